@@ -1,0 +1,51 @@
+# Everything one does with gorun's sources. `make help` lists the targets.
+SHELL := /bin/bash
+GO    ?= go
+# gorun is a static binary; race builds need cgo, and say so themselves.
+export CGO_ENABLED ?= 0
+
+GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.5.0
+FUZZTIME ?= 20s
+
+.PHONY: help
+help: ## show this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## build every command into bin/
+	@mkdir -p bin
+	$(GO) build -trimpath -o bin/ ./cmd/...
+
+.PHONY: demo
+demo: build ## the main job: four ranks, all-to-all on the software device
+	bin/gorun -np 4 bin/a2a -m 32
+
+.PHONY: test
+test: build ## all tests; installs through apt what they need, where it may
+	@scripts/test-deps
+	$(GO) test ./...
+
+.PHONY: race
+race: ## the tests of the libraries under the race detector (needs a C compiler)
+	CGO_ENABLED=1 $(GO) test -race -short ./internal/... ./rdma/... ./coll/... ./pmi/... ./rank/... ./launcher/...
+
+.PHONY: fuzz
+fuzz: ## every fuzz target for FUZZTIME (20s)
+	@FUZZTIME=$(FUZZTIME) GO=$(GO) scripts/fuzz
+
+.PHONY: bench
+bench: build ## ratios against MPICH and Open MPI, interleaved, then the micro-benchmarks
+	@scripts/test-deps
+	$(GO) run ./internal/bench
+	$(GO) test -run '^$$' -bench . -benchtime 200ms ./internal/... ./rdma/... ./coll/... ./rank/...
+
+.PHONY: lint
+lint: ## gofmt, go vet and golangci-lint
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
+	$(GO) vet ./...
+	GOFLAGS=-mod=mod $(GO) run $(GOLANGCI) run ./...
+
+.PHONY: clean
+clean: ## remove what the targets above made
+	rm -rf bin coverage.out
+	$(GO) clean -testcache

@@ -1,0 +1,250 @@
+package layers
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"sort"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/gorun-mpi/gorun/"
+
+// may lists, for each part of the module, the parts that its non-test files may
+// import. A part is the longest entry that is a prefix of the package's path.
+// Imports point down; launcher and rank meet on the PMI wire only.
+var may = map[string][]string{
+	"internal/arch":    {},
+	"internal/layers":  {},
+	"internal/testenv": {},
+	"internal/bench":   {},
+	"internal/shm":     {"internal/arch"},
+	"internal/wait":    {"internal/arch"},
+	"internal/topo":    {},
+	"internal/version": {},
+
+	"rdma":          {},
+	"rdma/soft":     {"rdma", "internal/arch", "internal/shm"},
+	"rdma/rdmatest": {"rdma"},
+	"coll":          {"rdma", "internal/arch", "internal/wait"},
+	"pmi":           {},
+	"pmi/gossip":    {"pmi"},
+	"rank":          {"coll", "rdma", "rdma/soft", "pmi", "internal/arch", "internal/shm", "internal/topo", "internal/wait"},
+	"rank/ranktest": {"rank", "rdma/soft"},
+	"launcher":      {"pmi", "pmi/gossip", "internal/shm", "internal/topo", "internal/version"},
+
+	"cmd/internal": {"internal/version"},
+	"cmd/gorun":    {"launcher", "internal/version", "cmd/internal"},
+	"cmd/a2a":      {"rank", "rdma", "coll", "cmd/internal", "internal/version"},
+	"e2e":          {},
+}
+
+// only names the sole part that may import a package from outside the module.
+var only = map[string][]string{
+	"github.com/hashicorp/memberlist":   {"pmi/gossip"},
+	"github.com/sirupsen/logrus":        {"launcher", "pmi/gossip", "cmd/gorun", "cmd/a2a", "cmd/internal"},
+	"github.com/spf13/pflag":            {"cmd/gorun", "cmd/a2a", "cmd/internal"},
+	"github.com/tailscale/hujson":       {"cmd/internal"},
+	"github.com/vmihailenco/msgpack/v5": {"pmi", "pmi/gossip", "rank", "launcher", "rdma/rdmatest"},
+	"github.com/rogpeppe/go-internal":   {"e2e"},
+	"net/http":                          {},
+	"C":                                 {},
+}
+
+type file struct {
+	path string // from the module's root
+	part string // its entry in may
+	pkg  string // its directory
+	test bool
+	ast  *ast.File
+}
+
+// sources parses every Go file of the module.
+func sources(t *testing.T) (*token.FileSet, []file) {
+	t.Helper()
+	root := filepath.Join("..", "..")
+	fset := token.NewFileSet()
+	var files []file
+	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (d.Name() == "testdata" || d.Name() == "bin" || strings.HasPrefix(d.Name(), ".") && d.Name() != "..") {
+			return filepath.SkipDir
+		}
+		if !strings.HasSuffix(p, ".go") {
+			return nil
+		}
+		parsed, err := parser.ParseFile(fset, p, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, p)
+		if err != nil {
+			return err
+		}
+		rel = filepath.ToSlash(rel)
+		pkg := path.Dir(rel)
+		files = append(files, file{path: rel, part: part(pkg), pkg: pkg, test: strings.HasSuffix(rel, "_test.go"), ast: parsed})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) < 20 {
+		t.Fatalf("found only %d Go files below %s: the walk misses the module", len(files), root)
+	}
+	return fset, files
+}
+
+func part(pkg string) string {
+	for p := pkg; p != "."; p = path.Dir(p) {
+		if _, ok := may[p]; ok {
+			return p
+		}
+	}
+	return ""
+}
+
+func imports(f file) []string {
+	var list []string
+	for _, spec := range f.ast.Imports {
+		p, err := strconv.Unquote(spec.Path.Value)
+		if err == nil {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+func within(p, tree string) bool { return p == tree || strings.HasPrefix(p, tree+"/") }
+
+func contains(list []string, s string) bool {
+	for _, e := range list {
+		if e == s {
+			return true
+		}
+	}
+	return false
+}
+
+func TestImportsPointDown(t *testing.T) {
+	_, files := sources(t)
+	for _, f := range files {
+		if f.part == "" {
+			t.Errorf("%s: package %s stands in no line of the table", f.path, f.pkg)
+			continue
+		}
+		if f.test {
+			continue
+		}
+		for _, imp := range imports(f) {
+			if !strings.HasPrefix(imp, module) {
+				continue
+			}
+			target := part(strings.TrimPrefix(imp, module))
+			if target != f.part && !contains(may[f.part], target) {
+				t.Errorf("%s imports %s: %s may import only %s", f.path, imp, f.part, strings.Join(may[f.part], ", "))
+			}
+		}
+	}
+}
+
+func TestOutsideImportsStayWhereTheyBelong(t *testing.T) {
+	_, files := sources(t)
+	for _, f := range files {
+		for _, imp := range imports(f) {
+			for outside, parts := range only {
+				if within(imp, outside) && !contains(parts, f.part) && !(f.test && imp != "C" && outside != "github.com/hashicorp/memberlist") {
+					t.Errorf("%s imports %s, which belongs to %q", f.path, imp, parts)
+				}
+			}
+		}
+	}
+}
+
+func TestUnsafeOnlyInFilesNamedForIt(t *testing.T) {
+	_, files := sources(t)
+	for _, f := range files {
+		base := strings.TrimSuffix(strings.TrimSuffix(path.Base(f.path), ".go"), "_test")
+		named := base == "unsafe" || strings.HasSuffix(base, "_unsafe") || strings.Contains(base, "_unsafe_")
+		if contains(imports(f), "unsafe") && !named {
+			t.Errorf("%s imports unsafe; such files are named *_unsafe.go", f.path)
+		}
+	}
+}
+
+// The environment is read at the edge: by the commands, by pmi's callers in
+// Main and Init, and by tests.
+func TestEnvironmentReadOnlyAtTheEdge(t *testing.T) {
+	fset, files := sources(t)
+	edge := []string{"cmd/gorun", "cmd/a2a", "cmd/internal", "internal/testenv", "internal/bench", "e2e"}
+	// One function each: the documented defaults of the two public APIs.
+	exempt := map[string]string{"rank/environment.go": "Environ", "launcher/environment.go": "Environ"}
+	for _, f := range files {
+		if f.test || contains(edge, f.part) {
+			continue
+		}
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			sel, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			x, ok := sel.X.(*ast.Ident)
+			if !ok || x.Name != "os" && x.Name != "syscall" && x.Name != "unix" {
+				return true
+			}
+			if contains([]string{"Getenv", "LookupEnv", "Environ", "ExpandEnv"}, sel.Sel.Name) && exempt[f.path] != sel.Sel.Name {
+				t.Errorf("%s: %s.%s: the environment is read only at the edge (%s)", fset.Position(sel.Pos()), x.Name, sel.Sel.Name, strings.Join(edge, ", "))
+			}
+			return true
+		})
+	}
+}
+
+// A skip goes through testenv, which fails it where CI=true. testing.Short may
+// shorten a test but end none.
+func TestSkipsGoThroughTestenv(t *testing.T) {
+	fset, files := sources(t)
+	for _, f := range files {
+		if f.part == "internal/testenv" {
+			continue
+		}
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			if sel, ok := call.Fun.(*ast.SelectorExpr); ok && contains([]string{"Skip", "Skipf", "SkipNow"}, sel.Sel.Name) {
+				t.Errorf("%s: %s: use testenv.Need or testenv.Unsupported", fset.Position(call.Pos()), sel.Sel.Name)
+			}
+			return true
+		})
+	}
+}
+
+// A table that names what is no more is a table nobody reads.
+func TestTableNamesOnlyWhatExists(t *testing.T) {
+	_, files := sources(t)
+	seen := map[string]bool{}
+	for _, f := range files {
+		for p := f.pkg; p != "."; p = path.Dir(p) {
+			seen[p] = true
+		}
+	}
+	var gone []string
+	for p := range may {
+		if !seen[p] {
+			gone = append(gone, p)
+		}
+	}
+	sort.Strings(gone)
+	if gone != nil {
+		t.Errorf("the table names packages that do not exist: %s", strings.Join(gone, ", "))
+	}
+}

@@ -1,0 +1,45 @@
+// Package testenv says what a test may expect of the machine it runs on, and
+// holds the checks that every test of leftovers shares.
+//
+// A test that needs something a machine may lack asks here: where the thing is
+// missing the test is skipped with the reason, except with CI=true in the
+// environment, where everything must be there and a skip is a failure.
+package testenv
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+)
+
+// CI tells whether a missing tool is a failure.
+func CI() bool { return os.Getenv("CI") == "true" }
+
+// Need gives the path of an executable, or ends the test.
+func Need(t testing.TB, tool string) string {
+	t.Helper()
+	path, err := exec.LookPath(tool)
+	if err != nil {
+		Unsupported(t, "needs the program "+tool+", which is not installed (make test installs it when it may)")
+	}
+	return path
+}
+
+// Unsupported ends a test that cannot run on this machine.
+func Unsupported(t testing.TB, reason string) {
+	t.Helper()
+	if CI() {
+		t.Fatal("this machine should have it: " + reason)
+	}
+	t.Skip(reason)
+}
+
+// Deadline is a context that ends with the test, and after d at the latest.
+func Deadline(t testing.TB, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	t.Cleanup(cancel)
+	return ctx
+}

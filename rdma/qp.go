@@ -1,0 +1,132 @@
+package rdma
+
+import "strconv"
+
+// A QP is a queue pair (struct ibv_qp).
+type QP interface {
+	PD() PD
+	// Num is the queue pair number, 24 bits.
+	Num() uint32
+	// State is the state it is in now; a failed operation moves it to ERR.
+	State() QPState
+	// Modify moves the queue pair through its states (ibv_modify_qp): mask
+	// says which fields of attr are set, and must hold QPStateMask for a
+	// transition. A missing or an extra attribute is EINVAL (a *ModifyError)
+	// and changes nothing.
+	Modify(attr QPAttr, mask QPAttrMask) error
+	// Query gives the attributes in force (ibv_query_qp).
+	Query() (QPAttr, QPInitAttr)
+	// PostSend appends requests to the send queue in order and returns how
+	// many it took; err says what was wrong with wrs[n] (ibv_post_send). The
+	// slices inside wrs are the caller's again when it returns.
+	PostSend(wrs []SendWR) (n int, err error)
+	// PostRecv appends requests to the receive queue (ibv_post_recv).
+	PostRecv(wrs []RecvWR) (n int, err error)
+	// Close destroys the queue pair. Work that is queued gets no completion.
+	Close() error
+}
+
+// QPType is the transport of a queue pair (enum ibv_qp_type).
+type QPType uint8
+
+// RC is the reliable connected transport.
+const RC QPType = 2
+
+// String names the transport.
+func (t QPType) String() string {
+	if t == RC {
+		return "RC"
+	}
+	return "QP type " + strconv.Itoa(int(t))
+}
+
+// QPState is the state of a queue pair (enum ibv_qp_state).
+type QPState uint8
+
+// The states, with libibverbs' values:
+//
+//	RESET -> INIT -> RTR -> RTS <-> SQD
+//	any but RESET -> ERR or RESET; ERR -> RESET
+const (
+	StateReset QPState = iota
+	StateInit
+	StateRTR
+	StateRTS
+	StateSQD
+	StateSQE
+	StateErr
+)
+
+var stateNames = [...]string{"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"}
+
+// String is the state's name in the InfiniBand specification.
+func (s QPState) String() string {
+	if int(s) < len(stateNames) {
+		return stateNames[s]
+	}
+	return "state " + strconv.Itoa(int(s))
+}
+
+// QPCap holds the sizes of a queue pair's queues (struct ibv_qp_cap).
+type QPCap struct {
+	MaxSendWR, MaxRecvWR   int
+	MaxSendSGE, MaxRecvSGE int
+	MaxInlineData          int // bytes
+}
+
+// QPInitAttr describes a queue pair to create (struct ibv_qp_init_attr).
+type QPInitAttr struct {
+	SendCQ, RecvCQ CQ
+	Cap            QPCap
+	Type           QPType
+	SigAll         bool // every send request completes as if signaled (sq_sig_all)
+}
+
+// AV is the address vector of the peer's port (struct ibv_ah_attr with a GRH).
+type AV struct {
+	DGID     GID
+	SGIDIdx  uint8
+	HopLimit uint8
+	PortNum  uint8
+}
+
+// QPAttr holds a queue pair's attributes (struct ibv_qp_attr).
+type QPAttr struct {
+	State           QPState
+	PKeyIndex       uint16
+	PortNum         uint8
+	AccessFlags     Access // what peers may do: AccessRemoteWrite, AccessRemoteRead, AccessRemoteAtomic
+	AV              AV
+	PathMTU         MTU
+	DestQPNum       uint32
+	RQPSN           uint32
+	SQPSN           uint32
+	MaxDestRdAtomic uint8 // reads and atomics of the peer answered at a time; 0 refuses them
+	MaxRdAtomic     uint8 // own reads and atomics outstanding
+	MinRNRTimer     uint8 // code of the wait asked of a peer that finds no receive: see RNRTimer
+	Timeout         uint8 // ack timeout is 4.096 us * 2^Timeout; 0 waits for ever
+	RetryCnt        uint8 // 0..7
+	RNRRetry        uint8 // 0..6; 7 retries for ever
+}
+
+// QPAttrMask says which fields of a QPAttr are set (enum ibv_qp_attr_mask).
+type QPAttrMask uint32
+
+// The attribute bits, with libibverbs' values.
+const (
+	QPStateMask           QPAttrMask = 1 << 0
+	QPAccessFlagsMask     QPAttrMask = 1 << 3
+	QPPKeyIndexMask       QPAttrMask = 1 << 4
+	QPPortMask            QPAttrMask = 1 << 5
+	QPAVMask              QPAttrMask = 1 << 7
+	QPPathMTUMask         QPAttrMask = 1 << 8
+	QPTimeoutMask         QPAttrMask = 1 << 9
+	QPRetryCntMask        QPAttrMask = 1 << 10
+	QPRNRRetryMask        QPAttrMask = 1 << 11
+	QPRQPSNMask           QPAttrMask = 1 << 12
+	QPMaxRdAtomicMask     QPAttrMask = 1 << 13
+	QPMinRNRTimerMask     QPAttrMask = 1 << 15
+	QPSQPSNMask           QPAttrMask = 1 << 16
+	QPMaxDestRdAtomicMask QPAttrMask = 1 << 17
+	QPDestQPNMask         QPAttrMask = 1 << 20
+)
