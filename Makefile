@@ -4,7 +4,7 @@ GO    ?= go
 # gorun is a static binary; race builds need cgo, and say so themselves.
 export CGO_ENABLED ?= 0
 
-GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.5.0
+GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 FUZZTIME ?= 20s
 
 .PHONY: help
@@ -43,7 +43,7 @@ bench: build ## ratios against MPICH and Open MPI, interleaved, then the micro-b
 lint: ## gofmt, go vet and golangci-lint
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
 	$(GO) vet ./...
-	GOFLAGS=-mod=mod $(GO) run $(GOLANGCI) run ./...
+	$(GO) run $(GOLANGCI) run ./...
 
 .PHONY: clean
 clean: ## remove what the targets above made

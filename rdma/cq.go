@@ -30,7 +30,7 @@ type WC struct {
 // WCFlags qualify a completion.
 type WCFlags uint8
 
-// WCFlagWithImm: ImmData is valid.
+// WCFlagWithImm says that ImmData is valid.
 const WCFlagWithImm WCFlags = 1
 
 // WCOpcode says which operation completed (enum ibv_wc_opcode).

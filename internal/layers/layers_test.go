@@ -30,7 +30,7 @@ var may = map[string][]string{
 
 	"rdma":          {},
 	"rdma/soft":     {"rdma", "internal/arch", "internal/shm"},
-	"rdma/rdmatest": {"rdma"},
+	"rdma/rdmatest": {"rdma", "internal/testenv"},
 	"coll":          {"rdma", "internal/arch", "internal/wait"},
 	"pmi":           {},
 	"pmi/gossip":    {"pmi"},

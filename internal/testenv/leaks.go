@@ -19,9 +19,14 @@ const leakGrace = 5 * time.Second
 // check comes after the test's other clean-ups; not for parallel tests.
 func NoLeaks(t testing.TB) {
 	t.Helper()
+	noLeaks(t, leakGrace)
+}
+
+func noLeaks(t testing.TB, grace time.Duration) {
+	t.Helper()
 	fds, kids, routines := openFDs(), children(), runtime.NumGoroutine()
 	t.Cleanup(func() {
-		deadline := time.Now().Add(leakGrace)
+		deadline := time.Now().Add(grace)
 		for {
 			var left []string
 			for fd, name := range openFDs() {
