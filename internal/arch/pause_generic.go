@@ -1,0 +1,8 @@
+//go:build !amd64 && !arm64
+
+package arch
+
+// Pause is where other architectures give a hint that they spin.
+//
+//go:noinline
+func Pause() {}

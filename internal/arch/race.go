@@ -1,0 +1,6 @@
+//go:build race
+
+package arch
+
+// RaceEnabled tells whether this build has the race detector.
+const RaceEnabled = true

@@ -1,0 +1,141 @@
+package shm
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/gorun-mpi/gorun/internal/arch"
+)
+
+const (
+	// sleepMost bounds every sleep, so that a wake-up lost to a peer's death
+	// or to a scribbled word costs no more than this.
+	sleepMost = 10 * time.Millisecond
+	// sleepUncertain bounds sleeps where the kernel has no membarrier and a
+	// wake-up can be lost in the ordinary course of things.
+	sleepUncertain = time.Millisecond
+)
+
+// A Bell lets its owner, a rank, sleep until a peer rings. Its word:
+//
+//	        Prepare                      Ring (and wake)
+//	0 awake ---------> 1 about to sleep -----------------> 0
+//	   ^                     |  ^ |
+//	   +------ Cancel -------+  +-+ Sleep that runs out of time
+//
+// The owner calls Prepare, looks once more at what it waits for, then calls
+// Sleep or Cancel. A peer makes what the owner waits for visible (a release
+// store is enough), then calls Ring. No wake-up is lost, because either the
+// owner sees the store or the peer sees the word:
+//
+//	owner                      peer
+//	word = 1                   data = new
+//	barrier of all peers       (nothing, or its own barrier)
+//	look at data               look at word
+//
+// The peer's half is where the hot path is. On amd64 its look may overtake its
+// store, which sits in the store buffer; a barrier in each Ring would drain it
+// at 20-125 ns a message. So the owner's [arch.Membarrier] has every registered
+// process pass the barrier: a peer whose store came before it is seen by the
+// owner's look, one whose store comes after it looks after it too and sees
+// the word. A peer whose process is not registered yet has its own barrier in
+// Ring. A process that becomes registered after the owner's membarrier went by
+// is one whose looks come after that membarrier, hence after word = 1.
+//
+// It has the method set of rdma.Sleeper.
+type Bell struct {
+	word    *uint32 // in the rank entry
+	covered *coverage
+	wake    chan struct{}        // local segments: capacity 1; nil: a futex on word
+	timer   *time.Timer          // owner's, local segments
+	longest time.Duration        // owner's: how long a sleep may be; 0 before Prepare
+	_       [arch.CacheLine]byte // what the owner writes stays off the next bell's line
+}
+
+// Prepare makes every Ring from now on end the next Sleep. Owner only.
+func (b *Bell) Prepare() {
+	if b.longest != 0 && atomic.LoadUint32(b.word) == 1 {
+		// The last Sleep ran out of time and nobody has rung: the word has
+		// been 1 since the barrier behind it, which still holds.
+		return
+	}
+	if b.wake != nil {
+		select { // what a Ring after the last Cancel or Sleep left
+		case <-b.wake:
+		default:
+		}
+	}
+	atomic.StoreUint32(b.word, 1)
+	if arch.Membarrier() == nil {
+		b.longest = sleepMost
+	} else {
+		b.longest = sleepUncertain
+	}
+}
+
+// Sleep waits for a Ring since Prepare, for at most nanoseconds and never more
+// than 10 ms. It may return early without a reason. Owner only. Other
+// goroutines run meanwhile.
+func (b *Bell) Sleep(nanoseconds int64) {
+	d := min(time.Duration(nanoseconds), b.longest)
+	if d <= 0 {
+		return
+	}
+	if b.wake == nil {
+		futexWait(b.word, 1, d)
+		return
+	}
+	if atomic.LoadUint32(b.word) == 0 {
+		return
+	}
+	if b.timer == nil {
+		b.timer = time.NewTimer(d)
+	} else {
+		b.timer.Reset(d)
+	}
+	select {
+	case <-b.wake:
+	case <-b.timer.C:
+	}
+	b.timer.Stop()
+}
+
+// Cancel takes Prepare back. Owner only.
+func (b *Bell) Cancel() {
+	atomic.StoreUint32(b.word, 0)
+}
+
+// Ring wakes the owner if it sleeps or is about to. Any peer, after its stores.
+// It costs a load while the owner is awake.
+func (b *Bell) Ring() {
+	if !b.covered.on.Load() {
+		fence()
+	}
+	if atomic.LoadUint32(b.word) != 0 {
+		b.ring()
+	}
+}
+
+func (b *Bell) ring() {
+	// Whoever takes the word back to 0 does the waking. Any value is taken
+	// back, whatever was scribbled there.
+	word := atomic.LoadUint32(b.word)
+	if word == 0 || !atomic.CompareAndSwapUint32(b.word, word, 0) {
+		return
+	}
+	if b.wake == nil {
+		futexWake(b.word)
+		return
+	}
+	select {
+	case b.wake <- struct{}{}:
+	default: // a token is there already
+	}
+}
+
+// fence is a full memory barrier: every atomic read-modify-write is one in Go's
+// memory model as its compilers implement it (LOCK XADD, LDADDAL).
+func fence() {
+	var word uint32
+	atomic.AddUint32(&word, 1)
+}

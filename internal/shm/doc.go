@@ -1,0 +1,39 @@
+// Package shm is the memory that the ranks of one host share: the job segment.
+//
+// # Design
+//
+// A [Segment] is one sparse memfd per host and job. It holds a header, one
+// rank entry of two cache lines for each local rank, and one arena for each
+// local rank, whose content is its user's business:
+//
+//	0            128                128+128*ranks   header size (pages)
+//	+------------+-----+-----+- - -+-----------+----------+----------+- -
+//	| magic,     | rank| rank|     |  padding  | arena 0  | arena 1  |
+//	| geometry   | 0   | 1   |     |           |          |          |
+//	+------------+-----+-----+- - -+-----------+----------+----------+- -
+//
+// Who makes it: [Create] in the launcher (or in one rank where a foreign
+// launcher is at work); the others inherit the descriptor ([Open]) or open it
+// through /proc ([OpenPeer]). [NewLocal] is the same thing for ranks that are
+// goroutines of one process, without a file.
+//
+// Who owns what: a Segment owns its descriptor and its mappings, and an arena is
+// mapped when it is first asked for, so that address space grows with the peers
+// one talks to. Slices from [Segment.Arena] and the [Bell]s end with
+// [Segment.Close]. Pages belong to the file: they go when the last process that
+// has it open or mapped is gone, however it died, and nothing is left on disk.
+//
+// Trust: the ranks of a job trust each other with their data, not with their
+// lives. Open believes nothing in the header that it has not compared with the
+// size of the file, which is sealed against shrinking; afterwards a Segment
+// never reads its geometry from shared memory again. A rank that scribbles over
+// a rank entry can wake others for nothing, or let them sleep for 10 ms.
+//
+// Liveness: the launcher calls [Segment.SetDead] when a process has ended and
+// before its PID can be used again. Once dead, a rank stays dead.
+//
+// What may block: [Bell.Sleep], for at most 10 ms, and [Segment.Close], for as
+// long as the registration described at coverage takes (10 ms). Everything else
+// takes microseconds. All methods may be called from several goroutines at
+// once, except that a Bell has one owner who prepares and sleeps.
+package shm

@@ -1,0 +1,23 @@
+package shm
+
+// A rankEntry is what the segment itself keeps for each rank, shared by all
+// processes. Its two cache lines are apart because they are written at
+// different times by different processes:
+//
+//	  0        4                                          64       68             128
+//	  +--------+------------------------------------------+--------+---------------+
+//	  | bell   |                   unused                 | dead   |    unused     |
+//	  +--------+------------------------------------------+--------+---------------+
+//	owner: 0 to 1 when it is about to sleep             launcher: 0 to 1, once,
+//	any peer: 1 to 0 when it rings                      after the process has ended
+//	every publisher reads it after its stores           read while waiting for the rank
+//
+// All accesses are sync/atomic.
+type rankEntry struct {
+	bell uint32
+	_    [60]byte
+	dead uint32
+	_    [60]byte
+}
+
+const entrySize = 128

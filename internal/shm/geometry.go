@@ -1,0 +1,88 @@
+package shm
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"os"
+
+	"github.com/gorun-mpi/gorun/internal/arch"
+)
+
+// MaxRanks is the most ranks that one segment serves.
+const MaxRanks = 1 << 16
+
+const (
+	// arenaDefault is sparse: only what is touched takes memory.
+	arenaDefault = 1 << 30
+	// arenaDefault32 leaves room in an address space of 32 bits.
+	arenaDefault32 = 16 << 20
+	// arenaDefaultRace is smaller because the race detector's arenas are on
+	// the Go heap, where reuse means clearing all of it.
+	arenaDefaultRace = 32 << 20
+	// arenaLeast is what DefaultGeometry never goes below.
+	arenaLeast = 64 << 10
+	// arenasMost bounds the sum of the default arenas, well inside the 128
+	// TiB of a 48-bit address space.
+	arenasMost = 8 << 40
+	// limitShare is the part of a limit on address space that the arenas may
+	// take together; a Go process that does nothing has 1.2 GiB reserved.
+	limitShare = 4
+)
+
+// A Geometry says how large a segment is.
+type Geometry struct {
+	Ranks     int    // local ranks, 1 to MaxRanks
+	ArenaSize uint64 // bytes for each, a multiple of the page size
+}
+
+// DefaultGeometry is the usual geometry for ranks local ranks: 1 GiB of sparse
+// arena for each, less where they would not fit a quarter of rlimitAS, which is
+// what the processes' address space is limited to in bytes ([Limit]; the
+// largest uint64 is no limit).
+func DefaultGeometry(ranks int, rlimitAS uint64) Geometry {
+	arena := uint64(arenaDefault)
+	switch {
+	case bits.UintSize == 32:
+		arena = arenaDefault32
+	case arch.RaceEnabled:
+		arena = arenaDefaultRace
+	}
+	n := uint64(max(ranks, 1))
+	arena = min(arena, arenasMost/n)
+	if rlimitAS != math.MaxUint64 {
+		arena = min(arena, rlimitAS/limitShare/n)
+	}
+	page := uint64(os.Getpagesize())
+	return Geometry{Ranks: ranks, ArenaSize: max(arena, arenaLeast) / page * page}
+}
+
+// layout is a geometry worked out to offsets in the file.
+type layout struct {
+	Geometry
+	header uint64 // bytes before the first arena
+	total  uint64
+}
+
+// lay works out a geometry, from wherever it came: every product and sum is
+// checked, and all results fit an int and a file offset.
+func (g Geometry) lay(page uint64) (layout, error) {
+	if g.Ranks < 1 || g.Ranks > MaxRanks {
+		return layout{}, fmt.Errorf("geometry with %d ranks, expected 1 to %d", g.Ranks, MaxRanks)
+	}
+	if g.ArenaSize == 0 || g.ArenaSize%page != 0 {
+		return layout{}, fmt.Errorf("geometry with arenas of %d bytes, expected a multiple of the page size %d", g.ArenaSize, page)
+	}
+	header := (headerFixed + uint64(g.Ranks)*entrySize + page - 1) / page * page
+	over, arenas := bits.Mul64(g.ArenaSize, uint64(g.Ranks))
+	total, carry := bits.Add64(arenas, header, 0)
+	if over != 0 || carry != 0 || total > math.MaxInt64 || g.ArenaSize > math.MaxInt || header > math.MaxInt {
+		return layout{}, fmt.Errorf("geometry with %d arenas of %d bytes does not fit an address space", g.Ranks, g.ArenaSize)
+	}
+	return layout{Geometry: g, header: header, total: total}, nil
+}
+
+// arena is where a rank's arena begins in the file.
+func (l layout) arena(rank int) int64 {
+	return int64(l.header + uint64(rank)*l.ArenaSize)
+}

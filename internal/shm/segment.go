@@ -1,0 +1,131 @@
+package shm
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+)
+
+// A Segment is the memory that the ranks of one host share.
+type Segment struct {
+	layout
+	fd       int    // -1 for local
+	head     []byte // the mapped header; nil for local
+	entries  []rankEntry
+	bells    []Bell
+	covered  coverage
+	arenas   []atomic.Pointer[[]byte] // nil until asked for; published under mu
+	mapArena func(s *Segment, rank int) ([]byte, error)
+	unmap    func([]byte) error
+
+	mu     sync.Mutex // guards the mapping of arenas, and
+	closed bool
+}
+
+// NewLocal makes a segment for ranks that are goroutines of this process:
+// anonymous memory, or the Go heap in builds with the race detector, which sees
+// no other.
+func NewLocal(g Geometry) (*Segment, error) {
+	l, err := g.lay(uint64(os.Getpagesize()))
+	if err != nil {
+		return nil, fmt.Errorf("create local segment: %w", err)
+	}
+	s := &Segment{layout: l, fd: -1, mapArena: newArena, unmap: freeArena}
+	s.serve(make([]rankEntry, l.Ranks))
+	for i := range s.bells {
+		s.bells[i].wake = make(chan struct{}, 1)
+	}
+	return s, nil
+}
+
+// serve sets up what stands on the rank entries.
+func (s *Segment) serve(entries []rankEntry) {
+	s.entries = entries
+	s.arenas = make([]atomic.Pointer[[]byte], len(entries))
+	s.bells = make([]Bell, len(entries))
+	for i := range s.bells {
+		s.bells[i].word = &entries[i].bell
+		s.bells[i].covered = &s.covered
+	}
+	s.covered.begin()
+}
+
+// FD is the segment's descriptor, which the Segment keeps owning; -1 for a
+// local one.
+func (s *Segment) FD() int { return s.fd }
+
+// Ranks is the number of local ranks.
+func (s *Segment) Ranks() int { return s.layout.Ranks }
+
+// ArenaSize is the size of each rank's arena in bytes.
+func (s *Segment) ArenaSize() uint64 { return s.layout.ArenaSize }
+
+// Arena is a rank's arena, zeroed at the job's start and page aligned. It is
+// mapped when it is first asked for, and stays until Close. It is left out of
+// core dumps.
+func (s *Segment) Arena(rank int) ([]byte, error) {
+	if rank < 0 || rank >= len(s.arenas) {
+		return nil, fmt.Errorf("map arena %d: the segment has %d", rank, len(s.arenas))
+	}
+	if a := s.arenas[rank].Load(); a != nil {
+		return *a, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, fmt.Errorf("map arena %d: %w", rank, os.ErrClosed)
+	}
+	if a := s.arenas[rank].Load(); a != nil {
+		return *a, nil
+	}
+	a, err := s.mapArena(s, rank)
+	if err != nil {
+		return nil, fmt.Errorf("map arena %d of %d bytes (the limit of ulimit -v or of overcommit may be too low): %w", rank, s.layout.ArenaSize, err)
+	}
+	s.arenas[rank].Store(&a)
+	return a, nil
+}
+
+// SetDead notes that a rank's process has ended and wakes every rank that
+// sleeps. The launcher calls it after the end and before the PID is free again.
+func (s *Segment) SetDead(rank int) {
+	atomic.StoreUint32(&s.entries[rank].dead, 1)
+	for i := range s.bells {
+		if i != rank {
+			s.bells[i].Ring()
+		}
+	}
+}
+
+// Dead tells whether a rank's process has ended.
+func (s *Segment) Dead(rank int) bool {
+	return atomic.LoadUint32(&s.entries[rank].dead) != 0
+}
+
+// Bell is a rank's bell: its own to sleep on, a peer's to ring.
+func (s *Segment) Bell(rank int) *Bell { return &s.bells[rank] }
+
+// Close unmaps the segment and closes its descriptor. Arenas and bells must not
+// be used any more. Closing twice is no error.
+func (s *Segment) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	s.covered.end()
+	var errs []error
+	for i := range s.arenas {
+		if a := s.arenas[i].Swap(nil); a != nil {
+			errs = append(errs, s.unmap(*a))
+		}
+	}
+	errs = append(errs, s.closeFile())
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("close segment: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,101 @@
+package topo
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+)
+
+// machine lays out the files of a machine below a new directory.
+func machine(t *testing.T, files map[string]string) string {
+	t.Helper()
+	root := t.TempDir()
+	for name, text := range files {
+		p := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(p, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
+func TestQuota(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		files map[string]string
+		want  float64
+	}{
+		{"nothing mounted", nil, 0},
+		{"unified without a limit", map[string]string{
+			"proc/self/cgroup":        "0::/a\n",
+			"sys/fs/cgroup/a/cpu.max": "max 100000\n",
+		}, 0},
+		{"unified", map[string]string{
+			"proc/self/cgroup":        "0::/a\n",
+			"sys/fs/cgroup/a/cpu.max": "150000 100000\n",
+		}, 1.5},
+		{"the parent is tighter", map[string]string{
+			"proc/self/cgroup":          "0::/a/b\n",
+			"sys/fs/cgroup/a/b/cpu.max": "400000 100000\n",
+			"sys/fs/cgroup/a/cpu.max":   "200000 100000\n",
+		}, 2},
+		{"container that sees its root only", map[string]string{
+			"proc/self/cgroup":      "0::/docker/abc\n",
+			"sys/fs/cgroup/cpu.max": "100000 100000\n",
+		}, 1},
+		{"old hierarchy", map[string]string{
+			"proc/self/cgroup":                         "4:memory:/m\n3:cpu,cpuacct:/j\n",
+			"sys/fs/cgroup/cpu/j/cpu.cfs_quota_us":     "300000\n",
+			"sys/fs/cgroup/cpu/j/cpu.cfs_period_us":    "100000\n",
+			"sys/fs/cgroup/cpu/cpu.cfs_quota_us":       "-1\n",
+			"sys/fs/cgroup/cpu/cpu.cfs_period_us":      "100000\n",
+			"sys/fs/cgroup/memory/m/cpu.cfs_quota_us":  "1\n",
+			"sys/fs/cgroup/memory/m/cpu.cfs_period_us": "100000\n",
+		}, 3},
+		{"nonsense", map[string]string{
+			"proc/self/cgroup":        "x\n0::\n0::/a\n:::::\n",
+			"sys/fs/cgroup/a/cpu.max": "many few\n",
+			"sys/fs/cgroup/cpu.max":   "-5 0\n",
+		}, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := quota(machine(t, c.files)); got != c.want {
+				t.Errorf("quota of %v: got %v, want %v", c.files, got, c.want)
+			}
+		})
+	}
+}
+
+func TestOOMKills(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		files map[string]string
+		want  int
+	}{
+		{"unknown", nil, 0},
+		{"unified", map[string]string{
+			"proc/self/cgroup":              "0::/a\n",
+			"sys/fs/cgroup/a/memory.events": "low 0\noom 4\noom_kill 3\n",
+		}, 3},
+		{"old hierarchy", map[string]string{
+			"proc/self/cgroup":                          "4:memory:/m\n",
+			"sys/fs/cgroup/memory/m/memory.oom_control": "oom_kill_disable 0\noom_kill 2\n",
+		}, 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := oomKills(machine(t, c.files)); got != c.want {
+				t.Errorf("oom kills of %v: got %v, want %v", c.files, got, c.want)
+			}
+		})
+	}
+}
+
+func TestCPUs(t *testing.T) {
+	if got := CPUs(); got < 1 || got > runtime.NumCPU() {
+		t.Errorf("CPUs: got %d, want 1..%d", got, runtime.NumCPU())
+	}
+}

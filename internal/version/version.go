@@ -1,0 +1,43 @@
+// Package version says which gorun this is, for every command's --version.
+package version
+
+import (
+	"runtime"
+	"runtime/debug"
+)
+
+// Number is the version of this source tree, after semver.org.
+const Number = "0.1.0"
+
+// Line is what --version of the named command prints, without the newline:
+// name and number, the commit where the build knows it, and the toolchain.
+func Line(command string) string {
+	line := command + " " + Number
+	if command != "gorun" {
+		line = command + " of gorun " + Number
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		if commit := revision(info.Settings); commit != "" {
+			line += " " + commit
+		}
+	}
+	return line + ", " + runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH
+}
+
+// revision is the short commit of a build from a checkout, marked "+" when
+// files were changed since; empty where the build did not record it.
+func revision(settings []debug.BuildSetting) string {
+	commit, changed := "", ""
+	for _, s := range settings {
+		switch {
+		case s.Key == "vcs.revision":
+			commit = s.Value
+		case s.Key == "vcs.modified" && s.Value == "true":
+			changed = "+"
+		}
+	}
+	if commit == "" {
+		return ""
+	}
+	return commit[:min(len(commit), 12)] + changed
+}

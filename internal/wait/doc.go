@@ -1,0 +1,40 @@
+// Package wait is how a rank waits for memory to change: latency is decided
+// here, and so is what an idle rank costs.
+//
+// # Design
+//
+// A [Waiter] polls a [Condition] and does something between two misses that
+// depends on how long it has waited:
+//
+//	ready at once?  -------------------------------------------> return
+//	     | miss
+//	     v
+//	SPIN   PAUSE between polls, 1000 of them (about 10 us);
+//	     | skipped with more ranks than CPUs: it would only delay the rank
+//	     v          that is waited for
+//	YIELD  sched_yield between polls (Scheduler: Gosched)
+//	     | no sooner than after IdleAfter
+//	     v
+//	PARK   Sleeper: Prepare, poll, Sleep up to 10 ms; woken, it yields
+//	       a little again, for traffic has resumed.
+//	       No Sleeper: timer sleeps of an eighth of the time waited so
+//	       far, 50 us to 10 ms.
+//
+// The rules behind it:
+//
+//   - A thread that makes only raw system calls never lets the runtime in, and a
+//     garbage collection would wait for it for ever. Every poll here is a safe
+//     point (a call with a stack check, about 1 ns), every 64th yield is one that
+//     the scheduler sees (with GOMAXPROCS=1 it gives up the processor too), and
+//     parking is always through the scheduler.
+//   - Ranks that are goroutines of one process never yield the thread: the rank
+//     that is waited for may need this very thread. They yield to the scheduler.
+//   - The clock (28 ns) and the context are looked at every 8th yield and when
+//     idle: a yield beside a busy process can take milliseconds.
+//
+// A Waiter belongs to whoever made it and holds no memory but its own; it starts
+// no goroutine. The Condition is called on the waiting goroutine only, and may
+// make progress and block for as long as its caller can bear. Wait ends with the
+// condition or the context, whichever is noticed first; nothing else ends it:
+// the death of a peer is part of the Condition.
+package wait

@@ -1,0 +1,197 @@
+package wait
+
+import (
+	"context"
+	"runtime"
+	"time"
+
+	"github.com/gorun-mpi/gorun/internal/arch"
+)
+
+const (
+	// spins is how often a rank polls before it first yields: 10 us with
+	// PAUSE at 10 ns, the time of a collective's step.
+	spins = 1000
+	// safeEvery is how many yields there are to one that the Go scheduler sees.
+	safeEvery = 64
+	// lookEvery is how many yields there are to one look at clock and context.
+	lookEvery = 8
+	// idleYields is how many yields precede parking, however long they took:
+	// where hundreds of ranks share a CPU, one yield takes a millisecond,
+	// and a rank that parks then has hardly polled. A rank that was woken, or
+	// whose Sleeper returned early, yields as often before it parks again.
+	idleYields = 64
+	// idleDefault is IdleAfter's default.
+	idleDefault = time.Millisecond
+	// sleepMost bounds a park, and with it how late the end of a context is
+	// noticed.
+	sleepMost = 10 * time.Millisecond
+	// napLeast and napMost bound the timer sleeps where there is no Sleeper.
+	// A timer sleep costs 25-75 us of CPU in a Go program, so at a steady
+	// millisecond an idle rank would use several percent of a CPU.
+	napLeast, napMost = 50 * time.Microsecond, 10 * time.Millisecond
+	// napShare is how much longer a rank has waited than it naps: waiting by
+	// naps takes at most 1/napShare longer than waiting.
+	napShare = 8
+)
+
+// A Condition is what a rank waits for.
+type Condition interface {
+	// Ready tells whether the wait is over. It is called at every poll, and
+	// may make progress.
+	Ready() bool
+}
+
+// A Sleeper lets a rank sleep until a peer wakes it: the method set of
+// rdma.Sleeper and of *shm.Bell. A peer that makes the Condition true after
+// Prepare ends the Sleep.
+type Sleeper interface {
+	Prepare()
+	Sleep(nanoseconds int64)
+	Cancel()
+}
+
+// Config says where and with whom a rank waits. The zero value is a process
+// with a CPU of its own and nobody to wake it.
+type Config struct {
+	// Oversubscribed: more ranks than CPUs, so yield at each miss.
+	Oversubscribed bool
+	// Scheduler: the ranks are goroutines of one process.
+	Scheduler bool
+	// Sleeper is used by one Waiter at a time. nil: timer sleeps.
+	Sleeper Sleeper
+	// IdleAfter is how long a wait lasts before the rank parks; 0 means 1 ms.
+	IdleAfter time.Duration
+}
+
+// A Waiter waits for one goroutine at a time.
+type Waiter struct {
+	spins   int
+	yields  int // idleYields, less in tests that want to park
+	yield   func()
+	enter   func() // a yield that the scheduler sees
+	sleeper Sleeper
+	idle    time.Duration
+}
+
+// New makes a Waiter.
+func New(c Config) *Waiter {
+	w := &Waiter{spins: spins, yields: idleYields, yield: arch.Yield, enter: arch.YieldSafe, sleeper: c.Sleeper, idle: c.IdleAfter}
+	switch {
+	case c.Scheduler:
+		w.yield, w.enter = runtime.Gosched, runtime.Gosched
+	case runtime.GOMAXPROCS(0) == 1:
+		// All else in this process, a collection and the context's timer
+		// among it, needs the one processor that this goroutine holds, and
+		// would get it for 10 ms out of 20. With more processors Gosched
+		// wakes one of them each time, to look for work on a CPU of another
+		// rank.
+		w.enter = yieldBoth
+	}
+	if c.Oversubscribed {
+		w.spins = 0
+	}
+	if w.idle <= 0 {
+		w.idle = idleDefault
+	}
+	return w
+}
+
+// yieldBoth yields the processor to other goroutines and the CPU to other
+// threads.
+func yieldBoth() {
+	runtime.Gosched()
+	arch.YieldSafe()
+}
+
+// Wait returns nil when c is ready, even if ctx has ended, and ctx.Err() when ctx
+// ends before. It notices the end of ctx within some 10 ms and allocates nothing.
+func (w *Waiter) Wait(ctx context.Context, c Condition) error {
+	if c.Ready() {
+		return nil
+	}
+	for range w.spins {
+		arch.Pause()
+		if poll(c) {
+			return nil
+		}
+	}
+	return w.waitLong(ctx, c)
+}
+
+// waitLong is Wait after the spin.
+func (w *Waiter) waitLong(ctx context.Context, c Condition) error {
+	start := time.Now()
+	ready, err := w.yieldFor(ctx, c, w.idle, w.yields)
+	for !ready && err == nil {
+		// The last chance of goroutines that share the processor.
+		w.enter()
+		if w.sleeper == nil {
+			time.Sleep(min(max(time.Since(start)/napShare, napLeast), napMost))
+			ready, err = w.yieldFor(ctx, c, 0, 1)
+			continue
+		}
+		ready, err = w.park(ctx, c)
+		if !ready && err == nil {
+			ready, err = w.yieldFor(ctx, c, 0, w.yields)
+		}
+	}
+	return err
+}
+
+// yieldFor polls with yields in between, for at least the given time and number
+// of yields.
+func (w *Waiter) yieldFor(ctx context.Context, c Condition, atLeast time.Duration, yields int) (ready bool, err error) {
+	start := time.Now()
+	for n := 1; ; n++ {
+		if poll(c) {
+			return true, nil
+		}
+		if n%safeEvery == 0 {
+			w.enter()
+		} else {
+			w.yield()
+		}
+		if n%lookEvery != 0 && n != yields {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return false, err
+		}
+		if n >= yields && time.Since(start) >= atLeast {
+			return false, nil
+		}
+	}
+}
+
+// park sleeps until a peer wakes the rank, again and again while the sleeps run
+// to their end; false and nil: it was woken, and nothing is ready yet.
+func (w *Waiter) park(ctx context.Context, c Condition) (ready bool, err error) {
+	for {
+		w.sleeper.Prepare()
+		if c.Ready() {
+			w.sleeper.Cancel()
+			return true, nil
+		}
+		if err := ctx.Err(); err != nil {
+			w.sleeper.Cancel()
+			return false, err
+		}
+		start := time.Now()
+		w.sleeper.Sleep(int64(sleepMost))
+		if c.Ready() {
+			return true, nil
+		}
+		if time.Since(start) < sleepMost {
+			return false, nil
+		}
+	}
+}
+
+// poll is c.Ready and a safe point: as a function with a frame of its own that
+// is not inlined, it begins with the stack check by which the runtime stops a
+// goroutine. The loops around it spend their time in assembly and in raw system
+// calls, where the runtime cannot.
+//
+//go:noinline
+func poll(c Condition) bool { return c.Ready() }
