@@ -9,6 +9,8 @@ require (
 	golang.org/x/sys v0.49.0
 )
 
+require golang.org/x/tools v0.48.0 // indirect
+
 require (
 	github.com/google/btree v1.1.3 // indirect
 	github.com/hashicorp/errwrap v1.1.0 // indirect

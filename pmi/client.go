@@ -1,0 +1,371 @@
+package pmi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Errors of a client's calls.
+var (
+	ErrNotFound = errors.New("key not found") // Get of a key that nobody has put before the last fence
+	ErrServer   = errors.New("server gone")   // the launcher closed the connection, or died
+	ErrRefused  = errors.New("refused")       // the server answered with an error
+)
+
+// dialTimeout bounds the first answers of a server, and finalizeTimeout the
+// last: a launcher answers at once or never.
+const (
+	dialTimeout     = 60 * time.Second
+	finalizeTimeout = 10 * time.Second
+)
+
+// A Client is a rank's connection to its PMI server. Its calls exclude each
+// other; Abort and Close may come at any time and end a call in progress.
+type Client struct {
+	conn   conn
+	name   string // of the server, for messages
+	rank   int
+	size   int
+	kvs    string
+	keyMax int
+	valMax int
+	ext    bool // the server knows gorun_allgather
+
+	call sync.Mutex // held during a call; guards everything below
+	in   []byte     // received and not used yet: buf[r:w]
+	r, w int
+	err  error  // what made the connection unusable
+	fenc uint64 // AllGather's epoch: part of its keys
+
+	write sync.Mutex // held during a write; taken after call
+}
+
+// Dial connects to the server that env names, says init and learns the names
+// and limits. Its context is bounded by a minute; see [DialContext].
+func Dial(env Env) (*Client, error) { return DialContext(context.Background(), env) }
+
+// DialContext is [Dial] with a context.
+func DialContext(ctx context.Context, env Env) (*Client, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	conn, name, err := open(ctx, env)
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{conn: conn, name: name, rank: env.Rank, size: env.Size, ext: env.Cards, in: make([]byte, LineMax)}
+	if err := c.start(ctx, env); err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("pmi: connect to the launcher through %s: %w", name, err)
+	}
+	return c, nil
+}
+
+// start is the opening dialogue.
+func (c *Client) start(ctx context.Context, env Env) error {
+	if env.Port != "" {
+		if err := c.identify(ctx, env.ID); err != nil {
+			return err
+		}
+	}
+	m, err := c.ask(ctx, "cmd=init pmi_version=1 pmi_subversion=1\n", "response_to_init")
+	if err != nil {
+		return err
+	}
+	if m, err = c.ask(ctx, "cmd=get_maxes\n", "maxes"); err != nil {
+		return err
+	}
+	c.keyMax, c.valMax = KeyLenMax, ValLenMax
+	if n, ok := m.Int("keylen_max"); ok && n > 0 {
+		c.keyMax = n
+	}
+	if n, ok := m.Int("vallen_max"); ok && n > 0 {
+		c.valMax = n
+	}
+	if m, err = c.ask(ctx, "cmd=get_my_kvsname\n", "my_kvsname"); err != nil {
+		return err
+	}
+	if c.kvs, _ = m.Get("kvsname"); c.kvs == "" {
+		return fmt.Errorf("%w: %s", ErrSyntax, m)
+	}
+	return nil
+}
+
+// identify says who this is to a server that serves all ranks on one port.
+func (c *Client) identify(ctx context.Context, id string) error {
+	if _, err := c.ask(ctx, "cmd=initack pmiid="+id+"\n", "initack"); err != nil {
+		return err
+	}
+	stop := c.watch(ctx)
+	defer stop()
+	for _, set := range []struct {
+		key string
+		to  *int
+	}{{"size", &c.size}, {"rank", &c.rank}, {"debug", new(int)}} {
+		m, err := c.readMessage(ctx)
+		if err != nil {
+			return err
+		}
+		n, ok := m.Int(set.key)
+		if m.Cmd() != "set" || !ok {
+			return fmt.Errorf("%w: %q, want cmd=set %s=N", ErrSyntax, clip(m.String()), set.key)
+		}
+		*set.to = n
+	}
+	if c.rank < 0 || c.rank >= c.size {
+		return fmt.Errorf("%w: rank %d of size %d", ErrSyntax, c.rank, c.size)
+	}
+	return nil
+}
+
+// Rank is this process's number in the job, from 0.
+func (c *Client) Rank() int { return c.rank }
+
+// Size is the number of ranks of the job.
+func (c *Client) Size() int { return c.size }
+
+// KVSName is the name of the job's key-value space, unique to the job.
+func (c *Client) KVSName() string { return c.kvs }
+
+// Put stores a value for all ranks to get after the next fence. Neither may
+// hold a newline or NUL, nor the key a blank or '='.
+func (c *Client) Put(key, value string) error {
+	if key == "" || strings.ContainsAny(key, " =\n\x00") || strings.ContainsAny(value, "\n\x00") {
+		return fmt.Errorf("pmi: put key %q: %w: no newline or NUL in either, no blank or '=' in the key", clip(key), ErrSyntax)
+	}
+	if len(key) > c.keyMax {
+		return fmt.Errorf("pmi: put key %q: %w: %d bytes, the limit of %s is %d", clip(key), ErrLimit, len(key), c.name, c.keyMax)
+	}
+	if len(value) > c.valMax {
+		return fmt.Errorf("pmi: put key %q: %w: a value of %d bytes, the limit of %s is %d", clip(key), ErrLimit, len(value), c.name, c.valMax)
+	}
+	c.call.Lock()
+	defer c.call.Unlock()
+	return c.put(context.Background(), key, value)
+}
+
+func (c *Client) put(ctx context.Context, key, value string) error {
+	_, err := c.ask(ctx, "cmd=put kvsname="+c.kvs+" key="+key+" value="+value+"\n", "put_result")
+	if err != nil {
+		return fmt.Errorf("pmi: put key %q: %w", clip(key), err)
+	}
+	return nil
+}
+
+// Get is the value of a key, or [ErrNotFound].
+func (c *Client) Get(key string) (string, error) {
+	if key == "" || strings.ContainsAny(key, " =\n\x00") {
+		return "", fmt.Errorf("pmi: get key %q: %w: no newline, NUL, blank or '='", clip(key), ErrSyntax)
+	}
+	c.call.Lock()
+	defer c.call.Unlock()
+	return c.get(context.Background(), key)
+}
+
+func (c *Client) get(ctx context.Context, key string) (string, error) {
+	m, err := c.ask(ctx, "cmd=get kvsname="+c.kvs+" key="+key+"\n", "get_result")
+	if err != nil {
+		if errors.Is(err, ErrRefused) {
+			err = fmt.Errorf("%w: %v", ErrNotFound, err)
+		}
+		return "", fmt.Errorf("pmi: get key %q: %w", clip(key), err)
+	}
+	value, _ := m.Get("value")
+	return value, nil
+}
+
+// Barrier waits until all ranks of the job are in it; what they put before is
+// there to get after.
+func (c *Client) Barrier(ctx context.Context) error {
+	c.call.Lock()
+	defer c.call.Unlock()
+	return c.barrier(ctx)
+}
+
+func (c *Client) barrier(ctx context.Context) error {
+	if _, err := c.ask(ctx, "cmd=barrier_in\n", "barrier_out"); err != nil {
+		return fmt.Errorf("pmi: barrier: %w", err)
+	}
+	return nil
+}
+
+// Abort asks the launcher to end the job with an exit code, and returns without
+// waiting for that: the process is about to be killed. The message reaches a
+// gorun launcher only, in one line.
+func (c *Client) Abort(code int, msg string) error {
+	line := "cmd=abort exitcode=" + strconv.Itoa(code)
+	if msg != "" && c.ext {
+		msg = strings.Map(func(r rune) rune {
+			if r == '\n' || r == 0 {
+				return ' '
+			}
+			return r
+		}, msg)
+		line += " value=" + msg[:min(len(msg), ValLenMax)]
+	}
+	return c.send([]byte(line + "\n"))
+}
+
+// Finalize says that this rank is through with PMI, waits a bounded time for
+// the answer, and closes the connection.
+func (c *Client) Finalize() error {
+	c.call.Lock()
+	defer c.call.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), finalizeTimeout)
+	defer cancel()
+	_, err := c.ask(ctx, "cmd=finalize\n", "finalize_ack")
+	if cerr := c.conn.Close(); err == nil {
+		err = cerr
+	}
+	c.fail(errClosed)
+	if err != nil {
+		return fmt.Errorf("pmi: finalize: %w", err)
+	}
+	return nil
+}
+
+var errClosed = errors.New("the connection was closed")
+
+// Close ends the connection; a call in progress fails. The launcher takes it as
+// this rank's death unless it has finalized. A second Close does nothing.
+func (c *Client) Close() error {
+	err := c.conn.Close()
+	c.call.Lock()
+	defer c.call.Unlock()
+	if errors.Is(c.err, errClosed) {
+		return nil
+	}
+	c.err = errClosed
+	return err
+}
+
+// ask sends a line and reads the answer, which must be the command named. An
+// answer with another rc than 0 is [ErrRefused].
+func (c *Client) ask(ctx context.Context, line, answer string) (Message, error) {
+	return c.askBytes(ctx, []byte(line), answer)
+}
+
+func (c *Client) askBytes(ctx context.Context, request []byte, answer string) (Message, error) {
+	if c.err != nil {
+		return Message{}, c.err
+	}
+	if err := ctx.Err(); err != nil {
+		return Message{}, err
+	}
+	stop := c.watch(ctx)
+	defer stop()
+	if err := c.send(request); err != nil {
+		return Message{}, c.fail(c.cause(ctx, err))
+	}
+	m, err := c.readMessage(ctx)
+	if err != nil {
+		return m, err
+	}
+	if m.Cmd() != answer {
+		return m, c.fail(fmt.Errorf("%w: %s answers %q, want cmd=%s", ErrSyntax, c.name, clip(m.String()), answer))
+	}
+	if rc, ok := m.Int("rc"); ok && rc != 0 {
+		msg, ok := m.Get("msg")
+		if !ok {
+			msg, _ = m.Get("value")
+		}
+		return m, fmt.Errorf("%w by %s: rc=%d %s", ErrRefused, c.name, rc, msg)
+	}
+	return m, nil
+}
+
+// watch makes I/O fail once ctx ends, until stop is called; after that it works
+// again.
+func (c *Client) watch(ctx context.Context) (stop func()) {
+	if ctx.Done() == nil {
+		return func() {}
+	}
+	fired := make(chan struct{})
+	unhook := context.AfterFunc(ctx, func() {
+		c.conn.SetDeadline(time.Unix(1, 0))
+		close(fired)
+	})
+	return func() {
+		if !unhook() {
+			<-fired
+			c.conn.SetDeadline(time.Time{})
+		}
+	}
+}
+
+func (c *Client) send(b []byte) error {
+	c.write.Lock()
+	defer c.write.Unlock()
+	_, err := c.conn.Write(b)
+	return err
+}
+
+func (c *Client) readMessage(ctx context.Context) (Message, error) {
+	line, err := c.readLine(ctx)
+	if err != nil {
+		return Message{}, err
+	}
+	m, err := ParseLine(line)
+	if err != nil {
+		return m, c.fail(fmt.Errorf("%s: %w", c.name, err))
+	}
+	return m, nil
+}
+
+// readLine is the next line; it is valid until the next read.
+func (c *Client) readLine(ctx context.Context) ([]byte, error) {
+	scanned := 0
+	for {
+		for i := c.r + scanned; i < c.w; i++ {
+			if c.in[i] == '\n' {
+				line := c.in[c.r : i+1]
+				c.r = i + 1
+				return line, nil
+			}
+		}
+		scanned = c.w - c.r
+		if c.r > 0 {
+			copy(c.in, c.in[c.r:c.w])
+			c.r, c.w = 0, scanned
+		}
+		if c.w == len(c.in) {
+			return nil, c.fail(fmt.Errorf("%w: from %s, the limit is %d bytes", ErrLine, c.name, LineMax))
+		}
+		n, err := c.conn.Read(c.in[c.w:])
+		c.w += n
+		if n == 0 && err != nil {
+			return nil, c.fail(c.cause(ctx, err))
+		}
+	}
+}
+
+// readBytes fills b with what follows a line.
+func (c *Client) readBytes(ctx context.Context, b []byte) error {
+	n := copy(b, c.in[c.r:c.w])
+	c.r += n
+	if _, err := io.ReadFull(c.conn, b[n:]); err != nil {
+		return c.fail(c.cause(ctx, err))
+	}
+	return nil
+}
+
+// cause tells why I/O failed.
+func (c *Client) cause(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("no answer from %s: %w", c.name, ctx.Err())
+	}
+	return fmt.Errorf("%w: %s: %w", ErrServer, c.name, err)
+}
+
+// fail makes every later call fail with err.
+func (c *Client) fail(err error) error {
+	if c.err == nil {
+		c.err = err
+	}
+	return err
+}

@@ -1,0 +1,241 @@
+package pmi
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+)
+
+// Kinds of violations, beside [ErrSyntax] and [ErrLine].
+var (
+	ErrLeft    = errors.New("left the job")         // the connection ended, or finalize came, where others need the rank
+	ErrOrder   = errors.New("command out of order") // a command that the rank's state does not allow
+	ErrCommand = errors.New("unknown command")      // a command that this server does not know
+	ErrLimit   = errors.New("over the limit")       // bigger than a limit of the wire
+	ErrFence   = errors.New("fence failed")         // the store could not complete it
+)
+
+// EngineConfig is the job as the server of one host sees it.
+type EngineConfig struct {
+	KVSName  string            // name of the job's key-value space; "gorun" if empty
+	Size     int               // ranks of the job
+	Ranks    []int             // global ranks served here, those of this host
+	AppNum   []int             // application context, by index in Ranks; nil: all 0
+	Universe int               // slots of the job, as get_universe_size tells; 0: unknown
+	Mapping  string            // PMI_process_mapping, see [Mapping]; over ValLenMax or empty: not told, and clients exchange host names instead
+	Preset   map[string]string // keys that exist from the start
+}
+
+// An Engine serves PMI-1 to the ranks of one host, without I/O: see the package
+// comment. It is not safe for concurrent use. Calls for a rank that is not
+// served here panic.
+type Engine struct {
+	kvsName  string
+	size     int
+	universe int
+	peers    []*peer
+	index    []int32 // by global rank: index in peers, or -1
+
+	store storage
+	names map[string]string // published services
+
+	epoch   uint64     // of the fence that ranks enter now
+	kind    fenceKind  // of that fence, once one rank is in
+	inside  int        // ranks in it
+	pending bool       // it was emitted and is not done
+	left    int        // ranks that finalized or went
+	leaver  *RankError // the first that did
+	closing bool       // the closing fence was emitted
+	broken  error      // no fence can complete any more
+
+	events []Event // of the call in progress
+	out    []byte  // replies to the rank that it serves, not yet an event
+}
+
+type state uint8
+
+const (
+	fresh state = iota
+	up
+	inFence
+	finalized
+	gone
+	violated // broke the protocol: its bytes are dropped
+)
+
+// A peer is a rank served here.
+type peer struct {
+	rank   int
+	appnum int
+	state  state
+
+	joined, finalized bool // whatever came after
+
+	line []byte // an unfinished line
+	card []byte // its card for the fence, being received when need > 0
+	need int    // bytes of the card still to come
+
+	block string // command of the mcmd block being received, else empty
+	specs [2]int // of that block: totspawns, spawnssofar
+	lines int    // of that block
+}
+
+// NewEngine makes the engine of a host. It panics on ranks that are not a set
+// of numbers below Size: that is the owner's mistake.
+func NewEngine(cfg EngineConfig) *Engine {
+	if cfg.KVSName == "" {
+		cfg.KVSName = "gorun"
+	}
+	if len(cfg.KVSName) >= KVSNameMax {
+		panic("pmi: EngineConfig.KVSName is too long")
+	}
+	e := &Engine{
+		kvsName:  cfg.KVSName,
+		size:     cfg.Size,
+		universe: cfg.Universe,
+		index:    make([]int32, cfg.Size),
+		names:    make(map[string]string),
+		epoch:    1,
+	}
+	for i := range e.index {
+		e.index[i] = -1
+	}
+	for i, rank := range cfg.Ranks {
+		if rank < 0 || rank >= cfg.Size || e.index[rank] >= 0 {
+			panic(fmt.Sprintf("pmi: EngineConfig.Ranks: %d of size %d", rank, cfg.Size))
+		}
+		e.index[rank] = int32(i)
+		p := &peer{rank: rank}
+		if i < len(cfg.AppNum) {
+			p.appnum = cfg.AppNum[i]
+		}
+		e.peers = append(e.peers, p)
+	}
+	e.store.init()
+	for key, value := range cfg.Preset {
+		e.store.all[key] = value
+	}
+	if cfg.Mapping != "" && len(cfg.Mapping) <= ValLenMax {
+		e.store.all["PMI_process_mapping"] = cfg.Mapping
+	}
+	return e
+}
+
+// Joined tells whether a rank has ever said init.
+func (e *Engine) Joined(rank int) bool { return e.peer(rank).joined }
+
+// Finalized tells whether a rank has ever said finalize. One that joined and
+// did not ended irregularly, whatever its exit status.
+func (e *Engine) Finalized(rank int) bool { return e.peer(rank).finalized }
+
+func (e *Engine) peer(rank int) *peer { return e.peers[e.index[rank]] }
+
+// Receive takes bytes from a rank's socket, cut anywhere. It copies what it
+// keeps of data.
+func (e *Engine) Receive(rank int, data []byte) []Event {
+	p := e.peer(rank)
+	for len(data) > 0 && p.state != violated && p.state != gone {
+		if p.need > 0 {
+			n := min(p.need, len(data))
+			p.card = append(p.card, data[:n]...)
+			data, p.need = data[n:], p.need-n
+			if p.need == 0 {
+				e.enter(p, fenceCards)
+			}
+			continue
+		}
+		end := bytes.IndexByte(data, '\n')
+		if end < 0 {
+			end = len(data) - 1
+		}
+		if len(p.line)+end+1 > LineMax {
+			e.violate(p, ErrLine, fmt.Sprintf("%q and more, the limit is %d bytes", clip(string(append(p.line, data...))), LineMax))
+			break
+		}
+		line := data[:end+1]
+		data = data[end+1:]
+		if line[end] != '\n' || len(p.line) > 0 {
+			p.line = append(p.line, line...)
+			line = p.line
+		}
+		if line[len(line)-1] == '\n' {
+			e.receiveLine(p, line)
+			p.line = p.line[:0]
+		}
+	}
+	if p.state == violated || p.state == gone {
+		p.line, p.card = nil, nil
+	}
+	return e.take(p)
+}
+
+// Disconnect says that a rank's socket has ended.
+func (e *Engine) Disconnect(rank int) []Event {
+	p := e.peer(rank)
+	was := p.state
+	if was == gone {
+		return nil
+	}
+	p.state = gone
+	p.line, p.card = nil, nil
+	switch was {
+	case finalized, violated:
+		return e.take(p)
+	case up:
+		e.leave(p, "its connection ended without finalize")
+	case inFence:
+		e.inside--
+		e.leave(p, fmt.Sprintf("its connection ended in fence %d", e.epoch))
+	default:
+		e.leave(p, "its process ended before init")
+	}
+	// Whoever said init owes a finalize. leave has told already if someone waits.
+	if was != fresh && e.broken == nil {
+		e.breakFences(&RankError{p.rank, ErrLeft, e.leaverDetail(p)})
+	}
+	return e.take(p)
+}
+
+// reply adds a line to what the rank being served gets.
+func (e *Engine) reply(parts ...string) {
+	for _, s := range parts {
+		e.out = append(e.out, s...)
+	}
+	e.out = append(e.out, '\n')
+}
+
+// flush makes an event of the replies so far, so that later events follow it.
+func (e *Engine) flush(p *peer) {
+	if len(e.out) > 0 {
+		e.events = append(e.events, Reply{p.rank, e.out})
+		e.out = nil
+	}
+}
+
+func (e *Engine) emit(p *peer, ev Event) {
+	e.flush(p)
+	e.events = append(e.events, ev)
+}
+
+// take gives the call's events away.
+func (e *Engine) take(p *peer) []Event {
+	e.flush(p)
+	events := e.events
+	e.events = nil
+	return events
+}
+
+// violate ends the service for a rank.
+func (e *Engine) violate(p *peer, kind error, detail string) {
+	was := p.state
+	if was == inFence {
+		e.inside--
+	}
+	p.state = violated
+	err := &RankError{p.rank, kind, detail}
+	e.emit(p, Violation{p.rank, err})
+	e.failFence(err)
+	if was != finalized {
+		e.countLeft(err)
+	}
+}

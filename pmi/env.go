@@ -1,0 +1,105 @@
+package pmi
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Env is what a launcher tells a rank through its environment.
+type Env struct {
+	FD      int    // the inherited socket (PMI_FD); -1 with PMI_PORT
+	Port    string // host:port of the server (PMI_PORT); empty with PMI_FD
+	ID      string // who this is to that server (PMI_ID)
+	Rank    int    // PMI_RANK; -1 when the server tells it
+	Size    int    // PMI_SIZE; 0 when the server tells it
+	Cards   bool   // GORUN_PMI=cards: the server knows gorun_allgather
+	Spawned bool   // PMI_SPAWNED=1: started by a running program
+}
+
+// FromEnviron reads the variables of PMI-1 out of environ, as os.Environ gives
+// it. Without a PMI server in it found is false; a variable that makes no sense
+// is an error that names it.
+func FromEnviron(environ []string) (env Env, found bool, err error) {
+	env = Env{FD: -1, Rank: -1}
+	var rank, size, fd string
+	for _, entry := range environ {
+		name, value, _ := strings.Cut(entry, "=")
+		switch name {
+		case "PMI_FD":
+			fd = value
+		case "PMI_PORT":
+			env.Port = value
+		case "PMI_ID":
+			env.ID = value
+		case "PMI_RANK":
+			rank = value
+		case "PMI_SIZE":
+			size = value
+		case "PMI_SPAWNED":
+			env.Spawned = value != "" && value != "0"
+		case "GORUN_PMI":
+			env.Cards = value == "cards"
+		}
+	}
+	if fd == "" && env.Port == "" {
+		return Env{FD: -1, Rank: -1}, false, nil
+	}
+	if fd == "" {
+		if env.ID == "" {
+			return env, true, fmt.Errorf("PMI_PORT=%s is set but PMI_ID is not: the launcher must set both", env.Port)
+		}
+		// Rank and size are optional in this form: the server tells them.
+		if rank == "" || size == "" {
+			return env, true, nil
+		}
+	} else {
+		env.Port = ""
+		if env.FD, err = variable("PMI_FD", fd); err != nil {
+			return env, true, err
+		}
+	}
+	if env.Rank, err = variable("PMI_RANK", rank); err != nil {
+		return env, true, err
+	}
+	if env.Size, err = variable("PMI_SIZE", size); err != nil {
+		return env, true, err
+	}
+	if env.Rank >= env.Size {
+		return env, true, fmt.Errorf("PMI_RANK=%d is not below PMI_SIZE=%d", env.Rank, env.Size)
+	}
+	return env, true, nil
+}
+
+// Environ is what a server sets for the rank of env, the counterpart of
+// [FromEnviron].
+func (env Env) Environ() []string {
+	var vars []string
+	if env.Port != "" {
+		vars = append(vars, "PMI_PORT="+env.Port, "PMI_ID="+env.ID)
+	} else {
+		vars = append(vars, "PMI_FD="+strconv.Itoa(env.FD))
+	}
+	if env.Rank >= 0 && env.Size > 0 {
+		vars = append(vars, "PMI_RANK="+strconv.Itoa(env.Rank), "PMI_SIZE="+strconv.Itoa(env.Size))
+	}
+	if env.Spawned {
+		vars = append(vars, "PMI_SPAWNED=1")
+	}
+	if env.Cards {
+		vars = append(vars, "GORUN_PMI=cards")
+	}
+	return vars
+}
+
+// variable is the number in a variable that must hold one of 0 and more.
+func variable(name, value string) (int, error) {
+	if value == "" {
+		return -1, fmt.Errorf("%s is not set, though a PMI server is: the launcher must set PMI_FD, PMI_RANK and PMI_SIZE", name)
+	}
+	n, err := strconv.ParseInt(value, 10, 32)
+	if err != nil || n < 0 {
+		return -1, fmt.Errorf("%s=%s: want a number of 0 or more", name, value)
+	}
+	return int(n), nil
+}

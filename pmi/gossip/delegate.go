@@ -1,0 +1,69 @@
+package gossip
+
+import (
+	"encoding/binary"
+	"strings"
+
+	"github.com/hashicorp/memberlist"
+)
+
+// A delegate is what memberlist calls; none of it may block or call memberlist.
+type delegate struct{ n *Node }
+
+var (
+	_ memberlist.Delegate      = delegate{}
+	_ memberlist.EventDelegate = delegate{}
+)
+
+// NodeMeta gives nothing: the index is in the name.
+func (d delegate) NodeMeta(int) []byte { return nil }
+
+// GetBroadcasts gives nothing: broadcasts may never complete.
+func (d delegate) GetBroadcasts(int, int) [][]byte { return nil }
+
+// NotifyMsg takes a message; the bytes are memberlist's.
+func (d delegate) NotifyMsg(b []byte) { d.n.receive(append([]byte(nil), b...)) }
+
+// syncMax bounds what a push-pull carries of fences; memberlist takes 20 MiB in
+// all.
+const syncMax = 8 << 20
+
+// LocalState is what a push-pull tells: the messages of fences in flight, each
+// behind its length.
+func (d delegate) LocalState(bool) []byte {
+	d.n.mu.Lock()
+	defer d.n.mu.Unlock()
+	var b []byte
+	for _, m := range d.n.fences.sync(syncMax) {
+		b = binary.BigEndian.AppendUint32(b, uint32(m.size()))
+		b = m.appendTo(b)
+	}
+	return b
+}
+
+// MergeRemoteState takes what LocalState gave elsewhere.
+func (d delegate) MergeRemoteState(b []byte, _ bool) {
+	b = append([]byte(nil), b...)
+	for len(b) >= 4 {
+		size := binary.BigEndian.Uint32(b)
+		b = b[4:]
+		if uint64(size) > uint64(len(b)) {
+			return
+		}
+		d.n.receive(b[:size:size])
+		b = b[size:]
+	}
+}
+
+// NotifyJoin and NotifyUpdate are of no interest: fences count.
+func (d delegate) NotifyJoin(*memberlist.Node) {}
+
+// NotifyUpdate is of no interest.
+func (d delegate) NotifyUpdate(*memberlist.Node) {}
+
+// NotifyLeave comes when a host is found dead, or has left: memberlist does not
+// tell which.
+func (d delegate) NotifyLeave(node *memberlist.Node) {
+	_, host, _ := strings.Cut(node.Name, ":")
+	d.n.Lost(host, "its agent does not answer any more, or has left")
+}

@@ -1,0 +1,415 @@
+package gossip
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gorun-mpi/gorun/pmi"
+	"github.com/hashicorp/memberlist"
+)
+
+// Errors that callers branch on.
+var (
+	ErrClosed = errors.New("gossip closed")       // the node was closed meanwhile
+	ErrLost   = errors.New("host lost")           // a host of the job is dead, or has left
+	ErrKey    = errors.New("the job key differs") // the other host holds another key
+)
+
+// KeySize is the length of Config.Key in bytes.
+const KeySize = 32
+
+// Config is one host's place in the job.
+type Config struct {
+	Host   string    // name of this host, unique in the job; no blanks
+	Index  int       // of this host, from 0
+	Hosts  int       // of the job
+	Bind   string    // IP:port to listen on, TCP and UDP; port 0: any free one; empty: 127.0.0.1:0
+	Key    []byte    // the job's, KeySize random bytes
+	Log    io.Writer // memberlist's log lines; nil: silent
+	Fanout int       // children of a host in the tree of a fence; 0: 2
+
+	Transport memberlist.Transport // instead of sockets on Bind, for tests; nil: sockets
+
+	// How fast memberlist finds dead hosts; zero: its values for local networks,
+	// at which it takes 4 seconds and more. A shorter probe interval makes busy
+	// hosts look dead.
+	ProbeInterval, ProbeTimeout time.Duration
+}
+
+// A Node is one host's member of a job. Its methods are safe for concurrent use.
+type Node struct {
+	cfg   Config
+	conns *transport
+	list  *memberlist.Memberlist
+
+	addr string
+
+	failures chan string
+	closed   chan struct{}
+	sends    sync.WaitGroup
+
+	mu      sync.Mutex
+	fences  *fences
+	addrs   []string // by host index, once Join knows them
+	names   []string // the same, once Join is complete
+	lost    map[string]bool
+	stopped bool
+}
+
+var _ pmi.Store = (*Node)(nil)
+
+// Listen makes a node that others can join. It knows nobody yet.
+func Listen(cfg Config) (*Node, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	n := &Node{
+		cfg:      cfg,
+		failures: make(chan string, cfg.Hosts),
+		closed:   make(chan struct{}),
+		fences:   newFences(cfg.Index, cfg.Hosts, cfg.Fanout),
+		lost:     make(map[string]bool),
+	}
+	mc, err := n.memberConfig()
+	if err == nil {
+		n.list, err = memberlist.Create(mc)
+	}
+	if err != nil {
+		if n.conns != nil {
+			n.conns.Shutdown()
+		}
+		return nil, fmt.Errorf("gossip: host %s: listen on %s: %w", cfg.Host, cfg.Bind, err)
+	}
+	n.addr = n.list.LocalNode().Address()
+	return n, nil
+}
+
+func (cfg *Config) validate() error {
+	if cfg.Bind == "" {
+		cfg.Bind = "127.0.0.1:0"
+	}
+	if cfg.Fanout == 0 {
+		cfg.Fanout = 2
+	}
+	switch {
+	case cfg.Host == "" || strings.ContainsAny(cfg.Host, " \n"):
+		return fmt.Errorf("gossip: Config.Host %q: want a name without blanks", cfg.Host)
+	case cfg.Hosts < 1 || cfg.Index < 0 || cfg.Index >= cfg.Hosts:
+		return fmt.Errorf("gossip: host %s: Config.Index %d of %d hosts", cfg.Host, cfg.Index, cfg.Hosts)
+	case len(cfg.Key) != KeySize:
+		return fmt.Errorf("gossip: host %s: Config.Key has %d bytes, want %d", cfg.Host, len(cfg.Key), KeySize)
+	case cfg.Fanout < 0:
+		return fmt.Errorf("gossip: host %s: Config.Fanout %d", cfg.Host, cfg.Fanout)
+	}
+	return nil
+}
+
+// memberConfig is memberlist's configuration for local networks, which is also
+// the fastest on loopback, without compression, which only costs time here.
+func (n *Node) memberConfig() (*memberlist.Config, error) {
+	mc := memberlist.DefaultLANConfig()
+	mc.Name = strconv.Itoa(n.cfg.Index) + ":" + n.cfg.Host
+	mc.SecretKey = n.cfg.Key
+	mc.EnableCompression = false
+	mc.Delegate = delegate{n}
+	mc.Events = delegate{n}
+	if n.cfg.ProbeInterval > 0 {
+		mc.ProbeInterval = n.cfg.ProbeInterval
+	}
+	if n.cfg.ProbeTimeout > 0 {
+		mc.ProbeTimeout = n.cfg.ProbeTimeout
+	}
+	out := n.cfg.Log
+	if out == nil {
+		out = io.Discard
+	}
+	mc.Logger = log.New(out, "", 0)
+
+	under := n.cfg.Transport
+	if under == nil {
+		host, port, err := net.SplitHostPort(n.cfg.Bind)
+		if err != nil {
+			return nil, err
+		}
+		if net.ParseIP(host) == nil {
+			return nil, fmt.Errorf("%q is not an IP address", host)
+		}
+		number, err := strconv.ParseUint(port, 10, 16)
+		if err != nil {
+			return nil, err
+		}
+		mc.BindAddr, mc.BindPort, mc.AdvertisePort = host, int(number), int(number)
+		if under, err = listen(mc); err != nil {
+			return nil, err
+		}
+	}
+	n.conns = newTransport(under, mc.TCPTimeout)
+	mc.Transport = n.conns
+	return mc, nil
+}
+
+// Addr is where other hosts reach this one: IP:port.
+func (n *Node) Addr() string { return n.addr }
+
+// Join makes this node one of the hosts at addrs, by host index, its own
+// included. It returns when all of them have joined, so it may be called before
+// the others listen; when ctx ends first, the error names who is late.
+func (n *Node) Join(ctx context.Context, addrs []string) error {
+	if len(addrs) != n.cfg.Hosts {
+		return fmt.Errorf("gossip: join: %d addresses, want those of %d hosts", len(addrs), n.cfg.Hosts)
+	}
+	n.mu.Lock()
+	n.addrs = addrs
+	n.mu.Unlock()
+	if err := n.meet(ctx, addrs[0]); err != nil {
+		return err
+	}
+	// Once all have met host 0, it knows all.
+	names, err := n.Fence(ctx, 0, []byte(n.cfg.Host))
+	if err != nil {
+		return fmt.Errorf("gossip: join: %w", err)
+	}
+	n.mu.Lock()
+	n.names = make([]string, len(names))
+	for i, name := range names {
+		n.names[i] = string(name)
+	}
+	n.mu.Unlock()
+	return n.meet(ctx, addrs[0])
+}
+
+// meet exchanges what this node and the one at addr know of the members.
+// A member takes at most 128 such exchanges at a time, and closes the
+// connection on others: they come again, spread over time.
+func (n *Node) meet(ctx context.Context, addr string) error {
+	if n.cfg.Index == 0 {
+		return nil
+	}
+	pause := 2 * time.Millisecond
+	for {
+		_, err := n.list.Join([]string{addr})
+		if err == nil {
+			return nil
+		}
+		// memberlist 0.7 has no value for it (security.go, decryptPayload).
+		if strings.Contains(strings.ToLower(err.Error()), "no installed keys could decrypt") {
+			return fmt.Errorf("gossip: join host 0 at %s: %w", addr, ErrKey)
+		}
+		t := time.NewTimer(pause + time.Duration(n.cfg.Index)*pause/time.Duration(n.cfg.Hosts))
+		select {
+		case <-t.C:
+			pause = min(2*pause, 250*time.Millisecond)
+		case <-ctx.Done():
+			t.Stop()
+			return fmt.Errorf("gossip: join host 0 at %s: %w: %w", addr, ctx.Err(), err)
+		case <-n.closed:
+			t.Stop()
+			return ErrClosed
+		}
+	}
+}
+
+// Pauses between the questions of a host that waits in a fence.
+const (
+	probeFirst = 200 * time.Millisecond
+	probeMost  = time.Second
+)
+
+// Fence is pmi.Store's. When ctx ends, the error names the hosts that are late,
+// as far as this one can know: those below it in the tree.
+func (n *Node) Fence(ctx context.Context, epoch uint64, contribution []byte) ([][]byte, error) {
+	if len(contribution) > partMax*partsMax {
+		return nil, fmt.Errorf("fence %d: a contribution of %d bytes, the limit is %d", epoch, len(contribution), partMax*partsMax)
+	}
+	n.mu.Lock()
+	if n.stopped {
+		n.mu.Unlock()
+		return nil, ErrClosed
+	}
+	if n.addrs == nil {
+		n.mu.Unlock()
+		return nil, fmt.Errorf("fence %d before Join", epoch)
+	}
+	v, ok := n.fences.contribute(epoch, contribution)
+	n.sendLocked()
+	n.mu.Unlock()
+	if !ok {
+		return nil, fmt.Errorf("fence %d: host %s contributes twice", epoch, n.cfg.Host)
+	}
+	err := n.await(ctx, v)
+
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.fences.release(v)
+	if err != nil {
+		return nil, fmt.Errorf("fence %d: %w", epoch, err)
+	}
+	return v.all, nil
+}
+
+// await waits for the end of a fence, and asks for what may have been lost.
+func (n *Node) await(ctx context.Context, v *fence) error {
+	pause := probeFirst
+	t := time.NewTimer(pause)
+	defer t.Stop()
+	for {
+		select {
+		case <-v.done:
+			return v.err
+		case <-n.closed:
+			return ErrClosed
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for %s: %w", n.late(v), ctx.Err())
+		case <-t.C:
+			n.mu.Lock()
+			n.fences.probe(v)
+			n.sendLocked()
+			n.mu.Unlock()
+			pause = min(2*pause, probeMost)
+			t.Reset(pause)
+		}
+	}
+}
+
+// late names who a fence waits for.
+func (n *Node) late(v *fence) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	missing := n.fences.missing(v)
+	if len(missing) == 0 && n.cfg.Index > 0 {
+		return "hosts beyond " + n.nameLocked(n.fences.parent())
+	}
+	names := make([]string, len(missing))
+	for i, h := range missing {
+		names[i] = n.nameLocked(h)
+	}
+	return strings.Join(names, ", ")
+}
+
+func (n *Node) nameLocked(host int) string {
+	if n.names != nil {
+		return "host " + n.names[host]
+	}
+	return fmt.Sprintf("host %d at %s", host, n.addrs[host])
+}
+
+// Lost says that a host is gone, as the owner knows sooner than memberlist: all
+// fences that are not complete end. why is what the error says of it.
+func (n *Node) Lost(host, why string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.stopped || n.lost[host] || host == n.cfg.Host {
+		return
+	}
+	n.lost[host] = true
+	n.fences.lose(fmt.Errorf("%w: %s: %s", ErrLost, host, why))
+	select {
+	case n.failures <- host:
+	default: // only more names than hosts fill it
+	}
+}
+
+// Failures tells the names of hosts that are seen dead, or declared lost, each
+// once. The channel is never closed.
+func (n *Node) Failures() <-chan string { return n.failures }
+
+// Leave tells the others that this host leaves on purpose, which ends their
+// fences all the same; it waits a bounded time for that to be sent.
+func (n *Node) Leave(timeout time.Duration) error {
+	n.mu.Lock()
+	stopped := n.stopped
+	n.mu.Unlock()
+	if stopped {
+		return ErrClosed
+	}
+	if err := n.list.Leave(timeout); err != nil {
+		return fmt.Errorf("gossip: host %s: leave: %w", n.cfg.Host, err)
+	}
+	return nil
+}
+
+// Close ends the node and its fences in progress, and waits for its goroutines.
+// The others find it dead after a while unless it left before.
+func (n *Node) Close() error {
+	n.mu.Lock()
+	if n.stopped {
+		n.mu.Unlock()
+		return nil
+	}
+	n.stopped = true
+	n.mu.Unlock()
+	close(n.closed)
+	n.conns.closeAll()
+	err := n.list.Shutdown()
+	n.sends.Wait()
+	return err
+}
+
+// sendLocked starts the sending of what the fences want sent. mu is held.
+func (n *Node) sendLocked() {
+	for _, o := range n.fences.take() {
+		if n.stopped {
+			return
+		}
+		n.sends.Add(1)
+		go n.send(o, n.addrs[o.to])
+	}
+}
+
+// Tries of one message; after that, those who wait ask for it.
+const sendTries = 5
+
+func (n *Node) send(o outgoing, addr string) {
+	defer n.sends.Done()
+	defer func() {
+		n.mu.Lock()
+		n.fences.sent(o)
+		n.mu.Unlock()
+	}()
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return // Join has failed on it
+	}
+	number, _ := strconv.ParseUint(port, 10, 16)
+	to := &memberlist.Node{Name: strconv.Itoa(o.to), Addr: net.ParseIP(host), Port: uint16(number)}
+	b := o.m.appendTo(make([]byte, 0, o.m.size()))
+	pause := 2 * time.Millisecond
+	for range sendTries {
+		if err = n.list.SendReliable(to, b); err == nil {
+			return
+		}
+		t := time.NewTimer(pause)
+		select {
+		case <-t.C:
+			pause *= 4
+		case <-n.closed:
+			t.Stop()
+			return
+		}
+	}
+}
+
+// receive takes a message that memberlist delivered.
+func (n *Node) receive(b []byte) {
+	m, err := parseMessage(b, n.cfg.Hosts)
+	if err != nil {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.stopped {
+		return
+	}
+	n.fences.receive(m)
+	if n.addrs != nil {
+		n.sendLocked()
+	}
+}

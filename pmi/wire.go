@@ -1,0 +1,184 @@
+package pmi
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// Limits of the wire, in bytes. The first three are what every PMI-1 server
+// announces; MPICH's client fixes its buffers by them.
+const (
+	KVSNameMax = 256     // the name of the key-value space
+	KeyLenMax  = 64      // a key
+	ValLenMax  = 1024    // a value
+	LineMax    = 8 << 10 // a line with its newline: a path of a spawned program must fit
+	CardMax    = 1 << 16 // a card of AllGather
+	StoreMax   = 1 << 28 // all keys and values that an engine keeps
+)
+
+// Errors of a line that cannot be a message.
+var (
+	ErrSyntax = errors.New("not a PMI-1 line") // no command, or a byte that no line may hold
+	ErrLine   = errors.New("line too long")    // more than LineMax bytes
+)
+
+// A Field is one key=value of a line.
+type Field struct{ Key, Value string }
+
+// A Message is one line of the wire: blank-separated key=value, the command
+// first as cmd=NAME (mcmd=NAME opens a block of lines that ends with endcmd).
+// A word without '=' belongs to the value before it, and value= takes the rest
+// of the line, so values may hold blanks.
+type Message struct{ Fields []Field }
+
+// NewMessage makes a message of a command and of pairs of key and value.
+func NewMessage(cmd string, pairs ...string) Message {
+	m := Message{Fields: make([]Field, 1, 1+len(pairs)/2)}
+	m.Fields[0] = Field{"cmd", cmd}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		m.Fields = append(m.Fields, Field{pairs[i], pairs[i+1]})
+	}
+	return m
+}
+
+// Cmd is the command's name.
+func (m Message) Cmd() string {
+	if len(m.Fields) == 0 {
+		return ""
+	}
+	return m.Fields[0].Value
+}
+
+// Get is the value of the first field with that key, and whether there is one.
+func (m Message) Get(key string) (string, bool) {
+	for _, f := range m.Fields {
+		if f.Key == key {
+			return f.Value, true
+		}
+	}
+	return "", false
+}
+
+// Int is the number in the field with that key; ok is false when there is no
+// such field or no number in it.
+func (m Message) Int(key string) (n int, ok bool) {
+	v, ok := m.Get(key)
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.Atoi(v)
+	return n, err == nil
+}
+
+// ParseLine reads a line, with or without its newline. The message holds no
+// reference to line.
+func ParseLine(line []byte) (Message, error) {
+	if len(line) > LineMax {
+		return Message{}, fmt.Errorf("%w: %d bytes, the limit is %d", ErrLine, len(line), LineMax)
+	}
+	if n := len(line); n > 0 && line[n-1] == '\n' {
+		line = line[:n-1]
+	}
+	for _, b := range line {
+		if b == 0 || b == '\n' {
+			return Message{}, fmt.Errorf("%w: byte %#02x in %q", ErrSyntax, b, clip(string(line)))
+		}
+	}
+	s := string(line)
+	var m Message
+	for pos := skipBlanks(s, 0); pos < len(s); {
+		eq := pos
+		for eq < len(s) && s[eq] != '=' && s[eq] != ' ' {
+			eq++
+		}
+		if eq == len(s) || s[eq] == ' ' || eq == pos {
+			// Only the first word can come here: later ones without '=' are
+			// taken by the value before them.
+			return Message{}, fmt.Errorf("%w: %q does not begin with cmd=", ErrSyntax, clip(s))
+		}
+		key, start := s[pos:eq], eq+1
+		end, next := len(s), len(s)
+		if key != "value" {
+			end, next = valueEnd(s, start)
+		}
+		m.Fields = append(m.Fields, Field{key, s[start:end]})
+		pos = next
+	}
+	if len(m.Fields) == 0 || (m.Fields[0].Key != "cmd" && m.Fields[0].Key != "mcmd") || m.Fields[0].Value == "" {
+		return Message{}, fmt.Errorf("%w: %q does not begin with cmd=", ErrSyntax, clip(s))
+	}
+	return m, nil
+}
+
+// valueEnd finds where a value that starts at start ends, the blanks behind it
+// left out, and where the next key begins.
+func valueEnd(s string, start int) (end, next int) {
+	pos := start
+	for pos < len(s) && s[pos] != ' ' {
+		pos++
+	}
+	end = pos
+	for {
+		word := skipBlanks(s, pos)
+		if word == len(s) {
+			return end, len(s)
+		}
+		pos = word
+		for pos < len(s) && s[pos] != ' ' && s[pos] != '=' {
+			pos++
+		}
+		if pos < len(s) && s[pos] == '=' && pos > word {
+			return end, word
+		}
+		for pos < len(s) && s[pos] != ' ' {
+			pos++
+		}
+		end = pos
+	}
+}
+
+func skipBlanks(s string, pos int) int {
+	for pos < len(s) && s[pos] == ' ' {
+		pos++
+	}
+	return pos
+}
+
+// AppendTo appends the message as a line with its newline. What came out of
+// ParseLine reads back as it was; a value with a newline does not, so whoever
+// makes a message of foreign text checks it first.
+func (m Message) AppendTo(b []byte) []byte {
+	for i, f := range m.Fields {
+		if i > 0 {
+			b = append(b, ' ')
+		}
+		b = append(b, f.Key...)
+		b = append(b, '=')
+		b = append(b, f.Value...)
+	}
+	return append(b, '\n')
+}
+
+// String is the line without its newline.
+func (m Message) String() string {
+	line := m.AppendTo(nil)
+	return string(line[:len(line)-1])
+}
+
+// clip makes foreign text fit for a message: short, in one line, and harmless to
+// a terminal.
+func clip(s string) string {
+	const most = 64
+	if len(s) > most {
+		s = s[:most] + "..."
+	}
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, s)
+}
