@@ -1,0 +1,140 @@
+package rdmatest
+
+import (
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+func deviceCases() []testCase {
+	return []testCase{
+		{name: "device/limits_are_usable", nodes: 1, run: deviceLimits},
+		{name: "device/port_and_gid_tables", nodes: 2, run: devicePorts},
+		{name: "device/contexts_are_apart", nodes: 1, run: deviceContexts},
+		{name: "device/unknown_gid_is_refused", nodes: 2, run: deviceUnknownGID},
+		{name: "device/endpoint_garbage_is_refused", nodes: 2, run: deviceEndpoint},
+	}
+}
+
+func deviceLimits(r *rig) {
+	s := r.sides[0]
+	if s.ctx.Device().Name() == "" {
+		r.Errorf("the device has no name")
+	}
+	d := s.ctx.QueryDevice()
+	for _, limit := range []struct {
+		name     string
+		got, min uint64
+	}{
+		{"MaxQP", uint64(d.MaxQP), 64}, {"MaxQPWR", uint64(d.MaxQPWR), 64}, {"MaxSGE", uint64(d.MaxSGE), 4},
+		{"MaxCQ", uint64(d.MaxCQ), 16}, {"MaxCQE", uint64(d.MaxCQE), 256}, {"MaxMR", uint64(d.MaxMR), 64},
+		{"MaxMRSize", d.MaxMRSize, 1 << 24}, {"MaxPD", uint64(d.MaxPD), 4},
+		{"MaxQPRdAtom", uint64(d.MaxQPRdAtom), 1}, {"MaxQPInitRdAtom", uint64(d.MaxQPInitRdAtom), 1},
+		{"MaxInlineData", uint64(d.MaxInlineData), 64},
+	} {
+		if limit.got < limit.min {
+			r.Errorf("%s is %d, want at least %d", limit.name, limit.got, limit.min)
+		}
+	}
+}
+
+func devicePorts(r *rig) {
+	gids := map[rdma.GID]int{}
+	for i, s := range r.sides {
+		p, err := s.ctx.QueryPort(1)
+		if err != nil {
+			r.Fatalf("QueryPort(1): %v", err)
+		}
+		if p.State != rdma.PortActive || p.ActiveMTU.Bytes() == 0 || p.ActiveMTU > p.MaxMTU || p.GIDTblLen < 1 || p.MaxMsgSz < 1<<24 {
+			r.Errorf("side %d: port 1 is %+v", i, p)
+		}
+		for _, port := range []uint8{0, 255} {
+			_, err = s.ctx.QueryPort(port)
+			r.wantErr("QueryPort of a port that is not there", err, rdma.ErrInvalid)
+			_, err = s.ctx.QueryGID(port, 0)
+			r.wantErr("QueryGID of a port that is not there", err, rdma.ErrInvalid)
+		}
+		for _, index := range []int{-1, p.GIDTblLen, 1 << 20} {
+			_, err = s.ctx.QueryGID(1, index)
+			r.wantErr("QueryGID outside the table", err, rdma.ErrInvalid)
+		}
+		gid, err := s.ctx.QueryGID(1, 0)
+		if err != nil || gid == (rdma.GID{}) {
+			r.Errorf("side %d: GID 0 is %v, %v", i, gid, err)
+		}
+		if other, twice := gids[gid]; twice {
+			r.Errorf("sides %d and %d have the same GID %v", other, i, gid)
+		}
+		gids[gid] = i
+	}
+}
+
+// deviceContexts opens the device once more: objects of one context must not
+// be usable with those of the other.
+func deviceContexts(r *rig) {
+	s := r.sides[0]
+	other, err := s.ctx.Device().Open()
+	if err != nil {
+		r.Fatalf("a second Open: %v", err)
+	}
+	r.own(other)
+	cq, err := other.CreateCQ(16)
+	if err != nil {
+		r.Fatalf("CreateCQ: %v", err)
+	}
+	r.own(cq)
+	u := defaults()
+	for i, init := range []rdma.QPInitAttr{
+		{SendCQ: cq, RecvCQ: s.rcq, Cap: u.cap, Type: rdma.RC},
+		{SendCQ: s.scq, RecvCQ: cq, Cap: u.cap, Type: rdma.RC},
+	} {
+		if qp, err := s.pd.CreateQP(init); err == nil {
+			r.own(qp)
+			r.Errorf("case %d: a queue pair with a CQ of another context was made", i)
+		} else {
+			r.wantErr("CreateQP with another context's CQ", err, rdma.ErrInvalid)
+		}
+	}
+	if c := other.Counters(); c != (rdma.Counters{}) {
+		r.Errorf("a fresh context counts %+v", c)
+	}
+}
+
+func deviceUnknownGID(r *rig) {
+	l := r.link(func(u *setup) { u.until = [2]rdma.QPState{rdma.StateInit, rdma.StateInit} })
+	attr := l.attrs(0, defaults())
+	for i := range attr.AV.DGID {
+		attr.AV.DGID[i] ^= 0x5a
+	}
+	attr.State = rdma.StateRTR
+	if err := l.qa.Modify(attr, rtrMask); err == nil {
+		r.Errorf("a queue pair was moved to RTR towards %v, which nobody introduced", attr.AV.DGID)
+	}
+	if got := l.qa.State(); got != rdma.StateInit {
+		r.Errorf("after the refusal the state is %v, want INIT", got)
+	}
+}
+
+func deviceEndpoint(r *rig) {
+	a, b := r.sides[0].ctx, r.sides[1].ctx
+	ep, ok := b.(rdma.Endpointer)
+	if !ok {
+		return // nothing to be told
+	}
+	gid, err := b.QueryGID(1, 0)
+	if err != nil {
+		r.Fatal(err)
+	}
+	good := ep.Endpoint()
+	if len(good) == 0 || len(good) > 1024 {
+		r.Errorf("the endpoint has %d bytes, want 1 to 1024: it travels in cards", len(good))
+	}
+	if err := a.(rdma.Endpointer).AddEndpoint(gid, nil); err == nil {
+		r.Errorf("an empty endpoint was taken")
+	}
+	for n := 1; n < len(good); n++ {
+		if err := a.(rdma.Endpointer).AddEndpoint(gid, good[:n:n]); err == nil {
+			r.Errorf("the first %d of the endpoint's %d bytes were taken", n, len(good))
+		}
+	}
+	// The refusals have not spoiled what is known.
+	r.link().works(1)
+}

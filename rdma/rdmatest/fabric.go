@@ -1,0 +1,95 @@
+package rdmatest
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gorun-mpi/gorun/internal/testenv"
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+// A Fabric makes groups of contexts that reach each other, and says what may be
+// asked of them. The zero value of all but Open is the strictest device.
+type Fabric struct {
+	// Open gives n nodes, 1 to 4, each able to reach each other and itself; the
+	// first is in this process. It registers the clean-ups that close them with t.
+	Open func(t testing.TB, n int) []Node
+	// Inexact: where a status other than success is due, any such will do.
+	Inexact bool
+	// Adversarial: the device retries by itself, so counts of retries are
+	// lower bounds.
+	Adversarial bool
+	// Refuses holds access bits that registration answers with
+	// rdma.ErrNotSupported; without a bit here the ability is demanded.
+	Refuses rdma.Access
+	// Memory is the kind that cases without an opinion use.
+	Memory MemoryKind
+	// Patience is how long a completion may take, 10 s where it is 0.
+	Patience time.Duration
+	// Processes: all nodes but the first are processes that can be stopped, as
+	// a Child can.
+	Processes bool
+	// Brief leaves out the cases that need many operations or megabytes, for
+	// fabrics that differ from a fully tested one in little.
+	Brief bool
+}
+
+// A testCase checks one rule with a number of nodes.
+type testCase struct {
+	name  string // group/rule
+	nodes int
+	run   func(*rig)
+	long  bool                // left out of brief runs
+	when  func(f Fabric) bool // nil: always
+}
+
+// Run holds the fabric's contexts to every rule. Each rule is a subtest
+// group/rule.
+func Run(t *testing.T, f Fabric) {
+	t.Helper()
+	if f.Patience == 0 {
+		f.Patience = 10 * time.Second
+	}
+	groups, names := map[string][]testCase{}, []string(nil)
+	seen := map[string]bool{}
+	for _, c := range allCases() {
+		if seen[c.name] {
+			t.Fatalf("two cases are called %s", c.name)
+		}
+		seen[c.name] = true
+		if f.Brief && c.long || c.when != nil && !c.when(f) {
+			continue
+		}
+		group, _, _ := strings.Cut(c.name, "/")
+		if groups[group] == nil {
+			names = append(names, group)
+		}
+		groups[group] = append(groups[group], c)
+	}
+	for _, group := range names {
+		t.Run(group, func(t *testing.T) {
+			for _, c := range groups[group] {
+				_, rule, _ := strings.Cut(c.name, "/")
+				t.Run(rule, func(t *testing.T) {
+					testenv.NoLeaks(t)
+					c.run(newRig(t, f, c.nodes))
+				})
+			}
+		})
+	}
+}
+
+func allCases() []testCase {
+	var all []testCase
+	for _, group := range [][]testCase{
+		deviceCases(), lifeCases(), regCases(), stateCases(), postCases(),
+		accessCases(), statusCases(), flushCases(), signalCases(),
+		transferCases(), recvCases(), rnrCases(), ackCases(), atomicCases(),
+		orderCases(), cqCases(), deregCases(), counterCases(), abilityCases(),
+		closeCases(), randomCases(), processCases(),
+	} {
+		all = append(all, group...)
+	}
+	return all
+}

@@ -1,0 +1,330 @@
+package rdmatest
+
+import (
+	"errors"
+	"io"
+
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+func lifeCases() []testCase {
+	return []testCase{
+		{name: "life/close_in_use_is_EBUSY", nodes: 2, run: lifeBusy},
+		{name: "life/double_close_spares_the_successor", nodes: 2, run: lifeDoubleClose},
+		{name: "life/closed_objects_refuse", nodes: 2, run: lifeClosed},
+		{name: "life/bad_creations", nodes: 1, run: lifeBadCreations},
+		{name: "life/capacities_are_at_least_as_asked", nodes: 2, run: lifeCapacities},
+		{name: "life/qp_numbers_are_unique_24_bits", nodes: 2, run: lifeNumbers},
+		{name: "life/indices_are_given_back", nodes: 2, run: lifeIndices, long: true},
+		{name: "life/memory_is_given_back_and_zeroed", nodes: 2, run: lifeMemory, long: true},
+	}
+}
+
+func lifeBusy(r *rig) {
+	for i, s := range r.sides {
+		pd, err := s.ctx.AllocPD()
+		if err != nil {
+			r.Fatal(err)
+		}
+		r.own(pd)
+		busy := func(what string, c io.Closer) {
+			r.Helper()
+			r.wantErr(what, c.Close(), rdma.ErrBusy)
+		}
+		busy("context with a domain", s.ctx)
+		for _, kind := range []MemoryKind{Allocated, Ordinary} {
+			m := s.region(pd, kind, 64, everything)
+			busy("domain with "+kind.String()+" memory", pd)
+			r.closeRegion(m)
+		}
+		send, recv := s.newCQ(8), s.newCQ(8)
+		qp, err := pd.CreateQP(rdma.QPInitAttr{SendCQ: send, RecvCQ: recv, Cap: defaults().cap, Type: rdma.RC})
+		if err != nil {
+			r.Fatal(err)
+		}
+		r.own(qp)
+		busy("domain with a queue pair", pd)
+		busy("send CQ", send)
+		busy("receive CQ", recv)
+		r.close(qp)
+		both := s.newCQ(8)
+		qp, err = pd.CreateQP(rdma.QPInitAttr{SendCQ: both, RecvCQ: both, Cap: defaults().cap, Type: rdma.RC})
+		if err != nil {
+			r.Fatalf("side %d: CreateQP after refused closes: %v", i, err)
+		}
+		r.own(qp)
+		busy("CQ of both directions", both)
+		r.close(qp)
+		r.close(both)
+		r.close(send)
+		r.close(recv)
+		r.close(pd)
+	}
+	// A refused Close changed nothing.
+	l := r.link()
+	l.works(1)
+	for _, s := range r.sides {
+		r.wantErr("domain in use", s.pd.Close(), rdma.ErrBusy)
+		r.wantErr("CQ in use", s.scq.Close(), rdma.ErrBusy)
+		r.wantErr("context in use", s.ctx.Close(), rdma.ErrBusy)
+	}
+	l.works(2)
+}
+
+// lifeDoubleClose closes objects twice, the second time when a successor may
+// have taken the place. What the second Close answers is free.
+func lifeDoubleClose(r *rig) {
+	for _, kind := range []MemoryKind{Allocated, Ordinary} {
+		a, b := r.sides[0], r.sides[1]
+		old := b.region(b.pd, kind, 4096, everything)
+		r.closeRegion(old)
+		dst := b.region(b.pd, kind, 4096, everything)
+		_ = old.Close()
+		src, l := a.memory(64), r.link()
+		want := pattern(9, 64)
+		src.Store(0, want)
+		l.send(write(1, dst, 0, src.sge(0, 64)))
+		a.want(a.scq, 1, rdma.WCSuccess)
+		r.same("memory after a double close of its predecessor", dst.Load(0, 64), want)
+	}
+	for _, s := range r.sides {
+		pd, cq := s.newPD(), s.newCQ(8)
+		r.close(pd)
+		r.close(cq)
+		pd2, cq2 := s.newPD(), s.newCQ(8)
+		_, _ = pd.Close(), cq.Close()
+		m := s.region(pd2, Allocated, 64, everything)
+		qp, err := pd2.CreateQP(rdma.QPInitAttr{SendCQ: cq2, RecvCQ: cq2, Cap: defaults().cap, Type: rdma.RC})
+		if err != nil {
+			r.Fatalf("CreateQP after double closes: %v", err)
+		}
+		r.own(qp)
+		r.close(qp)
+		_ = qp.Close()
+		r.closeRegion(m)
+	}
+	first := r.link()
+	r.close(first.qa)
+	r.close(first.qb)
+	second := r.link()
+	_, _ = first.qa.Close(), first.qb.Close()
+	second.works(2)
+}
+
+func lifeClosed(r *rig) {
+	for i, s := range r.sides {
+		l := r.connect(s, r.sides[1-i])
+		m := s.memory(64)
+		r.close(l.qa)
+		if n, err := l.qa.PostSend([]rdma.SendWR{send(1, m.sge(0, 8))}); err == nil || n != 0 {
+			r.Errorf("side %d: PostSend on a closed queue pair: %d, %v", i, n, err)
+		}
+		if n, err := l.qa.PostRecv([]rdma.RecvWR{receive(1, m.sge(0, 8))}); err == nil || n != 0 {
+			r.Errorf("side %d: PostRecv on a closed queue pair: %d, %v", i, n, err)
+		}
+		if err := l.qa.Modify(rdma.QPAttr{State: rdma.StateReset}, rdma.QPStateMask); err == nil {
+			r.Errorf("side %d: Modify of a closed queue pair succeeded", i)
+		}
+		pd := s.newPD()
+		r.close(pd)
+		if mr, err := pd.AllocMR(64, everything); err == nil {
+			r.own(mr)
+			r.Errorf("side %d: AllocMR on a closed domain succeeded", i)
+		}
+		if m, err := s.node.Memory(pd, Ordinary, 64, everything); err == nil {
+			r.own(m.MR)
+			r.Errorf("side %d: RegMR on a closed domain succeeded", i)
+		}
+		if qp, err := pd.CreateQP(rdma.QPInitAttr{SendCQ: s.scq, RecvCQ: s.rcq, Cap: defaults().cap, Type: rdma.RC}); err == nil {
+			r.own(qp)
+			r.Errorf("side %d: CreateQP on a closed domain succeeded", i)
+		}
+		cq := s.newCQ(8)
+		r.close(cq)
+		if qp, err := s.pd.CreateQP(rdma.QPInitAttr{SendCQ: cq, RecvCQ: s.rcq, Cap: defaults().cap, Type: rdma.RC}); err == nil {
+			r.own(qp)
+			r.Errorf("side %d: CreateQP on a closed CQ succeeded", i)
+		}
+	}
+	r.link().works(1)
+}
+
+func lifeBadCreations(r *rig) {
+	s := r.sides[0]
+	d := s.ctx.QueryDevice()
+	for _, cqe := range []int{0, -1, d.MaxCQE + 1} {
+		if cq, err := s.ctx.CreateCQ(cqe); err == nil {
+			r.own(cq)
+			r.Errorf("CreateCQ(%d) succeeded", cqe)
+		} else {
+			r.wantErr("CreateCQ", err, rdma.ErrInvalid)
+		}
+	}
+	if mr, err := s.pd.AllocMR(-1, everything); err == nil {
+		r.own(mr)
+		r.Errorf("AllocMR(-1) succeeded")
+	}
+	if d.MaxMRSize < 1<<62 {
+		if mr, err := s.pd.AllocMR(int(d.MaxMRSize)+1, everything); err == nil {
+			r.own(mr)
+			r.Errorf("AllocMR(MaxMRSize+1) succeeded")
+		}
+	}
+	if mr, err := s.pd.RegMR(nil, everything); err == nil {
+		r.own(mr)
+		r.Errorf("RegMR(nil) without on-demand succeeded")
+	}
+	for _, bad := range []struct {
+		name   string
+		change func(*rdma.QPInitAttr)
+	}{
+		{"no send CQ", func(i *rdma.QPInitAttr) { i.SendCQ = nil }},
+		{"no receive CQ", func(i *rdma.QPInitAttr) { i.RecvCQ = nil }},
+		{"unknown type", func(i *rdma.QPInitAttr) { i.Type = 77 }},
+		{"MaxSendWR over the limit", func(i *rdma.QPInitAttr) { i.Cap.MaxSendWR = d.MaxQPWR + 1 }},
+		{"MaxRecvWR over the limit", func(i *rdma.QPInitAttr) { i.Cap.MaxRecvWR = d.MaxQPWR + 1 }},
+		{"MaxSendSGE over the limit", func(i *rdma.QPInitAttr) { i.Cap.MaxSendSGE = d.MaxSGE + 1 }},
+		{"MaxRecvSGE over the limit", func(i *rdma.QPInitAttr) { i.Cap.MaxRecvSGE = d.MaxSGE + 1 }},
+		{"MaxInlineData over the limit", func(i *rdma.QPInitAttr) { i.Cap.MaxInlineData = d.MaxInlineData + 1 }},
+		{"negative MaxSendWR", func(i *rdma.QPInitAttr) { i.Cap.MaxSendWR = -1 }},
+		{"negative MaxRecvSGE", func(i *rdma.QPInitAttr) { i.Cap.MaxRecvSGE = -1 }},
+		{"negative MaxInlineData", func(i *rdma.QPInitAttr) { i.Cap.MaxInlineData = -1 }},
+	} {
+		init := rdma.QPInitAttr{SendCQ: s.scq, RecvCQ: s.rcq, Cap: defaults().cap, Type: rdma.RC}
+		bad.change(&init)
+		qp, err := s.pd.CreateQP(init)
+		switch {
+		case err == nil:
+			r.own(qp)
+			r.Errorf("%s: CreateQP succeeded", bad.name)
+		case !errors.Is(err, rdma.ErrInvalid) && !errors.Is(err, rdma.ErrNotSupported):
+			r.Errorf("%s: error %v, want EINVAL or EOPNOTSUPP", bad.name, err)
+		}
+	}
+}
+
+func lifeCapacities(r *rig) {
+	for i, s := range r.sides {
+		d := s.ctx.QueryDevice()
+		for _, cqe := range []int{1, 2, 3, 17, 100, min(d.MaxCQE, 4096)} {
+			cq := s.newCQ(cqe)
+			if cq.Cap() < cqe || cq.Cap() > d.MaxCQE {
+				r.Errorf("side %d: CreateCQ(%d) holds %d", i, cqe, cq.Cap())
+			}
+			r.close(cq)
+		}
+		for _, want := range []rdma.QPCap{
+			{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1},
+			{MaxSendWR: 33, MaxRecvWR: 5, MaxSendSGE: 3, MaxRecvSGE: 2, MaxInlineData: 13},
+			{MaxSendWR: 64, MaxRecvWR: 64, MaxSendSGE: d.MaxSGE, MaxRecvSGE: d.MaxSGE, MaxInlineData: d.MaxInlineData},
+		} {
+			qp, err := s.pd.CreateQP(rdma.QPInitAttr{SendCQ: s.scq, RecvCQ: s.rcq, Cap: want, Type: rdma.RC, SigAll: true})
+			if err != nil {
+				r.Fatalf("side %d: CreateQP(%+v): %v", i, want, err)
+			}
+			r.own(qp)
+			attr, init := qp.Query()
+			got := init.Cap
+			if got.MaxSendWR < want.MaxSendWR || got.MaxRecvWR < want.MaxRecvWR || got.MaxSendSGE < want.MaxSendSGE ||
+				got.MaxRecvSGE < want.MaxRecvSGE || got.MaxInlineData < want.MaxInlineData {
+				r.Errorf("side %d: asked for %+v, got %+v", i, want, got)
+			}
+			if !init.SigAll || init.Type != rdma.RC || attr.State != rdma.StateReset || qp.State() != rdma.StateReset {
+				r.Errorf("side %d: a fresh queue pair: attr %+v, init %+v", i, attr, init)
+			}
+		}
+	}
+}
+
+func lifeNumbers(r *rig) {
+	for i, s := range r.sides {
+		seen := map[uint32]bool{}
+		for range 50 {
+			qp := s.newQP(defaults(), 0)
+			n := qp.Num()
+			if n >= 1<<24 || n < 2 {
+				r.Errorf("side %d: queue pair number %#x is not of 24 bits or is special", i, n)
+			}
+			if seen[n] {
+				r.Errorf("side %d: queue pair number %#x twice", i, n)
+			}
+			seen[n] = true
+		}
+	}
+}
+
+// lifeIndices makes and closes more objects of each kind than the device has,
+// where that is not too many.
+func lifeIndices(r *rig) {
+	const enough = 70_000
+	s := r.sides[0]
+	d := s.ctx.QueryDevice()
+	for i := range min(d.MaxMR+10, enough) {
+		mr, err := s.pd.AllocMR(64, everything)
+		if err != nil {
+			r.Fatalf("AllocMR %d: %v", i, err)
+		}
+		if err := mr.Close(); err != nil {
+			r.Fatalf("Close %d: %v", i, err)
+		}
+	}
+	for i := range min(d.MaxQP+10, 20_000) {
+		qp, err := s.pd.CreateQP(rdma.QPInitAttr{SendCQ: s.scq, RecvCQ: s.rcq, Cap: rdma.QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}, Type: rdma.RC})
+		if err != nil {
+			r.Fatalf("CreateQP %d: %v", i, err)
+		}
+		if err := qp.Close(); err != nil {
+			r.Fatalf("Close %d: %v", i, err)
+		}
+	}
+	for i := range min(d.MaxCQ+10, 20_000) {
+		cq, err := s.ctx.CreateCQ(16)
+		if err != nil {
+			r.Fatalf("CreateCQ %d: %v", i, err)
+		}
+		if err := cq.Close(); err != nil {
+			r.Fatalf("Close %d: %v", i, err)
+		}
+	}
+	for i := range min(d.MaxPD+10, 20_000) {
+		pd, err := s.ctx.AllocPD()
+		if err != nil {
+			r.Fatalf("AllocPD %d: %v", i, err)
+		}
+		if err := pd.Close(); err != nil {
+			r.Fatalf("Close %d: %v", i, err)
+		}
+	}
+	r.link().works(1)
+}
+
+// lifeMemory allocates far more than fits at once, in sizes that do not
+// divide each other, and finds fresh memory zeroed.
+func lifeMemory(r *rig) {
+	const rounds, size = 24, 3 << 20
+	a, b := r.sides[0], r.sides[1]
+	l := r.link()
+	src := a.memory(4096)
+	src.Store(0, pattern(1, 4096))
+	zero := make([]byte, 4096)
+	for i := range rounds {
+		m := b.region(b.pd, Allocated, size+4096*i+i, everything)
+		for _, off := range []int{0, size / 2, m.Size - 4096} {
+			r.same("fresh memory", m.Load(off, 4096), zero)
+			l.send(write(uint64(i), m, off, src.sge(0, 4096)))
+			a.want(a.scq, uint64(i), rdma.WCSuccess)
+		}
+		r.closeRegion(m)
+	}
+	// Many small ones at a time: no two may share a byte.
+	small := make([]Region, 300)
+	for i := range small {
+		n := 1 + i*7%200
+		small[i] = b.region(b.pd, Allocated, n, everything)
+		r.same("fresh small memory", small[i].Load(0, n), zero[:n])
+		small[i].Store(0, pattern(uint64(i), n))
+	}
+	for i, m := range small {
+		r.same("small memory beside others", m.Load(0, m.Size), pattern(uint64(i), m.Size))
+	}
+}

@@ -1,0 +1,18 @@
+package rdmatest
+
+import (
+	"sync/atomic"
+	"unsafe"
+)
+
+// addressOf is where b's memory is, as a device names it.
+func addressOf(b []byte) uint64 {
+	return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b))))
+}
+
+// load64 reads the 8 aligned bytes at the start of b in one piece. It is an
+// acquire: what the device placed before a flag is visible after the flag.
+func load64(b []byte) uint64 {
+	_ = b[7]
+	return atomic.LoadUint64((*uint64)(unsafe.Pointer(unsafe.SliceData(b))))
+}

@@ -1,0 +1,130 @@
+package rdmatest
+
+import (
+	"encoding/binary"
+	"fmt"
+	"sync"
+
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+// A MemoryKind says where registered memory comes from.
+type MemoryKind uint8
+
+// The kinds of memory.
+const (
+	Allocated MemoryKind = iota // PD.AllocMR
+	Ordinary                    // PD.RegMR of memory on the heap
+	Implicit                    // memory on the heap, named through a region over the whole address space
+)
+
+// String names the kind.
+func (k MemoryKind) String() string {
+	return [...]string{"allocated", "ordinary", "implicit"}[k]
+}
+
+// A Node is one end of a test: an opened context and memory in its process.
+type Node interface {
+	Context() rdma.Context
+	// Memory makes and registers n zeroed bytes, the first of them 64-byte aligned.
+	Memory(pd rdma.PD, kind MemoryKind, n int, access rdma.Access) (Region, error)
+	// Again registers n bytes of r's memory from off once more. r is Ordinary.
+	Again(pd rdma.PD, r Region, off, n int, access rdma.Access) (Region, error)
+}
+
+// A Region is registered memory of a node.
+type Region struct {
+	rdma.MR
+	// Base names the first byte. It is MR.Addr but for an implicit region,
+	// which spans more than this memory.
+	Base uint64
+	Size int
+	memory
+}
+
+// memory is looked at and changed by the program, not by the device.
+type memory interface {
+	// Load copies n bytes from off.
+	Load(off, n int) []byte
+	Store(off int, b []byte)
+	// Load64 reads 8 aligned bytes at once, and all the device wrote before them.
+	Load64(off int) uint64
+}
+
+// store64 sets the 8 bytes at off to v in the machine's order.
+func (r Region) store64(off int, v uint64) {
+	r.Store(off, binary.NativeEndian.AppendUint64(nil, v))
+}
+
+// sge names n bytes from off.
+func (r Region) sge(off, n int) rdma.SGE {
+	return rdma.SGE{Addr: r.Base + uint64(off), Length: uint32(n), LKey: r.LKey()}
+}
+
+// Local is the node of a context opened in this process.
+func Local(ctx rdma.Context) Node { return &local{ctx: ctx} }
+
+type local struct {
+	ctx rdma.Context
+
+	mu   sync.Mutex
+	keep [][]byte // memory that only an address names
+}
+
+func (n *local) Context() rdma.Context { return n.ctx }
+
+func (n *local) Memory(pd rdma.PD, kind MemoryKind, size int, access rdma.Access) (Region, error) {
+	switch kind {
+	case Allocated:
+		mr, err := pd.AllocMR(size, access)
+		if err != nil {
+			return Region{}, err
+		}
+		if len(mr.Bytes()) != size {
+			return Region{}, fmt.Errorf("AllocMR(%d) gave %d bytes", size, len(mr.Bytes()))
+		}
+		return Region{mr, mr.Addr(), size, bytes(mr.Bytes())}, nil
+	case Ordinary:
+		buf := aligned(size)
+		mr, err := pd.RegMR(buf, access)
+		if err != nil {
+			return Region{}, err
+		}
+		return Region{mr, mr.Addr(), size, bytes(buf)}, nil
+	case Implicit:
+		mr, err := pd.RegMR(nil, access|rdma.AccessOnDemand)
+		if err != nil {
+			return Region{}, err
+		}
+		buf := aligned(size)
+		n.mu.Lock()
+		n.keep = append(n.keep, buf)
+		n.mu.Unlock()
+		return Region{mr, addressOf(buf), size, bytes(buf)}, nil
+	}
+	return Region{}, fmt.Errorf("memory of kind %d", kind)
+}
+
+func (n *local) Again(pd rdma.PD, r Region, off, size int, access rdma.Access) (Region, error) {
+	buf := r.memory.(bytes)[off : off+size : off+size]
+	mr, err := pd.RegMR(buf, access)
+	if err != nil {
+		return Region{}, err
+	}
+	return Region{mr, mr.Addr(), size, bytes(buf)}, nil
+}
+
+// aligned gives n bytes on the heap that begin at a cache line.
+func aligned(n int) []byte {
+	const line = 64
+	buf := make([]byte, n+line)
+	skip := int(-addressOf(buf) & (line - 1))
+	return buf[skip : skip+n : skip+n]
+}
+
+// bytes is memory of this process.
+type bytes []byte
+
+func (b bytes) Load(off, n int) []byte     { return append([]byte(nil), b[off:off+n]...) }
+func (b bytes) Store(off int, data []byte) { copy(b[off:off+len(data)], data) }
+func (b bytes) Load64(off int) uint64      { return load64(b[off:]) }

@@ -1,0 +1,135 @@
+package rdmatest
+
+import (
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+// A Proc is a node in another process, whose agent it drives over a
+// connection. Its context, and all that is made of it, look like those of a
+// context here, except that memory is reached only through a Region, and that
+// every call costs a round trip.
+type Proc struct {
+	conn io.ReadWriteCloser
+	out  *gob.Encoder
+	ctx  rdma.Context
+	done chan struct{} // closed when the reader has ended
+
+	mu      sync.Mutex // guards what follows, and out
+	waiting map[uint64]chan *answer
+	seq     uint64
+	broken  error
+}
+
+// errGone is the error of every call to an agent that has ended.
+var errGone = errors.New("the process at the other end has gone")
+
+// Drive opens the node at the far end of conn, where [Serve] runs, and takes
+// conn over.
+func Drive(conn io.ReadWriteCloser) (*Proc, error) {
+	p := &Proc{conn: conn, out: gob.NewEncoder(conn), done: make(chan struct{}), waiting: map[uint64]chan *answer{}}
+	go p.read()
+	hello, err := p.call(&call{Op: opHello})
+	if err != nil {
+		p.Close()
+		return nil, fmt.Errorf("greet the agent: %w", err)
+	}
+	ctx := &procContext{p: p, name: hello.Device, limits: hello.Limits}
+	p.ctx = ctx
+	if hello.Reachable {
+		p.ctx = &procEndpoint{ctx, hello.Data}
+	}
+	return p, nil
+}
+
+// Close ends the connection, and with it the agent.
+func (p *Proc) Close() error {
+	err := p.conn.Close()
+	<-p.done
+	return err
+}
+
+// read hands answers to the callers that wait for them, until conn ends.
+func (p *Proc) read() {
+	defer close(p.done)
+	in := gob.NewDecoder(p.conn)
+	for {
+		a := new(answer)
+		err := in.Decode(a)
+		p.mu.Lock()
+		if err != nil {
+			p.broken = errGone
+			for _, w := range p.waiting {
+				close(w)
+			}
+			p.waiting = nil
+			p.mu.Unlock()
+			return
+		}
+		w := p.waiting[a.Seq]
+		delete(p.waiting, a.Seq)
+		p.mu.Unlock()
+		if w != nil {
+			w <- a
+		}
+	}
+}
+
+// call sends one call and waits for its answer. The answer is never nil.
+func (p *Proc) call(c *call) (*answer, error) {
+	w := make(chan *answer, 1)
+	p.mu.Lock()
+	if p.broken != nil {
+		p.mu.Unlock()
+		return new(answer), p.broken
+	}
+	p.seq++
+	c.Seq = p.seq
+	p.waiting[c.Seq] = w
+	err := p.out.Encode(c)
+	if err != nil {
+		delete(p.waiting, c.Seq)
+	}
+	p.mu.Unlock()
+	if err != nil {
+		return new(answer), fmt.Errorf("%w: %w", errGone, err)
+	}
+	a := <-w
+	if a == nil {
+		return new(answer), errGone
+	}
+	return a, a.err()
+}
+
+// Context is the agent's context.
+func (p *Proc) Context() rdma.Context { return p.ctx }
+
+// Memory makes memory in the agent's process.
+func (p *Proc) Memory(pd rdma.PD, kind MemoryKind, n int, access rdma.Access) (Region, error) {
+	d := pd.(*procPD)
+	a, err := p.call(&call{Op: opMemory, On: d.h, Kind: kind, N: n, Access: access})
+	if err != nil {
+		return Region{}, err
+	}
+	return region(d, a, n, access), nil
+}
+
+// Again registers memory of the agent's process once more.
+func (p *Proc) Again(pd rdma.PD, r Region, off, n int, access rdma.Access) (Region, error) {
+	d := pd.(*procPD)
+	a, err := p.call(&call{Op: opAgain, On: d.h, Send: r.MR.(*procMR).h, Off: off, N: n, Access: access})
+	if err != nil {
+		return Region{}, err
+	}
+	return region(d, a, n, access), nil
+}
+
+func region(pd *procPD, a *answer, n int, access rdma.Access) Region {
+	mr := &procMR{procObject: procObject{pd.p, a.Object}, pd: pd, addr: a.Addr, len: a.Value, key: a.Key, access: access}
+	return Region{MR: mr, Base: a.Base, Size: n, memory: (*procMemory)(&mr.procObject)}
+}

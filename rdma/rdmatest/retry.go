@@ -1,0 +1,305 @@
+package rdmatest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+func rnrCases() []testCase {
+	return []testCase{
+		{name: "rnr/retry_count_then_RNR_RETRY_EXC_ERR", nodes: 2, run: rnrCounts},
+		{name: "rnr/count_7_waits_for_ever", nodes: 2, run: rnrForEver},
+		{name: "rnr/retries_start_anew_with_each_message", nodes: 2, run: rnrAnew},
+		{name: "rnr/write_imm_needs_a_receive_too", nodes: 2, run: rnrWriteImm},
+		{name: "rnr/nothing_overtakes_a_waiting_send", nodes: 2, run: rnrOrder},
+	}
+}
+
+// rnrCounts: without a receive a send is tried 1+rnr_retry times, the
+// responder's timer apart.
+func rnrCounts(r *rig) {
+	for _, count := range []uint8{0, 1, 3, 6} {
+		r.sub(fmt.Sprint(count), func(r *rig) {
+			a, b := r.sides[0], r.sides[1]
+			src, dst := a.memory(64), b.memory(64)
+			l := r.link(func(u *setup) { u.attr.RNRRetry, u.attr.MinRNRTimer = count, 14 }) // 1.28 ms
+			before := a.ctx.Counters()
+			start := time.Now()
+			l.send(unsignaled(send(1, src.sge(0, 8))), unsignaled(write(2, dst, 0, src.sge(0, 8))))
+			a.want(a.scq, 1, rdma.WCRNRRetryExcErr)
+			took := time.Since(start)
+			a.want(a.scq, 2, rdma.WCWRFlushErr)
+			a.state(l.qa, rdma.StateErr)
+			// The responder lives on.
+			if got := l.qb.State(); got != rdma.StateRTS {
+				r.Errorf("the responder is in %v, want RTS", got)
+			}
+			if least := time.Duration(count) * 1280 * time.Microsecond; took < least {
+				r.Errorf("gave up after %v, want at least %d waits of 1.28 ms", took, count)
+			}
+			if got := a.ctx.Counters().RNRRetries - before.RNRRetries; got != uint64(count) && !(r.f.Adversarial && got > uint64(count)) {
+				r.Errorf("counted %d retries, want %d", got, count)
+			}
+			if got := a.ctx.Counters().Errors - before.Errors; got != 2 {
+				r.Errorf("counted %d errors, want 2", got)
+			}
+		})
+	}
+}
+
+// rnrForEver posts the receive only after more than seven retries.
+func rnrForEver(r *rig) {
+	a, b := r.sides[0], r.sides[1]
+	src, dst := a.memory(64), b.memory(64)
+	src.Store(0, pattern(1, 64))
+	l := r.link(func(u *setup) { u.attr.RNRRetry, u.attr.MinRNRTimer = 7, 1 })
+	before := a.ctx.Counters().RNRRetries
+	l.send(send(1, src.sge(0, 64)))
+	r.until("20 RNR retries", func() bool {
+		a.none(a.scq)
+		return a.ctx.Counters().RNRRetries-before >= 20
+	})
+	l.recv(receive(2, dst.sge(0, 64)))
+	a.want(a.scq, 1, rdma.WCSuccess)
+	b.want(b.rcq, 2, rdma.WCSuccess)
+	r.same("received", dst.Load(0, 64), pattern(1, 64))
+	b.none(b.rcq)
+}
+
+// rnrAnew sends more messages, each late served, than one message may have
+// retries.
+func rnrAnew(r *rig) {
+	a, b := r.sides[0], r.sides[1]
+	src, dst := a.memory(64), b.memory(64)
+	l := r.link(func(u *setup) { u.attr.RNRRetry, u.attr.MinRNRTimer = 6, 18 }) // 5.12 ms each
+	for i := range uint64(9) {
+		before := a.ctx.Counters().RNRRetries
+		l.send(send(i, src.sge(0, 8)))
+		r.until("an RNR retry", func() bool {
+			a.none(a.scq)
+			return a.ctx.Counters().RNRRetries > before
+		})
+		l.recv(receive(100+i, dst.sge(0, 8)))
+		a.want(a.scq, i, rdma.WCSuccess)
+		b.want(b.rcq, 100+i, rdma.WCSuccess)
+	}
+}
+
+func rnrWriteImm(r *rig) {
+	a, b := r.sides[0], r.sides[1]
+	src, dst := a.memory(64), b.memory(64)
+	src.Store(0, pattern(1, 64))
+	never := r.link(func(u *setup) { u.attr.RNRRetry = 1 })
+	never.send(writeImm(1, 5, dst, 0, src.sge(0, 8)))
+	a.want(a.scq, 1, rdma.WCRNRRetryExcErr)
+	late := r.link()
+	before := a.ctx.Counters().RNRRetries
+	late.send(writeImm(2, 6, dst, 8, src.sge(8, 8)))
+	r.until("an RNR retry", func() bool {
+		a.none(a.scq)
+		return a.ctx.Counters().RNRRetries > before
+	})
+	late.recv(receive(3))
+	a.want(a.scq, 2, rdma.WCSuccess)
+	if wc := b.want(b.rcq, 3, rdma.WCSuccess); wc.ImmData != 6 || wc.ByteLen != 8 {
+		r.Errorf("the immediate came as %+v", wc)
+	}
+	r.same("written", dst.Load(8, 8), pattern(1, 64)[8:16])
+}
+
+// rnrOrder: whatever stands behind a send that waits stays where it is, while
+// another queue pair of the same contexts goes on.
+func rnrOrder(r *rig) {
+	a, b := r.sides[0], r.sides[1]
+	src, dst := a.memory(128), b.memory(128)
+	src.Store(0, pattern(1, 64))
+	l, beside := r.link(), r.link()
+	before := a.ctx.Counters().RNRRetries
+	l.send(send(1, src.sge(0, 8)), write(2, dst, 8, src.sge(8, 8)), fetchAdd(3, dst, 64, 5, src.sge(64, 8)))
+	l.send(read(4, dst, 0, src.sge(72, 16)))
+	r.until("5 RNR retries", func() bool { return a.ctx.Counters().RNRRetries-before >= 5 })
+	for i := range uint64(10) {
+		beside.works(10 + i)
+	}
+	a.none(a.scq)
+	r.same("memory before the receive", dst.Load(0, 128), make([]byte, 128))
+	l.recv(receive(5, dst.sge(0, 8)))
+	for id := uint64(1); id <= 4; id++ {
+		a.want(a.scq, id, rdma.WCSuccess)
+	}
+	b.want(b.rcq, 5, rdma.WCSuccess)
+	if got := dst.Load64(64); got != 5 {
+		r.Errorf("the atomic left %d, want 5", got)
+	}
+	r.same("the read at the end", src.Load(72, 16), pattern(1, 64)[:16])
+}
+
+func ackCases() []testCase {
+	return []testCase{
+		{name: "ack/nobody_is_RETRY_EXC_ERR", nodes: 2, run: ackNobody},
+		{name: "ack/late_peer_is_waited_for", nodes: 2, run: ackLate},
+		{name: "ack/timeout_0_never_gives_up", nodes: 2, run: ackNever},
+		{name: "ack/stranger_reaches_nothing", nodes: 3, run: ackStranger},
+		{name: "ack/number_used_again_is_not_the_peer", nodes: 3, run: ackReused},
+	}
+}
+
+func ackNobody(r *rig) {
+	for _, c := range []struct {
+		name string
+		peer func(r *rig, l *link)
+		stop rdma.QPState
+	}{
+		{"peer_in_INIT", func(*rig, *link) {}, rdma.StateInit},
+		{"peer_in_RESET", func(r *rig, l *link) { r.move(l.qb, rdma.StateReset) }, 0},
+		{"peer_in_ERR", func(r *rig, l *link) { r.move(l.qb, rdma.StateErr) }, 0},
+		{"peer_closed", func(r *rig, l *link) { r.close(l.qb) }, 0},
+	} {
+		for _, op := range remoteOps(rdma.SGE{}) {
+			for _, count := range []uint8{0, 2} {
+				r.sub(fmt.Sprintf("%s_%s_retry_%d", c.name, op.name, count), func(r *rig) {
+					a, b := r.sides[0], r.sides[1]
+					src, dst := a.memory(64), b.memory(64)
+					src.Store(0, pattern(1, 64))
+					dst.Store(0, pattern(2, 64))
+					l := r.link(func(u *setup) {
+						u.until[1] = c.stop
+						u.attr.Timeout, u.attr.RetryCnt = 8, count // 1.05 ms
+					})
+					c.peer(r, l)
+					before := a.ctx.Counters()
+					wr := op.wr
+					wr.WRID, wr.SGL = 1, []rdma.SGE{src.sge(0, 8)}
+					wr.RemoteAddr, wr.RKey = dst.Base, dst.RKey()
+					start := time.Now()
+					l.send(wr, unsignaled(write(2, dst, 0, src.sge(0, 8))))
+					a.want(a.scq, 1, rdma.WCRetryExcErr)
+					took := time.Since(start)
+					a.want(a.scq, 2, rdma.WCWRFlushErr)
+					a.state(l.qa, rdma.StateErr)
+					r.same("the peer's memory", dst.Load(0, 64), pattern(2, 64))
+					got := a.ctx.Counters().AckRetries - before.AckRetries
+					if got != uint64(count) && !(r.f.Adversarial && got > uint64(count)) {
+						r.Errorf("counted %d retries, want %d", got, count)
+					}
+					if least := time.Duration(count) * 1048 * time.Microsecond; took < least {
+						r.Errorf("gave up after %v, want at least %d timeouts of 1.05 ms", took, count)
+					}
+				})
+			}
+		}
+	}
+}
+
+// ackLate posts before the peer is ready to receive.
+func ackLate(r *rig) {
+	a, b := r.sides[0], r.sides[1]
+	src, dst := a.memory(64), b.memory(128)
+	src.Store(0, pattern(1, 64))
+	l := r.link(func(u *setup) {
+		u.until[1] = rdma.StateInit
+		u.attr.Timeout = 15 // 0.13 s, eight times
+	})
+	l.recv(receive(1, dst.sge(64, 8)))
+	l.send(send(2, src.sge(8, 8)), write(3, dst, 0, src.sge(0, 8)))
+	other := r.link()
+	for i := range uint64(5) {
+		other.works(10 + i)
+	}
+	a.none(a.scq)
+	r.same("memory of a peer in INIT", dst.Load(0, 128), make([]byte, 128))
+	l.step(1, l.qb, defaults(), rdma.StateRTR)
+	a.want(a.scq, 2, rdma.WCSuccess)
+	a.want(a.scq, 3, rdma.WCSuccess)
+	b.want(b.rcq, 1, rdma.WCSuccess)
+	r.same("written", dst.Load(0, 8), pattern(1, 64)[:8])
+	r.same("received", dst.Load(64, 8), pattern(1, 64)[8:16])
+}
+
+// ackNever: with a timeout of 0 a request waits on where others give up. (No
+// more is said: nothing makes a device repeat it.)
+func ackNever(r *rig) {
+	a, b := r.sides[0], r.sides[1]
+	src, dst := a.memory(64), b.memory(64)
+	waiting := r.link(func(u *setup) {
+		u.until[1] = rdma.StateInit
+		u.attr.Timeout, u.attr.RetryCnt = 0, 0
+	})
+	waiting.send(write(1, dst, 0, src.sge(0, 8)))
+	for i := range uint64(3) {
+		gives := r.link(func(u *setup) {
+			u.until[1] = rdma.StateInit
+			u.attr.Timeout, u.attr.RetryCnt = 8, 7
+		})
+		gives.send(write(2+i, dst, 0, src.sge(0, 8)))
+		a.want(a.scq, 2+i, rdma.WCRetryExcErr)
+	}
+	a.none(a.scq)
+	if got := waiting.qa.State(); got != rdma.StateRTS {
+		r.Errorf("the queue pair is in %v, want RTS", got)
+	}
+	r.move(waiting.qa, rdma.StateErr)
+	a.want(a.scq, 1, rdma.WCWRFlushErr)
+}
+
+// ackStranger: b's queue pair is connected with a's; c names it too.
+func ackStranger(r *rig) {
+	a, b, c := r.sides[0], r.sides[1], r.sides[2]
+	l := r.link()
+	dst := b.memory(64)
+	dst.Store(0, pattern(1, 64))
+	l.recv(receive(1, dst.sge(0, 8)))
+	u := defaults()
+	u.attr.Timeout, u.attr.RetryCnt = 8, 1
+	src := c.memory(64)
+	for i, wr := range []rdma.SendWR{write(2, dst, 0, src.sge(0, 8)), send(2, src.sge(0, 8)), fetchAdd(2, dst, 0, 1, src.sge(0, 8)), read(2, dst, 0, src.sge(0, 8))} {
+		qp := c.newQP(u, 0)
+		x := &link{r: r, a: c, b: b, qa: qp, qb: l.qb}
+		for _, to := range []rdma.QPState{rdma.StateInit, rdma.StateRTR, rdma.StateRTS} {
+			x.step(0, qp, u, to)
+		}
+		post(r, qp, wr)
+		if wc := c.next(c.scq); wc.Status == rdma.WCSuccess {
+			r.Errorf("operation %d of a stranger succeeded", i)
+		} else if !r.f.fits(wc.Status, rdma.WCRetryExcErr) {
+			r.Errorf("operation %d of a stranger: %q, want %q", i, wc.Status, rdma.WCRetryExcErr)
+		}
+	}
+	r.same("the memory", dst.Load(0, 64), pattern(1, 64))
+	b.none(b.rcq)
+	l.works(3)
+	mine := a.memory(64)
+	l.send(send(4, mine.sge(0, 8)))
+	a.want(a.scq, 4, rdma.WCSuccess)
+	b.want(b.rcq, 1, rdma.WCSuccess)
+}
+
+// ackReused closes b's queue pair and makes new ones, connected with c, until
+// the number may be used again: a's traffic must not reach them.
+func ackReused(r *rig) {
+	a, b, c := r.sides[0], r.sides[1], r.sides[2]
+	src, dst := a.memory(64), b.memory(64)
+	dst.Store(0, pattern(1, 64))
+	l := r.link(func(u *setup) { u.attr.Timeout, u.attr.RetryCnt = 8, 1 })
+	l.send(write(1, dst, 8, src.sge(0, 1)))
+	a.want(a.scq, 1, rdma.WCSuccess)
+	dst.Store(0, pattern(1, 64))
+	r.close(l.qb)
+	var successors []*link
+	for i := range uint64(8) {
+		s := r.connect(c, b)
+		s.recv(receive(10+i, dst.sge(0, 8)))
+		successors = append(successors, s)
+	}
+	l.send(send(2, src.sge(0, 8)))
+	if wc := a.next(a.scq); !r.f.fits(wc.Status, rdma.WCRetryExcErr) {
+		r.Errorf("a send to a closed queue pair: %q, want %q", wc.Status, rdma.WCRetryExcErr)
+	}
+	b.none(b.rcq)
+	r.same("memory", dst.Load(0, 64), pattern(1, 64))
+	for i, s := range successors {
+		s.works(uint64(20 + i))
+	}
+}

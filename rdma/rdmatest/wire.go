@@ -1,0 +1,125 @@
+package rdmatest
+
+import (
+	"errors"
+	"syscall"
+
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+// The protocol between a Proc and its Agent: calls one way, one answer to each
+// the other way, both gob-coded structs that carry only the fields in use.
+// Objects of the agent travel as handles, counted from 1. Calls of several
+// goroutines are answered in any order.
+
+type operation uint8
+
+const (
+	opHello operation = iota + 1
+	opPort
+	opGID
+	opAddEndpoint
+	opAllocPD
+	opCreateCQ
+	opCreateQP
+	opMemory
+	opAgain
+	opClose
+	opState
+	opModify
+	opQuery
+	opPostSend
+	opPostRecv
+	opPoll
+	opCounters
+	opLoad
+	opStore
+	opLoad64
+	opChurn
+	opCloseContext
+)
+
+// A handle names an object of the agent; 0 is none, and what is not known at
+// the agent is refused as a nil object would be.
+type handle uint32
+
+type call struct {
+	Seq    uint64
+	Op     operation
+	On     handle // the object called
+	Send   handle // create QP: CQs
+	Recv   handle
+	N, Off int
+	Kind   MemoryKind
+	Access rdma.Access
+	Port   uint8
+	GID    rdma.GID
+	Data   []byte
+	Attr   rdma.QPAttr
+	Mask   rdma.QPAttrMask
+	Type   rdma.QPType
+	Cap    rdma.QPCap
+	SigAll bool
+	Sends  []rdma.SendWR
+	Recvs  []rdma.RecvWR
+	Churn  churn
+}
+
+type answer struct {
+	Seq   uint64
+	Fault string // an error's text, "" for none
+	Errno syscall.Errno
+
+	Object    handle
+	N         int
+	Value     uint64
+	Key       [2]uint32 // lkey, rkey; or the number of a queue pair
+	Addr      uint64
+	Base      uint64
+	Data      []byte
+	WCs       []rdma.WC
+	Attr      rdma.QPAttr
+	Cap       rdma.QPCap
+	SigAll    bool
+	State     rdma.QPState
+	GID       rdma.GID
+	Port      rdma.PortAttr
+	Counters  rdma.Counters
+	Device    string
+	Limits    rdma.DeviceAttr
+	Reachable bool // the context is an Endpointer, whose endpoint is Data
+}
+
+// fail puts an error into the answer.
+func (a *answer) fail(err error) {
+	if err == nil {
+		return
+	}
+	a.Fault = err.Error()
+	if a.Fault == "" {
+		a.Fault = "an error without a text"
+	}
+	errors.As(err, &a.Errno)
+}
+
+// err takes it out again: what errors.Is finds of an errno is kept.
+func (a *answer) err() error {
+	if a.Fault == "" {
+		return nil
+	}
+	return &remoteError{a.Fault, a.Errno}
+}
+
+type remoteError struct {
+	text  string
+	errno syscall.Errno
+}
+
+func (e *remoteError) Error() string { return e.text }
+
+func (e *remoteError) Unwrap() error {
+	if e.errno == 0 {
+		return nil
+	}
+	return e.errno
+}

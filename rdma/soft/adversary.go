@@ -1,0 +1,121 @@
+package soft
+
+import (
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+// chaos makes an Adversary's choices. Without one it is never asked.
+type chaos struct {
+	mu  sync.Mutex // guards rng
+	rng *rand.Rand
+}
+
+// part is what an adversary has done of a request.
+type part struct {
+	pieces uint8 // placed ahead of the request itself
+	lost   uint8 // acknowledgements lost
+	rnr    uint8 // receives pretended missing
+}
+
+const (
+	mostPieces = 4
+	mostLost   = 2
+	mostRNR    = 3
+)
+
+func (h *chaos) init(cfg Config) {
+	if cfg.Adversary != nil {
+		h.rng = rand.New(rand.NewPCG(cfg.Adversary.Seed, uint64(cfg.Rank)))
+	}
+}
+
+// below gives a number in [0, n).
+func (h *chaos) below(n int) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.rng.IntN(n)
+}
+
+// shuffle puts queue pairs into any order: only the requests of one of them
+// are ordered.
+func (h *chaos) shuffle(qs []*queuePair) {
+	if h.rng == nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.rng.Shuffle(len(qs), func(i, j int) { qs[i], qs[j] = qs[j], qs[i] })
+}
+
+// let decides whether the head of a queue pair's backlog is executed now, and
+// may do a part of it. Called with the queue pair's mu held.
+func (h *chaos) let(q *queuePair, e *request) bool {
+	switch h.below(4) {
+	case 0: // delayed
+		return false
+	case 1: // some bytes are ahead of the others
+		if e.part.pieces < mostPieces && e.part.lost == 0 {
+			e.part.pieces++
+			h.piece(q, &e.wr)
+			return false
+		}
+	case 2: // no receive, or so it seems
+		if e.part.rnr < mostRNR && q.attr.RNRRetry > 0 && consumes(e.wr.Opcode) && e.part.lost == 0 {
+			e.part.rnr++
+			q.counters.RNRRetries++
+			return false
+		}
+	}
+	return true
+}
+
+// loseAck decides whether the requester of an executed request never hears of
+// it, and repeats it.
+func (h *chaos) loseAck(q *queuePair, e *request) bool {
+	if e.part.lost >= mostLost || q.attr.RetryCnt == 0 || h.below(4) != 0 {
+		return false
+	}
+	e.part.lost++
+	q.counters.AckRetries++
+	return true
+}
+
+// consumes tells whether an operation takes a receive request.
+func consumes(op rdma.WROpcode) bool {
+	return op == rdma.WRSend || op == rdma.WRSendWithImm || op == rdma.WRRDMAWriteWithImm
+}
+
+// piece places a random piece of a write's payload, when the write is one that
+// will succeed. Words that may be flags stay one store.
+func (h *chaos) piece(q *queuePair, wr *rdma.SendWR) {
+	if wr.Opcode != rdma.WRRDMAWrite && wr.Opcode != rdma.WRRDMAWriteWithImm || q.remote == nil {
+		return
+	}
+	segs, total, guard, ok := q.gather(wr)
+	if !ok || guard || total <= 8 {
+		return
+	}
+	s, c := q.peer, q.remote
+	q.mark(uint64(wr.RKey>>8) + 1)
+	defer q.unmark()
+	if admit(c, q.attr.DestQPNum, q.dest, q.psn) != accepted || !permits(atomic.LoadUint32(&c.rights), wr.Opcode) {
+		return
+	}
+	sp, ok := s.resolve(wr.RKey, c.pd, wr.RemoteAddr, total, rdma.AccessRemoteWrite)
+	if !ok {
+		return
+	}
+	pick := h.below(len(segs))
+	off := 0
+	for _, b := range segs[:pick] {
+		off += len(b)
+	}
+	b := segs[pick]
+	from := h.below(len(b))
+	to := from + 1 + h.below(len(b)-from)
+	sp.store(off+from, b[from:to], false)
+}

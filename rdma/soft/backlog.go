@@ -1,0 +1,220 @@
+package soft
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+// A request is a posted work request that was not executed at once, in memory
+// of its own: the caller's slices are the caller's.
+type request struct {
+	wr     rdma.SendWR
+	seq    uint32 // its place in the send queue
+	sgl    []rdma.SGE
+	inline []byte
+	part   part // what an adversary has done of it
+}
+
+// A backlog is a ring of requests, grown as needed; its requests keep their
+// memory for the next use.
+type backlog struct {
+	ring []request
+	head uint32
+	n    uint32
+}
+
+func (b *backlog) len() int { return int(b.n) }
+
+func (b *backlog) at(i uint32) *request { return &b.ring[(b.head+i)&uint32(len(b.ring)-1)] }
+
+func (b *backlog) first() *request { return b.at(0) }
+
+func (b *backlog) pop() {
+	e := b.first()
+	e.wr.SGL, e.wr.Inline = nil, nil
+	b.head++
+	b.n--
+}
+
+func (b *backlog) push() *request {
+	if int(b.n) == len(b.ring) {
+		ring := make([]request, max(8, 2*len(b.ring)))
+		for i := range b.n {
+			ring[i] = *b.at(i)
+		}
+		b.ring, b.head = ring, 0
+	}
+	b.n++
+	return b.at(b.n - 1)
+}
+
+// keep puts a request into the backlog. Called with mu held.
+func (q *queuePair) keep(wr *rdma.SendWR) {
+	e := q.pending.push()
+	e.wr, e.seq = *wr, q.posted
+	e.part = part{}
+	e.sgl = append(e.sgl[:0], wr.SGL...)
+	e.wr.SGL = e.sgl
+	if wr.Flags&rdma.SendInline != 0 {
+		// What cannot be read will fail when it is executed.
+		e.inline = e.inline[:0]
+		segs, total, guard, ok := q.gather(wr)
+		if ok {
+			if cap(e.inline) < int(total) {
+				e.inline = make([]byte, 0, total)
+			}
+			for _, b := range segs {
+				to := e.inline[len(e.inline) : len(e.inline)+len(b)]
+				if guard && !guarded(to, b) {
+					ok = false
+					break
+				}
+				copy(to, b)
+				e.inline = e.inline[:len(e.inline)+len(b)]
+			}
+		}
+		if ok {
+			e.wr.Inline = e.inline
+		} else {
+			e.wr.Flags &^= rdma.SendInline
+			e.wr.Inline = nil
+		}
+	}
+	q.p.work.add(q)
+}
+
+// forget drops the backlog. Called with mu held.
+func (q *queuePair) forget() {
+	for q.pending.n > 0 {
+		q.pending.pop()
+	}
+	q.waiting, q.tries, q.until = accepted, 0, time.Time{}
+	q.p.work.done(q)
+	q.forgetWire()
+}
+
+// advance executes what can be executed of the backlog and tells whether it
+// did anything. Called with mu held.
+func (q *queuePair) advance() (moved bool) {
+	for q.pending.n > 0 {
+		switch q.state() {
+		case rdma.StateRTS:
+		case rdma.StateErr:
+			q.flushSend()
+			q.flushRecv()
+			return true
+		default:
+			return moved
+		}
+		if q.wire.wired {
+			return q.advanceWire() || moved
+		}
+		e := q.pending.first()
+		if q.p.cfg.Adversary != nil && !q.p.work.chaos.let(q, e) {
+			return moved
+		}
+		status, n, a := rdma.WCRetryExcErr, uint32(0), unanswered
+		if q.remote != nil {
+			status, n, a = q.run(&e.wr)
+		}
+		if a > duplicate {
+			if !q.wait(a) {
+				return moved
+			}
+			moved = true
+			continue
+		}
+		if q.p.cfg.Adversary != nil && status == rdma.WCSuccess && q.p.work.chaos.loseAck(q, e) {
+			q.psn = (q.psn - 1) & psnMask
+			return true
+		}
+		q.settle(e, status, n)
+		moved = true
+	}
+	return moved
+}
+
+// settle completes the head of the backlog. Called with mu held.
+func (q *queuePair) settle(e *request, status rdma.WCStatus, n uint32) {
+	q.waiting, q.tries = accepted, 0
+	wr, seq := e.wr, e.seq
+	q.pending.pop()
+	if q.pending.n == 0 {
+		q.p.work.done(q)
+	}
+	q.finish(&wr, seq, status, n)
+	if q.remote != nil {
+		q.peer.bell.Ring()
+	}
+}
+
+// wait takes note that the head of the backlog got the answer a, keeps its
+// timer, and gives up when its tries are used up: then it returns true, and the
+// queue pair is in ERR. Called with mu held.
+//
+// A try is counted when its timer has run out. Between, the request is tried
+// at every poll, which nobody can tell from a timer that ended just then.
+func (q *queuePair) wait(a answer) (over bool) {
+	e := q.pending.first()
+	status, limit, forever, each := rdma.WCRetryExcErr, q.attr.RetryCnt, false, rdma.AckTimeout(q.attr.Timeout)
+	if a == notReady {
+		status, limit, forever = rdma.WCRNRRetryExcErr, q.attr.RNRRetry, q.attr.RNRRetry == 7
+		each = q.rnrTimer()
+	}
+	if q.waiting != a {
+		if a == notReady && limit == 0 {
+			q.settle(e, status, 0)
+			return true
+		}
+		q.waiting, q.tries, q.until = a, 0, time.Time{}
+		if each > 0 {
+			q.until = time.Now().Add(each)
+		}
+		return false
+	}
+	if q.peer.dead() {
+		q.settle(e, rdma.WCRetryExcErr, 0)
+		return true
+	}
+	if q.until.IsZero() {
+		return false
+	}
+	now := time.Now()
+	if now.Before(q.until) {
+		return false
+	}
+	if q.peer.checkDead() {
+		q.settle(e, rdma.WCRetryExcErr, 0)
+		return true
+	}
+	if q.tries >= limit && !forever {
+		q.settle(e, status, 0)
+		return true
+	}
+	q.count(a)
+	if a == notReady && q.tries >= limit && !forever {
+		q.settle(e, status, 0)
+		return true
+	}
+	q.until = now.Add(each)
+	return false
+}
+
+// rnrTimer is the wait that the responder asks of who finds no receive.
+func (q *queuePair) rnrTimer() time.Duration {
+	return rdma.RNRTimer(uint8(atomic.LoadUint32(&q.remote.rights) >> 16))
+}
+
+// count notes a retry.
+func (q *queuePair) count(a answer) {
+	if q.tries < 255 {
+		q.tries++
+	}
+	if a == notReady {
+		q.counters.RNRRetries++
+	} else {
+		q.counters.AckRetries++
+	}
+}

@@ -1,0 +1,157 @@
+package soft
+
+import (
+	"testing"
+
+	"github.com/gorun-mpi/gorun/internal/arch"
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+func TestHotPathAllocatesNothing(t *testing.T) {
+	n := nodes(t, 2, Config{})
+	a, b := n[0], n[1]
+	qa, qb := pair(t, a, b, attrs())
+	src, dst := a.alloc(4096, all), b.alloc(4096, all)
+	ordinary := b.reg(make([]byte, 4096), all)
+	wc := make([]rdma.WC, 4)
+	word := make([]byte, 8)
+	// Through an interface a slice escapes, so callers keep theirs.
+	write := []rdma.SendWR{{Flags: rdma.SendSignaled, SGL: []rdma.SGE{sge(src, 0, 64)}, RemoteAddr: dst.Addr(), RKey: dst.RKey()}}
+	other := []rdma.SendWR{{Flags: rdma.SendSignaled, SGL: []rdma.SGE{sge(src, 0, 64)}, RemoteAddr: ordinary.Addr(), RKey: ordinary.RKey()}}
+	send := []rdma.SendWR{{Opcode: rdma.WRSend, Flags: rdma.SendSignaled, SGL: []rdma.SGE{sge(src, 0, 64)}}}
+	recv := []rdma.RecvWR{{SGL: []rdma.SGE{sge(dst, 0, 64)}}}
+	for _, c := range []struct {
+		name string
+		do   func()
+	}{
+		{"write and poll", func() {
+			post(t, qa, write...)
+			if k, _ := a.cq.Poll(wc); k != 1 {
+				t.Fatal("no completion")
+			}
+		}},
+		{"inline batch", func() {
+			wrs := [2]rdma.SendWR{
+				{Flags: rdma.SendInline, Inline: word, RemoteAddr: dst.Addr(), RKey: dst.RKey()},
+				{Flags: rdma.SendInline | rdma.SendSignaled, Inline: word, RemoteAddr: dst.Addr() + 8, RKey: dst.RKey()}}
+			if k, err := qa.PostSend(wrs[:]); k != 2 {
+				t.Fatal(err)
+			}
+			a.cq.Poll(wc)
+		}},
+		{"ordinary memory", func() {
+			post(t, qa, other...)
+			a.cq.Poll(wc)
+		}},
+		{"send and receive", func() {
+			postRecv(t, qb, recv...)
+			post(t, qa, send...)
+			k, _ := a.cq.Poll(wc)
+			if j, _ := b.cq.Poll(wc); k != 1 || j != 1 {
+				t.Fatal("no completion")
+			}
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := testing.AllocsPerRun(200, c.do); got != 0 {
+				t.Errorf("%v allocations, want 0", got)
+			}
+		})
+	}
+}
+
+func benchmarkWrite(b *testing.B, size int, where string) {
+	n := nodes(b, 2, Config{})
+	qa, _ := pair(b, n[0], n[1], attrs())
+	for !arch.RaceEnabled && !arch.RegisterMembarrier() {
+		b.Skip("no membarrier")
+	}
+	n[0].p.checkQuiet()
+	src := n[0].alloc(size, all)
+	dst := memories(n[1], size)[where]
+	wrs := []rdma.SendWR{{SGL: []rdma.SGE{sge(src, 0, size)}, RemoteAddr: dst.Addr(), RKey: dst.RKey()}}
+	wc := make([]rdma.WC, 4)
+	b.SetBytes(int64(size))
+	b.ReportAllocs()
+	i := 0
+	for b.Loop() {
+		wrs[0].Flags = 0
+		if i++; i%32 == 0 {
+			wrs[0].Flags = rdma.SendSignaled
+		}
+		if _, err := qa.PostSend(wrs); err != nil {
+			b.Fatal(err)
+		}
+		if i%32 == 0 {
+			n[0].cq.Poll(wc)
+		}
+	}
+}
+
+func BenchmarkWrite(b *testing.B) {
+	b.Run("8B segment", func(b *testing.B) { benchmarkWrite(b, 8, "segment") })
+	b.Run("8B ordinary same process", func(b *testing.B) { benchmarkWrite(b, 8, "ordinary") })
+	b.Run("64KiB segment", func(b *testing.B) { benchmarkWrite(b, 64<<10, "segment") })
+	b.Run("64KiB memcpy", func(b *testing.B) {
+		src, dst := make([]byte, 64<<10), make([]byte, 64<<10)
+		b.SetBytes(64 << 10)
+		for b.Loop() {
+			copy(dst, src)
+		}
+	})
+}
+
+func BenchmarkInlineWriteBatchOfTwo(b *testing.B) {
+	n := nodes(b, 2, Config{})
+	qa, _ := pair(b, n[0], n[1], attrs())
+	arch.RegisterMembarrier()
+	n[0].p.checkQuiet()
+	dst := n[1].alloc(4096, all)
+	word := make([]byte, 8)
+	wrs := []rdma.SendWR{
+		{Flags: rdma.SendInline, Inline: word, RemoteAddr: dst.Addr(), RKey: dst.RKey()},
+		{Flags: rdma.SendInline, Inline: word, RemoteAddr: dst.Addr() + 64, RKey: dst.RKey()}}
+	wc := make([]rdma.WC, 4)
+	i := 0
+	for b.Loop() {
+		wrs[1].Flags = rdma.SendInline
+		if i++; i%16 == 0 {
+			wrs[1].Flags |= rdma.SendSignaled
+		}
+		if _, err := qa.PostSend(wrs); err != nil {
+			b.Fatal(err)
+		}
+		if i%16 == 0 {
+			n[0].cq.Poll(wc)
+		}
+	}
+}
+
+func BenchmarkEmptyPoll(b *testing.B) {
+	n := nodes(b, 1, Config{})
+	wc := make([]rdma.WC, 4)
+	var cq rdma.CQ = n[0].cq
+	for b.Loop() {
+		cq.Poll(wc)
+	}
+}
+
+func BenchmarkSendRecv8B(b *testing.B) {
+	n := nodes(b, 2, Config{})
+	qa, qb := pair(b, n[0], n[1], attrs())
+	arch.RegisterMembarrier()
+	n[0].p.checkQuiet()
+	src, dst := n[0].alloc(8, all), n[1].alloc(8, all)
+	send := []rdma.SendWR{{Opcode: rdma.WRSend, Flags: rdma.SendSignaled, SGL: []rdma.SGE{sge(src, 0, 8)}}}
+	recv := []rdma.RecvWR{{SGL: []rdma.SGE{sge(dst, 0, 8)}}}
+	wc := make([]rdma.WC, 4)
+	b.ReportAllocs()
+	for b.Loop() {
+		qb.PostRecv(recv)
+		if _, err := qa.PostSend(send); err != nil {
+			b.Fatal(err)
+		}
+		n[0].cq.Poll(wc)
+		n[1].cq.Poll(wc)
+	}
+}

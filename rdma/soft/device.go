@@ -1,0 +1,175 @@
+package soft
+
+import (
+	"fmt"
+	"math"
+	"sync"
+
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+// The limits that QueryDevice tells, beside those of the arena.
+const (
+	maxWR      = 1 << 15
+	maxSGE     = 32
+	maxCQE     = 1 << 20
+	maxInline  = 4096
+	maxRdAtom  = 128
+	maxMessage = 1 << 31
+)
+
+// device is one name of a provider.
+type device struct {
+	p    *Provider
+	name string
+}
+
+func (d *device) Name() string { return d.name }
+
+func (d *device) Open() (rdma.Context, error) {
+	d.p.mu.Lock()
+	defer d.p.mu.Unlock()
+	if d.p.closed {
+		return nil, &rdma.OpError{Op: "open_device", Detail: d.name + ": the provider is closed", Err: rdma.ErrNoDevice}
+	}
+	d.p.contexts++
+	return &context{p: d.p, device: d}, nil
+}
+
+// context is an opened device: the parent of its domains and completion queues.
+type context struct {
+	p      *Provider
+	device *device
+
+	mu       sync.Mutex // guards what follows
+	children int        // domains and completion queues
+	closed   bool
+	queues   map[*queuePair]struct{}
+	past     rdma.Counters // of queue pairs that are closed
+}
+
+var (
+	_ rdma.Context    = (*context)(nil)
+	_ rdma.Endpointer = (*context)(nil)
+	_ rdma.Progresser = (*context)(nil)
+	_ rdma.Sleeper    = (*context)(nil)
+)
+
+func (c *context) Device() rdma.Device { return c.device }
+
+// QueryDevice tells the limits. OneSided is true when every peer that can be
+// connected shares the segment: over TCP the peer's process executes what is
+// asked of it, by its polling or by its progress goroutine.
+func (c *context) QueryDevice() rdma.DeviceAttr {
+	l := c.p.layout
+	return rdma.DeviceAttr{
+		MaxQP: l.queues, MaxQPWR: maxWR, MaxSGE: maxSGE,
+		MaxCQ: l.completions, MaxCQE: maxCQE,
+		MaxMR: l.regions, MaxMRSize: math.MaxInt64, MaxPD: math.MaxInt32,
+		MaxQPRdAtom: maxRdAtom, MaxQPInitRdAtom: maxRdAtom,
+		MaxInlineData: maxInline,
+		OneSided:      c.p.net == nil && c.p.cfg.Adversary == nil,
+		ODP:           true,
+	}
+}
+
+func (c *context) QueryPort(port uint8) (rdma.PortAttr, error) {
+	if port != 1 {
+		return rdma.PortAttr{}, &rdma.OpError{Op: "query_port", Detail: fmt.Sprintf("port %d: %s has port 1", port, c.device.name), Err: rdma.ErrInvalid}
+	}
+	return rdma.PortAttr{
+		State: rdma.PortActive, MaxMTU: rdma.MTU4096, ActiveMTU: rdma.MTU4096,
+		GIDTblLen: gidTable, MaxMsgSz: maxMessage,
+	}, nil
+}
+
+func (c *context) QueryGID(port uint8, index int) (rdma.GID, error) {
+	if port != 1 || index < 0 || index >= gidTable {
+		return rdma.GID{}, &rdma.OpError{Op: "query_gid", Detail: fmt.Sprintf("port %d index %d: %s has port 1 with %d entries", port, index, c.device.name, gidTable), Err: rdma.ErrInvalid}
+	}
+	return c.p.gids[index], nil
+}
+
+func (c *context) AllocPD() (rdma.PD, error) {
+	if err := c.adopt("alloc_pd"); err != nil {
+		return nil, err
+	}
+	c.p.mu.Lock()
+	c.p.nextPD++
+	id := c.p.nextPD
+	c.p.mu.Unlock()
+	return &domain{ctx: c, p: c.p, id: id}, nil
+}
+
+// adopt counts a new child.
+func (c *context) adopt(op string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return &rdma.OpError{Op: op, Detail: "the context is closed", Err: rdma.ErrInvalid}
+	}
+	c.children++
+	return nil
+}
+
+func (c *context) disown() {
+	c.mu.Lock()
+	c.children--
+	c.mu.Unlock()
+}
+
+func (c *context) Counters() rdma.Counters {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	sum := c.past
+	for q := range c.queues {
+		add(&sum, q.snapshot())
+	}
+	return sum
+}
+
+func add(sum *rdma.Counters, n rdma.Counters) {
+	sum.Writes += n.Writes
+	sum.WriteBytes += n.WriteBytes
+	sum.Reads += n.Reads
+	sum.ReadBytes += n.ReadBytes
+	sum.Sends += n.Sends
+	sum.SendBytes += n.SendBytes
+	sum.Atomics += n.Atomics
+	sum.Inline += n.Inline
+	sum.Batches += n.Batches
+	sum.Errors += n.Errors
+	sum.RNRRetries += n.RNRRetries
+	sum.AckRetries += n.AckRetries
+}
+
+func (c *context) Close() error {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return nil
+	}
+	if c.children > 0 {
+		n := c.children
+		c.mu.Unlock()
+		return &rdma.OpError{Op: "close_device", Detail: fmt.Sprintf("%d objects are left", n), Err: rdma.ErrBusy}
+	}
+	c.closed = true
+	c.mu.Unlock()
+	c.p.mu.Lock()
+	c.p.contexts--
+	c.p.mu.Unlock()
+	return nil
+}
+
+func (c *context) Endpoint() []byte { return c.p.endpoint() }
+
+func (c *context) AddEndpoint(gid rdma.GID, endpoint []byte) error {
+	return c.p.addEndpoint(gid, endpoint)
+}
+
+func (c *context) Progress() bool { return c.p.work.poll() }
+
+func (c *context) Prepare()       { c.p.segment.Bell(c.p.cfg.Rank).Prepare() }
+func (c *context) Sleep(ns int64) { c.p.segment.Bell(c.p.cfg.Rank).Sleep(ns) }
+func (c *context) Cancel()        { c.p.segment.Bell(c.p.cfg.Rank).Cancel() }

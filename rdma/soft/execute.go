@@ -1,0 +1,317 @@
+package soft
+
+import (
+	"math"
+	"sync/atomic"
+
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+// checkEvery is after how many executions an initiator looks whether the
+// process whose memory it writes to is alive: who is not there cannot fail a
+// store, and asking costs a system call.
+const checkEvery = 64
+
+// run executes a request on a peer in the segment. When the answer is accepted
+// or duplicate the request is over, with status; else nothing was done. Called
+// with mu held.
+func (q *queuePair) run(wr *rdma.SendWR) (status rdma.WCStatus, moved uint32, a answer) {
+	segs, total, guard, ok := q.gather(wr)
+	if !ok {
+		return rdma.WCLocProtErr, 0, accepted
+	}
+	if st := q.able(wr, total); st != rdma.WCSuccess {
+		return st, 0, accepted
+	}
+	s, c := q.peer, q.remote
+	if q.posts++; q.posts%checkEvery == 0 {
+		q.p.checkQuiet()
+		s.checkDead()
+	}
+	if s.dead() {
+		return rdma.WCRetryExcErr, 0, accepted
+	}
+	what := markQueue
+	switch wr.Opcode {
+	case rdma.WRRDMAWrite, rdma.WRRDMARead, rdma.WRAtomicCmpAndSwp, rdma.WRAtomicFetchAndAdd:
+		what = uint64(wr.RKey>>8) + 1
+	}
+	q.mark(what)
+	a = admit(c, q.attr.DestQPNum, q.dest, q.psn)
+	if a == accepted {
+		status, a = q.respond(wr, segs, total, guard)
+		if a == accepted {
+			c.expect = (q.psn + 1) & psnMask
+		}
+	} else if a == duplicate && wr.Opcode >= rdma.WRRDMARead {
+		status = q.repeat(wr, segs, guard)
+	}
+	q.unmark()
+	if a <= duplicate {
+		q.psn = (q.psn + 1) & psnMask
+	}
+	return status, uint32(total), a
+}
+
+// able judges what the requester itself has to refuse, after its memory.
+func (q *queuePair) able(wr *rdma.SendWR, total uint64) rdma.WCStatus {
+	if wr.Opcode < rdma.WRRDMARead {
+		return rdma.WCSuccess
+	}
+	if q.attr.MaxRdAtomic == 0 {
+		return rdma.WCLocQPOpErr
+	}
+	if wr.Opcode != rdma.WRRDMARead && total != 8 {
+		return rdma.WCLocLenErr
+	}
+	return rdma.WCSuccess
+}
+
+// respond does the responder's part. Called with the responder marked.
+func (q *queuePair) respond(wr *rdma.SendWR, segs [][]byte, total uint64, guard bool) (rdma.WCStatus, answer) {
+	s, c := q.peer, q.remote
+	rights := atomic.LoadUint32(&c.rights)
+	if !permits(rights, wr.Opcode) {
+		s.fault(c)
+		return rdma.WCRemInvReqErr, accepted
+	}
+	var sp span
+	switch wr.Opcode {
+	case rdma.WRRDMAWrite, rdma.WRRDMAWriteWithImm:
+		if total > 0 {
+			var ok bool
+			if sp, ok = s.resolve(wr.RKey, c.pd, wr.RemoteAddr, total, rdma.AccessRemoteWrite); !ok {
+				s.fault(c)
+				return rdma.WCRemAccessErr, accepted
+			}
+		}
+		var sl *recvSlot
+		if wr.Opcode == rdma.WRRDMAWriteWithImm {
+			if sl, _ = q.await(); sl == nil {
+				return 0, notReady
+			}
+		}
+		off := 0
+		for _, b := range segs {
+			if st := sp.store(off, b, guard); st != rdma.WCSuccess {
+				q.blame(st)
+				return st, accepted
+			}
+			off += len(b)
+		}
+		if sl != nil {
+			s.deliver(c, sl, rdma.WCSuccess, wr.Opcode, uint32(total), wr.ImmData, q.num)
+		}
+		return rdma.WCSuccess, accepted
+
+	case rdma.WRSend, rdma.WRSendWithImm:
+		sl, slotAt := q.await()
+		if sl == nil {
+			return 0, notReady
+		}
+		if q.to == nil {
+			q.to = new(scatter)
+		}
+		st, theirs := s.receive(c, s.entries(c, sl, slotAt), total, q.to)
+		if st == rdma.WCSuccess {
+			off := 0
+			for _, b := range segs {
+				if st = q.to.store(off, b, guard); st != rdma.WCSuccess {
+					if st == rdma.WCRemAccessErr {
+						st, theirs = rdma.WCRemOpErr, rdma.WCLocProtErr
+					}
+					break
+				}
+				off += len(b)
+			}
+			if st == rdma.WCSuccess {
+				s.deliver(c, sl, rdma.WCSuccess, wr.Opcode, uint32(total), wr.ImmData, q.num)
+				return rdma.WCSuccess, accepted
+			}
+		}
+		if theirs != rdma.WCSuccess {
+			s.deliver(c, sl, theirs, wr.Opcode, 0, 0, q.num)
+			s.fault(c)
+		}
+		return st, accepted
+
+	case rdma.WRRDMARead:
+		if total == 0 {
+			return rdma.WCSuccess, accepted
+		}
+		sp, ok := s.resolve(wr.RKey, c.pd, wr.RemoteAddr, total, rdma.AccessRemoteRead)
+		if !ok {
+			s.fault(c)
+			return rdma.WCRemAccessErr, accepted
+		}
+		off := 0
+		for _, b := range segs {
+			if st := sp.load(off, b, guard); st != rdma.WCSuccess {
+				q.blame(st)
+				return st, accepted
+			}
+			off += len(b)
+		}
+		return rdma.WCSuccess, accepted
+	}
+
+	// The atomics.
+	if wr.RemoteAddr%8 != 0 {
+		s.fault(c)
+		return rdma.WCRemInvReqErr, accepted
+	}
+	sp, ok := s.resolve(wr.RKey, c.pd, wr.RemoteAddr, 8, rdma.AccessRemoteAtomic)
+	if !ok {
+		s.fault(c)
+		return rdma.WCRemAccessErr, accepted
+	}
+	old, st := s.atomic(&sp, wr.Opcode, wr.CompareAdd, wr.Swap, q.p.cfg.Rank)
+	if st != rdma.WCSuccess {
+		q.blame(st)
+		return st, accepted
+	}
+	c.atomicOld, c.atomicPSN, c.atomicValid = old, q.psn, 1
+	return scatterWord(segs, old, guard), accepted
+}
+
+// await gives the next receive request, and asks to be woken when there is none.
+func (q *queuePair) await() (*recvSlot, uint64) {
+	sl, slotAt := q.peer.slot(q.remote)
+	if sl == nil {
+		// A full barrier: either the owner sees this or the next look sees
+		// his receive, up to his own store buffer; the timer covers that.
+		atomic.StoreUint32(&q.remote.starved, 1)
+		sl, slotAt = q.peer.slot(q.remote)
+	}
+	return sl, slotAt
+}
+
+// blame puts the responder into ERR when it was its fault.
+func (q *queuePair) blame(st rdma.WCStatus) {
+	if st == rdma.WCRemAccessErr || st == rdma.WCRemOpErr {
+		q.peer.fault(q.remote)
+	}
+}
+
+// repeat answers a read or an atomic that was executed before.
+func (q *queuePair) repeat(wr *rdma.SendWR, segs [][]byte, guard bool) rdma.WCStatus {
+	s, c := q.peer, q.remote
+	if wr.Opcode != rdma.WRRDMARead {
+		if c.atomicValid == 0 || c.atomicPSN != q.psn {
+			return rdma.WCRetryExcErr
+		}
+		return scatterWord(segs, c.atomicOld, guard)
+	}
+	total := 0
+	for _, b := range segs {
+		total += len(b)
+	}
+	if total == 0 {
+		return rdma.WCSuccess
+	}
+	sp, ok := s.resolve(wr.RKey, c.pd, wr.RemoteAddr, uint64(total), rdma.AccessRemoteRead)
+	if !ok {
+		s.fault(c)
+		return rdma.WCRemAccessErr
+	}
+	off := 0
+	for _, b := range segs {
+		if st := sp.load(off, b, guard); st != rdma.WCSuccess {
+			q.blame(st)
+			return st
+		}
+		off += len(b)
+	}
+	return rdma.WCSuccess
+}
+
+// scatterWord gives the requester the result of an atomic.
+func scatterWord(segs [][]byte, v uint64, guard bool) rdma.WCStatus {
+	word := wordBytes(v)
+	off := 0
+	for _, b := range segs {
+		if guard {
+			if !guarded(b, word[off:off+len(b)]) {
+				return rdma.WCLocProtErr
+			}
+		} else {
+			place(b, word[off:off+len(b)])
+		}
+		off += len(b)
+	}
+	return rdma.WCSuccess
+}
+
+// gather finds the local memory of a request. guard says that a part of it may
+// not be mapped. The result is valid until the next gather.
+func (q *queuePair) gather(wr *rdma.SendWR) (segs [][]byte, total uint64, guard, ok bool) {
+	segs = q.segs[:0]
+	if wr.Flags&rdma.SendInline != 0 {
+		if wr.Inline != nil {
+			if len(wr.Inline) > 0 {
+				segs = append(segs, wr.Inline)
+			}
+			q.segs = segs
+			return segs, uint64(len(wr.Inline)), false, true
+		}
+		for i := range wr.SGL {
+			g := &wr.SGL[i]
+			if g.Length == 0 {
+				continue
+			}
+			// Inline data has no key check. When there is a region after
+			// all its memory is known to be mapped.
+			mem, whole, found := q.local(g, 0)
+			if !found {
+				if g.Addr < lowestAddress || g.Addr > highestAddress {
+					return nil, 0, false, false
+				}
+				mem, whole = memoryAt(g.Addr, int(g.Length)), true
+			}
+			segs = append(segs, mem)
+			guard = guard || whole
+			total += uint64(g.Length)
+		}
+		q.segs = segs
+		return segs, total, guard, true
+	}
+	need := rdma.Access(0)
+	if wr.Opcode >= rdma.WRRDMARead {
+		need = rdma.AccessLocalWrite
+	}
+	for i := range wr.SGL {
+		g := &wr.SGL[i]
+		if g.Length == 0 {
+			continue
+		}
+		mem, whole, found := q.local(g, need)
+		if !found {
+			return nil, 0, false, false
+		}
+		segs = append(segs, mem)
+		guard = guard || whole
+		total += uint64(g.Length)
+	}
+	q.segs = segs
+	return segs, total, guard, true
+}
+
+// local checks and translates a local memory name. whole says that the region
+// is the whole address space, so that the memory may not be mapped.
+func (q *queuePair) local(g *rdma.SGE, need rdma.Access) (mem []byte, whole, ok bool) {
+	r := q.p.byKey.get(g.LKey >> 8)
+	if r == nil || r.key != g.LKey || r.pd != q.pd || need&^r.access != 0 {
+		return nil, false, false
+	}
+	off, n := g.Addr-r.addr, uint64(g.Length)
+	if r.kind == kindImplicit {
+		if g.Addr < lowestAddress || g.Addr > highestAddress || n > highestAddress-g.Addr || n > math.MaxInt {
+			return nil, false, false
+		}
+		return memoryAt(g.Addr, int(n)), true, true
+	}
+	if g.Addr < r.addr || off > r.length || n > r.length-off {
+		return nil, false, false
+	}
+	return r.mem[off : off+n : off+n], false, true
+}

@@ -1,0 +1,104 @@
+package soft
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+// What two providers say to each other over TCP, little-endian. A connection
+// carries requests in one direction and their answers in the other, so each
+// side of a pair dials its own and nobody has to break a tie.
+//
+// A message of more than pieceSize bytes goes in pieces, each with a header
+// that is complete in itself:
+//
+//	0 type | 1 op | 2 status or RNR code | 3 zero | 4 length of the payload u32
+//	8 to u32 | 12 from u32 (queue pair numbers) | 16 psn u32 | 20 imm u32
+//	24 total u32 | 28 offset u32 of the piece | 32 key u32 | 36 zero u32
+//	40 address u64 | 48 compare or add u64 | 56 swap u64
+type frame struct {
+	kind          frameKind
+	op            rdma.WROpcode
+	code          uint8
+	length        uint32
+	to, from      uint32
+	psn, imm      uint32
+	total, offset uint32
+	key           uint32
+	addr          uint64
+	compareAdd    uint64
+	swap          uint64
+}
+
+type frameKind uint8
+
+const (
+	frameRequest  frameKind = 1 + iota
+	frameAck                // psn and all before are executed; not for reads and atomics
+	frameData               // a piece of a read's data, or an atomic's result
+	frameNak                // psn failed with status code
+	frameNotReady           // psn found no receive; code is the RNR timer
+	frameNobody             // there is no queue pair for psn
+	frameKinds
+)
+
+const (
+	frameSize = 64
+	pieceSize = 64 << 10
+)
+
+var errFrame = errors.New("malformed frame")
+
+func (f *frame) put(b *[frameSize]byte) {
+	le := binary.LittleEndian
+	b[0], b[1], b[2], b[3] = byte(f.kind), byte(f.op), f.code, 0
+	le.PutUint32(b[4:], f.length)
+	le.PutUint32(b[8:], f.to)
+	le.PutUint32(b[12:], f.from)
+	le.PutUint32(b[16:], f.psn)
+	le.PutUint32(b[20:], f.imm)
+	le.PutUint32(b[24:], f.total)
+	le.PutUint32(b[28:], f.offset)
+	le.PutUint32(b[32:], f.key)
+	le.PutUint32(b[36:], 0)
+	le.PutUint64(b[40:], f.addr)
+	le.PutUint64(b[48:], f.compareAdd)
+	le.PutUint64(b[56:], f.swap)
+}
+
+// parseFrame reads a header. Sizes fit each other afterwards: a payload is no
+// longer than a piece and lies inside its message.
+func parseFrame(b []byte) (f frame, err error) {
+	if len(b) < frameSize {
+		return f, errFrame
+	}
+	le := binary.LittleEndian
+	f = frame{
+		kind: frameKind(b[0]), op: rdma.WROpcode(b[1]), code: b[2], length: le.Uint32(b[4:]),
+		to: le.Uint32(b[8:]), from: le.Uint32(b[12:]), psn: le.Uint32(b[16:]), imm: le.Uint32(b[20:]),
+		total: le.Uint32(b[24:]), offset: le.Uint32(b[28:]), key: le.Uint32(b[32:]),
+		addr: le.Uint64(b[40:]), compareAdd: le.Uint64(b[48:]), swap: le.Uint64(b[56:]),
+	}
+	switch {
+	case f.kind == 0 || f.kind >= frameKinds || b[3] != 0 || le.Uint32(b[36:]) != 0:
+		return f, fmt.Errorf("%w: type %d", errFrame, b[0])
+	case f.op > rdma.WRAtomicFetchAndAdd:
+		return f, fmt.Errorf("%w: operation %d", errFrame, f.op)
+	case f.psn > psnMask || f.total > maxMessage || f.length > pieceSize || f.offset > f.total || f.length > f.total-f.offset:
+		return f, fmt.Errorf("%w: %d bytes at %d of %d, PSN %#x", errFrame, f.length, f.offset, f.total, f.psn)
+	}
+	carries := f.kind == frameData || f.kind == frameRequest && f.op < rdma.WRRDMARead
+	switch {
+	case !carries && f.length != 0:
+		return f, fmt.Errorf("%w: a payload of %d bytes with type %d", errFrame, f.length, f.kind)
+	case carries && f.length != min(f.total-f.offset, pieceSize):
+		return f, fmt.Errorf("%w: a piece of %d bytes at %d of %d", errFrame, f.length, f.offset, f.total)
+	}
+	return f, nil
+}
+
+// last tells whether a piece ends its message.
+func (f *frame) last() bool { return f.offset+f.length == f.total }

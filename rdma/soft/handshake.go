@@ -1,0 +1,110 @@
+package soft
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+// The handshake of a TCP link proves to both sides that the other knows the
+// job's secret, without saying it:
+//
+//	dialler: magic 16 | nonce 32 | own GID 16 | wanted GID 16
+//	listener:                                             nonce 32 | proof 32
+//	dialler: proof 32
+//
+// A proof is HMAC-SHA256 with the secret over the prover's role and all that
+// was said before it. A recorded one is of no use: each side's nonce is new.
+const (
+	helloSize = 16 + 32 + 16 + 16
+	replySize = 32 + 32
+	proofSize = 32
+	// handshakeLimit bounds all of it, on both sides.
+	handshakeLimit = 5 * time.Second
+)
+
+// A stream is a connection whose calls end at a deadline.
+type stream interface {
+	io.ReadWriteCloser
+	SetDeadline(time.Time) error
+}
+
+var helloMagic = [16]byte([]byte("gorun soft rdma1"))
+
+var errStranger = errors.New("the other side does not know the job's secret")
+
+func proof(secret []byte, role string, said ...[]byte) []byte {
+	m := hmac.New(sha256.New, secret)
+	m.Write([]byte("gorun soft rdma " + role + "\n"))
+	for _, s := range said {
+		m.Write(s)
+	}
+	return m.Sum(nil)
+}
+
+// greet is the dialler's side.
+func greet(c stream, secret []byte, own, wanted rdma.GID) error {
+	if err := c.SetDeadline(time.Now().Add(handshakeLimit)); err != nil {
+		return err
+	}
+	hello := make([]byte, helloSize)
+	copy(hello, helloMagic[:])
+	if _, err := rand.Read(hello[16:48]); err != nil {
+		return err
+	}
+	copy(hello[48:], own[:])
+	copy(hello[64:], wanted[:])
+	if _, err := c.Write(hello); err != nil {
+		return err
+	}
+	reply := make([]byte, replySize)
+	if _, err := io.ReadFull(c, reply); err != nil {
+		return fmt.Errorf("no proof came: %w", err)
+	}
+	if !hmac.Equal(reply[32:], proof(secret, "listener", hello, reply[:32])) {
+		return errStranger
+	}
+	if _, err := c.Write(proof(secret, "dialler", hello, reply)); err != nil {
+		return err
+	}
+	return c.SetDeadline(time.Time{})
+}
+
+// welcome is the listener's side. It gives the dialler's GID.
+func welcome(c stream, secret []byte, own [gidTable]rdma.GID) (from rdma.GID, err error) {
+	if err := c.SetDeadline(time.Now().Add(handshakeLimit)); err != nil {
+		return from, err
+	}
+	hello := make([]byte, helloSize)
+	if _, err := io.ReadFull(c, hello); err != nil {
+		return from, err
+	}
+	if [16]byte(hello[:16]) != helloMagic {
+		return from, errors.New("not a peer's greeting")
+	}
+	if wanted := rdma.GID(hello[64:]); wanted != own[0] && wanted != own[1] {
+		return from, fmt.Errorf("%v is not here", wanted)
+	}
+	reply := make([]byte, replySize)
+	if _, err := rand.Read(reply[:32]); err != nil {
+		return from, err
+	}
+	copy(reply[32:], proof(secret, "listener", hello, reply[:32]))
+	if _, err := c.Write(reply); err != nil {
+		return from, err
+	}
+	theirs := make([]byte, proofSize)
+	if _, err := io.ReadFull(c, theirs); err != nil {
+		return from, err
+	}
+	if !hmac.Equal(theirs, proof(secret, "dialler", hello, reply)) {
+		return from, errStranger
+	}
+	return rdma.GID(hello[48:64]), c.SetDeadline(time.Time{})
+}

@@ -1,0 +1,180 @@
+package soft
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+func (q *queuePair) Modify(attr rdma.QPAttr, mask rdma.QPAttrMask) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	from := q.state()
+	fail := func(format string, args ...any) error {
+		to := from
+		if mask&rdma.QPStateMask != 0 {
+			to = attr.State
+		}
+		return &rdma.ModifyError{Type: rdma.RC, From: from, To: to, Detail: fmt.Sprintf(format, args...)}
+	}
+	if q.closed {
+		return fail("the queue pair is closed")
+	}
+	if err := rdma.CheckModify(rdma.RC, from, attr, mask); err != nil {
+		return err
+	}
+	if mask&rdma.QPPortMask != 0 && attr.PortNum != 1 {
+		return fail("port %d: this device has port 1", attr.PortNum)
+	}
+	if mask&rdma.QPPKeyIndexMask != 0 && attr.PKeyIndex != 0 {
+		return fail("P_Key index %d: the table has one entry", attr.PKeyIndex)
+	}
+	if mask&rdma.QPMaxRdAtomicMask != 0 && attr.MaxRdAtomic > maxRdAtom || mask&rdma.QPMaxDestRdAtomicMask != 0 && attr.MaxDestRdAtomic > maxRdAtom {
+		return fail("more than %d reads and atomics at a time", maxRdAtom)
+	}
+	to := from
+	if mask&rdma.QPStateMask != 0 {
+		to = attr.State
+	}
+	switch {
+	case to == rdma.StateReset:
+		if from == rdma.StateReset {
+			return nil
+		}
+		if q.leave() {
+			return fail("the peer has been in the middle of an operation for %v", drainLimit)
+		}
+		return nil
+	case to == rdma.StateErr:
+		q.enterErr()
+		return nil
+	case from == rdma.StateInit && to == rdma.StateRTR:
+		if detail := q.connect(attr); detail != "" {
+			return fail("%s", detail)
+		}
+	}
+	q.attr.Apply(attr, mask)
+	rights := packRights(q.attr.AccessFlags, q.attr.MaxDestRdAtomic, q.attr.MinRNRTimer)
+	atomic.StoreUint32(&q.own.rights, rights)
+	if from == rdma.StateRTR && to == rdma.StateRTS {
+		q.psn = q.attr.SQPSN
+	}
+	if to != from && !atomic.CompareAndSwapUint32(&q.own.word, uint32(from), uint32(to)) {
+		// The peer has moved it to ERR in this moment.
+		q.enterErr()
+		return fail("the queue pair is in ERR now")
+	}
+	if from == rdma.StateSQD && to == rdma.StateRTS {
+		q.advance()
+	}
+	return nil
+}
+
+// connect finds the peer for the step to RTR. It says what is wrong with attr.
+func (q *queuePair) connect(attr rdma.QPAttr) string {
+	if attr.AV.SGIDIdx >= gidTable {
+		return fmt.Sprintf("source GID index %d: the table has %d entries", attr.AV.SGIDIdx, gidTable)
+	}
+	if attr.AV.PortNum > 1 {
+		return fmt.Sprintf("port %d in the address vector: this device has port 1", attr.AV.PortNum)
+	}
+	s := q.p.find(attr.AV.DGID)
+	if s == nil {
+		return fmt.Sprintf("destination %v is not known: its endpoint was not added", attr.AV.DGID)
+	}
+	q.peer, q.remote = s, nil
+	c := q.own
+	if s.inside {
+		// Who is there is checked at each request: it may be created later.
+		// A number outside the table answers nobody.
+		if i := attr.DestQPNum & (maxQueues - 1); int(i) < len(s.queues) {
+			q.remote = &s.queues[i]
+			q.target.Store(&target{s, q.remote})
+		}
+		c.dest = uint64(s.rank+1)<<32 | uint64(attr.DestQPNum)
+		q.dest = uint64(q.p.cfg.Rank+1)<<32 | uint64(q.num)
+	} else {
+		c.dest = 0 // nobody in the segment
+	}
+	c.expect = attr.RQPSN
+	c.head = 0
+	c.atomicValid = 0
+	c.starved = 0
+	q.connectWire()
+	return ""
+}
+
+// enterErr moves the queue pair to ERR and flushes. Called with mu held.
+func (q *queuePair) enterErr() {
+	for {
+		w := atomic.LoadUint32(&q.own.word)
+		if st := rdma.QPState(w & queueState); st == rdma.StateErr || st == rdma.StateReset {
+			break
+		}
+		if atomic.CompareAndSwapUint32(&q.own.word, w, uint32(rdma.StateErr)) {
+			break
+		}
+	}
+	q.flushSend()
+	q.flushRecv()
+}
+
+// flush completes what is queued at a queue pair in ERR.
+func (q *queuePair) flush() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.state() == rdma.StateErr && !q.closed {
+		q.flushSend()
+		q.flushRecv()
+	}
+}
+
+// flushSend completes the send queue with WR_FLUSH_ERR. Called with mu held.
+func (q *queuePair) flushSend() {
+	for q.pending.len() > 0 {
+		e := q.pending.first()
+		q.fail(e.wr.WRID, e.seq, rdma.WCWRFlushErr)
+		q.pending.pop()
+	}
+	q.p.work.done(q)
+}
+
+// flushRecv completes the receive queue with WR_FLUSH_ERR, after what the peer
+// has delivered. While the peer is still at it, it is left to a later poll.
+// Called with mu held.
+func (q *queuePair) flushRecv() {
+	if q.slots == 0 {
+		return
+	}
+	q.rmu.Lock()
+	defer q.rmu.Unlock()
+	if q.rposted.Load() == q.takenNow() {
+		return
+	}
+	if t := q.target.Load(); t != nil {
+		barrier()
+		if m := atomic.LoadUint64(&t.context.mark); m&markWhat == markQueue && !t.peer.dead() {
+			q.p.self.raise(q.own, q.recv.index)
+			return
+		}
+	}
+	q.recv.mu.Lock()
+	defer q.recv.mu.Unlock()
+	q.take()
+	for q.rtaken != q.rposted.Load() {
+		i := q.rtaken & (q.slots - 1)
+		if sl := q.slot(i); sl != nil {
+			atomic.StoreUint32(&sl.state, slotFree)
+		}
+		q.rtaken++
+		q.recv.push(entry{q: q, free: q.rtaken, recv: true,
+			wc: rdma.WC{WRID: q.wrids[i], Status: rdma.WCWRFlushErr, QPNum: q.num}})
+	}
+}
+
+func (q *queuePair) takenNow() uint32 {
+	q.recv.mu.Lock()
+	defer q.recv.mu.Unlock()
+	return q.rtaken
+}

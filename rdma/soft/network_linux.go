@@ -1,0 +1,377 @@
+package soft
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+// network is a provider's TCP: a listener and the links, all in one epoll set
+// that the owner's polling looks at. When the owner does not poll, a goroutine
+// does, which sleeps on the set itself in Go's netpoller.
+//
+// Locks: mu before any queue pair's mu before a link's mu.
+type network struct {
+	p        *Provider
+	listener *os.File
+	address  string
+	epoll    int
+	file     *os.File // owns epoll
+	polled   atomic.Bool
+
+	mu     sync.Mutex    // guards reading from the links and what follows:
+	links  map[int]*link // by descriptor
+	events [64]unix.EpollEvent
+	buf    []byte // what is being read
+	closed bool
+
+	halfMu sync.Mutex
+	half   []*os.File // in the handshake, oldest first
+	shut   bool
+
+	quit   chan struct{}
+	server sync.Once // starts serve with the first link
+	ended  sync.WaitGroup
+}
+
+// halfMost bounds the connections that have not proved anything yet. One more
+// drives out the oldest, so that strangers cannot keep members of the job out.
+const halfMost = 128
+
+func newNetwork(p *Provider) (*network, error) {
+	at := p.cfg.Listen
+	if at == "" {
+		at = "127.0.0.1:0"
+	}
+	l, bound, err := listen(at)
+	if err != nil {
+		return nil, &rdma.OpError{Op: "soft.New", Detail: "listen for TCP links on " + at, Err: err}
+	}
+	n := &network{p: p, listener: l, links: make(map[int]*link), quit: make(chan struct{})}
+	if n.address, err = advertised(bound, p.cfg.Advertise); err != nil {
+		l.Close()
+		return nil, &rdma.OpError{Op: "soft.New", Detail: err.Error(), Err: rdma.ErrInvalid}
+	}
+	n.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		l.Close()
+		return nil, fmt.Errorf("listen for TCP links: epoll: %w", err)
+	}
+	// Only a non-blocking descriptor goes into Go's netpoller.
+	if err := unix.SetNonblock(n.epoll, true); err != nil {
+		l.Close()
+		unix.Close(n.epoll)
+		return nil, fmt.Errorf("listen for TCP links: %w", err)
+	}
+	n.file = os.NewFile(uintptr(n.epoll), "links")
+	n.ended.Add(1)
+	go n.accept()
+	return n, nil
+}
+
+// accept takes connections and leaves each to a handshake.
+func (n *network) accept() {
+	defer n.ended.Done()
+	for {
+		c, err := accept(n.listener)
+		if err != nil {
+			select {
+			case <-n.quit:
+				return
+			case <-time.After(10 * time.Millisecond): // out of descriptors, perhaps
+				continue
+			}
+		}
+		n.halfMu.Lock()
+		if n.shut {
+			n.halfMu.Unlock()
+			c.Close()
+			return
+		}
+		if len(n.half) >= halfMost {
+			n.half[0].Close()
+			n.half = n.half[1:]
+		}
+		n.half = append(n.half, c)
+		n.ended.Add(1)
+		n.halfMu.Unlock()
+		go func() {
+			defer n.ended.Done()
+			from, err := welcome(c, n.p.cfg.Secret, n.p.gids)
+			if n.whole(c) && err == nil {
+				l := &link{n: n, from: from}
+				n.join(l, c)
+			}
+			c.Close()
+		}()
+	}
+}
+
+// whole takes a connection out of the handshake. It is false when it was
+// driven out.
+func (n *network) whole(c *os.File) bool {
+	n.halfMu.Lock()
+	defer n.halfMu.Unlock()
+	for i, have := range n.half {
+		if have == c {
+			n.half = append(n.half[:i], n.half[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+// dial starts a link for requests to a peer. It is used while it is being made.
+func (n *network) dial(s *peer) *link {
+	l := &link{n: n, peer: s, from: s.gids[0]}
+	n.halfMu.Lock()
+	defer n.halfMu.Unlock()
+	if n.shut {
+		l.state.Store(linkBroken)
+		return l
+	}
+	n.ended.Add(1)
+	go func() {
+		defer n.ended.Done()
+		c, err := dial(s.ep.address, handshakeLimit)
+		if err == nil {
+			n.halfMu.Lock()
+			shut := n.shut
+			n.half = append(n.half, c)
+			n.halfMu.Unlock()
+			if shut {
+				c.Close()
+			}
+			err = greet(c, n.p.cfg.Secret, n.p.gids[0], s.gids[0])
+			if n.whole(c) && err == nil {
+				n.join(l, c)
+			} else {
+				l.state.Store(linkBroken)
+			}
+			c.Close()
+		} else {
+			l.state.Store(linkBroken)
+		}
+		// Whoever waits for the link may be asleep.
+		n.p.self.bell.Ring()
+	}()
+	return l
+}
+
+// join gives a connection that has passed the handshake to the epoll set.
+func (n *network) join(l *link, c *os.File) {
+	fd := -1
+	raw, err := c.SyscallConn()
+	if err == nil {
+		err = raw.Control(func(have uintptr) {
+			tune(int(have))
+			// The copy shares the non-blocking mode; the original is closed.
+			fd, _ = unix.FcntlInt(have, unix.F_DUPFD_CLOEXEC, 0)
+		})
+	}
+	if err != nil || fd < 0 {
+		l.state.Store(linkBroken)
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed || unix.EpollCtl(n.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}) != nil {
+		unix.Close(fd)
+		l.state.Store(linkBroken)
+		return
+	}
+	l.fd = fd
+	if len(n.links) == 0 {
+		n.p.work.busy.Add(1)
+	}
+	n.links[fd] = l
+	l.state.Store(linkUp)
+	n.server.Do(func() {
+		n.ended.Add(1)
+		go n.serve()
+	})
+}
+
+// poll serves the links that are ready. It tells whether there were any.
+func (n *network) poll() (moved bool) {
+	if !n.polled.Load() {
+		n.polled.Store(true)
+	}
+	return n.look()
+}
+
+func (n *network) look() (moved bool) {
+	if !n.mu.TryLock() {
+		return false
+	}
+	defer n.mu.Unlock()
+	if n.closed || len(n.links) == 0 {
+		return false
+	}
+	k, err := unix.EpollWait(n.epoll, n.events[:], 0)
+	if err != nil {
+		return false
+	}
+	for _, ev := range n.events[:max(k, 0)] {
+		l := n.links[int(ev.Fd)]
+		if l == nil {
+			continue
+		}
+		moved = true
+		if ev.Events&unix.EPOLLOUT != 0 {
+			l.flush()
+			l.resume()
+		}
+		if ev.Events&(unix.EPOLLIN|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
+			if ev.Events&unix.EPOLLHUP != 0 && l.paused() {
+				l.state.Store(linkBroken) // there is nobody to go on for
+			} else {
+				l.receive()
+			}
+		}
+		l.flush()
+		if l.state.Load() == linkBroken {
+			n.drop(l)
+		}
+	}
+	return moved
+}
+
+// drop takes a link out. Called with mu held.
+func (n *network) drop(l *link) {
+	if n.links[l.fd] != l {
+		return
+	}
+	delete(n.links, l.fd)
+	if len(n.links) == 0 {
+		n.p.work.busy.Add(-1)
+	}
+	l.mu.Lock()
+	l.state.Store(linkBroken)
+	unix.Close(l.fd)
+	l.fd = -1
+	l.out = nil
+	l.mu.Unlock()
+}
+
+// serve is the goroutine that stands in for an owner who does not poll.
+func (n *network) serve() {
+	defer n.ended.Done()
+	raw, err := n.file.SyscallConn()
+	if err != nil {
+		return
+	}
+	t := time.NewTimer(tick)
+	defer t.Stop()
+	for {
+		if n.polled.Swap(false) {
+			t.Reset(tick)
+			select {
+			case <-t.C:
+				continue
+			case <-n.quit:
+				return
+			}
+		}
+		if n.look() {
+			n.p.self.bell.Ring()
+			continue
+		}
+		// The set may have become ready since; then the wait ends at once,
+		// for the netpoller remembers an edge that nobody waited for.
+		waited := false
+		err := raw.Read(func(uintptr) bool {
+			if waited {
+				return true
+			}
+			waited = true
+			return n.look()
+		})
+		if err != nil {
+			return
+		}
+		n.p.self.bell.Ring()
+	}
+}
+
+// settle returns when everything that was being executed for peers, when it
+// was called, is done.
+func (n *network) settle() {
+	n.mu.Lock()
+	//lint:ignore SA2001 taking the lock is the wait
+	n.mu.Unlock()
+}
+
+func (n *network) close() {
+	n.halfMu.Lock()
+	n.shut = true
+	close(n.quit)
+	for _, c := range n.half {
+		c.Close()
+	}
+	n.halfMu.Unlock()
+	n.listener.Close()
+	n.mu.Lock()
+	n.closed = true
+	for _, l := range n.links {
+		n.drop(l)
+	}
+	n.mu.Unlock()
+	n.file.Close()
+	n.ended.Wait()
+}
+
+// watch asks for a word when the link can be written again, or not. Called
+// with the link's mu held.
+func (l *link) watch(out bool) {
+	ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(l.fd)}
+	if out {
+		ev.Events |= unix.EPOLLOUT
+	}
+	if l.paused() {
+		ev.Events &^= unix.EPOLLIN
+	}
+	_ = unix.EpollCtl(l.n.epoll, unix.EPOLL_CTL_MOD, l.fd, &ev)
+}
+
+// write sends what the socket takes of bufs.
+func (l *link) write(bufs [][]byte) (int, error) {
+	for {
+		k, err := unix.Writev(l.fd, bufs)
+		switch err {
+		case nil:
+			return k, nil
+		case syscall.EINTR:
+			continue
+		case syscall.EAGAIN:
+			return 0, nil
+		}
+		return 0, err
+	}
+}
+
+// read fills b with what the socket has; 0 is nothing yet.
+func (l *link) read(b []byte) (k int, end bool) {
+	for {
+		k, err := unix.Read(l.fd, b)
+		switch {
+		case err == syscall.EINTR:
+			continue
+		case err == syscall.EAGAIN:
+			return 0, false
+		case err != nil || k <= 0:
+			return 0, true
+		}
+		return k, false
+	}
+}
+
+// shutdown makes the socket ready for the look that drops it.
+func (l *link) shutdown() { _ = unix.Shutdown(l.fd, unix.SHUT_RDWR) }

@@ -1,0 +1,26 @@
+//go:build !linux
+
+package soft
+
+import "github.com/gorun-mpi/gorun/rdma"
+
+// network is the TCP half of a provider, which needs epoll.
+type network struct {
+	address string
+	p       *Provider
+	buf     []byte
+}
+
+func newNetwork(*Provider) (*network, error) {
+	return nil, &rdma.OpError{Op: "soft.New", Detail: "TCP links need Linux", Err: rdma.ErrNotSupported}
+}
+
+func (n *network) dial(s *peer) *link         { return nil }
+func (n *network) poll() bool                 { return false }
+func (n *network) settle()                    {}
+func (n *network) close()                     {}
+func (l *link) watch(bool)                    {}
+func (l *link) write([][]byte) (int, error)   { return 0, rdma.ErrNotSupported }
+func (l *link) read([]byte) (k int, end bool) { return 0, true }
+
+func (l *link) shutdown() {}

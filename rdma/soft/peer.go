@@ -1,0 +1,194 @@
+package soft
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"github.com/gorun-mpi/gorun/internal/shm"
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+// How ordinary memory of a peer is reached.
+type reach uint8
+
+const (
+	reachNone reach = iota // the kernel refuses
+	reachSame              // it is memory of this process
+	reachVM                // process_vm_readv and process_vm_writev
+)
+
+// A peer is another provider as this one sees it, and also the provider itself.
+// In the segment it is a view of the peer's arena, through which requests are
+// executed; every index and offset read there is checked before it is used.
+type peer struct {
+	p       *Provider
+	ep      endpoint
+	gids    [gidTable]rdma.GID
+	inside  bool // shares the segment; what follows is valid
+	rank    int
+	arena   []byte
+	base    uint64 // address of the arena in the peer's process
+	locks   []lockWord
+	regions []regionEntry
+	queues  []queueContext
+	ready   []uint32
+	cqs     []queueHeader
+	bell    *shm.Bell
+	reach   reach
+	lost    atomic.Bool // its process has ended
+
+	mu    sync.Mutex // guards what follows
+	pidfd int        // -1 until asked for
+	link  *link      // where requests to it go over TCP
+}
+
+// newSelf is the peer for loopback, and for what comes in over TCP.
+func (p *Provider) newSelf() *peer {
+	e, _ := parseEndpoint(p.endpoint())
+	s := &peer{p: p, ep: e, gids: p.gids, rank: p.cfg.Rank, pidfd: -1, reach: reachSame}
+	s.attach(p.arena)
+	return s
+}
+
+// attach makes the views of an arena in the segment.
+func (s *peer) attach(arena []byte) {
+	l := s.p.layout // all arenas of a segment have one size
+	s.arena = arena
+	s.base = at[arenaHeader](arena, 0).base
+	s.locks = tableAt[lockWord](arena, l.lockAt, lockWords)
+	s.regions = tableAt[regionEntry](arena, l.regionAt, l.regions)
+	s.queues = tableAt[queueContext](arena, l.queueAt, l.queues)
+	s.ready = tableAt[uint32](arena, l.readyAt, l.queues)
+	s.cqs = tableAt[queueHeader](arena, l.completionAt, l.completions)
+	s.bell = s.p.segment.Bell(s.rank)
+	s.inside = true
+}
+
+// addEndpoint learns of a peer.
+func (p *Provider) addEndpoint(gid rdma.GID, blob []byte) error {
+	e, err := parseEndpoint(blob)
+	if err != nil {
+		return &rdma.OpError{Op: "add_endpoint", Detail: fmt.Sprintf("%v: %v (%d bytes)", gid, err, len(blob)), Err: rdma.ErrInvalid}
+	}
+	gids := gidsOf(e.host, int(e.rank), e.nonce)
+	if gid != gids[0] && gid != gids[1] {
+		return &rdma.OpError{Op: "add_endpoint", Detail: fmt.Sprintf("the endpoint is not that of %v but of %v", gid, gids[0]), Err: rdma.ErrInvalid}
+	}
+	if gids == p.gids {
+		return nil
+	}
+	p.mu.Lock()
+	_, known := p.peers[gids[0]]
+	closed := p.closed
+	p.mu.Unlock()
+	if known {
+		return nil
+	}
+	if closed {
+		return &rdma.OpError{Op: "add_endpoint", Detail: "the provider is closed", Err: rdma.ErrNoDevice}
+	}
+	s := &peer{p: p, ep: e, gids: gids, pidfd: -1}
+	if err := s.meet(); err != nil {
+		return err
+	}
+	if !s.inside && (p.net == nil || e.address == "") {
+		return &rdma.OpError{Op: "add_endpoint", Detail: fmt.Sprintf("%v (rank %d of host %q, this is %q) does not share the segment and there is no TCP: the job's secret is missing on one side", gid, e.rank, e.host, p.host), Err: rdma.ErrNotSupported}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, known := p.peers[gids[0]]; !known && !p.closed {
+		p.peers[gids[0]], p.peers[gids[1]] = s, s
+	}
+	return nil
+}
+
+// meet finds the peer in the segment, if it is there.
+func (s *peer) meet() error {
+	p := s.p
+	if s.ep.host != p.host || int(s.ep.rank) >= p.segment.Ranks() || p.segment.Ranks() == 1 {
+		return nil
+	}
+	arena, err := p.segment.Arena(int(s.ep.rank))
+	if err != nil {
+		return &rdma.OpError{Op: "add_endpoint", Detail: err.Error(), Err: rdma.ErrNoMemory}
+	}
+	h := at[arenaHeader](arena, 0)
+	// Two hosts may have one name, or a rank two lives: only the nonce says
+	// that this is the arena of whoever made the endpoint.
+	if h == nil || atomic.LoadUint64(&h.magic) != arenaMagic || h.nonce != s.ep.nonce {
+		return nil
+	}
+	s.rank = int(s.ep.rank)
+	s.attach(arena)
+	s.reach = p.reachOf(&s.ep)
+	return nil
+}
+
+// reachOf finds out how the ordinary memory of the process behind e is reached,
+// by reading the nonce that e says is there.
+func (p *Provider) reachOf(e *endpoint) reach {
+	var got [16]byte
+	if readProcess(int(e.pid), got[:], e.probe) != nil || got != e.nonce {
+		if int(e.pid) == os.Getpid() && e.started == processStart(os.Getpid()) && p.samePlace(e) {
+			return reachSame
+		}
+		return reachNone
+	}
+	if int(e.pid) == os.Getpid() {
+		return reachSame
+	}
+	return reachVM
+}
+
+// samePlace tells whether e's nonce is in this process, where the kernel does
+// not let it ask: the segment is a local one, which only this process can have.
+func (p *Provider) samePlace(*endpoint) bool { return p.segment.FD() < 0 }
+
+// find gives the peer behind a GID, nil for none.
+func (p *Provider) find(gid rdma.GID) *peer {
+	if gid == p.gids[0] || gid == p.gids[1] {
+		return p.self
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.peers[gid]
+}
+
+// dead tells what is known about the peer's end: cheap.
+func (s *peer) dead() bool {
+	return s.lost.Load() || s.inside && s.p.segment.Dead(s.rank)
+}
+
+// checkDead finds out: a system call or two.
+func (s *peer) checkDead() bool {
+	if s.dead() {
+		return true
+	}
+	if !s.inside || int(s.ep.pid) == os.Getpid() {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pidfd == -1 {
+		fd, alive := watchProcess(int(s.ep.pid), s.ep.started)
+		if !alive {
+			s.lost.Store(true)
+			return true
+		}
+		s.pidfd = fd
+	}
+	if processEnded(s.pidfd, int(s.ep.pid), s.ep.started) {
+		s.lost.Store(true)
+		return true
+	}
+	return false
+}
+
+func (s *peer) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	unwatchProcess(s.pidfd)
+	s.pidfd = -1
+}

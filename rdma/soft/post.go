@@ -1,0 +1,151 @@
+package soft
+
+import (
+	"fmt"
+
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+// PostSend executes what can be executed, on the caller's goroutine, and keeps
+// the rest in the backlog.
+//
+// A request holds its place in the send queue until its completion has been
+// polled, or, for one that makes none, the completion of a later one: as with
+// a real device, a program that never asks for a completion fills the queue.
+func (q *queuePair) PostSend(wrs []rdma.SendWR) (int, error) {
+	q.mu.Lock()
+	n, err := q.postSend(wrs)
+	if n > 0 {
+		q.counters.Batches++
+		if q.remote != nil {
+			q.peer.bell.Ring()
+		}
+	}
+	q.mu.Unlock()
+	return n, err
+}
+
+func (q *queuePair) postSend(wrs []rdma.SendWR) (int, error) {
+	state := q.state()
+	if q.closed || state < rdma.StateRTS {
+		return 0, &rdma.OpError{Op: "post_send", Detail: fmt.Sprintf("the queue pair is in %v: want RTS", state), Err: rdma.ErrInvalid}
+	}
+	room := uint32(q.init.Cap.MaxSendWR) - (q.posted - q.freed.Load())
+	// Over TCP and under an adversary nothing is executed at the post.
+	direct := q.remote != nil && q.p.cfg.Adversary == nil
+	for i := range wrs {
+		wr := &wrs[i]
+		if err := q.check(wr); err != nil {
+			return i, err
+		}
+		if room == 0 {
+			return i, &rdma.OpError{Op: "post_send", Detail: fmt.Sprintf("%d requests are outstanding: the queue is full", q.init.Cap.MaxSendWR), Err: rdma.ErrNoMemory}
+		}
+		room--
+		q.posted++
+		if state = q.state(); state == rdma.StateErr {
+			q.flushSend()
+			q.fail(wr.WRID, q.posted, rdma.WCWRFlushErr)
+			continue
+		}
+		if direct && state == rdma.StateRTS && q.pending.n == 0 {
+			status, moved, a := q.run(wr)
+			if a <= duplicate {
+				q.finish(wr, q.posted, status, moved)
+				continue
+			}
+			q.keep(wr)
+			q.wait(a)
+			continue
+		}
+		q.keep(wr)
+	}
+	if q.wire.wired && q.pending.n > 0 {
+		q.advance()
+	}
+	return len(wrs), nil
+}
+
+// check judges a request as a post does, before anything is done with it.
+func (q *queuePair) check(wr *rdma.SendWR) error {
+	bad := func(format string, args ...any) error {
+		return &rdma.OpError{Op: "post_send", Detail: fmt.Sprintf(format, args...), Err: rdma.ErrInvalid}
+	}
+	if wr.Opcode > rdma.WRAtomicFetchAndAdd {
+		return bad("operation %d is not one of a queue pair of type RC", wr.Opcode)
+	}
+	if len(wr.SGL) > q.init.Cap.MaxSendSGE {
+		return bad("%d gather entries: the queue pair has %d", len(wr.SGL), q.init.Cap.MaxSendSGE)
+	}
+	total := uint64(0)
+	if wr.Flags&rdma.SendInline != 0 {
+		if wr.Opcode >= rdma.WRRDMARead {
+			return bad("a read or an atomic has no payload to inline")
+		}
+		if total = inlineLength(wr); total > uint64(q.init.Cap.MaxInlineData) {
+			return bad("%d bytes inline: the queue pair takes %d", total, q.init.Cap.MaxInlineData)
+		}
+		return nil
+	}
+	for i := range wr.SGL {
+		total += uint64(wr.SGL[i].Length)
+	}
+	if total > maxMessage {
+		return bad("%d bytes in one message: the port takes %d", total, maxMessage)
+	}
+	return nil
+}
+
+func inlineLength(wr *rdma.SendWR) (n uint64) {
+	if wr.Inline != nil {
+		return uint64(len(wr.Inline))
+	}
+	for i := range wr.SGL {
+		n += uint64(wr.SGL[i].Length)
+	}
+	return n
+}
+
+// finish accounts for an executed request and completes it.
+func (q *queuePair) finish(wr *rdma.SendWR, seq uint32, status rdma.WCStatus, moved uint32) {
+	if status != rdma.WCSuccess {
+		q.fail(wr.WRID, seq, status)
+		q.enterErr()
+		return
+	}
+	c := &q.counters
+	var op rdma.WCOpcode
+	switch wr.Opcode {
+	case rdma.WRRDMAWrite, rdma.WRRDMAWriteWithImm:
+		c.Writes++
+		c.WriteBytes += uint64(moved)
+		op = rdma.WCRDMAWrite
+	case rdma.WRSend, rdma.WRSendWithImm:
+		c.Sends++
+		c.SendBytes += uint64(moved)
+		op = rdma.WCSend
+	case rdma.WRRDMARead:
+		c.Reads++
+		c.ReadBytes += uint64(moved)
+		op = rdma.WCRDMARead
+	case rdma.WRAtomicCmpAndSwp:
+		c.Atomics++
+		op = rdma.WCCompSwap
+	case rdma.WRAtomicFetchAndAdd:
+		c.Atomics++
+		op = rdma.WCFetchAdd
+	}
+	if wr.Flags&rdma.SendInline != 0 {
+		c.Inline++
+	}
+	if wr.Flags&rdma.SendSignaled == 0 && !q.init.SigAll {
+		return
+	}
+	q.send.complete(entry{q: q, free: seq, wc: rdma.WC{WRID: wr.WRID, Opcode: op, ByteLen: moved, QPNum: q.num}})
+}
+
+// fail completes a request with an error.
+func (q *queuePair) fail(wrid uint64, seq uint32, status rdma.WCStatus) {
+	q.counters.Errors++
+	q.send.complete(entry{q: q, free: seq, wc: rdma.WC{WRID: wrid, Status: status, QPNum: q.num}})
+}

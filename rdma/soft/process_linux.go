@@ -1,0 +1,138 @@
+package soft
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// prSetPtracerAny lets any process that may otherwise trace us do so under
+// Yama's ptrace_scope 1 (linux/prctl.h: PR_SET_PTRACER, PR_SET_PTRACER_ANY).
+func (p *Provider) allowReach() {
+	// Without Yama it fails, and is not needed.
+	_ = unix.Prctl(unix.PR_SET_PTRACER, ^uintptr(0), 0, 0, 0)
+}
+
+// stat reads /proc/PID/stat from the state on. ok is false when there is none.
+func stat(pid int) (fields [][]byte, ok bool) {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return nil, false
+	}
+	// pid (comm) state ppid ...: comm may hold anything, parentheses too.
+	i := bytes.LastIndexByte(b, ')')
+	if i < 0 {
+		return nil, false
+	}
+	return bytes.Fields(b[i+1:]), true
+}
+
+// processStart is when a process began, in clock ticks since boot; 0 unknown.
+func processStart(pid int) uint64 {
+	f, ok := stat(pid)
+	if !ok || len(f) < 20 {
+		return 0
+	}
+	n, err := strconv.ParseUint(string(f[19]), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// processAlive tells whether a process exists and is no zombie. Where /proc is
+// hidden it goes by kill.
+func processAlive(pid int) bool {
+	if unix.Kill(pid, 0) == unix.ESRCH {
+		return false
+	}
+	f, ok := stat(pid)
+	return !ok || len(f) == 0 || f[0][0] != 'Z' && f[0][0] != 'X'
+}
+
+// discardFrom is the size from which freed memory is worth a system call.
+const discardFrom = 1 << 20
+
+// noPidfd is what watchProcess gives where the kernel has no pidfds.
+const noPidfd = -2
+
+// watchProcess opens a pidfd, and says whether the process of that start is alive.
+func watchProcess(pid int, started uint64) (fd int, alive bool) {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err == unix.ESRCH {
+		return -1, false
+	}
+	if err != nil {
+		fd = noPidfd
+	}
+	if now := processStart(pid); started != 0 && now != 0 && now != started {
+		unwatchProcess(fd)
+		return -1, false
+	}
+	return fd, true
+}
+
+func unwatchProcess(fd int) {
+	if fd >= 0 {
+		_ = unix.Close(fd)
+	}
+}
+
+// processEnded tells whether a watched process has ended, reaped or not.
+func processEnded(fd, pid int, started uint64) bool {
+	if fd < 0 {
+		return !processAlive(pid) || started != 0 && processStart(pid) != started
+	}
+	fds := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	n, err := unix.Poll(fds[:], 0)
+	return err == nil && n == 1
+}
+
+// readProcess fills dst from a process's memory at addr.
+func readProcess(pid int, dst []byte, addr uint64) error {
+	return moveProcess(pid, dst, addr, false)
+}
+
+// writeProcess copies src to a process's memory at addr.
+func writeProcess(pid int, src []byte, addr uint64) error {
+	return moveProcess(pid, src, addr, true)
+}
+
+// moveProcess repeats a partial transfer: the kernel stops where a page is
+// missing and says so only when it is the first.
+func moveProcess(pid int, b []byte, addr uint64, write bool) error {
+	for len(b) > 0 {
+		local := [1]unix.Iovec{{Base: &b[0]}}
+		local[0].SetLen(len(b))
+		remote := [1]unix.RemoteIovec{{Base: uintptr(addr), Len: len(b)}}
+		var n int
+		var err error
+		if write {
+			n, err = unix.ProcessVMWritev(pid, local[:], remote[:], 0)
+		} else {
+			n, err = unix.ProcessVMReadv(pid, local[:], remote[:], 0)
+		}
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if n <= 0 {
+			return unix.EFAULT
+		}
+		b, addr = b[n:], addr+uint64(n)
+	}
+	return nil
+}
+
+// discard gives the pages of freed memory back to the kernel, if there are
+// many. They read as zero afterwards, or as they were where it is refused:
+// whoever allocates them clears them in any case.
+func discard(b []byte) {
+	if len(b) >= discardFrom {
+		_ = unix.Madvise(b, unix.MADV_REMOVE)
+	}
+}

@@ -1,0 +1,23 @@
+//go:build !linux
+
+package soft
+
+import "errors"
+
+func (p *Provider) allowReach() {}
+
+func processStart(int) uint64 { return 0 }
+
+func processAlive(int) bool { return true }
+
+func watchProcess(int, uint64) (fd int, alive bool) { return -1, true }
+
+func unwatchProcess(int) {}
+
+func processEnded(int, int, uint64) bool { return false }
+
+func readProcess(int, []byte, uint64) error { return errors.ErrUnsupported }
+
+func writeProcess(int, []byte, uint64) error { return errors.ErrUnsupported }
+
+func discard([]byte) {}

@@ -1,0 +1,171 @@
+package soft
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// progress runs what could not be executed at the post: at every poll, and,
+// when nobody has polled for a tick, on a goroutine that exists only while
+// there is such work.
+type progress struct {
+	p     *Provider
+	chaos chaos
+
+	busy   atomic.Int32 // queue pairs with a backlog, and 1 while there are TCP links
+	polled atomic.Bool  // somebody polled since the last tick
+
+	turn    sync.Mutex // held by whoever advances; taken by TryLock only
+	scratch []*queuePair
+	calls   uint32
+
+	mu      sync.Mutex // guards what follows; after any queue pair's mu
+	list    []*queuePair
+	running bool
+	stopped bool
+	quit    chan struct{}
+	ended   sync.WaitGroup
+}
+
+const (
+	tick        = time.Millisecond
+	tickMost    = 8 * time.Millisecond // when nothing moves
+	tickLinger  = 4                    // ticks without work before the goroutine ends
+	pollNetwork = 16                   // polls for each look at the sockets
+)
+
+func (w *progress) init(p *Provider) {
+	w.p = p
+	w.quit = make(chan struct{})
+	w.chaos.init(p.cfg)
+}
+
+// wanted tells whether poll has anything to do.
+func (w *progress) wanted() bool { return w.busy.Load() != 0 }
+
+// poll is the owner's progress.
+func (w *progress) poll() bool {
+	if !w.wanted() {
+		return false
+	}
+	if !w.polled.Load() {
+		w.polled.Store(true)
+	}
+	return w.advance(false)
+}
+
+// advance lets every queue pair with a backlog do what it can.
+func (w *progress) advance(alone bool) (moved bool) {
+	if !w.turn.TryLock() {
+		return false
+	}
+	defer w.turn.Unlock()
+	w.mu.Lock()
+	qs := append(w.scratch[:0], w.list...)
+	w.scratch = qs
+	w.mu.Unlock()
+	w.chaos.shuffle(qs)
+	for _, q := range qs {
+		if !q.mu.TryLock() {
+			continue
+		}
+		if alone && q.waiting != accepted && q.peer != nil {
+			q.peer.checkDead()
+		}
+		if q.advance() {
+			moved = true
+		}
+		q.mu.Unlock()
+	}
+	clear(qs)
+	if n := w.p.net; n != nil {
+		if w.calls++; alone || w.calls%pollNetwork == 0 {
+			if n.poll() {
+				moved = true
+			}
+		}
+	}
+	return moved
+}
+
+// add lists a queue pair that has a backlog. Called with its mu held.
+func (w *progress) add(q *queuePair) {
+	if q.listed {
+		return
+	}
+	q.listed = true
+	w.busy.Add(1)
+	w.mu.Lock()
+	w.list = append(w.list, q)
+	if !w.running && !w.stopped {
+		w.running = true
+		w.ended.Add(1)
+		go w.run()
+	}
+	w.mu.Unlock()
+}
+
+// done takes it from the list. Called with its mu held.
+func (w *progress) done(q *queuePair) {
+	if !q.listed || q.pending.n > 0 {
+		return
+	}
+	q.listed = false
+	w.busy.Add(-1)
+	w.mu.Lock()
+	for i, have := range w.list {
+		if have == q {
+			last := len(w.list) - 1
+			w.list[i], w.list[last] = w.list[last], nil
+			w.list = w.list[:last]
+			break
+		}
+	}
+	w.mu.Unlock()
+}
+
+// run is the goroutine.
+func (w *progress) run() {
+	defer w.ended.Done()
+	every := tick
+	t := time.NewTimer(every)
+	defer t.Stop()
+	for idle := 0; ; {
+		select {
+		case <-t.C:
+		case <-w.quit:
+			return
+		}
+		if w.polled.Swap(false) {
+			every = tick
+		} else if w.advance(true) {
+			every = tick
+			// The program may be asleep over what has just completed.
+			w.p.self.bell.Ring()
+		} else {
+			every = min(2*every, tickMost)
+		}
+		w.mu.Lock()
+		if len(w.list) > 0 {
+			idle = 0
+		} else if idle++; idle > tickLinger {
+			w.running = false
+			w.mu.Unlock()
+			return
+		}
+		w.mu.Unlock()
+		t.Reset(every)
+	}
+}
+
+// stop ends the goroutine and waits for it.
+func (w *progress) stop() {
+	w.mu.Lock()
+	if !w.stopped {
+		w.stopped = true
+		close(w.quit)
+	}
+	w.mu.Unlock()
+	w.ended.Wait()
+}

@@ -1,0 +1,238 @@
+package soft
+
+import (
+	"crypto/rand"
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/gorun-mpi/gorun/internal/arch"
+	"github.com/gorun-mpi/gorun/internal/shm"
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+// privateArena is the size of the arena of a provider without a segment.
+const privateArena = 64 << 20
+
+// A Provider is the software HCA of one rank: the owner of one arena, and of
+// everything that its devices' contexts make.
+type Provider struct {
+	cfg     Config
+	host    string
+	segment *shm.Segment
+	private bool // segment is ours to close
+	names   []string
+	layout  layout
+	arena   []byte
+	head    *arenaHeader
+	regions []regionEntry
+	queues  []queueContext
+	ready   []uint32
+	cqs     []queueHeader
+	gids    [gidTable]rdma.GID
+	probe   *[16]byte // the nonce where peers that know its address can check that they reach this process
+	self    *peer
+
+	// quiet: this process takes part in the membarrier of those who
+	// deregister, so marks may be plain stores. Set once it is true.
+	quiet atomic.Bool
+
+	byKey table[region]    // index of the key -> region
+	byQPN table[queuePair] // index of the number -> queue pair
+
+	mu        sync.Mutex // guards the allocations below; the innermost lock but one (see doc.go)
+	heap      *allocator
+	freeKeys  indexes
+	freeQPs   indexes
+	freeCQs   indexes
+	keyBytes  []uint8  // per region index, the last key byte used
+	lives     []uint16 // per queue index, the last generation of its number
+	nextPD    uint32
+	contexts  int
+	peers     map[rdma.GID]*peer
+	closed    bool
+	abandoned uint64 // bytes of the arena that a stuck peer may still write to
+
+	work progress
+	net  *network // nil without TCP
+}
+
+// New sets up a provider in its place of the segment.
+func New(cfg Config) (*Provider, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	p := &Provider{cfg: cfg, host: cfg.Host, segment: cfg.Segment, peers: make(map[rdma.GID]*peer)}
+	p.names = append(p.names, cfg.Names...)
+	if len(p.names) == 0 {
+		p.names = []string{"soft0"}
+	}
+	if p.segment == nil {
+		s, err := shm.NewLocal(shm.Geometry{Ranks: 1, ArenaSize: privateArena})
+		if err != nil {
+			return nil, err
+		}
+		p.segment, p.private = s, true
+		if p.host == "" {
+			p.host = "private " + rand.Text()
+		}
+	}
+	if err := p.takeArena(); err != nil {
+		p.closeSegment()
+		return nil, err
+	}
+	if cfg.Secret != nil {
+		n, err := newNetwork(p)
+		if err != nil {
+			p.leaveArena()
+			p.closeSegment()
+			return nil, err
+		}
+		p.net = n
+	}
+	p.work.init(p)
+	p.allowReach()
+	p.self = p.newSelf()
+	return p, nil
+}
+
+func (p *Provider) closeSegment() {
+	if p.private {
+		_ = p.segment.Close()
+	}
+}
+
+// takeArena formats the rank's arena.
+func (p *Provider) takeArena() error {
+	arena, err := p.segment.Arena(p.cfg.Rank)
+	if err != nil {
+		return err
+	}
+	l, err := layoutFor(uint64(len(arena)))
+	if err != nil {
+		return &rdma.OpError{Op: "soft.New", Detail: err.Error(), Err: rdma.ErrNoMemory}
+	}
+	p.layout, p.arena = l, arena
+	p.head = at[arenaHeader](arena, 0)
+	p.regions = tableAt[regionEntry](arena, l.regionAt, l.regions)
+	p.queues = tableAt[queueContext](arena, l.queueAt, l.queues)
+	p.ready = tableAt[uint32](arena, l.readyAt, l.queues)
+	p.cqs = tableAt[queueHeader](arena, l.completionAt, l.completions)
+	if p.head == nil || p.regions == nil || p.queues == nil || p.ready == nil || p.cqs == nil {
+		return fmt.Errorf("the arena at %#x is not aligned", addressOf(arena))
+	}
+
+	pid := uint32(os.Getpid())
+	if was := atomic.LoadUint32(&p.head.owner); was != 0 && (was == pid || processAlive(int(was))) {
+		return &rdma.OpError{Op: "soft.New", Detail: fmt.Sprintf("rank %d of the segment has a provider already (process %d)", p.cfg.Rank, was), Err: rdma.ErrBusy}
+	}
+	// What an earlier owner left is cleared; the rest was never touched.
+	t := p.head.touched
+	atomic.StoreUint64(&p.head.magic, 0)
+	atomic.StoreUint32(&p.head.owner, pid)
+	clear(p.regions[:min(int(t.regions), len(p.regions))])
+	clear(p.queues[:min(int(t.queues), len(p.queues))])
+	clear(p.ready[:min(int(t.queues), len(p.ready))])
+	clear(p.cqs[:min(int(t.completions), len(p.cqs))])
+	dirty := min(max(t.heap, l.heapAt), l.size)
+	p.head.touched = touched{heap: dirty}
+	p.heap = newAllocator(l.heapAt, l.size, dirty)
+	p.freeKeys = newIndexes(l.regions)
+	p.freeQPs = newIndexes(l.queues)
+	p.freeCQs = newIndexes(l.completions)
+
+	p.probe = new([16]byte)
+	if _, err := rand.Read(p.probe[:]); err != nil {
+		return err
+	}
+	p.head.base = addressOf(arena)
+	p.head.nonce = *p.probe
+	p.gids = gidsOf(p.host, p.cfg.Rank, *p.probe)
+	atomic.StoreUint64(&p.head.magic, arenaMagic)
+	return nil
+}
+
+func (p *Provider) leaveArena() {
+	atomic.StoreUint64(&p.head.magic, 0)
+	atomic.StoreUint32(&p.head.owner, 0)
+}
+
+// Name is "soft".
+func (p *Provider) Name() string { return "soft" }
+
+// Devices lists the devices of Config.Names.
+func (p *Provider) Devices() ([]rdma.Device, error) {
+	ds := make([]rdma.Device, len(p.names))
+	for i, n := range p.names {
+		ds[i] = &device{p: p, name: n}
+	}
+	return ds, nil
+}
+
+// Close gives the provider's place back: it stops its goroutines and its TCP
+// links. With contexts open it fails with ErrBusy. Closing twice is no error.
+func (p *Provider) Close() error {
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return nil
+	}
+	if p.contexts > 0 {
+		n := p.contexts
+		p.mu.Unlock()
+		return &rdma.OpError{Op: "soft close", Detail: fmt.Sprintf("%d contexts are open", n), Err: rdma.ErrBusy}
+	}
+	p.closed = true
+	peers := p.peers
+	p.peers = nil
+	p.mu.Unlock()
+	p.work.stop()
+	if p.net != nil {
+		p.net.close()
+	}
+	for _, peer := range peers {
+		peer.close()
+	}
+	p.leaveArena()
+	if p.private {
+		return p.segment.Close()
+	}
+	runtime.KeepAlive(p.probe)
+	return nil
+}
+
+// allocate takes n zeroed bytes of the arena's heap.
+func (p *Provider) allocate(n uint64) (offset uint64, mem []byte, err error) {
+	p.mu.Lock()
+	at, clean, ok := p.heap.alloc(n)
+	if ok {
+		p.head.touched.heap = p.heap.dirty
+	}
+	free := p.layout.size - p.layout.heapAt - p.heap.inUse
+	p.mu.Unlock()
+	if !ok {
+		return 0, nil, fmt.Errorf("%d bytes, %d of the arena's %d are free: %w", n, free, p.layout.size, rdma.ErrNoMemory)
+	}
+	mem = p.arena[at : at+n : at+n]
+	if !clean {
+		clear(mem)
+	}
+	return at, mem, nil
+}
+
+// release gives back what allocate returned.
+func (p *Provider) release(offset, n uint64) {
+	discard(p.arena[offset : offset+n])
+	p.mu.Lock()
+	p.heap.give(offset, n)
+	p.mu.Unlock()
+}
+
+// markFor is how an initiator of this process publishes a mark: see region.Close.
+func (p *Provider) checkQuiet() {
+	if !p.quiet.Load() && !arch.RaceEnabled && arch.MembarrierRegistered() {
+		p.quiet.Store(true)
+	}
+}

@@ -1,0 +1,348 @@
+package soft
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gorun-mpi/gorun/internal/arch"
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+// queuePair is the owner's half of a queue pair; a queueContext is what peers
+// see of it. The queue pair's state is context.word and nothing else.
+//
+// Locks: mu before rmu before the completion queues' mu before Provider.mu.
+type queuePair struct {
+	p     *Provider
+	pd    *domain
+	num   uint32
+	index uint32
+	own   *queueContext
+	init  rdma.QPInitAttr
+	send  *completionQueue
+	recv  *completionQueue
+
+	mu       sync.Mutex // guards the send side and every change of state:
+	attr     rdma.QPAttr
+	peer     *peer
+	remote   *queueContext // the peer's context, nil when requests go over TCP
+	dest     uint64        // how the peer's context names this queue pair
+	psn      uint32        // of the next request to execute
+	posted   uint32        // requests ever posted, counted for ever
+	turn     uint64        // of the mark
+	posts    uint32        // executions, to look after the peer now and then
+	pending  backlog       // posted and not executed
+	segs     [][]byte      // scratch for the gather list
+	to       *scatter      // scratch for a receiver's memory; made when first needed
+	counters rdma.Counters
+	waiting  answer    // what the head of pending got, if it was tried
+	until    time.Time // when it is tried again, zero for no end
+	tries    uint8     // how often it was
+	listed   bool      // in Provider.work
+	closed   bool
+	wire     wireState // over TCP
+
+	freed atomic.Uint32 // requests whose slot is free again: their completion was polled
+
+	target atomic.Pointer[target] // peer and remote, for who deregisters
+
+	rmu     sync.Mutex // guards the receive side:
+	slotsAt uint64
+	slots   uint32
+	stride  uint32
+	wrids   []uint64 // by slot
+
+	rposted atomic.Uint32 // receives ever posted; stored with rmu held
+	rtaken  uint32        // receives completed; guarded by recv.mu
+	rfreed  atomic.Uint32 // receives whose completion was polled
+}
+
+// A target is where a queue pair executes its requests.
+type target struct {
+	peer    *peer
+	context *queueContext
+}
+
+func (d *domain) CreateQP(init rdma.QPInitAttr) (rdma.QP, error) {
+	bad := func(format string, args ...any) (rdma.QP, error) {
+		return nil, &rdma.OpError{Op: "create_qp", Detail: fmt.Sprintf(format, args...), Err: rdma.ErrInvalid}
+	}
+	if init.Type != rdma.RC {
+		return nil, &rdma.OpError{Op: "create_qp", Detail: init.Type.String() + ": this device has RC", Err: rdma.ErrNotSupported}
+	}
+	send, ok1 := init.SendCQ.(*completionQueue)
+	recv, ok2 := init.RecvCQ.(*completionQueue)
+	if !ok1 || !ok2 || send.ctx != d.ctx || recv.ctx != d.ctx {
+		return bad("both completion queues must be there and of this context")
+	}
+	for _, v := range []struct {
+		name   string
+		v, max int
+	}{
+		{"max_send_wr", init.Cap.MaxSendWR, maxWR}, {"max_recv_wr", init.Cap.MaxRecvWR, maxWR},
+		{"max_send_sge", init.Cap.MaxSendSGE, maxSGE}, {"max_recv_sge", init.Cap.MaxRecvSGE, maxSGE},
+		{"max_inline_data", init.Cap.MaxInlineData, maxInline},
+	} {
+		if v.v < 0 || v.v > v.max {
+			return bad("%s %d: want 0 to %d", v.name, v.v, v.max)
+		}
+	}
+	if err := d.adopt("create_qp"); err != nil {
+		return nil, err
+	}
+	q := &queuePair{p: d.p, pd: d, init: init, send: send, recv: recv}
+	if err := q.create(); err != nil {
+		d.disown()
+		return nil, err
+	}
+	return q, nil
+}
+
+// create gives the queue pair its number, context and receive queue.
+func (q *queuePair) create() error {
+	p := q.p
+	if n := q.init.Cap.MaxRecvWR; n > 0 {
+		q.slots = 1 << bits.Len32(uint32(n-1))
+		q.stride = uint32(slotStride(q.init.Cap.MaxRecvSGE))
+		at_, _, err := p.allocate(uint64(q.slots) * uint64(q.stride))
+		if err != nil {
+			return &rdma.OpError{Op: "create_qp", Detail: "receive queue", Err: err}
+		}
+		q.slotsAt = at_
+		q.wrids = make([]uint64, q.slots)
+	}
+	q.segs = make([][]byte, 0, max(q.init.Cap.MaxSendSGE, 1))
+
+	if err := q.send.attach(q); err != nil {
+		q.freeSlots()
+		return err
+	}
+	if err := q.recv.attach(q); err != nil {
+		q.send.detach(q)
+		q.freeSlots()
+		return err
+	}
+	p.mu.Lock()
+	i, ok := p.freeQPs.take()
+	if ok {
+		for len(p.lives) <= i {
+			p.lives = append(p.lives, 0)
+		}
+		p.lives[i] = p.lives[i]%(1<<(24-queueBits)-1) + 1
+		q.index = uint32(i)
+		q.num = uint32(p.lives[i])<<queueBits | q.index
+		p.head.touched.queues = max(p.head.touched.queues, q.index+1)
+	}
+	p.mu.Unlock()
+	if !ok {
+		q.recv.detach(q)
+		q.send.detach(q)
+		q.freeSlots()
+		return &rdma.OpError{Op: "create_qp", Detail: fmt.Sprintf("all %d queue pairs are in use", p.layout.queues), Err: rdma.ErrNoMemory}
+	}
+	// The context is in RESET, where no initiator reads more than its word:
+	// the last life of this index ended with a drain.
+	c := &p.queues[i]
+	c.num, c.pd = q.num, q.pd.id
+	c.slotsAt, c.slots, c.slotSize, c.slotSGEs = q.slotsAt, q.slots, q.stride, uint32(q.init.Cap.MaxRecvSGE)
+	c.sendCQ, c.recvCQ = q.send.index, q.recv.index
+	atomic.StoreUint32(&c.word, uint32(rdma.StateReset))
+	q.own = c
+	p.byQPN.set(q.index, q)
+	ctx := q.pd.ctx
+	ctx.mu.Lock()
+	if ctx.queues == nil {
+		ctx.queues = make(map[*queuePair]struct{})
+	}
+	ctx.queues[q] = struct{}{}
+	ctx.mu.Unlock()
+	return nil
+}
+
+func (q *queuePair) freeSlots() {
+	if q.slots > 0 {
+		q.p.release(q.slotsAt, uint64(q.slots)*uint64(q.stride))
+	}
+}
+
+func (q *queuePair) PD() rdma.PD { return q.pd }
+func (q *queuePair) Num() uint32 { return q.num }
+
+func (q *queuePair) State() rdma.QPState { return q.state() }
+
+func (q *queuePair) state() rdma.QPState {
+	return rdma.QPState(atomic.LoadUint32(&q.own.word) & queueState)
+}
+
+func (q *queuePair) Query() (rdma.QPAttr, rdma.QPInitAttr) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	a := q.attr
+	a.State = q.state()
+	return a, q.init
+}
+
+func (q *queuePair) snapshot() rdma.Counters {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.counters
+}
+
+// Close destroys the queue pair. When it returns no peer touches its receive
+// queue any more.
+func (q *queuePair) Close() error {
+	q.mu.Lock()
+	if q.closed {
+		q.mu.Unlock()
+		return nil
+	}
+	q.closed = true
+	stuck := q.leave()
+	q.mu.Unlock()
+
+	ctx, p := q.pd.ctx, q.p
+	ctx.mu.Lock()
+	delete(ctx.queues, q)
+	add(&ctx.past, q.snapshot())
+	ctx.mu.Unlock()
+	p.byQPN.set(q.index, nil)
+	q.recv.detach(q)
+	q.send.detach(q)
+	if !stuck {
+		q.freeSlots()
+		p.mu.Lock()
+		p.freeQPs.give(int(q.index))
+		p.mu.Unlock()
+	}
+	q.pd.disown()
+	if stuck {
+		return &rdma.OpError{Op: "destroy_qp", Detail: fmt.Sprintf("the peer has been in the middle of an operation for %v", drainLimit), Err: errStuck}
+	}
+	return nil
+}
+
+// leave takes the queue pair to RESET: no request, no receive, no completion
+// of it is left. It tells whether the peer is stuck in it. Called with mu held.
+func (q *queuePair) leave() (stuck bool) {
+	atomic.StoreUint32(&q.own.word, uint32(rdma.StateReset))
+	q.forget()
+	stuck = q.p.drain(markQueue, q)
+	q.target.Store(nil)
+	q.peer, q.remote = nil, nil
+	q.posted = 0
+	q.freed.Store(0)
+	q.rmu.Lock()
+	q.send.purge(q)
+	q.recv.purge(q)
+	for i := range q.slots {
+		if sl := q.slot(i); sl != nil {
+			atomic.StoreUint32(&sl.state, slotFree)
+		}
+	}
+	q.rposted.Store(0)
+	q.rfreed.Store(0)
+	q.recv.mu.Lock()
+	q.rtaken = 0
+	q.recv.mu.Unlock()
+	q.rmu.Unlock()
+	q.attr = rdma.QPAttr{}
+	return stuck
+}
+
+// slot is the i-th slot of the own receive queue.
+func (q *queuePair) slot(i uint32) *recvSlot {
+	return at[recvSlot](q.p.arena, q.slotsAt+uint64(i&(q.slots-1))*uint64(q.stride))
+}
+
+// mark says what this initiator is at, before he looks at the target's state.
+func (q *queuePair) mark(what uint64) {
+	q.turn += markTurn
+	if q.p.quiet.Load() {
+		arch.StoreRelease64(&q.own.mark, q.turn|what)
+	} else {
+		// A full barrier: whoever deregisters cannot reach this process with his.
+		atomic.StoreUint64(&q.own.mark, q.turn|what)
+	}
+}
+
+// unmark: everything copied is visible to who sees it.
+func (q *queuePair) unmark() { arch.StoreRelease64(&q.own.mark, q.turn) }
+
+const (
+	// drainLimit bounds the wait for a peer that is stopped in mid-operation.
+	drainLimit = 5 * time.Second
+	drainPoll  = 20 * time.Microsecond
+)
+
+var errStuck = errors.New("peer does not finish")
+
+// drain waits until no initiator that was at what, when it is called, is so
+// any more: of the peer of only, or of all. Peers that have ended do not
+// count. It tells whether one is stuck.
+func (p *Provider) drain(what uint64, only *queuePair) (stuck bool) {
+	barrier()
+	deadline := time.Time{}
+	wait := func(q *queuePair) {
+		t := q.target.Load()
+		if t == nil {
+			return
+		}
+		c := t.context
+		first := atomic.LoadUint64(&c.mark)
+		if !names(first, what) {
+			return
+		}
+		for i := 0; ; i++ {
+			if m := atomic.LoadUint64(&c.mark); m != first {
+				// It has moved on, and looks at the state anew.
+				return
+			}
+			if i < 100 {
+				arch.Pause()
+				continue
+			}
+			now := time.Now()
+			if deadline.IsZero() {
+				deadline = now.Add(drainLimit)
+			}
+			if t.peer.checkDead() {
+				return
+			}
+			if now.After(deadline) {
+				stuck = true
+				return
+			}
+			time.Sleep(drainPoll)
+		}
+	}
+	if only != nil {
+		wait(only)
+		return stuck
+	}
+	p.mu.Lock()
+	n := p.head.touched.queues
+	p.mu.Unlock()
+	for i := range min(n, uint32(len(p.queues))) {
+		if q := p.byQPN.get(i); q != nil {
+			wait(q)
+			// What this provider itself is doing with the region as local memory.
+			q.mu.Lock()
+			//lint:ignore SA2001 taking the lock is the wait
+			q.mu.Unlock()
+		}
+	}
+	if p.net != nil {
+		p.net.settle()
+	}
+	return stuck
+}
+
+// names tells whether a mark is at what.
+func names(mark, what uint64) bool {
+	m := mark & markWhat
+	return m != 0 && (m == what || m == markQueue || what == markQueue)
+}

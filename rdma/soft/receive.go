@@ -1,0 +1,58 @@
+package soft
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/gorun-mpi/gorun/internal/arch"
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+func (q *queuePair) PostRecv(wrs []rdma.RecvWR) (int, error) {
+	q.rmu.Lock()
+	n, err := q.postRecv(wrs)
+	q.rmu.Unlock()
+	if n > 0 {
+		if q.state() == rdma.StateErr {
+			q.flush()
+		} else if atomic.LoadUint32(&q.own.starved) != 0 {
+			atomic.StoreUint32(&q.own.starved, 0)
+			if t := q.target.Load(); t != nil {
+				t.peer.bell.Ring()
+			}
+		}
+	}
+	return n, err
+}
+
+func (q *queuePair) postRecv(wrs []rdma.RecvWR) (int, error) {
+	for i := range wrs {
+		wr := &wrs[i]
+		// Judged anew for each: a flush between two posts is done with what
+		// it saw, and the post after it calls the next one.
+		if q.state() == rdma.StateReset {
+			return i, &rdma.OpError{Op: "post_recv", Detail: "the queue pair is in RESET: want INIT or later", Err: rdma.ErrInvalid}
+		}
+		if len(wr.SGL) > q.init.Cap.MaxRecvSGE {
+			return i, &rdma.OpError{Op: "post_recv", Detail: fmt.Sprintf("%d scatter entries: the queue pair has %d", len(wr.SGL), q.init.Cap.MaxRecvSGE), Err: rdma.ErrInvalid}
+		}
+		posted := q.rposted.Load()
+		if posted-q.rfreed.Load() >= uint32(q.init.Cap.MaxRecvWR) {
+			return i, &rdma.OpError{Op: "post_recv", Detail: fmt.Sprintf("%d requests are outstanding: the queue is full", q.init.Cap.MaxRecvWR), Err: rdma.ErrNoMemory}
+		}
+		sl := q.slot(posted)
+		if sl == nil {
+			return i, &rdma.OpError{Op: "post_recv", Detail: "the receive queue is not in the arena", Err: rdma.ErrInvalid}
+		}
+		list := tableAt[slotSGE](q.p.arena, q.slotsAt+uint64(posted&(q.slots-1))*uint64(q.stride)+slotHeader, len(wr.SGL))
+		for k, s := range wr.SGL {
+			list[k] = slotSGE{s.Addr, s.Length, s.LKey}
+		}
+		sl.sges = uint32(len(wr.SGL))
+		q.wrids[posted&(q.slots-1)] = wr.WRID
+		q.rposted.Store(posted + 1)
+		// The initiator that sees POSTED sees the list.
+		arch.StoreRelease32(&sl.state, slotPosted)
+	}
+	return len(wrs), nil
+}

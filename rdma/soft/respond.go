@@ -1,0 +1,321 @@
+package soft
+
+import (
+	"sync/atomic"
+	"syscall"
+
+	"github.com/gorun-mpi/gorun/internal/arch"
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+// What is here is done on behalf of the responder, in its arena, by whoever
+// executes a request: the initiator in the segment, or the responder itself
+// for a request that came in over TCP (then the peer is Provider.self).
+
+// A span is checked memory of a responder.
+type span struct {
+	s     *peer
+	mem   []byte // when it is memory of this process
+	guard bool   // mem may not be mapped
+	va    uint64 // else: the address in the peer's process
+}
+
+// resolve checks a key against the protection table, in the order of the
+// InfiniBand rules, and translates. The caller has marked the region.
+func (s *peer) resolve(key, pd uint32, addr, n uint64, need rdma.Access) (sp span, ok bool) {
+	index := uint64(key >> 8)
+	if index >= uint64(len(s.regions)) {
+		return sp, false
+	}
+	e := &s.regions[index]
+	// The load is ordered after the mark by the barrier of who deregisters.
+	if atomic.LoadUint64(&e.state) != uint64(key)|regionLive {
+		return sp, false
+	}
+	if e.pd != pd {
+		return sp, false
+	}
+	length := e.length
+	off := addr - e.addr
+	if addr < e.addr || off > length || n > length-off {
+		return sp, false
+	}
+	if uint32(need)&^e.access != 0 {
+		return sp, false
+	}
+	switch e.kind {
+	case kindSegment:
+		return s.inArena(e.offset+off, n)
+	case kindOrdinary:
+		return s.inProcess(e.va+off, n)
+	case kindImplicit:
+		if at := addr - s.base; at < uint64(len(s.arena)) {
+			return s.inArena(at, n)
+		}
+		return s.inProcess(addr, n)
+	}
+	return sp, false
+}
+
+// inArena is n bytes of the arena's heap.
+func (s *peer) inArena(at, n uint64) (span, bool) {
+	size := uint64(len(s.arena))
+	if at < s.p.layout.heapAt || at > size || n > size-at {
+		return span{}, false
+	}
+	return span{s: s, mem: s.arena[at : at+n : at+n]}, true
+}
+
+// lowestAddress and highestAddress bound what a user's address can be.
+const (
+	lowestAddress  = 1 << 12
+	highestAddress = 1 << 56
+)
+
+// inProcess is n bytes of the peer's process.
+func (s *peer) inProcess(va, n uint64) (span, bool) {
+	if va < lowestAddress || va > highestAddress || n > highestAddress-va {
+		return span{}, false
+	}
+	if s.reach == reachSame {
+		return span{s: s, mem: memoryAt(va, int(n)), guard: true}, true
+	}
+	return span{s: s, va: va}, true
+}
+
+// store places src at off; the span has room for it.
+func (t *span) store(off int, src []byte, guardLocal bool) rdma.WCStatus {
+	if len(src) == 0 {
+		return rdma.WCSuccess
+	}
+	if t.mem != nil {
+		dst := t.mem[off : off+len(src)]
+		if !t.guard && !guardLocal {
+			place(dst, src)
+			return rdma.WCSuccess
+		}
+		return guardedStatus(dst, src, guardLocal)
+	}
+	if t.s.reach != reachVM {
+		return rdma.WCRemOpErr
+	}
+	return t.s.processStatus(writeProcess(int(t.s.ep.pid), src, t.va+uint64(off)), guardLocal)
+}
+
+// load fills dst from off.
+func (t *span) load(off int, dst []byte, guardLocal bool) rdma.WCStatus {
+	if len(dst) == 0 {
+		return rdma.WCSuccess
+	}
+	if t.mem != nil {
+		src := t.mem[off : off+len(dst)]
+		if !t.guard && !guardLocal {
+			place(dst, src)
+			return rdma.WCSuccess
+		}
+		return guardedStatus(dst, src, guardLocal)
+	}
+	if t.s.reach != reachVM {
+		return rdma.WCRemOpErr
+	}
+	return t.s.processStatus(readProcess(int(t.s.ep.pid), dst, t.va+uint64(off)), guardLocal)
+}
+
+func guardedStatus(dst, src []byte, guardLocal bool) rdma.WCStatus {
+	if guarded(dst, src) {
+		return rdma.WCSuccess
+	}
+	if guardLocal {
+		return rdma.WCLocProtErr
+	}
+	return rdma.WCRemAccessErr
+}
+
+// processStatus is what an error of process_vm_* means to the requester.
+func (s *peer) processStatus(err error, guardLocal bool) rdma.WCStatus {
+	switch err {
+	case nil:
+		return rdma.WCSuccess
+	case syscall.ESRCH:
+		s.lost.Store(true)
+		return rdma.WCRetryExcErr
+	case syscall.EFAULT:
+		if guardLocal {
+			return rdma.WCLocProtErr
+		}
+		return rdma.WCRemAccessErr
+	}
+	return rdma.WCRemOpErr
+}
+
+// An answer is a responder's first reaction to a request.
+type answer uint8
+
+const (
+	accepted   answer = iota
+	duplicate         // it was executed before
+	unanswered        // the queue pair is not there for this initiator, or expects another PSN
+	notReady          // no receive is posted
+)
+
+// admit looks at a responder's queue pair, which num names, for the request
+// psn of the queue pair that dest names. The caller has marked the responder.
+func admit(c *queueContext, num uint32, dest uint64, psn uint32) answer {
+	// Ordered after the mark by the barrier of who leaves the state.
+	switch atomic.LoadUint32(&c.word) {
+	case uint32(rdma.StateRTR), uint32(rdma.StateRTS), uint32(rdma.StateSQD):
+	default:
+		return unanswered
+	}
+	if c.dest != dest || c.num != num {
+		return unanswered
+	}
+	switch ahead := (psn - c.expect) & psnMask; {
+	case ahead == 0:
+		return accepted
+	case ahead > psnMask/2:
+		return duplicate
+	}
+	return unanswered
+}
+
+const psnMask = 1<<24 - 1
+
+// The fields of queueContext.rights.
+func packRights(access rdma.Access, maxDestRdAtomic, minRNRTimer uint8) uint32 {
+	return uint32(access)&0xff | uint32(maxDestRdAtomic)<<8 | uint32(minRNRTimer)<<16
+}
+
+// permits tells whether the queue pair accepts an operation at all.
+func permits(rights uint32, op rdma.WROpcode) bool {
+	switch op {
+	case rdma.WRRDMAWrite, rdma.WRRDMAWriteWithImm:
+		return rights&uint32(rdma.AccessRemoteWrite) != 0
+	case rdma.WRRDMARead:
+		return rights&uint32(rdma.AccessRemoteRead) != 0 && rights>>8&0xff != 0
+	case rdma.WRAtomicCmpAndSwp, rdma.WRAtomicFetchAndAdd:
+		return rights&uint32(rdma.AccessRemoteAtomic) != 0 && rights>>8&0xff != 0
+	}
+	return true
+}
+
+// slot is the receive request that is next, nil when none is posted.
+func (s *peer) slot(c *queueContext) (sl *recvSlot, at_ uint64) {
+	n := c.slots
+	if n == 0 || n&(n-1) != 0 {
+		return nil, 0
+	}
+	at_ = c.slotsAt + uint64(c.head&(n-1))*uint64(c.slotSize)
+	if at_ < s.p.layout.heapAt {
+		return nil, 0
+	}
+	sl = at[recvSlot](s.arena, at_)
+	if sl == nil || atomic.LoadUint32(&sl.state) != slotPosted {
+		return nil, 0
+	}
+	return sl, at_
+}
+
+// entries is a slot's scatter list.
+func (s *peer) entries(c *queueContext, sl *recvSlot, at_ uint64) []slotSGE {
+	return tableAt[slotSGE](s.arena, at_+slotHeader, int(min(sl.sges, c.slotSGEs, maxSGE)))
+}
+
+// deliver fills in what the receiver's completion says and hands the slot
+// over. Everything before is visible to who sees DONE.
+func (s *peer) deliver(c *queueContext, sl *recvSlot, status rdma.WCStatus, op rdma.WROpcode, n, imm, srcQP uint32) {
+	sl.status, sl.byteLen, sl.srcQP, sl.flags, sl.imm = uint32(status), n, srcQP, 0, 0
+	sl.opcode = uint32(rdma.WCRecv)
+	switch op {
+	case rdma.WRSendWithImm:
+		sl.flags, sl.imm = uint32(rdma.WCFlagWithImm), imm
+	case rdma.WRRDMAWriteWithImm:
+		sl.flags, sl.imm = uint32(rdma.WCFlagWithImm), imm
+		sl.opcode = uint32(rdma.WCRecvRDMAWithImm)
+	}
+	c.head++
+	arch.StoreRelease32(&sl.state, slotDone)
+	s.raise(c, c.recvCQ)
+}
+
+// raise tells the owner's completion queue that there is something to see at
+// the queue pair. The owner clears in the opposite order (completionQueue.harvest).
+func (s *peer) raise(c *queueContext, cq uint32) {
+	if i := c.num & (maxQueues - 1); int(i) < len(s.ready) {
+		arch.StoreRelease32(&s.ready[i], 1)
+	}
+	if int(cq) < len(s.cqs) {
+		arch.StoreRelease32(&s.cqs[cq].attention, 1)
+	}
+}
+
+// fault moves the responder's queue pair to ERR; its owner finds out when he
+// next looks, and flushes.
+func (s *peer) fault(c *queueContext) {
+	for {
+		w := atomic.LoadUint32(&c.word)
+		if st := rdma.QPState(w & queueState); st != rdma.StateRTR && st != rdma.StateRTS && st != rdma.StateSQD {
+			return
+		}
+		if atomic.CompareAndSwapUint32(&c.word, w, uint32(rdma.StateErr)|queueFault) {
+			break
+		}
+	}
+	s.raise(c, c.recvCQ)
+	s.raise(c, c.sendCQ)
+}
+
+// A scatter walks a receive request's memory.
+type scatter struct {
+	spans [maxSGE]span
+	sizes [maxSGE]int
+	n     int
+}
+
+// receive resolves the memory of a receive request for a message of n bytes.
+// The statuses are the requester's and the responder's; both are success or
+// neither is.
+func (s *peer) receive(c *queueContext, list []slotSGE, n uint64, to *scatter) (requester, responder rdma.WCStatus) {
+	room := uint64(0)
+	for i := range list {
+		room += uint64(list[i].length)
+	}
+	if n > room {
+		return rdma.WCRemInvReqErr, rdma.WCLocLenErr
+	}
+	to.n = 0
+	for i := range list {
+		if n == 0 {
+			break
+		}
+		size := min(n, uint64(list[i].length))
+		if size == 0 {
+			continue
+		}
+		sp, ok := s.resolve(list[i].lkey, c.pd, list[i].addr, size, rdma.AccessLocalWrite)
+		if !ok {
+			return rdma.WCRemOpErr, rdma.WCLocProtErr
+		}
+		to.spans[to.n], to.sizes[to.n] = sp, int(size)
+		to.n++
+		n -= size
+	}
+	return rdma.WCSuccess, rdma.WCSuccess
+}
+
+// store places src at off of the whole message.
+func (to *scatter) store(off int, src []byte, guardLocal bool) rdma.WCStatus {
+	for i := 0; i < to.n && len(src) > 0; i++ {
+		size := to.sizes[i]
+		if off >= size {
+			off -= size
+			continue
+		}
+		k := min(size-off, len(src))
+		if st := to.spans[i].store(off, src[:k], guardLocal); st != rdma.WCSuccess {
+			return st
+		}
+		src, off = src[k:], 0
+	}
+	return rdma.WCSuccess
+}

@@ -1,0 +1,232 @@
+package soft
+
+import (
+	"sync/atomic"
+
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+// serve executes a request, or a piece of one, that came over TCP. Called with
+// network.mu held.
+func (l *link) serve(f *frame, payload []byte) {
+	p := l.n.p
+	answer := frame{to: f.from, from: f.to, psn: f.psn}
+	q := p.byQPN.get(f.to & (maxQueues - 1))
+	if q == nil {
+		answer.kind = frameNobody
+		l.queue(&answer, 0, nil)
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	peer := q.peer
+	if q.closed || peer == nil || peer.gids[0] != l.from && peer.gids[1] != l.from || q.attr.DestQPNum != f.from {
+		answer.kind = frameNobody
+		l.queue(&answer, 0, nil)
+		return
+	}
+	c := q.own
+	switch admit(c, f.to, c.dest, f.psn) {
+	case unanswered:
+		// A request from beyond one that was refused is dropped: it comes again.
+		if st := q.state(); st != rdma.StateRTR && st != rdma.StateRTS && st != rdma.StateSQD {
+			answer.kind = frameNobody
+			l.queue(&answer, 0, nil)
+		}
+		return
+	case duplicate:
+		if f.op < rdma.WRRDMARead {
+			if f.last() {
+				answer.kind = frameAck
+				l.queue(&answer, 0, nil)
+			}
+			return
+		}
+		if f.op != rdma.WRRDMARead {
+			l.repeatAtomic(q, f, answer)
+			return
+		}
+		l.startRead(q, f)
+		return
+	}
+	if f.offset == 0 {
+		q.wire.inside = 0
+	}
+	if f.op < rdma.WRRDMARead && f.offset != q.wire.inside {
+		return // behind a piece that was refused
+	}
+	requester, retry := q.perform(l, f, payload, peer)
+	switch {
+	case retry:
+		q.wire.inside = 0
+		answer.kind, answer.code = frameNotReady, uint8(atomic.LoadUint32(&c.rights)>>16)
+		l.queue(&answer, 0, nil)
+	case requester != rdma.WCSuccess:
+		p.self.fault(c)
+		answer.kind, answer.code = frameNak, uint8(requester)
+		l.queue(&answer, 0, nil)
+	case f.op >= rdma.WRRDMARead:
+		// Answered with data.
+	case f.last():
+		q.wire.inside = 0
+		c.expect = (f.psn + 1) & psnMask
+		answer.kind = frameAck
+		l.queue(&answer, 0, nil)
+	default:
+		q.wire.inside += f.length
+	}
+}
+
+// perform does what a request asks, by the rules of queuePair.respond. Called
+// with mu held.
+func (q *queuePair) perform(l *link, f *frame, payload []byte, from *peer) (requester rdma.WCStatus, retry bool) {
+	s, c := q.p.self, q.own
+	if !permits(atomic.LoadUint32(&c.rights), f.op) {
+		return rdma.WCRemInvReqErr, false
+	}
+	switch f.op {
+	case rdma.WRRDMAWrite, rdma.WRRDMAWriteWithImm:
+		var sp span
+		if f.total > 0 {
+			var ok bool
+			if sp, ok = s.resolve(f.key, c.pd, f.addr, uint64(f.total), rdma.AccessRemoteWrite); !ok {
+				return rdma.WCRemAccessErr, false
+			}
+		}
+		var sl *recvSlot
+		if f.op == rdma.WRRDMAWriteWithImm {
+			if sl, _ = s.slot(c); sl == nil {
+				return 0, true
+			}
+		}
+		if len(payload) > 0 {
+			if st := sp.store(int(f.offset), payload, false); st != rdma.WCSuccess {
+				return st, false
+			}
+		}
+		if sl != nil && f.last() {
+			s.deliver(c, sl, rdma.WCSuccess, f.op, f.total, f.imm, f.from)
+		}
+		return rdma.WCSuccess, false
+
+	case rdma.WRSend, rdma.WRSendWithImm:
+		sl, slotAt := s.slot(c)
+		if sl == nil {
+			return 0, true
+		}
+		if q.to == nil {
+			q.to = new(scatter)
+		}
+		st, theirs := s.receive(c, s.entries(c, sl, slotAt), uint64(f.total), q.to)
+		if st == rdma.WCSuccess && q.to.store(int(f.offset), payload, false) != rdma.WCSuccess {
+			st, theirs = rdma.WCRemOpErr, rdma.WCLocProtErr
+		}
+		if st != rdma.WCSuccess {
+			s.deliver(c, sl, theirs, f.op, 0, 0, f.from)
+			return st, false
+		}
+		if f.last() {
+			s.deliver(c, sl, rdma.WCSuccess, f.op, f.total, f.imm, f.from)
+		}
+		return rdma.WCSuccess, false
+
+	case rdma.WRRDMARead:
+		if f.total > 0 {
+			if _, ok := s.resolve(f.key, c.pd, f.addr, uint64(f.total), rdma.AccessRemoteRead); !ok {
+				return rdma.WCRemAccessErr, false
+			}
+		}
+		c.expect = (f.psn + 1) & psnMask
+		l.startRead(q, f)
+		return rdma.WCSuccess, false
+	}
+
+	if f.addr%8 != 0 || f.total != 8 {
+		return rdma.WCRemInvReqErr, false
+	}
+	sp, ok := s.resolve(f.key, c.pd, f.addr, 8, rdma.AccessRemoteAtomic)
+	if !ok {
+		return rdma.WCRemAccessErr, false
+	}
+	old, st := s.atomic(&sp, f.op, f.compareAdd, f.swap, q.p.cfg.Rank)
+	if st != rdma.WCSuccess {
+		return st, false
+	}
+	c.expect = (f.psn + 1) & psnMask
+	if len(q.wire.results) >= maxRdAtom {
+		q.wire.results = q.wire.results[:copy(q.wire.results, q.wire.results[1:])]
+	}
+	q.wire.results = append(q.wire.results, result{f.psn, old})
+	l.word(f, old)
+	return rdma.WCSuccess, false
+}
+
+// word answers an atomic.
+func (l *link) word(f *frame, old uint64) {
+	answer := frame{kind: frameData, op: f.op, to: f.from, from: f.to, psn: f.psn, total: 8, length: 8}
+	l.queue(&answer, 8, func(to []byte) bool {
+		b := wordBytes(old)
+		copy(to, b[:])
+		return true
+	})
+}
+
+// repeatAtomic answers an atomic that was executed before.
+func (l *link) repeatAtomic(q *queuePair, f *frame, answer frame) {
+	for _, r := range q.wire.results {
+		if r.psn == f.psn {
+			l.word(f, r.old)
+			return
+		}
+	}
+	answer.kind, answer.code = frameNak, uint8(rdma.WCRetryExcErr)
+	l.queue(&answer, 0, nil)
+}
+
+// startRead begins to answer a read. Called with the queue pair's mu held.
+func (l *link) startRead(q *queuePair, f *frame) {
+	l.reading = readout{active: true, f: *f}
+	for l.reading.active && l.piece(q) {
+	}
+}
+
+// readOn goes on with it. It is false when the socket takes no more.
+func (l *link) readOn() bool {
+	q := l.n.p.byQPN.get(l.reading.f.to & (maxQueues - 1))
+	if q == nil {
+		l.reading.active = false
+		return true
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return l.piece(q)
+}
+
+// piece queues one piece of a read's data.
+func (l *link) piece(q *queuePair) bool {
+	if l.full() {
+		l.flush()
+		if l.full() {
+			return false
+		}
+	}
+	r := &l.reading
+	f := &r.f
+	n := min(f.total-r.sent, pieceSize)
+	answer := frame{kind: frameData, op: f.op, to: f.from, from: f.to, psn: f.psn, total: f.total, offset: r.sent, length: n}
+	ok := l.queue(&answer, int(n), func(to []byte) bool {
+		// The region may have gone since the last piece, or the queue pair.
+		sp, ok := l.n.p.self.resolve(f.key, q.own.pd, f.addr, uint64(f.total), rdma.AccessRemoteRead)
+		return ok && q.num == f.to && !q.closed && sp.load(int(r.sent), to, false) == rdma.WCSuccess
+	})
+	if !ok {
+		l.n.p.self.fault(q.own)
+		answer = frame{kind: frameNak, op: f.op, code: uint8(rdma.WCRemAccessErr), to: f.from, from: f.to, psn: f.psn}
+		r.active = false
+		l.queue(&answer, 0, nil)
+		return true
+	}
+	r.sent += n
+	r.active = r.sent < f.total
+	return true
+}

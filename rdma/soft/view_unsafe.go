@@ -1,0 +1,99 @@
+package soft
+
+import (
+	"runtime/debug"
+	"unsafe"
+)
+
+// The sizes that the layout counts with are those of the types.
+var (
+	_ = [1]struct{}{}[unsafe.Sizeof(lockWord{})-lockSize]
+	_ = [1]struct{}{}[unsafe.Sizeof(regionEntry{})-regionSize]
+	_ = [1]struct{}{}[unsafe.Sizeof(queueContext{})-contextSize]
+	_ = [1]struct{}{}[unsafe.Offsetof(queueContext{}.mark)-64]
+	_ = [1]struct{}{}[unsafe.Offsetof(queueContext{}.expect)-128]
+	_ = [1]struct{}{}[unsafe.Sizeof(queueHeader{})-headerSize]
+	_ = [1]struct{}{}[unsafe.Sizeof(recvSlot{})-slotHeader]
+	_ = [1]struct{}{}[unsafe.Sizeof(slotSGE{})-slotSGESize]
+)
+
+// at views the bytes from off on as a T, which holds no pointers. It is nil
+// when they do not lie inside b, or not on T's alignment.
+func at[T any](b []byte, off uint64) *T {
+	var t T
+	if off > uint64(len(b)) || uint64(len(b))-off < uint64(unsafe.Sizeof(t)) {
+		return nil
+	}
+	p := unsafe.Pointer(&b[off])
+	if uintptr(p)%unsafe.Alignof(t) != 0 {
+		return nil
+	}
+	return (*T)(p)
+}
+
+// tableAt views the bytes from off on as n Ts, under the rules of at.
+func tableAt[T any](b []byte, off uint64, n int) []T {
+	var t T
+	if n <= 0 || off > uint64(len(b)) || (uint64(len(b))-off)/uint64(unsafe.Sizeof(t)) < uint64(n) {
+		return nil
+	}
+	p := unsafe.Pointer(&b[off])
+	if uintptr(p)%unsafe.Alignof(t) != 0 {
+		return nil
+	}
+	return unsafe.Slice((*T)(p), n)
+}
+
+// addressOf is the address of b's first byte, 0 for none.
+func addressOf(b []byte) uint64 {
+	return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b))))
+}
+
+// memoryAt views n bytes of this process's memory at addr, which somebody else
+// keeps alive. The detour over a variable's bytes keeps checkptr from asking
+// where the pointer came from: from another slice, by way of a number.
+func memoryAt(addr uint64, n int) []byte {
+	a := uintptr(addr)
+	return unsafe.Slice(*(**byte)(unsafe.Pointer(&a)), n)
+}
+
+// word64 views b, of 8 bytes or more, as a word. It is nil off alignment.
+func word64(b []byte) *uint64 {
+	p := unsafe.Pointer(unsafe.SliceData(b))
+	if uintptr(p)&7 != 0 {
+		return nil
+	}
+	return (*uint64)(p)
+}
+
+// word32 is word64 for 4 bytes.
+func word32(b []byte) *uint32 {
+	p := unsafe.Pointer(unsafe.SliceData(b))
+	if uintptr(p)&3 != 0 {
+		return nil
+	}
+	return (*uint32)(p)
+}
+
+// guarded runs copy for memory that may not be mapped. It is false when the
+// access faulted; a part may have been copied then.
+func guarded(dst, src []byte) (ok bool) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if r := recover(); r != nil {
+			if _, fault := r.(interface{ Addr() uintptr }); !fault {
+				// An address in the first page is no address fault to the
+				// runtime but a nil dereference, which cannot be told apart
+				// further; anything else is not ours.
+				if e, isErr := r.(error); !isErr || e.Error() != nilDereference {
+					panic(r)
+				}
+			}
+			ok = false
+		}
+	}()
+	place(dst, src)
+	return true
+}
+
+const nilDereference = "runtime error: invalid memory address or nil pointer dereference"

@@ -1,0 +1,309 @@
+package soft
+
+import (
+	"time"
+
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+// wireState is a queue pair's state towards a peer over TCP. The first half is
+// the requester's, guarded by the queue pair's mu, and so is the second, the
+// responder's.
+type wireState struct {
+	wired   bool   // requests go over TCP
+	link    *link  // that carries them
+	next    uint32 // of the backlog, the first that is not wholly sent
+	offset  uint32 // how much of it is
+	rnr     uint8  // timer code of the last frameNotReady
+	settled uint32 // bytes of a read's data that have come
+
+	inside  uint32   // bytes of the request psn that have been placed
+	results []result // of atomics, for duplicates
+}
+
+// A result is an executed atomic.
+type result struct {
+	psn uint32
+	old uint64
+}
+
+// connectWire decides at RTR whether requests go over TCP: for a peer outside
+// the segment, and for one whose ordinary memory the kernel keeps from us, if
+// it listens. Then all of them do, for the sake of their order.
+func (q *queuePair) connectWire() {
+	s := q.peer
+	q.wire = wireState{wired: !s.inside || s.reach == reachNone && q.p.net != nil && s.ep.address != ""}
+	if q.wire.wired {
+		q.remote = nil
+	}
+}
+
+func (q *queuePair) forgetWire() { q.wire = wireState{} }
+
+// connection gives the peer's link, made when there is none.
+func (s *peer) connection() *link {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.link == nil || s.link.state.Load() == linkBroken {
+		s.link = s.p.net.dial(s)
+	}
+	return s.link
+}
+
+// advanceWire sends what can be sent of the backlog. Called with mu held, in
+// RTS and with a backlog.
+func (q *queuePair) advanceWire() (moved bool) {
+	w := &q.wire
+	if w.link == nil {
+		w.link = q.peer.connection()
+		w.next, w.offset = 0, 0
+	}
+	switch w.link.state.Load() {
+	case linkDialling:
+		return false
+	case linkBroken:
+		// What may have been executed is not tried again.
+		w.link = nil
+		w.next, w.offset = 0, 0
+		q.settle(q.pending.first(), rdma.WCRetryExcErr, 0)
+		return true
+	}
+	if q.waiting != accepted && !q.again() {
+		return false
+	}
+	if q.pending.n == 0 {
+		return true
+	}
+	if q.p.cfg.Adversary != nil && q.p.work.chaos.below(2) == 0 {
+		return false
+	}
+	for w.next < q.pending.n {
+		e := q.pending.at(w.next)
+		wr := &e.wr
+		if wr.Flags&rdma.SendFence != 0 && w.offset == 0 && q.unanswered() > 0 {
+			return moved
+		}
+		segs, total, guard, ok := q.gather(wr)
+		bad := rdma.WCLocProtErr
+		if ok {
+			bad = q.able(wr, total)
+			ok = bad == rdma.WCSuccess
+		}
+		if ok && wr.Opcode >= rdma.WRRDMARead && q.unanswered() >= int(q.attr.MaxRdAtomic) {
+			return moved
+		}
+		if !ok {
+			// It fails in its turn.
+			if w.next > 0 {
+				return moved
+			}
+			q.settle(e, bad, 0)
+			return true
+		}
+		if !q.sendPieces(e, segs, uint32(total), guard) {
+			return moved
+		}
+		moved = true
+		if q.pending.n == 0 {
+			break // a piece could not be read, and the queue pair is in ERR
+		}
+	}
+	return moved
+}
+
+// unanswered counts the reads and atomics that are sent.
+func (q *queuePair) unanswered() (n int) {
+	for i := range q.wire.next {
+		if q.pending.at(i).wr.Opcode >= rdma.WRRDMARead {
+			n++
+		}
+	}
+	return n
+}
+
+// sendPieces sends the rest of the request w.next. It is false when the link
+// takes no more.
+func (q *queuePair) sendPieces(e *request, segs [][]byte, total uint32, guard bool) bool {
+	w, wr := &q.wire, &e.wr
+	f := frame{
+		kind: frameRequest, op: wr.Opcode, to: q.attr.DestQPNum, from: q.num, psn: (q.psn + w.next) & psnMask,
+		imm: wr.ImmData, total: total, key: wr.RKey, addr: wr.RemoteAddr, compareAdd: wr.CompareAdd, swap: wr.Swap,
+	}
+	for {
+		f.offset, f.length = w.offset, 0
+		send := segs
+		if wr.Opcode < rdma.WRRDMARead {
+			f.length = min(total-w.offset, pieceSize)
+		} else {
+			send = nil
+		}
+		off := int(w.offset)
+		if guard && send != nil {
+			// The kernel would say EFAULT in the middle of a frame.
+			copied, ok := guardedCopy(segs, off, int(f.length))
+			if !ok {
+				if w.next > 0 {
+					return false
+				}
+				q.settle(e, rdma.WCLocProtErr, 0)
+				return true
+			}
+			send, off = [][]byte{copied}, 0
+		}
+		if !w.link.post(&f, send, off, int(f.length)) {
+			return false
+		}
+		w.offset += f.length
+		if f.length == 0 || w.offset == total {
+			w.next, w.offset = w.next+1, 0
+			return true
+		}
+	}
+}
+
+// guardedCopy copies n bytes at off of memory that may not be mapped.
+func guardedCopy(segs [][]byte, off, n int) ([]byte, bool) {
+	b := make([]byte, 0, n)
+	for _, s := range segs {
+		if off >= len(s) {
+			off -= len(s)
+			continue
+		}
+		k := min(len(s)-off, n-len(b))
+		if !guarded(b[len(b):len(b)+k], s[off:off+k]) {
+			return nil, false
+		}
+		b, off = b[:len(b)+k], 0
+	}
+	return b, true
+}
+
+// again looks at the timer of a request that was refused for now; it is true
+// when it has run out and the backlog is sent anew, or given up.
+func (q *queuePair) again() bool {
+	if time.Now().Before(q.until) {
+		return false
+	}
+	if q.waiting != unanswered || q.attr.Timeout != 0 {
+		if q.waiting == unanswered && q.tries >= q.attr.RetryCnt {
+			q.settle(q.pending.first(), rdma.WCRetryExcErr, 0)
+			return true
+		}
+		q.count(q.waiting)
+	}
+	q.waiting = accepted
+	q.wire.next, q.wire.offset = 0, 0
+	return true
+}
+
+// refused notes that the head of the backlog has to wait. Called with mu held.
+func (q *queuePair) refused(a answer, each time.Duration) {
+	if a == notReady && q.attr.RNRRetry != 7 && q.tries >= q.attr.RNRRetry {
+		q.settle(q.pending.first(), rdma.WCRNRRetryExcErr, 0)
+		return
+	}
+	if each == 0 {
+		each = tick // no timeout: it is asked for ever, and not counted
+	}
+	q.waiting, q.until = a, time.Now().Add(each)
+}
+
+// answered acts on an answer to this side's requests. Called with network.mu held.
+func (l *link) answered(f *frame, payload []byte) {
+	q := l.n.p.byQPN.get(f.to & (maxQueues - 1))
+	if q == nil || q.num != f.to {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	w := &q.wire
+	if q.closed || q.state() != rdma.StateRTS && q.state() != rdma.StateSQD || w.link != l || q.attr.DestQPNum != f.from {
+		return
+	}
+	at := (f.psn - q.psn) & psnMask
+	if at >= w.next {
+		return // of an earlier try, and settled since
+	}
+	if q.p.cfg.Adversary != nil && q.attr.RetryCnt > 0 && f.kind == frameAck && at+1 == w.next && w.offset == 0 && q.p.work.chaos.below(8) == 0 {
+		// The last acknowledgement is lost, and what it stood for is sent again.
+		q.counters.AckRetries++
+		w.next, w.offset, w.settled = 0, 0, 0
+		return
+	}
+	switch f.kind {
+	case frameAck:
+		for ; at != psnMask; at = (at - 1) & psnMask {
+			e := q.pending.first()
+			if e.wr.Opcode >= rdma.WRRDMARead {
+				return // its data must come
+			}
+			q.acknowledged(e, rdma.WCSuccess, uint32(requestLength(&e.wr)))
+		}
+	case frameData:
+		e := q.pending.first()
+		if at != 0 || e.wr.Opcode < rdma.WRRDMARead || f.offset != w.settled {
+			return
+		}
+		segs, total, guard, ok := q.gather(&e.wr)
+		if !ok || uint64(f.total) != total {
+			q.acknowledged(e, rdma.WCLocProtErr, 0)
+			return
+		}
+		if st := scatterBytes(segs, int(f.offset), payload, guard); st != rdma.WCSuccess {
+			q.acknowledged(e, st, 0)
+			return
+		}
+		w.settled += f.length
+		if f.last() {
+			q.acknowledged(e, rdma.WCSuccess, f.total)
+		}
+	case frameNak:
+		st := rdma.WCStatus(f.code)
+		if at != 0 || st == rdma.WCSuccess {
+			return
+		}
+		q.acknowledged(q.pending.first(), st, 0)
+	case frameNotReady:
+		if at == 0 {
+			w.rnr = f.code
+			q.refused(notReady, rdma.RNRTimer(f.code))
+		}
+	case frameNobody:
+		if at == 0 {
+			q.refused(unanswered, rdma.AckTimeout(q.attr.Timeout))
+		}
+	}
+}
+
+// acknowledged settles the head of the backlog, which was sent.
+func (q *queuePair) acknowledged(e *request, st rdma.WCStatus, n uint32) {
+	q.psn = (q.psn + 1) & psnMask
+	q.wire.next--
+	q.wire.settled = 0
+	q.settle(e, st, n)
+}
+
+func requestLength(wr *rdma.SendWR) uint64 { return inlineLength(wr) }
+
+// scatterBytes places b at off of segs.
+func scatterBytes(segs [][]byte, off int, b []byte, guard bool) rdma.WCStatus {
+	for _, s := range segs {
+		if off >= len(s) {
+			off -= len(s)
+			continue
+		}
+		k := min(len(s)-off, len(b))
+		if guard {
+			if !guarded(s[off:off+k], b[:k]) {
+				return rdma.WCLocProtErr
+			}
+		} else {
+			place(s[off:off+k], b[:k])
+		}
+		b, off = b[k:], 0
+		if len(b) == 0 {
+			break
+		}
+	}
+	return rdma.WCSuccess
+}

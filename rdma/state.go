@@ -1,0 +1,243 @@
+package rdma
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// A ModifyError says why a modification of a queue pair was refused. It wraps
+// EINVAL; nothing was changed.
+type ModifyError struct {
+	Type     QPType
+	From, To QPState
+	Missing  QPAttrMask // required for this transition and not in the mask
+	Extra    QPAttrMask // in the mask and not allowed for this transition
+	Detail   string     // any other reason: the transition itself, or a value
+}
+
+func (e *ModifyError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "modify_qp %s %s to %s", e.Type, e.From, e.To)
+	if e.Missing != 0 {
+		fmt.Fprintf(&b, ": missing %s", e.Missing)
+	}
+	if e.Extra != 0 {
+		fmt.Fprintf(&b, ": not allowed here %s", e.Extra)
+	}
+	if e.Detail != "" {
+		b.WriteString(": " + e.Detail)
+	}
+	fmt.Fprintf(&b, ": %v", ErrInvalid)
+	return b.String()
+}
+
+func (e *ModifyError) Unwrap() error { return ErrInvalid }
+
+var attrNames = [...]string{
+	0: "STATE", 3: "ACCESS_FLAGS", 4: "PKEY_INDEX", 5: "PORT", 7: "AV", 8: "PATH_MTU", 9: "TIMEOUT",
+	10: "RETRY_CNT", 11: "RNR_RETRY", 12: "RQ_PSN", 13: "MAX_QP_RD_ATOMIC", 15: "MIN_RNR_TIMER", 16: "SQ_PSN",
+	17: "MAX_DEST_RD_ATOMIC", 20: "DEST_QPN",
+}
+
+// String names the attributes, joined by "|".
+func (m QPAttrMask) String() string {
+	if m == 0 {
+		return "0"
+	}
+	var on []string
+	for i := range 32 {
+		if m&(1<<i) == 0 {
+			continue
+		}
+		if i < len(attrNames) && attrNames[i] != "" {
+			on = append(on, attrNames[i])
+		} else {
+			on = append(on, fmt.Sprintf("bit %d", i))
+		}
+	}
+	return strings.Join(on, "|")
+}
+
+// A transition is one permitted step, with the attributes it needs and those
+// it may carry besides (man ibv_modify_qp).
+type transition struct {
+	from, to           QPState
+	required, optional QPAttrMask
+}
+
+// rcTransitions are the steps of the RC transport; those to RESET and ERR,
+// which carry no attribute, are in permitted.
+var rcTransitions = [...]transition{
+	{StateReset, StateInit, QPPKeyIndexMask | QPPortMask | QPAccessFlagsMask, 0},
+	{StateInit, StateInit, 0, QPPKeyIndexMask | QPPortMask | QPAccessFlagsMask},
+	{StateInit, StateRTR,
+		QPAVMask | QPPathMTUMask | QPDestQPNMask | QPRQPSNMask | QPMaxDestRdAtomicMask | QPMinRNRTimerMask,
+		QPPKeyIndexMask | QPAccessFlagsMask},
+	{StateRTR, StateRTS,
+		QPTimeoutMask | QPRetryCntMask | QPRNRRetryMask | QPSQPSNMask | QPMaxRdAtomicMask,
+		QPAccessFlagsMask | QPMinRNRTimerMask},
+	{StateRTS, StateRTS, 0, QPAccessFlagsMask | QPMinRNRTimerMask},
+	{StateRTS, StateSQD, 0, 0},
+	{StateSQD, StateRTS, 0, QPAccessFlagsMask | QPMinRNRTimerMask},
+	{StateSQE, StateRTS, 0, QPAccessFlagsMask | QPMinRNRTimerMask},
+}
+
+// permitted finds the step from one state to another.
+func permitted(from, to QPState) (transition, bool) {
+	for _, t := range rcTransitions {
+		if t.from == from && t.to == to {
+			return t, true
+		}
+	}
+	ok := to == StateReset && from <= StateErr || to == StateErr && from != StateReset && from <= StateErr
+	return transition{from: from, to: to}, ok
+}
+
+// CheckModify judges a modification of a queue pair in state current. The
+// error is nil or a *ModifyError. Without QPStateMask the queue pair stays in
+// its state, under the rules of that step. Whether the values name a port, a
+// peer or a depth that exists is left to the provider.
+func CheckModify(typ QPType, current QPState, attr QPAttr, mask QPAttrMask) error {
+	next := current
+	if mask&QPStateMask != 0 {
+		next = attr.State
+	}
+	e := &ModifyError{Type: typ, From: current, To: next}
+	if typ != RC {
+		e.Detail = "this transport is not known"
+		return e
+	}
+	step, ok := permitted(current, next)
+	if !ok {
+		e.Detail = "no such transition"
+		return e
+	}
+	given := mask &^ QPStateMask
+	e.Missing = step.required &^ given
+	e.Extra = given &^ (step.required | step.optional)
+	if e.Missing != 0 || e.Extra != 0 {
+		return e
+	}
+	if e.Detail = checkValues(attr, mask); e.Detail != "" {
+		return e
+	}
+	return nil
+}
+
+// qpAccess are the rights that a queue pair may be given; the local ones have
+// no effect there and are accepted, as libibverbs does.
+const qpAccess = AccessLocalWrite | AccessRemoteWrite | AccessRemoteRead | AccessRemoteAtomic | AccessMWBind
+
+func checkValues(a QPAttr, mask QPAttrMask) string {
+	has := func(m QPAttrMask) bool { return mask&m != 0 }
+	switch {
+	case has(QPPortMask) && a.PortNum == 0:
+		return "port 0: ports count from 1"
+	case has(QPAccessFlagsMask) && a.AccessFlags&^qpAccess != 0:
+		return fmt.Sprintf("access flags %v: a queue pair takes REMOTE_WRITE, REMOTE_READ and REMOTE_ATOMIC", a.AccessFlags)
+	case has(QPAVMask) && a.AV.PortNum == 0:
+		return "port 0 in the address vector: ports count from 1"
+	case has(QPPathMTUMask) && a.PathMTU.Bytes() == 0:
+		return fmt.Sprintf("path MTU %d: want 1 (256 bytes) to 5 (4096)", a.PathMTU)
+	case has(QPDestQPNMask) && a.DestQPNum >= 1<<24:
+		return fmt.Sprintf("destination queue pair %#x has more than 24 bits", a.DestQPNum)
+	case has(QPRQPSNMask) && a.RQPSN >= 1<<24:
+		return fmt.Sprintf("receive PSN %#x has more than 24 bits", a.RQPSN)
+	case has(QPSQPSNMask) && a.SQPSN >= 1<<24:
+		return fmt.Sprintf("send PSN %#x has more than 24 bits", a.SQPSN)
+	case has(QPMinRNRTimerMask) && a.MinRNRTimer > 31:
+		return fmt.Sprintf("RNR timer code %d: want 0 to 31", a.MinRNRTimer)
+	case has(QPTimeoutMask) && a.Timeout > 31:
+		return fmt.Sprintf("timeout code %d: want 0 to 31", a.Timeout)
+	case has(QPRetryCntMask) && a.RetryCnt > 7:
+		return fmt.Sprintf("retry count %d: want 0 to 7", a.RetryCnt)
+	case has(QPRNRRetryMask) && a.RNRRetry > 7:
+		return fmt.Sprintf("RNR retry count %d: want 0 to 7", a.RNRRetry)
+	}
+	return ""
+}
+
+// Apply copies the fields that mask names from src into a.
+func (a *QPAttr) Apply(src QPAttr, mask QPAttrMask) {
+	if mask&QPStateMask != 0 {
+		a.State = src.State
+	}
+	if mask&QPAccessFlagsMask != 0 {
+		a.AccessFlags = src.AccessFlags
+	}
+	if mask&QPPKeyIndexMask != 0 {
+		a.PKeyIndex = src.PKeyIndex
+	}
+	if mask&QPPortMask != 0 {
+		a.PortNum = src.PortNum
+	}
+	if mask&QPAVMask != 0 {
+		a.AV = src.AV
+	}
+	if mask&QPPathMTUMask != 0 {
+		a.PathMTU = src.PathMTU
+	}
+	if mask&QPTimeoutMask != 0 {
+		a.Timeout = src.Timeout
+	}
+	if mask&QPRetryCntMask != 0 {
+		a.RetryCnt = src.RetryCnt
+	}
+	if mask&QPRNRRetryMask != 0 {
+		a.RNRRetry = src.RNRRetry
+	}
+	if mask&QPRQPSNMask != 0 {
+		a.RQPSN = src.RQPSN
+	}
+	if mask&QPMaxRdAtomicMask != 0 {
+		a.MaxRdAtomic = src.MaxRdAtomic
+	}
+	if mask&QPMinRNRTimerMask != 0 {
+		a.MinRNRTimer = src.MinRNRTimer
+	}
+	if mask&QPSQPSNMask != 0 {
+		a.SQPSN = src.SQPSN
+	}
+	if mask&QPMaxDestRdAtomicMask != 0 {
+		a.MaxDestRdAtomic = src.MaxDestRdAtomic
+	}
+	if mask&QPDestQPNMask != 0 {
+		a.DestQPNum = src.DestQPNum
+	}
+}
+
+// rnrHundredths is the RNR timer of each code in hundredths of a millisecond.
+var rnrHundredths = [32]int64{
+	65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192,
+	256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
+}
+
+// RNRTimer is the wait that an RNR timer code asks for; the code has 5 bits.
+func RNRTimer(code uint8) time.Duration {
+	return time.Duration(rnrHundredths[code&31]) * 10 * time.Microsecond
+}
+
+// AckTimeout is the wait for an acknowledgement that a timeout code asks for:
+// 4.096 us * 2^code. Code 0 gives 0, which means for ever.
+func AckTimeout(code uint8) time.Duration {
+	if code == 0 {
+		return 0
+	}
+	return 4096 * time.Nanosecond << (code & 31)
+}
+
+// regionAccess are the rights that a memory region may be given.
+const regionAccess = qpAccess | AccessZeroBased | AccessOnDemand
+
+// CheckAccess judges the rights asked for a memory region: an error wraps
+// EINVAL. REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE.
+func CheckAccess(access Access) error {
+	if access&^regionAccess != 0 {
+		return &OpError{"reg_mr", fmt.Sprintf("unknown access rights %#x", uint32(access&^regionAccess)), ErrInvalid}
+	}
+	if access&(AccessRemoteWrite|AccessRemoteAtomic) != 0 && access&AccessLocalWrite == 0 {
+		return &OpError{"reg_mr", fmt.Sprintf("%v without LOCAL_WRITE", access), ErrInvalid}
+	}
+	return nil
+}
