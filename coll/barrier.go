@@ -1,0 +1,29 @@
+package coll
+
+// Dissemination barrier (Hensgen, Finkel, Manber 1988): in round k every rank
+// signals the rank 2^k above and waits for the one 2^k below. After round k a
+// rank knows of 2^(k+1) ranks that they have come.
+//
+// Steps: ceil(log2 n) rounds. Bytes: none, one signal a round and rank.
+func (b *builder) barrierDissemination() {
+	n, me := b.call.Size, b.call.Rank
+	for dist := 1; dist < n; dist *= 2 {
+		b.signal((me + dist) % n)
+		b.take((me - dist + n) % n)
+	}
+}
+
+// Farewell: every member signals every other one directly, as the last thing it
+// ever writes to it. Who has all signals knows that no write to its memory is
+// on its way: a queue pair's writes arrive in order.
+//
+// Steps: 1. Bytes: none, n-1 signals a rank.
+func (b *builder) farewellDirect() {
+	n, me := b.call.Size, b.call.Rank
+	for i := 1; i < n; i++ {
+		b.signal((me + i) % n)
+	}
+	for i := 1; i < n; i++ {
+		b.take((me - i + n) % n)
+	}
+}

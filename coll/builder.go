@@ -1,0 +1,162 @@
+package coll
+
+// A builder collects the steps of a plan.
+type builder struct {
+	call   Call
+	tuning tuning
+	steps  []step
+	tmp    int    // bytes of scratch given out
+	puts   []bool // peers put to since their last flush
+	remote [operands]bool
+}
+
+// source is where the caller's own data is.
+func (b *builder) source() loc {
+	if b.call.InPlace {
+		return loc{operand: output}
+	}
+	return loc{operand: input}
+}
+
+// dest is where the result goes.
+func (b *builder) dest() loc { return loc{operand: output} }
+
+// alloc gives out n bytes of scratch, aligned like a cache line.
+func (b *builder) alloc(n int) loc {
+	l := loc{operand: scratch, off: b.tmp}
+	b.tmp += (n + 63) &^ 63
+	return l
+}
+
+// at is the payload of the message awaited from peer.
+func at(peer int) loc { return loc{operand: slot, peer: int32(peer)} }
+
+func (b *builder) add(s step) { b.steps = append(b.steps, s) }
+
+func (b *builder) send(peer int, a loc, n int) {
+	b.add(step{verb: vSend, peer: int32(peer), a: a, n: n})
+}
+
+func (b *builder) signal(peer int) { b.add(step{verb: vSend, peer: int32(peer)}) }
+
+func (b *builder) expose(peer, index int, dst loc, n int) {
+	b.remote[dst.operand] = true
+	b.add(step{verb: vExpose, peer: int32(peer), index: uint8(index), dst: dst, n: n})
+}
+
+func (b *builder) learn(peer, index int) {
+	b.add(step{verb: vLearn, peer: int32(peer), index: uint8(index)})
+}
+
+// put writes n bytes to off in peer's exposed memory and sends a signal.
+func (b *builder) put(peer, index, off int, a loc, n int) {
+	b.remote[a.operand] = true
+	b.puts[peer] = true
+	b.add(step{verb: vPut, peer: int32(peer), index: uint8(index), dst: loc{off: off}, a: a, n: n, signal: true})
+}
+
+func (b *builder) await(peer int)   { b.add(step{verb: vAwait, peer: int32(peer)}) }
+func (b *builder) take(peer int)    { b.add(step{verb: vTake, peer: int32(peer)}) }
+func (b *builder) release(peer int) { b.add(step{verb: vRelease, peer: int32(peer)}) }
+
+func (b *builder) flush(peer int) {
+	if b.puts[peer] {
+		b.puts[peer] = false
+		b.add(step{verb: vFlush, peer: int32(peer)})
+	}
+}
+
+// copy moves n bytes unless they are there already. A slot that it reads is
+// given back with its last use, by the caller's word.
+func (b *builder) copy(dst, a loc, n int, release bool) {
+	if n == 0 || dst == a {
+		if release {
+			b.release(int(a.peer))
+		}
+		return
+	}
+	b.add(step{verb: vCopy, dst: dst, a: a, n: n, release: release})
+}
+
+func (b *builder) reduce(dst, x, y loc, n int, release bool) {
+	b.add(step{verb: vReduce, dst: dst, a: x, b: y, n: n, release: release})
+}
+
+// eager tells whether n bytes travel in a slot. Both ends of a transfer ask
+// it about the same n.
+func (b *builder) eager(n int) bool { return n <= b.tuning.eager }
+
+// A transfer of n bytes is three parts, of which the receiver has two: open,
+// and then receive; the sender has give. n is the same in all, and not 0.
+//
+//	            eager                rendezvous
+//	open        -                    expose
+//	give        send                 learn, put with signal
+//	receive     await                take
+
+// open lets peer's next give arrive at dst.
+func (b *builder) open(peer int, dst loc, n int) {
+	if !b.eager(n) {
+		b.expose(peer, 0, dst, n)
+	}
+}
+
+// give sends n bytes to a peer that has opened.
+func (b *builder) give(peer int, a loc, n int) {
+	if b.eager(n) {
+		b.send(peer, a, n)
+		return
+	}
+	b.learn(peer, 0)
+	b.put(peer, 0, 0, a, n)
+}
+
+// receive waits for n bytes from peer, opened at dst, and says where they are.
+// In a slot (held is true) they stay until it is released.
+func (b *builder) receive(peer int, dst loc, n int) (where loc, held bool) {
+	if b.eager(n) {
+		b.await(peer)
+		return at(peer), true
+	}
+	b.take(peer)
+	return dst, false
+}
+
+// get waits for n bytes from peer, opened at dst, and has them there.
+func (b *builder) get(peer int, dst loc, n int) {
+	where, held := b.receive(peer, dst, n)
+	b.copy(dst, where, n, held)
+}
+
+// finish closes the plan: all buffers are free when it is done.
+func (b *builder) finish() *plan {
+	for peer := range b.puts {
+		b.flush(peer)
+	}
+	s := b.call.summary(0)
+	return &plan{call: b.call, steps: b.steps, scratch: b.tmp, fingerprint: s.fingerprint(), remote: b.remote}
+}
+
+// A share is a part of a vector: n bytes at off.
+type share struct{ off, n int }
+
+// shareOf cuts the call's vector into as many shares as there are ranks, whole
+// elements each, the first ones longer by an element where it does not divide.
+func shareOf(c *Call, rank int) share {
+	count := c.Bytes / c.Elem
+	q, r := count/c.Size, count%c.Size
+	s := share{off: (rank*q + min(rank, r)) * c.Elem, n: q * c.Elem}
+	if rank < r {
+		s.n += c.Elem
+	}
+	return s
+}
+
+// pieces is how many pieces of at most size bytes n bytes are.
+func pieces(n, size int) int { return (n + size - 1) / size }
+
+// part is piece k of n bytes.
+func part(n, size, k int) share {
+	off := k * size
+	return share{off: off, n: min(size, n-off)}
+}

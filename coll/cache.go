@@ -1,0 +1,31 @@
+package coll
+
+// A cache keeps compiled plans. The call made last is found without a lookup;
+// when the plans kept have too many steps in sum they are all forgotten, for
+// making one costs about as much as running it.
+type cache struct {
+	last  *plan
+	plans map[Call]*plan
+	steps int
+}
+
+// cacheSteps bounds a team's plans to some 10 MiB.
+const cacheSteps = 1 << 17
+
+// plan is the plan of a call whose algorithm has been selected.
+func (c *cache) plan(call *Call, t tuning) *plan {
+	if c.last != nil && c.last.call == *call {
+		return c.last
+	}
+	p := c.plans[*call]
+	if p == nil {
+		p = compile(*call, t)
+		if c.plans == nil || c.steps+len(p.steps) > cacheSteps {
+			c.plans, c.steps = make(map[Call]*plan), 0
+		}
+		c.plans[*call] = p
+		c.steps += len(p.steps)
+	}
+	c.last = p
+	return p
+}

@@ -1,0 +1,62 @@
+package coll
+
+import "encoding/binary"
+
+// A channel is one member's side of its two channels with a peer. All counters
+// run on over calls and wrap; messages of a channel count from 1.
+//
+//	sent - credited <= slots        what the peer may still hold of ours
+//	taken <= awaited <= taken + 1   at most one message is held at a time
+//	told <= taken                   what the peer knows of that
+type channel struct {
+	sent     uint16 // messages to the peer
+	credited uint16 // of those, how many it has given back
+	awaited  uint16 // messages of the peer that were waited for
+	taken    uint16 // of those, how many were given back
+	told     uint16 // taken, as the peer was told last
+	known    [descriptors]descriptor
+}
+
+// header makes the header word of the channel's next message: sequence, credit,
+// fingerprint.
+func (c *channel) header(fingerprint uint32) uint64 {
+	return uint64(fingerprint)<<32 | uint64(c.taken)<<16 | uint64(c.sent+1)
+}
+
+func sequenceOf(header uint64) uint16    { return uint16(header) }
+func creditOf(header uint64) uint16      { return uint16(header >> 16) }
+func fingerprintOf(header uint64) uint32 { return uint32(header >> 32) }
+
+// credit takes in what the peer says it has taken. Two ways lead here, headers
+// and the credit word, so the news may be old; a number that is neither old nor
+// possible is ignored like an old one.
+func (c *channel) credit(taken uint16) {
+	if taken-c.credited <= c.sent-c.credited {
+		c.credited = taken
+	}
+}
+
+// A descriptor names a member's memory for one call.
+type descriptor struct {
+	addr uint64
+	n    uint64
+	rkey uint32
+}
+
+// descriptorLen is the length of a descriptor in a message.
+const descriptorLen = 24
+
+func (d descriptor) put(b *[descriptorLen]byte) {
+	binary.LittleEndian.PutUint64(b[0:], d.addr)
+	binary.LittleEndian.PutUint64(b[8:], d.n)
+	binary.LittleEndian.PutUint32(b[16:], d.rkey)
+	binary.LittleEndian.PutUint32(b[20:], 0)
+}
+
+func readDescriptor(b []byte) descriptor {
+	return descriptor{
+		addr: binary.LittleEndian.Uint64(b[0:]),
+		n:    binary.LittleEndian.Uint64(b[8:]),
+		rkey: binary.LittleEndian.Uint32(b[16:]),
+	}
+}

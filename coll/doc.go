@@ -1,0 +1,53 @@
+// Package coll is the collectives: barrier, broadcast, reduce, all-reduce,
+// all-gather, reduce-scatter and all-to-all over RDMA writes.
+//
+// # Plans
+//
+// A collective is compiled into a plan: a list of steps over operands (send,
+// receive, scratch, the slot of a peer's message) and offsets. A plan is a pure
+// function of the [Call] and holds no address, so it is cached and is the same
+// in every call of its kind. A call binds the operands, and a machine steps
+// through the plan without ever blocking; who drives it decides whether the
+// call is blocking. Tests drive the same machine over a fabric of plain memory,
+// in any interleaving.
+//
+// # Channels
+//
+// Between any two members of a [Team] there is one channel in each direction: a
+// ring of slots in the receiver's control region, which only the sender writes.
+// The k-th message of a channel goes into slot k modulo the ring, payload first
+// and then the header word, so that whoever sees the header sees the payload:
+// writes of one queue pair become visible in order.
+//
+//	header  63........32 31.......16 15.......0
+//	        fingerprint  credit      sequence
+//
+// The k-th message matches the receiver's k-th wait for that peer; the counters
+// run on over calls. A slot is reused when its receiver has given it back: the
+// count of messages taken travels as the credit in the header of whatever goes
+// the other way, or in a write of its own when half a ring is owed. The
+// fingerprint is that of the call (kind, sizes, root, operation), so two members
+// that call different things find out at the first message.
+//
+// Small blocks travel in the slots. For larger ones the receiver sends a
+// descriptor {address, key, length} of the memory of this very call, the sender
+// writes there and then sends an empty message. Nobody writes into a member's
+// memory without its descriptor for this call.
+//
+// # Ownership, states, blocking
+//
+// Operands belong to the collective from the call to its return; when it
+// returns without an error everything has been received and every write from
+// them is complete. The control region and the scratch belong to the team.
+//
+// A team is open, then broken (an error completion, a dead peer, an expired
+// context, calls that do not match: every later call returns the same *[Error],
+// and the other members are told) or closed. A broken team keeps the memory
+// that late writes of peers may still reach, until its [Mesh] is closed.
+//
+// Only waiting for a peer blocks, in [wait.Waiter.Wait]; it ends with the
+// context, and in bounded time when a peer dies. A team runs one call at a
+// time, and all members make the same calls in the same order. Teams of one
+// mesh may be used at the same time by several goroutines. The package starts
+// no goroutines.
+package coll

@@ -1,0 +1,196 @@
+package coll
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/gorun-mpi/gorun/coll/kernel"
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+// A fault is why a team broke, as the members tell each other: each writes it
+// into the record that the other keeps for it, once in a team's life.
+//
+//	word 0   0 while there is none; written last
+//	word 1   reason | peer
+//	then     what the teller was calling: kind, algorithm, element, root, operation, bytes
+type fault struct {
+	reason reason
+	peer   int32 // whom it concerns, -1 if none
+	call   summary
+}
+
+type reason uint32
+
+const (
+	faultMismatch reason = iota + 1 // the reader itself called something else
+	faultOther                      // a third member called something else
+	faultContext
+	faultDead
+	faultLink
+	faultLocal
+)
+
+var reasonText = [...]string{"", "calls do not match", "calls do not match", "its context ended", "peer has died", "its connection failed", "it could not go on"}
+
+func (r reason) String() string {
+	if int(r) < len(reasonText) {
+		return reasonText[r]
+	}
+	return "reason unknown"
+}
+
+// faultLen is the record without word 0.
+const faultLen = leastInline - 8
+
+func (f fault) bytes() []byte {
+	b := make([]byte, 0, faultLen)
+	b = binary.LittleEndian.AppendUint32(b, uint32(f.reason))
+	b = binary.LittleEndian.AppendUint32(b, uint32(f.peer))
+	b = append(b, byte(f.call.kind), byte(f.call.algorithm))
+	b = binary.LittleEndian.AppendUint16(b, f.call.elem)
+	b = binary.LittleEndian.AppendUint32(b, uint32(f.call.root))
+	b = binary.LittleEndian.AppendUint32(b, uint32(f.call.operation))
+	b = binary.LittleEndian.AppendUint64(b, f.call.bytes)
+	return b[:faultLen]
+}
+
+func readFault(b []byte) fault {
+	return fault{
+		reason: reason(binary.LittleEndian.Uint32(b)),
+		peer:   int32(binary.LittleEndian.Uint32(b[4:])),
+		call: summary{kind: Kind(b[8]), algorithm: Algorithm(b[9]), elem: binary.LittleEndian.Uint16(b[10:]),
+			root: int32(binary.LittleEndian.Uint32(b[12:])), operation: uint16(binary.LittleEndian.Uint32(b[16:])),
+			bytes: binary.LittleEndian.Uint64(b[20:])},
+	}
+}
+
+// answerTime bounds the wait for a member whose call does not match to say what
+// it called: it may be busy outside of any call.
+const answerTime = 250 * time.Millisecond
+
+// hear looks whether a member has told that the team is broken, and breaks it
+// here too.
+func (t *Team) hear(peer int) bool {
+	f, told := t.told(peer)
+	if !told {
+		return false
+	}
+	if f.reason == faultMismatch {
+		t.call.err = t.disagree(peer, f.call)
+		return true
+	}
+	err := fmt.Errorf("%w by rank %d: %v", ErrRevoked, peer, f.reason)
+	if f.peer >= 0 {
+		err = fmt.Errorf("%w (rank %d)", err, f.peer)
+	}
+	t.call.err = t.broken(peer, err)
+	return true
+}
+
+func (t *Team) told(peer int) (fault, bool) {
+	at := t.layout.fault(peer)
+	if atomic.LoadUint64(&t.words[at/8]) == 0 {
+		return fault{}, false
+	}
+	return readFault(t.bytes[at+8 : at+8+faultLen]), true
+}
+
+// mismatched ends the call after a message that the plan does not expect.
+func (t *Team) mismatched() error {
+	m := t.machine.mistake
+	if m.fingerprint == t.machine.fingerprint {
+		return t.breakUp(m.peer, faultLocal, fmt.Errorf("%w: it exposed only %d bytes", ErrMismatch, m.descriptor))
+	}
+	t.tell(m.peer, fault{reason: faultMismatch, peer: -1, call: t.call.call.summary(t.call.reduction.ID)})
+	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
+	defer cancel()
+	// Whether it answers or not, there is a mismatch to report.
+	_ = t.waiter.Wait(ctx, &answer{t, m.peer})
+	if f, told := t.told(m.peer); told {
+		return t.disagree(m.peer, f.call)
+	}
+	return t.disagree(m.peer, summary{kind: kindOf(m.fingerprint)})
+}
+
+// answer is the condition that a peer has told a fault.
+type answer struct {
+	team *Team
+	peer int
+}
+
+func (a *answer) Ready() bool {
+	a.team.mesh.poll()
+	_, told := a.team.told(a.peer)
+	return told
+}
+
+// disagree breaks the team because peer called something else.
+func (t *Team) disagree(peer int, theirs summary) *Error {
+	mine := t.call.call.summary(t.call.reduction.ID)
+	t.tell(peer, fault{reason: faultMismatch, peer: -1, call: mine})
+	t.tellOthers(peer, fault{reason: faultOther, peer: int32(peer), call: mine})
+	what := theirs.String()
+	if theirs.algorithm == Auto {
+		what = theirs.kind.String() + " of unknown size" // it did not answer
+	}
+	return t.broken(peer, fmt.Errorf("%w: rank %d called %s, rank %d called %s", ErrMismatch, t.rank, mine, peer, what))
+}
+
+// breakUp ends the call and the team, and tells the other members.
+func (t *Team) breakUp(peer int, why reason, cause error) *Error {
+	t.tellOthers(-1, fault{reason: why, peer: int32(peer), call: t.call.call.summary(t.call.reduction.ID)})
+	return t.broken(peer, cause)
+}
+
+func (t *Team) tellOthers(but int, f fault) {
+	for i := range t.peers {
+		if i != t.rank && i != but {
+			t.tell(i, f)
+		}
+	}
+}
+
+// tell writes f into the record at peer. It does what can be done: the peer may
+// be gone, or its queue full, and then finds out by itself. In a farewell the
+// peer may have freed its region.
+func (t *Team) tell(peer int, f fault) {
+	p := &t.peers[peer]
+	if t.call.call.Kind == farewell || p.link == nil || p.link.failure() != nil {
+		return
+	}
+	far := p.lane + faultOffset
+	l := p.link
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.wrs[0] = rdma.SendWR{Opcode: rdma.WRRDMAWrite, Flags: rdma.SendInline, RemoteAddr: far + 8, RKey: p.rkey, Inline: f.bytes()}
+	l.writeWord(1, far, p.rkey, 1)
+	t.mesh.post(l, 2, false)
+	l.wrs[0].Inline = nil
+}
+
+// broken puts the team into that state. Peers may still write to what was
+// exposed, and the device read what was put: the operands are left to the mesh.
+func (t *Team) broken(peer int, cause error) *Error {
+	c := &t.call
+	for i, mr := range c.own {
+		if mr != nil {
+			c.own[i] = nil
+			t.mesh.keep(mr)
+		}
+	}
+	for _, b := range []Buffer{c.in, c.out} {
+		if b.Mem != nil && b.MR == nil {
+			t.mesh.pin(b.Mem)
+		}
+	}
+	t.machine.unbind()
+	c.in, c.out, c.reduction = Buffer{}, Buffer{}, kernel.Reduction{}
+	c.registered = false
+	err := &Error{Op: c.call.Kind.String(), Rank: t.rank, Peer: peer, Err: cause}
+	t.state = err
+	return err
+}

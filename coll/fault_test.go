@@ -1,0 +1,335 @@
+package coll
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gorun-mpi/gorun/coll/kernel"
+	"github.com/gorun-mpi/gorun/internal/testenv"
+	"github.com/gorun-mpi/gorun/internal/wait"
+	"github.com/gorun-mpi/gorun/rdma"
+	"github.com/gorun-mpi/gorun/rdma/soft"
+)
+
+// errorsOf has all members make a team and run f, and gives what each returned.
+func (nw *network) errorsOf(t *testing.T, f func(ctx context.Context, m *member) error) []error {
+	t.Helper()
+	errs := make([]error, nw.n)
+	var mu sync.Mutex
+	nw.run(t, func(ctx context.Context, m *member) error {
+		err := f(ctx, m)
+		mu.Lock()
+		defer mu.Unlock()
+		errs[m.rank] = err
+		return nil
+	})
+	return errs
+}
+
+func TestMismatchIsReportedByBothSides(t *testing.T) {
+	sum, _ := kernel.For(reflect.Int32, kernel.Sum)
+	most, _ := kernel.For(reflect.Int32, kernel.Max)
+	cases := []struct {
+		name string
+		do   [2]func(ctx context.Context, t *Team, in, out Buffer) error
+		want [2]string // of each side's call
+	}{
+		{"alltoall of other sizes",
+			[2]func(ctx context.Context, t *Team, in, out Buffer) error{
+				func(ctx context.Context, t *Team, in, out Buffer) error { return t.AllToAll(ctx, in, out, 8, Auto) },
+				func(ctx context.Context, t *Team, in, out Buffer) error { return t.AllToAll(ctx, in, out, 16, Auto) },
+			}, [2]string{"alltoall of 8 bytes", "alltoall of 16 bytes"}},
+		{"one in messages, one by descriptor",
+			[2]func(ctx context.Context, t *Team, in, out Buffer) error{
+				func(ctx context.Context, t *Team, in, out Buffer) error { return t.AllToAll(ctx, in, out, 8, Auto) },
+				func(ctx context.Context, t *Team, in, out Buffer) error { return t.AllToAll(ctx, in, out, 4096, Auto) },
+			}, [2]string{"alltoall of 8 bytes", "alltoall of 4096 bytes"}},
+		{"other collectives",
+			[2]func(ctx context.Context, t *Team, in, out Buffer) error{
+				func(ctx context.Context, t *Team, in, out Buffer) error { return t.Barrier(ctx) },
+				func(ctx context.Context, t *Team, in, out Buffer) error { return t.AllReduce(ctx, in, out, 5, sum) },
+			}, [2]string{"barrier", "allreduce of 20 bytes"}},
+		{"other operations",
+			[2]func(ctx context.Context, t *Team, in, out Buffer) error{
+				func(ctx context.Context, t *Team, in, out Buffer) error { return t.AllReduce(ctx, in, out, 5, most) },
+				func(ctx context.Context, t *Team, in, out Buffer) error { return t.AllReduce(ctx, in, out, 5, sum) },
+			}, [2]string{"allreduce of 20 bytes", "allreduce of 20 bytes"}},
+	}
+	for _, c := range cases {
+		for _, n := range []int{2, 4} {
+			t.Run(c.name, func(t *testing.T) {
+				nw := network{n: n}
+				errs := nw.errorsOf(t, func(ctx context.Context, m *member) error {
+					in, out := Buffer{Mem: make([]byte, n*4096)}, Buffer{Mem: make([]byte, n*4096)}
+					odd := 0
+					if m.rank == 1 {
+						odd = 1 // rank 1 against all the others
+					}
+					err := c.do[odd](ctx, m.team, in, out)
+					if again := m.team.Barrier(ctx); err == nil {
+						err = again // its own call needed nothing of the odd one
+					} else if again != err {
+						t.Errorf("rank %d: the next call returned %v, want the same error again", m.rank, again)
+					}
+					return err
+				})
+				for r, err := range errs {
+					var e *Error
+					if !errors.As(err, &e) || e.Rank != r {
+						t.Errorf("rank %d returned %v, want an *Error of that rank", r, err)
+						continue
+					}
+					if !errors.Is(err, ErrMismatch) && !errors.Is(err, ErrRevoked) {
+						t.Errorf("rank %d returned %v, want a mismatch", r, err)
+					}
+					if n == 2 && (!errors.Is(err, ErrMismatch) || !strings.Contains(err.Error(), c.want[0]) || !strings.Contains(err.Error(), c.want[1])) {
+						t.Errorf("rank %d returned %q, want both %q and %q", r, err, c.want[0], c.want[1])
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestExpiredContextRevokesTheTeam(t *testing.T) {
+	const n = 3
+	nw := network{n: n}
+	revoked := make(chan struct{})
+	errs := nw.errorsOf(t, func(ctx context.Context, m *member) error {
+		switch m.rank {
+		case 0: // comes when all is over
+			<-revoked
+			return m.team.Barrier(ctx)
+		case 1: // loses patience
+			short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+			defer cancel()
+			return m.team.Barrier(short)
+		}
+		defer close(revoked)
+		return m.team.Barrier(ctx)
+	})
+	if !errors.Is(errs[1], context.DeadlineExceeded) {
+		t.Errorf("rank 1 returned %v, want its context's error", errs[1])
+	}
+	for _, r := range []int{0, 2} {
+		if !errors.Is(errs[r], ErrRevoked) || !strings.Contains(errs[r].Error(), "by rank 1") {
+			t.Errorf("rank %d returned %v, want revoked by rank 1", r, errs[r])
+		}
+	}
+}
+
+func TestDeadPeerEndsTheWait(t *testing.T) {
+	var dead atomic.Bool
+	nw := network{n: 3, change: func(cfg *TeamConfig) {
+		cfg.PeerDead = func(member int) bool { return member == 2 && dead.Load() }
+	}}
+	errs := nw.errorsOf(t, func(ctx context.Context, m *member) error {
+		if m.rank == 2 {
+			dead.Store(true)
+			return nil
+		}
+		return m.team.AllToAll(ctx, Buffer{Mem: make([]byte, 24)}, Buffer{Mem: make([]byte, 24)}, 8, Auto)
+	})
+	for r := range 2 {
+		var e *Error
+		if !errors.As(errs[r], &e) || !errors.Is(e, ErrPeerDead) && !errors.Is(e, ErrRevoked) || e.Op != "alltoall" {
+			t.Errorf("rank %d returned %v, want that its peer has died", r, errs[r])
+		}
+	}
+}
+
+func TestFailedConnectionEndsTheWait(t *testing.T) {
+	nw := network{n: 2}
+	cut := make(chan struct{})
+	errs := nw.errorsOf(t, func(ctx context.Context, m *member) error {
+		if m.rank == 0 {
+			defer close(cut)
+			if err := m.qps[1].Modify(rdma.QPAttr{State: rdma.StateErr}, rdma.QPStateMask); err != nil {
+				return err
+			}
+			return m.team.Barrier(ctx)
+		}
+		<-cut
+		return m.team.Barrier(ctx)
+	})
+	for r, err := range errs {
+		var status rdma.WCStatus
+		if !errors.As(err, &status) {
+			t.Errorf("rank %d returned %v, want a completion's status", r, err)
+		}
+	}
+}
+
+func TestBadArguments(t *testing.T) {
+	sum, _ := kernel.For(reflect.Int32, kernel.Sum)
+	mem := make([]byte, 1024)
+	buf := func(n int) Buffer { return Buffer{Mem: make([]byte, n)} }
+	cases := []struct {
+		name string
+		do   func(ctx context.Context, t *Team, foreign rdma.MR) error
+		want string
+	}{
+		{"short send", func(ctx context.Context, t *Team, _ rdma.MR) error { return t.AllToAll(ctx, buf(15), buf(16), 8, Auto) }, "send buffer has 15 bytes, 16 are needed"},
+		{"short receive", func(ctx context.Context, t *Team, _ rdma.MR) error { return t.AllToAll(ctx, buf(16), buf(15), 8, Auto) }, "receive buffer has 15 bytes"},
+		{"negative block", func(ctx context.Context, t *Team, _ rdma.MR) error { return t.AllGather(ctx, buf(16), buf(15), -8) }, "-8 bytes"},
+		{"huge block", func(ctx context.Context, t *Team, _ rdma.MR) error {
+			return t.AllToAll(ctx, buf(16), buf(15), 1<<62, Auto)
+		}, "bytes"},
+		{"overlap", func(ctx context.Context, t *Team, _ rdma.MR) error {
+			return t.AllToAll(ctx, Buffer{Mem: mem[8:24]}, Buffer{Mem: mem[:16]}, 8, Auto)
+		}, "overlap"},
+		{"overlap of vectors", func(ctx context.Context, t *Team, _ rdma.MR) error {
+			return t.AllReduce(ctx, Buffer{Mem: mem[4:24]}, Buffer{Mem: mem[:20]}, 5, sum)
+		}, "overlap"},
+		{"root too large", func(ctx context.Context, t *Team, _ rdma.MR) error { return t.Bcast(ctx, buf(16), 8, 2) }, "root 2 in a team of 2"},
+		{"root negative", func(ctx context.Context, t *Team, _ rdma.MR) error {
+			return t.Reduce(ctx, buf(16), buf(16), 4, sum, -1)
+		}, "root -1"},
+		{"short broadcast", func(ctx context.Context, t *Team, _ rdma.MR) error { return t.Bcast(ctx, buf(7), 8, 0) }, "broadcast buffer has 7 bytes"},
+		{"no reduction", func(ctx context.Context, t *Team, _ rdma.MR) error {
+			return t.AllReduce(ctx, buf(16), buf(16), 4, kernel.Reduction{})
+		}, "no reduction"},
+		{"negative count", func(ctx context.Context, t *Team, _ rdma.MR) error {
+			return t.ReduceScatter(ctx, buf(16), buf(16), -1, sum)
+		}, "-1 elements"},
+		{"unfit algorithm", func(ctx context.Context, t *Team, _ rdma.MR) error {
+			return t.AllToAll(ctx, buf(16), buf(16), 8, Binomial)
+		}, "alltoall does not come as binomial"},
+		{"other region", func(ctx context.Context, t *Team, mr rdma.MR) error {
+			return t.AllToAll(ctx, buf(8192), Buffer{Mem: make([]byte, 8192), MR: mr}, 4096, Auto)
+		}, "does not lie in its region"},
+	}
+	nw := network{n: 2}
+	nw.run(t, func(ctx context.Context, m *member) error {
+		mr, err := m.pd.AllocMR(64, rdma.AccessLocalWrite)
+		if err != nil {
+			return err
+		}
+		defer mr.Close()
+		for _, c := range cases {
+			err := c.do(ctx, m.team, mr)
+			if !errors.Is(err, ErrArgument) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s: got %v, want %q", c.name, err, c.want)
+			}
+		}
+		return m.team.Barrier(ctx) // the team is as it was
+	})
+}
+
+func TestTeamsOfOneMesh(t *testing.T) {
+	testenv.NoLeaks(t)
+	// Two teams on the same queue pairs, of members in other orders, used by
+	// two goroutines of each member at once.
+	nw := network{n: 3, adversary: &soft.Adversary{Seed: 3}, change: func(cfg *TeamConfig) {
+		cfg.Waiter = wait.New(wait.Config{Scheduler: true, Oversubscribed: true}) // a Sleeper serves one goroutine
+	}}
+	nw.open(t)
+	ctx := testenv.Deadline(t, time.Minute)
+	const other = 2
+	meet := newMeeting(other)
+	nw.each(t, func(m *member) error {
+		var err error
+		if m.team, err = NewTeam(ctx, nw.config(m, nw.meeting.exchange(m.rank))); err != nil {
+			return err
+		}
+		list := jobs(5, 3, 30, 2048, 20000)
+		done := make(chan error, 1)
+		go func() {
+			done <- func() error {
+				if m.rank == 1 {
+					return nil
+				}
+				at := map[int]int{2: 0, 0: 1}[m.rank]
+				cfg := nw.config(m, meet.exchange(at))
+				cfg.Rank, cfg.Size, cfg.Members = at, other, []int{2, 0}
+				team, err := NewTeam(ctx, cfg)
+				if err != nil {
+					return err
+				}
+				pair := &member{rank: at, size: other, pd: m.pd, team: team}
+				for _, j := range jobs(6, other, 30, 2048, 20000) {
+					if err := pair.check(ctx, j, true); err != nil {
+						return err
+					}
+				}
+				return team.Free(ctx)
+			}()
+		}()
+		for _, j := range list {
+			if err := m.check(ctx, j, true); err != nil {
+				return err
+			}
+		}
+		return errors.Join(<-done, m.team.Free(ctx))
+	})
+	for _, m := range nw.members {
+		if n := len(m.mesh.kept); n != 0 {
+			t.Errorf("rank %d: the mesh keeps %d regions of freed teams, want none", m.rank, n)
+		}
+	}
+}
+
+func TestClosedAndBusyTeams(t *testing.T) {
+	nw := network{n: 2}
+	nw.run(t, func(ctx context.Context, m *member) error {
+		m.team.busy.Store(true)
+		if err := m.team.Barrier(ctx); !errors.Is(err, ErrBusy) {
+			t.Errorf("a second call returned %v, want ErrBusy", err)
+		}
+		m.team.busy.Store(false)
+		if err := m.team.Barrier(ctx); err != nil {
+			return err
+		}
+		if err := m.team.Close(); err != nil {
+			return err
+		}
+		if err := m.team.Barrier(ctx); !errors.Is(err, ErrClosed) {
+			t.Errorf("a call of a closed team returned %v, want ErrClosed", err)
+		}
+		if err := m.team.Free(ctx); !errors.Is(err, ErrClosed) {
+			t.Errorf("Free of a closed team returned %v, want ErrClosed", err)
+		}
+		return nil
+	})
+}
+
+func TestNewTeamRefuses(t *testing.T) {
+	nw := network{n: 2}
+	nw.open(t)
+	cases := []struct {
+		name   string
+		change func(*TeamConfig)
+		want   string
+	}{
+		{"rank outside", func(cfg *TeamConfig) { cfg.Rank = 2 }, "rank 2 of 2"},
+		{"slots no power of two", func(cfg *TeamConfig) { cfg.Slots = 12 }, "12 slots"},
+		{"unfit algorithm", func(cfg *TeamConfig) { cfg.Algorithms = map[Kind]Algorithm{Bcast: Ring} }, "bcast does not come as ring"},
+		{"member without queue pair", func(cfg *TeamConfig) { cfg.Members = []int{0, 0} }, "no queue pair to member 1"},
+		{"foreign cards", func(cfg *TeamConfig) {
+			cfg.Exchange = func(context.Context, []byte) ([][]byte, error) { return [][]byte{{1}, {2}}, nil }
+		}, "not a team's card"},
+		{"other sizes", func(cfg *TeamConfig) {
+			cfg.Exchange = func(_ context.Context, mine []byte) ([][]byte, error) {
+				theirs, err := readCard(mine)
+				theirs.rank, theirs.eager = 1, 4096
+				return [][]byte{mine, theirs.bytes()}, err
+			}
+		}, "other sizes"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			cfg := nw.config(nw.members[0], nil)
+			cfg.Exchange = func(_ context.Context, mine []byte) ([][]byte, error) { return [][]byte{mine, mine}, nil }
+			c.change(&cfg)
+			if _, err := NewTeam(context.Background(), cfg); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
+	}
+}

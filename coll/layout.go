@@ -1,0 +1,88 @@
+package coll
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// A layout says where things are in a member's control region: for every member
+// a lane that only that member writes, and behind the lanes the staging slots,
+// which only the owner uses, for messages that do not fit inline.
+//
+//	lane     credit word   64 bytes
+//	         fault record  64 bytes
+//	         slots         each: header 8 bytes, payload; a whole number of
+//	                       cache lines, odd, so that headers spread over the sets
+//	staging  for every member: slots of the payload's length
+//
+// A small payload and its header share a cache line.
+type layout struct {
+	members int
+	slots   int
+	stride  int // of the slots
+	lane    int // bytes of a lane
+	room    int // bytes of a staging slot, 0 without
+}
+
+const (
+	line        = 64
+	headerLen   = 8
+	faultOffset = line
+	ringOffset  = 2 * line
+)
+
+func newLayout(members, slots, eager int, staging bool) layout {
+	stride := (headerLen+eager+line-1)/line*line | line
+	l := layout{members: members, slots: slots, stride: stride, lane: ringOffset + slots*stride}
+	if staging {
+		l.room = (eager + line - 1) &^ (line - 1)
+	}
+	return l
+}
+
+func (l *layout) credit(member int) int { return member * l.lane }
+func (l *layout) fault(member int) int  { return member*l.lane + faultOffset }
+func (l *layout) header(member, slot int) int {
+	return member*l.lane + ringOffset + slot*l.stride
+}
+func (l *layout) payload(member, slot int) int { return l.header(member, slot) + headerLen }
+func (l *layout) stage(member, slot int) int {
+	return l.members*l.lane + (member*l.slots+slot)*l.room
+}
+func (l *layout) size() int { return l.members * (l.lane + l.slots*l.room) }
+
+// A card tells the other members where a member's control region is, and what
+// it was made for.
+type card struct {
+	members, rank, slots, eager, chunk, piece uint32
+	addr                                      uint64
+	rkey                                      uint32
+}
+
+const (
+	cardMagic = "gcoll1\x00\x00"
+	cardLen   = len(cardMagic) + 6*4 + 8 + 4
+)
+
+func (c card) bytes() []byte {
+	b := append(make([]byte, 0, cardLen), cardMagic...)
+	for _, v := range [...]uint32{c.members, c.rank, c.slots, c.eager, c.chunk, c.piece} {
+		b = binary.LittleEndian.AppendUint32(b, v)
+	}
+	b = binary.LittleEndian.AppendUint64(b, c.addr)
+	return binary.LittleEndian.AppendUint32(b, c.rkey)
+}
+
+func readCard(b []byte) (card, error) {
+	if len(b) != cardLen || string(b[:len(cardMagic)]) != cardMagic {
+		return card{}, fmt.Errorf("not a team's card (%d bytes, expected %d)", len(b), cardLen)
+	}
+	b = b[len(cardMagic):]
+	var c card
+	for i, v := range [...]*uint32{&c.members, &c.rank, &c.slots, &c.eager, &c.chunk, &c.piece} {
+		*v = binary.LittleEndian.Uint32(b[4*i:])
+	}
+	b = b[6*4:]
+	c.addr, c.rkey = binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint32(b[8:])
+	return c, nil
+}

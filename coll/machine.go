@@ -1,0 +1,331 @@
+package coll
+
+import "github.com/gorun-mpi/gorun/coll/kernel"
+
+// A port is what a machine reaches its peers by. None of its methods waits: one
+// that returns false has done nothing, and the machine tries again later. Slots
+// count from 0 within a channel's ring.
+type port interface {
+	// header loads the header word of a slot that peer writes. What peer
+	// wrote before it is visible.
+	header(peer, slot int) uint64
+	// payload is the payload of that slot.
+	payload(peer, slot int) []byte
+	// credit loads the credit word that peer writes.
+	credit(peer int) uint16
+	// giveCredit writes the credit word at peer.
+	giveCredit(peer int, taken uint16) bool
+	// send writes payload and then header into our slot at peer. The
+	// payload's memory is free when it returns.
+	send(peer, slot int, payload []byte, header uint64) bool
+	// put writes n bytes of an operand to addr at peer, and then, if header
+	// is not 0, header into our slot. The operand's memory is free once
+	// flushed says so.
+	put(peer int, addr uint64, rkey uint32, from operand, off, n int, slot int, header uint64) bool
+	// flushed tells whether the memory of all puts to peer is free.
+	flushed(peer int) bool
+	// expose names n bytes of an operand for peers to write to.
+	expose(to operand, off, n int) descriptor
+}
+
+// An outcome is what became of an attempt to make a step.
+type outcome uint8
+
+const (
+	moved   outcome = iota // the step is done
+	blocked                // not yet: try again later
+	ended                  // the plan is done
+	failed                 // the machine's mistake field says why
+)
+
+// A machine steps through plans. It holds one member's side of all its channels
+// and never blocks. Its owner binds a call, and steps or runs it to the end
+// before the next; peers are driven by machines of their own.
+type machine struct {
+	port     port
+	slots    int
+	channels []channel // by member
+	count    Counters
+
+	plan        *plan
+	pc          int
+	done        bool // the step at pc is done but for giving slots back
+	fingerprint uint32
+	combine     kernel.Func
+	operands    [operands][]byte
+	mistake     mismatch
+	message     [descriptorLen]byte
+}
+
+// A mismatch says what a peer sent that this plan does not expect.
+type mismatch struct {
+	peer        int
+	fingerprint uint32 // what came
+	descriptor  uint64 // or the length of memory too short for a put
+}
+
+func newMachine(p port, size, slots int) *machine {
+	return &machine{port: p, slots: slots, channels: make([]channel, size)}
+}
+
+// bind prepares a call.
+func (m *machine) bind(p *plan, fingerprint uint32, in, out, tmp []byte, combine kernel.Func) {
+	m.plan, m.pc, m.done = p, 0, false
+	m.fingerprint, m.combine = fingerprint, combine
+	m.operands[input], m.operands[output], m.operands[scratch] = in, out, tmp
+}
+
+// unbind forgets the operands.
+func (m *machine) unbind() {
+	m.combine = nil
+	m.operands[input], m.operands[output], m.operands[scratch] = nil, nil, nil
+}
+
+// run makes steps until one is blocked.
+func (m *machine) run() outcome {
+	for {
+		if o := m.step(); o != moved {
+			return o
+		}
+	}
+}
+
+// step tries to make the step at pc.
+func (m *machine) step() outcome {
+	if m.pc >= len(m.plan.steps) {
+		return ended
+	}
+	s := &m.plan.steps[m.pc]
+	o := moved
+	switch s.verb {
+	case vSend:
+		o = m.send(s)
+	case vExpose:
+		o = m.expose(s)
+	case vPut:
+		o = m.put(s)
+	case vAwait:
+		o = m.await(s)
+	case vTake:
+		if !m.done {
+			o = m.await(s)
+		}
+		if o == moved {
+			o = m.release(int(s.peer))
+			m.done = o == blocked
+		}
+	case vLearn:
+		o = m.learn(s)
+	case vRelease:
+		o = m.release(int(s.peer))
+	case vCopy:
+		o = m.copy(s)
+	case vReduce:
+		o = m.reduce(s)
+	case vFlush:
+		if !m.port.flushed(int(s.peer)) {
+			o = blocked
+		}
+	}
+	if o == moved {
+		m.pc++
+	}
+	return o
+}
+
+// waitsFor is the peer that the step at pc concerns, -1 if none.
+func (m *machine) waitsFor() int {
+	if m.plan == nil || m.pc >= len(m.plan.steps) {
+		return -1
+	}
+	s := &m.plan.steps[m.pc]
+	switch s.verb {
+	case vCopy:
+		return int(s.a.peer)
+	case vReduce:
+		if s.a.operand == slot {
+			return int(s.a.peer)
+		}
+		return int(s.b.peer)
+	}
+	return int(s.peer)
+}
+
+// at is the memory of n bytes at l.
+func (m *machine) at(l loc, n int) []byte {
+	if l.operand == slot {
+		held := m.slotOf(m.channels[l.peer].awaited)
+		return m.port.payload(int(l.peer), held)[l.off : l.off+n]
+	}
+	return m.operands[l.operand][l.off : l.off+n : l.off+n]
+}
+
+func (m *machine) slotOf(sequence uint16) int { return int(sequence) & (m.slots - 1) }
+
+// room tells whether peer has a free slot for us, looking for news if not: in
+// the credit word and in the headers that have arrived but not been waited for.
+func (m *machine) room(peer int, c *channel) bool {
+	if int(c.sent-c.credited) < m.slots {
+		return true
+	}
+	c.credit(m.port.credit(peer))
+	for next := c.awaited + 1; next-c.taken <= uint16(m.slots); next++ {
+		h := m.port.header(peer, m.slotOf(next))
+		if sequenceOf(h) != next {
+			break
+		}
+		c.credit(creditOf(h))
+	}
+	return int(c.sent-c.credited) < m.slots
+}
+
+// posted counts a message out: its header told peer what we have taken.
+func (c *channel) posted() {
+	c.sent++
+	c.told = c.taken
+}
+
+func (m *machine) send(s *step) outcome {
+	c, peer := &m.channels[s.peer], int(s.peer)
+	if !m.room(peer, c) {
+		return blocked
+	}
+	var payload []byte
+	if s.n > 0 {
+		payload = m.at(s.a, s.n)
+	}
+	if !m.port.send(peer, m.slotOf(c.sent+1), payload, c.header(m.fingerprint)) {
+		return blocked
+	}
+	c.posted()
+	if s.n == 0 {
+		m.count.Signals++
+	} else {
+		m.count.Puts++
+		m.count.PutBytes += uint64(s.n)
+		m.count.Signals++
+	}
+	return moved
+}
+
+func (m *machine) expose(s *step) outcome {
+	c, peer := &m.channels[s.peer], int(s.peer)
+	if !m.room(peer, c) {
+		return blocked
+	}
+	m.port.expose(s.dst.operand, s.dst.off, s.n).put(&m.message)
+	if !m.port.send(peer, m.slotOf(c.sent+1), m.message[:], c.header(m.fingerprint)) {
+		return blocked
+	}
+	c.posted()
+	m.count.Descriptors++
+	return moved
+}
+
+func (m *machine) put(s *step) outcome {
+	c, peer := &m.channels[s.peer], int(s.peer)
+	d := &c.known[s.index]
+	if uint64(s.dst.off)+uint64(s.n) > d.n {
+		m.mistake = mismatch{peer: peer, fingerprint: m.fingerprint, descriptor: d.n}
+		return failed
+	}
+	var header uint64
+	if s.signal {
+		if !m.room(peer, c) {
+			return blocked
+		}
+		header = c.header(m.fingerprint)
+	}
+	if !m.port.put(peer, d.addr+uint64(s.dst.off), d.rkey, s.a.operand, s.a.off, s.n, m.slotOf(c.sent+1), header) {
+		return blocked
+	}
+	m.count.Puts++
+	m.count.PutBytes += uint64(s.n)
+	if s.signal {
+		c.posted()
+		m.count.Signals++
+	}
+	return moved
+}
+
+// await takes peer's next message in and holds it.
+func (m *machine) await(s *step) outcome {
+	c := &m.channels[s.peer]
+	next := c.awaited + 1
+	h := m.port.header(int(s.peer), m.slotOf(next))
+	if sequenceOf(h) != next {
+		return blocked
+	}
+	if fingerprintOf(h) != m.fingerprint {
+		m.mistake = mismatch{peer: int(s.peer), fingerprint: fingerprintOf(h)}
+		return failed
+	}
+	c.awaited = next
+	c.credit(creditOf(h))
+	return moved
+}
+
+// release gives the held message of peer back. Peer learns of it from our next
+// message, unless half a ring is owed.
+func (m *machine) release(peer int) outcome {
+	c := &m.channels[peer]
+	if owed := c.awaited - c.told; int(owed) >= m.slots/2 {
+		if !m.port.giveCredit(peer, c.awaited) {
+			return blocked
+		}
+		c.told = c.awaited
+		m.count.Credits++
+	}
+	c.taken = c.awaited
+	return moved
+}
+
+func (m *machine) learn(s *step) outcome {
+	c := &m.channels[s.peer]
+	if !m.done {
+		if o := m.await(s); o != moved {
+			return o
+		}
+		c.known[s.index] = readDescriptor(m.port.payload(int(s.peer), m.slotOf(c.awaited)))
+	}
+	o := m.release(int(s.peer))
+	m.done = o == blocked
+	return o
+}
+
+func (m *machine) copy(s *step) outcome {
+	if !m.done {
+		copy(m.at(s.dst, s.n), m.at(s.a, s.n))
+		if s.a.operand == slot {
+			m.count.Unpacks++
+			m.count.UnpackBytes += uint64(s.n)
+		} else {
+			m.count.Copies++
+			m.count.CopyBytes += uint64(s.n)
+		}
+	}
+	if !s.release {
+		return moved
+	}
+	o := m.release(int(s.a.peer))
+	m.done = o == blocked
+	return o
+}
+
+func (m *machine) reduce(s *step) outcome {
+	if !m.done {
+		m.combine(m.at(s.dst, s.n), m.at(s.a, s.n), m.at(s.b, s.n))
+		m.count.Reductions++
+		m.count.ReduceBytes += uint64(s.n)
+	}
+	if !s.release {
+		return moved
+	}
+	from := s.a.peer
+	if s.b.operand == slot {
+		from = s.b.peer
+	}
+	o := m.release(int(from))
+	m.done = o == blocked
+	return o
+}

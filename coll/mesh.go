@@ -1,0 +1,211 @@
+package coll
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+// A MeshConfig describes a process's queue pairs.
+type MeshConfig struct {
+	PD rdma.PD
+	// CQ is the send queue of all QPs. The mesh polls it and expects nothing
+	// else there. Two entries a queue pair are enough, more are better.
+	CQ rdma.CQ
+	// QPs are RC queue pairs in RTS, by the mesh's own numbering of peers; nil
+	// where there is none (the process itself). The mesh posts no receives.
+	// They need 64 bytes of inline data and 8 send requests or more.
+	QPs []rdma.QP
+}
+
+// A Mesh is the queue pairs of one process, shared by all its teams. It keeps
+// what a closed or broken team must not free yet.
+type Mesh struct {
+	pd    rdma.PD
+	cq    rdma.CQ
+	links []link
+	room  int32        // completions the CQ holds
+	owed  atomic.Int32 // completions under way
+	hurt  atomic.Bool  // some link has failed
+
+	polling sync.Mutex // one poller at a time; guards wcs
+	wcs     [16]rdma.WC
+
+	mu     sync.Mutex
+	kept   []rdma.MR // of teams that are gone, until Close
+	pinned [][]byte  // operands of broken calls that a peer's late write may reach
+}
+
+// A link is one queue pair with the account of its send queue.
+//
+//	done <= signaled <= posted <= done + depth
+type link struct {
+	qp     rdma.QP
+	index  int
+	depth  uint64
+	inline int
+
+	done   atomic.Uint64 // requests completed, written by the poller
+	status atomic.Uint32 // first error status, 0 while there is none
+
+	mu       sync.Mutex // guards what follows; taken before Mesh.polling
+	posted   uint64     // requests, ever
+	signaled uint64     // up to this one completions tell
+	wrs      [3]rdma.SendWR
+	sges     [2]rdma.SGE
+	word     [8]byte
+}
+
+const (
+	// leastInline is what control messages need: the fault record.
+	leastInline = 64
+	leastDepth  = 8
+	// longestWrite bounds one request's payload, below the 2 GiB of InfiniBand.
+	longestWrite = 1 << 30
+	// wridBits hold a link's request count in a work request's id.
+	wridBits = 40
+)
+
+// NewMesh takes the queue pairs over for collectives. They stay their owner's to
+// close, after the mesh.
+func NewMesh(cfg MeshConfig) (*Mesh, error) {
+	if cfg.PD == nil || cfg.CQ == nil && len(cfg.QPs) > 1 {
+		return nil, errors.New("mesh: needs a PD and a CQ")
+	}
+	m := &Mesh{pd: cfg.PD, cq: cfg.CQ, links: make([]link, len(cfg.QPs))}
+	if cfg.CQ != nil {
+		m.room = int32(cfg.CQ.Cap())
+	}
+	for i, qp := range cfg.QPs {
+		if qp == nil {
+			continue
+		}
+		_, init := qp.Query()
+		if init.Cap.MaxInlineData < leastInline || init.Cap.MaxSendWR < leastDepth {
+			return nil, fmt.Errorf("mesh: queue pair %d has %d bytes of inline data and %d send requests: collectives need %d and %d",
+				i, init.Cap.MaxInlineData, init.Cap.MaxSendWR, leastInline, leastDepth)
+		}
+		m.links[i].qp, m.links[i].index = qp, i
+		m.links[i].depth, m.links[i].inline = uint64(init.Cap.MaxSendWR), init.Cap.MaxInlineData
+	}
+	return m, nil
+}
+
+// Close frees what closed and broken teams left behind. It waits for nothing:
+// the caller sees to it that all members are done, by a barrier of its own or by
+// closing the queue pairs first.
+func (m *Mesh) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var errs []error
+	for _, mr := range m.kept {
+		errs = append(errs, mr.Close())
+	}
+	m.kept, m.pinned = nil, nil
+	return errors.Join(errs...)
+}
+
+// keep puts a region aside until Close.
+func (m *Mesh) keep(mr rdma.MR) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.kept = append(m.kept, mr)
+}
+
+// pin keeps memory alive until Close.
+func (m *Mesh) pin(mem []byte) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.pinned = append(m.pinned, mem)
+}
+
+// post posts the link's first n requests, the last one signaled if asked or if
+// it is time. It returns the count to wait for in done; ok is false if there is
+// no room now. An error shows in status. l.mu is held.
+func (m *Mesh) post(l *link, n int, signal bool) (count uint64, ok bool) {
+	if l.posted+uint64(n)-l.done.Load() > l.depth {
+		m.poll()
+		if l.posted+uint64(n)-l.done.Load() > l.depth {
+			return 0, false
+		}
+	}
+	last := &l.wrs[n-1]
+	if signal || l.posted+uint64(n)-l.signaled > l.depth/4 {
+		if m.owed.Add(1) > m.room {
+			m.owed.Add(-1)
+			m.poll()
+			return 0, false
+		}
+		last.Flags |= rdma.SendSignaled
+		l.signaled = l.posted + uint64(n)
+	}
+	l.posted += uint64(n)
+	last.WRID = uint64(l.index)<<wridBits | l.posted&(1<<wridBits-1)
+	for i := range n - 1 {
+		l.wrs[i].WRID = uint64(l.index)<<wridBits | l.posted&(1<<wridBits-1)
+	}
+	if took, err := l.qp.PostSend(l.wrs[:n]); took != n || err != nil {
+		// The queue pair refused: its state is no longer RTS, or a request
+		// is invalid. Both end the link.
+		m.fail(l, rdma.WCWRFlushErr)
+	}
+	return l.posted, true
+}
+
+// poll takes completions in. If another goroutine does that just now it returns
+// at once.
+func (m *Mesh) poll() {
+	if m.cq == nil || !m.polling.TryLock() {
+		return
+	}
+	defer m.polling.Unlock()
+	for {
+		n, err := m.cq.Poll(m.wcs[:])
+		for i := range m.wcs[:n] {
+			m.complete(&m.wcs[i])
+		}
+		if err != nil {
+			for i := range m.links {
+				m.fail(&m.links[i], rdma.WCFatalErr)
+			}
+			return
+		}
+		if n < len(m.wcs) {
+			return
+		}
+	}
+}
+
+func (m *Mesh) complete(wc *rdma.WC) {
+	index := wc.WRID >> wridBits
+	if index >= uint64(len(m.links)) {
+		return // not ours
+	}
+	l := &m.links[index]
+	if wc.Status != rdma.WCSuccess {
+		m.fail(l, wc.Status)
+		return
+	}
+	m.owed.Add(-1)
+	// The id has the low bits of the count; no link is 2^40 requests behind.
+	done := l.done.Load()
+	done += (wc.WRID - done) & (1<<wridBits - 1)
+	l.done.Store(done)
+}
+
+// fail notes a link's first error. It stays so.
+func (m *Mesh) fail(l *link, status rdma.WCStatus) {
+	l.status.CompareAndSwap(0, uint32(status))
+	m.hurt.Store(true)
+}
+
+// failure is the link's error, nil while there is none.
+func (l *link) failure() error {
+	if s := l.status.Load(); s != 0 {
+		return rdma.WCStatus(s)
+	}
+	return nil
+}

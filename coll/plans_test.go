@@ -1,0 +1,107 @@
+package coll
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/gorun-mpi/gorun/internal/arch"
+)
+
+// small makes thresholds that short vectors cross: a piece holds two uint64.
+var small = tuning{slots: leastSlots, eager: 24, chunk: 40, piece: 16}
+
+// sizes are below, at and above those thresholds, and far above.
+var sizes = []int{0, 1, 7, 16, 23, 24, 25, 40, 64, 81, 200}
+
+// ways are all kinds with all their algorithms.
+func ways() (list []Call) {
+	for kind := Barrier; kind < farewell; kind++ {
+		for _, a := range choices[kind] {
+			list = append(list, Call{Kind: kind, Algorithm: a})
+		}
+	}
+	return list
+}
+
+// Three calls in a row, the first of every kind, algorithm and size, the others
+// drawn, all with other buffers, roots and operations, for every number of ranks
+// from 1 to 33, in random interleavings. A member's buffers are wrecked as soon as
+// its call has returned.
+func TestPlansInAnyInterleaving(t *testing.T) {
+	every := 1
+	if arch.RaceEnabled || testing.Short() {
+		every = 6
+	}
+	for n := 1; n <= 33; n++ {
+		if n > 4 && n%every != 0 {
+			continue
+		}
+		t.Run(fmt.Sprintf("ranks=%d", n), func(t *testing.T) {
+			t.Parallel()
+			all := ways()
+			for i, way := range all {
+				for k, size := range sizes {
+					if way.Kind == Barrier && k > 2 {
+						break
+					}
+					seed := uint64(i*len(sizes) + k)
+					rng := rand.New(rand.NewPCG(seed, uint64(n)<<32))
+					jobs := []*job{newJob(rng, way.Kind, way.Algorithm, n, size)}
+					for range 2 {
+						w := all[rng.IntN(len(all))]
+						jobs = append(jobs, newJob(rng, w.Kind, w.Algorithm, n, sizes[rng.IntN(len(sizes))]))
+					}
+					if err := prove(newFabric(seed, n, small), jobs); err != nil {
+						t.Fatalf("seed %d: %v of %d bytes by %v, then %+v, %+v: %v", seed, way.Kind, size, way.Algorithm, jobs[1].call, jobs[2].call, err)
+					}
+				}
+			}
+		})
+	}
+}
+
+// prove runs jobs one after the other on a fabric and compares what every member
+// gets.
+func prove(f *fabric, jobs []*job) error {
+	ins, outs := make([][]byte, len(f.nodes)), make([][]byte, len(f.nodes))
+	var wrong error
+	start := func(d *node) {
+		j := jobs[d.epoch]
+		c := j.call
+		c.Rank, c.InPlace = d.rank, j.inPlace[d.rank]
+		ins[d.rank], outs[d.rank] = j.operands(d.rank)
+		p := compile(c, f.tuning)
+		if f.mutate != nil {
+			f.mutate(p)
+		}
+		d.start(p, ins[d.rank], outs[d.rank], j.r.Func)
+	}
+	for _, d := range f.nodes {
+		start(d)
+	}
+	err := f.run(func(d *node) {
+		j, in, out := jobs[d.epoch-1], ins[d.rank], outs[d.rank]
+		want := j.want(d.rank)
+		if wrong == nil && !bytes.Equal(out[:len(want)], want) {
+			wrong = fmt.Errorf("call %d (%+v) rank %d: got %x, want %x", d.epoch, j.call, d.rank, out[:len(want)], want)
+		}
+		if wrong == nil && in != nil && !bytes.Equal(in, j.given[d.rank]) {
+			wrong = fmt.Errorf("call %d (%+v) rank %d: its input was changed", d.epoch, j.call, d.rank)
+		}
+		for i := range in {
+			in[i] = 0xdd
+		}
+		for i := range out {
+			out[i] = 0xdd
+		}
+		if d.epoch < len(jobs) {
+			start(d)
+		}
+	})
+	if wrong != nil {
+		return wrong
+	}
+	return err
+}

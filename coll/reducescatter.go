@@ -1,0 +1,195 @@
+package coll
+
+// fold combines n bytes of all ranks in the order of the ranks: own is the
+// caller's, in gives another one's. Where dst is own, what comes before it is
+// gathered in spare, which may be the place of rank 0's.
+func (b *builder) fold(dst, own, spare loc, in func(rank int) loc, n int) {
+	have := own
+	if b.call.Rank != 0 {
+		have = in(0)
+	}
+	for r := 1; r < b.call.Size; r++ {
+		next, to := own, dst
+		if r != b.call.Rank {
+			next = in(r)
+		}
+		if r < b.call.Rank && dst == own {
+			to = spare
+		}
+		b.reduce(to, have, next, n, false)
+		have = to
+	}
+}
+
+// Direct reduce-scatter: every rank sends each peer that one's block and combines
+// the n blocks that are its own, in the order of the ranks. Long blocks go by
+// descriptor and in pieces, see pipeline.
+//
+// Steps: 1. Bytes: n-1 blocks a rank; n-1 reductions of a block.
+func (b *builder) reduceScatterDirect() {
+	n, me, block := b.call.Size, b.call.Rank, b.call.Bytes
+	if block == 0 {
+		return
+	}
+	in, out := b.source(), b.dest()
+	if n == 1 {
+		b.copy(out, in, block, false)
+		return
+	}
+	if b.eager(block) {
+		for i := 1; i < n; i++ {
+			to := (me + i) % n
+			b.send(to, in.plus(to*block), block)
+		}
+		for r := range n {
+			if r != me {
+				b.await(r)
+			}
+		}
+		// In place, out is the block that was sent to rank 0 and, for rank 0
+		// itself, its own, which nothing precedes: no spare is needed.
+		b.fold(out, in.plus(me*block), loc{}, at, block)
+		for r := range n {
+			if r != me {
+				b.release(r)
+			}
+		}
+		return
+	}
+	p := pipeline{b: b, own: share{me * block, block}, result: out}
+	p.shareOf = func(rank int) share { return share{rank * block, block} }
+	if b.call.InPlace {
+		// out holds rank 0's block until that has been sent.
+		p.result = b.alloc(block)
+	}
+	p.run()
+	if b.call.InPlace {
+		for r := range n {
+			b.flush(r)
+		}
+		b.copy(out, p.result, block, false)
+	}
+}
+
+// Reduce-scatter and gather, for an all-reduce (all gather) or a reduction (the
+// root gathers): rank r combines share r of the vector and puts the result into
+// the output of those that gather.
+//
+// Steps: 2, in pieces. Bytes: for an all-reduce 2(n-1)/n of the vector a rank,
+// which is the least there can be.
+func (b *builder) reduceScatterGather() {
+	n, me, bytes := b.call.Size, b.call.Rank, b.call.Bytes
+	if bytes == 0 {
+		return
+	}
+	if n == 1 {
+		b.copy(b.dest(), b.source(), bytes, false)
+		return
+	}
+	p := pipeline{b: b, own: shareOf(&b.call, me)}
+	p.shareOf = func(rank int) share { return shareOf(&b.call, rank) }
+	p.gathers = func(rank int) bool { return b.call.Kind == AllReduce || rank == b.call.Root }
+	if p.gathers(me) {
+		p.result = b.dest().plus(p.own.off)
+	} else {
+		p.result = b.alloc(p.own.n)
+	}
+	p.run()
+}
+
+// A pipeline is the reduce-scatter in pieces, small enough to be combined while
+// they are in the cache. In turn s a rank
+//
+//	pushes    piece s of every peer's share into that peer's scratch,
+//	combines  piece s-1 of its own share and passes the result on,
+//	collects  the results of piece s-2 of the others' shares.
+//
+// A rank's scratch has a window of 3 pieces for each peer. Piece s goes where
+// piece s-3 was, which its owner has combined by then: its result, or where the
+// peer gathers none a bare signal, was collected in the turn before.
+//
+// Between two ranks messages are in this order at both ends, each left out at
+// both ends where a share has no such piece: descriptors of scratch and output;
+// then turn by turn piece s, result s-1.
+type pipeline struct {
+	b       *builder
+	own     share
+	result  loc // where the own share's result goes
+	shareOf func(rank int) share
+	gathers func(rank int) bool // nil: nobody
+}
+
+const window = 3
+
+func (p *pipeline) run() {
+	b, n, me := p.b, p.b.call.Size, p.b.call.Rank
+	in := b.source()
+	size := max(b.tuning.piece/b.call.Elem, 1) * b.call.Elem
+	gathers := func(rank int) bool { return p.gathers != nil && p.gathers(rank) }
+	count := func(rank int) int { return pieces(p.shareOf(rank).n, size) }
+	peers := func(f func(peer int)) {
+		for i := 1; i < n; i++ {
+			f((me + i) % n)
+		}
+	}
+
+	landing := make([]loc, n)
+	room := min(window*size, p.own.n)
+	peers(func(peer int) {
+		if p.own.n > 0 {
+			landing[peer] = b.alloc(room)
+			b.expose(peer, 0, landing[peer], room)
+		}
+		if theirs := p.shareOf(peer); gathers(me) && theirs.n > 0 {
+			b.expose(peer, 1, b.dest().plus(theirs.off), theirs.n)
+		}
+	})
+	peers(func(peer int) {
+		if count(peer) > 0 {
+			b.learn(peer, 0)
+		}
+		if gathers(peer) && p.own.n > 0 {
+			b.learn(peer, 1)
+		}
+	})
+
+	turns := 0
+	for r := range n {
+		turns = max(turns, count(r))
+	}
+	for s := range turns + 2 {
+		peers(func(peer int) { // push
+			if s < count(peer) {
+				theirs := p.shareOf(peer)
+				x := part(theirs.n, size, s)
+				b.put(peer, 0, s%window*size, in.plus(theirs.off+x.off), x.n)
+			}
+		})
+		if k := s - 1; k >= 0 && k < count(me) { // combine
+			x := part(p.own.n, size, k)
+			for r := range n {
+				if r != me {
+					b.take(r)
+				}
+			}
+			from := func(rank int) loc { return landing[rank].plus(k % window * size) }
+			own, dst := in.plus(p.own.off+x.off), p.result.plus(x.off)
+			b.fold(dst, own, from(0), from, x.n)
+			peers(func(peer int) {
+				switch {
+				case gathers(peer):
+					b.put(peer, 1, x.off, dst, x.n)
+				case k+window < count(me):
+					b.signal(peer)
+				}
+			})
+		}
+		if k := s - 2; k >= 0 { // collect
+			peers(func(peer int) {
+				if k < count(peer) && (gathers(me) || k+window < count(peer)) {
+					b.take(peer)
+				}
+			})
+		}
+	}
+}

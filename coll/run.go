@@ -1,0 +1,288 @@
+package coll
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gorun-mpi/gorun/coll/kernel"
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+// A Buffer is an operand of a call.
+type Buffer struct {
+	Mem []byte
+	// MR is a region that Mem lies in, of the mesh's PD and with remote write
+	// access; nil for ordinary memory.
+	MR rdma.MR
+}
+
+// An invocation is a call while it runs.
+type invocation struct {
+	call      Call
+	reduction kernel.Reduction
+	in, out   Buffer // kept here so that they live, and on the heap
+	keys      [operands]key
+	own       [operands]rdma.MR // registered for this call
+
+	registered bool // own has some
+	outcome    outcome
+	misses     uint
+	looked     time.Time
+	err        *Error
+}
+
+// A key is how peers and the device name an operand.
+type key struct {
+	addr       uint64
+	lkey, rkey uint32
+}
+
+// enter begins a call; execute, or leave, ends it.
+func (t *Team) enter(kind Kind) error {
+	if !t.busy.CompareAndSwap(false, true) {
+		return &Error{Op: kind.String(), Rank: t.rank, Peer: -1, Err: ErrBusy}
+	}
+	if t.state == nil {
+		return nil
+	}
+	err := t.state
+	t.busy.Store(false)
+	if err == ErrClosed {
+		return &Error{Op: kind.String(), Rank: t.rank, Peer: -1, Err: ErrClosed}
+	}
+	return err
+}
+
+// refuse ends a call before it has begun: the team stays as it is.
+func (t *Team) refuse(kind Kind, err error) error {
+	t.busy.Store(false)
+	return &Error{Op: kind.String(), Rank: t.rank, Peer: -1, Err: err}
+}
+
+// collective is what all calls have in common, after enter. A wrong argument
+// has been found by then.
+func (t *Team) collective(ctx context.Context, c Call, in, out Buffer, r kernel.Reduction) error {
+	c.Rank, c.Size = t.rank, t.size
+	if c.Algorithm == Auto {
+		c.Algorithm = t.selection[c.Kind]
+	}
+	c.Algorithm, _ = selectAlgorithm(&c, t.tuning)
+	t.call.call, t.call.in, t.call.out, t.call.reduction = c, in, out, r
+	err := t.execute(ctx)
+	t.busy.Store(false)
+	return err
+}
+
+// execute runs t.call to its end. The busy flag stays set.
+func (t *Team) execute(ctx context.Context) error {
+	c := &t.call
+	p := t.cache.plan(&c.call, t.tuning)
+	if err := t.bind(p); err != nil {
+		if errors.Is(err, ErrArgument) {
+			return errors.Join(&Error{Op: c.call.Kind.String(), Rank: t.rank, Peer: -1, Err: err}, t.giveBack())
+		}
+		return t.breakUp(-1, faultLocal, err)
+	}
+	c.misses, c.outcome, c.err = 0, blocked, nil
+	for {
+		err := t.waiter.Wait(ctx, &t.waiting)
+		switch {
+		case err != nil:
+			return t.breakUp(t.machine.waitsFor(), faultContext, err)
+		case c.err != nil:
+			return c.err
+		case c.outcome == failed:
+			return t.mismatched()
+		case c.outcome == ended:
+			return t.finish()
+		}
+	}
+}
+
+// waiting is the condition of a team's waits: the machine could make a step.
+type waiting struct{ team *Team }
+
+// Ready drives the machine. It is true when there was progress, the call is
+// over, or the team is broken.
+func (w *waiting) Ready() bool {
+	t := w.team
+	c, m := &t.call, t.machine
+	before := m.pc
+	c.outcome = m.run()
+	if c.outcome != blocked || m.pc != before {
+		c.misses = 0
+		return true
+	}
+	c.misses++
+	if c.misses&7 != 0 && c.misses < patience {
+		return false
+	}
+	return t.look()
+}
+
+const (
+	// patience is how many misses a wait has before it looks at more than
+	// the word it waits for every time: some microseconds.
+	patience = 256
+	// lookEvery is how often a wait looks for dead peers and revocations.
+	lookEvery = time.Millisecond
+	// pollCalls is how many calls that need not wait there are to one look
+	// for completions: that none of a call's messages failed may show later.
+	pollCalls = 16
+)
+
+// look is what a wait does beside polling: completions, the process's other
+// traffic, and from time to time whether the peers are well.
+func (t *Team) look() (broken bool) {
+	t.mesh.poll()
+	if t.progress != nil {
+		t.progress()
+	}
+	c := &t.call
+	if c.misses < patience || c.misses%8 != 0 {
+		return false
+	}
+	now := time.Now()
+	if now.Sub(c.looked) < lookEvery {
+		return false
+	}
+	c.looked = now
+	if t.size == 1 {
+		return false
+	}
+	for i := range t.peers {
+		if i == t.rank {
+			continue
+		}
+		// Its last words first: they say why.
+		if t.hear(i) {
+			return true
+		}
+		if err := t.peers[i].link.failure(); err != nil {
+			c.err = t.breakUp(i, faultLink, err)
+			return true
+		}
+		if t.dead != nil && t.dead(i) {
+			c.err = t.breakUp(i, faultDead, ErrPeerDead)
+			return true
+		}
+	}
+	return false
+}
+
+// bind gives the plan's operands memory and keys.
+func (t *Team) bind(p *plan) error {
+	c := &t.call
+	if p.scratch > 0 {
+		if err := t.reserve(p.scratch); err != nil {
+			return fmt.Errorf("scratch of %d bytes: %w", p.scratch, err)
+		}
+	}
+	var tmp []byte
+	if t.scratch != nil {
+		tmp = t.scratch.Bytes()
+		c.keys[scratch] = key{t.scratch.Addr(), t.scratch.LKey(), t.scratch.RKey()}
+	}
+	if p.remote[input] {
+		if err := t.name(input, c.in); err != nil {
+			return err
+		}
+	}
+	if p.remote[output] {
+		if err := t.name(output, c.out); err != nil {
+			return err
+		}
+	}
+	fingerprint := p.fingerprint ^ uint32(c.reduction.ID)*0x9e3779b1>>4
+	t.machine.bind(p, fingerprint, c.in.Mem, c.out.Mem, tmp, c.reduction.Func)
+	return nil
+}
+
+// reserve has the scratch hold n bytes. Nothing is on its way into it between
+// calls: what peers wrote there was awaited.
+func (t *Team) reserve(n int) error {
+	if t.scratch != nil && t.scratch.Len() >= uint64(n) {
+		return nil
+	}
+	size := 64 << 10
+	for size < n {
+		size *= 2
+	}
+	mr, err := t.mesh.pd.AllocMR(size, rdma.AccessLocalWrite|rdma.AccessRemoteWrite)
+	if err != nil {
+		return err
+	}
+	old := t.scratch
+	t.scratch = mr
+	if old != nil {
+		return old.Close()
+	}
+	return nil
+}
+
+// name finds the keys of an operand: those of its region, of the region of the
+// whole address space, or of one made for this call.
+func (t *Team) name(o operand, b Buffer) error {
+	c := &t.call
+	mr := b.MR
+	if mr == nil {
+		mr = t.odp
+	}
+	if mr == nil {
+		var err error
+		mr, err = t.mesh.pd.RegMR(b.Mem, rdma.AccessLocalWrite|rdma.AccessRemoteWrite)
+		if err != nil {
+			return fmt.Errorf("register %d bytes: %w", len(b.Mem), err)
+		}
+		c.own[o], c.registered = mr, true
+	}
+	k := key{addr: addressOf(b.Mem), lkey: mr.LKey(), rkey: mr.RKey()}
+	if whole := mr.Bytes(); whole != nil {
+		off := k.addr - addressOf(whole)
+		if k.addr < addressOf(whole) || off+uint64(len(b.Mem)) > uint64(len(whole)) {
+			return badf("%s buffer does not lie in its region", operandNames[o])
+		}
+		k.addr = mr.Addr() + off
+	}
+	c.keys[o] = k
+	return nil
+}
+
+// finish ends a call that succeeded.
+func (t *Team) finish() error {
+	if t.machine.count.Calls++; t.machine.count.Calls%pollCalls == 0 {
+		t.mesh.poll()
+	}
+	if t.mesh.hurt.Load() {
+		for i := range t.peers {
+			if i != t.rank && t.peers[i].link.failure() != nil {
+				return t.breakUp(i, faultLink, t.peers[i].link.failure())
+			}
+		}
+	}
+	if err := t.giveBack(); err != nil {
+		return t.breakUp(-1, faultLocal, err)
+	}
+	return nil
+}
+
+// giveBack forgets the operands and closes what bind registered for them.
+func (t *Team) giveBack() error {
+	c := &t.call
+	t.machine.unbind()
+	c.in, c.out, c.reduction.Func = Buffer{}, Buffer{}, nil
+	if !c.registered {
+		return nil
+	}
+	c.registered = false
+	var errs []error
+	for i, mr := range c.own {
+		if mr != nil {
+			c.own[i] = nil
+			errs = append(errs, mr.Close())
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,474 @@
+package coll
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gorun-mpi/gorun/coll/kernel"
+	"github.com/gorun-mpi/gorun/internal/arch"
+	"github.com/gorun-mpi/gorun/internal/shm"
+	"github.com/gorun-mpi/gorun/internal/testenv"
+	"github.com/gorun-mpi/gorun/internal/wait"
+	"github.com/gorun-mpi/gorun/rdma"
+	"github.com/gorun-mpi/gorun/rdma/soft"
+)
+
+// A member is a rank of the tests: a goroutine with a device of its own.
+type member struct {
+	rank, size int
+	provider   *soft.Provider
+	ctx        rdma.Context
+	pd         rdma.PD
+	cq         rdma.CQ
+	qps        []rdma.QP
+	odp        rdma.MR
+	mesh       *Mesh
+	team       *Team
+}
+
+// A network is what the tests' members run on.
+type network struct {
+	n         int
+	adversary *soft.Adversary
+	cap       rdma.QPCap
+	ordinary  bool // no region of the whole address space
+	change    func(*TeamConfig)
+
+	members []*member
+	meeting *meeting
+}
+
+// meeting is an all-gather for goroutines.
+type meeting struct {
+	mu     sync.Mutex
+	cards  [][]byte
+	come   int
+	closed chan struct{}
+}
+
+func newMeeting(n int) *meeting {
+	return &meeting{cards: make([][]byte, n), closed: make(chan struct{})}
+}
+
+func (m *meeting) exchange(rank int) func(context.Context, []byte) ([][]byte, error) {
+	return func(ctx context.Context, mine []byte) ([][]byte, error) {
+		m.mu.Lock()
+		m.cards[rank] = mine
+		if m.come++; m.come == len(m.cards) {
+			close(m.closed)
+		}
+		m.mu.Unlock()
+		select {
+		case <-m.closed:
+			return m.cards, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// open makes n devices in one segment and connects them all.
+func (nw *network) open(t testing.TB) {
+	t.Helper()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if nw.cap == (rdma.QPCap{}) {
+		nw.cap = rdma.QPCap{MaxSendWR: 64, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInlineData: 2048}
+	}
+	segment, err := shm.NewLocal(shm.Geometry{Ranks: nw.n, ArenaSize: 32 << 20})
+	must(err)
+	t.Cleanup(func() { must(segment.Close()) })
+	for r := range nw.n {
+		m := &member{rank: r, size: nw.n, qps: make([]rdma.QP, nw.n)}
+		nw.members = append(nw.members, m)
+		var adversary *soft.Adversary
+		if nw.adversary != nil {
+			adversary = &soft.Adversary{Seed: nw.adversary.Seed + uint64(r)}
+		}
+		m.provider, err = soft.New(soft.Config{Segment: segment, Rank: r, Host: "here", Adversary: adversary})
+		must(err)
+		devices, err := m.provider.Devices()
+		must(err)
+		m.ctx, err = devices[0].Open()
+		must(err)
+		m.pd, err = m.ctx.AllocPD()
+		must(err)
+		m.cq, err = m.ctx.CreateCQ(4 * nw.n)
+		must(err)
+		if !nw.ordinary {
+			m.odp, err = m.pd.RegMR(nil, rdma.AccessLocalWrite|rdma.AccessRemoteWrite|rdma.AccessOnDemand)
+			must(err)
+		}
+	}
+	for _, m := range nw.members {
+		for i, peer := range nw.members {
+			if peer == m {
+				continue
+			}
+			m.qps[i], err = m.pd.CreateQP(rdma.QPInitAttr{SendCQ: m.cq, RecvCQ: m.cq, Type: rdma.RC, Cap: nw.cap})
+			must(err)
+			gid, err := peer.ctx.QueryGID(1, 0)
+			must(err)
+			must(m.ctx.(rdma.Endpointer).AddEndpoint(gid, peer.ctx.(rdma.Endpointer).Endpoint()))
+		}
+	}
+	for _, m := range nw.members {
+		for i, peer := range nw.members {
+			if peer == m {
+				continue
+			}
+			gid, err := peer.ctx.QueryGID(1, 0)
+			must(err)
+			must(connect(m.qps[i], gid, peer.qps[m.rank].Num()))
+		}
+		m.mesh, err = NewMesh(MeshConfig{PD: m.pd, CQ: m.cq, QPs: m.qps})
+		must(err)
+	}
+	nw.meeting = newMeeting(nw.n)
+	t.Cleanup(func() {
+		for _, m := range nw.members {
+			for _, qp := range m.qps {
+				if qp != nil {
+					must(qp.Close())
+				}
+			}
+		}
+		for _, m := range nw.members {
+			must(m.mesh.Close())
+			if m.odp != nil {
+				must(m.odp.Close())
+			}
+			must(m.cq.Close())
+			must(m.pd.Close())
+			must(m.ctx.Close())
+			must(m.provider.Close())
+		}
+	})
+}
+
+func connect(qp rdma.QP, gid rdma.GID, number uint32) error {
+	err := qp.Modify(rdma.QPAttr{State: rdma.StateInit, PortNum: 1, AccessFlags: rdma.AccessLocalWrite | rdma.AccessRemoteWrite},
+		rdma.QPStateMask|rdma.QPPKeyIndexMask|rdma.QPPortMask|rdma.QPAccessFlagsMask)
+	if err != nil {
+		return err
+	}
+	err = qp.Modify(rdma.QPAttr{State: rdma.StateRTR, AV: rdma.AV{DGID: gid, PortNum: 1, HopLimit: 1}, PathMTU: rdma.MTU1024, DestQPNum: number, MinRNRTimer: 12},
+		rdma.QPStateMask|rdma.QPAVMask|rdma.QPPathMTUMask|rdma.QPDestQPNMask|rdma.QPRQPSNMask|rdma.QPMaxDestRdAtomicMask|rdma.QPMinRNRTimerMask)
+	if err != nil {
+		return err
+	}
+	return qp.Modify(rdma.QPAttr{State: rdma.StateRTS, Timeout: 14, RetryCnt: 7, RNRRetry: 7},
+		rdma.QPStateMask|rdma.QPSQPSNMask|rdma.QPTimeoutMask|rdma.QPRetryCntMask|rdma.QPRNRRetryMask|rdma.QPMaxRdAtomicMask)
+}
+
+// config is the configuration of a member's team.
+func (nw *network) config(m *member, exchange func(context.Context, []byte) ([][]byte, error)) TeamConfig {
+	cfg := TeamConfig{Rank: m.rank, Size: m.size, Mesh: m.mesh, ODP: m.odp, Exchange: exchange,
+		Waiter: wait.New(wait.Config{Scheduler: true, Oversubscribed: true, Sleeper: m.ctx.(rdma.Sleeper)})}
+	if nw.change != nil {
+		nw.change(&cfg)
+	}
+	return cfg
+}
+
+// run has every member run f with a team of all. The teams are closed after it.
+func (nw *network) run(t testing.TB, f func(ctx context.Context, m *member) error) {
+	t.Helper()
+	nw.open(t)
+	ctx := testenv.Deadline(t, time.Minute)
+	nw.each(t, func(m *member) error {
+		var err error
+		m.team, err = NewTeam(ctx, nw.config(m, nw.meeting.exchange(m.rank)))
+		if err != nil {
+			return err
+		}
+		return errors.Join(f(ctx, m), m.team.Close())
+	})
+}
+
+// each runs f for all members at once and reports their errors.
+func (nw *network) each(t testing.TB, f func(m *member) error) {
+	t.Helper()
+	errs := make([]error, nw.n)
+	var wg sync.WaitGroup
+	for i, m := range nw.members {
+		wg.Go(func() { errs[i] = f(m) })
+	}
+	wg.Wait()
+	for i, err := range errs {
+		if err != nil {
+			t.Errorf("rank %d: %v", i, err)
+		}
+	}
+}
+
+// do makes the call of a job.
+func (m *member) do(ctx context.Context, j *job, in, out Buffer) error {
+	c := &j.call
+	count := c.Bytes / c.Elem
+	switch c.Kind {
+	case Barrier:
+		return m.team.Barrier(ctx)
+	case Bcast:
+		return m.team.Bcast(ctx, out, c.Bytes, c.Root)
+	case Reduce:
+		return m.team.Reduce(ctx, in, out, count, j.r, c.Root)
+	case AllReduce:
+		return m.team.AllReduce(ctx, in, out, count, j.r)
+	case ReduceScatter:
+		return m.team.ReduceScatter(ctx, in, out, count, j.r)
+	case AllGather:
+		return m.team.AllGather(ctx, in, out, c.Bytes)
+	}
+	return m.team.AllToAll(ctx, in, out, c.Bytes, c.Algorithm)
+}
+
+// check makes the call and compares what comes. With registered memory the
+// operands lie in one region, at odd offsets.
+func (m *member) check(ctx context.Context, j *job, registered bool) error {
+	given, room := j.operands(m.rank)
+	in, out := Buffer{Mem: given}, Buffer{Mem: room}
+	if registered && len(given)+len(room) > 0 {
+		mr, err := m.pd.AllocMR(16+len(given)+len(room), rdma.AccessLocalWrite|rdma.AccessRemoteWrite)
+		if err != nil {
+			return err
+		}
+		defer mr.Close()
+		mem := mr.Bytes()
+		if given != nil {
+			in = Buffer{Mem: mem[8 : 8+len(given) : 8+len(given)], MR: mr}
+			copy(in.Mem, given)
+		}
+		if room != nil {
+			mem = mem[(8+len(given)+7)&^7:]
+			out = Buffer{Mem: mem[:len(room):len(room)], MR: mr}
+			copy(out.Mem, room)
+		}
+	}
+	if err := m.do(ctx, j, in, out); err != nil {
+		return err
+	}
+	want := j.want(m.rank)
+	if got := out.Mem; !bytes.Equal(got[:len(want)], want) {
+		return fmt.Errorf("%+v: got %x, want %x", j.call, head(got), head(want))
+	}
+	return nil
+}
+
+func head(b []byte) []byte { return b[:min(len(b), 64)] }
+
+// jobs draws a run of calls that crosses the thresholds of a team.
+func jobs(seed uint64, n, count int, eager int, most int) []*job {
+	rng := rand.New(rand.NewPCG(seed, uint64(n)))
+	all := ways()
+	var list []*job
+	for range count {
+		w := all[rng.IntN(len(all))]
+		if w.Kind != AllToAll {
+			w.Algorithm = Auto
+		}
+		size := []int{0, 1, 8, 100, eager - 1, eager, eager + 1, rng.IntN(4 * eager), rng.IntN(most)}[rng.IntN(9)]
+		list = append(list, newJob(rng, w.Kind, w.Algorithm, n, size))
+	}
+	return list
+}
+
+func TestCollectivesOnSoft(t *testing.T) {
+	cases := []struct {
+		name       string
+		ranks      []int
+		network    network
+		registered bool
+	}{
+		{name: "registered memory", ranks: []int{1, 2, 3, 4, 7}, registered: true},
+		{name: "address space", ranks: []int{2, 3, 5}},
+		{name: "registered for the call", ranks: []int{1, 2, 4}, network: network{ordinary: true}},
+		{name: "short queue, staged", ranks: []int{2, 5}, registered: true,
+			network: network{cap: rdma.QPCap{MaxSendWR: 8, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInlineData: 64}}},
+		{name: "adversary", ranks: []int{2, 3, 4}, registered: true, network: network{adversary: &soft.Adversary{Seed: 7}}},
+		{name: "adversary, address space", ranks: []int{3}, network: network{adversary: &soft.Adversary{Seed: 11}}},
+		{name: "tree and ring for all", ranks: []int{2, 3, 6}, registered: true, network: network{change: func(cfg *TeamConfig) {
+			cfg.Algorithms = map[Kind]Algorithm{AllGather: Ring, AllReduce: RecursiveDoubling, Reduce: Binomial}
+			cfg.EagerBytes, cfg.ChunkBytes = 64, 1000
+		}}},
+		{name: "bruck and halves for all", ranks: []int{2, 3, 6}, registered: true, network: network{change: func(cfg *TeamConfig) {
+			cfg.Algorithms = map[Kind]Algorithm{AllGather: Bruck, AllReduce: ReduceScatterGather, Reduce: ReduceScatterGather, AllToAll: Bruck}
+			cfg.PieceBytes = 512
+		}}},
+	}
+	for _, c := range cases {
+		for _, n := range c.ranks {
+			t.Run(fmt.Sprintf("%s/ranks=%d", c.name, n), func(t *testing.T) {
+				testenv.NoLeaks(t)
+				count := 60
+				if arch.RaceEnabled || testing.Short() {
+					count = 15
+				}
+				list := jobs(uint64(n), n, count, 2048, 200<<10)
+				nw := c.network
+				nw.n = n
+				nw.run(t, func(ctx context.Context, m *member) error {
+					for i, j := range list {
+						if err := m.check(ctx, j, c.registered); err != nil {
+							return fmt.Errorf("call %d: %w", i, err)
+						}
+					}
+					return nil
+				})
+			})
+		}
+	}
+}
+
+// The result of a floating-point reduction is the same on all ranks, to the bit.
+func TestFloatsAreTheSameOnAllRanks(t *testing.T) {
+	for _, algorithm := range choices[AllReduce] {
+		for _, n := range []int{2, 3, 5, 6} {
+			t.Run(fmt.Sprintf("%v/ranks=%d", algorithm, n), func(t *testing.T) {
+				const count = 1001
+				sum, _ := kernel.For(reflect.Float32, kernel.Sum)
+				results := make([][]byte, n)
+				nw := network{n: n, change: func(cfg *TeamConfig) { cfg.Algorithms = map[Kind]Algorithm{AllReduce: algorithm} }}
+				nw.run(t, func(ctx context.Context, m *member) error {
+					rng := rand.New(rand.NewPCG(1, uint64(m.rank)))
+					in := make([]byte, 4*count)
+					for i := range count {
+						putFloat(in[4*i:], float32(math.Exp(40*rng.Float64()-20)))
+					}
+					results[m.rank] = make([]byte, 4*count)
+					return m.team.AllReduce(ctx, Buffer{Mem: in}, Buffer{Mem: results[m.rank]}, count, sum)
+				})
+				for r, got := range results {
+					if !bytes.Equal(got, results[0]) {
+						t.Errorf("rank %d got other bits than rank 0", r)
+					}
+				}
+			})
+		}
+	}
+}
+
+func putFloat(b []byte, f float32) {
+	v := math.Float32bits(f)
+	b[0], b[1], b[2], b[3] = byte(v), byte(v>>8), byte(v>>16), byte(v>>24)
+}
+
+func TestCallsDoNotAllocate(t *testing.T) {
+	if arch.RaceEnabled {
+		return // the detector allocates
+	}
+	sum, _ := kernel.For(reflect.Float32, kernel.Sum)
+	calls := []struct {
+		name string
+		do   func(ctx context.Context, t *Team, in, out Buffer) error
+	}{
+		{"barrier", func(ctx context.Context, t *Team, in, out Buffer) error { return t.Barrier(ctx) }},
+		{"alltoall 8", func(ctx context.Context, t *Team, in, out Buffer) error { return t.AllToAll(ctx, in, out, 8, Auto) }},
+		{"alltoall 4096", func(ctx context.Context, t *Team, in, out Buffer) error { return t.AllToAll(ctx, in, out, 4096, Auto) }},
+		{"bcast", func(ctx context.Context, t *Team, in, out Buffer) error { return t.Bcast(ctx, out, 8192, 1) }},
+		{"allreduce 8", func(ctx context.Context, t *Team, in, out Buffer) error { return t.AllReduce(ctx, in, out, 2, sum) }},
+		{"allreduce 8192", func(ctx context.Context, t *Team, in, out Buffer) error {
+			return t.AllReduce(ctx, in, out, 2048, sum)
+		}},
+		{"allgather", func(ctx context.Context, t *Team, in, out Buffer) error { return t.AllGather(ctx, in, out, 1000) }},
+	}
+	const rounds = 50
+	nw := network{n: 2}
+	nw.run(t, func(ctx context.Context, m *member) error {
+		in, out := Buffer{Mem: make([]byte, 8192)}, Buffer{Mem: make([]byte, 8192)}
+		for _, c := range calls {
+			var failed error
+			call := func() {
+				if err := c.do(ctx, m.team, in, out); err != nil {
+					failed = err
+				}
+			}
+			call()
+			if m.rank == 1 {
+				for range rounds + 1 {
+					call()
+				}
+			} else if got := testing.AllocsPerRun(rounds, call); got != 0 {
+				// Both ranks are goroutines of this process, so this
+				// counts what either allocates.
+				t.Errorf("%s: %v allocations a call, want 0", c.name, got)
+			}
+			if failed != nil {
+				return fmt.Errorf("%s: %w", c.name, failed)
+			}
+		}
+		return nil
+	})
+}
+
+func TestCountersAreExact(t *testing.T) {
+	const n = 4
+	cases := []struct {
+		name string
+		do   func(ctx context.Context, m *member, in, out Buffer) error
+		want Counters
+	}{
+		{"alltoall in messages", func(ctx context.Context, m *member, in, out Buffer) error {
+			return m.team.AllToAll(ctx, in, out, 8, Direct)
+		}, Counters{Calls: 1, Puts: 3, PutBytes: 24, Signals: 3, Copies: 1, CopyBytes: 8, Unpacks: 3, UnpackBytes: 24}},
+		{"alltoall by descriptor", func(ctx context.Context, m *member, in, out Buffer) error {
+			return m.team.AllToAll(ctx, in, out, 4096, Direct)
+		}, Counters{Calls: 1, Puts: 3, PutBytes: 3 * 4096, Signals: 3, Copies: 1, CopyBytes: 4096, Descriptors: 3}},
+		{"barrier", func(ctx context.Context, m *member, in, out Buffer) error {
+			return m.team.Barrier(ctx)
+		}, Counters{Calls: 1, Signals: 2}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			nw := network{n: n}
+			nw.run(t, func(ctx context.Context, m *member) error {
+				in, out := Buffer{Mem: make([]byte, n*4096)}, Buffer{Mem: make([]byte, n*4096)}
+				before := m.ctx.Counters().Writes
+				if err := c.do(ctx, m, in, out); err != nil {
+					return err
+				}
+				got := m.team.Counters()
+				if got != c.want {
+					return fmt.Errorf("got %+v, want %+v", got, c.want)
+				}
+				if writes := m.ctx.Counters().Writes - before; writes != got.Writes() {
+					return fmt.Errorf("the device made %d writes, want %d", writes, got.Writes())
+				}
+				return nil
+			})
+		})
+	}
+}
+
+func TestExplain(t *testing.T) {
+	nw := network{n: 2}
+	nw.run(t, func(ctx context.Context, m *member) error {
+		for _, c := range []struct {
+			call Call
+			want string
+		}{
+			{Call{Kind: AllToAll, Bytes: 8}, "alltoall of 8 bytes on 2 ranks: direct, in messages (few ranks: one step)"},
+			{Call{Kind: AllReduce, Bytes: 1 << 20}, "reduce-scatter-gather, by descriptor (many bytes: fewest bytes)"},
+			{Call{Kind: AllToAll, Bytes: 8, Algorithm: Bruck}, "bruck, in messages (asked for)"},
+			{Call{Kind: Barrier, Algorithm: Ring}, "barrier does not come as ring"},
+		} {
+			if got := m.team.Explain(c.call); !strings.Contains(got, c.want) {
+				return fmt.Errorf("%+v: got %q, want %q", c.call, got, c.want)
+			}
+		}
+		return nil
+	})
+}

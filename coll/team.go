@@ -1,0 +1,304 @@
+package coll
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/gorun-mpi/gorun/internal/wait"
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+// A TeamConfig describes a team to its member.
+type TeamConfig struct {
+	Rank, Size int
+
+	// Mesh and Members say which queue pairs lead to the members: member i is
+	// the mesh's peer Members[i] (nil: peer i). Teams of one process share
+	// their mesh.
+	Mesh    *Mesh
+	Members []int
+
+	// PD, CQ and QPs are for a team with queue pairs of its own, where Mesh is
+	// nil: see MeshConfig. QPs are by member, nil at Rank.
+	PD  rdma.PD
+	CQ  rdma.CQ
+	QPs []rdma.QP
+
+	// Waiter waits for peers. It serves one call at a time.
+	Waiter *wait.Waiter
+	// Exchange gathers a few bytes of every member, by rank. It is called
+	// once, in NewTeam.
+	Exchange func(ctx context.Context, mine []byte) ([][]byte, error)
+	// Progress lets other traffic of the process advance while a call waits.
+	// May be nil.
+	Progress func()
+	// PeerDead tells whether a member is known to have died. It is asked
+	// about once a millisecond while a call waits. May be nil.
+	PeerDead func(member int) bool
+	// ODP is a region of the whole address space with remote write access;
+	// nil where the device has none. Without it, ordinary memory that peers
+	// write to is registered for each call.
+	ODP rdma.MR
+
+	// Algorithms replaces the selection for a kind; Auto leaves it.
+	Algorithms map[Kind]Algorithm
+	// EagerBytes is the longest block that travels in a message; 0 means 2048,
+	// and less where the control region would exceed 1 MiB (from 32 members on).
+	EagerBytes int
+	// Slots is the messages a peer may be ahead, a power of two; 0 means 8.
+	Slots int
+	// ChunkBytes is what a broadcast passes on at a time; 0 means 128 KiB.
+	ChunkBytes int
+	// PieceBytes is what a long reduction combines at a time; 0 means 16 KiB.
+	PieceBytes int
+}
+
+// defaults of TeamConfig.
+const (
+	defaultEager = 2 << 10
+	defaultSlots = 8
+	defaultChunk = 128 << 10
+	defaultPiece = 16 << 10
+	// leastSlots is what the plans need to run without waiting on each
+	// other: half of it may be owed.
+	leastSlots = 8
+	mostSlots  = 1 << 12
+	// mostRegion bounds a control region, leastEager notwithstanding.
+	mostRegion = 1 << 20
+	leastEager = 128
+)
+
+// eagerFor keeps the control region of a team small: with 300 members on a host
+// lanes of 17 KiB would be 1.5 GiB.
+func eagerFor(size, slots int) int {
+	eager := defaultEager
+	for eager > leastEager {
+		if l := newLayout(size, slots, eager, false); l.size() <= mostRegion {
+			break
+		}
+		eager /= 2
+	}
+	return eager
+}
+
+func (cfg *TeamConfig) validate() (tuning, error) {
+	or := func(v, otherwise int) int {
+		if v == 0 {
+			return otherwise
+		}
+		return v
+	}
+	slots := or(cfg.Slots, defaultSlots)
+	t := tuning{slots: slots, eager: or(cfg.EagerBytes, eagerFor(cfg.Size, slots)),
+		chunk: or(cfg.ChunkBytes, defaultChunk), piece: or(cfg.PieceBytes, defaultPiece)}
+	switch {
+	case cfg.Size < 1 || cfg.Rank < 0 || cfg.Rank >= cfg.Size:
+		return t, fmt.Errorf("rank %d of %d", cfg.Rank, cfg.Size)
+	case cfg.Waiter == nil:
+		return t, errors.New("no Waiter")
+	case cfg.Exchange == nil && cfg.Size > 1:
+		return t, errors.New("no Exchange")
+	case t.slots < leastSlots || t.slots > mostSlots || t.slots&(t.slots-1) != 0:
+		return t, fmt.Errorf("%d slots: a power of two from %d to %d is expected", t.slots, leastSlots, mostSlots)
+	case t.eager < descriptorLen || t.chunk < 1 || t.piece < 1:
+		return t, fmt.Errorf("eager %d, chunk %d, piece %d bytes: at least %d, 1, 1 are expected", t.eager, t.chunk, t.piece, descriptorLen)
+	}
+	for kind, algorithm := range cfg.Algorithms {
+		if !fits(kind, algorithm) {
+			return t, fmt.Errorf("%v does not come as %v", kind, algorithm)
+		}
+	}
+	return t, nil
+}
+
+// A Team is a group of ranks that make collective calls. See the package's
+// documentation for its states and who may use it when.
+type Team struct {
+	rank, size int
+	mesh       *Mesh
+	waiter     *wait.Waiter
+	progress   func()
+	dead       func(int) bool
+	odp        rdma.MR
+	tuning     tuning
+	selection  [kinds]Algorithm
+	cache      cache
+
+	region rdma.MR // control region, see layout
+	layout layout
+	words  []uint64 // the region, to load from
+	bytes  []byte   // the region
+	peers  []peer   // by member
+
+	scratch rdma.MR // grows between calls
+	machine *machine
+
+	busy    atomic.Bool
+	state   error // nil while open: *Error when broken, ErrClosed
+	call    invocation
+	waiting waiting
+}
+
+// A peer is what a team knows of a member.
+type peer struct {
+	link *link
+	lane uint64 // where our lane in its control region is
+	rkey uint32
+	put  uint64 // the link's request count of our last put
+}
+
+// NewTeam makes the team's control region and exchanges it with the other
+// members. All members call it, with the same sizes.
+func NewTeam(ctx context.Context, cfg TeamConfig) (*Team, error) {
+	t, err := newTeam(ctx, &cfg)
+	if err != nil {
+		return nil, fmt.Errorf("new team: %w", err)
+	}
+	return t, nil
+}
+
+func newTeam(ctx context.Context, cfg *TeamConfig) (*Team, error) {
+	tuning, err := cfg.validate()
+	if err != nil {
+		return nil, err
+	}
+	t := &Team{rank: cfg.Rank, size: cfg.Size, mesh: cfg.Mesh, waiter: cfg.Waiter, progress: cfg.Progress,
+		dead: cfg.PeerDead, odp: cfg.ODP, tuning: tuning, peers: make([]peer, cfg.Size)}
+	for kind, algorithm := range cfg.Algorithms {
+		t.selection[kind] = algorithm
+	}
+	if t.mesh == nil {
+		if t.mesh, err = NewMesh(MeshConfig{PD: cfg.PD, CQ: cfg.CQ, QPs: cfg.QPs}); err != nil {
+			return nil, err
+		}
+	}
+	inline := tuning.eager
+	for i := range t.peers {
+		at := i
+		if cfg.Members != nil {
+			if i >= len(cfg.Members) {
+				return nil, fmt.Errorf("%d Members for a team of %d", len(cfg.Members), cfg.Size)
+			}
+			at = cfg.Members[i]
+		}
+		if i == t.rank {
+			continue
+		}
+		if at < 0 || at >= len(t.mesh.links) || t.mesh.links[at].qp == nil {
+			return nil, fmt.Errorf("no queue pair to member %d", i)
+		}
+		t.peers[i].link = &t.mesh.links[at]
+		inline = min(inline, t.mesh.links[at].inline)
+	}
+	t.machine = newMachine((*wire)(t), t.size, tuning.slots)
+	t.waiting.team = t
+	t.layout = newLayout(t.size, tuning.slots, tuning.eager, inline < tuning.eager)
+	if t.size == 1 {
+		return t, nil
+	}
+	t.region, err = t.mesh.pd.AllocMR(t.layout.size(), rdma.AccessLocalWrite|rdma.AccessRemoteWrite)
+	if err != nil {
+		return nil, fmt.Errorf("control region of %d bytes: %w", t.layout.size(), err)
+	}
+	t.bytes = t.region.Bytes()
+	if t.words, err = wordsOf(t.bytes); err != nil {
+		return nil, errors.Join(err, t.region.Close())
+	}
+	if err := t.meet(ctx, cfg.Exchange); err != nil {
+		// A member that got further may write here.
+		t.mesh.keep(t.region)
+		return nil, err
+	}
+	return t, nil
+}
+
+// meet exchanges the control regions.
+func (t *Team) meet(ctx context.Context, exchange func(context.Context, []byte) ([][]byte, error)) error {
+	mine := card{members: uint32(t.size), rank: uint32(t.rank), slots: uint32(t.tuning.slots), eager: uint32(t.tuning.eager),
+		chunk: uint32(t.tuning.chunk), piece: uint32(t.tuning.piece), addr: t.region.Addr(), rkey: t.region.RKey()}
+	cards, err := exchange(ctx, mine.bytes())
+	if err != nil {
+		return err
+	}
+	if len(cards) != t.size {
+		return fmt.Errorf("exchange gave %d cards for a team of %d", len(cards), t.size)
+	}
+	for i, b := range cards {
+		theirs, err := readCard(b)
+		if err != nil {
+			return fmt.Errorf("member %d: %w", i, err)
+		}
+		expected := mine
+		expected.rank, expected.addr, expected.rkey = uint32(i), theirs.addr, theirs.rkey
+		if theirs != expected {
+			return fmt.Errorf("member %d made the team with other sizes: %+v, here %+v", i, theirs, mine)
+		}
+		t.peers[i].lane = theirs.addr + uint64(t.rank*t.layout.lane)
+		t.peers[i].rkey = theirs.rkey
+	}
+	return nil
+}
+
+// Size is the number of members.
+func (t *Team) Size() int { return t.size }
+
+// Rank is this member's number.
+func (t *Team) Rank() int { return t.rank }
+
+// Counters is what the team's calls did so far. It must not be called while one
+// runs.
+func (t *Team) Counters() Counters { return t.machine.count }
+
+// Close ends the use of the team. It is not collective and waits for nothing:
+// peers may still be writing their last words, so the control region is left to
+// the mesh, which frees it with itself. Free gives it back at once.
+func (t *Team) Close() error {
+	if !t.busy.CompareAndSwap(false, true) {
+		return &Error{Op: "close", Rank: t.rank, Peer: -1, Err: ErrBusy}
+	}
+	defer t.busy.Store(false)
+	if t.state == ErrClosed {
+		return nil
+	}
+	for _, mr := range []rdma.MR{t.region, t.scratch} {
+		if mr != nil {
+			t.mesh.keep(mr)
+		}
+	}
+	t.shut()
+	return nil
+}
+
+// Free ends the use of the team in all members, as a collective call: when it
+// returns nil, no peer writes to this member any more, and the memory has been
+// given back. Otherwise it has done what Close does.
+func (t *Team) Free(ctx context.Context) error {
+	if err := t.enter(farewell); err != nil {
+		if errors.Is(err, ErrBusy) || errors.Is(err, ErrClosed) {
+			return err
+		}
+		return errors.Join(err, t.Close())
+	}
+	t.call.call = Call{Kind: farewell, Algorithm: Direct, Rank: t.rank, Size: t.size, Elem: 1}
+	err := t.execute(ctx)
+	if err != nil {
+		return errors.Join(err, t.Close())
+	}
+	defer t.busy.Store(false)
+	var errs []error
+	for _, mr := range []rdma.MR{t.scratch, t.region} {
+		if mr != nil {
+			errs = append(errs, mr.Close())
+		}
+	}
+	t.shut()
+	return errors.Join(errs...)
+}
+
+func (t *Team) shut() {
+	t.state = ErrClosed
+	t.region, t.scratch, t.bytes, t.words = nil, nil, nil, nil
+	t.cache = cache{}
+}

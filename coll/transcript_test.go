@@ -1,0 +1,78 @@
+package coll
+
+import (
+	"strings"
+	"testing"
+)
+
+// Plans, to be read.
+func TestPlanTranscripts(t *testing.T) {
+	cases := []struct {
+		call Call
+		want string
+	}{
+		{Call{Kind: Barrier, Rank: 1, Size: 4, Elem: 1}, `
+signal 2
+take 0
+signal 3
+take 3
+`},
+		{Call{Kind: AllToAll, Algorithm: Direct, Rank: 0, Size: 3, Bytes: 8, Elem: 1}, `
+send 1: in+8 8
+send 2: in+16 8
+copy out+0 = in+0 8
+await 2
+copy out+16 = slot(2)+0 8, release
+await 1
+copy out+8 = slot(1)+0 8, release
+`},
+		{Call{Kind: AllToAll, Algorithm: Direct, Rank: 0, Size: 2, Bytes: 100, Elem: 1}, `
+expose 1: #0 = out+100 100
+copy out+0 = in+0 100
+learn 1: #0
+put 1: #0+0 = in+100 100, signal
+take 1
+flush 1
+`},
+		{Call{Kind: Bcast, Algorithm: Binomial, Rank: 2, Size: 4, Root: 0, Bytes: 80, Elem: 1}, `
+expose 0: #0 = out+0 80
+take 0
+learn 3: #0
+put 3: #0+0 = out+0 40, signal
+take 0
+put 3: #0+40 = out+40 40, signal
+flush 3
+`},
+		{Call{Kind: AllReduce, Algorithm: RecursiveDoubling, Rank: 1, Size: 3, Bytes: 8, Elem: 8}, `
+await 0
+reduce out+0 = slot(0)+0 op in+0 8, release
+send 2: out+0 8
+await 2
+reduce out+0 = out+0 op slot(2)+0 8, release
+send 0: out+0 8
+`},
+		{Call{Kind: AllReduce, Algorithm: ReduceScatterGather, Rank: 0, Size: 2, Bytes: 48, Elem: 8}, `
+expose 1: #0 = tmp+0 24
+expose 1: #1 = out+24 24
+learn 1: #0
+learn 1: #1
+put 1: #0+0 = in+24 16, signal
+put 1: #0+16 = in+40 8, signal
+take 1
+reduce out+0 = in+0 op tmp+0 16
+put 1: #1+0 = out+0 16, signal
+take 1
+reduce out+16 = in+16 op tmp+16 8
+put 1: #1+16 = out+16 8, signal
+take 1
+take 1
+flush 1
+`},
+	}
+	for _, c := range cases {
+		got := compile(c.call, small).String()
+		if got != strings.TrimPrefix(c.want, "\n") {
+			t.Errorf("%+v:\ngot\n%swant%s", c.call, got, c.want)
+		}
+	}
+}

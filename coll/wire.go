@@ -1,0 +1,127 @@
+package coll
+
+import (
+	"encoding/binary"
+	"sync/atomic"
+
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+// A wire is a team as the port of its machine: channels are RDMA writes.
+//
+// Ordering. A message's payload and header are requests of one PostSend on one
+// queue pair, so the header becomes visible after the payload; the receiver
+// loads the header with an atomic load, and reads the payload after that. The
+// receiver reads the payload, then posts its credit; the sender sees the credit
+// before it writes the slot again.
+type wire Team
+
+var _ port = (*wire)(nil)
+
+func (w *wire) header(peer, slot int) uint64 {
+	return atomic.LoadUint64(&w.words[w.layout.header(peer, slot)/8])
+}
+
+func (w *wire) payload(peer, slot int) []byte {
+	at := w.layout.payload(peer, slot)
+	return w.bytes[at : at+w.tuning.eager : at+w.tuning.eager]
+}
+
+func (w *wire) credit(peer int) uint16 {
+	return uint16(atomic.LoadUint64(&w.words[w.layout.credit(peer)/8]))
+}
+
+// place names n bytes of an operand for local access.
+func (w *wire) place(r *rdma.SGE, from operand, off, n int) {
+	k := &w.call.keys[from]
+	r.Addr, r.Length, r.LKey = k.addr+uint64(off), uint32(n), k.lkey
+}
+
+func (w *wire) expose(to operand, off, n int) descriptor {
+	k := &w.call.keys[to]
+	return descriptor{addr: k.addr + uint64(off), n: uint64(n), rkey: k.rkey}
+}
+
+// word fills request i of the link: v is written to addr.
+func (l *link) writeWord(i int, addr uint64, rkey uint32, v uint64) {
+	binary.NativeEndian.PutUint64(l.word[:], v)
+	wr := &l.wrs[i]
+	wr.Opcode, wr.Flags, wr.SGL, wr.Inline = rdma.WRRDMAWrite, rdma.SendInline, nil, l.word[:]
+	wr.RemoteAddr, wr.RKey = addr, rkey
+}
+
+func (w *wire) giveCredit(to int, taken uint16) bool {
+	p := &w.peers[to]
+	l := p.link
+	l.mu.Lock()
+	l.writeWord(0, p.lane, p.rkey, uint64(taken))
+	_, ok := w.mesh.post(l, 1, false)
+	l.mu.Unlock()
+	return ok
+}
+
+func (w *wire) send(to, slot int, payload []byte, header uint64) bool {
+	p := &w.peers[to]
+	l := p.link
+	far := p.lane + ringOffset + uint64(slot*w.layout.stride)
+	n := 0
+	l.mu.Lock()
+	if len(payload) > 0 {
+		n = 1
+		wr := &l.wrs[0]
+		wr.Opcode, wr.RemoteAddr, wr.RKey = rdma.WRRDMAWrite, far+headerLen, p.rkey
+		if len(payload) <= l.inline {
+			wr.Flags, wr.SGL, wr.Inline = rdma.SendInline, nil, payload
+		} else {
+			// The staging slot is free again when the peer has given
+			// the slot back, as it has here.
+			at := w.layout.stage(to, slot)
+			copy(w.bytes[at:], payload)
+			l.sges[0] = rdma.SGE{Addr: w.region.Addr() + uint64(at), Length: uint32(len(payload)), LKey: w.region.LKey()}
+			wr.Flags, wr.SGL, wr.Inline = 0, l.sges[:1], nil
+		}
+	}
+	l.writeWord(n, far, p.rkey, header)
+	_, ok := w.mesh.post(l, n+1, false)
+	l.wrs[0].Inline = nil
+	l.mu.Unlock()
+	return ok
+}
+
+func (w *wire) put(to int, addr uint64, rkey uint32, from operand, off, n int, slot int, header uint64) bool {
+	p := &w.peers[to]
+	l := p.link
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for {
+		part := min(n, longestWrite)
+		last := part == n
+		w.place(&l.sges[0], from, off, part)
+		wr := &l.wrs[0]
+		wr.Opcode, wr.Flags, wr.SGL, wr.Inline = rdma.WRRDMAWrite, 0, l.sges[:1], nil
+		wr.RemoteAddr, wr.RKey = addr, rkey
+		requests := 1
+		if last && header != 0 {
+			l.writeWord(1, p.lane+ringOffset+uint64(slot*w.layout.stride), p.rkey, header)
+			requests = 2
+		}
+		count, ok := w.mesh.post(l, requests, last)
+		if !ok {
+			return false // what was posted of a long one is posted again: the same bytes
+		}
+		if last {
+			p.put = count
+			return true
+		}
+		addr, off, n = addr+uint64(part), off+part, n-part
+	}
+}
+
+func (w *wire) flushed(to int) bool {
+	p := &w.peers[to]
+	if p.link.done.Load() >= p.put {
+		return true
+	}
+	w.mesh.poll()
+	return p.link.done.Load() >= p.put
+}
