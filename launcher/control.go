@@ -1,0 +1,317 @@
+package launcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"golang.org/x/sys/unix"
+
+	"github.com/gorun-mpi/gorun/launcher/internal/host"
+	"github.com/gorun-mpi/gorun/launcher/internal/place"
+	"github.com/gorun-mpi/gorun/launcher/internal/stdio"
+)
+
+// Exit statuses that are no rank's.
+const (
+	statusFailed  = 1
+	statusTimeout = 124
+	statusSignal  = 128 // + its number
+)
+
+// settle is how long a failure that may be another one's consequence waits for
+// that other one to be known. On several hosts news travel on different ways.
+const settle = 300 * time.Millisecond
+
+// site is a host's ranks as the controller sees them: in this process or behind
+// an agent's stream. Send does not block.
+type site interface{ Send(host.Command) }
+
+// controller decides about a job: what its cause of failure is, and when it
+// ends. It is told by its sites, and by timers and signals, on their
+// goroutines.
+type controller struct {
+	job    *Job
+	shares []place.Share
+	sites  []site
+	out    *stdio.Sink
+	err    *stdio.Sink // may be out
+	source *stdio.Source
+	owed   [][3]atomic.Int64 // bytes written of each site's streams, to be credited
+
+	mu        sync.Mutex
+	ranks     []RankEnd // by rank; PID 0: not started
+	gone      []bool    // by rank: it has ended
+	cause     *Cause
+	suspect   *Cause // becomes the cause unless a better one comes
+	start     *JobError
+	told      bool // the sites are ending their ranks
+	interrupt int  // how often
+	timers    []*time.Timer
+
+	abandon chan struct{} // closed when output need not be waited for
+	hurry   sync.Once
+}
+
+func newController(job *Job, shares []place.Share) *controller {
+	c := &controller{
+		job:     job,
+		shares:  shares,
+		owed:    make([][3]atomic.Int64, len(shares)),
+		ranks:   make([]RankEnd, job.NP),
+		gone:    make([]bool, job.NP),
+		abandon: make(chan struct{}),
+	}
+	c.out = stdio.NewSink(job.Stdout, func(err error) { c.outputFailed("output", err) })
+	c.err = c.out
+	if !stdio.SameFile(job.Stdout, job.Stderr) {
+		c.err = stdio.NewSink(job.Stderr, func(err error) { c.outputFailed("error", err) })
+	}
+	return c
+}
+
+// event takes what happened on a host.
+func (c *controller) event(at int, e host.Event) {
+	switch e.Kind {
+	case host.Output:
+		c.output(at, e.Stream, e.Data)
+		return
+	case host.StdinTaken:
+		c.stdinTaken(e.N)
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	name := c.shares[at].Host
+	switch e.Kind {
+	case host.Started, host.Ended, host.Aborted:
+		if share := c.shares[at]; e.Rank < share.First || e.Rank >= share.First+share.Count {
+			c.fail(&Cause{Rank: -1, Host: name, Status: statusFailed, Message: fmt.Sprintf("its agent tells of rank %d, which is not there", e.Rank)})
+			return
+		}
+	}
+	switch e.Kind {
+	case host.Started:
+		c.ranks[e.Rank] = RankEnd{Rank: e.Rank, Host: name, PID: e.PID}
+		c.note(logrus.DebugLevel, "rank started", logrus.Fields{"rank": e.Rank, "host": name, "pid": e.PID})
+	case host.Ended:
+		c.ended(name, e)
+	case host.Aborted:
+		status := e.Status & 0xff
+		if status == 0 {
+			status = statusFailed // an abort is never a success
+		}
+		cause := c.rankCause(name, e)
+		cause.Status, cause.Aborted = status, true
+		if e.Status != status && cause.Message == "" {
+			cause.Message = fmt.Sprintf("it gave %d", e.Status)
+		}
+		c.fail(cause)
+	case host.Violated:
+		cause := c.rankCause(name, e)
+		cause.Status = statusFailed
+		if e.Late {
+			c.suspectLocked(cause)
+		} else {
+			c.fail(cause)
+		}
+	case host.StartFailed:
+		if c.start == nil {
+			c.start = &JobError{Field: e.Field, Value: e.Value, ExitStatus: e.Status, Err: errors.New(e.Text)}
+		}
+		c.tell(host.Command{Kind: host.Kill})
+	case host.Failed:
+		c.fail(&Cause{Rank: -1, Host: name, Status: statusFailed, Message: e.Text})
+	case host.Tails:
+		if c.cause != nil && c.cause.Rank >= 0 && c.cause.Host == name {
+			c.cause.Stderr = e.Tails[c.cause.Rank]
+		} else if s := c.suspect; s != nil && s.Host == name {
+			s.Stderr = e.Tails[s.Rank]
+		}
+	}
+}
+
+// rankCause is a cause that an event names a rank for.
+func (c *controller) rankCause(hostName string, e host.Event) *Cause {
+	cause := &Cause{Rank: e.Rank, Host: hostName, Program: c.job.Argv[0], Message: e.Text}
+	if e.Rank >= 0 && e.Rank < len(c.ranks) && c.ranks[e.Rank].PID > 0 {
+		cause.PID, cause.Host = c.ranks[e.Rank].PID, c.ranks[e.Rank].Host
+	}
+	return cause
+}
+
+// ended judges the end of a rank.
+func (c *controller) ended(hostName string, e host.Event) {
+	c.gone[e.Rank] = true
+	c.ranks[e.Rank] = RankEnd{Rank: e.Rank, Host: hostName, PID: e.PID, Status: e.Status, Signal: e.Signal, Told: e.Told}
+	c.note(logrus.DebugLevel, "rank ended", logrus.Fields{"rank": e.Rank, "host": hostName, "status": e.Status, "told": e.Told})
+	if e.Told {
+		return
+	}
+	cause := c.rankCause(hostName, e)
+	cause.Status, cause.Signal = e.Status, e.Signal
+	switch {
+	case e.Status != 0:
+		if e.OOM > 0 {
+			cause.Message = fmt.Sprintf("its control group has counted %d kills for want of memory", e.OOM)
+		}
+	case e.Joined && !e.Finalized:
+		cause.Status = statusFailed
+		cause.Message = "exited with status 0 after MPI_Init without MPI_Finalize"
+	default:
+		return
+	}
+	c.fail(cause)
+}
+
+// fail makes cause the job's, unless there is one already, and ends the job.
+func (c *controller) fail(cause *Cause) {
+	if c.cause != nil {
+		return
+	}
+	c.cause, c.suspect = cause, nil
+	c.note(logrus.InfoLevel, "the job fails", logrus.Fields{"cause": cause.String()})
+	c.tell(host.Command{Kind: host.End, Signal: syscall.SIGTERM})
+}
+
+// suspectLocked makes cause the job's if no better one comes soon.
+func (c *controller) suspectLocked(cause *Cause) {
+	if c.cause != nil || c.suspect != nil {
+		return
+	}
+	c.suspect = cause
+	c.after(settle, func() {
+		if c.suspect != nil {
+			c.fail(c.suspect)
+		}
+	})
+}
+
+// tell gives all sites a command.
+func (c *controller) tell(cmd host.Command) {
+	if cmd.Kind == host.End || cmd.Kind == host.Kill {
+		c.told = true
+	}
+	for _, s := range c.sites {
+		s.Send(cmd)
+	}
+}
+
+// after calls f, with the lock held, unless the job is over before.
+func (c *controller) after(d time.Duration, f func()) {
+	c.timers = append(c.timers, time.AfterFunc(d, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		f()
+	}))
+}
+
+// timeout ends a job that takes too long.
+func (c *controller) timeout() {
+	c.giveUp(2 * c.grace())
+	c.fail(&Cause{Rank: -1, Status: statusTimeout, Message: fmt.Sprintf("the job took longer than its timeout of %v", c.job.Timeout)})
+}
+
+// cancel ends a job whose context has ended.
+func (c *controller) cancel(ctx context.Context) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.giveUp(2 * c.grace())
+	c.fail(&Cause{Rank: -1, Status: statusFailed, Message: context.Cause(ctx).Error()})
+}
+
+// signal passes a signal on.
+func (c *controller) signal(s os.Signal) {
+	sig, ok := s.(syscall.Signal)
+	if !ok {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.note(logrus.InfoLevel, "signal", logrus.Fields{"signal": unix.SignalName(sig)})
+	switch sig {
+	case unix.SIGCHLD, unix.SIGURG, unix.SIGPIPE, unix.SIGWINCH:
+		// Of this process's own life.
+	case unix.SIGINT, unix.SIGTERM:
+		if c.interrupt++; c.interrupt > 1 {
+			c.tell(host.Command{Kind: host.Kill})
+			c.giveUp(settle)
+			return
+		}
+		c.giveUp(2 * c.grace())
+		if c.told {
+			c.tell(host.Command{Kind: host.Pass, Signal: sig})
+			return
+		}
+		c.cause = &Cause{Rank: -1, Status: statusSignal + int(sig), Signal: sig}
+		c.suspect = nil
+		c.tell(host.Command{Kind: host.End, Signal: sig})
+	default:
+		c.tell(host.Command{Kind: host.Pass, Signal: sig})
+	}
+}
+
+// giveUp bounds how long output is waited for that nobody reads.
+func (c *controller) giveUp(d time.Duration) {
+	c.after(d, func() {
+		c.hurry.Do(func() {
+			close(c.abandon)
+			c.tell(host.Command{Kind: host.Discard})
+		})
+	})
+}
+
+func (c *controller) grace() time.Duration {
+	if c.job.Grace > 0 {
+		return c.job.Grace
+	}
+	return DefaultGrace
+}
+
+// flush waits until what the ranks wrote is out, or need not be waited for.
+func (c *controller) flush() {
+	for _, sink := range [...]*stdio.Sink{c.out, c.err} {
+		select {
+		case <-sink.Idle():
+		case <-c.abandon:
+		}
+	}
+}
+
+// result is how the job ended; all sites are done.
+func (c *controller) result() (Result, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, t := range c.timers {
+		t.Stop()
+	}
+	if c.start != nil && c.cause == nil {
+		return Result{ExitStatus: c.start.ExitStatus}, c.start
+	}
+	r := Result{}
+	if c.cause == nil {
+		c.cause = c.suspect
+	}
+	if c.cause != nil {
+		r.Cause, r.ExitStatus = c.cause, c.cause.Status
+	}
+	for _, e := range c.ranks {
+		if e.PID > 0 {
+			r.Ranks = append(r.Ranks, e)
+		}
+	}
+	return r, nil
+}
+
+// note logs a fact about a rank or the job.
+func (c *controller) note(level logrus.Level, message string, fields logrus.Fields) {
+	if c.job.Log != nil {
+		c.job.Log.WithFields(fields).Log(level, message)
+	}
+}

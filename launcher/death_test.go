@@ -1,0 +1,194 @@
+package launcher
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gorun-mpi/gorun/internal/testenv"
+)
+
+// marked are the processes that carry an entry in their environment.
+func marked(entry string) []int {
+	var pids []int
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, d := range dirs {
+		env, err := os.ReadFile(d + "/environ")
+		if err != nil || !bytes.Contains(append([]byte{0}, env...), []byte("\x00"+entry+"\x00")) {
+			continue
+		}
+		stat, err := os.ReadFile(d + "/stat")
+		if err != nil || bytes.Contains(stat, []byte(") Z ")) {
+			continue
+		}
+		if pid, err := strconv.Atoi(filepath.Base(d)); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// expectNone fails if a process with the entry lives longer than a second.
+func expectNone(t *testing.T, entry string) {
+	t.Helper()
+	deadline := time.Now().Add(time.Second)
+	for {
+		left := marked(entry)
+		if len(left) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			for _, pid := range left {
+				cmdline, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+				t.Errorf("still alive after a second: %d %q", pid, bytes.ReplaceAll(cmdline, []byte{0}, []byte{' '}))
+				syscall.Kill(pid, syscall.SIGKILL)
+			}
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// launcherProcess starts a launcher to be killed. Its job's processes, and it
+// itself, carry the entry.
+func launcherProcess(t *testing.T, job Job) (cmd *exec.Cmd, out *bufio.Reader, entry string) {
+	t.Helper()
+	entry = fmt.Sprintf("LAUNCHER_TEST=%s-%d-%d", strings.ReplaceAll(t.Name(), "/", "-"), os.Getpid(), time.Now().UnixNano())
+	text, err := json.Marshal(map[string]any{"NP": job.NP, "Argv": job.Argv, "Launcher": job.Launcher, "Agent": job.Agent, "Hosts": job.Hosts})
+	if err != nil {
+		t.Fatal(err)
+	}
+	argv := roleArgv(t, "launcher", string(text))
+	cmd = exec.Command(argv[0], argv[1:]...)
+	cmd.Env = append(os.Environ(), entry)
+	pipe, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return cmd, bufio.NewReader(pipe), entry
+}
+
+func TestLauncherIsKilled(t *testing.T) {
+	for _, c := range []struct{ name, script string }{
+		{"ranks", "echo up; exec sleep 100"},
+		{"grandchildren", "sleep 100 & echo up; wait"},
+		{"grandchildren that ignore signals", "trap '' HUP TERM INT; sh -c 'trap \"\" HUP TERM; sleep 100' & echo up; wait"},
+		{"grandchildren of ended ranks", "sleep 100 >/dev/null & echo up; test $PMI_RANK != 0 || sleep 100"},
+		{"in groups and sessions of their own", "setsid sleep 100 & setsid setsid sh -c 'sleep 100 & sleep 100' & echo up; wait"},
+	} {
+		for _, way := range ways {
+			t.Run(c.name+"/"+way.name, func(t *testing.T) {
+				testenv.Need(t, "setsid")
+				testenv.NoLeaks(t)
+				job := Job{NP: 4, Argv: sh(c.script)}
+				overAgents(t, &job, way.hosts)
+				cmd, out, entry := launcherProcess(t, job)
+				for i := range job.NP {
+					if line, err := out.ReadString('\n'); line != "up\n" {
+						t.Fatalf("line %d: got %q, %v", i, line, err)
+					}
+				}
+				if err := cmd.Process.Kill(); err != nil {
+					t.Fatal(err)
+				}
+				cmd.Wait()
+				expectNone(t, entry)
+			})
+		}
+	}
+}
+
+// TestLauncherIsKilledWhileStarting kills at all times of the start.
+func TestLauncherIsKilledWhileStarting(t *testing.T) {
+	testenv.NoLeaks(t)
+	n := 40
+	if testing.Short() {
+		n = 5
+	}
+	for i := range n {
+		job := Job{NP: 24, Argv: sh("sleep 100 & setsid sleep 100 & wait")}
+		overAgents(t, &job, i%2*2)
+		cmd, _, entry := launcherProcess(t, job)
+		time.Sleep(time.Duration(i) * time.Millisecond) // that is the variety
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		cmd.Wait()
+		expectNone(t, entry)
+	}
+}
+
+func TestAgentIsKilled(t *testing.T) {
+	for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
+		t.Run(signal.String(), func(t *testing.T) {
+			testenv.NoLeaks(t)
+			entry := fmt.Sprintf("LAUNCHER_TEST=%d-%d", os.Getpid(), time.Now().UnixNano())
+			var out, errs buffer
+			job := Job{NP: 4, Argv: sh("sleep 100 & echo up $PPID $GORUN_HOST; wait"), Env: append(os.Environ(), entry), Stdout: &out, Stderr: &errs, Grace: 200 * time.Millisecond}
+			overAgents(t, &job, 2)
+			ctx := testenv.Deadline(t, 30*time.Second)
+			go func() {
+				for _, text := range []string{"up"} {
+					<-out.await(text)
+				}
+				for strings.Count(out.String(), "up") < job.NP && ctx.Err() == nil {
+					time.Sleep(time.Millisecond)
+				}
+				for line := range strings.Lines(out.String()) {
+					if f := strings.Fields(line); len(f) == 3 && f[2] == "b" {
+						pid, _ := strconv.Atoi(f[1])
+						syscall.Kill(pid, signal)
+						return
+					}
+				}
+			}()
+			r, err := Run(ctx, job)
+			if err != nil || r.ExitStatus == 0 || r.Cause == nil || r.Cause.Host != "b" || r.Cause.Rank != -1 {
+				t.Fatalf("got %+v, cause %v, error %v; %q", r, r.Cause, err, errs.String())
+			}
+			if want := fmt.Sprintf("was killed by signal %d", int(signal)); !strings.Contains(r.Cause.String(), want) {
+				t.Errorf("cause: got %q, want %q in it", r.Cause, want)
+			}
+			expectNone(t, entry)
+		})
+	}
+}
+
+// TestAgentIsKilledInAFence does it while the other host waits for it.
+func TestAgentIsKilledInAFence(t *testing.T) {
+	testenv.NoLeaks(t)
+	var out, errs buffer
+	job := Job{NP: 2, Argv: sh(strings.Join(roleArgv(t, "pmi", "init", "barrier", "@1", "say=up", "@1", "sleep=20000", "barrier", "finalize"), " ") + " & echo $PPID; wait"), Stdout: &out, Stderr: &errs, Grace: 200 * time.Millisecond}
+	overAgents(t, &job, 2)
+	ctx := testenv.Deadline(t, 30*time.Second)
+	job.Argv = sh(strings.Replace(job.Argv[2], "echo $PPID", "echo $PPID >&2; test $PMI_RANK = 1 && echo pid $PPID", 1))
+	go func() {
+		<-out.await("up\n")
+		for line := range strings.Lines(out.String()) {
+			if f := strings.Fields(line); len(f) == 2 && f[0] == "pid" {
+				pid, _ := strconv.Atoi(f[1])
+				syscall.Kill(pid, syscall.SIGKILL)
+			}
+		}
+	}()
+	start := time.Now()
+	r, err := Run(ctx, job)
+	if err != nil || r.Cause == nil || r.Cause.Host != "b" {
+		t.Fatalf("got %+v, cause %v, error %v; %q", r, r.Cause, err, errs.String())
+	}
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}

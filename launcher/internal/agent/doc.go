@@ -1,0 +1,33 @@
+// Package agent runs the ranks of a host that is not the launcher's own: an
+// agent process there, a [Link] to it here, and the stream of frames between
+// them.
+//
+// # The stream
+//
+// The agent reads its standard input and writes its standard output. A frame is
+// a length of four bytes, most significant first, and a message in msgpack:
+//
+//	controller                         agent
+//	Setup (spec, job key)     ------->
+//	                          <-------  Address (of its gossip member)
+//	Peers (all addresses)     ------->          joins, starts its ranks
+//	Command ...               <------>  Event ..., the last one Done
+//	end of stream             ------->          leaves
+//
+// The job key is on no command line and in no environment. An agent stays after
+// its last event until the stream ends, because other hosts may still need what
+// its ranks had put.
+//
+// # What dies when
+//
+// The end of the stream, whatever the reason, makes the agent kill its ranks at
+// once. The end of the agent makes its guardian kill them, and is told to the
+// controller as the loss of the host. The kernel kills the agent when the
+// thread ends that started it.
+//
+// # What may block
+//
+// Send and Emit queue and return; what they queue is bounded by the credits of
+// package host. A Link has two goroutines, which Close ends; an agent has one
+// for each direction, one that joins, and the host's loop.
+package agent

@@ -1,0 +1,134 @@
+package agent
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/gorun-mpi/gorun/launcher/internal/host"
+	"github.com/gorun-mpi/gorun/launcher/internal/stdio"
+)
+
+// frameMax bounds a frame: an environment and argument list of the largest size
+// that a kernel takes, and more than any piece of output.
+const frameMax = 16 << 20
+
+// order is what a controller sends: one of its fields.
+type order struct {
+	Setup   *setup        `msgpack:"s,omitempty"`
+	Peers   []string      `msgpack:"p,omitempty"` // by host index
+	Command *host.Command `msgpack:"c,omitempty"`
+}
+
+type setup struct {
+	Spec host.Spec
+	Key  []byte
+}
+
+// report is what an agent sends: one of its fields.
+type report struct {
+	Address string      `msgpack:"a,omitempty"`
+	Event   *host.Event `msgpack:"e,omitempty"`
+}
+
+// readFrame reads one frame into v. At the end of the stream between frames the
+// error is io.EOF.
+func readFrame(r *bufio.Reader, v any) error {
+	var head [4]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return err
+	}
+	n := binary.BigEndian.Uint32(head[:])
+	if n > frameMax {
+		return fmt.Errorf("frame of %d bytes, at most %d are allowed: this is no stream of an agent", n, frameMax)
+	}
+	// Grown as bytes arrive, not as the header promises.
+	body, err := io.ReadAll(io.LimitReader(r, int64(n)))
+	if err == nil && len(body) < int(n) {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return err
+	}
+	if err := msgpack.Unmarshal(body, v); err != nil {
+		return fmt.Errorf("frame of %d bytes: %w", n, err)
+	}
+	return nil
+}
+
+func appendFrame(b []byte, v any) ([]byte, error) {
+	body, err := msgpack.Marshal(v)
+	if err == nil && len(body) > frameMax {
+		err = fmt.Errorf("frame of %d bytes, at most %d are allowed", len(body), frameMax)
+	}
+	if err != nil {
+		return b, err
+	}
+	return append(binary.BigEndian.AppendUint32(b, uint32(len(body))), body...), nil
+}
+
+// outbox writes frames from a queue, in a goroutine, so that put never blocks.
+type outbox struct {
+	w    io.Writer
+	done chan struct{}
+
+	mu     sync.Mutex
+	wake   sync.Cond // of mu
+	queue  []byte
+	err    error // of the writer; nothing is queued any more
+	closed bool  // write what is queued and end
+}
+
+func newOutbox(w io.Writer) *outbox {
+	o := &outbox{w: w, done: make(chan struct{})}
+	o.wake.L = &o.mu
+	go o.run()
+	return o
+}
+
+// put queues a message.
+func (o *outbox) put(v any) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.err != nil {
+		return o.err
+	}
+	queue, err := appendFrame(o.queue, v)
+	o.queue = queue
+	o.wake.Signal()
+	return err
+}
+
+// close ends the goroutine when the queue is written; wait with done.
+func (o *outbox) close() {
+	o.mu.Lock()
+	o.closed = true
+	o.wake.Signal()
+	o.mu.Unlock()
+}
+
+func (o *outbox) run() {
+	defer close(o.done)
+	for {
+		o.mu.Lock()
+		for len(o.queue) == 0 && !o.closed {
+			o.wake.Wait()
+		}
+		queue := o.queue
+		o.queue = nil
+		o.mu.Unlock()
+		if len(queue) == 0 {
+			return
+		}
+		if err := stdio.Write(o.w, queue); err != nil {
+			o.mu.Lock()
+			o.err, o.queue, o.closed = err, nil, true
+			o.mu.Unlock()
+			return
+		}
+	}
+}

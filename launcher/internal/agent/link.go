@@ -1,0 +1,175 @@
+package agent
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gorun-mpi/gorun/launcher/internal/host"
+	"github.com/gorun-mpi/gorun/launcher/internal/stdio"
+)
+
+// leaveLimit is how long an agent may take to leave after its last event.
+const leaveLimit = 2 * time.Second
+
+// Link is the controller's end of the stream to an agent.
+type Link struct {
+	pid    int
+	to     *os.File
+	from   *os.File
+	errors *os.File // the agent's standard error
+	out    *outbox
+	told   Told
+
+	readers sync.WaitGroup
+	tail    stdio.Tail // of errors; complete when readers are done
+}
+
+// Told is what a Link tells, each on the link's goroutine: first Address, then
+// Events, at last Lost unless Close came before. Address and Event must not
+// block for longer than the stream may stand still.
+type Told struct {
+	Address func(string)
+	Event   func(host.Event)
+	Lost    func(why error)
+}
+
+// Start starts an agent, in a process group of its own, on the calling
+// goroutine's thread, whose end the agent does not survive: lock it.
+func Start(argv []string, spec host.Spec, key []byte, told Told) (*Link, error) {
+	file, err := exec.LookPath(argv[0])
+	if err != nil && !errors.Is(err, exec.ErrDot) {
+		return nil, err
+	}
+	l := &Link{told: told}
+	var theirs [3]int
+	defer func() {
+		for _, fd := range theirs {
+			if fd > 0 {
+				unix.Close(fd)
+			}
+		}
+	}()
+	for i, mine := range [...]**os.File{&l.to, &l.from, &l.errors} {
+		var ends [2]int
+		if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
+			l.closeFiles()
+			return nil, os.NewSyscallError("pipe2", err)
+		}
+		own, their := 0, 1 // we read
+		if i == 0 {
+			own, their = 1, 0
+		}
+		theirs[i] = ends[their]
+		// Non-blocking, so that Close ends a Read in progress; only this end.
+		_ = unix.SetNonblock(ends[own], true)
+		*mine = os.NewFile(uintptr(ends[own]), "agent of host "+spec.Host)
+	}
+	l.pid, err = syscall.ForkExec(file, argv, &syscall.ProcAttr{
+		Files: []uintptr{uintptr(theirs[0]), uintptr(theirs[1]), uintptr(theirs[2])},
+		Env:   os.Environ(),
+		Sys:   &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
+	})
+	if err != nil {
+		l.closeFiles()
+		return nil, &os.PathError{Op: "exec", Path: file, Err: err}
+	}
+	l.out = newOutbox(l.to)
+	if err := l.out.put(order{Setup: &setup{spec, key}}); err != nil {
+		l.Close()
+		return nil, err
+	}
+	l.readers.Go(l.read)
+	l.readers.Go(l.readErrors)
+	return l, nil
+}
+
+// Peers gives the agent the addresses of all, which starts its ranks.
+func (l *Link) Peers(addresses []string) { _ = l.out.put(order{Peers: addresses}) }
+
+// Send gives the host a command. An error is that of the stream, whose other
+// direction tells of it.
+func (l *Link) Send(c host.Command) { _ = l.out.put(order{Command: &c}) }
+
+// Kill ends the agent, and with it its ranks, without a word.
+func (l *Link) Kill() { _ = unix.Kill(l.pid, unix.SIGKILL) }
+
+// PID is the agent's process.
+func (l *Link) PID() int { return l.pid }
+
+func (l *Link) read() {
+	in := bufio.NewReaderSize(l.from, 64<<10)
+	for {
+		var r report
+		if err := readFrame(in, &r); err != nil {
+			if err == io.EOF || errors.Is(err, os.ErrClosed) {
+				err = nil
+			}
+			l.told.Lost(err)
+			return
+		}
+		switch {
+		case r.Address != "":
+			l.told.Address(r.Address)
+		case r.Event != nil:
+			l.told.Event(*r.Event)
+		}
+	}
+}
+
+// readErrors keeps what the agent itself complains about.
+func (l *Link) readErrors() {
+	buf := make([]byte, 4<<10)
+	for {
+		n, err := l.errors.Read(buf)
+		l.tail.Add(buf[:n])
+		if err != nil {
+			return
+		}
+	}
+}
+
+// Close ends the stream and waits for the agent's end, for which it has some
+// time if its last event was read. It returns how the agent ended and what it
+// complained about.
+func (l *Link) Close() (how string, complaints []string) {
+	l.out.close()
+	kill := time.AfterFunc(leaveLimit, func() { _ = unix.Kill(l.pid, unix.SIGKILL) })
+	<-l.out.done
+	_ = l.to.Close()
+	var status unix.WaitStatus
+	for {
+		if _, err := unix.Wait4(l.pid, &status, 0, nil); err != unix.EINTR {
+			break
+		}
+	}
+	kill.Stop()
+	// A process that the agent left behind may hold these.
+	_ = l.from.Close()
+	_ = l.errors.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+	l.readers.Wait()
+	l.closeFiles()
+	switch {
+	case status.Signaled():
+		how = fmt.Sprintf("was killed by signal %d (%v)", int(status.Signal()), status.Signal())
+	default:
+		how = fmt.Sprintf("exited with status %d", status.ExitStatus())
+	}
+	return how, l.tail.Lines()
+}
+
+func (l *Link) closeFiles() {
+	for _, f := range [...]*os.File{l.to, l.from, l.errors} {
+		if f != nil {
+			_ = f.Close()
+		}
+	}
+}

@@ -1,0 +1,201 @@
+package agent
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/gorun-mpi/gorun/launcher/internal/host"
+	"github.com/gorun-mpi/gorun/pmi"
+	"github.com/gorun-mpi/gorun/pmi/gossip"
+)
+
+// JoinLimit is how long the agents of a job may take to find each other.
+const JoinLimit = 30 * time.Second
+
+// Main is an agent's life. It returns when the stream from the controller ends
+// and nothing of its ranks is left.
+func Main(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
+	in := bufio.NewReader(stdin)
+	var first order
+	if err := readFrame(in, &first); err != nil || first.Setup == nil {
+		if err == nil {
+			err = errors.New("no setup")
+		}
+		return fmt.Errorf("an agent is started by gorun and reads its job from standard input: %w", err)
+	}
+	out := newOutbox(stdout)
+	a := &agent{spec: first.Setup.Spec, key: first.Setup.Key, out: out, peers: make(chan []string, 1), stop: make(chan struct{}), over: make(chan struct{})}
+	err := a.run(ctx, in)
+	out.close()
+	<-out.done
+	return err
+}
+
+// agent is the state of an agent process.
+type agent struct {
+	spec  host.Spec
+	key   []byte
+	out   *outbox
+	peers chan []string // all members' addresses, once
+	stop  chan struct{} // closed when the ranks are not wanted before they run
+	over  chan struct{} // closed when the stream has ended
+
+	mu      sync.Mutex
+	host    *host.Host     // once it runs
+	early   []host.Command // what came before
+	stopped bool           // stop is closed
+}
+
+func (a *agent) emit(e host.Event) {
+	// An error is that of the stream, whose end the reader sees too.
+	_ = a.out.put(report{Event: &e})
+}
+
+func (a *agent) run(ctx context.Context, in *bufio.Reader) error {
+	var store pmi.Store
+	address := "-"
+	if a.spec.Hosts > 1 {
+		node, err := gossip.Listen(gossip.Config{Host: a.spec.Host, Index: a.spec.Index, Hosts: a.spec.Hosts, Key: a.key})
+		if err != nil {
+			a.emit(host.Event{Kind: host.Failed, Text: err.Error()})
+			a.emit(host.Event{Kind: host.Done})
+			return err
+		}
+		joined := newJoining(node)
+		defer joined.Close()
+		store, address = joined, node.Addr()
+	}
+	if err := a.out.put(report{Address: address}); err != nil {
+		return err
+	}
+	// The reader may block in the stream for longer than the agent lives:
+	// where that is a process, its end ends it.
+	go a.obey(in)
+	kill := func() { a.command(host.Command{Kind: host.Kill}) }
+	unbind := context.AfterFunc(ctx, kill)
+	defer unbind()
+
+	select {
+	case peers := <-a.peers:
+		if j, ok := store.(*joining); ok {
+			go j.join(ctx, peers, func(err error) { a.emit(host.Event{Kind: host.Failed, Text: err.Error()}) })
+		}
+		if err := a.serve(store); err != nil {
+			return err
+		}
+	case <-a.stop:
+	}
+	a.emit(host.Event{Kind: host.Done})
+	select {
+	case <-a.over:
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// serve runs the ranks.
+func (a *agent) serve(store pmi.Store) error {
+	h, err := host.New(a.spec, host.Config{Store: store, Emit: func(e host.Event) {
+		if e.Kind != host.Done { // which run says, whatever happened
+			a.emit(e)
+		}
+	}})
+	if err != nil {
+		a.emit(host.Event{Kind: host.Failed, Text: err.Error()})
+		return nil
+	}
+	a.mu.Lock()
+	if a.stopped {
+		a.mu.Unlock()
+		h.Close()
+		return nil
+	}
+	a.host = h
+	for _, c := range a.early {
+		h.Send(c)
+	}
+	a.early = nil
+	a.mu.Unlock()
+	h.Run()
+	return nil
+}
+
+// obey reads orders until the stream ends, which ends the ranks.
+func (a *agent) obey(in *bufio.Reader) {
+	defer close(a.over)
+	defer a.command(host.Command{Kind: host.Kill})
+	given := false
+	for {
+		var o order
+		if err := readFrame(in, &o); err != nil {
+			if err != io.EOF {
+				a.emit(host.Event{Kind: host.Failed, Text: "agent: " + err.Error()})
+			}
+			return
+		}
+		switch {
+		case o.Peers != nil && !given:
+			given = true
+			a.peers <- o.Peers
+		case o.Command != nil:
+			a.command(*o.Command)
+		}
+	}
+}
+
+// command gives the host a command, or keeps it until there is one. Before the
+// ranks run, their ending is that they never do.
+func (a *agent) command(c host.Command) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.host != nil:
+		a.host.Send(c)
+	case c.Kind == host.End || c.Kind == host.Kill:
+		if !a.stopped {
+			a.stopped = true
+			close(a.stop)
+		}
+	default:
+		a.early = append(a.early, c)
+	}
+}
+
+// joining is the gossip store of an agent that may not have joined yet: ranks
+// start while the agents find each other.
+type joining struct {
+	*gossip.Node
+	done chan struct{} // closed when joined, or when err says why not
+	err  error
+}
+
+func newJoining(n *gossip.Node) *joining { return &joining{Node: n, done: make(chan struct{})} }
+
+// join finds the others; failed is told if it cannot.
+func (j *joining) join(ctx context.Context, peers []string, failed func(error)) {
+	ctx, cancel := context.WithTimeout(ctx, JoinLimit)
+	defer cancel()
+	j.err = j.Join(ctx, peers)
+	close(j.done)
+	if j.err != nil && !errors.Is(j.err, gossip.ErrClosed) {
+		failed(j.err)
+	}
+}
+
+// Fence waits for the joining first.
+func (j *joining) Fence(ctx context.Context, epoch uint64, contribution []byte) ([][]byte, error) {
+	select {
+	case <-j.done:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if j.err != nil {
+		return nil, j.err
+	}
+	return j.Node.Fence(ctx, epoch, contribution)
+}

@@ -1,0 +1,36 @@
+// Package guard keeps a process, the guardian, that ends the ranks of a host
+// when the process that started them dies without having done so, kill -9
+// included.
+//
+// # What dies when
+//
+// The guardian is a child of the starter, in a session of its own, with every
+// signal blocked that can be. It holds the reading end of a pipe whose only
+// writing end is the starter's: end of file on it is the starter's death, in
+// whatever way it came. Then the guardian kills the process groups that stand
+// in the ledger, and after that every process whose environment holds the job's
+// marker. The second pass reaches what the first cannot: a process that made
+// itself a group or session of its own, and what a rank started in the moment
+// between its own start and its entry in the ledger. A process that has left
+// its group and cleared its environment, or that runs as another user, escapes.
+//
+// A starter that ends in order calls Release before the pipe closes, and the
+// guardian goes without a look at anything.
+//
+// # Memory
+//
+// The ledger is memory that both processes map. The starter stores groups and
+// the mark of release with atomic stores; the guardian loads them after it has
+// read end of file, so it sees whatever the starter stored before it died: the
+// closing of the pipe by the kernel comes after, and stores of a process that
+// has stopped running are in the memory that the other reads.
+//
+// # Blocking
+//
+// Start and Add do not block. Wait blocks until the guardian has gone, which
+// after Release is a matter of microseconds.
+//
+// # Limits
+//
+// Linux only. A guardian that is itself killed protects nobody from then on.
+package guard

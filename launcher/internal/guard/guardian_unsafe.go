@@ -1,0 +1,277 @@
+package guard
+
+import (
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// ledger is the memory that starter and guardian share, and the guardian's
+// scratch space. It is mapped, not of the Go heap: the guardian must see stores
+// made after the fork. Pages that are never touched take no memory.
+type ledger struct {
+	released uint32
+	length   uint32 // of marker, with the zero byte after it
+	marker   [maxMarker + 1]byte
+	proc     [8]byte  // "/proc"
+	name     [16]byte // the guardian's, for ps
+	path     [32]byte // "/proc/PID/environ"
+	dirents  [16 << 10]byte
+	environ  [64 << 10]byte
+	groups   [MaxGroups]int32
+}
+
+const ledgerSize = unsafe.Sizeof(ledger{})
+
+// newLedger maps a ledger, with all constants in it that the guardian needs.
+func newLedger(marker string) (*ledger, error) {
+	mem, err := unix.MmapPtr(-1, 0, nil, ledgerSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return nil, err
+	}
+	l := (*ledger)(mem)
+	copy(l.marker[:], marker)
+	l.length = uint32(len(marker) + 1)
+	copy(l.proc[:], "/proc")
+	copy(l.path[:], "/proc/")
+	copy(l.name[:], "gorun-guardian")
+	return l, nil
+}
+
+func (l *ledger) free() {
+	// The error could only be that of an address which was never mapped.
+	_ = unix.MunmapPtr(unsafe.Pointer(l), ledgerSize)
+}
+
+// fork makes the guardian: a child without exec, which saves the start-up of
+// another program. Why this is safe in a Go program, as it is in
+// syscall.forkAndExecInChild, whose rules these are:
+//
+//   - The child is a copy of this thread alone. Locks of the runtime may be
+//     held for ever by threads that it does not have. So it takes none: it
+//     allocates nothing, grows no stack, calls no scheduler and runs only
+//     functions marked nosplit that make raw system calls.
+//   - All signals are blocked in this thread before and stay so in the child,
+//     so that no handler of the runtime runs there. For the same reason the
+//     runtime cannot preempt this thread between here and the child's first
+//     instruction, and nosplit functions have no other point of preemption.
+//   - It stores no pointer, so there is no write barrier, and it writes only to
+//     the ledger and its own copy of this stack.
+//   - Unlike with vfork, its memory is a copy: nothing that it does to the
+//     stack reaches the starter.
+//
+// The flags ask for no signal when the child ends, so that it disturbs neither
+// os/exec nor signal.Notify in this process.
+func fork(l *ledger, pipe int) (pid int, err error) {
+	var all, before unix.Sigset_t
+	for i := range all.Val {
+		all.Val[i] = ^all.Val[i]
+	}
+	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &all, &before); err != nil {
+		return 0, err
+	}
+	r, errno := clone(l, uintptr(pipe))
+	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil); err != nil {
+		return 0, err
+	}
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(r), nil
+}
+
+// clone returns in the starter only.
+//
+//go:noinline
+//go:nosplit
+//go:norace
+func clone(l *ledger, pipe uintptr) (uintptr, syscall.Errno) {
+	pid, _, errno := syscall.RawSyscall6(syscall.SYS_CLONE, 0, 0, 0, 0, 0, 0)
+	if errno != 0 || pid != 0 {
+		return pid, errno
+	}
+	guardian(l, pipe)
+	return 0, 0
+}
+
+// How the guardian looks for processes by their marker: one pass after the
+// other until two in a row find none, for a process that was just being made
+// may not show its new environment yet; and some seconds at most.
+const (
+	sweepPause = 10e6 // ns
+	sweepLimit = 300  // passes
+	sweepQuiet = 2    // passes that must find nothing
+)
+
+// guardian is the child's life. It does not return.
+//
+//go:noinline
+//go:nosplit
+//go:norace
+func guardian(l *ledger, pipe uintptr) {
+	syscall.RawSyscall(syscall.SYS_SETSID, 0, 0, 0)
+	syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_SET_NAME, uintptr(unsafe.Pointer(&l.name)), 0)
+	closeAllBut(pipe)
+	// No directory is kept busy by it: /proc is where it may have to look.
+	syscall.RawSyscall(syscall.SYS_CHDIR, uintptr(unsafe.Pointer(&l.proc)), 0, 0)
+	for {
+		n, _, errno := syscall.RawSyscall(syscall.SYS_READ, pipe, uintptr(unsafe.Pointer(&l.dirents)), 1)
+		if n == 0 || errno != 0 && errno != syscall.EINTR {
+			break
+		}
+	}
+	// A plain load: the starter has gone, or stored before it closed the pipe.
+	if l.released == 0 {
+		for i := range l.groups {
+			if g := l.groups[i]; g > 1 {
+				syscall.RawSyscall(syscall.SYS_KILL, uintptr(-g), uintptr(syscall.SIGKILL), 0)
+			} else {
+				break
+			}
+		}
+		pause := syscall.Timespec{Nsec: sweepPause}
+		quiet := 0
+		for i := 0; i < sweepLimit && quiet < sweepQuiet; i++ {
+			if quiet++; sweep(l) {
+				quiet = 0
+			}
+			syscall.RawSyscall(syscall.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&pause)), 0, 0)
+		}
+	}
+	for {
+		syscall.RawSyscall(syscall.SYS_EXIT_GROUP, 0, 0, 0)
+	}
+}
+
+// closeAllBut leaves one file descriptor open. Kernels before 5.9 have no
+// close_range; there the descriptors are closed one by one.
+//
+//go:nosplit
+//go:norace
+func closeAllBut(keep uintptr) {
+	_, _, errno := syscall.RawSyscall(unix.SYS_CLOSE_RANGE, keep+1, ^uintptr(0)>>32, 0)
+	if errno == 0 && keep > 0 {
+		_, _, errno = syscall.RawSyscall(unix.SYS_CLOSE_RANGE, 0, keep-1, 0)
+	}
+	if errno == 0 {
+		return
+	}
+	for fd := uintptr(0); fd < 1<<16; fd++ {
+		if fd != keep {
+			syscall.RawSyscall(syscall.SYS_CLOSE, fd, 0, 0)
+		}
+	}
+}
+
+// sweep kills all processes that carry the marker and tells whether there was
+// one. /proc is read as getdents64 gives it: records of inode (8 bytes), offset
+// (8), length (2), type (1), name up to a zero byte.
+//
+//go:nosplit
+//go:norace
+func sweep(l *ledger) (found bool) {
+	const open = syscall.O_RDONLY | syscall.O_CLOEXEC
+	dir, _, errno := syscall.RawSyscall6(syscall.SYS_OPENAT, 0, uintptr(unsafe.Pointer(&l.proc)), open|syscall.O_DIRECTORY, 0, 0, 0)
+	if errno != 0 {
+		return false
+	}
+	for {
+		n, _, errno := syscall.RawSyscall(syscall.SYS_GETDENTS64, dir, uintptr(unsafe.Pointer(&l.dirents)), unsafe.Sizeof(l.dirents))
+		if errno != 0 || n == 0 || n > unsafe.Sizeof(l.dirents) {
+			break
+		}
+		for at := uintptr(0); at+19 < n; {
+			length := uintptr(l.dirents[at+16]) | uintptr(l.dirents[at+17])<<8
+			if length < 20 || at+length > n {
+				break
+			}
+			if pid := l.number(at+19, at+length); pid > 1 && l.marked() {
+				syscall.RawSyscall(syscall.SYS_KILL, pid, uintptr(syscall.SIGKILL), 0)
+				found = true
+			}
+			at += length
+		}
+	}
+	syscall.RawSyscall(syscall.SYS_CLOSE, dir, 0, 0)
+	return found
+}
+
+// number reads the name of a directory entry: the process of that number, whose
+// environment's path is then in l.path, or 0 when it is no process.
+//
+//go:nosplit
+//go:norace
+func (l *ledger) number(from, to uintptr) (pid uintptr) {
+	const prefix = uintptr(len("/proc/"))
+	const tail = "/environ"
+	i := uintptr(0)
+	for ; from+i < to && from+i < uintptr(len(l.dirents)) && i < 10; i++ {
+		c := l.dirents[from+i]
+		if c == 0 {
+			break
+		}
+		if c < '0' || c > '9' {
+			return 0
+		}
+		l.path[prefix+i] = c
+		pid = pid*10 + uintptr(c-'0')
+	}
+	for k := uintptr(0); k < uintptr(len(tail)); k++ {
+		l.path[prefix+i+k] = tail[k]
+	}
+	l.path[prefix+i+uintptr(len(tail))] = 0
+	return pid
+}
+
+// marked tells whether the environment at l.path holds the marker as an entry.
+// An environment may be longer than the space: each read overlaps the one
+// before by the length of a marker.
+//
+//go:nosplit
+//go:norace
+func (l *ledger) marked() bool {
+	const open = syscall.O_RDONLY | syscall.O_CLOEXEC
+	fd, _, errno := syscall.RawSyscall6(syscall.SYS_OPENAT, 0, uintptr(unsafe.Pointer(&l.path)), open, 0, 0, 0)
+	if errno != 0 {
+		return false // another user's, or gone
+	}
+	found := false
+	for offset := uintptr(0); !found; {
+		n, _, errno := syscall.RawSyscall6(syscall.SYS_PREAD64, fd, uintptr(unsafe.Pointer(&l.environ)), unsafe.Sizeof(l.environ), offset, 0, 0)
+		if errno != 0 || n == 0 || n > unsafe.Sizeof(l.environ) {
+			break
+		}
+		found = l.search(n)
+		if n <= maxMarker+2 {
+			break
+		}
+		offset += n - maxMarker - 2
+	}
+	syscall.RawSyscall(syscall.SYS_CLOSE, fd, 0, 0)
+	return found
+}
+
+// search looks for the marker in the first n bytes of l.environ, where it must
+// follow a zero byte or begin, and end with one. What begins a later piece
+// without being the begin of an entry may pass for one; a marker's name and
+// random value make that an accident of no practical odds.
+//
+//go:nosplit
+//go:norace
+func (l *ledger) search(n uintptr) bool {
+	length := uintptr(l.length)
+	for i := uintptr(0); i+length <= n && i+length <= uintptr(len(l.environ)); i++ {
+		if i > 0 && l.environ[i-1] != 0 {
+			continue
+		}
+		k := uintptr(0)
+		for k < length && k < uintptr(len(l.marker)) && l.environ[i+k] == l.marker[k] {
+			k++
+		}
+		if k == length {
+			return true
+		}
+	}
+	return false
+}

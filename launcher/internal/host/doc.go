@@ -1,0 +1,43 @@
+// Package host runs the ranks of one host: it starts them, serves PMI to them,
+// moves what they read and write, waits for them, and leaves nothing of them
+// behind. It decides nothing about the job: what happened goes to the
+// controller as [Event]s, what to do about it comes back as [Command]s. The
+// controller is in the same process, or behind an agent's stream; Spec, Event
+// and Command are plain data, so that both look alike.
+//
+// # States
+//
+//	          all ranks        all ranks            pipes empty
+//	          started          have ended           or silent
+//	starting ---------> running ---------> draining ------------> done
+//	                      | End, Kill
+//	                      v
+//	                    ending: the signal now, TERM after half the grace, KILL after it
+//
+// # What dies when
+//
+// Each rank leads a process group. The ranks' parent is one thread that lives
+// as long as the job, and with it the kernel kills the ranks (PDEATHSIG). The
+// guardian (package guard) kills their groups, and what left them, when the
+// whole process dies. At the end of the job on this host the groups are killed,
+// so that nothing that a rank left in the background outlives it. A rank's end
+// is its process's end and never that of a pipe, which a grandchild may hold.
+// Ranks are only reaped when all have ended: until then no process and no group
+// can get the number of one, so that signals and peers' process_vm calls cannot
+// meet a stranger.
+//
+// # Memory and descriptors
+//
+// The host owns the shared segment, and for each rank a socket, two pipes and a
+// pidfd, all gone when Run returns. A rank inherits descriptors 0, 1 and 2, its
+// PMI socket as 3 and the segment as 4, and nothing else.
+//
+// # What may block
+//
+// Run is one loop on one locked thread with no other wait than epoll. Emit is
+// called on it and must not block. Send may be called from any goroutine and
+// does not block. What the controller has not yet taken of a stream is bounded
+// by Window: beyond it the loop stops reading the pipes of that stream, and the
+// ranks that write wait. A fence between hosts waits in a goroutine of its own,
+// which ends before Run returns.
+package host

@@ -1,0 +1,118 @@
+package host
+
+import (
+	"errors"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gorun-mpi/gorun/internal/topo"
+)
+
+// ending is how far the host has gone in ending its ranks.
+type ending struct {
+	begun bool
+	next  time.Time // when the next signal is due; zero: none
+	kill  time.Time // when that is KILL
+}
+
+// beginEnding tells the ranks to end: with sig now, with TERM after half of the
+// grace if that was another signal, with KILL after all of it.
+func (h *Host) beginEnding(sig syscall.Signal) {
+	if h.ending.begun {
+		return
+	}
+	now := time.Now()
+	h.ending = ending{begun: true, next: now.Add(h.spec.Grace), kill: now.Add(h.spec.Grace)}
+	if sig != syscall.SIGTERM {
+		h.ending.next = now.Add(h.spec.Grace / 2)
+	}
+	h.log("ranks are told to end with %v", sig)
+	h.signalGroups(sig)
+	h.signalGroups(syscall.SIGCONT) // one that is stopped could not act on it
+}
+
+// endingOnTime sends the next signal when it is due.
+func (h *Host) endingOnTime(now time.Time) {
+	e := &h.ending
+	switch {
+	case e.next.IsZero() || now.Before(e.next):
+	case now.Before(e.kill):
+		e.next = e.kill
+		h.signalGroups(syscall.SIGTERM)
+	default:
+		h.killNow()
+	}
+}
+
+func (h *Host) killNow() {
+	h.ending.begun = true
+	h.ending.next = time.Time{}
+	h.log("ranks are killed")
+	h.killGroups()
+}
+
+// signalGroups signals the groups of all ranks, also of those that have ended:
+// what they left in the background belongs to the job.
+func (h *Host) signalGroups(sig syscall.Signal) {
+	for i := range h.ranks[:h.started] {
+		// That a group holds nothing but its ended leader is no failure, and
+		// neither is a member that has become another user.
+		_ = unix.Kill(-h.ranks[i].pid, sig)
+	}
+}
+
+func (h *Host) killGroups() { h.signalGroups(syscall.SIGKILL) }
+
+// processEnded notes the end of a rank.
+func (h *Host) processEnded(local int) {
+	r := &h.ranks[local]
+	if r.gone {
+		return
+	}
+	over, status, signal, err := ended(r.pid)
+	text := ""
+	switch {
+	case errors.Is(err, unix.ECHILD):
+		status, text = 1, "somebody else in this process has waited for it, so its exit status is not known"
+	case err != nil:
+		status, text = 1, err.Error()
+	case !over:
+		return
+	}
+	r.gone = true
+	h.running--
+	h.unwatch(&r.pidfd)
+	// What it said last, as an abort, was before its end.
+	for h.receive(local) {
+	}
+	h.unwatch(&r.socket)
+	h.unhold(r)
+	h.segment.SetDead(local)
+
+	number := h.spec.First + local
+	e := Event{
+		Kind: Ended, Rank: number, PID: r.pid, Status: status, Signal: signal, Text: text,
+		Joined: h.engine.Joined(number), Finalized: h.engine.Finalized(number), Told: h.ending.begun,
+	}
+	if signal == syscall.SIGKILL && !e.Told {
+		e.OOM = topo.OOMKills()
+	}
+	if !e.Told && (status != 0 || e.Joined && !e.Finalized) {
+		r.bad = true
+	}
+	h.emit(e)
+	h.apply(h.engine.Disconnect(number))
+	if h.running == 0 && h.complete {
+		h.allEnded()
+	}
+}
+
+// allEnded is called once, when the last rank has ended and no more will start:
+// what they left behind is killed, and there is nothing to guard any more.
+func (h *Host) allEnded() {
+	h.killGroups()
+	h.guard.Release()
+	h.quiet = time.Now()
+}

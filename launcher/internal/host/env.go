@@ -1,0 +1,108 @@
+package host
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/gorun-mpi/gorun/internal/topo"
+	"github.com/gorun-mpi/gorun/pmi"
+)
+
+// Marker is the entry that stands first in the environment of every process of
+// a job on one host, and by which that host's guardian knows them. Several hosts
+// of a job may be one machine, so the job's name alone would not do.
+func Marker(spec *Spec) string { return "GORUN_GUARD=" + spec.Job + "." + strconv.Itoa(spec.Index) }
+
+// ours are the variables that a host sets, and those that an outer launcher may
+// have left in the environment, which would lead a rank to the wrong server.
+var ours = map[string]bool{
+	"GORUN_GUARD": true, "GORUN_JOB": true, "GORUN_HOST": true, "GORUN_HOST_INDEX": true, "GORUN_LOCAL_RANK": true, "GORUN_LOCAL_SIZE": true,
+	"GORUN_SEGMENT": true, "GORUN_CPUS": true, "GORUN_EMULATE": true, "GORUN_PMI": true,
+	"MPI_LOCALRANKID": true, "MPI_LOCALNRANKS": true, "HYDI_CONTROL_FD": true,
+	"OMPI_UNIVERSE_SIZE": true, "OMPI_MCA_orte_local_daemon_uri": true,
+}
+
+// outer are the beginnings of names that are all an outer launcher's.
+var outer = [...]string{"PMI_", "PMIX_", "OMPI_COMM_WORLD_"}
+
+// Scrub returns an environment without what a launcher set in it for its ranks.
+// Of two settings of a name the later one stays.
+func Scrub(environ []string) []string {
+	last := make(map[string]int, len(environ))
+	clean := make([]string, 0, len(environ))
+	for _, entry := range environ {
+		name, _, ok := strings.Cut(entry, "=")
+		if !ok || name == "" || foreign(name) {
+			continue
+		}
+		if i, seen := last[name]; seen {
+			clean[i] = entry
+			continue
+		}
+		last[name] = len(clean)
+		clean = append(clean, entry)
+	}
+	return clean
+}
+
+func foreign(name string) bool {
+	switch name[0] {
+	case 'G', 'H', 'M', 'O', 'P':
+	default:
+		return false
+	}
+	if ours[name] {
+		return true
+	}
+	for _, prefix := range outer {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// environment gives each rank its own. The entries that all ranks of the host
+// share are made once.
+type environment struct {
+	spec   *Spec
+	common []string
+	own    int // how many entries environ adds
+}
+
+func newEnvironment(spec *Spec, segment bool) *environment {
+	size, local := strconv.Itoa(spec.NP), strconv.Itoa(spec.Count)
+	common := []string{
+		Marker(spec),
+		"GORUN_JOB=" + spec.Job,
+		"GORUN_HOST=" + spec.Host,
+		"GORUN_HOST_INDEX=" + strconv.Itoa(spec.Index),
+		"GORUN_LOCAL_SIZE=" + local,
+		"GORUN_CPUS=" + strconv.Itoa(topo.CPUs()),
+		"OMPI_COMM_WORLD_SIZE=" + size,
+		"OMPI_COMM_WORLD_LOCAL_SIZE=" + local,
+		"OMPI_UNIVERSE_SIZE=" + size,
+		"MPI_LOCALNRANKS=" + local,
+	}
+	if segment {
+		common = append(common, "GORUN_SEGMENT="+strconv.Itoa(segmentFD))
+	}
+	if len(spec.Emulate) > 0 {
+		common = append(common, "GORUN_EMULATE="+strings.Join(spec.Emulate, ","))
+	}
+	return &environment{spec: spec, common: append(common, Scrub(spec.Env)...)}
+}
+
+// of is the environment of a rank.
+func (e *environment) of(local int) []string {
+	rank, index := strconv.Itoa(e.spec.First+local), strconv.Itoa(local)
+	env := make([]string, len(e.common), len(e.common)+10)
+	copy(env, e.common)
+	env = append(env,
+		"GORUN_LOCAL_RANK="+index,
+		"OMPI_COMM_WORLD_RANK="+rank,
+		"OMPI_COMM_WORLD_LOCAL_RANK="+index,
+		"OMPI_COMM_WORLD_NODE_RANK="+index,
+		"MPI_LOCALRANKID="+index)
+	return append(env, pmi.Env{FD: pmiFD, Rank: e.spec.First + local, Size: e.spec.NP, Cards: true}.Environ()...)
+}

@@ -1,0 +1,207 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"golang.org/x/sys/unix"
+
+	"github.com/gorun-mpi/gorun/internal/shm"
+	"github.com/gorun-mpi/gorun/launcher/internal/guard"
+	"github.com/gorun-mpi/gorun/pmi"
+)
+
+// Config is what a host needs beside its Spec.
+type Config struct {
+	// Emit takes events, on the thread of Run; it must not block.
+	Emit func(Event)
+	// Stdin is what rank 0 reads with StdinFile.
+	Stdin *os.File
+	// Store completes fences with the other hosts; nil if there are none. It
+	// must outlive this host's ranks by as long as others may need what they
+	// had put, so its owner closes it, after Run.
+	Store pmi.Store
+	// Log may be nil.
+	Log *logrus.Logger
+}
+
+// Host runs the ranks of one host.
+type Host struct {
+	spec Spec
+	cfg  Config
+
+	ranks    []rank
+	started  int  // ranks, from the first
+	running  int  // of those, not yet ended
+	complete bool // no more will start
+
+	guard   *guard.Guard
+	segment *shm.Segment
+	engine  *pmi.Engine
+	input   input
+	streams [3]stream // by number; 0 is unused
+	discard bool      // nobody wants output any more
+	ending  ending
+	buf     []byte // what one read returns
+	open    int    // pipes of output that may bring more
+	quiet   time.Time
+	holds   int // PMI sockets that ended before their rank
+
+	poll    int             // epoll
+	ctx     context.Context // of fences; ends with Run
+	cancel  context.CancelFunc
+	workers sync.WaitGroup // goroutines that send letters
+
+	mail mailbox
+}
+
+// rank is a rank on this host. Its descriptors are -1 when closed.
+type rank struct {
+	pid    int
+	pidfd  int
+	socket int // PMI
+	pipes  [3]pipe
+	send   []byte // to the socket, when it is full
+	gone   bool   // its process has ended
+	bad    bool   // and not well
+	silent time.Time
+	stuck  bool // the socket takes no more at the moment
+}
+
+// New makes a host. Run starts it.
+func New(spec Spec, cfg Config) (*Host, error) {
+	h := &Host{spec: spec, cfg: cfg, poll: -1, input: input{fd: -1}}
+	if err := h.mail.open(); err != nil {
+		return nil, err
+	}
+	h.ctx, h.cancel = context.WithCancel(context.Background())
+	return h, nil
+}
+
+// Run starts the ranks and returns when nothing is left of them. The last event
+// is Done.
+func (h *Host) Run() {
+	// The kernel kills the ranks when the thread ends that started them, so
+	// that thread has to be this one until the end.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	defer h.mail.close()
+
+	err := h.prepare()
+	if err == nil {
+		err = h.start()
+	}
+	var start *startError
+	switch {
+	case errors.As(err, &start):
+		h.emit(Event{Kind: StartFailed, Status: start.status, Field: start.field, Value: start.value, Text: start.err.Error()})
+		err = nil
+	case err == nil:
+		err = h.loop()
+	}
+	if err != nil {
+		h.emit(Event{Kind: Failed, Text: err.Error()})
+	}
+	h.finish()
+}
+
+// prepare makes what the ranks share.
+func (h *Host) prepare() error {
+	h.open, h.buf = 0, make([]byte, 64<<10)
+	var err error
+	if h.poll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return os.NewSyscallError("epoll_create1", err)
+	}
+	if err := h.watch(h.mail.fd, unix.EPOLLIN, sourceMail, 0); err != nil {
+		return err
+	}
+	if h.guard, err = guard.Start(Marker(&h.spec)); err != nil {
+		return err
+	}
+	if h.segment, err = shm.Create(shm.DefaultGeometry(h.spec.Count, shm.Limit())); err != nil {
+		return fmt.Errorf("shared segment of %d ranks: %w", h.spec.Count, err)
+	}
+	ranks := make([]int, h.spec.Count)
+	for i := range ranks {
+		ranks[i] = h.spec.First + i
+	}
+	h.engine = pmi.NewEngine(pmi.EngineConfig{
+		KVSName:  "gorun_" + h.spec.Job,
+		Size:     h.spec.NP,
+		Ranks:    ranks,
+		Universe: h.spec.NP,
+		Mapping:  h.spec.Mapping,
+	})
+	return nil
+}
+
+// finish undoes what prepare, start and loop did, in reverse. No rank is alive
+// unless something failed.
+func (h *Host) finish() {
+	h.cancel()
+	if h.running > 0 {
+		h.killGroups()
+	}
+	if h.guard != nil {
+		h.guard.Release()
+	}
+	tails := make(map[int][]string)
+	for i := range h.ranks[:h.started] {
+		r := &h.ranks[i]
+		reap(r.pid)
+		if lines := r.pipes[Stderr].tail.Lines(); r.bad && len(lines) > 0 {
+			tails[h.spec.First+i] = lines
+		}
+		closeFD(&r.pidfd)
+		closeFD(&r.socket)
+		closeFD(&r.pipes[Stdout].fd)
+		closeFD(&r.pipes[Stderr].fd)
+	}
+	closeFD(&h.input.fd)
+	closeFD(&h.poll)
+	h.workers.Wait()
+	if h.segment != nil {
+		if err := h.segment.Close(); err != nil {
+			h.log("%v", err)
+		}
+	}
+	if h.guard != nil {
+		if err := h.guard.Wait(); err != nil {
+			h.log("guardian: %v", err)
+		}
+	}
+	if len(tails) > 0 {
+		h.emit(Event{Kind: Tails, Tails: tails})
+	}
+	h.emit(Event{Kind: Done})
+}
+
+func (h *Host) emit(e Event) { h.cfg.Emit(e) }
+
+func (h *Host) log(format string, args ...any) {
+	if h.cfg.Log != nil {
+		h.cfg.Log.WithField("host", h.spec.Host).Debugf(format, args...)
+	}
+}
+
+// reap takes a process that has ended, or soon has, out of the process table.
+func reap(pid int) {
+	for {
+		if _, err := unix.Wait4(pid, nil, 0, nil); err != unix.EINTR {
+			return
+		}
+	}
+}
+
+func closeFD(fd *int) {
+	if *fd >= 0 {
+		unix.Close(*fd)
+		*fd = -1
+	}
+}

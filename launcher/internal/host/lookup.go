@@ -1,0 +1,117 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Exit statuses of programs that cannot be started, as shells use them.
+const (
+	statusNotFound      = 127
+	statusNotExecutable = 126
+)
+
+// startError is why no rank can be started.
+type startError struct {
+	status       int
+	field, value string
+	err          error
+}
+
+func (e *startError) Error() string { return fmt.Sprintf("%s %s: %v", e.field, e.value, e.err) }
+func (e *startError) Unwrap() error { return e.err }
+
+// program finds the file to execute, as execvp would in a rank: with a slash in
+// its name from dir, else along PATH of env.
+func program(name, dir string, env []string) (string, error) {
+	fail := func(status int, format string, args ...any) error {
+		return &startError{status, "Argv", name, fmt.Errorf(format, args...)}
+	}
+	if dir != "" {
+		st, err := os.Stat(dir)
+		if err != nil {
+			return "", &startError{1, "Dir", dir, reason(err)}
+		}
+		if !st.IsDir() {
+			return "", &startError{1, "Dir", dir, errors.New("not a directory")}
+		}
+	}
+	if name == "" {
+		return "", fail(statusNotFound, "the program's name is empty")
+	}
+	if strings.Contains(name, "/") {
+		file := name
+		if dir != "" && !filepath.IsAbs(name) {
+			file = filepath.Join(dir, name)
+		}
+		err := executable(file)
+		switch {
+		case err == nil:
+			return name, nil // executed from dir
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR):
+			return "", fail(statusNotFound, "no such program")
+		default:
+			return "", fail(statusNotExecutable, "not executable: %w", reason(err))
+		}
+	}
+	search := ""
+	for _, entry := range env {
+		if v, ok := strings.CutPrefix(entry, "PATH="); ok {
+			search = v
+		}
+	}
+	var found error
+	for _, d := range filepath.SplitList(search) {
+		if d == "" {
+			d = "." // as POSIX has it
+		}
+		file := filepath.Join(d, name)
+		if !strings.Contains(file, "/") {
+			file = "./" + file
+		}
+		at := file
+		if dir != "" && !filepath.IsAbs(file) {
+			at = filepath.Join(dir, file)
+		}
+		switch err := executable(at); {
+		case err == nil:
+			return file, nil
+		case found == nil && errors.Is(err, fs.ErrPermission):
+			found = fmt.Errorf("%s: not executable: %w", file, reason(err))
+		}
+	}
+	if found != nil {
+		return "", fail(statusNotExecutable, "%w", found)
+	}
+	return "", fail(statusNotFound, "no such program in PATH=%s", search)
+}
+
+// executable tells whether this process may execute a file.
+func executable(file string) error {
+	if err := unix.Access(file, unix.X_OK); err != nil {
+		return err
+	}
+	st, err := os.Stat(file)
+	if err != nil {
+		return err
+	}
+	if st.IsDir() {
+		return fmt.Errorf("it is a directory: %w", fs.ErrPermission)
+	}
+	return nil
+}
+
+// reason is an error without the path, which the message names already.
+func reason(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}

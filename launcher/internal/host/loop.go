@@ -1,0 +1,161 @@
+package host
+
+import (
+	"errors"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// source is whose descriptor is ready. The first two are the streams.
+type source int32
+
+const (
+	sourceMail    source = 0
+	sourceStdout  source = Stdout
+	sourceStderr  source = Stderr
+	sourceProcess source = 3
+	sourcePMI     source = 4
+	sourceInput   source = 5
+)
+
+// watch enters a descriptor in the loop. An epoll event carries 64 bits of its
+// owner's choice: here the source and the rank's local number.
+func (h *Host) watch(fd int, events uint32, s source, local int) error {
+	e := unix.EpollEvent{Events: events, Fd: int32(s), Pad: int32(local)}
+	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(h.poll, unix.EPOLL_CTL_ADD, fd, &e))
+}
+
+// rewatch changes what a descriptor is watched for.
+func (h *Host) rewatch(fd int, events uint32, s source, local int) {
+	e := unix.EpollEvent{Events: events, Fd: int32(s), Pad: int32(local)}
+	if err := unix.EpollCtl(h.poll, unix.EPOLL_CTL_MOD, fd, &e); err != nil {
+		h.log("epoll_ctl: %v", err)
+	}
+}
+
+// unwatch takes a descriptor out and closes it. Closing alone would not do: a
+// child that is just being made may still hold it.
+func (h *Host) unwatch(fd *int) {
+	if *fd < 0 {
+		return
+	}
+	if err := unix.EpollCtl(h.poll, unix.EPOLL_CTL_DEL, *fd, nil); err != nil {
+		h.log("epoll_ctl: %v", err)
+	}
+	closeFD(fd)
+}
+
+// loop serves the ranks until all have ended and their output is in.
+func (h *Host) loop() error {
+	h.complete = true
+	if h.running == 0 {
+		h.allEnded() // during the start
+	}
+	for h.running > 0 || !h.drained() {
+		if err := h.turn(h.patience()); err != nil {
+			return err
+		}
+		h.onTime()
+	}
+	h.flushLines()
+	return nil
+}
+
+// patience is how long the loop may sleep: until the next deadline.
+func (h *Host) patience() time.Duration {
+	next := h.ending.next
+	sooner := func(t time.Time) {
+		if !t.IsZero() && (next.IsZero() || t.Before(next)) {
+			next = t
+		}
+	}
+	if h.running == 0 && !h.paused() {
+		sooner(h.quiet.Add(drainSilence))
+	}
+	if h.holds > 0 {
+		for i := range h.ranks[:h.started] {
+			sooner(h.ranks[i].silent)
+		}
+	}
+	if next.IsZero() {
+		return -1
+	}
+	return max(0, time.Until(next))
+}
+
+// onTime does what is due.
+func (h *Host) onTime() {
+	if h.ending.next.IsZero() && h.holds == 0 {
+		return
+	}
+	now := time.Now()
+	h.endingOnTime(now)
+	h.silentOnTime(now)
+}
+
+// turn waits for events, at most for d, for ever if d < 0, and serves them.
+func (h *Host) turn(d time.Duration) error {
+	ms := -1
+	if d >= 0 {
+		ms = int((d + time.Millisecond - 1) / time.Millisecond)
+	}
+	var events [64]unix.EpollEvent
+	n, err := unix.EpollWait(h.poll, events[:], ms)
+	if errors.Is(err, unix.EINTR) {
+		return nil
+	}
+	if err != nil {
+		return os.NewSyscallError("epoll_wait", err)
+	}
+	for _, e := range events[:n] {
+		// An earlier event of the batch may have closed the descriptor of a
+		// later one: whoever serves it looks.
+		local := int(e.Pad)
+		switch s := source(e.Fd); s {
+		case sourceMail:
+			h.readMail()
+		case sourceStdout, sourceStderr:
+			h.readPipe(local, int(s), e.Events)
+		case sourceProcess:
+			h.processEnded(local)
+		case sourcePMI:
+			h.servePMI(local, e.Events)
+		case sourceInput:
+			h.inputReady(e.Events)
+		}
+	}
+	return nil
+}
+
+// readMail does what other goroutines ask for.
+func (h *Host) readMail() {
+	for _, l := range h.mail.take() {
+		switch {
+		case l.ended:
+			h.processEnded(l.local)
+		case l.fence != nil:
+			h.fenceReturned(l.fence)
+		default:
+			h.obey(l.command)
+		}
+	}
+}
+
+func (h *Host) obey(c Command) {
+	switch c.Kind {
+	case Pass:
+		h.signalGroups(c.Signal)
+	case End:
+		h.beginEnding(c.Signal)
+	case Kill:
+		h.killNow()
+	case Input:
+		h.takeInput(c.Data, c.Last)
+	case Credit:
+		h.credit(c.Stream, c.N)
+	case Discard:
+		h.discardOutput()
+	}
+}

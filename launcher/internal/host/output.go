@@ -1,0 +1,131 @@
+package host
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gorun-mpi/gorun/launcher/internal/stdio"
+)
+
+// drainSilence is how long the pipes may be silent after the last rank's end
+// before they are left to whoever still holds them.
+const drainSilence = 100 * time.Millisecond
+
+// pipe is one stream of one rank.
+type pipe struct {
+	fd    int
+	lines stdio.Lines
+	tail  *stdio.Tail // of stderr
+}
+
+// stream is all ranks' output of one number.
+type stream struct {
+	ahead  int  // bytes that the controller has not taken yet
+	paused bool // the pipes are not read
+}
+
+// readPipe reads what a rank has written. The pipe is in blocking mode, since a
+// mode of our end costs a system call more; epoll says that it will not block.
+func (h *Host) readPipe(local, number int, events uint32) {
+	p := &h.ranks[local].pipes[number]
+	if p.fd < 0 || h.streams[number].paused {
+		return
+	}
+	if events&unix.EPOLLIN == 0 {
+		h.closePipe(p, number)
+		return
+	}
+	n, err := unix.Read(p.fd, h.buf)
+	switch {
+	case err == unix.EINTR || err == unix.EAGAIN:
+	case err != nil || n == 0:
+		h.closePipe(p, number)
+	default:
+		h.quiet = time.Now()
+		if p.tail != nil {
+			p.tail.Add(h.buf[:n])
+		}
+		h.output(number, p.lines.Add(h.buf[:n]))
+	}
+}
+
+// closePipe ends a pipe whose writers have all gone.
+func (h *Host) closePipe(p *pipe, number int) {
+	h.unwatch(&p.fd)
+	h.open--
+	h.output(number, p.lines.End())
+}
+
+// output sends data on; it is the receiver's from here.
+func (h *Host) output(number int, data []byte) {
+	if len(data) == 0 || h.discard {
+		return
+	}
+	h.streams[number].ahead += len(data)
+	h.emit(Event{Kind: Output, Stream: number, Data: data})
+	if s := &h.streams[number]; !s.paused && s.ahead >= Window {
+		h.pause(number, true)
+	}
+}
+
+// credit says that the controller has taken n bytes of a stream.
+func (h *Host) credit(number, n int) {
+	if number != Stdout && number != Stderr {
+		return
+	}
+	s := &h.streams[number]
+	if s.ahead -= n; s.paused && s.ahead < Window/2 {
+		h.pause(number, false)
+	}
+}
+
+// discardOutput lets ranks that still write do so, for nobody.
+func (h *Host) discardOutput() {
+	h.discard = true
+	for _, s := range [...]int{Stdout, Stderr} {
+		if h.streams[s].paused {
+			h.pause(s, false)
+		}
+	}
+}
+
+// pause stops or resumes the reading of all pipes of a stream.
+func (h *Host) pause(number int, paused bool) {
+	h.streams[number].paused = paused
+	h.quiet = time.Now()
+	for i := range h.ranks[:h.started] {
+		p := &h.ranks[i].pipes[number]
+		if p.fd < 0 {
+			continue
+		}
+		if !paused {
+			if err := h.watch(p.fd, unix.EPOLLIN, source(number), i); err != nil {
+				h.log("%v", err)
+			}
+			// Watching for nothing would still report the other end's
+			// closing, again and again, so the descriptor is taken out.
+		} else if err := unix.EpollCtl(h.poll, unix.EPOLL_CTL_DEL, p.fd, nil); err != nil {
+			h.log("epoll_ctl: %v", err)
+		}
+	}
+}
+
+func (h *Host) paused() bool { return h.streams[Stdout].paused || h.streams[Stderr].paused }
+
+// drained tells whether no more output will come, or none that is worth waiting
+// for: a process that left its group may hold a pipe for ever.
+func (h *Host) drained() bool {
+	return h.open == 0 || !h.paused() && time.Since(h.quiet) >= drainSilence
+}
+
+// flushLines sends the beginnings of lines of pipes that are still open.
+func (h *Host) flushLines() {
+	for i := range h.ranks[:h.started] {
+		for _, s := range [...]int{Stdout, Stderr} {
+			if p := &h.ranks[i].pipes[s]; p.fd >= 0 {
+				h.output(s, p.lines.End())
+			}
+		}
+	}
+}

@@ -1,0 +1,186 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gorun-mpi/gorun/pmi"
+)
+
+// silence is how long a rank may live on after it closed its PMI socket before
+// the others are told. A socket ends a moment before its process does, and how
+// the process ended says more.
+const silence = 250 * time.Millisecond
+
+// fenced is what came of a fence between hosts.
+type fenced struct {
+	epoch uint64
+	all   [][]byte
+	err   error
+}
+
+// servePMI is called when a rank's socket is ready.
+func (h *Host) servePMI(local int, events uint32) {
+	r := &h.ranks[local]
+	if r.socket < 0 {
+		return
+	}
+	if r.stuck {
+		if events&(unix.EPOLLERR|unix.EPOLLHUP) != 0 {
+			h.closeSocket(local)
+			return
+		}
+		h.reply(local, nil)
+		return
+	}
+	h.receive(local)
+}
+
+// receive reads once from a rank's socket and tells whether there may be more.
+// While replies wait in front of a full socket nothing is read from it, which
+// bounds what a rank can make us keep.
+func (h *Host) receive(local int) bool {
+	r := &h.ranks[local]
+	if r.socket < 0 || r.stuck {
+		return false
+	}
+	n, _, err := unix.Recvfrom(r.socket, h.buf, unix.MSG_DONTWAIT)
+	switch {
+	case err == unix.EINTR:
+		return true
+	case err == unix.EAGAIN:
+		return false
+	case err != nil || n == 0:
+		h.closeSocket(local)
+		return false
+	}
+	h.apply(h.engine.Receive(h.spec.First+local, h.buf[:n]))
+	return n == len(h.buf) || r.gone
+}
+
+// closeSocket is the end of a rank's socket.
+func (h *Host) closeSocket(local int) {
+	r := &h.ranks[local]
+	h.unwatch(&r.socket)
+	r.send, r.stuck = nil, false
+	if !r.gone {
+		r.silent = time.Now().Add(silence)
+		h.holds++
+	}
+}
+
+// silentOnTime tells the engine of ranks that live on without a socket.
+func (h *Host) silentOnTime(now time.Time) {
+	if h.holds == 0 {
+		return
+	}
+	for i := range h.ranks[:h.started] {
+		if r := &h.ranks[i]; !r.silent.IsZero() && !now.Before(r.silent) {
+			h.unhold(r)
+			h.apply(h.engine.Disconnect(h.spec.First + i))
+		}
+	}
+}
+
+func (h *Host) unhold(r *rank) {
+	if !r.silent.IsZero() {
+		r.silent = time.Time{}
+		h.holds--
+	}
+}
+
+// apply does what the engine wants done.
+func (h *Host) apply(events []pmi.Event) {
+	for _, e := range events {
+		switch e := e.(type) {
+		case pmi.Reply:
+			h.reply(e.Rank-h.spec.First, e.Data)
+		case pmi.Fence:
+			h.fence(e)
+		case pmi.Abort:
+			h.ranks[e.Rank-h.spec.First].bad = true
+			h.emit(Event{Kind: Aborted, Rank: e.Rank, Status: e.Code, Text: e.Message})
+		case pmi.Violation:
+			h.violation(e)
+		}
+	}
+}
+
+func (h *Host) violation(v pmi.Violation) {
+	text := v.Err.Error()
+	var re *pmi.RankError
+	if errors.As(v.Err, &re) {
+		text = "pmi: " + re.Kind.Error() + ": " + re.Detail // the rank is named beside it
+	}
+	if local := v.Rank - h.spec.First; local >= 0 && local < len(h.ranks) {
+		h.ranks[local].bad = true
+	}
+	late := errors.Is(v.Err, pmi.ErrLeft) || errors.Is(v.Err, pmi.ErrFence)
+	h.emit(Event{Kind: Violated, Rank: v.Rank, Text: text, Late: late})
+}
+
+// reply writes to a rank's socket what it takes and keeps the rest.
+func (h *Host) reply(local int, data []byte) {
+	r := &h.ranks[local]
+	if r.socket < 0 {
+		return
+	}
+	if len(r.send) > 0 {
+		r.send = append(r.send, data...)
+		data = r.send
+	}
+	for len(data) > 0 {
+		n, err := unix.SendmsgN(r.socket, data, nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+		switch {
+		case err == nil:
+			data = data[n:]
+			continue
+		case err == unix.EINTR:
+			continue
+		case err != unix.EAGAIN:
+			h.closeSocket(local)
+			return
+		}
+		break
+	}
+	r.send = append([]byte(nil), data...)
+	if stuck := len(data) > 0; stuck != r.stuck {
+		r.stuck = stuck
+		events := uint32(unix.EPOLLIN)
+		if stuck {
+			events = unix.EPOLLOUT
+		}
+		h.rewatch(r.socket, events, sourcePMI, local)
+	}
+}
+
+// fence completes a fence, at once when there is no other host.
+func (h *Host) fence(f pmi.Fence) {
+	if h.cfg.Store == nil {
+		h.apply(h.engine.FenceDone(f.Epoch, [][]byte{f.Contribution}))
+		return
+	}
+	if f.Closing {
+		// Nobody here waits for it, but others may: it goes on after the
+		// host is done, until the owner of the store closes it.
+		go func() { _, _ = h.cfg.Store.Fence(context.Background(), f.Epoch, f.Contribution) }()
+		return
+	}
+	h.workers.Add(1)
+	go func() {
+		defer h.workers.Done()
+		all, err := h.cfg.Store.Fence(h.ctx, f.Epoch, f.Contribution)
+		h.mail.post(letter{fence: &fenced{f.Epoch, all, err}})
+	}()
+}
+
+func (h *Host) fenceReturned(f *fenced) {
+	if f.err != nil {
+		h.apply(h.engine.FenceFailed(f.epoch, f.err))
+		return
+	}
+	h.apply(h.engine.FenceDone(f.epoch, f.all))
+}

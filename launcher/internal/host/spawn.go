@@ -1,0 +1,209 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gorun-mpi/gorun/launcher/internal/stdio"
+)
+
+// What a rank inherits beside its standard streams.
+const (
+	pmiFD     = 3
+	segmentFD = 4
+)
+
+// pollEvery is after how many starts the loop has a look at what happens: a
+// large job whose first ranks fail need not be started to its end.
+const pollEvery = 16
+
+// start starts all ranks.
+func (h *Host) start() error {
+	file, err := program(h.spec.Argv[0], h.spec.Dir, h.spec.Env)
+	if err != nil {
+		return err
+	}
+	if err := inheritNothing(); err != nil {
+		return err
+	}
+	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &os.PathError{Op: "open", Path: "/dev/null", Err: err}
+	}
+	defer unix.Close(null)
+	first, err := h.openInput(null)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if first != null && h.spec.Stdin == StdinPump {
+			unix.Close(first)
+		}
+	}()
+
+	h.ranks = make([]rank, h.spec.Count)
+	env := newEnvironment(&h.spec, h.segment.FD() >= 0)
+	for i := range h.ranks {
+		stdin := null
+		if h.spec.First+i == 0 {
+			stdin = first
+		}
+		if err := h.spawn(i, file, stdin, env.of(i)); err != nil {
+			return h.spawnError(i, err)
+		}
+		h.emit(Event{Kind: Started, Rank: h.spec.First + i, PID: h.ranks[i].pid})
+		if (i+1)%pollEvery == 0 {
+			if err := h.turn(0); err != nil {
+				return err
+			}
+			if h.ending.begun {
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// spawnError explains why a rank could not be started. Those before it are
+// killed by finish.
+func (h *Host) spawnError(local int, err error) error {
+	status, text := 1, err
+	switch {
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
+		// It was there a moment ago, so its interpreter is not.
+		status, text = statusNotFound, fmt.Errorf("its interpreter (the first line of a script, or the dynamic loader) does not exist: %w", err)
+	case errors.Is(err, unix.ENOEXEC):
+		status, text = statusNotExecutable, fmt.Errorf("no program for this machine, and no script that begins with #!: %w", err)
+	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
+		status = statusNotExecutable
+	case errors.Is(err, unix.E2BIG):
+		status, text = statusNotExecutable, fmt.Errorf("arguments and environment are too long for the kernel: %w", err)
+	case errors.Is(err, unix.EMFILE):
+		text = fmt.Errorf("rank %d: %w (4 descriptors a rank; see ulimit -Hn)", h.spec.First+local, err)
+		return &startError{1, "NP", fmt.Sprint(h.spec.NP), text}
+	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.ENOMEM):
+		text = fmt.Errorf("rank %d: %w (see ulimit -u, ulimit -v and the pids limit of the control group)", h.spec.First+local, err)
+		return &startError{1, "NP", fmt.Sprint(h.spec.NP), text}
+	}
+	return &startError{status, "Argv", h.spec.Argv[0], text}
+}
+
+// spawn starts one rank and watches it. Its ends of the pipes are closed again
+// in any case, ours are closed by finish.
+func (h *Host) spawn(local int, file string, stdin int, env []string) (err error) {
+	r := &h.ranks[local]
+	*r = rank{pidfd: -1, socket: -1}
+	r.pipes[Stdout].fd, r.pipes[Stderr].fd = -1, -1
+	theirs := []int{stdin, -1, -1, -1}
+	defer func() {
+		for _, fd := range theirs[1:] {
+			closeFD(&fd)
+		}
+		if err != nil {
+			closeFD(&r.socket)
+			closeFD(&r.pipes[Stdout].fd)
+			closeFD(&r.pipes[Stderr].fd)
+		}
+	}()
+	for _, s := range [...]int{Stdout, Stderr} {
+		var ends [2]int
+		if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
+			return os.NewSyscallError("pipe2", err)
+		}
+		r.pipes[s].fd, theirs[s] = ends[0], ends[1]
+	}
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return os.NewSyscallError("socketpair", err)
+	}
+	r.socket, theirs[pmiFD] = pair[0], pair[1]
+
+	files := []uintptr{uintptr(stdin), uintptr(theirs[Stdout]), uintptr(theirs[Stderr]), uintptr(theirs[pmiFD])}
+	if fd := h.segment.FD(); fd >= 0 {
+		files = append(files, uintptr(fd))
+	}
+	pidfd := -1
+	pid, err := syscall.ForkExec(file, h.spec.Argv, &syscall.ProcAttr{
+		Dir:   h.spec.Dir,
+		Env:   env,
+		Files: files,
+		Sys:   &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, PidFD: &pidfd},
+	})
+	if err != nil {
+		return err
+	}
+	r.pid, r.pidfd = pid, pidfd
+	h.started++
+	h.running++
+	// Until here the guardian knows the rank by its environment only.
+	if err := h.guard.Add(pid); err != nil {
+		return err
+	}
+	if h.spec.Tag {
+		tag := fmt.Sprintf("[1,%d]", h.spec.First+local)
+		r.pipes[Stdout].lines.Tag = tag + "<stdout>:"
+		r.pipes[Stderr].lines.Tag = tag + "<stderr>:"
+	}
+	r.pipes[Stderr].tail = new(stdio.Tail)
+	return h.watchRank(local)
+}
+
+// watchRank enters a rank's descriptors in the loop.
+func (h *Host) watchRank(local int) error {
+	r := &h.ranks[local]
+	if r.pidfd < 0 {
+		// A kernel before 5.4, or a sandbox without pidfds.
+		h.workers.Add(1)
+		go h.await(local, r.pid)
+	} else if err := h.watch(r.pidfd, unix.EPOLLIN, sourceProcess, local); err != nil {
+		return err
+	}
+	for _, s := range [...]int{Stdout, Stderr} {
+		h.open++
+		if h.streams[s].paused {
+			continue
+		}
+		if err := h.watch(r.pipes[s].fd, unix.EPOLLIN, source(s), local); err != nil {
+			return err
+		}
+	}
+	return h.watch(r.socket, unix.EPOLLIN, sourcePMI, local)
+}
+
+// await waits for the end of a process that has no pidfd.
+func (h *Host) await(local, pid int) {
+	defer h.workers.Done()
+	for {
+		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if err != unix.EINTR {
+			break
+		}
+	}
+	h.mail.post(letter{local: local, ended: true})
+}
+
+// inheritNothing marks every descriptor close-on-exec that this process was
+// given by whoever started it: ranks get what they are meant to have. Those
+// that Go opened are marked already.
+func inheritNothing() error {
+	err := unix.CloseRange(3, 1<<32-1, unix.CLOSE_RANGE_CLOEXEC)
+	if err == nil {
+		return nil
+	}
+	// Kernels before 5.11.
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return fmt.Errorf("find inherited descriptors: %w", err)
+	}
+	for _, e := range entries {
+		var fd int
+		if _, err := fmt.Sscan(e.Name(), &fd); err == nil && fd > 2 {
+			unix.CloseOnExec(fd)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,105 @@
+package host
+
+import (
+	"syscall"
+	"time"
+)
+
+// Window is how much output of each stream may be on its way to the controller.
+const Window = 1 << 20
+
+// Streams, numbered as a rank's descriptors.
+const (
+	Stdout = 1
+	Stderr = 2
+)
+
+// Stdin says what rank 0 reads.
+type Stdin uint8
+
+// What rank 0 may read.
+const (
+	StdinNone Stdin = iota // /dev/null, as all other ranks
+	StdinFile              // Config.Stdin itself
+	StdinPump              // what comes in commands
+)
+
+// Spec is the work of one host.
+type Spec struct {
+	Job     string // the job's random name
+	Host    string // this host's
+	Index   int    // among the job's Hosts
+	Hosts   int
+	NP      int    // ranks of the job
+	First   int    // the first of them here
+	Count   int    // how many here
+	Mapping string // of all ranks, as PMI tells it
+	Argv    []string
+	Env     []string
+	Dir     string
+	Emulate []string
+	Tag     bool // lines of output
+	Grace   time.Duration
+	Stdin   Stdin
+}
+
+// EventKind is what happened.
+type EventKind uint8
+
+// What happens on a host.
+const (
+	Started     EventKind = iota + 1 // Rank runs as PID
+	Output                           // Data of Stream
+	StdinTaken                       // N bytes; rank 0 reads no more if N < 0
+	Ended                            // Rank: Status, Joined, Finalized, Told
+	Aborted                          // Rank asked for it with Status and Text
+	Violated                         // Rank and the PMI server do not understand each other: Text; Late
+	StartFailed                      // the ranks cannot be started: Status, Field, Text
+	Failed                           // the machine under it did: Text
+	Tails                            // the last lines of stderr of ranks that did not end well
+	Done                             // nothing is left
+)
+
+// Event is what happened on a host. Which fields count depends on Kind.
+type Event struct {
+	Kind      EventKind        `msgpack:"k"`
+	Rank      int              `msgpack:"r,omitempty"`
+	PID       int              `msgpack:"p,omitempty"`
+	Stream    int              `msgpack:"s,omitempty"`
+	N         int              `msgpack:"n,omitempty"`
+	Data      []byte           `msgpack:"d,omitempty"`
+	Status    int              `msgpack:"x,omitempty"` // exit status
+	Signal    syscall.Signal   `msgpack:"g,omitempty"` // that ended the rank; 0: it exited
+	Joined    bool             `msgpack:"j,omitempty"` // it said init to PMI
+	Finalized bool             `msgpack:"f,omitempty"` // and finalize
+	Told      bool             `msgpack:"t,omitempty"` // it was sent a signal to end before
+	Late      bool             `msgpack:"l,omitempty"` // something else that is on its way may have caused this
+	OOM       int              `msgpack:"o,omitempty"` // processes the kernel has killed for want of memory
+	Field     string           `msgpack:"i,omitempty"` // of launcher.Job
+	Value     string           `msgpack:"v,omitempty"` // of that field
+	Text      string           `msgpack:"m,omitempty"`
+	Tails     map[int][]string `msgpack:"e,omitempty"` // with Tails
+}
+
+// CommandKind is what to do.
+type CommandKind uint8
+
+// What a controller tells a host.
+const (
+	Pass    CommandKind = iota + 1 // Signal to all ranks
+	End                            // Signal to all ranks, TERM and KILL later
+	Kill                           // all ranks now
+	Input                          // Data for rank 0; Last: and then no more
+	Credit                         // N bytes of Stream were taken
+	Discard                        // nobody wants output any more
+)
+
+// Command is what to do. Which fields count depends on Kind.
+type Command struct {
+	Kind   CommandKind    `msgpack:"k"`
+	Signal syscall.Signal `msgpack:"g,omitempty"`
+	Stream int            `msgpack:"s,omitempty"`
+	N      int            `msgpack:"n,omitempty"`
+	Data   []byte         `msgpack:"d,omitempty"`
+	Last   bool           `msgpack:"l,omitempty"`
+}

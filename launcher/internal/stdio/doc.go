@@ -1,0 +1,23 @@
+// Package stdio moves what ranks write and read.
+//
+// # Types
+//
+// [Lines] turns the bytes of one stream of one rank into whole lines, [Tail]
+// keeps the last of them. [Sink] writes to one of the launcher's outputs, for
+// all ranks. [Source] reads the launcher's input.
+//
+// # Memory
+//
+// What Add and End return and what a Source sends belongs to the receiver, what
+// a Sink is given belongs to the Sink until done is called. A stream holds at
+// most [Limit] bytes of an unfinished line. Sinks and Sources hold as much as
+// their callers let them: both work with credits, the bytes that the other side
+// is still willing to take.
+//
+// # What may block
+//
+// Put does not block. A Sink's goroutine blocks in the writer, a Source's in
+// the reader; each lives only while there is something to do, and Idle and Stop
+// tell when it has ended. A writer that blocks for ever keeps its goroutine;
+// so does a reader that is no file.
+package stdio

@@ -1,0 +1,73 @@
+package launcher
+
+import (
+	"io"
+	"os"
+	"time"
+
+	"github.com/sirupsen/logrus"
+)
+
+// DefaultGrace is how long ranks that were told to end may take for it.
+const DefaultGrace = 2 * time.Second
+
+// Job says what to run, where and how. The zero value of every field but Argv
+// and NP is a usable default. Run does not change a Job and keeps none of it.
+type Job struct {
+	// Argv is the program and its arguments. A program without a slash is
+	// looked up in the PATH of Env, one with a slash relative to Dir.
+	Argv []string
+	// NP is the number of ranks, 1 or more.
+	NP int
+	// Env is the ranks' environment; of two settings of a name the later wins.
+	// nil stands for the environment of this process, as in os/exec. What an
+	// outer launcher left in it for its own ranks is taken out.
+	Env []string
+	// Dir is the ranks' working directory; "" is that of this process.
+	Dir string
+
+	// Hosts offer slots for ranks, which are filled in this order. None: all
+	// ranks run on this machine, however many they are.
+	Hosts []Host
+	// Launcher says how agents are started on the hosts: "" runs the ranks on
+	// this machine without an agent, "fork" starts one agent process for each
+	// host on this machine.
+	Launcher string
+	// Agent is the command that runs AgentMain on its standard input and
+	// output. Needed with Launcher "fork".
+	Agent []string
+
+	// Emulate names the software devices that the ranks find.
+	Emulate []string
+
+	// TagOutput puts "[1,RANK]<stdout>:" or "[1,RANK]<stderr>:" before each line.
+	TagOutput bool
+	// Timeout ends a job that takes longer, with status 124. 0: never.
+	Timeout time.Duration
+	// Grace is the time between the signal that tells ranks to end and the one
+	// that ends them. 0: DefaultGrace.
+	Grace time.Duration
+
+	// Stdin is read by rank 0; the other ranks read /dev/null. nil: none. A
+	// regular file or pipe is given to a rank 0 on this machine as it is; a
+	// terminal, or any other reader, is read by the launcher and passed on. A
+	// reader that is no *os.File may be read once more after Run has returned.
+	Stdin io.Reader
+	// Stdout and Stderr take what the ranks write, in whole lines. nil
+	// discards it. They are never written to at once when they are equal or the
+	// same file. A writer that blocks makes the ranks wait, not lose output.
+	Stdout, Stderr io.Writer
+
+	// Signals are passed on to all ranks. INT and TERM also end the job, with
+	// status 130 or 143, and a second one of them kills at once. nil: none.
+	Signals <-chan os.Signal
+
+	// Log takes diagnostics; nil is silent.
+	Log *logrus.Logger
+}
+
+// Host is a machine, or what stands for one, that ranks may run on.
+type Host struct {
+	Name  string
+	Slots int // ranks it takes; 0 stands for 1. Slots of a name listed twice add up.
+}

@@ -1,0 +1,226 @@
+package launcher
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"golang.org/x/sys/unix"
+
+	"github.com/gorun-mpi/gorun/launcher/internal/agent"
+	"github.com/gorun-mpi/gorun/launcher/internal/host"
+	"github.com/gorun-mpi/gorun/pmi/gossip"
+)
+
+// startLimit is how long agents may take to say where they are.
+const startLimit = 30 * time.Second
+
+// AgentMain is what an agent process runs: the ranks of one host, as the
+// launcher at the other end of its standard input and output tells. It returns
+// the process's exit status when that stream ends and its ranks are gone.
+func AgentMain(ctx context.Context, stdin io.Reader, stdout io.Writer) int {
+	if err := agent.Main(ctx, stdin, stdout); err != nil {
+		// The launcher collects an agent's standard error.
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// remotes are the agents of a job.
+type remotes struct {
+	c     *controller
+	links []*agent.Link
+	over  chan int // index of a host that is done, or whose agent is lost, once each
+
+	// Guarded by the controller's mu.
+	addresses []string
+	missing   int    // of those
+	done      []bool // its last event was read, or never will be
+	lost      []bool // its stream ended before that
+}
+
+// runAgents runs the ranks through an agent for each host.
+func (c *controller) runAgents(ctx context.Context, spec host.Spec) error {
+	// The agents live as long as the thread that started them.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+
+	stdin, _, err := c.openStdin(false)
+	if err != nil {
+		return err
+	}
+	key := make([]byte, gossip.KeySize)
+	if _, err := unix.Getrandom(key, 0); err != nil {
+		return os.NewSyscallError("getrandom", err)
+	}
+	n := len(c.shares)
+	r := &remotes{c: c, over: make(chan int, n), addresses: make([]string, n), missing: n, done: make([]bool, n), lost: make([]bool, n)}
+	if err := r.start(spec, stdin, key); err != nil {
+		return err
+	}
+	stop := c.attend(ctx)
+	if stdin == host.StdinPump {
+		if err := c.pump(); err != nil {
+			c.mu.Lock()
+			c.fail(&Cause{Rank: -1, Status: statusFailed, Message: err.Error()})
+			c.mu.Unlock()
+		}
+	}
+	r.wait()
+	stop()
+	return nil
+}
+
+// start starts all agents. The lock keeps what they tell until all are there.
+func (r *remotes) start(spec host.Spec, stdin host.Stdin, key []byte) error {
+	c := r.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, share := range c.shares {
+		spec := c.of(spec, i)
+		if i == 0 {
+			spec.Stdin = stdin
+		}
+		l, err := agent.Start(c.job.Agent, spec, key, agent.Told{
+			Address: func(a string) { r.address(i, a) },
+			Event:   func(e host.Event) { r.event(i, e) },
+			Lost:    func(err error) { r.lose(i, err) },
+		})
+		if err != nil {
+			c.mu.Unlock()
+			for _, l := range r.links {
+				l.Kill()
+				l.Close()
+			}
+			c.mu.Lock()
+			return &JobError{Field: "Agent", Value: strings.Join(c.job.Agent, " "), ExitStatus: statusFailed, Err: fmt.Errorf("host %s: %w", share.Host, err)}
+		}
+		c.note(logrus.DebugLevel, "agent started", logrus.Fields{"host": share.Host, "pid": l.PID()})
+		r.links = append(r.links, l)
+		c.sites = append(c.sites, l)
+	}
+	c.after(startLimit, r.late)
+	return nil
+}
+
+// address takes the place of an agent's gossip member; the last one lets all
+// agents begin.
+func (r *remotes) address(at int, a string) {
+	r.c.mu.Lock()
+	defer r.c.mu.Unlock()
+	if r.addresses[at] != "" {
+		return
+	}
+	r.addresses[at] = a
+	if r.missing--; r.missing > 0 || r.c.told {
+		return
+	}
+	for _, l := range r.links {
+		l.Peers(r.addresses)
+	}
+}
+
+// late ends a job whose agents do not all answer.
+func (r *remotes) late() {
+	if r.missing == 0 || r.c.told {
+		return
+	}
+	var names []string
+	for i, a := range r.addresses {
+		if a == "" {
+			names = append(names, r.c.shares[i].Host)
+			r.links[i].Kill()
+		}
+	}
+	r.c.fail(&Cause{Rank: -1, Host: strings.Join(names, ", "), Status: statusFailed, Message: fmt.Sprintf("no answer of the agent within %v", startLimit)})
+}
+
+func (r *remotes) event(at int, e host.Event) {
+	r.c.event(at, e)
+	if e.Kind == host.Done {
+		r.finished(at, false)
+	}
+}
+
+// lose is the end of an agent's stream, regular or not.
+func (r *remotes) lose(at int, err error) {
+	if err != nil {
+		r.c.note(logrus.WarnLevel, "agent's stream", logrus.Fields{"host": r.c.shares[at].Host, "error": err})
+		r.links[at].Kill()
+	}
+	r.finished(at, true)
+}
+
+func (r *remotes) finished(at int, lost bool) {
+	r.c.mu.Lock()
+	defer r.c.mu.Unlock()
+	if r.done[at] {
+		return
+	}
+	r.done[at], r.lost[at] = true, lost
+	r.over <- at
+}
+
+// wait returns when no host has anything left, and no agent is left.
+func (r *remotes) wait() {
+	var closing sync.WaitGroup
+	abandon := r.c.abandon
+	for left := len(r.links); left > 0; {
+		select {
+		case at := <-r.over:
+			left--
+			r.c.mu.Lock()
+			lost := r.lost[at]
+			r.c.mu.Unlock()
+			if lost {
+				closing.Go(func() { r.mourn(at) })
+			}
+		case <-abandon:
+			// Long after they were told to end: some agent does not answer.
+			abandon = nil
+			r.c.mu.Lock()
+			for i, l := range r.links {
+				if !r.done[i] {
+					l.Kill()
+				}
+			}
+			r.c.mu.Unlock()
+		}
+	}
+	closing.Wait()
+	for i, l := range r.links {
+		if !r.lost[i] {
+			closing.Go(func() { l.Close() })
+		}
+	}
+	closing.Wait()
+}
+
+// mourn tells why an agent is lost.
+func (r *remotes) mourn(at int) {
+	l := r.links[at]
+	how, complaints := l.Close()
+	c := r.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	share := c.shares[at]
+	for rank := share.First; rank < share.First+share.Count; rank++ {
+		if e := &c.ranks[rank]; e.PID > 0 && !c.gone[rank] {
+			c.gone[rank] = true
+			e.Status, e.Signal, e.Told = statusSignal+int(syscall.SIGKILL), syscall.SIGKILL, true
+		}
+	}
+	message := fmt.Sprintf("its agent (pid %d) %s", l.PID(), how)
+	if n := len(complaints); n > 0 {
+		message += ": " + complaints[n-1]
+	}
+	c.fail(&Cause{Rank: -1, Host: share.Host, PID: l.PID(), Status: statusFailed, Message: message, Stderr: complaints})
+}

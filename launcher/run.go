@@ -1,0 +1,207 @@
+package launcher
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gorun-mpi/gorun/launcher/internal/host"
+	"github.com/gorun-mpi/gorun/launcher/internal/place"
+	"github.com/gorun-mpi/gorun/pmi"
+)
+
+// Run runs a job to its end. The error is a *JobError when the job could not be
+// started; any other error is a failure of the launcher itself. A job whose
+// ranks failed is no error: the Result tells. When ctx ends the job is ended.
+//
+// Run may be called several times at once. It returns when no process of the
+// job is left, but for those that left their process group. It marks the
+// descriptors that this process has inherited close-on-exec. Nobody else in
+// the process may wait for children that are not his, as wait4(-1) does.
+func Run(ctx context.Context, job Job) (Result, error) {
+	shares, err := check(&job)
+	if err != nil {
+		return Result{ExitStatus: err.ExitStatus}, err
+	}
+	c := newController(&job, shares)
+	spec, serr := c.spec()
+	if serr != nil {
+		return Result{ExitStatus: statusFailed}, serr
+	}
+	if job.Launcher == "" {
+		serr = c.runHere(ctx, spec)
+	} else {
+		serr = c.runAgents(ctx, spec)
+	}
+	if serr != nil {
+		return Result{ExitStatus: statusFailed}, serr
+	}
+	return c.result()
+}
+
+// check validates a job, fills in its defaults and places its ranks.
+func check(job *Job) ([]place.Share, *JobError) {
+	bad := func(field, value, format string, args ...any) *JobError {
+		return &JobError{Field: field, Value: value, ExitStatus: statusFailed, Err: fmt.Errorf(format, args...)}
+	}
+	if job.NP < 1 {
+		return nil, bad("NP", strconv.Itoa(job.NP), "want 1 rank or more")
+	}
+	if len(job.Argv) == 0 {
+		return nil, bad("Argv", "", "no program: want a program and its arguments")
+	}
+	if job.Timeout < 0 {
+		return nil, bad("Timeout", job.Timeout.String(), "want 0 for none, or a time")
+	}
+	if job.Grace < 0 {
+		return nil, bad("Grace", job.Grace.String(), "want 0 for %v, or a time", DefaultGrace)
+	}
+	if job.Env == nil {
+		job.Env = os.Environ()
+	}
+	switch job.Launcher {
+	case "":
+	case "fork":
+		if len(job.Agent) == 0 {
+			return nil, bad("Agent", "", "launcher fork needs the command of an agent")
+		}
+	default:
+		return nil, bad("Launcher", job.Launcher, `want "fork", or none`)
+	}
+	name, err := os.Hostname()
+	if err != nil || name == "" {
+		name = "localhost"
+	}
+	if len(job.Hosts) == 0 {
+		return []place.Share{{Host: name, First: 0, Count: job.NP}}, nil
+	}
+	hosts := make([]place.Host, len(job.Hosts))
+	for i, h := range job.Hosts {
+		hosts[i] = place.Host{Name: h.Name, Slots: h.Slots}
+		if job.Launcher == "" && h.Name != "" && h.Name != name && h.Name != "localhost" && h.Name != "127.0.0.1" && h.Name != "::1" {
+			return nil, bad("Hosts", h.Name, "it is not this machine (%s), and other machines cannot be reached yet; the launcher fork runs an agent for each named host on this machine", name)
+		}
+	}
+	shares, err := place.BySlot(job.NP, hosts)
+	if err != nil {
+		return nil, bad("Hosts", listHosts(job.Hosts), "%w", err)
+	}
+	if job.Launcher == "" {
+		// Several names of this machine are one host.
+		shares = []place.Share{{Host: name, First: 0, Count: job.NP}}
+	}
+	return shares, nil
+}
+
+func listHosts(hosts []Host) string {
+	s := ""
+	for i, h := range hosts {
+		if i == 4 {
+			return s + ",..."
+		}
+		if i > 0 {
+			s += ","
+		}
+		s += h.Name + ":" + strconv.Itoa(max(1, h.Slots))
+	}
+	return s
+}
+
+// spec is what all hosts of the job have in common.
+func (c *controller) spec() (host.Spec, error) {
+	var random [8]byte
+	if _, err := unix.Getrandom(random[:], 0); err != nil {
+		return host.Spec{}, os.NewSyscallError("getrandom", err)
+	}
+	hostOf := make([]int, 0, c.job.NP)
+	for i, s := range c.shares {
+		for range s.Count {
+			hostOf = append(hostOf, i)
+		}
+	}
+	return host.Spec{
+		Job:     hex.EncodeToString(random[:]),
+		Hosts:   len(c.shares),
+		NP:      c.job.NP,
+		Mapping: pmi.Mapping(hostOf),
+		Argv:    c.job.Argv,
+		Env:     c.job.Env,
+		Dir:     c.job.Dir,
+		Emulate: c.job.Emulate,
+		Tag:     c.job.TagOutput,
+		Grace:   c.grace(),
+	}, nil
+}
+
+// of is the spec of one share.
+func (c *controller) of(spec host.Spec, at int) host.Spec {
+	s := c.shares[at]
+	spec.Host, spec.Index, spec.First, spec.Count = s.Host, at, s.First, s.Count
+	return spec
+}
+
+// runHere runs the ranks from this process.
+func (c *controller) runHere(ctx context.Context, spec host.Spec) error {
+	spec = c.of(spec, 0)
+	var stdin *os.File
+	var err error
+	if spec.Stdin, stdin, err = c.openStdin(true); err != nil {
+		return err
+	}
+	h, err := host.New(spec, host.Config{Emit: func(e host.Event) { c.event(0, e) }, Stdin: stdin, Log: c.job.Log})
+	if err != nil {
+		return err
+	}
+	c.sites = []site{h}
+	if spec.Stdin == host.StdinPump {
+		if err := c.pump(); err != nil {
+			h.Close()
+			return err
+		}
+	}
+	stop := c.attend(ctx)
+	h.Run()
+	stop()
+	return nil
+}
+
+// attend watches what may end the job from outside, until stop.
+func (c *controller) attend(ctx context.Context) (stop func()) {
+	if c.job.Timeout > 0 {
+		c.mu.Lock()
+		c.after(c.job.Timeout, c.timeout)
+		c.mu.Unlock()
+	}
+	unbind := context.AfterFunc(ctx, func() { c.cancel(ctx) })
+	over := make(chan struct{})
+	var wg sync.WaitGroup
+	if c.job.Signals != nil {
+		wg.Go(func() {
+			for {
+				select {
+				case s, ok := <-c.job.Signals:
+					if !ok {
+						return
+					}
+					c.signal(s)
+				case <-over:
+					return
+				}
+			}
+		})
+	}
+	return func() {
+		unbind()
+		if c.source != nil {
+			c.source.Stop()
+		}
+		c.flush()
+		close(over)
+		wg.Wait()
+	}
+}

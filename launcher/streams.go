@@ -1,0 +1,89 @@
+package launcher
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/sirupsen/logrus"
+	"golang.org/x/sys/unix"
+
+	"github.com/gorun-mpi/gorun/launcher/internal/host"
+	"github.com/gorun-mpi/gorun/launcher/internal/stdio"
+)
+
+// output writes what a host has read from its ranks.
+func (c *controller) output(at, stream int, data []byte) {
+	sink := c.out
+	if stream == host.Stderr {
+		sink = c.err
+	}
+	n := int64(len(data))
+	sink.Put(data, func() { c.written(at, stream, n) })
+}
+
+// written gives a host credit for more output, in batches: each one wakes it.
+func (c *controller) written(at, stream int, n int64) {
+	if stream != host.Stdout && stream != host.Stderr {
+		return
+	}
+	owed := &c.owed[at][stream]
+	if owed.Add(n) >= host.Window/4 {
+		c.sites[at].Send(host.Command{Kind: host.Credit, Stream: stream, N: int(owed.Swap(0))})
+	}
+}
+
+// outputFailed is told by a sink that its writer has failed.
+func (c *controller) outputFailed(name string, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case errors.Is(err, unix.EPIPE) && name == "error":
+		// Nobody wants to hear what the ranks complain about.
+		c.note(logrus.InfoLevel, "nobody reads standard error any more", nil)
+	case errors.Is(err, unix.EPIPE):
+		// As with any program in a pipeline whose reader has had enough.
+		c.fail(&Cause{Rank: -1, Status: statusSignal + int(unix.SIGPIPE), Signal: unix.SIGPIPE, Message: "nobody reads standard output any more"})
+	default:
+		c.fail(&Cause{Rank: -1, Status: statusFailed, Message: fmt.Sprintf("standard %s: %v", name, err)})
+	}
+}
+
+// stdinTaken is told that rank 0 has been given n bytes, or reads no more.
+func (c *controller) stdinTaken(n int) {
+	switch {
+	case c.source == nil:
+	case n < 0:
+		c.source.Stop()
+	default:
+		c.source.Credit(n)
+	}
+}
+
+// openStdin decides how rank 0 gets its input, and starts the reading where the
+// launcher reads it.
+func (c *controller) openStdin(here bool) (host.Stdin, *os.File, error) {
+	if c.job.Stdin == nil {
+		return host.StdinNone, nil, nil
+	}
+	if f, ok := c.job.Stdin.(*os.File); ok {
+		if _, err := f.Stat(); err != nil {
+			return 0, nil, &JobError{Field: "Stdin", Value: f.Name(), ExitStatus: statusFailed, Err: err}
+		}
+		// A rank is in another process group than the launcher: the terminal
+		// would stop it for reading.
+		if here && !stdio.Terminal(f) {
+			return host.StdinFile, f, nil
+		}
+	}
+	return host.StdinPump, nil, nil
+}
+
+// pump begins to read the input for rank 0, which the first site runs.
+func (c *controller) pump() error {
+	source, err := stdio.NewSource(c.job.Stdin, func(data []byte, end bool) {
+		c.sites[0].Send(host.Command{Kind: host.Input, Data: data, Last: end})
+	})
+	c.source = source
+	return err
+}
