@@ -1,0 +1,103 @@
+package rank
+
+import (
+	"fmt"
+
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+// Alloc gives n zeroed elements of memory that is registered with the device
+// (MPI_Alloc_mem): peers read and write it in place. It belongs to the world of
+// c, not to c alone, and lives until Free or Finalize; it is not garbage
+// collected and must not be used afterwards.
+func Alloc[T Element](c *Comm, n int) ([]T, error) {
+	if n < 0 {
+		return nil, c.fail("alloc", -1, badArgument("%d elements", n))
+	}
+	mem, err := c.world.alloc(n, sizeOf[T]())
+	if err != nil {
+		return nil, c.fail("alloc", -1, fmt.Errorf("%d elements of %d bytes: %w", n, sizeOf[T](), err))
+	}
+	return elementsOf[T](mem)[:n], nil
+}
+
+// Free gives memory of Alloc back (MPI_Free_mem): the slice as Alloc gave it,
+// or any slice that begins where that one does.
+func Free[T Element](c *Comm, s []T) error {
+	if err := c.world.free(bytesOf(s)); err != nil {
+		return c.fail("free", -1, err)
+	}
+	return nil
+}
+
+// regions are the memory regions of Alloc, sorted by address, so that an
+// operand that lies in one is recognised.
+type regions struct {
+	list []region
+	// recent are the indices of the last two hits: a call has two operands.
+	recent [2]int
+}
+
+type region struct {
+	addr, end uint64
+	mr        rdma.MR
+}
+
+// find gives the region that holds all of b, nil when none does. It neither
+// allocates nor locks.
+func (r *regions) find(b []byte) rdma.MR {
+	if len(r.list) == 0 || len(b) == 0 {
+		return nil
+	}
+	addr := address(b)
+	end := addr + uint64(len(b))
+	if addr < r.list[0].addr || addr >= r.list[len(r.list)-1].end {
+		return nil // most operands are on the heap, outside them all
+	}
+	for _, i := range r.recent {
+		if i < len(r.list) && r.list[i].addr <= addr && end <= r.list[i].end {
+			return r.list[i].mr
+		}
+	}
+	i := r.search(addr)
+	if i < 0 || end > r.list[i].end {
+		return nil
+	}
+	r.recent[1], r.recent[0] = r.recent[0], i
+	return r.list[i].mr
+}
+
+// search is the index of the last region that begins at addr or before, -1
+// when there is none.
+func (r *regions) search(addr uint64) int {
+	lo, hi := 0, len(r.list)
+	for lo < hi {
+		if mid := (lo + hi) / 2; r.list[mid].addr <= addr {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return lo - 1
+}
+
+func (r *regions) add(mr rdma.MR) {
+	at := r.search(mr.Addr()) + 1
+	r.list = append(r.list, region{})
+	copy(r.list[at+1:], r.list[at:])
+	r.list[at] = region{addr: mr.Addr(), end: mr.Addr() + mr.Len(), mr: mr}
+	r.recent = [2]int{}
+}
+
+// remove takes the region that begins at addr out and gives it, nil when there
+// is none.
+func (r *regions) remove(addr uint64) rdma.MR {
+	i := r.search(addr)
+	if i < 0 || r.list[i].addr != addr {
+		return nil
+	}
+	mr := r.list[i].mr
+	r.list = append(r.list[:i], r.list[i+1:]...)
+	r.recent = [2]int{}
+	return mr
+}

@@ -1,0 +1,153 @@
+package rank_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime/pprof"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gorun-mpi/gorun/rank"
+)
+
+// profileVariable names a file into which rank 0 of a benchmark writes a CPU profile.
+const profileVariable = "RANK_TEST_PROFILE"
+
+func init() { programs["bench"] = func() { rank.Main(measure) } }
+
+// measure times each call on rank 0 and prints a line for each:
+//
+//	name: median p99 (ns)
+func measure(ctx context.Context, c *rank.Comm) error {
+	const small, large = 8, 64 << 10
+	size, me := c.Size(), c.Rank()
+	a, err := rank.Alloc[byte](c, size*large)
+	if err != nil {
+		return err
+	}
+	b, err := rank.Alloc[byte](c, size*large)
+	if err != nil {
+		return err
+	}
+	x, y := make([]float64, 1), make([]float64, 1)
+	heapA, heapB := make([]byte, size*large), make([]byte, size*large)
+	pingpong := func(a, b []byte) func() error {
+		return func() error {
+			switch me {
+			case 0:
+				if err := rank.Send(ctx, c, a, 1, 0); err != nil {
+					return err
+				}
+				_, err := rank.Recv(ctx, c, b, 1, 0)
+				return err
+			case 1:
+				if _, err := rank.Recv(ctx, c, b, 0, 0); err != nil {
+					return err
+				}
+				return rank.Send(ctx, c, a, 0, 0)
+			}
+			return nil
+		}
+	}
+	if file := os.Getenv(profileVariable); file != "" && me == 0 {
+		f, err := os.Create(file)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		if err := pprof.StartCPUProfile(f); err != nil {
+			return err
+		}
+		defer pprof.StopCPUProfile()
+	}
+	for _, m := range []struct {
+		name  string
+		calls int
+		call  func() error
+	}{
+		{"alltoall 8 B", 20000, func() error { return rank.Alltoall(ctx, c, a[:small*size], b[:small*size]) }},
+		{"alltoall 64 KiB", 500, func() error { return rank.Alltoall(ctx, c, a, b) }},
+		{"alltoall 64 KiB, heap", 500, func() error { return rank.Alltoall(ctx, c, heapA, heapB) }},
+		{"barrier", 20000, func() error { return rank.Barrier(ctx, c) }},
+		{"allreduce 8 B", 20000, func() error { return rank.Allreduce(ctx, c, x, y, rank.Sum) }},
+		{"pingpong 8 B", 20000, pingpong(a[:small], b[:small])},
+		{"pingpong 8 B, heap", 20000, pingpong(heapA[:small], heapB[:small])},
+		{"pingpong 4 KiB", 5000, pingpong(a[:4096], b[:4096])},
+		{"pingpong 8 KiB - 64", 5000, pingpong(a[:8128], b[:8128])},
+		{"pingpong 8 KiB", 5000, pingpong(a[:8192], b[:8192])},
+		{"pingpong 64 KiB", 2000, pingpong(a[:large], b[:large])},
+		{"pingpong 64 KiB, heap", 2000, pingpong(heapA[:large], heapB[:large])},
+	} {
+		for range m.calls / 10 {
+			if err := m.call(); err != nil {
+				return err
+			}
+		}
+		if err := rank.Barrier(ctx, c); err != nil {
+			return err
+		}
+		// In groups of 10, as a call is not much longer than reading the clock.
+		samples := make([]float64, 0, m.calls/10)
+		for range m.calls / 10 {
+			start := time.Now()
+			for range 10 {
+				if err := m.call(); err != nil {
+					return err
+				}
+			}
+			samples = append(samples, float64(time.Since(start))/10)
+		}
+		slices.Sort(samples)
+		if me == 0 {
+			fmt.Printf("%s: %.0f %.0f\n", m.name, samples[len(samples)/2], samples[len(samples)*99/100])
+		}
+		if err := rank.Barrier(ctx, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// BenchmarkProcesses measures calls between processes; a metric is the median,
+// in nanoseconds (of a ping-pong: there and back).
+func BenchmarkProcesses(b *testing.B) {
+	for _, hosts := range [][]int{{2}, {4}, {1, 1}} {
+		b.Run(strings.ReplaceAll(strings.Trim(fmt.Sprint(hosts), "[]"), " ", "+"), func(b *testing.B) {
+			for b.Loop() {
+				j := &job{program: "bench", hosts: hosts}
+				j.start(b)
+				out := j.done(b)
+				for line := range strings.Lines(out) {
+					name, numbers, _ := strings.Cut(strings.TrimSpace(line), ": ")
+					var median, p99 float64
+					if _, err := fmt.Sscan(numbers, &median, &p99); err != nil {
+						b.Fatalf("%q: %v", line, err)
+					}
+					unit := strings.NewReplacer(" ", "_", ",", "").Replace(name)
+					b.ReportMetric(median, unit+"-ns")
+					b.ReportMetric(p99, unit+"-p99-ns")
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkInit is the time from start to end of a job that joins and leaves.
+func BenchmarkInit(b *testing.B) {
+	for _, n := range []int{1, 2, 4, 16, 64} {
+		b.Run(fmt.Sprintf("np=%d", n), func(b *testing.B) {
+			for b.Loop() {
+				j := &job{program: "nothing", hosts: []int{n}}
+				j.start(b)
+				j.done(b)
+			}
+		})
+	}
+}
+
+func init() {
+	programs["nothing"] = func() { rank.Main(func(context.Context, *rank.Comm) error { return nil }) }
+}

@@ -1,0 +1,27 @@
+package rank
+
+import "unsafe"
+
+// sizeOf is the size of a T in bytes.
+func sizeOf[T Element]() int {
+	var zero T
+	return int(unsafe.Sizeof(zero))
+}
+
+// bytesOf is the memory of s. It keeps s alive as s itself does, and a nil or
+// empty s gives an empty slice: nil for nil, so that "in place" stays visible.
+func bytesOf[T Element](s []T) []byte {
+	if s == nil {
+		return nil
+	}
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*sizeOf[T]())
+}
+
+// elementsOf is b as elements; b holds whole elements and is aligned for them,
+// as all registered memory is.
+func elementsOf[T Element](b []byte) []T {
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/sizeOf[T]())
+}
+
+// address is where b starts, for comparing with the bounds of regions.
+func address(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }

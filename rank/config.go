@@ -1,0 +1,103 @@
+package rank
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/gorun-mpi/gorun/pmi"
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+// Config says how a rank joins its job. The zero value is the default.
+type Config struct {
+	// Environment is the place in the job; nil reads the process's own
+	// environment with [FromEnviron].
+	Environment *Environment
+	// Providers bring devices beyond the software ones, which are always there.
+	Providers []rdma.Provider
+	// Devices names the device to use for everything; with two names the
+	// lower half of the ranks uses the first. Empty: the first software device.
+	Devices []string
+	// Log gets a line about each fact of the start-up and of failures, without
+	// a newline; nil is silent. It is called on the goroutine of the rank.
+	Log func(line string)
+
+	// adversary is the seed of the software device's adversarial mode; 0 is plain.
+	adversary uint64
+	// place is where the rank is, when Run knows.
+	place *place
+}
+
+// An Environment is what a launcher tells a rank.
+type Environment struct {
+	// PMI is the launcher's PMI server, nil when there is none: a world of one.
+	PMI *pmi.Env
+	// Gorun tells that gorun is the launcher, so that the fields below are set.
+	Gorun     bool
+	Job       string // the job's identity (GORUN_JOB)
+	Host      string // the host's name in the job (GORUN_HOST)
+	HostIndex int    // counted from 0 (GORUN_HOST_INDEX)
+	LocalRank int    // among the ranks of the host (GORUN_LOCAL_RANK)
+	LocalSize int    // ranks on the host (GORUN_LOCAL_SIZE)
+	SegmentFD int    // the job's shared segment, inherited; -1: none (GORUN_SEGMENT)
+	// CPUs is how many CPUs the ranks of the host share (GORUN_CPUS); 0: not known.
+	CPUs int
+	// Emulate names the software devices; empty: soft0 (GORUN_EMULATE).
+	Emulate []string
+}
+
+// FromEnviron reads what a launcher left in environ, as os.Environ gives it.
+// A variable that makes no sense is an error that names it.
+func FromEnviron(environ []string) (Environment, error) {
+	env := Environment{SegmentFD: -1, LocalSize: 1}
+	server, found, err := pmi.FromEnviron(environ)
+	if err != nil {
+		return env, err
+	}
+	if found {
+		env.PMI = &server
+	}
+	vars := make(map[string]string)
+	for _, entry := range environ {
+		if name, value, ok := strings.Cut(entry, "="); ok && strings.HasPrefix(name, "GORUN_") {
+			vars[name] = value
+		}
+	}
+	for name := range strings.SplitSeq(vars["GORUN_EMULATE"], ",") {
+		if name != "" {
+			env.Emulate = append(env.Emulate, name)
+		}
+	}
+	env.Job, env.Gorun = vars["GORUN_JOB"]
+	if !env.Gorun || !found {
+		env.Gorun = false
+		return env, nil
+	}
+	env.Host = vars["GORUN_HOST"]
+	for _, v := range []struct {
+		name  string
+		into  *int
+		least int
+	}{
+		{"GORUN_HOST_INDEX", &env.HostIndex, 0},
+		{"GORUN_LOCAL_RANK", &env.LocalRank, 0},
+		{"GORUN_LOCAL_SIZE", &env.LocalSize, 1},
+		{"GORUN_SEGMENT", &env.SegmentFD, 0},
+		{"GORUN_CPUS", &env.CPUs, 1},
+	} {
+		value, set := vars[v.name]
+		if !set {
+			continue
+		}
+		n, err := strconv.Atoi(value)
+		if err != nil || n < v.least {
+			return env, fmt.Errorf("%s=%s: want a number of %d or more", v.name, value, v.least)
+		}
+		*v.into = n
+	}
+	if env.LocalRank >= env.LocalSize {
+		return env, fmt.Errorf("GORUN_LOCAL_RANK=%d is not below GORUN_LOCAL_SIZE=%d", env.LocalRank, env.LocalSize)
+	}
+	return env, nil
+}

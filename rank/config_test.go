@@ -1,0 +1,125 @@
+package rank_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/gorun-mpi/gorun/coll"
+	"github.com/gorun-mpi/gorun/internal/testenv"
+	"github.com/gorun-mpi/gorun/pmi"
+	"github.com/gorun-mpi/gorun/rank"
+)
+
+func TestFromEnviron(t *testing.T) {
+	server := &pmi.Env{FD: 5, Rank: 2, Size: 4}
+	cards := &pmi.Env{FD: 5, Rank: 2, Size: 4, Cards: true}
+	for _, tt := range []struct {
+		name    string
+		environ string // separated by blanks
+		want    rank.Environment
+		err     string
+	}{
+		{"nothing", "HOME=/", rank.Environment{SegmentFD: -1, LocalSize: 1}, ""},
+		{"a PMI launcher", "PMI_FD=5 PMI_RANK=2 PMI_SIZE=4", rank.Environment{PMI: server, SegmentFD: -1, LocalSize: 1}, ""},
+		{"gorun", "PMI_FD=5 PMI_RANK=2 PMI_SIZE=4 GORUN_PMI=cards GORUN_JOB=7 GORUN_HOST=a GORUN_HOST_INDEX=1 GORUN_LOCAL_RANK=0 GORUN_LOCAL_SIZE=2 GORUN_SEGMENT=6 GORUN_CPUS=8 GORUN_EMULATE=x,y",
+			rank.Environment{PMI: cards, Gorun: true, Job: "7", Host: "a", HostIndex: 1, LocalSize: 2, SegmentFD: 6, CPUs: 8, Emulate: []string{"x", "y"}}, ""},
+		{"another launcher's job inside gorun's", "PMI_FD=5 PMI_RANK=2 PMI_SIZE=4 GORUN_EMULATE=x", rank.Environment{PMI: server, SegmentFD: -1, LocalSize: 1, Emulate: []string{"x"}}, ""},
+		{"no PMI server", "GORUN_JOB=7 GORUN_LOCAL_RANK=9", rank.Environment{Job: "7", SegmentFD: -1, LocalSize: 1}, ""},
+		{"a rank that is none", "PMI_FD=5 PMI_RANK=x PMI_SIZE=4", rank.Environment{}, "PMI_RANK=x"},
+		{"a local size that is none", "PMI_FD=5 PMI_RANK=2 PMI_SIZE=4 GORUN_JOB=7 GORUN_LOCAL_SIZE=0", rank.Environment{}, "GORUN_LOCAL_SIZE=0: want a number of 1 or more"},
+		{"a local rank too large", "PMI_FD=5 PMI_RANK=2 PMI_SIZE=4 GORUN_JOB=7 GORUN_LOCAL_RANK=2 GORUN_LOCAL_SIZE=2", rank.Environment{}, "GORUN_LOCAL_RANK=2 is not below GORUN_LOCAL_SIZE=2"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := rank.FromEnviron(strings.Fields(tt.environ))
+			if tt.err != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.err) {
+					t.Errorf("error %v, want %q in it", err, tt.err)
+				}
+				return
+			}
+			if err != nil || !reflect.DeepEqual(got, tt.want) {
+				t.Errorf("got %+v, %v\nwant %+v", got, err, tt.want)
+			}
+		})
+	}
+}
+
+func TestDevices(t *testing.T) {
+	testenv.NoLeaks(t)
+	env := rank.Environment{Emulate: []string{"mlx5_0", "mlx5_1"}}
+	for _, tt := range []struct {
+		name    string
+		devices []string
+		want    []string // by rank
+		err     string
+	}{
+		{"none named", nil, []string{"mlx5_0", "mlx5_0", "mlx5_0"}, ""},
+		{"one", []string{"mlx5_1"}, []string{"mlx5_1", "mlx5_1", "mlx5_1"}, ""},
+		{"two", []string{"mlx5_1", "mlx5_0"}, []string{"mlx5_1", "mlx5_1", "mlx5_0"}, ""},
+		{"unknown", []string{"nosuch"}, nil, `no RDMA device "nosuch": there is mlx5_0 (soft), mlx5_1 (soft) (gorun --emulate nosuch`},
+		{"the second unknown", []string{"mlx5_0", "nosuch"}, nil, `no RDMA device "nosuch"`},
+		{"three", []string{"mlx5_0", "mlx5_1", "mlx5_0"}, nil, "3 devices named"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			cfg := rank.Config{Environment: &env, Devices: tt.devices}
+			err := rank.FindDevices(cfg)
+			if tt.err != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.err) {
+					t.Errorf("FindDevices: %v, want %q", err, tt.err)
+				}
+				_, err = rank.Init(t.Context(), cfg)
+				e, ok := errors.AsType[*rank.Error](err)
+				if !ok || e.Op != "init" || !strings.Contains(err.Error(), tt.err) {
+					t.Errorf("Init: %v, want %q", err, tt.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Error(err)
+			}
+			rc := rank.RunConfig{Config: cfg}
+			if err := rc.Run(t.Context(), len(tt.want), func(ctx context.Context, c *rank.Comm) error {
+				if got, want := c.World().Device(), (rank.DeviceInfo{Name: tt.want[c.Rank()], Provider: "soft", OneSided: true}); got != want {
+					return fmt.Errorf("device %+v, want %+v", got, want)
+				}
+				return collectives[uint8](ctx, c)
+			}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// The counters of an all-to-all are what can be worked out by hand.
+func TestCounters(t *testing.T) {
+	testenv.NoLeaks(t)
+	const calls, n = 10, 4
+	err := rank.Run(n, func(ctx context.Context, c *rank.Comm) error {
+		send, recv := make([]int32, 2*n), make([]int32, 2*n)
+		before := c.World().Counters()
+		for range calls {
+			if err := rank.AlltoallWith(ctx, c, send, recv, coll.Direct); err != nil {
+				return err
+			}
+		}
+		after := c.World().Counters()
+		got := [...]uint64{after.Collective.Calls - before.Collective.Calls, after.Collective.Puts - before.Collective.Puts,
+			after.Collective.PutBytes - before.Collective.PutBytes, after.Collective.Copies - before.Collective.Copies,
+			after.Collective.CopyBytes - before.Collective.CopyBytes}
+		if want := [...]uint64{calls, calls * (n - 1), calls * (n - 1) * 8, calls, calls * 8}; got != want {
+			return fmt.Errorf("calls, puts, their bytes, copies, their bytes: %v, want %v", got, want)
+		}
+		writes, all := after.Device.Writes-before.Device.Writes, after.Collective.Writes()-before.Collective.Writes()
+		if writes != all {
+			return fmt.Errorf("the device counted %d writes and the collectives %d", writes, all)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}

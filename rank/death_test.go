@@ -1,0 +1,187 @@
+package rank_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gorun-mpi/gorun/internal/testenv"
+	"github.com/gorun-mpi/gorun/rank"
+)
+
+func init() {
+	// Rank 1 dies as the variable says; the others must notice and say whom
+	// they miss.
+	for name, wait := range map[string]func(context.Context, *rank.Comm) error{
+		"alltoall": func(ctx context.Context, c *rank.Comm) error {
+			buf := make([]int, 1000*c.Size())
+			for {
+				if err := rank.Alltoall(ctx, c, nil, buf); err != nil {
+					return err
+				}
+			}
+		},
+		"barrier": func(ctx context.Context, c *rank.Comm) error {
+			for {
+				if err := rank.Barrier(ctx, c); err != nil {
+					return err
+				}
+			}
+		},
+		"recv": func(ctx context.Context, c *rank.Comm) error {
+			_, err := rank.Recv(ctx, c, make([]int, 1), 1, 0)
+			return err
+		},
+		"recv from any": func(ctx context.Context, c *rank.Comm) error {
+			_, err := rank.Recv(ctx, c, make([]int, 1), rank.AnySource, 0)
+			return err
+		},
+		"long send": func(ctx context.Context, c *rank.Comm) error {
+			return rank.Send(ctx, c, make([]int, 1<<20), 1, 0)
+		},
+		"many sends": func(ctx context.Context, c *rank.Comm) error {
+			for {
+				if err := rank.Send(ctx, c, make([]int, 100), 1, 0); err != nil {
+					return err
+				}
+			}
+		},
+	} {
+		programs["death in "+name] = func() { mourn(wait) }
+	}
+	programs["error"] = func() {
+		rank.Main(func(ctx context.Context, c *rank.Comm) error {
+			if c.Rank() == 1 {
+				return errors.New("the cause")
+			}
+			return rank.Barrier(ctx, c)
+		})
+	}
+	programs["panic"] = func() {
+		rank.Main(func(ctx context.Context, c *rank.Comm) error {
+			if c.Rank() == 1 {
+				panic("oh no")
+			}
+			return rank.Barrier(ctx, c)
+		})
+	}
+	programs["abort"] = func() {
+		rank.Main(func(ctx context.Context, c *rank.Comm) error {
+			if c.Rank() == 1 {
+				c.World().Abort(0, "enough\nof this")
+			}
+			return rank.Barrier(ctx, c)
+		})
+	}
+}
+
+// mourn is a rank of a job in which rank 1 dies.
+func mourn(wait func(context.Context, *rank.Comm) error) {
+	ctx := context.Background()
+	w, err := rank.Init(ctx, rank.Config{})
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(2)
+	}
+	c := w.Comm()
+	if err := rank.Barrier(ctx, c); err != nil {
+		fmt.Println(err)
+		os.Exit(2)
+	}
+	fmt.Println("ready")
+	if c.Rank() != 1 {
+		start := time.Now()
+		err = wait(ctx, c)
+		fmt.Printf("%v after %v\n%s\n", err, time.Since(start).Round(time.Millisecond), judge(c, err))
+	}
+	for { // until the test kills it: who ended would be missed by the others
+		_ = unix.Pause()
+	}
+}
+
+// judge says what is wrong with the error of a rank that misses rank 1.
+func judge(c *rank.Comm, err error) string {
+	e, ok := errors.AsType[*rank.Error](err)
+	switch {
+	case !ok || e.Rank != c.Rank():
+		return fmt.Sprintf("wrong: not an error of rank %d", c.Rank())
+	case e.Peer != 1 && !errors.Is(err, rank.ErrRevoked):
+		return "wrong: it does not name rank 1"
+	case e.Peer == 1 && e.PeerHost == "":
+		return "wrong: it does not name the host"
+	}
+	return "good"
+}
+
+// A rank that is killed ends the waits of the others in bounded time.
+func TestDeath(t *testing.T) {
+	testenv.NoLeaks(t)
+	for name := range programs {
+		if !strings.HasPrefix(name, "death in ") {
+			continue
+		}
+		for _, tt := range []struct {
+			name    string
+			hosts   []int
+			foreign bool
+		}{
+			{"one host", []int{3}, false},
+			{"two hosts", []int{1, 2}, false},
+			{"foreign launcher", []int{3}, true},
+		} {
+			t.Run(name+"/"+tt.name, func(t *testing.T) {
+				j := &job{program: name, hosts: tt.hosts, foreign: tt.foreign}
+				j.start(t)
+				for r := range 3 {
+					j.until(t, r, "ready")
+				}
+				if err := j.ranks[1].Process.Kill(); err != nil {
+					t.Fatal(err)
+				}
+				start := time.Now()
+				for _, r := range []int{0, 2} {
+					j.until(t, r, "good")
+				}
+				took := time.Since(start)
+				if most := 15 * time.Second; took > most {
+					t.Errorf("took %v, want at most %v", took, most)
+				}
+				t.Logf("%v: %s%s", took, &j.out[0], &j.out[2])
+			})
+		}
+	}
+}
+
+func TestMainFails(t *testing.T) {
+	testenv.NoLeaks(t)
+	for _, tt := range []struct {
+		program, says, event string
+	}{
+		{"error", "rank 1 (host a): the cause", "rank 1 aborts with 1: rank 1 (host a): the cause"},
+		{"panic", "rank 1 (host a): panic: oh no", "rank 1 aborts with 1: rank 1 (host a): panic: oh no"},
+		{"abort", "", "rank 1 aborts with 1: enough of this"},
+	} {
+		t.Run(tt.program, func(t *testing.T) {
+			j := &job{program: tt.program, hosts: []int{2}}
+			j.start(t)
+			if status := j.wait(t, 1); status != 1 {
+				t.Errorf("exit status %d, want 1", status)
+			}
+			if got := j.errs[1].String(); !strings.Contains(got, tt.says) {
+				t.Errorf("standard error %q, want %q in it", got, tt.says)
+			}
+			j.wait(t, 0) // notices that its peer is gone
+			j.mu.Lock()
+			defer j.mu.Unlock()
+			if len(j.events) == 0 || !strings.HasPrefix(j.events[0], tt.event) {
+				t.Errorf("the launcher saw %q, want first %q", j.events, tt.event)
+			}
+		})
+	}
+}

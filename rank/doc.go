@@ -1,0 +1,60 @@
+// Package rank is MPI for programs written in Go: a program calls [Init], or
+// wraps its body in [Main], and talks to the other ranks of its job through a
+// communicator.
+//
+//	func main() {
+//		rank.Main(func(ctx context.Context, c *rank.Comm) error {
+//			sum := make([]float64, 1)
+//			if err := rank.Allreduce(ctx, c, []float64{float64(c.Rank())}, sum, rank.Sum); err != nil {
+//				return err
+//			}
+//			if c.Rank() == 0 {
+//				fmt.Println(sum[0])
+//			}
+//			return nil
+//		})
+//	}
+//
+// The words and the rules are MPI's. What carries a type is a function with a
+// type parameter ([Send], [Recv], [Alltoall], [Allreduce], ...), as methods
+// cannot have any. [Run] runs ranks as goroutines of one process, so that a
+// program is tested by "go test" without a launcher.
+//
+// # Starting
+//
+// A rank learns its place from the environment: PMI_FD, PMI_RANK and PMI_SIZE,
+// which gorun, MPICH's mpiexec and Slurm's srun set, and GORUN_*, which gorun
+// adds. Without them the program is a world of one. [Init] joins the job: ranks
+// exchange cards (host, device, queue pair numbers) in one all-gather, connect a
+// queue pair for messages and one for collectives with every other rank, and
+// meet in a fence.
+//
+// # Memory
+//
+// A slice given to a call belongs to the call until it returns. Any slice will
+// do; memory from [Alloc] is registered with the device, so that peers reach it
+// directly. Operands of one call must not overlap, save for the in-place forms:
+// a nil send operand, or the same slice as the receive operand. In steady state
+// no call allocates.
+//
+// # Blocking and errors
+//
+// Every call of a communicator may block until the other side has called too. It
+// ends early when its context ends, when a peer it needs has died, or when the
+// communicator is broken; the error is an [*Error]. A collective that ends early
+// revokes its communicator: what the other ranks hold of it is unknown, so every
+// later collective on it fails with the same cause. [Send] and [Recv] fail alone.
+//
+// # Goroutines
+//
+// A world serves one call at a time (MPI_THREAD_SERIALIZED): calls from several
+// goroutines are fine as long as they do not overlap, and one that does fails
+// with [ErrConcurrent] instead of corrupting the other.
+//
+// # What dies when
+//
+// A [World] owns the device context, the queue pairs and the memory of [Alloc]
+// until [World.Finalize]; a [Comm] made by Dup or Split owns its own queue pairs
+// until [Comm.Free] or Finalize. The package starts no goroutine of its own but
+// for the ranks of [Run]; nothing outlives the process.
+package rank

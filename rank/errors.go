@@ -1,0 +1,98 @@
+package rank
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// What callers branch on.
+var (
+	// ErrFinalized: the world was finalized before the call.
+	ErrFinalized = errors.New("the world is finalized")
+	// ErrFreed: the communicator was freed before the call.
+	ErrFreed = errors.New("the communicator is freed")
+	// ErrRevoked: an earlier collective on the communicator failed, here or on
+	// a peer; the error that says so wraps the first cause too.
+	ErrRevoked = errors.New("the communicator is revoked")
+	// ErrConcurrent: another call of the same rank was still running.
+	ErrConcurrent = errors.New("another call of this rank is running (a world serves one call at a time)")
+	// ErrPeerDied: the peer's process has ended without finalizing.
+	ErrPeerDied = errors.New("the process has died")
+	// ErrArgument: an operand, a rank, a tag or an operation does not fit.
+	ErrArgument = errors.New("bad argument")
+)
+
+// An Error tells what failed, where and with whom. Unwrap reaches the cause.
+type Error struct {
+	Op       string // the call: "send", "allreduce", "init"
+	Comm     string // the communicator's name, "" when none is concerned
+	Rank     int    // the caller's rank in the communicator, in the world when there is none
+	Host     string // the caller's host
+	Peer     int    // the other side's rank, -1 when nobody in particular
+	PeerHost string
+	Err      error
+}
+
+func (e *Error) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "rank %d", e.Rank)
+	if e.Host != "" {
+		fmt.Fprintf(&b, " (host %s)", e.Host)
+	}
+	fmt.Fprintf(&b, ": %s", e.Op)
+	if e.Comm != "" && e.Comm != worldName {
+		fmt.Fprintf(&b, " on %s", e.Comm)
+	}
+	if e.Peer >= 0 {
+		fmt.Fprintf(&b, ": rank %d", e.Peer)
+		if e.PeerHost != "" {
+			fmt.Fprintf(&b, " (host %s)", e.PeerHost)
+		}
+	}
+	fmt.Fprintf(&b, ": %v", e.Err)
+	return b.String()
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// A TruncateError reports a message that is longer than the receive buffer
+// (MPI_ERR_TRUNCATE). The message is consumed; the buffer holds its beginning.
+type TruncateError struct {
+	Message int // bytes sent
+	Buffer  int // bytes of room
+}
+
+func (e *TruncateError) Error() string {
+	return fmt.Sprintf("a message of %d bytes does not fit the receive buffer of %d bytes", e.Message, e.Buffer)
+}
+
+// A DeviceError reports devices that were asked for and do not exist.
+type DeviceError struct {
+	Name string   // what was asked for
+	Have []string // what there is, as "name (provider)"
+}
+
+func (e *DeviceError) Error() string {
+	have := "there is none"
+	if len(e.Have) > 0 {
+		have = "there is " + strings.Join(e.Have, ", ")
+	}
+	return fmt.Sprintf("no RDMA device %q: %s (gorun --emulate %s makes a software device of that name)", e.Name, have, e.Name)
+}
+
+// An AbortError is why the ranks of Run ended when one of them called Abort.
+type AbortError struct {
+	Rank    int
+	Code    int
+	Message string
+}
+
+func (e *AbortError) Error() string {
+	return fmt.Sprintf("rank %d called abort(%d): %s", e.Rank, e.Code, e.Message)
+}
+
+// badArgument is an error wrapping ErrArgument.
+func badArgument(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrArgument, fmt.Sprintf(format, args...))
+}

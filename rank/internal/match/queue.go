@@ -1,0 +1,218 @@
+// Package match pairs receives with messages by MPI's rules: a message belongs
+// to one context (communicator), has one source and one tag; a receive names a
+// context and may leave source and tag open. A receive takes the earliest
+// message that fits, a message the earliest receive, so that messages of one
+// source are not overtaken.
+//
+//	            fits a posted receive? --yes--> to that receive
+//	message --> no: Keep, unexpected -----+
+//	                                      | earliest that fits
+//	receive --> Post -----------------yes-+--> to that message
+//	            no: stands in line until a message or Cancel comes
+//
+// A Queue is data only: it blocks on nothing, copies nothing, allocates nothing
+// after New, and belongs to one goroutine at a time. The caller owns receives and
+// messages; the queue links those that stand in line and forgets them when they
+// leave it.
+//
+// Cost: lists by source keep the search short; each search is linear in the
+// entries of that source (for an open source: of all sources) that came earlier.
+package match
+
+// Any leaves the source or the tag of a receive open.
+const Any = -1
+
+// An Envelope is what matching looks at.
+type Envelope struct {
+	Context uint32
+	Source  int32
+	Tag     int32
+}
+
+// takes tells whether a receive with envelope r fits a message with envelope m.
+func (r *Envelope) takes(m *Envelope) bool {
+	return r.Context == m.Context && (r.Source == Any || r.Source == m.Source) && (r.Tag == Any || r.Tag == m.Tag)
+}
+
+// A Receive is a receive that is or was posted; R is its owner's part.
+type Receive[R any] struct {
+	Envelope
+	Value R
+
+	order      uint64
+	list       *receives[R]
+	prev, next *Receive[R]
+}
+
+// Posted tells whether the receive stands in line.
+func (r *Receive[R]) Posted() bool { return r.list != nil }
+
+// A Message is a message that is or was unexpected; M is its owner's part.
+type Message[M any] struct {
+	Envelope
+	Value M
+
+	bySource, byTime links[M]
+}
+
+type links[M any] struct{ prev, next *Message[M] }
+
+// receives is a list of posted receives, the earliest first.
+type receives[R any] struct{ head, tail *Receive[R] }
+
+// messages is a list of unexpected messages, the earliest first.
+type messages[M any] struct{ head, tail *Message[M] }
+
+// A Queue holds the posted receives and the unexpected messages of one rank.
+type Queue[R, M any] struct {
+	order  uint64
+	posted []receives[R] // by source
+	open   receives[R]   // of any source
+
+	unexpected []messages[M] // by source
+	all        messages[M]
+}
+
+// New makes a queue for messages of sources 0 to n-1.
+func New[R, M any](n int) *Queue[R, M] {
+	return &Queue[R, M]{posted: make([]receives[R], n), unexpected: make([]messages[M], n)}
+}
+
+// Post gives the earliest unexpected message that fits r, which leaves the
+// queue; without one r stands in line and Post gives nil. r must not stand in
+// line, and r.Source must be Any or a source of the queue.
+func (q *Queue[R, M]) Post(r *Receive[R]) *Message[M] {
+	if m := q.Peek(r.Envelope); m != nil {
+		q.drop(m)
+		return m
+	}
+	q.order++
+	r.order = q.order
+	l := &q.open
+	if r.Source != Any {
+		l = &q.posted[r.Source]
+	}
+	l.push(r)
+	return nil
+}
+
+// Peek is the message that Post would give, which stays where it is.
+func (q *Queue[R, M]) Peek(want Envelope) *Message[M] {
+	if want.Source == Any {
+		for m := q.all.head; m != nil; m = m.byTime.next {
+			if want.takes(&m.Envelope) {
+				return m
+			}
+		}
+		return nil
+	}
+	for m := q.unexpected[want.Source].head; m != nil; m = m.bySource.next {
+		if want.takes(&m.Envelope) {
+			return m
+		}
+	}
+	return nil
+}
+
+// Arrive gives the earliest posted receive that fits a message, which leaves the
+// queue; nil when there is none: then the message is to be kept.
+func (q *Queue[R, M]) Arrive(m Envelope) *Receive[R] {
+	r := q.posted[m.Source].first(&m)
+	if o := q.open.first(&m); o != nil && (r == nil || o.order < r.order) {
+		r = o
+	}
+	if r != nil {
+		r.list.remove(r)
+	}
+	return r
+}
+
+// Keep stands a message that no posted receive fits in line.
+func (q *Queue[R, M]) Keep(m *Message[M]) {
+	q.all.push(m, func(m *Message[M]) *links[M] { return &m.byTime })
+	q.unexpected[m.Source].push(m, func(m *Message[M]) *links[M] { return &m.bySource })
+}
+
+// Cancel takes a posted receive out of line; false when it stands in none.
+func (q *Queue[R, M]) Cancel(r *Receive[R]) bool {
+	if r.list == nil {
+		return false
+	}
+	r.list.remove(r)
+	return true
+}
+
+// Purge takes the unexpected messages of a context out, earliest first.
+func (q *Queue[R, M]) Purge(context uint32, gone func(*Message[M])) {
+	for m := q.all.head; m != nil; {
+		next := m.byTime.next
+		if m.Context == context {
+			q.drop(m)
+			gone(m)
+		}
+		m = next
+	}
+}
+
+func (q *Queue[R, M]) drop(m *Message[M]) {
+	q.all.remove(m, func(m *Message[M]) *links[M] { return &m.byTime })
+	q.unexpected[m.Source].remove(m, func(m *Message[M]) *links[M] { return &m.bySource })
+}
+
+func (l *receives[R]) first(m *Envelope) *Receive[R] {
+	for r := l.head; r != nil; r = r.next {
+		if r.takes(m) {
+			return r
+		}
+	}
+	return nil
+}
+
+func (l *receives[R]) push(r *Receive[R]) {
+	r.list, r.prev, r.next = l, l.tail, nil
+	if l.tail == nil {
+		l.head = r
+	} else {
+		l.tail.next = r
+	}
+	l.tail = r
+}
+
+func (l *receives[R]) remove(r *Receive[R]) {
+	if r.prev == nil {
+		l.head = r.next
+	} else {
+		r.prev.next = r.next
+	}
+	if r.next == nil {
+		l.tail = r.prev
+	} else {
+		r.next.prev = r.prev
+	}
+	r.list, r.prev, r.next = nil, nil, nil
+}
+
+func (l *messages[M]) push(m *Message[M], of func(*Message[M]) *links[M]) {
+	*of(m) = links[M]{prev: l.tail}
+	if l.tail == nil {
+		l.head = m
+	} else {
+		of(l.tail).next = m
+	}
+	l.tail = m
+}
+
+func (l *messages[M]) remove(m *Message[M], of func(*Message[M]) *links[M]) {
+	at := of(m)
+	if at.prev == nil {
+		l.head = at.next
+	} else {
+		of(at.prev).next = at.next
+	}
+	if at.next == nil {
+		l.tail = at.prev
+	} else {
+		of(at.next).prev = at.prev
+	}
+	*at = links[M]{}
+}

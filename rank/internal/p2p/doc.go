@@ -1,0 +1,52 @@
+// Package p2p moves tagged messages between the ranks of a job over RDMA queue
+// pairs, one reliable connection for each pair of ranks.
+//
+// # Types
+//
+// An [Engine] is one rank's end of all its connections. A link is the connection
+// to one peer: its queue pair, what was posted on it, and the credit on both
+// sides. The matching of messages with receives is package match.
+//
+// # Protocol
+//
+// A message of at most [Engine.Eager] bytes travels in one send behind its
+// header, into a receive that the peer has posted; a longer one is announced,
+// and the receiver reads it straight out of the sender's memory:
+//
+//	short   sender --eager{tag, data}--> receiver
+//	long    sender --announce{tag, address, key, length}--> receiver
+//	        sender <==================read================= receiver
+//	        sender <------------finished{id}--------------- receiver
+//
+// Every receive slot has a purpose, so that no send ever finds none posted: a
+// sender has as many credits as its peer has slots for eager messages and
+// announcements, and at most [rendezvousMax] announcements outstanding, each of
+// which has a slot for the answer. Credit comes back as an RDMA write of a
+// running count into the sender's control word, which the sender looks at when
+// it has no credit left. A message that nobody has asked for yet is copied out of
+// its slot; when those of one peer exceed [unexpectedMax] bytes their credit is
+// held back until they are received: a flood blocks its sender and not the
+// receiver's memory.
+//
+// # Memory
+//
+// One region from AllocMR holds control words, a pool of send slots and the
+// receive slots; slots are touched when used. It grows with the number of ranks,
+// with shallower queues in larger jobs. User memory is named by the caller's
+// region, by the implicit on-demand region, or is registered for the call.
+// Operations, unexpected messages and their buffers are recycled: no call
+// allocates in steady state, whatever the depth reached before.
+//
+// # States
+//
+// A link is up, then failed, for good, with the first error: a completion with
+// an error, a dead peer, or a long send that its context ended, whose memory the
+// peer must not read any more.
+//
+// # What may block, what runs
+//
+// Send, Recv, Exchange and Drain wait with the engine's Waiter and progress all
+// links meanwhile; nothing else blocks. There is no goroutine: messages advance
+// when the rank is in some call, by [Engine.Progress]. An Engine serves one call
+// at a time.
+package p2p

@@ -1,0 +1,238 @@
+package p2p
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gorun-mpi/gorun/internal/wait"
+	"github.com/gorun-mpi/gorun/rank/internal/match"
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+const (
+	// rendezvousMax is how many announcements to one peer may be unanswered.
+	rendezvousMax = 2
+	// unexpectedMax is how many bytes of one peer wait for a receive before
+	// their credit is held back.
+	unexpectedMax = 1 << 20
+	// readMax is the longest single read; longer messages take several.
+	readMax = 1 << 30
+	// sendSlots is the size of the pool of send slots, which all links share.
+	sendSlots = 64
+	// inlineMost is the most that is posted inline: beyond, building the
+	// message in a slot costs as much.
+	inlineMost = 256
+	// pollBatch is how many completions one look takes.
+	pollBatch = 16
+)
+
+// ErrCut fails a link when a long send was given up: the peer may hold its
+// announcement, and must not read memory that is the caller's again.
+var ErrCut = errors.New("a send was given up before the peer had received it")
+
+// A PeerError says with which rank something failed.
+type PeerError struct {
+	Peer int
+	Err  error
+}
+
+func (e *PeerError) Error() string { return fmt.Sprintf("rank %d: %v", e.Peer, e.Err) }
+func (e *PeerError) Unwrap() error { return e.Err }
+
+// Config describes an Engine.
+type Config struct {
+	Rank, Size int
+	PD         rdma.PD
+	// Any is the implicit on-demand region, nil where the device has none.
+	Any rdma.MR
+	// Waiter is used by the engine's calls.
+	Waiter *wait.Waiter
+	// Dead tells whether a peer is known to have died, cheaply; nil: never.
+	Dead func(peer int) error
+	// Remote tells that a peer's death shows on the connection only.
+	Remote func(peer int) bool
+	// Idle counts how often the rank has gone to sleep; a wait looks after its
+	// peers when the count has changed. nil: it looks now and then.
+	Idle *uint32
+}
+
+// An Engine is a rank's end of its connections.
+type Engine struct {
+	rank, size int
+	pd         rdma.PD
+	cq         rdma.CQ
+	all        rdma.MR // Config.Any
+	waiter     *wait.Waiter
+	dead       func(peer int) error
+	remote     func(peer int) bool
+	idle       *uint32
+	seenIdle   uint32
+
+	depth  int // credits of a link
+	eager  int // longest eager payload
+	inline int // longest inline send
+	queue  int // depth of a send queue
+
+	mr      rdma.MR
+	mem     []byte
+	credit  []uint64 // by peer: how many of our messages it has taken; peers write it
+	sendOff int      // of the send slots in mem
+	recvOff int      // of the receive slots
+	slots   []int32  // free send slots
+
+	links   []link
+	failed  int     // links that have failed
+	due     []int32 // links with work that could not be posted yet
+	err     error   // the engine itself is broken
+	matches *match.Queue[*receipt, arrival]
+	reads   table[receipt]
+	sends   table[parcel]
+
+	// Recycled.
+	receipts *receipt
+	arrivals *match.Message[arrival]
+	parcels  *parcel
+
+	// Scratch of one call at a time, here so that it does not escape anew.
+	wcs     [pollBatch]rdma.WC
+	wr      [1]rdma.SendWR
+	sge     [1]rdma.SGE
+	recvWR  [1]rdma.RecvWR
+	recvSGE [1]rdma.SGE
+	small   [inlineMost]byte
+	word    [8]byte
+	cond    condition
+}
+
+// shape is how deep the queues of a job of so many ranks are: the receive slots
+// of all peers together stay below 16 MiB or so.
+func shape(size int) (depth, eager int) {
+	switch {
+	case size <= 32:
+		return 32, 8192 - slotHeader
+	case size <= 128:
+		return 16, 4096 - slotHeader
+	}
+	return 8, 2048 - slotHeader
+}
+
+// New makes the queue pairs in INIT, with their receives posted. The caller
+// connects them ([Engine.QP]) and tells the peers' control words ([Engine.Attach]).
+func New(cfg Config) (e *Engine, err error) {
+	e = &Engine{
+		rank: cfg.Rank, size: cfg.Size, pd: cfg.PD, all: cfg.Any, waiter: cfg.Waiter,
+		dead: cfg.Dead, remote: cfg.Remote, idle: cfg.Idle,
+		links:   make([]link, cfg.Size),
+		matches: match.New[*receipt, arrival](cfg.Size),
+	}
+	e.depth, e.eager = shape(cfg.Size)
+	e.queue = 2*e.depth + 16
+	attr := cfg.PD.Context().QueryDevice()
+	e.inline = min(attr.MaxInlineData, inlineMost)
+	if e.inline < eagerHeader {
+		return nil, fmt.Errorf("the device sends at most %d bytes inline, and messages need %d", attr.MaxInlineData, eagerHeader)
+	}
+	defer func() {
+		if err != nil {
+			e.Close()
+		}
+	}()
+	if e.cq, err = cfg.PD.Context().CreateCQ(max(1, (cfg.Size-1)*(e.queue+e.receives()))); err != nil {
+		return nil, err
+	}
+	if err := e.layOut(); err != nil {
+		return nil, err
+	}
+	for peer := range e.links {
+		if peer == e.rank {
+			continue
+		}
+		if err := e.open(peer); err != nil {
+			return nil, fmt.Errorf("queue pair for rank %d: %w", peer, err)
+		}
+	}
+	return e, nil
+}
+
+// receives is how many receives a link has posted.
+func (e *Engine) receives() int { return e.depth + rendezvousMax }
+
+func (e *Engine) slotSize() int { return slotHeader + e.eager }
+
+// layOut allocates the engine's region and cuts it up:
+//
+//	control words, 8 bytes a peer | send slots | receive slots, by peer
+func (e *Engine) layOut() (err error) {
+	control := (8*e.size + 63) &^ 63
+	e.sendOff = control
+	e.recvOff = e.sendOff + sendSlots*e.slotSize()
+	total := e.recvOff + e.size*e.receives()*e.slotSize()
+	if e.mr, err = e.pd.AllocMR(total, rdma.AccessLocalWrite|rdma.AccessRemoteWrite); err != nil {
+		return fmt.Errorf("%d bytes for messages: %w", total, err)
+	}
+	e.mem = e.mr.Bytes()
+	e.credit = words(e.mem[:8*e.size])
+	for i := range sendSlots {
+		e.slots = append(e.slots, int32(sendSlots-1-i))
+	}
+	return nil
+}
+
+// open makes the queue pair for a peer and posts its receives.
+func (e *Engine) open(peer int) error {
+	l := &e.links[peer]
+	l.peer = int32(peer)
+	qp, err := e.pd.CreateQP(rdma.QPInitAttr{
+		SendCQ: e.cq, RecvCQ: e.cq, Type: rdma.RC,
+		Cap: rdma.QPCap{MaxSendWR: e.queue, MaxRecvWR: e.receives(), MaxSendSGE: 1, MaxRecvSGE: 1, MaxInlineData: e.inline},
+	})
+	if err != nil {
+		return err
+	}
+	l.qp = qp
+	if err := qp.Modify(rdma.QPAttr{State: rdma.StateInit, PortNum: 1, AccessFlags: rdma.AccessRemoteRead | rdma.AccessRemoteWrite},
+		rdma.QPStateMask|rdma.QPPKeyIndexMask|rdma.QPPortMask|rdma.QPAccessFlagsMask); err != nil {
+		return err
+	}
+	for slot := range e.receives() {
+		if err := e.postRecv(l, slot); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// QP is the queue pair for a peer, nil for the rank itself.
+func (e *Engine) QP(peer int) rdma.QP { return e.links[peer].qp }
+
+// Eager is the longest message that is sent without waiting for its receiver.
+func (e *Engine) Eager() int { return e.eager }
+
+// Control tells where peers write: the address of the first control word, and
+// the key of its region.
+func (e *Engine) Control() (address uint64, key uint32) { return e.mr.Addr(), e.mr.RKey() }
+
+// Attach tells where the control words of a peer are, as its Control says.
+func (e *Engine) Attach(peer int, address uint64, key uint32) {
+	e.links[peer].control, e.links[peer].controlKey = address+8*uint64(e.rank), key
+}
+
+// Close destroys the queue pairs and the region. Peers must have stopped.
+func (e *Engine) Close() error {
+	var errs []error
+	for i := range e.links {
+		if qp := e.links[i].qp; qp != nil {
+			errs = append(errs, qp.Close())
+			e.links[i].qp = nil
+		}
+	}
+	if e.cq != nil {
+		errs = append(errs, e.cq.Close())
+		e.cq = nil
+	}
+	if e.mr != nil {
+		errs = append(errs, e.mr.Close())
+		e.mr, e.mem, e.credit = nil, nil, nil
+	}
+	return errors.Join(errs...)
+}

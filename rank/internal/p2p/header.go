@@ -1,0 +1,83 @@
+package p2p
+
+import "encoding/binary"
+
+// A header precedes what a send carries. All numbers are little-endian.
+//
+//	0    4     8         12   16       24        32    36
+//	kind tag   context   id   length   address   key
+//	|---- eager, finished ----|
+//	|----------------- announce -------------------|
+const (
+	eagerHeader    = 16
+	announceHeader = 40
+	// slotHeader is the room for a header in a slot; it keeps payload aligned.
+	slotHeader = 64
+)
+
+// kind is what a send carries.
+type kind uint8
+
+const (
+	eager kind = iota + 1
+	announce
+	finished
+)
+
+type header struct {
+	kind    kind
+	tag     int32
+	context uint32
+	id      uint32 // announce, finished: the sender's operation
+	length  uint64 // announce
+	address uint64
+	key     uint32
+}
+
+func (h *header) size() int {
+	if h.kind == announce {
+		return announceHeader
+	}
+	return eagerHeader
+}
+
+// put writes h into b and gives its size.
+func (h *header) put(b []byte) int {
+	binary.LittleEndian.PutUint32(b[0:], uint32(h.kind))
+	binary.LittleEndian.PutUint32(b[4:], uint32(h.tag))
+	binary.LittleEndian.PutUint32(b[8:], h.context)
+	binary.LittleEndian.PutUint32(b[12:], h.id)
+	if h.kind == announce {
+		binary.LittleEndian.PutUint64(b[16:], h.length)
+		binary.LittleEndian.PutUint64(b[24:], h.address)
+		binary.LittleEndian.PutUint32(b[32:], h.key)
+		clear(b[36:announceHeader])
+	}
+	return h.size()
+}
+
+// parse reads a header out of a received send; false when it is none.
+func (h *header) parse(b []byte) bool {
+	if len(b) < eagerHeader {
+		return false
+	}
+	h.kind = kind(b[0])
+	h.tag = int32(binary.LittleEndian.Uint32(b[4:]))
+	h.context = binary.LittleEndian.Uint32(b[8:])
+	h.id = binary.LittleEndian.Uint32(b[12:])
+	switch h.kind {
+	case eager:
+		return h.tag >= 0
+	case finished:
+		return len(b) == eagerHeader
+	case announce:
+		if len(b) != announceHeader || h.tag < 0 {
+			return false
+		}
+		h.length = binary.LittleEndian.Uint64(b[16:])
+		h.address = binary.LittleEndian.Uint64(b[24:])
+		h.key = binary.LittleEndian.Uint32(b[32:])
+		return h.length <= 1<<62
+	}
+	return false
+}

@@ -1,0 +1,214 @@
+package p2p
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+// A link is the connection to one peer.
+//
+// Counts run on and are compared by difference. sent - credit word is what the
+// peer has not taken yet, at most depth; posted - retired is what the send queue
+// may still hold, at most queue: an unsignaled request leaves it with the next
+// signaled one's completion.
+type link struct {
+	qp   rdma.QP
+	peer int32
+	err  error
+
+	sent        uint64 // eager messages and announcements
+	outstanding int    // announcements that are not answered
+	posted      uint16
+	retired     uint16
+	signaled    uint16 // posted, when a request was last signaled
+
+	taken    uint64 // messages of the peer whose slots are free again
+	reported uint64 // of them, what the peer has been told
+	held     int    // bytes of unexpected messages
+
+	control    uint64 // address of our control word at the peer
+	controlKey uint32
+
+	todo []chore // what found no room in the send queue, in order
+	due  bool    // in Engine.due
+
+	lastProbe int64 // when the peer was last made sure of, in ns
+}
+
+// A chore is control work that could not be posted at once.
+type chore struct {
+	finished bool
+	id       uint32   // of the announcement that is finished
+	read     *receipt // otherwise: whose next read is to be posted
+}
+
+// Work request ids: what | peer | count of posted requests | index.
+const (
+	whatShift = 60
+	peerShift = 40
+	markShift = 24
+	peerMask  = 1<<(whatShift-peerShift) - 1
+	markMask  = 1<<(peerShift-markShift) - 1
+	indexMask = 1<<markShift - 1
+)
+
+const (
+	whatRecv = iota + 1 // index: receive slot
+	whatMark            // index: none
+	whatSlot            // index: send slot
+	whatRead            // index: number of a receipt
+)
+
+func (l *link) id(what uint64, index uint32) uint64 {
+	return what<<whatShift | uint64(l.peer)<<peerShift | uint64(l.posted)<<markShift | uint64(index)
+}
+
+// room is how many requests the send queue can take.
+func (e *Engine) room(l *link) int { return e.queue - int(l.posted-l.retired) }
+
+// credits is how many more messages the peer can take.
+func (e *Engine) credits(l *link) int {
+	return e.depth - int(l.sent-atomic.LoadUint64(&e.credit[l.peer]))
+}
+
+// post posts e.wr[0], filled in but for id and signal. A request that another
+// index belongs to (what other than whatMark) is signaled; so is one in a
+// quarter of the queue, so that the queue drains. The caller has seen to room.
+func (e *Engine) post(l *link, what uint64, index uint32) error {
+	wr := &e.wr[0]
+	l.posted++
+	if what != whatMark || int(l.posted-l.signaled) >= e.queue/4 {
+		wr.Flags |= rdma.SendSignaled
+		l.signaled = l.posted
+	}
+	wr.WRID = l.id(what, index)
+	if _, err := l.qp.PostSend(e.wr[:]); err != nil {
+		e.fail(l, fmt.Errorf("post_send: %w", err))
+		return l.err
+	}
+	return nil
+}
+
+// postInline posts a send of e.small[:n].
+func (e *Engine) postInline(l *link, n int) error {
+	e.wr[0] = rdma.SendWR{Opcode: rdma.WRSend, Flags: rdma.SendInline, Inline: e.small[:n]}
+	return e.post(l, whatMark, 0)
+}
+
+// postSlot posts a send of n bytes of a send slot.
+func (e *Engine) postSlot(l *link, slot int32, n int) error {
+	e.sge[0] = rdma.SGE{Addr: e.mr.Addr() + uint64(e.slotAt(slot)), Length: uint32(n), LKey: e.mr.LKey()}
+	e.wr[0] = rdma.SendWR{Opcode: rdma.WRSend, SGL: e.sge[:]}
+	return e.post(l, whatSlot, uint32(slot))
+}
+
+// slotAt is where in mem a send slot begins.
+func (e *Engine) slotAt(slot int32) int { return e.sendOff + int(slot)*e.slotSize() }
+
+// recvAt is where in mem a receive slot of a link begins.
+func (e *Engine) recvAt(l *link, slot int) int {
+	return e.recvOff + (int(l.peer)*e.receives()+slot)*e.slotSize()
+}
+
+func (e *Engine) postRecv(l *link, slot int) error {
+	e.recvSGE[0] = rdma.SGE{Addr: e.mr.Addr() + uint64(e.recvAt(l, slot)), Length: uint32(e.slotSize()), LKey: e.mr.LKey()}
+	e.recvWR[0] = rdma.RecvWR{WRID: whatRecv<<whatShift | uint64(l.peer)<<peerShift | uint64(slot), SGL: e.recvSGE[:]}
+	if _, err := l.qp.PostRecv(e.recvWR[:]); err != nil {
+		return fmt.Errorf("post_recv: %w", err)
+	}
+	return nil
+}
+
+// fail ends a link: what waits for the peer fails, now and later.
+func (e *Engine) fail(l *link, err error) {
+	if l.err != nil {
+		return
+	}
+	l.err = &PeerError{Peer: int(l.peer), Err: err}
+	l.todo = nil
+	e.failed++
+	for i := range e.reads.rows {
+		if r := e.reads.rows[i].value; r != nil && r.link == l {
+			e.reads.remove(r.number)
+			if r.temp != nil {
+				_ = r.temp.Close() // the link's error comes first
+				r.temp = nil
+			}
+			r.complete(l.err)
+		}
+	}
+	for i := range e.sends.rows {
+		if p := e.sends.rows[i].value; p != nil && p.link == l {
+			p.complete(l.err)
+		}
+	}
+}
+
+// taken gives the peer a message's credit back, and tells it when half of all
+// are due.
+func (e *Engine) giveBack(l *link) {
+	l.taken++
+	if int(l.taken-l.reported) >= e.depth/2 {
+		e.chores(l)
+	}
+}
+
+// assign does a chore now, or when the send queue has room.
+func (e *Engine) assign(l *link, c chore) {
+	l.todo = append(l.todo, c)
+	e.chores(l)
+}
+
+// chores does what is due on a link as far as the send queue has room.
+func (e *Engine) chores(l *link) {
+	for l.err == nil && len(l.todo) > 0 && e.room(l) > 0 {
+		if done := e.do(l, l.todo[0]); done {
+			n := copy(l.todo, l.todo[1:])
+			l.todo[n] = chore{}
+			l.todo = l.todo[:n]
+		}
+	}
+	report := int(l.taken-l.reported) >= e.depth/2
+	if l.err == nil && report && e.room(l) > 0 {
+		e.report(l)
+		report = false
+	}
+	if l.err == nil && !l.due && (report || len(l.todo) > 0) {
+		l.due = true
+		e.due = append(e.due, l.peer)
+	}
+}
+
+// do posts a request of a chore and tells whether it was the last.
+func (e *Engine) do(l *link, c chore) (done bool) {
+	if !c.finished {
+		return e.read(l, c.read)
+	}
+	h := header{kind: finished, id: c.id}
+	_ = e.postInline(l, h.put(e.small[:])) // a failure fails the link
+	return true
+}
+
+// report writes the count of taken messages into the peer's control word.
+func (e *Engine) report(l *link) {
+	l.reported = l.taken
+	putWord(&e.word, l.taken)
+	e.wr[0] = rdma.SendWR{Opcode: rdma.WRRDMAWrite, Flags: rdma.SendInline, Inline: e.word[:], RemoteAddr: l.control, RKey: l.controlKey}
+	_ = e.post(l, whatMark, 0)
+}
+
+// probe posts an empty write, whose completion tells whether the peer is there.
+func (e *Engine) probe(l *link) {
+	if l.err != nil || e.room(l) <= 0 || l.posted != l.retired && l.signaled == l.posted {
+		return // the last request is signaled: its completion tells as well
+	}
+	e.wr[0] = rdma.SendWR{Opcode: rdma.WRRDMAWrite, RemoteAddr: l.control, RKey: l.controlKey, Flags: rdma.SendSignaled}
+	l.posted++
+	l.signaled = l.posted
+	e.wr[0].WRID = l.id(whatMark, 0)
+	if _, err := l.qp.PostSend(e.wr[:]); err != nil {
+		e.fail(l, fmt.Errorf("post_send: %w", err))
+	}
+}

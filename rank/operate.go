@@ -1,0 +1,293 @@
+package rank
+
+import (
+	"context"
+	"reflect"
+
+	"github.com/gorun-mpi/gorun/coll"
+	"github.com/gorun-mpi/gorun/coll/kernel"
+	"github.com/gorun-mpi/gorun/rank/internal/match"
+	"github.com/gorun-mpi/gorun/rank/internal/p2p"
+)
+
+// This is the byte-level half of the calls: what is left when types are gone.
+
+// buffer is memory as a collective takes it.
+func (c *Comm) buffer(mem []byte) coll.Buffer {
+	return coll.Buffer{Mem: mem, MR: c.world.regions.find(mem)}
+}
+
+func (c *Comm) barrier(ctx context.Context) error {
+	err := c.enterCollective()
+	if err != nil {
+		return c.fail("barrier", -1, err)
+	}
+	if err = c.team.Barrier(ctx); err != nil {
+		err = c.failCollective("barrier", err)
+	}
+	c.world.leave()
+	return err
+}
+
+func (c *Comm) bcast(ctx context.Context, buf []byte, root int) error {
+	err := c.enterCollective()
+	if err != nil {
+		return c.fail("bcast", -1, err)
+	}
+	if err = c.team.Bcast(ctx, c.buffer(buf), len(buf), root); err != nil {
+		err = c.failCollective("bcast", err)
+	}
+	c.world.leave()
+	return err
+}
+
+// block is the length of one of size blocks in whole elements.
+func (c *Comm) block(name string, n, elem int) (int, error) {
+	if n%(c.size*elem) != 0 {
+		return 0, badArgument("%s has %d elements, which are no %d equal blocks", name, n/elem, c.size)
+	}
+	return n / c.size, nil
+}
+
+func (c *Comm) alltoall(ctx context.Context, send, recv []byte, elem int, algorithm coll.Algorithm) error {
+	block, err := c.block("recv", len(recv), elem)
+	if err == nil && send != nil && len(send) != len(recv) {
+		err = badArgument("send has %d elements and recv %d", len(send)/elem, len(recv)/elem)
+	}
+	if err == nil {
+		err = c.enterCollective()
+	}
+	if err != nil {
+		return c.fail("alltoall", -1, err)
+	}
+	if err = c.team.AllToAll(ctx, c.buffer(send), c.buffer(recv), block, algorithm); err != nil {
+		err = c.failCollective("alltoall", err)
+	}
+	c.world.leave()
+	return err
+}
+
+func (c *Comm) allgather(ctx context.Context, send, recv []byte, elem int) error {
+	block, err := c.block("recv", len(recv), elem)
+	if err == nil && send != nil && len(send) != block {
+		err = badArgument("send has %d elements and a block of recv %d", len(send)/elem, block/elem)
+	}
+	if err == nil {
+		err = c.enterCollective()
+	}
+	if err != nil {
+		return c.fail("allgather", -1, err)
+	}
+	if err = c.team.AllGather(ctx, c.buffer(send), c.buffer(recv), block); err != nil {
+		err = c.failCollective("allgather", err)
+	}
+	c.world.leave()
+	return err
+}
+
+// reduction finds the arithmetic of an operation.
+func reduction(kind reflect.Kind, op Op) (kernel.Reduction, error) {
+	r, ok := kernel.For(kind, kernel.Op(op))
+	if !ok {
+		return r, badArgument("there is no %v of %v", op, kind)
+	}
+	return r, nil
+}
+
+func (c *Comm) allreduce(ctx context.Context, send, recv []byte, kind reflect.Kind, op Op) error {
+	r, err := reduction(kind, op)
+	if err == nil && send != nil && len(send) != len(recv) {
+		err = badArgument("send has %d elements and recv %d", len(send)/r.Elem, len(recv)/r.Elem)
+	}
+	if err == nil {
+		err = c.enterCollective()
+	}
+	if err != nil {
+		return c.fail("allreduce", -1, err)
+	}
+	if err = c.team.AllReduce(ctx, c.buffer(send), c.buffer(recv), len(recv)/r.Elem, r); err != nil {
+		err = c.failCollective("allreduce", err)
+	}
+	c.world.leave()
+	return err
+}
+
+func (c *Comm) reduce(ctx context.Context, send, recv []byte, kind reflect.Kind, op Op, root int) error {
+	r, err := reduction(kind, op)
+	n := len(send)
+	if err == nil && c.rank == root {
+		n = len(recv)
+		if send != nil && len(send) != len(recv) {
+			err = badArgument("send has %d elements and recv %d", len(send)/r.Elem, len(recv)/r.Elem)
+		}
+	}
+	if err == nil {
+		err = c.enterCollective()
+	}
+	if err != nil {
+		return c.fail("reduce", -1, err)
+	}
+	if err = c.team.Reduce(ctx, c.buffer(send), c.buffer(recv), n/r.Elem, r, root); err != nil {
+		err = c.failCollective("reduce", err)
+	}
+	c.world.leave()
+	return err
+}
+
+func (c *Comm) reduceScatter(ctx context.Context, send, recv []byte, kind reflect.Kind, op Op) error {
+	r, err := reduction(kind, op)
+	if err == nil && len(send) != c.size*len(recv) {
+		err = badArgument("send has %d elements, %d times the %d of recv are expected", len(send)/r.Elem, c.size, len(recv)/r.Elem)
+	}
+	if err == nil {
+		err = c.enterCollective()
+	}
+	if err != nil {
+		return c.fail("reduce_scatter_block", -1, err)
+	}
+	if err = c.team.ReduceScatter(ctx, c.buffer(send), c.buffer(recv), len(recv)/r.Elem, r); err != nil {
+		err = c.failCollective("reduce_scatter_block", err)
+	}
+	c.world.leave()
+	return err
+}
+
+// envelope checks and makes the envelope of a message to or from a rank.
+func (c *Comm) envelope(context uint32, peer, tag int, wild bool) (match.Envelope, int, error) {
+	e := match.Envelope{Context: context, Source: int32(c.world.rank), Tag: int32(tag)}
+	if (peer < 0 || peer >= c.size) && !(wild && peer == AnySource) {
+		return e, 0, badArgument("rank %d in a communicator of %d ranks", peer, c.size)
+	}
+	if (tag < 0 || tag > MaxTag) && !(wild && tag == AnyTag) {
+		return e, 0, badArgument("tag %d: 0 to %d are expected", tag, MaxTag)
+	}
+	world := -1
+	if peer >= 0 {
+		world = c.worldRank(peer)
+	}
+	if wild {
+		e.Source = int32(world)
+	}
+	return e, world, nil
+}
+
+func (c *Comm) send(ctx context.Context, op string, buf []byte, dst, tag int) error {
+	e, to, err := c.envelope(c.userContext(), dst, tag, false)
+	if err == nil {
+		err = c.enter()
+	}
+	if err != nil {
+		return c.fail(op, -1, err)
+	}
+	if err = c.world.messages.Send(ctx, buf, c.world.regions.find(buf), e, to); err != nil {
+		err = c.fail(op, dst, err)
+	}
+	c.world.leave()
+	return err
+}
+
+func (c *Comm) recv(ctx context.Context, op string, buf []byte, src, tag int) (Status, error) {
+	want, _, err := c.envelope(c.userContext(), src, tag, true)
+	if err == nil {
+		err = c.enter()
+	}
+	if err != nil {
+		return Status{}, c.fail(op, -1, err)
+	}
+	st, err := c.world.messages.Recv(ctx, buf, c.world.regions.find(buf), want, c.ranks)
+	if err != nil {
+		err = c.fail(op, src, err)
+	}
+	c.world.leave()
+	return c.status(st), err
+}
+
+// status is a message's status in the communicator's ranks; Count is in bytes.
+func (c *Comm) status(st p2p.Status) Status {
+	return Status{Source: c.rankOf(st.Source), Tag: st.Tag, Count: st.Bytes}
+}
+
+func (c *Comm) sendrecv(ctx context.Context, send []byte, dst, sendTag int, recv []byte, src, recvTag int) (Status, error) {
+	e, to, err := c.envelope(c.userContext(), dst, sendTag, false)
+	var want match.Envelope
+	if err == nil {
+		want, _, err = c.envelope(c.userContext(), src, recvTag, true)
+	}
+	if err == nil {
+		err = c.enter()
+	}
+	if err != nil {
+		return Status{}, c.fail("sendrecv", -1, err)
+	}
+	st, err := c.world.messages.Exchange(ctx, send, c.world.regions.find(send), e, to,
+		recv, c.world.regions.find(recv), want, c.ranks)
+	if err != nil {
+		err = c.fail("sendrecv", -1, err)
+	}
+	c.world.leave()
+	return c.status(st), err
+}
+
+// gather is made of messages: everybody sends to the root, which receives them in
+// the order of ranks. Cost: 1 step, (size-1) blocks at the root.
+func (c *Comm) gather(ctx context.Context, send, recv []byte, root int) error {
+	err := c.checkGather(send, recv, root)
+	if err == nil {
+		err = c.enterCollective()
+	}
+	if err != nil {
+		return c.fail("gather", -1, err)
+	}
+	if err = c.gatherAt(ctx, send, recv, root); err != nil {
+		err = c.fail("gather", -1, err)
+		c.revoked = err
+	}
+	c.world.leave()
+	return err
+}
+
+func (c *Comm) checkGather(send, recv []byte, root int) error {
+	if root < 0 || root >= c.size {
+		return badArgument("root %d in a communicator of %d ranks", root, c.size)
+	}
+	if c.rank != root {
+		return nil
+	}
+	if len(recv)%c.size != 0 || send != nil && len(send)*c.size != len(recv) {
+		return badArgument("recv has %d bytes, %d times the %d of send are expected", len(recv), c.size, len(send))
+	}
+	return nil
+}
+
+func (c *Comm) gatherAt(ctx context.Context, send, recv []byte, root int) error {
+	w := c.world
+	e, to, err := c.envelope(c.innerContext(), root, 0, false)
+	if err != nil {
+		return err
+	}
+	if c.rank != root {
+		return w.messages.Send(ctx, send, w.regions.find(send), e, to)
+	}
+	block := len(recv) / c.size
+	for r := range c.size {
+		into := recv[r*block : (r+1)*block]
+		if r == root {
+			if send != nil {
+				copy(into, send)
+			}
+			continue
+		}
+		want, _, err := c.envelope(c.innerContext(), r, 0, true)
+		if err != nil {
+			return err
+		}
+		st, err := w.messages.Recv(ctx, into, w.regions.find(into), want, nil)
+		if err != nil {
+			return err
+		}
+		if st.Bytes != block {
+			return badArgument("rank %d gives %d bytes, and rank %d takes %d of each", r, st.Bytes, root, block)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,124 @@
+package rank
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+
+	"github.com/gorun-mpi/gorun/internal/shm"
+	"github.com/gorun-mpi/gorun/internal/wait"
+	"github.com/gorun-mpi/gorun/rank/internal/wireup"
+)
+
+// Run runs f on n ranks, which are goroutines of this process, and returns when
+// all have ended. The first rank that fails, panics or aborts ends the context of
+// the others; the error joins those of all ranks that failed by themselves, each
+// with its rank.
+func Run(n int, f func(ctx context.Context, c *Comm) error) error {
+	return RunConfig{}.Run(context.Background(), n, f)
+}
+
+// RunConfig says how Run runs ranks. The zero value is the default.
+type RunConfig struct {
+	// Seed, when not 0, makes the software device misbehave in all the ways
+	// that the rules of RDMA allow, as a function of Seed: late and reordered
+	// execution, payload landing in pieces, lost acknowledgements, repeats.
+	Seed uint64
+	// Config is each rank's configuration; its Environment is not used.
+	Config Config
+}
+
+// Run is [Run] with a configuration. When ctx ends the ranks' contexts end.
+func (rc RunConfig) Run(ctx context.Context, n int, f func(ctx context.Context, c *Comm) error) error {
+	if n < 1 {
+		return badArgument("%d ranks", n)
+	}
+	segment, err := shm.NewLocal(shm.DefaultGeometry(n, shm.Limit()))
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	r := &runner{cfg: rc, size: n, segment: segment, hub: wireup.NewHub(n), cancel: cancel, errs: make([]error, n)}
+	var ranks sync.WaitGroup
+	for rank := range n {
+		ranks.Go(func() { r.rank(ctx, rank, f) })
+	}
+	ranks.Wait()
+	return errors.Join(append(r.errs, segment.Close())...)
+}
+
+// A runner is one Run.
+type runner struct {
+	cfg     RunConfig
+	size    int
+	segment *shm.Segment
+	hub     *wireup.Hub
+	cancel  context.CancelCauseFunc
+
+	mu   sync.Mutex
+	errs []error // by rank, of those that failed by themselves
+}
+
+// errOthers is why the contexts of the other ranks end.
+var errOthers = errors.New("another rank has failed")
+
+// rank is the life of one rank.
+func (r *runner) rank(ctx context.Context, rank int, f func(context.Context, *Comm) error) {
+	cfg := r.cfg.Config
+	env := Environment{SegmentFD: -1, LocalSize: 1}
+	if cfg.Environment != nil {
+		env.Emulate = cfg.Environment.Emulate
+	}
+	cfg.Environment, cfg.adversary = &env, r.cfg.Seed
+	if cfg.adversary != 0 {
+		cfg.adversary = cfg.adversary*uint64(r.size+1) + uint64(rank) // each rank misbehaves in its own way
+	}
+	cfg.place = &place{host: "localhost", identity: "run", segment: r.segment, local: rank, size: r.size, cpus: runtime.GOMAXPROCS(0)}
+	w, err := join(ctx, cfg, member{r.hub.Member(rank), rank}, rank, r.size, wait.Config{Scheduler: true})
+	if err != nil {
+		r.failed(ctx, rank, err)
+		return
+	}
+	if err := guarded(ctx, w, f); err != nil {
+		r.failed(ctx, rank, err)
+	} else if err = w.Finalize(ctx); err != nil && !errors.Is(err, ErrFinalized) {
+		r.failed(ctx, rank, err)
+	} else {
+		return
+	}
+	if !w.final {
+		w.final = true
+		_ = w.close() // the error is told already
+	}
+}
+
+// failed takes a rank's error down, unless it is only that others have failed,
+// and ends the others.
+func (r *runner) failed(ctx context.Context, rank int, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if context.Cause(ctx) == errOthers && (errors.Is(err, context.Canceled) || errors.Is(err, ErrRevoked) || errors.Is(err, ErrPeerDied)) {
+		return
+	}
+	r.errs[rank] = err
+	r.cancel(errOthers)
+}
+
+// member is a rank of Run as its world sees the launcher.
+type member struct {
+	wireup.Exchange
+	rank int
+}
+
+// abortPanic carries an abort through f to guarded.
+type abortPanic struct{ err *AbortError }
+
+// Abort ends f by a panic that guarded takes: a process of several ranks goes on.
+func (m member) Abort(code int, message string) {
+	panic(abortPanic{&AbortError{Rank: m.rank, Code: code, Message: message}})
+}
+
+func (member) Finalize() error { return nil }
+func (member) Close() error    { return nil }

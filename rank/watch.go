@@ -1,0 +1,122 @@
+package rank
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/gorun-mpi/gorun/internal/shm"
+	"github.com/gorun-mpi/gorun/internal/wait"
+	"github.com/gorun-mpi/gorun/rank/internal/wireup"
+)
+
+// A watch knows which peers share the rank's host and whether they live. It is
+// also what the rank sleeps on, and counts the sleeps: a rank that has slept has
+// waited for long enough to look after its peers.
+type watch struct {
+	sleeper wait.Sleeper // nil: naps
+	sleeps  uint32
+	nap     time.Duration
+
+	segment *shm.Segment
+	flags   bool    // a launcher sets the segment's dead flags
+	peers   []local // by rank in the world
+}
+
+// local is a peer on the same host; pid 0: another host.
+type local struct {
+	pid   int
+	index int   // in the segment
+	next  int64 // when its process may be looked at again, ns
+}
+
+const (
+	napLeast = 50 * time.Microsecond
+	napMost  = time.Millisecond
+	// processEvery bounds how often /proc is asked about a peer, for each
+	// peer there is.
+	processEvery = int64(time.Millisecond)
+)
+
+var _ wait.Sleeper = (*watch)(nil)
+
+// Prepare, Sleep and Cancel are the device's, or naps without one.
+func (w *watch) Prepare() {
+	if w.sleeper != nil {
+		w.sleeper.Prepare()
+	}
+}
+
+func (w *watch) Sleep(nanoseconds int64) {
+	w.sleeps++
+	if w.sleeper != nil {
+		w.sleeper.Sleep(nanoseconds)
+		return
+	}
+	w.nap = min(max(2*w.nap, napLeast), napMost)
+	time.Sleep(min(w.nap, time.Duration(nanoseconds)))
+}
+
+func (w *watch) Cancel() {
+	if w.sleeper != nil {
+		w.sleeper.Cancel()
+	}
+}
+
+// learn takes in who is where.
+func (w *watch) learn(p *place, cards []wireup.Card) {
+	w.segment, w.flags = p.segment, p.watched
+	w.peers = make([]local, len(cards))
+	if p.segment == nil {
+		return
+	}
+	for i := range cards {
+		if cards[i].Place == p.identity && cards[i].Local < p.segment.Ranks() {
+			w.peers[i] = local{pid: cards[i].PID, index: cards[i].Local}
+		}
+	}
+}
+
+// remote tells whether a peer is on another host, where only the connection
+// shows that it is gone.
+func (w *watch) remote(peer int) bool { return w.peers[peer].pid == 0 }
+
+// dead is ErrPeerDied when a peer on this host is known to have ended.
+func (w *watch) dead(peer int) error {
+	p := &w.peers[peer]
+	if p.pid == 0 || p.pid == os.Getpid() {
+		return nil
+	}
+	if w.segment.Dead(p.index) {
+		return ErrPeerDied
+	}
+	if w.flags {
+		return nil
+	}
+	// Nobody tells: ask the kernel, now and then.
+	if now := time.Now().UnixNano(); now >= p.next {
+		p.next = now + processEvery*int64(len(w.peers))
+		if ended(p.pid) {
+			w.segment.SetDead(p.index)
+			return ErrPeerDied
+		}
+	}
+	return nil
+}
+
+// ended tells whether a process of this user is gone, or has ended and is not
+// reaped.
+func ended(pid int) bool {
+	if syscall.Kill(pid, 0) == syscall.ESRCH {
+		return true
+	}
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return os.IsNotExist(err)
+	}
+	// pid (name) state ...; the name may hold blanks and parentheses.
+	_, after, found := strings.Cut(string(stat[strings.LastIndexByte(string(stat), ')')+1:]), " ")
+	return found && len(after) > 0 && (after[0] == 'Z' || after[0] == 'X')
+}
