@@ -1,0 +1,199 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/gorun-mpi/gorun/coll"
+	"github.com/gorun-mpi/gorun/rank"
+)
+
+// exchange runs the all-to-alls of one rank.
+type exchange struct {
+	ctx     context.Context
+	world   *rank.World
+	comm    *rank.Comm
+	params  params
+	log     *logrus.Logger
+	out     io.Writer
+	started time.Time // of the process
+
+	pattern pattern
+	slots   []slot
+	calls   int // made so far, and the number of the next one
+	stamps  []time.Time
+	// samples are the times of the timed calls in nanoseconds.
+	samples []int64
+}
+
+// slot holds the buffers of one call of a batch.
+type slot struct{ send, recv []int32 }
+
+// slotBytes is about how much the send buffers of a batch take together: small
+// enough for the caches, so that using many is like using one.
+const slotBytes = 256 << 10
+
+// maxSlots bounds the calls of a batch: one untimed and 64 timed.
+const maxSlots = 65
+
+// cacheLine keeps the buffers of different calls from sharing a line.
+const cacheLine = 64
+
+// run is the whole exchange. The report is rank 0's; it is nil elsewhere.
+func (e *exchange) run() (*report, error) {
+	p, ranks := &e.params, e.comm.Size()
+	e.pattern = pattern{seed: uint64(p.seed)}
+	if over := p.unused(ranks); over > 0 && e.comm.Rank() == 0 {
+		e.log.Warnf("-m %d: %d integers cannot be shared out to %d ranks, so the last %d stay 0 and are not sent; -m %d would leave none over",
+			p.msgsize, p.ints(), ranks, over, p.perPeer(ranks)*ranks*intSize)
+	}
+	if err := e.allocate(); err != nil {
+		return nil, err
+	}
+	setUp := time.Since(e.started)
+
+	first, counted, err := e.first()
+	if err != nil {
+		return nil, err
+	}
+	if err := e.printMatrices(); err != nil {
+		return nil, err
+	}
+	if err := e.batches(p.warmup, false); err != nil {
+		return nil, err
+	}
+	if err := e.batches(p.iterations, true); err != nil {
+		return nil, err
+	}
+	return e.collect(setUp, first, counted)
+}
+
+// allocate makes the buffers of all slots, in one registered piece each way.
+func (e *exchange) allocate() error {
+	ints := e.params.ints()
+	stride := (ints*intSize + cacheLine - 1) / cacheLine * cacheLine / intSize
+	n := min(max(1, slotBytes/(stride*intSize)), maxSlots)
+	send, err := rank.Alloc[int32](e.comm, n*stride)
+	if err != nil {
+		return err
+	}
+	recv, err := rank.Alloc[int32](e.comm, n*stride)
+	if err != nil {
+		return err
+	}
+	e.slots = make([]slot, n)
+	for i := range e.slots {
+		e.slots[i] = slot{send[i*stride : i*stride+ints : i*stride+ints], recv[i*stride : i*stride+ints : i*stride+ints]}
+	}
+	e.stamps = make([]time.Time, n+1)
+	e.samples = make([]int64, 0, e.params.iterations)
+	return nil
+}
+
+// call is the all-to-all itself: only what is shared out takes part.
+func (e *exchange) call(s slot) error {
+	n := e.params.perPeer(e.comm.Size()) * e.comm.Size()
+	return rank.AlltoallWith(e.ctx, e.comm, s.send[:n], s.recv[:n], coll.Direct)
+}
+
+// first makes, times, counts and verifies the first call; its buffers stay as
+// they are, for the matrices.
+func (e *exchange) first() (time.Duration, []uint64, error) {
+	e.prepare(1)
+	if err := rank.Barrier(e.ctx, e.comm); err != nil {
+		return 0, nil, err
+	}
+	before := e.world.Counters()
+	start := time.Now()
+	if err := e.call(e.slots[0]); err != nil {
+		return 0, nil, err
+	}
+	took := time.Since(start)
+	return took, delta(before, e.world.Counters()), e.verify(1)
+}
+
+// batches makes n calls, and times them when asked. A batch of several calls
+// has one more, untimed, at its head: it brings the ranks into step again after
+// they have verified and filled their buffers, each at its own speed.
+func (e *exchange) batches(n int, timed bool) error {
+	lead := 0
+	if len(e.slots) > 1 {
+		lead = 1
+	}
+	for n > 0 {
+		size := min(n, len(e.slots)-lead)
+		e.prepare(lead + size)
+		if err := rank.Barrier(e.ctx, e.comm); err != nil {
+			return err
+		}
+		e.stamps[0] = time.Now()
+		for i := range lead + size {
+			if err := e.call(e.slots[i]); err != nil {
+				return err
+			}
+			e.stamps[i+1] = time.Now()
+		}
+		for i := lead; timed && i < lead+size; i++ {
+			e.samples = append(e.samples, int64(e.stamps[i+1].Sub(e.stamps[i])))
+		}
+		if err := e.verify(lead + size); err != nil {
+			return err
+		}
+		n -= size
+	}
+	return nil
+}
+
+// prepare fills the buffers of the next n calls.
+func (e *exchange) prepare(n int) {
+	for i := range n {
+		e.pattern.fill(e.slots[i].send, e.calls+i, e.comm.Rank(), e.comm.Size())
+		clear(e.slots[i].recv)
+	}
+}
+
+// verify holds what n calls brought against what was sent.
+func (e *exchange) verify(n int) error {
+	for i := range n {
+		if w, ok := e.pattern.verify(e.slots[i].recv, e.calls+i, e.comm.Rank(), e.comm.Size()); !ok {
+			return fmt.Errorf("call %d brought rank %d wrong data: in the block of rank %d, integer %d, found %d, expected %d",
+				w.call, e.comm.Rank(), w.from, w.index, w.got, w.want)
+		}
+	}
+	e.calls += n
+	return nil
+}
+
+// collect brings together at rank 0 what the ranks measured and counted.
+func (e *exchange) collect(setUp, first time.Duration, counted []uint64) (*report, error) {
+	spans := []int64{int64(setUp), int64(first)}
+	slowest := make([]int64, len(spans))
+	if err := rank.Reduce(e.ctx, e.comm, spans, slowest, rank.Max, 0); err != nil {
+		return nil, err
+	}
+	sum := make([]uint64, len(counted))
+	if err := rank.Reduce(e.ctx, e.comm, counted, sum, rank.Sum, 0); err != nil {
+		return nil, err
+	}
+	var all []int64
+	if e.comm.Rank() == 0 {
+		all = make([]int64, len(e.samples)*e.comm.Size())
+	}
+	if len(e.samples) > 0 {
+		if err := rank.Gather(e.ctx, e.comm, e.samples, all, 0); err != nil {
+			return nil, err
+		}
+	}
+	if e.comm.Rank() != 0 {
+		return nil, nil
+	}
+	return &report{
+		ranks: e.comm.Size(), params: e.params, device: e.world.Device(),
+		setUp: time.Duration(slowest[0]), first: time.Duration(slowest[1]),
+		steady: summarize(all), timed: len(e.samples), calls: e.calls, counted: sum,
+	}, nil
+}

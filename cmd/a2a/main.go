@@ -1,0 +1,165 @@
+// Command a2a is the DOCA all-to-all on RDMA queue pairs of whatever device
+// there is: block k of rank i lands in block i of rank k.
+//
+//	gorun -np 4 a2a -m 32
+//
+// It prints what the original prints, the send and the receive matrix, then how
+// long setting up, the first call and calls in steady state took, how many
+// calls were verified, and what the device counted.
+//
+// # Who does what
+//
+// Every rank reads the command line, because the device must be known before
+// the ranks are connected; but only rank 0 speaks: what it made of the command
+// line, good or bad, is broadcast and holds for all. So a wrong command line is
+// one message, and no rank leaves before rank 0 has said it.
+//
+// # Calls
+//
+// The contents of a block are a function of the seed, the call, both ranks and
+// the place in the block, so every rank knows what must arrive without being
+// told (pattern.go). Calls go in batches, each call with buffers of its own:
+// all buffers of a batch are filled, the ranks meet, the calls follow each other
+// back to back, then all that arrived is verified. So every call is verified
+// with contents of its own, and no timing holds the verification of another
+// call (exchange.go).
+//
+// Buffers are registered memory, made once. The command starts no goroutine.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/gorun-mpi/gorun/cmd/internal/argp"
+	"github.com/gorun-mpi/gorun/cmd/internal/logline"
+	"github.com/gorun-mpi/gorun/rank"
+)
+
+// stdio is what the command writes.
+type stdio struct{ out, err io.Writer }
+
+func main() {
+	started := time.Now()
+	os.Exit(run(context.Background(), started, os.Args[1:], os.Environ(), stdio{os.Stdout, os.Stderr}))
+}
+
+// statusFailed is the exit status when the all-to-all itself failed.
+const statusFailed = 1
+
+// run is the command: everything but the process.
+func run(ctx context.Context, started time.Time, args, environ []string, io stdio) int {
+	env, err := rank.FromEnviron(environ)
+	if err != nil {
+		logline.New(io.err, logline.Info).Errorf("the launcher's environment: %v", err)
+		return statusFailed
+	}
+	place, ranks := 0, 1
+	if env.PMI != nil {
+		place, ranks = env.PMI.Rank, env.PMI.Size
+	}
+	parser, p := newParser(ranks)
+	general, err := parser.Parse(args)
+	if errors.Is(err, argp.ErrHelp) || errors.Is(err, argp.ErrVersion) {
+		if place > 0 { // the same on every rank: no need to meet
+			return 0
+		}
+		return parser.Report(err, general, io.out, io.err)
+	}
+	sdk := logline.New(io.err, general.SDKLogLevel)
+	cfg := rank.Config{Environment: &env, Log: func(line string) { sdk.Debug(line) }}
+	var results *os.File
+	if err == nil {
+		results, err = prepare(parser, p, &cfg, place, ranks)
+	}
+	status := 0
+	if place == 0 {
+		status = parser.Report(err, general, io.out, io.err)
+	}
+	if results != nil {
+		defer results.Close()
+	}
+	log := logline.New(io.err, general.LogLevel)
+	world, err := rank.Init(ctx, cfg)
+	if err != nil {
+		log.Error(err)
+		return statusFailed
+	}
+	e := &exchange{ctx: ctx, world: world, comm: world.Comm(), log: log, out: io.out, started: started}
+	status, err = work(e, p, status, results)
+	if err != nil {
+		log.Error(err)
+		world.Abort(statusFailed, err.Error())
+		return statusFailed
+	}
+	if err := world.Finalize(ctx); err != nil {
+		log.Error(err)
+		return statusFailed
+	}
+	return status
+}
+
+// prepare checks what the parser cannot: the devices and, on rank 0, the file
+// for the results, which it opens. cfg gets the devices when all is well; else
+// the ranks meet without, to hear of it.
+func prepare(parser *argp.Parser, p *params, cfg *rank.Config, place, ranks int) (*os.File, error) {
+	p.settle(ranks)
+	wanted := *cfg
+	wanted.Devices = p.devices()
+	if err := rank.FindDevices(wanted); err != nil {
+		return nil, &argp.Error{Flag: parser.Name("devices"), Reason: err.Error()}
+	}
+	var results *os.File
+	if place == 0 {
+		var err error
+		if results, err = p.openOutput(); err != nil {
+			return nil, &argp.Error{Flag: parser.Name("output-json"), Reason: fmt.Sprintf("cannot write the results: %v", err)}
+		}
+	}
+	*cfg = wanted
+	return results, nil
+}
+
+// work is what the ranks do together. status is rank 0's judgement of the
+// command line, and the result is what all ranks exit with.
+func work(e *exchange, p *params, status int, results *os.File) (int, error) {
+	status, err := share(e.ctx, e.comm, status, p)
+	if err != nil || status != 0 {
+		return status, err
+	}
+	e.params = *p
+	report, err := e.run()
+	if err != nil || report == nil {
+		return 0, err
+	}
+	return 0, report.write(e.out, results, p.output)
+}
+
+// share makes rank 0's parameters, or its refusal of the command line as an
+// exit status, those of all ranks.
+func share(ctx context.Context, c *rank.Comm, status int, p *params) (int, error) {
+	words := append([]int64{int64(status)}, p.words()...)
+	if err := rank.Bcast(ctx, c, words, 0); err != nil {
+		return 0, err
+	}
+	if words[0] != 0 {
+		return int(words[0]), nil
+	}
+	texts := make([]byte, p.textLen(words[1:]))
+	if c.Rank() == 0 {
+		copy(texts, p.texts())
+	}
+	if err := rank.Bcast(ctx, c, texts, 0); err != nil {
+		return 0, err
+	}
+	mine := p.deviceList
+	p.adopt(words[1:], string(texts))
+	if p.deviceList != mine {
+		return 0, fmt.Errorf("rank %d was given the devices %q and rank 0 %q; expected the same command line on all ranks", c.Rank(), mine, p.deviceList)
+	}
+	return 0, nil
+}

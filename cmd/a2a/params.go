@@ -1,0 +1,171 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/gorun-mpi/gorun/cmd/internal/argp"
+	"github.com/gorun-mpi/gorun/internal/version"
+)
+
+// intSize is the size of the elements: the matrices hold int32.
+const intSize = 4
+
+// How much of the matrices is printed.
+const (
+	printFull = "full"
+	printHead = "head"
+	printNone = "none"
+)
+
+// fullLimit is the number of bytes a rank up to which matrices are printed in
+// full when --print does not say.
+const fullLimit = 64 << 10
+
+// params is what the command line says.
+type params struct {
+	msgsize    int    // bytes of one rank's send buffer
+	deviceList string // as given: "a" or "a,b"
+	iterations int    // calls to time
+	warmup     int    // calls before them
+	strict     bool
+	print      string
+	output     string // file for the results, "-" is standard output, "" none
+	seed       int64
+}
+
+// newParser declares the flags. ranks is the size of the world; the defaults
+// that depend on it are in the params at once.
+func newParser(ranks int) (*argp.Parser, *params) {
+	p := &params{msgsize: ranks * intSize, iterations: -1, warmup: -1, seed: 1}
+	parser := argp.New("a2a", "An all-to-all exchange whose data moves by RDMA writes: block k of rank i lands in block i of rank k.\n"+
+		"Start it with gorun -np N; without a launcher it is a world of one rank.", version.Line("a2a"))
+	parser.Int(&p.msgsize, argp.Flag{Long: "msgsize", Short: 'm', Value: "BYTES", Check: func() error { return p.checkSize(ranks) },
+		Help: "bytes of one rank's whole send buffer, a multiple of 4, at least 4 for each rank (default: 4 for each rank)"})
+	parser.String(&p.deviceList, argp.Flag{Long: "devices", Short: 'd', Value: "NAME[,NAME]", Check: p.checkDevices,
+		Help: "RDMA device to use; of two the lower half of the ranks uses the first (default: the best there is)"})
+	parser.Int(&p.iterations, argp.Flag{Long: "iterations", Short: 'i', Value: "N", Check: func() error { return atLeast(p.iterations, 0, "calls to time") },
+		Help: "calls to time after the first (default: 1000, fewer for large ones)"})
+	parser.Int(&p.warmup, argp.Flag{Long: "warmup", Short: 'w', Value: "N", Check: func() error { return atLeast(p.warmup, 0, "calls to warm up with") },
+		Help: "calls between the first and the timed ones (default: a tenth of these)"})
+	parser.Bool(&p.strict, argp.Flag{Long: "strict", Help: "refuse a size that the ranks cannot share out evenly, instead of a warning"})
+	parser.String(&p.print, argp.Flag{Long: "print", Value: "full|head|none", Check: p.checkPrint,
+		Help: "matrices: whole, first and last 8 columns, or not at all (default: full up to 64 KiB a rank, else head)"})
+	parser.String(&p.output, argp.Flag{Long: "output-json", Value: "FILE",
+		Help: "write the results to FILE as JSON, - for standard output (-j/--json reads parameters)"})
+	parser.Int64(&p.seed, argp.Flag{Long: "seed", Value: "N", Help: "seed of the random numbers in the matrices (default 1)"})
+	return parser, p
+}
+
+func atLeast(n, least int, what string) error {
+	if n < least {
+		return fmt.Errorf("found %d, expected a number of %s, %d or more", n, what, least)
+	}
+	return nil
+}
+
+// checkSize holds -m against the number of ranks.
+func (p *params) checkSize(ranks int) error {
+	least := ranks * intSize
+	switch {
+	case p.msgsize%intSize != 0:
+		return fmt.Errorf("found %d, expected a multiple of %d bytes, the size of an integer; the minimum for %d ranks is %d", p.msgsize, intSize, ranks, least)
+	case p.msgsize < least:
+		return fmt.Errorf("found %d, expected at least %d bytes, %d for each of %d ranks", p.msgsize, least, intSize, ranks)
+	case p.strict && p.unused(ranks) > 0:
+		return fmt.Errorf("found %d, which leaves %d integers over when %d ranks share it, expected a multiple of %d (or no --strict)",
+			p.msgsize, p.unused(ranks), ranks, least)
+	case int64(p.msgsize) > maxSize:
+		return fmt.Errorf("found %d, expected at most %d bytes", p.msgsize, maxSize)
+	}
+	return nil
+}
+
+// maxSize is the longest buffer: the integers are counted with 32 bits in the
+// original, and no machine holds more for several ranks.
+const maxSize = 1 << 40
+
+// ints is the number of integers in a buffer, perPeer in a block of it, unused
+// those at its end that are never sent.
+func (p *params) ints() int             { return p.msgsize / intSize }
+func (p *params) perPeer(ranks int) int { return p.ints() / ranks }
+func (p *params) unused(ranks int) int  { return p.ints() % ranks }
+
+// devices are the devices named, none for the default.
+func (p *params) devices() []string {
+	if p.deviceList == "" {
+		return nil
+	}
+	return strings.Split(p.deviceList, ",")
+}
+
+func (p *params) checkDevices() error {
+	names := strings.Split(p.deviceList, ",")
+	switch {
+	case len(names) > 2:
+		return fmt.Errorf("found %d devices in %q, expected one or two", len(names), p.deviceList)
+	case slices.ContainsFunc(names, func(n string) bool { return n == "" || strings.ContainsAny(n, " \t") }):
+		return fmt.Errorf("found %q, expected NAME or NAME,NAME without blanks", p.deviceList)
+	}
+	return nil
+}
+
+func (p *params) checkPrint() error {
+	if !slices.Contains([]string{printFull, printHead, printNone}, p.print) {
+		return fmt.Errorf("found %q, expected %s, %s or %s", p.print, printFull, printHead, printNone)
+	}
+	return nil
+}
+
+// settle fills in the defaults that depend on other values.
+func (p *params) settle(ranks int) {
+	if p.print == "" {
+		p.print = printFull
+		if p.msgsize > fullLimit {
+			p.print = printHead
+		}
+	}
+	if p.iterations < 0 {
+		// 64 MiB of traffic, but 1000 calls at most and 10 at least.
+		p.iterations = min(max(10, 64<<20/(p.msgsize*ranks)), 1000)
+	}
+	if p.warmup < 0 {
+		p.warmup = min(p.iterations, max(1, p.iterations/10))
+	}
+}
+
+// words is the params as numbers, for the broadcast; the texts go apart.
+func (p *params) words() []int64 {
+	strict := int64(0)
+	if p.strict {
+		strict = 1
+	}
+	return []int64{int64(p.msgsize), int64(p.iterations), int64(p.warmup), strict, p.seed,
+		int64(len(p.deviceList)), int64(len(p.print)), int64(len(p.output))}
+}
+
+// texts are the params' strings, one after the other.
+func (p *params) texts() string { return p.deviceList + p.print + p.output }
+
+// textLen is the length of the texts that belong to words.
+func (p *params) textLen(words []int64) int64 { return words[5] + words[6] + words[7] }
+
+// adopt takes over what words and texts gave.
+func (p *params) adopt(words []int64, texts string) {
+	p.msgsize, p.iterations, p.warmup = int(words[0]), int(words[1]), int(words[2])
+	p.strict, p.seed = words[3] != 0, words[4]
+	p.deviceList, texts = texts[:words[5]], texts[words[5]:]
+	p.print, texts = texts[:words[6]], texts[words[6]:]
+	p.output = texts
+}
+
+// openOutput makes the file for the results; nil when there is none to make.
+// It is made before the calls so that a wrong name costs no waiting.
+func (p *params) openOutput() (*os.File, error) {
+	if p.output == "" || p.output == "-" {
+		return nil, nil
+	}
+	return os.Create(p.output)
+}

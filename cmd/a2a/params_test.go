@@ -1,0 +1,73 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestParams(t *testing.T) {
+	for _, c := range []struct {
+		name, args string // "_" stands for a blank inside an argument
+		ranks      int
+		want       params // settled
+		err        string
+	}{
+		{name: "defaults", ranks: 4, want: params{msgsize: 16, iterations: 1000, warmup: 100, print: "full", seed: 1}},
+		{name: "one rank", ranks: 1, want: params{msgsize: 4, iterations: 1000, warmup: 100, print: "full", seed: 1}},
+		{name: "all", ranks: 4, args: "-m 32 -d a,b -i 7 -w 3 --strict --print head --output-json - --seed 9",
+			want: params{msgsize: 32, deviceList: "a,b", iterations: 7, warmup: 3, strict: true, print: "head", output: "-", seed: 9}},
+		{name: "large", ranks: 4, args: "-m 4194304", want: params{msgsize: 4 << 20, iterations: 10, warmup: 1, print: "head", seed: 1}},
+		{name: "at the limit of full", ranks: 4, args: "-m 65536 -i 0", want: params{msgsize: 64 << 10, iterations: 0, warmup: 0, print: "full", seed: 1}},
+		{name: "over the limit of full", ranks: 4, args: "-m 65552 -i 1", want: params{msgsize: 65552, iterations: 1, warmup: 1, print: "head", seed: 1}},
+		{name: "left over", ranks: 4, args: "-m 36 -i 1 -w 0", want: params{msgsize: 36, iterations: 1, warmup: 0, print: "full", seed: 1}},
+		{name: "not a multiple", ranks: 4, args: "-m 7", err: "-m: found 7, expected a multiple of 4 bytes, the size of an integer; the minimum for 4 ranks is 16"},
+		{name: "too small", ranks: 4, args: "-m 4", err: "-m: found 4, expected at least 16 bytes, 4 for each of 4 ranks"},
+		{name: "nothing", ranks: 4, args: "-m 0", err: "-m: found 0, expected at least 16 bytes"},
+		{name: "negative", ranks: 4, args: "-m -8", err: "-m: found -8, expected at least 16 bytes"},
+		{name: "far too large", ranks: 4, args: "-m 1152921504606846976", err: "-m: found 1152921504606846976, expected at most"},
+		{name: "strict", ranks: 4, args: "--strict -m 36", err: "-m: found 36, which leaves 1 integers over when 4 ranks share it, expected a multiple of 16"},
+		{name: "three devices", ranks: 4, args: "-d a,b,c", err: `-d: found 3 devices in "a,b,c", expected one or two`},
+		{name: "device with blank", ranks: 4, args: "-d a,_b", err: `-d: found "a, b", expected NAME or NAME,NAME without blanks`},
+		{name: "empty device", ranks: 4, args: "-d a,", err: `-d: found "a,", expected NAME`},
+		{name: "no device", ranks: 4, args: "--devices=", err: `-d: found "", expected NAME`},
+		{name: "iterations", ranks: 4, args: "-i -1", err: "-i: found -1, expected a number of calls to time, 0 or more"},
+		{name: "warmup", ranks: 4, args: "-w -1", err: "-w: found -1, expected a number of calls to warm up with"},
+		{name: "print", ranks: 4, args: "--print some", err: `--print: found "some", expected full, head or none`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			parser, p := newParser(c.ranks)
+			args := strings.Fields(c.args)
+			for i := range args {
+				args[i] = strings.ReplaceAll(args[i], "_", " ")
+			}
+			_, err := parser.Parse(args)
+			if c.err != "" {
+				if err == nil || !strings.HasPrefix(err.Error(), c.err) {
+					t.Errorf("%q on %d ranks: got %+v, error %v, want error %s", args, c.ranks, *p, err, c.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatalf("%q on %d ranks: %v", args, c.ranks, err)
+			}
+			if p.settle(c.ranks); *p != c.want {
+				t.Errorf("%q on %d ranks\n got %+v\nwant %+v", args, c.ranks, *p, c.want)
+			}
+			// What is broadcast is all there is to know.
+			var copied params
+			if copied.adopt(p.words(), p.texts()); copied != *p {
+				t.Errorf("after the broadcast\n got %+v\nwant %+v", copied, *p)
+			}
+			if got, want := p.textLen(p.words()), int64(len(p.texts())); got != want {
+				t.Errorf("textLen = %d, want %d", got, want)
+			}
+		})
+	}
+}
+
+func TestShares(t *testing.T) {
+	p := params{msgsize: 36}
+	if p.ints() != 9 || p.perPeer(4) != 2 || p.unused(4) != 1 {
+		t.Errorf("36 bytes on 4 ranks: %d integers, %d for each, %d over; want 9, 2, 1", p.ints(), p.perPeer(4), p.unused(4))
+	}
+}

@@ -1,0 +1,66 @@
+package main
+
+// pattern makes the numbers in the blocks: 0..9999, the same for the same seed.
+type pattern struct{ seed uint64 }
+
+// at is integer index of the block that rank from sends to rank to in a call.
+// It is a counter-based generator (splitmix64's mixing function over a key and
+// a counter), so that any block can be made without those before it.
+func (p pattern) at(call, from, to, index int) int32 {
+	return value(p.key(call, from, to), index)
+}
+
+// key stands for a block in value.
+func (p pattern) key(call, from, to int) uint64 {
+	k := mix(p.seed + 0x9e3779b97f4a7c15)
+	k = mix(k ^ uint64(call))
+	k = mix(k ^ uint64(from)<<32 ^ uint64(to))
+	return k
+}
+
+func value(key uint64, index int) int32 {
+	return int32(mix(key+uint64(index)*0x9e3779b97f4a7c15) % 10000)
+}
+
+func mix(x uint64) uint64 {
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// fill writes what a rank sends in a call; what is over at the end stays as it is.
+func (p pattern) fill(send []int32, call, from, ranks int) {
+	per := len(send) / ranks
+	for to := range ranks {
+		key := p.key(call, from, to)
+		block := send[to*per : (to+1)*per]
+		for i := range block {
+			block[i] = value(key, i)
+		}
+	}
+}
+
+// wrong is a place where something else arrived than was sent.
+type wrong struct {
+	call, from, index int
+	got, want         int32
+}
+
+// verify compares what arrived at a rank in a call with what was sent to it.
+func (p pattern) verify(recv []int32, call, at, ranks int) (wrong, bool) {
+	per := len(recv) / ranks
+	for from := range ranks {
+		key := p.key(call, from, at)
+		for i, got := range recv[from*per : (from+1)*per] {
+			if want := value(key, i); got != want {
+				return wrong{call, from, i, got, want}, false
+			}
+		}
+	}
+	for i, got := range recv[per*ranks:] {
+		if got != 0 {
+			return wrong{call, ranks, i, got, 0}, false
+		}
+	}
+	return wrong{}, true
+}

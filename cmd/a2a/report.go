@@ -1,0 +1,198 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gorun-mpi/gorun/rank"
+)
+
+// The places of what is counted in one call.
+const (
+	countWrites = iota
+	countWriteBytes
+	countCopies
+	countCopyBytes
+	countSignals
+	countDescriptors
+	countCredits
+	countDeviceWrites
+	counters
+)
+
+// delta is what was counted between two readings, by the places above.
+func delta(before, after rank.Counters) []uint64 {
+	d := make([]uint64, counters)
+	d[countWrites] = after.Collective.Puts - before.Collective.Puts
+	d[countWriteBytes] = after.Collective.PutBytes - before.Collective.PutBytes
+	d[countCopies] = after.Collective.Copies - before.Collective.Copies
+	d[countCopyBytes] = after.Collective.CopyBytes - before.Collective.CopyBytes
+	d[countSignals] = after.Collective.Signals - before.Collective.Signals
+	d[countDescriptors] = after.Collective.Descriptors - before.Collective.Descriptors
+	d[countCredits] = after.Collective.Credits - before.Collective.Credits
+	d[countDeviceWrites] = after.Device.Writes - before.Device.Writes
+	return d
+}
+
+// steady sums up the times of the timed calls of all ranks.
+type steady struct{ min, median, p99 time.Duration }
+
+// summarize sorts the samples. A quantile is the smallest sample that at
+// least so large a part of all samples does not exceed.
+func summarize(samples []int64) steady {
+	if len(samples) == 0 {
+		return steady{}
+	}
+	slices.Sort(samples)
+	at := func(percent int) time.Duration {
+		return time.Duration(samples[max(0, (len(samples)*percent+99)/100-1)])
+	}
+	return steady{min: at(0), median: at(50), p99: at(99)}
+}
+
+// report is what rank 0 tells at the end.
+type report struct {
+	ranks        int
+	params       params
+	device       rank.DeviceInfo // rank 0's
+	setUp, first time.Duration   // of the slowest rank
+	steady       steady          // over the calls of all ranks
+	timed, calls int
+	counted      []uint64 // in the first call, all ranks together
+}
+
+// devices names the devices in use, with the provider.
+func (r *report) devices() []string {
+	if names := r.params.devices(); names != nil {
+		return names
+	}
+	return []string{r.device.Name}
+}
+
+// text is the report for people.
+func (r *report) text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "set-up        %s\n", span(r.setUp))
+	fmt.Fprintf(&b, "first call    %s\n", span(r.first))
+	if r.timed > 0 {
+		fmt.Fprintf(&b, "steady state  min %s, median %s, p99 %s (%s on %s)\n",
+			span(r.steady.min), span(r.steady.median), span(r.steady.p99), count(r.timed, "call", "calls"), count(r.ranks, "rank", "ranks"))
+	} else {
+		b.WriteString("steady state  not measured (-i 0)\n")
+	}
+	fmt.Fprintf(&b, "verified      %s of %d, on every rank\n", count(r.calls, "call", "calls"), r.calls)
+	fmt.Fprintf(&b, "device        %s (%s), in one call: %s of %d bytes in all, %s (own blocks), %s\n",
+		strings.Join(r.devices(), ","), r.device.Provider, count(r.counted[countWrites], "write", "writes"), r.counted[countWriteBytes],
+		count(r.counted[countCopies], "copy", "copies"), count(r.counted[countSignals], "signal", "signals"))
+	return b.String()
+}
+
+// count is a number of things: "1 call", "2 calls".
+func count[N int | uint64](n N, one, more string) string {
+	if n == 1 {
+		return fmt.Sprintf("1 %s", one)
+	}
+	return fmt.Sprintf("%d %s", n, more)
+}
+
+// span prints a time with three or four significant digits.
+func span(d time.Duration) string {
+	switch {
+	case d < 10*time.Microsecond:
+		return fmt.Sprintf("%.3f us", d.Seconds()*1e6)
+	case d < time.Millisecond:
+		return fmt.Sprintf("%.1f us", d.Seconds()*1e6)
+	case d < time.Second:
+		return fmt.Sprintf("%.3f ms", d.Seconds()*1e3)
+	}
+	return fmt.Sprintf("%.3f s", d.Seconds())
+}
+
+// results is the report for programs.
+type results struct {
+	Ranks    int      `json:"ranks"`
+	MsgSize  int      `json:"msgsize"`
+	PerPeer  int      `json:"bytes_per_peer"`
+	Seed     int64    `json:"seed"`
+	Devices  []string `json:"devices"`
+	Provider string   `json:"provider"`
+
+	SetUp    float64     `json:"set_up_us"`     // of the slowest rank, from the start of the process
+	First    float64     `json:"first_call_us"` // of the slowest rank
+	Steady   steadyState `json:"steady_state"`
+	Warmup   int         `json:"warmup"`
+	Verified int         `json:"verified_calls"` // all there were, on every rank
+	// OneCall is what the ranks counted together during the first call.
+	OneCall callCount `json:"one_call"`
+}
+
+// steadyState is over all timed calls of all ranks.
+type steadyState struct {
+	Iterations int     `json:"iterations"`
+	Min        float64 `json:"min_us"`
+	Median     float64 `json:"median_us"`
+	P99        float64 `json:"p99_us"`
+}
+
+type callCount struct {
+	Writes     uint64 `json:"writes"`
+	WriteBytes uint64 `json:"write_bytes"`
+	Copies     uint64 `json:"copies"`
+	CopyBytes  uint64 `json:"copy_bytes"`
+	// Signals announce writes; descriptors, two RDMA writes each, tell where
+	// to write; credits give buffers back.
+	Signals     uint64 `json:"signals"`
+	Descriptors uint64 `json:"descriptors"`
+	Credits     uint64 `json:"credits"`
+	// DeviceWrites are the RDMA writes that the device executed: writes,
+	// signals, credits and twice the descriptors.
+	DeviceWrites uint64 `json:"device_writes"`
+}
+
+func (r *report) results() results {
+	return results{
+		Ranks: r.ranks, MsgSize: r.params.msgsize, PerPeer: r.params.perPeer(r.ranks) * intSize, Seed: r.params.seed,
+		Devices: r.devices(), Provider: r.device.Provider,
+		SetUp: micros(r.setUp), First: micros(r.first),
+		Steady: steadyState{Iterations: r.timed, Min: micros(r.steady.min), Median: micros(r.steady.median), P99: micros(r.steady.p99)},
+		Warmup: r.params.warmup, Verified: r.calls, OneCall: callCounts(r.counted),
+	}
+}
+
+// callCounts names what was counted.
+func callCounts(counted []uint64) callCount {
+	return callCount{Writes: counted[countWrites], WriteBytes: counted[countWriteBytes], Copies: counted[countCopies],
+		CopyBytes: counted[countCopyBytes], Signals: counted[countSignals], Descriptors: counted[countDescriptors],
+		Credits: counted[countCredits], DeviceWrites: counted[countDeviceWrites]}
+}
+
+func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
+
+// write prints the report, and the results as JSON where they were asked for:
+// into file, or on out when the name is "-".
+func (r *report) write(out io.Writer, file *os.File, name string) error {
+	if _, err := io.WriteString(out, r.text()); err != nil {
+		return err
+	}
+	if name == "" {
+		return nil
+	}
+	data, err := json.MarshalIndent(r.results(), "", "  ")
+	if err != nil {
+		return err
+	}
+	data = append(data, '\n')
+	if file == nil {
+		_, err = out.Write(data)
+		return err
+	}
+	if _, err := file.Write(data); err != nil {
+		return err
+	}
+	return file.Close()
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gorun-mpi/gorun/rank"
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+func TestSummarize(t *testing.T) {
+	hundred := make([]int64, 100)
+	for i := range hundred {
+		hundred[i] = int64(100 - i)
+	}
+	for _, c := range []struct {
+		name    string
+		samples []int64
+		want    steady
+	}{
+		{"none", nil, steady{}},
+		{"one", []int64{7}, steady{7, 7, 7}},
+		{"two", []int64{9, 3}, steady{3, 3, 9}},
+		{"three", []int64{9, 3, 5}, steady{3, 5, 9}},
+		{"hundred", hundred, steady{1, 50, 99}},
+	} {
+		if got := summarize(c.samples); got != c.want {
+			t.Errorf("%s: summarize = %+v, want %+v", c.name, got, c.want)
+		}
+	}
+}
+
+func TestSpan(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0.000 us", 812 * time.Nanosecond: "0.812 us", 12_345 * time.Nanosecond: "12.3 us",
+		3_412_345 * time.Nanosecond: "3.412 ms", 1_521 * time.Millisecond: "1.521 s",
+	} {
+		if got := span(d); got != want {
+			t.Errorf("span(%d ns) = %q, want %q", d, got, want)
+		}
+	}
+}
+
+func sample() *report {
+	before := rank.Counters{Device: rdma.Counters{Writes: 5}}
+	after := rank.Counters{Device: rdma.Counters{Writes: 33}}
+	after.Collective.Puts, after.Collective.PutBytes = 12, 96
+	after.Collective.Copies, after.Collective.CopyBytes, after.Collective.Signals = 4, 32, 12
+	after.Collective.Descriptors, after.Collective.Credits = 1, 2
+	return &report{ranks: 4, params: params{msgsize: 32, warmup: 100, seed: 1}, device: rank.DeviceInfo{Name: "soft0", Provider: "soft"},
+		setUp: 3412 * time.Microsecond, first: 12300, steady: steady{812, 934, 1720}, timed: 1000, calls: 1117, counted: delta(before, after)}
+}
+
+func TestReportText(t *testing.T) {
+	want := `set-up        3.412 ms
+first call    12.3 us
+steady state  min 0.812 us, median 0.934 us, p99 1.720 us (1000 calls on 4 ranks)
+verified      1117 calls of 1117, on every rank
+device        soft0 (soft), in one call: 12 writes of 96 bytes in all, 4 copies (own blocks), 12 signals
+`
+	if got := sample().text(); got != want {
+		t.Errorf("text is\n%s\nwant\n%s", got, want)
+	}
+	r := sample()
+	r.timed, r.params.deviceList = 0, "a,b"
+	if got := r.text(); !strings.Contains(got, "steady state  not measured (-i 0)\n") || !strings.Contains(got, "device        a,b (soft)") {
+		t.Errorf("text without timed calls and with two devices is\n%s", got)
+	}
+}
+
+func TestReportJSON(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "out.json")
+	p := params{output: path}
+	file, err := p.openOutput()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := sample().write(&out, file, path); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got results
+	if err := json.Unmarshal(data, &got); err != nil {
+		t.Fatalf("%s: %v", data, err)
+	}
+	if got.Ranks != 4 || got.PerPeer != 8 || got.Steady.Median != 0.934 || got.Verified != 1117 || got.OneCall != (callCount{12, 96, 4, 32, 12, 1, 2, 28}) {
+		t.Errorf("results are %+v", got)
+	}
+	out.Reset()
+	if err := sample().write(&out, nil, "-"); err != nil || !strings.Contains(out.String(), "\"ranks\": 4") {
+		t.Errorf("results on standard output (%v):\n%s", err, out.String())
+	}
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+)
+
+const helpHead = `Usage: gorun [options] program [arguments]
+
+Starts the ranks of a parallel program and waits for them. Programs written
+for MPI (MPICH and its kin) and Go programs of package rank find each other.
+Long options may be written with one dash, as mpirun has them: -np 4, -wdir /tmp.
+`
+
+const helpTail = `
+Output comes in whole lines; standard input goes to rank 0. Signals are passed
+on; INT and TERM end the job, a second one at once.
+
+Exit status: that of the first rank that failed, 128+N when signal N ended it;
+124 after --timeout, 125 when gorun itself failed, 126 for a program that cannot
+be run, 127 for one that is not found, 2 for a wrong command line.
+
+Examples:
+  gorun -np 4 ./a2a -m 32
+  gorun -np 4 --emulate mlx5_0,mlx5_1 ./a2a -m 4096 -d mlx5_0,mlx5_1
+  gorun --launcher fork -H a:2,b:2 ./a2a -m 32
+  gorun -np 2 -x OMP_NUM_THREADS=4 --timeout 1m30s -- ./solver --flag-of-its-own
+`
+
+// help is the text of --help, made from the table.
+func help() string {
+	table := options()
+	width := 0
+	for i := range table {
+		if table[i].family != "" {
+			width = max(width, len(helpLeft(&table[i])))
+		}
+	}
+	var b strings.Builder
+	b.WriteString(helpHead)
+	for _, family := range families {
+		fmt.Fprintf(&b, "\n%s:\n", family)
+		for i := range table {
+			if table[i].family == family {
+				fmt.Fprintf(&b, "  %-*s  %s\n", width, helpLeft(&table[i]), table[i].help)
+			}
+		}
+	}
+	b.WriteString(helpTail)
+	return b.String()
+}
+
+// helpLeft is the left column of the help: "-H, --host NAME[:SLOTS],...".
+func helpLeft(o *option) string {
+	var forms []string
+	if o.short != "" {
+		forms = append(forms, "-"+o.short)
+	}
+	for _, n := range o.names {
+		if n != o.short {
+			forms = append(forms, shown(o, n))
+		}
+	}
+	left := strings.Join(forms, ", ")
+	if o.value != "" {
+		left += " " + o.value
+	}
+	return left
+}

@@ -1,0 +1,197 @@
+// Command gorun starts the ranks of a parallel program: it replaces mpirun.
+//
+//	gorun -np 4 ./program arguments
+//
+// It only translates: its command line becomes a launcher.Job, and the job's
+// result the exit status. The options stand in one table (options.go), which
+// drives the reading of the command line (prepass.go, parse.go), the help and
+// the suggestions. Reading the command line is pure: it gets the arguments and
+// the environment and gives a request, so that tests need no process.
+//
+// # Command line
+//
+// Options end at the program: the first argument that is no option, or what
+// follows "--". From there on nothing is read; only a bare ":", with which
+// mpirun separates several programs, is refused, unless "--" precedes the
+// program.
+//
+// # Exit status
+//
+// That of the first rank that failed, 128+N when signal N ended it. 124 after
+// --timeout, 125 when gorun itself fails, 126 for a program that cannot be
+// run, 127 for one that is not found, as timeout(1) and env(1) have it; 2 for
+// a wrong command line.
+//
+// # Goroutines, signals
+//
+// The command starts no goroutine. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1,
+// SIGUSR2, SIGCONT and SIGTSTP are handed to the launcher, except those that
+// were ignored when gorun started (nohup).
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/gorun-mpi/gorun/cmd/internal/logline"
+	"github.com/gorun-mpi/gorun/internal/version"
+	"github.com/gorun-mpi/gorun/launcher"
+)
+
+// Exit statuses of gorun's own; the launcher has the others.
+const (
+	statusUsage  = 2   // a wrong command line
+	statusFailed = 125 // gorun itself failed
+)
+
+// stdio is what the command reads and writes.
+type stdio struct {
+	in       io.Reader
+	out, err io.Writer
+}
+
+func main() {
+	os.Exit(run(context.Background(), os.Args[1:], os.Environ(), stdio{os.Stdin, os.Stdout, os.Stderr}))
+}
+
+// run is the command: everything but the process.
+func run(ctx context.Context, args, env []string, io stdio) int {
+	req, err := parse(args, env)
+	if err != nil {
+		fmt.Fprintf(io.err, "gorun: %v\n", err)
+		return statusUsage
+	}
+	switch req.action {
+	case showHelp:
+		fmt.Fprint(io.out, help())
+		return 0
+	case showVersion:
+		fmt.Fprintln(io.out, version.Line("gorun"))
+		return 0
+	case runAgent:
+		return launcher.AgentMain(ctx, io.in, io.out)
+	}
+	for _, w := range req.warnings {
+		fmt.Fprintf(io.err, "gorun: warning: %s\n", w)
+	}
+	return runJob(ctx, req, io)
+}
+
+// runJob hands the job to the launcher and tells how it went.
+func runJob(ctx context.Context, req request, io stdio) int {
+	job := req.job
+	job.Stdin, job.Stdout, job.Stderr = io.in, io.out, io.err
+	log := logline.New(io.err, logline.Disable)
+	if req.verbose > 0 {
+		log = logline.New(io.err, logline.Info+logline.Level(10*(req.verbose-1)))
+		job.Log = log
+	}
+	if job.Launcher != "" {
+		self, err := os.Executable()
+		if err != nil {
+			fmt.Fprintf(io.err, "gorun: --launcher %s: cannot find gorun's own program file to start agents with: %v\n", job.Launcher, err)
+			return statusFailed
+		}
+		job.Agent = []string{self, "--agent"}
+	}
+	signals := watchSignals()
+	defer signal.Stop(signals)
+	job.Signals = signals
+
+	log.Infof("starting %d ranks of %s%s", job.NP, job.Argv[0], where(job.Hosts))
+	started := time.Now()
+	result, err := launcher.Run(ctx, job)
+	if err != nil {
+		return explain(err, job, io.err)
+	}
+	log.Infof("the job ended with status %d after %v", result.ExitStatus, time.Since(started).Round(time.Millisecond))
+	if c := result.Cause; c != nil && !c.Quiet() {
+		fmt.Fprintln(io.err, c)
+	}
+	return result.ExitStatus
+}
+
+// where names the hosts of a job, for the log.
+func where(hosts []launcher.Host) string {
+	text := ""
+	for _, h := range hosts {
+		if text == "" {
+			text = " on "
+		} else {
+			text += ","
+		}
+		text += fmt.Sprintf("%s:%d", h.Name, h.Slots)
+	}
+	return text
+}
+
+// watchSignals takes delivery of what is passed on to the ranks. What the
+// parent had ignored (nohup, a shell's background job) stays ignored.
+func watchSignals() chan os.Signal {
+	var list []os.Signal
+	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT,
+		syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGCONT, syscall.SIGTSTP} {
+		if !signal.Ignored(s) {
+			list = append(list, s)
+		}
+	}
+	// Room for a burst: a signal that finds the channel full is lost.
+	signals := make(chan os.Signal, 16)
+	if list != nil { // Notify without a list means every signal
+		signal.Notify(signals, list...)
+	}
+	return signals
+}
+
+// fieldFlags names the option that fills a field of launcher.Job.
+var fieldFlags = map[string]string{
+	"NP": "-np", "Env": "-x", "Dir": "--wdir", "Hosts": "-H", "Launcher": "--launcher", "Emulate": "--emulate", "Timeout": "--timeout",
+}
+
+// explain says why a job could not be run, in the words of the command line.
+func explain(err error, job launcher.Job, errOut io.Writer) int {
+	bad, ok := errors.AsType[*launcher.JobError](err)
+	if !ok {
+		fmt.Fprintf(errOut, "gorun: %v\n", err)
+		return statusFailed
+	}
+	name, status := fieldFlags[bad.Field], bad.ExitStatus
+	switch {
+	case bad.Field == "Argv":
+		name = bad.Value
+	case name != "":
+		name += " " + bad.Value
+		status = statusUsage
+	default:
+		name = bad.Field + " " + bad.Value
+	}
+	fmt.Fprintf(errOut, "gorun: %s: %v%s\n", name, bad.Err, hint(bad, job))
+	if status == 0 {
+		status = statusFailed
+	}
+	return status
+}
+
+// hint is what to try next, with a semicolon before it, where the launcher
+// cannot know it because it knows no command line.
+func hint(bad *launcher.JobError, job launcher.Job) string {
+	switch {
+	case bad.Field == "Dir":
+		return "; expected a directory that exists"
+	case bad.Field == "Hosts" && job.Launcher == "":
+		return "; try --launcher fork, or no -H"
+	case bad.Field == "Argv" && bad.ExitStatus == 127 && !strings.Contains(bad.Value, "/"):
+		if info, err := os.Stat(filepath.Join(job.Dir, bad.Value)); err == nil && info.Mode().IsRegular() {
+			return "; did you mean ./" + bad.Value + "?"
+		}
+	}
+	return ""
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gorun-mpi/gorun/launcher"
+)
+
+func TestRunTexts(t *testing.T) {
+	for _, c := range []struct {
+		name, args  string
+		status      int
+		out, errOut string // beginnings; "" is empty
+	}{
+		{"help", "--help", 0, "Usage: gorun [options] program [arguments]\n", ""},
+		{"version", "-V", 0, "gorun ", ""},
+		{"usage", "-np x a", statusUsage, "", "gorun: -np: found \"x\""},
+	} {
+		var out, errOut bytes.Buffer
+		status := run(context.Background(), strings.Fields(c.args), nil, stdio{strings.NewReader(""), &out, &errOut})
+		if status != c.status || !begins(out.String(), c.out) || !begins(errOut.String(), c.errOut) {
+			t.Errorf("%s: status %d, stdout %q, stderr %q; want %d, %q..., %q...", c.name, status, out.String(), errOut.String(), c.status, c.out, c.errOut)
+		}
+	}
+}
+
+func begins(got, want string) bool {
+	return strings.HasPrefix(got, want) && (want != "" || got == "")
+}
+
+func TestHelpNamesEveryOption(t *testing.T) {
+	text := help()
+	for _, o := range options() {
+		if named := strings.Contains(text, shown(&o, o.names[0])); named != (o.family != "") {
+			t.Errorf("--%s: named in the help: %v, family %q", o.names[0], named, o.family)
+		}
+	}
+	for line := range strings.SplitSeq(text, "\n") {
+		if len(line) > 120 {
+			t.Errorf("help line of %d bytes: %s", len(line), line)
+		}
+	}
+}
+
+func TestExplain(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "here"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	job := launcher.Job{Dir: dir}
+	for _, c := range []struct {
+		name   string
+		err    error
+		status int
+		want   string
+	}{
+		{"not found", &launcher.JobError{Field: "Argv", Value: "nosuch", ExitStatus: 127, Err: errors.New("not in PATH")}, 127, "gorun: nosuch: not in PATH\n"},
+		{"not found but here", &launcher.JobError{Field: "Argv", Value: "here", ExitStatus: 127, Err: errors.New("not in PATH")}, 127, "gorun: here: not in PATH; did you mean ./here?\n"},
+		{"not executable", &launcher.JobError{Field: "Argv", Value: "./x", ExitStatus: 126, Err: errors.New("permission denied")}, 126, "gorun: ./x: permission denied\n"},
+		{"directory", &launcher.JobError{Field: "Dir", Value: "/nosuch", ExitStatus: 1, Err: errors.New("not there")}, statusUsage, "gorun: --wdir /nosuch: not there; expected a directory that exists\n"},
+		{"host", &launcher.JobError{Field: "Hosts", Value: "a", ExitStatus: 1, Err: errors.New("far away")}, statusUsage, "gorun: -H a: far away; try --launcher fork, or no -H\n"},
+		{"no option", &launcher.JobError{Field: "Agent", Value: "x", Err: errors.New("gone")}, statusFailed, "gorun: Agent x: gone\n"},
+		{"gorun itself", errors.New("out of descriptors"), statusFailed, "gorun: out of descriptors\n"},
+	} {
+		var out bytes.Buffer
+		if status := explain(c.err, job, &out); status != c.status || out.String() != c.want {
+			t.Errorf("%s: status %d, %q; want %d, %q", c.name, status, out.String(), c.status, c.want)
+		}
+	}
+}
+
+func TestWhere(t *testing.T) {
+	for _, c := range []struct {
+		hosts []launcher.Host
+		want  string
+	}{
+		{nil, ""}, {[]launcher.Host{{Name: "a", Slots: 2}}, " on a:2"}, {[]launcher.Host{{Name: "a", Slots: 2}, {Name: "b", Slots: 1}}, " on a:2,b:1"},
+	} {
+		if got := where(c.hosts); got != c.want {
+			t.Errorf("where(%v) = %q, want %q", c.hosts, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,208 @@
+package main
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gorun-mpi/gorun/launcher"
+)
+
+func TestParse(t *testing.T) {
+	environ := []string{"HOME=/root", "TWICE=1", "EMPTY=", "TWICE=2"}
+	env := func(more ...string) []string { return slices.Concat(environ, more) }
+	prog := []string{"prog"}
+	for _, c := range []struct {
+		name string
+		args []string
+		want launcher.Job
+	}{
+		{"program alone", []string{"prog"}, launcher.Job{Argv: prog, NP: 1}},
+		{"-np", []string{"-np", "4", "prog"}, launcher.Job{Argv: prog, NP: 4}},
+		{"-np=", []string{"-np=4", "prog"}, launcher.Job{Argv: prog, NP: 4}},
+		{"--np", []string{"--np", "4", "prog"}, launcher.Job{Argv: prog, NP: 4}},
+		{"--np=", []string{"--np=4", "prog"}, launcher.Job{Argv: prog, NP: 4}},
+		{"-n", []string{"-n", "4", "prog"}, launcher.Job{Argv: prog, NP: 4}},
+		{"--n", []string{"--n", "4", "prog"}, launcher.Job{Argv: prog, NP: 4}},
+		{"-n4", []string{"-n4", "prog"}, launcher.Job{Argv: prog, NP: 4}},
+		{"-n=4", []string{"-n=4", "prog"}, launcher.Job{Argv: prog, NP: 4}},
+		{"last one wins", []string{"-np", "4", "-n", "5", "prog"}, launcher.Job{Argv: prog, NP: 5}},
+		{"the program's own options", []string{"-np", "4", "prog", "-np", "7", "--help", "-x", "--", "a"},
+			launcher.Job{Argv: []string{"prog", "-np", "7", "--help", "-x", "--", "a"}, NP: 4}},
+		{"program after --", []string{"-np", "2", "--", "-odd", ":", "a"}, launcher.Job{Argv: []string{"-odd", ":", "a"}, NP: 2}},
+		{"colon inside an argument", []string{"prog", "a:b", "::"}, launcher.Job{Argv: []string{"prog", "a:b", "::"}, NP: 1}},
+		{"empty argument of the program", []string{"prog", ""}, launcher.Job{Argv: []string{"prog", ""}, NP: 1}},
+		{"-x with value", []string{"-x", "A=1", "prog"}, launcher.Job{Argv: prog, NP: 1, Env: env("A=1")}},
+		{"-x with value and =", []string{"-x", "A=b=c", "prog"}, launcher.Job{Argv: prog, NP: 1, Env: env("A=b=c")}},
+		{"-x with empty value", []string{"-x", "A=", "prog"}, launcher.Job{Argv: prog, NP: 1, Env: env("A=")}},
+		{"-x by name", []string{"-x", "HOME", "-x", "EMPTY", "prog"}, launcher.Job{Argv: prog, NP: 1, Env: env("HOME=/root", "EMPTY=")}},
+		{"-x by name, set twice", []string{"-x", "TWICE", "prog"}, launcher.Job{Argv: prog, NP: 1, Env: env("TWICE=2")}},
+		{"-genv", []string{"-genv", "A", "b c", "--env", "D", "", "prog"}, launcher.Job{Argv: prog, NP: 1, Env: env("A=b c", "D=")}},
+		{"--genv=", []string{"--genv=A=b", "prog"}, launcher.Job{Argv: prog, NP: 1, Env: env("A=b")}},
+		{"-wdir", []string{"-wdir", "/tmp", "prog"}, launcher.Job{Argv: prog, NP: 1, Dir: "/tmp"}},
+		{"value that looks like an option", []string{"--wdir", "-d", "prog"}, launcher.Job{Argv: prog, NP: 1, Dir: "-d"}},
+		{"--timeout seconds", []string{"--timeout", "90", "prog"}, launcher.Job{Argv: prog, NP: 1, Timeout: 90 * time.Second}},
+		{"--timeout fraction", []string{"-timeout", "0.5", "prog"}, launcher.Job{Argv: prog, NP: 1, Timeout: time.Second / 2}},
+		{"--timeout units", []string{"--timeout=1m30s", "prog"}, launcher.Job{Argv: prog, NP: 1, Timeout: 90 * time.Second}},
+		{"-tag-output", []string{"-tag-output", "prog"}, launcher.Job{Argv: prog, NP: 1, TagOutput: true}},
+		{"--tag-output=false", []string{"--tag-output", "--tag-output=false", "prog"}, launcher.Job{Argv: prog, NP: 1}},
+		{"-H", []string{"-H", "a:2,b", "prog"}, launcher.Job{Argv: prog, NP: 3, Hosts: []launcher.Host{{Name: "a", Slots: 2}, {Name: "b", Slots: 1}}}},
+		{"-host twice", []string{"-host", "a:2", "--host=[::1]:3", "-np", "1", "prog"},
+			launcher.Job{Argv: prog, NP: 1, Hosts: []launcher.Host{{Name: "a", Slots: 2}, {Name: "::1", Slots: 3}}}},
+		{"--launcher fork", []string{"--launcher", "fork", "-H", "a", "prog"},
+			launcher.Job{Argv: prog, NP: 1, Launcher: "fork", Hosts: []launcher.Host{{Name: "a", Slots: 1}}}},
+		{"--emulate", []string{"--emulate", "mlx5_0,mlx5_1", "--emulate=x.y-z", "prog"},
+			launcher.Job{Argv: prog, NP: 1, Emulate: []string{"mlx5_0", "mlx5_1", "x.y-z"}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.want.Env == nil {
+				c.want.Env = environ
+			}
+			got, err := parse(c.args, environ)
+			if err != nil || got.action != runProgram || !reflect.DeepEqual(got.job, c.want) {
+				t.Errorf("parse(%q)\n got %+v, %v\nwant %+v", c.args, got.job, err, c.want)
+			}
+		})
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		args []string
+		want string // in the message, which begins with it unless it begins with "..."
+	}{
+		{"nothing", nil, "no program: expected one after the options; try "},
+		{"no program", []string{"-np", "4"}, "no program"},
+		{"empty program", []string{""}, "no program"},
+		{"no program after --", []string{"-np", "4", "--"}, "no program"},
+		{"-np 0", []string{"-np", "0", "prog"}, `-np: found "0", expected a number of ranks, 1 or more; try -np 4`},
+		{"-np -3", []string{"-np", "-3", "prog"}, `-np: found "-3", expected`},
+		{"-np x", []string{"-np", "x", "prog"}, `-np: found "x", expected`},
+		{"-np 1.5", []string{"-np", "1.5", "prog"}, `-np: found "1.5", expected`},
+		{"-np too many", []string{"-np", "4294967297", "prog"}, `-np: found "4294967297", expected`},
+		{"-np as a program's name", []string{"-np", "prog"}, `-np: found "prog", expected`},
+		{"-np as a program's name, options after it", []string{"-np", "prog", "-m", "3"}, `-np: found "prog", expected`},
+		{"--np x", []string{"--np", "x", "prog"}, `--np: found "x", expected`},
+		{"-n x", []string{"-n", "x", "prog"}, `-n: found "x", expected`},
+		{"-nx", []string{"-nx", "prog"}, `-n: found "x", expected`},
+		{"second spelling is bad", []string{"-np", "4", "-n", "x", "prog"}, `-n: found "x", expected`},
+		{"first spelling is bad", []string{"-np", "x", "-n", "4", "prog"}, `-np: found "x", expected`},
+		{"-np at the end", []string{"-np"}, "-np: found no value, expected N"},
+		{"-n at the end", []string{"-n"}, "-n: found no value, expected N"},
+		{"-n=", []string{"-n=", "prog"}, `-n: found "", expected`},
+		{"-H=", []string{"-H=", "prog"}, `-H: found "" in ""`},
+		{"-np=", []string{"-np=", "prog"}, `-np: found "", expected`},
+		{"-genv at the end", []string{"-genv", "A"}, "-genv: found 1 of its two values, expected NAME VALUE"},
+		{"-x =1", []string{"-x", "=1", "prog"}, `-x: found "=1", expected NAME or NAME=VALUE`},
+		{"-x with nothing", []string{"-x", "", "prog"}, `-x: found "", expected NAME or NAME=VALUE`},
+		{"--timeout 0", []string{"--timeout", "0", "prog"}, `--timeout: found "0", expected a time above 0`},
+		{"--timeout -1", []string{"--timeout", "-1", "prog"}, `--timeout: found "-1", expected a time above 0`},
+		{"--timeout soon", []string{"-timeout", "soon", "prog"}, `-timeout: found "soon", expected a time`},
+		{"--timeout nan", []string{"-timeout", "NaN", "prog"}, `-timeout: found "NaN", expected a time`},
+		{"--wdir with nothing", []string{"--wdir=", "prog"}, `--wdir: found "", expected a directory`},
+		{"-H with nothing", []string{"-H", "", "prog"}, `-H: found "" in "", expected NAME or NAME:SLOTS`},
+		{"-H with a gap", []string{"-H", "a,,b", "prog"}, `-H: found "" in "a,,b", expected NAME`},
+		{"-H without name", []string{"-H", ":2", "prog"}, `-H: found ":2" in ":2", expected NAME`},
+		{"-H 0 slots", []string{"-H", "a:0", "prog"}, `-H: found "a:0" in "a:0", expected a number of slots, 1 or more`},
+		{"-H bad slots", []string{"--host", "b:2,a:x", "prog"}, `--host: found "a:x" in "b:2,a:x", expected a number of slots`},
+		{"-H bare IPv6", []string{"-H", "fe80::1", "prog"}, `-H: found "fe80::1" in "fe80::1", expected a number of slots, 1 or more, after the colon (an IPv6 address goes in brackets)`},
+		{"-H bracket", []string{"-H", "[::1]2", "prog"}, `-H: found "[::1]2" in "[::1]2", expected only :SLOTS after the bracket`},
+		{"--launcher ssh", []string{"--launcher", "ssh", "prog"}, `--launcher: found "ssh", expected fork`},
+		{"--launcher without -H", []string{"--launcher", "fork", "prog"}, "--launcher fork: found no hosts, expected -H"},
+		{"--emulate with nothing", []string{"--emulate", "", "prog"}, `--emulate: found "", expected device names`},
+		{"--emulate with a gap", []string{"--emulate", "a,,b", "prog"}, `--emulate: found "a,,b", expected device names`},
+		{"--emulate blank", []string{"--emulate", "a, b", "prog"}, `--emulate: found "a, b", expected device names`},
+		{"--emulate twice", []string{"--emulate", "a", "--emulate", "a", "prog"}, `--emulate: found "a" twice`},
+		{"unknown", []string{"--frobnicate", "prog"}, "--frobnicate: unknown option; gorun --help lists"},
+		{"unknown with value", []string{"--frobnicate=3", "prog"}, "--frobnicate: unknown option;"},
+		{"unknown short", []string{"-q", "prog"}, "-q: unknown option;"},
+		{"near", []string{"--tag-ouput", "prog"}, "--tag-ouput: unknown option; did you mean --tag-output?"},
+		{"near, one dash", []string{"-tagoutput", "prog"}, "-tagoutput: unknown option; did you mean --tag-output?"},
+		{"near -np", []string{"-mp", "4", "prog"}, "-mp: unknown option; did you mean -np?"},
+		{"the hidden option is not proposed", []string{"--agemt", "prog"}, "--agemt: unknown option; gorun --help"},
+		{"switch with a value", []string{"--tag-output=maybe", "prog"}, `--tag-output: found "maybe", expected no value`},
+		{"switch with an empty value", []string{"--tag-output=", "prog"}, `--tag-output: found ""`},
+		{"-v with a value", []string{"-v=3", "prog"}, `-v: found "3", expected no value`},
+		{"dash", []string{"-", "prog"}, "-: unknown option;"},
+		{"three dashes", []string{"---np", "prog"}, "---np: unknown option;"},
+		{"several programs", []string{"-np", "2", "a", "x", ":", "-np", "2", "b"}, "found ':' in the arguments of a: several programs in one job are not supported yet"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := parse(c.args, nil)
+			if err == nil || !strings.HasPrefix(err.Error(), c.want) {
+				t.Errorf("parse(%q)\n got %+v, error %v\nwant error %s", c.args, got.job, err, c.want)
+			}
+			if err != nil && strings.Contains(err.Error(), "\n") {
+				t.Errorf("parse(%q): the message %q has more than one line", c.args, err)
+			}
+		})
+	}
+}
+
+func TestActions(t *testing.T) {
+	for _, c := range []struct {
+		args    string
+		want    action
+		verbose int
+	}{
+		{"-h", showHelp, 0}, {"-help", showHelp, 0}, {"--help", showHelp, 0}, {"--help -V", showHelp, 0},
+		{"-V", showVersion, 0}, {"-version", showVersion, 0}, {"--version -np 3 prog", showVersion, 0},
+		{"--agent", runAgent, 0},
+		{"-v prog", runProgram, 1}, {"-vv prog", runProgram, 2}, {"-v --verbose -v prog", runProgram, 3},
+		{"-vn2 prog", runProgram, 1}, {"--help=false prog", runProgram, 0},
+	} {
+		got, err := parse(strings.Fields(c.args), nil)
+		if err != nil || got.action != c.want || got.verbose != c.verbose {
+			t.Errorf("parse(%q) = action %d, verbose %d, %v; want %d, %d", c.args, got.action, got.verbose, err, c.want, c.verbose)
+		}
+	}
+}
+
+func TestUnsetVariableIsAWarning(t *testing.T) {
+	got, err := parse([]string{"-x", "NOSUCH", "prog"}, []string{"NOSUCHTHING=1"})
+	want := []string{"-x NOSUCH: not set in gorun's environment, so it is not passed on; to set it write -x NOSUCH=VALUE"}
+	if err != nil || !slices.Equal(got.warnings, want) || len(got.job.Env) != 1 {
+		t.Errorf("warnings %q, environment %q, %v; want %q and the environment unchanged", got.warnings, got.job.Env, err, want)
+	}
+}
+
+func TestTable(t *testing.T) {
+	seen := map[string]bool{}
+	for _, o := range options() {
+		if o.family != "" && !slices.Contains(families, o.family) {
+			t.Errorf("--%s: family %q is in no heading of the help", o.names[0], o.family)
+		}
+		if (o.arity == 0) != (o.value == "") {
+			t.Errorf("--%s: arity %d with the value name %q", o.names[0], o.arity, o.value)
+		}
+		for _, n := range append(slices.Clone(o.names), "-"+o.short) {
+			if seen[n] && n != "-" {
+				t.Errorf("--%s: the name %q is taken", o.names[0], n)
+			}
+			seen[n] = true
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add("-np\n4\n-x\nA=1\nprog\n-np")
+	f.Add("--genv\nA\nB\n--\n:")
+	f.Add("-vvn4\n-Ha:2,[::1]\nprog")
+	f.Fuzz(func(t *testing.T, line string) {
+		args := strings.Split(line, "\n")
+		req, err := parse(args, nil)
+		if err != nil || req.action != runProgram {
+			return
+		}
+		argv := req.job.Argv
+		if len(argv) == 0 || len(argv) > len(args) || !slices.Equal(argv, args[len(args)-len(argv):]) {
+			t.Errorf("parse(%q): program %q is not the end of the command line", args, argv)
+		}
+		if req.job.NP < 1 {
+			t.Errorf("parse(%q): %d ranks", args, req.job.NP)
+		}
+	})
+}

@@ -1,0 +1,99 @@
+package argp
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// A Flag describes one option of a program.
+type Flag struct {
+	Long      string // without dashes; the key in a parameter file
+	Short     byte   // 0: none
+	Value     string // what the value is called in the usage: "BYTES"; ignored for switches
+	Help      string
+	Mandatory bool
+	// Check, when not nil, is asked whether the value that was set is
+	// acceptable. It is not called for a flag that was not given. Its error
+	// reads "found 7, expected a multiple of 4".
+	Check func() error
+}
+
+// kind is the type of a flag's values.
+type kind int
+
+const (
+	integer kind = iota
+	text
+	toggle // a boolean, without value on the command line
+)
+
+var kindNames = map[kind]string{integer: "a whole number", text: "a string", toggle: "true or false"}
+
+// entry is a declared flag and where its value goes.
+type entry struct {
+	Flag
+	kind    kind
+	general bool
+	set     func(raw string) error // raw is decimal for integers, "true" or "false" for toggles
+
+	raw    string // the value that was given
+	source source
+}
+
+// source says where a flag's value came from.
+type source int
+
+const (
+	notGiven source = iota
+	fromFile
+	fromArgs
+)
+
+// name is the flag as messages name it: short as on the command line, long as
+// in the file, both when it was given nowhere.
+func (e *entry) name() string {
+	switch {
+	case e.source == fromFile:
+		return e.Long
+	case e.Short == 0:
+		return "--" + e.Long
+	case e.source == fromArgs:
+		return "-" + string(e.Short)
+	}
+	return "-" + string(e.Short) + "/--" + e.Long
+}
+
+func setInt[T ~int | ~int64](dst *T) func(string) error {
+	return func(raw string) error {
+		n, err := strconv.ParseInt(raw, 10, strconv.IntSize)
+		if err != nil {
+			if ne, ok := err.(*strconv.NumError); ok && ne.Err == strconv.ErrRange {
+				return fmt.Errorf("found %s, expected a whole number of at most %d bits", raw, strconv.IntSize)
+			}
+			return fmt.Errorf("found %q, expected a whole number", raw)
+		}
+		*dst = T(n)
+		return nil
+	}
+}
+
+func setString(dst *string) func(string) error {
+	return func(raw string) error {
+		*dst = raw
+		return nil
+	}
+}
+
+func setBool(dst *bool) func(string) error {
+	return func(raw string) error {
+		switch raw {
+		case "true":
+			*dst = true
+		case "false":
+			*dst = false
+		default:
+			return fmt.Errorf("found %q, expected true or false", raw)
+		}
+		return nil
+	}
+}

@@ -1,0 +1,83 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/gorun-mpi/gorun/internal/testenv"
+)
+
+// TestScripts runs what needs nothing but gorun and a2a.
+func TestScripts(t *testing.T) {
+	runScripts(t, "scripts", nil)
+}
+
+// TestMPICH runs MPI programs under gorun, and a2a under MPICH's launcher. The
+// programs of testdata/mpi are compiled into $MPI.
+func TestMPICH(t *testing.T) {
+	compiler := testenv.Need(t, "mpicc.mpich")
+	testenv.Need(t, "mpiexec.mpich")
+	dir := t.TempDir()
+	for _, name := range []string{"hello", "allreduce"} {
+		source := filepath.Join("..", "testdata", "mpi", name+".c")
+		if out, err := exec.Command(compiler, "-O1", "-Wall", "-o", filepath.Join(dir, name), source).CombinedOutput(); err != nil {
+			t.Fatalf("mpicc.mpich %s: %v\n%s", source, err, out)
+		}
+	}
+	runScripts(t, filepath.Join("scripts", "mpich"), map[string]string{"MPI": dir})
+}
+
+// runScripts runs the scripts of a directory of testdata, with vars in their environment.
+func runScripts(t *testing.T, dir string, vars map[string]string) {
+	before := shared()
+	t.Cleanup(func() {
+		// The scripts have ended by now. Programs of others may come and go there.
+		for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(poll) {
+			left := slices.DeleteFunc(shared(), func(name string) bool { return slices.Contains(before, name) })
+			if len(left) == 0 {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Errorf("left in /dev/shm: %q", left)
+				return
+			}
+		}
+	})
+	testscript.Run(t, testscript.Params{
+		Dir:                 filepath.Join("..", "testdata", dir),
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(env *testscript.Env) error {
+			marker := fmt.Sprintf("GORUN_E2E=%d-%s", os.Getpid(), filepath.Base(env.WorkDir))
+			env.Vars = append(env.Vars, marker)
+			for name, value := range vars {
+				env.Setenv(name, value)
+			}
+			s := &script{marker: marker, tmp: filepath.Join(env.WorkDir, ".tmp"), started: map[string]*process{}}
+			env.Values[scriptKey{}] = s
+			env.Defer(func() {
+				if err := s.finish(); err != nil {
+					env.T().Fatal(err)
+				}
+			})
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits": cmdExits, "start": cmdStart, "signal": cmdSignal, "ends": cmdEnds,
+			"await": cmdAwait, "gone": cmdGone, "matrices": cmdMatrices, "results": cmdResults,
+		},
+	})
+}
+
+// shared are the names in /dev/shm.
+func shared() []string {
+	names, _ := filepath.Glob("/dev/shm/*")
+	return names
+}

@@ -1,0 +1,33 @@
+/* Says hello from every rank, then ends as it is told:
+ *   hello                 MPI_Finalize, status 0
+ *   hello abort CODE      rank 1 calls MPI_Abort(CODE), the others wait for it
+ *   hello exit CODE       rank 1 exits without MPI_Finalize, the others wait for it
+ *   hello segfault        rank 1 dies of SIGSEGV, the others wait for it */
+#include <mpi.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int main(int argc, char **argv) {
+	MPI_Init(&argc, &argv);
+	int rank, size;
+	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	MPI_Comm_size(MPI_COMM_WORLD, &size);
+	printf("hello from rank %d of %d\n", rank, size);
+	fflush(stdout);
+	if (argc > 1) {
+		int code = argc > 2 ? atoi(argv[2]) : 0;
+		MPI_Barrier(MPI_COMM_WORLD);
+		if (rank != 1) {
+			int never;
+			MPI_Recv(&never, 1, MPI_INT, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+		}
+		if (strcmp(argv[1], "abort") == 0) MPI_Abort(MPI_COMM_WORLD, code);
+		if (strcmp(argv[1], "segfault") == 0) raise(SIGSEGV);
+		fprintf(stderr, "rank 1 leaves\n");
+		_Exit(code);
+	}
+	MPI_Finalize();
+	return 0;
+}
