@@ -38,9 +38,10 @@ func (c *coverage) begin() {
 	})
 }
 
-// end stops the clock and waits for the goroutine.
+// end stops the clock and waits for the goroutine. It may be called again.
 func (c *coverage) end() {
 	if c.timer != nil && !c.timer.Stop() {
 		<-c.finished
 	}
+	c.timer = nil
 }

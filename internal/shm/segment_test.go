@@ -2,6 +2,7 @@ package shm
 
 import (
 	"errors"
+	"math"
 	"os"
 	"strings"
 	"sync"
@@ -75,7 +76,7 @@ func TestArenas(t *testing.T) {
 					t.Errorf("arena %d: ends hold %v, want %v", r, got, want)
 				}
 			}
-			for _, r := range []int{-1, s.Ranks(), 1 << 40} {
+			for _, r := range []int{-1, s.Ranks(), math.MaxInt} {
 				if _, err := s.Arena(r); err == nil {
 					t.Errorf("Arena(%d) of %d: got no error", r, s.Ranks())
 				}

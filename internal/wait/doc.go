@@ -9,7 +9,7 @@
 //	ready at once?  -------------------------------------------> return
 //	     | miss
 //	     v
-//	SPIN   PAUSE between polls, 1000 of them (about 10 us);
+//	SPIN   PAUSE between polls, for 10 us and at most 1000 polls;
 //	     | skipped with more ranks than CPUs: it would only delay the rank
 //	     v          that is waited for
 //	YIELD  sched_yield between polls (Scheduler: Gosched)

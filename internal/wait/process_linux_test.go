@@ -48,7 +48,7 @@ func playChild(how, rounds string) error {
 	if err != nil {
 		return err
 	}
-	if err := p.play(context.Background(), n); err != nil {
+	if err := p.play(context.Background(), 1, n); err != nil {
 		return err
 	}
 	if p.lost != 0 {
@@ -100,7 +100,7 @@ func newPlayer(s *shm.Segment, rank int, how string) (*player, error) {
 	p := &player{
 		bell: s.Bell(rank), peer: s.Bell(1 - rank),
 		ball: wordAt(mine, ballAt), theirs: word{v: wordAt(theirs, ballAt)},
-		stamp: stampIn(mine), theirStamp: stampIn(theirs),
+		stamp: signedAt(mine, stampAt), theirStamp: signedAt(theirs, stampAt),
 	}
 	for i := range loadLines {
 		p.load[i], p.theirLoad[i] = wordAt(mine, loadAt+i*arch.CacheLine), wordAt(theirs, loadAt+i*arch.CacheLine)
@@ -114,8 +114,9 @@ func newPlayer(s *shm.Segment, rank int, how string) (*player, error) {
 	return p, nil
 }
 
-func (p *player) play(ctx context.Context, rounds uint64) error {
-	for i := uint64(1); i <= rounds; i++ {
+// play plays from round first to last.
+func (p *player) play(ctx context.Context, first, last uint64) error {
+	for i := first; i <= last; i++ {
 		if p.fickle {
 			p.waiter.spins, p.waiter.yields = rand.IntN(64), 1
 			atomic.StoreInt64(p.stamp, time.Now().UnixNano())
@@ -222,7 +223,7 @@ func TestNoLostWakeUpAcrossProcesses(t *testing.T) {
 		}
 		ended <- err
 	}()
-	if err := p.play(ctx, rounds); err != nil {
+	if err := p.play(ctx, 1, rounds); err != nil {
 		t.Errorf("parent's play: %v", err)
 	}
 	if err := <-ended; err != nil {
@@ -248,7 +249,7 @@ func TestNoLostWakeUpAcrossGoroutines(t *testing.T) {
 		}
 		players[rank] = p
 		wg.Go(func() {
-			if err := p.play(ctx, rounds); err != nil {
+			if err := p.play(ctx, 1, rounds); err != nil {
 				t.Errorf("rank %d: %v", rank, err)
 			}
 		})
@@ -346,11 +347,11 @@ func BenchmarkPingPong(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			if err := p.play(context.Background(), 1); err != nil {
+			if err := p.play(context.Background(), 1, warm); err != nil {
 				b.Fatal(err)
 			}
 			b.ResetTimer()
-			if err := p.play(context.Background(), rounds); err != nil {
+			if err := p.play(context.Background(), warm+1, rounds); err != nil {
 				b.Fatal(err)
 			}
 			b.StopTimer()

@@ -9,9 +9,15 @@ import (
 )
 
 const (
-	// spins is how often a rank polls before it first yields: 10 us with
-	// PAUSE at 10 ns, the time of a collective's step.
-	spins = 1000
+	// spins and spinTime bound the polls before a rank first yields. The time
+	// is a few steps of a collective: a poll may cost more than a load, and
+	// where something else runs on the CPU of the rank that is waited for,
+	// every hand-over costs the whole spin.
+	spins    = 1000
+	spinTime = 10 * time.Microsecond
+	// clockEvery is how many polls of the spin there are to one look at the
+	// clock. The first look starts it, so that a short wait pays for none.
+	clockEvery = 32
 	// safeEvery is how many yields there are to one that the Go scheduler sees.
 	safeEvery = 64
 	// lookEvery is how many yields there are to one look at clock and context.
@@ -110,13 +116,28 @@ func (w *Waiter) Wait(ctx context.Context, c Condition) error {
 	if c.Ready() {
 		return nil
 	}
-	for range w.spins {
-		arch.Pause()
-		if poll(c) {
-			return nil
-		}
+	if w.spin(c) {
+		return nil
 	}
 	return w.waitLong(ctx, c)
+}
+
+// spin polls with PAUSE in between.
+func (w *Waiter) spin(c Condition) (ready bool) {
+	var start time.Time
+	for n := 1; n <= w.spins; n++ {
+		arch.Pause()
+		if poll(c) {
+			return true
+		}
+		switch {
+		case n == clockEvery:
+			start = time.Now()
+		case n%clockEvery == 0 && time.Since(start) >= spinTime:
+			return false
+		}
+	}
+	return false
 }
 
 // waitLong is Wait after the spin.

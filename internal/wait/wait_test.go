@@ -80,6 +80,19 @@ func TestReadyAtEveryStage(t *testing.T) {
 	}
 }
 
+// slow is never ready, and an answer takes it a millisecond.
+type slow struct{ polls int }
+
+func (s *slow) Ready() bool { s.polls++; time.Sleep(time.Millisecond); return false }
+
+// The spin ends by the clock where polls take long.
+func TestSpinIsBoundedByTime(t *testing.T) {
+	c := new(slow)
+	if ready := New(Config{}).spin(c); ready || c.polls != 2*clockEvery {
+		t.Errorf("spin of polls that take 1 ms: got ready %v after %d polls, want false after %d", ready, c.polls, 2*clockEvery)
+	}
+}
+
 func TestReadyBeatsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -255,7 +268,9 @@ func TestWaitAllocatesNothing(t *testing.T) {
 		w := waiter(m.config, m.bell, segment(t, 1), 0)
 		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 		c := new(after)
-		// As many polls as reach the second sleep where there is one.
+		// As many polls as reach the second sleep where there is one, with a
+		// spin that ends by its number and not by its time.
+		w.spins = min(w.spins, 2*clockEvery)
 		polls := w.spins + w.yields + 6
 		if n := testing.AllocsPerRun(20, func() {
 			*c = after{n: polls}
