@@ -1,6 +1,7 @@
 package rdmatest
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,6 +34,8 @@ type Fabric struct {
 	// Brief leaves out the cases that need many operations or megabytes, for
 	// fabrics that differ from a fully tested one in little.
 	Brief bool
+	// Groups, when not nil, are the only groups of rules that are checked.
+	Groups []string
 }
 
 // A testCase checks one rule with a number of nodes.
@@ -62,10 +65,18 @@ func Run(t *testing.T, f Fabric) {
 			continue
 		}
 		group, _, _ := strings.Cut(c.name, "/")
+		if f.Groups != nil && !slices.Contains(f.Groups, group) {
+			continue
+		}
 		if groups[group] == nil {
 			names = append(names, group)
 		}
 		groups[group] = append(groups[group], c)
+	}
+	for _, group := range f.Groups {
+		if groups[group] == nil {
+			t.Fatalf("no group of rules is called %q", group)
+		}
 	}
 	for _, group := range names {
 		t.Run(group, func(t *testing.T) {

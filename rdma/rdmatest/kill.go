@@ -104,10 +104,10 @@ func runKill(t *testing.T, f KillFabric, rng *rand.Rand) {
 		at     time.Time
 	}
 	ended := make(chan end, 1)
+	back := churn{Base: theirs.Base, RKey: theirs.RKey(), Seed: rng.Uint64(), Depth: depth}
 	go func() {
 		deadline := time.Now().Add(2 * f.Patience)
-		c := churn{Base: theirs.Base, RKey: theirs.RKey(), Seed: rng.Uint64(), Depth: depth}
-		status, err := c.run(out.qa, outCQ, source, func() bool { runtime.Gosched(); return time.Now().After(deadline) })
+		status, err := back.run(out.qa, outCQ, source, func() bool { runtime.Gosched(); return time.Now().After(deadline) })
 		ended <- end{status, err, time.Now()}
 	}()
 	r.until("the victim's first write", func() bool { return mine.Load64(churnFlag) != 0 })

@@ -13,6 +13,8 @@ func addressOf(b []byte) uint64 {
 // load64 reads the 8 aligned bytes at the start of b in one piece. It is an
 // acquire: what the device placed before a flag is visible after the flag.
 func load64(b []byte) uint64 {
-	_ = b[7]
+	if len(b) < 8 { // indexing would be a plain read of shared memory
+		panic("load64 of less than 8 bytes")
+	}
 	return atomic.LoadUint64((*uint64)(unsafe.Pointer(unsafe.SliceData(b))))
 }

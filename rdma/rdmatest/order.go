@@ -19,7 +19,7 @@ func orderCases() []testCase {
 // orderFlag writes a payload and then a flag of 8 bytes, nothing else, and
 // watches the flag in memory while both are on their way.
 func orderFlag(r *rig) {
-	rounds := 240 // the flag has 255 values
+	rounds := 240                     // the flag has 255 values
 	if r.f.Brief || r.f.Adversarial { // which does nothing fast
 		rounds = 50
 	}

@@ -203,7 +203,7 @@ func cqShared(r *rig) {
 	for k := range uint64(each) {
 		for i := range l {
 			l[i].send(unsignaled(send(k, src.sge(0, 8))))
-			post(r, l[i].qb, write(k, src, 0, dst.sge(8, 8)))
+			post(r, l[i].qb, write(k, src, 16, dst.sge(8, 8)))
 		}
 	}
 	sends, recvs := map[uint32]uint64{}, map[uint32]uint64{}

@@ -2,7 +2,6 @@ package soft
 
 import (
 	"fmt"
-	"io"
 
 	"github.com/gorun-mpi/gorun/internal/shm"
 	"github.com/gorun-mpi/gorun/rdma"
@@ -25,10 +24,10 @@ type Config struct {
 	// Secret is the job's secret for links over TCP, known to every provider
 	// of the job. Nil: no TCP, and who is not in the Segment is out of reach.
 	Secret []byte
-	// Listen is the address for TCP links; "" is "127.0.0.1:0".
+	// Listen is the address for TCP links, IP:port or :port; "" is "127.0.0.1:0".
 	Listen string
-	// Advertise is the host to put into the endpoint for peers to dial, when
-	// Listen names none (":0"); "" is the address listened on.
+	// Advertise is the IP address that peers dial; "" is the one of Listen,
+	// or the loopback address when Listen names none.
 	Advertise string
 	// Adversary, when not nil, makes the device misbehave as far as the rules
 	// of verbs allow.
@@ -64,5 +63,3 @@ func (c *Config) validate() error {
 	}
 	return nil
 }
-
-var _ io.Closer = (*Provider)(nil)

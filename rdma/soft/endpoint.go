@@ -75,8 +75,9 @@ func parseEndpoint(b []byte) (e endpoint, err error) {
 		if len(b) < 1 || len(b)-1 < int(b[0]) {
 			return e, errEndpoint
 		}
-		*s = string(b[1 : 1+b[0]])
-		b = b[1+b[0]:]
+		end := 1 + int(b[0])
+		*s = string(b[1:end])
+		b = b[end:]
 	}
 	if len(b) != 0 {
 		return e, errEndpoint

@@ -212,6 +212,11 @@ func (n *network) look() (moved bool) {
 		return false
 	}
 	defer n.mu.Unlock()
+	return n.lookLocked()
+}
+
+// lookLocked is look with mu held.
+func (n *network) lookLocked() (moved bool) {
 	if n.closed || len(n.links) == 0 {
 		return false
 	}
@@ -284,15 +289,18 @@ func (n *network) serve() {
 			n.p.self.bell.Ring()
 			continue
 		}
-		// The set may have become ready since; then the wait ends at once,
-		// for the netpoller remembers an edge that nobody waited for.
 		waited := false
 		err := raw.Read(func(uintptr) bool {
 			if waited {
 				return true
 			}
 			waited = true
-			return n.look()
+			// Read has just forgotten the edges before, so this look must
+			// not give way to anybody: what it finds nothing of is what the
+			// next edge tells of.
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			return n.lookLocked()
 		})
 		if err != nil {
 			return

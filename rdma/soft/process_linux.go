@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// prSetPtracerAny lets any process that may otherwise trace us do so under
-// Yama's ptrace_scope 1 (linux/prctl.h: PR_SET_PTRACER, PR_SET_PTRACER_ANY).
+// allowReach lets any process that may otherwise trace us do so under Yama's
+// ptrace_scope 1 too (linux/prctl.h: PR_SET_PTRACER, PR_SET_PTRACER_ANY): that
+// is what process_vm_readv asks for.
 func (p *Provider) allowReach() {
 	// Without Yama it fails, and is not needed.
 	_ = unix.Prctl(unix.PR_SET_PTRACER, ^uintptr(0), 0, 0, 0)

@@ -42,7 +42,7 @@ type Provider struct {
 	byKey table[region]    // index of the key -> region
 	byQPN table[queuePair] // index of the number -> queue pair
 
-	mu        sync.Mutex // guards the allocations below; the innermost lock but one (see doc.go)
+	mu        sync.Mutex // guards what follows; taken after all locks of queues
 	heap      *allocator
 	freeKeys  indexes
 	freeQPs   indexes
@@ -64,7 +64,7 @@ func New(cfg Config) (*Provider, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	p := &Provider{cfg: cfg, host: cfg.Host, segment: cfg.Segment, peers: make(map[rdma.GID]*peer)}
+	p := &Provider{cfg: cfg, host: endpointHost(cfg.Host), segment: cfg.Segment, peers: make(map[rdma.GID]*peer)}
 	p.names = append(p.names, cfg.Names...)
 	if len(p.names) == 0 {
 		p.names = []string{"soft0"}
@@ -230,7 +230,8 @@ func (p *Provider) release(offset, n uint64) {
 	p.mu.Unlock()
 }
 
-// markFor is how an initiator of this process publishes a mark: see region.Close.
+// checkQuiet finds out whether this process has been registered for the
+// membarrier of those who deregister. Package shm registers it, in its own time.
 func (p *Provider) checkQuiet() {
 	if !p.quiet.Load() && !arch.RaceEnabled && arch.MembarrierRegistered() {
 		p.quiet.Store(true)

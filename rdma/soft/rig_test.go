@@ -1,6 +1,7 @@
 package soft
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -197,3 +198,5 @@ func statuses(wcs []rdma.WC) []rdma.WCStatus {
 }
 
 func noLeaks(t testing.TB) { testenv.NoLeaks(t) }
+
+func atomicLoad(p *uint64) uint64 { return atomic.LoadUint64(p) }

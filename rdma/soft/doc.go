@@ -1,0 +1,79 @@
+// Package soft is an RDMA device in software: reliable connections between the
+// ranks of a host by shared memory, and between hosts over TCP, by the rules of
+// libibverbs and with its completion statuses.
+//
+// # Design
+//
+// The device is data first. Every rank owns an arena of a segment that all
+// ranks of the host map (package shm). The arena holds what others may know of
+// the rank: its protection table, its queue pairs' contexts, its receive
+// queues, and the memory that AllocMR hands out. PostSend executes a request at
+// once, on the caller's goroutine: it looks the remote key up in the target's
+// table, checks it, copies, fills in the target's receive slot and raises its
+// completion queue. The target does not run for it.
+//
+//	Provider      one rank's arena and everything in it; the HCA
+//	context       an opened device of the provider: a count of its objects
+//	region        a memory region; regionEntry is its line in the protection table
+//	queuePair     a queue pair; queueContext is what its peer works on
+//	completionQueue
+//	peer          another provider, as seen from here: views of its arena, how its
+//	              ordinary memory is reached, whether it is alive, the TCP link
+//	backlog       requests that could not be executed at the post
+//	progress      who executes them: every poll, else a goroutine
+//	network, link TCP: one epoll set, one connection for each direction of a pair
+//
+// Memory. The arena's contents belong to the rank whose arena it is, with the
+// exceptions noted at each field; the bookkeeping (allocator, free keys, what a
+// key means to the rank itself) is in the owner's Go heap, out of everybody's
+// reach. AllocMR memory is reached by plain stores. Memory registered with
+// RegMR stays the program's: a region keeps it alive and on the heap; peers in
+// the same process copy directly, others use process_vm_readv and
+// process_vm_writev, tried when the endpoint is added. Where the kernel refuses
+// those, all requests to that peer go over TCP, provided that there is a secret.
+// A nil region with AccessOnDemand is the whole address space; an address in it
+// that is not mapped fails the request instead of the process.
+//
+// Order. Writes of one queue pair become visible in the order of their posting,
+// and 4 or 8 aligned bytes are one store, so a program may poll memory for a
+// flag that was written after its payload. Over TCP and under an Adversary this
+// holds too.
+//
+// States. A queue pair's state is one word in its context; its owner changes it
+// and its peer may move it to ERR, both by compare-and-swap. Receive slots and
+// the hand-over of completions are drawn at recvSlot and completionQueue.
+//
+// Leaving. Deregistration and the destruction of a queue pair first take back
+// what initiators look at, then wait for the mark of each that may have looked
+// before: see region.Close. An initiator that has died does not count; one that
+// is stopped for 5 s makes Close fail, and the key and the memory are then never
+// used again. Software atomics are serialised by a lock word that names its
+// holder and can be taken from the dead: see peer.lock.
+//
+// Death. A peer is dead when the launcher has said so in the segment or when its
+// pidfd says so, which is asked at every 64th request and while requests wait.
+// Requests to it then end with RETRY_EXC_ERR. Over TCP the connection's end
+// says it; there is no timer for an answer on a connection that lives, so a
+// stopped process is waited for.
+//
+// Trust. The ranks of a segment are one trust domain: one that scribbles can
+// spoil data, but no index, offset or address read from an arena is used
+// unchecked. Over TCP both sides prove that they know the job's secret before
+// anything else is read; what is then said is checked, but not encrypted.
+//
+// # Blocking and goroutines
+//
+// Posting and polling do not block on peers. MR.Close, QP.Close and QP.Modify
+// to RESET wait for a peer in mid-copy, for 5 s at most. Goroutines belong to
+// the Provider, and Close ends them: progress.run lives while there is a backlog
+// and acts when nobody polls for 1 ms; with a Secret network.accept, one short
+// handshake for each new connection, and network.serve, which acts when nobody
+// polls and sleeps in the netpoller.
+//
+// # Limits
+//
+// Only RC; port 1, two GIDs, one P_Key; 32 scatter entries; 4 KiB inline; 2 GiB
+// a message. Atomics on memory outside the arena are atomic against other
+// requests of this device, not against the processor (IBV_ATOMIC_HCA). A TCP
+// address is an IP literal.
+package soft

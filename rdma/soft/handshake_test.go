@@ -1,0 +1,201 @@
+package soft
+
+import (
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+var (
+	secret = []byte("0123456789abcdef0123456789abcdef")
+	here   = [gidTable]rdma.GID{{0xfe, 0x80, 1}, {0xfd, 1}}
+	there  = rdma.GID{0xfe, 0x80, 2}
+)
+
+func TestHandshake(t *testing.T) {
+	for _, c := range []struct {
+		name           string
+		dialler, hears []byte
+		wanted         rdma.GID
+		ok             bool
+	}{
+		{"one secret", secret, secret, here[0], true},
+		{"by the second GID", secret, secret, here[1], true},
+		{"another secret", []byte("another secret, as long as that "), secret, here[0], false},
+		{"another listener", secret, secret, rdma.GID{9}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a, b := net.Pipe()
+			done := make(chan error, 1)
+			go func() {
+				from, err := welcome(b, c.hears, here)
+				if err != nil {
+					b.Close()
+				}
+				if err == nil && from != there {
+					err = errors.New("the dialler's GID is " + from.String())
+				}
+				done <- err
+			}()
+			defer a.Close()
+			defer b.Close()
+			err := greet(a, c.dialler, there, c.wanted)
+			if err != nil {
+				a.Close()
+			}
+			if theirs := <-done; (err == nil) != c.ok || (theirs == nil) != c.ok {
+				t.Errorf("dialler: %v, listener: %v, want ok %v", err, theirs, c.ok)
+			}
+		})
+	}
+}
+
+// A listener that does not know the secret learns nothing it can use, and a
+// dialler whose proof is a replay is refused.
+func TestHandshakeReplay(t *testing.T) {
+	a, b := net.Pipe()
+	defer a.Close()
+	done := make(chan error, 1)
+	go func() {
+		defer b.Close()
+		_, err := welcome(b, secret, here)
+		done <- err
+	}()
+	hello := make([]byte, helloSize)
+	copy(hello, helloMagic[:])
+	copy(hello[64:], here[0][:])
+	a.Write(hello)
+	reply := make([]byte, replySize)
+	if _, err := io.ReadFull(a, reply); err != nil {
+		t.Fatal(err)
+	}
+	a.Write(reply[32:]) // the listener's own proof
+	if err := <-done; !errors.Is(err, errStranger) {
+		t.Errorf("got %v, want %v", err, errStranger)
+	}
+}
+
+func TestHandshakeIsBounded(t *testing.T) {
+	for _, sent := range []int{0, 10, helloSize} {
+		synctest.Test(t, func(t *testing.T) {
+			a, b := net.Pipe()
+			defer a.Close()
+			begin := time.Now()
+			go func() {
+				hello := make([]byte, helloSize)
+				copy(hello, helloMagic[:])
+				copy(hello[64:], here[0][:])
+				for i := range sent { // one byte in 50 ms
+					time.Sleep(50 * time.Millisecond)
+					if _, err := a.Write(hello[i : i+1]); err != nil {
+						return
+					}
+				}
+				io.Copy(io.Discard, a)
+			}()
+			_, err := welcome(b, secret, here)
+			if took := time.Since(begin); err == nil || took > handshakeLimit {
+				t.Errorf("%d bytes: %v after %v, want an error within %v", sent, err, took, handshakeLimit)
+			}
+			b.Close()
+			a.Close()
+			synctest.Wait()
+		})
+	}
+}
+
+// Strangers of every kind beside two members of a job.
+func TestStrangers(t *testing.T) {
+	noLeaks(t)
+	n := []*node{open(t, Config{Host: "a", Secret: secret}), open(t, Config{Host: "b", Secret: secret})}
+	introduce(t, n...)
+	address := n[1].p.net.address
+	var conns []net.Conn
+	defer func() {
+		for _, c := range conns {
+			c.Close()
+		}
+	}()
+	for i := range 3 * halfMost {
+		c, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conns = append(conns, c)
+		switch i % 4 {
+		case 0: // says nothing
+		case 1:
+			c.Write([]byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n and more, so that it is a whole greeting in length\r\n"))
+		case 2:
+			c.Write(helloMagic[:7])
+		case 3: // a whole greeting, then nonsense
+			hello := make([]byte, helloSize+500)
+			copy(hello, helloMagic[:])
+			copy(hello[64:], n[1].p.gids[0][:])
+			c.Write(hello)
+		}
+	}
+	qa, _ := pair(t, n[0], n[1], attrs())
+	src, dst := n[0].alloc(8, all), n[1].alloc(8, all)
+	fill(src.Bytes(), 3)
+	post(t, qa, rdma.SendWR{Flags: rdma.SendSignaled, Opcode: rdma.WRRDMAWrite, SGL: []rdma.SGE{sge(src, 0, 8)}, RemoteAddr: dst.Addr(), RKey: dst.RKey()})
+	if wc := n[0].poll(1, n[1])[0]; wc.Status != rdma.WCSuccess {
+		t.Errorf("a member's write: %v", wc.Status)
+	}
+	n[1].p.net.halfMu.Lock()
+	if k := len(n[1].p.net.half); k > halfMost {
+		t.Errorf("%d strangers are kept, want at most %d", k, halfMost)
+	}
+	n[1].p.net.halfMu.Unlock()
+}
+
+func TestWrongSecretEndsInRetryExceeded(t *testing.T) {
+	noLeaks(t)
+	a := open(t, Config{Host: "a", Secret: secret})
+	b := open(t, Config{Host: "b", Secret: []byte("not the secret of this job at all")})
+	introduce(t, a, b)
+	qa, _ := pair(t, a, b, attrs())
+	dst := b.alloc(8, all)
+	post(t, qa, rdma.SendWR{Opcode: rdma.WRRDMAWrite, Flags: rdma.SendInline, Inline: make([]byte, 8), RemoteAddr: dst.Addr(), RKey: dst.RKey()})
+	if wc := a.poll(1)[0]; wc.Status != rdma.WCRetryExcErr {
+		t.Errorf("got %v, want %v", wc.Status, rdma.WCRetryExcErr)
+	}
+}
+
+// The peer's program sleeps; its progress goroutine answers, and the sleeping
+// program is woken by what came.
+func TestTCPWhileTheTargetSleeps(t *testing.T) {
+	noLeaks(t)
+	n := []*node{open(t, Config{Host: "a", Secret: secret}), open(t, Config{Host: "b", Secret: secret})}
+	introduce(t, n...)
+	qa, _ := pair(t, n[0], n[1], attrs())
+	dst := n[1].alloc(1<<20, all)
+	src := n[0].alloc(1<<20, all)
+	fill(src.Bytes(), 1)
+	word := word64(dst.Bytes())
+	for i := range 3 {
+		post(t, qa,
+			rdma.SendWR{Opcode: rdma.WRRDMAWrite, SGL: []rdma.SGE{sge(src, 8, 1<<20-8)}, RemoteAddr: dst.Addr() + 8, RKey: dst.RKey()},
+			rdma.SendWR{Opcode: rdma.WRRDMAWrite, Flags: rdma.SendSignaled | rdma.SendInline, Inline: []byte{byte(i + 1), 0, 0, 0, 0, 0, 0, 0}, RemoteAddr: dst.Addr(), RKey: dst.RKey()})
+		for begin := time.Now(); atomicLoad(word) != uint64(i+1); {
+			n[0].ctx.Progress()
+			n[1].ctx.Prepare()
+			if atomicLoad(word) != uint64(i+1) {
+				n[1].ctx.Sleep(int64(time.Millisecond))
+			}
+			n[1].ctx.Cancel()
+			if time.Since(begin) > 10*time.Second {
+				t.Fatal("the write did not come")
+			}
+		}
+		if got, want := string(dst.Bytes()[8:]), string(src.Bytes()[8:]); got != want {
+			t.Fatal("the flag was there before the payload")
+		}
+		n[0].poll(1)
+	}
+}

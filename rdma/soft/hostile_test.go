@@ -1,0 +1,325 @@
+package soft
+
+import (
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+func FuzzFrame(f *testing.F) {
+	for _, fr := range []frame{
+		{kind: frameRequest, op: rdma.WRRDMAWrite, length: 5, total: 5, to: 1, from: 2, psn: 3, key: 4, addr: 5},
+		{kind: frameRequest, op: rdma.WRSend, length: pieceSize, total: 3 * pieceSize, offset: pieceSize},
+		{kind: frameRequest, op: rdma.WRAtomicCmpAndSwp, total: 8, compareAdd: 1, swap: 2},
+		{kind: frameAck, psn: psnMask}, {kind: frameNak, code: 10}, {kind: frameNotReady, code: 31},
+		{kind: frameData, op: rdma.WRRDMARead, total: 10, offset: 0, length: 10},
+	} {
+		var b [frameSize]byte
+		fr.put(&b)
+		f.Add(b[:])
+		if got, err := parseFrame(b[:]); err != nil || got != fr {
+			f.Errorf("parseFrame(put(%+v)) = %+v, %v", fr, got, err)
+		}
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		fr, err := parseFrame(b)
+		if err != nil {
+			return
+		}
+		var again [frameSize]byte
+		fr.put(&again)
+		if string(again[:]) != string(b[:frameSize]) {
+			t.Errorf("%x is read and written as %x", b[:frameSize], again)
+		}
+		if fr.length > pieceSize || uint64(fr.offset)+uint64(fr.length) > uint64(fr.total) {
+			t.Errorf("%+v lies outside its message", fr)
+		}
+	})
+}
+
+func FuzzEndpoint(f *testing.F) {
+	good := endpoint{rank: 1, pid: 2, started: 3, probe: 4, nonce: [16]byte{5}, host: "host", address: "127.0.0.1:6"}
+	f.Add(good.append(nil))
+	f.Add([]byte{endpointVersion})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		e, err := parseEndpoint(b)
+		if err != nil {
+			return
+		}
+		if again := e.append(nil); string(again) != string(b) {
+			t.Errorf("%x is read and written as %x", b, again)
+		}
+	})
+}
+
+// FuzzServe gives a link whatever a member gone mad may send.
+func FuzzServe(f *testing.F) {
+	for op := range byte(7) {
+		var b [frameSize]byte
+		(&frame{kind: frameRequest, op: rdma.WROpcode(op), psn: 7, to: 1<<queueBits | 0, total: 8}).put(&b)
+		f.Add(b[:])
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		n := nodes(t, 2, Config{Secret: secret})
+		a, b := n[0], n[1]
+		qa, qb := pair(t, a, b, attrs())
+		mr := b.alloc(64, all)
+		postRecv(t, qb, rdma.RecvWR{SGL: []rdma.SGE{sge(mr, 0, 16)}})
+		l := &link{n: b.p.net, from: a.p.gids[0], fd: -1}
+		data = append([]byte(nil), data...)
+		for at := 0; at+frameSize <= len(data); at += frameSize {
+			// Let some of it find its way.
+			h := data[at:]
+			if h[3] == 1 {
+				h[3] = 0
+				binary.LittleEndian.PutUint32(h[8:], qb.num)
+				binary.LittleEndian.PutUint32(h[12:], qa.num)
+				binary.LittleEndian.PutUint32(h[32:], mr.RKey())
+				binary.LittleEndian.PutUint64(h[40:], mr.Addr()+uint64(h[40]))
+			}
+		}
+		b.p.net.mu.Lock()
+		l.digest(data)
+		l.reading.active = false
+		b.p.net.mu.Unlock()
+		var wc [16]rdma.WC
+		b.cq.Poll(wc[:])
+	})
+}
+
+// FuzzSegment scribbles over both arenas, as a member may that has gone mad,
+// and then uses them. What the owner keeps in his heap is out of reach, and so
+// is, here, the memory of his process: the peer counts as another process's.
+func FuzzSegment(f *testing.F) {
+	f.Add(uint64(1), uint16(40))
+	f.Add(uint64(2), uint16(4000))
+	f.Fuzz(scribble)
+}
+
+func TestScribbledSegment(t *testing.T) {
+	for seed := range uint64(60) {
+		scribble(t, seed, uint16(seed*seed*3))
+	}
+}
+
+func scribble(t *testing.T, seed uint64, words uint16) {
+	n := nodes(t, 2, Config{})
+	a, b := n[0], n[1]
+	attr := attrs()
+	attr.RetryCnt, attr.Timeout, attr.RNRRetry = 1, 1, 1
+	qa, qb := pair(t, a, b, attr)
+	a.p.find(b.p.gids[0]).reach = reachNone
+	b.p.find(a.p.gids[0]).reach = reachNone
+	src, dst := a.alloc(4096, all), b.alloc(4096, all)
+	other := b.reg(make([]byte, 64), all)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	l := a.p.layout
+	for range 8 {
+		postRecv(t, qb, rdma.RecvWR{SGL: []rdma.SGE{sge(dst, 0, 64), sge(dst, 64, 64)}})
+	}
+	for range words {
+		arena := n[rng.IntN(2)].p.arena
+		var from, size uint64
+		switch rng.IntN(5) {
+		case 0:
+			from, size = l.regionAt, 8*regionSize
+		case 1:
+			from, size = l.queueAt, 2*contextSize
+		case 2:
+			from, size = l.readyAt, 64
+		case 3:
+			from, size = l.completionAt, 2*headerSize
+		case 4:
+			from, size = l.heapAt, 8<<10
+		}
+		v := rng.Uint64() >> rng.IntN(64)
+		binary.NativeEndian.PutUint64(arena[from+rng.Uint64N(size/8)*8:], v)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		var wc [32]rdma.WC
+		for i := range 40 {
+			mr := dst
+			if rng.IntN(3) == 0 {
+				mr = other
+			}
+			qa.PostSend([]rdma.SendWR{{Opcode: rdma.WROpcode(rng.IntN(7)), Flags: rdma.SendSignaled, SGL: []rdma.SGE{sge(src, 0, 8)}, RemoteAddr: mr.Addr(), RKey: mr.RKey()}})
+			if i%8 == 0 {
+				qb.PostRecv([]rdma.RecvWR{{SGL: []rdma.SGE{sge(dst, 0, 64)}}})
+			}
+			a.cq.Poll(wc[:])
+			b.cq.Poll(wc[:])
+			a.ctx.Progress()
+		}
+	}()
+	select {
+	case <-done:
+	case <-time.After(20 * time.Second):
+		t.Fatal("a scribbled segment holds its users up")
+	}
+	// A mark that stays would only make the clean-up wait.
+	for _, x := range n {
+		for i := range x.p.queues[:4] {
+			atomic.StoreUint64(&x.p.queues[i].mark, 0)
+		}
+	}
+}
+
+// A peer that ended, or stopped, in the middle of an operation.
+func TestDeregistrationAndStuckPeers(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		mark  func(mr rdma.MR) uint64
+		dead  bool
+		moves bool
+		want  error
+	}{
+		{"idle", func(rdma.MR) uint64 { return 0 }, false, false, nil},
+		{"at another region", func(mr rdma.MR) uint64 { return uint64(mr.RKey()>>8) + 2 }, false, false, nil},
+		{"at the region and dead", func(mr rdma.MR) uint64 { return uint64(mr.RKey()>>8) + 1 }, true, false, nil},
+		{"at the region and moving", func(mr rdma.MR) uint64 { return uint64(mr.RKey()>>8) + 1 }, false, true, nil},
+		{"at the region and stopped", func(mr rdma.MR) uint64 { return uint64(mr.RKey()>>8) + 1 }, false, false, errStuck},
+		{"at the queue and stopped", func(rdma.MR) uint64 { return markQueue }, false, false, errStuck},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := nodes(t, 2, Config{})
+				qa, _ := pair(t, n[0], n[1], attrs())
+				mr := n[1].alloc(64, all)
+				atomic.StoreUint64(&qa.own.mark, 5*markTurn|c.mark(mr))
+				if c.dead {
+					n[1].p.segment.SetDead(0)
+				}
+				if c.moves {
+					time.AfterFunc(time.Second, func() { atomic.StoreUint64(&qa.own.mark, 6*markTurn|c.mark(mr)) })
+				}
+				begin := time.Now()
+				err := mr.Close()
+				if !errors.Is(err, c.want) || time.Since(begin) > drainLimit+time.Second {
+					t.Errorf("Close: %v after %v, want %v", err, time.Since(begin), c.want)
+				}
+				atomic.StoreUint64(&qa.own.mark, 0)
+				if err := mr.Close(); err != nil {
+					t.Errorf("Close again: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// Writers do not stop while regions come and go. A byte that lands after Close
+// would land in a later region, which must stay as it was made: zero.
+func TestDeregistrationUnderFire(t *testing.T) {
+	noLeaks(t)
+	n := nodes(t, 3, Config{})
+	target := n[2]
+	stop := make(chan struct{})
+	var current atomic.Pointer[rdma.MR]
+	var writes atomic.Uint64
+	var writers sync.WaitGroup
+	for half, w := range n[:2] {
+		src := w.alloc(8192, all)
+		fill(src.Bytes(), 1)
+		src.Bytes()[0] = 1
+		qa, qb := w.queue(), target.queue()
+		attr := attrs()
+		bring(t, qa, rdma.StateRTS, target, qb.num, attr)
+		bring(t, qb, rdma.StateRTS, w, qa.num, attr)
+		writers.Go(func() {
+			var wc [64]rdma.WC
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				mr := current.Load()
+				if mr == nil {
+					continue
+				}
+				qa.PostSend([]rdma.SendWR{{Opcode: rdma.WRRDMAWrite, Flags: rdma.SendSignaled, SGL: []rdma.SGE{sge(src, 0, 4096)}, RemoteAddr: (*mr).Addr() + uint64(half*4096), RKey: (*mr).RKey()}})
+				writes.Add(1)
+				runtime.Gosched()
+				w.cq.Poll(wc[:])
+				if qa.State() == rdma.StateErr || qb.State() == rdma.StateErr {
+					for _, q := range []*queuePair{qa, qb} {
+						if err := q.Modify(rdma.QPAttr{State: rdma.StateReset}, rdma.QPStateMask); err != nil {
+							t.Error(err)
+							return
+						}
+					}
+					bring(t, qa, rdma.StateRTS, target, qb.num, attr)
+					bring(t, qb, rdma.StateRTS, w, qa.num, attr)
+				}
+			}
+		})
+	}
+	for i, end := 0, time.Now().Add(time.Second); i < 300 && time.Now().Before(end); i++ {
+		mr, err := target.pd.AllocMR(8192, all)
+		if err != nil {
+			t.Fatal(err)
+		}
+		current.Store(&mr)
+		for seen := writes.Load(); writes.Load() < seen+4; {
+			runtime.Gosched()
+		}
+		mem := mr.Bytes()
+		if err := mr.Close(); err != nil {
+			t.Fatal(err)
+		}
+		clear(mem) // free memory now, and nobody's
+		for seen := writes.Load(); writes.Load() < seen+2; {
+			runtime.Gosched()
+		}
+		for j, b := range mem {
+			if b != 0 {
+				t.Fatalf("round %d: byte %d was written after Close", i, j)
+			}
+		}
+	}
+	close(stop)
+	writers.Wait()
+}
+
+// A lock whose holder is dead, or that was scribbled on, is taken over.
+func TestLockOfTheDead(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		word uint64
+		dead bool
+		wait time.Duration
+	}{
+		{"free", 7 << 32, false, 0},
+		{"holder is dead", 7<<32 | 1, true, 0},
+		{"no such rank", 7<<32 | 4000, false, 0},
+		{"holder is stopped", 7<<32 | 1, false, lockPatience},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			n := nodes(t, 2, Config{})
+			s := n[1].p.self
+			if c.dead {
+				n[1].p.segment.SetDead(0)
+			}
+			l := &s.locks[0].word
+			atomic.StoreUint64(l, c.word)
+			begin := time.Now()
+			held := s.lock(l, 1)
+			if took := time.Since(begin); took < c.wait || took > c.wait+2*time.Second {
+				t.Errorf("taken after %v, want %v", took, c.wait)
+			}
+			s.unlock(l, held)
+			if w := atomic.LoadUint64(l); uint32(w) != 0 {
+				t.Errorf("the lock is %#x after unlock, want it free", w)
+			}
+		})
+	}
+}

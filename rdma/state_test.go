@@ -1,0 +1,168 @@
+package rdma
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// needs are the attributes of each step, written down a second time in the
+// words of the verbs documentation.
+var needs = map[string][2]QPAttrMask{
+	"RESET INIT": {QPPKeyIndexMask | QPPortMask | QPAccessFlagsMask, 0},
+	"INIT INIT":  {0, QPPKeyIndexMask | QPPortMask | QPAccessFlagsMask},
+	"INIT RTR": {QPAVMask | QPPathMTUMask | QPDestQPNMask | QPRQPSNMask | QPMaxDestRdAtomicMask | QPMinRNRTimerMask,
+		QPPKeyIndexMask | QPAccessFlagsMask},
+	"RTR RTS": {QPTimeoutMask | QPRetryCntMask | QPRNRRetryMask | QPSQPSNMask | QPMaxRdAtomicMask,
+		QPAccessFlagsMask | QPMinRNRTimerMask},
+	"RTS RTS": {0, QPAccessFlagsMask | QPMinRNRTimerMask},
+	"RTS SQD": {0, 0},
+	"SQD RTS": {0, QPAccessFlagsMask | QPMinRNRTimerMask},
+	"SQE RTS": {0, QPAccessFlagsMask | QPMinRNRTimerMask},
+}
+
+var every = []QPAttrMask{
+	QPAccessFlagsMask, QPPKeyIndexMask, QPPortMask, QPAVMask, QPPathMTUMask, QPTimeoutMask, QPRetryCntMask, QPRNRRetryMask,
+	QPRQPSNMask, QPMaxRdAtomicMask, QPMinRNRTimerMask, QPSQPSNMask, QPMaxDestRdAtomicMask, QPDestQPNMask,
+}
+
+var good = QPAttr{PortNum: 1, AccessFlags: AccessRemoteWrite, AV: AV{PortNum: 1}, PathMTU: MTU1024, DestQPNum: 17, MinRNRTimer: 12, Timeout: 14, RetryCnt: 7, RNRRetry: 7}
+
+func TestCheckModify(t *testing.T) {
+	for from := StateReset; from <= StateErr; from++ {
+		for to := StateReset; to <= StateErr+1; to++ {
+			t.Run(fmt.Sprintf("%v to %v", from, to), func(t *testing.T) {
+				want, ok := needs[fmt.Sprintf("%v %v", from, to)]
+				if to == StateReset || to == StateErr && from != StateReset {
+					ok = true
+				}
+				attr := good
+				attr.State = to
+				required := want[0] | QPStateMask
+				check := func(mask QPAttrMask, wantOK bool, missing, extra QPAttrMask) {
+					t.Helper()
+					err := CheckModify(RC, from, attr, mask)
+					if wantOK {
+						if err != nil {
+							t.Errorf("mask %v: got %v, want no error", mask, err)
+						}
+						return
+					}
+					var m *ModifyError
+					if !errors.As(err, &m) || !errors.Is(err, syscall.EINVAL) || m.From != from || m.To != to || m.Missing != missing || m.Extra != extra {
+						t.Errorf("mask %v: got %v, want EINVAL with missing %v, extra %v", mask, err, missing, extra)
+					}
+				}
+				if !ok {
+					check(required, false, 0, 0)
+					return
+				}
+				check(required, true, 0, 0)
+				check(required|want[1], true, 0, 0)
+				for _, bit := range every {
+					switch {
+					case want[0]&bit != 0:
+						check(required&^bit, false, bit, 0)
+					case want[1]&bit != 0:
+						check(required|bit, true, 0, 0)
+					default:
+						check(required|bit, false, 0, bit)
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestCheckModifyWithoutState(t *testing.T) {
+	attr := good
+	attr.State = StateErr // not in the mask
+	if err := CheckModify(RC, StateRTS, attr, QPMinRNRTimerMask); err != nil {
+		t.Errorf("RTS with MIN_RNR_TIMER alone: got %v, want no error", err)
+	}
+	if err := CheckModify(RC, StateRTS, attr, QPAVMask); err == nil {
+		t.Error("RTS with AV alone: got no error")
+	}
+	if err := CheckModify(QPType(3), StateReset, attr, QPStateMask); err == nil {
+		t.Error("QP type 3: got no error")
+	}
+}
+
+func TestCheckModifyValues(t *testing.T) {
+	for name, spoil := range map[string]func(*QPAttr) (from, to QPState){
+		"port 0":           func(a *QPAttr) (QPState, QPState) { a.PortNum = 0; return StateReset, StateInit },
+		"access flags":     func(a *QPAttr) (QPState, QPState) { a.AccessFlags = 1 << 20; return StateReset, StateInit },
+		"MTU 0":            func(a *QPAttr) (QPState, QPState) { a.PathMTU = 0; return StateInit, StateRTR },
+		"MTU 6":            func(a *QPAttr) (QPState, QPState) { a.PathMTU = 6; return StateInit, StateRTR },
+		"AV port 0":        func(a *QPAttr) (QPState, QPState) { a.AV.PortNum = 0; return StateInit, StateRTR },
+		"destination":      func(a *QPAttr) (QPState, QPState) { a.DestQPNum = 1 << 24; return StateInit, StateRTR },
+		"receive PSN":      func(a *QPAttr) (QPState, QPState) { a.RQPSN = 1 << 24; return StateInit, StateRTR },
+		"RNR timer":        func(a *QPAttr) (QPState, QPState) { a.MinRNRTimer = 32; return StateInit, StateRTR },
+		"send PSN":         func(a *QPAttr) (QPState, QPState) { a.SQPSN = 1 << 24; return StateRTR, StateRTS },
+		"timeout":          func(a *QPAttr) (QPState, QPState) { a.Timeout = 32; return StateRTR, StateRTS },
+		"retry count":      func(a *QPAttr) (QPState, QPState) { a.RetryCnt = 8; return StateRTR, StateRTS },
+		"RNR retry count":  func(a *QPAttr) (QPState, QPState) { a.RNRRetry = 8; return StateRTR, StateRTS },
+		"transition alone": func(a *QPAttr) (QPState, QPState) { return StateReset, StateRTR },
+	} {
+		t.Run(name, func(t *testing.T) {
+			attr := good
+			from, to := spoil(&attr)
+			attr.State = to
+			want := needs[fmt.Sprintf("%v %v", from, to)]
+			err := CheckModify(RC, from, attr, want[0]|QPStateMask)
+			var m *ModifyError
+			if !errors.As(err, &m) || m.Detail == "" {
+				t.Errorf("got %v, want a ModifyError with a reason", err)
+			}
+		})
+	}
+}
+
+func TestTimers(t *testing.T) {
+	for code, want := range map[uint8]time.Duration{
+		0: 655360 * time.Microsecond, 1: 10 * time.Microsecond, 7: 120 * time.Microsecond,
+		14: 1280 * time.Microsecond, 18: 5120 * time.Microsecond, 31: 491520 * time.Microsecond,
+	} {
+		if got := RNRTimer(code); got != want {
+			t.Errorf("RNRTimer(%d) = %v, want %v", code, got, want)
+		}
+	}
+	for code, want := range map[uint8]time.Duration{0: 0, 1: 8192 * time.Nanosecond, 14: 67108864 * time.Nanosecond, 31: 4096 << 31} {
+		if got := AckTimeout(code); got != want {
+			t.Errorf("AckTimeout(%d) = %v, want %v", code, got, want)
+		}
+	}
+}
+
+func TestCheckAccess(t *testing.T) {
+	for _, c := range []struct {
+		access Access
+		ok     bool
+	}{
+		{0, true}, {AccessLocalWrite, true}, {AccessRemoteRead, true}, {AccessRemoteWrite, false}, {AccessRemoteAtomic, false},
+		{AccessLocalWrite | AccessRemoteWrite | AccessRemoteAtomic, true}, {AccessOnDemand | AccessZeroBased, true}, {1 << 9, false},
+	} {
+		if err := CheckAccess(c.access); (err == nil) != c.ok || err != nil && !errors.Is(err, syscall.EINVAL) {
+			t.Errorf("CheckAccess(%v) = %v, want ok %v", c.access, err, c.ok)
+		}
+	}
+}
+
+func TestApply(t *testing.T) {
+	src := QPAttr{StateRTS, 1, 2, 3, AV{PortNum: 4}, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14}
+	var a QPAttr
+	mask := QPStateMask
+	for _, bit := range every {
+		mask |= bit
+	}
+	a.Apply(src, 0)
+	if a != (QPAttr{}) {
+		t.Errorf("Apply with no mask: got %+v", a)
+	}
+	a.Apply(src, mask)
+	if a != src {
+		t.Errorf("Apply with every mask: got %+v, want %+v", a, src)
+	}
+}
