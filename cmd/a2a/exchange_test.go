@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gorun-mpi/gorun/cmd/internal/logline"
+	"github.com/gorun-mpi/gorun/internal/testenv"
 	"github.com/gorun-mpi/gorun/rank"
 )
 
@@ -17,11 +18,17 @@ import (
 // report, what it printed and what was logged.
 func exchangeOn(t *testing.T, ranks int, p params) (*report, string, string) {
 	t.Helper()
+	return exchangeWith(t, rank.RunConfig{}, ranks, p)
+}
+
+// exchangeWith is exchangeOn with a configuration of the ranks.
+func exchangeWith(t *testing.T, cfg rank.RunConfig, ranks int, p params) (*report, string, string) {
+	t.Helper()
 	p.settle(ranks)
 	var out, log strings.Builder
 	var first *report
 	var mu sync.Mutex // the log is written by all ranks
-	err := rank.Run(ranks, func(ctx context.Context, c *rank.Comm) error {
+	err := cfg.Run(testenv.Deadline(t, time.Minute), ranks, func(ctx context.Context, c *rank.Comm) error {
 		e := &exchange{ctx: ctx, world: c.World(), comm: c, params: p, out: io.Discard, started: time.Now(),
 			log: logline.New(&locked{mu: &mu, to: &log}, logline.Info)}
 		if c.Rank() == 0 {
@@ -121,5 +128,15 @@ func TestMatricesOfRanks(t *testing.T) {
 	}
 	if n := strings.Count(log, "-m 36: 9 integers cannot be shared out to 4 ranks"); n != 1 {
 		t.Errorf("logged %q, want one warning about the integer left over", log)
+	}
+}
+
+// On a device that executes late, out of order and in pieces the data are
+// right all the same.
+func TestAdversary(t *testing.T) {
+	for seed := range uint64(5) {
+		for _, size := range []int{16, 4096, 400_000} {
+			exchangeWith(t, rank.RunConfig{Seed: seed + 1}, 4, params{msgsize: size, iterations: 5, warmup: 1, print: printNone})
+		}
 	}
 }

@@ -52,10 +52,10 @@ func main() {
 const statusFailed = 1
 
 // run is the command: everything but the process.
-func run(ctx context.Context, started time.Time, args, environ []string, io stdio) int {
+func run(ctx context.Context, started time.Time, args, environ []string, std stdio) int {
 	env, err := rank.FromEnviron(environ)
 	if err != nil {
-		logline.New(io.err, logline.Info).Errorf("the launcher's environment: %v", err)
+		logline.New(std.err, logline.Info).Errorf("the launcher's environment: %v", err)
 		return statusFailed
 	}
 	place, ranks := 0, 1
@@ -68,9 +68,9 @@ func run(ctx context.Context, started time.Time, args, environ []string, io stdi
 		if place > 0 { // the same on every rank: no need to meet
 			return 0
 		}
-		return parser.Report(err, general, io.out, io.err)
+		return parser.Report(err, general, std.out, std.err)
 	}
-	sdk := logline.New(io.err, general.SDKLogLevel)
+	sdk := logline.New(std.err, general.SDKLogLevel)
 	cfg := rank.Config{Environment: &env, Log: func(line string) { sdk.Debug(line) }}
 	var results *os.File
 	if err == nil {
@@ -78,18 +78,18 @@ func run(ctx context.Context, started time.Time, args, environ []string, io stdi
 	}
 	status := 0
 	if place == 0 {
-		status = parser.Report(err, general, io.out, io.err)
+		status = parser.Report(err, general, std.out, std.err)
 	}
 	if results != nil {
 		defer results.Close()
 	}
-	log := logline.New(io.err, general.LogLevel)
+	log := logline.New(std.err, general.LogLevel)
 	world, err := rank.Init(ctx, cfg)
 	if err != nil {
 		log.Error(err)
 		return statusFailed
 	}
-	e := &exchange{ctx: ctx, world: world, comm: world.Comm(), log: log, out: io.out, started: started}
+	e := &exchange{ctx: ctx, world: world, comm: world.Comm(), log: log, out: std.out, started: started}
 	status, err = work(e, p, status, results)
 	if err != nil {
 		log.Error(err)

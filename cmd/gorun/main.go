@@ -63,41 +63,41 @@ func main() {
 }
 
 // run is the command: everything but the process.
-func run(ctx context.Context, args, env []string, io stdio) int {
+func run(ctx context.Context, args, env []string, std stdio) int {
 	req, err := parse(args, env)
 	if err != nil {
-		fmt.Fprintf(io.err, "gorun: %v\n", err)
+		fmt.Fprintf(std.err, "gorun: %v\n", err)
 		return statusUsage
 	}
 	switch req.action {
 	case showHelp:
-		fmt.Fprint(io.out, help())
+		fmt.Fprint(std.out, help())
 		return 0
 	case showVersion:
-		fmt.Fprintln(io.out, version.Line("gorun"))
+		fmt.Fprintln(std.out, version.Line("gorun"))
 		return 0
 	case runAgent:
-		return launcher.AgentMain(ctx, io.in, io.out)
+		return launcher.AgentMain(ctx, std.in, std.out)
 	}
 	for _, w := range req.warnings {
-		fmt.Fprintf(io.err, "gorun: warning: %s\n", w)
+		fmt.Fprintf(std.err, "gorun: warning: %s\n", w)
 	}
-	return runJob(ctx, req, io)
+	return runJob(ctx, req, std)
 }
 
 // runJob hands the job to the launcher and tells how it went.
-func runJob(ctx context.Context, req request, io stdio) int {
+func runJob(ctx context.Context, req request, std stdio) int {
 	job := req.job
-	job.Stdin, job.Stdout, job.Stderr = io.in, io.out, io.err
-	log := logline.New(io.err, logline.Disable)
+	job.Stdin, job.Stdout, job.Stderr = std.in, std.out, std.err
+	log := logline.New(std.err, logline.Disable)
 	if req.verbose > 0 {
-		log = logline.New(io.err, logline.Info+logline.Level(10*(req.verbose-1)))
+		log = logline.New(std.err, logline.Info+logline.Level(10*(req.verbose-1)))
 		job.Log = log
 	}
 	if job.Launcher != "" {
 		self, err := os.Executable()
 		if err != nil {
-			fmt.Fprintf(io.err, "gorun: --launcher %s: cannot find gorun's own program file to start agents with: %v\n", job.Launcher, err)
+			fmt.Fprintf(std.err, "gorun: --launcher %s: cannot find gorun's own program file to start agents with: %v\n", job.Launcher, err)
 			return statusFailed
 		}
 		job.Agent = []string{self, "--agent"}
@@ -110,11 +110,11 @@ func runJob(ctx context.Context, req request, io stdio) int {
 	started := time.Now()
 	result, err := launcher.Run(ctx, job)
 	if err != nil {
-		return explain(err, job, io.err)
+		return explain(err, job, std.err)
 	}
 	log.Infof("the job ended with status %d after %v", result.ExitStatus, time.Since(started).Round(time.Millisecond))
 	if c := result.Cause; c != nil && !c.Quiet() {
-		fmt.Fprintln(io.err, c)
+		fmt.Fprintln(std.err, c)
 	}
 	return result.ExitStatus
 }

@@ -1,6 +1,7 @@
 package argp
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 )
@@ -67,7 +68,7 @@ func setInt[T ~int | ~int64](dst *T) func(string) error {
 	return func(raw string) error {
 		n, err := strconv.ParseInt(raw, 10, strconv.IntSize)
 		if err != nil {
-			if ne, ok := err.(*strconv.NumError); ok && ne.Err == strconv.ErrRange {
+			if errors.Is(err, strconv.ErrRange) {
 				return fmt.Errorf("found %s, expected a whole number of at most %d bits", raw, strconv.IntSize)
 			}
 			return fmt.Errorf("found %q, expected a whole number", raw)
