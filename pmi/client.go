@@ -18,12 +18,10 @@ var (
 	ErrRefused  = errors.New("refused")       // the server answered with an error
 )
 
-// dialTimeout bounds the first answers of a server, and finalizeTimeout the
-// last: a launcher answers at once or never.
-const (
-	dialTimeout     = 60 * time.Second
-	finalizeTimeout = 10 * time.Second
-)
+// answerTimeout bounds the first answers of a server and the last. A launcher
+// answers at once or never, but 300 ranks that share two busy processors were
+// seen to wait for more than 10 seconds.
+const answerTimeout = time.Minute
 
 // A Client is a rank's connection to its PMI server. Its calls exclude each
 // other; Abort and Close may come at any time and end a call in progress.
@@ -52,7 +50,7 @@ func Dial(env Env) (*Client, error) { return DialContext(context.Background(), e
 
 // DialContext is [Dial] with a context.
 func DialContext(ctx context.Context, env Env) (*Client, error) {
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	conn, name, err := open(ctx, env)
 	if err != nil {
@@ -216,7 +214,7 @@ func (c *Client) Abort(code int, msg string) error {
 func (c *Client) Finalize() error {
 	c.call.Lock()
 	defer c.call.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), finalizeTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
 	defer cancel()
 	_, err := c.ask(ctx, "cmd=finalize\n", "finalize_ack")
 	if cerr := c.conn.Close(); err == nil {

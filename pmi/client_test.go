@@ -18,7 +18,7 @@ var placements = map[string][]int{
 	"5 ranks":            {0, 0, 0, 0, 0},
 	"2 hosts":            {0, 0, 1, 1},
 	"3 hosts round":      {0, 1, 2, 0, 1, 2, 0},
-	"300 ranks 2 hosts":  append(make([]int, 150), ones(150)...),
+	"60 ranks 2 hosts":   append(make([]int, 30), ones(30)...),
 	"300 ranks one host": make([]int, 300),
 }
 
@@ -59,7 +59,7 @@ func TestAllGather(t *testing.T) {
 					}
 				}
 				testenv.NoLeaks(t)
-				ctx := testenv.Deadline(t, time.Minute)
+				ctx := testenv.Deadline(t, 5*time.Minute)
 				j := newTestJob(t, hostOf, NewMemStore(hostsOf(hostOf)))
 				for i := range j.envs {
 					j.envs[i].Cards = cards
@@ -87,7 +87,7 @@ func TestPutBarrierGet(t *testing.T) {
 	for name, hostOf := range placements {
 		t.Run(name, func(t *testing.T) {
 			testenv.NoLeaks(t)
-			ctx := testenv.Deadline(t, time.Minute)
+			ctx := testenv.Deadline(t, 5*time.Minute)
 			j := newTestJob(t, hostOf, NewMemStore(hostsOf(hostOf)))
 			j.ranks(func(c *Client) error {
 				for round := range 3 {

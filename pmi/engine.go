@@ -191,7 +191,7 @@ func (e *Engine) Disconnect(rank int) []Event {
 	}
 	// Whoever said init owes a finalize. leave has told already if someone waits.
 	if was != fresh && e.broken == nil {
-		e.breakFences(&RankError{p.rank, ErrLeft, e.leaverDetail(p)})
+		e.breakFences(&RankError{Rank: p.rank, Kind: ErrLeft, Detail: e.leaverDetail(p)})
 	}
 	return e.take(p)
 }
@@ -232,7 +232,7 @@ func (e *Engine) violate(p *peer, kind error, detail string) {
 		e.inside--
 	}
 	p.state = violated
-	err := &RankError{p.rank, kind, detail}
+	err := &RankError{Rank: p.rank, Kind: kind, Detail: detail}
 	e.emit(p, Violation{p.rank, err})
 	e.failFence(err)
 	if was != finalized {

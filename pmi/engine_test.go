@@ -149,8 +149,9 @@ func TestFenceFailedTellsReaders(t *testing.T) {
 	e := engines(0, 0, 1)[0]
 	e.Receive(0, []byte("cmd=gorun_allgather size=0\n"))
 	fenceOf(t, e.Receive(1, []byte("cmd=gorun_allgather size=0\n")))
-	events := e.FenceFailed(1, errors.New("host b lost"))
-	if v := violationOf(t, events); !strings.Contains(v.Error(), "host b lost") {
+	lost := errors.New("host b lost")
+	events := e.FenceFailed(1, lost)
+	if v := violationOf(t, events); !errors.Is(v, lost) || !errors.Is(v, ErrFence) || !strings.Contains(v.Error(), "host b lost") {
 		t.Errorf("got %v", v)
 	}
 	told := 0

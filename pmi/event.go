@@ -36,7 +36,8 @@ type (
 
 	// Violation says that a rank broke the protocol, or left others waiting,
 	// and the job cannot go on. Err is a *RankError. For Err of kind ErrLeft
-	// the rank's process has probably ended: how it did says more.
+	// the rank's process has probably ended: how it did says more. ErrFence is
+	// not this rank's fault: the first rank served here stands for all that wait.
 	Violation struct {
 		Rank int
 		Err  error
@@ -52,13 +53,19 @@ func (Violation) event() {}
 // A RankError is what a rank did wrong.
 type RankError struct {
 	Rank   int
-	Kind   error  // ErrLeft, ErrOrder, ErrCommand, ErrLimit, ErrSyntax, ErrLine
+	Kind   error  // ErrLeft, ErrOrder, ErrCommand, ErrLimit, ErrFence, ErrSyntax, ErrLine
 	Detail string // what was found, and what was expected
+	Cause  error  // the store's error behind ErrFence; else nil
 }
 
 func (e *RankError) Error() string {
 	return fmt.Sprintf("rank %d: pmi: %v: %s", e.Rank, e.Kind, e.Detail)
 }
 
-// Unwrap is the kind, for errors.Is.
-func (e *RankError) Unwrap() error { return e.Kind }
+// Unwrap reaches the kind and the cause, for errors.Is and errors.As.
+func (e *RankError) Unwrap() []error {
+	if e.Cause == nil {
+		return []error{e.Kind}
+	}
+	return []error{e.Kind, e.Cause}
+}

@@ -59,7 +59,7 @@ func (e *Engine) enter(p *peer, kind fenceKind) {
 
 // leave notes that a rank will enter no more fences.
 func (e *Engine) leave(p *peer, why string) {
-	e.countLeft(&RankError{p.rank, ErrLeft, why})
+	e.countLeft(&RankError{Rank: p.rank, Kind: ErrLeft, Detail: why})
 	e.tryFence(p)
 }
 
@@ -82,8 +82,8 @@ func (e *Engine) tryFence(p *peer) {
 	switch {
 	case e.broken != nil || e.pending:
 	case e.inside > 0 && e.left > 0:
-		e.breakFences(&RankError{e.leaver.Rank, ErrLeft,
-			fmt.Sprintf("%s while %s in fence %d (%s)", e.leaver.Detail, waiting(e.inside), e.epoch, e.kind)})
+		e.breakFences(&RankError{Rank: e.leaver.Rank, Kind: ErrLeft,
+			Detail: fmt.Sprintf("%s while %s in fence %d (%s)", e.leaver.Detail, waiting(e.inside), e.epoch, e.kind)})
 	case e.inside == len(e.peers) && e.inside > 0:
 		e.pending = true
 		e.emit(p, Fence{Epoch: e.epoch, Contribution: e.contribution()})
@@ -201,7 +201,7 @@ func (e *Engine) FenceFailed(epoch uint64, err error) []Event {
 		e.broken = err
 		return nil
 	}
-	e.breakFences(&RankError{e.peers[0].rank, ErrFence, fmt.Sprintf("fence %d (%s): %v", epoch, e.kind, err)})
+	e.breakFences(&RankError{Rank: e.peers[0].rank, Kind: ErrFence, Detail: fmt.Sprintf("fence %d (%s): %v", epoch, e.kind, err), Cause: err})
 	return e.take(e.peers[0])
 }
 

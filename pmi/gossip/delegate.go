@@ -2,6 +2,7 @@ package gossip
 
 import (
 	"encoding/binary"
+	"strconv"
 	"strings"
 
 	"github.com/hashicorp/memberlist"
@@ -55,8 +56,13 @@ func (d delegate) MergeRemoteState(b []byte, _ bool) {
 	}
 }
 
-// NotifyJoin and NotifyUpdate are of no interest: fences count.
-func (d delegate) NotifyJoin(*memberlist.Node) {}
+// NotifyJoin comes when a host is a member, this one first of all.
+func (d delegate) NotifyJoin(node *memberlist.Node) {
+	index, _, _ := strings.Cut(node.Name, ":")
+	if i, err := strconv.Atoi(index); err == nil {
+		d.n.joined(i)
+	}
+}
 
 // NotifyUpdate is of no interest.
 func (d delegate) NotifyUpdate(*memberlist.Node) {}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log"
 	"net"
+	"net/netip"
 	"strconv"
 	"strings"
 	"sync"
@@ -53,13 +54,16 @@ type Node struct {
 	addr string
 
 	failures chan string
+	joins    chan struct{} // holds one when seen has changed
 	closed   chan struct{}
 	sends    sync.WaitGroup
 
 	mu      sync.Mutex
 	fences  *fences
-	addrs   []string // by host index, once Join knows them
-	names   []string // the same, once Join is complete
+	addrs   []string           // by host index, once Join knows them
+	members []*memberlist.Node // the same, as memberlist wants them
+	names   []string           // the same, once Join is complete
+	seen    []bool             // by host index: it is a member
 	lost    map[string]bool
 	stopped bool
 }
@@ -74,6 +78,8 @@ func Listen(cfg Config) (*Node, error) {
 	n := &Node{
 		cfg:      cfg,
 		failures: make(chan string, cfg.Hosts),
+		joins:    make(chan struct{}, 1),
+		seen:     make([]bool, cfg.Hosts),
 		closed:   make(chan struct{}),
 		fences:   newFences(cfg.Index, cfg.Hosts, cfg.Fanout),
 		lost:     make(map[string]bool),
@@ -166,13 +172,28 @@ func (n *Node) Join(ctx context.Context, addrs []string) error {
 	if len(addrs) != n.cfg.Hosts {
 		return fmt.Errorf("gossip: join: %d addresses, want those of %d hosts", len(addrs), n.cfg.Hosts)
 	}
+	members := make([]*memberlist.Node, len(addrs))
+	for i, addr := range addrs {
+		// A name would have to be resolved for each message; and without an IP
+		// memberlist would dial this host.
+		at, err := netip.ParseAddrPort(addr)
+		if err != nil || at.Port() == 0 {
+			return fmt.Errorf("gossip: join: address %q of host %d: want IP:port", addr, i)
+		}
+		members[i] = &memberlist.Node{Name: strconv.Itoa(i), Addr: at.Addr().AsSlice(), Port: at.Port()}
+	}
 	n.mu.Lock()
-	n.addrs = addrs
+	n.addrs, n.members = addrs, members
 	n.mu.Unlock()
 	if err := n.meet(ctx, addrs[0]); err != nil {
 		return err
 	}
-	// Once all have met host 0, it knows all.
+	if n.cfg.Index == 0 {
+		if err := n.gather(ctx); err != nil {
+			return err
+		}
+	}
+	// Once host 0 takes part, it knows all.
 	names, err := n.Fence(ctx, 0, []byte(n.cfg.Host))
 	if err != nil {
 		return fmt.Errorf("gossip: join: %w", err)
@@ -184,6 +205,45 @@ func (n *Node) Join(ctx context.Context, addrs []string) error {
 	}
 	n.mu.Unlock()
 	return n.meet(ctx, addrs[0])
+}
+
+// gather waits until host 0 has all as members. That all have met it does not
+// mean that: memberlist answers a push-pull before it merges what it was told.
+func (n *Node) gather(ctx context.Context) error {
+	for {
+		n.mu.Lock()
+		var late []string
+		for i, addr := range n.addrs {
+			if !n.seen[i] {
+				late = append(late, fmt.Sprintf("host %d at %s", i, addr))
+			}
+		}
+		n.mu.Unlock()
+		if late == nil {
+			return nil
+		}
+		select {
+		case <-n.joins:
+		case <-n.closed:
+			return ErrClosed
+		case <-ctx.Done():
+			return fmt.Errorf("gossip: join: waiting for %s: %w", strings.Join(late, ", "), ctx.Err())
+		}
+	}
+}
+
+// joined notes a member.
+func (n *Node) joined(index int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if index < 0 || index >= len(n.seen) {
+		return
+	}
+	n.seen[index] = true
+	select {
+	case n.joins <- struct{}{}:
+	default: // one is there, and gather looks at all
+	}
 }
 
 // meet exchanges what this node and the one at addr know of the members.
@@ -360,30 +420,24 @@ func (n *Node) sendLocked() {
 			return
 		}
 		n.sends.Add(1)
-		go n.send(o, n.addrs[o.to])
+		go n.send(o, n.members[o.to])
 	}
 }
 
 // Tries of one message; after that, those who wait ask for it.
 const sendTries = 5
 
-func (n *Node) send(o outgoing, addr string) {
+func (n *Node) send(o outgoing, to *memberlist.Node) {
 	defer n.sends.Done()
 	defer func() {
 		n.mu.Lock()
 		n.fences.sent(o)
 		n.mu.Unlock()
 	}()
-	host, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return // Join has failed on it
-	}
-	number, _ := strconv.ParseUint(port, 10, 16)
-	to := &memberlist.Node{Name: strconv.Itoa(o.to), Addr: net.ParseIP(host), Port: uint16(number)}
 	b := o.m.appendTo(make([]byte, 0, o.m.size()))
 	pause := 2 * time.Millisecond
 	for range sendTries {
-		if err = n.list.SendReliable(to, b); err == nil {
+		if err := n.list.SendReliable(to, b); err == nil {
 			return
 		}
 		t := time.NewTimer(pause)

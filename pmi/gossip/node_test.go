@@ -269,6 +269,30 @@ func TestCloseEndsFences(t *testing.T) {
 	}
 }
 
+func TestJoinErrors(t *testing.T) {
+	cases := map[string]struct {
+		addrs []string
+		want  string
+	}{
+		"few":       {[]string{"127.0.0.1:1"}, "1 addresses, want those of 2 hosts"},
+		"name":      {[]string{"127.0.0.1:1", "nosuch:1"}, `"nosuch:1" of host 1`},
+		"no port":   {[]string{"127.0.0.1", "127.0.0.1:1"}, `"127.0.0.1" of host 0`},
+		"port zero": {[]string{"127.0.0.1:0", "127.0.0.1:1"}, `"127.0.0.1:0" of host 0`},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			testenv.NoLeaks(t)
+			nodes := listenAll(t, 2, nil)
+			if err := nodes[0].Join(context.Background(), c.addrs); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want an error with %q", err, c.want)
+			}
+			if _, err := nodes[0].Fence(context.Background(), 1, nil); err == nil || !strings.Contains(err.Error(), "before Join") {
+				t.Errorf("fence: %v", err)
+			}
+		})
+	}
+}
+
 func TestConfigErrors(t *testing.T) {
 	cases := map[string]struct {
 		cfg  Config
