@@ -24,6 +24,6 @@ func (b *builder) farewellDirect() {
 		b.signal((me + i) % n)
 	}
 	for i := 1; i < n; i++ {
-		b.take((me - i + n) % n)
+		b.await((me - i + n) % n) // and not give back: that would be a write
 	}
 }

@@ -37,7 +37,7 @@ const (
 var reasonText = [...]string{"", "calls do not match", "calls do not match", "its context ended", "peer has died", "its connection failed", "it could not go on"}
 
 func (r reason) String() string {
-	if int(r) < len(reasonText) {
+	if r > 0 && int(r) < len(reasonText) {
 		return reasonText[r]
 	}
 	return "reason unknown"
@@ -159,9 +159,10 @@ func (t *Team) tellOthers(but int, f fault) {
 // peer may have freed its region.
 func (t *Team) tell(peer int, f fault) {
 	p := &t.peers[peer]
-	if t.call.call.Kind == farewell || p.link == nil || p.link.failure() != nil {
+	if p.informed || t.call.call.Kind == farewell || p.link == nil || p.link.failure() != nil {
 		return
 	}
+	p.informed = true // it may be reading the record from now on
 	far := p.lane + faultOffset
 	l := p.link
 	l.mu.Lock()

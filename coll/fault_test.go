@@ -48,8 +48,8 @@ func TestMismatchIsReportedByBothSides(t *testing.T) {
 		{"one in messages, one by descriptor",
 			[2]func(ctx context.Context, t *Team, in, out Buffer) error{
 				func(ctx context.Context, t *Team, in, out Buffer) error { return t.AllToAll(ctx, in, out, 8, Auto) },
-				func(ctx context.Context, t *Team, in, out Buffer) error { return t.AllToAll(ctx, in, out, 4096, Auto) },
-			}, [2]string{"alltoall of 8 bytes", "alltoall of 4096 bytes"}},
+				func(ctx context.Context, t *Team, in, out Buffer) error { return t.AllToAll(ctx, in, out, 10000, Auto) },
+			}, [2]string{"alltoall of 8 bytes", "alltoall of 10000 bytes"}},
 		{"other collectives",
 			[2]func(ctx context.Context, t *Team, in, out Buffer) error{
 				func(ctx context.Context, t *Team, in, out Buffer) error { return t.Barrier(ctx) },
@@ -66,7 +66,7 @@ func TestMismatchIsReportedByBothSides(t *testing.T) {
 			t.Run(c.name, func(t *testing.T) {
 				nw := network{n: n}
 				errs := nw.errorsOf(t, func(ctx context.Context, m *member) error {
-					in, out := Buffer{Mem: make([]byte, n*4096)}, Buffer{Mem: make([]byte, n*4096)}
+					in, out := Buffer{Mem: make([]byte, n*16384)}, Buffer{Mem: make([]byte, n*16384)}
 					odd := 0
 					if m.rank == 1 {
 						odd = 1 // rank 1 against all the others
@@ -202,7 +202,7 @@ func TestBadArguments(t *testing.T) {
 			return t.AllToAll(ctx, buf(16), buf(16), 8, Binomial)
 		}, "alltoall does not come as binomial"},
 		{"other region", func(ctx context.Context, t *Team, mr rdma.MR) error {
-			return t.AllToAll(ctx, buf(8192), Buffer{Mem: make([]byte, 8192), MR: mr}, 4096, Auto)
+			return t.AllToAll(ctx, buf(32768), Buffer{Mem: make([]byte, 32768), MR: mr}, 16384, Auto)
 		}, "does not lie in its region"},
 	}
 	nw := network{n: 2}
@@ -294,6 +294,26 @@ func TestClosedAndBusyTeams(t *testing.T) {
 		}
 		if err := m.team.Free(ctx); !errors.Is(err, ErrClosed) {
 			t.Errorf("Free of a closed team returned %v, want ErrClosed", err)
+		}
+		return nil
+	})
+}
+
+// A team that cannot part in good order leaves its memory to the mesh: a peer may
+// still write there.
+func TestFreeWithoutTheOthers(t *testing.T) {
+	nw := network{n: 2}
+	nw.run(t, func(ctx context.Context, m *member) error {
+		if m.rank == 1 {
+			return nil
+		}
+		gone, cancel := context.WithCancel(ctx)
+		cancel()
+		if err := m.team.Free(gone); !errors.Is(err, context.Canceled) {
+			t.Errorf("Free returned %v, want its context's error", err)
+		}
+		if len(m.mesh.kept) == 0 {
+			t.Error("the control region was not kept")
 		}
 		return nil
 	})

@@ -186,7 +186,7 @@ func joinSegment(ctx context.Context, rank, size int, h *hub) (*member, error) {
 
 // checkAll makes random calls.
 func (m *member) checkAll(ctx context.Context) (any, error) {
-	for i, j := range jobs(uint64(m.size), m.size, 150, 2048, 300<<10) {
+	for i, j := range jobs(uint64(m.size), m.size, 150, defaultEager, 300<<10) {
 		if err := m.check(ctx, j, i%2 == 0); err != nil {
 			return nil, fmt.Errorf("call %d: %w", i, err)
 		}
@@ -249,7 +249,7 @@ func (m *member) rivals(ctx context.Context, in, out Buffer) (list []timed) {
 			add(AllGather, a, n, func() error { return m.team.AllGather(ctx, in, out, n) })
 		}
 	}
-	for _, n := range []int{1 << 10, 4 << 10, 16 << 10, 64 << 10} {
+	for _, n := range []int{1 << 10, 4 << 10, 8 << 10, 16 << 10, 64 << 10, 256 << 10} {
 		for _, a := range choices[AllReduce] {
 			add(AllReduce, a, n, func() error { return m.team.AllReduce(ctx, in, out, n/4, sum) })
 		}

@@ -29,7 +29,9 @@ type invocation struct {
 	registered bool // own has some
 	outcome    outcome
 	misses     uint
-	looked     time.Time
+	clock      time.Time // when the wait looked at the clock last
+	slow       bool      // and that it had not for long
+	looked     time.Time // when it looked at the peers last
 	err        *Error
 }
 
@@ -68,7 +70,7 @@ func (t *Team) collective(ctx context.Context, c Call, in, out Buffer, r kernel.
 	if c.Algorithm == Auto {
 		c.Algorithm = t.selection[c.Kind]
 	}
-	c.Algorithm, _ = selectAlgorithm(&c, t.tuning)
+	c.Algorithm, _ = selectAlgorithm(&c)
 	t.call.call, t.call.in, t.call.out, t.call.reduction = c, in, out, r
 	err := t.execute(ctx)
 	t.busy.Store(false)
@@ -116,16 +118,19 @@ func (w *waiting) Ready() bool {
 		return true
 	}
 	c.misses++
-	if c.misses&7 != 0 && c.misses < patience {
+	if c.misses%lookMisses != 0 && c.misses < patience && !c.slow {
 		return false
 	}
 	return t.look()
 }
 
 const (
-	// patience is how many misses a wait has before it looks at more than
-	// the word it waits for every time: some microseconds.
-	patience = 256
+	// lookMisses is how many misses there are to one look beyond the word
+	// that is waited for; after patience, some microseconds, every miss has one.
+	lookMisses, patience = 8, 256
+	// clockMisses are the misses of a wait, some 200 ns, that are too few to
+	// look at the clock (30 ns).
+	clockMisses = 16
 	// lookEvery is how often a wait looks for dead peers and revocations.
 	lookEvery = time.Millisecond
 	// pollCalls is how many calls that need not wait there are to one look
@@ -141,10 +146,14 @@ func (t *Team) look() (broken bool) {
 		t.progress()
 	}
 	c := &t.call
-	if c.misses < patience || c.misses%8 != 0 {
+	if !c.slow && (c.misses < clockMisses || c.misses%lookMisses != 0) {
 		return false
 	}
+	// Where ranks share a CPU, or sleep, a miss may take 10 ms: then every
+	// one is looked at, or a dead peer would be noticed after seconds.
 	now := time.Now()
+	c.slow = now.Sub(c.clock) >= lookEvery
+	c.clock = now
 	if now.Sub(c.looked) < lookEvery {
 		return false
 	}

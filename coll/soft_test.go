@@ -41,6 +41,7 @@ type network struct {
 	adversary *soft.Adversary
 	cap       rdma.QPCap
 	ordinary  bool // no region of the whole address space
+	hosts     int  // between which there is TCP; 0 means 1
 	change    func(*TeamConfig)
 
 	members []*member
@@ -88,9 +89,15 @@ func (nw *network) open(t testing.TB) {
 	if nw.cap == (rdma.QPCap{}) {
 		nw.cap = rdma.QPCap{MaxSendWR: 64, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInlineData: 2048}
 	}
-	segment, err := shm.NewLocal(shm.Geometry{Ranks: nw.n, ArenaSize: 32 << 20})
-	must(err)
-	t.Cleanup(func() { must(segment.Close()) })
+	hosts := max(nw.hosts, 1)
+	var segments []*shm.Segment
+	var err error
+	for range hosts {
+		segment, err := shm.NewLocal(shm.Geometry{Ranks: nw.n, ArenaSize: 32 << 20})
+		must(err)
+		t.Cleanup(func() { must(segment.Close()) })
+		segments = append(segments, segment)
+	}
 	for r := range nw.n {
 		m := &member{rank: r, size: nw.n, qps: make([]rdma.QP, nw.n)}
 		nw.members = append(nw.members, m)
@@ -98,7 +105,11 @@ func (nw *network) open(t testing.TB) {
 		if nw.adversary != nil {
 			adversary = &soft.Adversary{Seed: nw.adversary.Seed + uint64(r)}
 		}
-		m.provider, err = soft.New(soft.Config{Segment: segment, Rank: r, Host: "here", Adversary: adversary})
+		cfg := soft.Config{Segment: segments[r%hosts], Rank: r, Host: fmt.Sprint("host", r%hosts), Adversary: adversary}
+		if hosts > 1 {
+			cfg.Secret = []byte("thirty-two bytes for a test only")
+		}
+		m.provider, err = soft.New(cfg)
 		must(err)
 		devices, err := m.provider.Devices()
 		must(err)
@@ -300,6 +311,8 @@ func TestCollectivesOnSoft(t *testing.T) {
 			network: network{cap: rdma.QPCap{MaxSendWR: 8, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInlineData: 64}}},
 		{name: "adversary", ranks: []int{2, 3, 4}, registered: true, network: network{adversary: &soft.Adversary{Seed: 7}}},
 		{name: "adversary, address space", ranks: []int{3}, network: network{adversary: &soft.Adversary{Seed: 11}}},
+		{name: "two hosts", ranks: []int{2, 3, 4}, registered: true, network: network{hosts: 2}},
+		{name: "two hosts, adversary", ranks: []int{3}, network: network{hosts: 2, adversary: &soft.Adversary{Seed: 5}}},
 		{name: "tree and ring for all", ranks: []int{2, 3, 6}, registered: true, network: network{change: func(cfg *TeamConfig) {
 			cfg.Algorithms = map[Kind]Algorithm{AllGather: Ring, AllReduce: RecursiveDoubling, Reduce: Binomial}
 			cfg.EagerBytes, cfg.ChunkBytes = 64, 1000
@@ -317,7 +330,7 @@ func TestCollectivesOnSoft(t *testing.T) {
 				if arch.RaceEnabled || testing.Short() {
 					count = 15
 				}
-				list := jobs(uint64(n), n, count, 2048, 200<<10)
+				list := jobs(uint64(n), n, count, defaultEager, 200<<10)
 				nw := c.network
 				nw.n = n
 				nw.run(t, func(ctx context.Context, m *member) error {
@@ -377,18 +390,18 @@ func TestCallsDoNotAllocate(t *testing.T) {
 	}{
 		{"barrier", func(ctx context.Context, t *Team, in, out Buffer) error { return t.Barrier(ctx) }},
 		{"alltoall 8", func(ctx context.Context, t *Team, in, out Buffer) error { return t.AllToAll(ctx, in, out, 8, Auto) }},
-		{"alltoall 4096", func(ctx context.Context, t *Team, in, out Buffer) error { return t.AllToAll(ctx, in, out, 4096, Auto) }},
-		{"bcast", func(ctx context.Context, t *Team, in, out Buffer) error { return t.Bcast(ctx, out, 8192, 1) }},
+		{"alltoall 10000", func(ctx context.Context, t *Team, in, out Buffer) error { return t.AllToAll(ctx, in, out, 10000, Auto) }},
+		{"bcast", func(ctx context.Context, t *Team, in, out Buffer) error { return t.Bcast(ctx, out, 10000, 1) }},
 		{"allreduce 8", func(ctx context.Context, t *Team, in, out Buffer) error { return t.AllReduce(ctx, in, out, 2, sum) }},
-		{"allreduce 8192", func(ctx context.Context, t *Team, in, out Buffer) error {
-			return t.AllReduce(ctx, in, out, 2048, sum)
+		{"allreduce 16384", func(ctx context.Context, t *Team, in, out Buffer) error {
+			return t.AllReduce(ctx, in, out, 4096, sum)
 		}},
 		{"allgather", func(ctx context.Context, t *Team, in, out Buffer) error { return t.AllGather(ctx, in, out, 1000) }},
 	}
 	const rounds = 50
 	nw := network{n: 2}
 	nw.run(t, func(ctx context.Context, m *member) error {
-		in, out := Buffer{Mem: make([]byte, 8192)}, Buffer{Mem: make([]byte, 8192)}
+		in, out := Buffer{Mem: make([]byte, 20000)}, Buffer{Mem: make([]byte, 20000)}
 		for _, c := range calls {
 			var failed error
 			call := func() {
@@ -425,8 +438,8 @@ func TestCountersAreExact(t *testing.T) {
 			return m.team.AllToAll(ctx, in, out, 8, Direct)
 		}, Counters{Calls: 1, Puts: 3, PutBytes: 24, Signals: 3, Copies: 1, CopyBytes: 8, Unpacks: 3, UnpackBytes: 24}},
 		{"alltoall by descriptor", func(ctx context.Context, m *member, in, out Buffer) error {
-			return m.team.AllToAll(ctx, in, out, 4096, Direct)
-		}, Counters{Calls: 1, Puts: 3, PutBytes: 3 * 4096, Signals: 3, Copies: 1, CopyBytes: 4096, Descriptors: 3}},
+			return m.team.AllToAll(ctx, in, out, 16384, Direct)
+		}, Counters{Calls: 1, Puts: 3, PutBytes: 3 * 16384, Signals: 3, Copies: 1, CopyBytes: 16384, Descriptors: 3}},
 		{"barrier", func(ctx context.Context, m *member, in, out Buffer) error {
 			return m.team.Barrier(ctx)
 		}, Counters{Calls: 1, Signals: 2}},
@@ -435,7 +448,7 @@ func TestCountersAreExact(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			nw := network{n: n}
 			nw.run(t, func(ctx context.Context, m *member) error {
-				in, out := Buffer{Mem: make([]byte, n*4096)}, Buffer{Mem: make([]byte, n*4096)}
+				in, out := Buffer{Mem: make([]byte, n*16384)}, Buffer{Mem: make([]byte, n*16384)}
 				before := m.ctx.Counters().Writes
 				if err := c.do(ctx, m, in, out); err != nil {
 					return err
@@ -460,7 +473,7 @@ func TestExplain(t *testing.T) {
 			call Call
 			want string
 		}{
-			{Call{Kind: AllToAll, Bytes: 8}, "alltoall of 8 bytes on 2 ranks: direct, in messages (few ranks: one step)"},
+			{Call{Kind: AllToAll, Bytes: 8}, "alltoall of 8 bytes on 2 ranks: direct, in messages (fewest steps and bytes)"},
 			{Call{Kind: AllReduce, Bytes: 1 << 20}, "reduce-scatter-gather, by descriptor (many bytes: fewest bytes)"},
 			{Call{Kind: AllToAll, Bytes: 8, Algorithm: Bruck}, "bruck, in messages (asked for)"},
 			{Call{Kind: Barrier, Algorithm: Ring}, "barrier does not come as ring"},

@@ -44,8 +44,8 @@ type TeamConfig struct {
 
 	// Algorithms replaces the selection for a kind; Auto leaves it.
 	Algorithms map[Kind]Algorithm
-	// EagerBytes is the longest block that travels in a message; 0 means 2048,
-	// and less where the control region would exceed 1 MiB (from 32 members on).
+	// EagerBytes is the longest block that travels in a message; 0 means 8192,
+	// and less where the control region would exceed 1 MiB (from 16 members on).
 	EagerBytes int
 	// Slots is the messages a peer may be ahead, a power of two; 0 means 8.
 	Slots int
@@ -57,7 +57,7 @@ type TeamConfig struct {
 
 // defaults of TeamConfig.
 const (
-	defaultEager = 2 << 10
+	defaultEager = 8 << 10
 	defaultSlots = 8
 	defaultChunk = 128 << 10
 	defaultPiece = 16 << 10
@@ -147,6 +147,8 @@ type peer struct {
 	lane uint64 // where our lane in its control region is
 	rkey uint32
 	put  uint64 // the link's request count of our last put
+
+	informed bool // has been told of a fault
 }
 
 // NewTeam makes the team's control region and exchanges it with the other
@@ -282,8 +284,8 @@ func (t *Team) Free(ctx context.Context) error {
 		return errors.Join(err, t.Close())
 	}
 	t.call.call = Call{Kind: farewell, Algorithm: Direct, Rank: t.rank, Size: t.size, Elem: 1}
-	err := t.execute(ctx)
-	if err != nil {
+	if err := t.execute(ctx); err != nil {
+		t.busy.Store(false)
 		return errors.Join(err, t.Close())
 	}
 	defer t.busy.Store(false)
