@@ -34,6 +34,14 @@ func TestMPICH(t *testing.T) {
 	runScripts(t, filepath.Join("scripts", "mpich"), map[string]string{"MPI": dir})
 }
 
+// TestMounts runs jobs that see other mounts than this test.
+func TestMounts(t *testing.T) {
+	if out, err := exec.Command(testenv.Need(t, "unshare"), "-rm", "true").CombinedOutput(); err != nil {
+		testenv.Unsupported(t, fmt.Sprintf("needs mount namespaces: unshare -rm true: %v: %s", err, out))
+	}
+	runScripts(t, filepath.Join("scripts", "mounts"), nil)
+}
+
 // runScripts runs the scripts of a directory of testdata, with vars in their environment.
 func runScripts(t *testing.T, dir string, vars map[string]string) {
 	before := shared()
