@@ -138,7 +138,7 @@ func mutants() []mutant {
 		{"fresh memory is not zeroed", "life/memory_is_given_back_and_zeroed", hooks{register: func(m rdma.MR) { m.Bytes()[m.Len()/2] = 1 }}},
 		{"bytes of inline writes are not counted", "counters/computed_by_hand", hooks{counters: func(c *rdma.Counters) { c.WriteBytes -= c.Inline }}},
 		{"refused posts are counted", "counters/queued_work_is_not_counted", hooks{counters: func(c *rdma.Counters) { c.Sends = c.Batches }}},
-		{"the flag overtakes its payload", "order/flag_after_payload_may_be_polled", hooks{post: flagFirst}},
+		{"the flag overtakes its payload", "order/flag_after_payload_may_be_polled", hooks{post: payloadLate()}},
 		{"completions come in pairs turned round", "order/completions_in_posting_order", hooks{poll: turned()}},
 		{"a receive takes less than it could", "transfer/gather_and_scatter", hooks{recv: shortened}},
 		{"a write is one byte short", "transfer/matrix_of_memory_kinds", hooks{post: requests(func(w *rdma.SendWR) {
@@ -205,12 +205,19 @@ func keysByIndex() hooks {
 	}
 }
 
-// flagFirst turns a list of two writes round.
-func flagFirst(wrs []rdma.SendWR) []rdma.SendWR {
-	if len(wrs) == 2 && wrs[0].Flags&rdma.SendSignaled == 0 {
-		return []rdma.SendWR{wrs[1], wrs[0]}
+// payloadLate holds the unsignaled write of a list of two back until the next
+// post.
+func payloadLate() func([]rdma.SendWR) []rdma.SendWR {
+	var held []rdma.SendWR
+	return func(wrs []rdma.SendWR) []rdma.SendWR {
+		if len(wrs) != 2 || wrs[0].Flags&rdma.SendSignaled != 0 {
+			return wrs
+		}
+		now := append(held, wrs[1])
+		wrs[0].SGL = append([]rdma.SGE(nil), wrs[0].SGL...)
+		held = []rdma.SendWR{wrs[0]}
+		return now
 	}
-	return wrs
 }
 
 // turned holds every second completion back to give it before the first.

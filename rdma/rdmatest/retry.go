@@ -73,8 +73,8 @@ func rnrForEver(r *rig) {
 func rnrAnew(r *rig) {
 	a, b := r.sides[0], r.sides[1]
 	src, dst := a.memory(64), b.memory(64)
-	l := r.link(func(u *setup) { u.attr.RNRRetry, u.attr.MinRNRTimer = 6, 18 }) // 5.12 ms each
-	for i := range uint64(9) {
+	l := r.link(func(u *setup) { u.attr.RNRRetry, u.attr.MinRNRTimer = 6, 24 }) // 40.96 ms each: time to post
+	for i := range uint64(8) {
 		before := a.ctx.Counters().RNRRetries
 		l.send(send(i, src.sge(0, 8)))
 		r.until("an RNR retry", func() bool {
