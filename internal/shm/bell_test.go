@@ -262,14 +262,18 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// A process registers for barriers once its segment has some age, and Close does
-// not leave that behind.
+// A process registers for barriers once it has had an arena for a while, and
+// Close does not leave that behind.
 func TestCoverage(t *testing.T) {
 	testenv.NoLeaks(t)
 	if !arch.RegisterMembarrier() {
 		testenv.Unsupported(t, "the kernel has no membarrier(GLOBAL_EXPEDITED), or forbids it")
 	}
 	s := newSegment(t, NewLocal, smallGeometry)
+	if s.covered.finished != nil || s.covered.on.Load() {
+		t.Error("registers before it maps an arena")
+	}
+	arena(t, s, 0)
 	ctx := testenv.Deadline(t, 10*time.Second)
 	for !s.covered.on.Load() {
 		if ctx.Err() != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/gorun-mpi/gorun/internal/arch"
 )
 
-// coverageDelay is how old a segment is before its process registers.
+// coverageDelay is how long a process has an arena before it registers.
 const coverageDelay = 30 * time.Millisecond
 
 // coverage tells whether sleepers' barriers reach this process: then its own
@@ -23,8 +23,13 @@ type coverage struct {
 	finished chan struct{} // closed when the timer's goroutine is done
 }
 
-// begin starts the clock, or finds that the process is registered.
+// begin starts the clock, or finds that the process is registered. It is called
+// when a process maps an arena, with the segment's mu held: one that only made
+// the segment, as a launcher does, has nothing to ring for.
 func (c *coverage) begin() {
+	if c.finished != nil || c.on.Load() {
+		return
+	}
 	if arch.MembarrierRegistered() {
 		c.on.Store(true)
 		return

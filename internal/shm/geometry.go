@@ -25,9 +25,10 @@ const (
 	// arenasMost bounds the sum of the default arenas, well inside the 128
 	// TiB of a 48-bit address space.
 	arenasMost = 8 << 40
-	// limitShare is the part of a limit on address space that the arenas may
-	// take together; a Go process that does nothing has 1.2 GiB reserved.
-	limitShare = 4
+	// goReserve is address space that a Go process has reserved before it does
+	// anything (1.2 GiB), and a first heap arena. Of what a limit leaves beyond
+	// it the arenas take three quarters.
+	goReserve = 1408 << 20
 )
 
 // A Geometry says how large a segment is.
@@ -37,9 +38,9 @@ type Geometry struct {
 }
 
 // DefaultGeometry is the usual geometry for ranks local ranks: 1 GiB of sparse
-// arena for each, less where they would not fit a quarter of rlimitAS, which is
-// what the processes' address space is limited to in bytes ([Limit]; the
-// largest uint64 is no limit).
+// arena for each, less where they would not fit what rlimitAS leaves a Go
+// process. rlimitAS is what the processes' address space is limited to in bytes
+// ([Limit]; the largest uint64 is no limit).
 func DefaultGeometry(ranks int, rlimitAS uint64) Geometry {
 	arena := uint64(arenaDefault)
 	switch {
@@ -51,7 +52,7 @@ func DefaultGeometry(ranks int, rlimitAS uint64) Geometry {
 	n := uint64(max(ranks, 1))
 	arena = min(arena, arenasMost/n)
 	if rlimitAS != math.MaxUint64 {
-		arena = min(arena, rlimitAS/limitShare/n)
+		arena = min(arena, (max(rlimitAS, goReserve)-goReserve)/4*3/n)
 	}
 	page := uint64(os.Getpagesize())
 	return Geometry{Ranks: ranks, ArenaSize: max(arena, arenaLeast) / page * page}

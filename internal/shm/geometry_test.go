@@ -67,9 +67,10 @@ func TestDefaultGeometry(t *testing.T) {
 		{"no limit, 300 ranks", 300, math.MaxUint64, full},
 		{"no limit, most ranks", MaxRanks, math.MaxUint64, min(full, 128<<20)},
 		{"huge limit", 4, 1 << 50, full},
-		{"2 GiB, 1 rank", 1, 2 << 30, min(full, 512<<20)},
-		{"2 GiB, 4 ranks", 4, 2 << 30, min(full, 128<<20)},
-		{"2 GiB, 300 ranks", 300, 2 << 30, (512 << 20) / 300 &^ 4095},
+		{"1.5 GiB, 4 ranks", 4, 1536 << 20, min(full, 24<<20)},
+		{"2 GiB, 1 rank", 1, 2 << 30, min(full, 480<<20)},
+		{"2 GiB, 4 ranks", 4, 2 << 30, min(full, 120<<20)},
+		{"2 GiB, 300 ranks", 300, 2 << 30, (480 << 20) / 300 &^ 4095},
 		{"tiny limit", 300, 1 << 20, arenaLeast},
 		{"zero limit", 4, 0, arenaLeast},
 	}

@@ -49,7 +49,6 @@ func (s *Segment) serve(entries []rankEntry) {
 		s.bells[i].word = &entries[i].bell
 		s.bells[i].covered = &s.covered
 	}
-	s.covered.begin()
 }
 
 // FD is the segment's descriptor, which the Segment keeps owning; -1 for a
@@ -80,6 +79,7 @@ func (s *Segment) Arena(rank int) ([]byte, error) {
 	if a := s.arenas[rank].Load(); a != nil {
 		return *a, nil
 	}
+	s.covered.begin()
 	a, err := s.mapArena(s, rank)
 	if err != nil {
 		return nil, fmt.Errorf("map arena %d of %d bytes (the limit of ulimit -v or of overcommit may be too low): %w", rank, s.layout.ArenaSize, err)
