@@ -41,8 +41,7 @@ type controller struct {
 	shares []place.Share
 	sites  []site
 	out    *stdio.Sink
-	err    *stdio.Sink // may be out
-	source *stdio.Source
+	err    *stdio.Sink       // may be out
 	owed   [][3]atomic.Int64 // bytes written of each site's streams, to be credited
 
 	mu        sync.Mutex
@@ -53,6 +52,8 @@ type controller struct {
 	start     *JobError
 	told      bool // the sites are ending their ranks
 	interrupt int  // how often
+	source    *stdio.Source
+	unread    bool // rank 0 reads no more
 	timers    []*time.Timer
 
 	abandon chan struct{} // closed when output need not be waited for
@@ -170,9 +171,21 @@ func (c *controller) ended(hostName string, e host.Event) {
 	c.fail(cause)
 }
 
-// fail makes cause the job's, unless there is one already, and ends the job.
+// fail makes cause the job's, unless there is a better one, and ends the job.
+//
+// A rank that aborts or exits may only tell of a peer's trouble, and the news of
+// the peer may take longer, from another host. So a suspect explains another
+// rank's exit, and a rank that a signal ended before anybody was told to end
+// explains an abort reported before it.
 func (c *controller) fail(cause *Cause) {
+	if s := c.suspect; s != nil && cause.Rank >= 0 && cause.Rank != s.Rank && cause.Signal == 0 {
+		cause = s
+	}
 	if c.cause != nil {
+		if c.cause.Aborted && cause.Rank >= 0 && cause.Rank != c.cause.Rank && cause.Signal != 0 {
+			c.cause = cause
+			c.note(logrus.InfoLevel, "an earlier failure", logrus.Fields{"cause": cause.String()})
+		}
 		return
 	}
 	c.cause, c.suspect = cause, nil

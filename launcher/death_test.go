@@ -110,6 +110,25 @@ func TestLauncherIsKilled(t *testing.T) {
 	}
 }
 
+// TestJobInAJobIsKilled kills the outer launcher: its guardian must not leave
+// what the inner one's would have taken care of.
+func TestJobInAJobIsKilled(t *testing.T) {
+	testenv.Need(t, "setsid")
+	testenv.NoLeaks(t)
+	inner := `{"NP":2,"Argv":["sh","-c","sleep 100 & setsid sleep 100 & echo up; wait"]}`
+	cmd, out, entry := launcherProcess(t, Job{NP: 2, Argv: roleArgv(t, "launcher", inner)})
+	for range 4 {
+		if line, err := out.ReadString('\n'); line != "up\n" {
+			t.Fatalf("got %q, %v", line, err)
+		}
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Wait()
+	expectNone(t, entry)
+}
+
 // TestLauncherIsKilledWhileStarting kills at all times of the start.
 func TestLauncherIsKilledWhileStarting(t *testing.T) {
 	testenv.NoLeaks(t)

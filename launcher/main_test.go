@@ -28,6 +28,10 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(role(os.Args[3:]))
 	}
+	// With the race detector a process sleeps for a second before it exits.
+	if os.Getenv("GORACE") == "" {
+		os.Setenv("GORACE", "atexit_sleep_ms=0")
+	}
 	os.Exit(m.Run())
 }
 

@@ -197,9 +197,7 @@ func (c *controller) attend(ctx context.Context) (stop func()) {
 	}
 	return func() {
 		unbind()
-		if c.source != nil {
-			c.source.Stop()
-		}
+		c.unpump()
 		c.flush()
 		close(over)
 		wg.Wait()

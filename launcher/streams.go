@@ -51,12 +51,16 @@ func (c *controller) outputFailed(name string, err error) {
 
 // stdinTaken is told that rank 0 has been given n bytes, or reads no more.
 func (c *controller) stdinTaken(n int) {
+	c.mu.Lock()
+	source := c.source
+	c.unread = c.unread || n < 0
+	c.mu.Unlock()
 	switch {
-	case c.source == nil:
+	case source == nil:
 	case n < 0:
-		c.source.Stop()
+		source.Stop()
 	default:
-		c.source.Credit(n)
+		source.Credit(n)
 	}
 }
 
@@ -81,9 +85,25 @@ func (c *controller) openStdin(here bool) (host.Stdin, *os.File, error) {
 
 // pump begins to read the input for rank 0, which the first site runs.
 func (c *controller) pump() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.unread {
+		return nil
+	}
+	first := c.sites[0]
 	source, err := stdio.NewSource(c.job.Stdin, func(data []byte, end bool) {
-		c.sites[0].Send(host.Command{Kind: host.Input, Data: data, Last: end})
+		first.Send(host.Command{Kind: host.Input, Data: data, Last: end})
 	})
 	c.source = source
 	return err
+}
+
+// unpump ends it.
+func (c *controller) unpump() {
+	c.mu.Lock()
+	source := c.source
+	c.mu.Unlock()
+	if source != nil {
+		source.Stop()
+	}
 }

@@ -1,11 +1,11 @@
 package topo
 
 import (
-	"os"
 	"path"
 	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 // CPUs is how many CPUs this process can keep busy at once: those of its
@@ -32,12 +32,8 @@ type group struct {
 // groups are the control groups of this process that may hold the controller:
 // of the unified hierarchy, of the old one, or both on a hybrid system.
 func groups(root, controller string) []group {
-	text, err := os.ReadFile(path.Join(root, "proc/self/cgroup"))
-	if err != nil {
-		return nil
-	}
 	var list []group
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(readFile(path.Join(root, "proc/self/cgroup"))) {
 		// hierarchy:controllers:path, with no controllers for the unified one.
 		id, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
 		controllers, p, ok := strings.Cut(rest, ":")
@@ -110,10 +106,26 @@ func oomKills(root string) int {
 }
 
 // read is a file of a control group without the blanks around it, "" when there is none.
-func read(elem ...string) string {
-	text, err := os.ReadFile(path.Join(elem...))
+func read(elem ...string) string { return strings.TrimSpace(readFile(path.Join(elem...))) }
+
+// readFile reads one of the kernel's small files, "" when it cannot. Not by
+// package os, whose first open file starts the runtime's network poller: a
+// launcher of short programs would notice.
+func readFile(name string) string {
+	fd, err := syscall.Open(name, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		return ""
 	}
-	return strings.TrimSpace(string(text))
+	defer syscall.Close(fd)
+	var text []byte
+	buf := make([]byte, 4<<10)
+	for {
+		switch n, err := syscall.Read(fd, buf); {
+		case err == syscall.EINTR:
+		case err != nil || n <= 0:
+			return string(text)
+		default:
+			text = append(text, buf[:n]...)
+		}
+	}
 }

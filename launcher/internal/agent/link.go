@@ -75,7 +75,7 @@ func Start(argv []string, spec host.Spec, key []byte, told Told) (*Link, error) 
 	}
 	l.pid, err = syscall.ForkExec(file, argv, &syscall.ProcAttr{
 		Files: []uintptr{uintptr(theirs[0]), uintptr(theirs[1]), uintptr(theirs[2])},
-		Env:   os.Environ(),
+		Env:   spec.Env,
 		Sys:   &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
 	})
 	if err != nil {

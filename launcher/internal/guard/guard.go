@@ -3,6 +3,7 @@ package guard
 import (
 	"fmt"
 	"os"
+	"strconv"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -14,12 +15,13 @@ const MaxGroups = 1 << 16
 // maxMarker is how long a marker may be. Overlap of the reads that look for it.
 const maxMarker = 128
 
-// Guard is the starter's side of a guardian. It belongs to one goroutine.
+// Guard is the starter's side of a guardian. But for Add it belongs to one
+// goroutine.
 type Guard struct {
 	ledger *ledger
 	pid    int
-	pipe   int // writing end; -1 once released
-	groups int
+	pipe   int          // writing end; -1 once released
+	groups atomic.Int32 // entered
 }
 
 // Start makes a guardian. marker is what stands as a whole entry, NAME=value,
@@ -51,14 +53,16 @@ func Start(marker string) (*Guard, error) {
 func (g *Guard) PID() int { return g.pid }
 
 // Add puts a process group under guard. It must stay the group of a process
-// that has not been reaped until Release.
-func (g *Guard) Add(group int) error {
-	if group <= 1 || g.groups == MaxGroups {
-		return fmt.Errorf("guardian: process group %d: want above 1, and at most %d of them", group, MaxGroups)
+// that has not been reaped until Release. Groups beyond MaxGroups are known to
+// the guardian by their processes' marker only. It may be called by several
+// goroutines at once.
+func (g *Guard) Add(group int) {
+	if group <= 1 {
+		panic("guard: process group " + strconv.Itoa(group))
 	}
-	atomic.StoreInt32(&g.ledger.groups[g.groups], int32(group))
-	g.groups++
-	return nil
+	if i := g.groups.Add(1) - 1; i < MaxGroups {
+		atomic.StoreInt32(&g.ledger.groups[i], int32(group))
+	}
 }
 
 // Release tells the guardian to go and harm nobody. Wait must follow.

@@ -123,11 +123,10 @@ func guardian(l *ledger, pipe uintptr) {
 	}
 	// A plain load: the starter has gone, or stored before it closed the pipe.
 	if l.released == 0 {
+		// An entry may be reserved and not yet made, so all are looked at.
 		for i := range l.groups {
 			if g := l.groups[i]; g > 1 {
 				syscall.RawSyscall(syscall.SYS_KILL, uintptr(-g), uintptr(syscall.SIGKILL), 0)
-			} else {
-				break
 			}
 		}
 		pause := syscall.Timespec{Nsec: sweepPause}

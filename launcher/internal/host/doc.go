@@ -16,8 +16,8 @@
 //
 // # What dies when
 //
-// Each rank leads a process group. The ranks' parent is one thread that lives
-// as long as the job, and with it the kernel kills the ranks (PDEATHSIG). The
+// Each rank leads a process group. The threads that start ranks live as long as
+// the job, and the kernel kills the ranks with them (PDEATHSIG). The
 // guardian (package guard) kills their groups, and what left them, when the
 // whole process dies. At the end of the job on this host the groups are killed,
 // so that nothing that a rank left in the background outlives it. A rank's end
@@ -39,5 +39,6 @@
 // does not block. What the controller has not yet taken of a stream is bounded
 // by Window: beyond it the loop stops reading the pipes of that stream, and the
 // ranks that write wait. A fence between hosts waits in a goroutine of its own,
-// which ends before Run returns.
+// which ends before Run returns. So does the second thread that starts ranks
+// where there are many.
 package host

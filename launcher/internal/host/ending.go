@@ -56,10 +56,10 @@ func (h *Host) killNow() {
 // signalGroups signals the groups of all ranks, also of those that have ended:
 // what they left in the background belongs to the job.
 func (h *Host) signalGroups(sig syscall.Signal) {
-	for i := range h.ranks[:h.started] {
+	for _, r := range h.up() {
 		// That a group holds nothing but its ended leader is no failure, and
 		// neither is a member that has become another user.
-		_ = unix.Kill(-h.ranks[i].pid, sig)
+		_ = unix.Kill(-r.pid, sig)
 	}
 }
 

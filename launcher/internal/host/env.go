@@ -8,15 +8,19 @@ import (
 	"github.com/gorun-mpi/gorun/pmi"
 )
 
-// Marker is the entry that stands first in the environment of every process of
-// a job on one host, and by which that host's guardian knows them. Several hosts
-// of a job may be one machine, so the job's name alone would not do.
-func Marker(spec *Spec) string { return "GORUN_GUARD=" + spec.Job + "." + strconv.Itoa(spec.Index) }
+// Marker is the entry in the environment of every process of a job on one host
+// by which that host's guardian knows them. Several hosts of a job may be one
+// machine, so the host is in it. The job is in its name, so that a job inside a
+// job carries the markers of both: its own guardian carries the outer one, and
+// dies with whatever the outer guardian finds, so that must be everything.
+func Marker(spec *Spec) string {
+	return "GORUN_GUARD_" + spec.Job + "_" + strconv.Itoa(spec.Index) + "=1"
+}
 
 // ours are the variables that a host sets, and those that an outer launcher may
 // have left in the environment, which would lead a rank to the wrong server.
 var ours = map[string]bool{
-	"GORUN_GUARD": true, "GORUN_JOB": true, "GORUN_HOST": true, "GORUN_HOST_INDEX": true, "GORUN_LOCAL_RANK": true, "GORUN_LOCAL_SIZE": true,
+	"GORUN_JOB": true, "GORUN_HOST": true, "GORUN_HOST_INDEX": true, "GORUN_LOCAL_RANK": true, "GORUN_LOCAL_SIZE": true,
 	"GORUN_SEGMENT": true, "GORUN_CPUS": true, "GORUN_EMULATE": true, "GORUN_PMI": true,
 	"MPI_LOCALRANKID": true, "MPI_LOCALNRANKS": true, "HYDI_CONTROL_FD": true,
 	"OMPI_UNIVERSE_SIZE": true, "OMPI_MCA_orte_local_daemon_uri": true,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"runtime"
 	"sync"
@@ -37,9 +38,10 @@ type Host struct {
 	cfg  Config
 
 	ranks    []rank
-	started  int  // ranks, from the first
-	running  int  // of those, not yet ended
+	running  int  // ranks that were started and have not ended
 	complete bool // no more will start
+	spawner  *spawner
+	startErr error // why a rank could not be started
 
 	guard   *guard.Guard
 	segment *shm.Segment
@@ -61,8 +63,23 @@ type Host struct {
 	mail mailbox
 }
 
+// The buffer for reads starts small, since most ranks say little, and takes what
+// a pipe holds once one fills it.
+const (
+	bufLeast = 4 << 10
+	bufMost  = 64 << 10
+)
+
+// grow makes the buffer larger if n bytes have filled it. It has been read.
+func (h *Host) grow(n int) {
+	if n == len(h.buf) && n < bufMost {
+		h.buf = make([]byte, bufMost)
+	}
+}
+
 // rank is a rank on this host. Its descriptors are -1 when closed.
 type rank struct {
+	up     bool // it was started; nothing else counts before
 	pid    int
 	pidfd  int
 	socket int // PMI
@@ -113,7 +130,7 @@ func (h *Host) Run() {
 
 // prepare makes what the ranks share.
 func (h *Host) prepare() error {
-	h.open, h.buf = 0, make([]byte, 64<<10)
+	h.buf = make([]byte, bufLeast)
 	var err error
 	if h.poll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return os.NewSyscallError("epoll_create1", err)
@@ -152,8 +169,7 @@ func (h *Host) finish() {
 		h.guard.Release()
 	}
 	tails := make(map[int][]string)
-	for i := range h.ranks[:h.started] {
-		r := &h.ranks[i]
+	for i, r := range h.up() {
 		reap(r.pid)
 		if lines := r.pipes[Stderr].tail.Lines(); r.bad && len(lines) > 0 {
 			tails[h.spec.First+i] = lines
@@ -187,6 +203,17 @@ func (h *Host) emit(e Event) { h.cfg.Emit(e) }
 func (h *Host) log(format string, args ...any) {
 	if h.cfg.Log != nil {
 		h.cfg.Log.WithField("host", h.spec.Host).Debugf(format, args...)
+	}
+}
+
+// up are the ranks that were started, by local number.
+func (h *Host) up() iter.Seq2[int, *rank] {
+	return func(yield func(int, *rank) bool) {
+		for i := range h.ranks {
+			if r := &h.ranks[i]; r.up && !yield(i, r) {
+				return
+			}
+		}
 	}
 }
 

@@ -75,8 +75,8 @@ func (h *Host) patience() time.Duration {
 		sooner(h.quiet.Add(drainSilence))
 	}
 	if h.holds > 0 {
-		for i := range h.ranks[:h.started] {
-			sooner(h.ranks[i].silent)
+		for _, r := range h.up() {
+			sooner(r.silent)
 		}
 	}
 	if next.IsZero() {
@@ -135,6 +135,8 @@ func (h *Host) readMail() {
 		switch {
 		case l.ended:
 			h.processEnded(l.local)
+		case l.spawned != nil:
+			h.rankSpawned(*l.spawned)
 		case l.fence != nil:
 			h.fenceReturned(l.fence)
 		default:

@@ -13,6 +13,7 @@ type letter struct {
 	local   int // of the rank whose process has ended, with ended
 	ended   bool
 	fence   *fenced
+	spawned *spawned
 }
 
 // mailbox carries letters to the loop and wakes it.

@@ -47,6 +47,7 @@ func (h *Host) readPipe(local, number int, events uint32) {
 			p.tail.Add(h.buf[:n])
 		}
 		h.output(number, p.lines.Add(h.buf[:n]))
+		h.grow(n)
 	}
 }
 
@@ -94,8 +95,8 @@ func (h *Host) discardOutput() {
 func (h *Host) pause(number int, paused bool) {
 	h.streams[number].paused = paused
 	h.quiet = time.Now()
-	for i := range h.ranks[:h.started] {
-		p := &h.ranks[i].pipes[number]
+	for i, r := range h.up() {
+		p := &r.pipes[number]
 		if p.fd < 0 {
 			continue
 		}
@@ -121,9 +122,9 @@ func (h *Host) drained() bool {
 
 // flushLines sends the beginnings of lines of pipes that are still open.
 func (h *Host) flushLines() {
-	for i := range h.ranks[:h.started] {
+	for _, r := range h.up() {
 		for _, s := range [...]int{Stdout, Stderr} {
-			if p := &h.ranks[i].pipes[s]; p.fd >= 0 {
+			if p := &r.pipes[s]; p.fd >= 0 {
 				h.output(s, p.lines.End())
 			}
 		}

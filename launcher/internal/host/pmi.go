@@ -58,7 +58,8 @@ func (h *Host) receive(local int) bool {
 		return false
 	}
 	h.apply(h.engine.Receive(h.spec.First+local, h.buf[:n]))
-	return n == len(h.buf) || r.gone
+	h.grow(n)
+	return true
 }
 
 // closeSocket is the end of a rank's socket.
@@ -77,8 +78,8 @@ func (h *Host) silentOnTime(now time.Time) {
 	if h.holds == 0 {
 		return
 	}
-	for i := range h.ranks[:h.started] {
-		if r := &h.ranks[i]; !r.silent.IsZero() && !now.Before(r.silent) {
+	for i, r := range h.up() {
+		if !r.silent.IsZero() && !now.Before(r.silent) {
 			h.unhold(r)
 			h.apply(h.engine.Disconnect(h.spec.First + i))
 		}

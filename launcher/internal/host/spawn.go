@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -20,6 +22,33 @@ const (
 // pollEvery is after how many starts the loop has a look at what happens: a
 // large job whose first ranks fail need not be started to its end.
 const pollEvery = 16
+
+// A second thread starts ranks too where there are many and it can run: a start
+// waits for the kernel to load the program.
+const helpFrom = 8 // ranks
+
+// spawner starts ranks; several threads may.
+type spawner struct {
+	h     *Host
+	file  string
+	null  int
+	stdin int // of rank 0
+	env   *environment
+	next  atomic.Int32
+	stop  atomic.Bool
+}
+
+// take is the next rank to start; done when there is none.
+func (s *spawner) take() (local int, done bool) {
+	local = int(s.next.Add(1)) - 1
+	return local, s.stop.Load() || local >= len(s.h.ranks)
+}
+
+// spawned is a rank that was started, or was not.
+type spawned struct {
+	local int
+	err   error
+}
 
 // start starts all ranks.
 func (h *Host) start() error {
@@ -46,26 +75,77 @@ func (h *Host) start() error {
 	}()
 
 	h.ranks = make([]rank, h.spec.Count)
-	env := newEnvironment(&h.spec, h.segment.FD() >= 0)
-	for i := range h.ranks {
-		stdin := null
-		if h.spec.First+i == 0 {
-			stdin = first
+	h.spawner = &spawner{h: h, file: file, null: null, stdin: first, env: newEnvironment(&h.spec, h.segment.FD() >= 0)}
+	done := make(chan struct{})
+	if h.spec.Count >= helpFrom && runtime.GOMAXPROCS(0) > 1 {
+		h.workers.Go(func() { h.spawner.help(done) })
+	} else {
+		close(done)
+	}
+	err = h.startSome()
+	h.spawner.stop.Store(true)
+	<-done
+	h.readMail()
+	if err == nil {
+		err = h.startErr
+	}
+	return err
+}
+
+// help starts ranks on a thread of its own, which stays until the job is over:
+// the kernel kills them when it ends.
+func (s *spawner) help(done chan<- struct{}) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for local, none := s.take(); !none; local, none = s.take() {
+		err := s.spawn(local)
+		s.h.mail.post(letter{spawned: &spawned{local, err}})
+		if err != nil {
+			break
 		}
-		if err := h.spawn(i, file, stdin, env.of(i)); err != nil {
-			return h.spawnError(i, err)
+	}
+	close(done)
+	<-s.h.ctx.Done()
+}
+
+// startSome starts ranks on the loop's thread until there are none left to start
+// or there is a reason to start no more.
+func (h *Host) startSome() error {
+	for n := 1; ; n++ {
+		local, none := h.spawner.take()
+		if none {
+			return nil
 		}
-		h.emit(Event{Kind: Started, Rank: h.spec.First + i, PID: h.ranks[i].pid})
-		if (i+1)%pollEvery == 0 {
+		h.rankSpawned(spawned{local, h.spawner.spawn(local)})
+		if n%pollEvery == 0 {
 			if err := h.turn(0); err != nil {
 				return err
 			}
-			if h.ending.begun {
-				break
-			}
+		}
+		if h.startErr != nil || h.ending.begun {
+			return nil
 		}
 	}
-	return nil
+}
+
+// rankSpawned takes a rank into the loop.
+func (h *Host) rankSpawned(s spawned) {
+	err := s.err
+	if err == nil {
+		h.running++
+		h.ranks[s.local].up = true
+		h.emit(Event{Kind: Started, Rank: h.spec.First + s.local, PID: h.ranks[s.local].pid})
+		if h.ending.begun {
+			// The wish to end was uttered before it was there to hear it.
+			_ = unix.Kill(-h.ranks[s.local].pid, unix.SIGKILL)
+		}
+		if err = h.watchRank(s.local); err == nil {
+			return
+		}
+	}
+	if h.startErr == nil {
+		h.startErr = h.spawnError(s.local, err)
+	}
 }
 
 // spawnError explains why a rank could not be started. Those before it are
@@ -92,13 +172,18 @@ func (h *Host) spawnError(local int, err error) error {
 	return &startError{status, "Argv", h.spec.Argv[0], text}
 }
 
-// spawn starts one rank and watches it. Its ends of the pipes are closed again
-// in any case, ours are closed by finish.
-func (h *Host) spawn(local int, file string, stdin int, env []string) (err error) {
+// spawn starts one rank. Its ends of the pipes are closed again in any case,
+// ours are closed by finish.
+func (s *spawner) spawn(local int) (err error) {
+	h := s.h
 	r := &h.ranks[local]
-	*r = rank{pidfd: -1, socket: -1}
+	r.pidfd, r.socket = -1, -1
 	r.pipes[Stdout].fd, r.pipes[Stderr].fd = -1, -1
-	theirs := []int{stdin, -1, -1, -1}
+	stdin := s.null
+	if h.spec.First+local == 0 {
+		stdin = s.stdin
+	}
+	theirs := [...]int{stdin, -1, -1, -1}
 	defer func() {
 		for _, fd := range theirs[1:] {
 			closeFD(&fd)
@@ -109,27 +194,33 @@ func (h *Host) spawn(local int, file string, stdin int, env []string) (err error
 			closeFD(&r.pipes[Stderr].fd)
 		}
 	}()
-	for _, s := range [...]int{Stdout, Stderr} {
+	for _, n := range [...]int{Stdout, Stderr} {
 		var ends [2]int
 		if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
 			return os.NewSyscallError("pipe2", err)
 		}
-		r.pipes[s].fd, theirs[s] = ends[0], ends[1]
+		r.pipes[n].fd, theirs[n] = ends[0], ends[1]
 	}
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return os.NewSyscallError("socketpair", err)
 	}
 	r.socket, theirs[pmiFD] = pair[0], pair[1]
+	if h.spec.Tag {
+		tag := fmt.Sprintf("[1,%d]", h.spec.First+local)
+		r.pipes[Stdout].lines.Tag = tag + "<stdout>:"
+		r.pipes[Stderr].lines.Tag = tag + "<stderr>:"
+	}
+	r.pipes[Stderr].tail = new(stdio.Tail)
 
 	files := []uintptr{uintptr(stdin), uintptr(theirs[Stdout]), uintptr(theirs[Stderr]), uintptr(theirs[pmiFD])}
 	if fd := h.segment.FD(); fd >= 0 {
 		files = append(files, uintptr(fd))
 	}
 	pidfd := -1
-	pid, err := syscall.ForkExec(file, h.spec.Argv, &syscall.ProcAttr{
+	pid, err := syscall.ForkExec(s.file, h.spec.Argv, &syscall.ProcAttr{
 		Dir:   h.spec.Dir,
-		Env:   env,
+		Env:   s.env.of(local),
 		Files: files,
 		Sys:   &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, PidFD: &pidfd},
 	})
@@ -137,19 +228,9 @@ func (h *Host) spawn(local int, file string, stdin int, env []string) (err error
 		return err
 	}
 	r.pid, r.pidfd = pid, pidfd
-	h.started++
-	h.running++
 	// Until here the guardian knows the rank by its environment only.
-	if err := h.guard.Add(pid); err != nil {
-		return err
-	}
-	if h.spec.Tag {
-		tag := fmt.Sprintf("[1,%d]", h.spec.First+local)
-		r.pipes[Stdout].lines.Tag = tag + "<stdout>:"
-		r.pipes[Stderr].lines.Tag = tag + "<stderr>:"
-	}
-	r.pipes[Stderr].tail = new(stdio.Tail)
-	return h.watchRank(local)
+	h.guard.Add(pid)
+	return nil
 }
 
 // watchRank enters a rank's descriptors in the loop.

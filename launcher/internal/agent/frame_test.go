@@ -1,0 +1,226 @@
+package agent
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"reflect"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gorun-mpi/gorun/internal/testenv"
+	"github.com/gorun-mpi/gorun/launcher/internal/host"
+)
+
+func TestFramesRoundTrip(t *testing.T) {
+	orders := []order{
+		{Setup: &setup{host.Spec{Job: "j", Host: "a", Hosts: 2, NP: 4, First: 2, Count: 2, Argv: []string{"p", ""}, Env: []string{"A=1"}, Tag: true, Grace: time.Second, Stdin: host.StdinPump}, []byte{1, 0, 255}}},
+		{Peers: []string{"127.0.0.1:1", "127.0.0.1:2"}},
+		{Command: &host.Command{Kind: host.End, Signal: syscall.SIGINT}},
+		{Command: &host.Command{Kind: host.Input, Data: []byte("\x00\xff"), Last: true}},
+	}
+	var b []byte
+	for _, o := range orders {
+		var err error
+		if b, err = appendFrame(b, o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := bufio.NewReader(bytes.NewReader(b))
+	for i, want := range orders {
+		var got order
+		if err := readFrame(r, &got); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("frame %d: got %+v, %v, want %+v", i, got, err, want)
+		}
+	}
+	if err := readFrame(r, &order{}); err != io.EOF {
+		t.Errorf("at the end: got %v, want io.EOF", err)
+	}
+	e := report{Event: &host.Event{Kind: host.Ended, Rank: 3, Status: 139, Signal: syscall.SIGSEGV, Tails: map[int][]string{3: {"a", "b"}}}}
+	b, err := appendFrame(nil, e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got report
+	if err := readFrame(bufio.NewReader(bytes.NewReader(b)), &got); err != nil || !reflect.DeepEqual(got, e) {
+		t.Errorf("event: got %+v, %v, want %+v", got.Event, err, e.Event)
+	}
+}
+
+func TestDamagedFrames(t *testing.T) {
+	for _, c := range []struct{ name, stream, want string }{
+		{"cut in its length", "\x00\x00", "unexpected EOF"},
+		{"cut in its body", "\x00\x00\x00\x05ab", "unexpected EOF"},
+		{"longer than allowed", "\xff\xff\xff\xff", "no stream of an agent"},
+		{"no msgpack", "\x00\x00\x00\x01\xc1", "frame of 1 bytes"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			err := readFrame(bufio.NewReader(strings.NewReader(c.stream)), &order{})
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+func FuzzFrame(f *testing.F) {
+	for _, v := range []any{order{Peers: []string{"a"}}, order{Command: &host.Command{Kind: host.Kill}}, report{Address: "x"}} {
+		b, err := appendFrame(nil, v)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r := bufio.NewReader(bytes.NewReader(b))
+		var o order
+		if err := readFrame(r, &o); err == nil {
+			again, err := appendFrame(nil, o)
+			if err != nil {
+				t.Fatalf("%+v: %v", o, err)
+			}
+			var p order
+			if err := readFrame(bufio.NewReader(bytes.NewReader(again)), &p); err != nil {
+				t.Fatalf("%+v: %v", o, err)
+			}
+		}
+		var rep report
+		_ = readFrame(bufio.NewReader(bytes.NewReader(b)), &rep)
+	})
+}
+
+// half is a writer that fails.
+type half struct{}
+
+func (half) Write([]byte) (int, error) { return 0, errors.New("gone") }
+
+func TestOutboxOfABrokenStream(t *testing.T) {
+	testenv.NoLeaks(t)
+	o := newOutbox(half{})
+	_ = o.put(report{Address: "x"})
+	<-o.done
+	if err := o.put(report{Address: "y"}); err == nil {
+		t.Errorf("put after the failure: got no error")
+	}
+	o.close()
+}
+
+// talk runs an agent in this process: what it is told, and what it reports.
+type talk struct {
+	t      *testing.T
+	in     *io.PipeWriter
+	out    *bufio.Reader
+	result chan error
+}
+
+func newTalk(t *testing.T, ctx context.Context) *talk {
+	inR, inW := io.Pipe()
+	outR, outW := io.Pipe()
+	k := &talk{t, inW, bufio.NewReader(outR), make(chan error, 1)}
+	go func() {
+		err := Main(ctx, inR, outW)
+		outW.Close()
+		k.result <- err
+	}()
+	return k
+}
+
+func (k *talk) say(o order) {
+	k.t.Helper()
+	b, err := appendFrame(nil, o)
+	if err == nil {
+		_, err = k.in.Write(b)
+	}
+	if err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+// hear reads reports up to an event of a kind.
+func (k *talk) hear(kind host.EventKind) (e host.Event) {
+	k.t.Helper()
+	for {
+		var r report
+		if err := readFrame(k.out, &r); err != nil {
+			k.t.Fatalf("waiting for event %d: %v", kind, err)
+		}
+		if r.Event != nil && r.Event.Kind == kind {
+			return *r.Event
+		}
+	}
+}
+
+func one(argv ...string) order {
+	return order{Setup: &setup{Spec: host.Spec{Job: "0123", Host: "a", Hosts: 1, NP: 1, Count: 1, Argv: argv, Env: []string{"PATH=/usr/bin:/bin"}, Grace: time.Second}}}
+}
+
+func TestAgent(t *testing.T) {
+	testenv.NoLeaks(t)
+	k := newTalk(t, context.Background())
+	k.say(one("sh", "-c", "exit 3"))
+	k.say(order{Peers: []string{"-"}})
+	if e := k.hear(host.Ended); e.Status != 3 {
+		t.Errorf("status: got %d, want 3", e.Status)
+	}
+	k.hear(host.Done)
+	k.in.Close()
+	if err := <-k.result; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAgentStreamEnds(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		end  func(k *talk)
+	}{
+		{"end of file", func(k *talk) { k.in.Close() }},
+		{"an error", func(k *talk) { k.in.CloseWithError(errors.New("broken")) }},
+		{"nonsense", func(k *talk) {
+			b := binary.BigEndian.AppendUint32(nil, 1<<31)
+			k.in.Write(b)
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			testenv.NoLeaks(t)
+			k := newTalk(t, context.Background())
+			k.say(one("sleep", "100"))
+			k.say(order{Peers: []string{"-"}})
+			k.hear(host.Started)
+			c.end(k)
+			if e := k.hear(host.Ended); e.Signal != syscall.SIGKILL {
+				t.Errorf("the rank ended with %v, want KILL", e.Signal)
+			}
+			k.hear(host.Done)
+			if err := <-k.result; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestAgentIsStoppedBeforeItStarts(t *testing.T) {
+	testenv.NoLeaks(t)
+	k := newTalk(t, context.Background())
+	k.say(one("sleep", "100"))
+	k.say(order{Command: &host.Command{Kind: host.End, Signal: syscall.SIGTERM}})
+	k.hear(host.Done)
+	k.in.Close()
+	if err := <-k.result; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAgentWithoutAJob(t *testing.T) {
+	testenv.NoLeaks(t)
+	for _, stream := range []string{"", "hello, are you there?", "\x00\x00\x00\x01\x80"} {
+		if err := Main(context.Background(), strings.NewReader(stream), io.Discard); err == nil {
+			t.Errorf("%q: got no error", stream)
+		}
+	}
+}

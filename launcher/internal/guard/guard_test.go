@@ -1,0 +1,252 @@
+package guard
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gorun-mpi/gorun/internal/testenv"
+)
+
+// The test binary is also a starter that can be killed: it starts a guardian
+// and the processes of its arguments, and waits.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && os.Args[1] == "--starter" {
+		os.Exit(starter(os.Args[2], os.Args[3:]))
+	}
+	os.Exit(m.Run())
+}
+
+// starter runs each script in a group of its own; those that begin with "+" are
+// entered in the ledger, those with "!" carry the marker, those with "." neither.
+func starter(marker string, scripts []string) int {
+	g, err := Start(marker)
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	pids := []string{strconv.Itoa(g.PID())}
+	for _, s := range scripts {
+		cmd := exec.Command("sh", "-c", s[1:])
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		if s[0] == '!' {
+			cmd.Env = append(os.Environ(), marker)
+		}
+		if err := cmd.Start(); err != nil {
+			fmt.Println(err)
+			return 1
+		}
+		pids = append(pids, strconv.Itoa(cmd.Process.Pid))
+		if s[0] == '+' {
+			g.Add(cmd.Process.Pid)
+		}
+	}
+	fmt.Println(strings.Join(pids, " "))
+	select {}
+}
+
+// alive tells whether a process runs; a zombie does not.
+func alive(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && !bytes.Contains(stat, []byte(") Z "))
+}
+
+// gone waits until a process has ended, at most for a second.
+func gone(pid int) bool {
+	for deadline := time.Now().Add(time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		if !alive(pid) {
+			return true
+		}
+	}
+	return !alive(pid)
+}
+
+func start(t *testing.T, scripts ...string) (cmd *exec.Cmd, guardian int, pids []int) {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	marker := fmt.Sprintf("GUARD_TEST=%d.%d", os.Getpid(), time.Now().UnixNano())
+	cmd = exec.Command(exe, append([]string{"--starter", marker}, scripts...)...)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatalf("starter: %q, %v", line, err)
+	}
+	for _, f := range strings.Fields(line) {
+		pid, err := strconv.Atoi(f)
+		if err != nil {
+			t.Fatalf("starter: %q", line)
+		}
+		pids = append(pids, pid)
+	}
+	return cmd, pids[0], pids[1:]
+}
+
+func TestStarterIsKilled(t *testing.T) {
+	for _, c := range []struct {
+		name, script string
+		dies         bool
+	}{
+		{"a group in the ledger", "+sleep 100", true},
+		{"one that ignores signals", "+trap '' HUP INT TERM; while :; do sleep 1; done", true},
+		{"one with the marker", "!exec sleep 100", true},
+		{"the marker behind a large environment", "!V=$(head -c 100000 /dev/zero | tr '\\0' x); export V; exec sleep 100", true},
+		{"a stranger", ".exec sleep 100", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			testenv.NoLeaks(t)
+			cmd, guardian, pids := start(t, c.script)
+			if err := cmd.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			cmd.Wait()
+			if !gone(guardian) {
+				t.Errorf("the guardian stays")
+			}
+			if got := gone(pids[0]); got != c.dies {
+				t.Errorf("gone: got %v, want %v", got, c.dies)
+			}
+			syscall.Kill(-pids[0], syscall.SIGKILL)
+		})
+	}
+}
+
+func TestGuardianIsDeafAndBare(t *testing.T) {
+	testenv.NoLeaks(t)
+	cmd, guardian, _ := start(t)
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGURG, syscall.SIGPROF, syscall.SIGSEGV} {
+		if err := syscall.Kill(guardian, s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	proc := fmt.Sprintf("/proc/%d/", guardian)
+	// It may not have come to the end of its preparations.
+	deadline := time.Now().Add(5 * time.Second)
+	for {
+		fds, err := os.ReadDir(proc + "fd")
+		if err != nil {
+			t.Fatalf("a signal ended it: %v", err)
+		}
+		name, _ := os.ReadFile(proc + "comm")
+		cwd, _ := os.Readlink(proc + "cwd")
+		if len(fds) == 1 && string(name) == "gorun-guardian\n" && cwd == "/proc" {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("got %d descriptors, name %q, directory %s, want 1, gorun-guardian, /proc", len(fds), name, cwd)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	// In a session of its own: sixth field of stat, and leader of it.
+	stat, err := os.ReadFile(proc + "stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])); f[3] != strconv.Itoa(guardian) {
+		t.Errorf("session: got %s, want %d", f[3], guardian)
+	}
+}
+
+func TestReleaseHarmsNobody(t *testing.T) {
+	testenv.NoLeaks(t)
+	marker := fmt.Sprintf("GUARD_TEST=%d.release", os.Getpid())
+	for range 50 {
+		g, err := Start(marker)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command("sleep", "100")
+		cmd.Env = []string{marker}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		g.Add(cmd.Process.Pid)
+		g.Release()
+		if err := g.Wait(); err != nil {
+			t.Errorf("Wait: %v", err)
+		}
+		if alive(g.PID()) {
+			t.Errorf("the guardian lives after Wait")
+		}
+		if !alive(cmd.Process.Pid) {
+			t.Errorf("a process died though its guardian had been released")
+		}
+		cmd.Process.Kill()
+		cmd.Wait()
+	}
+}
+
+func TestWhatCannotBeGuarded(t *testing.T) {
+	testenv.NoLeaks(t)
+	for _, marker := range []string{"", strings.Repeat("x", maxMarker+1)} {
+		if g, err := Start(marker); err == nil {
+			g.Wait()
+			t.Errorf("marker of %d bytes: got no error", len(marker))
+		}
+	}
+	g, err := Start("A=" + strings.Repeat("x", maxMarker-2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSearch(t *testing.T) {
+	l, err := newLedger("A=marker")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.free()
+	for _, c := range []struct {
+		name, environ string
+		want          bool
+	}{
+		{"nothing", "", false},
+		{"alone", "A=marker\x00", true},
+		{"behind another", "B=1\x00A=marker\x00C=2\x00", true},
+		{"longer", "A=marker2\x00", false},
+		{"shorter", "A=marke\x00", false},
+		{"end of another", "BA=marker\x00", false},
+		{"not ended", "A=marker", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			n := copy(l.environ[:], c.environ)
+			if got := l.search(uintptr(n)); got != c.want {
+				t.Errorf("search %q: got %v, want %v", c.environ, got, c.want)
+			}
+		})
+	}
+}
+
+func BenchmarkGuardian(b *testing.B) {
+	for b.Loop() {
+		g, err := Start("GUARD_TEST=bench")
+		if err != nil {
+			b.Fatal(err)
+		}
+		g.Release()
+		if err := g.Wait(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,197 @@
+package host
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gorun-mpi/gorun/internal/testenv"
+)
+
+func TestScrub(t *testing.T) {
+	in := []string{"A=1", "PMI_RANK=3", "B=x=y", "A=2", "GORUN_JOB=j", "GORUN_MINE=1", "OMPI_MCA_btl=self", "OMPI_COMM_WORLD_SIZE=4", "PMIX_ID=1", "HYDI_CONTROL_FD=5", "=odd", "none", "", "EMPTY="}
+	want := []string{"A=2", "B=x=y", "GORUN_MINE=1", "OMPI_MCA_btl=self", "EMPTY="}
+	if got := Scrub(in); !reflect.DeepEqual(got, want) {
+		t.Errorf("Scrub(%q): got %q, want %q", in, got, want)
+	}
+}
+
+func TestProgram(t *testing.T) {
+	dir := t.TempDir()
+	for name, mode := range map[string]os.FileMode{"here/p": 0o755, "there/p": 0o755, "plain/p": 0o644, "here/only": 0o755} {
+		p := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(p, nil, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	at := func(p string) string { return filepath.Join(dir, p) }
+	for _, c := range []struct {
+		name, program, dir, path string
+		want                     string
+		status                   int
+	}{
+		{"first in PATH", "p", "", at("here") + ":" + at("there"), at("here/p"), 0},
+		{"what is not executable is passed by", "p", "", at("plain") + ":" + at("there"), at("there/p"), 0},
+		{"nothing executable", "p", "", at("plain"), "", 126},
+		{"nowhere", "q", "", at("here"), "", 127},
+		{"no PATH", "p", "", "", "", 127},
+		{"a directory of that name", "here", "", dir, "", 126},
+		{"an empty element is the directory", "p", at("here"), ":/nowhere", "./p", 0},
+		{"relative to the directory", "here/p", dir, "", "here/p", 0},
+		{"absolute", at("here/p"), "/", "", at("here/p"), 0},
+		{"below a file", at("here/p/x"), "", "", "", 127},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := program(c.program, c.dir, []string{"PATH=" + c.path})
+			status := 0
+			var se *startError
+			if errors.As(err, &se) {
+				status = se.status
+			}
+			if got != c.want || status != c.status || (err != nil) != (c.status != 0) {
+				t.Errorf("program(%s) in %q along %s: got %q, status %d, %v, want %q, %d", c.program, c.dir, c.path, got, status, err, c.want, c.status)
+			}
+		})
+	}
+}
+
+func TestEnded(t *testing.T) {
+	testenv.NoLeaks(t)
+	for _, c := range []struct {
+		script string
+		status int
+		signal syscall.Signal
+	}{{"exit 0", 0, 0}, {"exit 255", 255, 0}, {"kill -9 $$", 137, syscall.SIGKILL}, {"kill -SEGV $$", 139, syscall.SIGSEGV}} {
+		cmd := exec.Command("sh", "-c", "read x; "+c.script)
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if over, _, _, err := ended(cmd.Process.Pid); over || err != nil {
+			t.Errorf("%s: over %v, %v before its end", c.script, over, err)
+		}
+		in.Close()
+		deadline := time.Now().Add(10 * time.Second)
+		for {
+			over, status, signal, err := ended(cmd.Process.Pid)
+			if err != nil || time.Now().After(deadline) {
+				t.Fatalf("%s: %v", c.script, err)
+			}
+			if over {
+				if status != c.status || signal != c.signal {
+					t.Errorf("%s: got %d, %v, want %d, %v", c.script, status, signal, c.status, c.signal)
+				}
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+		cmd.Wait() // it was not reaped before
+		if _, _, _, err := ended(cmd.Process.Pid); !errors.Is(err, syscall.ECHILD) {
+			t.Errorf("%s: reaped: got %v, want ECHILD", c.script, err)
+		}
+	}
+}
+
+// record runs a host and returns its events.
+func record(t *testing.T, spec Spec, during func(*Host, Event)) []Event {
+	t.Helper()
+	var mu sync.Mutex
+	var events []Event
+	spec.Host, spec.Job, spec.Hosts, spec.NP, spec.Grace = "h", strings.ReplaceAll(t.Name(), "/", "-"), 1, spec.Count, time.Second
+	spec.Env = os.Environ()
+	var h *Host
+	h, err := New(spec, Config{Emit: func(e Event) {
+		mu.Lock()
+		events = append(events, e)
+		mu.Unlock()
+		if during != nil {
+			during(h, e)
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() { h.Run(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(30 * time.Second):
+		t.Fatalf("it does not end; events %v", events)
+	}
+	h.Send(Command{Kind: Kill}) // after Done: nothing
+	return events
+}
+
+func TestEventsOfAHost(t *testing.T) {
+	testenv.NoLeaks(t)
+	events := record(t, Spec{Count: 2, Argv: []string{"sh", "-c", "echo out; echo err >&2; exit 2"}}, nil)
+	count := make(map[EventKind]int)
+	for _, e := range events {
+		count[e.Kind]++
+	}
+	if count[Started] != 2 || count[Ended] != 2 || count[Output] != 4 || count[Done] != 1 || events[len(events)-1].Kind != Done {
+		t.Errorf("got %+v", events)
+	}
+}
+
+func TestCredits(t *testing.T) {
+	testenv.NoLeaks(t)
+	ahead, most, total := 0, 0, 0
+	const size = 10 * Window
+	record(t, Spec{Count: 1, Argv: []string{"head", "-c", "10485760", "/dev/zero"}}, func(h *Host, e Event) {
+		if e.Kind != Output {
+			return
+		}
+		total += len(e.Data)
+		ahead += len(e.Data)
+		most = max(most, ahead)
+		if ahead >= Window {
+			h.Send(Command{Kind: Credit, Stream: Stdout, N: ahead})
+			ahead = 0
+		}
+	})
+	if total != size || most > Window+2*bufMost {
+		t.Errorf("got %d bytes, at most %d ahead, want %d, %d", total, most, size, Window)
+	}
+}
+
+func TestRankThatClosesItsSocket(t *testing.T) {
+	testenv.NoLeaks(t)
+	events := record(t, Spec{Count: 2, Argv: []string{"sh", "-c", "exec 3>&-; sleep 0.5"}}, nil)
+	for _, e := range events {
+		if e.Kind == Violated || e.Kind == Ended && e.Status != 0 {
+			t.Errorf("got %+v", e)
+		}
+	}
+}
+
+func TestStoppedRanksEnd(t *testing.T) {
+	testenv.NoLeaks(t)
+	started := 0
+	events := record(t, Spec{Count: 2, Argv: []string{"sleep", "100"}}, func(h *Host, e Event) {
+		if e.Kind == Started {
+			if started++; started == 2 {
+				h.Send(Command{Kind: Pass, Signal: syscall.SIGSTOP})
+				h.Send(Command{Kind: End, Signal: syscall.SIGTERM})
+			}
+		}
+	})
+	for _, e := range events {
+		if e.Kind == Ended && (e.Signal != syscall.SIGTERM || !e.Told) {
+			t.Errorf("got %+v, want an end by TERM", e)
+		}
+	}
+}
