@@ -2,6 +2,7 @@ package rank
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/gorun-mpi/gorun/rdma"
 )
@@ -28,6 +29,40 @@ func Free[T Element](c *Comm, s []T) error {
 		return c.fail("free", -1, err)
 	}
 	return nil
+}
+
+// alloc is Alloc in bytes.
+func (w *World) alloc(n, size int) ([]byte, error) {
+	if err := w.enter(); err != nil {
+		return nil, err
+	}
+	defer w.leave()
+	if n > (math.MaxInt-cacheLine)/size {
+		return nil, badArgument("too large")
+	}
+	const access = rdma.AccessLocalWrite | rdma.AccessRemoteWrite | rdma.AccessRemoteRead | rdma.AccessRemoteAtomic
+	// Not less than a line, so that an empty slice has an address of its own.
+	mr, err := w.fabric.pd.AllocMR(max(n*size, cacheLine), access)
+	if err != nil {
+		return nil, err
+	}
+	w.regions.add(mr)
+	return mr.Bytes()[:n*size], nil
+}
+
+const cacheLine = 64
+
+// free is Free in bytes.
+func (w *World) free(mem []byte) error {
+	if err := w.enter(); err != nil {
+		return err
+	}
+	defer w.leave()
+	mr := w.regions.remove(address(mem))
+	if mr == nil {
+		return badArgument("this memory does not come from Alloc, or is free already")
+	}
+	return mr.Close()
 }
 
 // regions are the memory regions of Alloc, sorted by address, so that an

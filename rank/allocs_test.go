@@ -1,3 +1,7 @@
+//go:build !race
+
+// The race detector allocates on its own account.
+
 package rank_test
 
 import (

@@ -13,8 +13,12 @@ import (
 	"github.com/gorun-mpi/gorun/rank"
 )
 
-// profileVariable names a file into which rank 0 of a benchmark writes a CPU profile.
-const profileVariable = "RANK_TEST_PROFILE"
+const (
+	// profileVariable names a file into which rank 0 of a benchmark writes a CPU profile.
+	profileVariable = "RANK_TEST_PROFILE"
+	// onlyVariable is the beginning of the names of the calls to measure.
+	onlyVariable = "RANK_TEST_ONLY"
+)
 
 func init() { programs["bench"] = func() { rank.Main(measure) } }
 
@@ -75,12 +79,15 @@ func measure(ctx context.Context, c *rank.Comm) error {
 		{"allreduce 8 B", 20000, func() error { return rank.Allreduce(ctx, c, x, y, rank.Sum) }},
 		{"pingpong 8 B", 20000, pingpong(a[:small], b[:small])},
 		{"pingpong 8 B, heap", 20000, pingpong(heapA[:small], heapB[:small])},
+		{"pingpong 4032 B", 5000, pingpong(a[:4032], b[:4032])}, // the longest eager one
 		{"pingpong 4 KiB", 5000, pingpong(a[:4096], b[:4096])},
-		{"pingpong 8 KiB - 64", 5000, pingpong(a[:8128], b[:8128])},
-		{"pingpong 8 KiB", 5000, pingpong(a[:8192], b[:8192])},
+		{"pingpong 4 KiB, heap", 5000, pingpong(heapA[:4096], heapB[:4096])},
 		{"pingpong 64 KiB", 2000, pingpong(a[:large], b[:large])},
 		{"pingpong 64 KiB, heap", 2000, pingpong(heapA[:large], heapB[:large])},
 	} {
+		if !strings.HasPrefix(m.name, os.Getenv(onlyVariable)) {
+			continue
+		}
 		for range m.calls / 10 {
 			if err := m.call(); err != nil {
 				return err
@@ -137,7 +144,7 @@ func BenchmarkProcesses(b *testing.B) {
 
 // BenchmarkInit is the time from start to end of a job that joins and leaves.
 func BenchmarkInit(b *testing.B) {
-	for _, n := range []int{1, 2, 4, 16, 64} {
+	for _, n := range []int{1, 2, 4, 16, 64, 300} {
 		b.Run(fmt.Sprintf("np=%d", n), func(b *testing.B) {
 			for b.Loop() {
 				j := &job{program: "nothing", hosts: []int{n}}

@@ -2,6 +2,7 @@ package rank
 
 import (
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 
@@ -27,6 +28,15 @@ type Config struct {
 	adversary uint64
 	// place is where the rank is, when Run knows.
 	place *place
+}
+
+// environment is Config.Environment, or what the process was started with: this
+// is where the package reads the environment.
+func (cfg *Config) environment() (Environment, error) {
+	if cfg.Environment != nil {
+		return *cfg.Environment, nil
+	}
+	return FromEnviron(os.Environ())
 }
 
 // An Environment is what a launcher tells a rank.

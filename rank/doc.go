@@ -43,7 +43,10 @@
 // ends early when its context ends, when a peer it needs has died, or when the
 // communicator is broken; the error is an [*Error]. A collective that ends early
 // revokes its communicator: what the other ranks hold of it is unknown, so every
-// later collective on it fails with the same cause. [Send] and [Recv] fail alone.
+// later collective on it fails with the same cause. [Send] and [Recv] fail alone,
+// with one exception: a long Send that its context ends before the peer has
+// received it ends all messages between the two ranks, for the peer may hold the
+// address of memory that is its owner's again.
 //
 // # Goroutines
 //

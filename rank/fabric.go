@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 
 	"github.com/gorun-mpi/gorun/rank/internal/wireup"
@@ -44,15 +43,6 @@ func softNames(cfg Config) ([]string, error) {
 		return []string{"soft0"}, nil
 	}
 	return env.Emulate, nil
-}
-
-// environment is Config.Environment, or what the process was started with: this
-// is where the package reads the environment.
-func (cfg *Config) environment() (Environment, error) {
-	if cfg.Environment != nil {
-		return *cfg.Environment, nil
-	}
-	return FromEnviron(os.Environ())
 }
 
 // namedDevice finds a device of the providers, or says what there is.

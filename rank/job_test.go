@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gorun-mpi/gorun/internal/arch"
 	"github.com/gorun-mpi/gorun/internal/shm"
 	"github.com/gorun-mpi/gorun/internal/testenv"
 	"github.com/gorun-mpi/gorun/pmi"
@@ -411,6 +412,11 @@ func TestProcesses(t *testing.T) {
 			{"three hosts", []int{1, 2, 1}, false},
 			{"foreign launcher", []int{3}, true},
 		} {
+			if arch.RaceEnabled && program == "collectives" && len(tt.hosts) > 1 {
+				// What TCP brings is written by another goroutine and handed
+				// over through mapped memory, which the detector does not see.
+				continue
+			}
 			t.Run(program+"/"+tt.name, func(t *testing.T) {
 				j := &job{program: program, hosts: tt.hosts, foreign: tt.foreign}
 				j.start(t)

@@ -41,7 +41,8 @@
 //
 // A link is up, then failed, for good, with the first error: a completion with
 // an error, a dead peer, or a long send that its context ended, whose memory the
-// peer must not read any more.
+// peer must not read any more: the sender says "gone" and takes its queue pair to
+// ERR, so that nothing is read of it afterwards.
 //
 // # What may block, what runs
 //

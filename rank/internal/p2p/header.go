@@ -6,7 +6,7 @@ import "encoding/binary"
 //
 //	0    4     8         12   16       24        32    36
 //	kind tag   context   id   length   address   key
-//	|---- eager, finished ----|
+//	|- eager, finished, gone -|
 //	|----------------- announce -------------------|
 const (
 	eagerHeader    = 16
@@ -22,6 +22,7 @@ const (
 	eager kind = iota + 1
 	announce
 	finished
+	gone // the sender has given up an announced message, and this connection with it
 )
 
 type header struct {
@@ -68,7 +69,7 @@ func (h *header) parse(b []byte) bool {
 	switch h.kind {
 	case eager:
 		return h.tag >= 0
-	case finished:
+	case finished, gone:
 		return len(b) == eagerHeader
 	case announce:
 		if len(b) != announceHeader || h.tag < 0 {

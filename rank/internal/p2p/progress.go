@@ -87,20 +87,28 @@ func (e *Engine) arrived(l *link, slot, length int) {
 		e.fail(l, fmt.Errorf("a message of %d bytes with a damaged header arrived", length))
 		return
 	}
-	if h.kind == finished {
+	credit := false
+	switch h.kind {
+	case finished:
 		e.finished(l, h.id)
-	} else {
-		e.take(l, &h, message[h.size():])
+	case gone:
+		e.fail(l, ErrCut)
+	default:
+		credit = e.take(l, &h, message[h.size():])
+	}
+	if l.err != nil {
+		return
 	}
 	if err := e.postRecv(l, slot); err != nil {
 		e.fail(l, err)
-	} else if h.kind != finished && l.held <= unexpectedMax {
+	} else if credit {
 		e.giveBack(l)
 	}
 }
 
-// take gives a message to the receive that waits for it, or keeps it.
-func (e *Engine) take(l *link, h *header, payload []byte) {
+// take gives a message to the receive that waits for it, or keeps it. It tells
+// whether the credit is the peer's again already.
+func (e *Engine) take(l *link, h *header, payload []byte) (credit bool) {
 	env := match.Envelope{Context: h.context, Source: l.peer, Tag: h.tag}
 	if r := e.matches.Arrive(env); r != nil {
 		if h.kind == eager {
@@ -108,7 +116,7 @@ func (e *Engine) take(l *link, h *header, payload []byte) {
 		} else {
 			e.begin(r.Value, env, l, h)
 		}
-		return
+		return true
 	}
 	m := e.newArrival(env)
 	a := &m.Value
@@ -121,6 +129,7 @@ func (e *Engine) take(l *link, h *header, payload []byte) {
 	l.held += a.size
 	a.withheld = l.held > unexpectedMax
 	e.matches.Keep(m)
+	return !a.withheld
 }
 
 // An arrival is an unexpected message.

@@ -114,7 +114,13 @@ func (e *Engine) sendLong(ctx context.Context, l *link, buf []byte, mr rdma.MR, 
 }
 
 // cut fails a link whose peer may still read memory that its owner takes back.
+// The peer is told when that takes no waiting; otherwise it finds out by reading.
 func (e *Engine) cut(l *link) {
+	if e.credits(l) > 0 && e.room(l) > 0 {
+		h := header{kind: gone}
+		l.sent++
+		_ = e.postInline(l, h.put(e.small[:])) // a failure fails the link
+	}
 	e.fail(l, ErrCut)
 	// The queue pair answers no read from here on. A failure to say so means
 	// that it is in ERR or gone, and answers none either.

@@ -2,6 +2,7 @@ package p2p
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -154,19 +155,20 @@ func (e *Engine) lookAfter(c *condition) {
 }
 
 // Check makes sure of a peer: the error says that it has died or cannot be
-// reached. It is meant for a rank that has waited for a while.
+// reached. It is meant for a rank that has waited for a while. A link that was
+// cut because a long send was given up says nothing about its peer.
 func (e *Engine) Check(peer int) error {
 	if peer == e.rank {
 		return nil
 	}
 	l := &e.links[peer]
-	if l.err != nil {
+	if l.err != nil && !errors.Is(l.err, ErrCut) {
 		return l.err
 	}
 	if e.dead != nil {
 		if err := e.dead(peer); err != nil {
 			e.fail(l, err)
-			return l.err
+			return &PeerError{Peer: peer, Err: err}
 		}
 	}
 	if e.remote != nil && e.remote(peer) {

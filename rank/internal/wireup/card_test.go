@@ -48,6 +48,7 @@ func TestCardIsMsgpack(t *testing.T) {
 		t.Errorf("a library reads %v", got)
 	}
 	g := Greeting{Host: "h", Machine: "m", PID: 7, Secret: []byte{1}}
+	got = nil
 	if err := msgpack.Unmarshal(g.Append(nil), &got); err != nil || len(got) != greetingFields || got[1] != "h" || got[2] != "m" {
 		t.Errorf("a library reads %v, %v", got, err)
 	}

@@ -1,0 +1,67 @@
+package rank
+
+import (
+	"github.com/gorun-mpi/gorun/coll"
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+// Comm is the communicator of all ranks (MPI_COMM_WORLD).
+func (w *World) Comm() *Comm { return w.comm }
+
+// Host is the name of the rank's host.
+func (w *World) Host() string { return w.place.host }
+
+// HostOf is the name of a rank's host.
+func (w *World) HostOf(rank int) string { return w.cards[rank].Host }
+
+// LocalRank is the rank's number among those that share its host's memory.
+func (w *World) LocalRank() int { return w.place.local }
+
+// LocalSize is how many ranks share the host's memory.
+func (w *World) LocalSize() int { return w.place.size }
+
+// DeviceInfo names a device.
+type DeviceInfo struct {
+	Name     string // "soft0"
+	Provider string // "soft"
+	// OneSided: a peer's memory is reached without the peer's help.
+	OneSided bool
+}
+
+// Device is the device that the rank uses.
+func (w *World) Device() DeviceInfo {
+	return DeviceInfo{Name: w.device, Provider: w.fabric.provider, OneSided: w.fabric.port.Attr.OneSided}
+}
+
+// Counters count what a rank did since Init.
+type Counters struct {
+	Device     rdma.Counters // all work requests, messages and collectives alike
+	Collective coll.Counters // of all communicators, freed ones too
+}
+
+// Counters reads the counters. After Finalize they are zero.
+func (w *World) Counters() Counters {
+	if w.final {
+		return Counters{}
+	}
+	n := Counters{Device: w.fabric.context.Counters(), Collective: w.past}
+	for _, c := range w.comms {
+		add(&n.Collective, c.team.Counters())
+	}
+	return n
+}
+
+func add(sum *coll.Counters, n coll.Counters) {
+	sum.Calls += n.Calls
+	sum.Puts += n.Puts
+	sum.PutBytes += n.PutBytes
+	sum.Signals += n.Signals
+	sum.Descriptors += n.Descriptors
+	sum.Credits += n.Credits
+	sum.Copies += n.Copies
+	sum.CopyBytes += n.CopyBytes
+	sum.Unpacks += n.Unpacks
+	sum.UnpackBytes += n.UnpackBytes
+	sum.Reductions += n.Reductions
+	sum.ReduceBytes += n.ReduceBytes
+}

@@ -1,0 +1,137 @@
+package rank
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/gorun-mpi/gorun/coll"
+	"github.com/gorun-mpi/gorun/rank/internal/p2p"
+	"github.com/gorun-mpi/gorun/rank/internal/wireup"
+)
+
+// connect makes the queue pairs and connects them with those of all ranks.
+func (w *World) connect(ctx context.Context) (err error) {
+	w.messages, err = p2p.New(p2p.Config{Rank: w.rank, Size: w.size, PD: w.fabric.pd, Any: w.fabric.all, Waiter: w.waiter,
+		Dead: w.watch.dead, Remote: w.watch.remote, Idle: &w.watch.sleeps})
+	if err != nil {
+		return err
+	}
+	if err := w.fabric.openQueues(w.rank, w.size); err != nil {
+		return err
+	}
+	if w.mesh, err = coll.NewMesh(coll.MeshConfig{PD: w.fabric.pd, CQ: w.fabric.cq, QPs: w.fabric.queues}); err != nil {
+		return err
+	}
+	c := &Comm{world: w, name: worldName, rank: w.rank, size: w.size, context: 0}
+	w.context = 1
+	exchanged := false
+	exchange := func(ctx context.Context, mine []byte) ([][]byte, error) {
+		exchanged = true
+		return w.meet(ctx, mine)
+	}
+	if c.team, err = coll.NewTeam(ctx, w.teamConfig(c, exchange)); err != nil {
+		return err
+	}
+	if !exchanged { // a team of one has nothing to exchange
+		if _, err := w.meet(ctx, nil); err != nil {
+			return err
+		}
+	}
+	w.comm = c
+	w.comms = append(w.comms, c)
+	return nil
+}
+
+// teamConfig describes the collectives' team of a communicator.
+func (w *World) teamConfig(c *Comm, exchange func(context.Context, []byte) ([][]byte, error)) coll.TeamConfig {
+	cfg := coll.TeamConfig{
+		Rank: c.rank, Size: c.size, Mesh: w.mesh, Waiter: w.waiter, ODP: w.fabric.all, Exchange: exchange,
+		Progress: func() { w.messages.Progress() },
+		PeerDead: func(member int) bool { return w.messages.Check(c.worldRank(member)) != nil },
+	}
+	if c.ranks != nil {
+		cfg.Members = make([]int, c.size)
+		for i, r := range c.ranks {
+			cfg.Members[i] = int(r)
+		}
+	}
+	if c.size > 64 {
+		// Every member keeps a ring for every other one.
+		cfg.EagerBytes = 512
+	}
+	return cfg
+}
+
+// meet shows the rank's card to all others and connects with them. team is the
+// card of the world's team; the result are those of all.
+func (w *World) meet(ctx context.Context, team []byte) ([][]byte, error) {
+	f := w.fabric
+	own := wireup.Card{Host: w.place.host, Place: w.place.identity, Local: w.place.local, PID: os.Getpid(),
+		Device: w.device, Provider: f.provider, GID: f.gid, Endpoint: f.endpoint(), MTU: f.port.MTU, Team: team}
+	own.Control, own.ControlKey = w.messages.Control()
+	for peer := range w.size {
+		if peer != w.rank {
+			own.Messages.Add(w.messages.QP(peer).Num())
+			own.Collectives.Add(f.queues[peer].Num())
+		}
+	}
+	packed, err := w.launcher.AllGather(ctx, own.Append(nil))
+	if err != nil {
+		return nil, fmt.Errorf("exchange of cards: %w", err)
+	}
+	if len(packed) != w.size {
+		return nil, fmt.Errorf("exchange of cards: %d cards in a job of %d ranks", len(packed), w.size)
+	}
+	w.cards = make([]wireup.Card, w.size)
+	teams := make([][]byte, w.size)
+	for peer, b := range packed {
+		card := &w.cards[peer]
+		if *card, err = wireup.ParseCard(b); err != nil {
+			return nil, fmt.Errorf("card of rank %d: %w", peer, err)
+		}
+		if err := w.check(peer, card); err != nil {
+			return nil, err
+		}
+		teams[peer] = card.Team
+	}
+	w.watch.learn(w.place, w.cards)
+	for peer := range w.cards {
+		if peer == w.rank {
+			continue
+		}
+		card := &w.cards[peer]
+		if err := w.connectPeer(ctx, peer, card); err != nil {
+			return nil, fmt.Errorf("connect rank %d (host %s): %w", peer, card.Host, err)
+		}
+		// The rest of the card is needed once; a job has many.
+		card.Endpoint, card.Team, card.Messages, card.Collectives = nil, nil, wireup.Numbers{}, wireup.Numbers{}
+	}
+	// Nobody sends before all can receive.
+	if err := w.launcher.Barrier(ctx); err != nil {
+		return nil, fmt.Errorf("barrier after connecting: %w", err)
+	}
+	return teams, nil
+}
+
+// check refuses a card that does not fit this job.
+func (w *World) check(peer int, card *wireup.Card) error {
+	if n := w.size - 1; card.Messages.Len() != n || card.Collectives.Len() != n {
+		return fmt.Errorf("card of rank %d (host %s): %d and %d queue pairs, %d of each are expected", peer, card.Host, card.Messages.Len(), card.Collectives.Len(), n)
+	}
+	if card.Provider != w.fabric.provider {
+		return fmt.Errorf("rank %d (host %s) uses device %s (%s), which cannot talk to %s (%s) here", peer, card.Host, card.Device, card.Provider, w.device, w.fabric.provider)
+	}
+	return nil
+}
+
+func (w *World) connectPeer(ctx context.Context, peer int, card *wireup.Card) error {
+	if err := w.fabric.addEndpoint(ctx, card); err != nil {
+		return err
+	}
+	if err := wireup.Connect(w.messages.QP(peer), w.fabric.port, card, card.Messages.For(peer, w.rank)); err != nil {
+		return err
+	}
+	w.messages.Attach(peer, card.Control, card.ControlKey)
+	return wireup.Connect(w.fabric.queues[peer], w.fabric.port, card, card.Collectives.For(peer, w.rank))
+}
