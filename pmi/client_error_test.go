@@ -10,8 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gorun-mpi/gorun/internal/testenv"
 	"golang.org/x/sys/unix"
+
+	"github.com/gorun-mpi/gorun/internal/pack"
+	"github.com/gorun-mpi/gorun/internal/testenv"
 )
 
 // scripted is a server that answers each line with what answers has for it, or
@@ -134,8 +136,8 @@ func TestCallErrors(t *testing.T) {
 		"gone in barrier":  {answers("barrier_in", "hang up"), func(c *Client) error { return c.Barrier(ctx) }, ErrServer, "barrier"},
 		"big card":         {answers(), func(c *Client) error { _, err := c.AllGather(ctx, make([]byte, CardMax+1)); return err }, ErrLimit, "65537"},
 		"gather fails":     {answers("gorun_allgather", "cmd=gorun_allgather_result rc=-1 value=rank 1: left size=0\n"), func(c *Client) error { _, err := c.AllGather(ctx, nil); return err }, ErrRefused, "rank 1: left size=0"},
-		"gather of few":    {answers("gorun_allgather", "cmd=gorun_allgather_result rc=0 size=1\n\x90"), func(c *Client) error { _, err := c.AllGather(ctx, nil); return err }, errPack, "want 2"},
-		"gather damaged":   {answers("gorun_allgather", "cmd=gorun_allgather_result rc=0 size=3\nabc"), func(c *Client) error { _, err := c.AllGather(ctx, nil); return err }, errPack, "want 2"},
+		"gather of few":    {answers("gorun_allgather", "cmd=gorun_allgather_result rc=0 size=1\n\x90"), func(c *Client) error { _, err := c.AllGather(ctx, nil); return err }, pack.ErrDamaged, "want 2"},
+		"gather damaged":   {answers("gorun_allgather", "cmd=gorun_allgather_result rc=0 size=3\nabc"), func(c *Client) error { _, err := c.AllGather(ctx, nil); return err }, pack.ErrDamaged, "want 2"},
 		"gather too big":   {answers("gorun_allgather", "cmd=gorun_allgather_result rc=0 size=99999999\n"), func(c *Client) error { _, err := c.AllGather(ctx, nil); return err }, ErrSyntax, "size=99999999"},
 	}
 	for name, c := range cases {

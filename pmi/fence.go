@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/gorun-mpi/gorun/internal/pack"
 )
 
 // A fence is entered by all ranks of the job with the same command. What a host
@@ -131,23 +133,26 @@ func (e *Engine) failFence(err error) {
 
 // contribution is this host's, see [fenceKind].
 func (e *Engine) contribution() []byte {
-	b := make([]byte, 0, 64+e.store.pendingBytes+e.cardBytes())
-	b = appendUint(appendArray(b, 4), uint64(e.kind))
-	b = e.store.appendPending(b)
+	w := pack.NewWriter(64 + e.store.pendingBytes + e.cardBytes())
+	w.Array(4)
+	w.Uint(uint64(e.kind))
+	e.store.packPending(w)
 	if e.kind == fenceCards {
-		b = appendArray(b, 2*len(e.peers))
+		w.Array(2 * len(e.peers))
 		for _, p := range e.peers {
-			b = appendBin(appendUint(b, uint64(p.rank)), p.card)
+			w.Uint(uint64(p.rank))
+			w.Bin(p.card)
 			p.card = nil
 		}
 	} else {
-		b = appendArray(b, 0)
+		w.Array(0)
 	}
 	reason := ""
 	if e.kind == fenceClosing {
 		reason = fmt.Sprintf("rank %d: %s", e.leaver.Rank, e.leaver.Detail)
 	}
-	return appendBin(b, reason)
+	w.String(reason)
+	return w.Bytes()
 }
 
 func (e *Engine) cardBytes() int {
@@ -211,27 +216,27 @@ func (e *Engine) merge(all [][]byte) error {
 	seen := make([]bool, e.size)
 	ranks := 0
 	for host, c := range all {
-		u := unpacker{b: c}
-		if u.array() != 4 {
-			u.err = errPack
+		r := pack.NewReader(c)
+		if r.Array() != 4 {
+			r.Fail()
 		}
-		kind := fenceKind(u.int(int(fenceKinds)))
-		for n := u.array(); n > 0 && u.err == nil; n-- {
-			u.bin()
+		kind := fenceKind(r.Below(uint64(fenceKinds)))
+		for n := r.Array(); n > 0 && r.Err() == nil; n-- {
+			r.Bin()
 		}
-		n := u.array()
-		for ; n > 0 && u.err == nil; n -= 2 {
-			rank := u.int(e.size)
-			card := u.bin()
-			if u.err != nil || seen[rank] || len(card) > CardMax {
-				u.err = errPack
+		n := r.Array()
+		for ; n > 0 && r.Err() == nil; n -= 2 {
+			rank := r.Below(uint64(e.size))
+			card := r.Bin()
+			if r.Err() != nil || seen[rank] || len(card) > CardMax {
+				r.Fail()
 				break
 			}
 			seen[rank] = true
 			ranks++
 		}
-		reason := string(u.bin())
-		if err := u.end(); err != nil {
+		reason := r.String()
+		if err := r.End(); err != nil {
 			return fmt.Errorf("host %d: contribution of %d bytes: %w", host, len(c), err)
 		}
 		switch {
@@ -257,22 +262,24 @@ func (e *Engine) cards(all [][]byte) []byte {
 	byRank := make([][]byte, e.size)
 	size := 5
 	for _, c := range all {
-		u := unpacker{b: c}
-		u.array()
-		u.uint()
-		for n := u.array(); n > 0; n-- {
-			u.bin()
+		r := pack.NewReader(c)
+		r.Array()
+		r.Uint()
+		for n := r.Array(); n > 0; n-- {
+			r.Bin()
 		}
-		for n := u.array(); n > 0; n -= 2 {
-			rank := u.int(e.size)
-			byRank[rank] = u.bin()
+		for n := r.Array(); n > 0; n -= 2 {
+			rank := r.Below(uint64(e.size))
+			byRank[rank] = r.Bin()
 			size += len(byRank[rank]) + 5
 		}
 	}
-	body := appendArray(make([]byte, 0, size), len(byRank))
+	w := pack.NewWriter(size)
+	w.Array(len(byRank))
 	for _, card := range byRank {
-		body = appendBin(body, card)
+		w.Bin(card)
 	}
+	body := w.Bytes()
 	head := "cmd=gorun_allgather_result rc=0 size=" + strconv.Itoa(len(body)) + "\n"
 	return append(append(make([]byte, 0, len(head)+len(body)), head...), body...)
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/gorun-mpi/gorun/internal/pack"
 )
 
 // AllGather is a fence in which each rank gives a card, at most [CardMax]
@@ -52,14 +54,14 @@ func (c *Client) gatherCards(ctx context.Context, card []byte) ([][]byte, error)
 	if err := c.readBytes(ctx, body); err != nil {
 		return nil, err
 	}
-	u := unpacker{b: body}
-	n := u.array()
+	r := pack.NewReader(body)
+	n := r.Array()
 	cards := make([][]byte, 0, n)
-	for ; n > 0 && u.err == nil; n-- {
-		cards = append(cards, u.bin())
+	for ; n > 0 && r.Err() == nil; n-- {
+		cards = append(cards, r.Bin())
 	}
-	if err := u.end(); err != nil || len(cards) != c.size {
-		return nil, c.fail(fmt.Errorf("%s: cards of %d ranks in %d bytes, want %d: %w", c.name, len(cards), size, c.size, errPack))
+	if err := r.End(); err != nil || len(cards) != c.size {
+		return nil, c.fail(fmt.Errorf("%s: cards of %d ranks in %d bytes, want %d: %w", c.name, len(cards), size, c.size, pack.ErrDamaged))
 	}
 	return cards, nil
 }

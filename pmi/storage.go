@@ -3,6 +3,8 @@ package pmi
 import (
 	"strconv"
 	"strings"
+
+	"github.com/gorun-mpi/gorun/internal/pack"
 )
 
 // storage holds the keys of one job. Of two puts of one key the later counts,
@@ -34,26 +36,26 @@ func (s *storage) put(key, value string) bool {
 	return true
 }
 
-// appendPending packs what was put since the last fence and begins anew.
-func (s *storage) appendPending(b []byte) []byte {
-	b = appendArray(b, 2*len(s.pending))
+// packPending packs what was put since the last fence and begins anew.
+func (s *storage) packPending(w *pack.Writer) {
+	w.Array(2 * len(s.pending))
 	for key, value := range s.pending {
-		b = appendBin(appendBin(b, key), value)
+		w.String(key)
+		w.String(value)
 		s.bytes -= len(key) + len(value) // they come back with merge
 	}
 	s.pending = make(map[string]string)
 	s.pendingBytes = 0
-	return b
 }
 
 // merge takes the pairs of contributions that were checked.
 func (s *storage) merge(all [][]byte) {
 	for _, c := range all {
-		u := unpacker{b: c}
-		u.array()
-		u.uint()
-		for n := u.array(); n > 1; n -= 2 {
-			key, value := string(u.bin()), string(u.bin())
+		r := pack.NewReader(c)
+		r.Array()
+		r.Uint()
+		for n := r.Array(); n > 1; n -= 2 {
+			key, value := r.String(), r.String()
 			if old, ok := s.all[key]; ok {
 				s.bytes -= len(key) + len(old)
 			}

@@ -6,8 +6,6 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-
-	"github.com/vmihailenco/msgpack/v5"
 )
 
 func TestParseLine(t *testing.T) {
@@ -156,51 +154,6 @@ func TestFromEnviron(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// The part of msgpack written out here is msgpack.
-func TestPack(t *testing.T) {
-	for _, n := range []uint64{0, 1, 127, 128, 255, 256, 65535, 65536, 1<<32 - 1, 1 << 32, 1<<64 - 1} {
-		var got uint64
-		if err := msgpack.Unmarshal(appendUint(nil, n), &got); err != nil || got != n {
-			t.Errorf("uint %d is %d, %v", n, got, err)
-		}
-		u := unpacker{b: appendUint(nil, n)}
-		if got := u.uint(); got != n || u.end() != nil {
-			t.Errorf("uint %d reads back as %d, %v", n, got, u.end())
-		}
-	}
-	for _, n := range []int{0, 1, 15, 16, 255, 256, 65535, 65536, 70000} {
-		data := strings.Repeat("x", n)
-		var bin []byte
-		if err := msgpack.Unmarshal(appendBin(nil, data), &bin); err != nil || string(bin) != data {
-			t.Errorf("%d bytes are %d, %v", n, len(bin), err)
-		}
-		b := appendArray(nil, n)
-		for range n {
-			b = appendUint(b, 7)
-		}
-		var list []uint64
-		if err := msgpack.Unmarshal(b, &list); err != nil || len(list) != n {
-			t.Errorf("array of %d has %d, %v", n, len(list), err)
-		}
-		u := unpacker{b: b}
-		if got := u.array(); got != n {
-			t.Errorf("array of %d reads back as %d", n, got)
-		}
-	}
-}
-
-func TestUnpackDamage(t *testing.T) {
-	for _, b := range []string{"", "\xc4", "\xc4\x05abc", "\xc6\xff\xff\xff\xff", "\xdd\xff\xff\xff\xff", "\xc0", "\xdc\x00"} {
-		for what, read := range map[string]func(*unpacker){"bin": func(u *unpacker) { u.bin() }, "array": func(u *unpacker) { u.array() },
-			"uint": func(u *unpacker) { u.uint() }, "int": func(u *unpacker) { u.int(3) }} {
-			u := unpacker{b: []byte(b)}
-			if read(&u); u.end() == nil {
-				t.Errorf("%s of %q: no error", what, b)
-			}
-		}
 	}
 }
 

@@ -17,7 +17,7 @@ var startUp = []string{
 	"encoding/binary", "encoding/hex", "errors", "fmt", "hash", "io", "io/fs", "maps", "math", "math/bits", "math/rand/v2",
 	"net", "net/netip", "os", "path", "path/filepath", "reflect", "runtime", "runtime/debug", "slices", "sort", "strconv", "strings",
 	"sync", "sync/atomic", "syscall", "time", "unicode", "unicode/utf8", "unique", "unsafe", "weak",
-	"golang.org/x/sys/unix", "golang.org/x/sys/cpu",
+	"golang.org/x/sys/unix", "golang.org/x/sys/cpu", "github.com/vmihailenco/msgpack/v5",
 }
 
 // Ranks start lean. The files are read here, because what the go command says is

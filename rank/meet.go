@@ -76,7 +76,7 @@ func (w *World) meet(ctx context.Context, team []byte) ([][]byte, error) {
 			own.Collectives.Add(f.queues[peer].Num())
 		}
 	}
-	packed, err := w.launcher.AllGather(ctx, own.Append(nil))
+	packed, err := w.launcher.AllGather(ctx, own.Pack())
 	if err != nil {
 		return nil, fmt.Errorf("exchange of cards: %w", err)
 	}

@@ -103,7 +103,7 @@ func greet(ctx context.Context, exchange wireup.Exchange, own *wireup.Greeting, 
 			return nil, fmt.Errorf("job secret: %w", err)
 		}
 	}
-	cards, err := exchange.AllGather(ctx, own.Append(nil))
+	cards, err := exchange.AllGather(ctx, own.Pack())
 	if err != nil {
 		return nil, fmt.Errorf("exchange of greetings: %w", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/gorun-mpi/gorun/internal/pack"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
@@ -35,25 +36,27 @@ type Card struct {
 // cardFields is how many elements a card has.
 const cardFields = 15
 
-// Append appends the card in msgpack: an array with the version first and then
-// the fields in order.
-func (c *Card) Append(b []byte) []byte {
-	b = appendArray(b, cardFields)
-	b = appendUint(b, cardVersion)
-	b = appendString(b, c.Host)
-	b = appendString(b, c.Place)
-	b = appendUint(b, uint64(c.Local))
-	b = appendUint(b, uint64(c.PID))
-	b = appendString(b, c.Device)
-	b = appendString(b, c.Provider)
-	b = appendBin(b, c.GID[:])
-	b = appendBin(b, c.Endpoint)
-	b = appendUint(b, uint64(c.MTU))
-	b = c.Messages.append(b)
-	b = c.Collectives.append(b)
-	b = appendUint(b, c.Control)
-	b = appendUint(b, uint64(c.ControlKey))
-	return appendBin(b, c.Team)
+// Pack gives the card in msgpack: an array with the version first and then the
+// fields in order.
+func (c *Card) Pack() []byte {
+	w := pack.NewWriter(512)
+	w.Array(cardFields)
+	w.Uint(cardVersion)
+	w.String(c.Host)
+	w.String(c.Place)
+	w.Uint(uint64(c.Local))
+	w.Uint(uint64(c.PID))
+	w.String(c.Device)
+	w.String(c.Provider)
+	w.Bin(c.GID[:])
+	w.Bin(c.Endpoint)
+	w.Uint(uint64(c.MTU))
+	c.Messages.pack(w)
+	c.Collectives.pack(w)
+	w.Uint(c.Control)
+	w.Uint(uint64(c.ControlKey))
+	w.Bin(c.Team)
+	return w.Bytes()
 }
 
 // errVersion: the card is of another version, or not a card at all.
@@ -62,33 +65,30 @@ var errVersion = errors.New("not a card of this version: all ranks must be built
 // ParseCard reads a card. Its slices are parts of b.
 func ParseCard(b []byte) (Card, error) {
 	var c Card
-	u := unpacker{b: b}
-	if u.array() != cardFields || u.uint() != cardVersion || u.err != nil {
+	r := pack.NewReader(b)
+	if r.Array() != cardFields || r.Uint() != cardVersion || r.Err() != nil {
 		return c, errVersion
 	}
-	c.Host = u.string()
-	c.Place = u.string()
-	c.Local = int(u.below(1<<31 - 1))
-	c.PID = int(u.below(1<<31 - 1))
-	c.Device = u.string()
-	c.Provider = u.string()
-	if gid := u.bin(); len(gid) == len(c.GID) {
+	c.Host = r.String()
+	c.Place = r.String()
+	c.Local = int(r.Below(1 << 31))
+	c.PID = int(r.Below(1 << 31))
+	c.Device = r.String()
+	c.Provider = r.String()
+	if gid := r.Bin(); len(gid) == len(c.GID) {
 		copy(c.GID[:], gid)
 	} else {
-		u.fail()
+		r.Fail()
 	}
-	c.Endpoint = u.bin()
-	c.MTU = rdma.MTU(u.below(uint64(rdma.MTU4096)))
-	c.Messages.parse(&u)
-	c.Collectives.parse(&u)
-	c.Control = u.uint()
-	c.ControlKey = uint32(u.below(1<<32 - 1))
-	c.Team = u.bin()
-	if u.err != nil {
-		return Card{}, fmt.Errorf("card of %d bytes: %w", len(b), u.err)
-	}
-	if len(u.b) > 0 {
-		return Card{}, fmt.Errorf("card of %d bytes: %d bytes too many", len(b), len(u.b))
+	c.Endpoint = r.Bin()
+	c.MTU = rdma.MTU(r.Below(uint64(rdma.MTU4096) + 1))
+	c.Messages.parse(r)
+	c.Collectives.parse(r)
+	c.Control = r.Uint()
+	c.ControlKey = uint32(r.Below(1 << 32))
+	c.Team = r.Bin()
+	if err := r.End(); err != nil {
+		return Card{}, fmt.Errorf("card of %d bytes: %w", len(b), err)
 	}
 	return c, nil
 }
@@ -142,30 +142,29 @@ func (s *Numbers) For(owner, peer int) uint32 {
 	return s.At(peer)
 }
 
-func (s *Numbers) append(b []byte) []byte {
-	b = appendArray(b, 3*len(s.runs))
+func (s *Numbers) pack(w *pack.Writer) {
+	w.Array(3 * len(s.runs))
 	for _, r := range s.runs {
-		b = appendUint(b, uint64(r.first))
-		b = appendUint(b, uint64(r.step))
-		b = appendUint(b, uint64(r.n))
+		w.Uint(uint64(r.first))
+		w.Uint(uint64(r.step))
+		w.Uint(uint64(r.n))
 	}
-	return b
 }
 
 // numbersMax bounds how many numbers a card may claim to hold.
 const numbersMax = 1 << 24
 
-func (s *Numbers) parse(u *unpacker) {
-	count := u.array()
+func (s *Numbers) parse(in *pack.Reader) {
+	count := in.Array()
 	if count%3 != 0 {
-		u.fail()
+		in.Fail()
 		return
 	}
 	for range count / 3 {
-		r := run{first: uint32(u.below(1<<24 - 1)), step: uint32(u.below(1<<24 - 1)), n: uint32(u.below(numbersMax))}
+		r := run{first: uint32(in.Below(1 << 24)), step: uint32(in.Below(1 << 24)), n: uint32(in.Below(numbersMax + 1))}
 		s.n += int(r.n)
-		if s.n > numbersMax || u.err != nil {
-			u.fail()
+		if s.n > numbersMax || in.Err() != nil {
+			in.Fail()
 			*s = Numbers{}
 			return
 		}

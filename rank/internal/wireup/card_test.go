@@ -9,6 +9,7 @@ import (
 
 	"github.com/vmihailenco/msgpack/v5"
 
+	"github.com/gorun-mpi/gorun/internal/pack"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
@@ -29,7 +30,7 @@ func sample() Card {
 func TestCardRoundTrip(t *testing.T) {
 	for name, c := range map[string]Card{"full": sample(), "empty": {}} {
 		t.Run(name, func(t *testing.T) {
-			got, err := ParseCard(c.Append(nil))
+			got, err := ParseCard(c.Pack())
 			if err != nil || !reflect.DeepEqual(got, c) {
 				t.Errorf("got %+v, %v\nwant %+v", got, err, c)
 			}
@@ -41,7 +42,7 @@ func TestCardRoundTrip(t *testing.T) {
 func TestCardIsMsgpack(t *testing.T) {
 	c := sample()
 	var got []any
-	if err := msgpack.Unmarshal(c.Append(nil), &got); err != nil {
+	if err := msgpack.Unmarshal(c.Pack(), &got); err != nil {
 		t.Fatal(err)
 	}
 	if len(got) != cardFields || got[1] != "a" || got[2] != "job/a" || !bytes.Equal(got[8].([]byte), c.Endpoint) {
@@ -49,14 +50,14 @@ func TestCardIsMsgpack(t *testing.T) {
 	}
 	g := Greeting{Host: "h", Machine: "m", PID: 7, Secret: []byte{1}}
 	got = nil
-	if err := msgpack.Unmarshal(g.Append(nil), &got); err != nil || len(got) != greetingFields || got[1] != "h" || got[2] != "m" {
+	if err := msgpack.Unmarshal(g.Pack(), &got); err != nil || len(got) != greetingFields || got[1] != "h" || got[2] != "m" {
 		t.Errorf("a library reads %v, %v", got, err)
 	}
 }
 
 func TestCardDamaged(t *testing.T) {
 	c := sample()
-	good := c.Append(nil)
+	good := c.Pack()
 	for n := range good {
 		if _, err := ParseCard(good[:n]); err == nil {
 			t.Errorf("the first %d of %d bytes pass for a card", n, len(good))
@@ -74,7 +75,7 @@ func TestCardDamaged(t *testing.T) {
 
 func TestGreetingRoundTrip(t *testing.T) {
 	g := Greeting{Host: "h", Machine: "boot ns 0", PID: 99, Secret: bytes.Repeat([]byte{3}, 32)}
-	packed := g.Append(nil)
+	packed := g.Pack()
 	if got, err := ParseGreeting(packed); err != nil || !reflect.DeepEqual(got, g) {
 		t.Errorf("got %+v, %v; want %+v", got, err, g)
 	}
@@ -108,15 +109,17 @@ func TestNumbers(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := numbers(tt.list...)
-			packed := s.append(nil)
+			w := pack.NewWriter(0)
+			s.pack(w)
+			packed := w.Bytes()
 			if len(packed) > tt.most {
 				t.Errorf("%d bytes, want at most %d", len(packed), tt.most)
 			}
 			var back Numbers
-			u := unpacker{b: packed}
-			back.parse(&u)
-			if u.err != nil || back.Len() != len(tt.list) {
-				t.Fatalf("%d numbers come back, %v; want %d", back.Len(), u.err, len(tt.list))
+			r := pack.NewReader(packed)
+			back.parse(r)
+			if r.Err() != nil || back.Len() != len(tt.list) {
+				t.Fatalf("%d numbers come back, %v; want %d", back.Len(), r.Err(), len(tt.list))
 			}
 			for i, want := range tt.list {
 				if got := back.At(i); got != want {
@@ -138,15 +141,15 @@ func TestNumbersFor(t *testing.T) {
 
 func FuzzParseCard(f *testing.F) {
 	c := sample()
-	f.Add(c.Append(nil))
-	f.Add((&Card{}).Append(nil))
+	f.Add(c.Pack())
+	f.Add((&Card{}).Pack())
 	f.Add([]byte{0xdd, 0xff, 0xff, 0xff, 0xff})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		c, err := ParseCard(b)
 		if err != nil {
 			return
 		}
-		again, err := ParseCard(c.Append(nil))
+		again, err := ParseCard(c.Pack())
 		if err != nil || !reflect.DeepEqual(again, c) {
 			t.Errorf("%+v comes back as %+v, %v", c, again, err)
 		}

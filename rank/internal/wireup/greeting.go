@@ -1,6 +1,10 @@
 package wireup
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/gorun-mpi/gorun/internal/pack"
+)
 
 // A Greeting comes before the cards where the launcher does not say who shares a
 // host, or where a secret must be known to open the device.
@@ -13,24 +17,27 @@ type Greeting struct {
 
 const greetingFields = 5
 
-// Append appends the greeting in msgpack.
-func (g *Greeting) Append(b []byte) []byte {
-	b = appendUint(appendArray(b, greetingFields), cardVersion)
-	b = appendString(b, g.Host)
-	b = appendString(b, g.Machine)
-	b = appendUint(b, uint64(g.PID))
-	return appendBin(b, g.Secret)
+// Pack gives the greeting in msgpack.
+func (g *Greeting) Pack() []byte {
+	w := pack.NewWriter(128)
+	w.Array(greetingFields)
+	w.Uint(cardVersion)
+	w.String(g.Host)
+	w.String(g.Machine)
+	w.Uint(uint64(g.PID))
+	w.Bin(g.Secret)
+	return w.Bytes()
 }
 
 // ParseGreeting reads a greeting. Its secret is part of b.
 func ParseGreeting(b []byte) (Greeting, error) {
-	u := unpacker{b: b}
-	if u.array() != greetingFields || u.uint() != cardVersion || u.err != nil {
+	r := pack.NewReader(b)
+	if r.Array() != greetingFields || r.Uint() != cardVersion || r.Err() != nil {
 		return Greeting{}, errVersion
 	}
-	g := Greeting{Host: u.string(), Machine: u.string(), PID: int(u.below(1<<31 - 1)), Secret: u.bin()}
-	if u.err != nil || len(u.b) > 0 {
-		return Greeting{}, fmt.Errorf("greeting of %d bytes: %w", len(b), errPack)
+	g := Greeting{Host: r.String(), Machine: r.String(), PID: int(r.Below(1 << 31)), Secret: r.Bin()}
+	if err := r.End(); err != nil {
+		return Greeting{}, fmt.Errorf("greeting of %d bytes: %w", len(b), err)
 	}
 	return g, nil
 }
