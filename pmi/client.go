@@ -71,11 +71,11 @@ func (c *Client) start(ctx context.Context, env Env) error {
 			return err
 		}
 	}
-	m, err := c.ask(ctx, "cmd=init pmi_version=1 pmi_subversion=1\n", "response_to_init")
-	if err != nil {
+	if _, err := c.ask(ctx, "cmd=init pmi_version=1 pmi_subversion=1\n", "response_to_init"); err != nil {
 		return err
 	}
-	if m, err = c.ask(ctx, "cmd=get_maxes\n", "maxes"); err != nil {
+	m, err := c.ask(ctx, "cmd=get_maxes\n", "maxes")
+	if err != nil {
 		return err
 	}
 	c.keyMax, c.valMax = KeyLenMax, ValLenMax
@@ -169,7 +169,7 @@ func (c *Client) get(ctx context.Context, key string) (string, error) {
 	m, err := c.ask(ctx, "cmd=get kvsname="+c.kvs+" key="+key+"\n", "get_result")
 	if err != nil {
 		if errors.Is(err, ErrRefused) {
-			err = fmt.Errorf("%w: %v", ErrNotFound, err)
+			err = fmt.Errorf("%w: %w", ErrNotFound, err)
 		}
 		return "", fmt.Errorf("pmi: get key %q: %w", clip(key), err)
 	}
@@ -220,7 +220,7 @@ func (c *Client) Finalize() error {
 	if cerr := c.conn.Close(); err == nil {
 		err = cerr
 	}
-	c.fail(errClosed)
+	_ = c.fail(errClosed)
 	if err != nil {
 		return fmt.Errorf("pmi: finalize: %w", err)
 	}

@@ -90,7 +90,7 @@ func Listen(cfg Config) (*Node, error) {
 	}
 	if err != nil {
 		if n.conns != nil {
-			n.conns.Shutdown()
+			_ = n.conns.Shutdown()
 		}
 		return nil, fmt.Errorf("gossip: host %s: listen on %s: %w", cfg.Host, cfg.Bind, err)
 	}
