@@ -285,13 +285,13 @@ func (c *Client) watch(ctx context.Context) (stop func()) {
 	}
 	fired := make(chan struct{})
 	unhook := context.AfterFunc(ctx, func() {
-		c.conn.SetDeadline(time.Unix(1, 0))
+		_ = c.conn.SetDeadline(time.Unix(1, 0))
 		close(fired)
 	})
 	return func() {
 		if !unhook() {
 			<-fired
-			c.conn.SetDeadline(time.Time{})
+			_ = c.conn.SetDeadline(time.Time{})
 		}
 	}
 }

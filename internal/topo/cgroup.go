@@ -59,7 +59,7 @@ func quota(root string) float64 {
 	least := 0.0
 	for _, g := range groups(root, "cpu") {
 		for dir := path.Clean("/" + g.path); ; dir = path.Dir(dir) {
-			q := 0.0
+			var q float64
 			if g.unified {
 				q = ratio(read(g.mount, dir, "cpu.max"), "")
 			} else {

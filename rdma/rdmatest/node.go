@@ -111,7 +111,7 @@ func (n *local) Again(pd rdma.PD, r Region, off, size int, access rdma.Access) (
 	if err != nil {
 		return Region{}, err
 	}
-	return Region{mr, mr.Addr(), size, bytes(buf)}, nil
+	return Region{mr, mr.Addr(), size, buf}, nil
 }
 
 // aligned gives n bytes on the heap that begin at a cache line.
