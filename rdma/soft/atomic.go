@@ -75,7 +75,7 @@ const lockPatience = time.Second
 // lock takes a lock word for rank, also from a holder that has died: one
 // compare-and-swap of the whole word, so that only one taker succeeds.
 func (s *peer) lock(l *uint64, rank int) (held uint64) {
-	var since time.Time
+	var waited patience
 	var seen uint64
 	for i := 1; ; i++ {
 		w := atomic.LoadUint64(l)
@@ -91,12 +91,10 @@ func (s *peer) lock(l *uint64, rank int) (held uint64) {
 			continue
 		}
 		runtime.Gosched()
-		now := time.Now()
 		if w != seen {
-			seen, since = w, now
-			continue
+			seen, waited = w, patience{}
 		}
-		if s.p.holderDead(int(uint32(w))-1) || now.Sub(since) > lockPatience {
+		if waited.over(lockPatience) || s.p.holderDead(int(uint32(w))-1) {
 			if atomic.CompareAndSwapUint64(l, w, next) {
 				return next
 			}

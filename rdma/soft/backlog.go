@@ -67,11 +67,11 @@ func (q *queuePair) keep(wr *rdma.SendWR) {
 			}
 			for _, b := range segs {
 				to := e.inline[len(e.inline) : len(e.inline)+len(b)]
-				if guard && !guarded(to, b) {
-					ok = false
+				if !guard {
+					copy(to, b)
+				} else if ok = guarded(to, b); !ok {
 					break
 				}
-				copy(to, b)
 				e.inline = e.inline[:len(e.inline)+len(b)]
 			}
 		}

@@ -46,19 +46,21 @@
 // Leaving. Deregistration and the destruction of a queue pair first take back
 // what initiators look at, then wait for the mark of each that may have looked
 // before: see region.Close. An initiator that has died does not count; one that
-// is stopped for 5 s makes Close fail, and the key and the memory are then never
-// used again. Software atomics are serialised by a lock word that names its
+// is stopped for 5 s makes Close fail, and the key, the queue pair and the memory
+// are then never used again. Software atomics are serialised by a lock word that names its
 // holder and can be taken from the dead: see peer.lock.
 //
 // Death. A peer is dead when the launcher has said so in the segment or when its
 // pidfd says so, which is asked at every 64th request and while requests wait.
-// Requests to it then end with RETRY_EXC_ERR. Over TCP the connection's end
-// says it; there is no timer for an answer on a connection that lives, so a
-// stopped process is waited for.
+// Requests to it then end with RETRY_EXC_ERR. Over TCP the connection's end says
+// it, and so does the ack timer of a queue pair that has one: when a link has
+// shown no sign of life for the timeout, half a second at least, in the first try
+// and in every retry (queuePair.overdue). A peer that is slow is waited for, and
+// with timeout 0 so is one that is stopped.
 //
 // Trust. The ranks of a segment are one trust domain: one that scribbles can
 // spoil data, but no index, offset or address read from an arena is used
-// unchecked. Over TCP both sides prove that they know the job's secret before
+// unchecked; a rank's own memory it finds without the arena. Over TCP both sides prove that they know the job's secret before
 // anything else is read; what is then said is checked, but not encrypted.
 //
 // # Blocking and goroutines

@@ -17,7 +17,7 @@ import (
 //
 //	0 type | 1 op | 2 status or RNR code | 3 zero | 4 length of the payload u32
 //	8 to u32 | 12 from u32 (queue pair numbers) | 16 psn u32 | 20 imm u32
-//	24 total u32 | 28 offset u32 of the piece | 32 key u32 | 36 zero u32
+//	24 total u32 | 28 offset u32 of the piece | 32 key u32 | 36 life u32
 //	40 address u64 | 48 compare or add u64 | 56 swap u64
 type frame struct {
 	kind          frameKind
@@ -29,6 +29,7 @@ type frame struct {
 	total, offset uint32
 	key           uint32
 	addr          uint64
+	life          uint32 // of the requester's connection; answers repeat it
 	compareAdd    uint64
 	swap          uint64
 }
@@ -41,7 +42,7 @@ const (
 	frameData               // a piece of a read's data, or an atomic's result
 	frameNak                // psn failed with status code
 	frameNotReady           // psn found no receive; code is the RNR timer
-	frameNobody             // there is no queue pair for psn
+	frameNobody             // no queue pair is there for psn, or it expects another
 	frameKinds
 )
 
@@ -63,7 +64,7 @@ func (f *frame) put(b *[frameSize]byte) {
 	le.PutUint32(b[24:], f.total)
 	le.PutUint32(b[28:], f.offset)
 	le.PutUint32(b[32:], f.key)
-	le.PutUint32(b[36:], 0)
+	le.PutUint32(b[36:], f.life)
 	le.PutUint64(b[40:], f.addr)
 	le.PutUint64(b[48:], f.compareAdd)
 	le.PutUint64(b[56:], f.swap)
@@ -79,11 +80,11 @@ func parseFrame(b []byte) (f frame, err error) {
 	f = frame{
 		kind: frameKind(b[0]), op: rdma.WROpcode(b[1]), code: b[2], length: le.Uint32(b[4:]),
 		to: le.Uint32(b[8:]), from: le.Uint32(b[12:]), psn: le.Uint32(b[16:]), imm: le.Uint32(b[20:]),
-		total: le.Uint32(b[24:]), offset: le.Uint32(b[28:]), key: le.Uint32(b[32:]),
+		total: le.Uint32(b[24:]), offset: le.Uint32(b[28:]), key: le.Uint32(b[32:]), life: le.Uint32(b[36:]),
 		addr: le.Uint64(b[40:]), compareAdd: le.Uint64(b[48:]), swap: le.Uint64(b[56:]),
 	}
 	switch {
-	case f.kind == 0 || f.kind >= frameKinds || b[3] != 0 || le.Uint32(b[36:]) != 0:
+	case f.kind == 0 || f.kind >= frameKinds || b[3] != 0:
 		return f, fmt.Errorf("%w: type %d", errFrame, b[0])
 	case f.op > rdma.WRAtomicFetchAndAdd:
 		return f, fmt.Errorf("%w: operation %d", errFrame, f.op)

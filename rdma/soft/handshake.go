@@ -18,9 +18,12 @@ import (
 //	dialler: magic 16 | nonce 32 | own GID 16 | wanted GID 16
 //	listener:                                             nonce 32 | proof 32
 //	dialler: proof 32
+//	listener:                                             welcome 1
 //
 // A proof is HMAC-SHA256 with the secret over the prover's role and all that
-// was said before it. A recorded one is of no use: each side's nonce is new.
+// was said before it. A recorded one is of no use: each side's nonce is new. The last
+// byte says that the listener has kept the connection, which he may not when
+// many want in at once: a link that is up stays up.
 const (
 	helloSize = 16 + 32 + 16 + 16
 	replySize = 32 + 32
@@ -73,10 +76,14 @@ func greet(c stream, secret []byte, own, wanted rdma.GID) error {
 	if _, err := c.Write(proof(secret, "dialler", hello, reply)); err != nil {
 		return err
 	}
+	if _, err := io.ReadFull(c, reply[:1]); err != nil {
+		return fmt.Errorf("no welcome came: %w", err)
+	}
 	return c.SetDeadline(time.Time{})
 }
 
-// welcome is the listener's side. It gives the dialler's GID.
+// welcome is the listener's side, up to the last byte, which is keep's. It gives
+// the dialler's GID.
 func welcome(c stream, secret []byte, own [gidTable]rdma.GID) (from rdma.GID, err error) {
 	if err := c.SetDeadline(time.Now().Add(handshakeLimit)); err != nil {
 		return from, err
@@ -107,4 +114,10 @@ func welcome(c stream, secret []byte, own [gidTable]rdma.GID) (from rdma.GID, er
 		return from, errStranger
 	}
 	return rdma.GID(hello[48:64]), c.SetDeadline(time.Time{})
+}
+
+// keep ends the listener's side.
+func keep(c stream) error {
+	_, err := c.Write([]byte{1})
+	return err
 }

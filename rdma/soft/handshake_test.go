@@ -37,6 +37,9 @@ func TestHandshake(t *testing.T) {
 				if err != nil {
 					b.Close()
 				}
+				if err == nil {
+					err = keep(b)
+				}
 				if err == nil && from != there {
 					err = errors.New("the dialler's GID is " + from.String())
 				}
@@ -107,51 +110,6 @@ func TestHandshakeIsBounded(t *testing.T) {
 			synctest.Wait()
 		})
 	}
-}
-
-// Strangers of every kind beside two members of a job.
-func TestStrangers(t *testing.T) {
-	noLeaks(t)
-	n := []*node{open(t, Config{Host: "a", Secret: secret}), open(t, Config{Host: "b", Secret: secret})}
-	introduce(t, n...)
-	address := n[1].p.net.address
-	var conns []net.Conn
-	defer func() {
-		for _, c := range conns {
-			c.Close()
-		}
-	}()
-	for i := range 3 * halfMost {
-		c, err := net.Dial("tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		conns = append(conns, c)
-		switch i % 4 {
-		case 0: // says nothing
-		case 1:
-			c.Write([]byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n and more, so that it is a whole greeting in length\r\n"))
-		case 2:
-			c.Write(helloMagic[:7])
-		case 3: // a whole greeting, then nonsense
-			hello := make([]byte, helloSize+500)
-			copy(hello, helloMagic[:])
-			copy(hello[64:], n[1].p.gids[0][:])
-			c.Write(hello)
-		}
-	}
-	qa, _ := pair(t, n[0], n[1], attrs())
-	src, dst := n[0].alloc(8, all), n[1].alloc(8, all)
-	fill(src.Bytes(), 3)
-	post(t, qa, rdma.SendWR{Flags: rdma.SendSignaled, Opcode: rdma.WRRDMAWrite, SGL: []rdma.SGE{sge(src, 0, 8)}, RemoteAddr: dst.Addr(), RKey: dst.RKey()})
-	if wc := n[0].poll(1, n[1])[0]; wc.Status != rdma.WCSuccess {
-		t.Errorf("a member's write: %v", wc.Status)
-	}
-	n[1].p.net.halfMu.Lock()
-	if k := len(n[1].p.net.half); k > halfMost {
-		t.Errorf("%d strangers are kept, want at most %d", k, halfMost)
-	}
-	n[1].p.net.halfMu.Unlock()
 }
 
 func TestWrongSecretEndsInRetryExceeded(t *testing.T) {

@@ -60,41 +60,6 @@ func FuzzEndpoint(f *testing.F) {
 	})
 }
 
-// FuzzServe gives a link whatever a member gone mad may send.
-func FuzzServe(f *testing.F) {
-	for op := range byte(7) {
-		var b [frameSize]byte
-		(&frame{kind: frameRequest, op: rdma.WROpcode(op), psn: 7, to: 1<<queueBits | 0, total: 8}).put(&b)
-		f.Add(b[:])
-	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		n := nodes(t, 2, Config{Secret: secret})
-		a, b := n[0], n[1]
-		qa, qb := pair(t, a, b, attrs())
-		mr := b.alloc(64, all)
-		postRecv(t, qb, rdma.RecvWR{SGL: []rdma.SGE{sge(mr, 0, 16)}})
-		l := &link{n: b.p.net, from: a.p.gids[0], fd: -1}
-		data = append([]byte(nil), data...)
-		for at := 0; at+frameSize <= len(data); at += frameSize {
-			// Let some of it find its way.
-			h := data[at:]
-			if h[3] == 1 {
-				h[3] = 0
-				binary.LittleEndian.PutUint32(h[8:], qb.num)
-				binary.LittleEndian.PutUint32(h[12:], qa.num)
-				binary.LittleEndian.PutUint32(h[32:], mr.RKey())
-				binary.LittleEndian.PutUint64(h[40:], mr.Addr()+uint64(h[40]))
-			}
-		}
-		b.p.net.mu.Lock()
-		l.digest(data)
-		l.reading.active = false
-		b.p.net.mu.Unlock()
-		var wc [16]rdma.WC
-		b.cq.Poll(wc[:])
-	})
-}
-
 // FuzzSegment scribbles over both arenas, as a member may that has gone mad,
 // and then uses them. What the owner keeps in his heap is out of reach, and so
 // is, here, the memory of his process: the peer counts as another process's.
@@ -322,4 +287,102 @@ func TestLockOfTheDead(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A queue pair that was left with its peer stuck in it: the memory that the peer
+// may still write to is not given back, and neither is the queue pair used again.
+func TestLeavingAStuckPeer(t *testing.T) {
+	for _, destroy := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			n := nodes(t, 2, Config{})
+			qa, qb := pair(t, n[0], n[1], attrs())
+			mr := n[1].alloc(64, all)
+			at := 5*markTurn | (uint64(mr.RKey()>>8) + 1)
+			atomic.StoreUint64(&qa.own.mark, at)
+			if destroy {
+				if err := qb.Close(); !errors.Is(err, errStuck) {
+					t.Errorf("Close of the queue pair: %v, want %v", err, errStuck)
+				}
+			} else {
+				if err := qb.Modify(rdma.QPAttr{State: rdma.StateReset}, rdma.QPStateMask); err == nil {
+					t.Error("Modify to RESET: no error")
+				}
+				a := attrs()
+				a.State = rdma.StateInit
+				if err := qb.Modify(a, initMask); err == nil {
+					t.Error("Modify to INIT beside a stuck peer: no error")
+				}
+			}
+			if err := mr.Close(); !errors.Is(err, errStuck) {
+				t.Errorf("Close of the region: %v, want %v", err, errStuck)
+			}
+			atomic.StoreUint64(&qa.own.mark, 6*markTurn)
+			if !destroy {
+				bring(t, qb, rdma.StateRTS, n[0], qa.num, attrs())
+			}
+		})
+	}
+}
+
+// A peer that died in the middle of a send, of which nobody has told.
+func TestFlushAfterAPeerDiedUntold(t *testing.T) {
+	n := nodes(t, 2, Config{})
+	qa, qb := pair(t, n[0], n[1], attrs())
+	postRecv(t, qb, rdma.RecvWR{WRID: 3})
+	atomic.StoreUint64(&qa.own.mark, markTurn|markQueue)
+	defer atomic.StoreUint64(&qa.own.mark, 0)
+	s := n[1].p.find(n[0].p.gids[0])
+	if err := qb.Modify(rdma.QPAttr{State: rdma.StateErr}, rdma.QPStateMask); err != nil {
+		t.Fatal(err)
+	}
+	var wc [1]rdma.WC
+	if k, _ := n[1].cq.Poll(wc[:]); k != 0 {
+		t.Errorf("%+v beside a peer that may be filling the receive", wc[0])
+	}
+	s.mu.Lock()
+	s.ep.pid, s.ep.started = 1<<22+1, 1 // beyond any process
+	s.mu.Unlock()
+	if wc := n[1].poll(1)[0]; wc.WRID != 3 || wc.Status != rdma.WCWRFlushErr {
+		t.Errorf("got %+v, want a flush of 3", wc)
+	}
+}
+
+// What others scribble on the protection table leads nobody about in his own
+// process: neither over loopback nor when he serves what came over TCP.
+func TestOwnMemoryIsNotLookedUpInTheArena(t *testing.T) {
+	n := nodes(t, 1, Config{})[0]
+	mine, other := make([]byte, 64), make([]byte, 64)
+	mr := n.reg(mine, all)
+	e := &n.p.regions[mr.RKey()>>8]
+	e.va = addressOf(other)
+	e.length = 1 << 40
+	qa, _ := pair(t, n, n, attrs())
+	post(t, qa, rdma.SendWR{Opcode: rdma.WRRDMAWrite, Flags: rdma.SendSignaled | rdma.SendInline, Inline: []byte("a word.."), RemoteAddr: mr.Addr(), RKey: mr.RKey()},
+		rdma.SendWR{Opcode: rdma.WRRDMAWrite, Flags: rdma.SendSignaled | rdma.SendInline, Inline: []byte("a word.."), RemoteAddr: mr.Addr() + 64, RKey: mr.RKey()})
+	if got := statuses(n.poll(2)); got[0] != rdma.WCSuccess || got[1] != rdma.WCRemAccessErr {
+		t.Errorf("inside and outside the region: %v", got)
+	}
+	if string(mine[:8]) != "a word.." || other[0] != 0 {
+		t.Errorf("the region has %q, other memory %q", mine[:8], other[:8])
+	}
+}
+
+// A program that was stopped while it waited has not waited.
+func TestPatience(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var w patience
+		for i, step := range []time.Duration{time.Minute, time.Hour, time.Millisecond} {
+			if w.over(time.Second) {
+				t.Errorf("look %d: over", i)
+			}
+			time.Sleep(step)
+		}
+		n := 0
+		for ; !w.over(time.Second) && n < 10_000; n++ {
+			time.Sleep(time.Millisecond)
+		}
+		if n < 900 || n > 1100 {
+			t.Errorf("over after %d looks a millisecond apart, want some 1000", n)
+		}
+	})
 }

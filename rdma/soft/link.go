@@ -25,6 +25,7 @@ type link struct {
 	peer  *peer    // whom requests go to; nil on the listener's side
 	from  rdma.GID // the other side
 	state atomic.Uint32
+	heard atomic.Uint32 // grows with each sign of life: bytes from the other side, and its taking ours
 
 	mu   sync.Mutex // guards writing: fd, and
 	fd   int
@@ -32,6 +33,7 @@ type link struct {
 	deaf bool   // nothing is read until out is shorter
 	vec  [][]byte
 	head [frameSize]byte
+	seen uint32 // the events that watch asked for last
 
 	// Guarded by network.mu.
 	rest    []byte // read, and not a whole frame yet
@@ -138,6 +140,9 @@ func (l *link) flush() {
 		l.breakOff()
 		return
 	}
+	if k > 0 {
+		l.heard.Add(1)
+	}
 	l.out = l.out[:copy(l.out, l.out[k:])]
 	if l.deaf && len(l.out) <= outMost {
 		l.deaf = false
@@ -179,6 +184,9 @@ func (l *link) receive() {
 		if end {
 			l.state.Store(linkBroken)
 			return
+		}
+		if k > 0 {
+			l.heard.Add(1)
 		}
 		if !l.digest(n.buf[:have+k]) {
 			l.state.Store(linkBroken)

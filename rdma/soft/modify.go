@@ -49,6 +49,13 @@ func (q *queuePair) Modify(attr rdma.QPAttr, mask rdma.QPAttrMask) error {
 	case to == rdma.StateErr:
 		q.enterErr()
 		return nil
+	case from == rdma.StateReset && q.target.Load() != nil:
+		// It was left with a peer stuck in it, who would write into the
+		// receive queue of the next life.
+		if q.p.drain(markQueue, q) {
+			return fail("the peer of the last connection is still in the middle of an operation")
+		}
+		q.target.Store(nil)
 	case from == rdma.StateInit && to == rdma.StateRTR:
 		if detail := q.connect(attr); detail != "" {
 			return fail("%s", detail)
@@ -154,7 +161,7 @@ func (q *queuePair) flushRecv() {
 	}
 	if t := q.target.Load(); t != nil {
 		barrier()
-		if m := atomic.LoadUint64(&t.context.mark); m&markWhat == markQueue && !t.peer.dead() {
+		if m := atomic.LoadUint64(&t.context.mark); m&markWhat == markQueue && !t.peer.checkDead() {
 			q.p.self.raise(q.own, q.recv.index)
 			return
 		}

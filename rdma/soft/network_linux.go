@@ -1,8 +1,11 @@
 package soft
 
 import (
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -32,8 +35,9 @@ type network struct {
 	buf    []byte // what is being read
 	closed bool
 
-	halfMu sync.Mutex
-	half   []*os.File // in the handshake, oldest first
+	halfMu sync.Mutex // guards what follows
+	half   []*os.File // accepted and in the handshake, oldest first
+	dialed []*os.File // dialled and in the handshake
 	shut   bool
 
 	quit   chan struct{}
@@ -105,7 +109,7 @@ func (n *network) accept() {
 		go func() {
 			defer n.ended.Done()
 			from, err := welcome(c, n.p.cfg.Secret, n.p.gids)
-			if n.whole(c) && err == nil {
+			if n.whole(&n.half, c) && err == nil && keep(c) == nil {
 				l := &link{n: n, from: from}
 				n.join(l, c)
 			}
@@ -114,18 +118,17 @@ func (n *network) accept() {
 	}
 }
 
-// whole takes a connection out of the handshake. It is false when it was
-// driven out.
-func (n *network) whole(c *os.File) bool {
+// whole takes a connection out of one of the lists of those in the handshake.
+// It is false when it was driven out.
+func (n *network) whole(list *[]*os.File, c *os.File) bool {
 	n.halfMu.Lock()
 	defer n.halfMu.Unlock()
-	for i, have := range n.half {
-		if have == c {
-			n.half = append(n.half[:i], n.half[i+1:]...)
-			return true
-		}
+	i := slices.Index(*list, c)
+	if i < 0 {
+		return false
 	}
-	return false
+	*list = slices.Delete(*list, i, i+1)
+	return true
 }
 
 // dial starts a link for requests to a peer. It is used while it is being made.
@@ -140,29 +143,56 @@ func (n *network) dial(s *peer) *link {
 	n.ended.Add(1)
 	go func() {
 		defer n.ended.Done()
-		c, err := dial(s.ep.address, handshakeLimit)
-		if err == nil {
-			n.halfMu.Lock()
-			shut := n.shut
-			n.half = append(n.half, c)
-			n.halfMu.Unlock()
-			if shut {
-				c.Close()
+		begin := time.Now()
+		for pause := dialPause; ; pause *= 2 {
+			err := n.call(l)
+			if err == nil {
+				break
 			}
-			err = greet(c, n.p.cfg.Secret, n.p.gids[0], s.gids[0])
-			if n.whole(c) && err == nil {
-				n.join(l, c)
-			} else {
+			// A listener that is not there, or is another one, stays so. A
+			// busy one has driven us out, or was too slow, and may do better.
+			if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, errStranger) || time.Since(begin) > dialLimit {
 				l.state.Store(linkBroken)
+				break
 			}
-			c.Close()
-		} else {
-			l.state.Store(linkBroken)
+			select {
+			case <-n.quit:
+				l.state.Store(linkBroken)
+				return
+			case <-time.After(pause + rand.N(pause)):
+			}
 		}
 		// Whoever waits for the link may be asleep.
 		n.p.self.bell.Ring()
 	}()
 	return l
+}
+
+const (
+	dialPause = 5 * time.Millisecond // before the second try, twice that before the third ...
+	dialLimit = 20 * time.Second     // no try begins later
+)
+
+// call tries once to bring a link up.
+func (n *network) call(l *link) error {
+	c, err := dial(l.peer.ep.address, handshakeLimit)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	n.halfMu.Lock()
+	if n.shut {
+		n.halfMu.Unlock()
+		return errStranger
+	}
+	n.dialed = append(n.dialed, c)
+	n.halfMu.Unlock()
+	err = greet(c, n.p.cfg.Secret, n.p.gids[0], l.peer.gids[0])
+	n.whole(&n.dialed, c)
+	if err == nil {
+		n.join(l, c)
+	}
+	return err
 }
 
 // join gives a connection that has passed the handshake to the epoll set.
@@ -187,7 +217,7 @@ func (n *network) join(l *link, c *os.File) {
 		l.state.Store(linkBroken)
 		return
 	}
-	l.fd = fd
+	l.fd, l.seen = fd, unix.EPOLLIN
 	if len(n.links) == 0 {
 		n.p.work.busy.Add(1)
 	}
@@ -199,20 +229,21 @@ func (n *network) join(l *link, c *os.File) {
 	})
 }
 
-// poll serves the links that are ready. It tells whether there were any.
-func (n *network) poll() (moved bool) {
+// poll serves the links that are ready. It tells whether there were any, and
+// whether it looked at all: it gives way to somebody else's look.
+func (n *network) poll() (moved, looked bool) {
 	if !n.polled.Load() {
 		n.polled.Store(true)
 	}
 	return n.look()
 }
 
-func (n *network) look() (moved bool) {
+func (n *network) look() (moved, looked bool) {
 	if !n.mu.TryLock() {
-		return false
+		return false, false
 	}
 	defer n.mu.Unlock()
-	return n.lookLocked()
+	return n.lookLocked(), true
 }
 
 // lookLocked is look with mu held.
@@ -285,7 +316,7 @@ func (n *network) serve() {
 				return
 			}
 		}
-		if n.look() {
+		if moved, _ := n.look(); moved {
 			n.p.self.bell.Ring()
 			continue
 		}
@@ -321,7 +352,7 @@ func (n *network) close() {
 	n.halfMu.Lock()
 	n.shut = true
 	close(n.quit)
-	for _, c := range n.half {
+	for _, c := range append(n.half, n.dialed...) {
 		c.Close()
 	}
 	n.halfMu.Unlock()
@@ -346,7 +377,10 @@ func (l *link) watch(out bool) {
 	if l.paused() {
 		ev.Events &^= unix.EPOLLIN
 	}
-	_ = unix.EpollCtl(l.n.epoll, unix.EPOLL_CTL_MOD, l.fd, &ev)
+	if ev.Events != l.seen {
+		l.seen = ev.Events
+		_ = unix.EpollCtl(l.n.epoll, unix.EPOLL_CTL_MOD, l.fd, &ev)
+	}
 }
 
 // write sends what the socket takes of bufs.

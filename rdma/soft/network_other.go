@@ -16,7 +16,7 @@ func newNetwork(*Provider) (*network, error) {
 }
 
 func (n *network) dial(s *peer) *link         { return nil }
-func (n *network) poll() bool                 { return false }
+func (n *network) poll() (moved, looked bool) { return false, false }
 func (n *network) settle()                    {}
 func (n *network) close()                     {}
 func (l *link) watch(bool)                    {}

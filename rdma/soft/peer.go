@@ -26,6 +26,7 @@ type peer struct {
 	p       *Provider
 	ep      endpoint
 	gids    [gidTable]rdma.GID
+	own     bool // is the provider itself
 	inside  bool // shares the segment; what follows is valid
 	rank    int
 	arena   []byte
@@ -47,7 +48,7 @@ type peer struct {
 // newSelf is the peer for loopback, and for what comes in over TCP.
 func (p *Provider) newSelf() *peer {
 	e, _ := parseEndpoint(p.endpoint())
-	s := &peer{p: p, ep: e, gids: p.gids, rank: p.cfg.Rank, pidfd: -1, reach: reachSame}
+	s := &peer{p: p, ep: e, gids: p.gids, own: true, rank: p.cfg.Rank, pidfd: -1, reach: reachSame}
 	s.attach(p.arena)
 	return s
 }
@@ -166,7 +167,7 @@ func (s *peer) checkDead() bool {
 	if s.dead() {
 		return true
 	}
-	if !s.inside || int(s.ep.pid) == os.Getpid() {
+	if !s.inside || int(s.ep.pid) == s.p.pid {
 		return false
 	}
 	s.mu.Lock()

@@ -78,15 +78,34 @@ func (w *progress) advance(alone bool) (moved bool) {
 		}
 		q.mu.Unlock()
 	}
-	clear(qs)
 	if n := w.p.net; n != nil {
 		if w.calls++; alone || w.calls%pollNetwork == 0 {
-			if n.poll() {
-				moved = true
+			any, looked := n.poll()
+			moved = moved || any
+			if looked {
+				w.time(qs)
 			}
 		}
 	}
+	clear(qs)
 	return moved
+}
+
+// time looks at the ack timers of requests over TCP.
+func (w *progress) time(qs []*queuePair) {
+	var now time.Time
+	for _, q := range qs {
+		if !q.mu.TryLock() {
+			continue
+		}
+		if q.wire.wired {
+			if now.IsZero() {
+				now = time.Now()
+			}
+			q.overdue(now)
+		}
+		q.mu.Unlock()
+	}
 }
 
 // add lists a queue pair that has a backlog. Called with its mu held.

@@ -3,6 +3,7 @@ package soft
 import (
 	"crypto/rand"
 	"fmt"
+	"math"
 	"os"
 	"runtime"
 	"sync"
@@ -32,6 +33,7 @@ type Provider struct {
 	ready   []uint32
 	cqs     []queueHeader
 	gids    [gidTable]rdma.GID
+	pid     int       // of this process
 	probe   *[16]byte // the nonce where peers that know its address can check that they reach this process
 	self    *peer
 
@@ -124,14 +126,15 @@ func (p *Provider) takeArena() error {
 		return fmt.Errorf("the arena at %#x is not aligned", addressOf(arena))
 	}
 
-	pid := uint32(os.Getpid())
-	if was := atomic.LoadUint32(&p.head.owner); was != 0 && (was == pid || processAlive(int(was))) {
+	p.pid = os.Getpid()
+	pid := uint32(p.pid)
+	was := atomic.LoadUint32(&p.head.owner)
+	if was == pid || was > 0 && was <= math.MaxInt32 && processAlive(int(was)) || !atomic.CompareAndSwapUint32(&p.head.owner, was, pid) {
 		return &rdma.OpError{Op: "soft.New", Detail: fmt.Sprintf("rank %d of the segment has a provider already (process %d)", p.cfg.Rank, was), Err: rdma.ErrBusy}
 	}
 	// What an earlier owner left is cleared; the rest was never touched.
 	t := p.head.touched
 	atomic.StoreUint64(&p.head.magic, 0)
-	atomic.StoreUint32(&p.head.owner, pid)
 	clear(p.regions[:min(int(t.regions), len(p.regions))])
 	clear(p.queues[:min(int(t.queues), len(p.queues))])
 	clear(p.ready[:min(int(t.queues), len(p.ready))])

@@ -45,6 +45,7 @@ type queuePair struct {
 	listed   bool      // in Provider.work
 	closed   bool
 	wire     wireState // over TCP
+	life     uint32    // of the connection, to tell answers to an earlier one
 
 	freed atomic.Uint32 // requests whose slot is free again: their completion was polled
 
@@ -209,10 +210,12 @@ func (q *queuePair) Close() error {
 	delete(ctx.queues, q)
 	add(&ctx.past, q.snapshot())
 	ctx.mu.Unlock()
-	p.byQPN.set(q.index, nil)
 	q.recv.detach(q)
 	q.send.detach(q)
 	if !stuck {
+		// Else it is still found by who deregisters what the peer may be at,
+		// and its memory and its number are never used again.
+		p.byQPN.set(q.index, nil)
 		q.freeSlots()
 		p.mu.Lock()
 		p.freeQPs.give(int(q.index))
@@ -230,19 +233,22 @@ func (q *queuePair) Close() error {
 func (q *queuePair) leave() (stuck bool) {
 	atomic.StoreUint32(&q.own.word, uint32(rdma.StateReset))
 	q.forget()
-	stuck = q.p.drain(markQueue, q)
-	q.target.Store(nil)
+	if stuck = q.p.drain(markQueue, q); !stuck {
+		q.target.Store(nil) // else it stays for who deregisters to see
+	}
 	q.peer, q.remote = nil, nil
-	q.posted = 0
-	q.freed.Store(0)
 	q.rmu.Lock()
-	q.send.purge(q)
-	q.recv.purge(q)
+	// In this order a poll that goes on meanwhile finds nothing more, and then
+	// counts nothing more as polled.
 	for i := range q.slots {
 		if sl := q.slot(i); sl != nil {
 			atomic.StoreUint32(&sl.state, slotFree)
 		}
 	}
+	q.send.purge(q)
+	q.recv.purge(q)
+	q.posted = 0
+	q.freed.Store(0)
 	q.rposted.Store(0)
 	q.rfreed.Store(0)
 	q.recv.mu.Lock()
@@ -280,12 +286,32 @@ const (
 
 var errStuck = errors.New("peer does not finish")
 
+// A patience measures how long somebody has been waiting, by his own looks:
+// when all processes of a job are stopped and go on, nobody has waited.
+type patience struct {
+	last   time.Time
+	waited time.Duration
+}
+
+// over counts the time since the last call, of which each may add little, and
+// tells whether that makes more than limit.
+func (w *patience) over(limit time.Duration) bool {
+	now := time.Now()
+	if !w.last.IsZero() {
+		w.waited += min(now.Sub(w.last), patienceStep)
+	}
+	w.last = now
+	return w.waited > limit
+}
+
+const patienceStep = 10 * time.Millisecond
+
 // drain waits until no initiator that was at what, when it is called, is so
 // any more: of the peer of only, or of all. Peers that have ended do not
 // count. It tells whether one is stuck.
 func (p *Provider) drain(what uint64, only *queuePair) (stuck bool) {
 	barrier()
-	deadline := time.Time{}
+	var waited patience
 	wait := func(q *queuePair) {
 		t := q.target.Load()
 		if t == nil {
@@ -305,14 +331,10 @@ func (p *Provider) drain(what uint64, only *queuePair) (stuck bool) {
 				arch.Pause()
 				continue
 			}
-			now := time.Now()
-			if deadline.IsZero() {
-				deadline = now.Add(drainLimit)
-			}
 			if t.peer.checkDead() {
 				return
 			}
-			if now.After(deadline) {
+			if waited.over(drainLimit) {
 				stuck = true
 				return
 			}

@@ -23,6 +23,9 @@ type span struct {
 // resolve checks a key against the protection table, in the order of the
 // InfiniBand rules, and translates. The caller has marked the region.
 func (s *peer) resolve(key, pd uint32, addr, n uint64, need rdma.Access) (sp span, ok bool) {
+	if s.own {
+		return s.translate(key, pd, addr, n, need)
+	}
 	index := uint64(key >> 8)
 	if index >= uint64(len(s.regions)) {
 		return sp, false
@@ -55,6 +58,27 @@ func (s *peer) resolve(key, pd uint32, addr, n uint64, need rdma.Access) (sp spa
 		return s.inProcess(addr, n)
 	}
 	return sp, false
+}
+
+// translate is resolve for the own memory. The owner goes by what he knows of
+// his regions, not by the table, which others may have scribbled on.
+func (s *peer) translate(key, pd uint32, addr, n uint64, need rdma.Access) (sp span, ok bool) {
+	r := s.p.byKey.get(key >> 8)
+	if r == nil || r.key != key || r.pd.id != pd {
+		return sp, false
+	}
+	off := addr - r.addr
+	if addr < r.addr || off > r.length || n > r.length-off || need&^r.access != 0 {
+		return sp, false
+	}
+	if r.kind != kindImplicit {
+		// Atomics on ordinary memory are guarded by a lock, as a peer's are.
+		return span{s: s, mem: r.mem[off : off+n : off+n], guard: r.kind != kindSegment}, true
+	}
+	if at := addr - addressOf(s.arena); at < uint64(len(s.arena)) {
+		return s.inArena(at, n)
+	}
+	return s.inProcess(addr, n)
 }
 
 // inArena is n bytes of the arena's heap.

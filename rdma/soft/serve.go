@@ -10,7 +10,7 @@ import (
 // network.mu held.
 func (l *link) serve(f *frame, payload []byte) {
 	p := l.n.p
-	answer := frame{to: f.from, from: f.to, psn: f.psn}
+	answer := frame{to: f.from, from: f.to, psn: f.psn, life: f.life}
 	q := p.byQPN.get(f.to & (maxQueues - 1))
 	if q == nil {
 		answer.kind = frameNobody
@@ -28,11 +28,11 @@ func (l *link) serve(f *frame, payload []byte) {
 	c := q.own
 	switch admit(c, f.to, c.dest, f.psn) {
 	case unanswered:
-		// A request from beyond one that was refused is dropped: it comes again.
-		if st := q.state(); st != rdma.StateRTR && st != rdma.StateRTS && st != rdma.StateSQD {
-			answer.kind = frameNobody
-			l.queue(&answer, 0, nil)
-		}
+		// Also to a request from beyond one that was refused, which comes
+		// again: no request is dropped without an answer, so silence is the
+		// process's and the requester can time it.
+		answer.kind = frameNobody
+		l.queue(&answer, 0, nil)
 		return
 	case duplicate:
 		if f.op < rdma.WRRDMARead {
@@ -163,7 +163,7 @@ func (q *queuePair) perform(l *link, f *frame, payload []byte, from *peer) (requ
 
 // word answers an atomic.
 func (l *link) word(f *frame, old uint64) {
-	answer := frame{kind: frameData, op: f.op, to: f.from, from: f.to, psn: f.psn, total: 8, length: 8}
+	answer := frame{kind: frameData, op: f.op, to: f.from, from: f.to, psn: f.psn, life: f.life, total: 8, length: 8}
 	l.queue(&answer, 8, func(to []byte) bool {
 		b := wordBytes(old)
 		copy(to, b[:])
@@ -193,8 +193,8 @@ func (l *link) startRead(q *queuePair, f *frame) {
 // readOn goes on with it. It is false when the socket takes no more.
 func (l *link) readOn() bool {
 	q := l.n.p.byQPN.get(l.reading.f.to & (maxQueues - 1))
-	if q == nil {
-		l.reading.active = false
+	if q == nil || q.num != l.reading.f.to {
+		l.reading.active = false // it was closed, and another may have its index
 		return true
 	}
 	q.mu.Lock()
@@ -213,15 +213,15 @@ func (l *link) piece(q *queuePair) bool {
 	r := &l.reading
 	f := &r.f
 	n := min(f.total-r.sent, pieceSize)
-	answer := frame{kind: frameData, op: f.op, to: f.from, from: f.to, psn: f.psn, total: f.total, offset: r.sent, length: n}
+	answer := frame{kind: frameData, op: f.op, to: f.from, from: f.to, psn: f.psn, life: f.life, total: f.total, offset: r.sent, length: n}
 	ok := l.queue(&answer, int(n), func(to []byte) bool {
-		// The region may have gone since the last piece, or the queue pair.
+		// The region may have gone since the last piece.
 		sp, ok := l.n.p.self.resolve(f.key, q.own.pd, f.addr, uint64(f.total), rdma.AccessRemoteRead)
-		return ok && q.num == f.to && !q.closed && sp.load(int(r.sent), to, false) == rdma.WCSuccess
+		return ok && !q.closed && sp.load(int(r.sent), to, false) == rdma.WCSuccess
 	})
 	if !ok {
 		l.n.p.self.fault(q.own)
-		answer = frame{kind: frameNak, op: f.op, code: uint8(rdma.WCRemAccessErr), to: f.from, from: f.to, psn: f.psn}
+		answer = frame{kind: frameNak, op: f.op, code: uint8(rdma.WCRemAccessErr), to: f.from, from: f.to, psn: f.psn, life: f.life}
 		r.active = false
 		l.queue(&answer, 0, nil)
 		return true

@@ -16,9 +16,6 @@ import (
 // the same, but with cgo enabled it links libc into every rank, which then
 // takes 2.3 ms to start instead of 1.4.
 
-// userTimeout is how long sent bytes may stay unacknowledged by the peer's kernel.
-const userTimeout = 20 * time.Second
-
 // parseAddress reads "IP:port", or ":port" for all addresses.
 func parseAddress(s string) (netip.AddrPort, error) {
 	if strings.HasPrefix(s, ":") {
@@ -179,7 +176,10 @@ func dial(address string, limit time.Duration) (*os.File, error) {
 	return c, nil
 }
 
-// tune sets what a link wants of TCP: no delay, and an end to silence.
+// tune sets what a link wants of TCP: no delay, and an idle link that notices
+// when the other host has gone. No TCP_USER_TIMEOUT: Linux (6.18, tcp_probe_timer)
+// applies it to a window that stays closed too, so that it would end the links
+// of a process that is stopped in the middle of a long message.
 func tune(fd int) {
 	for _, o := range [][3]int{
 		{unix.IPPROTO_TCP, unix.TCP_NODELAY, 1},
@@ -187,7 +187,6 @@ func tune(fd int) {
 		{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, 5},
 		{unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, 1},
 		{unix.IPPROTO_TCP, unix.TCP_KEEPCNT, 5},
-		{unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(userTimeout / time.Millisecond)},
 	} {
 		_ = unix.SetsockoptInt(fd, o[0], o[1], o[2])
 	}

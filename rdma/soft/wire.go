@@ -10,12 +10,15 @@ import (
 // the requester's, guarded by the queue pair's mu, and so is the second, the
 // responder's.
 type wireState struct {
-	wired   bool   // requests go over TCP
-	link    *link  // that carries them
-	next    uint32 // of the backlog, the first that is not wholly sent
-	offset  uint32 // how much of it is
-	rnr     uint8  // timer code of the last frameNotReady
-	settled uint32 // bytes of a read's data that have come
+	wired   bool      // requests go over TCP
+	link    *link     // that carries them
+	next    uint32    // of the backlog, the first that is not wholly sent
+	offset  uint32    // how much of it is
+	rnr     uint8     // timer code of the last frameNotReady
+	settled uint32    // bytes of a read's data that have come
+	due     time.Time // when silence has lasted too long; zero: not timed
+	heard   uint32    // link.heard when due was set
+	silent  uint8     // how often it had
 
 	inside  uint32   // bytes of the request psn that have been placed
 	results []result // of atomics, for duplicates
@@ -33,6 +36,7 @@ type result struct {
 func (q *queuePair) connectWire() {
 	s := q.peer
 	q.wire = wireState{wired: !s.inside || s.reach == reachNone && q.p.net != nil && s.ep.address != ""}
+	q.life++
 	if q.wire.wired {
 		q.remote = nil
 	}
@@ -127,7 +131,7 @@ func (q *queuePair) sendPieces(e *request, segs [][]byte, total uint32, guard bo
 	w, wr := &q.wire, &e.wr
 	f := frame{
 		kind: frameRequest, op: wr.Opcode, to: q.attr.DestQPNum, from: q.num, psn: (q.psn + w.next) & psnMask,
-		imm: wr.ImmData, total: total, key: wr.RKey, addr: wr.RemoteAddr, compareAdd: wr.CompareAdd, swap: wr.Swap,
+		life: q.life, imm: wr.ImmData, total: total, key: wr.RKey, addr: wr.RemoteAddr, compareAdd: wr.CompareAdd, swap: wr.Swap,
 	}
 	for {
 		f.offset, f.length = w.offset, 0
@@ -208,6 +212,38 @@ func (q *queuePair) refused(a answer, each time.Duration) {
 	q.waiting, q.until = a, time.Now().Add(each)
 }
 
+// silenceLeast is the least time that a peer's process has for a sign of life,
+// whatever the queue pair's timeout: unlike an adapter, it has to be scheduled.
+const silenceLeast = 500 * time.Millisecond
+
+// overdue keeps the ack timer over TCP: of a request that is sent, or that the
+// link does not take. TCP loses nothing and the responder answers everything,
+// in order, so that there is nothing to repeat, and a slow answer is not a lost
+// one: what is timed is the silence of the link. Whenever the other side has
+// said something or taken something, and for a requester that did not look
+// himself, it begins anew. Called with mu held, after a look at the sockets.
+func (q *queuePair) overdue(now time.Time) {
+	w := &q.wire
+	if w.link == nil || w.link.state.Load() != linkUp || q.pending.n == 0 || q.waiting != accepted || q.attr.Timeout == 0 || q.state() != rdma.StateRTS {
+		w.due = time.Time{}
+		return
+	}
+	each, heard := max(rdma.AckTimeout(q.attr.Timeout), silenceLeast), w.link.heard.Load()
+	switch {
+	case w.due.IsZero() || heard != w.heard || now.Sub(w.due) > each/2:
+		w.silent = 0
+	case now.Before(w.due):
+		return
+	case w.silent >= q.attr.RetryCnt:
+		q.settle(q.pending.first(), rdma.WCRetryExcErr, 0)
+		return
+	default:
+		w.silent++
+		q.counters.AckRetries++
+	}
+	w.due, w.heard = now.Add(each), heard
+}
+
 // answered acts on an answer to this side's requests. Called with network.mu held.
 func (l *link) answered(f *frame, payload []byte) {
 	q := l.n.p.byQPN.get(f.to & (maxQueues - 1))
@@ -217,12 +253,14 @@ func (l *link) answered(f *frame, payload []byte) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	w := &q.wire
-	if q.closed || q.state() != rdma.StateRTS && q.state() != rdma.StateSQD || w.link != l || q.attr.DestQPNum != f.from {
+	if q.closed || q.state() != rdma.StateRTS && q.state() != rdma.StateSQD || w.link != l || q.attr.DestQPNum != f.from || q.life != f.life {
 		return
 	}
 	at := (f.psn - q.psn) & psnMask
-	if at >= w.next {
-		return // of an earlier try, and settled since
+	if at >= w.next && (f.kind == frameAck || at > w.next || w.offset == 0) {
+		// Of an earlier try, and settled since. Only a refusal may come
+		// before the request that is being sent is there as a whole.
+		return
 	}
 	if q.p.cfg.Adversary != nil && q.attr.RetryCnt > 0 && f.kind == frameAck && at+1 == w.next && w.offset == 0 && q.p.work.chaos.below(8) == 0 {
 		// The last acknowledgement is lost, and what it stood for is sent again.
@@ -278,7 +316,11 @@ func (l *link) answered(f *frame, payload []byte) {
 // acknowledged settles the head of the backlog, which was sent.
 func (q *queuePair) acknowledged(e *request, st rdma.WCStatus, n uint32) {
 	q.psn = (q.psn + 1) & psnMask
-	q.wire.next--
+	if q.wire.next > 0 {
+		q.wire.next--
+	} else {
+		q.wire.offset = 0 // refused while it was being sent
+	}
 	q.wire.settled = 0
 	q.settle(e, st, n)
 }

@@ -1,0 +1,128 @@
+package soft
+
+import (
+	"encoding/binary"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+// Strangers of every kind beside two members of a job.
+func TestStrangers(t *testing.T) {
+	noLeaks(t)
+	n := []*node{open(t, Config{Host: "a", Secret: secret}), open(t, Config{Host: "b", Secret: secret})}
+	introduce(t, n...)
+	address := n[1].p.net.address
+	var conns []net.Conn
+	defer func() {
+		for _, c := range conns {
+			c.Close()
+		}
+	}()
+	for i := range 3 * halfMost {
+		c, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conns = append(conns, c)
+		switch i % 4 {
+		case 0: // says nothing
+		case 1:
+			c.Write([]byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n and more, so that it is a whole greeting in length\r\n"))
+		case 2:
+			c.Write(helloMagic[:7])
+		case 3: // a whole greeting, then nonsense
+			hello := make([]byte, helloSize+500)
+			copy(hello, helloMagic[:])
+			copy(hello[64:], n[1].p.gids[0][:])
+			c.Write(hello)
+		}
+	}
+	qa, _ := pair(t, n[0], n[1], attrs())
+	src, dst := n[0].alloc(8, all), n[1].alloc(8, all)
+	fill(src.Bytes(), 3)
+	post(t, qa, rdma.SendWR{Flags: rdma.SendSignaled, Opcode: rdma.WRRDMAWrite, SGL: []rdma.SGE{sge(src, 0, 8)}, RemoteAddr: dst.Addr(), RKey: dst.RKey()})
+	if wc := n[0].poll(1, n[1])[0]; wc.Status != rdma.WCSuccess {
+		t.Errorf("a member's write: %v", wc.Status)
+	}
+	n[1].p.net.halfMu.Lock()
+	if k := len(n[1].p.net.half); k > halfMost {
+		t.Errorf("%d strangers are kept, want at most %d", k, halfMost)
+	}
+	n[1].p.net.halfMu.Unlock()
+}
+
+// Members are not kept out by each other: more of them than a listener has in
+// the handshake at once, all at the same moment, and the dialler is itself
+// dialled meanwhile.
+func TestManyMembersAtOnce(t *testing.T) {
+	noLeaks(t)
+	n := hosts(t, 2)
+	s, back := n[0].p.find(n[1].p.gids[0]), n[1].p.find(n[0].p.gids[0])
+	links := make([]*link, 6*halfMost)
+	var all sync.WaitGroup
+	for i := range links {
+		all.Go(func() {
+			if i%2 == 0 {
+				links[i] = n[0].p.net.dial(s)
+			} else {
+				links[i] = n[1].p.net.dial(back)
+			}
+		})
+	}
+	all.Wait()
+	up := 0
+	for end := time.Now().Add(dialLimit); up < len(links); {
+		up = 0
+		for i, l := range links {
+			switch l.state.Load() {
+			case linkUp:
+				up++
+			case linkBroken:
+				t.Fatalf("link %d did not come up", i)
+			}
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%d of %d links are up after %v", up, len(links), dialLimit)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// FuzzServe gives a link whatever a member gone mad may send.
+func FuzzServe(f *testing.F) {
+	for op := range byte(7) {
+		var b [frameSize]byte
+		(&frame{kind: frameRequest, op: rdma.WROpcode(op), psn: 7, to: 1<<queueBits | 0, total: 8}).put(&b)
+		f.Add(b[:])
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		n := nodes(t, 2, Config{Secret: secret})
+		a, b := n[0], n[1]
+		qa, qb := pair(t, a, b, attrs())
+		mr := b.alloc(64, all)
+		postRecv(t, qb, rdma.RecvWR{SGL: []rdma.SGE{sge(mr, 0, 16)}})
+		l := &link{n: b.p.net, from: a.p.gids[0], fd: -1}
+		data = append([]byte(nil), data...)
+		for at := 0; at+frameSize <= len(data); at += frameSize {
+			// Let some of it find its way.
+			h := data[at:]
+			if h[3] == 1 {
+				h[3] = 0
+				binary.LittleEndian.PutUint32(h[8:], qb.num)
+				binary.LittleEndian.PutUint32(h[12:], qa.num)
+				binary.LittleEndian.PutUint32(h[32:], mr.RKey())
+				binary.LittleEndian.PutUint64(h[40:], mr.Addr()+uint64(h[40]))
+			}
+		}
+		b.p.net.mu.Lock()
+		l.digest(data)
+		l.reading.active = false
+		b.p.net.mu.Unlock()
+		var wc [16]rdma.WC
+		b.cq.Poll(wc[:])
+	})
+}

@@ -1,0 +1,251 @@
+package soft
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+// hosts makes n nodes that reach each other over TCP alone.
+func hosts(t testing.TB, n int) []*node {
+	t.Helper()
+	list := make([]*node, n)
+	for i := range list {
+		list[i] = open(t, Config{Host: string(rune('a' + i)), Secret: secret})
+	}
+	introduce(t, list...)
+	return list
+}
+
+// stop keeps a node from serving its links until the function is called.
+func stop(n *node) (goOn func()) {
+	n.p.net.mu.Lock()
+	return sync.OnceFunc(n.p.net.mu.Unlock)
+}
+
+// A message that is refused while most of it is still to be sent. It is longer
+// than what the link and both sockets take.
+func TestRefusedWhileBeingSent(t *testing.T) {
+	const size = 24 << 20
+	for _, c := range []struct {
+		name string
+		op   rdma.WROpcode
+		key  uint32 // added to the good one
+		rnr  uint8
+		late bool // a receive is posted after the refusal
+		want rdma.WCStatus
+	}{
+		{"no receive, then one", rdma.WRSend, 0, 7, true, rdma.WCSuccess},
+		{"no receive and no patience", rdma.WRSend, 0, 0, false, rdma.WCRNRRetryExcErr},
+		{"no receive for an immediate", rdma.WRRDMAWriteWithImm, 0, 2, false, rdma.WCRNRRetryExcErr},
+		{"stale key", rdma.WRRDMAWrite, 1, 7, false, rdma.WCRemAccessErr},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			noLeaks(t)
+			n := hosts(t, 2)
+			attr := attrs()
+			attr.RNRRetry, attr.Timeout = c.rnr, 0
+			qa, qb := pair(t, n[0], n[1], attr)
+			src, dst := n[0].alloc(size, all), n[1].alloc(size, all)
+			fill(src.Bytes(), 1)
+			post(t, qa, rdma.SendWR{Opcode: c.op, Flags: rdma.SendSignaled, SGL: []rdma.SGE{sge(src, 0, size)}, RemoteAddr: dst.Addr(), RKey: dst.RKey() + c.key})
+			if c.late {
+				for end := time.Now().Add(10 * time.Second); n[0].ctx.Counters().RNRRetries == 0; {
+					n[0].ctx.Progress()
+					n[1].ctx.Progress()
+					if time.Now().After(end) {
+						t.Fatal("the sender has not heard that there is no receive")
+					}
+				}
+				postRecv(t, qb, rdma.RecvWR{SGL: []rdma.SGE{sge(dst, 0, size)}})
+			}
+			if wc := n[0].poll(1, n[1])[0]; wc.Status != c.want {
+				t.Errorf("got %v, want %v", wc.Status, c.want)
+			}
+			if c.late && string(dst.Bytes()) != string(src.Bytes()) {
+				t.Error("the message came with other bytes")
+			}
+		})
+	}
+}
+
+// A peer whose process stands still: here its links are kept from being served.
+// The requester's clock is its progress goroutine's, or its polls'.
+func TestSilentPeer(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		timeout uint8
+		retries uint8
+		size    int
+		polls   bool
+		silence time.Duration // how long the peer stands still, 0: until the end
+		want    rdma.WCStatus
+	}{
+		{"for ever, timeout as short as can be", 1, 0, 8, false, 0, rdma.WCRetryExcErr},
+		{"for ever, polled", 1, 1, 8, true, 0, rdma.WCRetryExcErr},
+		{"for ever, more than the sockets take", 1, 0, 24 << 20, true, 0, rdma.WCRetryExcErr},
+		{"for less than the retries", 17, 3, 8, true, time.Second, rdma.WCSuccess},
+		{"for a while, without a timeout", 0, 0, 8, true, 2 * time.Second, rdma.WCSuccess},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			n := hosts(t, 2)
+			attr := attrs()
+			attr.Timeout, attr.RetryCnt = c.timeout, c.retries
+			qa, _ := pair(t, n[0], n[1], attr)
+			src, dst := n[0].alloc(c.size, all), n[1].alloc(c.size, all)
+			write := rdma.SendWR{Opcode: rdma.WRRDMAWrite, Flags: rdma.SendSignaled, SGL: []rdma.SGE{sge(src, 0, 8)}, RemoteAddr: dst.Addr(), RKey: dst.RKey()}
+			post(t, qa, write)
+			n[0].poll(1, n[1]) // the link is up
+			goOn := stop(n[1])
+			defer goOn()
+			begin := time.Now()
+			write.SGL[0].Length = uint32(c.size)
+			post(t, qa, write)
+			if c.silence > 0 {
+				time.AfterFunc(c.silence, goOn)
+			}
+			if !c.polls {
+				for qa.State() == rdma.StateRTS && time.Since(begin) < 10*time.Second {
+					time.Sleep(10 * time.Millisecond)
+				}
+			}
+			wc := n[0].poll(1)[0]
+			took := time.Since(begin)
+			least := time.Duration(c.retries+1) * max(rdma.AckTimeout(c.timeout), silenceLeast)
+			if c.want == rdma.WCSuccess {
+				least = c.silence
+			}
+			if wc.Status != c.want || took < least-10*time.Millisecond {
+				t.Errorf("got %v after %v, want %v after %v", wc.Status, took, c.want, least)
+			}
+			if k := n[0].ctx.Counters().AckRetries; c.silence == 0 && k != uint64(c.retries) {
+				t.Errorf("%d ack retries, want %d", k, c.retries)
+			}
+		})
+	}
+}
+
+// A peer that is slow is not silent: its process serves a little now and then,
+// and the whole takes longer than all timeouts together.
+func TestSlowPeerIsWaitedFor(t *testing.T) {
+	noLeaks(t)
+	n := hosts(t, 2)
+	attr := attrs()
+	attr.Timeout, attr.RetryCnt = 1, 0
+	qa, _ := pair(t, n[0], n[1], attr)
+	const size, count = 1 << 20, 16
+	src, dst := n[0].alloc(size, all), n[1].alloc(size, all)
+	write := rdma.SendWR{Opcode: rdma.WRRDMAWrite, Flags: rdma.SendSignaled, SGL: []rdma.SGE{sge(src, 0, size)}, RemoteAddr: dst.Addr(), RKey: dst.RKey()}
+	post(t, qa, write)
+	n[0].poll(1, n[1])
+	defer stop(n[1])()
+	for range count {
+		post(t, qa, write)
+	}
+	begin := time.Now()
+	var wc [1]rdma.WC
+	for done, next := 0, begin; done < count; {
+		if now := time.Now(); now.After(next) {
+			n[1].p.net.lookLocked()
+			next = now.Add(silenceLeast / 8)
+		}
+		k, err := n[0].cq.Poll(wc[:])
+		if err != nil || k > 0 && wc[0].Status != rdma.WCSuccess {
+			t.Fatalf("write %d after %v: %v, %v", done, time.Since(begin), wc[0].Status, err)
+		}
+		if done += k; time.Since(begin) > time.Minute {
+			t.Fatal("it does not end")
+		}
+	}
+	if took := time.Since(begin); took < silenceLeast {
+		t.Errorf("all was done after %v: the peer was not slow", took)
+	}
+}
+
+// A responder that was made anew expects another PSN: the requester is told.
+func TestOtherPSN(t *testing.T) {
+	noLeaks(t)
+	n := hosts(t, 2)
+	attr := attrs()
+	attr.Timeout, attr.RetryCnt = 10, 2
+	qa, qb := pair(t, n[0], n[1], attr)
+	dst := n[1].alloc(8, all)
+	write := rdma.SendWR{Opcode: rdma.WRRDMAWrite, Flags: rdma.SendSignaled | rdma.SendInline, Inline: make([]byte, 8), RemoteAddr: dst.Addr(), RKey: dst.RKey()}
+	post(t, qa, write)
+	n[0].poll(1, n[1])
+	if err := qb.Modify(rdma.QPAttr{State: rdma.StateReset}, rdma.QPStateMask); err != nil {
+		t.Fatal(err)
+	}
+	attr.RQPSN = 3 // the requester is at 8
+	bring(t, qb, rdma.StateRTS, n[0], qa.num, attr)
+	begin := time.Now()
+	post(t, qa, write)
+	wc := n[0].poll(1, n[1])[0]
+	if took := time.Since(begin); wc.Status != rdma.WCRetryExcErr || took >= 3*silenceLeast {
+		t.Errorf("got %v after %v, want %v before silence would tell", wc.Status, took, rdma.WCRetryExcErr)
+	}
+	if k := n[0].ctx.Counters().AckRetries; k != 2 {
+		t.Errorf("%d ack retries, want 2", k)
+	}
+}
+
+// What is still under way when a queue pair is taken down and connected again
+// answers nothing of the new connection.
+func TestAnswerToAnEarlierConnection(t *testing.T) {
+	noLeaks(t)
+	n := hosts(t, 2)
+	qa, qb := pair(t, n[0], n[1], attrs())
+	src, dst := n[0].alloc(16, all), n[1].alloc(16, all)
+	copy(dst.Bytes(), "old.....new.....")
+	read := func(at uint64) rdma.SendWR {
+		return rdma.SendWR{Opcode: rdma.WRRDMARead, Flags: rdma.SendSignaled, SGL: []rdma.SGE{sge(src, 0, 8)}, RemoteAddr: dst.Addr() + at, RKey: dst.RKey()}
+	}
+	post(t, qa, rdma.SendWR{Opcode: rdma.WRRDMAWrite, Flags: rdma.SendSignaled, RemoteAddr: dst.Addr(), RKey: dst.RKey()})
+	n[0].poll(1, n[1])
+	goOn := stop(n[0]) // its answer waits
+	defer goOn()
+	post(t, qa, read(0))
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); {
+		n[1].ctx.Progress()
+		qb.mu.Lock()
+		done := qb.own.expect == 9
+		qb.mu.Unlock()
+		if done {
+			break
+		}
+	}
+	for _, q := range []*queuePair{qa, qb} {
+		if err := q.Modify(rdma.QPAttr{State: rdma.StateReset}, rdma.QPStateMask); err != nil {
+			t.Fatal(err)
+		}
+	}
+	attr := attrs()
+	attr.SQPSN, attr.RQPSN = 8, 8 // that of the read
+	bring(t, qa, rdma.StateRTS, n[1], qb.num, attr)
+	bring(t, qb, rdma.StateRTS, n[0], qa.num, attr)
+	post(t, qa, read(8))
+	goOn()
+	wc := n[0].poll(1, n[1])[0]
+	if got := string(src.Bytes()[:8]); wc.Status != rdma.WCSuccess || got != "new....." {
+		t.Errorf("%v and %q, want success and %q", wc.Status, got, "new.....")
+	}
+}
+
+// A read that is being answered when its queue pair goes leaves the next queue
+// pair of that index alone.
+func TestReadOutlivesItsQueuePair(t *testing.T) {
+	n := hosts(t, 2)
+	_, qb := pair(t, n[0], n[1], attrs())
+	mr := n[1].alloc(8, all)
+	l := &link{n: n[1].p.net, from: n[0].p.gids[0], fd: -1}
+	l.reading = readout{active: true, f: frame{op: rdma.WRRDMARead, to: qb.num ^ 1<<queueBits, key: mr.RKey() ^ 1, addr: mr.Addr(), total: 8}}
+	if !l.readOn() || l.reading.active {
+		t.Error("the read goes on")
+	}
+	if s := qb.State(); s != rdma.StateRTS {
+		t.Errorf("the other queue pair is in %v, want RTS", s)
+	}
+}
