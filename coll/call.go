@@ -3,6 +3,8 @@ package coll
 import (
 	"fmt"
 	"strconv"
+
+	"github.com/gorun-mpi/gorun/coll/kernel"
 )
 
 // A Kind is a collective operation.
@@ -97,10 +99,21 @@ func (s summary) String() string {
 		text += fmt.Sprintf(" with root %d", s.root)
 	}
 	if s.operation != 0 {
-		text += fmt.Sprintf(", reduction %d", s.operation)
+		text += ", " + kernel.NameOf(s.operation)
 	}
 	return text + " (" + s.algorithm.String() + ")"
 }
+
+// mark is the fingerprint of the summary's messages: that of the plan, which does
+// not know the operation, with the operation.
+func (s summary) mark() uint32 {
+	operation := s.operation
+	s.operation = 0
+	return s.fingerprint() ^ marked(operation)
+}
+
+// marked is an operation as it goes into a fingerprint. The kind stays.
+func marked(operation uint16) uint32 { return uint32(operation) * 0x9e3779b1 >> 4 }
 
 // fingerprint is the summary in 32 bits: the kind in the upper 4, so that it
 // can be told from any message, and a hash below.

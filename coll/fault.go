@@ -110,7 +110,9 @@ func (t *Team) mismatched() error {
 	defer cancel()
 	// Whether it answers or not, there is a mismatch to report.
 	_ = t.waiter.Wait(ctx, &answer{t, m.peer})
-	if f, told := t.told(m.peer); told {
+	// It may be further on by now, in a call that is not the one that its
+	// message was of.
+	if f, told := t.told(m.peer); told && f.call.mark() == m.fingerprint {
 		return t.disagree(m.peer, f.call)
 	}
 	return t.disagree(m.peer, summary{kind: kindOf(m.fingerprint)})
@@ -134,7 +136,10 @@ func (t *Team) disagree(peer int, theirs summary) *Error {
 	t.tell(peer, fault{reason: faultMismatch, peer: -1, call: mine})
 	t.tellOthers(peer, fault{reason: faultOther, peer: int32(peer), call: mine})
 	what := theirs.String()
-	if theirs.algorithm == Auto {
+	switch {
+	case theirs == mine:
+		return t.broken(peer, fmt.Errorf("%w: ranks %d and %d are both in %s, and what they called before does not match", ErrMismatch, t.rank, peer, mine))
+	case theirs.algorithm == Auto:
 		what = theirs.kind.String() + " of unknown size" // it did not answer
 	}
 	return t.broken(peer, fmt.Errorf("%w: rank %d called %s, rank %d called %s", ErrMismatch, t.rank, mine, peer, what))
@@ -144,6 +149,18 @@ func (t *Team) disagree(peer int, theirs summary) *Error {
 func (t *Team) breakUp(peer int, why reason, cause error) *Error {
 	t.tellOthers(-1, fault{reason: why, peer: int32(peer), call: t.call.call.summary(t.call.reduction.ID)})
 	return t.broken(peer, cause)
+}
+
+// Revoke breaks the team for a cause that its calls do not know of, and tells
+// the other members, whose next call would wait for this one in vain. A team
+// that is not open stays as it is.
+func (t *Team) Revoke(op string, cause error) {
+	if t.enter(0) != nil {
+		return
+	}
+	t.call.call = Call{}
+	t.breakUp(-1, faultLocal, cause).Op = op
+	t.busy.Store(false)
 }
 
 func (t *Team) tellOthers(but int, f fault) {

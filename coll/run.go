@@ -204,8 +204,7 @@ func (t *Team) bind(p *plan) error {
 			return err
 		}
 	}
-	fingerprint := p.fingerprint ^ uint32(c.reduction.ID)*0x9e3779b1>>4
-	t.machine.bind(p, fingerprint, c.in.Mem, c.out.Mem, tmp, c.reduction.Func)
+	t.machine.bind(p, p.fingerprint^marked(c.reduction.ID), c.in.Mem, c.out.Mem, tmp, c.reduction.Func)
 	return nil
 }
 

@@ -129,7 +129,7 @@ func (c *Comm) failCollective(op string, err error) error {
 	}
 	switch {
 	case errors.Is(err, coll.ErrArgument):
-		return c.fail(op, peer, fmt.Errorf("%w: %w", ErrArgument, err))
+		return c.fail(op, peer, err)
 	case errors.Is(err, coll.ErrBusy):
 		return c.fail(op, peer, ErrConcurrent)
 	case errors.Is(err, coll.ErrPeerDead):
@@ -144,11 +144,17 @@ func (c *Comm) failCollective(op string, err error) error {
 	case errors.Is(err, coll.ErrRevoked):
 		err = fmt.Errorf("%w: %w", ErrRevoked, err)
 	}
-	e := c.fail(op, peer, err)
+	return c.revoke(op, c.fail(op, peer, err))
+}
+
+// revoke takes down that a collective failed here, and tells the other ranks,
+// who may not know, and would wait for this one in their next.
+func (c *Comm) revoke(op string, err error) error {
 	if c.revoked == nil {
-		c.revoked = e
+		c.revoked = err
+		c.team.Revoke(op, err)
 	}
-	return e
+	return err
 }
 
 // Dup makes a communicator of the same ranks (MPI_Comm_dup). All ranks call it.

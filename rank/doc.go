@@ -57,7 +57,7 @@
 // # What dies when
 //
 // A [World] owns the device context, the queue pairs and the memory of [Alloc]
-// until [World.Finalize]; a [Comm] made by Dup or Split owns its own queue pairs
-// until [Comm.Free] or Finalize. The package starts no goroutine of its own but
+// until [World.Finalize]; a [Comm] made by Dup or Split shares the queue pairs and
+// owns the memory of its collectives until [Comm.Free] or Finalize. The package starts no goroutine of its own but
 // for the ranks of [Run]; nothing outlives the process.
 package rank

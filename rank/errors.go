@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/gorun-mpi/gorun/coll"
 )
 
 // What callers branch on.
@@ -20,7 +22,7 @@ var (
 	// ErrPeerDied: the peer's process has ended without finalizing.
 	ErrPeerDied = errors.New("the process has died")
 	// ErrArgument: an operand, a rank, a tag or an operation does not fit.
-	ErrArgument = errors.New("bad argument")
+	ErrArgument = coll.ErrArgument
 )
 
 // An Error tells what failed, where and with whom. Unwrap reaches the cause.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -43,7 +44,7 @@ func TestBadArguments(t *testing.T) {
 		} {
 			err := tt.call()
 			e, ok := errors.AsType[*rank.Error](err)
-			if !ok || !errors.Is(err, rank.ErrArgument) || !strings.Contains(err.Error(), tt.says) {
+			if !ok || !errors.Is(err, rank.ErrArgument) || !strings.Contains(err.Error(), tt.says) || strings.Count(err.Error(), "bad argument") != 1 {
 				return fmt.Errorf("%s: error %q, want a bad argument that says %q", tt.name, err, tt.says)
 			}
 			if e.Rank != c.Rank() || e.Host == "" {
@@ -221,6 +222,8 @@ func TestRunReportsTheFirstCause(t *testing.T) {
 		{"error", func(*rank.Comm) error { return cause }, []string{"rank 1 (host localhost)", "the cause"}},
 		{"panic", func(*rank.Comm) error { panic("oh no") }, []string{"rank 1", "panic: oh no", "errors_test.go"}},
 		{"abort", func(c *rank.Comm) error { c.World().Abort(7, "enough"); return nil }, []string{"rank 1 called abort(7): enough"}},
+		{"abort with a status of 0", func(c *rank.Comm) error { c.World().Abort(256, "enough"); return nil }, []string{"rank 1 called abort(1): enough"}},
+		{"goexit", func(*rank.Comm) error { runtime.Goexit(); return nil }, []string{"rank 1 (host localhost)", "runtime.Goexit"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var ended atomic.Int32

@@ -231,6 +231,7 @@ func (c *Comm) sendrecv(ctx context.Context, send []byte, dst, sendTag int, recv
 // gather is made of messages: everybody sends to the root, which receives them in
 // the order of ranks. Cost: 1 step, (size-1) blocks at the root.
 func (c *Comm) gather(ctx context.Context, send, recv []byte, root int) error {
+	peer := -1
 	err := c.checkGather(send, recv, root)
 	if err == nil {
 		err = c.enterCollective()
@@ -238,9 +239,8 @@ func (c *Comm) gather(ctx context.Context, send, recv []byte, root int) error {
 	if err != nil {
 		return c.fail("gather", -1, err)
 	}
-	if err = c.gatherAt(ctx, send, recv, root); err != nil {
-		err = c.fail("gather", -1, err)
-		c.revoked = err
+	if peer, err = c.gatherAt(ctx, send, recv, root); err != nil {
+		err = c.revoke("gather", c.fail("gather", peer, err))
 	}
 	c.world.leave()
 	return err
@@ -259,14 +259,15 @@ func (c *Comm) checkGather(send, recv []byte, root int) error {
 	return nil
 }
 
-func (c *Comm) gatherAt(ctx context.Context, send, recv []byte, root int) error {
+// gatherAt tells also with which rank it failed.
+func (c *Comm) gatherAt(ctx context.Context, send, recv []byte, root int) (peer int, err error) {
 	w := c.world
 	e, to, err := c.envelope(c.innerContext(), root, 0, false)
 	if err != nil {
-		return err
+		return -1, err
 	}
 	if c.rank != root {
-		return w.messages.Send(ctx, send, w.regions.find(send), e, to)
+		return root, w.messages.Send(ctx, send, w.regions.find(send), e, to)
 	}
 	block := len(recv) / c.size
 	for r := range c.size {
@@ -279,15 +280,15 @@ func (c *Comm) gatherAt(ctx context.Context, send, recv []byte, root int) error 
 		}
 		want, _, err := c.envelope(c.innerContext(), r, 0, true)
 		if err != nil {
-			return err
+			return -1, err
 		}
 		st, err := w.messages.Recv(ctx, into, w.regions.find(into), want, nil)
 		if err != nil {
-			return err
+			return r, err
 		}
 		if st.Bytes != block {
-			return badArgument("rank %d gives %d bytes, and rank %d takes %d of each", r, st.Bytes, root, block)
+			return r, badArgument("rank %d gives %d bytes, and rank %d takes %d of each", r, st.Bytes, root, block)
 		}
 	}
-	return nil
+	return -1, nil
 }

@@ -81,16 +81,17 @@ func (r *runner) rank(ctx context.Context, rank int, f func(context.Context, *Co
 		r.failed(ctx, rank, err)
 		return
 	}
-	if err := guarded(ctx, w, f); err != nil {
+	failed := func(err error) {
 		r.failed(ctx, rank, err)
-	} else if err = w.Finalize(ctx); err != nil && !errors.Is(err, ErrFinalized) {
-		r.failed(ctx, rank, err)
-	} else {
-		return
+		if !w.final {
+			w.final = true
+			_ = w.close() // the error is told already
+		}
 	}
-	if !w.final {
-		w.final = true
-		_ = w.close() // the error is told already
+	if err := guarded(ctx, w, f, failed); err != nil {
+		failed(err)
+	} else if err = w.Finalize(ctx); err != nil && !errors.Is(err, ErrFinalized) {
+		failed(err)
 	}
 }
 

@@ -139,8 +139,9 @@ func (w *World) leave() { w.busy.Store(false) }
 
 // Finalize leaves the job (MPI_Finalize): it waits until all ranks have called
 // it, and gives everything back. All ranks call it, when all their calls have
-// returned; messages that were sent and never received are lost. Memory from
-// Alloc is gone afterwards, also when Finalize fails.
+// returned; short messages that were sent and never received are lost, and the
+// Send of a long one fails. Memory from Alloc is gone afterwards, also when
+// Finalize fails.
 func (w *World) Finalize(ctx context.Context) error {
 	if err := w.enter(); err != nil {
 		return w.comm.fail("finalize", -1, err)
@@ -148,8 +149,7 @@ func (w *World) Finalize(ctx context.Context) error {
 	defer w.leave()
 	w.final = true
 	var errs []error
-	// What is under way must arrive before this process stops serving it.
-	if err := w.messages.Drain(ctx); err != nil {
+	if err := w.leaveTogether(ctx); err != nil {
 		errs = append(errs, err)
 	} else if err := w.launcher.Barrier(ctx); err != nil {
 		errs = append(errs, err)
@@ -162,10 +162,29 @@ func (w *World) Finalize(ctx context.Context) error {
 		_ = w.close()
 		_ = w.launcher.Close()
 	}
-	if err := errors.Join(errs...); err != nil {
+	err := errors.Join(errs...)
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e // of leaveTogether, and then there is no other
+	}
+	if err != nil {
 		return w.comm.fail("finalize", -1, err)
 	}
 	return nil
+}
+
+// leaveTogether waits until all ranks have called Finalize and what is under way
+// has arrived, serving peers meanwhile, as the launcher's barrier does not. It
+// also finds out when the last collectives of the ranks did not match.
+func (w *World) leaveTogether(ctx context.Context) error {
+	w.messages.Leave()
+	if w.comm.revoked == nil {
+		// Where the communicator is revoked others may not be told yet, and
+		// the launcher's barrier is what is left.
+		if err := w.comm.team.Barrier(ctx); err != nil && !errors.Is(err, coll.ErrRevoked) {
+			return w.comm.failCollective("finalize", err)
+		}
+	}
+	return w.messages.Drain(ctx)
 }
 
 // close gives everything back in the reverse order of join.
@@ -198,9 +217,10 @@ func (w *World) close() error {
 }
 
 // Abort ends the job with an exit code (MPI_Abort), and this process with it: it
-// does not return. Code 0 counts as 1, for a job that is aborted has failed.
+// does not return. A code whose low 8 bits, all that a process's status has room
+// for, are 0 counts as 1, for a job that is aborted has failed.
 func (w *World) Abort(code int, message string) {
-	if code == 0 {
+	if code&0xff == 0 {
 		code = 1
 	}
 	w.launcher.Abort(code, message)

@@ -74,6 +74,19 @@ func For(kind reflect.Kind, op Op) (r Reduction, ok bool) {
 	return r, r.Func != nil
 }
 
+// NameOf is the name of the reduction of this package with an ID, "reduction 7"
+// for one that it does not have.
+func NameOf(id uint16) string {
+	if kind := int(id >> 3); kind < len(table) {
+		for _, r := range table[kind] {
+			if r.ID == id && r.Func != nil {
+				return r.Name
+			}
+		}
+	}
+	return fmt.Sprintf("reduction %d", id)
+}
+
 // table is never written after its initialisation.
 var table = [...][ops]Reduction{
 	reflect.Int:        ordered[int](reflect.Int),

@@ -144,9 +144,18 @@ func (q *Queue[R, M]) Cancel(r *Receive[R]) bool {
 
 // Purge takes the unexpected messages of a context out, earliest first.
 func (q *Queue[R, M]) Purge(context uint32, gone func(*Message[M])) {
+	q.purge(func(m *Message[M]) bool { return m.Context == context }, gone)
+}
+
+// PurgeAll takes all unexpected messages out, earliest first.
+func (q *Queue[R, M]) PurgeAll(gone func(*Message[M])) {
+	q.purge(func(*Message[M]) bool { return true }, gone)
+}
+
+func (q *Queue[R, M]) purge(which func(*Message[M]) bool, gone func(*Message[M])) {
 	for m := q.all.head; m != nil; {
 		next := m.byTime.next
-		if m.Context == context {
+		if which(m) {
 			q.drop(m)
 			gone(m)
 		}

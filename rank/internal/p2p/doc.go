@@ -18,6 +18,9 @@
 //	        sender <==================read================= receiver
 //	        sender <------------finished{id}--------------- receiver
 //
+// When the receiver frees the communicator or leaves the job instead, it answers
+// refused{id}, and the send fails.
+//
 // Every receive slot has a purpose, so that no send ever finds none posted: a
 // sender has as many credits as its peer has slots for eager messages and
 // announcements, and at most [rendezvousMax] announcements outstanding, each of

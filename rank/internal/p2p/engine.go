@@ -30,6 +30,10 @@ const (
 // announcement, and must not read memory that is the caller's again.
 var ErrCut = errors.New("a send was given up before the peer had received it")
 
+// ErrRefused is what a long send ends with when its receiver has freed the
+// communicator or left the job instead of receiving the message.
+var ErrRefused = errors.New("the receiver has freed the communicator or finalized without receiving the message")
+
 // A PeerError says with which rank something failed.
 type PeerError struct {
 	Peer int
@@ -52,7 +56,7 @@ type Config struct {
 	// Remote tells that a peer's death shows on the connection only.
 	Remote func(peer int) bool
 	// Idle counts how often the rank has gone to sleep; a wait looks after its
-	// peers when the count has changed. nil: it looks now and then.
+	// peers when the count has changed.
 	Idle *uint32
 }
 
@@ -82,6 +86,7 @@ type Engine struct {
 
 	links   []link
 	failed  int     // links that have failed
+	leaving bool    // nobody receives here any more
 	due     []int32 // links with work that could not be posted yet
 	err     error   // the engine itself is broken
 	matches *match.Queue[*receipt, arrival]

@@ -6,7 +6,8 @@ import "encoding/binary"
 //
 //	0    4     8         12   16       24        32    36
 //	kind tag   context   id   length   address   key
-//	|- eager, finished, gone -|
+//	|- eager, finished,
+//	   gone, refused         -|
 //	|----------------- announce -------------------|
 const (
 	eagerHeader    = 16
@@ -22,14 +23,15 @@ const (
 	eager kind = iota + 1
 	announce
 	finished
-	gone // the sender has given up an announced message, and this connection with it
+	gone    // the sender has given up an announced message, and this connection with it
+	refused // nobody will receive the announced message any more
 )
 
 type header struct {
 	kind    kind
 	tag     int32
 	context uint32
-	id      uint32 // announce, finished: the sender's operation
+	id      uint32 // announce, finished, refused: the sender's operation
 	length  uint64 // announce
 	address uint64
 	key     uint32
@@ -69,7 +71,7 @@ func (h *header) parse(b []byte) bool {
 	switch h.kind {
 	case eager:
 		return h.tag >= 0
-	case finished, gone:
+	case finished, gone, refused:
 		return len(b) == eagerHeader
 	case announce:
 		if len(b) != announceHeader || h.tag < 0 {

@@ -39,9 +39,9 @@ type link struct {
 
 // A chore is control work that could not be posted at once.
 type chore struct {
-	finished bool
-	id       uint32   // of the announcement that is finished
-	read     *receipt // otherwise: whose next read is to be posted
+	answer kind     // finished or refused, to the announcement
+	id     uint32   // of this number
+	read   *receipt // otherwise: whose next read is to be posted
 }
 
 // Work request ids: what | peer | count of posted requests | index.
@@ -121,7 +121,9 @@ func (e *Engine) postRecv(l *link, slot int) error {
 	return nil
 }
 
-// fail ends a link: what waits for the peer fails, now and later.
+// fail ends a link: what waits for the peer fails, now and later. Memory that is
+// its owner's again when those calls return is safe: in ERR the queue pair reads
+// into none and answers no read.
 func (e *Engine) fail(l *link, err error) {
 	if l.err != nil {
 		return
@@ -129,6 +131,8 @@ func (e *Engine) fail(l *link, err error) {
 	l.err = &PeerError{Peer: int(l.peer), Err: err}
 	l.todo = nil
 	e.failed++
+	// A failure to say so means that it is in ERR or gone.
+	_ = l.qp.Modify(rdma.QPAttr{State: rdma.StateErr}, rdma.QPStateMask)
 	for i := range e.reads.rows {
 		if r := e.reads.rows[i].value; r != nil && r.link == l {
 			e.reads.remove(r.number)
@@ -183,10 +187,10 @@ func (e *Engine) chores(l *link) {
 
 // do posts a request of a chore and tells whether it was the last.
 func (e *Engine) do(l *link, c chore) (done bool) {
-	if !c.finished {
+	if c.read != nil {
 		return e.read(l, c.read)
 	}
-	h := header{kind: finished, id: c.id}
+	h := header{kind: c.answer, id: c.id}
 	_ = e.postInline(l, h.put(e.small[:])) // a failure fails the link
 	return true
 }

@@ -90,7 +90,9 @@ func (e *Engine) arrived(l *link, slot, length int) {
 	credit := false
 	switch h.kind {
 	case finished:
-		e.finished(l, h.id)
+		e.answered(l, h.id, nil)
+	case refused:
+		e.answered(l, h.id, ErrRefused)
 	case gone:
 		e.fail(l, ErrCut)
 	default:
@@ -115,6 +117,12 @@ func (e *Engine) take(l *link, h *header, payload []byte) (credit bool) {
 			r.Value.deliver(env, payload)
 		} else {
 			e.begin(r.Value, env, l, h)
+		}
+		return true
+	}
+	if e.leaving {
+		if h.kind == announce {
+			e.assign(l, chore{answer: refused, id: h.id})
 		}
 		return true
 	}
@@ -174,23 +182,32 @@ func (e *Engine) release(m *match.Message[arrival]) {
 // Purge forgets the messages of a communicator that nobody will receive any
 // more, and releases those who wait for them.
 func (e *Engine) Purge(context uint32) {
-	e.matches.Purge(context, func(m *match.Message[arrival]) {
-		if m.Value.long {
-			e.assign(&e.links[m.Source], chore{finished: true, id: m.Value.header.id})
-		}
-		e.release(m)
-	})
+	e.matches.Purge(context, e.refuse)
+}
+
+// Leave forgets the messages of all communicators, and those that still come.
+func (e *Engine) Leave() {
+	e.leaving = true
+	e.matches.PurgeAll(e.refuse)
+}
+
+// refuse forgets a message, and tells its sender when that waits.
+func (e *Engine) refuse(m *match.Message[arrival]) {
+	if m.Value.long {
+		e.assign(&e.links[m.Source], chore{answer: refused, id: m.Value.header.id})
+	}
+	e.release(m)
 }
 
 // errStray fails a link over which an answer came that nobody waits for.
 var errStray = errors.New("an answer to a message that was never announced arrived")
 
-// finished handles the answer to an announcement.
-func (e *Engine) finished(l *link, id uint32) {
+// answered handles the answer to an announcement.
+func (e *Engine) answered(l *link, id uint32, err error) {
 	p := e.sends.get(id)
 	if p == nil || p.link != l {
 		e.fail(l, errStray)
 		return
 	}
-	p.complete(nil)
+	p.complete(err)
 }

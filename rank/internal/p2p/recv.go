@@ -2,6 +2,7 @@ package p2p
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/gorun-mpi/gorun/rank/internal/match"
@@ -81,9 +82,22 @@ func (e *Engine) Exchange(ctx context.Context, send []byte, sendMR rdma.MR, env 
 	}
 	if err := e.Send(ctx, send, sendMR, env, peer); err != nil {
 		e.giveUp(r)
-		return Status{}, err
+		return Status{}, about(peer, err)
 	}
-	return e.end(ctx, r, group)
+	st, err := e.end(ctx, r, group)
+	return st, about(int(want.Source), err)
+}
+
+// about is an error with the peer that it concerns, unless it says so already or
+// there is none.
+func about(peer int, err error) error {
+	if err == nil || peer < 0 {
+		return err
+	}
+	if _, said := errors.AsType[*PeerError](err); said {
+		return err
+	}
+	return &PeerError{Peer: peer, Err: err}
 }
 
 // start posts a receive.
@@ -161,7 +175,7 @@ func (e *Engine) begin(r *receipt, env match.Envelope, l *link, h *header) {
 		return
 	}
 	if r.length == 0 {
-		e.assign(l, chore{finished: true, id: r.id})
+		e.assign(l, chore{answer: finished, id: r.id})
 		r.complete(r.err)
 		return
 	}
@@ -173,7 +187,7 @@ func (e *Engine) begin(r *receipt, env match.Envelope, l *link, h *header) {
 		}
 	}
 	if err != nil {
-		e.assign(l, chore{finished: true, id: r.id}) // the sender is not to blame
+		e.assign(l, chore{answer: finished, id: r.id}) // the sender is not to blame
 		r.complete(err)
 		return
 	}
@@ -210,6 +224,6 @@ func (e *Engine) readDone(l *link, number uint32) {
 		}
 		r.temp = nil
 	}
-	e.assign(l, chore{finished: true, id: r.id})
+	e.assign(l, chore{answer: finished, id: r.id})
 	r.complete(r.err)
 }

@@ -98,7 +98,7 @@ func (e *Engine) sendLong(ctx context.Context, l *link, buf []byte, mr rdma.MR, 
 	if err = e.postInline(l, h.put(e.small[:])); err == nil {
 		err = e.wait(ctx, condition{what: untilParcel, parcel: p})
 	}
-	if err != nil && l.err == nil {
+	if err != nil && l.err == nil && !p.done {
 		e.cut(l)
 	}
 	l.outstanding--
@@ -122,9 +122,6 @@ func (e *Engine) cut(l *link) {
 		_ = e.postInline(l, h.put(e.small[:])) // a failure fails the link
 	}
 	e.fail(l, ErrCut)
-	// The queue pair answers no read from here on. A failure to say so means
-	// that it is in ERR or gone, and answers none either.
-	_ = l.qp.Modify(rdma.QPAttr{State: rdma.StateErr}, rdma.QPStateMask)
 }
 
 // key is the region by which buf is named: the caller's, the whole address

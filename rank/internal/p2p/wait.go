@@ -28,12 +28,7 @@ type condition struct {
 	receipt *receipt
 	group   []int32
 	err     error
-	looks   uint32
 }
-
-// looksPerCheck is how many looks there are to one look at the peers where
-// nobody counts sleeps.
-const looksPerCheck = 1 << 16
 
 // probeEvery is how often an idle wait makes sure of a peer on another host.
 const probeEvery = int64(500 * time.Millisecond)
@@ -61,11 +56,8 @@ func (c *condition) Ready() bool {
 		c.err = e.err
 		return true
 	}
-	c.looks++
-	if e.idle == nil && c.looks%looksPerCheck == 0 || e.idle != nil && *e.idle != e.seenIdle {
-		if e.idle != nil {
-			e.seenIdle = *e.idle
-		}
+	if *e.idle != e.seenIdle {
+		e.seenIdle = *e.idle
 		e.lookAfter(c)
 	}
 	if e.failed > 0 {

@@ -1,0 +1,64 @@
+package p2p
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/gorun-mpi/gorun/internal/shm"
+	"github.com/gorun-mpi/gorun/internal/wait"
+	"github.com/gorun-mpi/gorun/rank/internal/match"
+	"github.com/gorun-mpi/gorun/rdma"
+	"github.com/gorun-mpi/gorun/rdma/soft"
+)
+
+// sleeps counts sleeps that end at once.
+type sleeps uint32
+
+func (*sleeps) Prepare()      {}
+func (s *sleeps) Sleep(int64) { *s++ }
+func (*sleeps) Cancel()       {}
+
+// When a receive fails because its peer is dead, its buffer is the caller's
+// again: the queue pair must be in a state in which no read lands any more.
+func TestFailedLinkReadsNothing(t *testing.T) {
+	segment, err := shm.NewLocal(shm.DefaultGeometry(2, shm.Limit()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer segment.Close()
+	provider, err := soft.New(soft.Config{Segment: segment, Host: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer provider.Close()
+	devices, err := provider.Devices()
+	if err != nil {
+		t.Fatal(err)
+	}
+	device, err := devices[0].Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer device.Close()
+	pd, err := device.AllocPD()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pd.Close()
+	died := errors.New("it has died")
+	var idle sleeps
+	e, err := New(Config{Rank: 0, Size: 2, PD: pd, Waiter: wait.New(wait.Config{Scheduler: true, Sleeper: &idle}),
+		Dead: func(int) error { return died }, Idle: (*uint32)(&idle)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	_, err = e.Recv(context.Background(), make([]byte, 1), nil, match.Envelope{Source: 1, Tag: match.Any}, nil)
+	if !errors.Is(err, died) {
+		t.Fatalf("receive from a dead peer: %v, want %v", err, died)
+	}
+	if attr, _ := e.QP(1).Query(); attr.State != rdma.StateErr {
+		t.Errorf("queue pair is in %v, want %v", attr.State, rdma.StateErr)
+	}
+}
