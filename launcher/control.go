@@ -55,6 +55,9 @@ type controller struct {
 	source    *stdio.Source
 	unread    bool // rank 0 reads no more
 	timers    []*time.Timer
+	over      bool   // Run is about to return
+	deaf      func() // ends sites that do not answer; may be nil
+	passing   int    // sites that have yet to pass TSTP on
 
 	abandon chan struct{} // closed when output need not be waited for
 	hurry   sync.Once
@@ -127,6 +130,10 @@ func (c *controller) event(at int, e host.Event) {
 			c.start = &JobError{Field: e.Field, Value: e.Value, ExitStatus: e.Status, Err: errors.New(e.Text)}
 		}
 		c.tell(host.Command{Kind: host.Kill})
+	case host.Passed:
+		if c.passing--; c.passing == 0 {
+			c.job.Suspend()
+		}
 	case host.Failed:
 		c.fail(&Cause{Rank: -1, Host: name, Status: statusFailed, Message: e.Text})
 	case host.Tails:
@@ -208,8 +215,11 @@ func (c *controller) suspectLocked(cause *Cause) {
 
 // tell gives all sites a command.
 func (c *controller) tell(cmd host.Command) {
-	if cmd.Kind == host.End || cmd.Kind == host.Kill {
+	if (cmd.Kind == host.End || cmd.Kind == host.Kill) && !c.told {
 		c.told = true
+		if c.deaf != nil {
+			c.after(2*c.grace(), c.deaf)
+		}
 	}
 	for _, s := range c.sites {
 		s.Send(cmd)
@@ -221,7 +231,9 @@ func (c *controller) after(d time.Duration, f func()) {
 	c.timers = append(c.timers, time.AfterFunc(d, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		f()
+		if !c.over {
+			f()
+		}
 	}))
 }
 
@@ -235,6 +247,9 @@ func (c *controller) timeout() {
 func (c *controller) cancel(ctx context.Context) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.over {
+		return
+	}
 	c.giveUp(2 * c.grace())
 	c.fail(&Cause{Rank: -1, Status: statusFailed, Message: context.Cause(ctx).Error()})
 }
@@ -265,6 +280,11 @@ func (c *controller) signal(s os.Signal) {
 		c.cause = &Cause{Rank: -1, Status: statusSignal + int(sig), Signal: sig}
 		c.suspect = nil
 		c.tell(host.Command{Kind: host.End, Signal: sig})
+	case unix.SIGTSTP:
+		if c.job.Suspend != nil {
+			c.passing = len(c.sites)
+		}
+		c.tell(host.Command{Kind: host.Pass, Signal: sig})
 	default:
 		c.tell(host.Command{Kind: host.Pass, Signal: sig})
 	}
@@ -301,6 +321,7 @@ func (c *controller) flush() {
 func (c *controller) result() (Result, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.over = true
 	for _, t := range c.timers {
 		t.Stop()
 	}

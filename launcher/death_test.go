@@ -185,6 +185,20 @@ func TestAgentIsKilled(t *testing.T) {
 	}
 }
 
+// TestAgentDoesNotAnswer stops an agent, which can then not be told to end.
+func TestAgentDoesNotAnswer(t *testing.T) {
+	testenv.NoLeaks(t)
+	entry := fmt.Sprintf("LAUNCHER_TEST=%d-%d", os.Getpid(), time.Now().UnixNano())
+	job := Job{NP: 2, Dir: t.TempDir(), Env: append(os.Environ(), entry), Grace: 100 * time.Millisecond,
+		Argv: sh("if test $PMI_RANK = 1; then kill -STOP $PPID; : >stopped; exec sleep 100; fi; until test -e stopped; do :; done; exit 5")}
+	overAgents(t, &job, 2)
+	r, _, stderr, err := runJob(t, job)
+	if err != nil || r.ExitStatus != 5 || r.Cause == nil || r.Cause.Rank != 0 {
+		t.Errorf("got %+v, cause %v, error %v; %q", r, r.Cause, err, stderr)
+	}
+	expectNone(t, entry)
+}
+
 // TestAgentIsKilledInAFence does it while the other host waits for it.
 func TestAgentIsKilledInAFence(t *testing.T) {
 	testenv.NoLeaks(t)

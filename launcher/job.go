@@ -61,6 +61,10 @@ type Job struct {
 	// Signals are passed on to all ranks. INT and TERM also end the job, with
 	// status 130 or 143, and a second one of them kills at once. nil: none.
 	Signals <-chan os.Signal
+	// Suspend is called when all ranks have been sent a TSTP that came in
+	// Signals: a command stops itself then, as its shell expects. It must not
+	// wait for Run or for a signal. nil: nothing.
+	Suspend func()
 
 	// Log takes diagnostics; nil is silent.
 	Log *logrus.Logger

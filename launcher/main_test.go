@@ -168,7 +168,7 @@ func roleLauncher(args []string) int {
 // roleSignalled says when it is ready and which signals come; USR1 ends it.
 func roleSignalled([]string) int {
 	c := make(chan os.Signal, 8)
-	signal.Notify(c, syscall.SIGINT, syscall.SIGTERM, syscall.SIGUSR1)
+	signal.Notify(c, syscall.SIGINT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGTSTP)
 	fmt.Println("ready")
 	for s := range c {
 		fmt.Println(s)

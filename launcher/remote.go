@@ -84,6 +84,7 @@ func (r *remotes) start(spec host.Spec, stdin host.Stdin, key []byte) error {
 	c := r.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.deaf = r.killDeaf
 	for i, share := range c.shares {
 		spec := c.of(spec, i)
 		if i == 0 {
@@ -141,6 +142,29 @@ func (r *remotes) late() {
 		}
 	}
 	r.c.fail(&Cause{Rank: -1, Host: strings.Join(names, ", "), Status: statusFailed, Message: fmt.Sprintf("no answer of the agent within %v", startLimit)})
+}
+
+// killDeaf ends agents that should long have told of the end of their ranks:
+// they are stopped, or hang. One that waits for output to be read has told.
+func (r *remotes) killDeaf() {
+	for i, share := range r.c.shares {
+		if r.done[i] {
+			continue
+		}
+		started, left := 0, 0
+		for rank := share.First; rank < share.First+share.Count; rank++ {
+			if r.c.ranks[rank].PID > 0 {
+				started++
+				if !r.c.gone[rank] {
+					left++
+				}
+			}
+		}
+		if started == 0 || left > 0 {
+			r.c.note(logrus.WarnLevel, "the agent does not answer and is killed", logrus.Fields{"host": share.Host})
+			r.links[i].Kill()
+		}
+	}
 }
 
 func (r *remotes) event(at int, e host.Event) {

@@ -20,7 +20,9 @@ import (
 // ranks failed is no error: the Result tells. When ctx ends the job is ended.
 //
 // Run may be called several times at once. It returns when no process of the
-// job is left, but for those that left their process group. It marks the
+// job is left, but for those that left their process group. While it runs, a
+// fork of this process, the guardian, shares its memory copy on write: a large
+// program that changes much of it needs the room twice. It marks the
 // descriptors that this process has inherited close-on-exec. Nobody else in
 // the process may wait for children that are not his, as wait4(-1) does.
 func Run(ctx context.Context, job Job) (Result, error) {

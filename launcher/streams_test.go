@@ -236,6 +236,38 @@ func TestGrandchildHoldsThePipes(t *testing.T) {
 	}
 }
 
+// TestGrandchildNeverStopsWriting has one that left its group, so that the end
+// of the ranks does not end it. What the ranks wrote comes all the same.
+func TestGrandchildNeverStopsWriting(t *testing.T) {
+	testenv.Need(t, "setsid")
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			testenv.NoLeaks(t)
+			dir := t.TempDir()
+			t.Cleanup(func() {
+				text, err := os.ReadFile(dir + "/pid")
+				if err != nil {
+					t.Fatal(err)
+				}
+				var pid int
+				if _, err := fmt.Sscan(string(text), &pid); err != nil {
+					t.Fatal(err)
+				}
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			})
+			job := Job{NP: 1, Dir: dir, Argv: sh(`trap '' PIPE
+				setsid sh -c 'echo $$ >pid.new; mv pid.new pid; while :; do echo noise 2>&3 || exit 0; done' 3>/dev/null &
+				until test -e pid; do :; done
+				echo the last word`)}
+			overAgents(t, &job, min(way.hosts, 1))
+			r, stdout, stderr, err := runJob(t, job)
+			if err != nil || r.ExitStatus != 0 || !strings.Contains(stdout, "the last word\n") {
+				t.Errorf("got %+v, %v, %d bytes, %q", r, err, len(stdout), stderr)
+			}
+		})
+	}
+}
+
 func TestNobodyReadsTheOutput(t *testing.T) {
 	for _, way := range ways {
 		t.Run(way.name, func(t *testing.T) {
@@ -319,6 +351,45 @@ func TestSignalsToTheLauncher(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestSuspend sends TSTP: the command is told to stop itself once the ranks have
+// been sent it. CONT waits until they have noticed, or the kernel takes the TSTP
+// back.
+func TestSuspend(t *testing.T) {
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			testenv.NoLeaks(t)
+			signals := make(chan os.Signal, 1)
+			suspended := make(chan struct{})
+			var out, errs buffer
+			job := Job{NP: 2, Argv: roleArgv(t, "signalled"),
+				Signals: signals, Suspend: func() { close(suspended) }, Stdout: &out, Stderr: &errs}
+			overAgents(t, &job, way.hosts)
+			ctx := testenv.Deadline(t, 30*time.Second)
+			done := make(chan Result, 1)
+			go func() {
+				r, err := Run(ctx, job)
+				if err != nil {
+					t.Error(err)
+				}
+				done <- r
+			}()
+			for _, step := range []struct {
+				wait   <-chan struct{}
+				signal syscall.Signal
+			}{{out.await("ready\nready\n"), syscall.SIGTSTP}, {out.await("stopped\nstopped\n"), syscall.SIGCONT}, {suspended, syscall.SIGUSR1}} {
+				select {
+				case <-step.wait:
+					signals <- step.signal
+				case <-ctx.Done():
+				}
+			}
+			if r := <-done; r.ExitStatus != 0 || ctx.Err() != nil {
+				t.Errorf("got status %d, cause %v, %q, %q", r.ExitStatus, r.Cause, out.String(), errs.String())
+			}
+		})
 	}
 }
 

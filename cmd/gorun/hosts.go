@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/gorun-mpi/gorun/launcher"
 )
@@ -36,7 +37,9 @@ func parseHost(item string) (launcher.Host, error) {
 		name, slots, counted = strings.Cut(item, ":")
 	}
 	host := launcher.Host{Name: name, Slots: 1}
-	if name == "" || strings.ContainsAny(name, " \t/") {
+	if name == "" || strings.ContainsFunc(name, func(r rune) bool {
+		return r == '/' || r == unicode.ReplacementChar || unicode.IsSpace(r) || !unicode.IsPrint(r)
+	}) {
 		return launcher.Host{}, fmt.Errorf("NAME or NAME:SLOTS")
 	}
 	if counted {

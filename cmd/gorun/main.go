@@ -26,7 +26,8 @@
 //
 // The command starts no goroutine. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1,
 // SIGUSR2, SIGCONT and SIGTSTP are handed to the launcher, except those that
-// were ignored when gorun started (nohup).
+// were ignored when gorun started (nohup). After SIGTSTP, ^Z, gorun stops too
+// once the ranks were told.
 package main
 
 import (
@@ -104,7 +105,7 @@ func runJob(ctx context.Context, req request, std stdio) int {
 	}
 	signals := watchSignals()
 	defer signal.Stop(signals)
-	job.Signals = signals
+	job.Signals, job.Suspend = signals, suspend
 
 	log.Infof("starting %d ranks of %s%s", job.NP, job.Argv[0], where(job.Hosts))
 	started := time.Now()
@@ -134,11 +135,13 @@ func where(hosts []launcher.Host) string {
 }
 
 // watchSignals takes delivery of what is passed on to the ranks. What the
-// parent had ignored (nohup, a shell's background job) stays ignored.
+// parent had ignored (nohup, a shell's background job) stays ignored. SIGPIPE is
+// among them so that a standard error which nobody reads any more does not end
+// this process in the middle of a job; the launcher does not pass it on.
 func watchSignals() chan os.Signal {
 	var list []os.Signal
 	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT,
-		syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGCONT, syscall.SIGTSTP} {
+		syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGCONT, syscall.SIGTSTP, syscall.SIGPIPE} {
 		if !signal.Ignored(s) {
 			list = append(list, s)
 		}

@@ -106,6 +106,8 @@ func TestParseRefuses(t *testing.T) {
 		{"-H with nothing", []string{"-H", "", "prog"}, `-H: found "" in "", expected NAME or NAME:SLOTS`},
 		{"-H with a gap", []string{"-H", "a,,b", "prog"}, `-H: found "" in "a,,b", expected NAME`},
 		{"-H without name", []string{"-H", ":2", "prog"}, `-H: found ":2" in ":2", expected NAME`},
+		{"-H with a newline", []string{"-H", "a\nb:2", "prog"}, `-H: found "a\nb:2" in "a\nb:2", expected NAME`},
+		{"-H with a control character", []string{"-H", "a\x1b[2J", "prog"}, `-H: found "a\x1b[2J" in "a\x1b[2J", expected NAME`},
 		{"-H 0 slots", []string{"-H", "a:0", "prog"}, `-H: found "a:0" in "a:0", expected a number of slots, 1 or more`},
 		{"-H bad slots", []string{"--host", "b:2,a:x", "prog"}, `--host: found "a:x" in "b:2,a:x", expected a number of slots`},
 		{"-H bare IPv6", []string{"-H", "fe80::1", "prog"}, `-H: found "fe80::1" in "fe80::1", expected a number of slots, 1 or more, after the colon (an IPv6 address goes in brackets)`},

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"runtime"
 	"syscall"
 	"unsafe"
 
@@ -56,6 +57,10 @@ func (l *ledger) free() {
 //     so that no handler of the runtime runs there. For the same reason the
 //     runtime cannot preempt this thread between here and the child's first
 //     instruction, and nosplit functions have no other point of preemption.
+//   - The room that these functions need on the stack is there before the clone
+//     (grow). They call their largest parts through parameters, since the linker
+//     would add all frames up against the 800 bytes that nosplit functions are
+//     promised, which those of a build for a debugger (-N -l) exceed.
 //   - It stores no pointer, so there is no write barrier, and it writes only to
 //     the ledger and its own copy of this stack.
 //   - Unlike with vfork, its memory is a copy: nothing that it does to the
@@ -68,10 +73,15 @@ func fork(l *ledger, pipe int) (pid int, err error) {
 	for i := range all.Val {
 		all.Val[i] = ^all.Val[i]
 	}
+	runtime.LockOSThread() // whose signals are blocked
+	defer runtime.UnlockOSThread()
 	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &all, &before); err != nil {
 		return 0, err
 	}
-	r, errno := clone(l, uintptr(pipe))
+	// From here to the clone nothing can take the room away again: that would
+	// need a point of preemption.
+	grow()
+	r, errno := clone(l, uintptr(pipe), guardian, sweep)
 	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil); err != nil {
 		return 0, err
 	}
@@ -81,17 +91,25 @@ func fork(l *ledger, pipe int) (pid int, err error) {
 	return int(r), nil
 }
 
-// clone returns in the starter only.
+// grow leaves several times the stack that the guardian needs.
+//
+//go:noinline
+func grow() byte {
+	var room [8 << 10]byte
+	return room[unix.Getpid()&1]
+}
+
+// clone returns in the starter only; child is guardian and look is sweep.
 //
 //go:noinline
 //go:nosplit
 //go:norace
-func clone(l *ledger, pipe uintptr) (uintptr, syscall.Errno) {
+func clone(l *ledger, pipe uintptr, child func(*ledger, uintptr, func(*ledger) bool), look func(*ledger) bool) (uintptr, syscall.Errno) {
 	pid, _, errno := syscall.RawSyscall6(syscall.SYS_CLONE, 0, 0, 0, 0, 0, 0)
 	if errno != 0 || pid != 0 {
 		return pid, errno
 	}
-	guardian(l, pipe)
+	child(l, pipe, look)
 	return 0, 0
 }
 
@@ -109,7 +127,7 @@ const (
 //go:noinline
 //go:nosplit
 //go:norace
-func guardian(l *ledger, pipe uintptr) {
+func guardian(l *ledger, pipe uintptr, look func(*ledger) bool) {
 	syscall.RawSyscall(syscall.SYS_SETSID, 0, 0, 0)
 	syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_SET_NAME, uintptr(unsafe.Pointer(&l.name)), 0)
 	closeAllBut(pipe)
@@ -132,7 +150,7 @@ func guardian(l *ledger, pipe uintptr) {
 		pause := syscall.Timespec{Nsec: sweepPause}
 		quiet := 0
 		for i := 0; i < sweepLimit && quiet < sweepQuiet; i++ {
-			if quiet++; sweep(l) {
+			if quiet++; look(l) {
 				quiet = 0
 			}
 			syscall.RawSyscall(syscall.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&pause)), 0, 0)
@@ -167,6 +185,7 @@ func closeAllBut(keep uintptr) {
 // one. /proc is read as getdents64 gives it: records of inode (8 bytes), offset
 // (8), length (2), type (1), name up to a zero byte.
 //
+//go:noinline
 //go:nosplit
 //go:norace
 func sweep(l *ledger) (found bool) {

@@ -114,5 +114,5 @@ func (h *Host) processEnded(local int) {
 func (h *Host) allEnded() {
 	h.killGroups()
 	h.guard.Release()
-	h.quiet = time.Now()
+	h.count()
 }

@@ -162,7 +162,7 @@ func (h *Host) prepare() error {
 // unless something failed.
 func (h *Host) finish() {
 	h.cancel()
-	if h.running > 0 {
+	if h.running > 0 || !h.complete { // else the last end has done it
 		h.killGroups()
 	}
 	if h.guard != nil {

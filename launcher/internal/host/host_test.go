@@ -44,7 +44,8 @@ func TestProgram(t *testing.T) {
 		{"what is not executable is passed by", "p", "", at("plain") + ":" + at("there"), at("there/p"), 0},
 		{"nothing executable", "p", "", at("plain"), "", 126},
 		{"nowhere", "q", "", at("here"), "", 127},
-		{"no PATH", "p", "", "", "", 127},
+		{"an empty PATH", "p", "", "", "", 127},
+		{"no PATH", "sh", "", "none", "/bin/sh", 0},
 		{"a directory of that name", "here", "", dir, "", 126},
 		{"an empty element is the directory", "p", at("here"), ":/nowhere", "./p", 0},
 		{"relative to the directory", "here/p", dir, "", "here/p", 0},
@@ -52,7 +53,11 @@ func TestProgram(t *testing.T) {
 		{"below a file", at("here/p/x"), "", "", "", 127},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := program(c.program, c.dir, []string{"PATH=" + c.path})
+			env := []string{"PATH=" + c.path}
+			if c.path == "none" {
+				env = nil
+			}
+			got, err := program(c.program, c.dir, env)
 			status := 0
 			var se *startError
 			if errors.As(err, &se) {

@@ -17,6 +17,9 @@ const (
 	statusNotExecutable = 126
 )
 
+// defaultPath is where programs are looked for without a PATH, as execvp does.
+const defaultPath = "/bin:/usr/bin"
+
 // startError is why no rank can be started.
 type startError struct {
 	status       int
@@ -60,7 +63,7 @@ func program(name, dir string, env []string) (string, error) {
 			return "", fail(statusNotExecutable, "not executable: %w", reason(err))
 		}
 	}
-	search := ""
+	search := defaultPath
 	for _, entry := range env {
 		if v, ok := strings.CutPrefix(entry, "PATH="); ok {
 			search = v

@@ -149,6 +149,9 @@ func (h *Host) obey(c Command) {
 	switch c.Kind {
 	case Pass:
 		h.signalGroups(c.Signal)
+		if c.Signal == unix.SIGTSTP {
+			h.emit(Event{Kind: Passed})
+		}
 	case End:
 		h.beginEnding(c.Signal)
 	case Kill:

@@ -8,8 +8,8 @@ import (
 	"github.com/gorun-mpi/gorun/launcher/internal/stdio"
 )
 
-// drainSilence is how long the pipes may be silent after the last rank's end
-// before they are left to whoever still holds them.
+// drainSilence is how long the pipes are read on, after the last of what the
+// ranks had written, before they are left to whoever still holds them.
 const drainSilence = 100 * time.Millisecond
 
 // pipe is one stream of one rank.
@@ -17,6 +17,7 @@ type pipe struct {
 	fd    int
 	lines stdio.Lines
 	tail  *stdio.Tail // of stderr
+	owed  int         // bytes that were in the pipe when the last rank had ended
 }
 
 // stream is all ranks' output of one number.
@@ -42,7 +43,10 @@ func (h *Host) readPipe(local, number int, events uint32) {
 	case err != nil || n == 0:
 		h.closePipe(p, number)
 	default:
-		h.quiet = time.Now()
+		if p.owed > 0 {
+			p.owed -= n
+			h.quiet = time.Now()
+		}
 		if p.tail != nil {
 			p.tail.Add(h.buf[:n])
 		}
@@ -94,7 +98,6 @@ func (h *Host) discardOutput() {
 // pause stops or resumes the reading of all pipes of a stream.
 func (h *Host) pause(number int, paused bool) {
 	h.streams[number].paused = paused
-	h.quiet = time.Now()
 	for i, r := range h.up() {
 		p := &r.pipes[number]
 		if p.fd < 0 {
@@ -114,10 +117,42 @@ func (h *Host) pause(number int, paused bool) {
 
 func (h *Host) paused() bool { return h.streams[Stdout].paused || h.streams[Stderr].paused }
 
-// drained tells whether no more output will come, or none that is worth waiting
-// for: a process that left its group may hold a pipe for ever.
+// count notes what the ranks have left in their pipes; all have ended.
+func (h *Host) count() {
+	h.quiet = time.Now()
+	for _, r := range h.up() {
+		for _, s := range [...]int{Stdout, Stderr} {
+			p := &r.pipes[s]
+			if p.fd < 0 {
+				continue
+			}
+			n, err := unix.IoctlGetInt(p.fd, unix.TIOCINQ)
+			if err != nil {
+				h.log("TIOCINQ: %v", err)
+			}
+			p.owed = n
+		}
+	}
+}
+
+// drained tells whether nothing more that a rank wrote will come, and what
+// others add need not be waited for. A process that left its group may hold a
+// pipe for ever, and write to it for ever.
 func (h *Host) drained() bool {
-	return h.open == 0 || !h.paused() && time.Since(h.quiet) >= drainSilence
+	if h.open == 0 || h.discard {
+		return true
+	}
+	if h.paused() || time.Since(h.quiet) < drainSilence {
+		return false
+	}
+	for _, r := range h.up() {
+		for _, s := range [...]int{Stdout, Stderr} {
+			if p := &r.pipes[s]; p.fd >= 0 && p.owed > 0 {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // flushLines sends the beginnings of lines of pipes that are still open.

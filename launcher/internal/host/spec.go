@@ -57,6 +57,7 @@ const (
 	StartFailed                      // the ranks cannot be started: Status, Field, Text
 	Failed                           // the machine under it did: Text
 	Tails                            // the last lines of stderr of ranks that did not end well
+	Passed                           // the ranks were sent TSTP
 	Done                             // nothing is left
 )
 

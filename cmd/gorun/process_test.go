@@ -1,0 +1,113 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gorun-mpi/gorun/internal/testenv"
+)
+
+// testTime is what the command may take.
+const testTime = 30 * time.Second
+
+// The test binary is also the command, where the variable asks for it.
+const asCommand = "GORUN_TEST_AS_COMMAND"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asCommand) != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// command starts the command in a process group of its own, as a shell does.
+func command(t *testing.T, args ...string) (*exec.Cmd, *bufio.Reader) {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(testenv.Deadline(t, testTime), exe, args...)
+	cmd.Env = append(os.Environ(), asCommand+"=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return cmd, bufio.NewReader(out)
+}
+
+// TestTerminalStop is ^Z and fg.
+func TestTerminalStop(t *testing.T) {
+	cmd, out := command(t, "-np", "1", "sh", "-c", "echo $$; exec sleep 600")
+	var rank int
+	if _, err := fmt.Fscan(out, &rank); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Signal(syscall.SIGTSTP); err != nil {
+		t.Fatal(err)
+	}
+	var status syscall.WaitStatus
+	if _, err := syscall.Wait4(cmd.Process.Pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
+		t.Fatalf("after TSTP: status %#x, %v, want it stopped", status, err)
+	}
+	// It has been sent the signal; it stops when it comes to run.
+	for late := testenv.Deadline(t, testTime); state(t, rank) != "T"; runtime.Gosched() {
+		if late.Err() != nil {
+			t.Fatalf("the rank is in state %s, want T", state(t, rank))
+		}
+	}
+	for _, s := range []unix.Signal{unix.SIGCONT, unix.SIGTERM} {
+		if err := cmd.Process.Signal(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = cmd.Wait()
+	if got := cmd.ProcessState.ExitCode(); got != 143 {
+		t.Errorf("status %d (%v), want 143", got, cmd.ProcessState)
+	}
+}
+
+// state is a process's state as /proc has it.
+func state(t *testing.T, pid int) string {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(text), ") ")
+	return after[:1]
+}
+
+// TestNobodyReadsStandardError writes to it while the job runs, at its end.
+func TestNobodyReadsStandardError(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(testenv.Deadline(t, testTime), exe, "-vv", "-np", "2", "sh", "-c", "echo heard; echo unheard >&2; exit 3")
+	cmd.Env = append(os.Environ(), asCommand+"=1")
+	cmd.Stderr = w
+	_ = cmd.Run()
+	w.Close()
+	if got := cmd.ProcessState.ExitCode(); got != 3 {
+		t.Errorf("status %d (%v), want that of the ranks, 3", got, cmd.ProcessState)
+	}
+}
