@@ -189,7 +189,7 @@ func TestConcurrentCallsAreRefused(t *testing.T) {
 		received := make(chan error)
 		wait, stop := context.WithCancel(ctx)
 		go func() {
-			err := error(rank.ErrConcurrent)
+			err := rank.ErrConcurrent
 			for errors.Is(err, rank.ErrConcurrent) { // it may be the second one itself
 				_, err = rank.Recv(wait, c, make([]int, 1), 1, 0)
 			}

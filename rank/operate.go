@@ -231,7 +231,6 @@ func (c *Comm) sendrecv(ctx context.Context, send []byte, dst, sendTag int, recv
 // gather is made of messages: everybody sends to the root, which receives them in
 // the order of ranks. Cost: 1 step, (size-1) blocks at the root.
 func (c *Comm) gather(ctx context.Context, send, recv []byte, root int) error {
-	peer := -1
 	err := c.checkGather(send, recv, root)
 	if err == nil {
 		err = c.enterCollective()
@@ -239,7 +238,8 @@ func (c *Comm) gather(ctx context.Context, send, recv []byte, root int) error {
 	if err != nil {
 		return c.fail("gather", -1, err)
 	}
-	if peer, err = c.gatherAt(ctx, send, recv, root); err != nil {
+	peer, err := c.gatherAt(ctx, send, recv, root)
+	if err != nil {
 		err = c.revoke("gather", c.fail("gather", peer, err))
 	}
 	c.world.leave()

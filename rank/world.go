@@ -90,7 +90,7 @@ func join(ctx context.Context, cfg Config, l launcher, rank, size int, waiting w
 		if w.place != nil {
 			host = w.place.host
 		}
-		w.close()
+		_ = w.close()
 		_ = l.Close()
 		return nil, &Error{Op: "init", Rank: rank, Host: host, Peer: -1, Err: err}
 	}

@@ -25,7 +25,8 @@ func parseHosts(list string) ([]launcher.Host, error) {
 
 // parseHost reads NAME[:SLOTS]. Its error says what was expected.
 func parseHost(item string) (launcher.Host, error) {
-	name, slots, counted := item, "", false
+	var name, slots string
+	var counted bool
 	if end := strings.LastIndexByte(item, ']'); strings.HasPrefix(item, "[") && end > 0 {
 		name = item[1:end]
 		if rest := item[end+1:]; rest != "" {

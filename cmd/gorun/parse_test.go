@@ -121,7 +121,7 @@ func TestParseRefuses(t *testing.T) {
 		{"unknown", []string{"--frobnicate", "prog"}, "--frobnicate: unknown option; gorun --help lists"},
 		{"unknown with value", []string{"--frobnicate=3", "prog"}, "--frobnicate: unknown option;"},
 		{"unknown short", []string{"-q", "prog"}, "-q: unknown option;"},
-		{"near", []string{"--tag-ouput", "prog"}, "--tag-ouput: unknown option; did you mean --tag-output?"},
+		{"near", []string{"--tag-outptu", "prog"}, "--tag-outptu: unknown option; did you mean --tag-output?"},
 		{"near, one dash", []string{"-tagoutput", "prog"}, "-tagoutput: unknown option; did you mean --tag-output?"},
 		{"near -np", []string{"-mp", "4", "prog"}, "-mp: unknown option; did you mean -np?"},
 		{"the hidden option is not proposed", []string{"--agemt", "prog"}, "--agemt: unknown option; gorun --help"},

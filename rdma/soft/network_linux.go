@@ -344,8 +344,7 @@ func (n *network) serve() {
 // was called, is done.
 func (n *network) settle() {
 	n.mu.Lock()
-	//lint:ignore SA2001 taking the lock is the wait
-	n.mu.Unlock()
+	n.mu.Unlock() //nolint:staticcheck // SA2001: taking the lock is the wait
 }
 
 func (n *network) close() {

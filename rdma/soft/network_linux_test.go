@@ -96,7 +96,7 @@ func TestManyMembersAtOnce(t *testing.T) {
 func FuzzServe(f *testing.F) {
 	for op := range byte(7) {
 		var b [frameSize]byte
-		(&frame{kind: frameRequest, op: rdma.WROpcode(op), psn: 7, to: 1<<queueBits | 0, total: 8}).put(&b)
+		(&frame{kind: frameRequest, op: rdma.WROpcode(op), psn: 7, to: 1 << queueBits, total: 8}).put(&b)
 		f.Add(b[:])
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

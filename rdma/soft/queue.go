@@ -353,8 +353,7 @@ func (p *Provider) drain(what uint64, only *queuePair) (stuck bool) {
 			wait(q)
 			// What this provider itself is doing with the region as local memory.
 			q.mu.Lock()
-			//lint:ignore SA2001 taking the lock is the wait
-			q.mu.Unlock()
+			q.mu.Unlock() //nolint:staticcheck // SA2001: taking the lock is the wait
 		}
 	}
 	if p.net != nil {

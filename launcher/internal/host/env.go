@@ -71,7 +71,6 @@ func foreign(name string) bool {
 type environment struct {
 	spec   *Spec
 	common []string
-	own    int // how many entries environ adds
 }
 
 func newEnvironment(spec *Spec, segment bool) *environment {

@@ -180,8 +180,9 @@ func (e *Engine) begin(r *receipt, env match.Envelope, l *link, h *header) {
 		return
 	}
 	key, temp, err := e.key(r.buf[:r.length], r.mr, rdma.AccessLocalWrite)
-	number, ok := uint32(0), false
+	var number uint32
 	if err == nil {
+		var ok bool
 		if number, ok = e.reads.add(r); !ok {
 			err = fmt.Errorf("more than %d long receives at a time", 1<<16)
 		}

@@ -126,23 +126,24 @@ func (e *Engine) among(group []int32, f func(*link)) {
 	}
 }
 
-// lookAfter makes sure of the peers that c waits for.
+// lookAfter makes sure of the peers that c waits for. What is wrong with one
+// stays with its link, where the condition finds it.
 func (e *Engine) lookAfter(c *condition) {
 	switch c.what {
 	case untilRoom:
-		e.Check(int(c.link.peer))
+		_ = e.Check(int(c.link.peer))
 	case untilParcel:
-		e.Check(int(c.parcel.link.peer))
+		_ = e.Check(int(c.parcel.link.peer))
 	case untilReceipt:
 		if c.receipt.link != nil {
-			e.Check(int(c.receipt.link.peer))
+			_ = e.Check(int(c.receipt.link.peer))
 		} else if c.receipt.Source >= 0 {
-			e.Check(int(c.receipt.Source))
+			_ = e.Check(int(c.receipt.Source))
 		} else {
-			e.among(c.group, func(l *link) { e.Check(int(l.peer)) })
+			e.among(c.group, func(l *link) { _ = e.Check(int(l.peer)) })
 		}
 	case untilDrained:
-		e.among(nil, func(l *link) { e.Check(int(l.peer)) })
+		e.among(nil, func(l *link) { _ = e.Check(int(l.peer)) })
 	}
 }
 
