@@ -30,7 +30,7 @@ func parse(args, environ []string) (request, error) {
 	}
 	if !p.guarded && slices.Contains(p.program, ":") {
 		return request{}, fmt.Errorf("found ':' in the arguments of %s: several programs in one job are not supported yet; "+
-			"where ':' is meant for the program write gorun ... -- %s ... :", p.program[0], p.program[0]) //nolint:staticcheck // ST1005: it ends with the ':' it is about
+			"where ':' is meant for the program, put -- before it: gorun ... -- %s ...", p.program[0], p.program[0])
 	}
 	return s.finish(p.program)
 }
