@@ -33,8 +33,9 @@ type Job struct {
 	// this machine without an agent, "fork" starts one agent process for each
 	// host on this machine.
 	Launcher string
-	// Agent is the command that runs AgentMain on its standard input and
-	// output. Needed with Launcher "fork".
+	// Agent is the command of an agent: gorun-agent, or a program that runs
+	// agent.Main (package launcher/agent) on its standard input and output.
+	// Needed with Launcher "fork".
 	Agent []string
 
 	// Emulate names the software devices that the ranks find.

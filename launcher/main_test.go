@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gorun-mpi/gorun/internal/testenv"
+	"github.com/gorun-mpi/gorun/launcher/agent"
 	"github.com/gorun-mpi/gorun/pmi"
 )
 
@@ -39,7 +40,7 @@ var roles map[string]func(args []string) int
 
 func init() {
 	roles = map[string]func([]string) int{
-		"agent":     func([]string) int { return AgentMain(context.Background(), os.Stdin, os.Stdout) },
+		"agent":     func([]string) int { return agent.Main(context.Background(), os.Stdin, os.Stdout) },
 		"lines":     roleLines,
 		"pmi":       rolePMI,
 		"launcher":  roleLauncher,

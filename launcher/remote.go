@@ -3,7 +3,6 @@ package launcher
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"runtime"
 	"strings"
@@ -16,23 +15,10 @@ import (
 
 	"github.com/gorun-mpi/gorun/launcher/internal/agent"
 	"github.com/gorun-mpi/gorun/launcher/internal/host"
-	"github.com/gorun-mpi/gorun/pmi/gossip"
 )
 
 // startLimit is how long agents may take to say where they are.
 const startLimit = 30 * time.Second
-
-// AgentMain is what an agent process runs: the ranks of one host, as the
-// launcher at the other end of its standard input and output tells. It returns
-// the process's exit status when that stream ends and its ranks are gone.
-func AgentMain(ctx context.Context, stdin io.Reader, stdout io.Writer) int {
-	if err := agent.Main(ctx, stdin, stdout); err != nil {
-		// The launcher collects an agent's standard error.
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return 0
-}
 
 // remotes are the agents of a job.
 type remotes struct {
@@ -57,7 +43,7 @@ func (c *controller) runAgents(ctx context.Context, spec host.Spec) error {
 	if err != nil {
 		return err
 	}
-	key := make([]byte, gossip.KeySize)
+	key := make([]byte, agent.KeySize)
 	if _, err := unix.Getrandom(key, 0); err != nil {
 		return os.NewSyscallError("getrandom", err)
 	}

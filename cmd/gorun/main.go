@@ -36,6 +36,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strings"
@@ -77,8 +78,6 @@ func run(ctx context.Context, args, env []string, std stdio) int {
 	case showVersion:
 		fmt.Fprintln(std.out, version.Line("gorun"))
 		return 0
-	case runAgent:
-		return launcher.AgentMain(ctx, std.in, std.out)
 	}
 	for _, w := range req.warnings {
 		fmt.Fprintf(std.err, "gorun: warning: %s\n", w)
@@ -96,12 +95,12 @@ func runJob(ctx context.Context, req request, std stdio) int {
 		job.Log = log
 	}
 	if job.Launcher != "" {
-		self, err := os.Executable()
+		agent, err := findAgent()
 		if err != nil {
-			fmt.Fprintf(std.err, "gorun: --launcher %s: cannot find gorun's own program file to start agents with: %v\n", job.Launcher, err)
+			fmt.Fprintf(std.err, "gorun: --launcher %s: %v\n", job.Launcher, err)
 			return statusFailed
 		}
-		job.Agent = []string{self, "--agent"}
+		job.Agent = []string{agent}
 	}
 	signals := watchSignals()
 	defer signal.Stop(signals)
@@ -118,6 +117,23 @@ func runJob(ctx context.Context, req request, std stdio) int {
 		fmt.Fprintln(std.err, c)
 	}
 	return result.ExitStatus
+}
+
+// findAgent finds the program that runs the ranks of another host: the one that
+// was installed with this gorun, else one in PATH.
+func findAgent() (string, error) {
+	beside := ""
+	if self, err := os.Executable(); err == nil {
+		beside = filepath.Join(filepath.Dir(self), "gorun-agent")
+		if _, err := os.Stat(beside); err == nil {
+			return beside, nil
+		}
+	}
+	path, err := exec.LookPath("gorun-agent")
+	if err != nil {
+		return "", fmt.Errorf("found no gorun-agent, expected it as %s or in PATH; make build makes both", beside)
+	}
+	return path, nil
 }
 
 // where names the hosts of a job, for the log.

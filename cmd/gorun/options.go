@@ -18,7 +18,6 @@ const (
 	runProgram action = iota
 	showHelp
 	showVersion
-	runAgent
 )
 
 // request is a command line that was understood.
@@ -82,8 +81,6 @@ func options() []option {
 			help: "print the version and exit", set: setAction(showVersion)},
 		{names: []string{"help"}, short: "h", family: "Help",
 			help: "print this text and exit", set: setAction(showHelp)},
-		{names: []string{"agent"}, set: setAction(runAgent),
-			help: "serve one host of a job on standard input and output; gorun starts itself so"},
 	}
 }
 

@@ -124,7 +124,6 @@ func TestParseRefuses(t *testing.T) {
 		{"near", []string{"--tag-outptu", "prog"}, "--tag-outptu: unknown option; did you mean --tag-output?"},
 		{"near, one dash", []string{"-tagoutput", "prog"}, "-tagoutput: unknown option; did you mean --tag-output?"},
 		{"near -np", []string{"-mp", "4", "prog"}, "-mp: unknown option; did you mean -np?"},
-		{"the hidden option is not proposed", []string{"--agemt", "prog"}, "--agemt: unknown option; gorun --help"},
 		{"switch with a value", []string{"--tag-output=maybe", "prog"}, `--tag-output: found "maybe", expected no value`},
 		{"switch with an empty value", []string{"--tag-output=", "prog"}, `--tag-output: found ""`},
 		{"-v with a value", []string{"-v=3", "prog"}, `-v: found "3", expected no value`},
@@ -152,7 +151,6 @@ func TestActions(t *testing.T) {
 	}{
 		{"-h", showHelp, 0}, {"-help", showHelp, 0}, {"--help", showHelp, 0}, {"--help -V", showHelp, 0},
 		{"-V", showVersion, 0}, {"-version", showVersion, 0}, {"--version -np 3 prog", showVersion, 0},
-		{"--agent", runAgent, 0},
 		{"-v prog", runProgram, 1}, {"-vv prog", runProgram, 2}, {"-v --verbose -v prog", runProgram, 3},
 		{"-vn2 prog", runProgram, 1}, {"--help=false prog", runProgram, 0},
 	} {

@@ -11,15 +11,34 @@ import (
 
 	"github.com/gorun-mpi/gorun/launcher/internal/host"
 	"github.com/gorun-mpi/gorun/pmi"
-	"github.com/gorun-mpi/gorun/pmi/gossip"
 )
 
 // JoinLimit is how long the agents of a job may take to find each other.
 const JoinLimit = 30 * time.Second
 
+// KeySize is the length of a job's key in bytes.
+const KeySize = 32
+
+// A Member is a host among the hosts of a job: its store, and how it meets the
+// others.
+type Member interface {
+	pmi.Store
+	// Addr is where the others reach it.
+	Addr() string
+	// Join meets the others, whose addresses are in the order of hosts. It
+	// gives ErrLeft when Close ended it.
+	Join(ctx context.Context, addresses []string) error
+}
+
+// ErrLeft means that a member was closed before it had joined.
+var ErrLeft = errors.New("left before the hosts had met")
+
+// Listen makes the member that is host index of hosts.
+type Listen func(host string, index, hosts int, key []byte) (Member, error)
+
 // Main is an agent's life. It returns when the stream from the controller ends
 // and nothing of its ranks is left.
-func Main(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
+func Main(ctx context.Context, stdin io.Reader, stdout io.Writer, listen Listen) error {
 	in := bufio.NewReader(stdin)
 	var first order
 	if err := readFrame(in, &first); err != nil || first.Setup == nil {
@@ -29,7 +48,7 @@ func Main(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 		return fmt.Errorf("an agent is started by gorun and reads its job from standard input: %w", err)
 	}
 	out := newOutbox(stdout)
-	a := &agent{spec: first.Setup.Spec, key: first.Setup.Key, out: out, peers: make(chan []string, 1), stop: make(chan struct{}), over: make(chan struct{})}
+	a := &agent{listen: listen, spec: first.Setup.Spec, key: first.Setup.Key, out: out, peers: make(chan []string, 1), stop: make(chan struct{}), over: make(chan struct{})}
 	err := a.run(ctx, in)
 	out.close()
 	<-out.done
@@ -38,12 +57,13 @@ func Main(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 
 // agent is the state of an agent process.
 type agent struct {
-	spec  host.Spec
-	key   []byte
-	out   *outbox
-	peers chan []string // all members' addresses, once
-	stop  chan struct{} // closed when the ranks are not wanted before they run
-	over  chan struct{} // closed when the stream has ended
+	listen Listen
+	spec   host.Spec
+	key    []byte
+	out    *outbox
+	peers  chan []string // all members' addresses, once
+	stop   chan struct{} // closed when the ranks are not wanted before they run
+	over   chan struct{} // closed when the stream has ended
 
 	mu      sync.Mutex
 	host    *host.Host     // once it runs
@@ -60,7 +80,7 @@ func (a *agent) run(ctx context.Context, in *bufio.Reader) error {
 	var store pmi.Store
 	address := "-"
 	if a.spec.Hosts > 1 {
-		node, err := gossip.Listen(gossip.Config{Host: a.spec.Host, Index: a.spec.Index, Hosts: a.spec.Hosts, Key: a.key})
+		node, err := a.listen(a.spec.Host, a.spec.Index, a.spec.Hosts, a.key)
 		if err != nil {
 			a.emit(host.Event{Kind: host.Failed, Text: err.Error()})
 			a.emit(host.Event{Kind: host.Done})
@@ -166,15 +186,15 @@ func (a *agent) command(c host.Command) {
 	}
 }
 
-// joining is the gossip store of an agent that may not have joined yet: ranks
+// joining is the store of an agent that may not have joined yet: ranks
 // start while the agents find each other.
 type joining struct {
-	*gossip.Node
+	Member
 	done chan struct{} // closed when joined, or when err says why not
 	err  error
 }
 
-func newJoining(n *gossip.Node) *joining { return &joining{Node: n, done: make(chan struct{})} }
+func newJoining(m Member) *joining { return &joining{Member: m, done: make(chan struct{})} }
 
 // join finds the others; failed is told if it cannot.
 func (j *joining) join(ctx context.Context, peers []string, failed func(error)) {
@@ -182,7 +202,7 @@ func (j *joining) join(ctx context.Context, peers []string, failed func(error)) 
 	defer cancel()
 	j.err = j.Join(ctx, peers)
 	close(j.done)
-	if j.err != nil && !errors.Is(j.err, gossip.ErrClosed) {
+	if j.err != nil && !errors.Is(j.err, ErrLeft) {
 		failed(j.err)
 	}
 }
@@ -197,5 +217,5 @@ func (j *joining) Fence(ctx context.Context, epoch uint64, contribution []byte) 
 	if j.err != nil {
 		return nil, j.err
 	}
-	return j.Node.Fence(ctx, epoch, contribution)
+	return j.Member.Fence(ctx, epoch, contribution)
 }
