@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/pflag"
 )
@@ -30,7 +31,7 @@ func parse(args, environ []string) (request, error) {
 	}
 	if !p.guarded && slices.Contains(p.program, ":") {
 		return request{}, fmt.Errorf("found ':' in the arguments of %s: several programs in one job are not supported yet; "+
-			"where ':' is meant for the program, put -- before it: gorun ... -- %s ...", p.program[0], p.program[0])
+			"where ':' is meant for the program, put -- before it: gorun ... -- %s", p.program[0], strings.Join(p.program, " "))
 	}
 	return s.finish(p.program)
 }
