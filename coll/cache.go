@@ -29,3 +29,6 @@ func (c *cache) plan(call *Call, t tuning) *plan {
 	c.last = p
 	return p
 }
+
+// planOf is the plan of an invocation.
+func (t *Team) planOf(v *invocation) *plan { return t.cache.plan(&v.call, t.tuning) }

@@ -158,6 +158,7 @@ func (t *Team) Revoke(op string, cause error) {
 	if t.enter(0) != nil {
 		return
 	}
+	t.call = &t.own
 	t.call.call = Call{}
 	t.breakUp(-1, faultLocal, cause).Op = op
 	t.busy.Store(false)
@@ -193,7 +194,7 @@ func (t *Team) tell(peer int, f fault) {
 // broken puts the team into that state. Peers may still write to what was
 // exposed, and the device read what was put: the operands are left to the mesh.
 func (t *Team) broken(peer int, cause error) *Error {
-	c := &t.call
+	c := t.call
 	for i, mr := range c.own {
 		if mr != nil {
 			c.own[i] = nil

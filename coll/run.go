@@ -71,16 +71,17 @@ func (t *Team) collective(ctx context.Context, c Call, in, out Buffer, r kernel.
 		c.Algorithm = t.selection[c.Kind]
 	}
 	c.Algorithm, _ = selectAlgorithm(&c)
+	t.call = &t.own
 	t.call.call, t.call.in, t.call.out, t.call.reduction = c, in, out, r
 	err := t.execute(ctx)
 	t.busy.Store(false)
 	return err
 }
 
-// execute runs t.call to its end. The busy flag stays set.
+// execute runs t.call, whose arguments are checked, to its end. The busy flag stays set.
 func (t *Team) execute(ctx context.Context) error {
-	c := &t.call
-	p := t.cache.plan(&c.call, t.tuning)
+	c := t.call
+	p := t.planOf(c)
 	if err := t.bind(p); err != nil {
 		if errors.Is(err, ErrArgument) {
 			return errors.Join(&Error{Op: c.call.Kind.String(), Rank: t.rank, Peer: -1, Err: err}, t.giveBack())
@@ -110,7 +111,7 @@ type waiting struct{ team *Team }
 // over, or the team is broken.
 func (w *waiting) Ready() bool {
 	t := w.team
-	c, m := &t.call, t.machine
+	c, m := t.call, t.machine
 	before := m.pc
 	c.outcome = m.run()
 	if c.outcome != blocked || m.pc != before {
@@ -145,7 +146,7 @@ func (t *Team) look() (broken bool) {
 	if t.progress != nil {
 		t.progress()
 	}
-	c := &t.call
+	c := t.call
 	if !c.slow && (c.misses < clockMisses || c.misses%lookMisses != 0) {
 		return false
 	}
@@ -183,7 +184,7 @@ func (t *Team) look() (broken bool) {
 
 // bind gives the plan's operands memory and keys.
 func (t *Team) bind(p *plan) error {
-	c := &t.call
+	c := t.call
 	if p.scratch > 0 {
 		if err := t.reserve(p.scratch); err != nil {
 			return fmt.Errorf("scratch of %d bytes: %w", p.scratch, err)
@@ -233,7 +234,7 @@ func (t *Team) reserve(n int) error {
 // name finds the keys of an operand: those of its region, of the region of the
 // whole address space, or of one made for this call.
 func (t *Team) name(o operand, b Buffer) error {
-	c := &t.call
+	c := t.call
 	mr := b.MR
 	if mr == nil {
 		mr = t.odp
@@ -278,7 +279,7 @@ func (t *Team) finish() error {
 
 // giveBack forgets the operands and closes what bind registered for them.
 func (t *Team) giveBack() error {
-	c := &t.call
+	c := t.call
 	t.machine.unbind()
 	c.in, c.out, c.reduction.Func = Buffer{}, Buffer{}, nil
 	if !c.registered {

@@ -136,8 +136,9 @@ type Team struct {
 	machine *machine
 
 	busy    atomic.Bool
-	state   error // nil while open: *Error when broken, ErrClosed
-	call    invocation
+	state   error       // nil while open: *Error when broken, ErrClosed
+	call    *invocation // the one that runs or ran last: own, or that of a Pending
+	own     invocation  // of the blocking calls
 	waiting waiting
 }
 
@@ -196,6 +197,7 @@ func newTeam(ctx context.Context, cfg *TeamConfig) (*Team, error) {
 	}
 	t.machine = newMachine((*wire)(t), t.size, tuning.slots)
 	t.waiting.team = t
+	t.call = &t.own
 	t.layout = newLayout(t.size, tuning.slots, tuning.eager, inline < tuning.eager)
 	if t.size == 1 {
 		return t, nil
@@ -283,6 +285,7 @@ func (t *Team) Free(ctx context.Context) error {
 		}
 		return errors.Join(err, t.Close())
 	}
+	t.call = &t.own
 	t.call.call = Call{Kind: farewell, Algorithm: Direct, Rank: t.rank, Size: t.size, Elem: 1}
 	if err := t.execute(ctx); err != nil {
 		t.busy.Store(false)
