@@ -197,7 +197,7 @@ func TestBadArguments(t *testing.T) {
 		}, "no reduction"},
 		{"negative count", func(ctx context.Context, t *Team, _ rdma.MR) error {
 			return t.ReduceScatter(ctx, buf(16), buf(16), -1, sum)
-		}, "-1 elements"},
+		}, "-1 bytes"},
 		{"unfit algorithm", func(ctx context.Context, t *Team, _ rdma.MR) error {
 			return t.AllToAll(ctx, buf(16), buf(16), 8, Binomial)
 		}, "alltoall does not come as binomial"},

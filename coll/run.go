@@ -23,6 +23,8 @@ type invocation struct {
 	call      Call
 	reduction kernel.Reduction
 	in, out   Buffer // kept here so that they live, and on the heap
+	sends     []Part // of the kinds that have parts
+	recvs     []Part
 	keys      [operands]key
 	own       [operands]rdma.MR // registered for this call
 
@@ -63,16 +65,16 @@ func (t *Team) refuse(kind Kind, err error) error {
 	return &Error{Op: kind.String(), Rank: t.rank, Peer: -1, Err: err}
 }
 
-// collective is what all calls have in common, after enter. A wrong argument
-// has been found by then.
-func (t *Team) collective(ctx context.Context, c Call, in, out Buffer, r kernel.Reduction) error {
-	c.Rank, c.Size = t.rank, t.size
-	if c.Algorithm == Auto {
-		c.Algorithm = t.selection[c.Kind]
+// Run makes a collective call. It returns when this member's part is done: its
+// buffers are the caller's again. It allocates nothing in steady state.
+func (t *Team) Run(ctx context.Context, a *Args) error {
+	if err := t.enter(a.Kind); err != nil {
+		return err
 	}
-	c.Algorithm, _ = selectAlgorithm(&c)
+	if err := t.prepare(a, &t.own); err != nil {
+		return t.refuse(a.Kind, err)
+	}
 	t.call = &t.own
-	t.call.call, t.call.in, t.call.out, t.call.reduction = c, in, out, r
 	err := t.execute(ctx)
 	t.busy.Store(false)
 	return err

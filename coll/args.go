@@ -1,0 +1,173 @@
+package coll
+
+import (
+	"math"
+
+	"github.com/gorun-mpi/gorun/coll/kernel"
+)
+
+// Args are the arguments of one collective call. Everything but the buffers, the
+// parts and what only one rank gives is the same in all members.
+//
+//	                Send               Recv               Bytes          in place
+//	Barrier         -                  -                  -              -
+//	Bcast           -                  vector             of the vector  -
+//	Reduce          vector             vector at root     of the vector  root: Send nil
+//	AllReduce       vector             vector             of the vector  Send nil
+//	AllGather       block              block of each      of a block     Send nil, own block at its place
+//	AllToAll        block for each     block of each      of a block     Send nil
+//	ReduceScatter   block for each     block              of a block     Send nil, Recv as Send, its first block replaced
+//
+// A Send that begins where the call in place would have its data means the same
+// as nil. Buffers that overlap otherwise are ErrArgument.
+type Args struct {
+	Kind       Kind
+	Algorithm  Algorithm // Auto: selected
+	Send, Recv Buffer    // longer ones than needed are good; what lies behind is not touched
+	Root       int       // Bcast, Reduce, Gather, Scatter
+	Bytes      int
+	Reduction  kernel.Reduction // of the reductions
+
+	// Sends say to whom what of Send goes (Exchange, Fold).
+	Sends []Part
+	// Recvs say from whom what goes where in Recv (Exchange); whose vectors,
+	// all of the length of the first, are combined in this order into Recv
+	// (Fold); or what the block of each rank is, by rank, the same in all
+	// members (ReduceScatterV: N; Peer and Off say nothing, blocks follow each
+	// other).
+	Recvs []Part
+}
+
+// A Part is N bytes at Off of a buffer that come from or go to Peer. Several
+// parts with one peer match the peer's in their order. Parts of no bytes are
+// left out. Parts with oneself are copied.
+type Part struct{ Peer, Off, N int }
+
+// prepare checks a call's arguments and makes it ready to be run: v then holds
+// the call with its algorithm, and buffers of the very length that it uses. It
+// sends nothing. Errors wrap ErrArgument.
+func (t *Team) prepare(a *Args, v *invocation) error {
+	if a.Kind == 0 || a.Kind >= farewell || len(choices[a.Kind]) == 0 {
+		return badf("no collective has the number %d", a.Kind)
+	}
+	if !fits(a.Kind, a.Algorithm) {
+		return badf("%v does not come as %v", a.Kind, a.Algorithm)
+	}
+	c := &v.call
+	*c = Call{Kind: a.Kind, Algorithm: a.Algorithm, Rank: t.rank, Size: t.size, Bytes: a.Bytes, Elem: 1}
+	v.in, v.out, v.sends, v.recvs = a.Send, a.Recv, nil, nil
+	v.reduction = kernel.Reduction{}
+	if traits[a.Kind].rooted {
+		if a.Root < 0 || a.Root >= t.size {
+			return badf("root %d in a team of %d", a.Root, t.size)
+		}
+		c.Root = a.Root
+	}
+	if traits[a.Kind].reduces {
+		r := &a.Reduction
+		if r.Func == nil || r.Elem < 1 || r.Elem > math.MaxUint16 {
+			return badf("no reduction")
+		}
+		c.Elem, v.reduction = r.Elem, *r
+	}
+	if a.Bytes < 0 || a.Bytes > math.MaxInt/t.size || a.Bytes%c.Elem != 0 {
+		return badf("%d bytes of elements of %d, in a team of %d", a.Bytes, c.Elem, t.size)
+	}
+	if err := t.buffers(v); err != nil {
+		return err
+	}
+	if c.Algorithm == Auto {
+		c.Algorithm = t.selection[c.Kind]
+	}
+	c.Algorithm, _ = selectAlgorithm(c)
+	return nil
+}
+
+// buffers checks the buffers of a call of equal blocks, and cuts them to what
+// the call uses.
+func (t *Team) buffers(v *invocation) error {
+	c, n := &v.call, t.size
+	atRoot := c.Rank == c.Root
+	send, recv := 1, 1 // blocks
+	place := 0         // of the receive buffer, where the input in place begins
+	canStay := true
+	switch c.Kind {
+	case Barrier:
+		send, recv, canStay, c.Bytes = 0, 0, false, 0
+	case Bcast:
+		send, canStay = 0, false
+	case Reduce:
+		if !atRoot {
+			recv, canStay = 0, false
+		}
+	case AllGather:
+		recv, place = n, c.Rank*c.Bytes
+	case AllToAll:
+		send, recv = n, n
+	case ReduceScatter:
+		send = n
+	}
+	if send == 0 {
+		v.in = Buffer{}
+	}
+	if recv == 0 {
+		v.out = Buffer{}
+	}
+	name := "receive"
+	if c.Kind == Bcast {
+		name = "broadcast"
+	}
+	if err := holds(name, v.out.Mem, recv, c.Bytes); err != nil {
+		return err
+	}
+	if canStay {
+		if v.in.Mem == nil {
+			c.InPlace = true
+		} else if _, same := overlap(v.in.Mem, v.out.Mem[place:]); same {
+			c.InPlace = true
+		}
+	}
+	if c.InPlace {
+		v.in = Buffer{}
+		recv = max(recv, send)
+		if err := holds("in-place receive", v.out.Mem, recv, c.Bytes); err != nil {
+			return err
+		}
+	} else if err := holds("send", v.in.Mem, send, c.Bytes); err != nil {
+		return err
+	}
+	v.in.Mem, v.out.Mem = cut(v.in.Mem, send*c.Bytes), cut(v.out.Mem, recv*c.Bytes)
+	if shared, _ := overlap(v.in.Mem, v.out.Mem); shared {
+		return badf("send and receive buffers overlap")
+	}
+	return nil
+}
+
+// holds checks that mem holds n blocks.
+func holds(name string, mem []byte, n, block int) error {
+	if len(mem) < n*block {
+		return badf("%s buffer has %d bytes, %d are needed", name, len(mem), n*block)
+	}
+	return nil
+}
+
+// cut is the first n bytes, or nothing of nothing.
+func cut(mem []byte, n int) []byte {
+	if mem == nil {
+		return nil
+	}
+	return mem[:n:n]
+}
+
+// A trait is what the calls of a kind have.
+type trait struct {
+	rooted  bool
+	reduces bool
+}
+
+var traits = [kinds]trait{
+	Bcast:         {rooted: true},
+	Reduce:        {rooted: true, reduces: true},
+	AllReduce:     {reduces: true},
+	ReduceScatter: {reduces: true},
+}
