@@ -123,6 +123,8 @@ func (a *agent) do(c *call, ans *answer) error {
 		return o.Close()
 	case opChurn:
 		return a.churn(c)
+	case opBounce:
+		return a.bounce(c, ans)
 	}
 	return fmt.Errorf("unknown operation %d", c.Op)
 }

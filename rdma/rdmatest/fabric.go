@@ -98,7 +98,7 @@ func allCases() []testCase {
 		accessCases(), statusCases(), flushCases(), signalCases(),
 		transferCases(), recvCases(), rnrCases(), ackCases(), atomicCases(),
 		orderCases(), cqCases(), deregCases(), counterCases(), abilityCases(),
-		closeCases(), randomCases(), processCases(),
+		closeCases(), mapCases(), randomCases(), processCases(),
 	} {
 		all = append(all, group...)
 	}

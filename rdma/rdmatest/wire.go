@@ -36,6 +36,7 @@ const (
 	opStore
 	opLoad64
 	opChurn
+	opBounce
 	opCloseContext
 )
 
@@ -63,6 +64,7 @@ type call struct {
 	Sends  []rdma.SendWR
 	Recvs  []rdma.RecvWR
 	Churn  churn
+	Bounce bounce
 }
 
 type answer struct {

@@ -222,7 +222,7 @@ func TestConformanceOrdinaryMemory(t *testing.T) {
 // inMotion are the groups in which an adversary finds something to do: those
 // where requests are executed.
 var inMotion = []string{"flush", "status", "signal", "inline", "transfer", "recv", "rnr", "ack", "atomic",
-	"order", "cq", "dereg", "counters", "ability", "close", "random"}
+	"order", "cq", "dereg", "counters", "ability", "close", "map", "random"}
 
 func TestConformanceAdversarial(t *testing.T) {
 	seeds := uint64(3)

@@ -33,6 +33,7 @@
 // those, all requests to that peer go over TCP, provided that there is a secret.
 // A nil region with AccessOnDemand is the whole address space; an address in it
 // that is not mapped fails the request instead of the process.
+// What lies in an arena a program may also load and store itself (rdma.Mapper).
 //
 // Order. Writes of one queue pair become visible in the order of their posting,
 // and 4 or 8 aligned bytes are one store, so a program may poll memory for a
