@@ -15,6 +15,9 @@ func Alloc[T Element](c *Comm, n int) ([]T, error) {
 	if n < 0 {
 		return nil, c.fail("alloc", -1, badArgument("%d elements", n))
 	}
+	if err := checkElement[T](c, "alloc"); err != nil {
+		return nil, err
+	}
 	mem, err := c.world.alloc(n, sizeOf[T]())
 	if err != nil {
 		return nil, c.fail("alloc", -1, fmt.Errorf("%d elements of %d bytes: %w", n, sizeOf[T](), err))

@@ -17,7 +17,7 @@ func bytesOf[T Element](s []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*sizeOf[T]())
 }
 
-// elementsOf is b as elements; b holds whole elements and is aligned for them,
+// elementsOf is b as elements of some bytes each; b holds whole elements and is aligned for them,
 // as all registered memory is.
 func elementsOf[T Element](b []byte) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/sizeOf[T]())

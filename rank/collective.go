@@ -16,6 +16,9 @@ func Barrier(ctx context.Context, c *Comm) error { return c.barrier(ctx) }
 
 // Bcast copies buf of rank root into buf of all others (MPI_Bcast).
 func Bcast[T Element](ctx context.Context, c *Comm, buf []T, root int) error {
+	if err := checkElement[T](c, "bcast"); err != nil {
+		return err
+	}
 	return c.bcast(ctx, bytesOf(buf), root)
 }
 
@@ -23,12 +26,18 @@ func Bcast[T Element](ctx context.Context, c *Comm, buf []T, root int) error {
 // block k of recv (MPI_Alltoall). A block is len(recv) / Size elements; both
 // lengths are equal and a multiple of Size. In place: nil send.
 func Alltoall[T Element](ctx context.Context, c *Comm, send, recv []T) error {
+	if err := checkElement[T](c, "alltoall"); err != nil {
+		return err
+	}
 	return c.alltoall(ctx, bytesOf(send), bytesOf(recv), sizeOf[T](), coll.Auto)
 }
 
 // AlltoallWith is Alltoall by a given algorithm: coll.Direct, coll.Bruck, or
 // coll.Auto, which is Alltoall. All ranks give the same.
 func AlltoallWith[T Element](ctx context.Context, c *Comm, send, recv []T, algorithm coll.Algorithm) error {
+	if err := checkElement[T](c, "alltoall"); err != nil {
+		return err
+	}
 	return c.alltoall(ctx, bytesOf(send), bytesOf(recv), sizeOf[T](), algorithm)
 }
 
@@ -36,6 +45,9 @@ func AlltoallWith[T Element](ctx context.Context, c *Comm, send, recv []T, algor
 // (MPI_Allgather): len(recv) is Size times len(send). In place: nil send, and
 // the own block already in recv.
 func Allgather[T Element](ctx context.Context, c *Comm, send, recv []T) error {
+	if err := checkElement[T](c, "allgather"); err != nil {
+		return err
+	}
 	return c.allgather(ctx, bytesOf(send), bytesOf(recv), sizeOf[T]())
 }
 
@@ -43,18 +55,27 @@ func Allgather[T Element](ctx context.Context, c *Comm, send, recv []T) error {
 // (MPI_Gather): len(recv) is Size times len(send) there and ignored elsewhere.
 // In place at the root: nil send, and the own block already in recv.
 func Gather[T Element](ctx context.Context, c *Comm, send, recv []T, root int) error {
+	if err := checkElement[T](c, "gather"); err != nil {
+		return err
+	}
 	return c.gather(ctx, bytesOf(send), bytesOf(recv), root)
 }
 
 // Reduce combines send of all ranks, element by element, into recv of rank root
 // (MPI_Reduce). recv is ignored elsewhere. In place at the root: nil send.
 func Reduce[T Element](ctx context.Context, c *Comm, send, recv []T, op Op, root int) error {
+	if err := checkElement[T](c, "reduce"); err != nil {
+		return err
+	}
 	return c.reduce(ctx, bytesOf(send), bytesOf(recv), kindOf[T](), op, root)
 }
 
 // Allreduce combines send of all ranks, element by element, into every rank's
 // recv (MPI_Allreduce). In place: nil send.
 func Allreduce[T Element](ctx context.Context, c *Comm, send, recv []T, op Op) error {
+	if err := checkElement[T](c, "allreduce"); err != nil {
+		return err
+	}
 	return c.allreduce(ctx, bytesOf(send), bytesOf(recv), kindOf[T](), op)
 }
 
@@ -62,5 +83,8 @@ func Allreduce[T Element](ctx context.Context, c *Comm, send, recv []T, op Op) e
 // rank k block k of the result (MPI_Reduce_scatter_block): len(send) is Size
 // times len(recv).
 func ReduceScatterBlock[T Element](ctx context.Context, c *Comm, send, recv []T, op Op) error {
+	if err := checkElement[T](c, "reduce_scatter_block"); err != nil {
+		return err
+	}
 	return c.reduceScatter(ctx, bytesOf(send), bytesOf(recv), kindOf[T](), op)
 }

@@ -26,11 +26,21 @@ type DeviceInfo struct {
 	Provider string // "soft"
 	// OneSided: a peer's memory is reached without the peer's help.
 	OneSided bool
+	// Mapped is how many other ranks' memory is reached by loads and stores,
+	// without posting work: ranks of the same host, unless the device was
+	// asked for by name.
+	Mapped int
 }
 
 // Device is the device that the rank uses.
 func (w *World) Device() DeviceInfo {
-	return DeviceInfo{Name: w.device, Provider: w.fabric.provider, OneSided: w.fabric.port.Attr.OneSided}
+	info := DeviceInfo{Name: w.device, Provider: w.fabric.provider, OneSided: w.fabric.port.Attr.OneSided}
+	for _, p := range w.peers {
+		if p != nil {
+			info.Mapped++
+		}
+	}
+	return info
 }
 
 // Counters count what a rank did since Init.

@@ -2,12 +2,14 @@ package rank
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 
 	"github.com/gorun-mpi/gorun/coll"
 	"github.com/gorun-mpi/gorun/rank/internal/p2p"
 	"github.com/gorun-mpi/gorun/rank/internal/wireup"
+	"github.com/gorun-mpi/gorun/rdma"
 )
 
 // connect makes the queue pairs and connects them with those of all ranks.
@@ -47,7 +49,7 @@ func (w *World) connect(ctx context.Context) (err error) {
 func (w *World) teamConfig(c *Comm, exchange func(context.Context, []byte) ([][]byte, error)) coll.TeamConfig {
 	cfg := coll.TeamConfig{
 		Rank: c.rank, Size: c.size, Mesh: w.mesh, Waiter: w.waiter, ODP: w.fabric.all, Exchange: exchange,
-		Progress: func() { w.messages.Progress() },
+		Progress: w.progress,
 		PeerDead: func(member int) bool { return w.messages.Check(c.worldRank(member)) != nil },
 	}
 	if c.ranks != nil {
@@ -129,9 +131,28 @@ func (w *World) connectPeer(ctx context.Context, peer int, card *wireup.Card) er
 	if err := w.fabric.addEndpoint(ctx, card); err != nil {
 		return err
 	}
+	if err := w.reach(peer, card); err != nil {
+		return err
+	}
 	if err := wireup.Connect(w.messages.QP(peer), w.fabric.port, card, card.Messages.For(peer, w.rank)); err != nil {
 		return err
 	}
 	w.messages.Attach(peer, card.Control, card.ControlKey)
 	return wireup.Connect(w.fabric.queues[peer], w.fabric.port, card, card.Collectives.For(peer, w.rank))
+}
+
+// reach finds out whether the memory of a peer can be mapped, where the rank wants
+// to know: a device that was named gets all the traffic.
+func (w *World) reach(peer int, card *wireup.Card) error {
+	if w.peers == nil {
+		return nil
+	}
+	mapped, err := w.fabric.context.(rdma.Mapper).Peer(card.GID)
+	if err != nil && !errors.Is(err, rdma.ErrNotSupported) {
+		return err
+	}
+	if err == nil {
+		w.peers[peer] = mapped
+	}
+	return nil
 }

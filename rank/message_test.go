@@ -52,7 +52,7 @@ func TestSendRecvLengths(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if want := (rank.Status{Source: before, Tag: round, Count: n}); st != want {
+			if want := (rank.Status{Source: before, Tag: round, Count: n, Bytes: n}); st != want {
 				return fmt.Errorf("status %+v, want %+v", st, want)
 			}
 			if err := checkLetter(in[:n], before, round, n); err != nil {
@@ -78,7 +78,7 @@ func TestSendrecv(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if want := (rank.Status{Source: before, Tag: 5, Count: n}); st != want {
+			if want := (rank.Status{Source: before, Tag: 5, Count: n, Bytes: n}); st != want {
 				return fmt.Errorf("status %+v, want %+v", st, want)
 			}
 			if err := checkLetter(in, before, 1, round); err != nil {
@@ -147,7 +147,7 @@ func TestUnexpected(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if want := (rank.Status{Source: src, Tag: tag, Count: 100 + tag}); st != want {
+			if want := (rank.Status{Source: src, Tag: tag, Count: 100 + tag, Bytes: 100 + tag}); st != want {
 				return fmt.Errorf("status %+v, want %+v", st, want)
 			}
 			if err := checkLetter(b[:st.Count], src, tag, 0); err != nil {

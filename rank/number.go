@@ -12,10 +12,13 @@ type Number interface {
 		~float32 | ~float64
 }
 
-// Element is a type whose values can be sent: plain numbers, complex ones too.
-type Element interface {
-	Number | ~complex64 | ~complex128
-}
+// Element is a type whose values can be sent: numbers, complex ones too, bool, and
+// arrays and structs of those. Go cannot write that down as a constraint, so a
+// type that holds a pointer of any sort (a string, a slice, a map) compiles, and
+// the call fails with [ErrArgument] and names the field. Types of no bytes are
+// refused too. The check costs nothing measurable for plain types, and for others
+// the first use of the type costs some reflection.
+type Element interface{ any }
 
 // An Op is an operation of a reduction (MPI_Op).
 type Op uint8

@@ -204,7 +204,7 @@ func (c *Comm) recv(ctx context.Context, op string, buf []byte, src, tag int) (S
 
 // status is a message's status in the communicator's ranks; Count is in bytes.
 func (c *Comm) status(st p2p.Status) Status {
-	return Status{Source: c.rankOf(st.Source), Tag: st.Tag, Count: st.Bytes}
+	return Status{Source: c.rankOf(st.Source), Tag: st.Tag, Count: st.Bytes, Bytes: st.Bytes}
 }
 
 func (c *Comm) sendrecv(ctx context.Context, send []byte, dst, sendTag int, recv []byte, src, recvTag int) (Status, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"github.com/gorun-mpi/gorun/coll"
@@ -30,8 +31,12 @@ type World struct {
 	mesh       *coll.Mesh
 	cards      []wireup.Card
 	regions    regions
+	elements   sync.Map // reflect.Type of elements that are not plain: nil, or why they are refused
 	comm       *Comm
 	device     string
+	// peers are the ranks whose memory this one reaches by loads and stores,
+	// nil entries elsewhere; nil when all goes by verbs.
+	peers []rdma.PeerMemory
 
 	// busy is set while a call runs.
 	busy  atomic.Bool
@@ -40,6 +45,16 @@ type World struct {
 	context uint32
 	comms   []*Comm // open, the world's own first
 	past    coll.Counters
+
+	requests  []*request // all there are
+	idle      *request   // of them, those not in use
+	detached  []*request // freed before they were over
+	active    []advancer
+	advancing bool // in their Progress
+	// What the one running call waits for.
+	condition condition
+	several   several
+	anyOf     anyOf
 }
 
 // A launcher is who started the rank: a PMI server, Run, or nobody.
@@ -111,6 +126,9 @@ func (w *World) join(ctx context.Context, cfg *Config, waiting wait.Config) (err
 		return err
 	}
 	w.device = w.fabric.context.Device().Name()
+	if _, ok := w.fabric.context.(rdma.Mapper); ok && len(cfg.Devices) == 0 {
+		w.peers = make([]rdma.PeerMemory, w.size)
+	}
 	w.watch = &watch{peers: make([]local, w.size)}
 	if s, ok := w.fabric.context.(rdma.Sleeper); ok {
 		w.watch.sleeper = s
@@ -177,6 +195,9 @@ func (w *World) Finalize(ctx context.Context) error {
 // also finds out when the last collectives of the ranks did not match.
 func (w *World) leaveTogether(ctx context.Context) error {
 	w.messages.Leave()
+	if err := w.settle(ctx); err != nil {
+		return err
+	}
 	if w.comm.revoked == nil {
 		// Where the communicator is revoked others may not be told yet, and
 		// the launcher's barrier is what is left.

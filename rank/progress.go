@@ -1,0 +1,68 @@
+package rank
+
+import (
+	"context"
+
+	"github.com/gorun-mpi/gorun/internal/wait"
+)
+
+// An advancer has traffic of its own that moves on when somebody asks: a team with
+// started collectives, a window.
+type advancer interface {
+	// Progress does what can be done without waiting and tells whether that was
+	// anything. It may be called while the advancer itself runs a blocking call,
+	// and does nothing then.
+	Progress() bool
+}
+
+// activate adds traffic that every wait of the rank moves on; deactivate takes it
+// out. Their owner calls them when the first operation starts and the last ends.
+func (w *World) activate(a advancer) { w.active = append(w.active, a) }
+
+func (w *World) deactivate(a advancer) {
+	for i, o := range w.active {
+		if o == a {
+			w.active = append(w.active[:i], w.active[i+1:]...)
+			return
+		}
+	}
+}
+
+// progress moves on all that is under way, without waiting: messages, started
+// collectives, windows.
+func (w *World) progress() {
+	w.messages.Progress()
+	w.progressOthers()
+}
+
+// progressOthers is progress without the messages: what their engine calls while
+// it waits. An advancer that asks for progress in its turn gets none.
+func (w *World) progressOthers() {
+	if len(w.active) == 0 || w.advancing {
+		return
+	}
+	w.advancing = true
+	for i := 0; i < len(w.active); i++ { // one that is done may take itself out
+		w.active[i].Progress()
+	}
+	w.advancing = false
+}
+
+// waitFor waits until c is ready and moves on all that is under way meanwhile.
+func (w *World) waitFor(ctx context.Context, c wait.Condition) error {
+	w.condition = condition{world: w, inner: c}
+	err := w.waiter.Wait(ctx, &w.condition)
+	w.condition.inner = nil
+	return err
+}
+
+// A condition makes progress before it asks another.
+type condition struct {
+	world *World
+	inner wait.Condition
+}
+
+func (c *condition) Ready() bool {
+	c.world.progress()
+	return c.inner.Ready()
+}

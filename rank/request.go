@@ -1,0 +1,291 @@
+package rank
+
+import (
+	"context"
+	"errors"
+)
+
+// A Request is a call that was started and goes on by itself (MPI_Request). It is a
+// small value. When Wait, Test or one of their kind has reported the end of the
+// call, all copies of the value are null requests (MPI_REQUEST_NULL), as the zero
+// Request is: they wait for nothing. A persistent request, of one of the ...Init
+// functions, is inactive before Start and after its end was reported; it is to be
+// given back with Free.
+//
+// The buffers of a call belong to it until its end was reported. Calls move on
+// only while the rank is in some call of this package.
+type Request struct {
+	r          *request
+	generation uint64
+}
+
+// request is what a Request stands for. Those of a world are recycled.
+//
+//	free -> active -> free                                 a call
+//	free -> inactive -> active -> inactive ... -> free     a persistent one
+//	        active -> detached -> free                     freed while it runs
+type request struct {
+	world *World
+	// generation counts the uses, so that a Request of an earlier one is known.
+	generation uint64
+	comm       *Comm
+	op         string // for errors
+	what       pending
+	persistent bool
+	active     bool
+	next       *request // free ones
+}
+
+// pending is an operation as its request sees it. Its methods are called between
+// World.enter and leave.
+type pending interface {
+	// done tells whether the operation is over. It makes no progress.
+	done() bool
+	// finish gives the outcome of one that is over and gives back what it
+	// holds. The error is an *Error. The request calls it once for each start.
+	finish() (Status, error)
+	// cancel ends the operation, if that can still be (MPI_Cancel): then it is
+	// done, and finish gives a Status with Cancelled. Otherwise it does nothing.
+	cancel()
+	// start begins the operation of a persistent request anew.
+	start() error
+	// free gives back what a persistent operation keeps from start to start.
+	free()
+}
+
+// newRequest gives a request of a call on c, of the world's recycled ones. The
+// caller then starts the operation and gives what.activate or drops it with retire.
+func (w *World) newRequest(c *Comm, op string) *request {
+	if len(w.detached) > 0 {
+		w.reap()
+	}
+	r := w.idle
+	if r == nil {
+		r = &request{world: w}
+		w.requests = append(w.requests, r)
+	} else {
+		w.idle = r.next
+	}
+	r.comm, r.op, r.next = c, op, nil
+	return r
+}
+
+// started makes the Request of an operation that was started.
+func (r *request) started(what pending) Request {
+	r.what, r.active = what, true
+	return Request{r, r.generation}
+}
+
+// inactive makes the Request of a persistent operation that was prepared.
+func (r *request) inactive(what pending) Request {
+	r.what, r.persistent = what, true
+	return Request{r, r.generation}
+}
+
+// retire makes all copies of a request stale and recycles it.
+func (r *request) retire() {
+	r.generation++
+	r.comm, r.what, r.persistent, r.active = nil, nil, false, false
+	r.next, r.world.idle = r.world.idle, r
+}
+
+// complete takes the outcome of a request that is done.
+func (r *request) complete() (Status, error) {
+	st, err := r.what.finish()
+	r.active = false
+	if !r.persistent {
+		r.retire()
+	}
+	return st, err
+}
+
+// reap completes detached requests that are done. Nobody asks for their outcome.
+func (w *World) reap() {
+	kept := w.detached[:0]
+	for _, r := range w.detached {
+		if !r.what.done() {
+			kept = append(kept, r)
+			continue
+		}
+		_, _ = r.complete()
+	}
+	clear(w.detached[len(kept):])
+	w.detached = kept
+}
+
+// live is the request behind q, nil when q is null by now.
+func (q Request) live() *request {
+	if q.r == nil || q.r.generation != q.generation {
+		return nil
+	}
+	return q.r
+}
+
+// running is live, but nil for an inactive one too: there is nothing to wait for.
+func (q Request) running() *request {
+	if r := q.live(); r != nil && r.active {
+		return r
+	}
+	return nil
+}
+
+// emptyStatus is what waiting for nothing gives.
+var emptyStatus = Status{Source: AnySource, Tag: AnyTag}
+
+// Ready lets a request be waited for.
+func (r *request) Ready() bool { return r.what.done() }
+
+// Wait returns when the call is over, with its outcome (MPI_Wait). For a null or
+// inactive request that is at once, with an empty Status. When ctx ends first, the
+// call goes on: it can be waited for again, or cancelled. Of a send only Cancelled
+// means anything in the Status.
+func (q Request) Wait(ctx context.Context) (Status, error) {
+	if q.r == nil {
+		return emptyStatus, nil
+	}
+	w := q.r.world
+	if err := w.enter(); err != nil {
+		return Status{}, w.comm.fail("wait", -1, err)
+	}
+	defer w.leave()
+	r := q.running()
+	if r == nil {
+		return emptyStatus, nil
+	}
+	if !r.what.done() {
+		if err := w.waitFor(ctx, r); err != nil {
+			return Status{}, r.comm.fail("wait for "+r.op, -1, err)
+		}
+	}
+	return r.complete()
+}
+
+// Test is Wait when the call is over, and false when it is not (MPI_Test). It moves
+// on what is under way.
+func (q Request) Test() (st Status, done bool, err error) {
+	if q.r == nil {
+		return emptyStatus, true, nil
+	}
+	w := q.r.world
+	if err := w.enter(); err != nil {
+		return Status{}, false, w.comm.fail("test", -1, err)
+	}
+	defer w.leave()
+	r := q.running()
+	if r == nil {
+		return emptyStatus, true, nil
+	}
+	if !r.what.done() {
+		w.progress()
+		if !r.what.done() {
+			return Status{}, false, nil
+		}
+	}
+	st, err = r.complete()
+	return st, true, err
+}
+
+// Cancel ends the call if that is still possible (MPI_Cancel), which it is for a
+// receive that no message has met. Either way the request is to be waited for:
+// the Status tells whether it was cancelled.
+func (q Request) Cancel() error {
+	return q.do("cancel", func(r *request) error {
+		if r.active && !r.what.done() {
+			r.what.cancel()
+		}
+		return nil
+	})
+}
+
+// Free gives a request back (MPI_Request_free): a persistent one, or one whose
+// outcome nobody wants to know. A call that runs goes on until it is over, and
+// its buffers belong to it until the program knows by other means, or to
+// Finalize, which waits for sends and cancels receives. A stale request is free
+// already.
+func (q Request) Free() error {
+	return q.do("free request", func(r *request) error {
+		w := r.world
+		switch {
+		case r.active:
+			if r.persistent {
+				r.what = once{r.what}
+				r.persistent = false
+			}
+			r.generation++ // for others it is null at once
+			w.detached = append(w.detached, r)
+			w.reap()
+		default:
+			r.what.free()
+			r.retire()
+		}
+		return nil
+	})
+}
+
+// once is a persistent operation whose request was freed while it ran.
+type once struct{ pending }
+
+func (o once) finish() (Status, error) {
+	st, err := o.pending.finish()
+	o.pending.free()
+	return st, err
+}
+
+// Start begins the call of a persistent request that is not active (MPI_Start).
+func (q Request) Start() error {
+	return q.do("start", (*request).begin)
+}
+
+// begin is Start after the checks of the handle.
+func (r *request) begin() error {
+	switch {
+	case !r.persistent:
+		return badArgument("a request of %s is started already, and once: a persistent one is expected", r.op)
+	case r.active:
+		return badArgument("the persistent %s is active: wait for it first", r.op)
+	}
+	if err := r.what.start(); err != nil {
+		return err
+	}
+	r.active = true
+	return nil
+}
+
+// do calls f for the request behind q, inside a call of its world. What is null
+// by now is left alone, unless it never was a request.
+func (q Request) do(op string, f func(*request) error) error {
+	if q.r == nil {
+		return &Error{Op: op, Peer: -1, Err: badArgument("this is the null request")}
+	}
+	w := q.r.world
+	if err := w.enter(); err != nil {
+		return w.comm.fail(op, -1, err)
+	}
+	defer w.leave()
+	r := q.live()
+	if r == nil {
+		if op == "start" {
+			return w.comm.fail(op, -1, badArgument("this request is not in use any more"))
+		}
+		return nil
+	}
+	err := f(r)
+	if _, told := errors.AsType[*Error](err); err == nil || told {
+		return err
+	}
+	return r.comm.fail(op, -1, err)
+}
+
+// settle ends what still runs when the world is finalized: receives are cancelled,
+// sends are waited for.
+func (w *World) settle(ctx context.Context) error {
+	for _, r := range w.requests {
+		if r.active && !r.what.done() {
+			r.what.cancel()
+			if err := w.waitFor(ctx, r); err != nil {
+				return r.comm.fail("finalize: wait for "+r.op, -1, err)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,362 @@
+package rank
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// A RequestError tells which of several requests failed (MPI_ERR_IN_STATUS). It
+// unwraps to their errors.
+type RequestError struct {
+	// Index are the places in the slice of the requests that failed, Err why.
+	Index []int
+	Err   []error
+	// Pending is how many calls are not over; they are requests still
+	// (MPI_ERR_PENDING).
+	Pending int
+}
+
+func (e *RequestError) Error() string {
+	var b strings.Builder
+	for i, err := range e.Err {
+		if i > 0 {
+			b.WriteString("; ")
+		}
+		fmt.Fprintf(&b, "request %d: %v", e.Index[i], err)
+	}
+	if e.Pending > 0 {
+		fmt.Fprintf(&b, "; %d requests are not over", e.Pending)
+	}
+	return b.String()
+}
+
+func (e *RequestError) Unwrap() []error { return e.Err }
+
+// WaitAll waits for all requests (MPI_Waitall). statuses is nil, or has a place for
+// each. Requests whose end was reported become null requests in reqs, persistent
+// ones inactive. When some fail the error is a *RequestError. After a failure that
+// concerns more than one message, such as a peer that has died, WaitAll does not
+// wait for the rest, which may need what has failed: they stay in reqs. So they do
+// when ctx ends.
+func WaitAll(ctx context.Context, reqs []Request, statuses []Status) error {
+	w, err := enterAll("waitall", reqs, statuses, len(reqs))
+	if w == nil {
+		return err
+	}
+	defer w.leave()
+	s := &w.several
+	*s = several{reqs: reqs, statuses: statuses}
+	if !s.Ready() {
+		err = w.waitFor(ctx, s)
+	}
+	return s.end(w, "waitall", err)
+}
+
+// TestAll is WaitAll when all calls are over (MPI_Testall). Otherwise it gives false
+// and reports the end of none.
+func TestAll(reqs []Request, statuses []Status) (done bool, err error) {
+	w, err := enterAll("testall", reqs, statuses, len(reqs))
+	if w == nil {
+		return err == nil, err
+	}
+	defer w.leave()
+	w.progress()
+	for _, q := range reqs {
+		if r := q.running(); r != nil && !r.what.done() {
+			return false, nil
+		}
+	}
+	s := &w.several
+	*s = several{reqs: reqs, statuses: statuses}
+	for i := range reqs {
+		s.take(i)
+	}
+	return true, s.end(w, "testall", nil)
+}
+
+// WaitAny waits for one of the requests and gives its index (MPI_Waitany). When
+// none is active that is at once, with the index Undefined and an empty Status.
+// When ctx ends first the index is Undefined too.
+func WaitAny(ctx context.Context, reqs []Request) (index int, st Status, err error) {
+	w, err := enterAll("waitany", reqs, nil, 0)
+	if w == nil {
+		return Undefined, emptyStatus, err
+	}
+	defer w.leave()
+	a := &w.anyOf
+	*a = anyOf{reqs: reqs}
+	if !a.Ready() {
+		err = w.waitFor(ctx, a)
+	}
+	index = a.index
+	*a = anyOf{}
+	if err != nil {
+		return Undefined, Status{}, w.comm.fail("waitany", -1, err)
+	}
+	if index == Undefined {
+		return Undefined, emptyStatus, nil
+	}
+	st, err = complete(&reqs[index])
+	return index, st, err
+}
+
+// TestAny is WaitAny when one of the calls is over, or none is active
+// (MPI_Testany); otherwise done is false.
+func TestAny(reqs []Request) (index int, st Status, done bool, err error) {
+	w, err := enterAll("testany", reqs, nil, 0)
+	if w == nil {
+		return Undefined, emptyStatus, err == nil, err
+	}
+	defer w.leave()
+	w.progress()
+	a := anyOf{reqs: reqs}
+	if !a.Ready() {
+		return Undefined, Status{}, false, nil
+	}
+	if a.index == Undefined {
+		return Undefined, emptyStatus, true, nil
+	}
+	st, err = complete(&reqs[a.index])
+	return a.index, st, true, err
+}
+
+// WaitSome waits until at least one of the requests is over, and reports the ends
+// of all that are (MPI_Waitsome): indices[:n] tells which. indices has a place for
+// each request, statuses too, or is nil; statuses[k] belongs to indices[k]. When
+// none is active n is Undefined. When some of them failed the error is a
+// *RequestError.
+func WaitSome(ctx context.Context, reqs []Request, indices []int, statuses []Status) (n int, err error) {
+	w, err := enterSome("waitsome", reqs, indices, statuses)
+	if w == nil {
+		return Undefined, err
+	}
+	defer w.leave()
+	a := &w.anyOf
+	*a = anyOf{reqs: reqs}
+	if !a.Ready() {
+		err = w.waitFor(ctx, a)
+	}
+	none := a.index == Undefined
+	*a = anyOf{}
+	if err != nil {
+		return 0, w.comm.fail("waitsome", -1, err)
+	}
+	if none {
+		return Undefined, nil
+	}
+	return completeSome(reqs, indices, statuses)
+}
+
+// TestSome is WaitSome without the wait (MPI_Testsome): n may be 0.
+func TestSome(reqs []Request, indices []int, statuses []Status) (n int, err error) {
+	w, err := enterSome("testsome", reqs, indices, statuses)
+	if w == nil {
+		return Undefined, err
+	}
+	defer w.leave()
+	w.progress()
+	a := anyOf{reqs: reqs}
+	if a.Ready() && a.index == Undefined {
+		return Undefined, nil
+	}
+	return completeSome(reqs, indices, statuses)
+}
+
+// StartAll starts persistent requests (MPI_Startall). The first that cannot be
+// started ends it, with an error that tells its index.
+func StartAll(reqs []Request) error {
+	for i, q := range reqs {
+		if err := q.Start(); err != nil {
+			return fmt.Errorf("start request %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// several is a wait for all of some requests, which completes them as they come.
+type several struct {
+	reqs     []Request
+	statuses []Status
+	next     int // those before are over
+	polls    uint
+	failed   *RequestError
+	grave    bool // a failure that ends the wait
+}
+
+// sweepEvery is how many polls look only at the first request that is not over.
+const sweepEvery = 64
+
+// Ready tells whether the wait is over.
+func (s *several) Ready() bool {
+	for ; s.next < len(s.reqs) && !s.grave; s.next++ {
+		if s.take(s.next) {
+			continue
+		}
+		if s.polls++; s.polls%sweepEvery == 0 {
+			// One may have failed, and the first need what it was about.
+			for i := s.next + 1; i < len(s.reqs); i++ {
+				s.take(i)
+			}
+		}
+		return s.grave
+	}
+	return true
+}
+
+// take completes request i if it is over; false: it is not.
+func (s *several) take(i int) bool {
+	r := s.reqs[i].running()
+	if r == nil {
+		return true
+	}
+	if !r.what.done() {
+		return false
+	}
+	st, err := complete(&s.reqs[i])
+	if s.statuses != nil {
+		s.statuses[i] = st
+	}
+	if err != nil {
+		s.failed = s.failed.add(i, err)
+		s.grave = s.grave || !single(err)
+	}
+	return true
+}
+
+// end is the error of a wait that ended with err, of its context.
+func (s *several) end(w *World, op string, err error) error {
+	pending := 0
+	if err != nil || s.grave {
+		for i := range s.reqs {
+			if !s.take(i) {
+				pending++
+			}
+		}
+	}
+	failed := s.failed
+	*s = several{}
+	switch {
+	case failed != nil:
+		failed.Pending = pending
+		return failed
+	case err != nil && pending > 0:
+		return w.comm.fail(op, -1, err)
+	}
+	return nil
+}
+
+// add is e with one failure more; e may be nil.
+func (e *RequestError) add(i int, err error) *RequestError {
+	if e == nil {
+		e = new(RequestError)
+	}
+	e.Index, e.Err = append(e.Index, i), append(e.Err, err)
+	return e
+}
+
+// single tells whether an error concerns one message only.
+func single(err error) bool {
+	if _, ok := errors.AsType[*TruncateError](err); ok {
+		return true
+	}
+	return errors.Is(err, ErrArgument)
+}
+
+// anyOf is a wait for one of some requests.
+type anyOf struct {
+	reqs  []Request
+	index int // of one that is over, Undefined when none is active
+}
+
+// Ready tells whether one is over, or none is active.
+func (a *anyOf) Ready() bool {
+	a.index = Undefined
+	active := false
+	for i := range a.reqs {
+		r := a.reqs[i].running()
+		if r == nil {
+			continue
+		}
+		if r.what.done() {
+			a.index = i
+			return true
+		}
+		active = true
+	}
+	return !active
+}
+
+// complete takes the outcome of a request that is over, and makes it null where
+// it is not persistent.
+func complete(q *Request) (Status, error) {
+	r := q.r
+	if !r.persistent {
+		*q = Request{}
+	}
+	return r.complete()
+}
+
+// completeSome completes all that are over.
+func completeSome(reqs []Request, indices []int, statuses []Status) (n int, err error) {
+	var failed *RequestError
+	for i := range reqs {
+		r := reqs[i].running()
+		if r == nil || !r.what.done() {
+			continue
+		}
+		st, err := complete(&reqs[i])
+		indices[n] = i
+		if statuses != nil {
+			statuses[n] = st
+		}
+		n++
+		if err != nil {
+			failed = failed.add(i, err)
+		}
+	}
+	if failed != nil {
+		return n, failed
+	}
+	return n, nil
+}
+
+// enterAll begins a call about several requests, of one world: nil without an
+// error when all of them are null. It makes n statuses empty, unless there are to
+// be none.
+func enterAll(op string, reqs []Request, statuses []Status, n int) (*World, error) {
+	if statuses != nil && len(statuses) < n {
+		return nil, &Error{Op: op, Peer: -1, Err: badArgument("%d statuses for %d requests", len(statuses), n)}
+	}
+	if statuses != nil {
+		for i := range n {
+			statuses[i] = emptyStatus
+		}
+	}
+	var w *World
+	for i := range reqs {
+		switch r := reqs[i].r; {
+		case r == nil:
+		case w == nil:
+			w = r.world
+		case w != r.world:
+			return nil, w.comm.fail(op, -1, badArgument("request %d belongs to another rank than those before it", i))
+		}
+	}
+	if w == nil {
+		return nil, nil
+	}
+	if err := w.enter(); err != nil {
+		return nil, w.comm.fail(op, -1, err)
+	}
+	return w, nil
+}
+
+// enterSome is enterAll of the calls that tell which requests are over.
+func enterSome(op string, reqs []Request, indices []int, statuses []Status) (*World, error) {
+	if len(indices) < len(reqs) {
+		return nil, &Error{Op: op, Peer: -1, Err: badArgument("%d indices for %d requests", len(indices), len(reqs))}
+	}
+	return enterAll(op, reqs, statuses, len(reqs))
+}
