@@ -3,7 +3,6 @@ package coll
 import (
 	"context"
 	"errors"
-	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -33,8 +32,8 @@ func (nw *network) errorsOf(t *testing.T, f func(ctx context.Context, m *member)
 }
 
 func TestMismatchIsReportedByBothSides(t *testing.T) {
-	sum, _ := kernel.For(reflect.Int32, kernel.Sum)
-	most, _ := kernel.For(reflect.Int32, kernel.Max)
+	sum, _ := kernel.For(kernel.Int32, kernel.Sum)
+	most, _ := kernel.For(kernel.Int32, kernel.Max)
 	cases := []struct {
 		name string
 		do   [2]func(ctx context.Context, t *Team, in, out Buffer) error
@@ -167,7 +166,7 @@ func TestFailedConnectionEndsTheWait(t *testing.T) {
 }
 
 func TestBadArguments(t *testing.T) {
-	sum, _ := kernel.For(reflect.Int32, kernel.Sum)
+	sum, _ := kernel.For(kernel.Int32, kernel.Sum)
 	mem := make([]byte, 1024)
 	buf := func(n int) Buffer { return Buffer{Mem: make([]byte, n)} }
 	cases := []struct {

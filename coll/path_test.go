@@ -2,7 +2,6 @@ package coll
 
 import (
 	"context"
-	"reflect"
 	"testing"
 
 	"github.com/gorun-mpi/gorun/coll/kernel"
@@ -12,7 +11,7 @@ import (
 // the time a cache line takes between two processors: one goroutine steps both
 // ranks' machines in turn.
 func BenchmarkPath(b *testing.B) {
-	sum, _ := kernel.For(reflect.Float32, kernel.Sum)
+	sum, _ := kernel.For(kernel.Float32, kernel.Sum)
 	for _, c := range []struct {
 		name string
 		call Call

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"reflect"
 	"runtime"
 	"slices"
 	"strconv"
@@ -209,7 +208,7 @@ type timed struct {
 
 // calls are the calls whose time matters to programs.
 func (m *member) calls(ctx context.Context, in, out Buffer) []timed {
-	sum, _ := kernel.For(reflect.Float32, kernel.Sum)
+	sum, _ := kernel.For(kernel.Float32, kernel.Sum)
 	in2, out2 := Buffer{Mem: make([]byte, len(in.Mem))}, Buffer{Mem: make([]byte, len(out.Mem))}
 	return []timed{
 		{"barrier", 100, func() error { return m.team.Barrier(ctx) }},
@@ -232,7 +231,7 @@ func (m *member) calls(ctx context.Context, in, out Buffer) []timed {
 // rivals are the algorithms of the same call, at sizes about the thresholds of
 // the selection.
 func (m *member) rivals(ctx context.Context, in, out Buffer) (list []timed) {
-	sum, _ := kernel.For(reflect.Float32, kernel.Sum)
+	sum, _ := kernel.For(kernel.Float32, kernel.Sum)
 	add := func(kind Kind, algorithm Algorithm, bytes int, do func() error) {
 		list = append(list, timed{fmt.Sprintf("%v-%d-%v", kind, bytes, algorithm), 10, func() error {
 			m.team.selection[kind] = algorithm

@@ -3,7 +3,6 @@ package coll
 import (
 	"encoding/binary"
 	"math/rand/v2"
-	"reflect"
 
 	"github.com/gorun-mpi/gorun/coll/kernel"
 )
@@ -12,14 +11,14 @@ import (
 type job struct {
 	call    Call // Rank is not set
 	inPlace []bool
-	kind    reflect.Kind
+	typ     kernel.Type
 	r       kernel.Reduction
 	given   [][]byte // what each member contributes
 }
 
 // elements are the element types of the tests' reductions, exact whatever the
 // order.
-var elements = []reflect.Kind{reflect.Uint8, reflect.Int32, reflect.Uint64}
+var elements = []kernel.Type{kernel.Uint8, kernel.Int32, kernel.Uint64}
 
 // contribution is the length of what a member gives.
 func (j *job) contribution() int {
@@ -39,8 +38,8 @@ func newJob(rng *rand.Rand, kind Kind, algorithm Algorithm, n, bytes int) *job {
 	}
 	switch kind {
 	case Reduce, AllReduce, ReduceScatter:
-		j.kind = elements[rng.IntN(len(elements))]
-		j.r, _ = kernel.For(j.kind, []kernel.Op{kernel.Sum, kernel.Max, kernel.Prod}[rng.IntN(3)])
+		j.typ = elements[rng.IntN(len(elements))]
+		j.r, _ = kernel.For(j.typ, []kernel.Op{kernel.Sum, kernel.Max, kernel.Prod}[rng.IntN(3)])
 		j.call.Elem = j.r.Elem
 	}
 	j.call.Bytes = bytes / j.call.Elem * j.call.Elem
@@ -136,17 +135,17 @@ func (j *job) want(r int) []byte {
 // fold combines n bytes at off of all members, the slow and obvious way.
 func (j *job) fold(off, n int) []byte {
 	out := append([]byte{}, j.given[0][off:off+n]...)
-	op := kernel.Op(j.r.ID&7) - 1
+	op := kernel.Op(j.r.ID & 15)
 	for _, g := range j.given[1:] {
 		for i := 0; i < n; i += j.call.Elem {
 			a, b := out[i:], g[off+i:]
-			switch j.kind {
-			case reflect.Uint8:
+			switch j.typ {
+			case kernel.Uint8:
 				a[0] = byte(apply(op, uint64(a[0]), uint64(b[0])))
-			case reflect.Int32:
+			case kernel.Int32:
 				x, y := int32(binary.NativeEndian.Uint32(a)), int32(binary.NativeEndian.Uint32(b))
 				binary.NativeEndian.PutUint32(a, uint32(apply(op, x, y)))
-			case reflect.Uint64:
+			case kernel.Uint64:
 				binary.NativeEndian.PutUint64(a, apply(op, binary.NativeEndian.Uint64(a), binary.NativeEndian.Uint64(b)))
 			}
 		}

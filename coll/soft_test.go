@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -352,7 +351,7 @@ func TestFloatsAreTheSameOnAllRanks(t *testing.T) {
 		for _, n := range []int{2, 3, 5, 6} {
 			t.Run(fmt.Sprintf("%v/ranks=%d", algorithm, n), func(t *testing.T) {
 				const count = 1001
-				sum, _ := kernel.For(reflect.Float32, kernel.Sum)
+				sum, _ := kernel.For(kernel.Float32, kernel.Sum)
 				results := make([][]byte, n)
 				nw := network{n: n, change: func(cfg *TeamConfig) { cfg.Algorithms = map[Kind]Algorithm{AllReduce: algorithm} }}
 				nw.run(t, func(ctx context.Context, m *member) error {
@@ -383,7 +382,7 @@ func TestCallsDoNotAllocate(t *testing.T) {
 	if arch.RaceEnabled {
 		return // the detector allocates
 	}
-	sum, _ := kernel.For(reflect.Float32, kernel.Sum)
+	sum, _ := kernel.For(kernel.Float32, kernel.Sum)
 	calls := []struct {
 		name string
 		do   func(ctx context.Context, t *Team, in, out Buffer) error

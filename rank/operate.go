@@ -87,8 +87,9 @@ func (c *Comm) allgather(ctx context.Context, send, recv []byte, elem int) error
 
 // reduction finds the arithmetic of an operation.
 func reduction(kind reflect.Kind, op Op) (kernel.Reduction, error) {
-	r, ok := kernel.For(kind, kernel.Op(op))
-	if !ok {
+	t, _ := kernel.TypeOf(kind)
+	r, ok := kernel.For(t, kernel.Op(op))
+	if !ok || int(op) >= len(opNames) {
 		return r, badArgument("there is no %v of %v", op, kind)
 	}
 	return r, nil

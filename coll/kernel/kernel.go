@@ -1,122 +1,89 @@
 // Package kernel combines vectors element by element: the arithmetic of
-// reductions over bytes, for each Go number type and each of sum, product,
-// minimum and maximum.
+// reductions over bytes, for every element type and operation of MPI.
 //
 // A [Reduction] is a value without state. Its function owns nothing, does not
 // block and does not allocate. The result of an element depends on the two
-// operands and their order only, so a collective with a fixed order of
-// combination gives the same bits on every rank: of two NaNs the sum keeps what
-// the processor keeps, minimum and maximum of a NaN and a number are NaN.
+// operands and their order only, never on where in a vector or in memory it
+// stands, so a collective with a fixed order of combination gives the same bits
+// on every rank. For a NaN that means:
+//
+//   - Sum, Prod, Min and Max of floating-point numbers: a NaN operand makes the
+//     result NaN: the NaN of a, else that of b, made quiet, with its sign and
+//     payload. A NaN out of numbers (inf-inf) is the processor's default on
+//     amd64: negative, quiet, no payload. Min takes -0 for less than +0.
+//   - Sum of complex numbers: the same for each part. A part of a product that
+//     is NaN is the default NaN, wherever it came from.
+//   - MinLoc and MaxLoc: a NaN wins over every number, as in Min and Max; of
+//     two NaNs the one with the lower index.
+//
+// Float16 and BFloat16 are added and multiplied as float32 and rounded to the
+// nearest, ties to even, which for these is the exact result rounded once.
 package kernel
 
-import (
-	"fmt"
-	"reflect"
-)
-
-// An Op is a reduction operation.
-type Op uint8
-
-// The operations.
-const (
-	Sum Op = iota
-	Prod
-	Min
-	Max
-	ops
-)
-
-var opNames = [ops]string{"sum", "prod", "min", "max"}
-
-// String is the operation's name in lower case.
-func (o Op) String() string {
-	if o < ops {
-		return opNames[o]
-	}
-	return fmt.Sprintf("operation %d", uint8(o))
-}
-
-// Number is every type that can be reduced. Complex numbers have no order:
-// only sum and product.
-type Number interface {
-	~int | ~int8 | ~int16 | ~int32 | ~int64 | ~uint | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~uintptr |
-		~float32 | ~float64 | ~complex64 | ~complex128
-}
+import "fmt"
 
 // A Func sets dst[i] = a[i] op b[i] for all elements. The three are of one
-// length, a multiple of the element's; dst may be a or b but not overlap them
-// otherwise. Commutative up to the bits of a NaN.
+// length, a multiple of the element's, at any address; dst may be a or b but not
+// overlap them otherwise. A longer a or b is read as far as dst goes, a shorter
+// one panics.
 type Func func(dst, a, b []byte)
 
 // A Reduction is an operation on one element type.
 type Reduction struct {
 	Func Func
-	Elem int // bytes of an element, at most 65535
+	Elem int // bytes of an element
 	// ID tells reductions apart when members compare their calls; 0 for one
 	// that is not compared.
-	ID   uint16
-	Name string // "sum of float64"
+	ID uint16
+	// Ordered: a op b is not b op a. Ranks must be combined in their order,
+	// a being of the lower ranks.
+	Ordered bool
+	Name    string // of one that User made; the others have none
 }
 
-// UserID is the first ID that this package does not use.
-const UserID = 1 << 8
+// UserID is the first ID that no reduction of For has.
+const UserID = 1 << 9
 
-// Of is the reduction of elements of type T by op; ok is false where there is
-// none: the order of complex numbers, an unknown op. It does not allocate.
-func Of[T Number](op Op) (r Reduction, ok bool) { return For(reflect.TypeFor[T]().Kind(), op) }
-
-// For is the reduction of elements of a kind by op.
-func For(kind reflect.Kind, op Op) (r Reduction, ok bool) {
-	if int(kind) >= len(table) || op >= ops {
+// For is the reduction of elements of type t by op; ok is false where MPI knows
+// none: the order of complex numbers, bits of floats, minloc of a plain number.
+// It does not allocate.
+func For(t Type, op Op) (r Reduction, ok bool) {
+	if t >= types || op >= ops || reference[t][op] == nil {
 		return Reduction{}, false
 	}
-	r = table[kind][op]
-	return r, r.Func != nil
+	f := vectorized(t, op)
+	if f == nil {
+		f = reference[t][op]
+	}
+	return Reduction{Func: f, Elem: t.Size(), ID: uint16(t)<<4 | uint16(op), Ordered: op == Replace || op == NoOp}, true
 }
 
-// NameOf is the name of the reduction of this package with an ID, "reduction 7"
-// for one that it does not have.
+// User is the reduction of elements of elem bytes by a function of the user
+// (MPI_Op_create), which is associative, and commutative unless ordered. f sets
+// dst = a op b for all elements of dst, which may be a or b. The ID is made of
+// name, elem and ordered, so that members which name theirs alike agree.
+func User(name string, elem int, ordered bool, f func(dst, a, b []byte)) Reduction {
+	h := uint64(14695981039346656037) // FNV-1a
+	for _, c := range fmt.Appendf(nil, "%s %d %t", name, elem, ordered) {
+		h = (h ^ uint64(c)) * 1099511628211
+	}
+	return Reduction{Func: f, Elem: elem, ID: uint16(UserID + h%(1<<16-UserID)), Ordered: ordered, Name: name}
+}
+
+// String is "sum of float64", or the name of a user's.
+func (r Reduction) String() string {
+	if r.Name != "" {
+		return r.Name
+	}
+	return NameOf(r.ID)
+}
+
+// NameOf is the name of the reduction with an ID: "sum of float64", and
+// "operation 7000" for one that For does not make.
 func NameOf(id uint16) string {
-	if kind := int(id >> 3); kind < len(table) {
-		for _, r := range table[kind] {
-			if r.ID == id && r.Func != nil {
-				return r.Name
-			}
-		}
+	t, op := Type(id>>4), Op(id&15)
+	if id >= UserID || t >= types || op >= ops || reference[t][op] == nil {
+		return fmt.Sprintf("operation %d", id)
 	}
-	return fmt.Sprintf("reduction %d", id)
-}
-
-// table is never written after its initialisation.
-var table = [...][ops]Reduction{
-	reflect.Int:        ordered[int](reflect.Int),
-	reflect.Int8:       ordered[int8](reflect.Int8),
-	reflect.Int16:      ordered[int16](reflect.Int16),
-	reflect.Int32:      ordered[int32](reflect.Int32),
-	reflect.Int64:      ordered[int64](reflect.Int64),
-	reflect.Uint:       ordered[uint](reflect.Uint),
-	reflect.Uint8:      ordered[uint8](reflect.Uint8),
-	reflect.Uint16:     ordered[uint16](reflect.Uint16),
-	reflect.Uint32:     ordered[uint32](reflect.Uint32),
-	reflect.Uint64:     ordered[uint64](reflect.Uint64),
-	reflect.Uintptr:    ordered[uintptr](reflect.Uintptr),
-	reflect.Float32:    ordered[float32](reflect.Float32),
-	reflect.Float64:    ordered[float64](reflect.Float64),
-	reflect.Complex64:  fields[complex64](reflect.Complex64),
-	reflect.Complex128: fields[complex128](reflect.Complex128),
-}
-
-func fields[T Number](kind reflect.Kind) [ops]Reduction {
-	return [ops]Reduction{Sum: named[T](kind, Sum, sum[T]), Prod: named[T](kind, Prod, prod[T])}
-}
-
-func ordered[T order](kind reflect.Kind) [ops]Reduction {
-	return [ops]Reduction{
-		Sum: named[T](kind, Sum, sum[T]), Prod: named[T](kind, Prod, prod[T]),
-		Min: named[T](kind, Min, least[T]), Max: named[T](kind, Max, greatest[T]),
-	}
-}
-
-func named[T Number](kind reflect.Kind, op Op, f Func) Reduction {
-	return Reduction{Func: f, Elem: int(reflect.TypeFor[T]().Size()), ID: uint16(kind)<<3 | uint16(op) + 1, Name: op.String() + " of " + kind.String()}
+	return op.String() + " of " + t.String()
 }

@@ -2,188 +2,267 @@ package kernel
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
-	"math"
-	"math/big"
 	"math/rand/v2"
 	"reflect"
 	"testing"
 )
 
-// want computes one element the slow way, through math/big for integers and
-// the widest type for the others.
-func want(t *testing.T, kind reflect.Kind, op Op, a, b reflect.Value) any {
-	t.Helper()
-	typ := a.Type()
-	switch {
-	case a.CanInt() || a.CanUint():
-		x, y := number(a), number(b)
-		switch op {
-		case Sum:
-			x.Add(x, y)
-		case Prod:
-			x.Mul(x, y)
-		case Min:
-			if y.Cmp(x) < 0 {
-				x = y
-			}
-		case Max:
-			if y.Cmp(x) > 0 {
-				x = y
-			}
-		}
-		// Wrap around like the type.
-		low := new(big.Int).And(x, new(big.Int).SetUint64(math.MaxUint64)).Uint64()
-		return reflect.ValueOf(low).Convert(typ).Interface()
-	case a.CanFloat():
-		x, y := a.Float(), b.Float()
-		r := [ops]float64{x + y, x * y, math.Min(x, y), math.Max(x, y)}[op]
-		return reflect.ValueOf(r).Convert(typ).Interface()
-	}
-	x, y := a.Complex(), b.Complex()
-	r := [2]complex128{x + y, x * y}[op]
-	return reflect.ValueOf(r).Convert(typ).Interface()
-}
-
-func number(v reflect.Value) *big.Int {
-	if v.CanInt() {
-		return big.NewInt(v.Int())
-	}
-	return new(big.Int).SetUint64(v.Uint())
-}
-
-var types = map[reflect.Kind]reflect.Type{
-	reflect.Int: reflect.TypeFor[int](), reflect.Int8: reflect.TypeFor[int8](), reflect.Int16: reflect.TypeFor[int16](),
-	reflect.Int32: reflect.TypeFor[int32](), reflect.Int64: reflect.TypeFor[int64](),
-	reflect.Uint: reflect.TypeFor[uint](), reflect.Uint8: reflect.TypeFor[uint8](), reflect.Uint16: reflect.TypeFor[uint16](),
-	reflect.Uint32: reflect.TypeFor[uint32](), reflect.Uint64: reflect.TypeFor[uint64](), reflect.Uintptr: reflect.TypeFor[uintptr](),
-	reflect.Float32: reflect.TypeFor[float32](), reflect.Float64: reflect.TypeFor[float64](),
-	reflect.Complex64: reflect.TypeFor[complex64](), reflect.Complex128: reflect.TypeFor[complex128](),
-}
-
-// elements draws n numbers: small ones, so that complex products are exact, and
-// for integers any.
-func elements(rng *rand.Rand, typ reflect.Type, n int) reflect.Value {
-	s := reflect.MakeSlice(reflect.SliceOf(typ), n, n)
-	for i := range n {
-		switch e := s.Index(i); {
-		case e.CanInt():
-			e.SetInt(int64(rng.Uint64()) >> (64 - 8*typ.Size()))
-		case e.CanUint():
-			e.SetUint(rng.Uint64() >> (64 - 8*typ.Size()))
-		case e.CanFloat():
-			e.SetFloat(float64(rng.IntN(2001) - 1000))
-		default:
-			e.SetComplex(complex(float64(rng.IntN(201)-100), float64(rng.IntN(201)-100)))
-		}
-	}
-	return s
-}
-
-func encode(t *testing.T, s reflect.Value) []byte {
-	t.Helper()
-	var b bytes.Buffer
-	v := s.Interface()
-	switch x := v.(type) { // encoding/binary wants sizes
-	case []int:
-		v = convert[int64](x)
-	case []uint:
-		v = convert[uint64](x)
-	case []uintptr:
-		v = convert[uint64](x)
-	}
-	if err := binary.Write(&b, binary.NativeEndian, v); err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
-}
-
-func convert[T int64 | uint64, S int | uint | uintptr](s []S) []T {
-	r := make([]T, len(s))
-	for i, v := range s {
-		r[i] = T(v)
-	}
-	return r
-}
-
-func TestEveryTypeAndOperation(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 2))
-	for kind, typ := range types {
+// each runs f for every reduction that there is.
+func each(t *testing.T, f func(t *testing.T, typ Type, op Op)) {
+	for typ := range types {
 		for op := range ops {
-			r, ok := For(kind, op)
-			ordered := kind != reflect.Complex64 && kind != reflect.Complex128
-			if ok != (ordered || op <= Prod) {
-				t.Errorf("%v of %v: there is one: %v", op, kind, ok)
+			if reference[typ][op] != nil {
+				t.Run(NameOf(uint16(typ)<<4|uint16(op)), func(t *testing.T) { f(t, typ, op) })
+			}
+		}
+	}
+}
+
+func TestEveryElement(t *testing.T) {
+	each(t, func(t *testing.T, typ Type, op Op) {
+		rng := rand.New(rand.NewPCG(uint64(typ), uint64(op)))
+		const n = 2000
+		var a, b, want []byte
+		for range n {
+			x, y := random(rng, typ), random(rng, typ)
+			if rng.IntN(8) == 0 {
+				y = x
+			}
+			a, b, want = append(a, x...), append(b, y...), append(want, obvious(typ, op, x, y)...)
+		}
+		r, _ := For(typ, op)
+		for name, f := range map[string]Func{"reference": reference[typ][op], "For": r.Func} {
+			got := make([]byte, len(a))
+			f(got, a, b)
+			for i := 0; i < len(got); i += r.Elem {
+				if g, w := got[i:i+r.Elem], want[i:i+r.Elem]; !bytes.Equal(g, w) {
+					t.Fatalf("%s: %x, %x: got %x, want %x", name, a[i:i+r.Elem], b[i:i+r.Elem], g, w)
+				}
+			}
+		}
+	})
+}
+
+// Where an element stands changes nothing: every length, every misalignment,
+// and a destination that is an operand.
+func TestEveryLengthAndAlignment(t *testing.T) {
+	each(t, func(t *testing.T, typ Type, op Op) {
+		rng := rand.New(rand.NewPCG(uint64(typ), uint64(op)))
+		r, _ := For(typ, op)
+		const room = 64
+		for n := range 131 {
+			a, b := make([]byte, n*r.Elem), make([]byte, n*r.Elem)
+			for i := 0; i < len(a); i += r.Elem {
+				copy(a[i:], random(rng, typ))
+				copy(b[i:], random(rng, typ))
+			}
+			want := make([]byte, len(a))
+			reference[typ][op](want, a, b)
+			for shift := range room {
+				x, y := place(a, shift), place(b, rng.IntN(room))
+				for dst, name := range []string{"apart", "dst is a", "dst is b"} {
+					p, q := place(a, shift), place(b, rng.IntN(room))
+					d := [][]byte{place(want, rng.IntN(room)), p, q}[dst]
+					if dst == 0 {
+						clear(d) // pairs leave their padding alone
+						p, q = x, y
+					} else if typ >= FloatInt {
+						continue
+					}
+					r.Func(d, p, q)
+					if !bytes.Equal(d, want) {
+						t.Fatalf("%d elements at %d, %s: %x, %x: got %x, want %x", n, shift, name, a, b, d, want)
+					}
+					for _, s := range [][]byte{d, p, q} {
+						checkEdges(t, s)
+					}
+				}
+			}
+		}
+	})
+}
+
+const edge = 0xa5
+
+// place copies s to an address that is shift beyond a multiple of 64, more or
+// less, between edges.
+func place(s []byte, shift int) []byte {
+	room := bytes.Repeat([]byte{edge}, len(s)+128)
+	copy(room[shift:], s)
+	return room[shift : shift+len(s) : len(s)+128]
+}
+
+func checkEdges(t *testing.T, s []byte) {
+	t.Helper()
+	for i, c := range s[len(s):cap(s)] {
+		if c != edge {
+			t.Fatalf("byte %d behind a vector of %d bytes was written", i, len(s))
+		}
+	}
+}
+
+// Pairs keep the padding of the destination, whatever it is.
+func TestPairsInPlace(t *testing.T) {
+	for typ := FloatInt; typ <= ShortInt; typ++ {
+		for _, op := range []Op{MinLoc, MaxLoc} {
+			rng := rand.New(rand.NewPCG(3, uint64(typ)))
+			r, _ := For(typ, op)
+			for range 1000 {
+				x, y := random(rng, typ), random(rng, typ)
+				want := obvious(typ, op, x, y)
+				inA, inB := bytes.Clone(x), bytes.Clone(y)
+				r.Func(inA, inA, y)
+				r.Func(inB, x, inB)
+				if !bytes.Equal(inA, want) || !bytes.Equal(inB, want) {
+					t.Fatalf("%v of %x, %x: got %x in a, %x in b, want %x", r, x, y, inA, inB, want)
+				}
+			}
+		}
+	}
+}
+
+func TestShortOperandPanics(t *testing.T) {
+	each(t, func(t *testing.T, typ Type, op Op) {
+		r, _ := For(typ, op)
+		e := r.Elem
+		long := make([]byte, 40*e)
+		for _, o := range [][2][]byte{{long[:39*e], long}, {long, long[:39*e]}} {
+			func() {
+				defer func() {
+					if recover() == nil {
+						t.Errorf("operands of %d and %d bytes for 40 elements of %d: no panic", len(o[0]), len(o[1]), e)
+					}
+				}()
+				r.Func(make([]byte, 40*e), o[0], o[1])
+			}()
+		}
+	})
+}
+
+func TestWhatThereIs(t *testing.T) {
+	integers := []Type{Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64}
+	floats := []Type{Float16, BFloat16, Float32, Float64}
+	complexes := []Type{Complex64, Complex128}
+	pairs := []Type{FloatInt, DoubleInt, LongInt, TwoInt, ShortInt}
+	want := map[string]bool{}
+	for _, row := range []struct {
+		types [][]Type
+		ops   []Op
+	}{
+		{[][]Type{integers, floats, complexes}, []Op{Sum, Prod}},
+		{[][]Type{integers, floats}, []Op{Min, Max}},
+		{[][]Type{integers, {Bool}}, []Op{LAnd, LOr, LXor}},
+		{[][]Type{integers}, []Op{BAnd, BOr, BXor}},
+		{[][]Type{pairs}, []Op{MinLoc, MaxLoc}},
+		{[][]Type{integers, floats, complexes, pairs, {Bool}}, []Op{Replace, NoOp}},
+	} {
+		for _, list := range row.types {
+			for _, typ := range list {
+				for _, op := range row.ops {
+					want[op.String()+" of "+typ.String()] = true
+				}
+			}
+		}
+	}
+	seen := map[uint16]string{0: "none"}
+	for typ := range types + 2 {
+		for op := range ops + 2 {
+			name := op.String() + " of " + typ.String()
+			r, ok := For(typ, op)
+			if ok != want[name] {
+				t.Errorf("%s: there is one: %v", name, ok)
 			}
 			if !ok {
 				continue
 			}
-			t.Run(r.Name, func(t *testing.T) {
-				if r.Elem != int(typ.Size()) {
-					t.Fatalf("element of %d bytes, want %d", r.Elem, typ.Size())
-				}
-				for _, n := range []int{0, 1, 3, 4, 5, 8, 33} {
-					x, y := elements(rng, typ, n), elements(rng, typ, n)
-					expected := reflect.MakeSlice(reflect.SliceOf(typ), n, n)
-					for i := range n {
-						expected.Index(i).Set(reflect.ValueOf(want(t, kind, op, x.Index(i), y.Index(i))))
-					}
-					a, b, w := encode(t, x), encode(t, y), encode(t, expected)
-					for _, at := range []string{"apart", "dst is a", "dst is b"} {
-						p, q := append([]byte{}, a...), append([]byte{}, b...)
-						dst := map[string][]byte{"apart": make([]byte, len(a)), "dst is a": p, "dst is b": q}[at]
-						r.Func(dst, p, q)
-						if !bytes.Equal(dst, w) {
-							t.Fatalf("%d elements, %s: %v, %v: got %x, want %x", n, at, x, y, dst, w)
-						}
-					}
-				}
-			})
+			if other, was := seen[r.ID]; was || r.ID >= UserID {
+				t.Errorf("%s has the id %d, which is taken by %q or a user's", name, r.ID, other)
+			}
+			seen[r.ID] = name
+			if NameOf(r.ID) != name || r.String() != name {
+				t.Errorf("%s calls itself %q and its id %q", name, r, NameOf(r.ID))
+			}
+			if r.Ordered != (op == Replace || op == NoOp) {
+				t.Errorf("%s: ordered: %v", name, r.Ordered)
+			}
+		}
+	}
+	for _, id := range []uint16{0, 15, uint16(types) << 4, uint16(Bool)<<4 | uint16(Sum), uint16(Int8)<<4 | uint16(ops), UserID, 1<<16 - 1} {
+		if got, want := NameOf(id), fmt.Sprintf("operation %d", id); got != want {
+			t.Errorf("id %d is called %q, want %q", id, got, want)
 		}
 	}
 }
 
-func TestIDsAreDistinct(t *testing.T) {
-	seen := map[uint16]string{0: "none"}
-	for kind := range types {
-		for op := range ops {
-			if r, ok := For(kind, op); ok {
-				if other, was := seen[r.ID]; was || r.ID >= UserID {
-					t.Errorf("%s has the id %d, which is taken by %q or a user's", r.Name, r.ID, other)
-				}
-				seen[r.ID] = r.Name
-			}
+func TestUser(t *testing.T) {
+	called := 0
+	r := User("matrix product", 36, true, func(dst, a, b []byte) { called++ })
+	if r.Func(nil, nil, nil); called != 1 || r.Elem != 36 || !r.Ordered || r.String() != "matrix product" {
+		t.Errorf("got %+v, called %d times", r, called)
+	}
+	seen := map[uint16]bool{}
+	for _, r := range []Reduction{r, User("matrix product", 36, false, r.Func), User("matrix product", 64, true, r.Func), User("quaternion product", 36, true, r.Func)} {
+		if r.ID < UserID || seen[r.ID] {
+			t.Errorf("%+v: the id is another's", r)
 		}
+		seen[r.ID] = true
+	}
+	if again := User("matrix product", 36, true, nil); again.ID != r.ID {
+		t.Errorf("ids %d and %d of the same operation", r.ID, again.ID)
 	}
 }
 
 type celsius float32
 
-func TestOfNamedType(t *testing.T) {
-	r, ok := Of[celsius](Max)
-	if !ok || r.Name != "max of float32" {
-		t.Errorf("got %q, %v", r.Name, ok)
+func TestTypes(t *testing.T) {
+	check := func(ok bool, got, want Type, size uintptr) {
+		t.Helper()
+		if !ok || got != want || got.Size() != int(size) {
+			t.Errorf("got %v of %d bytes, %v, want %v of %d", got, got.Size(), ok, want, size)
+		}
 	}
-	if _, ok := Of[complex64](Min); ok {
-		t.Error("there is a minimum of complex numbers")
+	one[celsius](check, Float32)
+	one[bool](check, Bool)
+	one[int16](check, Int16)
+	one[int](check, intType)
+	one[uint](check, uintType)
+	one[uintptr](check, uintType)
+	one[uint8](check, Uint8)
+	one[complex128](check, Complex128)
+	one[F16](check, Float16)
+	one[BF16](check, BFloat16)
+	one[Pair[float32]](check, FloatInt)
+	one[Pair[float64]](check, DoubleInt)
+	one[Pair[int64]](check, LongInt)
+	one[Pair[int32]](check, TwoInt)
+	one[Pair[int16]](check, ShortInt)
+	for kind := range reflect.UnsafePointer + 2 {
+		if typ, ok := TypeOf(kind); ok && typ.Size() == 0 || !ok && kind > 0 && kind <= reflect.Complex128 {
+			t.Errorf("%v: got %v, %v", kind, typ, ok)
+		}
 	}
-	if _, ok := Of[int](ops); ok {
-		t.Error("there is an unknown operation")
+	if typ, ok := TypeFor[string](); ok {
+		t.Errorf("string is %v", typ)
 	}
-	if _, ok := For(reflect.String, Sum); ok {
-		t.Error("there is a sum of strings")
-	}
-	if n := testing.AllocsPerRun(100, func() { _, _ = Of[int32](Sum) }); n != 0 {
-		t.Errorf("Of allocates %v times", n)
+	if n := testing.AllocsPerRun(100, func() {
+		typ, _ := TypeFor[Pair[int64]]()
+		_, _ = For(typ, MinLoc)
+	}); n != 0 {
+		t.Errorf("TypeFor and For allocate %v times", n)
 	}
 }
 
+func one[T any](check func(ok bool, got, want Type, size uintptr), want Type) {
+	got, ok := TypeFor[T]()
+	check(ok, got, want, reflect.TypeFor[T]().Size())
+}
+
 func BenchmarkSum(b *testing.B) {
-	for _, kind := range []reflect.Kind{reflect.Float32, reflect.Float64, reflect.Int32} {
+	for _, typ := range []Type{Float32, Float64, Int32} {
 		for _, n := range []int{8, 4 << 10, 64 << 10} {
-			b.Run(fmt.Sprintf("%v/%d", kind, n), func(b *testing.B) {
-				r, _ := For(kind, Sum)
+			b.Run(fmt.Sprintf("%v/%d", typ, n), func(b *testing.B) {
+				r, _ := For(typ, Sum)
 				dst, x, y := make([]byte, n), make([]byte, n), make([]byte, n)
 				b.SetBytes(int64(n))
 				for b.Loop() {

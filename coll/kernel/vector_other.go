@@ -1,0 +1,3 @@
+package kernel
+
+func vectorized(Type, Op) Func { return nil }
