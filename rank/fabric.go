@@ -205,13 +205,8 @@ func (f *fabric) openQueues(rank, size int) (err error) {
 // closeQueues destroys the collectives' queue pairs: nothing of them reaches a
 // peer any more.
 func (f *fabric) closeQueues() error {
-	var errs []error
-	for i, qp := range f.queues {
-		if qp != nil {
-			errs = append(errs, qp.Close())
-			f.queues[i] = nil
-		}
-	}
+	errs := []error{rdma.CloseQPs(f.queues)}
+	clear(f.queues)
 	if f.cq != nil {
 		errs = append(errs, f.cq.Close())
 		f.cq = nil

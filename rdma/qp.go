@@ -1,6 +1,9 @@
 package rdma
 
-import "strconv"
+import (
+	"errors"
+	"strconv"
+)
 
 // A QP is a queue pair (struct ibv_qp).
 type QP interface {
@@ -24,6 +27,36 @@ type QP interface {
 	PostRecv(wrs []RecvWR) (n int, err error)
 	// Close destroys the queue pair. Work that is queued gets no completion.
 	Close() error
+}
+
+// A QPCloser is a context that closes many queue pairs cheaper than one after
+// the other. It is an optional ability of a Context.
+type QPCloser interface {
+	// CloseQPs closes all of qps, which are of this context. The error joins
+	// those of the ones that failed.
+	CloseQPs(qps []QP) error
+}
+
+// CloseQPs closes queue pairs of one context in whatever way is cheapest there,
+// leaves out those that are nil, and joins their errors.
+func CloseQPs(qps []QP) error {
+	list := make([]QP, 0, len(qps))
+	for _, qp := range qps {
+		if qp != nil {
+			list = append(list, qp)
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	if c, ok := list[0].PD().Context().(QPCloser); ok {
+		return c.CloseQPs(list)
+	}
+	var errs []error
+	for _, qp := range list {
+		errs = append(errs, qp.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // QPType is the transport of a queue pair (enum ibv_qp_type).

@@ -12,6 +12,7 @@ func closeCases() []testCase {
 		{name: "close/under_a_peers_fire", nodes: 2, run: closeFire},
 		{name: "close/while_others_poll", nodes: 2, run: closePolling},
 		{name: "close/with_completions_unpolled", nodes: 2, run: closeUnpolled},
+		{name: "close/many_at_once", nodes: 2, run: closeMany},
 	}
 }
 
@@ -161,4 +162,55 @@ func closeUnpolled(r *rig) {
 	last(b, b.rcq, 1, l.qb.Num())
 	a.none(a.scq)
 	b.none(b.rcq)
+}
+
+// closeMany closes a dozen queue pairs in one call while the peer writes to some
+// of them: it leaves nothing behind that one after the other would not.
+func closeMany(r *rig) {
+	target, peer := r.sides[0], r.sides[1]
+	flags := target.region(target.pd, Allocated, 64, everything)
+	const links, busy, size = 12, 3, 16 << 10
+	m := target.memory(busy * size) // each writer has its own part
+	src := peer.memory(size)
+	src.store64(0, 1)
+	type end struct {
+		status rdma.WCStatus
+		err    error
+	}
+	ends := make(chan end, busy)
+	qps := make([]rdma.QP, 1, links+2) // the first is nil
+	for i := range links {
+		writer := *peer
+		writer.scq = peer.newCQ(64)
+		l := r.connect(&writer, target, func(u *setup) { u.attr.Timeout, u.attr.RetryCnt = 8, 1 })
+		qps = append(qps, l.qb)
+		r.disown(l.qb)
+		if i < busy {
+			go func() {
+				status, err := l.fire(flags, 8*i, src, 8, func(k int) rdma.SendWR { return write(0, m, i*size, src.sge(0, 1+k%size)) }, nil)
+				ends <- end{status, err}
+			}()
+		}
+	}
+	for i := range busy {
+		r.until("the first write", func() bool { return flags.Load64(8*i) != 0 })
+	}
+	if err := rdma.CloseQPs(append(qps, qps[1])); err != nil { // the first of them twice
+		r.Errorf("CloseQPs: %v", err)
+	}
+	for range busy {
+		if e := <-ends; e.err != nil || !r.f.fits(e.status, rdma.WCRetryExcErr) {
+			r.Errorf("a writer ended with %q, %v, want %q", e.status, e.err, rdma.WCRetryExcErr)
+		}
+	}
+	for _, qp := range qps[1:] {
+		if err := qp.Close(); err != nil {
+			r.Errorf("closing once more: %v", err)
+		}
+	}
+	r.closeRegion(m)
+	r.link().works(1)
+	if err := rdma.CloseQPs(nil); err != nil {
+		r.Errorf("CloseQPs of none: %v", err)
+	}
 }

@@ -53,6 +53,7 @@ var (
 	_ rdma.Endpointer = (*context)(nil)
 	_ rdma.Progresser = (*context)(nil)
 	_ rdma.Sleeper    = (*context)(nil)
+	_ rdma.QPCloser   = (*context)(nil)
 )
 
 func (c *context) Device() rdma.Device { return c.device }

@@ -52,7 +52,8 @@ func (q *queuePair) Modify(attr rdma.QPAttr, mask rdma.QPAttrMask) error {
 	case from == rdma.StateReset && q.target.Load() != nil:
 		// It was left with a peer stuck in it, who would write into the
 		// receive queue of the next life.
-		if q.p.drain(markQueue, q) {
+		barrier()
+		if q.drainPeer(markQueue, new(patience)) {
 			return fail("the peer of the last connection is still in the middle of an operation")
 		}
 		q.target.Store(nil)

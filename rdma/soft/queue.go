@@ -202,7 +202,42 @@ func (q *queuePair) Close() error {
 		return nil
 	}
 	q.closed = true
-	stuck := q.leave()
+	q.depart()
+	q.mu.Unlock()
+	barrier()
+	return q.destroy(new(patience))
+}
+
+// CloseQPs closes queue pairs of the context with one barrier for all of them.
+func (c *context) CloseQPs(qps []rdma.QP) error {
+	var errs []error
+	mine := make([]*queuePair, 0, len(qps))
+	for _, qp := range qps {
+		q, ok := qp.(*queuePair)
+		if !ok || q.pd.ctx != c {
+			errs = append(errs, &rdma.OpError{Op: "destroy_qp", Detail: "a queue pair of another context", Err: rdma.ErrInvalid})
+			continue
+		}
+		q.mu.Lock()
+		if !q.closed {
+			q.closed = true
+			q.depart()
+			mine = append(mine, q)
+		}
+		q.mu.Unlock()
+	}
+	barrier()
+	var waited patience // one for all: a process that is stopped holds up many
+	for _, q := range mine {
+		errs = append(errs, q.destroy(&waited))
+	}
+	return errors.Join(errs...)
+}
+
+// destroy is Close after depart and a barrier.
+func (q *queuePair) destroy(waited *patience) error {
+	q.mu.Lock()
+	stuck := q.forsake(waited)
 	q.mu.Unlock()
 
 	ctx, p := q.pd.ctx, q.p
@@ -231,9 +266,20 @@ func (q *queuePair) Close() error {
 // leave takes the queue pair to RESET: no request, no receive, no completion
 // of it is left. It tells whether the peer is stuck in it. Called with mu held.
 func (q *queuePair) leave() (stuck bool) {
+	q.depart()
+	barrier()
+	return q.forsake(new(patience))
+}
+
+// depart is the half of leave before the barrier: the peer finds nobody.
+func (q *queuePair) depart() {
 	atomic.StoreUint32(&q.own.word, uint32(rdma.StateReset))
 	q.forget()
-	if stuck = q.p.drain(markQueue, q); !stuck {
+}
+
+// forsake is the half after it. Called with mu held.
+func (q *queuePair) forsake(waited *patience) (stuck bool) {
+	if stuck = q.drainPeer(markQueue, waited); !stuck {
 		q.target.Store(nil) // else it stays for who deregisters to see
 	}
 	q.peer, q.remote = nil, nil
@@ -307,50 +353,16 @@ func (w *patience) over(limit time.Duration) bool {
 const patienceStep = 10 * time.Millisecond
 
 // drain waits until no initiator that was at what, when it is called, is so
-// any more: of the peer of only, or of all. Peers that have ended do not
-// count. It tells whether one is stuck.
-func (p *Provider) drain(what uint64, only *queuePair) (stuck bool) {
+// any more. Peers that have ended do not count. It tells whether one is stuck.
+func (p *Provider) drain(what uint64) (stuck bool) {
 	barrier()
 	var waited patience
-	wait := func(q *queuePair) {
-		t := q.target.Load()
-		if t == nil {
-			return
-		}
-		c := t.context
-		first := atomic.LoadUint64(&c.mark)
-		if !names(first, what) {
-			return
-		}
-		for i := 0; ; i++ {
-			if m := atomic.LoadUint64(&c.mark); m != first {
-				// It has moved on, and looks at the state anew.
-				return
-			}
-			if i < 100 {
-				arch.Pause()
-				continue
-			}
-			if t.peer.checkDead() {
-				return
-			}
-			if waited.over(drainLimit) {
-				stuck = true
-				return
-			}
-			time.Sleep(drainPoll)
-		}
-	}
-	if only != nil {
-		wait(only)
-		return stuck
-	}
 	p.mu.Lock()
 	n := p.head.touched.queues
 	p.mu.Unlock()
 	for i := range min(n, uint32(len(p.queues))) {
 		if q := p.byQPN.get(i); q != nil {
-			wait(q)
+			stuck = q.drainPeer(what, &waited) || stuck
 			// What this provider itself is doing with the region as local memory.
 			q.mu.Lock()
 			q.mu.Unlock() //nolint:staticcheck // SA2001: taking the lock is the wait
@@ -360,6 +372,37 @@ func (p *Provider) drain(what uint64, only *queuePair) (stuck bool) {
 		p.net.settle()
 	}
 	return stuck
+}
+
+// drainPeer waits until the queue pair's peer, if it was at what, is so no more.
+// The caller has passed a barrier.
+func (q *queuePair) drainPeer(what uint64, waited *patience) (stuck bool) {
+	t := q.target.Load()
+	if t == nil {
+		return false
+	}
+	c := t.context
+	first := atomic.LoadUint64(&c.mark)
+	if !names(first, what) {
+		return false
+	}
+	for i := 0; ; i++ {
+		if m := atomic.LoadUint64(&c.mark); m != first {
+			// It has moved on, and looks at the state anew.
+			return false
+		}
+		if i < 100 {
+			arch.Pause()
+			continue
+		}
+		if t.peer.checkDead() {
+			return false
+		}
+		if waited.over(drainLimit) {
+			return true
+		}
+		time.Sleep(drainPoll)
+	}
 }
 
 // names tells whether a mark is at what.

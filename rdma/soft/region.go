@@ -181,7 +181,7 @@ func (r *region) Close() error {
 	p := r.pd.p
 	atomic.StoreUint64(&p.regions[r.index].state, 0)
 	p.byKey.set(r.index, nil)
-	stuck := p.drain(uint64(r.index)+1, nil)
+	stuck := p.drain(uint64(r.index) + 1)
 	r.closed = true
 	r.pd.disown()
 	if stuck {

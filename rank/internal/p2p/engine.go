@@ -227,13 +227,11 @@ func (e *Engine) Attach(peer int, address uint64, key uint32) {
 
 // Close destroys the queue pairs and the region. Peers must have stopped.
 func (e *Engine) Close() error {
-	var errs []error
+	qps := make([]rdma.QP, len(e.links))
 	for i := range e.links {
-		if qp := e.links[i].qp; qp != nil {
-			errs = append(errs, qp.Close())
-			e.links[i].qp = nil
-		}
+		qps[i], e.links[i].qp = e.links[i].qp, nil
 	}
+	errs := []error{rdma.CloseQPs(qps)}
 	if e.cq != nil {
 		errs = append(errs, e.cq.Close())
 		e.cq = nil
