@@ -1,6 +1,10 @@
 package coll
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"github.com/gorun-mpi/gorun/rdma"
+)
 
 // A channel is one member's side of its two channels with a peer. All counters
 // run on over calls and wrap; messages of a channel count from 1.
@@ -41,6 +45,10 @@ type descriptor struct {
 	addr uint64
 	n    uint64
 	rkey uint32
+	// access is what a peer that maps the owner's memory may do there; 0: the
+	// memory cannot be mapped.
+	access rdma.Access
+	view   []byte // the memory, in the peer that mapped it; not in the message
 }
 
 // descriptorLen is the length of a descriptor in a message.
@@ -50,13 +58,13 @@ func (d descriptor) put(b *[descriptorLen]byte) {
 	binary.LittleEndian.PutUint64(b[0:], d.addr)
 	binary.LittleEndian.PutUint64(b[8:], d.n)
 	binary.LittleEndian.PutUint32(b[16:], d.rkey)
-	binary.LittleEndian.PutUint32(b[20:], 0)
+	binary.LittleEndian.PutUint32(b[20:], uint32(d.access))
 }
 
 func readDescriptor(b []byte) descriptor {
 	return descriptor{
 		addr: binary.LittleEndian.Uint64(b[0:]),
 		n:    binary.LittleEndian.Uint64(b[8:]),
-		rkey: binary.LittleEndian.Uint32(b[16:]),
+		rkey: binary.LittleEndian.Uint32(b[16:]), access: rdma.Access(binary.LittleEndian.Uint32(b[20:])),
 	}
 }

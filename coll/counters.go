@@ -4,10 +4,11 @@ package coll
 type Counters struct {
 	Calls uint64 // that succeeded
 	// Puts are the writes of payload to peers: into a slot or into memory that
-	// was exposed. Every one is one RDMA write (more beyond 1 GiB).
+	// was exposed. Every one is one RDMA write (more beyond 1 GiB), or a copy
+	// into mapped memory.
 	Puts, PutBytes uint64
 	// Signals are the headers that follow a put or go alone, each an 8-byte
-	// RDMA write. A descriptor's is not among them.
+	// RDMA write or a store. A descriptor's is not among them.
 	Signals uint64
 	// Descriptors are messages that expose memory, each of two RDMA writes.
 	Descriptors uint64
@@ -21,5 +22,5 @@ type Counters struct {
 	Reductions, ReduceBytes uint64
 }
 
-// Writes is how many RDMA writes all that made.
+// Writes is how many RDMA writes all that made, if no memory was mapped.
 func (c Counters) Writes() uint64 { return c.Puts + c.Signals + 2*c.Descriptors + c.Credits }

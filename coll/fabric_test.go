@@ -35,6 +35,7 @@ type node struct {
 	running  bool
 	operands [operands][]byte
 	exposed  []exposure // every one there ever was; its index is the address
+	views    bool       // it maps what peers expose
 }
 
 type lane struct {
@@ -73,6 +74,7 @@ func newFabric(seed uint64, n int, t tuning) *fabric {
 		f.nodes = append(f.nodes, &node{fabric: f, rank: r})
 	}
 	for _, d := range f.nodes {
+		d.views = f.rng.IntN(2) == 0
 		d.machine = newMachine(d, n, t.slots)
 		for _, peer := range f.nodes {
 			l := lane{headers: make([]uint64, t.slots), payloads: make([][]byte, t.slots)}
@@ -159,6 +161,18 @@ func (d *node) flushed(peer int) bool { return !d.full() && d.queues[peer].puts 
 func (d *node) expose(to operand, off, n int) descriptor {
 	d.exposed = append(d.exposed, exposure{d.epoch, d.operands[to][off : off+n]})
 	return descriptor{addr: uint64(len(d.exposed)-1) << 32, n: uint64(n), rkey: uint32(d.rank)}
+}
+
+// view gives an exposed memory now and then, whole: a machine copes with any mix.
+func (d *node) view(peer int, at *descriptor) []byte {
+	x := d.fabric.nodes[peer].exposed[at.addr>>32]
+	if !d.views || d.fabric.rng.IntN(4) == 0 {
+		return nil
+	}
+	if x.epoch != d.fabric.nodes[peer].epoch {
+		d.fabric.breach("rank %d maps memory that rank %d exposed in call %d, in call %d", d.rank, peer, x.epoch, d.fabric.nodes[peer].epoch)
+	}
+	return x.mem
 }
 
 // land lets the first write of a queue, or a part of it, take effect.

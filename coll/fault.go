@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gorun-mpi/gorun/coll/kernel"
+	"github.com/gorun-mpi/gorun/internal/arch"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
@@ -177,7 +178,17 @@ func (t *Team) tellOthers(but int, f fault) {
 // peer may have freed its region.
 func (t *Team) tell(peer int, f fault) {
 	p := &t.peers[peer]
-	if p.informed || t.call.call.Kind == farewell || p.link == nil || p.link.failure() != nil {
+	if p.informed || t.call.call.Kind == farewell || p.link == nil {
+		return
+	}
+	if p.words != nil {
+		p.informed = true
+		copy(p.bytes[faultOffset+8:], f.bytes())
+		arch.StoreRelease64(&p.words[faultOffset/8], 1)
+		p.memory.Notify()
+		return
+	}
+	if p.link.failure() != nil {
 		return
 	}
 	p.informed = true // it may be reading the record from now on

@@ -144,7 +144,7 @@ func TestDeadPeerEndsTheWait(t *testing.T) {
 }
 
 func TestFailedConnectionEndsTheWait(t *testing.T) {
-	nw := network{n: 2}
+	nw := network{n: 2, verbs: true}
 	cut := make(chan struct{})
 	errs := nw.errorsOf(t, func(ctx context.Context, m *member) error {
 		if m.rank == 0 {

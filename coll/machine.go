@@ -26,6 +26,9 @@ type port interface {
 	flushed(peer int) bool
 	// expose names n bytes of an operand for peers to write to.
 	expose(to operand, off, n int) descriptor
+	// view is the memory that peer has exposed, nil where it is reached by
+	// put only.
+	view(peer int, d *descriptor) []byte
 }
 
 // An outcome is what became of an attempt to make a step.
@@ -236,12 +239,32 @@ func (m *machine) put(s *step) outcome {
 		}
 		header = c.header(m.fingerprint)
 	}
+	if d.view != nil {
+		return m.store(s, c, d.view[s.dst.off:s.dst.off+s.n])
+	}
 	if !m.port.put(peer, d.addr+uint64(s.dst.off), d.rkey, s.a.operand, s.a.off, s.n, m.slotOf(c.sent+1), header) {
 		return blocked
 	}
 	m.count.Puts++
 	m.count.PutBytes += uint64(s.n)
 	if s.signal {
+		c.posted()
+		m.count.Signals++
+	}
+	return moved
+}
+
+// store is put into memory that is mapped here. There is room for its signal.
+func (m *machine) store(s *step, c *channel, to []byte) outcome {
+	if !m.done {
+		copy(to, m.at(s.a, s.n))
+		m.count.Puts++
+		m.count.PutBytes += uint64(s.n)
+	}
+	if s.signal {
+		if m.done = !m.port.send(int(s.peer), m.slotOf(c.sent+1), nil, c.header(m.fingerprint)); m.done {
+			return blocked
+		}
 		c.posted()
 		m.count.Signals++
 	}
@@ -286,7 +309,9 @@ func (m *machine) learn(s *step) outcome {
 		if o := m.await(s); o != moved {
 			return o
 		}
-		c.known[s.index] = readDescriptor(m.port.payload(int(s.peer), m.slotOf(c.awaited)))
+		d := &c.known[s.index]
+		*d = readDescriptor(m.port.payload(int(s.peer), m.slotOf(c.awaited)))
+		d.view = m.port.view(int(s.peer), d)
 	}
 	o := m.release(int(s.peer))
 	m.done = o == blocked

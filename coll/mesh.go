@@ -21,6 +21,12 @@ type MeshConfig struct {
 	// longer than the inline data are copied once more, so 2048 are good to have,
 	// and with 64 requests completions are rare.
 	QPs []rdma.QP
+	// Peers is the memory of the peers, by the same numbers: to those that have
+	// some here, headers and small data are stores into their control regions,
+	// and data for registered memory is copied into it; nil entries, or nil:
+	// queue pairs only. A team looks at it when it has exchanged its cards.
+	// If there are Peers, the PD's context is a Mapper that knows itself too.
+	Peers []rdma.PeerMemory
 }
 
 // A Mesh is the queue pairs of one process, shared by all its teams. It keeps
@@ -32,6 +38,10 @@ type Mesh struct {
 	room  int32        // completions the CQ holds
 	owed  atomic.Int32 // completions under way
 	hurt  atomic.Bool  // some link has failed
+	used  atomic.Bool  // something was posted, ever
+
+	peers []rdma.PeerMemory
+	self  rdma.PeerMemory // nil: nothing of this process is mappable
 
 	polling sync.Mutex // one poller at a time; guards wcs
 	wcs     [16]rdma.WC
@@ -77,7 +87,12 @@ func NewMesh(cfg MeshConfig) (*Mesh, error) {
 	if cfg.PD == nil || cfg.CQ == nil && len(cfg.QPs) > 1 {
 		return nil, errors.New("mesh: needs a PD and a CQ")
 	}
-	m := &Mesh{pd: cfg.PD, cq: cfg.CQ, links: make([]link, len(cfg.QPs))}
+	m := &Mesh{pd: cfg.PD, cq: cfg.CQ, links: make([]link, len(cfg.QPs)), peers: cfg.Peers}
+	if cfg.Peers != nil {
+		if err := m.findSelf(); err != nil {
+			return nil, fmt.Errorf("mesh: %w", err)
+		}
+	}
 	if cfg.CQ != nil {
 		m.room = int32(cfg.CQ.Cap())
 	}
@@ -133,6 +148,9 @@ func (m *Mesh) post(l *link, n int, signal bool) (count uint64, ok bool) {
 		if l.posted+uint64(n)-l.done.Load() > l.depth {
 			return 0, false
 		}
+	}
+	if !m.used.Load() {
+		m.used.Store(true)
 	}
 	last := &l.wrs[n-1]
 	if signal || l.posted+uint64(n)-l.signaled > l.depth/4 {

@@ -135,6 +135,8 @@ type tuning struct {
 	eager int // bytes of a slot's payload: longer blocks go by descriptor
 	chunk int // bytes that a pipelined broadcast passes on at a time
 	piece int // bytes that a pipelined reduction works on at a time, hot in the cache
+	// mapped: all members reach the memory of all others by loads and stores.
+	mapped bool
 }
 
 // compile makes the plan of a call whose algorithm has been selected.

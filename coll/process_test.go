@@ -83,7 +83,8 @@ func childMain(spec string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	h := &hub{size: size, in: bufio.NewReader(os.Stdin)}
-	m, err := joinSegment(ctx, rank, size, h)
+	what, verbs := strings.CutSuffix(what, "-verbs")
+	m, err := joinSegment(ctx, rank, size, h, !verbs)
 	if err != nil {
 		return err
 	}
@@ -110,7 +111,7 @@ func childMain(spec string) error {
 	return err
 }
 
-func joinSegment(ctx context.Context, rank, size int, h *hub) (*member, error) {
+func joinSegment(ctx context.Context, rank, size int, h *hub, mapped bool) (*member, error) {
 	segment, err := shm.Open(3)
 	if err != nil {
 		return nil, err
@@ -157,6 +158,10 @@ func joinSegment(ctx context.Context, rank, size int, h *hub) (*member, error) {
 	if err != nil {
 		return nil, err
 	}
+	var peers []rdma.PeerMemory
+	if mapped {
+		peers = make([]rdma.PeerMemory, size)
+	}
 	for i, b := range all {
 		if i == rank {
 			continue
@@ -171,11 +176,16 @@ func joinSegment(ctx context.Context, rank, size int, h *hub) (*member, error) {
 		if err := connect(m.qps[i], theirs.GID, theirs.QPs[rank]); err != nil {
 			return nil, err
 		}
+		if mapped {
+			if peers[i], err = m.ctx.(rdma.Mapper).Peer(theirs.GID); err != nil {
+				return nil, err
+			}
+		}
 	}
 	if _, err := h.exchange(ctx, nil); err != nil { // all are in RTS
 		return nil, err
 	}
-	if m.mesh, err = NewMesh(MeshConfig{PD: m.pd, CQ: m.cq, QPs: m.qps}); err != nil {
+	if m.mesh, err = NewMesh(MeshConfig{PD: m.pd, CQ: m.cq, QPs: m.qps, Peers: peers}); err != nil {
 		return nil, err
 	}
 	m.team, err = NewTeam(ctx, TeamConfig{Rank: rank, Size: size, Mesh: m.mesh, ODP: m.odp, Exchange: h.exchange,
@@ -378,16 +388,21 @@ func TestCollectivesAcrossProcesses(t *testing.T) {
 		return // the race detector sees one process
 	}
 	for _, size := range []int{2, 3, 5} {
-		t.Run(fmt.Sprintf("ranks=%d", size), func(t *testing.T) {
-			testenv.NoLeaks(t)
-			processes(t, size, "check")
-		})
+		for _, what := range []string{"check", "check-verbs"} {
+			t.Run(fmt.Sprintf("%s/ranks=%d", what, size), func(t *testing.T) {
+				testenv.NoLeaks(t)
+				processes(t, size, what)
+			})
+		}
 	}
 }
 
 // BenchmarkProcesses gives the least and the median time of each collective, and
 // its 99th percentile, as rank 0 of so many processes sees it.
 func BenchmarkProcesses(b *testing.B) { figuresOf(b, "measure", 2, 4, 8) }
+
+// BenchmarkProcessesByVerbs is the same without mapped memory.
+func BenchmarkProcessesByVerbs(b *testing.B) { figuresOf(b, "measure-verbs", 2, 4, 8) }
 
 // BenchmarkSelection compares the algorithms.
 func BenchmarkSelection(b *testing.B) { figuresOf(b, "select", 2, 4, 8, 16, 32) }

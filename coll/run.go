@@ -41,6 +41,7 @@ type invocation struct {
 type key struct {
 	addr       uint64
 	lkey, rkey uint32
+	access     rdma.Access // for peers that map it, 0: they cannot
 }
 
 // enter begins a call; execute, or leave, ends it.
@@ -131,6 +132,9 @@ const (
 	// lookMisses is how many misses there are to one look beyond the word
 	// that is waited for; after patience, some microseconds, every miss has one.
 	lookMisses, patience = 8, 256
+	// pollMisses is how many misses there are to one look for completions
+	// where nobody expects any.
+	pollMisses = 64
 	// clockMisses are the misses of a wait, some 200 ns, that are too few to
 	// look at the clock (30 ns).
 	clockMisses = 16
@@ -144,11 +148,15 @@ const (
 // look is what a wait does beside polling: completions, the process's other
 // traffic, and from time to time whether the peers are well.
 func (t *Team) look() (broken bool) {
-	t.mesh.poll()
+	c := t.call
+	// Where all peers are mapped and nothing was posted, a peer's put may
+	// still come by TCP: the kernel may forbid it the direct way.
+	if t.remote || t.mesh.used.Load() || c.misses%pollMisses == 0 {
+		t.mesh.poll()
+	}
 	if t.progress != nil {
 		t.progress()
 	}
-	c := t.call
 	if !c.slow && (c.misses < clockMisses || c.misses%lookMisses != 0) {
 		return false
 	}
@@ -195,7 +203,7 @@ func (t *Team) bind(p *plan) error {
 	var tmp []byte
 	if t.scratch != nil {
 		tmp = t.scratch.Bytes()
-		c.keys[scratch] = key{t.scratch.Addr(), t.scratch.LKey(), t.scratch.RKey()}
+		c.keys[scratch] = key{t.scratch.Addr(), t.scratch.LKey(), t.scratch.RKey(), t.mappable(addressOf(tmp), t.scratch)}
 	}
 	if p.remote[input] {
 		if err := t.name(input, c.in); err != nil {
@@ -250,6 +258,7 @@ func (t *Team) name(o operand, b Buffer) error {
 		c.own[o], c.registered = mr, true
 	}
 	k := key{addr: addressOf(b.Mem), lkey: mr.LKey(), rkey: mr.RKey()}
+	k.access = t.mappable(k.addr, mr)
 	if whole := mr.Bytes(); whole != nil {
 		off := k.addr - addressOf(whole)
 		if k.addr < addressOf(whole) || off+uint64(len(b.Mem)) > uint64(len(whole)) {
@@ -263,7 +272,7 @@ func (t *Team) name(o operand, b Buffer) error {
 
 // finish ends a call that succeeded.
 func (t *Team) finish() error {
-	if t.machine.count.Calls++; t.machine.count.Calls%pollCalls == 0 {
+	if t.machine.count.Calls++; t.machine.count.Calls%pollCalls == 0 && t.mesh.used.Load() {
 		t.mesh.poll()
 	}
 	if t.mesh.hurt.Load() {

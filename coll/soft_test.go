@@ -41,6 +41,7 @@ type network struct {
 	cap       rdma.QPCap
 	ordinary  bool // no region of the whole address space
 	hosts     int  // between which there is TCP; 0 means 1
+	verbs     bool // memory of peers is not mapped
 	change    func(*TeamConfig)
 
 	members []*member
@@ -144,7 +145,7 @@ func (nw *network) open(t testing.TB) {
 			must(err)
 			must(connect(m.qps[i], gid, peer.qps[m.rank].Num()))
 		}
-		m.mesh, err = NewMesh(MeshConfig{PD: m.pd, CQ: m.cq, QPs: m.qps})
+		m.mesh, err = NewMesh(MeshConfig{PD: m.pd, CQ: m.cq, QPs: m.qps, Peers: nw.peersOf(m)})
 		must(err)
 	}
 	nw.meeting = newMeeting(nw.n)
@@ -167,6 +168,24 @@ func (nw *network) open(t testing.TB) {
 			must(m.provider.Close())
 		}
 	})
+}
+
+// peersOf is the memory of those peers that a member can map.
+func (nw *network) peersOf(m *member) []rdma.PeerMemory {
+	if nw.verbs {
+		return nil
+	}
+	peers := make([]rdma.PeerMemory, nw.n)
+	for i, peer := range nw.members {
+		gid, err := peer.ctx.QueryGID(1, 0)
+		if err != nil || peer == m {
+			continue
+		}
+		if memory, err := m.ctx.(rdma.Mapper).Peer(gid); err == nil {
+			peers[i] = memory
+		}
+	}
+	return peers
 }
 
 func connect(qp rdma.QP, gid rdma.GID, number uint32) error {
@@ -305,9 +324,11 @@ func TestCollectivesOnSoft(t *testing.T) {
 	}{
 		{name: "registered memory", ranks: []int{1, 2, 3, 4, 7}, registered: true},
 		{name: "address space", ranks: []int{2, 3, 5}},
+		{name: "registered memory, verbs", ranks: []int{2, 3, 5}, registered: true, network: network{verbs: true}},
+		{name: "address space, verbs", ranks: []int{2, 3}, network: network{verbs: true}},
 		{name: "registered for the call", ranks: []int{1, 2, 4}, network: network{ordinary: true}},
 		{name: "short queue, staged", ranks: []int{2, 5}, registered: true,
-			network: network{cap: rdma.QPCap{MaxSendWR: 8, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInlineData: 64}}},
+			network: network{verbs: true, cap: rdma.QPCap{MaxSendWR: 8, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInlineData: 64}}},
 		{name: "adversary", ranks: []int{2, 3, 4}, registered: true, network: network{adversary: &soft.Adversary{Seed: 7}}},
 		{name: "adversary, address space", ranks: []int{3}, network: network{adversary: &soft.Adversary{Seed: 11}}},
 		{name: "two hosts", ranks: []int{2, 3, 4}, registered: true, network: network{hosts: 2}},
@@ -445,7 +466,7 @@ func TestCountersAreExact(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			nw := network{n: n}
+			nw := network{n: n, verbs: true}
 			nw.run(t, func(ctx context.Context, m *member) error {
 				in, out := Buffer{Mem: make([]byte, n*16384)}, Buffer{Mem: make([]byte, n*16384)}
 				before := m.ctx.Counters().Writes
@@ -458,6 +479,26 @@ func TestCountersAreExact(t *testing.T) {
 				}
 				if writes := m.ctx.Counters().Writes - before; writes != got.Writes() {
 					return fmt.Errorf("the device made %d writes, want %d", writes, got.Writes())
+				}
+				return nil
+			})
+			mapped := network{n: n}
+			mapped.run(t, func(ctx context.Context, m *member) error {
+				mr, err := m.pd.AllocMR(2*n*16384, rdma.AccessLocalWrite|rdma.AccessRemoteWrite)
+				if err != nil {
+					return err
+				}
+				defer mr.Close()
+				in, out := Buffer{Mem: mr.Bytes()[:n*16384], MR: mr}, Buffer{Mem: mr.Bytes()[n*16384:], MR: mr}
+				before := m.ctx.Counters().Writes
+				if err := c.do(ctx, m, in, out); err != nil {
+					return err
+				}
+				if got := m.team.Counters(); got != c.want {
+					return fmt.Errorf("in mapped memory: got %+v, want %+v", got, c.want)
+				}
+				if writes := m.ctx.Counters().Writes - before; writes != 0 {
+					return fmt.Errorf("in mapped memory the device made %d writes, want 0", writes)
 				}
 				return nil
 			})

@@ -128,11 +128,13 @@ type Team struct {
 
 	region rdma.MR // control region, see layout
 	layout layout
+	remote bool     // some peer's memory is not mapped
 	words  []uint64 // the region, to load from
 	bytes  []byte   // the region
 	peers  []peer   // by member
 
 	scratch rdma.MR // grows between calls
+	arena   arena
 	machine *machine
 
 	busy    atomic.Bool
@@ -144,10 +146,16 @@ type Team struct {
 
 // A peer is what a team knows of a member.
 type peer struct {
+	at   int // its number in the mesh
 	link *link
 	lane uint64 // where our lane in its control region is
 	rkey uint32
 	put  uint64 // the link's request count of our last put
+
+	// Of a peer whose memory is mapped: its memory, and our lane there.
+	memory rdma.PeerMemory
+	bytes  []byte
+	words  []uint64
 
 	informed bool // has been told of a fault
 }
@@ -189,6 +197,7 @@ func newTeam(ctx context.Context, cfg *TeamConfig) (*Team, error) {
 		if i == t.rank {
 			continue
 		}
+		t.peers[i].at = at
 		if at < 0 || at >= len(t.mesh.links) || t.mesh.links[at].qp == nil {
 			return nil, fmt.Errorf("no queue pair to member %d", i)
 		}
@@ -242,7 +251,7 @@ func (t *Team) meet(ctx context.Context, exchange func(context.Context, []byte) 
 		t.peers[i].lane = theirs.addr + uint64(t.rank*t.layout.lane)
 		t.peers[i].rkey = theirs.rkey
 	}
-	return nil
+	return t.mapPeers()
 }
 
 // Size is the number of members.

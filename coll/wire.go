@@ -2,18 +2,27 @@ package coll
 
 import (
 	"encoding/binary"
+	"math"
 	"sync/atomic"
 
+	"github.com/gorun-mpi/gorun/internal/arch"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
-// A wire is a team as the port of its machine: channels are RDMA writes.
+// A wire is a team as the port of its machine: channels are RDMA writes, or
+// stores where the peer's lane is mapped.
 //
-// Ordering. A message's payload and header are requests of one PostSend on one
+// Ordering of RDMA writes. A message's payload and header are requests of one PostSend on one
 // queue pair, so the header becomes visible after the payload; the receiver
 // loads the header with an atomic load, and reads the payload after that. The
 // receiver reads the payload, then posts its credit; the sender sees the credit
 // before it writes the slot again.
+//
+// Ordering of stores. The header is a release store behind the payload's stores,
+// and behind those of a copy into exposed memory. A put that goes by queue pair
+// has its header on the queue pair too, behind its data. That header may become
+// visible after younger ones that were stored, which is no harm: the receiver
+// waits for sequences in their order, and credit that comes late is ignored.
 type wire Team
 
 var _ port = (*wire)(nil)
@@ -39,7 +48,19 @@ func (w *wire) place(r *rdma.SGE, from operand, off, n int) {
 
 func (w *wire) expose(to operand, off, n int) descriptor {
 	k := &w.call.keys[to]
-	return descriptor{addr: k.addr + uint64(off), n: uint64(n), rkey: k.rkey}
+	return descriptor{addr: k.addr + uint64(off), n: uint64(n), rkey: k.rkey, access: k.access}
+}
+
+func (w *wire) view(of int, d *descriptor) []byte {
+	p := &w.peers[of]
+	if p.memory == nil || d.access == 0 || d.n > math.MaxInt {
+		return nil
+	}
+	mem, err := p.memory.Map(d.addr, d.rkey, int(d.n), d.access)
+	if err != nil {
+		return nil // a queue pair finds out why, and breaks the team
+	}
+	return mem
 }
 
 // word fills request i of the link: v is written to addr.
@@ -52,6 +73,12 @@ func (l *link) writeWord(i int, addr uint64, rkey uint32, v uint64) {
 
 func (w *wire) giveCredit(to int, taken uint16) bool {
 	p := &w.peers[to]
+	if p.words != nil {
+		// What was read from the slots was read before: a release store.
+		arch.StoreRelease64(&p.words[0], uint64(taken))
+		p.memory.Notify()
+		return true
+	}
 	l := p.link
 	l.mu.Lock()
 	l.writeWord(0, p.lane, p.rkey, uint64(taken))
@@ -62,6 +89,13 @@ func (w *wire) giveCredit(to int, taken uint16) bool {
 
 func (w *wire) send(to, slot int, payload []byte, header uint64) bool {
 	p := &w.peers[to]
+	if p.words != nil {
+		at := ringOffset + slot*w.layout.stride
+		copy(p.bytes[at+headerLen:], payload)
+		arch.StoreRelease64(&p.words[at/8], header)
+		p.memory.Notify()
+		return true
+	}
 	l := p.link
 	far := p.lane + ringOffset + uint64(slot*w.layout.stride)
 	n := 0

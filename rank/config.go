@@ -20,6 +20,9 @@ type Config struct {
 	// Devices names the device to use for everything; with two names the
 	// lower half of the ranks uses the first. Empty: the first software device.
 	Devices []string
+	// Verbs has all data go through the device as RDMA, as when Devices names
+	// it. Otherwise ranks that share memory also load and store there.
+	Verbs bool
 	// Log gets a line about each fact of the start-up and of failures, without
 	// a newline; nil is silent. It is called on the goroutine of the rank.
 	Log func(line string)

@@ -22,7 +22,7 @@ func (w *World) connect(ctx context.Context) (err error) {
 	if err := w.fabric.openQueues(w.rank, w.size); err != nil {
 		return err
 	}
-	if w.mesh, err = coll.NewMesh(coll.MeshConfig{PD: w.fabric.pd, CQ: w.fabric.cq, QPs: w.fabric.queues}); err != nil {
+	if w.mesh, err = coll.NewMesh(coll.MeshConfig{PD: w.fabric.pd, CQ: w.fabric.cq, QPs: w.fabric.queues, Peers: w.peers}); err != nil {
 		return err
 	}
 	c := &Comm{world: w, name: worldName, rank: w.rank, size: w.size, context: 0}

@@ -126,7 +126,7 @@ func (w *World) join(ctx context.Context, cfg *Config, waiting wait.Config) (err
 		return err
 	}
 	w.device = w.fabric.context.Device().Name()
-	if _, ok := w.fabric.context.(rdma.Mapper); ok && len(cfg.Devices) == 0 {
+	if _, ok := w.fabric.context.(rdma.Mapper); ok && len(cfg.Devices) == 0 && !cfg.Verbs {
 		w.peers = make([]rdma.PeerMemory, w.size)
 	}
 	w.watch = &watch{peers: make([]local, w.size)}

@@ -71,7 +71,7 @@ func run(ctx context.Context, started time.Time, args, environ []string, std std
 		return parser.Report(err, general, std.out, std.err)
 	}
 	sdk := logline.New(std.err, general.SDKLogLevel)
-	cfg := rank.Config{Environment: &env, Log: func(line string) { sdk.Debug(line) }}
+	cfg := rank.Config{Environment: &env, Verbs: true, Log: func(line string) { sdk.Debug(line) }}
 	var results *os.File
 	if err == nil {
 		results, err = prepare(parser, p, &cfg, place, ranks)

@@ -1,0 +1,95 @@
+package coll
+
+import (
+	"fmt"
+
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+// Peers whose memory is mapped. To them a message is a few stores: the payload,
+// and then the header as a release store, on one cache line if there are no more
+// than 56 bytes. What they expose is copied into, where it is registered memory
+// of the device's own choice (PD.AllocMR); ordinary memory is written by queue
+// pair. Who maps what is each sender's own affair: the receiver looks at its
+// control region whoever wrote there, and how.
+
+// findSelf has the mesh's own memory, by which it tells what peers can map.
+func (m *Mesh) findSelf() error {
+	mapper, ok := m.pd.Context().(rdma.Mapper)
+	if !ok {
+		return fmt.Errorf("peers' memory needs a device that maps it: %w", rdma.ErrNotSupported)
+	}
+	gid, err := m.pd.Context().QueryGID(1, 0)
+	if err != nil {
+		return err
+	}
+	if self, err := mapper.Peer(gid); err == nil {
+		m.self = self
+	}
+	return nil
+}
+
+// mapPeers maps the team's lane in the control region of each peer that has
+// memory here. The lane is 8-aligned as the region is.
+func (t *Team) mapPeers() (err error) {
+	for i := range t.peers {
+		p := &t.peers[i]
+		if i == t.rank {
+			continue
+		}
+		if p.at >= len(t.mesh.peers) || t.mesh.peers[p.at] == nil {
+			t.remote = true
+			continue
+		}
+		memory := t.mesh.peers[p.at]
+		p.bytes, err = memory.Map(p.lane, p.rkey, t.layout.lane, rdma.AccessRemoteWrite)
+		if err != nil {
+			// It may have left by now: the first call says what has become of it.
+			t.remote = true
+			continue
+		}
+		if p.words, err = wordsOf(p.bytes); err != nil {
+			return fmt.Errorf("member %d: %w", i, err)
+		}
+		p.memory = memory
+	}
+	t.mappable(addressOf(t.bytes), t.region)
+	t.tuning.mapped = !t.remote && t.mesh.self != nil
+	return nil
+}
+
+// An arena is what a team knows of the addresses that peers can map. The device
+// has them in one piece, so whatever lies between two of them is one too.
+type arena struct {
+	low, high uint64    // peers can map all in between
+	other     [2]uint64 // and nothing at these addresses, which were met last
+	next      int
+}
+
+// mappable is what peers that map the memory at addr, of region mr, may do there.
+// A call asks it for each operand: it allocates nothing for memory that it met
+// before.
+func (t *Team) mappable(addr uint64, mr rdma.MR) rdma.Access {
+	if t.mesh.self == nil || mr.Access()&rdma.AccessRemoteWrite == 0 {
+		return 0
+	}
+	a := &t.arena
+	access := mr.Access() & (rdma.AccessRemoteWrite | rdma.AccessRemoteRead)
+	if a.low <= addr && addr < a.high {
+		return access
+	}
+	whole := mr.Bytes()
+	if whole == nil || addr == a.other[0] || addr == a.other[1] {
+		return 0
+	}
+	if _, err := t.mesh.self.Map(mr.Addr(), mr.RKey(), int(mr.Len()), rdma.AccessRemoteWrite); err != nil {
+		a.other[a.next%len(a.other)] = addr
+		a.next++
+		return 0
+	}
+	if a.low == a.high {
+		a.low = addressOf(whole)
+	}
+	a.low, a.high = min(a.low, addressOf(whole)), max(a.high, addressOf(whole)+uint64(len(whole)))
+	return access
+}
