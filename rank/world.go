@@ -198,6 +198,11 @@ func (w *World) leaveTogether(ctx context.Context) error {
 	if err := w.settle(ctx); err != nil {
 		return err
 	}
+	// What is on its way, buffered sends among it, needs its receivers' help,
+	// which they give until the barrier.
+	if err := w.messages.Drain(ctx); err != nil {
+		return err
+	}
 	if w.comm.revoked == nil {
 		// Where the communicator is revoked others may not be told yet, and
 		// the launcher's barrier is what is left.

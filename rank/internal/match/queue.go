@@ -10,6 +10,9 @@
 //	receive --> Post -----------------yes-+--> to that message
 //	            no: stands in line until a message or Cancel comes
 //
+// Post and Arrive are made of two steps each, Peek and Drop or Stand, First and
+// Cancel or Keep, for callers who look before they take.
+//
 // A Queue is data only: it blocks on nothing, copies nothing, allocates nothing
 // after New, and belongs to one goroutine at a time. The caller owns receives and
 // messages; the queue links those that stand in line and forgets them when they
@@ -83,17 +86,22 @@ func New[R, M any](n int) *Queue[R, M] {
 // line, and r.Source must be Any or a source of the queue.
 func (q *Queue[R, M]) Post(r *Receive[R]) *Message[M] {
 	if m := q.Peek(r.Envelope); m != nil {
-		q.drop(m)
+		q.Drop(m)
 		return m
 	}
+	q.Stand(r)
+	return nil
+}
+
+// Stand stands a receive in line that no unexpected message fits.
+func (q *Queue[R, M]) Stand(r *Receive[R]) {
 	q.order++
 	r.order = q.order
-	l := &q.open
-	if r.Source != Any {
-		l = &q.posted[r.Source]
+	if r.Source == Any {
+		q.open.push(r)
+	} else {
+		q.posted[r.Source].push(r)
 	}
-	l.push(r)
-	return nil
 }
 
 // Peek is the message that Post would give, which stays where it is.
@@ -114,13 +122,34 @@ func (q *Queue[R, M]) Peek(want Envelope) *Message[M] {
 	return nil
 }
 
+// Next is the message after m of the same source that has m's envelope, nil when
+// there is none.
+func (q *Queue[R, M]) Next(m *Message[M]) *Message[M] {
+	for n := m.bySource.next; n != nil; n = n.bySource.next {
+		if n.Envelope == m.Envelope {
+			return n
+		}
+	}
+	return nil
+}
+
+// First is the earliest posted receive that fits a message, nil when there is
+// none. It stays where it is: Cancel takes it out.
+func (q *Queue[R, M]) First(m Envelope) *Receive[R] {
+	r := q.posted[m.Source].first(&m)
+	if q.open.head == nil {
+		return r
+	}
+	if o := q.open.first(&m); o != nil && (r == nil || o.order < r.order) {
+		return o
+	}
+	return r
+}
+
 // Arrive gives the earliest posted receive that fits a message, which leaves the
 // queue; nil when there is none: then the message is to be kept.
 func (q *Queue[R, M]) Arrive(m Envelope) *Receive[R] {
-	r := q.posted[m.Source].first(&m)
-	if o := q.open.first(&m); o != nil && (r == nil || o.order < r.order) {
-		r = o
-	}
+	r := q.First(m)
 	if r != nil {
 		r.list.remove(r)
 	}
@@ -129,8 +158,49 @@ func (q *Queue[R, M]) Arrive(m Envelope) *Receive[R] {
 
 // Keep stands a message that no posted receive fits in line.
 func (q *Queue[R, M]) Keep(m *Message[M]) {
-	q.all.push(m, func(m *Message[M]) *links[M] { return &m.byTime })
-	q.unexpected[m.Source].push(m, func(m *Message[M]) *links[M] { return &m.bySource })
+	m.byTime = links[M]{prev: q.all.tail}
+	if q.all.tail == nil {
+		q.all.head = m
+	} else {
+		q.all.tail.byTime.next = m
+	}
+	q.all.tail = m
+	l := &q.unexpected[m.Source]
+	m.bySource = links[M]{prev: l.tail}
+	if l.tail == nil {
+		l.head = m
+	} else {
+		l.tail.bySource.next = m
+	}
+	l.tail = m
+}
+
+// Drop takes a message that stands in line out of it.
+func (q *Queue[R, M]) Drop(m *Message[M]) {
+	prev, next := m.byTime.prev, m.byTime.next
+	if prev == nil {
+		q.all.head = next
+	} else {
+		prev.byTime.next = next
+	}
+	if next == nil {
+		q.all.tail = prev
+	} else {
+		next.byTime.prev = prev
+	}
+	l := &q.unexpected[m.Source]
+	prev, next = m.bySource.prev, m.bySource.next
+	if prev == nil {
+		l.head = next
+	} else {
+		prev.bySource.next = next
+	}
+	if next == nil {
+		l.tail = prev
+	} else {
+		next.bySource.prev = prev
+	}
+	m.byTime, m.bySource = links[M]{}, links[M]{}
 }
 
 // Cancel takes a posted receive out of line; false when it stands in none.
@@ -140,6 +210,23 @@ func (q *Queue[R, M]) Cancel(r *Receive[R]) bool {
 	}
 	r.list.remove(r)
 	return true
+}
+
+// Awaits tells whether a receive that names the source stands in line.
+func (q *Queue[R, M]) Awaits(source int) bool { return q.posted[source].head != nil }
+
+// Posted calls f for the posted receives that name a source, or, for Any, that
+// leave it open, earliest first. f may cancel the receive that it is called for.
+func (q *Queue[R, M]) Posted(source int32, f func(*Receive[R])) {
+	l := &q.open
+	if source != Any {
+		l = &q.posted[source]
+	}
+	for r := l.head; r != nil; {
+		next := r.next
+		f(r)
+		r = next
+	}
 }
 
 // Purge takes the unexpected messages of a context out, earliest first.
@@ -156,16 +243,11 @@ func (q *Queue[R, M]) purge(which func(*Message[M]) bool, gone func(*Message[M])
 	for m := q.all.head; m != nil; {
 		next := m.byTime.next
 		if which(m) {
-			q.drop(m)
+			q.Drop(m)
 			gone(m)
 		}
 		m = next
 	}
-}
-
-func (q *Queue[R, M]) drop(m *Message[M]) {
-	q.all.remove(m, func(m *Message[M]) *links[M] { return &m.byTime })
-	q.unexpected[m.Source].remove(m, func(m *Message[M]) *links[M] { return &m.bySource })
 }
 
 func (l *receives[R]) first(m *Envelope) *Receive[R] {
@@ -199,29 +281,4 @@ func (l *receives[R]) remove(r *Receive[R]) {
 		r.next.prev = r.prev
 	}
 	r.list, r.prev, r.next = nil, nil, nil
-}
-
-func (l *messages[M]) push(m *Message[M], of func(*Message[M]) *links[M]) {
-	*of(m) = links[M]{prev: l.tail}
-	if l.tail == nil {
-		l.head = m
-	} else {
-		of(l.tail).next = m
-	}
-	l.tail = m
-}
-
-func (l *messages[M]) remove(m *Message[M], of func(*Message[M]) *links[M]) {
-	at := of(m)
-	if at.prev == nil {
-		l.head = at.next
-	} else {
-		of(at.prev).next = at.next
-	}
-	if at.next == nil {
-		l.tail = at.prev
-	} else {
-		of(at.next).prev = at.prev
-	}
-	*at = links[M]{}
 }

@@ -1,6 +1,7 @@
 package p2p
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -10,8 +11,9 @@ import (
 )
 
 const (
-	// rendezvousMax is how many announcements to one peer may be unanswered.
-	rendezvousMax = 2
+	// rendezvousMax is how many announcements and synchronous messages to one
+	// peer may be unanswered; more wait in line.
+	rendezvousMax = 4
 	// unexpectedMax is how many bytes of one peer wait for a receive before
 	// their credit is held back.
 	unexpectedMax = 1 << 20
@@ -58,6 +60,12 @@ type Config struct {
 	// Idle counts how often the rank has gone to sleep; a wait looks after its
 	// peers when the count has changed.
 	Idle *uint32
+	// Peers is the peers' memory by rank, nil for all or one: queue pairs
+	// only. Entries may be filled in until Attach names the peer.
+	Peers []rdma.PeerMemory
+	// Progress moves other traffic on while a call waits; nil: there is none.
+	// It must not call the engine's waiting calls.
+	Progress func()
 }
 
 // An Engine is a rank's end of its connections.
@@ -71,6 +79,8 @@ type Engine struct {
 	remote     func(peer int) bool
 	idle       *uint32
 	seenIdle   uint32
+	other      func() // Config.Progress
+	forever    context.Context
 
 	depth  int // credits of a link
 	eager  int // longest eager payload
@@ -88,15 +98,17 @@ type Engine struct {
 	failed  int     // links that have failed
 	leaving bool    // nobody receives here any more
 	due     []int32 // links with work that could not be posted yet
+	behind  []int32 // the other half of due
 	err     error   // the engine itself is broken
-	matches *match.Queue[*receipt, arrival]
-	reads   table[receipt]
-	sends   table[parcel]
+	matches *match.Queue[*Op, arrival]
+	ops     table[Op]
+	taken   []*Message // by Mprobe, and not received yet
+	freed   []uint32   // contexts whose messages nobody receives, sorted
+	held    int        // bytes of buffered sends
 
 	// Recycled.
-	receipts *receipt
-	arrivals *match.Message[arrival]
-	parcels  *parcel
+	spare    *Op
+	arrivals *Message
 
 	// Scratch of one call at a time, here so that it does not escape anew.
 	wcs     [pollBatch]rdma.WC
@@ -129,9 +141,9 @@ func shape(size int) (depth, eager int) {
 func New(cfg Config) (e *Engine, err error) {
 	e = &Engine{
 		rank: cfg.Rank, size: cfg.Size, pd: cfg.PD, all: cfg.Any, waiter: cfg.Waiter,
-		dead: cfg.Dead, remote: cfg.Remote, idle: cfg.Idle,
+		dead: cfg.Dead, remote: cfg.Remote, idle: cfg.Idle, other: cfg.Progress, forever: context.Background(),
 		links:   make([]link, cfg.Size),
-		matches: match.New[*receipt, arrival](cfg.Size),
+		matches: match.New[*Op, arrival](cfg.Size),
 	}
 	e.depth, e.eager = shape(cfg.Size)
 	e.queue = 2*e.depth + 16
@@ -152,6 +164,7 @@ func New(cfg Config) (e *Engine, err error) {
 		return nil, err
 	}
 	for peer := range e.links {
+		e.links[peer].peer = int32(peer)
 		if peer == e.rank {
 			continue
 		}
@@ -189,7 +202,6 @@ func (e *Engine) layOut() (err error) {
 // open makes the queue pair for a peer and posts its receives.
 func (e *Engine) open(peer int) error {
 	l := &e.links[peer]
-	l.peer = int32(peer)
 	qp, err := e.pd.CreateQP(rdma.QPInitAttr{
 		SendCQ: e.cq, RecvCQ: e.cq, Type: rdma.RC,
 		Cap: rdma.QPCap{MaxSendWR: e.queue, MaxRecvWR: e.receives(), MaxSendSGE: 1, MaxRecvSGE: 1, MaxInlineData: e.inline},

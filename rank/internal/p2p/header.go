@@ -6,8 +6,9 @@ import "encoding/binary"
 //
 //	0    4     8         12   16       24        32    36
 //	kind tag   context   id   length   address   key
-//	|- eager, finished,
-//	   gone, refused         -|
+//	|- eager, eagerSync,
+//	   finished, refused,
+//	   gone                  -|
 //	|----------------- announce -------------------|
 const (
 	eagerHeader    = 16
@@ -23,15 +24,16 @@ const (
 	eager kind = iota + 1
 	announce
 	finished
-	gone    // the sender has given up an announced message, and this connection with it
-	refused // nobody will receive the announced message any more
+	gone      // the sender has given up an announced message, and this connection with it
+	refused   // nobody will receive the message any more
+	eagerSync // eager, and wants an answer when it is received
 )
 
 type header struct {
 	kind    kind
 	tag     int32
 	context uint32
-	id      uint32 // announce, finished, refused: the sender's operation
+	id      uint32 // announce, eagerSync, finished, refused: the sender's operation
 	length  uint64 // announce
 	address uint64
 	key     uint32
@@ -69,7 +71,7 @@ func (h *header) parse(b []byte) bool {
 	h.context = binary.LittleEndian.Uint32(b[8:])
 	h.id = binary.LittleEndian.Uint32(b[12:])
 	switch h.kind {
-	case eager:
+	case eager, eagerSync:
 		return h.tag >= 0
 	case finished, gone, refused:
 		return len(b) == eagerHeader

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/gorun-mpi/gorun/rank/internal/match"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
@@ -18,8 +19,10 @@ type link struct {
 	peer int32
 	err  error
 
+	queue queue // sends that have not left, in order
+
 	sent        uint64 // eager messages and announcements
-	outstanding int    // announcements that are not answered
+	outstanding int    // announcements and synchronous messages that are not answered
 	posted      uint16
 	retired     uint16
 	signaled    uint16 // posted, when a request was last signaled
@@ -27,21 +30,22 @@ type link struct {
 	taken    uint64 // messages of the peer whose slots are free again
 	reported uint64 // of them, what the peer has been told
 	held     int    // bytes of unexpected messages
+	reading  int    // receives that read from the peer
 
 	control    uint64 // address of our control word at the peer
 	controlKey uint32
 
 	todo []chore // what found no room in the send queue, in order
-	due  bool    // in Engine.due
+	due  bool    // in Engine.due, for todo, queue or a report
 
 	lastProbe int64 // when the peer was last made sure of, in ns
 }
 
 // A chore is control work that could not be posted at once.
 type chore struct {
-	answer kind     // finished or refused, to the announcement
-	id     uint32   // of this number
-	read   *receipt // otherwise: whose next read is to be posted
+	answer kind   // finished or refused, to the announcement
+	id     uint32 // of this number
+	read   *Op    // otherwise: whose next read is to be posted
 }
 
 // Work request ids: what | peer | count of posted requests | index.
@@ -58,7 +62,7 @@ const (
 	whatRecv = iota + 1 // index: receive slot
 	whatMark            // index: none
 	whatSlot            // index: send slot
-	whatRead            // index: number of a receipt
+	whatRead            // index: number of an operation
 )
 
 func (l *link) id(what uint64, index uint32) uint64 {
@@ -129,28 +133,82 @@ func (e *Engine) fail(l *link, err error) {
 		return
 	}
 	l.err = &PeerError{Peer: int(l.peer), Err: err}
+	todo := l.todo
 	l.todo = nil
 	e.failed++
 	// A failure to say so means that it is in ERR or gone.
 	_ = l.qp.Modify(rdma.QPAttr{State: rdma.StateErr}, rdma.QPStateMask)
-	for i := range e.reads.rows {
-		if r := e.reads.rows[i].value; r != nil && r.link == l {
-			e.reads.remove(r.number)
-			if r.temp != nil {
-				_ = r.temp.Close() // the link's error comes first
-				r.temp = nil
-			}
-			r.complete(l.err)
+	l.reading = 0
+	for i := range e.ops.rows {
+		o := e.ops.rows[i].value
+		if o == nil || o.link != l || o.state == queued {
+			continue // ship looks after a queued one
+		}
+		e.ops.remove(o.number)
+		_ = o.drop() // the link's error comes first
+		e.complete(o, l.err)
+	}
+	for _, c := range todo {
+		if c.read != nil && c.read.state != done {
+			_ = c.read.drop()
+			e.complete(c.read, l.err)
 		}
 	}
-	for i := range e.sends.rows {
-		if p := e.sends.rows[i].value; p != nil && p.link == l {
-			p.complete(l.err)
+	for o := l.queue.pop(); o != nil; o = l.queue.pop() {
+		e.complete(o, l.err)
+	}
+	hopeless := func(r *match.Receive[*Op]) {
+		if err := e.hopeless(r.Envelope, r.Value.group); err != nil {
+			e.matches.Cancel(r)
+			e.complete(r.Value, err)
 		}
 	}
+	e.matches.Posted(l.peer, hopeless)
+	e.matches.Posted(match.Any, hopeless)
 }
 
-// taken gives the peer a message's credit back, and tells it when half of all
+// A queue is sends in line.
+type queue struct{ head, tail *Op }
+
+func (q *queue) push(o *Op) {
+	o.next = nil
+	if q.tail == nil {
+		q.head = o
+	} else {
+		q.tail.next = o
+	}
+	q.tail = o
+}
+
+func (q *queue) pop() *Op {
+	o := q.head
+	if o != nil {
+		if q.head = o.next; q.head == nil {
+			q.tail = nil
+		}
+		o.next = nil
+	}
+	return o
+}
+
+// remove takes a send out of the line.
+func (l *link) remove(o *Op) {
+	var before *Op
+	for at := l.queue.head; at != o; at = at.next {
+		before = at
+	}
+	if before == nil {
+		l.queue.pop()
+		return
+	}
+	before.next = o.next
+	if l.queue.tail == o {
+		l.queue.tail = before
+	}
+	o.next = nil
+}
+
+// giveBack gives the peer a message's credit back, and tells it when half of all
 // are due.
 func (e *Engine) giveBack(l *link) {
 	l.taken++
@@ -165,10 +223,21 @@ func (e *Engine) assign(l *link, c chore) {
 	e.chores(l)
 }
 
+// answer answers an announcement or a synchronous message.
+func (e *Engine) answer(l *link, what kind, id uint32) {
+	if l.err == nil {
+		e.assign(l, chore{answer: what, id: id})
+	}
+}
+
 // chores does what is due on a link as far as the send queue has room.
 func (e *Engine) chores(l *link) {
 	for l.err == nil && len(l.todo) > 0 && e.room(l) > 0 {
-		if done := e.do(l, l.todo[0]); done {
+		over, blocked := e.do(l, l.todo[0])
+		if blocked {
+			break
+		}
+		if over && len(l.todo) > 0 { // a failed link has none
 			n := copy(l.todo, l.todo[1:])
 			l.todo[n] = chore{}
 			l.todo = l.todo[:n]
@@ -179,20 +248,28 @@ func (e *Engine) chores(l *link) {
 		e.report(l)
 		report = false
 	}
-	if l.err == nil && !l.due && (report || len(l.todo) > 0) {
+	if l.err == nil && (report || len(l.todo) > 0) {
+		e.later(l)
+	}
+}
+
+// later has Progress see to a link that has something to post and no room.
+func (e *Engine) later(l *link) {
+	if !l.due {
 		l.due = true
 		e.due = append(e.due, l.peer)
 	}
 }
 
-// do posts a request of a chore and tells whether it was the last.
-func (e *Engine) do(l *link, c chore) (done bool) {
+// do posts a request of a chore and tells whether it was the last; blocked: it
+// could not be posted.
+func (e *Engine) do(l *link, c chore) (over, blocked bool) {
 	if c.read != nil {
 		return e.read(l, c.read)
 	}
 	h := header{kind: c.answer, id: c.id}
 	_ = e.postInline(l, h.put(e.small[:])) // a failure fails the link
-	return true
+	return true, false
 }
 
 // report writes the count of taken messages into the peer's control word.
@@ -203,8 +280,8 @@ func (e *Engine) report(l *link) {
 	_ = e.post(l, whatMark, 0)
 }
 
-// probe posts an empty write, whose completion tells whether the peer is there.
-func (e *Engine) probe(l *link) {
+// probeLink posts an empty write, whose completion tells whether the peer is there.
+func (e *Engine) probeLink(l *link) {
 	if l.err != nil || e.room(l) <= 0 || l.posted != l.retired && l.signaled == l.posted {
 		return // the last request is signaled: its completion tells as well
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/gorun-mpi/gorun/rank/internal/match"
 	"github.com/gorun-mpi/gorun/rdma"
@@ -15,10 +16,13 @@ func putWord(b *[8]byte, v uint64) { binary.NativeEndian.PutUint64(b[:], v) }
 // It costs a look at the completion queue when there is nothing to do.
 func (e *Engine) Progress() bool {
 	n, err := e.cq.Poll(e.wcs[:])
-	if n == 0 && err == nil {
-		return false
+	if n > 0 || err != nil {
+		return e.advance(n, err)
 	}
-	return e.advance(n, err)
+	if len(e.due) > 0 {
+		e.catchUp()
+	}
+	return false
 }
 
 // advance handles the n completions in wcs and all that follow.
@@ -28,7 +32,7 @@ func (e *Engine) advance(n int, err error) bool {
 			e.err = fmt.Errorf("completion queue: %w", err)
 		}
 		for i := range n {
-			e.complete(&e.wcs[i])
+			e.completion(&e.wcs[i])
 		}
 		if len(e.due) > 0 {
 			e.catchUp()
@@ -40,20 +44,21 @@ func (e *Engine) advance(n int, err error) bool {
 	}
 }
 
-// catchUp does chores that found no room before.
+// catchUp does what found no room before. Credit comes back without a
+// completion, so it is called at every look while something is due.
 func (e *Engine) catchUp() {
 	due := e.due
-	e.due = e.due[len(e.due):] // chores may append while the loop runs
+	e.due = e.behind[:0] // chores and pump append while the loop runs
 	for _, peer := range due {
-		e.links[peer].due = false
-		e.chores(&e.links[peer])
+		l := &e.links[peer]
+		l.due = false
+		e.chores(l)
+		e.pump(l)
 	}
-	if len(e.due) == 0 {
-		e.due = due[:0]
-	}
+	e.behind = due
 }
 
-func (e *Engine) complete(wc *rdma.WC) {
+func (e *Engine) completion(wc *rdma.WC) {
 	what, peer, index := wc.WRID>>whatShift, wc.WRID>>peerShift&peerMask, uint32(wc.WRID&indexMask)
 	l := &e.links[peer]
 	if what == whatRecv {
@@ -96,7 +101,7 @@ func (e *Engine) arrived(l *link, slot, length int) {
 	case gone:
 		e.fail(l, ErrCut)
 	default:
-		credit = e.take(l, &h, message[h.size():])
+		credit = e.accept(l, &h, message[h.size():])
 	}
 	if l.err != nil {
 		return
@@ -108,32 +113,36 @@ func (e *Engine) arrived(l *link, slot, length int) {
 	}
 }
 
-// take gives a message to the receive that waits for it, or keeps it. It tells
+// accept gives a message to the receive that waits for it, or keeps it. It tells
 // whether the credit is the peer's again already.
-func (e *Engine) take(l *link, h *header, payload []byte) (credit bool) {
+func (e *Engine) accept(l *link, h *header, payload []byte) (credit bool) {
 	env := match.Envelope{Context: h.context, Source: l.peer, Tag: h.tag}
 	if r := e.matches.Arrive(env); r != nil {
-		if h.kind == eager {
-			r.Value.deliver(env, payload)
-		} else {
+		if h.kind == announce {
 			e.begin(r.Value, env, l, h)
+			return true
+		}
+		e.deliver(r.Value, env, payload)
+		if h.kind == eagerSync {
+			e.answer(l, finished, h.id)
 		}
 		return true
 	}
-	if e.leaving {
-		if h.kind == announce {
-			e.assign(l, chore{answer: refused, id: h.id})
+	if e.leaving || e.isFreed(h.context) {
+		if h.kind != eager {
+			e.answer(l, refused, h.id)
 		}
 		return true
 	}
 	m := e.newArrival(env)
 	a := &m.Value
-	if h.kind == eager {
-		a.data = append(a.data[:0], payload...)
+	a.header, a.length = *h, len(payload)
+	if h.kind == announce {
+		a.length = int(h.length)
 	} else {
-		a.long, a.header = true, *h
+		a.data = append(a.data[:0], payload...)
 	}
-	a.size = slotHeader + len(a.data)
+	a.size = slotHeader + len(payload)
 	l.held += a.size
 	a.withheld = l.held > unexpectedMax
 	e.matches.Keep(m)
@@ -142,19 +151,20 @@ func (e *Engine) take(l *link, h *header, payload []byte) (credit bool) {
 
 // An arrival is an unexpected message.
 type arrival struct {
+	header   header // of a peer's; it may announce the message, else
 	data     []byte // its payload, or
-	long     bool   // header announces it
-	header   header
-	size     int  // what it counts for in link.held
-	withheld bool // its credit was not given back
-	next     *match.Message[arrival]
+	op       *Op    // the send of the rank itself that holds it
+	length   int    // of the message
+	size     int    // what it counts for in link.held
+	withheld bool   // its credit was not given back
+	next     *Message
 }
 
 // newArrival gives a recycled or a new message.
-func (e *Engine) newArrival(env match.Envelope) *match.Message[arrival] {
+func (e *Engine) newArrival(env match.Envelope) *Message {
 	m := e.arrivals
 	if m == nil {
-		m = &match.Message[arrival]{}
+		m = &Message{}
 	} else {
 		e.arrivals = m.Value.next
 		m.Value = arrival{data: m.Value.data}
@@ -164,7 +174,7 @@ func (e *Engine) newArrival(env match.Envelope) *match.Message[arrival] {
 }
 
 // release recycles a message that was received, and gives back its credit.
-func (e *Engine) release(m *match.Message[arrival]) {
+func (e *Engine) release(m *Message) {
 	if m.Source != int32(e.rank) {
 		l := &e.links[m.Source]
 		l.held -= m.Value.size
@@ -180,34 +190,43 @@ func (e *Engine) release(m *match.Message[arrival]) {
 }
 
 // Purge forgets the messages of a communicator that nobody will receive any
-// more, and releases those who wait for them.
+// more, also those that still come, and releases those who wait for them.
 func (e *Engine) Purge(context uint32) {
+	if i, found := slices.BinarySearch(e.freed, context); !found {
+		e.freed = slices.Insert(e.freed, i, context)
+	}
 	e.matches.Purge(context, e.refuse)
+}
+
+func (e *Engine) isFreed(context uint32) bool {
+	if len(e.freed) == 0 {
+		return false
+	}
+	_, found := slices.BinarySearch(e.freed, context)
+	return found
 }
 
 // Leave forgets the messages of all communicators, and those that still come.
 func (e *Engine) Leave() {
 	e.leaving = true
 	e.matches.PurgeAll(e.refuse)
+	for _, m := range e.taken {
+		e.refuse(m)
+	}
+	e.taken = nil
 }
 
 // refuse forgets a message, and tells its sender when that waits.
-func (e *Engine) refuse(m *match.Message[arrival]) {
-	if m.Value.long {
-		e.assign(&e.links[m.Source], chore{answer: refused, id: m.Value.header.id})
+func (e *Engine) refuse(m *Message) {
+	switch a := &m.Value; {
+	case a.op != nil:
+		e.complete(a.op, ErrRefused)
+		a.op = nil
+	case a.header.kind == announce || a.header.kind == eagerSync:
+		e.answer(&e.links[m.Source], refused, a.header.id)
 	}
 	e.release(m)
 }
 
 // errStray fails a link over which an answer came that nobody waits for.
 var errStray = errors.New("an answer to a message that was never announced arrived")
-
-// answered handles the answer to an announcement.
-func (e *Engine) answered(l *link, id uint32, err error) {
-	p := e.sends.get(id)
-	if p == nil || p.link != l {
-		e.fail(l, errStray)
-		return
-	}
-	p.complete(err)
-}

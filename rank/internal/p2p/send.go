@@ -2,115 +2,249 @@ package p2p
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/gorun-mpi/gorun/rank/internal/match"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
-// A parcel is a long message under way: announced, and not yet answered.
-type parcel struct {
-	link *link
-	buf  []byte  // keeps the memory alive and on the heap
-	temp rdma.MR // registered for this send
-	done bool
-	err  error
-	next *parcel
-}
-
-func (p *parcel) complete(err error) { p.done, p.err = true, err }
+// ErrSelf is what a blocking synchronous send to the rank itself ends with when
+// no receive is posted: nobody could post it while the call waits.
+var ErrSelf = errors.New("a synchronous send to the rank itself, with no receive posted, would wait for ever")
 
 // Send sends buf and returns when it may be changed again. mr is the region that
 // holds buf, nil when it is ordinary memory.
 func (e *Engine) Send(ctx context.Context, buf []byte, mr rdma.MR, env match.Envelope, peer int) error {
+	return e.SendMode(ctx, buf, mr, env, peer, Standard)
+}
+
+// SendMode is Send in a mode. When ctx ends the message is taken back; where the
+// peer may hold the announcement of a long one, its connection fails (ErrCut).
+func (e *Engine) SendMode(ctx context.Context, buf []byte, mr rdma.MR, env match.Envelope, peer int, mode Mode) error {
 	if e.err != nil {
 		return e.err
 	}
 	if peer == e.rank {
-		e.sendSelf(buf, env)
-		return nil
+		return e.sendSelf(buf, env, mode)
 	}
 	l := &e.links[peer]
 	if l.err != nil {
 		return l.err
 	}
-	if len(buf) > e.eager {
-		return e.sendLong(ctx, l, buf, mr, env)
+	if len(buf) <= e.eager && mode != Synchronous && l.queue.head == nil && e.sendShort(l, eager, buf, env, 0) {
+		return l.err
 	}
-	inline := eagerHeader+len(buf) <= e.inline
-	if e.credits(l) <= 0 || e.room(l) <= 0 || !inline && len(e.slots) == 0 {
-		if err := e.wait(ctx, condition{what: untilRoom, link: l, slot: !inline}); err != nil {
+	o, err := e.Isend(buf, mr, env, peer, mode)
+	if err != nil {
+		return err
+	}
+	if o.state != done {
+		if err := e.Wait(ctx, o); err != nil {
+			_, err = e.giveUp(o, err)
 			return err
 		}
 	}
-	h := header{kind: eager, tag: env.Tag, context: env.Context}
+	_, err = e.Finish(o)
+	return err
+}
+
+// sendSelf gives a message to the rank itself without waiting for its receive:
+// there is nobody else to post that while the call runs.
+func (e *Engine) sendSelf(buf []byte, env match.Envelope, mode Mode) error {
+	if r := e.matches.Arrive(env); r != nil {
+		e.deliver(r.Value, env, buf)
+		return nil
+	}
+	if mode == Synchronous {
+		return &PeerError{Peer: e.rank, Err: ErrSelf}
+	}
+	e.keepOwn(buf, env)
+	return nil
+}
+
+// keepOwn keeps a copy of a message to the rank itself.
+func (e *Engine) keepOwn(buf []byte, env match.Envelope) {
+	m := e.newArrival(env)
+	m.Value.data = append(m.Value.data[:0], buf...)
+	m.Value.length = len(buf)
+	e.matches.Keep(m)
+}
+
+// Isend starts to send buf, which is the operation's until that is done (in
+// Buffered mode: until the call returns). It does not block: what cannot leave
+// waits in line, in order.
+func (e *Engine) Isend(buf []byte, mr rdma.MR, env match.Envelope, peer int, mode Mode) (*Op, error) {
+	if e.err != nil {
+		return nil, e.err
+	}
+	if peer == e.rank {
+		return e.isendSelf(buf, env, mode), nil
+	}
+	l := &e.links[peer]
+	if l.err != nil {
+		return nil, l.err
+	}
+	o := e.newOp()
+	if len(buf) <= e.eager && mode != Synchronous && l.queue.head == nil && e.sendShort(l, eager, buf, env, 0) {
+		o.state, o.err = done, l.err
+		return o, nil
+	}
+	o.Envelope, o.link, o.mode = env, l, mode
+	if mode != Buffered {
+		o.state, o.buf, o.mr = queued, buf, mr
+		e.enqueue(l, o)
+		return o, nil
+	}
+	o.state = done
+	copied := e.newOp()
+	copied.Envelope, copied.link, copied.mode, copied.state = env, l, Buffered, queued
+	copied.own = append(copied.own[:0], buf...)
+	copied.buf, copied.detached = copied.own, true
+	e.held += len(copied.own)
+	e.enqueue(l, copied)
+	return o, nil
+}
+
+// Held is how many bytes of buffered sends have not left yet.
+func (e *Engine) Held() int { return e.held }
+
+// isendSelf starts a send to the rank itself. A long or a synchronous one is done
+// when it was received.
+func (e *Engine) isendSelf(buf []byte, env match.Envelope, mode Mode) *Op {
+	o := e.newOp()
+	o.Envelope, o.mode = env, mode
+	if r := e.matches.Arrive(env); r != nil {
+		e.deliver(r.Value, env, buf)
+	} else if mode == Buffered || mode != Synchronous && len(buf) <= e.eager {
+		e.keepOwn(buf, env)
+	} else {
+		o.state, o.buf = sent, buf
+		m := e.newArrival(env)
+		m.Value.op, m.Value.length = o, len(buf)
+		e.matches.Keep(m)
+		return o
+	}
+	o.state = done
+	return o
+}
+
+// enqueue stands a send in line and sends what can be sent.
+func (e *Engine) enqueue(l *link, o *Op) {
+	l.queue.push(o)
+	e.pump(l)
+}
+
+// pump sends what waits in line, in order, as far as there is room; what is left
+// goes on when Progress finds some.
+func (e *Engine) pump(l *link) {
+	for l.err == nil && l.queue.head != nil && e.ship(l, l.queue.head) {
+	}
+	if l.err == nil && l.queue.head != nil {
+		e.later(l)
+	}
+}
+
+// ship lets the first send in line leave; false: there is no room.
+func (e *Engine) ship(l *link, o *Op) bool {
+	if len(o.buf) > e.eager {
+		return e.announce(l, o)
+	}
+	what, number := eager, uint32(0)
+	if o.mode == Synchronous {
+		if l.outstanding >= rendezvousMax {
+			return false
+		}
+		var ok bool
+		if number, ok = e.ops.add(o); !ok {
+			return false
+		}
+		what = eagerSync
+	}
+	if !e.sendShort(l, what, o.buf, o.Envelope, number) {
+		if what == eagerSync {
+			e.ops.remove(number)
+		}
+		return false
+	}
+	if l.err != nil { // which has ended the operation too
+		if what == eagerSync {
+			e.ops.remove(number)
+		}
+		return true
+	}
+	l.queue.pop()
+	if what == eager {
+		e.complete(o, nil)
+		return true
+	}
+	l.outstanding++
+	o.state, o.number = sent, number
+	return true
+}
+
+// sendShort sends a message of at most e.eager bytes; false: there is no room.
+func (e *Engine) sendShort(l *link, what kind, buf []byte, env match.Envelope, number uint32) bool {
+	inline := eagerHeader+len(buf) <= e.inline
+	if e.credits(l) <= 0 || e.room(l) <= 0 || !inline && len(e.slots) == 0 {
+		return false
+	}
+	h := header{kind: what, tag: env.Tag, context: env.Context, id: number}
 	l.sent++
 	if inline {
 		n := h.put(e.small[:])
-		return e.postInline(l, n+copy(e.small[n:], buf))
+		_ = e.postInline(l, n+copy(e.small[n:], buf)) // a failure fails the link
+		return true
 	}
 	slot := e.slots[len(e.slots)-1]
 	e.slots = e.slots[:len(e.slots)-1]
 	b := e.mem[e.slotAt(slot):]
 	n := h.put(b)
-	return e.postSlot(l, slot, n+copy(b[n:], buf))
+	_ = e.postSlot(l, slot, n+copy(b[n:], buf))
+	return true
 }
 
-// sendSelf gives a message to the rank itself. It is never long: there is nobody
-// else to receive it while its sender waits.
-func (e *Engine) sendSelf(buf []byte, env match.Envelope) {
-	env.Source = int32(e.rank)
-	if r := e.matches.Arrive(env); r != nil {
-		r.Value.deliver(env, buf)
-		return
-	}
-	m := e.newArrival(env)
-	m.Value.data = append(m.Value.data[:0], buf...)
-	e.matches.Keep(m)
-}
-
-// sendLong announces a message and waits until the peer has read it.
-func (e *Engine) sendLong(ctx context.Context, l *link, buf []byte, mr rdma.MR, env match.Envelope) error {
+// announce announces the first send in line; false: there is no room.
+func (e *Engine) announce(l *link, o *Op) bool {
 	if e.credits(l) <= 0 || e.room(l) <= 0 || l.outstanding >= rendezvousMax {
-		if err := e.wait(ctx, condition{what: untilRoom, link: l, long: true}); err != nil {
-			return err
-		}
+		return false
 	}
-	p := e.parcels
-	if p == nil {
-		p = new(parcel)
-	} else {
-		e.parcels = p.next
-	}
-	*p = parcel{link: l, buf: buf}
-	key, temp, err := e.key(buf, mr, rdma.AccessRemoteRead)
-	if err != nil {
-		return err
-	}
-	p.temp = temp
-	id, ok := e.sends.add(p)
+	number, ok := e.ops.add(o)
 	if !ok {
-		return fmt.Errorf("more than %d long sends at a time", 1<<16)
+		return false
 	}
-	h := header{kind: announce, tag: env.Tag, context: env.Context, id: id, length: uint64(len(buf)), address: address(buf), key: key.RKey()}
+	key, temp, err := e.key(o.buf, o.mr, rdma.AccessRemoteRead)
+	if err != nil {
+		e.ops.remove(number)
+		l.queue.pop()
+		e.complete(o, err)
+		return true
+	}
+	h := header{kind: announce, tag: o.Tag, context: o.Context, id: number, length: uint64(len(o.buf)), address: address(o.buf), key: key.RKey()}
+	l.queue.pop()
 	l.sent++
 	l.outstanding++
-	if err = e.postInline(l, h.put(e.small[:])); err == nil {
-		err = e.wait(ctx, condition{what: untilParcel, parcel: p})
+	o.temp, o.state, o.number = temp, sent, number
+	_ = e.postInline(l, h.put(e.small[:])) // a failure fails the link, and o with it
+	return true
+}
+
+// answered handles the answer to an announcement.
+func (e *Engine) answered(l *link, id uint32, err error) {
+	o := e.ops.get(id)
+	if o == nil || o.link != l || o.state != sent {
+		e.fail(l, errStray)
+		return
 	}
-	if err != nil && l.err == nil && !p.done {
-		e.cut(l)
-	}
+	e.ops.remove(id)
 	l.outstanding--
-	e.sends.remove(id)
-	if temp != nil {
-		if closing := temp.Close(); err == nil {
-			err = closing
-		}
+	if closing := o.drop(); err == nil {
+		err = closing
 	}
-	*p = parcel{next: e.parcels}
-	e.parcels = p
-	return err
+	e.complete(o, err)
+	if l.queue.head != nil {
+		e.pump(l)
+	}
 }
 
 // cut fails a link whose peer may still read memory that its owner takes back.
@@ -138,14 +272,4 @@ func (e *Engine) key(buf []byte, mr rdma.MR, access rdma.Access) (key, temp rdma
 		return nil, nil, fmt.Errorf("register %d bytes: %w", len(buf), err)
 	}
 	return temp, temp, nil
-}
-
-// Drain waits until all that was posted has left the send queues.
-func (e *Engine) Drain(ctx context.Context) error {
-	for i := range e.links {
-		if l := &e.links[i]; l.qp != nil && l.err == nil && l.posted != l.retired {
-			e.probe(l)
-		}
-	}
-	return e.wait(ctx, condition{what: untilDrained})
 }

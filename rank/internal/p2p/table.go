@@ -13,6 +13,9 @@ type row[T any] struct {
 	value      *T
 }
 
+// noNumber is no number of a table.
+const noNumber = ^uint32(0)
+
 // add gives v a number of 24 bits; false: there are too many.
 func (t *table[T]) add(v *T) (uint32, bool) {
 	var i uint16

@@ -4,30 +4,31 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/gorun-mpi/gorun/internal/wait"
+	"github.com/gorun-mpi/gorun/rank/internal/match"
 )
 
 // What a call of the engine waits for.
 type what uint8
 
 const (
-	untilRoom what = iota // credit, room in the send queue, and a send slot where one is needed
-	untilParcel
-	untilReceipt
-	untilDrained
+	untilDone    what = iota // op
+	untilReady               // outer
+	untilMessage             // one that fits want
+	untilDrained             // all sends have left and are answered
 )
 
 // A condition is what the engine's one running call waits for. Its Ready is
 // called at every poll.
 type condition struct {
-	engine  *Engine
-	what    what
-	slot    bool // untilRoom: a send slot
-	long    bool // untilRoom: a place for an announcement
-	link    *link
-	parcel  *parcel
-	receipt *receipt
-	group   []int32
-	err     error
+	engine *Engine
+	what   what
+	op     *Op
+	outer  wait.Condition
+	want   match.Envelope
+	group  []int32
+	err    error
 }
 
 // probeEvery is how often an idle wait makes sure of a peer on another host.
@@ -35,7 +36,7 @@ const probeEvery = int64(500 * time.Millisecond)
 
 func (e *Engine) wait(ctx context.Context, c condition) error {
 	c.engine = e
-	outer := e.cond // a wait within a wait does not happen, but costs nothing
+	outer := e.cond // giveUp waits where a wait has failed
 	e.cond = c
 	err := e.waiter.Wait(ctx, &e.cond)
 	if err == nil {
@@ -45,10 +46,35 @@ func (e *Engine) wait(ctx context.Context, c condition) error {
 	return err
 }
 
+// Wait waits until o is done, which a failure of its peer brings about too; o
+// holds its own error. When ctx ends before, or the engine fails, the error says
+// so, and the operation goes on.
+func (e *Engine) Wait(ctx context.Context, o *Op) error {
+	if o.state == done {
+		return nil
+	}
+	return e.wait(ctx, condition{what: untilDone, op: o})
+}
+
+// WaitFor waits until c is ready and makes progress meanwhile. Operations whose
+// peers fail become done, so a condition made of operations ends in bounded time.
+func (e *Engine) WaitFor(ctx context.Context, c wait.Condition) error {
+	return e.wait(ctx, condition{what: untilReady, outer: c})
+}
+
+// Drain waits until all that was sent has left and was answered, and the send
+// queues are empty.
+func (e *Engine) Drain(ctx context.Context) error {
+	return e.wait(ctx, condition{what: untilDrained})
+}
+
 // Ready tells whether the wait is over, by success or by failure.
 func (c *condition) Ready() bool {
 	e := c.engine
 	e.Progress()
+	if e.other != nil {
+		e.other()
+	}
 	if c.satisfied() {
 		return true
 	}
@@ -59,58 +85,71 @@ func (c *condition) Ready() bool {
 	if *e.idle != e.seenIdle {
 		e.seenIdle = *e.idle
 		e.lookAfter(c)
+		if c.satisfied() {
+			return true
+		}
 	}
-	if e.failed > 0 {
-		c.err = c.failure()
+	if e.failed > 0 && c.what == untilMessage {
+		c.err = e.hopeless(c.want, c.group)
 	}
 	return c.err != nil
 }
 
 func (c *condition) satisfied() bool {
-	e, l := c.engine, c.link
 	switch c.what {
-	case untilRoom:
-		return l.err == nil && e.credits(l) > 0 && e.room(l) > 0 && (!c.slot || len(e.slots) > 0) && (!c.long || l.outstanding < rendezvousMax)
-	case untilParcel:
-		if c.parcel.done {
-			c.err = c.parcel.err
+	case untilDone:
+		return c.op.state == done
+	case untilReady:
+		return c.outer.Ready()
+	case untilMessage:
+		return c.engine.matches.Peek(c.want) != nil
+	}
+	return c.engine.drained()
+}
+
+func (e *Engine) drained() bool {
+	for i := range e.links {
+		l := &e.links[i]
+		if l.qp == nil || l.err != nil {
+			continue
 		}
-		return c.parcel.done
-	case untilReceipt:
-		return c.receipt.done // which holds its own error
-	case untilDrained:
-		for i := range e.links {
-			if l := &e.links[i]; l.qp != nil && l.err == nil && (l.posted != l.retired || len(l.todo) > 0) {
-				e.probe(l)
-				return false
-			}
+		if l.posted != l.retired {
+			e.probeLink(l)
+			return false
+		}
+		if len(l.todo) > 0 || l.queue.head != nil || l.outstanding > 0 {
+			return false
 		}
 	}
 	return true
 }
 
-// failure is why the condition cannot come true any more, nil while it can.
-func (c *condition) failure() error {
-	e := c.engine
-	switch c.what {
-	case untilRoom:
-		return c.link.err
-	case untilReceipt:
-		if !c.receipt.Posted() {
-			return nil // its reads fail with the link
+// hopeless is why no message that fits want can come any more, nil while one
+// can. A peer that has died ends a receive that it might have been meant for. One
+// that only took its connection back (ErrCut) does when nobody else is left.
+func (e *Engine) hopeless(want match.Envelope, group []int32) (err error) {
+	if want.Source >= 0 {
+		return e.links[want.Source].err
+	}
+	someone := false
+	e.among(group, func(l *link) {
+		switch {
+		case int(l.peer) == e.rank:
+		case l.err == nil:
+			someone = true
+		case !l.wasCut():
+			err = l.err
 		}
-		if source := c.receipt.Source; source >= 0 {
-			return e.links[source].err
-		}
-		var err error
-		e.among(c.group, func(l *link) {
-			if err == nil {
-				err = l.err
-			}
-		})
+	})
+	if err != nil || someone {
 		return err
 	}
-	return nil
+	e.among(group, func(l *link) {
+		if l.err != nil {
+			err = l.err
+		}
+	})
+	return err
 }
 
 // among calls f for the links of a group, of all for nil.
@@ -126,25 +165,27 @@ func (e *Engine) among(group []int32, f func(*link)) {
 	}
 }
 
-// lookAfter makes sure of the peers that c waits for. What is wrong with one
-// stays with its link, where the condition finds it.
+// lookAfter makes sure of the peers that anything waits for. What is wrong with
+// one ends the operations that concern it.
 func (e *Engine) lookAfter(c *condition) {
-	switch c.what {
-	case untilRoom:
-		_ = e.Check(int(c.link.peer))
-	case untilParcel:
-		_ = e.Check(int(c.parcel.link.peer))
-	case untilReceipt:
-		if c.receipt.link != nil {
-			_ = e.Check(int(c.receipt.link.peer))
-		} else if c.receipt.Source >= 0 {
-			_ = e.Check(int(c.receipt.Source))
-		} else {
-			e.among(c.group, func(l *link) { _ = e.Check(int(l.peer)) })
+	for i := range e.links {
+		l := &e.links[i]
+		if l.queue.head != nil || l.outstanding > 0 || l.reading > 0 || e.matches.Awaits(i) || c.what == untilDrained {
+			_ = e.Check(i)
 		}
-	case untilDrained:
-		e.among(nil, func(l *link) { _ = e.Check(int(l.peer)) })
 	}
+	e.matches.Posted(match.Any, func(r *match.Receive[*Op]) { e.checkGroup(r.Value.group) })
+	if c.what == untilMessage {
+		if c.want.Source >= 0 {
+			_ = e.Check(int(c.want.Source))
+		} else {
+			e.checkGroup(c.group)
+		}
+	}
+}
+
+func (e *Engine) checkGroup(group []int32) {
+	e.among(group, func(l *link) { _ = e.Check(int(l.peer)) })
 }
 
 // Check makes sure of a peer: the error says that it has died or cannot be
@@ -155,7 +196,7 @@ func (e *Engine) Check(peer int) error {
 		return nil
 	}
 	l := &e.links[peer]
-	if l.err != nil && !errors.Is(l.err, ErrCut) {
+	if l.err != nil && !l.wasCut() {
 		return l.err
 	}
 	if e.dead != nil {
@@ -167,8 +208,10 @@ func (e *Engine) Check(peer int) error {
 	if e.remote != nil && e.remote(peer) {
 		if now := time.Now().UnixNano(); now-l.lastProbe >= probeEvery {
 			l.lastProbe = now
-			e.probe(l)
+			e.probeLink(l)
 		}
 	}
 	return nil
 }
+
+func (l *link) wasCut() bool { return errors.Is(l.err, ErrCut) }

@@ -1,0 +1,205 @@
+package p2p
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gorun-mpi/gorun/rank/internal/match"
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+// A Mode says when a send is complete.
+type Mode uint8
+
+const (
+	Standard    Mode = iota // the memory is the caller's again (MPI_Send)
+	Synchronous             // a receive has taken the message too (MPI_Ssend)
+	Ready                   // Standard, by a caller who knows that the receive is posted (MPI_Rsend)
+	Buffered                // at once: the engine keeps a copy (MPI_Bsend)
+)
+
+// ErrCancelled is what a receive ends with that was cancelled.
+var ErrCancelled = errors.New("the operation was cancelled")
+
+// A Status tells what a receive took, or what a probe found.
+type Status struct {
+	Source int // in the world
+	Tag    int
+	Bytes  int // a probe: of the message; a receive: of them, what fitted
+}
+
+// A TruncateError reports a message that did not fit.
+type TruncateError struct{ Message, Buffer int }
+
+func (e *TruncateError) Error() string {
+	return fmt.Sprintf("a message of %d bytes does not fit the receive buffer of %d bytes", e.Message, e.Buffer)
+}
+
+// A state is how far an operation is.
+//
+//	send      queued --its message leaves--> done
+//	             |--an announcement leaves--> sent --answer--> done
+//	receive   posted --short message--> done
+//	             |--announcement--> moving --last byte--> done
+//
+// A send to the rank itself that waits for its receive is sent. A failed link
+// takes all operations that concern it to done.
+type state uint8
+
+const (
+	queued state = iota
+	sent
+	posted
+	moving
+	done
+)
+
+// An Op is a send or a receive under way. It is the engine's: Finish takes it
+// back.
+type Op struct {
+	match.Receive[*Op] // of a receive; of a send the envelope alone
+	state              state
+	mode               Mode
+	detached           bool // nobody calls Finish: the engine does when it is done
+	err                error
+	st                 Status
+
+	buf   []byte // the caller's memory
+	mr    rdma.MR
+	own   []byte  // the copy of a detached send
+	group []int32 // who may send it, when the source is open
+
+	link   *link   // of a send; of a receive from when it moves
+	number uint32  // in Engine.ops, while sent or moving
+	temp   rdma.MR // registered for this operation
+
+	// While moving.
+	id      uint32 // the sender's number
+	address uint64
+	rkey    uint32
+	lkey    uint32
+	length  int // bytes to read
+	asked   int // of them, asked for
+	pending int // reads that are not complete
+
+	next *Op // in link.queue, or recycled
+}
+
+// Done tells whether the operation is over. It makes no progress.
+func (o *Op) Done() bool { return o.state == done }
+
+// newOp gives a recycled or a new operation.
+func (e *Engine) newOp() *Op {
+	o := e.spare
+	if o == nil {
+		o = new(Op)
+		o.Value = o
+		return o
+	}
+	e.spare = o.next
+	o.next = nil
+	return o
+}
+
+// Finish gives the outcome of an operation that is done, which must not be used
+// afterwards.
+func (e *Engine) Finish(o *Op) (Status, error) {
+	if o.state != done {
+		panic("p2p: Finish of an operation that is not done")
+	}
+	st, err := o.st, o.err
+	e.recycle(o)
+	return st, err
+}
+
+func (e *Engine) recycle(o *Op) {
+	if cap(o.own) > e.slotSize() {
+		o.own = nil
+	}
+	o.buf, o.mr, o.group, o.link, o.err, o.st = nil, nil, nil, nil, nil, Status{}
+	o.detached, o.mode, o.own = false, Standard, o.own[:0]
+	o.next = e.spare
+	e.spare = o
+}
+
+// complete ends an operation.
+func (e *Engine) complete(o *Op, err error) {
+	o.state, o.err = done, err
+	if o.detached {
+		e.held -= len(o.own)
+		e.recycle(o)
+	}
+}
+
+// drop ends the registration that was made for an operation.
+func (o *Op) drop() error {
+	if o.temp == nil {
+		return nil
+	}
+	err := o.temp.Close()
+	o.temp = nil
+	return err
+}
+
+// Cancel ends a receive that no message has matched: it is done, with
+// ErrCancelled. It is false for other operations, which go their way.
+func (e *Engine) Cancel(o *Op) bool {
+	if o.state != posted || !e.matches.Cancel(&o.Receive) {
+		return false
+	}
+	e.complete(o, ErrCancelled)
+	return true
+}
+
+// giveUp ends an operation, whatever has become of it, and gives its outcome:
+// cause, unless it was done in the meantime. Its memory is the caller's again.
+// It takes bounded time.
+func (e *Engine) giveUp(o *Op, cause error) (Status, error) {
+	switch o.state {
+	case queued:
+		o.link.remove(o)
+		e.complete(o, cause)
+	case posted:
+		e.matches.Cancel(&o.Receive)
+		e.complete(o, cause)
+	case sent:
+		if o.link == nil || len(o.buf) > e.eager {
+			e.withdraw(o, cause)
+			break
+		}
+		// The message has left; the answer to it is nobody's.
+		o.detached, o.buf = true, nil
+		return Status{}, cause
+	case moving:
+		// It ends in bounded time, for better or worse: the device sees to a
+		// peer that does not answer.
+		if err := e.wait(e.forever, condition{what: untilDone, op: o}); err != nil && o.state != done {
+			e.complete(o, err)
+		}
+	}
+	return e.Finish(o)
+}
+
+// withdraw takes back a long message that was announced.
+func (e *Engine) withdraw(o *Op, cause error) {
+	l := o.link
+	if l == nil { // to the rank itself
+		for m := e.matches.Peek(o.Envelope); m != nil; m = e.matches.Next(m) {
+			if m.Value.op == o {
+				e.matches.Drop(m)
+				m.Value.op = nil
+				e.release(m)
+				break
+			}
+		}
+		e.complete(o, cause)
+		return
+	}
+	e.cut(l)
+	o.err = cause
+}
+
+// Abandon gives an operation up, whatever has become of it: its memory is the
+// caller's again, and the operation is the engine's. A long send that was
+// announced takes its connection down (ErrCut). It takes bounded time.
+func (e *Engine) Abandon(o *Op) { _, _ = e.giveUp(o, ErrCancelled) }

@@ -1,0 +1,260 @@
+package p2p
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gorun-mpi/gorun/internal/shm"
+	"github.com/gorun-mpi/gorun/internal/testenv"
+	"github.com/gorun-mpi/gorun/internal/wait"
+	"github.com/gorun-mpi/gorun/rank/internal/match"
+	"github.com/gorun-mpi/gorun/rank/internal/wireup"
+	"github.com/gorun-mpi/gorun/rdma"
+	"github.com/gorun-mpi/gorun/rdma/soft"
+)
+
+// limit is how long the engines of one run may take.
+const limit = time.Minute
+
+// A transport is how the engines of a rig reach each other.
+type transport struct {
+	name   string
+	mapped bool
+	seed   uint64
+}
+
+var transports = []transport{{"queue pairs", false, 0}, {"mapped", true, 0}, {"adversary 1", false, 1}, {"adversary 2", false, 2}}
+
+// each runs f on engines of each size over each transport.
+func each(t *testing.T, sizes []int, f func(ctx context.Context, p *peer) error) {
+	testenv.NoLeaks(t)
+	for _, tr := range transports {
+		for _, n := range sizes {
+			t.Run(fmt.Sprintf("%s/n=%d", tr.name, n), func(t *testing.T) { runEngines(t, n, tr, f) })
+		}
+	}
+}
+
+// A peer is one rank of a rig.
+type peer struct {
+	*Engine
+	t      testing.TB
+	pd     rdma.PD
+	sleeps sleeps
+	gone   func(peer int) error // tells of deaths
+	closes []func() error
+	meet   func() // a barrier of all peers, outside the engine
+}
+
+// sleeper sleeps on the device and counts.
+type sleeper struct {
+	rdma.Sleeper
+	count *sleeps
+}
+
+func (s sleeper) Sleep(ns int64) { *s.count++; s.Sleeper.Sleep(ns) }
+
+// runEngines runs f as each of n ranks, which are goroutines.
+func runEngines(t testing.TB, n int, tr transport, f func(ctx context.Context, p *peer) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	segment, err := shm.NewLocal(shm.DefaultGeometry(n, shm.Limit()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer segment.Close()
+	hub := wireup.NewHub(n)
+	var group sync.WaitGroup
+	for r := range n {
+		group.Go(func() {
+			p := &peer{t: t}
+			defer p.close()
+			exchange := hub.Member(r)
+			p.meet = func() {
+				if err := exchange.Barrier(ctx); err != nil {
+					t.Errorf("rank %d of %d: meet: %v", r, n, err)
+				}
+			}
+			err := p.open(ctx, segment, r, n, tr, exchange)
+			if err == nil {
+				err = f(ctx, p)
+			}
+			if err == nil {
+				// As in Finalize: what is under way needs both sides.
+				p.Leave()
+				waiting := make(chan struct{})
+				go func() { p.meet(); close(waiting) }()
+				if err = p.Drain(ctx); err == nil {
+					err = p.WaitFor(ctx, isClosed(waiting))
+				}
+				p.meet()
+			} else {
+				cancel()
+			}
+			if err != nil {
+				t.Errorf("rank %d of %d: %v", r, n, err)
+			}
+		})
+	}
+	group.Wait()
+}
+
+type isClosed chan struct{}
+
+func (c isClosed) Ready() bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// open makes the engine and connects it with its peers'.
+func (p *peer) open(ctx context.Context, segment *shm.Segment, rank, size int, tr transport, exchange wireup.Exchange) error {
+	cfg := soft.Config{Segment: segment, Rank: rank, Host: "rig"}
+	if tr.seed != 0 {
+		cfg.Adversary = &soft.Adversary{Seed: tr.seed*100 + uint64(rank)}
+	}
+	provider, err := soft.New(cfg)
+	if err != nil {
+		return err
+	}
+	p.closes = append(p.closes, provider.Close)
+	devices, err := provider.Devices()
+	if err != nil {
+		return err
+	}
+	device, err := devices[0].Open()
+	if err != nil {
+		return err
+	}
+	p.closes = append(p.closes, device.Close)
+	if p.pd, err = device.AllocPD(); err != nil {
+		return err
+	}
+	p.closes = append(p.closes, p.pd.Close)
+	all, err := p.pd.RegMR(nil, rdma.AccessLocalWrite|rdma.AccessRemoteWrite|rdma.AccessRemoteRead|rdma.AccessOnDemand)
+	if err != nil {
+		return err
+	}
+	p.closes = append(p.closes, all.Close)
+	ec := Config{Rank: rank, Size: size, PD: p.pd, Any: all, Idle: (*uint32)(&p.sleeps),
+		Waiter: wait.New(wait.Config{Scheduler: true, Sleeper: sleeper{device.(rdma.Sleeper), &p.sleeps}}),
+		Dead: func(peer int) error {
+			if p.gone == nil {
+				return nil
+			}
+			return p.gone(peer)
+		}}
+	if tr.mapped {
+		ec.Peers = make([]rdma.PeerMemory, size)
+	}
+	if p.Engine, err = New(ec); err != nil {
+		return err
+	}
+	p.closes = append(p.closes, p.Engine.Close)
+	gid, err := device.QueryGID(1, 0)
+	if err != nil {
+		return err
+	}
+	card := wireup.Card{GID: gid, Endpoint: device.(rdma.Endpointer).Endpoint()}
+	port, err := device.QueryPort(1)
+	if err != nil {
+		return err
+	}
+	card.MTU = port.ActiveMTU
+	card.Control, card.ControlKey = p.Control()
+	for i := range size {
+		if i != rank {
+			card.Messages.Add(p.QP(i).Num())
+			card.Collectives.Add(p.QP(i).Num())
+		}
+	}
+	cards, err := exchange.AllGather(ctx, card.Pack())
+	if err != nil {
+		return err
+	}
+	for i, b := range cards {
+		if i == rank {
+			continue
+		}
+		theirs, err := wireup.ParseCard(b)
+		if err != nil {
+			return err
+		}
+		if err := device.(rdma.Endpointer).AddEndpoint(theirs.GID, theirs.Endpoint); err != nil {
+			return err
+		}
+		if err := wireup.Connect(p.QP(i), wireup.Port{Attr: device.QueryDevice(), MTU: port.ActiveMTU}, &theirs, theirs.Messages.For(i, rank)); err != nil {
+			return err
+		}
+		if tr.mapped {
+			if ec.Peers[i], err = device.(rdma.Mapper).Peer(theirs.GID); err != nil {
+				return err
+			}
+		}
+		p.Attach(i, theirs.Control, theirs.ControlKey)
+	}
+	return exchange.Barrier(ctx)
+}
+
+func (p *peer) close() {
+	for i := len(p.closes) - 1; i >= 0; i-- {
+		if err := p.closes[i](); err != nil {
+			p.t.Errorf("close: %v", err)
+		}
+	}
+}
+
+// memory gives n bytes, registered or ordinary, until the end of the run.
+func (p *peer) memory(n int, registered bool) ([]byte, rdma.MR) {
+	if !registered || n == 0 {
+		return make([]byte, n), nil
+	}
+	mr, err := p.pd.AllocMR(n, rdma.AccessLocalWrite|rdma.AccessRemoteRead|rdma.AccessRemoteWrite)
+	if err != nil {
+		p.t.Error(err)
+		return make([]byte, n), nil
+	}
+	p.closes = append(p.closes[:len(p.closes)-1], mr.Close, p.closes[len(p.closes)-1])
+	return mr.Bytes()[:n], mr
+}
+
+// letter fills b so that its source, tag and number can be read.
+func letter(b []byte, source, tag, number int) []byte {
+	word := uint64(source)<<48 | uint64(tag)<<32 | uint64(number)
+	i := 0
+	for ; i+8 <= len(b); i += 8 {
+		binary.LittleEndian.PutUint64(b[i:], word+uint64(i)<<20)
+	}
+	for ; i < len(b); i++ {
+		b[i] = byte(word) + byte(i)
+	}
+	return b
+}
+
+func checkLetter(b []byte, source, tag, number int) error {
+	want := letter(make([]byte, len(b)), source, tag, number)
+	for i := range b {
+		if b[i] != want[i] {
+			return fmt.Errorf("message %d of rank %d with tag %d: byte %d of %d is %#x, want %#x", number, source, tag, i, len(b), b[i], want[i])
+		}
+	}
+	return nil
+}
+
+// env is the envelope of what this rank sends.
+func (p *peer) env(tag int) match.Envelope {
+	return match.Envelope{Context: 1, Source: int32(p.rank), Tag: int32(tag)}
+}
+
+// want is the envelope of a receive.
+func want(source, tag int) match.Envelope {
+	return match.Envelope{Context: 1, Source: int32(source), Tag: int32(tag)}
+}
