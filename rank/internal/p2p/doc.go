@@ -14,17 +14,22 @@
 // and the receiver reads it straight out of the sender's memory:
 //
 //	short   sender --eager{tag, data}--> receiver
+//	        synchronous: eagerSync{tag, id, data}, answered like a long one
 //	long    sender --announce{tag, address, key, length}--> receiver
 //	        sender <==================read================= receiver
 //	        sender <------------finished{id}--------------- receiver
+//
+// What cannot leave for lack of room waits in line with its sender, as an [Op]
+// that refers to the caller's memory, and [Engine.Progress] sends it later: no
+// start of an operation blocks or fails for that.
 //
 // When the receiver frees the communicator or leaves the job instead, it answers
 // refused{id}, and the send fails.
 //
 // Every receive slot has a purpose, so that no send ever finds none posted: a
 // sender has as many credits as its peer has slots for eager messages and
-// announcements, and at most [rendezvousMax] announcements outstanding, each of
-// which has a slot for the answer. Credit comes back as an RDMA write of a
+// announcements, and at most [rendezvousMax] messages that want an answer
+// outstanding, each of which has a slot for it. Credit comes back as an RDMA write of a
 // running count into the sender's control word, which the sender looks at when
 // it has no credit left. A message that nobody has asked for yet is copied out of
 // its slot; when those of one peer exceed [unexpectedMax] bytes their credit is
@@ -49,8 +54,9 @@
 //
 // # What may block, what runs
 //
-// Send, Recv, Exchange and Drain wait with the engine's Waiter and progress all
-// links meanwhile; nothing else blocks. There is no goroutine: messages advance
+// Send, Recv, Exchange, Probe, Mprobe, Wait, WaitFor and Drain wait with the
+// engine's Waiter and progress all links meanwhile; nothing else blocks. A failed
+// link ends all operations that concern it, whoever waits for what. There is no goroutine: messages advance
 // when the rank is in some call, by [Engine.Progress]. An Engine serves one call
 // at a time.
 package p2p

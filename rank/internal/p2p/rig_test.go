@@ -3,6 +3,7 @@ package p2p
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -31,6 +32,10 @@ var transports = []transport{{"queue pairs", false, 0}, {"mapped", true, 0}, {"a
 
 // each runs f on engines of each size over each transport.
 func each(t *testing.T, sizes []int, f func(ctx context.Context, p *peer) error) {
+	over(t, transports, sizes, f)
+}
+
+func over(t *testing.T, transports []transport, sizes []int, f func(ctx context.Context, p *peer) error) {
 	testenv.NoLeaks(t)
 	for _, tr := range transports {
 		for _, n := range sizes {
@@ -84,6 +89,11 @@ func runEngines(t testing.TB, n int, tr transport, f func(ctx context.Context, p
 			if err == nil {
 				err = f(ctx, p)
 			}
+			if err == errSilent {
+				p.meet()
+				p.meet()
+				return
+			}
 			if err == nil {
 				// As in Finalize: what is under way needs both sides.
 				p.Leave()
@@ -103,6 +113,9 @@ func runEngines(t testing.TB, n int, tr transport, f func(ctx context.Context, p
 	}
 	group.Wait()
 }
+
+// errSilent ends a rank that does nothing more, as if it had died.
+var errSilent = errors.New("silent")
 
 type isClosed chan struct{}
 
