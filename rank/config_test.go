@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/gorun-mpi/gorun/coll"
@@ -81,6 +82,13 @@ func TestDevices(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
+			var mu sync.Mutex
+			var log strings.Builder
+			cfg.Log = func(line string) {
+				mu.Lock()
+				defer mu.Unlock()
+				log.WriteString(line)
+			}
 			rc := rank.RunConfig{Config: cfg}
 			if err := rc.Run(t.Context(), len(tt.want), func(ctx context.Context, c *rank.Comm) error {
 				want := rank.DeviceInfo{Name: tt.want[c.Rank()], Provider: "soft", OneSided: true}
@@ -93,6 +101,9 @@ func TestDevices(t *testing.T) {
 				return collectives[uint8](ctx, c)
 			}); err != nil {
 				t.Error(err)
+			}
+			if tt.devices == nil != strings.Contains(log.String(), "2 of 2 other ranks through mapped memory") {
+				t.Errorf("log: %s", &log)
 			}
 		})
 	}

@@ -1,6 +1,8 @@
 package rank
 
 import (
+	"fmt"
+
 	"github.com/gorun-mpi/gorun/coll"
 	"github.com/gorun-mpi/gorun/rdma"
 )
@@ -34,13 +36,25 @@ type DeviceInfo struct {
 
 // Device is the device that the rank uses.
 func (w *World) Device() DeviceInfo {
-	info := DeviceInfo{Name: w.device, Provider: w.fabric.provider, OneSided: w.fabric.port.Attr.OneSided}
+	return DeviceInfo{Name: w.device, Provider: w.fabric.provider, OneSided: w.fabric.port.Attr.OneSided, Mapped: w.mapped()}
+}
+
+// mapped counts the ranks whose memory this one maps.
+func (w *World) mapped() (n int) {
 	for _, p := range w.peers {
 		if p != nil {
-			info.Mapped++
+			n++
 		}
 	}
-	return info
+	return n
+}
+
+// way says how bytes go to other ranks, and why.
+func (w *World) way() string {
+	if w.named {
+		return fmt.Sprintf("all through work requests: device %s was asked for by name", w.device)
+	}
+	return fmt.Sprintf("%d of %d other ranks through mapped memory, the rest through work requests on %s", w.mapped(), w.size-1, w.device)
 }
 
 // Counters count what a rank did since Init.

@@ -15,7 +15,7 @@ import (
 // connect makes the queue pairs and connects them with those of all ranks.
 func (w *World) connect(ctx context.Context) (err error) {
 	w.messages, err = p2p.New(p2p.Config{Rank: w.rank, Size: w.size, PD: w.fabric.pd, Any: w.fabric.all, Waiter: w.waiter,
-		Dead: w.watch.dead, Remote: w.watch.remote, Idle: &w.watch.sleeps})
+		Dead: w.watch.dead, Remote: w.watch.remote, Idle: &w.watch.sleeps, Peers: w.peers, Progress: w.progressOthers})
 	if err != nil {
 		return err
 	}
@@ -108,6 +108,9 @@ func (w *World) meet(ctx context.Context, team []byte) ([][]byte, error) {
 		}
 		// The rest of the card is needed once; a job has many.
 		card.Endpoint, card.Team, card.Messages, card.Collectives = nil, nil, wireup.Numbers{}, wireup.Numbers{}
+	}
+	if w.size > 1 {
+		w.log(fmt.Sprintf("rank %d: %s", w.rank, w.way()))
 	}
 	// Nobody sends before all can receive.
 	if err := w.launcher.Barrier(ctx); err != nil {

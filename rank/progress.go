@@ -50,19 +50,5 @@ func (w *World) progressOthers() {
 
 // waitFor waits until c is ready and moves on all that is under way meanwhile.
 func (w *World) waitFor(ctx context.Context, c wait.Condition) error {
-	w.condition = condition{world: w, inner: c}
-	err := w.waiter.Wait(ctx, &w.condition)
-	w.condition.inner = nil
-	return err
-}
-
-// A condition makes progress before it asks another.
-type condition struct {
-	world *World
-	inner wait.Condition
-}
-
-func (c *condition) Ready() bool {
-	c.world.progress()
-	return c.inner.Ready()
+	return w.messages.WaitFor(ctx, c)
 }

@@ -34,6 +34,7 @@ type World struct {
 	elements   sync.Map // reflect.Type of elements that are not plain: nil, or why they are refused
 	comm       *Comm
 	device     string
+	named      bool // Config.Devices names it
 	// peers are the ranks whose memory this one reaches by loads and stores,
 	// nil entries elsewhere; nil when all goes by verbs.
 	peers []rdma.PeerMemory
@@ -52,9 +53,8 @@ type World struct {
 	active    []advancer
 	advancing bool // in their Progress
 	// What the one running call waits for.
-	condition condition
-	several   several
-	anyOf     anyOf
+	several several
+	anyOf   anyOf
 }
 
 // A launcher is who started the rank: a PMI server, Run, or nobody.
