@@ -18,9 +18,15 @@
 //
 // Float16 and BFloat16 are added and multiplied as float32 and rounded to the
 // nearest, ties to even, which for these is the exact result rounded once.
+//
+// On amd64 with AVX2 generated assembly does most of this (_generate); the loops
+// in Go are the reference that tests compare it to, bit for bit, and what runs
+// elsewhere.
 package kernel
 
 import "fmt"
+
+//go:generate go -C _generate run . -out ../avx2_amd64.s -stubs ../avx2_amd64.go -pkg kernel
 
 // A Func sets dst[i] = a[i] op b[i] for all elements. The three are of one
 // length, a multiple of the element's, at any address; dst may be a or b but not

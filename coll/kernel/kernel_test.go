@@ -32,7 +32,7 @@ func TestEveryElement(t *testing.T) {
 			a, b, want = append(a, x...), append(b, y...), append(want, obvious(typ, op, x, y)...)
 		}
 		r, _ := For(typ, op)
-		for name, f := range map[string]Func{"reference": reference[typ][op], "For": r.Func} {
+		for name, f := range map[string]Func{"reference": reference[typ][op], "assembly, if any": r.Func} {
 			got := make([]byte, len(a))
 			f(got, a, b)
 			for i := 0; i < len(got); i += r.Elem {
@@ -47,50 +47,52 @@ func TestEveryElement(t *testing.T) {
 // Where an element stands changes nothing: every length, every misalignment,
 // and a destination that is an operand.
 func TestEveryLengthAndAlignment(t *testing.T) {
+	step := 1
+	if testing.Short() {
+		step = 13
+	}
 	each(t, func(t *testing.T, typ Type, op Op) {
 		rng := rand.New(rand.NewPCG(uint64(typ), uint64(op)))
 		r, _ := For(typ, op)
-		const room = 64
 		for n := range 131 {
-			a, b := make([]byte, n*r.Elem), make([]byte, n*r.Elem)
+			a, b, want := make([]byte, n*r.Elem), make([]byte, n*r.Elem), make([]byte, n*r.Elem)
 			for i := 0; i < len(a); i += r.Elem {
 				copy(a[i:], random(rng, typ))
 				copy(b[i:], random(rng, typ))
 			}
-			want := make([]byte, len(a))
 			reference[typ][op](want, a, b)
-			for shift := range room {
-				x, y := place(a, shift), place(b, rng.IntN(room))
-				for dst, name := range []string{"apart", "dst is a", "dst is b"} {
-					p, q := place(a, shift), place(b, rng.IntN(room))
-					d := [][]byte{place(want, rng.IntN(room)), p, q}[dst]
-					if dst == 0 {
-						clear(d) // pairs leave their padding alone
-						p, q = x, y
-					} else if typ >= FloatInt {
-						continue
-					}
-					r.Func(d, p, q)
-					if !bytes.Equal(d, want) {
-						t.Fatalf("%d elements at %d, %s: %x, %x: got %x, want %x", n, shift, name, a, b, d, want)
-					}
-					for _, s := range [][]byte{d, p, q} {
-						checkEdges(t, s)
-					}
+			for shift := 0; shift < vectorBytes; shift += step {
+				x, y := place(a, shift), place(b, rng.IntN(vectorBytes))
+				d, where := place(make([]byte, len(a)), rng.IntN(vectorBytes)), "apart"
+				switch (n + shift) % 3 {
+				case 1:
+					d, where = x, "dst is a"
+				case 2:
+					d, where = y, "dst is b"
+				}
+				r.Func(d, x, y)
+				if !bytes.Equal(d, want) {
+					t.Fatalf("%d elements at %d, %s: %x, %x: got %x, want %x", n, shift, where, a, b, d, want)
+				}
+				for _, s := range [][]byte{d, x, y} {
+					checkEdges(t, s)
 				}
 			}
 		}
 	})
 }
 
+// vectorBytes is at least as long as a vector register.
+const vectorBytes = 64
+
 const edge = 0xa5
 
-// place copies s to an address that is shift beyond a multiple of 64, more or
-// less, between edges.
+// place copies s to shift bytes after the start of an allocation, which is aligned,
+// with an edge behind it.
 func place(s []byte, shift int) []byte {
-	room := bytes.Repeat([]byte{edge}, len(s)+128)
+	room := bytes.Repeat([]byte{edge}, len(s)+2*vectorBytes)
 	copy(room[shift:], s)
-	return room[shift : shift+len(s) : len(s)+128]
+	return room[shift : shift+len(s) : len(room)]
 }
 
 func checkEdges(t *testing.T, s []byte) {
@@ -256,19 +258,4 @@ func TestTypes(t *testing.T) {
 func one[T any](check func(ok bool, got, want Type, size uintptr), want Type) {
 	got, ok := TypeFor[T]()
 	check(ok, got, want, reflect.TypeFor[T]().Size())
-}
-
-func BenchmarkSum(b *testing.B) {
-	for _, typ := range []Type{Float32, Float64, Int32} {
-		for _, n := range []int{8, 4 << 10, 64 << 10} {
-			b.Run(fmt.Sprintf("%v/%d", typ, n), func(b *testing.B) {
-				r, _ := For(typ, Sum)
-				dst, x, y := make([]byte, n), make([]byte, n), make([]byte, n)
-				b.SetBytes(int64(n))
-				for b.Loop() {
-					r.Func(dst, x, y)
-				}
-			})
-		}
-	}
 }
