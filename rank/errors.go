@@ -94,7 +94,5 @@ func (e *AbortError) Error() string {
 	return fmt.Sprintf("rank %d called abort(%d): %s", e.Rank, e.Code, e.Message)
 }
 
-// badArgument is an error wrapping ErrArgument.
-func badArgument(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", ErrArgument, fmt.Sprintf(format, args...))
-}
+// badArgument is an error wrapping ErrArgument, of ClassArg.
+func badArgument(format string, args ...any) error { return badClass(ClassArg, format, args...) }

@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/gorun-mpi/gorun/coll"
+	"github.com/gorun-mpi/gorun/rank/internal/group"
 	"github.com/gorun-mpi/gorun/rank/internal/p2p"
 	"github.com/gorun-mpi/gorun/rank/internal/wireup"
 	"github.com/gorun-mpi/gorun/rdma"
@@ -25,7 +26,8 @@ func (w *World) connect(ctx context.Context) (err error) {
 	if w.mesh, err = coll.NewMesh(coll.MeshConfig{PD: w.fabric.pd, CQ: w.fabric.cq, QPs: w.fabric.queues, Peers: w.peers}); err != nil {
 		return err
 	}
-	c := &Comm{world: w, name: worldName, rank: w.rank, size: w.size, context: 0}
+	everybody := group.All(w.size)
+	c := &Comm{world: w, name: worldName, rank: w.rank, size: w.size, local: everybody, peers: everybody, members: everybody}
 	w.context = 1
 	exchanged := false
 	exchange := func(ctx context.Context, mine []byte) ([][]byte, error) {
@@ -48,17 +50,17 @@ func (w *World) connect(ctx context.Context) (err error) {
 // teamConfig describes the collectives' team of a communicator.
 func (w *World) teamConfig(c *Comm, exchange func(context.Context, []byte) ([][]byte, error)) coll.TeamConfig {
 	cfg := coll.TeamConfig{
-		Rank: c.rank, Size: c.size, Mesh: w.mesh, Waiter: w.waiter, ODP: w.fabric.all, Exchange: exchange,
+		Rank: c.base + c.rank, Size: c.members.Size(), Mesh: w.mesh, Waiter: w.waiter, ODP: w.fabric.all, Exchange: exchange,
 		Progress: w.progress,
-		PeerDead: func(member int) bool { return w.messages.Check(c.worldRank(member)) != nil },
+		PeerDead: func(member int) bool { return w.messages.Check(c.members.Rank(member)) != nil },
 	}
-	if c.ranks != nil {
-		cfg.Members = make([]int, c.size)
-		for i, r := range c.ranks {
-			cfg.Members[i] = int(r)
+	if c.members.Ranks() != nil {
+		cfg.Members = make([]int, cfg.Size)
+		for i := range cfg.Members {
+			cfg.Members[i] = c.members.Rank(i)
 		}
 	}
-	if c.size > 64 {
+	if cfg.Size > 64 {
 		// Every member keeps a ring for every other one.
 		cfg.EagerBytes = 512
 	}

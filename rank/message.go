@@ -8,6 +8,10 @@ const (
 	AnyTag    = -1 // MPI_ANY_TAG
 )
 
+// ProcNull is a rank that nobody has (MPI_PROC_NULL): what is sent to it is gone,
+// and what is received of it is empty.
+const ProcNull = -2
+
 // MaxTag is the largest tag (MPI_TAG_UB). Tags count from 0.
 const MaxTag = 1<<31 - 1
 

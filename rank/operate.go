@@ -156,11 +156,11 @@ func (c *Comm) reduceScatter(ctx context.Context, send, recv []byte, kind reflec
 // envelope checks and makes the envelope of a message to or from a rank.
 func (c *Comm) envelope(context uint32, peer, tag int, wild bool) (match.Envelope, int, error) {
 	e := match.Envelope{Context: context, Source: int32(c.world.rank), Tag: int32(tag)}
-	if (peer < 0 || peer >= c.size) && !(wild && peer == AnySource) {
-		return e, 0, badArgument("rank %d in a communicator of %d ranks", peer, c.size)
+	if (peer < 0 || peer >= c.peers.Size()) && !(wild && peer == AnySource) {
+		return e, 0, badClass(ClassRank, "rank %d in a communicator of %d ranks", peer, c.peers.Size())
 	}
 	if (tag < 0 || tag > MaxTag) && !(wild && tag == AnyTag) {
-		return e, 0, badArgument("tag %d: 0 to %d are expected", tag, MaxTag)
+		return e, 0, badClass(ClassTag, "tag %d: 0 to %d are expected", tag, MaxTag)
 	}
 	world := -1
 	if peer >= 0 {

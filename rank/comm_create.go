@@ -1,0 +1,375 @@
+package rank
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/gorun-mpi/gorun/coll"
+	"github.com/gorun-mpi/gorun/rank/internal/group"
+	"github.com/gorun-mpi/gorun/rank/internal/p2p"
+)
+
+// Dup makes a communicator of the same groups in the same order, with the same
+// topology, error handler and, as their keyvals say, attributes (MPI_Comm_dup).
+// All ranks call it, of an intercommunicator both groups.
+func (c *Comm) Dup(ctx context.Context) (*Comm, error) {
+	return c.derive(ctx, "dup", choice{}, nil)
+}
+
+// Split makes a communicator of each set of ranks that give the same color,
+// ordered by key and then by rank (MPI_Comm_split). All ranks call it; with
+// color Undefined the communicator is nil. Of an intercommunicator the ranks of
+// one color in both groups make an intercommunicator, nil where one group has
+// none.
+func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
+	var bad error
+	if color < 0 && color != Undefined {
+		bad = badArgument("color %d: 0 or more, or Undefined", color)
+	}
+	return c.derive(ctx, "split", choice{color: int64(color), key: int64(key)}, bad)
+}
+
+// A SplitKind says what the ranks of one communicator of [Comm.SplitType] share.
+type SplitKind int
+
+// The kinds. Undefined leaves the caller out.
+const (
+	TypeShared SplitKind = iota + 1 // memory (MPI_COMM_TYPE_SHARED): what shared windows need
+	TypeHost                        // the host's name, whether they share memory or not
+)
+
+// SplitType is Split with a color for each set of ranks that share something
+// (MPI_Comm_split_type). All ranks call it, with the same kind or Undefined.
+func (c *Comm) SplitType(ctx context.Context, kind SplitKind, key int) (*Comm, error) {
+	color, bad := Undefined, error(nil)
+	switch {
+	case kind == TypeShared || kind == TypeHost:
+		// A freed communicator still has its group.
+		if c != nil && c.world != nil {
+			color = c.neighbourhood(kind)
+		}
+	case kind != Undefined:
+		bad = badArgument("split kind %d: TypeShared, TypeHost or Undefined", int(kind))
+	}
+	return c.derive(ctx, "split", choice{color: int64(color), key: int64(key)}, bad)
+}
+
+// neighbourhood is the lowest world rank of the own group with which the caller
+// shares what kind says.
+func (c *Comm) neighbourhood(kind SplitKind) int {
+	w := c.world
+	own := &w.cards[w.rank]
+	lowest := w.rank
+	for place := range c.size {
+		rank := c.local.Rank(place)
+		card := &w.cards[rank]
+		// A place without a name is a segment of one rank.
+		shares := card.Place == own.Place && own.Place != ""
+		if kind == TypeHost {
+			shares = card.Host == own.Host
+		}
+		if shares {
+			lowest = min(lowest, rank)
+		}
+	}
+	return lowest
+}
+
+// Create makes a communicator of the members of a group of ranks of c
+// (MPI_Comm_create). All ranks of c call it. Members give the same group, and
+// several groups that have no member in common make several communicators; who
+// is in none gives the empty group, or any other that it is not in, and gets nil.
+// Of an intercommunicator the result is one too, between the groups that either
+// side gives; it is nil where one of them is empty.
+func (c *Comm) Create(ctx context.Context, g Group) (*Comm, error) {
+	if c == nil || c.world == nil {
+		return c.derive(ctx, "create", choice{}, nil)
+	}
+	own := choice{color: Undefined}
+	bad := c.within(g)
+	if place := g.set.Place(c.world.rank); place != group.None && bad == nil {
+		own = choice{color: int64(g.set.Rank(0)), key: int64(place), group: fingerprint(&g.set)}
+		if c.inter {
+			own.color = 0
+		}
+	}
+	return c.derive(ctx, "create", own, bad)
+}
+
+// within tells whether all members of g are in the own group.
+func (c *Comm) within(g Group) error {
+	for place := range g.set.Size() {
+		if rank := g.set.Rank(place); c.local.Place(rank) == group.None {
+			return badClass(ClassGroup, "rank %d of the group (%d in the world) is not in the communicator's", place, rank)
+		}
+	}
+	return nil
+}
+
+// A choice is what a rank says when all make new communicators.
+type choice struct {
+	color, key int64
+	context    uint32 // the next one that the rank has not used
+	group      uint64 // what must come out, as a fingerprint; 0: anything
+	refused    bool   // its arguments are wrong, so nobody gets anything
+}
+
+const choiceLen = 32
+
+// introLen is the room for a team's card when cards are exchanged.
+const introLen = 256
+
+// derive makes new communicators of the ranks that give the same color: an
+// all-gather of choices, from which everyone works out the groups, and one of
+// the new teams' cards. bad is what is wrong with the caller's arguments: all
+// others hear of it.
+func (c *Comm) derive(ctx context.Context, op string, own choice, bad error) (*Comm, error) {
+	if err := c.enterCollective(); err != nil {
+		return nil, c.fail(op, -1, err)
+	}
+	defer c.world.leave()
+	own.context, own.refused = c.world.context, bad != nil
+	choices, err := c.choose(ctx, own)
+	if err != nil {
+		return nil, c.failCollective(op, err)
+	}
+	number, err := c.world.agree(choices)
+	if bad != nil {
+		err = bad
+	}
+	if err != nil {
+		return nil, c.fail(op, -1, err)
+	}
+	if i := slices.IndexFunc(choices, func(o choice) bool { return o.refused }); i >= 0 {
+		return nil, c.fail(op, c.rankOf(c.members.Rank(i)), errRefused)
+	}
+	if i := c.disagreeing(choices); i >= 0 {
+		return nil, c.fail(op, c.rankOf(c.members.Rank(i)), badClass(ClassGroup, "the ranks of its group did not all give that group"))
+	}
+	c.children++
+	var d *Comm
+	if own.color != Undefined {
+		local := c.chosen(choices, own.color, &c.local, c.base)
+		remote := (*group.Set)(nil)
+		if c.inter {
+			r := c.chosen(choices, own.color, &c.peers, c.far)
+			remote = &r
+		}
+		if remote == nil || remote.Size() > 0 {
+			d = c.child(fmt.Sprintf("%s.%s%d", c.name, op, c.children), number, local, remote)
+			if op == "split" {
+				d.name += fmt.Sprintf("[%d]", own.color)
+			}
+		}
+	}
+	if err := c.world.enlist(ctx, d, func(ctx context.Context, card []byte) ([][]byte, error) { return c.introduce(ctx, d, card) }); err != nil {
+		return nil, c.failCollective(op, err)
+	}
+	return d, nil
+}
+
+// errRefused is what a call fails with because a peer's arguments were wrong.
+var errRefused = fmt.Errorf("%w: those of another rank were wrong, as its error says", ErrArgument)
+
+// choose gathers the choices of all members.
+func (c *Comm) choose(ctx context.Context, own choice) ([]choice, error) {
+	n := c.members.Size()
+	all := make([]byte, n*choiceLen)
+	mine := all[(c.base+c.rank)*choiceLen:]
+	binary.NativeEndian.PutUint64(mine[0:], uint64(own.color))
+	binary.NativeEndian.PutUint64(mine[8:], uint64(own.key))
+	binary.NativeEndian.PutUint32(mine[16:], own.context)
+	if own.refused {
+		mine[20] = 1
+	}
+	binary.NativeEndian.PutUint64(mine[24:], own.group)
+	if err := c.team.Run(ctx, &coll.Args{Kind: coll.AllGather, Recv: coll.Buffer{Mem: all}, Bytes: choiceLen}); err != nil {
+		return nil, err
+	}
+	choices := make([]choice, n)
+	for i := range choices {
+		b := all[i*choiceLen:]
+		choices[i] = choice{
+			color:   int64(binary.NativeEndian.Uint64(b[0:])),
+			key:     int64(binary.NativeEndian.Uint64(b[8:])),
+			context: binary.NativeEndian.Uint32(b[16:]),
+			refused: b[20] != 0,
+			group:   binary.NativeEndian.Uint64(b[24:]),
+		}
+	}
+	return choices, nil
+}
+
+// ErrContexts: some rank has been in as many communicators as there are numbers
+// to tell their messages apart.
+var ErrContexts = errors.New("all 2^30 context numbers are used up")
+
+// agree is the context of a new communicator: the lowest that no member has
+// used. As every rank's number only grows, and all members of a communicator go
+// beyond its number, no rank is ever in two of the same number, and no late
+// message can be taken for one of another communicator.
+func (w *World) agree(choices []choice) (uint32, error) {
+	number := w.context
+	for i := range choices {
+		number = max(number, choices[i].context)
+	}
+	if number > lastContext {
+		return 0, ErrContexts
+	}
+	w.context = number + 1
+	return number, nil
+}
+
+// chosen are those of a group who gave the color, by key; base is where the group
+// begins among the members. Groups of different colors share a context: no rank
+// is in two of them.
+func (c *Comm) chosen(choices []choice, color int64, of *group.Set, base int) group.Set {
+	var places []int // in the group
+	for place := range of.Size() {
+		if choices[base+place].color == color {
+			places = append(places, place)
+		}
+	}
+	slices.SortStableFunc(places, func(a, b int) int {
+		switch ka, kb := choices[base+a].key, choices[base+b].key; {
+		case ka < kb:
+			return -1
+		case ka > kb:
+			return 1
+		}
+		return 0
+	})
+	if len(places) == of.Size() && slices.IsSorted(places) {
+		return *of // the same, in the same memory
+	}
+	s, err := of.Incl(places)
+	if err != nil {
+		panic("rank: " + err.Error())
+	}
+	return s
+}
+
+// disagreeing is a member whose group is not what comes out of the choices, -1
+// when there is none.
+func (c *Comm) disagreeing(choices []choice) int {
+	type part struct {
+		color int64
+		base  int
+	}
+	come := make(map[part]uint64) // fingerprints
+	for i := range choices {
+		if choices[i].group == 0 {
+			continue
+		}
+		of, base := &c.local, c.base
+		if c.inter && c.local.Place(c.members.Rank(i)) == group.None {
+			of, base = &c.peers, c.far
+		}
+		key := part{choices[i].color, base}
+		if _, known := come[key]; !known {
+			s := c.chosen(choices, key.color, of, base)
+			come[key] = fingerprint(&s)
+		}
+		if come[key] != choices[i].group {
+			return i
+		}
+	}
+	return -1
+}
+
+// child is a communicator made of c, without its team. remote is nil, or the
+// other group of an intercommunicator.
+func (c *Comm) child(name string, number uint32, local group.Set, remote *group.Set) *Comm {
+	d := &Comm{world: c.world, name: name, rank: local.Place(c.world.rank), size: local.Size(),
+		local: local, peers: local, members: local, context: number, handler: c.handler}
+	if remote != nil {
+		d.inter, d.peers = true, *remote
+		if local.Rank(0) < remote.Rank(0) {
+			d.members, d.far = group.Union(&local, remote), local.Size()
+		} else {
+			d.members, d.base = group.Union(remote, &local), remote.Size()
+		}
+	}
+	d.ranks = d.peers.Ranks()
+	return d
+}
+
+// enlist makes the team of a new communicator, which is nil where the rank is in
+// none. meet exchanges the cards of teams, nil for who has none, and gives those
+// of d by member. It is called once, whatever happens, as others wait for it.
+func (w *World) enlist(ctx context.Context, d *Comm, meet func(ctx context.Context, card []byte) ([][]byte, error)) error {
+	met := false
+	var err error
+	if d != nil {
+		d.team, err = coll.NewTeam(ctx, w.teamConfig(d, func(ctx context.Context, card []byte) ([][]byte, error) {
+			met = true
+			cards, err := meet(ctx, card)
+			if err != nil {
+				return nil, err
+			}
+			for i, card := range cards {
+				if card == nil {
+					return nil, &p2p.PeerError{Peer: d.members.Rank(i), Err: errors.New("it could not make the communicator")}
+				}
+			}
+			return cards, nil
+		}))
+	}
+	if !met {
+		if _, meeting := meet(ctx, nil); err == nil {
+			err = meeting
+		}
+	}
+	if err != nil {
+		if d != nil && d.team != nil {
+			_ = d.team.Close() // which is of no use alone; err says why
+		}
+		return err
+	}
+	if d != nil {
+		w.comms = append(w.comms, d)
+	}
+	return nil
+}
+
+// introduce gathers the cards of new teams from all members of c, and gives those
+// of the members of d.
+func (c *Comm) introduce(ctx context.Context, d *Comm, card []byte) ([][]byte, error) {
+	all := make([]byte, c.members.Size()*introLen)
+	if err := putIntro(all[(c.base+c.rank)*introLen:][:introLen], card); err != nil {
+		return nil, err
+	}
+	if err := c.team.Run(ctx, &coll.Args{Kind: coll.AllGather, Recv: coll.Buffer{Mem: all}, Bytes: introLen}); err != nil {
+		return nil, err
+	}
+	if d == nil {
+		return nil, nil
+	}
+	cards := make([][]byte, d.members.Size())
+	for i := range cards {
+		cards[i] = intro(all[c.members.Place(d.members.Rank(i))*introLen:][:introLen])
+	}
+	return cards, nil
+}
+
+// putIntro writes a card behind its length; nil has none.
+func putIntro(into, card []byte) error {
+	if len(card) > introLen-2 {
+		return fmt.Errorf("a team's card has %d bytes, and there is room for %d", len(card), introLen-2)
+	}
+	binary.NativeEndian.PutUint16(into, uint16(len(card)))
+	copy(into[2:], card)
+	return nil
+}
+
+// intro reads what putIntro wrote, nil when there is no card.
+func intro(b []byte) []byte {
+	n := int(binary.NativeEndian.Uint16(b))
+	if n == 0 || n > introLen-2 {
+		return nil
+	}
+	return b[2 : 2+n]
+}

@@ -1,0 +1,157 @@
+package rank
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gorun-mpi/gorun/rank/internal/group"
+	"github.com/gorun-mpi/gorun/rank/internal/match"
+	"github.com/gorun-mpi/gorun/rank/internal/p2p"
+)
+
+// CreateGroup makes a communicator of a group of ranks of c (MPI_Comm_create_group).
+// Only the members call it, with the same group and tag; calls of groups that
+// have a member in common are told apart by tag or by their order. Who is not in
+// the group gets nil at once.
+func (c *Comm) CreateGroup(ctx context.Context, g Group, tag int) (*Comm, error) {
+	const op = "create_group"
+	if err := c.enterCollective(); err != nil {
+		return nil, c.fail(op, -1, err)
+	}
+	defer c.world.leave()
+	err := c.within(g)
+	switch {
+	case c.inter:
+		err = badClass(ClassComm, "an intercommunicator; one group is needed")
+	case tag < 0 || tag > MaxTag:
+		err = badClass(ClassTag, "tag %d: 0 to %d are expected", tag, MaxTag)
+	}
+	if err != nil {
+		return nil, c.fail(op, -1, err)
+	}
+	w := c.world
+	if g.set.Place(w.rank) == group.None {
+		return nil, nil
+	}
+	// The next context of every member, and which group it thinks of.
+	const blockLen = 16
+	mine := make([]byte, blockLen)
+	binary.NativeEndian.PutUint32(mine, w.context)
+	binary.NativeEndian.PutUint64(mine[8:], fingerprint(&g.set))
+	// Sorted: who thinks of another order meets the others, and learns it.
+	meeting := g.set.Sorted()
+	all, err := w.gatherFrom(ctx, &meeting, c.makingContext(), tag, mine)
+	if err != nil {
+		return nil, c.revoke(op, c.fail(op, -1, err))
+	}
+	choices := make([]choice, g.set.Size())
+	for i := range choices {
+		b := all[i*blockLen:]
+		choices[i].context = binary.NativeEndian.Uint32(b)
+		if theirs := binary.NativeEndian.Uint64(b[8:]); theirs != binary.NativeEndian.Uint64(mine[8:]) && err == nil {
+			err = c.fail(op, c.rankOf(meeting.Rank(i)), badClass(ClassGroup, "it gave another group"))
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	number, err := w.agree(choices)
+	if err != nil {
+		return nil, c.fail(op, -1, err)
+	}
+	d := c.child(fmt.Sprintf("%s.group(tag %d)", c.name, tag), number, g.set, nil)
+	if err := w.enlist(ctx, d, d.introduceByMessages); err != nil {
+		return nil, c.revoke(op, c.fail(op, -1, err))
+	}
+	return d, nil
+}
+
+// fingerprint is a hash (FNV-1a) of the members in their order.
+func fingerprint(s *group.Set) uint64 {
+	h := uint64(14695981039346656037)
+	for place := range s.Size() {
+		h = (h ^ uint64(s.Rank(place))) * 1099511628211
+	}
+	return h
+}
+
+// introduceByMessages exchanges the cards of c's team among its members, where
+// no team of all of them exists yet. The context is new, so nothing else can be
+// taken for a card.
+func (c *Comm) introduceByMessages(ctx context.Context, card []byte) ([][]byte, error) {
+	mine := make([]byte, introLen)
+	if err := putIntro(mine, card); err != nil {
+		return nil, err
+	}
+	all, err := c.world.gatherFrom(ctx, &c.members, c.makingContext(), 0, mine)
+	if err != nil {
+		return nil, err
+	}
+	cards := make([][]byte, c.members.Size())
+	for i := range cards {
+		cards[i] = intro(all[i*introLen:][:introLen])
+	}
+	return cards, nil
+}
+
+// errTold is what gatherFrom fails with where another member has failed.
+var errTold = errors.New("it has heard of a failure")
+
+// farewellTime bounds how long a rank that gives up tells others so.
+const farewellTime = 250 * time.Millisecond
+
+// gatherFrom gathers a block of every member of a set, by place, by messages
+// alone. Blocks have the same length everywhere.
+//
+// It is Bruck's all-gather: in step k everybody sends the blocks it has, its own
+// and those of the next 2^k-1 members, to the member 2^k places before it. Cost:
+// log2(n) steps, n-1 blocks. Each pair of members exchanges at most one message
+// in each direction, so one context and tag do. Who fails goes on with empty
+// messages, which tell the others, as they reach all in the remaining steps.
+func (w *World) gatherFrom(ctx context.Context, s *group.Set, context uint32, tag int, mine []byte) ([]byte, error) {
+	n, block, place := s.Size(), len(mine), s.Place(w.rank)
+	blocks := make([]byte, n*block) // from the own place on
+	copy(blocks, mine)
+	var failure error
+	for have := 1; have < n; have *= 2 {
+		count := min(have, n-have)
+		to, from := s.Rank((place+n-have)%n), s.Rank((place+have)%n)
+		send, recv := blocks[:count*block], blocks[have*block:][:count*block]
+		if failure != nil {
+			send = nil
+		}
+		env := match.Envelope{Context: context, Source: int32(w.rank), Tag: int32(tag)}
+		want := match.Envelope{Context: context, Source: int32(from), Tag: int32(tag)}
+		if ctx.Err() != nil {
+			w.sayFarewell(ctx, env, to)
+			continue
+		}
+		st, err := w.messages.Exchange(ctx, send, nil, env, to, recv, nil, want, nil)
+		if err == nil && st.Bytes != len(recv) {
+			err = &p2p.PeerError{Peer: from, Err: errTold}
+		}
+		if failure == nil {
+			failure = err
+		}
+	}
+	if failure == nil {
+		failure = ctx.Err() // of a member that came with a context that had ended
+	}
+	if failure != nil && n > 1 {
+		return nil, failure
+	}
+	all := make([]byte, 0, n*block)
+	all = append(all, blocks[(n-place)%n*block:]...)
+	return append(all, blocks[:(n-place)%n*block]...), nil
+}
+
+// sayFarewell sends an empty message although the context has ended, as far as
+// that takes no time.
+func (w *World) sayFarewell(ctx context.Context, env match.Envelope, to int) {
+	short, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewellTime)
+	defer cancel()
+	_ = w.messages.Send(short, nil, nil, env, to) // who cannot be told finds out alone
+}

@@ -1,0 +1,126 @@
+package rank
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/gorun-mpi/gorun/coll"
+	"github.com/gorun-mpi/gorun/rank/internal/p2p"
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+// A Class is one of MPI's error classes. It is an error too, by which errors are
+// told apart: errors.Is(err, rank.ClassRoot).
+type Class uint8
+
+// The classes that this package gives.
+const (
+	ClassSuccess    Class = iota // no error
+	ClassBuffer                  // MPI_ERR_BUFFER: memory that does not fit, or overlaps
+	ClassCount                   // MPI_ERR_COUNT
+	ClassType                    // MPI_ERR_TYPE: a datatype
+	ClassTag                     // MPI_ERR_TAG
+	ClassComm                    // MPI_ERR_COMM: a communicator that is nil, freed or of the wrong kind
+	ClassRank                    // MPI_ERR_RANK
+	ClassRequest                 // MPI_ERR_REQUEST
+	ClassRoot                    // MPI_ERR_ROOT
+	ClassGroup                   // MPI_ERR_GROUP
+	ClassOp                      // MPI_ERR_OP: the operation of a reduction
+	ClassTopology                // MPI_ERR_TOPOLOGY
+	ClassDims                    // MPI_ERR_DIMS
+	ClassArg                     // MPI_ERR_ARG: another argument
+	ClassTruncate                // MPI_ERR_TRUNCATE: a message longer than its buffer
+	ClassOther                   // MPI_ERR_OTHER: a context that ended, calls that do not match, a finalized world
+	ClassIntern                  // MPI_ERR_INTERN: the device or this package is broken
+	ClassInStatus                // MPI_ERR_IN_STATUS: the statuses tell which of several requests failed
+	ClassPending                 // MPI_ERR_PENDING: a request that neither failed nor is done
+	ClassKeyval                  // MPI_ERR_KEYVAL
+	ClassNoMem                   // MPI_ERR_NO_MEM
+	ClassWin                     // MPI_ERR_WIN: a window
+	ClassRMARange                // MPI_ERR_RMA_RANGE: memory outside of the window
+	ClassRMASync                 // MPI_ERR_RMA_SYNC: an access outside of an epoch
+	ClassLockType                // MPI_ERR_LOCKTYPE
+	ClassProcFailed              // MPI_ERR_PROC_FAILED: a peer has died
+	ClassRevoked                 // MPI_ERR_REVOKED: the communicator is revoked
+	classes
+)
+
+var classNames = [classes]string{"SUCCESS", "BUFFER", "COUNT", "TYPE", "TAG", "COMM", "RANK", "REQUEST", "ROOT", "GROUP", "OP",
+	"TOPOLOGY", "DIMS", "ARG", "TRUNCATE", "OTHER", "INTERN", "IN_STATUS", "PENDING", "KEYVAL", "NO_MEM", "WIN", "RMA_RANGE", "RMA_SYNC",
+	"LOCKTYPE", "PROC_FAILED", "REVOKED"}
+
+// String is MPI's name: "MPI_ERR_ROOT".
+func (c Class) String() string {
+	switch {
+	case c == ClassSuccess:
+		return "MPI_SUCCESS"
+	case c < classes:
+		return "MPI_ERR_" + classNames[c]
+	}
+	return fmt.Sprintf("MPI error class %d", uint8(c))
+}
+
+func (c Class) Error() string { return c.String() }
+
+// ClassOf is the class of an error of this package (MPI_Error_class):
+// ClassSuccess for nil, and ClassOther for what came from elsewhere.
+func ClassOf(err error) Class {
+	if err == nil {
+		return ClassSuccess
+	}
+	if e, ok := errors.AsType[*argumentError](err); ok {
+		return e.class
+	}
+	if c, ok := errors.AsType[Class](err); ok {
+		return c
+	}
+	if _, ok := errors.AsType[*TruncateError](err); ok {
+		return ClassTruncate
+	}
+	for _, k := range sentinelClasses {
+		if errors.Is(err, k.err) {
+			return k.class
+		}
+	}
+	if _, ok := errors.AsType[*rdma.OpError](err); ok {
+		return ClassIntern
+	}
+	return ClassOther
+}
+
+// sentinelClasses are the classes of the errors that callers branch on; the first
+// that fits counts. A communicator that is revoked because a context ended is
+// revoked in the first place.
+var sentinelClasses = [...]struct {
+	err   error
+	class Class
+}{
+	{ErrRevoked, ClassRevoked}, {coll.ErrRevoked, ClassRevoked},
+	{ErrPeerDied, ClassProcFailed}, {coll.ErrPeerDead, ClassProcFailed},
+	{ErrFreed, ClassComm}, {ErrArgument, ClassArg},
+	{p2p.ErrRefused, ClassOther}, {context.Canceled, ClassOther}, {context.DeadlineExceeded, ClassOther},
+}
+
+// Class is MPI's class of the error.
+func (e *Error) Class() Class { return ClassOf(e.Err) }
+
+// Is tells whether target is the error's class.
+func (e *Error) Is(target error) bool {
+	c, ok := target.(Class)
+	return ok && c == e.Class()
+}
+
+// An argumentError is an operand that does not fit, with its class.
+type argumentError struct {
+	class Class
+	text  string
+}
+
+func (e *argumentError) Error() string { return ErrArgument.Error() + ": " + e.text }
+func (e *argumentError) Unwrap() error { return ErrArgument }
+
+// badClass is an error wrapping ErrArgument, of a class.
+func badClass(class Class, format string, args ...any) error {
+	return &argumentError{class: class, text: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,100 @@
+package rank
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/gorun-mpi/gorun/coll"
+	"github.com/gorun-mpi/gorun/rank/internal/p2p"
+)
+
+// An Errhandler is called with each error of a communicator's calls before the
+// call returns it (MPI_Comm_errhandler_function). It runs inside the call: it
+// must not call into the world except for Abort.
+type Errhandler func(c *Comm, err error)
+
+// ErrorsReturn does nothing: the call returns the error (MPI_ERRORS_RETURN). It
+// is the default.
+func ErrorsReturn(*Comm, error) {}
+
+// ErrorsAreFatal prints the error to standard error and aborts the job
+// (MPI_ERRORS_ARE_FATAL).
+func ErrorsAreFatal(c *Comm, err error) {
+	fmt.Fprintln(os.Stderr, err)
+	c.world.Abort(1, err.Error())
+}
+
+// SetErrhandler says what happens when a call on the communicator fails, on this
+// rank (MPI_Comm_set_errhandler). Communicators made of it afterwards inherit it.
+// nil is ErrorsReturn.
+func (c *Comm) SetErrhandler(h Errhandler) { c.handler = h }
+
+// fail makes an *Error of what went wrong, for the caller, and calls the error
+// handler. peer is a rank as messages name it, -1 when nobody in particular; the
+// error may know better.
+func (c *Comm) fail(op string, peer int, err error) error {
+	if c == nil || c.world == nil {
+		return &Error{Op: op, Peer: -1, Err: err}
+	}
+	e := &Error{Op: op, Comm: c.name, Rank: c.rank, Host: c.world.Host(), Peer: peer, Err: err}
+	if pe, ok := errors.AsType[*p2p.PeerError](err); ok {
+		if e.Peer = c.rankOf(pe.Peer); e.Peer >= 0 && err == error(pe) {
+			e.Err = pe.Err
+		}
+	}
+	if te, ok := errors.AsType[*p2p.TruncateError](err); ok {
+		e.Err = &TruncateError{Message: te.Message, Buffer: te.Buffer}
+	}
+	if e.Peer >= 0 {
+		e.PeerHost = c.world.HostOf(c.worldRank(e.Peer))
+	}
+	if c.handler != nil {
+		c.handler(c, e)
+	}
+	return e
+}
+
+// failCollective is fail for an error of the collectives: unless it was a
+// mistake of the call itself, the communicator is revoked by it.
+func (c *Comm) failCollective(op string, err error) error {
+	peer, world := -1, -1
+	if ce, ok := errors.AsType[*coll.Error](err); ok {
+		err = ce.Err
+		if ce.Peer >= 0 {
+			// A member of an intercommunicator's own group has no name there.
+			world = c.members.Rank(ce.Peer)
+			if peer = c.rankOf(world); peer < 0 {
+				err = fmt.Errorf("rank %d of the own group: %w", c.local.Place(world), err)
+			}
+		}
+	}
+	switch {
+	case errors.Is(err, coll.ErrArgument):
+		return c.fail(op, peer, err)
+	case errors.Is(err, coll.ErrBusy):
+		return c.fail(op, peer, ErrConcurrent)
+	case errors.Is(err, coll.ErrPeerDead):
+		err = ErrPeerDied
+		if world >= 0 {
+			if why := c.world.messages.Check(world); why != nil {
+				if pe, ok := errors.AsType[*p2p.PeerError](why); ok {
+					err = pe.Err
+				}
+			}
+		}
+	case errors.Is(err, coll.ErrRevoked):
+		err = fmt.Errorf("%w: %w", ErrRevoked, err)
+	}
+	return c.revoke(op, c.fail(op, peer, err))
+}
+
+// revoke takes down that a collective failed here, and tells the other ranks,
+// who may not know, and would wait for this one in their next.
+func (c *Comm) revoke(op string, err error) error {
+	if c.revoked == nil {
+		c.revoked = err
+		c.team.Revoke(op, err)
+	}
+	return err
+}

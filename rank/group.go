@@ -1,0 +1,152 @@
+package rank
+
+import "github.com/gorun-mpi/gorun/rank/internal/group"
+
+// A Group is an ordered set of ranks (MPI_Group). It is a value: nothing changes
+// or frees one, and it may be used at any time. The zero Group is empty
+// (MPI_GROUP_EMPTY).
+type Group struct {
+	set group.Set
+	// self is one more than the caller's rank in the world, so that the zero
+	// Group, in which nobody is, needs none.
+	self int
+}
+
+// A Comparison is how two groups or communicators are related.
+type Comparison int
+
+// The comparisons, the closest first.
+const (
+	Ident     Comparison = iota // MPI_IDENT: the same members in the same order; the same communicator
+	Congruent                   // MPI_CONGRUENT: of communicators only: the same groups, another context
+	Similar                     // MPI_SIMILAR: the same members in another order
+	Unequal                     // MPI_UNEQUAL
+)
+
+// String is MPI's name.
+func (c Comparison) String() string {
+	switch c {
+	case Ident:
+		return "MPI_IDENT"
+	case Congruent:
+		return "MPI_CONGRUENT"
+	case Similar:
+		return "MPI_SIMILAR"
+	}
+	return "MPI_UNEQUAL"
+}
+
+// A Range is the ranks First, First+Stride, First+2*Stride and so on up to Last,
+// which is met or not. Stride may be negative and must lead from First to Last.
+type Range = group.Range
+
+// Group is the group of all ranks.
+func (w *World) Group() Group { return w.groupOf(group.All(w.size)) }
+
+func (w *World) groupOf(s group.Set) Group { return Group{set: s, self: w.rank + 1} }
+
+// Size is the number of members (MPI_Group_size).
+func (g Group) Size() int { return g.set.Size() }
+
+// Rank is the caller's rank in the group, Undefined when it is no member
+// (MPI_Group_rank).
+func (g Group) Rank() int { return g.set.Place(g.self - 1) }
+
+// Translate gives the ranks in other of the members with these ranks in g
+// (MPI_Group_translate_ranks): Undefined where other has no such member, and
+// ProcNull for ProcNull.
+func (g Group) Translate(ranks []int, other Group) ([]int, error) {
+	to := make([]int, len(ranks))
+	for i, r := range ranks {
+		switch {
+		case r == ProcNull:
+			to[i] = ProcNull
+		case r < 0 || r >= g.set.Size():
+			return nil, g.fail("group_translate", badClass(ClassRank, "rank %d in a group of %d", r, g.set.Size()))
+		default:
+			to[i] = other.set.Place(g.set.Rank(r))
+		}
+	}
+	return to, nil
+}
+
+// Incl is the group of these members, in the order given (MPI_Group_incl). A rank
+// that is not in g or comes twice is an error.
+func (g Group) Incl(ranks []int) (Group, error) {
+	s, err := g.set.Incl(ranks)
+	return g.made("group_incl", s, err)
+}
+
+// Excl is g without these members (MPI_Group_excl). A rank that is not in g or
+// comes twice is an error.
+func (g Group) Excl(ranks []int) (Group, error) {
+	s, err := g.set.Excl(ranks)
+	return g.made("group_excl", s, err)
+}
+
+// RangeIncl is Incl of the ranks of all ranges (MPI_Group_range_incl).
+func (g Group) RangeIncl(ranges []Range) (Group, error) {
+	ranks, err := group.Expand(ranges, g.set.Size())
+	var s group.Set
+	if err == nil {
+		s, err = g.set.Incl(ranks)
+	}
+	return g.made("group_range_incl", s, err)
+}
+
+// RangeExcl is Excl of the ranks of all ranges (MPI_Group_range_excl).
+func (g Group) RangeExcl(ranges []Range) (Group, error) {
+	ranks, err := group.Expand(ranges, g.set.Size())
+	var s group.Set
+	if err == nil {
+		s, err = g.set.Excl(ranks)
+	}
+	return g.made("group_range_excl", s, err)
+}
+
+// Union is the members of g, then those of other that are not in g
+// (MPI_Group_union).
+func (g Group) Union(other Group) Group { return g.with(other, group.Union(&g.set, &other.set)) }
+
+// Intersection is the members of g that are in other too, in the order of g
+// (MPI_Group_intersection).
+func (g Group) Intersection(other Group) Group {
+	return g.with(other, group.Intersection(&g.set, &other.set))
+}
+
+// Difference is the members of g that are not in other, in the order of g
+// (MPI_Group_difference).
+func (g Group) Difference(other Group) Group {
+	return g.with(other, group.Difference(&g.set, &other.set))
+}
+
+// Compare tells whether the groups have the same members in the same order,
+// Ident, in another one, Similar, or not, Unequal (MPI_Group_compare).
+func (g Group) Compare(other Group) Comparison { return compareSets(&g.set, &other.set) }
+
+func compareSets(a, b *group.Set) Comparison {
+	switch members, places := group.Compare(a, b); {
+	case places:
+		return Ident
+	case members:
+		return Similar
+	}
+	return Unequal
+}
+
+// with is a group made of g and other, one of which knows its caller.
+func (g Group) with(other Group, s group.Set) Group {
+	return Group{set: s, self: max(g.self, other.self)}
+}
+
+// made is a new group of the caller of g, or an error of its ranks.
+func (g Group) made(op string, s group.Set, err error) (Group, error) {
+	if err != nil {
+		return Group{}, g.fail(op, badClass(ClassRank, "%v", err))
+	}
+	return Group{set: s, self: g.self}, nil
+}
+
+func (g Group) fail(op string, err error) error {
+	return &Error{Op: op, Rank: max(g.self-1, 0), Peer: -1, Err: err}
+}
