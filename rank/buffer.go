@@ -1,0 +1,132 @@
+package rank
+
+import (
+	"reflect"
+
+	"github.com/gorun-mpi/gorun/rank/internal/datatype"
+)
+
+// A Buffer is memory as a call takes it: where, how many items, of which type (MPI's
+// address, count and datatype). It is made by [Of] or [Typed]; the zero Buffer holds
+// nothing. A mistake in it shows in the call.
+type Buffer struct {
+	mem   []byte // from the origin of the first item on
+	count int
+	elem  reflect.Type // what the memory is made of
+	t     *Datatype    // nil: elem's, to be found out
+	typed bool         // t was given
+	in    bool         // InPlace
+}
+
+// InPlace as the send operand of a collective says that the data is in the receive
+// operand already (MPI_IN_PLACE).
+var InPlace = Buffer{in: true}
+
+// Of is all of s. A field of a struct counts, padding does not.
+func Of[T Element](s []T) Buffer {
+	return Buffer{mem: bytesOf(s), count: len(s), elem: reflect.TypeFor[T]()}
+}
+
+// Typed is count items of type t, the first with its origin at s[0]. All their data
+// must lie in s.
+func Typed[T Element](s []T, count int, t *Datatype) Buffer {
+	return Buffer{mem: bytesOf(s), count: count, elem: reflect.TypeFor[T](), t: t, typed: true}
+}
+
+// A use is what a call does with a buffer.
+type use uint8
+
+const (
+	toRead use = iota
+	toWrite
+)
+
+// check finds the type of a buffer's items and makes sure that all its data lies in
+// its memory, and once only where it is to be written. Afterwards core is not nil.
+func (b *Buffer) check(w *World, u use) (err error) {
+	if b.elem == nil {
+		if b.in {
+			return badArgument("InPlace stands where memory is expected")
+		}
+		b.t = plainTypes[reflect.Uint8] // the zero Buffer
+		return nil
+	}
+	own, err := w.elementType(b.elem)
+	switch {
+	case err != nil:
+		return err
+	case !b.typed:
+		b.t = own
+		return nil // all of a slice lies in it, and once
+	case b.t == nil:
+		return errNoType
+	}
+	if b.count < 0 {
+		return badArgument("%d items", b.count)
+	}
+	lo, hi, ok := b.t.core.Span(b.count)
+	if !ok || lo < 0 || hi > len(b.mem) {
+		return badArgument("%d items of %v reach from byte %d to %d of a slice of %d bytes", b.count, b.t, lo, hi, len(b.mem))
+	}
+	if u == toWrite && b.t.core.Overlaps(b.count) {
+		return badArgument("%d items of %v overlap one another, and are to be written", b.count, b.t)
+	}
+	return nil
+}
+
+// core is the type map.
+func (b *Buffer) core() *datatype.Type { return b.t.core }
+
+// size is how many bytes of data the buffer holds.
+func (b *Buffer) size() int { return b.count * b.t.core.Size() }
+
+// solid tells whether the data is one run of bytes: then bytes gives it.
+func (b *Buffer) solid() bool { return b.t.core.Solid() }
+
+// bytes is the memory of a solid buffer.
+func (b *Buffer) bytes() []byte { return b.mem[:b.size()] }
+
+// Pack puts the data of b into dst from position on, as a message carries it, and
+// gives the position behind it (MPI_Pack). Data of all types is packed alike: what
+// was packed in several calls can be unpacked by one, and received as bytes.
+func Pack(c *Comm, dst []byte, position int, b Buffer) (int, error) {
+	return c.pack("pack", dst, position, &b, toRead)
+}
+
+// Unpack is the opposite of Pack (MPI_Unpack).
+func Unpack(c *Comm, src []byte, position int, b Buffer) (int, error) {
+	return c.pack("unpack", src, position, &b, toWrite)
+}
+
+// PackSize is how many bytes Pack needs for count items of type t (MPI_Pack_size).
+func PackSize(count int, t *Datatype) (int, error) {
+	if t == nil {
+		return 0, errNoType
+	}
+	whole, err := Contiguous(count, t)
+	if err != nil {
+		return 0, err
+	}
+	return whole.Size(), nil
+}
+
+func (c *Comm) pack(op string, packed []byte, position int, b *Buffer, u use) (int, error) {
+	if err := c.enter(); err != nil {
+		return position, c.fail(op, -1, err)
+	}
+	defer c.world.leave()
+	err := b.check(c.world, u)
+	if err == nil && (position < 0 || position > len(packed) || b.size() > len(packed)-position) {
+		err = badArgument("%d bytes of data from position %d on, in %d bytes", b.size(), position, len(packed))
+	}
+	if err != nil {
+		return position, c.fail(op, -1, err)
+	}
+	end := position + b.size()
+	if u == toRead {
+		b.core().Pack(packed[position:end], b.mem, 0)
+	} else {
+		b.core().Unpack(b.mem, packed[position:end], 0)
+	}
+	return end, nil
+}

@@ -1,0 +1,238 @@
+package rank
+
+import (
+	"fmt"
+	"reflect"
+
+	"github.com/gorun-mpi/gorun/coll/kernel"
+	"github.com/gorun-mpi/gorun/rank/internal/datatype"
+)
+
+// A Datatype says where the data of an item lies in memory (MPI_Datatype): which
+// numbers, in which order, at which distances from the item's origin. It is
+// immutable and may be used by all goroutines and worlds; there is nothing to commit
+// and nothing to free.
+//
+// [TypeFor] gives the type of a Go type; the functions below build others of it.
+// Messages fit when the sequence of numbers is the same on both sides, wherever
+// they lie: rows may be sent and received as columns.
+type Datatype struct{ core *datatype.Type }
+
+// Float16 and BFloat16 are 16-bit floating-point numbers, for sending and reducing.
+type (
+	Float16  = kernel.F16
+	BFloat16 = kernel.BF16
+)
+
+// plainTypes are the types of plain kinds.
+var plainTypes = func() (list [reflect.Complex128 + 1]*Datatype) {
+	for k := range list {
+		if t := datatype.OfKind(reflect.Kind(k)); t != nil {
+			list[k] = &Datatype{t}
+		}
+	}
+	return list
+}()
+
+var (
+	float16Type, bfloat16Type = reflect.TypeFor[Float16](), reflect.TypeFor[BFloat16]()
+	float16s, bfloat16s       = &Datatype{datatype.Of(datatype.Float16)}, &Datatype{datatype.Of(datatype.BFloat16)}
+)
+
+// TypeFor gives the type of a number, or of a struct or an array of such. Padding
+// between fields is not part of it, and neither sent nor overwritten. A T with a
+// pointer of any sort in it, or of no bytes, is an error that names the field.
+func TypeFor[T Element]() (*Datatype, error) {
+	t := reflect.TypeFor[T]()
+	if d := plainType(t); d != nil {
+		return d, nil
+	}
+	return reflectType(t)
+}
+
+// plainType is the type of a number, nil for other types. It costs a load and a few
+// comparisons.
+func plainType(t reflect.Type) *Datatype {
+	k := t.Kind()
+	if k > reflect.Complex128 {
+		return nil
+	}
+	if k == reflect.Uint16 {
+		switch t {
+		case float16Type:
+			return float16s
+		case bfloat16Type:
+			return bfloat16s
+		}
+	}
+	return plainTypes[k]
+}
+
+// reflectType is TypeFor of what is not plain.
+func reflectType(t reflect.Type) (*Datatype, error) {
+	core, err := reflected(t, t.String())
+	if err == nil && core.Size() == 0 {
+		err = badArgument("elements of type %v have no bytes", t)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &Datatype{core}, nil
+}
+
+// reflected is the type map of t, which stands at path.
+func reflected(t reflect.Type, path string) (*datatype.Type, error) {
+	if d := plainType(t); d != nil {
+		return d.core, nil
+	}
+	switch t.Kind() {
+	case reflect.Array:
+		elem, err := reflected(t.Elem(), path+"[0]")
+		if err != nil {
+			return nil, err
+		}
+		core, err := datatype.Contiguous(t.Len(), elem)
+		if err != nil {
+			return nil, badArgument("%s: %v", path, err)
+		}
+		return datatype.Sized(t.String(), core, 0, int(t.Size()))
+	case reflect.Struct:
+		return reflectedStruct(t, path)
+	}
+	return nil, badArgument("%s is a %s, which means nothing to another process: elements are numbers, bool, and arrays and structs of those", path, kindName(t))
+}
+
+func reflectedStruct(t reflect.Type, path string) (*datatype.Type, error) {
+	n := t.NumField()
+	lengths, displs, types := make([]int, n), make([]int, n), make([]*datatype.Type, n)
+	for i := range n {
+		f := t.Field(i)
+		var err error
+		if types[i], err = reflected(f.Type, path+"."+f.Name); err != nil {
+			return nil, err
+		}
+		lengths[i], displs[i] = 1, int(f.Offset)
+	}
+	core, err := datatype.Struct(lengths, displs, types)
+	if err != nil {
+		return nil, badArgument("%s: %v", path, err)
+	}
+	return datatype.Sized(t.String(), core, 0, int(t.Size()))
+}
+
+// kindName is a type's name, and its kind when the name does not show it.
+func kindName(t reflect.Type) string {
+	if t.Name() == "" || t.Name() == t.Kind().String() {
+		return t.String()
+	}
+	return fmt.Sprintf("%v (%v)", t, t.Kind())
+}
+
+// made is the result of a constructor.
+func made(core *datatype.Type, err error) (*Datatype, error) {
+	if err != nil {
+		return nil, badArgument("%v", err)
+	}
+	return &Datatype{core}, nil
+}
+
+// errNoType: a constructor was given a nil *Datatype.
+var errNoType = badArgument("the datatype is nil")
+
+// Contiguous is count items one after the other (MPI_Type_contiguous).
+func Contiguous(count int, t *Datatype) (*Datatype, error) {
+	if t == nil {
+		return nil, errNoType
+	}
+	return made(datatype.Contiguous(count, t.core))
+}
+
+// Vector is count blocks of blocklength items each, whose beginnings are stride
+// items apart (MPI_Type_vector).
+func Vector(count, blocklength, stride int, t *Datatype) (*Datatype, error) {
+	if t == nil {
+		return nil, errNoType
+	}
+	return made(datatype.Vector(count, blocklength, stride, t.core))
+}
+
+// Hvector is Vector with the stride in bytes (MPI_Type_create_hvector).
+func Hvector(count, blocklength, stride int, t *Datatype) (*Datatype, error) {
+	if t == nil {
+		return nil, errNoType
+	}
+	return made(datatype.Hvector(count, blocklength, stride, t.core))
+}
+
+// Indexed is blocks of different lengths at different displacements, both in items
+// (MPI_Type_indexed).
+func Indexed(blocklengths, displs []int, t *Datatype) (*Datatype, error) {
+	if t == nil {
+		return nil, errNoType
+	}
+	return made(datatype.Indexed(blocklengths, displs, t.core))
+}
+
+// Hindexed is Indexed with displacements in bytes (MPI_Type_create_hindexed).
+func Hindexed(blocklengths, displs []int, t *Datatype) (*Datatype, error) {
+	if t == nil {
+		return nil, errNoType
+	}
+	return made(datatype.Hindexed(blocklengths, displs, t.core))
+}
+
+// IndexedBlock is Indexed with blocks of one length (MPI_Type_create_indexed_block).
+func IndexedBlock(blocklength int, displs []int, t *Datatype) (*Datatype, error) {
+	if t == nil {
+		return nil, errNoType
+	}
+	return made(datatype.IndexedBlock(blocklength, displs, t.core))
+}
+
+// StructOf is blocks of different types at displacements in bytes
+// (MPI_Type_create_struct). Unless one of the types was resized, the extent is
+// rounded up as a C compiler rounds up a struct.
+func StructOf(blocklengths, displs []int, types []*Datatype) (*Datatype, error) {
+	cores := make([]*datatype.Type, len(types))
+	for i, t := range types {
+		if t == nil {
+			return nil, errNoType
+		}
+		cores[i] = t.core
+	}
+	return made(datatype.Struct(blocklengths, displs, cores))
+}
+
+// Resized is t with another lower bound and extent, in bytes
+// (MPI_Type_create_resized): the next item begins extent bytes further on. Larger
+// types around it take their bounds from resized ones alone.
+func Resized(t *Datatype, lb, extent int) (*Datatype, error) {
+	if t == nil {
+		return nil, errNoType
+	}
+	return made(datatype.Resized(t.core, lb, extent))
+}
+
+// Subarray is the part of an array with the given sizes that begins at starts and has
+// subsizes; the last index runs fastest, as in Go and C (MPI_Type_create_subarray,
+// MPI_ORDER_C). Its extent is that of the whole array.
+func Subarray(sizes, subsizes, starts []int, t *Datatype) (*Datatype, error) {
+	if t == nil {
+		return nil, errNoType
+	}
+	return made(datatype.Subarray(sizes, subsizes, starts, t.core))
+}
+
+// Size is how many bytes of data an item has (MPI_Type_size).
+func (t *Datatype) Size() int { return t.core.Size() }
+
+// Extent is where an item begins and how far on the next one does, in bytes from its
+// origin (MPI_Type_get_extent).
+func (t *Datatype) Extent() (lb, extent int) { return t.core.Extent() }
+
+// TrueExtent is where the data of an item begins and the length of the range that it
+// lies in (MPI_Type_get_true_extent).
+func (t *Datatype) TrueExtent() (lb, extent int) { return t.core.TrueExtent() }
+
+// String describes the type as it was built.
+func (t *Datatype) String() string { return t.core.String() }
