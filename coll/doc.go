@@ -47,7 +47,9 @@
 //
 // Only waiting for a peer blocks, in [wait.Waiter.Wait]; it ends with the
 // context, and in bounded time when a peer dies. A team runs one call at a
-// time, and all members make the same calls in the same order. Teams of one
+// time, and all members make the same calls in the same order. [Team.Start]
+// does not wait: what it started runs in that order too, moved on by
+// [Team.Progress] and by the team's later calls. Teams of one
 // mesh may be used at the same time by several goroutines. The package starts
 // no goroutines.
 package coll

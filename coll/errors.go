@@ -11,6 +11,9 @@ var (
 	ErrClosed = errors.New("team is closed")
 	// ErrBusy is returned by a call while another one of the same team runs.
 	ErrBusy = errors.New("another collective of this team is running")
+	// ErrPending is the error of a team that is closed before the calls that
+	// were started are over, and of those calls.
+	ErrPending = errors.New("calls that were started are not over")
 	// ErrPeerDead breaks a team when TeamConfig.PeerDead says that a member died.
 	ErrPeerDead = errors.New("peer has died")
 	// ErrMismatch breaks a team whose members called different things.

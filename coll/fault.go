@@ -162,7 +162,8 @@ func (t *Team) Revoke(op string, cause error) {
 	t.call = &t.own
 	t.call.call = Call{}
 	t.breakUp(-1, faultLocal, cause).Op = op
-	t.busy.Store(false)
+	t.abandon()
+	t.vacate()
 }
 
 func (t *Team) tellOthers(but int, f fault) {

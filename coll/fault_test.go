@@ -277,11 +277,11 @@ func TestTeamsOfOneMesh(t *testing.T) {
 func TestClosedAndBusyTeams(t *testing.T) {
 	nw := network{n: 2}
 	nw.run(t, func(ctx context.Context, m *member) error {
-		m.team.busy.Store(true)
+		m.team.busy = busyCall
 		if err := m.team.Barrier(ctx); !errors.Is(err, ErrBusy) {
 			t.Errorf("a second call returned %v, want ErrBusy", err)
 		}
-		m.team.busy.Store(false)
+		m.team.vacate()
 		if err := m.team.Barrier(ctx); err != nil {
 			return err
 		}

@@ -46,14 +46,14 @@ type key struct {
 
 // enter begins a call; execute, or leave, ends it.
 func (t *Team) enter(kind Kind) error {
-	if !t.busy.CompareAndSwap(false, true) {
+	if !t.occupy(busyCall) {
 		return &Error{Op: kind.String(), Rank: t.rank, Peer: -1, Err: ErrBusy}
 	}
 	if t.state == nil {
 		return nil
 	}
 	err := t.state
-	t.busy.Store(false)
+	t.vacate()
 	if err == ErrClosed {
 		return &Error{Op: kind.String(), Rank: t.rank, Peer: -1, Err: ErrClosed}
 	}
@@ -62,12 +62,13 @@ func (t *Team) enter(kind Kind) error {
 
 // refuse ends a call before it has begun: the team stays as it is.
 func (t *Team) refuse(kind Kind, err error) error {
-	t.busy.Store(false)
+	t.vacate()
 	return &Error{Op: kind.String(), Rank: t.rank, Peer: -1, Err: err}
 }
 
 // Run makes a collective call. It returns when this member's part is done: its
-// buffers are the caller's again. It allocates nothing in steady state.
+// buffers are the caller's again. Calls that were started before are over then
+// too. It allocates nothing in steady state.
 func (t *Team) Run(ctx context.Context, a *Args) error {
 	if err := t.enter(a.Kind); err != nil {
 		return err
@@ -75,14 +76,28 @@ func (t *Team) Run(ctx context.Context, a *Args) error {
 	if err := t.prepare(a, &t.own); err != nil {
 		return t.refuse(a.Kind, err)
 	}
-	t.call = &t.own
-	err := t.execute(ctx)
-	t.busy.Store(false)
+	err := t.drain(ctx)
+	if err == nil {
+		t.call = &t.own
+		err = t.execute(ctx)
+	} else {
+		t.own.in, t.own.out = Buffer{}, Buffer{}
+	}
+	t.vacate()
 	return err
 }
 
 // execute runs t.call, whose arguments are checked, to its end. The busy flag stays set.
 func (t *Team) execute(ctx context.Context) error {
+	if err := t.begin(); err != nil {
+		return err
+	}
+	return t.complete(ctx)
+}
+
+// begin binds t.call to the machine. An error other than ErrArgument has broken
+// the team.
+func (t *Team) begin() error {
 	c := t.call
 	p := t.planOf(c)
 	if err := t.bind(p); err != nil {
@@ -92,19 +107,33 @@ func (t *Team) execute(ctx context.Context) error {
 		return t.breakUp(-1, faultLocal, err)
 	}
 	c.misses, c.outcome, c.err = 0, blocked, nil
+	return nil
+}
+
+// complete drives the machine to the end of t.call, waiting.
+func (t *Team) complete(ctx context.Context) error {
 	for {
-		err := t.waiter.Wait(ctx, &t.waiting)
-		switch {
-		case err != nil:
+		if err := t.waiter.Wait(ctx, &t.waiting); err != nil {
 			return t.breakUp(t.machine.waitsFor(), faultContext, err)
-		case c.err != nil:
-			return c.err
-		case c.outcome == failed:
-			return t.mismatched()
-		case c.outcome == ended:
-			return t.finish()
+		}
+		if err, over := t.outcome(); over {
+			return err
 		}
 	}
+}
+
+// outcome ends t.call if it is over.
+func (t *Team) outcome() (err error, over bool) {
+	c := t.call
+	switch {
+	case c.err != nil:
+		return c.err, true
+	case c.outcome == failed:
+		return t.mismatched(), true
+	case c.outcome == ended:
+		return t.finish(), true
+	}
+	return nil, false
 }
 
 // waiting is the condition of a team's waits: the machine could make a step.
@@ -112,7 +141,10 @@ type waiting struct{ team *Team }
 
 // Ready drives the machine. It is true when there was progress, the call is
 // over, or the team is broken.
-func (w *waiting) Ready() bool {
+func (w *waiting) Ready() bool { return w.poll(true) }
+
+// poll is Ready. wide: the process's other traffic advances too.
+func (w *waiting) poll(wide bool) bool {
 	t := w.team
 	c, m := t.call, t.machine
 	before := m.pc
@@ -125,7 +157,7 @@ func (w *waiting) Ready() bool {
 	if c.misses%lookMisses != 0 && c.misses < patience && !c.slow {
 		return false
 	}
-	return t.look()
+	return t.look(wide)
 }
 
 const (
@@ -147,14 +179,14 @@ const (
 
 // look is what a wait does beside polling: completions, the process's other
 // traffic, and from time to time whether the peers are well.
-func (t *Team) look() (broken bool) {
+func (t *Team) look(wide bool) (broken bool) {
 	c := t.call
 	// Where all peers are mapped and nothing was posted, a peer's put may
 	// still come by TCP: the kernel may forbid it the direct way.
 	if t.remote || t.mesh.used.Load() || c.misses%pollMisses == 0 {
 		t.mesh.poll()
 	}
-	if t.progress != nil {
+	if wide && t.progress != nil {
 		t.progress()
 	}
 	if !c.slow && (c.misses < clockMisses || c.misses%lookMisses != 0) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 
 	"github.com/gorun-mpi/gorun/internal/wait"
 	"github.com/gorun-mpi/gorun/rdma"
@@ -137,11 +136,12 @@ type Team struct {
 	arena   arena
 	machine *machine
 
-	busy    atomic.Bool
+	busy    uint32      // busyNot, busyCall, busyMoving
 	state   error       // nil while open: *Error when broken, ErrClosed
 	call    *invocation // the one that runs or ran last: own, or that of a Pending
 	own     invocation  // of the blocking calls
 	waiting waiting
+	backlog backlog
 }
 
 // A peer is what a team knows of a member.
@@ -266,14 +266,22 @@ func (t *Team) Counters() Counters { return t.machine.count }
 
 // Close ends the use of the team. It is not collective and waits for nothing:
 // peers may still be writing their last words, so the control region is left to
-// the mesh, which frees it with itself. Free gives it back at once.
+// the mesh, which frees it with itself. Free gives it back at once. Calls that
+// were started and are not over fail, and Close says so.
 func (t *Team) Close() error {
-	if !t.busy.CompareAndSwap(false, true) {
+	if !t.occupy(busyCall) {
 		return &Error{Op: "close", Rank: t.rank, Peer: -1, Err: ErrBusy}
 	}
-	defer t.busy.Store(false)
+	defer t.vacate()
 	if t.state == ErrClosed {
 		return nil
+	}
+	var err error
+	if !t.backlog.empty() {
+		pending := t.breakUp(-1, faultLocal, ErrPending)
+		pending.Op = "close"
+		t.abandon()
+		err = pending
 	}
 	for _, mr := range []rdma.MR{t.region, t.scratch} {
 		if mr != nil {
@@ -281,7 +289,7 @@ func (t *Team) Close() error {
 		}
 	}
 	t.shut()
-	return nil
+	return err
 }
 
 // Free ends the use of the team in all members, as a collective call: when it
@@ -294,13 +302,17 @@ func (t *Team) Free(ctx context.Context) error {
 		}
 		return errors.Join(err, t.Close())
 	}
+	if !t.backlog.empty() {
+		t.vacate()
+		return t.Close()
+	}
 	t.call = &t.own
 	t.call.call = Call{Kind: farewell, Algorithm: Direct, Rank: t.rank, Size: t.size, Elem: 1}
 	if err := t.execute(ctx); err != nil {
-		t.busy.Store(false)
+		t.vacate()
 		return errors.Join(err, t.Close())
 	}
-	defer t.busy.Store(false)
+	defer t.vacate()
 	var errs []error
 	for _, mr := range []rdma.MR{t.scratch, t.region} {
 		if mr != nil {

@@ -1,0 +1,199 @@
+package coll
+
+import (
+	"context"
+	"runtime"
+	"sync/atomic"
+
+	"github.com/gorun-mpi/gorun/internal/arch"
+)
+
+// A Pending is a collective call that was started and goes on by itself, as far
+// as [Team.Progress] is called. It belongs to the caller of Start until Done has
+// said that the call is over; the team uses it again for later ones.
+//
+// Calls that were started run one after the other, in the order of their start,
+// which is the same in all members. Arguments, operands and machine are those of
+// a blocking call; only who drives the machine is another.
+//
+//	idle -- Start --> queued -- Progress, or a blocking call --> over -- Done --> idle
+type Pending struct {
+	invocation
+	state atomic.Uint32
+	err   error // of one that is over
+}
+
+// The states of a Pending.
+const (
+	pendingIdle uint32 = iota
+	pendingQueued
+	pendingOver
+)
+
+// Done tells whether the call is over, and its outcome. It makes no progress.
+// After true the Pending is the team's: it must not be asked again.
+func (p *Pending) Done() (done bool, err error) {
+	if p.state.Load() != pendingOver {
+		return false, nil
+	}
+	err, p.err = p.err, nil
+	p.state.Store(pendingIdle)
+	return true, err
+}
+
+// A backlog is the calls of a team that were started and are not over, first the
+// one that began first.
+type backlog struct {
+	all   []*Pending // that the team ever made
+	spare int        // where in all the search for an idle one begins
+	queue []*Pending
+	first int          // of the queue
+	begun bool         // the first has been bound to the machine
+	count atomic.Int32 // len(queue) - first, for those who only look
+}
+
+// idle is a Pending that nobody uses.
+func (b *backlog) idle() *Pending {
+	for range b.all {
+		p := b.all[b.spare%len(b.all)]
+		b.spare++
+		if p.state.Load() == pendingIdle {
+			return p
+		}
+	}
+	p := new(Pending)
+	b.all = append(b.all, p)
+	return p
+}
+
+func (b *backlog) push(p *Pending) {
+	if b.first > 0 && len(b.queue) == cap(b.queue) {
+		n := copy(b.queue, b.queue[b.first:])
+		clear(b.queue[n:])
+		b.queue, b.first = b.queue[:n], 0
+	}
+	p.state.Store(pendingQueued)
+	b.queue = append(b.queue, p)
+	b.count.Add(1)
+}
+
+func (b *backlog) empty() bool { return b.first == len(b.queue) }
+
+// pop ends the first call.
+func (b *backlog) pop(err error) {
+	p := b.queue[b.first]
+	b.queue[b.first] = nil
+	b.first++
+	b.begun = false
+	b.count.Add(-1)
+	p.err = err
+	p.state.Store(pendingOver) // from here on it may be idle
+}
+
+// The busy word says who uses the team. A call or a Close excludes all others;
+// what only moves started calls on is over soon, and is waited for.
+const (
+	busyNot uint32 = iota
+	busyCall
+	busyMoving
+)
+
+// occupy makes the caller the team's only user; false while a call runs.
+func (t *Team) occupy(as uint32) bool {
+	for !atomic.CompareAndSwapUint32(&t.busy, busyNot, as) {
+		if atomic.LoadUint32(&t.busy) == busyCall {
+			return false
+		}
+		runtime.Gosched()
+	}
+	return true
+}
+
+// vacate ends that. What was written to the team becomes visible before it.
+func (t *Team) vacate() { arch.StoreRelease32(&t.busy, busyNot) }
+
+// Start begins a collective call and does not wait for it. The slices of a, the
+// operands among them, belong to the call until it is over; *a is copied. A wrong
+// argument is reported at once. It allocates nothing in steady state.
+func (t *Team) Start(a *Args) (*Pending, error) {
+	if err := t.enter(a.Kind); err != nil {
+		return nil, err
+	}
+	p := t.backlog.idle()
+	if err := t.prepare(a, &p.invocation); err != nil {
+		return nil, t.refuse(a.Kind, err)
+	}
+	t.backlog.push(p)
+	t.advance()
+	t.vacate()
+	return p, nil
+}
+
+// Progress moves the calls on that were started, as far as they go without
+// waiting, and tells whether one did. It costs a load when there are none. It
+// may be called at any time: while a call of the team runs, which does the same,
+// it does nothing.
+func (t *Team) Progress() (advanced bool) {
+	if t.backlog.count.Load() == 0 || !atomic.CompareAndSwapUint32(&t.busy, busyNot, busyMoving) {
+		return false
+	}
+	advanced = t.advance()
+	t.vacate()
+	return advanced
+}
+
+// advance is Progress by the team's only user.
+func (t *Team) advance() (advanced bool) {
+	for !t.backlog.empty() && t.beginFirst() {
+		pc := t.machine.pc
+		if t.waiting.poll(false) {
+			if err, over := t.outcome(); over {
+				t.over(err)
+				advanced = true
+				continue
+			}
+		}
+		return advanced || t.machine.pc != pc
+	}
+	return advanced
+}
+
+// beginFirst has the machine bound to the first started call; false if that broke
+// the team. A call that cannot begin is over.
+func (t *Team) beginFirst() bool {
+	for !t.backlog.begun {
+		if t.backlog.empty() {
+			return false
+		}
+		t.call = &t.backlog.queue[t.backlog.first].invocation
+		if err := t.begin(); err != nil {
+			t.over(err)
+			continue
+		}
+		t.backlog.begun = true
+	}
+	return true
+}
+
+// over ends the first started call, and all of them when the team is broken.
+func (t *Team) over(err error) {
+	t.backlog.pop(err)
+	if t.state != nil {
+		t.abandon()
+	}
+}
+
+// abandon ends all started calls with the team's own end.
+func (t *Team) abandon() {
+	for !t.backlog.empty() {
+		t.backlog.pop(t.state)
+	}
+}
+
+// drain waits for all started calls. An error is the team's end.
+func (t *Team) drain(ctx context.Context) error {
+	for !t.backlog.empty() && t.beginFirst() {
+		t.over(t.complete(ctx))
+	}
+	return t.state
+}
