@@ -61,3 +61,22 @@ func (b *builder) allReduceDoubling() {
 		b.give(me-1, out, bytes)
 	}
 }
+
+// Direct all-reduce: every rank sends its vector to all and combines those of all
+// in the order of the ranks.
+//
+// Steps: 1 (2 by descriptor). Bytes: n-1 vectors a rank; n-1 reductions.
+func (b *builder) allReduceDirect() {
+	n, me, bytes := b.call.Size, b.call.Rank, b.call.Bytes
+	if bytes == 0 {
+		return
+	}
+	b.expect()
+	for i := 1; i < n; i++ {
+		b.give((me+i)%n, b.source(), bytes)
+	}
+	if b.call.InPlace {
+		b.flushAll()
+	}
+	b.combine()
+}

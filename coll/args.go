@@ -14,12 +14,19 @@ import (
 //	Bcast           -                  vector             of the vector  -
 //	Reduce          vector             vector at root     of the vector  root: Send nil
 //	AllReduce       vector             vector             of the vector  Send nil
+//	Scan, ExScan    vector             vector             of the vector  Send nil
 //	AllGather       block              block of each      of a block     Send nil, own block at its place
+//	Gather          block              root: of each      of a block     root: Send nil, own block at its place
+//	Scatter         root: of each      block              of a block     root: Recv nil, own block stays where it is
 //	AllToAll        block for each     block of each      of a block     Send nil
 //	ReduceScatter   block for each     block              of a block     Send nil, Recv as Send, its first block replaced
+//	ReduceScatterV  vector of Recvs    own block          -              Send nil, Recv the vector, its beginning replaced
+//	Exchange        memory of Sends    memory of Recvs    -              -
+//	Fold            memory of Sends    vector             -              -
 //
 // A Send that begins where the call in place would have its data means the same
-// as nil. Buffers that overlap otherwise are ErrArgument.
+// as nil. Buffers that overlap otherwise are ErrArgument; in an
+// Exchange it is the parts that must not. Rank 0's Recv of an ExScan is left as it is.
 type Args struct {
 	Kind       Kind
 	Algorithm  Algorithm // Auto: selected
@@ -33,8 +40,7 @@ type Args struct {
 	// Recvs say from whom what goes where in Recv (Exchange); whose vectors,
 	// all of the length of the first, are combined in this order into Recv
 	// (Fold); or what the block of each rank is, by rank, the same in all
-	// members (ReduceScatterV: N; Peer and Off say nothing, blocks follow each
-	// other).
+	// members (ReduceScatterV, where Peer says nothing).
 	Recvs []Part
 }
 
@@ -68,7 +74,12 @@ func (t *Team) prepare(a *Args, v *invocation) error {
 		if r.Func == nil || r.Elem < 1 || r.Elem > math.MaxUint16 {
 			return badf("no reduction")
 		}
-		c.Elem, v.reduction = r.Elem, *r
+		c.Elem, c.Ordered, v.reduction = r.Elem, r.Ordered, *r
+	}
+	if traits[a.Kind].parts {
+		c.Algorithm = choices[a.Kind][0]
+		v.sends, v.recvs = a.Sends, a.Recvs
+		return t.parts(v)
 	}
 	if a.Bytes < 0 || a.Bytes > math.MaxInt/t.size || a.Bytes%c.Elem != 0 {
 		return badf("%d bytes of elements of %d, in a team of %d", a.Bytes, c.Elem, t.size)
@@ -106,6 +117,13 @@ func (t *Team) buffers(v *invocation) error {
 		send, recv = n, n
 	case ReduceScatter:
 		send = n
+	case Gather:
+		recv, place = n, c.Rank*c.Bytes
+		if !atRoot {
+			recv, place, canStay = 0, 0, false
+		}
+	case Scatter:
+		return t.scattered(v)
 	}
 	if send == 0 {
 		v.in = Buffer{}
@@ -143,6 +161,34 @@ func (t *Team) buffers(v *invocation) error {
 	return nil
 }
 
+// scattered is buffers for a Scatter, where it is the receive buffer that is not
+// there in place.
+func (t *Team) scattered(v *invocation) error {
+	c := &v.call
+	total := t.size * c.Bytes
+	if c.Rank != c.Root {
+		v.in = Buffer{}
+	} else {
+		if err := holds("send", v.in.Mem, t.size, c.Bytes); err != nil {
+			return err
+		}
+		v.in.Mem = cut(v.in.Mem, total)
+		_, same := overlap(v.out.Mem, v.in.Mem[c.Rank*c.Bytes:])
+		if v.out.Mem == nil || same {
+			c.InPlace, v.out = true, Buffer{}
+			return nil
+		}
+	}
+	if err := holds("receive", v.out.Mem, 1, c.Bytes); err != nil {
+		return err
+	}
+	v.out.Mem = cut(v.out.Mem, c.Bytes)
+	if shared, _ := overlap(v.in.Mem, v.out.Mem); shared {
+		return badf("send and receive buffers overlap")
+	}
+	return nil
+}
+
 // holds checks that mem holds n blocks.
 func holds(name string, mem []byte, n, block int) error {
 	if len(mem) < n*block {
@@ -163,11 +209,19 @@ func cut(mem []byte, n int) []byte {
 type trait struct {
 	rooted  bool
 	reduces bool
+	parts   bool
 }
 
 var traits = [kinds]trait{
-	Bcast:         {rooted: true},
-	Reduce:        {rooted: true, reduces: true},
-	AllReduce:     {reduces: true},
-	ReduceScatter: {reduces: true},
+	Bcast:          {rooted: true},
+	Reduce:         {rooted: true, reduces: true},
+	AllReduce:      {reduces: true},
+	ReduceScatter:  {reduces: true},
+	Gather:         {rooted: true},
+	Scatter:        {rooted: true},
+	Scan:           {reduces: true},
+	ExScan:         {reduces: true},
+	ReduceScatterV: {reduces: true, parts: true},
+	Exchange:       {parts: true},
+	Fold:           {reduces: true, parts: true},
 }

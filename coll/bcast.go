@@ -9,16 +9,11 @@ package coll
 // of which the root sends ceil(log2 n) times the vector.
 func (b *builder) bcastBinomial() {
 	n, bytes := b.call.Size, b.call.Bytes
-	me := (b.call.Rank - b.call.Root + n) % n
 	if bytes == 0 || n == 1 {
 		return
 	}
-	rank := func(v int) int { return (v + b.call.Root) % n }
-	low := me & -me // the bit that the parent lacks
-	if me == 0 {
-		for low = 1; low < n; low *= 2 {
-		}
-	}
+	me, low := b.inTree()
+	rank := b.ofTree
 	vector := b.dest()
 	if b.eager(bytes) {
 		from := vector
@@ -51,5 +46,91 @@ func (b *builder) bcastBinomial() {
 			}
 			b.put(rank(me+bit), 0, p.off, vector.plus(p.off), p.n)
 		}
+	}
+}
+
+// Direct broadcast: the root sends every rank the vector.
+//
+// Steps: 1 (2 by descriptor). Bytes: n-1 vectors from the root.
+func (b *builder) bcastDirect() {
+	n, me, root, bytes := b.call.Size, b.call.Rank, b.call.Root, b.call.Bytes
+	if bytes == 0 {
+		return
+	}
+	if me != root {
+		b.open(root, b.dest(), bytes)
+		b.get(root, b.dest(), bytes)
+		return
+	}
+	for i := 1; i < n; i++ {
+		b.give((me+i)%n, b.dest(), bytes)
+	}
+}
+
+// Scatter and all-gather broadcast (van de Geijn 1994), for long vectors: each
+// rank but the root gets a share, and sends it on to the other ones, chunk by
+// chunk. In turn k a rank gets and passes on chunk k of its share, and then collects
+// chunk k of the others' shares.
+//
+// Steps: 2, and one a further chunk. Bytes: the vector from the root, and almost
+// as much from each of the others.
+func (b *builder) bcastScatter() {
+	n, root, bytes := b.call.Size, b.call.Root, b.call.Bytes
+	if bytes == 0 || n == 1 {
+		return
+	}
+	me, vector := (b.call.Rank-root+n)%n, b.dest()
+	// Shares are whole cache lines.
+	lines := pieces(bytes, line)
+	shareOf := func(v int) share {
+		first, next := lines*(v-1)/(n-1)*line, lines*v/(n-1)*line
+		return share{off: first, n: min(next, bytes) - first}
+	}
+	size, turns := b.tuning.chunk, 0
+	for v := 1; v < n; v++ {
+		turns = max(turns, pieces(shareOf(v).n, size))
+	}
+	others := func(f func(v int)) {
+		for i := 1; i < n; i++ {
+			if v := (me + i) % n; v != 0 {
+				f(v)
+			}
+		}
+	}
+	if me != 0 {
+		if shareOf(me).n > 0 {
+			b.expose(root, 0, vector, bytes)
+		}
+		others(func(v int) {
+			if shareOf(v).n > 0 {
+				b.expose(b.ofTree(v), 0, vector, bytes)
+			}
+		})
+	}
+	if me == 0 || shareOf(me).n > 0 {
+		others(func(v int) {
+			if me != 0 || shareOf(v).n > 0 {
+				b.learn(b.ofTree(v), 0)
+			}
+		})
+	}
+	for k := range turns {
+		if mine := shareOf(max(me, 1)); me != 0 && k < pieces(mine.n, size) {
+			b.take(root)
+			p := part(mine.n, size, k)
+			others(func(v int) { b.put(b.ofTree(v), 0, mine.off+p.off, vector.plus(mine.off+p.off), p.n) })
+		}
+		others(func(v int) {
+			theirs := shareOf(v)
+			if k >= pieces(theirs.n, size) {
+				return
+			}
+			if me == 0 {
+				p := part(theirs.n, size, k)
+				b.put(b.ofTree(v), 0, theirs.off+p.off, vector.plus(theirs.off+p.off), p.n)
+			} else {
+				b.take(b.ofTree(v))
+			}
+		})
 	}
 }

@@ -1,13 +1,120 @@
 package coll
 
-// A builder collects the steps of a plan.
+// A builder collects the steps of a plan. It can be used again: what it needs
+// besides the steps it keeps.
 type builder struct {
-	call   Call
-	tuning tuning
-	steps  []step
-	tmp    int    // bytes of scratch given out
-	puts   []bool // peers put to since their last flush
-	remote [operands]bool
+	call      Call
+	tuning    tuning
+	sends     []Part // of the call
+	recvs     []Part
+	steps     []step
+	mark      uint32  // of the channels' steps
+	length    int     // that it stands for
+	tmp       int     // bytes of scratch given out
+	puts      []bool  // peers put to since their last flush
+	unflushed []int32 // the peers of puts, and some that were flushed
+	remote    [operands]bool
+
+	landing  []loc // of each peer's pieces, see pipeline
+	count    []int32
+	outgoing schedule
+	incoming schedule
+}
+
+// compile makes the plan of a call whose algorithm has been selected.
+func compile(c Call, t tuning) *plan {
+	var b builder
+	p := new(plan)
+	b.compile(p, &c, nil, nil, t)
+	return p
+}
+
+// compile makes the plan of a call whose algorithm has been selected, in p, the
+// memory of whose steps it uses again.
+func (b *builder) compile(p *plan, c *Call, sends, recvs []Part, t tuning) {
+	b.call, b.tuning, b.sends, b.recvs = *c, t, sends, recvs
+	b.steps, b.mark, b.length, b.tmp, b.remote = p.steps[:0], 0, 0, 0, [operands]bool{}
+	if len(b.puts) != c.Size {
+		b.puts, b.count, b.landing = make([]bool, c.Size), make([]int32, c.Size), make([]loc, c.Size)
+	}
+	switch c.Kind {
+	case Barrier:
+		b.barrierDissemination()
+	case Bcast:
+		switch c.Algorithm {
+		case Direct:
+			b.bcastDirect()
+		case ScatterAllGather:
+			b.bcastScatter()
+		default:
+			b.bcastBinomial()
+		}
+	case Reduce:
+		switch c.Algorithm {
+		case Direct:
+			b.reduceDirect()
+		case ReduceScatterGather:
+			b.reduceScatterGather()
+		default:
+			b.reduceBinomial()
+		}
+	case AllReduce:
+		switch c.Algorithm {
+		case Direct:
+			b.allReduceDirect()
+		case ReduceScatterGather:
+			b.reduceScatterGather()
+		default:
+			b.allReduceDoubling()
+		}
+	case AllGather:
+		switch c.Algorithm {
+		case Bruck:
+			b.allGatherBruck()
+		case Ring:
+			b.allGatherRing()
+		default:
+			b.allGatherDirect()
+		}
+	case ReduceScatter:
+		b.reduceScatterDirect()
+	case ReduceScatterV:
+		b.reduceScatterParts()
+	case AllToAll:
+		if c.Algorithm == Bruck {
+			b.allToAllBruck()
+		} else {
+			b.allToAllDirect()
+		}
+	case Gather:
+		if c.Algorithm == Binomial {
+			b.gatherBinomial()
+		} else {
+			b.gatherDirect()
+		}
+	case Scatter:
+		if c.Algorithm == Binomial {
+			b.scatterBinomial()
+		} else {
+			b.scatterDirect()
+		}
+	case Scan, ExScan:
+		switch c.Algorithm {
+		case Direct:
+			b.scanDirect()
+		case Chain:
+			b.scanChain()
+		default:
+			b.scanDoubling()
+		}
+	case Exchange:
+		b.exchangeRounds()
+	case Fold:
+		b.foldDirect()
+	case farewell:
+		b.farewellDirect()
+	}
+	b.finish(p)
 }
 
 // source is where the caller's own data is.
@@ -31,7 +138,23 @@ func (b *builder) alloc(n int) loc {
 // at is the payload of the message awaited from peer.
 func at(peer int) loc { return loc{operand: slot, peer: int32(peer)} }
 
-func (b *builder) add(s step) { b.steps = append(b.steps, s) }
+func (b *builder) add(s step) {
+	if s.verb < vRelease {
+		s.mark = b.mark
+		if s.verb >= vAwait {
+			s.n = b.length // for a report
+		}
+	}
+	b.steps = append(b.steps, s)
+}
+
+// sized has the messages that follow tell and expect the length n, where the
+// call's kind has them do so.
+func (b *builder) sized(n int) {
+	if sized(b.call.Kind) {
+		b.mark, b.length = lengthMark(uint64(n)), n
+	}
+}
 
 func (b *builder) send(peer int, a loc, n int) {
 	b.add(step{verb: vSend, peer: int32(peer), a: a, n: n})
@@ -51,8 +174,16 @@ func (b *builder) learn(peer, index int) {
 // put writes n bytes to off in peer's exposed memory and sends a signal.
 func (b *builder) put(peer, index, off int, a loc, n int) {
 	b.remote[a.operand] = true
-	b.puts[peer] = true
+	b.written(peer)
 	b.add(step{verb: vPut, peer: int32(peer), index: uint8(index), dst: loc{off: off}, a: a, n: n, signal: true})
+}
+
+// written notes a put to peer, whose source must be flushed.
+func (b *builder) written(peer int) {
+	if !b.puts[peer] {
+		b.puts[peer] = true
+		b.unflushed = append(b.unflushed, int32(peer))
+	}
 }
 
 func (b *builder) await(peer int)   { b.add(step{verb: vAwait, peer: int32(peer)}) }
@@ -128,13 +259,20 @@ func (b *builder) get(peer int, dst loc, n int) {
 	b.copy(dst, where, n, held)
 }
 
-// finish closes the plan: all buffers are free when it is done.
-func (b *builder) finish() *plan {
-	for peer := range b.puts {
-		b.flush(peer)
+// flushAll has all memory that was put from free again.
+func (b *builder) flushAll() {
+	for _, peer := range b.unflushed {
+		b.flush(int(peer))
 	}
+	b.unflushed = b.unflushed[:0]
+}
+
+// finish closes the plan: all buffers are free when it is done.
+func (b *builder) finish(p *plan) {
+	b.flushAll()
 	s := b.call.summary(0)
-	return &plan{call: b.call, steps: b.steps, scratch: b.tmp, fingerprint: s.fingerprint(), remote: b.remote}
+	*p = plan{call: b.call, steps: b.steps, scratch: b.tmp, fingerprint: s.fingerprint(), remote: b.remote}
+	b.steps, b.sends, b.recvs = nil, nil, nil
 }
 
 // A share is a part of a vector: n bytes at off.

@@ -7,6 +7,19 @@ type cache struct {
 	last  *plan
 	plans map[Call]*plan
 	steps int
+
+	builder builder // of the plans that are not kept
+	extents []extent
+	marks   []uint8
+}
+
+// members is a zero for each of n members, until the next call of it.
+func (c *cache) members(n int) []uint8 {
+	if len(c.marks) != n {
+		c.marks = make([]uint8, n)
+	}
+	clear(c.marks)
+	return c.marks
 }
 
 // cacheSteps bounds a team's plans to some 10 MiB.
@@ -30,5 +43,12 @@ func (c *cache) plan(call *Call, t tuning) *plan {
 	return p
 }
 
-// planOf is the plan of an invocation.
-func (t *Team) planOf(v *invocation) *plan { return t.cache.plan(&v.call, t.tuning) }
+// planOf is the plan of an invocation. Calls with parts are seldom the same twice:
+// they are compiled each time, into the invocation's own memory.
+func (t *Team) planOf(v *invocation) *plan {
+	if !traits[v.call.Kind].parts {
+		return t.cache.plan(&v.call, t.tuning)
+	}
+	t.cache.builder.compile(&v.parts, &v.call, v.sends, v.recvs, t.tuning)
+	return &v.parts
+}

@@ -19,11 +19,20 @@ const (
 	AllGather
 	ReduceScatter
 	AllToAll
+	Gather
+	Scatter
+	Scan
+	ExScan
+	ReduceScatterV
+	Exchange
+	Fold
 	farewell // a team's last words, see Team.Free
 	kinds
 )
 
-var kindNames = [kinds]string{"none", "barrier", "bcast", "reduce", "allreduce", "allgather", "reducescatter", "alltoall", "free"}
+var kindNames = [kinds]string{"none",
+	"barrier", "bcast", "reduce", "allreduce", "allgather", "reducescatter", "alltoall",
+	"gather", "scatter", "scan", "exscan", "reducescatterv", "exchange", "fold", "free"}
 
 // String is the collective's name in lower case.
 func (k Kind) String() string {
@@ -46,10 +55,14 @@ const (
 	Binomial
 	RecursiveDoubling
 	ReduceScatterGather // reduce-scatter, then gather or all-gather
+	ScatterAllGather    // scatter, then all-gather
+	Chain               // from rank to rank, in pieces
 	algorithms
 )
 
-var algorithmNames = [algorithms]string{"auto", "direct", "bruck", "ring", "dissemination", "binomial", "recursive-doubling", "reduce-scatter-gather"}
+var algorithmNames = [algorithms]string{"auto",
+	"direct", "bruck", "ring", "dissemination", "binomial", "recursive-doubling",
+	"reduce-scatter-gather", "scatter-allgather", "chain"}
 
 // String is the algorithm's name.
 func (a Algorithm) String() string {
@@ -67,13 +80,17 @@ type Call struct {
 	InPlace   bool // the input is where the output goes
 	Rank      int
 	Size      int
-	Root      int // Bcast, Reduce
-	// Bytes is the length of the vector (Bcast, Reduce, AllReduce) or of
-	// one block (AllGather, ReduceScatter, AllToAll).
+	// Root is that of the kinds that have one. A ReduceScatterV has a hash of
+	// its blocks' lengths here.
+	Root int
+	// Bytes is as in Args; of a ReduceScatterV the sum of its blocks. An
+	// Exchange and a Fold have 0: their lengths are compared message by message.
 	Bytes int
 	// Elem is the length of an element of a reduction, which is never torn; 1
 	// for the others.
 	Elem int
+	// Ordered: the reduction is not commutative, so rank 0 comes first.
+	Ordered bool
 }
 
 // summary is the part of a call on which the members must agree.
@@ -92,10 +109,14 @@ func (c *Call) summary(operation uint16) summary {
 
 func (s summary) String() string {
 	text := s.kind.String()
-	if s.kind != Barrier && s.kind != farewell {
+	switch {
+	case s.kind == Barrier || s.kind == farewell:
+	case sized(s.kind):
+		text += fmt.Sprintf(" with a part of %d bytes", s.bytes)
+	default:
 		text += fmt.Sprintf(" of %d bytes", s.bytes)
 	}
-	if s.kind == Bcast || s.kind == Reduce {
+	if s.kind < kinds && traits[s.kind].rooted {
 		text += fmt.Sprintf(" with root %d", s.root)
 	}
 	if s.operation != 0 {
@@ -103,6 +124,10 @@ func (s summary) String() string {
 	}
 	return text + " (" + s.algorithm.String() + ")"
 }
+
+// sized tells whether the messages of a kind say their lengths: its members do
+// not know each other's arguments.
+func sized(k Kind) bool { return k == Exchange || k == Fold }
 
 // mark is the fingerprint of the summary's messages: that of the plan, which does
 // not know the operation, with the operation.
@@ -112,18 +137,50 @@ func (s summary) mark() uint32 {
 	return s.fingerprint() ^ marked(operation)
 }
 
-// marked is an operation as it goes into a fingerprint. The kind stays.
-func marked(operation uint16) uint32 { return uint32(operation) * 0x9e3779b1 >> 4 }
+// kindBits is how many bits of a fingerprint are the kind.
+const kindBits = 5
 
-// fingerprint is the summary in 32 bits: the kind in the upper 4, so that it
-// can be told from any message, and a hash below.
+// marked is an operation as it goes into a fingerprint. The kind stays.
+func marked(operation uint16) uint32 { return uint32(operation) * 0x9e3779b1 >> kindBits }
+
+// fingerprint is the summary in 32 bits: the kind in the upper ones, so that it
+// can be told from any message, and a hash below. That of a sized kind has the
+// bytes exclusive-ored to it, see lengthMark; that of an Exchange nothing else.
 func (s summary) fingerprint() uint32 {
+	bytes := s.bytes
+	if sized(s.kind) {
+		bytes = 0
+	}
 	h := uint64(s.algorithm)<<56 ^ uint64(uint32(s.root))<<32 ^ uint64(s.elem)<<16 ^ uint64(s.operation)
-	h = (h ^ s.bytes*0x9e3779b97f4a7c15) * 0xbf58476d1ce4e5b9
+	h = (h ^ bytes*0x9e3779b97f4a7c15) * 0xbf58476d1ce4e5b9
 	h ^= h >> 29
 	h *= 0x94d049bb133111eb
-	return uint32(s.kind)<<28 | uint32(h>>36)
+	f := uint32(h >> (32 + kindBits))
+	if s.kind == Exchange {
+		f = 0
+	}
+	if sized(s.kind) {
+		f ^= lengthMark(s.bytes)
+	}
+	return uint32(s.kind)<<(32-kindBits) | f
 }
 
 // kindOf reads the kind back out of a fingerprint.
-func kindOf(fingerprint uint32) Kind { return Kind(fingerprint >> 28) }
+func kindOf(fingerprint uint32) Kind { return Kind(fingerprint >> (32 - kindBits)) }
+
+// lengthBits are below the kind and one more bit, which tells a length from the
+// hash of one that does not fit.
+const lengthBits = 32 - kindBits - 1
+
+// lengthMark is a length in a fingerprint.
+func lengthMark(n uint64) uint32 {
+	if n < 1<<lengthBits {
+		return uint32(n)
+	}
+	return 1<<lengthBits | uint32(n*0x9e3779b97f4a7c15>>(64-lengthBits))
+}
+
+// lengthOf reads the length back out of an Exchange's fingerprint, if it fits.
+func lengthOf(fingerprint uint32) (n uint64, ok bool) {
+	return uint64(fingerprint & (1<<lengthBits - 1)), fingerprint>>lengthBits&1 == 0
+}

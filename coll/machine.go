@@ -197,7 +197,7 @@ func (m *machine) send(s *step) outcome {
 	if s.n > 0 {
 		payload = m.at(s.a, s.n)
 	}
-	if !m.port.send(peer, m.slotOf(c.sent+1), payload, c.header(m.fingerprint)) {
+	if !m.port.send(peer, m.slotOf(c.sent+1), payload, c.header(m.fingerprint^s.mark)) {
 		return blocked
 	}
 	c.posted()
@@ -217,7 +217,7 @@ func (m *machine) expose(s *step) outcome {
 		return blocked
 	}
 	m.port.expose(s.dst.operand, s.dst.off, s.n).put(&m.message)
-	if !m.port.send(peer, m.slotOf(c.sent+1), m.message[:], c.header(m.fingerprint)) {
+	if !m.port.send(peer, m.slotOf(c.sent+1), m.message[:], c.header(m.fingerprint^s.mark)) {
 		return blocked
 	}
 	c.posted()
@@ -237,7 +237,7 @@ func (m *machine) put(s *step) outcome {
 		if !m.room(peer, c) {
 			return blocked
 		}
-		header = c.header(m.fingerprint)
+		header = c.header(m.fingerprint ^ s.mark)
 	}
 	if d.view != nil {
 		return m.store(s, c, d.view[s.dst.off:s.dst.off+s.n])
@@ -262,7 +262,7 @@ func (m *machine) store(s *step, c *channel, to []byte) outcome {
 		m.count.PutBytes += uint64(s.n)
 	}
 	if s.signal {
-		if m.done = !m.port.send(int(s.peer), m.slotOf(c.sent+1), nil, c.header(m.fingerprint)); m.done {
+		if m.done = !m.port.send(int(s.peer), m.slotOf(c.sent+1), nil, c.header(m.fingerprint^s.mark)); m.done {
 			return blocked
 		}
 		c.posted()
@@ -279,7 +279,7 @@ func (m *machine) await(s *step) outcome {
 	if sequenceOf(h) != next {
 		return blocked
 	}
-	if fingerprintOf(h) != m.fingerprint {
+	if fingerprintOf(h) != m.fingerprint^s.mark {
 		m.mistake = mismatch{peer: int(s.peer), fingerprint: fingerprintOf(h)}
 		return failed
 	}

@@ -24,12 +24,6 @@ type flight struct {
 	in, out []byte
 }
 
-// args are the arguments of a job's call.
-func (j *job) args(in, out Buffer) *Args {
-	c := &j.call
-	return &Args{Kind: c.Kind, Algorithm: c.Algorithm, Send: in, Recv: out, Root: c.Root, Bytes: c.Bytes, Reduction: j.r}
-}
-
 // until drives the team's started calls until one of them is over.
 type until struct {
 	team *Team
@@ -114,7 +108,7 @@ func TestStartedCalls(t *testing.T) {
 								}
 							} else {
 								in, out := j.operands(m.rank)
-								p, err := m.team.Start(j.args(Buffer{Mem: in}, Buffer{Mem: out}))
+								p, err := m.team.Start(j.args(m.rank, Buffer{Mem: in}, Buffer{Mem: out}))
 								if err != nil {
 									return fmt.Errorf("start of call %d: %w", i, err)
 								}

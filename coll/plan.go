@@ -78,6 +78,7 @@ type step struct {
 	signal  bool
 	release bool
 	peer    int32
+	mark    uint32 // what the message's fingerprint has besides the call's: a sized kind's length
 	n       int
 	dst     loc
 	a, b    loc
@@ -137,47 +138,4 @@ type tuning struct {
 	piece int // bytes that a pipelined reduction works on at a time, hot in the cache
 	// mapped: all members reach the memory of all others by loads and stores.
 	mapped bool
-}
-
-// compile makes the plan of a call whose algorithm has been selected.
-func compile(c Call, t tuning) *plan {
-	b := builder{call: c, tuning: t, puts: make([]bool, c.Size)}
-	switch c.Kind {
-	case Barrier:
-		b.barrierDissemination()
-	case Bcast:
-		b.bcastBinomial()
-	case Reduce:
-		if c.Algorithm == ReduceScatterGather {
-			b.reduceScatterGather()
-		} else {
-			b.reduceBinomial()
-		}
-	case AllReduce:
-		if c.Algorithm == ReduceScatterGather {
-			b.reduceScatterGather()
-		} else {
-			b.allReduceDoubling()
-		}
-	case AllGather:
-		switch c.Algorithm {
-		case Bruck:
-			b.allGatherBruck()
-		case Ring:
-			b.allGatherRing()
-		default:
-			b.allGatherDirect()
-		}
-	case ReduceScatter:
-		b.reduceScatterDirect()
-	case AllToAll:
-		if c.Algorithm == Bruck {
-			b.allToAllBruck()
-		} else {
-			b.allToAllDirect()
-		}
-	case farewell:
-		b.farewellDirect()
-	}
-	return b.finish()
 }

@@ -69,10 +69,8 @@ func prove(f *fabric, jobs []*job) error {
 	var wrong error
 	start := func(d *node) {
 		j := jobs[d.epoch]
-		c := j.call
-		c.Rank, c.InPlace = d.rank, j.inPlace[d.rank]
 		ins[d.rank], outs[d.rank] = j.operands(d.rank)
-		p := compile(c, f.tuning)
+		p := j.plan(d.rank, f.tuning)
 		if f.mutate != nil {
 			f.mutate(p)
 		}

@@ -1,25 +1,31 @@
 package coll
 
-// Binomial reduction: ranks count from the root. A rank combines what it has
-// with what the ranks 1, 2, 4 ... above it have gathered, as long as its own
-// number has a 0 there, and then sends it to the rank that lacks its lowest set
-// bit. The order of combination is that of the numbers.
+// Binomial reduction: ranks count from the root, or from rank 0 where the order
+// matters, which then hands the result to the root. A rank combines what it has
+// with what the ranks 1, 2, 4 ... above it have gathered, as long as its own number
+// has a 0 there, and then sends it to the rank that lacks its lowest set bit. The
+// order of combination is that of the numbers.
 //
-// Steps: ceil(log2 n). Bytes: the vector once a rank but the root.
+// Steps: ceil(log2 n), and 1 where the order matters. Bytes: the vector once a rank
+// but the root.
 func (b *builder) reduceBinomial() {
-	n, bytes := b.call.Size, b.call.Bytes
-	me := (b.call.Rank - b.call.Root + n) % n
+	n, bytes, root := b.call.Size, b.call.Bytes, b.call.Root
 	if bytes == 0 {
 		return
 	}
-	rank := func(v int) int { return (v + b.call.Root) % n }
+	top := root
+	if b.call.Ordered {
+		top = 0
+	}
+	me := (b.call.Rank - top + n) % n
+	rank := func(v int) int { return (v + top) % n }
 	have, sum := b.source(), b.dest()
-	if me == 0 && n == 1 {
+	if n == 1 {
 		b.copy(sum, have, bytes, false)
 		return
 	}
-	if me != 0 && me&1 == 0 && me+1 < n {
-		sum = b.alloc(bytes) // an inner rank has no output
+	if b.call.Rank != root && me&1 == 0 && me+1 < n || b.call.Rank == root && root != top {
+		sum = b.alloc(bytes) // there is no output, or it is for the result
 	}
 	var incoming loc
 	if me&1 == 0 && !b.eager(bytes) {
@@ -28,7 +34,7 @@ func (b *builder) reduceBinomial() {
 	for bit := 1; bit < n; bit *= 2 {
 		if me&bit != 0 {
 			b.give(rank(me-bit), have, bytes)
-			return
+			break
 		}
 		if me+bit >= n {
 			continue
@@ -38,5 +44,70 @@ func (b *builder) reduceBinomial() {
 		theirs, held := b.receive(child, incoming, bytes)
 		b.reduce(sum, have, theirs, bytes, held)
 		have = sum
+	}
+	switch {
+	case root == top:
+	case me == 0:
+		b.give(root, have, bytes)
+	case b.call.Rank == root:
+		b.flushAll() // in place the output is what was sent
+		b.open(top, b.dest(), bytes)
+		b.get(top, b.dest(), bytes)
+	}
+}
+
+// Direct reduction: every rank sends its vector to the root, which combines them
+// in the order of the ranks.
+//
+// Steps: 1 (2 by descriptor). Bytes: the vector once a rank but the root; n-1
+// reductions at the root.
+func (b *builder) reduceDirect() {
+	if b.call.Bytes == 0 {
+		return
+	}
+	if b.call.Rank != b.call.Root {
+		b.give(b.call.Root, b.source(), b.call.Bytes)
+		return
+	}
+	b.expect()
+	b.combine()
+}
+
+// expect opens scratch for the vectors of all other ranks.
+func (b *builder) expect() {
+	n, me, bytes := b.call.Size, b.call.Rank, b.call.Bytes
+	for i := 1; i < n; i++ {
+		from := (me + i) % n
+		b.landing[from] = loc{}
+		if !b.eager(bytes) {
+			b.landing[from] = b.alloc(bytes)
+		}
+		b.open(from, b.landing[from], bytes)
+	}
+}
+
+// combine has the vectors of all ranks combined in the output.
+func (b *builder) combine() {
+	n, me, bytes := b.call.Size, b.call.Rank, b.call.Bytes
+	own, out := b.source(), b.dest()
+	if n == 1 {
+		b.copy(out, own, bytes, false)
+		return
+	}
+	held := false
+	for r := range n {
+		if r != me {
+			b.landing[r], held = b.receive(r, b.landing[r], bytes)
+		}
+	}
+	var spare loc
+	if b.call.InPlace && me > 1 {
+		spare = b.alloc(bytes)
+	}
+	b.fold(out, own, spare, func(rank int) loc { return b.landing[rank] }, bytes)
+	for r := range n {
+		if held && r != me {
+			b.release(r)
+		}
 	}
 }

@@ -27,48 +27,66 @@ func (b *builder) fold(dst, own, spare loc, in func(rank int) loc, n int) {
 //
 // Steps: 1. Bytes: n-1 blocks a rank; n-1 reductions of a block.
 func (b *builder) reduceScatterDirect() {
-	n, me, block := b.call.Size, b.call.Rank, b.call.Bytes
-	if block == 0 {
-		return
+	block := b.call.Bytes
+	b.reduceScatter(block, func(rank int) share { return share{rank * block, block} })
+}
+
+// The same with blocks of different lengths, or none. If one is long all go in
+// pieces.
+func (b *builder) reduceScatterParts() {
+	longest := 0
+	for _, p := range b.recvs {
+		longest = max(longest, p.N)
 	}
-	in, out := b.source(), b.dest()
+	b.reduceScatter(longest, func(rank int) share { return share{b.recvs[rank].Off, b.recvs[rank].N} })
+}
+
+func (b *builder) reduceScatter(longest int, shareOf func(rank int) share) {
+	n, me := b.call.Size, b.call.Rank
+	own := shareOf(me)
+	mine, out := b.source().plus(own.off), b.dest()
 	if n == 1 {
-		b.copy(out, in, block, false)
+		b.copy(out, mine, own.n, false)
 		return
 	}
-	if b.eager(block) {
-		for i := 1; i < n; i++ {
-			to := (me + i) % n
-			b.send(to, in.plus(to*block), block)
-		}
-		for r := range n {
-			if r != me {
-				b.await(r)
-			}
-		}
-		// In place, out is the block that was sent to rank 0 and, for rank 0
-		// itself, its own, which nothing precedes: no spare is needed.
-		b.fold(out, in.plus(me*block), loc{}, at, block)
-		for r := range n {
-			if r != me {
-				b.release(r)
-			}
+	// In place, out is also blocks that are sent, and perhaps a part of the own.
+	result := out
+	if b.call.InPlace && (!b.eager(longest) || 0 < own.off && own.off < own.n) {
+		result = b.alloc(own.n)
+	}
+	if !b.eager(longest) {
+		p := pipeline{b: b, own: own, result: result, shareOf: shareOf}
+		p.run()
+		if result != out {
+			b.flushAll()
+			b.copy(out, result, own.n, false)
 		}
 		return
 	}
-	p := pipeline{b: b, own: share{me * block, block}, result: out}
-	p.shareOf = func(rank int) share { return share{rank * block, block} }
-	if b.call.InPlace {
-		// out holds rank 0's block until that has been sent.
-		p.result = b.alloc(block)
-	}
-	p.run()
-	if b.call.InPlace {
-		for r := range n {
-			b.flush(r)
+	for i := 1; i < n; i++ {
+		if to := (me + i) % n; shareOf(to).n > 0 {
+			b.send(to, b.source().plus(shareOf(to).off), shareOf(to).n)
 		}
-		b.copy(out, p.result, block, false)
 	}
+	if own.n == 0 {
+		return
+	}
+	for r := range n {
+		if r != me {
+			b.await(r)
+		}
+	}
+	spare := loc{}
+	if result == mine && me > 1 {
+		spare = b.alloc(own.n)
+	}
+	b.fold(result, mine, spare, at, own.n)
+	for r := range n {
+		if r != me {
+			b.release(r)
+		}
+	}
+	b.copy(out, result, own.n, false)
 }
 
 // Reduce-scatter and gather, for an all-reduce (all gather) or a reduction (the
@@ -124,7 +142,7 @@ const window = 3
 func (p *pipeline) run() {
 	b, n, me := p.b, p.b.call.Size, p.b.call.Rank
 	in := b.source()
-	size := max(b.tuning.piece/b.call.Elem, 1) * b.call.Elem
+	size := b.pieceSize()
 	gathers := func(rank int) bool { return p.gathers != nil && p.gathers(rank) }
 	count := func(rank int) int { return pieces(p.shareOf(rank).n, size) }
 	peers := func(f func(peer int)) {
@@ -133,7 +151,7 @@ func (p *pipeline) run() {
 		}
 	}
 
-	landing := make([]loc, n)
+	landing := b.landing
 	room := min(window*size, p.own.n)
 	peers(func(peer int) {
 		if p.own.n > 0 {

@@ -25,6 +25,7 @@ type invocation struct {
 	in, out   Buffer // kept here so that they live, and on the heap
 	sends     []Part // of the kinds that have parts
 	recvs     []Part
+	parts     plan // compiled for this call, where the kind has parts
 	keys      [operands]key
 	own       [operands]rdma.MR // registered for this call
 

@@ -53,14 +53,21 @@ const (
 // choices are the algorithms of each kind; the first is for whatever the
 // selection has no reason to do otherwise.
 var choices = [kinds][]Algorithm{
-	Barrier:       {Dissemination},
-	Bcast:         {Binomial},
-	Reduce:        {Binomial, ReduceScatterGather},
-	AllReduce:     {RecursiveDoubling, ReduceScatterGather},
-	AllGather:     {Direct, Bruck, Ring},
-	ReduceScatter: {Direct},
-	AllToAll:      {Direct, Bruck},
-	farewell:      {Direct},
+	Barrier:        {Dissemination},
+	Bcast:          {Binomial, Direct, ScatterAllGather},
+	Reduce:         {Binomial, Direct, ReduceScatterGather},
+	AllReduce:      {RecursiveDoubling, Direct, ReduceScatterGather},
+	AllGather:      {Direct, Bruck, Ring},
+	ReduceScatter:  {Direct},
+	AllToAll:       {Direct, Bruck},
+	Gather:         {Direct, Binomial},
+	Scatter:        {Direct, Binomial},
+	Scan:           {RecursiveDoubling, Direct, Chain},
+	ExScan:         {RecursiveDoubling, Direct, Chain},
+	ReduceScatterV: {Direct},
+	Exchange:       {Direct},
+	Fold:           {Direct},
+	farewell:       {Direct},
 }
 
 // fits tells whether a kind can be done by an algorithm.

@@ -1,0 +1,197 @@
+package coll
+
+import (
+	"cmp"
+	"slices"
+)
+
+// parts checks the arguments of a call that has parts.
+func (t *Team) parts(v *invocation) error {
+	switch v.call.Kind {
+	case ReduceScatterV:
+		return t.vector(v)
+	case Fold:
+		return t.fold(v)
+	}
+	return t.movement(v)
+}
+
+// within checks that a part lies in its buffer, in whole elements.
+func (t *Team) within(name string, i int, p *Part, mem []byte, elem int) error {
+	if p.Peer < 0 || p.Peer >= t.size {
+		return badf("%s part %d: peer %d in a team of %d", name, i, p.Peer, t.size)
+	}
+	if p.N < 0 || p.Off < 0 || p.N > len(mem) || p.Off > len(mem)-p.N {
+		return badf("%s part %d: %d bytes at %d of a buffer of %d", name, i, p.N, p.Off, len(mem))
+	}
+	if p.N%elem != 0 {
+		return badf("%s part %d: %d bytes of elements of %d", name, i, p.N, elem)
+	}
+	return nil
+}
+
+// movement checks an Exchange.
+func (t *Team) movement(v *invocation) error {
+	for i := range v.sends {
+		if err := t.within("send", i, &v.sends[i], v.in.Mem, 1); err != nil {
+			return err
+		}
+	}
+	for i := range v.recvs {
+		if err := t.within("receive", i, &v.recvs[i], v.out.Mem, 1); err != nil {
+			return err
+		}
+	}
+	if err := t.selfParts(v); err != nil {
+		return err
+	}
+	if shared, _ := overlap(v.in.Mem, v.out.Mem); !shared {
+		return nil
+	}
+	// One piece of memory for both: then the parts must be apart.
+	list := t.cache.extents[:0]
+	base := min(addressOf(v.in.Mem), addressOf(v.out.Mem))
+	for _, p := range v.sends {
+		list = append(list, extent{off: addressOf(v.in.Mem) - base + uint64(p.Off), n: uint64(p.N)})
+	}
+	for _, p := range v.recvs {
+		list = append(list, extent{off: addressOf(v.out.Mem) - base + uint64(p.Off), n: uint64(p.N), receives: true})
+	}
+	t.cache.extents = list
+	slices.SortFunc(list, func(a, b extent) int { return cmp.Compare(a.off, b.off) })
+	var sends, recvs uint64 // up to where those so far reach
+	for _, x := range list {
+		if x.n == 0 {
+			continue
+		}
+		if x.receives && x.off < sends || !x.receives && x.off < recvs {
+			return badf("send and receive parts overlap")
+		}
+		if x.receives {
+			recvs = max(recvs, x.off+x.n)
+		} else {
+			sends = max(sends, x.off+x.n)
+		}
+	}
+	return nil
+}
+
+// An extent is where a part is in memory.
+type extent struct {
+	off, n   uint64
+	receives bool
+}
+
+// selfParts checks that what a member sends itself is what it receives.
+func (t *Team) selfParts(v *invocation) error {
+	next := func(parts []Part, i int) int {
+		for i < len(parts) && (parts[i].Peer != t.rank || parts[i].N == 0) {
+			i++
+		}
+		return i
+	}
+	i, k := next(v.sends, 0), next(v.recvs, 0)
+	for i < len(v.sends) && k < len(v.recvs) {
+		if v.sends[i].N != v.recvs[k].N {
+			return badf("this rank sends itself %d bytes and receives %d", v.sends[i].N, v.recvs[k].N)
+		}
+		i, k = next(v.sends, i+1), next(v.recvs, k+1)
+	}
+	switch {
+	case i < len(v.sends):
+		return badf("this rank sends itself %d bytes and receives none of them", v.sends[i].N)
+	case k < len(v.recvs):
+		return badf("this rank receives %d bytes of itself and does not send them", v.recvs[k].N)
+	}
+	return nil
+}
+
+// vector checks a ReduceScatterV.
+func (t *Team) vector(v *invocation) error {
+	c := &v.call
+	if len(v.recvs) != t.size {
+		return badf("%d blocks for a team of %d", len(v.recvs), t.size)
+	}
+	if v.in.Mem == nil {
+		c.InPlace = true
+	} else if _, same := overlap(v.in.Mem, v.out.Mem); same {
+		c.InPlace = true
+	}
+	from, name := v.in.Mem, "send"
+	if c.InPlace {
+		from, name, v.in = v.out.Mem, "in-place receive", Buffer{}
+	}
+	hash := uint64(0)
+	end := 0
+	for i := range v.recvs {
+		p := v.recvs[i]
+		p.Peer = i
+		if err := t.within(name, i, &p, from, c.Elem); err != nil {
+			return err
+		}
+		c.Bytes += p.N
+		end = max(end, p.Off+p.N)
+		hash = (hash ^ uint64(p.N)) * 0x9e3779b97f4a7c15
+		hash = (hash ^ hash>>32 ^ uint64(p.Off)) * 0xbf58476d1ce4e5b9
+	}
+	c.Root = int(int32(hash >> 32))
+	if c.InPlace {
+		v.out.Mem = cut(v.out.Mem, end)
+		return nil
+	}
+	if err := holds("receive", v.out.Mem, 1, v.recvs[t.rank].N); err != nil {
+		return err
+	}
+	v.in.Mem, v.out.Mem = cut(v.in.Mem, end), cut(v.out.Mem, v.recvs[t.rank].N)
+	if shared, _ := overlap(v.in.Mem, v.out.Mem); shared {
+		return badf("send and receive buffers overlap")
+	}
+	return nil
+}
+
+// fold checks a Fold.
+func (t *Team) fold(v *invocation) error {
+	own := -1
+	seen := t.cache.members(t.size)
+	for i := range v.sends {
+		p := &v.sends[i]
+		if err := t.within("send", i, p, v.in.Mem, v.call.Elem); err != nil {
+			return err
+		}
+		if seen[p.Peer]&1 != 0 {
+			return badf("two parts for peer %d", p.Peer)
+		}
+		seen[p.Peer] |= 1
+		if p.Peer == t.rank {
+			own = p.N
+		}
+	}
+	bytes := 0
+	if len(v.recvs) > 0 {
+		bytes = v.recvs[0].N
+	}
+	for i := range v.recvs {
+		p := &v.recvs[i]
+		if err := t.within("receive", i, p, v.out.Mem, v.call.Elem); err != nil {
+			return err
+		}
+		if seen[p.Peer]&2 != 0 {
+			return badf("two parts of peer %d", p.Peer)
+		}
+		seen[p.Peer] |= 2
+		if p.Off != 0 || p.N != bytes {
+			return badf("receive part %d: %d bytes at %d, where all are %d at 0", i, p.N, p.Off, bytes)
+		}
+		if p.Peer == t.rank && own != bytes {
+			return badf("this rank sends itself %d bytes and receives %d", max(own, 0), bytes)
+		}
+	}
+	if own >= 0 && seen[t.rank]&2 == 0 {
+		return badf("this rank sends itself %d bytes and receives none of them", own)
+	}
+	v.out.Mem = cut(v.out.Mem, bytes)
+	if shared, _ := overlap(v.in.Mem, v.out.Mem); shared {
+		return badf("send and receive buffers overlap")
+	}
+	return nil
+}
