@@ -199,6 +199,36 @@ func or64AVX2(dst []byte, a []byte, b []byte)
 //go:noescape
 func xor64AVX2(dst []byte, a []byte, b []byte)
 
+// sumInt32x4AVX2 adds four.
+//
+//go:noescape
+func sumInt32x4AVX2(dst []byte, a []byte, b []byte, c []byte, d []byte)
+
+// sumInt64x4AVX2 adds four.
+//
+//go:noescape
+func sumInt64x4AVX2(dst []byte, a []byte, b []byte, c []byte, d []byte)
+
+// sumFloat32x4AVX2 adds four.
+//
+//go:noescape
+func sumFloat32x4AVX2(dst []byte, a []byte, b []byte, c []byte, d []byte)
+
+// sumFloat64x4AVX2 adds four.
+//
+//go:noescape
+func sumFloat64x4AVX2(dst []byte, a []byte, b []byte, c []byte, d []byte)
+
+// prodComplex64AVX2 multiplies as float64.
+//
+//go:noescape
+func prodComplex64AVX2(dst []byte, a []byte, b []byte)
+
+// prodComplex128AVX2 multiplies.
+//
+//go:noescape
+func prodComplex128AVX2(dst []byte, a []byte, b []byte)
+
 // sumFloat32AVX2 adds.
 //
 //go:noescape

@@ -59,7 +59,7 @@ func TestEveryHalf(t *testing.T) {
 		})
 		t.Run(h.typ.String()+" of random bits", func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(1, 2))
-			for range 200_000 {
+			for range 100_000 {
 				x := math.Float32frombits(rng.Uint32())
 				if x == x {
 					if got, want := h.to(x), rounded(x); got != want {

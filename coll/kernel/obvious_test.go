@@ -64,7 +64,8 @@ func nearest(fraction, exponent uint) func(*big.Float) uint64 {
 	values[infinity] = math.Ldexp(1, 1<<(exponent-1))
 	return func(f *big.Float) uint64 {
 		v := new(big.Float).Abs(f)
-		u := sort.Search(infinity, func(u int) bool { return v.Cmp(big.NewFloat(values[u])) <= 0 })
+		about, _ := v.Float64()
+		u := min(sort.SearchFloat64s(values, about), infinity)
 		if u > 0 {
 			below := new(big.Float).SetPrec(4096).Sub(v, big.NewFloat(values[u-1]))
 			above := new(big.Float).SetPrec(4096).Sub(big.NewFloat(values[u]), v)

@@ -17,7 +17,7 @@ func vectorized(t Type, op Op) Func {
 }
 
 // avx2 has what there is in assembly. What is missing only copies, or chooses
-// (pairs), or was not faster (complex products).
+// (pairs).
 var avx2 = [types][ops]Func{
 	Bool: {LAnd: and8AVX2, LOr: or8AVX2, LXor: xor8AVX2},
 
@@ -43,6 +43,24 @@ var avx2 = [types][ops]Func{
 	Float32:  {Sum: sumFloat32AVX2, Prod: prodFloat32AVX2, Min: minFloat32AVX2, Max: maxFloat32AVX2},
 	Float64:  {Sum: sumFloat64AVX2, Prod: prodFloat64AVX2, Min: minFloat64AVX2, Max: maxFloat64AVX2},
 
-	Complex64:  {Sum: sumFloat32AVX2},
-	Complex128: {Sum: sumFloat64AVX2},
+	Complex64:  {Sum: sumFloat32AVX2, Prod: prodComplex64AVX2},
+	Complex128: {Sum: sumFloat64AVX2, Prod: prodComplex128AVX2},
+}
+
+// fourfold is the sum of four operands on a type.
+func fourfold(t Type) func(dst, a, b, c, d []byte) {
+	if !cpu.X86.HasAVX2 || arch.RaceEnabled {
+		return nil
+	}
+	switch t {
+	case Int32, Uint32:
+		return sumInt32x4AVX2
+	case Int64, Uint64:
+		return sumInt64x4AVX2
+	case Float32, Complex64:
+		return sumFloat32x4AVX2
+	case Float64, Complex128:
+		return sumFloat64x4AVX2
+	}
+	return nil
 }

@@ -60,6 +60,20 @@ func kernels() []kernel {
 		}
 	}
 
+	for _, k := range []kernel{
+		{name: "sumInt32x4AVX2", elem: 4, combine: of(VPADDD)},
+		{name: "sumInt64x4AVX2", elem: 8, combine: of(VPADDQ)},
+		{name: "sumFloat32x4AVX2", elem: 4, combine: of(VADDPS)},
+		{name: "sumFloat64x4AVX2", elem: 8, combine: of(VADDPD)},
+	} {
+		k.doc, k.memory, k.four = "adds four.", plain, true
+		add(k)
+	}
+
+	// Complex products.
+	add(kernel{name: "prodComplex64AVX2", doc: "multiplies as float64.", elem: 8, memory: complex64s, prepare: standardNaN, combine: prodComplex})
+	add(kernel{name: "prodComplex128AVX2", doc: "multiplies.", elem: 16, memory: plain, prepare: standardNaN, combine: prodComplex})
+
 	// Floating-point numbers. Of two NaNs the instructions keep x of (y, x, z),
 	// which is a.
 	simple("sumFloat32AVX2", "adds.", 4, VADDPS)
@@ -222,4 +236,26 @@ func (f floats) order(greatest bool) func(v vector, a, b reg.VecVirtual, _ []reg
 		f.blend(nan, sum, r, r)
 		return r
 	}
+}
+
+// standardNaN is the default NaN: sign, exponent and the quiet bit.
+func standardNaN() []reg.VecVirtual {
+	r := ones()
+	VPSLLQ(U8(51), r, r)
+	return []reg.VecVirtual{r}
+}
+
+// prodComplex has real parts in the even lanes: a.real*b is ready for the sum, and
+// a.imag*b once the parts of b are exchanged.
+func prodComplex(v vector, a, b reg.VecVirtual, constants []reg.VecVirtual) reg.VecVirtual {
+	x, y, swapped, nan := v.new(), v.new(), v.new(), v.new()
+	VMOVDDUP(a, x)
+	VMULPD(b, x, x)
+	VPERMILPD(U8(0b1111), a, y)
+	VPERMILPD(U8(0b0101), b, swapped)
+	VMULPD(swapped, y, y)
+	VADDSUBPD(y, x, x)
+	VCMPPD(U8(unordered), x, x, nan)
+	VBLENDVPD(nan, v.as(constants[0]), x, x)
+	return x
 }

@@ -9,6 +9,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	. "github.com/mmcloughlin/avo/build"
 	"github.com/mmcloughlin/avo/ir"
@@ -34,6 +35,8 @@ type kernel struct {
 	// prepare makes the constants that combine uses.
 	prepare func() []reg.VecVirtual
 	combine func(v vector, a, b reg.VecVirtual, constants []reg.VecVirtual) reg.VecVirtual
+	// four makes it combine four operands, from left to right.
+	four bool
 }
 
 // A vector says how wide the registers of a step are.
@@ -55,16 +58,24 @@ func (v vector) as(r reg.VecVirtual) reg.Register {
 }
 
 func (k kernel) generate() {
-	TEXT(k.name, NOSPLIT, "func(dst, a, b []byte)")
+	names := []string{"a", "b"}
+	if k.four {
+		names = []string{"a", "b", "c", "d"}
+	}
+	TEXT(k.name, NOSPLIT, "func(dst, "+strings.Join(names, ", ")+" []byte)")
 	Doc(k.name + " " + k.doc)
 	Pragma("noescape")
 	n := Load(Param("dst").Len(), GP64())
-	for _, operand := range []string{"a", "b"} {
-		l := Load(Param(operand).Len(), GP64())
+	for _, name := range names {
+		l := Load(Param(name).Len(), GP64())
 		CMPQ(l, n)
 		JLT(LabelRef("short"))
 	}
-	dst, a, b := Load(Param("dst").Base(), GP64()), Load(Param("a").Base(), GP64()), Load(Param("b").Base(), GP64())
+	dst := Load(Param("dst").Base(), GP64())
+	var from []reg.Register
+	for _, name := range names {
+		from = append(from, Load(Param(name).Base(), GP64()))
+	}
 	var constants []reg.VecVirtual
 	if k.prepare != nil {
 		constants = append(constants, k.prepare()...)
@@ -75,12 +86,14 @@ func (k kernel) generate() {
 	full := k.memory.full
 	step := func(bytes, at int) {
 		v := vector{y: bytes == full}
-		x := k.memory.load(v, bytes, Mem{Base: a, Disp: at})
-		y := k.memory.load(v, bytes, Mem{Base: b, Disp: at})
-		k.memory.store(v, bytes, k.combine(v, x, y, constants), Mem{Base: dst, Disp: at}, constants)
+		x := k.memory.load(v, bytes, Mem{Base: from[0], Disp: at})
+		for _, p := range from[1:] {
+			x = k.combine(v, x, k.memory.load(v, bytes, Mem{Base: p, Disp: at}), constants)
+		}
+		k.memory.store(v, bytes, x, Mem{Base: dst, Disp: at}, constants)
 	}
 	advance := func(bytes int) {
-		for _, p := range []reg.GPVirtual{dst.(reg.GPVirtual), a.(reg.GPVirtual), b.(reg.GPVirtual)} {
+		for _, p := range append(from, dst) {
 			ADDQ(U32(bytes), p)
 		}
 	}

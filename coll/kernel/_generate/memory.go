@@ -132,6 +132,25 @@ var bfloat16Rounded = bfloat16(func(v vector, r reg.VecVirtual, constants []reg.
 	return []reg.VecVirtual{one, half}
 })
 
+// complex64s are computed as complex128.
+var complex64s = memory{
+	full: 16,
+	load: func(v vector, bytes int, m Mem) reg.VecVirtual {
+		s, d := loadPlain(v, bytes, m), v.new()
+		VCVTPS2PD(s.AsX(), d)
+		return d
+	},
+	store: func(v vector, bytes int, r reg.VecVirtual, m Mem, _ []reg.VecVirtual) {
+		s := XMM()
+		if v.y {
+			VCVTPD2PSY(r, s)
+		} else {
+			VCVTPD2PSX(r, s)
+		}
+		storePlain(bytes, s, m)
+	},
+}
+
 // unordered is the predicate of VCMPPS.
 const unordered = 3
 
