@@ -43,6 +43,7 @@ type Comm struct {
 	// children is how many communicators were made of this one, for their names.
 	children int
 	handler  Errhandler
+	layout   *layout // nil without a topology
 }
 
 // Rank is the caller's rank in its own group, from 0 (MPI_Comm_rank).

@@ -16,7 +16,11 @@ import (
 // topology, error handler and, as their keyvals say, attributes (MPI_Comm_dup).
 // All ranks call it, of an intercommunicator both groups.
 func (c *Comm) Dup(ctx context.Context) (*Comm, error) {
-	return c.derive(ctx, "dup", choice{}, nil)
+	d, err := c.derive(ctx, "dup", choice{}, nil)
+	if d != nil {
+		d.layout = c.layout
+	}
+	return d, err
 }
 
 // Split makes a communicator of each set of ranks that give the same color,
@@ -47,9 +51,8 @@ func (c *Comm) SplitType(ctx context.Context, kind SplitKind, key int) (*Comm, e
 	color, bad := Undefined, error(nil)
 	switch {
 	case kind == TypeShared || kind == TypeHost:
-		// A freed communicator still has its group.
 		if c != nil && c.world != nil {
-			color = c.neighbourhood(kind)
+			color = c.companion(kind)
 		}
 	case kind != Undefined:
 		bad = badArgument("split kind %d: TypeShared, TypeHost or Undefined", int(kind))
@@ -57,9 +60,9 @@ func (c *Comm) SplitType(ctx context.Context, kind SplitKind, key int) (*Comm, e
 	return c.derive(ctx, "split", choice{color: int64(color), key: int64(key)}, bad)
 }
 
-// neighbourhood is the lowest world rank of the own group with which the caller
+// companion is the lowest world rank of the own group with which the caller
 // shares what kind says.
-func (c *Comm) neighbourhood(kind SplitKind) int {
+func (c *Comm) companion(kind SplitKind) int {
 	w := c.world
 	own := &w.cards[w.rank]
 	lowest := w.rank
@@ -114,10 +117,12 @@ type choice struct {
 	color, key int64
 	context    uint32 // the next one that the rank has not used
 	group      uint64 // what must come out, as a fingerprint; 0: anything
+	alike      uint64 // a hash of what all must give alike
+	balance    uint64 // is 0 in the sum of all
 	refused    bool   // its arguments are wrong, so nobody gets anything
 }
 
-const choiceLen = 32
+const choiceLen = 48
 
 // introLen is the room for a team's card when cards are exchanged.
 const introLen = 256
@@ -143,11 +148,12 @@ func (c *Comm) derive(ctx context.Context, op string, own choice, bad error) (*C
 	if err != nil {
 		return nil, c.fail(op, -1, err)
 	}
-	if i := slices.IndexFunc(choices, func(o choice) bool { return o.refused }); i >= 0 {
-		return nil, c.fail(op, c.rankOf(c.members.Rank(i)), errRefused)
-	}
-	if i := c.disagreeing(choices); i >= 0 {
-		return nil, c.fail(op, c.rankOf(c.members.Rank(i)), badClass(ClassGroup, "the ranks of its group did not all give that group"))
+	if i, err := c.judge(choices); err != nil {
+		peer := -1
+		if i >= 0 {
+			peer = c.rankOf(c.members.Rank(i))
+		}
+		return nil, c.fail(op, peer, err)
 	}
 	c.children++
 	var d *Comm
@@ -186,6 +192,8 @@ func (c *Comm) choose(ctx context.Context, own choice) ([]choice, error) {
 		mine[20] = 1
 	}
 	binary.NativeEndian.PutUint64(mine[24:], own.group)
+	binary.NativeEndian.PutUint64(mine[32:], own.alike)
+	binary.NativeEndian.PutUint64(mine[40:], own.balance)
 	if err := c.team.Run(ctx, &coll.Args{Kind: coll.AllGather, Recv: coll.Buffer{Mem: all}, Bytes: choiceLen}); err != nil {
 		return nil, err
 	}
@@ -198,6 +206,8 @@ func (c *Comm) choose(ctx context.Context, own choice) ([]choice, error) {
 			context: binary.NativeEndian.Uint32(b[16:]),
 			refused: b[20] != 0,
 			group:   binary.NativeEndian.Uint64(b[24:]),
+			alike:   binary.NativeEndian.Uint64(b[32:]),
+			balance: binary.NativeEndian.Uint64(b[40:]),
 		}
 	}
 	return choices, nil
@@ -250,6 +260,30 @@ func (c *Comm) chosen(choices []choice, color int64, of *group.Set, base int) gr
 		panic("rank: " + err.Error())
 	}
 	return s
+}
+
+// judge finds out whether the choices fit together: an error and the member that
+// it is about, -1 for nobody in particular.
+func (c *Comm) judge(choices []choice) (member int, err error) {
+	own, sum := &choices[c.base+c.rank], uint64(0)
+	for i := range choices {
+		if choices[i].refused {
+			return i, errRefused
+		}
+		sum += choices[i].balance
+	}
+	for i := range choices {
+		if choices[i].alike != own.alike {
+			return i, badArgument("its arguments are not the same")
+		}
+	}
+	if sum != 0 {
+		return -1, badClass(ClassTopology, "some rank names a destination that does not name it as a source, or a source that does not name it as a destination")
+	}
+	if i := c.disagreeing(choices); i >= 0 {
+		return i, badClass(ClassGroup, "the ranks of its group did not all give that group")
+	}
+	return -1, nil
 }
 
 // disagreeing is a member whose group is not what comes out of the choices, -1

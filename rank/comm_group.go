@@ -69,11 +69,28 @@ func (c *Comm) CreateGroup(ctx context.Context, g Group, tag int) (*Comm, error)
 	return d, nil
 }
 
-// fingerprint is a hash (FNV-1a) of the members in their order.
+// fingerprint is a hash of the members in their order, never 0.
 func fingerprint(s *group.Set) uint64 {
-	h := uint64(14695981039346656037)
+	h := hashInit
 	for place := range s.Size() {
-		h = (h ^ uint64(s.Rank(place))) * 1099511628211
+		h = hash(h, s.Rank(place))
+	}
+	return h | 1
+}
+
+// hash takes one more number into a hash (FNV-1a, of whole words).
+func hash(h uint64, n int) uint64 {
+	h = (h ^ uint64(n)) * 1099511628211
+	return h ^ h>>29
+}
+
+const hashInit = uint64(14695981039346656037)
+
+// hashed takes a list into a hash, and its length.
+func hashed(h uint64, list []int) uint64 {
+	h = hash(h, len(list))
+	for _, n := range list {
+		h = hash(h, n)
 	}
 	return h
 }

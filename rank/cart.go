@@ -1,0 +1,144 @@
+package rank
+
+import (
+	"context"
+	"slices"
+
+	"github.com/gorun-mpi/gorun/rank/internal/topology"
+)
+
+// DimsCreate fills the zeros of dims so that nodes ranks make a grid of that many
+// in each dimension (MPI_Dims_create), as close to each other as can be, the
+// largest first. It is an error when what is given does not divide nodes.
+func DimsCreate(nodes int, dims []int) error {
+	if err := topology.Dims(nodes, dims); err != nil {
+		return &Error{Op: "dims_create", Peer: -1, Err: badClass(ClassDims, "%v", err)}
+	}
+	return nil
+}
+
+// CartCreate makes a communicator whose ranks form a grid (MPI_Cart_create), by
+// rows: the last coordinate changes fastest. In a dimension with a period the last
+// rank's neighbour is the first. All ranks give the same; those that the grid has
+// no room for get nil. reorder permits other ranks in the new communicator; today
+// they stay the same, for neighbours by rank are on one host as gorun places them.
+func (c *Comm) CartCreate(ctx context.Context, dims []int, periods []bool, reorder bool) (*Comm, error) {
+	grid, points, err := topology.New(slices.Clone(dims), slices.Clone(periods))
+	if err != nil {
+		err = badClass(ClassDims, "%v", err)
+	}
+	flags := make([]int, len(periods))
+	for i, p := range periods {
+		if p {
+			flags[i] = 1
+		}
+	}
+	d, err := c.layOut(ctx, "cart_create", points, hashed(hashed(hashInit, dims), flags), 0, err)
+	if d != nil {
+		d.setGrid(grid)
+	}
+	return d, err
+}
+
+// setGrid makes the communicator's topology a grid.
+func (c *Comm) setGrid(grid topology.Grid) {
+	l := &layout{kind: Cartesian, grid: grid}
+	n := &l.neighbours
+	for dim := range grid.Dims {
+		below, above := grid.Shift(c.rank, dim, 1)
+		n.sources = append(n.sources, below, above)
+		n.arrival = append(n.arrival, 2*dim+1, 2*dim)
+	}
+	n.destinations = n.sources
+	c.layout = l
+}
+
+// CartSub makes a communicator of each part of the grid that the dimensions to
+// keep span (MPI_Cart_sub). All ranks give the same.
+func (c *Comm) CartSub(ctx context.Context, keep []bool) (*Comm, error) {
+	const op = "cart_sub"
+	l, err := c.laidOut(op, Cartesian)
+	if err != nil {
+		return nil, err
+	}
+	var sub topology.Grid
+	own := choice{}
+	var bad error
+	if len(keep) != len(l.grid.Dims) {
+		bad = badClass(ClassDims, "%d dimensions to keep or not, of %d", len(keep), len(l.grid.Dims))
+	} else {
+		var which, place int
+		sub, which, place = l.grid.Sub(keep, c.rank)
+		own.color, own.key, own.alike = int64(which), int64(place), hashInit
+		for _, k := range keep {
+			flag := 0
+			if k {
+				flag = 1
+			}
+			own.alike = hashed(own.alike, []int{flag})
+		}
+	}
+	d, err := c.derive(ctx, op, own, bad)
+	if d != nil {
+		d.setGrid(sub)
+	}
+	return d, err
+}
+
+// CartGet is the grid, and where this rank is in it (MPI_Cart_get, with
+// MPI_Cartdim_get in the lengths).
+func (c *Comm) CartGet() (dims []int, periods []bool, coords []int, err error) {
+	l, err := c.laidOut("cart_get", Cartesian)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	coords = make([]int, len(l.grid.Dims))
+	l.grid.Coords(c.rank, coords)
+	return slices.Clone(l.grid.Dims), slices.Clone(l.grid.Periods), coords, nil
+}
+
+// CartCoords is where a rank is in the grid (MPI_Cart_coords).
+func (c *Comm) CartCoords(rank int) ([]int, error) {
+	const op = "cart_coords"
+	l, err := c.laidOut(op, Cartesian)
+	if err != nil {
+		return nil, err
+	}
+	if err := ranksIn("a", []int{rank}, c.size); err != nil {
+		return nil, c.fail(op, -1, err)
+	}
+	coords := make([]int, len(l.grid.Dims))
+	l.grid.Coords(rank, coords)
+	return coords, nil
+}
+
+// CartRank is the rank at coords (MPI_Cart_rank). In a dimension with a period any
+// coordinate will do.
+func (c *Comm) CartRank(coords []int) (int, error) {
+	const op = "cart_rank"
+	l, err := c.laidOut(op, Cartesian)
+	if err != nil {
+		return 0, err
+	}
+	rank, err := l.grid.Point(coords)
+	if err != nil {
+		return 0, c.fail(op, -1, badArgument("%v", err))
+	}
+	return rank, nil
+}
+
+// CartShift tells with whom to exchange when all ranks pass something on by so
+// many steps in one dimension (MPI_Cart_shift): source is who passes it to this
+// rank, dest to whom this one does. Beyond an open border it is ProcNull.
+func (c *Comm) CartShift(dim, steps int) (source, dest int, err error) {
+	const op = "cart_shift"
+	l, err := c.laidOut(op, Cartesian)
+	if err != nil {
+		return 0, 0, err
+	}
+	if dim < 0 || dim >= len(l.grid.Dims) {
+		return 0, 0, c.fail(op, -1, badClass(ClassDims, "dimension %d of %d", dim, len(l.grid.Dims)))
+	}
+	source, dest = l.grid.Shift(c.rank, dim, steps)
+	return source, dest, nil
+}

@@ -1,0 +1,190 @@
+package rank
+
+import (
+	"context"
+	"encoding/binary"
+	"slices"
+
+	"github.com/gorun-mpi/gorun/coll"
+	"github.com/gorun-mpi/gorun/rank/internal/match"
+)
+
+// DistGraphCreateAdjacent makes a communicator with a graph of which each rank
+// gives its own edges (MPI_Dist_graph_create_adjacent): from whom it receives, and
+// to whom it sends. Who names a destination must be named there as a source, as
+// often; it is an error on all ranks otherwise. Weights are one for each edge, or
+// nil on all ranks (MPI_UNWEIGHTED). All ranks call it. reorder permits other ranks
+// in the new communicator; today they stay the same.
+func (c *Comm) DistGraphCreateAdjacent(ctx context.Context, sources, sourceWeights, destinations, destinationWeights []int, reorder bool) (*Comm, error) {
+	const op = "dist_graph_create_adjacent"
+	weighted := sourceWeights != nil || destinationWeights != nil
+	n, self := c.extent()
+	bad := ranksIn("source", sources, n)
+	if bad == nil {
+		bad = ranksIn("destination", destinations, n)
+	}
+	if bad == nil && weighted && (len(sourceWeights) != len(sources) || len(destinationWeights) != len(destinations)) {
+		bad = badArgument("%d and %d weights for %d sources and %d destinations", len(sourceWeights), len(destinationWeights), len(sources), len(destinations))
+	}
+	// Over all ranks the edges' hashes cancel out when both ends name them.
+	balance := uint64(0)
+	for _, to := range destinations {
+		balance += hashed(hashInit, []int{self, to})
+	}
+	for _, from := range sources {
+		balance -= hashed(hashInit, []int{from, self})
+	}
+	d, err := c.layOut(ctx, op, n, alikeWeighted(weighted), balance, bad)
+	if d != nil {
+		d.setEdges(slices.Clone(sources), slices.Clone(destinations), weights{slices.Clone(sourceWeights), slices.Clone(destinationWeights)})
+	}
+	return d, err
+}
+
+func alikeWeighted(weighted bool) uint64 {
+	if weighted {
+		return hashed(hashInit, []int{1})
+	}
+	return hashed(hashInit, []int{0})
+}
+
+// extent is the number of ranks and the own one, of nothing where c is nil.
+func (c *Comm) extent() (n, self int) {
+	if c == nil {
+		return 0, 0
+	}
+	return c.size, c.rank
+}
+
+// setEdges makes the communicator's topology a graph.
+func (c *Comm) setEdges(sources, destinations []int, w weights) {
+	c.layout = &layout{kind: DistGraph, weights: w,
+		neighbours: neighbourhood{sources: sources, destinations: destinations, arrival: upTo(len(sources))}}
+}
+
+// DistGraphNeighbors are the own edges (MPI_Dist_graph_neighbors, with
+// MPI_Dist_graph_neighbors_count in the lengths), in the order of the blocks of
+// neighbour collectives. The weights are nil where the graph has none.
+func (c *Comm) DistGraphNeighbors() (sources, sourceWeights, destinations, destinationWeights []int, err error) {
+	l, err := c.laidOut("dist_graph_neighbors", DistGraph)
+	if err != nil {
+		return nil, nil, nil, nil, err
+	}
+	n := &l.neighbours
+	return slices.Clone(n.sources), slices.Clone(l.weights.sources), slices.Clone(n.destinations), slices.Clone(l.weights.destinations), nil
+}
+
+// edgeLen is the length of an edge as it is told to one of its ends: 1 when that is
+// the destination, the other end, the weight.
+const edgeLen = 24
+
+// DistGraphCreate makes a communicator with a graph of which each rank gives any
+// edges (MPI_Dist_graph_create): degrees[i] of them lead from rank sources[i] to the
+// next of destinations. weights has one for each destination, or is nil on all
+// ranks (MPI_UNWEIGHTED). All ranks call it; a rank's edges are then in the order
+// of the ranks that gave them. reorder permits other ranks in the new communicator;
+// today they stay the same.
+func (c *Comm) DistGraphCreate(ctx context.Context, sources, degrees, destinations, edgeWeights []int, reorder bool) (*Comm, error) {
+	const op = "dist_graph_create"
+	weighted := edgeWeights != nil
+	n, _ := c.extent()
+	bad := ranksIn("source", sources, n)
+	if bad == nil {
+		bad = ranksIn("destination", destinations, n)
+	}
+	if bad == nil && len(degrees) != len(sources) {
+		bad = badArgument("%d degrees for %d sources", len(degrees), len(sources))
+	}
+	total := 0
+	for _, d := range degrees {
+		if bad == nil && (d < 0 || d > len(destinations)-total) {
+			bad = badArgument("degree %d, of %d destinations that are left", d, len(destinations)-total)
+		}
+		total += d
+	}
+	if bad == nil && (total != len(destinations) || weighted && len(edgeWeights) != total) {
+		bad = badArgument("%d destinations and %d weights for degrees of %d together", len(destinations), len(edgeWeights), total)
+	}
+	d, err := c.layOut(ctx, op, n, alikeWeighted(weighted), 0, bad)
+	if d == nil {
+		return nil, err
+	}
+	tell := make([][]byte, n)
+	add := func(to int, isDestination uint64, other, weight int) {
+		tell[to] = binary.LittleEndian.AppendUint64(tell[to], isDestination)
+		tell[to] = binary.LittleEndian.AppendUint64(tell[to], uint64(other))
+		tell[to] = binary.LittleEndian.AppendUint64(tell[to], uint64(weight))
+	}
+	at := 0
+	for i, from := range sources {
+		for range degrees[i] {
+			to, weight := destinations[at], 0
+			if weighted {
+				weight = edgeWeights[at]
+			}
+			add(from, 0, to, weight)
+			add(to, 1, from, weight)
+			at++
+		}
+	}
+	told, err := d.tellEdges(ctx, tell)
+	if err != nil {
+		return nil, err
+	}
+	var in, out []int
+	w := weights{[]int{}, []int{}}
+	for _, list := range told { // by who told them
+		for ; len(list) > 0; list = list[edgeLen:] {
+			other, weight := int(binary.LittleEndian.Uint64(list[8:])), int(binary.LittleEndian.Uint64(list[16:]))
+			if binary.LittleEndian.Uint64(list) != 0 {
+				in, w.sources = append(in, other), append(w.sources, weight)
+			} else {
+				out, w.destinations = append(out, other), append(w.destinations, weight)
+			}
+		}
+	}
+	if !weighted {
+		w = weights{}
+	}
+	d.setEdges(in, out, w)
+	return d, nil
+}
+
+// tellEdges gives each rank what is for it, and what others had for this one: the
+// lengths by an all-to-all, then messages between those that have something.
+func (c *Comm) tellEdges(ctx context.Context, tell [][]byte) ([][]byte, error) {
+	const op = "dist_graph_create"
+	if err := c.enterCollective(); err != nil {
+		return nil, c.fail(op, -1, err)
+	}
+	w := c.world
+	defer w.leave()
+	lengths, theirs := make([]byte, 8*c.size), make([]byte, 8*c.size)
+	for to, b := range tell {
+		binary.LittleEndian.PutUint64(lengths[8*to:], uint64(len(b)))
+	}
+	if err := c.team.Run(ctx, &coll.Args{Kind: coll.AllToAll, Send: coll.Buffer{Mem: lengths}, Recv: coll.Buffer{Mem: theirs}, Bytes: 8}); err != nil {
+		return nil, c.failCollective(op, err)
+	}
+	told := make([][]byte, c.size)
+	told[c.rank] = tell[c.rank]
+	for step := 1; step < c.size; step++ {
+		to, from := (c.rank+step)%c.size, (c.rank-step+c.size)%c.size
+		told[from] = make([]byte, binary.LittleEndian.Uint64(theirs[8*from:]))
+		env := match.Envelope{Context: c.makingContext(), Source: int32(w.rank)}
+		want := match.Envelope{Context: c.makingContext(), Source: int32(c.worldRank(from))}
+		var err error
+		switch send, recv := tell[to], told[from]; {
+		case len(send) > 0 && len(recv) > 0:
+			_, err = w.messages.Exchange(ctx, send, nil, env, c.worldRank(to), recv, nil, want, nil)
+		case len(send) > 0:
+			err = w.messages.Send(ctx, send, nil, env, c.worldRank(to))
+		case len(recv) > 0:
+			_, err = w.messages.Recv(ctx, recv, nil, want, nil)
+		}
+		if err != nil {
+			return nil, c.revoke(op, c.fail(op, -1, err))
+		}
+	}
+	return told, nil
+}
