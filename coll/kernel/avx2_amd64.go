@@ -308,3 +308,53 @@ func sumBF16AVX2(dst []byte, a []byte, b []byte)
 //
 //go:noescape
 func prodBF16AVX2(dst []byte, a []byte, b []byte)
+
+// minLocFloatIntAVX2 compares and blends.
+//
+//go:noescape
+func minLocFloatIntAVX2(dst []byte, a []byte, b []byte)
+
+// maxLocFloatIntAVX2 compares and blends.
+//
+//go:noescape
+func maxLocFloatIntAVX2(dst []byte, a []byte, b []byte)
+
+// minLocDoubleIntAVX2 compares and blends.
+//
+//go:noescape
+func minLocDoubleIntAVX2(dst []byte, a []byte, b []byte)
+
+// maxLocDoubleIntAVX2 compares and blends.
+//
+//go:noescape
+func maxLocDoubleIntAVX2(dst []byte, a []byte, b []byte)
+
+// minLocLongIntAVX2 compares and blends.
+//
+//go:noescape
+func minLocLongIntAVX2(dst []byte, a []byte, b []byte)
+
+// maxLocLongIntAVX2 compares and blends.
+//
+//go:noescape
+func maxLocLongIntAVX2(dst []byte, a []byte, b []byte)
+
+// minLocTwoIntAVX2 compares and blends.
+//
+//go:noescape
+func minLocTwoIntAVX2(dst []byte, a []byte, b []byte)
+
+// maxLocTwoIntAVX2 compares and blends.
+//
+//go:noescape
+func maxLocTwoIntAVX2(dst []byte, a []byte, b []byte)
+
+// minLocShortIntAVX2 compares and blends.
+//
+//go:noescape
+func minLocShortIntAVX2(dst []byte, a []byte, b []byte)
+
+// maxLocShortIntAVX2 compares and blends.
+//
+//go:noescape
+func maxLocShortIntAVX2(dst []byte, a []byte, b []byte)

@@ -7555,3 +7555,1425 @@ less2:
 
 short:
 	JMP ·short(SB)
+
+// func minLocFloatIntAVX2(dst []byte, a []byte, b []byte)
+// Requires: AVX, AVX2
+TEXT ·minLocFloatIntAVX2(SB), NOSPLIT, $0-72
+	MOVQ dst_len+8(FP), AX
+	MOVQ a_len+32(FP), CX
+	CMPQ CX, AX
+	JLT  short
+	MOVQ b_len+56(FP), CX
+	CMPQ CX, AX
+	JLT  short
+	MOVQ dst_base+0(FP), CX
+	MOVQ a_base+24(FP), DX
+	MOVQ b_base+48(FP), BX
+	SUBQ $0x00000080, AX
+	JLT  fourDone
+
+four:
+	VMOVDQU   (DX), Y0
+	VMOVDQU   (BX), Y1
+	VCMPPS    $0x11, Y0, Y1, Y2
+	VCMPPS    $0x00, Y1, Y0, Y3
+	VCMPPS    $0x03, Y0, Y0, Y4
+	VCMPPS    $0x03, Y1, Y1, Y5
+	VPANDN    Y5, Y4, Y6
+	VPOR      Y6, Y2, Y2
+	VPAND     Y5, Y4, Y4
+	VPOR      Y4, Y3, Y3
+	VPCMPGTD  Y1, Y0, Y4
+	VPSHUFD   $0xf5, Y4, Y4
+	VPAND     Y4, Y3, Y3
+	VPOR      Y3, Y2, Y2
+	VPSHUFD   $0xa0, Y2, Y2
+	VBLENDVPS Y2, Y1, Y0, Y2
+	VMOVDQU   Y2, (CX)
+	VMOVDQU   32(DX), Y0
+	VMOVDQU   32(BX), Y1
+	VCMPPS    $0x11, Y0, Y1, Y2
+	VCMPPS    $0x00, Y1, Y0, Y3
+	VCMPPS    $0x03, Y0, Y0, Y4
+	VCMPPS    $0x03, Y1, Y1, Y5
+	VPANDN    Y5, Y4, Y6
+	VPOR      Y6, Y2, Y2
+	VPAND     Y5, Y4, Y4
+	VPOR      Y4, Y3, Y3
+	VPCMPGTD  Y1, Y0, Y4
+	VPSHUFD   $0xf5, Y4, Y4
+	VPAND     Y4, Y3, Y3
+	VPOR      Y3, Y2, Y2
+	VPSHUFD   $0xa0, Y2, Y2
+	VBLENDVPS Y2, Y1, Y0, Y2
+	VMOVDQU   Y2, 32(CX)
+	VMOVDQU   64(DX), Y0
+	VMOVDQU   64(BX), Y1
+	VCMPPS    $0x11, Y0, Y1, Y2
+	VCMPPS    $0x00, Y1, Y0, Y3
+	VCMPPS    $0x03, Y0, Y0, Y4
+	VCMPPS    $0x03, Y1, Y1, Y5
+	VPANDN    Y5, Y4, Y6
+	VPOR      Y6, Y2, Y2
+	VPAND     Y5, Y4, Y4
+	VPOR      Y4, Y3, Y3
+	VPCMPGTD  Y1, Y0, Y4
+	VPSHUFD   $0xf5, Y4, Y4
+	VPAND     Y4, Y3, Y3
+	VPOR      Y3, Y2, Y2
+	VPSHUFD   $0xa0, Y2, Y2
+	VBLENDVPS Y2, Y1, Y0, Y2
+	VMOVDQU   Y2, 64(CX)
+	VMOVDQU   96(DX), Y0
+	VMOVDQU   96(BX), Y1
+	VCMPPS    $0x11, Y0, Y1, Y2
+	VCMPPS    $0x00, Y1, Y0, Y3
+	VCMPPS    $0x03, Y0, Y0, Y4
+	VCMPPS    $0x03, Y1, Y1, Y5
+	VPANDN    Y5, Y4, Y6
+	VPOR      Y6, Y2, Y2
+	VPAND     Y5, Y4, Y4
+	VPOR      Y4, Y3, Y3
+	VPCMPGTD  Y1, Y0, Y4
+	VPSHUFD   $0xf5, Y4, Y4
+	VPAND     Y4, Y3, Y3
+	VPOR      Y3, Y2, Y2
+	VPSHUFD   $0xa0, Y2, Y2
+	VBLENDVPS Y2, Y1, Y0, Y2
+	VMOVDQU   Y2, 96(CX)
+	ADDQ      $0x00000080, DX
+	ADDQ      $0x00000080, BX
+	ADDQ      $0x00000080, CX
+	SUBQ      $0x00000080, AX
+	JGE       four
+
+fourDone:
+	ADDQ $0x00000080, AX
+	SUBQ $0x00000020, AX
+	JLT  oneDone
+
+one:
+	VMOVDQU   (DX), Y0
+	VMOVDQU   (BX), Y1
+	VCMPPS    $0x11, Y0, Y1, Y2
+	VCMPPS    $0x00, Y1, Y0, Y3
+	VCMPPS    $0x03, Y0, Y0, Y4
+	VCMPPS    $0x03, Y1, Y1, Y5
+	VPANDN    Y5, Y4, Y6
+	VPOR      Y6, Y2, Y2
+	VPAND     Y5, Y4, Y4
+	VPOR      Y4, Y3, Y3
+	VPCMPGTD  Y1, Y0, Y4
+	VPSHUFD   $0xf5, Y4, Y4
+	VPAND     Y4, Y3, Y3
+	VPOR      Y3, Y2, Y2
+	VPSHUFD   $0xa0, Y2, Y2
+	VBLENDVPS Y2, Y1, Y0, Y2
+	VMOVDQU   Y2, (CX)
+	ADDQ      $0x00000020, DX
+	ADDQ      $0x00000020, BX
+	ADDQ      $0x00000020, CX
+	SUBQ      $0x00000020, AX
+	JGE       one
+
+oneDone:
+	ADDQ      $0x00000020, AX
+	TESTQ     $0x00000010, AX
+	JZ        less16
+	VMOVDQU   (DX), X0
+	VMOVDQU   (BX), X1
+	VCMPPS    $0x11, X0, X1, X2
+	VCMPPS    $0x00, X1, X0, X3
+	VCMPPS    $0x03, X0, X0, X4
+	VCMPPS    $0x03, X1, X1, X5
+	VPANDN    X5, X4, X6
+	VPOR      X6, X2, X2
+	VPAND     X5, X4, X4
+	VPOR      X4, X3, X3
+	VPCMPGTD  X1, X0, X4
+	VPSHUFD   $0xf5, X4, X4
+	VPAND     X4, X3, X3
+	VPOR      X3, X2, X2
+	VPSHUFD   $0xa0, X2, X2
+	VBLENDVPS X2, X1, X0, X2
+	VMOVDQU   X2, (CX)
+	ADDQ      $0x00000010, DX
+	ADDQ      $0x00000010, BX
+	ADDQ      $0x00000010, CX
+
+less16:
+	TESTQ     $0x00000008, AX
+	JZ        less8
+	VMOVQ     (DX), X0
+	VMOVQ     (BX), X1
+	VCMPPS    $0x11, X0, X1, X2
+	VCMPPS    $0x00, X1, X0, X3
+	VCMPPS    $0x03, X0, X0, X4
+	VCMPPS    $0x03, X1, X1, X5
+	VPANDN    X5, X4, X6
+	VPOR      X6, X2, X2
+	VPAND     X5, X4, X4
+	VPOR      X4, X3, X3
+	VPCMPGTD  X1, X0, X4
+	VPSHUFD   $0xf5, X4, X4
+	VPAND     X4, X3, X3
+	VPOR      X3, X2, X2
+	VPSHUFD   $0xa0, X2, X2
+	VBLENDVPS X2, X1, X0, X2
+	VMOVQ     X2, (CX)
+
+less8:
+	VZEROUPPER
+	RET
+
+short:
+	JMP ·short(SB)
+
+// func maxLocFloatIntAVX2(dst []byte, a []byte, b []byte)
+// Requires: AVX, AVX2
+TEXT ·maxLocFloatIntAVX2(SB), NOSPLIT, $0-72
+	MOVQ dst_len+8(FP), AX
+	MOVQ a_len+32(FP), CX
+	CMPQ CX, AX
+	JLT  short
+	MOVQ b_len+56(FP), CX
+	CMPQ CX, AX
+	JLT  short
+	MOVQ dst_base+0(FP), CX
+	MOVQ a_base+24(FP), DX
+	MOVQ b_base+48(FP), BX
+	SUBQ $0x00000080, AX
+	JLT  fourDone
+
+four:
+	VMOVDQU   (DX), Y0
+	VMOVDQU   (BX), Y1
+	VCMPPS    $0x11, Y1, Y0, Y2
+	VCMPPS    $0x00, Y1, Y0, Y3
+	VCMPPS    $0x03, Y0, Y0, Y4
+	VCMPPS    $0x03, Y1, Y1, Y5
+	VPANDN    Y5, Y4, Y6
+	VPOR      Y6, Y2, Y2
+	VPAND     Y5, Y4, Y4
+	VPOR      Y4, Y3, Y3
+	VPCMPGTD  Y1, Y0, Y4
+	VPSHUFD   $0xf5, Y4, Y4
+	VPAND     Y4, Y3, Y3
+	VPOR      Y3, Y2, Y2
+	VPSHUFD   $0xa0, Y2, Y2
+	VBLENDVPS Y2, Y1, Y0, Y2
+	VMOVDQU   Y2, (CX)
+	VMOVDQU   32(DX), Y0
+	VMOVDQU   32(BX), Y1
+	VCMPPS    $0x11, Y1, Y0, Y2
+	VCMPPS    $0x00, Y1, Y0, Y3
+	VCMPPS    $0x03, Y0, Y0, Y4
+	VCMPPS    $0x03, Y1, Y1, Y5
+	VPANDN    Y5, Y4, Y6
+	VPOR      Y6, Y2, Y2
+	VPAND     Y5, Y4, Y4
+	VPOR      Y4, Y3, Y3
+	VPCMPGTD  Y1, Y0, Y4
+	VPSHUFD   $0xf5, Y4, Y4
+	VPAND     Y4, Y3, Y3
+	VPOR      Y3, Y2, Y2
+	VPSHUFD   $0xa0, Y2, Y2
+	VBLENDVPS Y2, Y1, Y0, Y2
+	VMOVDQU   Y2, 32(CX)
+	VMOVDQU   64(DX), Y0
+	VMOVDQU   64(BX), Y1
+	VCMPPS    $0x11, Y1, Y0, Y2
+	VCMPPS    $0x00, Y1, Y0, Y3
+	VCMPPS    $0x03, Y0, Y0, Y4
+	VCMPPS    $0x03, Y1, Y1, Y5
+	VPANDN    Y5, Y4, Y6
+	VPOR      Y6, Y2, Y2
+	VPAND     Y5, Y4, Y4
+	VPOR      Y4, Y3, Y3
+	VPCMPGTD  Y1, Y0, Y4
+	VPSHUFD   $0xf5, Y4, Y4
+	VPAND     Y4, Y3, Y3
+	VPOR      Y3, Y2, Y2
+	VPSHUFD   $0xa0, Y2, Y2
+	VBLENDVPS Y2, Y1, Y0, Y2
+	VMOVDQU   Y2, 64(CX)
+	VMOVDQU   96(DX), Y0
+	VMOVDQU   96(BX), Y1
+	VCMPPS    $0x11, Y1, Y0, Y2
+	VCMPPS    $0x00, Y1, Y0, Y3
+	VCMPPS    $0x03, Y0, Y0, Y4
+	VCMPPS    $0x03, Y1, Y1, Y5
+	VPANDN    Y5, Y4, Y6
+	VPOR      Y6, Y2, Y2
+	VPAND     Y5, Y4, Y4
+	VPOR      Y4, Y3, Y3
+	VPCMPGTD  Y1, Y0, Y4
+	VPSHUFD   $0xf5, Y4, Y4
+	VPAND     Y4, Y3, Y3
+	VPOR      Y3, Y2, Y2
+	VPSHUFD   $0xa0, Y2, Y2
+	VBLENDVPS Y2, Y1, Y0, Y2
+	VMOVDQU   Y2, 96(CX)
+	ADDQ      $0x00000080, DX
+	ADDQ      $0x00000080, BX
+	ADDQ      $0x00000080, CX
+	SUBQ      $0x00000080, AX
+	JGE       four
+
+fourDone:
+	ADDQ $0x00000080, AX
+	SUBQ $0x00000020, AX
+	JLT  oneDone
+
+one:
+	VMOVDQU   (DX), Y0
+	VMOVDQU   (BX), Y1
+	VCMPPS    $0x11, Y1, Y0, Y2
+	VCMPPS    $0x00, Y1, Y0, Y3
+	VCMPPS    $0x03, Y0, Y0, Y4
+	VCMPPS    $0x03, Y1, Y1, Y5
+	VPANDN    Y5, Y4, Y6
+	VPOR      Y6, Y2, Y2
+	VPAND     Y5, Y4, Y4
+	VPOR      Y4, Y3, Y3
+	VPCMPGTD  Y1, Y0, Y4
+	VPSHUFD   $0xf5, Y4, Y4
+	VPAND     Y4, Y3, Y3
+	VPOR      Y3, Y2, Y2
+	VPSHUFD   $0xa0, Y2, Y2
+	VBLENDVPS Y2, Y1, Y0, Y2
+	VMOVDQU   Y2, (CX)
+	ADDQ      $0x00000020, DX
+	ADDQ      $0x00000020, BX
+	ADDQ      $0x00000020, CX
+	SUBQ      $0x00000020, AX
+	JGE       one
+
+oneDone:
+	ADDQ      $0x00000020, AX
+	TESTQ     $0x00000010, AX
+	JZ        less16
+	VMOVDQU   (DX), X0
+	VMOVDQU   (BX), X1
+	VCMPPS    $0x11, X1, X0, X2
+	VCMPPS    $0x00, X1, X0, X3
+	VCMPPS    $0x03, X0, X0, X4
+	VCMPPS    $0x03, X1, X1, X5
+	VPANDN    X5, X4, X6
+	VPOR      X6, X2, X2
+	VPAND     X5, X4, X4
+	VPOR      X4, X3, X3
+	VPCMPGTD  X1, X0, X4
+	VPSHUFD   $0xf5, X4, X4
+	VPAND     X4, X3, X3
+	VPOR      X3, X2, X2
+	VPSHUFD   $0xa0, X2, X2
+	VBLENDVPS X2, X1, X0, X2
+	VMOVDQU   X2, (CX)
+	ADDQ      $0x00000010, DX
+	ADDQ      $0x00000010, BX
+	ADDQ      $0x00000010, CX
+
+less16:
+	TESTQ     $0x00000008, AX
+	JZ        less8
+	VMOVQ     (DX), X0
+	VMOVQ     (BX), X1
+	VCMPPS    $0x11, X1, X0, X2
+	VCMPPS    $0x00, X1, X0, X3
+	VCMPPS    $0x03, X0, X0, X4
+	VCMPPS    $0x03, X1, X1, X5
+	VPANDN    X5, X4, X6
+	VPOR      X6, X2, X2
+	VPAND     X5, X4, X4
+	VPOR      X4, X3, X3
+	VPCMPGTD  X1, X0, X4
+	VPSHUFD   $0xf5, X4, X4
+	VPAND     X4, X3, X3
+	VPOR      X3, X2, X2
+	VPSHUFD   $0xa0, X2, X2
+	VBLENDVPS X2, X1, X0, X2
+	VMOVQ     X2, (CX)
+
+less8:
+	VZEROUPPER
+	RET
+
+short:
+	JMP ·short(SB)
+
+// func minLocDoubleIntAVX2(dst []byte, a []byte, b []byte)
+// Requires: AVX, AVX2
+TEXT ·minLocDoubleIntAVX2(SB), NOSPLIT, $0-72
+	MOVQ dst_len+8(FP), AX
+	MOVQ a_len+32(FP), CX
+	CMPQ CX, AX
+	JLT  short
+	MOVQ b_len+56(FP), CX
+	CMPQ CX, AX
+	JLT  short
+	MOVQ dst_base+0(FP), CX
+	MOVQ a_base+24(FP), DX
+	MOVQ b_base+48(FP), BX
+	SUBQ $0x00000080, AX
+	JLT  fourDone
+
+four:
+	VMOVDQU   (DX), Y0
+	VMOVDQU   (BX), Y1
+	VCMPPD    $0x11, Y0, Y1, Y2
+	VCMPPD    $0x00, Y1, Y0, Y3
+	VCMPPD    $0x03, Y0, Y0, Y4
+	VCMPPD    $0x03, Y1, Y1, Y5
+	VPANDN    Y5, Y4, Y6
+	VPOR      Y6, Y2, Y2
+	VPAND     Y5, Y4, Y4
+	VPOR      Y4, Y3, Y3
+	VPCMPGTD  Y1, Y0, Y4
+	VPSHUFD   $0xaa, Y4, Y4
+	VPAND     Y4, Y3, Y3
+	VPOR      Y3, Y2, Y2
+	VPSHUFD   $0x44, Y2, Y2
+	VBLENDVPS Y2, Y1, Y0, Y2
+	VMOVDQU   Y2, (CX)
+	VMOVDQU   32(DX), Y0
+	VMOVDQU   32(BX), Y1
+	VCMPPD    $0x11, Y0, Y1, Y2
+	VCMPPD    $0x00, Y1, Y0, Y3
+	VCMPPD    $0x03, Y0, Y0, Y4
+	VCMPPD    $0x03, Y1, Y1, Y5
+	VPANDN    Y5, Y4, Y6
+	VPOR      Y6, Y2, Y2
+	VPAND     Y5, Y4, Y4
+	VPOR      Y4, Y3, Y3
+	VPCMPGTD  Y1, Y0, Y4
+	VPSHUFD   $0xaa, Y4, Y4
+	VPAND     Y4, Y3, Y3
+	VPOR      Y3, Y2, Y2
+	VPSHUFD   $0x44, Y2, Y2
+	VBLENDVPS Y2, Y1, Y0, Y2
+	VMOVDQU   Y2, 32(CX)
+	VMOVDQU   64(DX), Y0
+	VMOVDQU   64(BX), Y1
+	VCMPPD    $0x11, Y0, Y1, Y2
+	VCMPPD    $0x00, Y1, Y0, Y3
+	VCMPPD    $0x03, Y0, Y0, Y4
+	VCMPPD    $0x03, Y1, Y1, Y5
+	VPANDN    Y5, Y4, Y6
+	VPOR      Y6, Y2, Y2
+	VPAND     Y5, Y4, Y4
+	VPOR      Y4, Y3, Y3
+	VPCMPGTD  Y1, Y0, Y4
+	VPSHUFD   $0xaa, Y4, Y4
+	VPAND     Y4, Y3, Y3
+	VPOR      Y3, Y2, Y2
+	VPSHUFD   $0x44, Y2, Y2
+	VBLENDVPS Y2, Y1, Y0, Y2
+	VMOVDQU   Y2, 64(CX)
+	VMOVDQU   96(DX), Y0
+	VMOVDQU   96(BX), Y1
+	VCMPPD    $0x11, Y0, Y1, Y2
+	VCMPPD    $0x00, Y1, Y0, Y3
+	VCMPPD    $0x03, Y0, Y0, Y4
+	VCMPPD    $0x03, Y1, Y1, Y5
+	VPANDN    Y5, Y4, Y6
+	VPOR      Y6, Y2, Y2
+	VPAND     Y5, Y4, Y4
+	VPOR      Y4, Y3, Y3
+	VPCMPGTD  Y1, Y0, Y4
+	VPSHUFD   $0xaa, Y4, Y4
+	VPAND     Y4, Y3, Y3
+	VPOR      Y3, Y2, Y2
+	VPSHUFD   $0x44, Y2, Y2
+	VBLENDVPS Y2, Y1, Y0, Y2
+	VMOVDQU   Y2, 96(CX)
+	ADDQ      $0x00000080, DX
+	ADDQ      $0x00000080, BX
+	ADDQ      $0x00000080, CX
+	SUBQ      $0x00000080, AX
+	JGE       four
+
+fourDone:
+	ADDQ $0x00000080, AX
+	SUBQ $0x00000020, AX
+	JLT  oneDone
+
+one:
+	VMOVDQU   (DX), Y0
+	VMOVDQU   (BX), Y1
+	VCMPPD    $0x11, Y0, Y1, Y2
+	VCMPPD    $0x00, Y1, Y0, Y3
+	VCMPPD    $0x03, Y0, Y0, Y4
+	VCMPPD    $0x03, Y1, Y1, Y5
+	VPANDN    Y5, Y4, Y6
+	VPOR      Y6, Y2, Y2
+	VPAND     Y5, Y4, Y4
+	VPOR      Y4, Y3, Y3
+	VPCMPGTD  Y1, Y0, Y4
+	VPSHUFD   $0xaa, Y4, Y4
+	VPAND     Y4, Y3, Y3
+	VPOR      Y3, Y2, Y2
+	VPSHUFD   $0x44, Y2, Y2
+	VBLENDVPS Y2, Y1, Y0, Y2
+	VMOVDQU   Y2, (CX)
+	ADDQ      $0x00000020, DX
+	ADDQ      $0x00000020, BX
+	ADDQ      $0x00000020, CX
+	SUBQ      $0x00000020, AX
+	JGE       one
+
+oneDone:
+	ADDQ      $0x00000020, AX
+	TESTQ     $0x00000010, AX
+	JZ        less16
+	VMOVDQU   (DX), X0
+	VMOVDQU   (BX), X1
+	VCMPPD    $0x11, X0, X1, X2
+	VCMPPD    $0x00, X1, X0, X3
+	VCMPPD    $0x03, X0, X0, X4
+	VCMPPD    $0x03, X1, X1, X5
+	VPANDN    X5, X4, X6
+	VPOR      X6, X2, X2
+	VPAND     X5, X4, X4
+	VPOR      X4, X3, X3
+	VPCMPGTD  X1, X0, X4
+	VPSHUFD   $0xaa, X4, X4
+	VPAND     X4, X3, X3
+	VPOR      X3, X2, X2
+	VPSHUFD   $0x44, X2, X2
+	VBLENDVPS X2, X1, X0, X2
+	VMOVDQU   X2, (CX)
+
+less16:
+	VZEROUPPER
+	RET
+
+short:
+	JMP ·short(SB)
+
+// func maxLocDoubleIntAVX2(dst []byte, a []byte, b []byte)
+// Requires: AVX, AVX2
+TEXT ·maxLocDoubleIntAVX2(SB), NOSPLIT, $0-72
+	MOVQ dst_len+8(FP), AX
+	MOVQ a_len+32(FP), CX
+	CMPQ CX, AX
+	JLT  short
+	MOVQ b_len+56(FP), CX
+	CMPQ CX, AX
+	JLT  short
+	MOVQ dst_base+0(FP), CX
+	MOVQ a_base+24(FP), DX
+	MOVQ b_base+48(FP), BX
+	SUBQ $0x00000080, AX
+	JLT  fourDone
+
+four:
+	VMOVDQU   (DX), Y0
+	VMOVDQU   (BX), Y1
+	VCMPPD    $0x11, Y1, Y0, Y2
+	VCMPPD    $0x00, Y1, Y0, Y3
+	VCMPPD    $0x03, Y0, Y0, Y4
+	VCMPPD    $0x03, Y1, Y1, Y5
+	VPANDN    Y5, Y4, Y6
+	VPOR      Y6, Y2, Y2
+	VPAND     Y5, Y4, Y4
+	VPOR      Y4, Y3, Y3
+	VPCMPGTD  Y1, Y0, Y4
+	VPSHUFD   $0xaa, Y4, Y4
+	VPAND     Y4, Y3, Y3
+	VPOR      Y3, Y2, Y2
+	VPSHUFD   $0x44, Y2, Y2
+	VBLENDVPS Y2, Y1, Y0, Y2
+	VMOVDQU   Y2, (CX)
+	VMOVDQU   32(DX), Y0
+	VMOVDQU   32(BX), Y1
+	VCMPPD    $0x11, Y1, Y0, Y2
+	VCMPPD    $0x00, Y1, Y0, Y3
+	VCMPPD    $0x03, Y0, Y0, Y4
+	VCMPPD    $0x03, Y1, Y1, Y5
+	VPANDN    Y5, Y4, Y6
+	VPOR      Y6, Y2, Y2
+	VPAND     Y5, Y4, Y4
+	VPOR      Y4, Y3, Y3
+	VPCMPGTD  Y1, Y0, Y4
+	VPSHUFD   $0xaa, Y4, Y4
+	VPAND     Y4, Y3, Y3
+	VPOR      Y3, Y2, Y2
+	VPSHUFD   $0x44, Y2, Y2
+	VBLENDVPS Y2, Y1, Y0, Y2
+	VMOVDQU   Y2, 32(CX)
+	VMOVDQU   64(DX), Y0
+	VMOVDQU   64(BX), Y1
+	VCMPPD    $0x11, Y1, Y0, Y2
+	VCMPPD    $0x00, Y1, Y0, Y3
+	VCMPPD    $0x03, Y0, Y0, Y4
+	VCMPPD    $0x03, Y1, Y1, Y5
+	VPANDN    Y5, Y4, Y6
+	VPOR      Y6, Y2, Y2
+	VPAND     Y5, Y4, Y4
+	VPOR      Y4, Y3, Y3
+	VPCMPGTD  Y1, Y0, Y4
+	VPSHUFD   $0xaa, Y4, Y4
+	VPAND     Y4, Y3, Y3
+	VPOR      Y3, Y2, Y2
+	VPSHUFD   $0x44, Y2, Y2
+	VBLENDVPS Y2, Y1, Y0, Y2
+	VMOVDQU   Y2, 64(CX)
+	VMOVDQU   96(DX), Y0
+	VMOVDQU   96(BX), Y1
+	VCMPPD    $0x11, Y1, Y0, Y2
+	VCMPPD    $0x00, Y1, Y0, Y3
+	VCMPPD    $0x03, Y0, Y0, Y4
+	VCMPPD    $0x03, Y1, Y1, Y5
+	VPANDN    Y5, Y4, Y6
+	VPOR      Y6, Y2, Y2
+	VPAND     Y5, Y4, Y4
+	VPOR      Y4, Y3, Y3
+	VPCMPGTD  Y1, Y0, Y4
+	VPSHUFD   $0xaa, Y4, Y4
+	VPAND     Y4, Y3, Y3
+	VPOR      Y3, Y2, Y2
+	VPSHUFD   $0x44, Y2, Y2
+	VBLENDVPS Y2, Y1, Y0, Y2
+	VMOVDQU   Y2, 96(CX)
+	ADDQ      $0x00000080, DX
+	ADDQ      $0x00000080, BX
+	ADDQ      $0x00000080, CX
+	SUBQ      $0x00000080, AX
+	JGE       four
+
+fourDone:
+	ADDQ $0x00000080, AX
+	SUBQ $0x00000020, AX
+	JLT  oneDone
+
+one:
+	VMOVDQU   (DX), Y0
+	VMOVDQU   (BX), Y1
+	VCMPPD    $0x11, Y1, Y0, Y2
+	VCMPPD    $0x00, Y1, Y0, Y3
+	VCMPPD    $0x03, Y0, Y0, Y4
+	VCMPPD    $0x03, Y1, Y1, Y5
+	VPANDN    Y5, Y4, Y6
+	VPOR      Y6, Y2, Y2
+	VPAND     Y5, Y4, Y4
+	VPOR      Y4, Y3, Y3
+	VPCMPGTD  Y1, Y0, Y4
+	VPSHUFD   $0xaa, Y4, Y4
+	VPAND     Y4, Y3, Y3
+	VPOR      Y3, Y2, Y2
+	VPSHUFD   $0x44, Y2, Y2
+	VBLENDVPS Y2, Y1, Y0, Y2
+	VMOVDQU   Y2, (CX)
+	ADDQ      $0x00000020, DX
+	ADDQ      $0x00000020, BX
+	ADDQ      $0x00000020, CX
+	SUBQ      $0x00000020, AX
+	JGE       one
+
+oneDone:
+	ADDQ      $0x00000020, AX
+	TESTQ     $0x00000010, AX
+	JZ        less16
+	VMOVDQU   (DX), X0
+	VMOVDQU   (BX), X1
+	VCMPPD    $0x11, X1, X0, X2
+	VCMPPD    $0x00, X1, X0, X3
+	VCMPPD    $0x03, X0, X0, X4
+	VCMPPD    $0x03, X1, X1, X5
+	VPANDN    X5, X4, X6
+	VPOR      X6, X2, X2
+	VPAND     X5, X4, X4
+	VPOR      X4, X3, X3
+	VPCMPGTD  X1, X0, X4
+	VPSHUFD   $0xaa, X4, X4
+	VPAND     X4, X3, X3
+	VPOR      X3, X2, X2
+	VPSHUFD   $0x44, X2, X2
+	VBLENDVPS X2, X1, X0, X2
+	VMOVDQU   X2, (CX)
+
+less16:
+	VZEROUPPER
+	RET
+
+short:
+	JMP ·short(SB)
+
+// func minLocLongIntAVX2(dst []byte, a []byte, b []byte)
+// Requires: AVX, AVX2
+TEXT ·minLocLongIntAVX2(SB), NOSPLIT, $0-72
+	MOVQ dst_len+8(FP), AX
+	MOVQ a_len+32(FP), CX
+	CMPQ CX, AX
+	JLT  short
+	MOVQ b_len+56(FP), CX
+	CMPQ CX, AX
+	JLT  short
+	MOVQ dst_base+0(FP), CX
+	MOVQ a_base+24(FP), DX
+	MOVQ b_base+48(FP), BX
+	SUBQ $0x00000080, AX
+	JLT  fourDone
+
+four:
+	VMOVDQU   (DX), Y0
+	VMOVDQU   (BX), Y1
+	VPCMPGTQ  Y1, Y0, Y2
+	VPCMPEQQ  Y1, Y0, Y3
+	VPCMPGTD  Y1, Y0, Y4
+	VPSHUFD   $0xaa, Y4, Y4
+	VPAND     Y4, Y3, Y3
+	VPOR      Y3, Y2, Y2
+	VPSHUFD   $0x44, Y2, Y2
+	VBLENDVPS Y2, Y1, Y0, Y2
+	VMOVDQU   Y2, (CX)
+	VMOVDQU   32(DX), Y0
+	VMOVDQU   32(BX), Y1
+	VPCMPGTQ  Y1, Y0, Y2
+	VPCMPEQQ  Y1, Y0, Y3
+	VPCMPGTD  Y1, Y0, Y4
+	VPSHUFD   $0xaa, Y4, Y4
+	VPAND     Y4, Y3, Y3
+	VPOR      Y3, Y2, Y2
+	VPSHUFD   $0x44, Y2, Y2
+	VBLENDVPS Y2, Y1, Y0, Y2
+	VMOVDQU   Y2, 32(CX)
+	VMOVDQU   64(DX), Y0
+	VMOVDQU   64(BX), Y1
+	VPCMPGTQ  Y1, Y0, Y2
+	VPCMPEQQ  Y1, Y0, Y3
+	VPCMPGTD  Y1, Y0, Y4
+	VPSHUFD   $0xaa, Y4, Y4
+	VPAND     Y4, Y3, Y3
+	VPOR      Y3, Y2, Y2
+	VPSHUFD   $0x44, Y2, Y2
+	VBLENDVPS Y2, Y1, Y0, Y2
+	VMOVDQU   Y2, 64(CX)
+	VMOVDQU   96(DX), Y0
+	VMOVDQU   96(BX), Y1
+	VPCMPGTQ  Y1, Y0, Y2
+	VPCMPEQQ  Y1, Y0, Y3
+	VPCMPGTD  Y1, Y0, Y4
+	VPSHUFD   $0xaa, Y4, Y4
+	VPAND     Y4, Y3, Y3
+	VPOR      Y3, Y2, Y2
+	VPSHUFD   $0x44, Y2, Y2
+	VBLENDVPS Y2, Y1, Y0, Y2
+	VMOVDQU   Y2, 96(CX)
+	ADDQ      $0x00000080, DX
+	ADDQ      $0x00000080, BX
+	ADDQ      $0x00000080, CX
+	SUBQ      $0x00000080, AX
+	JGE       four
+
+fourDone:
+	ADDQ $0x00000080, AX
+	SUBQ $0x00000020, AX
+	JLT  oneDone
+
+one:
+	VMOVDQU   (DX), Y0
+	VMOVDQU   (BX), Y1
+	VPCMPGTQ  Y1, Y0, Y2
+	VPCMPEQQ  Y1, Y0, Y3
+	VPCMPGTD  Y1, Y0, Y4
+	VPSHUFD   $0xaa, Y4, Y4
+	VPAND     Y4, Y3, Y3
+	VPOR      Y3, Y2, Y2
+	VPSHUFD   $0x44, Y2, Y2
+	VBLENDVPS Y2, Y1, Y0, Y2
+	VMOVDQU   Y2, (CX)
+	ADDQ      $0x00000020, DX
+	ADDQ      $0x00000020, BX
+	ADDQ      $0x00000020, CX
+	SUBQ      $0x00000020, AX
+	JGE       one
+
+oneDone:
+	ADDQ      $0x00000020, AX
+	TESTQ     $0x00000010, AX
+	JZ        less16
+	VMOVDQU   (DX), X0
+	VMOVDQU   (BX), X1
+	VPCMPGTQ  X1, X0, X2
+	VPCMPEQQ  X1, X0, X3
+	VPCMPGTD  X1, X0, X4
+	VPSHUFD   $0xaa, X4, X4
+	VPAND     X4, X3, X3
+	VPOR      X3, X2, X2
+	VPSHUFD   $0x44, X2, X2
+	VBLENDVPS X2, X1, X0, X2
+	VMOVDQU   X2, (CX)
+
+less16:
+	VZEROUPPER
+	RET
+
+short:
+	JMP ·short(SB)
+
+// func maxLocLongIntAVX2(dst []byte, a []byte, b []byte)
+// Requires: AVX, AVX2
+TEXT ·maxLocLongIntAVX2(SB), NOSPLIT, $0-72
+	MOVQ dst_len+8(FP), AX
+	MOVQ a_len+32(FP), CX
+	CMPQ CX, AX
+	JLT  short
+	MOVQ b_len+56(FP), CX
+	CMPQ CX, AX
+	JLT  short
+	MOVQ dst_base+0(FP), CX
+	MOVQ a_base+24(FP), DX
+	MOVQ b_base+48(FP), BX
+	SUBQ $0x00000080, AX
+	JLT  fourDone
+
+four:
+	VMOVDQU   (DX), Y0
+	VMOVDQU   (BX), Y1
+	VPCMPGTQ  Y0, Y1, Y2
+	VPCMPEQQ  Y1, Y0, Y3
+	VPCMPGTD  Y1, Y0, Y4
+	VPSHUFD   $0xaa, Y4, Y4
+	VPAND     Y4, Y3, Y3
+	VPOR      Y3, Y2, Y2
+	VPSHUFD   $0x44, Y2, Y2
+	VBLENDVPS Y2, Y1, Y0, Y2
+	VMOVDQU   Y2, (CX)
+	VMOVDQU   32(DX), Y0
+	VMOVDQU   32(BX), Y1
+	VPCMPGTQ  Y0, Y1, Y2
+	VPCMPEQQ  Y1, Y0, Y3
+	VPCMPGTD  Y1, Y0, Y4
+	VPSHUFD   $0xaa, Y4, Y4
+	VPAND     Y4, Y3, Y3
+	VPOR      Y3, Y2, Y2
+	VPSHUFD   $0x44, Y2, Y2
+	VBLENDVPS Y2, Y1, Y0, Y2
+	VMOVDQU   Y2, 32(CX)
+	VMOVDQU   64(DX), Y0
+	VMOVDQU   64(BX), Y1
+	VPCMPGTQ  Y0, Y1, Y2
+	VPCMPEQQ  Y1, Y0, Y3
+	VPCMPGTD  Y1, Y0, Y4
+	VPSHUFD   $0xaa, Y4, Y4
+	VPAND     Y4, Y3, Y3
+	VPOR      Y3, Y2, Y2
+	VPSHUFD   $0x44, Y2, Y2
+	VBLENDVPS Y2, Y1, Y0, Y2
+	VMOVDQU   Y2, 64(CX)
+	VMOVDQU   96(DX), Y0
+	VMOVDQU   96(BX), Y1
+	VPCMPGTQ  Y0, Y1, Y2
+	VPCMPEQQ  Y1, Y0, Y3
+	VPCMPGTD  Y1, Y0, Y4
+	VPSHUFD   $0xaa, Y4, Y4
+	VPAND     Y4, Y3, Y3
+	VPOR      Y3, Y2, Y2
+	VPSHUFD   $0x44, Y2, Y2
+	VBLENDVPS Y2, Y1, Y0, Y2
+	VMOVDQU   Y2, 96(CX)
+	ADDQ      $0x00000080, DX
+	ADDQ      $0x00000080, BX
+	ADDQ      $0x00000080, CX
+	SUBQ      $0x00000080, AX
+	JGE       four
+
+fourDone:
+	ADDQ $0x00000080, AX
+	SUBQ $0x00000020, AX
+	JLT  oneDone
+
+one:
+	VMOVDQU   (DX), Y0
+	VMOVDQU   (BX), Y1
+	VPCMPGTQ  Y0, Y1, Y2
+	VPCMPEQQ  Y1, Y0, Y3
+	VPCMPGTD  Y1, Y0, Y4
+	VPSHUFD   $0xaa, Y4, Y4
+	VPAND     Y4, Y3, Y3
+	VPOR      Y3, Y2, Y2
+	VPSHUFD   $0x44, Y2, Y2
+	VBLENDVPS Y2, Y1, Y0, Y2
+	VMOVDQU   Y2, (CX)
+	ADDQ      $0x00000020, DX
+	ADDQ      $0x00000020, BX
+	ADDQ      $0x00000020, CX
+	SUBQ      $0x00000020, AX
+	JGE       one
+
+oneDone:
+	ADDQ      $0x00000020, AX
+	TESTQ     $0x00000010, AX
+	JZ        less16
+	VMOVDQU   (DX), X0
+	VMOVDQU   (BX), X1
+	VPCMPGTQ  X0, X1, X2
+	VPCMPEQQ  X1, X0, X3
+	VPCMPGTD  X1, X0, X4
+	VPSHUFD   $0xaa, X4, X4
+	VPAND     X4, X3, X3
+	VPOR      X3, X2, X2
+	VPSHUFD   $0x44, X2, X2
+	VBLENDVPS X2, X1, X0, X2
+	VMOVDQU   X2, (CX)
+
+less16:
+	VZEROUPPER
+	RET
+
+short:
+	JMP ·short(SB)
+
+// func minLocTwoIntAVX2(dst []byte, a []byte, b []byte)
+// Requires: AVX, AVX2
+TEXT ·minLocTwoIntAVX2(SB), NOSPLIT, $0-72
+	MOVQ dst_len+8(FP), AX
+	MOVQ a_len+32(FP), CX
+	CMPQ CX, AX
+	JLT  short
+	MOVQ b_len+56(FP), CX
+	CMPQ CX, AX
+	JLT  short
+	MOVQ dst_base+0(FP), CX
+	MOVQ a_base+24(FP), DX
+	MOVQ b_base+48(FP), BX
+	SUBQ $0x00000080, AX
+	JLT  fourDone
+
+four:
+	VMOVDQU   (DX), Y0
+	VMOVDQU   (BX), Y1
+	VPCMPGTD  Y1, Y0, Y2
+	VPCMPEQD  Y1, Y0, Y3
+	VPCMPGTD  Y1, Y0, Y4
+	VPSHUFD   $0xf5, Y4, Y4
+	VPAND     Y4, Y3, Y3
+	VPOR      Y3, Y2, Y2
+	VPSHUFD   $0xa0, Y2, Y2
+	VBLENDVPS Y2, Y1, Y0, Y2
+	VMOVDQU   Y2, (CX)
+	VMOVDQU   32(DX), Y0
+	VMOVDQU   32(BX), Y1
+	VPCMPGTD  Y1, Y0, Y2
+	VPCMPEQD  Y1, Y0, Y3
+	VPCMPGTD  Y1, Y0, Y4
+	VPSHUFD   $0xf5, Y4, Y4
+	VPAND     Y4, Y3, Y3
+	VPOR      Y3, Y2, Y2
+	VPSHUFD   $0xa0, Y2, Y2
+	VBLENDVPS Y2, Y1, Y0, Y2
+	VMOVDQU   Y2, 32(CX)
+	VMOVDQU   64(DX), Y0
+	VMOVDQU   64(BX), Y1
+	VPCMPGTD  Y1, Y0, Y2
+	VPCMPEQD  Y1, Y0, Y3
+	VPCMPGTD  Y1, Y0, Y4
+	VPSHUFD   $0xf5, Y4, Y4
+	VPAND     Y4, Y3, Y3
+	VPOR      Y3, Y2, Y2
+	VPSHUFD   $0xa0, Y2, Y2
+	VBLENDVPS Y2, Y1, Y0, Y2
+	VMOVDQU   Y2, 64(CX)
+	VMOVDQU   96(DX), Y0
+	VMOVDQU   96(BX), Y1
+	VPCMPGTD  Y1, Y0, Y2
+	VPCMPEQD  Y1, Y0, Y3
+	VPCMPGTD  Y1, Y0, Y4
+	VPSHUFD   $0xf5, Y4, Y4
+	VPAND     Y4, Y3, Y3
+	VPOR      Y3, Y2, Y2
+	VPSHUFD   $0xa0, Y2, Y2
+	VBLENDVPS Y2, Y1, Y0, Y2
+	VMOVDQU   Y2, 96(CX)
+	ADDQ      $0x00000080, DX
+	ADDQ      $0x00000080, BX
+	ADDQ      $0x00000080, CX
+	SUBQ      $0x00000080, AX
+	JGE       four
+
+fourDone:
+	ADDQ $0x00000080, AX
+	SUBQ $0x00000020, AX
+	JLT  oneDone
+
+one:
+	VMOVDQU   (DX), Y0
+	VMOVDQU   (BX), Y1
+	VPCMPGTD  Y1, Y0, Y2
+	VPCMPEQD  Y1, Y0, Y3
+	VPCMPGTD  Y1, Y0, Y4
+	VPSHUFD   $0xf5, Y4, Y4
+	VPAND     Y4, Y3, Y3
+	VPOR      Y3, Y2, Y2
+	VPSHUFD   $0xa0, Y2, Y2
+	VBLENDVPS Y2, Y1, Y0, Y2
+	VMOVDQU   Y2, (CX)
+	ADDQ      $0x00000020, DX
+	ADDQ      $0x00000020, BX
+	ADDQ      $0x00000020, CX
+	SUBQ      $0x00000020, AX
+	JGE       one
+
+oneDone:
+	ADDQ      $0x00000020, AX
+	TESTQ     $0x00000010, AX
+	JZ        less16
+	VMOVDQU   (DX), X0
+	VMOVDQU   (BX), X1
+	VPCMPGTD  X1, X0, X2
+	VPCMPEQD  X1, X0, X3
+	VPCMPGTD  X1, X0, X4
+	VPSHUFD   $0xf5, X4, X4
+	VPAND     X4, X3, X3
+	VPOR      X3, X2, X2
+	VPSHUFD   $0xa0, X2, X2
+	VBLENDVPS X2, X1, X0, X2
+	VMOVDQU   X2, (CX)
+	ADDQ      $0x00000010, DX
+	ADDQ      $0x00000010, BX
+	ADDQ      $0x00000010, CX
+
+less16:
+	TESTQ     $0x00000008, AX
+	JZ        less8
+	VMOVQ     (DX), X0
+	VMOVQ     (BX), X1
+	VPCMPGTD  X1, X0, X2
+	VPCMPEQD  X1, X0, X3
+	VPCMPGTD  X1, X0, X4
+	VPSHUFD   $0xf5, X4, X4
+	VPAND     X4, X3, X3
+	VPOR      X3, X2, X2
+	VPSHUFD   $0xa0, X2, X2
+	VBLENDVPS X2, X1, X0, X2
+	VMOVQ     X2, (CX)
+
+less8:
+	VZEROUPPER
+	RET
+
+short:
+	JMP ·short(SB)
+
+// func maxLocTwoIntAVX2(dst []byte, a []byte, b []byte)
+// Requires: AVX, AVX2
+TEXT ·maxLocTwoIntAVX2(SB), NOSPLIT, $0-72
+	MOVQ dst_len+8(FP), AX
+	MOVQ a_len+32(FP), CX
+	CMPQ CX, AX
+	JLT  short
+	MOVQ b_len+56(FP), CX
+	CMPQ CX, AX
+	JLT  short
+	MOVQ dst_base+0(FP), CX
+	MOVQ a_base+24(FP), DX
+	MOVQ b_base+48(FP), BX
+	SUBQ $0x00000080, AX
+	JLT  fourDone
+
+four:
+	VMOVDQU   (DX), Y0
+	VMOVDQU   (BX), Y1
+	VPCMPGTD  Y0, Y1, Y2
+	VPCMPEQD  Y1, Y0, Y3
+	VPCMPGTD  Y1, Y0, Y4
+	VPSHUFD   $0xf5, Y4, Y4
+	VPAND     Y4, Y3, Y3
+	VPOR      Y3, Y2, Y2
+	VPSHUFD   $0xa0, Y2, Y2
+	VBLENDVPS Y2, Y1, Y0, Y2
+	VMOVDQU   Y2, (CX)
+	VMOVDQU   32(DX), Y0
+	VMOVDQU   32(BX), Y1
+	VPCMPGTD  Y0, Y1, Y2
+	VPCMPEQD  Y1, Y0, Y3
+	VPCMPGTD  Y1, Y0, Y4
+	VPSHUFD   $0xf5, Y4, Y4
+	VPAND     Y4, Y3, Y3
+	VPOR      Y3, Y2, Y2
+	VPSHUFD   $0xa0, Y2, Y2
+	VBLENDVPS Y2, Y1, Y0, Y2
+	VMOVDQU   Y2, 32(CX)
+	VMOVDQU   64(DX), Y0
+	VMOVDQU   64(BX), Y1
+	VPCMPGTD  Y0, Y1, Y2
+	VPCMPEQD  Y1, Y0, Y3
+	VPCMPGTD  Y1, Y0, Y4
+	VPSHUFD   $0xf5, Y4, Y4
+	VPAND     Y4, Y3, Y3
+	VPOR      Y3, Y2, Y2
+	VPSHUFD   $0xa0, Y2, Y2
+	VBLENDVPS Y2, Y1, Y0, Y2
+	VMOVDQU   Y2, 64(CX)
+	VMOVDQU   96(DX), Y0
+	VMOVDQU   96(BX), Y1
+	VPCMPGTD  Y0, Y1, Y2
+	VPCMPEQD  Y1, Y0, Y3
+	VPCMPGTD  Y1, Y0, Y4
+	VPSHUFD   $0xf5, Y4, Y4
+	VPAND     Y4, Y3, Y3
+	VPOR      Y3, Y2, Y2
+	VPSHUFD   $0xa0, Y2, Y2
+	VBLENDVPS Y2, Y1, Y0, Y2
+	VMOVDQU   Y2, 96(CX)
+	ADDQ      $0x00000080, DX
+	ADDQ      $0x00000080, BX
+	ADDQ      $0x00000080, CX
+	SUBQ      $0x00000080, AX
+	JGE       four
+
+fourDone:
+	ADDQ $0x00000080, AX
+	SUBQ $0x00000020, AX
+	JLT  oneDone
+
+one:
+	VMOVDQU   (DX), Y0
+	VMOVDQU   (BX), Y1
+	VPCMPGTD  Y0, Y1, Y2
+	VPCMPEQD  Y1, Y0, Y3
+	VPCMPGTD  Y1, Y0, Y4
+	VPSHUFD   $0xf5, Y4, Y4
+	VPAND     Y4, Y3, Y3
+	VPOR      Y3, Y2, Y2
+	VPSHUFD   $0xa0, Y2, Y2
+	VBLENDVPS Y2, Y1, Y0, Y2
+	VMOVDQU   Y2, (CX)
+	ADDQ      $0x00000020, DX
+	ADDQ      $0x00000020, BX
+	ADDQ      $0x00000020, CX
+	SUBQ      $0x00000020, AX
+	JGE       one
+
+oneDone:
+	ADDQ      $0x00000020, AX
+	TESTQ     $0x00000010, AX
+	JZ        less16
+	VMOVDQU   (DX), X0
+	VMOVDQU   (BX), X1
+	VPCMPGTD  X0, X1, X2
+	VPCMPEQD  X1, X0, X3
+	VPCMPGTD  X1, X0, X4
+	VPSHUFD   $0xf5, X4, X4
+	VPAND     X4, X3, X3
+	VPOR      X3, X2, X2
+	VPSHUFD   $0xa0, X2, X2
+	VBLENDVPS X2, X1, X0, X2
+	VMOVDQU   X2, (CX)
+	ADDQ      $0x00000010, DX
+	ADDQ      $0x00000010, BX
+	ADDQ      $0x00000010, CX
+
+less16:
+	TESTQ     $0x00000008, AX
+	JZ        less8
+	VMOVQ     (DX), X0
+	VMOVQ     (BX), X1
+	VPCMPGTD  X0, X1, X2
+	VPCMPEQD  X1, X0, X3
+	VPCMPGTD  X1, X0, X4
+	VPSHUFD   $0xf5, X4, X4
+	VPAND     X4, X3, X3
+	VPOR      X3, X2, X2
+	VPSHUFD   $0xa0, X2, X2
+	VBLENDVPS X2, X1, X0, X2
+	VMOVQ     X2, (CX)
+
+less8:
+	VZEROUPPER
+	RET
+
+short:
+	JMP ·short(SB)
+
+// func minLocShortIntAVX2(dst []byte, a []byte, b []byte)
+// Requires: AVX, AVX2
+TEXT ·minLocShortIntAVX2(SB), NOSPLIT, $0-72
+	MOVQ dst_len+8(FP), AX
+	MOVQ a_len+32(FP), CX
+	CMPQ CX, AX
+	JLT  short
+	MOVQ b_len+56(FP), CX
+	CMPQ CX, AX
+	JLT  short
+	MOVQ dst_base+0(FP), CX
+	MOVQ a_base+24(FP), DX
+	MOVQ b_base+48(FP), BX
+	SUBQ $0x00000080, AX
+	JLT  fourDone
+
+four:
+	VMOVDQU   (DX), Y0
+	VMOVDQU   (BX), Y1
+	VPSLLD    $0x10, Y0, Y2
+	VPSLLD    $0x10, Y1, Y3
+	VPCMPGTD  Y3, Y2, Y4
+	VPCMPEQD  Y3, Y2, Y2
+	VPCMPGTD  Y1, Y0, Y3
+	VPSHUFD   $0xf5, Y3, Y3
+	VPAND     Y3, Y2, Y2
+	VPOR      Y2, Y4, Y4
+	VPSHUFD   $0xa0, Y4, Y4
+	VBLENDVPS Y4, Y1, Y0, Y4
+	VMOVDQU   Y4, (CX)
+	VMOVDQU   32(DX), Y0
+	VMOVDQU   32(BX), Y1
+	VPSLLD    $0x10, Y0, Y2
+	VPSLLD    $0x10, Y1, Y3
+	VPCMPGTD  Y3, Y2, Y4
+	VPCMPEQD  Y3, Y2, Y2
+	VPCMPGTD  Y1, Y0, Y3
+	VPSHUFD   $0xf5, Y3, Y3
+	VPAND     Y3, Y2, Y2
+	VPOR      Y2, Y4, Y4
+	VPSHUFD   $0xa0, Y4, Y4
+	VBLENDVPS Y4, Y1, Y0, Y4
+	VMOVDQU   Y4, 32(CX)
+	VMOVDQU   64(DX), Y0
+	VMOVDQU   64(BX), Y1
+	VPSLLD    $0x10, Y0, Y2
+	VPSLLD    $0x10, Y1, Y3
+	VPCMPGTD  Y3, Y2, Y4
+	VPCMPEQD  Y3, Y2, Y2
+	VPCMPGTD  Y1, Y0, Y3
+	VPSHUFD   $0xf5, Y3, Y3
+	VPAND     Y3, Y2, Y2
+	VPOR      Y2, Y4, Y4
+	VPSHUFD   $0xa0, Y4, Y4
+	VBLENDVPS Y4, Y1, Y0, Y4
+	VMOVDQU   Y4, 64(CX)
+	VMOVDQU   96(DX), Y0
+	VMOVDQU   96(BX), Y1
+	VPSLLD    $0x10, Y0, Y2
+	VPSLLD    $0x10, Y1, Y3
+	VPCMPGTD  Y3, Y2, Y4
+	VPCMPEQD  Y3, Y2, Y2
+	VPCMPGTD  Y1, Y0, Y3
+	VPSHUFD   $0xf5, Y3, Y3
+	VPAND     Y3, Y2, Y2
+	VPOR      Y2, Y4, Y4
+	VPSHUFD   $0xa0, Y4, Y4
+	VBLENDVPS Y4, Y1, Y0, Y4
+	VMOVDQU   Y4, 96(CX)
+	ADDQ      $0x00000080, DX
+	ADDQ      $0x00000080, BX
+	ADDQ      $0x00000080, CX
+	SUBQ      $0x00000080, AX
+	JGE       four
+
+fourDone:
+	ADDQ $0x00000080, AX
+	SUBQ $0x00000020, AX
+	JLT  oneDone
+
+one:
+	VMOVDQU   (DX), Y0
+	VMOVDQU   (BX), Y1
+	VPSLLD    $0x10, Y0, Y2
+	VPSLLD    $0x10, Y1, Y3
+	VPCMPGTD  Y3, Y2, Y4
+	VPCMPEQD  Y3, Y2, Y2
+	VPCMPGTD  Y1, Y0, Y3
+	VPSHUFD   $0xf5, Y3, Y3
+	VPAND     Y3, Y2, Y2
+	VPOR      Y2, Y4, Y4
+	VPSHUFD   $0xa0, Y4, Y4
+	VBLENDVPS Y4, Y1, Y0, Y4
+	VMOVDQU   Y4, (CX)
+	ADDQ      $0x00000020, DX
+	ADDQ      $0x00000020, BX
+	ADDQ      $0x00000020, CX
+	SUBQ      $0x00000020, AX
+	JGE       one
+
+oneDone:
+	ADDQ      $0x00000020, AX
+	TESTQ     $0x00000010, AX
+	JZ        less16
+	VMOVDQU   (DX), X0
+	VMOVDQU   (BX), X1
+	VPSLLD    $0x10, X0, X2
+	VPSLLD    $0x10, X1, X3
+	VPCMPGTD  X3, X2, X4
+	VPCMPEQD  X3, X2, X2
+	VPCMPGTD  X1, X0, X3
+	VPSHUFD   $0xf5, X3, X3
+	VPAND     X3, X2, X2
+	VPOR      X2, X4, X4
+	VPSHUFD   $0xa0, X4, X4
+	VBLENDVPS X4, X1, X0, X4
+	VMOVDQU   X4, (CX)
+	ADDQ      $0x00000010, DX
+	ADDQ      $0x00000010, BX
+	ADDQ      $0x00000010, CX
+
+less16:
+	TESTQ     $0x00000008, AX
+	JZ        less8
+	VMOVQ     (DX), X0
+	VMOVQ     (BX), X1
+	VPSLLD    $0x10, X0, X2
+	VPSLLD    $0x10, X1, X3
+	VPCMPGTD  X3, X2, X4
+	VPCMPEQD  X3, X2, X2
+	VPCMPGTD  X1, X0, X3
+	VPSHUFD   $0xf5, X3, X3
+	VPAND     X3, X2, X2
+	VPOR      X2, X4, X4
+	VPSHUFD   $0xa0, X4, X4
+	VBLENDVPS X4, X1, X0, X4
+	VMOVQ     X4, (CX)
+
+less8:
+	VZEROUPPER
+	RET
+
+short:
+	JMP ·short(SB)
+
+// func maxLocShortIntAVX2(dst []byte, a []byte, b []byte)
+// Requires: AVX, AVX2
+TEXT ·maxLocShortIntAVX2(SB), NOSPLIT, $0-72
+	MOVQ dst_len+8(FP), AX
+	MOVQ a_len+32(FP), CX
+	CMPQ CX, AX
+	JLT  short
+	MOVQ b_len+56(FP), CX
+	CMPQ CX, AX
+	JLT  short
+	MOVQ dst_base+0(FP), CX
+	MOVQ a_base+24(FP), DX
+	MOVQ b_base+48(FP), BX
+	SUBQ $0x00000080, AX
+	JLT  fourDone
+
+four:
+	VMOVDQU   (DX), Y0
+	VMOVDQU   (BX), Y1
+	VPSLLD    $0x10, Y0, Y2
+	VPSLLD    $0x10, Y1, Y3
+	VPCMPGTD  Y2, Y3, Y4
+	VPCMPEQD  Y3, Y2, Y2
+	VPCMPGTD  Y1, Y0, Y3
+	VPSHUFD   $0xf5, Y3, Y3
+	VPAND     Y3, Y2, Y2
+	VPOR      Y2, Y4, Y4
+	VPSHUFD   $0xa0, Y4, Y4
+	VBLENDVPS Y4, Y1, Y0, Y4
+	VMOVDQU   Y4, (CX)
+	VMOVDQU   32(DX), Y0
+	VMOVDQU   32(BX), Y1
+	VPSLLD    $0x10, Y0, Y2
+	VPSLLD    $0x10, Y1, Y3
+	VPCMPGTD  Y2, Y3, Y4
+	VPCMPEQD  Y3, Y2, Y2
+	VPCMPGTD  Y1, Y0, Y3
+	VPSHUFD   $0xf5, Y3, Y3
+	VPAND     Y3, Y2, Y2
+	VPOR      Y2, Y4, Y4
+	VPSHUFD   $0xa0, Y4, Y4
+	VBLENDVPS Y4, Y1, Y0, Y4
+	VMOVDQU   Y4, 32(CX)
+	VMOVDQU   64(DX), Y0
+	VMOVDQU   64(BX), Y1
+	VPSLLD    $0x10, Y0, Y2
+	VPSLLD    $0x10, Y1, Y3
+	VPCMPGTD  Y2, Y3, Y4
+	VPCMPEQD  Y3, Y2, Y2
+	VPCMPGTD  Y1, Y0, Y3
+	VPSHUFD   $0xf5, Y3, Y3
+	VPAND     Y3, Y2, Y2
+	VPOR      Y2, Y4, Y4
+	VPSHUFD   $0xa0, Y4, Y4
+	VBLENDVPS Y4, Y1, Y0, Y4
+	VMOVDQU   Y4, 64(CX)
+	VMOVDQU   96(DX), Y0
+	VMOVDQU   96(BX), Y1
+	VPSLLD    $0x10, Y0, Y2
+	VPSLLD    $0x10, Y1, Y3
+	VPCMPGTD  Y2, Y3, Y4
+	VPCMPEQD  Y3, Y2, Y2
+	VPCMPGTD  Y1, Y0, Y3
+	VPSHUFD   $0xf5, Y3, Y3
+	VPAND     Y3, Y2, Y2
+	VPOR      Y2, Y4, Y4
+	VPSHUFD   $0xa0, Y4, Y4
+	VBLENDVPS Y4, Y1, Y0, Y4
+	VMOVDQU   Y4, 96(CX)
+	ADDQ      $0x00000080, DX
+	ADDQ      $0x00000080, BX
+	ADDQ      $0x00000080, CX
+	SUBQ      $0x00000080, AX
+	JGE       four
+
+fourDone:
+	ADDQ $0x00000080, AX
+	SUBQ $0x00000020, AX
+	JLT  oneDone
+
+one:
+	VMOVDQU   (DX), Y0
+	VMOVDQU   (BX), Y1
+	VPSLLD    $0x10, Y0, Y2
+	VPSLLD    $0x10, Y1, Y3
+	VPCMPGTD  Y2, Y3, Y4
+	VPCMPEQD  Y3, Y2, Y2
+	VPCMPGTD  Y1, Y0, Y3
+	VPSHUFD   $0xf5, Y3, Y3
+	VPAND     Y3, Y2, Y2
+	VPOR      Y2, Y4, Y4
+	VPSHUFD   $0xa0, Y4, Y4
+	VBLENDVPS Y4, Y1, Y0, Y4
+	VMOVDQU   Y4, (CX)
+	ADDQ      $0x00000020, DX
+	ADDQ      $0x00000020, BX
+	ADDQ      $0x00000020, CX
+	SUBQ      $0x00000020, AX
+	JGE       one
+
+oneDone:
+	ADDQ      $0x00000020, AX
+	TESTQ     $0x00000010, AX
+	JZ        less16
+	VMOVDQU   (DX), X0
+	VMOVDQU   (BX), X1
+	VPSLLD    $0x10, X0, X2
+	VPSLLD    $0x10, X1, X3
+	VPCMPGTD  X2, X3, X4
+	VPCMPEQD  X3, X2, X2
+	VPCMPGTD  X1, X0, X3
+	VPSHUFD   $0xf5, X3, X3
+	VPAND     X3, X2, X2
+	VPOR      X2, X4, X4
+	VPSHUFD   $0xa0, X4, X4
+	VBLENDVPS X4, X1, X0, X4
+	VMOVDQU   X4, (CX)
+	ADDQ      $0x00000010, DX
+	ADDQ      $0x00000010, BX
+	ADDQ      $0x00000010, CX
+
+less16:
+	TESTQ     $0x00000008, AX
+	JZ        less8
+	VMOVQ     (DX), X0
+	VMOVQ     (BX), X1
+	VPSLLD    $0x10, X0, X2
+	VPSLLD    $0x10, X1, X3
+	VPCMPGTD  X2, X3, X4
+	VPCMPEQD  X3, X2, X2
+	VPCMPGTD  X1, X0, X3
+	VPSHUFD   $0xf5, X3, X3
+	VPAND     X3, X2, X2
+	VPOR      X2, X4, X4
+	VPSHUFD   $0xa0, X4, X4
+	VBLENDVPS X4, X1, X0, X4
+	VMOVQ     X4, (CX)
+
+less8:
+	VZEROUPPER
+	RET
+
+short:
+	JMP ·short(SB)

@@ -1,17 +1,18 @@
 package kernel
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 )
 
-// BenchmarkReduce runs what For gives and the reference in turn: GB/s of the
-// result, and how many times as fast as the reference.
+// BenchmarkReduce runs what For gives and the reference in turn.
 func BenchmarkReduce(b *testing.B) {
 	for typ := range types {
-		for op := range NoOp - 1 {
+		for op := range Replace {
 			r, ok := For(typ, op)
 			if !ok {
 				continue
@@ -24,27 +25,60 @@ func BenchmarkReduce(b *testing.B) {
 						copy(x[i:], ordinary(rng, typ))
 						copy(y[i:], ordinary(rng, typ))
 					}
-					calls := max(1, 64<<10/n)
-					run := func(f Func) time.Duration {
-						start := time.Now()
+					calls := max(1, 16<<10/n)
+					against(b, n*calls, func() {
 						for range calls {
-							f(dst, x, y)
+							r.Func(dst, x, y)
 						}
-						return time.Since(start)
-					}
-					var fast, slow time.Duration
-					for b.Loop() {
-						fast += run(r.Func)
-						slow += run(reference[typ][op])
-					}
-					b.ReportMetric(0, "ns/op")
-					b.ReportMetric(fast.Seconds()*1e9/float64(b.N*calls), "ns/call")
-					b.ReportMetric(float64(b.N)*float64(calls)*float64(n)/fast.Seconds()/1e9, "GB/s")
-					b.ReportMetric(slow.Seconds()/fast.Seconds(), "x-reference")
+					}, func() {
+						for range calls {
+							reference[typ][op](dst, x, y)
+						}
+					})
 				})
 			}
 		}
 	}
+}
+
+// BenchmarkFold runs Fold of four operands and three calls of Func in turn.
+func BenchmarkFold(b *testing.B) {
+	for _, typ := range []Type{Float32, Float64, Int32, Float16} {
+		for _, n := range []int{4 << 10, 16 << 10, 64 << 10, 256 << 10} {
+			b.Run(fmt.Sprintf("%v/%d", typ, n), func(b *testing.B) {
+				r, _ := For(typ, Sum)
+				in := make([][]byte, 4)
+				for i := range in {
+					in[i] = bytes.Repeat(ordinary(rand.New(rand.NewPCG(1, uint64(i))), typ), n/r.Elem)
+				}
+				dst := make([]byte, n)
+				against(b, n, func() { r.Fold(dst, in) }, func() {
+					r.Func(dst, in[0], in[1])
+					r.Func(dst, dst, in[2])
+					r.Func(dst, dst, in[3])
+				})
+			})
+		}
+	}
+}
+
+// against runs f and other in turn, and reports the gigabytes of result that f
+// makes in a second and how many times as fast as other it is: medians.
+func against(b *testing.B, bytes int, f, other func()) {
+	var fast, slow []time.Duration
+	for b.Loop() {
+		start := time.Now()
+		f()
+		middle := time.Now()
+		other()
+		fast, slow = append(fast, middle.Sub(start)), append(slow, time.Since(middle))
+	}
+	slices.Sort(fast)
+	slices.Sort(slow)
+	median := fast[len(fast)/2].Seconds()
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(float64(bytes)/median/1e9, "GB/s")
+	b.ReportMetric(slow[len(slow)/2].Seconds()/median, "x-other")
 }
 
 // ordinary draws a number between 1 and 2 where numbers of all bits would be

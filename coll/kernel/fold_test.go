@@ -2,10 +2,8 @@ package kernel
 
 import (
 	"bytes"
-	"fmt"
 	"math/rand/v2"
 	"testing"
-	"time"
 )
 
 func TestFold(t *testing.T) {
@@ -66,36 +64,5 @@ func TestFoldAllocatesNothing(t *testing.T) {
 	in := [][]byte{make([]byte, 40<<10), make([]byte, 40<<10), make([]byte, 40<<10), make([]byte, 40<<10), make([]byte, 40<<10)}
 	if n := testing.AllocsPerRun(10, func() { r.Fold(in[0], in) }); n != 0 {
 		t.Errorf("Fold allocates %v times", n)
-	}
-}
-
-// BenchmarkFold runs Fold of four operands and three calls of Func in turn: GB/s of
-// the result, and how many times as fast as the calls.
-func BenchmarkFold(b *testing.B) {
-	for _, typ := range []Type{Float32, Float64, Int32, Float16} {
-		for _, n := range []int{4 << 10, 16 << 10, 64 << 10, 256 << 10} {
-			b.Run(fmt.Sprintf("%v/%d", typ, n), func(b *testing.B) {
-				r, _ := For(typ, Sum)
-				in := make([][]byte, 4)
-				for i := range in {
-					in[i] = bytes.Repeat(ordinary(rand.New(rand.NewPCG(1, uint64(i))), typ), n/r.Elem)
-				}
-				dst := make([]byte, n)
-				var fast, slow time.Duration
-				for b.Loop() {
-					start := time.Now()
-					r.Fold(dst, in)
-					fast += time.Since(start)
-					start = time.Now()
-					r.Func(dst, in[0], in[1])
-					r.Func(dst, dst, in[2])
-					r.Func(dst, dst, in[3])
-					slow += time.Since(start)
-				}
-				b.ReportMetric(0, "ns/op")
-				b.ReportMetric(float64(b.N)*float64(n)/fast.Seconds()/1e9, "GB/s")
-				b.ReportMetric(slow.Seconds()/fast.Seconds(), "x-calls")
-			})
-		}
 	}
 }

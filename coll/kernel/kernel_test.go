@@ -104,7 +104,6 @@ func checkEdges(t *testing.T, s []byte) {
 	}
 }
 
-// Pairs keep the padding of the destination, whatever it is.
 func TestPairsInPlace(t *testing.T) {
 	for typ := FloatInt; typ <= ShortInt; typ++ {
 		for _, op := range []Op{MinLoc, MaxLoc} {

@@ -154,7 +154,7 @@ func (f format) obvious(op Op, a, b uint64) uint64 {
 	return f.round(r)
 }
 
-// obviousLoc keeps the padding of neither: it is compared as 0.
+// obviousLoc has padding of zeros, as random does.
 func obviousLoc(t Type, op Op, a, b []byte) []byte {
 	at := t.Size() / 2 // of the index
 	value := map[Type]Type{FloatInt: Float32, DoubleInt: Float64, LongInt: Int64, TwoInt: Int32, ShortInt: Int16}[t]

@@ -1,7 +1,8 @@
 package kernel
 
 // A Pair is the element of MinLoc and MaxLoc: a value and where it is, most often
-// a rank. In memory it is what C has in MPI's pair types, padding included.
+// a rank. In memory it is what C has in MPI's pair types, padding included; what
+// the padding of a result holds is left open.
 type Pair[V PairValue] struct {
 	Value V
 	Index int32
@@ -30,7 +31,7 @@ func minLoc[V PairValue](dst, a, b []byte) {
 		if q := y[i]; before(q, p, q.Value < p.Value) {
 			p = q
 		}
-		d[i].Value, d[i].Index = p.Value, p.Index // not the padding
+		d[i] = p
 	}
 }
 
@@ -40,6 +41,6 @@ func maxLoc[V PairValue](dst, a, b []byte) {
 		if q := y[i]; before(q, p, q.Value > p.Value) {
 			p = q
 		}
-		d[i].Value, d[i].Index = p.Value, p.Index
+		d[i] = p
 	}
 }

@@ -16,8 +16,7 @@ func vectorized(t Type, op Op) Func {
 	return avx2[t][op]
 }
 
-// avx2 has what there is in assembly. What is missing only copies, or chooses
-// (pairs).
+// avx2 has everything but what only copies.
 var avx2 = [types][ops]Func{
 	Bool: {LAnd: and8AVX2, LOr: or8AVX2, LXor: xor8AVX2},
 
@@ -45,6 +44,12 @@ var avx2 = [types][ops]Func{
 
 	Complex64:  {Sum: sumFloat32AVX2, Prod: prodComplex64AVX2},
 	Complex128: {Sum: sumFloat64AVX2, Prod: prodComplex128AVX2},
+
+	FloatInt:  {MinLoc: minLocFloatIntAVX2, MaxLoc: maxLocFloatIntAVX2},
+	DoubleInt: {MinLoc: minLocDoubleIntAVX2, MaxLoc: maxLocDoubleIntAVX2},
+	LongInt:   {MinLoc: minLocLongIntAVX2, MaxLoc: maxLocLongIntAVX2},
+	TwoInt:    {MinLoc: minLocTwoIntAVX2, MaxLoc: maxLocTwoIntAVX2},
+	ShortInt:  {MinLoc: minLocShortIntAVX2, MaxLoc: maxLocShortIntAVX2},
 }
 
 // fourfold is the sum of four operands on a type.

@@ -96,7 +96,7 @@ func kernels() []kernel {
 	add(kernel{name: "prodF16AVX2", doc: "multiplies as float32.", elem: 2, memory: float16, combine: of(VMULPS)})
 	add(kernel{name: "sumBF16AVX2", doc: "adds as float32.", elem: 2, memory: bfloat16Rounded, combine: of(VADDPS)})
 	add(kernel{name: "prodBF16AVX2", doc: "multiplies as float32.", elem: 2, memory: bfloat16Rounded, combine: of(VMULPS)})
-	return list
+	return append(list, pairs()...)
 }
 
 // lowBytes has the lower byte of each word set.
