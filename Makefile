@@ -34,9 +34,9 @@ fuzz: ## every fuzz target for FUZZTIME (20s)
 	@FUZZTIME=$(FUZZTIME) GO=$(GO) scripts/fuzz
 
 .PHONY: bench
-bench: build ## ratios against MPICH and Open MPI, interleaved, then the micro-benchmarks
+bench: build ## gorun beside MPICH and Open MPI, then the micro-benchmarks
 	@scripts/test-deps
-	$(GO) run ./internal/bench
+	bin/gorun-bench --quick
 	$(GO) test -run '^$$' -bench . -benchtime 200ms ./internal/... ./rdma/... ./coll/... ./rank/...
 
 .PHONY: lint

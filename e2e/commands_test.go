@@ -109,6 +109,18 @@ func cmdAwait(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
+// cmdSays waits until a started program has written a text to standard error.
+func cmdSays(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) == 2, "says NAME TEXT")
+	lookup(ts, args[0])
+	file := filepath.Join(ts.Getenv("WORK"), args[0]+".err")
+	for deadline := time.Now().Add(awaitLimit); !strings.Contains(ts.ReadFile(file), args[1]); time.Sleep(poll) {
+		if time.Now().After(deadline) {
+			ts.Fatalf("%s did not say %q within %v but\n%s", args[0], args[1], awaitLimit, ts.ReadFile(file))
+		}
+	}
+}
+
 func cmdGone(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) == 0, "gone")
 	ts.Check(of(ts).gone())

@@ -34,6 +34,14 @@ func TestMPICH(t *testing.T) {
 	runScripts(t, filepath.Join("scripts", "mpich"), map[string]string{"MPI": dir})
 }
 
+// TestBench runs gorun-bench, alone and beside the MPIs.
+func TestBench(t *testing.T) {
+	for _, tool := range []string{"mpicc.mpich", "mpiexec.mpich", "mpicc.openmpi", "mpirun.openmpi"} {
+		testenv.Need(t, tool)
+	}
+	runScripts(t, filepath.Join("scripts", "bench"), nil)
+}
+
 // TestMounts runs jobs that see other mounts than this test.
 func TestMounts(t *testing.T) {
 	if out, err := exec.Command(testenv.Need(t, "unshare"), "-rm", "true").CombinedOutput(); err != nil {
@@ -81,6 +89,7 @@ func runScripts(t *testing.T, dir string, vars map[string]string) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": cmdExits, "start": cmdStart, "signal": cmdSignal, "ends": cmdEnds,
 			"await": cmdAwait, "gone": cmdGone, "matrices": cmdMatrices, "results": cmdResults,
+			"says": cmdSays, "rows": cmdRows,
 		},
 	})
 }

@@ -16,12 +16,20 @@ func Line(command string) string {
 	if command != "gorun" {
 		line = command + " of gorun " + Number
 	}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		if commit := revision(info.Settings); commit != "" {
-			line += " " + commit
-		}
+	if commit := Commit(); commit != "" {
+		line += " " + commit
 	}
 	return line + ", " + runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH
+}
+
+// Commit is the short commit of the build, marked "+" when files were changed
+// since; empty where the build did not record it.
+func Commit() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	return revision(info.Settings)
 }
 
 // revision is the short commit of a build from a checkout, marked "+" when

@@ -96,7 +96,7 @@ func (f *paramFile) read() error {
 func (f *paramFile) flag(m hujson.ObjectMember, general bool, seen map[string]bool) error {
 	name := m.Name.Value.(hujson.Literal).String()
 	e := f.parser.find(name)
-	if e == nil || e.general != general || general && e.kind == toggle || name == "json" {
+	if e == nil || e.general != general || general && e.kind == toggle || e.parameters {
 		return f.fail(name, m.Name.StartOffset, "unknown key; %s", f.parser.suggestKey(name, general))
 	}
 	if seen[name] {
@@ -151,7 +151,7 @@ func (p *Parser) suggestKey(name string, general bool) string {
 	var names []string
 	list := ""
 	for _, e := range p.entries {
-		if e.general != general || general && e.kind == toggle || e.Long == "json" {
+		if e.general != general || general && e.kind == toggle || e.parameters {
 			continue
 		}
 		names = append(names, e.Long)

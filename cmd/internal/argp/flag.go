@@ -35,7 +35,10 @@ type entry struct {
 	Flag
 	kind    kind
 	general bool
-	set     func(raw string) error // raw is decimal for integers, "true" or "false" for toggles
+	ask     error // what Parse returns when the switch is set: ErrHelp, ErrVersion
+	// parameters marks the flag that names the parameter file.
+	parameters bool
+	set        func(raw string) error // raw is decimal for integers, "true" or "false" for toggles
 
 	raw    string // the value that was given
 	source source

@@ -62,7 +62,16 @@ func New(program, summary, version string) *Parser {
 	for _, e := range p.entries {
 		e.general = true
 	}
+	p.find("help").ask, p.find("version").ask = ErrHelp, ErrVersion
+	p.find("json").parameters = true
 	return p
+}
+
+// Rename gives a general flag another name, for a program that needs the name
+// for a flag of its own. It comes before the program's flags.
+func (p *Parser) Rename(long, to string, short byte) {
+	e := p.find(long)
+	e.Long, e.Short = to, short
 }
 
 func checkLevel(l *logline.Level) func() error {
@@ -138,16 +147,16 @@ func (p *Parser) parse(args []string) error {
 		p.settle("sdk-log-level")
 		return err
 	}
-	for _, text := range []struct {
-		flag string
-		err  error
-	}{{"help", ErrHelp}, {"version", ErrVersion}} {
-		if e := p.find(text.flag); e.source == fromArgs && e.raw == "true" {
-			return text.err
+	for _, e := range p.entries {
+		if e.ask != nil && e.source == fromArgs && e.raw == "true" {
+			return e.ask
 		}
 	}
-	if file := p.find("json"); file.source == fromArgs {
-		if err := p.readFile(file.raw); err != nil {
+	for _, e := range p.entries {
+		if !e.parameters || e.source != fromArgs {
+			continue
+		}
+		if err := p.readFile(e.raw); err != nil {
 			p.settle("log-level")
 			p.settle("sdk-log-level")
 			return err

@@ -265,3 +265,28 @@ func FuzzParameterFile(f *testing.F) {
 		}
 	})
 }
+
+func TestRename(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "p.json")
+	if err := os.WriteFile(file, []byte(`{"gorun_program_flags": {"size": 7}}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var size int
+	var results string
+	var verbose bool
+	newParser := func() *Parser {
+		p := New("prog", "", "prog 1.0")
+		p.Rename("json", "parameters", 'j')
+		p.Rename("version", "version", 'V')
+		p.Int(&size, Flag{Long: "size"})
+		p.String(&results, Flag{Long: "json"})
+		p.Bool(&verbose, Flag{Long: "verbose", Short: 'v'})
+		return p
+	}
+	if _, err := newParser().Parse([]string{"-j", file, "--json", "out", "-v"}); err != nil || size != 7 || results != "out" || !verbose {
+		t.Errorf("size %d, results %q, verbose %t, err %v; want 7, out, true, none", size, results, verbose, err)
+	}
+	if _, err := newParser().Parse([]string{"-V"}); !errors.Is(err, ErrVersion) {
+		t.Errorf("-V: err %v, want ErrVersion", err)
+	}
+}

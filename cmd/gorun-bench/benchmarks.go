@@ -1,0 +1,121 @@
+package main
+
+import (
+	"github.com/gorun-mpi/gorun/rank"
+)
+
+// How a benchmark is timed, and on what.
+type how int
+
+const (
+	meets      how = 1 << iota // a barrier before each call, where asked for
+	half                       // a call is a round trip
+	perMessage                 // a call is a window of messages of each pair
+	bothWays                   // in both directions
+	senders                    // only the lower half of the ranks counts; else all
+	origin                     // only rank 0 counts
+	overlaps                   // started, worked beside, and waited for
+	reduces                    // has elements of a type, not bytes
+	sizeless                   // has no size
+	twoRanks                   // for 2 ranks only
+	evenRanks                  // for pairs of ranks
+	launches                   // a job is started for each call; no rank measures
+)
+
+// A benchmark is a line of the table of all there are.
+type benchmark struct {
+	name, title string
+	group       string // "start", "messages", "collectives", "onesided"
+	how         how
+	// make binds buffers and fills them. Missing where a job is the call.
+	make func(w *worker, p point) (call, error)
+}
+
+// A call is what a point times, bound to its buffers.
+type call struct {
+	step        func() error
+	start, wait func() error // the halves of step, of a non-blocking call
+	// check looks at all of the result and names what is wrong, "" for nothing.
+	check   func() (string, error)
+	explain func() string  // which algorithm and why, nil where there is none
+	release []func() error // gives the buffers back
+}
+
+func (c *call) free() error {
+	for _, f := range c.release {
+		if err := f(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// benchmarks is the table. The names are those of testdata/mpi/bench.c.
+var benchmarks = []benchmark{
+	{"launch", "Launch of true", "start", launches | sizeless, nil},
+	{"init", "Init and Finalize", "start", launches | sizeless, nil},
+	{"latency", "Latency, half a round trip", "messages", half | origin | twoRanks, makeLatency},
+	{"barrier", "Barrier", "collectives", sizeless, makeBarrier},
+	{"bcast", "Broadcast", "collectives", meets, makeBcast},
+	{"reduce", "Reduce", "collectives", meets | reduces, makeReduction},
+	{"allreduce", "Allreduce", "collectives", meets | reduces, makeReduction},
+	{"gather", "Gather", "collectives", meets, makeGather},
+	{"allgather", "Allgather", "collectives", meets, makeAllgather},
+	{"alltoall", "Alltoall", "collectives", meets, makeAlltoall},
+	{"reduce_scatter", "Reduce-scatter", "collectives", meets | reduces, makeReduction},
+}
+
+func find(name string) *benchmark {
+	for i := range benchmarks {
+		if benchmarks[i].name == name {
+			return &benchmarks[i]
+		}
+	}
+	return nil
+}
+
+// runsOn tells whether the benchmark makes sense with so many ranks.
+func (b *benchmark) runsOn(np int) bool {
+	switch {
+	case b.how&twoRanks != 0:
+		return np == 2
+	case b.how&evenRanks != 0:
+		return np%2 == 0
+	case b.how&launches != 0:
+		return true
+	}
+	return np >= 2
+}
+
+// The kinds of memory that gorun's ranks may use.
+const (
+	registered = "registered"
+	ordinary   = "ordinary"
+)
+
+// buffer makes n elements of the plan's kind of memory, which the call releases.
+func buffer[T rank.Number](w *worker, c *call, n int) ([]T, error) {
+	if w.plan.memory != registered {
+		return make([]T, n), nil
+	}
+	mem, err := rank.Alloc[T](w.comm, n)
+	if err == nil {
+		c.release = append(c.release, func() error { return rank.Free(w.comm, mem) })
+	}
+	return mem, err
+}
+
+// buffers makes a buffer to send from and one to receive in, whose contents no
+// result resembles.
+func buffers[T rank.Number](w *worker, c *call, send, recv int) (in, out []T, err error) {
+	if in, err = buffer[T](w, c, send); err != nil {
+		return nil, nil, err
+	}
+	if out, err = buffer[T](w, c, recv); err != nil {
+		return nil, nil, err
+	}
+	for i := range out {
+		out[i] = 0x5a
+	}
+	return in, out, nil
+}

@@ -1,0 +1,263 @@
+// Command gorun-bench measures gorun, and the MPIs of the machine beside it.
+//
+//	gorun-bench --quick
+//	gorun-bench -b allreduce,alltoall -n 2,4 -m 8:1M --compare mpich,openmpi --html page.html
+//
+// # Who measures
+//
+// The command is the driver and its own rank: it starts jobs of itself through
+// package launcher, which run the hidden word --worker with a plan, and jobs of
+// testdata/mpi/bench.c, which it carries with it and builds with the mpicc that
+// it finds. Both workers have the same loops and give the same answers.
+//
+// # What is measured
+//
+// A round runs all systems in turn, so that what drifts drifts for all; rounds
+// follow each other. A figure is the median of the rounds' medians, and a ratio
+// the median of the rounds' quotients of gorun's time by the better MPI's, each
+// MPI with the best of its settings.
+//
+// Every point is verified before and after it is timed: all bytes of the
+// result, on all ranks. It is timed for a span, not for a number of calls,
+// since an MPI on more ranks than CPUs may take ten thousand times longer.
+//
+// As in the OSU micro-benchmarks a collective is timed by each rank call by
+// call, behind an untimed barrier, and the ranks' times are averaged;
+// --back-to-back leaves the barrier out. Latency is half a round trip; bw and
+// mr are windows of 64 messages and an answer. Calls of less than a
+// microsecond are timed several at once.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/gorun-mpi/gorun/cmd/internal/argp"
+	"github.com/gorun-mpi/gorun/cmd/internal/logline"
+	"github.com/gorun-mpi/gorun/internal/topo"
+	"github.com/gorun-mpi/gorun/internal/version"
+)
+
+// stdio is what the command writes.
+type stdio struct {
+	out, err io.Writer
+	terminal bool // err is one
+}
+
+// Exit statuses beyond argp's; 128+N after signal N.
+const (
+	statusFailed  = 1 // something failed, or a result was wrong
+	statusMissing = 2 // an MPI to compare with is not there
+)
+
+// lateness is how long a job may take beyond what was planned for it.
+const lateness = 20 * time.Second
+
+// workerWord makes the command a rank.
+const workerWord = "--worker"
+
+func main() {
+	std := stdio{os.Stdout, os.Stderr, isTerminal(os.Stderr.Fd())}
+	if len(os.Args) == 3 && os.Args[1] == workerWord {
+		os.Exit(runWorker(context.Background(), os.Args[2], os.Environ(), std))
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	go func() {
+		s := <-signals
+		signal.Stop(signals) // a second one ends the command at once
+		cancel(interrupted(s.(syscall.Signal)))
+	}()
+	os.Exit(run(ctx, os.Args[1:], std))
+}
+
+// interrupted is the signal that ended a session.
+type interrupted syscall.Signal
+
+func (s interrupted) Error() string { return "ended by " + syscall.Signal(s).String() }
+
+// run is the command: everything but the process.
+func run(ctx context.Context, args []string, std stdio) int {
+	parser, p := newParser()
+	for i, a := range args {
+		if a == "-np" { // as users of mpirun write it
+			args[i] = "--np"
+		}
+	}
+	general, err := parser.Parse(args)
+	if err == nil {
+		err = p.settle()
+	}
+	var files *outputs
+	if err == nil {
+		files, err = openOutputs(parser, p)
+	}
+	if err != nil {
+		return parser.Report(err, general, std.out, std.err)
+	}
+	defer files.close()
+	log := logline.New(std.err, general.LogLevel)
+	h := &header{Header: true, Time: time.Now().UTC().Truncate(time.Second), Machine: thisMachine(), Commit: version.Commit(),
+		Command: strings.Join(append([]string{"gorun-bench"}, args...), " "), Method: p.method(),
+		Versions: map[string]string{"gorun": version.Number, "go": runtime.Version()}}
+	var rows []row
+	status := 0
+	if p.from != "" {
+		h, rows, err = readFile(p.from)
+	} else {
+		rows, status, err = measure(ctx, p, h, log, std)
+	}
+	if err != nil {
+		log.Error(err)
+		if _, missing := errors.AsType[*missingError](err); missing {
+			return statusMissing
+		}
+		return statusFailed
+	}
+	if err := files.write(std.out, h, rows, p); err != nil {
+		log.Error(err)
+		return statusFailed
+	}
+	return status
+}
+
+// method says in a sentence how collectives were timed.
+func (p *params) method() string {
+	if p.backToBack {
+		return "Calls follow each other; the mean over the ranks of a call's time."
+	}
+	return "As the OSU micro-benchmarks: each call behind an untimed barrier, the mean over the ranks of its time."
+}
+
+func readFile(name string) (*header, []row, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close()
+	h, rows, err := readJSON(f)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return h, rows, nil
+}
+
+// measure runs a session. What was measured when it ended early is good.
+func measure(ctx context.Context, p *params, h *header, log *logrus.Logger, std stdio) ([]row, int, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, 0, err
+	}
+	dir, err := os.MkdirTemp("", "gorun-bench-")
+	if err != nil {
+		return nil, 0, err
+	}
+	defer os.RemoveAll(dir)
+	s := &session{params: p, log: log, errs: std.err, dir: dir, cpus: topo.CPUs(), self: self, versions: h.Versions, progress: &progress{terminal: std.terminal}, lateness: lateness}
+	if !p.quiet {
+		s.progress.w = std.err
+	}
+	for _, name := range p.compare {
+		peer, err := buildPeer(ctx, name, dir)
+		_, missing := errors.AsType[*missingError](err)
+		switch {
+		case missing && p.compareList == "": // --quick takes what is there
+			log.Warn(err)
+		case err != nil:
+			return nil, 0, err
+		default:
+			s.peers = append(s.peers, peer)
+		}
+	}
+	s.prepare()
+	if len(s.jobs) == 0 {
+		return nil, 0, fmt.Errorf("nothing of %s can be measured on %s ranks in these sizes", p.benchmarkList, p.countList)
+	}
+	err = s.run(ctx)
+	s.progress.clear()
+	rows := s.results.rows(p.points)
+	h.Complete = err == nil
+	status := 0
+	if s.results.bad() {
+		log.Error("not all results are right, or some could not be measured: see the table")
+		status = statusFailed
+	}
+	if sig, ok := errors.AsType[interrupted](err); ok {
+		log.Warnf("%v: what was measured is kept", err)
+		status, err = 128+int(sig), nil
+	}
+	return rows, status, err
+}
+
+// outputs are the files of the results, which are made before anything is
+// measured so that a wrong name costs no waiting.
+type outputs struct{ csv, json, html *os.File }
+
+func openOutputs(parser *argp.Parser, p *params) (*outputs, error) {
+	o := &outputs{}
+	for _, f := range []struct {
+		flag, name string
+		file       **os.File
+	}{{"csv", p.csv, &o.csv}, {"json", p.json, &o.json}, {"html", p.html, &o.html}} {
+		if f.name == "" {
+			continue
+		}
+		if p.from != "" && filepath.Clean(f.name) == filepath.Clean(p.from) {
+			o.close()
+			return nil, &argp.Error{Flag: parser.Name(f.flag), Reason: "would overwrite the results that are read"}
+		}
+		var err error
+		if *f.file, err = os.Create(f.name); err != nil {
+			o.close()
+			return nil, &argp.Error{Flag: parser.Name(f.flag), Reason: fmt.Sprintf("cannot write the results: %v", err)}
+		}
+	}
+	return o, nil
+}
+
+func (o *outputs) close() {
+	for _, f := range []*os.File{o.csv, o.json, o.html} {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
+
+// write prints the table and fills the files.
+func (o *outputs) write(out io.Writer, h *header, rows []row, p *params) error {
+	if err := writeTable(out, rows); err != nil {
+		return err
+	}
+	writeNotes(out, rows, p.verbose)
+	for _, f := range []struct {
+		file  *os.File
+		write func(io.Writer) error
+	}{
+		{o.csv, func(w io.Writer) error { return writeCSV(w, rows) }},
+		{o.json, func(w io.Writer) error { return writeJSON(w, h, rows) }},
+		{o.html, func(w io.Writer) error { return writePage(w, h, rows) }},
+	} {
+		if f.file == nil {
+			continue
+		}
+		if err := f.write(f.file); err != nil {
+			return err
+		}
+		if err := f.file.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}

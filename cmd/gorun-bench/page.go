@@ -1,0 +1,233 @@
+package main
+
+import (
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+)
+
+//go:embed page.html
+var pageText string
+
+// page is what the template shows.
+type page struct {
+	Title    string
+	Header   *header
+	Memory   string
+	Versions []string
+	Wrong    bool
+	// Ratios and Curves are the plots; Count is how many bars or curves each has.
+	Ratios, Curves    []figureOf
+	BarLegend, Legend []legendEntry
+	Peers             []string
+	Lines             []pageLine
+	Notes             []string
+}
+
+type figureOf struct {
+	Title string
+	Count int
+	SVG   template.HTML
+}
+
+type legendEntry struct {
+	Name, Mark string
+	// Both come from a table of this program; the template would take "var(" and lists apart.
+	Variable, Dashes template.CSS
+}
+
+type pageLine struct {
+	Benchmark, Bytes, Memory, Unit string
+	NP                             int
+	Gorun                          pageCell
+	P10, P90, P99                  string
+	Peers                          []pageCell
+	Ratio, Spread, Class           string
+}
+
+type pageCell struct {
+	Median, Spread, Settings string
+	Bad                      bool
+}
+
+// fullNames of the systems, for people.
+var fullNames = map[string]string{gorun: "gorun", mpich: "MPICH", openmpi: "Open MPI"}
+
+// writePage writes a page that needs nothing but itself: the plots are in it, no
+// script, no font, no link.
+func writePage(w io.Writer, h *header, rows []row) error {
+	parsed, err := template.New("page").Parse(pageText)
+	if err != nil {
+		return err
+	}
+	p, err := newPage(h, rows)
+	if err != nil {
+		return err
+	}
+	return parsed.Execute(w, p)
+}
+
+func newPage(h *header, rows []row) (*page, error) {
+	p := &page{Header: h, Memory: sizeOfMemory(h.Machine.Memory), Title: "gorun"}
+	systems := systemsOf(rows)
+	for i, name := range systems {
+		p.Peers = append(p.Peers, fullNames[name])
+		p.Title += []string{" beside ", " and "}[min(i, 1)] + fullNames[name]
+	}
+	for _, name := range slices.Sorted(maps.Keys(h.Versions)) {
+		text := h.Versions[name]
+		if name == "gorun" && h.Commit != "" {
+			text += " (" + h.Commit + ")"
+		}
+		p.Versions = append(p.Versions, name+" "+text)
+	}
+	if err := p.plot(rows); err != nil {
+		return nil, err
+	}
+	for _, l := range linesOf(rows) {
+		p.Lines = append(p.Lines, newLine(l, systems))
+	}
+	for i := range rows {
+		r := &rows[i]
+		p.Wrong = p.Wrong || !r.Verified
+		what := fmt.Sprintf("%s on %d ranks, %s", r.label(), r.NP, fullNames[r.System])
+		if r.Failed != "" {
+			p.Notes = append(p.Notes, what+": failed: "+strings.SplitN(r.Failed, "\n", 2)[0])
+		}
+		if r.Overlap != nil {
+			p.Notes = append(p.Notes, fmt.Sprintf("%s, %s memory: %s us alone, %s us together with %s us of work: overlap %.0f %%",
+				what, r.Memory, figure(r.Median), figure(r.Total), figure(r.Compute), *r.Overlap))
+		}
+	}
+	return p, nil
+}
+
+func sizeOfMemory(bytes int64) string {
+	return fmt.Sprintf("%.1f GiB of memory", float64(bytes)/(1<<30))
+}
+
+// plot draws the bars of each number of ranks, and the curves of each benchmark
+// and number of ranks that was measured in several sizes.
+func (p *page) plot(rows []row) error {
+	type place struct {
+		benchmark string
+		np        int
+	}
+	ratios := map[int][]*row{}
+	groups := map[place][]row{}
+	var counts []int
+	var places []place
+	for i := range rows {
+		r := &rows[i]
+		if r.Peer != "" {
+			if ratios[r.NP] == nil {
+				counts = append(counts, r.NP)
+			}
+			ratios[r.NP] = append(ratios[r.NP], r)
+		}
+		at := place{r.Benchmark, r.NP}
+		if groups[at] == nil {
+			places = append(places, at)
+		}
+		groups[at] = append(groups[at], *r)
+	}
+	slices.Sort(counts)
+	drawn := make([]bool, len(styles))
+	for _, np := range counts {
+		svg, err := bars(np, ratios[np])
+		if err != nil {
+			return err
+		}
+		p.Ratios = append(p.Ratios, figureOf{fmt.Sprintf("%d ranks", np), len(ratios[np]), template.HTML(svg)})
+		for _, r := range ratios[np] {
+			drawn[styleOf(r)] = true
+		}
+	}
+	p.BarLegend = legend(drawn)
+	clear(drawn)
+	for _, at := range places {
+		points := make([]int, len(styles))
+		for i := range groups[at] {
+			if r := &groups[at][i]; r.Runs > 0 && r.Bytes > 0 {
+				points[styleOf(r)]++
+			}
+		}
+		lines := 0
+		for i, n := range points {
+			if n > 1 {
+				lines++
+				drawn[i] = true
+			}
+		}
+		if lines == 0 {
+			continue
+		}
+		b := find(at.benchmark)
+		svg, err := curves(b, at.np, groups[at])
+		if err != nil {
+			return err
+		}
+		p.Curves = append(p.Curves, figureOf{fmt.Sprintf("%s, %d ranks", b.title, at.np), lines, template.HTML(svg)})
+	}
+	p.Legend = legend(drawn)
+	return nil
+}
+
+// legend are the entries of the series that were drawn.
+func legend(drawn []bool) []legendEntry {
+	var list []legendEntry
+	for i, s := range styles {
+		if !drawn[i] {
+			continue
+		}
+		dashes := make([]string, len(s.dashes))
+		for k, d := range s.dashes {
+			dashes[k] = fmt.Sprintf("%g", float64(d))
+		}
+		if len(dashes) == 0 {
+			dashes = []string{"none"}
+		}
+		list = append(list, legendEntry{s.name, s.mark, template.CSS(s.variable), template.CSS(strings.Join(dashes, ","))})
+	}
+	return list
+}
+
+func newLine(l line, systems []string) pageLine {
+	r := l.gorun
+	b := find(r.Benchmark)
+	one := pageLine{Benchmark: b.title, NP: r.NP, Memory: r.memoryName(), Unit: b.unit(), Gorun: newCell(r)}
+	if b.how&sizeless == 0 {
+		one.Bytes = sizeName(r.Bytes)
+	}
+	if r.Runs > 0 {
+		one.P10, one.P90, one.P99 = figure(b.in(r.P10, r.Bytes)), figure(b.in(r.P90, r.Bytes)), figure(b.in(r.P99, r.Bytes))
+	}
+	for _, name := range systems {
+		cell := pageCell{Median: "-"}
+		if peer := l.peers[name]; peer != nil {
+			cell = newCell(peer)
+		}
+		one.Peers = append(one.Peers, cell)
+	}
+	if r.Peer != "" {
+		one.Ratio, one.Spread = fmt.Sprintf("%.2f", r.Ratio), fmt.Sprintf("[%.2f..%.2f] %s", r.RatioLow, r.RatioHigh, fullNames[r.Peer])
+		one.Class = "good"
+		if r.Ratio > 1 {
+			one.Class = "bad"
+		}
+	}
+	return one
+}
+
+func newCell(r *row) pageCell {
+	median, spread, _ := strings.Cut(r.cell(), " ")
+	c := pageCell{Median: median, Spread: spread, Bad: !r.Verified}
+	if r.Variant != "" {
+		c.Settings = "best settings: " + r.Variant
+	}
+	return c
+}

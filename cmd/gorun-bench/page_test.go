@@ -1,0 +1,173 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"image/png"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gorun-mpi/gorun/internal/testenv"
+)
+
+// browser shows a page in a real browser without a screen and gives what it
+// made of it: the document, its console, and the network log.
+func browser(t *testing.T, page string, args ...string) (dom, console string, requests []string) {
+	t.Helper()
+	path := testenv.Need(t, "chromium")
+	dir := t.TempDir()
+	file, netlog := filepath.Join(dir, "page.html"), filepath.Join(dir, "net.json")
+	if err := os.WriteFile(file, []byte(page), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	ctx := testenv.Deadline(t, time.Minute)
+	cmd := exec.CommandContext(ctx, path, append([]string{"--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
+		"--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--host-resolver-rules=MAP * ~NOTFOUND", "--user-data-dir=" + filepath.Join(dir, "profile"),
+		"--enable-logging=stderr", "--log-net-log=" + netlog, "--dump-dom"}, append(args, "file://"+file)...)...)
+	cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_CONFIG_HOME="+dir, "XDG_CACHE_HOME="+dir)
+	cmd.WaitDelay = time.Second
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("chromium: %v\n%s", err, errs.String())
+	}
+	for line := range strings.Lines(errs.String()) {
+		if strings.Contains(line, ":CONSOLE") {
+			console += line
+		}
+	}
+	return out.String(), console, pageRequests(t, netlog)
+}
+
+// pageRequests are the addresses beyond files that the page asked for. What the
+// browser asks for by itself has no origin.
+func pageRequests(t *testing.T, netlog string) []string {
+	t.Helper()
+	data, err := os.ReadFile(netlog)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log struct {
+		Events []struct {
+			Params struct {
+				URL       string `json:"url"`
+				Initiator string `json:"initiator"`
+			} `json:"params"`
+		} `json:"events"`
+	}
+	if err := json.Unmarshal(data, &log); err != nil {
+		t.Fatalf("%s: %v", netlog, err)
+	}
+	var list []string
+	for _, e := range log.Events {
+		if strings.HasPrefix(e.Params.URL, "http") && e.Params.Initiator != "" && e.Params.Initiator != "not an origin" {
+			list = append(list, e.Params.URL)
+		}
+	}
+	return list
+}
+
+func recordedPage(t *testing.T) string {
+	t.Helper()
+	h, points, r := recorded()
+	var b strings.Builder
+	if err := writePage(&b, h, r.rows(points)); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+var (
+	figures   = regexp.MustCompile(`(?s)<figure class="(\w+)" data-count="(\d+)">(.*?)</figure>`)
+	curveLine = regexp.MustCompile(`<path [^>]*style="fill:none;stroke:var\(--s-`)
+	barShape  = regexp.MustCompile(`<path [^>]*style="fill:var\(--s-`)
+)
+
+func TestPageInABrowser(t *testing.T) {
+	page := recordedPage(t)
+	dom, console, requests := browser(t, page)
+	if console != "" {
+		t.Errorf("the console says %s", console)
+	}
+	if len(requests) > 0 {
+		t.Errorf("the page asks for %q", requests)
+	}
+	found := map[string]int{}
+	for _, f := range figures.FindAllStringSubmatch(dom, -1) {
+		found[f[1]]++
+		want, err := strconv.Atoi(f[2])
+		if err != nil {
+			t.Fatal(err)
+		}
+		shape := map[string]*regexp.Regexp{"curves": curveLine, "bars": barShape}[f[1]]
+		if got := len(shape.FindAllString(f[3], -1)); got != want || !strings.Contains(f[3], `role="img"`) {
+			t.Errorf("%s: %d shapes, want %d, in a picture with a name:\n%s", f[1], got, want, f[3])
+		}
+	}
+	// Latency, a size of bandwidth, a barrier and two all-reduces; all but the
+	// barrier in two kinds of memory. Only the all-reduce has a curve, of 4 systems.
+	if found["bars"] != 1 || found["curves"] != 1 || !strings.Contains(dom, `class="bars" data-count="9"`) || !strings.Contains(dom, `class="curves" data-count="4"`) {
+		t.Errorf("got %v, want a figure of 9 bars and one of 4 curves", found)
+	}
+	for _, text := range []string{"A CPU &lt;of&gt; this &amp; that", "WRONG", "failed", "gorun-bench --quick", "Allreduce, 2 ranks"} {
+		if !strings.Contains(dom, text) {
+			t.Errorf("no %q in the page", text)
+		}
+	}
+	_, points, r := recorded()
+	if got, want := strings.Count(dom, "<tr><th scope=\"row\""), len(linesOf(r.rows(points))); got != want {
+		t.Errorf("%d lines in the table, want %d", got, want)
+	}
+	if strings.Contains(page, "<script") || regexp.MustCompile(`(src|href)="`).MatchString(strings.ReplaceAll(page, "xlink:href", "")) {
+		t.Error("the page is not complete in itself")
+	}
+}
+
+// The colours of all systems are on the picture that the browser draws, in
+// light and in dark.
+func TestPageIsDrawn(t *testing.T) {
+	page := recordedPage(t)
+	for scheme, colours := range map[string][]string{
+		"1": {"#ffffff", "#0060a8", "#3b9fd8", "#c44f00", "#00795a"}, // light
+		"0": {"#15171a", "#5aa9f0", "#9fd6fa", "#f58b4c", "#3fc79a"},
+	} {
+		shot := filepath.Join(t.TempDir(), "page.png")
+		browser(t, page, "--blink-settings=preferredColorScheme="+scheme, "--window-size=1200,1600", "--screenshot="+shot)
+		f, err := os.Open(shot)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		picture, err := png.Decode(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pixels := map[string]int{}
+		for y := range picture.Bounds().Dy() {
+			for x := range picture.Bounds().Dx() {
+				r, g, b, _ := picture.At(x, y).RGBA()
+				pixels[fmt.Sprintf("#%02x%02x%02x", r>>8, g>>8, b>>8)]++
+			}
+		}
+		for _, c := range colours {
+			if pixels[c] < 20 {
+				t.Errorf("colour scheme %s: %d pixels are %s", scheme, pixels[c], c)
+			}
+		}
+	}
+}
+
+// The checks above would see a page that does not keep to itself.
+func TestBrowserSeesWhatIsWrong(t *testing.T) {
+	_, console, requests := browser(t, `<!DOCTYPE html><title>x</title><img src="http://page.invalid/x.png"><script>console.error("broken")</script>`)
+	if !strings.Contains(console, "broken") || len(requests) == 0 || !strings.Contains(requests[0], "page.invalid") {
+		t.Errorf("console %q, requests %q", console, requests)
+	}
+}

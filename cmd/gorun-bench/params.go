@@ -1,0 +1,269 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gorun-mpi/gorun/cmd/internal/argp"
+	"github.com/gorun-mpi/gorun/cmd/internal/nearest"
+	"github.com/gorun-mpi/gorun/internal/version"
+)
+
+// params is what the command line says.
+type params struct {
+	benchmarkList, countList, sizeList, compareList, memoryList, timeText string
+	typ                                                                   string
+	iterations, warmup, runs                                              int
+	quick, backToBack, verbose, quiet                                     bool
+	csv, json, html, from                                                 string
+
+	// What these come to.
+	counts   []int // of ranks
+	memories []string
+	compare  []string // the MPIs to compare with
+	points   []point
+	budget   time.Duration // for a point
+	deadline time.Duration // of the session, 0: none
+}
+
+func newParser() (*argp.Parser, *params) {
+	p := &params{typ: "float", iterations: 0, warmup: -1, memoryList: registered + "," + ordinary}
+	parser := argp.New("gorun-bench", "Measures messages, collectives and launches of gorun, and with --compare of the MPIs of this machine in turn,\n"+
+		"so that the ratio of their times can be trusted. All results are verified before they are timed.\n"+
+		"Benchmarks: "+strings.Join(benchmarkNames(), ", ")+".", version.Line("gorun-bench"))
+	parser.Rename("json", "parameters", 'j')
+	parser.Rename("version", "version", 'V')
+	parser.String(&p.benchmarkList, argp.Flag{Long: "benchmarks", Short: 'b', Value: "LIST", Check: p.checkBenchmarks,
+		Help: "what to measure: names, or messages, collectives, nonblocking, onesided, start, all (default: all)"})
+	parser.String(&p.countList, argp.Flag{Long: "np", Short: 'n', Value: "LIST", Check: p.checkCounts,
+		Help: "numbers of ranks: 2,4 or 2:16 (default: 2, with --quick 2,4)"})
+	parser.String(&p.sizeList, argp.Flag{Long: "sizes", Short: 'm', Value: "LIST", Check: p.checkSizes,
+		Help: "bytes of a message, vector or block: 8,1K,64K or 8:1M or 8:1M*4 (default: 8,1K,64K,256K,1M)"})
+	parser.String(&p.typ, argp.Flag{Long: "type", Short: 't', Value: "TYPE", Check: p.checkType,
+		Help: "type of the elements of reductions: " + typeNames + " (default float)"})
+	parser.String(&p.memoryList, argp.Flag{Long: "memory", Value: "LIST", Check: p.checkMemory,
+		Help: "memory of gorun's ranks: registered,ordinary (default: both)"})
+	parser.String(&p.compareList, argp.Flag{Long: "compare", Short: 'c', Value: "LIST", Check: p.checkCompare,
+		Help: "MPIs to measure in turn: mpich,openmpi (default: none, with --quick those that are installed)"})
+	parser.Bool(&p.quick, argp.Flag{Long: "quick", Help: "the comparison that matters most, in less than two minutes"})
+	parser.Int(&p.runs, argp.Flag{Long: "runs", Short: 'r', Value: "N", Check: func() error { return atLeast(p.runs, 1) },
+		Help: "rounds; in each every system runs once (default 5)"})
+	parser.String(&p.timeText, argp.Flag{Long: "time", Value: "TIME", Check: p.checkTime,
+		Help: "time for a point in a round (default 100ms, with --quick 25ms)"})
+	parser.Int(&p.iterations, argp.Flag{Long: "iterations", Short: 'i', Value: "N", Check: func() error { return atLeast(p.iterations, 1) },
+		Help: "calls to time for a point in a round, instead of --time"})
+	parser.Int(&p.warmup, argp.Flag{Long: "warmup", Short: 'w', Value: "N", Check: func() error { return atLeast(p.warmup, 0) },
+		Help: "calls to warm up with (default: a tenth of the time)"})
+	parser.Bool(&p.backToBack, argp.Flag{Long: "back-to-back", Help: "time collectives one behind the other, without a barrier before each"})
+	parser.String(&p.csv, argp.Flag{Long: "csv", Value: "FILE", Help: "write the rows as CSV"})
+	parser.String(&p.json, argp.Flag{Long: "json", Value: "FILE", Help: "write a header and the rows as JSON, an object a line"})
+	parser.String(&p.html, argp.Flag{Long: "html", Value: "FILE", Help: "write a page with plots, complete in itself"})
+	parser.String(&p.from, argp.Flag{Long: "from", Value: "FILE", Help: "measure nothing: take the results from a file that --json wrote"})
+	parser.Bool(&p.verbose, argp.Flag{Long: "verbose", Short: 'v', Help: "tell which algorithm was chosen for each point, and why"})
+	parser.Bool(&p.quiet, argp.Flag{Long: "quiet", Short: 'q', Help: "no progress"})
+	return parser, p
+}
+
+func benchmarkNames() []string {
+	var names []string
+	for _, b := range benchmarks {
+		names = append(names, b.name)
+	}
+	return names
+}
+
+func atLeast(n, least int) error {
+	if n < least {
+		return fmt.Errorf("found %d, expected %d or more", n, least)
+	}
+	return nil
+}
+
+// groups are names for several benchmarks.
+var groups = map[string]func(b *benchmark) bool{
+	"all":         func(*benchmark) bool { return true },
+	"start":       func(b *benchmark) bool { return b.how&launches != 0 },
+	"messages":    func(b *benchmark) bool { return b.group == "messages" },
+	"collectives": func(b *benchmark) bool { return b.group == "collectives" },
+	"nonblocking": func(b *benchmark) bool { return b.how&overlaps != 0 },
+	"onesided":    func(b *benchmark) bool { return b.group == "onesided" },
+}
+
+func (p *params) checkBenchmarks() error {
+	_, err := p.selected()
+	return err
+}
+
+// selected are the benchmarks that -b names, in the order of the table.
+func (p *params) selected() ([]*benchmark, error) {
+	wanted := map[string]bool{}
+	for name := range strings.SplitSeq(p.benchmarkList, ",") {
+		group := groups[name]
+		if group == nil && find(name) == nil {
+			hint := "see --help"
+			if n := nearest.Name(name, benchmarkNames()); n != "" {
+				hint = "did you mean " + n + "?"
+			}
+			return nil, fmt.Errorf("found %q, which is no benchmark; %s", name, hint)
+		}
+		for i := range benchmarks {
+			if b := &benchmarks[i]; b.name == name || group != nil && group(b) {
+				wanted[b.name] = true
+			}
+		}
+	}
+	var list []*benchmark
+	for i := range benchmarks {
+		if wanted[benchmarks[i].name] {
+			list = append(list, &benchmarks[i])
+		}
+	}
+	return list, nil
+}
+
+func (p *params) checkCounts() (err error) {
+	p.counts, err = parseCounts(p.countList)
+	return err
+}
+
+func (p *params) checkSizes() error {
+	_, err := parseSizes(p.sizeList)
+	return err
+}
+
+func (p *params) checkType() error {
+	if typeSizes[p.typ] == 0 {
+		return fmt.Errorf("found %q, expected %s", p.typ, typeNames)
+	}
+	return nil
+}
+
+func (p *params) checkMemory() error { return known(p.memoryList, registered, ordinary) }
+
+func (p *params) checkCompare() error { return known(p.compareList, mpich, openmpi) }
+
+// known checks that a list holds these names only, each once.
+func known(list string, names ...string) error {
+	seen := map[string]bool{}
+	for name := range strings.SplitSeq(list, ",") {
+		if !slices.Contains(names, name) || seen[name] {
+			hint := ""
+			if n := nearest.Name(name, names); n != "" && !seen[name] {
+				hint = "; did you mean " + n + "?"
+			}
+			return fmt.Errorf("found %q, expected a list of %s%s", list, strings.Join(names, ", "), hint)
+		}
+		seen[name] = true
+	}
+	return nil
+}
+
+func (p *params) checkTime() (err error) {
+	p.budget, err = time.ParseDuration(p.timeText)
+	if err != nil || p.budget < time.Millisecond || p.budget > time.Hour {
+		return fmt.Errorf("found %q, expected a time from 1ms to 1h, as 100ms or 2s", p.timeText)
+	}
+	return nil
+}
+
+// quickPoints are what --quick measures: the figures that gorun is held to.
+var quickPoints = []struct {
+	benchmark string
+	sizes     string
+}{
+	{"latency", "8,1K,64K,1M"},
+	{"bw", "64K,1M"},
+	{"mr", "8"},
+	{"barrier", "0"},
+	{"bcast", "8,1K,64K,1M"},
+	{"allreduce", "8,1K,64K,256K,1M"},
+	{"allgather", "8,1K,64K,1M"},
+	{"alltoall", "8,1K,64K"},
+	{"reduce_scatter", "8,1K,64K,1M"},
+}
+
+// quickDeadline ends a quick session; a job that is late may add a little.
+const quickDeadline = 105 * time.Second
+
+// settle fills in what is not given and lists the points.
+func (p *params) settle() error {
+	p.memories = strings.Split(p.memoryList, ",")
+	if p.compareList != "" {
+		p.compare = strings.Split(p.compareList, ",")
+	} else if p.quick {
+		p.compare = []string{mpich, openmpi}
+	}
+	if p.counts == nil {
+		p.counts = []int{2}
+		if p.quick {
+			p.counts = []int{2, 4}
+		}
+	}
+	if p.runs == 0 {
+		p.runs = 5
+	}
+	if p.budget == 0 {
+		p.budget = 100 * time.Millisecond
+		if p.quick {
+			p.budget = 25 * time.Millisecond
+		}
+	}
+	if p.quick {
+		p.deadline = quickDeadline
+	}
+	if p.quick && p.benchmarkList == "" && p.sizeList == "" {
+		for _, q := range quickPoints {
+			if b := find(q.benchmark); b != nil {
+				p.list(b, q.sizes)
+			}
+		}
+		return nil
+	}
+	if p.benchmarkList == "" {
+		p.benchmarkList = "all"
+	}
+	if p.sizeList == "" {
+		p.sizeList = "8,1K,64K,256K,1M"
+	}
+	chosen, err := p.selected()
+	for _, b := range chosen {
+		p.list(b, p.sizeList)
+	}
+	return err
+}
+
+// list adds the points of a benchmark. A size that holds no whole number of
+// elements is left out of reductions.
+func (p *params) list(b *benchmark, sizes string) {
+	typ, elem := "byte", 1
+	if b.how&reduces != 0 {
+		typ, elem = p.typ, typeSizes[p.typ]
+	}
+	list, err := parseSizes(sizes)
+	if b.how&sizeless != 0 || err != nil {
+		list = []int{0}
+	}
+	for _, n := range list {
+		if n%elem == 0 && (n > 0 || b.how&reduces == 0) {
+			p.points = append(p.points, point{b.name, typ, n})
+		}
+	}
+}
+
+// shareOf is how long a job with so many points may go on beginning new ones:
+// several times what it should take, since a system may need milliseconds for
+// what others do in one. In a quick session it may not eat the others' time.
+func (p *params) shareOf(points int) time.Duration {
+	each := p.budget + 20*time.Millisecond
+	if p.iterations > 0 {
+		return time.Duration(math.MaxInt32) * time.Second / 1000 // as long as it takes, within three weeks
+	}
+	share := 5*time.Second + 5*time.Duration(points)*each
+	if p.quick {
+		share = min(share, 6*time.Second)
+	}
+	return share
+}

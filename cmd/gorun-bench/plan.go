@@ -1,0 +1,181 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// A point is one thing to measure: what and how large, but not on what.
+type point struct {
+	benchmark string
+	typ       string // "byte", or the type of a reduction's elements
+	bytes     int    // of the vector, the block or the message
+}
+
+func (p point) String() string { return fmt.Sprintf("%s %s", p.benchmark, sizeName(p.bytes)) }
+
+// A plan is what one job measures. Workers in Go and in C read it from a file,
+// whose form stands at the head of testdata/mpi/bench.c.
+type plan struct {
+	points     []point
+	limit      time.Duration // no rank lives longer
+	share      time.Duration // no point is begun later
+	budget     time.Duration // for a point
+	warmup     int           // calls, -1: a tenth of the budget
+	iterations int           // calls, 0: as many as the budget allows
+	separate   bool          // a barrier before each collective
+	memory     string        // of gorun's ranks
+}
+
+func (p *plan) write(w io.Writer) error {
+	b := bufio.NewWriter(w)
+	separate := 0
+	if p.separate {
+		separate = 1
+	}
+	fmt.Fprintf(b, "limit %d\nshare %.3f\nseparate %d\n", int((p.limit+time.Second-1)/time.Second), p.share.Seconds(), separate)
+	if p.memory != "" {
+		fmt.Fprintf(b, "memory %s\n", p.memory)
+	}
+	for i, pt := range p.points {
+		fmt.Fprintf(b, "point %d %s %s %d %d %d %d\n", i, pt.benchmark, pt.typ, pt.bytes, p.budget.Microseconds(), p.warmup, p.iterations)
+	}
+	return b.Flush()
+}
+
+// readPlan reads what write wrote.
+func readPlan(r io.Reader) (*plan, error) {
+	p := &plan{}
+	lines := bufio.NewScanner(r)
+	for lines.Scan() {
+		word, rest, _ := strings.Cut(lines.Text(), " ")
+		var err error
+		switch word {
+		case "limit":
+			_, err = fmt.Sscan(rest, (*seconds)(&p.limit))
+		case "share":
+			_, err = fmt.Sscan(rest, (*seconds)(&p.share))
+		case "separate":
+			p.separate = rest == "1"
+		case "memory":
+			p.memory = rest
+		case "point":
+			var pt point
+			var index, budget int
+			_, err = fmt.Sscan(rest, &index, &pt.benchmark, &pt.typ, &pt.bytes, &budget, &p.warmup, &p.iterations)
+			if err == nil && index != len(p.points) {
+				err = fmt.Errorf("found point %d, expected %d", index, len(p.points))
+			}
+			p.budget = time.Duration(budget) * time.Microsecond
+			p.points = append(p.points, pt)
+		default:
+			err = fmt.Errorf("unknown word")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("plan: line %q: %w", lines.Text(), err)
+		}
+	}
+	return p, lines.Err()
+}
+
+// seconds scans a duration that is written in seconds.
+type seconds time.Duration
+
+func (s *seconds) Scan(state fmt.ScanState, _ rune) error {
+	var f float64
+	if _, err := fmt.Fscan(state, &f); err != nil {
+		return err
+	}
+	*s = seconds(f * float64(time.Second))
+	return nil
+}
+
+// A sample is what one run gave for a point: microseconds a call, or a message.
+type sample struct {
+	wrong              bool // the result was not what was sent; no times then
+	batch, count       int  // calls in a sample, samples
+	p10, p50, p90, p99 float64
+	// Of the non-blocking calls only: the work between start and wait, all of
+	// it together, and OSU's overlap in per cent.
+	compute, total, overlap float64
+	overlapped              bool
+	explanation             string
+}
+
+func (s sample) String() string {
+	text := fmt.Sprintf("%d %d %.6f %.6f %.6f %.6f", s.batch, s.count, s.p10, s.p50, s.p90, s.p99)
+	if s.overlapped {
+		text += fmt.Sprintf(" %.6f %.6f %.3f", s.compute, s.total, s.overlap)
+	}
+	return text
+}
+
+// An answer takes the lines that rank 0 of a job prints.
+type answer struct {
+	version string
+	samples map[int]sample // by index in the plan
+	ended   bool
+	report  func(index int) // called for each point, may be nil
+}
+
+// line takes one line. Lines that are no answer, of a library perhaps, are left
+// out of it.
+func (a *answer) line(text string) error {
+	word, rest, _ := strings.Cut(text, " ")
+	if word != "point" && word != "wrong" && word != "chosen" {
+		switch word {
+		case "version":
+			a.version = rest
+		case "end":
+			a.ended = true
+		}
+		return nil
+	}
+	number, rest, _ := strings.Cut(rest, " ")
+	var index int
+	if _, err := fmt.Sscan(number, &index); err != nil {
+		return fmt.Errorf("answer: line %q: %w", text, err)
+	}
+	s := a.samples[index]
+	switch word {
+	case "chosen":
+		s.explanation = rest
+	case "wrong":
+		s.wrong = true
+	case "point":
+		n, err := fmt.Sscan(rest, &s.batch, &s.count, &s.p10, &s.p50, &s.p90, &s.p99, &s.compute, &s.total, &s.overlap)
+		if n != 9 && n != 6 {
+			return fmt.Errorf("answer: line %q: %w", text, err)
+		}
+		s.overlapped = n == 9
+	}
+	a.samples[index] = s
+	if word != "chosen" && a.report != nil {
+		a.report(index)
+	}
+	return nil
+}
+
+// lines feeds what is written to it to an answer, line by line.
+type lines struct {
+	take func(string) error
+	rest []byte
+	err  error
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.rest = append(l.rest, b...)
+	for {
+		i := strings.IndexByte(string(l.rest), '\n')
+		if i < 0 {
+			return len(b), nil
+		}
+		if err := l.take(string(l.rest[:i])); err != nil && l.err == nil {
+			l.err = err
+		}
+		l.rest = l.rest[i+1:]
+	}
+}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A progress tells how far a session is: one line that is written over on a
+// terminal, a line a job elsewhere, nothing when w is nil.
+type progress struct {
+	w        io.Writer
+	terminal bool
+
+	jobs    []*job
+	runs    int
+	guess   map[*job]time.Duration // for jobs that have not run
+	begun   time.Time              // of the current job
+	current *job
+	round   int
+	drawn   time.Time
+}
+
+// isTerminal tells whether a descriptor is a terminal.
+func isTerminal(fd uintptr) bool {
+	_, err := unix.IoctlGetTermios(int(fd), unix.TCGETS)
+	return err == nil
+}
+
+// plan tells what the session will do.
+func (p *progress) plan(jobs []*job, params *params) {
+	p.jobs, p.runs, p.guess = jobs, params.runs, map[*job]time.Duration{}
+	for _, j := range jobs {
+		p.guess[j] = 300*time.Millisecond + time.Duration(len(j.points))*(params.budget*13/10+5*time.Millisecond)
+	}
+}
+
+// redraw is how often the line on a terminal changes.
+const redraw = 100 * time.Millisecond
+
+// at tells that a job has come to a point.
+func (p *progress) at(round int, j *job, pt point) {
+	now := time.Now()
+	begins := j != p.current || round != p.round
+	if begins {
+		p.current, p.round, p.begun = j, round, now
+	}
+	switch {
+	case p.w == nil:
+	case p.terminal && (begins || now.Sub(p.drawn) >= redraw):
+		p.drawn = now
+		fmt.Fprintf(p.w, "\r\x1b[Kround %d of %d, %v: %v, %v left", round+1, p.runs, j, pt, span(p.left(now)))
+	case !p.terminal && begins:
+		fmt.Fprintf(p.w, "round %d of %d, %v, %v left\n", round+1, p.runs, j, span(p.left(now)))
+	}
+}
+
+// left is the estimated time until the session ends: each job takes what it
+// took in the last round, or what was planned for it.
+func (p *progress) left(now time.Time) time.Duration {
+	var sum time.Duration
+	before := true
+	for _, j := range p.jobs {
+		each := j.took
+		if each == 0 {
+			each = p.guess[j]
+		}
+		rounds := p.runs - p.round - 1
+		switch {
+		case j == p.current:
+			before = false
+			sum += max(0, each-now.Sub(p.begun))
+		case !before:
+			rounds++
+		}
+		sum += time.Duration(rounds) * each
+	}
+	return sum
+}
+
+// span is a time for people, in whole seconds.
+func span(d time.Duration) string {
+	return d.Round(time.Second).String()
+}
+
+// clear takes the line away.
+func (p *progress) clear() {
+	if p.w != nil && p.terminal {
+		fmt.Fprint(p.w, "\r\x1b[K")
+	}
+}

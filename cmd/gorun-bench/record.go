@@ -1,0 +1,156 @@
+package main
+
+import (
+	"bufio"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+)
+
+// header is the first object of a file of results.
+type header struct {
+	Header   bool              `json:"header"` // true: tells it from a row
+	Time     time.Time         `json:"time"`
+	Machine  machine           `json:"machine"`
+	Versions map[string]string `json:"versions"` // of gorun, go, mpich, openmpi
+	Commit   string            `json:"commit,omitempty"`
+	Command  string            `json:"command"`
+	// How the calls were timed, in a sentence.
+	Method string `json:"method"`
+	// Complete is false when the session was ended early.
+	Complete bool `json:"complete"`
+}
+
+// machine is where it was measured.
+type machine struct {
+	CPU    string `json:"cpu"`
+	Cores  int    `json:"cores"` // that the ranks may use
+	Kernel string `json:"kernel"`
+	Memory int64  `json:"memory_bytes"`
+	System string `json:"system,omitempty"` // the distribution
+}
+
+// A row is one object of the results: a system's figures for one benchmark,
+// number of ranks and size. Times are in microseconds a call, or a message.
+type row struct {
+	Benchmark  string  `json:"benchmark"`
+	System     string  `json:"system"`
+	NP         int     `json:"np"`
+	Bytes      int     `json:"bytes"`
+	Type       string  `json:"type"`
+	Memory     string  `json:"memory"`
+	Median     float64 `json:"median_us"` // the median of the runs' medians
+	P10        float64 `json:"p10_us"`    // so with the other quantiles
+	P90        float64 `json:"p90_us"`
+	P99        float64 `json:"p99_us"`
+	Runs       int     `json:"runs"`
+	Iterations int     `json:"iterations"` // of all runs
+	Verified   bool    `json:"verified"`
+
+	Variant   string  `json:"variant,omitempty"` // the settings that were best
+	Least     float64 `json:"min_us"`            // of the runs' medians
+	Most      float64 `json:"max_us"`
+	Rate      float64 `json:"messages_per_s,omitempty"`
+	Bandwidth float64 `json:"mb_per_s,omitempty"` // 10^6 bytes
+	// Of non-blocking calls: the work beside, both together, and OSU's overlap.
+	Compute float64  `json:"compute_us,omitempty"`
+	Total   float64  `json:"total_us,omitempty"`
+	Overlap *float64 `json:"overlap_percent,omitempty"`
+	// The median of the rounds' quotients of our time by the better peer's.
+	Ratio     float64 `json:"ratio,omitempty"`
+	RatioLow  float64 `json:"ratio_min,omitempty"`
+	RatioHigh float64 `json:"ratio_max,omitempty"`
+	Pairs     int     `json:"pairs,omitempty"`
+	Peer      string  `json:"peer,omitempty"`
+
+	Explanation string `json:"chosen,omitempty"` // which algorithm and why
+	Failed      string `json:"failed,omitempty"` // why there are no figures
+}
+
+// better tells whether r says more for its system than the variant before.
+func (r *row) better(old *row) bool {
+	if r.Verified != old.Verified {
+		return r.Verified
+	}
+	if (r.Runs > 0) != (old.Runs > 0) {
+		return r.Runs > 0
+	}
+	return r.Median < old.Median
+}
+
+// writeJSON writes the header and then the rows, an object a line.
+func writeJSON(w io.Writer, h *header, rows []row) error {
+	e := json.NewEncoder(w)
+	if err := e.Encode(h); err != nil {
+		return err
+	}
+	for i := range rows {
+		if err := e.Encode(&rows[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// maxRecord bounds a line of a file of results.
+const maxRecord = 1 << 20
+
+// readJSON reads what writeJSON wrote.
+func readJSON(r io.Reader) (*header, []row, error) {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, maxRecord)
+	var h header
+	var rows []row
+	for n := 1; lines.Scan(); n++ {
+		var into any = &h
+		if n > 1 {
+			rows = append(rows, row{})
+			into = &rows[len(rows)-1]
+		}
+		if err := json.Unmarshal(lines.Bytes(), into); err != nil {
+			return nil, nil, fmt.Errorf("line %d: %w", n, err)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, nil, err
+	}
+	if !h.Header {
+		return nil, nil, errors.New("the first line is no header of gorun-bench")
+	}
+	for i, r := range rows {
+		if find(r.Benchmark) == nil {
+			return nil, nil, fmt.Errorf("line %d: no benchmark is called %q", i+2, r.Benchmark)
+		}
+	}
+	return &h, rows, nil
+}
+
+// writeCSV writes the rows under a line of names; the header has no place here.
+func writeCSV(w io.Writer, rows []row) error {
+	c := csv.NewWriter(w)
+	c.Write([]string{"benchmark", "system", "np", "bytes", "type", "memory", "median_us", "p10_us", "p90_us", "p99_us", "runs", "iterations",
+		"verified", "variant", "min_us", "max_us", "messages_per_s", "mb_per_s", "compute_us", "total_us", "overlap_percent",
+		"ratio", "ratio_min", "ratio_max", "peer", "failed"})
+	f := func(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
+	some := func(v float64) string {
+		if v == 0 {
+			return ""
+		}
+		return f(v)
+	}
+	for _, r := range rows {
+		overlap := ""
+		if r.Overlap != nil {
+			overlap = f(*r.Overlap)
+		}
+		c.Write([]string{r.Benchmark, r.System, strconv.Itoa(r.NP), strconv.Itoa(r.Bytes), r.Type, r.Memory, f(r.Median), f(r.P10), f(r.P90), f(r.P99),
+			strconv.Itoa(r.Runs), strconv.Itoa(r.Iterations), strconv.FormatBool(r.Verified), r.Variant, f(r.Least), f(r.Most), some(r.Rate), some(r.Bandwidth),
+			some(r.Compute), some(r.Total), overlap, some(r.Ratio), some(r.RatioLow), some(r.RatioHigh), r.Peer, r.Failed})
+	}
+	c.Flush()
+	return c.Error()
+}

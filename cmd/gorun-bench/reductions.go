@@ -1,0 +1,61 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/gorun-mpi/gorun/rank"
+)
+
+// typeSizes are the bytes of an element of the types of reductions, in C's names.
+var typeSizes = map[string]int{"char": 1, "int": 4, "long": 8, "float": 4, "double": 8}
+
+// typeNames lists them for messages.
+const typeNames = "char, int, long, float or double"
+
+// makeReduction makes any reduction; its operation is the sum.
+func makeReduction(w *worker, p point) (call, error) {
+	switch p.typ {
+	case "char":
+		return reduction[int8](w, p)
+	case "int":
+		return reduction[int32](w, p)
+	case "long":
+		return reduction[int64](w, p)
+	case "float":
+		return reduction[float32](w, p)
+	case "double":
+		return reduction[float64](w, p)
+	}
+	return call{}, fmt.Errorf("found the type %q, expected %s", p.typ, typeNames)
+}
+
+func reduction[T rank.Number](w *worker, p point) (c call, err error) {
+	elem := typeSizes[p.typ]
+	n := p.bytes / elem // elements of the vector, or of a block
+	sent := n
+	if p.benchmark == "reduce_scatter" {
+		sent = n * w.size
+	}
+	in, out, err := buffers[T](w, &c, sent, n)
+	if err != nil {
+		return c, err
+	}
+	fillElements(in, elem, w.rank)
+	ctx, comm := w.ctx, w.comm
+	// The result is the sum over ranks first..last-1 of their elements from base on.
+	base, first, last := 0, 0, w.size
+	switch p.benchmark {
+	case "allreduce":
+		c.step = func() error { return rank.Allreduce(ctx, comm, in, out, rank.Sum) }
+	case "reduce":
+		if w.rank != 0 {
+			out, n = nil, 0
+		}
+		c.step = func() error { return rank.Reduce(ctx, comm, in, out, rank.Sum, 0) }
+	case "reduce_scatter":
+		base = w.rank * n
+		c.step = func() error { return rank.ReduceScatterBlock(ctx, comm, in, out, rank.Sum) }
+	}
+	c.check = func() (string, error) { return wrongElement(out[:n], elem, base, first, last), nil }
+	return c, nil
+}

@@ -1,0 +1,183 @@
+package main
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+)
+
+// results are what a session measured: for each contender, number of ranks and
+// point a sample of each round.
+type results struct {
+	taken  map[place]map[int]sample
+	failed map[place]string // why a point has no sample of a contender
+	order  []place          // as first met
+}
+
+// place is where a sample belongs.
+type place struct {
+	system, memory, variant string
+	np                      int
+	point                   point
+}
+
+func placeOf(j *job, p point) place {
+	return place{j.system, j.memory, j.variant, j.np, p}
+}
+
+// at makes sure that the place is known.
+func (r *results) at(w place) map[int]sample {
+	if r.taken == nil {
+		r.taken, r.failed = map[place]map[int]sample{}, map[place]string{}
+	}
+	if r.taken[w] == nil {
+		r.taken[w] = map[int]sample{}
+		r.order = append(r.order, w)
+	}
+	return r.taken[w]
+}
+
+func (r *results) add(j *job, p point, round int, s sample) { r.at(placeOf(j, p))[round] = s }
+
+func (r *results) has(j *job, p point, round int) bool {
+	_, ok := r.taken[placeOf(j, p)][round]
+	return ok
+}
+
+func (r *results) count(j *job, p point) int { return len(r.taken[placeOf(j, p)]) }
+
+// fail notes why the points of a job that were never measured are missing.
+func (r *results) fail(j *job, err error) {
+	for _, p := range j.points {
+		if r.count(j, p) == 0 {
+			r.at(placeOf(j, p))
+			r.failed[placeOf(j, p)] = err.Error()
+		}
+	}
+}
+
+// bad tells whether a result was wrong, or a system gave none.
+func (r *results) bad() bool {
+	for _, w := range r.order {
+		if r.failed[w] != "" {
+			return true
+		}
+		for _, s := range r.taken[w] {
+			if s.wrong {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// medians are the rounds' medians at a place.
+func (r *results) medians(w place) map[int]float64 {
+	m := map[int]float64{}
+	for round, s := range r.taken[w] {
+		if !s.wrong {
+			m[round] = s.p50
+		}
+	}
+	return m
+}
+
+// rows are the results for people and programs: of each system, kind of memory,
+// number of ranks and point the best variant, gorun's with the ratio to the
+// better peer. They are sorted by benchmark as in points, ranks, bytes.
+func (r *results) rows(points []point) []row {
+	type key struct {
+		system, memory string
+		np             int
+		point          point
+	}
+	best := map[key]row{}
+	bestPlace := map[key]place{}
+	var keys []key
+	for _, w := range r.order {
+		k := key{w.system, w.memory, w.np, w.point}
+		candidate := r.row(w)
+		old, known := best[k]
+		if !known {
+			keys = append(keys, k)
+		}
+		if !known || candidate.better(&old) {
+			best[k], bestPlace[k] = candidate, w
+		}
+	}
+	var list []row
+	for _, k := range keys {
+		row := best[k]
+		if k.system == gorun {
+			for _, system := range []string{mpich, openmpi} {
+				other := key{system, ordinary, k.np, k.point}
+				theirs, ok := best[other]
+				if !ok || !theirs.Verified || theirs.Runs == 0 || !row.Verified {
+					continue
+				}
+				q, ok := ratioOf(system, r.medians(bestPlace[k]), r.medians(bestPlace[other]))
+				if ok && (row.Peer == "" || theirs.Median < best[key{row.Peer, ordinary, k.np, k.point}].Median) {
+					row.Peer, row.Ratio, row.RatioLow, row.RatioHigh, row.Pairs = system, digits(q.median), digits(q.low), digits(q.high), q.pairs
+				}
+			}
+		}
+		list = append(list, row)
+	}
+	position := map[string]int{}
+	for i, p := range points {
+		if _, ok := position[p.benchmark]; !ok {
+			position[p.benchmark] = i
+		}
+	}
+	slices.SortStableFunc(list, func(a, b row) int {
+		return cmp.Or(cmp.Compare(position[a.Benchmark], position[b.Benchmark]), cmp.Compare(a.NP, b.NP), cmp.Compare(a.Bytes, b.Bytes))
+	})
+	return list
+}
+
+// row sums up the rounds at a place.
+func (r *results) row(w place) row {
+	runs := r.taken[w]
+	one := row{Benchmark: w.point.benchmark, System: w.system, NP: w.np, Bytes: w.point.bytes, Type: w.point.typ,
+		Memory: w.memory, Variant: w.variant, Verified: true, Failed: r.failed[w]}
+	if len(runs) > 0 {
+		one.Failed = ""
+	} else {
+		one.Verified = false
+	}
+	var p10, p50, p90, p99, compute, total, overlap []float64
+	for _, round := range slices.Sorted(maps.Keys(runs)) {
+		s := runs[round]
+		one.Explanation = cmp.Or(s.explanation, one.Explanation)
+		if s.wrong {
+			one.Verified = false
+			continue
+		}
+		one.Runs++
+		one.Iterations += s.batch * s.count
+		p10, p50, p90, p99 = append(p10, s.p10), append(p50, s.p50), append(p90, s.p90), append(p99, s.p99)
+		if s.overlapped {
+			compute, total, overlap = append(compute, s.compute), append(total, s.total), append(overlap, s.overlap)
+		}
+	}
+	if one.Runs == 0 {
+		return one
+	}
+	one.P10, one.Median, one.P90, one.P99 = digits(median(p10)), digits(median(p50)), digits(median(p90)), digits(median(p99))
+	one.Least, one.Most = digits(slices.Min(p50)), digits(slices.Max(p50))
+	if len(overlap) > 0 {
+		one.Compute, one.Total = digits(median(compute)), digits(median(total))
+		o := digits(median(overlap))
+		one.Overlap = &o
+	}
+	b := find(w.point.benchmark)
+	if b.how&perMessage != 0 && one.Median > 0 {
+		one.Rate = math.Round(1e6 / one.Median)
+		one.Bandwidth = digits(float64(w.point.bytes) / one.Median)
+	}
+	return one
+}
+
+// digits leaves out what no clock tells: tenths of nanoseconds are kept.
+func digits(v float64) float64 { return math.Round(v*1e4) / 1e4 }

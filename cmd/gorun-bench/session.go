@@ -1,0 +1,259 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sirupsen/logrus"
+)
+
+// A session runs all contenders in turn, round after round, so that what drifts
+// drifts for all of them.
+type session struct {
+	params   *params
+	log      *logrus.Logger
+	errs     io.Writer
+	progress *progress
+	dir      string // for plans and builds
+	cpus     int
+
+	// self is this program, for gorun's ranks; peers are the MPIs that were built.
+	self  string
+	peers []*peer
+	// Versions of the systems, as their ranks tell.
+	versions map[string]string
+
+	lateness time.Duration // how much longer than its share a job may live
+
+	jobs    []*job
+	results results
+	started time.Time
+}
+
+// A job is a contender with a number of ranks, and what it measures.
+type job struct {
+	*contender
+	np     int
+	points []point
+	took   time.Duration // in the last round
+}
+
+func (j *job) String() string { return fmt.Sprintf("np %d, %v", j.np, j.contender) }
+
+// prepare lists the jobs of a round: for each number of ranks the contenders in turn.
+func (s *session) prepare() {
+	for _, np := range s.params.counts {
+		var contenders []*contender
+		for _, memory := range s.params.memories {
+			contenders = append(contenders, gorunContender(s.self, memory))
+		}
+		for _, p := range s.peers {
+			contenders = append(contenders, p.variants(np > s.cpus, s.params.quick)...)
+		}
+		var points, started []point
+		for _, p := range s.params.points {
+			b := find(p.benchmark)
+			switch {
+			case !b.runsOn(np) || p.typ == "char" && np > mostChars:
+			case b.how&launches != 0:
+				started = append(started, p)
+			default:
+				points = append(points, p)
+			}
+		}
+		seen := map[string]bool{}
+		for _, c := range contenders {
+			j := &job{contender: c, np: np, points: slices.Clone(points)}
+			// A launch has neither memory nor binding: once a system. And
+			// nothing without a size is different in another memory.
+			if !seen[c.system] {
+				seen[c.system] = true
+				j.points = append(j.points, started...)
+			} else if c.system == gorun {
+				j.points = slices.DeleteFunc(j.points, func(p point) bool { return find(p.benchmark).how&sizeless != 0 })
+			}
+			if len(j.points) > 0 {
+				s.jobs = append(s.jobs, j)
+			}
+		}
+	}
+}
+
+// mostChars is up to how many ranks the sums of the pattern fit into a char.
+const mostChars = 63
+
+// run measures until all rounds are done, the session's time is over, or ctx
+// ends: what was measured then stays.
+func (s *session) run(ctx context.Context) error {
+	s.started = time.Now()
+	s.progress.plan(s.jobs, s.params)
+	for round := range s.params.runs {
+		begun := time.Now()
+		for _, j := range s.jobs {
+			if err := s.job(ctx, round, j); err != nil {
+				return err
+			}
+		}
+		// A round that would end too late is left out.
+		if d := s.params.deadline; d > 0 && time.Since(s.started)+time.Since(begun) > d {
+			s.log.Infof("%d of %d rounds were made: another would take longer than the %v of this session", round+1, s.params.runs, d)
+			break
+		}
+	}
+	return nil
+}
+
+// job runs a job once. A job that fails is tried once more, for a peer may
+// hang; then its round has no result of it.
+func (s *session) job(ctx context.Context, round int, j *job) error {
+	// What was measured least often comes first: a slow job's share ends early.
+	slices.SortStableFunc(j.points, func(a, b point) int {
+		return s.results.count(j, a) - s.results.count(j, b)
+	})
+	begun := time.Now()
+	defer func() { j.took = time.Since(begun) }()
+	for try := range 2 {
+		err := s.attempt(ctx, round, j)
+		if err == nil || ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if try == 0 {
+			s.log.Warnf("%v: %v; tried again", j, err)
+			continue
+		}
+		s.log.Errorf("%v: failed twice in round %d: %v", j, round+1, err)
+		s.results.fail(j, err)
+	}
+	return nil
+}
+
+func (s *session) attempt(ctx context.Context, round int, j *job) error {
+	var measured []point
+	for _, p := range j.points {
+		if find(p.benchmark).how&launches == 0 {
+			measured = append(measured, p)
+			continue
+		}
+		if s.results.has(j, p, round) {
+			continue
+		}
+		s.progress.at(round, j, p)
+		if err := s.launches(ctx, round, j, p); err != nil {
+			return err
+		}
+	}
+	measured = slices.DeleteFunc(measured, func(p point) bool { return s.results.has(j, p, round) })
+	if len(measured) == 0 {
+		return nil
+	}
+	share := s.params.shareOf(len(measured))
+	p := &plan{points: measured, limit: share + s.lateness, share: share, budget: s.params.budget, warmup: s.params.warmup,
+		iterations: s.params.iterations, separate: !s.params.backToBack, memory: j.memory}
+	if j.system != gorun {
+		p.memory = ""
+	}
+	name := filepath.Join(s.dir, "plan")
+	if err := writePlan(name, p); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, p.limit, fmt.Errorf("did not end within %v", p.limit))
+	defer cancel()
+	a := &answer{samples: map[int]sample{}}
+	a.report = func(i int) {
+		s.results.add(j, measured[i], round, a.samples[i])
+		s.progress.at(round, j, measured[i])
+	}
+	s.progress.at(round, j, measured[0])
+	var said tail
+	out := &lines{take: a.line}
+	err := j.run(ctx, j.np, name, out, &said)
+	if a.version != "" {
+		s.versions[j.system] = numberIn.FindString(a.version)
+	}
+	if s.params.verbose || err == nil {
+		said.WriteTo(s.errs)
+	}
+	switch {
+	case err != nil && ctx.Err() == nil && said.Len() > 0:
+		return fmt.Errorf("%w: %s", err, strings.TrimSpace(said.String()))
+	case err != nil:
+		return err
+	case out.err != nil:
+		return out.err
+	case !a.ended && len(a.samples) == len(measured):
+		return errors.New("ended without a last word")
+	}
+	return nil
+}
+
+// numberIn is the number in what an MPI says its version is.
+var numberIn = regexp.MustCompile(`[0-9]+\.[0-9]\S*[^\s,]`)
+
+func writePlan(name string, p *plan) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := p.write(f); err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// launches times whole jobs: of true, or of a worker that only joins and leaves.
+func (s *session) launches(ctx context.Context, round int, j *job, p point) error {
+	argv := append(j.launch(j.np), "true")
+	if p.benchmark == "init" {
+		argv = append(j.launch(j.np), j.self)
+		if j.system == gorun {
+			argv = append(argv, workerWord)
+		}
+		argv = append(argv, "init")
+	}
+	var samples []float64
+	begun := time.Now()
+	for len(samples) < leastSamples || time.Since(begun) < s.params.budget {
+		if s.params.iterations > 0 && len(samples) >= max(leastSamples, s.params.iterations) || len(samples) == mostLaunches {
+			break
+		}
+		one, cancel := context.WithTimeoutCause(ctx, s.lateness, fmt.Errorf("did not end within %v", s.lateness))
+		var said tail
+		t := time.Now()
+		err := runCommand(one, io.Discard, &said, argv...)
+		took := time.Since(t)
+		cancel()
+		if err != nil {
+			return fmt.Errorf("%s: %w: %s", strings.Join(argv, " "), err, strings.TrimSpace(said.String()))
+		}
+		samples = append(samples, took.Seconds()*1e6)
+	}
+	slices.Sort(samples)
+	s.results.add(j, p, round, sample{batch: 1, count: len(samples), p10: quantile(samples, 10), p50: quantile(samples, 50), p90: quantile(samples, 90), p99: quantile(samples, 99)})
+	return nil
+}
+
+// mostLaunches of a round.
+const mostLaunches = 20
+
+// tail keeps the beginning of what is written, as much as a message may hold.
+type tail struct{ strings.Builder }
+
+func (t *tail) Write(b []byte) (int, error) {
+	const most = 2 << 10
+	t.Builder.Write(b[:min(len(b), max(0, most-t.Len()))])
+	return len(b), nil
+}
+
+func (t *tail) WriteTo(w io.Writer) (int64, error) {
+	n, err := io.WriteString(w, t.String())
+	return int64(n), err
+}

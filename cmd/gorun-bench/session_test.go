@@ -1,0 +1,161 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gorun-mpi/gorun/cmd/internal/logline"
+)
+
+// script is a contender that answers a plan as a function says.
+func script(system, memory, variant string, run func(ctx context.Context, p *plan, out io.Writer) error) *contender {
+	return &contender{system: system, memory: memory, variant: variant, run: func(ctx context.Context, _ int, name string, out, _ io.Writer) error {
+		f, err := os.Open(name)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		p, err := readPlan(f)
+		if err != nil {
+			return err
+		}
+		return run(ctx, p, out)
+	}}
+}
+
+// answers gives every point the same time, the end included.
+func answers(us float64) func(context.Context, *plan, io.Writer) error {
+	return func(_ context.Context, p *plan, out io.Writer) error {
+		for i := range p.points {
+			fmt.Fprintf(out, "point %d %v\n", i, sample{batch: 1, count: 10, p10: us, p50: us, p90: us, p99: us})
+		}
+		fmt.Fprintln(out, "end")
+		return nil
+	}
+}
+
+func newSession(t *testing.T, runs int, contenders ...*contender) (*session, *bytes.Buffer) {
+	t.Helper()
+	var log bytes.Buffer
+	s := &session{params: &params{runs: runs, budget: time.Millisecond}, log: logline.New(&log, logline.Info), errs: &log, dir: t.TempDir(),
+		versions: map[string]string{}, progress: &progress{}, lateness: 50 * time.Millisecond}
+	for _, c := range contenders {
+		s.jobs = append(s.jobs, &job{contender: c, np: 2, points: []point{{"barrier", "byte", 0}, {"bcast", "byte", 8}}})
+	}
+	return s, &log
+}
+
+// A peer that hangs or fails is tried twice in a round and the others go on.
+func TestPeerThatHangsOrFails(t *testing.T) {
+	hangs := 0
+	hanging := script(openmpi, ordinary, "core", func(ctx context.Context, _ *plan, _ io.Writer) error {
+		hangs++
+		<-ctx.Done()
+		return context.Cause(ctx)
+	})
+	failing := script(mpich, ordinary, "", func(context.Context, *plan, io.Writer) error { return errors.New("exit status 7") })
+	s, log := newSession(t, 1, script(gorun, registered, "", answers(1)), hanging, failing, script(gorun, ordinary, "", answers(2)))
+	s.params.quick = true // a short share
+	s.params.deadline = time.Minute
+	for _, j := range s.jobs {
+		j.points = j.points[:1]
+	}
+	s.lateness = -s.params.shareOf(1) + 30*time.Millisecond
+	if err := s.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	rows := s.results.rows([]point{{"barrier", "byte", 0}})
+	var b strings.Builder
+	if err := writeTable(&b, rows); err != nil {
+		t.Fatal(err)
+	}
+	if hangs != 2 || strings.Count(b.String(), "failed") != 4 || !strings.Contains(b.String(), "1.00") || !strings.Contains(b.String(), "2.00") || !s.results.bad() {
+		t.Errorf("%d tries, table\n%s", hangs, b.String())
+	}
+	for _, want := range []string{"np 2, openmpi, core: did not end within", "tried again", "failed twice in round 1", "exit status 7"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("no %q in\n%s", want, log.String())
+		}
+	}
+}
+
+// What a job gave before it failed counts, and its next try measures the rest.
+func TestSecondTryMeasuresTheRest(t *testing.T) {
+	var plans []string
+	c := script(mpich, ordinary, "", func(ctx context.Context, p *plan, out io.Writer) error {
+		plans = append(plans, fmt.Sprint(p.points))
+		if len(plans) == 1 {
+			fmt.Fprintln(out, "point 0 1 10 1 2 3 4")
+			return errors.New("died")
+		}
+		return answers(5)(ctx, p, out)
+	})
+	s, _ := newSession(t, 1, c)
+	if err := s.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := fmt.Sprint(plans), "[[barrier 0 bcast 8] [bcast 8]]"; got != want || s.results.bad() {
+		t.Errorf("plans %s, want %s; bad %t", got, want, s.results.bad())
+	}
+}
+
+// A job whose share ends early begins the next round with what it has least of.
+func TestSlowJobsTakeTurns(t *testing.T) {
+	var plans []string
+	c := script(mpich, ordinary, "", func(_ context.Context, p *plan, out io.Writer) error {
+		plans = append(plans, fmt.Sprint(p.points))
+		fmt.Fprintln(out, "point 0 1 10 1 2 3 4\nend")
+		return nil
+	})
+	s, _ := newSession(t, 3, c)
+	if err := s.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := fmt.Sprint(plans), "[[barrier 0 bcast 8] [bcast 8 barrier 0] [bcast 8 barrier 0]]"; got != want {
+		t.Errorf("plans %s, want %s", got, want)
+	}
+}
+
+// What was measured before the session ended stays.
+func TestInterruptKeepsWhatWasMeasured(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	rounds := 0
+	last := script(openmpi, ordinary, "", func(one context.Context, p *plan, out io.Writer) error {
+		if rounds++; rounds < 3 {
+			return answers(4)(one, p, out)
+		}
+		cancel(interrupted(2))
+		<-one.Done()
+		return context.Cause(one)
+	})
+	s, _ := newSession(t, 100, script(gorun, registered, "", answers(1)), last)
+	s.lateness = time.Minute
+	err := s.run(ctx)
+	rows := s.results.rows([]point{{"barrier", "byte", 0}})
+	if !errors.Is(err, interrupted(2)) || len(rows) != 4 || rows[0].Runs != 3 || rows[0].Pairs != 2 || rows[0].Ratio != 0.25 {
+		t.Errorf("error %v, rows %+v; want the signal, and 3 runs with 2 pairs", err, rows)
+	}
+}
+
+// Rounds end before the deadline would pass.
+func TestDeadline(t *testing.T) {
+	slow := script(gorun, registered, "", func(ctx context.Context, p *plan, out io.Writer) error {
+		time.Sleep(20 * time.Millisecond) // what a job takes
+		return answers(1)(ctx, p, out)
+	})
+	s, log := newSession(t, 1000, slow)
+	s.params.deadline = 50 * time.Millisecond
+	if err := s.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if runs := s.results.rows(nil)[0].Runs; runs < 1 || runs > 2 || !strings.Contains(log.String(), "of 1000 rounds were made") {
+		t.Errorf("%d rounds, log %s", runs, log.String())
+	}
+}

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// Against the definition, counted out.
+func TestQuantile(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for n := 1; n < 60; n++ {
+		samples := make([]float64, n)
+		for i := range samples {
+			samples[i] = float64(r.IntN(20))
+		}
+		slices.Sort(samples)
+		for _, percent := range []int{10, 50, 90, 99} {
+			got := quantile(samples, percent)
+			for _, candidate := range samples { // sorted: the first that fits is the answer
+				below := 0
+				for _, s := range samples {
+					if s <= candidate {
+						below++
+					}
+				}
+				if below*100 >= percent*n {
+					if got != candidate {
+						t.Fatalf("%d %% of %v: got %v, want %v", percent, samples, got, candidate)
+					}
+					break
+				}
+			}
+		}
+	}
+}
+
+func TestMedian(t *testing.T) {
+	for _, c := range []struct {
+		values []float64
+		want   float64
+	}{{nil, 0}, {[]float64{3}, 3}, {[]float64{4, 1}, 2.5}, {[]float64{9, 1, 2}, 2}, {[]float64{4, 3, 2, 1}, 2.5}} {
+		if got := median(c.values); got != c.want {
+			t.Errorf("median of %v: got %v, want %v", c.values, got, c.want)
+		}
+	}
+}
+
+func TestRatioOfPairsRounds(t *testing.T) {
+	ours := map[int]float64{0: 1, 1: 2, 2: 30, 4: 5}
+	theirs := map[int]float64{0: 2, 1: 4, 2: 10, 3: 1}
+	got, ok := ratioOf(openmpi, ours, theirs)
+	want := ratio{peer: openmpi, median: 0.5, low: 0.5, high: 3, pairs: 3}
+	if !ok || got != want {
+		t.Errorf("got %+v, %t; want %+v", got, ok, want)
+	}
+	if got, ok := ratioOf(mpich, ours, map[int]float64{7: 1}); ok {
+		t.Errorf("without a common round: got %+v", got)
+	}
+}

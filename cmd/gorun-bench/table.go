@@ -1,0 +1,178 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+)
+
+// unit is in which a benchmark's figures are shown, and what a time of so many
+// microseconds is in it.
+func (b *benchmark) unit() string {
+	switch {
+	case b.name == "mr":
+		return "M/s"
+	case b.how&perMessage != 0:
+		return "MB/s"
+	case b.how&launches != 0:
+		return "ms"
+	}
+	return "us"
+}
+
+func (b *benchmark) in(us float64, bytes int) float64 {
+	switch b.unit() {
+	case "M/s":
+		return 1 / us
+	case "MB/s":
+		return float64(bytes) / us
+	case "ms":
+		return us / 1e3
+	}
+	return us
+}
+
+// figure prints a number with three or four digits.
+func figure(v float64) string {
+	switch {
+	case v >= 100:
+		return fmt.Sprintf("%.0f", v)
+	case v >= 10:
+		return fmt.Sprintf("%.1f", v)
+	}
+	return fmt.Sprintf("%.2f", v)
+}
+
+// cell is a row's figure with the spread of its rounds.
+func (r *row) cell() string {
+	b := find(r.Benchmark)
+	switch {
+	case r.Failed != "":
+		return "failed"
+	case !r.Verified:
+		return "WRONG"
+	case r.Runs == 1:
+		return figure(b.in(r.Median, r.Bytes))
+	}
+	low, high := b.in(r.Least, r.Bytes), b.in(r.Most, r.Bytes)
+	return fmt.Sprintf("%s [%s..%s]", figure(b.in(r.Median, r.Bytes)), figure(min(low, high)), figure(max(low, high)))
+}
+
+// ratioText is a row's ratio with its spread.
+func (r *row) ratioText() string {
+	if r.Peer == "" {
+		return ""
+	}
+	return fmt.Sprintf("%.2f [%.2f..%.2f] %s", r.Ratio, r.RatioLow, r.RatioHigh, r.Peer)
+}
+
+// A line is what stands in one line of the table: gorun's row of one kind of
+// memory beside the peers'.
+type line struct {
+	gorun *row
+	peers map[string]*row
+}
+
+// linesOf brings rows of the same point together, in their order.
+func linesOf(rows []row) []line {
+	type key struct {
+		benchmark, typ string
+		np, bytes      int
+	}
+	peers := map[key]map[string]*row{}
+	for i := range rows {
+		r := &rows[i]
+		k := key{r.Benchmark, r.Type, r.NP, r.Bytes}
+		if peers[k] == nil {
+			peers[k] = map[string]*row{}
+		}
+		if r.System != gorun {
+			peers[k][r.System] = r
+		}
+	}
+	var list []line
+	for i := range rows {
+		if r := &rows[i]; r.System == gorun {
+			list = append(list, line{r, peers[key{r.Benchmark, r.Type, r.NP, r.Bytes}]})
+		}
+	}
+	return list
+}
+
+// systemsOf are the peers that the rows know, in a fixed order.
+func systemsOf(rows []row) []string {
+	var list []string
+	for _, name := range []string{mpich, openmpi} {
+		for i := range rows {
+			if rows[i].System == name {
+				list = append(list, name)
+				break
+			}
+		}
+	}
+	return list
+}
+
+// memoryName is a row's memory, where that makes a difference.
+func (r *row) memoryName() string {
+	if b := find(r.Benchmark); b.how&(launches|sizeless) != 0 && r.Bytes == 0 {
+		return ""
+	}
+	return r.Memory
+}
+
+// writeTable prints the rows for people.
+func writeTable(w io.Writer, rows []row) error {
+	peers := systemsOf(rows)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(t, "benchmark\tnp\tbytes\tmemory\tunit\tgorun\t")
+	for _, p := range peers {
+		fmt.Fprintf(t, "%s\t", p)
+	}
+	if len(peers) > 0 {
+		fmt.Fprintf(t, "ratio of times\t")
+	}
+	fmt.Fprintln(t)
+	for _, l := range linesOf(rows) {
+		b := find(l.gorun.Benchmark)
+		bytes := ""
+		if b.how&sizeless == 0 {
+			bytes = sizeName(l.gorun.Bytes)
+		}
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t", b.name, l.gorun.NP, bytes, l.gorun.memoryName(), b.unit(), l.gorun.cell())
+		for _, p := range peers {
+			text := "-"
+			if r := l.peers[p]; r != nil {
+				text = r.cell()
+			}
+			fmt.Fprintf(t, "%s\t", text)
+		}
+		if len(peers) > 0 {
+			fmt.Fprintf(t, "%s\t", l.gorun.ratioText())
+		}
+		fmt.Fprintln(t)
+	}
+	return t.Flush()
+}
+
+// writeNotes tells under the table what could not be measured, which settings
+// the peers had, how it overlapped, and with -v what was chosen.
+func writeNotes(w io.Writer, rows []row, verbose bool) {
+	for i := range rows {
+		r := &rows[i]
+		what := fmt.Sprintf("%s on %d ranks, %s", r.label(), r.NP, r.System)
+		if r.Overlap != nil {
+			fmt.Fprintf(w, "%s, %s: pure %s us, work %s us, both %s us: overlap %.0f %%\n", what, r.Memory, figure(r.Median), figure(r.Compute), figure(r.Total), *r.Overlap)
+		}
+		if r.Failed != "" {
+			fmt.Fprintf(w, "%s: failed: %s\n", what, strings.SplitN(r.Failed, "\n", 2)[0])
+		}
+		if verbose && r.Explanation != "" {
+			fmt.Fprintf(w, "%s, %s: %s\n", what, r.Memory, r.Explanation)
+		}
+		if verbose && r.Variant != "" {
+			fmt.Fprintf(w, "%s: best with %s\n", what, r.Variant)
+		}
+	}
+}
