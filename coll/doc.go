@@ -34,11 +34,16 @@
 // writes there and then sends an empty message. Nobody writes into a member's
 // memory without its descriptor for this call.
 //
+// Where peers' memory is mapped, messages are stores, what was exposed in
+// registered memory is copied into, and a long reduction whose operands are all
+// registered reads the inputs of all members where they are.
+//
 // # Ownership, states, blocking
 //
 // Operands belong to the collective from the call to its return; when it
 // returns without an error everything has been received and every write from
-// them is complete. The control region and the scratch belong to the team.
+// them is complete. After an error peers may still be writing to registered
+// memory that was in it, until the [Mesh] is closed. The control region and the scratch belong to the team.
 //
 // A team is open, then broken (an error completion, a dead peer, an expired
 // context, calls that do not match: every later call returns the same *[Error],

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/gorun-mpi/gorun/coll/kernel"
+	"github.com/gorun-mpi/gorun/rdma"
 )
 
 // A fabric is a network of plain memory: nodes with machines, and between each
@@ -22,6 +23,7 @@ type fabric struct {
 	mutate   func(*plan)    // spoils every plan, if not nil
 	spoil    func(*machine) // spoils every machine before every step, if not nil
 	breaches []string
+	whole    [5]bool // in which calls all memory is mappable, else at random; by number
 }
 
 // A node is one member.
@@ -34,8 +36,8 @@ type node struct {
 	epoch    int      // number of the call that runs, or ran last
 	running  bool
 	operands [operands][]byte
-	exposed  []exposure // every one there ever was; its index is the address
-	views    bool       // it maps what peers expose
+	exposed  []exposure     // every one there ever was; its index is the address
+	mappable [operands]bool // in this call
 }
 
 type lane struct {
@@ -70,11 +72,14 @@ type write struct {
 
 func newFabric(seed uint64, n int, t tuning) *fabric {
 	f := &fabric{rng: rand.New(rand.NewPCG(seed, uint64(n))), tuning: t, refuse: true}
+	f.tuning.mapped = f.rng.IntN(2) == 0
+	for i := range f.whole {
+		f.whole[i] = f.rng.IntN(2) == 0
+	}
 	for r := range n {
 		f.nodes = append(f.nodes, &node{fabric: f, rank: r})
 	}
 	for _, d := range f.nodes {
-		d.views = f.rng.IntN(2) == 0
 		d.machine = newMachine(d, n, t.slots)
 		for _, peer := range f.nodes {
 			l := lane{headers: make([]uint64, t.slots), payloads: make([][]byte, t.slots)}
@@ -160,17 +165,19 @@ func (d *node) flushed(peer int) bool { return !d.full() && d.queues[peer].puts 
 
 func (d *node) expose(to operand, off, n int) descriptor {
 	d.exposed = append(d.exposed, exposure{d.epoch, d.operands[to][off : off+n]})
-	return descriptor{addr: uint64(len(d.exposed)-1) << 32, n: uint64(n), rkey: uint32(d.rank)}
+	at := descriptor{addr: uint64(len(d.exposed)-1) << 32, n: uint64(n), rkey: uint32(d.rank)}
+	if d.mappable[to] {
+		at.access = rdma.AccessRemoteRead | rdma.AccessRemoteWrite
+	}
+	return at
 }
 
-// view gives an exposed memory now and then, whole: a machine copes with any mix.
+// view gives an exposed memory. Whether it is used when it must not be shows in
+// what it holds then, see prove.
 func (d *node) view(peer int, at *descriptor) []byte {
 	x := d.fabric.nodes[peer].exposed[at.addr>>32]
-	if !d.views || d.fabric.rng.IntN(4) == 0 {
+	if at.access == 0 {
 		return nil
-	}
-	if x.epoch != d.fabric.nodes[peer].epoch {
-		d.fabric.breach("rank %d maps memory that rank %d exposed in call %d, in call %d", d.rank, peer, x.epoch, d.fabric.nodes[peer].epoch)
 	}
 	return x.mem
 }
@@ -219,6 +226,9 @@ func (f *fabric) land(q *queue) (empty bool) {
 func (d *node) start(p *plan, in, out []byte, combine kernel.Func) {
 	d.epoch++
 	d.running = true
+	for i := range d.mappable {
+		d.mappable[i] = d.fabric.tuning.mapped && (d.fabric.whole[d.epoch%len(d.fabric.whole)] || d.fabric.rng.IntN(2) == 0)
+	}
 	d.operands = [operands][]byte{input: in, output: out, scratch: make([]byte, p.scratch)}
 	for i := range d.operands[scratch] {
 		d.operands[scratch][i] = 0xee

@@ -1,6 +1,9 @@
 package coll
 
-import "github.com/gorun-mpi/gorun/coll/kernel"
+import (
+	"github.com/gorun-mpi/gorun/coll/kernel"
+	"github.com/gorun-mpi/gorun/rdma"
+)
 
 // A port is what a machine reaches its peers by. None of its methods waits: one
 // that returns false has done nothing, and the machine tries again later. Slots
@@ -125,6 +128,11 @@ func (m *machine) step() outcome {
 		o = m.copy(s)
 	case vReduce:
 		o = m.reduce(s)
+	case vFork:
+		o = m.fork(s)
+	case vEnd:
+		m.pc = len(m.plan.steps)
+		return ended
 	case vFlush:
 		if !m.port.flushed(int(s.peer)) {
 			o = blocked
@@ -159,6 +167,9 @@ func (m *machine) at(l loc, n int) []byte {
 	if l.operand == slot {
 		held := m.slotOf(m.channels[l.peer].awaited)
 		return m.port.payload(int(l.peer), held)[l.off : l.off+n]
+	}
+	if l.operand >= exposed0 {
+		return m.channels[l.peer].known[l.operand-exposed0].view[l.off : l.off+n]
 	}
 	return m.operands[l.operand][l.off : l.off+n : l.off+n]
 }
@@ -271,6 +282,46 @@ func (m *machine) store(s *step, c *channel, to []byte) outcome {
 	return moved
 }
 
+// fork finds out whether a reduction can go by mapped memory. It asks what the
+// members have told each other, so that all come to the same result.
+func (m *machine) fork(s *step) outcome {
+	const read, write = rdma.AccessRemoteRead, rdma.AccessRemoteWrite
+	all := m.port.expose(s.a.operand, s.a.off, s.n).access&read != 0
+	if s.dst.operand != none {
+		all = all && m.port.expose(s.dst.operand, s.dst.off, s.n).access&write != 0
+	}
+	for i := range m.channels {
+		if i == m.plan.call.Rank {
+			continue
+		}
+		known := &m.channels[i].known
+		all = all && known[0].access&read != 0
+		if s.peer == everyone || int(s.peer) == i {
+			all = all && known[1].access&write != 0
+		}
+	}
+	if !all {
+		m.pc = int(s.to) - 1
+		return moved
+	}
+	for i := range m.channels {
+		if i == m.plan.call.Rank {
+			continue
+		}
+		known := m.channels[i].known[:1]
+		if s.peer == everyone || int(s.peer) == i {
+			known = m.channels[i].known[:2]
+		}
+		for _, d := range known {
+			if len(d.view) < s.n {
+				m.mistake = mismatch{peer: i, fingerprint: m.fingerprint, descriptor: uint64(len(d.view))}
+				return failed
+			}
+		}
+	}
+	return moved
+}
+
 // await takes peer's next message in and holds it.
 func (m *machine) await(s *step) outcome {
 	c := &m.channels[s.peer]
@@ -321,7 +372,10 @@ func (m *machine) learn(s *step) outcome {
 func (m *machine) copy(s *step) outcome {
 	if !m.done {
 		copy(m.at(s.dst, s.n), m.at(s.a, s.n))
-		if s.a.operand == slot {
+		if s.dst.operand >= exposed0 {
+			m.count.Puts++
+			m.count.PutBytes += uint64(s.n)
+		} else if s.a.operand == slot {
 			m.count.Unpacks++
 			m.count.UnpackBytes += uint64(s.n)
 		} else {

@@ -65,6 +65,25 @@ func TestProofFindsMistakes(t *testing.T) {
 					}
 				}
 			}},
+		{"leaves mapped memory before the others have", Call{Kind: AllReduce, Algorithm: ReduceScatterGather}, 3, 800,
+			func(p *plan) {
+				for i := range p.steps {
+					if p.steps[i].verb == vEnd {
+						p.steps[i-1] = p.steps[i-2]
+						for k := i - 1; p.steps[k].verb == vTake; k-- {
+							p.steps[k] = step{verb: vCopy}
+						}
+					}
+				}
+			}},
+		{"reduces mapped memory in place without a spare piece", Call{Kind: AllReduce, Algorithm: ReduceScatterGather}, 5, 800,
+			func(p *plan) {
+				for i := range p.steps {
+					if s := &p.steps[i]; s.verb == vReduce && s.dst.operand == scratch && s.b.operand == exposed0 {
+						s.dst = loc{operand: output, off: s.b.off}
+					}
+				}
+			}},
 		{"forgets a message", Call{Kind: Barrier, Algorithm: Dissemination}, 5, 0,
 			func(p *plan) { p.steps = p.steps[1:] }},
 	}

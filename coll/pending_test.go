@@ -366,7 +366,7 @@ func TestStartedCallsDoNotAllocate(t *testing.T) {
 	for _, verbs := range []bool{false, true} {
 		nw := network{n: 2, verbs: verbs}
 		nw.run(t, func(ctx context.Context, m *member) error {
-			mr, err := m.pd.AllocMR(40000, rdma.AccessLocalWrite|rdma.AccessRemoteWrite)
+			mr, err := m.pd.AllocMR(40000, rdma.AccessLocalWrite|rdma.AccessRemoteWrite|rdma.AccessRemoteRead)
 			if err != nil {
 				return err
 			}

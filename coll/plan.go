@@ -19,20 +19,22 @@ type plan struct {
 type operand uint8
 
 const (
-	none    operand = iota
-	input           // the send buffer
-	output          // the receive buffer
-	scratch         // the team's own
-	slot            // the payload of the message that was awaited from a peer
+	none     operand = iota
+	input            // the send buffer
+	output           // the receive buffer
+	scratch          // the team's own
+	slot             // the payload of the message that was awaited from a peer
+	exposed0         // the memory that a peer has exposed as #0, mapped
+	exposed1         // and as #1
 	operands
 )
 
-var operandNames = [operands]string{"", "in", "out", "tmp", "slot"}
+var operandNames = [operands]string{"", "in", "out", "tmp", "slot", "#0", "#1"}
 
 // A loc is a place in an operand.
 type loc struct {
 	operand operand
-	peer    int32 // slot
+	peer    int32 // slot, exposed
 	off     int
 }
 
@@ -45,8 +47,8 @@ func (l loc) String() string {
 	switch l.operand {
 	case none:
 		return "-"
-	case slot:
-		return fmt.Sprintf("slot(%d)+%d", l.peer, l.off)
+	case slot, exposed0, exposed1:
+		return fmt.Sprintf("%s(%d)+%d", operandNames[l.operand], l.peer, l.off)
 	}
 	return fmt.Sprintf("%s+%d", operandNames[l.operand], l.off)
 }
@@ -67,9 +69,11 @@ const (
 	vCopy                    // dst = the n bytes at a; release: then give a's message back
 	vReduce                  // dst = a op b, n bytes; release: then give back the messages of a and b
 	vFlush                   // wait until the memory of all puts to peer is free again
+	vFork                    // go to step to, unless the n bytes at a, at dst if any, and those that peers have exposed are mapped; peer: who has exposed #1
+	vEnd                     // the plan is done
 )
 
-var verbNames = [...]string{"", "send", "expose", "put", "await", "take", "learn", "release", "copy", "reduce", "flush"}
+var verbNames = [...]string{"", "send", "expose", "put", "await", "take", "learn", "release", "copy", "reduce", "flush", "fork", "end"}
 
 // A step is one instruction of a plan.
 type step struct {
@@ -79,6 +83,7 @@ type step struct {
 	release bool
 	peer    int32
 	mark    uint32 // what the message's fingerprint has besides the call's: a sized kind's length
+	to      int32  // vFork
 	n       int
 	dst     loc
 	a, b    loc
@@ -110,6 +115,8 @@ func (s step) String() string {
 		fmt.Fprintf(&b, " %d", s.peer)
 	case vCopy:
 		fmt.Fprintf(&b, " %s = %s %d", s.dst, s.a, s.n)
+	case vFork:
+		fmt.Fprintf(&b, " %s %s %d, else go to %d", s.a, s.dst, s.n, s.to)
 	case vReduce:
 		fmt.Fprintf(&b, " %s = %s op %s %d", s.dst, s.a, s.b, s.n)
 	}

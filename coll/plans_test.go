@@ -2,6 +2,7 @@ package coll
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -67,6 +68,7 @@ func TestPlansInAnyInterleaving(t *testing.T) {
 func prove(f *fabric, jobs []*job) error {
 	ins, outs := make([][]byte, len(f.nodes)), make([][]byte, len(f.nodes))
 	var wrong error
+	var wrecked [][]byte // buffers of calls that are over
 	start := func(d *node) {
 		j := jobs[d.epoch]
 		ins[d.rank], outs[d.rank] = j.operands(d.rank)
@@ -88,16 +90,21 @@ func prove(f *fabric, jobs []*job) error {
 		if wrong == nil && in != nil && !bytes.Equal(in, j.given[d.rank]) {
 			wrong = fmt.Errorf("call %d (%+v) rank %d: its input was changed", d.epoch, j.call, d.rank)
 		}
-		for i := range in {
-			in[i] = 0xdd
-		}
-		for i := range out {
-			out[i] = 0xdd
+		for _, b := range [][]byte{in, out} {
+			for i := range b {
+				b[i] = 0xdd
+			}
+			wrecked = append(wrecked, b)
 		}
 		if d.epoch < len(jobs) {
 			start(d)
 		}
 	})
+	for _, b := range wrecked {
+		if wrong == nil && bytes.Count(b, []byte{0xdd}) != len(b) {
+			wrong = errors.New("a buffer was written to when its call was over")
+		}
+	}
 	if wrong != nil {
 		return wrong
 	}

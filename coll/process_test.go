@@ -272,7 +272,7 @@ func (m *member) rivals(ctx context.Context, in, out Buffer) (list []timed) {
 // measure times calls as the ranks see them: some in a row, all kinds in turn,
 // many times, so that what disturbs the machine disturbs all.
 func (m *member) measure(ctx context.Context, calls func(ctx context.Context, in, out Buffer) []timed) (any, error) {
-	mr, err := m.pd.AllocMR(8<<20, rdma.AccessLocalWrite|rdma.AccessRemoteWrite)
+	mr, err := m.pd.AllocMR(8<<20, rdma.AccessLocalWrite|rdma.AccessRemoteWrite|rdma.AccessRemoteRead)
 	if err != nil {
 		return nil, err
 	}

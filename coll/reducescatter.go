@@ -55,6 +55,9 @@ func (b *builder) reduceScatter(longest int, shareOf func(rank int) share) {
 		result = b.alloc(own.n)
 	}
 	if !b.eager(longest) {
+		if b.tuning.mapped {
+			b.reduceMappedBlocks(shareOf, result)
+		}
 		p := pipeline{b: b, own: own, result: result, shareOf: shareOf}
 		p.run()
 		if result != out {
@@ -103,6 +106,9 @@ func (b *builder) reduceScatterGather() {
 	if n == 1 {
 		b.copy(b.dest(), b.source(), bytes, false)
 		return
+	}
+	if b.tuning.mapped {
+		b.reduceMappedShares()
 	}
 	p := pipeline{b: b, own: shareOf(&b.call, me)}
 	p.shareOf = func(rank int) share { return shareOf(&b.call, rank) }

@@ -250,7 +250,7 @@ func (m *member) check(ctx context.Context, j *job, registered bool) error {
 	given, room := j.operands(m.rank)
 	in, out := Buffer{Mem: given}, Buffer{Mem: room}
 	if registered && len(given)+len(room) > 0 {
-		mr, err := m.pd.AllocMR(16+len(given)+len(room), rdma.AccessLocalWrite|rdma.AccessRemoteWrite)
+		mr, err := m.pd.AllocMR(16+len(given)+len(room), rdma.AccessLocalWrite|rdma.AccessRemoteWrite|rdma.AccessRemoteRead)
 		if err != nil {
 			return err
 		}
@@ -463,7 +463,7 @@ func TestCountersAreExact(t *testing.T) {
 			})
 			mapped := network{n: n}
 			mapped.run(t, func(ctx context.Context, m *member) error {
-				mr, err := m.pd.AllocMR(2*n*16384, rdma.AccessLocalWrite|rdma.AccessRemoteWrite)
+				mr, err := m.pd.AllocMR(2*n*16384, rdma.AccessLocalWrite|rdma.AccessRemoteWrite|rdma.AccessRemoteRead)
 				if err != nil {
 					return err
 				}

@@ -1,0 +1,135 @@
+package coll
+
+// Reductions in mapped memory. Where every operand lies in memory that all
+// members map, nothing is sent: each member reads its share of the vector out of
+// all inputs, a piece at a time, and copies the result, which is hot in its
+// cache then, into all outputs.
+//
+//	show     the descriptors of the operands to all members, and learn theirs
+//	fork     on to the way by messages, unless everything shown can be mapped
+//	reduce   each piece of the own share, in the order of the ranks
+//	signal   all members, and wait for theirs: the operands are free again
+//
+// All members see the same descriptors, so all take the same way.
+//
+// In place, an input is somebody's output too. It is safe because a share is read
+// and written by its owner alone: whoever overwrites a piece has read all inputs
+// of it before.
+//
+// Steps: 2. Bytes: each input is read once; each output written once.
+
+// theirs is the memory that peer has exposed as #index.
+func theirs(peer, index int) loc {
+	return loc{operand: exposed0 + operand(index), peer: int32(peer)}
+}
+
+// everyone and nobody stand for the members that have an output.
+const (
+	everyone = -1
+	nobody   = -2
+)
+
+// show exchanges the descriptors of all operands: the inputs of n bytes, and the
+// outputs of those who have one. What follows, up to the returned step's target,
+// is for mapped memory; the target is to be set.
+func (b *builder) show(n int, withOutput int) (fork int) {
+	size, me := b.call.Size, b.call.Rank
+	has := func(rank int) bool { return withOutput == everyone || withOutput == rank }
+	for i := 1; i < size; i++ {
+		peer := (me + i) % size
+		b.expose(peer, 0, b.source(), n)
+		if has(me) {
+			b.expose(peer, 1, b.dest(), n)
+		}
+	}
+	for i := 1; i < size; i++ {
+		peer := (me - i + size) % size
+		b.learn(peer, 0)
+		if has(peer) {
+			b.learn(peer, 1)
+		}
+	}
+	s := step{verb: vFork, peer: int32(withOutput), a: b.source(), n: n}
+	if has(me) {
+		s.dst = b.dest()
+	}
+	b.add(s)
+	return len(b.steps) - 1
+}
+
+// otherwise ends what show's fork leads to.
+func (b *builder) otherwise(fork int) {
+	b.add(step{verb: vEnd})
+	b.steps[fork].to = int32(len(b.steps))
+}
+
+// meet signals all members and waits for their signals.
+func (b *builder) meet() {
+	n, me := b.call.Size, b.call.Rank
+	for i := 1; i < n; i++ {
+		b.signal((me + i) % n)
+	}
+	for i := 1; i < n; i++ {
+		b.take((me - i + n) % n)
+	}
+}
+
+// reduceMapped reduces share own of all inputs, which were shown, a piece at a
+// time: the piece at off into result(off), and then to each of copies at off. In
+// place spare holds a piece.
+func (b *builder) reduceMapped(own share, result func(off int) loc, spare loc, copies []loc) {
+	for k := range pieces(own.n, b.pieceSize()) {
+		x := part(own.n, b.pieceSize(), k)
+		off := own.off + x.off
+		dst := result(off)
+		b.fold(dst, b.source().plus(off), spare, func(rank int) loc { return theirs(rank, 0).plus(off) }, x.n)
+		for _, to := range copies {
+			b.copy(to.plus(off), dst, x.n, false)
+		}
+	}
+}
+
+// reduceMappedShares is an all-reduce, or a reduction, whose members reduce a
+// share each.
+func (b *builder) reduceMappedShares() {
+	n, me, root := b.call.Size, b.call.Rank, b.call.Root
+	if b.call.Kind == AllReduce {
+		root = everyone
+	}
+	fork := b.show(b.call.Bytes, root)
+	result := func(off int) loc { return b.dest().plus(off) }
+	var spare loc
+	var copies []loc
+	switch {
+	case root == everyone:
+		for i := 1; i < n; i++ {
+			copies = append(copies, theirs((me+i)%n, 1))
+		}
+	case root != me:
+		piece := b.alloc(b.pieceSize())
+		result = func(int) loc { return piece }
+		copies = []loc{theirs(root, 1)}
+	}
+	if b.call.InPlace {
+		spare = b.alloc(b.pieceSize())
+	}
+	b.reduceMapped(shareOf(&b.call, me), result, spare, copies)
+	b.meet()
+	b.otherwise(fork)
+}
+
+// reduceMappedBlocks is a reduce-scatter whose members reduce their block each,
+// into result. In place that is aside, until all have read what it replaces.
+func (b *builder) reduceMappedBlocks(shareOf func(rank int) share, result loc) {
+	own, total := shareOf(b.call.Rank), 0
+	for r := range b.call.Size {
+		if x := shareOf(r); x.n > 0 {
+			total = max(total, x.off+x.n)
+		}
+	}
+	fork := b.show(total, nobody)
+	b.reduceMapped(own, func(off int) loc { return result.plus(off - own.off) }, loc{}, nil)
+	b.meet()
+	b.copy(b.dest(), result, own.n, false)
+	b.otherwise(fork)
+}
