@@ -87,10 +87,7 @@ func (t *Team) prepare(a *Args, v *invocation) error {
 	if err := t.buffers(v); err != nil {
 		return err
 	}
-	if c.Algorithm == Auto {
-		c.Algorithm = t.selection[c.Kind]
-	}
-	c.Algorithm, _ = selectAlgorithm(c)
+	c.Algorithm, _, _ = t.selection.choose(c)
 	return nil
 }
 

@@ -244,7 +244,7 @@ func (m *member) rivals(ctx context.Context, in, out Buffer) (list []timed) {
 	sum, _ := kernel.For(kernel.Float32, kernel.Sum)
 	add := func(kind Kind, algorithm Algorithm, bytes int, do func() error) {
 		list = append(list, timed{fmt.Sprintf("%v-%d-%v", kind, bytes, algorithm), 10, func() error {
-			m.team.selection[kind] = algorithm
+			m.team.selection.always[kind] = algorithm
 			return do()
 		}})
 	}

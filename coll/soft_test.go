@@ -486,19 +486,23 @@ func TestCountersAreExact(t *testing.T) {
 }
 
 func TestExplain(t *testing.T) {
-	nw := network{n: 2}
+	nw := network{n: 2, change: func(cfg *TeamConfig) { cfg.Algorithms = map[Kind]Algorithm{AllGather: Ring} }}
 	nw.run(t, func(ctx context.Context, m *member) error {
 		for _, c := range []struct {
-			call Call
+			args Args
 			want string
 		}{
-			{Call{Kind: AllToAll, Bytes: 8}, "alltoall of 8 bytes on 2 ranks: direct, in messages (fewest steps and bytes)"},
-			{Call{Kind: AllReduce, Bytes: 1 << 20}, "reduce-scatter-gather, by descriptor (many bytes: fewest bytes)"},
-			{Call{Kind: AllToAll, Bytes: 8, Algorithm: Bruck}, "bruck, in messages (asked for)"},
-			{Call{Kind: Barrier, Algorithm: Ring}, "barrier does not come as ring"},
+			{Args{Kind: AllToAll, Bytes: 8}, "alltoall of 8 bytes on 2 ranks: direct, in messages (table: from 1 ranks on, from 0 bytes on)"},
+			{Args{Kind: AllReduce, Bytes: 1 << 20}, "reduce-scatter-gather, by descriptor"},
+			{Args{Kind: AllToAll, Bytes: 8, Algorithm: Bruck}, "bruck, in messages (asked for)"},
+			{Args{Kind: AllGather, Bytes: 8}, "ring, in messages (asked for by the team's configuration)"},
+			{Args{Kind: ReduceScatter, Bytes: 8}, "direct, in messages (the only one)"},
+			{Args{Kind: Barrier}, "barrier on 2 ranks: dissemination (the only one)"},
+			{Args{Kind: Exchange}, "exchange on 2 ranks: direct, parts up to 8192 bytes in messages, longer ones by descriptor"},
+			{Args{Kind: Barrier, Algorithm: Ring}, "barrier does not come as ring"},
 		} {
-			if got := m.team.Explain(c.call); !strings.Contains(got, c.want) {
-				return fmt.Errorf("%+v: got %q, want %q", c.call, got, c.want)
+			if got := m.team.Explain(c.args); !strings.Contains(got, c.want) {
+				return fmt.Errorf("%+v: got %q, want %q", c.args, got, c.want)
 			}
 		}
 		return nil

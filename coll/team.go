@@ -41,6 +41,9 @@ type TeamConfig struct {
 	// write to is registered for each call.
 	ODP rdma.MR
 
+	// Table selects algorithms, and has the sizes below that are 0 here; nil is
+	// the built-in one.
+	Table *Table
 	// Algorithms replaces the selection for a kind; Auto leaves it.
 	Algorithms map[Kind]Algorithm
 	// EagerBytes is the longest block that travels in a message; 0 means 8192,
@@ -71,8 +74,7 @@ const (
 
 // eagerFor keeps the control region of a team small: with 300 members on a host
 // lanes of 17 KiB would be 1.5 GiB.
-func eagerFor(size, slots int) int {
-	eager := defaultEager
+func eagerFor(size, slots, eager int) int {
 	for eager > leastEager {
 		if l := newLayout(size, slots, eager, false); l.size() <= mostRegion {
 			break
@@ -89,9 +91,16 @@ func (cfg *TeamConfig) validate() (tuning, error) {
 		}
 		return v
 	}
+	if cfg.Table == nil {
+		cfg.Table = &builtIn
+	}
+	table := cfg.Table
 	slots := or(cfg.Slots, defaultSlots)
-	t := tuning{slots: slots, eager: or(cfg.EagerBytes, eagerFor(cfg.Size, slots)),
-		chunk: or(cfg.ChunkBytes, defaultChunk), piece: or(cfg.PieceBytes, defaultPiece)}
+	t := tuning{slots: slots, eager: or(cfg.EagerBytes, eagerFor(cfg.Size, slots, or(table.EagerBytes, defaultEager))),
+		chunk: or(or(cfg.ChunkBytes, table.ChunkBytes), defaultChunk), piece: or(or(cfg.PieceBytes, table.PieceBytes), defaultPiece)}
+	if err := table.validate(); err != nil {
+		return t, err
+	}
 	switch {
 	case cfg.Size < 1 || cfg.Rank < 0 || cfg.Rank >= cfg.Size:
 		return t, fmt.Errorf("rank %d of %d", cfg.Rank, cfg.Size)
@@ -122,7 +131,7 @@ type Team struct {
 	dead       func(int) bool
 	odp        rdma.MR
 	tuning     tuning
-	selection  [kinds]Algorithm
+	selection  *selection
 	cache      cache
 
 	region rdma.MR // control region, see layout
@@ -177,9 +186,7 @@ func newTeam(ctx context.Context, cfg *TeamConfig) (*Team, error) {
 	}
 	t := &Team{rank: cfg.Rank, size: cfg.Size, mesh: cfg.Mesh, waiter: cfg.Waiter, progress: cfg.Progress,
 		dead: cfg.PeerDead, odp: cfg.ODP, tuning: tuning, peers: make([]peer, cfg.Size)}
-	for kind, algorithm := range cfg.Algorithms {
-		t.selection[kind] = algorithm
-	}
+	t.selection = cfg.Table.selection(cfg.Size, cfg.Algorithms)
 	if t.mesh == nil {
 		if t.mesh, err = NewMesh(MeshConfig{PD: cfg.PD, CQ: cfg.CQ, QPs: cfg.QPs}); err != nil {
 			return nil, err
@@ -230,7 +237,8 @@ func newTeam(ctx context.Context, cfg *TeamConfig) (*Team, error) {
 // meet exchanges the control regions.
 func (t *Team) meet(ctx context.Context, exchange func(context.Context, []byte) ([][]byte, error)) error {
 	mine := card{members: uint32(t.size), rank: uint32(t.rank), slots: uint32(t.tuning.slots), eager: uint32(t.tuning.eager),
-		chunk: uint32(t.tuning.chunk), piece: uint32(t.tuning.piece), addr: t.region.Addr(), rkey: t.region.RKey()}
+		chunk: uint32(t.tuning.chunk), piece: uint32(t.tuning.piece),
+		selection: t.selection.hash(), addr: t.region.Addr(), rkey: t.region.RKey()}
 	cards, err := exchange(ctx, mine.bytes())
 	if err != nil {
 		return err
@@ -245,6 +253,9 @@ func (t *Team) meet(ctx context.Context, exchange func(context.Context, []byte) 
 		}
 		expected := mine
 		expected.rank, expected.addr, expected.rkey = uint32(i), theirs.addr, theirs.rkey
+		if theirs.selection != expected.selection {
+			return fmt.Errorf("member %d made the team with another selection table or other algorithms than member %d", i, t.rank)
+		}
 		if theirs != expected {
 			return fmt.Errorf("member %d made the team with other sizes: %+v, here %+v", i, theirs, mine)
 		}

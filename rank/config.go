@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gorun-mpi/gorun/coll"
 	"github.com/gorun-mpi/gorun/pmi"
 	"github.com/gorun-mpi/gorun/rdma"
 )
@@ -23,6 +24,10 @@ type Config struct {
 	// Verbs has all data go through the device as RDMA, as when Devices names
 	// it. Otherwise ranks that share memory also load and store there.
 	Verbs bool
+	// Tuning selects the algorithms of collectives and the lengths that their
+	// protocols change at; nil reads the file that the environment names, or is
+	// the table that is built in. All ranks have the same.
+	Tuning *coll.Table
 	// Log gets a line about each fact of the start-up and of failures, without
 	// a newline; nil is silent. It is called on the goroutine of the rank.
 	Log func(line string)
@@ -42,6 +47,23 @@ func (cfg *Config) environment() (Environment, error) {
 	return FromEnviron(os.Environ())
 }
 
+// tuning is Config.Tuning, or the table in the file that the environment names,
+// nil if it names none.
+func (cfg *Config) tuning(env *Environment) (*coll.Table, error) {
+	if cfg.Tuning != nil || env.Tuning == "" {
+		return cfg.Tuning, nil
+	}
+	data, err := os.ReadFile(env.Tuning)
+	if err != nil {
+		return nil, fmt.Errorf("GORUN_TUNING: %w", err)
+	}
+	table, err := coll.ParseTable(data)
+	if err != nil {
+		return nil, fmt.Errorf("GORUN_TUNING=%s: %w", env.Tuning, err)
+	}
+	return table, nil
+}
+
 // An Environment is what a launcher tells a rank.
 type Environment struct {
 	// PMI is the launcher's PMI server, nil when there is none: a world of one.
@@ -58,6 +80,9 @@ type Environment struct {
 	CPUs int
 	// Emulate names the software devices; empty: soft0 (GORUN_EMULATE).
 	Emulate []string
+	// Tuning is the file with the table that selects collectives' algorithms;
+	// empty: the built-in one (GORUN_TUNING).
+	Tuning string
 }
 
 // FromEnviron reads what a launcher left in environ, as os.Environ gives it.
@@ -82,6 +107,7 @@ func FromEnviron(environ []string) (Environment, error) {
 			env.Emulate = append(env.Emulate, name)
 		}
 	}
+	env.Tuning = vars["GORUN_TUNING"]
 	env.Job, env.Gorun = vars["GORUN_JOB"]
 	if !env.Gorun || !found {
 		env.Gorun = false

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"sync"
@@ -29,6 +31,7 @@ func TestFromEnviron(t *testing.T) {
 		{"gorun", "PMI_FD=5 PMI_RANK=2 PMI_SIZE=4 GORUN_PMI=cards GORUN_JOB=7 GORUN_HOST=a GORUN_HOST_INDEX=1 GORUN_LOCAL_RANK=0 GORUN_LOCAL_SIZE=2 GORUN_SEGMENT=6 GORUN_CPUS=8 GORUN_EMULATE=x,y",
 			rank.Environment{PMI: cards, Gorun: true, Job: "7", Host: "a", HostIndex: 1, LocalSize: 2, SegmentFD: 6, CPUs: 8, Emulate: []string{"x", "y"}}, ""},
 		{"another launcher's job inside gorun's", "PMI_FD=5 PMI_RANK=2 PMI_SIZE=4 GORUN_EMULATE=x", rank.Environment{PMI: server, SegmentFD: -1, LocalSize: 1, Emulate: []string{"x"}}, ""},
+		{"a selection table", "GORUN_TUNING=/a/b", rank.Environment{SegmentFD: -1, LocalSize: 1, Tuning: "/a/b"}, ""},
 		{"no PMI server", "GORUN_JOB=7 GORUN_LOCAL_RANK=9", rank.Environment{Job: "7", SegmentFD: -1, LocalSize: 1}, ""},
 		{"a rank that is none", "PMI_FD=5 PMI_RANK=x PMI_SIZE=4", rank.Environment{}, "PMI_RANK=x"},
 		{"a local size that is none", "PMI_FD=5 PMI_RANK=2 PMI_SIZE=4 GORUN_JOB=7 GORUN_LOCAL_SIZE=0", rank.Environment{}, "GORUN_LOCAL_SIZE=0: want a number of 1 or more"},
@@ -46,6 +49,42 @@ func TestFromEnviron(t *testing.T) {
 				t.Errorf("got %+v, %v\nwant %+v", got, err, tt.want)
 			}
 		})
+	}
+}
+
+func TestTuning(t *testing.T) {
+	testenv.NoLeaks(t)
+	dir := t.TempDir()
+	table := coll.DefaultTable()
+	if err := table.Set(coll.Bcast, 1, coll.Rule{Algorithm: coll.Direct}); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name, text, err string
+	}{
+		{"good", string(table.Bytes()), ""},
+		{"bad", "{\n\"rules\": {\"bcastt\": []}}", "bad: selection table: line 2: unknown collective \"bcastt\""},
+		{"none", "", "GORUN_TUNING: open "},
+	} {
+		path := filepath.Join(dir, tt.name)
+		if tt.text != "" {
+			if err := os.WriteFile(path, []byte(tt.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w, err := rank.Init(t.Context(), rank.Config{Environment: &rank.Environment{Tuning: path}})
+		if tt.err != "" {
+			if err == nil || !strings.Contains(err.Error(), tt.err) {
+				t.Errorf("%s: got %v, want %q in it", tt.name, err, tt.err)
+			}
+			continue
+		}
+		if err == nil {
+			err = errors.Join(rank.Barrier(t.Context(), w.Comm()), w.Finalize(t.Context()))
+		}
+		if err != nil {
+			t.Errorf("%s: %v", tt.name, err)
+		}
 	}
 }
 

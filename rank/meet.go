@@ -51,7 +51,7 @@ func (w *World) connect(ctx context.Context) (err error) {
 func (w *World) teamConfig(c *Comm, exchange func(context.Context, []byte) ([][]byte, error)) coll.TeamConfig {
 	cfg := coll.TeamConfig{
 		Rank: c.base + c.rank, Size: c.members.Size(), Mesh: w.mesh, Waiter: w.waiter, ODP: w.fabric.all, Exchange: exchange,
-		Progress: w.progress,
+		Progress: w.progress, Table: w.tuning,
 		PeerDead: func(member int) bool { return w.messages.Check(c.members.Rank(member)) != nil },
 	}
 	if c.members.Ranks() != nil {

@@ -23,6 +23,7 @@ type World struct {
 	rank, size int
 	log        func(string)
 	launcher   launcher
+	tuning     *coll.Table // nil: built in
 	place      *place
 	fabric     *fabric
 	watch      *watch
@@ -76,7 +77,10 @@ func Init(ctx context.Context, cfg Config) (*World, error) {
 		return nil, &Error{Op: "init", Peer: -1, Err: err}
 	}
 	cfg.Environment = &env
-	if err := FindDevices(cfg); err != nil {
+	if cfg.Tuning, err = cfg.tuning(&env); err == nil {
+		err = FindDevices(cfg)
+	}
+	if err != nil {
 		e := &Error{Op: "init", Peer: -1, Host: env.Host, Err: err}
 		if env.PMI != nil {
 			e.Rank = max(env.PMI.Rank, 0)
@@ -96,7 +100,7 @@ func Init(ctx context.Context, cfg Config) (*World, error) {
 // join makes the world. waiting says how the rank waits, as far as that does not
 // follow from its place; the launcher is closed when join fails.
 func join(ctx context.Context, cfg Config, l launcher, rank, size int, waiting wait.Config) (*World, error) {
-	w := &World{rank: rank, size: size, log: cfg.Log, launcher: l}
+	w := &World{rank: rank, size: size, log: cfg.Log, launcher: l, tuning: cfg.Tuning}
 	if w.log == nil {
 		w.log = func(string) {}
 	}

@@ -1,0 +1,164 @@
+package coll
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gorun-mpi/gorun/internal/testenv"
+)
+
+func TestTableFile(t *testing.T) {
+	table := DefaultTable()
+	if err := table.Set(AllToAll, 5, Rule{0, Bruck}, Rule{100, Direct}); err != nil {
+		t.Fatal(err)
+	}
+	if err := table.Set(AllToAll, 5, Rule{0, Bruck}, Rule{200, Direct}); err != nil {
+		t.Fatal(err)
+	}
+	table.EagerBytes, table.PieceBytes = 4096, 1000
+	parsed, err := ParseTable(table.Bytes())
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, table.Bytes())
+	}
+	if got, want := parsed.Bytes(), table.Bytes(); !bytes.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if parsed.selection(6, nil).hash() != table.selection(6, nil).hash() {
+		t.Error("the same table has another hash")
+	}
+	if parsed.selection(6, nil).hash() == DefaultTable().selection(6, nil).hash() {
+		t.Error("another table has the same hash")
+	}
+	if from, rules := DefaultTable().Rules(AllToAll, 6); from != 1 || len(rules) != 1 {
+		t.Errorf("the built-in table was changed: %d %v", from, rules)
+	}
+	for _, c := range []struct {
+		ranks, bytes int
+		want         Algorithm
+	}{{4, 8, Direct}, {5, 0, Bruck}, {5, 199, Bruck}, {7, 200, Direct}, {8, 32, Bruck}, {8, 33, Direct}, {9, 33, Direct}, {1000, 128, Bruck}} {
+		a, _, _ := parsed.selection(c.ranks, nil).choose(&Call{Kind: AllToAll, Bytes: c.bytes})
+		if a != c.want {
+			t.Errorf("%d ranks, %d bytes: got %v, want %v", c.ranks, c.bytes, a, c.want)
+		}
+	}
+}
+
+func TestTableFileMistakes(t *testing.T) {
+	rules := func(text string) string { return "{\n\"rules\": {\n\"alltoall\": [\n" + text + "]}}" }
+	first := `{"ranks_from": 1, "bytes_from": 0, "algorithm": "direct"}`
+	for _, c := range []struct{ text, want string }{
+		{``, "line 1: unexpected EOF"},
+		{"{\n\"rules\": {\n", "unexpected EOF"},
+		{"{\n\n\"rulez\": {}}", `line 3: unknown field "rulez"`},
+		{`{"eager_bytes": 1}`, `"eager_bytes" is 1, expected a whole number from 24`},
+		{`{"chunk_bytes": 1.5}`, `"chunk_bytes" is 1.5`},
+		{`{"piece_bytes": "8"}`, `"piece_bytes" is 8`},
+		{`{"piece_bytes": 8, "piece_bytes": 8}`, `"piece_bytes" is there twice`},
+		{`{"rules": {"alltoal": []}}`, `unknown collective "alltoal"`},
+		{`{"rules": {"free": []}}`, `unknown collective "free"`},
+		{rules(``), "alltoall has no rules"},
+		{rules(`{"ranks_from": 2, "bytes_from": 0, "algorithm": "direct"}`), "line 4: alltoall: the first rule is from 2 ranks on, expected 1"},
+		{rules(`{"ranks_from": 1, "bytes_from": 4, "algorithm": "direct"}`), "line 4: alltoall from 1 ranks on: the first rule is from 4 bytes on"},
+		{rules(first + ",\n" + first), "line 5: alltoall from 1 ranks on: a rule from 0 bytes on overlaps the one from 0"},
+		{rules(`{"ranks_from": 1, "bytes_from": 0, "algorithm": "ring"}`), "line 4: alltoall does not come as ring"},
+		{rules(`{"ranks_from": 1, "bytes_from": 0, "algorithm": "auto"}`), "unknown algorithm auto"},
+		{rules(`{"ranks_from": 1, "bytes_from": 0}`), "line 4: alltoall: a rule needs"},
+		{rules(`{"ranks_from": 1, "bytes_to": 0}`), `line 4: alltoall: unknown field "bytes_to"`},
+		{rules(first + ",\n" + `{"ranks_from": 4, "bytes_from": 0, "algorithm": "bruck"}` + ",\n" + first), "line 6: alltoall: a rule from 1 ranks on overlaps"},
+		{`{} {}`, "after the table"},
+		{"{\n\"rules\": [", "line 2: found [, expected {"},
+		{"{\n\"rules\" {", "line 2: invalid character"},
+	} {
+		if _, err := ParseTable([]byte(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s:\ngot %v, want %q", c.text, err, c.want)
+		}
+	}
+}
+
+func FuzzParseTable(f *testing.F) {
+	f.Add(DefaultTable().Bytes())
+	f.Add([]byte(`{"eager_bytes": 100, "rules": {"scan": [{"ranks_from": 1, "bytes_from": 0, "algorithm": "chain"}]}}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		table, err := ParseTable(data)
+		if err != nil {
+			return
+		}
+		if err := table.validate(); err != nil {
+			t.Fatal(err)
+		}
+		again, err := ParseTable(table.Bytes())
+		if err != nil || !bytes.Equal(again.Bytes(), table.Bytes()) {
+			t.Fatalf("%v: %s", err, table.Bytes())
+		}
+	})
+}
+
+// Every rule of the built-in table names an algorithm that there is, in order.
+func TestBuiltInTable(t *testing.T) {
+	if err := builtIn.validate(); err != nil {
+		t.Fatal(err)
+	}
+	var table Table
+	for k, groups := range builtIn.groups {
+		for _, g := range groups {
+			if Kind(k) == farewell {
+				continue
+			}
+			if err := table.Set(Kind(k), g.ranks, g.rules...); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if got, want := table.Bytes(), builtIn.Bytes(); !bytes.Equal(got, want) {
+		t.Errorf("not in order: got\n%s\nwant\n%s", want, got)
+	}
+}
+
+func TestMembersCompareTables(t *testing.T) {
+	nw := network{n: 2}
+	nw.open(t)
+	ctx := testenv.Deadline(t, time.Minute)
+	other := DefaultTable()
+	if err := other.Set(Bcast, 2, Rule{0, Direct}, Rule{77, Binomial}); err != nil {
+		t.Fatal(err)
+	}
+	nw.each(t, func(m *member) error {
+		cfg := nw.config(m, nw.meeting.exchange(m.rank))
+		if m.rank == 1 {
+			cfg.Table = other
+		}
+		_, err := NewTeam(ctx, cfg)
+		if err == nil || !strings.Contains(err.Error(), "made the team with another selection table") || !strings.Contains(err.Error(), "member") {
+			t.Errorf("rank %d: got %v", m.rank, err)
+		}
+		return nil
+	})
+}
+
+// A team with a table takes the algorithms and the sizes that it says.
+func TestTeamTakesTable(t *testing.T) {
+	table := DefaultTable()
+	table.EagerBytes = 100
+	if err := table.Set(Bcast, 3, Rule{0, Direct}, Rule{77, ScatterAllGather}); err != nil {
+		t.Fatal(err)
+	}
+	nw := network{n: 3, change: func(cfg *TeamConfig) { cfg.Table = table }}
+	nw.run(t, func(ctx context.Context, m *member) error {
+		for _, c := range []struct {
+			n    int
+			want string
+		}{{76, "direct, in messages"}, {77, "scatter-allgather, by descriptor"}, {101, "scatter-allgather, by descriptor"}} {
+			n, want := c.n, c.want
+			if got := m.team.Explain(Args{Kind: Bcast, Bytes: n}); !strings.Contains(got, want) {
+				t.Errorf("%d bytes: %s, want %s", n, got, want)
+			}
+			if err := m.team.Bcast(ctx, Buffer{Mem: make([]byte, n)}, n, 1); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
