@@ -46,7 +46,7 @@ const (
 func (b *Buffer) check(w *World, u use) (err error) {
 	if b.elem == nil {
 		if b.in {
-			return badArgument("InPlace stands where memory is expected")
+			return badClass(ClassBuffer, "InPlace stands where memory is expected")
 		}
 		b.t = plainTypes[reflect.Uint8] // the zero Buffer
 		return nil
@@ -62,14 +62,14 @@ func (b *Buffer) check(w *World, u use) (err error) {
 		return errNoType
 	}
 	if b.count < 0 {
-		return badArgument("%d items", b.count)
+		return badClass(ClassCount, "%d items", b.count)
 	}
 	lo, hi, ok := b.t.core.Span(b.count)
 	if !ok || lo < 0 || hi > len(b.mem) {
-		return badArgument("%d items of %v reach from byte %d to %d of a slice of %d bytes", b.count, b.t, lo, hi, len(b.mem))
+		return badClass(ClassBuffer, "%d items of %v reach from byte %d to %d of a slice of %d bytes", b.count, b.t, lo, hi, len(b.mem))
 	}
 	if u == toWrite && b.t.core.Overlaps(b.count) {
-		return badArgument("%d items of %v overlap one another, and are to be written", b.count, b.t)
+		return badClass(ClassBuffer, "%d items of %v overlap one another, and are to be written", b.count, b.t)
 	}
 	return nil
 }

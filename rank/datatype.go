@@ -72,7 +72,7 @@ func plainType(t reflect.Type) *Datatype {
 func reflectType(t reflect.Type) (*Datatype, error) {
 	core, err := reflected(t, t.String())
 	if err == nil && core.Size() == 0 {
-		err = badArgument("elements of type %v have no bytes", t)
+		err = badClass(ClassType, "elements of type %v have no bytes", t)
 	}
 	if err != nil {
 		return nil, err
@@ -93,13 +93,13 @@ func reflected(t reflect.Type, path string) (*datatype.Type, error) {
 		}
 		core, err := datatype.Contiguous(t.Len(), elem)
 		if err != nil {
-			return nil, badArgument("%s: %v", path, err)
+			return nil, badClass(ClassType, "%s: %v", path, err)
 		}
 		return datatype.Sized(t.String(), core, 0, int(t.Size()))
 	case reflect.Struct:
 		return reflectedStruct(t, path)
 	}
-	return nil, badArgument("%s is a %s, which means nothing to another process: elements are numbers, bool, and arrays and structs of those", path, kindName(t))
+	return nil, badClass(ClassType, "%s is a %s, which means nothing to another process: elements are numbers, bool, and arrays and structs of those", path, kindName(t))
 }
 
 func reflectedStruct(t reflect.Type, path string) (*datatype.Type, error) {
@@ -115,7 +115,7 @@ func reflectedStruct(t reflect.Type, path string) (*datatype.Type, error) {
 	}
 	core, err := datatype.Struct(lengths, displs, types)
 	if err != nil {
-		return nil, badArgument("%s: %v", path, err)
+		return nil, badClass(ClassType, "%s: %v", path, err)
 	}
 	return datatype.Sized(t.String(), core, 0, int(t.Size()))
 }
@@ -131,13 +131,13 @@ func kindName(t reflect.Type) string {
 // made is the result of a constructor.
 func made(core *datatype.Type, err error) (*Datatype, error) {
 	if err != nil {
-		return nil, badArgument("%v", err)
+		return nil, badClass(ClassType, "%v", err)
 	}
 	return &Datatype{core}, nil
 }
 
 // errNoType: a constructor was given a nil *Datatype.
-var errNoType = badArgument("the datatype is nil")
+var errNoType = badClass(ClassType, "the datatype is nil")
 
 // Contiguous is count items one after the other (MPI_Type_contiguous).
 func Contiguous(count int, t *Datatype) (*Datatype, error) {

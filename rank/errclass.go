@@ -69,6 +69,9 @@ func ClassOf(err error) Class {
 	if err == nil {
 		return ClassSuccess
 	}
+	if _, ok := errors.AsType[*RequestError](err); ok {
+		return ClassInStatus
+	}
 	if e, ok := errors.AsType[*argumentError](err); ok {
 		return e.class
 	}
@@ -98,7 +101,7 @@ var sentinelClasses = [...]struct {
 }{
 	{ErrRevoked, ClassRevoked}, {coll.ErrRevoked, ClassRevoked},
 	{ErrPeerDied, ClassProcFailed}, {coll.ErrPeerDead, ClassProcFailed},
-	{ErrFreed, ClassComm}, {ErrArgument, ClassArg},
+	{ErrFreed, ClassComm}, {ErrBuffer, ClassBuffer}, {ErrArgument, ClassArg},
 	{p2p.ErrRefused, ClassOther}, {context.Canceled, ClassOther}, {context.DeadlineExceeded, ClassOther},
 }
 

@@ -6,8 +6,6 @@ import (
 
 	"github.com/gorun-mpi/gorun/coll"
 	"github.com/gorun-mpi/gorun/coll/kernel"
-	"github.com/gorun-mpi/gorun/rank/internal/match"
-	"github.com/gorun-mpi/gorun/rank/internal/p2p"
 )
 
 // This is the byte-level half of the calls: what is left when types are gone.
@@ -151,82 +149,6 @@ func (c *Comm) reduceScatter(ctx context.Context, send, recv []byte, kind reflec
 	}
 	c.world.leave()
 	return err
-}
-
-// envelope checks and makes the envelope of a message to or from a rank.
-func (c *Comm) envelope(context uint32, peer, tag int, wild bool) (match.Envelope, int, error) {
-	e := match.Envelope{Context: context, Source: int32(c.world.rank), Tag: int32(tag)}
-	if (peer < 0 || peer >= c.peers.Size()) && !(wild && peer == AnySource) {
-		return e, 0, badClass(ClassRank, "rank %d in a communicator of %d ranks", peer, c.peers.Size())
-	}
-	if (tag < 0 || tag > MaxTag) && !(wild && tag == AnyTag) {
-		return e, 0, badClass(ClassTag, "tag %d: 0 to %d are expected", tag, MaxTag)
-	}
-	world := -1
-	if peer >= 0 {
-		world = c.worldRank(peer)
-	}
-	if wild {
-		e.Source = int32(world)
-	}
-	return e, world, nil
-}
-
-func (c *Comm) send(ctx context.Context, op string, buf []byte, dst, tag int) error {
-	e, to, err := c.envelope(c.userContext(), dst, tag, false)
-	if err == nil {
-		err = c.enter()
-	}
-	if err != nil {
-		return c.fail(op, -1, err)
-	}
-	if err = c.world.messages.Send(ctx, buf, c.world.regions.find(buf), e, to); err != nil {
-		err = c.fail(op, dst, err)
-	}
-	c.world.leave()
-	return err
-}
-
-func (c *Comm) recv(ctx context.Context, op string, buf []byte, src, tag int) (Status, error) {
-	want, _, err := c.envelope(c.userContext(), src, tag, true)
-	if err == nil {
-		err = c.enter()
-	}
-	if err != nil {
-		return Status{}, c.fail(op, -1, err)
-	}
-	st, err := c.world.messages.Recv(ctx, buf, c.world.regions.find(buf), want, c.ranks)
-	if err != nil {
-		err = c.fail(op, src, err)
-	}
-	c.world.leave()
-	return c.status(st), err
-}
-
-// status is a message's status in the communicator's ranks; Count is in bytes.
-func (c *Comm) status(st p2p.Status) Status {
-	return Status{Source: c.rankOf(st.Source), Tag: st.Tag, Count: st.Bytes, Bytes: st.Bytes}
-}
-
-func (c *Comm) sendrecv(ctx context.Context, send []byte, dst, sendTag int, recv []byte, src, recvTag int) (Status, error) {
-	e, to, err := c.envelope(c.userContext(), dst, sendTag, false)
-	var want match.Envelope
-	if err == nil {
-		want, _, err = c.envelope(c.userContext(), src, recvTag, true)
-	}
-	if err == nil {
-		err = c.enter()
-	}
-	if err != nil {
-		return Status{}, c.fail("sendrecv", -1, err)
-	}
-	st, err := c.world.messages.Exchange(ctx, send, c.world.regions.find(send), e, to,
-		recv, c.world.regions.find(recv), want, c.ranks)
-	if err != nil {
-		err = c.fail("sendrecv", -1, err)
-	}
-	c.world.leave()
-	return c.status(st), err
 }
 
 // gather is made of messages: everybody sends to the root, which receives them in

@@ -31,6 +31,7 @@ type request struct {
 	comm       *Comm
 	op         string // for errors
 	what       pending
+	message    message // where what is a message: it is recycled too
 	persistent bool
 	active     bool
 	next       *request // free ones
@@ -85,6 +86,7 @@ func (r *request) inactive(what pending) Request {
 // retire makes all copies of a request stale and recycles it.
 func (r *request) retire() {
 	r.generation++
+	r.message = message{}
 	r.comm, r.what, r.persistent, r.active = nil, nil, false, false
 	r.next, r.world.idle = r.world.idle, r
 }
@@ -178,6 +180,7 @@ func (q Request) Test() (st Status, done bool, err error) {
 	if !r.what.done() {
 		w.progress()
 		if !r.what.done() {
+			w.waiter.Pass() // programs ask in loops
 			return Status{}, false, nil
 		}
 	}
@@ -240,9 +243,9 @@ func (q Request) Start() error {
 func (r *request) begin() error {
 	switch {
 	case !r.persistent:
-		return badArgument("a request of %s is started already, and once: a persistent one is expected", r.op)
+		return badClass(ClassRequest, "a request of %s is started already, and once: a persistent one is expected", r.op)
 	case r.active:
-		return badArgument("the persistent %s is active: wait for it first", r.op)
+		return badClass(ClassRequest, "the persistent %s is active: wait for it first", r.op)
 	}
 	if err := r.what.start(); err != nil {
 		return err
@@ -255,7 +258,7 @@ func (r *request) begin() error {
 // by now is left alone, unless it never was a request.
 func (q Request) do(op string, f func(*request) error) error {
 	if q.r == nil {
-		return &Error{Op: op, Peer: -1, Err: badArgument("this is the null request")}
+		return &Error{Op: op, Peer: -1, Err: badClass(ClassRequest, "this is the null request")}
 	}
 	w := q.r.world
 	if err := w.enter(); err != nil {
@@ -265,7 +268,7 @@ func (q Request) do(op string, f func(*request) error) error {
 	r := q.live()
 	if r == nil {
 		if op == "start" {
-			return w.comm.fail(op, -1, badArgument("this request is not in use any more"))
+			return w.comm.fail(op, -1, badClass(ClassRequest, "this request is not in use any more"))
 		}
 		return nil
 	}

@@ -34,6 +34,9 @@ func (e *RequestError) Error() string {
 
 func (e *RequestError) Unwrap() []error { return e.Err }
 
+// Is tells whether target is the error's class.
+func (e *RequestError) Is(target error) bool { return target == ClassInStatus }
+
 // WaitAll waits for all requests (MPI_Waitall). statuses is nil, or has a place for
 // each. Requests whose end was reported become null requests in reqs, persistent
 // ones inactive. When some fail the error is a *RequestError. After a failure that
@@ -65,6 +68,7 @@ func TestAll(reqs []Request, statuses []Status) (done bool, err error) {
 	w.progress()
 	for _, q := range reqs {
 		if r := q.running(); r != nil && !r.what.done() {
+			w.waiter.Pass()
 			return false, nil
 		}
 	}
@@ -113,6 +117,7 @@ func TestAny(reqs []Request) (index int, st Status, done bool, err error) {
 	w.progress()
 	a := anyOf{reqs: reqs}
 	if !a.Ready() {
+		w.waiter.Pass()
 		return Undefined, Status{}, false, nil
 	}
 	if a.index == Undefined {
@@ -158,7 +163,11 @@ func TestSome(reqs []Request, indices []int, statuses []Status) (n int, err erro
 	defer w.leave()
 	w.progress()
 	a := anyOf{reqs: reqs}
-	if a.Ready() && a.index == Undefined {
+	switch {
+	case !a.Ready():
+		w.waiter.Pass()
+		return 0, nil
+	case a.index == Undefined:
 		return Undefined, nil
 	}
 	return completeSome(reqs, indices, statuses)
@@ -341,7 +350,7 @@ func enterAll(op string, reqs []Request, statuses []Status, n int) (*World, erro
 		case w == nil:
 			w = r.world
 		case w != r.world:
-			return nil, w.comm.fail(op, -1, badArgument("request %d belongs to another rank than those before it", i))
+			return nil, w.comm.fail(op, -1, badClass(ClassRequest, "request %d belongs to another rank than those before it", i))
 		}
 	}
 	if w == nil {

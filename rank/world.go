@@ -48,6 +48,9 @@ type World struct {
 	comms   []*Comm // open, the world's own first
 	past    coll.Counters
 
+	packings packings
+	attached int // bytes that buffered sends may take
+
 	requests  []*request // all there are
 	idle      *request   // of them, those not in use
 	detached  []*request // freed before they were over

@@ -78,11 +78,13 @@ type Waiter struct {
 	enter   func() // a yield that the scheduler sees
 	sleeper Sleeper
 	idle    time.Duration
+
+	scheduler bool // Config.Scheduler
 }
 
 // New makes a Waiter.
 func New(c Config) *Waiter {
-	w := &Waiter{spins: spins, yields: idleYields, yield: arch.Yield, enter: arch.YieldSafe, sleeper: c.Sleeper, idle: c.IdleAfter}
+	w := &Waiter{spins: spins, yields: idleYields, yield: arch.Yield, enter: arch.YieldSafe, sleeper: c.Sleeper, idle: c.IdleAfter, scheduler: c.Scheduler}
 	switch {
 	case c.Scheduler:
 		w.yield, w.enter = runtime.Gosched, runtime.Gosched
@@ -108,6 +110,14 @@ func New(c Config) *Waiter {
 func yieldBoth() {
 	runtime.Gosched()
 	arch.YieldSafe()
+}
+
+// Pass is for a rank that has looked in vain and will look again, instead of waiting:
+// where ranks share their CPUs it lets another run.
+func (w *Waiter) Pass() {
+	if w.spins == 0 || w.scheduler {
+		w.yield()
+	}
 }
 
 // Wait returns nil when c is ready, even if ctx has ended, and ctx.Err() when ctx

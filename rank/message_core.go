@@ -1,0 +1,157 @@
+package rank
+
+import (
+	"context"
+
+	"github.com/gorun-mpi/gorun/rank/internal/datatype"
+	"github.com/gorun-mpi/gorun/rank/internal/match"
+	"github.com/gorun-mpi/gorun/rank/internal/p2p"
+)
+
+// This is what blocking calls are made of: bytes and types, no type parameters.
+
+// envelope checks and makes the envelope of a message to or from a rank. wild is for
+// receives: peer and tag may be open. For ProcNull there is no world rank.
+func (c *Comm) envelope(context uint32, peer, tag int, wild bool) (match.Envelope, int, error) {
+	e := match.Envelope{Context: context, Source: int32(c.world.rank), Tag: int32(tag)}
+	if (peer < 0 || peer >= c.peers.Size()) && !(wild && peer == AnySource) && peer != ProcNull {
+		return e, 0, badClass(ClassRank, "rank %d in a communicator of %d ranks", peer, c.peers.Size())
+	}
+	if (tag < 0 || tag > MaxTag) && !(wild && tag == AnyTag) {
+		return e, 0, badClass(ClassTag, "tag %d: 0 to %d are expected", tag, MaxTag)
+	}
+	world := -1
+	if peer >= 0 {
+		world = c.worldRank(peer)
+	}
+	if wild {
+		e.Source = int32(world)
+	}
+	return e, world, nil
+}
+
+// status is a message's status in the communicator's ranks and in items of a type.
+func (c *Comm) status(st p2p.Status, t *datatype.Type) Status {
+	return Status{Source: c.rankOf(st.Source), Tag: st.Tag, Count: countOf(st.Bytes, t.Size()), Bytes: st.Bytes}
+}
+
+// nothing is the status of a receive from ProcNull.
+var nothing = Status{Source: ProcNull, Tag: AnyTag}
+
+func (c *Comm) send(ctx context.Context, op string, b *Buffer, dst, tag int, mode p2p.Mode) error {
+	if err := c.enter(); err != nil {
+		return c.fail(op, -1, err)
+	}
+	w := c.world
+	e, to, err := c.envelope(c.userContext(), dst, tag, false)
+	if err == nil {
+		err = b.check(w, toRead)
+	}
+	if err == nil && mode == p2p.Buffered {
+		err = w.room(b.size())
+	}
+	if err != nil {
+		err = c.fail(op, -1, err)
+	} else if dst != ProcNull {
+		data, packed := w.outgoing(b)
+		if mode == p2p.Standard {
+			err = w.messages.Send(ctx, data, w.regions.find(data), e, to)
+		} else {
+			err = w.messages.SendMode(ctx, data, w.regions.find(data), e, to, mode)
+		}
+		w.packings.put(packed)
+		if err != nil {
+			err = c.fail(op, dst, err)
+		}
+	}
+	w.leave()
+	return err
+}
+
+func (c *Comm) recv(ctx context.Context, b *Buffer, src, tag int) (Status, error) {
+	if err := c.enter(); err != nil {
+		return Status{}, c.fail("recv", -1, err)
+	}
+	w := c.world
+	want, _, err := c.envelope(c.userContext(), src, tag, true)
+	if err == nil {
+		err = b.check(w, toWrite)
+	}
+	var status Status
+	switch {
+	case err != nil:
+		err = c.fail("recv", -1, err)
+	case src == ProcNull:
+		status = nothing
+	default:
+		data, packed := w.incoming(b)
+		var st p2p.Status
+		st, err = w.messages.Recv(ctx, data, w.regions.find(data), want, c.ranks)
+		w.arrived(b, packed, st.Bytes)
+		status = c.status(st, b.core())
+		if err != nil {
+			err = c.fail("recv", src, err)
+		}
+	}
+	w.leave()
+	return status, err
+}
+
+// sendrecv is both, also with one buffer: then what is sent is copied first.
+func (c *Comm) sendrecv(ctx context.Context, op string, send *Buffer, dst, sendTag int, recv *Buffer, src, recvTag int) (Status, error) {
+	if err := c.enter(); err != nil {
+		return Status{}, c.fail(op, -1, err)
+	}
+	defer c.world.leave()
+	w := c.world
+	e, to, err := c.envelope(c.userContext(), dst, sendTag, false)
+	var want match.Envelope
+	if err == nil {
+		want, _, err = c.envelope(c.userContext(), src, recvTag, true)
+	}
+	if err == nil {
+		err = send.check(w, toRead)
+	}
+	if err == nil {
+		err = recv.check(w, toWrite)
+	}
+	replace := send == recv
+	if err == nil && !replace && send.solid() && recv.solid() && overlap(send.bytes(), recv.bytes()) {
+		err = badClass(ClassBuffer, "the send buffer and the receive buffer overlap")
+	}
+	if err != nil {
+		return Status{}, c.fail(op, -1, err)
+	}
+	out, sent := w.outgoing(send)
+	if replace && sent == nil {
+		sent = w.packings.get(len(out))
+		out = sent.mem[:copy(sent.mem, out)]
+	}
+	in, received := w.incoming(recv)
+	st, status, peer := p2p.Status{}, nothing, -1
+	switch {
+	case src == ProcNull && dst == ProcNull:
+	case src == ProcNull:
+		peer = dst
+		err = w.messages.Send(ctx, out, w.regions.find(out), e, to)
+	case dst == ProcNull:
+		peer = src
+		st, err = w.messages.Recv(ctx, in, w.regions.find(in), want, c.ranks)
+	default:
+		st, err = w.messages.Exchange(ctx, out, w.regions.find(out), e, to, in, w.regions.find(in), want, c.ranks)
+	}
+	w.arrived(recv, received, st.Bytes)
+	w.packings.put(sent)
+	if src != ProcNull {
+		status = c.status(st, recv.core())
+	}
+	if err != nil {
+		err = c.fail(op, peer, err)
+	}
+	return status, err
+}
+
+// overlap tells whether two runs of bytes share one.
+func overlap(a, b []byte) bool {
+	return len(a) > 0 && len(b) > 0 && address(a) < address(b)+uint64(len(b)) && address(b) < address(a)+uint64(len(a))
+}

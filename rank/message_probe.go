@@ -1,0 +1,203 @@
+package rank
+
+import (
+	"context"
+
+	"github.com/gorun-mpi/gorun/rank/internal/p2p"
+)
+
+// Probe waits until a message that fits has come, and tells which (MPI_Probe). The
+// message stays: a receive with the same src and tag takes it, unless another
+// receive was first. Count is in bytes: GetCount gives it in items.
+func Probe(ctx context.Context, c *Comm, src, tag int) (Status, error) { return c.Probe(ctx, src, tag) }
+
+// Iprobe is Probe without the wait (MPI_Iprobe): found is false when there is none.
+func Iprobe(c *Comm, src, tag int) (st Status, found bool, err error) { return c.Iprobe(src, tag) }
+
+// Mprobe is Probe that takes the message out of all others' reach: only the Message
+// can be received with (MPI_Mprobe).
+func Mprobe(ctx context.Context, c *Comm, src, tag int) (Message, Status, error) {
+	return c.Mprobe(ctx, src, tag)
+}
+
+// Improbe is Mprobe without the wait (MPI_Improbe).
+func Improbe(c *Comm, src, tag int) (m Message, st Status, found bool, err error) {
+	return c.Improbe(src, tag)
+}
+
+// Mrecv receives a message that a probe has given (MPI_Mrecv).
+func Mrecv[T Element](ctx context.Context, m Message, buf []T) (Status, error) {
+	return m.Recv(ctx, Of(buf))
+}
+
+// Imrecv starts to receive a message that a probe has given (MPI_Imrecv).
+func Imrecv[T Element](m Message, buf []T) (Request, error) { return m.Irecv(Of(buf)) }
+
+// A Message is one that a matched probe has found (MPI_Message). It is received once:
+// then all copies of the value stand for nothing, as the zero Message does.
+type Message struct{ q Request }
+
+// probed is the status of a probe.
+func (c *Comm) probed(st p2p.Status) Status {
+	return Status{Source: c.rankOf(st.Source), Tag: st.Tag, Count: st.Bytes, Bytes: st.Bytes}
+}
+
+// Probe is [Probe].
+func (c *Comm) Probe(ctx context.Context, src, tag int) (Status, error) {
+	if err := c.enter(); err != nil {
+		return Status{}, c.fail("probe", -1, err)
+	}
+	defer c.world.leave()
+	want, _, err := c.envelope(c.userContext(), src, tag, true)
+	if err != nil {
+		return Status{}, c.fail("probe", -1, err)
+	}
+	if src == ProcNull {
+		return nothing, nil
+	}
+	st, err := c.world.messages.Probe(ctx, want, c.ranks)
+	if err != nil {
+		return Status{}, c.fail("probe", src, err)
+	}
+	return c.probed(st), nil
+}
+
+// Iprobe is [Iprobe].
+func (c *Comm) Iprobe(src, tag int) (st Status, found bool, err error) {
+	if err := c.enter(); err != nil {
+		return Status{}, false, c.fail("iprobe", -1, err)
+	}
+	defer c.world.leave()
+	want, _, err := c.envelope(c.userContext(), src, tag, true)
+	if err != nil {
+		return Status{}, false, c.fail("iprobe", -1, err)
+	}
+	if src == ProcNull {
+		return nothing, true, nil
+	}
+	c.world.progressOthers()
+	s, found, err := c.world.messages.Iprobe(want)
+	if err != nil {
+		return Status{}, false, c.fail("iprobe", src, err)
+	}
+	if !found {
+		c.world.waiter.Pass()
+		return Status{}, false, nil
+	}
+	return c.probed(s), true, nil
+}
+
+// Mprobe is [Mprobe].
+func (c *Comm) Mprobe(ctx context.Context, src, tag int) (Message, Status, error) {
+	if err := c.enter(); err != nil {
+		return Message{}, Status{}, c.fail("mprobe", -1, err)
+	}
+	defer c.world.leave()
+	want, _, err := c.envelope(c.userContext(), src, tag, true)
+	if err != nil {
+		return Message{}, Status{}, c.fail("mprobe", -1, err)
+	}
+	if src == ProcNull {
+		return c.matched(nil), nothing, nil
+	}
+	m, st, err := c.world.messages.Mprobe(ctx, want, c.ranks)
+	if err != nil {
+		return Message{}, Status{}, c.fail("mprobe", src, err)
+	}
+	return c.matched(m), c.probed(st), nil
+}
+
+// Improbe is [Improbe].
+func (c *Comm) Improbe(src, tag int) (m Message, st Status, found bool, err error) {
+	if err := c.enter(); err != nil {
+		return Message{}, Status{}, false, c.fail("improbe", -1, err)
+	}
+	defer c.world.leave()
+	want, _, err := c.envelope(c.userContext(), src, tag, true)
+	if err != nil {
+		return Message{}, Status{}, false, c.fail("improbe", -1, err)
+	}
+	if src == ProcNull {
+		return c.matched(nil), nothing, true, nil
+	}
+	c.world.progressOthers()
+	taken, s, found, err := c.world.messages.Improbe(want)
+	if err != nil {
+		return Message{}, Status{}, false, c.fail("improbe", src, err)
+	}
+	if !found {
+		c.world.waiter.Pass()
+		return Message{}, Status{}, false, nil
+	}
+	return c.matched(taken), c.probed(s), true, nil
+}
+
+// matched is a Message: a request of a receive that has no buffer yet. nil stands
+// for the message of ProcNull (MPI_MESSAGE_NO_PROC).
+func (c *Comm) matched(m *p2p.Message) Message {
+	r := c.world.newRequest(c, "imrecv")
+	r.message = message{comm: c, name: "imrecv", peer: ProcNull, matched: m}
+	if m != nil {
+		r.message.peer = c.rankOf(int(m.Source))
+	}
+	r.what = &r.message
+	return Message{Request{r, r.generation}}
+}
+
+// Irecv is [Imrecv] into a Buffer.
+func (m Message) Irecv(b Buffer) (Request, error) {
+	r, err := m.into("imrecv", &b)
+	if err != nil {
+		return Request{}, err
+	}
+	defer r.world.leave()
+	return r.launch()
+}
+
+// Recv is [Mrecv] into a Buffer. The message is there already, and its sender is held to
+// it: the call takes bounded time, whatever ctx says.
+func (m Message) Recv(_ context.Context, b Buffer) (Status, error) {
+	r, err := m.into("mrecv", &b)
+	if err != nil {
+		return Status{}, err
+	}
+	w := r.world
+	defer w.leave()
+	if _, err := r.launch(); err != nil {
+		return Status{}, err
+	}
+	if !r.what.done() {
+		if err := w.waitFor(context.Background(), r); err != nil {
+			return Status{}, r.comm.fail("mrecv", r.message.peer, err)
+		}
+	}
+	return r.complete()
+}
+
+// into gives a Message its buffer. The world is entered when there is no error.
+func (m Message) into(name string, b *Buffer) (*request, error) {
+	if m.q.r == nil {
+		return nil, &Error{Op: name, Peer: -1, Err: badClass(ClassRequest, "this is no message of Mprobe or Improbe")}
+	}
+	w := m.q.r.world
+	if err := w.enter(); err != nil {
+		return nil, w.comm.fail(name, -1, err)
+	}
+	r, err := m.q.live(), error(nil)
+	c := w.comm
+	if r == nil {
+		err = badClass(ClassRequest, "the message was received already")
+	} else {
+		c = r.comm
+		err = b.check(w, toWrite)
+	}
+	if err != nil {
+		err = c.fail(name, -1, err)
+		w.leave()
+		return nil, err
+	}
+	// From here on the Message stands for nothing, and a Request for the receive.
+	r.generation++
+	r.op, r.message.name, r.message.buf = name, name, *b
+	return r, nil
+}

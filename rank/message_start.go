@@ -1,0 +1,186 @@
+package rank
+
+import (
+	"errors"
+
+	"github.com/gorun-mpi/gorun/rank/internal/match"
+	"github.com/gorun-mpi/gorun/rank/internal/p2p"
+)
+
+// A message is a send or a receive of a request: what a request waits for, and part
+// of it, so that it is recycled with it.
+type message struct {
+	comm     *Comm
+	name     string // of the call
+	sends    bool
+	mode     p2p.Mode
+	peer     int            // in the communicator
+	to       int            // of a send: in the world
+	envelope match.Envelope // of the message, or what a receive wants
+	buf      Buffer
+
+	op      *p2p.Op // nil: there is nothing to do, or not yet
+	packing *packing
+	// matched is the message that a probe has taken for this receive.
+	matched *p2p.Message
+}
+
+var _ pending = (*message)(nil)
+
+func (m *message) done() bool { return m.op == nil || m.op.Done() }
+
+func (m *message) cancel() {
+	if m.op != nil {
+		m.comm.world.messages.Cancel(m.op)
+	}
+}
+
+func (m *message) free() {}
+
+// start gives the message to the engine.
+func (m *message) start() (err error) {
+	if m.peer == ProcNull {
+		return nil
+	}
+	w := m.comm.world
+	var data []byte
+	switch {
+	case m.sends:
+		if m.mode == p2p.Buffered {
+			if err := w.room(m.buf.size()); err != nil {
+				return err
+			}
+		}
+		data, m.packing = w.outgoing(&m.buf)
+		m.op, err = w.messages.Isend(data, w.regions.find(data), m.envelope, m.to, m.mode)
+	case m.matched != nil:
+		data, m.packing = w.incoming(&m.buf)
+		m.op, err = w.messages.Imrecv(m.matched, data, w.regions.find(data))
+	default:
+		data, m.packing = w.incoming(&m.buf)
+		m.op, err = w.messages.Irecv(data, w.regions.find(data), m.envelope, m.comm.ranks)
+	}
+	if err != nil {
+		w.packings.put(m.packing)
+		m.packing = nil
+	}
+	return err
+}
+
+// finish gives the outcome, and leaves the message ready for another start.
+func (m *message) finish() (Status, error) {
+	if m.op == nil {
+		if m.sends {
+			return emptyStatus, nil
+		}
+		return nothing, nil
+	}
+	c := m.comm
+	st, err := c.world.messages.Finish(m.op)
+	status := emptyStatus
+	if m.sends {
+		c.world.packings.put(m.packing)
+	} else {
+		c.world.arrived(&m.buf, m.packing, st.Bytes)
+		status = c.status(st, m.buf.core())
+	}
+	m.op, m.packing = nil, nil
+	switch {
+	case err == nil:
+	case errors.Is(err, p2p.ErrCancelled):
+		status, err = emptyStatus, nil
+		status.Cancelled = true
+	default:
+		err = c.fail(m.name, m.peer, err)
+	}
+	return status, err
+}
+
+// sending makes a send without starting it; receiving a receive. The world is
+// entered when there is no error.
+func (c *Comm) sending(name string, b *Buffer, dst, tag int, mode p2p.Mode) (*request, error) {
+	if err := c.enter(); err != nil {
+		return nil, c.fail(name, -1, err)
+	}
+	e, to, err := c.envelope(c.userContext(), dst, tag, false)
+	if err == nil {
+		err = b.check(c.world, toRead)
+	}
+	if err != nil {
+		err = c.fail(name, -1, err)
+		c.world.leave()
+		return nil, err
+	}
+	r := c.world.newRequest(c, name)
+	r.message = message{comm: c, name: name, sends: true, mode: mode, peer: dst, to: to, envelope: e, buf: *b}
+	return r, nil
+}
+
+func (c *Comm) receiving(name string, b *Buffer, src, tag int) (*request, error) {
+	if err := c.enter(); err != nil {
+		return nil, c.fail(name, -1, err)
+	}
+	want, _, err := c.envelope(c.userContext(), src, tag, true)
+	if err == nil {
+		err = b.check(c.world, toWrite)
+	}
+	if err != nil {
+		err = c.fail(name, -1, err)
+		c.world.leave()
+		return nil, err
+	}
+	r := c.world.newRequest(c, name)
+	r.message = message{comm: c, name: name, peer: src, envelope: want, buf: *b}
+	return r, nil
+}
+
+// launch starts the message of a request.
+func (r *request) launch() (Request, error) {
+	m := &r.message
+	if err := m.start(); err != nil {
+		c, name, peer := m.comm, m.name, m.peer
+		r.retire()
+		return Request{}, c.fail(name, peer, err)
+	}
+	return r.started(m), nil
+}
+
+func (c *Comm) isend(name string, b *Buffer, dst, tag int, mode p2p.Mode) (Request, error) {
+	r, err := c.sending(name, b, dst, tag, mode)
+	if err != nil {
+		return Request{}, err
+	}
+	q, err := r.launch()
+	c.world.leave()
+	return q, err
+}
+
+func (c *Comm) irecv(name string, b *Buffer, src, tag int) (Request, error) {
+	r, err := c.receiving(name, b, src, tag)
+	if err != nil {
+		return Request{}, err
+	}
+	q, err := r.launch()
+	c.world.leave()
+	return q, err
+}
+
+func (c *Comm) sendInit(name string, b *Buffer, dst, tag int, mode p2p.Mode) (Request, error) {
+	r, err := c.sending(name, b, dst, tag, mode)
+	if err != nil {
+		return Request{}, err
+	}
+	q := r.inactive(&r.message)
+	c.world.leave()
+	return q, nil
+}
+
+func (c *Comm) recvInit(name string, b *Buffer, src, tag int) (Request, error) {
+	r, err := c.receiving(name, b, src, tag)
+	if err != nil {
+		return Request{}, err
+	}
+	q := r.inactive(&r.message)
+	c.world.leave()
+	return q, nil
+}
