@@ -83,6 +83,21 @@ func TestAllGather(t *testing.T) {
 	}
 }
 
+func TestUniverseAndAppNum(t *testing.T) {
+	testenv.NoLeaks(t)
+	ctx := testenv.Deadline(t, 5*time.Minute)
+	j := newTestJob(t, []int{0, 1, 0, 1, 1}, NewMemStore(2))
+	j.ranks(func(c *Client) error {
+		if n, known, err := c.Universe(ctx); n != testUniverse || !known || err != nil {
+			return fmt.Errorf("universe %d, %v, %v; want %d", n, known, err, testUniverse)
+		}
+		if n, known, err := c.AppNum(ctx); n != c.Rank()%3 || !known || err != nil {
+			return fmt.Errorf("rank %d has program %d, %v, %v; want %d", c.Rank(), n, known, err, c.Rank()%3)
+		}
+		return c.Finalize()
+	})
+}
+
 func TestPutBarrierGet(t *testing.T) {
 	for name, hostOf := range placements {
 		t.Run(name, func(t *testing.T) {

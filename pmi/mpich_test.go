@@ -175,7 +175,7 @@ func TestMPICHProgram(t *testing.T) {
 			lines, codes := j.launch(t, nil, hello)
 			n := len(hostOf)
 			for r, line := range lines {
-				if want := fmt.Sprintf("rank %d of %d sum %d universe -1", r, n, n*(n-1)/2); line != want || codes[r] != 0 {
+				if want := fmt.Sprintf("rank %d of %d sum %d universe %d", r, n, n*(n-1)/2, testUniverse); line != want || codes[r] != 0 {
 					t.Errorf("rank %d says %q and exits %d, want %q", r, line, codes[r], want)
 				}
 			}

@@ -35,20 +35,23 @@ type testHost struct {
 	socks  map[int]*os.File
 }
 
+// testUniverse is what the engines of test jobs know of the job's size.
+const testUniverse = 100
+
 // newTestJob places rank r on hostOf[r].
 func newTestJob(t *testing.T, hostOf []int, stores []Store) *testJob {
 	t.Helper()
 	j := &testJob{t: t, seen: make(chan struct{}, 1000)}
 	j.ctx, j.cancel = context.WithCancel(context.Background())
 	for h, store := range stores {
-		var ranks []int
+		var ranks, apps []int
 		for r, host := range hostOf {
 			if host == h {
-				ranks = append(ranks, r)
+				ranks, apps = append(ranks, r), append(apps, r%3)
 			}
 		}
 		j.hosts = append(j.hosts, &testHost{job: j, store: store, socks: map[int]*os.File{},
-			engine: NewEngine(EngineConfig{KVSName: "job", Size: len(hostOf), Ranks: ranks, Mapping: Mapping(hostOf)})})
+			engine: NewEngine(EngineConfig{KVSName: "job", Size: len(hostOf), Ranks: ranks, Mapping: Mapping(hostOf), AppNum: apps, Universe: testUniverse})})
 	}
 	for r, host := range hostOf {
 		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)

@@ -44,6 +44,8 @@ type Comm struct {
 	children int
 	handler  Errhandler
 	layout   *layout // nil without a topology
+
+	attributes []attribute // in the order in which they were set first
 }
 
 // Rank is the caller's rank in its own group, from 0 (MPI_Comm_rank).

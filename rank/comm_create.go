@@ -17,10 +17,18 @@ import (
 // All ranks call it, of an intercommunicator both groups.
 func (c *Comm) Dup(ctx context.Context) (*Comm, error) {
 	d, err := c.derive(ctx, "dup", choice{}, nil)
-	if d != nil {
-		d.layout = c.layout
+	if err != nil {
+		return nil, err
 	}
-	return d, err
+	d.layout = c.layout
+	if err := c.copyAttributes(d); err != nil {
+		// The others have it, and learn that this rank does not.
+		err = errors.Join(err, d.deleteAttributes())
+		d.revoke("dup", err)
+		d.release()
+		return nil, c.fail("dup", -1, err)
+	}
+	return d, nil
 }
 
 // Split makes a communicator of each set of ranks that give the same color,

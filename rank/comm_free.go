@@ -2,6 +2,7 @@ package rank
 
 import (
 	"context"
+	"errors"
 	"slices"
 )
 
@@ -15,26 +16,53 @@ func (c *Comm) Free(ctx context.Context) error { return c.free(ctx, "free") }
 func (c *Comm) Disconnect(ctx context.Context) error { return c.free(ctx, "disconnect") }
 
 func (c *Comm) free(ctx context.Context, op string) error {
-	if err := c.enter(); err != nil {
+	w, deleted, err := c.toFree()
+	if err != nil {
 		return c.fail(op, -1, err)
 	}
-	w := c.world
 	defer w.leave()
-	if c == w.comm {
-		return c.fail(op, -1, badClass(ClassComm, "the world's communicator is freed by Finalize"))
-	}
-	c.freed = true
-	var err error
 	if c.revoked == nil {
 		err = c.team.Free(ctx)
 	} else {
 		err = c.team.Close()
 	}
 	c.forget()
-	if err != nil {
-		return c.failCollective(op, err)
+	switch {
+	case err != nil:
+		return c.failCollective(op, errors.Join(err, deleted))
+	case deleted != nil:
+		return c.fail(op, -1, deleted)
 	}
 	return nil
+}
+
+// toFree begins the freeing of the communicator: it has no attributes then, whose
+// callbacks may still use it. deleted is what those said.
+func (c *Comm) toFree() (w *World, deleted, err error) {
+	if err := c.enter(); err != nil {
+		return nil, nil, err
+	}
+	w = c.world
+	if c == w.comm || c == w.self {
+		w.leave()
+		return nil, nil, badClass(ClassComm, "the world's own communicators are freed by Finalize")
+	}
+	if len(c.attributes) > 0 {
+		w.leave()
+		deleted = c.deleteAttributes()
+		if err := c.enter(); err != nil {
+			return nil, nil, errors.Join(err, deleted)
+		}
+	}
+	c.freed = true
+	return w, deleted, nil
+}
+
+// release gives a communicator back on this rank alone.
+func (c *Comm) release() {
+	c.freed = true
+	_ = c.team.Close() // it is revoked, or nobody uses it
+	c.forget()
 }
 
 // forget takes the communicator out of the world.

@@ -62,10 +62,16 @@ func useIntercomm(ctx context.Context, c *rank.Comm, first int) error {
 	if got := rank.Compare(dup, inter); got != rank.Congruent || rank.Compare(inter, local) != rank.Unequal {
 		return fmt.Errorf("a dup is %v", got)
 	}
-	// Everybody sends to all of the other group; long ones too.
+	// Everybody exchanges with all of the other group, short and long messages. In
+	// a step the ranks whose sum is the step's number meet.
+	steps := max(local.Size(), remote)
 	for i, x := range []*rank.Comm{inter, dup} {
-		for _, n := range []int{1, 20000} {
-			for to := range remote {
+		for _, n := range []int{1, 3000} {
+			for step := range steps {
+				to := (step - inter.Rank() + steps) % steps
+				if to >= remote {
+					continue
+				}
 				got := make([]int32, n)
 				st, err := rank.Sendrecv(ctx, x, fill(make([]int32, n), c.Rank(), i), to, 5, got, to, 5)
 				if err != nil {
@@ -114,7 +120,7 @@ func useIntercomm(ctx context.Context, c *rank.Comm, first int) error {
 		if whole.IsInter() || whole.Size() != c.Size() || whole.Rank() != want {
 			return fmt.Errorf("merged with high %v: rank %d of %d, want %d", high, whole.Rank(), whole.Size(), want)
 		}
-		if err := collectives[int32](ctx, whole); err != nil {
+		if err := roll(ctx, whole); err != nil {
 			return err
 		}
 	}

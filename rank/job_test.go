@@ -155,7 +155,7 @@ func (j *job) start(t testing.TB) {
 			local[i] = first + i
 		}
 		w := &wire{store: stores[host], conns: make(map[int]net.Conn),
-			engine: pmi.NewEngine(pmi.EngineConfig{Size: n, Ranks: local, Mapping: pmi.Mapping(hostOf)})}
+			engine: pmi.NewEngine(pmi.EngineConfig{Size: n, Ranks: local, Mapping: pmi.Mapping(hostOf), Universe: testUniverse})}
 		j.wires = append(j.wires, w)
 		seg, err := shm.Create(shm.DefaultGeometry(k, shm.Limit()))
 		if err != nil {

@@ -28,7 +28,7 @@ func (w *World) connect(ctx context.Context) (err error) {
 	}
 	everybody := group.All(w.size)
 	c := &Comm{world: w, name: worldName, rank: w.rank, size: w.size, local: everybody, peers: everybody, members: everybody}
-	w.context = 1
+	w.context = 2 // after the world's own and self
 	exchanged := false
 	exchange := func(ctx context.Context, mine []byte) ([][]byte, error) {
 		exchanged = true
@@ -44,6 +44,15 @@ func (w *World) connect(ctx context.Context) (err error) {
 	}
 	w.comm = c
 	w.comms = append(w.comms, c)
+	alone, err := w.Group().Incl([]int{w.rank})
+	if err != nil {
+		return err
+	}
+	w.self = c.child("self", 1, alone.set, nil)
+	if w.self.team, err = coll.NewTeam(ctx, w.teamConfig(w.self, nil)); err != nil {
+		return err
+	}
+	w.comms = append(w.comms, w.self)
 	return nil
 }
 

@@ -161,8 +161,14 @@ func TestTopologyArguments(t *testing.T) {
 			{"index", func() error { _, err := c.GraphCreate(ctx, []int{1, 0}, []int{1}, false); return err }, rank.ClassArg},
 			{"edges", func() error { _, err := c.GraphCreate(ctx, []int{1, 2}, []int{1, 2}, false); return err }, rank.ClassRank},
 			{"source", func() error { _, err := c.DistGraphCreateAdjacent(ctx, []int{4}, nil, nil, nil, false); return err }, rank.ClassRank},
-			{"weights", func() error { _, err := c.DistGraphCreateAdjacent(ctx, []int{mine}, []int{1}, []int{mine}, nil, false); return err }, rank.ClassArg},
-			{"one-sided", func() error { _, err := c.DistGraphCreateAdjacent(ctx, nil, nil, []int{(mine + 1) % 4}, nil, false); return err }, rank.ClassTopology},
+			{"weights", func() error {
+				_, err := c.DistGraphCreateAdjacent(ctx, []int{mine}, []int{1}, []int{mine}, nil, false)
+				return err
+			}, rank.ClassArg},
+			{"one-sided", func() error {
+				_, err := c.DistGraphCreateAdjacent(ctx, nil, nil, []int{(mine + 1) % 4}, nil, false)
+				return err
+			}, rank.ClassTopology},
 			{"degrees", func() error { _, err := c.DistGraphCreate(ctx, []int{0}, []int{2}, []int{1}, nil, false); return err }, rank.ClassArg},
 		} {
 			if err := tt.call(); !errors.Is(err, tt.class) {
@@ -211,7 +217,7 @@ func TestGraph(t *testing.T) {
 		if err != nil || !slices.Equal(got, want) {
 			return fmt.Errorf("neighbours of rank %d: %v, %v; want %v", n-1, got, err, want)
 		}
-		return collectives[int32](ctx, g)
+		return roll(ctx, g)
 	})
 }
 

@@ -34,6 +34,7 @@ type World struct {
 	regions    regions
 	elements   sync.Map // reflect.Type of elements that are not plain: nil, or why they are refused
 	comm       *Comm
+	self       *Comm
 	device     string
 	named      bool // Config.Devices names it
 	// peers are the ranks whose memory this one reaches by loads and stores,
@@ -171,6 +172,14 @@ func (w *World) Finalize(ctx context.Context) error {
 	if err := w.enter(); err != nil {
 		return w.comm.fail("finalize", -1, err)
 	}
+	var deleted error
+	if len(w.self.attributes)+len(w.comm.attributes) > 0 {
+		w.leave() // for the callbacks
+		deleted = errors.Join(w.self.deleteAttributes(), w.comm.deleteAttributes())
+		if err := w.enter(); err != nil {
+			return w.comm.fail("finalize", -1, errors.Join(err, deleted))
+		}
+	}
 	defer w.leave()
 	w.final = true
 	var errs []error
@@ -187,7 +196,7 @@ func (w *World) Finalize(ctx context.Context) error {
 		_ = w.close()
 		_ = w.launcher.Close()
 	}
-	err := errors.Join(errs...)
+	err := errors.Join(append(errs, deleted)...)
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e // of leaveTogether, and then there is no other
 	}

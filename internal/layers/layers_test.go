@@ -34,7 +34,7 @@ var may = map[string][]string{
 	"coll":           {"rdma", "internal/arch", "internal/wait"},
 	"pmi":            {"internal/pack"},
 	"pmi/gossip":     {"pmi"},
-	"rank":           {"coll", "rdma", "rdma/soft", "pmi", "internal/arch", "internal/pack", "internal/shm", "internal/topo", "internal/wait"},
+	"rank":           {"coll", "rdma", "rdma/soft", "pmi", "internal/arch", "internal/pack", "internal/shm", "internal/topo", "internal/version", "internal/wait"},
 	"rank/ranktest":  {"rank", "rdma/soft"},
 	"launcher":       {"pmi", "internal/shm", "internal/topo", "internal/version"},
 	"launcher/agent": {"launcher", "pmi/gossip"},

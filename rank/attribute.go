@@ -1,0 +1,152 @@
+package rank
+
+import "errors"
+
+// A Keyval is a name under which a program keeps a value of its own with a
+// communicator (MPI_Comm_create_keyval): a library finds its state there again.
+// Attributes are local to the rank.
+type Keyval[V any] struct {
+	copied  func(old *Comm, value V) (V, bool, error)
+	deleted func(c *Comm, value V) error
+}
+
+// NewKeyval makes a name that no other is equal to. copied gives the value for a
+// communicator that [Comm.Dup] makes of old, or false for none; nil copies nothing
+// (MPI_COMM_NULL_COPY_FN). deleted is called with a value that is replaced or
+// deleted, or whose communicator is freed; it may be nil. An error of either is
+// what the call, of Dup or Free or Set, ends with.
+func NewKeyval[V any](copied func(old *Comm, value V) (V, bool, error), deleted func(c *Comm, value V) error) *Keyval[V] {
+	return &Keyval[V]{copied: copied, deleted: deleted}
+}
+
+// CopyValue is for NewKeyval: the value itself is passed on (MPI_COMM_DUP_FN).
+func CopyValue[V any](_ *Comm, value V) (V, bool, error) { return value, true, nil }
+
+// attribute is a value under its name.
+type attribute interface {
+	of(key any) bool
+	copy(old *Comm) (attribute, bool, error)
+	delete(c *Comm) error
+}
+
+type kept[V any] struct {
+	key   *Keyval[V]
+	value V
+}
+
+func (a *kept[V]) of(key any) bool { return key == any(a.key) }
+
+func (a *kept[V]) copy(old *Comm) (attribute, bool, error) {
+	if a.key.copied == nil {
+		return nil, false, nil
+	}
+	v, ok, err := a.key.copied(old, a.value)
+	if !ok || err != nil {
+		return nil, false, err
+	}
+	return &kept[V]{a.key, v}, true, nil
+}
+
+func (a *kept[V]) delete(c *Comm) error {
+	if a.key.deleted == nil {
+		return nil
+	}
+	return a.key.deleted(c, a.value)
+}
+
+// find is where the value under a name is, -1 for nowhere.
+func (c *Comm) find(key any) int {
+	for i, a := range c.attributes {
+		if a.of(key) {
+			return i
+		}
+	}
+	return -1
+}
+
+// usable is an error for a communicator that cannot hold attributes.
+func (k *Keyval[V]) usable(c *Comm) error {
+	switch {
+	case k == nil:
+		return badClass(ClassKeyval, "the keyval is nil")
+	case c == nil || c.world == nil:
+		return badClass(ClassComm, "the communicator is nil")
+	case c.freed:
+		return ErrFreed
+	}
+	return nil
+}
+
+// Set keeps a value with the communicator (MPI_Comm_set_attr), in the place of any
+// other under this name.
+func (k *Keyval[V]) Set(c *Comm, value V) error {
+	if err := k.usable(c); err != nil {
+		return c.fail("set_attr", -1, err)
+	}
+	fresh := &kept[V]{k, value}
+	i := c.find(k)
+	if i < 0 {
+		c.attributes = append(c.attributes, fresh)
+		return nil
+	}
+	if err := c.attributes[i].delete(c); err != nil {
+		return c.fail("set_attr", -1, err)
+	}
+	c.attributes[i] = fresh
+	return nil
+}
+
+// Get is the value that the communicator keeps under this name, and whether there
+// is one (MPI_Comm_get_attr).
+func (k *Keyval[V]) Get(c *Comm) (value V, found bool) {
+	if k.usable(c) != nil {
+		return value, false
+	}
+	i := c.find(k)
+	if i < 0 {
+		return value, false
+	}
+	return c.attributes[i].(*kept[V]).value, true
+}
+
+// Delete forgets the value under this name (MPI_Comm_delete_attr).
+func (k *Keyval[V]) Delete(c *Comm) error {
+	err := k.usable(c)
+	if err == nil {
+		if i := c.find(k); i < 0 {
+			err = badClass(ClassKeyval, "the communicator has no such attribute")
+		} else if err = c.attributes[i].delete(c); err == nil {
+			c.attributes = append(c.attributes[:i], c.attributes[i+1:]...)
+		}
+	}
+	if err != nil {
+		return c.fail("delete_attr", -1, err)
+	}
+	return nil
+}
+
+// copyAttributes gives d what the attributes of c say.
+func (c *Comm) copyAttributes(d *Comm) error {
+	for _, a := range c.attributes {
+		fresh, ok, err := a.copy(c)
+		if err != nil {
+			return err
+		}
+		if ok {
+			d.attributes = append(d.attributes, fresh)
+		}
+	}
+	return nil
+}
+
+// deleteAttributes deletes all, the last first.
+func (c *Comm) deleteAttributes() error {
+	var errs []error
+	for len(c.attributes) > 0 {
+		last := len(c.attributes) - 1
+		a := c.attributes[last]
+		c.attributes = c.attributes[:last] // before the callback, which may look
+		errs = append(errs, a.delete(c))
+	}
+	return errors.Join(errs...)
+}
