@@ -25,3 +25,9 @@ func elementsOf[T Element](b []byte) []T {
 
 // address is where b starts, for comparing with the bounds of regions.
 func address(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
+
+// aligned tells whether b may be seen as elements.
+func aligned[T Element](b []byte) bool {
+	var zero T
+	return uintptr(unsafe.Pointer(unsafe.SliceData(b)))%unsafe.Alignof(zero) == 0
+}

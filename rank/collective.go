@@ -6,85 +6,121 @@ import (
 	"github.com/gorun-mpi/gorun/coll"
 )
 
-// The collectives are called by all ranks of the communicator, in the same
-// order, with the same sizes, operation and root. A nil send operand means in
-// place where the comment says so. Lengths that do not fit fail on the caller
-// before anything moves.
+// The collectives are called by all ranks of the communicator, in the same order,
+// with the same sizes, operation and root, and each comes in three forms that may be
+// mixed: blocking; started, I..., whose Request is waited for; and persistent,
+// ...Init, whose Request is started again and again. A nil send operand means in
+// place where the comment says so. Lengths that do not fit fail on the caller before
+// anything moves.
+//
+// On an intercommunicator the data of each group goes to the other one; rooted
+// collectives take [Root] and [ProcNull] in the root's group. There is no in place.
+//
+// The methods of [Comm] of the same names take Buffers, of any datatype: a count is
+// then in items, and an operand that holds a block for each rank has Size times the
+// items of a block.
 
-// Barrier returns when all ranks have called it (MPI_Barrier).
-func Barrier(ctx context.Context, c *Comm) error { return c.barrier(ctx) }
+// Barrier returns when all ranks have called it (MPI_Barrier); on an
+// intercommunicator, all of both groups.
+func Barrier(ctx context.Context, c *Comm) error {
+	return c.Barrier(ctx)
+}
+
+// Ibarrier starts Barrier.
+func Ibarrier(c *Comm) (Request, error) {
+	return c.Ibarrier()
+}
+
+// BarrierInit prepares Barrier to be started.
+func BarrierInit(c *Comm) (Request, error) {
+	return c.BarrierInit()
+}
 
 // Bcast copies buf of rank root into buf of all others (MPI_Bcast).
 func Bcast[T Element](ctx context.Context, c *Comm, buf []T, root int) error {
-	if err := checkElement[T](c, "bcast"); err != nil {
-		return err
-	}
-	return c.bcast(ctx, bytesOf(buf), root)
+	return c.Bcast(ctx, Of(buf), root)
 }
 
-// Alltoall sends block k of send to rank k and receives rank k's block into
-// block k of recv (MPI_Alltoall). A block is len(recv) / Size elements; both
-// lengths are equal and a multiple of Size. In place: nil send.
+// Ibcast starts Bcast.
+func Ibcast[T Element](c *Comm, buf []T, root int) (Request, error) {
+	return c.Ibcast(Of(buf), root)
+}
+
+// BcastInit prepares Bcast to be started.
+func BcastInit[T Element](c *Comm, buf []T, root int) (Request, error) {
+	return c.BcastInit(Of(buf), root)
+}
+
+// Gather collects send of every rank, in rank order, in recv of rank root
+// (MPI_Gather): len(recv) is Size times len(send) there and ignored elsewhere. In
+// place at the root: nil send, and the own block already in recv.
+func Gather[T Element](ctx context.Context, c *Comm, send, recv []T, root int) error {
+	return c.Gather(ctx, Of(send), Of(recv), root)
+}
+
+// Igather starts Gather.
+func Igather[T Element](c *Comm, send, recv []T, root int) (Request, error) {
+	return c.Igather(Of(send), Of(recv), root)
+}
+
+// GatherInit prepares Gather to be started.
+func GatherInit[T Element](c *Comm, send, recv []T, root int) (Request, error) {
+	return c.GatherInit(Of(send), Of(recv), root)
+}
+
+// Scatter gives rank k block k of send of rank root (MPI_Scatter): len(send) is
+// Size times len(recv) there and ignored elsewhere. In place at the root: nil
+// recv, and the own block stays where it is.
+func Scatter[T Element](ctx context.Context, c *Comm, send, recv []T, root int) error {
+	return c.Scatter(ctx, Of(send), Of(recv), root)
+}
+
+// Iscatter starts Scatter.
+func Iscatter[T Element](c *Comm, send, recv []T, root int) (Request, error) {
+	return c.Iscatter(Of(send), Of(recv), root)
+}
+
+// ScatterInit prepares Scatter to be started.
+func ScatterInit[T Element](c *Comm, send, recv []T, root int) (Request, error) {
+	return c.ScatterInit(Of(send), Of(recv), root)
+}
+
+// Allgather collects send of every rank, in rank order, in recv of every rank
+// (MPI_Allgather): len(recv) is Size times len(send). In place: nil send, and the
+// own block already in recv.
+func Allgather[T Element](ctx context.Context, c *Comm, send, recv []T) error {
+	return c.Allgather(ctx, Of(send), Of(recv))
+}
+
+// Iallgather starts Allgather.
+func Iallgather[T Element](c *Comm, send, recv []T) (Request, error) {
+	return c.Iallgather(Of(send), Of(recv))
+}
+
+// AllgatherInit prepares Allgather to be started.
+func AllgatherInit[T Element](c *Comm, send, recv []T) (Request, error) {
+	return c.AllgatherInit(Of(send), Of(recv))
+}
+
+// Alltoall sends block k of send to rank k and receives block k of recv from rank
+// k (MPI_Alltoall). A block is len(recv) / Size elements; both lengths are equal.
+// In place: nil send.
 func Alltoall[T Element](ctx context.Context, c *Comm, send, recv []T) error {
-	if err := checkElement[T](c, "alltoall"); err != nil {
-		return err
-	}
-	return c.alltoall(ctx, bytesOf(send), bytesOf(recv), sizeOf[T](), coll.Auto)
+	return c.Alltoall(ctx, Of(send), Of(recv))
+}
+
+// Ialltoall starts Alltoall.
+func Ialltoall[T Element](c *Comm, send, recv []T) (Request, error) {
+	return c.Ialltoall(Of(send), Of(recv))
+}
+
+// AlltoallInit prepares Alltoall to be started.
+func AlltoallInit[T Element](c *Comm, send, recv []T) (Request, error) {
+	return c.AlltoallInit(Of(send), Of(recv))
 }
 
 // AlltoallWith is Alltoall by a given algorithm: coll.Direct, coll.Bruck, or
 // coll.Auto, which is Alltoall. All ranks give the same.
 func AlltoallWith[T Element](ctx context.Context, c *Comm, send, recv []T, algorithm coll.Algorithm) error {
-	if err := checkElement[T](c, "alltoall"); err != nil {
-		return err
-	}
-	return c.alltoall(ctx, bytesOf(send), bytesOf(recv), sizeOf[T](), algorithm)
-}
-
-// Allgather collects send of every rank, in rank order, in every rank's recv
-// (MPI_Allgather): len(recv) is Size times len(send). In place: nil send, and
-// the own block already in recv.
-func Allgather[T Element](ctx context.Context, c *Comm, send, recv []T) error {
-	if err := checkElement[T](c, "allgather"); err != nil {
-		return err
-	}
-	return c.allgather(ctx, bytesOf(send), bytesOf(recv), sizeOf[T]())
-}
-
-// Gather collects send of every rank, in rank order, in recv of rank root
-// (MPI_Gather): len(recv) is Size times len(send) there and ignored elsewhere.
-// In place at the root: nil send, and the own block already in recv.
-func Gather[T Element](ctx context.Context, c *Comm, send, recv []T, root int) error {
-	if err := checkElement[T](c, "gather"); err != nil {
-		return err
-	}
-	return c.gather(ctx, bytesOf(send), bytesOf(recv), root)
-}
-
-// Reduce combines send of all ranks, element by element, into recv of rank root
-// (MPI_Reduce). recv is ignored elsewhere. In place at the root: nil send.
-func Reduce[T Element](ctx context.Context, c *Comm, send, recv []T, op Op, root int) error {
-	if err := checkElement[T](c, "reduce"); err != nil {
-		return err
-	}
-	return c.reduce(ctx, bytesOf(send), bytesOf(recv), kindOf[T](), op, root)
-}
-
-// Allreduce combines send of all ranks, element by element, into every rank's
-// recv (MPI_Allreduce). In place: nil send.
-func Allreduce[T Element](ctx context.Context, c *Comm, send, recv []T, op Op) error {
-	if err := checkElement[T](c, "allreduce"); err != nil {
-		return err
-	}
-	return c.allreduce(ctx, bytesOf(send), bytesOf(recv), kindOf[T](), op)
-}
-
-// ReduceScatterBlock combines send of all ranks, element by element, and gives
-// rank k block k of the result (MPI_Reduce_scatter_block): len(send) is Size
-// times len(recv).
-func ReduceScatterBlock[T Element](ctx context.Context, c *Comm, send, recv []T, op Op) error {
-	if err := checkElement[T](c, "reduce_scatter_block"); err != nil {
-		return err
-	}
-	return c.reduceScatter(ctx, bytesOf(send), bytesOf(recv), kindOf[T](), op)
+	return c.begin("alltoall").alltoall(Of(send), Of(recv), algorithm).run(ctx)
 }

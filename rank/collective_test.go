@@ -86,7 +86,7 @@ func collectives[T rank.Number](ctx context.Context, c *rank.Comm) error {
 		if err := moves[T](ctx, c, n, round); err != nil {
 			return fmt.Errorf("count %d: %w", n, err)
 		}
-		for op := rank.Sum; op <= rank.Max; op++ {
+		for _, op := range []rank.Op{rank.Sum, rank.Prod, rank.Min, rank.Max} {
 			if !exact[T](op) {
 				continue
 			}

@@ -40,6 +40,8 @@ type Comm struct {
 	freed   bool
 	// revoked is the first failure of a collective.
 	revoked error
+	// started is how many collectives go on by themselves.
+	started int
 	// children is how many communicators were made of this one, for their names.
 	children int
 	handler  Errhandler
@@ -73,13 +75,12 @@ func (c *Comm) worldRank(rank int) int { return c.peers.Rank(rank) }
 // rankOf is by which rank messages name one of the world, -1 when by none.
 func (c *Comm) rankOf(world int) int { return c.peers.Place(world) }
 
-// The contexts of a communicator's messages: the program's, those of collectives
-// that are made of messages, and those by which communicators are made.
-const contexts = 3
+// The contexts of a communicator's messages: the program's, and those by which
+// communicators are made.
+const contexts = 2
 
 func (c *Comm) userContext() uint32   { return contexts * c.context }
-func (c *Comm) innerContext() uint32  { return contexts*c.context + 1 }
-func (c *Comm) makingContext() uint32 { return contexts*c.context + 2 }
+func (c *Comm) makingContext() uint32 { return contexts*c.context + 1 }
 
 // lastContext is the last communicator's: a rank can be in a billion of them, one
 // after the other.
@@ -107,10 +108,13 @@ func (c *Comm) enterCollective() error {
 	}
 	if c.revoked != nil {
 		c.world.leave()
-		return fmt.Errorf("%w: %w", ErrRevoked, c.revoked)
+		return revokedBy(c.revoked)
 	}
 	return nil
 }
+
+// revokedBy is why a revoked communicator refuses a collective.
+func revokedBy(cause error) error { return fmt.Errorf("%w: %w", ErrRevoked, cause) }
 
 // Compare tells how two communicators are related (MPI_Comm_compare): Ident, the
 // same one; Congruent, the same groups in another context; Similar, the same

@@ -1,10 +1,5 @@
 package rank
 
-import (
-	"fmt"
-	"reflect"
-)
-
 // Number is a type that can be added, multiplied and ordered.
 type Number interface {
 	~int | ~int8 | ~int16 | ~int32 | ~int64 |
@@ -19,29 +14,3 @@ type Number interface {
 // refused too. The check costs nothing measurable for plain types, and for others
 // the first use of the type costs some reflection.
 type Element interface{ any }
-
-// An Op is an operation of a reduction (MPI_Op).
-type Op uint8
-
-// The operations. Sum and Prod take every Element, Min and Max every Number.
-// A reduction combines in the same order on every rank, so that all of them
-// get the same bits.
-const (
-	Sum  Op = iota // MPI_SUM
-	Prod           // MPI_PROD
-	Min            // MPI_MIN
-	Max            // MPI_MAX
-)
-
-var opNames = [...]string{"sum", "prod", "min", "max"}
-
-// String is the operation's name in lower case.
-func (o Op) String() string {
-	if int(o) < len(opNames) {
-		return opNames[o]
-	}
-	return fmt.Sprintf("op %d", uint8(o))
-}
-
-// kindOf is the machine type behind T, named types included.
-func kindOf[T Element]() reflect.Kind { return reflect.TypeFor[T]().Kind() }

@@ -48,6 +48,9 @@ type World struct {
 	context uint32
 	comms   []*Comm // open, the world's own first
 	past    coll.Counters
+	// call is the blocking collective that runs; calls are recycled ones of requests.
+	call  call
+	calls *call
 
 	packings packings
 	attached int // bytes that buffered sends may take

@@ -1,0 +1,97 @@
+package rank
+
+import (
+	"context"
+
+	"github.com/gorun-mpi/gorun/coll"
+)
+
+// Barrier is [Barrier].
+func (c *Comm) Barrier(ctx context.Context) error {
+	return c.begin("barrier").barrier().run(ctx)
+}
+
+// Ibarrier is [Ibarrier].
+func (c *Comm) Ibarrier() (Request, error) {
+	return c.beginRequest("ibarrier").barrier().launch()
+}
+
+// BarrierInit is [BarrierInit].
+func (c *Comm) BarrierInit() (Request, error) {
+	return c.beginRequest("barrier_init").barrier().keep()
+}
+
+// Bcast is [Bcast] of Buffers.
+func (c *Comm) Bcast(ctx context.Context, buf Buffer, root int) error {
+	return c.begin("bcast").bcast(buf, root).run(ctx)
+}
+
+// Ibcast is [Ibcast] of Buffers.
+func (c *Comm) Ibcast(buf Buffer, root int) (Request, error) {
+	return c.beginRequest("ibcast").bcast(buf, root).launch()
+}
+
+// BcastInit is [BcastInit] of Buffers.
+func (c *Comm) BcastInit(buf Buffer, root int) (Request, error) {
+	return c.beginRequest("bcast_init").bcast(buf, root).keep()
+}
+
+// Gather is [Gather] of Buffers.
+func (c *Comm) Gather(ctx context.Context, send, recv Buffer, root int) error {
+	return c.begin("gather").gather(send, recv, root).run(ctx)
+}
+
+// Igather is [Igather] of Buffers.
+func (c *Comm) Igather(send, recv Buffer, root int) (Request, error) {
+	return c.beginRequest("igather").gather(send, recv, root).launch()
+}
+
+// GatherInit is [GatherInit] of Buffers.
+func (c *Comm) GatherInit(send, recv Buffer, root int) (Request, error) {
+	return c.beginRequest("gather_init").gather(send, recv, root).keep()
+}
+
+// Scatter is [Scatter] of Buffers.
+func (c *Comm) Scatter(ctx context.Context, send, recv Buffer, root int) error {
+	return c.begin("scatter").scatter(send, recv, root).run(ctx)
+}
+
+// Iscatter is [Iscatter] of Buffers.
+func (c *Comm) Iscatter(send, recv Buffer, root int) (Request, error) {
+	return c.beginRequest("iscatter").scatter(send, recv, root).launch()
+}
+
+// ScatterInit is [ScatterInit] of Buffers.
+func (c *Comm) ScatterInit(send, recv Buffer, root int) (Request, error) {
+	return c.beginRequest("scatter_init").scatter(send, recv, root).keep()
+}
+
+// Allgather is [Allgather] of Buffers.
+func (c *Comm) Allgather(ctx context.Context, send, recv Buffer) error {
+	return c.begin("allgather").allgather(send, recv).run(ctx)
+}
+
+// Iallgather is [Iallgather] of Buffers.
+func (c *Comm) Iallgather(send, recv Buffer) (Request, error) {
+	return c.beginRequest("iallgather").allgather(send, recv).launch()
+}
+
+// AllgatherInit is [AllgatherInit] of Buffers.
+func (c *Comm) AllgatherInit(send, recv Buffer) (Request, error) {
+	return c.beginRequest("allgather_init").allgather(send, recv).keep()
+}
+
+// Alltoall is [Alltoall] of Buffers.
+func (c *Comm) Alltoall(ctx context.Context, send, recv Buffer) error {
+	return c.begin("alltoall").alltoall(send, recv, coll.Auto).run(ctx)
+}
+
+// Ialltoall is [Ialltoall] of Buffers.
+func (c *Comm) Ialltoall(send, recv Buffer) (Request, error) {
+	return c.beginRequest("ialltoall").alltoall(send, recv, coll.Auto).launch()
+}
+
+// AlltoallInit is [AlltoallInit] of Buffers.
+func (c *Comm) AlltoallInit(send, recv Buffer) (Request, error) {
+	return c.beginRequest("alltoall_init").alltoall(send, recv, coll.Auto).keep()
+}

@@ -1,0 +1,132 @@
+package rank
+
+import (
+	"reflect"
+
+	"github.com/gorun-mpi/gorun/coll/kernel"
+	"github.com/gorun-mpi/gorun/rank/internal/datatype"
+)
+
+// An Op is an operation of a reduction (MPI_Op). A reduction combines in the same
+// order on every rank and in every run, so that all ranks get the same bits.
+type Op struct {
+	code kernel.Op
+	user *userOp // nil: code says it all
+}
+
+// The operations. Arrays and structs of one number type are combined number by
+// number; MinLoc and MaxLoc take a [Pair], the bit operations integers, the
+// logical ones integers and bool.
+var (
+	Sum     = Op{code: kernel.Sum}     // MPI_SUM
+	Prod    = Op{code: kernel.Prod}    // MPI_PROD
+	Min     = Op{code: kernel.Min}     // MPI_MIN
+	Max     = Op{code: kernel.Max}     // MPI_MAX
+	LAnd    = Op{code: kernel.LAnd}    // MPI_LAND
+	LOr     = Op{code: kernel.LOr}     // MPI_LOR
+	LXor    = Op{code: kernel.LXor}    // MPI_LXOR
+	BAnd    = Op{code: kernel.BAnd}    // MPI_BAND
+	BOr     = Op{code: kernel.BOr}     // MPI_BOR
+	BXor    = Op{code: kernel.BXor}    // MPI_BXOR
+	MinLoc  = Op{code: kernel.MinLoc}  // MPI_MINLOC
+	MaxLoc  = Op{code: kernel.MaxLoc}  // MPI_MAXLOC
+	Replace = Op{code: kernel.Replace} // MPI_REPLACE, of windows above all
+	NoOp    = Op{code: kernel.NoOp}    // MPI_NO_OP, of windows above all
+)
+
+// A Pair is the element of MinLoc and MaxLoc: a value and where it is, most often
+// a rank.
+type Pair[V kernel.PairValue] = kernel.Pair[V]
+
+// A userOp is the operation of a function of the program.
+type userOp struct {
+	elem      reflect.Type
+	reduction kernel.Reduction
+}
+
+// OpFunc is the operation of a function (MPI_Op_create), which sets dst[i] to a[i]
+// op b[i] for all i. dst may be a or b. op is associative; where it is not
+// commutative, a has what came from lower ranks. The name stands in errors, and all
+// ranks give the same: it tells operations apart. The function must not call this
+// package.
+func OpFunc[T Element](name string, commutative bool, f func(dst, a, b []T)) Op {
+	bytewise := func(dst, a, b []byte) {
+		if aligned[T](dst) && aligned[T](a) && aligned[T](b) {
+			f(elementsOf[T](dst), elementsOf[T](a), elementsOf[T](b))
+			return
+		}
+		// Data that travelled packed may begin anywhere.
+		n := len(dst) / sizeOf[T]()
+		d, x, y := make([]T, n), make([]T, n), make([]T, n)
+		copy(bytesOf(x), a)
+		copy(bytesOf(y), b)
+		f(d, x, y)
+		copy(dst, bytesOf(d))
+	}
+	return Op{user: &userOp{elem: reflect.TypeFor[T](), reduction: kernel.User(name, sizeOf[T](), !commutative, bytewise)}}
+}
+
+// String is the operation's name.
+func (o Op) String() string {
+	if o.user != nil {
+		return o.user.reduction.Name
+	}
+	return o.code.String()
+}
+
+// kernelTypes are the element types of reductions, by basic type.
+var kernelTypes = [...]kernel.Type{
+	datatype.Bool: kernel.Bool,
+	datatype.Int8: kernel.Int8, datatype.Int16: kernel.Int16, datatype.Int32: kernel.Int32, datatype.Int64: kernel.Int64,
+	datatype.Uint8: kernel.Uint8, datatype.Uint16: kernel.Uint16, datatype.Uint32: kernel.Uint32, datatype.Uint64: kernel.Uint64,
+	datatype.Float16: kernel.Float16, datatype.BFloat16: kernel.BFloat16, datatype.Float32: kernel.Float32, datatype.Float64: kernel.Float64,
+	datatype.Complex64: kernel.Complex64, datatype.Complex128: kernel.Complex128,
+}
+
+// pairTypes are the types of Pair.
+var pairTypes = [...]struct {
+	of   reflect.Type
+	pair kernel.Type
+}{
+	{reflect.TypeFor[Pair[float32]](), pairType[float32]()},
+	{reflect.TypeFor[Pair[float64]](), pairType[float64]()},
+	{reflect.TypeFor[Pair[int16]](), pairType[int16]()},
+	{reflect.TypeFor[Pair[int32]](), pairType[int32]()},
+	{reflect.TypeFor[Pair[int64]](), pairType[int64]()},
+}
+
+func pairType[V kernel.PairValue]() kernel.Type {
+	t, _ := kernel.TypeFor[Pair[V]]()
+	return t
+}
+
+// reduction finds the arithmetic of an operation on the data of a checked buffer.
+// raw: it takes the elements as they lie in memory, padding included.
+func (o Op) reduction(b *Buffer) (r kernel.Reduction, raw bool, err error) {
+	if o.user != nil {
+		if b.elem != o.user.elem || b.typed && !b.t.core.Solid() {
+			return r, false, badClass(ClassOp, "operation %v takes elements of type %v, and here is %v", o, o.user.elem, b.t)
+		}
+		return o.user.reduction, true, nil
+	}
+	if !b.typed && b.elem.Kind() == reflect.Struct {
+		for i := range pairTypes {
+			if pairTypes[i].of != b.elem {
+				continue
+			}
+			if r, ok := kernel.For(pairTypes[i].pair, o.code); ok {
+				return r, true, nil
+			}
+			return r, false, badClass(ClassOp, "there is no %v of %v", o, b.elem)
+		}
+	}
+	basic, _, uniform := b.t.core.Uniform()
+	if !uniform {
+		return r, false, badClass(ClassOp, "there is no %v of %v: its numbers are of several types", o, b.t)
+	}
+	r, ok := kernel.For(kernelTypes[basic], o.code)
+	if !ok {
+		return r, false, badClass(ClassOp, "there is no %v of %v", o, b.t)
+	}
+	return r, false, nil
+}

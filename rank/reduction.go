@@ -1,0 +1,102 @@
+package rank
+
+import "context"
+
+// The reductions combine the operands of all ranks, element by element, in the order
+// of the ranks. In place: nil send, and the data in recv.
+
+// Reduce combines send of all ranks into recv of rank root (MPI_Reduce). recv is
+// ignored elsewhere. In place at the root.
+func Reduce[T Element](ctx context.Context, c *Comm, send, recv []T, op Op, root int) error {
+	return c.Reduce(ctx, Of(send), Of(recv), op, root)
+}
+
+// Ireduce starts Reduce.
+func Ireduce[T Element](c *Comm, send, recv []T, op Op, root int) (Request, error) {
+	return c.Ireduce(Of(send), Of(recv), op, root)
+}
+
+// ReduceInit prepares Reduce to be started.
+func ReduceInit[T Element](c *Comm, send, recv []T, op Op, root int) (Request, error) {
+	return c.ReduceInit(Of(send), Of(recv), op, root)
+}
+
+// Allreduce combines send of all ranks into recv of every rank (MPI_Allreduce).
+func Allreduce[T Element](ctx context.Context, c *Comm, send, recv []T, op Op) error {
+	return c.Allreduce(ctx, Of(send), Of(recv), op)
+}
+
+// Iallreduce starts Allreduce.
+func Iallreduce[T Element](c *Comm, send, recv []T, op Op) (Request, error) {
+	return c.Iallreduce(Of(send), Of(recv), op)
+}
+
+// AllreduceInit prepares Allreduce to be started.
+func AllreduceInit[T Element](c *Comm, send, recv []T, op Op) (Request, error) {
+	return c.AllreduceInit(Of(send), Of(recv), op)
+}
+
+// ReduceScatterBlock combines send of all ranks and gives rank k block k of the
+// result (MPI_Reduce_scatter_block): len(send) is Size times len(recv). In place
+// recv holds all blocks, and its first gets the result.
+func ReduceScatterBlock[T Element](ctx context.Context, c *Comm, send, recv []T, op Op) error {
+	return c.ReduceScatterBlock(ctx, Of(send), Of(recv), op)
+}
+
+// IreduceScatterBlock starts ReduceScatterBlock.
+func IreduceScatterBlock[T Element](c *Comm, send, recv []T, op Op) (Request, error) {
+	return c.IreduceScatterBlock(Of(send), Of(recv), op)
+}
+
+// ReduceScatterBlockInit prepares ReduceScatterBlock to be started.
+func ReduceScatterBlockInit[T Element](c *Comm, send, recv []T, op Op) (Request, error) {
+	return c.ReduceScatterBlockInit(Of(send), Of(recv), op)
+}
+
+// ReduceScatter combines send of all ranks and gives rank k its counts[k]
+// elements of the result (MPI_Reduce_scatter): len(send) is the sum of counts. In
+// place recv holds all of it, and its beginning gets the result.
+func ReduceScatter[T Element](ctx context.Context, c *Comm, send, recv []T, counts []int, op Op) error {
+	return c.ReduceScatter(ctx, Of(send), Of(recv), counts, op)
+}
+
+// IreduceScatter starts ReduceScatter.
+func IreduceScatter[T Element](c *Comm, send, recv []T, counts []int, op Op) (Request, error) {
+	return c.IreduceScatter(Of(send), Of(recv), counts, op)
+}
+
+// ReduceScatterInit prepares ReduceScatter to be started.
+func ReduceScatterInit[T Element](c *Comm, send, recv []T, counts []int, op Op) (Request, error) {
+	return c.ReduceScatterInit(Of(send), Of(recv), counts, op)
+}
+
+// Scan combines send of all ranks up to the own into recv (MPI_Scan).
+func Scan[T Element](ctx context.Context, c *Comm, send, recv []T, op Op) error {
+	return c.Scan(ctx, Of(send), Of(recv), op)
+}
+
+// Iscan starts Scan.
+func Iscan[T Element](c *Comm, send, recv []T, op Op) (Request, error) {
+	return c.Iscan(Of(send), Of(recv), op)
+}
+
+// ScanInit prepares Scan to be started.
+func ScanInit[T Element](c *Comm, send, recv []T, op Op) (Request, error) {
+	return c.ScanInit(Of(send), Of(recv), op)
+}
+
+// Exscan combines send of all ranks before the own into recv (MPI_Exscan). On
+// rank 0 recv stays as it is.
+func Exscan[T Element](ctx context.Context, c *Comm, send, recv []T, op Op) error {
+	return c.Exscan(ctx, Of(send), Of(recv), op)
+}
+
+// Iexscan starts Exscan.
+func Iexscan[T Element](c *Comm, send, recv []T, op Op) (Request, error) {
+	return c.Iexscan(Of(send), Of(recv), op)
+}
+
+// ExscanInit prepares Exscan to be started.
+func ExscanInit[T Element](c *Comm, send, recv []T, op Op) (Request, error) {
+	return c.ExscanInit(Of(send), Of(recv), op)
+}
