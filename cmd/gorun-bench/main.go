@@ -181,6 +181,9 @@ func measure(ctx context.Context, p *params, h *header, log *logrus.Logger, std 
 			s.peers = append(s.peers, peer)
 		}
 	}
+	if p.quick {
+		s.lateness = quickLateness
+	}
 	s.prepare()
 	if len(s.jobs) == 0 {
 		return nil, 0, fmt.Errorf("nothing of %s can be measured on %s ranks in these sizes", p.benchmarkList, p.countList)

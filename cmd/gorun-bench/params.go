@@ -185,8 +185,13 @@ var quickPoints = []struct {
 	{"reduce_scatter", "8,1K,64K,1M"},
 }
 
-// quickDeadline ends a quick session; a job that is late may add a little.
-const quickDeadline = 105 * time.Second
+// A quick session begins no job after quickDeadline, and its last one lives no
+// longer than quickShare and quickLateness together: less than two minutes.
+const (
+	quickDeadline = 100 * time.Second
+	quickShare    = 6 * time.Second
+	quickLateness = 8 * time.Second
+)
 
 // settle fills in what is not given and lists the points.
 func (p *params) settle() error {
@@ -263,7 +268,7 @@ func (p *params) shareOf(points int) time.Duration {
 	}
 	share := 5*time.Second + 5*time.Duration(points)*each
 	if p.quick {
-		share = min(share, 6*time.Second)
+		share = min(share, quickShare)
 	}
 	return share
 }

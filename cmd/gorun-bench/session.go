@@ -98,17 +98,25 @@ func (s *session) run(ctx context.Context) error {
 	for round := range s.params.runs {
 		begun := time.Now()
 		for _, j := range s.jobs {
+			if s.late(0) {
+				s.log.Warnf("the %v of this session ended in round %d of %d", s.params.deadline, round+1, s.params.runs)
+				return nil
+			}
 			if err := s.job(ctx, round, j); err != nil {
 				return err
 			}
 		}
-		// A round that would end too late is left out.
-		if d := s.params.deadline; d > 0 && time.Since(s.started)+time.Since(begun) > d {
-			s.log.Infof("%d of %d rounds were made: another would take longer than the %v of this session", round+1, s.params.runs, d)
+		if round+1 < s.params.runs && s.late(time.Since(begun)) {
+			s.log.Infof("%d of %d rounds were made: another would take longer than the %v of this session", round+1, s.params.runs, s.params.deadline)
 			break
 		}
 	}
 	return nil
+}
+
+// late tells whether the session's time will be over after what takes so long.
+func (s *session) late(more time.Duration) bool {
+	return s.params.deadline > 0 && time.Since(s.started)+more > s.params.deadline
 }
 
 // job runs a job once. A job that fails is tried once more, for a peer may
@@ -125,12 +133,13 @@ func (s *session) job(ctx context.Context, round int, j *job) error {
 		if err == nil || ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if try == 0 {
+		if try == 0 && !s.late(0) {
 			s.log.Warnf("%v: %v; tried again", j, err)
 			continue
 		}
-		s.log.Errorf("%v: failed twice in round %d: %v", j, round+1, err)
+		s.log.Errorf("%v: failed in round %d: %v", j, round+1, err)
 		s.results.fail(j, err)
+		break
 	}
 	return nil
 }

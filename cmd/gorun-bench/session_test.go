@@ -79,7 +79,7 @@ func TestPeerThatHangsOrFails(t *testing.T) {
 	if hangs != 2 || strings.Count(b.String(), "failed") != 4 || !strings.Contains(b.String(), "1.00") || !strings.Contains(b.String(), "2.00") || !s.results.bad() {
 		t.Errorf("%d tries, table\n%s", hangs, b.String())
 	}
-	for _, want := range []string{"np 2, openmpi, core: did not end within", "tried again", "failed twice in round 1", "exit status 7"} {
+	for _, want := range []string{"np 2, openmpi, core: did not end within", "tried again", "failed in round 1", "exit status 7"} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("no %q in\n%s", want, log.String())
 		}
