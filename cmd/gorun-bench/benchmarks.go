@@ -1,6 +1,7 @@
 package main
 
 import (
+	"github.com/gorun-mpi/gorun/coll"
 	"github.com/gorun-mpi/gorun/rank"
 )
 
@@ -27,6 +28,7 @@ type benchmark struct {
 	name, title string
 	group       string // "start", "messages", "collectives", "onesided"
 	how         how
+	kind        coll.Kind // of a collective that algorithms are selected for
 	// make binds buffers and fills them. Missing where a job is the call.
 	make func(w *worker, p point) (call, error)
 }
@@ -37,7 +39,6 @@ type call struct {
 	start, wait func() error // the halves of step, of a non-blocking call
 	// check looks at all of the result and names what is wrong, "" for nothing.
 	check   func() (string, error)
-	explain func() string  // which algorithm and why, nil where there is none
 	release []func() error // gives the buffers back
 }
 
@@ -52,17 +53,17 @@ func (c *call) free() error {
 
 // benchmarks is the table. The names are those of testdata/mpi/bench.c.
 var benchmarks = []benchmark{
-	{"launch", "Launch of true", "start", launches | sizeless, nil},
-	{"init", "Init and Finalize", "start", launches | sizeless, nil},
-	{"latency", "Latency, half a round trip", "messages", half | origin | twoRanks, makeLatency},
-	{"barrier", "Barrier", "collectives", sizeless, makeBarrier},
-	{"bcast", "Broadcast", "collectives", meets, makeBcast},
-	{"reduce", "Reduce", "collectives", meets | reduces, makeReduction},
-	{"allreduce", "Allreduce", "collectives", meets | reduces, makeReduction},
-	{"gather", "Gather", "collectives", meets, makeGather},
-	{"allgather", "Allgather", "collectives", meets, makeAllgather},
-	{"alltoall", "Alltoall", "collectives", meets, makeAlltoall},
-	{"reduce_scatter", "Reduce-scatter", "collectives", meets | reduces, makeReduction},
+	{"launch", "Launch of true", "start", launches | sizeless, 0, nil},
+	{"init", "Init and Finalize", "start", launches | sizeless, 0, nil},
+	{"latency", "Latency, half a round trip", "messages", half | origin | twoRanks, 0, makeLatency},
+	{"barrier", "Barrier", "collectives", sizeless, coll.Barrier, makeBarrier},
+	{"bcast", "Broadcast", "collectives", meets, coll.Bcast, makeBcast},
+	{"reduce", "Reduce", "collectives", meets | reduces, coll.Reduce, makeReduction},
+	{"allreduce", "Allreduce", "collectives", meets | reduces, coll.AllReduce, makeReduction},
+	{"gather", "Gather", "collectives", meets, coll.Gather, makeGather},
+	{"allgather", "Allgather", "collectives", meets, coll.AllGather, makeAllgather},
+	{"alltoall", "Alltoall", "collectives", meets, coll.AllToAll, makeAlltoall},
+	{"reduce_scatter", "Reduce-scatter", "collectives", meets | reduces, coll.ReduceScatter, makeReduction},
 }
 
 func find(name string) *benchmark {

@@ -88,6 +88,12 @@ type interrupted syscall.Signal
 
 func (s interrupted) Error() string { return "ended by " + syscall.Signal(s).String() }
 
+// ended tells which signal ended a session, if one did.
+func ended(err error) (syscall.Signal, bool) {
+	s, ok := errors.AsType[interrupted](err)
+	return syscall.Signal(s), ok
+}
+
 // run is the command: everything but the process.
 func run(ctx context.Context, args []string, std stdio) int {
 	parser, p := newParser()
@@ -114,10 +120,20 @@ func run(ctx context.Context, args []string, std stdio) int {
 		Versions: map[string]string{"gorun": version.Number, "go": runtime.Version()}}
 	var rows []row
 	status := 0
-	if p.from != "" {
+	switch {
+	case p.from != "":
 		h, rows, err = readFile(p.from)
-	} else {
-		rows, status, err = measure(ctx, p, h, log, std)
+	default:
+		var s *session
+		if s, err = newSession(p, h, log, std); err != nil {
+			break
+		}
+		defer s.close()
+		if p.tune != "" {
+			status, err = tuneCommand(ctx, s, std.out, files.tune)
+		} else {
+			rows, status, err = measure(ctx, s, h)
+		}
 	}
 	if err != nil {
 		log.Error(err)
@@ -125,6 +141,9 @@ func run(ctx context.Context, args []string, std stdio) int {
 			return statusMissing
 		}
 		return statusFailed
+	}
+	if p.tune != "" {
+		return status
 	}
 	if err := files.write(std.out, h, rows, p); err != nil {
 		log.Error(err)
@@ -154,23 +173,34 @@ func readFile(name string) (*header, []row, error) {
 	return h, rows, nil
 }
 
-// measure runs a session. What was measured when it ended early is good.
-func measure(ctx context.Context, p *params, h *header, log *logrus.Logger, std stdio) ([]row, int, error) {
+// newSession makes a session with a directory of its own.
+func newSession(p *params, h *header, log *logrus.Logger, std stdio) (*session, error) {
 	self, err := os.Executable()
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	dir, err := os.MkdirTemp("", "gorun-bench-")
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
-	defer os.RemoveAll(dir)
 	s := &session{params: p, log: log, errs: std.err, dir: dir, cpus: topo.CPUs(), self: self, versions: h.Versions, progress: &progress{terminal: std.terminal}, lateness: lateness}
 	if !p.quiet {
 		s.progress.w = std.err
 	}
+	if p.quick {
+		s.lateness = quickLateness
+	}
+	return s, nil
+}
+
+func (s *session) close() { os.RemoveAll(s.dir) }
+
+// measure builds the MPIs and runs the session. What was measured when it ended
+// early is good.
+func measure(ctx context.Context, s *session, h *header) ([]row, int, error) {
+	p, log := s.params, s.log
 	for _, name := range p.compare {
-		peer, err := buildPeer(ctx, name, dir)
+		peer, err := buildPeer(ctx, name, s.dir)
 		_, missing := errors.AsType[*missingError](err)
 		switch {
 		case missing && p.compareList == "": // --quick takes what is there
@@ -181,23 +211,20 @@ func measure(ctx context.Context, p *params, h *header, log *logrus.Logger, std 
 			s.peers = append(s.peers, peer)
 		}
 	}
-	if p.quick {
-		s.lateness = quickLateness
-	}
 	s.prepare()
 	if len(s.jobs) == 0 {
 		return nil, 0, fmt.Errorf("nothing of %s can be measured on %s ranks in these sizes", p.benchmarkList, p.countList)
 	}
-	err = s.run(ctx)
+	err := s.run(ctx)
 	s.progress.clear()
 	rows := s.results.rows(p.points)
 	h.Complete = err == nil
 	status := 0
 	if s.results.bad() {
-		log.Error("not all results are right, or some could not be measured: see the table")
+		log.Error("not all results are right, or some could not be measured: " + strings.Join(s.results.faults(), "; "))
 		status = statusFailed
 	}
-	if sig, ok := errors.AsType[interrupted](err); ok {
+	if sig, ok := ended(err); ok {
 		log.Warnf("%v: what was measured is kept", err)
 		status, err = 128+int(sig), nil
 	}
@@ -206,14 +233,14 @@ func measure(ctx context.Context, p *params, h *header, log *logrus.Logger, std 
 
 // outputs are the files of the results, which are made before anything is
 // measured so that a wrong name costs no waiting.
-type outputs struct{ csv, json, html *os.File }
+type outputs struct{ csv, json, html, tune *os.File }
 
 func openOutputs(parser *argp.Parser, p *params) (*outputs, error) {
 	o := &outputs{}
 	for _, f := range []struct {
 		flag, name string
 		file       **os.File
-	}{{"csv", p.csv, &o.csv}, {"json", p.json, &o.json}, {"html", p.html, &o.html}} {
+	}{{"csv", p.csv, &o.csv}, {"json", p.json, &o.json}, {"html", p.html, &o.html}, {"tune", p.tune, &o.tune}} {
 		if f.name == "" {
 			continue
 		}
@@ -231,7 +258,7 @@ func openOutputs(parser *argp.Parser, p *params) (*outputs, error) {
 }
 
 func (o *outputs) close() {
-	for _, f := range []*os.File{o.csv, o.json, o.html} {
+	for _, f := range []*os.File{o.csv, o.json, o.html, o.tune} {
 		if f != nil {
 			f.Close()
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -18,7 +19,7 @@ type params struct {
 	typ                                                                   string
 	iterations, warmup, runs                                              int
 	quick, backToBack, verbose, quiet                                     bool
-	csv, json, html, from                                                 string
+	csv, json, html, tune, from                                           string
 
 	// What these come to.
 	counts   []int // of ranks
@@ -62,6 +63,8 @@ func newParser() (*argp.Parser, *params) {
 	parser.String(&p.json, argp.Flag{Long: "json", Value: "FILE", Help: "write a header and the rows as JSON, an object a line"})
 	parser.String(&p.html, argp.Flag{Long: "html", Value: "FILE", Help: "write a page with plots, complete in itself"})
 	parser.String(&p.from, argp.Flag{Long: "from", Value: "FILE", Help: "measure nothing: take the results from a file that --json wrote"})
+	parser.String(&p.tune, argp.Flag{Long: "tune", Value: "FILE", Check: p.checkTune,
+		Help: "time every algorithm of the collectives at these numbers of ranks and sizes, and write the best as a table for GORUN_TUNING=FILE"})
 	parser.Bool(&p.verbose, argp.Flag{Long: "verbose", Short: 'v', Help: "tell which algorithm was chosen for each point, and why"})
 	parser.Bool(&p.quiet, argp.Flag{Long: "quiet", Short: 'q', Help: "no progress"})
 	return parser, p
@@ -144,6 +147,13 @@ func (p *params) checkType() error {
 func (p *params) checkMemory() error { return known(p.memoryList, registered, ordinary) }
 
 func (p *params) checkCompare() error { return known(p.compareList, mpich, openmpi) }
+
+func (p *params) checkTune() error {
+	if p.compareList != "" || p.quick || p.from != "" {
+		return errors.New("tunes gorun alone, expected no --compare, --quick or --from beside it")
+	}
+	return nil
+}
 
 // known checks that a list holds these names only, each once.
 func known(list string, names ...string) error {
@@ -229,6 +239,9 @@ func (p *params) settle() error {
 	}
 	if p.benchmarkList == "" {
 		p.benchmarkList = "all"
+		if p.tune != "" {
+			p.benchmarkList = "collectives"
+		}
 	}
 	if p.sizeList == "" {
 		p.sizeList = "8,1K,64K,256K,1M"

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -58,18 +59,24 @@ func (r *results) fail(j *job, err error) {
 }
 
 // bad tells whether a result was wrong, or a system gave none.
-func (r *results) bad() bool {
+func (r *results) bad() bool { return len(r.faults()) > 0 }
+
+// faults names what was wrong or failed.
+func (r *results) faults() []string {
+	var list []string
 	for _, w := range r.order {
-		if r.failed[w] != "" {
-			return true
+		what := fmt.Sprintf("%v on %d ranks, %s %s", w.point, w.np, w.system, cmp.Or(w.variant, w.memory))
+		if len(r.taken[w]) == 0 && r.failed[w] != "" {
+			list = append(list, what+" failed")
 		}
 		for _, s := range r.taken[w] {
 			if s.wrong {
-				return true
+				list = append(list, what+" is wrong")
+				break
 			}
 		}
 	}
-	return false
+	return list
 }
 
 // medians are the rounds' medians at a place.

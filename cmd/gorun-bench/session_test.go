@@ -41,7 +41,7 @@ func answers(us float64) func(context.Context, *plan, io.Writer) error {
 	}
 }
 
-func newSession(t *testing.T, runs int, contenders ...*contender) (*session, *bytes.Buffer) {
+func scripted(t *testing.T, runs int, contenders ...*contender) (*session, *bytes.Buffer) {
 	t.Helper()
 	var log bytes.Buffer
 	s := &session{params: &params{runs: runs, budget: time.Millisecond}, log: logline.New(&log, logline.Info), errs: &log, dir: t.TempDir(),
@@ -61,7 +61,7 @@ func TestPeerThatHangsOrFails(t *testing.T) {
 		return context.Cause(ctx)
 	})
 	failing := script(mpich, ordinary, "", func(context.Context, *plan, io.Writer) error { return errors.New("exit status 7") })
-	s, log := newSession(t, 1, script(gorun, registered, "", answers(1)), hanging, failing, script(gorun, ordinary, "", answers(2)))
+	s, log := scripted(t, 1, script(gorun, registered, "", answers(1)), hanging, failing, script(gorun, ordinary, "", answers(2)))
 	s.params.quick = true // a short share
 	s.params.deadline = time.Minute
 	for _, j := range s.jobs {
@@ -97,7 +97,7 @@ func TestSecondTryMeasuresTheRest(t *testing.T) {
 		}
 		return answers(5)(ctx, p, out)
 	})
-	s, _ := newSession(t, 1, c)
+	s, _ := scripted(t, 1, c)
 	if err := s.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func TestSlowJobsTakeTurns(t *testing.T) {
 		fmt.Fprintln(out, "point 0 1 10 1 2 3 4\nend")
 		return nil
 	})
-	s, _ := newSession(t, 3, c)
+	s, _ := scripted(t, 3, c)
 	if err := s.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func TestInterruptKeepsWhatWasMeasured(t *testing.T) {
 		<-one.Done()
 		return context.Cause(one)
 	})
-	s, _ := newSession(t, 100, script(gorun, registered, "", answers(1)), last)
+	s, _ := scripted(t, 100, script(gorun, registered, "", answers(1)), last)
 	s.lateness = time.Minute
 	err := s.run(ctx)
 	rows := s.results.rows([]point{{"barrier", "byte", 0}})
@@ -150,7 +150,7 @@ func TestDeadline(t *testing.T) {
 		time.Sleep(20 * time.Millisecond) // what a job takes
 		return answers(1)(ctx, p, out)
 	})
-	s, log := newSession(t, 1000, slow)
+	s, log := scripted(t, 1000, slow)
 	s.params.deadline = 50 * time.Millisecond
 	if err := s.run(t.Context()); err != nil {
 		t.Fatal(err)

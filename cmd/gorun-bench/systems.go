@@ -51,12 +51,12 @@ func (c *contender) String() string {
 }
 
 // gorunContender starts the ranks through package launcher: they are this
-// program again. launch goes through the command gorun where it stands beside
+// program again, with settings added to their environment. launch goes through the command gorun where it stands beside
 // this program or in PATH, as a user's job would.
-func gorunContender(self, memory string) *contender {
+func gorunContender(self, memory string, settings ...string) *contender {
 	c := &contender{system: gorun, memory: memory, self: self}
 	c.run = func(ctx context.Context, np int, plan string, out, errs io.Writer) error {
-		result, err := launcher.Run(ctx, launcher.Job{Argv: []string{self, workerWord, plan}, NP: np, Stdout: out, Stderr: errs})
+		result, err := launcher.Run(ctx, launcher.Job{Argv: []string{self, workerWord, plan}, NP: np, Env: append(os.Environ(), settings...), Stdout: out, Stderr: errs})
 		if err == nil && result.ExitStatus != 0 {
 			err = errors.New(result.Cause.String())
 		}

@@ -160,8 +160,8 @@ func (m *measured) run(index int) error {
 	if m.rank != 0 {
 		return nil
 	}
-	if m.explain != nil {
-		fmt.Fprintf(m.out, "chosen %d %s\n", index, m.explain())
+	if m.kind != 0 {
+		fmt.Fprintf(m.out, "chosen %d %s\n", index, m.comm.Explain(m.kind, m.point.bytes))
 	}
 	if s.wrong {
 		fmt.Fprintf(m.out, "wrong %d\n", index)

@@ -95,6 +95,7 @@ func TestWrongResultsAreFound(t *testing.T) {
 				control: make([]int64, 1), numbers: make([]float64, 2), plan: &plan{budget: time.Millisecond, warmup: 1, iterations: 3}}
 			p := point{"bcast", "byte", 100}
 			b := *find(p.benchmark)
+			b.kind = 0 // nothing to explain
 			good, err := b.make(w, p)
 			if err != nil {
 				return err
