@@ -145,6 +145,7 @@ func (w *World) join(ctx context.Context, cfg *Config, waiting wait.Config) (err
 		w.watch.sleeper = s
 	}
 	waiting.Sleeper = w.watch
+	waiting.CPU = w.place.local
 	waiting.Oversubscribed = waiting.Oversubscribed || w.place.size > w.place.cpus
 	w.waiter = wait.New(waiting)
 	w.log(fmt.Sprintf("rank %d of %d on host %s, %d of %d there, %d CPUs, device %s (%s)",

@@ -18,6 +18,11 @@ const (
 	// clockEvery is how many polls of the spin there are to one look at the
 	// clock. The first look starts it, so that a short wait pays for none.
 	clockEvery = 32
+	// A rank that spins in vain, and whose first yields bring what it waits
+	// for, shares its CPU with the one who made it: vainWaits times in a row
+	// and it moves, but not more often than moveEvery.
+	vainYields, vainWaits = 3, 8
+	moveEvery             = 5 * time.Millisecond
 	// safeEvery is how many yields there are to one that the Go scheduler sees.
 	safeEvery = 64
 	// lookEvery is how many yields there are to one look at clock and context.
@@ -66,6 +71,10 @@ type Config struct {
 	Scheduler bool
 	// Sleeper is used by one Waiter at a time. nil: timer sleeps.
 	Sleeper Sleeper
+	// CPU is the rank's place among those of its host. Ranks that have a CPU
+	// each may come to share one, where the kernel leaves them; then they go
+	// apart, each to the CPU of its place.
+	CPU int
 	// IdleAfter is how long a wait lasts before the rank parks; 0 means 1 ms.
 	IdleAfter time.Duration
 }
@@ -80,6 +89,11 @@ type Waiter struct {
 	idle    time.Duration
 
 	scheduler bool // Config.Scheduler
+
+	cpu   int // Config.CPU, -1: it does not matter
+	vain  int // waits in a row that ended as if the CPU were shared
+	moved time.Time
+	move  func(cpu int) bool
 }
 
 // New makes a Waiter.
@@ -96,8 +110,12 @@ func New(c Config) *Waiter {
 		// rank.
 		w.enter = yieldBoth
 	}
+	w.cpu, w.move = c.CPU, arch.MoveTo
 	if c.Oversubscribed {
 		w.spins = 0
+	}
+	if c.Oversubscribed || c.Scheduler {
+		w.cpu = -1
 	}
 	if w.idle <= 0 {
 		w.idle = idleDefault
@@ -127,6 +145,7 @@ func (w *Waiter) Wait(ctx context.Context, c Condition) error {
 		return nil
 	}
 	if w.spin(c) {
+		w.vain = 0
 		return nil
 	}
 	return w.waitLong(ctx, c)
@@ -153,6 +172,13 @@ func (w *Waiter) spin(c Condition) (ready bool) {
 // waitLong is Wait after the spin.
 func (w *Waiter) waitLong(ctx context.Context, c Condition) error {
 	start := time.Now()
+	if w.cpu >= 0 {
+		if w.yieldFew(c) {
+			w.apart(start)
+			return nil
+		}
+		w.vain = 0
+	}
 	ready, err := w.yieldFor(ctx, c, w.idle, w.yields)
 	for !ready && err == nil {
 		// The last chance of goroutines that share the processor.
@@ -168,6 +194,29 @@ func (w *Waiter) waitLong(ctx context.Context, c Condition) error {
 		}
 	}
 	return err
+}
+
+// yieldFew is the first few polls of a wait that has spun in vain.
+func (w *Waiter) yieldFew(c Condition) (ready bool) {
+	for range vainYields {
+		w.yield()
+		if poll(c) {
+			return true
+		}
+	}
+	return false
+}
+
+// apart counts a wait that ended as if the rank shared its CPU with the one it
+// waited for, and moves it away when there are too many.
+func (w *Waiter) apart(now time.Time) {
+	if w.vain++; w.vain < vainWaits || now.Sub(w.moved) < moveEvery {
+		return
+	}
+	w.vain, w.moved = 0, now
+	if !w.move(w.cpu) {
+		w.cpu = -1
+	}
 }
 
 // yieldFor polls with yields in between, for at least the given time and number
