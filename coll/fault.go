@@ -106,7 +106,11 @@ func (t *Team) mismatched() error {
 	if m.fingerprint == t.machine.fingerprint {
 		return t.breakUp(m.peer, faultLocal, fmt.Errorf("%w: it exposed only %d bytes", ErrMismatch, m.descriptor))
 	}
-	t.tell(m.peer, fault{reason: faultMismatch, peer: -1, call: t.call.call.summary(t.call.reduction.ID)})
+	t.tell(m.peer, fault{reason: faultMismatch, peer: -1, call: t.calling(m.peer)})
+	if n, fits := lengthOf(m.fingerprint); kindOf(m.fingerprint) == Exchange && fits {
+		// It need not be asked.
+		return t.disagree(m.peer, summary{kind: Exchange, algorithm: Direct, bytes: n, elem: 1})
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
 	defer cancel()
 	// Whether it answers or not, there is a mismatch to report.
@@ -131,9 +135,27 @@ func (a *answer) Ready() bool {
 	return told
 }
 
+// calling is the summary of this member's call, as far as it concerns peer: of a
+// kind whose messages are sized, with the length of the part that the call is at,
+// or of the first one with that peer.
+func (t *Team) calling(peer int) summary {
+	s := t.call.call.summary(t.call.reduction.ID)
+	if m := t.machine; sized(s.kind) && m.plan != nil {
+		for i := len(m.plan.steps) - 1; i >= 0; i-- {
+			if x := &m.plan.steps[i]; x.verb <= vLearn && int(x.peer) == peer {
+				s.bytes = uint64(x.n)
+				if i == m.pc {
+					break
+				}
+			}
+		}
+	}
+	return s
+}
+
 // disagree breaks the team because peer called something else.
 func (t *Team) disagree(peer int, theirs summary) *Error {
-	mine := t.call.call.summary(t.call.reduction.ID)
+	mine := t.calling(peer)
 	t.tell(peer, fault{reason: faultMismatch, peer: -1, call: mine})
 	t.tellOthers(peer, fault{reason: faultOther, peer: int32(peer), call: mine})
 	what := theirs.String()
