@@ -103,6 +103,9 @@ func (t *Team) told(peer int) (fault, bool) {
 // mismatched ends the call after a message that the plan does not expect.
 func (t *Team) mismatched() error {
 	m := t.machine.mistake
+	if m.deadlock {
+		return t.entangled(m.peer)
+	}
 	if m.fingerprint == t.machine.fingerprint {
 		return t.breakUp(m.peer, faultLocal, fmt.Errorf("%w: it exposed only %d bytes", ErrMismatch, m.descriptor))
 	}
@@ -121,6 +124,89 @@ func (t *Team) mismatched() error {
 		return t.disagree(m.peer, f.call)
 	}
 	return t.disagree(m.peer, summary{kind: kindOf(m.fingerprint)})
+}
+
+// stuckLooks is after how many looks without a step, a millisecond each or more,
+// a member suspects that it waits in vain.
+const stuckLooks = 50
+
+// deadlocked tells whether this member waits in a circle of members that wait for
+// each other. Members whose calls match never do. If one would send more bytes than
+// another receives, the one may wait for a descriptor and the other for a message.
+//
+// A member that is stuck tells the peer that it waits for, in the waiting word of
+// its lane, which message that is, and how many members wait in a chain up to it,
+// itself counted. The word counts for the peer if it has not sent that message and
+// is stuck too. Nobody sends before it has what it waits for, so while the last of a
+// chain is stuck the whole chain is; a member takes its word back when it goes on. A
+// chain longer than the team has a member twice: it is a circle, and since each
+// member waits for one only, its last is on it.
+func (t *Team) deadlocked() bool {
+	m := t.machine
+	s := &m.plan.steps[m.pc]
+	peer := int(s.peer)
+	if s.verb != vAwait && s.verb != vTake && s.verb != vLearn || m.done || t.call.call.Kind == farewell {
+		return false // in a farewell the peer may have freed its region
+	}
+	chain := uint64(1)
+	for i := range t.peers {
+		if i == t.rank {
+			continue
+		}
+		word := atomic.LoadUint64(&t.words[t.layout.waits(i)/8])
+		if word != 0 && uint16(word) == m.channels[i].sent+1 {
+			chain = max(chain, word>>16+1)
+		}
+	}
+	if chain > uint64(t.size) {
+		m.mistake = mismatch{peer: peer, deadlock: true}
+		return true
+	}
+	// Again now and then, for it may not have been posted.
+	if chain != t.chain || t.call.stuck%stuckLooks == 0 {
+		t.chain, t.waitsFor = chain, peer
+		t.tellWaiting(peer, chain<<16|uint64(m.channels[peer].awaited+1))
+	}
+	return false
+}
+
+// unstick is for a member that goes on.
+func (t *Team) unstick() {
+	if t.chain != 0 {
+		t.tellWaiting(t.waitsFor, 0)
+		t.chain = 0
+	}
+	t.call.stuck = 0
+}
+
+// tellWaiting writes the waiting word at peer, if that can be done.
+func (t *Team) tellWaiting(peer int, word uint64) {
+	p := &t.peers[peer]
+	if p.words != nil {
+		arch.StoreRelease64(&p.words[1], word)
+		p.memory.Notify()
+		return
+	}
+	l := p.link
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.writeWord(0, p.lane+8, p.rkey, word)
+	t.mesh.post(l, 1, false)
+}
+
+// entangled ends the call of a member that waits in a circle for peer.
+func (t *Team) entangled(peer int) error {
+	t.tell(peer, fault{reason: faultMismatch, peer: -1, call: t.calling(peer)})
+	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
+	defer cancel()
+	// It finds out too, or hears of it.
+	_ = t.waiter.Wait(ctx, &answer{t, peer})
+	mine := t.calling(peer)
+	if f, told := t.told(peer); told && f.reason == faultMismatch && f.call != mine {
+		return t.disagree(peer, f.call)
+	}
+	t.tellOthers(peer, fault{reason: faultOther, peer: int32(peer), call: mine})
+	return t.broken(peer, fmt.Errorf("%w: rank %d called %s and waits for rank %d, in a circle of ranks that wait for each other", ErrMismatch, t.rank, mine, peer))
 }
 
 // answer is the condition that a peer has told a fault.

@@ -54,6 +54,25 @@ func TestMismatchIsReportedByBothSides(t *testing.T) {
 				func(ctx context.Context, t *Team, in, out Buffer) error { return t.Barrier(ctx) },
 				func(ctx context.Context, t *Team, in, out Buffer) error { return t.AllReduce(ctx, in, out, 5, sum) },
 			}, [2]string{"barrier", "allreduce of 20 bytes"}},
+		{"a root that sends more than a message holds",
+			[2]func(ctx context.Context, t *Team, in, out Buffer) error{
+				func(ctx context.Context, t *Team, in, out Buffer) error { return t.Bcast(ctx, out, 8, 1) },
+				func(ctx context.Context, t *Team, in, out Buffer) error { return t.Bcast(ctx, out, 10000, 1) },
+			}, [2]string{"bcast of 8 bytes with root 1", "bcast of 10000 bytes with root 1"}},
+		{"a root that expects more than a message holds",
+			[2]func(ctx context.Context, t *Team, in, out Buffer) error{
+				func(ctx context.Context, t *Team, in, out Buffer) error {
+					return t.Run(ctx, &Args{Kind: Gather, Send: in, Recv: out, Bytes: 8, Root: 1})
+				},
+				func(ctx context.Context, t *Team, in, out Buffer) error {
+					return t.Run(ctx, &Args{Kind: Gather, Send: in, Recv: out, Bytes: 10000, Root: 1})
+				},
+			}, [2]string{"with root 1", "gather of 10000 bytes with root 1"}},
+		{"each waits for the other to begin",
+			[2]func(ctx context.Context, t *Team, in, out Buffer) error{
+				func(ctx context.Context, t *Team, in, out Buffer) error { return t.Bcast(ctx, out, 8, 1) },
+				func(ctx context.Context, t *Team, in, out Buffer) error { return t.Bcast(ctx, out, 8, 0) },
+			}, [2]string{"bcast of 8 bytes with root 1", "bcast of 8 bytes with root 0"}},
 		{"other operations",
 			[2]func(ctx context.Context, t *Team, in, out Buffer) error{
 				func(ctx context.Context, t *Team, in, out Buffer) error { return t.AllReduce(ctx, in, out, 5, most) },

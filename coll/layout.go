@@ -9,7 +9,7 @@ import (
 // a lane that only that member writes, and behind the lanes the staging slots,
 // which only the owner uses, for messages that do not fit inline.
 //
-//	lane     credit word   64 bytes
+//	lane     credit word, waiting word   64 bytes
 //	         fault record  64 bytes
 //	         slots         each: header 8 bytes, payload; a whole number of
 //	                       cache lines, odd, so that headers spread over the sets
@@ -41,6 +41,7 @@ func newLayout(members, slots, eager int, staging bool) layout {
 }
 
 func (l *layout) credit(member int) int { return member * l.lane }
+func (l *layout) waits(member int) int  { return member*l.lane + 8 }
 func (l *layout) fault(member int) int  { return member*l.lane + faultOffset }
 func (l *layout) header(member, slot int) int {
 	return member*l.lane + ringOffset + slot*l.stride

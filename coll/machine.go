@@ -68,6 +68,7 @@ type mismatch struct {
 	peer        int
 	fingerprint uint32 // what came
 	descriptor  uint64 // or the length of memory too short for a put
+	deadlock    bool   // or that we wait for it in a circle
 }
 
 func newMachine(p port, size, slots int) *machine {

@@ -35,6 +35,7 @@ type invocation struct {
 	clock      time.Time // when the wait looked at the clock last
 	slow       bool      // and that it had not for long
 	looked     time.Time // when it looked at the peers last
+	stuck      int       // how often it did since the last step
 	err        *Error
 }
 
@@ -151,7 +152,9 @@ func (w *waiting) poll(wide bool) bool {
 	before := m.pc
 	c.outcome = m.run()
 	if c.outcome != blocked || m.pc != before {
-		c.misses = 0
+		if c.misses = 0; c.stuck != 0 {
+			t.unstick()
+		}
 		return true
 	}
 	c.misses++
@@ -221,6 +224,10 @@ func (t *Team) look(wide bool) (broken bool) {
 			c.err = t.breakUp(i, faultDead, ErrPeerDead)
 			return true
 		}
+	}
+	if c.stuck++; c.stuck >= stuckLooks && t.deadlocked() {
+		c.outcome = failed
+		return true
 	}
 	return false
 }

@@ -141,6 +141,9 @@ type Team struct {
 	bytes  []byte   // the region
 	peers  []peer   // by member
 
+	waitsFor int    // the peer that was told so, see deadlocked
+	chain    uint64 // and the length of the chain; 0 if it was not
+
 	scratch rdma.MR // grows between calls
 	arena   arena
 	machine *machine
