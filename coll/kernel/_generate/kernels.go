@@ -14,8 +14,14 @@ type three func(...Op)
 // fixed makes one of an instruction that has no masked forms.
 func fixed(f func(y, x, z Op)) three { return func(o ...Op) { f(o[0], o[1], o[2]) } }
 
+// A combination emits instructions that combine two vectors; it may change neither.
+type combination func(v vector, a, b reg.VecVirtual, constants []reg.VecVirtual) reg.VecVirtual
+
+// Predicates of VCMPPS and VCMPPD.
+const equals, unordered, ordered, less = 0, 3, 7, 17
+
 // of makes one that applies a single instruction.
-func of(f three) func(v vector, a, b reg.VecVirtual, _ []reg.VecVirtual) reg.VecVirtual {
+func of(f three) combination {
 	return func(v vector, a, b reg.VecVirtual, _ []reg.VecVirtual) reg.VecVirtual {
 		r := v.new()
 		f(b, a, r)
@@ -90,12 +96,12 @@ func kernels() []kernel {
 		add(kernel{name: name + "Float32AVX2", doc: doc, elem: 4, memory: plain, combine: single.order(greatest)})
 		add(kernel{name: name + "Float64AVX2", doc: doc, elem: 8, memory: plain, combine: double.order(greatest)})
 		add(kernel{name: name + "F16AVX2", doc: doc, elem: 2, memory: float16, combine: single.order(greatest)})
-		add(kernel{name: name + "BF16AVX2", doc: doc, elem: 2, memory: bfloat16Exact, combine: single.order(greatest)})
+		add(kernel{name: name + "BF16AVX2", doc: doc, elem: 2, memory: plain, prepare: halves, combine: bfloat16(single.order(greatest), false)})
 	}
 	add(kernel{name: "sumF16AVX2", doc: "adds as float32.", elem: 2, memory: float16, combine: of(VADDPS)})
 	add(kernel{name: "prodF16AVX2", doc: "multiplies as float32.", elem: 2, memory: float16, combine: of(VMULPS)})
-	add(kernel{name: "sumBF16AVX2", doc: "adds as float32.", elem: 2, memory: bfloat16Rounded, combine: of(VADDPS)})
-	add(kernel{name: "prodBF16AVX2", doc: "multiplies as float32.", elem: 2, memory: bfloat16Rounded, combine: of(VMULPS)})
+	add(kernel{name: "sumBF16AVX2", doc: "adds as float32.", elem: 2, memory: plain, prepare: halves, combine: bfloat16(of(VADDPS), true)})
+	add(kernel{name: "prodBF16AVX2", doc: "multiplies as float32.", elem: 2, memory: plain, prepare: halves, combine: bfloat16(of(VMULPS), true)})
 	return append(list, pairs()...)
 }
 
@@ -137,7 +143,7 @@ func signBits() []reg.VecVirtual {
 	return []reg.VecVirtual{r}
 }
 
-func orderInt64(greatest, unsigned bool) func(v vector, a, b reg.VecVirtual, constants []reg.VecVirtual) reg.VecVirtual {
+func orderInt64(greatest, unsigned bool) combination {
 	return func(v vector, a, b reg.VecVirtual, constants []reg.VecVirtual) reg.VecVirtual {
 		r, x, y := v.new(), a, b
 		if unsigned {
@@ -175,7 +181,7 @@ func truth(width int) func() []reg.VecVirtual {
 
 type logical struct {
 	name, doc string
-	combine   func(v vector, a, b reg.VecVirtual, constants []reg.VecVirtual) reg.VecVirtual
+	combine   combination
 }
 
 // logic is made of comparisons with 0.
@@ -219,7 +225,7 @@ type floats struct {
 // order is minimum or maximum. The instructions give y of (y, x, z) if both are
 // zeros or one is a NaN. Of zeros, the two ways together have both signs: either
 // is less, both are needed to be more. For a NaN the sum is the right one.
-func (f floats) order(greatest bool) func(v vector, a, b reg.VecVirtual, _ []reg.VecVirtual) reg.VecVirtual {
+func (f floats) order(greatest bool) combination {
 	return func(v vector, a, b reg.VecVirtual, _ []reg.VecVirtual) reg.VecVirtual {
 		r, s, nan, sum := v.new(), v.new(), v.new(), v.new()
 		if greatest {
@@ -258,4 +264,50 @@ func prodComplex(v vector, a, b reg.VecVirtual, constants []reg.VecVirtual) reg.
 	VCMPPD(U8(unordered), x, x, nan)
 	VBLENDVPD(nan, v.as(constants[0]), x, x)
 	return x
+}
+
+// halves makes what bfloat16 needs: the upper halves of 32 bits, and for rounding 1
+// and a little less than half of the last place.
+func halves() []reg.VecVirtual {
+	upper, one, half := ones(), YMM(), YMM()
+	VPSRLD(U8(31), upper, one)
+	VPSRLD(U8(17), upper, half)
+	VPSLLD(U8(16), upper, upper)
+	return []reg.VecVirtual{upper, one, half}
+}
+
+// bfloat16 combines the even and the odd elements as float32, whose upper halves
+// they are. A minimum needs no rounding.
+func bfloat16(combine combination, rounds bool) combination {
+	return func(v vector, a, b reg.VecVirtual, constants []reg.VecVirtual) reg.VecVirtual {
+		upper := v.as(constants[0])
+		x, y := v.new(), v.new()
+		VPSLLD(U8(16), a, x)
+		VPSLLD(U8(16), b, y)
+		even := combine(v, x, y, nil)
+		x, y = v.new(), v.new()
+		VPAND(upper, a, x)
+		VPAND(upper, b, y)
+		odd := combine(v, x, y, nil)
+		if rounds {
+			round(v, even, constants)
+			round(v, odd, constants)
+		}
+		VPSRLD(U8(16), even, even)
+		VPAND(upper, odd, odd)
+		VPOR(odd, even, even)
+		return even
+	}
+}
+
+// round adds 0x7fff, and 1 if what stays is odd, so that cutting the lower half
+// rounds. A NaN is left alone: arithmetic has made its upper half quiet.
+func round(v vector, r reg.VecVirtual, constants []reg.VecVirtual) {
+	odd, number := v.new(), v.new()
+	VPSRLD(U8(16), r, odd)
+	VPAND(v.as(constants[1]), odd, odd)
+	VPADDD(v.as(constants[2]), odd, odd)
+	VCMPPS(U8(ordered), r, r, number)
+	VPAND(number, odd, odd)
+	VPADDD(odd, r, r)
 }

@@ -34,7 +34,7 @@ type kernel struct {
 	memory memory
 	// prepare makes the constants that combine uses.
 	prepare func() []reg.VecVirtual
-	combine func(v vector, a, b reg.VecVirtual, constants []reg.VecVirtual) reg.VecVirtual
+	combine combination
 	// four makes it combine four operands, from left to right.
 	four bool
 }
@@ -78,10 +78,7 @@ func (k kernel) generate() {
 	}
 	var constants []reg.VecVirtual
 	if k.prepare != nil {
-		constants = append(constants, k.prepare()...)
-	}
-	if k.memory.prepare != nil {
-		constants = append(constants, k.memory.prepare()...)
+		constants = k.prepare()
 	}
 	full := k.memory.full
 	step := func(bytes, at int) {
@@ -90,7 +87,7 @@ func (k kernel) generate() {
 		for _, p := range from[1:] {
 			x = k.combine(v, x, k.memory.load(v, bytes, Mem{Base: p, Disp: at}), constants)
 		}
-		k.memory.store(v, bytes, x, Mem{Base: dst, Disp: at}, constants)
+		k.memory.store(v, bytes, x, Mem{Base: dst, Disp: at})
 	}
 	advance := func(bytes int) {
 		for _, p := range append(from, dst) {

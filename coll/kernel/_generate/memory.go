@@ -8,17 +8,16 @@ import (
 
 // memory is how elements lie in memory and in vectors.
 type memory struct {
-	full    int // bytes of memory that fill a 32-byte register
-	prepare func() []reg.VecVirtual
-	load    func(v vector, bytes int, m Mem) reg.VecVirtual
-	store   func(v vector, bytes int, r reg.VecVirtual, m Mem, constants []reg.VecVirtual)
+	full  int // bytes of memory that fill a 32-byte register
+	load  func(v vector, bytes int, m Mem) reg.VecVirtual
+	store func(v vector, bytes int, r reg.VecVirtual, m Mem)
 }
 
 // plain elements are computed as they lie.
 var plain = memory{
 	full: 32,
 	load: loadPlain,
-	store: func(_ vector, bytes int, r reg.VecVirtual, m Mem, _ []reg.VecVirtual) {
+	store: func(_ vector, bytes int, r reg.VecVirtual, m Mem) {
 		storePlain(bytes, r, m)
 	},
 }
@@ -76,61 +75,12 @@ var float16 = memory{
 		VCVTPH2PS(h.AsX(), f)
 		return f
 	},
-	store: func(_ vector, bytes int, r reg.VecVirtual, m Mem, _ []reg.VecVirtual) {
+	store: func(_ vector, bytes int, r reg.VecVirtual, m Mem) {
 		h := XMM()
 		VCVTPS2PH(U8(0), r, h)
 		storePlain(bytes, h, m)
 	},
 }
-
-// bfloat16 elements are the upper halves of float32.
-func bfloat16(round func(v vector, r reg.VecVirtual, constants []reg.VecVirtual) reg.VecVirtual, prepare func() []reg.VecVirtual) memory {
-	return memory{
-		full:    16,
-		prepare: prepare,
-		load: func(v vector, bytes int, m Mem) reg.VecVirtual {
-			h, f := loadPlain(v, bytes, m), v.new()
-			VPMOVZXWD(h.AsX(), f)
-			VPSLLD(U8(16), f, f)
-			return f
-		},
-		store: func(v vector, bytes int, r reg.VecVirtual, m Mem, constants []reg.VecVirtual) {
-			h := round(v, r, constants)
-			VPACKUSDW(h, h, h)
-			if v.y { // the two halves were packed on their own
-				VPERMQ(U8(0b1000), h, h)
-			}
-			storePlain(bytes, h.AsX(), m)
-		},
-	}
-}
-
-// bfloat16Exact stores what one of the operands was.
-var bfloat16Exact = bfloat16(func(v vector, r reg.VecVirtual, _ []reg.VecVirtual) reg.VecVirtual {
-	h := v.new()
-	VPSRLD(U8(16), r, h)
-	return h
-}, nil)
-
-// bfloat16Rounded adds 0x7fff, and 1 if what stays is odd, and cuts; a NaN is cut
-// and made quiet, which arithmetic has done.
-var bfloat16Rounded = bfloat16(func(v vector, r reg.VecVirtual, constants []reg.VecVirtual) reg.VecVirtual {
-	one, half := v.as(constants[0]), v.as(constants[1])
-	odd, nan := v.new(), v.new()
-	VPSRLD(U8(16), r, odd)
-	VPAND(one, odd, odd)
-	VPADDD(half, odd, odd)
-	VPADDD(r, odd, odd)
-	VCMPPS(U8(unordered), r, r, nan)
-	VBLENDVPS(nan, r, odd, odd)
-	VPSRLD(U8(16), odd, odd)
-	return odd
-}, func() []reg.VecVirtual {
-	one, half := ones(), YMM()
-	VPSRLD(U8(17), one, half)
-	VPSRLD(U8(31), one, one)
-	return []reg.VecVirtual{one, half}
-})
 
 // complex64s are computed as complex128.
 var complex64s = memory{
@@ -140,7 +90,7 @@ var complex64s = memory{
 		VCVTPS2PD(s.AsX(), d)
 		return d
 	},
-	store: func(v vector, bytes int, r reg.VecVirtual, m Mem, _ []reg.VecVirtual) {
+	store: func(v vector, bytes int, r reg.VecVirtual, m Mem) {
 		s := XMM()
 		if v.y {
 			VCVTPD2PSY(r, s)
@@ -150,9 +100,6 @@ var complex64s = memory{
 		storePlain(bytes, s, m)
 	},
 }
-
-// unordered is the predicate of VCMPPS.
-const unordered = 3
 
 // ones has all bits set.
 func ones() reg.VecVirtual {

@@ -38,7 +38,7 @@ func pairs() []kernel {
 
 // choose takes b if its value is better, or if they are equal and its index is
 // lower.
-func (p pair) choose(greatest bool) func(v vector, a, b reg.VecVirtual, _ []reg.VecVirtual) reg.VecVirtual {
+func (p pair) choose(greatest bool) combination {
 	return func(v vector, a, b reg.VecVirtual, _ []reg.VecVirtual) reg.VecVirtual {
 		x, y := a, b
 		if p.shift {
@@ -68,9 +68,6 @@ func (p pair) choose(greatest bool) func(v vector, a, b reg.VecVirtual, _ []reg.
 		return better
 	}
 }
-
-// Predicates of VCMPPS.
-const less, equals = 17, 0
 
 // nan makes b better where it alone is a NaN, and equal where both are.
 func (p pair) nan(v vector, a, b, better, equal reg.VecVirtual) {
