@@ -199,26 +199,6 @@ func or64AVX2(dst []byte, a []byte, b []byte)
 //go:noescape
 func xor64AVX2(dst []byte, a []byte, b []byte)
 
-// sumInt32x4AVX2 adds four.
-//
-//go:noescape
-func sumInt32x4AVX2(dst []byte, a []byte, b []byte, c []byte, d []byte)
-
-// sumInt64x4AVX2 adds four.
-//
-//go:noescape
-func sumInt64x4AVX2(dst []byte, a []byte, b []byte, c []byte, d []byte)
-
-// sumFloat32x4AVX2 adds four.
-//
-//go:noescape
-func sumFloat32x4AVX2(dst []byte, a []byte, b []byte, c []byte, d []byte)
-
-// sumFloat64x4AVX2 adds four.
-//
-//go:noescape
-func sumFloat64x4AVX2(dst []byte, a []byte, b []byte, c []byte, d []byte)
-
 // prodComplex64AVX2 multiplies as float64.
 //
 //go:noescape
@@ -308,6 +288,26 @@ func sumBF16AVX2(dst []byte, a []byte, b []byte)
 //
 //go:noescape
 func prodBF16AVX2(dst []byte, a []byte, b []byte)
+
+// sumInt32x4AVX2 adds four.
+//
+//go:noescape
+func sumInt32x4AVX2(dst []byte, a []byte, b []byte, c []byte, d []byte)
+
+// sumInt64x4AVX2 adds four.
+//
+//go:noescape
+func sumInt64x4AVX2(dst []byte, a []byte, b []byte, c []byte, d []byte)
+
+// sumFloat32x4AVX2 adds four.
+//
+//go:noescape
+func sumFloat32x4AVX2(dst []byte, a []byte, b []byte, c []byte, d []byte)
+
+// sumFloat64x4AVX2 adds four.
+//
+//go:noescape
+func sumFloat64x4AVX2(dst []byte, a []byte, b []byte, c []byte, d []byte)
 
 // minLocFloatIntAVX2 compares and blends.
 //

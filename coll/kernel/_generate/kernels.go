@@ -14,7 +14,7 @@ type three func(...Op)
 // fixed makes one of an instruction that has no masked forms.
 func fixed(f func(y, x, z Op)) three { return func(o ...Op) { f(o[0], o[1], o[2]) } }
 
-// A combination emits instructions that combine two vectors; it may change neither.
+// A combination emits instructions that combine two vectors into a new one.
 type combination func(v vector, a, b reg.VecVirtual, constants []reg.VecVirtual) reg.VecVirtual
 
 // Predicates of VCMPPS and VCMPPD.
@@ -66,16 +66,6 @@ func kernels() []kernel {
 		}
 	}
 
-	for _, k := range []kernel{
-		{name: "sumInt32x4AVX2", elem: 4, combine: of(VPADDD)},
-		{name: "sumInt64x4AVX2", elem: 8, combine: of(VPADDQ)},
-		{name: "sumFloat32x4AVX2", elem: 4, combine: of(VADDPS)},
-		{name: "sumFloat64x4AVX2", elem: 8, combine: of(VADDPD)},
-	} {
-		k.doc, k.memory, k.four = "adds four.", plain, true
-		add(k)
-	}
-
 	// Complex products.
 	add(kernel{name: "prodComplex64AVX2", doc: "multiplies as float64.", elem: 8, memory: complex64s, prepare: standardNaN, combine: prodComplex})
 	add(kernel{name: "prodComplex128AVX2", doc: "multiplies.", elem: 16, memory: plain, prepare: standardNaN, combine: prodComplex})
@@ -102,6 +92,17 @@ func kernels() []kernel {
 	add(kernel{name: "prodF16AVX2", doc: "multiplies as float32.", elem: 2, memory: float16, combine: of(VMULPS)})
 	add(kernel{name: "sumBF16AVX2", doc: "adds as float32.", elem: 2, memory: plain, prepare: halves, combine: bfloat16(of(VADDPS), true)})
 	add(kernel{name: "prodBF16AVX2", doc: "multiplies as float32.", elem: 2, memory: plain, prepare: halves, combine: bfloat16(of(VMULPS), true)})
+
+	// Four operands, which Fold has.
+	for _, k := range []kernel{
+		{name: "sumInt32x4AVX2", elem: 4, combine: of(VPADDD)},
+		{name: "sumInt64x4AVX2", elem: 8, combine: of(VPADDQ)},
+		{name: "sumFloat32x4AVX2", elem: 4, combine: of(VADDPS)},
+		{name: "sumFloat64x4AVX2", elem: 8, combine: of(VADDPD)},
+	} {
+		k.doc, k.memory, k.four = "adds four.", plain, true
+		add(k)
+	}
 	return append(list, pairs()...)
 }
 
