@@ -82,10 +82,10 @@ func nearest(fraction, exponent uint) func(*big.Float) uint64 {
 
 // obvious is a op b of one element.
 func obvious(t Type, op Op, a, b []byte) []byte {
-	switch {
-	case op == Replace:
+	switch op {
+	case Replace:
 		return b
-	case op == NoOp:
+	case NoOp:
 		return a
 	}
 	if f, is := formats[t]; is {
