@@ -366,8 +366,11 @@ func (w *World) enlist(ctx context.Context, d *Comm, meet func(ctx context.Conte
 		}
 	}
 	if err != nil {
-		if d != nil && d.team != nil {
-			_ = d.team.Close() // which is of no use alone; err says why
+		if d != nil {
+			if d.team != nil {
+				_ = d.team.Close() // which is of no use alone; err says why
+			}
+			d.purge()
 		}
 		return err
 	}

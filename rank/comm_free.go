@@ -65,12 +65,17 @@ func (c *Comm) release() {
 	c.forget()
 }
 
+// purge discards the communicator's messages, those that are still to come too.
+func (c *Comm) purge() {
+	for k := range uint32(contexts) {
+		c.world.messages.Purge(contexts*c.context + k)
+	}
+}
+
 // forget takes the communicator out of the world.
 func (c *Comm) forget() {
 	w := c.world
-	for k := range uint32(contexts) {
-		w.messages.Purge(contexts*c.context + k)
-	}
+	c.purge()
 	add(&w.past, c.team.Counters())
 	w.comms = slices.DeleteFunc(w.comms, func(o *Comm) bool { return o == c })
 }
