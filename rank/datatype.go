@@ -16,7 +16,10 @@ import (
 // [TypeFor] gives the type of a Go type; the functions below build others of it.
 // Messages fit when the sequence of numbers is the same on both sides, wherever
 // they lie: rows may be sent and received as columns.
-type Datatype struct{ core *datatype.Type }
+type Datatype struct {
+	core *datatype.Type
+	pair kernel.Type // of a pair of MINLOC and MAXLOC, which has padding; else 0
+}
 
 // Float16 and BFloat16 are 16-bit floating-point numbers, for sending and reducing.
 type (
@@ -28,7 +31,7 @@ type (
 var plainTypes = func() (list [reflect.Complex128 + 1]*Datatype) {
 	for k := range list {
 		if t := datatype.OfKind(reflect.Kind(k)); t != nil {
-			list[k] = &Datatype{t}
+			list[k] = &Datatype{core: t}
 		}
 	}
 	return list
@@ -36,7 +39,7 @@ var plainTypes = func() (list [reflect.Complex128 + 1]*Datatype) {
 
 var (
 	float16Type, bfloat16Type = reflect.TypeFor[Float16](), reflect.TypeFor[BFloat16]()
-	float16s, bfloat16s       = &Datatype{datatype.Of(datatype.Float16)}, &Datatype{datatype.Of(datatype.BFloat16)}
+	float16s, bfloat16s       = &Datatype{core: datatype.Of(datatype.Float16)}, &Datatype{core: datatype.Of(datatype.BFloat16)}
 )
 
 // TypeFor gives the type of a number, or of a struct or an array of such. Padding
@@ -77,7 +80,44 @@ func reflectType(t reflect.Type) (*Datatype, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Datatype{core}, nil
+	return &Datatype{core: core, pair: pairOf(t)}, nil
+}
+
+// pairOf is the type of a pair, 0 for others.
+func pairOf(t reflect.Type) kernel.Type {
+	switch t {
+	case reflect.TypeFor[kernel.Pair[float32]]():
+		return kernel.FloatInt
+	case reflect.TypeFor[kernel.Pair[float64]]():
+		return kernel.DoubleInt
+	case reflect.TypeFor[kernel.Pair[int64]]():
+		return kernel.LongInt
+	case reflect.TypeFor[kernel.Pair[int32]]():
+		return kernel.TwoInt
+	case reflect.TypeFor[kernel.Pair[int16]]():
+		return kernel.ShortInt
+	}
+	return 0
+}
+
+// reducible is what the elements of a reduction are, and how many an item has; ok is
+// false when they are not all alike. A pair is one element of its whole extent, with
+// the padding that its type map leaves out.
+func (t *Datatype) reducible() (element kernel.Type, n int, ok bool) {
+	if t.pair != 0 {
+		return t.pair, 1, true
+	}
+	b, n, ok := t.core.Uniform()
+	return basicElements[b], n, ok
+}
+
+// basicElements are the elements of reductions by basic type.
+var basicElements = [...]kernel.Type{
+	datatype.Bool: kernel.Bool,
+	datatype.Int8: kernel.Int8, datatype.Int16: kernel.Int16, datatype.Int32: kernel.Int32, datatype.Int64: kernel.Int64,
+	datatype.Uint8: kernel.Uint8, datatype.Uint16: kernel.Uint16, datatype.Uint32: kernel.Uint32, datatype.Uint64: kernel.Uint64,
+	datatype.Float16: kernel.Float16, datatype.BFloat16: kernel.BFloat16, datatype.Float32: kernel.Float32, datatype.Float64: kernel.Float64,
+	datatype.Complex64: kernel.Complex64, datatype.Complex128: kernel.Complex128,
 }
 
 // reflected is the type map of t, which stands at path.
@@ -133,7 +173,7 @@ func made(core *datatype.Type, err error) (*Datatype, error) {
 	if err != nil {
 		return nil, badClass(ClassType, "%v", err)
 	}
-	return &Datatype{core}, nil
+	return &Datatype{core: core}, nil
 }
 
 // errNoType: a constructor was given a nil *Datatype.

@@ -123,6 +123,9 @@ type argumentError struct {
 func (e *argumentError) Error() string { return ErrArgument.Error() + ": " + e.text }
 func (e *argumentError) Unwrap() error { return ErrArgument }
 
+// Is tells whether target is the error's class.
+func (e *argumentError) Is(target error) bool { return target == e.class }
+
 // badClass is an error wrapping ErrArgument, of a class.
 func badClass(class Class, format string, args ...any) error {
 	return &argumentError{class: class, text: fmt.Sprintf(format, args...)}

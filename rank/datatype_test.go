@@ -1,0 +1,329 @@
+package rank_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gorun-mpi/gorun/internal/testenv"
+	"github.com/gorun-mpi/gorun/rank"
+	"github.com/gorun-mpi/gorun/rank/ranktest"
+)
+
+// typeOf is TypeFor of a type that is good.
+func typeOf[T rank.Element]() *rank.Datatype {
+	t, err := rank.TypeFor[T]()
+	if err != nil {
+		panic(err)
+	}
+	return t
+}
+
+// must is for constructors whose arguments are good.
+func must(t *rank.Datatype, err error) *rank.Datatype {
+	if err != nil {
+		panic(err)
+	}
+	return t
+}
+
+func TestTypeFor(t *testing.T) {
+	type nested struct {
+		A int8
+		P particle
+		B [3]struct {
+			X uint16
+			Y complex64
+		}
+	}
+	for _, tt := range []struct {
+		t            *rank.Datatype
+		size, extent int
+	}{
+		{typeOf[bool](), 1, 1}, {typeOf[uint16](), 2, 2}, {typeOf[rank.Float16](), 2, 2}, {typeOf[int](), 8, 8}, {typeOf[complex128](), 16, 16},
+		{typeOf[[5]float32](), 20, 20},
+		{typeOf[particle](), 4 + 24 + 1, 40},
+		{typeOf[nested](), 1 + 29 + 3*10, 8 + 40 + 3*12 + 4},
+	} {
+		lb, extent := tt.t.Extent()
+		if tt.t.Size() != tt.size || lb != 0 || extent != tt.extent {
+			t.Errorf("%v: size %d, extent %d %d; want %d, 0 %d", tt.t, tt.t.Size(), lb, extent, tt.size, tt.extent)
+		}
+	}
+	if _, err := rank.TypeFor[named](); !errors.Is(err, rank.ClassType) || !strings.Contains(err.Error(), "rank_test.named.Tags[0].Text is a string") {
+		t.Errorf("a struct with a string: %v", err)
+	}
+	if _, err := rank.Vector(1, 1, 1, nil); !errors.Is(err, rank.ClassType) {
+		t.Errorf("vector of no type: %v", err)
+	}
+	if _, err := rank.Contiguous(-1, typeOf[int]()); !errors.Is(err, rank.ErrArgument) {
+		t.Errorf("negative count: %v", err)
+	}
+}
+
+// Structs travel without their padding, which stays as it is.
+func TestStructMessages(t *testing.T) {
+	testenv.NoLeaks(t)
+	ranktest.Each(t, manySizes, func(ctx context.Context, c *rank.Comm) error {
+		next, before := (c.Rank()+1)%c.Size(), (c.Rank()+c.Size()-1)%c.Size()
+		for _, n := range []int{0, 1, 50, 3000} {
+			cloud := func(who int) []particle {
+				s := make([]particle, n)
+				for i := range s {
+					s[i] = particle{ID: int32(who*1000 + i), Position: [3]float64{float64(i), float64(who), -1}, Alive: i%3 == who%3}
+				}
+				return s
+			}
+			in := make([]particle, n)
+			flags := make([]bool, n)
+			var alive []bool
+			for _, p := range cloud(c.Rank()) {
+				alive = append(alive, p.Alive)
+			}
+			a, err := rank.Irecv(c, in, before, 1)
+			if err != nil {
+				return err
+			}
+			b, err := rank.Irecv(c, flags, before, 2)
+			if err != nil {
+				return err
+			}
+			if err := rank.Send(ctx, c, cloud(c.Rank()), next, 1); err != nil && n < 100 {
+				return err
+			}
+			if err := rank.Send(ctx, c, alive, next, 2); err != nil {
+				return err
+			}
+			var statuses [2]rank.Status
+			if err := rank.WaitAll(ctx, []rank.Request{a, b}, statuses[:]); err != nil {
+				return err
+			}
+			if statuses[0].Count != n || statuses[0].Bytes != 29*n || statuses[1].Count != n {
+				return fmt.Errorf("statuses %+v", statuses)
+			}
+			if want := cloud(before); !slices.Equal(in, want) {
+				return fmt.Errorf("particles %v, want %v", in, want)
+			}
+			for i, p := range in {
+				if flags[i] != p.Alive {
+					return fmt.Errorf("flag %d is %v", i, flags[i])
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// A matrix is sent by rows and received by columns, which transposes it; by all
+// kinds of calls.
+func TestTranspose(t *testing.T) {
+	testenv.NoLeaks(t)
+	ranktest.Each(t, []int{1, 2, 4}, func(ctx context.Context, c *rank.Comm) error {
+		next, before := (c.Rank()+1)%c.Size(), (c.Rank()+c.Size()-1)%c.Size()
+		for round, n := range []int{1, 3, 20, 90} {
+			float := typeOf[float64]()
+			column := must(rank.Resized(must(rank.Vector(n, 1, n, float)), 0, 8))
+			out, err := make1[float64](c, n*n, round)
+			if err != nil {
+				return err
+			}
+			for i := range out {
+				out[i] = float64(1000*c.Rank() + i)
+			}
+			in := make([]float64, n*n)
+			check := func(what string, st rank.Status, err error) error {
+				if err != nil {
+					return fmt.Errorf("%s: %w", what, err)
+				}
+				if want := (rank.Status{Source: before, Tag: 4, Count: n, Bytes: 8 * n * n}); st != want {
+					return fmt.Errorf("%s: status %+v, want %+v", what, st, want)
+				}
+				if st.GetCount(float) != n*n || st.GetElements(column) != n*n {
+					return fmt.Errorf("%s: %d numbers, %d elements", what, st.GetCount(float), st.GetElements(column))
+				}
+				for i := range n {
+					for j := range n {
+						if got, want := in[j*n+i], float64(1000*before+i*n+j); got != want {
+							return fmt.Errorf("%s: element %d,%d is %v, want %v", what, j, i, got, want)
+						}
+					}
+				}
+				clear(in)
+				return nil
+			}
+			rows, columns := rank.Of(out), rank.Typed(in, n, column)
+			st, err := c.Sendrecv(ctx, rows, next, 4, columns, before, 4)
+			if err := check("sendrecv", st, err); err != nil {
+				return err
+			}
+			q, err := c.Irecv(columns, before, 4)
+			if err != nil {
+				return err
+			}
+			s, err := c.Issend(rows, next, 4)
+			if err != nil {
+				return err
+			}
+			statuses := make([]rank.Status, 2)
+			err = rank.WaitAll(ctx, []rank.Request{q, s}, statuses)
+			if err := check("irecv", statuses[0], err); err != nil {
+				return err
+			}
+			// The other way round: columns are sent, and rows received.
+			if s, err = c.Isend(rank.Typed(out, n, column), next, 4); err != nil {
+				return err
+			}
+			m, _, err := c.Mprobe(ctx, before, 4)
+			if err != nil {
+				return err
+			}
+			st, err = rank.Mrecv(ctx, m, in)
+			st.Count /= n
+			if err := check("mrecv", st, err); err != nil {
+				return err
+			}
+			if _, err := s.Wait(ctx); err != nil {
+				return err
+			}
+			// Twice in place is nothing, round the ring.
+			if _, err := c.SendrecvReplace(ctx, rank.Typed(out, n, column), next, 4, before, 4); err != nil {
+				return err
+			}
+			if _, err := c.SendrecvReplace(ctx, rank.Typed(out, n, column), before, 4, next, 4); err != nil {
+				return err
+			}
+			for i := range out {
+				if out[i] != float64(1000*c.Rank()+i) {
+					return fmt.Errorf("element %d is %v after two replacements", i, out[i])
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// A short message leaves the rest of the items alone and is counted in numbers.
+func TestPartOfAnItem(t *testing.T) {
+	testenv.NoLeaks(t)
+	ranktest.Each(t, []int{1, 2}, func(ctx context.Context, c *rank.Comm) error {
+		peer := c.Size() - 1 - c.Rank()
+		float := typeOf[float64]()
+		pair := must(rank.StructOf([]int{1, 1}, []int{0, 8}, []*rank.Datatype{typeOf[int32](), float}))
+		in := make([]float64, 6)
+		for i := range in {
+			in[i] = -1
+		}
+		q, err := c.Irecv(rank.Typed(in, 2, must(rank.Vector(2, 1, 2, float))), peer, 0)
+		if err != nil {
+			return err
+		}
+		if err := rank.Send(ctx, c, []float64{5, 6, 7}, peer, 0); err != nil {
+			return err
+		}
+		st, err := q.Wait(ctx)
+		if err != nil {
+			return err
+		}
+		if !slices.Equal(in, []float64{5, -1, 6, 7, -1, -1}) || st.Count != rank.Undefined || st.Bytes != 24 {
+			return fmt.Errorf("received %v, %+v", in, st)
+		}
+		for _, tt := range []struct {
+			t               *rank.Datatype
+			count, elements int
+		}{{float, 3, 3}, {pair, 2, 4}, {must(rank.Contiguous(2, float)), rank.Undefined, 3}, {typeOf[[7]int16](), rank.Undefined, 12}, {typeOf[complex128](), rank.Undefined, rank.Undefined}, {nil, rank.Undefined, rank.Undefined}} {
+			if n, e := st.GetCount(tt.t), st.GetElements(tt.t); n != tt.count || e != tt.elements {
+				return fmt.Errorf("%v: count %d, elements %d; want %d, %d", tt.t, n, e, tt.count, tt.elements)
+			}
+		}
+		return nil
+	})
+}
+
+func TestBadBuffers(t *testing.T) {
+	testenv.NoLeaks(t)
+	ranktest.Run(t, 1, func(ctx context.Context, c *rank.Comm) error {
+		float := typeOf[float64]()
+		b := make([]float64, 10)
+		below := must(rank.Hindexed([]int{1}, []int{-8}, float))
+		twice := must(rank.Hvector(2, 1, 4, float))
+		recv := func(b rank.Buffer) error { _, err := c.Irecv(b, 0, 0); return err }
+		_, both := c.Sendrecv(ctx, rank.Of(b[:6]), 0, 0, rank.Of(b[5:]), 0, 0)
+		_, pack := rank.Pack(c, make([]byte, 79), 0, rank.Of(b))
+		_, position := rank.Unpack(c, make([]byte, 80), 1, rank.Of(b))
+		_, packSize := rank.PackSize(-1, float)
+		for _, tt := range []struct {
+			err   error
+			class rank.Class
+			want  string
+		}{
+			{c.Send(ctx, rank.Typed(b, 11, float), 0, 0), rank.ClassBuffer, "to 88 of a slice of 80 bytes"},
+			{c.Send(ctx, rank.Typed(b, -1, float), 0, 0), rank.ClassCount, "-1 items"},
+			{c.Send(ctx, rank.Typed(b, 1, nil), 0, 0), rank.ClassType, "nil"},
+			{c.Send(ctx, rank.Typed(b[5:], 1, below), 0, 0), rank.ClassBuffer, "from byte -8"},
+			{c.Send(ctx, rank.InPlace, 0, 0), rank.ClassBuffer, "InPlace"},
+			{c.Send(ctx, rank.Typed([]string{""}, 1, float), 0, 0), rank.ClassType, "string"},
+			{recv(rank.Typed(b, 1, twice)), rank.ClassBuffer, "overlap"},
+			{recv(rank.Typed(b, 2, must(rank.Resized(float, 0, 4)))), rank.ClassBuffer, "overlap"},
+			{both, rank.ClassBuffer, "overlap"},
+			{pack, rank.ClassArg, "80 bytes of data from position 0 on, in 79"},
+			{position, rank.ClassArg, "from position 1"},
+			{packSize, rank.ClassType, "negative"},
+		} {
+			if !errors.Is(tt.err, tt.class) || !strings.Contains(fmt.Sprint(tt.err), tt.want) {
+				return fmt.Errorf("error %v, want one of %v that says %q", tt.err, tt.class, tt.want)
+			}
+		}
+		// Overlapping data can be sent, and nothing can be sent and received.
+		if err := c.Send(ctx, rank.Typed(b, 1, twice), 0, 0); err != nil {
+			return err
+		}
+		if err := c.Send(ctx, rank.Buffer{}, 0, 1); err != nil {
+			return err
+		}
+		if st, err := c.Recv(ctx, rank.Buffer{}, 0, 1); err != nil || st.Count != 0 {
+			return fmt.Errorf("the zero buffer: %+v, %v", st, err)
+		}
+		_, err := rank.Recv(ctx, c, b, 0, 0)
+		return err
+	})
+}
+
+// What is packed in several calls is received as it would have been sent at once.
+func TestPack(t *testing.T) {
+	testenv.NoLeaks(t)
+	ranktest.Run(t, 2, func(ctx context.Context, c *rank.Comm) error {
+		peer := 1 - c.Rank()
+		size, err := rank.PackSize(3, typeOf[particle]())
+		if err != nil || size != 87 {
+			return fmt.Errorf("pack size %d, %v", size, err)
+		}
+		want := []particle{{1, [3]float64{2, 3, 4}, true}, {5, [3]float64{6, 7, 8}, false}, {9, [3]float64{}, true}}
+		packed, position := make([]byte, size+4), 0
+		for _, b := range []rank.Buffer{rank.Of(want[:1]), rank.Of(want[1:]), rank.Of([]int32{77})} {
+			if position, err = rank.Pack(c, packed, position, b); err != nil {
+				return err
+			}
+		}
+		if position != len(packed) {
+			return fmt.Errorf("position %d", position)
+		}
+		in := make([]byte, len(packed))
+		if _, err := rank.Sendrecv(ctx, c, packed, peer, 0, in, peer, 0); err != nil {
+			return err
+		}
+		got, number := make([]particle, 3), make([]int32, 1)
+		if position, err = rank.Unpack(c, in, 0, rank.Of(got)); err != nil {
+			return err
+		}
+		if position, err = rank.Unpack(c, in, position, rank.Of(number)); err != nil {
+			return err
+		}
+		if !slices.Equal(got, want) || number[0] != 77 || position != len(in) {
+			return fmt.Errorf("unpacked %v, %v", got, number)
+		}
+		return nil
+	})
+}
