@@ -31,11 +31,31 @@
 //
 // # Memory
 //
-// A slice given to a call belongs to the call until it returns. Any slice will
+// A slice given to a call belongs to the call until it returns, and one given to a
+// call that was only started until its request has reported the end. Any slice will
 // do; memory from [Alloc] is registered with the device, so that peers reach it
 // directly. Operands of one call must not overlap, save for the in-place forms:
 // a nil send operand, or the same slice as the receive operand. In steady state
 // no call allocates.
+//
+// # Datatypes
+//
+// Functions with a type parameter take slices of numbers, and of structs and arrays
+// of them. The methods of [Comm] with the same names take a [Buffer]: memory with a
+// [Datatype] that says where in it the data lies, [Of] a slice or [Typed]. What
+// travels is the data alone, without gaps and padding, in the order of the type, so
+// that the two sides of a message may lay it out differently. Data without gaps goes
+// straight from memory to memory; other data is packed into recycled memory and
+// unpacked at the other end.
+//
+// # Requests
+//
+// Calls that begin with I start an operation and give a [Request]; those that end
+// in Init prepare one that [Request.Start] starts any number of times. [WaitAll] and
+// its kind take several. A Request is a value: when the end of its call was
+// reported, all copies of it are null requests, never somebody else's.
+// Nothing runs in the background: what was started moves on while the rank is in
+// some call of this package, whichever it is.
 //
 // # Blocking and errors
 //

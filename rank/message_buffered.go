@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/gorun-mpi/gorun/rank/internal/match"
+	"github.com/gorun-mpi/gorun/rank/internal/p2p"
 )
 
 // ErrBuffer: a buffered send found no room in the buffer of AttachBuffer
@@ -42,7 +45,7 @@ func (w *World) DetachBuffer(ctx context.Context) (int, error) {
 	if w.attached == 0 {
 		return 0, w.comm.fail("buffer_detach", -1, badClass(ClassBuffer, "no buffer is attached"))
 	}
-	if err := w.waitFor(ctx, (*unbuffered)(w)); err != nil {
+	if err := w.waitFor(ctx, (*unheld)(w)); err != nil {
 		return 0, w.comm.fail("buffer_detach", -1, err)
 	}
 	n := w.attached
@@ -50,15 +53,35 @@ func (w *World) DetachBuffer(ctx context.Context) (int, error) {
 	return n, nil
 }
 
-// unbuffered waits until no buffered message is left.
-type unbuffered World
+// unheld waits until no buffered message is left.
+type unheld World
 
-func (w *unbuffered) Ready() bool { return w.messages.Held() == 0 }
+func (w *unheld) Ready() bool {
+	(*World)(w).reap()
+	return w.held == 0
+}
 
-// room tells whether a buffered send of n bytes may be kept.
-func (w *World) room(n int) error {
-	if held := w.messages.Held(); n > w.attached-held {
-		return fmt.Errorf("%w: a message of %d bytes, and %d of %d bytes are taken", ErrBuffer, n, held, w.attached)
+// keep sends a copy of a buffer, as a request that nobody has.
+func (c *Comm) keep(name string, b *Buffer, e match.Envelope, peer, to int) error {
+	w, n := c.world, b.size()
+	w.reap()
+	if n > w.attached-w.held {
+		return fmt.Errorf("%w: a message of %d bytes, and %d of %d bytes are taken", ErrBuffer, n, w.held, w.attached)
 	}
+	r := w.newRequest(c, name)
+	m := &r.message
+	*m = message{comm: c, name: name, sends: true, peer: peer, packing: w.packings.get(n), held: n}
+	data := m.packing.mem[:n]
+	b.core().Pack(data, b.mem, 0)
+	var err error
+	if m.op, err = w.messages.Isend(data, nil, e, to, p2p.Standard); err != nil {
+		w.packings.put(m.packing)
+		r.retire()
+		return err
+	}
+	w.held += n
+	r.started(m)
+	w.detached = append(w.detached, r)
+	w.reap() // it may have left
 	return nil
 }

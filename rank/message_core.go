@@ -47,19 +47,18 @@ func (c *Comm) send(ctx context.Context, op string, b *Buffer, dst, tag int, mod
 	if err == nil {
 		err = b.check(w, toRead)
 	}
-	if err == nil && mode == p2p.Buffered {
-		err = w.room(b.size())
-	}
-	if err != nil {
+	switch {
+	case err != nil:
 		err = c.fail(op, -1, err)
-	} else if dst != ProcNull {
-		data, packed := w.outgoing(b)
-		if mode == p2p.Standard {
-			err = w.messages.Send(ctx, data, w.regions.find(data), e, to)
+	case dst == ProcNull:
+	default:
+		if mode == p2p.Buffered {
+			err = c.keep(op, b, e, dst, to)
 		} else {
+			data, packed := w.outgoing(b)
 			err = w.messages.SendMode(ctx, data, w.regions.find(data), e, to, mode)
+			w.packings.put(packed)
 		}
-		w.packings.put(packed)
 		if err != nil {
 			err = c.fail(op, dst, err)
 		}

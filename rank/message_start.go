@@ -21,6 +21,7 @@ type message struct {
 
 	op      *p2p.Op // nil: there is nothing to do, or not yet
 	packing *packing
+	held    int // bytes of the buffer for buffered sends
 	// matched is the message that a probe has taken for this receive.
 	matched *p2p.Message
 }
@@ -45,12 +46,9 @@ func (m *message) start() (err error) {
 	w := m.comm.world
 	var data []byte
 	switch {
+	case m.sends && m.mode == p2p.Buffered:
+		return m.comm.keep(m.name, &m.buf, m.envelope, m.peer, m.to)
 	case m.sends:
-		if m.mode == p2p.Buffered {
-			if err := w.room(m.buf.size()); err != nil {
-				return err
-			}
-		}
 		data, m.packing = w.outgoing(&m.buf)
 		m.op, err = w.messages.Isend(data, w.regions.find(data), m.envelope, m.to, m.mode)
 	case m.matched != nil:
@@ -80,6 +78,7 @@ func (m *message) finish() (Status, error) {
 	status := emptyStatus
 	if m.sends {
 		c.world.packings.put(m.packing)
+		c.world.held -= m.held
 	} else {
 		c.world.arrived(&m.buf, m.packing, st.Bytes)
 		status = c.status(st, m.buf.core())

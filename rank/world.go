@@ -54,6 +54,7 @@ type World struct {
 
 	packings packings
 	attached int // bytes that buffered sends may take
+	held     int // of them, taken
 
 	requests  []*request // all there are
 	idle      *request   // of them, those not in use
