@@ -151,7 +151,9 @@ func (w *World) connectPeer(ctx context.Context, peer int, card *wireup.Card) er
 	if err := wireup.Connect(w.messages.QP(peer), w.fabric.port, card, card.Messages.For(peer, w.rank)); err != nil {
 		return err
 	}
-	w.messages.Attach(peer, card.Control, card.ControlKey)
+	if err := w.messages.Attach(peer, card.Control, card.ControlKey); err != nil {
+		return err
+	}
 	return wireup.Connect(w.fabric.queues[peer], w.fabric.port, card, card.Collectives.For(peer, w.rank))
 }
 

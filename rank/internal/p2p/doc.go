@@ -1,5 +1,6 @@
-// Package p2p moves tagged messages between the ranks of a job over RDMA queue
-// pairs, one reliable connection for each pair of ranks.
+// Package p2p moves tagged messages between the ranks of a job: through memory
+// that both map when they share a host, else over RDMA queue pairs, one reliable
+// connection for each pair of ranks. All messages of a pair go one way.
 //
 // # Types
 //
@@ -35,6 +36,20 @@
 // its slot; when those of one peer exceed [unexpectedMax] bytes their credit is
 // held back until they are received: a flood blocks its sender and not the
 // receiver's memory.
+//
+// # Mapped peers
+//
+// Ranks that map each other's engine regions (Config.Peers) store messages there:
+// first into the one inbox that a rank has, which all write, then, when a pair has
+// become hot, into a ring of its own. At most 16 rings are given out, so memory
+// does not grow with the square of ranks; what can be touched is below 256 KiB a
+// rank. mapped.go draws the layout, inbox.go the claims, rendezvous.go how a long
+// message is announced, read, or taken back. Credit, matching and the bounds on
+// what is kept are those of queue pairs; an expired long send is taken back and
+// cuts nothing.
+//
+// Whatever is read out of shared memory is checked before use: a peer that
+// scribbles spoils data and connections, and nothing else.
 //
 // # Memory
 //

@@ -26,6 +26,10 @@ const (
 	inlineMost = 256
 	// pollBatch is how many completions one look takes.
 	pollBatch = 16
+	// pollEvery is how many looks there are to one at the completion queue
+	// while nothing is expected there, so that a provider that works when it
+	// is polled does.
+	pollEvery = 32
 )
 
 // ErrCut fails a link when a long send was given up: the peer may hold its
@@ -94,6 +98,13 @@ type Engine struct {
 	recvOff int      // of the receive slots
 	slots   []int32  // free send slots
 
+	// Mapped peers.
+	peers  []rdma.PeerMemory
+	own    shared
+	mapped int    // peers
+	flying int    // posted requests that are not known to be complete
+	looks  uint32 // of Progress
+
 	links   []link
 	failed  int     // links that have failed
 	leaving bool    // nobody receives here any more
@@ -141,7 +152,7 @@ func shape(size int) (depth, eager int) {
 func New(cfg Config) (e *Engine, err error) {
 	e = &Engine{
 		rank: cfg.Rank, size: cfg.Size, pd: cfg.PD, all: cfg.Any, waiter: cfg.Waiter,
-		dead: cfg.Dead, remote: cfg.Remote, idle: cfg.Idle, other: cfg.Progress, forever: context.Background(),
+		dead: cfg.Dead, remote: cfg.Remote, idle: cfg.Idle, other: cfg.Progress, peers: cfg.Peers, forever: context.Background(),
 		links:   make([]link, cfg.Size),
 		matches: match.New[*Op, arrival](cfg.Size),
 	}
@@ -164,7 +175,8 @@ func New(cfg Config) (e *Engine, err error) {
 		return nil, err
 	}
 	for peer := range e.links {
-		e.links[peer].peer = int32(peer)
+		l := &e.links[peer]
+		l.peer, l.depth, l.most, l.eager = int32(peer), e.depth, rendezvousMax, e.eager
 		if peer == e.rank {
 			continue
 		}
@@ -182,17 +194,23 @@ func (e *Engine) slotSize() int { return slotHeader + e.eager }
 
 // layOut allocates the engine's region and cuts it up:
 //
-//	control words, 8 bytes a peer | send slots | receive slots, by peer
+//	control words, 8 bytes a peer | mapped part | send slots | receive slots, by peer
 func (e *Engine) layOut() (err error) {
-	control := (8*e.size + 63) &^ 63
-	e.sendOff = control
+	g := newGeometry(e.size)
+	e.sendOff = (8*e.size + 63) &^ 63
+	if e.peers != nil {
+		e.sendOff = g.end
+	}
 	e.recvOff = e.sendOff + sendSlots*e.slotSize()
 	total := e.recvOff + e.size*e.receives()*e.slotSize()
-	if e.mr, err = e.pd.AllocMR(total, rdma.AccessLocalWrite|rdma.AccessRemoteWrite); err != nil {
+	if e.mr, err = e.pd.AllocMR(total, rdma.AccessLocalWrite|rdma.AccessRemoteWrite|rdma.AccessRemoteRead); err != nil {
 		return fmt.Errorf("%d bytes for messages: %w", total, err)
 	}
 	e.mem = e.mr.Bytes()
 	e.credit = words(e.mem[:8*e.size])
+	if e.peers != nil {
+		e.own.layOut(g, e.mem)
+	}
 	for i := range sendSlots {
 		e.slots = append(e.slots, int32(sendSlots-1-i))
 	}
@@ -232,9 +250,16 @@ func (e *Engine) Eager() int { return e.eager }
 // the key of its region.
 func (e *Engine) Control() (address uint64, key uint32) { return e.mr.Addr(), e.mr.RKey() }
 
-// Attach tells where the control words of a peer are, as its Control says.
-func (e *Engine) Attach(peer int, address uint64, key uint32) {
-	e.links[peer].control, e.links[peer].controlKey = address+8*uint64(e.rank), key
+// Attach tells where the control words of a peer are, as its Control says. When
+// Config.Peers names the peer's memory by then, messages go through that, and the
+// peer must do the same.
+func (e *Engine) Attach(peer int, address uint64, key uint32) error {
+	l := &e.links[peer]
+	l.control, l.controlKey = address+8*uint64(e.rank), key
+	if e.peers == nil || e.peers[peer] == nil {
+		return nil
+	}
+	return e.attach(l, e.peers[peer], address, key)
 }
 
 // Close destroys the queue pairs and the region. Peers must have stopped.
@@ -250,7 +275,7 @@ func (e *Engine) Close() error {
 	}
 	if e.mr != nil {
 		errs = append(errs, e.mr.Close())
-		e.mr, e.mem, e.credit = nil, nil, nil
+		e.mr, e.mem, e.credit, e.own = nil, nil, nil, shared{}
 	}
 	return errors.Join(errs...)
 }

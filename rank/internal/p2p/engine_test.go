@@ -337,7 +337,7 @@ func TestDeathEndsOperations(t *testing.T) {
 			add(&dead, o, err)
 		}
 		add3(10, Synchronous)
-		for range 20 {
+		for range ticketMax + 20 {
 			add3(100000, Standard)
 		}
 		add3(10, Standard)

@@ -37,6 +37,10 @@ type header struct {
 	length  uint64 // announce
 	address uint64
 	key     uint32
+
+	// announce between mapped ranks, where the header travels as a line.
+	ticket, generation uint32
+	mapped             bool // the message is in registered memory
 }
 
 func (h *header) size() int {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/gorun-mpi/gorun/internal/arch"
 	"github.com/gorun-mpi/gorun/rank/internal/match"
 	"github.com/gorun-mpi/gorun/rdma"
 )
@@ -16,8 +17,13 @@ import (
 // signaled one's completion.
 type link struct {
 	qp   rdma.QP
+	far  *far // a mapped peer; then qp only reads long messages in ordinary memory
 	peer int32
 	err  error
+
+	depth int // credits
+	most  int // answers that may be outstanding
+	eager int // longest message that is sent without waiting for its receiver
 
 	queue queue // sends that have not left, in order
 
@@ -74,7 +80,7 @@ func (e *Engine) room(l *link) int { return e.queue - int(l.posted-l.retired) }
 
 // credits is how many more messages the peer can take.
 func (e *Engine) credits(l *link) int {
-	return e.depth - int(l.sent-atomic.LoadUint64(&e.credit[l.peer]))
+	return l.depth - int(l.sent-atomic.LoadUint64(&e.credit[l.peer]))
 }
 
 // post posts e.wr[0], filled in but for id and signal. A request that another
@@ -83,6 +89,7 @@ func (e *Engine) credits(l *link) int {
 func (e *Engine) post(l *link, what uint64, index uint32) error {
 	wr := &e.wr[0]
 	l.posted++
+	e.flying++
 	if what != whatMark || int(l.posted-l.signaled) >= e.queue/4 {
 		wr.Flags |= rdma.SendSignaled
 		l.signaled = l.posted
@@ -139,12 +146,16 @@ func (e *Engine) fail(l *link, err error) {
 	// A failure to say so means that it is in ERR or gone.
 	_ = l.qp.Modify(rdma.QPAttr{State: rdma.StateErr}, rdma.QPStateMask)
 	l.reading = 0
+	if l.far != nil {
+		e.abandonFar(l)
+	}
 	for i := range e.ops.rows {
 		o := e.ops.rows[i].value
 		if o == nil || o.link != l || o.state == queued {
 			continue // ship looks after a queued one
 		}
 		e.ops.remove(o.number)
+		e.freeTicket(o)
 		_ = o.drop() // the link's error comes first
 		e.complete(o, l.err)
 	}
@@ -212,10 +223,13 @@ func (l *link) remove(o *Op) {
 // are due.
 func (e *Engine) giveBack(l *link) {
 	l.taken++
-	if int(l.taken-l.reported) >= e.depth/2 {
+	if l.taken-l.reported >= l.reportAfter() {
 		e.chores(l)
 	}
 }
+
+// reportAfter is how many messages are taken between two reports of it.
+func (l *link) reportAfter() uint64 { return uint64(l.depth / 2) }
 
 // assign does a chore now, or when the send queue has room.
 func (e *Engine) assign(l *link, c chore) {
@@ -232,7 +246,7 @@ func (e *Engine) answer(l *link, what kind, id uint32) {
 
 // chores does what is due on a link as far as the send queue has room.
 func (e *Engine) chores(l *link) {
-	for l.err == nil && len(l.todo) > 0 && e.room(l) > 0 {
+	for l.err == nil && len(l.todo) > 0 {
 		over, blocked := e.do(l, l.todo[0])
 		if blocked {
 			break
@@ -243,8 +257,8 @@ func (e *Engine) chores(l *link) {
 			l.todo = l.todo[:n]
 		}
 	}
-	report := int(l.taken-l.reported) >= e.depth/2
-	if l.err == nil && report && e.room(l) > 0 {
+	report := l.taken-l.reported >= l.reportAfter()
+	if l.err == nil && report && (l.far != nil || e.room(l) > 0) {
 		e.report(l)
 		report = false
 	}
@@ -264,6 +278,12 @@ func (e *Engine) later(l *link) {
 // do posts a request of a chore and tells whether it was the last; blocked: it
 // could not be posted.
 func (e *Engine) do(l *link, c chore) (over, blocked bool) {
+	if l.far != nil && c.read == nil {
+		return true, !e.put(l, c.answer, 0, uint64(c.id), nil)
+	}
+	if e.room(l) <= 0 {
+		return false, true
+	}
 	if c.read != nil {
 		return e.read(l, c.read)
 	}
@@ -275,6 +295,12 @@ func (e *Engine) do(l *link, c chore) (over, blocked bool) {
 // report writes the count of taken messages into the peer's control word.
 func (e *Engine) report(l *link) {
 	l.reported = l.taken
+	if l.far != nil {
+		// Release: the lines were read before the peer may use them again.
+		arch.StoreRelease64(l.far.credit, l.taken)
+		l.far.memory.Notify()
+		return
+	}
 	putWord(&e.word, l.taken)
 	e.wr[0] = rdma.SendWR{Opcode: rdma.WRRDMAWrite, Flags: rdma.SendInline, Inline: e.word[:], RemoteAddr: l.control, RKey: l.controlKey}
 	_ = e.post(l, whatMark, 0)
@@ -287,6 +313,7 @@ func (e *Engine) probeLink(l *link) {
 	}
 	e.wr[0] = rdma.SendWR{Opcode: rdma.WRRDMAWrite, RemoteAddr: l.control, RKey: l.controlKey, Flags: rdma.SendSignaled}
 	l.posted++
+	e.flying++
 	l.signaled = l.posted
 	e.wr[0].WRID = l.id(whatMark, 0)
 	if _, err := l.qp.PostSend(e.wr[:]); err != nil {

@@ -73,6 +73,10 @@ type Op struct {
 	number uint32  // in Engine.ops, while sent or moving
 	temp   rdma.MR // registered for this operation
 
+	// Of an announcement to a mapped peer.
+	ticket     int32 // and 1; 0: none
+	generation uint32
+
 	// While moving.
 	id      uint32 // the sender's number
 	address uint64
@@ -163,7 +167,7 @@ func (e *Engine) giveUp(o *Op, cause error) (Status, error) {
 		e.matches.Cancel(&o.Receive)
 		e.complete(o, cause)
 	case sent:
-		if o.link == nil || len(o.buf) > e.eager {
+		if o.link == nil || len(o.buf) > o.link.eager {
 			e.withdraw(o, cause)
 			break
 		}
@@ -193,6 +197,10 @@ func (e *Engine) withdraw(o *Op, cause error) {
 			}
 		}
 		e.complete(o, cause)
+		return
+	}
+	if l.far != nil {
+		e.withdrawMapped(o, cause)
 		return
 	}
 	e.cut(l)

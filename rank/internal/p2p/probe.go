@@ -20,7 +20,7 @@ func found(m *Message) Status {
 // would take. The message stays.
 func (e *Engine) Iprobe(want match.Envelope) (Status, bool, error) {
 	e.Progress()
-	if m := e.matches.Peek(want); m != nil {
+	if m := e.peek(want); m != nil {
 		return found(m), true, nil
 	}
 	return Status{}, false, e.lost(want, nil)
@@ -58,7 +58,7 @@ func (e *Engine) Mprobe(ctx context.Context, want match.Envelope, group []int32)
 // Improbe is Iprobe, and takes the message out of matching.
 func (e *Engine) Improbe(want match.Envelope) (*Message, Status, bool, error) {
 	e.Progress()
-	if m := e.matches.Peek(want); m != nil {
+	if m := e.peek(want); m != nil {
 		return e.take(m), found(m), true, nil
 	}
 	return nil, Status{}, false, e.lost(want, nil)
@@ -71,13 +71,23 @@ func (e *Engine) take(m *Message) *Message {
 }
 
 func (e *Engine) probe(ctx context.Context, want match.Envelope, group []int32) (*Message, error) {
-	if m := e.matches.Peek(want); m != nil {
+	if m := e.peek(want); m != nil {
 		return m, nil
 	}
 	if err := e.wait(ctx, condition{what: untilMessage, want: want, group: group}); err != nil {
 		return nil, err
 	}
 	return e.matches.Peek(want), nil
+}
+
+// peek is the message that a receive would take now.
+func (e *Engine) peek(want match.Envelope) *Message {
+	m := e.matches.Peek(want)
+	for ; m != nil && e.stale(m); m = e.matches.Peek(want) {
+		e.matches.Drop(m)
+		e.refuse(m)
+	}
+	return m
 }
 
 // Imrecv starts to receive a message that Mprobe or Improbe has given, into buf,
@@ -97,6 +107,11 @@ func (e *Engine) Imrecv(m *Message, buf []byte, mr rdma.MR) (*Op, error) {
 	}
 	o := e.newOp()
 	o.Envelope, o.buf, o.mr = m.Envelope, buf, mr
-	e.consume(o, m)
+	if e.claimKept(m) {
+		e.consume(o, m)
+		return o, nil
+	}
+	e.refuse(m)
+	e.complete(o, about(int(o.Source), ErrWithdrawn))
 	return o, nil
 }

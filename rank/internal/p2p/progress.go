@@ -13,8 +13,20 @@ import (
 func putWord(b *[8]byte, v uint64) { binary.NativeEndian.PutUint64(b[:], v) }
 
 // Progress moves messages on without waiting and tells whether anything came.
-// It costs a look at the completion queue when there is nothing to do.
+// When there is nothing to do it costs a look at the completion queue and, between
+// mapped ranks, a load for the inbox and one for each ring that is in use.
 func (e *Engine) Progress() bool {
+	came := false
+	if e.mapped > 0 {
+		came = e.look()
+		if e.looks++; e.flying == 0 && e.mapped == e.size-1 && e.looks%pollEvery != 0 {
+			// Nothing comes over queue pairs.
+			if len(e.due) > 0 {
+				e.catchUp()
+			}
+			return came
+		}
+	}
 	n, err := e.cq.Poll(e.wcs[:])
 	if n > 0 || err != nil {
 		return e.advance(n, err)
@@ -22,7 +34,7 @@ func (e *Engine) Progress() bool {
 	if len(e.due) > 0 {
 		e.catchUp()
 	}
-	return false
+	return came
 }
 
 // advance handles the n completions in wcs and all that follow.
@@ -69,7 +81,9 @@ func (e *Engine) completion(wc *rdma.WC) {
 		}
 		return
 	}
-	l.retired = uint16(wc.WRID >> markShift & markMask)
+	retired := uint16(wc.WRID >> markShift & markMask)
+	e.flying -= int(retired - l.retired)
+	l.retired = retired
 	if len(l.todo) > 0 {
 		e.chores(l)
 	}
@@ -117,7 +131,12 @@ func (e *Engine) arrived(l *link, slot, length int) {
 // whether the credit is the peer's again already.
 func (e *Engine) accept(l *link, h *header, payload []byte) (credit bool) {
 	env := match.Envelope{Context: h.context, Source: l.peer, Tag: h.tag}
-	if r := e.matches.Arrive(env); r != nil {
+	if r := e.matches.First(env); r != nil {
+		if h.kind == announce && !e.claimTicket(l, h) {
+			e.answer(l, refused, h.id)
+			return true
+		}
+		e.matches.Cancel(r)
 		if h.kind == announce {
 			e.begin(r.Value, env, l, h)
 			return true

@@ -58,10 +58,13 @@ func (e *Engine) Irecv(buf []byte, mr rdma.MR, want match.Envelope, group []int3
 	}
 	o := e.newOp()
 	o.Envelope, o.buf, o.mr, o.group = want, buf, mr, group
-	if m := e.matches.Peek(want); m != nil {
+	for m := e.matches.Peek(want); m != nil; m = e.matches.Peek(want) {
 		e.matches.Drop(m)
-		e.consume(o, m)
-		return o, nil
+		if e.claimKept(m) {
+			e.consume(o, m)
+			return o, nil
+		}
+		e.refuse(m) // its sender has taken it back
 	}
 	if e.failed > 0 {
 		if err := e.hopeless(want, group); err != nil {
@@ -129,6 +132,9 @@ func (e *Engine) begin(o *Op, env match.Envelope, l *link, h *header) {
 	if o.length == 0 {
 		e.answer(l, finished, o.id)
 		e.complete(o, o.err)
+		return
+	}
+	if h.mapped && e.copyMapped(o, l, h) {
 		return
 	}
 	key, temp, err := e.key(o.buf[:o.length], o.mr, rdma.AccessLocalWrite)

@@ -212,7 +212,9 @@ func (p *peer) open(ctx context.Context, segment *shm.Segment, rank, size int, t
 				return err
 			}
 		}
-		p.Attach(i, theirs.Control, theirs.ControlKey)
+		if err := p.Attach(i, theirs.Control, theirs.ControlKey); err != nil {
+			return err
+		}
 	}
 	return exchange.Barrier(ctx)
 }

@@ -32,7 +32,7 @@ func (e *Engine) SendMode(ctx context.Context, buf []byte, mr rdma.MR, env match
 	if l.err != nil {
 		return l.err
 	}
-	if len(buf) <= e.eager && mode != Synchronous && l.queue.head == nil && e.sendShort(l, eager, buf, env, 0) {
+	if len(buf) <= l.eager && mode != Synchronous && l.queue.head == nil && e.sendShort(l, eager, buf, env, 0) {
 		return l.err
 	}
 	o, err := e.Isend(buf, mr, env, peer, mode)
@@ -86,7 +86,7 @@ func (e *Engine) Isend(buf []byte, mr rdma.MR, env match.Envelope, peer int, mod
 		return nil, l.err
 	}
 	o := e.newOp()
-	if len(buf) <= e.eager && mode != Synchronous && l.queue.head == nil && e.sendShort(l, eager, buf, env, 0) {
+	if len(buf) <= l.eager && mode != Synchronous && l.queue.head == nil && e.sendShort(l, eager, buf, env, 0) {
 		o.state, o.err = done, l.err
 		return o, nil
 	}
@@ -147,12 +147,12 @@ func (e *Engine) pump(l *link) {
 
 // ship lets the first send in line leave; false: there is no room.
 func (e *Engine) ship(l *link, o *Op) bool {
-	if len(o.buf) > e.eager {
+	if len(o.buf) > l.eager {
 		return e.announce(l, o)
 	}
 	what, number := eager, uint32(0)
 	if o.mode == Synchronous {
-		if l.outstanding >= rendezvousMax {
+		if l.outstanding >= l.most {
 			return false
 		}
 		var ok bool
@@ -183,8 +183,11 @@ func (e *Engine) ship(l *link, o *Op) bool {
 	return true
 }
 
-// sendShort sends a message of at most e.eager bytes; false: there is no room.
+// sendShort sends a message of at most l.eager bytes; false: there is no room.
 func (e *Engine) sendShort(l *link, what kind, buf []byte, env match.Envelope, number uint32) bool {
+	if l.far != nil {
+		return e.sendMapped(l, what, buf, env, number)
+	}
 	inline := eagerHeader+len(buf) <= e.inline
 	if e.credits(l) <= 0 || e.room(l) <= 0 || !inline && len(e.slots) == 0 {
 		return false
@@ -206,7 +209,10 @@ func (e *Engine) sendShort(l *link, what kind, buf []byte, env match.Envelope, n
 
 // announce announces the first send in line; false: there is no room.
 func (e *Engine) announce(l *link, o *Op) bool {
-	if e.credits(l) <= 0 || e.room(l) <= 0 || l.outstanding >= rendezvousMax {
+	if l.far != nil {
+		return e.announceMapped(l, o)
+	}
+	if e.credits(l) <= 0 || e.room(l) <= 0 || l.outstanding >= l.most {
 		return false
 	}
 	number, ok := e.ops.add(o)
@@ -237,6 +243,7 @@ func (e *Engine) answered(l *link, id uint32, err error) {
 		return
 	}
 	e.ops.remove(id)
+	e.freeTicket(o)
 	l.outstanding--
 	if closing := o.drop(); err == nil {
 		err = closing

@@ -42,6 +42,9 @@ func (t *table[T]) get(number uint32) *T {
 	return t.rows[i].value
 }
 
+// replace lets a number stand for another value.
+func (t *table[T]) replace(number uint32, v *T) { t.rows[number&0xffff].value = v }
+
 // remove frees a number.
 func (t *table[T]) remove(number uint32) {
 	r := &t.rows[number&0xffff]

@@ -102,7 +102,7 @@ func (c *condition) satisfied() bool {
 	case untilReady:
 		return c.outer.Ready()
 	case untilMessage:
-		return c.engine.matches.Peek(c.want) != nil
+		return c.engine.peek(c.want) != nil
 	}
 	return c.engine.drained()
 }
@@ -168,6 +168,9 @@ func (e *Engine) among(group []int32, f func(*link)) {
 // lookAfter makes sure of the peers that anything waits for. What is wrong with
 // one ends the operations that concern it.
 func (e *Engine) lookAfter(c *condition) {
+	if e.mapped > 0 {
+		e.lookAtClaims()
+	}
 	for i := range e.links {
 		l := &e.links[i]
 		if l.queue.head != nil || l.outstanding > 0 || l.reading > 0 || e.matches.Awaits(i) || c.what == untilDrained {

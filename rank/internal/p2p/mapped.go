@@ -1,0 +1,434 @@
+package p2p
+
+import (
+	"encoding/binary"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/gorun-mpi/gorun/internal/arch"
+	"github.com/gorun-mpi/gorun/rank/internal/match"
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+// This is the transport between ranks that map each other's engine regions. A
+// region's mapped part:
+//
+//	hint | inbox lines | rings, each of lines | tickets | slot states | slots
+//	     \_ written by all peers    \_ by one    \_ written by their owner; a
+//	        (inbox.go)                 peer         receiver claims or frees them
+//
+// A message is one line: payload of at most lineData bytes is on it; a longer one
+// is in a slot of its sender, from where the receiver copies it; beyond
+// mappedEager the line announces it, and the receiver copies it straight out of
+// the sender's memory when that is mapped too, or reads it over the queue pair.
+//
+// Lines of messages are limited by credit and those of answers by rendezvous
+// numbers, so that a ring never overflows; an inbox can be full. Lines are taken
+// out whenever the rank makes progress, whatever waits for a receive.
+const (
+	inboxLines = 256
+	ticketMax  = 64 // announced messages of a rank to all mapped peers
+	slotBytes  = 8192
+	slotMax    = 12
+	// mappedEager is the longest message that goes through a slot.
+	mappedEager = slotBytes
+	// hotAfter is how many messages go through a peer's inbox before a ring is
+	// asked for.
+	hotAfter = 8
+	// controlLines is room in a ring for what is neither message nor answer.
+	controlLines = 4
+	// lookMost is how many lines of one ring are taken in a row.
+	lookMost = 64
+)
+
+// A geometry is the layout of the mapped part, the same in all ranks of a job. All
+// that can be touched stays below 256 KiB.
+type geometry struct {
+	rings, ringLines           int
+	answers                    int // rendezvous of a link
+	inbox, ring, ticket, state int // offsets in the region
+	slot, end                  int
+}
+
+func newGeometry(size int) geometry {
+	g := geometry{rings: 16, ringLines: 64, answers: 16}
+	if size <= 9 {
+		g.rings, g.ringLines, g.answers = 8, 256, 64
+	}
+	at := (8*size + lineSize - 1) &^ (lineSize - 1)
+	at += lineSize // hint
+	g.inbox = at
+	g.ring = g.inbox + inboxLines*lineSize
+	g.ticket = g.ring + g.rings*g.ringLines*lineSize
+	g.state = g.ticket + ticketMax*lineSize
+	g.slot = (g.state + slotMax*8 + lineSize - 1) &^ (lineSize - 1)
+	g.end = g.slot + slotMax*slotBytes
+	return g
+}
+
+// depth is the credit of a link.
+func (g *geometry) depth() int { return g.ringLines - g.answers - controlLines }
+
+// Kinds of lines beside those of header.go. free and claimed are an inbox's.
+const (
+	free        kind = 0
+	slotted     kind = iota + 32 // eager, in a slot
+	slottedSync                  // eagerSync, in a slot
+	wantRing                     // asks for a ring
+	grantRing                    // id: the ring
+	useRing                      // all further messages come in the ring
+	claimed     kind = 255
+)
+
+// pack makes the word of a line: which lap of its ring, what it carries, how many
+// bytes are on it, and whose it is.
+func pack(lap uint32, what kind, n int, source int) uint64 {
+	return uint64(lap)<<32 | uint64(what)<<24 | uint64(n)<<16 | uint64(source)
+}
+
+func unpack(w uint64) (lap uint32, what kind, n, source int) {
+	return uint32(w >> 32), kind(w >> 24), int(w >> 16 & 0xff), int(w & 0xffff)
+}
+
+// A shared is the rank's own mapped part.
+type shared struct {
+	geometry geometry
+	hint     *uint64
+	inbox    []line
+	head     uint64 // lines taken out of the inbox
+	stuck    int    // looks at a claimed line at the head
+	rings    []ring // given out, by index
+	active   []int  // rings that are in use
+	tickets  []ticket
+	states   []uint64
+	slots    []byte
+
+	freeTickets []uint16
+	freeSlots   []uint16
+	slotOf      [slotMax]int32 // whose message is in a slot, -1: nobody's
+	generation  uint32
+}
+
+// A ring is a peer's way in, once it is hot.
+type ring struct {
+	lines []line
+	from  *link
+	head  uint64
+}
+
+// A far is a mapped peer, as a link knows it.
+type far struct {
+	memory   rdma.PeerMemory
+	credit   *uint64 // ours, in its region
+	hint     *uint64
+	inbox    []line
+	next     uint64 // no line of the inbox before this one is ours to claim
+	messages int    // through the inbox
+	asked    bool   // for a ring
+	granted  int    // the ring, -1: none
+	ring     []line // in use, nil: the inbox is
+	tail     uint64
+	rings    []line // all of the peer's
+	tickets  []ticket
+	states   []uint64
+	slots    []byte
+	using    int // our slots that hold messages to this peer
+}
+
+func (s *shared) layOut(g geometry, mem []byte) {
+	s.geometry = g
+	s.hint = &words(mem[g.inbox-lineSize:][:8])[0]
+	s.inbox = linesOf(mem[g.inbox:g.ring])
+	s.tickets = ticketsOf(mem[g.ticket:g.state])
+	s.states = words(mem[g.state:][:slotMax*8])
+	s.slots = mem[g.slot:g.end]
+	s.rings = make([]ring, 0, g.rings) // it does not move: look holds on to one
+	for i := range ticketMax {
+		s.freeTickets = append(s.freeTickets, uint16(ticketMax-1-i))
+	}
+	for i := range slotMax {
+		s.freeSlots = append(s.freeSlots, uint16(slotMax-1-i))
+		s.slotOf[i] = -1
+	}
+}
+
+// attach maps a peer's region.
+func (e *Engine) attach(l *link, memory rdma.PeerMemory, address uint64, key uint32) error {
+	g := &e.own.geometry
+	mem, err := memory.Map(address, key, g.end, rdma.AccessRemoteRead|rdma.AccessRemoteWrite)
+	if err != nil {
+		return fmt.Errorf("map the messages of rank %d: %w", l.peer, err)
+	}
+	l.far = &far{
+		memory: memory, granted: -1,
+		credit:  &words(mem[8*e.rank:][:8])[0],
+		hint:    &words(mem[g.inbox-lineSize:][:8])[0],
+		inbox:   linesOf(mem[g.inbox:g.ring]),
+		rings:   linesOf(mem[g.ring:g.ticket]),
+		tickets: ticketsOf(mem[g.ticket:g.state]),
+		states:  words(mem[g.state:][:slotMax*8]),
+		slots:   mem[g.slot:g.end],
+	}
+	l.depth, l.most, l.eager = g.depth(), g.answers, mappedEager
+	e.mapped++
+	return nil
+}
+
+// put sends a line; false: the way to the peer is full. Messages have paid credit
+// for it.
+func (e *Engine) put(l *link, what kind, route, id uint64, data []byte) bool {
+	f := l.far
+	if f.ring == nil && !e.toRing(l) {
+		return e.putInbox(l, what, route, id, data)
+	}
+	ln := &f.ring[f.tail&uint64(len(f.ring)-1)]
+	ln.route, ln.id = route, id
+	copy(ln.data[:], data)
+	// The release makes the line's content visible with its word. That the
+	// line is free follows from credit, which came back with a release after
+	// the peer had read it, and from answers, each of which follows a message.
+	arch.StoreRelease64(&ln.word, pack(uint32(f.tail/uint64(len(f.ring)))+1, what, len(data), e.rank))
+	f.tail++
+	f.memory.Notify()
+	return true
+}
+
+// toRing moves the link's messages from the inbox to a ring that was granted. The
+// line that says so is the last in the inbox, so nothing is overtaken.
+func (e *Engine) toRing(l *link) bool {
+	f := l.far
+	if f.granted < 0 || !e.putInbox(l, useRing, 0, 0, nil) {
+		return false
+	}
+	n := e.own.geometry.ringLines
+	f.ring = f.rings[f.granted*n:][:n]
+	return true
+}
+
+// sendMapped is sendShort over a mapped link.
+func (e *Engine) sendMapped(l *link, what kind, buf []byte, env match.Envelope, number uint32) bool {
+	if e.credits(l) <= 0 {
+		return false
+	}
+	route := uint64(uint32(env.Tag))<<32 | uint64(env.Context)
+	if len(buf) <= lineData {
+		if !e.put(l, what, route, uint64(number), buf) {
+			return false
+		}
+		l.sent++
+		return true
+	}
+	slot, ok := e.takeSlot(l)
+	if !ok {
+		return false
+	}
+	copy(e.own.slots[slot*slotBytes:], buf)
+	if what == eager {
+		what = slotted
+	} else {
+		what = slottedSync
+	}
+	if !e.put(l, what, route, uint64(number)|uint64(slot)<<32|uint64(len(buf))<<48, nil) {
+		e.freeSlot(slot)
+		return false
+	}
+	l.sent++
+	return true
+}
+
+// takeSlot gives a slot for a message. A peer that takes none out leaves some to
+// the others.
+func (e *Engine) takeSlot(l *link) (int, bool) {
+	s := &e.own
+	if len(s.freeSlots) == 0 {
+		for i := range s.slotOf {
+			// The peer stored 0 with release after it had copied the bytes.
+			if s.slotOf[i] >= 0 && atomic.LoadUint64(&s.states[i]) == 0 {
+				e.freeSlot(i)
+			}
+		}
+	}
+	n := len(s.freeSlots)
+	if n == 0 || e.size > 2 && l.far.using >= slotMax*3/4 {
+		if n == 0 || !e.reclaim(l) {
+			return 0, false
+		}
+		n = len(s.freeSlots)
+	}
+	i := s.freeSlots[n-1]
+	s.freeSlots = s.freeSlots[:n-1]
+	s.slotOf[i] = l.peer
+	l.far.using++
+	arch.StoreRelease64(&s.states[i], 1) // before the line that names the slot
+	return int(i), true
+}
+
+// reclaim takes a peer's slots back that it is through with.
+func (e *Engine) reclaim(l *link) (some bool) {
+	s := &e.own
+	for i := range s.slotOf {
+		if s.slotOf[i] == l.peer && atomic.LoadUint64(&s.states[i]) == 0 {
+			e.freeSlot(i)
+			some = true
+		}
+	}
+	return some
+}
+
+func (e *Engine) freeSlot(i int) {
+	s := &e.own
+	e.links[s.slotOf[i]].far.using--
+	s.slotOf[i] = -1
+	s.freeSlots = append(s.freeSlots, uint16(i))
+}
+
+// look takes lines out of the rings and the inbox and tells whether there were
+// any.
+func (e *Engine) look() (came bool) {
+	s := &e.own
+	for _, i := range s.active {
+		r := &s.rings[i]
+		for range lookMost {
+			ln := &r.lines[r.head&uint64(len(r.lines)-1)]
+			// An acquire: what stands on the line was stored before its word.
+			w := atomic.LoadUint64(&ln.word)
+			if uint32(w>>32) != uint32(r.head/uint64(len(r.lines)))+1 {
+				break
+			}
+			r.head++
+			came = true
+			_, what, n, _ := unpack(w)
+			e.incoming(r.from, what, n, ln)
+		}
+	}
+	return e.lookInbox() || came
+}
+
+// incoming handles a line of a peer. Nothing on it is believed.
+func (e *Engine) incoming(l *link, what kind, n int, ln *line) {
+	if l.err != nil || l.far == nil {
+		return
+	}
+	var h header
+	var payload []byte
+	h.tag, h.context, h.id = int32(ln.route>>32), uint32(ln.route), uint32(ln.id)
+	h.kind = what
+	slot := -1
+	switch what {
+	case eager, eagerSync:
+		if n > lineData {
+			e.damaged(l)
+			return
+		}
+		payload = ln.data[:n]
+	case slotted, slottedSync:
+		length := int(ln.id >> 48)
+		if slot = int(ln.id >> 32 & 0xffff); slot >= slotMax || length > slotBytes {
+			e.damaged(l)
+			return
+		}
+		if h.kind = eager; what == slottedSync {
+			h.kind = eagerSync
+		}
+		payload = l.far.slots[slot*slotBytes:][:length]
+	case announce:
+		h.length = binary.NativeEndian.Uint64(ln.data[0:])
+		h.address = binary.NativeEndian.Uint64(ln.data[8:])
+		h.key = binary.NativeEndian.Uint32(ln.data[16:])
+		h.ticket = binary.NativeEndian.Uint32(ln.data[20:])
+		h.generation = binary.NativeEndian.Uint32(ln.data[24:])
+		h.mapped = ln.data[28] != 0
+		if h.length > 1<<62 || h.ticket >= ticketMax {
+			e.damaged(l)
+			return
+		}
+	case finished:
+		e.answered(l, h.id, nil)
+		return
+	case refused:
+		e.answered(l, h.id, ErrRefused)
+		return
+	case wantRing:
+		e.grant(l)
+		return
+	case grantRing:
+		if int(h.id) >= e.own.geometry.rings || l.far.granted >= 0 {
+			e.damaged(l)
+			return
+		}
+		l.far.granted = int(h.id)
+		return
+	case useRing:
+		e.activate(l)
+		return
+	default:
+		e.damaged(l)
+		return
+	}
+	if h.tag < 0 {
+		e.damaged(l)
+		return
+	}
+	credit := e.accept(l, &h, payload)
+	if slot >= 0 {
+		// Release: the bytes were read before the slot is free.
+		arch.StoreRelease64(&l.far.states[slot], 0)
+	}
+	if credit && l.err == nil {
+		e.giveBack(l)
+	}
+}
+
+func (e *Engine) damaged(l *link) {
+	e.fail(l, fmt.Errorf("a damaged message arrived"))
+}
+
+// grant gives a peer a ring, if there is one left.
+func (e *Engine) grant(l *link) {
+	s := &e.own
+	for i := range s.rings {
+		if s.rings[i].from == l {
+			return
+		}
+	}
+	if len(s.rings) == s.geometry.rings {
+		return
+	}
+	n := s.geometry.ringLines
+	all := linesOf(e.mem[s.geometry.ring:s.geometry.ticket])
+	s.rings = append(s.rings, ring{lines: all[len(s.rings)*n:][:n], from: l})
+	e.assign(l, chore{answer: grantRing, id: uint32(len(s.rings) - 1)})
+}
+
+// activate has look take lines out of a peer's ring.
+func (e *Engine) activate(l *link) {
+	s := &e.own
+	for i := range s.rings {
+		if s.rings[i].from == l {
+			for _, a := range s.active {
+				if a == i {
+					return
+				}
+			}
+			s.active = append(s.active, i)
+			return
+		}
+	}
+	e.damaged(l)
+}
+
+// abandonFar ends what a mapped link that has failed holds here.
+func (e *Engine) abandonFar(l *link) {
+	s := &e.own
+	for i := range s.slotOf {
+		if s.slotOf[i] == l.peer {
+			e.freeSlot(i)
+		}
+	}
+	for at, i := range s.active {
+		if s.rings[i].from == l {
+			s.active = append(s.active[:at], s.active[at+1:]...)
+			break
+		}
+	}
+}
