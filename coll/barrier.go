@@ -13,6 +13,17 @@ func (b *builder) barrierDissemination() {
 	}
 }
 
+// Direct barrier: every rank signals all others and waits for all signals. Where
+// ranks share CPUs a rank that is switched to finds all signals but those of the
+// ranks that have not run since, and need not be switched to for each round.
+//
+// Steps: 1. Bytes: none, n-1 signals a rank.
+func (b *builder) barrierDirect() {
+	if b.call.Size > 1 {
+		b.meet()
+	}
+}
+
 // Farewell: every member signals every other one directly, as the last thing it
 // ever writes to it. Who has all signals knows that no write to its memory is
 // on its way: a queue pair's writes arrive in order.

@@ -39,7 +39,11 @@ func (b *builder) compile(p *plan, c *Call, sends, recvs []Part, t tuning) {
 	}
 	switch c.Kind {
 	case Barrier:
-		b.barrierDissemination()
+		if c.Algorithm == Direct {
+			b.barrierDirect()
+		} else {
+			b.barrierDissemination()
+		}
 	case Bcast:
 		switch c.Algorithm {
 		case Direct:

@@ -189,7 +189,7 @@ func joinSegment(ctx context.Context, rank, size int, h *hub, mapped bool) (*mem
 		return nil, err
 	}
 	m.team, err = NewTeam(ctx, TeamConfig{Rank: rank, Size: size, Mesh: m.mesh, ODP: m.odp, Exchange: h.exchange,
-		Waiter: wait.New(wait.Config{Oversubscribed: size > runtime.NumCPU(), Sleeper: m.ctx.(rdma.Sleeper)})})
+		Waiter: wait.New(wait.Config{CPU: rank, Oversubscribed: size > runtime.NumCPU(), Sleeper: m.ctx.(rdma.Sleeper)})})
 	return m, err
 }
 
@@ -248,6 +248,14 @@ func (m *member) rivals(ctx context.Context, in, out Buffer) (list []timed) {
 			return do()
 		}})
 	}
+	for _, a := range choices[Barrier] {
+		add(Barrier, a, 0, func() error { return m.team.Barrier(ctx) })
+	}
+	for _, n := range []int{8, 1 << 10, 64 << 10, 1 << 20} {
+		for _, a := range choices[Bcast] {
+			add(Bcast, a, n, func() error { return m.team.Bcast(ctx, out, n, 0) })
+		}
+	}
 	for _, n := range []int{8, 128, 1024} {
 		for _, a := range choices[AllToAll] {
 			add(AllToAll, a, n, func() error { return m.team.AllToAll(ctx, in, out, n, Auto) })
@@ -258,7 +266,7 @@ func (m *member) rivals(ctx context.Context, in, out Buffer) (list []timed) {
 			add(AllGather, a, n, func() error { return m.team.AllGather(ctx, in, out, n) })
 		}
 	}
-	for _, n := range []int{1 << 10, 4 << 10, 8 << 10, 16 << 10, 64 << 10, 256 << 10} {
+	for _, n := range []int{8, 1 << 10, 4 << 10, 8 << 10, 16 << 10, 64 << 10, 256 << 10} {
 		for _, a := range choices[AllReduce] {
 			add(AllReduce, a, n, func() error { return m.team.AllReduce(ctx, in, out, n/4, sum) })
 		}

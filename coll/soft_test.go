@@ -441,7 +441,7 @@ func TestCountersAreExact(t *testing.T) {
 		}, Counters{Calls: 1, Puts: 3, PutBytes: 3 * 16384, Signals: 3, Copies: 1, CopyBytes: 16384, Descriptors: 3}},
 		{"barrier", func(ctx context.Context, m *member, in, out Buffer) error {
 			return m.team.Barrier(ctx)
-		}, Counters{Calls: 1, Signals: 2}},
+		}, Counters{Calls: 1, Signals: 3}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -497,7 +497,7 @@ func TestExplain(t *testing.T) {
 			{Args{Kind: AllToAll, Bytes: 8, Algorithm: Bruck}, "bruck, in messages (asked for)"},
 			{Args{Kind: AllGather, Bytes: 8}, "ring, in messages (asked for by the team's configuration)"},
 			{Args{Kind: ReduceScatter, Bytes: 8}, "direct, in messages (the only one)"},
-			{Args{Kind: Barrier}, "barrier on 2 ranks: dissemination (the only one)"},
+			{Args{Kind: Barrier}, "barrier on 2 ranks: direct (table: from 1 ranks on, from 0 bytes on)"},
 			{Args{Kind: Exchange}, "exchange on 2 ranks: direct, parts up to 8192 bytes in messages, longer ones by descriptor"},
 			{Args{Kind: Barrier, Algorithm: Ring}, "barrier does not come as ring"},
 		} {

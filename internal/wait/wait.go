@@ -22,7 +22,7 @@ const (
 	// for, shares its CPU with the one who made it: vainWaits times in a row
 	// and it moves, but not more often than moveEvery.
 	vainYields, vainWaits = 3, 8
-	moveEvery             = 5 * time.Millisecond
+	moveEvery             = time.Millisecond
 	// safeEvery is how many yields there are to one that the Go scheduler sees.
 	safeEvery = 64
 	// lookEvery is how many yields there are to one look at clock and context.
