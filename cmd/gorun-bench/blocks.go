@@ -9,6 +9,25 @@ func makeBarrier(w *worker, _ point) (call, error) {
 	return call{step: w.barrier, check: nothing}, nil
 }
 
+// started makes the call a non-blocking one: start and wait, together the step.
+func started(w *worker, c *call, start func() (rank.Request, error)) {
+	var request rank.Request
+	c.start = func() (err error) {
+		request, err = start()
+		return err
+	}
+	c.wait = func() error {
+		_, err := request.Wait(w.ctx)
+		return err
+	}
+	c.step = func() error {
+		if err := c.start(); err != nil {
+			return err
+		}
+		return c.wait()
+	}
+}
+
 func makeBcast(w *worker, p point) (c call, err error) {
 	buf, err := buffer[byte](w, &c, p.bytes)
 	if err != nil {
@@ -17,8 +36,12 @@ func makeBcast(w *worker, p point) (c call, err error) {
 	if w.rank == 0 {
 		fillBlock(buf, 0, 0)
 	}
-	c.step = func() error { return rank.Bcast(w.ctx, w.comm, buf, 0) }
 	c.check = from(buf, 0)
+	if p.benchmark == "ibcast" {
+		started(w, &c, func() (rank.Request, error) { return rank.Ibcast(w.comm, buf, 0) })
+		return c, nil
+	}
+	c.step = func() error { return rank.Bcast(w.ctx, w.comm, buf, 0) }
 	return c, nil
 }
 
@@ -62,6 +85,13 @@ func makeGather(w *worker, p point) (call, error) {
 	return c, err
 }
 
+func makeScatter(w *worker, p point) (call, error) {
+	c, in, out, err := blocks(w, p, w.size, 1)
+	c.step = func() error { return rank.Scatter(w.ctx, w.comm, in, out, 0) }
+	c.check = func() (string, error) { return wrongByte(out, 0, w.rank), nil }
+	return c, err
+}
+
 func makeAllgather(w *worker, p point) (call, error) {
 	c, in, out, err := blocks(w, p, 1, w.size)
 	c.step = func() error { return rank.Allgather(w.ctx, w.comm, in, out) }
@@ -72,6 +102,53 @@ func makeAllgather(w *worker, p point) (call, error) {
 func makeAlltoall(w *worker, p point) (call, error) {
 	c, in, out, err := blocks(w, p, w.size, w.size)
 	c.step = func() error { return rank.Alltoall(w.ctx, w.comm, in, out) }
+	c.check = fromEach(w, p, out, w.rank)
+	return c, err
+}
+
+func makeIalltoall(w *worker, p point) (call, error) {
+	c, in, out, err := blocks(w, p, w.size, w.size)
+	started(w, &c, func() (rank.Request, error) { return rank.Ialltoall(w.comm, in, out) })
+	c.check = fromEach(w, p, out, w.rank)
+	return c, err
+}
+
+// equal are the counts and displacements of equal blocks, for the v-forms.
+func equal(w *worker, p point) (counts, displacements []int) {
+	for r := range w.size {
+		counts, displacements = append(counts, p.bytes), append(displacements, r*p.bytes)
+	}
+	return counts, displacements
+}
+
+func makeGatherv(w *worker, p point) (call, error) {
+	c, in, out, err := blocks(w, p, 1, w.size)
+	counts, at := equal(w, p)
+	c.step = func() error { return rank.Gatherv(w.ctx, w.comm, in, out, counts, at, 0) }
+	c.check = atRoot(w, fromEach(w, p, out, 0))
+	return c, err
+}
+
+func makeScatterv(w *worker, p point) (call, error) {
+	c, in, out, err := blocks(w, p, w.size, 1)
+	counts, at := equal(w, p)
+	c.step = func() error { return rank.Scatterv(w.ctx, w.comm, in, counts, at, out, 0) }
+	c.check = func() (string, error) { return wrongByte(out, 0, w.rank), nil }
+	return c, err
+}
+
+func makeAllgatherv(w *worker, p point) (call, error) {
+	c, in, out, err := blocks(w, p, 1, w.size)
+	counts, at := equal(w, p)
+	c.step = func() error { return rank.Allgatherv(w.ctx, w.comm, in, out, counts, at) }
+	c.check = fromEach(w, p, out, 0)
+	return c, err
+}
+
+func makeAlltoallv(w *worker, p point) (call, error) {
+	c, in, out, err := blocks(w, p, w.size, w.size)
+	counts, at := equal(w, p)
+	c.step = func() error { return rank.Alltoallv(w.ctx, w.comm, in, counts, at, out, counts, at) }
 	c.check = fromEach(w, p, out, w.rank)
 	return c, err
 }

@@ -91,7 +91,7 @@ var groups = map[string]func(b *benchmark) bool{
 	"start":       func(b *benchmark) bool { return b.how&launches != 0 },
 	"messages":    func(b *benchmark) bool { return b.group == "messages" },
 	"collectives": func(b *benchmark) bool { return b.group == "collectives" },
-	"nonblocking": func(b *benchmark) bool { return b.how&overlaps != 0 },
+	"nonblocking": func(b *benchmark) bool { return b.group == "nonblocking" },
 	"onesided":    func(b *benchmark) bool { return b.group == "onesided" },
 }
 

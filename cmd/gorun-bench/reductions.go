@@ -47,6 +47,17 @@ func reduction[T rank.Number](w *worker, p point) (c call, err error) {
 	switch p.benchmark {
 	case "allreduce":
 		c.step = func() error { return rank.Allreduce(ctx, comm, in, out, rank.Sum) }
+	case "iallreduce":
+		started(w, &c, func() (rank.Request, error) { return rank.Iallreduce(comm, in, out, rank.Sum) })
+	case "scan":
+		last = w.rank + 1
+		c.step = func() error { return rank.Scan(ctx, comm, in, out, rank.Sum) }
+	case "exscan":
+		last = w.rank
+		if w.rank == 0 {
+			n = 0 // what rank 0 gets is undefined
+		}
+		c.step = func() error { return rank.Exscan(ctx, comm, in, out, rank.Sum) }
 	case "reduce":
 		if w.rank != 0 {
 			out, n = nil, 0

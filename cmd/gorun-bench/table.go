@@ -33,13 +33,15 @@ func (b *benchmark) in(us float64, bytes int) float64 {
 	return us
 }
 
-// figure prints a number with three or four digits.
+// figure prints a number with two to four digits.
 func figure(v float64) string {
 	switch {
 	case v >= 100:
 		return fmt.Sprintf("%.0f", v)
 	case v >= 10:
 		return fmt.Sprintf("%.1f", v)
+	case v < 0.095 && v > 0:
+		return fmt.Sprintf("%.2g", v)
 	}
 	return fmt.Sprintf("%.2f", v)
 }

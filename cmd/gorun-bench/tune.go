@@ -117,7 +117,7 @@ func (r *results) tuned(p *params) (*coll.Table, []string, error) {
 	for _, np := range p.counts {
 		for _, name := range benchmarkNames() {
 			kind := find(name).kind
-			if kind == 0 || len(coll.Algorithms(kind)) < 2 {
+			if kind == 0 || find(name).how&overlaps != 0 || len(coll.Algorithms(kind)) < 2 {
 				continue
 			}
 			var rules []coll.Rule

@@ -352,7 +352,7 @@ func (m *measured) average(samples []float64) error {
 }
 
 // overlap is the same calls with work of the same length between start and
-// wait: mean times, in OSU's words.
+// wait, in OSU's words; medians like the pure time, where OSU takes means.
 func (m *measured) overlap(s *sample) error {
 	m.numbers[0] = s.p50
 	if err := rank.Bcast(m.ctx, m.comm, m.numbers, 0); err != nil {
@@ -360,8 +360,8 @@ func (m *measured) overlap(s *sample) error {
 	}
 	rounds := int(m.numbers[0]/m.perRound) + 1
 	n := min(s.batch*s.count, overlapCalls)
-	spent := []float64{0, 0}
-	for range n {
+	spent := make([]float64, 2*n)
+	for i := range n {
 		if err := m.barrier(); err != nil {
 			return err
 		}
@@ -375,13 +375,14 @@ func (m *measured) overlap(s *sample) error {
 		if err := m.wait(); err != nil {
 			return err
 		}
-		spent[0] += done - begun
-		spent[1] += m.now() - t
+		spent[i], spent[n+i] = done-begun, m.now()-t
 	}
 	if err := rank.Allreduce(m.ctx, m.comm, nil, spent, rank.Sum); err != nil {
 		return err
 	}
-	s.compute, s.total = spent[0]/float64(n*m.size), spent[1]/float64(n*m.size)
+	slices.Sort(spent[:n])
+	slices.Sort(spent[n:])
+	s.compute, s.total = quantile(spent[:n], 50)/float64(m.size), quantile(spent[n:], 50)/float64(m.size)
 	s.overlapped = true
 	s.overlap = min(100, max(0, 100*(1-(s.total-s.compute)/s.p50)))
 	return nil
