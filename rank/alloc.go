@@ -12,6 +12,9 @@ import (
 // c, not to c alone, and lives until Free or Finalize; it is not garbage
 // collected and must not be used afterwards.
 func Alloc[T Element](c *Comm, n int) ([]T, error) {
+	if err := c.exists(); err != nil {
+		return nil, c.fail("alloc", -1, err)
+	}
 	if n < 0 {
 		return nil, c.fail("alloc", -1, badArgument("%d elements", n))
 	}
@@ -28,7 +31,11 @@ func Alloc[T Element](c *Comm, n int) ([]T, error) {
 // Free gives memory of Alloc back (MPI_Free_mem): the slice as Alloc gave it,
 // or any slice that begins where that one does.
 func Free[T Element](c *Comm, s []T) error {
-	if err := c.world.free(bytesOf(s)); err != nil {
+	err := c.exists()
+	if err == nil {
+		err = c.world.free(bytesOf(s))
+	}
+	if err != nil {
 		return c.fail("free", -1, err)
 	}
 	return nil

@@ -66,12 +66,13 @@ func (c *Comm) find(key any) int {
 
 // usable is an error for a communicator that cannot hold attributes.
 func (k *Keyval[V]) usable(c *Comm) error {
-	switch {
-	case k == nil:
+	if k == nil {
 		return badClass(ClassKeyval, "the keyval is nil")
-	case c == nil || c.world == nil:
-		return badClass(ClassComm, "the communicator is nil")
-	case c.freed:
+	}
+	if err := c.exists(); err != nil {
+		return err
+	}
+	if c.freed {
 		return ErrFreed
 	}
 	return nil

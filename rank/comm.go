@@ -86,10 +86,18 @@ func (c *Comm) makingContext() uint32 { return contexts*c.context + 1 }
 // after the other.
 const lastContext = 1<<30 - 1
 
-// enter begins a call on the communicator; world.leave ends it.
-func (c *Comm) enter() error {
+// exists is an error for no communicator at all.
+func (c *Comm) exists() error {
 	if c == nil || c.world == nil {
 		return badClass(ClassComm, "the communicator is nil")
+	}
+	return nil
+}
+
+// enter begins a call on the communicator; world.leave ends it.
+func (c *Comm) enter() error {
+	if err := c.exists(); err != nil {
+		return err
 	}
 	if err := c.world.enter(); err != nil {
 		return err

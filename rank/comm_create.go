@@ -59,7 +59,7 @@ func (c *Comm) SplitType(ctx context.Context, kind SplitKind, key int) (*Comm, e
 	color, bad := Undefined, error(nil)
 	switch {
 	case kind == TypeShared || kind == TypeHost:
-		if c != nil && c.world != nil {
+		if c.exists() == nil {
 			color = c.companion(kind)
 		}
 	case kind != Undefined:
@@ -96,8 +96,8 @@ func (c *Comm) companion(kind SplitKind) int {
 // Of an intercommunicator the result is one too, between the groups that either
 // side gives; it is nil where one of them is empty.
 func (c *Comm) Create(ctx context.Context, g Group) (*Comm, error) {
-	if c == nil || c.world == nil {
-		return c.derive(ctx, "create", choice{}, nil)
+	if err := c.exists(); err != nil {
+		return nil, c.fail("create", -1, err)
 	}
 	own := choice{color: Undefined}
 	bad := c.within(g)

@@ -68,6 +68,19 @@
 // received it ends all messages between the two ranks, for the peer may hold the
 // address of memory that is its owner's again.
 //
+// Errors have MPI's classes: errors.Is(err, rank.ClassTruncate), or [ClassOf]. A
+// communicator's error handler ([Comm.SetErrhandler]) is called with each.
+//
+// # Communicators
+//
+// [Comm.Split], [Comm.SplitType], [Comm.Create] and [Comm.Dup] are calls of all ranks
+// of a communicator, [Comm.CreateGroup] of the members of a [Group] only, and
+// [CreateIntercomm] of two groups, whose messages then go from one to the other.
+// [Comm.CartCreate] and [Comm.DistGraphCreate] give ranks neighbours. A message is
+// received on the communicator on which it was sent, and on no other, whenever
+// that was made or freed. Arguments that are wrong on one rank, or not the same on
+// all, are an error on every rank that calls.
+//
 // # Goroutines
 //
 // A world serves one call at a time (MPI_THREAD_SERIALIZED): calls from several

@@ -34,7 +34,7 @@ func (c *Comm) SetErrhandler(h Errhandler) { c.handler = h }
 // handler. peer is a rank as messages name it, -1 when nobody in particular; the
 // error may know better.
 func (c *Comm) fail(op string, peer int, err error) error {
-	if c == nil || c.world == nil {
+	if c.exists() != nil {
 		return &Error{Op: op, Peer: -1, Err: err}
 	}
 	e := &Error{Op: op, Comm: c.name, Rank: c.rank, Host: c.world.Host(), Peer: peer, Err: err}
@@ -62,11 +62,9 @@ func (c *Comm) failCollective(op string, err error) error {
 	if ce, ok := errors.AsType[*coll.Error](err); ok {
 		err = ce.Err
 		if ce.Peer >= 0 {
-			// A member of an intercommunicator's own group has no name there.
+			// Of an intercommunicator's own group nobody has a name as a peer.
 			world = c.members.Rank(ce.Peer)
-			if peer = c.rankOf(world); peer < 0 {
-				err = fmt.Errorf("rank %d of the own group: %w", c.local.Place(world), err)
-			}
+			peer = c.rankOf(world)
 		}
 	}
 	switch {
@@ -85,6 +83,9 @@ func (c *Comm) failCollective(op string, err error) error {
 		}
 	case errors.Is(err, coll.ErrRevoked):
 		err = fmt.Errorf("%w: %w", ErrRevoked, err)
+	}
+	if world >= 0 && peer < 0 {
+		err = fmt.Errorf("rank %d of the own group: %w", c.local.Place(world), err)
 	}
 	return c.revoke(op, c.fail(op, peer, err))
 }

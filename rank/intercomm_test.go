@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -162,6 +163,32 @@ func TestIntercommFaults(t *testing.T) {
 			if c.Rank() == 0 && !errors.Is(err, tt.class) {
 				return fmt.Errorf("%s: %v is %v, want %v", tt.name, err, rank.ClassOf(err), tt.class)
 			}
+		}
+		// Who gives up in a collective is named as the peer on the other side, and in
+		// words on its own.
+		leader := c.Rank() / 2 * 2
+		inter, err := rank.CreateIntercomm(ctx, local, 0, c, (leader+2)%4, 0)
+		if err != nil {
+			return err
+		}
+		if c.Rank() == 0 {
+			ended, cancel := context.WithCancel(ctx)
+			cancel()
+			if err := rank.Barrier(ended, inter); !errors.Is(err, context.Canceled) {
+				return fmt.Errorf("barrier with an ended context: %v", err)
+			}
+		}
+		if err := rank.Barrier(ctx, c); err != nil {
+			return err
+		}
+		err = twice(ctx, inter)
+		e, ok := errors.AsType[*rank.Error](err)
+		if !ok || !errors.Is(err, rank.ErrRevoked) {
+			return fmt.Errorf("barrier on a revoked intercommunicator: %v", err)
+		}
+		switch {
+		case c.Rank() == 1 && (e.Peer != -1 || !strings.Contains(err.Error(), "rank 0 of the own group")), c.Rank() >= 2 && e.Peer != 0:
+			return fmt.Errorf("rank 0 is not named: %v", err)
 		}
 		// The other side does not come: the leader gives up, and its group with it.
 		if c.Rank() < 2 {

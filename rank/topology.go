@@ -65,10 +65,9 @@ func (c *Comm) neighbours() (*neighbourhood, error) {
 
 // laidOut is the topology for a call of its kind that concerns this rank alone.
 func (c *Comm) laidOut(op string, kind TopologyKind) (*layout, error) {
-	var err error
+	err := c.exists()
 	switch {
-	case c == nil || c.world == nil:
-		err = badClass(ClassComm, "the communicator is nil")
+	case err != nil:
 	case c.freed:
 		err = ErrFreed
 	case c.Topology() != kind:
@@ -85,7 +84,7 @@ func (c *Comm) laidOut(op string, kind TopologyKind) (*layout, error) {
 // compared with the others'; arguments what all ranks give alike.
 func (c *Comm) layOut(ctx context.Context, op string, n int, arguments, edges uint64, bad error) (*Comm, error) {
 	own := choice{alike: arguments, balance: edges}
-	if c != nil && c.world != nil {
+	if c.exists() == nil {
 		switch {
 		case bad != nil:
 		case c.inter:
