@@ -52,6 +52,35 @@ func init() {
 				}
 			}
 		},
+		"ssend": func(ctx context.Context, c *rank.Comm) error {
+			return rank.Ssend(ctx, c, make([]int, 1), 1, 0)
+		},
+		"probe": func(ctx context.Context, c *rank.Comm) error {
+			_, err := rank.Probe(ctx, c, rank.AnySource, 0)
+			return err
+		},
+		"iprobe": func(ctx context.Context, c *rank.Comm) error {
+			for {
+				if _, found, err := rank.Iprobe(c, 1, 0); found || err != nil {
+					return err
+				}
+			}
+		},
+		"waitall": func(ctx context.Context, c *rank.Comm) error {
+			return rank.WaitAll(ctx, unanswered(c), nil)
+		},
+		"waitany": func(ctx context.Context, c *rank.Comm) error {
+			_, _, err := rank.WaitAny(ctx, unanswered(c))
+			return err
+		},
+		"test": func(ctx context.Context, c *rank.Comm) error {
+			reqs := unanswered(c)
+			for {
+				if _, done, err := reqs[1].Test(); done {
+					return err
+				}
+			}
+		},
 	} {
 		programs["death in "+name] = func() { mourn(wait) }
 	}
@@ -79,6 +108,19 @@ func init() {
 			return rank.Barrier(ctx, c)
 		})
 	}
+}
+
+// unanswered are receives of what nobody sends: from a rank that lives, and from rank 1.
+func unanswered(c *rank.Comm) []rank.Request {
+	var reqs []rank.Request
+	for _, src := range []int{2 - c.Rank(), 1} {
+		q, err := rank.Irecv(c, make([]int, 1), src, 0)
+		if err != nil {
+			panic(err)
+		}
+		reqs = append(reqs, q)
+	}
+	return reqs
 }
 
 // mourn is a rank of a job in which rank 1 dies.

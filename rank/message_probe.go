@@ -81,7 +81,7 @@ func (c *Comm) Iprobe(src, tag int) (st Status, found bool, err error) {
 		return Status{}, false, c.fail("iprobe", src, err)
 	}
 	if !found {
-		c.world.waiter.Pass()
+		c.world.vain()
 		return Status{}, false, nil
 	}
 	return c.probed(s), true, nil
@@ -126,7 +126,7 @@ func (c *Comm) Improbe(src, tag int) (m Message, st Status, found bool, err erro
 		return Message{}, Status{}, false, c.fail("improbe", src, err)
 	}
 	if !found {
-		c.world.waiter.Pass()
+		c.world.vain()
 		return Message{}, Status{}, false, nil
 	}
 	return c.matched(taken), c.probed(s), true, nil

@@ -180,7 +180,7 @@ func (q Request) Test() (st Status, done bool, err error) {
 	if !r.what.done() {
 		w.progress()
 		if !r.what.done() {
-			w.waiter.Pass() // programs ask in loops
+			w.vain()
 			return Status{}, false, nil
 		}
 	}

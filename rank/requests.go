@@ -68,7 +68,7 @@ func TestAll(reqs []Request, statuses []Status) (done bool, err error) {
 	w.progress()
 	for _, q := range reqs {
 		if r := q.running(); r != nil && !r.what.done() {
-			w.waiter.Pass()
+			w.vain()
 			return false, nil
 		}
 	}
@@ -117,7 +117,7 @@ func TestAny(reqs []Request) (index int, st Status, done bool, err error) {
 	w.progress()
 	a := anyOf{reqs: reqs}
 	if !a.Ready() {
-		w.waiter.Pass()
+		w.vain()
 		return Undefined, Status{}, false, nil
 	}
 	if a.index == Undefined {
@@ -165,7 +165,7 @@ func TestSome(reqs []Request, indices []int, statuses []Status) (n int, err erro
 	a := anyOf{reqs: reqs}
 	switch {
 	case !a.Ready():
-		w.waiter.Pass()
+		w.vain()
 		return 0, nil
 	case a.index == Undefined:
 		return Undefined, nil

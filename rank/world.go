@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/gorun-mpi/gorun/coll"
 	"github.com/gorun-mpi/gorun/internal/wait"
@@ -61,6 +62,8 @@ type World struct {
 	detached  []*request // freed before they were over
 	active    []advancer
 	advancing bool // in their Progress
+	looks     uint // calls that found nothing
+	looked    time.Time
 	// What the one running call waits for.
 	several several
 	anyOf   anyOf
