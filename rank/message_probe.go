@@ -76,7 +76,7 @@ func (c *Comm) Iprobe(src, tag int) (st Status, found bool, err error) {
 		return nothing, true, nil
 	}
 	c.world.progressOthers()
-	s, found, err := c.world.messages.Iprobe(want)
+	s, found, err := c.world.messages.Iprobe(want, c.ranks)
 	if err != nil {
 		return Status{}, false, c.fail("iprobe", src, err)
 	}
@@ -121,7 +121,7 @@ func (c *Comm) Improbe(src, tag int) (m Message, st Status, found bool, err erro
 		return c.matched(nil), nothing, true, nil
 	}
 	c.world.progressOthers()
-	taken, s, found, err := c.world.messages.Improbe(want)
+	taken, s, found, err := c.world.messages.Improbe(want, c.ranks)
 	if err != nil {
 		return Message{}, Status{}, false, c.fail("improbe", src, err)
 	}

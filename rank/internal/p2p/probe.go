@@ -17,13 +17,13 @@ func found(m *Message) Status {
 }
 
 // Iprobe tells whether a message that fits want has come, and which a receive
-// would take. The message stays.
-func (e *Engine) Iprobe(want match.Envelope) (Status, bool, error) {
+// would take. The message stays. group is as in Recv.
+func (e *Engine) Iprobe(want match.Envelope, group []int32) (Status, bool, error) {
 	e.Progress()
 	if m := e.peek(want); m != nil {
 		return found(m), true, nil
 	}
-	return Status{}, false, e.lost(want, nil)
+	return Status{}, false, e.lost(want, group)
 }
 
 // lost is why no message that fits want can come, nil when one can.
@@ -56,12 +56,12 @@ func (e *Engine) Mprobe(ctx context.Context, want match.Envelope, group []int32)
 }
 
 // Improbe is Iprobe, and takes the message out of matching.
-func (e *Engine) Improbe(want match.Envelope) (*Message, Status, bool, error) {
+func (e *Engine) Improbe(want match.Envelope, group []int32) (*Message, Status, bool, error) {
 	e.Progress()
 	if m := e.peek(want); m != nil {
 		return e.take(m), found(m), true, nil
 	}
-	return nil, Status{}, false, e.lost(want, nil)
+	return nil, Status{}, false, e.lost(want, group)
 }
 
 func (e *Engine) take(m *Message) *Message {
