@@ -325,6 +325,13 @@ func (t *Team) finish() error {
 	if err := t.giveBack(); err != nil {
 		return t.breakUp(-1, faultLocal, err)
 	}
+	if t.size > crowd && t.scratch != nil && t.scratch.Len() > keptScratch {
+		old := t.scratch
+		t.scratch = nil
+		if err := old.Close(); err != nil {
+			return t.breakUp(-1, faultLocal, err)
+		}
+	}
 	return nil
 }
 

@@ -44,8 +44,11 @@ type network struct {
 	verbs     bool // memory of peers is not mapped
 	change    func(*TeamConfig)
 
-	members []*member
-	meeting *meeting
+	create func(shm.Geometry) (*shm.Segment, error) // nil: shm.NewLocal
+
+	segments []*shm.Segment
+	members  []*member
+	meeting  *meeting
 }
 
 // meeting is an all-gather for goroutines.
@@ -89,14 +92,16 @@ func (nw *network) open(t testing.TB) {
 	if nw.cap == (rdma.QPCap{}) {
 		nw.cap = rdma.QPCap{MaxSendWR: 64, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInlineData: 2048}
 	}
+	if nw.create == nil {
+		nw.create = shm.NewLocal
+	}
 	hosts := max(nw.hosts, 1)
-	var segments []*shm.Segment
 	var err error
 	for range hosts {
-		segment, err := shm.NewLocal(shm.Geometry{Ranks: nw.n, ArenaSize: 32 << 20})
+		segment, err := nw.create(shm.Geometry{Ranks: nw.n, ArenaSize: 32 << 20})
 		must(err)
 		t.Cleanup(func() { must(segment.Close()) })
-		segments = append(segments, segment)
+		nw.segments = append(nw.segments, segment)
 	}
 	for r := range nw.n {
 		m := &member{rank: r, size: nw.n, qps: make([]rdma.QP, nw.n)}
@@ -105,7 +110,7 @@ func (nw *network) open(t testing.TB) {
 		if nw.adversary != nil {
 			adversary = &soft.Adversary{Seed: nw.adversary.Seed + uint64(r)}
 		}
-		cfg := soft.Config{Segment: segments[r%hosts], Rank: r, Host: fmt.Sprint("host", r%hosts), Adversary: adversary}
+		cfg := soft.Config{Segment: nw.segments[r%hosts], Rank: r, Host: fmt.Sprint("host", r%hosts), Adversary: adversary}
 		if hosts > 1 {
 			cfg.Secret = []byte("thirty-two bytes for a test only")
 		}

@@ -67,16 +67,22 @@ const (
 	// other: half of it may be owed.
 	leastSlots = 8
 	mostSlots  = 1 << 12
-	// mostRegion bounds a control region, leastEager notwithstanding.
+	// mostRegion bounds a control region, leastEager notwithstanding; that of
+	// a team of more than crowd members is smaller, by as much as they are more.
 	mostRegion = 1 << 20
-	leastEager = 128
+	// crowd is how many members a team has at least that keeps its memory
+	// small: as many as have control regions of 16 MiB in all. It gives
+	// scratch back beyond keptScratch at the end of each call.
+	crowd       = 16
+	keptScratch = 128 << 10
+	leastEager  = 128
 )
 
 // eagerFor keeps the control region of a team small: with 300 members on a host
 // lanes of 17 KiB would be 1.5 GiB.
 func eagerFor(size, slots, eager int) int {
 	for eager > leastEager {
-		if l := newLayout(size, slots, eager, false); l.size() <= mostRegion {
+		if l := newLayout(size, slots, eager, false); l.size()*max(size, crowd) <= mostRegion*crowd {
 			break
 		}
 		eager /= 2

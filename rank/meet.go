@@ -69,10 +69,6 @@ func (w *World) teamConfig(c *Comm, exchange func(context.Context, []byte) ([][]
 			cfg.Members[i] = c.members.Rank(i)
 		}
 	}
-	if cfg.Size > 64 {
-		// Every member keeps a ring for every other one.
-		cfg.EagerBytes = 512
-	}
 	return cfg
 }
 
