@@ -81,6 +81,14 @@
 // that was made or freed. Arguments that are wrong on one rank, or not the same on
 // all, are an error on every rank that calls.
 //
+// # One-sided communication
+//
+// A [Win] is memory of each rank that the others read and write by themselves:
+// [WinCreate], [WinAllocate], [WinAllocateShared] and [WinCreateDynamic] make one.
+// Accesses stand between two calls of Fence, between Start and Complete, or under a
+// lock; the target's program does nothing for those under a lock. Between ranks
+// that share memory they are loads and stores, elsewhere RDMA requests.
+//
 // # Goroutines
 //
 // A world serves one call at a time (MPI_THREAD_SERIALIZED): calls from several

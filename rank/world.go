@@ -12,6 +12,7 @@ import (
 	"github.com/gorun-mpi/gorun/internal/wait"
 	"github.com/gorun-mpi/gorun/pmi"
 	"github.com/gorun-mpi/gorun/rank/internal/p2p"
+	"github.com/gorun-mpi/gorun/rank/internal/rma"
 	"github.com/gorun-mpi/gorun/rank/internal/wireup"
 	"github.com/gorun-mpi/gorun/rdma"
 )
@@ -56,6 +57,9 @@ type World struct {
 	packings packings
 	attached int // bytes that buffered sends may take
 	held     int // of them, taken
+
+	rma     *rma.Engine // nil before the first window
+	windows []*window   // open
 
 	requests  []*request // all there are
 	idle      *request   // of them, those not in use
@@ -253,6 +257,7 @@ func (w *World) close() error {
 	if w.messages != nil {
 		errs = append(errs, w.messages.Close())
 	}
+	errs = append(errs, w.closeWindows())
 	for _, r := range w.regions.list {
 		errs = append(errs, r.mr.Close())
 	}

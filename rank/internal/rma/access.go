@@ -1,0 +1,108 @@
+package rma
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+// A place is where an access goes: mapped memory, else what a request names.
+type place struct {
+	mem  []byte
+	addr uint64
+	key  uint32
+}
+
+// part is n bytes of the place from off.
+func (p place) part(off, n int) place {
+	if p.mem != nil {
+		return place{mem: p.mem[off : off+n]}
+	}
+	return place{addr: p.addr + uint64(off), key: p.key}
+}
+
+// find gives the place of n bytes at off of a member's memory, which is an
+// address in a dynamic window.
+func (w *Window) find(member int, off uint64, n int) (place, error) {
+	l := &w.lanes[member]
+	if w.kind == Dynamic {
+		return w.attached(member, off, uint64(n))
+	}
+	if off > l.size || uint64(n) > l.size-off {
+		return place{}, fmt.Errorf("%w: %d bytes at %d, rank %d has %d", ErrRange, n, off, member, l.size)
+	}
+	if l.mem != nil {
+		return place{mem: l.mem[off : off+uint64(n)]}, nil
+	}
+	return place{addr: l.base + off, key: l.key}, nil
+}
+
+// Put stores src at off of a member's memory. src belongs to it until Flush of
+// the member.
+func (w *Window) Put(member int, off uint64, src []byte) error {
+	p, err := w.find(member, off, len(src))
+	if err != nil || len(src) == 0 {
+		return err
+	}
+	if p.mem != nil {
+		copy(p.mem, src)
+		return nil
+	}
+	return w.e.move(w.lanes[member].link, rdma.WRRDMAWrite, src, p.addr, p.key)
+}
+
+// Get fills dst from off of a member's memory. dst belongs to it until Flush.
+func (w *Window) Get(member int, off uint64, dst []byte) error {
+	p, err := w.find(member, off, len(dst))
+	if err != nil || len(dst) == 0 {
+		return err
+	}
+	if p.mem != nil {
+		copy(dst, p.mem)
+		return nil
+	}
+	return w.e.move(w.lanes[member].link, rdma.WRRDMARead, dst, p.addr, p.key)
+}
+
+// Flush returns when all accesses to a member are complete, there and here.
+// What was stored into mapped memory is: the processor orders it before whatever
+// this process stores later, which is how others learn of it.
+func (w *Window) Flush(ctx context.Context, member int) error {
+	l := w.lanes[member].link
+	if l == nil || l.done == l.posted && l.err == nil {
+		return nil
+	}
+	return w.e.await(ctx, l, l.posted)
+}
+
+// FlushAll is Flush of all members. It flushes all even if one fails.
+func (w *Window) FlushAll(ctx context.Context) (err error) {
+	if w.e.links == nil {
+		return nil
+	}
+	for i := range w.lanes {
+		if failed := w.Flush(ctx, i); failed != nil && err == nil {
+			err = &MemberError{i, failed}
+		}
+	}
+	return err
+}
+
+// Ticket is the number of what has been started towards a member so far; Reached
+// tells whether that is complete, with the error of the way there.
+func (w *Window) Ticket(member int) uint64 {
+	if l := w.lanes[member].link; l != nil {
+		return l.posted
+	}
+	return 0
+}
+
+// Reached tells whether what a Ticket counts is complete.
+func (w *Window) Reached(member int, ticket uint64) (bool, error) {
+	l := w.lanes[member].link
+	if l == nil || l.done >= ticket && l.err == nil {
+		return true, nil
+	}
+	return l.done >= ticket, l.err
+}

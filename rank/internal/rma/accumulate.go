@@ -1,0 +1,103 @@
+package rma
+
+import (
+	"github.com/gorun-mpi/gorun/coll/kernel"
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+// Accumulates of a member's memory exclude each other by a lock in its control
+// region, whoever asks for them, also of single words: some members may reach the
+// memory by loads and stores only, and others by requests only. They are complete
+// when they return, so those of one origin keep their order.
+//
+// Cost: mapped, one compare-and-swap and one store beside the arithmetic; by
+// requests 4 round trips for each 64 KiB.
+
+// Accumulate sets n bytes at off of a member's memory to themselves op src, and
+// gives what was there before in result, unless that is nil. src is not read for
+// NoOp, and may be empty then.
+func (w *Window) Accumulate(member int, off uint64, src, result []byte, op kernel.Reduction) error {
+	n := max(len(src), len(result))
+	p, err := w.find(member, off, n)
+	if err != nil || n == 0 {
+		return err
+	}
+	if p.mem != nil {
+		if err := w.acquire(member); err != nil {
+			return err
+		}
+		copy(result, p.mem)
+		if len(src) > 0 {
+			op.Func(p.mem, p.mem, src)
+		}
+		return w.release(member)
+	}
+	step := poolSize / op.Elem * op.Elem
+	for at := 0; at < n; at += step {
+		k := min(step, n-at)
+		var from, to []byte
+		if len(src) > 0 {
+			from = src[at : at+k]
+		}
+		if result != nil {
+			to = result[at : at+k]
+		}
+		if err := w.remotely(member, p.part(at, k), k, from, to, op); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// remotely does a piece of an accumulate by requests.
+func (w *Window) remotely(member int, p place, n int, src, result []byte, op kernel.Reduction) error {
+	e, l := w.e, w.lanes[member].link
+	if err := w.acquire(member); err != nil {
+		return err
+	}
+	err := e.pooled(l, rdma.WRRDMARead, poolBuffer, n, p.addr, p.key)
+	if err == nil {
+		b := e.buffer(n)
+		copy(result, b)
+		if len(src) > 0 {
+			op.Func(b, b, src)
+			err = e.pooled(l, rdma.WRRDMAWrite, poolBuffer, n, p.addr, p.key)
+		}
+	}
+	if unlocking := w.release(member); err == nil {
+		err = unlocking
+	}
+	return err
+}
+
+// CompareAndSwap gives the element at off in result and sets it to value when it
+// is the same as compare, bit by bit.
+func (w *Window) CompareAndSwap(member int, off uint64, value, compare, result []byte) error {
+	n := len(value)
+	p, err := w.find(member, off, n)
+	if err != nil {
+		return err
+	}
+	if err := w.acquire(member); err != nil {
+		return err
+	}
+	e, l := w.e, w.lanes[member].link
+	now := p.mem
+	if now == nil {
+		now = e.buffer(n)
+		err = e.pooled(l, rdma.WRRDMARead, poolBuffer, n, p.addr, p.key)
+	}
+	if err == nil {
+		copy(result, now)
+		if string(now) == string(compare) {
+			copy(now, value)
+			if p.mem == nil {
+				err = e.pooled(l, rdma.WRRDMAWrite, poolBuffer, n, p.addr, p.key)
+			}
+		}
+	}
+	if unlocking := w.release(member); err == nil {
+		err = unlocking
+	}
+	return err
+}

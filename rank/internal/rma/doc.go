@@ -1,0 +1,39 @@
+// Package rma is one-sided communication: windows of memory of several ranks that
+// each of them reads and writes without the others.
+//
+// # Design
+//
+// An [Engine] is a rank's share in all its windows: queue pairs, made when the
+// first window needs them, one completion queue and a buffer. A [Window] has a
+// lane to each member: the member's memory and control words, mapped where the
+// device can (rdma.Mapper), else the names by which requests reach them.
+//
+//	access         mapped                      by requests
+//	put, get       copy                        RDMA write, read
+//	accumulate     lock word, kernel           lock word by atomics, read, kernel, write
+//	flush          nothing                     completions
+//	locks          CPU atomics on words        RDMA atomics on the same words
+//	post, complete a store and Notify          an RDMA write behind all others
+//
+// Memory that the program brings along (Create, Dynamic) goes by requests unless
+// the device has allocated it; the words of a window are always the device's. The
+// own memory is always at hand. Where no member is mapped, not even the own words
+// are: then the device alone orders the atomics on them.
+//
+// A target does nothing for accesses to it: what it has to say lies in its control
+// words, which are drawn at Window, and in the table of a dynamic window.
+//
+// # Death
+//
+// A lock word names its holder, and who waits for it takes it from the dead. A
+// wait for a member's epoch ends with an error when the member has died. Requests
+// end with the timeouts of their queue pairs.
+//
+// # Blocking and ownership
+//
+// Put, Get and Post block only for room in a send queue. Lock, Start and Wait end
+// with their context. The accumulates wait for holders of the accumulate lock,
+// which have it for the time of some copies, and end with their death. A window
+// belongs to one goroutine at a time. It starts none; memory of accesses is kept
+// alive until they are complete.
+package rma

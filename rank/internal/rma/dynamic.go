@@ -1,0 +1,209 @@
+package rma
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+// A dynamic window has a table in the control region of each member: what is
+// attached there. Its owner writes it, others read it before each access:
+//
+//	version  odd while the table changes
+//	count
+//	entries  address, length, key
+const (
+	tableMost  = 256 // regions that may be attached at a time
+	tableEntry = 3
+	tableWords = 2 + tableEntry*tableMost
+)
+
+// ErrAttach: memory cannot be attached, or is not.
+var ErrAttach = errors.New("attach")
+
+// A table is what the own member has attached.
+type table struct {
+	version uint64
+	list    []attachment
+}
+
+type attachment struct {
+	mem   []byte
+	mr    rdma.MR
+	owned bool // registered for this
+	addr  uint64
+}
+
+// A view is another member's table as it was last read by requests.
+type view struct {
+	version uint64
+	entries []uint64
+}
+
+// Attach makes memory accessible in a dynamic window (MPI_Win_attach).
+func (w *Window) Attach(mem []byte) error {
+	addr := address(mem)
+	for i := range w.table.list {
+		a := &w.table.list[i]
+		if addr < a.addr+uint64(len(a.mem)) && a.addr < addr+uint64(len(mem)) {
+			return fmt.Errorf("%w: %d bytes overlap %d that are attached", ErrAttach, len(mem), len(a.mem))
+		}
+	}
+	if len(w.table.list) == tableMost {
+		return fmt.Errorf("%w: %d regions are attached, which is the most", ErrAttach, tableMost)
+	}
+	a := attachment{mem: mem, mr: w.e.cfg.Find(mem), addr: addr}
+	if a.mr == nil {
+		mr, err := w.e.cfg.PD.RegMR(mem, memoryAccess)
+		if err != nil {
+			return fmt.Errorf("register %d bytes: %w", len(mem), err)
+		}
+		a.mr, a.owned = mr, true
+	}
+	w.table.list = append(w.table.list, a)
+	w.publish()
+	return nil
+}
+
+// Detach takes memory back that begins where mem does (MPI_Win_detach).
+func (w *Window) Detach(mem []byte) error {
+	for i := range w.table.list {
+		a := w.table.list[i]
+		if a.addr != address(mem) {
+			continue
+		}
+		w.table.list = append(w.table.list[:i], w.table.list[i+1:]...)
+		w.publish()
+		if a.owned {
+			return a.mr.Close()
+		}
+		return nil
+	}
+	return fmt.Errorf("%w: this memory is not attached", ErrAttach)
+}
+
+// publish writes the table. Entries of it that somebody reads meanwhile belong
+// to a version that has passed.
+func (w *Window) publish() {
+	t := w.words[w.tableAt():]
+	w.table.version += 2
+	atomic.StoreUint64(&t[0], w.table.version-1)
+	atomic.StoreUint64(&t[1], uint64(len(w.table.list)))
+	for i := range w.table.list {
+		a := &w.table.list[i]
+		e := t[2+tableEntry*i:]
+		atomic.StoreUint64(&e[0], a.addr)
+		atomic.StoreUint64(&e[1], uint64(len(a.mem)))
+		atomic.StoreUint64(&e[2], uint64(a.mr.RKey()))
+	}
+	atomic.StoreUint64(&t[0], w.table.version)
+}
+
+// attached finds n bytes at an address of a member.
+func (w *Window) attached(member int, addr, n uint64) (place, error) {
+	if member == w.g.Rank {
+		for i := range w.table.list {
+			a := &w.table.list[i]
+			if off := addr - a.addr; addr >= a.addr && off <= uint64(len(a.mem)) && n <= uint64(len(a.mem))-off {
+				return place{mem: a.mem[off : off+n]}, nil
+			}
+		}
+		return w.unattached(member, addr, n)
+	}
+	key, ok, err := w.lookUp(member, addr, n)
+	if err != nil {
+		return place{}, err
+	}
+	if !ok {
+		return w.unattached(member, addr, n)
+	}
+	l := &w.lanes[member]
+	if l.peer != nil {
+		mem, err := l.peer.Map(addr, key, int(n), rdma.AccessRemoteRead|rdma.AccessRemoteWrite)
+		if err == nil {
+			return place{mem: mem}, nil
+		}
+		if !errors.Is(err, rdma.ErrNotSupported) {
+			return place{}, err
+		}
+	}
+	return place{addr: addr, key: key}, nil
+}
+
+func (w *Window) unattached(member int, addr, n uint64) (place, error) {
+	return place{}, fmt.Errorf("%w: %d bytes at address %#x, where rank %d has attached nothing or less", ErrRange, n, addr, member)
+}
+
+// lookUp finds the key of attached memory in a member's table.
+func (w *Window) lookUp(member int, addr, n uint64) (key uint32, ok bool, err error) {
+	l := &w.lanes[member]
+	if l.words == nil {
+		if err := w.refresh(l); err != nil {
+			return 0, false, err
+		}
+		key, ok = search(l.view.entries, addr, n)
+		return key, ok, nil
+	}
+	t := l.words[w.tableAt():]
+	for {
+		version := atomic.LoadUint64(&t[0])
+		key, ok = search(t[1:], addr, n)
+		if version%2 == 0 && atomic.LoadUint64(&t[0]) == version {
+			return key, ok, nil
+		}
+		if w.dead(member) {
+			return 0, false, w.e.cfg.Dead(l.world)
+		}
+	}
+}
+
+// search looks through a count and as many entries.
+func search(t []uint64, addr, n uint64) (key uint32, ok bool) {
+	for i := range min(atomic.LoadUint64(&t[0]), tableMost) {
+		e := t[1+tableEntry*i:]
+		at, size := atomic.LoadUint64(&e[0]), atomic.LoadUint64(&e[1])
+		if off := addr - at; addr >= at && off <= size && n <= size-off {
+			return uint32(atomic.LoadUint64(&e[2])), true
+		}
+	}
+	return 0, false
+}
+
+// refresh reads a member's table by requests, unless it is as it was.
+func (w *Window) refresh(l *lane) error {
+	at := l.ctl + 8*uint64(w.tableAt())
+	for {
+		version, err := w.e.load(l.link, at, l.ctlKey)
+		if err != nil || version == l.view.version && l.view.entries != nil {
+			return err
+		}
+		if l.view.entries == nil {
+			l.view.entries = make([]uint64, tableWords-1)
+		}
+		if err := w.e.pooled(l.link, rdma.WRRDMARead, poolBuffer, 8*tableWords-8, at+8, l.ctlKey); err != nil {
+			return err
+		}
+		copy(l.view.entries, wordsOf(w.e.buffer(8*tableWords-8)))
+		again, err := w.e.load(l.link, at, l.ctlKey)
+		if err != nil {
+			return err
+		}
+		if version == again && version%2 == 0 {
+			l.view.version = version
+			return nil
+		}
+	}
+}
+
+func (t *table) close() error {
+	var errs []error
+	for i := range t.list {
+		if t.list[i].owned {
+			errs = append(errs, t.list[i].mr.Close())
+		}
+	}
+	t.list = nil
+	return errors.Join(errs...)
+}

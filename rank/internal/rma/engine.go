@@ -1,0 +1,343 @@
+package rma
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/gorun-mpi/gorun/internal/wait"
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+// Config is what the windows of a rank stand on. Ranks are those of the world.
+type Config struct {
+	Rank, Size int
+	PD         rdma.PD
+	Any        rdma.MR // the whole address space, nil where the device cannot
+	// Find gives the region that holds all of mem, nil when none does.
+	Find func(mem []byte) rdma.MR
+	// Peers are the ranks whose memory can be mapped, the own included; nil
+	// entries and a nil slice: by queue pairs.
+	Peers []rdma.PeerMemory
+	// Dead says why a rank is not there any more, nil while it is. It is asked
+	// by who has waited for a while.
+	Dead func(rank int) error
+	// Died is the error of a rank that does not answer.
+	Died error
+	// Wait waits until c is ready, and has Progress called meanwhile.
+	Wait func(ctx context.Context, c wait.Condition) error
+	// Idle counts the sleeps of the rank's waits.
+	Idle *uint32
+	// Connect takes a queue pair in INIT to RTS, towards a rank's one.
+	Connect func(qp rdma.QP, rank int, number uint32) error
+}
+
+// An Engine carries the one-sided traffic of a rank's windows.
+type Engine struct {
+	cfg    Config
+	links  []link // by rank; nil before the first is needed
+	cq     rdma.CQ
+	depth  int // of a send queue
+	inline int
+
+	// pool is registered memory for what has none: a word for results, one for
+	// stores, and a buffer behind them.
+	pool rdma.MR
+
+	flying int // requests without a completion
+	wr     [1]rdma.SendWR
+	sge    [1]rdma.SGE
+	wcs    [16]rdma.WC
+	small  [8]byte
+	done   reached
+}
+
+// A link is the queue pair towards one rank.
+type link struct {
+	rank int
+	qp   rdma.QP
+	// posted and done count requests for ever; a queue pair completes in order.
+	posted, done uint64
+	err          error
+	keep         [][]byte // local memory of requests under way, by number
+	connected    bool
+}
+
+const (
+	queueDepth = 64
+	inlineMost = 256
+	poolResult = 0
+	poolStore  = 8
+	poolBuffer = 64
+	poolSize   = 64 << 10 // of the buffer
+	messageMax = 1 << 30
+)
+
+// NewEngine makes an engine, which holds nothing before a window needs it.
+func NewEngine(cfg Config) *Engine { return &Engine{cfg: cfg} }
+
+// mapped tells whether a rank's memory can be mapped.
+func (e *Engine) mapped(rank int) bool { return e.cfg.Peers != nil && e.cfg.Peers[rank] != nil }
+
+// open makes what queue pairs need.
+func (e *Engine) open() (err error) {
+	if e.links != nil {
+		return nil
+	}
+	d := e.cfg.PD.Context().QueryDevice()
+	e.depth = max(1, min(queueDepth, d.MaxQPWR, d.MaxCQE/e.cfg.Size))
+	e.inline = min(inlineMost, d.MaxInlineData)
+	const access = rdma.AccessLocalWrite | rdma.AccessRemoteWrite | rdma.AccessRemoteRead
+	if e.pool, err = e.cfg.PD.AllocMR(poolBuffer+poolSize, access); err != nil {
+		return fmt.Errorf("buffer of windows: %w", err)
+	}
+	if e.cq, err = e.cfg.PD.Context().CreateCQ(e.depth * e.cfg.Size); err != nil {
+		err = errors.Join(err, e.pool.Close())
+		e.pool = nil
+		return err
+	}
+	e.links = make([]link, e.cfg.Size)
+	for i := range e.links {
+		e.links[i].rank = i
+	}
+	return nil
+}
+
+// prepare makes the queue pair towards a rank, in INIT, unless there is one.
+// It gives its number.
+func (e *Engine) prepare(rank int) (number uint32, err error) {
+	if err := e.open(); err != nil {
+		return 0, err
+	}
+	l := &e.links[rank]
+	if l.qp != nil {
+		return l.qp.Num(), nil
+	}
+	qp, err := e.cfg.PD.CreateQP(rdma.QPInitAttr{SendCQ: e.cq, RecvCQ: e.cq, Type: rdma.RC,
+		Cap: rdma.QPCap{MaxSendWR: e.depth, MaxSendSGE: 1, MaxInlineData: e.inline}})
+	if err == nil {
+		const access = rdma.AccessRemoteRead | rdma.AccessRemoteWrite | rdma.AccessRemoteAtomic
+		if err = qp.Modify(rdma.QPAttr{State: rdma.StateInit, PortNum: 1, AccessFlags: access},
+			rdma.QPStateMask|rdma.QPPKeyIndexMask|rdma.QPPortMask|rdma.QPAccessFlagsMask); err != nil {
+			err = errors.Join(err, qp.Close())
+		}
+	}
+	if err != nil {
+		return 0, fmt.Errorf("queue pair for rank %d: %w", rank, err)
+	}
+	l.qp, l.keep = qp, make([][]byte, e.depth)
+	return qp.Num(), nil
+}
+
+// Close gives everything back, when all windows are freed.
+func (e *Engine) Close() error {
+	qps := make([]rdma.QP, len(e.links))
+	for i := range e.links {
+		qps[i] = e.links[i].qp
+	}
+	errs := []error{rdma.CloseQPs(qps)}
+	e.links = nil
+	if e.cq != nil {
+		errs = append(errs, e.cq.Close())
+		e.cq = nil
+	}
+	if e.pool != nil {
+		errs = append(errs, e.pool.Close())
+		e.pool = nil
+	}
+	return errors.Join(errs...)
+}
+
+// Progress takes completions. It costs a test when nothing is under way.
+func (e *Engine) Progress() (advanced bool) {
+	if e.flying == 0 {
+		return false
+	}
+	n, err := e.cq.Poll(e.wcs[:])
+	if err != nil {
+		for i := range e.links {
+			l := &e.links[i]
+			e.fail(l, fmt.Errorf("poll_cq: %w", err))
+			l.done = l.posted
+		}
+		e.flying = 0
+		return true
+	}
+	for i := range n {
+		wc := &e.wcs[i]
+		l := &e.links[wc.WRID]
+		if wc.Status != rdma.WCSuccess {
+			e.refused(l, wc.Status)
+		}
+		l.keep[l.done%uint64(e.depth)] = nil
+		l.done++
+		e.flying--
+	}
+	return n > 0
+}
+
+// refused takes down why a request failed.
+func (e *Engine) refused(l *link, status rdma.WCStatus) {
+	if l.err != nil {
+		return // the others are flushed
+	}
+	err := e.cfg.Dead(l.rank)
+	switch {
+	case err != nil:
+	case status == rdma.WCRetryExcErr:
+		err = fmt.Errorf("%w: %w", e.cfg.Died, status)
+	default:
+		err = status
+	}
+	e.fail(l, err)
+}
+
+func (e *Engine) fail(l *link, err error) {
+	if l.err == nil {
+		l.err = err
+	}
+}
+
+// A reached waits until a link has done its first requests. They end with the
+// timeout of the queue pair if not before.
+type reached struct {
+	e   *Engine
+	l   *link
+	seq uint64
+}
+
+func (r *reached) Ready() bool {
+	r.e.Progress()
+	return r.l.done >= r.seq
+}
+
+// await waits until the link has done the request with number seq and all
+// before it.
+func (e *Engine) await(ctx context.Context, l *link, seq uint64) error {
+	e.done = reached{e, l, seq}
+	if !e.done.Ready() {
+		if err := e.cfg.Wait(ctx, &e.done); err != nil {
+			return err
+		}
+	}
+	return l.err
+}
+
+// post posts e.wr[0], when there is room for it. mem is kept alive until it is
+// complete.
+func (e *Engine) post(l *link, mem []byte) error {
+	if l.err == nil && l.posted-l.done >= uint64(e.depth) {
+		wr := e.wr[0] // progress may post
+		if err := e.await(context.Background(), l, l.posted-uint64(e.depth)+1); err != nil {
+			return err
+		}
+		e.wr[0] = wr
+	}
+	if l.err != nil {
+		return l.err
+	}
+	wr := &e.wr[0]
+	wr.WRID = uint64(l.rank)
+	wr.Flags |= rdma.SendSignaled
+	if _, err := l.qp.PostSend(e.wr[:]); err != nil {
+		e.fail(l, fmt.Errorf("post_send: %w", err))
+		return l.err
+	}
+	l.keep[l.posted%uint64(e.depth)] = mem
+	l.posted++
+	e.flying++
+	return nil
+}
+
+// move posts writes of mem, or reads into it. Where mem has no region it goes by
+// way of the pool, and is done when move returns.
+func (e *Engine) move(l *link, op rdma.WROpcode, mem []byte, addr uint64, key uint32) error {
+	if op == rdma.WRRDMAWrite && len(mem) <= e.inline {
+		e.wr[0] = rdma.SendWR{Opcode: op, Flags: rdma.SendInline, Inline: mem, RemoteAddr: addr, RKey: key}
+		return e.post(l, nil)
+	}
+	mr := e.cfg.Find(mem)
+	if mr == nil {
+		mr = e.cfg.Any
+	}
+	for len(mem) > 0 {
+		piece := mem[:min(len(mem), messageMax)]
+		if mr == nil {
+			if err := e.staged(l, op, mem[:min(len(mem), poolSize)], addr, key); err != nil {
+				return err
+			}
+			piece = mem[:min(len(mem), poolSize)]
+		} else {
+			e.sge[0] = rdma.SGE{Addr: address(piece), Length: uint32(len(piece)), LKey: mr.LKey()}
+			e.wr[0] = rdma.SendWR{Opcode: op, SGL: e.sge[:], RemoteAddr: addr, RKey: key}
+			if err := e.post(l, piece); err != nil {
+				return err
+			}
+		}
+		mem, addr = mem[len(piece):], addr+uint64(len(piece))
+	}
+	return nil
+}
+
+// staged moves a piece by way of the pool.
+func (e *Engine) staged(l *link, op rdma.WROpcode, mem []byte, addr uint64, key uint32) error {
+	b := e.buffer(len(mem))
+	if op == rdma.WRRDMAWrite {
+		copy(b, mem)
+	}
+	if err := e.pooled(l, op, poolBuffer, len(mem), addr, key); err != nil {
+		return err
+	}
+	if op == rdma.WRRDMARead {
+		copy(mem, b)
+	}
+	return nil
+}
+
+// buffer is the first n bytes of the pool's buffer.
+func (e *Engine) buffer(n int) []byte { return e.pool.Bytes()[poolBuffer : poolBuffer+n] }
+
+// pooled does a request on n bytes of the pool and waits for it.
+func (e *Engine) pooled(l *link, op rdma.WROpcode, off, n int, addr uint64, key uint32) error {
+	e.sge[0] = rdma.SGE{Addr: e.pool.Addr() + uint64(off), Length: uint32(n), LKey: e.pool.LKey()}
+	e.wr[0] = rdma.SendWR{Opcode: op, SGL: e.sge[:], RemoteAddr: addr, RKey: key}
+	return e.finish(l)
+}
+
+// finish posts e.wr[0] and waits for it.
+func (e *Engine) finish(l *link) error {
+	if err := e.post(l, nil); err != nil {
+		return err
+	}
+	return e.await(context.Background(), l, l.posted)
+}
+
+// atomic does an atomic and gives the word's old value.
+func (e *Engine) atomic(l *link, op rdma.WROpcode, addr uint64, key uint32, compareAdd, swap uint64) (old uint64, err error) {
+	e.sge[0] = rdma.SGE{Addr: e.pool.Addr() + poolResult, Length: 8, LKey: e.pool.LKey()}
+	e.wr[0] = rdma.SendWR{Opcode: op, SGL: e.sge[:], RemoteAddr: addr, RKey: key, CompareAdd: compareAdd, Swap: swap}
+	if err := e.finish(l); err != nil {
+		return 0, err
+	}
+	return binary.NativeEndian.Uint64(e.pool.Bytes()[poolResult:]), nil
+}
+
+// load reads a word.
+func (e *Engine) load(l *link, addr uint64, key uint32) (uint64, error) {
+	if err := e.pooled(l, rdma.WRRDMARead, poolResult, 8, addr, key); err != nil {
+		return 0, err
+	}
+	return binary.NativeEndian.Uint64(e.pool.Bytes()[poolResult:]), nil
+}
+
+// store posts the write of a word, behind all that was posted before.
+func (e *Engine) store(l *link, addr uint64, key uint32, v uint64) error {
+	if e.inline < 8 {
+		binary.NativeEndian.PutUint64(e.pool.Bytes()[poolStore:], v)
+		return e.pooled(l, rdma.WRRDMAWrite, poolStore, 8, addr, key)
+	}
+	binary.NativeEndian.PutUint64(e.small[:], v)
+	e.wr[0] = rdma.SendWR{Opcode: rdma.WRRDMAWrite, Flags: rdma.SendInline, Inline: e.small[:], RemoteAddr: addr, RKey: key}
+	return e.post(l, nil)
+}

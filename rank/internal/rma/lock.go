@@ -1,0 +1,351 @@
+package rma
+
+import (
+	"context"
+	"encoding/binary"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/gorun-mpi/gorun/internal/arch"
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+// A lock word names its holder: a free word is turn << 32, a held one has the
+// holder's rank + 1 in the low half. Taking it, and taking it from the dead, is
+// one compare-and-swap, so that only one succeeds.
+//
+// The passive-target lock of a member is such a word and a word for each reader.
+// Either side announces itself before it looks at the other:
+//
+//	reader                             writer
+//	readers[own] = 1                   exclusive: free -> own
+//	exclusive held? take back, wait    wait until no living reader is there
+//
+// Both stores are full barriers (atomics), so one of the two sees the other.
+// Writers go before readers who come later. Who sleeps until a lock is free sets
+// the word waiting, looks once more, and is woken by who releases it; between
+// hosts nobody is woken, and who waits asks again and again.
+
+// held is a lock word with the next turn taken by rank.
+func held(free uint64, rank int) uint64 { return (free>>32+1)<<32 | uint64(rank+1) }
+
+// try takes a lock word. When somebody has it, holder says who.
+func (w *Window) try(l *lane, word int, seen *uint64) (ok bool, holder int, err error) {
+	if l.words != nil {
+		p := &l.words[word]
+		for {
+			v := atomic.LoadUint64(p)
+			if v&holderMask != 0 {
+				return false, int(v&holderMask) - 1, nil
+			}
+			if atomic.CompareAndSwapUint64(p, v, held(v, w.g.Rank)) {
+				*seen = v + 1<<32
+				return true, 0, nil
+			}
+		}
+	}
+	for {
+		v := *seen
+		old, err := w.e.atomic(l.link, rdma.WRAtomicCmpAndSwp, l.ctl+8*uint64(word), l.ctlKey, v, held(v, w.g.Rank))
+		if err != nil {
+			return false, 0, err
+		}
+		if old == v {
+			*seen = v + 1<<32
+			return true, 0, nil
+		}
+		*seen = old &^ holderMask
+		if old&holderMask != 0 {
+			return false, int(old&holderMask) - 1, nil
+		}
+	}
+}
+
+// bury frees a lock word that a member holds who has died. It does nothing when
+// the word has changed.
+func (w *Window) bury(l *lane, word, holder int) error {
+	if l.words != nil {
+		p := &l.words[word]
+		if v := atomic.LoadUint64(p); int(v&holderMask) == holder+1 {
+			atomic.CompareAndSwapUint64(p, v, v&^holderMask)
+		}
+		return nil
+	}
+	v, err := w.e.load(l.link, l.ctl+8*uint64(word), l.ctlKey)
+	if err == nil && int(v&holderMask) == holder+1 {
+		_, err = w.e.atomic(l.link, rdma.WRAtomicCmpAndSwp, l.ctl+8*uint64(word), l.ctlKey, v, v&^holderMask)
+	}
+	return err
+}
+
+// set sets a word of a member's control region, after all that was done before.
+func (w *Window) set(l *lane, word int, v uint64) error {
+	if l.words != nil {
+		// A full barrier: the look at waiting comes after it.
+		atomic.StoreUint64(&l.words[word], v)
+		return nil
+	}
+	return w.e.store(l.link, l.ctl+8*uint64(word), l.ctlKey, v)
+}
+
+// wake wakes those who wait for a lock of the member.
+func (w *Window) wake(l *lane) {
+	if l.words == nil || atomic.LoadUint64(&l.words[wordWaiting]) == 0 {
+		return
+	}
+	atomic.StoreUint64(&l.words[wordWaiting], 0)
+	for i := range w.lanes {
+		if p := w.lanes[i].peer; p != nil {
+			p.Notify()
+		}
+	}
+}
+
+// dead tells whether a member is known not to be there any more. A number that
+// is no member's was scribbled.
+func (w *Window) dead(member int) bool {
+	return member < 0 || member >= w.g.Size || member != w.g.Rank && w.e.cfg.Dead(w.lanes[member].world) != nil
+}
+
+// acquire takes the accumulate lock of a member. Holders have it for the time of
+// some copies, so contexts are not asked: only their death.
+func (w *Window) acquire(member int) error {
+	l := &w.lanes[member]
+	if ok, _, err := w.try(l, wordAccumulate, &l.accumulate); ok || err != nil {
+		return err
+	}
+	return w.until(context.Background(), forAccumulate, member)
+}
+
+// release gives it back, behind what was done under it, and complete. It wakes
+// nobody: who sleeps over this lock has met a holder that lost its CPU, and looks
+// again by itself in some milliseconds.
+func (w *Window) release(member int) error {
+	l := &w.lanes[member]
+	if l.words != nil {
+		arch.StoreRelease64(&l.words[wordAccumulate], l.accumulate)
+		return nil // what went by requests has been waited for
+	}
+	if err := w.set(l, wordAccumulate, l.accumulate); err != nil {
+		return err
+	}
+	return w.Flush(context.Background(), member)
+}
+
+// Lock takes the passive-target lock of a member (MPI_Win_lock).
+func (w *Window) Lock(ctx context.Context, member int, exclusive bool) error {
+	l := &w.lanes[member]
+	if !exclusive {
+		return w.until(ctx, forShared, member)
+	}
+	if err := w.until(ctx, forExclusive, member); err != nil {
+		return err
+	}
+	if err := w.until(ctx, forReaders, member); err != nil {
+		_ = w.set(l, wordExclusive, l.exclusive) // the error is told
+		w.wake(l)
+		return err
+	}
+	return nil
+}
+
+// Unlock gives it back, when all accesses to the member are complete
+// (MPI_Win_unlock). When ctx ends before, the lock is not given back.
+func (w *Window) Unlock(ctx context.Context, member int, exclusive bool) error {
+	l := &w.lanes[member]
+	err := w.Flush(ctx, member)
+	if err != nil && err == ctx.Err() {
+		return err
+	}
+	word, v := w.readers()+w.g.Rank, uint64(0)
+	if exclusive {
+		word, v = wordExclusive, l.exclusive
+	}
+	if failed := w.set(l, word, v); err == nil {
+		err = failed
+	}
+	w.wake(l)
+	if err == nil {
+		err = w.Flush(context.Background(), member)
+	}
+	return err
+}
+
+// tryShared tries to take the lock shared. Who has tried before looks for the
+// writer first: readers that announce themselves again and again would keep it out.
+func (w *Window) tryShared(l *lane, again bool) (ok bool, holder int, err error) {
+	mine := w.readers() + w.g.Rank
+	var v uint64
+	if l.words != nil {
+		if v = atomic.LoadUint64(&l.words[wordExclusive]); v&holderMask == 0 {
+			atomic.StoreUint64(&l.words[mine], 1)
+			v = atomic.LoadUint64(&l.words[wordExclusive])
+			if v&holderMask == 0 {
+				return true, 0, nil
+			}
+			atomic.StoreUint64(&l.words[mine], 0)
+			w.wake(l) // the writer
+		}
+		return false, int(v&holderMask) - 1, nil
+	}
+	// An atomic, because a device may let a read pass a write of memory that
+	// its own processor has to see in order.
+	at := l.ctl + 8*uint64(mine)
+	if again {
+		if v, err = w.e.load(l.link, l.ctl+8*wordExclusive, l.ctlKey); err != nil || v&holderMask != 0 {
+			return false, int(v&holderMask) - 1, err
+		}
+	}
+	if _, err = w.e.atomic(l.link, rdma.WRAtomicCmpAndSwp, at, l.ctlKey, 0, 1); err != nil {
+		return false, 0, err
+	}
+	if v, err = w.e.load(l.link, l.ctl+8*wordExclusive, l.ctlKey); err != nil || v&holderMask == 0 {
+		return err == nil, 0, err
+	}
+	return false, int(v&holderMask) - 1, w.e.store(l.link, at, l.ctlKey, 0)
+}
+
+// drained tells whether no living member holds the lock shared, else who does.
+func (w *Window) drained(l *lane, bury bool) (ok bool, holder int, err error) {
+	for i := range w.g.Size {
+		var v uint64
+		if l.words != nil {
+			v = atomic.LoadUint64(&l.words[w.readers()+i])
+		} else {
+			if i%readAtOnce == 0 {
+				if err := w.readReaders(l, i, min(readAtOnce, w.g.Size-i)); err != nil {
+					return false, 0, err
+				}
+			}
+			v = binary.NativeEndian.Uint64(w.e.buffer(poolSize)[8*(i%readAtOnce):])
+		}
+		if v != 0 && !(bury && w.dead(i)) {
+			return false, i, nil
+		}
+	}
+	return true, 0, nil
+}
+
+// readAtOnce is how many words of readers the pool takes.
+const readAtOnce = poolSize / 8
+
+// readReaders reads n words of readers into the pool. Each is a request of its
+// own, for only single words are read in one piece; they do not wait for each other.
+func (w *Window) readReaders(l *lane, first, n int) error {
+	e := w.e
+	for i := range n {
+		e.sge[0] = rdma.SGE{Addr: e.pool.Addr() + poolBuffer + 8*uint64(i), Length: 8, LKey: e.pool.LKey()}
+		e.wr[0] = rdma.SendWR{Opcode: rdma.WRRDMARead, SGL: e.sge[:], RemoteAddr: l.ctl + 8*uint64(w.readers()+first+i), RKey: l.ctlKey}
+		if err := e.post(l.link, nil); err != nil {
+			return err
+		}
+	}
+	return e.await(context.Background(), l.link, l.link.posted)
+}
+
+// What a wait is for.
+type purpose uint8
+
+const (
+	forAccumulate purpose = iota
+	forExclusive
+	forReaders // of whom nobody is to be left
+	forShared
+	forPosted    // exposure epochs of all targets of the access epoch
+	forCompleted // access epochs of all origins of the exposure epoch
+)
+
+// A waiting is what the window's one running call waits for.
+type waiting struct {
+	w      *Window
+	what   purpose
+	member int
+	again  bool // it was tried before
+	idle   uint32
+	err    error
+}
+
+// until waits for a lock of a member, or for an epoch.
+func (w *Window) until(ctx context.Context, what purpose, member int) error {
+	c := &w.wait
+	c.what, c.member, c.again, c.err, c.idle = what, member, false, nil, *w.e.cfg.Idle
+	if what < forPosted && w.lanes[member].words == nil {
+		return c.ask(ctx)
+	}
+	if err := w.e.cfg.Wait(ctx, c); err != nil {
+		return err
+	}
+	return c.err
+}
+
+// attempt tries once; looking says that the rank has waited for long enough to
+// look after who it waits for.
+func (c *waiting) attempt(looking bool) (ok bool, err error) {
+	w := c.w
+	var l *lane
+	if c.what < forPosted {
+		l = &w.lanes[c.member]
+	}
+	word, holder := wordExclusive, 0
+	switch c.what {
+	case forAccumulate:
+		word = wordAccumulate
+		ok, holder, err = w.try(l, word, &l.accumulate)
+	case forExclusive:
+		ok, holder, err = w.try(l, word, &l.exclusive)
+	case forShared:
+		ok, holder, err = w.tryShared(l, c.again)
+	case forReaders:
+		ok, _, err = w.drained(l, looking)
+		return ok, err
+	case forPosted:
+		return w.met(w.started, w.posted(), looking)
+	case forCompleted:
+		return w.met(w.exposed, w.completed(), looking)
+	}
+	c.again = true
+	if !ok && err == nil && looking && w.dead(holder) {
+		err = w.bury(l, word, holder)
+	}
+	return ok, err
+}
+
+// Ready is for what lies in mapped memory.
+func (c *waiting) Ready() bool {
+	looking := *c.w.e.cfg.Idle != c.idle
+	c.idle = *c.w.e.cfg.Idle
+	ok, err := c.attempt(looking)
+	if !ok && err == nil && (c.what == forExclusive || c.what == forReaders || c.what == forShared) {
+		if p := &c.w.lanes[c.member].words[wordWaiting]; atomic.LoadUint64(p) == 0 {
+			atomic.StoreUint64(p, 1)
+			ok, err = c.attempt(false)
+		}
+	}
+	c.err = err
+	return ok || err != nil
+}
+
+const (
+	askSoon  = 32 // attempts before there are pauses between them
+	askPause = 20 * time.Microsecond
+	askMost  = time.Millisecond
+	askLook  = 16 // attempts for each look after the holder
+)
+
+// ask is for what requests have to ask for.
+func (c *waiting) ask(ctx context.Context) error {
+	for n := 1; ; n++ {
+		if ok, err := c.attempt(n%askLook == 0); ok || err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if n < askSoon {
+			runtime.Gosched()
+		} else {
+			time.Sleep(min(askPause*time.Duration(n/askSoon), askMost))
+		}
+	}
+}

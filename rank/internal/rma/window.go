@@ -1,0 +1,418 @@
+package rma
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+// A Kind says where a window's memory comes from.
+type Kind uint8
+
+// The kinds, in MPI's words "create flavors".
+const (
+	Create   Kind = iota + 1 // memory of the program
+	Allocate                 // memory of the window
+	Shared                   // memory of the window, in one piece, that all members map
+	Dynamic                  // memory that is attached later
+)
+
+// A Group is the members of a window, and how they meet to make it.
+type Group struct {
+	Rank, Size int
+	// World is a member's rank in the world.
+	World func(member int) int
+	// AllGather and AllToAll exchange blocks of some bytes in place.
+	AllGather func(ctx context.Context, all []byte, block int) error
+	AllToAll  func(ctx context.Context, all []byte, block int) error
+}
+
+// A Window is memory of each member that all members reach.
+//
+// Each member has a control region too, of words that the others work on:
+//
+//	0    exclusive  the passive-target lock: turn << 32 | holder + 1
+//	64   waiting    somebody sleeps until the lock is released
+//	128  accumulate the lock of accumulates: turn << 32 | holder + 1
+//	192  readers    a word for each member: it holds the lock shared
+//	     posted     a word for each member: exposure epochs it has opened for this one
+//	     completed  a word for each member: access epochs to this one it has ended
+//	     table      of a dynamic window: see dynamic.go
+type Window struct {
+	e     *Engine
+	g     Group
+	kind  Kind
+	lanes []lane
+	mem   []byte // own
+	words []uint64
+
+	memory, control rdma.MR // own; memory only where the window has registered it
+	table           table
+
+	started, exposed []int // members of the open access and exposure epochs
+	wait             waiting
+}
+
+// A lane is the way to one member.
+type lane struct {
+	world  int
+	link   *link           // nil where all is mapped
+	peer   rdma.PeerMemory // nil where nothing is
+	mem    []byte          // its memory, nil where that is not mapped
+	base   uint64          // its memory as requests name it
+	key    uint32          //
+	size   uint64          //
+	words  []uint64        // its control region, nil where that is not mapped
+	ctl    uint64          // its control region as requests name it
+	ctlKey uint32          //
+
+	accumulate               uint64 // the lock word as it was last seen free
+	exclusive                uint64
+	posted, postedSeen       uint64 // epochs: opened for it, and of those it opened for this member met
+	completed, completedSeen uint64
+	view                     view
+}
+
+const (
+	wordExclusive  = 0
+	wordWaiting    = 8
+	wordAccumulate = 16
+	wordArrays     = 24
+	holderMask     = 1<<32 - 1
+)
+
+func (w *Window) readers() int   { return wordArrays }
+func (w *Window) posted() int    { return wordArrays + w.g.Size }
+func (w *Window) completed() int { return wordArrays + 2*w.g.Size }
+func (w *Window) tableAt() int   { return wordArrays + 3*w.g.Size }
+
+// A card is what a member says of its part of a window.
+type card struct {
+	failed          bool
+	verbs           bool // there are members that it cannot map, or memory of its own that cannot be
+	elem            uint64
+	base, size, ctl uint64
+	key, ctlKey     uint32
+}
+
+const cardLen = 48
+
+func (c *card) put(b []byte) {
+	flags := uint64(0)
+	if c.failed {
+		flags |= 1
+	}
+	if c.verbs {
+		flags |= 2
+	}
+	for i, v := range [6]uint64{flags, c.elem, c.base, c.size, c.ctl, uint64(c.key)<<32 | uint64(c.ctlKey)} {
+		binary.NativeEndian.PutUint64(b[8*i:], v)
+	}
+}
+
+func getCard(b []byte) (c card) {
+	at := func(i int) uint64 { return binary.NativeEndian.Uint64(b[8*i:]) }
+	return card{failed: at(0)&1 != 0, verbs: at(0)&2 != 0, elem: at(1), base: at(2), size: at(3), ctl: at(4),
+		key: uint32(at(5) >> 32), ctlKey: uint32(at(5))}
+}
+
+// A MemberError is what went wrong with a member of the window.
+type MemberError struct {
+	Member int
+	Err    error
+}
+
+func (e *MemberError) Error() string { return fmt.Sprintf("member %d: %v", e.Member, e.Err) }
+func (e *MemberError) Unwrap() error { return e.Err }
+
+// What callers branch on.
+var (
+	// ErrRange: bytes outside a member's window.
+	ErrRange = errors.New("outside the window")
+	// ErrUnshared: the members do not share memory.
+	ErrUnshared = errors.New("the ranks do not share memory")
+
+	errOther = errors.New("it could not make its part of the window")
+)
+
+const memoryAccess = rdma.AccessLocalWrite | rdma.AccessRemoteWrite | rdma.AccessRemoteRead
+
+// New makes a window of elements of elem bytes; all members call it. mem is the
+// program's memory (Create); n are the bytes wanted (Allocate, Shared). When one
+// member fails all do.
+func New(ctx context.Context, e *Engine, g Group, kind Kind, elem int, mem []byte, n int) (w *Window, err error) {
+	w = &Window{e: e, g: g, kind: kind, lanes: make([]lane, g.Size)}
+	w.wait.w = w
+	mine := card{elem: uint64(elem)}
+	all := make([]byte, g.Size*cardLen)
+	failed := w.prepare(&mine, mem, n)
+	defer func() {
+		if err != nil {
+			_ = w.Close() // of no use to the others
+			w = nil
+		}
+	}()
+	cards := make([]card, g.Size)
+	if kind == Shared {
+		// The first member makes the memory of all, in one piece.
+		if err := w.gather(ctx, mine, failed, all, cards); err != nil {
+			return w, err
+		}
+		failed = w.share(cards)
+		mine.base, mine.key = 0, 0
+		if w.memory != nil {
+			mine.base, mine.key = w.memory.Addr(), w.memory.RKey()
+		}
+	}
+	if err := w.gather(ctx, mine, failed, all, cards); err != nil {
+		return w, err
+	}
+	if kind == Shared {
+		at := cards[0].base
+		for i := range cards {
+			cards[i].base, cards[i].key = at, cards[0].key
+			at += cards[i].size
+		}
+	}
+	failed = w.connect(ctx, mine, cards)
+	if err := ctx.Err(); err != nil && failed == nil {
+		failed = err
+	}
+	// Nobody uses the window before all can.
+	if err := w.gather(ctx, mine, failed, all, cards); err != nil {
+		return w, err
+	}
+	return w, nil
+}
+
+// gather exchanges cards. The error is failed, or that another member has failed.
+func (w *Window) gather(ctx context.Context, mine card, failed error, all []byte, cards []card) error {
+	mine.failed = failed != nil
+	mine.put(all[w.g.Rank*cardLen:])
+	if err := w.g.AllGather(ctx, all, cardLen); err != nil {
+		return err
+	}
+	if failed != nil {
+		return failed
+	}
+	for i := range cards {
+		c := getCard(all[i*cardLen:])
+		if c.failed {
+			return &MemberError{i, errOther}
+		}
+		if c.elem != mine.elem {
+			return &MemberError{i, fmt.Errorf("its elements have %d bytes, and here %d", c.elem, mine.elem)}
+		}
+		cards[i] = c
+	}
+	return nil
+}
+
+// prepare makes the member's own part.
+func (w *Window) prepare(mine *card, mem []byte, n int) (err error) {
+	words := w.tableAt()
+	if w.kind == Dynamic {
+		words += tableWords
+	}
+	pd := w.e.cfg.PD
+	if w.control, err = pd.AllocMR(8*words, memoryAccess|rdma.AccessRemoteAtomic); err != nil {
+		return fmt.Errorf("control words of a window: %w", err)
+	}
+	w.words = wordsOf(w.control.Bytes())
+	mine.ctl, mine.ctlKey = w.control.Addr(), w.control.RKey()
+
+	mr := rdma.MR(nil)
+	switch w.kind {
+	case Create:
+		w.mem = mem
+		if len(mem) == 0 {
+			break
+		}
+		if mr = w.e.cfg.Find(mem); mr == nil {
+			if w.memory, err = pd.RegMR(mem, memoryAccess); err != nil {
+				return fmt.Errorf("register %d bytes: %w", len(mem), err)
+			}
+			mr = w.memory
+		}
+		mine.base = address(mem) - address(mr.Bytes()) + mr.Addr()
+	case Allocate:
+		if w.memory, err = pd.AllocMR(max(n, 64), memoryAccess); err != nil {
+			return fmt.Errorf("%d bytes: %w", n, err)
+		}
+		mr = w.memory
+		w.mem, mine.base = mr.Bytes()[:n], mr.Addr()
+	case Shared:
+		mine.size = uint64(n)
+	}
+	if mr != nil {
+		mine.key, mine.size = mr.RKey(), uint64(len(w.mem))
+	}
+	for i := range w.lanes {
+		l := &w.lanes[i]
+		l.world = w.g.World(i)
+		if w.e.mapped(l.world) {
+			l.peer = w.e.cfg.Peers[l.world]
+		} else {
+			mine.verbs = true
+		}
+	}
+	if own := w.lanes[w.g.Rank].peer; w.kind == Dynamic {
+		mine.verbs = true // what will be attached is not known
+	} else if mr != nil && own != nil {
+		if _, err := own.Map(mine.base, mine.key, len(w.mem), rdma.AccessRemoteRead); err != nil {
+			mine.verbs = true
+		}
+	}
+	if w.kind == Shared && mine.verbs {
+		return ErrUnshared
+	}
+	if mine.verbs {
+		return w.e.open()
+	}
+	return nil
+}
+
+// share allocates the memory of a shared window at its first member.
+func (w *Window) share(cards []card) (err error) {
+	if w.g.Rank != 0 {
+		return nil
+	}
+	total := uint64(0)
+	for i := range cards {
+		if total += cards[i].size; total < cards[i].size || total > 1<<62 {
+			return fmt.Errorf("%d bytes and more: %w", cards[i].size, rdma.ErrNoMemory)
+		}
+	}
+	if w.memory, err = w.e.cfg.PD.AllocMR(int(max(total, 64)), memoryAccess); err != nil {
+		return fmt.Errorf("%d bytes: %w", total, err)
+	}
+	return nil
+}
+
+// connect makes the lanes. Whatever fails here, all exchanges are made.
+func (w *Window) connect(ctx context.Context, mine card, cards []card) error {
+	e := w.e
+	var failed error
+	fail := func(member int, err error) {
+		if failed == nil && err != nil {
+			failed = &MemberError{member, err}
+		}
+	}
+	verbs := false
+	for i := range cards {
+		verbs = verbs || cards[i].verbs
+	}
+	if verbs {
+		// Who has a member that it cannot map, or memory that cannot be mapped,
+		// is linked with all: so both sides of a pair agree.
+		numbers := make([]byte, 4*w.g.Size)
+		for i := range w.lanes {
+			l := &w.lanes[i]
+			if !cards[i].verbs && !mine.verbs || i == w.g.Rank && l.peer != nil {
+				continue
+			}
+			fresh := e.links == nil || e.links[l.world].qp == nil
+			number, err := e.prepare(l.world)
+			if err != nil {
+				fail(i, err)
+				continue
+			}
+			l.link = &e.links[l.world]
+			if !fresh {
+				number = connected
+			}
+			binary.NativeEndian.PutUint32(numbers[4*i:], number)
+		}
+		if err := w.g.AllToAll(ctx, numbers, 4); err != nil {
+			return err
+		}
+		for i := range w.lanes {
+			l := &w.lanes[i]
+			if l.link == nil {
+				continue
+			}
+			switch number := binary.NativeEndian.Uint32(numbers[4*i:]); {
+			case l.link.connected && number == connected:
+			case l.link.connected || number == connected || number == 0:
+				fail(i, errors.New("it has no queue pair for this rank"))
+			default:
+				err := e.cfg.Connect(l.link.qp, l.world, number)
+				l.link.connected = err == nil
+				fail(i, err)
+			}
+		}
+	}
+	for i := range w.lanes {
+		fail(i, w.open(i, &cards[i]))
+	}
+	return failed
+}
+
+// connected stands for the number of a queue pair that an earlier window has
+// connected.
+const connected = 1<<32 - 1
+
+// open takes in what a member's card says.
+func (w *Window) open(member int, c *card) error {
+	l := &w.lanes[member]
+	l.base, l.key, l.size, l.ctl, l.ctlKey = c.base, c.key, c.size, c.ctl, c.ctlKey
+	if l.peer != nil {
+		b, err := l.peer.Map(c.ctl, c.ctlKey, len(w.words)*8, memoryAccess&^rdma.AccessLocalWrite)
+		if err != nil {
+			return err
+		}
+		l.words = wordsOf(b)
+		if c.size > 0 {
+			owner := l.peer
+			if w.kind == Shared {
+				owner = w.lanes[0].peer
+			}
+			b, err := owner.Map(c.base, c.key, int(c.size), memoryAccess&^rdma.AccessLocalWrite)
+			switch {
+			case err == nil:
+				l.mem = b
+			case !errors.Is(err, rdma.ErrNotSupported):
+				return err
+			}
+		}
+	}
+	if member == w.g.Rank {
+		// The own memory is at hand whatever the device can.
+		if w.kind == Shared {
+			w.mem = l.mem
+		}
+		l.mem = w.mem
+	}
+	if l.mem == nil && l.link == nil && (l.size > 0 || w.kind == Dynamic && member != w.g.Rank) {
+		return errors.New("its memory is neither mapped nor linked")
+	}
+	return nil
+}
+
+// Mem is the member's own memory.
+func (w *Window) Mem() []byte { return w.mem }
+
+// Size is how many bytes a member's memory has.
+func (w *Window) Size(member int) int { return int(w.lanes[member].size) }
+
+// Mapped is a member's memory where it can be loaded and stored, else nil.
+func (w *Window) Mapped(member int) []byte { return w.lanes[member].mem }
+
+// Close gives the member's part back. No member uses the window any more.
+func (w *Window) Close() error {
+	var errs []error
+	errs = append(errs, w.table.close())
+	if w.memory != nil {
+		errs = append(errs, w.memory.Close())
+		w.memory = nil
+	}
+	if w.control != nil {
+		errs = append(errs, w.control.Close())
+		w.control, w.words = nil, nil
+	}
+	w.mem = nil
+	return errors.Join(errs...)
+}

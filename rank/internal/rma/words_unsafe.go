@@ -1,0 +1,11 @@
+package rma
+
+import "unsafe"
+
+// address is where b starts, as scatter/gather entries name it.
+func address(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
+
+// wordsOf is b as words; b is aligned, as all registered memory is.
+func wordsOf(b []byte) []uint64 {
+	return unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/8)
+}

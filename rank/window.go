@@ -1,0 +1,342 @@
+package rank
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/gorun-mpi/gorun/coll"
+	"github.com/gorun-mpi/gorun/rank/internal/rma"
+	"github.com/gorun-mpi/gorun/rank/internal/wireup"
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+// A Win is memory of each rank of a communicator that all of them read and write
+// by themselves (MPI_Win). Ranks are those of the communicator, displacements
+// count elements of type T.
+//
+// Accesses (Put, Get, Accumulate and their kind) belong into an epoch: between two
+// calls of Fence, between Start and Complete towards a rank that has called Post,
+// or under a lock. They return at once, and their memory belongs to them until the
+// end of the epoch or a flush; Accumulate and its kind may wait for another rank's,
+// and are complete when they return. The accumulates of all ranks on one element
+// exclude each other, whatever the operation.
+//
+// The methods of one window follow the rules of a communicator: one call of the
+// world at a time, errors are [*Error] and name the window in place of the
+// communicator.
+type Win[T Element] struct {
+	window
+	value, other, result [1]T // of the calls with single elements
+}
+
+// A Flavor is how a window was made (MPI_WIN_CREATE_FLAVOR).
+type Flavor uint8
+
+// The flavors.
+const (
+	FlavorCreate   = Flavor(rma.Create)   // WinCreate
+	FlavorAllocate = Flavor(rma.Allocate) // WinAllocate
+	FlavorShared   = Flavor(rma.Shared)   // WinAllocateShared
+	FlavorDynamic  = Flavor(rma.Dynamic)  // WinCreateDynamic
+)
+
+// A Model is how the memory that a rank sees and the one that others see are
+// related (MPI_WIN_MODEL).
+type Model uint8
+
+// Unified: they are the same (MPI_WIN_UNIFIED). There is no other model here.
+const Unified Model = 1
+
+// window is a Win without its type.
+type window struct {
+	comm   *Comm // of its own, for collectives and as a name
+	in     *rma.Window
+	kind   rma.Kind
+	elem   int
+	unit   int // bytes of a displacement
+	locked int // how many ranks are locked one by one
+	locks  []LockType
+	epochs
+	idle *access // recycled
+}
+
+// WinCreate makes a window of the program's memory (MPI_Win_create): mem may have
+// another length on each rank, and may be empty. It stays the program's, which may
+// use it between epochs. Memory of [Alloc] is reached fastest. All ranks of c call it.
+func WinCreate[T Element](ctx context.Context, c *Comm, mem []T) (*Win[T], error) {
+	return newWin[T](ctx, c, "win_create", rma.Create, bytesOf(mem), 0)
+}
+
+// WinAllocate makes a window of n zeroed elements of its own (MPI_Win_allocate),
+// which [Win.Base] gives. n may differ between ranks. All ranks of c call it.
+func WinAllocate[T Element](ctx context.Context, c *Comm, n int) (*Win[T], error) {
+	return newWin[T](ctx, c, "win_allocate", rma.Allocate, nil, n)
+}
+
+// WinAllocateShared is WinAllocate of ranks that share memory, which they reach
+// with loads and stores too (MPI_Win_allocate_shared); see [Win.Query]. The memory
+// of all ranks is one piece, in the order of ranks. Where some rank does not share
+// memory with the others, all calls fail; [Comm.SplitType] makes communicators of
+// those that do.
+func WinAllocateShared[T Element](ctx context.Context, c *Comm, n int) (*Win[T], error) {
+	return newWin[T](ctx, c, "win_allocate_shared", rma.Shared, nil, n)
+}
+
+// WinCreateDynamic makes a window without memory, to which each rank attaches some
+// later (MPI_Win_create_dynamic). Displacements are addresses at the target, in
+// bytes: what [Address] gives there.
+func WinCreateDynamic[T Element](ctx context.Context, c *Comm) (*Win[T], error) {
+	return newWin[T](ctx, c, "win_create_dynamic", rma.Dynamic, nil, 0)
+}
+
+// Address is where s begins, for displacements of dynamic windows (MPI_Get_address).
+func Address[T Element](s []T) int { return int(address(bytesOf(s))) }
+
+func newWin[T Element](ctx context.Context, c *Comm, op string, kind rma.Kind, mem []byte, n int) (*Win[T], error) {
+	if c != nil && c.world != nil {
+		if err := checkElement[T](c, op); err != nil {
+			return nil, err
+		}
+	}
+	w := &Win[T]{window: window{kind: kind, elem: sizeOf[T](), unit: sizeOf[T]()}}
+	if kind == rma.Dynamic {
+		w.unit = 1
+	}
+	if err := w.open(ctx, c, op, mem, n); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// open makes the window, of a communicator of its own: what the program does on c
+// has nothing to do with the window's collectives.
+func (w *window) open(ctx context.Context, c *Comm, op string, mem []byte, n int) error {
+	if c != nil && c.inter {
+		return c.fail(op, -1, badClass(ClassComm, "an intercommunicator has no windows"))
+	}
+	if n < 0 || n > math.MaxInt/w.elem {
+		return c.fail(op, -1, badClass(ClassArg, "%d elements", n))
+	}
+	d, err := c.Dup(ctx)
+	if err != nil {
+		return err
+	}
+	d.name = fmt.Sprintf("%s.win%d", c.name, c.children)
+	if err := d.enter(); err != nil {
+		return c.fail(op, -1, err)
+	}
+	world := c.world
+	g := rma.Group{Rank: d.rank, Size: d.size, World: d.worldRank,
+		AllGather: func(ctx context.Context, all []byte, block int) error {
+			return d.team.AllGather(ctx, coll.Buffer{}, coll.Buffer{Mem: all}, block)
+		},
+		AllToAll: func(ctx context.Context, all []byte, block int) error {
+			return d.team.AllToAll(ctx, coll.Buffer{}, coll.Buffer{Mem: all}, block, coll.Auto)
+		},
+	}
+	w.in, err = rma.New(ctx, world.oneSided(), g, w.kind, w.elem, mem, n*w.elem)
+	if err == nil {
+		w.comm, w.locks = d, make([]LockType, d.size)
+		w.epochs.targets = make([]bool, d.size)
+		world.windows = append(world.windows, w)
+	}
+	world.leave()
+	if err != nil {
+		w.comm = d
+		if ce, ok := errors.AsType[*coll.Error](err); ok {
+			err = d.failCollective(op, ce)
+		} else {
+			err = w.fail(op, -1, err)
+		}
+		_ = d.Free(ctx) // all ranks have failed
+		return err
+	}
+	return nil
+}
+
+// oneSided gives the engine of the world's windows.
+func (w *World) oneSided() *rma.Engine {
+	if w.rma != nil {
+		return w.rma
+	}
+	cfg := rma.Config{Rank: w.rank, Size: w.size, PD: w.fabric.pd, Any: w.fabric.all, Find: w.regions.find,
+		Dead: w.messages.Check, Died: ErrPeerDied, Wait: w.waitFor, Idle: &w.watch.sleeps,
+		Connect: func(qp rdma.QP, rank int, number uint32) error {
+			return wireup.Connect(qp, w.fabric.port, &w.cards[rank], number)
+		}}
+	if w.peers != nil {
+		cfg.Peers = slices.Clone(w.peers)
+		// Where peers are not mapped the own memory is not either: then the
+		// device alone orders the accesses to it.
+		if own, err := w.fabric.context.(rdma.Mapper).Peer(w.fabric.gid); err == nil {
+			cfg.Peers[w.rank] = own
+		}
+	}
+	w.rma = rma.NewEngine(cfg)
+	w.activate(w.rma)
+	return w.rma
+}
+
+// closeWindows gives back what windows hold at the world's end.
+func (w *World) closeWindows() error {
+	var errs []error
+	for _, o := range w.windows {
+		errs = append(errs, o.in.Close())
+	}
+	w.windows = nil
+	if w.rma != nil {
+		errs = append(errs, w.rma.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Free gives the window back (MPI_Win_free). All ranks call it, outside of epochs.
+// It waits for all of them.
+func (w *window) Free(ctx context.Context) error {
+	const op = "win_free"
+	if err := w.enter(); err != nil {
+		return w.fail(op, -1, err)
+	}
+	world := w.comm.world
+	if err := w.closed(); err != nil {
+		world.leave()
+		return w.fail(op, -1, err)
+	}
+	err := w.in.FlushAll(ctx)
+	met := w.comm.team.Barrier(ctx)
+	if closing := w.in.Close(); err == nil {
+		err = closing
+	}
+	w.in = nil
+	world.windows = slices.DeleteFunc(world.windows, func(o *window) bool { return o == w })
+	world.leave()
+	if met != nil {
+		err = w.comm.failCollective(op, met)
+		_ = w.comm.Free(ctx) // the error is told
+		return err
+	}
+	if err != nil {
+		err = w.fail(op, -1, err)
+		_ = w.comm.Free(ctx)
+		return err
+	}
+	return w.comm.Free(ctx)
+}
+
+// enter begins a call on the window.
+func (w *window) enter() error {
+	if w.comm == nil {
+		return badClass(ClassWin, "the window was not made by one of the Win functions")
+	}
+	if err := w.comm.enter(); err != nil {
+		if errors.Is(err, ErrFreed) {
+			return badClass(ClassWin, "the window is freed")
+		}
+		return err
+	}
+	if w.in == nil {
+		w.comm.world.leave()
+		return badClass(ClassWin, "the window is freed")
+	}
+	return nil
+}
+
+// fail makes an *Error of what went wrong.
+func (w *window) fail(op string, peer int, err error) error {
+	if e, ok := errors.AsType[*rma.MemberError](err); ok {
+		peer, err = e.Member, e.Err
+	}
+	switch {
+	case errors.Is(err, rma.ErrRange):
+		err = badClass(ClassRMARange, "%v", err)
+	case errors.Is(err, rma.ErrUnshared), errors.Is(err, rma.ErrAttach):
+		err = badClass(ClassWin, "%v", err)
+	}
+	return w.comm.fail(op, peer, err)
+}
+
+// Name is what the window is called in messages (MPI_Win_get_name).
+func (w *window) Name() string { return w.comm.name }
+
+// SetName changes the name, here only (MPI_Win_set_name).
+func (w *window) SetName(name string) { w.comm.name = name }
+
+// Group is the group of the window's ranks (MPI_Win_get_group).
+func (w *window) Group() Group { return w.comm.Group() }
+
+// Size is the length of the own memory in bytes (MPI_WIN_SIZE).
+func (w *window) Size() int { return w.in.Size(w.comm.rank) }
+
+// DispUnit is how many bytes a displacement counts (MPI_WIN_DISP_UNIT).
+func (w *window) DispUnit() int { return w.unit }
+
+// Flavor is how the window was made (MPI_WIN_CREATE_FLAVOR).
+func (w *window) Flavor() Flavor { return Flavor(w.kind) }
+
+// Model is Unified (MPI_WIN_MODEL).
+func (w *window) Model() Model { return Unified }
+
+// Base is the own memory (MPI_WIN_BASE), nil of a dynamic window. Of a window that
+// allocated it, it is gone with Free.
+func (w *Win[T]) Base() []T { return elementsOf[T](w.in.Mem()) }
+
+// Query is the memory of a rank of a shared window, to be loaded and stored
+// directly (MPI_Win_shared_query). ProcNull stands for the first rank that has any.
+// Accesses of several ranks are the program's to order: between calls of Fence, or
+// under locks, with Sync before and after.
+func (w *Win[T]) Query(rank int) ([]T, error) {
+	const op = "win_shared_query"
+	err := w.enter()
+	if err != nil {
+		return nil, w.fail(op, -1, err)
+	}
+	defer w.comm.world.leave()
+	if w.kind != rma.Shared {
+		return nil, w.fail(op, -1, badClass(ClassWin, "the window is not one of WinAllocateShared"))
+	}
+	if rank == ProcNull {
+		for rank = 0; rank < w.comm.size-1 && w.in.Size(rank) == 0; rank++ {
+		}
+	}
+	if rank < 0 || rank >= w.comm.size {
+		return nil, w.fail(op, -1, w.noRank(rank))
+	}
+	return elementsOf[T](w.in.Mapped(rank)), nil
+}
+
+func (w *window) noRank(rank int) error {
+	return badClass(ClassRank, "rank %d in a window of %d ranks", rank, w.comm.size)
+}
+
+// Attach adds memory of this rank to a dynamic window (MPI_Win_attach). It must not
+// be empty nor overlap what is attached, and stays the program's.
+func (w *Win[T]) Attach(mem []T) error { return w.attach("win_attach", bytesOf(mem), true) }
+
+// Detach takes memory out of a dynamic window that Attach was given
+// (MPI_Win_detach). Nobody may be accessing it.
+func (w *Win[T]) Detach(mem []T) error { return w.attach("win_detach", bytesOf(mem), false) }
+
+func (w *window) attach(op string, mem []byte, add bool) error {
+	err := w.enter()
+	if err != nil {
+		return w.fail(op, -1, err)
+	}
+	switch {
+	case w.kind != rma.Dynamic:
+		err = badClass(ClassWin, "the window is not one of WinCreateDynamic")
+	case len(mem) == 0:
+		err = badClass(ClassArg, "no memory")
+	case add:
+		err = w.in.Attach(mem)
+	default:
+		err = w.in.Detach(mem)
+	}
+	if err != nil {
+		err = w.fail(op, -1, err)
+	}
+	w.comm.world.leave()
+	return err
+}

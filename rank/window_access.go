@@ -1,0 +1,239 @@
+package rank
+
+import (
+	"fmt"
+	"math"
+	"reflect"
+
+	"github.com/gorun-mpi/gorun/coll/kernel"
+	"github.com/gorun-mpi/gorun/rank/internal/rma"
+)
+
+// begin checks an access to a rank: the epoch, the rank and the displacement.
+// null: there is nothing to do. After an error the call is left already.
+func (w *window) begin(op string, target, disp int, passive bool) (off uint64, null bool, err error) {
+	if err := w.enter(); err != nil {
+		return 0, false, w.fail(op, -1, err)
+	}
+	peer := -1
+	switch {
+	case target == ProcNull:
+		w.comm.world.leave()
+		return 0, true, nil
+	case target < 0 || target >= w.comm.size:
+		err = w.noRank(target)
+	default:
+		peer = target
+		if err = w.allows(target, passive); err == nil && (disp < 0 || disp > math.MaxInt/w.unit) {
+			err = badClass(ClassRMARange, "displacement %d", disp)
+		}
+	}
+	if err != nil {
+		w.comm.world.leave()
+		return 0, false, w.fail(op, peer, err)
+	}
+	return uint64(disp) * uint64(w.unit), false, nil
+}
+
+// end ends an access.
+func (w *window) end(op string, target int, err error) error {
+	w.comm.world.leave()
+	if err != nil {
+		return w.fail(op, target, err)
+	}
+	return nil
+}
+
+// Put stores src at displacement disp of a rank's memory (MPI_Put).
+func (w *Win[T]) Put(src []T, target, disp int) error {
+	off, null, err := w.begin("put", target, disp, false)
+	if null || err != nil {
+		return err
+	}
+	return w.end("put", target, w.in.Put(target, off, bytesOf(src)))
+}
+
+// Get fills dst from displacement disp of a rank's memory (MPI_Get).
+func (w *Win[T]) Get(dst []T, target, disp int) error {
+	off, null, err := w.begin("get", target, disp, false)
+	if null || err != nil {
+		return err
+	}
+	return w.end("get", target, w.in.Get(target, off, bytesOf(dst)))
+}
+
+// Accumulate sets the elements at disp of a rank's memory to themselves op those of
+// src (MPI_Accumulate), Replace and NoOp included.
+func (w *Win[T]) Accumulate(src []T, target, disp int, op Op) error {
+	off, null, err := w.begin("accumulate", target, disp, false)
+	if null || err != nil {
+		return err
+	}
+	r, err := accumulation[T](op)
+	if err == nil {
+		err = w.accumulate(target, off, bytesOf(src), nil, r)
+	}
+	return w.end("accumulate", target, err)
+}
+
+// GetAccumulate is Accumulate, and gives in result what was there before
+// (MPI_Get_accumulate). result is as long as src; with NoOp src may be nil.
+func (w *Win[T]) GetAccumulate(src, result []T, target, disp int, op Op) error {
+	off, null, err := w.begin("get_accumulate", target, disp, false)
+	if null || err != nil {
+		return err
+	}
+	r, err := accumulation[T](op)
+	if err == nil {
+		err = w.accumulate(target, off, bytesOf(src), bytesOf(result), r)
+	}
+	return w.end("get_accumulate", target, err)
+}
+
+// FetchAndOp sets one element to itself op value and gives what it was before
+// (MPI_Fetch_and_op).
+func (w *Win[T]) FetchAndOp(value T, target, disp int, op Op) (before T, err error) {
+	off, null, err := w.begin("fetch_and_op", target, disp, false)
+	if null || err != nil {
+		return before, err
+	}
+	r, err := accumulation[T](op)
+	if err == nil {
+		w.value[0] = value
+		err = w.accumulate(target, off, bytesOf(w.value[:]), bytesOf(w.result[:]), r)
+		before = w.result[0]
+	}
+	return before, w.end("fetch_and_op", target, err)
+}
+
+// CompareAndSwap sets one element to value if it is compare, bit by bit, and gives
+// what it was before (MPI_Compare_and_swap).
+func (w *Win[T]) CompareAndSwap(value, compare T, target, disp int) (before T, err error) {
+	off, null, err := w.begin("compare_and_swap", target, disp, false)
+	if null || err != nil {
+		return before, err
+	}
+	w.value[0], w.other[0] = value, compare
+	err = w.in.CompareAndSwap(target, off, bytesOf(w.value[:]), bytesOf(w.other[:]), bytesOf(w.result[:]))
+	return w.result[0], w.end("compare_and_swap", target, err)
+}
+
+// accumulate is what the accumulates have in common.
+func (w *window) accumulate(target int, off uint64, src, result []byte, r kernel.Reduction) error {
+	if r.ID&15 == uint16(kernel.NoOp) {
+		src = nil
+	} else if result != nil && len(result) != len(src) {
+		return badClass(ClassCount, "src has %d elements and result %d", len(src)/w.elem, len(result)/w.elem)
+	}
+	return w.in.Accumulate(target, off, src, result, r)
+}
+
+// accumulation finds the arithmetic of an accumulate. Replace and NoOp are for
+// every type, and none is a user's.
+func accumulation[T Element](op Op) (kernel.Reduction, error) {
+	if op.user == nil {
+		if t, ok := kernel.TypeFor[T](); ok {
+			if r, ok := kernel.For(t, op.code); ok {
+				return r, nil
+			}
+		} else if op.code == kernel.Replace || op.code == kernel.NoOp {
+			return kernel.Reduction{Func: replace, Elem: sizeOf[T](), ID: uint16(op.code)}, nil
+		}
+	}
+	return kernel.Reduction{}, badClass(ClassOp, "there is no accumulate by %v of %v", op, reflect.TypeFor[T]())
+}
+
+// replace gives b.
+func replace(dst, _, b []byte) { copy(dst, b) }
+
+// An access is an access with a request.
+type access struct {
+	w      *window
+	target int
+	ticket uint64
+	next   *access // free ones
+}
+
+func (a *access) done() bool {
+	over, _ := a.w.in.Reached(a.target, a.ticket)
+	return over
+}
+
+func (a *access) finish() (Status, error) {
+	_, err := a.w.in.Reached(a.target, a.ticket)
+	w, target := a.w, a.target
+	a.next, w.idle = w.idle, a
+	if err != nil {
+		return emptyStatus, w.fail("one-sided access", target, err)
+	}
+	return emptyStatus, nil
+}
+
+func (a *access) cancel()      {}
+func (a *access) start() error { return fmt.Errorf("an access is not persistent") }
+func (a *access) free()        {}
+
+// request ends an access with a request for what has been started.
+func (w *window) request(op string, target int, err error) (Request, error) {
+	if err != nil {
+		return Request{}, w.end(op, target, err)
+	}
+	a := w.idle
+	if a == nil {
+		a = &access{w: w}
+	} else {
+		w.idle = a.next
+	}
+	a.target, a.ticket = target, w.in.Ticket(target)
+	q := w.comm.world.newRequest(w.comm, op).started(a)
+	w.comm.world.leave()
+	return q, nil
+}
+
+// Rput is Put with a request, whose end says that src is free again (MPI_Rput).
+// Accesses with requests are for ranks under a lock.
+func (w *Win[T]) Rput(src []T, target, disp int) (Request, error) {
+	off, null, err := w.begin("rput", target, disp, true)
+	if null || err != nil {
+		return Request{}, err
+	}
+	return w.request("rput", target, w.in.Put(target, off, bytesOf(src)))
+}
+
+// Rget is Get with a request, whose end says that dst is filled (MPI_Rget).
+func (w *Win[T]) Rget(dst []T, target, disp int) (Request, error) {
+	off, null, err := w.begin("rget", target, disp, true)
+	if null || err != nil {
+		return Request{}, err
+	}
+	return w.request("rget", target, w.in.Get(target, off, bytesOf(dst)))
+}
+
+// Raccumulate is Accumulate with a request (MPI_Raccumulate).
+func (w *Win[T]) Raccumulate(src []T, target, disp int, op Op) (Request, error) {
+	off, null, err := w.begin("raccumulate", target, disp, true)
+	if null || err != nil {
+		return Request{}, err
+	}
+	r, err := accumulation[T](op)
+	if err == nil {
+		err = w.accumulate(target, off, bytesOf(src), nil, r)
+	}
+	return w.request("raccumulate", target, err)
+}
+
+// RgetAccumulate is GetAccumulate with a request (MPI_Rget_accumulate).
+func (w *Win[T]) RgetAccumulate(src, result []T, target, disp int, op Op) (Request, error) {
+	off, null, err := w.begin("rget_accumulate", target, disp, true)
+	if null || err != nil {
+		return Request{}, err
+	}
+	r, err := accumulation[T](op)
+	if err == nil {
+		err = w.accumulate(target, off, bytesOf(src), bytesOf(result), r)
+	}
+	return w.request("rget_accumulate", target, err)
+}
+
+var _ pending = (*access)(nil)
+var _ advancer = (*rma.Engine)(nil)

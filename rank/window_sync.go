@@ -1,0 +1,387 @@
+package rank
+
+import (
+	"context"
+	"runtime"
+	"sync/atomic"
+)
+
+// An Assert tells a call of synchronisation what the program knows (MPI's mode
+// constants). A wrong one makes the result undefined.
+type Assert uint8
+
+// The assertions. Those that a call has no use for are ignored.
+const (
+	ModeNoCheck   Assert = 1 << iota // Lock, LockAll: nobody holds a conflicting lock; Start: all targets have posted
+	ModeNoStore                      // Fence, Post: no stores into the own memory since the last call
+	ModeNoPut                        // Fence, Post: nobody will put into the own memory
+	ModeNoPrecede                    // Fence: no accesses before it
+	ModeNoSucceed                    // Fence: none behind it
+)
+
+// A LockType is what others may do under a lock.
+type LockType uint8
+
+// The lock types.
+const (
+	LockShared    LockType = iota + 1 // MPI_LOCK_SHARED: others may hold it shared
+	LockExclusive                     // MPI_LOCK_EXCLUSIVE
+	lockUnchecked                     // ModeNoCheck: nothing is held
+)
+
+// epochs are the epochs that are open. An access epoch is of one kind:
+//
+//	none -> fenced -> none | fenced
+//	none or fenced without accesses -> started -> none
+//	none or fenced without accesses -> locked (rank by rank, or all) -> none
+//
+// An exposure epoch, of Post, may be open beside it.
+type epochs struct {
+	fenced  bool
+	used    bool // there were accesses since the fence
+	started bool
+	all     LockType // of LockAll
+	exposed bool
+	targets []bool // of Start
+	begun   []int  // the same as a list
+	posted  []int  // the origins of Post
+}
+
+// errSync is an error of class RMA_SYNC.
+func errSync(format string, args ...any) error { return badClass(ClassRMASync, format, args...) }
+
+// allows tells why a rank must not be accessed now.
+func (w *window) allows(target int, passive bool) error {
+	switch {
+	case w.all != 0 || w.locks[target] != 0:
+	case passive:
+		return errSync("it needs a lock of the rank: Lock or LockAll")
+	case w.fenced:
+		w.used = true
+	case w.started && w.targets[target]:
+	case w.started:
+		return errSync("the rank is not in the group of Start")
+	default:
+		return errSync("there is no epoch: Fence, Start, Lock or LockAll come first")
+	}
+	return nil
+}
+
+// closed tells why an access epoch cannot begin: another one is open.
+func (w *window) closed() error {
+	switch {
+	case w.started:
+		return errSync("the epoch of Start is open: Complete ends it")
+	case w.all != 0:
+		return errSync("the epoch of LockAll is open: UnlockAll ends it")
+	case w.locked > 0:
+		return errSync("%d ranks are locked: Unlock ends that", w.locked)
+	}
+	return nil
+}
+
+// openable is closed, and ends an epoch of Fence without accesses.
+func (w *window) openable() error {
+	if w.fenced && w.used {
+		return errSync("the epoch of Fence is open and has accesses: Fence with ModeNoSucceed ends it")
+	}
+	if err := w.closed(); err != nil {
+		return err
+	}
+	w.fenced = false
+	return nil
+}
+
+// call does a call of synchronisation towards a rank, -1 for nobody in particular.
+func (w *window) call(op string, target int, f func() error) error {
+	err := w.enter()
+	if err != nil {
+		return w.fail(op, -1, err)
+	}
+	if target < -1 || target >= w.comm.size {
+		err, target = w.noRank(target), -1
+	} else {
+		err = f()
+	}
+	w.comm.world.leave()
+	if err != nil {
+		return w.fail(op, target, err)
+	}
+	return nil
+}
+
+// Fence ends the accesses of all ranks since the last Fence and begins an epoch in
+// which each may access all (MPI_Win_fence). All ranks call it.
+func (w *window) Fence(ctx context.Context, assert Assert) error {
+	const op = "win_fence"
+	err := w.enter()
+	if err != nil {
+		return w.fail(op, -1, err)
+	}
+	defer w.comm.world.leave()
+	if err = w.closed(); err == nil && w.exposed {
+		err = errSync("the epoch of Post is open: Wait ends it")
+	}
+	if err != nil {
+		return w.fail(op, -1, err)
+	}
+	// Others wait in the barrier, also for a rank whose accesses have failed.
+	err = w.in.FlushAll(ctx)
+	if met := w.comm.team.Barrier(ctx); met != nil {
+		return w.comm.failCollective(op, met)
+	}
+	w.fenced, w.used = assert&ModeNoSucceed == 0, false
+	if err != nil {
+		return w.fail(op, -1, err)
+	}
+	return nil
+}
+
+// Lock begins an epoch of accesses to one rank, which does nothing for it
+// (MPI_Win_lock). It waits until no other rank holds a lock there that excludes it.
+func (w *window) Lock(ctx context.Context, kind LockType, target int, assert Assert) error {
+	if target == ProcNull {
+		return nil
+	}
+	return w.call("win_lock", target, func() error {
+		if target < 0 {
+			return w.noRank(target)
+		}
+		if kind != LockShared && kind != LockExclusive {
+			return badClass(ClassLockType, "lock type %d: LockShared or LockExclusive are expected", kind)
+		}
+		if w.locks[target] != 0 {
+			return errSync("the rank is locked already")
+		}
+		if w.locked == 0 {
+			if err := w.openable(); err != nil {
+				return err
+			}
+		}
+		if assert&ModeNoCheck != 0 {
+			kind = lockUnchecked
+		} else if err := w.in.Lock(ctx, target, kind == LockExclusive); err != nil {
+			return err
+		}
+		w.locks[target] = kind
+		w.locked++
+		return nil
+	})
+}
+
+// Unlock ends the epoch of Lock: all accesses to the rank are complete, there and
+// here (MPI_Win_unlock). When ctx ends first, the lock is held still.
+func (w *window) Unlock(ctx context.Context, target int) error {
+	if target == ProcNull {
+		return nil
+	}
+	return w.call("win_unlock", target, func() error {
+		if target < 0 {
+			return w.noRank(target)
+		}
+		kind := w.locks[target]
+		if kind == 0 {
+			return errSync("the rank is not locked")
+		}
+		err := w.unlock(ctx, target, kind)
+		if err == nil || err != ctx.Err() {
+			w.locks[target] = 0
+			w.locked--
+		}
+		return err
+	})
+}
+
+func (w *window) unlock(ctx context.Context, target int, kind LockType) error {
+	if kind == lockUnchecked {
+		return w.in.Flush(ctx, target)
+	}
+	return w.in.Unlock(ctx, target, kind == LockExclusive)
+}
+
+// LockAll locks all ranks, shared (MPI_Win_lock_all).
+func (w *window) LockAll(ctx context.Context, assert Assert) error {
+	return w.call("win_lock_all", -1, func() error {
+		if err := w.openable(); err != nil {
+			return err
+		}
+		if assert&ModeNoCheck != 0 {
+			w.all = lockUnchecked
+			return nil
+		}
+		for t := range w.comm.size {
+			if err := w.in.Lock(ctx, t, false); err != nil {
+				for t--; t >= 0; t-- {
+					_ = w.in.Unlock(context.Background(), t, false) // the first error is told
+				}
+				return err
+			}
+		}
+		w.all = LockShared
+		return nil
+	})
+}
+
+// UnlockAll ends the epoch of LockAll (MPI_Win_unlock_all).
+func (w *window) UnlockAll(ctx context.Context) error {
+	return w.call("win_unlock_all", -1, func() error {
+		if w.all == 0 {
+			return errSync("there is no epoch of LockAll")
+		}
+		err := w.in.FlushAll(ctx)
+		if err != nil && ctx.Err() != nil {
+			return err
+		}
+		if w.all == LockShared {
+			for t := range w.comm.size {
+				if failed := w.unlock(context.Background(), t, w.all); err == nil {
+					err = failed
+				}
+			}
+		}
+		w.all = 0
+		return err
+	})
+}
+
+// Flush returns when all accesses to a rank so far are complete, there and here
+// (MPI_Win_flush). The rank is to be locked.
+func (w *window) Flush(ctx context.Context, target int) error {
+	_, null, err := w.begin("win_flush", target, 0, true)
+	if null || err != nil {
+		return err
+	}
+	return w.end("win_flush", target, w.in.Flush(ctx, target))
+}
+
+// FlushAll is Flush of all ranks (MPI_Win_flush_all).
+func (w *window) FlushAll(ctx context.Context) error {
+	err := w.enter()
+	if err != nil {
+		return w.fail("win_flush_all", -1, err)
+	}
+	if w.all == 0 && w.locked == 0 {
+		err = errSync("no rank is locked")
+	} else {
+		err = w.in.FlushAll(ctx)
+	}
+	return w.end("win_flush_all", -1, err)
+}
+
+// FlushLocal returns when the memory of all accesses to a rank so far is the
+// program's again (MPI_Win_flush_local).
+func (w *window) FlushLocal(ctx context.Context, target int) error { return w.Flush(ctx, target) }
+
+// FlushLocalAll is FlushLocal of all ranks (MPI_Win_flush_local_all).
+func (w *window) FlushLocalAll(ctx context.Context) error { return w.FlushAll(ctx) }
+
+// Sync orders the own loads and stores of the window's memory before it against
+// those behind it (MPI_Win_sync).
+func (w *window) Sync() error {
+	return w.call("win_sync", -1, func() error {
+		var fence uint32
+		atomic.AddUint32(&fence, 1) // a full barrier
+		runtime.KeepAlive(&fence)
+		return nil
+	})
+}
+
+// members are the ranks of a group in the window.
+func (w *window) members(g Group, list []int) ([]int, error) {
+	list = list[:0]
+	for i := range g.Size() {
+		r := w.comm.rankOf(g.set.Rank(i))
+		if r < 0 {
+			return nil, badClass(ClassGroup, "rank %d of the group, %d in the world, is none of the window's", i, g.set.Rank(i))
+		}
+		list = append(list, r)
+	}
+	return list, nil
+}
+
+// Post begins an epoch in which the ranks of a group may access this one's memory
+// (MPI_Win_post). It does not wait for them.
+func (w *window) Post(origins Group, _ Assert) error {
+	return w.call("win_post", -1, func() error {
+		if w.exposed {
+			return errSync("the epoch of the last Post is open: Wait ends it")
+		}
+		list, err := w.members(origins, w.posted)
+		if err != nil {
+			return err
+		}
+		w.posted, w.exposed = list, true
+		return w.in.Post(list)
+	})
+}
+
+// Start begins an epoch of accesses to the ranks of a group, when each of them has
+// called Post with this one in its group (MPI_Win_start).
+func (w *window) Start(ctx context.Context, targets Group, _ Assert) error {
+	return w.call("win_start", -1, func() error {
+		if err := w.openable(); err != nil {
+			return err
+		}
+		list, err := w.members(targets, w.begun)
+		if err != nil {
+			return err
+		}
+		w.begun = list
+		if err := w.in.Start(ctx, list); err != nil {
+			return err
+		}
+		w.started = true
+		for _, t := range list {
+			w.targets[t] = true
+		}
+		return nil
+	})
+}
+
+// Complete ends the epoch of Start: all accesses are complete here, and will be
+// there when Wait returns there (MPI_Win_complete). When ctx ends first, the epoch
+// stays open.
+func (w *window) Complete(ctx context.Context) error {
+	return w.call("win_complete", -1, func() error {
+		if !w.started {
+			return errSync("there is no epoch of Start")
+		}
+		err := w.in.Complete(ctx)
+		if err == nil || err != ctx.Err() {
+			w.started = false
+			clear(w.targets)
+		}
+		return err
+	})
+}
+
+// Wait ends the epoch of Post, when all ranks of its group have called Complete
+// (MPI_Win_wait).
+func (w *window) Wait(ctx context.Context) error {
+	return w.call("win_wait", -1, func() error {
+		if !w.exposed {
+			return errSync("there is no epoch of Post")
+		}
+		if err := w.in.Wait(ctx); err != nil {
+			return err
+		}
+		w.exposed = false
+		return nil
+	})
+}
+
+// Test is Wait when it need not wait, and false when it must (MPI_Win_test).
+func (w *window) Test() (done bool, err error) {
+	err = w.call("win_test", -1, func() error {
+		if !w.exposed {
+			return errSync("there is no epoch of Post")
+		}
+		w.comm.world.progress()
+		done, err = w.in.Test()
+		if done {
+			w.exposed = false
+		}
+		return err
+	})
+	return done, err
+}
