@@ -93,9 +93,9 @@ func childMain(spec string) error {
 	case "check":
 		result, err = m.checkAll(ctx)
 	case "measure":
-		result, err = m.measure(ctx, m.calls)
+		result, err = m.measure(ctx, false, m.calls)
 	case "select":
-		result, err = m.measure(ctx, m.rivals)
+		result, err = m.measure(ctx, true, m.rivals)
 	}
 	if err != nil {
 		return fmt.Errorf("rank %d: %w", rank, err)
@@ -242,44 +242,31 @@ func (m *member) calls(ctx context.Context, in, out Buffer) []timed {
 // the selection.
 func (m *member) rivals(ctx context.Context, in, out Buffer) (list []timed) {
 	sum, _ := kernel.For(kernel.Float32, kernel.Sum)
-	add := func(kind Kind, algorithm Algorithm, bytes int, do func() error) {
-		list = append(list, timed{fmt.Sprintf("%v-%d-%v", kind, bytes, algorithm), 10, func() error {
-			m.team.selection.always[kind] = algorithm
-			return do()
-		}})
-	}
-	for _, a := range choices[Barrier] {
-		add(Barrier, a, 0, func() error { return m.team.Barrier(ctx) })
-	}
-	for _, n := range []int{8, 1 << 10, 64 << 10, 1 << 20} {
-		for _, a := range choices[Bcast] {
-			add(Bcast, a, n, func() error { return m.team.Bcast(ctx, out, n, 0) })
+	for _, kind := range Kinds() {
+		if len(choices[kind]) < 2 {
+			continue
 		}
-	}
-	for _, n := range []int{8, 128, 1024} {
-		for _, a := range choices[AllToAll] {
-			add(AllToAll, a, n, func() error { return m.team.AllToAll(ctx, in, out, n, Auto) })
-		}
-	}
-	for _, n := range []int{64, 1024, 16 << 10} {
-		for _, a := range choices[AllGather] {
-			add(AllGather, a, n, func() error { return m.team.AllGather(ctx, in, out, n) })
-		}
-	}
-	for _, n := range []int{8, 1 << 10, 4 << 10, 8 << 10, 16 << 10, 64 << 10, 256 << 10} {
-		for _, a := range choices[AllReduce] {
-			add(AllReduce, a, n, func() error { return m.team.AllReduce(ctx, in, out, n/4, sum) })
-		}
-		for _, a := range choices[Reduce] {
-			add(Reduce, a, n, func() error { return m.team.Reduce(ctx, in, out, n/4, sum, 0) })
+		for _, n := range []int{8, 1 << 10, 8 << 10, 64 << 10, 256 << 10, 1 << 20} {
+			if kind == Barrier && n > 8 {
+				break
+			}
+			if n*m.size > len(in.Mem) && (kind == AllGather || kind == AllToAll || kind == Gather || kind == Scatter) {
+				continue
+			}
+			for _, a := range choices[kind] {
+				args := &Args{Kind: kind, Algorithm: a, Send: in, Recv: out, Bytes: n, Reduction: sum}
+				calls := 1 + min(9, (64<<10)/n)
+				list = append(list, timed{fmt.Sprintf("%v-%d-%v", kind, n, a), calls, func() error { return m.team.Run(ctx, args) }})
+			}
 		}
 	}
 	return list
 }
 
 // measure times calls as the ranks see them: some in a row, all kinds in turn,
-// many times, so that what disturbs the machine disturbs all.
-func (m *member) measure(ctx context.Context, calls func(ctx context.Context, in, out Buffer) []timed) (any, error) {
+// many times, so that what disturbs the machine disturbs all. whole: until all ranks
+// are through, a barrier included, for a root may be done long before.
+func (m *member) measure(ctx context.Context, whole bool, calls func(ctx context.Context, in, out Buffer) []timed) (any, error) {
 	mr, err := m.pd.AllocMR(8<<20, rdma.AccessLocalWrite|rdma.AccessRemoteWrite|rdma.AccessRemoteRead)
 	if err != nil {
 		return nil, err
@@ -299,6 +286,11 @@ func (m *member) measure(ctx context.Context, calls func(ctx context.Context, in
 			for range c.calls {
 				if err := c.do(); err != nil {
 					return nil, fmt.Errorf("%s: %w", c.name, err)
+				}
+			}
+			if whole {
+				if err := m.team.Barrier(ctx); err != nil {
+					return nil, err
 				}
 			}
 			times[i] = append(times[i], float64(time.Since(begin))/float64(c.calls))
