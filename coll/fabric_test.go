@@ -18,6 +18,7 @@ type fabric struct {
 	tuning tuning
 	nodes  []*node
 	busy   []*queue // queues with writes under way
+	lame   *node    // makes a step seldom, if not nil
 	// refuse makes ports say now and then that they have no room.
 	refuse   bool
 	mutate   func(*plan)    // spoils every plan, if not nil
@@ -262,7 +263,7 @@ func (f *fabric) run(over func(d *node)) error {
 				continue
 			}
 			d := f.nodes[f.rng.IntN(len(f.nodes))]
-			if !d.running {
+			if !d.running || d == f.lame && f.rng.IntN(16) != 0 {
 				continue
 			}
 			steps := 1

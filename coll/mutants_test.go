@@ -3,7 +3,10 @@ package coll
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
+
+	"github.com/gorun-mpi/gorun/coll/kernel"
 )
 
 // A proof is worth what it notices: each of these mistakes in a plan, or in the
@@ -140,4 +143,67 @@ func attempt(f *fabric, list []*job) (err error) {
 		}
 	}()
 	return prove(f, list)
+}
+
+// Whatever step of whatever algorithm one rank leaves out, it shows: in the data, as
+// a message that nobody expects, or as one that never comes. Exempt are steps that
+// others make up for: giving a slot back, which the next one does too, and waiting
+// for memory that is waited for again.
+func TestProofFindsEveryMissingStep(t *testing.T) {
+	const n = 4
+	for i, way := range ways() {
+		t.Run(fmt.Sprintf("%v by %v", way.Kind, way.Algorithm), func(t *testing.T) {
+			t.Parallel()
+			for _, bytes := range []int{16, 100} {
+				rng := rand.New(rand.NewPCG(uint64(i), uint64(bytes)))
+				var list []*job
+				for range 3 {
+					// In place a copy may be of what is there already,
+					// and a maximum may not need all vectors.
+					j := newJob(rng, way.Kind, way.Algorithm, n, bytes)
+					for slices.Contains(j.inPlace, true) || traits[way.Kind].reduces && (j.call.Ordered || kernel.Op(j.r.ID&15) != kernel.Sum) {
+						j = newJob(rng, way.Kind, way.Algorithm, n, bytes)
+					}
+					list = append(list, j)
+				}
+				if notices(list, -1, 0) {
+					t.Fatalf("%d bytes: something was found in whole plans", bytes)
+				}
+				for rank := range n {
+					p := list[1].plan(rank, small)
+					for k := range p.steps {
+						s := p.steps[k]
+						if s.verb == vRelease || s.verb == vFlush {
+							continue
+						}
+						if !notices(list, rank, k) {
+							t.Errorf("%d bytes: rank %d without step %d (%v) of\n%v: nothing was found", bytes, rank, k, s, p)
+							return
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+// notices tells whether any of some interleavings shows that rank leaves out step k
+// of the second of some jobs.
+func notices(list []*job, rank, k int) bool {
+	for seed := range uint64(200) {
+		f := newFabric(seed, list[0].call.Size, small)
+		f.lame = f.nodes[seed%uint64(len(f.nodes))]
+		calls := 0
+		f.mutate = func(p *plan) {
+			if p.call.Rank == rank {
+				if calls++; calls == 2 {
+					p.steps = append(p.steps[:k:k], p.steps[k+1:]...)
+				}
+			}
+		}
+		if attempt(f, list) != nil {
+			return true
+		}
+	}
+	return false
 }

@@ -105,8 +105,15 @@ func prove(f *fabric, jobs []*job) error {
 			wrong = errors.New("a buffer was written to when its call was over")
 		}
 	}
-	if wrong != nil {
-		return wrong
+	if wrong != nil || err != nil {
+		return errors.Join(wrong, err)
 	}
-	return err
+	for _, from := range f.nodes {
+		for _, to := range f.nodes {
+			if sent, had := from.machine.channels[to.rank].sent, to.machine.channels[from.rank].awaited; sent != had {
+				return fmt.Errorf("rank %d has not had %d messages of rank %d", to.rank, sent-had, from.rank)
+			}
+		}
+	}
+	return nil
 }

@@ -38,7 +38,7 @@ func TestTableFile(t *testing.T) {
 	for _, c := range []struct {
 		ranks, bytes int
 		want         Algorithm
-	}{{4, 8, Direct}, {5, 0, Bruck}, {5, 199, Bruck}, {7, 200, Direct}, {15, 200, Direct}, {16, 64, Bruck}, {16, 65, Direct}, {17, 65, Direct}, {1000, 128, Bruck}} {
+	}{{4, 8, Direct}, {5, 0, Bruck}, {5, 199, Bruck}, {7, 200, Direct}, {23, 199, Bruck}, {24, 128, Bruck}, {24, 129, Direct}, {25, 129, Direct}, {1000, 128, Bruck}} {
 		a, _, _ := parsed.selection(c.ranks, nil).choose(&Call{Kind: AllToAll, Bytes: c.bytes})
 		if a != c.want {
 			t.Errorf("%d ranks, %d bytes: got %v, want %v", c.ranks, c.bytes, a, c.want)
