@@ -3,7 +3,6 @@ package rank
 import (
 	"context"
 
-	"github.com/gorun-mpi/gorun/rank/internal/datatype"
 	"github.com/gorun-mpi/gorun/rank/internal/match"
 	"github.com/gorun-mpi/gorun/rank/internal/p2p"
 )
@@ -30,9 +29,13 @@ func (c *Comm) envelope(context uint32, peer, tag int, wild bool) (match.Envelop
 	return e, world, nil
 }
 
-// status is a message's status in the communicator's ranks and in items of a type.
-func (c *Comm) status(st p2p.Status, t *datatype.Type) Status {
-	return Status{Source: c.rankOf(st.Source), Tag: st.Tag, Count: countOf(st.Bytes, t.Size()), Bytes: st.Bytes}
+// status is the status of a message that came into b, in the communicator's ranks.
+func (c *Comm) status(st p2p.Status, b *Buffer) Status {
+	count := b.count // of a full buffer, without the divisions
+	if st.Bytes != b.size() || st.Bytes == 0 {
+		count = countOf(st.Bytes, b.core().Size())
+	}
+	return Status{Source: c.rankOf(st.Source), Tag: st.Tag, Count: count, Bytes: st.Bytes}
 }
 
 // nothing is the status of a receive from ProcNull.
@@ -87,7 +90,7 @@ func (c *Comm) recv(ctx context.Context, b *Buffer, src, tag int) (Status, error
 		var st p2p.Status
 		st, err = w.messages.Recv(ctx, data, w.regions.find(data), want, c.ranks)
 		w.arrived(b, packed, st.Bytes)
-		status = c.status(st, b.core())
+		status = c.status(st, b)
 		if err != nil {
 			err = c.fail("recv", src, err)
 		}
@@ -142,7 +145,7 @@ func (c *Comm) sendrecv(ctx context.Context, op string, send *Buffer, dst, sendT
 	w.arrived(recv, received, st.Bytes)
 	w.packings.put(sent)
 	if src != ProcNull {
-		status = c.status(st, recv.core())
+		status = c.status(st, recv)
 	}
 	if err != nil {
 		err = c.fail(op, peer, err)

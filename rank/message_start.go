@@ -81,7 +81,7 @@ func (m *message) finish() (Status, error) {
 		c.world.held -= m.held
 	} else {
 		c.world.arrived(&m.buf, m.packing, st.Bytes)
-		status = c.status(st, m.buf.core())
+		status = c.status(st, &m.buf)
 	}
 	m.op, m.packing = nil, nil
 	switch {
