@@ -30,8 +30,10 @@ type benchmark struct {
 	how         how
 	kind        coll.Kind // of a collective that algorithms are selected for
 	// make binds buffers and fills them. Missing where a job is the call.
-	make func(w *worker, p point) (call, error)
+	make maker
 }
+
+type maker func(w *worker, p point) (call, error)
 
 // A call is what a point times, bound to its buffers.
 type call struct {
@@ -77,6 +79,11 @@ var benchmarks = []benchmark{
 	{"ibcast", "Non-blocking broadcast", "nonblocking", meets | overlaps, coll.Bcast, makeBcast},
 	{"iallreduce", "Non-blocking allreduce", "nonblocking", meets | overlaps | reduces, coll.AllReduce, makeReduction},
 	{"ialltoall", "Non-blocking alltoall", "nonblocking", meets | overlaps, coll.AllToAll, makeIalltoall},
+	{"put", "Put and flush", "onesided", origin | twoRanks, 0, makeRMA},
+	{"get", "Get and flush", "onesided", origin | twoRanks, 0, makeRMA},
+	{"put_bw", "Put bandwidth", "onesided", origin | perMessage | twoRanks, 0, makeRMA},
+	{"get_bw", "Get bandwidth", "onesided", origin | perMessage | twoRanks, 0, makeRMA},
+	{"accumulate", "Accumulate and flush", "onesided", origin | reduces | twoRanks, 0, makeAccumulate},
 }
 
 func find(name string) *benchmark {

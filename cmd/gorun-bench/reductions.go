@@ -1,10 +1,6 @@
 package main
 
-import (
-	"fmt"
-
-	"github.com/gorun-mpi/gorun/rank"
-)
+import "github.com/gorun-mpi/gorun/rank"
 
 // typeSizes are the bytes of an element of the types of reductions, in C's names.
 var typeSizes = map[string]int{"char": 1, "int": 4, "long": 8, "float": 4, "double": 8}
@@ -14,19 +10,12 @@ const typeNames = "char, int, long, float or double"
 
 // makeReduction makes any reduction; its operation is the sum.
 func makeReduction(w *worker, p point) (call, error) {
-	switch p.typ {
-	case "char":
-		return reduction[int8](w, p)
-	case "int":
-		return reduction[int32](w, p)
-	case "long":
-		return reduction[int64](w, p)
-	case "float":
-		return reduction[float32](w, p)
-	case "double":
-		return reduction[float64](w, p)
-	}
-	return call{}, fmt.Errorf("found the type %q, expected %s", p.typ, typeNames)
+	return ofType(p.typ, reduction[int8], reduction[int32], reduction[int64], reduction[float32], reduction[float64])(w, p)
+}
+
+// ofType is the maker for a type of elements.
+func ofType(typ string, char, int, long, float, double maker) maker {
+	return map[string]maker{"char": char, "int": int, "long": long, "float": float, "double": double}[typ]
 }
 
 func reduction[T rank.Number](w *worker, p point) (c call, err error) {
