@@ -1,5 +1,6 @@
-// Package coll is the collectives: barrier, broadcast, reduce, all-reduce,
-// all-gather, reduce-scatter and all-to-all over RDMA writes.
+// Package coll is MPI's collectives over RDMA writes, and the exchange of parts
+// that those with counts, neighbours and two groups are made of. [Team.Run] makes
+// a call of [Args]; a [Table] selects its algorithm.
 //
 // # Plans
 //

@@ -50,12 +50,12 @@ func TestTableFileMistakes(t *testing.T) {
 	rules := func(text string) string { return "{\n\"rules\": {\n\"alltoall\": [\n" + text + "]}}" }
 	first := `{"ranks_from": 1, "bytes_from": 0, "algorithm": "direct"}`
 	for _, c := range []struct{ text, want string }{
-		{``, "line 1: unexpected EOF"},
-		{"{\n\"rules\": {\n", "unexpected EOF"},
+		{``, "line 1: the file ends, expected {"},
+		{"{\n\"rules\": {\n", "the file ends, expected a field"},
 		{"{\n\n\"rulez\": {}}", `line 3: unknown field "rulez"`},
 		{`{"eager_bytes": 1}`, `"eager_bytes" is 1, expected a whole number from 24`},
 		{`{"chunk_bytes": 1.5}`, `"chunk_bytes" is 1.5`},
-		{`{"piece_bytes": "8"}`, `"piece_bytes" is 8`},
+		{`{"piece_bytes": "8"}`, `"piece_bytes" is "8"`},
 		{`{"piece_bytes": 8, "piece_bytes": 8}`, `"piece_bytes" is there twice`},
 		{`{"rules": {"alltoal": []}}`, `unknown collective "alltoal"`},
 		{`{"rules": {"free": []}}`, `unknown collective "free"`},
@@ -64,13 +64,19 @@ func TestTableFileMistakes(t *testing.T) {
 		{rules(`{"ranks_from": 1, "bytes_from": 4, "algorithm": "direct"}`), "line 4: alltoall from 1 ranks on: the first rule is from 4 bytes on"},
 		{rules(first + ",\n" + first), "line 5: alltoall from 1 ranks on: a rule from 0 bytes on overlaps the one from 0"},
 		{rules(`{"ranks_from": 1, "bytes_from": 0, "algorithm": "ring"}`), "line 4: alltoall does not come as ring"},
-		{rules(`{"ranks_from": 1, "bytes_from": 0, "algorithm": "auto"}`), "unknown algorithm auto"},
+		{rules(`{"ranks_from": 1, "bytes_from": 0, "algorithm": "auto"}`), `unknown algorithm "auto"`},
 		{rules(`{"ranks_from": 1, "bytes_from": 0}`), "line 4: alltoall: a rule needs"},
 		{rules(`{"ranks_from": 1, "bytes_to": 0}`), `line 4: alltoall: unknown field "bytes_to"`},
 		{rules(first + ",\n" + `{"ranks_from": 4, "bytes_from": 0, "algorithm": "bruck"}` + ",\n" + first), "line 6: alltoall: a rule from 1 ranks on overlaps"},
 		{`{} {}`, "after the table"},
 		{"{\n\"rules\": [", "line 2: found [, expected {"},
-		{"{\n\"rules\" {", "line 2: invalid character"},
+		{"{\n\"rules\" {", "line 2: found {, expected :"},
+		{"{\"rules\": {},}", "found }, expected a field"},
+		{"{\"rules\": {\"alltoall\": [" + first + ",]}}", "found ], expected {"},
+		{`{"ru\u006ces": {}}`, `found "ru, expected a field`},
+		{`{"piece_bytes": +8}`, `is +8, expected`},
+		{`{"piece_bytes": }`, `is }, expected`},
+		{`{"piece_bytes":`, `"piece_bytes" is , expected`},
 	} {
 		if _, err := ParseTable([]byte(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s:\ngot %v, want %q", c.text, err, c.want)

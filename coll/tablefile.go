@@ -2,10 +2,7 @@ package coll
 
 import (
 	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"strconv"
@@ -63,85 +60,129 @@ func (t *Table) Bytes() []byte {
 // ParseTable reads a table's file form. What it does not know, and rules that do
 // not ascend or do not fit, are errors that name the line.
 func ParseTable(data []byte) (*Table, error) {
-	p := tableParser{data: data, dec: json.NewDecoder(bytes.NewReader(data))}
-	p.dec.UseNumber()
+	p := tableParser{data: data}
 	t := DefaultTable()
 	if err := p.table(t); err != nil {
-		line := 1 + bytes.Count(data[:min(p.at(err), int64(len(data)))], []byte("\n"))
+		line := 1 + bytes.Count(data[:p.pos], []byte("\n"))
 		return nil, fmt.Errorf("selection table: line %d: %w", line, err)
 	}
 	return t, nil
 }
 
+// A tableParser reads as much of JSON as a table has: objects, arrays, strings
+// without escapes, whole numbers. Every rank links it, and encoding/json would cost
+// each of them at its start.
 type tableParser struct {
 	data []byte
-	dec  *json.Decoder
+	pos  int // behind the token read last
 }
 
-// at is where in the data the parser is, or the decoder saw an error.
-func (p *tableParser) at(err error) int64 {
-	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
-		return syntax.Offset
+// token is the next one: a string in its quotes, a number, or a character; empty
+// at the end.
+func (p *tableParser) token() string {
+	for p.pos < len(p.data) && bytes.IndexByte([]byte(" \t\r\n"), p.data[p.pos]) >= 0 {
+		p.pos++
 	}
-	return p.dec.InputOffset()
+	rest := p.data[p.pos:]
+	n := min(1, len(rest))
+	switch {
+	case n == 0:
+	case rest[0] == '"':
+		for n < len(rest) && rest[n] != '"' && rest[n] != '\\' && rest[n] >= ' ' {
+			n++
+		}
+		if n < len(rest) && rest[n] == '"' {
+			n++
+		}
+	case isWord(rest[0]):
+		for n < len(rest) && isWord(rest[n]) {
+			n++
+		}
+	}
+	p.pos += n
+	return string(rest[:n])
 }
 
-// token is the next one; what the file lacks is not the end of it.
-func (p *tableParser) token() (json.Token, error) {
-	t, err := p.dec.Token()
-	if errors.Is(err, io.EOF) {
-		err = io.ErrUnexpectedEOF
-	}
-	return t, err
+// isWord tells whether c is of a number, or of something else that is no string.
+func isWord(c byte) bool {
+	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '-' || c == '+' || c == '.'
 }
 
-func (p *tableParser) expect(d json.Delim) error {
-	t, err := p.token()
-	if err != nil {
-		return err
-	}
-	if t != d {
-		return fmt.Errorf("found %v, expected %v", t, d)
+// peek is the next token, which stays the next.
+func (p *tableParser) peek() string {
+	at := p.pos
+	t := p.token()
+	p.pos = at
+	return t
+}
+
+func (p *tableParser) expect(want string) error {
+	if t := p.token(); t != want {
+		return unexpected(t, want)
 	}
 	return nil
 }
 
-// object reads one whose fields f reads, each at most once.
-func (p *tableParser) object(f func(field string) error) error {
-	if err := p.expect('{'); err != nil {
+func unexpected(found, want string) error {
+	if found == "" {
+		return fmt.Errorf("the file ends, expected %s", want)
+	}
+	return fmt.Errorf("found %s, expected %s", found, want)
+}
+
+// text reads a string.
+func (p *tableParser) text(what string) (string, error) {
+	t := p.token()
+	if len(t) < 2 || t[0] != '"' || t[len(t)-1] != '"' {
+		return "", unexpected(t, what)
+	}
+	return t[1 : len(t)-1], nil
+}
+
+// list reads what is between two brackets, with commas between.
+func (p *tableParser) list(begin, end string, element func() error) error {
+	if err := p.expect(begin); err != nil {
 		return err
 	}
-	var seen []string
-	for p.dec.More() {
-		t, err := p.token()
-		if err != nil {
+	if p.peek() == end {
+		return p.expect(end)
+	}
+	for {
+		if err := element(); err != nil {
 			return err
 		}
-		field, ok := t.(string)
-		if !ok {
-			return fmt.Errorf("found %v, expected a field", t)
+		if p.peek() != "," {
+			return p.expect(end)
+		}
+		p.token()
+	}
+}
+
+// object reads one whose fields f reads, each at most once.
+func (p *tableParser) object(f func(field string) error) error {
+	var seen []string
+	return p.list("{", "}", func() error {
+		field, err := p.text("a field")
+		if err != nil {
+			return err
 		}
 		if slices.Contains(seen, field) {
 			return fmt.Errorf("%q is there twice", field)
 		}
 		seen = append(seen, field)
-		if err := f(field); err != nil {
+		if err := p.expect(":"); err != nil {
 			return err
 		}
-	}
-	return p.expect('}')
+		return f(field)
+	})
 }
 
 // number reads a number of at least least.
 func (p *tableParser) number(field string, least int) (int, error) {
-	t, err := p.token()
-	if err != nil {
-		return 0, err
-	}
-	n, ok := t.(json.Number)
-	v, bad := strconv.ParseInt(n.String(), 10, 64)
-	if !ok || bad != nil || v < int64(least) || v > math.MaxInt32 {
-		return 0, fmt.Errorf("%q is %v, expected a whole number from %d to %d", field, t, least, math.MaxInt32)
+	t := p.token()
+	v, err := strconv.ParseInt(t, 10, 64)
+	if err != nil || t[0] == '+' || v < int64(least) || v > math.MaxInt32 {
+		return 0, fmt.Errorf("%q is %s, expected a whole number from %d to %d", field, t, least, math.MaxInt32)
 	}
 	return int(v), nil
 }
@@ -165,8 +206,8 @@ func (p *tableParser) table(t *Table) error {
 	if err != nil {
 		return err
 	}
-	if rest, err := p.dec.Token(); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("found %v after the table", rest)
+	if rest := p.token(); rest != "" {
+		return fmt.Errorf("found %s after the table", rest)
 	}
 	return nil
 }
@@ -176,34 +217,27 @@ func (p *tableParser) kind(t *Table, name string) error {
 	if k < Barrier || k >= farewell {
 		return fmt.Errorf("unknown collective %q", name)
 	}
-	if err := p.expect('['); err != nil {
-		return err
-	}
 	t.groups[k] = nil
 	var g group
-	for p.dec.More() {
+	err := p.list("[", "]", func() error {
 		ranks, rule, err := p.rule(name)
-		if err != nil {
-			return err
-		}
-		if len(t.groups[k]) == 0 && g.ranks == 0 && ranks != 1 {
-			return fmt.Errorf("%s: the first rule is from %d ranks on, expected 1", name, ranks)
-		}
 		switch {
+		case err != nil:
+			return err
+		case g.ranks == 0 && ranks != 1:
+			return fmt.Errorf("%s: the first rule is from %d ranks on, expected 1", name, ranks)
 		case ranks < g.ranks:
 			return fmt.Errorf("%s: a rule from %d ranks on overlaps one from %d ranks on before it: they must ascend", name, ranks, g.ranks)
 		case ranks > g.ranks:
 			g = group{ranks: ranks}
 		}
 		g.rules = append(g.rules, rule)
-		if err := t.Set(k, ranks, g.rules...); err != nil {
-			return err
-		}
+		return t.Set(k, ranks, g.rules...)
+	})
+	if err == nil && g.ranks == 0 {
+		err = fmt.Errorf("%s has no rules", name)
 	}
-	if g.ranks == 0 {
-		return fmt.Errorf("%s has no rules", name)
-	}
-	return p.expect(']')
+	return err
 }
 
 func (p *tableParser) rule(name string) (ranks int, r Rule, err error) {
@@ -216,15 +250,14 @@ func (p *tableParser) rule(name string) (ranks int, r Rule, err error) {
 		case "bytes_from":
 			r.Bytes, err = p.number(field, 0)
 		case "algorithm":
-			var t json.Token
-			if t, err = p.token(); err != nil {
+			var text string
+			if text, err = p.text("an algorithm"); err != nil {
 				return err
 			}
-			text, _ := t.(string)
 			if i := slices.Index(algorithmNames[:], text); i > 0 {
 				r.Algorithm = Algorithm(i)
 			} else {
-				err = fmt.Errorf("%s: unknown algorithm %v", name, t)
+				err = fmt.Errorf("%s: unknown algorithm %q", name, text)
 			}
 		default:
 			err = fmt.Errorf("%s: unknown field %q: ranks_from, bytes_from and algorithm are known", name, field)
