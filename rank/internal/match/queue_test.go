@@ -50,7 +50,17 @@ func TestQueueAgainstObviousVersion(t *testing.T) {
 			case 0, 1, 2:
 				e := Envelope{uint32(rnd.IntN(2)), open(sources), open(3)}
 				r := &Receive[int]{Envelope: e, Value: step}
-				got, want := q.Post(r), d.post(r)
+				var got *Message[int]
+				if rnd.IntN(2) == 0 { // a probe first, as those do who look before they take
+					if got = q.Peek(e); got != nil {
+						q.Drop(got)
+					} else {
+						q.Stand(r)
+					}
+				} else {
+					got = q.Post(r)
+				}
+				want := d.post(r)
 				if got != want {
 					t.Fatalf("seed %d step %d: Post(%v) = %v, want %v", seed, step, e, got, want)
 				}
@@ -59,7 +69,13 @@ func TestQueueAgainstObviousVersion(t *testing.T) {
 				}
 			case 3, 4, 5:
 				e := Envelope{uint32(rnd.IntN(2)), int32(rnd.IntN(sources)), int32(rnd.IntN(3))}
-				got, want := q.Arrive(e), d.arrive(e)
+				got := q.First(e)
+				if rnd.IntN(2) == 0 {
+					got = q.Arrive(e)
+				} else if got != nil && !q.Cancel(got) {
+					t.Fatalf("seed %d step %d: First(%v) does not stand in line", seed, step, e)
+				}
+				want := d.arrive(e)
 				if got != want {
 					t.Fatalf("seed %d step %d: Arrive(%v) = %v, want %v", seed, step, e, got, want)
 				}
@@ -75,14 +91,28 @@ func TestQueueAgainstObviousVersion(t *testing.T) {
 				i := rnd.IntN(len(d.posted))
 				r := d.posted[i]
 				d.posted = slices.Delete(d.posted, i, i+1)
+				if r.Source != Any && !q.Awaits(int(r.Source)) {
+					t.Fatalf("seed %d step %d: nobody awaits %v", seed, step, r.Envelope)
+				}
 				if !q.Cancel(r) || q.Cancel(r) {
 					t.Fatalf("seed %d step %d: Cancel of a posted receive is not true once", seed, step)
 				}
 			case 7:
+				var got, want []int
+				source := open(sources)
+				q.Posted(source, func(r *Receive[int]) { got = append(got, r.Value) })
+				for _, r := range d.posted {
+					if r.Source == source {
+						want = append(want, r.Value)
+					}
+				}
+				if fmt.Sprint(got) != fmt.Sprint(want) {
+					t.Fatalf("seed %d step %d: Posted(%d) gave %v, want %v", seed, step, source, got, want)
+				}
 				if rnd.IntN(20) != 0 {
 					continue
 				}
-				var got, want []int
+				got, want = nil, nil
 				q.Purge(1, func(m *Message[int]) { got = append(got, m.Value) })
 				d.messages = slices.DeleteFunc(d.messages, func(m *Message[int]) bool {
 					if m.Context == 1 {

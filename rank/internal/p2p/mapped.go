@@ -119,6 +119,7 @@ type ring struct {
 // A far is a mapped peer, as a link knows it.
 type far struct {
 	memory   rdma.PeerMemory
+	whole    []byte  // its control words and mapped part
 	credit   *uint64 // ours, in its region
 	hint     *uint64
 	inbox    []line
@@ -160,7 +161,7 @@ func (e *Engine) attach(l *link, memory rdma.PeerMemory, address uint64, key uin
 		return fmt.Errorf("map the messages of rank %d: %w", l.peer, err)
 	}
 	l.far = &far{
-		memory: memory, granted: -1,
+		memory: memory, whole: mem, granted: -1,
 		credit:  &words(mem[8*e.rank:][:8])[0],
 		hint:    &words(mem[g.inbox-lineSize:][:8])[0],
 		inbox:   linesOf(mem[g.inbox:g.ring]),
