@@ -92,7 +92,7 @@ func TestScribbledMemory(t *testing.T) {
 			for n := range 3 {
 				_ = p.Send(short, own[:n*n*5000], nil, p.env(1), 1)
 			}
-			if m, _, ok, _ := p.Improbe(env); ok {
+			if m, _, ok, _ := p.Improbe(env, nil); ok {
 				if o, err := p.Imrecv(m, own[:], nil); err == nil {
 					_ = p.Wait(short, o)
 					p.Abandon(o)
