@@ -58,7 +58,10 @@ func gorunContender(self, memory string, settings ...string) *contender {
 	c.run = func(ctx context.Context, np int, plan string, out, errs io.Writer) error {
 		result, err := launcher.Run(ctx, launcher.Job{Argv: []string{self, workerWord, plan}, NP: np, Env: append(os.Environ(), settings...), Stdout: out, Stderr: errs})
 		if err == nil && result.ExitStatus != 0 {
-			err = errors.New(result.Cause.String())
+			err = fmt.Errorf("exit status %d", result.ExitStatus)
+			if result.Cause != nil {
+				err = errors.New(result.Cause.String())
+			}
 		}
 		return err
 	}
