@@ -1,6 +1,9 @@
 package main
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
 
 // quantile is the smallest of the sorted samples that at least so large a part
 // of all samples, in per cent, does not exceed.
@@ -19,6 +22,16 @@ func median(values []float64) float64 {
 		return (sorted[n/2-1] + sorted[n/2]) / 2
 	}
 	return sorted[n/2]
+}
+
+// middle is the median of quotients: of two in the middle their geometric mean,
+// since twice as slow is as far from 1 as twice as fast.
+func middle(quotients []float64) float64 {
+	logs := make([]float64, len(quotients))
+	for i, q := range quotients {
+		logs[i] = math.Log(q)
+	}
+	return math.Exp(median(logs))
 }
 
 // A ratio is of times, ours to a peer's: below 1 we are faster.
@@ -40,5 +53,5 @@ func ratioOf(peer string, ours, theirs map[int]float64) (ratio, bool) {
 	if len(quotients) == 0 {
 		return ratio{}, false
 	}
-	return ratio{peer: peer, median: median(quotients), low: slices.Min(quotients), high: slices.Max(quotients), pairs: len(quotients)}, true
+	return ratio{peer: peer, median: middle(quotients), low: slices.Min(quotients), high: slices.Max(quotients), pairs: len(quotients)}, true
 }
