@@ -65,7 +65,11 @@ func (c *Comm) SplitType(ctx context.Context, kind SplitKind, key int) (*Comm, e
 	case kind != Undefined:
 		bad = badArgument("split kind %d: TypeShared, TypeHost or Undefined", int(kind))
 	}
-	return c.derive(ctx, "split", choice{color: int64(color), key: int64(key)}, bad)
+	own := choice{color: int64(color), key: int64(key)}
+	if kind != Undefined {
+		own.alike = hashed(hashInit, []int{int(kind)})
+	}
+	return c.derive(ctx, "split", own, bad)
 }
 
 // companion is the lowest world rank of the own group with which the caller
@@ -125,7 +129,7 @@ type choice struct {
 	color, key int64
 	context    uint32 // the next one that the rank has not used
 	group      uint64 // what must come out, as a fingerprint; 0: anything
-	alike      uint64 // a hash of what all must give alike
+	alike      uint64 // a hash of what all must give alike who give it; 0: nothing
 	balance    uint64 // is 0 in the sum of all
 	refused    bool   // its arguments are wrong, so nobody gets anything
 }
@@ -273,15 +277,18 @@ func (c *Comm) chosen(choices []choice, color int64, of *group.Set, base int) gr
 // judge finds out whether the choices fit together: an error and the member that
 // it is about, -1 for nobody in particular.
 func (c *Comm) judge(choices []choice) (member int, err error) {
-	own, sum := &choices[c.base+c.rank], uint64(0)
+	alike, sum := choices[c.base+c.rank].alike, uint64(0)
 	for i := range choices {
 		if choices[i].refused {
 			return i, errRefused
 		}
+		if alike == 0 {
+			alike = choices[i].alike
+		}
 		sum += choices[i].balance
 	}
 	for i := range choices {
-		if choices[i].alike != own.alike {
+		if choices[i].alike != 0 && choices[i].alike != alike {
 			return i, badArgument("its arguments are not the same")
 		}
 	}

@@ -136,6 +136,13 @@ func TestSplitType(t *testing.T) {
 		if _, err := c.SplitType(ctx, 9, 0); !errors.Is(err, rank.ErrArgument) {
 			return fmt.Errorf("kind 9: %v", err)
 		}
+		kind := rank.TypeShared
+		if c.Rank() == 1 {
+			kind = rank.TypeHost
+		}
+		if d, err := c.SplitType(ctx, kind, 0); c.Size() > 1 && !errors.Is(err, rank.ErrArgument) {
+			return fmt.Errorf("different kinds: %v, %v", d, err)
+		}
 		return nil
 	})
 }

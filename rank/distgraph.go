@@ -13,8 +13,8 @@ import (
 // gives its own edges (MPI_Dist_graph_create_adjacent): from whom it receives, and
 // to whom it sends. Who names a destination must be named there as a source, as
 // often; it is an error on all ranks otherwise. Weights are one for each edge, or
-// nil on all ranks (MPI_UNWEIGHTED). All ranks call it. reorder permits other ranks
-// in the new communicator; today they stay the same.
+// nil on all ranks that give edges (MPI_UNWEIGHTED). All ranks call it. reorder
+// permits other ranks in the new communicator; today they stay the same.
 func (c *Comm) DistGraphCreateAdjacent(ctx context.Context, sources, sourceWeights, destinations, destinationWeights []int, reorder bool) (*Comm, error) {
 	const op = "dist_graph_create_adjacent"
 	weighted := sourceWeights != nil || destinationWeights != nil
@@ -34,15 +34,19 @@ func (c *Comm) DistGraphCreateAdjacent(ctx context.Context, sources, sourceWeigh
 	for _, from := range sources {
 		balance -= hashed(hashInit, []int{from, self})
 	}
-	d, err := c.layOut(ctx, op, n, alikeWeighted(weighted), balance, bad)
+	d, err := c.layOut(ctx, op, n, alikeWeighted(weighted, len(sources)+len(destinations)), balance, bad)
 	if d != nil {
 		d.setEdges(slices.Clone(sources), slices.Clone(destinations), weights{slices.Clone(sourceWeights), slices.Clone(destinationWeights)})
 	}
 	return d, err
 }
 
-func alikeWeighted(weighted bool) uint64 {
-	if weighted {
+// alikeWeighted is what all ranks that give edges must give alike: weights or none.
+func alikeWeighted(weighted bool, edges int) uint64 {
+	switch {
+	case edges == 0:
+		return 0
+	case weighted:
 		return hashed(hashInit, []int{1})
 	}
 	return hashed(hashInit, []int{0})
@@ -74,16 +78,22 @@ func (c *Comm) DistGraphNeighbors() (sources, sourceWeights, destinations, desti
 	return slices.Clone(n.sources), slices.Clone(l.weights.sources), slices.Clone(n.destinations), slices.Clone(l.weights.destinations), nil
 }
 
-// edgeLen is the length of an edge as it is told to one of its ends: 1 when that is
-// the destination, the other end, the weight.
+// edgeLen is the length of an edge as it is told to one of its ends: what it is, the
+// other end, the weight.
 const edgeLen = 24
+
+// What an edge is.
+const (
+	incoming uint64 = 1 << iota // who is told is the destination
+	weighing                    // it has a weight
+)
 
 // DistGraphCreate makes a communicator with a graph of which each rank gives any
 // edges (MPI_Dist_graph_create): degrees[i] of them lead from rank sources[i] to the
-// next of destinations. weights has one for each destination, or is nil on all
-// ranks (MPI_UNWEIGHTED). All ranks call it; a rank's edges are then in the order
-// of the ranks that gave them. reorder permits other ranks in the new communicator;
-// today they stay the same.
+// next of destinations. edgeWeights has one for each destination, or is nil on all
+// ranks that give edges (MPI_UNWEIGHTED). All ranks call it; a rank's edges are then
+// in the order of the ranks that gave them. reorder permits other ranks in the new
+// communicator; today they stay the same.
 func (c *Comm) DistGraphCreate(ctx context.Context, sources, degrees, destinations, edgeWeights []int, reorder bool) (*Comm, error) {
 	const op = "dist_graph_create"
 	weighted := edgeWeights != nil
@@ -105,25 +115,25 @@ func (c *Comm) DistGraphCreate(ctx context.Context, sources, degrees, destinatio
 	if bad == nil && (total != len(destinations) || weighted && len(edgeWeights) != total) {
 		bad = badArgument("%d destinations and %d weights for degrees of %d together", len(destinations), len(edgeWeights), total)
 	}
-	d, err := c.layOut(ctx, op, n, alikeWeighted(weighted), 0, bad)
+	d, err := c.layOut(ctx, op, n, alikeWeighted(weighted, len(destinations)), 0, bad)
 	if d == nil {
 		return nil, err
 	}
 	tell := make([][]byte, n)
-	add := func(to int, isDestination uint64, other, weight int) {
-		tell[to] = binary.LittleEndian.AppendUint64(tell[to], isDestination)
+	add := func(to int, what uint64, other, weight int) {
+		tell[to] = binary.LittleEndian.AppendUint64(tell[to], what)
 		tell[to] = binary.LittleEndian.AppendUint64(tell[to], uint64(other))
 		tell[to] = binary.LittleEndian.AppendUint64(tell[to], uint64(weight))
 	}
 	at := 0
 	for i, from := range sources {
 		for range degrees[i] {
-			to, weight := destinations[at], 0
+			to, what, weight := destinations[at], uint64(0), 0
 			if weighted {
-				weight = edgeWeights[at]
+				what, weight = weighing, edgeWeights[at]
 			}
-			add(from, 0, to, weight)
-			add(to, 1, from, weight)
+			add(from, what, to, weight)
+			add(to, what|incoming, from, weight)
 			at++
 		}
 	}
@@ -132,15 +142,18 @@ func (c *Comm) DistGraphCreate(ctx context.Context, sources, degrees, destinatio
 		return nil, err
 	}
 	var in, out []int
-	w := weights{[]int{}, []int{}}
+	var w weights
+	weighted = false            // others may have given what this rank has
 	for _, list := range told { // by who told them
 		for ; len(list) > 0; list = list[edgeLen:] {
-			other, weight := int(binary.LittleEndian.Uint64(list[8:])), int(binary.LittleEndian.Uint64(list[16:]))
-			if binary.LittleEndian.Uint64(list) != 0 {
+			what, other := binary.LittleEndian.Uint64(list), int(binary.LittleEndian.Uint64(list[8:]))
+			weight := int(binary.LittleEndian.Uint64(list[16:]))
+			if what&incoming != 0 {
 				in, w.sources = append(in, other), append(w.sources, weight)
 			} else {
 				out, w.destinations = append(out, other), append(w.destinations, weight)
 			}
+			weighted = what&weighing != 0
 		}
 	}
 	if !weighted {

@@ -251,9 +251,6 @@ func TestDistGraph(t *testing.T) {
 					}
 				}
 			}
-			if weights == nil {
-				weights = []int{}
-			}
 			g, err := c.DistGraphCreate(ctx, sources, degrees, destinations, weights, false)
 			if err != nil {
 				return err
@@ -268,7 +265,7 @@ func TestDistGraph(t *testing.T) {
 			if err := check(g); err != nil {
 				return err
 			}
-			h, err := c.DistGraphCreateAdjacent(ctx, in, append([]int{}, inWeights...), out, append([]int{}, outWeights...), false)
+			h, err := c.DistGraphCreateAdjacent(ctx, in, inWeights, out, outWeights, false)
 			if err != nil {
 				return err
 			}
