@@ -1,6 +1,9 @@
 package rank
 
-import "errors"
+import (
+	"errors"
+	"slices"
+)
 
 // A Keyval is a name under which a program keeps a value of its own with a
 // communicator (MPI_Comm_create_keyval): a library finds its state there again.
@@ -84,16 +87,17 @@ func (k *Keyval[V]) Set(c *Comm, value V) error {
 	if err := k.usable(c); err != nil {
 		return c.fail("set_attr", -1, err)
 	}
+	if i := c.find(k); i >= 0 {
+		if err := c.attributes[i].delete(c); err != nil {
+			return c.fail("set_attr", -1, err)
+		}
+	}
 	fresh := &kept[V]{k, value}
-	i := c.find(k)
-	if i < 0 {
+	if i := c.find(k); i >= 0 { // anew: the callback may have set or deleted others
+		c.attributes[i] = fresh
+	} else {
 		c.attributes = append(c.attributes, fresh)
-		return nil
 	}
-	if err := c.attributes[i].delete(c); err != nil {
-		return c.fail("set_attr", -1, err)
-	}
-	c.attributes[i] = fresh
 	return nil
 }
 
@@ -112,23 +116,26 @@ func (k *Keyval[V]) Get(c *Comm) (value V, found bool) {
 
 // Delete forgets the value under this name (MPI_Comm_delete_attr).
 func (k *Keyval[V]) Delete(c *Comm) error {
-	err := k.usable(c)
-	if err == nil {
-		if i := c.find(k); i < 0 {
-			err = badClass(ClassKeyval, "the communicator has no such attribute")
-		} else if err = c.attributes[i].delete(c); err == nil {
-			c.attributes = append(c.attributes[:i], c.attributes[i+1:]...)
-		}
+	const op = "delete_attr"
+	if err := k.usable(c); err != nil {
+		return c.fail(op, -1, err)
 	}
-	if err != nil {
-		return c.fail("delete_attr", -1, err)
+	i := c.find(k)
+	if i < 0 {
+		return c.fail(op, -1, badClass(ClassKeyval, "the communicator has no such attribute"))
 	}
+	a := c.attributes[i]
+	if err := a.delete(c); err != nil {
+		return c.fail(op, -1, err)
+	}
+	// The callback may have set or deleted others.
+	c.attributes = slices.DeleteFunc(c.attributes, func(o attribute) bool { return o == a })
 	return nil
 }
 
 // copyAttributes gives d what the attributes of c say.
 func (c *Comm) copyAttributes(d *Comm) error {
-	for _, a := range c.attributes {
+	for _, a := range slices.Clone(c.attributes) { // callbacks may set and delete
 		fresh, ok, err := a.copy(c)
 		if err != nil {
 			return err

@@ -133,6 +133,49 @@ func TestAttributeCopyFails(t *testing.T) {
 	})
 }
 
+// Callbacks may delete and set other attributes of the communicator.
+func TestAttributeCallbacksChangeOthers(t *testing.T) {
+	testenv.NoLeaks(t)
+	ranktest.Run(t, 1, func(ctx context.Context, c *rank.Comm) error {
+		lower, upper := rank.NewKeyval[int](nil, nil), rank.NewKeyval[int](nil, nil)
+		change := func(c *rank.Comm) error {
+			if _, found := lower.Get(c); !found {
+				return nil
+			}
+			return errors.Join(lower.Delete(c), upper.Set(c, 8))
+		}
+		key := rank.NewKeyval(func(old *rank.Comm, v int) (int, bool, error) { return v, true, change(old) },
+			func(c *rank.Comm, _ int) error { return change(c) })
+		want := func(when string, c *rank.Comm, k *rank.Keyval[int], value int, found bool) error {
+			if v, ok := k.Get(c); v != value || ok != found {
+				return fmt.Errorf("%s: %d, %v; want %d, %v", when, v, ok, value, found)
+			}
+			return nil
+		}
+		for _, tt := range []struct {
+			name  string
+			call  func(d *rank.Comm) error
+			value int
+		}{
+			{"set", func(d *rank.Comm) error { return key.Set(d, 3) }, 3},
+			{"dup", func(d *rank.Comm) error { _, err := d.Dup(ctx); return err }, 2},
+			{"delete", key.Delete, 0},
+		} {
+			d, err := c.Dup(ctx)
+			if err != nil {
+				return err
+			}
+			if err := errors.Join(lower.Set(d, 1), key.Set(d, 2), tt.call(d)); err != nil {
+				return fmt.Errorf("%s: %w", tt.name, err)
+			}
+			if err := errors.Join(want(tt.name, d, lower, 0, false), want(tt.name, d, upper, 8, true), want(tt.name, d, key, tt.value, tt.value != 0)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 func TestSelf(t *testing.T) {
 	testenv.NoLeaks(t)
 	ranktest.Each(t, []int{1, 3}, func(ctx context.Context, c *rank.Comm) error {
