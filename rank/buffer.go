@@ -41,6 +41,10 @@ const (
 	toWrite
 )
 
+// mostData bounds the bytes of a buffer's data. Items that overlap may claim any
+// number of them, and are packed for sending.
+const mostData = 1 << 40
+
 // check finds the type of a buffer's items and makes sure that all its data lies in
 // its memory, and once only where it is to be written. Afterwards core is not nil.
 func (b *Buffer) check(w *World, u use) (err error) {
@@ -63,6 +67,9 @@ func (b *Buffer) check(w *World, u use) (err error) {
 	}
 	if b.count < 0 {
 		return badClass(ClassCount, "%d items", b.count)
+	}
+	if size := b.t.core.Size(); size > 0 && b.count > mostData/size {
+		return badClass(ClassCount, "%d items of %v are more data than fits any memory", b.count, b.t)
 	}
 	lo, hi, ok := b.t.core.Span(b.count)
 	if !ok || lo < 0 || hi > len(b.mem) {

@@ -267,6 +267,8 @@ func TestBadBuffers(t *testing.T) {
 			{c.Send(ctx, rank.Typed([]string{""}, 1, float), 0, 0), rank.ClassType, "string"},
 			{recv(rank.Typed(b, 1, twice)), rank.ClassBuffer, "overlap"},
 			{recv(rank.Typed(b, 2, must(rank.Resized(float, 0, 4)))), rank.ClassBuffer, "overlap"},
+			{c.Send(ctx, rank.Typed(b, 1<<60, must(rank.Resized(float, 0, 0))), 0, 0), rank.ClassCount, "fits any memory"},
+			{recv(rank.Typed(b, 1<<60+1, must(rank.Resized(float, 0, 0)))), rank.ClassCount, "fits any memory"},
 			{both, rank.ClassBuffer, "overlap"},
 			{pack, rank.ClassArg, "80 bytes of data from position 0 on, in 79"},
 			{position, rank.ClassArg, "from position 1"},
