@@ -130,8 +130,11 @@ func (c *Comm) lead(ctx context.Context, peer *Comm, remoteLeader, tag int, numb
 		return 0, nil, fmt.Errorf("the peer communicator: %w", ErrFreed)
 	}
 	env, to, err := peer.envelope(peer.makingContext(), remoteLeader, tag, false)
-	if err != nil {
+	switch {
+	case err != nil:
 		return 0, nil, err
+	case remoteLeader == ProcNull:
+		return 0, nil, badClass(ClassRank, "the remote leader is ProcNull")
 	}
 	if c.local.Place(to) != group.None {
 		return 0, nil, badClass(ClassRank, "the remote leader, rank %d of %s, is in the local group", remoteLeader, peer.name)

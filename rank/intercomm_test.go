@@ -153,6 +153,7 @@ func TestIntercommFaults(t *testing.T) {
 			{"leaders", func() (*rank.Comm, error) { return rank.CreateIntercomm(ctx, local, local.Rank(), c, other, 0) }, rank.ClassArg},
 			{"nil", func() (*rank.Comm, error) { return rank.CreateIntercomm(ctx, nil, 0, c, other, 0) }, rank.ClassComm},
 			{"overlap", func() (*rank.Comm, error) { return rank.CreateIntercomm(ctx, c, 0, c, 1, 0) }, rank.ClassRank},
+			{"no leader", func() (*rank.Comm, error) { return rank.CreateIntercomm(ctx, local, 0, c, rank.ProcNull, 0) }, rank.ClassRank},
 			{"merge", func() (*rank.Comm, error) { return c.Merge(ctx, false) }, rank.ClassComm},
 		} {
 			d, err := tt.call()

@@ -246,6 +246,8 @@ func (r *request) begin() error {
 		return badClass(ClassRequest, "a request of %s is started already, and once: a persistent one is expected", r.op)
 	case r.active:
 		return badClass(ClassRequest, "the persistent %s is active: wait for it first", r.op)
+	case r.comm.freed:
+		return ErrFreed
 	}
 	if err := r.what.start(); err != nil {
 		return err

@@ -226,6 +226,27 @@ func TestPersistent(t *testing.T) {
 	})
 }
 
+// A persistent call cannot be started on a communicator that is gone.
+func TestStartOnFreedCommunicator(t *testing.T) {
+	alone1(t, func(ctx context.Context, c *Comm) error {
+		d, err := c.Dup(ctx)
+		if err != nil {
+			return err
+		}
+		q, err := RecvInit(d, []int{0}, 0, 0)
+		if err != nil {
+			return err
+		}
+		if err := d.Free(ctx); err != nil {
+			return err
+		}
+		if err := q.Start(); !errors.Is(err, ErrFreed) {
+			return fmt.Errorf("start: %v, want %v", err, ErrFreed)
+		}
+		return q.Free()
+	})
+}
+
 // What runs still when the world is finalized is cancelled or waited for.
 func TestFinalizeSettles(t *testing.T) {
 	o := new(toy)
