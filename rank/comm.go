@@ -8,8 +8,9 @@ import (
 )
 
 // Undefined as a color leaves the caller out of every new communicator, and is
-// the rank of who is no member of a group (MPI_UNDEFINED).
-const Undefined = -1
+// the rank of who is no member of a group (MPI_UNDEFINED). It is no wildcard: a
+// receive of an undefined rank is an error.
+const Undefined = -32766
 
 const worldName = "world"
 

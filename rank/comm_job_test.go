@@ -37,12 +37,16 @@ func init() {
 			if got := rank.Compare(shared, host); got != rank.Congruent {
 				return fmt.Errorf("by memory and by name: %v", got)
 			}
-			// The first rank of each host, and what they have in common.
-			leaders, err := c.Split(ctx, min(shared.Rank(), 1)-1, 0)
+			// The first rank of each host.
+			color := rank.Undefined
+			if shared.Rank() == 0 {
+				color = 0
+			}
+			leaders, err := c.Split(ctx, color, 0)
 			if err != nil {
 				return err
 			}
-			if (leaders != nil) != (shared.Rank() > 0) {
+			if (leaders != nil) != (shared.Rank() == 0) {
 				return fmt.Errorf("rank %d of its host: %v", shared.Rank(), leaders)
 			}
 			fmt.Printf("%d:%v ", c.Rank(), members(shared))

@@ -50,7 +50,15 @@ func (g Group) Size() int { return g.set.Size() }
 
 // Rank is the caller's rank in the group, Undefined when it is no member
 // (MPI_Group_rank).
-func (g Group) Rank() int { return g.set.Place(g.self - 1) }
+func (g Group) Rank() int { return g.rankOf(g.self - 1) }
+
+// rankOf is the rank in the group of one of the world, or Undefined.
+func (g Group) rankOf(world int) int {
+	if place := g.set.Place(world); place != group.None {
+		return place
+	}
+	return Undefined
+}
 
 // Translate gives the ranks in other of the members with these ranks in g
 // (MPI_Group_translate_ranks): Undefined where other has no such member, and
@@ -64,7 +72,7 @@ func (g Group) Translate(ranks []int, other Group) ([]int, error) {
 		case r < 0 || r >= g.set.Size():
 			return nil, g.fail("group_translate", badClass(ClassRank, "rank %d in a group of %d", r, g.set.Size()))
 		default:
-			to[i] = other.set.Place(g.set.Rank(r))
+			to[i] = other.rankOf(g.set.Rank(r))
 		}
 	}
 	return to, nil

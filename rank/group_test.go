@@ -47,6 +47,9 @@ func TestGroups(t *testing.T) {
 		if want := []int{rank.Undefined, rank.ProcNull, 0, rank.Undefined}; !slices.Equal(to, want) {
 			return fmt.Errorf("translated to %v, want %v", to, want)
 		}
+		if _, err := rank.Irecv(c, []int{0}, to[0], 0); !errors.Is(err, rank.ClassRank) {
+			return fmt.Errorf("a receive from rank %d, which is undefined: %v", to[0], err)
+		}
 		if g := odd.Union(even); g.Compare(all) != rank.Similar || g.Intersection(odd).Compare(odd) != rank.Ident {
 			return fmt.Errorf("union of odd and even: %v", g)
 		}

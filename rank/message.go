@@ -80,9 +80,9 @@ func Rsend[T Element](ctx context.Context, c *Comm, buf []T, dst, tag int) error
 	return c.Rsend(ctx, Of(buf), dst, tag)
 }
 
-// Bsend is Send that never waits for the receiver: what cannot leave at once is
-// copied into the buffer of [World.AttachBuffer], and the error is ErrBuffer when
-// that has no room left (MPI_Bsend).
+// Bsend is Send that never waits for the receiver: the message is copied into the
+// buffer of [World.AttachBuffer] until it has left, and the error is ErrBuffer when
+// that has no room for it (MPI_Bsend).
 func Bsend[T Element](ctx context.Context, c *Comm, buf []T, dst, tag int) error {
 	return c.Bsend(ctx, Of(buf), dst, tag)
 }
