@@ -114,7 +114,7 @@ type Engine struct {
 	matches *match.Queue[*Op, arrival]
 	ops     table[Op]
 	taken   []*Message // by Mprobe, and not received yet
-	freed   []uint32   // contexts whose messages nobody receives, sorted
+	freed   contexts   // those whose messages nobody receives
 	held    int        // bytes of buffered sends
 
 	// Recycled.

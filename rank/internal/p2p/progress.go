@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/gorun-mpi/gorun/rank/internal/match"
 	"github.com/gorun-mpi/gorun/rdma"
@@ -147,7 +146,7 @@ func (e *Engine) accept(l *link, h *header, payload []byte) (credit bool) {
 		}
 		return true
 	}
-	if e.leaving || e.isFreed(h.context) {
+	if e.leaving || e.freed.has(h.context) {
 		if h.kind != eager {
 			e.answer(l, refused, h.id)
 		}
@@ -211,18 +210,8 @@ func (e *Engine) release(m *Message) {
 // Purge forgets the messages of a communicator that nobody will receive any
 // more, also those that still come, and releases those who wait for them.
 func (e *Engine) Purge(context uint32) {
-	if i, found := slices.BinarySearch(e.freed, context); !found {
-		e.freed = slices.Insert(e.freed, i, context)
-	}
+	e.freed.add(context)
 	e.matches.Purge(context, e.refuse)
-}
-
-func (e *Engine) isFreed(context uint32) bool {
-	if len(e.freed) == 0 {
-		return false
-	}
-	_, found := slices.BinarySearch(e.freed, context)
-	return found
 }
 
 // Leave forgets the messages of all communicators, and those that still come.
