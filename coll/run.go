@@ -339,7 +339,8 @@ func (t *Team) finish() error {
 func (t *Team) giveBack() error {
 	c := t.call
 	t.machine.unbind()
-	c.in, c.out, c.reduction.Func = Buffer{}, Buffer{}, nil
+	// All of the reduction: the farewell of a team is marked by none.
+	c.in, c.out, c.reduction = Buffer{}, Buffer{}, kernel.Reduction{}
 	if !c.registered {
 		return nil
 	}

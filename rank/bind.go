@@ -172,6 +172,7 @@ func (k *call) scatter(send, recv Buffer, root int) *call {
 		n = k.output(&recv, false)
 	}
 	if r == isRoot {
+		k.notHere(send.in)
 		total, _ := k.input(&send)
 		block := k.equal("send", &send, total, c.size)
 		if !recv.here() {

@@ -225,10 +225,13 @@ func (k *call) neighbours(sources, destinations func(i int) (off, n int)) *call 
 		}
 	}
 	for _, i := range near.arrival {
-		if peer := near.sources[i]; peer != ProcNull {
-			off, n := sources(i)
-			k.from(c.remoteMember(peer), off, n)
+		peer := near.sources[i]
+		if peer == ProcNull {
+			k.recv.before = true // its block stays, also where it has gaps
+			continue
 		}
+		off, n := sources(i)
+		k.from(c.remoteMember(peer), off, n)
 	}
 	return k
 }
