@@ -132,21 +132,20 @@ const stuckLooks = 50
 
 // deadlocked tells whether this member waits in a circle of members that wait for
 // each other. Members whose calls match never do. If one would send more bytes than
-// another receives, the one may wait for a descriptor and the other for a message.
+// another receives, the one may wait for a descriptor and the other for a message,
+// or both for slots that nobody gives back.
 //
 // A member that is stuck tells the peer that it waits for, in the waiting word of
-// its lane, which message that is, and how many members wait in a chain up to it,
-// itself counted. The word counts for the peer if it has not sent that message and
-// is stuck too. Nobody sends before it has what it waits for, so while the last of a
+// its lane, what it needs of it and how many members wait in a chain up to it,
+// itself counted. The word counts for the peer if it has not given that and is stuck
+// too. Nobody gives anything before it has what it waits for, so while the last of a
 // chain is stuck the whole chain is; a member takes its word back when it goes on. A
 // chain longer than the team has a member twice: it is a circle, and since each
 // member waits for one only, its last is on it.
 func (t *Team) deadlocked() bool {
-	m := t.machine
-	s := &m.plan.steps[m.pc]
-	peer := int(s.peer)
-	if s.verb != vAwait && s.verb != vTake && s.verb != vLearn || m.done || t.call.call.Kind == farewell {
-		return false // in a farewell the peer may have freed its region
+	peer, need := t.needs()
+	if peer < 0 {
+		return false
 	}
 	chain := uint64(1)
 	for i := range t.peers {
@@ -154,20 +153,48 @@ func (t *Team) deadlocked() bool {
 			continue
 		}
 		word := atomic.LoadUint64(&t.words[t.layout.waits(i)/8])
-		if word != 0 && uint16(word) == m.channels[i].sent+1 {
-			chain = max(chain, word>>16+1)
+		c := &t.machine.channels[i]
+		if needs := word & (1<<needBits - 1); needs == needMessage|uint64(c.sent+1) || needs == needSlots|uint64(c.told) {
+			chain = max(chain, word>>needBits+1)
 		}
 	}
 	if chain > uint64(t.size) {
-		m.mistake = mismatch{peer: peer, deadlock: true}
+		t.machine.mistake = mismatch{peer: peer, deadlock: true}
 		return true
 	}
 	// Again now and then, for it may not have been posted.
 	if chain != t.chain || t.call.stuck%stuckLooks == 0 {
 		t.chain, t.waitsFor = chain, peer
-		t.tellWaiting(peer, chain<<16|uint64(m.channels[peer].awaited+1))
+		t.tellWaiting(peer, chain<<needBits|need)
 	}
 	return false
+}
+
+// What a member needs of its peer, in the lower bits of a waiting word: the message
+// of that number, or news that more than so many messages have been taken.
+const (
+	needMessage uint64 = 1 << 16
+	needSlots   uint64 = 1 << 17
+	needBits           = 18
+)
+
+// needs is the peer that the machine waits for and what it needs; -1 if it is
+// nothing that deadlocked knows of. In a farewell the peer may have freed its region.
+func (t *Team) needs() (peer int, need uint64) {
+	m := t.machine
+	s := &m.plan.steps[m.pc]
+	if m.done || t.call.call.Kind == farewell {
+		return -1, 0
+	}
+	switch s.verb {
+	case vAwait, vTake, vLearn:
+		return int(s.peer), needMessage | uint64(m.channels[s.peer].awaited+1)
+	case vSend, vExpose, vPut:
+		if c := &m.channels[s.peer]; int(c.sent-c.credited) >= m.slots {
+			return int(s.peer), needSlots | uint64(c.credited)
+		}
+	}
+	return -1, 0
 }
 
 // unstick is for a member that goes on.

@@ -67,6 +67,30 @@ func TestExchangeWithoutReceiver(t *testing.T) {
 	}
 }
 
+// Members that send each other more than the slots hold, which nobody receives,
+// find that they wait for each other.
+func TestExchangeWithoutReceivers(t *testing.T) {
+	for _, n := range []int{2, 3} {
+		for _, verbs := range []bool{false, true} {
+			t.Run(fmt.Sprintf("ranks=%d,verbs=%t", n, verbs), func(t *testing.T) {
+				nw := network{n: n, verbs: verbs}
+				errs := nw.errorsOf(t, func(ctx context.Context, m *member) error {
+					a := Args{Kind: Exchange, Send: Buffer{Mem: make([]byte, 8)}}
+					for range 2 * leastSlots {
+						a.Sends = append(a.Sends, Part{Peer: (m.rank + 1) % n, N: 8})
+					}
+					return m.team.Run(ctx, &a)
+				})
+				for r, err := range errs {
+					if !errors.Is(err, ErrMismatch) && !errors.Is(err, ErrRevoked) {
+						t.Errorf("rank %d returned %v, want a mismatch", r, err)
+					}
+				}
+			})
+		}
+	}
+}
+
 func TestLengthMarks(t *testing.T) {
 	for _, n := range []uint64{1, 8, 1 << 20, 1<<lengthBits - 1, 1 << lengthBits, 1 << 40} {
 		s := summary{kind: Exchange, algorithm: Direct, elem: 1, bytes: n}
