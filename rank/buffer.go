@@ -1,6 +1,7 @@
 package rank
 
 import (
+	"math/bits"
 	"reflect"
 
 	"github.com/gorun-mpi/gorun/rank/internal/datatype"
@@ -28,7 +29,8 @@ func Of[T Element](s []T) Buffer {
 }
 
 // Typed is count items of type t, the first with its origin at s[0]. All their data
-// must lie in s.
+// must lie in s: a type that reaches back from its origin is moved forward first, by
+// [HindexedBlock].
 func Typed[T Element](s []T, count int, t *Datatype) Buffer {
 	return Buffer{mem: bytesOf(s), count: count, elem: reflect.TypeFor[T](), t: t, typed: true}
 }
@@ -68,7 +70,7 @@ func (b *Buffer) check(w *World, u use) (err error) {
 	if b.count < 0 {
 		return badClass(ClassCount, "%d items", b.count)
 	}
-	if size := b.t.core.Size(); size > 0 && b.count > mostData/size {
+	if over, size := bits.Mul64(uint64(b.count), uint64(b.t.core.Size())); over != 0 || size > mostData {
 		return badClass(ClassCount, "%d items of %v are more data than fits any memory", b.count, b.t)
 	}
 	lo, hi, ok := b.t.core.Span(b.count)

@@ -229,6 +229,15 @@ func IndexedBlock(blocklength int, displs []int, t *Datatype) (*Datatype, error)
 	return made(datatype.IndexedBlock(blocklength, displs, t.core))
 }
 
+// HindexedBlock is IndexedBlock with displacements in bytes
+// (MPI_Type_create_hindexed_block).
+func HindexedBlock(blocklength int, displs []int, t *Datatype) (*Datatype, error) {
+	if t == nil {
+		return nil, errNoType
+	}
+	return made(datatype.HindexedBlock(blocklength, displs, t.core))
+}
+
 // StructOf is blocks of different types at displacements in bytes
 // (MPI_Type_create_struct). Unless one of the types was resized, the extent is
 // rounded up as a C compiler rounds up a struct.

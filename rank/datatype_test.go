@@ -329,3 +329,24 @@ func TestPack(t *testing.T) {
 		return nil
 	})
 }
+
+// Negative strides: a type that reaches back from its origin, moved forward.
+func TestBackwards(t *testing.T) {
+	testenv.NoLeaks(t)
+	ranktest.Run(t, 1, func(ctx context.Context, c *rank.Comm) error {
+		back := must(rank.Vector(4, 1, -2, typeOf[int]()))
+		lb, _ := back.TrueExtent()
+		forward := must(rank.HindexedBlock(1, []int{-lb}, back))
+		if _, err := c.Irecv(rank.Typed(make([]int, 7), 1, back), 0, 0); !errors.Is(err, rank.ClassBuffer) {
+			return fmt.Errorf("a type that reaches back: %v", err)
+		}
+		if err := c.Send(ctx, rank.Typed([]int{10, 11, 12, 13, 14, 15, 16}, 1, forward), 0, 0); err != nil {
+			return err
+		}
+		got := make([]int, 4)
+		if _, err := rank.Recv(ctx, c, got, 0, 0); err != nil || !slices.Equal(got, []int{16, 14, 12, 10}) {
+			return fmt.Errorf("backwards: %v, %v", got, err)
+		}
+		return nil
+	})
+}

@@ -1,6 +1,9 @@
 package datatype
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Contiguous is count items one after the other (MPI_Type_contiguous).
 func Contiguous(count int, t *Type) (*Type, error) {
@@ -88,11 +91,13 @@ func indexed(name string, lengths, displs []int, unit int, t *Type) (*Type, erro
 
 // IndexedBlock is Indexed with blocks of one length (MPI_Type_create_indexed_block).
 func IndexedBlock(length int, displs []int, t *Type) (*Type, error) {
-	lengths := make([]int, len(displs))
-	for i := range lengths {
-		lengths[i] = length
-	}
-	return indexed("indexed_block", lengths, displs, t.ub-t.lb, t)
+	return indexed("indexed_block", slices.Repeat([]int{length}, len(displs)), displs, t.ub-t.lb, t)
+}
+
+// HindexedBlock is IndexedBlock with displacements in bytes
+// (MPI_Type_create_hindexed_block).
+func HindexedBlock(length int, displs []int, t *Type) (*Type, error) {
+	return indexed("hindexed_block", slices.Repeat([]int{length}, len(displs)), displs, 1, t)
 }
 
 // Struct is blocks of different types at displacements in bytes

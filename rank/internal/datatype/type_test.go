@@ -147,10 +147,14 @@ func grow(old []pair, next func(n int) int) (pair, error) {
 		return pair{t, together(copies)}, err
 	case 5:
 		length, displs := next(4), places(next(5), 10)
-		t, err := IndexedBlock(length, displs, o.t)
+		blocks, unit := IndexedBlock, extent
+		if next(2) == 0 {
+			blocks, unit = HindexedBlock, 1
+		}
+		t, err := blocks(length, displs, o.t)
 		var copies []placed
 		for _, d := range displs {
-			copies = append(copies, o.p.items(d*extent, length)...)
+			copies = append(copies, o.p.items(d*unit, length)...)
 		}
 		return pair{t, together(copies)}, err
 	case 6:
