@@ -6,7 +6,7 @@ import "reflect"
 // c. Plain kinds cost a load and a test; other types are looked at once a world.
 func checkElement[T Element](c *Comm, op string) error {
 	t := reflect.TypeFor[T]()
-	if plainKind(t.Kind()) || c == nil { // without a communicator the call fails anyway
+	if plainType(t) != nil || c == nil { // without a communicator the call fails anyway
 		return nil
 	}
 	if _, err := c.world.elementType(t); err != nil {
@@ -14,9 +14,6 @@ func checkElement[T Element](c *Comm, op string) error {
 	}
 	return nil
 }
-
-// plainKind tells whether values of a kind are numbers or truth values.
-func plainKind(k reflect.Kind) bool { return k >= reflect.Bool && k <= reflect.Complex128 }
 
 // elementType is TypeFor that remembers: the types of elements are looked up in each
 // call. Calls that overlap, though they will fail, may come here.
