@@ -30,6 +30,7 @@ func TestRanksOnOneCPUGoApart(t *testing.T) {
 			w := New(c.cfg)
 			w.spins = 0 // the spin is in vain anyway
 			w.moved = time.Now().Add(-time.Hour)
+			w.at = func(int) bool { return true }
 			w.move = func(cpu int) bool {
 				got = append(got, cpu)
 				w.moved = time.Now().Add(time.Hour)
@@ -44,5 +45,53 @@ func TestRanksOnOneCPUGoApart(t *testing.T) {
 				t.Errorf("moved to %v, want %v", got, c.want)
 			}
 		})
+	}
+}
+
+// An oversubscribed rank returns to its place where it is away when it looks, and
+// looks less often where it does not stay there.
+func TestOversubscribedRanksReturn(t *testing.T) {
+	ctx := testenv.Deadline(t, time.Minute)
+	w := New(Config{CPU: 5, Oversubscribed: true})
+	away, moves, looks := true, 0, 0
+	w.at = func(cpu int) bool {
+		if cpu != 5 {
+			t.Errorf("looks for CPU %d, want 5", cpu)
+		}
+		looks++
+		return !away
+	}
+	w.move = func(cpu int) bool {
+		moves++
+		return cpu == 5
+	}
+	again := func(stay time.Duration) {
+		t.Helper()
+		w.homed = time.Now().Add(-w.stay)
+		if err := w.Wait(ctx, &after{n: 3}); err != nil {
+			t.Fatal(err)
+		}
+		if w.stay != stay {
+			t.Fatalf("the next look is after %v, want %v", w.stay, stay)
+		}
+		w.homed = time.Now().Add(time.Hour) // too early for a look
+		if err := w.Wait(ctx, &after{n: 3}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for stay := 2 * homeLeast; stay <= homeMost; stay *= 2 {
+		again(stay)
+	}
+	again(homeMost)
+	if moves != 8 || looks != 8 {
+		t.Errorf("%d looks and %d moves, want 8 of each", looks, moves)
+	}
+	away = false
+	for stay := homeMost / 2; stay >= homeLeast; stay /= 2 {
+		again(stay)
+	}
+	again(homeLeast)
+	if moves != 8 || looks != 16 {
+		t.Errorf("at home: %d looks and %d moves, want 16 and 8", looks, moves)
 	}
 }

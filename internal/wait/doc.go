@@ -29,6 +29,11 @@
 //     parking is always through the scheduler.
 //   - Ranks that are goroutines of one process never yield the thread: the rank
 //     that is waited for may need this very thread. They yield to the scheduler.
+//   - Ranks that hand over to each other by yields look like one thread to the
+//     kernel, which gathers them on one CPU and leaves the others idle: four ranks
+//     on two CPUs then take 2-3 times as long. So an oversubscribed rank that waits
+//     returns to the CPU of its place now and then. It is not bound to it: where
+//     another program needs that CPU, the kernel may move the rank for up to 128 ms.
 //   - The clock (28 ns) and the context are looked at every 8th yield and when
 //     idle: a yield beside a busy process can take milliseconds.
 //

@@ -23,6 +23,9 @@ const (
 	// and it moves, but not more often than moveEvery.
 	vainYields, vainWaits = 3, 8
 	moveEvery             = time.Millisecond
+	// A rank that shares its CPU with others looks at least this often, and at
+	// most that often, whether it still runs on the CPU of its place.
+	homeMost, homeLeast = 128 * time.Millisecond, time.Millisecond
 	// safeEvery is how many yields there are to one that the Go scheduler sees.
 	safeEvery = 64
 	// lookEvery is how many yields there are to one look at clock and context.
@@ -73,7 +76,9 @@ type Config struct {
 	Sleeper Sleeper
 	// CPU is the rank's place among those of its host. Ranks that have a CPU
 	// each may come to share one, where the kernel leaves them; then they go
-	// apart, each to the CPU of its place.
+	// apart, each to the CPU of its place. Oversubscribed ranks, which the
+	// kernel gathers on one CPU as they hand over to each other, return to it
+	// from time to time.
 	CPU int
 	// IdleAfter is how long a wait lasts before the rank parks; 0 means 1 ms.
 	IdleAfter time.Duration
@@ -94,6 +99,11 @@ type Waiter struct {
 	vain  int // waits in a row that ended as if the CPU were shared
 	moved time.Time
 	move  func(cpu int) bool
+
+	crowded bool // Config.Oversubscribed
+	homed   time.Time
+	stay    time.Duration // from homed to the next look
+	at      func(cpu int) bool
 }
 
 // New makes a Waiter.
@@ -110,11 +120,11 @@ func New(c Config) *Waiter {
 		// rank.
 		w.enter = yieldBoth
 	}
-	w.cpu, w.move = c.CPU, arch.MoveTo
+	w.cpu, w.move, w.at = c.CPU, arch.MoveTo, arch.At
 	if c.Oversubscribed {
-		w.spins = 0
+		w.spins, w.crowded, w.stay = 0, true, homeLeast
 	}
-	if c.Oversubscribed || c.Scheduler {
+	if c.Scheduler {
 		w.cpu = -1
 	}
 	if w.idle <= 0 {
@@ -172,7 +182,13 @@ func (w *Waiter) spin(c Condition) (ready bool) {
 // waitLong is Wait after the spin.
 func (w *Waiter) waitLong(ctx context.Context, c Condition) error {
 	start := time.Now()
-	if w.cpu >= 0 {
+	switch {
+	case w.cpu < 0:
+	case w.crowded:
+		if start.Sub(w.homed) >= w.stay {
+			w.home(start)
+		}
+	default:
 		if w.yieldFew(c) {
 			w.apart(start)
 			return nil
@@ -215,6 +231,20 @@ func (w *Waiter) apart(now time.Time) {
 	}
 	w.vain, w.moved = 0, now
 	if !w.move(w.cpu) {
+		w.cpu = -1
+	}
+}
+
+// home moves a rank back to the CPU of its place, each time later: the kernel may have
+// reasons to move it away.
+func (w *Waiter) home(now time.Time) {
+	w.homed = now
+	switch {
+	case w.at(w.cpu):
+		w.stay = max(w.stay/2, homeLeast)
+	case w.move(w.cpu):
+		w.stay = min(2*w.stay, homeMost)
+	default:
 		w.cpu = -1
 	}
 }
