@@ -14,6 +14,7 @@ type builder struct {
 	puts      []bool  // peers put to since their last flush
 	unflushed []int32 // the peers of puts, and some that were flushed
 	remote    [operands]bool
+	shows     bool // the operands, see show
 
 	landing  []loc // of each peer's pieces, see pipeline
 	count    []int32
@@ -33,7 +34,7 @@ func compile(c Call, t tuning) *plan {
 // memory of whose steps it uses again.
 func (b *builder) compile(p *plan, c *Call, sends, recvs []Part, t tuning) {
 	b.call, b.tuning, b.sends, b.recvs = *c, t, sends, recvs
-	b.steps, b.mark, b.length, b.tmp, b.remote = p.steps[:0], 0, 0, 0, [operands]bool{}
+	b.steps, b.mark, b.length, b.tmp, b.remote, b.shows = p.steps[:0], 0, 0, 0, [operands]bool{}, false
 	if len(b.puts) != c.Size {
 		b.puts, b.count, b.landing = make([]bool, c.Size), make([]int32, c.Size), make([]loc, c.Size)
 	}
@@ -213,9 +214,19 @@ func (b *builder) copy(dst, a loc, n int, release bool) {
 	b.add(step{verb: vCopy, dst: dst, a: a, n: n, release: release})
 }
 
+// reduce combines n bytes, so many at a time that a stop of the world, which cannot
+// interrupt an operation's assembly, need not wait for long.
 func (b *builder) reduce(dst, x, y loc, n int, release bool) {
+	longest := max(longestReduce/b.call.Elem, 1) * b.call.Elem
+	for ; n > longest; n -= longest {
+		b.add(step{verb: vReduce, dst: dst, a: x, b: y, n: longest})
+		dst, x, y = dst.plus(longest), x.plus(longest), y.plus(longest)
+	}
 	b.add(step{verb: vReduce, dst: dst, a: x, b: y, n: n, release: release})
 }
+
+// longestReduce is some 100 us of work.
+const longestReduce = 1 << 20
 
 // eager tells whether n bytes travel in a slot. Both ends of a transfer ask
 // it about the same n.
@@ -274,8 +285,11 @@ func (b *builder) flushAll() {
 // finish closes the plan: all buffers are free when it is done.
 func (b *builder) finish(p *plan) {
 	b.flushAll()
-	s := b.call.summary(0)
-	*p = plan{call: b.call, steps: b.steps, scratch: b.tmp, fingerprint: s.fingerprint(), remote: b.remote}
+	fingerprint := b.call.summary(0).fingerprint()
+	if b.shows {
+		fingerprint ^= shown
+	}
+	*p = plan{call: b.call, steps: b.steps, scratch: b.tmp, fingerprint: fingerprint, remote: b.remote}
 	b.steps, b.sends, b.recvs = nil, nil, nil
 }
 

@@ -29,10 +29,16 @@ const (
 	nobody   = -2
 )
 
+// shown is in the fingerprint of a plan that shows its operands: a member that does
+// not, because it reaches less memory than others, must not take one descriptor for
+// another.
+const shown uint32 = 1
+
 // show exchanges the descriptors of all operands: the inputs of n bytes, and the
 // outputs of those who have one. What follows, up to the returned step's target,
 // is for mapped memory; the target is to be set.
 func (b *builder) show(n int, withOutput int) (fork int) {
+	b.shows = true
 	size, me := b.call.Size, b.call.Rank
 	has := func(rank int) bool { return withOutput == everyone || withOutput == rank }
 	for i := 1; i < size; i++ {

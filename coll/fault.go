@@ -120,7 +120,7 @@ func (t *Team) mismatched() error {
 	_ = t.waiter.Wait(ctx, &answer{t, m.peer})
 	// It may be further on by now, in a call that is not the one that its
 	// message was of.
-	if f, told := t.told(m.peer); told && f.call.mark() == m.fingerprint {
+	if f, told := t.told(m.peer); told && (f.call.mark() == m.fingerprint || f.call.mark()^shown == m.fingerprint) {
 		return t.disagree(m.peer, f.call)
 	}
 	return t.disagree(m.peer, summary{kind: kindOf(m.fingerprint)})

@@ -3,6 +3,7 @@ package coll
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -111,6 +112,21 @@ func TestMismatchIsReportedByBothSides(t *testing.T) {
 					}
 				}
 			})
+		}
+	}
+}
+
+// A member that reaches less memory than the others makes another plan. It must not
+// take one descriptor for another and return what is wrong.
+func TestMembersReachOtherMemory(t *testing.T) {
+	nw := network{n: 3, blind: true}
+	errs := nw.errorsOf(t, func(ctx context.Context, m *member) error {
+		j := newJob(rand.New(rand.NewPCG(1, 2)), AllReduce, ReduceScatterGather, nw.n, 20000)
+		return m.check(ctx, j, true)
+	})
+	for r, err := range errs {
+		if !errors.Is(err, ErrMismatch) && !errors.Is(err, ErrRevoked) {
+			t.Errorf("rank %d returned %v, want a mismatch", r, err)
 		}
 	}
 }

@@ -117,3 +117,23 @@ func prove(f *fabric, jobs []*job) error {
 	}
 	return nil
 }
+
+// A long reduction goes in pieces of whole elements, each once and in order.
+func TestLongReductionsAreCut(t *testing.T) {
+	for _, elem := range []int{4, 24} {
+		p := compile(Call{Kind: AllReduce, Algorithm: Direct, Size: 2, Bytes: 7 * longestReduce / 2 / elem * elem, Elem: elem}, tuning{slots: leastSlots, eager: 100})
+		end := 0
+		for _, s := range p.steps {
+			if s.verb != vReduce {
+				continue
+			}
+			if s.n > longestReduce || s.n%elem != 0 || s.dst.off != end || s.a.off != end || s.b.off != end {
+				t.Errorf("element %d: %v behind %d bytes", elem, s, end)
+			}
+			end += s.n
+		}
+		if end != p.call.Bytes {
+			t.Errorf("element %d: %d of %d bytes reduced", elem, end, p.call.Bytes)
+		}
+	}
+}

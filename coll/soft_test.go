@@ -42,6 +42,7 @@ type network struct {
 	ordinary  bool // no region of the whole address space
 	hosts     int  // between which there is TCP; 0 means 1
 	verbs     bool // memory of peers is not mapped
+	blind     bool // member 0 alone does not map it
 	change    func(*TeamConfig)
 
 	create func(shm.Geometry) (*shm.Segment, error) // nil: shm.NewLocal
@@ -183,7 +184,7 @@ func (nw *network) peersOf(m *member) []rdma.PeerMemory {
 	peers := make([]rdma.PeerMemory, nw.n)
 	for i, peer := range nw.members {
 		gid, err := peer.ctx.QueryGID(1, 0)
-		if err != nil || peer == m {
+		if err != nil || peer == m || nw.blind && m.rank == 0 {
 			continue
 		}
 		if memory, err := m.ctx.(rdma.Mapper).Peer(gid); err == nil {
