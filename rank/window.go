@@ -117,10 +117,12 @@ func (w *window) open(ctx context.Context, c *Comm, op string, mem []byte, n int
 	if c != nil && c.inter {
 		return c.fail(op, -1, badClass(ClassComm, "an intercommunicator has no windows"))
 	}
+	var bad error
 	if n < 0 || n > math.MaxInt/w.elem {
-		return c.fail(op, -1, badClass(ClassArg, "%d elements", n))
+		bad = badClass(ClassArg, "%d elements", n)
 	}
-	d, err := c.Dup(ctx)
+	// Not Dup: the attributes of c are none of the window's.
+	d, err := c.derive(ctx, op, choice{}, bad)
 	if err != nil {
 		return err
 	}
@@ -201,11 +203,15 @@ func (w *window) Free(ctx context.Context) error {
 		return w.fail(op, -1, err)
 	}
 	world := w.comm.world
-	if err := w.closed(); err != nil {
+	err := w.closed()
+	if err == nil && w.exposed {
+		err = errExposed()
+	}
+	if err != nil {
 		world.leave()
 		return w.fail(op, -1, err)
 	}
-	err := w.in.FlushAll(ctx)
+	err = w.in.FlushAll(ctx)
 	met := w.comm.team.Barrier(ctx)
 	if closing := w.in.Close(); err == nil {
 		err = closing
@@ -250,6 +256,8 @@ func (w *window) fail(op string, peer int, err error) error {
 		peer, err = e.Member, e.Err
 	}
 	switch {
+	case errors.Is(err, rma.ErrMismatch):
+		err = badClass(ClassArg, "%v", err)
 	case errors.Is(err, rma.ErrRange):
 		err = badClass(ClassRMARange, "%v", err)
 	case errors.Is(err, rma.ErrUnshared), errors.Is(err, rma.ErrAttach):
@@ -267,8 +275,14 @@ func (w *window) SetName(name string) { w.comm.name = name }
 // Group is the group of the window's ranks (MPI_Win_get_group).
 func (w *window) Group() Group { return w.comm.Group() }
 
-// Size is the length of the own memory in bytes (MPI_WIN_SIZE).
-func (w *window) Size() int { return w.in.Size(w.comm.rank) }
+// Size is the length of the own memory in bytes (MPI_WIN_SIZE), 0 of a window that
+// is freed.
+func (w *window) Size() int {
+	if w.in == nil {
+		return 0
+	}
+	return w.in.Size(w.comm.rank)
+}
 
 // DispUnit is how many bytes a displacement counts (MPI_WIN_DISP_UNIT).
 func (w *window) DispUnit() int { return w.unit }
@@ -279,9 +293,14 @@ func (w *window) Flavor() Flavor { return Flavor(w.kind) }
 // Model is Unified (MPI_WIN_MODEL).
 func (w *window) Model() Model { return Unified }
 
-// Base is the own memory (MPI_WIN_BASE), nil of a dynamic window. Of a window that
-// allocated it, it is gone with Free.
-func (w *Win[T]) Base() []T { return elementsOf[T](w.in.Mem()) }
+// Base is the own memory (MPI_WIN_BASE), nil of a dynamic window and of one that is
+// freed. Of a window that allocated it, it is gone with Free.
+func (w *Win[T]) Base() []T {
+	if w.in == nil {
+		return nil
+	}
+	return elementsOf[T](w.in.Mem())
+}
 
 // Query is the memory of a rank of a shared window, to be loaded and stored
 // directly (MPI_Win_shared_query). ProcNull stands for the first rank that has any.

@@ -155,12 +155,20 @@ type access struct {
 }
 
 func (a *access) done() bool {
-	over, _ := a.w.in.Reached(a.target, a.ticket)
+	over, _ := a.reached()
 	return over
 }
 
+// reached: all accesses to a window that is freed are complete.
+func (a *access) reached() (over bool, err error) {
+	if a.w.in == nil {
+		return true, nil
+	}
+	return a.w.in.Reached(a.target, a.ticket)
+}
+
 func (a *access) finish() (Status, error) {
-	_, err := a.w.in.Reached(a.target, a.ticket)
+	_, err := a.reached()
 	w, target := a.w, a.target
 	a.next, w.idle = w.idle, a
 	if err != nil {

@@ -50,6 +50,8 @@ type epochs struct {
 // errSync is an error of class RMA_SYNC.
 func errSync(format string, args ...any) error { return badClass(ClassRMASync, format, args...) }
 
+func errExposed() error { return errSync("the epoch of Post is open: Wait ends it") }
+
 // allows tells why a rank must not be accessed now.
 func (w *window) allows(target int, passive bool) error {
 	switch {
@@ -120,7 +122,7 @@ func (w *window) Fence(ctx context.Context, assert Assert) error {
 	}
 	defer w.comm.world.leave()
 	if err = w.closed(); err == nil && w.exposed {
-		err = errSync("the epoch of Post is open: Wait ends it")
+		err = errExposed()
 	}
 	if err != nil {
 		return w.fail(op, -1, err)

@@ -11,7 +11,8 @@ import (
 // when they return, so those of one origin keep their order.
 //
 // Cost: mapped, one compare-and-swap and one store beside the arithmetic; by
-// requests 4 round trips for each 64 KiB.
+// requests 4 round trips for each 64 KiB. An element is never divided: who gets
+// it gets it whole.
 
 // Accumulate sets n bytes at off of a member's memory to themselves op src, and
 // gives what was there before in result, unless that is nil. src is not read for
@@ -32,7 +33,7 @@ func (w *Window) Accumulate(member int, off uint64, src, result []byte, op kerne
 		}
 		return w.release(member)
 	}
-	step := poolSize / op.Elem * op.Elem
+	step := max(poolSize/op.Elem, 1) * op.Elem
 	for at := 0; at < n; at += step {
 		k := min(step, n-at)
 		var from, to []byte
@@ -49,19 +50,27 @@ func (w *Window) Accumulate(member int, off uint64, src, result []byte, op kerne
 	return nil
 }
 
-// remotely does a piece of an accumulate by requests.
+// remotely does a piece of an accumulate by requests, under the lock. Only an
+// element that does not fit into the pool goes in several steps; there is no
+// arithmetic for those, so it does not matter where they are divided.
 func (w *Window) remotely(member int, p place, n int, src, result []byte, op kernel.Reduction) error {
 	e, l := w.e, w.lanes[member].link
 	if err := w.acquire(member); err != nil {
 		return err
 	}
-	err := e.pooled(l, rdma.WRRDMARead, poolBuffer, n, p.addr, p.key)
-	if err == nil {
-		b := e.buffer(n)
-		copy(result, b)
+	var err error
+	for at := 0; at < n && err == nil; at += poolSize {
+		k, addr := min(poolSize, n-at), p.addr+uint64(at)
+		if err = e.pooled(l, rdma.WRRDMARead, poolBuffer, k, addr, p.key); err != nil {
+			break
+		}
+		b := e.buffer(k)
+		if result != nil {
+			copy(result[at:], b)
+		}
 		if len(src) > 0 {
-			op.Func(b, b, src)
-			err = e.pooled(l, rdma.WRRDMAWrite, poolBuffer, n, p.addr, p.key)
+			op.Func(b, b, src[at:at+k])
+			err = e.pooled(l, rdma.WRRDMAWrite, poolBuffer, k, addr, p.key)
 		}
 	}
 	if unlocking := w.release(member); err == nil {
@@ -71,7 +80,7 @@ func (w *Window) remotely(member int, p place, n int, src, result []byte, op ker
 }
 
 // CompareAndSwap gives the element at off in result and sets it to value when it
-// is the same as compare, bit by bit.
+// is the same as compare, bit by bit. All three are as long as the element.
 func (w *Window) CompareAndSwap(member int, off uint64, value, compare, result []byte) error {
 	n := len(value)
 	p, err := w.find(member, off, n)
@@ -82,18 +91,16 @@ func (w *Window) CompareAndSwap(member int, off uint64, value, compare, result [
 		return err
 	}
 	e, l := w.e, w.lanes[member].link
-	now := p.mem
-	if now == nil {
-		now = e.buffer(n)
-		err = e.pooled(l, rdma.WRRDMARead, poolBuffer, n, p.addr, p.key)
+	if p.mem != nil {
+		copy(result, p.mem)
+	} else {
+		err = e.staged(l, rdma.WRRDMARead, result, p.addr, p.key)
 	}
-	if err == nil {
-		copy(result, now)
-		if string(now) == string(compare) {
-			copy(now, value)
-			if p.mem == nil {
-				err = e.pooled(l, rdma.WRRDMAWrite, poolBuffer, n, p.addr, p.key)
-			}
+	if err == nil && string(result) == string(compare) {
+		if p.mem != nil {
+			copy(p.mem, value)
+		} else {
+			err = e.staged(l, rdma.WRRDMAWrite, value, p.addr, p.key)
 		}
 	}
 	if unlocking := w.release(member); err == nil {

@@ -117,9 +117,7 @@ func (e *Engine) prepare(rank int) (number uint32, err error) {
 	qp, err := e.cfg.PD.CreateQP(rdma.QPInitAttr{SendCQ: e.cq, RecvCQ: e.cq, Type: rdma.RC,
 		Cap: rdma.QPCap{MaxSendWR: e.depth, MaxSendSGE: 1, MaxInlineData: e.inline}})
 	if err == nil {
-		const access = rdma.AccessRemoteRead | rdma.AccessRemoteWrite | rdma.AccessRemoteAtomic
-		if err = qp.Modify(rdma.QPAttr{State: rdma.StateInit, PortNum: 1, AccessFlags: access},
-			rdma.QPStateMask|rdma.QPPKeyIndexMask|rdma.QPPortMask|rdma.QPAccessFlagsMask); err != nil {
+		if err = initialise(qp); err != nil {
 			err = errors.Join(err, qp.Close())
 		}
 	}
@@ -128,6 +126,30 @@ func (e *Engine) prepare(rank int) (number uint32, err error) {
 	}
 	l.qp, l.keep = qp, make([][]byte, e.depth)
 	return qp.Num(), nil
+}
+
+func initialise(qp rdma.QP) error {
+	const access = rdma.AccessRemoteRead | rdma.AccessRemoteWrite | rdma.AccessRemoteAtomic
+	return qp.Modify(rdma.QPAttr{State: rdma.StateInit, PortNum: 1, AccessFlags: access},
+		rdma.QPStateMask|rdma.QPPKeyIndexMask|rdma.QPPortMask|rdma.QPAccessFlagsMask)
+}
+
+// connect connects a link with a rank's queue pair. It may be connected already,
+// when the rank had not come as far: then no window was made, and nothing is
+// under way.
+func (e *Engine) connect(l *link, number uint32) error {
+	if l.qp.State() != rdma.StateInit {
+		l.connected = false
+		if err := l.qp.Modify(rdma.QPAttr{State: rdma.StateReset}, rdma.QPStateMask); err != nil {
+			return err
+		}
+		if err := initialise(l.qp); err != nil {
+			return err
+		}
+	}
+	err := e.cfg.Connect(l.qp, l.rank, number)
+	l.connected = err == nil
+	return err
 }
 
 // Close gives everything back, when all windows are freed.
@@ -261,36 +283,35 @@ func (e *Engine) move(l *link, op rdma.WROpcode, mem []byte, addr uint64, key ui
 	if mr == nil {
 		mr = e.cfg.Any
 	}
+	if mr == nil {
+		return e.staged(l, op, mem, addr, key)
+	}
 	for len(mem) > 0 {
 		piece := mem[:min(len(mem), messageMax)]
-		if mr == nil {
-			if err := e.staged(l, op, mem[:min(len(mem), poolSize)], addr, key); err != nil {
-				return err
-			}
-			piece = mem[:min(len(mem), poolSize)]
-		} else {
-			e.sge[0] = rdma.SGE{Addr: address(piece), Length: uint32(len(piece)), LKey: mr.LKey()}
-			e.wr[0] = rdma.SendWR{Opcode: op, SGL: e.sge[:], RemoteAddr: addr, RKey: key}
-			if err := e.post(l, piece); err != nil {
-				return err
-			}
+		e.sge[0] = rdma.SGE{Addr: address(piece), Length: uint32(len(piece)), LKey: mr.LKey()}
+		e.wr[0] = rdma.SendWR{Opcode: op, SGL: e.sge[:], RemoteAddr: addr, RKey: key}
+		if err := e.post(l, piece); err != nil {
+			return err
 		}
 		mem, addr = mem[len(piece):], addr+uint64(len(piece))
 	}
 	return nil
 }
 
-// staged moves a piece by way of the pool.
+// staged moves memory by way of the pool, and waits for it.
 func (e *Engine) staged(l *link, op rdma.WROpcode, mem []byte, addr uint64, key uint32) error {
-	b := e.buffer(len(mem))
-	if op == rdma.WRRDMAWrite {
-		copy(b, mem)
-	}
-	if err := e.pooled(l, op, poolBuffer, len(mem), addr, key); err != nil {
-		return err
-	}
-	if op == rdma.WRRDMARead {
-		copy(mem, b)
+	for len(mem) > 0 {
+		b := e.buffer(min(len(mem), poolSize))
+		if op == rdma.WRRDMAWrite {
+			copy(b, mem)
+		}
+		if err := e.pooled(l, op, poolBuffer, len(b), addr, key); err != nil {
+			return err
+		}
+		if op == rdma.WRRDMARead {
+			copy(mem, b)
+		}
+		mem, addr = mem[len(b):], addr+uint64(len(b))
 	}
 	return nil
 }

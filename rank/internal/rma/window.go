@@ -92,6 +92,7 @@ func (w *Window) tableAt() int   { return wordArrays + 3*w.g.Size }
 // A card is what a member says of its part of a window.
 type card struct {
 	failed          bool
+	kind            Kind
 	verbs           bool // there are members that it cannot map, or memory of its own that cannot be
 	elem            uint64
 	base, size, ctl uint64
@@ -108,6 +109,7 @@ func (c *card) put(b []byte) {
 	if c.verbs {
 		flags |= 2
 	}
+	flags |= uint64(c.kind) << 8
 	for i, v := range [6]uint64{flags, c.elem, c.base, c.size, c.ctl, uint64(c.key)<<32 | uint64(c.ctlKey)} {
 		binary.NativeEndian.PutUint64(b[8*i:], v)
 	}
@@ -115,7 +117,7 @@ func (c *card) put(b []byte) {
 
 func getCard(b []byte) (c card) {
 	at := func(i int) uint64 { return binary.NativeEndian.Uint64(b[8*i:]) }
-	return card{failed: at(0)&1 != 0, verbs: at(0)&2 != 0, elem: at(1), base: at(2), size: at(3), ctl: at(4),
+	return card{failed: at(0)&1 != 0, verbs: at(0)&2 != 0, kind: Kind(at(0) >> 8), elem: at(1), base: at(2), size: at(3), ctl: at(4),
 		key: uint32(at(5) >> 32), ctlKey: uint32(at(5))}
 }
 
@@ -132,6 +134,8 @@ func (e *MemberError) Unwrap() error { return e.Err }
 var (
 	// ErrRange: bytes outside a member's window.
 	ErrRange = errors.New("outside the window")
+	// ErrMismatch: the members want different windows.
+	ErrMismatch = errors.New("mismatch")
 	// ErrUnshared: the members do not share memory.
 	ErrUnshared = errors.New("the ranks do not share memory")
 
@@ -146,7 +150,7 @@ const memoryAccess = rdma.AccessLocalWrite | rdma.AccessRemoteWrite | rdma.Acces
 func New(ctx context.Context, e *Engine, g Group, kind Kind, elem int, mem []byte, n int) (w *Window, err error) {
 	w = &Window{e: e, g: g, kind: kind, lanes: make([]lane, g.Size)}
 	w.wait.w = w
-	mine := card{elem: uint64(elem)}
+	mine := card{kind: kind, elem: uint64(elem)}
 	all := make([]byte, g.Size*cardLen)
 	failed := w.prepare(&mine, mem, n)
 	defer func() {
@@ -203,8 +207,11 @@ func (w *Window) gather(ctx context.Context, mine card, failed error, all []byte
 		if c.failed {
 			return &MemberError{i, errOther}
 		}
+		if c.kind != mine.kind {
+			return &MemberError{i, fmt.Errorf("%w: it makes a window of flavor %d, and this rank one of flavor %d", ErrMismatch, c.kind, mine.kind)}
+		}
 		if c.elem != mine.elem {
-			return &MemberError{i, fmt.Errorf("its elements have %d bytes, and here %d", c.elem, mine.elem)}
+			return &MemberError{i, fmt.Errorf("%w: its elements have %d bytes, and here %d", ErrMismatch, c.elem, mine.elem)}
 		}
 		cards[i] = c
 	}
@@ -314,15 +321,14 @@ func (w *Window) connect(ctx context.Context, mine card, cards []card) error {
 			if !cards[i].verbs && !mine.verbs || i == w.g.Rank && l.peer != nil {
 				continue
 			}
-			fresh := e.links == nil || e.links[l.world].qp == nil
 			number, err := e.prepare(l.world)
 			if err != nil {
 				fail(i, err)
 				continue
 			}
 			l.link = &e.links[l.world]
-			if !fresh {
-				number = connected
+			if l.link.connected {
+				number |= connected
 			}
 			binary.NativeEndian.PutUint32(numbers[4*i:], number)
 		}
@@ -335,13 +341,10 @@ func (w *Window) connect(ctx context.Context, mine card, cards []card) error {
 				continue
 			}
 			switch number := binary.NativeEndian.Uint32(numbers[4*i:]); {
-			case l.link.connected && number == connected:
-			case l.link.connected || number == connected || number == 0:
+			case number == 0:
 				fail(i, errors.New("it has no queue pair for this rank"))
-			default:
-				err := e.cfg.Connect(l.link.qp, l.world, number)
-				l.link.connected = err == nil
-				fail(i, err)
+			case !l.link.connected || number&connected == 0:
+				fail(i, e.connect(l.link, number&^connected))
 			}
 		}
 	}
@@ -351,9 +354,10 @@ func (w *Window) connect(ctx context.Context, mine card, cards []card) error {
 	return failed
 }
 
-// connected stands for the number of a queue pair that an earlier window has
-// connected.
-const connected = 1<<32 - 1
+// connected is beside the number of a queue pair, which has 24 bits, when an
+// earlier window has connected it. Where one side says so and the other not, that
+// window was given up in between, and both connect again.
+const connected = 1 << 31
 
 // open takes in what a member's card says.
 func (w *Window) open(member int, c *card) error {
