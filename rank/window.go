@@ -21,7 +21,8 @@ import (
 // calls of Fence, between Start and Complete towards a rank that has called Post,
 // or under a lock. They return at once, and their memory belongs to them until the
 // end of the epoch or a flush; Accumulate and its kind may wait for another rank's,
-// and are complete when they return. The accumulates of all ranks on one element
+// and are complete when they return. They fail when that one's process is stopped
+// in it for 10 s. The accumulates of all ranks on one element
 // exclude each other, whatever the operation.
 //
 // The methods of one window follow the rules of a communicator: one call of the

@@ -33,7 +33,8 @@
 //
 // Put, Get and Post block only for room in a send queue. Lock, Start and Wait end
 // with their context. The accumulates wait for holders of the accumulate lock,
-// which have it for the time of some copies, and end with their death. A window
+// which have it for the time of some copies, and end with their death, or with an
+// error when one does not go on for some 10 s. A window
 // belongs to one goroutine at a time. It starts none; memory of accesses is kept
 // alive until they are complete.
 package rma

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/gorun-mpi/gorun/internal/wait"
 	"github.com/gorun-mpi/gorun/rdma"
@@ -40,6 +41,9 @@ type Engine struct {
 	cq     rdma.CQ
 	depth  int // of a send queue
 	inline int
+	// patience is how long a member may be in an accumulate before others give
+	// it up: as long as queue pairs wait for a silent peer.
+	patience time.Duration
 
 	// pool is registered memory for what has none: a word for results, one for
 	// stores, and a buffer behind them.
@@ -72,10 +76,11 @@ const (
 	poolBuffer = 64
 	poolSize   = 64 << 10 // of the buffer
 	messageMax = 1 << 30
+	patience   = 10 * time.Second
 )
 
 // NewEngine makes an engine, which holds nothing before a window needs it.
-func NewEngine(cfg Config) *Engine { return &Engine{cfg: cfg} }
+func NewEngine(cfg Config) *Engine { return &Engine{cfg: cfg, patience: patience} }
 
 // mapped tells whether a rank's memory can be mapped.
 func (e *Engine) mapped(rank int) bool { return e.cfg.Peers != nil && e.cfg.Peers[rank] != nil }

@@ -3,6 +3,7 @@ package rma
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -37,6 +38,7 @@ func (w *Window) try(l *lane, word int, seen *uint64) (ok bool, holder int, err 
 		for {
 			v := atomic.LoadUint64(p)
 			if v&holderMask != 0 {
+				*seen = v &^ holderMask
 				return false, int(v&holderMask) - 1, nil
 			}
 			if atomic.CompareAndSwapUint64(p, v, held(v, w.g.Rank)) {
@@ -109,7 +111,8 @@ func (w *Window) dead(member int) bool {
 }
 
 // acquire takes the accumulate lock of a member. Holders have it for the time of
-// some copies, so contexts are not asked: only their death.
+// some copies, so contexts are not asked: only their death, and whether one keeps it
+// for so long that its process must have been stopped.
 func (w *Window) acquire(member int) error {
 	l := &w.lanes[member]
 	if ok, _, err := w.try(l, wordAccumulate, &l.accumulate); ok || err != nil {
@@ -264,12 +267,14 @@ type waiting struct {
 	again  bool // it was tried before
 	idle   uint32
 	err    error
+	turn   uint64    // of the accumulate lock, at the last look after its holder
+	since  time.Time // the first look at this turn
 }
 
 // until waits for a lock of a member, or for an epoch.
 func (w *Window) until(ctx context.Context, what purpose, member int) error {
 	c := &w.wait
-	c.what, c.member, c.again, c.err, c.idle = what, member, false, nil, *w.e.cfg.Idle
+	c.what, c.member, c.again, c.err, c.idle, c.since = what, member, false, nil, *w.e.cfg.Idle, time.Time{}
 	if what < forPosted && w.lanes[member].words == nil {
 		return c.ask(ctx)
 	}
@@ -305,10 +310,28 @@ func (c *waiting) attempt(looking bool) (ok bool, err error) {
 		return w.met(w.exposed, w.completed(), looking)
 	}
 	c.again = true
-	if !ok && err == nil && looking && w.dead(holder) {
+	switch {
+	case ok || err != nil || !looking:
+	case w.dead(holder):
 		err = w.bury(l, word, holder)
+	case c.what == forAccumulate:
+		err = c.stopped(holder, l.accumulate)
 	}
 	return ok, err
+}
+
+// stopped tells whether a holder of the accumulate lock does not go on.
+func (c *waiting) stopped(holder int, turn uint64) error {
+	now := time.Now()
+	if c.since.IsZero() || turn != c.turn {
+		c.turn, c.since = turn, now
+		return nil
+	}
+	most := c.w.e.patience
+	if now.Sub(c.since) < most {
+		return nil
+	}
+	return &MemberError{holder, fmt.Errorf("%w: it is in an accumulate to rank %d since %v", ErrStopped, c.member, most)}
 }
 
 // Ready is for what lies in mapped memory.

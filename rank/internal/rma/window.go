@@ -139,6 +139,9 @@ var (
 	// ErrUnshared: the members do not share memory.
 	ErrUnshared = errors.New("the ranks do not share memory")
 
+	// ErrStopped: a member keeps a lock that is held for some copies only.
+	ErrStopped = errors.New("the process does not go on")
+
 	errOther = errors.New("it could not make its part of the window")
 )
 

@@ -1,0 +1,117 @@
+package rma
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// What rank 1 holds when it dies is taken from it, and whoever waits for it learns
+// that. While it lives, contexts end the waits and leave nothing behind.
+func TestHolders(t *testing.T) {
+	add := sum(t)
+	each(t, []int{3}, func(ctx context.Context, m *member) error {
+		me := m.g.Rank
+		var windows [5]*Window
+		for i := range windows {
+			w, err := m.window(ctx, Allocate, 8)
+			if err != nil {
+				return err
+			}
+			windows[i] = w
+		}
+		exclusive, shared, accumulate, scribbled, epochs := windows[0], windows[1], windows[2], windows[3], windows[4]
+		if me == 1 {
+			if err := errors.Join(exclusive.Lock(ctx, 0, true), shared.Lock(ctx, 0, false), accumulate.acquire(0)); err != nil {
+				return err
+			}
+		}
+		if me == 0 {
+			atomic.StoreUint64(&scribbled.words[wordExclusive], 1<<32|77)
+		}
+		m.meet()
+		if me == 1 {
+			m.meet()
+			m.meet()
+			for _, w := range windows {
+				if err := w.Close(); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+
+		short := func(what string, f func(context.Context) error) error {
+			ctx, cancel := context.WithTimeout(ctx, 5*time.Millisecond)
+			defer cancel()
+			if err := f(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				return fmt.Errorf("%s: %v, want %v", what, err, context.DeadlineExceeded)
+			}
+			return nil
+		}
+		one := []int{1}
+		if err := errors.Join(
+			short("exclusive against exclusive", func(ctx context.Context) error { return exclusive.Lock(ctx, 0, true) }),
+			short("shared against exclusive", func(ctx context.Context) error { return exclusive.Lock(ctx, 0, false) }),
+			short("exclusive against shared", func(ctx context.Context) error { return shared.Lock(ctx, 0, true) }),
+			short("start", func(ctx context.Context) error { return epochs.Start(ctx, one) }),
+			epochs.Post(one),
+			short("wait", func(ctx context.Context) error { return epochs.Wait(ctx) }),
+		); err != nil {
+			return err
+		}
+		if done, err := epochs.Test(); done || err != nil {
+			return fmt.Errorf("test: %v, %v, want false", done, err)
+		}
+		names := func(what string, err error, cause error) error {
+			if e, ok := errors.AsType[*MemberError](err); !ok || e.Member != 1 || !errors.Is(err, cause) {
+				return fmt.Errorf("%s: %v, want %v of rank 1", what, err, cause)
+			}
+			return nil
+		}
+		m.patience = 30 * time.Millisecond
+		if err := names("accumulate", accumulate.Accumulate(0, 0, []byte{1}, nil, add), ErrStopped); err != nil {
+			return err
+		}
+		m.patience = patience
+		m.meet()
+
+		died := errors.New("it has died")
+		m.gone = func(rank int) error {
+			if rank == 1 {
+				return died
+			}
+			return nil
+		}
+		_, tested := epochs.Test()
+		if err := errors.Join(
+			names("start", epochs.Start(ctx, one), died),
+			names("wait", epochs.Wait(ctx), died),
+			names("test", tested, died),
+			accumulate.Accumulate(0, 0, []byte{1}, nil, add),
+		); err != nil {
+			return err
+		}
+		for _, w := range []*Window{exclusive, shared, scribbled} {
+			for i := range 20 {
+				kind := i%2 == 0
+				if err := errors.Join(w.Lock(ctx, 0, kind), w.Unlock(ctx, 0, kind)); err != nil {
+					return err
+				}
+			}
+		}
+		m.meet()
+		if me == 0 && accumulate.Mem()[0] != 2 {
+			return fmt.Errorf("the sum is %d, want 2", accumulate.Mem()[0])
+		}
+		for _, w := range windows {
+			if err := w.Close(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
