@@ -107,7 +107,7 @@ func (k *call) bcast(b Buffer, root int) *call {
 	}
 	n := k.whole(&k.recv, &b, u)
 	k.args.Kind, k.args.Root, k.args.Bytes = coll.Bcast, root, n
-	k.recv.before = r == isRoot
+	k.recv.before, k.recv.stays = r == isRoot, r == isRoot
 	return k
 }
 

@@ -112,13 +112,16 @@ func (k *call) allgatherv(send, recv Buffer, counts, displs []int) *call {
 
 // alltoallv in place sends the blocks of recv, which are packed for that.
 func (k *call) alltoallv(send Buffer, sendCounts, sendDispls []int, recv Buffer, recvCounts, recvDispls []int) *call {
+	if k.err != nil {
+		return k
+	}
 	c := k.comm
 	here := send.here()
 	if here {
 		k.notHere(c.inter)
 		sendCounts, sendDispls = recvCounts, recvDispls
 	}
-	if k.err != nil || !k.counted("send", sendCounts, sendDispls, c.others()) || !k.counted("receive", recvCounts, recvDispls, c.others()) {
+	if !k.counted("send", sendCounts, sendDispls, c.others()) || !k.counted("receive", recvCounts, recvDispls, c.others()) {
 		return k
 	}
 	k.exchange()
@@ -167,17 +170,19 @@ func (k *call) saved(b *Buffer, counts, displs []int, rank int, next *int) (off,
 // alltoallw has a buffer of its own type for each rank. They are packed, for the
 // team moves parts of one memory.
 func (k *call) alltoallw(send, recv []Buffer) *call {
+	if k.err != nil {
+		return k
+	}
 	c := k.comm
 	here := send == nil
 	if here {
 		k.notHere(c.inter)
 		send = recv
 	}
-	if k.err != nil {
-		return k
-	}
-	if len(send) != c.others() || len(recv) != c.others() {
+	if k.err == nil && (len(send) != c.others() || len(recv) != c.others()) {
 		k.fault(badClass(ClassCount, "%d send and %d receive buffers, %d of each are expected", len(send), len(recv), c.others()))
+	}
+	if k.err != nil {
 		return k
 	}
 	k.exchange()

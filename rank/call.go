@@ -1,7 +1,9 @@
 package rank
 
 import (
+	"cmp"
 	"context"
+	"slices"
 
 	"github.com/gorun-mpi/gorun/coll"
 	"github.com/gorun-mpi/gorun/coll/kernel"
@@ -30,6 +32,7 @@ type call struct {
 	args         coll.Args
 	send, recv   side
 	sends, recvs []coll.Part // the memory of args.Sends and args.Recvs
+	sorted       []coll.Part // of apart
 
 	// Of a request.
 	pending    *coll.Pending
@@ -45,6 +48,7 @@ type side struct {
 	packed []byte  // instead of the operand's own memory
 	stages []stage // what of packed is from or for where
 	before bool    // output: its stages are packed too, for it holds input
+	stays  bool    // output: it holds nothing but input, and is not written
 }
 
 // A stage is items with gaps and the place of their packed data.
@@ -94,7 +98,7 @@ const packedMost = 1 << 20
 
 func (s *side) reset() {
 	clear(s.stages)
-	s.mem, s.stages, s.before = nil, s.stages[:0], false
+	s.mem, s.stages, s.before, s.stays = nil, s.stages[:0], false, false
 	if cap(s.packed) > packedMost {
 		s.packed = nil
 	}
@@ -103,6 +107,7 @@ func (s *side) reset() {
 
 // run is the rest of a blocking call.
 func (k *call) run(ctx context.Context) error {
+	k.apart()
 	c, op, err := k.comm, k.op, k.err
 	if !k.entered {
 		return c.fail(op, -1, err)
@@ -112,6 +117,9 @@ func (k *call) run(ctx context.Context) error {
 	} else {
 		k.bound()
 		k.pack()
+		if n := c.world.narrator; n != nil {
+			n.collective(k)
+		}
 		if err = c.team.Run(ctx, &k.args); err == nil {
 			k.unpack()
 		} else {
@@ -154,6 +162,7 @@ func (k *call) keep() (Request, error) {
 
 // check ends a request that was not bound without a mistake.
 func (k *call) check() error {
+	k.apart()
 	if k.err == nil {
 		return nil
 	}
@@ -182,6 +191,9 @@ func (k *call) start() error {
 		return c.fail(k.op, -1, revokedBy(c.revoked))
 	}
 	k.pack()
+	if n := c.world.narrator; n != nil {
+		n.collective(k)
+	}
 	p, err := c.team.Start(&k.args)
 	if err != nil {
 		return c.failCollective(k.op, err)
@@ -258,6 +270,9 @@ func (s *side) pack() {
 
 func (k *call) unpack() {
 	s := &k.recv
+	if s.stays {
+		return
+	}
 	for i := range s.stages {
 		g := &s.stages[i]
 		g.t.Unpack(g.mem, s.packed[g.at:g.at+g.n], 0)
@@ -390,6 +405,32 @@ func (k *call) from(member, off, n int) {
 	k.recvs = append(k.recvs, coll.Part{Peer: member, Off: off, N: n})
 }
 
+// apart refuses an exchange that would write a place of the receive operand twice.
+func (k *call) apart() {
+	if k.err != nil || k.args.Kind != coll.Exchange || len(k.recv.stages) > 0 {
+		return // what is packed has places of its own
+	}
+	rising, end := true, 0
+	for i := range k.recvs {
+		p := &k.recvs[i]
+		rising = rising && (p.Off >= end || p.N == 0)
+		end = max(end, p.Off+p.N)
+	}
+	if rising {
+		return
+	}
+	k.sorted = append(k.sorted[:0], k.recvs...)
+	slices.SortFunc(k.sorted, func(a, b coll.Part) int { return cmp.Compare(a.Off, b.Off) })
+	end = 0
+	for _, p := range k.sorted {
+		if p.N > 0 && p.Off < end {
+			k.fault(badClass(ClassBuffer, "two blocks overlap in recv, at byte %d", p.Off))
+			return
+		}
+		end = max(end, p.Off+p.N)
+	}
+}
+
 // vectors binds the operands of a reduction: the send operand, and where out is not
 // nil the receive operand. It gives their lengths; here: the data is in out.
 func (k *call) vectors(in, out *Buffer, op Op) (sent, received int, here bool) {
@@ -432,9 +473,14 @@ func (k *call) vector(s *side, b *Buffer, op Op, u use) (n int, r kernel.Reducti
 		return 0, r
 	}
 	switch {
-	case raw && !b.typed:
-		s.mem = b.mem
-		return len(b.mem), r
+	case raw:
+		_, extent := b.core().Extent()
+		if b.count > len(b.mem)/extent { // the padding of the last one
+			k.fault(badClass(ClassBuffer, "%d elements of %d bytes in a slice of %d bytes", b.count, extent, len(b.mem)))
+			return 0, r
+		}
+		s.mem = b.mem[:b.count*extent]
+		return len(s.mem), r
 	case b.solid():
 		s.mem = b.bytes()
 	case b.size() > 0:

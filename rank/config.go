@@ -28,6 +28,11 @@ type Config struct {
 	// protocols change at; nil reads the file that the environment names, or is
 	// the table that is built in. All ranks have the same.
 	Tuning *coll.Table
+	// Verbose has rank 0 tell which algorithm and protocol its collectives and
+	// messages take, and why, each at its first use: to Log, or on standard
+	// error where Log is nil. The environment may ask for it too, on standard
+	// error whatever Log is.
+	Verbose bool
 	// Log gets a line about each fact of the start-up and of failures, without
 	// a newline; nil is silent. It is called on the goroutine of the rank.
 	Log func(line string)
@@ -83,6 +88,8 @@ type Environment struct {
 	// Tuning is the file with the table that selects collectives' algorithms;
 	// empty: the built-in one (GORUN_TUNING).
 	Tuning string
+	// Verbose is Config.Verbose (GORUN_VERBOSE=1, which gorun -v sets).
+	Verbose bool
 }
 
 // FromEnviron reads what a launcher left in environ, as os.Environ gives it.
@@ -108,6 +115,11 @@ func FromEnviron(environ []string) (Environment, error) {
 		}
 	}
 	env.Tuning = vars["GORUN_TUNING"]
+	if value := vars["GORUN_VERBOSE"]; value != "" {
+		if env.Verbose, err = strconv.ParseBool(value); err != nil {
+			return env, fmt.Errorf("GORUN_VERBOSE=%s: want 1 or 0", value)
+		}
+	}
 	env.Job, env.Gorun = vars["GORUN_JOB"]
 	if !env.Gorun || !found {
 		env.Gorun = false

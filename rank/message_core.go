@@ -58,6 +58,9 @@ func (c *Comm) send(ctx context.Context, op string, b *Buffer, dst, tag int, mod
 		if mode == p2p.Buffered {
 			err = c.keep(op, b, e, dst, to)
 		} else {
+			if w.narrator != nil {
+				w.narrator.message(c, op, dst, to, b.size())
+			}
 			data, packed := w.outgoing(b)
 			err = w.messages.SendMode(ctx, data, w.regions.find(data), e, to, mode)
 			w.packings.put(packed)
@@ -130,6 +133,9 @@ func (c *Comm) sendrecv(ctx context.Context, op string, send *Buffer, dst, sendT
 		out = sent.mem[:copy(sent.mem, out)]
 	}
 	in, received := w.incoming(recv)
+	if w.narrator != nil && dst != ProcNull {
+		w.narrator.message(c, op, dst, to, len(out))
+	}
 	st, status, peer := p2p.Status{}, nothing, -1
 	switch {
 	case src == ProcNull && dst == ProcNull:

@@ -49,6 +49,9 @@ func (m *message) start() (err error) {
 	case m.sends && m.mode == p2p.Buffered:
 		return m.comm.keep(m.name, &m.buf, m.envelope, m.peer, m.to)
 	case m.sends:
+		if w.narrator != nil {
+			w.narrator.message(m.comm, m.name, m.peer, m.to, m.buf.size())
+		}
 		data, m.packing = w.outgoing(&m.buf)
 		m.op, err = w.messages.Isend(data, w.regions.find(data), m.envelope, m.to, m.mode)
 	case m.matched != nil:

@@ -4,7 +4,6 @@ import (
 	"reflect"
 
 	"github.com/gorun-mpi/gorun/coll/kernel"
-	"github.com/gorun-mpi/gorun/rank/internal/datatype"
 )
 
 // An Op is an operation of a reduction (MPI_Op). A reduction combines in the same
@@ -41,6 +40,7 @@ type Pair[V kernel.PairValue] = kernel.Pair[V]
 // A userOp is the operation of a function of the program.
 type userOp struct {
 	elem      reflect.Type
+	t         *Datatype // of elem, nil where that is none
 	reduction kernel.Reduction
 }
 
@@ -63,7 +63,8 @@ func OpFunc[T Element](name string, commutative bool, f func(dst, a, b []T)) Op 
 		f(d, x, y)
 		copy(dst, bytesOf(d))
 	}
-	return Op{user: &userOp{elem: reflect.TypeFor[T](), reduction: kernel.User(name, sizeOf[T](), !commutative, bytewise)}}
+	t, _ := TypeFor[T]() // what is no element is refused in the call
+	return Op{user: &userOp{elem: reflect.TypeFor[T](), t: t, reduction: kernel.User(name, sizeOf[T](), !commutative, bytewise)}}
 }
 
 // String is the operation's name.
@@ -74,59 +75,42 @@ func (o Op) String() string {
 	return o.code.String()
 }
 
-// kernelTypes are the element types of reductions, by basic type.
-var kernelTypes = [...]kernel.Type{
-	datatype.Bool: kernel.Bool,
-	datatype.Int8: kernel.Int8, datatype.Int16: kernel.Int16, datatype.Int32: kernel.Int32, datatype.Int64: kernel.Int64,
-	datatype.Uint8: kernel.Uint8, datatype.Uint16: kernel.Uint16, datatype.Uint32: kernel.Uint32, datatype.Uint64: kernel.Uint64,
-	datatype.Float16: kernel.Float16, datatype.BFloat16: kernel.BFloat16, datatype.Float32: kernel.Float32, datatype.Float64: kernel.Float64,
-	datatype.Complex64: kernel.Complex64, datatype.Complex128: kernel.Complex128,
-}
-
-// pairTypes are the types of Pair.
-var pairTypes = [...]struct {
-	of   reflect.Type
-	pair kernel.Type
-}{
-	{reflect.TypeFor[Pair[float32]](), pairType[float32]()},
-	{reflect.TypeFor[Pair[float64]](), pairType[float64]()},
-	{reflect.TypeFor[Pair[int16]](), pairType[int16]()},
-	{reflect.TypeFor[Pair[int32]](), pairType[int32]()},
-	{reflect.TypeFor[Pair[int64]](), pairType[int64]()},
-}
-
-func pairType[V kernel.PairValue]() kernel.Type {
-	t, _ := kernel.TypeFor[Pair[V]]()
-	return t
-}
-
 // reduction finds the arithmetic of an operation on the data of a checked buffer.
 // raw: it takes the elements as they lie in memory, padding included.
 func (o Op) reduction(b *Buffer) (r kernel.Reduction, raw bool, err error) {
 	if o.user != nil {
-		if b.elem != o.user.elem || b.typed && !b.t.core.Solid() {
+		raw, ok := o.user.takes(b)
+		if !ok {
 			return r, false, badClass(ClassOp, "operation %v takes elements of type %v, and here is %v", o, o.user.elem, b.t)
 		}
-		return o.user.reduction, true, nil
+		return o.user.reduction, raw, nil
 	}
-	if !b.typed && b.elem.Kind() == reflect.Struct {
-		for i := range pairTypes {
-			if pairTypes[i].of != b.elem {
-				continue
-			}
-			if r, ok := kernel.For(pairTypes[i].pair, o.code); ok {
-				return r, true, nil
-			}
-			return r, false, badClass(ClassOp, "there is no %v of %v", o, b.elem)
-		}
-	}
-	basic, _, uniform := b.t.core.Uniform()
+	element, _, uniform := b.t.reducible()
 	if !uniform {
 		return r, false, badClass(ClassOp, "there is no %v of %v: its numbers are of several types", o, b.t)
 	}
-	r, ok := kernel.For(kernelTypes[basic], o.code)
+	r, ok := kernel.For(element, o.code)
 	if !ok {
 		return r, false, badClass(ClassOp, "there is no %v of %v", o, b.t)
 	}
-	return r, false, nil
+	return r, b.t.pair != 0, nil
+}
+
+// takes tells whether the data of a buffer are elements of a function's type. Items
+// of a datatype may be several, and travel packed, which those with padding cannot:
+// these are taken as they lie, as are those of a slice.
+func (u *userOp) takes(b *Buffer) (raw, ok bool) {
+	if !b.typed {
+		return true, b.elem == u.elem
+	}
+	if u.t == nil {
+		return false, false
+	}
+	own, core := u.t.core, b.t.core
+	if !own.Solid() {
+		lb, extent := core.Extent()
+		return true, b.elem == u.elem && lb == 0 && extent == int(u.elem.Size()) && core.Signature(1) == own.Signature(1)
+	}
+	n := core.Size() / own.Size()
+	return false, core.Size() == n*own.Size() && core.Signature(1) == own.Signature(n)
 }

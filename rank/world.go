@@ -54,6 +54,7 @@ type World struct {
 	call  call
 	calls *call
 
+	narrator *narrator // nil: silent
 	packings packings
 	attached int // bytes that buffered sends may take
 	held     int // of them, taken
@@ -158,6 +159,7 @@ func (w *World) join(ctx context.Context, cfg *Config, waiting wait.Config) (err
 	w.waiter = wait.New(waiting)
 	w.log(fmt.Sprintf("rank %d of %d on host %s, %d of %d there, %d CPUs, device %s (%s)",
 		w.rank, w.size, w.place.host, w.place.local, w.place.size, w.place.cpus, w.device, w.fabric.provider))
+	w.narrate(cfg)
 	return w.connect(ctx)
 }
 

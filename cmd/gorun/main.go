@@ -39,6 +39,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -93,6 +94,7 @@ func runJob(ctx context.Context, req request, std stdio) int {
 	if req.verbose > 0 {
 		log = logline.New(std.err, logline.Info+logline.Level(10*(req.verbose-1)))
 		job.Log = log
+		job.Env = append(slices.Clip(job.Env), "GORUN_VERBOSE=1") // for the ranks
 	}
 	if job.Launcher != "" {
 		agent, err := findAgent()

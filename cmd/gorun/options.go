@@ -75,7 +75,7 @@ func options() []option {
 		{names: []string{"tag-output"}, family: "Output",
 			help: "put [1,RANK]<stdout>: before each line, stderr alike", set: setSwitch(func(s *settings, on bool) { s.job.TagOutput = on })},
 		{names: []string{"verbose"}, short: "v", family: "Output",
-			help: "say on standard error what happens; -vv in detail", set: setVerbose},
+			help: "say on standard error what happens, and which algorithms were chosen; -vv more", set: setVerbose},
 
 		{names: []string{"version"}, short: "V", family: "Help",
 			help: "print the version and exit", set: setAction(showVersion)},

@@ -279,3 +279,19 @@ func (e *Engine) Close() error {
 	}
 	return errors.Join(errs...)
 }
+
+// Explain says by which protocol a message of some bytes would go to a peer, and why.
+func (e *Engine) Explain(peer, bytes int) string {
+	l := &e.links[peer]
+	way, how := "by RDMA", "the receiver reads it by RDMA"
+	switch {
+	case peer == e.rank:
+		return "copied within the rank"
+	case l.far != nil:
+		way, how = "through mapped memory", "the receiver copies it, out of mapped memory where it is registered and by an RDMA read elsewhere"
+	}
+	if bytes <= l.eager {
+		return fmt.Sprintf("eager, %s (up to %d bytes)", way, l.eager)
+	}
+	return fmt.Sprintf("rendezvous: announced %s, and %s (longer than %d bytes)", way, how, l.eager)
+}

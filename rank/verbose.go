@@ -1,0 +1,75 @@
+package rank
+
+import (
+	"fmt"
+	"math/bits"
+	"os"
+
+	"github.com/gorun-mpi/gorun/coll"
+)
+
+// A narrator tells how calls go, and why so: each way at its first use. Rank 0 has
+// one when Config.Verbose or the environment asks; where there is none, calls pay a
+// test for nil.
+type narrator struct {
+	world *World
+	say   func(line string)
+	told  map[way]bool
+}
+
+// A way is what calls have in common that go alike.
+type way struct {
+	op        string
+	size      int // of the team; of a message: whether it stays in the rank
+	class     int // of the length in bytes: its number of bits
+	kind      coll.Kind
+	algorithm coll.Algorithm // that the call forces
+	reached   bool           // a message's receiver shares memory
+}
+
+// narrate gives the world its narrator.
+func (w *World) narrate(cfg *Config) {
+	if w.rank != 0 || !cfg.Verbose && (cfg.Environment == nil || !cfg.Environment.Verbose) {
+		return
+	}
+	say := func(line string) { fmt.Fprintf(os.Stderr, "gorun: rank 0: %s\n", line) }
+	if cfg.Verbose && cfg.Log != nil {
+		say = cfg.Log
+	}
+	w.narrator = &narrator{world: w, say: say, told: make(map[way]bool)}
+}
+
+// first tells whether a way is new.
+func (n *narrator) first(w way) bool {
+	if n.told[w] {
+		return false
+	}
+	n.told[w] = true
+	return true
+}
+
+// collective tells of a call whose operands are bound. Lengths of one class may go
+// different ways: the line is about the first.
+func (n *narrator) collective(k *call) {
+	a := &k.args
+	bytes := a.Bytes
+	for _, p := range a.Sends {
+		bytes += p.N
+	}
+	if n.first(way{op: k.op, size: k.comm.members.Size(), class: bits.Len(uint(bytes)), kind: a.Kind, algorithm: a.Algorithm}) {
+		n.say(fmt.Sprintf("%s on %s: %s", k.op, k.comm.name, k.comm.team.Explain(coll.Args{Kind: a.Kind, Algorithm: a.Algorithm, Bytes: a.Bytes})))
+	}
+}
+
+// message tells of a message of some bytes to a rank of the world.
+func (n *narrator) message(c *Comm, op string, dst, to, bytes int) {
+	w := n.world
+	reached := w.peers != nil && w.peers[to] != nil
+	self := 0
+	if to == w.rank {
+		self = 1
+	}
+	if n.first(way{op: op, size: self, class: bits.Len(uint(bytes)), reached: reached}) {
+		n.say(fmt.Sprintf("%s of %d bytes to rank %d of %s: %s", op, bytes, dst, c.name, w.messages.Explain(to, bytes)))
+	}
+}
