@@ -25,8 +25,9 @@ import (
 //	Fold            memory of Sends    vector             -              -
 //
 // A Send that begins where the call in place would have its data means the same
-// as nil. Buffers that overlap otherwise are ErrArgument; in an
-// Exchange it is the parts that must not. Rank 0's Recv of an ExScan is left as it is.
+// as nil. Buffers that overlap otherwise are ErrArgument; in an Exchange it is the
+// parts, where what is received must be apart from all others. Rank 0's Recv of an
+// ExScan is left as it is.
 type Args struct {
 	Kind       Kind
 	Algorithm  Algorithm // Auto: selected

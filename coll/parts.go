@@ -45,32 +45,38 @@ func (t *Team) movement(v *invocation) error {
 	if err := t.selfParts(v); err != nil {
 		return err
 	}
-	if shared, _ := overlap(v.in.Mem, v.out.Mem); !shared {
-		return nil
-	}
-	// One piece of memory for both: then the parts must be apart.
+	return t.apart(v)
+}
+
+// apart checks that no part is received over another, nor over one that is sent.
+func (t *Team) apart(v *invocation) error {
 	list := t.cache.extents[:0]
-	base := min(addressOf(v.in.Mem), addressOf(v.out.Mem))
-	for _, p := range v.sends {
-		list = append(list, extent{off: addressOf(v.in.Mem) - base + uint64(p.Off), n: uint64(p.N)})
-	}
+	in, out := addressOf(v.in.Mem), addressOf(v.out.Mem)
 	for _, p := range v.recvs {
-		list = append(list, extent{off: addressOf(v.out.Mem) - base + uint64(p.Off), n: uint64(p.N), receives: true})
+		if p.N > 0 {
+			list = append(list, extent{at: out + uint64(p.Off), n: uint64(p.N), receives: true})
+		}
+	}
+	if shared, _ := overlap(v.in.Mem, v.out.Mem); shared {
+		for _, p := range v.sends {
+			if p.N > 0 {
+				list = append(list, extent{at: in + uint64(p.Off), n: uint64(p.N)})
+			}
+		}
 	}
 	t.cache.extents = list
-	slices.SortFunc(list, func(a, b extent) int { return cmp.Compare(a.off, b.off) })
+	slices.SortFunc(list, func(a, b extent) int { return cmp.Compare(a.at, b.at) })
 	var sends, recvs uint64 // up to where those so far reach
 	for _, x := range list {
-		if x.n == 0 {
-			continue
-		}
-		if x.receives && x.off < sends || !x.receives && x.off < recvs {
+		switch {
+		case x.receives && x.at < recvs:
+			return badf("receive parts overlap")
+		case x.receives && x.at < sends, x.at < recvs:
 			return badf("send and receive parts overlap")
-		}
-		if x.receives {
-			recvs = max(recvs, x.off+x.n)
-		} else {
-			sends = max(sends, x.off+x.n)
+		case x.receives:
+			recvs = x.at + x.n
+		default:
+			sends = max(sends, x.at+x.n)
 		}
 	}
 	return nil
@@ -78,7 +84,7 @@ func (t *Team) movement(v *invocation) error {
 
 // An extent is where a part is in memory.
 type extent struct {
-	off, n   uint64
+	at, n    uint64
 	receives bool
 }
 

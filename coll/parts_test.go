@@ -134,6 +134,9 @@ func TestBadParts(t *testing.T) {
 		{"overlap of parts", func(r int) Args {
 			return Args{Kind: Exchange, Send: both, Recv: both, Sends: []Part{{other(r), 0, 10}, {other(r), 50, 10}}, Recvs: []Part{{other(r), 10, 10}, {other(r), 59, 10}}}
 		}, "parts overlap"},
+		{"overlap of parts received", func(r int) Args {
+			return Args{Kind: Exchange, Send: buf(8), Recv: buf(16), Sends: []Part{{other(r), 0, 8}, {other(r), 0, 8}}, Recvs: []Part{{other(r), 7, 8}, {other(r), 0, 8}}}
+		}, "receive parts overlap"},
 		{"blocks of some", func(int) Args { return Args{Kind: ReduceScatterV, Reduction: sum, Recvs: []Part{{}}} }, "1 blocks for a team of 2"},
 		{"torn element", func(int) Args {
 			return Args{Kind: ReduceScatterV, Reduction: sum, Send: buf(8), Recv: buf(8), Recvs: []Part{{0, 0, 4}, {1, 4, 3}}}
