@@ -40,7 +40,10 @@ type call struct {
 	step        func() error
 	start, wait func() error // the halves of step, of a non-blocking call
 	// check looks at all of the result and names what is wrong, "" for nothing.
-	check   func() (string, error)
+	check func() (string, error)
+	// spoil overwrites the result with what no result resembles, so that what is
+	// found right later was made right later.
+	spoil   func()
 	release []func() error // gives the buffers back
 }
 
@@ -126,8 +129,7 @@ func buffer[T rank.Number](w *worker, c *call, n int) ([]T, error) {
 	return mem, err
 }
 
-// buffers makes a buffer to send from and one to receive in, whose contents no
-// result resembles.
+// buffers makes a buffer to send from and one to receive in.
 func buffers[T rank.Number](w *worker, c *call, send, recv int) (in, out []T, err error) {
 	if in, err = buffer[T](w, c, send); err != nil {
 		return nil, nil, err
@@ -135,8 +137,12 @@ func buffers[T rank.Number](w *worker, c *call, send, recv int) (in, out []T, er
 	if out, err = buffer[T](w, c, recv); err != nil {
 		return nil, nil, err
 	}
-	for i := range out {
-		out[i] = 0x5a
-	}
+	c.spoil = func() { spoil(out) }
 	return in, out, nil
+}
+
+func spoil[T rank.Number](mem []T) {
+	for i := range mem {
+		mem[i] = 0x5a
+	}
 }

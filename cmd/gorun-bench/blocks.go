@@ -35,6 +35,8 @@ func makeBcast(w *worker, p point) (c call, err error) {
 	}
 	if w.rank == 0 {
 		fillBlock(buf, 0, 0)
+	} else {
+		c.spoil = func() { spoil(buf) }
 	}
 	c.check = from(buf, 0)
 	if p.benchmark == "ibcast" {

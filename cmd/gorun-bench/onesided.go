@@ -52,13 +52,13 @@ func makeRMA(w *worker, p point) (call, error) {
 	if err != nil {
 		return c, err
 	}
-	for i := range mem {
-		mem[i] = 0x5a
-	}
 	access, times := func() error { return win.Put(in, 1, 0) }, 1
 	c.check = settled(w, win, func() string { return wrongByte(mem, 0, 0) })
+	spoilOut := c.spoil
+	c.spoil = func() { spoil(mem) }
 	if p.benchmark == "get" || p.benchmark == "get_bw" {
 		fillBlock(mem, w.rank, 0)
+		c.spoil = spoilOut
 		access = func() error { return win.Get(out, 1, 0) }
 		c.check = atRoot(w, from(out, 1))
 	}
@@ -103,6 +103,7 @@ func accumulate[T rank.Number](w *worker, p point) (c call, err error) {
 		return c, err
 	}
 	c.check = settled(w, win, func() string { return wrongElement(mem, elem, 0, 0, 1) })
+	c.spoil = func() { spoil(mem) }
 	c.step = fromOrigin(w, func() error {
 		if err := win.Accumulate(in, 1, 0, rank.Replace); err != nil {
 			return err

@@ -140,8 +140,16 @@ func (w *worker) point(index int) error {
 	return c.free()
 }
 
+// prepare overwrites the results on all ranks.
+func (m *measured) prepare() error {
+	if m.spoil != nil {
+		m.spoil()
+	}
+	return m.barrier()
+}
+
 func (m *measured) run(index int) error {
-	if err := m.barrier(); err != nil {
+	if err := m.prepare(); err != nil {
 		return err
 	}
 	if err := m.step(); err != nil {
@@ -153,6 +161,9 @@ func (m *measured) run(index int) error {
 	}
 	s := sample{wrong: true}
 	if good {
+		if err := m.prepare(); err != nil {
+			return err
+		}
 		if s, err = m.measure(); err != nil {
 			return err
 		}
@@ -240,14 +251,15 @@ func (m *measured) warmUp() (float64, error) {
 // budget is the time for a point in microseconds.
 func (m *measured) budget() float64 { return m.plan.budget.Seconds() * 1e6 }
 
-// slice is how many samples to take next; rank 0 says. The first slice may have
-// been planned by a wrong guess, so the time is spent half by half.
+// slice is how many samples to take next; rank 0 says. A guess may be wrong, and
+// ranks that outnumber the CPUs become a thousand times slower from one call to
+// the next, so the time is spent in small pieces.
 func (m *measured) slice(n, batch int, each, spent float64) (int, error) {
 	more := 0
 	if m.plan.iterations > 0 {
 		more = (m.plan.iterations+batch-1)/batch - n
 	} else if left := m.budget() - spent; left >= m.budget()*0.1 {
-		more = int(left/2/(each*float64(batch))) + 1
+		more = int(min(left/2, m.budget()/16)/(each*float64(batch))) + 1
 	}
 	if n+more < leastSamples {
 		more = leastSamples - n

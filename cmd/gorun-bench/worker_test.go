@@ -125,6 +125,52 @@ func TestWrongResultsAreFound(t *testing.T) {
 	}
 }
 
+// Calls that do nothing any more, after the first, do not live on its result.
+func TestCallsThatDoNothingAreFound(t *testing.T) {
+	var said locked
+	for i := range benchmarks {
+		b := benchmarks[i]
+		if b.make == nil || b.how&sizeless != 0 {
+			continue
+		}
+		np := 3
+		if !b.runsOn(np) {
+			np = 2
+		}
+		var out locked
+		err := rank.Run(np, func(ctx context.Context, c *rank.Comm) error {
+			w := &worker{ctx: ctx, comm: c, rank: c.Rank(), size: c.Size(), out: &out, err: &said, started: time.Now(), perRound: 1,
+				control: make([]int64, 1), numbers: make([]float64, 2), plan: &plan{budget: time.Millisecond, warmup: 1, iterations: 3}}
+			p := point{b.name, "byte", 64}
+			if b.how&reduces != 0 {
+				p.typ = "float"
+			}
+			made, err := b.make(w, p)
+			if err != nil {
+				return err
+			}
+			calls, lazy := 0, b
+			lazy.kind = 0 // nothing to explain
+			lazy.how &^= overlaps
+			step := made.step
+			made.step = func() error {
+				if calls++; calls > 1 {
+					return nil
+				}
+				return step()
+			}
+			m := &measured{worker: w, benchmark: &lazy, point: p, call: made}
+			if err := m.run(0); err != nil {
+				return err
+			}
+			return made.free()
+		})
+		if err != nil || out.b.String() != "wrong 0\n" {
+			t.Errorf("%s: answered %q, error %v; want it wrong", b.name, out.b.String(), err)
+		}
+	}
+}
+
 // The pattern tells ranks, places and neighbours apart.
 func TestPatternIsFoundWrong(t *testing.T) {
 	block := make([]byte, 3000)
