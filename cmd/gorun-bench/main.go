@@ -35,7 +35,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -43,7 +42,6 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"github.com/gorun-mpi/gorun/cmd/internal/argp"
 	"github.com/gorun-mpi/gorun/cmd/internal/logline"
 	"github.com/gorun-mpi/gorun/internal/topo"
 	"github.com/gorun-mpi/gorun/internal/version"
@@ -52,7 +50,8 @@ import (
 // stdio is what the command writes.
 type stdio struct {
 	out, err io.Writer
-	terminal bool // err is one
+	terminal bool       // err is one
+	width    func() int // of the terminal; may be nil
 }
 
 // Exit statuses beyond argp's; 128+N after signal N.
@@ -68,9 +67,12 @@ const lateness = 20 * time.Second
 const workerWord = "--worker"
 
 func main() {
-	std := stdio{os.Stdout, os.Stderr, isTerminal(os.Stderr.Fd())}
+	std := stdio{os.Stdout, os.Stderr, isTerminal(os.Stderr.Fd()), func() int { return terminalWidth(os.Stderr.Fd()) }}
 	if len(os.Args) == 3 && os.Args[1] == workerWord {
 		os.Exit(runWorker(context.Background(), os.Args[2], os.Environ(), std))
+	}
+	if len(os.Args) > 2 && os.Args[1] == guardWord {
+		os.Exit(runGuard(os.Args[2], os.Args[3:], os.Stdin))
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
@@ -173,36 +175,43 @@ func readFile(name string) (*header, []row, error) {
 	return h, rows, nil
 }
 
-// newSession makes a session with a directory of its own.
+// newSession makes a session with directories of its own, which close removes.
 func newSession(p *params, h *header, log *logrus.Logger, std stdio) (*session, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "gorun-bench-")
+	scratch, err := newScratch(self)
 	if err != nil {
 		return nil, err
 	}
-	s := &session{params: p, log: log, errs: std.err, dir: dir, cpus: topo.CPUs(), self: self, versions: h.Versions, progress: &progress{terminal: std.terminal}, lateness: lateness}
+	line := &progress{terminal: std.terminal, width: std.width, under: std.err}
 	if !p.quiet {
-		s.progress.w = std.err
+		line.w = std.err
+		log.SetOutput(line)
 	}
+	s := &session{params: p, log: log, errs: log.Out, scratch: scratch, cpus: topo.CPUs(), self: self, versions: h.Versions, progress: line, lateness: lateness}
 	if p.quick {
 		s.lateness = quickLateness
 	}
 	return s, nil
 }
 
-func (s *session) close() { os.RemoveAll(s.dir) }
+func (s *session) close() {
+	if err := s.scratch.close(); err != nil {
+		s.log.Warnf("clean up: %v", err)
+	}
+}
 
 // measure builds the MPIs and runs the session. What was measured when it ended
 // early is good.
 func measure(ctx context.Context, s *session, h *header) ([]row, int, error) {
 	p, log := s.params, s.log
 	for _, name := range p.compare {
-		peer, err := buildPeer(ctx, name, s.dir)
+		peer, err := buildPeer(ctx, name, s.scratch)
 		_, missing := errors.AsType[*missingError](err)
 		switch {
+		case ctx.Err() != nil: // s.run tells it
 		case missing && p.compareList == "": // --quick takes what is there
 			log.Warn(err)
 		case err != nil:
@@ -229,65 +238,4 @@ func measure(ctx context.Context, s *session, h *header) ([]row, int, error) {
 		status, err = 128+int(sig), nil
 	}
 	return rows, status, err
-}
-
-// outputs are the files of the results, which are made before anything is
-// measured so that a wrong name costs no waiting.
-type outputs struct{ csv, json, html, tune *os.File }
-
-func openOutputs(parser *argp.Parser, p *params) (*outputs, error) {
-	o := &outputs{}
-	for _, f := range []struct {
-		flag, name string
-		file       **os.File
-	}{{"csv", p.csv, &o.csv}, {"json", p.json, &o.json}, {"html", p.html, &o.html}, {"tune", p.tune, &o.tune}} {
-		if f.name == "" {
-			continue
-		}
-		if p.from != "" && filepath.Clean(f.name) == filepath.Clean(p.from) {
-			o.close()
-			return nil, &argp.Error{Flag: parser.Name(f.flag), Reason: "would overwrite the results that are read"}
-		}
-		var err error
-		if *f.file, err = os.Create(f.name); err != nil {
-			o.close()
-			return nil, &argp.Error{Flag: parser.Name(f.flag), Reason: fmt.Sprintf("cannot write the results: %v", err)}
-		}
-	}
-	return o, nil
-}
-
-func (o *outputs) close() {
-	for _, f := range []*os.File{o.csv, o.json, o.html, o.tune} {
-		if f != nil {
-			f.Close()
-		}
-	}
-}
-
-// write prints the table and fills the files.
-func (o *outputs) write(out io.Writer, h *header, rows []row, p *params) error {
-	if err := writeTable(out, rows); err != nil {
-		return err
-	}
-	writeNotes(out, rows, p.verbose)
-	for _, f := range []struct {
-		file  *os.File
-		write func(io.Writer) error
-	}{
-		{o.csv, func(w io.Writer) error { return writeCSV(w, rows) }},
-		{o.json, func(w io.Writer) error { return writeJSON(w, h, rows) }},
-		{o.html, func(w io.Writer) error { return writePage(w, h, rows) }},
-	} {
-		if f.file == nil {
-			continue
-		}
-		if err := f.write(f.file); err != nil {
-			return err
-		}
-		if err := f.file.Close(); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -128,10 +129,18 @@ func TestProgressEstimates(t *testing.T) {
 		t.Errorf("got\n%swant\n%s", b.String(), want)
 	}
 	b.Reset()
-	p.terminal = true
+	p.terminal, p.under = true, &b
 	p.at(0, jobs[0], point{"barrier", "byte", 0})
 	p.clear()
 	if want := "\r\x1b[Kround 1 of 3, np 2, gorun, registered: barrier 0, 36s left\r\x1b[K"; b.String() != want {
 		t.Errorf("on a terminal: got %q, want %q", b.String(), want)
+	}
+	// It is one line of the window, and makes room for what others say.
+	b.Reset()
+	p.width = func() int { return 20 }
+	p.at(1, jobs[0], point{"barrier", "byte", 0})
+	fmt.Fprintln(p, "trouble")
+	if want := "\r\x1b[Kround 2 of 3, np 2,\r\x1b[Ktrouble\n"; b.String() != want {
+		t.Errorf("on a narrow terminal: got %q, want %q", b.String(), want)
 	}
 }

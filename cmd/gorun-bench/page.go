@@ -20,6 +20,9 @@ type page struct {
 	Memory   string
 	Versions []string
 	Wrong    bool
+	// Judged rows have an aim, and some of them miss it.
+	Judged, Missed int
+	Rates          string
 	// Ratios and Curves are the plots; Count is how many bars or curves each has.
 	Ratios, Curves    []figureOf
 	BarLegend, Legend []legendEntry
@@ -47,12 +50,16 @@ type pageLine struct {
 	P10, P90, P99                  string
 	Peers                          []pageCell
 	Ratio, Spread, Class           string
+	Aim, Missed                    string
 }
 
 type pageCell struct {
 	Median, Spread, Settings string
 	Bad                      bool
 }
+
+// Within is how many rows are within their aims.
+func (p *page) Within() int { return p.Judged - p.Missed }
 
 // fullNames of the systems, for people.
 var fullNames = map[string]string{gorun: "gorun", mpich: "MPICH", openmpi: "Open MPI"}
@@ -85,6 +92,8 @@ func newPage(h *header, rows []row) (*page, error) {
 		}
 		p.Versions = append(p.Versions, name+" "+text)
 	}
+	p.Judged, p.Missed = judged(rows)
+	p.Rates = ratesText(rows)
 	if err := p.plot(rows); err != nil {
 		return nil, err
 	}
@@ -215,9 +224,14 @@ func newLine(l line, systems []string) pageLine {
 	}
 	if r.Peer != "" {
 		one.Ratio, one.Spread = fmt.Sprintf("%.2f", r.Ratio), fmt.Sprintf("[%.2f..%.2f] %s", r.RatioLow, r.RatioHigh, fullNames[r.Peer])
-		one.Class = "good"
-		if r.Ratio > 1 {
+		switch {
+		case r.Ratio > 1:
 			one.Class = "bad"
+		case !r.missed():
+			one.Class = "good"
+		}
+		if one.Aim = r.aimText(); r.missed() {
+			one.Missed = "missed"
 		}
 	}
 	return one

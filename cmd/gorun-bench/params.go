@@ -199,8 +199,8 @@ var quickPoints = []struct {
 // longer than quickShare and quickLateness together: less than two minutes.
 const (
 	quickDeadline = 100 * time.Second
-	quickShare    = 6 * time.Second
-	quickLateness = 8 * time.Second
+	quickShare    = 5 * time.Second
+	quickLateness = 5 * time.Second
 )
 
 // settle fills in what is not given and lists the points.

@@ -2,8 +2,11 @@ package main
 
 import (
 	"bufio"
+	"bytes"
+	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"time"
 )
@@ -105,6 +108,24 @@ type sample struct {
 	explanation             string
 }
 
+// validate finds numbers that are no times.
+func (s *sample) validate() error {
+	if s.batch < 1 || s.count < 1 {
+		return errors.New("expected one call or more")
+	}
+	for _, us := range []float64{s.p10, s.p50, s.p90, s.p99} {
+		if !(us > 0 && us < math.MaxFloat32) {
+			return errors.New("expected times above 0")
+		}
+	}
+	for _, v := range []float64{s.compute, s.total, s.overlap} {
+		if !(v >= 0 && v < math.MaxFloat32) {
+			return errors.New("expected times and per cents of 0 and more")
+		}
+	}
+	return nil
+}
+
 func (s sample) String() string {
 	text := fmt.Sprintf("%d %d %.6f %.6f %.6f %.6f", s.batch, s.count, s.p10, s.p50, s.p90, s.p99)
 	if s.overlapped {
@@ -115,6 +136,7 @@ func (s sample) String() string {
 
 // An answer takes the lines that rank 0 of a job prints.
 type answer struct {
+	points  int // of the plan
 	version string
 	samples map[int]sample // by index in the plan
 	ended   bool
@@ -139,6 +161,9 @@ func (a *answer) line(text string) error {
 	if _, err := fmt.Sscan(number, &index); err != nil {
 		return fmt.Errorf("answer: line %q: %w", text, err)
 	}
+	if index < 0 || index >= a.points {
+		return fmt.Errorf("answer: line %q: the plan has points 0 to %d", text, a.points-1)
+	}
 	s := a.samples[index]
 	switch word {
 	case "chosen":
@@ -151,6 +176,9 @@ func (a *answer) line(text string) error {
 			return fmt.Errorf("answer: line %q: %w", text, err)
 		}
 		s.overlapped = n == 9
+		if err := s.validate(); err != nil {
+			return fmt.Errorf("answer: line %q: %w", text, err)
+		}
 	}
 	a.samples[index] = s
 	if word != "chosen" && a.report != nil {
@@ -159,23 +187,27 @@ func (a *answer) line(text string) error {
 	return nil
 }
 
-// lines feeds what is written to it to an answer, line by line.
+// lines feeds what is written to it to an answer, line by line. Of a line that is
+// too long for an answer only the beginning counts.
 type lines struct {
 	take func(string) error
 	rest []byte
 	err  error
 }
 
+const longestLine = 4 << 10
+
 func (l *lines) Write(b []byte) (int, error) {
-	l.rest = append(l.rest, b...)
+	n := len(b)
 	for {
-		i := strings.IndexByte(string(l.rest), '\n')
-		if i < 0 {
-			return len(b), nil
+		line, after, whole := bytes.Cut(b, []byte("\n"))
+		l.rest = append(l.rest, line[:min(len(line), longestLine-len(l.rest))]...)
+		if !whole {
+			return n, nil
 		}
-		if err := l.take(string(l.rest[:i])); err != nil && l.err == nil {
+		if err := l.take(string(l.rest)); err != nil && l.err == nil {
 			l.err = err
 		}
-		l.rest = l.rest[i+1:]
+		l.rest, b = l.rest[:0], after
 	}
 }

@@ -29,7 +29,7 @@ func TestPlanIsReadAsWritten(t *testing.T) {
 
 func TestAnswer(t *testing.T) {
 	var reported []int
-	a := &answer{samples: map[int]sample{}, report: func(i int) { reported = append(reported, i) }}
+	a := &answer{points: 3, samples: map[int]sample{}, report: func(i int) { reported = append(reported, i) }}
 	in := &lines{take: a.line}
 	s := sample{batch: 5, count: 100, p10: 1.5, p50: 2, p90: 3, p99: 4}
 	o := sample{batch: 1, count: 3, p10: 1, p50: 2, p90: 3, p99: 4, compute: 2, total: 2.5, overlap: 75, overlapped: true}
@@ -47,7 +47,7 @@ func TestAnswer(t *testing.T) {
 	if !reflect.DeepEqual(reported, []int{0, 1, 2}) {
 		t.Errorf("reported %v, want each once", reported)
 	}
-	for _, bad := range []string{"point x 1 2 3 4 5 6", "point 1 2 3", "wrong"} {
+	for _, bad := range []string{"point x 1 2 3 4 5 6", "point 1 2 3", "wrong", "wrong 3", "point -1 1 2 3 4 5 6", "point 0 1 2 NaN 4 5 6", "point 0 1 2 0 4 5 6", "point 0 1 2 1 4 +Inf 6", "point 0 0 2 3 4 5 6", "point 0 1 2 3 4 5 6 1 -2 3"} {
 		if err := a.line(bad); err == nil {
 			t.Errorf("%q: no error", bad)
 		}

@@ -129,11 +129,15 @@ func render(p *plot.Plot, width, height vg.Length, title string) (string, error)
 // sizes is how large the library makes the picture; on the page it shrinks with the window.
 var sizes = regexp.MustCompile(`width="([0-9.]+)pt" height="[0-9.]+pt"`)
 
-// curves plots the times of a benchmark over the sizes, both logarithmic.
+// axisNames are the units in full.
+var axisNames = map[string]string{"us": "microseconds", "MB/s": "MB/s", "M/s": "million messages/s"}
+
+// curves plots the figures of a benchmark over the sizes, both logarithmic.
 func curves(b *benchmark, np int, rows []row) (string, error) {
 	p := newPlot()
 	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
-	p.X.Label.Text, p.Y.Label.Text = "bytes", "microseconds"
+	unit := axisNames[b.unit()]
+	p.X.Label.Text, p.Y.Label.Text = "bytes", unit
 	p.Y.Tick.Marker = decades{}
 	grid := plotter.NewGrid()
 	grid.Vertical.Color, grid.Horizontal.Color = ink("--grid"), ink("--grid")
@@ -144,7 +148,7 @@ func curves(b *benchmark, np int, rows []row) (string, error) {
 		var points plotter.XYs
 		for k := range rows {
 			if r := &rows[k]; styleOf(r) == i && r.Runs > 0 && r.Bytes > 0 {
-				points = append(points, plotter.XY{X: float64(r.Bytes), Y: r.Median})
+				points = append(points, plotter.XY{X: float64(r.Bytes), Y: b.in(r.Median, r.Bytes)})
 				all = append(all, r.Bytes)
 			}
 		}
@@ -161,7 +165,7 @@ func curves(b *benchmark, np int, rows []row) (string, error) {
 	}
 	slices.Sort(all)
 	p.X.Tick.Marker = sizeTicks(slices.Compact(all))
-	return render(p, 400, 260, fmt.Sprintf("%s on %d ranks: microseconds over bytes, both logarithmic; the table has the figures", b.title, np))
+	return render(p, 400, 260, fmt.Sprintf("%s on %d ranks: %s over bytes, both logarithmic; the table has the figures", b.title, np, unit))
 }
 
 // sizeTicks are the sizes that were measured, eight names at most.
@@ -223,7 +227,7 @@ func bars(np int, rows []*row) (string, error) {
 	p.Y.Tick.Marker = plot.ConstantTicks(names)
 	p.Y.Tick.Length, p.Y.LineStyle.Width = 0, 0
 	p.X.Tick.Marker = powers{}
-	return render(p, 620, vg.Length(60+14*len(rows)), fmt.Sprintf("Ratios on %d ranks: gorun's time by the better MPI's, a bar each; the table has the figures", np))
+	return render(p, 620, vg.Length(60+14*chart.height()), fmt.Sprintf("Ratios on %d ranks: gorun's time by the better MPI's, a bar each; the table has the figures", np))
 }
 
 // label is the place of a row among the bars.
@@ -234,10 +238,27 @@ func (r *row) label() string {
 	return r.Benchmark + " " + sizeName(r.Bytes)
 }
 
-// barChart draws a bar for each row, from the top down.
+// barChart draws a bar for each row, from the top down, with a gap where the
+// name changes.
 type barChart struct{ rows []*row }
 
-func (c *barChart) y(i int) float64 { return float64(len(c.rows) - i) }
+// gap is between groups of bars, in bars.
+const gap = 0.5
+
+func (c *barChart) height() float64 { return c.depth(len(c.rows)-1) + 1 }
+
+// depth is how many bars and gaps are above the i-th.
+func (c *barChart) depth(i int) float64 {
+	d := 0.0
+	for k := 1; k <= i; k++ {
+		if d++; c.rows[k].label() != c.rows[k-1].label() {
+			d += gap
+		}
+	}
+	return d
+}
+
+func (c *barChart) y(i int) float64 { return c.height() - c.depth(i) }
 
 func (c *barChart) DataRange() (xmin, xmax, ymin, ymax float64) {
 	xmin, xmax = -1, 1
@@ -245,7 +266,7 @@ func (c *barChart) DataRange() (xmin, xmax, ymin, ymax float64) {
 		// Room for the number beyond the end.
 		xmin, xmax = min(xmin, length(r.Ratio)-0.8), max(xmax, length(r.Ratio)+0.8)
 	}
-	return xmin, xmax, 0.4, float64(len(c.rows)) + 0.6
+	return xmin, xmax, 0.4, c.height() + 0.6
 }
 
 // length of a ratio's bar, in powers of two.
@@ -271,12 +292,17 @@ func (c *barChart) Plot(canvas draw.Canvas, p *plot.Plot) {
 		end, middle := x(length(r.Ratio)), y(c.y(i))
 		canvas.FillPolygon(ink(styles[styleOf(r)].variable), []vg.Point{
 			{X: x(0), Y: middle - 5}, {X: end, Y: middle - 5}, {X: end, Y: middle + 5}, {X: x(0), Y: middle + 5}})
-		at := vg.Point{X: end + 3, Y: middle}
+		aim, _, aimed := r.aim()
+		at := vg.Point{X: max(end, x(0)) + 3, Y: middle}
 		label.XAlign = text.XLeft
-		if r.Ratio < 1 {
+		if r.Ratio < 1 && !(aimed && aim < r.Ratio) { // else the aim's stroke would cross it
 			at.X, label.XAlign = end-3, text.XRight
 		}
 		canvas.FillText(label, at, figure(r.Ratio))
+		if aimed {
+			at := x(length(aim))
+			canvas.StrokeLine2(draw.LineStyle{Color: ink("--fg"), Width: 1.6}, at, middle-6, at, middle+6)
+		}
 	}
 }
 

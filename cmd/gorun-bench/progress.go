@@ -13,6 +13,8 @@ import (
 type progress struct {
 	w        io.Writer
 	terminal bool
+	width    func() int // of the terminal, 0 for unknown; may be nil
+	under    io.Writer  // of the messages of others
 
 	jobs    []*job
 	runs    int
@@ -27,6 +29,15 @@ type progress struct {
 func isTerminal(fd uintptr) bool {
 	_, err := unix.IoctlGetTermios(int(fd), unix.TCGETS)
 	return err == nil
+}
+
+// terminalWidth is how many columns a terminal has, 0 where it does not tell.
+func terminalWidth(fd uintptr) int {
+	size, err := unix.IoctlGetWinsize(int(fd), unix.TIOCGWINSZ)
+	if err != nil {
+		return 0
+	}
+	return int(size.Col)
 }
 
 // plan tells what the session will do.
@@ -51,7 +62,11 @@ func (p *progress) at(round int, j *job, pt point) {
 	case p.w == nil:
 	case p.terminal && (begins || now.Sub(p.drawn) >= redraw):
 		p.drawn = now
-		fmt.Fprintf(p.w, "\r\x1b[Kround %d of %d, %v: %v, %v left", round+1, p.runs, j, pt, span(p.left(now)))
+		line := fmt.Sprintf("round %d of %d, %v: %v, %v left", round+1, p.runs, j, pt, span(p.left(now)))
+		if p.width != nil && p.width() > 1 { // a line that is broken cannot be written over
+			line = line[:min(len(line), p.width()-1)]
+		}
+		fmt.Fprint(p.w, "\r\x1b[K"+line)
 	case !p.terminal && begins:
 		fmt.Fprintf(p.w, "round %d of %d, %v, %v left\n", round+1, p.runs, j, span(p.left(now)))
 	}
@@ -83,6 +98,12 @@ func (p *progress) left(now time.Time) time.Duration {
 // span is a time for people, in whole seconds.
 func span(d time.Duration) string {
 	return d.Round(time.Second).String()
+}
+
+// Write writes what others have to say, where the line on a terminal was.
+func (p *progress) Write(b []byte) (int, error) {
+	p.clear()
+	return p.under.Write(b)
 }
 
 // clear takes the line away.

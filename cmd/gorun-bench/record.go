@@ -7,7 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -17,7 +20,7 @@ type header struct {
 	Time     time.Time         `json:"time"`
 	Machine  machine           `json:"machine"`
 	Versions map[string]string `json:"versions"` // of gorun, go, mpich, openmpi
-	Commit   string            `json:"commit,omitempty"`
+	Commit   string            `json:"commit"`   // "" where the build does not know it
 	Command  string            `json:"command"`
 	// How the calls were timed, in a sentence.
 	Method string `json:"method"`
@@ -71,13 +74,14 @@ type row struct {
 	Failed      string `json:"failed,omitempty"` // why there are no figures
 }
 
-// better tells whether r says more for its system than the variant before.
+// better tells whether r says more for its system than the variant before. A
+// time that few rounds gave is no match for one of many.
 func (r *row) better(old *row) bool {
 	if r.Verified != old.Verified {
 		return r.Verified
 	}
-	if (r.Runs > 0) != (old.Runs > 0) {
-		return r.Runs > 0
+	if r.Runs >= 2*old.Runs || old.Runs >= 2*r.Runs {
+		return r.Runs > old.Runs
 	}
 	return r.Median < old.Median
 }
@@ -121,12 +125,43 @@ func readJSON(r io.Reader) (*header, []row, error) {
 	if !h.Header {
 		return nil, nil, errors.New("the first line is no header of gorun-bench")
 	}
-	for i, r := range rows {
-		if find(r.Benchmark) == nil {
-			return nil, nil, fmt.Errorf("line %d: no benchmark is called %q", i+2, r.Benchmark)
+	for i := range rows {
+		if err := rows[i].validate(); err != nil {
+			return nil, nil, fmt.Errorf("line %d: %w", i+2, err)
 		}
 	}
 	return &h, rows, nil
+}
+
+// validate finds what no session gives.
+func (r *row) validate() error {
+	systems := []string{gorun, mpich, openmpi}
+	switch {
+	case find(r.Benchmark) == nil:
+		return fmt.Errorf("no benchmark is called %q", r.Benchmark)
+	case !slices.Contains(systems, r.System):
+		return fmt.Errorf("found the system %q, expected one of %s", r.System, strings.Join(systems, ", "))
+	case r.Memory != registered && r.Memory != ordinary:
+		return fmt.Errorf("found the memory %q, expected %s or %s", r.Memory, registered, ordinary)
+	case r.NP < 1 || r.NP > maxRanks || r.Bytes < 0 || r.Bytes > maxSize || r.Runs < 0:
+		return fmt.Errorf("found %d ranks, %d bytes, %d runs", r.NP, r.Bytes, r.Runs)
+	}
+	var times []float64
+	if r.Runs > 0 {
+		times = append(times, r.Median, r.P10, r.P90, r.P99, r.Least, r.Most)
+	}
+	if r.Peer != "" {
+		if !slices.Contains(systems[1:], r.Peer) {
+			return fmt.Errorf("found a ratio to %q", r.Peer)
+		}
+		times = append(times, r.Ratio, r.RatioLow, r.RatioHigh)
+	}
+	for _, v := range times {
+		if !(v > 0 && v < math.MaxFloat32) {
+			return fmt.Errorf("found %g, expected times and ratios above 0", v)
+		}
+	}
+	return nil
 }
 
 // writeCSV writes the rows under a line of names; the header has no place here.

@@ -94,6 +94,24 @@ func TestRowsTakeTheBestVariantAndPairRounds(t *testing.T) {
 	}
 }
 
+// A variant that few rounds measured is no match for one of many, however fast
+// it was; a ratio keeps its digits however small it is.
+func TestRowsTakeVariantsOfManyRounds(t *testing.T) {
+	p := point{"barrier", "byte", 0}
+	r := &results{}
+	for variant, times := range map[string][]float64{"core": {20, 21, 22, 23}, "none": {0.1, 0.1}} {
+		for round, us := range times {
+			r.add(&job{contender: &contender{system: mpich, memory: ordinary, variant: variant}, np: 2}, p, round, sample{batch: 1, count: 1, p10: us, p50: us, p90: us, p99: us})
+		}
+	}
+	r.add(&job{contender: &contender{system: gorun, memory: registered}, np: 2}, p, 0, sample{batch: 1, count: 1, p10: 1, p50: 0.0004, p90: 1, p99: 1})
+	for _, one := range r.rows([]point{p}) {
+		if one.System == mpich && (one.Variant != "core" || one.Runs != 4) || one.System == gorun && one.Ratio != 0.00002 {
+			t.Errorf("got %+v, want core of 4 rounds, and the ratio 0.00002", one)
+		}
+	}
+}
+
 // golden compares text with a file of testdata.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
@@ -166,9 +184,37 @@ func TestJSON(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(gotHeader, h) || !reflect.DeepEqual(gotRows, rows) {
 		t.Errorf("read as %+v, %+v, error %v", gotHeader, gotRows, err)
 	}
-	for _, text := range []string{"", "{}\n", "x\n", `{"header":true}` + "\n" + `{"benchmark":"none"}` + "\n", `{"header":true}` + "\n" + `{"np":"2"}` + "\n"} {
+	for _, text := range []string{"", "{}\n", "x\n", `{"header":true}` + "\n" + `{"benchmark":"none"}` + "\n", `{"header":true}` + "\n" + `{"np":"2"}` + "\n",
+		strings.Repeat("x", maxRecord+1)} {
 		if _, _, err := readJSON(strings.NewReader(text)); err == nil {
-			t.Errorf("%q: no error", text)
+			t.Errorf("%.100q: no error", text)
+		}
+	}
+	// What no session gives is found, not drawn.
+	for _, c := range []struct {
+		want  string
+		spoil func(r *row)
+	}{
+		{"no benchmark", func(r *row) { r.Benchmark = "allredcue" }},
+		{"the system", func(r *row) { r.System = "<mpi>" }},
+		{"the memory", func(r *row) { r.Memory = "" }},
+		{"0 ranks", func(r *row) { r.NP = 0 }},
+		{"-8 bytes", func(r *row) { r.Bytes = -8 }},
+		{"-1 runs", func(r *row) { r.Runs = -1 }},
+		{"found 0, expected times", func(r *row) { r.Median = 0 }},
+		{"found -2, expected times", func(r *row) { r.P99 = -2 }},
+		{"found 1e+300, expected times", func(r *row) { r.Most = 1e300 }},
+		{"found 0, expected times and ratios", func(r *row) { r.Ratio = 0 }},
+		{"a ratio to", func(r *row) { r.Peer = "gorun" }},
+	} {
+		bad := rows[0]
+		c.spoil(&bad)
+		var b bytes.Buffer
+		if err := writeJSON(&b, h, []row{rows[0], bad}); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := readJSON(&b); err == nil || !strings.Contains(err.Error(), "line 3: ") || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error %v", c.want, err)
 		}
 	}
 }

@@ -125,7 +125,7 @@ func (r *results) rows(points []point) []row {
 				}
 				q, ok := ratioOf(system, r.medians(bestPlace[k]), r.medians(bestPlace[other]))
 				if ok && (row.Peer == "" || theirs.Median < best[key{row.Peer, ordinary, k.np, k.point}].Median) {
-					row.Peer, row.Ratio, row.RatioLow, row.RatioHigh, row.Pairs = system, digits(q.median), digits(q.low), digits(q.high), q.pairs
+					row.Peer, row.Ratio, row.RatioLow, row.RatioHigh, row.Pairs = system, significant(q.median), significant(q.low), significant(q.high), q.pairs
 				}
 			}
 		}
@@ -184,6 +184,12 @@ func (r *results) row(w place) row {
 		one.Bandwidth = digits(float64(w.point.bytes) / one.Median)
 	}
 	return one
+}
+
+// significant keeps four digits of a ratio, however small.
+func significant(v float64) float64 {
+	scale := math.Pow(10, 3-math.Floor(math.Log10(v)))
+	return math.Round(v*scale) / scale
 }
 
 // digits leaves out what no clock tells: tenths of nanoseconds are kept.

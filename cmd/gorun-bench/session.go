@@ -22,7 +22,7 @@ type session struct {
 	log      *logrus.Logger
 	errs     io.Writer
 	progress *progress
-	dir      string // for plans and builds
+	scratch  *scratch
 	cpus     int
 
 	// self is this program, for gorun's ranks; peers are the MPIs that were built.
@@ -120,7 +120,8 @@ func (s *session) late(more time.Duration) bool {
 }
 
 // job runs a job once. A job that fails is tried once more, for a peer may
-// hang; then its round has no result of it.
+// hang; then its round has no result of it. A session with a deadline has no
+// time to wait twice for one that hangs.
 func (s *session) job(ctx context.Context, round int, j *job) error {
 	// What was measured least often comes first: a slow job's share ends early.
 	slices.SortStableFunc(j.points, func(a, b point) int {
@@ -133,7 +134,8 @@ func (s *session) job(ctx context.Context, round int, j *job) error {
 		if err == nil || ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if try == 0 && !s.late(0) {
+		hung := errors.Is(err, errTooLong)
+		if try == 0 && !s.late(0) && !(hung && s.params.deadline > 0) {
 			s.log.Warnf("%v: %v; tried again", j, err)
 			continue
 		}
@@ -169,13 +171,13 @@ func (s *session) attempt(ctx context.Context, round int, j *job) error {
 	if j.system != gorun {
 		p.memory = ""
 	}
-	name := filepath.Join(s.dir, "plan")
+	name := filepath.Join(s.scratch.dir, "plan")
 	if err := writePlan(name, p); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, p.limit, fmt.Errorf("did not end within %v", p.limit))
+	ctx, cancel := context.WithTimeoutCause(ctx, p.limit, fmt.Errorf("%w %v", errTooLong, p.limit))
 	defer cancel()
-	a := &answer{samples: map[int]sample{}}
+	a := &answer{points: len(measured), samples: map[int]sample{}}
 	a.report = func(i int) {
 		s.results.add(j, measured[i], round, a.samples[i])
 		s.progress.at(round, j, measured[i])
@@ -202,6 +204,9 @@ func (s *session) attempt(ctx context.Context, round int, j *job) error {
 	}
 	return nil
 }
+
+// errTooLong is of a job that was ended for its time was over.
+var errTooLong = errors.New("did not end within")
 
 // numberIn is the number in what an MPI says its version is.
 var numberIn = regexp.MustCompile(`[0-9]+\.[0-9]\S*[^\s,]`)
@@ -234,10 +239,10 @@ func (s *session) launches(ctx context.Context, round int, j *job, p point) erro
 		if s.params.iterations > 0 && len(samples) >= max(leastSamples, s.params.iterations) || len(samples) == mostLaunches {
 			break
 		}
-		one, cancel := context.WithTimeoutCause(ctx, s.lateness, fmt.Errorf("did not end within %v", s.lateness))
+		one, cancel := context.WithTimeoutCause(ctx, s.lateness, fmt.Errorf("%w %v", errTooLong, s.lateness))
 		var said tail
 		t := time.Now()
-		err := runCommand(one, io.Discard, &said, argv...)
+		err := s.scratch.runCommand(one, io.Discard, &said, argv...)
 		took := time.Since(t)
 		cancel()
 		if err != nil {

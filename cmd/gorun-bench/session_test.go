@@ -44,7 +44,7 @@ func answers(us float64) func(context.Context, *plan, io.Writer) error {
 func scripted(t *testing.T, runs int, contenders ...*contender) (*session, *bytes.Buffer) {
 	t.Helper()
 	var log bytes.Buffer
-	s := &session{params: &params{runs: runs, budget: time.Millisecond}, log: logline.New(&log, logline.Info), errs: &log, dir: t.TempDir(),
+	s := &session{params: &params{runs: runs, budget: time.Millisecond}, log: logline.New(&log, logline.Info), errs: &log, scratch: &scratch{dir: t.TempDir()},
 		versions: map[string]string{}, progress: &progress{}, lateness: 50 * time.Millisecond}
 	for _, c := range contenders {
 		s.jobs = append(s.jobs, &job{contender: c, np: 2, points: []point{{"barrier", "byte", 0}, {"bcast", "byte", 8}}})
@@ -52,8 +52,15 @@ func scripted(t *testing.T, runs int, contenders ...*contender) (*session, *byte
 	return s, &log
 }
 
-// A peer that hangs or fails is tried twice in a round and the others go on.
+// A peer that hangs or fails is tried twice in a round and the others go on;
+// one that hangs only once where there is a deadline.
 func TestPeerThatHangsOrFails(t *testing.T) {
+	for deadline, tries := range map[time.Duration]int{0: 2, time.Minute: 1} {
+		testPeerThatHangsOrFails(t, deadline, tries)
+	}
+}
+
+func testPeerThatHangsOrFails(t *testing.T, deadline time.Duration, tries int) {
 	hangs := 0
 	hanging := script(openmpi, ordinary, "core", func(ctx context.Context, _ *plan, _ io.Writer) error {
 		hangs++
@@ -63,7 +70,7 @@ func TestPeerThatHangsOrFails(t *testing.T) {
 	failing := script(mpich, ordinary, "", func(context.Context, *plan, io.Writer) error { return errors.New("exit status 7") })
 	s, log := scripted(t, 1, script(gorun, registered, "", answers(1)), hanging, failing, script(gorun, ordinary, "", answers(2)))
 	s.params.quick = true // a short share
-	s.params.deadline = time.Minute
+	s.params.deadline = deadline
 	for _, j := range s.jobs {
 		j.points = j.points[:1]
 	}
@@ -76,10 +83,10 @@ func TestPeerThatHangsOrFails(t *testing.T) {
 	if err := writeTable(&b, rows); err != nil {
 		t.Fatal(err)
 	}
-	if hangs != 2 || strings.Count(b.String(), "failed") != 4 || !strings.Contains(b.String(), "1.00") || !strings.Contains(b.String(), "2.00") || !s.results.bad() {
+	if hangs != tries || strings.Count(b.String(), "failed") != 4 || !strings.Contains(b.String(), "1.00") || !strings.Contains(b.String(), "2.00") || !s.results.bad() {
 		t.Errorf("%d tries, table\n%s", hangs, b.String())
 	}
-	for _, want := range []string{"np 2, openmpi, core: did not end within", "tried again", "failed in round 1", "exit status 7"} {
+	for _, want := range []string{"np 2, openmpi, core: failed in round 1: did not end within", "np 2, mpich: exit status 7; tried again", "failed in round 1", "exit status 7"} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("no %q in\n%s", want, log.String())
 		}

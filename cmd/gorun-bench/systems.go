@@ -88,6 +88,7 @@ func executable(path string) bool {
 type peer struct {
 	name              string
 	launcher, program string
+	scratch           *scratch // of its jobs
 }
 
 // peerNames are how the commands of the MPIs are called when several are
@@ -141,18 +142,19 @@ func findPeer(ctx context.Context, name string) (compiler string, p *peer, err e
 	return "", nil, &missingError{name, "none of " + strings.Join(n.compilers, ", ") + " of it in PATH"}
 }
 
-// buildPeer finds an MPI and builds the benchmark for it in dir.
-func buildPeer(ctx context.Context, name, dir string) (*peer, error) {
+// buildPeer finds an MPI and builds the benchmark for it in the session's directory.
+func buildPeer(ctx context.Context, name string, scratch *scratch) (*peer, error) {
 	compiler, p, err := findPeer(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	source := filepath.Join(dir, "bench.c")
+	p.scratch = scratch
+	source := filepath.Join(scratch.dir, "bench.c")
 	if err := os.WriteFile(source, testdata.BenchC, 0o644); err != nil {
 		return nil, err
 	}
-	p.program = filepath.Join(dir, "bench-"+name)
-	if _, err := command(ctx, nil, compiler, "-O2", "-w", "-o", p.program, source); err != nil {
+	p.program = filepath.Join(scratch.dir, "bench-"+name)
+	if _, err := command(ctx, scratch.environ(), compiler, "-O2", "-w", "-o", p.program, source); err != nil {
 		return nil, fmt.Errorf("%s: build the benchmark: %w", name, err)
 	}
 	return p, nil
@@ -199,56 +201,31 @@ func (p *peer) contender(variant string, args []string) *contender {
 		return append(append([]string{p.launcher}, args...), "-n", strconv.Itoa(np))
 	}
 	c.run = func(ctx context.Context, np int, plan string, out, errs io.Writer) error {
-		return runCommand(ctx, out, errs, append(c.launch(np), p.program, plan)...)
+		return p.scratch.runCommand(ctx, out, errs, append(c.launch(np), p.program, plan)...)
 	}
 	return c
 }
 
-// markerName names the variable by which the processes of a job are known,
-// whatever became of the one that started them.
-const markerName = "GORUN_BENCH_JOB"
-
 // grace is how long a launcher that was told to end may take for it.
-const grace = 3 * time.Second
+const grace = time.Second
 
 // runCommand runs a job's command to its end. When ctx ends first it is told
 // to end, and what is left of the job is killed.
-func runCommand(ctx context.Context, out, errs io.Writer, argv ...string) error {
+func (s *scratch) runCommand(ctx context.Context, out, errs io.Writer, argv ...string) error {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	marker := fmt.Sprintf("%s=%d-%d", markerName, os.Getpid(), time.Now().UnixNano())
-	cmd.Env = append(os.Environ(), marker)
+	cmd.Env = s.environ()
 	cmd.Stdout, cmd.Stderr = out, errs
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = grace
 	err := cmd.Run()
 	if err != nil {
-		sweep(marker)
+		sweep(s.marker)
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	return err
-}
-
-// sweep kills the processes that carry the marker in their environment.
-func sweep(marker string) {
-	for range 100 { // one that forks meanwhile is found in the next pass
-		found := false
-		dirs, _ := filepath.Glob("/proc/[0-9]*/environ")
-		for _, file := range dirs {
-			environ, err := os.ReadFile(file)
-			if err != nil || !slices.Contains(strings.Split(string(environ), "\x00"), marker) {
-				continue
-			}
-			if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil {
-				found = syscall.Kill(pid, syscall.SIGKILL) == nil || found
-			}
-		}
-		if !found {
-			return
-		}
-	}
 }
 
 // commandLimit bounds a command that is no job.

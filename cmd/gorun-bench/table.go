@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 )
@@ -61,12 +62,36 @@ func (r *row) cell() string {
 	return fmt.Sprintf("%s [%s..%s]", figure(b.in(r.Median, r.Bytes)), figure(min(low, high)), figure(max(low, high)))
 }
 
-// ratioText is a row's ratio with its spread.
-func (r *row) ratioText() string {
-	if r.Peer == "" {
+// deviationText is how far the round that was farthest off was from the median.
+func (r *row) deviationText() string {
+	if r.Runs < 2 || r.Median <= 0 {
 		return ""
 	}
-	return fmt.Sprintf("%.2f [%.2f..%.2f] %s", r.Ratio, r.RatioLow, r.RatioHigh, r.Peer)
+	far := max(r.Most-r.Median, r.Median-r.Least) / r.Median
+	if far >= 9.995 {
+		return fmt.Sprintf(" ±%.0fx", far)
+	}
+	return fmt.Sprintf(" ±%.0f%%", 100*far)
+}
+
+// shortCell is a row's figure and how far its rounds were off.
+func (r *row) shortCell() string {
+	figure, _, ok := strings.Cut(r.cell(), " ")
+	if ok {
+		figure += r.deviationText()
+	}
+	return figure
+}
+
+// ratioText is a row's ratio with its spread.
+func (r *row) ratioText() string {
+	switch {
+	case r.Peer == "":
+		return ""
+	case r.Pairs < 2:
+		return figure(r.Ratio)
+	}
+	return fmt.Sprintf("%s [%s..%s]", figure(r.Ratio), figure(r.RatioLow), figure(r.RatioHigh))
 }
 
 // A line is what stands in one line of the table: gorun's row of one kind of
@@ -124,7 +149,7 @@ func (r *row) memoryName() string {
 	return r.Memory
 }
 
-// writeTable prints the rows for people.
+// writeTable prints the rows for people, in lines that a window of 120 columns holds.
 func writeTable(w io.Writer, rows []row) error {
 	peers := systemsOf(rows)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -133,7 +158,7 @@ func writeTable(w io.Writer, rows []row) error {
 		fmt.Fprintf(t, "%s\t", p)
 	}
 	if len(peers) > 0 {
-		fmt.Fprintf(t, "ratio of times\t")
+		fmt.Fprintf(t, "ratio of times\taim\t\t")
 	}
 	fmt.Fprintln(t)
 	for _, l := range linesOf(rows) {
@@ -142,39 +167,56 @@ func writeTable(w io.Writer, rows []row) error {
 		if b.how&sizeless == 0 {
 			bytes = sizeName(l.gorun.Bytes)
 		}
-		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t", b.name, l.gorun.NP, bytes, l.gorun.memoryName(), b.unit(), l.gorun.cell())
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t", b.name, l.gorun.NP, bytes, l.gorun.memoryName(), b.unit(), l.gorun.shortCell())
 		for _, p := range peers {
 			text := "-"
 			if r := l.peers[p]; r != nil {
-				text = r.cell()
+				text = r.shortCell()
 			}
 			fmt.Fprintf(t, "%s\t", text)
 		}
 		if len(peers) > 0 {
-			fmt.Fprintf(t, "%s\t", l.gorun.ratioText())
+			mark := ""
+			if l.gorun.missed() {
+				mark = "!"
+			}
+			fmt.Fprintf(t, "%s\t%s\t%s\t", l.gorun.ratioText(), l.gorun.aimText(), mark)
 		}
 		fmt.Fprintln(t)
 	}
 	return t.Flush()
 }
 
-// writeNotes tells under the table what could not be measured, which settings
-// the peers had, how it overlapped, and with -v what was chosen.
-func writeNotes(w io.Writer, rows []row, verbose bool) {
+// writeNotes tells under the table how to read it, what could not be measured,
+// how calls overlapped, and with -v which settings the peers had and what was
+// chosen.
+func writeNotes(w io.Writer, rows []row, verbose bool) error {
+	var b strings.Builder
+	if slices.ContainsFunc(rows, func(r row) bool { return r.Runs > 1 }) {
+		fmt.Fprintln(&b, "±: how far the farthest round was from the median of the rounds.")
+	}
+	if len(systemsOf(rows)) > 0 {
+		fmt.Fprintln(&b, "ratio of times: gorun's by the better MPI's, with the least and the most of the rounds; below 1 gorun is faster.")
+	}
+	if all, missed := judged(rows); all > 0 {
+		fmt.Fprintf(&b, "aim: the most that the ratio is meant to be%s; %d of %d rows are within it, ! marks the others.\n", ratesText(rows), all-missed, all)
+	}
 	for i := range rows {
 		r := &rows[i]
 		what := fmt.Sprintf("%s on %d ranks, %s", r.label(), r.NP, r.System)
 		if r.Overlap != nil {
-			fmt.Fprintf(w, "%s, %s: pure %s us, work %s us, both %s us: overlap %.0f %%\n", what, r.Memory, figure(r.Median), figure(r.Compute), figure(r.Total), *r.Overlap)
+			fmt.Fprintf(&b, "%s, %s: pure %s us, work %s us, both %s us: overlap %.0f %%\n", what, r.Memory, figure(r.Median), figure(r.Compute), figure(r.Total), *r.Overlap)
 		}
 		if r.Failed != "" {
-			fmt.Fprintf(w, "%s: failed: %s\n", what, strings.SplitN(r.Failed, "\n", 2)[0])
+			fmt.Fprintf(&b, "%s: failed: %s\n", what, strings.SplitN(r.Failed, "\n", 2)[0])
 		}
 		if verbose && r.Explanation != "" {
-			fmt.Fprintf(w, "%s, %s: %s\n", what, r.Memory, r.Explanation)
+			fmt.Fprintf(&b, "%s, %s: %s\n", what, r.Memory, r.Explanation)
 		}
 		if verbose && r.Variant != "" {
-			fmt.Fprintf(w, "%s: best with %s\n", what, r.Variant)
+			fmt.Fprintf(&b, "%s: best with %s\n", what, r.Variant)
 		}
 	}
+	_, err := io.WriteString(w, b.String())
+	return err
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -52,7 +53,7 @@ func (s *session) prepareTuning() error {
 				}
 			}
 		}
-		file := filepath.Join(s.dir, fmt.Sprintf("table-%d.json", n))
+		file := filepath.Join(s.scratch.dir, fmt.Sprintf("table-%d.json", n))
 		if err := os.WriteFile(file, table.Bytes(), 0o644); err != nil {
 			return err
 		}
@@ -99,13 +100,11 @@ func (s *session) tune(ctx context.Context, out io.Writer, file *os.File) error 
 	if len(changes) == 0 {
 		fmt.Fprintf(out, "nothing changes: the built-in choices are the fastest, or within %.0f %% of it\n", gain*100)
 	}
-	if _, err := file.Write(table.Bytes()); err != nil {
+	err = fill(file, func(w io.Writer) error {
+		_, err := w.Write(table.Bytes())
 		return err
-	}
-	if err := file.Close(); err != nil {
-		return err
-	}
-	return ended
+	})
+	return cmp.Or(err, ended)
 }
 
 // tuned is the built-in table with the best algorithms in the places that were

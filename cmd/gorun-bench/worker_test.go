@@ -33,7 +33,7 @@ func runPlan(t *testing.T, np int, p *plan) (*answer, string) {
 	if err := writePlan(name, p); err != nil {
 		t.Fatal(err)
 	}
-	a := &answer{samples: map[int]sample{}}
+	a := &answer{points: len(p.points), samples: map[int]sample{}}
 	out := &lines{take: a.line}
 	var said locked
 	err := rank.Run(np, func(ctx context.Context, c *rank.Comm) error {
