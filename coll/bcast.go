@@ -32,8 +32,9 @@ func (b *builder) bcastBinomial() {
 	if me != 0 {
 		b.expose(rank(me-low), 0, vector, bytes)
 	}
-	for k := range pieces(bytes, b.tuning.chunk) {
-		p := part(bytes, b.tuning.chunk, k)
+	size := b.chunkSize()
+	for k := range pieces(bytes, size) {
+		p := part(bytes, size, k)
 		if me != 0 {
 			b.take(rank(me - low))
 		}
@@ -86,7 +87,7 @@ func (b *builder) bcastScatter() {
 		first, next := lines*(v-1)/(n-1)*line, lines*v/(n-1)*line
 		return share{off: first, n: min(next, bytes) - first}
 	}
-	size, turns := b.tuning.chunk, 0
+	size, turns := b.chunkSize(), 0
 	for v := 1; v < n; v++ {
 		turns = max(turns, pieces(shareOf(v).n, size))
 	}

@@ -308,6 +308,18 @@ func shareOf(c *Call, rank int) share {
 	return s
 }
 
+// mostPieces bounds the steps of a plan, which has some for each piece of a vector:
+// those of vectors of more than 1 GiB are longer than the tuning says.
+const mostPieces = 1 << 16
+
+// pieceSize is the tuning's piece in whole elements.
+func (b *builder) pieceSize() int {
+	return max(b.tuning.piece/b.call.Elem, pieces(b.call.Bytes/b.call.Elem, mostPieces), 1) * b.call.Elem
+}
+
+// chunkSize is the tuning's chunk.
+func (b *builder) chunkSize() int { return max(b.tuning.chunk, pieces(b.call.Bytes, mostPieces)) }
+
 // pieces is how many pieces of at most size bytes n bytes are.
 func pieces(n, size int) int { return (n + size - 1) / size }
 

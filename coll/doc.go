@@ -28,7 +28,8 @@
 // count of messages taken travels as the credit in the header of whatever goes
 // the other way, or in a write of its own when half a ring is owed. The
 // fingerprint is that of the call (kind, sizes, root, operation), so two members
-// that call different things find out at the first message.
+// that call different things find out at the first message. Members that would wait
+// for each other in a circle, as only calls do that do not match, find out too.
 //
 // Small blocks travel in the slots. For larger ones the receiver sends a
 // descriptor {address, key, length} of the memory of this very call, the sender
@@ -38,6 +39,12 @@
 // Where peers' memory is mapped, messages are stores, what was exposed in
 // registered memory is copied into, and a long reduction whose operands are all
 // registered reads the inputs of all members where they are.
+//
+// # Determinism
+//
+// The order in which a reduction combines depends on the call, the number of ranks
+// and the table only, never on who comes first, whose memory is registered or
+// mapped, or what is in place: the same bits in all members and in every run.
 //
 // # Ownership, states, blocking
 //

@@ -137,3 +137,17 @@ func TestLongReductionsAreCut(t *testing.T) {
 		}
 	}
 }
+
+// The plan of a huge vector in small pieces has as many steps as there is room for.
+func TestPlansAreBounded(t *testing.T) {
+	for _, way := range ways() {
+		if traits[way.Kind].parts {
+			continue
+		}
+		c := Call{Kind: way.Kind, Algorithm: way.Algorithm, Rank: 1, Size: 3, Bytes: 4 << 30, Elem: 1}
+		p := compile(c, tuning{slots: leastSlots, eager: 100, chunk: 1, piece: 1, mapped: true})
+		if n := len(p.steps); n > 20*mostPieces {
+			t.Errorf("%v by %v: %d steps", way.Kind, way.Algorithm, n)
+		}
+	}
+}

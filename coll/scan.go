@@ -194,6 +194,3 @@ func (b *builder) scanChain() {
 		b.put(me+1, 0, p.off, up.plus(p.off), p.n)
 	}
 }
-
-// pieceSize is the tuning's piece in whole elements.
-func (b *builder) pieceSize() int { return max(b.tuning.piece/b.call.Elem, 1) * b.call.Elem }
