@@ -356,22 +356,42 @@ func TestFloatsAreTheSameOnAllRanks(t *testing.T) {
 	for _, algorithm := range choices[AllReduce] {
 		for _, n := range []int{2, 3, 5, 6} {
 			t.Run(fmt.Sprintf("%v/ranks=%d", algorithm, n), func(t *testing.T) {
-				const count = 1001
+				const count = 5001 // longer than a message
 				sum, _ := kernel.For(kernel.Float32, kernel.Sum)
-				results := make([][]byte, n)
-				nw := network{n: n, change: func(cfg *TeamConfig) { cfg.Algorithms = map[Kind]Algorithm{AllReduce: algorithm} }}
-				nw.run(t, func(ctx context.Context, m *member) error {
-					rng := rand.New(rand.NewPCG(1, uint64(m.rank)))
-					in := make([]byte, 4*count)
-					for i := range count {
-						putFloat(in[4*i:], float32(math.Exp(40*rng.Float64()-20)))
+				var first []byte
+				// The memory is registered in all, some or no members, and mapped
+				// or not; some are in place.
+				for way := range 6 {
+					results := make([][]byte, n)
+					nw := network{n: n, verbs: way%2 == 1, change: func(cfg *TeamConfig) { cfg.Algorithms = map[Kind]Algorithm{AllReduce: algorithm} }}
+					nw.run(t, func(ctx context.Context, m *member) error {
+						mr, err := m.pd.AllocMR(8*count, rdma.AccessLocalWrite|rdma.AccessRemoteWrite|rdma.AccessRemoteRead)
+						if err != nil {
+							return err
+						}
+						t.Cleanup(func() { mr.Close() })
+						in, out := Buffer{Mem: mr.Bytes()[:4*count], MR: mr}, Buffer{Mem: mr.Bytes()[4*count:], MR: mr}
+						if way/2 == 1 || way/2 == 2 && m.rank%2 == 0 {
+							in, out = Buffer{Mem: make([]byte, 4*count)}, Buffer{Mem: make([]byte, 4*count)}
+						}
+						rng := rand.New(rand.NewPCG(1, uint64(m.rank)))
+						for i := range count {
+							putFloat(in.Mem[4*i:], float32(math.Exp(40*rng.Float64()-20)))
+						}
+						if (m.rank+way)%3 == 0 {
+							out = in
+						}
+						err = m.team.AllReduce(ctx, in, out, count, sum)
+						results[m.rank] = bytes.Clone(out.Mem)
+						return err
+					})
+					if first == nil {
+						first = results[0]
 					}
-					results[m.rank] = make([]byte, 4*count)
-					return m.team.AllReduce(ctx, Buffer{Mem: in}, Buffer{Mem: results[m.rank]}, count, sum)
-				})
-				for r, got := range results {
-					if !bytes.Equal(got, results[0]) {
-						t.Errorf("rank %d got other bits than rank 0", r)
+					for r, got := range results {
+						if !bytes.Equal(got, first) {
+							t.Errorf("way %d: rank %d got other bits than rank 0 in the first way", way, r)
+						}
 					}
 				}
 			})
