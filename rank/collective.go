@@ -14,7 +14,9 @@ import (
 // anything moves.
 //
 // On an intercommunicator the data of each group goes to the other one; rooted
-// collectives take [Root] and [ProcNull] in the root's group. There is no in place.
+// collectives take [Root] and [ProcNull] in the root's group, where ProcNull's
+// operands are ignored. Blocks are then those of the other group's ranks. There is
+// no in place.
 //
 // The methods of [Comm] of the same names take Buffers, of any datatype: a count is
 // then in items, and an operand that holds a block for each rank has Size times the
@@ -36,7 +38,8 @@ func BarrierInit(c *Comm) (Request, error) {
 	return c.BarrierInit()
 }
 
-// Bcast copies buf of rank root into buf of all others (MPI_Bcast).
+// Bcast copies buf of rank root into buf of all others (MPI_Bcast), which is as
+// long there.
 func Bcast[T Element](ctx context.Context, c *Comm, buf []T, root int) error {
 	return c.Bcast(ctx, Of(buf), root)
 }

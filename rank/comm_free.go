@@ -8,7 +8,9 @@ import (
 
 // Free gives the communicator back (MPI_Comm_free). All ranks call it, of an
 // intercommunicator both groups, when all their calls on it have returned. The
-// world's own is freed by Finalize. Messages that nobody has received are lost.
+// world's own is freed by Finalize. Collectives that were started run to their end
+// first, and their requests can be waited for afterwards. Messages that nobody has
+// received are lost.
 func (c *Comm) Free(ctx context.Context) error { return c.free(ctx, "free") }
 
 // Disconnect is Free (MPI_Comm_disconnect): as Free waits for all ranks, nothing
@@ -22,7 +24,11 @@ func (c *Comm) free(ctx context.Context, op string) error {
 	}
 	defer w.leave()
 	if c.revoked == nil {
-		err = c.team.Free(ctx)
+		if err = c.settle(ctx); err == nil {
+			err = c.team.Free(ctx)
+		} else {
+			err = errors.Join(err, c.team.Close())
+		}
 	} else {
 		err = c.team.Close()
 	}
@@ -32,6 +38,21 @@ func (c *Comm) free(ctx context.Context, op string) error {
 		return c.failCollective(op, errors.Join(err, deleted))
 	case deleted != nil:
 		return c.fail(op, -1, deleted)
+	}
+	return nil
+}
+
+// settle waits until the collectives that were started are over; their requests
+// tell the outcome when they are asked.
+func (c *Comm) settle(ctx context.Context) error {
+	w := c.world
+	for i := 0; i < len(w.requests) && c.started > 0; i++ {
+		r := w.requests[i]
+		if _, collective := r.what.(*call); collective && r.active && r.comm == c && !r.what.done() {
+			if err := w.waitFor(ctx, r); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }

@@ -34,6 +34,33 @@ func init() {
 				}
 			}
 		},
+		"a started allreduce": func(ctx context.Context, c *rank.Comm) error {
+			buf := make([]float64, 3000)
+			for {
+				q, err := rank.Iallreduce(c, nil, buf, rank.Sum)
+				if err == nil {
+					_, err = q.Wait(ctx)
+				}
+				if err != nil {
+					return err
+				}
+			}
+		},
+		"a persistent alltoallv": func(ctx context.Context, c *rank.Comm) error {
+			counts := make([]int, c.Size())
+			for i := range counts {
+				counts[i] = 500
+			}
+			q, err := rank.AlltoallvInit(c, nil, nil, nil, make([]int, 500*c.Size()), counts, nil)
+			for err == nil {
+				if err = q.Start(); err == nil {
+					for done := false; !done && err == nil; { // Test is what progresses
+						_, done, err = q.Test()
+					}
+				}
+			}
+			return err
+		},
 		"recv": func(ctx context.Context, c *rank.Comm) error {
 			_, err := rank.Recv(ctx, c, make([]int, 1), 1, 0)
 			return err

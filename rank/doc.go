@@ -71,6 +71,24 @@
 // Errors have MPI's classes: errors.Is(err, rank.ClassTruncate), or [ClassOf]. A
 // communicator's error handler ([Comm.SetErrhandler]) is called with each.
 //
+// # Collectives
+//
+// All ranks of a communicator call a collective, in the same order, with the same
+// root and operation, and with lengths that fit. A nil send operand ([InPlace] of
+// the methods) means that the data is in the receive operand already, where the call
+// allows that. What does not fit in the caller's own operands fails there, before
+// anything moves. What does not fit between ranks (lengths, types, roots,
+// operations, the calls themselves) ends the call of some of them with an error that
+// tells both sides, and revokes the communicator: nothing is cut short in silence.
+// Of ranks whose own part was done already the next collective, or Finalize, tells.
+//
+// Several may be started on one communicator: they run in the order of their
+// starts, which is the same on all ranks, and may be waited for in any. A blocking
+// one ends those that were started before it. Reductions combine in the same order
+// in every run, so that floating-point results have the same bits on all ranks.
+// [OpFunc] makes an operation of a function. gorun -v, or [Config].Verbose, tells
+// which algorithms and protocols were chosen, and why.
+//
 // # Communicators
 //
 // [Comm.Split], [Comm.SplitType], [Comm.Create] and [Comm.Dup] are calls of all ranks

@@ -6,7 +6,9 @@ import "context"
 // a topology: block i of the send operand to destination i, block i of the receive
 // operand from source i. In a grid both are, for each dimension, the neighbour in the
 // negative direction and then that in the positive one; at an open border the block
-// has its place and is left as it is.
+// has its place and is left as it is. An operand of blocks has one for each neighbour,
+// all as long. There is no in place. Who has no topology gets an error of
+// [ClassTopology].
 
 // NeighborAllgather sends all of send to every destination
 // (MPI_Neighbor_allgather).

@@ -3,7 +3,10 @@ package rank
 import "context"
 
 // The reductions combine the operands of all ranks, element by element, in the order
-// of the ranks. In place: nil send, and the data in recv.
+// of the ranks. In place: nil send, and the data in recv. Lengths are the same on all
+// ranks. On an intercommunicator each group gets what the other one's vectors make;
+// there is no scan. A reduce-scatter wants vectors of one length in both groups, of
+// which each group's ranks get parts of their own.
 
 // Reduce combines send of all ranks into recv of rank root (MPI_Reduce). recv is
 // ignored elsewhere. In place at the root.
