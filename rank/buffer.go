@@ -24,8 +24,14 @@ type Buffer struct {
 var InPlace = Buffer{in: true}
 
 // Of is all of s. A field of a struct counts, padding does not.
-func Of[T Element](s []T) Buffer {
-	return Buffer{mem: bytesOf(s), count: len(s), elem: reflect.TypeFor[T]()}
+func Of[T Element](s []T) (b Buffer) {
+	hold(&b, s)
+	return b
+}
+
+// hold makes the zero b a buffer of all of s, where it lies: see [Comm.status].
+func hold[T Element](b *Buffer, s []T) {
+	b.mem, b.count, b.elem = bytesOf(s), len(s), reflect.TypeFor[T]()
 }
 
 // Typed is count items of type t, the first with its origin at s[0]. All their data
@@ -33,6 +39,11 @@ func Of[T Element](s []T) Buffer {
 // [HindexedBlock].
 func Typed[T Element](s []T, count int, t *Datatype) Buffer {
 	return Buffer{mem: bytesOf(s), count: count, elem: reflect.TypeFor[T](), t: t, typed: true}
+}
+
+// set is *b = *from, a word at a time: see [Comm.status].
+func (b *Buffer) set(from *Buffer) {
+	b.mem, b.count, b.elem, b.t, b.typed, b.in = from.mem, from.count, from.elem, from.t, from.typed, from.in
 }
 
 // A use is what a call does with a buffer.

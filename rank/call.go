@@ -221,7 +221,8 @@ func (k *call) done() bool {
 	return true
 }
 
-func (k *call) finish() (Status, error) {
+func (k *call) finish(st *Status) error {
+	*st = emptyStatus
 	err := k.outcome
 	if err == nil {
 		k.unpack()
@@ -231,7 +232,7 @@ func (k *call) finish() (Status, error) {
 	if !k.persistent {
 		k.recycle()
 	}
-	return emptyStatus, err
+	return err
 }
 
 // cancel does nothing: a collective cannot be cancelled, as the other ranks need it.

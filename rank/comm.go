@@ -103,6 +103,22 @@ func (c *Comm) enter() error {
 	if err := c.world.enter(); err != nil {
 		return err
 	}
+	return c.usable()
+}
+
+// enterShort is enter with [World.enterShort].
+func (c *Comm) enterShort() error {
+	if err := c.exists(); err != nil {
+		return err
+	}
+	if err := c.world.enterShort(); err != nil {
+		return err
+	}
+	return c.usable()
+}
+
+// usable leaves the world again when the communicator was freed.
+func (c *Comm) usable() error {
 	if c.freed {
 		c.world.leave()
 		return ErrFreed

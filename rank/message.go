@@ -1,6 +1,10 @@
 package rank
 
-import "context"
+import (
+	"context"
+
+	"github.com/gorun-mpi/gorun/rank/internal/p2p"
+)
 
 // Wildcards of receives and probes.
 const (
@@ -66,18 +70,24 @@ func countOf(bytes, size int) int {
 // again: a short message is then on its way, a long one has been received.
 // Messages between two ranks arrive in the order sent.
 func Send[T Element](ctx context.Context, c *Comm, buf []T, dst, tag int) error {
-	return c.Send(ctx, Of(buf), dst, tag)
+	var b Buffer
+	hold(&b, buf)
+	return c.send(ctx, "send", &b, dst, tag, p2p.Standard)
 }
 
 // Ssend is Send that returns when a receive has taken the message (MPI_Ssend).
 func Ssend[T Element](ctx context.Context, c *Comm, buf []T, dst, tag int) error {
-	return c.Ssend(ctx, Of(buf), dst, tag)
+	var b Buffer
+	hold(&b, buf)
+	return c.send(ctx, "ssend", &b, dst, tag, p2p.Synchronous)
 }
 
 // Rsend is Send by a caller who knows that the receive has been called (MPI_Rsend).
 // When it has not, the message waits for it as others do.
 func Rsend[T Element](ctx context.Context, c *Comm, buf []T, dst, tag int) error {
-	return c.Rsend(ctx, Of(buf), dst, tag)
+	var b Buffer
+	hold(&b, buf)
+	return c.send(ctx, "rsend", &b, dst, tag, p2p.Ready)
 }
 
 // Bsend is Send that never waits for the receiver: the message is copied into the
@@ -91,7 +101,9 @@ func Bsend[T Element](ctx context.Context, c *Comm, buf []T, dst, tag int) error
 // src may be AnySource, tag AnyTag. The message may be shorter than buf; when it
 // is longer the error is a *TruncateError.
 func Recv[T Element](ctx context.Context, c *Comm, buf []T, src, tag int) (Status, error) {
-	return c.Recv(ctx, Of(buf), src, tag)
+	var b Buffer
+	hold(&b, buf)
+	return c.recv(ctx, &b, src, tag)
 }
 
 // Sendrecv sends and receives at once (MPI_Sendrecv): rings and exchanges of
@@ -109,17 +121,23 @@ func SendrecvReplace[T Element](ctx context.Context, c *Comm, buf []T, dst, send
 // Isend starts a Send (MPI_Isend). buf belongs to the call until the request's end
 // was reported.
 func Isend[T Element](c *Comm, buf []T, dst, tag int) (Request, error) {
-	return c.Isend(Of(buf), dst, tag)
+	var b Buffer
+	hold(&b, buf)
+	return c.isend("isend", &b, dst, tag, p2p.Standard)
 }
 
 // Issend starts an Ssend (MPI_Issend).
 func Issend[T Element](c *Comm, buf []T, dst, tag int) (Request, error) {
-	return c.Issend(Of(buf), dst, tag)
+	var b Buffer
+	hold(&b, buf)
+	return c.isend("issend", &b, dst, tag, p2p.Synchronous)
 }
 
 // Irsend starts an Rsend (MPI_Irsend).
 func Irsend[T Element](c *Comm, buf []T, dst, tag int) (Request, error) {
-	return c.Irsend(Of(buf), dst, tag)
+	var b Buffer
+	hold(&b, buf)
+	return c.isend("irsend", &b, dst, tag, p2p.Ready)
 }
 
 // Ibsend starts a Bsend (MPI_Ibsend).
@@ -130,7 +148,9 @@ func Ibsend[T Element](c *Comm, buf []T, dst, tag int) (Request, error) {
 // Irecv starts a Recv (MPI_Irecv). A failure to receive shows when the request is
 // waited for.
 func Irecv[T Element](c *Comm, buf []T, src, tag int) (Request, error) {
-	return c.Irecv(Of(buf), src, tag)
+	var b Buffer
+	hold(&b, buf)
+	return c.irecv("irecv", &b, src, tag)
 }
 
 // SendInit prepares an Isend that [Request.Start] starts, again and again

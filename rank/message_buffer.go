@@ -23,7 +23,7 @@ func (c *Comm) Rsend(ctx context.Context, b Buffer, dst, tag int) error {
 
 // Bsend is [Bsend] of a Buffer.
 func (c *Comm) Bsend(ctx context.Context, b Buffer, dst, tag int) error {
-	return c.send(ctx, "bsend", &b, dst, tag, p2p.Buffered)
+	return c.send(ctx, "bsend", &b, dst, tag, buffered)
 }
 
 // Recv is [Recv] into a Buffer.
@@ -59,7 +59,7 @@ func (c *Comm) Irsend(b Buffer, dst, tag int) (Request, error) {
 
 // Ibsend is [Ibsend] of a Buffer.
 func (c *Comm) Ibsend(b Buffer, dst, tag int) (Request, error) {
-	return c.isend("ibsend", &b, dst, tag, p2p.Buffered)
+	return c.isend("ibsend", &b, dst, tag, buffered)
 }
 
 // Irecv is [Irecv] into a Buffer.
@@ -84,7 +84,7 @@ func (c *Comm) RsendInit(b Buffer, dst, tag int) (Request, error) {
 
 // BsendInit is [BsendInit] of a Buffer.
 func (c *Comm) BsendInit(b Buffer, dst, tag int) (Request, error) {
-	return c.sendInit("bsend_init", &b, dst, tag, p2p.Buffered)
+	return c.sendInit("bsend_init", &b, dst, tag, buffered)
 }
 
 // RecvInit is [RecvInit] into a Buffer.

@@ -30,13 +30,19 @@ func (c *Comm) envelope(context uint32, peer, tag int, wild bool) (match.Envelop
 }
 
 // status is the status of a message that came into b, in the communicator's ranks.
-func (c *Comm) status(st p2p.Status, b *Buffer) Status {
+// Statuses are filled in where they are wanted, a word at a time: copies of what was
+// just written in smaller pieces wait for those stores.
+func (c *Comm) status(to *Status, st p2p.Status, b *Buffer) {
 	count := b.count // of a full buffer, without the divisions
 	if st.Bytes != b.size() || st.Bytes == 0 {
 		count = countOf(st.Bytes, b.core().Size())
 	}
-	return Status{Source: c.rankOf(st.Source), Tag: st.Tag, Count: count, Bytes: st.Bytes}
+	to.Source, to.Tag, to.Count, to.Bytes, to.Cancelled = c.rankOf(st.Source), st.Tag, count, st.Bytes, false
 }
+
+// buffered is the mode of a send that the world keeps (MPI_Bsend); the engine does not
+// know it.
+const buffered = p2p.Ready + 1
 
 // nothing is the status of a receive from ProcNull.
 var nothing = Status{Source: ProcNull, Tag: AnyTag}
@@ -55,7 +61,7 @@ func (c *Comm) send(ctx context.Context, op string, b *Buffer, dst, tag int, mod
 		err = c.fail(op, -1, err)
 	case dst == ProcNull:
 	default:
-		if mode == p2p.Buffered {
+		if mode == buffered {
 			err = c.keep(op, b, e, dst, to)
 		} else {
 			if w.narrator != nil {
@@ -73,7 +79,7 @@ func (c *Comm) send(ctx context.Context, op string, b *Buffer, dst, tag int, mod
 	return err
 }
 
-func (c *Comm) recv(ctx context.Context, b *Buffer, src, tag int) (Status, error) {
+func (c *Comm) recv(ctx context.Context, b *Buffer, src, tag int) (status Status, err error) {
 	if err := c.enter(); err != nil {
 		return Status{}, c.fail("recv", -1, err)
 	}
@@ -82,7 +88,6 @@ func (c *Comm) recv(ctx context.Context, b *Buffer, src, tag int) (Status, error
 	if err == nil {
 		err = b.check(w, toWrite)
 	}
-	var status Status
 	switch {
 	case err != nil:
 		err = c.fail("recv", -1, err)
@@ -93,7 +98,7 @@ func (c *Comm) recv(ctx context.Context, b *Buffer, src, tag int) (Status, error
 		var st p2p.Status
 		st, err = w.messages.Recv(ctx, data, w.regions.find(data), want, c.ranks)
 		w.arrived(b, packed, st.Bytes)
-		status = c.status(st, b)
+		c.status(&status, st, b)
 		if err != nil {
 			err = c.fail("recv", src, err)
 		}
@@ -151,7 +156,7 @@ func (c *Comm) sendrecv(ctx context.Context, op string, send *Buffer, dst, sendT
 	w.arrived(recv, received, st.Bytes)
 	w.packings.put(sent)
 	if src != ProcNull {
-		status = c.status(st, recv)
+		c.status(&status, st, recv)
 	}
 	if err != nil {
 		err = c.fail(op, peer, err)

@@ -171,7 +171,8 @@ func (m Message) Recv(_ context.Context, b Buffer) (Status, error) {
 			return Status{}, r.comm.fail("mrecv", r.message.peer, err)
 		}
 	}
-	return r.complete()
+	err = r.complete(&w.status)
+	return w.status, err
 }
 
 // into gives a Message its buffer. The world is entered when there is no error.

@@ -46,7 +46,7 @@ func (m *message) start() (err error) {
 	w := m.comm.world
 	var data []byte
 	switch {
-	case m.sends && m.mode == p2p.Buffered:
+	case m.sends && m.mode == buffered:
 		return m.comm.keep(m.name, &m.buf, m.envelope, m.peer, m.to)
 	case m.sends:
 		if w.narrator != nil {
@@ -69,39 +69,53 @@ func (m *message) start() (err error) {
 }
 
 // finish gives the outcome, and leaves the message ready for another start.
-func (m *message) finish() (Status, error) {
+func (m *message) finish(status *Status) error {
 	if m.op == nil {
-		if m.sends {
-			return emptyStatus, nil
+		if *status = nothing; m.sends {
+			*status = emptyStatus
 		}
-		return nothing, nil
+		return nil
 	}
 	c := m.comm
 	st, err := c.world.messages.Finish(m.op)
-	status := emptyStatus
 	if m.sends {
 		c.world.packings.put(m.packing)
 		c.world.held -= m.held
+		*status = emptyStatus
 	} else {
 		c.world.arrived(&m.buf, m.packing, st.Bytes)
-		status = c.status(st, &m.buf)
+		c.status(status, st, &m.buf)
 	}
 	m.op, m.packing = nil, nil
 	switch {
 	case err == nil:
+		return nil
 	case errors.Is(err, p2p.ErrCancelled):
-		status, err = emptyStatus, nil
+		*status = emptyStatus
 		status.Cancelled = true
-	default:
-		err = c.fail(m.name, m.peer, err)
+		return nil
 	}
-	return status, err
+	return c.fail(m.name, m.peer, err)
 }
+
+// departed is a send that was over when its call returned.
+type departed struct{}
+
+var _ pending = departed{}
+
+func (departed) done() bool { return true }
+func (departed) finish(st *Status) error {
+	*st = emptyStatus
+	return nil
+}
+func (departed) cancel()      {}
+func (departed) start() error { return nil }
+func (departed) free()        {}
 
 // sending makes a send without starting it; receiving a receive. The world is
 // entered when there is no error.
 func (c *Comm) sending(name string, b *Buffer, dst, tag int, mode p2p.Mode) (*request, error) {
-	if err := c.enter(); err != nil {
+	if err := c.enterShort(); err != nil {
 		return nil, c.fail(name, -1, err)
 	}
 	e, to, err := c.envelope(c.userContext(), dst, tag, false)
@@ -113,13 +127,20 @@ func (c *Comm) sending(name string, b *Buffer, dst, tag int, mode p2p.Mode) (*re
 		c.world.leave()
 		return nil, err
 	}
+	return c.toSend(name, b, dst, to, e, mode), nil
+}
+
+// toSend is the request of a send that was checked.
+func (c *Comm) toSend(name string, b *Buffer, dst, to int, e match.Envelope, mode p2p.Mode) *request {
 	r := c.world.newRequest(c, name)
-	r.message = message{comm: c, name: name, sends: true, mode: mode, peer: dst, to: to, envelope: e, buf: *b}
-	return r, nil
+	m := &r.message
+	m.comm, m.name, m.sends, m.mode, m.peer, m.to, m.envelope = c, name, true, mode, dst, to, e
+	m.buf.set(b)
+	return r
 }
 
 func (c *Comm) receiving(name string, b *Buffer, src, tag int) (*request, error) {
-	if err := c.enter(); err != nil {
+	if err := c.enterShort(); err != nil {
 		return nil, c.fail(name, -1, err)
 	}
 	want, _, err := c.envelope(c.userContext(), src, tag, true)
@@ -132,7 +153,9 @@ func (c *Comm) receiving(name string, b *Buffer, src, tag int) (*request, error)
 		return nil, err
 	}
 	r := c.world.newRequest(c, name)
-	r.message = message{comm: c, name: name, peer: src, envelope: want, buf: *b}
+	m := &r.message
+	m.comm, m.name, m.peer, m.envelope = c, name, src, want
+	m.buf.set(b)
 	return r, nil
 }
 
@@ -148,12 +171,24 @@ func (r *request) launch() (Request, error) {
 }
 
 func (c *Comm) isend(name string, b *Buffer, dst, tag int, mode p2p.Mode) (Request, error) {
-	r, err := c.sending(name, b, dst, tag, mode)
-	if err != nil {
-		return Request{}, err
+	if err := c.enterShort(); err != nil {
+		return Request{}, c.fail(name, -1, err)
 	}
-	q, err := r.launch()
-	c.world.leave()
+	w := c.world
+	e, to, err := c.envelope(c.userContext(), dst, tag, false)
+	if err == nil {
+		err = b.check(w, toRead)
+	}
+	var q Request
+	switch {
+	case err != nil:
+		err = c.fail(name, -1, err)
+	case dst != ProcNull && b.solid() && w.messages.TrySend(b.bytes(), e, to, mode):
+		q = w.newRequest(c, name).started(departed{})
+	default:
+		q, err = c.toSend(name, b, dst, to, e, mode).launch()
+	}
+	w.leave()
 	return q, err
 }
 

@@ -28,13 +28,13 @@ type request struct {
 	world *World
 	// generation counts the uses, so that a Request of an earlier one is known.
 	generation uint64
-	comm       *Comm
-	op         string // for errors
 	what       pending
-	message    message // where what is a message: it is recycled too
 	persistent bool
 	active     bool
+	comm       *Comm
 	next       *request // free ones
+	op         string   // for errors
+	message    message  // where what is a message: it is recycled too
 }
 
 // pending is an operation as its request sees it. Its methods are called between
@@ -43,8 +43,9 @@ type pending interface {
 	// done tells whether the operation is over. It makes no progress.
 	done() bool
 	// finish gives the outcome of one that is over and gives back what it
-	// holds. The error is an *Error. The request calls it once for each start.
-	finish() (Status, error)
+	// holds. The error is an *Error, and st is set in any case. The request calls
+	// it once for each start.
+	finish(st *Status) error
 	// cancel ends the operation, if that can still be (MPI_Cancel): then it is
 	// done, and finish gives a Status with Cancelled. Otherwise it does nothing.
 	cancel()
@@ -86,19 +87,21 @@ func (r *request) inactive(what pending) Request {
 // retire makes all copies of a request stale and recycles it.
 func (r *request) retire() {
 	r.generation++
-	r.message = message{}
+	if r.message.comm != nil {
+		r.message = message{}
+	}
 	r.comm, r.what, r.persistent, r.active = nil, nil, false, false
 	r.next, r.world.idle = r.world.idle, r
 }
 
 // complete takes the outcome of a request that is done.
-func (r *request) complete() (Status, error) {
-	st, err := r.what.finish()
+func (r *request) complete(st *Status) error {
+	err := r.what.finish(st)
 	r.active = false
 	if !r.persistent {
 		r.retire()
 	}
-	return st, err
+	return err
 }
 
 // reap completes detached requests that are done. Nobody asks for their outcome.
@@ -109,7 +112,7 @@ func (w *World) reap() {
 			kept = append(kept, r)
 			continue
 		}
-		_, _ = r.complete()
+		_ = r.complete(&w.status)
 	}
 	clear(w.detached[len(kept):])
 	w.detached = kept
@@ -159,7 +162,8 @@ func (q Request) Wait(ctx context.Context) (Status, error) {
 			return Status{}, r.comm.fail("wait for "+r.op, -1, err)
 		}
 	}
-	return r.complete()
+	err := r.complete(&w.status)
+	return w.status, err
 }
 
 // Test is Wait when the call is over, and false when it is not (MPI_Test). It moves
@@ -184,8 +188,8 @@ func (q Request) Test() (st Status, done bool, err error) {
 			return Status{}, false, nil
 		}
 	}
-	st, err = r.complete()
-	return st, true, err
+	err = r.complete(&w.status)
+	return w.status, true, err
 }
 
 // Cancel ends the call if that is still possible (MPI_Cancel), which it is for a
@@ -228,10 +232,10 @@ func (q Request) Free() error {
 // once is a persistent operation whose request was freed while it ran.
 type once struct{ pending }
 
-func (o once) finish() (Status, error) {
-	st, err := o.pending.finish()
+func (o once) finish(st *Status) error {
+	err := o.pending.finish(st)
 	o.pending.free()
-	return st, err
+	return err
 }
 
 // Start begins the call of a persistent request that is not active (MPI_Start).

@@ -102,8 +102,8 @@ func WaitAny(ctx context.Context, reqs []Request) (index int, st Status, err err
 	if index == Undefined {
 		return Undefined, emptyStatus, nil
 	}
-	st, err = complete(&reqs[index])
-	return index, st, err
+	err = complete(&reqs[index], &w.status)
+	return index, w.status, err
 }
 
 // TestAny is WaitAny when one of the calls is over, or none is active
@@ -123,8 +123,8 @@ func TestAny(reqs []Request) (index int, st Status, done bool, err error) {
 	if a.index == Undefined {
 		return Undefined, emptyStatus, true, nil
 	}
-	st, err = complete(&reqs[a.index])
-	return a.index, st, true, err
+	err = complete(&reqs[a.index], &w.status)
+	return a.index, w.status, true, err
 }
 
 // WaitSome waits until at least one of the requests is over, and reports the ends
@@ -223,11 +223,11 @@ func (s *several) take(i int) bool {
 	if !r.what.done() {
 		return false
 	}
-	st, err := complete(&s.reqs[i])
+	st := &r.world.status
 	if s.statuses != nil {
-		s.statuses[i] = st
+		st = &s.statuses[i]
 	}
-	if err != nil {
+	if err := complete(&s.reqs[i], st); err != nil {
 		s.failed = s.failed.add(i, err)
 		s.grave = s.grave || !single(err)
 	}
@@ -299,12 +299,12 @@ func (a *anyOf) Ready() bool {
 
 // complete takes the outcome of a request that is over, and makes it null where
 // it is not persistent.
-func complete(q *Request) (Status, error) {
+func complete(q *Request, st *Status) error {
 	r := q.r
 	if !r.persistent {
 		*q = Request{}
 	}
-	return r.complete()
+	return r.complete(st)
 }
 
 // completeSome completes all that are over.
@@ -315,11 +315,12 @@ func completeSome(reqs []Request, indices []int, statuses []Status) (n int, err 
 		if r == nil || !r.what.done() {
 			continue
 		}
-		st, err := complete(&reqs[i])
-		indices[n] = i
+		st := &r.world.status
 		if statuses != nil {
-			statuses[n] = st
+			st = &statuses[n]
 		}
+		err := complete(&reqs[i], st)
+		indices[n] = i
 		n++
 		if err != nil {
 			failed = failed.add(i, err)

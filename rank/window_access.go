@@ -167,14 +167,15 @@ func (a *access) reached() (over bool, err error) {
 	return a.w.in.Reached(a.target, a.ticket)
 }
 
-func (a *access) finish() (Status, error) {
+func (a *access) finish(st *Status) error {
+	*st = emptyStatus
 	_, err := a.reached()
 	w, target := a.w, a.target
 	a.next, w.idle = w.idle, a
 	if err != nil {
-		return emptyStatus, w.fail("one-sided access", target, err)
+		return w.fail("one-sided access", target, err)
 	}
-	return emptyStatus, nil
+	return nil
 }
 
 func (a *access) cancel()      {}

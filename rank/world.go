@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gorun-mpi/gorun/coll"
+	"github.com/gorun-mpi/gorun/internal/arch"
 	"github.com/gorun-mpi/gorun/internal/wait"
 	"github.com/gorun-mpi/gorun/pmi"
 	"github.com/gorun-mpi/gorun/rank/internal/p2p"
@@ -43,8 +44,7 @@ type World struct {
 	// nil entries elsewhere; nil when all goes by verbs.
 	peers []rdma.PeerMemory
 
-	// busy is set while a call runs.
-	busy  atomic.Bool
+	busy  uint32 // 1 while a call runs
 	final bool
 	// context is the next communicator's, unless a member has used it.
 	context uint32
@@ -72,6 +72,7 @@ type World struct {
 	// What the one running call waits for.
 	several several
 	anyOf   anyOf
+	status  Status // that a call returns, or nobody wants
 }
 
 // A launcher is who started the rank: a PMI server, Run, or nobody.
@@ -165,17 +166,34 @@ func (w *World) join(ctx context.Context, cfg *Config, waiting wait.Config) (err
 
 // enter begins a call; leave ends it.
 func (w *World) enter() error {
-	if !w.busy.CompareAndSwap(false, true) {
+	if !atomic.CompareAndSwapUint32(&w.busy, 0, 1) {
 		return ErrConcurrent
 	}
+	return w.entered()
+}
+
+// enterShort is enter for a call that starts something and does not wait. It does not
+// wait for the stores of the message before either, as a compare-and-swap does: two
+// calls that begin within the same hundred nanoseconds may both pass, so that a
+// program that calls from two goroutines finds out a little later.
+func (w *World) enterShort() error {
+	if atomic.LoadUint32(&w.busy) != 0 {
+		return ErrConcurrent
+	}
+	arch.StoreRelease32(&w.busy, 1)
+	return w.entered()
+}
+
+func (w *World) entered() error {
 	if w.final {
-		w.busy.Store(false)
+		w.leave()
 		return ErrFinalized
 	}
 	return nil
 }
 
-func (w *World) leave() { w.busy.Store(false) }
+// leave publishes what the call did to the next one, on whatever goroutine.
+func (w *World) leave() { arch.StoreRelease32(&w.busy, 0) }
 
 // Finalize leaves the job (MPI_Finalize): it waits until all ranks have called
 // it, and gives everything back. All ranks call it, when all their calls have

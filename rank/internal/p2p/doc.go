@@ -42,7 +42,7 @@
 // Ranks that map each other's engine regions (Config.Peers) store messages there:
 // first into the one inbox that a rank has, which all write, then, when a pair has
 // become hot, into a ring of its own. At most 16 rings are given out, so memory
-// does not grow with the square of ranks; what can be touched is below 256 KiB a
+// does not grow with the square of ranks; what can be touched is below 384 KiB a
 // rank. mapped.go draws the layout, inbox.go the claims, rendezvous.go how a long
 // message is announced, read, or taken back. Credit, matching and the bounds on
 // what is kept are those of queue pairs; an expired long send is taken back and

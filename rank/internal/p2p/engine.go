@@ -115,7 +115,6 @@ type Engine struct {
 	ops     table[Op]
 	taken   []*Message // by Mprobe, and not received yet
 	freed   contexts   // those whose messages nobody receives
-	held    int        // bytes of buffered sends
 
 	// Recycled.
 	spare    *Op
@@ -129,6 +128,7 @@ type Engine struct {
 	recvSGE [1]rdma.SGE
 	small   [inlineMost]byte
 	word    [8]byte
+	rest    remnant // of the message that is being taken out of a ring
 	cond    condition
 }
 

@@ -15,7 +15,7 @@ import (
 // is announced.
 var lengths = []int{0, 1, 8, 39, 40, 41, 64, 239, 240, 241, 1000, 4031, 4032, 4033, 8191, 8192, 8193, 20000, 70001, 300000}
 
-var modes = []Mode{Standard, Synchronous, Ready, Buffered}
+var modes = []Mode{Standard, Synchronous, Ready}
 
 // finished waits for operations and gives the first error.
 func (p *peer) finish(ctx context.Context, ops ...*Op) error {

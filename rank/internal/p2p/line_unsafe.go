@@ -17,6 +17,11 @@ type line struct {
 	data  [lineData]byte
 }
 
+// bytesOfLines is the memory of lines.
+func bytesOfLines(lines []line) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(lines))), len(lines)*lineSize)
+}
+
 // A ticket is the sender's word on an announced message: whether it may still be
 // read.
 type ticket struct {

@@ -219,17 +219,23 @@ func (l *link) remove(o *Op) {
 	o.next = nil
 }
 
-// giveBack gives the peer a message's credit back, and tells it when half of all
-// are due.
-func (e *Engine) giveBack(l *link) {
-	l.taken++
+// giveBack gives the peer a message's credits back, and tells it when enough are
+// due.
+func (e *Engine) giveBack(l *link, credits int) {
+	l.taken += uint64(credits)
 	if l.taken-l.reported >= l.reportAfter() {
 		e.chores(l)
 	}
 }
 
-// reportAfter is how many messages are taken between two reports of it.
-func (l *link) reportAfter() uint64 { return uint64(l.depth / 2) }
+// reportAfter is how many credits are given back between two reports of it. What
+// is not reported must leave room for the message that needs most.
+func (l *link) reportAfter() uint64 {
+	if l.far != nil {
+		return uint64(l.depth / 4)
+	}
+	return uint64(l.depth / 2)
+}
 
 // assign does a chore now, or when the send queue has room.
 func (e *Engine) assign(l *link, c chore) {

@@ -17,10 +17,11 @@ import (
 //	     \_ written by all peers    \_ by one    \_ written by their owner; a
 //	        (inbox.go)                 peer         receiver claims or frees them
 //
-// A message is one line: payload of at most lineData bytes is on it; a longer one
-// is in a slot of its sender, from where the receiver copies it; beyond
-// mappedEager the line announces it, and the receiver copies it straight out of
-// the sender's memory when that is mapped too, or reads it over the queue pair.
+// A message of at most lineData bytes is one line. A longer one goes on in the
+// lines behind that one, where there is a ring and at most longest lines are
+// needed; else it is in a slot of its sender, from where the receiver copies it.
+// Beyond mappedEager the line announces it, and the receiver copies it straight out
+// of the sender's memory when that is mapped too, or reads it over the queue pair.
 //
 // Lines of messages are limited by credit and those of answers by rendezvous
 // numbers, so that a ring never overflows; an inbox can be full. Lines are taken
@@ -28,9 +29,9 @@ import (
 const (
 	inboxLines = 256
 	ticketMax  = 64 // announced messages of a rank to all mapped peers
-	slotBytes  = 8192
-	slotMax    = 12
-	// mappedEager is the longest message that goes through a slot.
+	slotBytes  = 4096
+	slotMax    = 16
+	// mappedEager is the longest message that is copied twice.
 	mappedEager = slotBytes
 	// hotAfter is how many messages go through a peer's inbox before a ring is
 	// asked for.
@@ -42,18 +43,19 @@ const (
 )
 
 // A geometry is the layout of the mapped part, the same in all ranks of a job. All
-// that can be touched stays below 256 KiB.
+// that can be touched stays below 384 KiB.
 type geometry struct {
 	rings, ringLines           int
 	answers                    int // rendezvous of a link
+	longest                    int // lines of a message
 	inbox, ring, ticket, state int // offsets in the region
 	slot, end                  int
 }
 
 func newGeometry(size int) geometry {
-	g := geometry{rings: 16, ringLines: 64, answers: 16}
+	g := geometry{rings: 16, ringLines: 64, answers: 16, longest: 8}
 	if size <= 9 {
-		g.rings, g.ringLines, g.answers = 8, 256, 64
+		g.rings, g.ringLines, g.answers, g.longest = 8, 512, 64, linesFor(mappedEager)
 	}
 	at := (8*size + lineSize - 1) &^ (lineSize - 1)
 	at += lineSize // hint
@@ -74,6 +76,8 @@ const (
 	free        kind = 0
 	slotted     kind = iota + 32 // eager, in a slot
 	slottedSync                  // eagerSync, in a slot
+	lined                        // eager, over several lines
+	linedSync                    // eagerSync, over several lines
 	wantRing                     // asks for a ring
 	grantRing                    // id: the ring
 	useRing                      // all further messages come in the ring
@@ -128,6 +132,7 @@ type far struct {
 	asked    bool   // for a ring
 	granted  int    // the ring, -1: none
 	ring     []line // in use, nil: the inbox is
+	payload  []bool // by line of ring: all of it was payload when it was last written
 	tail     uint64
 	rings    []line // all of the peer's
 	tickets  []ticket
@@ -179,12 +184,13 @@ func (e *Engine) attach(l *link, memory rdma.PeerMemory, address uint64, key uin
 // for it.
 func (e *Engine) put(l *link, what kind, route, id uint64, data []byte) bool {
 	f := l.far
-	if f.ring == nil && !e.toRing(l) {
+	if !e.toRing(l) {
 		return e.putInbox(l, what, route, id, data)
 	}
 	ln := &f.ring[f.tail&uint64(len(f.ring)-1)]
 	ln.route, ln.id = route, id
 	copy(ln.data[:], data)
+	f.blank(f.tail + 1)
 	// The release makes the line's content visible with its word. That the
 	// line is free follows from credit, which came back with a release after
 	// the peer had read it, and from answers, each of which follows a message.
@@ -194,15 +200,74 @@ func (e *Engine) put(l *link, what kind, route, id uint64, data []byte) bool {
 	return true
 }
 
-// toRing moves the link's messages from the inbox to a ring that was granted. The
-// line that says so is the last in the inbox, so nothing is overtaken.
+// putLong is put of a message over several lines of a ring. All lines but the first
+// hold nothing but payload.
+func (e *Engine) putLong(l *link, what kind, route, id uint64, data []byte) {
+	f := l.far
+	size := uint64(len(f.ring))
+	first, at := f.tail&(size-1), (f.tail+1)&(size-1)
+	rest := data[lineData:]
+	n := copy(bytesOfLines(f.ring[at:]), rest)
+	copy(bytesOfLines(f.ring), rest[n:])
+	for range linesFor(len(data)) - 1 {
+		f.payload[at] = true
+		at = (at + 1) & (size - 1)
+	}
+	ln := &f.ring[first]
+	ln.route, ln.id = route, id
+	copy(ln.data[:], data)
+	next := f.tail + uint64(linesFor(len(data)))
+	f.blank(next)
+	arch.StoreRelease64(&ln.word, pack(uint32(f.tail/size)+1, what, lineData, e.rank))
+	f.tail = next
+	f.memory.Notify()
+}
+
+// blank takes away what stands at the head of the line that will be looked at after
+// the message that is being stored, when it is payload of an earlier one and might be
+// taken for a word. It is called before the message is visible. There is always a
+// line that is free: credit leaves some room.
+func (f *far) blank(position uint64) {
+	size := uint64(len(f.ring))
+	if at := position & (size - 1); f.payload[at] {
+		f.payload[at] = false
+		f.ring[at].word = pack(uint32(position/size), free, 0, 0) // of the lap before
+	}
+}
+
+// A remnant is what follows the first line of a message.
+type remnant struct {
+	lines []line // of the ring
+	at    uint64
+	bytes int
+}
+
+// copy copies as much as fits to dst.
+func (r *remnant) copy(dst []byte) int {
+	dst = dst[:min(len(dst), r.bytes)]
+	n := copy(dst, bytesOfLines(r.lines[r.at&uint64(len(r.lines)-1):]))
+	return n + copy(dst[n:], bytesOfLines(r.lines))
+}
+
+// credits is how many the message has cost: one for each line.
+func (r *remnant) credits() int { return 1 + (r.bytes+lineSize-1)/lineSize }
+
+// linesFor is how many lines a message of n bytes needs in a ring.
+func linesFor(n int) int { return 1 + (max(n-lineData, 0)+lineSize-1)/lineSize }
+
+// toRing moves the link's messages from the inbox to a ring that was granted, and
+// tells whether they go there. The line that says so is the last in the inbox, so
+// nothing is overtaken.
 func (e *Engine) toRing(l *link) bool {
 	f := l.far
+	if f.ring != nil {
+		return true
+	}
 	if f.granted < 0 || !e.putInbox(l, useRing, 0, 0, nil) {
 		return false
 	}
 	n := e.own.geometry.ringLines
-	f.ring = f.rings[f.granted*n:][:n]
+	f.ring, f.payload = f.rings[f.granted*n:][:n], make([]bool, n)
 	return true
 }
 
@@ -217,6 +282,19 @@ func (e *Engine) sendMapped(l *link, what kind, buf []byte, env match.Envelope, 
 			return false
 		}
 		l.sent++
+		return true
+	}
+	if n := linesFor(len(buf)); n <= e.own.geometry.longest && e.toRing(l) {
+		if e.credits(l) < n {
+			return false
+		}
+		if what == eager {
+			what = lined
+		} else {
+			what = linedSync
+		}
+		e.putLong(l, what, route, uint64(number)|uint64(len(buf))<<32, buf)
+		l.sent += uint64(n)
 		return true
 	}
 	slot, ok := e.takeSlot(l)
@@ -299,10 +377,53 @@ func (e *Engine) look() (came bool) {
 			r.head++
 			came = true
 			_, what, n, _ := unpack(w)
-			e.incoming(r.from, what, n, ln)
+			switch what {
+			case eager:
+				e.short(r.from, n, ln)
+			case lined, linedSync:
+				e.long(r, what, ln)
+			default:
+				e.incoming(r.from, what, n, ln)
+			}
 		}
 	}
 	return e.lookInbox() || came
+}
+
+// short is incoming for the most frequent case: a message on one line that a receive
+// waits for.
+func (e *Engine) short(l *link, n int, ln *line) {
+	if l.err != nil || n > lineData || int32(ln.route>>32) < 0 {
+		e.incoming(l, eager, n, ln)
+		return
+	}
+	env := match.Envelope{Context: uint32(ln.route), Source: l.peer, Tag: int32(ln.route >> 32)}
+	r := e.matches.Arrive(env)
+	if r == nil {
+		e.incoming(l, eager, n, ln)
+		return
+	}
+	e.deliver(r.Value, env, ln.data[:n])
+	e.giveBack(l, 1)
+}
+
+// long handles a message of several lines of a ring, whose head is behind the first.
+func (e *Engine) long(r *ring, what kind, ln *line) {
+	l, length := r.from, int(ln.id>>32)
+	lines := linesFor(length)
+	if length <= lineData || lines > e.own.geometry.longest {
+		e.damaged(l)
+		return
+	}
+	e.rest = remnant{lines: r.lines, at: r.head, bytes: length - lineData}
+	r.head += uint64(lines - 1)
+	if what == lined {
+		what = eager
+	} else {
+		what = eagerSync
+	}
+	e.incoming(l, what, lineData, ln)
+	e.rest.bytes = 0
 }
 
 // incoming handles a line of a peer. Nothing on it is believed.
@@ -375,8 +496,12 @@ func (e *Engine) incoming(l *link, what kind, n int, ln *line) {
 		// Release: the bytes were read before the slot is free.
 		arch.StoreRelease64(&l.far.states[slot], 0)
 	}
-	if credit && l.err == nil {
-		e.giveBack(l)
+	credits := e.rest.credits()
+	if !credit {
+		credits-- // the lines are free all the same; one holds the sender back
+	}
+	if credits > 0 && l.err == nil {
+		e.giveBack(l, credits)
 	}
 }
 

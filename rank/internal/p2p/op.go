@@ -15,7 +15,6 @@ const (
 	Standard    Mode = iota // the memory is the caller's again (MPI_Send)
 	Synchronous             // a receive has taken the message too (MPI_Ssend)
 	Ready                   // Standard, by a caller who knows that the receive is posted (MPI_Rsend)
-	Buffered                // at once: the engine keeps a copy (MPI_Bsend)
 )
 
 // ErrCancelled is what a receive ends with that was cancelled.
@@ -66,7 +65,6 @@ type Op struct {
 
 	buf   []byte // the caller's memory
 	mr    rdma.MR
-	own   []byte  // the copy of a detached send
 	group []int32 // who may send it, when the source is open
 
 	link   *link   // of a send; of a receive from when it moves
@@ -117,11 +115,9 @@ func (e *Engine) Finish(o *Op) (Status, error) {
 }
 
 func (e *Engine) recycle(o *Op) {
-	if cap(o.own) > e.slotSize() {
-		o.own = nil
-	}
-	o.buf, o.mr, o.group, o.link, o.err, o.st = nil, nil, nil, nil, nil, Status{}
-	o.detached, o.mode, o.own = false, Standard, o.own[:0]
+	o.buf, o.mr, o.group, o.link, o.err = nil, nil, nil, nil, nil
+	o.st.Source, o.st.Tag, o.st.Bytes = 0, 0, 0
+	o.detached, o.mode = false, Standard
 	o.next = e.spare
 	e.spare = o
 }
@@ -130,7 +126,6 @@ func (e *Engine) recycle(o *Op) {
 func (e *Engine) complete(o *Op, err error) {
 	o.state, o.err = done, err
 	if o.detached {
-		e.held -= len(o.own)
 		e.recycle(o)
 	}
 }

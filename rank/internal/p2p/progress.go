@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/gorun-mpi/gorun/rank/internal/match"
 	"github.com/gorun-mpi/gorun/rdma"
@@ -122,7 +123,7 @@ func (e *Engine) arrived(l *link, slot, length int) {
 	if err := e.postRecv(l, slot); err != nil {
 		e.fail(l, err)
 	} else if credit {
-		e.giveBack(l)
+		e.giveBack(l, 1)
 	}
 }
 
@@ -158,9 +159,12 @@ func (e *Engine) accept(l *link, h *header, payload []byte) (credit bool) {
 	if h.kind == announce {
 		a.length = int(h.length)
 	} else {
-		a.data = append(a.data[:0], payload...)
+		a.length += e.rest.bytes
+		a.data = append(slices.Grow(a.data[:0], a.length), payload...)[:a.length]
+		e.rest.copy(a.data[len(payload):])
+		a.size += a.length
 	}
-	a.size = slotHeader + len(payload)
+	a.size += slotHeader
 	l.held += a.size
 	a.withheld = l.held > unexpectedMax
 	e.matches.Keep(m)
@@ -174,7 +178,7 @@ type arrival struct {
 	op       *Op    // the send of the rank itself that holds it
 	length   int    // of the message
 	size     int    // what it counts for in link.held
-	withheld bool   // its credit was not given back
+	withheld bool   // a credit was not given back
 	next     *Message
 }
 
@@ -197,10 +201,10 @@ func (e *Engine) release(m *Message) {
 		l := &e.links[m.Source]
 		l.held -= m.Value.size
 		if m.Value.withheld && l.err == nil {
-			e.giveBack(l)
+			e.giveBack(l, 1)
 		}
 	}
-	if cap(m.Value.data) > e.slotSize() {
+	if cap(m.Value.data) > max(e.slotSize(), mappedEager) {
 		m.Value.data = nil // a long message to the rank itself
 	}
 	m.Value.next = e.arrivals

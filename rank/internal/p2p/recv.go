@@ -108,11 +108,15 @@ func (e *Engine) consume(o *Op, m *match.Message[arrival]) {
 
 // deliver ends a receive with a message that is at hand.
 func (e *Engine) deliver(o *Op, env match.Envelope, payload []byte) {
-	n := copy(o.buf, payload)
-	o.st = Status{Source: int(env.Source), Tag: int(env.Tag), Bytes: n}
+	n, length := copy(o.buf, payload), len(payload)
+	if e.rest.bytes > 0 {
+		length += e.rest.bytes
+		n += e.rest.copy(o.buf[n:])
+	}
+	o.st.Source, o.st.Tag, o.st.Bytes = int(env.Source), int(env.Tag), n
 	o.state = done
-	if n < len(payload) {
-		o.err = &TruncateError{Message: len(payload), Buffer: len(o.buf)}
+	if n < length {
+		o.err = &TruncateError{Message: length, Buffer: len(o.buf)}
 	}
 }
 

@@ -71,9 +71,18 @@ func (e *Engine) keepOwn(buf []byte, env match.Envelope) {
 	e.matches.Keep(m)
 }
 
-// Isend starts to send buf, which is the operation's until that is done (in
-// Buffered mode: until the call returns). It does not block: what cannot leave
-// waits in line, in order.
+// TrySend sends buf if it can leave at once and nothing is to be waited for. That
+// is all of a send then; false: nothing was done.
+func (e *Engine) TrySend(buf []byte, env match.Envelope, peer int, mode Mode) bool {
+	if mode != Standard && mode != Ready || peer == e.rank || e.err != nil {
+		return false
+	}
+	l := &e.links[peer]
+	return l.err == nil && len(buf) <= l.eager && l.queue.head == nil && e.sendShort(l, eager, buf, env, 0) && l.err == nil
+}
+
+// Isend starts to send buf, which is the operation's until that is done. It does
+// not block: what cannot leave waits in line, in order.
 func (e *Engine) Isend(buf []byte, mr rdma.MR, env match.Envelope, peer int, mode Mode) (*Op, error) {
 	if e.err != nil {
 		return nil, e.err
@@ -91,23 +100,11 @@ func (e *Engine) Isend(buf []byte, mr rdma.MR, env match.Envelope, peer int, mod
 		return o, nil
 	}
 	o.Envelope, o.link, o.mode = env, l, mode
-	if mode != Buffered {
-		o.state, o.buf, o.mr = queued, buf, mr
-		e.enqueue(l, o)
-		return o, nil
-	}
-	o.state = done
-	copied := e.newOp()
-	copied.Envelope, copied.link, copied.mode, copied.state = env, l, Buffered, queued
-	copied.own = append(copied.own[:0], buf...)
-	copied.buf, copied.detached = copied.own, true
-	e.held += len(copied.own)
-	e.enqueue(l, copied)
+	o.state, o.buf, o.mr = queued, buf, mr
+	l.queue.push(o)
+	e.pump(l)
 	return o, nil
 }
-
-// Held is how many bytes of buffered sends have not left yet.
-func (e *Engine) Held() int { return e.held }
 
 // isendSelf starts a send to the rank itself. A long or a synchronous one is done
 // when it was received.
@@ -116,7 +113,7 @@ func (e *Engine) isendSelf(buf []byte, env match.Envelope, mode Mode) *Op {
 	o.Envelope, o.mode = env, mode
 	if r := e.matches.Arrive(env); r != nil {
 		e.deliver(r.Value, env, buf)
-	} else if mode == Buffered || mode != Synchronous && len(buf) <= e.eager {
+	} else if mode != Synchronous && len(buf) <= e.eager {
 		e.keepOwn(buf, env)
 	} else {
 		o.state, o.buf = sent, buf
@@ -127,12 +124,6 @@ func (e *Engine) isendSelf(buf []byte, env match.Envelope, mode Mode) *Op {
 	}
 	o.state = done
 	return o
-}
-
-// enqueue stands a send in line and sends what can be sent.
-func (e *Engine) enqueue(l *link, o *Op) {
-	l.queue.push(o)
-	e.pump(l)
 }
 
 // pump sends what waits in line, in order, as far as there is room; what is left
