@@ -23,12 +23,11 @@ func (k *call) gatherv(send, recv Buffer, counts, displs []int, root int) *call 
 		out := k.ragged(&k.recv, &recv, toWrite)
 		next := 0
 		for i := range c.others() {
-			off, length := 0, 0
 			if !c.inter && i == c.rank && here {
 				next += counts[i] // there already
 				continue
 			}
-			off, length = k.item(out, counts, displs, i, &next)
+			off, length := k.item(out, counts, displs, i, &next)
 			k.from(c.remoteMember(i), off, length)
 			if !c.inter && i == c.rank {
 				k.same("send", n, length)
@@ -132,7 +131,7 @@ func (k *call) alltoallv(send Buffer, sendCounts, sendDispls []int, recv Buffer,
 	}
 	nextIn, nextOut := 0, 0
 	for i := range c.others() {
-		off, n := 0, 0
+		var off, n int
 		if here {
 			off, n = k.saved(&recv, sendCounts, sendDispls, i, &nextIn)
 		} else {

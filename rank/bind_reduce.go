@@ -27,7 +27,7 @@ func (k *call) reduce(send, recv Buffer, op Op, root int) *call {
 		}
 		return k
 	}
-	n := 0
+	var n int
 	if r == isRoot {
 		sent, received, here := k.vectors(&send, &recv, op)
 		if !here {

@@ -24,7 +24,7 @@ func (c *Comm) Dup(ctx context.Context) (*Comm, error) {
 	if err := c.copyAttributes(d); err != nil {
 		// The others have it, and learn that this rank does not.
 		err = errors.Join(err, d.deleteAttributes())
-		d.revoke("dup", err)
+		_ = d.revoke("dup", err)
 		d.release()
 		return nil, c.fail("dup", -1, err)
 	}
@@ -225,7 +225,7 @@ func (c *Comm) choose(ctx context.Context, own choice) ([]choice, error) {
 	return choices, nil
 }
 
-// ErrContexts: some rank has been in as many communicators as there are numbers
+// ErrContexts says that some rank has been in as many communicators as there are numbers
 // to tell their messages apart.
 var ErrContexts = errors.New("all 2^30 context numbers are used up")
 

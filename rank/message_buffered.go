@@ -9,7 +9,7 @@ import (
 	"github.com/gorun-mpi/gorun/rank/internal/p2p"
 )
 
-// ErrBuffer: a buffered send found no room in the buffer of AttachBuffer
+// ErrBuffer says that a buffered send found no room in the buffer of AttachBuffer
 // (MPI_ERR_BUFFER).
 var ErrBuffer = errors.New("the buffer for buffered sends has no room")
 

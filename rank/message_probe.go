@@ -184,8 +184,8 @@ func (m Message) into(name string, b *Buffer) (*request, error) {
 	if err := w.enter(); err != nil {
 		return nil, w.comm.fail(name, -1, err)
 	}
-	r, err := m.q.live(), error(nil)
-	c := w.comm
+	r, c := m.q.live(), w.comm
+	var err error
 	if r == nil {
 		err = badClass(ClassRequest, "the message was received already")
 	} else {

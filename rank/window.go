@@ -48,7 +48,7 @@ const (
 // related (MPI_WIN_MODEL).
 type Model uint8
 
-// Unified: they are the same (MPI_WIN_UNIFIED). There is no other model here.
+// Unified says that they are the same (MPI_WIN_UNIFIED). There is no other model here.
 const Unified Model = 1
 
 // window is a Win without its type.

@@ -96,7 +96,7 @@ func (s *scratch) environ() []string {
 // runGuard is the program of the guard.
 func runGuard(marker string, directories []string, in io.Reader) int {
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
-	io.Copy(io.Discard, in) // ends with whoever holds the other end
+	_, _ = io.Copy(io.Discard, in) // ends with whoever holds the other end
 	sweep(marker)
 	for _, d := range directories {
 		if os.RemoveAll(d) != nil {

@@ -167,9 +167,10 @@ func (r *row) validate() error {
 // writeCSV writes the rows under a line of names; the header has no place here.
 func writeCSV(w io.Writer, rows []row) error {
 	c := csv.NewWriter(w)
-	c.Write([]string{"benchmark", "system", "np", "bytes", "type", "memory", "median_us", "p10_us", "p90_us", "p99_us", "runs", "iterations",
+	write := func(fields ...string) { _ = c.Write(fields) } // Error has it in the end
+	write("benchmark", "system", "np", "bytes", "type", "memory", "median_us", "p10_us", "p90_us", "p99_us", "runs", "iterations",
 		"verified", "variant", "min_us", "max_us", "messages_per_s", "mb_per_s", "compute_us", "total_us", "overlap_percent",
-		"ratio", "ratio_min", "ratio_max", "peer", "failed"})
+		"ratio", "ratio_min", "ratio_max", "peer", "failed")
 	f := func(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 	some := func(v float64) string {
 		if v == 0 {
@@ -182,9 +183,9 @@ func writeCSV(w io.Writer, rows []row) error {
 		if r.Overlap != nil {
 			overlap = f(*r.Overlap)
 		}
-		c.Write([]string{r.Benchmark, r.System, strconv.Itoa(r.NP), strconv.Itoa(r.Bytes), r.Type, r.Memory, f(r.Median), f(r.P10), f(r.P90), f(r.P99),
+		write(r.Benchmark, r.System, strconv.Itoa(r.NP), strconv.Itoa(r.Bytes), r.Type, r.Memory, f(r.Median), f(r.P10), f(r.P90), f(r.P99),
 			strconv.Itoa(r.Runs), strconv.Itoa(r.Iterations), strconv.FormatBool(r.Verified), r.Variant, f(r.Least), f(r.Most), some(r.Rate), some(r.Bandwidth),
-			some(r.Compute), some(r.Total), overlap, some(r.Ratio), some(r.RatioLow), some(r.RatioHigh), r.Peer, r.Failed})
+			some(r.Compute), some(r.Total), overlap, some(r.Ratio), some(r.RatioLow), some(r.RatioHigh), r.Peer, r.Failed)
 	}
 	c.Flush()
 	return c.Error()

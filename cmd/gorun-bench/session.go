@@ -190,7 +190,7 @@ func (s *session) attempt(ctx context.Context, round int, j *job) error {
 		s.versions[j.system] = numberIn.FindString(a.version)
 	}
 	if s.params.verbose || err == nil {
-		said.WriteTo(s.errs)
+		_, _ = said.WriteTo(s.errs) // a report that nobody takes
 	}
 	switch {
 	case err != nil && ctx.Err() == nil && said.Len() > 0:

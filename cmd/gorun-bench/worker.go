@@ -33,6 +33,7 @@ type worker struct {
 
 	started  time.Time
 	perRound float64 // microseconds of a round of work
+	product  float64 // of work, so that it is done
 	control  []int64 // of rank 0's decisions, registered or not as rank likes
 	numbers  []float64
 }
@@ -382,7 +383,7 @@ func (m *measured) overlap(s *sample) error {
 			return err
 		}
 		begun := m.now()
-		work(rounds)
+		m.product = work(rounds)
 		done := m.now()
 		if err := m.wait(); err != nil {
 			return err
@@ -415,7 +416,7 @@ func (w *worker) calibrate() {
 	w.perRound = 1e9
 	for range 5 {
 		t := w.now()
-		work(100000)
+		w.product = work(100000)
 		w.perRound = min(w.perRound, (w.now()-t)/100000)
 	}
 }

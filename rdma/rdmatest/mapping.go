@@ -220,8 +220,9 @@ const bounceSlow = 8 * time.Millisecond
 
 // run plays and tells how often the ball took bounceSlow to come.
 func (b bounce) run(ctx rdma.Context, mine Region) (slow int, err error) {
-	sl, p := ctx.(rdma.Sleeper), rdma.PeerMemory(nil)
-	if p, err = ctx.(rdma.Mapper).Peer(b.GID); err != nil {
+	sl := ctx.(rdma.Sleeper)
+	p, err := ctx.(rdma.Mapper).Peer(b.GID)
+	if err != nil {
 		return 0, err
 	}
 	theirs, err := p.Map(b.Addr, b.RKey, 8, rdma.AccessRemoteWrite)

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 )
 
-// ErrTooLarge: a type would be larger than any memory.
+// ErrTooLarge says that a type would be larger than any memory.
 var ErrTooLarge = errors.New("the type is too large")
 
 // A Type is a type map with bounds.

@@ -20,7 +20,7 @@ const (
 	tableWords = 2 + tableEntry*tableMost
 )
 
-// ErrAttach: memory cannot be attached, or is not.
+// ErrAttach says that memory cannot be attached, or is not.
 var ErrAttach = errors.New("attach")
 
 // A table is what the own member has attached.
