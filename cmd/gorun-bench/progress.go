@@ -79,7 +79,10 @@ func (p *progress) left(now time.Time) time.Duration {
 	before := true
 	for _, j := range p.jobs {
 		each := j.took
-		if each == 0 {
+		switch {
+		case j.fruitless >= mostFruitless: // it does not run any more
+			each = 0
+		case each == 0:
 			each = p.guess[j]
 		}
 		rounds := p.runs - p.round - 1

@@ -44,6 +44,8 @@ type job struct {
 	np     int
 	points []point
 	took   time.Duration // in the last round
+	// failures without any result before; too many and the job is left out.
+	fruitless int
 }
 
 func (j *job) String() string { return fmt.Sprintf("np %d, %v", j.np, j.contender) }
@@ -98,6 +100,9 @@ func (s *session) run(ctx context.Context) error {
 	for round := range s.params.runs {
 		begun := time.Now()
 		for _, j := range s.jobs {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
 			if s.late(0) {
 				s.log.Warnf("the %v of this session ended in round %d of %d", s.params.deadline, round+1, s.params.runs)
 				return nil
@@ -121,8 +126,12 @@ func (s *session) late(more time.Duration) bool {
 
 // job runs a job once. A job that fails is tried once more, for a peer may
 // hang; then its round has no result of it. A session with a deadline has no
-// time to wait twice for one that hangs.
+// time to wait twice for one that hangs; none waits for one again and again that
+// has never given anything.
 func (s *session) job(ctx context.Context, round int, j *job) error {
+	if j.fruitless >= mostFruitless {
+		return nil
+	}
 	// What was measured least often comes first: a slow job's share ends early.
 	slices.SortStableFunc(j.points, func(a, b point) int {
 		return s.results.count(j, a) - s.results.count(j, b)
@@ -134,6 +143,9 @@ func (s *session) job(ctx context.Context, round int, j *job) error {
 		if err == nil || ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
+		if !slices.ContainsFunc(j.points, func(p point) bool { return s.results.count(j, p) > 0 }) {
+			j.fruitless++
+		}
 		hung := errors.Is(err, errTooLong)
 		if try == 0 && !s.late(0) && !(hung && s.params.deadline > 0) {
 			s.log.Warnf("%v: %v; tried again", j, err)
@@ -141,6 +153,9 @@ func (s *session) job(ctx context.Context, round int, j *job) error {
 		}
 		s.log.Errorf("%v: failed in round %d: %v", j, round+1, err)
 		s.results.fail(j, err)
+		if j.fruitless >= mostFruitless && round+1 < s.params.runs {
+			s.log.Warnf("%v: left out of the other rounds: it has given nothing", j)
+		}
 		break
 	}
 	return nil
@@ -199,11 +214,14 @@ func (s *session) attempt(ctx context.Context, round int, j *job) error {
 		return err
 	case out.err != nil:
 		return out.err
-	case !a.ended && len(a.samples) == len(measured):
-		return errors.New("ended without a last word")
+	case !a.ended:
+		return fmt.Errorf("ended without a last word, after %d of %d results", len(a.samples), len(measured))
 	}
 	return nil
 }
+
+// mostFruitless failures without any result are enough.
+const mostFruitless = 2
 
 // errTooLong is of a job that was ended for its time was over.
 var errTooLong = errors.New("did not end within")

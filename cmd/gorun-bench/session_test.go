@@ -93,6 +93,35 @@ func testPeerThatHangsOrFails(t *testing.T, deadline time.Duration, tries int) {
 	}
 }
 
+// An MPI that hangs for ever, or prints something else and ends well, is not
+// waited for in every round.
+func TestFruitlessJobsAreLeftOut(t *testing.T) {
+	hangs, nonsense := 0, 0
+	hanging := script(openmpi, ordinary, "core", func(ctx context.Context, _ *plan, _ io.Writer) error {
+		hangs++
+		<-ctx.Done()
+		return context.Cause(ctx)
+	})
+	talking := script(mpich, ordinary, "", func(_ context.Context, _ *plan, out io.Writer) error {
+		nonsense++
+		fmt.Fprintln(out, "Hello, world")
+		return nil
+	})
+	s, log := scripted(t, 20, hanging, talking, script(gorun, registered, "", answers(1)))
+	s.lateness = -s.params.shareOf(2) + 30*time.Millisecond
+	if err := s.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if hangs != 2 || nonsense != 2 || s.jobs[2].took == 0 || !s.results.bad() || s.results.count(s.jobs[2], s.jobs[2].points[0]) != 20 {
+		t.Errorf("%d and %d tries, want 2 each and 20 rounds of the other; log\n%s", hangs, nonsense, log)
+	}
+	for _, want := range []string{"openmpi, core: left out", "mpich: left out", "ended without a last word, after 0 of 2 results"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("no %q in\n%s", want, log)
+		}
+	}
+}
+
 // What a job gave before it failed counts, and its next try measures the rest.
 func TestSecondTryMeasuresTheRest(t *testing.T) {
 	var plans []string
