@@ -74,14 +74,14 @@ type row struct {
 	Failed      string `json:"failed,omitempty"` // why there are no figures
 }
 
-// better tells whether r says more for its system than the variant before. A
-// time that few rounds gave is no match for one of many.
+// better tells whether r says more for its system than the variant before. In
+// doubt the peer is given credit: a fast time counts however few rounds gave it.
 func (r *row) better(old *row) bool {
 	if r.Verified != old.Verified {
 		return r.Verified
 	}
-	if r.Runs >= 2*old.Runs || old.Runs >= 2*r.Runs {
-		return r.Runs > old.Runs
+	if (r.Runs > 0) != (old.Runs > 0) {
+		return r.Runs > 0
 	}
 	return r.Median < old.Median
 }
