@@ -12,7 +12,7 @@ func TestMain(m *testing.M) {
 	os.Exit(buildAndRun(m))
 }
 
-// buildAndRun builds the commands and puts them first in the PATH.
+// buildAndRun builds the commands and the programs of scripts, and puts them first in the PATH.
 func buildAndRun(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "gorun-e2e-")
 	if err != nil {
@@ -20,7 +20,7 @@ func buildAndRun(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	build := exec.Command("go", "build", "-o", dir, "./cmd/gorun", "./cmd/gorun-agent", "./cmd/a2a", "./cmd/gorun-bench")
+	build := exec.Command("go", "build", "-o", dir, "./cmd/gorun", "./cmd/gorun-agent", "./cmd/a2a", "./cmd/gorun-bench", "./testdata/window")
 	build.Dir = ".."
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
