@@ -109,7 +109,7 @@ func init() {
 			}
 		},
 	} {
-		programs["death in "+name] = func() { mourn(wait) }
+		programs["death in "+name] = func() { mourn(rank.Barrier, wait) }
 	}
 	programs["error"] = func() {
 		rank.Main(func(ctx context.Context, c *rank.Comm) error {
@@ -150,8 +150,8 @@ func unanswered(c *rank.Comm) []rank.Request {
 	return reqs
 }
 
-// mourn is a rank of a job in which rank 1 dies.
-func mourn(wait func(context.Context, *rank.Comm) error) {
+// mourn is a rank of a job in which rank 1 dies, after before.
+func mourn(before, wait func(context.Context, *rank.Comm) error) {
 	ctx := context.Background()
 	w, err := rank.Init(ctx, rank.Config{})
 	if err != nil {
@@ -159,7 +159,7 @@ func mourn(wait func(context.Context, *rank.Comm) error) {
 		os.Exit(2)
 	}
 	c := w.Comm()
-	if err := rank.Barrier(ctx, c); err != nil {
+	if err := before(ctx, c); err != nil {
 		fmt.Println(err)
 		os.Exit(2)
 	}

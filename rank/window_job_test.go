@@ -1,14 +1,11 @@
 package rank_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"testing"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/gorun-mpi/gorun/internal/arch"
 	"github.com/gorun-mpi/gorun/internal/testenv"
@@ -17,7 +14,6 @@ import (
 
 func init() {
 	programs["windows"] = func() { rank.Main(windows) }
-	programs["death in windows"] = mournWindow
 }
 
 // windows does a little of everything in processes: what the tests in one process
@@ -104,39 +100,97 @@ func TestWindowProcesses(t *testing.T) {
 	}
 }
 
-// mournWindow: rank 1 holds a lock when it is killed. The others get the lock, and
-// then learn that they wait for it in vain.
-func mournWindow() {
-	ctx := context.Background()
-	w, err := rank.Init(ctx, rank.Config{})
-	if err != nil {
-		fmt.Println(err)
-		os.Exit(2)
+// mournWindow has rank 1 die: what it does before, and what the others do then,
+// whose error is judged.
+func mournWindow(name string, open func(context.Context, *rank.Comm) (*rank.Win[int64], error), before, after func(context.Context, *rank.Comm, *rank.Win[int64]) error) {
+	programs["death in windows "+name] = func() {
+		var w *rank.Win[int64]
+		mourn(func(ctx context.Context, c *rank.Comm) (err error) {
+			if w, err = open(ctx, c); err == nil {
+				err = before(ctx, c, w)
+			}
+			return errors.Join(err, rank.Barrier(ctx, c))
+		}, func(ctx context.Context, c *rank.Comm) error { return after(ctx, c, w) })
 	}
-	c := w.Comm()
-	win, err := rank.WinAllocate[int64](ctx, c, 10)
-	if err == nil && c.Rank() == 1 {
-		err = win.Lock(ctx, rank.LockExclusive, 0, 0)
+}
+
+func init() {
+	allocate := func(ctx context.Context, c *rank.Comm) (*rank.Win[int64], error) {
+		return rank.WinAllocate[int64](ctx, c, 10)
 	}
-	if err = errors.Join(err, rank.Barrier(ctx, c)); err != nil {
-		fmt.Println(err)
-		os.Exit(2)
+	create := func(ctx context.Context, c *rank.Comm) (*rank.Win[int64], error) {
+		return rank.WinCreate(ctx, c, make([]int64, 10))
 	}
-	fmt.Println("ready")
-	if c.Rank() != 1 {
-		start := time.Now()
-		err := errors.Join(win.Lock(ctx, rank.LockExclusive, 0, 0), win.Put([]int64{1}, 0, 0), win.Unlock(ctx, 0))
-		if err != nil {
-			fmt.Printf("wrong: the lock of the dead: %v\n", err)
-		} else if c.Rank() == 0 {
-			one, _ := win.Group().Incl([]int{1})
-			err = win.Start(ctx, one, 0)
-		} else {
-			err = win.Fence(ctx, 0)
+	nothing := func(context.Context, *rank.Comm, *rank.Win[int64]) error { return nil }
+	// exclusively gets the lock of rank 0, which rank 1 held.
+	exclusively := func(ctx context.Context, c *rank.Comm, w *rank.Win[int64]) error {
+		return errors.Join(w.Lock(ctx, rank.LockExclusive, 0, 0), w.Put([]int64{1}, 0, 0), w.Unlock(ctx, 0))
+	}
+	lock := func(kind rank.LockType) func(context.Context, *rank.Comm, *rank.Win[int64]) error {
+		return func(ctx context.Context, c *rank.Comm, w *rank.Win[int64]) error {
+			if c.Rank() != 1 {
+				return nil
+			}
+			return w.Lock(ctx, kind, 0, 0)
 		}
-		fmt.Printf("%v after %v\n%s\n", err, time.Since(start).Round(time.Millisecond), judge(c, err))
 	}
-	for {
-		_ = unix.Pause()
+	one := func(w *rank.Win[int64]) rank.Group {
+		g, err := w.Group().Incl([]int{1})
+		if err != nil {
+			panic(err)
+		}
+		return g
+	}
+	mournWindow("locked, then start", allocate, lock(rank.LockExclusive), func(ctx context.Context, c *rank.Comm, w *rank.Win[int64]) error {
+		if err := exclusively(ctx, c, w); err != nil {
+			return fmt.Errorf("the lock of the dead: %w", err)
+		}
+		return w.Start(ctx, one(w), 0)
+	})
+	mournWindow("read, then fence", create, lock(rank.LockShared), func(ctx context.Context, c *rank.Comm, w *rank.Win[int64]) error {
+		if err := exclusively(ctx, c, w); err != nil {
+			return fmt.Errorf("the lock of the dead: %w", err)
+		}
+		return w.Fence(ctx, 0)
+	})
+	mournWindow("wait", allocate, nothing, func(ctx context.Context, c *rank.Comm, w *rank.Win[int64]) error {
+		return errors.Join(w.Post(one(w), 0), w.Wait(ctx))
+	})
+	mournWindow("test", create, nothing, func(ctx context.Context, c *rank.Comm, w *rank.Win[int64]) error {
+		if err := w.Post(one(w), 0); err != nil {
+			return err
+		}
+		for {
+			if done, err := w.Test(); done || err != nil {
+				return err
+			}
+		}
+	})
+	mournWindow("free", allocate, nothing, func(ctx context.Context, c *rank.Comm, w *rank.Win[int64]) error { return w.Free(ctx) })
+	for name, open := range map[string]func(context.Context, *rank.Comm) (*rank.Win[int64], error){"allocate": allocate, "create": create} {
+		mournWindow(name+", accesses", open, nothing, func(ctx context.Context, c *rank.Comm, w *rank.Win[int64]) error {
+			for {
+				if err := w.Lock(ctx, rank.LockShared, 1, 0); err != nil {
+					return err
+				}
+				err := w.Put([]int64{1}, 1, c.Rank())
+				if err = cmp.Or(err, w.Unlock(ctx, 1)); err != nil {
+					return err
+				}
+			}
+		})
+		mournWindow(name+", flushes", open, nothing, func(ctx context.Context, c *rank.Comm, w *rank.Win[int64]) error {
+			if err := w.LockAll(ctx, 0); err != nil {
+				return err
+			}
+			for {
+				if _, err := w.FetchAndOp(1, 1, 0, rank.Sum); err != nil {
+					return err
+				}
+				if err := w.Flush(ctx, 1); err != nil {
+					return err
+				}
+			}
+		})
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"runtime"
 	"sync/atomic"
+
+	"github.com/gorun-mpi/gorun/rank/internal/rma"
 )
 
 // An Assert tells a call of synchronisation what the program knows (MPI's mode
@@ -211,12 +213,12 @@ func (w *window) LockAll(ctx context.Context, assert Assert) error {
 			w.all = lockUnchecked
 			return nil
 		}
-		for t := range w.comm.size {
-			if err := w.in.Lock(ctx, t, false); err != nil {
-				for t--; t >= 0; t-- {
+		for target := range w.comm.size {
+			if err := w.in.Lock(ctx, target, false); err != nil {
+				for t := range target {
 					_ = w.in.Unlock(context.Background(), t, false) // the first error is told
 				}
-				return err
+				return &rma.MemberError{Member: target, Err: err}
 			}
 		}
 		w.all = LockShared
@@ -236,8 +238,8 @@ func (w *window) UnlockAll(ctx context.Context) error {
 		}
 		if w.all == LockShared {
 			for t := range w.comm.size {
-				if failed := w.unlock(context.Background(), t, w.all); err == nil {
-					err = failed
+				if failed := w.unlock(context.Background(), t, w.all); failed != nil && err == nil {
+					err = &rma.MemberError{Member: t, Err: failed}
 				}
 			}
 		}

@@ -67,20 +67,26 @@ func (w *Window) Get(member int, off uint64, dst []byte) error {
 
 // Flush returns when all accesses to a member are complete, there and here.
 // What was stored into mapped memory is: the processor orders it before whatever
-// this process stores later, which is how others learn of it.
+// this process stores later, which is how others learn of it. The memory of a dead
+// member is there still; that it has died is an error all the same.
 func (w *Window) Flush(ctx context.Context, member int) error {
-	l := w.lanes[member].link
-	if l == nil || l.done == l.posted && l.err == nil {
+	if l := w.lanes[member].link; l != nil && (l.done != l.posted || l.err != nil) {
+		return w.e.await(ctx, l, l.posted)
+	}
+	return w.missed(&w.lanes[member])
+}
+
+// missed says that a member has died whose memory is mapped: no request tells. It
+// costs a load where the launcher watches the ranks.
+func (w *Window) missed(l *lane) error {
+	if l.peer == nil {
 		return nil
 	}
-	return w.e.await(ctx, l, l.posted)
+	return w.e.cfg.Dead(l.world)
 }
 
 // FlushAll is Flush of all members. It flushes all even if one fails.
 func (w *Window) FlushAll(ctx context.Context) (err error) {
-	if w.e.links == nil {
-		return nil
-	}
 	for i := range w.lanes {
 		if failed := w.Flush(ctx, i); failed != nil && err == nil {
 			err = &MemberError{i, failed}

@@ -27,7 +27,8 @@
 //
 // A lock word names its holder, and who waits for it takes it from the dead. A
 // wait for a member's epoch ends with an error when the member has died. Requests
-// end with the timeouts of their queue pairs.
+// end with the timeouts of their queue pairs. Mapped memory outlives its owner, so a
+// flush, and each accumulate, asks whether that lives.
 //
 // # Blocking and ownership
 //

@@ -22,7 +22,7 @@ type Config struct {
 	// entries and a nil slice: by queue pairs.
 	Peers []rdma.PeerMemory
 	// Dead says why a rank is not there any more, nil while it is. It is asked
-	// by who has waited for a while.
+	// by who has waited for a while, and in each flush of mapped memory.
 	Dead func(rank int) error
 	// Died is the error of a rank that does not answer.
 	Died error

@@ -115,6 +115,9 @@ func (w *Window) dead(member int) bool {
 // for so long that its process must have been stopped.
 func (w *Window) acquire(member int) error {
 	l := &w.lanes[member]
+	if err := w.missed(l); err != nil {
+		return err
+	}
 	if ok, _, err := w.try(l, wordAccumulate, &l.accumulate); ok || err != nil {
 		return err
 	}
