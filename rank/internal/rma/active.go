@@ -29,17 +29,18 @@ func (w *Window) signal(member, word int, v uint64) error {
 }
 
 // Post opens an exposure epoch for the origins (MPI_Win_post). The list belongs
-// to the window until the epoch ends.
-func (w *Window) Post(origins []int) error {
+// to the window until the epoch ends. An origin that cannot be reached does not
+// keep the others waiting.
+func (w *Window) Post(origins []int) (err error) {
 	w.exposed = origins
 	for _, o := range origins {
 		l := &w.lanes[o]
 		l.posted++
-		if err := w.signal(o, w.posted()+w.g.Rank, l.posted); err != nil {
-			return &MemberError{o, err}
+		if failed := w.signal(o, w.posted()+w.g.Rank, l.posted); failed != nil && err == nil {
+			err = &MemberError{o, failed}
 		}
 	}
-	return nil
+	return err
 }
 
 // Start opens an access epoch to the targets, when they have posted

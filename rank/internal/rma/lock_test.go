@@ -115,3 +115,28 @@ func TestHolders(t *testing.T) {
 		return nil
 	})
 }
+
+// An origin that cannot be reached does not keep the next one waiting.
+func TestPostUnreachable(t *testing.T) {
+	each(t, []int{3}, func(ctx context.Context, m *member) error {
+		w, err := m.window(ctx, Create, 8)
+		if err != nil {
+			return err
+		}
+		switch m.g.Rank {
+		case 0:
+			broken := w.lanes[1].words == nil
+			died := errors.New("it has died")
+			if broken {
+				m.fail(w.lanes[1].link, died)
+			}
+			if err := w.Post([]int{1, 2}); broken != errors.Is(err, died) {
+				return fmt.Errorf("post: %v", err)
+			}
+		case 2:
+			err = errors.Join(w.Start(ctx, []int{0}), w.Complete(ctx))
+		}
+		m.meet()
+		return errors.Join(err, w.Close())
+	})
+}
