@@ -76,7 +76,7 @@ func TestExchangeWithoutReceivers(t *testing.T) {
 				nw := network{n: n, verbs: verbs}
 				errs := nw.errorsOf(t, func(ctx context.Context, m *member) error {
 					a := Args{Kind: Exchange, Send: Buffer{Mem: make([]byte, 8)}}
-					for range 2 * leastSlots {
+					for range 2 * manySlots {
 						a.Sends = append(a.Sends, Part{Peer: (m.rank + 1) % n, N: 8})
 					}
 					return m.team.Run(ctx, &a)

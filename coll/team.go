@@ -49,7 +49,8 @@ type TeamConfig struct {
 	// EagerBytes is the longest block that travels in a message; 0 means 8192,
 	// and less where the control region would exceed 1 MiB (from 16 members on).
 	EagerBytes int
-	// Slots is the messages a peer may be ahead, a power of two; 0 means 8.
+	// Slots is the messages a peer may be ahead, a power of two; 0 means 32, and
+	// less where the control region would exceed 1 MiB: 16 from 5 members on, 8 from 9.
 	Slots int
 	// ChunkBytes is what a broadcast passes on at a time; 0 means 128 KiB.
 	ChunkBytes int
@@ -60,7 +61,8 @@ type TeamConfig struct {
 // defaults of TeamConfig.
 const (
 	defaultEager = 8 << 10
-	defaultSlots = 8
+	defaultSlots = 8 // at least
+	manySlots    = 32
 	defaultChunk = 128 << 10
 	defaultPiece = 16 << 10
 	// leastSlots is what the plans need to run without waiting on each
@@ -78,11 +80,34 @@ const (
 	leastEager  = 128
 )
 
-// eagerFor keeps the control region of a team small: with 300 members on a host
-// lanes of 17 KiB would be 1.5 GiB.
+// regionFor bounds the control region of a team: with 300 members on a host lanes of
+// 17 KiB would be 1.5 GiB. In small teams the payloads fill mostRegion, and headers
+// come on top.
+func regionFor(size int) int {
+	if size < crowd {
+		return mostRegion + mostRegion/16
+	}
+	return mostRegion * crowd / size
+}
+
+// slotsFor is how far ahead of each other the members of a team may be: the root of a
+// broadcast need not wait for anybody. Where ranks share CPUs each full ring costs a
+// switch, and a small team can have deep ones.
+func slotsFor(size, eager int) int {
+	slots := defaultSlots
+	for slots < manySlots {
+		if l := newLayout(size, 2*slots, eager, false); l.size() > regionFor(size) {
+			break
+		}
+		slots *= 2
+	}
+	return slots
+}
+
+// eagerFor keeps the control region of a team small.
 func eagerFor(size, slots, eager int) int {
 	for eager > leastEager {
-		if l := newLayout(size, slots, eager, false); l.size()*max(size, crowd) <= mostRegion*crowd {
+		if l := newLayout(size, slots, eager, false); l.size() <= regionFor(size) {
 			break
 		}
 		eager /= 2
@@ -101,7 +126,7 @@ func (cfg *TeamConfig) validate() (tuning, error) {
 		cfg.Table = &builtIn
 	}
 	table := cfg.Table
-	slots := or(cfg.Slots, defaultSlots)
+	slots := or(cfg.Slots, slotsFor(cfg.Size, or(cfg.EagerBytes, or(table.EagerBytes, defaultEager))))
 	t := tuning{slots: slots, eager: or(cfg.EagerBytes, eagerFor(cfg.Size, slots, or(table.EagerBytes, defaultEager))),
 		chunk: or(or(cfg.ChunkBytes, table.ChunkBytes), defaultChunk), piece: or(or(cfg.PieceBytes, table.PieceBytes), defaultPiece)}
 	if err := table.validate(); err != nil {
