@@ -60,10 +60,14 @@ func (t *Team) prepare(a *Args, v *invocation) error {
 	if !fits(a.Kind, a.Algorithm) {
 		return badf("%v does not come as %v", a.Kind, a.Algorithm)
 	}
+	// Field by field, here as in giveBack: the caller has just stored them so,
+	// and a wider copy would wait for the stores to reach the cache.
 	c := &v.call
-	*c = Call{Kind: a.Kind, Algorithm: a.Algorithm, Rank: t.rank, Size: t.size, Bytes: a.Bytes, Elem: 1}
-	v.in, v.out, v.sends, v.recvs = a.Send, a.Recv, nil, nil
-	v.reduction = kernel.Reduction{}
+	c.Kind, c.Algorithm, c.InPlace, c.Ordered = a.Kind, a.Algorithm, false, false
+	c.Rank, c.Size, c.Root, c.Bytes, c.Elem = t.rank, t.size, 0, a.Bytes, 1
+	v.in.Mem, v.in.MR = a.Send.Mem, a.Send.MR
+	v.out.Mem, v.out.MR = a.Recv.Mem, a.Recv.MR
+	v.sends, v.recvs = nil, nil
 	if traits[a.Kind].rooted {
 		if a.Root < 0 || a.Root >= t.size {
 			return badf("root %d in a team of %d", a.Root, t.size)
@@ -75,7 +79,9 @@ func (t *Team) prepare(a *Args, v *invocation) error {
 		if r.Func == nil || r.Elem < 1 || r.Elem > math.MaxUint16 {
 			return badf("no reduction")
 		}
-		c.Elem, c.Ordered, v.reduction = r.Elem, r.Ordered, *r
+		c.Elem, c.Ordered = r.Elem, r.Ordered
+		v.reduction.Func, v.reduction.Elem, v.reduction.ID = r.Func, r.Elem, r.ID
+		v.reduction.Ordered, v.reduction.Name = r.Ordered, r.Name
 	}
 	if traits[a.Kind].parts {
 		c.Algorithm = choices[a.Kind][0]

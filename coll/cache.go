@@ -1,12 +1,15 @@
 package coll
 
-// A cache keeps compiled plans. The call made last is found without a lookup;
-// when the plans kept have too many steps in sum they are all forgotten, for
-// making one costs about as much as running it.
+import "math/bits"
+
+// A cache keeps compiled plans. Calls made lately are found without a lookup in
+// the map, which takes as long as a small call; when the plans kept have too many
+// steps in sum they are all forgotten, for making one costs about as much as
+// running it.
 type cache struct {
-	last  *plan
-	plans map[Call]*plan
-	steps int
+	recent [16]*plan
+	plans  map[Call]*plan
+	steps  int
 
 	builder builder // of the plans that are not kept
 	extents []extent
@@ -27,8 +30,9 @@ const cacheSteps = 1 << 17
 
 // plan is the plan of a call whose algorithm has been selected.
 func (c *cache) plan(call *Call, t tuning) *plan {
-	if c.last != nil && c.last.call == *call {
-		return c.last
+	recent := &c.recent[(uint(call.Kind)*3+uint(call.Root)+uint(bits.Len(uint(call.Bytes))))%uint(len(c.recent))]
+	if *recent != nil && (*recent).call == *call {
+		return *recent
 	}
 	p := c.plans[*call]
 	if p == nil {
@@ -39,7 +43,7 @@ func (c *cache) plan(call *Call, t tuning) *plan {
 		c.plans[*call] = p
 		c.steps += len(p.steps)
 	}
-	c.last = p
+	*recent = p
 	return p
 }
 

@@ -339,8 +339,9 @@ func (t *Team) finish() error {
 func (t *Team) giveBack() error {
 	c := t.call
 	t.machine.unbind()
-	// All of the reduction: the farewell of a team is marked by none.
-	c.in, c.out, c.reduction = Buffer{}, Buffer{}, kernel.Reduction{}
+	c.in.Mem, c.in.MR, c.out.Mem, c.out.MR = nil, nil, nil, nil
+	// Calls without a reduction are marked by none.
+	c.reduction.Func, c.reduction.ID = nil, 0
 	if !c.registered {
 		return nil
 	}

@@ -16,9 +16,7 @@ func (k *call) reduce(send, recv Buffer, op Op, root int) *call {
 		k.args.Kind = coll.Fold
 		switch r {
 		case isRoot:
-			n, r := k.vector(&k.recv, &recv, op, toWrite)
-			k.args.Reduction = r
-			k.fromAll(n)
+			k.fromAll(k.vector(&k.recv, &recv, op, toWrite))
 		case giver:
 			n, _, _ := k.vectors(&send, nil, op)
 			k.to(peer, 0, n)

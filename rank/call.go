@@ -3,10 +3,10 @@ package rank
 import (
 	"cmp"
 	"context"
+	"reflect"
 	"slices"
 
 	"github.com/gorun-mpi/gorun/coll"
-	"github.com/gorun-mpi/gorun/coll/kernel"
 	"github.com/gorun-mpi/gorun/rank/internal/datatype"
 )
 
@@ -32,7 +32,14 @@ type call struct {
 	args         coll.Args
 	send, recv   side
 	sends, recvs []coll.Part // the memory of args.Sends and args.Recvs
-	sorted       []coll.Part // of apart
+
+	// first is the operand of a reduction whose arithmetic args has.
+	first struct {
+		t          *Datatype
+		elem       reflect.Type
+		typed, raw bool
+	}
+	sorted []coll.Part // of apart
 
 	// Of a request.
 	pending    *coll.Pending
@@ -242,9 +249,9 @@ func (k *call) free() { k.recycle() }
 
 // bound gives the team's arguments the memory that binding has found.
 func (k *call) bound() {
-	c := k.comm
 	k.args.Sends, k.args.Recvs = k.sends, k.recvs
-	k.args.Send, k.args.Recv = c.buffer(k.send.memory()), c.buffer(k.recv.memory())
+	k.comm.buffer(&k.args.Send, k.send.memory())
+	k.comm.buffer(&k.args.Recv, k.recv.memory())
 }
 
 // memory is what the team gets: packed data has grown since.
@@ -439,27 +446,20 @@ func (k *call) vectors(in, out *Buffer, op Op) (sent, received int, here bool) {
 		return 0, 0, false
 	}
 	here = out != nil && in.here()
-	var r kernel.Reduction
 	if !here {
-		sent, r = k.vector(&k.send, in, op, toRead)
-		k.args.Reduction = r
+		sent = k.vector(&k.send, in, op, toRead)
 	}
 	if out != nil {
-		var s kernel.Reduction
 		k.recv.before = here
-		received, s = k.vector(&k.recv, out, op, toWrite)
-		if k.err == nil && !here && (s.Elem != r.Elem || s.ID != r.ID) {
-			k.fault(badArgument("send holds %v and recv %v", in.t, out.t))
-		}
-		k.args.Reduction = s
+		received = k.vector(&k.recv, out, op, toWrite)
 	}
 	return sent, received, here
 }
 
-// vector binds one operand of a reduction.
-func (k *call) vector(s *side, b *Buffer, op Op, u use) (n int, r kernel.Reduction) {
+// vector binds one operand of a reduction, and with the first one the arithmetic.
+func (k *call) vector(s *side, b *Buffer, op Op, u use) (n int) {
 	if k.err != nil {
-		return 0, r
+		return 0
 	}
 	err := b.check(k.comm.world, u) // refuses InPlace too
 	raw := false
@@ -467,30 +467,51 @@ func (k *call) vector(s *side, b *Buffer, op Op, u use) (n int, r kernel.Reducti
 		err = badClass(ClassBuffer, "the buffer is empty and has no type")
 	}
 	if err == nil {
-		r, raw, err = op.reduction(b)
+		raw, err = k.arithmetic(b, op)
 	}
 	if err != nil {
 		k.fault(err)
-		return 0, r
+		return 0
 	}
 	switch {
 	case raw:
 		_, extent := b.core().Extent()
 		if b.count > len(b.mem)/extent { // the padding of the last one
 			k.fault(badClass(ClassBuffer, "%d elements of %d bytes in a slice of %d bytes", b.count, extent, len(b.mem)))
-			return 0, r
+			return 0
 		}
 		s.mem = b.mem[:b.count*extent]
-		return len(s.mem), r
+		return len(s.mem)
 	case b.solid():
 		s.mem = b.bytes()
 	case b.size() > 0:
 		s.stage(b.core(), b.mem, b.count)
 	}
-	return b.size(), r
+	return b.size()
 }
 
-// buffer is memory as a collective takes it.
-func (c *Comm) buffer(mem []byte) coll.Buffer {
-	return coll.Buffer{Mem: mem, MR: c.world.regions.find(mem)}
+// arithmetic finds the reduction of an operand's elements, which is that of the
+// operand before. raw is as with Op.reduction.
+func (k *call) arithmetic(b *Buffer, op Op) (raw bool, err error) {
+	have := &k.args.Reduction
+	if have.Func != nil && k.first.t == b.t && k.first.elem == b.elem && k.first.typed == b.typed {
+		return k.first.raw, nil
+	}
+	r, raw, err := op.reduction(b)
+	switch {
+	case err != nil:
+		return false, err
+	case have.Func == nil:
+		*have = r
+		k.first.t, k.first.elem, k.first.typed, k.first.raw = b.t, b.elem, b.typed, raw
+	case have.Elem != r.Elem || have.ID != r.ID:
+		return false, badArgument("send holds %v and recv %v", k.first.t, b.t)
+	}
+	return raw, nil
+}
+
+// buffer makes b memory as a collective takes it. It is filled in place: a copy of
+// what was just stored field by field would wait for the stores.
+func (c *Comm) buffer(b *coll.Buffer, mem []byte) {
+	b.Mem, b.MR = mem, c.world.regions.find(mem)
 }

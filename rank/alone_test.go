@@ -1,0 +1,47 @@
+package rank_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/gorun-mpi/gorun/rank"
+)
+
+// What a collective costs before anybody is waited for: a world of one. Alternating
+// calls are how programs and benchmarks make them.
+func BenchmarkAlone(b *testing.B) {
+	err := rank.Run(1, func(ctx context.Context, c *rank.Comm) error {
+		in, out := make([]float32, 2), make([]float32, 2)
+		b.Run("barrier", func(b *testing.B) {
+			for b.Loop() {
+				succeed(b, rank.Barrier(ctx, c))
+			}
+		})
+		b.Run("allreduce", func(b *testing.B) {
+			for b.Loop() {
+				succeed(b, rank.Allreduce(ctx, c, in, out, rank.Sum))
+			}
+		})
+		b.Run("alternating", func(b *testing.B) {
+			for b.Loop() {
+				succeed(b, rank.Barrier(ctx, c))
+				succeed(b, rank.Allreduce(ctx, c, in, out, rank.Sum))
+			}
+		})
+		b.Run("bcast", func(b *testing.B) {
+			for b.Loop() {
+				succeed(b, rank.Bcast(ctx, c, out, 0))
+			}
+		})
+		return nil
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+func succeed(b *testing.B, err error) {
+	if err != nil {
+		b.Fatal(err)
+	}
+}
