@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gorun-mpi/gorun/internal/arch"
 	"github.com/gorun-mpi/gorun/internal/testenv"
 	"github.com/gorun-mpi/gorun/rank"
 )
@@ -121,6 +122,9 @@ func collectivesOf(ctx context.Context, c *rank.Comm, n int) error {
 // What 64 ranks have of their host's memory in common, after messages between all of
 // them and every collective call, is less than 1 MiB for each.
 func TestMemoryOfManyProcesses(t *testing.T) {
+	if arch.RaceEnabled {
+		return // 64 slow processes, between which the detector sees nothing
+	}
 	testenv.NoLeaks(t)
 	const n, most = 64, 1 << 20
 	j := &job{program: "memory", hosts: []int{n}}
