@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -229,10 +230,14 @@ func TestRunReportsTheFirstCause(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var ended atomic.Int32
+			var begun sync.WaitGroup // who fails before the others have joined ends their Init
+			begun.Add(2)
 			err := rank.Run(3, func(ctx context.Context, c *rank.Comm) error {
 				if c.Rank() == 1 {
+					begun.Wait()
 					return tt.fail(c)
 				}
+				begun.Done()
 				defer ended.Add(1)
 				if c.Rank() == 0 {
 					_, err := rank.Recv(ctx, c, make([]int, 1), 1, 0)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/gorun-mpi/gorun/internal/arch"
 	"github.com/gorun-mpi/gorun/internal/testenv"
 	"github.com/gorun-mpi/gorun/rank"
 )
@@ -19,6 +20,9 @@ func init() {
 func TestSuiteOfProcesses(t *testing.T) {
 	testenv.NoLeaks(t)
 	for _, hosts := range [][]int{{4}, {2, 1}} {
+		if arch.RaceEnabled && len(hosts) > 1 {
+			continue // for the reason that TestProcesses gives
+		}
 		t.Run(fmt.Sprint(hosts), func(t *testing.T) {
 			j := &job{program: "suite", hosts: hosts}
 			j.start(t)

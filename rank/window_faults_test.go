@@ -78,7 +78,7 @@ func TestWindowFreed(t *testing.T) {
 		if err := w.LockAll(ctx, 0); err != nil {
 			return err
 		}
-		q, err := w.Rput([]int64{1}, c.Size()-1, 0)
+		q, err := w.Rput([]int64{1}, c.Size()-1, c.Rank()) // each to a place of its own
 		if err := errors.Join(err, w.UnlockAll(ctx), w.Free(ctx)); err != nil {
 			return err
 		}
