@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/gorun-mpi/gorun/coll"
+	"github.com/gorun-mpi/gorun/coll/kernel"
 	"github.com/gorun-mpi/gorun/rank/internal/datatype"
 )
 
@@ -33,11 +34,15 @@ type call struct {
 	send, recv   side
 	sends, recvs []coll.Part // the memory of args.Sends and args.Recvs
 
-	// first is the operand of a reduction whose arithmetic args has.
-	first struct {
-		t          *Datatype
-		elem       reflect.Type
-		typed, raw bool
+	// known is the arithmetic that was looked up last, for the next operand and
+	// the next call.
+	known struct {
+		op        Op
+		t         *Datatype
+		elem      reflect.Type
+		typed     bool
+		reduction kernel.Reduction
+		raw       bool
 	}
 	sorted []coll.Part // of apart
 
@@ -493,21 +498,22 @@ func (k *call) vector(s *side, b *Buffer, op Op, u use) (n int) {
 // arithmetic finds the reduction of an operand's elements, which is that of the
 // operand before. raw is as with Op.reduction.
 func (k *call) arithmetic(b *Buffer, op Op) (raw bool, err error) {
+	f := &k.known
+	if f.t != b.t || f.elem != b.elem || f.typed != b.typed || f.op != op {
+		r, raw, err := op.reduction(b)
+		if err != nil {
+			return false, err
+		}
+		f.op, f.t, f.elem, f.typed, f.reduction, f.raw = op, b.t, b.elem, b.typed, r, raw
+	}
 	have := &k.args.Reduction
-	if have.Func != nil && k.first.t == b.t && k.first.elem == b.elem && k.first.typed == b.typed {
-		return k.first.raw, nil
-	}
-	r, raw, err := op.reduction(b)
 	switch {
-	case err != nil:
-		return false, err
 	case have.Func == nil:
-		*have = r
-		k.first.t, k.first.elem, k.first.typed, k.first.raw = b.t, b.elem, b.typed, raw
-	case have.Elem != r.Elem || have.ID != r.ID:
-		return false, badArgument("send holds %v and recv %v", k.first.t, b.t)
+		*have = f.reduction
+	case have.Elem != f.reduction.Elem || have.ID != f.reduction.ID:
+		return false, badArgument("send holds %v and recv %v", have, b.t)
 	}
-	return raw, nil
+	return f.raw, nil
 }
 
 // buffer makes b memory as a collective takes it. It is filled in place: a copy of
