@@ -78,7 +78,7 @@ func (s *scratch) remove() error {
 // killed is no trouble: what counts is that the directories are gone.
 func (s *scratch) close() error {
 	s.pipe.Close()
-	s.guard.Wait()
+	_ = s.guard.Wait()
 	return s.remove()
 }
 

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gorun-mpi/gorun/cmd/internal/logline"
@@ -180,18 +181,20 @@ func TestInterruptKeepsWhatWasMeasured(t *testing.T) {
 	}
 }
 
-// Rounds end before the deadline would pass.
+// Rounds end before the deadline would pass. Time is the test's own.
 func TestDeadline(t *testing.T) {
-	slow := script(gorun, registered, "", func(ctx context.Context, p *plan, out io.Writer) error {
-		time.Sleep(20 * time.Millisecond) // what a job takes
-		return answers(1)(ctx, p, out)
+	synctest.Test(t, func(t *testing.T) {
+		slow := script(gorun, registered, "", func(ctx context.Context, p *plan, out io.Writer) error {
+			time.Sleep(20 * time.Millisecond) // what a job takes
+			return answers(1)(ctx, p, out)
+		})
+		s, log := scripted(t, 1000, slow)
+		s.params.deadline = 50 * time.Millisecond
+		if err := s.run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if runs := s.results.rows(nil)[0].Runs; runs < 1 || runs > 2 || !strings.Contains(log.String(), "of 1000 rounds were made") {
+			t.Errorf("%d rounds, log %s", runs, log.String())
+		}
 	})
-	s, log := scripted(t, 1000, slow)
-	s.params.deadline = 50 * time.Millisecond
-	if err := s.run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if runs := s.results.rows(nil)[0].Runs; runs < 1 || runs > 2 || !strings.Contains(log.String(), "of 1000 rounds were made") {
-		t.Errorf("%d rounds, log %s", runs, log.String())
-	}
 }
