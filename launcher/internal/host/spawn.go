@@ -224,6 +224,11 @@ func (s *spawner) spawn(local int) (err error) {
 		Files: files,
 		Sys:   &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, PidFD: &pidfd},
 	})
+	if errors.Is(err, unix.EBADF) {
+		// Ours are all good: the child moves them above the highest, and
+		// dup3(2) beyond the limit on descriptors fails with this.
+		err = unix.EMFILE
+	}
 	if err != nil {
 		return err
 	}
