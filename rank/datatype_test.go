@@ -350,3 +350,59 @@ func TestBackwards(t *testing.T) {
 		return nil
 	})
 }
+
+// What is cut out of an array is what the indices say, and nothing else is written.
+func TestPartsOfArrays(t *testing.T) {
+	testenv.NoLeaks(t)
+	array := make([]int32, 4*5)
+	for i := range array {
+		array[i] = int32(100 + i)
+	}
+	number := typeOf[int32]()
+	for _, tt := range []struct {
+		name  string
+		t     *rank.Datatype
+		parts []int // indices in array, in order
+	}{
+		{"subarray", must(rank.Subarray([]int{4, 5}, []int{2, 3}, []int{1, 2}, number)), []int{7, 8, 9, 12, 13, 14}},
+		{"indexed block", must(rank.IndexedBlock(2, []int{9, 0, 4}, number)), []int{9, 10, 0, 1, 4, 5}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			ranktest.Run(t, 1, func(_ context.Context, c *rank.Comm) error {
+				packed := make([]byte, tt.t.Size())
+				if n, err := rank.Pack(c, packed, 0, rank.Typed(array, 1, tt.t)); err != nil || n != 4*len(tt.parts) {
+					return fmt.Errorf("pack: %d bytes, %w", n, err)
+				}
+				got, want := make([]int32, len(array)), make([]int32, len(array))
+				for _, i := range tt.parts {
+					want[i] = array[i]
+				}
+				if _, err := rank.Unpack(c, packed, 0, rank.Typed(got, 1, tt.t)); err != nil {
+					return err
+				}
+				row := make([]int32, len(tt.parts))
+				if _, err := rank.Unpack(c, packed, 0, rank.Of(row)); err != nil {
+					return err
+				}
+				for k, i := range tt.parts {
+					if row[k] != array[i] {
+						return fmt.Errorf("packed %v, number %d should be %d", row, k, array[i])
+					}
+				}
+				if !slices.Equal(got, want) {
+					return fmt.Errorf("unpacked %v, want %v", got, want)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+func TestVersions(t *testing.T) {
+	if v, sub := rank.Version(); v != 4 || sub != 0 {
+		t.Errorf("the standard is %d.%d, want 4.0", v, sub)
+	}
+	if v := rank.LibraryVersion(); !strings.HasPrefix(v, "gorun") {
+		t.Errorf("the library calls itself %q", v)
+	}
+}
