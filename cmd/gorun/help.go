@@ -39,10 +39,11 @@ func help() string {
 	var b strings.Builder
 	b.WriteString(helpHead)
 	for _, family := range families {
-		fmt.Fprintf(&b, "\n%s:\n", family)
+		heading := "\n" + family + ":\n"
 		for i := range table {
 			if table[i].family == family {
-				fmt.Fprintf(&b, "  %-*s  %s\n", width, helpLeft(&table[i]), table[i].help)
+				fmt.Fprintf(&b, "%s  %-*s  %s\n", heading, width, helpLeft(&table[i]), table[i].help)
+				heading = ""
 			}
 		}
 	}

@@ -3,7 +3,8 @@
 //	gorun -np 4 ./program arguments
 //
 // It only translates: its command line becomes a launcher.Job, and the job's
-// result the exit status. The options stand in one table (options.go), which
+// result the exit status. The options stand in one table (options.go, and a file
+// of rows for each family: options_job.go, options_hosts.go ...), which
 // drives the reading of the command line (prepass.go, parse.go), the help and
 // the suggestions. Reading the command line is pure: it gets the arguments and
 // the environment and gives a request, so that tests need no process.

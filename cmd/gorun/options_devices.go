@@ -1,0 +1,36 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// deviceOptions are the options that say which devices the ranks find.
+func deviceOptions() []option {
+	return []option{
+		{names: []string{"emulate"}, arity: 1, family: "Devices", value: "NAME,...",
+			help: "name the software RDMA devices that the ranks find (default: soft0)", set: setEmulate},
+	}
+}
+
+func setEmulate(s *settings, value string) error {
+	for name := range strings.SplitSeq(value, ",") {
+		if !deviceName(name) {
+			return unfit(value, "device names of letters, digits, '_', '-' and '.', separated by commas; try --emulate mlx5_0,mlx5_1")
+		}
+		if slices.Contains(s.job.Emulate, name) {
+			return fmt.Errorf("found %q twice, expected different names", name)
+		}
+		s.job.Emulate = append(s.job.Emulate, name)
+	}
+	return nil
+}
+
+// deviceName tells whether a device can bear the name: it travels in a
+// comma-separated variable and stands in messages.
+func deviceName(name string) bool {
+	return name != "" && len(name) <= 64 && strings.IndexFunc(name, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-' || r == '.')
+	}) < 0
+}
