@@ -39,6 +39,8 @@ type site interface{ Send(host.Command) }
 type controller struct {
 	job    *Job
 	shares []place.Share
+	hostOf []int // by rank: index in shares
+	appOf  []int // by rank: index in job.Apps
 	sites  []site
 	out    *stdio.Sink
 	err    *stdio.Sink       // may be out
@@ -70,7 +72,18 @@ func newController(job *Job, shares []place.Share) *controller {
 		owed:    make([][3]atomic.Int64, len(shares)),
 		ranks:   make([]RankEnd, job.NP),
 		gone:    make([]bool, job.NP),
+		hostOf:  make([]int, job.NP),
 		abandon: make(chan struct{}),
+	}
+	for at, share := range shares {
+		for _, rank := range share.Ranks {
+			c.hostOf[rank] = at
+		}
+	}
+	for i, a := range job.Apps {
+		for range a.NP {
+			c.appOf = append(c.appOf, i)
+		}
 	}
 	c.out = stdio.NewSink(job.Stdout, func(err error) { c.outputFailed("output", err) })
 	c.err = c.out
@@ -95,7 +108,7 @@ func (c *controller) event(at int, e host.Event) {
 	name := c.shares[at].Host
 	switch e.Kind {
 	case host.Started, host.Ended, host.Aborted:
-		if share := c.shares[at]; e.Rank < share.First || e.Rank >= share.First+share.Count {
+		if e.Rank < 0 || e.Rank >= len(c.hostOf) || c.hostOf[e.Rank] != at {
 			c.fail(&Cause{Rank: -1, Host: name, Status: statusFailed, Message: fmt.Sprintf("its agent tells of rank %d, which is not there", e.Rank)})
 			return
 		}
@@ -147,8 +160,12 @@ func (c *controller) event(at int, e host.Event) {
 
 // rankCause is a cause that an event names a rank for.
 func (c *controller) rankCause(hostName string, e host.Event) *Cause {
-	cause := &Cause{Rank: e.Rank, Host: hostName, Program: c.job.Argv[0], Message: e.Text}
-	if e.Rank >= 0 && e.Rank < len(c.ranks) && c.ranks[e.Rank].PID > 0 {
+	cause := &Cause{Rank: e.Rank, Host: hostName, Message: e.Text}
+	if e.Rank < 0 || e.Rank >= len(c.ranks) {
+		return cause
+	}
+	cause.Program = c.job.Apps[c.appOf[e.Rank]].Argv[0]
+	if c.ranks[e.Rank].PID > 0 {
 		cause.PID, cause.Host = c.ranks[e.Rank].PID, c.ranks[e.Rank].Host
 	}
 	return cause

@@ -19,6 +19,9 @@ type Job struct {
 	Argv []string
 	// NP is the number of ranks, 1 or more.
 	NP int
+	// Apps are the programs of a job that has several, instead of Argv and NP:
+	// the ranks of the first come first.
+	Apps []App
 	// Env is the ranks' environment; of two settings of a name the later wins.
 	// nil stands for the environment of this process, as in os/exec. What an
 	// outer launcher left in it for its own ranks is taken out.
@@ -69,6 +72,14 @@ type Job struct {
 
 	// Log takes diagnostics; nil is silent.
 	Log *logrus.Logger
+}
+
+// App is one of several programs of a job.
+type App struct {
+	Argv []string // as Job.Argv
+	NP   int      // ranks that run it, 1 or more
+	Env  []string // nil stands for Job.Env
+	Dir  string   // "" stands for Job.Dir
 }
 
 // Host is a machine, or what stands for one, that ranks may run on.

@@ -118,6 +118,11 @@ func rolePMI(args []string) int {
 					}
 				}
 			}
+		case "appnum":
+			var app int
+			if app, _, err = client.AppNum(ctx); err == nil {
+				fmt.Printf("%d: appnum %d\n", env.Rank, app)
+			}
 		case "abort":
 			client.Abort(n, "")
 			time.Sleep(10 * time.Second)

@@ -73,10 +73,10 @@ func (r *remotes) start(spec host.Spec, stdin host.Stdin, key []byte) error {
 	c.deaf = r.killDeaf
 	for i, share := range c.shares {
 		spec := c.of(spec, i)
-		if i == 0 {
+		if i == c.hostOf[0] {
 			spec.Stdin = stdin
 		}
-		l, err := agent.Start(c.job.Agent, spec, key, agent.Told{
+		l, err := agent.Start(c.job.Agent, c.job.Env, spec, key, agent.Told{
 			Address: func(a string) { r.address(i, a) },
 			Event:   func(e host.Event) { r.event(i, e) },
 			Lost:    func(err error) { r.lose(i, err) },
@@ -138,7 +138,7 @@ func (r *remotes) killDeaf() {
 			continue
 		}
 		started, left := 0, 0
-		for rank := share.First; rank < share.First+share.Count; rank++ {
+		for _, rank := range share.Ranks {
 			if r.c.ranks[rank].PID > 0 {
 				started++
 				if !r.c.gone[rank] {
@@ -222,7 +222,7 @@ func (r *remotes) mourn(at int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	share := c.shares[at]
-	for rank := share.First; rank < share.First+share.Count; rank++ {
+	for _, rank := range share.Ranks {
 		if e := &c.ranks[rank]; e.PID > 0 && !c.gone[rank] {
 			c.gone[rank] = true
 			e.Status, e.Signal, e.Told = statusSignal+int(syscall.SIGKILL), syscall.SIGKILL, true

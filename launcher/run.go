@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -48,15 +49,6 @@ func Run(ctx context.Context, job Job) (Result, error) {
 
 // check validates a job, fills in its defaults and places its ranks.
 func check(job *Job) ([]place.Share, *JobError) {
-	bad := func(field, value, format string, args ...any) *JobError {
-		return &JobError{Field: field, Value: value, ExitStatus: statusFailed, Err: fmt.Errorf(format, args...)}
-	}
-	if job.NP < 1 {
-		return nil, bad("NP", strconv.Itoa(job.NP), "want 1 rank or more")
-	}
-	if len(job.Argv) == 0 {
-		return nil, bad("Argv", "", "no program: want a program and its arguments")
-	}
 	if job.Timeout < 0 {
 		return nil, bad("Timeout", job.Timeout.String(), "want 0 for none, or a time")
 	}
@@ -65,6 +57,9 @@ func check(job *Job) ([]place.Share, *JobError) {
 	}
 	if job.Env == nil {
 		job.Env = os.Environ()
+	}
+	if err := checkApps(job); err != nil {
+		return nil, err
 	}
 	switch job.Launcher {
 	case "":
@@ -80,7 +75,7 @@ func check(job *Job) ([]place.Share, *JobError) {
 		name = "localhost"
 	}
 	if len(job.Hosts) == 0 {
-		return []place.Share{{Host: name, First: 0, Count: job.NP}}, nil
+		return place.OneHost(name, job.NP), nil
 	}
 	hosts := make([]place.Host, len(job.Hosts))
 	for i, h := range job.Hosts {
@@ -95,9 +90,52 @@ func check(job *Job) ([]place.Share, *JobError) {
 	}
 	if job.Launcher == "" {
 		// Several names of this machine are one host.
-		shares = []place.Share{{Host: name, First: 0, Count: job.NP}}
+		shares = place.OneHost(name, job.NP)
 	}
 	return shares, nil
+}
+
+// checkApps validates the programs of a job and makes its only one a list of one.
+func checkApps(job *Job) *JobError {
+	if job.Apps == nil {
+		job.Apps = []App{{Argv: job.Argv, NP: job.NP, Env: job.Env, Dir: job.Dir}}
+	} else {
+		if len(job.Argv) > 0 || job.NP != 0 {
+			return bad("Apps", "", "want either Apps, or Argv and NP")
+		}
+		job.Apps = slices.Clone(job.Apps)
+	}
+	job.NP = 0
+	for i := range job.Apps {
+		a := &job.Apps[i]
+		switch {
+		case a.NP < 1:
+			return bad("NP", strconv.Itoa(a.NP), "want 1 rank or more")
+		case len(a.Argv) == 0:
+			return bad("Argv", "", "no program: want a program and its arguments")
+		}
+		if a.Env == nil {
+			a.Env = job.Env
+		}
+		if a.Dir == "" {
+			a.Dir = job.Dir
+		}
+		if job.NP += a.NP; job.NP > maxRanks {
+			return bad("NP", strconv.Itoa(job.NP), "want %d ranks or fewer", maxRanks)
+		}
+	}
+	if job.NP == 0 {
+		return bad("Apps", "", "no program: want one or more")
+	}
+	return nil
+}
+
+// maxRanks is more than any machine has: beyond it sums would not fit.
+const maxRanks = 1 << 24
+
+// bad is what is wrong with a field of a job.
+func bad(field, value, format string, args ...any) *JobError {
+	return &JobError{Field: field, Value: value, ExitStatus: statusFailed, Err: fmt.Errorf(format, args...)}
 }
 
 func listHosts(hosts []Host) string {
@@ -120,20 +158,16 @@ func (c *controller) spec() (host.Spec, error) {
 	if _, err := unix.Getrandom(random[:], 0); err != nil {
 		return host.Spec{}, os.NewSyscallError("getrandom", err)
 	}
-	hostOf := make([]int, 0, c.job.NP)
-	for i, s := range c.shares {
-		for range s.Count {
-			hostOf = append(hostOf, i)
-		}
+	apps := make([]host.AppSpec, len(c.job.Apps))
+	for i, a := range c.job.Apps {
+		apps[i] = host.AppSpec{Argv: a.Argv, Env: a.Env, Dir: a.Dir, NP: a.NP}
 	}
 	return host.Spec{
 		Job:     hex.EncodeToString(random[:]),
 		Hosts:   len(c.shares),
 		NP:      c.job.NP,
-		Mapping: pmi.Mapping(hostOf),
-		Argv:    c.job.Argv,
-		Env:     c.job.Env,
-		Dir:     c.job.Dir,
+		Apps:    apps,
+		Mapping: pmi.Mapping(c.hostOf),
 		Emulate: c.job.Emulate,
 		Tag:     c.job.TagOutput,
 		Grace:   c.grace(),
@@ -143,7 +177,21 @@ func (c *controller) spec() (host.Spec, error) {
 // of is the spec of one share.
 func (c *controller) of(spec host.Spec, at int) host.Spec {
 	s := c.shares[at]
-	spec.Host, spec.Index, spec.First, spec.Count = s.Host, at, s.First, s.Count
+	spec.Host, spec.Index = s.Host, at
+	spec.Ranks = make([]host.RankSpec, len(s.Ranks))
+	runs := make([]bool, len(spec.Apps))
+	for i, rank := range s.Ranks {
+		app := c.appOf[rank]
+		spec.Ranks[i] = host.RankSpec{Rank: rank, App: app}
+		runs[app] = true
+	}
+	// What no rank of the host runs need not travel there.
+	spec.Apps = slices.Clone(spec.Apps)
+	for i := range spec.Apps {
+		if !runs[i] {
+			spec.Apps[i] = host.AppSpec{NP: spec.Apps[i].NP}
+		}
+	}
 	return spec
 }
 

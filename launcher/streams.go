@@ -83,14 +83,14 @@ func (c *controller) openStdin(here bool) (host.Stdin, *os.File, error) {
 	return host.StdinPump, nil, nil
 }
 
-// pump begins to read the input for rank 0, which the first site runs.
+// pump begins to read the input for rank 0.
 func (c *controller) pump() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.unread {
 		return nil
 	}
-	first := c.sites[0]
+	first := c.sites[c.hostOf[0]]
 	source, err := stdio.NewSource(c.job.Stdin, func(data []byte, end bool) {
 		first.Send(host.Command{Kind: host.Input, Data: data, Last: end})
 	})

@@ -42,9 +42,9 @@ type Told struct {
 	Lost    func(why error)
 }
 
-// Start starts an agent, in a process group of its own, on the calling
+// Start starts an agent with an environment, in a process group of its own, on the calling
 // goroutine's thread, whose end the agent does not survive: lock it.
-func Start(argv []string, spec host.Spec, key []byte, told Told) (*Link, error) {
+func Start(argv, env []string, spec host.Spec, key []byte, told Told) (*Link, error) {
 	file, err := exec.LookPath(argv[0])
 	if err != nil && !errors.Is(err, exec.ErrDot) {
 		return nil, err
@@ -75,7 +75,7 @@ func Start(argv []string, spec host.Spec, key []byte, told Told) (*Link, error) 
 	}
 	l.pid, err = syscall.ForkExec(file, argv, &syscall.ProcAttr{
 		Files: []uintptr{uintptr(theirs[0]), uintptr(theirs[1]), uintptr(theirs[2])},
-		Env:   spec.Env,
+		Env:   env,
 		Sys:   &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
 	})
 	if err != nil {

@@ -91,7 +91,7 @@ func (h *Host) processEnded(local int) {
 	h.unhold(r)
 	h.segment.SetDead(local)
 
-	number := h.spec.First + local
+	number := h.rankOf(local)
 	e := Event{
 		Kind: Ended, Rank: number, PID: r.pid, Status: status, Signal: signal, Text: text,
 		Joined: h.engine.Joined(number), Finalized: h.engine.Finalized(number), Told: h.ending.begun,

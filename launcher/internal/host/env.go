@@ -1,6 +1,7 @@
 package host
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -23,7 +24,7 @@ var ours = map[string]bool{
 	"GORUN_JOB": true, "GORUN_HOST": true, "GORUN_HOST_INDEX": true, "GORUN_LOCAL_RANK": true, "GORUN_LOCAL_SIZE": true,
 	"GORUN_SEGMENT": true, "GORUN_CPUS": true, "GORUN_EMULATE": true, "GORUN_PMI": true,
 	"MPI_LOCALRANKID": true, "MPI_LOCALNRANKS": true, "HYDI_CONTROL_FD": true,
-	"OMPI_UNIVERSE_SIZE": true, "OMPI_MCA_orte_local_daemon_uri": true,
+	"OMPI_UNIVERSE_SIZE": true, "OMPI_NUM_APP_CTX": true, "OMPI_APP_CTX_NUM_PROCS": true, "OMPI_FIRST_RANKS": true, "OMPI_MCA_orte_local_daemon_uri": true,
 }
 
 // outer are the beginnings of names that are all an outer launcher's.
@@ -67,15 +68,15 @@ func foreign(name string) bool {
 }
 
 // environment gives each rank its own. The entries that all ranks of the host
-// share are made once.
+// share that run the same program are made once.
 type environment struct {
 	spec   *Spec
-	common []string
+	common [][]string // by program; nil where no rank of the host runs it
 }
 
 func newEnvironment(spec *Spec, segment bool) *environment {
-	size, local := strconv.Itoa(spec.NP), strconv.Itoa(spec.Count)
-	common := []string{
+	size, local := strconv.Itoa(spec.NP), strconv.Itoa(len(spec.Ranks))
+	host := []string{
 		Marker(spec),
 		"GORUN_JOB=" + spec.Job,
 		"GORUN_HOST=" + spec.Host,
@@ -88,24 +89,48 @@ func newEnvironment(spec *Spec, segment bool) *environment {
 		"MPI_LOCALNRANKS=" + local,
 	}
 	if segment {
-		common = append(common, "GORUN_SEGMENT="+strconv.Itoa(segmentFD))
+		host = append(host, "GORUN_SEGMENT="+strconv.Itoa(segmentFD))
 	}
 	if len(spec.Emulate) > 0 {
-		common = append(common, "GORUN_EMULATE="+strings.Join(spec.Emulate, ","))
+		host = append(host, "GORUN_EMULATE="+strings.Join(spec.Emulate, ","))
 	}
-	return &environment{spec: spec, common: append(common, Scrub(spec.Env)...)}
+	host = append(host, programVars(spec.Apps)...)
+	e := &environment{spec: spec, common: make([][]string, len(spec.Apps))}
+	for _, r := range spec.Ranks {
+		if e.common[r.App] == nil {
+			e.common[r.App] = append(slices.Clip(host), Scrub(spec.Apps[r.App].Env)...)
+		}
+	}
+	return e
+}
+
+// programVars is what Open MPI tells every rank of the programs of its job.
+func programVars(apps []AppSpec) []string {
+	counts, firsts := make([]string, len(apps)), make([]string, len(apps))
+	first := 0
+	for i, a := range apps {
+		counts[i], firsts[i] = strconv.Itoa(a.NP), strconv.Itoa(first)
+		first += a.NP
+	}
+	return []string{
+		"OMPI_NUM_APP_CTX=" + strconv.Itoa(len(apps)),
+		"OMPI_APP_CTX_NUM_PROCS=" + strings.Join(counts, " "),
+		"OMPI_FIRST_RANKS=" + strings.Join(firsts, " "),
+	}
 }
 
 // of is the environment of a rank.
 func (e *environment) of(local int) []string {
-	rank, index := strconv.Itoa(e.spec.First+local), strconv.Itoa(local)
-	env := make([]string, len(e.common), len(e.common)+10)
-	copy(env, e.common)
+	r := &e.spec.Ranks[local]
+	rank, index := strconv.Itoa(r.Rank), strconv.Itoa(local)
+	common := e.common[r.App]
+	env := make([]string, len(common), len(common)+10)
+	copy(env, common)
 	env = append(env,
 		"GORUN_LOCAL_RANK="+index,
 		"OMPI_COMM_WORLD_RANK="+rank,
 		"OMPI_COMM_WORLD_LOCAL_RANK="+index,
 		"OMPI_COMM_WORLD_NODE_RANK="+index,
 		"MPI_LOCALRANKID="+index)
-	return append(env, pmi.Env{FD: pmiFD, Rank: e.spec.First + local, Size: e.spec.NP, Cards: true}.Environ()...)
+	return append(env, pmi.Env{FD: pmiFD, Rank: r.Rank, Size: e.spec.NP, Cards: true}.Environ()...)
 }

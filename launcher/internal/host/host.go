@@ -141,17 +141,19 @@ func (h *Host) prepare() error {
 	if h.guard, err = guard.Start(Marker(&h.spec)); err != nil {
 		return err
 	}
-	if h.segment, err = shm.Create(shm.DefaultGeometry(h.spec.Count, shm.Limit())); err != nil {
-		return fmt.Errorf("shared segment of %d ranks: %w", h.spec.Count, err)
+	count := len(h.spec.Ranks)
+	if h.segment, err = shm.Create(shm.DefaultGeometry(count, shm.Limit())); err != nil {
+		return fmt.Errorf("shared segment of %d ranks: %w", count, err)
 	}
-	ranks := make([]int, h.spec.Count)
-	for i := range ranks {
-		ranks[i] = h.spec.First + i
+	ranks, apps := make([]int, count), make([]int, count)
+	for i, r := range h.spec.Ranks {
+		ranks[i], apps[i] = r.Rank, r.App
 	}
 	h.engine = pmi.NewEngine(pmi.EngineConfig{
 		KVSName:  "gorun_" + h.spec.Job,
 		Size:     h.spec.NP,
 		Ranks:    ranks,
+		AppNum:   apps,
 		Universe: h.spec.NP,
 		Mapping:  h.spec.Mapping,
 	})
@@ -172,7 +174,7 @@ func (h *Host) finish() {
 	for i, r := range h.up() {
 		reap(r.pid)
 		if lines := r.pipes[Stderr].tail.Lines(); r.bad && len(lines) > 0 {
-			tails[h.spec.First+i] = lines
+			tails[h.rankOf(i)] = lines
 		}
 		closeFD(&r.pidfd)
 		closeFD(&r.socket)
@@ -205,6 +207,12 @@ func (h *Host) log(format string, args ...any) {
 		h.cfg.Log.WithField("host", h.spec.Host).Debugf(format, args...)
 	}
 }
+
+// rankOf is a rank's number in the job, by its local one.
+func (h *Host) rankOf(local int) int { return h.spec.Ranks[local].Rank }
+
+// appOf is the program of a rank.
+func (h *Host) appOf(local int) *AppSpec { return &h.spec.Apps[h.spec.Ranks[local].App] }
 
 // up are the ranks that were started, by local number.
 func (h *Host) up() iter.Seq2[int, *rank] {

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -110,13 +111,24 @@ func TestEnded(t *testing.T) {
 	}
 }
 
+// ranks is a host with ranks of one program.
+func ranks(n int, argv ...string) Spec {
+	spec := Spec{Apps: []AppSpec{{Argv: argv, NP: n}}}
+	for i := range n {
+		spec.Ranks = append(spec.Ranks, RankSpec{Rank: i})
+	}
+	return spec
+}
+
 // record runs a host and returns its events.
 func record(t *testing.T, spec Spec, during func(*Host, Event)) []Event {
 	t.Helper()
 	var mu sync.Mutex
 	var events []Event
-	spec.Host, spec.Job, spec.Hosts, spec.NP, spec.Grace = "h", strings.ReplaceAll(t.Name(), "/", "-"), 1, spec.Count, time.Second
-	spec.Env = os.Environ()
+	spec.Host, spec.Job, spec.Hosts, spec.NP, spec.Grace = "h", strings.ReplaceAll(t.Name(), "/", "-"), 1, max(spec.NP, len(spec.Ranks)), time.Second
+	for i := range spec.Apps {
+		spec.Apps[i].Env = os.Environ()
+	}
 	var h *Host
 	h, err := New(spec, Config{Emit: func(e Event) {
 		mu.Lock()
@@ -142,7 +154,7 @@ func record(t *testing.T, spec Spec, during func(*Host, Event)) []Event {
 
 func TestEventsOfAHost(t *testing.T) {
 	testenv.NoLeaks(t)
-	events := record(t, Spec{Count: 2, Argv: []string{"sh", "-c", "echo out; echo err >&2; exit 2"}}, nil)
+	events := record(t, ranks(2, "sh", "-c", "echo out; echo err >&2; exit 2"), nil)
 	count := make(map[EventKind]int)
 	for _, e := range events {
 		count[e.Kind]++
@@ -152,11 +164,41 @@ func TestEventsOfAHost(t *testing.T) {
 	}
 }
 
+// The ranks of a host need not be neighbours, and they may run several programs.
+func TestRanksOfAHost(t *testing.T) {
+	testenv.NoLeaks(t)
+	report := func(name string) []string {
+		return []string{"sh", "-c", "echo " + name + " $PMI_RANK $OMPI_COMM_WORLD_RANK $GORUN_LOCAL_RANK $MPI_LOCALRANKID $GORUN_LOCAL_SIZE; exit $PMI_RANK"}
+	}
+	spec := Spec{
+		NP:    8,
+		Ranks: []RankSpec{{Rank: 2}, {Rank: 5, App: 2}, {Rank: 7, App: 2}},
+		Apps:  []AppSpec{{Argv: report("first"), NP: 3}, {NP: 2}, {Argv: report("last"), NP: 3}},
+	}
+	out, ended := "", map[int]int{}
+	for _, e := range record(t, spec, nil) {
+		switch e.Kind {
+		case Output:
+			out += string(e.Data)
+		case Ended:
+			ended[e.Rank] = e.Status
+		}
+	}
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	slices.Sort(lines)
+	if want := []string{"first 2 2 0 0 3", "last 5 5 1 1 3", "last 7 7 2 2 3"}; !slices.Equal(lines, want) {
+		t.Errorf("got %q, want %q", lines, want)
+	}
+	if want := map[int]int{2: 2, 5: 5, 7: 7}; !reflect.DeepEqual(ended, want) {
+		t.Errorf("ends: got %v, want %v", ended, want)
+	}
+}
+
 func TestCredits(t *testing.T) {
 	testenv.NoLeaks(t)
 	ahead, most, total := 0, 0, 0
 	const size = 10 * Window
-	record(t, Spec{Count: 1, Argv: []string{"head", "-c", "10485760", "/dev/zero"}}, func(h *Host, e Event) {
+	record(t, ranks(1, "head", "-c", "10485760", "/dev/zero"), func(h *Host, e Event) {
 		if e.Kind != Output {
 			return
 		}
@@ -175,7 +217,7 @@ func TestCredits(t *testing.T) {
 
 func TestRankThatClosesItsSocket(t *testing.T) {
 	testenv.NoLeaks(t)
-	events := record(t, Spec{Count: 2, Argv: []string{"sh", "-c", "exec 3>&-; sleep 0.5"}}, nil)
+	events := record(t, ranks(2, "sh", "-c", "exec 3>&-; sleep 0.5"), nil)
 	for _, e := range events {
 		if e.Kind == Violated || e.Kind == Ended && e.Status != 0 {
 			t.Errorf("got %+v", e)
@@ -186,7 +228,7 @@ func TestRankThatClosesItsSocket(t *testing.T) {
 func TestStoppedRanksEnd(t *testing.T) {
 	testenv.NoLeaks(t)
 	started := 0
-	events := record(t, Spec{Count: 2, Argv: []string{"sleep", "100"}}, func(h *Host, e Event) {
+	events := record(t, ranks(2, "sleep", "100"), func(h *Host, e Event) {
 		if e.Kind == Started {
 			if started++; started == 2 {
 				h.Send(Command{Kind: Pass, Signal: syscall.SIGSTOP})

@@ -17,7 +17,7 @@ type input struct {
 // openInput makes what rank 0 has as standard input; null stands for nothing.
 func (h *Host) openInput(null int) (int, error) {
 	h.input.fd = -1
-	if h.spec.First != 0 {
+	if h.spec.local(0) < 0 {
 		return null, nil
 	}
 	switch h.spec.Stdin {

@@ -30,6 +30,24 @@ type startError struct {
 func (e *startError) Error() string { return fmt.Sprintf("%s %s: %v", e.field, e.value, e.err) }
 func (e *startError) Unwrap() error { return e.err }
 
+// programs are the files to execute, by program of the job; "" for those that no
+// rank of this host runs.
+func (h *Host) programs() ([]string, error) {
+	files := make([]string, len(h.spec.Apps))
+	for i := range h.spec.Ranks {
+		app := h.appOf(i)
+		file := &files[h.spec.Ranks[i].App]
+		if *file != "" {
+			continue
+		}
+		var err error
+		if *file, err = program(app.Argv[0], app.Dir, app.Env); err != nil {
+			return nil, err
+		}
+	}
+	return files, nil
+}
+
 // program finds the file to execute, as execvp would in a rank: with a slash in
 // its name from dir, else along PATH of env.
 func program(name, dir string, env []string) (string, error) {

@@ -57,7 +57,7 @@ func (h *Host) receive(local int) bool {
 		h.closeSocket(local)
 		return false
 	}
-	h.apply(h.engine.Receive(h.spec.First+local, h.buf[:n]))
+	h.apply(h.engine.Receive(h.rankOf(local), h.buf[:n]))
 	h.grow(n)
 	return true
 }
@@ -81,7 +81,7 @@ func (h *Host) silentOnTime(now time.Time) {
 	for i, r := range h.up() {
 		if !r.silent.IsZero() && !now.Before(r.silent) {
 			h.unhold(r)
-			h.apply(h.engine.Disconnect(h.spec.First + i))
+			h.apply(h.engine.Disconnect(h.rankOf(i)))
 		}
 	}
 }
@@ -98,11 +98,11 @@ func (h *Host) apply(events []pmi.Event) {
 	for _, e := range events {
 		switch e := e.(type) {
 		case pmi.Reply:
-			h.reply(e.Rank-h.spec.First, e.Data)
+			h.reply(h.spec.local(e.Rank), e.Data)
 		case pmi.Fence:
 			h.fence(e)
 		case pmi.Abort:
-			h.ranks[e.Rank-h.spec.First].bad = true
+			h.ranks[h.spec.local(e.Rank)].bad = true
 			h.emit(Event{Kind: Aborted, Rank: e.Rank, Status: e.Code, Text: e.Message})
 		case pmi.Violation:
 			h.violation(e)
@@ -116,7 +116,7 @@ func (h *Host) violation(v pmi.Violation) {
 	if errors.As(v.Err, &re) {
 		text = "pmi: " + re.Kind.Error() + ": " + re.Detail // the rank is named beside it
 	}
-	if local := v.Rank - h.spec.First; local >= 0 && local < len(h.ranks) {
+	if local := h.spec.local(v.Rank); local >= 0 {
 		h.ranks[local].bad = true
 	}
 	late := errors.Is(v.Err, pmi.ErrLeft) || errors.Is(v.Err, pmi.ErrFence)

@@ -30,7 +30,7 @@ const helpFrom = 8 // ranks
 // spawner starts ranks; several threads may.
 type spawner struct {
 	h     *Host
-	file  string
+	files []string // to execute, by program; "" where no rank here runs it
 	null  int
 	stdin int // of rank 0
 	env   *environment
@@ -52,7 +52,7 @@ type spawned struct {
 
 // start starts all ranks.
 func (h *Host) start() error {
-	file, err := program(h.spec.Argv[0], h.spec.Dir, h.spec.Env)
+	files, err := h.programs()
 	if err != nil {
 		return err
 	}
@@ -74,10 +74,10 @@ func (h *Host) start() error {
 		}
 	}()
 
-	h.ranks = make([]rank, h.spec.Count)
-	h.spawner = &spawner{h: h, file: file, null: null, stdin: first, env: newEnvironment(&h.spec, h.segment.FD() >= 0)}
+	h.ranks = make([]rank, len(h.spec.Ranks))
+	h.spawner = &spawner{h: h, files: files, null: null, stdin: first, env: newEnvironment(&h.spec, h.segment.FD() >= 0)}
 	done := make(chan struct{})
-	if h.spec.Count >= helpFrom && runtime.GOMAXPROCS(0) > 1 {
+	if len(h.ranks) >= helpFrom && runtime.GOMAXPROCS(0) > 1 {
 		h.workers.Go(func() { h.spawner.help(done) })
 	} else {
 		close(done)
@@ -134,7 +134,7 @@ func (h *Host) rankSpawned(s spawned) {
 	if err == nil {
 		h.running++
 		h.ranks[s.local].up = true
-		h.emit(Event{Kind: Started, Rank: h.spec.First + s.local, PID: h.ranks[s.local].pid})
+		h.emit(Event{Kind: Started, Rank: h.rankOf(s.local), PID: h.ranks[s.local].pid})
 		if h.ending.begun {
 			// The wish to end was uttered before it was there to hear it.
 			_ = unix.Kill(-h.ranks[s.local].pid, unix.SIGKILL)
@@ -163,24 +163,24 @@ func (h *Host) spawnError(local int, err error) error {
 	case errors.Is(err, unix.E2BIG):
 		status, text = statusNotExecutable, fmt.Errorf("arguments and environment are too long for the kernel: %w", err)
 	case errors.Is(err, unix.EMFILE):
-		text = fmt.Errorf("rank %d: %w (4 descriptors a rank; see ulimit -Hn)", h.spec.First+local, err)
+		text = fmt.Errorf("rank %d: %w (4 descriptors a rank; see ulimit -Hn)", h.rankOf(local), err)
 		return &startError{1, "NP", fmt.Sprint(h.spec.NP), text}
 	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.ENOMEM):
-		text = fmt.Errorf("rank %d: %w (see ulimit -u, ulimit -v and the pids limit of the control group)", h.spec.First+local, err)
+		text = fmt.Errorf("rank %d: %w (see ulimit -u, ulimit -v and the pids limit of the control group)", h.rankOf(local), err)
 		return &startError{1, "NP", fmt.Sprint(h.spec.NP), text}
 	}
-	return &startError{status, "Argv", h.spec.Argv[0], text}
+	return &startError{status, "Argv", h.appOf(local).Argv[0], text}
 }
 
 // spawn starts one rank. Its ends of the pipes are closed again in any case,
 // ours are closed by finish.
 func (s *spawner) spawn(local int) (err error) {
 	h := s.h
-	r := &h.ranks[local]
+	r, app := &h.ranks[local], h.appOf(local)
 	r.pidfd, r.socket = -1, -1
 	r.pipes[Stdout].fd, r.pipes[Stderr].fd = -1, -1
 	stdin := s.null
-	if h.spec.First+local == 0 {
+	if h.rankOf(local) == 0 {
 		stdin = s.stdin
 	}
 	theirs := [...]int{stdin, -1, -1, -1}
@@ -207,7 +207,7 @@ func (s *spawner) spawn(local int) (err error) {
 	}
 	r.socket, theirs[pmiFD] = pair[0], pair[1]
 	if h.spec.Tag {
-		tag := fmt.Sprintf("[1,%d]", h.spec.First+local)
+		tag := fmt.Sprintf("[1,%d]", h.rankOf(local))
 		r.pipes[Stdout].lines.Tag = tag + "<stdout>:"
 		r.pipes[Stderr].lines.Tag = tag + "<stderr>:"
 	}
@@ -218,8 +218,8 @@ func (s *spawner) spawn(local int) (err error) {
 		files = append(files, uintptr(fd))
 	}
 	pidfd := -1
-	pid, err := syscall.ForkExec(s.file, h.spec.Argv, &syscall.ProcAttr{
-		Dir:   h.spec.Dir,
+	pid, err := syscall.ForkExec(s.files[h.spec.Ranks[local].App], app.Argv, &syscall.ProcAttr{
+		Dir:   app.Dir,
 		Env:   s.env.of(local),
 		Files: files,
 		Sys:   &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, PidFD: &pidfd},

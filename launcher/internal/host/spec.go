@@ -1,6 +1,8 @@
 package host
 
 import (
+	"cmp"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -30,17 +32,38 @@ type Spec struct {
 	Host    string // this host's
 	Index   int    // among the job's Hosts
 	Hosts   int
-	NP      int    // ranks of the job
-	First   int    // the first of them here
-	Count   int    // how many here
-	Mapping string // of all ranks, as PMI tells it
-	Argv    []string
-	Env     []string
-	Dir     string
+	NP      int        // ranks of the job
+	Ranks   []RankSpec // those that run here, in ascending order
+	Apps    []AppSpec  // the programs of the job
+	Mapping string     // of all ranks, as PMI tells it
 	Emulate []string
 	Tag     bool // lines of output
 	Grace   time.Duration
 	Stdin   Stdin
+}
+
+// RankSpec is a rank of the host. Its place in Spec.Ranks is its local rank.
+type RankSpec struct {
+	Rank int   `msgpack:"r"`           // in the job
+	App  int   `msgpack:"a,omitempty"` // which of the job's programs it runs
+	CPUs []int `msgpack:"c,omitempty"` // that it is bound to; none: it is not bound
+}
+
+// AppSpec is one of the programs of a job.
+type AppSpec struct {
+	Argv []string
+	Env  []string
+	Dir  string
+	NP   int // ranks that run it, on all hosts
+}
+
+// local is the local number of a rank of the job; -1 when it is not here.
+func (s *Spec) local(rank int) int {
+	i, found := slices.BinarySearchFunc(s.Ranks, rank, func(r RankSpec, rank int) int { return cmp.Compare(r.Rank, rank) })
+	if !found {
+		return -1
+	}
+	return i
 }
 
 // EventKind is what happened.

@@ -15,10 +15,23 @@ type Host struct {
 	Slots int // 0 stands for 1
 }
 
-// Share is what a host got: Count ranks from First on.
+// Share is what a host got: its ranks in ascending order, which need not be
+// neighbours.
 type Share struct {
-	Host         string
-	First, Count int
+	Host  string
+	Ranks []int
+}
+
+// OneHost gives all ranks to one host.
+func OneHost(name string, np int) []Share { return []Share{{name, count(0, np)}} }
+
+// count is n ranks from first on.
+func count(first, n int) []int {
+	ranks := make([]int, n)
+	for i := range ranks {
+		ranks[i] = first + i
+	}
+	return ranks
 }
 
 // BySlot fills the hosts' slots in order, so that neighbouring ranks share a
@@ -55,7 +68,7 @@ func BySlot(np int, hosts []Host) ([]Share, error) {
 		if n == 0 {
 			break
 		}
-		shares = append(shares, Share{h.Name, first, n})
+		shares = append(shares, Share{h.Name, count(first, n)})
 		first += n
 	}
 	if first < np {

@@ -15,13 +15,13 @@ func TestBySlot(t *testing.T) {
 		want  []Share
 		err   string // part of the error
 	}{
-		{"one host", 3, []Host{{"a", 3}}, []Share{{"a", 0, 3}}, ""},
-		{"two hosts, full", 4, []Host{{"a", 2}, {"b", 2}}, []Share{{"a", 0, 2}, {"b", 2, 2}}, ""},
-		{"the last is not filled", 3, []Host{{"a", 2}, {"b", 2}}, []Share{{"a", 0, 2}, {"b", 2, 1}}, ""},
-		{"hosts without ranks are left out", 1, []Host{{"a", 2}, {"b", 2}}, []Share{{"a", 0, 1}}, ""},
-		{"no slots stands for one", 2, []Host{{"a", 0}, {"b", 0}}, []Share{{"a", 0, 1}, {"b", 1, 1}}, ""},
-		{"named twice", 3, []Host{{"a", 1}, {"b", 1}, {"a", 1}}, []Share{{"a", 0, 2}, {"b", 2, 1}}, ""},
-		{"huge slots", 2, []Host{{"a", math.MaxInt}, {"a", math.MaxInt}}, []Share{{"a", 0, 2}}, ""},
+		{"one host", 3, []Host{{"a", 3}}, []Share{{"a", count(0, 3)}}, ""},
+		{"two hosts, full", 4, []Host{{"a", 2}, {"b", 2}}, []Share{{"a", count(0, 2)}, {"b", count(2, 2)}}, ""},
+		{"the last is not filled", 3, []Host{{"a", 2}, {"b", 2}}, []Share{{"a", count(0, 2)}, {"b", count(2, 1)}}, ""},
+		{"hosts without ranks are left out", 1, []Host{{"a", 2}, {"b", 2}}, []Share{{"a", count(0, 1)}}, ""},
+		{"no slots stands for one", 2, []Host{{"a", 0}, {"b", 0}}, []Share{{"a", count(0, 1)}, {"b", count(1, 1)}}, ""},
+		{"named twice", 3, []Host{{"a", 1}, {"b", 1}, {"a", 1}}, []Share{{"a", count(0, 2)}, {"b", count(2, 1)}}, ""},
+		{"huge slots", 2, []Host{{"a", math.MaxInt}, {"a", math.MaxInt}}, []Share{{"a", count(0, 2)}}, ""},
 		{"too few", 5, []Host{{"a", 2}, {"b", 2}}, nil, "5 ranks need 5 slots, but there are 4: a:2, b:2;"},
 		{"many hosts, too few", 99, []Host{{"a", 1}, {"b", 1}, {"c", 1}, {"d", 1}, {"e", 1}, {"f", 1}, {"g", 1}, {"h", 1}, {"i", 1}}, nil, "h:1, and 1 more hosts"},
 		{"no ranks", 0, []Host{{"a", 2}}, nil, "0 ranks"},
