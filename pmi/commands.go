@@ -7,12 +7,9 @@ import (
 	"strconv"
 )
 
-// blockLinesMax bounds the lines of one mcmd block.
-const blockLinesMax = 1 << 16
-
 // receiveLine serves one line.
 func (e *Engine) receiveLine(p *peer, line []byte) {
-	if p.block != "" {
+	if p.spawn != nil && p.spawn.open {
 		e.receiveBlock(p, line)
 		return
 	}
@@ -39,15 +36,22 @@ func (e *Engine) receiveLine(p *peer, line []byte) {
 	case inFence:
 		e.violate(p, ErrOrder, fmt.Sprintf("%s while in fence %d", clip(cmd), e.epoch))
 		return
+	case asking:
+		e.violate(p, ErrOrder, fmt.Sprintf("%s before the answer to what it asked", clip(cmd)))
+		return
 	case finalized:
 		e.violate(p, ErrOrder, fmt.Sprintf("%s after finalize", clip(cmd)))
 		return
 	}
-	if m.Fields[0].Key == "mcmd" {
-		p.block, p.lines, p.specs = cmd, 0, [2]int{1, 1}
-		if cmd != "spawn" {
-			e.violate(p, ErrCommand, fmt.Sprintf("mcmd=%s", clip(cmd)))
-		}
+	switch {
+	case m.Fields[0].Key == "mcmd" && cmd == "spawn":
+		e.beginBlock(p)
+		return
+	case m.Fields[0].Key == "mcmd":
+		e.violate(p, ErrCommand, fmt.Sprintf("mcmd=%s", clip(cmd)))
+		return
+	case p.spawn != nil:
+		e.violate(p, ErrOrder, fmt.Sprintf("%s after %d blocks of a spawn, want the others", clip(cmd), p.spawn.blocks))
 		return
 	}
 	e.serve(p, cmd, m)
@@ -60,6 +64,8 @@ func (e *Engine) serve(p *peer, cmd string, m Message) {
 		e.put(p, m)
 	case "get":
 		e.get(m)
+	case "getbyidx":
+		e.getByIndex(m)
 	case "barrier_in":
 		e.enter(p, fenceBarrier)
 	case "gorun_allgather":
@@ -81,11 +87,11 @@ func (e *Engine) serve(p *peer, cmd string, m Message) {
 		}
 		e.reply("cmd=universe_size size=", strconv.Itoa(size))
 	case "publish_name":
-		e.publish(p, m)
+		e.askName(p, Publish, m)
 	case "lookup_name":
-		e.lookup(m)
+		e.askName(p, Lookup, m)
 	case "unpublish_name":
-		e.unpublish(m)
+		e.askName(p, Unpublish, m)
 	case "finalize":
 		e.reply("cmd=finalize_ack")
 		e.emit(p, Finalized{p.rank})
@@ -139,26 +145,4 @@ func (e *Engine) abort(p *peer, m Message) {
 	}
 	text, _ := m.Get("value")
 	e.emit(p, Abort{p.rank, code, text})
-}
-
-// receiveBlock takes a line of an mcmd block and answers the last block of a
-// spawn: this server starts no processes.
-func (e *Engine) receiveBlock(p *peer, line []byte) {
-	line = bytes.TrimSuffix(line, []byte("\n"))
-	if string(line) != "endcmd" {
-		if p.lines++; p.lines > blockLinesMax {
-			e.violate(p, ErrLimit, fmt.Sprintf("mcmd=%s has more than %d lines", p.block, blockLinesMax))
-			return
-		}
-		for i, name := range [2]string{"totspawns=", "spawnssofar="} {
-			if v, ok := bytes.CutPrefix(line, []byte(name)); ok {
-				p.specs[i], _ = strconv.Atoi(string(v))
-			}
-		}
-		return
-	}
-	p.block = ""
-	if p.specs[1] >= p.specs[0] {
-		e.reply("cmd=spawn_result rc=-1 msg=this_launcher_does_not_spawn_processes_yet")
-	}
 }

@@ -28,7 +28,9 @@
 // program behaves alike however its ranks are placed. When the last rank of a
 // host of a larger job has finalized or gone, the engine takes part in one more
 // fence to say so, and a host that still waits learns it instead of waiting for
-// ever.
+// ever. After a spawn, and after what concerns published names, a rank waits for
+// the owner's answer as it does in a fence: [Spawn], SpawnDone, [Name], NameDone.
+// A spawned group is served by engines of its own.
 //
 // # Memory
 //
@@ -46,9 +48,4 @@
 // server has answered, or their context ends, or the server is gone; after an
 // unfinished call the client is of no more use except for Abort and Close.
 // Store.Fence blocks until all hosts have contributed or its context ends.
-//
-// # Limits
-//
-// Processes are not spawned (the answer is rc=-1). Published names are seen by
-// the ranks of the same host only.
 package pmi

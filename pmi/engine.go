@@ -37,7 +37,6 @@ type Engine struct {
 	index    []int32 // by global rank: index in peers, or -1
 
 	store storage
-	names map[string]string // published services
 
 	epoch   uint64     // of the fence that ranks enter now
 	kind    fenceKind  // of that fence, once one rank is in
@@ -58,6 +57,7 @@ const (
 	fresh state = iota
 	up
 	inFence
+	asking // the owner is to answer a Spawn or Name
 	finalized
 	gone
 	violated // broke the protocol: its bytes are dropped
@@ -75,9 +75,8 @@ type peer struct {
 	card []byte // its card for the fence, being received when need > 0
 	need int    // bytes of the card still to come
 
-	block string // command of the mcmd block being received, else empty
-	specs [2]int // of that block: totspawns, spawnssofar
-	lines int    // of that block
+	spawn *spawning // of which blocks are still to come
+	asked NameOp    // with asking a Name
 }
 
 // NewEngine makes the engine of a host. It panics on ranks that are not a set
@@ -94,7 +93,6 @@ func NewEngine(cfg EngineConfig) *Engine {
 		size:     cfg.Size,
 		universe: cfg.Universe,
 		index:    make([]int32, cfg.Size),
-		names:    make(map[string]string),
 		epoch:    1,
 	}
 	for i := range e.index {
@@ -164,7 +162,7 @@ func (e *Engine) Receive(rank int, data []byte) []Event {
 		}
 	}
 	if p.state == violated || p.state == gone {
-		p.line, p.card = nil, nil
+		p.line, p.card, p.spawn = nil, nil, nil
 	}
 	return e.take(p)
 }
@@ -177,11 +175,11 @@ func (e *Engine) Disconnect(rank int) []Event {
 		return nil
 	}
 	p.state = gone
-	p.line, p.card = nil, nil
+	p.line, p.card, p.spawn = nil, nil, nil
 	switch was {
 	case finalized, violated:
 		return e.take(p)
-	case up:
+	case up, asking:
 		e.leave(p, "its connection ended without finalize")
 	case inFence:
 		e.inside--

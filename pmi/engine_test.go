@@ -228,14 +228,65 @@ func TestLimits(t *testing.T) {
 			t.Errorf("%d bytes are counted, want 1001", e.store.bytes)
 		}
 	})
-	t.Run("spawn block", func(t *testing.T) {
-		e := engines(0)[0]
-		e.Receive(0, []byte("mcmd=spawn\n"))
-		lines := bytes.Repeat([]byte("a=b\n"), blockLinesMax+1)
-		if v := violationOf(t, e.Receive(0, lines)); v.Kind != ErrLimit {
-			t.Errorf("got %v", v)
+	for name, line := range map[string]string{"spawn of many lines": "a=b\n", "spawn of many bytes": "a=" + strings.Repeat("b", LineMax-3) + "\n"} {
+		t.Run(name, func(t *testing.T) {
+			e := engines(0)[0]
+			e.Receive(0, []byte("mcmd=spawn\n"))
+			for range spawnLinesMax + 1 {
+				if events := e.Receive(0, []byte(line)); len(events) > 0 {
+					if v := violationOf(t, events); v.Kind != ErrLimit || !strings.Contains(v.Error(), "mcmd=spawn") {
+						t.Errorf("got %v", v)
+					}
+					if e.peers[0].spawn != nil {
+						t.Error("the spawn is kept after the end")
+					}
+					return
+				}
+			}
+			t.Error("no violation")
+		})
+	}
+	t.Run("codes of a spawn", func(t *testing.T) {
+		for _, n := range []int{1, 400, 600} {
+			e := engines(0)[0]
+			e.Receive(0, []byte("mcmd=spawn\nexecname=x\nnprocs=1\nendcmd\n"))
+			got := e.SpawnDone(0, SpawnAnswer{Codes: make([]int, n)})[0].(Reply)
+			switch ok := bytes.Contains(got.Data, []byte("rc=0")); {
+			case len(got.Data) > 1024:
+				t.Errorf("%d codes in %d bytes, more than MPICH's client reads", n, len(got.Data))
+			case ok && bytes.Count(got.Data, []byte(",")) != n-1, ok != (n < 500):
+				t.Errorf("%d codes: %.80q", n, got.Data)
+			}
 		}
 	})
+	t.Run("names", func(t *testing.T) {
+		var n Names
+		for i := range namesMax + 1 {
+			a := n.Do(NameQuery{Publish, fmt.Sprint(i), "port"})
+			if (a.Err == "") != (i < namesMax) {
+				t.Fatalf("name %d: %+v", i, a)
+			}
+		}
+	})
+}
+
+// What comes for a rank that has gone meanwhile is dropped.
+func TestAnswerToTheGone(t *testing.T) {
+	e := engines(0, 0)[0]
+	if ev := e.Receive(0, []byte("mcmd=spawn\nexecname=x\nnprocs=1\nendcmd\n")); len(ev) != 1 {
+		t.Fatalf("spawn: %+v", ev)
+	}
+	if ev := e.Receive(1, []byte("cmd=lookup_name service=s\n")); len(ev) != 1 {
+		t.Fatalf("lookup: %+v", ev)
+	}
+	e.Disconnect(0)
+	e.Disconnect(1)
+	if ev := e.SpawnDone(0, SpawnAnswer{}); len(ev) != 0 {
+		t.Errorf("spawn is answered: %+v", ev)
+	}
+	if ev := e.NameDone(1, NameAnswer{}); len(ev) != 0 {
+		t.Errorf("lookup is answered: %+v", ev)
+	}
 }
 
 func TestInitAck(t *testing.T) {
@@ -311,6 +362,7 @@ func FuzzEngine(f *testing.F) {
 		const size = 3
 		e := NewEngine(EngineConfig{KVSName: "kvs_0", Size: size, Ranks: []int{0, 1, 2}})
 		sent, told := 0, 0
+		var names Names
 		var check func(events []Event)
 		check = func(events []Event) {
 			for _, ev := range events {
@@ -343,6 +395,24 @@ func FuzzEngine(f *testing.F) {
 					if !errors.As(ev.Err, &re) || re.Rank != ev.Rank || strings.ContainsRune(ev.Err.Error(), '\n') || len(ev.Err.Error()) > 1000 {
 						t.Fatalf("violation %v", ev.Err)
 					}
+				case Spawn:
+					if len(ev.Apps) == 0 {
+						t.Fatalf("spawn of nothing: %+v", ev)
+					}
+					for _, app := range ev.Apps {
+						if app.N < 1 || app.Program == "" || strings.ContainsAny(app.Program, "\x00\n") {
+							t.Fatalf("spawn of %+v", app)
+						}
+					}
+					// Sometimes it is answered, else the rank waits on.
+					switch sent % 3 {
+					case 0:
+						check(e.SpawnDone(ev.Rank, SpawnAnswer{Err: "no\nsuch program"}))
+					case 1:
+						check(e.SpawnDone(ev.Rank, SpawnAnswer{Codes: make([]int, len(ev.Apps))}))
+					}
+				case Name:
+					check(e.NameDone(ev.Rank, names.Do(ev.Query)))
 				case Abort:
 				case Finalized:
 				default:

@@ -31,6 +31,22 @@ type (
 		Message    string // what the rank said about it; usually empty
 	}
 
+	// Spawn asks for new processes, a group of their own with a key-value space
+	// that holds Preset from the start. Engine.SpawnDone answers; until then
+	// the rank waits.
+	Spawn struct {
+		Rank   int
+		Apps   []SpawnApp
+		Preset map[string]string
+	}
+
+	// Name asks the job's [Names]. Engine.NameDone answers; until then the rank
+	// waits.
+	Name struct {
+		Rank  int
+		Query NameQuery
+	}
+
 	// Finalized says that a rank is through with PMI: its exit is regular.
 	Finalized struct{ Rank int }
 
@@ -47,6 +63,8 @@ type (
 func (Reply) event()     {}
 func (Fence) event()     {}
 func (Abort) event()     {}
+func (Spawn) event()     {}
+func (Name) event()      {}
 func (Finalized) event() {}
 func (Violation) event() {}
 

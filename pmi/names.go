@@ -3,42 +3,98 @@ package pmi
 // namesMax bounds the published services.
 const namesMax = 4096
 
-// publish serves cmd=publish_name service=S port=P; the answers of the three
-// are Hydra's.
-func (e *Engine) publish(p *peer, m Message) {
+// NameOp is what to do with a published name.
+type NameOp uint8
+
+// What ranks do with names.
+const (
+	Publish NameOp = iota
+	Lookup
+	Unpublish
+)
+
+// NameQuery is what a rank wants to know of, or do to, the names of its job.
+type NameQuery struct {
+	Op      NameOp
+	Service string
+	Port    string // with Publish
+}
+
+// NameAnswer is what came of it.
+type NameAnswer struct {
+	Err  string // why not, in one word; empty: done
+	Port string // with Lookup
+}
+
+// Names are the services that a job's ranks have published: one table for all
+// its hosts and groups. The zero value is empty.
+type Names struct{ ports map[string]string }
+
+// Do answers a query.
+func (n *Names) Do(q NameQuery) NameAnswer {
+	port, found := n.ports[q.Service]
+	switch q.Op {
+	case Publish:
+		switch {
+		case found:
+			return NameAnswer{Err: "key_already_present"}
+		case len(n.ports) >= namesMax:
+			return NameAnswer{Err: "too_many_services"}
+		}
+		if n.ports == nil {
+			n.ports = make(map[string]string)
+		}
+		n.ports[q.Service] = q.Port
+	case Lookup, Unpublish:
+		if !found {
+			return NameAnswer{Err: "service_not_found"}
+		}
+		if q.Op == Unpublish {
+			delete(n.ports, q.Service)
+		}
+	}
+	return NameAnswer{Port: port}
+}
+
+// askName serves publish_name service=S port=P, lookup_name and unpublish_name.
+// The table is the owner's, since it is one for all hosts.
+func (e *Engine) askName(p *peer, op NameOp, m Message) {
 	service, _ := m.Get("service")
 	port, _ := m.Get("port")
-	_, exists := e.names[service]
 	switch {
+	case op != Publish:
 	case service == "":
-		e.reply("cmd=publish_result info=ok rc=1 msg=no_service")
-	case exists:
-		e.reply("cmd=publish_result info=ok rc=1 msg=key_already_present")
+		e.answerName(op, NameAnswer{Err: "no_service"})
+		return
 	case len(service)+len(port) > ValLenMax:
 		e.refuse(p, "publish_result", "service", service, len(service)+len(port), ValLenMax)
-	case len(e.names) >= namesMax:
-		e.refuse(p, "publish_result", "table_with_service", service, len(e.names), namesMax)
+		return
+	}
+	p.state, p.asked = asking, op
+	e.emit(p, Name{p.rank, NameQuery{op, service, port}})
+}
+
+// NameDone answers the [Name] of a rank.
+func (e *Engine) NameDone(rank int, a NameAnswer) []Event {
+	p := e.peer(rank)
+	if p.state != asking {
+		return nil // it has gone
+	}
+	p.state = up
+	e.answerName(p.asked, a)
+	return e.take(p)
+}
+
+// answerName gives the answer in Hydra's words.
+func (e *Engine) answerName(op NameOp, a NameAnswer) {
+	switch {
+	case op == Lookup && a.Err != "":
+		e.reply("cmd=lookup_result rc=1 msg=", word(a.Err))
+	case op == Lookup:
+		e.reply("cmd=lookup_result port=", a.Port, " info=ok rc=0 msg=success")
+	case a.Err != "":
+		e.reply("cmd=", [...]string{Publish: "publish", Unpublish: "unpublish"}[op], "_result info=ok rc=1 msg=", word(a.Err))
 	default:
-		e.names[service] = port
-		e.reply("cmd=publish_result info=ok rc=0 msg=success")
+		e.reply("cmd=", [...]string{Publish: "publish", Unpublish: "unpublish"}[op], "_result info=ok rc=0 msg=success")
 	}
-}
-
-func (e *Engine) lookup(m Message) {
-	service, _ := m.Get("service")
-	if port, ok := e.names[service]; ok {
-		e.reply("cmd=lookup_result port=", port, " info=ok rc=0 msg=success")
-		return
-	}
-	e.reply("cmd=lookup_result rc=1 msg=service_not_found")
-}
-
-func (e *Engine) unpublish(m Message) {
-	service, _ := m.Get("service")
-	if _, ok := e.names[service]; ok {
-		delete(e.names, service)
-		e.reply("cmd=unpublish_result info=ok rc=0 msg=success")
-		return
-	}
-	e.reply("cmd=unpublish_result info=ok rc=1 msg=service_not_found")
 }

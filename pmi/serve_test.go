@@ -19,7 +19,8 @@ type testJob struct {
 	envs  []Env // by rank
 
 	mu     sync.Mutex
-	events []Event // all but replies, in order of arrival
+	events []Event // all but replies and names, in order of arrival
+	names  Names
 	seen   chan struct{}
 
 	wg     sync.WaitGroup
@@ -110,6 +111,14 @@ func (h *testHost) handle(events []Event) {
 		case Reply:
 			h.socks[ev.Rank].Write(ev.Data)
 			continue
+		case Name:
+			h.job.mu.Lock()
+			a := h.job.names.Do(ev.Query)
+			h.job.mu.Unlock()
+			h.handle(h.engine.NameDone(ev.Rank, a))
+			continue
+		case Spawn:
+			h.handle(h.engine.SpawnDone(ev.Rank, SpawnAnswer{Err: "this test starts nothing"}))
 		case Fence:
 			h.job.wg.Add(1)
 			go func() {

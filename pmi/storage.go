@@ -1,6 +1,8 @@
 package pmi
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -14,6 +16,7 @@ type storage struct {
 	pending      map[string]string // put since the last fence
 	bytes        int               // of keys and values, pending ones included
 	pendingBytes int               // what pending takes when packed, at most
+	order        []string          // keys of all, sorted; nil: to be made
 }
 
 func (s *storage) init() {
@@ -50,6 +53,7 @@ func (s *storage) packPending(w *pack.Writer) {
 
 // merge takes the pairs of contributions that were checked.
 func (s *storage) merge(all [][]byte) {
+	s.order = nil
 	for _, c := range all {
 		r := pack.NewReader(c)
 		r.Array()
@@ -100,6 +104,25 @@ func (e *Engine) get(m Message) {
 		e.reply("cmd=get_result rc=-1 msg=key_", word(key), "_not_found value=unknown")
 	default:
 		e.reply("cmd=get_result rc=0 msg=success value=", value)
+	}
+}
+
+// getByIndex serves cmd=getbyidx kvsname=NAME idx=N, with which clients older
+// than MPICH 1.5 went through a space, in the words of MPICH's gforker.
+func (e *Engine) getByIndex(m Message) {
+	name, _ := m.Get("kvsname")
+	i, ok := m.Int("idx")
+	s := &e.store
+	if s.order == nil {
+		s.order = slices.Sorted(maps.Keys(s.all))
+	}
+	switch {
+	case name != e.kvsName:
+		e.reply("cmd=getbyidx_results rc=-1 reason=kvsname_", word(name), "_not_found")
+	case !ok || i < 0 || i >= len(s.order):
+		e.reply("cmd=getbyidx_results rc=-1 reason=no_more_keyvals")
+	default:
+		e.reply("cmd=getbyidx_results rc=0 nextidx=", strconv.Itoa(i+1), " key=", s.order[i], " val=", s.all[s.order[i]])
 	}
 }
 

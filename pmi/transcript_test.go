@@ -20,12 +20,14 @@ var update = flag.Bool("update", false, "write what the engine does into testdat
 //	job size=4 ranks=0,1    first: the job, and the ranks served here (default all)
 //	2> line                 rank 2 sends a line; a final \ sends no newline
 //	2. gone                 its connection ends
+//	2! answer               what came of rank 2's spawn: ok, codes=0,1 or an error
 //	2< line                 what rank 2 is told
 //	= event                 what the launcher is told
 //
-// The fences of a job with one host complete at once.
+// The fences of a job with one host complete at once, and so do names.
 type transcript struct {
 	e      *Engine
+	names  Names
 	single bool
 	out    strings.Builder
 }
@@ -48,7 +50,7 @@ func (tr *transcript) run(text string) error {
 		case line[0] == '=':
 			continue
 		}
-		digits := strings.IndexAny(line, "<>.")
+		digits := strings.IndexAny(line, "<>.!")
 		if digits < 1 {
 			return fmt.Errorf("bad line %q", line)
 		}
@@ -68,6 +70,21 @@ func (tr *transcript) run(text string) error {
 		case '.':
 			fmt.Fprintln(&tr.out, line)
 			tr.events(tr.e.Disconnect(rank))
+		case '!':
+			fmt.Fprintln(&tr.out, line)
+			var a SpawnAnswer
+			if list, ok := strings.CutPrefix(rest, "codes="); ok {
+				for _, code := range strings.Split(list, ",") {
+					n, err := strconv.Atoi(code)
+					if err != nil {
+						return err
+					}
+					a.Codes = append(a.Codes, n)
+				}
+			} else if rest != "ok" {
+				a.Err = rest
+			}
+			tr.events(tr.e.SpawnDone(rank, a))
 		}
 	}
 	return lines.Err()
@@ -125,6 +142,13 @@ func (tr *transcript) events(events []Event) {
 			}
 		case Abort:
 			fmt.Fprintf(&tr.out, "= rank %d aborts with %d %q\n", ev.Rank, ev.Code, ev.Message)
+		case Spawn:
+			fmt.Fprintf(&tr.out, "= rank %d spawns with %v\n", ev.Rank, ev.Preset)
+			for _, app := range ev.Apps {
+				fmt.Fprintf(&tr.out, "=   %d x %s %q %q\n", app.N, app.Program, app.Args, app.Info)
+			}
+		case Name:
+			tr.events(tr.e.NameDone(ev.Rank, tr.names.Do(ev.Query)))
 		case Finalized:
 			fmt.Fprintf(&tr.out, "= rank %d has finalized\n", ev.Rank)
 		case Violation:

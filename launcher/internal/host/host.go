@@ -46,6 +46,7 @@ type Host struct {
 	guard   *guard.Guard
 	segment *shm.Segment
 	engine  *pmi.Engine
+	names   pmi.Names
 	input   input
 	streams [3]stream // by number; 0 is unused
 	discard bool      // nobody wants output any more
