@@ -2,7 +2,7 @@
 // them. The Go tool leaves the folder out of "./...".
 package testdata
 
-import _ "embed"
+import "embed"
 
 // BenchC is the benchmark of gorun-bench as an MPI program in C. It stands
 // here and not in a package with it, because a package without cgo may hold no
@@ -10,3 +10,8 @@ import _ "embed"
 //
 //go:embed mpi/bench.c
 var BenchC []byte
+
+// Topologies are the recorded topologies, topo/NAME.txt.
+//
+//go:embed topo/*.txt
+var Topologies embed.FS

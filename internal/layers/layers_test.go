@@ -25,8 +25,10 @@ var may = map[string][]string{
 	"internal/shm":     {"internal/arch"},
 	"internal/wait":    {"internal/arch"},
 	"internal/topo":    {},
-	"internal/pack":    {},
-	"internal/version": {},
+	// Recorded machines, for tests.
+	"internal/topo/topotest": {"internal/topo", "testdata"},
+	"internal/pack":          {},
+	"internal/version":       {},
 
 	"rdma":           {},
 	"rdma/soft":      {"rdma", "internal/arch", "internal/shm"},

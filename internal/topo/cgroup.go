@@ -1,11 +1,11 @@
 package topo
 
 import (
+	"io/fs"
 	"path"
 	"runtime"
 	"strconv"
 	"strings"
-	"syscall"
 )
 
 // CPUs is how many CPUs this process can keep busy at once: those of its
@@ -13,7 +13,7 @@ import (
 // quota of 1.5 CPUs counts as 1: two busy threads would be throttled.
 func CPUs() int {
 	n := runtime.NumCPU()
-	if q := quota("/"); q > 0 && q < float64(n) {
+	if q := quota(kernel{}); q > 0 && q < float64(n) {
 		n = max(1, int(q))
 	}
 	return n
@@ -21,7 +21,7 @@ func CPUs() int {
 
 // OOMKills is how many processes the kernel has killed for want of memory in
 // this process's control group, as far as that is known.
-func OOMKills() int { return oomKills("/") }
+func OOMKills() int { return oomKills(kernel{}) }
 
 // group is a control group of this process and the mount that shows it.
 type group struct {
@@ -31,20 +31,20 @@ type group struct {
 
 // groups are the control groups of this process that may hold the controller:
 // of the unified hierarchy, of the old one, or both on a hybrid system.
-func groups(root, controller string) []group {
+func groups(root fs.FS, controller string) []group {
 	var list []group
-	for line := range strings.Lines(readFile(path.Join(root, "proc/self/cgroup"))) {
+	for line := range strings.Lines(readFile(root, "proc/self/cgroup")) {
 		// hierarchy:controllers:path, with no controllers for the unified one.
 		id, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
 		controllers, p, ok := strings.Cut(rest, ":")
 		switch {
 		case !ok:
 		case id == "0" && controllers == "":
-			list = append(list, group{path.Join(root, "sys/fs/cgroup"), p, true})
+			list = append(list, group{"sys/fs/cgroup", p, true})
 		default:
 			for c := range strings.SplitSeq(controllers, ",") {
 				if c == controller {
-					list = append(list, group{path.Join(root, "sys/fs/cgroup", controller), p, false})
+					list = append(list, group{path.Join("sys/fs/cgroup", controller), p, false})
 				}
 			}
 		}
@@ -55,15 +55,15 @@ func groups(root, controller string) []group {
 // quota is the least CPU bandwidth that any control group above this process
 // allows, in CPUs; 0 when none limits it. A container that does not see its
 // own path finds its limit at the mount's root, which the walk ends with.
-func quota(root string) float64 {
+func quota(root fs.FS) float64 {
 	least := 0.0
 	for _, g := range groups(root, "cpu") {
 		for dir := path.Clean("/" + g.path); ; dir = path.Dir(dir) {
 			var q float64
 			if g.unified {
-				q = ratio(read(g.mount, dir, "cpu.max"), "")
+				q = ratio(read(root, g.mount, dir, "cpu.max"), "")
 			} else {
-				q = ratio(read(g.mount, dir, "cpu.cfs_quota_us"), read(g.mount, dir, "cpu.cfs_period_us"))
+				q = ratio(read(root, g.mount, dir, "cpu.cfs_quota_us"), read(root, g.mount, dir, "cpu.cfs_period_us"))
 			}
 			if q > 0 && (least == 0 || q < least) {
 				least = q
@@ -89,13 +89,13 @@ func ratio(quota, period string) float64 {
 	return q / p
 }
 
-func oomKills(root string) int {
+func oomKills(root fs.FS) int {
 	for _, g := range groups(root, "memory") {
 		file := "memory.events"
 		if !g.unified {
 			file = "memory.oom_control"
 		}
-		for line := range strings.Lines(read(g.mount, g.path, file)) {
+		for line := range strings.Lines(read(root, g.mount, g.path, file)) {
 			if count, ok := strings.CutPrefix(line, "oom_kill "); ok {
 				n, _ := strconv.Atoi(strings.TrimSpace(count))
 				return n
@@ -103,29 +103,4 @@ func oomKills(root string) int {
 		}
 	}
 	return 0
-}
-
-// read is a file of a control group without the blanks around it, "" when there is none.
-func read(elem ...string) string { return strings.TrimSpace(readFile(path.Join(elem...))) }
-
-// readFile reads one of the kernel's small files, "" when it cannot. Not by
-// package os, whose first open file starts the runtime's network poller: a
-// launcher of short programs would notice.
-func readFile(name string) string {
-	fd, err := syscall.Open(name, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
-	if err != nil {
-		return ""
-	}
-	defer syscall.Close(fd)
-	var text []byte
-	buf := make([]byte, 4<<10)
-	for {
-		switch n, err := syscall.Read(fd, buf); {
-		case err == syscall.EINTR:
-		case err != nil || n <= 0:
-			return string(text)
-		default:
-			text = append(text, buf[:n]...)
-		}
-	}
 }

@@ -1,26 +1,19 @@
 package topo
 
 import (
-	"os"
-	"path/filepath"
+	"io/fs"
 	"runtime"
 	"testing"
+	"testing/fstest"
 )
 
-// machine lays out the files of a machine below a new directory.
-func machine(t *testing.T, files map[string]string) string {
-	t.Helper()
-	root := t.TempDir()
-	for name, text := range files {
-		p := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(p, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+// files are the files of a machine.
+func files(contents map[string]string) fs.FS {
+	m := fstest.MapFS{}
+	for name, text := range contents {
+		m[name] = &fstest.MapFile{Data: []byte(text)}
 	}
-	return root
+	return m
 }
 
 func TestQuota(t *testing.T) {
@@ -63,7 +56,7 @@ func TestQuota(t *testing.T) {
 		}, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := quota(machine(t, c.files)); got != c.want {
+			if got := quota(files(c.files)); got != c.want {
 				t.Errorf("quota of %v: got %v, want %v", c.files, got, c.want)
 			}
 		})
@@ -87,7 +80,7 @@ func TestOOMKills(t *testing.T) {
 		}, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := oomKills(machine(t, c.files)); got != c.want {
+			if got := oomKills(files(c.files)); got != c.want {
 				t.Errorf("oom kills of %v: got %v, want %v", c.files, got, c.want)
 			}
 		})
