@@ -16,14 +16,16 @@ func TestRanksOnOneCPUGoApart(t *testing.T) {
 		name  string
 		cfg   Config
 		poll  int // at which it is ready; the spin has none here
+		yield time.Duration
 		waits int
 		want  []int
 	}{
-		{"shares its CPU", Config{CPU: 3}, 3, 2 * vainWaits, []int{3}},
-		{"not for long", Config{CPU: 3}, 3, vainWaits - 1, nil},
-		{"waits longer", Config{CPU: 3}, vainYields + 3, 2 * vainWaits, nil},
-		{"oversubscribed", Config{CPU: 3, Oversubscribed: true}, 3, 2 * vainWaits, nil},
-		{"goroutines", Config{CPU: 3, Scheduler: true}, 3, 2 * vainWaits, nil},
+		{"shares its CPU", Config{CPU: 3}, 3, 0, 2 * vainWaits, []int{3}},
+		{"not for long", Config{CPU: 3}, 3, 0, vainWaits - 1, nil},
+		{"waits longer", Config{CPU: 3}, vainYields + 3, 0, 2 * vainWaits, nil},
+		{"shares its CPU and waits longer", Config{CPU: 3}, vainYields + 3, vainTime, 2 * vainWaits, []int{3}},
+		{"oversubscribed", Config{CPU: 3, Oversubscribed: true}, 3, vainTime, 2 * vainWaits, nil},
+		{"goroutines", Config{CPU: 3, Scheduler: true}, 3, vainTime, 2 * vainWaits, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var got []int
@@ -31,6 +33,9 @@ func TestRanksOnOneCPUGoApart(t *testing.T) {
 			w.spins = 0 // the spin is in vain anyway
 			w.moved = time.Now().Add(-time.Hour)
 			w.at = func(int) bool { return true }
+			clock := time.Now()
+			w.now = func() time.Time { return clock }
+			w.yield = func() { clock = clock.Add(c.yield) }
 			w.move = func(cpu int) bool {
 				got = append(got, cpu)
 				w.moved = time.Now().Add(time.Hour)
