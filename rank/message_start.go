@@ -152,11 +152,16 @@ func (c *Comm) receiving(name string, b *Buffer, src, tag int) (*request, error)
 		c.world.leave()
 		return nil, err
 	}
+	return c.toReceive(name, b, src, want), nil
+}
+
+// toReceive is the request of a receive that was checked.
+func (c *Comm) toReceive(name string, b *Buffer, src int, want match.Envelope) *request {
 	r := c.world.newRequest(c, name)
 	m := &r.message
 	m.comm, m.name, m.peer, m.envelope = c, name, src, want
 	m.buf.set(b)
-	return r, nil
+	return r
 }
 
 // launch starts the message of a request.
@@ -193,12 +198,24 @@ func (c *Comm) isend(name string, b *Buffer, dst, tag int, mode p2p.Mode) (Reque
 }
 
 func (c *Comm) irecv(name string, b *Buffer, src, tag int) (Request, error) {
-	r, err := c.receiving(name, b, src, tag)
-	if err != nil {
-		return Request{}, err
+	if err := c.enterShort(); err != nil {
+		return Request{}, c.fail(name, -1, err)
 	}
-	q, err := r.launch()
-	c.world.leave()
+	w := c.world
+	want, _, err := c.envelope(c.userContext(), src, tag, true)
+	if err == nil {
+		err = b.check(w, toWrite)
+	}
+	var q Request
+	switch {
+	case err != nil:
+		err = c.fail(name, -1, err)
+	case src != ProcNull && b.solid():
+		q, err = c.receive(name, b, src, want)
+	default:
+		q, err = c.toReceive(name, b, src, want).launch()
+	}
+	w.leave()
 	return q, err
 }
 

@@ -35,6 +35,7 @@ type request struct {
 	next       *request // free ones
 	op         string   // for errors
 	message    message  // where what is a message: it is recycled too
+	receipt    receipt  // where it is a plain receive
 }
 
 // pending is an operation as its request sees it. Its methods are called between
@@ -94,8 +95,19 @@ func (r *request) retire() {
 	r.next, r.world.idle = r.world.idle, r
 }
 
+// done tells whether the call of a request is over.
+func (r *request) done() bool {
+	if r.receipt.op != nil { // without the call through the interface
+		return r.receipt.op.Done()
+	}
+	return r.what.done()
+}
+
 // complete takes the outcome of a request that is done.
 func (r *request) complete(st *Status) error {
+	if r.receipt.op != nil {
+		return r.received(st)
+	}
 	err := r.what.finish(st)
 	r.active = false
 	if !r.persistent {
@@ -108,7 +120,7 @@ func (r *request) complete(st *Status) error {
 func (w *World) reap() {
 	kept := w.detached[:0]
 	for _, r := range w.detached {
-		if !r.what.done() {
+		if !r.done() {
 			kept = append(kept, r)
 			continue
 		}
@@ -138,7 +150,7 @@ func (q Request) running() *request {
 var emptyStatus = Status{Source: AnySource, Tag: AnyTag}
 
 // Ready lets a request be waited for.
-func (r *request) Ready() bool { return r.what.done() }
+func (r *request) Ready() bool { return r.done() }
 
 // Wait returns when the call is over, with its outcome (MPI_Wait). For a null or
 // inactive request that is at once, with an empty Status. When ctx ends first, the
@@ -157,7 +169,7 @@ func (q Request) Wait(ctx context.Context) (Status, error) {
 	if r == nil {
 		return emptyStatus, nil
 	}
-	if !r.what.done() {
+	if !r.done() {
 		if err := w.waitFor(ctx, r); err != nil {
 			return Status{}, r.comm.fail("wait for "+r.op, -1, err)
 		}
@@ -181,9 +193,9 @@ func (q Request) Test() (st Status, done bool, err error) {
 	if r == nil {
 		return emptyStatus, true, nil
 	}
-	if !r.what.done() {
+	if !r.done() {
 		w.progress()
-		if !r.what.done() {
+		if !r.done() {
 			w.vain()
 			return Status{}, false, nil
 		}
@@ -197,7 +209,7 @@ func (q Request) Test() (st Status, done bool, err error) {
 // the Status tells whether it was cancelled.
 func (q Request) Cancel() error {
 	return q.do("cancel", func(r *request) error {
-		if r.active && !r.what.done() {
+		if r.active && !r.done() {
 			r.what.cancel()
 		}
 		return nil
@@ -289,7 +301,7 @@ func (q Request) do(op string, f func(*request) error) error {
 // sends are waited for.
 func (w *World) settle(ctx context.Context) error {
 	for _, r := range w.requests {
-		if r.active && !r.what.done() {
+		if r.active && !r.done() {
 			r.what.cancel()
 			if err := w.waitFor(ctx, r); err != nil {
 				return r.comm.fail("finalize: wait for "+r.op, -1, err)

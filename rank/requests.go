@@ -67,7 +67,7 @@ func TestAll(reqs []Request, statuses []Status) (done bool, err error) {
 	defer w.leave()
 	w.progress()
 	for _, q := range reqs {
-		if r := q.running(); r != nil && !r.what.done() {
+		if r := q.running(); r != nil && !r.done() {
 			w.vain()
 			return false, nil
 		}
@@ -220,12 +220,14 @@ func (s *several) take(i int) bool {
 	if r == nil {
 		return true
 	}
-	if !r.what.done() {
+	if !r.done() {
 		return false
 	}
-	st := &r.world.status
+	var st *Status
 	if s.statuses != nil {
 		st = &s.statuses[i]
+	} else if r.receipt.op == nil {
+		st = &r.world.status // that nobody wants
 	}
 	if err := complete(&s.reqs[i], st); err != nil {
 		s.failed = s.failed.add(i, err)
@@ -288,7 +290,7 @@ func (a *anyOf) Ready() bool {
 		if r == nil {
 			continue
 		}
-		if r.what.done() {
+		if r.done() {
 			a.index = i
 			return true
 		}
@@ -312,7 +314,7 @@ func completeSome(reqs []Request, indices []int, statuses []Status) (n int, err 
 	var failed *RequestError
 	for i := range reqs {
 		r := reqs[i].running()
-		if r == nil || !r.what.done() {
+		if r == nil || !r.done() {
 			continue
 		}
 		st := &r.world.status

@@ -57,6 +57,10 @@ const (
 	controlLines = 4
 	// lookMost is how many lines of one ring are taken in a row.
 	lookMost = 64
+	// fetchAhead is how many messages ahead of a short one a sender asks for its line, and
+	// readAhead how many lines a receiver that has found readAfter in a row.
+	fetchAhead           = 8
+	readAhead, readAfter = 4, 2
 )
 
 // A geometry is the layout of the mapped part, the same in all ranks of a job. All
@@ -155,7 +159,8 @@ type far struct {
 	tickets  []ticket
 	states   []uint64
 	slots    []byte
-	using    int // our slots that hold messages to this peer
+	looks    uint32 // Engine.looks when the last message left
+	using    int    // our slots that hold messages to this peer
 }
 
 func (s *shared) layOut(g geometry, mem []byte) {
@@ -214,6 +219,7 @@ func (e *Engine) put(l *link, what kind, route, id uint64, data []byte) bool {
 	arch.StoreRelease64(&ln.word, pack(uint32(f.tail/uint64(len(f.ring)))+1, what, len(data), e.rank))
 	f.tail++
 	f.memory.Notify()
+	e.fetch(f, 1)
 	return true
 }
 
@@ -224,6 +230,7 @@ func (e *Engine) putLong(l *link, what kind, route, id uint64, data []byte) {
 	size := uint64(len(f.ring))
 	first, at := f.tail&(size-1), (f.tail+1)&(size-1)
 	rest := data[lineData:]
+	prefetch(f.ring, at, linesFor(len(data))-1)
 	n := copy(bytesOfLines(f.ring[at:]), rest)
 	copy(bytesOfLines(f.ring), rest[n:])
 	for range linesFor(len(data)) - 1 {
@@ -238,6 +245,29 @@ func (e *Engine) putLong(l *link, what kind, route, id uint64, data []byte) {
 	arch.StoreRelease64(&ln.word, pack(uint32(f.tail/size)+1, what, lineData, e.rank))
 	f.tail = next
 	f.memory.Notify()
+	e.fetch(f, linesFor(len(data)))
+}
+
+// fetch has the lines come that the message after the one just stored will need, when
+// the rank sends one behind the other. The peer has read them a lap before: stores to
+// them wait for its copies to go, and more than two messages' stores do not fit the
+// CPU's queue of them. A rank that looks for an answer in between has the time, and its
+// message is faster alone.
+func (e *Engine) fetch(f *far, lines int) {
+	if f.looks == e.looks {
+		at := f.tail
+		if lines == 1 {
+			at += fetchAhead
+		}
+		prefetch(f.ring, at, lines)
+	}
+	f.looks = e.looks
+}
+
+// prefetch asks for lines of a ring to write, as far as they lie in one run.
+func prefetch(ring []line, at uint64, lines int) {
+	at &= uint64(len(ring) - 1)
+	arch.PrefetchWrite(&ring[at].word, min(lines, len(ring)-int(at)))
 }
 
 // blank takes away what stands at the head of the line that will be looked at after
@@ -384,7 +414,10 @@ func (e *Engine) look() (came bool) {
 	s := &e.own
 	for _, i := range s.active {
 		r := &s.rings[i]
-		for range lookMost {
+		for n := range lookMost {
+			if n >= readAfter { // the peer is ahead by more than a line or two
+				arch.PrefetchRead(&r.lines[(r.head+readAhead)&uint64(len(r.lines)-1)].word, 1)
+			}
 			ln := &r.lines[r.head&uint64(len(r.lines)-1)]
 			// An acquire: what stands on the line was stored before its word.
 			w := atomic.LoadUint64(&ln.word)

@@ -115,7 +115,19 @@ func (e *Engine) Finish(o *Op) (Status, error) {
 }
 
 func (e *Engine) recycle(o *Op) {
-	o.buf, o.mr, o.group, o.link, o.err = nil, nil, nil, nil, nil
+	o.buf = nil
+	if o.mr != nil {
+		o.mr = nil
+	}
+	if o.group != nil {
+		o.group = nil
+	}
+	if o.link != nil {
+		o.link = nil
+	}
+	if o.err != nil {
+		o.err = nil
+	}
 	o.st.Source, o.st.Tag, o.st.Bytes = 0, 0, 0
 	o.detached, o.mode = false, Standard
 	o.next = e.spare
