@@ -2,11 +2,12 @@ package launcher
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/gorun-mpi/gorun/launcher/internal/host"
 	"github.com/gorun-mpi/gorun/launcher/internal/place"
 	"github.com/gorun-mpi/gorun/launcher/internal/stdio"
+	"github.com/gorun-mpi/gorun/pmi"
 )
 
 // Exit statuses that are no rank's.
@@ -29,26 +31,18 @@ const (
 // that other one to be known. On several hosts news travel on different ways.
 const settle = 300 * time.Millisecond
 
-// site is a host's ranks as the controller sees them: in this process or behind
-// an agent's stream. Send does not block.
-type site interface{ Send(host.Command) }
-
 // controller decides about a job: what its cause of failure is, and when it
 // ends. It is told by its sites, and by timers and signals, on their
 // goroutines.
 type controller struct {
-	job    *Job
-	shares []place.Share
-	hostOf []int // by rank: index in shares
-	appOf  []int // by rank: index in job.Apps
-	sites  []site
-	out    *stdio.Sink
-	err    *stdio.Sink       // may be out
-	owed   [][3]atomic.Int64 // bytes written of each site's streams, to be credited
+	job  *Job
+	name string // the job's, random
+	out  *stdio.Sink
+	err  *stdio.Sink // may be out
 
 	mu        sync.Mutex
-	ranks     []RankEnd // by rank; PID 0: not started
-	gone      []bool    // by rank: it has ended
+	groups    []*group // by id
+	names     pmi.Names
 	cause     *Cause
 	suspect   *Cause // becomes the cause unless a better one comes
 	start     *JobError
@@ -57,47 +51,38 @@ type controller struct {
 	source    *stdio.Source
 	unread    bool // rank 0 reads no more
 	timers    []*time.Timer
-	over      bool   // Run is about to return
-	deaf      func() // ends sites that do not answer; may be nil
-	passing   int    // sites that have yet to pass TSTP on
+	over      bool     // Run is about to return
+	deaf      []func() // end sites that do not answer
 
-	abandon chan struct{} // closed when output need not be waited for
+	spawned sync.WaitGroup // what runs spawned groups
+	abandon chan struct{}  // closed when output need not be waited for
 	hurry   sync.Once
 }
 
-func newController(job *Job, shares []place.Share) *controller {
+func newController(job *Job, shares []place.Share) (*controller, error) {
+	var random [8]byte
+	if _, err := unix.Getrandom(random[:], 0); err != nil {
+		return nil, os.NewSyscallError("getrandom", err)
+	}
 	c := &controller{
 		job:     job,
-		shares:  shares,
-		owed:    make([][3]atomic.Int64, len(shares)),
-		ranks:   make([]RankEnd, job.NP),
-		gone:    make([]bool, job.NP),
-		hostOf:  make([]int, job.NP),
+		name:    hex.EncodeToString(random[:]),
+		groups:  []*group{newGroup(0, job.Apps, shares)},
 		abandon: make(chan struct{}),
-	}
-	for at, share := range shares {
-		for _, rank := range share.Ranks {
-			c.hostOf[rank] = at
-		}
-	}
-	for i, a := range job.Apps {
-		for range a.NP {
-			c.appOf = append(c.appOf, i)
-		}
 	}
 	c.out = stdio.NewSink(job.Stdout, func(err error) { c.outputFailed("output", err) })
 	c.err = c.out
 	if !stdio.SameFile(job.Stdout, job.Stderr) {
 		c.err = stdio.NewSink(job.Stderr, func(err error) { c.outputFailed("error", err) })
 	}
-	return c
+	return c, nil
 }
 
 // event takes what happened on a host.
-func (c *controller) event(at int, e host.Event) {
+func (c *controller) event(s *seat, e host.Event) {
 	switch e.Kind {
 	case host.Output:
-		c.output(at, e.Stream, e.Data)
+		c.output(s, e.Stream, e.Data)
 		return
 	case host.StdinTaken:
 		c.stdinTaken(e.N)
@@ -105,33 +90,38 @@ func (c *controller) event(at int, e host.Event) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	name := c.shares[at].Host
+	name, g := s.host(), s.group
 	switch e.Kind {
 	case host.Started, host.Ended, host.Aborted:
-		if e.Rank < 0 || e.Rank >= len(c.hostOf) || c.hostOf[e.Rank] != at {
+		if !s.has(e.Rank) {
 			c.fail(&Cause{Rank: -1, Host: name, Status: statusFailed, Message: fmt.Sprintf("its agent tells of rank %d, which is not there", e.Rank)})
 			return
 		}
 	}
+	if g.off && (e.Kind == host.Aborted || e.Kind == host.Violated || e.Kind == host.Failed) {
+		return
+	}
 	switch e.Kind {
 	case host.Started:
-		c.ranks[e.Rank] = RankEnd{Rank: e.Rank, Host: name, PID: e.PID}
-		c.note(logrus.DebugLevel, "rank started", logrus.Fields{"rank": e.Rank, "host": name, "pid": e.PID})
+		g.ranks[e.Rank] = RankEnd{Group: g.id, Rank: e.Rank, Host: name, PID: e.PID}
+		g.up++
+		c.isUp(g)
+		c.note(logrus.DebugLevel, "rank started", logrus.Fields{"group": g.id, "rank": e.Rank, "host": name, "pid": e.PID})
 	case host.Ended:
-		c.ended(name, e)
+		c.ended(s, e)
 	case host.Aborted:
 		status := e.Status & 0xff
 		if status == 0 {
 			status = statusFailed // an abort is never a success
 		}
-		cause := c.rankCause(name, e)
+		cause := c.rankCause(s, e)
 		cause.Status, cause.Aborted = status, true
 		if e.Status != status && cause.Message == "" {
 			cause.Message = fmt.Sprintf("it gave %d", e.Status)
 		}
 		c.fail(cause)
 	case host.Violated:
-		cause := c.rankCause(name, e)
+		cause := c.rankCause(s, e)
 		cause.Status = statusFailed
 		if e.Late {
 			c.suspectLocked(cause)
@@ -139,47 +129,87 @@ func (c *controller) event(at int, e host.Event) {
 			c.fail(cause)
 		}
 	case host.StartFailed:
+		if g.id > 0 {
+			c.isNot(g, e.Value+": "+e.Text)
+			return
+		}
 		if c.start == nil {
 			c.start = &JobError{Field: e.Field, Value: e.Value, ExitStatus: e.Status, Err: errors.New(e.Text)}
 		}
 		c.tell(host.Command{Kind: host.Kill})
 	case host.Passed:
-		if c.passing--; c.passing == 0 {
-			c.job.Suspend()
-		}
+		c.passed(s)
+	case host.Asked:
+		c.ask(s, e.Rank, e.Ask)
+	case host.Done:
+		s.done = true
+		c.passed(s)
 	case host.Failed:
+		if c.isNot(g, "host "+name+": "+e.Text) {
+			return
+		}
 		c.fail(&Cause{Rank: -1, Host: name, Status: statusFailed, Message: e.Text})
 	case host.Tails:
-		if c.cause != nil && c.cause.Rank >= 0 && c.cause.Host == name {
-			c.cause.Stderr = e.Tails[c.cause.Rank]
-		} else if s := c.suspect; s != nil && s.Host == name {
-			s.Stderr = e.Tails[s.Rank]
+		for _, cause := range [...]*Cause{c.cause, c.suspect} {
+			if cause != nil && cause.Group == g.id && s.has(cause.Rank) {
+				cause.Stderr = e.Tails[cause.Rank]
+				break
+			}
+		}
+	}
+}
+
+// passed notes that a host's ranks were sent TSTP, or that none are left there.
+func (c *controller) passed(s *seat) {
+	if !s.passing {
+		return
+	}
+	s.passing = false
+	for s := range c.seats() {
+		if s.passing {
+			return
+		}
+	}
+	c.job.Suspend()
+}
+
+// seats are those of all groups.
+func (c *controller) seats() iter.Seq[*seat] {
+	return func(yield func(*seat) bool) {
+		for _, g := range c.groups {
+			for _, s := range g.seats {
+				if !yield(s) {
+					return
+				}
+			}
 		}
 	}
 }
 
 // rankCause is a cause that an event names a rank for.
-func (c *controller) rankCause(hostName string, e host.Event) *Cause {
-	cause := &Cause{Rank: e.Rank, Host: hostName, Message: e.Text}
-	if e.Rank < 0 || e.Rank >= len(c.ranks) {
+func (c *controller) rankCause(s *seat, e host.Event) *Cause {
+	g := s.group
+	cause := &Cause{Group: g.id, Rank: e.Rank, Host: s.host(), Message: e.Text}
+	if e.Rank < 0 || e.Rank >= g.size() {
 		return cause
 	}
-	cause.Program = c.job.Apps[c.appOf[e.Rank]].Argv[0]
-	if c.ranks[e.Rank].PID > 0 {
-		cause.PID, cause.Host = c.ranks[e.Rank].PID, c.ranks[e.Rank].Host
+	cause.Program = g.apps[g.appOf[e.Rank]].Argv[0]
+	if r := g.ranks[e.Rank]; r.PID > 0 {
+		cause.PID, cause.Host = r.PID, r.Host
 	}
 	return cause
 }
 
 // ended judges the end of a rank.
-func (c *controller) ended(hostName string, e host.Event) {
-	c.gone[e.Rank] = true
-	c.ranks[e.Rank] = RankEnd{Rank: e.Rank, Host: hostName, PID: e.PID, Status: e.Status, Signal: e.Signal, Told: e.Told}
-	c.note(logrus.DebugLevel, "rank ended", logrus.Fields{"rank": e.Rank, "host": hostName, "status": e.Status, "told": e.Told})
-	if e.Told {
+func (c *controller) ended(s *seat, e host.Event) {
+	g := s.group
+	g.gone[e.Rank] = true
+	g.ranks[e.Rank] = RankEnd{Group: g.id, Rank: e.Rank, Host: s.host(), PID: e.PID, Status: e.Status, Signal: e.Signal, Told: e.Told}
+	c.note(logrus.DebugLevel, "rank ended", logrus.Fields{"group": g.id, "rank": e.Rank, "host": s.host(), "status": e.Status, "told": e.Told})
+	if e.Told || g.off {
 		return
 	}
-	cause := c.rankCause(hostName, e)
+	cause := c.rankCause(s, e)
 	cause.Status, cause.Signal = e.Status, e.Signal
 	switch {
 	case e.Status != 0:
@@ -202,11 +232,11 @@ func (c *controller) ended(hostName string, e host.Event) {
 // rank's exit, and a rank that a signal ended before anybody was told to end
 // explains an abort reported before it.
 func (c *controller) fail(cause *Cause) {
-	if s := c.suspect; s != nil && cause.Rank >= 0 && cause.Rank != s.Rank && cause.Signal == 0 {
+	if s := c.suspect; s != nil && cause.Rank >= 0 && !cause.same(s) && cause.Signal == 0 {
 		cause = s
 	}
 	if c.cause != nil {
-		if c.cause.Aborted && cause.Rank >= 0 && cause.Rank != c.cause.Rank && cause.Signal != 0 {
+		if c.cause.Aborted && cause.Rank >= 0 && !cause.same(c.cause) && cause.Signal != 0 {
 			c.cause = cause
 			c.note(logrus.InfoLevel, "an earlier failure", logrus.Fields{"cause": cause.String()})
 		}
@@ -234,11 +264,11 @@ func (c *controller) suspectLocked(cause *Cause) {
 func (c *controller) tell(cmd host.Command) {
 	if (cmd.Kind == host.End || cmd.Kind == host.Kill) && !c.told {
 		c.told = true
-		if c.deaf != nil {
-			c.after(2*c.grace(), c.deaf)
+		for _, deaf := range c.deaf {
+			c.after(2*c.grace(), deaf)
 		}
 	}
-	for _, s := range c.sites {
+	for s := range c.seats() {
 		s.Send(cmd)
 	}
 }
@@ -299,7 +329,9 @@ func (c *controller) signal(s os.Signal) {
 		c.tell(host.Command{Kind: host.End, Signal: sig})
 	case unix.SIGTSTP:
 		if c.job.Suspend != nil {
-			c.passing = len(c.sites)
+			for s := range c.seats() {
+				s.passing = !s.done
+			}
 		}
 		c.tell(host.Command{Kind: host.Pass, Signal: sig})
 	default:
@@ -352,9 +384,11 @@ func (c *controller) result() (Result, error) {
 	if c.cause != nil {
 		r.Cause, r.ExitStatus = c.cause, c.cause.Status
 	}
-	for _, e := range c.ranks {
-		if e.PID > 0 {
-			r.Ranks = append(r.Ranks, e)
+	for _, g := range c.groups {
+		for _, e := range g.ranks {
+			if e.PID > 0 {
+				r.Ranks = append(r.Ranks, e)
+			}
 		}
 	}
 	return r, nil

@@ -28,6 +28,9 @@ type Job struct {
 	Env []string
 	// Dir is the ranks' working directory; "" is that of this process.
 	Dir string
+	// Path is where a program without a slash is looked up instead of the PATH
+	// of Env: directories, separated by colons.
+	Path string
 
 	// Hosts offer slots for ranks, which are filled in this order. None: all
 	// ranks run on this machine, however many they are.
@@ -80,6 +83,7 @@ type App struct {
 	NP   int      // ranks that run it, 1 or more
 	Env  []string // nil stands for Job.Env
 	Dir  string   // "" stands for Job.Dir
+	Path string   // "" stands for Job.Path
 }
 
 // Host is a machine, or what stands for one, that ranks may run on.

@@ -20,9 +20,10 @@ import (
 // startLimit is how long agents may take to say where they are.
 const startLimit = 30 * time.Second
 
-// remotes are the agents of a job.
+// remotes are the agents of a group.
 type remotes struct {
 	c     *controller
+	g     *group
 	links []*agent.Link
 	over  chan int // index of a host that is done, or whose agent is lost, once each
 
@@ -33,8 +34,8 @@ type remotes struct {
 	lost      []bool // its stream ended before that
 }
 
-// runAgents runs the ranks through an agent for each host.
-func (c *controller) runAgents(ctx context.Context, spec host.Spec) error {
+// runAgents runs the job through an agent for each host.
+func (c *controller) runAgents(ctx context.Context, g *group) error {
 	// The agents live as long as the thread that started them.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -43,13 +44,11 @@ func (c *controller) runAgents(ctx context.Context, spec host.Spec) error {
 	if err != nil {
 		return err
 	}
-	key := make([]byte, agent.KeySize)
-	if _, err := unix.Getrandom(key, 0); err != nil {
-		return os.NewSyscallError("getrandom", err)
-	}
-	n := len(c.shares)
-	r := &remotes{c: c, over: make(chan int, n), addresses: make([]string, n), missing: n, done: make([]bool, n), lost: make([]bool, n)}
-	if err := r.start(spec, stdin, key); err != nil {
+	r := newRemotes(c, g)
+	c.mu.Lock()
+	err = r.start(c.spec(g), stdin)
+	c.mu.Unlock()
+	if err != nil {
 		return err
 	}
 	stop := c.attend(ctx)
@@ -61,27 +60,37 @@ func (c *controller) runAgents(ctx context.Context, spec host.Spec) error {
 		}
 	}
 	r.wait()
+	c.spawned.Wait()
 	stop()
 	return nil
 }
 
-// start starts all agents. The lock keeps what they tell until all are there.
-func (r *remotes) start(spec host.Spec, stdin host.Stdin, key []byte) error {
-	c := r.c
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.deaf = r.killDeaf
-	for i, share := range c.shares {
-		spec := c.of(spec, i)
-		if i == c.hostOf[0] {
+func newRemotes(c *controller, g *group) *remotes {
+	n := len(g.shares)
+	return &remotes{c: c, g: g, over: make(chan int, n), addresses: make([]string, n), missing: n, done: make([]bool, n), lost: make([]bool, n)}
+}
+
+// start starts all agents. The caller holds the lock, which keeps what they tell
+// until all are there.
+func (r *remotes) start(spec host.Spec, stdin host.Stdin) error {
+	c, g := r.c, r.g
+	key := make([]byte, agent.KeySize)
+	if _, err := unix.Getrandom(key, 0); err != nil {
+		return os.NewSyscallError("getrandom", err)
+	}
+	for i, share := range g.shares {
+		spec := c.of(g, spec, i)
+		if i == g.hostOf[0] {
 			spec.Stdin = stdin
 		}
+		s := &seat{group: g, at: i}
 		l, err := agent.Start(c.job.Agent, c.job.Env, spec, key, agent.Told{
 			Address: func(a string) { r.address(i, a) },
-			Event:   func(e host.Event) { r.event(i, e) },
+			Event:   func(e host.Event) { r.event(s, e) },
 			Lost:    func(err error) { r.lose(i, err) },
 		})
 		if err != nil {
+			g.seats = nil // nobody is told of them
 			c.mu.Unlock()
 			for _, l := range r.links {
 				l.Kill()
@@ -92,8 +101,10 @@ func (r *remotes) start(spec host.Spec, stdin host.Stdin, key []byte) error {
 		}
 		c.note(logrus.DebugLevel, "agent started", logrus.Fields{"host": share.Host, "pid": l.PID()})
 		r.links = append(r.links, l)
-		c.sites = append(c.sites, l)
+		s.site = l
+		g.seats = append(g.seats, s)
 	}
+	c.deaf = append(c.deaf, r.killDeaf)
 	c.after(startLimit, r.late)
 	return nil
 }
@@ -123,7 +134,7 @@ func (r *remotes) late() {
 	var names []string
 	for i, a := range r.addresses {
 		if a == "" {
-			names = append(names, r.c.shares[i].Host)
+			names = append(names, r.g.shares[i].Host)
 			r.links[i].Kill()
 		}
 	}
@@ -133,15 +144,15 @@ func (r *remotes) late() {
 // killDeaf ends agents that should long have told of the end of their ranks:
 // they are stopped, or hang. One that waits for output to be read has told.
 func (r *remotes) killDeaf() {
-	for i, share := range r.c.shares {
+	for i, share := range r.g.shares {
 		if r.done[i] {
 			continue
 		}
 		started, left := 0, 0
 		for _, rank := range share.Ranks {
-			if r.c.ranks[rank].PID > 0 {
+			if r.g.ranks[rank].PID > 0 {
 				started++
-				if !r.c.gone[rank] {
+				if !r.g.gone[rank] {
 					left++
 				}
 			}
@@ -153,17 +164,17 @@ func (r *remotes) killDeaf() {
 	}
 }
 
-func (r *remotes) event(at int, e host.Event) {
-	r.c.event(at, e)
+func (r *remotes) event(s *seat, e host.Event) {
+	r.c.event(s, e)
 	if e.Kind == host.Done {
-		r.finished(at, false)
+		r.finished(s.at, false)
 	}
 }
 
 // lose is the end of an agent's stream, regular or not.
 func (r *remotes) lose(at int, err error) {
 	if err != nil {
-		r.c.note(logrus.WarnLevel, "agent's stream", logrus.Fields{"host": r.c.shares[at].Host, "error": err})
+		r.c.note(logrus.WarnLevel, "agent's stream", logrus.Fields{"host": r.g.shares[at].Host, "error": err})
 		r.links[at].Kill()
 	}
 	r.finished(at, true)
@@ -176,6 +187,9 @@ func (r *remotes) finished(at int, lost bool) {
 		return
 	}
 	r.done[at], r.lost[at] = true, lost
+	s := r.g.seats[at]
+	s.done = true
+	r.c.passed(s)
 	r.over <- at
 }
 
@@ -221,10 +235,10 @@ func (r *remotes) mourn(at int) {
 	c := r.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	share := c.shares[at]
+	share := r.g.shares[at]
 	for _, rank := range share.Ranks {
-		if e := &c.ranks[rank]; e.PID > 0 && !c.gone[rank] {
-			c.gone[rank] = true
+		if e := &r.g.ranks[rank]; e.PID > 0 && !r.g.gone[rank] {
+			r.g.gone[rank] = true
 			e.Status, e.Signal, e.Told = statusSignal+int(syscall.SIGKILL), syscall.SIGKILL, true
 		}
 	}

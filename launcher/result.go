@@ -14,13 +14,17 @@ type Result struct {
 	ExitStatus int
 	// Cause is the first failure; nil when there was none.
 	Cause *Cause
-	// Ranks are the ends of all ranks that were started, by rank.
+	// Ranks are the ends of all ranks that were started, by group and rank.
 	Ranks []RankEnd
 }
 
 // RankEnd is how one rank ended.
 type RankEnd struct {
-	Rank   int
+	// Group is 0 for the ranks of the job as it was started. Ranks that running
+	// ones spawned are in groups of their own, numbered in the order of the
+	// spawns.
+	Group  int
+	Rank   int // in its group, from 0
 	Host   string
 	PID    int
 	Status int            // exit status; 128+N for signal N
@@ -36,6 +40,7 @@ type Cause struct {
 	// Rank is the rank that failed; -1 when it was no rank but a host, the
 	// timeout, a signal to the launcher or its output.
 	Rank    int
+	Group   int // of that rank, as in RankEnd
 	Host    string
 	Program string
 	PID     int
@@ -50,13 +55,22 @@ type Cause struct {
 // would be in the way: the reader of the output has gone.
 func (c *Cause) Quiet() bool { return c.Rank < 0 && c.Signal == syscall.SIGPIPE }
 
+// same tells whether two causes are of one rank.
+func (c *Cause) same(d *Cause) bool { return c.Group == d.Group && c.Rank == d.Rank }
+
 // String is the cause in one line.
 func (c *Cause) String() string {
 	var b strings.Builder
 	b.WriteString("gorun: ")
 	switch {
 	case c.Rank >= 0:
-		fmt.Fprintf(&b, "rank %d (host %s, %s", c.Rank, c.Host, c.Program)
+		b.WriteString("rank ")
+		if c.Group > 0 {
+			fmt.Fprintf(&b, "%d of spawn %d", c.Rank, c.Group)
+		} else {
+			fmt.Fprintf(&b, "%d", c.Rank)
+		}
+		fmt.Fprintf(&b, " (host %s, %s", c.Host, c.Program)
 		if c.PID > 0 {
 			fmt.Fprintf(&b, ", pid %d", c.PID)
 		}

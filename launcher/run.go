@@ -2,14 +2,11 @@ package launcher
 
 import (
 	"context"
-	"encoding/hex"
 	"fmt"
 	"os"
 	"slices"
 	"strconv"
 	"sync"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/gorun-mpi/gorun/launcher/internal/host"
 	"github.com/gorun-mpi/gorun/launcher/internal/place"
@@ -31,15 +28,15 @@ func Run(ctx context.Context, job Job) (Result, error) {
 	if err != nil {
 		return Result{ExitStatus: err.ExitStatus}, err
 	}
-	c := newController(&job, shares)
-	spec, serr := c.spec()
+	c, serr := newController(&job, shares)
 	if serr != nil {
 		return Result{ExitStatus: statusFailed}, serr
 	}
+	first := c.groups[0]
 	if job.Launcher == "" {
-		serr = c.runHere(ctx, spec)
+		serr = c.runHere(ctx, first)
 	} else {
-		serr = c.runAgents(ctx, spec)
+		serr = c.runAgents(ctx, first)
 	}
 	if serr != nil {
 		return Result{ExitStatus: statusFailed}, serr
@@ -98,7 +95,7 @@ func check(job *Job) ([]place.Share, *JobError) {
 // checkApps validates the programs of a job and makes its only one a list of one.
 func checkApps(job *Job) *JobError {
 	if job.Apps == nil {
-		job.Apps = []App{{Argv: job.Argv, NP: job.NP, Env: job.Env, Dir: job.Dir}}
+		job.Apps = []App{{Argv: job.Argv, NP: job.NP, Env: job.Env, Dir: job.Dir, Path: job.Path}}
 	} else {
 		if len(job.Argv) > 0 || job.NP != 0 {
 			return bad("Apps", "", "want either Apps, or Argv and NP")
@@ -119,6 +116,9 @@ func checkApps(job *Job) *JobError {
 		}
 		if a.Dir == "" {
 			a.Dir = job.Dir
+		}
+		if a.Path == "" {
+			a.Path = job.Path
 		}
 		if job.NP += a.NP; job.NP > maxRanks {
 			return bad("NP", strconv.Itoa(job.NP), "want %d ranks or fewer", maxRanks)
@@ -152,36 +152,36 @@ func listHosts(hosts []Host) string {
 	return s
 }
 
-// spec is what all hosts of the job have in common.
-func (c *controller) spec() (host.Spec, error) {
-	var random [8]byte
-	if _, err := unix.Getrandom(random[:], 0); err != nil {
-		return host.Spec{}, os.NewSyscallError("getrandom", err)
-	}
-	apps := make([]host.AppSpec, len(c.job.Apps))
-	for i, a := range c.job.Apps {
-		apps[i] = host.AppSpec{Argv: a.Argv, Env: a.Env, Dir: a.Dir, NP: a.NP}
+// spec is what all hosts of a group have in common.
+func (c *controller) spec(g *group) host.Spec {
+	apps := make([]host.AppSpec, len(g.apps))
+	for i, a := range g.apps {
+		apps[i] = host.AppSpec{Argv: a.Argv, Env: a.Env, Dir: a.Dir, Path: a.Path, NP: a.NP}
 	}
 	return host.Spec{
-		Job:     hex.EncodeToString(random[:]),
-		Hosts:   len(c.shares),
-		NP:      c.job.NP,
+		Job:     c.nameOf(g),
+		Group:   g.id,
+		Hosts:   len(g.shares),
+		NP:      g.size(),
 		Apps:    apps,
-		Mapping: pmi.Mapping(c.hostOf),
+		Mapping: pmi.Mapping(g.hostOf),
 		Emulate: c.job.Emulate,
 		Tag:     c.job.TagOutput,
 		Grace:   c.grace(),
-	}, nil
+
+		Universe: c.universe(),
+		Preset:   g.preset,
+	}
 }
 
 // of is the spec of one share.
-func (c *controller) of(spec host.Spec, at int) host.Spec {
-	s := c.shares[at]
+func (c *controller) of(g *group, spec host.Spec, at int) host.Spec {
+	s := g.shares[at]
 	spec.Host, spec.Index = s.Host, at
 	spec.Ranks = make([]host.RankSpec, len(s.Ranks))
 	runs := make([]bool, len(spec.Apps))
 	for i, rank := range s.Ranks {
-		app := c.appOf[rank]
+		app := g.appOf[rank]
 		spec.Ranks[i] = host.RankSpec{Rank: rank, App: app}
 		runs[app] = true
 	}
@@ -195,19 +195,18 @@ func (c *controller) of(spec host.Spec, at int) host.Spec {
 	return spec
 }
 
-// runHere runs the ranks from this process.
-func (c *controller) runHere(ctx context.Context, spec host.Spec) error {
-	spec = c.of(spec, 0)
+// runHere runs the job from this process.
+func (c *controller) runHere(ctx context.Context, g *group) error {
+	spec := c.of(g, c.spec(g), 0)
 	var stdin *os.File
 	var err error
 	if spec.Stdin, stdin, err = c.openStdin(true); err != nil {
 		return err
 	}
-	h, err := host.New(spec, host.Config{Emit: func(e host.Event) { c.event(0, e) }, Stdin: stdin, Log: c.job.Log})
+	h, err := c.sitHere(g, spec, stdin)
 	if err != nil {
 		return err
 	}
-	c.sites = []site{h}
 	if spec.Stdin == host.StdinPump {
 		if err := c.pump(); err != nil {
 			h.Close()
@@ -216,8 +215,21 @@ func (c *controller) runHere(ctx context.Context, spec host.Spec) error {
 	}
 	stop := c.attend(ctx)
 	h.Run()
+	c.spawned.Wait()
 	stop()
 	return nil
+}
+
+// sitHere makes the seat of a group on this machine, without an agent.
+func (c *controller) sitHere(g *group, spec host.Spec, stdin *os.File) (*host.Host, error) {
+	s := &seat{group: g}
+	h, err := host.New(spec, host.Config{Emit: func(e host.Event) { c.event(s, e) }, Stdin: stdin, Log: c.job.Log})
+	if err != nil {
+		return nil, err
+	}
+	s.site = h
+	g.seats = append(g.seats, s)
+	return h, nil
 }
 
 // attend watches what may end the job from outside, until stop.

@@ -13,23 +13,23 @@ import (
 )
 
 // output writes what a host has read from its ranks.
-func (c *controller) output(at, stream int, data []byte) {
+func (c *controller) output(s *seat, stream int, data []byte) {
 	sink := c.out
 	if stream == host.Stderr {
 		sink = c.err
 	}
 	n := int64(len(data))
-	sink.Put(data, func() { c.written(at, stream, n) })
+	sink.Put(data, func() { c.written(s, stream, n) })
 }
 
 // written gives a host credit for more output, in batches: each one wakes it.
-func (c *controller) written(at, stream int, n int64) {
+func (c *controller) written(s *seat, stream int, n int64) {
 	if stream != host.Stdout && stream != host.Stderr {
 		return
 	}
-	owed := &c.owed[at][stream]
+	owed := &s.owed[stream]
 	if owed.Add(n) >= host.Window/4 {
-		c.sites[at].Send(host.Command{Kind: host.Credit, Stream: stream, N: int(owed.Swap(0))})
+		s.Send(host.Command{Kind: host.Credit, Stream: stream, N: int(owed.Swap(0))})
 	}
 }
 
@@ -90,7 +90,8 @@ func (c *controller) pump() error {
 	if c.unread {
 		return nil
 	}
-	first := c.sites[c.hostOf[0]]
+	g := c.groups[0]
+	first := g.seats[g.hostOf[0]]
 	source, err := stdio.NewSource(c.job.Stdin, func(data []byte, end bool) {
 		first.Send(host.Command{Kind: host.Input, Data: data, Last: end})
 	})

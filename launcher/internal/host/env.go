@@ -85,7 +85,7 @@ func newEnvironment(spec *Spec, segment bool) *environment {
 		"GORUN_CPUS=" + strconv.Itoa(topo.CPUs()),
 		"OMPI_COMM_WORLD_SIZE=" + size,
 		"OMPI_COMM_WORLD_LOCAL_SIZE=" + local,
-		"OMPI_UNIVERSE_SIZE=" + size,
+		"OMPI_UNIVERSE_SIZE=" + strconv.Itoa(max(spec.NP, spec.Universe)),
 		"MPI_LOCALNRANKS=" + local,
 	}
 	if segment {
@@ -132,5 +132,5 @@ func (e *environment) of(local int) []string {
 		"OMPI_COMM_WORLD_LOCAL_RANK="+index,
 		"OMPI_COMM_WORLD_NODE_RANK="+index,
 		"MPI_LOCALRANKID="+index)
-	return append(env, pmi.Env{FD: pmiFD, Rank: r.Rank, Size: e.spec.NP, Cards: true}.Environ()...)
+	return append(env, pmi.Env{FD: pmiFD, Rank: r.Rank, Size: e.spec.NP, Cards: true, Spawned: e.spec.Group > 0}.Environ()...)
 }

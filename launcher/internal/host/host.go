@@ -46,7 +46,6 @@ type Host struct {
 	guard   *guard.Guard
 	segment *shm.Segment
 	engine  *pmi.Engine
-	names   pmi.Names
 	input   input
 	streams [3]stream // by number; 0 is unused
 	discard bool      // nobody wants output any more
@@ -155,8 +154,9 @@ func (h *Host) prepare() error {
 		Size:     h.spec.NP,
 		Ranks:    ranks,
 		AppNum:   apps,
-		Universe: h.spec.NP,
+		Universe: h.spec.Universe,
 		Mapping:  h.spec.Mapping,
+		Preset:   h.spec.Preset,
 	})
 	return nil
 }

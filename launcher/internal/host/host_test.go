@@ -58,7 +58,7 @@ func TestProgram(t *testing.T) {
 			if c.path == "none" {
 				env = nil
 			}
-			got, err := program(c.program, c.dir, env)
+			got, err := program(c.program, c.dir, "", env)
 			status := 0
 			var se *startError
 			if errors.As(err, &se) {

@@ -41,7 +41,7 @@ func (h *Host) programs() ([]string, error) {
 			continue
 		}
 		var err error
-		if *file, err = program(app.Argv[0], app.Dir, app.Env); err != nil {
+		if *file, err = program(app.Argv[0], app.Dir, app.Path, app.Env); err != nil {
 			return nil, err
 		}
 	}
@@ -49,8 +49,8 @@ func (h *Host) programs() ([]string, error) {
 }
 
 // program finds the file to execute, as execvp would in a rank: with a slash in
-// its name from dir, else along PATH of env.
-func program(name, dir string, env []string) (string, error) {
+// its name from dir, else along path, or if that is empty PATH of env.
+func program(name, dir, path string, env []string) (string, error) {
 	fail := func(status int, format string, args ...any) error {
 		return &startError{status, "Argv", name, fmt.Errorf(format, args...)}
 	}
@@ -81,11 +81,9 @@ func program(name, dir string, env []string) (string, error) {
 			return "", fail(statusNotExecutable, "not executable: %w", reason(err))
 		}
 	}
-	search := defaultPath
-	for _, entry := range env {
-		if v, ok := strings.CutPrefix(entry, "PATH="); ok {
-			search = v
-		}
+	search := path
+	if search == "" {
+		search = searchPath(env)
 	}
 	var found error
 	for _, d := range filepath.SplitList(search) {
@@ -110,7 +108,21 @@ func program(name, dir string, env []string) (string, error) {
 	if found != nil {
 		return "", fail(statusNotExecutable, "%w", found)
 	}
+	if path != "" {
+		return "", fail(statusNotFound, "no such program in %s", path)
+	}
 	return "", fail(statusNotFound, "no such program in PATH=%s", search)
+}
+
+// searchPath is where an environment has programs looked for.
+func searchPath(env []string) string {
+	search := defaultPath
+	for _, entry := range env {
+		if v, ok := strings.CutPrefix(entry, "PATH="); ok {
+			search = v
+		}
+	}
+	return search
 }
 
 // executable tells whether this process may execute a file.

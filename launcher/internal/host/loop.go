@@ -162,5 +162,7 @@ func (h *Host) obey(c Command) {
 		h.credit(c.Stream, c.N)
 	case Discard:
 		h.discardOutput()
+	case Answer:
+		h.answered(c.Rank, c.Reply)
 	}
 }

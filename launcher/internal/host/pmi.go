@@ -106,10 +106,8 @@ func (h *Host) apply(events []pmi.Event) {
 			h.emit(Event{Kind: Aborted, Rank: e.Rank, Status: e.Code, Text: e.Message})
 		case pmi.Violation:
 			h.violation(e)
-		case pmi.Name:
-			h.apply(h.engine.NameDone(e.Rank, h.names.Do(e.Query)))
-		case pmi.Spawn:
-			h.apply(h.engine.SpawnDone(e.Rank, pmi.SpawnAnswer{Err: "this launcher does not spawn processes yet"}))
+		case pmi.Name, pmi.Spawn:
+			h.ask(e)
 		}
 	}
 }

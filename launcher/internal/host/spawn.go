@@ -207,7 +207,7 @@ func (s *spawner) spawn(local int) (err error) {
 	}
 	r.socket, theirs[pmiFD] = pair[0], pair[1]
 	if h.spec.Tag {
-		tag := fmt.Sprintf("[1,%d]", h.rankOf(local))
+		tag := fmt.Sprintf("[%d,%d]", h.spec.Group+1, h.rankOf(local))
 		r.pipes[Stdout].lines.Tag = tag + "<stdout>:"
 		r.pipes[Stderr].lines.Tag = tag + "<stderr>:"
 	}

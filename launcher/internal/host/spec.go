@@ -28,7 +28,8 @@ const (
 
 // Spec is the work of one host.
 type Spec struct {
-	Job     string // the job's random name
+	Job     string // the job's random name, and that of a group in it
+	Group   int    // 0: the job as it was started, else what running ranks spawned
 	Host    string // this host's
 	Index   int    // among the job's Hosts
 	Hosts   int
@@ -40,6 +41,10 @@ type Spec struct {
 	Tag     bool // lines of output
 	Grace   time.Duration
 	Stdin   Stdin
+	// Universe is how many ranks the job has room for, as programs that spawn
+	// want to know; 0: unknown.
+	Universe int
+	Preset   map[string]string // keys that the group's key-value space holds from the start
 }
 
 // RankSpec is a rank of the host. Its place in Spec.Ranks is its local rank.
@@ -54,7 +59,8 @@ type AppSpec struct {
 	Argv []string
 	Env  []string
 	Dir  string
-	NP   int // ranks that run it, on all hosts
+	Path string `msgpack:",omitempty"` // directories to find the program in, instead of PATH in Env
+	NP   int    // ranks that run it, on all hosts
 }
 
 // local is the local number of a rank of the job; -1 when it is not here.
@@ -81,6 +87,7 @@ const (
 	Failed                           // the machine under it did: Text
 	Tails                            // the last lines of stderr of ranks that did not end well
 	Passed                           // the ranks were sent TSTP
+	Asked                            // Rank asks for something with Ask, and waits for an Answer
 	Done                             // nothing is left
 )
 
@@ -103,6 +110,7 @@ type Event struct {
 	Value     string           `msgpack:"v,omitempty"` // of that field
 	Text      string           `msgpack:"m,omitempty"`
 	Tails     map[int][]string `msgpack:"e,omitempty"` // with Tails
+	Ask       *Ask             `msgpack:"a,omitempty"` // with Asked
 }
 
 // CommandKind is what to do.
@@ -116,6 +124,7 @@ const (
 	Input                          // Data for rank 0; Last: and then no more
 	Credit                         // N bytes of Stream were taken
 	Discard                        // nobody wants output any more
+	Answer                         // Reply to what Rank had asked
 )
 
 // Command is what to do. Which fields count depends on Kind.
@@ -126,4 +135,6 @@ type Command struct {
 	N      int            `msgpack:"n,omitempty"`
 	Data   []byte         `msgpack:"d,omitempty"`
 	Last   bool           `msgpack:"l,omitempty"`
+	Rank   int            `msgpack:"r,omitempty"`
+	Reply  *Reply         `msgpack:"a,omitempty"`
 }

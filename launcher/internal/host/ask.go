@@ -1,0 +1,70 @@
+package host
+
+import "github.com/gorun-mpi/gorun/pmi"
+
+// Ask is what a rank wants of its job, beyond what its host can give: one of the
+// pointers.
+type Ask struct {
+	// Tag comes back with the answer. 0 is the PMI-1 server's; another server
+	// of the host counts from 1.
+	Tag   uint64         `msgpack:"t,omitempty"`
+	Name  *pmi.NameQuery `msgpack:"n,omitempty"`
+	Spawn *Spawn         `msgpack:"s,omitempty"`
+}
+
+// Spawn is a group of processes that a rank wants.
+type Spawn struct {
+	Apps   []SpawnApp
+	Preset map[string]string // keys of its key-value space
+}
+
+// SpawnApp is one program of a spawn.
+type SpawnApp struct {
+	Argv []string
+	N    int         // processes
+	Info [][2]string // hints of MPI
+	Env  []string    // in addition to that of the rank that asks
+}
+
+// Reply answers an Ask, with the same pointer.
+type Reply struct {
+	Tag   uint64          `msgpack:"t,omitempty"`
+	Name  *pmi.NameAnswer `msgpack:"n,omitempty"`
+	Spawn *Spawned        `msgpack:"s,omitempty"`
+}
+
+// Spawned is what came of a Spawn.
+type Spawned struct {
+	Err   string // why nothing was started; empty: it was
+	Codes []int  // by process, 0 for one that runs; nil: all do
+	Group int    // its number
+	Job   string // its name, Spec.Job of its hosts
+	N     int    // processes that run
+}
+
+// ask passes on what a rank wants of the PMI-1 server and of which the server
+// knows nothing itself.
+func (h *Host) ask(e pmi.Event) {
+	switch e := e.(type) {
+	case pmi.Name:
+		h.emit(Event{Kind: Asked, Rank: e.Rank, Ask: &Ask{Name: &e.Query}})
+	case pmi.Spawn:
+		s := &Spawn{Apps: make([]SpawnApp, len(e.Apps)), Preset: e.Preset}
+		for i, a := range e.Apps {
+			s.Apps[i] = SpawnApp{Argv: append([]string{a.Program}, a.Args...), N: a.N, Info: a.Info}
+		}
+		h.emit(Event{Kind: Asked, Rank: e.Rank, Ask: &Ask{Spawn: s}})
+	}
+}
+
+// answered takes the answer for a rank that may have gone meanwhile.
+func (h *Host) answered(rank int, r *Reply) {
+	switch {
+	case r == nil || h.engine == nil || h.spec.local(rank) < 0:
+	case r.Tag != 0:
+	case r.Name != nil:
+		h.apply(h.engine.NameDone(rank, *r.Name))
+	case r.Spawn != nil:
+		h.apply(h.engine.SpawnDone(rank, pmi.SpawnAnswer{Err: r.Spawn.Err, Codes: r.Spawn.Codes}))
+	}
+}
