@@ -158,6 +158,7 @@ func (c *controller) spec(g *group) host.Spec {
 	for i, a := range g.apps {
 		apps[i] = host.AppSpec{Argv: a.Argv, Env: a.Env, Dir: a.Dir, Path: a.Path, NP: a.NP}
 	}
+	master, port := c.master(g)
 	return host.Spec{
 		Job:     c.nameOf(g),
 		Group:   g.id,
@@ -168,6 +169,9 @@ func (c *controller) spec(g *group) host.Spec {
 		Emulate: c.job.Emulate,
 		Tag:     c.job.TagOutput,
 		Grace:   c.grace(),
+
+		Master:     master,
+		MasterPort: port,
 
 		Universe: c.universe(),
 		Preset:   g.preset,

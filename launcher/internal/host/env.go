@@ -22,7 +22,7 @@ func Marker(spec *Spec) string {
 // have left in the environment, which would lead a rank to the wrong server.
 var ours = map[string]bool{
 	"GORUN_JOB": true, "GORUN_HOST": true, "GORUN_HOST_INDEX": true, "GORUN_LOCAL_RANK": true, "GORUN_LOCAL_SIZE": true,
-	"GORUN_SEGMENT": true, "GORUN_CPUS": true, "GORUN_EMULATE": true, "GORUN_PMI": true,
+	"GORUN_SET": true, "GORUN_SEGMENT": true, "GORUN_CPUS": true, "GORUN_EMULATE": true, "GORUN_PMI": true,
 	"MPI_LOCALRANKID": true, "MPI_LOCALNRANKS": true, "HYDI_CONTROL_FD": true,
 	"OMPI_UNIVERSE_SIZE": true, "OMPI_NUM_APP_CTX": true, "OMPI_APP_CTX_NUM_PROCS": true, "OMPI_FIRST_RANKS": true, "OMPI_MCA_orte_local_daemon_uri": true,
 }
@@ -33,11 +33,12 @@ var outer = [...]string{"PMI_", "PMIX_", "OMPI_COMM_WORLD_"}
 // Scrub returns an environment without what a launcher set in it for its ranks.
 // Of two settings of a name the later one stays.
 func Scrub(environ []string) []string {
+	set := settings(environ)
 	last := make(map[string]int, len(environ))
 	clean := make([]string, 0, len(environ))
 	for _, entry := range environ {
 		name, _, ok := strings.Cut(entry, "=")
-		if !ok || name == "" || foreign(name) {
+		if !ok || name == "" || foreign(name) || set[entry] {
 			continue
 		}
 		if i, seen := last[name]; seen {
@@ -56,6 +57,9 @@ func foreign(name string) bool {
 	default:
 		return false
 	}
+	if strings.HasPrefix(name, "PMIX_MCA_") {
+		return false // a user's parameter
+	}
 	if ours[name] {
 		return true
 	}
@@ -70,8 +74,9 @@ func foreign(name string) bool {
 // environment gives each rank its own. The entries that all ranks of the host
 // share that run the same program are made once.
 type environment struct {
-	spec   *Spec
-	common [][]string // by program; nil where no rank of the host runs it
+	spec    *Spec
+	common  [][]string // by program; nil where no rank of the host runs it
+	meeting []meeting  // by program
 }
 
 func newEnvironment(spec *Spec, segment bool) *environment {
@@ -95,10 +100,12 @@ func newEnvironment(spec *Spec, segment bool) *environment {
 		host = append(host, "GORUN_EMULATE="+strings.Join(spec.Emulate, ","))
 	}
 	host = append(host, programVars(spec.Apps)...)
-	e := &environment{spec: spec, common: make([][]string, len(spec.Apps))}
+	e := &environment{spec: spec, common: make([][]string, len(spec.Apps)), meeting: make([]meeting, len(spec.Apps))}
 	for _, r := range spec.Ranks {
 		if e.common[r.App] == nil {
-			e.common[r.App] = append(slices.Clip(host), Scrub(spec.Apps[r.App].Env)...)
+			user := Scrub(spec.Apps[r.App].Env)
+			e.common[r.App] = append(slices.Clip(host), user...)
+			e.meeting[r.App] = newMeeting(spec, user)
 		}
 	}
 	return e
@@ -124,8 +131,9 @@ func (e *environment) of(local int) []string {
 	r := &e.spec.Ranks[local]
 	rank, index := strconv.Itoa(r.Rank), strconv.Itoa(local)
 	common := e.common[r.App]
-	env := make([]string, len(common), len(common)+10)
+	env := make([]string, len(common), len(common)+18)
 	copy(env, common)
+	env = e.meeting[r.App].append(env, rank, index)
 	env = append(env,
 		"GORUN_LOCAL_RANK="+index,
 		"OMPI_COMM_WORLD_RANK="+rank,

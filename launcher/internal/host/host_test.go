@@ -24,6 +24,32 @@ func TestScrub(t *testing.T) {
 	}
 }
 
+func TestScrubTakesOutWhatGorunHadSet(t *testing.T) {
+	// RANK and MASTER_PORT are still the outer gorun's; WORLD_SIZE has been set by the rank since.
+	in := []string{"RANK=3", "WORLD_SIZE=9", "MASTER_PORT=77", "LOCAL_RANK=1", "PMIX_MCA_gds=hash", "GORUN_SET=RANK=3 WORLD_SIZE=4 MASTER_PORT=77"}
+	want := []string{"WORLD_SIZE=9", "LOCAL_RANK=1", "PMIX_MCA_gds=hash"}
+	if got := Scrub(in); !reflect.DeepEqual(got, want) {
+		t.Errorf("Scrub(%q): got %q, want %q", in, got, want)
+	}
+}
+
+func TestMeetingLeavesTheUsers(t *testing.T) {
+	spec := &Spec{NP: 6, Master: "127.0.0.1", MasterPort: 4711, Ranks: make([]RankSpec, 3)}
+	for _, c := range []struct {
+		user, want []string
+	}{
+		{nil, []string{"WORLD_SIZE=6", "LOCAL_WORLD_SIZE=3", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=4711", "RANK=5", "LOCAL_RANK=2",
+			"GORUN_SET=WORLD_SIZE=6 LOCAL_WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 MASTER_PORT=4711 RANK=5 LOCAL_RANK=2"}},
+		{[]string{"MASTER_ADDR=head", "RANK=", "RANKS=1"}, []string{"WORLD_SIZE=6", "LOCAL_WORLD_SIZE=3", "MASTER_PORT=4711", "LOCAL_RANK=2",
+			"GORUN_SET=WORLD_SIZE=6 LOCAL_WORLD_SIZE=3 MASTER_PORT=4711 LOCAL_RANK=2"}},
+	} {
+		m := newMeeting(spec, c.user)
+		if got := m.append(nil, "5", "2"); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("beside %q: got %q, want %q", c.user, got, c.want)
+		}
+	}
+}
+
 func TestProgram(t *testing.T) {
 	dir := t.TempDir()
 	for name, mode := range map[string]os.FileMode{"here/p": 0o755, "there/p": 0o755, "plain/p": 0o644, "here/only": 0o755} {
@@ -40,25 +66,28 @@ func TestProgram(t *testing.T) {
 		name, program, dir, path string
 		want                     string
 		status                   int
+		search                   string // of the program, instead of PATH
 	}{
-		{"first in PATH", "p", "", at("here") + ":" + at("there"), at("here/p"), 0},
-		{"what is not executable is passed by", "p", "", at("plain") + ":" + at("there"), at("there/p"), 0},
-		{"nothing executable", "p", "", at("plain"), "", 126},
-		{"nowhere", "q", "", at("here"), "", 127},
-		{"an empty PATH", "p", "", "", "", 127},
-		{"no PATH", "sh", "", "none", "/bin/sh", 0},
-		{"a directory of that name", "here", "", dir, "", 126},
-		{"an empty element is the directory", "p", at("here"), ":/nowhere", "./p", 0},
-		{"relative to the directory", "here/p", dir, "", "here/p", 0},
-		{"absolute", at("here/p"), "/", "", at("here/p"), 0},
-		{"below a file", at("here/p/x"), "", "", "", 127},
+		{"first in PATH", "p", "", at("here") + ":" + at("there"), at("here/p"), 0, ""},
+		{"what is not executable is passed by", "p", "", at("plain") + ":" + at("there"), at("there/p"), 0, ""},
+		{"nothing executable", "p", "", at("plain"), "", 126, ""},
+		{"nowhere", "q", "", at("here"), "", 127, ""},
+		{"an empty PATH", "p", "", "", "", 127, ""},
+		{"no PATH", "sh", "", "none", "/bin/sh", 0, ""},
+		{"a directory of that name", "here", "", dir, "", 126, ""},
+		{"an empty element is the directory", "p", at("here"), ":/nowhere", "./p", 0, ""},
+		{"relative to the directory", "here/p", dir, "", "here/p", 0, ""},
+		{"absolute", at("here/p"), "/", "", at("here/p"), 0, ""},
+		{"a path of its own", "p", "", at("plain"), at("there/p"), 0, at("there")},
+		{"nowhere in a path of its own", "p", "", at("here"), "", 127, "/nowhere"},
+		{"below a file", at("here/p/x"), "", "", "", 127, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			env := []string{"PATH=" + c.path}
 			if c.path == "none" {
 				env = nil
 			}
-			got, err := program(c.program, c.dir, "", env)
+			got, err := program(c.program, c.dir, c.search, env)
 			status := 0
 			var se *startError
 			if errors.As(err, &se) {

@@ -44,7 +44,11 @@ type Spec struct {
 	// Universe is how many ranks the job has room for, as programs that spawn
 	// want to know; 0: unknown.
 	Universe int
-	Preset   map[string]string // keys that the group's key-value space holds from the start
+	// Master is the address of rank 0's host and MasterPort a port that was free
+	// there, for programs that meet by themselves. "" and 0: not known.
+	Master     string
+	MasterPort int
+	Preset     map[string]string // keys that the group's key-value space holds from the start
 }
 
 // RankSpec is a rank of the host. Its place in Spec.Ranks is its local rank.

@@ -1,0 +1,69 @@
+package host
+
+import (
+	"strconv"
+	"strings"
+)
+
+// meeting are the variables by which the processes of a Python training script,
+// and others that follow torchrun, find each other: RANK, WORLD_SIZE and so on.
+// What the user has set stays as it is.
+//
+// Their names are so common that a job inside a job could not tell the outer
+// launcher's from the user's. GORUN_SET lists what was set here, with the values:
+// Scrub takes out what still has them.
+type meeting struct {
+	common      []string // settings, the same for all ranks of the host
+	rank, local bool     // whether RANK and LOCAL_RANK are to be set
+}
+
+func newMeeting(spec *Spec, user []string) meeting {
+	taken := make(map[string]bool)
+	for _, entry := range user {
+		name, _, _ := strings.Cut(entry, "=")
+		switch name {
+		case "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT":
+			taken[name] = true
+		}
+	}
+	m := meeting{rank: !taken["RANK"], local: !taken["LOCAL_RANK"]}
+	set := func(name, value string) {
+		if !taken[name] && value != "" {
+			m.common = append(m.common, name+"="+value)
+		}
+	}
+	set("WORLD_SIZE", strconv.Itoa(spec.NP))
+	set("LOCAL_WORLD_SIZE", strconv.Itoa(len(spec.Ranks)))
+	set("MASTER_ADDR", spec.Master)
+	if spec.MasterPort != 0 {
+		set("MASTER_PORT", strconv.Itoa(spec.MasterPort))
+	}
+	return m
+}
+
+// append adds the variables of a rank.
+func (m *meeting) append(env []string, rank, local string) []string {
+	n := len(env)
+	env = append(env, m.common...)
+	if m.rank {
+		env = append(env, "RANK="+rank)
+	}
+	if m.local {
+		env = append(env, "LOCAL_RANK="+local)
+	}
+	return append(env, "GORUN_SET="+strings.Join(env[n:], " "))
+}
+
+// settings are the entries that an outer gorun says it has set.
+func settings(environ []string) map[string]bool {
+	var set map[string]bool
+	for _, entry := range environ {
+		if list, ok := strings.CutPrefix(entry, "GORUN_SET="); ok {
+			set = make(map[string]bool)
+			for setting := range strings.FieldsSeq(list) {
+				set[setting] = true
+			}
+		}
+	}
+	return set
+}
