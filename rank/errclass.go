@@ -41,6 +41,8 @@ const (
 	ClassRMARange                // MPI_ERR_RMA_RANGE: memory outside of the window
 	ClassRMASync                 // MPI_ERR_RMA_SYNC: an access outside of an epoch
 	ClassLockType                // MPI_ERR_LOCKTYPE
+	ClassDisp                    // MPI_ERR_DISP: the unit of displacements of a window
+	ClassInfo                    // MPI_ERR_INFO
 	ClassProcFailed              // MPI_ERR_PROC_FAILED: a peer has died
 	ClassRevoked                 // MPI_ERR_REVOKED: the communicator is revoked
 	classes
@@ -48,7 +50,7 @@ const (
 
 var classNames = [classes]string{"SUCCESS", "BUFFER", "COUNT", "TYPE", "TAG", "COMM", "RANK", "REQUEST", "ROOT", "GROUP", "OP",
 	"TOPOLOGY", "DIMS", "ARG", "TRUNCATE", "OTHER", "INTERN", "IN_STATUS", "PENDING", "KEYVAL", "NO_MEM", "WIN", "RMA_RANGE", "RMA_SYNC",
-	"LOCKTYPE", "PROC_FAILED", "REVOKED"}
+	"LOCKTYPE", "DISP", "INFO", "PROC_FAILED", "REVOKED"}
 
 // String is MPI's name: "MPI_ERR_ROOT".
 func (c Class) String() string {

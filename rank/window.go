@@ -15,7 +15,8 @@ import (
 
 // A Win is memory of each rank of a communicator that all of them read and write
 // by themselves (MPI_Win). Ranks are those of the communicator, displacements
-// count elements of type T.
+// count elements of type T, unless the target has made its part with another unit
+// ([WinInfo]). The methods that end in Typed take datatypes on both sides.
 //
 // Accesses (Put, Get, Accumulate and their kind) belong into an epoch: between two
 // calls of Fence, between Start and Complete towards a rank that has called Post,
@@ -57,24 +58,34 @@ type window struct {
 	in     *rma.Window
 	kind   rma.Kind
 	elem   int
-	unit   int // bytes of a displacement
+	unit   int // bytes of a displacement in the own memory
 	locked int // how many ranks are locked one by one
 	locks  []LockType
 	epochs
 	idle *access // recycled
 }
 
+// A WinInfo is what a rank says of its part of a window. The zero value is the usual
+// window.
+type WinInfo struct {
+	// DispUnit is how many bytes a displacement in this rank's memory counts
+	// (disp_unit), for all who access it; 0 are those of an element. Ranks may give
+	// different ones. In a dynamic window it is 1.
+	DispUnit int
+}
+
 // WinCreate makes a window of the program's memory (MPI_Win_create): mem may have
 // another length on each rank, and may be empty. It stays the program's, which may
-// use it between epochs. Memory of [Alloc] is reached fastest. All ranks of c call it.
-func WinCreate[T Element](ctx context.Context, c *Comm, mem []T) (*Win[T], error) {
-	return newWin[T](ctx, c, "win_create", rma.Create, bytesOf(mem), 0)
+// use it between epochs. Memory of [Alloc] is reached fastest. All ranks of c call it,
+// each with one info or none.
+func WinCreate[T Element](ctx context.Context, c *Comm, mem []T, info ...WinInfo) (*Win[T], error) {
+	return newWin[T](ctx, c, "win_create", rma.Create, bytesOf(mem), 0, info)
 }
 
 // WinAllocate makes a window of n zeroed elements of its own (MPI_Win_allocate),
 // which [Win.Base] gives. n may differ between ranks. All ranks of c call it.
-func WinAllocate[T Element](ctx context.Context, c *Comm, n int) (*Win[T], error) {
-	return newWin[T](ctx, c, "win_allocate", rma.Allocate, nil, n)
+func WinAllocate[T Element](ctx context.Context, c *Comm, n int, info ...WinInfo) (*Win[T], error) {
+	return newWin[T](ctx, c, "win_allocate", rma.Allocate, nil, n, info)
 }
 
 // WinAllocateShared is WinAllocate of ranks that share memory, which they reach
@@ -82,21 +93,21 @@ func WinAllocate[T Element](ctx context.Context, c *Comm, n int) (*Win[T], error
 // of all ranks is one piece, in the order of ranks. Where some rank does not share
 // memory with the others, all calls fail; [Comm.SplitType] makes communicators of
 // those that do.
-func WinAllocateShared[T Element](ctx context.Context, c *Comm, n int) (*Win[T], error) {
-	return newWin[T](ctx, c, "win_allocate_shared", rma.Shared, nil, n)
+func WinAllocateShared[T Element](ctx context.Context, c *Comm, n int, info ...WinInfo) (*Win[T], error) {
+	return newWin[T](ctx, c, "win_allocate_shared", rma.Shared, nil, n, info)
 }
 
 // WinCreateDynamic makes a window without memory, to which each rank attaches some
 // later (MPI_Win_create_dynamic). Displacements are addresses at the target, in
 // bytes: what [Address] gives there.
 func WinCreateDynamic[T Element](ctx context.Context, c *Comm) (*Win[T], error) {
-	return newWin[T](ctx, c, "win_create_dynamic", rma.Dynamic, nil, 0)
+	return newWin[T](ctx, c, "win_create_dynamic", rma.Dynamic, nil, 0, nil)
 }
 
 // Address is where s begins, for displacements of dynamic windows (MPI_Get_address).
 func Address[T Element](s []T) int { return int(address(bytesOf(s))) }
 
-func newWin[T Element](ctx context.Context, c *Comm, op string, kind rma.Kind, mem []byte, n int) (*Win[T], error) {
+func newWin[T Element](ctx context.Context, c *Comm, op string, kind rma.Kind, mem []byte, n int, info []WinInfo) (*Win[T], error) {
 	if c != nil && c.world != nil {
 		if err := checkElement[T](c, op); err != nil {
 			return nil, err
@@ -106,7 +117,7 @@ func newWin[T Element](ctx context.Context, c *Comm, op string, kind rma.Kind, m
 	if kind == rma.Dynamic {
 		w.unit = 1
 	}
-	if err := w.open(ctx, c, op, mem, n); err != nil {
+	if err := w.open(ctx, c, op, mem, n, info); err != nil {
 		return nil, err
 	}
 	return w, nil
@@ -114,13 +125,21 @@ func newWin[T Element](ctx context.Context, c *Comm, op string, kind rma.Kind, m
 
 // open makes the window, of a communicator of its own: what the program does on c
 // has nothing to do with the window's collectives.
-func (w *window) open(ctx context.Context, c *Comm, op string, mem []byte, n int) error {
+func (w *window) open(ctx context.Context, c *Comm, op string, mem []byte, n int, info []WinInfo) error {
 	if c != nil && c.inter {
 		return c.fail(op, -1, badClass(ClassComm, "an intercommunicator has no windows"))
 	}
 	var bad error
 	if n < 0 || n > math.MaxInt/w.elem {
 		bad = badClass(ClassArg, "%d elements", n)
+	}
+	switch {
+	case len(info) > 1:
+		bad = badClass(ClassInfo, "%d infos: one at most is expected", len(info))
+	case len(info) == 1 && info[0].DispUnit < 0:
+		bad = badClass(ClassDisp, "a displacement of %d bytes", info[0].DispUnit)
+	case len(info) == 1 && info[0].DispUnit > 0:
+		w.unit = info[0].DispUnit
 	}
 	// Not Dup: the attributes of c are none of the window's.
 	d, err := c.derive(ctx, op, choice{}, bad)
@@ -140,7 +159,7 @@ func (w *window) open(ctx context.Context, c *Comm, op string, mem []byte, n int
 			return d.team.AllToAll(ctx, coll.Buffer{}, coll.Buffer{Mem: all}, block, coll.Auto)
 		},
 	}
-	w.in, err = rma.New(ctx, world.oneSided(), g, w.kind, w.elem, mem, n*w.elem)
+	w.in, err = rma.New(ctx, world.oneSided(), g, w.kind, rma.Layout{Elem: w.elem, Unit: w.unit}, mem, n*w.elem)
 	if err == nil {
 		w.comm, w.locks = d, make([]LockType, d.size)
 		w.epochs.targets = make([]bool, d.size)
@@ -285,7 +304,8 @@ func (w *window) Size() int {
 	return w.in.Size(w.comm.rank)
 }
 
-// DispUnit is how many bytes a displacement counts (MPI_WIN_DISP_UNIT).
+// DispUnit is how many bytes a displacement counts in the own memory
+// (MPI_WIN_DISP_UNIT).
 func (w *window) DispUnit() int { return w.unit }
 
 // Flavor is how the window was made (MPI_WIN_CREATE_FLAVOR).

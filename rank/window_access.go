@@ -2,7 +2,7 @@ package rank
 
 import (
 	"fmt"
-	"math"
+	"math/bits"
 	"reflect"
 
 	"github.com/gorun-mpi/gorun/coll/kernel"
@@ -24,15 +24,18 @@ func (w *window) begin(op string, target, disp int, passive bool) (off uint64, n
 		err = w.noRank(target)
 	default:
 		peer = target
-		if err = w.allows(target, passive); err == nil && (disp < 0 || disp > math.MaxInt/w.unit) {
-			err = badClass(ClassRMARange, "displacement %d", disp)
+		if err = w.allows(target, passive); err == nil {
+			var over uint64
+			if over, off = bits.Mul64(uint64(max(disp, 0)), w.in.Unit(target)); disp < 0 || over != 0 {
+				err = badClass(ClassRMARange, "displacement %d", disp)
+			}
 		}
 	}
 	if err != nil {
 		w.comm.world.leave()
 		return 0, false, w.fail(op, peer, err)
 	}
-	return uint64(disp) * uint64(w.unit), false, nil
+	return off, false, nil
 }
 
 // end ends an access.

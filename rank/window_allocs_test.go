@@ -72,6 +72,18 @@ func windowAllocations(ctx context.Context, t *testing.T, w *rank.Win[int64], bu
 			return err
 		})
 	}
+	number, err := rank.TypeFor[int64]()
+	if err != nil {
+		return err
+	}
+	every, err := rank.Vector(20, 1, 3, number)
+	if err != nil {
+		return err
+	}
+	locked("typed put, get and accumulate", func() error {
+		b := rank.Typed(buf, 1, every)
+		return errors.Join(w.PutTyped(b, 1, 0, 1, every), w.GetTyped(b, 1, 0, 1, every), w.AccumulateTyped(b, 1, 0, 1, every, rank.Sum), w.Flush(ctx, 1))
+	})
 	locked("fetch and op", func() error {
 		_, err := w.FetchAndOp(1, 1, 0, rank.Sum)
 		return err

@@ -5,30 +5,37 @@ import "encoding/binary"
 // Pack fills dst with the packed bytes from position from on of the items whose first
 // has its origin at mem[0]. What the items touch must lie in mem (Span), which the
 // items of a negative lower bound do not.
-func (t *Type) Pack(dst, mem []byte, from int) { t.move(dst, mem, from, true) }
+func (t *Type) Pack(dst, mem []byte, from int) { t.move(dst, mem, 0, from, true) }
+
+// PackAt is Pack where the first item has its origin at origin of mem, which may lie
+// before it: what the items touch must lie in it still.
+func (t *Type) PackAt(dst, mem []byte, origin, from int) { t.move(dst, mem, origin, from, true) }
+
+// UnpackAt is Unpack where the first item has its origin at origin of mem.
+func (t *Type) UnpackAt(mem, src []byte, origin, from int) { t.move(src, mem, origin, from, false) }
 
 // Unpack is the opposite: it puts src, which begins at position from of the packed
 // bytes, where it belongs in mem. Bytes of gaps stay as they are.
-func (t *Type) Unpack(mem, src []byte, from int) { t.move(src, mem, from, false) }
+func (t *Type) Unpack(mem, src []byte, from int) { t.move(src, mem, 0, from, false) }
 
 // move copies between packed bytes and memory.
-func (t *Type) move(packed, mem []byte, from int, pack bool) {
+func (t *Type) move(packed, mem []byte, origin, from int, pack bool) {
 	if t.size == 0 || len(packed) == 0 {
 		return
 	}
 	if t.solid {
-		copyRun(packed, mem[from:from+len(packed)], pack)
+		copyRun(packed, mem[origin+from:origin+from+len(packed)], pack)
 		return
 	}
 	extent := t.ub - t.lb
 	if n := t.shape; n.count == 1 {
 		// Items are the steps of a loop.
 		n.stride = extent
-		n.move(packed, mem, 0, from, pack)
+		n.move(packed, mem, origin, from, pack)
 		return
 	}
 	item, rest := from/t.size, from%t.size
-	for base := item * extent; len(packed) > 0; base += extent {
+	for base := origin + item*extent; len(packed) > 0; base += extent {
 		n := min(len(packed), t.size-rest)
 		t.shape.move(packed[:n], mem, base, rest, pack)
 		packed, rest = packed[n:], 0

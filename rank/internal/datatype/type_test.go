@@ -2,6 +2,7 @@ package datatype
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -283,7 +284,15 @@ func checkMoves(t *Type, offsets []int, lo, hi int, unique bool, next func(n int
 	for i := range want {
 		want[i] = mem[offsets[from+i]+shift]
 	}
+	if err := checkRuns(t, offsets[from:from+n], from); err != nil {
+		return err
+	}
 	got := make([]byte, n)
+	t.PackAt(got, mem, shift, from)
+	if !bytes.Equal(got, want) {
+		return fmt.Errorf("pack at %d of %d bytes from %d: %v, want %v", shift, n, from, got, want)
+	}
+	clear(got)
 	up.Pack(got, mem, from)
 	if !bytes.Equal(got, want) {
 		return fmt.Errorf("pack of %d bytes from %d: %v, want %v", n, from, got, want)
@@ -299,6 +308,36 @@ func checkMoves(t *Type, offsets []int, lo, hi int, unique bool, next func(n int
 	up.Unpack(mem, got, from)
 	if !bytes.Equal(mem, wantMem) {
 		return fmt.Errorf("unpack of %d bytes from %d: %v, want %v", n, from, mem, wantMem)
+	}
+	return nil
+}
+
+// checkRuns wants the given places of the bytes from position from on, in runs.
+func checkRuns(t *Type, offsets []int, from int) error {
+	at, longest := 0, 0
+	err := t.Runs(from, len(offsets), func(off, n int) error {
+		if n < 1 || n > len(offsets)-at {
+			return fmt.Errorf("a run of %d bytes, with %d to come", n, len(offsets)-at)
+		}
+		for i := range n {
+			if offsets[at+i] != off+i {
+				return fmt.Errorf("byte %d at %d, want %d", at+i, off+i, offsets[at+i])
+			}
+		}
+		at, longest = at+n, max(longest, n)
+		return nil
+	})
+	switch {
+	case err != nil:
+		return fmt.Errorf("runs of %d bytes from %d: %w", len(offsets), from, err)
+	case at != len(offsets):
+		return fmt.Errorf("runs of %d bytes from %d hold %d", len(offsets), from, at)
+	case t.Solid() && longest != len(offsets):
+		return fmt.Errorf("a solid type has a run of %d bytes of %d", longest, len(offsets))
+	}
+	stop := errors.New("stop")
+	if err := t.Runs(from, len(offsets), func(int, int) error { return stop }); len(offsets) > 0 && err != stop {
+		return fmt.Errorf("runs go on after an error: %v", err)
 	}
 	return nil
 }

@@ -10,7 +10,9 @@
 //
 //	access         mapped                      by requests
 //	put, get       copy                        RDMA write, read
+//	typed          pack, unpack                a request for each run of bytes
 //	accumulate     lock word, kernel           lock word by atomics, read, kernel, write
+//	of an element  the processor's atomic      the same
 //	flush          nothing                     completions
 //	locks          CPU atomics on words        RDMA atomics on the same words
 //	post, complete a store and Notify          an RDMA write behind all others
@@ -27,7 +29,8 @@
 //
 // A lock word names its holder, and who waits for it takes it from the dead. A
 // wait for a member's epoch ends with an error when the member has died. Requests
-// end with the timeouts of their queue pairs. Mapped memory outlives its owner, so a
+// end with the timeouts of their queue pairs. One that is refused breaks its link for
+// the windows that use it, and for no others: see link. Mapped memory outlives its owner, so a
 // flush, and each accumulate, asks whether that lives.
 //
 // # Blocking and ownership

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gorun-mpi/gorun/internal/wait"
@@ -37,13 +38,17 @@ type Config struct {
 // An Engine carries the one-sided traffic of a rank's windows.
 type Engine struct {
 	cfg    Config
-	links  []link // by rank; nil before the first is needed
+	links  []*link // that windows share, by rank; nil before the first is needed
+	all    []*link // by number, nil for those that are closed
 	cq     rdma.CQ
+	most   int // requests under way at a time, for which cq has room
 	depth  int // of a send queue
 	inline int
 	// patience is how long a member may be in an accumulate before others give
 	// it up: as long as queue pairs wait for a silent peer.
 	patience time.Duration
+
+	scratch []byte // for packing, nil before it is needed
 
 	// pool is registered memory for what has none: a word for results, one for
 	// stores, and a buffer behind them.
@@ -55,17 +60,6 @@ type Engine struct {
 	wcs    [16]rdma.WC
 	small  [8]byte
 	done   reached
-}
-
-// A link is the queue pair towards one rank.
-type link struct {
-	rank int
-	qp   rdma.QP
-	// posted and done count requests for ever; a queue pair completes in order.
-	posted, done uint64
-	err          error
-	keep         [][]byte // local memory of requests under way, by number
-	connected    bool
 }
 
 const (
@@ -97,74 +91,20 @@ func (e *Engine) open() (err error) {
 	if e.pool, err = e.cfg.PD.AllocMR(poolBuffer+poolSize, access); err != nil {
 		return fmt.Errorf("buffer of windows: %w", err)
 	}
-	if e.cq, err = e.cfg.PD.Context().CreateCQ(e.depth * e.cfg.Size); err != nil {
+	e.most = e.depth * e.cfg.Size
+	if e.cq, err = e.cfg.PD.Context().CreateCQ(e.most); err != nil {
 		err = errors.Join(err, e.pool.Close())
 		e.pool = nil
 		return err
 	}
-	e.links = make([]link, e.cfg.Size)
-	for i := range e.links {
-		e.links[i].rank = i
-	}
+	e.links = make([]*link, e.cfg.Size)
 	return nil
-}
-
-// prepare makes the queue pair towards a rank, in INIT, unless there is one.
-// It gives its number.
-func (e *Engine) prepare(rank int) (number uint32, err error) {
-	if err := e.open(); err != nil {
-		return 0, err
-	}
-	l := &e.links[rank]
-	if l.qp != nil {
-		return l.qp.Num(), nil
-	}
-	qp, err := e.cfg.PD.CreateQP(rdma.QPInitAttr{SendCQ: e.cq, RecvCQ: e.cq, Type: rdma.RC,
-		Cap: rdma.QPCap{MaxSendWR: e.depth, MaxSendSGE: 1, MaxInlineData: e.inline}})
-	if err == nil {
-		if err = initialise(qp); err != nil {
-			err = errors.Join(err, qp.Close())
-		}
-	}
-	if err != nil {
-		return 0, fmt.Errorf("queue pair for rank %d: %w", rank, err)
-	}
-	l.qp, l.keep = qp, make([][]byte, e.depth)
-	return qp.Num(), nil
-}
-
-func initialise(qp rdma.QP) error {
-	const access = rdma.AccessRemoteRead | rdma.AccessRemoteWrite | rdma.AccessRemoteAtomic
-	return qp.Modify(rdma.QPAttr{State: rdma.StateInit, PortNum: 1, AccessFlags: access},
-		rdma.QPStateMask|rdma.QPPKeyIndexMask|rdma.QPPortMask|rdma.QPAccessFlagsMask)
-}
-
-// connect connects a link with a rank's queue pair. It may be connected already,
-// when the rank had not come as far: then no window was made, and nothing is
-// under way.
-func (e *Engine) connect(l *link, number uint32) error {
-	if l.qp.State() != rdma.StateInit {
-		l.connected = false
-		if err := l.qp.Modify(rdma.QPAttr{State: rdma.StateReset}, rdma.QPStateMask); err != nil {
-			return err
-		}
-		if err := initialise(l.qp); err != nil {
-			return err
-		}
-	}
-	err := e.cfg.Connect(l.qp, l.rank, number)
-	l.connected = err == nil
-	return err
 }
 
 // Close gives everything back, when all windows are freed.
 func (e *Engine) Close() error {
-	qps := make([]rdma.QP, len(e.links))
-	for i := range e.links {
-		qps[i] = e.links[i].qp
-	}
-	errs := []error{rdma.CloseQPs(qps)}
-	e.links = nil
+	errs := []error{e.closeLinks(slices.DeleteFunc(slices.Clone(e.all), func(l *link) bool { return l == nil }))}
+	e.links, e.all = nil, nil
 	if e.cq != nil {
 		errs = append(errs, e.cq.Close())
 		e.cq = nil
@@ -183,17 +123,21 @@ func (e *Engine) Progress() (advanced bool) {
 	}
 	n, err := e.cq.Poll(e.wcs[:])
 	if err != nil {
-		for i := range e.links {
-			l := &e.links[i]
-			e.fail(l, fmt.Errorf("poll_cq: %w", err))
-			l.done = l.posted
+		for _, l := range e.all {
+			if l != nil {
+				e.fail(l, fmt.Errorf("poll_cq: %w", err))
+				l.done = l.posted
+			}
 		}
 		e.flying = 0
 		return true
 	}
 	for i := range n {
 		wc := &e.wcs[i]
-		l := &e.links[wc.WRID]
+		l := e.all[wc.WRID]
+		if l == nil || l.done == l.posted {
+			continue // it was given up
+		}
 		if wc.Status != rdma.WCSuccess {
 			e.refused(l, wc.Status)
 		}
@@ -239,6 +183,15 @@ func (r *reached) Ready() bool {
 	return r.l.done >= r.seq
 }
 
+// A room waits until the completion queue has room for one more. Each request ends
+// with the timeout of its queue pair if not before.
+type room Engine
+
+func (r *room) Ready() bool {
+	(*Engine)(r).Progress()
+	return r.flying < r.most
+}
+
 // await waits until the link has done the request with number seq and all
 // before it.
 func (e *Engine) await(ctx context.Context, l *link, seq uint64) error {
@@ -254,10 +207,17 @@ func (e *Engine) await(ctx context.Context, l *link, seq uint64) error {
 // post posts e.wr[0], when there is room for it. mem is kept alive until it is
 // complete.
 func (e *Engine) post(l *link, mem []byte) error {
-	if l.err == nil && l.posted-l.done >= uint64(e.depth) {
+	if l.err == nil && (l.posted-l.done >= uint64(e.depth) || e.flying >= e.most) {
 		wr := e.wr[0] // progress may post
-		if err := e.await(context.Background(), l, l.posted-uint64(e.depth)+1); err != nil {
-			return err
+		if l.posted-l.done >= uint64(e.depth) {
+			if err := e.await(context.Background(), l, l.posted-uint64(e.depth)+1); err != nil {
+				return err
+			}
+		}
+		if r := (*room)(e); !r.Ready() {
+			if err := e.cfg.Wait(context.Background(), r); err != nil {
+				return err
+			}
 		}
 		e.wr[0] = wr
 	}
@@ -265,7 +225,7 @@ func (e *Engine) post(l *link, mem []byte) error {
 		return l.err
 	}
 	wr := &e.wr[0]
-	wr.WRID = uint64(l.rank)
+	wr.WRID = uint64(l.number)
 	wr.Flags |= rdma.SendSignaled
 	if _, err := l.qp.PostSend(e.wr[:]); err != nil {
 		e.fail(l, fmt.Errorf("post_send: %w", err))

@@ -20,11 +20,14 @@ import (
 // Either side announces itself before it looks at the other:
 //
 //	reader                             writer
-//	readers[own] = 1                   exclusive: free -> own
-//	exclusive held? take back, wait    wait until no living reader is there
+//	                                   a living reader wants? wait
+//	readers[own] = holds               exclusive: free -> own
+//	exclusive held? want, wait         wait until no living reader holds
 //
 // Both stores are full barriers (atomics), so one of the two sees the other.
-// Writers go before readers who come later. Who sleeps until a lock is free sets
+// Writers go before readers who come later, and readers who met a writer go before
+// the next one: neither can keep the others out by coming again and again. The word
+// wanting spares writers the look at all readers. Who sleeps until a lock is free sets
 // the word waiting, looks once more, and is woken by who releases it; between
 // hosts nobody is woken, and who waits asks again and again.
 
@@ -115,13 +118,23 @@ func (w *Window) dead(member int) bool {
 // for so long that its process must have been stopped.
 func (w *Window) acquire(member int) error {
 	l := &w.lanes[member]
-	if err := w.missed(l); err != nil {
+	if err := w.missed(l); err != nil || l.owned {
+		return err // who has locked the member is alone there
+	}
+	ok, _, err := w.try(l, wordAccumulate, &l.accumulate)
+	if !ok && err == nil {
+		err = w.until(context.Background(), forAccumulate, member)
+	}
+	if err != nil || !w.allMapped {
 		return err
 	}
-	if ok, _, err := w.try(l, wordAccumulate, &l.accumulate); ok || err != nil {
-		return err
+	if ok, _ := w.quiet(l, false); ok {
+		return nil
 	}
-	return w.until(context.Background(), forAccumulate, member)
+	if err = w.until(context.Background(), forSingles, member); err != nil {
+		arch.StoreRelease64(&l.words[wordAccumulate], l.accumulate)
+	}
+	return err
 }
 
 // release gives it back, behind what was done under it, and complete. It wakes
@@ -129,6 +142,9 @@ func (w *Window) acquire(member int) error {
 // again by itself in some milliseconds.
 func (w *Window) release(member int) error {
 	l := &w.lanes[member]
+	if l.owned {
+		return nil
+	}
 	if l.words != nil {
 		arch.StoreRelease64(&l.words[wordAccumulate], l.accumulate)
 		return nil // what went by requests has been waited for
@@ -143,7 +159,12 @@ func (w *Window) release(member int) error {
 func (w *Window) Lock(ctx context.Context, member int, exclusive bool) error {
 	l := &w.lanes[member]
 	if !exclusive {
-		return w.until(ctx, forShared, member)
+		err := w.until(ctx, forShared, member)
+		if err != nil {
+			_ = w.set(l, w.readers()+w.g.Rank, 0) // the error is told
+			w.wake(l)
+		}
+		return err
 	}
 	if err := w.until(ctx, forExclusive, member); err != nil {
 		return err
@@ -153,6 +174,7 @@ func (w *Window) Lock(ctx context.Context, member int, exclusive bool) error {
 		w.wake(l)
 		return err
 	}
+	l.owned = true
 	return nil
 }
 
@@ -167,6 +189,7 @@ func (w *Window) Unlock(ctx context.Context, member int, exclusive bool) error {
 	word, v := w.readers()+w.g.Rank, uint64(0)
 	if exclusive {
 		word, v = wordExclusive, l.exclusive
+		l.owned = false
 	}
 	if failed := w.set(l, word, v); err == nil {
 		err = failed
@@ -178,6 +201,12 @@ func (w *Window) Unlock(ctx context.Context, member int, exclusive bool) error {
 	return err
 }
 
+// What a word of readers says.
+const (
+	readerHolds = 1
+	readerWants = 2 // and has met a writer
+)
+
 // tryShared tries to take the lock shared. Who has tried before looks for the
 // writer first: readers that announce themselves again and again would keep it out.
 func (w *Window) tryShared(l *lane, again bool) (ok bool, holder int, err error) {
@@ -185,35 +214,68 @@ func (w *Window) tryShared(l *lane, again bool) (ok bool, holder int, err error)
 	var v uint64
 	if l.words != nil {
 		if v = atomic.LoadUint64(&l.words[wordExclusive]); v&holderMask == 0 {
-			atomic.StoreUint64(&l.words[mine], 1)
+			atomic.StoreUint64(&l.words[mine], readerHolds)
 			v = atomic.LoadUint64(&l.words[wordExclusive])
 			if v&holderMask == 0 {
 				return true, 0, nil
 			}
-			atomic.StoreUint64(&l.words[mine], 0)
+		}
+		if atomic.LoadUint64(&l.words[mine]) != readerWants {
+			atomic.StoreUint64(&l.words[mine], readerWants)
 			w.wake(l) // the writer
+		}
+		if atomic.LoadUint64(&l.words[wordWanting]) == 0 {
+			atomic.StoreUint64(&l.words[wordWanting], 1)
 		}
 		return false, int(v&holderMask) - 1, nil
 	}
 	// An atomic, because a device may let a read pass a write of memory that
 	// its own processor has to see in order.
-	at := l.ctl + 8*uint64(mine)
+	at, before := l.ctl+8*uint64(mine), uint64(0)
 	if again {
-		if v, err = w.e.load(l.link, l.ctl+8*wordExclusive, l.ctlKey); err != nil || v&holderMask != 0 {
-			return false, int(v&holderMask) - 1, err
+		before = readerWants
+		if v, err = w.e.load(l.link, l.ctl+8*wordExclusive, l.ctlKey); err != nil {
+			return false, 0, err
 		}
 	}
-	if _, err = w.e.atomic(l.link, rdma.WRAtomicCmpAndSwp, at, l.ctlKey, 0, 1); err != nil {
-		return false, 0, err
+	if v&holderMask == 0 {
+		if _, err = w.e.atomic(l.link, rdma.WRAtomicCmpAndSwp, at, l.ctlKey, before, readerHolds); err != nil {
+			return false, 0, err
+		}
+		if v, err = w.e.load(l.link, l.ctl+8*wordExclusive, l.ctlKey); err != nil || v&holderMask == 0 {
+			return err == nil, 0, err
+		}
+		if err = w.e.store(l.link, at, l.ctlKey, readerWants); err != nil {
+			return false, 0, err
+		}
 	}
-	if v, err = w.e.load(l.link, l.ctl+8*wordExclusive, l.ctlKey); err != nil || v&holderMask == 0 {
-		return err == nil, 0, err
-	}
-	return false, int(v&holderMask) - 1, w.e.store(l.link, at, l.ctlKey, 0)
+	return false, int(v&holderMask) - 1, w.e.store(l.link, l.ctl+8*wordWanting, l.ctlKey, 1)
 }
 
-// drained tells whether no living member holds the lock shared, else who does.
-func (w *Window) drained(l *lane, bury bool) (ok bool, holder int, err error) {
+// tryExclusive tries to take the lock's word, unless it is some reader's turn. holder
+// is who has it, or that reader.
+func (w *Window) tryExclusive(l *lane, looking bool) (ok bool, holder int, err error) {
+	var wanting uint64
+	if l.words != nil {
+		wanting = atomic.LoadUint64(&l.words[wordWanting])
+	} else if wanting, err = w.e.load(l.link, l.ctl+8*wordWanting, l.ctlKey); err != nil {
+		return false, 0, err
+	}
+	if wanting != 0 {
+		none, reader, err := w.drained(l, readerWants, looking)
+		if err != nil || !none {
+			return false, reader, err
+		}
+		// A reader that comes in between says so again when it looks again.
+		if err := w.set(l, wordWanting, 0); err != nil {
+			return false, 0, err
+		}
+	}
+	return w.try(l, wordExclusive, &l.exclusive)
+}
+
+// drained tells whether the word of no living reader is state, else whose is.
+func (w *Window) drained(l *lane, state uint64, bury bool) (ok bool, holder int, err error) {
 	for i := range w.g.Size {
 		var v uint64
 		if l.words != nil {
@@ -226,7 +288,7 @@ func (w *Window) drained(l *lane, bury bool) (ok bool, holder int, err error) {
 			}
 			v = binary.NativeEndian.Uint64(w.e.buffer(poolSize)[8*(i%readAtOnce):])
 		}
-		if v != 0 && !(bury && w.dead(i)) {
+		if v == state && !(bury && w.dead(i)) {
 			return false, i, nil
 		}
 	}
@@ -255,6 +317,7 @@ type purpose uint8
 
 const (
 	forAccumulate purpose = iota
+	forSingles            // of whom nobody is to be left
 	forExclusive
 	forReaders // of whom nobody is to be left
 	forShared
@@ -300,12 +363,18 @@ func (c *waiting) attempt(looking bool) (ok bool, err error) {
 	case forAccumulate:
 		word = wordAccumulate
 		ok, holder, err = w.try(l, word, &l.accumulate)
+	case forSingles:
+		ok, holder = w.quiet(l, looking)
+		if !ok && looking {
+			err = c.stopped(holder, uint64(holder))
+		}
+		return ok, err
 	case forExclusive:
-		ok, holder, err = w.try(l, word, &l.exclusive)
+		ok, holder, err = w.tryExclusive(l, looking)
 	case forShared:
 		ok, holder, err = w.tryShared(l, c.again)
 	case forReaders:
-		ok, _, err = w.drained(l, looking)
+		ok, _, err = w.drained(l, readerHolds, looking)
 		return ok, err
 	case forPosted:
 		return w.met(w.started, w.posted(), looking)

@@ -36,10 +36,12 @@ type Group struct {
 //
 //	0    exclusive  the passive-target lock: turn << 32 | holder + 1
 //	64   waiting    somebody sleeps until the lock is released
+//	72   wanting    some reader waits for its turn, or did
 //	128  accumulate the lock of accumulates: turn << 32 | holder + 1
-//	192  readers    a word for each member: it holds the lock shared
+//	192  readers    a word for each member: it holds the lock shared, or wants to
 //	     posted     a word for each member: exposure epochs it has opened for this one
 //	     completed  a word for each member: access epochs to this one it has ended
+//	     singles    a line for each member: it is at a single element, see single.go
 //	     table      of a dynamic window: see dynamic.go
 type Window struct {
 	e     *Engine
@@ -54,6 +56,10 @@ type Window struct {
 
 	started, exposed []int // members of the open access and exposure epochs
 	wait             waiting
+
+	allMapped bool                          // all members load and store the memory of all
+	own       []*link                       // that no other window uses
+	one       struct{ old, result [8]byte } // of a single element
 }
 
 // A lane is the way to one member.
@@ -69,8 +75,10 @@ type lane struct {
 	ctl    uint64          // its control region as requests name it
 	ctlKey uint32          //
 
+	unit                     uint64 // bytes of a displacement there
 	accumulate               uint64 // the lock word as it was last seen free
 	exclusive                uint64
+	owned                    bool   // the passive-target lock is held, exclusively
 	posted, postedSeen       uint64 // epochs: opened for it, and of those it opened for this member met
 	completed, completedSeen uint64
 	view                     view
@@ -79,27 +87,35 @@ type lane struct {
 const (
 	wordExclusive  = 0
 	wordWaiting    = 8
+	wordWanting    = 9
 	wordAccumulate = 16
 	wordArrays     = 24
+	lineWords      = 8
 	holderMask     = 1<<32 - 1
 )
 
 func (w *Window) readers() int   { return wordArrays }
 func (w *Window) posted() int    { return wordArrays + w.g.Size }
 func (w *Window) completed() int { return wordArrays + 2*w.g.Size }
-func (w *Window) tableAt() int   { return wordArrays + 3*w.g.Size }
+
+// single is the word of a member among the singles.
+func (w *Window) single(member int) int {
+	return (wordArrays+3*w.g.Size+lineWords-1)/lineWords*lineWords + lineWords*member
+}
+
+func (w *Window) tableAt() int { return w.single(w.g.Size) }
 
 // A card is what a member says of its part of a window.
 type card struct {
 	failed          bool
 	kind            Kind
 	verbs           bool // there are members that it cannot map, or memory of its own that cannot be
-	elem            uint64
+	elem, unit      uint64
 	base, size, ctl uint64
 	key, ctlKey     uint32
 }
 
-const cardLen = 48
+const cardLen = 56
 
 func (c *card) put(b []byte) {
 	flags := uint64(0)
@@ -110,7 +126,7 @@ func (c *card) put(b []byte) {
 		flags |= 2
 	}
 	flags |= uint64(c.kind) << 8
-	for i, v := range [6]uint64{flags, c.elem, c.base, c.size, c.ctl, uint64(c.key)<<32 | uint64(c.ctlKey)} {
+	for i, v := range [7]uint64{flags, c.elem, c.base, c.size, c.ctl, uint64(c.key)<<32 | uint64(c.ctlKey), c.unit} {
 		binary.NativeEndian.PutUint64(b[8*i:], v)
 	}
 }
@@ -118,7 +134,7 @@ func (c *card) put(b []byte) {
 func getCard(b []byte) (c card) {
 	at := func(i int) uint64 { return binary.NativeEndian.Uint64(b[8*i:]) }
 	return card{failed: at(0)&1 != 0, verbs: at(0)&2 != 0, kind: Kind(at(0) >> 8), elem: at(1), base: at(2), size: at(3), ctl: at(4),
-		key: uint32(at(5) >> 32), ctlKey: uint32(at(5))}
+		key: uint32(at(5) >> 32), ctlKey: uint32(at(5)), unit: at(6)}
 }
 
 // A MemberError is what went wrong with a member of the window.
@@ -147,13 +163,17 @@ var (
 
 const memoryAccess = rdma.AccessLocalWrite | rdma.AccessRemoteWrite | rdma.AccessRemoteRead
 
-// New makes a window of elements of elem bytes; all members call it. mem is the
+// A Layout is what a member says of its memory: the bytes of an element, which are
+// the same for all, and those of a displacement, which need not be.
+type Layout struct{ Elem, Unit int }
+
+// New makes a window; all members call it. mem is the
 // program's memory (Create); n are the bytes wanted (Allocate, Shared). When one
 // member fails all do.
-func New(ctx context.Context, e *Engine, g Group, kind Kind, elem int, mem []byte, n int) (w *Window, err error) {
+func New(ctx context.Context, e *Engine, g Group, kind Kind, layout Layout, mem []byte, n int) (w *Window, err error) {
 	w = &Window{e: e, g: g, kind: kind, lanes: make([]lane, g.Size)}
 	w.wait.w = w
-	mine := card{kind: kind, elem: uint64(elem)}
+	mine := card{kind: kind, elem: uint64(layout.Elem), unit: uint64(layout.Unit)}
 	all := make([]byte, g.Size*cardLen)
 	failed := w.prepare(&mine, mem, n)
 	defer func() {
@@ -315,6 +335,7 @@ func (w *Window) connect(ctx context.Context, mine card, cards []card) error {
 	for i := range cards {
 		verbs = verbs || cards[i].verbs
 	}
+	w.allMapped = !verbs
 	if verbs {
 		// Who has a member that it cannot map, or memory that cannot be mapped,
 		// is linked with all: so both sides of a pair agree.
@@ -324,12 +345,20 @@ func (w *Window) connect(ctx context.Context, mine card, cards []card) error {
 			if !cards[i].verbs && !mine.verbs || i == w.g.Rank && l.peer != nil {
 				continue
 			}
-			number, err := e.prepare(l.world)
+			var err error
+			if w.kind == Dynamic {
+				if l.link, err = e.newLink(l.world); err == nil {
+					w.own = append(w.own, l.link)
+				}
+			} else {
+				l.link, err = e.prepare(l.world)
+			}
 			if err != nil {
+				l.link = nil
 				fail(i, err)
 				continue
 			}
-			l.link = &e.links[l.world]
+			number := l.link.qp.Num()
 			if l.link.connected {
 				number |= connected
 			}
@@ -347,7 +376,9 @@ func (w *Window) connect(ctx context.Context, mine card, cards []card) error {
 			case number == 0:
 				fail(i, errors.New("it has no queue pair for this rank"))
 			case !l.link.connected || number&connected == 0:
-				fail(i, e.connect(l.link, number&^connected))
+				var err error
+				l.link, err = e.connect(l.link, number&^connected)
+				fail(i, err)
 			}
 		}
 	}
@@ -365,7 +396,7 @@ const connected = 1 << 31
 // open takes in what a member's card says.
 func (w *Window) open(member int, c *card) error {
 	l := &w.lanes[member]
-	l.base, l.key, l.size, l.ctl, l.ctlKey = c.base, c.key, c.size, c.ctl, c.ctlKey
+	l.base, l.key, l.size, l.ctl, l.ctlKey, l.unit = c.base, c.key, c.size, c.ctl, c.ctlKey, c.unit
 	if l.peer != nil {
 		b, err := l.peer.Map(c.ctl, c.ctlKey, len(w.words)*8, memoryAccess&^rdma.AccessLocalWrite)
 		if err != nil {
@@ -405,6 +436,9 @@ func (w *Window) Mem() []byte { return w.mem }
 // Size is how many bytes a member's memory has.
 func (w *Window) Size(member int) int { return int(w.lanes[member].size) }
 
+// Unit is how many bytes a displacement counts in a member's memory.
+func (w *Window) Unit(member int) uint64 { return w.lanes[member].unit }
+
 // Mapped is a member's memory where it can be loaded and stored, else nil.
 func (w *Window) Mapped(member int) []byte { return w.lanes[member].mem }
 
@@ -412,6 +446,10 @@ func (w *Window) Mapped(member int) []byte { return w.lanes[member].mem }
 func (w *Window) Close() error {
 	var errs []error
 	errs = append(errs, w.table.close())
+	if w.own != nil {
+		errs = append(errs, w.e.closeLinks(w.own))
+		w.own = nil
+	}
 	if w.memory != nil {
 		errs = append(errs, w.memory.Close())
 		w.memory = nil
