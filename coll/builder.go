@@ -11,7 +11,7 @@ type builder struct {
 	mark      uint32  // of the channels' steps
 	length    int     // that it stands for
 	tmp       int     // bytes of scratch given out
-	puts      []bool  // peers put to since their last flush
+	puts      []bool  // peers put to, or got from, since their last flush
 	unflushed []int32 // the peers of puts, and some that were flushed
 	remote    [operands]bool
 	shows     bool // the operands, see show
@@ -51,6 +51,8 @@ func (b *builder) compile(p *plan, c *Call, sends, recvs []Part, t tuning) {
 			b.bcastDirect()
 		case ScatterAllGather:
 			b.bcastScatter()
+		case Pull:
+			b.bcastPull()
 		default:
 			b.bcastBinomial()
 		}
@@ -78,6 +80,8 @@ func (b *builder) compile(p *plan, c *Call, sends, recvs []Part, t tuning) {
 			b.allGatherBruck()
 		case Ring:
 			b.allGatherRing()
+		case Pull:
+			b.allGatherPull()
 		default:
 			b.allGatherDirect()
 		}
@@ -86,9 +90,12 @@ func (b *builder) compile(p *plan, c *Call, sends, recvs []Part, t tuning) {
 	case ReduceScatterV:
 		b.reduceScatterParts()
 	case AllToAll:
-		if c.Algorithm == Bruck {
+		switch c.Algorithm {
+		case Bruck:
 			b.allToAllBruck()
-		} else {
+		case Pull:
+			b.allToAllPull()
+		default:
 			b.allToAllDirect()
 		}
 	case Gather:
@@ -98,9 +105,12 @@ func (b *builder) compile(p *plan, c *Call, sends, recvs []Part, t tuning) {
 			b.gatherDirect()
 		}
 	case Scatter:
-		if c.Algorithm == Binomial {
+		switch c.Algorithm {
+		case Binomial:
 			b.scatterBinomial()
-		} else {
+		case Pull:
+			b.scatterPull()
+		default:
 			b.scatterDirect()
 		}
 	case Scan, ExScan:
@@ -109,6 +119,8 @@ func (b *builder) compile(p *plan, c *Call, sends, recvs []Part, t tuning) {
 			b.scanDirect()
 		case Chain:
 			b.scanChain()
+		case Pull:
+			b.scanPull()
 		default:
 			b.scanDoubling()
 		}
@@ -183,7 +195,24 @@ func (b *builder) put(peer, index, off int, a loc, n int) {
 	b.add(step{verb: vPut, peer: int32(peer), index: uint8(index), dst: loc{off: off}, a: a, n: n, signal: true})
 }
 
-// written notes a put to peer, whose source must be flushed.
+// write is put without a signal.
+func (b *builder) write(peer, index, off int, a loc, n int) {
+	b.put(peer, index, off, a, n)
+	b.steps[len(b.steps)-1].signal = false
+}
+
+// pull reads n bytes at off in peer's exposed memory to dst, where they are once
+// the peer is flushed. Long ones are several reads, see longestReduce.
+func (b *builder) pull(peer, index, off int, dst loc, n int) {
+	b.remote[dst.operand] = true
+	b.written(peer)
+	longest := max(longestReduce, pieces(n, mostPieces))
+	for done := 0; done < n; done += longest {
+		b.add(step{verb: vGet, peer: int32(peer), index: uint8(index), dst: dst.plus(done), a: loc{off: off + done}, n: min(longest, n-done)})
+	}
+}
+
+// written notes a put to peer, whose source must be flushed, or a get.
 func (b *builder) written(peer int) {
 	if !b.puts[peer] {
 		b.puts[peer] = true
@@ -274,7 +303,7 @@ func (b *builder) get(peer int, dst loc, n int) {
 	b.copy(dst, where, n, held)
 }
 
-// flushAll has all memory that was put from free again.
+// flushAll has all memory that was put from free again, and all there that was got.
 func (b *builder) flushAll() {
 	for _, peer := range b.unflushed {
 		b.flush(int(peer))

@@ -57,12 +57,13 @@ const (
 	ReduceScatterGather // reduce-scatter, then gather or all-gather
 	ScatterAllGather    // scatter, then all-gather
 	Chain               // from rank to rank, in pieces
+	Pull                // who needs something reads it out of the others' memory
 	algorithms
 )
 
 var algorithmNames = [algorithms]string{"auto",
 	"direct", "bruck", "ring", "dissemination", "binomial", "recursive-doubling",
-	"reduce-scatter-gather", "scatter-allgather", "chain"}
+	"reduce-scatter-gather", "scatter-allgather", "chain", "pull"}
 
 // String is the algorithm's name.
 func (a Algorithm) String() string {

@@ -7,6 +7,9 @@ type Counters struct {
 	// was exposed. Every one is one RDMA write (more beyond 1 GiB), or a copy
 	// into mapped memory.
 	Puts, PutBytes uint64
+	// Gets are the reads of peers' exposed memory. Every one is one RDMA read
+	// (more beyond 1 GiB), or a copy out of mapped memory.
+	Gets, GetBytes uint64
 	// Signals are the headers that follow a put or go alone, each an 8-byte
 	// RDMA write or a store. A descriptor's is not among them.
 	Signals uint64

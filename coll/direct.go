@@ -1,12 +1,14 @@
 package coll
 
-// Reductions in mapped memory. Where every operand lies in memory that all
-// members map, nothing is sent: each member reads its share of the vector out of
-// all inputs, a piece at a time, and copies the result, which is hot in its
-// cache then, into all outputs.
+// Reductions between members that map each other's memory. Nothing is sent: each
+// member reads its share of the vector out of all inputs, a piece at a time, and
+// writes the result, which is hot in its cache then, into all outputs. Where every
+// operand lies in memory that all can map, it reads them where they lie; otherwise
+// it gets them into a piece of scratch, one after the other, so that what it
+// combines is in its cache whoever wrote it.
 //
 //	show     the descriptors of the operands to all members, and learn theirs
-//	fork     on to the way by messages, unless everything shown can be mapped
+//	fork     on to the way by gets and puts, unless everything shown can be mapped
 //	reduce   each piece of the own share, in the order of the ranks
 //	signal   all members, and wait for theirs: the operands are free again
 //
@@ -95,6 +97,83 @@ func (b *builder) reduceMapped(own share, result func(off int) loc, spare loc, c
 	}
 }
 
+// reducePulled is reduceMapped for operands that are not mapped: pieces are got,
+// and the results put into outputs that the peers to have exposed as #1.
+func (b *builder) reducePulled(own share, result func(off int) loc, to []int) {
+	size := b.pieceSize()
+	landing, spare := b.alloc(size), loc{}
+	if b.call.InPlace {
+		spare = b.alloc(size)
+	}
+	for k := range pieces(own.n, size) {
+		x := part(own.n, size, k)
+		off := own.off + x.off
+		dst := result(off)
+		b.foldPulled(dst, b.source().plus(off), spare, landing, off, x.n)
+		for _, peer := range to {
+			b.write(peer, 1, off, dst, x.n)
+		}
+	}
+	b.flushAll()
+}
+
+// foldPulled is fold of n bytes at off of what the peers have exposed as #0, got
+// one after the other into landing.
+func (b *builder) foldPulled(dst, own, spare, landing loc, off, n int) {
+	me, have := b.call.Rank, own
+	to := dst
+	if dst == own {
+		to = spare
+	}
+	fetch := func(from int, to loc) {
+		b.pull(from, 0, off, to, n)
+		b.flush(from)
+	}
+	if me != 0 {
+		b.flushAll() // of a result that is about to be overwritten
+		fetch(0, to)
+		have = to
+	}
+	for r := 1; r < b.call.Size; r++ {
+		next := own
+		if r == me {
+			to = dst
+		} else {
+			fetch(r, landing)
+			next = landing
+		}
+		if me == 0 {
+			to = dst
+			if r == 1 {
+				b.flushAll()
+			}
+		}
+		b.reduce(to, have, next, n, false)
+		have = to
+	}
+}
+
+// reduceShare is the share of the vector that a rank reduces. The root of a
+// reduction has its result in place already, while the others have to move theirs,
+// which takes about as long as it takes to get and combine 3/4 of an input.
+func (b *builder) reduceShare(rank int) share {
+	if b.call.Kind != Reduce {
+		return shareOf(&b.call, rank)
+	}
+	const times = 4
+	others := times * (b.call.Size - 1)
+	all := others*b.call.Size + 3
+	at := func(rank int) int { // where the share begins
+		weight := others * rank
+		if rank > b.call.Root {
+			weight += 3
+		}
+		count := b.call.Bytes / b.call.Elem
+		return (count/all*weight + count%all*weight/all) * b.call.Elem
+	}
+	return share{off: at(rank), n: at(rank+1) - at(rank)}
+}
+
 // reduceMappedShares is an all-reduce, or a reduction, whose members reduce a
 // share each.
 func (b *builder) reduceMappedShares() {
@@ -106,22 +185,26 @@ func (b *builder) reduceMappedShares() {
 	result := func(off int) loc { return b.dest().plus(off) }
 	var spare loc
 	var copies []loc
+	var to []int
 	switch {
 	case root == everyone:
 		for i := 1; i < n; i++ {
-			copies = append(copies, theirs((me+i)%n, 1))
+			copies, to = append(copies, theirs((me+i)%n, 1)), append(to, (me+i)%n)
 		}
 	case root != me:
 		piece := b.alloc(b.pieceSize())
 		result = func(int) loc { return piece }
-		copies = []loc{theirs(root, 1)}
+		copies, to = []loc{theirs(root, 1)}, []int{root}
 	}
 	if b.call.InPlace {
 		spare = b.alloc(b.pieceSize())
 	}
-	b.reduceMapped(shareOf(&b.call, me), result, spare, copies)
+	own := b.reduceShare(me)
+	b.reduceMapped(own, result, spare, copies)
 	b.meet()
 	b.otherwise(fork)
+	b.reducePulled(own, result, to)
+	b.meet()
 }
 
 // reduceMappedBlocks is a reduce-scatter whose members reduce their block each,
@@ -134,8 +217,12 @@ func (b *builder) reduceMappedBlocks(shareOf func(rank int) share, result loc) {
 		}
 	}
 	fork := b.show(total, nobody)
-	b.reduceMapped(own, func(off int) loc { return result.plus(off - own.off) }, loc{}, nil)
+	place := func(off int) loc { return result.plus(off - own.off) }
+	b.reduceMapped(own, place, loc{}, nil)
 	b.meet()
 	b.copy(b.dest(), result, own.n, false)
 	b.otherwise(fork)
+	b.reducePulled(own, place, nil)
+	b.meet()
+	b.copy(b.dest(), result, own.n, false)
 }

@@ -36,6 +36,10 @@
 // writes there and then sends an empty message. Nobody writes into a member's
 // memory without its descriptor for this call.
 //
+// Or the owner of the data sends the descriptor, and who needs the data reads it
+// (see pull.go): all readers at once, and what they read is in their caches. The
+// owner waits for the message of each that it has read.
+//
 // Where peers' memory is mapped, messages are stores, what was exposed in
 // registered memory is copied into, and a long reduction whose operands are all
 // registered reads the inputs of all members where they are.

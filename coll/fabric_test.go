@@ -34,6 +34,7 @@ type node struct {
 	machine  *machine
 	lanes    []lane   // what each peer writes here
 	queues   []*queue // to each peer
+	reads    []*queue // of each peer's memory: later writes may overtake them
 	epoch    int      // number of the call that runs, or ran last
 	running  bool
 	operands [operands][]byte
@@ -61,10 +62,10 @@ type queue struct {
 
 // A write is one RDMA write under way.
 type write struct {
-	what   byte // 'p'ayload, 'h'eader, 'c'redit, 'd'ata of a put
+	what   byte // 'p'ayload, 'h'eader, 'c'redit, 'd'ata of a put, 'r'ead
 	slot   int
 	header uint64
-	data   []byte // data of a put: the source's own memory, not a copy
+	data   []byte // of a put: the source's own memory, not a copy; of a read: where it goes
 	addr   int    // index in exposed
 	off    int
 	landed int
@@ -89,6 +90,7 @@ func newFabric(seed uint64, n int, t tuning) *fabric {
 			}
 			d.lanes = append(d.lanes, l)
 			d.queues = append(d.queues, &queue{from: d, to: peer})
+			d.reads = append(d.reads, &queue{from: d, to: peer})
 		}
 	}
 	// Every channel begins somewhere, so that some counters wrap.
@@ -124,17 +126,20 @@ func (d *node) post(peer int, writes ...write) bool {
 	if d.full() {
 		return false
 	}
-	q := d.queues[peer]
+	d.fabric.enqueue(d.queues[peer], writes...)
+	return true
+}
+
+func (f *fabric) enqueue(q *queue, writes ...write) {
 	if len(q.writes) == 0 {
-		d.fabric.busy = append(d.fabric.busy, q)
+		f.busy = append(f.busy, q)
 	}
 	for _, w := range writes {
-		if w.what == 'd' {
+		if w.what == 'd' || w.what == 'r' {
 			q.puts++
 		}
 	}
 	q.writes = append(q.writes, writes...)
-	return true
 }
 
 func (d *node) giveCredit(peer int, taken uint16) bool {
@@ -162,7 +167,17 @@ func (d *node) put(peer int, addr uint64, _ uint32, from operand, off, n int, sl
 	return d.post(peer, w, write{what: 'h', slot: slot, header: header, seq: sequenceOf(header)})
 }
 
-func (d *node) flushed(peer int) bool { return !d.full() && d.queues[peer].puts == 0 }
+func (d *node) get(peer int, addr uint64, _ uint32, to operand, off, n int) bool {
+	if d.full() {
+		return false
+	}
+	d.fabric.enqueue(d.reads[peer], write{what: 'r', addr: int(addr >> 32), off: int(uint32(addr)), data: d.operands[to][off : off+n]})
+	return true
+}
+
+func (d *node) flushed(peer int) bool {
+	return !d.full() && d.queues[peer].puts == 0 && d.reads[peer].puts == 0
+}
 
 func (d *node) expose(to operand, off, n int) descriptor {
 	d.exposed = append(d.exposed, exposure{d.epoch, d.operands[to][off : off+n]})
@@ -203,17 +218,21 @@ func (f *fabric) land(q *queue) (empty bool) {
 			f.breach("credit of rank %d at rank %d goes back from %d to %d", q.from.rank, q.to.rank, lane.credit, w.seq)
 		}
 		lane.credit = w.seq
-	case 'd':
+	case 'd', 'r':
 		x := q.to.exposed[w.addr]
 		if x.epoch != q.to.epoch || !q.to.running {
-			f.breach("rank %d writes to memory that rank %d exposed in call %d: that one is in call %d (running %v)",
+			f.breach("rank %d writes to or reads from memory that rank %d exposed in call %d: that one is in call %d (running %v)",
 				q.from.rank, q.to.rank, x.epoch, q.to.epoch, q.to.running)
 		}
 		n := len(w.data) - w.landed
 		if n > 1 && f.rng.IntN(2) == 0 {
 			n = 1 + f.rng.IntN(n)
 		}
-		copy(x.mem[w.off+w.landed:], w.data[w.landed:w.landed+n])
+		if far, near := x.mem[w.off+w.landed:], w.data[w.landed:w.landed+n]; w.what == 'd' {
+			copy(far, near)
+		} else {
+			copy(near, far)
+		}
 		if w.landed += n; w.landed < len(w.data) {
 			return false
 		}

@@ -25,9 +25,13 @@ type port interface {
 	// is not 0, header into our slot. The operand's memory is free once
 	// flushed says so.
 	put(peer int, addr uint64, rkey uint32, from operand, off, n int, slot int, header uint64) bool
-	// flushed tells whether the memory of all puts to peer is free.
+	// get reads n bytes from addr at peer into an operand, where they are once
+	// flushed says so.
+	get(peer int, addr uint64, rkey uint32, to operand, off, n int) bool
+	// flushed tells whether the memory of all puts to peer is free, and what
+	// was got from it is there.
 	flushed(peer int) bool
-	// expose names n bytes of an operand for peers to write to.
+	// expose names n bytes of an operand for peers to write to and read from.
 	expose(to operand, off, n int) descriptor
 	// view is the memory that peer has exposed, nil where it is reached by
 	// put only.
@@ -67,7 +71,7 @@ type machine struct {
 type mismatch struct {
 	peer        int
 	fingerprint uint32 // what came
-	descriptor  uint64 // or the length of memory too short for a put
+	descriptor  uint64 // or the length of memory too short for a put or a get
 	deadlock    bool   // or that we wait for it in a circle
 }
 
@@ -111,6 +115,8 @@ func (m *machine) step() outcome {
 		o = m.expose(s)
 	case vPut:
 		o = m.put(s)
+	case vGet:
+		o = m.get(s)
 	case vAwait:
 		o = m.await(s)
 	case vTake:
@@ -263,6 +269,22 @@ func (m *machine) put(s *step) outcome {
 		c.posted()
 		m.count.Signals++
 	}
+	return moved
+}
+
+func (m *machine) get(s *step) outcome {
+	d := &m.channels[s.peer].known[s.index]
+	if uint64(s.a.off)+uint64(s.n) > d.n {
+		m.mistake = mismatch{peer: int(s.peer), fingerprint: m.fingerprint, descriptor: d.n}
+		return failed
+	}
+	if d.view != nil && d.access&rdma.AccessRemoteRead != 0 {
+		copy(m.at(s.dst, s.n), d.view[s.a.off:s.a.off+s.n])
+	} else if !m.port.get(int(s.peer), d.addr+uint64(s.a.off), d.rkey, s.dst.operand, s.dst.off, s.n) {
+		return blocked
+	}
+	m.count.Gets++
+	m.count.GetBytes += uint64(s.n)
 	return moved
 }
 

@@ -55,6 +55,7 @@ func (t *Team) mapPeers() (err error) {
 	}
 	t.mappable(addressOf(t.bytes), t.region)
 	t.tuning.mapped = !t.remote && t.mesh.self != nil
+	t.selection.mapped = t.tuning.mapped
 	return nil
 }
 

@@ -17,7 +17,8 @@ type MeshConfig struct {
 	CQ rdma.CQ
 	// QPs are RC queue pairs in RTS, by the mesh's own numbering of peers; nil
 	// where there is none (the process itself). The mesh posts no receives.
-	// They need 64 bytes of inline data and 8 send requests or more; messages
+	// They allow remote reads and writes, and have resources for a read or more in
+	// both directions. They need 64 bytes of inline data and 8 send requests or more; messages
 	// longer than the inline data are copied once more, so 2048 are good to have,
 	// and with 64 requests completions are rare.
 	QPs []rdma.QP

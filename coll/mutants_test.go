@@ -87,6 +87,39 @@ func TestProofFindsMistakes(t *testing.T) {
 					}
 				}
 			}},
+		{"says that it has read when it has not", Call{Kind: Bcast, Algorithm: Pull}, 3, 100,
+			func(p *plan) {
+				for i := range p.steps {
+					if p.steps[i].verb == vFlush {
+						p.steps[i], p.steps[i+1] = p.steps[i+1], p.steps[i]
+					}
+				}
+			}},
+		{"returns before all have read", Call{Kind: Scatter, Algorithm: Pull}, 4, 100,
+			func(p *plan) {
+				if p.call.Rank == p.call.Root {
+					p.steps = p.steps[:len(p.steps)-1]
+				}
+			}},
+		{"reads before it knows from where", Call{Kind: AllGather, Algorithm: Pull}, 3, 100,
+			func(p *plan) {
+				for i := 1; i < len(p.steps); i++ {
+					if p.steps[i].verb == vGet {
+						p.steps[i], p.steps[i-1] = p.steps[i-1], p.steps[i]
+					}
+				}
+			}},
+		{"combines what has not come", Call{Kind: Reduce, Algorithm: ReduceScatterGather}, 3, 800,
+			without(func(p *plan, s *step) bool { return s.verb == vFlush })},
+		{"overwrites an input in place that is read later", Call{Kind: ExScan, Algorithm: Pull}, 4, 100,
+			func(p *plan) {
+				for i := 2; i < len(p.steps); i++ {
+					if s := p.steps[i]; s.verb == vPut && p.steps[i-2].verb == vGet && p.steps[i-2].peer == s.peer {
+						copy(p.steps[i-1:i+1], p.steps[i-2:i])
+						p.steps[i-2] = s
+					}
+				}
+			}},
 		{"forgets a message", Call{Kind: Barrier, Algorithm: Dissemination}, 5, 0,
 			func(p *plan) { p.steps = p.steps[1:] }},
 	}

@@ -12,7 +12,7 @@ type plan struct {
 	steps       []step
 	scratch     int // bytes of the scratch operand
 	fingerprint uint32
-	remote      [operands]bool // operands that peers write to or read from: they need keys
+	remote      [operands]bool // operands that peers, or the device, write to or read from: they need keys
 }
 
 // An operand is what a location lies in.
@@ -62,23 +62,24 @@ const (
 	vSend    verb = iota + 1 // message to peer with the n bytes at a; none: a signal
 	vExpose                  // message to peer with the descriptor of the n bytes at dst
 	vPut                     // write the n bytes at a to peer's exposed memory at dst.off; signal: and a message
+	vGet                     // read the n bytes at a.off of peer's exposed memory to dst
 	vAwait                   // wait for peer's next message and hold it: its payload is slot(peer)
 	vTake                    // wait for peer's next message and give it back
 	vLearn                   // wait for peer's next message, a descriptor, and give it back
 	vRelease                 // give the held message of peer back
 	vCopy                    // dst = the n bytes at a; release: then give a's message back
 	vReduce                  // dst = a op b, n bytes; release: then give back the messages of a and b
-	vFlush                   // wait until the memory of all puts to peer is free again
+	vFlush                   // wait until the memory of all puts to peer is free again, and what was got from it is there
 	vFork                    // go to step to, unless the n bytes at a, at dst if any, and those that peers have exposed are mapped; peer: who has exposed #1
 	vEnd                     // the plan is done
 )
 
-var verbNames = [...]string{"", "send", "expose", "put", "await", "take", "learn", "release", "copy", "reduce", "flush", "fork", "end"}
+var verbNames = [...]string{"", "send", "expose", "put", "get", "await", "take", "learn", "release", "copy", "reduce", "flush", "fork", "end"}
 
 // A step is one instruction of a plan.
 type step struct {
 	verb    verb
-	index   uint8 // vExpose, vLearn, vPut: which of the peer's descriptors
+	index   uint8 // vExpose, vLearn, vPut, vGet: which of the peer's descriptors
 	signal  bool
 	release bool
 	peer    int32
@@ -109,6 +110,8 @@ func (s step) String() string {
 		if s.signal {
 			b.WriteString(", signal")
 		}
+	case vGet:
+		fmt.Fprintf(&b, " %d: %s = #%d+%d %d", s.peer, s.dst, s.index, s.a.off, s.n)
 	case vLearn:
 		fmt.Fprintf(&b, " %d: #%d", s.peer, s.index)
 	case vAwait, vTake, vRelease, vFlush:

@@ -133,7 +133,7 @@ func joinSegment(ctx context.Context, rank, size int, h *hub, mapped bool) (*mem
 	if m.cq, err = m.ctx.CreateCQ(4 * size); err != nil {
 		return nil, err
 	}
-	if m.odp, err = m.pd.RegMR(nil, rdma.AccessLocalWrite|rdma.AccessRemoteWrite|rdma.AccessOnDemand); err != nil {
+	if m.odp, err = m.pd.RegMR(nil, rdma.AccessLocalWrite|reachable|rdma.AccessOnDemand); err != nil {
 		return nil, err
 	}
 	mine := start{Endpoint: m.ctx.(rdma.Endpointer).Endpoint(), QPs: make([]uint32, size)}

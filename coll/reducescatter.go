@@ -57,6 +57,7 @@ func (b *builder) reduceScatter(longest int, shareOf func(rank int) share) {
 	if !b.eager(longest) {
 		if b.tuning.mapped {
 			b.reduceMappedBlocks(shareOf, result)
+			return
 		}
 		p := pipeline{b: b, own: own, result: result, shareOf: shareOf}
 		p.run()
@@ -109,6 +110,7 @@ func (b *builder) reduceScatterGather() {
 	}
 	if b.tuning.mapped {
 		b.reduceMappedShares()
+		return
 	}
 	p := pipeline{b: b, own: shareOf(&b.call, me)}
 	p.shareOf = func(rank int) share { return shareOf(&b.call, rank) }

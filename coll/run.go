@@ -13,8 +13,8 @@ import (
 // A Buffer is an operand of a call.
 type Buffer struct {
 	Mem []byte
-	// MR is a region that Mem lies in, of the mesh's PD and with remote write
-	// access; nil for ordinary memory.
+	// MR is a region that Mem lies in, of the mesh's PD and with remote read and
+	// write access; nil for ordinary memory, and one without them is as good as nil.
 	MR rdma.MR
 }
 
@@ -269,7 +269,7 @@ func (t *Team) reserve(n int) error {
 	for size < n {
 		size *= 2
 	}
-	mr, err := t.mesh.pd.AllocMR(size, rdma.AccessLocalWrite|rdma.AccessRemoteWrite)
+	mr, err := t.mesh.pd.AllocMR(size, rdma.AccessLocalWrite|reachable)
 	if err != nil {
 		return err
 	}
@@ -281,17 +281,26 @@ func (t *Team) reserve(n int) error {
 	return nil
 }
 
+// reachable is what peers may do with the operands of a call.
+const reachable = rdma.AccessRemoteWrite | rdma.AccessRemoteRead
+
 // name finds the keys of an operand: those of its region, of the region of the
 // whole address space, or of one made for this call.
 func (t *Team) name(o operand, b Buffer) error {
 	c := t.call
 	mr := b.MR
+	if mr != nil && mr.Access()&reachable != reachable {
+		if !within(b) {
+			return badf("%s buffer does not lie in its region", operandNames[o])
+		}
+		mr = nil
+	}
 	if mr == nil {
 		mr = t.odp
 	}
-	if mr == nil {
+	if mr == nil || mr.Access()&reachable != reachable {
 		var err error
-		mr, err = t.mesh.pd.RegMR(b.Mem, rdma.AccessLocalWrite|rdma.AccessRemoteWrite)
+		mr, err = t.mesh.pd.RegMR(b.Mem, rdma.AccessLocalWrite|reachable)
 		if err != nil {
 			return fmt.Errorf("register %d bytes: %w", len(b.Mem), err)
 		}
@@ -301,13 +310,20 @@ func (t *Team) name(o operand, b Buffer) error {
 	k.access = t.mappable(k.addr, mr)
 	if whole := mr.Bytes(); whole != nil {
 		off := k.addr - addressOf(whole)
-		if k.addr < addressOf(whole) || off+uint64(len(b.Mem)) > uint64(len(whole)) {
+		if !within(Buffer{b.Mem, mr}) {
 			return badf("%s buffer does not lie in its region", operandNames[o])
 		}
 		k.addr = mr.Addr() + off
 	}
 	c.keys[o] = k
 	return nil
+}
+
+// within tells whether a buffer lies in its region.
+func within(b Buffer) bool {
+	whole, at := b.MR.Bytes(), addressOf(b.Mem)
+	off := at - addressOf(whole)
+	return whole == nil || at >= addressOf(whole) && off+uint64(len(b.Mem)) <= uint64(len(whole))
 }
 
 // finish ends a call that succeeded.

@@ -6,16 +6,16 @@ import "fmt"
 // selection has no reason to do otherwise.
 var choices = [kinds][]Algorithm{
 	Barrier:        {Dissemination, Direct},
-	Bcast:          {Binomial, Direct, ScatterAllGather},
+	Bcast:          {Binomial, Direct, ScatterAllGather, Pull},
 	Reduce:         {Binomial, Direct, ReduceScatterGather},
 	AllReduce:      {RecursiveDoubling, Direct, ReduceScatterGather},
-	AllGather:      {Direct, Bruck, Ring},
+	AllGather:      {Direct, Bruck, Ring, Pull},
 	ReduceScatter:  {Direct},
-	AllToAll:       {Direct, Bruck},
+	AllToAll:       {Direct, Bruck, Pull},
 	Gather:         {Direct, Binomial},
-	Scatter:        {Direct, Binomial},
-	Scan:           {RecursiveDoubling, Direct, Chain},
-	ExScan:         {RecursiveDoubling, Direct, Chain},
+	Scatter:        {Direct, Binomial, Pull},
+	Scan:           {RecursiveDoubling, Direct, Chain, Pull},
+	ExScan:         {RecursiveDoubling, Direct, Chain, Pull},
 	ReduceScatterV: {Direct},
 	Exchange:       {Direct},
 	Fold:           {Direct},
@@ -56,7 +56,7 @@ func (t *Team) Explain(a Args) string {
 		return fmt.Sprintf("%v on %d ranks: %v, parts up to %d bytes in messages, longer ones %s (%s)", a.Kind, t.size, algorithm, t.tuning.eager, long, reason)
 	}
 	way := long
-	if a.Bytes <= t.tuning.eager && algorithm != ReduceScatterGather && algorithm != ScatterAllGather {
+	if a.Bytes <= t.tuning.eager && algorithm != ReduceScatterGather && algorithm != ScatterAllGather && algorithm != Pull {
 		way = "in messages"
 	}
 	return fmt.Sprintf("%v of %d bytes on %d ranks: %v, %s (%s)", a.Kind, a.Bytes, t.size, algorithm, way, reason)

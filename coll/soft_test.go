@@ -126,7 +126,7 @@ func (nw *network) open(t testing.TB) {
 		m.cq, err = m.ctx.CreateCQ(4 * nw.n)
 		must(err)
 		if !nw.ordinary {
-			m.odp, err = m.pd.RegMR(nil, rdma.AccessLocalWrite|rdma.AccessRemoteWrite|rdma.AccessOnDemand)
+			m.odp, err = m.pd.RegMR(nil, rdma.AccessLocalWrite|reachable|rdma.AccessOnDemand)
 			must(err)
 		}
 	}
@@ -195,17 +195,17 @@ func (nw *network) peersOf(m *member) []rdma.PeerMemory {
 }
 
 func connect(qp rdma.QP, gid rdma.GID, number uint32) error {
-	err := qp.Modify(rdma.QPAttr{State: rdma.StateInit, PortNum: 1, AccessFlags: rdma.AccessLocalWrite | rdma.AccessRemoteWrite},
+	err := qp.Modify(rdma.QPAttr{State: rdma.StateInit, PortNum: 1, AccessFlags: rdma.AccessLocalWrite | reachable},
 		rdma.QPStateMask|rdma.QPPKeyIndexMask|rdma.QPPortMask|rdma.QPAccessFlagsMask)
 	if err != nil {
 		return err
 	}
-	err = qp.Modify(rdma.QPAttr{State: rdma.StateRTR, AV: rdma.AV{DGID: gid, PortNum: 1, HopLimit: 1}, PathMTU: rdma.MTU1024, DestQPNum: number, MinRNRTimer: 12},
+	err = qp.Modify(rdma.QPAttr{State: rdma.StateRTR, AV: rdma.AV{DGID: gid, PortNum: 1, HopLimit: 1}, PathMTU: rdma.MTU1024, DestQPNum: number, MaxDestRdAtomic: 4, MinRNRTimer: 12},
 		rdma.QPStateMask|rdma.QPAVMask|rdma.QPPathMTUMask|rdma.QPDestQPNMask|rdma.QPRQPSNMask|rdma.QPMaxDestRdAtomicMask|rdma.QPMinRNRTimerMask)
 	if err != nil {
 		return err
 	}
-	return qp.Modify(rdma.QPAttr{State: rdma.StateRTS, Timeout: 14, RetryCnt: 7, RNRRetry: 7},
+	return qp.Modify(rdma.QPAttr{State: rdma.StateRTS, Timeout: 14, RetryCnt: 7, RNRRetry: 7, MaxRdAtomic: 4},
 		rdma.QPStateMask|rdma.QPSQPSNMask|rdma.QPTimeoutMask|rdma.QPRetryCntMask|rdma.QPRNRRetryMask|rdma.QPMaxRdAtomicMask)
 }
 
@@ -422,6 +422,9 @@ func TestCallsDoNotAllocate(t *testing.T) {
 			return t.AllReduce(ctx, in, out, 4096, sum)
 		}},
 		{"allgather", func(ctx context.Context, t *Team, in, out Buffer) error { return t.AllGather(ctx, in, out, 1000) }},
+		{"bcast by pull", func(ctx context.Context, t *Team, in, out Buffer) error {
+			return t.Run(ctx, &Args{Kind: Bcast, Algorithm: Pull, Recv: out, Bytes: 10000})
+		}},
 	}
 	const rounds = 50
 	nw := network{n: 2}
@@ -468,19 +471,25 @@ func TestCountersAreExact(t *testing.T) {
 		{"barrier", func(ctx context.Context, m *member, in, out Buffer) error {
 			return m.team.Barrier(ctx)
 		}, Counters{Calls: 1, Signals: 3}},
+		{"alltoall by pull", func(ctx context.Context, m *member, in, out Buffer) error {
+			return m.team.AllToAll(ctx, in, out, 16384, Pull)
+		}, Counters{Calls: 1, Gets: 3, GetBytes: 3 * 16384, Signals: 3, Copies: 1, CopyBytes: 16384, Descriptors: 3}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			nw := network{n: n, verbs: true}
 			nw.run(t, func(ctx context.Context, m *member) error {
 				in, out := Buffer{Mem: make([]byte, n*16384)}, Buffer{Mem: make([]byte, n*16384)}
-				before := m.ctx.Counters().Writes
+				before, reads := m.ctx.Counters().Writes, m.ctx.Counters().Reads
 				if err := c.do(ctx, m, in, out); err != nil {
 					return err
 				}
 				got := m.team.Counters()
 				if got != c.want {
 					return fmt.Errorf("got %+v, want %+v", got, c.want)
+				}
+				if reads = m.ctx.Counters().Reads - reads; reads != got.Gets {
+					return fmt.Errorf("the device made %d reads, want %d", reads, got.Gets)
 				}
 				if writes := m.ctx.Counters().Writes - before; writes != got.Writes() {
 					return fmt.Errorf("the device made %d writes, want %d", writes, got.Writes())
@@ -507,6 +516,68 @@ func TestCountersAreExact(t *testing.T) {
 				}
 				return nil
 			})
+		})
+	}
+}
+
+// Between hosts, where a rule says pull, something else stands in for it, in all
+// members.
+func TestPullStaysOnAHost(t *testing.T) {
+	table := DefaultTable()
+	for _, kind := range []Kind{Bcast, Scatter, AllGather, AllToAll, Scan, ExScan} {
+		if err := table.Set(kind, 1, Rule{0, Pull}); err != nil {
+			t.Fatal(err)
+		}
+		for _, g := range table.groups[kind] {
+			if err := table.Set(kind, g.ranks, Rule{0, Pull}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for hosts, want := range map[int]string{1: "pull, by descriptor", 2: "not all members map each other's memory"} {
+		nw := network{n: 3, hosts: hosts, change: func(cfg *TeamConfig) { cfg.Table = table }}
+		nw.run(t, func(ctx context.Context, m *member) error {
+			for _, kind := range []Kind{Bcast, Scatter, AllGather, AllToAll, Scan, ExScan} {
+				for _, n := range []int{10, 20000, 100000} {
+					if err := m.check(ctx, newJob(rand.New(rand.NewPCG(1, uint64(n))), kind, Auto, nw.n, n), false); err != nil {
+						return err
+					}
+					if got := m.team.Explain(Args{Kind: kind, Bytes: n}); !strings.Contains(got, want) {
+						return fmt.Errorf("on %d hosts %q, want %q in it", hosts, got, want)
+					}
+				}
+			}
+			if gets := m.team.Counters().Gets; (gets > 0) != (hosts == 1) {
+				return fmt.Errorf("on %d hosts %d reads", hosts, gets)
+			}
+			return nil
+		})
+	}
+}
+
+// Memory with remote write access alone is as good as ordinary memory.
+func TestRegionThatCannotBeRead(t *testing.T) {
+	for _, ordinary := range []bool{false, true} {
+		nw := network{n: 3, ordinary: ordinary}
+		nw.run(t, func(ctx context.Context, m *member) error {
+			mr, err := m.pd.AllocMR(20000, rdma.AccessLocalWrite|rdma.AccessRemoteWrite)
+			if err != nil {
+				return err
+			}
+			defer mr.Close()
+			out := Buffer{Mem: mr.Bytes(), MR: mr}
+			for i := range out.Mem {
+				out.Mem[i] = byte(i * (m.rank + 1))
+			}
+			if err := m.team.Run(ctx, &Args{Kind: Bcast, Algorithm: Pull, Recv: out, Bytes: len(out.Mem), Root: 1}); err != nil {
+				return err
+			}
+			for i, got := range out.Mem {
+				if got != byte(i*2) {
+					return fmt.Errorf("byte %d is %d, want %d", i, got, byte(i*2))
+				}
+			}
+			return nil
 		})
 	}
 }

@@ -130,6 +130,9 @@ type selection struct {
 	from   [kinds]int
 	rules  [kinds][]Rule
 	always [kinds]Algorithm
+	// mapped: all members reach each other's memory, as they do where the rules
+	// were measured.
+	mapped bool
 }
 
 func (t *Table) selection(ranks int, always map[Kind]Algorithm) *selection {
@@ -165,6 +168,7 @@ const (
 	whyAlways            // by the team's configuration
 	whyOnly
 	whyRule
+	whyFar // by the rule, but for members that are far from each other
 )
 
 // choose names the algorithm of a call. It depends on what is the same in all
@@ -183,8 +187,29 @@ func (s *selection) choose(c *Call) (a Algorithm, reason why, rule int) {
 	for rule > 0 && rules[rule].Bytes > c.Bytes {
 		rule--
 	}
-	return rules[rule].Algorithm, whyRule, rule
+	if a = rules[rule].Algorithm; a == Pull && !s.mapped {
+		return far(c), whyFar, rule
+	}
+	return a, whyRule, rule
 }
+
+// far is what stands in for Pull between hosts, or devices: there one member's link
+// would carry what all the others read, and a read takes a round trip.
+func far(c *Call) Algorithm {
+	switch c.Kind {
+	case Bcast:
+		if c.Size > 2 && c.Bytes >= farBcast {
+			return ScatterAllGather
+		}
+		return Binomial
+	case Scan, ExScan:
+		return Chain
+	}
+	return Direct
+}
+
+// farBcast is from where on a broadcast's time is that of its bytes.
+const farBcast = 64 << 10
 
 // explain says why in words.
 func (s *selection) explain(c *Call) (a Algorithm, reason string) {
@@ -198,5 +223,8 @@ func (s *selection) explain(c *Call) (a Algorithm, reason string) {
 		return a, "the only one"
 	}
 	reason = fmt.Sprintf("table: from %d ranks on, from %d bytes on", s.from[c.Kind], s.rules[c.Kind][i].Bytes)
+	if w == whyFar {
+		reason += ", where it is pull; not all members map each other's memory"
+	}
 	return a, reason
 }

@@ -36,9 +36,9 @@ type TeamConfig struct {
 	// PeerDead tells whether a member is known to have died. It is asked
 	// about once a millisecond while a call waits. May be nil.
 	PeerDead func(member int) bool
-	// ODP is a region of the whole address space with remote write access;
+	// ODP is a region of the whole address space with remote read and write access;
 	// nil where the device has none. Without it, ordinary memory that peers
-	// write to is registered for each call.
+	// reach is registered for each call.
 	ODP rdma.MR
 
 	// Table selects algorithms, and has the sizes below that are 0 here; nil is
@@ -193,7 +193,7 @@ type peer struct {
 	link *link
 	lane uint64 // where our lane in its control region is
 	rkey uint32
-	put  uint64 // the link's request count of our last put
+	put  uint64 // the link's request count of our last put or get
 
 	// Of a peer whose memory is mapped: its memory, and our lane there.
 	memory rdma.PeerMemory

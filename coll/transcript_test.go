@@ -43,6 +43,35 @@ take 0
 put 3: #0+40 = out+40 40, signal
 flush 3
 `},
+		{Call{Kind: Bcast, Algorithm: Pull, Rank: 1, Size: 2, Root: 0, Bytes: 80, Elem: 1}, `
+expose 0: #0 = out+0 40
+learn 0: #0
+get 0: out+40 = #0+40 40
+flush 0
+signal 0
+take 0
+`},
+		{Call{Kind: Bcast, Algorithm: Pull, Rank: 0, Size: 2, Root: 0, Bytes: 80, Elem: 1}, `
+expose 1: #0 = out+0 80
+learn 1: #0
+put 1: #0+0 = out+0 40, signal
+take 1
+flush 1
+`},
+		{Call{Kind: Scatter, Algorithm: Pull, Rank: 2, Size: 3, Root: 0, Bytes: 80, Elem: 1}, `
+learn 0: #0
+get 0: out+0 = #0+0 80
+flush 0
+signal 0
+`},
+		{Call{Kind: ExScan, Algorithm: Pull, Rank: 0, Size: 2, Bytes: 32, Elem: 8}, `
+expose 1: #0 = in+0 32
+learn 1: #1
+put 1: #1+0 = in+0 16
+flush 1
+signal 1
+take 1
+`},
 		{Call{Kind: AllReduce, Algorithm: RecursiveDoubling, Rank: 1, Size: 3, Bytes: 8, Elem: 8}, `
 await 0
 reduce out+0 = slot(0)+0 op in+0 8, release

@@ -99,8 +99,8 @@ var builtIn = Table{groups: [kinds][]group{
 		{16, []Rule{{0, Dissemination}}},
 	},
 	Bcast: {
-		{1, []Rule{{0, Direct}, {4<<10 + 1, ScatterAllGather}}},
-		{3, []Rule{{0, Direct}, {512 << 10, ScatterAllGather}}},
+		{1, []Rule{{0, Direct}, {4<<10 + 1, ScatterAllGather}, {32 << 10, Pull}}},
+		{3, []Rule{{0, Direct}, {8<<10 + 1, Pull}}},
 		{6, []Rule{{0, Direct}, {128 << 10, Binomial}}},
 		{12, []Rule{{0, Direct}, {32 << 10, Binomial}, {512 << 10, ScatterAllGather}}},
 		{24, []Rule{{0, Binomial}, {512 << 10, ScatterAllGather}}},
@@ -125,7 +125,8 @@ var builtIn = Table{groups: [kinds][]group{
 	},
 	ReduceScatter: {{1, []Rule{{0, Direct}}}},
 	AllToAll: {
-		{1, []Rule{{0, Direct}}},
+		{1, []Rule{{0, Direct}, {8<<10 + 1, Pull}}},
+		{3, []Rule{{0, Direct}}},
 		{24, []Rule{{0, Bruck}, {128 + 1, Direct}}},
 	},
 	Gather: {
@@ -133,7 +134,7 @@ var builtIn = Table{groups: [kinds][]group{
 		{24, []Rule{{0, Binomial}, {1<<10 + 1, Direct}}},
 	},
 	Scatter: {
-		{1, []Rule{{0, Direct}}},
+		{1, []Rule{{0, Direct}, {8<<10 + 1, Pull}}},
 		{24, []Rule{{0, Binomial}, {1<<10 + 1, Direct}}},
 	},
 	Scan: {
@@ -141,7 +142,8 @@ var builtIn = Table{groups: [kinds][]group{
 		{24, []Rule{{0, RecursiveDoubling}, {64 << 10, Chain}}},
 	},
 	ExScan: {
-		{1, []Rule{{0, Chain}}},
+		{1, []Rule{{0, Chain}, {32 << 10, Pull}}},
+		{3, []Rule{{0, Chain}}},
 		{24, []Rule{{0, RecursiveDoubling}, {64 << 10, Chain}}},
 	},
 	ReduceScatterV: {{1, []Rule{{0, Direct}}}},

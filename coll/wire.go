@@ -151,6 +151,29 @@ func (w *wire) put(to int, addr uint64, rkey uint32, from operand, off, n int, s
 	}
 }
 
+func (w *wire) get(from int, addr uint64, rkey uint32, to operand, off, n int) bool {
+	p := &w.peers[from]
+	l := p.link
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for {
+		part := min(n, longestWrite)
+		w.place(&l.sges[0], to, off, part)
+		wr := &l.wrs[0]
+		wr.Opcode, wr.Flags, wr.SGL, wr.Inline = rdma.WRRDMARead, 0, l.sges[:1], nil
+		wr.RemoteAddr, wr.RKey = addr, rkey
+		count, ok := w.mesh.post(l, 1, part == n)
+		if !ok {
+			return false // what was posted of a long one is posted again: the same bytes
+		}
+		if part == n {
+			p.put = count
+			return true
+		}
+		addr, off, n = addr+uint64(part), off+part, n-part
+	}
+}
+
 func (w *wire) flushed(to int) bool {
 	p := &w.peers[to]
 	if p.link.done.Load() >= p.put {
