@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -123,6 +124,38 @@ func rolePMI(args []string) int {
 			if app, _, err = client.AppNum(ctx); err == nil {
 				fmt.Printf("%d: appnum %d\n", env.Rank, app)
 			}
+		case "size":
+			fmt.Printf("%d/%d\n", client.Rank(), client.Size())
+		case "universe":
+			if n, _, err = client.Universe(ctx); err == nil {
+				fmt.Println("universe", n)
+			}
+		case "get":
+			if value, err = client.Get(value); err == nil {
+				fmt.Printf("%d: %s=%s\n", env.Rank, a[len("get="):], value)
+			}
+		case "spawn":
+			err = roleSpawn(ctx, client, value)
+		case "publish":
+			service, port, _ := strings.Cut(value, "=")
+			if err := client.Publish(ctx, service, port); err != nil {
+				fmt.Printf("%s: not published: %v\n", port, err)
+			}
+		case "lookup":
+			port, err := client.Lookup(ctx, value)
+			if err != nil {
+				fmt.Printf("%s is not there: %v\n", value, err)
+			} else {
+				fmt.Printf("%s is %s\n", value, port)
+			}
+		case "launcher-fds": // until the launcher has at most so many
+			for list := "/proc/" + strconv.Itoa(os.Getppid()) + "/fd"; ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
+				open, err := os.ReadDir(list)
+				if err == nil && len(open) <= n {
+					break
+				}
+			}
+			err = ctx.Err()
 		case "abort":
 			client.Abort(n, "")
 			time.Sleep(10 * time.Second)
@@ -149,6 +182,38 @@ func rolePMI(args []string) int {
 		}
 	}
 	return 0
+}
+
+// roleSpawn spawns N|PROGRAM|ARGS|KEY=VALUE|...: arguments of "self", a rank
+// that plays rolePMI, are separated by blanks, others by commas. In an argument
+// of self, ~ stands for | and + for a blank.
+func roleSpawn(ctx context.Context, client *pmi.Client, what string) error {
+	words := strings.Split(what, "|")
+	n, _ := strconv.Atoi(words[0])
+	app := pmi.SpawnApp{Program: words[1], N: n}
+	switch {
+	case words[1] == "self":
+		app.Program = os.Args[0]
+		app.Args = append([]string{"--role", "pmi"}, strings.Fields(words[2])...)
+		for i, a := range app.Args {
+			app.Args[i] = strings.NewReplacer("~", "|", "+", " ").Replace(a)
+		}
+	case words[2] != "":
+		app.Args = strings.Split(words[2], ",")
+	}
+	for _, w := range words[3:] {
+		key, value, _ := strings.Cut(w, "=")
+		app.Info = append(app.Info, [2]string{key, value})
+	}
+	codes, err := client.Spawn(ctx, []pmi.SpawnApp{app}, map[string]string{"PARENT": "a port$"})
+	switch {
+	case errors.Is(err, pmi.ErrRefused):
+		fmt.Println("not spawned:", err)
+		return nil
+	case err == nil:
+		fmt.Println("spawned", codes)
+	}
+	return err
 }
 
 // roleLauncher runs a job: a Job in JSON, without its streams.

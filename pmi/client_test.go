@@ -130,6 +130,57 @@ func TestPutBarrierGet(t *testing.T) {
 	}
 }
 
+func TestNames(t *testing.T) {
+	testenv.NoLeaks(t)
+	j := newTestJob(t, []int{0, 1, 1}, NewMemStore(2))
+	ctx := testenv.Deadline(t, time.Minute)
+	j.ranks(func(c *Client) error {
+		if c.Rank() == 2 {
+			if err := clientNames(ctx, c); err != nil {
+				return err
+			}
+			if err := c.Publish(ctx, "for-all", "here"); err != nil {
+				return err
+			}
+		}
+		if err := c.Barrier(ctx); err != nil {
+			return err
+		}
+		if port, err := c.Lookup(ctx, "for-all"); err != nil || port != "here" {
+			return fmt.Errorf("rank %d: lookup: %q, %w", c.Rank(), port, err)
+		}
+		for _, bad := range []string{"", "two words", "a=b", "a\nb", "a\x00b"} {
+			if err := c.Publish(ctx, bad, "port"); !errors.Is(err, ErrSyntax) {
+				return fmt.Errorf("publish %q: %w", bad, err)
+			}
+			if _, err := c.Lookup(ctx, bad); !errors.Is(err, ErrSyntax) {
+				return fmt.Errorf("lookup %q: %w", bad, err)
+			}
+		}
+		return c.Finalize()
+	})
+}
+
+func TestSpawnRefused(t *testing.T) {
+	testenv.NoLeaks(t)
+	j := newTestJob(t, []int{0}, NewMemStore(1))
+	ctx := testenv.Deadline(t, time.Minute)
+	j.ranks(func(c *Client) error {
+		if _, err := c.Spawn(ctx, []SpawnApp{{Program: "x", N: 1}}, nil); !errors.Is(err, ErrRefused) {
+			return fmt.Errorf("a refused spawn: %w", err)
+		}
+		if _, err := c.Spawn(ctx, []SpawnApp{{Program: "x", N: 0}}, nil); !errors.Is(err, ErrRefused) {
+			return fmt.Errorf("a spawn of no processes: %w", err)
+		}
+		for _, app := range []SpawnApp{{Program: "x\n", N: 1}, {Program: "x", N: 1, Args: []string{"a\nendcmd"}}, {Program: "x", N: 1, Info: [][2]string{{"k", "v\x00"}}}} {
+			if _, err := c.Spawn(ctx, []SpawnApp{app}, nil); !errors.Is(err, ErrSyntax) {
+				return fmt.Errorf("spawn of %+v: %w", app, err)
+			}
+		}
+		return c.Finalize()
+	})
+}
+
 func TestBlockedCallEndsWithContext(t *testing.T) {
 	testenv.NoLeaks(t)
 	j := newTestJob(t, []int{0, 0}, NewMemStore(1))

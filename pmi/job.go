@@ -2,7 +2,12 @@ package pmi
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"iter"
+	"maps"
+	"strconv"
+	"strings"
 )
 
 // Universe is how many ranks the job could have, as its launcher says; false when
@@ -27,4 +32,123 @@ func (c *Client) number(ctx context.Context, what, key string) (n int, known boo
 	}
 	n, ok := m.Int(key)
 	return n, ok && n >= 0, nil
+}
+
+// Publish makes a port known under the name of a service to all ranks of the
+// job, of whatever group.
+func (c *Client) Publish(ctx context.Context, service, port string) error {
+	if err := fit(service, "service"); err != nil {
+		return err
+	}
+	if err := fit(port, "port"); err != nil {
+		return err
+	}
+	return c.order(ctx, "cmd=publish_name service="+service+" port="+port+"\n", "publish_result")
+}
+
+// Unpublish takes a service back.
+func (c *Client) Unpublish(ctx context.Context, service string) error {
+	if err := fit(service, "service"); err != nil {
+		return err
+	}
+	return c.order(ctx, "cmd=unpublish_name service="+service+"\n", "unpublish_result")
+}
+
+// Lookup is the port of a published service. The error is [ErrNotFound] when
+// nobody has published it.
+func (c *Client) Lookup(ctx context.Context, service string) (port string, err error) {
+	if err := fit(service, "service"); err != nil {
+		return "", err
+	}
+	c.call.Lock()
+	defer c.call.Unlock()
+	m, err := c.ask(ctx, "cmd=lookup_name service="+service+"\n", "lookup_result")
+	if err != nil {
+		if errors.Is(err, ErrRefused) {
+			err = fmt.Errorf("%w: %w", ErrNotFound, err)
+		}
+		return "", fmt.Errorf("pmi: lookup %q: %w", clip(service), err)
+	}
+	port, _ = m.Get("port")
+	return port, nil
+}
+
+// Spawn starts processes, a group with a world and a key-value space of their
+// own that holds preset from the start, and returns when they run. codes are
+// those of the processes, 0 for one that runs; nil: all run. On an error none
+// does.
+func (c *Client) Spawn(ctx context.Context, apps []SpawnApp, preset map[string]string) (codes []int, err error) {
+	var b []byte
+	line := func(key, value string) {
+		if strings.ContainsAny(value, "\n\x00") && err == nil {
+			err = fmt.Errorf("pmi: spawn: %s is %q: %w: no newline or NUL", key, clip(value), ErrSyntax)
+		}
+		b = append(append(append(append(b, key...), '='), value...), '\n')
+	}
+	pairs := func(what string, pairs iter.Seq2[string, string], n int) {
+		line(what+"_num", strconv.Itoa(n))
+		i := 0
+		for key, value := range pairs {
+			line(what+"_key_"+strconv.Itoa(i), key)
+			line(what+"_val_"+strconv.Itoa(i), value)
+			i++
+		}
+	}
+	for i, a := range apps {
+		line("mcmd", "spawn")
+		line("nprocs", strconv.Itoa(a.N))
+		line("execname", a.Program)
+		line("totspawns", strconv.Itoa(len(apps)))
+		line("spawnssofar", strconv.Itoa(i+1))
+		for k, arg := range a.Args {
+			line("arg"+strconv.Itoa(k+1), arg)
+		}
+		line("argcnt", strconv.Itoa(len(a.Args)))
+		pairs("preput", maps.All(preset), len(preset))
+		pairs("info", func(yield func(string, string) bool) {
+			for _, p := range a.Info {
+				if !yield(p[0], p[1]) {
+					return
+				}
+			}
+		}, len(a.Info))
+		b = append(b, "endcmd\n"...)
+	}
+	if err != nil || len(apps) == 0 {
+		return nil, err
+	}
+	c.call.Lock()
+	defer c.call.Unlock()
+	m, err := c.askBytes(ctx, b, "spawn_result")
+	if err != nil {
+		return nil, fmt.Errorf("pmi: spawn: %w", err)
+	}
+	if list, ok := m.Get("errcodes"); ok {
+		for code := range strings.SplitSeq(list, ",") {
+			n, err := strconv.Atoi(code)
+			if err != nil {
+				return nil, fmt.Errorf("pmi: spawn: errcodes=%s: %w", clip(list), ErrSyntax)
+			}
+			codes = append(codes, n)
+		}
+	}
+	return codes, nil
+}
+
+// order sends a command whose answer holds nothing but rc.
+func (c *Client) order(ctx context.Context, line, answer string) error {
+	c.call.Lock()
+	defer c.call.Unlock()
+	if _, err := c.ask(ctx, line, answer); err != nil {
+		return fmt.Errorf("pmi: %s: %w", strings.TrimSuffix(answer, "_result"), err)
+	}
+	return nil
+}
+
+// fit refuses a value that another field of its line could be taken for.
+func fit(value, what string) error {
+	if value == "" || strings.ContainsAny(value, " =\n\x00") {
+		return fmt.Errorf("pmi: %s %q: %w: want one word without '='", what, clip(value), ErrSyntax)
+	}
+	return nil
 }

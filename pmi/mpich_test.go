@@ -3,6 +3,7 @@ package pmi
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -65,6 +66,19 @@ func clientMain() error {
 			return fmt.Errorf("rank %d gets %q, %v", c.Rank(), got, err)
 		}
 	}
+	if c.Rank() == 0 {
+		if err := clientNames(ctx, c); err != nil {
+			return err
+		}
+		// A program that is no MPI's, and that is gone before the job is.
+		codes, err := c.Spawn(ctx, []SpawnApp{{Program: "/bin/sh", Args: []string{"-c", "echo spawned in $(pwd), PMI_SPAWNED=$PMI_SPAWNED"}, N: 2, Info: [][2]string{{"wdir", "/"}}}, {Program: "/bin/true", N: 1}}, map[string]string{"k": "v"})
+		if err != nil || codes != nil {
+			return fmt.Errorf("spawn: codes %v, %w", codes, err)
+		}
+	}
+	if err := c.Barrier(ctx); err != nil {
+		return err
+	}
 	if os.Getenv(asClient) == "abort" && c.Rank() == 0 {
 		if err := c.Abort(7, "as the test wants"); err != nil {
 			return err
@@ -73,6 +87,29 @@ func clientMain() error {
 	}
 	fmt.Printf("rank %d of %d is fine\n", c.Rank(), c.Size())
 	return c.Finalize()
+}
+
+// clientNames publishes a service, finds it and takes it back.
+func clientNames(ctx context.Context, c *Client) error {
+	if err := c.Publish(ctx, "svc", "tag#0$port"); err != nil {
+		return err
+	}
+	if err := c.Publish(ctx, "svc", "again"); !errors.Is(err, ErrRefused) {
+		return fmt.Errorf("published twice: %w", err)
+	}
+	if port, err := c.Lookup(ctx, "svc"); err != nil || port != "tag#0$port" {
+		return fmt.Errorf("lookup: %q, %w", port, err)
+	}
+	if err := c.Unpublish(ctx, "svc"); err != nil {
+		return err
+	}
+	if port, err := c.Lookup(ctx, "svc"); !errors.Is(err, ErrNotFound) {
+		return fmt.Errorf("lookup of what is not there: %q, %w", port, err)
+	}
+	if err := c.Unpublish(ctx, "svc"); !errors.Is(err, ErrRefused) {
+		return fmt.Errorf("unpublished twice: %w", err)
+	}
+	return nil
 }
 
 func TestClientUnderMPICH(t *testing.T) {
@@ -95,6 +132,9 @@ func TestClientUnderMPICH(t *testing.T) {
 			}
 			if got, want := strings.Count(string(out), "is fine"), int(args[len(args)-1][0]-'0'); got != want {
 				t.Errorf("%d ranks are fine, want %d:\n%s", got, want, out)
+			}
+			if got := strings.Count(string(out), "spawned in /, PMI_SPAWNED=1"); got != 2 {
+				t.Errorf("%d processes were spawned, want 2:\n%s", got, out)
 			}
 		})
 	}

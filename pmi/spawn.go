@@ -17,6 +17,9 @@ const (
 // buffer of 1024 bytes.
 const codesMax = 1000
 
+// reasonMax bounds why a spawn was refused.
+const reasonMax = 500
+
 // SpawnApp is one program of a spawn, as the rank that wants it says.
 type SpawnApp struct {
 	Program string
@@ -187,7 +190,7 @@ func (e *Engine) SpawnDone(rank int, a SpawnAnswer) []Event {
 
 func (e *Engine) answerSpawn(a SpawnAnswer) {
 	if a.Err != "" {
-		e.reply("cmd=spawn_result rc=-1 msg=", word(a.Err))
+		e.reply("cmd=spawn_result rc=-1 msg=", underscores(clipTo(a.Err, reasonMax)))
 		return
 	}
 	codes := ""

@@ -133,11 +133,13 @@ func (e *Engine) refuse(p *peer, result, what, name string, size, limit int) {
 
 // word makes foreign text fit for msg=, in which a blank ends the message for
 // MPICH's client.
-func word(s string) string {
+func word(s string) string { return underscores(clip(s)) }
+
+func underscores(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r <= ' ' || r == 0x7f {
 			return '_'
 		}
 		return r
-	}, clip(s))
+	}, s)
 }

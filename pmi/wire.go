@@ -170,8 +170,9 @@ func (m Message) String() string {
 
 // clip makes foreign text fit for a message: short, in one line, and harmless to
 // a terminal.
-func clip(s string) string {
-	const most = 64
+func clip(s string) string { return clipTo(s, 64) }
+
+func clipTo(s string, most int) string {
 	if len(s) > most {
 		s = s[:most] + "..."
 	}
