@@ -16,6 +16,10 @@ build: ## build every command into bin/
 	@mkdir -p bin
 	$(GO) build -trimpath -o bin/ ./cmd/...
 
+.PHONY: man
+man: build ## the manual page, bin/gorun.1
+	bin/gorun --man >bin/gorun.1
+
 .PHONY: demo
 demo: build ## the main job: four ranks, all-to-all on the software device
 	bin/gorun -np 4 bin/a2a -m 32

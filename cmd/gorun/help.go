@@ -5,11 +5,12 @@ import (
 	"strings"
 )
 
-const helpHead = `Usage: gorun [options] program [arguments]
+const helpHead = `Usage: gorun [options] program [arguments] [: [options] program [arguments]]...
 
 Starts the ranks of a parallel program and waits for them. Programs written
 for MPI (MPICH and its kin) and Go programs of package rank find each other.
 Long options may be written with one dash, as mpirun has them: -np 4, -wdir /tmp.
+Options marked * are of the program that follows, all else of the whole job.
 `
 
 const helpTail = `
@@ -25,24 +26,30 @@ Examples:
   gorun -np 4 --emulate mlx5_0,mlx5_1 ./a2a -m 4096 -d mlx5_0,mlx5_1
   gorun --launcher fork -H a:2,b:2 ./a2a -m 32
   gorun -np 2 -x OMP_NUM_THREADS=4 --timeout 1m30s -- ./solver --flag-of-its-own
+  gorun -np 1 ./master : -np 3 -wdir /scratch ./worker
+
+gorun --man | man -l - is the manual: other names of these options, what mpirun's and
+mpiexec's other options do here, and what differs when gorun is called by their names.
 `
 
 // help is the text of --help, made from the table.
 func help() string {
 	table := options()
-	width := 0
-	for i := range table {
-		if table[i].family != "" {
-			width = max(width, len(helpLeft(&table[i])))
-		}
-	}
+	const width = 30 // of the left column; what is longer has a line of its own
 	var b strings.Builder
 	b.WriteString(helpHead)
 	for _, family := range families {
 		heading := "\n" + family + ":\n"
 		for i := range table {
 			if table[i].family == family {
-				fmt.Fprintf(&b, "%s  %-*s  %s\n", heading, width, helpLeft(&table[i]), table[i].help)
+				left, mark := helpLeft(&table[i]), " "
+				if table[i].local {
+					mark = "*"
+				}
+				if len(left) > width {
+					left += fmt.Sprintf("\n   %*s", width, "")
+				}
+				fmt.Fprintf(&b, "%s %s %-*s  %s\n", heading, mark, width, left, table[i].help)
 				heading = ""
 			}
 		}

@@ -5,16 +5,21 @@
 // It only translates: its command line becomes a launcher.Job, and the job's
 // result the exit status. The options stand in one table (options.go, and a file
 // of rows for each family: options_job.go, options_hosts.go ...), which
-// drives the reading of the command line (prepass.go, parse.go), the help and
-// the suggestions. Reading the command line is pure: it gets the arguments and
+// drives the reading of the command line (read.go, parse.go), the help, the
+// manual page, the shells' completion, the suggestions and the README's table. Reading the command line is pure: it gets the arguments and
 // the environment and gives a request, so that tests need no process.
 //
 // # Command line
 //
 // Options end at the program: the first argument that is no option, or what
-// follows "--". From there on nothing is read; only a bare ":", with which
-// mpirun separates several programs, is refused, unless "--" precedes the
-// program.
+// follows "--". From there on nothing is read but a bare ":", which starts
+// another program with options of its own, unless "--" precedes the program.
+//
+// What launchers do not agree about goes by the name that gorun was called by
+// (names.go); options of others that it has nothing for are accepted with a note
+// or refused with the reason (options_openmpi.go, options_hydra.go). What the
+// command line does not say, parameters (--mca), Hydra's configuration file and
+// the environment may say, in this order.
 //
 // # Exit status
 //
@@ -46,6 +51,7 @@ import (
 	"time"
 
 	"github.com/gorun-mpi/gorun/cmd/internal/logline"
+	"github.com/gorun-mpi/gorun/internal/topo"
 	"github.com/gorun-mpi/gorun/internal/version"
 	"github.com/gorun-mpi/gorun/launcher"
 )
@@ -63,12 +69,17 @@ type stdio struct {
 }
 
 func main() {
-	os.Exit(run(context.Background(), os.Args[1:], os.Environ(), stdio{os.Stdin, os.Stdout, os.Stderr}))
+	name, args := "gorun", []string(nil)
+	if len(os.Args) > 0 {
+		name, args = os.Args[0], os.Args[1:]
+	}
+	c := commandLine{name: name, args: args, environ: os.Environ(), readFile: os.ReadFile, cpus: topo.CPUs}
+	os.Exit(run(context.Background(), c, stdio{os.Stdin, os.Stdout, os.Stderr}))
 }
 
 // run is the command: everything but the process.
-func run(ctx context.Context, args, env []string, std stdio) int {
-	req, err := parse(args, env)
+func run(ctx context.Context, c commandLine, std stdio) int {
+	req, err := parse(c)
 	if err != nil {
 		fmt.Fprintf(std.err, "gorun: %v\n", err)
 		return statusUsage
@@ -80,9 +91,20 @@ func run(ctx context.Context, args, env []string, std stdio) int {
 	case showVersion:
 		fmt.Fprintln(std.out, version.Line("gorun"))
 		return 0
+	case showManual:
+		fmt.Fprint(std.out, manual())
+		return 0
+	case showCompletion:
+		fmt.Fprint(std.out, completion(req.shell))
+		return 0
 	}
-	for _, w := range req.warnings {
-		fmt.Fprintf(std.err, "gorun: warning: %s\n", w)
+	if !req.quiet {
+		for _, n := range req.notes {
+			fmt.Fprintf(std.err, "gorun: note: no effect of %s: %s\n", strings.Join(n.options, ", "), n.reason)
+		}
+		for _, w := range req.warnings {
+			fmt.Fprintf(std.err, "gorun: warning: %s\n", w)
+		}
 	}
 	return runJob(ctx, req, std)
 }
@@ -95,7 +117,7 @@ func runJob(ctx context.Context, req request, std stdio) int {
 	if req.verbose > 0 {
 		log = logline.New(std.err, logline.Info+logline.Level(10*(req.verbose-1)))
 		job.Log = log
-		job.Env = append(slices.Clip(job.Env), "GORUN_VERBOSE=1") // for the ranks
+		tellRanks(&job, "GORUN_VERBOSE=1")
 	}
 	if job.Launcher != "" {
 		agent, err := findAgent()
@@ -109,7 +131,11 @@ func runJob(ctx context.Context, req request, std stdio) int {
 	defer signal.Stop(signals)
 	job.Signals, job.Suspend = signals, suspend
 
-	log.Infof("starting %d ranks of %s%s", job.NP, job.Argv[0], where(job.Hosts))
+	if err := writePID(req.ends.pidFile, std); err != nil {
+		fmt.Fprintf(std.err, "gorun: --report-pid: %v\n", err)
+		return statusFailed
+	}
+	log.Infof("starting %s%s", what(job), where(job.Hosts))
 	started := time.Now()
 	result, err := launcher.Run(ctx, job)
 	if err != nil {
@@ -119,7 +145,16 @@ func runJob(ctx context.Context, req request, std stdio) int {
 	if c := result.Cause; c != nil && !c.Quiet() {
 		fmt.Fprintln(std.err, c)
 	}
-	return result.ExitStatus
+	return req.ends.status(result, std.err)
+}
+
+// tellRanks sets a variable for all ranks.
+func tellRanks(job *launcher.Job, setting string) {
+	job.Env = append(slices.Clip(job.Env), setting)
+	job.Apps = slices.Clone(job.Apps)
+	for i := range job.Apps {
+		job.Apps[i].Env = append(slices.Clip(job.Apps[i].Env), setting)
+	}
 }
 
 // findAgent finds the program that runs the ranks of another host: the one that
@@ -137,6 +172,18 @@ func findAgent() (string, error) {
 		return "", fmt.Errorf("found no gorun-agent, expected it as %s or in PATH; make build makes both", beside)
 	}
 	return path, nil
+}
+
+// what names the programs of a job, for the log.
+func what(job launcher.Job) string {
+	if job.Apps == nil {
+		return fmt.Sprintf("%d ranks of %s", job.NP, job.Argv[0])
+	}
+	var list []string
+	for _, a := range job.Apps {
+		list = append(list, fmt.Sprintf("%d ranks of %s", a.NP, a.Argv[0]))
+	}
+	return strings.Join(list, ", ")
 }
 
 // where names the hosts of a job, for the log.

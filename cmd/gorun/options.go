@@ -16,43 +16,94 @@ const (
 	runProgram action = iota
 	showHelp
 	showVersion
+	showManual
+	showCompletion
 )
 
 // request is a command line that was understood.
 type request struct {
 	action   action
+	shell    string // whose completion is asked for
 	job      launcher.Job
-	verbose  int // 1: say what happens, 2 and more: in detail
+	verbose  int  // 1: say what happens, 2 and more: in detail
+	quiet    bool // no notes, no warnings
 	warnings []string
+	notes    []note
+	ends     ends
+}
+
+// note is what is told of options that were accepted and do nothing.
+type note struct {
+	reason  string
+	options []string // as written
+}
+
+// ends is what is told of how the ranks ended, beside their first failure.
+type ends struct {
+	everyStatus bool   // say all exit statuses
+	or          bool   // exit as Hydra does, with the bitwise OR of all
+	pidFile     string // for --report-pid: "-", "+" or a file
 }
 
 // settings collects what the options say while they are read. What only one
 // family needs stands in that family's file.
 type settings struct {
 	request
-	environ []string // gorun's own, in which -x NAME looks
+	under    family // the kind of launcher gorun was called as
+	environ  []string
+	readFile func(name string) ([]byte, error)
+	cpus     func() int
+	spelling string // of the option that is being set
+	program  *program
+	programs []*program // those that were read before it
 	jobSettings
+	hostSettings
 }
+
+// fate is what becomes of an option.
+type fate int
+
+const (
+	done    fate = iota // it does what it says
+	noted               // accepted, does nothing, and one note says why
+	refused             // an error that says why
+)
 
 // option is a line of the table: everything there is to know of one option.
 type option struct {
-	names  []string // long, the first is the one shown; each may be written with one dash or two
+	names  []string // as the help shows them, the first in messages too; each may be written with one dash or two
+	more   []string // other names, which only the manual shows
 	short  string   // one letter, "" for none
 	arity  int      // values on the command line: 0, 1 or 2; two are joined by "="
+	pair   bool     // of arity 2: NAME=VALUE in one argument will do
+	local  bool     // says something of the next program only, not of the job
 	family string   // heading in the help, "" hides the option
 	value  string   // what the values are called
 	help   string   // one line
+	words  []string // values there are, for completion
+	under  family   // kinds of launcher that have it in this sense; 0: all
+	fate   fate
+	reason string // of fate: why; follows "has no effect: " or "not supported: "
 	set    func(s *settings, value string) error
 }
 
 // The families, in the order of the help. Each has a file of rows.
-var families = []string{"Job", "Hosts", "Place", "Devices", "Output", "End", "Help"}
+var families = []string{"Job", "Environment", "Hosts", "Place", "Devices", "Output", "End", "Open MPI", "Help"}
 
-// options is the table. It is a function so that nothing can change it.
-func options() []option {
-	return slices.Concat(jobOptions(), hostOptions(), placeOptions(), deviceOptions(), outputOptions(),
-		endOptions(), helpOptions(), compatOptions())
+// everyOption is the table, the senses that options have under other names
+// included. It is a function so that nothing can change it.
+func everyOption() []option {
+	return slices.Concat(jobOptions(), environmentOptions(), hostOptions(), placeOptions(), deviceOptions(), outputOptions(),
+		endOptions(), mcaOptions(), helpOptions(), openMPIOptions(), hydraOptions())
 }
+
+// optionsUnder is the table as gorun has it when called as a kind of launcher.
+func optionsUnder(f family) []option {
+	return slices.DeleteFunc(everyOption(), func(o option) bool { return o.under != 0 && o.under&f == 0 })
+}
+
+// options is the table under gorun's own name.
+func options() []option { return optionsUnder(own) }
 
 // unfit says what was found in an option's value and what was expected; the
 // caller puts the option's name before it.
@@ -70,4 +121,26 @@ func setSwitch(set func(*settings, bool)) func(*settings, string) error {
 		set(s, on)
 		return nil
 	}
+}
+
+// note notes that the option being set does nothing.
+func (s *settings) note(reason string) {
+	for i := range s.notes {
+		if n := &s.notes[i]; n.reason == reason {
+			if !slices.Contains(n.options, s.spelling) {
+				n.options = append(n.options, s.spelling)
+			}
+			return
+		}
+	}
+	s.notes = append(s.notes, note{reason, []string{s.spelling}})
+}
+
+// allNames are the names of an option, the letter included.
+func (o *option) allNames() []string {
+	names := slices.Concat(o.names, o.more)
+	if o.short != "" && !slices.Contains(names, o.short) {
+		names = append(names, o.short)
+	}
+	return names
 }

@@ -7,6 +7,8 @@ func endOptions() []option {
 	return []option{
 		{names: []string{"timeout"}, arity: 1, family: "End", value: "TIME",
 			help: "end a job that takes longer, with status 124: 90 (seconds), 1m30s", set: setTimeout},
+		{names: []string{"print-all-exitcodes"}, family: "End",
+			help: "say at the end how every rank ended", set: setSwitch(func(s *settings, on bool) { s.ends.everyStatus = on })},
 	}
 }
 

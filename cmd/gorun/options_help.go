@@ -3,10 +3,14 @@ package main
 // helpOptions are the options that ask for a text instead of a run.
 func helpOptions() []option {
 	return []option{
-		{names: []string{"version"}, short: "V", family: "Help",
+		{names: []string{"version"}, short: "V", more: []string{"info"}, family: "Help",
 			help: "print the version and exit", set: setAction(showVersion)},
 		{names: []string{"help"}, short: "h", family: "Help",
 			help: "print this text and exit", set: setAction(showHelp)},
+		{names: []string{"man"}, family: "Help",
+			help: "print the manual page and exit: gorun --man | man -l -", set: setAction(showManual)},
+		{names: []string{"completion"}, arity: 1, family: "Help", value: "SHELL", words: []string{"bash", "zsh", "fish"},
+			help: "print what completes gorun's options in bash, zsh or fish: source <(gorun --completion bash)", set: setCompletion},
 	}
 }
 
@@ -17,4 +21,12 @@ func setAction(a action) func(*settings, string) error {
 			s.action = a
 		}
 	})
+}
+
+func setCompletion(s *settings, value string) error {
+	if value != "bash" && value != "zsh" && value != "fish" {
+		return unfit(value, "bash, zsh or fish")
+	}
+	s.shell = value
+	return setAction(showCompletion)(s, "")
 }

@@ -2,29 +2,59 @@ package main
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gorun-mpi/gorun/launcher/hostfile"
 )
 
-// jobSettings is what they say.
+// jobSettings is what they say of the whole job. What they say of one program is
+// in program.
 type jobSettings struct {
-	exported []string // settings of -x, NAME=VALUE
-	np       int      // 0: not given
+	appFile    string // of --app, until it is read
+	jobEnv     []edit
+	jobInherit inherit
+	parameters []parameter // of a launcher, until they are followed
 }
 
-// jobOptions are the options that say what the ranks are: how many, their environment,
-// their directory.
+// program is what a command line says of one program.
+type program struct {
+	argv    []string
+	np      int // 0: not given
+	soft    []triplet
+	dir     string
+	path    string
+	env     []edit
+	inherit inherit
+	said    string          // one of the options that said this; "" for none
+	hosts   []hostfile.Host // of -H, where it counts for this program
+}
+
+// jobOptions are the options that say what the ranks are: how many, which
+// program, in which directory.
 func jobOptions() []option {
 	return []option{
-		{names: []string{"np", "n"}, short: "n", arity: 1, family: "Job", value: "N",
+		{names: []string{"np", "n"}, short: "n", more: []string{"c"}, arity: 1, local: true, family: "Job", value: "N",
 			help: "ranks to start (default: 1, with -H one for each slot)", set: setNP},
-		{names: []string{"x"}, short: "x", arity: 1, family: "Job", value: "NAME[=VALUE]",
-			help: "set NAME for the ranks; without VALUE to what it is here", set: setExport},
-		{names: []string{"genv", "env"}, arity: 2, family: "Job", value: "NAME VALUE",
-			help: "the same in two arguments, as MPICH has it", set: setExport},
-		{names: []string{"wdir", "wd"}, arity: 1, family: "Job", value: "DIR",
+		{names: []string{"soft"}, arity: 1, local: true, family: "Job", value: "FIRST:LAST:STEP,...",
+			help: "numbers of ranks that will do: the largest of them up to -np is started", set: setSoft},
+		{names: []string{"wdir", "wd"}, more: []string{"cwd"}, arity: 1, local: true, family: "Job", value: "DIR",
 			help: "run the ranks in DIR", set: setDir},
+		{names: []string{"path"}, arity: 1, local: true, family: "Job", value: "DIR:...",
+			help: "look there for the program, not in PATH", set: setPath},
+		{names: []string{"app"}, more: []string{"configfile"}, arity: 1, family: "Job", value: "FILE",
+			help: "read programs from FILE, one a line: [options] program [arguments]", set: setAppFile},
+		{names: []string{"arch"}, arity: 1, local: true, family: "Job", value: "NAME",
+			help: "the machine that the program is for: an error unless it is this one", set: setArch},
+		{names: []string{"initial-errhandler"}, arity: 1, family: "Job", value: "NAME",
+			words: []string{"mpi_errors_are_fatal", "mpi_errors_abort", "mpi_errors_return"},
+			help:  "MPI's first error handler: mpi_errors_are_fatal, _abort, _return (Open MPI reads it)", set: setErrhandler},
+		{names: []string{"memory-alloc-kinds"}, arity: 1, family: "Job", value: "KIND,...",
+			help: "kinds of memory the program asks MPI for (Open MPI reads it)", set: setMCAVariable("mpi_memory_alloc_kinds")},
 	}
 }
 
@@ -33,37 +63,125 @@ func setNP(s *settings, value string) error {
 	if err != nil || n < 1 {
 		return unfit(value, "a number of ranks, 1 or more; try -np 4")
 	}
-	s.np = int(n)
+	s.program.np = int(n)
 	return nil
 }
 
-// setExport takes NAME=VALUE, or NAME for the value it has here. A NAME that is
-// not set here is a warning, as in mpirun, because scripts pass on by name what
-// may be there or not.
-func setExport(s *settings, value string) error {
-	name, _, given := strings.Cut(value, "=")
-	if name == "" {
-		return unfit(value, "NAME or NAME=VALUE; try -x OMP_NUM_THREADS=2")
+// triplet stands for first, first+step ... up to last, as MPI's mpiexec has it.
+type triplet struct{ first, last, step int }
+
+// most is the largest number of a triplet that is not above limit; 0 for none.
+func (t triplet) most(limit int) int {
+	low, high, step := t.first, t.last, t.step
+	if step < 0 { // the same numbers, the other way round
+		low, high, step = t.first+(t.last-t.first)/step*step, t.first, -step
 	}
-	if given {
-		s.exported = append(s.exported, value)
-		return nil
+	high = min(high, limit)
+	if high < low || high < 1 {
+		return 0
 	}
-	// The last of equal names wins, as for a process's own environment.
-	for _, e := range slices.Backward(s.environ) {
-		if strings.HasPrefix(e, name+"=") {
-			s.exported = append(s.exported, e)
-			return nil
+	return low + (high-low)/step*step
+}
+
+func setSoft(s *settings, value string) error {
+	expected := "numbers, ranges FIRST:LAST or FIRST:LAST:STEP, separated by commas; try -soft 2:16:2"
+	var soft []triplet
+	for part := range strings.SplitSeq(value, ",") {
+		var numbers []int
+		for text := range strings.SplitSeq(part, ":") {
+			n, err := strconv.ParseInt(text, 10, 32)
+			if err != nil {
+				return unfit(value, expected)
+			}
+			numbers = append(numbers, int(n))
 		}
+		t := triplet{numbers[0], numbers[0], 1}
+		switch len(numbers) {
+		case 1:
+		case 3:
+			t.step = numbers[2]
+			fallthrough
+		case 2:
+			t.last = numbers[1]
+		default:
+			return unfit(value, expected)
+		}
+		if t.step == 0 || t.first < 0 || t.last < 0 {
+			return unfit(value, expected)
+		}
+		soft = append(soft, t)
 	}
-	s.warnings = append(s.warnings, fmt.Sprintf("-x %s: not set in gorun's environment, so it is not passed on; to set it write -x %s=VALUE", name, name))
+	s.program.soft = soft
 	return nil
+}
+
+// ranks is how many ranks a program gets.
+func (s *settings) ranks(p *program) (int, error) {
+	np := p.np
+	if np == 0 {
+		np = s.defaultRanks(p)
+	}
+	if p.soft == nil {
+		return np, nil
+	}
+	best := 0
+	for _, t := range p.soft {
+		best = max(best, t.most(np))
+	}
+	if best == 0 {
+		return 0, fmt.Errorf("-soft: found no number from 1 to %d in it, expected one that -np allows", np)
+	}
+	return best, nil
 }
 
 func setDir(s *settings, value string) error {
 	if value == "" {
 		return unfit(value, "a directory")
 	}
-	s.job.Dir = value
+	s.program.dir = value
 	return nil
+}
+
+func setPath(s *settings, value string) error {
+	if value == "" {
+		return unfit(value, "directories, separated by colons")
+	}
+	s.program.path = value
+	return nil
+}
+
+func setAppFile(s *settings, value string) error {
+	if value == "" {
+		return unfit(value, "a file")
+	}
+	if s.appFile != "" {
+		return fmt.Errorf("found %q after %q, expected one file", value, s.appFile)
+	}
+	s.appFile = value
+	return nil
+}
+
+// setArch holds a program to the machine it is for. All hosts that can be
+// reached are of this machine's kind.
+func setArch(_ *settings, value string) error {
+	names := []string{runtime.GOARCH, runtime.GOOS}
+	var uname unix.Utsname
+	if unix.Uname(&uname) == nil {
+		names = append(names, unix.ByteSliceToString(uname.Machine[:]))
+	}
+	for _, name := range names {
+		if strings.EqualFold(value, name) || strings.HasPrefix(strings.ToLower(value), name+"-") {
+			return nil
+		}
+	}
+	return unfit(value, "what this machine is: "+strings.Join(slices.Compact(names), ", "))
+}
+
+func setErrhandler(s *settings, value string) error {
+	name := strings.ToLower(value)
+	switch name {
+	case "mpi_errors_are_fatal", "mpi_errors_abort", "mpi_errors_return":
+		return setMCAVariable("mpi_initial_errhandler")(s, name)
+	}
+	return unfit(value, "mpi_errors_are_fatal, mpi_errors_abort or mpi_errors_return")
 }

@@ -10,6 +10,11 @@ import (
 	"github.com/gorun-mpi/gorun/launcher"
 )
 
+// line is a command line of gorun's own.
+func line(environ []string, args ...string) commandLine {
+	return commandLine{name: "gorun", args: args, environ: environ}
+}
+
 func TestParse(t *testing.T) {
 	environ := []string{"HOME=/root", "TWICE=1", "EMPTY=", "TWICE=2"}
 	env := func(more ...string) []string { return slices.Concat(environ, more) }
@@ -60,7 +65,7 @@ func TestParse(t *testing.T) {
 			if c.want.Env == nil {
 				c.want.Env = environ
 			}
-			got, err := parse(c.args, environ)
+			got, err := parse(line(environ, c.args...))
 			if err != nil || got.action != runProgram || !reflect.DeepEqual(got.job, c.want) {
 				t.Errorf("parse(%q)\n got %+v, %v\nwant %+v", c.args, got.job, err, c.want)
 			}
@@ -96,8 +101,8 @@ func TestParseRefuses(t *testing.T) {
 		{"-H=", []string{"-H=", "prog"}, `-H: found "" in ""`},
 		{"-np=", []string{"-np=", "prog"}, `-np: found "", expected`},
 		{"-genv at the end", []string{"-genv", "A"}, "-genv: found 1 of its two values, expected NAME VALUE"},
-		{"-x =1", []string{"-x", "=1", "prog"}, `-x: found "=1", expected NAME or NAME=VALUE`},
-		{"-x with nothing", []string{"-x", "", "prog"}, `-x: found "", expected NAME or NAME=VALUE`},
+		{"-x =1", []string{"-x", "=1", "prog"}, `-x: found "=1", expected NAME, NAME=VALUE or PREFIX*`},
+		{"-x with nothing", []string{"-x", "", "prog"}, `-x: found "", expected NAME, NAME=VALUE or PREFIX*`},
 		{"--timeout 0", []string{"--timeout", "0", "prog"}, `--timeout: found "0", expected a time above 0`},
 		{"--timeout -1", []string{"--timeout", "-1", "prog"}, `--timeout: found "-1", expected a time above 0`},
 		{"--timeout soon", []string{"-timeout", "soon", "prog"}, `-timeout: found "soon", expected a time`},
@@ -107,7 +112,7 @@ func TestParseRefuses(t *testing.T) {
 		{"-H with a gap", []string{"-H", "a,,b", "prog"}, `-H: found "" in "a,,b", expected NAME`},
 		{"-H without name", []string{"-H", ":2", "prog"}, `-H: found ":2" in ":2", expected NAME`},
 		{"-H with a newline", []string{"-H", "a\nb:2", "prog"}, `-H: found "a\nb:2" in "a\nb:2", expected NAME`},
-		{"-H with a control character", []string{"-H", "a\x1b[2J", "prog"}, `-H: found "a\x1b[2J" in "a\x1b[2J", expected NAME`},
+		{"-H with a control character", []string{"-H", "a\x1b[2J", "prog"}, `-H: found "a\x1b[2J" in "a\x1b[2J", expected a ] that closes`},
 		{"-H 0 slots", []string{"-H", "a:0", "prog"}, `-H: found "a:0" in "a:0", expected a number of slots, 1 or more`},
 		{"-H bad slots", []string{"--host", "b:2,a:x", "prog"}, `--host: found "a:x" in "b:2,a:x", expected a number of slots`},
 		{"-H bare IPv6", []string{"-H", "fe80::1", "prog"}, `-H: found "fe80::1" in "fe80::1", expected a number of slots, 1 or more, after the colon (an IPv6 address goes in brackets)`},
@@ -120,7 +125,8 @@ func TestParseRefuses(t *testing.T) {
 		{"--emulate twice", []string{"--emulate", "a", "--emulate", "a", "prog"}, `--emulate: found "a" twice`},
 		{"unknown", []string{"--frobnicate", "prog"}, "--frobnicate: unknown option; gorun --help lists"},
 		{"unknown with value", []string{"--frobnicate=3", "prog"}, "--frobnicate: unknown option;"},
-		{"unknown short", []string{"-q", "prog"}, "-q: unknown option;"},
+		{"unknown short", []string{"-Z", "prog"}, "-Z: unknown option;"},
+		{"a word mistyped, not a number", []string{"-nolocla", "prog"}, "-nolocla: unknown option;"},
 		{"near", []string{"--tag-outptu", "prog"}, "--tag-outptu: unknown option; did you mean --tag-output?"},
 		{"near, one dash", []string{"-tagoutput", "prog"}, "-tagoutput: unknown option; did you mean --tag-output?"},
 		{"near -np", []string{"-mp", "4", "prog"}, "-mp: unknown option; did you mean -np?"},
@@ -129,10 +135,12 @@ func TestParseRefuses(t *testing.T) {
 		{"-v with a value", []string{"-v=3", "prog"}, `-v: found "3", expected no value`},
 		{"dash", []string{"-", "prog"}, "-: unknown option;"},
 		{"three dashes", []string{"---np", "prog"}, "---np: unknown option;"},
-		{"several programs", []string{"-np", "2", "a", "x", ":", "-np", "2", "b"}, "found ':' in the arguments of a: several programs in one job are not supported yet"},
+		{"no program before the colon", []string{"-np", "2", ":", "b"}, "found no program before ':', expected one"},
+		{"no program after the colon", []string{"a", "x", ":"}, "found no program after the last ':', expected one"},
+		{"no program after the colon's options", []string{"a", "x", ":", "-np", "2"}, "found no program after the last ':', expected one"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := parse(c.args, nil)
+			got, err := parse(line(nil, c.args...))
 			if err == nil || !strings.HasPrefix(err.Error(), c.want) {
 				t.Errorf("parse(%q)\n got %+v, error %v\nwant error %s", c.args, got.job, err, c.want)
 			}
@@ -154,7 +162,7 @@ func TestActions(t *testing.T) {
 		{"-v prog", runProgram, 1}, {"-vv prog", runProgram, 2}, {"-v --verbose -v prog", runProgram, 3},
 		{"-vn2 prog", runProgram, 1}, {"--help=false prog", runProgram, 0},
 	} {
-		got, err := parse(strings.Fields(c.args), nil)
+		got, err := parse(line(nil, strings.Fields(c.args)...))
 		if err != nil || got.action != c.want || got.verbose != c.verbose {
 			t.Errorf("parse(%q) = action %d, verbose %d, %v; want %d, %d", c.args, got.action, got.verbose, err, c.want, c.verbose)
 		}
@@ -162,7 +170,7 @@ func TestActions(t *testing.T) {
 }
 
 func TestUnsetVariableIsAWarning(t *testing.T) {
-	got, err := parse([]string{"-x", "NOSUCH", "prog"}, []string{"NOSUCHTHING=1"})
+	got, err := parse(line([]string{"NOSUCHTHING=1"}, "-x", "NOSUCH", "prog"))
 	want := []string{"-x NOSUCH: not set in gorun's environment, so it is not passed on; to set it write -x NOSUCH=VALUE"}
 	if err != nil || !slices.Equal(got.warnings, want) || len(got.job.Env) != 1 {
 		t.Errorf("warnings %q, environment %q, %v; want %q and the environment unchanged", got.warnings, got.job.Env, err, want)
@@ -170,39 +178,53 @@ func TestUnsetVariableIsAWarning(t *testing.T) {
 }
 
 func TestTable(t *testing.T) {
-	seen := map[string]bool{}
-	for _, o := range options() {
-		if o.family != "" && !slices.Contains(families, o.family) {
-			t.Errorf("--%s: family %q is in no heading of the help", o.names[0], o.family)
-		}
-		if (o.arity == 0) != (o.value == "") {
-			t.Errorf("--%s: arity %d with the value name %q", o.names[0], o.arity, o.value)
-		}
-		for _, n := range append(slices.Clone(o.names), "-"+o.short) {
-			if seen[n] && n != "-" {
-				t.Errorf("--%s: the name %q is taken", o.names[0], n)
+	for _, under := range []family{own, openMPI, hydra} {
+		seen := map[string]bool{}
+		for _, o := range optionsUnder(under) {
+			if (o.fate == done) != (o.set != nil) || (o.fate == done) != (o.reason == "") || (o.fate == done) != (o.family != "") {
+				t.Errorf("--%s: fate %d with family %q, reason %q and a setter: %v", o.names[0], o.fate, o.family, o.reason, o.set != nil)
 			}
-			seen[n] = true
+			if o.family != "" && !slices.Contains(families, o.family) {
+				t.Errorf("--%s: family %q is in no heading of the help", o.names[0], o.family)
+			}
+			if (o.arity == 0) != (o.value == "") {
+				t.Errorf("--%s: arity %d with the value name %q", o.names[0], o.arity, o.value)
+			}
+			for _, n := range o.allNames() {
+				if seen[n] {
+					t.Errorf("--%s: the name %q is taken under %d", o.names[0], n, under)
+				}
+				seen[n] = true
+			}
 		}
 	}
 }
 
 func FuzzParse(f *testing.F) {
-	f.Add("-np\n4\n-x\nA=1\nprog\n-np")
-	f.Add("--genv\nA\nB\n--\n:")
-	f.Add("-vvn4\n-Ha:2,[::1]\nprog")
-	f.Fuzz(func(t *testing.T, line string) {
-		args := strings.Split(line, "\n")
-		req, err := parse(args, nil)
+	f.Add("-np\n4\n-x\nA=1\nprog\n-np", "gorun")
+	f.Add("--genv\nA\nB\n--\n:", "mpiexec")
+	f.Add("-vvn4\n-Ha:2,[::1]\nprog", "mpirun")
+	f.Add("-n\n1\na\n:\n-configfile\nf", "mpiexec.hydra")
+	f.Add("--app\nf\n-tune\nf\n--hostfile\nf", "gorun")
+	f.Fuzz(func(t *testing.T, text, name string) {
+		args := strings.Split(text, "\n")
+		c := line([]string{"A=1", "HYDRA_HOST_FILE=f", "OMPI_MCA_orte_tag_output=1"}, args...)
+		c.name = name
+		c.readFile = func(string) ([]byte, error) { return []byte(text), nil }
+		req, err := parse(c)
 		if err != nil || req.action != runProgram {
 			return
 		}
-		argv := req.job.Argv
-		if len(argv) == 0 || len(argv) > len(args) || !slices.Equal(argv, args[len(args)-len(argv):]) {
-			t.Errorf("parse(%q): program %q is not the end of the command line", args, argv)
+		apps := req.job.Apps
+		if len(apps) == 0 {
+			apps = []launcher.App{{Argv: req.job.Argv, NP: req.job.NP, Env: req.job.Env}}
+		} else if req.job.Argv != nil || len(apps) == 1 {
+			t.Errorf("parse(%q): one program and %d", args, len(apps))
 		}
-		if req.job.NP < 1 {
-			t.Errorf("parse(%q): %d ranks", args, req.job.NP)
+		for _, a := range apps {
+			if len(a.Argv) == 0 || a.Argv[0] == "" || a.NP < 1 || a.Env == nil {
+				t.Errorf("parse(%q): program %+v", args, a)
+			}
 		}
 	})
 }

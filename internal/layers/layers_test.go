@@ -43,7 +43,7 @@ var may = map[string][]string{
 
 	"cmd/internal":    {"internal/version"},
 	"cmd/gorun-agent": {"launcher/agent"},
-	"cmd/gorun":       {"launcher", "internal/version", "cmd/internal"},
+	"cmd/gorun":       {"launcher", "internal/version", "internal/topo", "cmd/internal"},
 	"cmd/a2a":         {"rank", "rdma", "coll", "cmd/internal", "internal/version"},
 	"cmd/gorun-bench": {"launcher", "rank", "coll", "rdma", "cmd/internal", "internal/version", "internal/topo", "testdata"},
 	"testdata":        {},
@@ -54,7 +54,7 @@ var may = map[string][]string{
 var only = map[string][]string{
 	"github.com/hashicorp/memberlist":   {"pmi/gossip"},
 	"github.com/sirupsen/logrus":        {"launcher", "pmi/gossip", "cmd/gorun", "cmd/a2a", "cmd/gorun-bench", "cmd/internal"},
-	"github.com/spf13/pflag":            {"cmd/gorun", "cmd/a2a", "cmd/internal"},
+	"github.com/spf13/pflag":            {"cmd/a2a", "cmd/internal"},
 	"github.com/tailscale/hujson":       {"cmd/internal"},
 	"github.com/vmihailenco/msgpack/v5": {"internal/pack", "launcher"},
 	"github.com/rogpeppe/go-internal":   {"e2e"},

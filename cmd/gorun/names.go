@@ -1,0 +1,60 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+)
+
+// family is a kind of launcher: those whose command lines mean the same. Where
+// they clash, gorun does as the one it was called as.
+type family uint8
+
+const (
+	own     family = 1 << iota // gorun
+	openMPI                    // mpirun, orterun, prterun
+	hydra                      // mpiexec, mpiexec.hydra: MPICH, Intel MPI, and the standard's form
+)
+
+// familyOf is the kind of launcher that a command's name stands for. mpirun is
+// Open MPI's word and mpiexec the standard's, which Hydra implements; a suffix,
+// as Debian has it, says which MPI is meant.
+func familyOf(command string) family {
+	name := strings.TrimPrefix(filepath.Base(command), "gorun-")
+	base, suffix, _ := strings.Cut(name, ".")
+	switch suffix {
+	case "openmpi", "prte":
+		return openMPI
+	case "hydra", "mpich", "impi", "gforker":
+		return hydra
+	}
+	switch base {
+	case "mpirun", "orterun", "prterun", "prun", "oshrun", "shmemrun":
+		return openMPI
+	case "mpiexec":
+		return hydra
+	}
+	return own
+}
+
+// clash is something that the kinds of launcher do not agree about, and what
+// gorun does under each kind of name.
+type clash struct {
+	what                  string
+	gorun, mpirun, hydras string
+	options               []string // whose senses differ, for the test that they do
+}
+
+// clashes are all of them: the manual prints them, tests hold the table of
+// options to them.
+func clashes() []clash {
+	return []clash{
+		{what: "-np left out", gorun: "every slot of -H or the hostfile, else 1", mpirun: "as gorun, but without hosts one rank for each CPU", hydras: "as gorun"},
+		{what: "-H, -host after a ':'", gorun: "for the program that follows", mpirun: "as gorun", hydras: "for the whole job"},
+		{what: "exit status", gorun: "that of the first rank that failed, 128+N for signal N", mpirun: "as gorun",
+			hydras: "the bitwise OR of all ranks', a signal counting as its number"},
+		{what: "-s", gorun: "--preload-binary", mpirun: "as gorun", hydras: "ranks that read standard input (Intel MPI)", options: []string{"s"}},
+		{what: "-debug", gorun: "a debugger: refused", mpirun: "as gorun", hydras: "--verbose", options: []string{"debug"}},
+		{what: "-tune", gorun: "a file of parameters and variables", mpirun: "as gorun", hydras: "a file of Intel MPI's: no effect", options: []string{"tune"}},
+		{what: "-launcher", gorun: "how agents are started: fork", mpirun: "as gorun", hydras: "ssh and its like: no effect while all hosts are this machine", options: []string{"launcher"}},
+	}
+}

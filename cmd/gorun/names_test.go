@@ -1,0 +1,122 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gorun-mpi/gorun/launcher"
+)
+
+func TestFamilyOf(t *testing.T) {
+	for name, want := range map[string]family{
+		"gorun": own, "/usr/bin/gorun": own, "": own, "gorun.new": own, "mympirun": own,
+		"mpirun": openMPI, "./mpirun": openMPI, "/opt/bin/orterun": openMPI, "prterun": openMPI, "mpirun.openmpi": openMPI, "mpiexec.openmpi": openMPI,
+		"mpiexec": hydra, "mpiexec.hydra": hydra, "mpiexec.mpich": hydra, "mpirun.mpich": hydra, "gorun-mpiexec": hydra,
+	} {
+		if got := familyOf(name); got != want {
+			t.Errorf("familyOf(%q) = %d, want %d", name, got, want)
+		}
+	}
+}
+
+// What the table of clashes says of options is so: they have another sense under
+// another name. And every option that has is in the table.
+func TestClashes(t *testing.T) {
+	listed := map[string]bool{}
+	for _, c := range clashes() {
+		if c.what == "" || c.gorun == "" || c.mpirun == "" || c.hydras == "" {
+			t.Errorf("clash %+v says too little", c)
+		}
+		for _, name := range c.options {
+			listed[name] = true
+			a, b := longOption(optionsUnder(own), name), longOption(optionsUnder(hydra), name)
+			if a == nil || b == nil || a.fate == b.fate && a.reason == b.reason && a.family == b.family {
+				t.Errorf("%s: -%s is the same under both names", c.what, name)
+			}
+		}
+	}
+	for _, o := range everyOption() {
+		if o.under == 0 {
+			continue
+		}
+		for _, name := range o.allNames() {
+			if longOption(optionsUnder(own), name) != nil && longOption(optionsUnder(hydra), name) != nil && !listed[name] && !listed[o.names[0]] && len(o.names[0]) > 1 && o.names[0] != "preload-binary" {
+				t.Errorf("-%s has several senses and is in no line of the clashes", name)
+			}
+		}
+	}
+}
+
+func TestSensesUnderOtherNames(t *testing.T) {
+	for _, c := range []struct {
+		command, args string
+		err           string // beginning
+		note          string // a part of the only note's reason
+		verbose       int
+	}{
+		{command: "gorun", args: "-s prog", note: "on this machine"},
+		{command: "mpirun", args: "--preload-binary prog", note: "on this machine"},
+		{command: "mpiexec", args: "-s all prog", err: "-s: not supported: rank 0 reads"},
+		{command: "mpirun", args: "--debug prog", err: "--debug: not supported: gorun starts no debugger"},
+		{command: "mpiexec", args: "-debug prog", verbose: 1},
+		{command: "gorun", args: "-d prog", verbose: 2},
+		{command: "mpiexec", args: "-tune file prog", note: "Intel MPI"},
+		{command: "mpiexec.hydra", args: "-launcher ssh -rmk slurm prog", note: "no remote shell"},
+		{command: "gorun", args: "--launcher ssh prog", err: `--launcher: found "ssh", expected fork`},
+		{command: "gorun", args: "--allow-run-as-root prog", note: "as anybody may"},
+		{command: "gorun", args: "--mca plm_rsh_agent ssh --mca oob_tcp_if_include eth0 prog", note: "Open MPI's own launcher"},
+		{command: "gorun", args: "--xterm 1 prog", err: "--xterm: not supported: gorun starts no debugger"},
+		{command: "gorun", args: "-gpus-per-proc 1 prog", err: "-gpus-per-proc: not supported: gorun hands out no GPUs"},
+		{command: "gorun", args: "--debug-daemons --hetero-nodes prog", note: "daemons"},
+	} {
+		got, err := parse(under(c.command, nil, strings.Fields(c.args)...))
+		if c.err != "" {
+			if err == nil || !strings.HasPrefix(err.Error(), c.err) {
+				t.Errorf("%s %s: error %v, want %s", c.command, c.args, err, c.err)
+			}
+			continue
+		}
+		note := ""
+		for _, n := range got.notes {
+			note += n.reason
+		}
+		if err != nil || (c.note == "") != (note == "") || len(got.notes) > 1 || !strings.Contains(note, c.note) || got.verbose != c.verbose {
+			t.Errorf("%s %s: notes %v, verbose %d, %v; want one note with %q, verbose %d", c.command, c.args, got.notes, got.verbose, err, c.note, c.verbose)
+		}
+	}
+}
+
+func TestOneNoteForAReason(t *testing.T) {
+	got, err := parse(line(nil, "--prefix", "/opt", "-debug-daemons", "--noprefix", "--mca", "plm", "rsh", "--mca", "oob", "tcp", "--prefix=/usr", "prog"))
+	want := []string{"--prefix --noprefix", "-debug-daemons", "--mca plm --mca oob"}
+	var texts []string
+	for _, n := range got.notes {
+		texts = append(texts, strings.Join(n.options, " "))
+	}
+	if err != nil || !slices.Equal(texts, want) || len(got.job.Env) != 0 {
+		t.Errorf("notes about %q, environment %q, %v; want %q and no environment", texts, got.job.Env, err, want)
+	}
+}
+
+func TestStatusUnderHydrasName(t *testing.T) {
+	ranks := []launcher.RankEnd{{Rank: 0, Status: 3}, {Rank: 1, Status: 5}, {Rank: 2, Status: 137, Signal: 9}, {Rank: 3, Status: 143, Signal: 15, Told: true}}
+	for _, c := range []struct {
+		name   string
+		or     bool
+		result launcher.Result
+		want   int
+	}{
+		{"the first", false, launcher.Result{ExitStatus: 5, Cause: &launcher.Cause{Rank: 1}, Ranks: ranks}, 5},
+		{"all together", true, launcher.Result{ExitStatus: 5, Cause: &launcher.Cause{Rank: 1}, Ranks: ranks}, 15},
+		{"a signal is its number", true, launcher.Result{ExitStatus: 137, Cause: &launcher.Cause{Rank: 0}, Ranks: ranks[2:]}, 9},
+		{"the timeout", true, launcher.Result{ExitStatus: 124, Cause: &launcher.Cause{Rank: -1}, Ranks: ranks}, 124},
+		{"an abort", true, launcher.Result{ExitStatus: 7, Cause: &launcher.Cause{Rank: 0, Aborted: true}, Ranks: ranks}, 7},
+		{"left without a word", true, launcher.Result{ExitStatus: 1, Cause: &launcher.Cause{Rank: 0}, Ranks: []launcher.RankEnd{{}}}, 1},
+		{"well", true, launcher.Result{Ranks: []launcher.RankEnd{{}}}, 0},
+	} {
+		if got := (ends{or: c.or}).status(c.result, nil); got != c.want {
+			t.Errorf("%s: status %d, want %d", c.name, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,38 @@
+package main
+
+// hydraOptions are options of Hydra, MPICH's and Intel MPI's mpiexec, that gorun
+// has nothing for: those that change no result are noted, the others refused.
+func hydraOptions() []option {
+	const (
+		reach      = "all hosts that can be reached are this machine, which takes no remote shell"
+		inside     = "gorun has no such part"
+		network    = "between hosts gorun uses the addresses of their names"
+		checkpoint = "gorun takes no checkpoints; programs do that themselves"
+		tools      = "gorun starts no tools; put the tool before the program: gorun -np 4 tool ./program"
+		gpus       = "gorun hands out no GPUs; a wrapper can, by GORUN_LOCAL_RANK: CUDA_VISIBLE_DEVICES=$GORUN_LOCAL_RANK"
+		fabric     = "the program's MPI chooses its network; its own variables say otherwise, I_MPI_FABRICS for Intel MPI's"
+	)
+	return []option{
+		note1(reach, "bootstrap", "rmk"),
+		note1(reach, "bootstrap-exec", "launcher-exec"),
+		only(hydra, note1(reach, "launcher")),
+		note0(reach, "enable-x", "disable-x"),
+		note1(inside, "demux", "topolib", "branch-count", "pmi-connect"),
+		note0(inside, "profile", "pmi-aggregate", "pmi-noaggregate", "noconf", "localroot", "localonly", "silent-abort"),
+		note1(network, "iface", "localhost"),
+		note0(network, "disable-hostname-propagation", "enable-hostname-propagation"),
+		note0("gorun never mixes the lines of ranks", "ordered-output"),
+		only(hydra, note1("the program's Intel MPI reads I_MPI_TUNING_BIN", "tune")),
+		note0(fabric, "ofi", "rdma", "RDMA", "dapl", "ib", "tmi", "psm", "psm2", "mx", "shm", "ilp64"),
+		refuse0("a rank that has failed ends the job", "disable-auto-cleanup"),
+		refuse0("the ranks of a job have the same paths on all hosts", "hybrid-hosts"),
+		refuse1("gorun is its own name server, for its own job", "nameserver"),
+		refuse1(gpus, "gpus-per-proc", "g", "gpu-subdevs-per-proc"),
+		refuse1(checkpoint, "ckpointlib", "ckpoint-prefix", "ckpoint-interval", "ckpoint-num", "ckpoint-preserve", "ckpoint-logfile"),
+		refuse0(checkpoint, "ckpoint", "restart"),
+		refuse1(tools, "gtool", "gtoolfile", "gdba"),
+		refuse0(tools, "gdb", "trace", "check_mpi", "aps", "mps"),
+		refuse1("ranks have the umask of gorun; set it before: (umask 022; gorun ...)", "umask"),
+		only(hydra, refuse1("rank 0 reads standard input", "s")),
+	}
+}

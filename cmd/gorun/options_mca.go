@@ -1,0 +1,229 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// mcaOptions are the options that set parameters of Open MPI. They become
+// variables of the ranks, which their libraries read; parameters of its launcher
+// become gorun's options where there is one for it.
+func mcaOptions() []option {
+	return []option{
+		{names: []string{"mca", "gmca"}, more: []string{"omca", "gomca"}, arity: 2, family: "Open MPI", value: "NAME VALUE",
+			help: "set a parameter of Open MPI: OMPI_MCA_NAME for the ranks, an option for what is the launcher's", set: setMCA("OMPI_MCA_")},
+		{names: []string{"pmixmca"}, arity: 2, family: "Open MPI", value: "NAME VALUE",
+			help: "set a parameter of PMIx: PMIX_MCA_NAME for the ranks", set: setMCA("PMIX_MCA_")},
+		{names: []string{"prtemca"}, arity: 2, family: "Open MPI", value: "NAME VALUE",
+			help: "set a parameter of Open MPI 5's launcher", set: setMCA("PRTE_MCA_")},
+		{names: []string{"am"}, more: []string{"amca"}, arity: 1, under: own | openMPI, family: "Open MPI", value: "FILE,...",
+			help: "parameters of Open MPI from files, NAME = VALUE a line", set: setTune},
+		{names: []string{"tune"}, arity: 1, under: own | openMPI, family: "Open MPI", value: "FILE,...",
+			help: "the same, and in a line also --mca NAME VALUE and -x NAME[=VALUE]", set: setTune},
+		{names: []string{"display-comm"}, family: "Open MPI",
+			help: "let MPI_Init tell which ways messages take", set: setDisplayComm("mpi_init")},
+		{names: []string{"display-comm-finalize"}, family: "Open MPI",
+			help: "let MPI_Finalize tell it", set: setDisplayComm("mpi_finalize")},
+		{names: []string{"stream-buffering"}, arity: 1, family: "Open MPI", value: "0|1|2", words: []string{"0", "1", "2"},
+			help: "how a rank's own library buffers its output: not at all, lines, blocks", set: setStreamBuffering},
+	}
+}
+
+// parameter is a setting of a launcher's parameter, until it is followed.
+type parameter struct{ name, value, spelling string }
+
+// setMCAVariable sets a parameter that stands for an option.
+func setMCAVariable(name string) func(*settings, string) error {
+	return func(s *settings, value string) error {
+		s.jobEnv = append(s.jobEnv, edit{name: "OMPI_MCA_" + name, value: value})
+		return nil
+	}
+}
+
+func setMCA(prefix string) func(*settings, string) error {
+	return func(s *settings, value string) error {
+		name, text, _ := strings.Cut(value, "=")
+		return s.setParameter(prefix, name, text)
+	}
+}
+
+func (s *settings) setParameter(prefix, name, value string) error {
+	name = strings.TrimPrefix(name, prefix)
+	if name == "" || strings.ContainsAny(name, " \t=") {
+		return unfit(name, "the name of a parameter and its value; try --mca btl self,vader")
+	}
+	if name == "mca_base_env_list" {
+		for item := range strings.SplitSeq(value, ";") {
+			if err := s.export(item, &s.jobEnv); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if prefix != "PMIX_MCA_" {
+		_, mapped := mappedParameters()[name]
+		if framework := launcherFramework(name); mapped || framework != "" {
+			s.parameters = append(s.parameters, parameter{name, value, s.spelling + " " + name})
+			if framework != "" {
+				return nil
+			}
+		}
+	}
+	s.jobEnv = append(s.jobEnv, edit{name: prefix + name, value: value})
+	return nil
+}
+
+// launcherFramework is the part of Open MPI's launcher that a parameter belongs
+// to; "" for one that MPI's library in the ranks reads.
+func launcherFramework(name string) string {
+	part, _, _ := strings.Cut(name, "_")
+	if slices.Contains([]string{"errmgr", "ess", "filem", "grpcomm", "iof", "odls", "oob", "plm", "prte", "ras", "regx",
+		"rmaps", "rml", "routed", "rtc", "schizo", "snapc", "sstore", "state"}, part) {
+		return part
+	}
+	return ""
+}
+
+// mappedParameters are the parameters of Open MPI's launchers, of versions 4 and
+// 5, that one of gorun's options stands for.
+func mappedParameters() map[string]string {
+	return map[string]string{
+		"rmaps_base_mapping_policy":    "map-by",
+		"rmaps_default_mapping_policy": "map-by",
+		"rmaps_base_ranking_policy":    "rank-by",
+		"rmaps_default_ranking_policy": "rank-by",
+		"hwloc_base_binding_policy":    "bind-to",
+		"hwloc_default_binding_policy": "bind-to",
+		"hwloc_base_report_bindings":   "report-bindings",
+		"rmaps_base_oversubscribe":     "oversubscribe",
+		"rmaps_base_no_oversubscribe":  "nooversubscribe",
+		"rmaps_base_n_pernode":         "npernode",
+		"rmaps_ppr_n_pernode":          "npernode",
+		"rmaps_base_display_map":       "display-map",
+		"rmaps_rank_file_path":         "rankfile",
+		"orte_rankfile":                "rankfile",
+		"orte_default_hostfile":        "default-hostfile",
+		"prte_default_hostfile":        "default-hostfile",
+		"orte_tag_output":              "tag-output",
+		"orte_timestamp_output":        "timestamp-output",
+		"orte_output_filename":         "output-filename",
+		"orte_execute_quiet":           "quiet",
+	}
+}
+
+// follow sets the options that parameters stand for, and notes the parameters
+// that there is nothing for. Those of the environment go without a note: they
+// were not given to gorun.
+func (r *reader) follow(parameters []parameter, quiet bool) error {
+	for _, p := range parameters {
+		r.s.spelling = p.spelling
+		o := longOption(r.table, mappedParameters()[p.name])
+		if o == nil {
+			if !quiet {
+				r.s.note("a parameter of Open MPI's own launcher, which is not at work here")
+			}
+			continue
+		}
+		value := p.value
+		if o.arity == 0 {
+			switch strings.ToLower(value) {
+			case "1", "true", "yes", "enabled", "t", "y":
+				value = ""
+			default:
+				continue
+			}
+		}
+		if err := r.set(o, p.spelling, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setTune reads files of parameters: NAME = VALUE, --mca NAME VALUE and
+// -x NAME[=VALUE], several in a line if there need be.
+func setTune(s *settings, value string) error {
+	for name := range strings.SplitSeq(value, ",") {
+		text, err := s.read(name)
+		if err != nil {
+			return err
+		}
+		number := 0
+		for line := range strings.Lines(text) {
+			number++
+			words, err := split(line)
+			if err == nil {
+				err = s.tune(words)
+			}
+			if err != nil {
+				return fmt.Errorf("%s:%d: %w", name, number, err)
+			}
+		}
+	}
+	return nil
+}
+
+// tune follows a line of such a file.
+func (s *settings) tune(words []string) error {
+	for len(words) > 0 {
+		word := words[0]
+		n := 1
+		name, value, ok := strings.Cut(word, "=")
+		var err error
+		switch {
+		case word == "-x" || word == "--x":
+			if len(words) < 2 {
+				return unfit(word, "-x NAME or -x NAME=VALUE")
+			}
+			setting := words[1]
+			if n = 2; len(words) > 3 && words[2] == "=" {
+				setting, n = setting+"="+words[3], 4
+			}
+			err = s.export(setting, &s.jobEnv)
+		case slices.Contains([]string{"-mca", "--mca", "-gmca", "--gmca", "--omca", "--gomca"}, word):
+			if len(words) < 3 {
+				return unfit(word, "--mca NAME VALUE")
+			}
+			err, n = s.setParameter("OMPI_MCA_", words[1], words[2]), 3
+		case len(words) > 2 && words[1] == "=":
+			// A value with blanks, as in Open MPI's own files, is all that follows.
+			err, n = s.setParameter("OMPI_MCA_", word, strings.Join(words[2:], " ")), len(words)
+		case ok && value == "" && len(words) > 1:
+			err, n = s.setParameter("OMPI_MCA_", name, words[1]), 2
+		case ok:
+			err = s.setParameter("OMPI_MCA_", name, value)
+		default:
+			err = unfit(word, "NAME = VALUE, --mca NAME VALUE or -x NAME[=VALUE]")
+		}
+		if err != nil {
+			return err
+		}
+		words = words[n:]
+	}
+	return nil
+}
+
+func setDisplayComm(when string) func(*settings, string) error {
+	return setSwitch(func(s *settings, on bool) {
+		const name = "OMPI_MCA_ompi_display_comm"
+		if !on {
+			return
+		}
+		for i := range s.jobEnv {
+			if s.jobEnv[i].name == name {
+				s.jobEnv[i].value = cmp.Or(s.jobEnv[i].value, when) + "," + when
+				return
+			}
+		}
+		s.jobEnv = append(s.jobEnv, edit{name: name, value: when})
+	})
+}
+
+func setStreamBuffering(s *settings, value string) error {
+	if value != "0" && value != "1" && value != "2" {
+		return unfit(value, "0, 1 or 2")
+	}
+	return setMCAVariable("ompi_stream_buffering")(s, value)
+}

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/gorun-mpi/gorun/internal/testenv"
+)
+
+// peers are the launchers whose options are listed in testdata/peers.
+var peers = []struct {
+	file  string
+	under family
+}{
+	{"standard", hydra}, {"hydra", hydra}, {"intel", hydra}, {"openmpi-4", openMPI}, {"openmpi-5", openMPI},
+}
+
+// peerOptions reads a list: how many values each option takes.
+func peerOptions(t *testing.T, file string) map[string]int {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", "peers", file+".txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := make(map[string]int)
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		name, arity, ok := strings.Cut(strings.TrimSpace(line), " ")
+		n, err := strconv.Atoi(arity)
+		if !ok || err != nil {
+			t.Fatalf("%s: %q", file, line)
+		}
+		list[name] = n
+	}
+	return list
+}
+
+// owed are options of the peers that gorun does not know yet. Whoever adds one
+// to the table takes it out here.
+var owed = strings.Fields(`
+	N npernode pernode npersocket ppn perhost rr grr ppr map-by rank-by bind-to binding membind rankmap topo
+	bycore bynode byslot bind-to-core bind-to-socket cpu-list cpu-set cpus-per-proc cpus-per-rank use-hwthread-cpus
+	oversubscribe nooversubscribe nolocal skip-launch-node rankfile rf order-nodes report-bindings use-app-topology
+	display display-map display-devel-map display-diffable-map display-allocation display-devel-allocation display-topo
+	do-not-launch print-rank-map
+	l prepend-rank prepend-pattern timestamp-output output output-filename output-directory outfile-pattern errfile-pattern
+	outfile errfile output-from merge-stderr-to-stdout stdin xml xml-file show-progress
+	continuous max-restarts cleanup usize pmi-port`)
+
+// otherwise are options that take another number of values here, and why.
+var otherwise = map[string]string{
+	"openmpi-5 dvm": "Open MPI 4 has it without a value; refused in any case",
+}
+
+func TestOptionsOfThePeers(t *testing.T) {
+	missing := map[string]bool{}
+	for _, peer := range peers {
+		table := optionsUnder(peer.under)
+		for name, arity := range peerOptions(t, peer.file) {
+			o := longOption(table, name)
+			if o == nil {
+				o = shortOption(table, name)
+			}
+			switch {
+			case o == nil:
+				missing[name] = true
+				if !slices.Contains(owed, name) {
+					t.Errorf("%s: -%s is in no line of the table", peer.file, name)
+				}
+			case o.arity != arity && otherwise[peer.file+" "+name] == "":
+				t.Errorf("%s: -%s takes %d values there and %d here", peer.file, name, arity, o.arity)
+			}
+		}
+	}
+	for _, name := range owed {
+		if !missing[name] && longOption(everyOption(), name) != nil {
+			t.Errorf("-%s is in the table: it is owed no more", name)
+		}
+	}
+}
+
+// The lists hold what the launchers installed here say of themselves.
+func TestListsOfThePeers(t *testing.T) {
+	for _, c := range []struct {
+		command []string
+		files   []string
+		option  string // a regular expression
+	}{
+		{[]string{"mpirun.openmpi", "--allow-run-as-root", "--help", "all"}, []string{"openmpi-4", "openmpi-5"}, `(?m)^ {0,3}(-\S+)`},
+		{[]string{"mpiexec.mpich", "-help"}, []string{"hydra"}, `(?m)^ {4}(-[a-z][\w/-]*)`},
+	} {
+		testenv.Need(t, c.command[0])
+		// Both exit with what they like after help.
+		text, _ := exec.CommandContext(t.Context(), c.command[0], c.command[1:]...).CombinedOutput()
+		n := 0
+		for _, match := range regexp.MustCompile(c.option).FindAllStringSubmatch(string(text), -1) {
+			for name := range strings.FieldsFuncSeq(match[1], func(r rune) bool { return r == '|' || r == '/' }) {
+				n++
+				name = strings.TrimLeft(name, "-")
+				if name != "" && !slices.ContainsFunc(c.files, func(file string) bool { _, ok := peerOptions(t, file)[name]; return ok }) {
+					t.Errorf("%s has -%s, which is in none of the lists %q", c.command[0], name, c.files)
+				}
+			}
+		}
+		if n < 40 {
+			t.Errorf("%s: found only %d options in its help:\n%s", c.command[0], n, text)
+		}
+	}
+}
+
+var update = flag.Bool("update", false, "write the table of options into the README")
+
+// TestReadmeTable holds the README's table to the table in the code; with
+// -update it writes it.
+func TestReadmeTable(t *testing.T) {
+	const begin, end = "<!-- options: go test ./cmd/gorun -run TestReadmeTable -update -->\n", "<!-- end of options -->"
+	path := filepath.Join("..", "..", "README.md")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(text), begin)
+	now, after, closed := strings.Cut(rest, end)
+	if !ok || !closed {
+		t.Fatalf("README.md has no %s...%s", begin, end)
+	}
+	want := readmeTable(t)
+	if now == want {
+		return
+	}
+	if !*update {
+		t.Fatalf("the table of options in README.md is not that of the code; go test ./cmd/gorun -run TestReadmeTable -update writes it. Want\n%s", want)
+	}
+	if err := os.WriteFile(path, []byte(before+begin+want+end+after), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func readmeTable(t *testing.T) string {
+	lists := map[family][]string{}
+	for _, peer := range peers {
+		for name := range peerOptions(t, peer.file) {
+			lists[peer.under] = append(lists[peer.under], name)
+		}
+	}
+	theirs := func(o *option, under family) string {
+		if o.under != 0 && o.under&under == 0 {
+			return ""
+		}
+		var names []string
+		for _, name := range o.allNames() {
+			if slices.Contains(lists[under], name) {
+				names = append(names, "`-"+name+"`")
+			}
+		}
+		return strings.Join(names, " ")
+	}
+	cell := func(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
+	var b strings.Builder
+	b.WriteString("| gorun | mpirun (Open MPI 4, 5) | Hydra (MPICH, Intel), standard | what it does here |\n|---|---|---|---|\n")
+	table := everyOption()
+	for _, family := range families {
+		for i := range table {
+			o := &table[i]
+			if o.family != family {
+				continue
+			}
+			name := "`" + shown(o, o.names[0]) + "`"
+			if o.value != "" {
+				name = "`" + shown(o, o.names[0]) + " " + o.value + "`"
+			}
+			if o.under == hydra {
+				name += " (as mpiexec)"
+			}
+			fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", cell(name), cmp.Or(theirs(o, openMPI), "-"), cmp.Or(theirs(o, hydra), "-"), cell(o.help))
+		}
+	}
+	for _, f := range []fate{noted, refused} {
+		for i := range table {
+			o := &table[i]
+			if o.fate != f {
+				continue
+			}
+			word := map[fate]string{noted: "no effect: ", refused: "**refused**: "}[f]
+			fmt.Fprintf(&b, "| - | %s | %s | %s%s |\n", cmp.Or(theirs(o, openMPI), "-"), cmp.Or(theirs(o, hydra), "-"), word, cell(o.reason))
+		}
+	}
+	return b.String()
+}

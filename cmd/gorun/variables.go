@@ -1,0 +1,129 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// variable is a variable of the environment that stands for an option.
+type variable struct {
+	name   string
+	option string // "" when it stands for none
+	under  family // kinds of launcher that follow it; 0: all
+	help   string
+	value  func(string) (value string, set bool) // of the option; nil: the variable's
+	unless []string                              // other options that win, too
+}
+
+// variables are those that gorun follows, or takes note of, in its own
+// environment. An option that was given wins.
+func variables() []variable {
+	return []variable{
+		{name: "MPIEXEC_TIMEOUT", option: "timeout", help: "seconds that the job may take", value: aboveZero},
+		{name: "I_MPI_MPIEXEC_TIMEOUT", option: "timeout", help: "the same", value: aboveZero},
+		{name: "I_MPI_JOB_TIMEOUT", option: "timeout", help: "the same", value: aboveZero},
+		{name: "HYDRA_HOST_FILE", option: "default-hostfile", help: "a hostfile"},
+		{name: "I_MPI_HYDRA_HOST_FILE", option: "default-hostfile", help: "the same"},
+		{name: "I_MPI_HYDRA_HOSTS_GROUP", option: "host", help: "hosts, as -H has them", unless: []string{"hostfile"}},
+		{name: "HYDRA_ENV", option: "genvall", help: "all, or none: which variables are passed on", value: when("all"), unless: []string{"genvnone", "genvlist"}},
+		{name: "HYDRA_ENV", option: "genvnone", value: when("none"), unless: []string{"genvall", "genvlist"}},
+		{name: "HYDRA_BINDING", option: "bind-to", help: "as --bind-to"},
+		{name: "HYDRA_MAPPING", option: "map-by", help: "as --map-by"},
+		{name: "HYDRA_TOPO_DEBUG", option: "report-bindings", help: "1: as --report-bindings", value: on},
+		{name: "I_MPI_PERHOST", option: "ppn", help: "as -ppn", value: aboveZero},
+		{name: "HYDRA_DEBUG", option: "verbose", under: hydra, help: "1: as -v, when called mpiexec", value: on},
+		{name: "I_MPI_HYDRA_DEBUG", option: "verbose", under: hydra, help: "the same", value: on},
+		{name: "HYDRA_CONFIG_FILE", under: hydra, help: "a file of options, one or more a line, when called mpiexec (else ~/.mpiexec.hydra.conf)"},
+		{name: "OMPI_MCA_*, PRTE_MCA_*", help: "as --mca: passed on, and the launcher's followed where there is an option for them"},
+		{name: "MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE",
+			help: "set for the ranks, as torchrun does, unless they are set here; the port is a free one"},
+		{name: "MPIEXEC_PORT_RANGE, HYDRA_IFACE, HYDRA_RMK, HYDRA_LAUNCHER, HYDRA_LAUNCHER_EXEC, HYDRA_DEMUX, HYDRA_TOPOLIB, HYDRA_HOSTNAME_PROPAGATION",
+			help: "without meaning here, as the options of the same names"},
+		{name: "GORUN_TUNING", help: "a table of which algorithm each collective takes, made by gorun-bench --tune; the ranks read it"},
+	}
+}
+
+// when is the value of a switch that a variable of that value turns on.
+func when(word string) func(string) (string, bool) {
+	return func(value string) (string, bool) { return "", value == word }
+}
+
+// on is the value of a switch that a true variable turns on.
+func on(value string) (string, bool) {
+	switch strings.ToLower(value) {
+	case "1", "yes", "true", "on", "enable":
+		return "", true
+	}
+	return "", false
+}
+
+// aboveZero passes a number on that means something.
+func aboveZero(value string) (string, bool) {
+	n, err := strconv.Atoi(value)
+	return value, err != nil || n > 0
+}
+
+// variables sets what the environment says and the command line does not.
+func (r *reader) variables() error {
+	for _, v := range variables() {
+		if v.option == "" || v.under != 0 && v.under&r.s.under == 0 {
+			continue
+		}
+		value, ok := lookup(r.s.environ, v.name)
+		o := longOption(r.table, v.option)
+		if !ok || value == "" || o == nil || r.given[v.option] || slices.ContainsFunc(v.unless, func(name string) bool { return r.given[name] }) {
+			continue
+		}
+		if v.value != nil {
+			if value, ok = v.value(value); !ok {
+				continue
+			}
+		}
+		if o.arity == 0 && value != "" {
+			continue
+		}
+		if o.local {
+			r.s.program = r.s.programs[0]
+		}
+		if err := r.set(o, v.name, value); err != nil {
+			return err
+		}
+	}
+	var parameters []parameter
+	for _, entry := range r.s.environ {
+		name, value, _ := strings.Cut(entry, "=")
+		for _, prefix := range []string{"OMPI_MCA_", "PRTE_MCA_"} {
+			if key, ok := strings.CutPrefix(name, prefix); ok && mappedParameters()[key] != "" {
+				parameters = append(parameters, parameter{key, value, name})
+			}
+		}
+	}
+	return r.follow(parameters, true)
+}
+
+// configuration reads Hydra's file of options, when gorun was called as Hydra.
+func (r *reader) configuration() error {
+	if r.s.under != hydra || r.s.readFile == nil {
+		return nil
+	}
+	// Variables that it sets are added to those of the command line, which win.
+	delete(r.skip, "genv")
+	said := r.s.jobEnv
+	r.s.jobEnv = nil
+	defer func() { r.s.jobEnv = append(r.s.jobEnv, said...) }()
+	if name, ok := lookup(r.s.environ, "HYDRA_CONFIG_FILE"); ok && name != "" {
+		return r.readLines("HYDRA_CONFIG_FILE", name)
+	}
+	home, ok := lookup(r.s.environ, "HOME")
+	if !ok || home == "" {
+		return nil
+	}
+	name := filepath.Join(home, ".mpiexec.hydra.conf")
+	if _, err := r.s.readFile(name); os.IsNotExist(err) {
+		return nil
+	}
+	return r.readLines("~/.mpiexec.hydra.conf", name)
+}
