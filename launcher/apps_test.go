@@ -101,11 +101,12 @@ func TestProgramsThatMakeNoJob(t *testing.T) {
 		{"both forms", Job{Argv: sh("true"), NP: 1, Apps: []App{one}}, "Apps", "either"},
 		{"a number of ranks beside", Job{NP: 2, Apps: []App{one}}, "Apps", "either"},
 		{"none", Job{Apps: []App{}}, "Apps", "one or more"},
-		{"one without ranks", Job{Apps: []App{one, {Argv: sh("true")}}}, "NP", "1 rank or more"},
+		{"two without a number of ranks", Job{Apps: []App{{Argv: sh("true")}, {Argv: sh("true")}}}, "NP", "one program only"},
+		{"one with fewer than none", Job{Apps: []App{one, {Argv: sh("true"), NP: -1}}}, "NP", "-1"},
 		{"one without a program", Job{Apps: []App{one, {NP: 1}}}, "Argv", "no program"},
 		{"one is not there", Job{Apps: []App{one, {Argv: []string{"./no-such-file"}, NP: 1}}}, "Argv", "no such program"},
 		{"one has no directory", Job{Apps: []App{one, {Argv: sh("true"), NP: 1, Dir: "/no/such"}}}, "Dir", "/no/such"},
-		{"too many in all", Job{Apps: []App{{Argv: sh("true"), NP: 1 << 23}, {Argv: sh("true"), NP: 1<<23 + 1}}}, "NP", "or fewer"},
+		{"too many in all", Job{Apps: []App{{Argv: sh("true"), NP: 1 << 19}, {Argv: sh("true"), NP: 1<<19 + 1}}}, "NP", "or fewer"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			testenv.NoLeaks(t)

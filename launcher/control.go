@@ -42,6 +42,7 @@ type controller struct {
 
 	mu        sync.Mutex
 	groups    []*group // by id
+	crew      crew     // agents that run already
 	names     pmi.Names
 	cause     *Cause
 	suspect   *Cause // becomes the cause unless a better one comes
@@ -59,7 +60,7 @@ type controller struct {
 	hurry   sync.Once
 }
 
-func newController(job *Job, shares []place.Share) (*controller, error) {
+func newController(job *Job, shares []place.Share, crew crew) (*controller, error) {
 	var random [8]byte
 	if _, err := unix.Getrandom(random[:], 0); err != nil {
 		return nil, os.NewSyscallError("getrandom", err)
@@ -68,6 +69,7 @@ func newController(job *Job, shares []place.Share) (*controller, error) {
 		job:     job,
 		name:    hex.EncodeToString(random[:]),
 		groups:  []*group{newGroup(0, job.Apps, shares)},
+		crew:    crew,
 		abandon: make(chan struct{}),
 	}
 	c.out = stdio.NewSink(job.Stdout, func(err error) { c.outputFailed("output", err) })

@@ -17,7 +17,8 @@ type Job struct {
 	// Argv is the program and its arguments. A program without a slash is
 	// looked up in the PATH of Env, one with a slash relative to Dir.
 	Argv []string
-	// NP is the number of ranks, 1 or more.
+	// NP is the number of ranks. 0: as many as the hosts have slots for, 1 where
+	// there are no Hosts.
 	NP int
 	// Apps are the programs of a job that has several, instead of Argv and NP:
 	// the ranks of the first come first.
@@ -32,9 +33,35 @@ type Job struct {
 	// of Env: directories, separated by colons.
 	Path string
 
-	// Hosts offer slots for ranks, which are filled in this order. None: all
-	// ranks run on this machine, however many they are.
+	// Hosts offer slots for ranks, which are filled in this order; ranks beyond
+	// them are spread evenly. None: all ranks run on this machine, however many
+	// they are.
 	Hosts []Host
+	// Map, Rank and Bind say where ranks go, in which order they are numbered and
+	// which CPUs they may use, in the words of --map-by, --rank-by and --bind-to:
+	// "node", "ppr:2:package", "core:pe=2"; "slot", "fill"; "core", "none". "" fills
+	// slots, numbers ranks as they were mapped, and binds those that are mapped by
+	// an object to it, others not. Bind "openmpi" is what mpirun does then.
+	Map, Rank, Bind string
+	// RankFile is the text of a rankfile: lines of "rank N=HOST slot=SLOTS". It
+	// goes with Map "rankfile", or "".
+	RankFile string
+	// PerHost is how many ranks each host takes in turn, whatever its slots; 0:
+	// its slots.
+	PerHost int
+	// CPUs are those of each host that ranks may be bound to, as "0-3,8"; "": all
+	// that the launcher, or the agent, may use.
+	CPUs string
+	// NoOversubscribe makes more ranks than slots, or than CPUs where there are no
+	// Hosts, an error. It is otherwise told to the ranks, so that they yield while
+	// they wait.
+	NoOversubscribe bool
+	// Placed is called once, with where the ranks go, before any of them starts.
+	Placed func(Placement)
+	// Topology wants the hosts' topologies in the Placement though nothing needs them.
+	Topology bool
+	// DryRun starts no rank: Run returns when Placed has been called.
+	DryRun bool
 	// Launcher says how agents are started on the hosts: "" runs the ranks on
 	// this machine without an agent, "fork" starts one agent process for each
 	// host on this machine.
@@ -80,14 +107,17 @@ type Job struct {
 // App is one of several programs of a job.
 type App struct {
 	Argv []string // as Job.Argv
-	NP   int      // ranks that run it, 1 or more
+	NP   int      // ranks that run it; 0, for one of them: on the slots that others leave
 	Env  []string // nil stands for Job.Env
 	Dir  string   // "" stands for Job.Dir
 	Path string   // "" stands for Job.Path
+	// Hosts are the names of those of Job.Hosts that it may run on; nil: all.
+	Hosts []string
 }
 
 // Host is a machine, or what stands for one, that ranks may run on.
 type Host struct {
 	Name  string
-	Slots int // ranks it takes; 0 stands for 1. Slots of a name listed twice add up.
+	Slots int // ranks it takes; 0 stands for 1. Slots of a name listed twice add up. -1: one for each CPU.
+	Max   int // no more ranks than that; 0: no limit
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -36,10 +35,6 @@ type remotes struct {
 
 // runAgents runs the job through an agent for each host.
 func (c *controller) runAgents(ctx context.Context, g *group) error {
-	// The agents live as long as the thread that started them.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-
 	stdin, _, err := c.openStdin(false)
 	if err != nil {
 		return err
@@ -84,11 +79,10 @@ func (r *remotes) start(spec host.Spec, stdin host.Stdin) error {
 			spec.Stdin = stdin
 		}
 		s := &seat{group: g, at: i}
-		l, err := agent.Start(c.job.Agent, c.job.Env, spec, key, agent.Told{
-			Address: func(a string) { r.address(i, a) },
-			Event:   func(e host.Event) { r.event(s, e) },
-			Lost:    func(err error) { r.lose(i, err) },
-		})
+		l, err := c.crew.take(share.Host), error(nil)
+		if l == nil {
+			l, err = agent.Start(c.job.Agent, c.job.Env, share.Host)
+		}
 		if err != nil {
 			g.seats = nil // nobody is told of them
 			c.mu.Unlock()
@@ -103,6 +97,11 @@ func (r *remotes) start(spec host.Spec, stdin host.Stdin) error {
 		r.links = append(r.links, l)
 		s.site = l
 		g.seats = append(g.seats, s)
+		l.Begin(spec, key, agent.Told{
+			Address: func(a string) { r.address(i, a) },
+			Event:   func(e host.Event) { r.event(s, e) },
+			Lost:    func(err error) { r.lose(i, err) },
+		})
 	}
 	c.deaf = append(c.deaf, r.killDeaf)
 	c.after(startLimit, r.late)

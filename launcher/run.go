@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"sync"
 
 	"github.com/gorun-mpi/gorun/launcher/internal/host"
-	"github.com/gorun-mpi/gorun/launcher/internal/place"
 	"github.com/gorun-mpi/gorun/pmi"
 )
 
@@ -24,28 +24,57 @@ import (
 // descriptors that this process has inherited close-on-exec. Nobody else in
 // the process may wait for children that are not his, as wait4(-1) does.
 func Run(ctx context.Context, job Job) (Result, error) {
-	shares, err := check(&job)
-	if err != nil {
-		return Result{ExitStatus: err.ExitStatus}, err
+	w, jerr := check(&job)
+	if jerr != nil {
+		return Result{ExitStatus: jerr.ExitStatus}, jerr
 	}
-	c, serr := newController(&job, shares)
-	if serr != nil {
-		return Result{ExitStatus: statusFailed}, serr
+	if job.Launcher != "" {
+		// The agents live as long as the thread that started them.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+	}
+	crew, cause, err := w.look(ctx, &job)
+	defer crew.dismiss()
+	if err != nil || cause != nil {
+		return stopped(cause, err)
+	}
+	placed, jerr := w.place(&job)
+	if jerr != nil {
+		return Result{ExitStatus: jerr.ExitStatus}, jerr
+	}
+	if job.Placed != nil {
+		job.Placed(newPlacement(&job, placed))
+	}
+	if job.DryRun {
+		return Result{}, nil
+	}
+	c, err := newController(&job, placed.Shares, crew)
+	if err != nil {
+		return Result{ExitStatus: statusFailed}, err
 	}
 	first := c.groups[0]
 	if job.Launcher == "" {
-		serr = c.runHere(ctx, first)
+		err = c.runHere(ctx, first)
 	} else {
-		serr = c.runAgents(ctx, first)
+		err = c.runAgents(ctx, first)
 	}
-	if serr != nil {
-		return Result{ExitStatus: statusFailed}, serr
+	if err != nil {
+		return Result{ExitStatus: statusFailed}, err
 	}
 	return c.result()
 }
 
-// check validates a job, fills in its defaults and places its ranks.
-func check(job *Job) ([]place.Share, *JobError) {
+// stopped is the result of a job that ended before there was a controller.
+func stopped(cause *Cause, err error) (Result, error) {
+	r := Result{ExitStatus: statusFailed, Cause: cause}
+	if cause != nil {
+		r.ExitStatus = cause.Status
+	}
+	return r, err
+}
+
+// check validates a job and fills in its defaults.
+func check(job *Job) (*wish, *JobError) {
 	if job.Timeout < 0 {
 		return nil, bad("Timeout", job.Timeout.String(), "want 0 for none, or a time")
 	}
@@ -67,29 +96,7 @@ func check(job *Job) ([]place.Share, *JobError) {
 	default:
 		return nil, bad("Launcher", job.Launcher, `want "fork", or none`)
 	}
-	name, err := os.Hostname()
-	if err != nil || name == "" {
-		name = "localhost"
-	}
-	if len(job.Hosts) == 0 {
-		return place.OneHost(name, job.NP), nil
-	}
-	hosts := make([]place.Host, len(job.Hosts))
-	for i, h := range job.Hosts {
-		hosts[i] = place.Host{Name: h.Name, Slots: h.Slots}
-		if job.Launcher == "" && h.Name != "" && h.Name != name && h.Name != "localhost" && h.Name != "127.0.0.1" && h.Name != "::1" {
-			return nil, bad("Hosts", h.Name, "it is not this machine (%s), and other machines cannot be reached yet; the launcher fork runs an agent for each named host on this machine", name)
-		}
-	}
-	shares, err := place.BySlot(job.NP, hosts)
-	if err != nil {
-		return nil, bad("Hosts", listHosts(job.Hosts), "%w", err)
-	}
-	if job.Launcher == "" {
-		// Several names of this machine are one host.
-		shares = place.OneHost(name, job.NP)
-	}
-	return shares, nil
+	return newWish(job)
 }
 
 // checkApps validates the programs of a job and makes its only one a list of one.
@@ -106,8 +113,8 @@ func checkApps(job *Job) *JobError {
 	for i := range job.Apps {
 		a := &job.Apps[i]
 		switch {
-		case a.NP < 1:
-			return bad("NP", strconv.Itoa(a.NP), "want 1 rank or more")
+		case a.NP < 0:
+			return bad("NP", strconv.Itoa(a.NP), "want 1 rank or more, or 0 for all slots")
 		case len(a.Argv) == 0:
 			return bad("Argv", "", "no program: want a program and its arguments")
 		}
@@ -124,32 +131,18 @@ func checkApps(job *Job) *JobError {
 			return bad("NP", strconv.Itoa(job.NP), "want %d ranks or fewer", maxRanks)
 		}
 	}
-	if job.NP == 0 {
+	if len(job.Apps) == 0 {
 		return bad("Apps", "", "no program: want one or more")
 	}
 	return nil
 }
 
 // maxRanks is more than any machine has: beyond it sums would not fit.
-const maxRanks = 1 << 24
+const maxRanks = 1 << 20
 
 // bad is what is wrong with a field of a job.
 func bad(field, value, format string, args ...any) *JobError {
 	return &JobError{Field: field, Value: value, ExitStatus: statusFailed, Err: fmt.Errorf(format, args...)}
-}
-
-func listHosts(hosts []Host) string {
-	s := ""
-	for i, h := range hosts {
-		if i == 4 {
-			return s + ",..."
-		}
-		if i > 0 {
-			s += ","
-		}
-		s += h.Name + ":" + strconv.Itoa(max(1, h.Slots))
-	}
-	return s
 }
 
 // spec is what all hosts of a group have in common.
@@ -187,6 +180,9 @@ func (c *controller) of(g *group, spec host.Spec, at int) host.Spec {
 	for i, rank := range s.Ranks {
 		app := g.appOf[rank]
 		spec.Ranks[i] = host.RankSpec{Rank: rank, App: app}
+		if s.CPUs != nil {
+			spec.Ranks[i].CPUs = s.CPUs[i].List()
+		}
 		runs[app] = true
 	}
 	// What no rank of the host runs need not travel there.

@@ -112,7 +112,6 @@ func TestJobsThatCannotBeStarted(t *testing.T) {
 		status int
 		text   string
 	}{
-		{"no ranks", Job{Argv: sh("true")}, "NP", 1, "want 1 rank or more"},
 		{"negative ranks", Job{Argv: sh("true"), NP: -3}, "NP", 1, "-3"},
 		{"no program", Job{NP: 1}, "Argv", 1, "no program"},
 		{"empty program", Job{NP: 1, Argv: []string{""}}, "Argv", 127, "empty"},
@@ -124,13 +123,24 @@ func TestJobsThatCannotBeStarted(t *testing.T) {
 		{"no program of this machine", Job{NP: 2, Argv: []string{write("junk", "\x01\x02\x03", 0o755)}}, "Argv", 126, "exec format error"},
 		{"no such directory", Job{NP: 2, Argv: sh("true"), Dir: "/no/such/dir"}, "Dir", 1, "no such file"},
 		{"no directory", Job{NP: 2, Argv: sh("true"), Dir: "/dev/null"}, "Dir", 1, "not a directory"},
-		{"too few slots", Job{NP: 5, Argv: sh("true"), Hosts: []Host{{"localhost", 2}}}, "Hosts", 1, "5 ranks need 5 slots"},
-		{"another machine", Job{NP: 1, Argv: sh("true"), Hosts: []Host{{"no-such-host", 2}}}, "Hosts", 1, "not this machine"},
+		{"too few slots", Job{NP: 5, Argv: sh("true"), Hosts: []Host{{Name: "localhost", Slots: 2}}, NoOversubscribe: true}, "Hosts", 1, "(5 ranks, 2 slots), and oversubscription is not allowed"},
+		{"a hard limit", Job{NP: 5, Argv: sh("true"), Hosts: []Host{{Name: "localhost", Slots: 2, Max: 4}}}, "Hosts", 1, "max_slots allows 4"},
+		{"no such mapping", Job{NP: 1, Argv: sh("true"), Map: "moon"}, "Map", 1, "want slot, node"},
+		{"no such order", Job{NP: 1, Argv: sh("true"), Rank: "moon"}, "Rank", 1, "want slot, node"},
+		{"no such binding", Job{NP: 1, Argv: sh("true"), Bind: "moon"}, "Bind", 1, "want none, hwthread"},
+		{"too many to bind", Job{NP: 9999, Argv: sh("true"), Bind: "hwthread"}, "Bind", 1, "overload-allowed"},
+		{"no such CPUs", Job{NP: 1, Argv: sh("true"), CPUs: "x"}, "CPUs", 1, "want CPU numbers"},
+		{"CPUs that are not there", Job{NP: 1, Argv: sh("true"), CPUs: "8000", Bind: "core"}, "Bind", 1, "none of the CPUs asked for"},
+		{"no rankfile", Job{NP: 1, Argv: sh("true"), Map: "rankfile"}, "Map", 1, "no file was given"},
+		{"a rankfile of nonsense", Job{NP: 1, Argv: sh("true"), RankFile: "rank x"}, "RankFile", 1, "line 1"},
+		{"a rankfile and a mapping", Job{NP: 1, Argv: sh("true"), RankFile: "rank 0=localhost", Map: "core"}, "RankFile", 1, "does not go with"},
+		{"negative ranks a host", Job{NP: 1, Argv: sh("true"), PerHost: -1}, "PerHost", 1, "-1"},
+		{"another machine", Job{NP: 1, Argv: sh("true"), Hosts: []Host{{Name: "no-such-host", Slots: 2}}}, "Hosts", 1, "not this machine"},
 		{"no such launcher", Job{NP: 1, Argv: sh("true"), Launcher: "rocket"}, "Launcher", 1, "rocket"},
 		{"no agent", Job{NP: 1, Argv: sh("true"), Launcher: "fork"}, "Agent", 1, "needs the command"},
-		{"agent not found", Job{NP: 1, Argv: sh("true"), Launcher: "fork", Agent: []string{"/no/such/agent"}, Hosts: []Host{{"a", 1}}}, "Agent", 1, "no such file"},
+		{"agent not found", Job{NP: 1, Argv: sh("true"), Launcher: "fork", Agent: []string{"/no/such/agent"}, Hosts: []Host{{Name: "a", Slots: 1}}}, "Agent", 1, "no such file"},
 		{"closed stdin", Job{NP: 1, Argv: sh("true"), Stdin: closedFile(t)}, "Stdin", 1, "closed"},
-		{"over agents", Job{NP: 2, Argv: []string{"./no-such-file"}, Launcher: "fork", Agent: roleArgv(t, "agent"), Hosts: []Host{{"a", 1}, {"b", 1}}}, "Argv", 127, "no such program"},
+		{"over agents", Job{NP: 2, Argv: []string{"./no-such-file"}, Launcher: "fork", Agent: roleArgv(t, "agent"), Hosts: []Host{{Name: "a", Slots: 1}, {Name: "b", Slots: 1}}}, "Argv", 127, "no such program"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			testenv.NoLeaks(t)
@@ -157,7 +167,7 @@ func closedFile(t *testing.T) *os.File {
 
 func TestAgentThatIsNone(t *testing.T) {
 	testenv.NoLeaks(t)
-	job := Job{NP: 2, Argv: sh("true"), Launcher: "fork", Agent: sh("echo what is this >&2; exit 4"), Hosts: []Host{{"a", 1}, {"b", 1}}}
+	job := Job{NP: 2, Argv: sh("true"), Launcher: "fork", Agent: sh("echo what is this >&2; exit 4"), Hosts: []Host{{Name: "a", Slots: 1}, {Name: "b", Slots: 1}}}
 	r, _, _, err := runJob(t, job)
 	if err != nil || r.Cause == nil || r.ExitStatus != 1 || !strings.Contains(r.Cause.String(), "exited with status 4: what is this") {
 		t.Fatalf("got %+v, cause %v, error %v", r, r.Cause, err)

@@ -259,7 +259,7 @@ func TestSpawnPlacement(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			testenv.NoLeaks(t)
 			job := Job{Argv: spawner(t, "@0", "spawn="+c.spawn, "universe", "finalize"), NP: 1,
-				Launcher: "fork", Agent: roleArgv(t, "agent"), Hosts: []Host{{"a", 2}, {"b", 1}, {"c", 1}}}
+				Launcher: "fork", Agent: roleArgv(t, "agent"), Hosts: []Host{{Name: "a", Slots: 2}, {Name: "b", Slots: 1}, {Name: "c", Slots: 1}}}
 			r, stdout, stderr, err := runJob(t, job)
 			if err != nil || r.ExitStatus != 0 || !strings.Contains(stdout, "universe 4\n") {
 				t.Fatalf("got %+v, %v, %q, %q", r, err, stdout, stderr)

@@ -81,8 +81,9 @@ type Environment struct {
 	LocalRank int    // among the ranks of the host (GORUN_LOCAL_RANK)
 	LocalSize int    // ranks on the host (GORUN_LOCAL_SIZE)
 	SegmentFD int    // the job's shared segment, inherited; -1: none (GORUN_SEGMENT)
-	// CPUs is how many CPUs the ranks of the host share (GORUN_CPUS); 0: not known.
-	CPUs int
+	// CPUs is how many CPUs this rank shares with how many ranks, itself included
+	// (GORUN_CPUS, GORUN_CPU_RANKS); 0: not known, and all of the host.
+	CPUs, CPURanks int
 	// Emulate names the software devices; empty: soft0 (GORUN_EMULATE).
 	Emulate []string
 	// Tuning is the file with the table that selects collectives' algorithms;
@@ -136,6 +137,7 @@ func FromEnviron(environ []string) (Environment, error) {
 		{"GORUN_LOCAL_SIZE", &env.LocalSize, 1},
 		{"GORUN_SEGMENT", &env.SegmentFD, 0},
 		{"GORUN_CPUS", &env.CPUs, 1},
+		{"GORUN_CPU_RANKS", &env.CPURanks, 1},
 	} {
 		value, set := vars[v.name]
 		if !set {

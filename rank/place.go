@@ -33,7 +33,8 @@ type place struct {
 	watched  bool // somebody sets the segment's dead flags
 	local    int  // rank in the segment
 	size     int  // ranks in the segment
-	cpus     int  // that they share
+	cpus     int  // that it may run on
+	sharers  int  // ranks that share these, itself included; 0: all of the segment
 	secret   []byte
 	listen   string
 }
@@ -68,7 +69,7 @@ func findPlace(ctx context.Context, env *Environment, exchange wireup.Exchange, 
 // gorunPlace is a rank's place as gorun tells it.
 func gorunPlace(ctx context.Context, env *Environment, exchange wireup.Exchange, rank, size int) (*place, error) {
 	p := &place{host: env.Host, identity: env.Job + "/" + env.Host, owned: true, watched: true,
-		local: env.LocalRank, size: env.LocalSize, cpus: env.CPUs, listen: loopback}
+		local: env.LocalRank, size: env.LocalSize, cpus: env.CPUs, sharers: env.CPURanks, listen: loopback}
 	if p.cpus == 0 {
 		p.cpus = topo.CPUs()
 	}

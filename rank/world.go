@@ -1,6 +1,7 @@
 package rank
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -156,7 +157,7 @@ func (w *World) join(ctx context.Context, cfg *Config, waiting wait.Config) (err
 	}
 	waiting.Sleeper = w.watch
 	waiting.CPU = w.place.local
-	waiting.Oversubscribed = waiting.Oversubscribed || w.place.size > w.place.cpus
+	waiting.Oversubscribed = waiting.Oversubscribed || cmp.Or(w.place.sharers, w.place.size) > w.place.cpus
 	w.waiter = wait.New(waiting)
 	w.log(fmt.Sprintf("rank %d of %d on host %s, %d of %d there, %d CPUs, device %s (%s)",
 		w.rank, w.size, w.place.host, w.place.local, w.place.size, w.place.cpus, w.device, w.fabric.provider))

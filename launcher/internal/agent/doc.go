@@ -8,6 +8,8 @@
 // a length of four bytes, most significant first, and a message in msgpack:
 //
 //	controller                         agent
+//	Probe, perhaps            ------->
+//	                          <-------  Machine
 //	Setup (spec, job key)     ------->
 //	                          <-------  Address (of its gossip member)
 //	Peers (all addresses)     ------->          joins, starts its ranks

@@ -9,6 +9,7 @@ import (
 
 	"github.com/vmihailenco/msgpack/v5"
 
+	"github.com/gorun-mpi/gorun/internal/topo"
 	"github.com/gorun-mpi/gorun/launcher/internal/host"
 	"github.com/gorun-mpi/gorun/launcher/internal/stdio"
 )
@@ -19,6 +20,7 @@ const frameMax = 16 << 20
 
 // order is what a controller sends: one of its fields.
 type order struct {
+	Probe   bool          `msgpack:"q,omitempty"` // what machine is it?
 	Setup   *setup        `msgpack:"s,omitempty"`
 	Peers   []string      `msgpack:"p,omitempty"` // by host index
 	Command *host.Command `msgpack:"c,omitempty"`
@@ -31,8 +33,9 @@ type setup struct {
 
 // report is what an agent sends: one of its fields.
 type report struct {
-	Address string      `msgpack:"a,omitempty"`
-	Event   *host.Event `msgpack:"e,omitempty"`
+	Machine *topo.Machine `msgpack:"m,omitempty"` // the answer to Probe
+	Address string        `msgpack:"a,omitempty"`
+	Event   *host.Event   `msgpack:"e,omitempty"`
 }
 
 // readFrame reads one frame into v. At the end of the stream between frames the

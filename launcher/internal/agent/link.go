@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gorun-mpi/gorun/internal/topo"
 	"github.com/gorun-mpi/gorun/launcher/internal/host"
 	"github.com/gorun-mpi/gorun/launcher/internal/stdio"
 )
@@ -25,7 +26,8 @@ type Link struct {
 	pid    int
 	to     *os.File
 	from   *os.File
-	errors *os.File // the agent's standard error
+	in     *bufio.Reader // of from
+	errors *os.File      // the agent's standard error
 	out    *outbox
 	told   Told
 
@@ -42,14 +44,15 @@ type Told struct {
 	Lost    func(why error)
 }
 
-// Start starts an agent with an environment, in a process group of its own, on the calling
-// goroutine's thread, whose end the agent does not survive: lock it.
-func Start(argv, env []string, spec host.Spec, key []byte, told Told) (*Link, error) {
+// Start starts the agent of a host with an environment, in a process group of
+// its own, on the calling goroutine's thread, whose end the agent does not
+// survive: lock it. Then comes Begin, before it perhaps Machine.
+func Start(argv, env []string, name string) (*Link, error) {
 	file, err := exec.LookPath(argv[0])
 	if err != nil && !errors.Is(err, exec.ErrDot) {
 		return nil, err
 	}
-	l := &Link{told: told}
+	l := &Link{}
 	var theirs [3]int
 	defer func() {
 		for _, fd := range theirs {
@@ -71,7 +74,7 @@ func Start(argv, env []string, spec host.Spec, key []byte, told Told) (*Link, er
 		theirs[i] = ends[their]
 		// Non-blocking, so that Close ends a Read in progress; only this end.
 		_ = unix.SetNonblock(ends[own], true)
-		*mine = os.NewFile(uintptr(ends[own]), "agent of host "+spec.Host)
+		*mine = os.NewFile(uintptr(ends[own]), "agent of host "+name)
 	}
 	l.pid, err = syscall.ForkExec(file, argv, &syscall.ProcAttr{
 		Files: []uintptr{uintptr(theirs[0]), uintptr(theirs[1]), uintptr(theirs[2])},
@@ -82,14 +85,39 @@ func Start(argv, env []string, spec host.Spec, key []byte, told Told) (*Link, er
 		l.closeFiles()
 		return nil, &os.PathError{Op: "exec", Path: file, Err: err}
 	}
+	l.in = bufio.NewReaderSize(l.from, 64<<10)
 	l.out = newOutbox(l.to)
-	if err := l.out.put(order{Setup: &setup{spec, key}}); err != nil {
-		l.Close()
-		return nil, err
-	}
-	l.readers.Go(l.read)
 	l.readers.Go(l.readErrors)
 	return l, nil
+}
+
+// Machine asks the agent for the machine that it runs on and waits for the
+// answer, or the agent's end, or a time.
+func (l *Link) Machine(limit time.Duration) (*topo.Machine, error) {
+	if err := l.out.put(order{Probe: true}); err != nil {
+		return nil, err
+	}
+	_ = l.from.SetReadDeadline(time.Now().Add(limit))
+	var r report
+	if err := readFrame(l.in, &r); err != nil {
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			err = fmt.Errorf("no answer of the agent within %v", limit)
+		}
+		return nil, err
+	}
+	_ = l.from.SetReadDeadline(time.Time{})
+	if r.Machine == nil || len(r.Machine.CPUs) == 0 || r.Machine.Allowed.Len() == 0 {
+		return nil, errors.New("the agent does not say what machine it runs on: is it of this version?")
+	}
+	return r.Machine, nil
+}
+
+// Begin gives the agent its work. From now on told is told of the agent.
+func (l *Link) Begin(spec host.Spec, key []byte, told Told) {
+	l.told = told
+	// An error is that of the stream, whose end the reader sees too.
+	_ = l.out.put(order{Setup: &setup{spec, key}})
+	l.readers.Go(l.read)
 }
 
 // Peers gives the agent the addresses of all, which starts its ranks.
@@ -106,10 +134,9 @@ func (l *Link) Kill() { _ = unix.Kill(l.pid, unix.SIGKILL) }
 func (l *Link) PID() int { return l.pid }
 
 func (l *Link) read() {
-	in := bufio.NewReaderSize(l.from, 64<<10)
 	for {
 		var r report
-		if err := readFrame(in, &r); err != nil {
+		if err := readFrame(l.in, &r); err != nil {
 			if err == io.EOF || errors.Is(err, os.ErrClosed) {
 				err = nil
 			}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gorun-mpi/gorun/internal/topo"
 	"github.com/gorun-mpi/gorun/launcher/internal/host"
 	"github.com/gorun-mpi/gorun/pmi"
 )
@@ -41,18 +42,30 @@ type Listen func(host string, index, hosts int, key []byte) (Member, error)
 func Main(ctx context.Context, stdin io.Reader, stdout io.Writer, listen Listen) error {
 	in := bufio.NewReader(stdin)
 	var first order
-	if err := readFrame(in, &first); err != nil || first.Setup == nil {
+	err := readFrame(in, &first)
+	out := newOutbox(stdout)
+	defer func() {
+		out.close()
+		<-out.done
+	}()
+	if err == nil && first.Probe {
+		machine := topo.Here()
+		if err := out.put(report{Machine: &machine}); err != nil {
+			return err
+		}
+		first = order{}
+		if err = readFrame(in, &first); err == io.EOF {
+			return nil // it was all that was wanted
+		}
+	}
+	if err != nil || first.Setup == nil {
 		if err == nil {
 			err = errors.New("no setup")
 		}
 		return fmt.Errorf("an agent is started by gorun and reads its job from standard input: %w", err)
 	}
-	out := newOutbox(stdout)
 	a := &agent{listen: listen, spec: first.Setup.Spec, key: first.Setup.Key, out: out, peers: make(chan []string, 1), stop: make(chan struct{}), over: make(chan struct{})}
-	err := a.run(ctx, in)
-	out.close()
-	<-out.done
-	return err
+	return a.run(ctx, in)
 }
 
 // agent is the state of an agent process.

@@ -22,7 +22,7 @@ func Marker(spec *Spec) string {
 // have left in the environment, which would lead a rank to the wrong server.
 var ours = map[string]bool{
 	"GORUN_JOB": true, "GORUN_HOST": true, "GORUN_HOST_INDEX": true, "GORUN_LOCAL_RANK": true, "GORUN_LOCAL_SIZE": true,
-	"GORUN_SET": true, "GORUN_SEGMENT": true, "GORUN_CPUS": true, "GORUN_EMULATE": true, "GORUN_PMI": true,
+	"GORUN_SET": true, "GORUN_SEGMENT": true, "GORUN_CPUS": true, "GORUN_CPU_RANKS": true, "GORUN_EMULATE": true, "GORUN_PMI": true,
 	"MPI_LOCALRANKID": true, "MPI_LOCALNRANKS": true, "HYDI_CONTROL_FD": true,
 	"OMPI_UNIVERSE_SIZE": true, "OMPI_NUM_APP_CTX": true, "OMPI_APP_CTX_NUM_PROCS": true, "OMPI_FIRST_RANKS": true, "OMPI_MCA_orte_local_daemon_uri": true,
 }
@@ -77,6 +77,8 @@ type environment struct {
 	spec    *Spec
 	common  [][]string // by program; nil where no rank of the host runs it
 	meeting []meeting  // by program
+	shares  []sharing  // by local rank
+	calm    []bool     // by program: its environment says nothing of how Open MPI waits
 }
 
 func newEnvironment(spec *Spec, segment bool) *environment {
@@ -87,7 +89,6 @@ func newEnvironment(spec *Spec, segment bool) *environment {
 		"GORUN_HOST=" + spec.Host,
 		"GORUN_HOST_INDEX=" + strconv.Itoa(spec.Index),
 		"GORUN_LOCAL_SIZE=" + local,
-		"GORUN_CPUS=" + strconv.Itoa(topo.CPUs()),
 		"OMPI_COMM_WORLD_SIZE=" + size,
 		"OMPI_COMM_WORLD_LOCAL_SIZE=" + local,
 		"OMPI_UNIVERSE_SIZE=" + strconv.Itoa(max(spec.NP, spec.Universe)),
@@ -100,12 +101,15 @@ func newEnvironment(spec *Spec, segment bool) *environment {
 		host = append(host, "GORUN_EMULATE="+strings.Join(spec.Emulate, ","))
 	}
 	host = append(host, programVars(spec.Apps)...)
-	e := &environment{spec: spec, common: make([][]string, len(spec.Apps)), meeting: make([]meeting, len(spec.Apps))}
+	e := &environment{spec: spec, common: make([][]string, len(spec.Apps)), meeting: make([]meeting, len(spec.Apps)), shares: shares(spec.Ranks, topo.CPUs()), calm: make([]bool, len(spec.Apps))}
 	for _, r := range spec.Ranks {
 		if e.common[r.App] == nil {
 			user := Scrub(spec.Apps[r.App].Env)
 			e.common[r.App] = append(slices.Clip(host), user...)
 			e.meeting[r.App] = newMeeting(spec, user)
+			e.calm[r.App] = !slices.ContainsFunc(user, func(entry string) bool {
+				return strings.HasPrefix(entry, ompiOver) || strings.HasPrefix(entry, ompiYield)
+			})
 		}
 	}
 	return e
@@ -126,12 +130,19 @@ func programVars(apps []AppSpec) []string {
 	}
 }
 
+// What makes Open MPI's ranks yield their CPU while they wait: the first is what
+// its own launcher says of ranks that outnumber slots.
+const (
+	ompiOver  = "OMPI_MCA_mpi_oversubscribe="
+	ompiYield = "OMPI_MCA_mpi_yield_when_idle="
+)
+
 // of is the environment of a rank.
 func (e *environment) of(local int) []string {
 	r := &e.spec.Ranks[local]
 	rank, index := strconv.Itoa(r.Rank), strconv.Itoa(local)
 	common := e.common[r.App]
-	env := make([]string, len(common), len(common)+18)
+	env := make([]string, len(common), len(common)+22)
 	copy(env, common)
 	env = e.meeting[r.App].append(env, rank, index)
 	env = append(env,
@@ -139,6 +150,11 @@ func (e *environment) of(local int) []string {
 		"OMPI_COMM_WORLD_RANK="+rank,
 		"OMPI_COMM_WORLD_LOCAL_RANK="+index,
 		"OMPI_COMM_WORLD_NODE_RANK="+index,
-		"MPI_LOCALRANKID="+index)
+		"MPI_LOCALRANKID="+index,
+		"GORUN_CPUS="+strconv.Itoa(e.shares[local].cpus),
+		"GORUN_CPU_RANKS="+strconv.Itoa(e.shares[local].ranks))
+	if s := e.shares[local]; s.ranks > s.cpus && e.calm[r.App] {
+		env = append(env, ompiOver+"1", ompiYield+"1")
+	}
 	return append(env, pmi.Env{FD: pmiFD, Rank: r.Rank, Size: e.spec.NP, Cards: true, Spawned: e.spec.Group > 0}.Environ()...)
 }

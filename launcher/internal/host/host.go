@@ -41,7 +41,8 @@ type Host struct {
 	running  int  // ranks that were started and have not ended
 	complete bool // no more will start
 	spawner  *spawner
-	startErr error // why a rank could not be started
+	binder   binder // of the loop's thread
+	startErr error  // why a rank could not be started
 
 	guard   *guard.Guard
 	segment *shm.Segment

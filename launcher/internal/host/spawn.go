@@ -83,6 +83,7 @@ func (h *Host) start() error {
 		close(done)
 	}
 	err = h.startSome()
+	h.binder.restore()
 	h.spawner.stop.Store(true)
 	<-done
 	h.readMail()
@@ -97,8 +98,10 @@ func (h *Host) start() error {
 func (s *spawner) help(done chan<- struct{}) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+	var b binder
+	defer b.restore()
 	for local, none := s.take(); !none; local, none = s.take() {
-		err := s.spawn(local)
+		err := s.spawn(local, &b)
 		s.h.mail.post(letter{spawned: &spawned{local, err}})
 		if err != nil {
 			break
@@ -116,7 +119,7 @@ func (h *Host) startSome() error {
 		if none {
 			return nil
 		}
-		h.rankSpawned(spawned{local, h.spawner.spawn(local)})
+		h.rankSpawned(spawned{local, h.spawner.spawn(local, &h.binder)})
 		if n%pollEvery == 0 {
 			if err := h.turn(0); err != nil {
 				return err
@@ -152,7 +155,10 @@ func (h *Host) rankSpawned(s spawned) {
 // killed by finish.
 func (h *Host) spawnError(local int, err error) error {
 	status, text := 1, err
+	var be *bindError
 	switch {
+	case errors.As(err, &be):
+		return &startError{1, "Bind", be.what(), fmt.Errorf("rank %d: %w", h.rankOf(local), err)}
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
 		// It was there a moment ago, so its interpreter is not.
 		status, text = statusNotFound, fmt.Errorf("its interpreter (the first line of a script, or the dynamic loader) does not exist: %w", err)
@@ -174,7 +180,7 @@ func (h *Host) spawnError(local int, err error) error {
 
 // spawn starts one rank. Its ends of the pipes are closed again in any case,
 // ours are closed by finish.
-func (s *spawner) spawn(local int) (err error) {
+func (s *spawner) spawn(local int, b *binder) (err error) {
 	h := s.h
 	r, app := &h.ranks[local], h.appOf(local)
 	r.pidfd, r.socket = -1, -1
@@ -216,6 +222,9 @@ func (s *spawner) spawn(local int) (err error) {
 	files := []uintptr{uintptr(stdin), uintptr(theirs[Stdout]), uintptr(theirs[Stderr]), uintptr(theirs[pmiFD])}
 	if fd := h.segment.FD(); fd >= 0 {
 		files = append(files, uintptr(fd))
+	}
+	if err := b.bind(h.spec.Ranks[local].CPUs); err != nil {
+		return err
 	}
 	pidfd := -1
 	pid, err := syscall.ForkExec(s.files[h.spec.Ranks[local].App], app.Argv, &syscall.ProcAttr{

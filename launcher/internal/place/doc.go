@@ -1,0 +1,35 @@
+// Package place decides where the ranks of a job run: on which host, in which
+// order, and on which CPUs of it.
+//
+// [Place] is a pure function of the hosts (slots, limits and, where a policy
+// asks for them, topologies), the programs and their sizes, and a [Policy]: it
+// looks at no machine, keeps nothing and cannot block. [ParseMap], [ParseRank],
+// [ParseBind] and [ParseRankFile] read the words of the command lines of Open
+// MPI, PRRTE and Hydra, which mean the same things by the same names.
+//
+// # Three steps
+//
+//	map   every process gets a host and, mapped by an object, an object of it
+//	rank  the processes of each program are numbered
+//	bind  every process gets CPUs: of its object, or all those below it
+//
+// Mapping: the hosts' slots are filled in order. Processes beyond them are
+// spread so that the hosts are evenly loaded; Max is never exceeded. "node"
+// deals to hosts in turn, an object kind fills hosts and deals to the host's
+// objects in turn, with ":span" to the objects of all hosts in turn, and
+// ppr:N:object puts N on each. Ranking follows the mapping unless another order
+// is asked for. Binding takes the objects with the fewest ranks first, so that
+// ranks of an object, or of a host, get different ones while there are any.
+// Only allowed CPUs count; objects without any are passed by.
+//
+// # Which ranks are bound when nothing is said
+//
+// None. Ranks mapped by an object are bound to it, since mapping has no other
+// effect on one host. mpirun's own default (to cores up to two ranks, to
+// packages or NUMA nodes beyond) is [DefaultOpenMPI]. It is not ours because
+// two jobs on one machine are then bound to the same first cores: measured with
+// mpirun on a two-core machine, two one-rank jobs side by side took twice the
+// time of two unbound ones. It is what people complain of in containers and
+// shared batch nodes, so even DefaultOpenMPI binds nothing where only a part of
+// the machine may be used or ranks outnumber CPUs.
+package place

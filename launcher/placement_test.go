@@ -1,0 +1,240 @@
+package launcher
+
+import (
+	"fmt"
+	"os"
+	"sort"
+	"strings"
+	"testing"
+
+	"github.com/gorun-mpi/gorun/internal/testenv"
+	"github.com/gorun-mpi/gorun/internal/topo"
+)
+
+// sayPlace is a rank that says where it is: its rank, host and place there, the
+// CPUs it may use, and those it shares with how many ranks.
+var sayPlace = sh(`echo "$PMI_RANK $GORUN_HOST $GORUN_LOCAL_RANK/$GORUN_LOCAL_SIZE $(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status) $GORUN_CPUS/$GORUN_CPU_RANKS ${OMPI_MCA_mpi_yield_when_idle-calm}"`)
+
+func sortedLines(text string) []string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	sort.Strings(lines)
+	return lines
+}
+
+// twoCPUs are two CPUs that this process may use, in different cores if it can.
+func twoCPUs(t *testing.T) (first, second int) {
+	t.Helper()
+	m := topo.Here()
+	var own []int
+	for _, c := range m.Objects(topo.Core) {
+		if s := c.CPUs.And(m.Allowed); s.Len() > 0 {
+			own = append(own, s.First())
+		}
+	}
+	if len(own) < 2 {
+		own = m.Allowed.List()
+	}
+	if len(own) < 2 {
+		testenv.Unsupported(t, "binding to different CPUs needs two")
+	}
+	return own[0], own[1]
+}
+
+func TestRanksAreBound(t *testing.T) {
+	first, second := twoCPUs(t)
+	all := topo.Here().Allowed.String()
+	usable := topo.CPUs()
+	for _, way := range ways {
+		hostOf := func(rank int) (string, int, int) { // host, local rank, local size
+			if way.hosts == 0 {
+				return ownName(), rank, 2
+			}
+			return string(rune('a' + rank)), 0, 1
+		}
+		for _, c := range []struct {
+			name string
+			job  Job
+			cpus [2]string
+			of   string // CPUs and how many ranks share them
+		}{
+			{"nothing said", Job{}, [2]string{all, all}, fmt.Sprintf("%d/LOCAL", usable)},
+			{"to one CPU each", Job{Bind: fmt.Sprintf("user:%d,%d", first, second)}, [2]string{fmt.Sprint(first), fmt.Sprint(second)}, "1/1"},
+			{"to the machine", Job{Bind: "machine"}, [2]string{all, all}, fmt.Sprintf("%d/LOCAL", usable)},
+		} {
+			t.Run(c.name+"/"+way.name, func(t *testing.T) {
+				testenv.NoLeaks(t)
+				job := c.job
+				job.Argv, job.NP = sayPlace, 2
+				overAgents(t, &job, way.hosts)
+				r, stdout, stderr, err := runJob(t, job)
+				if err != nil || r.ExitStatus != 0 {
+					t.Fatalf("got %+v, %v, %q", r, err, stderr)
+				}
+				var want []string
+				for rank := range 2 {
+					host, local, size := hostOf(rank)
+					cpus := c.cpus[rank]
+					if local != rank && c.of == "1/1" {
+						cpus = c.cpus[local]
+					}
+					of := strings.ReplaceAll(c.of, "LOCAL", fmt.Sprint(size))
+					calm := "calm"
+					var n, ranks int
+					if _, err := fmt.Sscanf(of, "%d/%d", &n, &ranks); err != nil {
+						t.Fatal(err)
+					}
+					if ranks > n {
+						calm = "1"
+					}
+					want = append(want, fmt.Sprintf("%d %s %d/%d %s %s %s", rank, host, local, size, cpus, of, calm))
+				}
+				if got := sortedLines(stdout); fmt.Sprint(got) != fmt.Sprint(want) {
+					t.Errorf("got %q, want %q", got, want)
+				}
+			})
+		}
+	}
+	// The launcher's own threads are as they were.
+	if now := topo.Here().Allowed.String(); now != all {
+		t.Errorf("this process may use CPUs %s afterwards, before %s", now, all)
+	}
+}
+
+// Many ranks are forked by two threads, each of which is bound as its ranks are.
+func TestManyRanksAreBound(t *testing.T) {
+	testenv.NoLeaks(t)
+	first, second := twoCPUs(t)
+	job := Job{Argv: sayPlace, NP: 24, Bind: fmt.Sprintf("user:%d,%d", first, second)}
+	r, stdout, stderr, err := runJob(t, job)
+	if err != nil || r.ExitStatus != 0 {
+		t.Fatalf("got %+v, %v, %q", r, err, stderr)
+	}
+	for _, line := range sortedLines(stdout) {
+		var rank, cpu int
+		var host, local, share, calm string
+		if _, err := fmt.Sscan(line, &rank, &host, &local, &cpu, &share, &calm); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		if want := []int{first, second}[rank%2]; cpu != want || share != "1/12" || calm != "1" {
+			t.Errorf("rank %d: got CPU %d, shares %s, %s; want CPU %d, 1/12, 1", rank, cpu, share, calm, want)
+		}
+	}
+}
+
+// What the user said of how Open MPI waits stays.
+func TestOversubscribedRanksKeepTheUsersWord(t *testing.T) {
+	testenv.NoLeaks(t)
+	job := Job{Argv: sh("echo $OMPI_MCA_mpi_yield_when_idle/$OMPI_MCA_mpi_oversubscribe"), NP: topo.CPUs() + 1,
+		Env: append(os.Environ(), "OMPI_MCA_mpi_yield_when_idle=0")}
+	r, stdout, _, err := runJob(t, job)
+	if err != nil || r.ExitStatus != 0 || stdout != strings.Repeat("0/\n", job.NP) {
+		t.Errorf("got %+v, %v, %q", r, err, stdout)
+	}
+}
+
+func TestWhereRanksGo(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		job  Job
+		want string // hosts by rank
+	}{
+		{"all slots", Job{Hosts: []Host{{Name: "a", Slots: 2}, {Name: "b"}}}, "a a b"},
+		{"by node", Job{NP: 4, Map: "node", Hosts: []Host{{Name: "a", Slots: 2}, {Name: "b", Slots: 2}}}, "a b a b"},
+		{"beyond the slots", Job{NP: 4, Hosts: []Host{{Name: "a"}, {Name: "b"}}}, "a a b b"},
+		{"per host", Job{PerHost: 2, Hosts: []Host{{Name: "a"}, {Name: "b"}}}, "a a b b"},
+		{"ranks of packages", Job{Map: "ppr:1:package", CPUs: "0", Hosts: []Host{{Name: "a"}, {Name: "b"}}}, "a b"},
+		{"a rankfile", Job{RankFile: "rank 0=b\nrank 1=a slot=*\nrank 2=b\n", Hosts: []Host{{Name: "a"}, {Name: "b"}}}, "b a b"},
+		{"a slot for each CPU", Job{Hosts: []Host{{Name: "a", Slots: -1}}, CPUs: "0"}, "a"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			testenv.NoLeaks(t)
+			job := c.job
+			job.Argv, job.Launcher, job.Agent = sayPlace, "fork", roleArgv(t, "agent")
+			if topo.Here().Allowed.Has(0) == false && job.CPUs != "" {
+				testenv.Unsupported(t, "the test needs CPU 0")
+			}
+			var told Placement
+			job.Placed = func(p Placement) { told = p }
+			// What is said, what runs, and what a dry run says are the same.
+			r, stdout, stderr, err := runJob(t, job)
+			if err != nil || r.ExitStatus != 0 {
+				t.Fatalf("got %+v, %v, %q", r, err, stderr)
+			}
+			var ran, said []string
+			for _, line := range sortedLines(stdout) {
+				ran = append(ran, strings.Fields(line)[1])
+			}
+			for _, rank := range told.Ranks {
+				said = append(said, told.Hosts[rank.Host].Name)
+			}
+			if strings.Join(ran, " ") != c.want || strings.Join(said, " ") != c.want {
+				t.Errorf("ran on %v, told %v, want %s", ran, said, c.want)
+			}
+			text := told.Map()
+			job.DryRun = true
+			if r, stdout, _, err := runJob(t, job); err != nil || r.ExitStatus != 0 || r.Ranks != nil || stdout != "" || told.Map() != text {
+				t.Errorf("dry run: got %+v, %v, %q, map %q, want %q", r, err, stdout, told.Map(), text)
+			}
+		})
+	}
+}
+
+// PMI works however ranks are spread: each rank's messages go to its own host.
+func TestSpreadRanksMeet(t *testing.T) {
+	testenv.NoLeaks(t)
+	job := Job{Argv: append(roleArgv(t, "pmi"), "init", "barrier", "cards=100", "barrier", "finalize"), NP: 6, Map: "node",
+		Launcher: "fork", Agent: roleArgv(t, "agent"), Hosts: []Host{{Name: "a", Slots: 3}, {Name: "b", Slots: 3}}}
+	if r, _, stderr, err := runJob(t, job); err != nil || r.ExitStatus != 0 {
+		t.Fatalf("got %+v, %v, %q", r, err, stderr)
+	}
+}
+
+func TestOversubscriptionIsTold(t *testing.T) {
+	hosts := []Host{{Name: "localhost", Slots: 2}}
+	for _, c := range []struct {
+		job  Job
+		want string
+	}{
+		{Job{NP: 2, Hosts: hosts}, "[]"},
+		{Job{NP: 3, Hosts: hosts}, "[" + ownName() + " (3 ranks, 2 slots)]"},
+		{Job{NP: 3, Hosts: hosts, Map: ":oversubscribe"}, "[]"},
+		{Job{NP: 100}, "[]"},
+	} {
+		got := ""
+		c.job.Argv, c.job.DryRun = sh("true"), true
+		c.job.Placed = func(p Placement) { got = fmt.Sprint(p.Oversubscribed) }
+		if _, err := Run(testenv.Deadline(t, 0), c.job); err != nil || got != c.want {
+			t.Errorf("%d ranks, hosts %v, map %q: got %s, %v, want %s", c.job.NP, c.job.Hosts, c.job.Map, got, err, c.want)
+		}
+	}
+}
+
+// An agent that is no agent, or does not answer, ends the job while its machine
+// is asked for.
+func TestAgentsThatDoNotSayWhereTheyAre(t *testing.T) {
+	for _, c := range []struct{ name, script, want string }{
+		{"ends", "exit 4", "EOF"},
+		{"talks nonsense", "printf '\\377\\377\\377\\377'; cat", "no stream of an agent"},
+		{"answers something else", "printf '\\0\\0\\0\\001\\200'; cat", "does not say what machine"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			testenv.NoLeaks(t)
+			job := Job{NP: 2, Argv: sh("true"), Launcher: "fork", Agent: sh(c.script), Bind: "core", Hosts: []Host{{Name: "a"}, {Name: "b"}}}
+			r, _, _, err := runJob(t, job)
+			if err != nil || r.Cause == nil || r.ExitStatus != 1 || !strings.Contains(r.Cause.String(), c.want) {
+				t.Errorf("got %+v, cause %v, %v, want %q", r, r.Cause, err, c.want)
+			}
+		})
+	}
+}
+
+func TestSilentAgentsAreInterrupted(t *testing.T) {
+	testenv.NoLeaks(t)
+	signals := make(chan os.Signal, 1)
+	signals <- os.Interrupt
+	job := Job{NP: 2, Argv: sh("true"), Launcher: "fork", Agent: []string{"sleep", "100"}, Bind: "core", Hosts: []Host{{Name: "a"}, {Name: "b"}}, Signals: signals}
+	r, _, _, err := runJob(t, job)
+	if err != nil || r.ExitStatus != 130 || r.Cause == nil {
+		t.Errorf("got %+v, %v", r, err)
+	}
+}
