@@ -10,6 +10,8 @@ type cache struct {
 	recent [16]*plan
 	plans  map[Call]*plan
 	steps  int
+	shorts []*Short  // of the plans that are kept
+	total  *Counters // where their runs are counted in the end
 
 	builder builder // of the plans that are not kept
 	extents []extent
@@ -38,13 +40,22 @@ func (c *cache) plan(call *Call, t tuning) *plan {
 	if p == nil {
 		p = compile(*call, t)
 		if c.plans == nil || c.steps+len(p.steps) > cacheSteps {
-			c.plans, c.steps = make(map[Call]*plan), 0
+			c.forget()
 		}
 		c.plans[*call] = p
 		c.steps += len(p.steps)
 	}
 	*recent = p
 	return p
+}
+
+// forget drops all plans. Whoever holds a short form of one has to ask for it again.
+func (c *cache) forget() {
+	c.count()
+	for _, s := range c.shorts {
+		s.team = nil
+	}
+	c.plans, c.steps, c.shorts, c.recent = make(map[Call]*plan), 0, nil, [len(c.recent)]*plan{}
 }
 
 // planOf is the plan of an invocation. Calls with parts are seldom the same twice:

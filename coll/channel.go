@@ -27,6 +27,9 @@ func (c *channel) header(fingerprint uint32) uint64 {
 	return uint64(fingerprint)<<32 | uint64(c.taken)<<16 | uint64(c.sent+1)
 }
 
+// sequenceBits are those of a header that hold the sequence.
+const sequenceBits = 1<<16 - 1
+
 func sequenceOf(header uint64) uint16    { return uint16(header) }
 func creditOf(header uint64) uint16      { return uint16(header >> 16) }
 func fingerprintOf(header uint64) uint32 { return uint32(header >> 32) }

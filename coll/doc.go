@@ -44,6 +44,10 @@
 // registered memory is copied into, and a long reduction whose operands are all
 // registered reads the inputs of all members where they are.
 //
+// A blocking call that repeats one before it, and that needs messages to mapped
+// members only, can be made by its [Short], which has all that could be found out
+// about it.
+//
 // # Determinism
 //
 // The order in which a reduction combines depends on the call, the number of ranks

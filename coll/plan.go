@@ -6,13 +6,16 @@ import (
 )
 
 // A plan is a compiled call: what this rank does, step by step. It is never
-// changed once it is made.
+// changed once it is made, but that its team keeps its short forms with it.
 type plan struct {
 	call        Call // with the algorithm that was selected
 	steps       []step
 	scratch     int // bytes of the scratch operand
 	fingerprint uint32
 	remote      [operands]bool // operands that peers, or the device, write to or read from: they need keys
+
+	shorts *Short // of calls by this plan, see Team.Short
+	long   bool   // there can be none
 }
 
 // An operand is what a location lies in.

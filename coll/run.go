@@ -25,7 +25,9 @@ type invocation struct {
 	in, out   Buffer // kept here so that they live, and on the heap
 	sends     []Part // of the kinds that have parts
 	recvs     []Part
-	parts     plan // compiled for this call, where the kind has parts
+	parts     plan   // compiled for this call, where the kind has parts
+	lengths   [2]int // of in and out
+	aliased   bool   // it is in place because both are the same memory
 	keys      [operands]key
 	own       [operands]rdma.MR // registered for this call
 
@@ -78,6 +80,9 @@ func (t *Team) Run(ctx context.Context, a *Args) error {
 	if err := t.prepare(a, &t.own); err != nil {
 		return t.refuse(a.Kind, err)
 	}
+	v := &t.own
+	v.lengths[0], v.lengths[1] = len(v.in.Mem), len(v.out.Mem)
+	v.aliased = v.call.InPlace && a.Send.Mem != nil && a.Recv.Mem != nil
 	err := t.drain(ctx)
 	if err == nil {
 		t.call = &t.own

@@ -246,6 +246,7 @@ func newTeam(ctx context.Context, cfg *TeamConfig) (*Team, error) {
 		inline = min(inline, t.mesh.links[at].inline)
 	}
 	t.machine = newMachine((*wire)(t), t.size, tuning.slots)
+	t.cache.total = &t.machine.count
 	t.waiting.team = t
 	t.call = &t.own
 	t.layout = newLayout(t.size, tuning.slots, tuning.eager, inline < tuning.eager)
@@ -307,7 +308,10 @@ func (t *Team) Rank() int { return t.rank }
 
 // Counters is what the team's calls did so far. It must not be called while one
 // runs.
-func (t *Team) Counters() Counters { return t.machine.count }
+func (t *Team) Counters() Counters {
+	t.cache.count()
+	return t.machine.count
+}
 
 // Close ends the use of the team. It is not collective and waits for nothing:
 // peers may still be writing their last words, so the control region is left to
@@ -370,6 +374,7 @@ func (t *Team) Free(ctx context.Context) error {
 
 func (t *Team) shut() {
 	t.state = ErrClosed
+	t.cache.count()
 	t.region, t.scratch, t.bytes, t.words = nil, nil, nil, nil
-	t.cache = cache{}
+	t.cache = cache{total: t.cache.total}
 }

@@ -91,7 +91,7 @@ func (w *wire) send(to, slot int, payload []byte, header uint64) bool {
 	p := &w.peers[to]
 	if p.words != nil {
 		at := ringOffset + slot*w.layout.stride
-		copy(p.bytes[at+headerLen:], payload)
+		store(p.bytes[at+headerLen:], payload)
 		arch.StoreRelease64(&p.words[at/8], header)
 		p.memory.Notify()
 		return true

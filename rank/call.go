@@ -45,6 +45,7 @@ type call struct {
 		raw       bool
 	}
 	sorted []coll.Part // of apart
+	shape  shape       // to remember it under; its kind 0: not
 
 	// Of a request.
 	pending    *coll.Pending
@@ -99,6 +100,7 @@ func (c *Comm) beginRequest(op string) *call {
 // reset forgets the operands and keeps the memory that is used again.
 func (k *call) reset() {
 	k.args = coll.Args{}
+	k.shape.kind = 0
 	k.send.reset()
 	k.recv.reset()
 	k.sends, k.recvs = k.sends[:0], k.recvs[:0]
@@ -134,6 +136,9 @@ func (k *call) run(ctx context.Context) error {
 		}
 		if err = c.team.Run(ctx, &k.args); err == nil {
 			k.unpack()
+			if k.shape.kind != 0 {
+				k.remember()
+			}
 		} else {
 			err = c.failCollective(op, err)
 		}

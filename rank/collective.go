@@ -41,7 +41,11 @@ func BarrierInit(c *Comm) (Request, error) {
 // Bcast copies buf of rank root into buf of all others (MPI_Bcast), which is as
 // long there.
 func Bcast[T Element](ctx context.Context, c *Comm, buf []T, root int) error {
-	return c.Bcast(ctx, Of(buf), root)
+	shape := shapeOf(coll.Bcast, []T(nil), buf, Op{}, root)
+	if done, err := c.again(ctx, &shape, nil, bytesOf(buf)); done {
+		return err
+	}
+	return c.begin("bcast").like(&shape).bcast(Of(buf), root).run(ctx)
 }
 
 // Ibcast starts Bcast.
@@ -58,7 +62,11 @@ func BcastInit[T Element](c *Comm, buf []T, root int) (Request, error) {
 // (MPI_Gather): len(recv) is Size times len(send) there and ignored elsewhere. In
 // place at the root: nil send, and the own block already in recv.
 func Gather[T Element](ctx context.Context, c *Comm, send, recv []T, root int) error {
-	return c.Gather(ctx, Of(send), Of(recv), root)
+	shape := shapeOf(coll.Gather, send, recv, Op{}, root)
+	if done, err := c.again(ctx, &shape, bytesOf(send), bytesOf(recv)); done {
+		return err
+	}
+	return c.begin("gather").like(&shape).gather(Of(send), Of(recv), root).run(ctx)
 }
 
 // Igather starts Gather.
@@ -75,7 +83,11 @@ func GatherInit[T Element](c *Comm, send, recv []T, root int) (Request, error) {
 // Size times len(recv) there and ignored elsewhere. In place at the root: nil
 // recv, and the own block stays where it is.
 func Scatter[T Element](ctx context.Context, c *Comm, send, recv []T, root int) error {
-	return c.Scatter(ctx, Of(send), Of(recv), root)
+	shape := shapeOf(coll.Scatter, send, recv, Op{}, root)
+	if done, err := c.again(ctx, &shape, bytesOf(send), bytesOf(recv)); done {
+		return err
+	}
+	return c.begin("scatter").like(&shape).scatter(Of(send), Of(recv), root).run(ctx)
 }
 
 // Iscatter starts Scatter.
@@ -92,7 +104,11 @@ func ScatterInit[T Element](c *Comm, send, recv []T, root int) (Request, error) 
 // (MPI_Allgather): len(recv) is Size times len(send). In place: nil send, and the
 // own block already in recv.
 func Allgather[T Element](ctx context.Context, c *Comm, send, recv []T) error {
-	return c.Allgather(ctx, Of(send), Of(recv))
+	shape := shapeOf(coll.AllGather, send, recv, Op{}, 0)
+	if done, err := c.again(ctx, &shape, bytesOf(send), bytesOf(recv)); done {
+		return err
+	}
+	return c.begin("allgather").like(&shape).allgather(Of(send), Of(recv)).run(ctx)
 }
 
 // Iallgather starts Allgather.
@@ -109,7 +125,11 @@ func AllgatherInit[T Element](c *Comm, send, recv []T) (Request, error) {
 // k (MPI_Alltoall). A block is len(recv) / Size elements; both lengths are equal.
 // In place: nil send.
 func Alltoall[T Element](ctx context.Context, c *Comm, send, recv []T) error {
-	return c.Alltoall(ctx, Of(send), Of(recv))
+	shape := shapeOf(coll.AllToAll, send, recv, Op{}, 0)
+	if done, err := c.again(ctx, &shape, bytesOf(send), bytesOf(recv)); done {
+		return err
+	}
+	return c.begin("alltoall").like(&shape).alltoall(Of(send), Of(recv), coll.Auto).run(ctx)
 }
 
 // Ialltoall starts Alltoall.

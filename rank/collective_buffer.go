@@ -8,7 +8,11 @@ import (
 
 // Barrier is [Barrier].
 func (c *Comm) Barrier(ctx context.Context) error {
-	return c.begin("barrier").barrier().run(ctx)
+	shape := shape{kind: coll.Barrier}
+	if done, err := c.again(ctx, &shape, nil, nil); done {
+		return err
+	}
+	return c.begin("barrier").like(&shape).barrier().run(ctx)
 }
 
 // Ibarrier is [Ibarrier].

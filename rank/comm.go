@@ -45,6 +45,7 @@ type Comm struct {
 	started int
 	// children is how many communicators were made of this one, for their names.
 	children int
+	habits   [coll.ExScan + 1]*habits // by kind, nil before the first; see again
 	handler  Errhandler
 	layout   *layout // nil without a topology
 

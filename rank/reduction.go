@@ -1,6 +1,10 @@
 package rank
 
-import "context"
+import (
+	"context"
+
+	"github.com/gorun-mpi/gorun/coll"
+)
 
 // The reductions combine the operands of all ranks, element by element, in the order
 // of the ranks. In place: nil send, and the data in recv. Lengths are the same on all
@@ -11,7 +15,11 @@ import "context"
 // Reduce combines send of all ranks into recv of rank root (MPI_Reduce). recv is
 // ignored elsewhere. In place at the root.
 func Reduce[T Element](ctx context.Context, c *Comm, send, recv []T, op Op, root int) error {
-	return c.Reduce(ctx, Of(send), Of(recv), op, root)
+	shape := shapeOf(coll.Reduce, send, recv, op, root)
+	if done, err := c.again(ctx, &shape, bytesOf(send), bytesOf(recv)); done {
+		return err
+	}
+	return c.begin("reduce").like(&shape).reduce(Of(send), Of(recv), op, root).run(ctx)
 }
 
 // Ireduce starts Reduce.
@@ -26,7 +34,11 @@ func ReduceInit[T Element](c *Comm, send, recv []T, op Op, root int) (Request, e
 
 // Allreduce combines send of all ranks into recv of every rank (MPI_Allreduce).
 func Allreduce[T Element](ctx context.Context, c *Comm, send, recv []T, op Op) error {
-	return c.Allreduce(ctx, Of(send), Of(recv), op)
+	shape := shapeOf(coll.AllReduce, send, recv, op, 0)
+	if done, err := c.again(ctx, &shape, bytesOf(send), bytesOf(recv)); done {
+		return err
+	}
+	return c.begin("allreduce").like(&shape).allreduce(Of(send), Of(recv), op).run(ctx)
 }
 
 // Iallreduce starts Allreduce.
@@ -43,7 +55,11 @@ func AllreduceInit[T Element](c *Comm, send, recv []T, op Op) (Request, error) {
 // result (MPI_Reduce_scatter_block): len(send) is Size times len(recv). In place
 // recv holds all blocks, and its first gets the result.
 func ReduceScatterBlock[T Element](ctx context.Context, c *Comm, send, recv []T, op Op) error {
-	return c.ReduceScatterBlock(ctx, Of(send), Of(recv), op)
+	shape := shapeOf(coll.ReduceScatter, send, recv, op, 0)
+	if done, err := c.again(ctx, &shape, bytesOf(send), bytesOf(recv)); done {
+		return err
+	}
+	return c.begin("reduce_scatter_block").like(&shape).scatterBlock(Of(send), Of(recv), op).run(ctx)
 }
 
 // IreduceScatterBlock starts ReduceScatterBlock.
@@ -75,7 +91,11 @@ func ReduceScatterInit[T Element](c *Comm, send, recv []T, counts []int, op Op) 
 
 // Scan combines send of all ranks up to the own into recv (MPI_Scan).
 func Scan[T Element](ctx context.Context, c *Comm, send, recv []T, op Op) error {
-	return c.Scan(ctx, Of(send), Of(recv), op)
+	shape := shapeOf(coll.Scan, send, recv, op, 0)
+	if done, err := c.again(ctx, &shape, bytesOf(send), bytesOf(recv)); done {
+		return err
+	}
+	return c.begin("scan").like(&shape).scan(coll.Scan, Of(send), Of(recv), op).run(ctx)
 }
 
 // Iscan starts Scan.
@@ -91,7 +111,11 @@ func ScanInit[T Element](c *Comm, send, recv []T, op Op) (Request, error) {
 // Exscan combines send of all ranks before the own into recv (MPI_Exscan). On
 // rank 0 recv stays as it is.
 func Exscan[T Element](ctx context.Context, c *Comm, send, recv []T, op Op) error {
-	return c.Exscan(ctx, Of(send), Of(recv), op)
+	shape := shapeOf(coll.ExScan, send, recv, op, 0)
+	if done, err := c.again(ctx, &shape, bytesOf(send), bytesOf(recv)); done {
+		return err
+	}
+	return c.begin("exscan").like(&shape).scan(coll.ExScan, Of(send), Of(recv), op).run(ctx)
 }
 
 // Iexscan starts Exscan.

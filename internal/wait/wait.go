@@ -3,6 +3,7 @@ package wait
 import (
 	"context"
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"github.com/gorun-mpi/gorun/internal/arch"
@@ -150,6 +151,20 @@ func (w *Waiter) Pass() {
 	if w.spins == 0 || w.scheduler {
 		w.yield()
 	}
+}
+
+// Spin polls one word of memory until the bits of mask are want, at most polls times
+// and not for longer than Wait spins, and gives what it read last. It is for who expects
+// the word at once, and waits as long as it takes by Wait.
+func (w *Waiter) Spin(word *uint64, mask, want uint64, polls int) (last uint64) {
+	for range min(polls, w.spins) {
+		arch.Pause()
+		if last = atomic.LoadUint64(word); last&mask == want {
+			w.vain = 0
+			return last
+		}
+	}
+	return atomic.LoadUint64(word)
 }
 
 // Wait returns nil when c is ready, even if ctx has ended, and ctx.Err() when ctx

@@ -1,0 +1,276 @@
+package coll
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/gorun-mpi/gorun/coll/kernel"
+	"github.com/gorun-mpi/gorun/internal/arch"
+)
+
+// A Short is a call that [Team.Run] has made, with everything that could be found
+// out about it: its arguments are right, its plan needs nothing but messages, and
+// they go to members whose lanes are mapped here. [Team.RunShort] makes calls that are
+// the same but for where their operands lie, at a fourth of what Run costs before
+// anybody is waited for. It belongs to the team, which makes each once.
+//
+// RunShort makes the plan's steps on the machine's channels, as the machine does.
+// Where a step is blocked for longer than a short spin, or finds anything wrong, the
+// machine takes over at that very step: to wait for long, contexts, faults and other
+// traffic are its affair alone.
+type Short struct {
+	team      *Team
+	plan      *plan
+	moves     []move // one for each step of the plan
+	mark      uint32 // the messages' fingerprint
+	reduction kernel.Reduction
+	in, out   int    // lengths of the operands
+	runs      uint64 // that are not counted yet
+	next      *Short // of the plan
+}
+
+// A move is a step with what it concerns looked up.
+type move struct {
+	verb    verb
+	release bool
+	n       int
+	channel *channel // of the message that is sent, awaited or given back
+	peer    *peer
+	lane    int // where the peer's ring in our region begins
+	dst     loc
+	a, b    loc
+}
+
+// Short is the short form of the call that Run made last, with reduction r; nil if it
+// has none.
+func (t *Team) Short(r *kernel.Reduction) *Short {
+	v := &t.own
+	if t.state != nil || v.call.Kind == 0 || v.call.Kind == farewell || traits[v.call.Kind].parts || v.aliased {
+		return nil
+	}
+	p := t.cache.plan(&v.call, t.tuning)
+	for s := p.shorts; s != nil; s = s.next {
+		if s.reduction.ID == r.ID {
+			return s
+		}
+	}
+	if p.long {
+		return nil
+	}
+	s := &Short{team: t, plan: p, mark: p.fingerprint ^ marked(r.ID), reduction: *r, in: v.lengths[0], out: v.lengths[1]}
+	if !s.compile() {
+		p.long = true
+		return nil
+	}
+	s.next, p.shorts = p.shorts, s
+	t.cache.shorts = append(t.cache.shorts, s)
+	return s
+}
+
+// compile makes the moves; false if a step needs more.
+func (s *Short) compile() bool {
+	t := s.team
+	s.moves = make([]move, len(s.plan.steps))
+	for i := range s.plan.steps {
+		x, v := &s.plan.steps[i], &s.moves[i]
+		*v = move{verb: x.verb, release: x.release, n: x.n, dst: x.dst, a: x.a, b: x.b}
+		peer := x.peer
+		switch x.verb {
+		case vSend, vAwait, vTake, vRelease:
+		case vCopy:
+			peer = x.a.peer
+		case vReduce:
+			if peer = x.a.peer; x.b.operand == slot {
+				peer = x.b.peer
+			}
+		default:
+			return false
+		}
+		for _, l := range [...]loc{x.dst, x.a, x.b} {
+			if l.operand >= exposed0 {
+				return false
+			}
+		}
+		if x.verb >= vCopy && !x.release {
+			continue
+		}
+		if int(peer) == t.rank || t.peers[peer].words == nil {
+			return false
+		}
+		v.channel, v.peer, v.lane = &t.machine.channels[peer], &t.peers[peer], t.layout.header(int(peer), 0)
+	}
+	return true
+}
+
+// shortSpin is how many times RunShort looks for a message before it hands over, about
+// a microsecond.
+const shortSpin = 64
+
+// RunShort makes a call like that of s, with the reduction's function. done is false
+// if nothing was done and Run has to make it: the team does something else or is
+// broken, or the operands overlap. The caller sees to it that the team is used by
+// nobody else meanwhile, Progress included.
+func (t *Team) RunShort(ctx context.Context, s *Short, send, recv []byte, combine kernel.Func) (done bool, err error) {
+	if s.team != t || atomic.LoadUint32(&t.busy) != busyNot || t.state != nil || !t.backlog.empty() || t.mesh.hurt.Load() || len(send) < s.in || len(recv) < s.out {
+		return false, nil
+	}
+	var mem [scratch + 1][]byte
+	if s.in > 0 {
+		mem[input] = send[:s.in]
+	}
+	if s.out > 0 {
+		mem[output] = recv[:s.out]
+		if shared, _ := overlap(mem[input], mem[output]); shared {
+			return false, nil
+		}
+	}
+	if s.plan.scratch > 0 {
+		if t.scratch == nil || t.scratch.Len() < uint64(s.plan.scratch) {
+			return false, nil
+		}
+		mem[scratch] = t.scratch.Bytes()
+	}
+	m := t.machine
+	stride, mask := t.layout.stride, uint16(m.slots-1)
+	for pc := range s.moves {
+		v := &s.moves[pc]
+		c := v.channel
+		switch v.verb {
+		case vSend:
+			if int(c.sent-c.credited) >= m.slots {
+				return true, t.handOver(ctx, s, pc, &mem, combine)
+			}
+			p := v.peer
+			at := ringOffset + int((c.sent+1)&mask)*stride
+			if v.n > 0 {
+				store(p.bytes[at+headerLen:], t.short(&mem, &v.a, v.n))
+			}
+			arch.StoreRelease64(&p.words[at/8], c.header(s.mark))
+			p.memory.Notify()
+			c.posted()
+		case vAwait, vTake:
+			next := c.awaited + 1
+			word := &t.words[(v.lane+int(next&mask)*stride)/8]
+			h := atomic.LoadUint64(word)
+			if sequenceOf(h) != next {
+				if h = t.waiter.Spin(word, sequenceBits, uint64(next), shortSpin); sequenceOf(h) != next {
+					return true, t.handOver(ctx, s, pc, &mem, combine)
+				}
+			}
+			if fingerprintOf(h) != s.mark {
+				return true, t.handOver(ctx, s, pc, &mem, combine)
+			}
+			c.awaited = next
+			c.credit(creditOf(h))
+			if v.verb == vTake {
+				m.giveBack(v)
+			}
+		case vCopy:
+			copy(t.short(&mem, &v.dst, v.n), t.short(&mem, &v.a, v.n))
+			if v.release {
+				m.giveBack(v)
+			}
+		case vReduce:
+			combine(t.short(&mem, &v.dst, v.n), t.short(&mem, &v.a, v.n), t.short(&mem, &v.b, v.n))
+			if v.release {
+				m.giveBack(v)
+			}
+		case vRelease:
+			m.giveBack(v)
+		}
+	}
+	if s.runs++; s.runs%pollCalls == 0 && t.mesh.used.Load() {
+		t.mesh.poll()
+	}
+	return true, nil
+}
+
+// short is the machine's at for a call that is not bound to it.
+func (t *Team) short(mem *[scratch + 1][]byte, l *loc, n int) []byte {
+	if l.operand == slot {
+		at := t.layout.payload(int(l.peer), t.machine.slotOf(t.machine.channels[l.peer].awaited)) + l.off
+		return t.bytes[at : at+n : at+n]
+	}
+	return mem[l.operand][l.off : l.off+n : l.off+n]
+}
+
+// giveBack is release to a peer whose lane is mapped.
+func (m *machine) giveBack(v *move) {
+	c := v.channel
+	if owed := c.awaited - c.told; int(owed) >= m.slots/2 {
+		// What was read from the slots was read before: a release store.
+		arch.StoreRelease64(&v.peer.words[0], uint64(c.awaited))
+		v.peer.memory.Notify()
+		c.told = c.awaited
+		m.count.Credits++
+	}
+	c.taken = c.awaited
+}
+
+// handOver has the machine go on with a short call at step pc, to its end.
+func (t *Team) handOver(ctx context.Context, s *Short, pc int, mem *[scratch + 1][]byte, combine kernel.Func) error {
+	if !t.occupy(busyCall) {
+		return &Error{Op: s.plan.call.Kind.String(), Rank: t.rank, Peer: -1, Err: ErrBusy}
+	}
+	v, m := &t.own, t.machine
+	t.call = v
+	v.call = s.plan.call
+	v.in, v.out = Buffer{Mem: mem[input]}, Buffer{Mem: mem[output]}
+	v.reduction = s.reduction
+	v.reduction.Func = combine
+	v.misses, v.outcome, v.err = 0, blocked, nil
+	m.bind(s.plan, s.mark, mem[input], mem[output], mem[scratch], combine)
+	m.pc = pc
+	m.count.add(s.plan.steps[:pc], 1)
+	err := t.complete(ctx)
+	t.vacate()
+	return err
+}
+
+// count adds what the short calls did to the counters.
+func (c *cache) count() {
+	for _, s := range c.shorts {
+		c.total.add(s.plan.steps, s.runs)
+		c.total.Calls += s.runs
+		s.runs = 0
+	}
+}
+
+// add counts steps of a short call that were made so many times.
+func (c *Counters) add(steps []step, times uint64) {
+	for i := range steps {
+		s := &steps[i]
+		n := uint64(s.n) * times
+		switch s.verb {
+		case vSend:
+			c.Signals += times
+			if s.n > 0 {
+				c.Puts += times
+				c.PutBytes += n
+			}
+		case vCopy:
+			if s.a.operand == slot {
+				c.Unpacks += times
+				c.UnpackBytes += n
+			} else {
+				c.Copies += times
+				c.CopyBytes += n
+			}
+		case vReduce:
+			c.Reductions += times
+			c.ReduceBytes += n
+		}
+	}
+}
+
+// store puts a message's payload into its slot, the bytes on the header's line last:
+// who looks at the header takes the line away from the writer, who would have to get
+// it back for the header behind the others.
+func store(to, payload []byte) {
+	const near = line - headerLen
+	if len(payload) > near {
+		copy(to[near:], payload[near:])
+		payload = payload[:near]
+	}
+	copy(to, payload)
+}
