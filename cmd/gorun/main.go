@@ -176,12 +176,17 @@ func findAgent() (string, error) {
 
 // what names the programs of a job, for the log.
 func what(job launcher.Job) string {
-	if job.Apps == nil {
-		return fmt.Sprintf("%d ranks of %s", job.NP, job.Argv[0])
+	apps := job.Apps
+	if apps == nil {
+		apps = []launcher.App{{NP: job.NP, Argv: job.Argv}}
 	}
 	var list []string
-	for _, a := range job.Apps {
-		list = append(list, fmt.Sprintf("%d ranks of %s", a.NP, a.Argv[0]))
+	for _, a := range apps {
+		ranks := "ranks"
+		if a.NP > 0 {
+			ranks = fmt.Sprintf("%d ranks", a.NP)
+		}
+		list = append(list, ranks+" of "+a.Argv[0])
 	}
 	return strings.Join(list, ", ")
 }
@@ -195,7 +200,10 @@ func where(hosts []launcher.Host) string {
 		} else {
 			text += ","
 		}
-		text += fmt.Sprintf("%s:%d", h.Name, h.Slots)
+		text += h.Name
+		if h.Slots > 0 {
+			text += fmt.Sprintf(":%d", h.Slots)
+		}
 	}
 	return text
 }

@@ -48,8 +48,12 @@ type clash struct {
 // options to them.
 func clashes() []clash {
 	return []clash{
-		{what: "-np left out", gorun: "every slot of -H or the hostfile, else 1", mpirun: "as gorun, but without hosts one rank for each CPU", hydras: "as gorun"},
+		{what: "-np left out", gorun: "a rank for every slot of -H or the hostfile, else 1", mpirun: "as gorun, but without hosts one rank for each CPU", hydras: "as gorun"},
+		{what: "more ranks than slots", gorun: "spread over the hosts, and told to the ranks; --nooversubscribe refuses them", mpirun: "as gorun (Open MPI refuses them)", hydras: "as gorun"},
+		{what: "a host of a hostfile without slots", gorun: "one for each CPU", mpirun: "as gorun", hydras: "one"},
+		{what: "binding", gorun: "none, unless ranks are mapped by cores or the like", mpirun: "to a core for two ranks or fewer, else to a socket; none when oversubscribed", hydras: "as gorun"},
 		{what: "-H, -host after a ':'", gorun: "for the program that follows", mpirun: "as gorun", hydras: "for the whole job"},
+		{what: "environment", gorun: "all variables are passed on, to all hosts; -x only adds", mpirun: "as gorun (Open MPI passes only OMPI_* and -x to other hosts)", hydras: "as gorun"},
 		{what: "exit status", gorun: "that of the first rank that failed, 128+N for signal N", mpirun: "as gorun",
 			hydras: "the bitwise OR of all ranks', a signal counting as its number"},
 		{what: "-s", gorun: "--preload-binary", mpirun: "as gorun", hydras: "ranks that read standard input (Intel MPI)", options: []string{"s"}},

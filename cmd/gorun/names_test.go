@@ -64,7 +64,7 @@ func TestSensesUnderOtherNames(t *testing.T) {
 		{command: "mpiexec", args: "-tune file prog", note: "Intel MPI"},
 		{command: "mpiexec.hydra", args: "-launcher ssh -rmk slurm prog", note: "no remote shell"},
 		{command: "gorun", args: "--launcher ssh prog", err: `--launcher: found "ssh", expected fork`},
-		{command: "gorun", args: "--allow-run-as-root prog", note: "as anybody may"},
+		{command: "gorun", args: "--allow-run-as-root prog"},
 		{command: "gorun", args: "--mca plm_rsh_agent ssh --mca oob_tcp_if_include eth0 prog", note: "Open MPI's own launcher"},
 		{command: "gorun", args: "--xterm 1 prog", err: "--xterm: not supported: gorun starts no debugger"},
 		{command: "gorun", args: "-gpus-per-proc 1 prog", err: "-gpus-per-proc: not supported: gorun hands out no GPUs"},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -40,6 +41,7 @@ func setHosts(s *settings, value string) error {
 		return fmt.Errorf("%w; try -H a:2,b:2", err)
 	}
 	for i := range hosts {
+		// Each time that a host is named is a slot.
 		hosts[i].Slots = max(1, hosts[i].Slots)
 	}
 	if s.under == hydra {
@@ -91,29 +93,37 @@ func setLauncher(s *settings, value string) error {
 	return nil
 }
 
-// finishHosts gives the job its hosts.
+// finishHosts gives the job its hosts, and each program those that it is kept to.
 func (s *settings) finishHosts() error {
 	if s.fileHosts == nil {
 		s.fileHosts = s.defaultFile
 	}
-	named := slices.Clone(s.hosts)
+	// Hosts that one program names hold for it, those of the only one for the job.
+	var apart bool
+	named := merge(s.hosts, add)
 	for _, p := range s.programs {
-		named = append(named, p.hosts...)
+		if p.hosts = merge(p.hosts, add); p.hosts != nil {
+			apart = len(s.programs) > 1
+			named = merge(append(named, p.hosts...), most)
+		}
 	}
 	hosts := named
 	if s.fileHosts != nil {
-		hosts = s.fileHosts
-	}
-	if named != nil && s.fileHosts != nil {
-		var err error
-		if hosts, err = among(s.fileHosts, named); err != nil {
-			return err
+		hosts = merge(s.fileHosts, add)
+		for _, n := range named {
+			if !slices.ContainsFunc(hosts, sameName(n)) {
+				return fmt.Errorf("-H: found %q, expected hosts of the hostfile beside it: %s", n.Name, nameHosts(hosts))
+			}
+		}
+		if named != nil && !apart {
+			hosts = among(hosts, named)
 		}
 	}
 	for _, p := range s.programs {
-		if len(s.programs) > 1 && p.hosts != nil && !sameHosts(p.hosts, named) {
-			return fmt.Errorf("-H: found %s for %s alone, expected the same hosts for all programs: ranks of one program cannot be kept to some hosts yet",
-				p.hosts[0].Name, p.argv[0])
+		for _, h := range p.hosts {
+			if apart {
+				p.only = append(p.only, h.Name)
+			}
 		}
 	}
 	for _, h := range hosts {
@@ -121,42 +131,59 @@ func (s *settings) finishHosts() error {
 			s.spelling = h.User + "@" + h.Name
 			s.note("only a remote shell would log in, and all hosts are reached without one")
 		}
-		s.job.Hosts = append(s.job.Hosts, launcher.Host{Name: h.Name, Slots: h.Slots})
+		if h.Slots == 0 {
+			h.Slots = -1 // the launcher's word for one a CPU
+			if s.under == hydra {
+				h.Slots = 1
+			}
+			if h.Max > 0 && h.Slots < 0 {
+				h.Slots = h.Max
+			}
+		}
+		s.job.Hosts = append(s.job.Hosts, launcher.Host{Name: h.Name, Slots: h.Slots, Max: h.Max})
 	}
 	return nil
 }
 
-// among are the named hosts as the file has them, in the file's order.
-func among(file, named []hostfile.Host) ([]hostfile.Host, error) {
-	var chosen []hostfile.Host
-	for _, n := range named {
-		if !slices.ContainsFunc(file, func(h hostfile.Host) bool { return h.Name == n.Name }) {
-			return nil, fmt.Errorf("-H: found %q, expected hosts of the hostfile beside it: %s", n.Name, nameHosts(file))
+// merge names each host once, at its first place, with slots by fold.
+func merge(hosts []hostfile.Host, fold func(a, b int) int) []hostfile.Host {
+	var merged []hostfile.Host
+	at := make(map[string]int, len(hosts))
+	for _, h := range hosts {
+		i, seen := at[h.Name]
+		if !seen {
+			at[h.Name] = len(merged)
+			merged = append(merged, h)
+			continue
 		}
+		have := &merged[i]
+		have.Slots = fold(have.Slots, h.Slots)
+		have.Max = fold(have.Max, h.Max)
+		have.User = cmp.Or(h.User, have.User)
 	}
+	return merged
+}
+
+func add(a, b int) int  { return a + b }
+func most(a, b int) int { return max(a, b) }
+
+func sameName(a hostfile.Host) func(hostfile.Host) bool {
+	return func(b hostfile.Host) bool { return a.Name == b.Name }
+}
+
+// among are the hosts that are named, in the file's order, with the slots that
+// they are named with: one is what a name without a number has, and says nothing.
+func among(file, named []hostfile.Host) []hostfile.Host {
+	var chosen []hostfile.Host
 	for _, h := range file {
-		if slices.ContainsFunc(named, func(n hostfile.Host) bool { return h.Name == n.Name }) {
+		if i := slices.IndexFunc(named, sameName(h)); i >= 0 {
+			if named[i].Slots > 1 {
+				h.Slots = named[i].Slots
+			}
 			chosen = append(chosen, h)
 		}
 	}
-	return chosen, nil
-}
-
-func sameHosts(a, b []hostfile.Host) bool {
-	names := func(hosts []hostfile.Host) map[string]bool {
-		set := make(map[string]bool)
-		for _, h := range hosts {
-			set[h.Name] = true
-		}
-		return set
-	}
-	x, y := names(a), names(b)
-	for name := range y {
-		if !x[name] {
-			return false
-		}
-	}
-	return len(x) == len(y)
+	return chosen
 }
 
 func nameHosts(hosts []hostfile.Host) string {
@@ -171,17 +198,14 @@ func nameHosts(hosts []hostfile.Host) string {
 	return strings.Join(names, ", ")
 }
 
-// defaultRanks is how many ranks a program gets that does not say.
-func (s *settings) defaultRanks(p *program) int {
-	if len(s.programs) > 1 {
+// defaultRanks is how many ranks a program gets that does not say; 0 leaves it
+// to the launcher, which takes all slots.
+func (s *settings) defaultRanks() int {
+	switch {
+	case len(s.programs) > 1:
 		return 1
+	case len(s.job.Hosts) == 0 && s.under == openMPI && s.cpus != nil && s.job.PerHost == 0:
+		return s.cpus()
 	}
-	n := 0
-	for _, h := range s.job.Hosts {
-		n += max(1, h.Slots)
-	}
-	if n == 0 && s.under == openMPI && s.cpus != nil {
-		n = s.cpus()
-	}
-	return max(n, 1)
+	return 0
 }

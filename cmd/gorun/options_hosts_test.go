@@ -13,37 +13,41 @@ func TestHosts(t *testing.T) {
 		want                         string // hosts, ranks
 		err                          string
 	}{
-		{name: "a list", args: "-H a:2,b a", want: "a:2 b:1, 3*a"},
-		{name: "a range", args: "-H n[08-10] a", want: "n08:1 n09:1 n10:1, 3*a"},
-		{name: "repeated", args: "-H a -host a:2 a", want: "a:1 a:2, 3*a"},
-		{name: "every name of it", args: "--hosts a --hostlist b -machinelist c -hosts-group d[1-2] a", want: "a:1 b:1 c:1 d1:1 d2:1, 5*a"},
-		{name: "a file", args: "--hostfile two a", want: "n1:2 n2:3, 5*a"},
+		{name: "a list", args: "-H a:2,b a", want: "a:2 b:1, 0*a"},
+		{name: "a range", args: "-H n[08-10] a", want: "n08:1 n09:1 n10:1, 0*a"},
+		{name: "repeated", args: "-H a -host a:2 a", want: "a:3, 0*a"},
+		{name: "every name of it", args: "--hosts a --hostlist b -machinelist c -hosts-group d[1-2] a", want: "a:1 b:1 c:1 d1:1 d2:1, 0*a"},
+		{name: "a file", args: "--hostfile two a", want: "n1:2 n2:3, 0*a"},
 		{name: "-f", args: "-f two -n 4 a", want: "n1:2 n2:3, 4*a"},
-		{name: "-machinefile twice", args: "-machinefile two --hostfile one a", want: "n1:2 n2:3 n3:0, 6*a"},
-		{name: "some of a file", args: "-f two -H n2 a", want: "n2:3, 3*a"},
+		{name: "-machinefile twice", args: "-machinefile two --hostfile one a", want: "n1:2 n2:3 n3:-1, 0*a"},
+		{name: "some of a file", args: "-f two -H n2 a", want: "n2:3, 0*a"},
 		{name: "a host that the file has not", args: "-f two -H n9 a", err: `-H: found "n9", expected hosts of the hostfile beside it: n1, n2`},
-		{name: "a default", args: "--default-hostfile two a", want: "n1:2 n2:3, 5*a"},
-		{name: "a default that does not count", args: "--default-hostfile two --hostfile one a", want: "n3:0, 1*a"},
-		{name: "no default", args: "--default-hostfile none a", want: ", 1*a"},
+		{name: "a default", args: "--default-hostfile two a", want: "n1:2 n2:3, 0*a"},
+		{name: "a default that does not count", args: "--default-hostfile two --hostfile one a", want: "n3:-1, 0*a"},
+		{name: "no default", args: "--default-hostfile none a", want: ", 0*a"},
 		{name: "no file", args: "--hostfile nosuch a", err: `--hostfile: found "nosuch", expected a file that can be read: file does not exist`},
 		{name: "a bad line", args: "-f bad a", err: `-f: bad:2: found "slot=3", expected slots=N`},
-		{name: "from the environment", args: "a", environ: "HYDRA_HOST_FILE=two", want: "n1:2 n2:3, 5*a"},
-		{name: "Intel's", args: "a", environ: "I_MPI_HYDRA_HOST_FILE=two", want: "n1:2 n2:3, 5*a"},
-		{name: "Intel's group", args: "a", environ: "I_MPI_HYDRA_HOSTS_GROUP=x[1-2]", want: "x1:1 x2:1, 2*a"},
-		{name: "Open MPI's", args: "a", environ: "OMPI_MCA_orte_default_hostfile=two", want: "n1:2 n2:3, 5*a"},
-		{name: "Open MPI 5's, as an option", args: "--prtemca prte_default_hostfile two a", want: "n1:2 n2:3, 5*a"},
-		{name: "the command line wins", args: "-f one a", environ: "HYDRA_HOST_FILE=two", want: "n3:0, 1*a"},
+		{name: "from the environment", args: "a", environ: "HYDRA_HOST_FILE=two", want: "n1:2 n2:3, 0*a"},
+		{name: "Intel's", args: "a", environ: "I_MPI_HYDRA_HOST_FILE=two", want: "n1:2 n2:3, 0*a"},
+		{name: "Intel's group", args: "a", environ: "I_MPI_HYDRA_HOSTS_GROUP=x[1-2]", want: "x1:1 x2:1, 0*a"},
+		{name: "Open MPI's", args: "a", environ: "OMPI_MCA_orte_default_hostfile=two", want: "n1:2 n2:3, 0*a"},
+		{name: "Open MPI 5's, as an option", args: "--prtemca prte_default_hostfile two a", want: "n1:2 n2:3, 0*a"},
+		{name: "the command line wins", args: "-f one a", environ: "HYDRA_HOST_FILE=two", want: "n3:-1, 0*a"},
 		{name: "a bad one of the environment", args: "a", environ: "HYDRA_HOST_FILE=nosuch", err: `HYDRA_HOST_FILE: found "nosuch"`},
-		{name: "of both programs", args: "-H a a : -H a b", want: "a:1 a:1, 1*a 1*b"},
-		{name: "of one program", args: "-H a a : b", want: "a:1, 1*a 1*b"},
-		{name: "different", args: "-H a a : -H b b", err: "-H: found a for a alone, expected the same hosts for all programs"},
+		{name: "of both programs", args: "-H a a : -H a b", want: "a:1, 1*a@a 1*b@a"},
+		{name: "of one program", args: "-H a a : b", want: "a:1, 1*a@a 1*b"},
+		{name: "different", args: "-H a a : -H b b", want: "a:1 b:1, 1*a@a 1*b@b"},
 		{name: "different, of the job", command: "mpiexec", args: "-host a a : -host b b", want: "a:1 b:1, 1*a 1*b"},
-		{name: "-machine, a file", command: "mpiexec", args: "-machine two a", want: "n1:2 n2:3, 5*a"},
-		{name: "-machine, hosts", command: "mpiexec", args: "-machine x,y a", want: "x:1 y:1, 2*a"},
+		{name: "-machine, a file", command: "mpiexec", args: "-machine two a", want: "n1:2 n2:3, 0*a"},
+		{name: "-machine, hosts", command: "mpiexec", args: "-machine x,y a", want: "x:1 y:1, 0*a"},
 		{name: "-machine is Hydra's", args: "-machine x a", err: "-machine: unknown option"},
 		{name: "all CPUs", command: "mpirun", args: "a", want: ", 7*a"},
 		{name: "not of several programs", command: "mpirun", args: "a : b", want: ", 1*a 1*b"},
-		{name: "one rank", command: "mpiexec", args: "a", want: ", 1*a"},
+		{name: "one rank", command: "mpiexec", args: "a", want: ", 0*a"},
+		{name: "without slots, under Hydra", command: "mpiexec", args: "-f one -n 2 a", want: "n3:1, 2*a"},
+		{name: "another number of slots", args: "-f two -H n1:7,n2 a", want: "n1:7 n2:3, 0*a"},
+		{name: "some of a file, apart", args: "-f two -n 2 -H n2 a : -n 1 b", want: "n1:2 n2:3, 2*a@n2 1*b"},
+		{name: "the most of both", args: "-H a:2,b a : -H b:3,b b", want: "a:2 b:4, 1*a@a,b 1*b@b"},
 	} {
 		command := c.command
 		if command == "" {
@@ -72,6 +76,9 @@ func TestHosts(t *testing.T) {
 				got += " "
 			}
 			got += a
+			if len(req.job.Apps) > i && req.job.Apps[i].Hosts != nil {
+				got += "@" + strings.Join(req.job.Apps[i].Hosts, ",")
+			}
 		}
 		if err != nil || got != c.want {
 			t.Errorf("%s: %s: got %q, %v; want %q", c.name, c.args, got, err, c.want)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -32,6 +33,7 @@ type program struct {
 	inherit inherit
 	said    string          // one of the options that said this; "" for none
 	hosts   []hostfile.Host // of -H, where it counts for this program
+	only    []string        // the job's hosts that it is kept to; nil: all
 }
 
 // jobOptions are the options that say what the ranks are: how many, which
@@ -39,7 +41,7 @@ type program struct {
 func jobOptions() []option {
 	return []option{
 		{names: []string{"np", "n"}, short: "n", more: []string{"c"}, arity: 1, local: true, family: "Job", value: "N",
-			help: "ranks to start (default: 1, with -H one for each slot)", set: setNP},
+			help: "ranks to start (default: one for each slot of the hosts, 1 without hosts)", set: setNP},
 		{names: []string{"soft"}, arity: 1, local: true, family: "Job", value: "FIRST:LAST:STEP,...",
 			help: "numbers of ranks that will do: the largest of them up to -np is started", set: setSoft},
 		{names: []string{"wdir", "wd"}, more: []string{"cwd"}, arity: 1, local: true, family: "Job", value: "DIR",
@@ -119,10 +121,13 @@ func setSoft(s *settings, value string) error {
 func (s *settings) ranks(p *program) (int, error) {
 	np := p.np
 	if np == 0 {
-		np = s.defaultRanks(p)
+		np = s.defaultRanks()
 	}
 	if p.soft == nil {
 		return np, nil
+	}
+	if np == 0 {
+		return 0, errors.New("-soft: found no -np beside it, expected the number of ranks that it is at most; try -np 8 -soft 2:8:2")
 	}
 	best := 0
 	for _, t := range p.soft {

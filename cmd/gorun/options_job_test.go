@@ -64,9 +64,9 @@ func TestPrograms(t *testing.T) {
 		{"a guard takes the colon's meaning", []string{"a", ":", "--", "b", ":", "c"}, []string{"1*a", "1*b|:|c"}},
 		{"a file of programs", []string{"--app", "apps"}, []string{"2*a|an argument (G=1) in /tmp", `1*b|#x|"q" \$HOME (G=1;A=1)`}},
 		{"several in a line", []string{"-configfile", "one"}, []string{"1*a", "3*b", "2*c"}},
-		{"a last line that goes on", []string{"--app", "last"}, []string{"1*prog|goes|on"}},
+		{"a last line that goes on", []string{"--app", "last"}, []string{"0*prog|goes|on"}},
 		{"a file and a program", []string{"-configfile", "one", ":", "-n", "4", "d"}, []string{"1*a", "3*b", "2*c", "4*d"}},
-		{"options of the job beside a file", []string{"-genv", "A", "1", "--app", "last"}, []string{"1*prog|goes|on (A=1)"}},
+		{"options of the job beside a file", []string{"-genv", "A", "1", "--app", "last"}, []string{"0*prog|goes|on (A=1)"}},
 		{"soft", []string{"-n", "10", "-soft", "1:9:2", "a", ":", "-n", "7", "-soft", "2,4:6", "b", ":", "-n", "8", "-soft", "9:0:-4", "c"}, []string{"9*a", "6*b", "5*c"}},
 	} {
 		got, err := parse(under("gorun", files, c.args...))
@@ -95,6 +95,7 @@ func TestProgramsRefused(t *testing.T) {
 		{"-soft 1:2:0 a", `-soft: found "1:2:0", expected numbers`},
 		{"-soft 1:2:3:4 a", `-soft: found "1:2:3:4", expected numbers`},
 		{"-n 2 -soft 3:5 a", "-soft: found no number from 1 to 2 in it"},
+		{"-soft 3:5 a", "-soft: found no -np beside it"},
 		{"-arch sparc a", `-arch: found "sparc", expected what this machine is: `},
 		{"-file x a", "-file: not supported: the standard leaves its contents"},
 		{"-initial-errhandler x a", `-initial-errhandler: found "x", expected mpi_errors_are_fatal`},

@@ -22,6 +22,8 @@ func mcaOptions() []option {
 			help: "parameters of Open MPI from files, NAME = VALUE a line", set: setTune},
 		{names: []string{"tune"}, arity: 1, under: own | openMPI, family: "Open MPI", value: "FILE,...",
 			help: "the same, and in a line also --mca NAME VALUE and -x NAME[=VALUE]", set: setTune},
+		{names: []string{"allow-run-as-root"}, family: "Open MPI",
+			help: "nothing: root may run gorun as anybody may", set: setSwitch(func(*settings, bool) {})},
 		{names: []string{"display-comm"}, family: "Open MPI",
 			help: "let MPI_Init tell which ways messages take", set: setDisplayComm("mpi_init")},
 		{names: []string{"display-comm-finalize"}, family: "Open MPI",

@@ -18,7 +18,6 @@ func openMPIOptions() []option {
 		note0(install, "noprefix", "no-app-prefix"),
 		note1(install, "prefix", "app-pmix-prefix", "pmix-prefix"),
 		note1("files of the job are made where they are needed; --mca orte_tmpdir_base moves those of Open MPI's library", "tmpdir"),
-		note0("root may run gorun as anybody may", "allow-run-as-root"),
 		note1("programs of every MPI are run alike", "personality"),
 		note0("messages are whole lines, each told once", "no-aggregate-help", "parsable", "parseable", "p"),
 		note1("gorun passes on every signal that may be", "forward-signals"),
@@ -41,7 +40,6 @@ func openMPIOptions() []option {
 		refuse1("the machine is read as the kernel shows it", "cartofile", "cf"),
 		refuse0("all ranks of a program have the same arguments", "index-argv-by-rank"),
 		refuse1("processes are in no named sets", "pset"),
-		refuse1("a running job takes no more hosts", "add-host", "add-hostfile"),
 		refuse1("the standard leaves its contents to each launcher, and gorun has none; -configfile reads programs", "file"),
 		refuse1("its words are options here: --do-not-launch, --timeout, --report-bindings ...", "runtime-options", "rtos"),
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -69,6 +70,9 @@ func (s *settings) finish() (request, error) {
 		return request{}, fmt.Errorf("--launcher %s: found no hosts, expected -H beside it; try -H a:2,b:2", job.Launcher)
 	}
 	s.ends.or = s.under == hydra
+	if s.under == openMPI {
+		job.Bind = cmp.Or(job.Bind, "openmpi")
+	}
 	return s.request, nil
 }
 
@@ -78,5 +82,5 @@ func (s *settings) app(p *program) (launcher.App, error) {
 	if err != nil {
 		return launcher.App{}, err
 	}
-	return launcher.App{Argv: p.argv, NP: np, Env: s.environment(p), Dir: p.dir, Path: p.path}, nil
+	return launcher.App{Argv: p.argv, NP: np, Env: s.environment(p), Dir: p.dir, Path: p.path, Hosts: p.only}, nil
 }

@@ -24,7 +24,7 @@ func TestParse(t *testing.T) {
 		args []string
 		want launcher.Job
 	}{
-		{"program alone", []string{"prog"}, launcher.Job{Argv: prog, NP: 1}},
+		{"program alone", []string{"prog"}, launcher.Job{Argv: prog}},
 		{"-np", []string{"-np", "4", "prog"}, launcher.Job{Argv: prog, NP: 4}},
 		{"-np=", []string{"-np=4", "prog"}, launcher.Job{Argv: prog, NP: 4}},
 		{"--np", []string{"--np", "4", "prog"}, launcher.Job{Argv: prog, NP: 4}},
@@ -37,29 +37,29 @@ func TestParse(t *testing.T) {
 		{"the program's own options", []string{"-np", "4", "prog", "-np", "7", "--help", "-x", "--", "a"},
 			launcher.Job{Argv: []string{"prog", "-np", "7", "--help", "-x", "--", "a"}, NP: 4}},
 		{"program after --", []string{"-np", "2", "--", "-odd", ":", "a"}, launcher.Job{Argv: []string{"-odd", ":", "a"}, NP: 2}},
-		{"colon inside an argument", []string{"prog", "a:b", "::"}, launcher.Job{Argv: []string{"prog", "a:b", "::"}, NP: 1}},
-		{"empty argument of the program", []string{"prog", ""}, launcher.Job{Argv: []string{"prog", ""}, NP: 1}},
-		{"-x with value", []string{"-x", "A=1", "prog"}, launcher.Job{Argv: prog, NP: 1, Env: env("A=1")}},
-		{"-x with value and =", []string{"-x", "A=b=c", "prog"}, launcher.Job{Argv: prog, NP: 1, Env: env("A=b=c")}},
-		{"-x with empty value", []string{"-x", "A=", "prog"}, launcher.Job{Argv: prog, NP: 1, Env: env("A=")}},
-		{"-x by name", []string{"-x", "HOME", "-x", "EMPTY", "prog"}, launcher.Job{Argv: prog, NP: 1, Env: env("HOME=/root", "EMPTY=")}},
-		{"-x by name, set twice", []string{"-x", "TWICE", "prog"}, launcher.Job{Argv: prog, NP: 1, Env: env("TWICE=2")}},
-		{"-genv", []string{"-genv", "A", "b c", "--env", "D", "", "prog"}, launcher.Job{Argv: prog, NP: 1, Env: env("A=b c", "D=")}},
-		{"--genv=", []string{"--genv=A=b", "prog"}, launcher.Job{Argv: prog, NP: 1, Env: env("A=b")}},
-		{"-wdir", []string{"-wdir", "/tmp", "prog"}, launcher.Job{Argv: prog, NP: 1, Dir: "/tmp"}},
-		{"value that looks like an option", []string{"--wdir", "-d", "prog"}, launcher.Job{Argv: prog, NP: 1, Dir: "-d"}},
-		{"--timeout seconds", []string{"--timeout", "90", "prog"}, launcher.Job{Argv: prog, NP: 1, Timeout: 90 * time.Second}},
-		{"--timeout fraction", []string{"-timeout", "0.5", "prog"}, launcher.Job{Argv: prog, NP: 1, Timeout: time.Second / 2}},
-		{"--timeout units", []string{"--timeout=1m30s", "prog"}, launcher.Job{Argv: prog, NP: 1, Timeout: 90 * time.Second}},
-		{"-tag-output", []string{"-tag-output", "prog"}, launcher.Job{Argv: prog, NP: 1, TagOutput: true}},
-		{"--tag-output=false", []string{"--tag-output", "--tag-output=false", "prog"}, launcher.Job{Argv: prog, NP: 1}},
-		{"-H", []string{"-H", "a:2,b", "prog"}, launcher.Job{Argv: prog, NP: 3, Hosts: []launcher.Host{{Name: "a", Slots: 2}, {Name: "b", Slots: 1}}}},
+		{"colon inside an argument", []string{"prog", "a:b", "::"}, launcher.Job{Argv: []string{"prog", "a:b", "::"}}},
+		{"empty argument of the program", []string{"prog", ""}, launcher.Job{Argv: []string{"prog", ""}}},
+		{"-x with value", []string{"-x", "A=1", "prog"}, launcher.Job{Argv: prog, Env: env("A=1")}},
+		{"-x with value and =", []string{"-x", "A=b=c", "prog"}, launcher.Job{Argv: prog, Env: env("A=b=c")}},
+		{"-x with empty value", []string{"-x", "A=", "prog"}, launcher.Job{Argv: prog, Env: env("A=")}},
+		{"-x by name", []string{"-x", "HOME", "-x", "EMPTY", "prog"}, launcher.Job{Argv: prog, Env: env("HOME=/root", "EMPTY=")}},
+		{"-x by name, set twice", []string{"-x", "TWICE", "prog"}, launcher.Job{Argv: prog, Env: env("TWICE=2")}},
+		{"-genv", []string{"-genv", "A", "b c", "--env", "D", "", "prog"}, launcher.Job{Argv: prog, Env: env("A=b c", "D=")}},
+		{"--genv=", []string{"--genv=A=b", "prog"}, launcher.Job{Argv: prog, Env: env("A=b")}},
+		{"-wdir", []string{"-wdir", "/tmp", "prog"}, launcher.Job{Argv: prog, Dir: "/tmp"}},
+		{"value that looks like an option", []string{"--wdir", "-d", "prog"}, launcher.Job{Argv: prog, Dir: "-d"}},
+		{"--timeout seconds", []string{"--timeout", "90", "prog"}, launcher.Job{Argv: prog, Timeout: 90 * time.Second}},
+		{"--timeout fraction", []string{"-timeout", "0.5", "prog"}, launcher.Job{Argv: prog, Timeout: time.Second / 2}},
+		{"--timeout units", []string{"--timeout=1m30s", "prog"}, launcher.Job{Argv: prog, Timeout: 90 * time.Second}},
+		{"-tag-output", []string{"-tag-output", "prog"}, launcher.Job{Argv: prog, TagOutput: true}},
+		{"--tag-output=false", []string{"--tag-output", "--tag-output=false", "prog"}, launcher.Job{Argv: prog}},
+		{"-H", []string{"-H", "a:2,b", "prog"}, launcher.Job{Argv: prog, Hosts: []launcher.Host{{Name: "a", Slots: 2}, {Name: "b", Slots: 1}}}},
 		{"-host twice", []string{"-host", "a:2", "--host=[::1]:3", "-np", "1", "prog"},
 			launcher.Job{Argv: prog, NP: 1, Hosts: []launcher.Host{{Name: "a", Slots: 2}, {Name: "::1", Slots: 3}}}},
 		{"--launcher fork", []string{"--launcher", "fork", "-H", "a", "prog"},
-			launcher.Job{Argv: prog, NP: 1, Launcher: "fork", Hosts: []launcher.Host{{Name: "a", Slots: 1}}}},
+			launcher.Job{Argv: prog, Launcher: "fork", Hosts: []launcher.Host{{Name: "a", Slots: 1}}}},
 		{"--emulate", []string{"--emulate", "mlx5_0,mlx5_1", "--emulate=x.y-z", "prog"},
-			launcher.Job{Argv: prog, NP: 1, Emulate: []string{"mlx5_0", "mlx5_1", "x.y-z"}}},
+			launcher.Job{Argv: prog, Emulate: []string{"mlx5_0", "mlx5_1", "x.y-z"}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.want.Env == nil {
@@ -222,7 +222,7 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("parse(%q): one program and %d", args, len(apps))
 		}
 		for _, a := range apps {
-			if len(a.Argv) == 0 || a.Argv[0] == "" || a.NP < 1 || a.Env == nil {
+			if len(a.Argv) == 0 || a.Argv[0] == "" || a.NP < 0 || a.Env == nil {
 				t.Errorf("parse(%q): program %+v", args, a)
 			}
 		}
