@@ -6,11 +6,26 @@ import (
 )
 
 // A Keyval is a name under which a program keeps a value of its own with a
-// communicator (MPI_Comm_create_keyval): a library finds its state there again.
-// Attributes are local to the rank.
+// communicator (MPI_Comm_create_keyval) or a window (MPI_Win_create_keyval): a library
+// finds its state there again. Attributes are local to the rank.
 type Keyval[V any] struct {
 	copied  func(old *Comm, value V) (V, bool, error)
 	deleted func(c *Comm, value V) error
+}
+
+// A Holder has attributes: a [Comm] or a [Win]. Callbacks get the communicator, of a
+// window the one that it has for itself.
+type Holder interface{ holder() *Comm }
+
+func (c *Comm) holder() *Comm   { return c }
+func (w *window) holder() *Comm { return w.comm }
+
+// held is the communicator of a holder, nil of nothing.
+func held(h Holder) *Comm {
+	if h == nil {
+		return nil
+	}
+	return h.holder()
 }
 
 // NewKeyval makes a name that no other is equal to. copied gives the value for a
@@ -81,9 +96,10 @@ func (k *Keyval[V]) usable(c *Comm) error {
 	return nil
 }
 
-// Set keeps a value with the communicator (MPI_Comm_set_attr), in the place of any
-// other under this name.
-func (k *Keyval[V]) Set(c *Comm, value V) error {
+// Set keeps a value with the communicator (MPI_Comm_set_attr) or window
+// (MPI_Win_set_attr), in the place of any other under this name.
+func (k *Keyval[V]) Set(h Holder, value V) error {
+	c := held(h)
 	if err := k.usable(c); err != nil {
 		return c.fail("set_attr", -1, err)
 	}
@@ -102,8 +118,9 @@ func (k *Keyval[V]) Set(c *Comm, value V) error {
 }
 
 // Get is the value that the communicator keeps under this name, and whether there
-// is one (MPI_Comm_get_attr).
-func (k *Keyval[V]) Get(c *Comm) (value V, found bool) {
+// is one (MPI_Comm_get_attr, MPI_Win_get_attr).
+func (k *Keyval[V]) Get(h Holder) (value V, found bool) {
+	c := held(h)
 	if k.usable(c) != nil {
 		return value, false
 	}
@@ -114,8 +131,10 @@ func (k *Keyval[V]) Get(c *Comm) (value V, found bool) {
 	return c.attributes[i].(*kept[V]).value, true
 }
 
-// Delete forgets the value under this name (MPI_Comm_delete_attr).
-func (k *Keyval[V]) Delete(c *Comm) error {
+// Delete forgets the value under this name (MPI_Comm_delete_attr,
+// MPI_Win_delete_attr).
+func (k *Keyval[V]) Delete(h Holder) error {
+	c := held(h)
 	const op = "delete_attr"
 	if err := k.usable(c); err != nil {
 		return c.fail(op, -1, err)

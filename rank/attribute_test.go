@@ -159,7 +159,7 @@ func TestAttributeCallbacksChangeOthers(t *testing.T) {
 		}{
 			{"set", func(d *rank.Comm) error { return key.Set(d, 3) }, 3},
 			{"dup", func(d *rank.Comm) error { _, err := d.Dup(ctx); return err }, 2},
-			{"delete", key.Delete, 0},
+			{"delete", func(d *rank.Comm) error { return key.Delete(d) }, 0},
 		} {
 			d, err := c.Dup(ctx)
 			if err != nil {
@@ -234,5 +234,64 @@ func TestEnvironmentOfTheWorld(t *testing.T) {
 			return fmt.Errorf("after Finalize: %v, %v", err, w.Finalized())
 		}
 		return nil
+	})
+}
+
+// A window has attributes and an error handler of its own, beside those of the
+// communicator that it was made of.
+func TestWindowAttributes(t *testing.T) {
+	testenv.NoLeaks(t)
+	ranktest.Each(t, []int{1, 3}, func(ctx context.Context, c *rank.Comm) error {
+		var gone []string
+		key := rank.NewKeyval(rank.CopyValue[string], func(c *rank.Comm, v string) error {
+			gone = append(gone, c.Name()+" "+v)
+			return nil
+		})
+		var told []string
+		c.SetErrhandler(func(c *rank.Comm, err error) { told = append(told, "comm "+c.Name()) })
+		defer c.SetErrhandler(nil)
+		if err := key.Set(c, "outer"); err != nil {
+			return err
+		}
+		w, err := rank.WinAllocate[byte](ctx, c, 1)
+		if err != nil {
+			return err
+		}
+		w.SetName("board")
+		if _, found := key.Get(w); found {
+			return errors.New("the window has the communicator's attribute")
+		}
+		if err := errors.Join(key.Set(w, "first"), key.Set(w, "second")); err != nil {
+			return err
+		}
+		if v, found := key.Get(w); !found || v != "second" {
+			return fmt.Errorf("the window has %q, %v", v, found)
+		}
+		broken := errors.New("broken")
+		w.CallErrhandler(broken)
+		w.SetErrhandler(func(c *rank.Comm, err error) {
+			if errors.Is(err, broken) || errors.Is(err, rank.ClassRMASync) {
+				told = append(told, "window "+c.Name())
+			}
+		})
+		w.CallErrhandler(broken)
+		w.Errhandler()(c, broken)
+		if err := w.Put(nil, 0, 0); !errors.Is(err, rank.ClassRMASync) {
+			return fmt.Errorf("put without an epoch: %v", err)
+		}
+		c.CallErrhandler(broken)
+		if want := []string{"comm board", "window board", "window world", "window board", "comm world"}; !slices.Equal(told, want) {
+			return fmt.Errorf("the handlers were told %q, want %q", told, want)
+		}
+		if err := w.Free(ctx); err != nil {
+			return err
+		}
+		if err := key.Set(w, "late"); !errors.Is(err, rank.ErrFreed) {
+			return fmt.Errorf("set on a freed window: %v", err)
+		}
+		if v, _ := key.Get(c); v != "outer" || !slices.Equal(gone, []string{"board first", "board second"}) {
+			return fmt.Errorf("%q, and gone are %q", v, gone)
+		}
+		return key.Delete(c)
 	})
 }

@@ -53,6 +53,42 @@ func (c *Comm) setGrid(grid topology.Grid) {
 	c.layout = l
 }
 
+// CartMap is the rank that CartCreate with reorder would give the caller
+// (MPI_Cart_map), Undefined where the grid has no room for it. It asks nobody.
+func (c *Comm) CartMap(dims []int, periods []bool) (int, error) {
+	_, points, err := topology.New(slices.Clone(dims), slices.Clone(periods))
+	if err != nil {
+		err = badClass(ClassDims, "%v", err)
+	}
+	return c.placed("cart_map", points, err)
+}
+
+// GraphMap is CartMap for GraphCreate (MPI_Graph_map).
+func (c *Comm) GraphMap(index, edges []int) (int, error) {
+	return c.placed("graph_map", len(index), checkGraph(index, edges))
+}
+
+// placed is the caller's rank among so many, which keep their order.
+func (c *Comm) placed(op string, points int, err error) (int, error) {
+	if err == nil {
+		err = c.exists()
+	}
+	switch {
+	case err != nil:
+	case c.inter:
+		err = badClass(ClassComm, "an intercommunicator has no topology")
+	case points > c.size:
+		err = badClass(ClassDims, "a topology of %d ranks in a communicator of %d", points, c.size)
+	}
+	switch {
+	case err != nil:
+		return 0, c.fail(op, -1, err)
+	case c.rank >= points:
+		return Undefined, nil
+	}
+	return c.rank, nil
+}
+
 // CartSub makes a communicator of each part of the grid that the dimensions to
 // keep span (MPI_Cart_sub). All ranks give the same.
 func (c *Comm) CartSub(ctx context.Context, keep []bool) (*Comm, error) {

@@ -3,6 +3,7 @@ package rank
 import (
 	"fmt"
 	"reflect"
+	"slices"
 
 	"github.com/gorun-mpi/gorun/coll/kernel"
 	"github.com/gorun-mpi/gorun/rank/internal/datatype"
@@ -270,6 +271,52 @@ func Subarray(sizes, subsizes, starts []int, t *Datatype) (*Datatype, error) {
 		return nil, errNoType
 	}
 	return made(datatype.Subarray(sizes, subsizes, starts, t.core))
+}
+
+// SubarrayColumns is Subarray where the first index runs fastest, as in Fortran
+// (MPI_ORDER_FORTRAN).
+func SubarrayColumns(sizes, subsizes, starts []int, t *Datatype) (*Datatype, error) {
+	return Subarray(backwards(sizes), backwards(subsizes), backwards(starts), t)
+}
+
+func backwards(list []int) []int {
+	list = slices.Clone(list)
+	slices.Reverse(list)
+	return list
+}
+
+// A Distribution says how the indices of a dimension are dealt out to the ranks of a
+// grid.
+type Distribution = datatype.Distribution
+
+// NotDistributed leaves a dimension whole (MPI_DISTRIBUTE_NONE): its grid has one rank.
+func NotDistributed() Distribution { return Distribution{Kind: datatype.Whole} }
+
+// Blocks gives each rank one block of n indices (MPI_DISTRIBUTE_BLOCK), which cover all;
+// with 0 the shortest that do.
+func Blocks(n int) Distribution { return Distribution{Kind: datatype.Blocks, N: n} }
+
+// Cyclic deals out n indices at a time (MPI_DISTRIBUTE_CYCLIC); 0 stands for 1.
+func Cyclic(n int) Distribution { return Distribution{Kind: datatype.Cyclic, N: n} }
+
+// Darray is the part of an array with the given sizes that a rank has when it is dealt
+// out to a grid of size ranks with dims in each dimension, by rows
+// (MPI_Type_create_darray, MPI_ORDER_C). Its extent is that of the whole array.
+func Darray(size, rank int, sizes []int, how []Distribution, dims []int, t *Datatype) (*Datatype, error) {
+	return darray(size, rank, sizes, how, dims, false, t)
+}
+
+// DarrayColumns is Darray of an array whose first index runs fastest
+// (MPI_ORDER_FORTRAN). The grid is by rows all the same.
+func DarrayColumns(size, rank int, sizes []int, how []Distribution, dims []int, t *Datatype) (*Datatype, error) {
+	return darray(size, rank, sizes, how, dims, true, t)
+}
+
+func darray(size, rank int, sizes []int, how []Distribution, dims []int, columns bool, t *Datatype) (*Datatype, error) {
+	if t == nil {
+		return nil, errNoType
+	}
+	return made(datatype.Darray(size, rank, sizes, how, dims, columns, t.core))
 }
 
 // Size is how many bytes of data an item has (MPI_Type_size).

@@ -406,3 +406,95 @@ func TestVersions(t *testing.T) {
 		t.Errorf("the library calls itself %q", v)
 	}
 }
+
+// A matrix that rank 0 deals out, by rows and by columns, and gets back: everybody
+// finds the numbers of its part, in their order.
+func TestDealtOut(t *testing.T) {
+	testenv.NoLeaks(t)
+	ranktest.Each(t, []int{1, 2, 6}, func(ctx context.Context, c *rank.Comm) error {
+		const rows, columns = 7, 10
+		number, err := rank.TypeFor[int32]()
+		if err != nil {
+			return err
+		}
+		grid := make([]int, 2)
+		if err := rank.DimsCreate(c.Size(), grid); err != nil {
+			return err
+		}
+		for _, byColumns := range []bool{false, true} {
+			build := rank.Darray
+			if byColumns {
+				build = rank.DarrayColumns
+			}
+			part := func(r int) (*rank.Datatype, error) {
+				return build(c.Size(), r, []int{rows, columns}, []rank.Distribution{rank.Cyclic(2), rank.Blocks(0)}, grid, number)
+			}
+			own, err := part(c.Rank())
+			if err != nil {
+				return err
+			}
+			mine := make([]int32, own.Size()/4)
+			var reqs []rank.Request
+			if c.Rank() == 0 {
+				all := make([]int32, rows*columns)
+				for i := range all {
+					all[i] = int32(i)
+				}
+				for r := range c.Size() {
+					t, err := part(r)
+					if err != nil {
+						return err
+					}
+					q, err := c.Isend(rank.Typed(all, 1, t), r, 0)
+					if err != nil {
+						return err
+					}
+					reqs = append(reqs, q)
+				}
+			}
+			if _, err := rank.Recv(ctx, c, mine, 0, 0); err != nil {
+				return err
+			}
+			if err := rank.WaitAll(ctx, reqs, nil); err != nil {
+				return err
+			}
+			var want []int32
+			for e := range rows * columns {
+				row, column := e/columns, e%columns
+				if byColumns {
+					row, column = e%rows, e/rows
+				}
+				width := (columns + grid[1] - 1) / grid[1]
+				if row/2%grid[0]*grid[1]+column/width == c.Rank() {
+					want = append(want, int32(e))
+				}
+			}
+			if !slices.Equal(mine, want) {
+				return fmt.Errorf("by columns: %v: %v, want %v", byColumns, mine, want)
+			}
+		}
+		rowsFirst, err := rank.Subarray([]int{3, 5}, []int{2, 4}, []int{1, 0}, number)
+		if err != nil {
+			return err
+		}
+		columnsFirst, err := rank.SubarrayColumns([]int{5, 3}, []int{4, 2}, []int{0, 1}, number)
+		if err != nil {
+			return err
+		}
+		a, b := make([]byte, 32), make([]byte, 32)
+		array := make([]int32, 15)
+		for i := range array {
+			array[i] = int32(i)
+		}
+		if _, err := rank.Pack(c, a, 0, rank.Typed(array, 1, rowsFirst)); err != nil {
+			return err
+		}
+		if _, err := rank.Pack(c, b, 0, rank.Typed(array, 1, columnsFirst)); err != nil || !slices.Equal(a, b) {
+			return fmt.Errorf("by columns %v, %w, want %v", b, err, a)
+		}
+		if _, err := rank.Darray(2, 0, []int{4}, []rank.Distribution{rank.NotDistributed()}, []int{2}, number); !errors.Is(err, rank.ClassType) {
+			return fmt.Errorf("two ranks for what is not dealt out: %v", err)
+		}
+		return nil
+	})
+}

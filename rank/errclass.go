@@ -11,7 +11,8 @@ import (
 )
 
 // A Class is one of MPI's error classes. It is an error too, by which errors are
-// told apart: errors.Is(err, rank.ClassRoot).
+// told apart: errors.Is(err, rank.ClassRoot). Classes, codes and texts that MPI has a
+// program add are Go's own here: errors of the program's types.
 type Class uint8
 
 // The classes that this package gives.

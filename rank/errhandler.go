@@ -30,6 +30,32 @@ func ErrorsAreFatal(c *Comm, err error) {
 // nil is ErrorsReturn.
 func (c *Comm) SetErrhandler(h Errhandler) { c.handler = h }
 
+// Errhandler is what SetErrhandler has set, ErrorsReturn when nothing
+// (MPI_Comm_get_errhandler).
+func (c *Comm) Errhandler() Errhandler {
+	if c.handler == nil {
+		return ErrorsReturn
+	}
+	return c.handler
+}
+
+// CallErrhandler has an error of the program go the way of this package's own
+// (MPI_Comm_call_errhandler). The class of the error, by [ClassOf], may be one of the
+// program: see [Class].
+func (c *Comm) CallErrhandler(err error) { c.Errhandler()(c, err) }
+
+// SetErrhandler says what happens when a call on the window fails, on this rank
+// (MPI_Win_set_errhandler). A window begins with its communicator's. The handler gets
+// the communicator that the window has for itself, whose name is the window's.
+func (w *window) SetErrhandler(h Errhandler) { w.comm.handler = h }
+
+// Errhandler is what SetErrhandler has set (MPI_Win_get_errhandler).
+func (w *window) Errhandler() Errhandler { return w.comm.Errhandler() }
+
+// CallErrhandler has an error of the program go the way of the window's
+// (MPI_Win_call_errhandler).
+func (w *window) CallErrhandler(err error) { w.comm.CallErrhandler(err) }
+
 // fail makes an *Error of what went wrong, for the caller, and calls the error
 // handler. peer is a rank as messages name it, -1 when nobody in particular; the
 // error may know better.

@@ -53,6 +53,18 @@ func (w *World) DetachBuffer(ctx context.Context) (int, error) {
 	return n, nil
 }
 
+// FlushBuffer waits until all buffered messages have left (MPI_Buffer_flush).
+func (w *World) FlushBuffer(ctx context.Context) error {
+	if err := w.enter(); err != nil {
+		return w.comm.fail("buffer_flush", -1, err)
+	}
+	defer w.leave()
+	if err := w.waitFor(ctx, (*unheld)(w)); err != nil {
+		return w.comm.fail("buffer_flush", -1, err)
+	}
+	return nil
+}
+
 // unheld waits until no buffered message is left.
 type unheld World
 

@@ -123,21 +123,7 @@ func upTo(n int) []int {
 // 0 for rank 0. All ranks give the same; those from len(index) on get nil. reorder
 // permits other ranks in the new communicator; today they stay the same.
 func (c *Comm) GraphCreate(ctx context.Context, index, edges []int, reorder bool) (*Comm, error) {
-	var bad error
-	before := 0
-	for r, end := range index {
-		if end < before || end > len(edges) {
-			bad = badArgument("the edges of rank %d end at %d, between %d and %d is expected", r, end, before, len(edges))
-			break
-		}
-		before = end
-	}
-	if bad == nil && before != len(edges) {
-		bad = badArgument("%d edges, of which the last rank's end at %d", len(edges), before)
-	}
-	if bad == nil {
-		bad = ranksIn("neighbour", edges, len(index))
-	}
+	bad := checkGraph(index, edges)
 	d, err := c.layOut(ctx, "graph_create", len(index), hashed(hashed(hashInit, index), edges), 0, bad)
 	if d == nil {
 		return nil, err
@@ -147,6 +133,21 @@ func (c *Comm) GraphCreate(ctx context.Context, index, edges []int, reorder bool
 	l.neighbours = neighbourhood{sources: own, destinations: own, arrival: upTo(len(own))}
 	d.layout = l
 	return d, nil
+}
+
+// checkGraph tells what is wrong with the arguments of GraphCreate.
+func checkGraph(index, edges []int) error {
+	before := 0
+	for r, end := range index {
+		if end < before || end > len(edges) {
+			return badArgument("the edges of rank %d end at %d, between %d and %d is expected", r, end, before, len(edges))
+		}
+		before = end
+	}
+	if before != len(edges) {
+		return badArgument("%d edges, of which the last rank's end at %d", len(edges), before)
+	}
+	return ranksIn("neighbour", edges, len(index))
 }
 
 // of are the neighbours of a rank in a graph that all know.

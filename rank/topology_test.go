@@ -288,3 +288,33 @@ func TestDistGraph(t *testing.T) {
 		return nil
 	})
 }
+
+// The maps say what the creation of the same topology does, and ask nobody.
+func TestMaps(t *testing.T) {
+	testenv.NoLeaks(t)
+	ranktest.Each(t, []int{1, 5}, func(ctx context.Context, c *rank.Comm) error {
+		n := c.Size()/2 + 1
+		want := rank.Undefined
+		d, err := c.CartCreate(ctx, []int{n}, []bool{true}, true)
+		if err != nil {
+			return err
+		}
+		if d != nil {
+			want = d.Rank()
+		}
+		cart, err := c.CartMap([]int{n}, []bool{true})
+		graph, err2 := c.GraphMap(make([]int, n), nil)
+		if err := errors.Join(err, err2); err != nil || cart != want || graph != want {
+			return fmt.Errorf("rank %d in the grid and %d in the graph, %w, want %d", cart, graph, err, want)
+		}
+		if c.Rank() == 0 {
+			_, err = c.CartMap([]int{2, 3}, []bool{true})
+			_, err2 = c.CartMap([]int{c.Size() + 1}, []bool{true})
+			_, err3 := c.GraphMap([]int{1}, []int{5})
+			if !errors.Is(err, rank.ClassDims) || !errors.Is(err2, rank.ClassDims) || !errors.Is(err3, rank.ErrArgument) {
+				return fmt.Errorf("wrong arguments: %v, %v, %v", err, err2, err3)
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,57 @@
+package rank
+
+// GetStatus is Test that leaves the request as it is (MPI_Request_get_status): of a
+// call that is over Wait and its kind report the same outcome afterwards.
+func (q Request) GetStatus() (st Status, done bool, err error) {
+	if q.r == nil {
+		return emptyStatus, true, nil
+	}
+	w := q.r.world
+	if err := w.enter(); err != nil {
+		return Status{}, false, w.comm.fail("request_get_status", -1, err)
+	}
+	defer w.leave()
+	r := q.running()
+	if r == nil {
+		return emptyStatus, true, nil
+	}
+	if !r.done() {
+		w.progress()
+		if !r.done() {
+			w.vain()
+			return Status{}, false, nil
+		}
+	}
+	t := r.tell()
+	return t.status, true, t.err
+}
+
+// A told is an operation that is over, and whose outcome was taken before its request
+// is done with.
+type told struct {
+	pending
+	request *request
+	status  Status
+	err     error
+}
+
+// tell takes the outcome of a request that is over, once.
+func (r *request) tell() *told {
+	if t, before := r.what.(*told); before {
+		return t
+	}
+	t := &told{pending: r.what, request: r}
+	t.err = r.what.finish(&t.status)
+	r.what = t
+	return t
+}
+
+func (t *told) done() bool { return true }
+
+func (t *told) finish(st *Status) error {
+	*st = t.status
+	t.request.what = t.pending // of a persistent one, for another start
+	return t.err
+}
+
+func (t *told) cancel() {}
