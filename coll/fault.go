@@ -3,6 +3,7 @@ package coll
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -106,6 +107,9 @@ func (t *Team) mismatched() error {
 	if m.deadlock {
 		return t.entangled(m.peer)
 	}
+	if m.lost {
+		return t.lost(m.peer)
+	}
 	if m.fingerprint == t.machine.fingerprint {
 		return t.breakUp(m.peer, faultLocal, fmt.Errorf("%w: it exposed only %d bytes", ErrMismatch, m.descriptor))
 	}
@@ -124,6 +128,42 @@ func (t *Team) mismatched() error {
 		return t.disagree(m.peer, f.call)
 	}
 	return t.disagree(m.peer, summary{kind: kindOf(m.fingerprint)})
+}
+
+// errUnmapped: a member's memory was there when the team was made.
+var errUnmapped = errors.New("its memory cannot be mapped any more")
+
+// lost ends the call after a peer's memory could not be mapped though it has shown it:
+// most often it has gone, which is known soon if not yet.
+func (t *Team) lost(peer int) error {
+	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
+	defer cancel()
+	l := &leaving{team: t, peer: peer}
+	if t.waiter.Wait(ctx, l) != nil {
+		l.err = t.breakUp(peer, faultLink, errUnmapped)
+	}
+	return l.err
+}
+
+// leaving waits until a peer is known to have gone, or has told why it goes.
+type leaving struct {
+	team *Team
+	peer int
+	err  error // the call's
+}
+
+func (l *leaving) Ready() bool {
+	t := l.team
+	t.mesh.poll()
+	switch err := t.peers[l.peer].link.failure(); {
+	case t.hear(l.peer):
+		l.err = t.call.err
+	case t.dead != nil && t.dead(l.peer):
+		l.err = t.breakUp(l.peer, faultDead, ErrPeerDead)
+	case err != nil:
+		l.err = t.breakUp(l.peer, faultLink, err)
+	}
+	return l.err != nil
 }
 
 // stuckLooks is after how many looks without a step, a millisecond each or more,

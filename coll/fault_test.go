@@ -3,6 +3,7 @@ package coll
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -116,17 +117,54 @@ func TestMismatchIsReportedByBothSides(t *testing.T) {
 	}
 }
 
-// A member that reaches less memory than the others makes another plan. It must not
-// take one descriptor for another and return what is wrong.
+// A member that reaches less memory than the others: none of them makes a plan that
+// needs it.
 func TestMembersReachOtherMemory(t *testing.T) {
 	nw := network{n: 3, blind: true}
-	errs := nw.errorsOf(t, func(ctx context.Context, m *member) error {
-		j := newJob(rand.New(rand.NewPCG(1, 2)), AllReduce, ReduceScatterGather, nw.n, 20000)
-		return m.check(ctx, j, true)
+	nw.run(t, func(ctx context.Context, m *member) error {
+		if m.team.tuning.mapped {
+			return errors.New("it counts on memory that member 0 does not map")
+		}
+		for k := Barrier; k < farewell; k++ {
+			for _, a := range choices[k] {
+				if err := m.check(ctx, newJob(rand.New(rand.NewPCG(1, uint64(k))), k, a, nw.n, 20000), true); err != nil {
+					return fmt.Errorf("%v by %v: %w", k, a, err)
+				}
+			}
+		}
+		return nil
 	})
-	for r, err := range errs {
-		if !errors.Is(err, ErrMismatch) && !errors.Is(err, ErrRevoked) {
-			t.Errorf("rank %d returned %v, want a mismatch", r, err)
+}
+
+// gone is the memory of a peer that has left.
+type gone struct{ rdma.PeerMemory }
+
+func (gone) Map(uint64, uint32, int, rdma.Access) ([]byte, error) { return nil, rdma.ErrInvalid }
+
+// Memory that cannot be mapped in the middle of a call is the peer's death, or else
+// told as what it is: never a mismatch.
+func TestMemoryOfTheDead(t *testing.T) {
+	for _, died := range []bool{true, false} {
+		var dead atomic.Bool
+		nw := network{n: 2, change: func(cfg *TeamConfig) {
+			cfg.PeerDead = func(member int) bool { return member == 1 && dead.Load() }
+		}}
+		errs := nw.errorsOf(t, func(ctx context.Context, m *member) error {
+			if m.rank == 0 {
+				m.team.peers[1].memory = gone{m.team.peers[1].memory}
+				dead.Store(died)
+			}
+			return m.check(ctx, newJob(rand.New(rand.NewPCG(1, 2)), AllReduce, ReduceScatterGather, nw.n, 20000), true)
+		})
+		want := errUnmapped
+		if died {
+			want = ErrPeerDead
+		}
+		if !errors.Is(errs[0], want) {
+			t.Errorf("died: %v: rank 0 returned %v, want %v", died, errs[0], want)
+		}
+		if !errors.Is(errs[1], ErrRevoked) {
+			t.Errorf("died: %v: rank 1 returned %v, want that it is revoked", died, errs[1])
 		}
 	}
 }

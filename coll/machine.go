@@ -73,6 +73,7 @@ type mismatch struct {
 	fingerprint uint32 // what came
 	descriptor  uint64 // or the length of memory too short for a put or a get
 	deadlock    bool   // or that we wait for it in a circle
+	lost        bool   // or that its memory cannot be mapped any more
 }
 
 func newMachine(p port, size, slots int) *machine {
@@ -337,7 +338,7 @@ func (m *machine) fork(s *step) outcome {
 		}
 		for _, d := range known {
 			if len(d.view) < s.n {
-				m.mistake = mismatch{peer: i, fingerprint: m.fingerprint, descriptor: uint64(len(d.view))}
+				m.mistake = mismatch{peer: i, fingerprint: m.fingerprint, descriptor: d.n, lost: d.n >= uint64(s.n)}
 				return failed
 			}
 		}

@@ -11,7 +11,8 @@ import (
 // than 56 bytes. What they expose is copied into, where it is registered memory
 // of the device's own choice (PD.AllocMR); ordinary memory is written by queue
 // pair. Who maps what is each sender's own affair: the receiver looks at its
-// control region whoever wrote there, and how.
+// control region whoever wrote there, and how. Whether all members map all is what
+// they tell each other when the team is made, for plans differ by it.
 
 // findSelf has the mesh's own memory, by which it tells what peers can map.
 func (m *Mesh) findSelf() error {
@@ -29,9 +30,23 @@ func (m *Mesh) findSelf() error {
 	return nil
 }
 
+// maps tells whether the member can map all others' memory, as far as it knows before
+// it tries.
+func (t *Team) maps() bool {
+	if t.mesh.self == nil {
+		return false
+	}
+	for i := range t.peers {
+		if at := t.peers[i].at; i != t.rank && (at >= len(t.mesh.peers) || t.mesh.peers[at] == nil) {
+			return false
+		}
+	}
+	return true
+}
+
 // mapPeers maps the team's lane in the control region of each peer that has
-// memory here. The lane is 8-aligned as the region is.
-func (t *Team) mapPeers() (err error) {
+// memory here. The lane is 8-aligned as the region is. all: each member can map each.
+func (t *Team) mapPeers(all bool) (err error) {
 	for i := range t.peers {
 		p := &t.peers[i]
 		if i == t.rank {
@@ -54,8 +69,7 @@ func (t *Team) mapPeers() (err error) {
 		p.memory = memory
 	}
 	t.mappable(addressOf(t.bytes), t.region)
-	t.tuning.mapped = !t.remote && t.mesh.self != nil
-	t.selection.mapped = t.tuning.mapped
+	t.tuning.mapped, t.selection.mapped = all, all
 	return nil
 }
 

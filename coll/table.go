@@ -87,13 +87,8 @@ func (t *Table) Set(kind Kind, ranks int, rules ...Rule) error {
 		return fmt.Errorf("%v: from %d ranks on: at least 1 is expected", kind, ranks)
 	}
 	for i, r := range rules {
-		switch {
-		case i == 0 && r.Bytes != 0:
-			return fmt.Errorf("%v from %d ranks on: the first rule is from %d bytes on: 0 is expected", kind, ranks, r.Bytes)
-		case i > 0 && r.Bytes <= rules[i-1].Bytes:
-			return fmt.Errorf("%v from %d ranks on: a rule from %d bytes on overlaps the one from %d", kind, ranks, r.Bytes, rules[i-1].Bytes)
-		case r.Algorithm == Auto || !fits(kind, r.Algorithm):
-			return fmt.Errorf("%v does not come as %v", kind, r.Algorithm)
+		if err := follows(kind, ranks, rules[:i], r); err != nil {
+			return err
 		}
 	}
 	if len(rules) == 0 {
@@ -108,6 +103,20 @@ func (t *Table) Set(kind Kind, ranks int, rules ...Rule) error {
 		list = slices.Insert(list, i, g)
 	}
 	t.groups[kind] = list
+	return nil
+}
+
+// follows tells whether a rule can stand behind others.
+func follows(kind Kind, ranks int, before []Rule, r Rule) error {
+	n := len(before)
+	switch {
+	case n == 0 && r.Bytes != 0:
+		return fmt.Errorf("%v from %d ranks on: the first rule is from %d bytes on: 0 is expected", kind, ranks, r.Bytes)
+	case n > 0 && r.Bytes <= before[n-1].Bytes:
+		return fmt.Errorf("%v from %d ranks on: a rule from %d bytes on overlaps the one from %d", kind, ranks, r.Bytes, before[n-1].Bytes)
+	case r.Algorithm == Auto || !fits(kind, r.Algorithm):
+		return fmt.Errorf("%v does not come as %v", kind, r.Algorithm)
+	}
 	return nil
 }
 

@@ -3,6 +3,8 @@ package coll
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -168,4 +170,32 @@ func TestTeamTakesTable(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// A file of very many rules takes memory, and so time, with their number, not with its
+// square.
+func TestLongTable(t *testing.T) {
+	const n = 200_000
+	var b bytes.Buffer
+	b.WriteString(`{"rules": {"alltoall": [`)
+	for i := range n {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, `{"ranks_from": 1, "bytes_from": %d, "algorithm": "direct"}`, i)
+	}
+	b.WriteString(`]}}`)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	table, err := ParseTable(b.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, rules := table.Rules(AllToAll, 5); len(rules) != n || rules[n-1].Bytes != n-1 {
+		t.Errorf("%d rules, want %d", len(rules), n)
+	}
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; took > 1<<30 { // the square would be 320 GB
+		t.Errorf("%d rules took %d bytes", n, took)
+	}
 }

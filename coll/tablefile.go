@@ -217,26 +217,31 @@ func (p *tableParser) kind(t *Table, name string) error {
 	if k < Barrier || k >= farewell {
 		return fmt.Errorf("unknown collective %q", name)
 	}
-	t.groups[k] = nil
-	var g group
+	// Rules and groups ascend, so each is put behind the others.
+	var groups []group
 	err := p.list("[", "]", func() error {
 		ranks, rule, err := p.rule(name)
 		switch {
 		case err != nil:
 			return err
-		case g.ranks == 0 && ranks != 1:
+		case groups == nil && ranks != 1:
 			return fmt.Errorf("%s: the first rule is from %d ranks on, expected 1", name, ranks)
-		case ranks < g.ranks:
-			return fmt.Errorf("%s: a rule from %d ranks on overlaps one from %d ranks on before it: they must ascend", name, ranks, g.ranks)
-		case ranks > g.ranks:
-			g = group{ranks: ranks}
+		case groups == nil || ranks > groups[len(groups)-1].ranks:
+			groups = append(groups, group{ranks: ranks})
+		case ranks < groups[len(groups)-1].ranks:
+			return fmt.Errorf("%s: a rule from %d ranks on overlaps one from %d ranks on before it: they must ascend", name, ranks, groups[len(groups)-1].ranks)
+		}
+		g := &groups[len(groups)-1]
+		if err := follows(k, ranks, g.rules, rule); err != nil {
+			return err
 		}
 		g.rules = append(g.rules, rule)
-		return t.Set(k, ranks, g.rules...)
+		return nil
 	})
-	if err == nil && g.ranks == 0 {
+	if err == nil && groups == nil {
 		err = fmt.Errorf("%s has no rules", name)
 	}
+	t.groups[k] = groups
 	return err
 }
 

@@ -274,6 +274,9 @@ func (t *Team) meet(ctx context.Context, exchange func(context.Context, []byte) 
 	mine := card{members: uint32(t.size), rank: uint32(t.rank), slots: uint32(t.tuning.slots), eager: uint32(t.tuning.eager),
 		chunk: uint32(t.tuning.chunk), piece: uint32(t.tuning.piece),
 		selection: t.selection.hash(), addr: t.region.Addr(), rkey: t.region.RKey()}
+	if t.maps() {
+		mine.maps = 1
+	}
 	cards, err := exchange(ctx, mine.bytes())
 	if err != nil {
 		return err
@@ -281,13 +284,15 @@ func (t *Team) meet(ctx context.Context, exchange func(context.Context, []byte) 
 	if len(cards) != t.size {
 		return fmt.Errorf("exchange gave %d cards for a team of %d", len(cards), t.size)
 	}
+	all := true
 	for i, b := range cards {
 		theirs, err := readCard(b)
 		if err != nil {
 			return fmt.Errorf("member %d: %w", i, err)
 		}
 		expected := mine
-		expected.rank, expected.addr, expected.rkey = uint32(i), theirs.addr, theirs.rkey
+		expected.rank, expected.addr, expected.rkey, expected.maps = uint32(i), theirs.addr, theirs.rkey, theirs.maps
+		all = all && theirs.maps != 0
 		if theirs.selection != expected.selection {
 			return fmt.Errorf("member %d made the team with another selection table or other algorithms than member %d", i, t.rank)
 		}
@@ -297,7 +302,7 @@ func (t *Team) meet(ctx context.Context, exchange func(context.Context, []byte) 
 		t.peers[i].lane = theirs.addr + uint64(t.rank*t.layout.lane)
 		t.peers[i].rkey = theirs.rkey
 	}
-	return t.mapPeers()
+	return t.mapPeers(all)
 }
 
 // Size is the number of members.
