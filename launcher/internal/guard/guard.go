@@ -3,6 +3,7 @@ package guard
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"sync/atomic"
 
@@ -63,6 +64,22 @@ func (g *Guard) Add(group int) {
 	if i := g.groups.Add(1) - 1; i < MaxGroups {
 		atomic.StoreInt32(&g.ledger.groups[i], int32(group))
 	}
+}
+
+// maxDir bounds the path for Remove, with the zero byte after it.
+const maxDir = 512
+
+// Remove has the guardian remove a directory, and all in it, once it has killed
+// what it guards. It need not exist. Only the first call counts.
+func (g *Guard) Remove(dir string) error {
+	if !filepath.IsAbs(dir) || filepath.Clean(dir) != dir || dir == "/" || len(dir) >= maxDir {
+		return fmt.Errorf("guardian: directory %q: want a clean absolute path of less than %d bytes", dir, maxDir)
+	}
+	if atomic.LoadUint32(&g.ledger.named) == 0 {
+		copy(g.ledger.dir[:], dir)
+		atomic.StoreUint32(&g.ledger.named, 1)
+	}
+	return nil
 }
 
 // Release tells the guardian to go and harm nobody. Wait must follow.

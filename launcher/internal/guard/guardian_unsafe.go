@@ -20,6 +20,8 @@ type ledger struct {
 	path     [32]byte // "/proc/PID/environ"
 	dirents  [16 << 10]byte
 	environ  [64 << 10]byte
+	named    uint32       // dir holds a path
+	dir      [maxDir]byte // to be removed, ended by a zero byte
 	groups   [MaxGroups]int32
 }
 
@@ -81,7 +83,7 @@ func fork(l *ledger, pipe int) (pid int, err error) {
 	// From here to the clone nothing can take the room away again: that would
 	// need a point of preemption.
 	grow()
-	r, errno := clone(l, uintptr(pipe), guardian, sweep)
+	r, errno := clone(l, uintptr(pipe), guardian, sweep, remove)
 	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil); err != nil {
 		return 0, err
 	}
@@ -99,17 +101,18 @@ func grow() byte {
 	return room[unix.Getpid()&1]
 }
 
-// clone returns in the starter only; child is guardian and look is sweep.
+// clone returns in the starter only; child is guardian, look is sweep and tidy is
+// remove.
 //
 //go:noinline
 //go:nosplit
 //go:norace
-func clone(l *ledger, pipe uintptr, child func(*ledger, uintptr, func(*ledger) bool), look func(*ledger) bool) (uintptr, syscall.Errno) {
+func clone(l *ledger, pipe uintptr, child func(*ledger, uintptr, func(*ledger) bool, func(*ledger)), look func(*ledger) bool, tidy func(*ledger)) (uintptr, syscall.Errno) {
 	pid, _, errno := syscall.RawSyscall6(syscall.SYS_CLONE, 0, 0, 0, 0, 0, 0)
 	if errno != 0 || pid != 0 {
 		return pid, errno
 	}
-	child(l, pipe, look)
+	child(l, pipe, look, tidy)
 	return 0, 0
 }
 
@@ -127,7 +130,7 @@ const (
 //go:noinline
 //go:nosplit
 //go:norace
-func guardian(l *ledger, pipe uintptr, look func(*ledger) bool) {
+func guardian(l *ledger, pipe uintptr, look func(*ledger) bool, tidy func(*ledger)) {
 	syscall.RawSyscall(syscall.SYS_SETSID, 0, 0, 0)
 	syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_SET_NAME, uintptr(unsafe.Pointer(&l.name)), 0)
 	closeAllBut(pipe)
@@ -154,6 +157,9 @@ func guardian(l *ledger, pipe uintptr, look func(*ledger) bool) {
 				quiet = 0
 			}
 			syscall.RawSyscall(syscall.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&pause)), 0, 0)
+		}
+		if l.named != 0 {
+			tidy(l) // nobody of the job is left to write there
 		}
 	}
 	for {
@@ -292,4 +298,61 @@ func (l *ledger) search(n uintptr) bool {
 		}
 	}
 	return false
+}
+
+// remove removes the directory and all in it. A directory is emptied from the
+// bottom: each pass goes down to the first one that has none in it and unlinks
+// what it meets on the way, until the top is gone or a pass achieves nothing.
+// Links are unlinked, never followed. What other guardians remove at the same
+// time is no error.
+//
+//go:noinline
+//go:nosplit
+//go:norace
+func remove(l *ledger) {
+	const open = syscall.O_RDONLY | syscall.O_CLOEXEC | syscall.O_DIRECTORY | syscall.O_NOFOLLOW
+	here := ^uintptr(99) // AT_FDCWD, -100
+	for achieved := true; achieved; {
+		achieved = false
+		_, _, errno := syscall.RawSyscall(syscall.SYS_UNLINKAT, here, uintptr(unsafe.Pointer(&l.dir)), unix.AT_REMOVEDIR)
+		if errno == 0 || errno == syscall.ENOENT {
+			return
+		}
+		dir, _, errno := syscall.RawSyscall6(syscall.SYS_OPENAT, here, uintptr(unsafe.Pointer(&l.dir)), open, 0, 0, 0)
+		for errno == 0 {
+			n, _, err := syscall.RawSyscall(syscall.SYS_GETDENTS64, dir, uintptr(unsafe.Pointer(&l.dirents)), unsafe.Sizeof(l.dirents))
+			if err != 0 || n == 0 || n > unsafe.Sizeof(l.dirents) {
+				syscall.RawSyscall(syscall.SYS_CLOSE, dir, 0, 0)
+				break
+			}
+			for at := uintptr(0); at+19 < n; {
+				length := uintptr(l.dirents[at+16]) | uintptr(l.dirents[at+17])<<8
+				if length < 20 || at+length > n {
+					break
+				}
+				name := uintptr(unsafe.Pointer(&l.dirents[at+19]))
+				dots := l.dirents[at+19] == '.' && (l.dirents[at+20] == 0 || l.dirents[at+20] == '.' && l.dirents[at+21] == 0)
+				at += length
+				if dots {
+					continue
+				}
+				if _, _, err := syscall.RawSyscall(syscall.SYS_UNLINKAT, dir, name, 0); err == 0 {
+					achieved = true
+					continue
+				}
+				_, _, err := syscall.RawSyscall(syscall.SYS_UNLINKAT, dir, name, unix.AT_REMOVEDIR)
+				if err == 0 {
+					achieved = true
+				}
+				if err != syscall.ENOTEMPTY && err != syscall.EEXIST {
+					continue
+				}
+				if below, _, err := syscall.RawSyscall6(syscall.SYS_OPENAT, dir, name, open, 0, 0, 0); err == 0 {
+					syscall.RawSyscall(syscall.SYS_CLOSE, dir, 0, 0)
+					dir = below
+					break // dirents is overwritten
+				}
+			}
+		}
+	}
 }
