@@ -15,6 +15,7 @@ help: ## show this list
 build: ## build every command into bin/
 	@mkdir -p bin
 	$(GO) build -trimpath -o bin/ ./cmd/...
+	@scripts/build-pmix bin
 
 .PHONY: man
 man: build ## the manual page, bin/gorun.1

@@ -36,13 +36,17 @@ var may = map[string][]string{
 	"coll":           {"rdma", "internal/arch", "internal/wait"},
 	"pmi":            {"internal/pack"},
 	"pmi/gossip":     {"pmi"},
+	"pmi/pmix":       {},
+	"pmi/pmix/link":  {},
 	"rank":           {"coll", "rdma", "rdma/soft", "pmi", "internal/arch", "internal/pack", "internal/shm", "internal/topo", "internal/version", "internal/wait"},
 	"rank/ranktest":  {"rank", "rdma/soft"},
-	"launcher":       {"pmi", "internal/shm", "internal/topo", "internal/version"},
+	"launcher":       {"pmi", "pmi/pmix/link", "internal/shm", "internal/topo", "internal/version"},
 	"launcher/agent": {"launcher", "pmi/gossip"},
 
 	"cmd/internal":    {"internal/version"},
 	"cmd/gorun-agent": {"launcher/agent"},
+	"cmd/gorun-pmix":  {"pmi/pmix", "pmi/pmix/link"},
+	"cmd/gorun-info":  {"pmi/pmix/link", "internal/version"},
 	"cmd/gorun":       {"launcher", "internal/version", "internal/topo", "cmd/internal"},
 	"cmd/a2a":         {"rank", "rdma", "coll", "cmd/internal", "internal/version"},
 	"cmd/gorun-bench": {"launcher", "rank", "coll", "rdma", "cmd/internal", "internal/version", "internal/topo", "testdata"},
@@ -56,11 +60,11 @@ var only = map[string][]string{
 	"github.com/sirupsen/logrus":        {"launcher", "pmi/gossip", "cmd/gorun", "cmd/a2a", "cmd/gorun-bench", "cmd/internal"},
 	"github.com/spf13/pflag":            {"cmd/a2a", "cmd/internal"},
 	"github.com/tailscale/hujson":       {"cmd/internal"},
-	"github.com/vmihailenco/msgpack/v5": {"internal/pack", "launcher"},
+	"github.com/vmihailenco/msgpack/v5": {"internal/pack", "launcher", "pmi/pmix/link"},
 	"github.com/rogpeppe/go-internal":   {"e2e"},
 	"gonum.org/v1/plot":                 {"cmd/gorun-bench"},
 	"net/http":                          {},
-	"C":                                 {},
+	"C":                                 {"pmi/pmix"},
 }
 
 type file struct {

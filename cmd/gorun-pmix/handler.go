@@ -1,0 +1,205 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"sync"
+
+	"github.com/gorun-mpi/gorun/pmi/pmix"
+	"github.com/gorun-mpi/gorun/pmi/pmix/link"
+)
+
+// helper stands between libpmix and the host.
+type helper struct {
+	control *os.File
+	in      link.Decoder
+	buf     []byte
+	server  *pmix.Server
+
+	mu     sync.Mutex
+	spaces map[string]link.Space
+	asked  map[uint64]func(link.Message) // by ID
+	last   uint64
+
+	writing sync.Mutex // one frame after the other
+}
+
+var _ pmix.Handler = (*helper)(nil)
+
+func newHelper(control *os.File) *helper {
+	return &helper{control: control, buf: make([]byte, 64<<10), spaces: map[string]link.Space{}, asked: map[uint64]func(link.Message){}}
+}
+
+// next is the host's next frame.
+func (h *helper) next() (link.Message, error) {
+	for {
+		m, ok, err := h.in.Next()
+		if ok || err != nil {
+			return m, err
+		}
+		n, err := h.control.Read(h.buf)
+		h.in.Add(h.buf[:n])
+		if n == 0 && err != nil {
+			return link.Message{}, io.EOF // however it ended: nobody is there
+		}
+	}
+}
+
+// send writes a frame. It returns when the host has it in its socket, so that the
+// host knows of it before it can know of anything that comes after.
+func (h *helper) send(m *link.Message) {
+	frame, err := link.Append(nil, m)
+	if err != nil {
+		frame, err = link.Append(nil, &link.Message{Kind: link.Failed, Text: err.Error()})
+	}
+	if err != nil {
+		return
+	}
+	h.writing.Lock()
+	defer h.writing.Unlock()
+	// An error is that of the stream, whose end next sees.
+	_, _ = h.control.Write(frame)
+}
+
+func (h *helper) register(s link.Space) error {
+	ns := pmix.Namespace{Name: s.Name, Nodes: s.Nodes, Node: s.Node, NodeOf: s.NodeOf, AppOf: s.AppOf, Universe: s.Universe}
+	if s.Parent != nil {
+		ns.Parent = &pmix.Proc{Namespace: s.Parent.Space, Rank: s.Parent.Rank}
+	}
+	if err := h.server.Register(ns); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	h.spaces[s.Name] = s
+	h.mu.Unlock()
+	return nil
+}
+
+// here tells whether all of procs are on this host.
+func (h *helper) here(procs []pmix.Proc) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, p := range procs {
+		s, ok := h.spaces[p.Namespace]
+		if !ok {
+			return false
+		}
+		for r, n := range s.NodeOf {
+			if (p.Rank == pmix.Wildcard || p.Rank == uint32(r)) && int(n) != s.Node {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// ask sends a question; done gets the answer.
+func (h *helper) ask(m link.Message, done func(link.Message)) {
+	m.Kind = link.Ask
+	h.mu.Lock()
+	h.last++
+	m.ID = h.last
+	h.asked[m.ID] = done
+	h.mu.Unlock()
+	h.send(&m)
+}
+
+func (h *helper) answered(m link.Message) {
+	h.mu.Lock()
+	done := h.asked[m.ID]
+	delete(h.asked, m.ID)
+	h.mu.Unlock()
+	if done != nil {
+		done(m)
+	}
+}
+
+// status is libpmix's word for how an Ask ended.
+func status(m link.Message) pmix.Status {
+	switch m.Code {
+	case link.OK:
+		return 0
+	case link.NotFound:
+		return pmix.NotFound()
+	case link.Partial:
+		return pmix.Partial()
+	case link.Duplicate:
+		return pmix.Duplicate()
+	}
+	if m.Text != "" {
+		fmt.Fprintln(os.Stderr, "gorun-pmix: "+m.Text)
+	}
+	return pmix.Failed()
+}
+
+func proc(p pmix.Proc) link.Proc { return link.Proc{Space: p.Namespace, Rank: p.Rank} }
+
+func (h *helper) Connected(p pmix.Proc) { h.send(&link.Message{Kind: link.Joined, Proc: proc(p)}) }
+func (h *helper) Finalized(p pmix.Proc) { h.send(&link.Message{Kind: link.Left, Proc: proc(p)}) }
+
+func (h *helper) Abort(r pmix.Request, p pmix.Proc, status int, text string) {
+	h.send(&link.Message{Kind: link.Abort, Proc: proc(p), Status: status, Text: text})
+	r.Done(0)
+}
+
+func (h *helper) Fence(r pmix.Request, k pmix.Kind, procs []pmix.Proc, data []byte) {
+	if h.here(procs) {
+		r.Data(0, data)
+		return
+	}
+	list := make([]link.Proc, len(procs))
+	for i, p := range procs {
+		list[i] = proc(p)
+	}
+	h.ask(link.Message{Op: link.Meet, Sort: uint8(k), Procs: list, Data: data}, func(m link.Message) { r.Data(status(m), m.Data) })
+}
+
+func (h *helper) Modex(r pmix.Request, p pmix.Proc) {
+	h.ask(link.Message{Op: link.Modex, Proc: proc(p)}, func(m link.Message) { r.Data(status(m), m.Data) })
+}
+
+// request is another host's Modex for one of our processes.
+func (h *helper) request(m link.Message) {
+	h.server.Modex(pmix.Proc{Namespace: m.Proc.Space, Rank: m.Proc.Rank}, func(s pmix.Status, data []byte) {
+		code := link.OK
+		if s != 0 {
+			code = link.NotFound
+		}
+		h.send(&link.Message{Kind: link.Reply, ID: m.ID, Code: code, Data: data})
+	})
+}
+
+func (h *helper) Publish(r pmix.Request, p pmix.Proc, pairs []pmix.Pair) {
+	list := make([]link.Pair, len(pairs))
+	for i, v := range pairs {
+		list[i] = link.Pair{Key: v.Key, Value: v.Value, By: proc(p)}
+	}
+	h.ask(link.Message{Op: link.Publish, Proc: proc(p), Pairs: list}, func(m link.Message) { r.Done(status(m)) })
+}
+
+func (h *helper) Lookup(r pmix.Request, keys []string, wait bool) {
+	h.ask(link.Message{Op: link.Lookup, Keys: keys, Wait: wait}, func(m link.Message) {
+		pairs := make([]pmix.Pair, len(m.Pairs))
+		for i, v := range m.Pairs {
+			pairs[i] = pmix.Pair{Key: v.Key, Value: v.Value, By: pmix.Proc{Namespace: v.By.Space, Rank: v.By.Rank}}
+		}
+		r.Found(status(m), pairs)
+	})
+}
+
+func (h *helper) Unpublish(r pmix.Request, p pmix.Proc, keys []string) {
+	h.ask(link.Message{Op: link.Unpublish, Proc: proc(p), Keys: keys}, func(m link.Message) { r.Done(status(m)) })
+}
+
+func (h *helper) Spawn(r pmix.Request, p pmix.Proc, apps []pmix.App) {
+	list := make([]link.App, len(apps))
+	for i, a := range apps {
+		list[i] = link.App{Dir: a.Dir, Argv: a.Argv, Env: a.Env, NP: a.NP}
+	}
+	h.ask(link.Message{Op: link.Spawn, Proc: proc(p), Apps: list}, func(m link.Message) { r.Spawned(status(m), m.Text) })
+}
+
+func (h *helper) Notify(data []byte) {
+	h.send(&link.Message{Kind: link.Ask, Op: link.Notify, Data: data})
+}

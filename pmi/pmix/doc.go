@@ -1,0 +1,37 @@
+// Package pmix is a PMIx server, which is how the ranks of Open MPI programs
+// meet their launcher: libpmix behind Go types. It is for the helper program
+// gorun-pmix, which gorun starts when a rank first connects; nothing else needs
+// cgo or libpmix.
+//
+// # Types
+//
+// [Probe] tells whether there is a libpmix that this build can use. [Start]
+// makes the [Server] of this process, which answers processes of the
+// [Namespace]s that Register is given. What they ask of the launcher comes to
+// the server's [Handler]; what it takes longer to answer is a [Request].
+//
+// # Built without, run without
+//
+// The headers of PMIx are looked for when this is compiled (__has_include), the
+// library and each of its functions when [Probe] or [Start] is called (dlopen,
+// dlsym). Whatever is missing is an error that names it and what to install.
+// Without cgo the package compiles and says so.
+//
+// # Ownership
+//
+// Handler methods copy what they keep: no memory of C is given to them. A Request
+// must be answered exactly once, from any goroutine; a second answer panics.
+//
+// # What may block
+//
+// Handler methods run on libpmix's only thread: while one runs no process is
+// served, so they must not block for long. Connected and Finalized return before
+// the process itself goes on, so that what they tell the launcher is there before
+// anything that the process does next. Register and Ping wait for that thread.
+//
+// # What dies when
+//
+// Nothing is ever taken down but with the process: libpmix can deadlock when it
+// is told to forget clients that it has rejected, so the helper exits, or is
+// killed, with its server running.
+package pmix

@@ -1,0 +1,191 @@
+package pmix
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Wildcard is the rank of a Proc that stands for all of its namespace.
+const Wildcard = 1<<32 - 2
+
+// Proc is a process, or with Wildcard all processes, of a namespace.
+type Proc struct {
+	Namespace string
+	Rank      uint32
+}
+
+// Namespace is a group of ranks that were started together, as PMIx tells it to
+// them.
+type Namespace struct {
+	Name     string
+	Nodes    []string // names, by number
+	Node     int      // the number of this one
+	NodeOf   []uint32 // by rank
+	AppOf    []uint32 // by rank; nil: one application
+	Universe int      // slots; 0: as many as ranks
+	Parent   *Proc    // that spawned it; nil: none
+}
+
+// Kind is what processes meet for. Only equal kinds meet.
+type Kind int
+
+// What processes meet for.
+const (
+	Fence Kind = iota
+	Connect
+	Disconnect
+)
+
+// Pair is a published value, in libpmix's encoding.
+type Pair struct {
+	Key   string
+	Value []byte
+	By    Proc // who published it
+}
+
+// App is one program of a spawn.
+type App struct {
+	Dir  string
+	Argv []string // the first is the file to execute
+	Env  []string
+	NP   int
+}
+
+// Request is something that a process waits for.
+type Request interface {
+	// Done answers with a status only.
+	Done(Status)
+	// Data answers a fence or a modex.
+	Data(Status, []byte)
+	// Found answers a lookup.
+	Found(Status, []Pair)
+	// Spawned answers a spawn with the new namespace.
+	Spawned(Status, string)
+}
+
+// Status is a pmix_status_t. Zero is success.
+type Status int
+
+// Handler is told what processes do, and asked what they ask for.
+type Handler interface {
+	Connected(p Proc)
+	Finalized(p Proc)
+	Abort(r Request, p Proc, status int, text string)
+	// Fence is called when all processes of this node among procs are in and
+	// others may be elsewhere. data is what those of this node contribute; the
+	// answer is the contributions of all nodes one after the other.
+	Fence(r Request, k Kind, procs []Proc, data []byte)
+	// Modex asks for what a process of another node has put.
+	Modex(r Request, p Proc)
+	Publish(r Request, p Proc, pairs []Pair)
+	// Lookup with wait waits until all keys are there.
+	Lookup(r Request, keys []string, wait bool)
+	Unpublish(r Request, p Proc, keys []string)
+	Spawn(r Request, p Proc, apps []App)
+	// Notify passes an event to the other nodes, where Server.Deliver takes it.
+	Notify(data []byte)
+}
+
+// Library is a libpmix that was found.
+type Library struct {
+	Path    string // as the loader was asked for it
+	Version string // as it says itself: "4.2.2"
+	Headers string // that this program was built with
+}
+
+// install is what to do about anything that is missing.
+const install = "on Debian and Ubuntu: apt-get install libpmix2 (to run), libpmix-dev and gcc (to build gorun-pmix, with make build)"
+
+// ErrUnavailable means that there can be no server here; the error around it says
+// why and what to do.
+var ErrUnavailable = errors.New("no PMIx server")
+
+func unavailable(format string, args ...any) error {
+	return fmt.Errorf("%w: %s; %s", ErrUnavailable, fmt.Sprintf(format, args...), install)
+}
+
+// versionOf finds the numbers in what PMIx_Get_version says, which is a sentence:
+// "OpenPMIx 4.2.2 (PMIx Standard: 4.2, ...".
+func versionOf(text string) (version string, major int) {
+	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return !(r == '.' || r >= '0' && r <= '9') }) {
+		first, _, ok := strings.Cut(word, ".")
+		if n, err := strconv.Atoi(first); ok && err == nil {
+			return word, n
+		}
+	}
+	return "", 0
+}
+
+// compatible tells whether a library can serve a program built with these
+// headers. Within a major version OpenPMIx keeps its structures; 3 lacks functions.
+func compatible(headers, library string) error {
+	_, built := versionOf(headers)
+	version, found := versionOf(library)
+	switch {
+	case found == 0:
+		return unavailable("libpmix does not tell its version but says %q", library)
+	case found < 4:
+		return unavailable("libpmix is version %s, want 4 or later", version)
+	case built != found:
+		return unavailable("libpmix is version %s, but gorun-pmix was built for %s: build it again on this machine", version, headers)
+	}
+	return nil
+}
+
+// check finds what Register cannot express.
+func (ns *Namespace) check() error {
+	switch {
+	case ns.Name == "" || len(ns.Name) > 255 || strings.ContainsAny(ns.Name, "\x00;,"):
+		return fmt.Errorf("namespace %q: want 1 to 255 bytes", ns.Name)
+	case len(ns.NodeOf) == 0:
+		return fmt.Errorf("namespace %s: no ranks", ns.Name)
+	case ns.Node < 0 || ns.Node >= len(ns.Nodes):
+		return fmt.Errorf("namespace %s: node %d of %d", ns.Name, ns.Node, len(ns.Nodes))
+	case ns.AppOf != nil && len(ns.AppOf) != len(ns.NodeOf):
+		return fmt.Errorf("namespace %s: applications of %d ranks, want %d", ns.Name, len(ns.AppOf), len(ns.NodeOf))
+	}
+	for i, name := range ns.Nodes {
+		if name == "" || strings.ContainsAny(name, "\x00;,") {
+			return fmt.Errorf("namespace %s: node %d is called %q", ns.Name, i, name)
+		}
+	}
+	for r, n := range ns.NodeOf {
+		if int(n) >= len(ns.Nodes) {
+			return fmt.Errorf("namespace %s: rank %d is on node %d of %d", ns.Name, r, n, len(ns.Nodes))
+		}
+	}
+	return nil
+}
+
+// procs are the ranks of each node as libpmix reads them: "0,1;2,3". Nodes without
+// ranks are left out of both lists, since it cannot read an empty place.
+func (ns *Namespace) procs() (nodes, procs string) {
+	ranks := make([][]string, len(ns.Nodes))
+	for r, n := range ns.NodeOf {
+		ranks[n] = append(ranks[n], strconv.Itoa(r))
+	}
+	var names, lists []string
+	for i, list := range ranks {
+		if len(list) > 0 {
+			names = append(names, ns.Nodes[i])
+			lists = append(lists, strings.Join(list, ","))
+		}
+	}
+	return strings.Join(names, ","), strings.Join(lists, ";")
+}
+
+// locals are each rank's number on its node, and the ranks of this one.
+func (ns *Namespace) locals() (local []uint32, peers []string) {
+	local = make([]uint32, len(ns.NodeOf))
+	have := make([]uint32, len(ns.Nodes))
+	for r, n := range ns.NodeOf {
+		local[r] = have[n]
+		have[n]++
+		if int(n) == ns.Node {
+			peers = append(peers, strconv.Itoa(r))
+		}
+	}
+	return local, peers
+}

@@ -1,0 +1,811 @@
+//go:build cgo
+
+#include "shim.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#if defined(__has_include)
+#if __has_include(<pmix_server.h>)
+#define GORUN_HAVE_PMIX 1
+#endif
+#endif
+
+#ifndef GORUN_HAVE_PMIX
+
+// Without the headers nothing can be called; Go sees an open that fails.
+const char *gorun_pmix_headers(void) { return ""; }
+int gorun_pmix_open(const char *path, char *err, size_t size) {
+	snprintf(err, size, "built without the headers of PMIx (pmix_server.h)");
+	return -1;
+}
+const char *gorun_pmix_library_version(void) { return ""; }
+const char *gorun_pmix_error(int status) { return "no libpmix"; }
+int gorun_pmix_start(uintptr_t handle, const char *tmpdir, const char *host) { return -1; }
+int gorun_pmix_register(const gorun_namespace *ns, uint32_t uid, uint32_t gid) { return -1; }
+void gorun_pmix_deregister(const char *nspace) {}
+int gorun_pmix_ping(void) { return -1; }
+int gorun_pmix_uri(const char *nspace, char *uri, size_t size) { return -1; }
+int gorun_pmix_modex(const char *nspace, uint32_t rank, uint64_t id) { return -1; }
+int gorun_pmix_deliver(const void *data, size_t size) { return -1; }
+void gorun_pmix_done(void *request, int status) {}
+void gorun_pmix_done_data(void *request, int status, const void *data, size_t size) {}
+void gorun_pmix_done_lookup(void *request, int status, size_t n, const gorun_proc *procs, const char **keys, const void **values, const size_t *sizes) {}
+void gorun_pmix_done_spawn(void *request, int status, const char *nspace) {}
+int gorun_pmix_status_not_found(void) { return -1; }
+int gorun_pmix_status_not_supported(void) { return -1; }
+int gorun_pmix_status_partial(void) { return -1; }
+int gorun_pmix_status_failed(void) { return -1; }
+int gorun_pmix_status_duplicate(void) { return -1; }
+
+#else
+
+#include <pmix.h>
+#include <pmix_server.h>
+
+#define TEXT_OF(x) #x
+#define TEXT(x) TEXT_OF(x)
+
+// The functions of libpmix that are used: one list makes the table and fills it.
+#define FUNCTIONS(X)                  \
+	X(PMIx_Get_version)               \
+	X(PMIx_Error_string)              \
+	X(PMIx_server_init)               \
+	X(PMIx_generate_regex)            \
+	X(PMIx_generate_ppn)              \
+	X(PMIx_server_register_nspace)    \
+	X(PMIx_server_deregister_nspace)  \
+	X(PMIx_server_setup_local_support) \
+	X(PMIx_server_register_client)    \
+	X(PMIx_server_setup_fork)         \
+	X(PMIx_server_dmodex_request)     \
+	X(PMIx_Notify_event)              \
+	X(PMIx_Store_internal)            \
+	X(PMIx_Data_pack)                 \
+	X(PMIx_Data_unpack)               \
+	X(PMIx_Data_load)                 \
+	X(PMIx_Data_unload)
+
+static struct {
+#define MEMBER(name) __typeof__(&name) name;
+	FUNCTIONS(MEMBER)
+#undef MEMBER
+} lib;
+
+static uintptr_t owner; // of the Go side
+static pmix_proc_t self; // the server as its clients know it
+
+// What Go exports; see upcall_unsafe.go for what each gets.
+extern void gorunConnected(uintptr_t owner, char *nspace, uint32_t rank);
+extern void gorunFinalized(uintptr_t owner, char *nspace, uint32_t rank);
+extern void gorunAbort(uintptr_t owner, void *request, char *nspace, uint32_t rank, int status, char *text);
+extern void gorunFence(uintptr_t owner, void *request, int kind, gorun_proc *procs, size_t n, void *data, size_t size);
+extern void gorunModex(uintptr_t owner, void *request, char *nspace, uint32_t rank);
+extern void gorunModexData(uintptr_t owner, uint64_t id, int status, void *data, size_t size);
+extern void gorunPublish(uintptr_t owner, void *request, char *nspace, uint32_t rank, size_t n, char **keys, void **values, size_t *sizes);
+extern void gorunLookup(uintptr_t owner, void *request, size_t n, char **keys, int wait);
+extern void gorunUnpublish(uintptr_t owner, void *request, char *nspace, uint32_t rank, size_t n, char **keys);
+extern void gorunSpawn(uintptr_t owner, void *request, char *nspace, uint32_t rank, size_t n, char **words, size_t *counts);
+extern void gorunNotify(uintptr_t owner, void *data, size_t size);
+
+const char *gorun_pmix_headers(void) {
+	static char text[32];
+	snprintf(text, sizeof text, "%d.%d.%d", (int)PMIX_VERSION_MAJOR, (int)PMIX_VERSION_MINOR, (int)PMIX_VERSION_RELEASE);
+	return text;
+}
+
+int gorun_pmix_open(const char *path, char *err, size_t size) {
+	void *so = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+	if (so == NULL) {
+		snprintf(err, size, "%s", dlerror());
+		return -1;
+	}
+#define FIND(name)                                                  \
+	*(void **)&lib.name = dlsym(so, #name);                         \
+	if (lib.name == NULL) {                                         \
+		snprintf(err, size, "%s has no function %s", path, #name);  \
+		return -1;                                                  \
+	}
+	FUNCTIONS(FIND)
+#undef FIND
+	return 0;
+}
+
+const char *gorun_pmix_library_version(void) { return lib.PMIx_Get_version(); }
+
+const char *gorun_pmix_error(int status) { return lib.PMIx_Error_string(status); }
+
+int gorun_pmix_status_not_found(void) { return PMIX_ERR_NOT_FOUND; }
+int gorun_pmix_status_not_supported(void) { return PMIX_ERR_NOT_SUPPORTED; }
+int gorun_pmix_status_partial(void) { return PMIX_ERR_PARTIAL_SUCCESS; }
+int gorun_pmix_status_failed(void) { return PMIX_ERROR; }
+int gorun_pmix_status_duplicate(void) { return PMIX_ERR_DUPLICATE_KEY; }
+
+// ---- values ----
+
+static void set_key(pmix_info_t *info, const char *key) {
+	memset(info, 0, sizeof *info);
+	strncpy(info->key, key, PMIX_MAX_KEYLEN);
+}
+
+static void set_string(pmix_info_t *info, const char *key, const char *value) {
+	set_key(info, key);
+	info->value.type = PMIX_STRING;
+	info->value.data.string = (char *)value;
+}
+
+static void set_uint32(pmix_info_t *info, const char *key, uint32_t value) {
+	set_key(info, key);
+	info->value.type = PMIX_UINT32;
+	info->value.data.uint32 = value;
+}
+
+static void set_uint16(pmix_info_t *info, const char *key, uint16_t value) {
+	set_key(info, key);
+	info->value.type = PMIX_UINT16;
+	info->value.data.uint16 = value;
+}
+
+static void set_rank(pmix_info_t *info, const char *key, uint32_t value) {
+	set_key(info, key);
+	info->value.type = PMIX_PROC_RANK;
+	info->value.data.rank = value;
+}
+
+static void set_proc(pmix_proc_t *proc, const char *nspace, uint32_t rank) {
+	memset(proc, 0, sizeof *proc);
+	strncpy(proc->nspace, nspace, PMIX_MAX_NSLEN);
+	proc->rank = rank;
+}
+
+// ---- waiting for libpmix ----
+
+// A call that libpmix completes on its own thread.
+typedef struct {
+	pthread_mutex_t lock;
+	pthread_cond_t cond;
+	int over, status;
+} call;
+
+#define CALL {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, 0}
+
+static void call_over(pmix_status_t status, void *data) {
+	call *c = data;
+	pthread_mutex_lock(&c->lock);
+	c->over = 1;
+	c->status = status;
+	pthread_cond_signal(&c->cond);
+	pthread_mutex_unlock(&c->lock);
+}
+
+static int call_wait(call *c, pmix_status_t status) {
+	if (status == PMIX_OPERATION_SUCCEEDED) {
+		return 0;
+	}
+	if (status != PMIX_SUCCESS) {
+		return status;
+	}
+	pthread_mutex_lock(&c->lock);
+	while (!c->over) {
+		pthread_cond_wait(&c->cond, &c->lock);
+	}
+	pthread_mutex_unlock(&c->lock);
+	return c->status == PMIX_OPERATION_SUCCEEDED ? 0 : c->status;
+}
+
+// ---- upcalls ----
+
+// What an upcall owes libpmix: one of the functions, and its argument.
+typedef struct {
+	pmix_op_cbfunc_t op;
+	pmix_modex_cbfunc_t modex;
+	pmix_lookup_cbfunc_t lookup;
+	pmix_spawn_cbfunc_t spawn;
+	void *data;
+} request;
+
+static request *new_request(void *data) {
+	request *r = calloc(1, sizeof *r);
+	if (r != NULL) {
+		r->data = data;
+	}
+	return r;
+}
+
+void gorun_pmix_done(void *p, int status) {
+	request *r = p;
+	if (r->op != NULL) {
+		r->op(status, r->data);
+	} else if (r->modex != NULL) {
+		r->modex(status, NULL, 0, r->data, NULL, NULL);
+	} else if (r->lookup != NULL) {
+		r->lookup(status, NULL, 0, r->data);
+	} else if (r->spawn != NULL) {
+		pmix_nspace_t none;
+		memset(none, 0, sizeof none);
+		r->spawn(status, none, r->data);
+	}
+	free(r);
+}
+
+static void release(void *data) { free(data); }
+
+void gorun_pmix_done_data(void *p, int status, const void *data, size_t size) {
+	request *r = p;
+	void *copy = NULL;
+	if (r->modex == NULL) {
+		gorun_pmix_done(p, status);
+		return;
+	}
+	if (size > 0) {
+		copy = malloc(size);
+		if (copy == NULL) {
+			status = PMIX_ERR_NOMEM;
+			size = 0;
+		} else {
+			memcpy(copy, data, size);
+		}
+	}
+	r->modex(status, copy, size, r->data, release, copy);
+	free(r);
+}
+
+void gorun_pmix_done_spawn(void *p, int status, const char *nspace) {
+	request *r = p;
+	pmix_nspace_t name;
+	memset(name, 0, sizeof name);
+	strncpy(name, nspace, PMIX_MAX_NSLEN);
+	r->spawn(status, name, r->data);
+	free(r);
+}
+
+// pack_value and unpack_value turn a value into bytes and back, in libpmix's own
+// encoding.
+static int pack_value(pmix_value_t *value, void **bytes, size_t *size) {
+	pmix_data_buffer_t buffer;
+	pmix_byte_object_t object;
+	memset(&buffer, 0, sizeof buffer);
+	memset(&object, 0, sizeof object);
+	int rc = lib.PMIx_Data_pack(NULL, &buffer, value, 1, PMIX_VALUE);
+	if (rc == PMIX_SUCCESS) {
+		rc = lib.PMIx_Data_unload(&buffer, &object);
+	}
+	if (rc != PMIX_SUCCESS) {
+		free(buffer.base_ptr);
+		return rc;
+	}
+	*bytes = object.bytes;
+	*size = object.size;
+	return 0;
+}
+
+static int unpack_value(const void *bytes, size_t size, pmix_value_t *value) {
+	pmix_data_buffer_t buffer;
+	pmix_byte_object_t object;
+	int32_t n = 1;
+	memset(&buffer, 0, sizeof buffer);
+	memset(value, 0, sizeof *value);
+	object.bytes = malloc(size);
+	if (object.bytes == NULL) {
+		return PMIX_ERR_NOMEM;
+	}
+	memcpy(object.bytes, bytes, size);
+	object.size = size;
+	int rc = lib.PMIx_Data_load(&buffer, &object); // takes the bytes
+	if (rc == PMIX_SUCCESS) {
+		rc = lib.PMIx_Data_unpack(NULL, &buffer, value, &n, PMIX_VALUE);
+	}
+	free(buffer.base_ptr);
+	return rc;
+}
+
+void gorun_pmix_done_lookup(void *p, int status, size_t n, const gorun_proc *procs, const char **keys, const void **values, const size_t *sizes) {
+	request *r = p;
+	pmix_pdata_t *data = calloc(n > 0 ? n : 1, sizeof *data);
+	size_t have = 0;
+	if (data == NULL) {
+		gorun_pmix_done(p, PMIX_ERR_NOMEM);
+		return;
+	}
+	for (size_t i = 0; i < n; i++) {
+		set_proc(&data[have].proc, procs[i].nspace, procs[i].rank);
+		strncpy(data[have].key, keys[i], PMIX_MAX_KEYLEN);
+		int rc = unpack_value(values[i], sizes[i], &data[have].value);
+		if (rc != PMIX_SUCCESS) {
+			status = rc;
+			continue;
+		}
+		have++;
+	}
+	r->lookup(status, data, have, r->data);
+	// libpmix copies what it wants before it returns. What the values point to
+	// is left: it is small, and only libpmix knows how to free it.
+	free(data);
+	free(r);
+}
+
+static pmix_status_t on_connected(const pmix_proc_t *proc, void *object, pmix_info_t info[], size_t n, pmix_op_cbfunc_t cb, void *data) {
+	gorunConnected(owner, (char *)proc->nspace, proc->rank);
+	return PMIX_OPERATION_SUCCEEDED;
+}
+
+static pmix_status_t on_connected_1(const pmix_proc_t *proc, void *object, pmix_op_cbfunc_t cb, void *data) {
+	gorunConnected(owner, (char *)proc->nspace, proc->rank);
+	return PMIX_OPERATION_SUCCEEDED;
+}
+
+static pmix_status_t on_finalized(const pmix_proc_t *proc, void *object, pmix_op_cbfunc_t cb, void *data) {
+	gorunFinalized(owner, (char *)proc->nspace, proc->rank);
+	return PMIX_OPERATION_SUCCEEDED;
+}
+
+#define REQUEST(member)                  \
+	request *r = new_request(data);      \
+	if (r == NULL) {                     \
+		return PMIX_ERR_NOMEM;           \
+	}                                    \
+	r->member = cb
+
+static pmix_status_t on_abort(const pmix_proc_t *proc, void *object, int status, const char text[], pmix_proc_t procs[], size_t n, pmix_op_cbfunc_t cb, void *data) {
+	REQUEST(op);
+	gorunAbort(owner, r, (char *)proc->nspace, proc->rank, status, (char *)(text != NULL ? text : ""));
+	return PMIX_SUCCESS;
+}
+
+// The kinds of fences, as Go numbers them: a connect is not met by a fence.
+enum { FENCE, CONNECT, DISCONNECT };
+
+static pmix_status_t meet(request *r, int kind, const pmix_proc_t procs[], size_t n, void *bytes, size_t size) {
+	gorun_proc *list = calloc(n > 0 ? n : 1, sizeof *list);
+	if (list == NULL) {
+		free(r);
+		return PMIX_ERR_NOMEM;
+	}
+	for (size_t i = 0; i < n; i++) {
+		list[i].nspace = procs[i].nspace;
+		list[i].rank = procs[i].rank;
+	}
+	gorunFence(owner, r, kind, list, n, bytes, size);
+	free(list);
+	return PMIX_SUCCESS;
+}
+
+static pmix_status_t on_fence(const pmix_proc_t procs[], size_t n, const pmix_info_t info[], size_t ninfo, char *bytes, size_t size, pmix_modex_cbfunc_t cb, void *data) {
+	REQUEST(modex);
+	return meet(r, FENCE, procs, n, bytes, size);
+}
+
+static pmix_status_t on_connect(const pmix_proc_t procs[], size_t n, const pmix_info_t info[], size_t ninfo, pmix_op_cbfunc_t cb, void *data) {
+	REQUEST(op);
+	return meet(r, CONNECT, procs, n, NULL, 0);
+}
+
+static pmix_status_t on_disconnect(const pmix_proc_t procs[], size_t n, const pmix_info_t info[], size_t ninfo, pmix_op_cbfunc_t cb, void *data) {
+	REQUEST(op);
+	return meet(r, DISCONNECT, procs, n, NULL, 0);
+}
+
+static pmix_status_t on_modex(const pmix_proc_t *proc, const pmix_info_t info[], size_t n, pmix_modex_cbfunc_t cb, void *data) {
+	REQUEST(modex);
+	gorunModex(owner, r, (char *)proc->nspace, proc->rank);
+	return PMIX_SUCCESS;
+}
+
+// directive tells keys of an info array that say how to publish, not what.
+static int directive(const char *key) {
+	static const char *const keys[] = {PMIX_RANGE, PMIX_PERSISTENCE, PMIX_TIMEOUT, PMIX_USERID, PMIX_GRPID, PMIX_WAIT};
+	for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+		if (strncmp(key, keys[i], PMIX_MAX_KEYLEN) == 0) {
+			return 1;
+		}
+	}
+	return 0;
+}
+
+static pmix_status_t on_publish(const pmix_proc_t *proc, const pmix_info_t info[], size_t n, pmix_op_cbfunc_t cb, void *data) {
+	REQUEST(op);
+	char **keys = calloc(n + 1, sizeof *keys);
+	void **values = calloc(n + 1, sizeof *values);
+	size_t *sizes = calloc(n + 1, sizeof *sizes);
+	size_t have = 0;
+	int rc = PMIX_ERR_NOMEM;
+	if (keys != NULL && values != NULL && sizes != NULL) {
+		rc = PMIX_SUCCESS;
+		for (size_t i = 0; i < n && rc == PMIX_SUCCESS; i++) {
+			if (directive(info[i].key)) {
+				continue;
+			}
+			keys[have] = (char *)info[i].key;
+			rc = pack_value((pmix_value_t *)&info[i].value, &values[have], &sizes[have]);
+			if (rc == PMIX_SUCCESS) {
+				have++;
+			}
+		}
+	}
+	if (rc == PMIX_SUCCESS) {
+		gorunPublish(owner, r, (char *)proc->nspace, proc->rank, have, keys, values, sizes);
+	} else {
+		free(r);
+	}
+	for (size_t i = 0; i < have; i++) {
+		free(values[i]);
+	}
+	free(keys);
+	free(values);
+	free(sizes);
+	return rc;
+}
+
+static size_t count(char **keys) {
+	size_t n = 0;
+	while (keys != NULL && keys[n] != NULL) {
+		n++;
+	}
+	return n;
+}
+
+static pmix_status_t on_lookup(const pmix_proc_t *proc, char **keys, const pmix_info_t info[], size_t n, pmix_lookup_cbfunc_t cb, void *data) {
+	int wait = 0;
+	REQUEST(lookup);
+	for (size_t i = 0; i < n; i++) {
+		if (strncmp(info[i].key, PMIX_WAIT, PMIX_MAX_KEYLEN) == 0) {
+			wait = 1; // for all keys, whatever number it gives
+		}
+	}
+	gorunLookup(owner, r, count(keys), keys, wait);
+	return PMIX_SUCCESS;
+}
+
+static pmix_status_t on_unpublish(const pmix_proc_t *proc, char **keys, const pmix_info_t info[], size_t n, pmix_op_cbfunc_t cb, void *data) {
+	REQUEST(op);
+	gorunUnpublish(owner, r, (char *)proc->nspace, proc->rank, count(keys), keys);
+	return PMIX_SUCCESS;
+}
+
+// on_spawn flattens the applications into words: for each its directory, the
+// program and its arguments, and its environment, with three counts: ranks,
+// words of argv, words of env.
+static pmix_status_t on_spawn(const pmix_proc_t *proc, const pmix_info_t job[], size_t njob, const pmix_app_t apps[], size_t n, pmix_spawn_cbfunc_t cb, void *data) {
+	REQUEST(spawn);
+	size_t words = 0;
+	for (size_t i = 0; i < n; i++) {
+		words += 2 + count(apps[i].argv) + count(apps[i].env);
+	}
+	char **word = calloc(words + 1, sizeof *word);
+	size_t *counts = calloc(3 * n + 1, sizeof *counts);
+	if (word == NULL || counts == NULL) {
+		free(word);
+		free(counts);
+		free(r);
+		return PMIX_ERR_NOMEM;
+	}
+	size_t at = 0;
+	for (size_t i = 0; i < n; i++) {
+		const pmix_app_t *a = &apps[i];
+		char *dir = a->cwd;
+		for (size_t k = 0; k < a->ninfo && dir == NULL; k++) {
+			if (strncmp(a->info[k].key, PMIX_WDIR, PMIX_MAX_KEYLEN) == 0 && a->info[k].value.type == PMIX_STRING) {
+				dir = a->info[k].value.data.string;
+			}
+		}
+		size_t argc = count(a->argv), envc = count(a->env);
+		word[at++] = dir != NULL ? dir : "";
+		counts[3 * i] = a->maxprocs > 0 ? (size_t)a->maxprocs : 1;
+		counts[3 * i + 1] = argc > 0 ? argc : 1;
+		counts[3 * i + 2] = envc;
+		if (argc == 0) {
+			word[at++] = a->cmd != NULL ? a->cmd : "";
+		}
+		for (size_t k = 0; k < argc; k++) {
+			// The file to execute stands in cmd, whatever argv[0] says.
+			word[at++] = k == 0 && a->cmd != NULL ? a->cmd : a->argv[k];
+		}
+		for (size_t k = 0; k < envc; k++) {
+			word[at++] = a->env[k];
+		}
+	}
+	gorunSpawn(owner, r, (char *)proc->nspace, proc->rank, n, word, counts);
+	free(word);
+	free(counts);
+	return PMIX_SUCCESS;
+}
+
+static pmix_status_t on_register_events(pmix_status_t *codes, size_t ncodes, const pmix_info_t info[], size_t n, pmix_op_cbfunc_t cb, void *data) {
+	return PMIX_OPERATION_SUCCEEDED; // libpmix itself tells what its own clients do
+}
+
+static pmix_status_t on_deregister_events(pmix_status_t *codes, size_t ncodes, pmix_op_cbfunc_t cb, void *data) {
+	return PMIX_OPERATION_SUCCEEDED;
+}
+
+// on_notify passes an event of a local process on to the other nodes: code,
+// range, source, and the values beside it. libpmix has told the local ones.
+static pmix_status_t on_notify(pmix_status_t code, const pmix_proc_t *source, pmix_data_range_t range, pmix_info_t info[], size_t n, pmix_op_cbfunc_t cb, void *data) {
+	if (range == PMIX_RANGE_LOCAL || range == PMIX_RANGE_PROC_LOCAL || range == PMIX_RANGE_RM) {
+		return PMIX_OPERATION_SUCCEEDED;
+	}
+	pmix_data_buffer_t buffer;
+	pmix_byte_object_t object;
+	memset(&buffer, 0, sizeof buffer);
+	memset(&object, 0, sizeof object);
+	int rc = lib.PMIx_Data_pack(NULL, &buffer, &code, 1, PMIX_STATUS);
+	if (rc == PMIX_SUCCESS) {
+		rc = lib.PMIx_Data_pack(NULL, &buffer, &range, 1, PMIX_DATA_RANGE);
+	}
+	if (rc == PMIX_SUCCESS) {
+		rc = lib.PMIx_Data_pack(NULL, &buffer, (void *)source, 1, PMIX_PROC);
+	}
+	if (rc == PMIX_SUCCESS) {
+		rc = lib.PMIx_Data_pack(NULL, &buffer, &n, 1, PMIX_SIZE);
+	}
+	if (rc == PMIX_SUCCESS && n > 0) {
+		rc = lib.PMIx_Data_pack(NULL, &buffer, info, (int32_t)n, PMIX_INFO);
+	}
+	if (rc == PMIX_SUCCESS) {
+		rc = lib.PMIx_Data_unload(&buffer, &object);
+	}
+	if (rc != PMIX_SUCCESS) {
+		free(buffer.base_ptr);
+		return rc;
+	}
+	gorunNotify(owner, object.bytes, object.size);
+	free(object.bytes);
+	return PMIX_OPERATION_SUCCEEDED;
+}
+
+static void free_infos(pmix_status_t status, void *data) { free(data); }
+
+int gorun_pmix_deliver(const void *bytes, size_t size) {
+	pmix_data_buffer_t buffer;
+	pmix_byte_object_t object;
+	pmix_status_t code;
+	pmix_data_range_t range;
+	pmix_proc_t source;
+	pmix_info_t *info = NULL;
+	size_t n = 0;
+	int32_t one = 1;
+	memset(&buffer, 0, sizeof buffer);
+	object.bytes = malloc(size);
+	if (object.bytes == NULL) {
+		return PMIX_ERR_NOMEM;
+	}
+	memcpy(object.bytes, bytes, size);
+	object.size = size;
+	int rc = lib.PMIx_Data_load(&buffer, &object);
+	if (rc == PMIX_SUCCESS) {
+		rc = lib.PMIx_Data_unpack(NULL, &buffer, &code, &one, PMIX_STATUS);
+	}
+	if (rc == PMIX_SUCCESS) {
+		rc = lib.PMIx_Data_unpack(NULL, &buffer, &range, &one, PMIX_DATA_RANGE);
+	}
+	if (rc == PMIX_SUCCESS) {
+		rc = lib.PMIx_Data_unpack(NULL, &buffer, &source, &one, PMIX_PROC);
+	}
+	if (rc == PMIX_SUCCESS) {
+		rc = lib.PMIx_Data_unpack(NULL, &buffer, &n, &one, PMIX_SIZE);
+	}
+	if (rc == PMIX_SUCCESS && n > 1000) {
+		rc = PMIX_ERR_BAD_PARAM;
+	}
+	if (rc == PMIX_SUCCESS && n > 0) {
+		int32_t many = (int32_t)n;
+		info = calloc(n, sizeof *info);
+		rc = info == NULL ? PMIX_ERR_NOMEM : lib.PMIx_Data_unpack(NULL, &buffer, info, &many, PMIX_INFO);
+	}
+	free(buffer.base_ptr);
+	if (rc != PMIX_SUCCESS) {
+		free(info);
+		return rc;
+	}
+	// Only the local ones: the sender's server has told all nodes.
+	rc = lib.PMIx_Notify_event(code, &source, PMIX_RANGE_LOCAL, info, n, free_infos, info);
+	if (rc != PMIX_SUCCESS) {
+		free(info);
+	}
+	return rc == PMIX_OPERATION_SUCCEEDED ? 0 : rc;
+}
+
+// on_query knows no answers: what jobs ask at start, libpmix answers itself.
+static pmix_status_t on_query(pmix_proc_t *proc, pmix_query_t *queries, size_t n, pmix_info_cbfunc_t cb, void *data) {
+	return PMIX_ERR_NOT_SUPPORTED;
+}
+
+// on_job_control: libpmix itself keeps what processes ask to be removed, but only
+// where this function exists. Anything else would end processes, which is the
+// launcher's.
+static pmix_status_t on_job_control(const pmix_proc_t *proc, const pmix_proc_t targets[], size_t ntargets, const pmix_info_t directives[], size_t n, pmix_info_cbfunc_t cb, void *data) {
+	return PMIX_ERR_NOT_SUPPORTED;
+}
+
+static void on_modex_data(pmix_status_t status, char *bytes, size_t size, void *data) {
+	uint64_t *id = data;
+	gorunModexData(owner, *id, status, bytes, size);
+	free(id);
+}
+
+int gorun_pmix_modex(const char *nspace, uint32_t rank, uint64_t id) {
+	pmix_proc_t proc;
+	uint64_t *copy = malloc(sizeof *copy);
+	if (copy == NULL) {
+		return PMIX_ERR_NOMEM;
+	}
+	*copy = id;
+	set_proc(&proc, nspace, rank);
+	int rc = lib.PMIx_server_dmodex_request(&proc, on_modex_data, copy);
+	if (rc != PMIX_SUCCESS) {
+		free(copy);
+	}
+	return rc;
+}
+
+// ---- the server ----
+
+int gorun_pmix_start(uintptr_t handle, const char *tmpdir, const char *host) {
+	// A newer library may look at members that these headers do not know: the
+	// room for them holds nothing.
+	static union {
+		pmix_server_module_t m;
+		void *room[128];
+	} module;
+	owner = handle;
+	module.m.client_connected = on_connected_1;
+	module.m.client_connected2 = on_connected;
+	module.m.client_finalized = on_finalized;
+	module.m.abort = on_abort;
+	module.m.fence_nb = on_fence;
+	module.m.direct_modex = on_modex;
+	module.m.publish = on_publish;
+	module.m.lookup = on_lookup;
+	module.m.unpublish = on_unpublish;
+	module.m.spawn = on_spawn;
+	module.m.connect = on_connect;
+	module.m.disconnect = on_disconnect;
+	module.m.register_events = on_register_events;
+	module.m.deregister_events = on_deregister_events;
+	module.m.notify_event = on_notify;
+	module.m.query = on_query;
+	module.m.job_control = on_job_control;
+
+	set_proc(&self, "SRV", 0);
+	pmix_info_t info[5];
+	set_string(&info[0], PMIX_SERVER_TMPDIR, tmpdir);
+	set_string(&info[1], PMIX_SYSTEM_TMPDIR, tmpdir);
+	set_string(&info[2], PMIX_HOSTNAME, host);
+	set_key(&info[3], PMIX_SERVER_NSPACE);
+	info[3].value.type = PMIX_STRING;
+	info[3].value.data.string = self.nspace;
+	set_rank(&info[4], PMIX_SERVER_RANK, 0);
+	return lib.PMIx_server_init(&module.m, info, sizeof info / sizeof *info);
+}
+
+int gorun_pmix_ping(void) {
+	static char text[] = "1";
+	pmix_value_t value;
+	memset(&value, 0, sizeof value);
+	value.type = PMIX_STRING;
+	value.data.string = text;
+	return lib.PMIx_Store_internal(&self, "gorun.ping", &value);
+}
+
+int gorun_pmix_register(const gorun_namespace *ns, uint32_t uid, uint32_t gid) {
+	enum { JOB = 20, PROC = 8 };
+	char *nodes = NULL, *procs = NULL;
+	uint32_t leader = 0;
+	int rc = lib.PMIx_generate_regex(ns->nodes, &nodes);
+	if (rc == PMIX_SUCCESS) {
+		rc = lib.PMIx_generate_ppn(ns->procs, &procs);
+	}
+	if (rc != PMIX_SUCCESS) {
+		return rc;
+	}
+	size_t total = JOB + (size_t)ns->size;
+	pmix_info_t *info = calloc(total, sizeof *info);
+	pmix_info_t *each = calloc((size_t)ns->size * PROC, sizeof *each);
+	pmix_data_array_t *arrays = calloc(ns->size, sizeof *arrays);
+	pmix_proc_t parent;
+	if (info == NULL || each == NULL || arrays == NULL) {
+		free(info);
+		free(each);
+		free(arrays);
+		return PMIX_ERR_NOMEM;
+	}
+	for (uint32_t r = ns->size; r-- > 0;) {
+		if (ns->node_of[r] == ns->node) {
+			leader = r;
+		}
+	}
+	size_t n = 0;
+	set_uint32(&info[n++], PMIX_UNIV_SIZE, ns->universe);
+	set_uint32(&info[n++], PMIX_JOB_SIZE, ns->size);
+	set_uint32(&info[n++], PMIX_MAX_PROCS, ns->universe);
+	set_uint32(&info[n++], PMIX_LOCAL_SIZE, ns->local_count);
+	set_uint32(&info[n++], PMIX_NODE_SIZE, ns->local_count);
+	set_uint32(&info[n++], PMIX_NUM_NODES, ns->node_count);
+	set_uint32(&info[n++], PMIX_JOB_NUM_APPS, ns->app_count);
+	set_string(&info[n++], PMIX_JOBID, ns->nspace);
+	set_string(&info[n++], PMIX_NODE_MAP, nodes);
+	set_string(&info[n++], PMIX_PROC_MAP, procs);
+	set_string(&info[n++], PMIX_LOCAL_PEERS, ns->peers);
+	set_rank(&info[n++], PMIX_LOCALLDR, leader);
+	set_uint32(&info[n++], PMIX_NODEID, ns->node);
+	set_key(&info[n], PMIX_SPAWNED);
+	info[n].value.type = PMIX_BOOL;
+	info[n++].value.data.flag = ns->parent[0] != 0;
+	if (ns->parent[0] != 0) {
+		set_proc(&parent, ns->parent, ns->parent_rank);
+		set_key(&info[n], PMIX_PARENT_ID);
+		info[n].value.type = PMIX_PROC;
+		info[n++].value.data.proc = &parent;
+	}
+	for (uint32_t r = 0; r < ns->size; r++) {
+		pmix_info_t *p = &each[(size_t)r * PROC];
+		size_t k = 0;
+		set_rank(&p[k++], PMIX_RANK, r); // must be first
+		set_rank(&p[k++], PMIX_GLOBAL_RANK, r);
+		set_uint16(&p[k++], PMIX_LOCAL_RANK, (uint16_t)ns->local_rank[r]);
+		set_uint16(&p[k++], PMIX_NODE_RANK, (uint16_t)ns->local_rank[r]);
+		set_uint32(&p[k++], PMIX_NODEID, ns->node_of[r]);
+		set_uint32(&p[k++], PMIX_APPNUM, ns->app_of[r]);
+		set_string(&p[k++], PMIX_HOSTNAME, ns->node_names[ns->node_of[r]]);
+		arrays[r].type = PMIX_INFO;
+		arrays[r].size = k;
+		arrays[r].array = p;
+		set_key(&info[n], PMIX_PROC_DATA);
+		info[n].value.type = PMIX_DATA_ARRAY;
+		info[n++].value.data.darray = &arrays[r];
+	}
+	call c = CALL;
+	rc = call_wait(&c, lib.PMIx_server_register_nspace(ns->nspace, (int)ns->local_count, info, n, call_over, &c));
+	if (rc == 0) {
+		call d = CALL;
+		rc = call_wait(&d, lib.PMIx_server_setup_local_support(ns->nspace, NULL, 0, call_over, &d));
+	}
+	for (uint32_t r = 0; r < ns->size && rc == 0; r++) {
+		if (ns->node_of[r] == ns->node) {
+			pmix_proc_t proc;
+			call e = CALL;
+			set_proc(&proc, ns->nspace, r);
+			rc = call_wait(&e, lib.PMIx_server_register_client(&proc, uid, gid, NULL, call_over, &e));
+		}
+	}
+	free(nodes);
+	free(procs);
+	free(info);
+	free(each);
+	free(arrays);
+	return rc;
+}
+
+void gorun_pmix_deregister(const char *nspace) {
+	call c = CALL;
+	lib.PMIx_server_deregister_nspace(nspace, call_over, &c);
+	call_wait(&c, PMIX_SUCCESS);
+}
+
+int gorun_pmix_uri(const char *nspace, char *uri, size_t size) {
+	static const char name[] = "PMIX_SERVER_URI";
+	pmix_proc_t proc;
+	char **env = NULL;
+	set_proc(&proc, nspace, 0);
+	int rc = lib.PMIx_server_setup_fork(&proc, &env);
+	if (rc != PMIX_SUCCESS) {
+		return rc;
+	}
+	rc = PMIX_ERR_NOT_FOUND;
+	for (size_t i = 0; env != NULL && env[i] != NULL; i++) {
+		char *value = strchr(env[i], '=');
+		if (strncmp(env[i], name, sizeof name - 1) == 0 && value != NULL && strlen(value) < size) {
+			strcpy(uri, value + 1);
+			rc = PMIX_SUCCESS;
+		}
+		free(env[i]);
+	}
+	free(env);
+	return rc;
+}
+
+#endif

@@ -1,0 +1,65 @@
+// What Go calls of libpmix, and what libpmix calls of Go. libpmix is one server
+// a process, so the shim has one too. Every function that returns int returns a
+// pmix_status_t, with 0 for success.
+#ifndef GORUN_PMIX_SHIM_H
+#define GORUN_PMIX_SHIM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+// A process of a namespace.
+typedef struct {
+	const char *nspace;
+	uint32_t rank;
+} gorun_proc;
+
+// A namespace, as Namespace of the Go side has it. The arrays hold one entry a
+// rank.
+typedef struct {
+	const char *nspace;
+	const char *nodes;  // names of all nodes, separated by commas
+	const char *procs;  // ranks of each node: 0,1;2,3
+	const char *peers;  // ranks of this node: 2,3
+	const char *parent; // namespace that spawned this one, or ""
+	uint32_t parent_rank;
+	uint32_t size, universe, node, node_count, app_count, local_count;
+	const uint32_t *node_of, *local_rank, *app_of;
+	const char **node_names;
+} gorun_namespace;
+
+// The headers that this was built with: "4.2.2", or "" without.
+const char *gorun_pmix_headers(void);
+
+// open finds libpmix and its functions. It returns 0, or a message in err.
+int gorun_pmix_open(const char *path, char *err, size_t size);
+const char *gorun_pmix_library_version(void);
+const char *gorun_pmix_error(int status);
+
+int gorun_pmix_start(uintptr_t handle, const char *tmpdir, const char *host);
+int gorun_pmix_register(const gorun_namespace *ns, uint32_t uid, uint32_t gid);
+void gorun_pmix_deregister(const char *nspace);
+int gorun_pmix_ping(void);
+
+// uri writes where the server listens, as clients read it.
+int gorun_pmix_uri(const char *nspace, char *uri, size_t size);
+
+// modex asks for what a local process has put; gorunModexData gets the answer.
+int gorun_pmix_modex(const char *nspace, uint32_t rank, uint64_t id);
+
+// deliver gives an event of another node to the local processes.
+int gorun_pmix_deliver(const void *data, size_t size);
+
+// What ends an upcall: request is what the upcall was given, and is freed.
+void gorun_pmix_done(void *request, int status);
+void gorun_pmix_done_data(void *request, int status, const void *data, size_t size);
+void gorun_pmix_done_lookup(void *request, int status, size_t n, const gorun_proc *procs, const char **keys, const void **values, const size_t *sizes);
+void gorun_pmix_done_spawn(void *request, int status, const char *nspace);
+
+// The statuses that Go must know.
+int gorun_pmix_status_not_found(void);
+int gorun_pmix_status_not_supported(void);
+int gorun_pmix_status_partial(void);
+int gorun_pmix_status_failed(void);
+int gorun_pmix_status_duplicate(void);
+
+#endif
