@@ -20,11 +20,18 @@ func buildAndRun(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	build := exec.Command("go", "build", "-o", dir, "./cmd/gorun", "./cmd/gorun-agent", "./cmd/a2a", "./cmd/gorun-bench", "./testdata/window")
+	build := exec.Command("go", "build", "-o", dir, "./cmd/gorun", "./cmd/gorun-agent", "./cmd/gorun-pmix", "./cmd/gorun-info", "./cmd/a2a", "./cmd/gorun-bench", "./testdata/window")
 	build.Dir = ".."
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "%v: %v\n%s", build.Args, err, out)
+		return 1
+	}
+	// The helper for Open MPI, as make build makes it.
+	helper := exec.Command("scripts/build-pmix", dir)
+	helper.Dir = ".."
+	if out, err := helper.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "%v: %v\n%s", helper.Args, err, out)
 		return 1
 	}
 	if err := os.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH")); err != nil {

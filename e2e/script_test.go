@@ -34,6 +34,30 @@ func TestMPICH(t *testing.T) {
 	runScripts(t, filepath.Join("scripts", "mpich"), map[string]string{"MPI": dir})
 }
 
+// TestOpenMPI runs programs of Open MPI under gorun, compiled into $OMPI, and the
+// same ones of MPICH, in $MPI, beside them.
+func TestOpenMPI(t *testing.T) {
+	vars := map[string]string{}
+	for name, compiler := range map[string]string{"OMPI": "mpicc.openmpi", "MPI": "mpicc.mpich"} {
+		compiler = testenv.Need(t, compiler)
+		dir := t.TempDir()
+		for _, program := range []string{"hello", "allreduce", "ring", "split", "wait"} {
+			source := filepath.Join("..", "testdata", "mpi", program+".c")
+			if out, err := exec.Command(compiler, "-O1", "-Wall", "-o", filepath.Join(dir, program), source).CombinedOutput(); err != nil {
+				t.Fatalf("%s %s: %v\n%s", compiler, source, err, out)
+			}
+		}
+		vars[name] = dir
+	}
+	if out, err := exec.Command("/usr/bin/python3", "-c", "import mpi4py").CombinedOutput(); err != nil {
+		testenv.Unsupported(t, fmt.Sprintf("needs python3-mpi4py (make test installs it when it may): %v: %s", err, out))
+	}
+	if out, err := exec.Command("gorun-info", "pmi").CombinedOutput(); err != nil {
+		testenv.Unsupported(t, fmt.Sprintf("needs libpmix (make test installs it when it may): %s", out))
+	}
+	runScripts(t, filepath.Join("scripts", "openmpi"), vars)
+}
+
 // TestBench runs gorun-bench, alone and beside the MPIs.
 func TestBench(t *testing.T) {
 	for _, tool := range []string{"mpicc.mpich", "mpiexec.mpich", "mpicc.openmpi", "mpirun.openmpi"} {

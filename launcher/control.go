@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gorun-mpi/gorun/launcher/internal/host"
+	"github.com/gorun-mpi/gorun/launcher/internal/hub"
 	"github.com/gorun-mpi/gorun/launcher/internal/place"
 	"github.com/gorun-mpi/gorun/launcher/internal/stdio"
 	"github.com/gorun-mpi/gorun/pmi"
@@ -55,6 +56,7 @@ type controller struct {
 	over      bool     // Run is about to return
 	deaf      []func() // end sites that do not answer
 
+	hub     *hub.Hub       // of the PMIx servers; nil: there are none
 	spawned sync.WaitGroup // what runs spawned groups
 	abandon chan struct{}  // closed when output need not be waited for
 	hurry   sync.Once
@@ -94,7 +96,7 @@ func (c *controller) event(s *seat, e host.Event) {
 	defer c.mu.Unlock()
 	name, g := s.host(), s.group
 	switch e.Kind {
-	case host.Started, host.Ended, host.Aborted:
+	case host.Started, host.Ended, host.Aborted, host.Joined, host.Left:
 		if !s.has(e.Rank) {
 			c.fail(&Cause{Rank: -1, Host: name, Status: statusFailed, Message: fmt.Sprintf("its agent tells of rank %d, which is not there", e.Rank)})
 			return
@@ -139,6 +141,12 @@ func (c *controller) event(s *seat, e host.Event) {
 			c.start = &JobError{Field: e.Field, Value: e.Value, ExitStatus: e.Status, Err: errors.New(e.Text)}
 		}
 		c.tell(host.Command{Kind: host.Kill})
+	case host.ToHub:
+		c.toHub(s, e.Data)
+	case host.Joined:
+		c.connected(g, e.Rank)
+	case host.Left:
+		c.finalized(g, e.Rank)
 	case host.Passed:
 		c.passed(s)
 	case host.Asked:
@@ -222,6 +230,7 @@ func (c *controller) ended(s *seat, e host.Event) {
 		cause.Status = statusFailed
 		cause.Message = "exited with status 0 after MPI_Init without MPI_Finalize"
 	default:
+		c.endedWell(g, e.Rank)
 		return
 	}
 	c.fail(cause)

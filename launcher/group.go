@@ -29,7 +29,8 @@ type group struct {
 	gone  []bool    // by rank: it has ended
 	up    int       // ranks that were started
 	asked *asked    // who waits for it to run; nil: nobody, any more
-	off   bool      // it could not be started, and how its ranks end is no matter
+	mpi   openMPI
+	off   bool // it could not be started, and how its ranks end is no matter
 }
 
 // seat is a group's part on one host.

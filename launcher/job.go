@@ -71,6 +71,11 @@ type Job struct {
 	// Needed with Launcher "fork".
 	Agent []string
 
+	// PMIx is the file of the helper program gorun-pmix, which serves programs
+	// of Open MPI; it need not exist unless one runs. "": they find no PMIx
+	// server, and each rank is a world of its own.
+	PMIx string
+
 	// Emulate names the software devices that the ranks find.
 	Emulate []string
 

@@ -166,6 +166,9 @@ func (c *controller) spec(g *group) host.Spec {
 		Master:     master,
 		MasterPort: port,
 
+		PMIx:   c.space(g),
+		Helper: c.job.PMIx,
+
 		Universe: c.universe(),
 		Preset:   g.preset,
 	}
@@ -175,6 +178,11 @@ func (c *controller) spec(g *group) host.Spec {
 func (c *controller) of(g *group, spec host.Spec, at int) host.Spec {
 	s := g.shares[at]
 	spec.Host, spec.Index = s.Host, at
+	if spec.PMIx != nil {
+		space := *spec.PMIx
+		space.Node = at
+		spec.PMIx = &space
+	}
 	spec.Ranks = make([]host.RankSpec, len(s.Ranks))
 	runs := make([]bool, len(spec.Apps))
 	for i, rank := range s.Ranks {

@@ -127,6 +127,7 @@ func runJob(ctx context.Context, req request, std stdio) int {
 		}
 		job.Agent = []string{agent}
 	}
+	job.PMIx = findPMIx()
 	signals := watchSignals()
 	defer signal.Stop(signals)
 	job.Signals, job.Suspend = signals, suspend
@@ -155,6 +156,16 @@ func tellRanks(job *launcher.Job, setting string) {
 	for i := range job.Apps {
 		job.Apps[i].Env = append(slices.Clip(job.Apps[i].Env), setting)
 	}
+}
+
+// findPMIx is where the server for programs of Open MPI is, if it is: beside this
+// gorun. Nobody looks before one of them asks for it.
+func findPMIx() string {
+	self, err := os.Executable()
+	if err != nil {
+		return "gorun-pmix"
+	}
+	return filepath.Join(filepath.Dir(self), "gorun-pmix")
 }
 
 // findAgent finds the program that runs the ranks of another host: the one that

@@ -61,6 +61,8 @@ func (h *Host) ask(e pmi.Event) {
 func (h *Host) answered(rank int, r *Reply) {
 	switch {
 	case r == nil || h.engine == nil || h.spec.local(rank) < 0:
+	case r.Tag != 0 && h.pmix != nil && r.Spawn != nil:
+		h.pmix.Spawned(r.Tag, "gorun_"+r.Spawn.Job, r.Spawn.Err)
 	case r.Tag != 0:
 	case r.Name != nil:
 		h.apply(h.engine.NameDone(rank, *r.Name))

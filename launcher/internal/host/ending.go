@@ -96,6 +96,7 @@ func (h *Host) processEnded(local int) {
 		Kind: Ended, Rank: number, PID: r.pid, Status: status, Signal: signal, Text: text,
 		Joined: h.engine.Joined(number), Finalized: h.engine.Finalized(number), Told: h.ending.begun,
 	}
+	h.addPMIx(&e, r)
 	if signal == syscall.SIGKILL && !e.Told {
 		e.OOM = topo.OOMKills()
 	}
@@ -113,6 +114,8 @@ func (h *Host) processEnded(local int) {
 // what they left behind is killed, and there is nothing to guard any more.
 func (h *Host) allEnded() {
 	h.killGroups()
-	h.guard.Release()
+	if h.pmix == nil || h.pmix.Idle() {
+		h.guard.Release()
+	}
 	h.count()
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/gorun-mpi/gorun/internal/topo"
+	"github.com/gorun-mpi/gorun/launcher/internal/sidecar"
 	"github.com/gorun-mpi/gorun/pmi"
 )
 
@@ -37,8 +38,8 @@ func Scrub(environ []string) []string {
 	last := make(map[string]int, len(environ))
 	clean := make([]string, 0, len(environ))
 	for _, entry := range environ {
-		name, _, ok := strings.Cut(entry, "=")
-		if !ok || name == "" || foreign(name) || set[entry] {
+		name, value, ok := strings.Cut(entry, "=")
+		if !ok || name == "" || foreign(name) || set[entry] || outerDirectory(name, value) {
 			continue
 		}
 		if i, seen := last[name]; seen {
@@ -81,7 +82,7 @@ type environment struct {
 	calm    []bool     // by program: its environment says nothing of how Open MPI waits
 }
 
-func newEnvironment(spec *Spec, segment bool) *environment {
+func newEnvironment(spec *Spec, segment bool, server *sidecar.Server) *environment {
 	size, local := strconv.Itoa(spec.NP), strconv.Itoa(len(spec.Ranks))
 	host := []string{
 		Marker(spec),
@@ -101,11 +102,12 @@ func newEnvironment(spec *Spec, segment bool) *environment {
 		host = append(host, "GORUN_EMULATE="+strings.Join(spec.Emulate, ","))
 	}
 	host = append(host, programVars(spec.Apps)...)
+	host = append(host, pmixVars(spec, server)...)
 	e := &environment{spec: spec, common: make([][]string, len(spec.Apps)), meeting: make([]meeting, len(spec.Apps)), shares: shares(spec.Ranks, topo.CPUs()), calm: make([]bool, len(spec.Apps))}
 	for _, r := range spec.Ranks {
 		if e.common[r.App] == nil {
 			user := Scrub(spec.Apps[r.App].Env)
-			e.common[r.App] = append(slices.Clip(host), user...)
+			e.common[r.App] = slices.Concat(host, openMPISettings(spec, server, user), user)
 			e.meeting[r.App] = newMeeting(spec, user)
 			e.calm[r.App] = !slices.ContainsFunc(user, func(entry string) bool {
 				return strings.HasPrefix(entry, ompiOver) || strings.HasPrefix(entry, ompiYield)
@@ -142,7 +144,7 @@ func (e *environment) of(local int) []string {
 	r := &e.spec.Ranks[local]
 	rank, index := strconv.Itoa(r.Rank), strconv.Itoa(local)
 	common := e.common[r.App]
-	env := make([]string, len(common), len(common)+22)
+	env := make([]string, len(common), len(common)+23)
 	copy(env, common)
 	env = e.meeting[r.App].append(env, rank, index)
 	env = append(env,
@@ -153,6 +155,9 @@ func (e *environment) of(local int) []string {
 		"MPI_LOCALRANKID="+index,
 		"GORUN_CPUS="+strconv.Itoa(e.shares[local].cpus),
 		"GORUN_CPU_RANKS="+strconv.Itoa(e.shares[local].ranks))
+	if e.spec.PMIx != nil {
+		env = append(env, "PMIX_RANK="+rank)
+	}
 	if s := e.shares[local]; s.ranks > s.cpus && e.calm[r.App] {
 		env = append(env, ompiOver+"1", ompiYield+"1")
 	}

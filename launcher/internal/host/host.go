@@ -15,6 +15,7 @@ import (
 
 	"github.com/gorun-mpi/gorun/internal/shm"
 	"github.com/gorun-mpi/gorun/launcher/internal/guard"
+	"github.com/gorun-mpi/gorun/launcher/internal/sidecar"
 	"github.com/gorun-mpi/gorun/pmi"
 )
 
@@ -47,6 +48,7 @@ type Host struct {
 	guard   *guard.Guard
 	segment *shm.Segment
 	engine  *pmi.Engine
+	pmix    *sidecar.Server // nil: programs of Open MPI are not served
 	input   input
 	streams [3]stream // by number; 0 is unused
 	discard bool      // nobody wants output any more
@@ -142,6 +144,9 @@ func (h *Host) prepare() error {
 	if h.guard, err = guard.Start(Marker(&h.spec)); err != nil {
 		return err
 	}
+	if err := h.openPMIx(); err != nil {
+		return err
+	}
 	count := len(h.spec.Ranks)
 	if h.segment, err = shm.Create(shm.DefaultGeometry(count, shm.Limit())); err != nil {
 		return fmt.Errorf("shared segment of %d ranks: %w", count, err)
@@ -168,6 +173,9 @@ func (h *Host) finish() {
 	h.cancel()
 	if h.running > 0 || !h.complete { // else the last end has done it
 		h.killGroups()
+	}
+	if h.pmix != nil {
+		h.pmix.Close() // the guardian stays until its directory is gone
 	}
 	if h.guard != nil {
 		h.guard.Release()

@@ -162,6 +162,10 @@ func (h *Host) obey(c Command) {
 		h.credit(c.Stream, c.N)
 	case Discard:
 		h.discardOutput()
+	case FromHub:
+		if h.pmix != nil {
+			h.pmix.Take(c.Data)
+		}
 	case Answer:
 		h.answered(c.Rank, c.Reply)
 	}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"github.com/gorun-mpi/gorun/pmi/pmix/link"
 )
 
 // Window is how much output of each stream may be on its way to the controller.
@@ -49,6 +51,8 @@ type Spec struct {
 	Master     string
 	MasterPort int
 	Preset     map[string]string // keys that the group's key-value space holds from the start
+	PMIx       *link.Space       // for programs of Open MPI; nil: they are not served
+	Helper     string            // gorun-pmix
 }
 
 // RankSpec is a rank of the host. Its place in Spec.Ranks is its local rank.
@@ -92,6 +96,9 @@ const (
 	Tails                            // the last lines of stderr of ranks that did not end well
 	Passed                           // the ranks were sent TSTP
 	Asked                            // Rank asks for something with Ask, and waits for an Answer
+	Joined                           // Rank has connected to the PMIx server
+	Left                             // Rank has finalized there
+	ToHub                            // Data of the PMIx server
 	Done                             // nothing is left
 )
 
@@ -129,6 +136,7 @@ const (
 	Credit                         // N bytes of Stream were taken
 	Discard                        // nobody wants output any more
 	Answer                         // Reply to what Rank had asked
+	FromHub                        // Data for the PMIx server
 )
 
 // Command is what to do. Which fields count depends on Kind.

@@ -1,0 +1,302 @@
+// Package hub is where the PMIx servers of a job's hosts meet: it matches fences,
+// passes requests for what a process has put to the host that has it, and keeps
+// published names. It belongs to the controller of the job.
+//
+// It has no I/O and no goroutine: what a host's helper asked goes in, letters to
+// hosts come out (package link has the messages). Not safe for concurrent use.
+//
+// On one host libpmix completes all fences itself, and the hub sees published
+// names only. Between hosts a fence costs each host one message to the controller
+// and one back: a star, because its members are known to nobody but to libpmix,
+// while the trees of package gossip want all hosts in every fence.
+//
+// # Limits
+//
+// What a host asks must fit a frame (link.FrameMax), and so must the answer: a
+// fence whose contributions exceed it is refused, on all hosts, with the sizes.
+package hub
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gorun-mpi/gorun/pmi/pmix/link"
+)
+
+// wildcard is the rank that stands for all of a namespace (pmix.Wildcard, which
+// would need cgo's package).
+const wildcard = 1<<32 - 2
+
+// Letter is a message for a host.
+type Letter struct {
+	To   int
+	Data []byte
+}
+
+// Spawn is what a process wants started. Whoever starts it answers the host.
+type Spawn struct {
+	Host int
+	ID   uint64
+	By   link.Proc
+	Apps []link.App
+}
+
+// Hub is the meeting point of a job. Make it with New.
+type Hub struct {
+	spaces map[string][]int   // host of each rank
+	meets  map[string][]*meet // by who meets; several when some are ahead
+	names  map[string]link.Pair
+	waits  []wait           // for names
+	modex  map[uint64]asker // by our number
+	next   uint64
+	out    []Letter
+}
+
+// meet is a fence under way.
+type meet struct {
+	hosts []int // that take part
+	data  map[int][]byte
+	ids   map[int]uint64
+}
+
+type asker struct {
+	host int
+	id   uint64
+	from int // the host that was asked
+}
+
+type wait struct {
+	asker asker
+	keys  []string
+}
+
+// New makes the hub of a job of so many hosts.
+func New() *Hub {
+	return &Hub{spaces: map[string][]int{}, meets: map[string][]*meet{}, names: map[string]link.Pair{}, modex: map[uint64]asker{}}
+}
+
+// Add makes a namespace known: on which host each rank is.
+func (h *Hub) Add(name string, hostOf []int) { h.spaces[name] = hostOf }
+
+// Take takes what the helper of a host has sent, and returns what to send.
+func (h *Hub) Take(from int, data []byte) (out []Letter, spawn *Spawn, err error) {
+	m, err := link.Unpack(data)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { out, h.out = h.out, nil }()
+	switch {
+	case m.Kind == link.Reply:
+		h.replied(from, m)
+	case m.Kind != link.Ask:
+		return nil, nil, fmt.Errorf("%w: kind %d for the hub", link.ErrFrame, m.Kind)
+	default:
+		spawn = h.ask(from, m)
+	}
+	return nil, spawn, nil
+}
+
+func (h *Hub) ask(from int, m link.Message) *Spawn {
+	switch m.Op {
+	case link.Meet:
+		h.meet(from, m)
+	case link.Modex:
+		h.fetch(from, m)
+	case link.Publish:
+		h.publish(from, m)
+	case link.Lookup:
+		h.lookup(from, m)
+	case link.Unpublish:
+		for _, key := range m.Keys {
+			if h.names[key].By == m.Proc {
+				delete(h.names, key)
+			}
+		}
+		h.answer(from, m.ID, link.Message{})
+	case link.Notify:
+		for to := range h.hosts() {
+			if to != from {
+				h.send(to, &link.Message{Kind: link.Event, Data: m.Data})
+			}
+		}
+	case link.Spawn:
+		return &Spawn{Host: from, ID: m.ID, By: m.Proc, Apps: m.Apps}
+	}
+	return nil
+}
+
+// hosts are those with a rank of any namespace.
+func (h *Hub) hosts() map[int]bool {
+	all := map[int]bool{}
+	for _, hostOf := range h.spaces {
+		for _, host := range hostOf {
+			all[host] = true
+		}
+	}
+	return all
+}
+
+func (h *Hub) send(to int, m *link.Message) {
+	data, err := link.Pack(m)
+	if err != nil {
+		data, err = link.Pack(&link.Message{Kind: m.Kind, ID: m.ID, Code: link.Refused, Text: err.Error()})
+	}
+	if err == nil {
+		h.out = append(h.out, Letter{to, data})
+	}
+}
+
+func (h *Hub) answer(to int, id uint64, m link.Message) {
+	m.Kind, m.ID = link.Answer, id
+	h.send(to, &m)
+}
+
+func (h *Hub) refuse(to int, id uint64, format string, args ...any) {
+	h.answer(to, id, link.Message{Code: link.Refused, Text: fmt.Sprintf(format, args...)})
+}
+
+// meet takes a host's part of a fence.
+func (h *Hub) meet(from int, m link.Message) {
+	hosts, err := h.members(m.Procs)
+	if err == nil && !slices.Contains(hosts, from) {
+		err = fmt.Errorf("host %d is in a fence without any of its ranks", from)
+	}
+	if err != nil {
+		h.refuse(from, m.ID, "%v", err)
+		return
+	}
+	key := signature(m.Sort, m.Procs)
+	var f *meet
+	for _, open := range h.meets[key] {
+		if _, in := open.ids[from]; !in {
+			f = open
+			break
+		}
+	}
+	if f == nil {
+		f = &meet{hosts: hosts, data: map[int][]byte{}, ids: map[int]uint64{}}
+		h.meets[key] = append(h.meets[key], f)
+	}
+	f.data[from], f.ids[from] = m.Data, m.ID
+	if len(f.ids) < len(f.hosts) {
+		return
+	}
+	h.meets[key] = slices.DeleteFunc(h.meets[key], func(o *meet) bool { return o == f })
+	if len(h.meets[key]) == 0 {
+		delete(h.meets, key)
+	}
+	var all []byte
+	for _, host := range f.hosts {
+		all = append(all, f.data[host]...)
+	}
+	for _, host := range f.hosts {
+		h.answer(host, f.ids[host], link.Message{Data: all})
+	}
+}
+
+// members are the hosts of processes, in order.
+func (h *Hub) members(procs []link.Proc) ([]int, error) {
+	in := map[int]bool{}
+	for _, p := range procs {
+		hostOf, ok := h.spaces[p.Space]
+		switch {
+		case !ok:
+			return nil, fmt.Errorf("no namespace is called %q", p.Space)
+		case p.Rank == wildcard:
+			for _, host := range hostOf {
+				in[host] = true
+			}
+		case int64(p.Rank) >= int64(len(hostOf)):
+			return nil, fmt.Errorf("namespace %s has %d ranks, none of number %d", p.Space, len(hostOf), p.Rank)
+		default:
+			in[hostOf[p.Rank]] = true
+		}
+	}
+	if len(in) == 0 {
+		return nil, fmt.Errorf("a fence of nobody")
+	}
+	hosts := make([]int, 0, len(in))
+	for host := range in {
+		hosts = append(hosts, host)
+	}
+	slices.Sort(hosts)
+	return hosts, nil
+}
+
+// signature is the same for the same processes, in whatever order they are named.
+func signature(sort uint8, procs []link.Proc) string {
+	names := make([]string, len(procs))
+	for i, p := range procs {
+		names[i] = p.Space + "\x00" + strconv.FormatUint(uint64(p.Rank), 10)
+	}
+	slices.Sort(names)
+	return strconv.Itoa(int(sort)) + "\x00" + strings.Join(names, "\x00")
+}
+
+// fetch passes a request on to the host of the process.
+func (h *Hub) fetch(from int, m link.Message) {
+	hosts, err := h.members([]link.Proc{m.Proc})
+	if err != nil || len(hosts) != 1 {
+		h.answer(from, m.ID, link.Message{Code: link.NotFound})
+		return
+	}
+	h.next++
+	h.modex[h.next] = asker{from, m.ID, hosts[0]}
+	h.send(hosts[0], &link.Message{Kind: link.Request, ID: h.next, Proc: m.Proc})
+}
+
+func (h *Hub) replied(from int, m link.Message) {
+	a, ok := h.modex[m.ID]
+	if !ok || a.from != from {
+		return
+	}
+	delete(h.modex, m.ID)
+	h.answer(a.host, a.id, link.Message{Code: m.Code, Data: m.Data})
+}
+
+// publish takes names, all or none.
+func (h *Hub) publish(from int, m link.Message) {
+	for _, p := range m.Pairs {
+		if _, there := h.names[p.Key]; there {
+			h.answer(from, m.ID, link.Message{Code: link.Duplicate})
+			return
+		}
+	}
+	for _, p := range m.Pairs {
+		h.names[p.Key] = p
+	}
+	h.answer(from, m.ID, link.Message{})
+	h.waits = slices.DeleteFunc(h.waits, func(w wait) bool {
+		found := h.find(w.keys)
+		if len(found) < len(w.keys) {
+			return false
+		}
+		h.answer(w.asker.host, w.asker.id, link.Message{Pairs: found})
+		return true
+	})
+}
+
+func (h *Hub) find(keys []string) (found []link.Pair) {
+	for _, key := range keys {
+		if p, ok := h.names[key]; ok {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+func (h *Hub) lookup(from int, m link.Message) {
+	found := h.find(m.Keys)
+	switch {
+	case len(found) == len(m.Keys):
+		h.answer(from, m.ID, link.Message{Pairs: found})
+	case m.Wait:
+		h.waits = append(h.waits, wait{asker{host: from, id: m.ID}, m.Keys})
+	case len(found) == 0:
+		h.answer(from, m.ID, link.Message{Code: link.NotFound})
+	default:
+		h.answer(from, m.ID, link.Message{Code: link.Partial, Pairs: found})
+	}
+}

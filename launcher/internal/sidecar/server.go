@@ -1,0 +1,368 @@
+package sidecar
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gorun-mpi/gorun/launcher/internal/stdio"
+	"github.com/gorun-mpi/gorun/pmi/pmix/link"
+)
+
+// DefaultPatience is how long the helper may take to start, or to answer.
+const DefaultPatience = 20 * time.Second
+
+// Config is what a server needs.
+type Config struct {
+	Program string          // gorun-pmix; it need not exist until it is needed
+	Env     func() []string // of it, with the guardian's marker
+	Host    string          // name
+	Dir     string          // the job directory, not made yet
+	// Patience is how long the helper may take. 0: DefaultPatience.
+	Patience time.Duration
+
+	Joined func(p link.Proc)                          // a rank has connected
+	Left   func(p link.Proc)                          // a rank has finalized
+	Abort  func(p link.Proc, status int, text string) // a rank wants the job to end
+	Failed func(text string)                          // nobody can be served any more; once
+	Ask    func(data []byte)                          // for the job's hub
+	Log    func(format string, args ...any)
+}
+
+// Server is the PMIx server of a host's ranks.
+type Server struct {
+	cfg  Config
+	port int
+
+	mu       sync.Mutex
+	state    state
+	listener *os.File
+	control  *os.File
+	errors   *os.File
+	pid      int
+	reaping  bool
+	in       link.Decoder
+	buf      []byte
+	out      []byte // to the helper
+	wake     sync.Cond
+	spaces   []link.Space
+	count    map[link.Proc]*Count
+	timer    *time.Timer
+	waiting  time.Time // since when the helper owes an answer; zero: it does not
+	pings    uint64
+	tail     stdio.Tail
+	heard    chan struct{} // closed when tail is complete
+	workers  sync.WaitGroup
+}
+
+// Count is how often a rank has connected and finalized, and whether it has asked
+// for the end of the job.
+type Count struct {
+	Joined, Left int
+	Aborted      bool
+}
+
+type state uint8
+
+const (
+	idle state = iota
+	starting
+	serving
+	failed
+	closed
+)
+
+// Listen opens the port. Nothing runs until a rank connects. The caller closes the
+// server.
+func Listen(cfg Config) (*Server, error) {
+	if cfg.Patience == 0 {
+		cfg.Patience = DefaultPatience
+	}
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("socket", err)
+	}
+	fail := func(call string, err error) (*Server, error) {
+		unix.Close(fd)
+		return nil, fmt.Errorf("port for PMIx on 127.0.0.1: %w", os.NewSyscallError(call, err))
+	}
+	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		return fail("bind", err)
+	}
+	// All ranks may connect before the helper runs.
+	if err := unix.Listen(fd, 4096); err != nil {
+		return fail("listen", err)
+	}
+	name, err := unix.Getsockname(fd)
+	if err != nil {
+		return fail("getsockname", err)
+	}
+	s := &Server{cfg: cfg, port: name.(*unix.SockaddrInet4).Port, count: map[link.Proc]*Count{}}
+	s.wake.L = &s.mu
+	s.listener = os.NewFile(uintptr(fd), "port for PMIx")
+	s.workers.Go(s.wait)
+	return s, nil
+}
+
+// Port is where ranks connect.
+func (s *Server) Port() int { return s.port }
+
+// Dir is the job directory, which exists once a rank has connected.
+func (s *Server) Dir() string { return s.cfg.Dir }
+
+// Idle tells that no rank has connected.
+func (s *Server) Idle() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state == idle
+}
+
+// Add makes a namespace known, before any of its ranks is started.
+func (s *Server) Add(space link.Space) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.spaces = append(s.spaces, space)
+	if s.state == starting || s.state == serving {
+		s.send(&link.Message{Kind: link.Setup, Server: &link.Server{Space: space}})
+	}
+}
+
+// State is what a rank has said until now.
+func (s *Server) State(p link.Proc) Count {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state == starting || s.state == serving {
+		s.receive(0)
+	}
+	if c := s.count[p]; c != nil {
+		return *c
+	}
+	return Count{}
+}
+
+// Take is what the hub has for this host.
+func (s *Server) Take(data []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m, err := link.Unpack(data)
+	if err != nil {
+		s.cfg.Log("from the hub: %v", err)
+		return
+	}
+	s.send(&m)
+}
+
+// Spawned answers a spawn, whose ID the hub gave: job is the new namespace, or
+// refused says why there is none.
+func (s *Server) Spawned(id uint64, job, refused string) {
+	m := link.Message{Kind: link.Answer, ID: id, Text: job}
+	if refused != "" {
+		m.Code, m.Text = link.Refused, refused
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.send(&m)
+}
+
+// Close ends the helper and removes the directory.
+func (s *Server) Close() {
+	s.mu.Lock()
+	over := s.state == closed
+	if !over {
+		s.close()
+	}
+	files := [...]*os.File{s.listener, s.control, s.errors}
+	s.mu.Unlock()
+	// A Close waits for those who are using the file, who may wait for mu.
+	for _, f := range files {
+		if f != nil {
+			_ = f.Close()
+		}
+	}
+	s.workers.Wait()
+	if over {
+		return
+	}
+	// Something of Open MPI that never connected may have made it too.
+	if err := os.RemoveAll(s.cfg.Dir); err != nil {
+		s.cfg.Log("%v", err)
+	}
+}
+
+// close kills the helper and keeps all from going on.
+func (s *Server) close() {
+	s.state = closed
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+	s.wake.Signal()
+	s.kill()
+}
+
+// fail tells that there is no server any more. Connections end, new ones are
+// refused, and the helper is killed.
+func (s *Server) fail(format string, args ...any) {
+	if s.state == failed || s.state == closed {
+		return
+	}
+	s.state = failed
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+	s.wake.Signal()
+	_ = s.listener.Close()
+	s.kill()
+	text := fmt.Sprintf(format, args...)
+	if lines := s.tail.Lines(); len(lines) > 0 {
+		text += ": " + lines[len(lines)-1]
+	}
+	s.cfg.Failed(text)
+}
+
+func (s *Server) kill() {
+	if s.pid > 0 && !s.reaping {
+		_ = unix.Kill(s.pid, unix.SIGKILL)
+	}
+}
+
+// name is the helper in messages.
+func (s *Server) name() string {
+	return fmt.Sprintf("%s (pid %d), which Open MPI programs need,", filepath.Base(s.cfg.Program), s.pid)
+}
+
+// send queues a frame.
+func (s *Server) send(m *link.Message) {
+	if s.state != starting && s.state != serving {
+		return
+	}
+	out, err := link.Append(s.out, m)
+	if err != nil {
+		s.fail("message to %s: %v", s.cfg.Program, err)
+		return
+	}
+	s.out = out
+	s.wake.Signal()
+}
+
+// write moves the queue to the helper.
+func (s *Server) write() {
+	for {
+		s.mu.Lock()
+		for len(s.out) == 0 && (s.state == starting || s.state == serving) {
+			s.wake.Wait()
+		}
+		out := s.out
+		s.out = nil
+		over := s.state == failed || s.state == closed
+		s.mu.Unlock()
+		if over {
+			return
+		}
+		if _, err := s.control.Write(out); err != nil {
+			return // the reader sees why
+		}
+	}
+}
+
+// receive takes what the helper has written, and tells whether more may come.
+func (s *Server) receive(fd uintptr) (more bool) {
+	for s.state == starting || s.state == serving {
+		n, err := s.recv(fd)
+		switch {
+		case errors.Is(err, unix.EAGAIN):
+			return true
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil || n == 0:
+			return false
+		}
+		s.in.Add(s.buf[:n])
+		for {
+			m, ok, err := s.in.Next()
+			if err != nil {
+				s.fail("%s has sent nonsense: %v", s.name(), err)
+				return false
+			}
+			if !ok {
+				break
+			}
+			s.told(m)
+		}
+	}
+	return false
+}
+
+// told does what the helper's frame asks for.
+func (s *Server) told(m link.Message) {
+	switch m.Kind {
+	case link.Ready:
+		if s.state == starting {
+			s.state = serving
+			s.waiting = time.Time{}
+		}
+	case link.Pong:
+		if m.ID == s.pings {
+			s.waiting = time.Time{}
+		}
+	case link.Failed:
+		s.fail("%s cannot go on: %s", s.name(), m.Text)
+	case link.Joined:
+		s.counted(m.Proc).Joined++
+		s.cfg.Joined(m.Proc)
+	case link.Left:
+		s.counted(m.Proc).Left++
+		s.cfg.Left(m.Proc)
+	case link.Abort:
+		s.counted(m.Proc).Aborted = true
+		s.cfg.Abort(m.Proc, m.Status, m.Text)
+	case link.Ask, link.Reply:
+		data, err := link.Pack(&m)
+		if err != nil {
+			s.fail("%s: %v", s.name(), err)
+			return
+		}
+		s.cfg.Ask(data)
+	default:
+		s.fail("%s has sent nonsense: kind %d", s.name(), m.Kind)
+	}
+}
+
+func (s *Server) counted(p link.Proc) *Count {
+	c := s.count[p]
+	if c == nil {
+		c = new(Count)
+		s.count[p] = c
+	}
+	return c
+}
+
+// watch is called now and then while the helper runs: it must answer.
+func (s *Server) watch() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state != starting && s.state != serving {
+		return
+	}
+	s.receive(0) // its answer may be there
+	now := time.Now()
+	switch {
+	case s.state != starting && s.state != serving:
+		return
+	case s.waiting.IsZero():
+		s.pings++
+		s.waiting = now
+		s.send(&link.Message{Kind: link.Ping, ID: s.pings})
+	case now.Sub(s.waiting) >= s.cfg.Patience && s.state == starting:
+		s.fail("%s was not ready within %v", s.name(), s.cfg.Patience)
+		return
+	case now.Sub(s.waiting) >= s.cfg.Patience:
+		s.fail("%s has not answered for %v", s.name(), s.cfg.Patience)
+		return
+	}
+	s.timer.Reset(s.cfg.Patience / 4)
+}

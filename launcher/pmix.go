@@ -1,0 +1,131 @@
+package launcher
+
+import (
+	"fmt"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/gorun-mpi/gorun/launcher/internal/host"
+	"github.com/gorun-mpi/gorun/launcher/internal/hub"
+	"github.com/gorun-mpi/gorun/pmi/pmix/link"
+)
+
+// openMPI is what the controller knows of a group's ranks that use the PMIx
+// servers.
+type openMPI struct {
+	base   int   // the hub's number of its first seat
+	joined []int // by rank: how often it has connected
+	left   []int // and finalized
+	most   int   // of joined
+	who    int   // that rank
+	ended  int   // of the ranks that have ended well the one that finalized least often; -1: none
+}
+
+// space is the namespace of a group's ranks; nil where nobody serves it. The hub
+// knows seats by number, over all groups.
+func (c *controller) space(g *group) *link.Space {
+	if c.job.PMIx == "" {
+		return nil
+	}
+	n := g.size()
+	s := &link.Space{Name: spaceOf(c.nameOf(g)), NodeOf: make([]uint32, n), AppOf: make([]uint32, n), Universe: c.universe()}
+	for _, share := range g.shares {
+		s.Nodes = append(s.Nodes, share.Host)
+	}
+	if c.hub == nil {
+		c.hub = hub.New()
+	}
+	g.mpi = openMPI{joined: make([]int, n), left: make([]int, n), ended: -1}
+	for _, other := range c.groups[:g.id] {
+		g.mpi.base += len(other.shares)
+	}
+	seats := make([]int, n)
+	for rank, at := range g.hostOf {
+		s.NodeOf[rank], s.AppOf[rank] = uint32(at), uint32(g.appOf[rank])
+		seats[rank] = g.mpi.base + at
+	}
+	c.hub.Add(s.Name, seats)
+	return s
+}
+
+// spaceOf is the name of a group's namespace: the name of its PMI-1 space.
+func spaceOf(name string) string { return "gorun_" + name }
+
+// toHub takes what a seat's PMIx server asks for.
+func (c *controller) toHub(s *seat, data []byte) {
+	if c.hub == nil {
+		return
+	}
+	letters, spawn, err := c.hub.Take(s.group.mpi.base+s.at, data)
+	if err != nil {
+		c.fail(&Cause{Rank: -1, Host: s.host(), Status: statusFailed, Message: fmt.Sprintf("its PMIx server: %v", err)})
+		return
+	}
+	for _, l := range letters {
+		for to := range c.seats() {
+			if to.group.mpi.base+to.at == l.To {
+				to.Send(host.Command{Kind: host.FromHub, Data: l.Data})
+			}
+		}
+	}
+	if spawn != nil {
+		ask := &host.Ask{Tag: spawn.ID, Spawn: &host.Spawn{}}
+		for _, a := range spawn.Apps {
+			app := host.SpawnApp{Argv: a.Argv, N: a.NP, Env: a.Env}
+			if a.Dir != "" {
+				app.Info = append(app.Info, [2]string{"wdir", a.Dir})
+			}
+			ask.Spawn.Apps = append(ask.Spawn.Apps, app)
+		}
+		c.ask(s, int(spawn.By.Rank), ask)
+	}
+}
+
+// connected notes that a rank has connected to the PMIx server. Whoever does waits
+// there for all others: one that has ended will not come.
+func (c *controller) connected(g *group, rank int) {
+	m := &g.mpi
+	if m.joined == nil {
+		return
+	}
+	m.joined[rank]++
+	c.note(logrus.DebugLevel, "rank has connected to the PMIx server", logrus.Fields{"group": g.id, "rank": rank})
+	if m.joined[rank] > m.most {
+		m.most, m.who = m.joined[rank], rank
+	}
+	c.alone(g)
+}
+
+func (c *controller) finalized(g *group, rank int) {
+	if g.mpi.left != nil {
+		g.mpi.left[rank]++
+	}
+}
+
+// endedWell notes a rank that has ended with status 0 and nothing owed.
+func (c *controller) endedWell(g *group, rank int) {
+	m := &g.mpi
+	if m.left == nil {
+		return
+	}
+	if m.ended < 0 || m.left[rank] < m.left[m.ended] {
+		m.ended = rank
+	}
+	c.alone(g)
+}
+
+// alone ends a job in which a rank waits for one that has ended.
+func (c *controller) alone(g *group) {
+	m := &g.mpi
+	if m.ended < 0 || m.most <= m.left[m.ended] {
+		return
+	}
+	cause := c.rankCause(g.seats[g.hostOf[m.ended]], host.Event{Rank: m.ended})
+	cause.Status = statusFailed
+	if m.left[m.ended] == 0 {
+		cause.Message = fmt.Sprintf("exited with status 0 without MPI_Init, where rank %d waits for it", m.who)
+	} else {
+		cause.Message = fmt.Sprintf("exited with status 0, but rank %d has begun another MPI program and waits for it in MPI_Init", m.who)
+	}
+	c.suspectLocked(cause)
+}
