@@ -104,30 +104,43 @@ func TestCompletionKnowsEveryArity(t *testing.T) {
 	}
 }
 
-// zsh and fish read what is made for them without a complaint, and know the
-// options. They are no part of the machine's tests: who has them tests with them.
-func TestOtherShellsCompletions(t *testing.T) {
-	for _, shell := range []string{"zsh", "fish"} {
-		text := completion(shell)
-		for _, o := range completed() {
-			if name := o.names[0]; !strings.Contains(text, name) {
-				t.Errorf("%s: no %s", shell, name)
+func TestFishCompletes(t *testing.T) {
+	fish := testenv.Need(t, "fish")
+	dir := t.TempDir()
+	for name, text := range map[string]string{"hosts.txt": "", ".completion": completion("fish")} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for line, want := range map[string]string{
+		"gorun --timeo":         "--timeout",
+		"gorun -np 4 --hostfil": "--hostfile",
+		"gorun --hostfile h":    "hosts.txt",
+		"gorun --completion ":   "bash fish zsh",
+	} {
+		cmd := exec.CommandContext(t.Context(), fish, "--no-config", "-c", "source .completion; complete -C '"+line+"' | cut -f1")
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "HOME="+dir)
+		out, err := cmd.CombinedOutput()
+		if got := strings.Join(strings.Fields(string(out)), " "); err != nil || got != want {
+			t.Errorf("%q: got %q, %v; want %q", line, got, err, want)
+		}
+	}
+}
+
+// zsh completes on a terminal only: that it reads the function and that all
+// options are in it has to do.
+func TestZshReadsItsCompletion(t *testing.T) {
+	text := completion("zsh")
+	for _, o := range completed() {
+		for _, form := range forms(&o) {
+			if !strings.Contains(text, "'*"+form+"[") {
+				t.Errorf("no %s", form)
 			}
 		}
-		for number, line := range strings.Split(text, "\n") {
-			if strings.Count(line, "'")%2 != 0 && !strings.HasPrefix(line, "#") && !strings.Contains(line, `\'`) {
-				t.Errorf("%s: line %d has an odd number of quotes: %s", shell, number+1, line)
-			}
-		}
-		path, err := exec.LookPath(shell)
-		if err != nil {
-			t.Logf("no %s here: its completion was only looked at", shell)
-			continue
-		}
-		cmd := exec.CommandContext(t.Context(), path, "-n") // read, do not execute
-		cmd.Stdin = strings.NewReader(text)
-		if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
-			t.Errorf("%s -n: %v\n%s", shell, err, out)
-		}
+	}
+	cmd := exec.CommandContext(t.Context(), testenv.Need(t, "zsh"), "-n") // read, do not execute
+	cmd.Stdin = strings.NewReader(text)
+	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("zsh -n: %v\n%s", err, out)
 	}
 }
