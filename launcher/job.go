@@ -11,6 +11,12 @@ import (
 // DefaultGrace is how long ranks that were told to end may take for it.
 const DefaultGrace = 2 * time.Second
 
+// Values of Job.Universe.
+const (
+	UniverseCPUs    = -1 // the CPUs of this machine
+	UniverseUnknown = -2 // programs are told that nobody knows
+)
+
 // Job says what to run, where and how. The zero value of every field but Argv
 // and NP is a usable default. Run does not change a Job and keeps none of it.
 type Job struct {
@@ -75,6 +81,17 @@ type Job struct {
 	// of Open MPI; it need not exist unless one runs. "": they find no PMIx
 	// server, and each rank is a world of its own.
 	PMIx string
+
+	// PMIPort has ranks connect to their PMI server (PMI_PORT) instead of
+	// inheriting a connection (PMI_FD), for programs that close what they
+	// inherit or hand it to nobody.
+	PMIPort bool
+
+	// Universe is what programs are told when they ask how many ranks the job
+	// has room for (MPI_UNIVERSE_SIZE). 0: the slots of Hosts, or the CPUs of
+	// this machine, and NP at least; else a number, UniverseCPUs or
+	// UniverseUnknown.
+	Universe int
 
 	// Emulate names the software devices that the ranks find.
 	Emulate []string

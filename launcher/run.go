@@ -161,6 +161,7 @@ func (c *controller) spec(g *group) host.Spec {
 		Mapping: pmi.Mapping(g.hostOf),
 		Emulate: c.job.Emulate,
 		Tag:     c.job.TagOutput,
+		PMIPort: c.job.PMIPort,
 		Grace:   c.grace(),
 
 		Master:     master,
@@ -169,7 +170,7 @@ func (c *controller) spec(g *group) host.Spec {
 		PMIx:   c.space(g),
 		Helper: c.job.PMIx,
 
-		Universe: c.universe(),
+		Universe: c.toldUniverse(),
 		Preset:   g.preset,
 	}
 }

@@ -23,6 +23,18 @@ type asked struct {
 	codes []int // by process that was asked for, 0 for one that runs; nil: all do
 }
 
+// toldUniverse is what programs are told of the job's room; 0: nothing.
+func (c *controller) toldUniverse() int {
+	switch n := c.job.Universe; {
+	case n == 0:
+		return c.universe()
+	case n == UniverseCPUs:
+		return topo.CPUs()
+	default:
+		return max(0, n)
+	}
+}
+
 // universe is how many ranks the job has room for.
 func (c *controller) universe() int {
 	room := 0

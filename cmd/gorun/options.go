@@ -94,7 +94,7 @@ var families = []string{"Job", "Environment", "Hosts", "Place", "Devices", "Outp
 // included. It is a function so that nothing can change it.
 func everyOption() []option {
 	return slices.Concat(jobOptions(), environmentOptions(), hostOptions(), placeOptions(), deviceOptions(), outputOptions(),
-		endOptions(), mcaOptions(), helpOptions(), openMPIOptions(), hydraOptions())
+		endOptions(), mcaOptions(), helpOptions(), openMPIOptions(), hydraOptions(), pmiOptions())
 }
 
 // optionsUnder is the table as gorun has it when called as a kind of launcher.

@@ -56,7 +56,7 @@ var owed = strings.Fields(`
 	do-not-launch print-rank-map
 	l prepend-rank prepend-pattern timestamp-output output output-filename output-directory outfile-pattern errfile-pattern
 	outfile errfile output-from merge-stderr-to-stdout stdin xml xml-file show-progress
-	continuous max-restarts cleanup usize pmi-port`)
+	continuous max-restarts cleanup`)
 
 // otherwise are options that take another number of values here, and why.
 var otherwise = map[string]string{

@@ -85,6 +85,7 @@ func (h *Host) processEnded(local int) {
 	h.running--
 	h.unwatch(&r.pidfd)
 	// What it said last, as an abort, was before its end.
+	h.hearAll()
 	for h.receive(local) {
 	}
 	h.unwatch(&r.socket)

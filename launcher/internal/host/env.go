@@ -76,13 +76,14 @@ func foreign(name string) bool {
 // share that run the same program are made once.
 type environment struct {
 	spec    *Spec
+	port    string     // where the server listens; "": ranks inherit a socket
 	common  [][]string // by program; nil where no rank of the host runs it
 	meeting []meeting  // by program
 	shares  []sharing  // by local rank
 	calm    []bool     // by program: its environment says nothing of how Open MPI waits
 }
 
-func newEnvironment(spec *Spec, segment bool, server *sidecar.Server) *environment {
+func newEnvironment(spec *Spec, segment bool, server *sidecar.Server, port string) *environment {
 	size, local := strconv.Itoa(spec.NP), strconv.Itoa(len(spec.Ranks))
 	host := []string{
 		Marker(spec),
@@ -103,7 +104,7 @@ func newEnvironment(spec *Spec, segment bool, server *sidecar.Server) *environme
 	}
 	host = append(host, programVars(spec.Apps)...)
 	host = append(host, pmixVars(spec, server)...)
-	e := &environment{spec: spec, common: make([][]string, len(spec.Apps)), meeting: make([]meeting, len(spec.Apps)), shares: shares(spec.Ranks, topo.CPUs()), calm: make([]bool, len(spec.Apps))}
+	e := &environment{spec: spec, port: port, common: make([][]string, len(spec.Apps)), meeting: make([]meeting, len(spec.Apps)), shares: shares(spec.Ranks, topo.CPUs()), calm: make([]bool, len(spec.Apps))}
 	for _, r := range spec.Ranks {
 		if e.common[r.App] == nil {
 			user := Scrub(spec.Apps[r.App].Env)
@@ -161,5 +162,9 @@ func (e *environment) of(local int) []string {
 	if s := e.shares[local]; s.ranks > s.cpus && e.calm[r.App] {
 		env = append(env, ompiOver+"1", ompiYield+"1")
 	}
-	return append(env, pmi.Env{FD: pmiFD, Rank: r.Rank, Size: e.spec.NP, Cards: true, Spawned: e.spec.Group > 0}.Environ()...)
+	server := pmi.Env{FD: pmiFD, Rank: r.Rank, Size: e.spec.NP, Cards: true, Spawned: e.spec.Group > 0}
+	if e.port != "" {
+		server.FD, server.Port, server.ID = -1, e.port, rank
+	}
+	return append(env, server.Environ()...)
 }

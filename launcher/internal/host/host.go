@@ -49,6 +49,7 @@ type Host struct {
 	segment *shm.Segment
 	engine  *pmi.Engine
 	pmix    *sidecar.Server // nil: programs of Open MPI are not served
+	port    port
 	input   input
 	streams [3]stream // by number; 0 is unused
 	discard bool      // nobody wants output any more
@@ -92,11 +93,13 @@ type rank struct {
 	bad    bool   // and not well
 	silent time.Time
 	stuck  bool // the socket takes no more at the moment
+
+	connected bool // to the port; one connection is all it has
 }
 
 // New makes a host. Run starts it.
 func New(spec Spec, cfg Config) (*Host, error) {
-	h := &Host{spec: spec, cfg: cfg, poll: -1, input: input{fd: -1}}
+	h := &Host{spec: spec, cfg: cfg, poll: -1, port: port{fd: -1}, input: input{fd: -1}}
 	if err := h.mail.open(); err != nil {
 		return nil, err
 	}
@@ -147,6 +150,11 @@ func (h *Host) prepare() error {
 	if err := h.openPMIx(); err != nil {
 		return err
 	}
+	if h.spec.PMIPort {
+		if err := h.openPort(); err != nil {
+			return fmt.Errorf("a port for PMI: %w", err)
+		}
+	}
 	count := len(h.spec.Ranks)
 	if h.segment, err = shm.Create(shm.DefaultGeometry(count, shm.Limit())); err != nil {
 		return fmt.Errorf("shared segment of %d ranks: %w", count, err)
@@ -192,6 +200,7 @@ func (h *Host) finish() {
 		closeFD(&r.pipes[Stderr].fd)
 	}
 	closeFD(&h.input.fd)
+	h.closePort()
 	closeFD(&h.poll)
 	h.workers.Wait()
 	if h.segment != nil {

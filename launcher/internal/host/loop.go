@@ -18,6 +18,8 @@ const (
 	sourceProcess source = 3
 	sourcePMI     source = 4
 	sourceInput   source = 5
+	sourcePort    source = 6
+	sourceGuest   source = 7 // its number is the descriptor
 )
 
 // watch enters a descriptor in the loop. An epoll event carries 64 bits of its
@@ -124,6 +126,10 @@ func (h *Host) turn(d time.Duration) error {
 			h.servePMI(local, e.Events)
 		case sourceInput:
 			h.inputReady(e.Events)
+		case sourcePort:
+			h.admit()
+		case sourceGuest:
+			h.hear(local)
 		}
 	}
 	return nil

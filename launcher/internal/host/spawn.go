@@ -75,7 +75,7 @@ func (h *Host) start() error {
 	}()
 
 	h.ranks = make([]rank, len(h.spec.Ranks))
-	h.spawner = &spawner{h: h, files: files, null: null, stdin: first, env: newEnvironment(&h.spec, h.segment.FD() >= 0, h.pmix)}
+	h.spawner = &spawner{h: h, files: files, null: null, stdin: first, env: newEnvironment(&h.spec, h.segment.FD() >= 0, h.pmix, h.port.name())}
 	done := make(chan struct{})
 	if len(h.ranks) >= helpFrom && runtime.GOMAXPROCS(0) > 1 {
 		h.workers.Go(func() { h.spawner.help(done) })
@@ -207,11 +207,13 @@ func (s *spawner) spawn(local int, b *binder) (err error) {
 		}
 		r.pipes[n].fd, theirs[n] = ends[0], ends[1]
 	}
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return os.NewSyscallError("socketpair", err)
+	if !h.spec.PMIPort { // else its descriptor stays closed
+		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return os.NewSyscallError("socketpair", err)
+		}
+		r.socket, theirs[pmiFD] = pair[0], pair[1]
 	}
-	r.socket, theirs[pmiFD] = pair[0], pair[1]
 	if h.spec.Tag {
 		tag := fmt.Sprintf("[%d,%d]", h.spec.Group+1, h.rankOf(local))
 		r.pipes[Stdout].lines.Tag = tag + "<stdout>:"
@@ -265,6 +267,10 @@ func (h *Host) watchRank(local int) error {
 		if err := h.watch(r.pipes[s].fd, unix.EPOLLIN, source(s), local); err != nil {
 			return err
 		}
+	}
+	if h.spec.PMIPort {
+		h.seatGuests(local)
+		return nil
 	}
 	return h.watch(r.socket, unix.EPOLLIN, sourcePMI, local)
 }

@@ -43,6 +43,7 @@ type Spec struct {
 	Tag     bool // lines of output
 	Grace   time.Duration
 	Stdin   Stdin
+	PMIPort bool // ranks connect to a port instead of inheriting a socket
 	// Universe is how many ranks the job has room for, as programs that spawn
 	// want to know; 0: unknown.
 	Universe int

@@ -1,0 +1,134 @@
+package host
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// ownerOf tells which user owns the client's end of a TCP connection within this
+// machine, as the kernel has it. Everybody on a machine can connect to its
+// loopback address, and nothing else says who did.
+//
+// The kernel is asked for that one socket (0.04 ms), and where it takes no such
+// questions all its sockets are looked through (7 ms).
+func ownerOf(client, server netip.AddrPort) (uid int, err error) {
+	uid, err = askOwner(client, server)
+	if err == nil {
+		return uid, nil
+	}
+	return searchOwner(client, server)
+}
+
+// askOwner asks by sock_diag(7).
+func askOwner(client, server netip.AddrPort) (uid int, err error) {
+	const (
+		byFamily = 20 // SOCK_DIAG_BY_FAMILY
+		header   = 16 // struct nlmsghdr
+		uidAt    = header + 4 + 48 + 12
+	)
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
+	if err != nil {
+		return -1, os.NewSyscallError("socket", err)
+	}
+	defer unix.Close(fd)
+	family := byte(unix.AF_INET)
+	if client.Addr().Is6() {
+		family = unix.AF_INET6
+	}
+	native := binary.NativeEndian
+	// struct nlmsghdr
+	msg := native.AppendUint32(nil, header+8+48)
+	msg = native.AppendUint16(msg, byFamily)
+	msg = native.AppendUint16(msg, unix.NLM_F_REQUEST)
+	msg = append(msg, make([]byte, 8)...)
+	// struct inet_diag_req_v2: nothing but the socket, in any state
+	msg = append(msg, family, unix.IPPROTO_TCP, 0, 0)
+	msg = native.AppendUint32(msg, 1<<32-1)
+	msg = binary.BigEndian.AppendUint16(msg, client.Port())
+	msg = binary.BigEndian.AppendUint16(msg, server.Port())
+	for _, end := range [...]netip.AddrPort{client, server} {
+		var addr [16]byte
+		copy(addr[:], end.Addr().AsSlice())
+		msg = append(msg, addr[:]...)
+	}
+	msg = native.AppendUint32(msg, 0)                                     // on any interface
+	msg = native.AppendUint32(native.AppendUint32(msg, 1<<32-1), 1<<32-1) // without a cookie
+	if err := unix.Sendto(fd, msg, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return -1, os.NewSyscallError("sendto", err)
+	}
+	var answer [1024]byte
+	n, _, err := unix.Recvfrom(fd, answer[:], unix.MSG_DONTWAIT) // it has been given by now
+	if err != nil {
+		return -1, os.NewSyscallError("recvfrom", err)
+	}
+	if n < uidAt+4 || native.Uint16(answer[4:]) != byFamily {
+		return -1, fmt.Errorf("the kernel knows no socket %s", client)
+	}
+	return int(native.Uint32(answer[uidAt:])), nil
+}
+
+// searchOwner looks through the kernel's tables of sockets.
+func searchOwner(client, server netip.AddrPort) (uid int, err error) {
+	for _, table := range [...]string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		f, err := os.Open(table)
+		if err != nil {
+			continue // a kernel without IPv6
+		}
+		uid, found := findOwner(f, client, server)
+		f.Close()
+		if found {
+			return uid, nil
+		}
+	}
+	return -1, fmt.Errorf("no socket of this machine is %s", client)
+}
+
+// findOwner looks a connection up in a table as /proc/net/tcp is.
+func findOwner(table io.Reader, client, server netip.AddrPort) (uid int, found bool) {
+	lines := bufio.NewScanner(table)
+	for lines.Scan() {
+		// sl local_address rem_address st tx:rx tr:when retrnsmt uid ...
+		words := strings.Fields(lines.Text())
+		if len(words) < 8 {
+			continue
+		}
+		local, ok := kernelAddress(words[1])
+		if !ok || local != client {
+			continue
+		}
+		if remote, ok := kernelAddress(words[2]); !ok || remote != server {
+			continue
+		}
+		n, err := strconv.Atoi(words[7])
+		return n, err == nil
+	}
+	return -1, false
+}
+
+// kernelAddress reads an address of those tables: words of four bytes in the
+// machine's order, and a port, in hexadecimal.
+func kernelAddress(s string) (netip.AddrPort, bool) {
+	words, port, ok := strings.Cut(s, ":")
+	n, err := strconv.ParseUint(port, 16, 16)
+	if !ok || err != nil || len(words) != 8 && len(words) != 32 {
+		return netip.AddrPort{}, false
+	}
+	raw := make([]byte, 0, 16)
+	for i := 0; i < len(words); i += 8 {
+		w, err := strconv.ParseUint(words[i:i+8], 16, 32)
+		if err != nil {
+			return netip.AddrPort{}, false
+		}
+		raw = binary.NativeEndian.AppendUint32(raw, uint32(w))
+	}
+	addr, ok := netip.AddrFromSlice(raw)
+	return netip.AddrPortFrom(addr.Unmap(), uint16(n)), ok
+}

@@ -1,0 +1,64 @@
+package host
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/gorun-mpi/gorun/internal/testenv"
+)
+
+func TestOwnerOf(t *testing.T) {
+	for _, network := range []string{"tcp4", "tcp6"} {
+		t.Run(network, func(t *testing.T) {
+			address := "127.0.0.1:0"
+			if network == "tcp6" {
+				address = "[::1]:0"
+			}
+			l, err := net.Listen(network, address)
+			if err != nil {
+				testenv.Unsupported(t, fmt.Sprint("no such network on this machine: ", err))
+			}
+			defer l.Close()
+			c, err := net.Dial(network, l.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			client, server := c.LocalAddr().(*net.TCPAddr).AddrPort(), l.Addr().(*net.TCPAddr).AddrPort()
+			for name, owner := range map[string]func(client, server netip.AddrPort) (int, error){"asked": askOwner, "searched": searchOwner, "either": ownerOf} {
+				if uid, err := owner(client, server); err != nil || uid != os.Getuid() {
+					t.Errorf("%s: got user %d, %v, want %d", name, uid, err, os.Getuid())
+				}
+				if uid, err := owner(netip.AddrPortFrom(client.Addr(), 1), server); err == nil {
+					t.Errorf("%s: a socket that is not there is of user %d", name, uid)
+				}
+			}
+		})
+	}
+}
+
+// The table of a kernel, with another user's connection and damaged lines.
+func TestFindOwner(t *testing.T) {
+	const table = `  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1 1 0000000000000000 100 0 0 10 0
+   1: 0100007F:C001 0100007F:1F90 01 00000000:00000000 00:00000000 00000000  1000        0 2 1 0000000000000000 20 4 30 10 -1
+   2: 0100007F:C002 0100007F:1F91 01 00000000:00000000 00:00000000 00000000  1001        0 3 1 0000000000000000 20 4 30 10 -1
+   3: nonsense 0100007F:1F90 01 0 0 0 0 0
+   4: 0100007F:C003 0100007F:1F90 01 0 0 0 what 0
+   5: 0000000000000000FFFF00000100007F:C004 0000000000000000FFFF00000100007F:1F90 01 00000000:00000000 00:00000000 00000000  1002        0 4 1
+`
+	server := netip.MustParseAddrPort("127.0.0.1:8080")
+	for client, want := range map[string]int{"127.0.0.1:49153": 1000, "127.0.0.1:49154": -1, "127.0.0.1:49155": -1, "127.0.0.1:49156": 1002, "127.0.0.1:8080": -1, "127.0.0.1:1": -1} {
+		uid, found := findOwner(strings.NewReader(table), netip.MustParseAddrPort(client), server)
+		if !found {
+			uid = -1
+		}
+		if uid != want {
+			t.Errorf("%s: got user %d, want %d", client, uid, want)
+		}
+	}
+}
