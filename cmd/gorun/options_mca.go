@@ -119,9 +119,10 @@ func mappedParameters() map[string]string {
 // that there is nothing for. Those of the environment go without a note: they
 // were not given to gorun.
 func (r *reader) follow(parameters []parameter, quiet bool) error {
+	mapped := mappedParameters()
 	for _, p := range parameters {
 		r.s.spelling = p.spelling
-		o := longOption(r.table, mappedParameters()[p.name])
+		o := longOption(r.table, mapped[p.name])
 		if o == nil {
 			if !quiet {
 				r.s.note("a parameter of Open MPI's own launcher, which is not at work here")

@@ -71,6 +71,16 @@ func TestMappedParametersHaveOptions(t *testing.T) {
 	}
 }
 
+func TestVariablesHaveOptions(t *testing.T) {
+	for _, v := range variables() {
+		for _, name := range append(slices.Clone(v.unless), v.option) {
+			if name != "" && longOption(options(), name) == nil && !slices.Contains(owed, name) {
+				t.Errorf("%s: --%s is in no table", v.name, name)
+			}
+		}
+	}
+}
+
 func TestVariables(t *testing.T) {
 	files := map[string]string{
 		"conf":                      "-genv CONF 1 -genv BOTH conf\n-timeout 9\n# comment\n",
@@ -91,6 +101,7 @@ func TestVariables(t *testing.T) {
 		{name: "none", args: "prog", environ: []string{"MPIEXEC_TIMEOUT=-1"}},
 		{name: "the option wins", args: "--timeout 7 prog", environ: []string{"MPIEXEC_TIMEOUT=90"}, timeout: 7 * time.Second},
 		{name: "a bad one", args: "prog", environ: []string{"MPIEXEC_TIMEOUT=soon"}, err: `MPIEXEC_TIMEOUT: found "soon", expected a time`},
+		{name: "Open MPI's list", args: "prog", environ: []string{"OMPI_MCA_mca_base_env_list=B=2;HOME"}, env: "B=2 HOME=/root"},
 		{name: "verbose is Hydra's", args: "prog", environ: []string{"HYDRA_DEBUG=1"}},
 		{name: "verbose", command: "mpiexec", args: "prog", environ: []string{"HYDRA_DEBUG=1", "HYDRA_CONFIG_FILE=conf"}, verbose: 1, timeout: 9 * time.Second, env: "CONF=1 BOTH=conf"},
 		{name: "no verbose", command: "mpiexec", args: "prog", environ: []string{"HYDRA_DEBUG=0", "HYDRA_CONFIG_FILE=conf"}, timeout: 9 * time.Second, env: "CONF=1 BOTH=conf"},

@@ -92,11 +92,18 @@ func (r *reader) variables() error {
 			return err
 		}
 	}
+	if list, ok := lookup(r.s.environ, "OMPI_MCA_mca_base_env_list"); ok && list != "" {
+		r.s.spelling = "OMPI_MCA_mca_base_env_list"
+		if err := r.s.setParameter("OMPI_MCA_", "mca_base_env_list", list); err != nil {
+			return &refusal{r.s.spelling, err}
+		}
+	}
 	var parameters []parameter
+	mapped := mappedParameters()
 	for _, entry := range r.s.environ {
 		name, value, _ := strings.Cut(entry, "=")
 		for _, prefix := range []string{"OMPI_MCA_", "PRTE_MCA_"} {
-			if key, ok := strings.CutPrefix(name, prefix); ok && mappedParameters()[key] != "" {
+			if key, ok := strings.CutPrefix(name, prefix); ok && mapped[key] != "" {
 				parameters = append(parameters, parameter{key, value, name})
 			}
 		}
