@@ -128,6 +128,7 @@ func runJob(ctx context.Context, req request, std stdio) int {
 		job.Agent = []string{agent}
 	}
 	job.PMIx = findPMIx()
+	job.Placed = func(p launcher.Placement) { req.show.placed(p, req.quiet, std.out, std.err) }
 	signals := watchSignals()
 	defer signal.Stop(signals)
 	job.Signals, job.Suspend = signals, suspend
@@ -242,6 +243,7 @@ func watchSignals() chan os.Signal {
 // fieldFlags names the option that fills a field of launcher.Job.
 var fieldFlags = map[string]string{
 	"NP": "-np", "Env": "-x", "Dir": "--wdir", "Hosts": "-H", "Launcher": "--launcher", "Emulate": "--emulate", "Timeout": "--timeout",
+	"Map": "--map-by", "Rank": "--rank-by", "Bind": "--bind-to", "RankFile": "--rankfile", "PerHost": "-ppn", "CPUs": "--cpu-set",
 }
 
 // explain says why a job could not be run, in the words of the command line.
@@ -256,7 +258,7 @@ func explain(err error, job launcher.Job, errOut io.Writer) int {
 	case bad.Field == "Argv":
 		name = bad.Value
 	case name != "":
-		name += " " + bad.Value
+		name = strings.TrimSpace(name + " " + bad.Value)
 		status = statusUsage
 	default:
 		name = bad.Field + " " + bad.Value
@@ -274,7 +276,7 @@ func hint(bad *launcher.JobError, job launcher.Job) string {
 	switch {
 	case bad.Field == "Dir":
 		return "; expected a directory that exists"
-	case bad.Field == "Hosts" && job.Launcher == "":
+	case bad.Field == "Hosts" && job.Launcher == "" && !job.NoOversubscribe && !slices.ContainsFunc(job.Hosts, func(h launcher.Host) bool { return h.Max > 0 }):
 		return "; try --launcher fork, or no -H"
 	case bad.Field == "Argv" && bad.ExitStatus == 127 && !strings.Contains(bad.Value, "/"):
 		if info, err := os.Stat(filepath.Join(job.Dir, bad.Value)); err == nil && info.Mode().IsRegular() {

@@ -30,6 +30,7 @@ type request struct {
 	warnings []string
 	notes    []note
 	ends     ends
+	show     show
 }
 
 // note is what is told of options that were accepted and do nothing.
@@ -58,6 +59,7 @@ type settings struct {
 	programs []*program // those that were read before it
 	jobSettings
 	hostSettings
+	placeSettings
 }
 
 // fate is what becomes of an option.

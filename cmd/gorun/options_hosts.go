@@ -100,6 +100,13 @@ func (s *settings) finishHosts() error {
 	}
 	// Hosts that one program names hold for it, those of the only one for the job.
 	var apart bool
+	if s.sequence() && s.fileHosts == nil && len(s.programs) == 1 {
+		// The list as it stands, with a rank for each time that a host is named.
+		for _, h := range append(s.hosts, s.programs[0].hosts...) {
+			s.job.Hosts = append(s.job.Hosts, launcher.Host{Name: h.Name, Slots: h.Slots, Max: h.Max})
+		}
+		return nil
+	}
 	named := merge(s.hosts, add)
 	for _, p := range s.programs {
 		if p.hosts = merge(p.hosts, add); p.hosts != nil {

@@ -120,6 +120,9 @@ func setSoft(s *settings, value string) error {
 // ranks is how many ranks a program gets.
 func (s *settings) ranks(p *program) (int, error) {
 	np := p.np
+	if np == 0 && p.soft == nil && s.counted() {
+		return 0, nil // the launcher finds out
+	}
 	if np == 0 {
 		np = s.defaultRanks()
 	}

@@ -1,6 +1,300 @@
 package main
 
-// placeOptions are the options that say where on the hosts each rank runs.
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gorun-mpi/gorun/launcher"
+)
+
+// placeSettings is what they say.
+type placeSettings struct {
+	mapBy     string
+	modifiers []string // of the mapping, from options of their own
+	display   []string // what to show, in this order
+	report    bool     // show the bindings, on standard error
+	over      bool     // oversubscription is meant
+}
+
+// placeOptions are the options that say where on the hosts each rank runs, and
+// on which CPUs.
 func placeOptions() []option {
+	return []option{
+		{names: []string{"map-by"}, arity: 1, family: "Place", value: "WORD",
+			words: []string{"slot", "node", "hwthread", "core", "l1cache", "l2cache", "l3cache", "numa", "package", "seq", "rankfile", "ppr:", "pe-list="},
+			help:  "how ranks are dealt out: slot, node, core, l3cache, numa, package, ppr:N:numa, core:pe=2 ...", set: setMap},
+		{names: []string{"rank-by"}, arity: 1, family: "Place", value: "WORD",
+			words: []string{"slot", "node", "fill", "span", "core", "numa", "package"},
+			help:  "how they are numbered: slot, node, fill, span, package ... (default: as they are dealt)", set: setRank},
+		{names: []string{"bind-to"}, arity: 1, family: "Place", value: "WORD",
+			words: []string{"none", "hwthread", "core", "l1cache", "l2cache", "l3cache", "numa", "package", "machine", "user:"},
+			help:  "which CPUs each may use: none, hwthread, core, l3cache, numa, package, user:0+2,1 ...", set: setBind},
+		{names: []string{"ppn"}, more: []string{"perhost", "grr"}, arity: 1, family: "Place", value: "N",
+			help: "deal N ranks to each host in turn, whatever its slots", set: setPerHost},
+		{names: []string{"npernode"}, short: "N", arity: 1, family: "Place", value: "N",
+			help: "start N ranks on each host, and no more", set: setPPR("node")},
+		{names: []string{"npersocket"}, arity: 1, family: "Place", value: "N",
+			help: "start N ranks on each package, and no more", set: setPPR("package")},
+		{names: []string{"ppr"}, arity: 1, family: "Place", value: "N:OBJECT",
+			help: "start N ranks on each object, and no more: 2:numa", set: setPPRWord},
+		{names: []string{"rankfile"}, more: []string{"rf"}, arity: 1, family: "Place", value: "FILE",
+			help: "a line for each rank: rank 0=node01 slot=1:0-2 (cores 0-2 of package 1), slot=4, slot=p7", set: setRankFile},
+		{names: []string{"cpu-set"}, more: []string{"cpu-list"}, arity: 1, family: "Place", value: "LIST",
+			help: "bind to no other CPUs than these: 0-3,8", set: setCPUs},
+		{names: []string{"cpus-per-rank"}, more: []string{"cpus-per-proc"}, arity: 1, family: "Place", value: "N",
+			help: "bind each rank to N cores: as --map-by slot:pe=N", set: setPE},
+		{names: []string{"use-hwthread-cpus"}, family: "Place",
+			help: "count hardware threads, not cores, with pe=N and in rankfiles", set: setModifier("hwtcpus")},
+		{names: []string{"nolocal"}, more: []string{"skip-launch-node"}, family: "Place",
+			help: "no rank on this machine", set: setModifier("nolocal")},
+		{names: []string{"oversubscribe"}, family: "Place",
+			help: "more ranks than slots are meant: say nothing of it (they may be in any case)",
+			set:  setSwitch(func(s *settings, on bool) { s.over = on })},
+		{names: []string{"nooversubscribe"}, family: "Place",
+			help: "more ranks than slots, or than CPUs where no hosts are given, are an error",
+			set:  setSwitch(func(s *settings, on bool) { s.job.NoOversubscribe = on })},
+		{names: []string{"report-bindings"}, family: "Place",
+			help: "tell on standard error which CPUs each rank is bound to",
+			set:  setSwitch(func(s *settings, on bool) { s.report = on })},
+		{names: []string{"display"}, arity: 1, family: "Place", value: "WORD,...", words: []string{"map", "allocation", "bind", "topo"},
+			help: "print where ranks go before they start: map, allocation, bind, topo", set: setDisplay},
+		{names: []string{"do-not-launch"}, family: "Place",
+			help: "print where ranks would go, and start none",
+			set:  setSwitch(func(s *settings, on bool) { s.job.DryRun = on })},
+		{names: []string{"pernode"}, family: "Place",
+			help: "one rank on each host, and no more: as --npernode 1", set: setWord(setPPR("node"), "1")},
+		{names: []string{"rr"}, under: hydra, family: "Place",
+			help: "one rank to each host in turn: as -ppn 1", set: setWord(setPerHost, "1")},
+		{names: []string{"bynode"}, more: []string{"byslot", "bycore", "bysocket"}, family: "Place",
+			help: "as --map-by node; and alike for slot, core and socket", set: setOld("by", setMap)},
+		{names: []string{"bind-to-core"}, more: []string{"bind-to-socket", "bind-to-none"}, family: "Place",
+			help: "as --bind-to core; and alike for socket and none", set: setOld("bind-to-", setBind)},
+		{names: []string{"display-map"}, more: []string{"display-allocation", "display-topo", "display-devel-map", "display-devel-allocation",
+			"display-diffable-map", "print-rank-map"}, family: "Place",
+			help: "as --display map; and alike for allocation and topo", set: setOldDisplay},
+		refuse1("the kernel places memory near the CPU that touches it first; bind the ranks with --bind-to, or write gorun ... numactl --membind=N ./program", "membind"),
+		refuse1("--map-by, --rank-by and --rankfile say where ranks go", "rankmap", "order-nodes"),
+		refuse1("--map-by and --bind-to say it", "binding"),
+		note1("the machine is read as the kernel shows it", "use-app-topology"),
+	}
+}
+
+// setOld is a switch with what it stands for in its own name.
+func setOld(prefix string, set func(*settings, string) error) func(*settings, string) error {
+	return func(s *settings, value string) error {
+		word := strings.TrimPrefix(strings.TrimLeft(s.spelling, "-"), prefix)
+		return setWord(set, word)(s, value)
+	}
+}
+
+func setOldDisplay(s *settings, value string) error {
+	word := "map"
+	switch {
+	case strings.HasSuffix(s.spelling, "allocation"):
+		word = "allocation"
+	case strings.HasSuffix(s.spelling, "topo"):
+		word = "topo"
+	case strings.HasSuffix(s.spelling, "devel-map"):
+		word = "map,bind"
+	}
+	return setWord(setDisplay, word)(s, value)
+}
+
+func setPPRWord(s *settings, value string) error {
+	return setMap(s, "ppr:"+value)
+}
+
+// setWord is a switch that stands for an option with a value.
+func setWord(set func(*settings, string) error, word string) func(*settings, string) error {
+	return func(s *settings, value string) error {
+		on := true
+		if value != "" {
+			var err error
+			if on, err = strconv.ParseBool(value); err != nil {
+				return unfit(value, "no value, or =true or =false")
+			}
+		}
+		if !on {
+			return nil
+		}
+		return set(s, word)
+	}
+}
+
+// The launcher knows the words; what is wrong with one it says before any rank
+// starts.
+
+func setMap(s *settings, value string) error {
+	words := strings.Split(value, ":")
+	for i, w := range words {
+		name, file, ok := strings.Cut(w, "=")
+		if ok && strings.EqualFold(name, "file") {
+			if err := setRankFile(s, file); err != nil {
+				return err
+			}
+			words = slices.Delete(words, i, i+1)
+			break
+		}
+	}
+	if words[0] == "" { // only modifiers: they go with what else is said
+		s.modifiers = append(s.modifiers, words[1:]...)
+		return nil
+	}
+	s.mapBy = strings.Join(words, ":")
 	return nil
+}
+
+func setRank(s *settings, value string) error {
+	s.job.Rank = value
+	return nil
+}
+
+func setBind(s *settings, value string) error {
+	s.job.Bind = value
+	return nil
+}
+
+// setModifier is a switch that stands for a modifier of the mapping.
+func setModifier(word string) func(*settings, string) error {
+	return setWord(func(s *settings, word string) error {
+		s.modifiers = append(s.modifiers, word)
+		return nil
+	}, word)
+}
+
+func atLeastOne(value, what string) (int, error) {
+	n, err := strconv.ParseInt(value, 10, 20)
+	if err != nil || n < 1 {
+		return 0, unfit(value, what+", 1 or more")
+	}
+	return int(n), nil
+}
+
+func setPerHost(s *settings, value string) error {
+	n, err := atLeastOne(value, "a number of ranks for each host")
+	s.job.PerHost = n
+	return err
+}
+
+// setPPR maps a number of ranks on each object.
+func setPPR(object string) func(*settings, string) error {
+	return func(s *settings, value string) error {
+		n, err := atLeastOne(value, "a number of ranks for each "+object)
+		s.mapBy = fmt.Sprintf("ppr:%d:%s", n, object)
+		return err
+	}
+}
+
+func setPE(s *settings, value string) error {
+	n, err := atLeastOne(value, "a number of cores for each rank")
+	s.modifiers = append(s.modifiers, fmt.Sprintf("pe=%d", n))
+	return err
+}
+
+func setRankFile(s *settings, value string) error {
+	text, err := s.read(value)
+	if err != nil {
+		return err
+	}
+	if strings.TrimSpace(text) == "" {
+		return unfit(value, "a file with a line for each rank: rank N=HOST slot=SLOTS")
+	}
+	s.job.RankFile = text
+	return nil
+}
+
+func setCPUs(s *settings, value string) error {
+	s.job.CPUs = value
+	return nil
+}
+
+// The words of --display, of Open MPI 5 too.
+var displayWords = map[string]string{
+	"map": "map", "map-devel": "map", "allocation": "allocation", "alloc": "allocation",
+	"bind": "bind", "bindings": "bind", "topo": "topo", "cpus": "topo",
+}
+
+func setDisplay(s *settings, value string) error {
+	value, _, _ = strings.Cut(value, ":") // how to print: lines can be parsed as they are
+	for word := range strings.SplitSeq(value, ",") {
+		known, ok := displayWords[strings.ToLower(word)]
+		if !ok {
+			return unfit(word, "map, allocation, bind or topo; try --display map,bind")
+		}
+		if !slices.Contains(s.display, known) {
+			s.display = append(s.display, known)
+		}
+	}
+	return nil
+}
+
+// finishPlace says where ranks go, as the launcher wants to be told.
+func (s *settings) finishPlace() {
+	if s.over {
+		s.modifiers = append(s.modifiers, "oversubscribe")
+	}
+	s.job.Map = strings.Join(append([]string{s.mapBy}, s.modifiers...), ":")
+	if s.job.RankFile != "" && s.mapBy == "" && s.job.Map != "" {
+		s.job.Map = "rankfile" + s.job.Map
+	}
+	if s.job.DryRun && s.display == nil {
+		s.display = []string{"map"}
+	}
+	s.job.Topology = slices.Contains(s.display, "topo")
+	switch {
+	case s.under == openMPI && s.job.Bind == "":
+		s.job.Bind = "openmpi"
+	case s.under == hydra && s.job.Bind == "":
+		s.job.Bind = "none" // -map-by alone binds nothing
+	case s.under == hydra && s.job.Bind != "none" && !strings.HasPrefix(s.job.Bind, "user"):
+		s.job.Bind += ":overload-allowed"
+	}
+	s.show = show{what: s.display, report: s.report}
+}
+
+// sequence tells whether each host of the list is to get a rank, one after the
+// other.
+func (s *settings) sequence() bool {
+	return strings.EqualFold(strings.SplitN(s.mapBy, ":", 2)[0], "seq")
+}
+
+// counted tells whether the placement says how many ranks there are where -np
+// does not.
+func (s *settings) counted() bool {
+	word := strings.ToLower(s.mapBy)
+	return s.job.PerHost > 0 || s.job.RankFile != "" || s.sequence() || strings.HasPrefix(word, "ppr:")
+}
+
+// show is what is told of where the ranks go.
+type show struct {
+	what   []string
+	report bool
+}
+
+// placed tells where the ranks go, before they start.
+func (s show) placed(p launcher.Placement, quiet bool, out, errOut io.Writer) {
+	for _, word := range s.what {
+		text := ""
+		switch word {
+		case "map":
+			text = p.Map()
+		case "allocation":
+			text = p.Allocation()
+		case "bind":
+			text = p.Bindings()
+		case "topo":
+			text = p.Topology()
+		}
+		fmt.Fprint(out, text)
+	}
+	if s.report {
+		fmt.Fprint(errOut, p.Bindings())
+	}
+	if len(p.Oversubscribed) > 0 && !quiet {
+		fmt.Fprintf(errOut, "gorun: note: more ranks than slots on %s: they yield while they wait; --oversubscribe says that it is meant\n",
+			strings.Join(p.Oversubscribed, ", "))
+	}
 }

@@ -55,6 +55,7 @@ func (s *settings) finish() (request, error) {
 	if err := s.finishHosts(); err != nil {
 		return request{}, err
 	}
+	s.finishPlace()
 	for _, p := range s.programs {
 		app, err := s.app(p)
 		if err != nil {

@@ -26,10 +26,11 @@
 //
 // None. Ranks mapped by an object are bound to it, since mapping has no other
 // effect on one host. mpirun's own default (to cores up to two ranks, to
-// packages or NUMA nodes beyond) is [DefaultOpenMPI]. It is not ours because
-// two jobs on one machine are then bound to the same first cores: measured with
-// mpirun on a two-core machine, two one-rank jobs side by side took twice the
-// time of two unbound ones. It is what people complain of in containers and
-// shared batch nodes, so even DefaultOpenMPI binds nothing where only a part of
-// the machine may be used or ranks outnumber CPUs.
+// packages or NUMA nodes beyond) is [DefaultOpenMPI]. It is not ours because two
+// jobs of a machine are then bound to the same first cores: two one-rank jobs of
+// mpirun 4.1.4 side by side on a machine with two idle CPUs are both bound to CPU
+// 0. That is what people complain of in containers, continuous integration and
+// shared batch nodes, where the launcher sees more CPUs than are its own; so even
+// DefaultOpenMPI binds nothing where only a part of the machine may be used, or
+// ranks outnumber CPUs or slots.
 package place
