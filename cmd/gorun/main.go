@@ -129,7 +129,7 @@ func runJob(ctx context.Context, req request, std stdio) int {
 	}
 	job.PMIx = findPMIx()
 	job.Placed = func(p launcher.Placement) { req.show.placed(p, req.quiet, std.out, std.err) }
-	signals := watchSignals()
+	signals := watchSignals(req.ends.signals)
 	defer signal.Stop(signals)
 	job.Signals, job.Suspend = signals, suspend
 
@@ -223,11 +223,12 @@ func where(hosts []launcher.Host) string {
 // watchSignals takes delivery of what is passed on to the ranks. What the
 // parent had ignored (nohup, a shell's background job) stays ignored. SIGPIPE is
 // among them so that a standard error which nobody reads any more does not end
-// this process in the middle of a job; the launcher does not pass it on.
-func watchSignals() chan os.Signal {
+// this process in the middle of a job; the launcher does not pass it on. more
+// are the signals of --forward-signals.
+func watchSignals(more []os.Signal) chan os.Signal {
 	var list []os.Signal
-	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT,
-		syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGCONT, syscall.SIGTSTP, syscall.SIGPIPE} {
+	for _, s := range append([]os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT,
+		syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGCONT, syscall.SIGTSTP, syscall.SIGPIPE}, more...) {
 		if !signal.Ignored(s) {
 			list = append(list, s)
 		}

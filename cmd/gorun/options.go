@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 
@@ -41,9 +42,10 @@ type note struct {
 
 // ends is what is told of how the ranks ended, beside their first failure.
 type ends struct {
-	everyStatus bool   // say all exit statuses
-	or          bool   // exit as Hydra does, with the bitwise OR of all
-	pidFile     string // for --report-pid: "-", "+" or a file
+	everyStatus bool        // say all exit statuses
+	or          bool        // exit as Hydra does, with the bitwise OR of all
+	pidFile     string      // for --report-pid: "-", "+" or a file
+	signals     []os.Signal // to pass on, beside the usual ones
 }
 
 // settings collects what the options say while they are read. What only one

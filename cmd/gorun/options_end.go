@@ -1,12 +1,23 @@
 package main
 
-import "time"
+import (
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
 
 // endOptions are the options that say when and how a job ends.
 func endOptions() []option {
 	return []option{
 		{names: []string{"timeout"}, arity: 1, family: "End", value: "TIME",
 			help: "end a job that takes longer, with status 124: 90 (seconds), 1m30s", set: setTimeout},
+		{names: []string{"forward-signals"}, arity: 1, family: "End", value: "SIGNAL,...",
+			help: "pass these signals on too, beside HUP, INT, QUIT, TERM, USR1, USR2, CONT and TSTP", set: setForward},
 		{names: []string{"print-all-exitcodes"}, family: "End",
 			help: "say at the end how every rank ended", set: setSwitch(func(s *settings, on bool) { s.ends.everyStatus = on })},
 	}
@@ -22,5 +33,26 @@ func setTimeout(s *settings, value string) error {
 		return unfit(value, "a time above 0 in seconds or with units; try --timeout 90 or --timeout 1m30s")
 	}
 	s.job.Timeout = d
+	return nil
+}
+
+// setForward reads names, with SIG before them or not, and numbers. Signals that
+// cannot be caught, and those that the kernel sends this process because of what
+// it does itself, cannot be passed on.
+func setForward(s *settings, value string) error {
+	for word := range strings.SplitSeq(value, ",") {
+		name := strings.ToUpper(word)
+		signal := unix.SignalNum("SIG" + strings.TrimPrefix(name, "SIG"))
+		if n, err := strconv.ParseUint(word, 10, 8); err == nil && n > 0 && n <= 64 {
+			signal = syscall.Signal(n)
+		}
+		switch signal {
+		case 0, unix.SIGKILL, unix.SIGSTOP, unix.SIGCHLD, unix.SIGURG, unix.SIGPIPE, unix.SIGWINCH:
+			return unfit(word, "signals that can be passed on; try --forward-signals ALRM,SIGXCPU,34")
+		}
+		if !slices.Contains(s.ends.signals, os.Signal(signal)) {
+			s.ends.signals = append(s.ends.signals, signal)
+		}
+	}
 	return nil
 }
