@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -103,11 +104,12 @@ func (r *reader) variables() error {
 	for _, entry := range r.s.environ {
 		name, value, _ := strings.Cut(entry, "=")
 		for _, prefix := range []string{"OMPI_MCA_", "PRTE_MCA_"} {
-			if key, ok := strings.CutPrefix(name, prefix); ok && mapped[key] != "" {
+			if key, ok := strings.CutPrefix(name, prefix); ok && mapped[key] != "" && value != "" {
 				parameters = append(parameters, parameter{key, value, name})
 			}
 		}
 	}
+	r.skip = maps.Clone(r.given)
 	return r.follow(parameters, true)
 }
 
