@@ -40,9 +40,12 @@ func (b *builder) compile(p *plan, c *Call, sends, recvs []Part, t tuning) {
 	}
 	switch c.Kind {
 	case Barrier:
-		if c.Algorithm == Direct {
+		switch c.Algorithm {
+		case Direct:
 			b.barrierDirect()
-		} else {
+		case Central:
+			b.barrierCentral()
+		default:
 			b.barrierDissemination()
 		}
 	case Bcast:

@@ -58,12 +58,13 @@ const (
 	ScatterAllGather    // scatter, then all-gather
 	Chain               // from rank to rank, in pieces
 	Pull                // who needs something reads it out of the others' memory
+	Central             // by way of rank 0
 	algorithms
 )
 
 var algorithmNames = [algorithms]string{"auto",
 	"direct", "bruck", "ring", "dissemination", "binomial", "recursive-doubling",
-	"reduce-scatter-gather", "scatter-allgather", "chain", "pull"}
+	"reduce-scatter-gather", "scatter-allgather", "chain", "pull", "central"}
 
 // String is the algorithm's name.
 func (a Algorithm) String() string {

@@ -58,18 +58,19 @@ type card struct {
 	members, rank, slots, eager, chunk, piece uint32
 	selection                                 uint32 // hash
 	maps                                      uint32 // 1: it can map the memory of all members
+	crowded                                   uint32 // 1: shares CPUs with others
 	addr                                      uint64
 	rkey                                      uint32
 }
 
 const (
-	cardMagic = "gcoll1\x00\x00"
-	cardLen   = len(cardMagic) + 8*4 + 8 + 4
+	cardMagic = "gcoll2\x00\x00"
+	cardLen   = len(cardMagic) + 9*4 + 8 + 4
 )
 
 func (c card) bytes() []byte {
 	b := append(make([]byte, 0, cardLen), cardMagic...)
-	for _, v := range [...]uint32{c.members, c.rank, c.slots, c.eager, c.chunk, c.piece, c.selection, c.maps} {
+	for _, v := range [...]uint32{c.members, c.rank, c.slots, c.eager, c.chunk, c.piece, c.selection, c.maps, c.crowded} {
 		b = binary.LittleEndian.AppendUint32(b, v)
 	}
 	b = binary.LittleEndian.AppendUint64(b, c.addr)
@@ -82,10 +83,10 @@ func readCard(b []byte) (card, error) {
 	}
 	b = b[len(cardMagic):]
 	var c card
-	for i, v := range [...]*uint32{&c.members, &c.rank, &c.slots, &c.eager, &c.chunk, &c.piece, &c.selection, &c.maps} {
+	for i, v := range [...]*uint32{&c.members, &c.rank, &c.slots, &c.eager, &c.chunk, &c.piece, &c.selection, &c.maps, &c.crowded} {
 		*v = binary.LittleEndian.Uint32(b[4*i:])
 	}
-	b = b[8*4:]
+	b = b[9*4:]
 	c.addr, c.rkey = binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint32(b[8:])
 	return c, nil
 }

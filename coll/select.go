@@ -5,7 +5,7 @@ import "fmt"
 // choices are the algorithms of each kind; the first is for whatever the
 // selection has no reason to do otherwise.
 var choices = [kinds][]Algorithm{
-	Barrier:        {Dissemination, Direct},
+	Barrier:        {Dissemination, Direct, Central},
 	Bcast:          {Binomial, Direct, ScatterAllGather, Pull},
 	Reduce:         {Binomial, Direct, ReduceScatterGather},
 	AllReduce:      {RecursiveDoubling, Direct, ReduceScatterGather},

@@ -142,6 +142,8 @@ type selection struct {
 	// mapped: all members reach each other's memory, as they do where the rules
 	// were measured.
 	mapped bool
+	// crowded: members share CPUs.
+	crowded bool
 }
 
 func (t *Table) selection(ranks int, always map[Kind]Algorithm) *selection {
@@ -177,7 +179,8 @@ const (
 	whyAlways            // by the team's configuration
 	whyOnly
 	whyRule
-	whyFar // by the rule, but for members that are far from each other
+	whyFar     // by the rule, but for members that are far from each other
+	whyCrowded // by the rule, but for members that share CPUs
 )
 
 // choose names the algorithm of a call. It depends on what is the same in all
@@ -198,6 +201,9 @@ func (s *selection) choose(c *Call) (a Algorithm, reason why, rule int) {
 	}
 	if a = rules[rule].Algorithm; a == Pull && !s.mapped {
 		return far(c), whyFar, rule
+	}
+	if a == Direct && s.crowded && c.Kind == Barrier && c.Size > 2 {
+		return Central, whyCrowded, rule
 	}
 	return a, whyRule, rule
 }
@@ -232,8 +238,11 @@ func (s *selection) explain(c *Call) (a Algorithm, reason string) {
 		return a, "the only one"
 	}
 	reason = fmt.Sprintf("table: from %d ranks on, from %d bytes on", s.from[c.Kind], s.rules[c.Kind][i].Bytes)
-	if w == whyFar {
+	switch w {
+	case whyFar:
 		reason += ", where it is pull; not all members map each other's memory"
+	case whyCrowded:
+		reason += ", where it is direct; members share CPUs"
 	}
 	return a, reason
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gorun-mpi/gorun/internal/testenv"
+	"github.com/gorun-mpi/gorun/internal/wait"
 )
 
 func TestTableFile(t *testing.T) {
@@ -197,5 +198,23 @@ func TestLongTable(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	if took := after.TotalAlloc - before.TotalAlloc; took > 1<<30 { // the square would be 320 GB
 		t.Errorf("%d rules took %d bytes", n, took)
+	}
+}
+
+// Where one member shares its CPU with others, the barrier goes by way of rank 0 in all.
+func TestCrowdedTeamsMeetAtRankZero(t *testing.T) {
+	for _, c := range []struct {
+		ranks, crowded int
+		want           string
+	}{{3, 0, "barrier on 3 ranks: direct"}, {3, 1, "barrier on 3 ranks: central"}, {3, 3, "members share CPUs"}, {2, 2, "barrier on 2 ranks: direct"}} {
+		nw := network{n: c.ranks, change: func(cfg *TeamConfig) {
+			cfg.Waiter = wait.New(wait.Config{Scheduler: true, Oversubscribed: cfg.Rank < c.crowded})
+		}}
+		nw.run(t, func(ctx context.Context, m *member) error {
+			if got := m.team.Explain(Args{Kind: Barrier}); !strings.Contains(got, c.want) {
+				return fmt.Errorf("%d of %d share CPUs: %q, want %q in it", c.crowded, c.ranks, got, c.want)
+			}
+			return m.team.Barrier(ctx)
+		})
 	}
 }

@@ -277,6 +277,9 @@ func (t *Team) meet(ctx context.Context, exchange func(context.Context, []byte) 
 	if t.maps() {
 		mine.maps = 1
 	}
+	if t.waiter.Crowded() {
+		mine.crowded = 1
+	}
 	cards, err := exchange(ctx, mine.bytes())
 	if err != nil {
 		return err
@@ -291,8 +294,9 @@ func (t *Team) meet(ctx context.Context, exchange func(context.Context, []byte) 
 			return fmt.Errorf("member %d: %w", i, err)
 		}
 		expected := mine
-		expected.rank, expected.addr, expected.rkey, expected.maps = uint32(i), theirs.addr, theirs.rkey, theirs.maps
+		expected.rank, expected.addr, expected.rkey, expected.maps, expected.crowded = uint32(i), theirs.addr, theirs.rkey, theirs.maps, theirs.crowded
 		all = all && theirs.maps != 0
+		t.selection.crowded = t.selection.crowded || theirs.crowded != 0
 		if theirs.selection != expected.selection {
 			return fmt.Errorf("member %d made the team with another selection table or other algorithms than member %d", i, t.rank)
 		}

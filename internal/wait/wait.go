@@ -145,6 +145,9 @@ func yieldBoth() {
 	arch.YieldSafe()
 }
 
+// Crowded tells whether there are more ranks than CPUs.
+func (w *Waiter) Crowded() bool { return w.crowded }
+
 // Pass is for a rank that has looked in vain and will look again, instead of waiting:
 // where ranks share their CPUs it lets another run.
 func (w *Waiter) Pass() {
