@@ -30,6 +30,9 @@ const (
 	// A rank that shares its CPU with others looks at least this often, and at
 	// most that often, whether it still runs on the CPU of its place.
 	homeMost, homeLeast = 128 * time.Millisecond, time.Millisecond
+	// fewYields are those of a crowded rank's Spin, and longEvery is how many Spins
+	// there are to one that goes on to Wait at once.
+	fewYields, longEvery = 8, 32
 	// safeEvery is how many yields there are to one that the Go scheduler sees.
 	safeEvery = 64
 	// lookEvery is how many yields there are to one look at clock and context.
@@ -106,6 +109,7 @@ type Waiter struct {
 	now   func() time.Time
 
 	crowded bool // Config.Oversubscribed
+	turns   uint // of Spin
 	homed   time.Time
 	stay    time.Duration // from homed to the next look
 	at      func(cpu int) bool
@@ -157,14 +161,32 @@ func (w *Waiter) Pass() {
 }
 
 // Spin polls one word of memory until the bits of mask are want, at most polls times
-// and not for longer than Wait spins, and gives what it read last. It is for who expects
-// the word at once, and waits as long as it takes by Wait.
+// and not for longer than Wait spins, and gives what it read last; a crowded rank yields
+// a few times instead. It is for who expects the word at once, and waits as long as it
+// takes by Wait: Spin never looks at a clock, nor does it return to the rank's place.
 func (w *Waiter) Spin(word *uint64, mask, want uint64, polls int) (last uint64) {
+	if w.crowded {
+		return w.spinCrowded(word, mask, want)
+	}
 	for range min(polls, w.spins) {
 		arch.Pause()
 		if last = atomic.LoadUint64(word); last&mask == want {
 			w.vain = 0
 			return last
+		}
+	}
+	return atomic.LoadUint64(word)
+}
+
+// spinCrowded leaves every longEvery-th wait to Wait, so that the rank looks where it
+// is. Each call is a safe point.
+func (w *Waiter) spinCrowded(word *uint64, mask, want uint64) (last uint64) {
+	if w.turns++; w.turns%longEvery != 0 {
+		for range fewYields {
+			w.yield()
+			if last = atomic.LoadUint64(word); last&mask == want {
+				return last
+			}
 		}
 	}
 	return atomic.LoadUint64(word)
