@@ -6,7 +6,11 @@
 // result the exit status. The options stand in one table (options.go, and a file
 // of rows for each family: options_job.go, options_hosts.go ...), which
 // drives the reading of the command line (read.go, parse.go), the help, the
-// manual page, the shells' completion, the suggestions and the README's table. Reading the command line is pure: it gets the arguments and
+// manual page, the shells' completion, the suggestions and the README's table.
+// A pre-pass knows the grammar, which is mpirun's and mpiexec's: which argument
+// is an option, how many values it takes, where a program ends. What it finds it
+// hands, as --name=value, to a pflag.FlagSet made from the table, for each
+// program one, which takes the values. Reading the command line is pure: it gets the arguments and
 // the environment and gives a request, so that tests need no process.
 //
 // # Command line

@@ -6,17 +6,25 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/pflag"
+
 	"github.com/gorun-mpi/gorun/cmd/internal/nearest"
 )
 
-// reader takes a command line apart and sets what it says, in order, so that the
-// first of several errors is the one that is told.
+// reader takes a command line apart, program by program. A pre-pass over the
+// options of a program decides what only the grammar of mpirun and mpiexec knows:
+// which argument is an option, under which of its names, how many values it
+// takes, and where the program begins. It turns them into pflag's long form,
 //
-//	-np 4      a long name after one dash     is --np 4
-//	-n4, -vv   short options                  are -n 4, -v -v
-//	-genv A B  two values                     are joined: A=B
+//	-np 4      a long name after one dash     ->  --np=4
+//	-n4, -vv   short options                  ->  --np=4, --verbose --verbose
+//	-genv A B  two values                     ->  --genv=A=B
 //	program    ends the options; a bare ":" in its arguments starts another
 //	           program with options of its own, unless "--" stood before it
+//
+// which a pflag.FlagSet made from the table reads, in order: each row is a
+// pflag.Value, which takes the value or says what is wrong with it. What stands
+// before an option that cannot be read is judged first.
 //
 // A single dash means the long name when all that follows it (up to "=") is
 // one, else a group of short options: -np is --np, -n4 is -n 4, -vv is -v -v.
@@ -79,86 +87,157 @@ func (r *reader) finishProgram(argv []string, more bool) error {
 
 // options reads options up to the program, and returns where it is.
 func (r *reader) options(args []string) (n int, guarded bool, err error) {
-	for n < len(args) {
+	p := prepared{spelled: make(map[string][]string)}
+	var unread error
+	for n < len(args) && unread == nil {
 		arg := args[n]
-		if arg == "--" {
-			return n + 1, true, nil
+		if guarded = arg == "--"; guarded {
+			n++
+			break
 		}
 		if !strings.HasPrefix(arg, "-") {
 			break
 		}
-		took, err := r.option(args[n:])
-		if err != nil {
-			return n, false, err
-		}
+		took := 0
+		took, unread = p.option(args[n:], r.table)
 		n += took
 	}
-	return n, false, nil
+	// In -np prog -m 3 it is the missing number that is wrong, not the program's -m.
+	if err := r.readFlags(&p); err != nil {
+		return n, false, err
+	}
+	return n, guarded, unread
+}
+
+// readFlags lets pflag read the prepared options.
+func (r *reader) readFlags(p *prepared) error {
+	if len(p.flags) == 0 {
+		return nil
+	}
+	flags := pflag.NewFlagSet("gorun", pflag.ContinueOnError)
+	flags.Usage = func() {}
+	for i := range r.table {
+		o := &r.table[i]
+		f := flags.VarPF(&value{r, o, p.spelled[o.names[0]]}, o.names[0], "", o.help)
+		if o.arity == 0 {
+			f.NoOptDefVal = none
+		}
+	}
+	err := flags.Parse(p.flags)
+	// Its own words about whose value it was are not for the user, who knows
+	// other names.
+	if refused, ok := errors.AsType[*refusal](err); ok {
+		return refused
+	}
+	return err
+}
+
+// none is what pflag hands a switch that was given no value. An argument can
+// not hold the byte.
+const none = "\x00"
+
+// value is the pflag.Value of one option.
+type value struct {
+	reader  *reader
+	option  *option
+	spelled []string // spellings of the occurrences still to come
+}
+
+var _ pflag.Value = (*value)(nil)
+
+func (v *value) String() string { return "" }
+func (v *value) Type() string   { return v.option.value }
+
+func (v *value) Set(text string) error {
+	spelling := "--" + v.option.names[0]
+	if len(v.spelled) > 0 {
+		spelling, v.spelled = v.spelled[0], v.spelled[1:]
+	}
+	if text == none {
+		text = ""
+	} else if v.option.arity == 0 && text == "" {
+		return &refusal{spelling, unfit("", "a value after the '=', or no '='")}
+	}
+	return v.reader.set(v.option, spelling, text)
+}
+
+// prepared is the options of a program in pflag's form.
+type prepared struct {
+	flags   []string            // --name=value
+	spelled map[string][]string // how they were written, by first name, in order
+}
+
+// add adds an option with its value.
+func (p *prepared) add(o *option, spelling, value string) {
+	p.spelled[o.names[0]] = append(p.spelled[o.names[0]], spelling)
+	p.flags = append(p.flags, "--"+o.names[0]+value)
 }
 
 // option takes the option at the head of args, with its values, and returns
 // how many arguments they are.
-func (r *reader) option(args []string) (int, error) {
+func (p *prepared) option(args []string, table []option) (int, error) {
 	body, double := strings.CutPrefix(args[0], "--")
 	if !double {
 		body = body[1:]
 	}
 	name, value, attached := strings.Cut(body, "=")
-	if o := longOption(r.table, name); o != nil && (double || len(name) > 1) {
-		return r.long(o, args, value, attached)
+	if o := longOption(table, name); o != nil && (double || len(name) > 1) {
+		return p.long(o, args, value, attached)
 	}
 	if double || body == "" {
-		return 0, unknown(args[0], name, r.table)
+		return 0, unknown(args[0], name, table)
 	}
-	return r.shorts(args, body)
+	return p.shorts(args, body, table)
 }
 
 // long takes an option by its long name.
-func (r *reader) long(o *option, args []string, value string, attached bool) (int, error) {
+func (p *prepared) long(o *option, args []string, value string, attached bool) (int, error) {
 	spelling, _, _ := strings.Cut(args[0], "=")
-	if attached && value == "" && o.arity == 0 {
-		return 0, &refusal{spelling, unfit("", "a value after the '=', or no '='")}
+	if attached {
+		p.add(o, spelling, "="+value)
+		return 1, nil
 	}
-	if attached || o.arity == 0 {
-		return 1, r.set(o, spelling, value)
+	if o.arity == 0 {
+		p.add(o, spelling, "")
+		return 1, nil
 	}
 	values := args[1:]
 	if o.pair && len(values) > 0 && strings.Contains(values[0], "=") {
-		return 2, r.set(o, spelling, values[0])
+		p.add(o, spelling, "="+values[0])
+		return 2, nil
 	}
 	if len(values) < o.arity {
 		return 0, lacking(spelling, o, len(values))
 	}
-	return 1 + o.arity, r.set(o, spelling, strings.Join(values[:o.arity], "="))
+	p.add(o, spelling, "="+strings.Join(values[:o.arity], "="))
+	return 1 + o.arity, nil
 }
 
 // shorts takes a group of short options, -v, -vv, -n4, -n 4, -n=4, and returns
 // how many arguments it is with its value.
-func (r *reader) shorts(args []string, body string) (int, error) {
+func (p *prepared) shorts(args []string, body string, table []option) (int, error) {
 	for i := range len(body) {
 		letter := body[i : i+1]
-		o := shortOption(r.table, letter)
+		o := shortOption(table, letter)
 		if o == nil {
-			return 0, unknown(args[0], body, r.table)
+			return 0, unknown(args[0], body, table)
 		}
 		spelling := "-" + letter
 		value, assigned := strings.CutPrefix(body[i+1:], "=")
 		switch {
+		case !assigned && o.value == "N" && len(value) >= 3 && !strings.ContainsAny(value[:1], "0123456789+-"):
+			// -nolocla is no number of ranks but a word that was mistyped.
+			return 0, unknown(args[0], body, table)
 		case assigned || o.arity > 0 && value != "":
-			err := r.set(o, spelling, value)
-			if err != nil && !assigned && len(body) >= 4 && o.local && o.value == "N" {
-				// -nolocla is no number of ranks but a word that was mistyped.
-				return 0, unknown(args[0], body, r.table)
-			}
-			return 1, err
+			p.add(o, spelling, "="+value)
+			return 1, nil
 		case o.arity == 0:
-			if err := r.set(o, spelling, ""); err != nil {
-				return 0, err
-			}
+			p.add(o, spelling, "")
 		case len(args) < 2:
 			return 0, lacking(spelling, o, 0)
 		default:
-			return 2, r.set(o, spelling, args[1])
+			p.add(o, spelling, "="+args[1])
+			return 2, nil
 		}
 	}
 	return 1, nil
@@ -179,7 +258,7 @@ func (r *reader) set(o *option, spelling, value string) error {
 	case noted:
 		r.s.note(o.reason)
 	case refused:
-		return fmt.Errorf("%s: not supported: %s", spelling, o.reason)
+		return &refusal{spelling, fmt.Errorf("not supported: %s", o.reason)}
 	default:
 		if err := o.set(r.s, value); err != nil {
 			return &refusal{spelling, err}

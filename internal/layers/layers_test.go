@@ -58,7 +58,7 @@ var may = map[string][]string{
 var only = map[string][]string{
 	"github.com/hashicorp/memberlist":   {"pmi/gossip"},
 	"github.com/sirupsen/logrus":        {"launcher", "pmi/gossip", "cmd/gorun", "cmd/a2a", "cmd/gorun-bench", "cmd/internal"},
-	"github.com/spf13/pflag":            {"cmd/a2a", "cmd/internal"},
+	"github.com/spf13/pflag":            {"cmd/gorun", "cmd/a2a", "cmd/internal"},
 	"github.com/tailscale/hujson":       {"cmd/internal"},
 	"github.com/vmihailenco/msgpack/v5": {"internal/pack", "launcher", "pmi/pmix/link"},
 	"github.com/rogpeppe/go-internal":   {"e2e"},
