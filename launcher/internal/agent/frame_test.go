@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gorun-mpi/gorun/internal/testenv"
+	"github.com/gorun-mpi/gorun/internal/topo"
 	"github.com/gorun-mpi/gorun/launcher/internal/host"
 )
 
@@ -171,6 +172,31 @@ func TestAgent(t *testing.T) {
 	k.in.Close()
 	if err := <-k.result; err != nil {
 		t.Error(err)
+	}
+}
+
+// An agent says what machine it runs on, before its work or instead of it.
+func TestAgentIsProbed(t *testing.T) {
+	testenv.NoLeaks(t)
+	for _, work := range []bool{true, false} {
+		k := newTalk(t, context.Background())
+		k.say(order{Probe: true})
+		var r report
+		if err := readFrame(k.out, &r); err != nil || r.Machine == nil || len(r.Machine.CPUs) == 0 || r.Machine.Allowed.Len() == 0 || r.Machine.Usable() != topo.CPUs() {
+			t.Fatalf("got %+v, %v", r.Machine, err)
+		}
+		if work {
+			k.say(one("sh", "-c", "exit 3"))
+			k.say(order{Peers: []string{"-"}})
+			if e := k.hear(host.Ended); e.Status != 3 {
+				t.Errorf("status: got %d, want 3", e.Status)
+			}
+			k.hear(host.Done)
+		}
+		k.in.Close()
+		if err := <-k.result; err != nil {
+			t.Error(err)
+		}
 	}
 }
 
