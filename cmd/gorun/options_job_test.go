@@ -97,7 +97,6 @@ func TestProgramsRefused(t *testing.T) {
 		{"-n 2 -soft 3:5 a", "-soft: found no number from 1 to 2 in it"},
 		{"-soft 3:5 a", "-soft: found no -np beside it"},
 		{"-arch sparc a", `-arch: found "sparc", expected what this machine is: `},
-		{"-file x a", "-file: not supported: the standard leaves its contents"},
 		{"-initial-errhandler x a", `-initial-errhandler: found "x", expected mpi_errors_are_fatal`},
 	} {
 		got, err := parse(under("gorun", files, strings.Fields(c.args)...))

@@ -39,7 +39,7 @@ func openMPIOptions() []option {
 		refuse1("the machine is read as the kernel shows it", "cartofile", "cf"),
 		refuse0("all ranks of a program have the same arguments", "index-argv-by-rank"),
 		refuse1("processes are in no named sets", "pset"),
-		refuse1("the standard leaves its contents to each launcher, and gorun has none; -configfile reads programs", "file"),
+		note1("the standard leaves its contents to each launcher, and gorun has none; -configfile reads programs", "file"),
 		refuse1("its words are options here: --do-not-launch, --timeout, --report-bindings ...", "runtime-options", "rtos"),
 	}
 }

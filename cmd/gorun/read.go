@@ -98,7 +98,7 @@ func (r *reader) options(args []string) (n int, guarded bool, err error) {
 		if !strings.HasPrefix(arg, "-") {
 			break
 		}
-		took := 0
+		var took int
 		took, unread = p.option(args[n:], r.table)
 		n += took
 	}
