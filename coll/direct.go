@@ -100,7 +100,7 @@ func (b *builder) reduceMapped(own share, result func(off int) loc, spare loc, c
 // reducePulled is reduceMapped for operands that are not mapped: pieces are got,
 // and the results put into outputs that the peers to have exposed as #1.
 func (b *builder) reducePulled(own share, result func(off int) loc, to []int) {
-	size := b.pieceSize()
+	size := b.pulledSize()
 	landing, spare := b.alloc(size), loc{}
 	if b.call.InPlace {
 		spare = b.alloc(size)
@@ -192,7 +192,7 @@ func (b *builder) reduceMappedShares() {
 			copies, to = append(copies, theirs((me+i)%n, 1)), append(to, (me+i)%n)
 		}
 	case root != me:
-		piece := b.alloc(b.pieceSize())
+		piece := b.alloc(b.pulledSize())
 		result = func(int) loc { return piece }
 		copies, to = []loc{theirs(root, 1)}, []int{root}
 	}

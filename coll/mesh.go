@@ -60,6 +60,7 @@ type link struct {
 	index  int
 	depth  uint64
 	inline int
+	mover  rdma.Mover // nil: everything is posted
 
 	done   atomic.Uint64 // requests completed, written by the poller
 	status atomic.Uint32 // first error status, 0 while there is none
@@ -107,6 +108,7 @@ func NewMesh(cfg MeshConfig) (*Mesh, error) {
 				i, init.Cap.MaxInlineData, init.Cap.MaxSendWR, leastInline, leastDepth)
 		}
 		m.links[i].qp, m.links[i].index = qp, i
+		m.links[i].mover, _ = qp.(rdma.Mover)
 		m.links[i].depth, m.links[i].inline = uint64(init.Cap.MaxSendWR), init.Cap.MaxInlineData
 	}
 	return m, nil

@@ -40,7 +40,7 @@ func (b *builder) scanPull() {
 			b.learn(peer, 1)
 		}
 	}
-	mine, size := shareOf(&b.call, me), b.pieceSize()
+	mine, size := shareOf(&b.call, me), b.pulledSize()
 	landing, sum := b.alloc(size), b.alloc(size)
 	for k := range pieces(mine.n, size) {
 		x := part(mine.n, size, k)

@@ -23,6 +23,8 @@ import (
 // has its header on the queue pair too, behind its data. That header may become
 // visible after younger ones that were stored, which is no harm: the receiver
 // waits for sequences in their order, and credit that comes late is ignored.
+// To and from the ordinary memory of a mapped peer the queue pair moves the bytes
+// while we wait, if it can (rdma.Mover): then the header is stored behind them.
 type wire Team
 
 var _ port = (*wire)(nil)
@@ -122,9 +124,17 @@ func (w *wire) send(to, slot int, payload []byte, header uint64) bool {
 	return ok
 }
 
+// move has the queue pair to a mapped peer move n bytes of an operand at once.
+func (w *wire) move(p *peer, op rdma.WROpcode, o operand, off, n int, addr uint64, rkey uint32) bool {
+	return p.words != nil && p.link.mover != nil && p.link.mover.Move(op, w.machine.operands[o][off:off+n], addr, rkey)
+}
+
 func (w *wire) put(to int, addr uint64, rkey uint32, from operand, off, n int, slot int, header uint64) bool {
 	p := &w.peers[to]
 	l := p.link
+	if w.move(p, rdma.WRRDMAWrite, from, off, n, addr, rkey) {
+		return header == 0 || w.send(to, slot, nil, header)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for {
@@ -154,6 +164,9 @@ func (w *wire) put(to int, addr uint64, rkey uint32, from operand, off, n int, s
 func (w *wire) get(from int, addr uint64, rkey uint32, to operand, off, n int) bool {
 	p := &w.peers[from]
 	l := p.link
+	if w.move(p, rdma.WRRDMARead, to, off, n, addr, rkey) {
+		return true
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for {
