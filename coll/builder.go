@@ -187,6 +187,36 @@ func (b *builder) expose(peer, index int, dst loc, n int) {
 	b.add(step{verb: vExpose, peer: int32(peer), index: uint8(index), dst: dst, n: n})
 }
 
+// exposeOperands exposes the n bytes of the input as #0 and those of the output as #1,
+// as far as there are any, in one message if it holds them; learnOperands learns
+// what a peer exposes so.
+func (b *builder) exposeOperands(peer int, in, out bool, n int) {
+	if pair := in && out && b.tuning.eager >= pairLen; pair {
+		b.expose(peer, 0, b.source(), n)
+		b.remote[output] = true
+		s := &b.steps[len(b.steps)-1]
+		s.pair, s.a = true, b.dest()
+		return
+	}
+	if in {
+		b.expose(peer, 0, b.source(), n)
+	}
+	if out {
+		b.expose(peer, 1, b.dest(), n)
+	}
+}
+
+func (b *builder) learnOperands(peer int, in, out bool) {
+	if in {
+		b.learn(peer, 0)
+	}
+	if pair := in && out && b.tuning.eager >= pairLen; pair {
+		b.steps[len(b.steps)-1].pair = true
+	} else if out {
+		b.learn(peer, 1)
+	}
+}
+
 func (b *builder) learn(peer, index int) {
 	b.add(step{verb: vLearn, peer: int32(peer), index: uint8(index)})
 }
@@ -351,8 +381,13 @@ func (b *builder) pieceSize() int {
 
 // pulledSize is the piece that is got at a time: several of the tuning's, for a call
 // of the kernel costs 0.7 us, as much as moving 12 KiB, and what fits in the second
-// cache is hot enough for what was moved by it.
-func (b *builder) pulledSize() int { return 4 * b.pieceSize() }
+// cache is hot enough for what was moved by it. Large teams keep their scratch small.
+func (b *builder) pulledSize() int {
+	if b.call.Size >= crowd {
+		return b.pieceSize()
+	}
+	return 4 * b.pieceSize()
+}
 
 // chunkSize is the tuning's chunk.
 func (b *builder) chunkSize() int { return max(b.tuning.chunk, pieces(b.call.Bytes, mostPieces)) }

@@ -57,7 +57,11 @@ type descriptor struct {
 // descriptorLen is the length of a descriptor in a message.
 const descriptorLen = 24
 
-func (d descriptor) put(b *[descriptorLen]byte) {
+// pairLen is that of two, which share a cache line with the header.
+const pairLen = 2 * descriptorLen
+
+func (d descriptor) put(b []byte) {
+	_ = b[descriptorLen-1]
 	binary.LittleEndian.PutUint64(b[0:], d.addr)
 	binary.LittleEndian.PutUint64(b[8:], d.n)
 	binary.LittleEndian.PutUint32(b[16:], d.rkey)

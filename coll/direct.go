@@ -45,17 +45,11 @@ func (b *builder) show(n int, withOutput int) (fork int) {
 	has := func(rank int) bool { return withOutput == everyone || withOutput == rank }
 	for i := 1; i < size; i++ {
 		peer := (me + i) % size
-		b.expose(peer, 0, b.source(), n)
-		if has(me) {
-			b.expose(peer, 1, b.dest(), n)
-		}
+		b.exposeOperands(peer, true, has(me), n)
 	}
 	for i := 1; i < size; i++ {
 		peer := (me - i + size) % size
-		b.learn(peer, 0)
-		if has(peer) {
-			b.learn(peer, 1)
-		}
+		b.learnOperands(peer, true, has(peer))
 	}
 	s := step{verb: vFork, peer: int32(withOutput), a: b.source(), n: n}
 	if has(me) {
@@ -153,26 +147,35 @@ func (b *builder) foldPulled(dst, own, spare, landing loc, off, n int) {
 	}
 }
 
-// reduceShare is the share of the vector that a rank reduces. The root of a
-// reduction has its result in place already, while the others have to move theirs,
-// which takes about as long as it takes to get and combine 3/4 of an input.
-func (b *builder) reduceShare(rank int) share {
-	if b.call.Kind != Reduce {
-		return shareOf(&b.call, rank)
+// pulledShare is the share of the vector that a rank reduces where inputs are got:
+// short vectors have few shares, for each takes a call of the kernel for every rank.
+// The root of a reduction has its result in place already, while the others have to
+// move theirs, which takes about as long as to get and combine 3/4 of an input.
+func (b *builder) pulledShare(rank int) share {
+	first, extra := 0, 0 // who has the first share, and how much more
+	if b.call.Kind == Reduce {
+		first, extra = b.call.Root, 3
 	}
-	const times = 4
-	others := times * (b.call.Size - 1)
-	all := others*b.call.Size + 3
-	at := func(rank int) int { // where the share begins
-		weight := others * rank
-		if rank > b.call.Root {
-			weight += 3
+	shares := max(min(b.call.Size, 2), min(b.call.Size, b.call.Bytes/leastShare))
+	v := (rank - first + b.call.Size) % b.call.Size
+	if v >= shares {
+		return share{}
+	}
+	weight := 4 * (b.call.Size - 1)
+	all := weight*shares + extra
+	count := b.call.Bytes / b.call.Elem
+	at := func(v int) int { // where share v begins
+		if v == 0 {
+			return 0
 		}
-		count := b.call.Bytes / b.call.Elem
-		return (count/all*weight + count%all*weight/all) * b.call.Elem
+		w := weight*v + extra
+		return (count/all*w + count%all*w/all) * b.call.Elem
 	}
-	return share{off: at(rank), n: at(rank+1) - at(rank)}
+	return share{off: at(v), n: at(v+1) - at(v)}
 }
+
+// leastShare is the least that a rank gets of each input, if there are ranks enough.
+const leastShare = 32 << 10
 
 // reduceMappedShares is an all-reduce, or a reduction, whose members reduce a
 // share each.
@@ -199,11 +202,10 @@ func (b *builder) reduceMappedShares() {
 	if b.call.InPlace {
 		spare = b.alloc(b.pieceSize())
 	}
-	own := b.reduceShare(me)
-	b.reduceMapped(own, result, spare, copies)
+	b.reduceMapped(shareOf(&b.call, me), result, spare, copies)
 	b.meet()
 	b.otherwise(fork)
-	b.reducePulled(own, result, to)
+	b.reducePulled(b.pulledShare(me), result, to)
 	b.meet()
 }
 

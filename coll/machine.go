@@ -64,7 +64,7 @@ type machine struct {
 	combine     kernel.Func
 	operands    [operands][]byte
 	mistake     mismatch
-	message     [descriptorLen]byte
+	message     [pairLen]byte
 }
 
 // A mismatch says what a peer sent that this plan does not expect.
@@ -235,8 +235,13 @@ func (m *machine) expose(s *step) outcome {
 	if !m.room(peer, c) {
 		return blocked
 	}
-	m.port.expose(s.dst.operand, s.dst.off, s.n).put(&m.message)
-	if !m.port.send(peer, m.slotOf(c.sent+1), m.message[:], c.header(m.fingerprint^s.mark)) {
+	message := m.message[:descriptorLen]
+	m.port.expose(s.dst.operand, s.dst.off, s.n).put(message)
+	if s.pair {
+		message = m.message[:]
+		m.port.expose(s.a.operand, s.a.off, s.n).put(message[descriptorLen:])
+	}
+	if !m.port.send(peer, m.slotOf(c.sent+1), message, c.header(m.fingerprint^s.mark)) {
 		return blocked
 	}
 	c.posted()
@@ -384,13 +389,22 @@ func (m *machine) learn(s *step) outcome {
 		if o := m.await(s); o != moved {
 			return o
 		}
-		d := &c.known[s.index]
-		*d = readDescriptor(m.port.payload(int(s.peer), m.slotOf(c.awaited)))
-		d.view = m.port.view(int(s.peer), d)
+		message := m.port.payload(int(s.peer), m.slotOf(c.awaited))
+		m.know(s.peer, s.index, message)
+		if s.pair {
+			m.know(s.peer, 1, message[descriptorLen:])
+		}
 	}
 	o := m.release(int(s.peer))
 	m.done = o == blocked
 	return o
+}
+
+// know takes a descriptor of a peer in.
+func (m *machine) know(peer int32, index uint8, message []byte) {
+	d := &m.channels[peer].known[index]
+	*d = readDescriptor(message)
+	d.view = m.port.view(int(peer), d)
 }
 
 func (m *machine) copy(s *step) outcome {

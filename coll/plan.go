@@ -84,6 +84,7 @@ type step struct {
 	verb    verb
 	index   uint8 // vExpose, vLearn, vPut, vGet: which of the peer's descriptors
 	signal  bool
+	pair    bool // vExpose, vLearn: descriptor #1 too, of the n bytes at a
 	release bool
 	peer    int32
 	mark    uint32 // what the message's fingerprint has besides the call's: a sized kind's length
@@ -108,6 +109,9 @@ func (s step) String() string {
 		fmt.Fprintf(&b, " %d: %s %d", s.peer, s.a, s.n)
 	case vExpose:
 		fmt.Fprintf(&b, " %d: #%d = %s %d", s.peer, s.index, s.dst, s.n)
+		if s.pair {
+			fmt.Fprintf(&b, ", #1 = %s %d", s.a, s.n)
+		}
 	case vPut:
 		fmt.Fprintf(&b, " %d: #%d+%d = %s %d", s.peer, s.index, s.dst.off, s.a, s.n)
 		if s.signal {
@@ -117,6 +121,9 @@ func (s step) String() string {
 		fmt.Fprintf(&b, " %d: %s = #%d+%d %d", s.peer, s.dst, s.index, s.a.off, s.n)
 	case vLearn:
 		fmt.Fprintf(&b, " %d: #%d", s.peer, s.index)
+		if s.pair {
+			b.WriteString(", #1")
+		}
 	case vAwait, vTake, vRelease, vFlush:
 		fmt.Fprintf(&b, " %d", s.peer)
 	case vCopy:

@@ -13,10 +13,10 @@ func (b *builder) scanPull() {
 	if bytes == 0 {
 		return
 	}
-	own, out, exclusive := b.source(), b.dest(), b.call.Kind == ExScan
+	exclusive := b.call.Kind == ExScan
 	if n == 1 {
 		if !exclusive {
-			b.copy(out, own, bytes, false)
+			b.copy(b.dest(), b.source(), bytes, false)
 		}
 		return
 	}
@@ -24,21 +24,11 @@ func (b *builder) scanPull() {
 	writes := func(rank int) bool { return !exclusive || rank > 0 }
 	for i := 1; i < n; i++ {
 		peer := (me + i) % n
-		if reads(me) {
-			b.expose(peer, 0, own, bytes)
-		}
-		if writes(me) {
-			b.expose(peer, 1, out, bytes)
-		}
+		b.exposeOperands(peer, reads(me), writes(me), bytes)
 	}
 	for i := 1; i < n; i++ {
 		peer := (me - i + n) % n
-		if reads(peer) {
-			b.learn(peer, 0)
-		}
-		if writes(peer) {
-			b.learn(peer, 1)
-		}
+		b.learnOperands(peer, reads(peer), writes(peer))
 	}
 	mine, size := shareOf(&b.call, me), b.pulledSize()
 	landing, sum := b.alloc(size), b.alloc(size)
