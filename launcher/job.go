@@ -47,7 +47,7 @@ type Job struct {
 	// which CPUs they may use, in the words of --map-by, --rank-by and --bind-to:
 	// "node", "ppr:2:package", "core:pe=2"; "slot", "fill"; "core", "none". "" fills
 	// slots, numbers ranks as they were mapped, and binds those that are mapped by
-	// an object to it, others not. Bind "openmpi" is what mpirun does then.
+	// an object to it, others not. Map and Bind "openmpi" are what mpirun does then.
 	Map, Rank, Bind string
 	// RankFile is the text of a rankfile: lines of "rank N=HOST slot=SLOTS". It
 	// goes with Map "rankfile", or "".

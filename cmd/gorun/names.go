@@ -55,6 +55,7 @@ func clashes() []clash {
 		{what: "environment", gorun: "all variables are passed on, to all hosts; -x only adds", mpirun: "as gorun (Open MPI passes only OMPI_* and -x to other hosts)", hydras: "as gorun"},
 		{what: "binding, when nothing is said", gorun: "none, but ranks mapped by an object are bound to it",
 			mpirun: "to cores up to two ranks, to NUMA nodes beyond; none when ranks outnumber slots or CPUs, or only a part of the machine may be used", hydras: "none"},
+		{what: "mapping, with --bind-to alone", gorun: "by slot", mpirun: "by slot up to two ranks, by NUMA node beyond", hydras: "as gorun"},
 		{what: "-bind-to with more ranks than CPUs", gorun: "an error, but with :overload-allowed", mpirun: "as gorun", hydras: "they share"},
 		{what: "exit status", gorun: "that of the first rank that failed, 128+N for signal N", mpirun: "as gorun",
 			hydras: "the bitwise OR of all ranks', a signal counting as its number"},

@@ -244,6 +244,9 @@ func (s *settings) finishPlace() {
 		s.display = []string{"map"}
 	}
 	s.job.Topology = slices.Contains(s.display, "topo")
+	if s.under == openMPI && s.job.Map == "" && s.job.Bind != "" && s.job.Bind != "none" && s.job.RankFile == "" && s.job.PerHost == 0 {
+		s.job.Map = "openmpi"
+	}
 	switch {
 	case s.under == openMPI && s.job.Bind == "":
 		s.job.Bind = "openmpi"

@@ -163,6 +163,11 @@ func take(units []taken, base topo.Set, n int) topo.Set {
 // bindLists gives the ranks of a host the CPUs of the user's list in turn.
 func (d *dealer) bindLists(h *bin, b Bind, mine []*proc) error {
 	lists := b.Lists
+	if b.To == BindLists && b.Lists == nil {
+		for _, c := range d.p.cpus(h.Machine).List() {
+			lists = append(lists, topo.SetOf(c))
+		}
+	}
 	if d.p.Map.By == Listed {
 		lists = []topo.Set{d.p.Map.CPUs}
 		if d.p.Map.Ordered {

@@ -29,7 +29,7 @@ func number(procs []proc, r Rank, d *dealer) {
 			s.object = d.within(p, r.Kind)
 		}
 		if s.object == alone {
-			keys[i] = key{s.host, i, 0}
+			keys[i] = key{s.host, p.object, 0}
 			continue
 		}
 		keys[i] = key{s.host, s.object, turns[s]}
@@ -63,7 +63,7 @@ const alone = -2
 
 // within is the object of a kind that a process's own lies in. Of smaller kinds
 // there is no telling yet which it will be bound to: each process is alone in
-// its own then, and they follow one another.
+// its own then, and they follow one another, object after object.
 func (d *dealer) within(p proc, k topo.Kind) int {
 	b := d.hosts[p.host]
 	if p.object < 0 || b.Machine == nil {

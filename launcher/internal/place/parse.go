@@ -50,6 +50,8 @@ func ParseMap(text string) (Map, error) {
 	lower := strings.ToLower(w)
 	switch lower {
 	case "", "slot", "machine":
+	case "openmpi":
+		m.By = MapOpenMPI
 	case "node", "host":
 		m.By = ByNode
 	case "rr":
@@ -223,8 +225,7 @@ func ParseBind(text string) (Bind, error) {
 	case "openmpi":
 		b.To = DefaultOpenMPI
 	case "rr":
-		// Hydra: in the order of the kernel's numbers; ours are the near ones.
-		b.To, b.Kind, b.Overload = BindObject, topo.Thread, true
+		b.To = BindLists
 	case "machine", "node", "board":
 		b.To, b.Kind, b.Overload = BindObject, topo.Whole, true
 	case "user":

@@ -100,6 +100,9 @@ func run(hosts []Host, apps []App, p Policy) (*Result, error) {
 	if p.Map.By == Ranks && len(p.File) == 0 {
 		return nil, errors.New("rankfile: no file was given; write --rankfile FILE, or rankfile:file=FILE")
 	}
+	if p.Map.By == MapOpenMPI {
+		p.Map.By, p.Map.Kind = mapOpenMPI(hosts, apps)
+	}
 	d, err := newDealer(hosts, p)
 	if err != nil {
 		return nil, err
@@ -151,6 +154,26 @@ func run(hosts []Host, apps []App, p Policy) (*Result, error) {
 	}
 	d.fill(r)
 	return r, nil
+}
+
+// mapOpenMPI is mpirun's mapping when nothing is said.
+func mapOpenMPI(hosts []Host, apps []App) (By, topo.Kind) {
+	np, kind := 0, topo.NUMA
+	for _, a := range apps {
+		np += a.NP
+	}
+	for _, h := range hosts {
+		if np == 0 && !h.Free {
+			np += max(1, h.Slots)
+		}
+		if len(h.Machine.Objects(kind)) == 0 {
+			kind = topo.Package
+		}
+	}
+	if np <= 2 {
+		return BySlot, topo.Whole
+	}
+	return Objects, kind
 }
 
 // proc is a process that has a host. Its place in the list is its rank.

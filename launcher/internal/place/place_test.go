@@ -261,7 +261,8 @@ func TestWhichCPUs(t *testing.T) {
 		{"user lists of what is not there", "a:4@batch", 1, "bind=user:0", "", "CPUs 0 may not be used; those that may are 4,6,8"},
 		{"pe-list", "a:4@laptop", 2, "map=pe-list=3,5", "3,5 | 3,5", ""},
 		{"pe-list, ordered", "a:4@laptop", 2, "map=pe-list=3,5:ordered", "3 | 5", ""},
-		{"rr", "a:4@xeon", 2, "bind=rr", "0 | 40", ""},
+		{"rr", "a:4@xeon", 3, "bind=rr", "0 | 1 | 2", ""},
+		{"rr in a part", "a:4@batch", 9, "bind=rr", "4 | 6 | 8 | 10 | 44 | 46 | 48 | 50 | 4", ""},
 
 		// mpirun's defaults.
 		{"mpirun, two ranks", "a:4@xeon", 2, "bind=openmpi", "0,40 | 2,42", ""},

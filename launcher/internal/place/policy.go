@@ -16,6 +16,9 @@ const (
 	Seq    // one on each host of the list, as it stands
 	Ranks  // as a rankfile says
 	Listed // by slot; bound to the CPUs of Policy.Map.CPUs
+	// MapOpenMPI is what mpirun does when nothing is said: by slot up to two ranks,
+	// by NUMA node beyond.
+	MapOpenMPI
 )
 
 // Map says how processes are mapped.
@@ -70,7 +73,7 @@ type Bind struct {
 	Count       int        // objects for each rank; 0 stands for 1
 	Overload    bool       // more ranks than CPUs may share an object
 	IfSupported bool       // else not bound where the machine has no such object
-	Lists       []topo.Set // of BindLists, for the ranks of a host in turn
+	Lists       []topo.Set // of BindLists, for the ranks of a host in turn; none: each CPU, by number
 }
 
 // BindTo is what a rank is bound to.
@@ -98,7 +101,7 @@ type Policy struct {
 // NeedsMachines tells whether Place needs the hosts' topologies.
 func (p *Policy) NeedsMachines(hosts []Host) bool {
 	switch {
-	case p.Map.By == Objects, p.Map.By == PPR && p.Map.Kind != topo.Whole, p.Map.By == Listed, p.Map.PE > 0,
+	case p.Map.By == Objects, p.Map.By == PPR && p.Map.Kind != topo.Whole, p.Map.By == Listed, p.Map.By == MapOpenMPI, p.Map.PE > 0,
 		p.Bind.To == BindObject, p.Bind.To == BindLists, p.Bind.To == DefaultOpenMPI, p.CPUs != nil:
 		return true
 	}
