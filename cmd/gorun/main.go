@@ -85,7 +85,7 @@ func main() {
 func run(ctx context.Context, c commandLine, std stdio) int {
 	req, err := parse(c)
 	if err != nil {
-		fmt.Fprintf(std.err, "gorun: %v\n", err)
+		fmt.Fprintf(std.err, "gorun: %v%s\n", err, whereToLook(err))
 		return statusUsage
 	}
 	switch req.action {
@@ -152,6 +152,17 @@ func runJob(ctx context.Context, req request, std stdio) int {
 		fmt.Fprintln(std.err, c)
 	}
 	return req.ends.status(result, std.err)
+}
+
+// whereToLook ends a message about the command line that says nothing itself of
+// what to do next.
+func whereToLook(err error) string {
+	for _, says := range []string{"; try ", "--help", "did you mean", "not supported"} {
+		if strings.Contains(err.Error(), says) {
+			return ""
+		}
+	}
+	return "; see gorun --help, or gorun --man | man -l -"
 }
 
 // tellRanks sets a variable for all ranks.

@@ -24,6 +24,8 @@ func mcaOptions() []option {
 			help: "the same, and in a line also --mca NAME VALUE and -x NAME[=VALUE]", set: setTune},
 		{names: []string{"allow-run-as-root"}, family: "Open MPI",
 			help: "nothing: root may run gorun as anybody may", set: setSwitch(func(*settings, bool) {})},
+		{names: []string{"with-ft"}, arity: 1, family: "Open MPI", value: "no", words: []string{"no"},
+			help: "no: a rank that has failed ends the job, which is how it is; there is no other way yet", set: setFaultTolerance},
 		{names: []string{"display-comm"}, family: "Open MPI",
 			help: "let MPI_Init tell which ways messages take", set: setDisplayComm("mpi_init")},
 		{names: []string{"display-comm-finalize"}, family: "Open MPI",
@@ -229,4 +231,12 @@ func setStreamBuffering(s *settings, value string) error {
 		return unfit(value, "0, 1 or 2")
 	}
 	return setMCAVariable("ompi_stream_buffering")(s, value)
+}
+
+func setFaultTolerance(_ *settings, value string) error {
+	switch strings.ToLower(value) {
+	case "no", "false", "0":
+		return nil
+	}
+	return unfit(value, "no: a rank that has failed ends the job")
 }
