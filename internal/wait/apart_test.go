@@ -53,6 +53,33 @@ func TestRanksOnOneCPUGoApart(t *testing.T) {
 	}
 }
 
+// Waits that end with the first polls of their spin, between those in vain, do not hide
+// that the CPU is shared; a spin that brings something from elsewhere does.
+func TestShortSpinsSayNothing(t *testing.T) {
+	ctx := testenv.Deadline(t, time.Minute)
+	for _, c := range []struct{ between, moves int }{{soonPolls, 1}, {soonPolls + 1, 0}} {
+		w, moves := New(Config{CPU: 3}), 0
+		w.spins = 10
+		w.moved = time.Now().Add(-time.Hour)
+		w.yield = func() {}
+		w.move = func(int) bool {
+			moves++
+			w.moved = time.Now().Add(time.Hour)
+			return true
+		}
+		for range 2 * vainWaits {
+			for _, n := range []int{w.spins + 2, c.between} {
+				if err := w.Wait(ctx, &after{n: n}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if moves != c.moves {
+			t.Errorf("with waits for %d polls in between: %d moves, want %d", c.between, moves, c.moves)
+		}
+	}
+}
+
 // An oversubscribed rank returns to its place where it is away when it looks, and
 // looks less often where it does not stay there.
 func TestOversubscribedRanksReturn(t *testing.T) {

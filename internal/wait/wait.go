@@ -26,6 +26,9 @@ const (
 	// of a microsecond each.
 	vainYields, vainWaits = 3, 8
 	vainTime              = spinTime / 2
+	// A spin that ends before so many polls says nothing: the caller may have had
+	// something left to do by itself.
+	soonPolls = 4
 	moveEvery             = time.Millisecond
 	// A rank that shares its CPU with others looks at least this often, and at
 	// most that often, whether it still runs on the CPU of its place.
@@ -199,7 +202,6 @@ func (w *Waiter) Wait(ctx context.Context, c Condition) error {
 		return nil
 	}
 	if w.spin(c) {
-		w.vain = 0
 		return nil
 	}
 	return w.waitLong(ctx, c)
@@ -211,6 +213,9 @@ func (w *Waiter) spin(c Condition) (ready bool) {
 	for n := 1; n <= w.spins; n++ {
 		arch.Pause()
 		if poll(c) {
+			if n >= soonPolls {
+				w.vain = 0
+			}
 			return true
 		}
 		switch {
