@@ -16,7 +16,7 @@ import (
 // connect makes the queue pairs and connects them with those of all ranks.
 func (w *World) connect(ctx context.Context) (err error) {
 	w.messages, err = p2p.New(p2p.Config{Rank: w.rank, Size: w.size, PD: w.fabric.pd, Any: w.fabric.all, Waiter: w.waiter,
-		Dead: w.watch.dead, Remote: w.watch.remote, Idle: &w.watch.sleeps, Peers: w.peers, Progress: w.progressOthers})
+		Dead: w.watch.dead, Remote: w.watch.remote, Idle: &w.watch.sleeps, Peers: w.peers, Alone: w.place.size <= w.place.cpus, Progress: w.progressOthers})
 	if err != nil {
 		return err
 	}

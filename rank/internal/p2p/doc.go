@@ -46,7 +46,8 @@
 // rank. mapped.go draws the layout, inbox.go the claims, rendezvous.go how a long
 // message is announced, read, or taken back. Credit, matching and the bounds on
 // what is kept are those of queue pairs; an expired long send is taken back and
-// cuts nothing.
+// cuts nothing. Where each rank has a CPU, a long message in ordinary memory is moved
+// by both sides at once: share.go.
 //
 // Whatever is read out of shared memory is checked before use: a peer that
 // scribbles spoils data and connections, and nothing else.

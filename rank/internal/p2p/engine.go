@@ -67,6 +67,9 @@ type Config struct {
 	// Peers is the peers' memory by rank, nil for all or one: queue pairs
 	// only. Entries may be filled in until Attach names the peer.
 	Peers []rdma.PeerMemory
+	// Alone tells that each rank of the host has a CPU, so that two may move one
+	// message at the same time.
+	Alone bool
 	// Progress moves other traffic on while a call waits; nil: there is none.
 	// It must not call the engine's waiting calls.
 	Progress func()
@@ -101,9 +104,12 @@ type Engine struct {
 	// Mapped peers.
 	peers  []rdma.PeerMemory
 	own    shared
-	mapped int    // peers
-	flying int    // posted requests that are not known to be complete
-	looks  uint32 // of Progress
+	mapped int      // peers
+	flying int      // posted requests that are not known to be complete
+	looks  uint32   // of Progress
+	alone  bool     // Config.Alone
+	shared []uint32 // receives that wait for the sender's part, by number
+	turn   uint32   // of collect
 
 	links   []link
 	failed  int     // links that have failed
@@ -152,7 +158,7 @@ func shape(size int) (depth, eager int) {
 func New(cfg Config) (e *Engine, err error) {
 	e = &Engine{
 		rank: cfg.Rank, size: cfg.Size, pd: cfg.PD, all: cfg.Any, waiter: cfg.Waiter,
-		dead: cfg.Dead, remote: cfg.Remote, idle: cfg.Idle, other: cfg.Progress, peers: cfg.Peers, forever: context.Background(),
+		dead: cfg.Dead, remote: cfg.Remote, idle: cfg.Idle, other: cfg.Progress, alone: cfg.Alone, peers: cfg.Peers, forever: context.Background(),
 		links:   make([]link, cfg.Size),
 		matches: match.New[*Op, arrival](cfg.Size),
 	}
@@ -289,6 +295,9 @@ func (e *Engine) Explain(peer, bytes int) string {
 		return "copied within the rank"
 	case l.far != nil:
 		way, how = "through mapped memory", "the receiver copies it, out of mapped memory where it is registered and by an RDMA read elsewhere"
+		if e.alone && e.own.geometry.shares && bytes >= shareFrom {
+			how += ", of which a sender that waits writes a half"
+		}
 	}
 	if bytes <= l.eager {
 		return fmt.Sprintf("eager, %s (up to %d bytes)", way, l.eager)

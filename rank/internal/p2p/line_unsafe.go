@@ -23,10 +23,12 @@ func bytesOfLines(lines []line) []byte {
 }
 
 // A ticket is the sender's word on an announced message: whether it may still be
-// read.
+// read, and who moves which part of it.
 type ticket struct {
 	state uint64
-	_     [lineSize - 8]byte
+	claim uint64 // see share.go
+	moved uint64 // pieces that the sender has moved
+	_     [lineSize - 24]byte
 }
 
 var (

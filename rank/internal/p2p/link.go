@@ -51,7 +51,8 @@ type link struct {
 type chore struct {
 	answer kind   // finished or refused, to the announcement
 	id     uint32 // of this number
-	read   *Op    // otherwise: whose next read is to be posted
+	read   *Op    // whose next read is to be posted
+	help   bool   // or a piece of the send with this id is to be written
 }
 
 // Work request ids: what | peer | count of posted requests | index.
@@ -69,6 +70,7 @@ const (
 	whatMark            // index: none
 	whatSlot            // index: send slot
 	whatRead            // index: number of an operation
+	whatHelp            // index: number of an operation
 )
 
 func (l *link) id(what uint64, index uint32) uint64 {
@@ -154,6 +156,7 @@ func (e *Engine) fail(l *link, err error) {
 		if o == nil || o.link != l || o.state == queued {
 			continue // ship looks after a queued one
 		}
+		e.helpless(o)
 		e.ops.remove(o.number)
 		e.freeTicket(o)
 		_ = o.drop() // the link's error comes first
@@ -284,7 +287,7 @@ func (e *Engine) later(l *link) {
 // do posts a request of a chore and tells whether it was the last; blocked: it
 // could not be posted.
 func (e *Engine) do(l *link, c chore) (over, blocked bool) {
-	if l.far != nil && c.read == nil {
+	if l.far != nil && c.read == nil && !c.help {
 		return true, !e.put(l, c.answer, 0, uint64(c.id), nil)
 	}
 	if e.room(l) <= 0 {
@@ -292,6 +295,9 @@ func (e *Engine) do(l *link, c chore) (over, blocked bool) {
 	}
 	if c.read != nil {
 		return e.read(l, c.read)
+	}
+	if c.help {
+		return e.writePiece(l, c.id), false
 	}
 	h := header{kind: c.answer, id: c.id}
 	_ = e.postInline(l, h.put(e.small[:])) // a failure fails the link

@@ -67,16 +67,17 @@ const (
 // that can be touched stays below 384 KiB.
 type geometry struct {
 	rings, ringLines           int
-	answers                    int // rendezvous of a link
-	longest                    int // lines of a message
-	inbox, ring, ticket, state int // offsets in the region
+	answers                    int  // rendezvous of a link
+	longest                    int  // lines of a message
+	shares                     bool // there is room for shareOut
+	inbox, ring, ticket, state int  // offsets in the region
 	slot, end                  int
 }
 
 func newGeometry(size int) geometry {
 	g := geometry{rings: 16, ringLines: 64, answers: 16, longest: 8}
 	if size <= 9 {
-		g.rings, g.ringLines, g.answers, g.longest = 8, 512, 64, linesFor(mappedEager)
+		g.rings, g.ringLines, g.answers, g.longest, g.shares = 8, 512, 64, linesFor(mappedEager), true
 	}
 	at := (8*size + lineSize - 1) &^ (lineSize - 1)
 	at += lineSize // hint
@@ -89,8 +90,14 @@ func newGeometry(size int) geometry {
 	return g
 }
 
-// depth is the credit of a link.
-func (g *geometry) depth() int { return g.ringLines - g.answers - controlLines }
+// depth is the credit of a link. An announcement is answered by two lines at most:
+// shareOut, and the answer proper.
+func (g *geometry) depth() int {
+	if g.shares {
+		return g.ringLines - 2*g.answers - controlLines
+	}
+	return g.ringLines - g.answers - controlLines
+}
 
 // Kinds of lines beside those of header.go. free and claimed are an inbox's.
 const (
@@ -102,6 +109,7 @@ const (
 	wantRing                     // asks for a ring
 	grantRing                    // id: the ring
 	useRing                      // all further messages come in the ring
+	shareOut                     // id: of the announcement that the receiver reads in pieces
 	claimed     kind = 255
 )
 
@@ -532,6 +540,9 @@ func (e *Engine) incoming(l *link, what kind, n int, ln *line) {
 		return
 	case useRing:
 		e.activate(l)
+		return
+	case shareOut:
+		e.help(l, h.id, ln)
 		return
 	default:
 		e.damaged(l)

@@ -83,6 +83,7 @@ type Op struct {
 	length  int // bytes to read
 	asked   int // of them, asked for
 	pending int // reads that are not complete
+	share   share
 
 	next *Op // in link.queue, or recycled
 }
@@ -127,6 +128,9 @@ func (e *Engine) recycle(o *Op) {
 	}
 	if o.err != nil {
 		o.err = nil
+	}
+	if o.share.of != nil {
+		o.share = share{}
 	}
 	o.st.Source, o.st.Tag, o.st.Bytes = 0, 0, 0
 	o.detached, o.mode = false, Standard

@@ -19,6 +19,9 @@ func (e *Engine) Progress() bool {
 	came := false
 	if e.mapped > 0 {
 		came = e.look()
+		if len(e.shared) > 0 {
+			e.collect()
+		}
 		if e.looks++; e.flying == 0 && e.mapped == e.size-1 && e.looks%pollEvery != 0 {
 			// Nothing comes over queue pairs.
 			if len(e.due) > 0 {
@@ -94,6 +97,8 @@ func (e *Engine) completion(wc *rdma.WC) {
 		e.fail(l, wc.Status)
 	} else if what == whatRead {
 		e.readDone(l, index)
+	} else if what == whatHelp {
+		e.pieceWritten(index)
 	}
 }
 

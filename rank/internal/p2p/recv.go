@@ -3,6 +3,7 @@ package p2p
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 
 	"github.com/gorun-mpi/gorun/rank/internal/match"
 	"github.com/gorun-mpi/gorun/rdma"
@@ -129,6 +130,7 @@ func (e *Engine) begin(o *Op, env match.Envelope, l *link, h *header) {
 	}
 	o.link, o.id, o.address, o.rkey = l, h.id, h.address, h.key
 	o.asked, o.pending = 0, 0
+	o.share = share{}
 	if l.err != nil {
 		e.complete(o, l.err)
 		return
@@ -149,6 +151,9 @@ func (e *Engine) begin(o *Op, env match.Envelope, l *link, h *header) {
 	}
 	o.temp, o.lkey, o.state, o.number = temp, key.LKey(), moving, noNumber
 	l.reading++
+	if o.mr == nil && temp == nil && o.length >= shareFrom {
+		e.shareOut(o, l, h, key.RKey())
+	}
 	e.assign(l, chore{read: o})
 }
 
@@ -162,14 +167,30 @@ func (e *Engine) read(l *link, o *Op) (over, blocked bool) {
 		}
 		o.number = number
 	}
-	n := min(o.length-o.asked, readMax)
-	e.sge[0] = rdma.SGE{Addr: address(o.buf) + uint64(o.asked), Length: uint32(n), LKey: o.lkey}
-	e.wr[0] = rdma.SendWR{Opcode: rdma.WRRDMARead, SGL: e.sge[:], RemoteAddr: o.address + uint64(o.asked), RKey: o.rkey}
-	o.asked += n
-	o.pending++
+	at, n := o.asked, min(o.length-o.asked, readMax)
+	if o.share.of != nil {
+		if at, n = o.share.first(o.length, (o.share.pieces+1)/2); n == 0 {
+			o.asked = o.length
+			if o.pending == 0 {
+				e.shared = append(e.shared, o.number)
+			}
+			return true, false
+		}
+	}
+	if o.share.of == nil {
+		o.asked += n
+	}
 	over = o.asked == o.length
-	_ = e.post(l, whatRead, o.number) // a failure fails the link, and o with it
+	e.readPart(l, o, at, n)
 	return over, false
+}
+
+// readPart posts a read of a part of a receive.
+func (e *Engine) readPart(l *link, o *Op, at, n int) {
+	e.sge[0] = rdma.SGE{Addr: address(o.buf) + uint64(at), Length: uint32(n), LKey: o.lkey}
+	e.wr[0] = rdma.SendWR{Opcode: rdma.WRRDMARead, SGL: e.sge[:], RemoteAddr: o.address + uint64(at), RKey: o.rkey}
+	o.pending++
+	_ = e.post(l, whatRead, o.number) // a failure fails the link, and o with it
 }
 
 // readDone handles the completion of a read.
@@ -179,10 +200,28 @@ func (e *Engine) readDone(l *link, number uint32) {
 		return
 	}
 	o.pending--
-	if o.pending > 0 || o.asked < o.length {
-		return
+	if o.pending == 0 && o.asked == o.length {
+		e.readAll(l, o)
 	}
-	e.ops.remove(number)
+}
+
+// readAll ends a receive that has read all that it is to read.
+func (e *Engine) readAll(l *link, o *Op) {
+	if s := &o.share; s.of != nil {
+		switch s.stage() {
+		case stageFree, stageTheirs:
+			e.shared = append(e.shared, o.number)
+			return
+		case stageAlone:
+			atomic.StoreUint64(&s.of.claim, 0) // no piece is taken any more
+			o.asked = min(s.taken*s.piece, o.length)
+			if o.share = (share{}); o.asked < o.length {
+				e.assign(l, chore{read: o})
+				return
+			}
+		}
+	}
+	e.ops.remove(o.number)
 	l.reading--
 	if err := o.drop(); err != nil && o.err == nil {
 		o.err = err

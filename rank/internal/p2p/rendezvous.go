@@ -63,6 +63,7 @@ func (e *Engine) announceMapped(l *link, o *Op) bool {
 	if o.mr != nil {
 		data[28] = 1
 	}
+	s.tickets[t].moved = 0
 	// Before the line that names it, which is a release too.
 	arch.StoreRelease64(&s.tickets[t].state, ticketWord(s.generation, ticketOpen))
 	if !e.put(l, announce, uint64(uint32(o.Tag))<<32|uint64(o.Context), uint64(number), data[:]) {

@@ -166,7 +166,7 @@ func (p *peer) open(ctx context.Context, segment *shm.Segment, rank, size int, t
 			return p.gone(peer)
 		}}
 	if tr.mapped {
-		ec.Peers = make([]rdma.PeerMemory, size)
+		ec.Peers, ec.Alone = make([]rdma.PeerMemory, size), true
 	}
 	if p.Engine, err = New(ec); err != nil {
 		return err

@@ -1,0 +1,261 @@
+package p2p
+
+import (
+	"encoding/binary"
+	"sync/atomic"
+	"time"
+
+	"github.com/gorun-mpi/gorun/internal/arch"
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+// A long message in ordinary memory is moved by both sides at once, where each has a
+// CPU: the system call that moves it costs the CPU that makes it a walk over pages and
+// a copy, and a sender that waits has nothing else to do. The receiver cuts the message
+// into pieces, two unless it is very long, says so in a line to the sender, and reads the
+// front half; a sender that finds the line takes pieces from the back, and writes them:
+//
+//	receiver  reads 0, 1 ...  -->  |  <--  ... 2, 3 writes  sender
+//
+// Who takes a piece is decided by compare-and-swap on the ticket's claim
+//
+//	generation | first that is free | behind the last that is free
+//
+// so a sender that computes leaves all of it to the receiver: what is free when that has
+// read the front halves of all messages that have come, it reads too, the newest first.
+// The sender begins with the oldest. So in a window of messages both do their halves,
+// each in its own cache, and nobody waits for anybody but for pieces that are being moved.
+// The sender counts those that it has moved in the ticket, or says there that it cannot
+// (helpFailed): then the receiver reads them.
+const (
+	// shareFrom is the shortest message that is shared, and piecesMost what fits a claim.
+	shareFrom, piecesMost = 64 << 10, 1 << 15
+	pageSize              = 4096
+	// helpFailed as the number of pieces moved says that the rest will not be.
+	helpFailed = ^uint64(0)
+	// helpLimit bounds the wait for a peer that writes a piece of an operation that
+	// has failed.
+	helpLimit, helpPoll = 5 * time.Second, 20 * time.Microsecond
+)
+
+// A share is a message in pieces.
+type share struct {
+	of         *ticket // nil: it is in one
+	generation uint32
+	piece      int // bytes; the last piece is shorter
+	pieces     int
+	taken      int // by this side
+}
+
+func newShare(of *ticket, generation uint32, length int) share {
+	piece := max(min(length/2, readMax-pageSize), length/piecesMost)
+	piece = piece/pageSize*pageSize + pageSize
+	return share{of: of, generation: generation, piece: piece, pieces: (length + piece - 1) / piece}
+}
+
+func claimWord(generation uint32, first, end int) uint64 {
+	return uint64(generation)<<32 | uint64(first)<<16 | uint64(end)
+}
+
+// free is which pieces are free; none where the claim is not of this message.
+func (s *share) free() (w uint64, first, end int) {
+	w = atomic.LoadUint64(&s.of.claim)
+	first, end = int(w>>16&0xffff), int(w&0xffff)
+	if uint32(w>>32) != s.generation || end > s.pieces {
+		return w, 0, 0
+	}
+	return w, first, end
+}
+
+// first takes the first piece that is free, of those before limit; n is 0 when there is
+// none.
+func (s *share) first(length, limit int) (at, n int) {
+	for {
+		w, first, end := s.free()
+		if first >= min(end, limit) {
+			return 0, 0
+		}
+		if atomic.CompareAndSwapUint64(&s.of.claim, w, claimWord(s.generation, first+1, end)) {
+			s.taken++
+			return first * s.piece, min(s.piece, length-first*s.piece)
+		}
+	}
+}
+
+// last takes the last piece that is free.
+func (s *share) last(length int) (at, n int) {
+	for {
+		w, first, end := s.free()
+		if first >= end {
+			return 0, 0
+		}
+		if atomic.CompareAndSwapUint64(&s.of.claim, w, claimWord(s.generation, first, end-1)) {
+			return (end - 1) * s.piece, min(s.piece, length-(end-1)*s.piece)
+		}
+	}
+}
+
+// shareOut has the sender help with a message that is about to be read, where that
+// can be.
+func (e *Engine) shareOut(o *Op, l *link, h *header, key uint32) {
+	if l.far == nil || !e.alone || !e.own.geometry.shares {
+		return
+	}
+	s := newShare(&l.far.tickets[h.ticket], h.generation, o.length)
+	var data [32]byte
+	binary.NativeEndian.PutUint64(data[0:], uint64(o.length))
+	binary.NativeEndian.PutUint64(data[8:], address(o.buf))
+	binary.NativeEndian.PutUint32(data[16:], key)
+	binary.NativeEndian.PutUint32(data[20:], h.generation)
+	arch.StoreRelease64(&s.of.claim, claimWord(s.generation, 0, s.pieces))
+	if e.put(l, shareOut, 0, uint64(h.id), data[:]) {
+		o.share = s
+	}
+}
+
+// help begins to help the receiver of an announced message.
+func (e *Engine) help(l *link, id uint32, ln *line) {
+	length := binary.NativeEndian.Uint64(ln.data[0:])
+	o := e.ops.get(id)
+	if o == nil || o.link != l || o.state != sent || o.ticket == 0 || length < shareFrom || length > uint64(len(o.buf)) ||
+		binary.NativeEndian.Uint32(ln.data[20:]) != o.generation {
+		e.damaged(l)
+		return
+	}
+	o.length = int(length)
+	o.address, o.rkey = binary.NativeEndian.Uint64(ln.data[8:]), binary.NativeEndian.Uint32(ln.data[16:])
+	switch {
+	case o.mr != nil:
+		o.lkey = o.mr.LKey()
+	case o.temp != nil:
+		o.lkey = o.temp.LKey()
+	default:
+		o.lkey = e.all.LKey()
+	}
+	o.share = newShare(&e.own.tickets[o.ticket-1], o.generation, o.length)
+	e.assign(l, chore{help: true, id: id})
+}
+
+// writePiece writes the next piece of a send and tells whether there is none. The send
+// queue has room.
+func (e *Engine) writePiece(l *link, id uint32) (over bool) {
+	o := e.ops.get(id)
+	if o == nil || o.link != l || o.state != sent || o.share.of == nil {
+		return true
+	}
+	at, n := o.share.last(o.length)
+	if n == 0 {
+		return true
+	}
+	e.sge[0] = rdma.SGE{Addr: address(o.buf) + uint64(at), Length: uint32(n), LKey: o.lkey}
+	e.wr[0] = rdma.SendWR{Opcode: rdma.WRRDMAWrite, SGL: e.sge[:], RemoteAddr: o.address + uint64(at), RKey: o.rkey}
+	_ = e.post(l, whatHelp, id) // a failure fails the link, and o with it
+	return false
+}
+
+// pieceWritten counts a piece that is where it belongs.
+func (e *Engine) pieceWritten(id uint32) {
+	if o := e.ops.get(id); o != nil && o.state == sent && o.share.of != nil {
+		o.share.taken++
+		arch.StoreRelease64(&o.share.of.moved, uint64(o.share.taken))
+	}
+}
+
+// A stage is how far a receive in pieces is whose own part is read.
+type stage uint8
+
+const (
+	stageFree   stage = iota // there are pieces that nobody has taken
+	stageTheirs              // the sender moves the rest
+	stageAlone               // the sender does not help any more
+	stageOver
+)
+
+func (s *share) stage() stage {
+	moved := atomic.LoadUint64(&s.of.moved)
+	w, first, end := s.free()
+	switch {
+	case moved == helpFailed || uint32(w>>32) != s.generation:
+		return stageAlone
+	case first < end:
+		return stageFree
+	case moved < uint64(s.pieces-end):
+		return stageTheirs
+	}
+	return stageOver
+}
+
+// collect looks after receives that wait for the sender's part, the oldest first, as
+// the sender does, and reads a piece that no sender has taken, of the newest. Each look
+// at a ticket may take its line from the sender, so it looks at three.
+func (e *Engine) collect() {
+	for len(e.shared) > 0 && e.settle(0, false) {
+	}
+	if n := len(e.shared); n > 1 { // behind a sender that is slow there may be others
+		e.turn++
+		e.settle(int(e.turn%uint32(n)), false)
+	}
+	if n := len(e.shared); n > 0 {
+		e.settle(n-1, true)
+	}
+}
+
+// settle looks after one of shared and tells whether it has left.
+func (e *Engine) settle(i int, read bool) (left bool) {
+	o := e.sharedOp(e.shared[i])
+	at, n := 0, 0
+	if o != nil { // else it has failed
+		switch stage := o.share.stage(); {
+		case stage == stageTheirs, stage == stageFree && (!read || e.room(o.link) <= 0):
+			return false
+		case stage == stageFree:
+			if at, n = o.share.first(o.length, o.share.pieces); n == 0 {
+				return false // the sender was faster
+			}
+		}
+	}
+	e.shared = append(e.shared[:i], e.shared[i+1:]...)
+	switch {
+	case o == nil:
+	case n > 0:
+		e.readPart(o.link, o, at, n)
+	default:
+		e.readAll(o.link, o)
+	}
+	return true
+}
+
+// sharedOp is a receive that is under way in pieces.
+func (e *Engine) sharedOp(number uint32) *Op {
+	if o := e.ops.get(number); o != nil && o.state == moving && o.share.of != nil {
+		return o
+	}
+	return nil
+}
+
+// helpless ends the help with an operation that fails. It returns when the peer does
+// not write into the memory any more.
+func (e *Engine) helpless(o *Op) {
+	s := &o.share
+	switch {
+	case s.of == nil:
+		return
+	case o.ticket > 0: // the own send
+		atomic.StoreUint64(&s.of.claim, 0) // no piece is taken any more
+		arch.StoreRelease64(&s.of.moved, helpFailed)
+		return
+	}
+	var waited time.Duration
+	for {
+		w, first, end := s.free()
+		if first < end && !atomic.CompareAndSwapUint64(&s.of.claim, w, claimWord(s.generation, end, end)) {
+			continue
+		}
+		moved := atomic.LoadUint64(&s.of.moved)
+		if uint32(w>>32) != s.generation || moved >= uint64(s.pieces-end) || waited > helpLimit || e.dead != nil && e.dead(int(o.link.peer)) != nil {
+			return
+		}
+		time.Sleep(helpPoll)
+		waited += helpPoll
+	}
+}
