@@ -57,7 +57,7 @@ func (l *layout) size() int { return l.members * (l.lane + l.slots*l.room) }
 type card struct {
 	members, rank, slots, eager, chunk, piece uint32
 	selection                                 uint32 // hash
-	maps                                      uint32 // 1: it can map the memory of all members
+	maps                                      uint32 // 1: it maps memory of peers
 	crowded                                   uint32 // 1: shares CPUs with others
 	addr                                      uint64
 	rkey                                      uint32

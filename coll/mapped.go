@@ -30,12 +30,13 @@ func (m *Mesh) findSelf() error {
 	return nil
 }
 
-// maps tells whether the member can map all others' memory, as far as it knows before
-// it tries.
-func (t *Team) maps() bool {
-	if t.mesh.self == nil {
-		return false
-	}
+// maps tells whether the member maps memory of peers at all. Which peers it can is
+// known when it has their cards: a world connects with them in the exchange.
+func (t *Team) maps() bool { return t.mesh.self != nil && t.mesh.peers != nil }
+
+// mapsAll tells whether there is memory of all other members here. Members that map
+// at all see each other, or not, on both sides.
+func (t *Team) mapsAll() bool {
 	for i := range t.peers {
 		if at := t.peers[i].at; i != t.rank && (at >= len(t.mesh.peers) || t.mesh.peers[at] == nil) {
 			return false

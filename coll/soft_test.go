@@ -178,13 +178,13 @@ func (nw *network) open(t testing.TB) {
 
 // peersOf is the memory of those peers that a member can map.
 func (nw *network) peersOf(m *member) []rdma.PeerMemory {
-	if nw.verbs {
+	if nw.verbs || nw.blind && m.rank == 0 {
 		return nil
 	}
 	peers := make([]rdma.PeerMemory, nw.n)
 	for i, peer := range nw.members {
 		gid, err := peer.ctx.QueryGID(1, 0)
-		if err != nil || peer == m || nw.blind && m.rank == 0 {
+		if err != nil || peer == m {
 			continue
 		}
 		if memory, err := m.ctx.(rdma.Mapper).Peer(gid); err == nil {
@@ -518,6 +518,34 @@ func TestCountersAreExact(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A world learns whom it maps in the very exchange that a team's cards are part of.
+func TestPeersThatAreMappedInTheExchange(t *testing.T) {
+	nw := network{n: 3}
+	second := newMeeting(nw.n)
+	nw.run(t, func(ctx context.Context, m *member) error {
+		known := nw.peersOf(m)
+		late := make([]rdma.PeerMemory, nw.n)
+		mesh, err := NewMesh(MeshConfig{PD: m.pd, CQ: m.cq, QPs: m.qps, Peers: late})
+		if err != nil {
+			return err
+		}
+		cfg := nw.config(m, func(ctx context.Context, mine []byte) ([][]byte, error) {
+			cards, err := second.exchange(m.rank)(ctx, mine)
+			copy(late, known)
+			return cards, err
+		})
+		cfg.Mesh = mesh
+		team, err := NewTeam(ctx, cfg)
+		if err != nil {
+			return err
+		}
+		if !team.tuning.mapped {
+			err = errors.New("the members do not know that all map each other")
+		}
+		return errors.Join(err, team.Close(), mesh.Close())
+	})
 }
 
 // Between hosts, where a rule says pull, something else stands in for it, in all

@@ -306,7 +306,7 @@ func (t *Team) meet(ctx context.Context, exchange func(context.Context, []byte) 
 		t.peers[i].lane = theirs.addr + uint64(t.rank*t.layout.lane)
 		t.peers[i].rkey = theirs.rkey
 	}
-	return t.mapPeers(all)
+	return t.mapPeers(all && t.mapsAll())
 }
 
 // Size is the number of members.

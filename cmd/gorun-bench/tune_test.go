@@ -19,6 +19,7 @@ func TestTuned(t *testing.T) {
 		coll.Direct: {2, 4, 800},
 		coll.Bruck:  {1, 3.95, 900},
 		coll.Ring:   {3, 9, 400},
+		coll.Pull:   {5, 9, 800},
 	}
 	r := &results{}
 	for n, a := range algorithms {
