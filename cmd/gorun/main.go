@@ -167,7 +167,10 @@ func whereToLook(err error) string {
 
 // tellRanks sets a variable for all ranks.
 func tellRanks(job *launcher.Job, setting string) {
-	job.Env = append(slices.Clip(job.Env), setting)
+	if job.Apps == nil {
+		job.Env = append(slices.Clip(job.Env), setting)
+		return
+	}
 	job.Apps = slices.Clone(job.Apps)
 	for i := range job.Apps {
 		job.Apps[i].Env = append(slices.Clip(job.Apps[i].Env), setting)

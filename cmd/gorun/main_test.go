@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -85,5 +86,17 @@ func TestWhere(t *testing.T) {
 		if got := where(c.hosts); got != c.want {
 			t.Errorf("where(%v) = %q, want %q", c.hosts, got, c.want)
 		}
+	}
+}
+
+func TestTellRanks(t *testing.T) {
+	env := append(make([]string, 0, 8), "A=1")
+	one := launcher.Job{Argv: []string{"p"}, Env: env}
+	two := launcher.Job{Apps: []launcher.App{{Env: env}, {Env: env[:0]}}}
+	apps := two.Apps
+	tellRanks(&one, "X=1")
+	tellRanks(&two, "Y=1")
+	if got := fmt.Sprint(one.Env, two.Env == nil, two.Apps[0].Env, two.Apps[1].Env, apps[0].Env); got != "[A=1 X=1] true [A=1 Y=1] [Y=1] [A=1]" {
+		t.Errorf("got %s", got)
 	}
 }
