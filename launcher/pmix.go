@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/sirupsen/logrus"
 
@@ -44,7 +45,7 @@ func (c *controller) space(g *group) *link.Space {
 		s.NodeOf[rank], s.AppOf[rank] = uint32(at), uint32(g.appOf[rank])
 		seats[rank] = g.mpi.base + at
 	}
-	c.hub.Add(s.Name, seats)
+	c.hub.Add(*s, seats)
 	return s
 }
 
@@ -56,6 +57,7 @@ func (c *controller) toHub(s *seat, data []byte) {
 	if c.hub == nil {
 		return
 	}
+	c.note(logrus.TraceLevel, "from a PMIx server", logrus.Fields{"group": s.group.id, "host": s.host(), "bytes": len(data)})
 	letters, spawn, err := c.hub.Take(s.group.mpi.base+s.at, data)
 	if err != nil {
 		c.fail(&Cause{Rank: -1, Host: s.host(), Status: statusFailed, Message: fmt.Sprintf("its PMIx server: %v", err)})
@@ -128,4 +130,18 @@ func (c *controller) alone(g *group) {
 		cause.Message = fmt.Sprintf("exited with status 0, but rank %d has begun another MPI program and waits for it in MPI_Init", m.who)
 	}
 	c.suspectLocked(cause)
+}
+
+// alienated is told of a rank that seems to be a world of its own. One is enough:
+// the others of the program will be so too.
+func (c *controller) alienated(s *seat, e host.Event) {
+	cause := c.rankCause(s, e)
+	cause.Status = statusFailed
+	switch {
+	case c.job.StrictPMI:
+		c.fail(cause)
+	case !c.warned && c.job.Warn != nil:
+		c.warned = true
+		c.job.Warn(strings.TrimPrefix(cause.String(), "gorun: "))
+	}
 }

@@ -21,7 +21,7 @@ type Proc struct {
 type Namespace struct {
 	Name     string
 	Nodes    []string // names, by number
-	Node     int      // the number of this one
+	Node     int      // the number of this one; -1: none of its ranks is here
 	NodeOf   []uint32 // by rank
 	AppOf    []uint32 // by rank; nil: one application
 	Universe int      // slots; 0: as many as ranks
@@ -141,7 +141,7 @@ func (ns *Namespace) check() error {
 		return fmt.Errorf("namespace %q: want 1 to 255 bytes", ns.Name)
 	case len(ns.NodeOf) == 0:
 		return fmt.Errorf("namespace %s: no ranks", ns.Name)
-	case ns.Node < 0 || ns.Node >= len(ns.Nodes):
+	case ns.Node < -1 || ns.Node >= len(ns.Nodes):
 		return fmt.Errorf("namespace %s: node %d of %d", ns.Name, ns.Node, len(ns.Nodes))
 	case ns.AppOf != nil && len(ns.AppOf) != len(ns.NodeOf):
 		return fmt.Errorf("namespace %s: applications of %d ranks, want %d", ns.Name, len(ns.AppOf), len(ns.NodeOf))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -34,6 +35,13 @@ func starter(marker string, scripts []string) int {
 	}
 	pids := []string{strconv.Itoa(g.PID())}
 	for _, s := range scripts {
+		if s[0] == '=' { // a directory
+			if err := g.Remove(s[1:]); err != nil {
+				fmt.Println(err)
+				return 1
+			}
+			continue
+		}
 		cmd := exec.Command("sh", "-c", s[1:])
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		if s[0] == '!' {
@@ -247,6 +255,64 @@ func BenchmarkGuardian(b *testing.B) {
 		g.Release()
 		if err := g.Wait(); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// What is left in the job directory goes with the starter, whatever it is, and
+// what is linked to stays.
+func TestDirectoryGoes(t *testing.T) {
+	testenv.NoLeaks(t)
+	top := t.TempDir()
+	dir, kept := filepath.Join(top, "job"), filepath.Join(top, "kept")
+	if err := os.MkdirAll(kept, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(kept, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, sub := range []string{"a/b/c/d/e", "a/x", "many", ".hidden/..dots"} {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 2000 { // more than the guardian reads at once
+		if err := os.WriteFile(filepath.Join(dir, "many", fmt.Sprintf("file-with-a-name-%d", i)), []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(kept, filepath.Join(dir, "a", "link")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(kept, filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	cmd, guardian, _ := start(t, "="+dir)
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Wait()
+	if !gone(guardian) {
+		t.Error("the guardian stays")
+	}
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Errorf("the directory stays: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(kept, "file")); err != nil {
+		t.Errorf("what a link led to: %v", err)
+	}
+}
+
+func TestDirectoriesThatAreRefused(t *testing.T) {
+	testenv.NoLeaks(t)
+	g, err := Start("A=refused")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Wait()
+	for _, dir := range []string{"", "/", "relative", "/tmp/../etc", "/" + strings.Repeat("x", maxDir)} {
+		if err := g.Remove(dir); err == nil {
+			t.Errorf("%.20q: got no error", dir)
 		}
 	}
 }

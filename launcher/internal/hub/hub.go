@@ -45,13 +45,20 @@ type Spawn struct {
 
 // Hub is the meeting point of a job. Make it with New.
 type Hub struct {
-	spaces map[string][]int   // host of each rank
+	spaces map[string]space
 	meets  map[string][]*meet // by who meets; several when some are ahead
 	names  map[string]link.Pair
 	waits  []wait           // for names
 	modex  map[uint64]asker // by our number
 	next   uint64
 	out    []Letter
+}
+
+// space is a namespace.
+type space struct {
+	link.Space
+	hostOf []int        // by rank
+	known  map[int]bool // hosts whose server knows it
 }
 
 // meet is a fence under way.
@@ -74,11 +81,33 @@ type wait struct {
 
 // New makes the hub of a job of so many hosts.
 func New() *Hub {
-	return &Hub{spaces: map[string][]int{}, meets: map[string][]*meet{}, names: map[string]link.Pair{}, modex: map[uint64]asker{}}
+	return &Hub{spaces: map[string]space{}, meets: map[string][]*meet{}, names: map[string]link.Pair{}, modex: map[uint64]asker{}}
 }
 
-// Add makes a namespace known: on which host each rank is.
-func (h *Hub) Add(name string, hostOf []int) { h.spaces[name] = hostOf }
+// Add makes a namespace known, and on which host each rank is; the servers of
+// those hosts know it.
+func (h *Hub) Add(s link.Space, hostOf []int) {
+	known := map[int]bool{}
+	for _, host := range hostOf {
+		known[host] = true
+	}
+	h.spaces[s.Name] = space{s, hostOf, known}
+}
+
+// introduce tells a host's server of the namespaces of processes that it is about
+// to meet: it answers its own for them.
+func (h *Hub) introduce(to int, procs []link.Proc) {
+	for _, p := range procs {
+		s := h.spaces[p.Space]
+		if s.known[to] {
+			continue
+		}
+		s.known[to] = true
+		foreign := s.Space
+		foreign.Node = link.Elsewhere
+		h.send(to, &link.Message{Kind: link.Setup, Server: &link.Server{Space: foreign}})
+	}
+}
 
 // Take takes what the helper of a host has sent, and returns what to send.
 func (h *Hub) Take(from int, data []byte) (out []Letter, spawn *Spawn, err error) {
@@ -130,8 +159,8 @@ func (h *Hub) ask(from int, m link.Message) *Spawn {
 // hosts are those with a rank of any namespace.
 func (h *Hub) hosts() map[int]bool {
 	all := map[int]bool{}
-	for _, hostOf := range h.spaces {
-		for _, host := range hostOf {
+	for _, s := range h.spaces {
+		for _, host := range s.hostOf {
 			all[host] = true
 		}
 	}
@@ -192,6 +221,7 @@ func (h *Hub) meet(from int, m link.Message) {
 		all = append(all, f.data[host]...)
 	}
 	for _, host := range f.hosts {
+		h.introduce(host, m.Procs)
 		h.answer(host, f.ids[host], link.Message{Data: all})
 	}
 }
@@ -200,7 +230,8 @@ func (h *Hub) meet(from int, m link.Message) {
 func (h *Hub) members(procs []link.Proc) ([]int, error) {
 	in := map[int]bool{}
 	for _, p := range procs {
-		hostOf, ok := h.spaces[p.Space]
+		s, ok := h.spaces[p.Space]
+		hostOf := s.hostOf
 		switch {
 		case !ok:
 			return nil, fmt.Errorf("no namespace is called %q", p.Space)

@@ -94,12 +94,15 @@ type App struct {
 type Space struct {
 	Name     string   `msgpack:"n"`
 	Nodes    []string `msgpack:"h"`
-	Node     int      `msgpack:"i"`
+	Node     int      `msgpack:"i"` // the one that is told; Elsewhere: none of them
 	NodeOf   []uint32 `msgpack:"o"`
 	AppOf    []uint32 `msgpack:"a"`
 	Universe int      `msgpack:"u"`
 	Parent   *Proc    `msgpack:"p"`
 }
+
+// Elsewhere is the Node of a namespace of which no rank is on the host.
+const Elsewhere = -1
 
 // Server is what a helper needs to begin.
 type Server struct {

@@ -1,0 +1,205 @@
+package hub
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/gorun-mpi/gorun/pmi/pmix/link"
+)
+
+// job is a hub of the namespace "a" with ranks 0, 1 on host 0 and 2 on host 1, and
+// "b" with rank 0 on host 2.
+func job() *Hub {
+	h := New()
+	h.Add(link.Space{Name: "a", Nodes: []string{"x", "y"}, NodeOf: []uint32{0, 0, 1}}, []int{0, 0, 1})
+	h.Add(link.Space{Name: "b", Nodes: []string{"x"}, NodeOf: []uint32{0}}, []int{2})
+	return h
+}
+
+// take gives the hub a message and returns what it sends, in words.
+func take(t *testing.T, h *Hub, from int, m link.Message) (out []string) {
+	t.Helper()
+	data, err := link.Pack(&m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	letters, _, err := h.Take(from, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range letters {
+		m, err := link.Unpack(l.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch m.Kind {
+		case link.Answer:
+			s := fmt.Sprintf("%d: answer %d", l.To, m.ID)
+			switch {
+			case m.Code == link.NotFound:
+				s += " not found"
+			case m.Code == link.Partial:
+				s += " partial"
+			case m.Code == link.Duplicate:
+				s += " duplicate"
+			case m.Code != link.OK:
+				s += " refused: " + m.Text
+			}
+			for _, p := range m.Pairs {
+				s += fmt.Sprintf(" %s=%s by %s.%d", p.Key, p.Value, p.By.Space, p.By.Rank)
+			}
+			if len(m.Data) > 0 {
+				s += " " + string(m.Data)
+			}
+			out = append(out, s)
+		case link.Request:
+			out = append(out, fmt.Sprintf("%d: request %d of %s.%d", l.To, m.ID, m.Proc.Space, m.Proc.Rank))
+		case link.Setup:
+			out = append(out, fmt.Sprintf("%d: meet %s at node %d", l.To, m.Server.Space.Name, m.Server.Space.Node))
+		case link.Event:
+			out = append(out, fmt.Sprintf("%d: event %s", l.To, m.Data))
+		default:
+			t.Errorf("sent kind %d", m.Kind)
+		}
+	}
+	return out
+}
+
+func meeting(id uint64, data string, procs ...link.Proc) link.Message {
+	return link.Message{Kind: link.Ask, Op: link.Meet, ID: id, Data: []byte(data), Procs: procs}
+}
+
+var (
+	all = link.Proc{Space: "a", Rank: wildcard}
+	a0  = link.Proc{Space: "a", Rank: 0}
+	a2  = link.Proc{Space: "a", Rank: 2}
+	b0  = link.Proc{Space: "b", Rank: 0}
+)
+
+func TestTranscripts(t *testing.T) {
+	type step struct {
+		from int
+		m    link.Message
+		want string
+	}
+	pub := func(id uint64, key, value string) link.Message {
+		return link.Message{Kind: link.Ask, Op: link.Publish, ID: id, Proc: a0, Pairs: []link.Pair{{Key: key, Value: []byte(value), By: a0}}}
+	}
+	look := func(id uint64, wait bool, keys ...string) link.Message {
+		return link.Message{Kind: link.Ask, Op: link.Lookup, ID: id, Keys: keys, Wait: wait}
+	}
+	for name, steps := range map[string][]step{
+		"a fence gives everybody all in the order of hosts": {
+			{1, meeting(7, "Y", all), ""},
+			{0, meeting(3, "X", all), "0: answer 3 XY, 1: answer 7 XY"},
+		},
+		"a host that is ahead waits in the next one": {
+			{0, meeting(1, "p", all), ""},
+			{0, meeting(2, "q", all), ""},
+			{1, meeting(1, "P", all), "0: answer 1 pP, 1: answer 1 pP"},
+			{1, meeting(2, "Q", all), "0: answer 2 qQ, 1: answer 2 qQ"},
+		},
+		"fences of others do not meet": {
+			{0, meeting(1, "all", all), ""},
+			{0, meeting(2, "two", a0, a2), ""},
+			{1, meeting(1, "TWO", a2, a0), "0: answer 2 twoTWO, 1: answer 1 twoTWO"},
+		},
+		"a connect is no fence": {
+			{0, meeting(1, "", all), ""},
+			{1, link.Message{Kind: link.Ask, Op: link.Meet, Sort: 1, ID: 1, Procs: []link.Proc{all}}, ""},
+		},
+		"a fence of one host is over": {
+			{1, meeting(5, "me", a2), "1: answer 5 me"},
+		},
+		"strangers are introduced before they meet, once": {
+			{2, meeting(1, "b", a0, b0), ""},
+			{0, meeting(1, "a", a0, b0), "0: meet b at node -1, 0: answer 1 ab, 2: meet a at node -1, 2: answer 1 ab"},
+			{0, meeting(2, "c", a0, b0), ""},
+			{2, meeting(2, "d", a0, b0), "0: answer 2 cd, 2: answer 2 cd"},
+		},
+		"fences that cannot be": {
+			{0, meeting(1, "", link.Proc{Space: "c"}), `0: answer 1 refused: no namespace is called "c"`},
+			{0, meeting(2, "", link.Proc{Space: "a", Rank: 3}), "0: answer 2 refused: namespace a has 3 ranks, none of number 3"},
+			{0, meeting(3, ""), "0: answer 3 refused: a fence of nobody"},
+			{0, meeting(4, "", a2), "0: answer 4 refused: host 0 is in a fence without any of its ranks"},
+		},
+		"what a process has put": {
+			{0, link.Message{Kind: link.Ask, Op: link.Modex, ID: 9, Proc: a2}, "1: request 1 of a.2"},
+			{0, link.Message{Kind: link.Reply, ID: 1, Data: []byte("forged")}, ""},
+			{1, link.Message{Kind: link.Reply, ID: 1, Data: []byte("card")}, "0: answer 9 card"},
+			{1, link.Message{Kind: link.Reply, ID: 1, Data: []byte("again")}, ""},
+			{0, link.Message{Kind: link.Ask, Op: link.Modex, ID: 10, Proc: link.Proc{Space: "a", Rank: 44}}, "0: answer 10 not found"},
+		},
+		"published names": {
+			{0, look(1, false, "k"), "0: answer 1 not found"},
+			{1, look(1, true, "k", "l"), ""},
+			{0, pub(2, "k", "v"), "0: answer 2"},
+			{0, pub(3, "k", "w"), "0: answer 3 duplicate"},
+			{1, look(2, false, "k", "l"), "1: answer 2 partial k=v by a.0"},
+			{0, pub(4, "l", "u"), "0: answer 4, 1: answer 1 k=v by a.0 l=u by a.0"},
+			{1, link.Message{Kind: link.Ask, Op: link.Unpublish, ID: 3, Proc: a2, Keys: []string{"k"}}, "1: answer 3"},
+			{1, look(4, false, "k"), "1: answer 4 k=v by a.0"},
+			{0, link.Message{Kind: link.Ask, Op: link.Unpublish, ID: 5, Proc: a0, Keys: []string{"k", "none"}}, "0: answer 5"},
+			{1, look(6, false, "k"), "1: answer 6 not found"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := job()
+			for i, s := range steps {
+				if got := strings.Join(take(t, h, s.from, s.m), ", "); got != s.want {
+					t.Errorf("step %d: got %q, want %q", i, got, s.want)
+				}
+			}
+		})
+	}
+}
+
+func TestEventsGoToTheOthers(t *testing.T) {
+	got := take(t, job(), 1, link.Message{Kind: link.Ask, Op: link.Notify, Data: []byte("e")})
+	want := map[string]bool{"0: event e": true, "2: event e": true}
+	if len(got) != 2 || !want[got[0]] || !want[got[1]] || got[0] == got[1] {
+		t.Errorf("got %q, want %v", got, want)
+	}
+}
+
+func TestSpawnIsGivenOut(t *testing.T) {
+	apps := []link.App{{Dir: "/", Argv: []string{"p", "x"}, Env: []string{"A=1"}, NP: 2}}
+	data, err := link.Pack(&link.Message{Kind: link.Ask, Op: link.Spawn, ID: 4, Proc: a2, Apps: apps})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, spawn, err := job().Take(1, data)
+	want := &Spawn{Host: 1, ID: 4, By: a2, Apps: apps}
+	if err != nil || len(out) > 0 || !reflect.DeepEqual(spawn, want) {
+		t.Errorf("got %v, %+v, %v, want %+v", out, spawn, err, want)
+	}
+}
+
+func TestNonsense(t *testing.T) {
+	for _, m := range []link.Message{{Kind: link.Ready}, {Kind: link.Ping}} {
+		data, err := link.Pack(&m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := job().Take(0, data); err == nil {
+			t.Errorf("kind %d: got no error", m.Kind)
+		}
+	}
+	if _, _, err := job().Take(0, []byte("nonsense")); err == nil {
+		t.Error("got no error")
+	}
+}
+
+// A fence whose contributions do not fit a frame is refused everywhere, and no
+// host waits for ever.
+func TestTooMuch(t *testing.T) {
+	h := job()
+	half := strings.Repeat("x", link.FrameMax/2+1)
+	take(t, h, 0, meeting(1, half, all))
+	got := take(t, h, 1, meeting(1, half, all))
+	if len(got) != 2 || !strings.HasPrefix(got[0], "0: answer 1 refused: ") || !strings.HasPrefix(got[1], "1: answer 1 refused: ") {
+		t.Errorf("got %.80q", got)
+	}
+}

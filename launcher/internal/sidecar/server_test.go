@@ -1,0 +1,238 @@
+package sidecar
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gorun-mpi/gorun/internal/testenv"
+	"github.com/gorun-mpi/gorun/pmi/pmix/link"
+)
+
+// The test binary is also the helper that the tests start, in several characters.
+func TestMain(m *testing.M) {
+	if how := os.Getenv("SIDECAR_HELPER"); how != "" {
+		os.Exit(helper(how))
+	}
+	os.Exit(m.Run())
+}
+
+func helper(how string) int {
+	control := os.NewFile(link.ControlFD, "control")
+	var in link.Decoder
+	buf := make([]byte, 1<<10)
+	next := func() link.Message {
+		for {
+			m, ok, err := in.Next()
+			if err != nil {
+				os.Exit(9)
+			}
+			if ok {
+				return m
+			}
+			n, err := control.Read(buf)
+			if err != nil {
+				os.Exit(0)
+			}
+			in.Add(buf[:n])
+		}
+	}
+	send := func(m link.Message) {
+		b, _ := link.Append(nil, &m)
+		_, _ = control.Write(b)
+	}
+	first := next()
+	switch how {
+	case "dies":
+		fmt.Fprintln(os.Stderr, "out of luck")
+		return 3
+	case "never ready":
+		select {}
+	case "nonsense":
+		_, _ = control.Write([]byte{0xff, 0xff, 0xff, 0xff})
+		select {}
+	case "fails":
+		send(link.Message{Kind: link.Failed, Text: "no library"})
+		select {}
+	}
+	send(link.Message{Kind: link.Ready})
+	if how == "deaf" {
+		select {}
+	}
+	// It asks for what it was told, and does what it is asked for.
+	p := link.Proc{Space: first.Server.Space.Name, Rank: 1}
+	send(link.Message{Kind: link.Joined, Proc: p})
+	send(link.Message{Kind: link.Ask, Op: link.Lookup, ID: 7, Keys: []string{first.Server.Dir, first.Server.Host}})
+	for {
+		switch m := next(); m.Kind {
+		case link.Setup:
+			send(link.Message{Kind: link.Joined, Proc: link.Proc{Space: m.Server.Space.Name}})
+		case link.Answer:
+			send(link.Message{Kind: link.Abort, Proc: p, Status: int(m.ID), Text: m.Text})
+			send(link.Message{Kind: link.Left, Proc: p})
+		case link.Ping:
+			send(link.Message{Kind: link.Pong, ID: m.ID})
+		}
+	}
+}
+
+// served is a server whose helper has a character, and what it told.
+type served struct {
+	*Server
+	told chan string
+}
+
+func serve(t *testing.T, how string, patience time.Duration) *served {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if how == "missing" {
+		self = filepath.Join(t.TempDir(), "gorun-pmix")
+	}
+	told := make(chan string, 100)
+	s, err := Listen(Config{
+		Program: self, Env: func() []string { return []string{"SIDECAR_HELPER=" + how} },
+		Host: "here", Dir: filepath.Join(t.TempDir(), "job"), Patience: patience,
+		Joined: func(p link.Proc) { told <- fmt.Sprintf("joined %s.%d", p.Space, p.Rank) },
+		Left:   func(p link.Proc) { told <- fmt.Sprintf("left %s.%d", p.Space, p.Rank) },
+		Abort: func(p link.Proc, status int, text string) {
+			told <- fmt.Sprintf("abort %s.%d %d %s", p.Space, p.Rank, status, text)
+		},
+		Failed: func(text string) { told <- "failed: " + text },
+		Ask: func(data []byte) {
+			m, err := link.Unpack(data)
+			told <- fmt.Sprint("ask ", m.ID, m.Keys, err)
+		},
+		Log: t.Logf,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Add(link.Space{Name: "first"})
+	return &served{s, told}
+}
+
+// connect is a rank that connects; nil when it is sent away at once.
+func (s *served) connect(t *testing.T) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", s.Port()))
+	if err != nil {
+		t.Log(err)
+		return nil
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func (s *served) want(t *testing.T, want string) {
+	t.Helper()
+	select {
+	case got := <-s.told:
+		if !strings.Contains(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatalf("nothing was told, want %q", want)
+	}
+}
+
+func TestNobodyConnects(t *testing.T) {
+	testenv.NoLeaks(t)
+	s := serve(t, "serves", 0)
+	if !s.Idle() {
+		t.Error("it is not idle")
+	}
+	if got := s.State(link.Proc{Space: "first"}); got != (Count{}) {
+		t.Errorf("got %+v", got)
+	}
+	if _, err := os.Stat(s.Dir()); !os.IsNotExist(err) {
+		t.Errorf("the directory is there: %v", err)
+	}
+	s.Close()
+	s.Close()
+	if _, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", s.Port())); err == nil {
+		t.Error("the port is open after Close")
+	}
+}
+
+func TestServes(t *testing.T) {
+	testenv.NoLeaks(t)
+	s := serve(t, "serves", 10*time.Second)
+	if s.connect(t) == nil {
+		t.FailNow()
+	}
+	p := link.Proc{Space: "first", Rank: 1}
+	s.want(t, "joined first.1")
+	s.want(t, "ask 7 ["+s.Dir()+" here] <nil>")
+	if s.Idle() || s.State(p) != (Count{Joined: 1}) {
+		t.Errorf("got %+v", s.State(p))
+	}
+	if err := os.WriteFile(filepath.Join(s.Dir(), "segment"), []byte("x"), 0o600); err != nil {
+		t.Error(err)
+	}
+	s.Add(link.Space{Name: "second"})
+	s.want(t, "joined second.0")
+	s.Spawned(5, "world", "")
+	s.want(t, "abort first.1 5 world")
+	s.want(t, "left first.1")
+	if got := s.State(p); got != (Count{1, 1, true}) {
+		t.Errorf("got %+v", got)
+	}
+	s.Close()
+	if _, err := os.Stat(s.Dir()); !os.IsNotExist(err) {
+		t.Errorf("the directory stays: %v", err)
+	}
+	select {
+	case got := <-s.told:
+		t.Errorf("an orderly end tells %q", got)
+	default:
+	}
+}
+
+func TestHelpersThatFail(t *testing.T) {
+	for how, want := range map[string]string{
+		"missing":     "gorun-pmix does not exist: build it with make build",
+		"dies":        "exited with status 3: out of luck",
+		"never ready": "was not ready within 200ms",
+		"deaf":        "has not answered for 3s",
+		"nonsense":    "has sent nonsense: damaged frame",
+		"fails":       "cannot go on: no library",
+	} {
+		t.Run(how, func(t *testing.T) {
+			testenv.NoLeaks(t)
+			patience := map[string]time.Duration{"never ready": 200 * time.Millisecond, "deaf": 3 * time.Second}[how]
+			s := serve(t, how, patience)
+			c := s.connect(t)
+			s.want(t, want)
+			if c != nil {
+				// The rank is not left waiting.
+				_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
+				if _, err := io.ReadAll(c); os.IsTimeout(err) {
+					t.Error("the connection stays open")
+				}
+			}
+			s.Close()
+			select {
+			case got := <-s.told:
+				t.Errorf("told twice: %q", got)
+			default:
+			}
+		})
+	}
+}
+
+func TestClosedWhileItStarts(t *testing.T) {
+	testenv.NoLeaks(t)
+	for range 20 {
+		s := serve(t, "serves", 0)
+		s.connect(t)
+		s.Close()
+	}
+}

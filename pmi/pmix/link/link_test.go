@@ -1,0 +1,129 @@
+package link
+
+import (
+	"bytes"
+	"errors"
+	"reflect"
+	"testing"
+)
+
+func samples() []Message {
+	return []Message{
+		{Kind: Setup, Server: &Server{Dir: "/d", Host: "h", Space: Space{Name: "n", Nodes: []string{"h"}, NodeOf: []uint32{0, 0}, Universe: 2, Parent: &Proc{"p", 1}}}},
+		{Kind: Ready},
+		{Kind: Joined, Proc: Proc{"n", 1}},
+		{Kind: Abort, Proc: Proc{"n", 1}, Status: -7, Text: "why"},
+		{Kind: Ask, Op: Meet, ID: 3, Sort: 1, Procs: []Proc{{"n", 1<<32 - 2}}, Data: []byte("blob")},
+		{Kind: Ask, Op: Publish, ID: 4, Pairs: []Pair{{"k", []byte{0, 1}, Proc{"n", 0}}}},
+		{Kind: Ask, Op: Lookup, ID: 5, Keys: []string{"k", "l"}, Wait: true},
+		{Kind: Ask, Op: Spawn, ID: 6, Apps: []App{{"/", []string{"p"}, []string{"A=1"}, 2}}},
+		{Kind: Answer, ID: 6, Code: Refused, Text: "no"},
+		{Kind: Ping, ID: 1 << 40},
+	}
+}
+
+func TestStreamsCutAnywhere(t *testing.T) {
+	var stream []byte
+	var err error
+	for _, m := range samples() {
+		if stream, err = Append(stream, &m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, step := range []int{1, 2, 3, 7, 64, len(stream)} {
+		var d Decoder
+		var got []Message
+		for at := 0; at < len(stream); at += step {
+			d.Add(stream[at:min(len(stream), at+step)])
+			for {
+				m, ok, err := d.Next()
+				if err != nil {
+					t.Fatalf("pieces of %d: %v", step, err)
+				}
+				if !ok {
+					break
+				}
+				got = append(got, m)
+			}
+		}
+		if !reflect.DeepEqual(got, samples()) {
+			t.Errorf("pieces of %d: got %+v, want %+v", step, got, samples())
+		}
+	}
+}
+
+func TestDamaged(t *testing.T) {
+	for name, stream := range map[string][]byte{
+		"too long":         {0xff, 0, 0, 0},
+		"no message":       {0, 0, 0, 1, 0xc1},
+		"kind 0":           mustAppend(t, &Message{}),
+		"kind beyond":      mustAppend(t, &Message{Kind: kinds}),
+		"ask for nothing":  mustAppend(t, &Message{Kind: Ask}),
+		"op beyond":        mustAppend(t, &Message{Kind: Ask, Op: ops}),
+		"setup of nothing": mustAppend(t, &Message{Kind: Setup}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			var d Decoder
+			d.Add(stream)
+			if m, ok, err := d.Next(); !errors.Is(err, ErrFrame) || ok {
+				t.Errorf("got %+v, %v, %v, want %v", m, ok, err, ErrFrame)
+			}
+			d.Add(mustAppend(t, &Message{Kind: Ready}))
+			if _, ok, err := d.Next(); err == nil || ok {
+				t.Error("a damaged stream goes on")
+			}
+		})
+	}
+	if _, err := Append(nil, &Message{Kind: Event, Data: make([]byte, FrameMax)}); err == nil {
+		t.Error("a frame over the limit: got no error")
+	}
+}
+
+func mustAppend(t testing.TB, m *Message) []byte {
+	t.Helper()
+	b, err := Append(nil, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// Whatever arrives, a decoder gives whole messages that can be written again, or an
+// error, and does so however the bytes are cut.
+func FuzzDecoder(f *testing.F) {
+	for _, m := range samples() {
+		f.Add(mustAppend(f, &m), 3)
+	}
+	f.Add([]byte{0, 0, 0, 1, 0xc1}, 1)
+	f.Fuzz(func(t *testing.T, stream []byte, cut int) {
+		decode := func(pieces ...[]byte) (out [][]byte, failed bool) {
+			var d Decoder
+			for _, p := range pieces {
+				d.Add(p)
+				for {
+					m, ok, err := d.Next()
+					if err != nil {
+						return out, true
+					}
+					if !ok {
+						break
+					}
+					out = append(out, mustAppend(t, &m))
+				}
+			}
+			return out, false
+		}
+		whole, failed := decode(stream)
+		cut = max(0, min(cut, len(stream)))
+		parts, failedToo := decode(stream[:cut], stream[cut:])
+		if failed != failedToo || !reflect.DeepEqual(whole, parts) {
+			t.Errorf("cut at %d: got %d messages, failed %v, want %d, %v", cut, len(parts), failedToo, len(whole), failed)
+		}
+		for _, frame := range whole {
+			again, failed := decode(frame)
+			if failed || len(again) != 1 || !bytes.Equal(again[0], frame) {
+				t.Errorf("%x: written again it is %x", frame, again)
+			}
+		}
+	})
+}
