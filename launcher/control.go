@@ -56,6 +56,7 @@ type controller struct {
 	over      bool     // Run is about to return
 	deaf      []func() // end sites that do not answer
 
+	warned  bool           // of ranks that are worlds of their own
 	hub     *hub.Hub       // of the PMIx servers; nil: there are none
 	spawned sync.WaitGroup // what runs spawned groups
 	abandon chan struct{}  // closed when output need not be waited for
@@ -141,6 +142,8 @@ func (c *controller) event(s *seat, e host.Event) {
 			c.start = &JobError{Field: e.Field, Value: e.Value, ExitStatus: e.Status, Err: errors.New(e.Text)}
 		}
 		c.tell(host.Command{Kind: host.Kill})
+	case host.Alone:
+		c.alienated(s, e)
 	case host.ToHub:
 		c.toHub(s, e.Data)
 	case host.Joined:

@@ -93,6 +93,14 @@ type Job struct {
 	// UniverseUnknown.
 	Universe int
 
+	// StrictPMI makes it the job's failure when an MPI program was started that
+	// has not met this launcher, so that each rank is a world of its own. Else
+	// Warn is told.
+	StrictPMI bool
+	// Warn is told what the user should know while the job runs, on any
+	// goroutine; it must not block for long. nil: nobody is.
+	Warn func(text string)
+
 	// Emulate names the software devices that the ranks find.
 	Emulate []string
 

@@ -132,6 +132,7 @@ func runJob(ctx context.Context, req request, std stdio) int {
 		job.Agent = []string{agent}
 	}
 	job.PMIx = findPMIx()
+	job.Warn = func(text string) { fmt.Fprintf(std.err, "gorun: warning: %s\n", text) }
 	job.Placed = func(p launcher.Placement) { req.show.placed(p, req.quiet, std.out, std.err) }
 	signals := watchSignals(req.ends.signals)
 	defer signal.Stop(signals)

@@ -18,6 +18,8 @@ func endOptions() []option {
 			help: "end a job that takes longer, with status 124: 90 (seconds), 1m30s", set: setTimeout},
 		{names: []string{"forward-signals"}, arity: 1, family: "End", value: "SIGNAL,...",
 			help: "pass these signals on too, beside HUP, INT, QUIT, TERM, USR1, USR2, CONT and TSTP", set: setForward},
+		{names: []string{"strict-pmi"}, family: "End",
+			help: "make it an error, not a warning, when ranks are MPI worlds of their own", set: setSwitch(func(s *settings, on bool) { s.job.StrictPMI = on })},
 		{names: []string{"print-all-exitcodes"}, family: "End",
 			help: "say at the end how every rank ended", set: setSwitch(func(s *settings, on bool) { s.ends.everyStatus = on })},
 	}

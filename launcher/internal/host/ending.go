@@ -104,6 +104,9 @@ func (h *Host) processEnded(local int) {
 	if !e.Told && (status != 0 || e.Joined && !e.Finalized) {
 		r.bad = true
 	}
+	if e.Status == 0 {
+		h.endedAlone(local)
+	}
 	h.emit(e)
 	h.apply(h.engine.Disconnect(number))
 	if h.running == 0 && h.complete {

@@ -48,6 +48,8 @@ type Host struct {
 	guard   *guard.Guard
 	segment *shm.Segment
 	engine  *pmi.Engine
+	alone   loneliness
+	linked  map[int]string  // MPI library, by program
 	pmix    *sidecar.Server // nil: programs of Open MPI are not served
 	port    port
 	input   input
@@ -92,7 +94,9 @@ type rank struct {
 	gone   bool   // its process has ended
 	bad    bool   // and not well
 	silent time.Time
-	stuck  bool // the socket takes no more at the moment
+	stuck  bool   // the socket takes no more at the moment
+	spoken bool   // it has written
+	linked string // MPI library that it was seen with
 
 	connected bool // to the port; one connection is all it has
 }

@@ -52,6 +52,7 @@ func (h *Host) unwatch(fd *int) {
 // loop serves the ranks until all have ended and their output is in.
 func (h *Host) loop() error {
 	h.complete = true
+	h.alone.since = time.Now()
 	if h.running == 0 {
 		h.allEnded() // during the start
 	}
@@ -81,6 +82,7 @@ func (h *Host) patience() time.Duration {
 			sooner(r.silent)
 		}
 	}
+	sooner(h.nextLook())
 	if next.IsZero() {
 		return -1
 	}
@@ -89,10 +91,11 @@ func (h *Host) patience() time.Duration {
 
 // onTime does what is due.
 func (h *Host) onTime() {
-	if h.ending.next.IsZero() && h.holds == 0 {
+	if h.ending.next.IsZero() && h.holds == 0 && h.nextLook().IsZero() {
 		return
 	}
 	now := time.Now()
+	h.lookOnTime(now)
 	h.endingOnTime(now)
 	h.silentOnTime(now)
 }

@@ -50,6 +50,7 @@ func (h *Host) readPipe(local, number int, events uint32) {
 		if p.tail != nil {
 			p.tail.Add(h.buf[:n])
 		}
+		h.spoke(local)
 		h.output(number, p.lines.Add(h.buf[:n]))
 		h.grow(n)
 	}

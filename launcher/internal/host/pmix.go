@@ -144,12 +144,17 @@ func sets(env []string, name string) bool {
 	return false
 }
 
+// pmixCount is what a rank has told the PMIx server.
+func (h *Host) pmixCount(rank int) sidecar.Count {
+	if h.pmix == nil {
+		return sidecar.Count{}
+	}
+	return h.pmix.State(link.Proc{Space: h.spec.PMIx.Name, Rank: uint32(rank)})
+}
+
 // addPMIx adds what a rank has told the PMIx server to what is said of its end.
 func (h *Host) addPMIx(e *Event, r *rank) {
-	if h.pmix == nil {
-		return
-	}
-	c := h.pmix.State(link.Proc{Space: h.spec.PMIx.Name, Rank: uint32(e.Rank)})
+	c := h.pmixCount(e.Rank)
 	if c.Joined > 0 {
 		e.Finalized = c.Left >= c.Joined && (!e.Joined || e.Finalized)
 		e.Joined = true

@@ -100,6 +100,7 @@ const (
 	Joined                           // Rank has connected to the PMIx server
 	Left                             // Rank has finalized there
 	ToHub                            // Data of the PMIx server
+	Alone                            // Rank seems to be a world of its own: Text
 	Done                             // nothing is left
 )
 

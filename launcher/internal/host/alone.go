@@ -1,0 +1,255 @@
+package host
+
+import (
+	"bytes"
+	"fmt"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// An MPI program that does not find its launcher does not fail: each rank becomes
+// a world of its own, and N of them do the whole work N times. So a rank that has
+// joined nobody and may be such a program is looked at: which libraries its
+// process, or one that it has started, has mapped. That is done when it first
+// writes, since programs write after MPI_Init, and twice by the clock; a few ranks
+// stand for all. One that was gone before anybody could look is judged by what its
+// program is linked with.
+const (
+	looksMost  = 6 // at processes of ranks, on one host
+	looksDepth = 3 // rank, its child, and that one's
+	looksWidth = 8 // children of one process
+)
+
+// looksAt are the ages of a job at which silent ranks are looked at.
+var looksAt = [...]time.Duration{400 * time.Millisecond, 3 * time.Second}
+
+// loneliness is the state of the search.
+type loneliness struct {
+	looks int  // made
+	timed int  // of looksAt
+	told  bool // an event was emitted: one is enough
+	since time.Time
+}
+
+// mpiLibrary is an MPI library that a program may use, known by a file name.
+type mpiLibrary struct {
+	prefix, name string
+	sure         bool // only a process that has initialised MPI maps it
+}
+
+// The order matters: what is sure comes first.
+var mpiLibraries = [...]mpiLibrary{
+	{"mca_pml_", "Open MPI", true},
+	{"mca_btl_", "Open MPI", true},
+	{"libuct_", "MPI", true},
+	{"libmpich.so", "MPICH", false},
+	{"libmpichcxx.so", "MPICH", false},
+	{"libmpifort.so", "MPICH", false},
+	{"libmpi.so.40", "Open MPI", false},
+	{"libopen-pal.so", "Open MPI", false},
+	{"libmpi.so.12", "Intel MPI or another relative of MPICH", false},
+	{"libmpi_abi.so", "MPI", false},
+	{"libmpi.so", "MPI", false},
+}
+
+// findMPI is the MPI library among file names; sure ones count more.
+func findMPI(names iter.Seq[string]) (found mpiLibrary, ok bool) {
+	best := len(mpiLibraries)
+	for name := range names {
+		for i, l := range mpiLibraries[:best] {
+			if strings.HasPrefix(name, l.prefix) {
+				best = i
+				break
+			}
+		}
+	}
+	if best == len(mpiLibraries) {
+		return mpiLibrary{}, false
+	}
+	return mpiLibraries[best], true
+}
+
+// spoke is called when a rank has written.
+func (h *Host) spoke(local int) {
+	r := &h.ranks[local]
+	if r.spoken {
+		return
+	}
+	r.spoken = true
+	if h.mayBeAlone(local) && h.alone.looks < looksMost/2 { // the clock has the rest
+		h.look(local)
+	}
+}
+
+// mayBeAlone tells whether a rank could be one of several worlds.
+func (h *Host) mayBeAlone(local int) bool {
+	return h.spec.NP > 1 && !h.alone.told && !h.ending.begun && !h.hasJoined(local)
+}
+
+// hasJoined tells whether a rank has ever met either server.
+func (h *Host) hasJoined(local int) bool {
+	rank := h.rankOf(local)
+	return h.engine.Joined(rank) || h.pmixCount(rank).Joined > 0
+}
+
+// nextLook is when silent ranks are looked at; zero: never.
+func (h *Host) nextLook() time.Time {
+	a := &h.alone
+	if a.timed >= len(looksAt) || a.told || h.spec.NP == 1 || h.running == 0 {
+		return time.Time{}
+	}
+	return a.since.Add(looksAt[a.timed])
+}
+
+// lookOnTime looks at the first ranks that live and have joined nobody.
+func (h *Host) lookOnTime(now time.Time) {
+	next := h.nextLook()
+	if next.IsZero() || now.Before(next) {
+		return
+	}
+	h.alone.timed++
+	for local, r := range h.up() {
+		if h.alone.looks >= looksMost {
+			return
+		}
+		if !r.gone && h.mayBeAlone(local) {
+			h.look(local)
+			return
+		}
+	}
+}
+
+// look looks at the processes of a rank.
+func (h *Host) look(local int) {
+	h.alone.looks++
+	r := &h.ranks[local]
+	l, pid, ok := lookAt(r.pid, looksDepth)
+	if !ok {
+		return
+	}
+	r.linked = l.name
+	// What is sure is told at once: it may compute for hours. It may have joined
+	// since, but not after it was seen initialised.
+	h.receive(local)
+	if l.sure && !h.hasJoined(local) {
+		h.tellAlone(local, fmt.Sprintf("has initialised %s without meeting its launcher, so each rank is a world of its own (rank 0 of 1): %s", l.name, h.whyAlone(pid)))
+	}
+}
+
+// lookAt finds an MPI library in a process or those below it.
+func lookAt(pid, depth int) (mpiLibrary, int, bool) {
+	maps, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/maps")
+	if err != nil {
+		return mpiLibrary{}, 0, false
+	}
+	found, ok := findMPI(mappedFiles(maps))
+	at := pid
+	if (!ok || !found.sure) && depth > 1 {
+		p := strconv.Itoa(pid)
+		children, _ := os.ReadFile("/proc/" + p + "/task/" + p + "/children")
+		for i, f := range strings.Fields(string(children)) {
+			child, err := strconv.Atoi(f)
+			if err != nil || i == looksWidth {
+				break
+			}
+			if l, below, there := lookAt(child, depth-1); there && (!ok || l.sure) {
+				found, at, ok = l, below, true
+			}
+		}
+	}
+	return found, at, ok
+}
+
+// mappedFiles are the names, without directories, of the files in the text of
+// /proc/PID/maps.
+func mappedFiles(maps []byte) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for line := range bytes.Lines(maps) {
+			at := bytes.LastIndexByte(line, '/')
+			if at >= 0 && !yield(string(bytes.TrimRight(line[at+1:], "\n"))) {
+				return
+			}
+		}
+	}
+}
+
+// whyAlone is what a process shows of the reason.
+func (h *Host) whyAlone(pid int) string {
+	proc := "/proc/" + strconv.Itoa(pid)
+	env, err := os.ReadFile(proc + "/environ")
+	if err != nil {
+		return "why cannot be seen: " + reason(err).Error()
+	}
+	has := func(name string) bool {
+		return bytes.Contains(append([]byte{0}, env...), []byte("\x00"+name+"="))
+	}
+	pmi1, name := has("PMI_FD"), "PMI_FD"
+	if h.spec.PMIPort {
+		pmi1, name = has("PMI_PORT"), "PMI_PORT"
+	}
+	switch {
+	case !has("GORUN_JOB"):
+		return "its environment is not the one that gorun gave the rank (env -i, sudo, ssh or a container between gorun and the program?)"
+	case !pmi1 && !has("PMIX_NAMESPACE"):
+		return "something between gorun and the program has taken " + name + " and PMIX_NAMESPACE out of its environment"
+	case h.spec.PMIx == nil:
+		return "this launcher has no gorun-pmix, which programs of Open MPI need"
+	case !has("PMIX_NAMESPACE"):
+		return "something between gorun and the program has taken PMIX_NAMESPACE out of its environment"
+	case !pmi1:
+		return "something between gorun and the program has taken " + name + " out of its environment"
+	}
+	if to, err := os.Readlink(proc + "/fd/" + strconv.Itoa(pmiFD)); !h.spec.PMIPort && (err != nil || !strings.HasPrefix(to, "socket:")) {
+		return fmt.Sprintf("descriptor %d, the socket to its launcher (PMI_FD), is not open in it", pmiFD)
+	}
+	return "it knows neither PMI-1 (" + name + ") nor PMIx (PMIX_NAMESPACE); gorun-info pmi tells what gorun can serve"
+}
+
+// endedAlone looks back at a rank that has ended well, has written, and joined
+// nobody.
+func (h *Host) endedAlone(local int) {
+	r := &h.ranks[local]
+	if !r.spoken || !h.mayBeAlone(local) {
+		return
+	}
+	if r.linked == "" {
+		r.linked = h.linkedWith(h.spec.Ranks[local].App)
+	}
+	if r.linked != "" {
+		h.tellAlone(local, fmt.Sprintf("is linked with %s but has not met its launcher; if it called MPI_Init, each rank was a world of its own (rank 0 of 1)", r.linked))
+	}
+}
+
+// linkedWith is the MPI library that a program is linked with, looked up once.
+func (h *Host) linkedWith(app int) string {
+	if h.linked == nil {
+		h.linked = make(map[int]string)
+	}
+	name, known := h.linked[app]
+	if known {
+		return name
+	}
+	if file := h.spawner.files[app]; file != "" {
+		if !filepath.IsAbs(file) {
+			file = filepath.Join(h.spec.Apps[app].Dir, file)
+		}
+		if f, err := os.Open(file); err == nil {
+			if l, ok := findMPI(slices.Values(neededBy(f))); ok {
+				name = l.name
+			}
+			_ = f.Close()
+		}
+	}
+	h.linked[app] = name
+	return name
+}
+
+func (h *Host) tellAlone(local int, text string) {
+	h.alone.told = true
+	h.emit(Event{Kind: Alone, Rank: h.rankOf(local), Text: text})
+}
