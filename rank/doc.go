@@ -20,6 +20,8 @@
 // cannot have any. [Run] runs ranks as goroutines of one process, so that a
 // program is tested by "go test" without a launcher.
 //
+// MPI.md, beside this file, is the table of MPI's functions and of what they are here.
+//
 // # Starting
 //
 // A rank learns its place from the environment: PMI_FD, PMI_RANK and PMI_SIZE,
