@@ -142,8 +142,6 @@ func TestIntercommFaults(t *testing.T) {
 			return err
 		}
 		other := (c.Rank()/2*2 + 2) % 4 // the other side's first rank
-		short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
-		defer cancel()
 		for _, tt := range []struct {
 			name  string
 			call  func() (*rank.Comm, error)
@@ -193,9 +191,15 @@ func TestIntercommFaults(t *testing.T) {
 		}
 		// The other side does not come: the leader gives up, and its group with it.
 		if c.Rank() < 2 {
+			// Long enough for the two to agree among themselves, which they do first.
+			if err := rank.Barrier(ctx, local); err != nil {
+				return err
+			}
 			begin := time.Now()
 			mine := ctx
 			if local.Rank() == 0 {
+				short, cancel := context.WithTimeout(ctx, time.Second)
+				defer cancel()
 				mine = short
 			}
 			if _, err := rank.CreateIntercomm(mine, local, 0, c, other, 0); err == nil {
