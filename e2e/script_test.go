@@ -25,7 +25,7 @@ func TestMPICH(t *testing.T) {
 	compiler := testenv.Need(t, "mpicc.mpich")
 	testenv.Need(t, "mpiexec.mpich")
 	dir := t.TempDir()
-	for _, name := range []string{"hello", "allreduce"} {
+	for _, name := range []string{"hello", "allreduce", "place"} {
 		source := filepath.Join("..", "testdata", "mpi", name+".c")
 		if out, err := exec.Command(compiler, "-O1", "-Wall", "-o", filepath.Join(dir, name), source).CombinedOutput(); err != nil {
 			t.Fatalf("mpicc.mpich %s: %v\n%s", source, err, out)
@@ -41,7 +41,7 @@ func TestOpenMPI(t *testing.T) {
 	for name, compiler := range map[string]string{"OMPI": "mpicc.openmpi", "MPI": "mpicc.mpich"} {
 		compiler = testenv.Need(t, compiler)
 		dir := t.TempDir()
-		for _, program := range []string{"hello", "allreduce", "ring", "split", "wait", "spawn", "stay"} {
+		for _, program := range []string{"hello", "allreduce", "ring", "split", "wait", "spawn", "stay", "place"} {
 			source := filepath.Join("..", "testdata", "mpi", program+".c")
 			if out, err := exec.Command(compiler, "-O1", "-Wall", "-o", filepath.Join(dir, program), source).CombinedOutput(); err != nil {
 				t.Fatalf("%s %s: %v\n%s", compiler, source, err, out)
