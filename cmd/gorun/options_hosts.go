@@ -14,6 +14,7 @@ import (
 type hostSettings struct {
 	hosts       []hostfile.Host // of -H, where it counts for the whole job
 	fileHosts   []hostfile.Host // of --hostfile
+	fileLines   []hostfile.Host // the same, as often as they are named there
 	defaultFile []hostfile.Host // of --default-hostfile, which counts when nothing else names hosts
 }
 
@@ -62,7 +63,16 @@ func (s *settings) hostsOf(name string) ([]hostfile.Host, error) {
 
 func setHostfile(s *settings, value string) error {
 	hosts, err := s.hostsOf(value)
+	if err != nil {
+		return err
+	}
 	s.fileHosts = append(s.fileHosts, hosts...)
+	text, err := s.read(value)
+	if err != nil {
+		return err
+	}
+	lines, err := hostfile.Lines(text, value)
+	s.fileLines = append(s.fileLines, lines...)
 	return err
 }
 
@@ -100,9 +110,13 @@ func (s *settings) finishHosts() error {
 	}
 	// Hosts that one program names hold for it, those of the only one for the job.
 	var apart bool
-	if s.sequence() && s.fileHosts == nil && len(s.programs) == 1 {
+	if s.sequence() && len(s.programs) == 1 && (s.fileLines != nil || s.fileHosts == nil) {
 		// The list as it stands, with a rank for each time that a host is named.
-		for _, h := range append(s.hosts, s.programs[0].hosts...) {
+		list := append(slices.Clone(s.hosts), s.programs[0].hosts...)
+		if list == nil {
+			list = s.fileLines
+		}
+		for _, h := range list {
 			s.job.Hosts = append(s.job.Hosts, launcher.Host{Name: h.Name, Slots: h.Slots, Max: h.Max})
 		}
 		return nil

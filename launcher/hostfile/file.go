@@ -4,12 +4,23 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
 // Parse reads a file of hosts; name is what messages call it. Each host is there
 // once, at the place of its first line, with the sum of its slots.
 func Parse(text, name string) ([]Host, error) {
+	return parse(text, name, (*file).merged)
+}
+
+// Lines reads the same file for ranks that go one to a line: each host is there as
+// often as it is named, in the file's order.
+func Lines(text, name string) ([]Host, error) {
+	return parse(text, name, (*file).listed)
+}
+
+func parse(text, name string, list func(*file) []Host) ([]Host, error) {
 	var f file
 	number := 0
 	for line := range strings.Lines(text) {
@@ -18,11 +29,16 @@ func Parse(text, name string) ([]Host, error) {
 			return nil, fmt.Errorf("%s:%d: %w", name, number, err)
 		}
 	}
-	hosts := f.merged()
+	hosts := list(&f)
 	if len(hosts) == 0 {
 		return nil, fmt.Errorf("%s: found no host, expected one a line; try: node01 slots=8", name)
 	}
 	return hosts, nil
+}
+
+// listed are the hosts line by line, without those that are excluded.
+func (f *file) listed() []Host {
+	return slices.DeleteFunc(f.hosts, func(h Host) bool { return f.not[h.Name] })
 }
 
 // file collects the lines.

@@ -150,3 +150,17 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestLines(t *testing.T) {
+	hosts, err := Lines("a slots=2\nb\n# c\na\nd[1-2]\n^d1\n", "f")
+	var names []string
+	for _, h := range hosts {
+		names = append(names, h.Name)
+	}
+	if got := strings.Join(names, " "); err != nil || got != "a b a d2" {
+		t.Errorf("got %s, %v, want a b a d2", got, err)
+	}
+	if _, err := Lines("a slots=x\n", "f"); err == nil || !strings.HasPrefix(err.Error(), "f:1: ") {
+		t.Errorf("got %v", err)
+	}
+}
