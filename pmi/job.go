@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
-	"maps"
 	"strconv"
 	"strings"
 )
@@ -85,14 +83,16 @@ func (c *Client) Spawn(ctx context.Context, apps []SpawnApp, preset map[string]s
 		}
 		b = append(append(append(append(b, key...), '='), value...), '\n')
 	}
-	pairs := func(what string, pairs iter.Seq2[string, string], n int) {
-		line(what+"_num", strconv.Itoa(n))
-		i := 0
-		for key, value := range pairs {
-			line(what+"_key_"+strconv.Itoa(i), key)
-			line(what+"_val_"+strconv.Itoa(i), value)
-			i++
+	pairs := func(what string, pairs [][2]string) {
+		line(what+"_num", strconv.Itoa(len(pairs)))
+		for i, p := range pairs {
+			line(what+"_key_"+strconv.Itoa(i), p[0])
+			line(what+"_val_"+strconv.Itoa(i), p[1])
 		}
+	}
+	var put [][2]string
+	for key, value := range preset {
+		put = append(put, [2]string{key, value})
 	}
 	for i, a := range apps {
 		line("mcmd", "spawn")
@@ -104,14 +104,8 @@ func (c *Client) Spawn(ctx context.Context, apps []SpawnApp, preset map[string]s
 			line("arg"+strconv.Itoa(k+1), arg)
 		}
 		line("argcnt", strconv.Itoa(len(a.Args)))
-		pairs("preput", maps.All(preset), len(preset))
-		pairs("info", func(yield func(string, string) bool) {
-			for _, p := range a.Info {
-				if !yield(p[0], p[1]) {
-					return
-				}
-			}
-		}, len(a.Info))
+		pairs("preput", put)
+		pairs("info", a.Info)
 		b = append(b, "endcmd\n"...)
 	}
 	if err != nil || len(apps) == 0 {

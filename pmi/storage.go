@@ -1,7 +1,6 @@
 package pmi
 
 import (
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -114,7 +113,11 @@ func (e *Engine) getByIndex(m Message) {
 	i, ok := m.Int("idx")
 	s := &e.store
 	if s.order == nil {
-		s.order = slices.Sorted(maps.Keys(s.all))
+		s.order = make([]string, 0, len(s.all))
+		for key := range s.all {
+			s.order = append(s.order, key)
+		}
+		slices.Sort(s.order)
 	}
 	switch {
 	case name != e.kvsName:
