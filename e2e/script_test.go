@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -31,7 +32,28 @@ func TestMPICH(t *testing.T) {
 			t.Fatalf("mpicc.mpich %s: %v\n%s", source, err, out)
 		}
 	}
+	// MPICH's own PMI client is in its static library only.
+	library := filepath.Join(libdir(t, compiler), "libmpich.a")
+	dynamic := filepath.Join("..", "testdata", "mpi", "dynamic.c")
+	if out, err := exec.Command(compiler, "-O1", "-Wall", "-o", filepath.Join(dir, "dynamic"), dynamic, library).CombinedOutput(); err != nil {
+		t.Fatalf("mpicc.mpich %s: %v\n%s", dynamic, err, out)
+	}
 	runScripts(t, filepath.Join("scripts", "mpich"), map[string]string{"MPI": dir})
+}
+
+// libdir is where a compiler finds its MPI library.
+func libdir(t *testing.T, compiler string) string {
+	out, err := exec.Command(compiler, "-link_info").Output()
+	if err != nil {
+		t.Fatalf("%s -link_info: %v", compiler, err)
+	}
+	for _, word := range strings.Fields(string(out)) {
+		if dir, ok := strings.CutPrefix(word, "-L"); ok {
+			return dir
+		}
+	}
+	t.Fatalf("%s -link_info names no directory: %s", compiler, out)
+	return ""
 }
 
 // TestOpenMPI runs programs of Open MPI under gorun, compiled into $OMPI, and the
