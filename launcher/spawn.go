@@ -25,10 +25,10 @@ type asked struct {
 
 // toldUniverse is what programs are told of the job's room; 0: nothing.
 func (c *controller) toldUniverse() int {
-	switch n := c.job.Universe; {
-	case n == 0:
+	switch n := c.job.Universe; n {
+	case 0:
 		return c.universe()
-	case n == UniverseCPUs:
+	case UniverseCPUs:
 		return topo.CPUs()
 	default:
 		return max(0, n)
