@@ -20,6 +20,7 @@ const (
 	sourceInput   source = 5
 	sourcePort    source = 6
 	sourceGuest   source = 7 // its number is the descriptor
+	sourcePMIx    source = 8
 )
 
 // watch enters a descriptor in the loop. An epoll event carries 64 bits of its
@@ -127,6 +128,8 @@ func (h *Host) turn(d time.Duration) error {
 			h.processEnded(local)
 		case sourcePMI:
 			h.servePMI(local, e.Events)
+		case sourcePMIx:
+			h.beginPMIx()
 		case sourceInput:
 			h.inputReady(e.Events)
 		case sourcePort:

@@ -42,7 +42,15 @@ func (h *Host) openPMIx() error {
 	}
 	h.pmix = server
 	server.Add(*spec.PMIx)
-	return nil
+	return h.watch(server.FD(), unix.EPOLLIN, sourcePMIx, 0)
+}
+
+// beginPMIx hands the port, to which a rank connects, to the helper.
+func (h *Host) beginPMIx() {
+	if err := unix.EpollCtl(h.poll, unix.EPOLL_CTL_DEL, h.pmix.FD(), nil); err != nil {
+		h.log("epoll_ctl: %v", err)
+	}
+	h.pmix.Begin()
 }
 
 // users is the environment of the first program that runs here.

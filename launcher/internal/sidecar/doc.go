@@ -2,7 +2,7 @@
 // programs find in their environment, and the helper program gorun-pmix that
 // serves it. libpmix needs cgo, gorun is a static binary, and most jobs need
 // neither: so the helper is started by the first connection. Until then a
-// listening socket and a sleeping goroutine are all that a job pays.
+// listening socket, which the host's loop watches, is all that a job pays.
 //
 // # States
 //
@@ -35,7 +35,7 @@
 //
 // # Goroutines
 //
-// One waits for the first connection, starts the helper on a thread of its own
-// (whose end would kill it) and reads its frames; one writes; one keeps its last
+// With the first connection one starts the helper, on a thread of its own
+// (whose end would kill it), and reads its frames; one writes; one keeps its last
 // words. All end with Close.
 package sidecar

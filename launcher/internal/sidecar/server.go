@@ -41,7 +41,7 @@ type Server struct {
 
 	mu       sync.Mutex
 	state    state
-	listener *os.File
+	listener int // -1: closed
 	control  *os.File
 	errors   *os.File
 	pid      int
@@ -102,11 +102,22 @@ func Listen(cfg Config) (*Server, error) {
 	if err != nil {
 		return fail("getsockname", err)
 	}
-	s := &Server{cfg: cfg, port: name.(*unix.SockaddrInet4).Port, count: map[link.Proc]*Count{}}
+	s := &Server{cfg: cfg, port: name.(*unix.SockaddrInet4).Port, listener: fd, count: map[link.Proc]*Count{}}
 	s.wake.L = &s.mu
-	s.listener = os.NewFile(uintptr(fd), "port for PMIx")
-	s.workers.Go(s.wait)
 	return s, nil
+}
+
+// FD becomes readable when a rank connects: then Begin is due.
+func (s *Server) FD() int { return s.listener }
+
+// Begin starts the helper, which takes the listening socket over.
+func (s *Server) Begin() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state == idle {
+		s.state = starting
+		s.workers.Go(s.run)
+	}
 }
 
 // Port is where ranks connect.
@@ -176,7 +187,8 @@ func (s *Server) Close() {
 	if !over {
 		s.close()
 	}
-	files := [...]*os.File{s.listener, s.control, s.errors}
+	s.stopListening()
+	files := [...]*os.File{s.control, s.errors}
 	s.mu.Unlock()
 	// A Close waits for those who are using the file, who may wait for mu.
 	for _, f := range files {
@@ -215,13 +227,20 @@ func (s *Server) fail(format string, args ...any) {
 		s.timer.Stop()
 	}
 	s.wake.Signal()
-	_ = s.listener.Close()
+	s.stopListening()
 	s.kill()
 	text := fmt.Sprintf(format, args...)
 	if lines := s.tail.Lines(); len(lines) > 0 {
 		text += ": " + lines[len(lines)-1]
 	}
 	s.cfg.Failed(text)
+}
+
+func (s *Server) stopListening() {
+	if s.listener >= 0 {
+		unix.Close(s.listener)
+		s.listener = -1
+	}
 }
 
 func (s *Server) kill() {

@@ -116,6 +116,7 @@ func serve(t *testing.T, how string, patience time.Duration) *served {
 		t.Fatal(err)
 	}
 	s.Add(link.Space{Name: "first"})
+	t.Cleanup(s.Close)
 	return &served{s, told}
 }
 
@@ -128,6 +129,7 @@ func (s *served) connect(t *testing.T) net.Conn {
 		return nil
 	}
 	t.Cleanup(func() { c.Close() })
+	s.Begin() // as the host's loop does
 	return c
 }
 

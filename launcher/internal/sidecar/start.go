@@ -14,25 +14,13 @@ import (
 	"github.com/gorun-mpi/gorun/pmi/pmix/link"
 )
 
-// wait waits for the first connection and then is the helper's reader.
-func (s *Server) wait() {
-	raw, err := s.listener.SyscallConn()
-	if err != nil {
-		return
-	}
-	err = raw.Read(func(fd uintptr) bool {
-		ready := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-		n, err := unix.Poll(ready, 0)
-		return err == nil && n > 0
-	})
-	if err != nil {
-		return // closed
-	}
+// run starts the helper and is its reader.
+func (s *Server) run() {
 	// The kernel kills the helper when the thread ends that started it.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	s.mu.Lock()
-	if s.state == idle {
+	if s.state == starting {
 		s.start()
 	}
 	control := s.control
@@ -62,7 +50,6 @@ func (s *Server) wait() {
 
 // start starts the helper. What goes wrong is told.
 func (s *Server) start() {
-	s.state = starting
 	s.cfg.Log("a rank connects to the PMIx port: starting %s", s.cfg.Program)
 	if err := os.MkdirAll(s.cfg.Dir, 0o700); err != nil {
 		s.fail("directory for Open MPI: %v", err)
@@ -114,18 +101,11 @@ func (s *Server) fork() error {
 	_ = unix.SetNonblock(errs[0], true)
 	s.control = os.NewFile(uintptr(pair[0]), "gorun-pmix")
 	s.errors = os.NewFile(uintptr(errs[0]), "standard error of gorun-pmix")
-	var pid int
-	raw, err := s.listener.SyscallConn()
-	if err == nil {
-		cerr := raw.Control(func(listener uintptr) {
-			pid, err = syscall.ForkExec(s.cfg.Program, []string{s.cfg.Program}, &syscall.ProcAttr{
-				Env:   s.cfg.Env(),
-				Files: []uintptr{uintptr(null), uintptr(null), uintptr(errs[1]), uintptr(pair[1]), listener},
-				Sys:   &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
-			})
-		})
-		err = errors.Join(cerr, err)
-	}
+	pid, err := syscall.ForkExec(s.cfg.Program, []string{s.cfg.Program}, &syscall.ProcAttr{
+		Env:   s.cfg.Env(),
+		Files: []uintptr{uintptr(null), uintptr(null), uintptr(errs[1]), uintptr(pair[1]), uintptr(s.listener)},
+		Sys:   &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
+	})
 	if err != nil {
 		_ = s.control.Close()
 		_ = s.errors.Close()
