@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -81,7 +82,13 @@ func TestRelay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := newRelay(file.Fd(), libpmix.Addr().String())
+	defer file.Close()
+	// A descriptor of its own, which newRelay closes.
+	fd, err := syscall.Dup(int(file.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := newRelay(uintptr(fd), libpmix.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}

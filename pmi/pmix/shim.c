@@ -486,8 +486,8 @@ static pmix_status_t on_spawn(const pmix_proc_t *proc, const pmix_info_t job[], 
 	size_t at = 0;
 	for (size_t i = 0; i < n; i++) {
 		const pmix_app_t *a = &apps[i];
-		char *dir = a->cwd;
-		for (size_t k = 0; k < a->ninfo && dir == NULL; k++) {
+		char *dir = a->cwd; // where the spawning process is, unless it asks for another
+		for (size_t k = 0; k < a->ninfo; k++) {
 			if (strncmp(a->info[k].key, PMIX_WDIR, PMIX_MAX_KEYLEN) == 0 && a->info[k].value.type == PMIX_STRING) {
 				dir = a->info[k].value.data.string;
 			}
