@@ -28,7 +28,7 @@ type TeamConfig struct {
 	// Waiter waits for peers. It serves one call at a time.
 	Waiter *wait.Waiter
 	// Exchange gathers a few bytes of every member, by rank. It is called
-	// once, in NewTeam.
+	// once, by NewTeam.
 	Exchange func(ctx context.Context, mine []byte) ([][]byte, error)
 	// Progress lets other traffic of the process advance while a call waits.
 	// May be nil.
@@ -137,8 +137,6 @@ func (cfg *TeamConfig) validate() (tuning, error) {
 		return t, fmt.Errorf("rank %d of %d", cfg.Rank, cfg.Size)
 	case cfg.Waiter == nil:
 		return t, errors.New("no Waiter")
-	case cfg.Exchange == nil && cfg.Size > 1:
-		return t, errors.New("no Exchange")
 	case t.slots < leastSlots || t.slots > mostSlots || t.slots&(t.slots-1) != 0:
 		return t, fmt.Errorf("%d slots: a power of two from %d to %d is expected", t.slots, leastSlots, mostSlots)
 	case t.eager < descriptorLen || t.chunk < 1 || t.piece < 1:
@@ -206,14 +204,52 @@ type peer struct {
 // NewTeam makes the team's control region and exchanges it with the other
 // members. All members call it, with the same sizes.
 func NewTeam(ctx context.Context, cfg TeamConfig) (*Team, error) {
-	t, err := newTeam(ctx, &cfg)
+	if cfg.Exchange == nil && cfg.Size > 1 {
+		return nil, errors.New("new team: no Exchange")
+	}
+	t, card, err := PrepareTeam(cfg)
+	if err != nil || t.size == 1 {
+		return t, err
+	}
+	cards, err := cfg.Exchange(ctx, card)
 	if err != nil {
+		t.mesh.keep(t.region)
 		return nil, fmt.Errorf("new team: %w", err)
+	}
+	if err := t.Join(cards); err != nil {
+		return nil, err
 	}
 	return t, nil
 }
 
-func newTeam(ctx context.Context, cfg *TeamConfig) (*Team, error) {
+// PrepareTeam is the half of NewTeam before the exchange, for those who exchange cards
+// by themselves: card is what all others are to get. The team is of no use before Join.
+// TeamConfig.Exchange plays no part.
+func PrepareTeam(cfg TeamConfig) (t *Team, card []byte, err error) {
+	if t, err = newTeam(&cfg); err != nil {
+		return nil, nil, fmt.Errorf("new team: %w", err)
+	}
+	if t.size > 1 {
+		card = t.card().bytes()
+	}
+	return t, card, nil
+}
+
+// Join is the other half of NewTeam. cards are those of all members.
+func (t *Team) Join(cards [][]byte) error {
+	if t.size == 1 {
+		return nil
+	}
+	if err := t.meet(cards); err != nil {
+		// A member that got further may write here.
+		t.mesh.keep(t.region)
+		t.shut()
+		return fmt.Errorf("new team: %w", err)
+	}
+	return nil
+}
+
+func newTeam(cfg *TeamConfig) (*Team, error) {
 	tuning, err := cfg.validate()
 	if err != nil {
 		return nil, err
@@ -261,16 +297,11 @@ func newTeam(ctx context.Context, cfg *TeamConfig) (*Team, error) {
 	if t.words, err = wordsOf(t.bytes); err != nil {
 		return nil, errors.Join(err, t.region.Close())
 	}
-	if err := t.meet(ctx, cfg.Exchange); err != nil {
-		// A member that got further may write here.
-		t.mesh.keep(t.region)
-		return nil, err
-	}
 	return t, nil
 }
 
-// meet exchanges the control regions.
-func (t *Team) meet(ctx context.Context, exchange func(context.Context, []byte) ([][]byte, error)) error {
+// card is what the member says of itself.
+func (t *Team) card() card {
 	mine := card{members: uint32(t.size), rank: uint32(t.rank), slots: uint32(t.tuning.slots), eager: uint32(t.tuning.eager),
 		chunk: uint32(t.tuning.chunk), piece: uint32(t.tuning.piece),
 		selection: t.selection.hash(), addr: t.region.Addr(), rkey: t.region.RKey()}
@@ -280,10 +311,12 @@ func (t *Team) meet(ctx context.Context, exchange func(context.Context, []byte) 
 	if t.waiter.Crowded() {
 		mine.crowded = 1
 	}
-	cards, err := exchange(ctx, mine.bytes())
-	if err != nil {
-		return err
-	}
+	return mine
+}
+
+// meet takes in the members' cards.
+func (t *Team) meet(cards [][]byte) error {
+	mine := t.card()
 	if len(cards) != t.size {
 		return fmt.Errorf("exchange gave %d cards for a team of %d", len(cards), t.size)
 	}

@@ -91,7 +91,7 @@ func (k *Keyval[V]) usable(c *Comm) error {
 		return err
 	}
 	if c.freed {
-		return ErrFreed
+		return c.unusable()
 	}
 	return nil
 }

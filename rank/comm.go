@@ -39,6 +39,7 @@ type Comm struct {
 	context uint32
 	team    *coll.Team
 	freed   bool
+	making  bool // by Idup, and marked as freed until it is made
 	// revoked is the first failure of a collective.
 	revoked error
 	// started is how many collectives go on by themselves.
@@ -84,9 +85,16 @@ const contexts = 2
 func (c *Comm) userContext() uint32   { return contexts * c.context }
 func (c *Comm) makingContext() uint32 { return contexts*c.context + 1 }
 
-// lastContext is the last communicator's: a rank can be in a billion of them, one
-// after the other.
-const lastContext = 1<<30 - 1
+// Context numbers. Calls that wait take them from one half: a rank is in one such call
+// at a time, so that what it offers when ranks agree about a number is still true when
+// they have. An [Comm.Idup] moves on inside of other calls, and takes its numbers from
+// the other half. A rank can be in half a billion communicators of either, one after the
+// other.
+const (
+	lastContext  = 1<<29 - 1
+	firstStarted = lastContext + 1
+	lastStarted  = 1<<30 - 1
+)
 
 // exists is an error for no communicator at all.
 func (c *Comm) exists() error {
@@ -122,9 +130,17 @@ func (c *Comm) enterShort() error {
 func (c *Comm) usable() error {
 	if c.freed {
 		c.world.leave()
-		return ErrFreed
+		return c.unusable()
 	}
 	return nil
+}
+
+// unusable is why a communicator that is marked as freed cannot be used.
+func (c *Comm) unusable() error {
+	if c.making {
+		return ErrUnfinished
+	}
+	return ErrFreed
 }
 
 // enterCollective is enter for a call of all ranks.

@@ -227,7 +227,7 @@ func (c *Comm) choose(ctx context.Context, own choice) ([]choice, error) {
 
 // ErrContexts says that some rank has been in as many communicators as there are numbers
 // to tell their messages apart.
-var ErrContexts = errors.New("all 2^30 context numbers are used up")
+var ErrContexts = errors.New("all 2^29 context numbers are used up")
 
 // agree is the context of a new communicator: the lowest that no member has
 // used. As every rank's number only grows, and all members of a communicator go

@@ -48,13 +48,22 @@ func (c *Comm) settle(ctx context.Context) error {
 	w := c.world
 	for i := 0; i < len(w.requests) && c.started > 0; i++ {
 		r := w.requests[i]
-		if _, collective := r.what.(*call); collective && r.active && r.comm == c && !r.what.done() {
+		if r.active && r.comm == c && collective(r.what) && !r.what.done() {
 			if err := w.waitFor(ctx, r); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// collective tells whether an operation is one of all ranks of its communicator.
+func collective(what pending) bool {
+	switch what.(type) {
+	case *call, *duplication:
+		return true
+	}
+	return false
 }
 
 // toFree begins the freeing of the communicator: it has no attributes then, whose

@@ -104,7 +104,7 @@ var sentinelClasses = [...]struct {
 }{
 	{ErrRevoked, ClassRevoked}, {coll.ErrRevoked, ClassRevoked},
 	{ErrPeerDied, ClassProcFailed}, {coll.ErrPeerDead, ClassProcFailed},
-	{ErrFreed, ClassComm}, {ErrBuffer, ClassBuffer}, {ErrArgument, ClassArg},
+	{ErrFreed, ClassComm}, {ErrUnfinished, ClassComm}, {ErrBuffer, ClassBuffer}, {ErrArgument, ClassArg},
 	{p2p.ErrRefused, ClassOther}, {context.Canceled, ClassOther}, {context.DeadlineExceeded, ClassOther},
 }
 

@@ -14,6 +14,9 @@ var (
 	ErrFinalized = errors.New("the world is finalized")
 	// ErrFreed: the communicator was freed before the call.
 	ErrFreed = errors.New("the communicator is freed")
+	// ErrUnfinished: the request of the Idup that makes the communicator is not
+	// over, or was not waited for.
+	ErrUnfinished = errors.New("the communicator is not made yet: wait for its request")
 	// ErrRevoked: an earlier collective on the communicator failed, here or on
 	// a peer; the error that says so wraps the first cause too.
 	ErrRevoked = errors.New("the communicator is revoked")

@@ -29,6 +29,7 @@ func (w *World) connect(ctx context.Context) (err error) {
 	everybody := group.All(w.size)
 	c := &Comm{world: w, name: worldName, rank: w.rank, size: w.size, local: everybody, peers: everybody, members: everybody}
 	w.context = 2 // after the world's own and self
+	w.startedContext = firstStarted
 	exchanged := false
 	exchange := func(ctx context.Context, mine []byte) ([][]byte, error) {
 		exchanged = true

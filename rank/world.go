@@ -49,8 +49,10 @@ type World struct {
 	final bool
 	// context is the next communicator's, unless a member has used it.
 	context uint32
-	comms   []*Comm // open, the world's own first
-	past    coll.Counters
+	// startedContext is the next one of an Idup; it may grow in any call that waits.
+	startedContext uint32
+	comms          []*Comm // open, the world's own first
+	past           coll.Counters
 	// call is the blocking collective that runs; calls are recycled ones of requests.
 	call  call
 	calls *call

@@ -1,0 +1,243 @@
+package rank
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/gorun-mpi/gorun/coll"
+	"github.com/gorun-mpi/gorun/rank/internal/p2p"
+)
+
+// Idup starts a Dup (MPI_Comm_idup). The communicator may be used when the request has
+// reported its end; before, calls on it fail with [ErrUnfinished]. Attributes are copied
+// by this call; where that fails, or anything else on some rank, the request reports
+// so on all. All ranks call it, among the collectives of c in the same order.
+func (c *Comm) Idup() (*Comm, Request, error) {
+	const op = "idup"
+	if err := c.exists(); err != nil {
+		return nil, Request{}, c.fail(op, -1, err)
+	}
+	c.children++
+	remote := &c.peers
+	if !c.inter {
+		remote = nil
+	}
+	d := c.child(fmt.Sprintf("%s.%s%d", c.name, op, c.children), 0, c.local, remote)
+	d.layout, d.making, d.freed = c.layout, true, true
+	// Callbacks may use the world; an error of theirs is of this rank alone, and the
+	// others are not kept waiting.
+	copied := c.copyAttributes(d)
+	if err := c.enterCollective(); err != nil {
+		return nil, Request{}, c.fail(op, -1, errors.Join(err, copied, d.deleteAttributes()))
+	}
+	defer c.world.leave()
+	p := &duplication{from: c, made: d, child: c.children, failed: copied}
+	if err := p.begin(); err != nil {
+		return nil, Request{}, c.failCollective(op, err)
+	}
+	return d, c.world.newRequest(c, op).started(p), nil
+}
+
+// A duplication makes a communicator little by little.
+//
+//	cards     the members' cards of the new team, gathered on the old communicator
+//	numbers   each says the next context that it has not used; the highest is tried
+//	votes     who has used it meanwhile, in another communicator, says no: numbers again
+//	over
+//
+// Only the first step takes its turn among the old communicator's collectives, on all
+// ranks alike. The others are calls of the new team, which nobody else uses yet.
+//
+// Several may be under way, and meet in another order on each rank. The one that comes
+// first by the old communicator's number and its count of children does so on all
+// ranks; while it asks for numbers its members give none to others, so that it gets the
+// next that it tries, and all get one in the end.
+type duplication struct {
+	from, made *Comm
+	child      int // of from, the how many-th
+	step       uint8
+	all        []byte // what is gathered
+	pending    *coll.Pending
+	by         *Comm // whose team gathers
+	number     uint32
+	failed     error // why this rank has no card
+	err        error // of a gathering, or of the lack of a member's card
+	broken     bool  // the old communicator is
+	over       bool
+}
+
+// The steps of a duplication.
+const (
+	dupCards uint8 = iota
+	dupNumbers
+	dupVotes
+)
+
+var _ pending = (*duplication)(nil)
+var _ advancer = (*duplication)(nil)
+
+// begin prepares the new team and starts the first step. Whatever fails but the start,
+// all others hear of it, as there is no card then.
+func (p *duplication) begin() error {
+	w, d := p.from.world, p.made
+	p.all = make([]byte, d.members.Size()*introLen)
+	own := p.all[(d.base+d.rank)*introLen:][:introLen]
+	team, card, err := coll.PrepareTeam(w.teamConfig(d, nil))
+	if err == nil {
+		d.team = team
+		if card == nil {
+			card = []byte{0} // of a team of one, which nobody reads
+		}
+		if p.failed == nil {
+			err = putIntro(own, card)
+		}
+	}
+	if p.failed == nil {
+		p.failed = err
+	}
+	if err := p.gather(p.from, introLen); err != nil {
+		return errors.Join(err, p.discard())
+	}
+	w.activate(p)
+	return nil
+}
+
+// gather starts an all-gather of blocks.
+func (p *duplication) gather(by *Comm, block int) (err error) {
+	p.pending, err = by.team.Start(&coll.Args{Kind: coll.AllGather, Recv: coll.Buffer{Mem: p.all}, Bytes: block})
+	if err != nil {
+		return err
+	}
+	p.by = by
+	if by.started++; by.started == 1 {
+		by.world.activate(by.team)
+	}
+	return nil
+}
+
+// Progress goes from one step to the next.
+func (p *duplication) Progress() (advanced bool) {
+	for !p.over {
+		done, err := p.pending.Done()
+		if !done {
+			return advanced
+		}
+		advanced, p.pending = true, nil
+		if p.by.started--; p.by.started == 0 {
+			p.by.world.deactivate(p.by.team)
+		}
+		if err == nil {
+			err = p.next()
+		} else {
+			p.broken = p.step == dupCards
+		}
+		if err != nil {
+			p.err, p.over = err, true
+		}
+	}
+	p.from.world.deactivate(p)
+	return advanced
+}
+
+// next takes what was gathered, and starts the next step.
+func (p *duplication) next() error {
+	d := p.made
+	w, at := d.world, 8*(d.base+d.rank)
+	switch p.step {
+	case dupCards:
+		cards := make([][]byte, d.members.Size())
+		for i := range cards {
+			if cards[i] = intro(p.all[i*introLen:][:introLen]); cards[i] == nil {
+				return &p2p.PeerError{Peer: d.members.Rank(i), Err: errors.New("it could not make the communicator")}
+			}
+		}
+		if err := d.team.Join(cards); err != nil {
+			d.team = nil
+			return err
+		}
+		p.all = make([]byte, 8*d.members.Size())
+	case dupNumbers:
+		p.number = 0
+		for i := range d.members.Size() {
+			p.number = max(p.number, binary.NativeEndian.Uint32(p.all[8*i:]))
+		}
+		if p.number > lastStarted {
+			return ErrContexts
+		}
+		vote := uint64(0)
+		if p.number >= w.startedContext && p.first() {
+			w.startedContext, vote = p.number+1, 1
+		}
+		p.step = dupVotes
+		binary.NativeEndian.PutUint64(p.all[at:], vote)
+		return p.gather(d, 8)
+	default:
+		all := true
+		for i := range d.members.Size() {
+			all = all && p.all[8*i] != 0
+		}
+		if all {
+			p.over = true
+			d.context = p.number
+			w.comms = append(w.comms, d) // also when nobody asks
+			return nil
+		}
+	}
+	p.step = dupNumbers
+	binary.NativeEndian.PutUint64(p.all[at:], 0)
+	binary.NativeEndian.PutUint32(p.all[at:], w.startedContext)
+	return p.gather(d, 8)
+}
+
+// first tells whether no duplication comes before this one that asks for numbers too.
+func (p *duplication) first() bool {
+	for _, a := range p.from.world.active {
+		o, ok := a.(*duplication)
+		if ok && o != p && o.step != dupCards && !o.over &&
+			(o.from.context < p.from.context || o.from == p.from && o.child < p.child) {
+			return false
+		}
+	}
+	return true
+}
+
+func (p *duplication) done() bool { return p.over }
+
+func (p *duplication) finish(st *Status) error {
+	*st = emptyStatus
+	c, d := p.from, p.made
+	d.making = false
+	if p.err == nil {
+		d.freed = false
+		return nil
+	}
+	if p.failed != nil {
+		p.err = p.failed // why the others have failed too
+	}
+	if err := p.discard(); err != nil {
+		p.err = errors.Join(p.err, err)
+	}
+	if !p.broken {
+		return c.fail("idup", -1, p.err) // the old communicator is as it was
+	}
+	return c.failCollective("idup", p.err)
+}
+
+// discard gives back what there is of a communicator that nobody will have. The error
+// is the attributes' callbacks'.
+func (p *duplication) discard() error {
+	d := p.made
+	if d.team != nil {
+		_ = d.team.Close() // it is of no use; the error is told
+		add(&d.world.past, d.team.Counters())
+		d.team = nil
+	}
+	return d.deleteAttributes()
+}
+
+// cancel does nothing: the others need this rank.
+func (p *duplication) cancel() {}
+
+func (p *duplication) start() error { return badClass(ClassRequest, "it is not persistent") }
+func (p *duplication) free()        {}
