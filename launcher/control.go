@@ -52,6 +52,7 @@ type controller struct {
 	interrupt int  // how often
 	source    *stdio.Source
 	unread    bool // rank 0 reads no more
+	last      tail // of what went to err
 	timers    []*time.Timer
 	over      bool     // Run is about to return
 	deaf      []func() // end sites that do not answer
@@ -223,11 +224,14 @@ func (c *controller) ended(s *seat, e host.Event) {
 		return
 	}
 	cause := c.rankCause(s, e)
-	cause.Status, cause.Signal = e.Status, e.Signal
+	cause.Status, cause.Signal, cause.Core, cause.CoreFile = e.Status, e.Signal, e.Core, e.CoreFile
 	switch {
 	case e.Status != 0:
-		if e.OOM > 0 {
-			cause.Message = fmt.Sprintf("its control group has counted %d kills for want of memory", e.OOM)
+		switch {
+		case e.OOM == 1:
+			cause.Message = "out of memory: the kernel's OOM killer has ended a process of its control group since the job began"
+		case e.OOM > 1:
+			cause.Message = fmt.Sprintf("out of memory: the kernel's OOM killer has ended %d processes of its control group since the job began", e.OOM)
 		}
 	case e.Joined && !e.Finalized:
 		cause.Status = statusFailed
@@ -397,6 +401,7 @@ func (c *controller) result() (Result, error) {
 	}
 	if c.cause != nil {
 		r.Cause, r.ExitStatus = c.cause, c.cause.Status
+		c.cause.Shown = c.last.ends(c.cause.Stderr)
 	}
 	for _, g := range c.groups {
 		for _, e := range g.ranks {

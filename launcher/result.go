@@ -47,8 +47,14 @@ type Cause struct {
 	Status  int            // what ExitStatus became
 	Signal  syscall.Signal // that ended the rank or was sent to the launcher
 	Aborted bool           // the rank called MPI_Abort, or an equal of it
-	Message string         // what else is known
-	Stderr  []string       // the last lines of the rank's standard error
+	Core    bool           // the kernel has dumped the rank's memory
+	// CoreFile is where, if that could be found out: a file on Host, or "|" and
+	// the program there that takes dumps in.
+	CoreFile string
+	Message  string   // what else is known
+	Stderr   []string // the last lines of the rank's standard error, five at most
+	// Shown is set when what was written to Job.Stderr ends with these lines.
+	Shown bool
 }
 
 // Quiet tells that the user knows the cause already and the line of String
@@ -102,10 +108,77 @@ func (c *Cause) how() string {
 	default:
 		return how
 	}
+	if c.Core {
+		how += ", core dumped"
+		if helper, ok := strings.CutPrefix(c.CoreFile, "|"); ok {
+			how += " to " + helper
+		} else if c.CoreFile != "" {
+			how += ": " + c.CoreFile
+		}
+	}
 	if c.Message != "" {
 		how += ": " + c.Message
 	}
 	return how
+}
+
+// Others says in a line how ranks ended that are not the cause, as far as that is
+// worth a word: "" when all of them ended well, or were told to end and did.
+func (r *Result) Others() string {
+	if r.Cause == nil {
+		return ""
+	}
+	told, killed := 0, 0
+	var by []RankEnd // themselves
+	for _, e := range r.Ranks {
+		switch {
+		case e.Group == r.Cause.Group && e.Rank == r.Cause.Rank:
+		case e.Told:
+			told++
+			if e.Signal == syscall.SIGKILL {
+				killed++
+			}
+		case e.Status != 0:
+			by = append(by, e)
+		}
+	}
+	var parts []string
+	switch {
+	case killed > 0:
+		parts = append(parts, fmt.Sprintf("%s told to end, %d of which had to be killed", others(told), killed))
+	case told > 0 && len(by) > 0:
+		parts = append(parts, others(told)+" told to end")
+	}
+	for i, e := range by {
+		if i == othersMax {
+			parts = append(parts, fmt.Sprintf("so did %d more", len(by)-i))
+			break
+		}
+		parts = append(parts, e.String()+" by itself")
+	}
+	return strings.Join(parts, "; ")
+}
+
+// othersMax is how many ranks Others names.
+const othersMax = 3
+
+func others(n int) string {
+	if n == 1 {
+		return "1 other was"
+	}
+	return fmt.Sprintf("%d others were", n)
+}
+
+// String is the end in words: "rank 2 exited with status 1".
+func (e RankEnd) String() string {
+	who := fmt.Sprintf("rank %d", e.Rank)
+	if e.Group > 0 {
+		who += fmt.Sprintf(" of spawn %d", e.Group)
+	}
+	if e.Signal != 0 {
+		return fmt.Sprintf("%s was killed by signal %d (%s)", who, int(e.Signal), signalName(e.Signal))
+	}
+	return fmt.Sprintf("%s exited with status %d", who, e.Status)
 }
 
 // signalName is what a signal is called in English.

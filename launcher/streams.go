@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
+	"sync"
 
 	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
@@ -18,8 +20,39 @@ func (c *controller) output(s *seat, stream int, data []byte) {
 	if stream == host.Stderr {
 		sink = c.err
 	}
+	if sink == c.err {
+		c.last.add(data)
+	}
 	n := int64(len(data))
 	sink.Put(data, func() { c.written(s, stream, n) })
+}
+
+// tail is the end of what has gone to a stream of the job.
+type tail struct {
+	mu   sync.Mutex
+	last stdio.Tail
+}
+
+func (t *tail) add(data []byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.last.Add(data)
+}
+
+// ends tells whether the stream ends with these lines, tags before them or not.
+func (t *tail) ends(lines []string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := t.last.Lines()
+	if len(all) < len(lines) {
+		return false
+	}
+	for i, line := range all[len(all)-len(lines):] {
+		if !strings.HasSuffix(line, lines[i]) {
+			return false
+		}
+	}
+	return true
 }
 
 // written gives a host credit for more output, in batches: each one wakes it.

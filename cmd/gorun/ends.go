@@ -10,6 +10,33 @@ import (
 	"github.com/gorun-mpi/gorun/launcher"
 )
 
+// report says why a job did not end well: the first cause in a line, the last
+// lines of that rank's standard error unless they stand right above, and how
+// other ranks ended if that is worth a word. With --quiet the line is all.
+func report(result launcher.Result, quiet bool, errOut io.Writer) {
+	c := result.Cause
+	if c == nil || c.Quiet() {
+		return
+	}
+	fmt.Fprintln(errOut, c)
+	if quiet {
+		return
+	}
+	if len(c.Stderr) > 0 && !c.Shown {
+		whose := fmt.Sprintf("rank %d", c.Rank)
+		if c.Rank < 0 {
+			whose = "its agent"
+		}
+		fmt.Fprintf(errOut, "gorun: %s's last lines on standard error:\n", whose)
+		for _, line := range c.Stderr {
+			fmt.Fprintf(errOut, "gorun: | %s\n", line)
+		}
+	}
+	if others := result.Others(); others != "" {
+		fmt.Fprintf(errOut, "gorun: %s\n", others)
+	}
+}
+
 // status is what gorun exits with, and says what was asked for about the ends.
 func (e ends) status(result launcher.Result, errOut io.Writer) int {
 	if e.everyStatus {

@@ -149,9 +149,7 @@ func runJob(ctx context.Context, req request, std stdio) int {
 		return explain(err, job, std.err)
 	}
 	log.Infof("the job ended with status %d after %v", result.ExitStatus, time.Since(started).Round(time.Millisecond))
-	if c := result.Cause; c != nil && !c.Quiet() {
-		fmt.Fprintln(std.err, c)
-	}
+	report(result, req.quiet, std.err)
 	return req.ends.status(result, std.err)
 }
 

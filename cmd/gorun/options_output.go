@@ -13,7 +13,7 @@ func outputOptions() []option {
 		{names: []string{"debug"}, under: hydra, family: "Output",
 			help: "as -v", set: setVerbose(1)},
 		{names: []string{"quiet"}, short: "q", family: "Output",
-			help: "no notes and warnings about the command line", set: setSwitch(func(s *settings, on bool) { s.quiet = on })},
+			help: "no notes and warnings about the command line, and of a failure its cause only", set: setSwitch(func(s *settings, on bool) { s.quiet = on })},
 		{names: []string{"report-pid"}, arity: 1, family: "Output", value: "-|+|FILE",
 			help: "write gorun's process number to standard output, standard error or FILE", set: setReportPID},
 	}

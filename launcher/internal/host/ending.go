@@ -71,14 +71,14 @@ func (h *Host) processEnded(local int) {
 	if r.gone {
 		return
 	}
-	over, status, signal, err := ended(r.pid)
+	how, err := ended(r.pid)
 	text := ""
 	switch {
 	case errors.Is(err, unix.ECHILD):
-		status, text = 1, "somebody else in this process has waited for it, so its exit status is not known"
+		how.status, text = 1, "somebody else in this process has waited for it, so its exit status is not known"
 	case err != nil:
-		status, text = 1, err.Error()
-	case !over:
+		how.status, text = 1, err.Error()
+	case !how.over:
 		return
 	}
 	r.gone = true
@@ -94,14 +94,17 @@ func (h *Host) processEnded(local int) {
 
 	number := h.rankOf(local)
 	e := Event{
-		Kind: Ended, Rank: number, PID: r.pid, Status: status, Signal: signal, Text: text,
+		Kind: Ended, Rank: number, PID: r.pid, Status: how.status, Signal: how.signal, Text: text,
 		Joined: h.engine.Joined(number), Finalized: h.engine.Finalized(number), Told: h.ending.begun,
 	}
 	h.addPMIx(&e, r)
-	if signal == syscall.SIGKILL && !e.Told {
-		e.OOM = topo.OOMKills()
+	if how.signal == syscall.SIGKILL && !e.Told {
+		e.OOM = max(0, topo.OOMKills()-h.oom)
 	}
-	if !e.Told && (status != 0 || e.Joined && !e.Finalized) {
+	if how.core {
+		e.Core, e.CoreFile = true, coreFile(r.pid, how.signal, h.appOf(local))
+	}
+	if !e.Told && (how.status != 0 || e.Joined && !e.Finalized) {
 		r.bad = true
 	}
 	if e.Status == 0 {

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gorun-mpi/gorun/internal/shm"
+	"github.com/gorun-mpi/gorun/internal/topo"
 	"github.com/gorun-mpi/gorun/launcher/internal/guard"
 	"github.com/gorun-mpi/gorun/launcher/internal/sidecar"
 	"github.com/gorun-mpi/gorun/pmi"
@@ -60,6 +61,7 @@ type Host struct {
 	open    int    // pipes of output that may bring more
 	quiet   time.Time
 	holds   int // PMI sockets that ended before their rank
+	oom     int // processes that had been killed for want of memory before this host began
 
 	poll    int             // epoll
 	ctx     context.Context // of fences; ends with Run
@@ -148,6 +150,7 @@ func (h *Host) prepare() error {
 	if err := h.watch(h.mail.fd, unix.EPOLLIN, sourceMail, 0); err != nil {
 		return err
 	}
+	h.oom = topo.OOMKills()
 	if h.guard, err = guard.Start(Marker(&h.spec)); err != nil {
 		return err
 	}

@@ -115,26 +115,26 @@ func TestEnded(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		if over, _, _, err := ended(cmd.Process.Pid); over || err != nil {
-			t.Errorf("%s: over %v, %v before its end", c.script, over, err)
+		if how, err := ended(cmd.Process.Pid); how.over || err != nil {
+			t.Errorf("%s: over %v, %v before its end", c.script, how.over, err)
 		}
 		in.Close()
 		deadline := time.Now().Add(10 * time.Second)
 		for {
-			over, status, signal, err := ended(cmd.Process.Pid)
+			how, err := ended(cmd.Process.Pid)
 			if err != nil || time.Now().After(deadline) {
 				t.Fatalf("%s: %v", c.script, err)
 			}
-			if over {
-				if status != c.status || signal != c.signal {
-					t.Errorf("%s: got %d, %v, want %d, %v", c.script, status, signal, c.status, c.signal)
+			if how.over {
+				if how.status != c.status || how.signal != c.signal {
+					t.Errorf("%s: got %d, %v, want %d, %v", c.script, how.status, how.signal, c.status, c.signal)
 				}
 				break
 			}
 			time.Sleep(time.Millisecond)
 		}
 		cmd.Wait() // it was not reaped before
-		if _, _, _, err := ended(cmd.Process.Pid); !errors.Is(err, syscall.ECHILD) {
+		if _, err := ended(cmd.Process.Pid); !errors.Is(err, syscall.ECHILD) {
 			t.Errorf("%s: reaped: got %v, want ECHILD", c.script, err)
 		}
 	}

@@ -118,7 +118,9 @@ type Event struct {
 	Finalized bool             `msgpack:"f,omitempty"` // and finalize
 	Told      bool             `msgpack:"t,omitempty"` // it was sent a signal to end before
 	Late      bool             `msgpack:"l,omitempty"` // something else that is on its way may have caused this
-	OOM       int              `msgpack:"o,omitempty"` // processes the kernel has killed for want of memory
+	OOM       int              `msgpack:"o,omitempty"` // processes the kernel has killed for want of memory since the host began
+	Core      bool             `msgpack:"c,omitempty"` // the rank's memory was dumped
+	CoreFile  string           `msgpack:"h,omitempty"` // there; "" if that is not known
 	Field     string           `msgpack:"i,omitempty"` // of launcher.Job
 	Value     string           `msgpack:"v,omitempty"` // of that field
 	Text      string           `msgpack:"m,omitempty"`

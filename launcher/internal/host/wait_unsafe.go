@@ -18,9 +18,16 @@ type siginfo struct {
 	_                     [100]byte
 }
 
-// ended tells whether a child has ended and how, without reaping it: status is
-// its exit status, or signal is what ended it.
-func ended(pid int) (over bool, status int, signal syscall.Signal, err error) {
+// end is how a child has ended.
+type end struct {
+	over   bool // it has
+	status int  // its exit status; 128+N for signal N
+	signal syscall.Signal
+	core   bool // and the kernel has dumped core, or had it dumped
+}
+
+// ended tells whether a child has ended and how, without reaping it.
+func ended(pid int) (end, error) {
 	var info siginfo
 	for {
 		_, _, errno := unix.Syscall6(unix.SYS_WAITID, unix.P_PID, uintptr(pid), uintptr(unsafe.Pointer(&info)),
@@ -30,16 +37,19 @@ func ended(pid int) (over bool, status int, signal syscall.Signal, err error) {
 			continue
 		case 0:
 		default:
-			return false, 0, 0, os.NewSyscallError("waitid", errno)
+			return end{}, os.NewSyscallError("waitid", errno)
 		}
 		break
 	}
-	const exited = 1 // CLD_EXITED; else CLD_KILLED or CLD_DUMPED
+	const (
+		exited = 1 // CLD_EXITED; else CLD_KILLED
+		dumped = 3 // or CLD_DUMPED
+	)
 	switch {
 	case info.pid == 0:
-		return false, 0, 0, nil
+		return end{}, nil
 	case info.code == exited:
-		return true, int(info.status), 0, nil
+		return end{over: true, status: int(info.status)}, nil
 	}
-	return true, 128 + int(info.status), syscall.Signal(info.status), nil
+	return end{over: true, status: 128 + int(info.status), signal: syscall.Signal(info.status), core: info.code == dumped}, nil
 }

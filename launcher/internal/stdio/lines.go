@@ -78,7 +78,7 @@ func (l *Lines) take(whole []byte) []byte {
 // How much of a stream's end is kept.
 const (
 	tailBytes = 4 << 10
-	tailLines = 10
+	tailLines = 5
 	tailWidth = 400 // bytes of a line
 )
 
