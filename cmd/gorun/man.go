@@ -1,10 +1,10 @@
 package main
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/gorun-mpi/gorun/cmd/internal/roff"
 	"github.com/gorun-mpi/gorun/internal/version"
 )
 
@@ -12,104 +12,82 @@ import (
 // of options, the clashes and the variables.
 func manual() string {
 	var m page
-	m.line(`.TH GORUN 1 "" "%s" "gorun"`, quoted(version.Line("gorun")))
-	m.section("NAME")
-	m.text("gorun - start the ranks of a parallel program")
-	m.section("SYNOPSIS")
-	m.text("gorun [options] program [arguments] [: [options] program [arguments]]...")
-	m.section("DESCRIPTION")
-	m.text("gorun starts the ranks of a parallel program and waits for them: programs of MPI and Go programs of package rank find each other, all others just run.")
-	m.paragraph("It replaces mpirun and mpiexec: it takes the options of Open MPI 4 and 5, of Hydra (MPICH, Intel MPI) and of the MPI standard's mpiexec. Long options may be written with one dash.")
-	m.paragraph("Options end at the program. A bare : in its arguments starts another program of the same job, with options of its own; -- before a program takes that meaning away. Options that are said to be of the program hold for the one that follows, all others for the job.")
-	m.paragraph("Output comes in whole lines; standard input goes to rank 0. Signals are passed on; INT and TERM end the job, a second one at once.")
-	m.section("OPTIONS")
+	m.Title("gorun", version.Line("gorun"))
+	m.Section("NAME")
+	m.Text("gorun - start the ranks of a parallel program")
+	m.Section("SYNOPSIS")
+	m.Text("gorun [options] program [arguments] [: [options] program [arguments]]...")
+	m.Section("DESCRIPTION")
+	m.Text("gorun starts the ranks of a parallel program and waits for them: programs of MPI and Go programs of package rank find each other, all others just run.")
+	m.Paragraph("It replaces mpirun and mpiexec: it takes the options of Open MPI 4 and 5, of Hydra (MPICH, Intel MPI) and of the MPI standard's mpiexec. Long options may be written with one dash.")
+	m.Paragraph("Options end at the program. A bare : in its arguments starts another program of the same job, with options of its own; -- before a program takes that meaning away. Options that are said to be of the program hold for the one that follows, all others for the job.")
+	m.Paragraph("Output comes in whole lines; standard input goes to rank 0. Signals are passed on; INT and TERM end the job, a second one at once.")
+	m.Section("OPTIONS")
 	table := everyOption()
 	for _, family := range families {
 		first := true
 		for i := range table {
 			if o := &table[i]; o.family == family {
 				if first {
-					m.line(".SS %s", quoted(family))
+					m.Line(".SS %s", roff.Quoted(family))
 					first = false
 				}
 				m.option(o)
 			}
 		}
 	}
-	m.section("OPTIONS WITHOUT EFFECT")
-	m.text("Options of other launchers that change no result here are accepted, with one note on standard error (-q: without).")
+	m.Section("OPTIONS WITHOUT EFFECT")
+	m.Text("Options of other launchers that change no result here are accepted, with one note on standard error (-q: without).")
 	m.fates(table, noted)
-	m.section("OPTIONS NOT SUPPORTED")
-	m.text("Options that would change the result, and that gorun has nothing for, end it with status 2 and the reason.")
+	m.Section("OPTIONS NOT SUPPORTED")
+	m.Text("Options that would change the result, and that gorun has nothing for, end it with status 2 and the reason.")
 	m.fates(table, refused)
-	m.section("CALLED BY ANOTHER NAME")
-	m.text("A link to gorun may be called mpirun, orterun, prterun, mpirun.openmpi (it then does as Open MPI) or mpiexec, mpiexec.hydra, mpiexec.mpich (as Hydra), where the two do not agree:")
+	m.Section("CALLED BY ANOTHER NAME")
+	m.Text("A link to gorun may be called mpirun, orterun, prterun, mpirun.openmpi (it then does as Open MPI) or mpiexec, mpiexec.hydra, mpiexec.mpich (as Hydra), where the two do not agree:")
 	for _, c := range clashes() {
-		m.line(".TP")
-		m.line(".B %s", escaped(c.what))
-		m.line("gorun: %s;", escaped(c.gorun))
-		m.line(".br")
-		m.line("mpirun: %s;", escaped(c.mpirun))
-		m.line(".br")
-		m.line("mpiexec: %s.", escaped(c.hydras))
+		m.Line(".TP")
+		m.Line(".B %s", roff.Escaped(c.what))
+		m.Line("gorun: %s;", roff.Escaped(c.gorun))
+		m.Line(".br")
+		m.Line("mpirun: %s;", roff.Escaped(c.mpirun))
+		m.Line(".br")
+		m.Line("mpiexec: %s.", roff.Escaped(c.hydras))
 	}
-	m.section("FILES OF HOSTS")
-	m.text("One host a line: a name, an address or a range of names, and behind it slots=N, max_slots=N, user=NAME, or a number of slots after a colon. What is said of a host more than once adds up; ^NAME leaves a host out; comments begin with # or //.")
-	m.example("node01 slots=8 max_slots=16", "node[02-09]:8", "[fe80::1]:4")
-	m.section("FILES OF PROGRAMS")
-	m.text("--app and -configfile read a program a line, with its options before it. Words may be quoted; comments begin with #; a line that ends in a backslash goes on in the next.")
-	m.example("-n 1 ./master", "-n 3 -wdir /scratch ./worker 'an argument'")
-	m.section("ENVIRONMENT")
+	m.Section("FILES OF HOSTS")
+	m.Text("One host a line: a name, an address or a range of names, and behind it slots=N, max_slots=N, user=NAME, or a number of slots after a colon. What is said of a host more than once adds up; ^NAME leaves a host out; comments begin with # or //.")
+	m.Example("node01 slots=8 max_slots=16", "node[02-09]:8", "[fe80::1]:4")
+	m.Section("FILES OF PROGRAMS")
+	m.Text("--app and -configfile read a program a line, with its options before it. Words may be quoted; comments begin with #; a line that ends in a backslash goes on in the next.")
+	m.Example("-n 1 ./master", "-n 3 -wdir /scratch ./worker 'an argument'")
+	m.Section("ENVIRONMENT")
 	for _, v := range variables() {
 		if v.help == "" {
 			continue
 		}
-		m.line(".TP")
-		m.line(".B %s", escaped(v.name))
-		m.line("%s", escaped(v.help))
+		m.Line(".TP")
+		m.Line(".B %s", roff.Escaped(v.name))
+		m.Line("%s", roff.Escaped(v.help))
 	}
-	m.section("EXIT STATUS")
-	m.text("That of the first rank that failed, 128+N when signal N ended it; 124 after --timeout, 125 when gorun itself failed, 126 for a program that cannot be run, 127 for one that is not found, 2 for a wrong command line.")
-	m.section("EXAMPLES")
-	m.example("gorun -np 4 ./a2a -m 32", "gorun --launcher fork -H a:2,b:2 ./a2a -m 32",
+	m.Section("EXIT STATUS")
+	m.Text("That of the first rank that failed, 128+N when signal N ended it; 124 after --timeout, 125 when gorun itself failed, 126 for a program that cannot be run, 127 for one that is not found, 2 for a wrong command line.")
+	m.Section("EXAMPLES")
+	m.Example("gorun -np 4 ./a2a -m 32", "gorun --launcher fork -H a:2,b:2 ./a2a -m 32",
 		"gorun -np 2 -x OMP_NUM_THREADS=4 --timeout 1m30s -- ./solver --flag-of-its-own", "gorun -np 1 ./master : -np 3 -wdir /scratch ./worker")
-	return m.b.String()
+	return m.String()
 }
 
-// page is roff under way.
-type page struct{ b strings.Builder }
-
-func (m *page) line(format string, args ...any) { fmt.Fprintf(&m.b, format+"\n", args...) }
-
-func (m *page) section(title string) { m.line(".SH %s", quoted(title)) }
-
-func (m *page) text(text string) { m.line("%s", escaped(text)) }
-
-func (m *page) paragraph(text string) {
-	m.line(".PP")
-	m.text(text)
-}
-
-func (m *page) example(lines ...string) {
-	m.line(".PP")
-	m.line(".nf")
-	for _, line := range lines {
-		m.line(".RS")
-		m.line("%s", escaped(line))
-		m.line(".RE")
-	}
-	m.line(".fi")
-}
+// page is a manual page that has options in it.
+type page struct{ roff.Page }
 
 // option is an option's entry: all its names, the value, what it does.
 func (m *page) option(o *option) {
-	m.line(".TP")
+	m.Line(".TP")
 	forms := spellings(o)
-	text := `\fB` + escaped(strings.Join(forms, ", ")) + `\fR`
+	text := `\fB` + roff.Escaped(strings.Join(forms, ", ")) + `\fR`
 	if o.value != "" {
-		text += ` \fI` + escaped(o.value) + `\fR`
+		text += ` \fI` + roff.Escaped(o.value) + `\fR`
 	}
-	m.line("%s", text)
+	m.Line("%s", text)
 	help := sentence(o.help)
 	if o.local {
 		help += " Of the program that follows."
@@ -117,7 +95,7 @@ func (m *page) option(o *option) {
 	if o.under != 0 && o.under&own == 0 {
 		help += " When called mpiexec."
 	}
-	m.line("%s", escaped(help))
+	m.Line("%s", roff.Escaped(help))
 }
 
 // fates lists the options of a fate by their reason.
@@ -143,9 +121,9 @@ func (m *page) fates(table []option, f fate) {
 		}
 	}
 	for _, reason := range reasons {
-		m.line(".TP")
-		m.line(".B %s", escaped(strings.Join(forms[reason], ", ")))
-		m.line("%s", escaped(sentence(reason)))
+		m.Line(".TP")
+		m.Line(".B %s", roff.Escaped(strings.Join(forms[reason], ", ")))
+		m.Line("%s", roff.Escaped(sentence(reason)))
 	}
 }
 
@@ -173,19 +151,4 @@ func sentence(text string) string {
 		text += "."
 	}
 	return text
-}
-
-// escaped makes text harmless to roff: no line of it is a request, no character
-// an escape, and a minus is what one types.
-func escaped(text string) string {
-	text = strings.NewReplacer(`\`, `\e`, "-", `\-`, "'", `\(aq`, "`", `\(ga`, "^", `\(ha`, "~", `\(ti`, "\n", " ").Replace(text)
-	if strings.HasPrefix(text, ".") {
-		text = `\&` + text
-	}
-	return text
-}
-
-// quoted is text as one argument of a request.
-func quoted(text string) string {
-	return `"` + strings.ReplaceAll(escaped(text), `"`, `\(dq`) + `"`
 }

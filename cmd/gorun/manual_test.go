@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gorun-mpi/gorun/cmd/internal/roff"
 	"github.com/gorun-mpi/gorun/internal/testenv"
 )
 
@@ -38,7 +39,7 @@ func TestManualNamesEverything(t *testing.T) {
 				t.Errorf("no %s in the manual", form)
 			}
 		}
-		if o.fate != done && !strings.Contains(text, strings.ReplaceAll(strings.ReplaceAll(escaped(sentence(o.reason)), `\-`, "-"), `\&`, "")) {
+		if o.fate != done && !strings.Contains(text, strings.ReplaceAll(strings.ReplaceAll(roff.Escaped(sentence(o.reason)), `\-`, "-"), `\&`, "")) {
 			t.Errorf("no reason of --%s in the manual", o.names[0])
 		}
 	}
