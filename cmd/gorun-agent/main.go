@@ -1,12 +1,21 @@
 // Gorun-agent runs the ranks of one host of a job. gorun starts it, one for each
 // host, and tells it what to do on its standard input; it is of no use alone.
+// With --version it says which it is, and exits.
 package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 
+	"github.com/gorun-mpi/gorun/internal/version"
 	"github.com/gorun-mpi/gorun/launcher/agent"
 )
 
-func main() { os.Exit(agent.Main(context.Background(), os.Stdin, os.Stdout)) }
+func main() {
+	if len(os.Args) == 2 && (os.Args[1] == "--version" || os.Args[1] == "-V") {
+		fmt.Println(version.Line("gorun-agent"))
+		return
+	}
+	os.Exit(agent.Main(context.Background(), os.Stdin, os.Stdout))
+}

@@ -30,24 +30,25 @@ var may = map[string][]string{
 	"internal/pack":          {},
 	"internal/version":       {},
 
-	"rdma":           {},
-	"rdma/soft":      {"rdma", "internal/arch", "internal/shm"},
-	"rdma/rdmatest":  {"rdma", "internal/testenv"},
-	"coll":           {"rdma", "internal/arch", "internal/wait"},
-	"pmi":            {"internal/pack"},
-	"pmi/gossip":     {"pmi"},
-	"pmi/pmix":       {},
-	"pmi/pmix/link":  {},
-	"rank":           {"coll", "rdma", "rdma/soft", "pmi", "internal/arch", "internal/pack", "internal/shm", "internal/topo", "internal/version", "internal/wait"},
-	"rank/ranktest":  {"rank", "rdma/soft"},
-	"launcher":       {"pmi", "pmi/pmix/link", "internal/shm", "internal/topo", "internal/version"},
-	"launcher/agent": {"launcher", "pmi/gossip"},
+	"rdma":              {},
+	"rdma/soft":         {"rdma", "internal/arch", "internal/shm"},
+	"rdma/rdmatest":     {"rdma", "internal/testenv"},
+	"coll":              {"rdma", "internal/arch", "internal/wait"},
+	"pmi":               {"internal/pack"},
+	"pmi/gossip":        {"pmi"},
+	"pmi/pmix":          {},
+	"pmi/pmix/link":     {},
+	"rank":              {"coll", "rdma", "rdma/soft", "pmi", "internal/arch", "internal/pack", "internal/shm", "internal/topo", "internal/version", "internal/wait"},
+	"rank/ranktest":     {"rank", "rdma/soft"},
+	"launcher":          {"pmi", "pmi/pmix/link", "internal/shm", "internal/topo", "internal/version"},
+	"launcher/agent":    {"launcher", "pmi/gossip"},
+	"launcher/hostfile": {},
 
 	"cmd/internal":    {"internal/version"},
-	"cmd/gorun-agent": {"launcher/agent"},
+	"cmd/gorun-agent": {"launcher/agent", "internal/version"},
 	"cmd/gorun-pmix":  {"pmi/pmix", "pmi/pmix/link"},
-	"cmd/gorun-info":  {"pmi/pmix/link", "internal/version"},
-	"cmd/gorun":       {"launcher", "internal/version", "internal/topo", "cmd/internal"},
+	"cmd/gorun-info":  {"pmi/pmix/link", "launcher/hostfile", "cmd/internal", "internal/version", "internal/topo"},
+	"cmd/gorun":       {"launcher", "launcher/hostfile", "internal/version", "internal/topo", "cmd/internal"},
 	"cmd/a2a":         {"rank", "rdma", "coll", "cmd/internal", "internal/version"},
 	"cmd/gorun-bench": {"launcher", "rank", "coll", "rdma", "cmd/internal", "internal/version", "internal/topo", "testdata"},
 	"testdata":        {},
@@ -58,7 +59,7 @@ var may = map[string][]string{
 var only = map[string][]string{
 	"github.com/hashicorp/memberlist":   {"pmi/gossip"},
 	"github.com/sirupsen/logrus":        {"launcher", "pmi/gossip", "cmd/gorun", "cmd/a2a", "cmd/gorun-bench", "cmd/internal"},
-	"github.com/spf13/pflag":            {"cmd/gorun", "cmd/a2a", "cmd/internal"},
+	"github.com/spf13/pflag":            {"cmd/gorun", "cmd/gorun-info", "cmd/a2a", "cmd/internal"},
 	"github.com/tailscale/hujson":       {"cmd/internal"},
 	"github.com/vmihailenco/msgpack/v5": {"internal/pack", "launcher", "pmi/pmix/link"},
 	"github.com/rogpeppe/go-internal":   {"e2e"},
@@ -197,7 +198,7 @@ func TestUnsafeOnlyInFilesNamedForIt(t *testing.T) {
 // Main and Init, and by tests.
 func TestEnvironmentReadOnlyAtTheEdge(t *testing.T) {
 	fset, files := sources(t)
-	edge := []string{"cmd/gorun", "cmd/a2a", "cmd/gorun-bench", "cmd/internal", "internal/testenv", "e2e"}
+	edge := []string{"cmd/gorun", "cmd/gorun-info", "cmd/a2a", "cmd/gorun-bench", "cmd/internal", "internal/testenv", "e2e"}
 	// One function each: the documented defaults of the two public APIs.
 	exempt := map[string]string{"rank/config.go": "Environ", "launcher/run.go": "Environ"}
 	for _, f := range files {
