@@ -1,9 +1,9 @@
 package launcher
 
 import (
-	"strings"
-
 	"golang.org/x/sys/unix"
+
+	"github.com/gorun-mpi/gorun/launcher/internal/host"
 )
 
 // master is where processes that meet by themselves may do so, as MASTER_ADDR
@@ -12,20 +12,11 @@ import (
 // All hosts that can be reached are this machine.
 func (c *controller) master(g *group) (address string, port int) {
 	for _, app := range g.apps {
-		if !sets(app.Env, "MASTER_PORT") {
+		if !host.UserSets(app.Env, "MASTER_PORT") {
 			return "127.0.0.1", freePort()
 		}
 	}
 	return "127.0.0.1", 0
-}
-
-func sets(env []string, name string) bool {
-	for _, entry := range env {
-		if len(entry) > len(name) && entry[len(name)] == '=' && strings.HasPrefix(entry, name) {
-			return true
-		}
-	}
-	return false
 }
 
 // freePort is a port of this machine that nobody uses; 0 if that cannot be found

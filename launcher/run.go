@@ -137,8 +137,8 @@ func checkApps(job *Job) *JobError {
 	return nil
 }
 
-// maxRanks is more than any machine has: beyond it sums would not fit.
-const maxRanks = 1 << 20
+// maxRanks is more than any machine can hold, and what a segment has room for.
+const maxRanks = 1 << 16
 
 // bad is what is wrong with a field of a job.
 func bad(field, value, format string, args ...any) *JobError {

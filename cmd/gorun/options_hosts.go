@@ -53,25 +53,21 @@ func setHosts(s *settings, value string) error {
 	return nil
 }
 
-func (s *settings) hostsOf(name string) ([]hostfile.Host, error) {
-	text, err := s.read(name)
+func setHostfile(s *settings, value string) error {
+	text, err := s.read(value) // once: it may be a pipe
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return hostfile.Parse(text, name)
+	return s.addHostfile(text, value)
 }
 
-func setHostfile(s *settings, value string) error {
-	hosts, err := s.hostsOf(value)
+func (s *settings) addHostfile(text, name string) error {
+	hosts, err := hostfile.Parse(text, name)
 	if err != nil {
 		return err
 	}
 	s.fileHosts = append(s.fileHosts, hosts...)
-	text, err := s.read(value)
-	if err != nil {
-		return err
-	}
-	lines, err := hostfile.Lines(text, value)
+	lines, err := hostfile.Lines(text, name)
 	s.fileLines = append(s.fileLines, lines...)
 	return err
 }
@@ -81,15 +77,18 @@ func setDefaultHostfile(s *settings, value string) error {
 	if value == "none" {
 		return nil
 	}
-	hosts, err := s.hostsOf(value)
-	s.defaultFile = hosts
+	text, err := s.read(value)
+	if err != nil {
+		return err
+	}
+	s.defaultFile, err = hostfile.Parse(text, value)
 	return err
 }
 
 func setMachine(s *settings, value string) error {
-	if s.readFile != nil && !strings.Contains(value, ",") {
-		if _, err := s.readFile(value); err == nil {
-			return setHostfile(s, value)
+	if !strings.Contains(value, ",") {
+		if text, err := s.read(value); err == nil {
+			return s.addHostfile(text, value)
 		}
 	}
 	return setHosts(s, value)

@@ -41,6 +41,7 @@ func TestHosts(t *testing.T) {
 		{name: "-machine, a file", command: "mpiexec", args: "-machine two a", want: "n1:2 n2:3, 0*a"},
 		{name: "-machine, hosts", command: "mpiexec", args: "-machine x,y a", want: "x:1 y:1, 0*a"},
 		{name: "-machine is Hydra's", args: "-machine x a", err: "-machine: unknown option"},
+		{name: "the command line of an outer mpirun", args: "a", environ: "OMPI_MCA_ess_base_jobid=1 OMPI_MCA_orte_default_hostfile=two", want: ", 0*a"},
 		{name: "all CPUs", command: "mpirun", args: "a", want: ", 7*a"},
 		{name: "not of several programs", command: "mpirun", args: "a : b", want: ", 1*a 1*b"},
 		{name: "one rank", command: "mpiexec", args: "a", want: ", 0*a"},
@@ -55,9 +56,7 @@ func TestHosts(t *testing.T) {
 		}
 		line := under(command, files, strings.Fields(c.args)...)
 		line.cpus = func() int { return 7 }
-		if c.environ != "" {
-			line.environ = append(line.environ, c.environ)
-		}
+		line.environ = append(line.environ, strings.Fields(c.environ)...)
 		req, err := parse(line)
 		if c.err != "" {
 			if err == nil || !strings.HasPrefix(err.Error(), c.err) {
@@ -82,6 +81,22 @@ func TestHosts(t *testing.T) {
 		}
 		if err != nil || got != c.want {
 			t.Errorf("%s: %s: got %q, %v; want %q", c.name, c.args, got, err, c.want)
+		}
+	}
+}
+
+// A hostfile may be a pipe, as with --hostfile <(nodes).
+func TestHostfileIsReadOnce(t *testing.T) {
+	for _, option := range []string{"--hostfile", "-machine", "--default-hostfile"} {
+		files := map[string]string{"pipe": "n1 slots=2\n"}
+		c := under("mpiexec", files, option, "pipe", "a")
+		read := c.readFile
+		c.readFile = func(name string) ([]byte, error) {
+			defer func() { files[name] = "" }()
+			return read(name)
+		}
+		if req, err := parse(c); err != nil || len(req.job.Hosts) != 1 || req.job.Hosts[0].Slots != 2 {
+			t.Errorf("%s: hosts %v, %v; want n1 with 2 slots", option, req.job.Hosts, err)
 		}
 	}
 }

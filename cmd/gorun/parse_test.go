@@ -126,6 +126,7 @@ func TestParseRefuses(t *testing.T) {
 		{"unknown", []string{"--frobnicate", "prog"}, "--frobnicate: unknown option; gorun --help lists"},
 		{"unknown with value", []string{"--frobnicate=3", "prog"}, "--frobnicate: unknown option;"},
 		{"unknown short", []string{"-Z", "prog"}, "-Z: unknown option;"},
+		{"no number after a long name", []string{"-np2", "prog"}, "-np2: unknown option; did you mean -np?"},
 		{"a word mistyped, not a number", []string{"-nolocla", "prog"}, "-nolocla: unknown option;"},
 		{"near", []string{"--tag-outptu", "prog"}, "--tag-outptu: unknown option; did you mean --tag-output?"},
 		{"near, one dash", []string{"-tagoutput", "prog"}, "-tagoutput: unknown option; did you mean --tag-output?"},

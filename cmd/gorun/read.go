@@ -225,8 +225,8 @@ func (p *prepared) shorts(args []string, body string, table []option) (int, erro
 		spelling := "-" + letter
 		value, assigned := strings.CutPrefix(body[i+1:], "=")
 		switch {
-		case !assigned && o.value == "N" && len(value) >= 3 && !strings.ContainsAny(value[:1], "0123456789+-"):
-			// -nolocla is no number of ranks but a word that was mistyped.
+		case !assigned && o.value == "N" && len(value) > 1 && !strings.ContainsAny(value[:1], "0123456789+-"):
+			// -nolocla and -np2 are no numbers of ranks but words that were mistyped.
 			return 0, unknown(args[0], body, table)
 		case assigned || o.arity > 0 && value != "":
 			p.add(o, spelling, "="+value)

@@ -129,7 +129,7 @@ func (h *Host) look(local int) {
 	h.alone.looks++
 	r := &h.ranks[local]
 	l, pid, ok := lookAt(r.pid, looksDepth)
-	if !ok {
+	if !ok || h.ofOthers(pid) {
 		return
 	}
 	r.linked = l.name
@@ -139,6 +139,26 @@ func (h *Host) look(local int) {
 	if l.sure && !h.hasJoined(local) {
 		h.tellAlone(local, fmt.Sprintf("has initialised %s without meeting its launcher, so each rank is a world of its own (rank 0 of 1): %s", l.name, h.whyAlone(pid)))
 	}
+}
+
+// ofOthers tells whether a process below a rank is a rank of another launcher,
+// which the rank has started: its environment leads to another server.
+func (h *Host) ofOthers(pid int) bool {
+	env, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+	if err != nil {
+		return false
+	}
+	own := map[string]string{"GORUN_JOB": h.spec.Job, "PMI_FD": strconv.Itoa(pmiFD), "PMI_PORT": h.port.name()}
+	if h.spec.PMIx != nil {
+		own["PMIX_NAMESPACE"] = h.spec.PMIx.Name
+	}
+	for entry := range bytes.SplitSeq(env, []byte{0}) {
+		name, value, _ := strings.Cut(string(entry), "=")
+		if want, ours := own[name]; ours && value != want {
+			return true
+		}
+	}
+	return false
 }
 
 // lookAt finds an MPI library in a process or those below it.

@@ -25,21 +25,37 @@ var ours = map[string]bool{
 	"GORUN_JOB": true, "GORUN_HOST": true, "GORUN_HOST_INDEX": true, "GORUN_LOCAL_RANK": true, "GORUN_LOCAL_SIZE": true,
 	"GORUN_SET": true, "GORUN_SEGMENT": true, "GORUN_CPUS": true, "GORUN_CPU_RANKS": true, "GORUN_EMULATE": true, "GORUN_PMI": true,
 	"MPI_LOCALRANKID": true, "MPI_LOCALNRANKS": true, "HYDI_CONTROL_FD": true,
+	"OMPI_COMMAND": true, "OMPI_ARGV": true, "OMPI_FILE_LOCATION": true,
 	"OMPI_UNIVERSE_SIZE": true, "OMPI_NUM_APP_CTX": true, "OMPI_APP_CTX_NUM_PROCS": true, "OMPI_FIRST_RANKS": true, "OMPI_MCA_orte_local_daemon_uri": true,
 }
 
 // outer are the beginnings of names that are all an outer launcher's.
 var outer = [...]string{"PMI_", "PMIX_", "OMPI_COMM_WORLD_"}
 
+// outerParameters are those that Open MPI's launcher sets for its ranks among the
+// parameters of Open MPI, which users set too: outside its ranks they are theirs.
+// Left as they are they would keep ranks from yielding, and their files out of
+// the job's directory.
+var outerParameters = map[string]bool{
+	"ess": true, "ess_base_jobid": true, "ess_base_vpid": true, "initial_wdir": true, "mpi_oversubscribe": true,
+	"orte_app_num": true, "orte_bound_at_launch": true, "orte_ess_node_rank": true, "orte_ess_num_procs": true, "orte_hnp_uri": true,
+	"orte_jobfam_session_dir": true, "orte_launch": true, "orte_num_nodes": true, "orte_precondition_transports": true,
+	"orte_tmpdir_base": true, "orte_top_session_dir": true, "pmix": true, "rmaps_base_oversubscribe": true, "shmem_RUNTIME_QUERY_hint": true,
+}
+
 // Scrub returns an environment without what a launcher set in it for its ranks.
 // Of two settings of a name the later one stays.
 func Scrub(environ []string) []string {
 	set := settings(environ)
+	rank := sets(environ, "OMPI_COMM_WORLD_RANK")
 	last := make(map[string]int, len(environ))
 	clean := make([]string, 0, len(environ))
 	for _, entry := range environ {
 		name, value, ok := strings.Cut(entry, "=")
 		if !ok || name == "" || foreign(name) || set[entry] || outerDirectory(name, value) {
+			continue
+		}
+		if key, ok := strings.CutPrefix(name, "OMPI_MCA_"); rank && ok && outerParameters[key] {
 			continue
 		}
 		if i, seen := last[name]; seen {
@@ -108,7 +124,7 @@ func newEnvironment(spec *Spec, segment bool, server *sidecar.Server, port strin
 	for _, r := range spec.Ranks {
 		if e.common[r.App] == nil {
 			user := Scrub(spec.Apps[r.App].Env)
-			e.common[r.App] = slices.Concat(host, openMPISettings(spec, server, user), user)
+			e.common[r.App] = slices.Concat(host, commandVars(spec.Apps[r.App].Argv), openMPISettings(spec, server, user), user)
 			e.meeting[r.App] = newMeeting(spec, user)
 			e.calm[r.App] = !slices.ContainsFunc(user, func(entry string) bool {
 				return strings.HasPrefix(entry, ompiOver) || strings.HasPrefix(entry, ompiYield)
@@ -131,6 +147,15 @@ func programVars(apps []AppSpec) []string {
 		"OMPI_APP_CTX_NUM_PROCS=" + strings.Join(counts, " "),
 		"OMPI_FIRST_RANKS=" + strings.Join(firsts, " "),
 	}
+}
+
+// commandVars are what MPI_INFO_ENV says of the command in Open MPI.
+func commandVars(argv []string) []string {
+	vars := []string{"OMPI_COMMAND=" + argv[0]}
+	if len(argv) > 1 {
+		vars = append(vars, "OMPI_ARGV="+strings.Join(argv[1:], " "))
+	}
+	return vars
 }
 
 // What makes Open MPI's ranks yield their CPU while they wait: the first is what

@@ -24,6 +24,19 @@ func TestScrub(t *testing.T) {
 	}
 }
 
+// In a rank of Open MPI's launcher its parameters are not the user's; elsewhere they are.
+func TestScrubTakesOutWhatOpenMPIHadSet(t *testing.T) {
+	in := []string{"OMPI_MCA_ess=^singleton", "OMPI_MCA_mpi_oversubscribe=0", "OMPI_MCA_orte_tmpdir_base=/tmp", "OMPI_MCA_btl=self", "OMPI_COMMAND=x"}
+	want := []string{"OMPI_MCA_btl=self"}
+	if got := Scrub(append(in, "OMPI_COMM_WORLD_RANK=0")); !reflect.DeepEqual(got, want) {
+		t.Errorf("in a rank: got %q, want %q", got, want)
+	}
+	want = in[:len(in)-1]
+	if got := Scrub(in); !reflect.DeepEqual(got, want) {
+		t.Errorf("in no rank: got %q, want %q", got, want)
+	}
+}
+
 func TestScrubTakesOutWhatGorunHadSet(t *testing.T) {
 	// RANK and MASTER_PORT are still the outer gorun's; WORLD_SIZE has been set by the rank since.
 	in := []string{"RANK=3", "WORLD_SIZE=9", "MASTER_PORT=77", "LOCAL_RANK=1", "PMIX_MCA_gds=hash", "GORUN_SET=RANK=3 WORLD_SIZE=4 MASTER_PORT=77"}

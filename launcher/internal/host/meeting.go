@@ -54,6 +54,18 @@ func (m *meeting) append(env []string, rank, local string) []string {
 	return append(env, "GORUN_SET="+strings.Join(env[n:], " "))
 }
 
+// UserSets tells whether a variable has a value, and not one that an outer gorun
+// gave it.
+func UserSets(environ []string, name string) bool {
+	set := settings(environ)
+	for _, entry := range environ {
+		if value, ok := strings.CutPrefix(entry, name+"="); ok && value != "" && !set[entry] {
+			return true
+		}
+	}
+	return false
+}
+
 // settings are the entries that an outer gorun says it has set.
 func settings(environ []string) map[string]bool {
 	var set map[string]bool
