@@ -37,7 +37,8 @@ const settle = 300 * time.Millisecond
 // goroutines.
 type controller struct {
 	job  *Job
-	name string // the job's, random
+	cpus func() int // of this machine
+	name string     // the job's, random
 	out  *stdio.Sink
 	err  *stdio.Sink // may be out
 
@@ -64,13 +65,14 @@ type controller struct {
 	hurry   sync.Once
 }
 
-func newController(job *Job, shares []place.Share, crew crew) (*controller, error) {
+func newController(job *Job, cpus func() int, shares []place.Share, crew crew) (*controller, error) {
 	var random [8]byte
 	if _, err := unix.Getrandom(random[:], 0); err != nil {
 		return nil, os.NewSyscallError("getrandom", err)
 	}
 	c := &controller{
 		job:     job,
+		cpus:    cpus,
 		name:    hex.EncodeToString(random[:]),
 		groups:  []*group{newGroup(0, job.Apps, shares)},
 		crew:    crew,

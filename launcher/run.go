@@ -48,7 +48,7 @@ func Run(ctx context.Context, job Job) (Result, error) {
 	if job.DryRun {
 		return Result{}, nil
 	}
-	c, err := newController(&job, placed.Shares, crew)
+	c, err := newController(&job, w.cpus, placed.Shares, crew)
 	if err != nil {
 		return Result{ExitStatus: statusFailed}, err
 	}
@@ -232,7 +232,7 @@ func (c *controller) runHere(ctx context.Context, g *group) error {
 // sitHere makes the seat of a group on this machine, without an agent.
 func (c *controller) sitHere(g *group, spec host.Spec, stdin *os.File) (*host.Host, error) {
 	s := &seat{group: g}
-	h, err := host.New(spec, host.Config{Emit: func(e host.Event) { c.event(s, e) }, Stdin: stdin, Log: c.job.Log})
+	h, err := host.New(spec, host.Config{Emit: func(e host.Event) { c.event(s, e) }, Stdin: stdin, CPUs: c.cpus(), Log: c.job.Log})
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"github.com/gorun-mpi/gorun/internal/topo"
 	"github.com/gorun-mpi/gorun/launcher/internal/host"
 	"github.com/gorun-mpi/gorun/launcher/internal/place"
 )
@@ -29,7 +28,7 @@ func (c *controller) toldUniverse() int {
 	case 0:
 		return c.universe()
 	case UniverseCPUs:
-		return topo.CPUs()
+		return c.cpus()
 	default:
 		return max(0, n)
 	}
@@ -42,7 +41,7 @@ func (c *controller) universe() int {
 		room += max(1, h.Slots)
 	}
 	if room == 0 {
-		room = topo.CPUs()
+		room = c.cpus()
 	}
 	return max(room, c.groups[0].size())
 }

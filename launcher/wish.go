@@ -20,11 +20,12 @@ type wish struct {
 	hosts  []place.Host
 	apps   []place.App
 	policy place.Policy
+	cpus   func() int // topo.CPUs of this machine, looked up once
 }
 
 // newWish reads a job's words.
 func newWish(job *Job) (*wish, *JobError) {
-	w := &wish{}
+	w := &wish{cpus: sync.OnceValue(topo.CPUs)}
 	p := &w.policy
 	var err error
 	if p.Map, err = place.ParseMap(job.Map); err != nil {
@@ -88,7 +89,7 @@ func isOwn(name, own string) bool {
 func (w *wish) findHosts(job *Job) *JobError {
 	own := ownName()
 	if len(job.Hosts) == 0 {
-		w.hosts = []place.Host{{Name: own, Slots: topo.CPUs(), Free: true, Here: true}}
+		w.hosts = []place.Host{{Name: own, Slots: w.cpus(), Free: true, Here: true}}
 		// Rankfiles name hosts that need no other list.
 		for i := range w.policy.File {
 			if l := &w.policy.File[i]; isOwn(l.Host, own) {

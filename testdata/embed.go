@@ -15,3 +15,8 @@ var BenchC []byte
 //
 //go:embed topo/*.txt
 var Topologies embed.FS
+
+// LimitC is what launchers are held against, a program in C.
+//
+//go:embed mpi/limit.c
+var LimitC []byte

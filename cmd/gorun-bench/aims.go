@@ -30,6 +30,11 @@ var aims = []struct {
 	{[]string{"allreduce"}, []int{2, 4}, []int{256 << 10, 1 << 20}, ordinary, 0.9, 0},
 	{[]string{"alltoall"}, []int{2, 4}, []int{8, 1 << 10, 64 << 10}, "", 0.8, 0},
 	{[]string{"bcast", "reduce_scatter", "allgather", "gather", "scatter", "reduce"}, nil, []int{8, 1 << 10, 64 << 10, 1 << 20}, "", 1, 0},
+	{[]string{"launch"}, []int{1, 4, 16}, nil, "", 0.8, 0},
+	{[]string{"launch"}, []int{64}, nil, "", 1, 0},
+	{[]string{"launch_limit"}, []int{64}, nil, "", 1.3, 0},
+	{[]string{"init_limit"}, []int{4, 64}, nil, "", 2.5, 0},
+	{[]string{"init_mpich", "output"}, nil, nil, "", 1, 0},
 	// More ranks than cores are never worse.
 	{nil, []int{8, 16}, nil, "", 1, 0},
 }
@@ -38,11 +43,11 @@ var aims = []struct {
 // must have; ok is false where nothing is set.
 func (r *row) aim() (ratio, rate float64, ok bool) {
 	b := find(r.Benchmark)
-	if r.System != gorun || b.group != "messages" && b.group != "collectives" || r.Type != "byte" && r.Type != "float" {
+	if r.System != gorun || b.group != "messages" && b.group != "collectives" && b.group != "start" || r.Type != "byte" && r.Type != "float" {
 		return 0, 0, false
 	}
 	for _, a := range aims {
-		if (a.benchmarks == nil || slices.Contains(a.benchmarks, r.Benchmark)) && (a.np == nil || slices.Contains(a.np, r.NP)) &&
+		if (a.benchmarks == nil && b.group != "start" || slices.Contains(a.benchmarks, r.Benchmark)) && (a.np == nil || slices.Contains(a.np, r.NP)) &&
 			(a.sizes == nil || slices.Contains(a.sizes, r.Bytes)) && (a.memory == "" || a.memory == r.Memory) {
 			return a.ratio, a.rate, true
 		}

@@ -21,6 +21,7 @@ const (
 	twoRanks                   // for 2 ranks only
 	evenRanks                  // for pairs of ranks
 	launches                   // a job is started for each call; no rank measures
+	fourRanks                  // for 4 ranks only
 )
 
 // A benchmark is a line of the table of all there are.
@@ -59,7 +60,12 @@ func (c *call) free() error {
 // benchmarks is the table. The names are those of testdata/mpi/bench.c.
 var benchmarks = []benchmark{
 	{"launch", "Launch of true", "start", launches | sizeless, 0, nil},
+	{"launch_limit", "Launch of true, beside a loop of fork and exec in C", "start", launches | sizeless, 0, nil},
 	{"init", "Init and Finalize", "start", launches | sizeless, 0, nil},
+	{"init_limit", "Init and Finalize, beside a launch of true", "start", launches | sizeless, 0, nil},
+	{"init_mpich", "Init and Finalize of a program of MPICH", "start", launches | sizeless | fourRanks, 0, nil},
+	{"init_openmpi", "Init and Finalize of a program of Open MPI", "start", launches | sizeless | fourRanks, 0, nil},
+	{"output", "Output of 4 ranks, 250 MB each", "start", launches | sizeless | fourRanks, 0, nil},
 	{"latency", "Latency, half a round trip", "messages", half | origin | twoRanks, 0, makeLatency},
 	{"bw", "Bandwidth", "messages", perMessage | senders | twoRanks, 0, makeWindow},
 	{"bibw", "Bandwidth, both ways", "messages", perMessage | bothWays | senders | twoRanks, 0, makeBothWays},
@@ -103,6 +109,8 @@ func (b *benchmark) runsOn(np int) bool {
 	switch {
 	case b.how&twoRanks != 0:
 		return np == 2
+	case b.how&fourRanks != 0:
+		return np == 4
 	case b.how&evenRanks != 0:
 		return np%2 == 0
 	case b.how&launches != 0:

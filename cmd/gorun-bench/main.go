@@ -36,6 +36,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -218,6 +219,12 @@ func measure(ctx context.Context, s *session, h *header) ([]row, int, error) {
 			return nil, 0, err
 		default:
 			s.peers = append(s.peers, peer)
+		}
+	}
+	if slices.ContainsFunc(p.points, needsLimit) {
+		var err error
+		if s.limit, err = buildLimit(ctx, s.scratch); err != nil && ctx.Err() == nil {
+			log.Warn(err)
 		}
 	}
 	s.prepare()

@@ -62,7 +62,7 @@ type pageCell struct {
 func (p *page) Within() int { return p.Judged - p.Missed }
 
 // fullNames of the systems, for people.
-var fullNames = map[string]string{gorun: "gorun", mpich: "MPICH", openmpi: "Open MPI"}
+var fullNames = map[string]string{gorun: "gorun", mpich: "MPICH", openmpi: "Open MPI", limit: "limit"}
 
 // writePage writes a page that needs nothing but itself: the plots are in it, no
 // script, no font, no link.

@@ -135,7 +135,7 @@ func readJSON(r io.Reader) (*header, []row, error) {
 
 // validate finds what no session gives.
 func (r *row) validate() error {
-	systems := []string{gorun, mpich, openmpi}
+	systems := append([]string{gorun}, rivals[:]...)
 	switch {
 	case find(r.Benchmark) == nil:
 		return fmt.Errorf("no benchmark is called %q", r.Benchmark)

@@ -117,7 +117,7 @@ func (r *results) rows(points []point) []row {
 	for _, k := range keys {
 		row := best[k]
 		if k.system == gorun {
-			for _, system := range []string{mpich, openmpi} {
+			for _, system := range rivals {
 				other := key{system, ordinary, k.np, k.point}
 				theirs, ok := best[other]
 				if !ok || !theirs.Verified || theirs.Runs == 0 || !row.Verified {

@@ -28,6 +28,7 @@ type session struct {
 	// self is this program, for gorun's ranks; peers are the MPIs that were built.
 	self  string
 	peers []*peer
+	limit string // the program of testdata/mpi/limit.c; "": nothing needs it, or it could not be built
 	// Versions of the systems, as their ranks tell.
 	versions map[string]string
 
@@ -52,6 +53,10 @@ func (j *job) String() string { return fmt.Sprintf("np %d, %v", j.np, j.contende
 
 // prepare lists the jobs of a round: for each number of ranks the contenders in turn.
 func (s *session) prepare() {
+	foreign := map[string]string{}
+	for _, p := range s.peers {
+		foreign[p.name] = p.program
+	}
 	for _, np := range s.params.counts {
 		var contenders []*contender
 		for _, memory := range s.params.memories {
@@ -60,25 +65,36 @@ func (s *session) prepare() {
 		for _, p := range s.peers {
 			contenders = append(contenders, p.variants(np > s.cpus, s.params.quick)...)
 		}
-		var points, started []point
+		if s.limit != "" {
+			contenders = append(contenders, limitContender(s.self, s.limit))
+		}
+		var points, launched []point
 		for _, p := range s.params.points {
 			b := find(p.benchmark)
 			switch {
 			case !b.runsOn(np) || p.typ == "char" && np > mostChars:
 			case b.how&launches != 0:
-				started = append(started, p)
+				launched = append(launched, p)
 			default:
 				points = append(points, p)
 			}
 		}
 		seen := map[string]bool{}
 		for _, c := range contenders {
-			j := &job{contender: c, np: np, points: slices.Clone(points)}
+			c.plain, c.foreign = s.limit, foreign
+			j := &job{contender: c, np: np}
+			if c.run != nil {
+				j.points = slices.Clone(points)
+			}
 			// A launch has neither memory nor binding: once a system. And
 			// nothing without a size is different in another memory.
 			if !seen[c.system] {
 				seen[c.system] = true
-				j.points = append(j.points, started...)
+				for _, p := range launched {
+					if c.command(find(p.benchmark), np) != nil {
+						j.points = append(j.points, p)
+					}
+				}
 			} else if c.system == gorun {
 				j.points = slices.DeleteFunc(j.points, func(p point) bool { return find(p.benchmark).how&sizeless != 0 })
 			}
@@ -240,41 +256,6 @@ func writePlan(name string, p *plan) error {
 	}
 	return f.Close()
 }
-
-// launches times whole jobs: of true, or of a worker that only joins and leaves.
-func (s *session) launches(ctx context.Context, round int, j *job, p point) error {
-	argv := append(j.launch(j.np), "true")
-	if p.benchmark == "init" {
-		argv = append(j.launch(j.np), j.self)
-		if j.system == gorun {
-			argv = append(argv, workerWord)
-		}
-		argv = append(argv, "init")
-	}
-	var samples []float64
-	begun := time.Now()
-	for len(samples) < leastSamples || time.Since(begun) < s.params.budget {
-		if s.params.iterations > 0 && len(samples) >= max(leastSamples, s.params.iterations) || len(samples) == mostLaunches {
-			break
-		}
-		one, cancel := context.WithTimeoutCause(ctx, s.lateness, fmt.Errorf("%w %v", errTooLong, s.lateness))
-		var said tail
-		t := time.Now()
-		err := s.scratch.runCommand(one, io.Discard, &said, argv...)
-		took := time.Since(t)
-		cancel()
-		if err != nil {
-			return fmt.Errorf("%s: %w: %s", strings.Join(argv, " "), err, strings.TrimSpace(said.String()))
-		}
-		samples = append(samples, took.Seconds()*1e6)
-	}
-	slices.Sort(samples)
-	s.results.add(j, p, round, sample{batch: 1, count: len(samples), p10: quantile(samples, 10), p50: quantile(samples, 50), p90: quantile(samples, 90), p99: quantile(samples, 99)})
-	return nil
-}
-
-// mostLaunches of a round.
-const mostLaunches = 20
 
 // tail keeps the beginning of what is written, as much as a message may hold.
 type tail struct{ strings.Builder }

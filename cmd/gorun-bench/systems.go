@@ -23,6 +23,7 @@ const (
 	gorun   = "gorun"
 	mpich   = "mpich"
 	openmpi = "openmpi"
+	limit   = "limit" // no launcher, but what one can hope to come near to
 )
 
 // A contender is a system with the settings it runs under. A round runs all
@@ -30,13 +31,16 @@ const (
 type contender struct {
 	system, memory string
 	variant        string // the settings, in a few words
-	// run runs a job: the worker on a plan, and gives its lines to out. It ends
+	// run is missing where no rank can measure. It runs a job: the worker on a plan, and gives its lines to out. It ends
 	// it when ctx ends, and leaves nothing running.
 	run func(ctx context.Context, np int, plan string, out, errs io.Writer) error
 	// launch is the command of a job of any program with its arguments, and
-	// self that of the worker.
-	launch func(np int) []string
-	self   string
+	// self that of the worker. plain is the program of testdata/mpi/limit.c, and
+	// foreign are the workers of the MPIs, by their names; gorun starts them too.
+	launch  func(np int) []string
+	self    string
+	plain   string
+	foreign map[string]string
 }
 
 func (c *contender) String() string {

@@ -130,7 +130,7 @@ func linesOf(rows []row) []line {
 // systemsOf are the peers that the rows know, in a fixed order.
 func systemsOf(rows []row) []string {
 	var list []string
-	for _, name := range []string{mpich, openmpi} {
+	for _, name := range rivals {
 		for i := range rows {
 			if rows[i].System == name {
 				list = append(list, name)
@@ -195,8 +195,12 @@ func writeNotes(w io.Writer, rows []row, verbose bool) error {
 	if slices.ContainsFunc(rows, func(r row) bool { return r.Runs > 1 }) {
 		fmt.Fprintln(&b, "±: how far the farthest round was from the median of the rounds.")
 	}
-	if len(systemsOf(rows)) > 0 {
-		fmt.Fprintln(&b, "ratio of times: gorun's by the better MPI's, with the least and the most of the rounds; below 1 gorun is faster.")
+	if others := systemsOf(rows); len(others) > 0 {
+		better := "the better MPI's"
+		if slices.Contains(others, limit) {
+			better = "the better of the others"
+		}
+		fmt.Fprintf(&b, "ratio of times: gorun's by %s, with the least and the most of the rounds; below 1 gorun is faster.\n", better)
 	}
 	if all, missed := judged(rows); all > 0 {
 		fmt.Fprintf(&b, "aim: the most that the ratio is meant to be%s; %d of %d rows are within it, ! marks the others.\n", ratesText(rows), all-missed, all)

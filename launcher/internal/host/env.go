@@ -99,7 +99,10 @@ type environment struct {
 	calm    []bool     // by program: its environment says nothing of how Open MPI waits
 }
 
-func newEnvironment(spec *Spec, segment bool, server *sidecar.Server, port string) *environment {
+func newEnvironment(spec *Spec, cpus int, segment bool, server *sidecar.Server, port string) *environment {
+	if cpus == 0 {
+		cpus = topo.CPUs()
+	}
 	size, local := strconv.Itoa(spec.NP), strconv.Itoa(len(spec.Ranks))
 	host := []string{
 		Marker(spec),
@@ -120,7 +123,7 @@ func newEnvironment(spec *Spec, segment bool, server *sidecar.Server, port strin
 	}
 	host = append(host, programVars(spec.Apps)...)
 	host = append(host, pmixVars(spec, server)...)
-	e := &environment{spec: spec, port: port, common: make([][]string, len(spec.Apps)), meeting: make([]meeting, len(spec.Apps)), shares: shares(spec.Ranks, topo.CPUs()), calm: make([]bool, len(spec.Apps))}
+	e := &environment{spec: spec, port: port, common: make([][]string, len(spec.Apps)), meeting: make([]meeting, len(spec.Apps)), shares: shares(spec.Ranks, cpus), calm: make([]bool, len(spec.Apps))}
 	for _, r := range spec.Ranks {
 		if e.common[r.App] == nil {
 			user := Scrub(spec.Apps[r.App].Env)

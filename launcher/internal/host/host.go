@@ -30,6 +30,8 @@ type Config struct {
 	// must outlive this host's ranks by as long as others may need what they
 	// had put, so its owner closes it, after Run.
 	Store pmi.Store
+	// CPUs is how many this machine can keep busy at once; 0: the host looks.
+	CPUs int
 	// Log may be nil.
 	Log *logrus.Logger
 }
