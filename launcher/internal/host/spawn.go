@@ -25,7 +25,7 @@ const pollEvery = 16
 
 // A second thread starts ranks too where there are many and it can run: a start
 // waits for the kernel to load the program.
-const helpFrom = 8 // ranks
+const helpFrom = 4 // ranks
 
 // spawner starts ranks; several threads may.
 type spawner struct {
