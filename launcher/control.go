@@ -52,8 +52,10 @@ type controller struct {
 	told      bool // the sites are ending their ranks
 	interrupt int  // how often
 	source    *stdio.Source
-	unread    bool // rank 0 reads no more
-	last      tail // of what went to err
+	unread    bool          // rank 0 reads no more
+	last      tail          // of what went to err
+	limit     time.Duration // the job's timeout, of which earlier attempts have taken their part
+	attempt   int           // as in host.Spec
 	timers    []*time.Timer
 	over      bool     // Run is about to return
 	deaf      []func() // end sites that do not answer
@@ -131,9 +133,12 @@ func (c *controller) event(s *seat, e host.Event) {
 	case host.Violated:
 		cause := c.rankCause(s, e)
 		cause.Status = statusFailed
-		if e.Late {
+		switch {
+		case !e.Stuck && c.job.Continuous:
+			c.failed(cause) // it left, and nobody needs it
+		case e.Late:
 			c.suspectLocked(cause)
-		} else {
+		default:
 			c.fail(cause)
 		}
 	case host.StartFailed:
@@ -242,7 +247,20 @@ func (c *controller) ended(s *seat, e host.Event) {
 		c.endedWell(g, e.Rank)
 		return
 	}
-	c.fail(cause)
+	c.failed(cause)
+}
+
+// failed notes that a rank or a host has failed, which ends the job unless that
+// is to go on.
+func (c *controller) failed(cause *Cause) {
+	if !c.job.Continuous || c.told {
+		c.fail(cause)
+		return
+	}
+	c.note(logrus.InfoLevel, "a failure, and the job goes on", logrus.Fields{"cause": cause.String()})
+	if c.cause == nil {
+		c.cause, c.suspect = cause, nil
+	}
 }
 
 // fail makes cause the job's, unless there is a better one, and ends the job.
@@ -260,6 +278,9 @@ func (c *controller) fail(cause *Cause) {
 			c.cause = cause
 			c.note(logrus.InfoLevel, "an earlier failure", logrus.Fields{"cause": cause.String()})
 		}
+		if !c.told { // the job went on after it
+			c.tell(host.Command{Kind: host.End, Signal: syscall.SIGTERM})
+		}
 		return
 	}
 	c.cause, c.suspect = cause, nil
@@ -269,7 +290,7 @@ func (c *controller) fail(cause *Cause) {
 
 // suspectLocked makes cause the job's if no better one comes soon.
 func (c *controller) suspectLocked(cause *Cause) {
-	if c.cause != nil || c.suspect != nil {
+	if c.told || c.suspect != nil {
 		return
 	}
 	c.suspect = cause
@@ -307,7 +328,7 @@ func (c *controller) after(d time.Duration, f func()) {
 // timeout ends a job that takes too long.
 func (c *controller) timeout() {
 	c.giveUp(2 * c.grace())
-	c.fail(&Cause{Rank: -1, Status: statusTimeout, Message: fmt.Sprintf("the job took longer than its timeout of %v", c.job.Timeout)})
+	c.fail(&Cause{Rank: -1, Status: statusTimeout, Message: fmt.Sprintf("the job took longer than its timeout of %v", c.limit)})
 }
 
 // cancel ends a job whose context has ended.

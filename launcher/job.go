@@ -11,6 +11,9 @@ import (
 // DefaultGrace is how long ranks that were told to end may take for it.
 const DefaultGrace = 2 * time.Second
 
+// DefaultRestartPause is how long a job waits before its first restart.
+const DefaultRestartPause = time.Second
+
 // Values of Job.Universe.
 const (
 	UniverseCPUs    = -1 // the CPUs of this machine
@@ -111,6 +114,23 @@ type Job struct {
 	// Grace is the time between the signal that tells ranks to end and the one
 	// that ends them. 0: DefaultGrace.
 	Grace time.Duration
+
+	// Continuous has the job go on when a rank fails: it ends when all ranks have
+	// ended, when one aborts, or when ranks wait for one that will never come. Its
+	// status is that of the first failure all the same.
+	Continuous bool
+	// MaxRestarts is how often a job is started again, all of it, after a rank or
+	// a host has failed. Each start is a world of its own, of which the ranks are
+	// told by GORUN_RESTART_COUNT: 0, 1 ... Timeout bounds all of them together.
+	// A Stdin that is a regular file is read again from where it stood; of another
+	// file a restarted rank 0 gets what nobody has read, of another reader nothing.
+	MaxRestarts int
+	// RestartPause is how long the first restart waits; each waits twice as long
+	// as the one before, up to a minute. 0: DefaultRestartPause.
+	RestartPause time.Duration
+	// Restarting is called before the job is started for the Nth time again, and
+	// that it waits, with how it had ended. nil: nothing.
+	Restarting func(n int, pause time.Duration, ended Result)
 
 	// Stdin is read by rank 0; the other ranks read /dev/null. nil: none. A
 	// regular file or pipe is given to a rank 0 on this machine as it is; a

@@ -245,5 +245,5 @@ func (r *remotes) mourn(at int) {
 	if n := len(complaints); n > 0 {
 		message += ": " + complaints[n-1]
 	}
-	c.fail(&Cause{Rank: -1, Host: share.Host, PID: l.PID(), Status: statusFailed, Message: message, Stderr: complaints})
+	c.failed(&Cause{Rank: -1, Host: share.Host, PID: l.PID(), Status: statusFailed, Message: message, Stderr: complaints})
 }

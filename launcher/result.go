@@ -14,6 +14,8 @@ type Result struct {
 	ExitStatus int
 	// Cause is the first failure; nil when there was none.
 	Cause *Cause
+	// Restarts is how often the job was started again; all else is of the last time.
+	Restarts int
 	// Ranks are the ends of all ranks that were started, by group and rank.
 	Ranks []RankEnd
 }

@@ -24,6 +24,17 @@ import (
 // descriptors that this process has inherited close-on-exec. Nobody else in
 // the process may wait for children that are not his, as wait4(-1) does.
 func Run(ctx context.Context, job Job) (Result, error) {
+	if err := checkRestarts(&job); err != nil {
+		return Result{ExitStatus: err.ExitStatus}, err
+	}
+	if job.MaxRestarts > 0 {
+		return runAgain(ctx, job)
+	}
+	return run(ctx, job, attempt{limit: job.Timeout})
+}
+
+// run runs a job once.
+func run(ctx context.Context, job Job, at attempt) (Result, error) {
 	w, jerr := check(&job)
 	if jerr != nil {
 		return Result{ExitStatus: jerr.ExitStatus}, jerr
@@ -52,6 +63,7 @@ func Run(ctx context.Context, job Job) (Result, error) {
 	if err != nil {
 		return Result{ExitStatus: statusFailed}, err
 	}
+	c.attempt, c.limit = at.number, at.limit
 	first := c.groups[0]
 	if job.Launcher == "" {
 		err = c.runHere(ctx, first)
@@ -162,6 +174,7 @@ func (c *controller) spec(g *group) host.Spec {
 		Emulate: c.job.Emulate,
 		Tag:     c.job.TagOutput,
 		PMIPort: c.job.PMIPort,
+		Attempt: c.attempt,
 		Grace:   c.grace(),
 
 		Master:     master,

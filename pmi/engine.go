@@ -126,6 +126,9 @@ func (e *Engine) Joined(rank int) bool { return e.peer(rank).joined }
 // did not ended irregularly, whatever its exit status.
 func (e *Engine) Finalized(rank int) bool { return e.peer(rank).finalized }
 
+// Waiting is how many ranks are in a fence that is not complete.
+func (e *Engine) Waiting() int { return e.inside }
+
 func (e *Engine) peer(rank int) *peer { return e.peers[e.index[rank]] }
 
 // Receive takes bytes from a rank's socket, cut anywhere. It copies what it

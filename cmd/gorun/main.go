@@ -134,6 +134,12 @@ func runJob(ctx context.Context, req request, std stdio) int {
 	job.PMIx = findPMIx()
 	job.Warn = func(text string) { fmt.Fprintf(std.err, "gorun: warning: %s\n", text) }
 	job.Placed = func(p launcher.Placement) { req.show.placed(p, req.quiet, std.out, std.err) }
+	job.Restarting = func(n int, pause time.Duration, ended launcher.Result) {
+		report(ended, req.quiet, std.err)
+		if !req.quiet {
+			fmt.Fprintf(std.err, "gorun: restart %d of %d in %v\n", n, job.MaxRestarts, pause)
+		}
+	}
 	signals := watchSignals(req.ends.signals)
 	defer signal.Stop(signals)
 	job.Signals, job.Suspend = signals, suspend
@@ -260,7 +266,7 @@ func watchSignals(more []os.Signal) chan os.Signal {
 
 // fieldFlags names the option that fills a field of launcher.Job.
 var fieldFlags = map[string]string{
-	"NP": "-np", "Env": "-x", "Dir": "--wdir", "Hosts": "-H", "Launcher": "--launcher", "Emulate": "--emulate", "Timeout": "--timeout",
+	"NP": "-np", "Env": "-x", "Dir": "--wdir", "Hosts": "-H", "Launcher": "--launcher", "Emulate": "--emulate", "Timeout": "--timeout", "MaxRestarts": "--max-restarts", "RestartPause": "--restart-delay",
 	"Map": "--map-by", "Rank": "--rank-by", "Bind": "--bind-to", "RankFile": "--rankfile", "PerHost": "-ppn", "CPUs": "--cpu-set",
 }
 

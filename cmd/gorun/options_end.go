@@ -20,21 +20,45 @@ func endOptions() []option {
 			help: "pass these signals on too, beside HUP, INT, QUIT, TERM, USR1, USR2, CONT and TSTP", set: setForward},
 		{names: []string{"strict-pmi"}, family: "End",
 			help: "make it an error, not a warning, when ranks are MPI worlds of their own", set: setSwitch(func(s *settings, on bool) { s.job.StrictPMI = on })},
+		{names: []string{"continuous"}, more: []string{"disable-auto-cleanup"}, family: "End",
+			help: "a rank that fails does not end the job; the status is the first failure's all the same", set: setSwitch(func(s *settings, on bool) { s.job.Continuous = on })},
+		{names: []string{"max-restarts"}, arity: 1, family: "End", value: "N",
+			help: "start the whole job again, N times at most, when a rank fails; GORUN_RESTART_COUNT counts", set: setMaxRestarts},
+		{names: []string{"restart-delay"}, arity: 1, family: "End", value: "TIME",
+			help: "how long the first restart waits (1 second); the next twice as long each, up to a minute", set: setRestartDelay},
 		{names: []string{"print-all-exitcodes"}, family: "End",
 			help: "say at the end how every rank ended", set: setSwitch(func(s *settings, on bool) { s.ends.everyStatus = on })},
 	}
 }
 
 func setTimeout(s *settings, value string) error {
+	return setTime(value, "--timeout 90 or --timeout 1m30s", &s.job.Timeout)
+}
+
+func setRestartDelay(s *settings, value string) error {
+	return setTime(value, "--restart-delay 5 or --restart-delay 500ms", &s.job.RestartPause)
+}
+
+// setTime reads a time above 0.
+func setTime(value, examples string, to *time.Duration) error {
 	d, err := time.ParseDuration(value)
 	if err != nil {
 		// A bare number counts seconds.
 		d, err = time.ParseDuration(value + "s")
 	}
 	if err != nil || d <= 0 {
-		return unfit(value, "a time above 0 in seconds or with units; try --timeout 90 or --timeout 1m30s")
+		return unfit(value, "a time above 0 in seconds or with units; try "+examples)
 	}
-	s.job.Timeout = d
+	*to = d
+	return nil
+}
+
+func setMaxRestarts(s *settings, value string) error {
+	n, err := strconv.ParseUint(value, 10, 31)
+	if err != nil {
+		return unfit(value, "a number; try --max-restarts 3")
+	}
+	s.job.MaxRestarts = int(n)
 	return nil
 }
 

@@ -8,7 +8,7 @@ func openMPIOptions() []option {
 		install   = "no MPI need be installed where ranks run; PATH and LD_LIBRARY_PATH are passed on"
 		attach    = "gorun starts no debugger; try gorun -np 2 xterm -e gdb ./program, or attach to the PIDs that gorun -vv tells"
 		elsewhere = "jobs do not meet through a server of Open MPI's"
-		restart   = "a rank that has failed ends the job"
+		restart   = "say which: --continuous has the job go on without ranks that have failed, --max-restarts N starts it again"
 		copies    = "gorun copies no files to hosts; put them where the hosts find them, and say --wdir"
 	)
 	return []option{

@@ -50,8 +50,7 @@ func peerOptions(t *testing.T, file string) map[string]int {
 // to the table takes it out here.
 var owed = strings.Fields(`
 	l prepend-rank prepend-pattern timestamp-output output output-filename output-directory outfile-pattern errfile-pattern
-	outfile errfile output-from merge-stderr-to-stdout stdin xml xml-file show-progress
-	continuous max-restarts cleanup`)
+	outfile errfile output-from merge-stderr-to-stdout stdin xml xml-file show-progress`)
 
 // otherwise are options that take another number of values here, and why.
 var otherwise = map[string]string{

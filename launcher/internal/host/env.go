@@ -23,7 +23,7 @@ func Marker(spec *Spec) string {
 // have left in the environment, which would lead a rank to the wrong server.
 var ours = map[string]bool{
 	"GORUN_JOB": true, "GORUN_HOST": true, "GORUN_HOST_INDEX": true, "GORUN_LOCAL_RANK": true, "GORUN_LOCAL_SIZE": true,
-	"GORUN_SET": true, "GORUN_SEGMENT": true, "GORUN_CPUS": true, "GORUN_CPU_RANKS": true, "GORUN_EMULATE": true, "GORUN_PMI": true,
+	"GORUN_RESTART_COUNT": true, "GORUN_SET": true, "GORUN_SEGMENT": true, "GORUN_CPUS": true, "GORUN_CPU_RANKS": true, "GORUN_EMULATE": true, "GORUN_PMI": true,
 	"MPI_LOCALRANKID": true, "MPI_LOCALNRANKS": true, "HYDI_CONTROL_FD": true,
 	"OMPI_COMMAND": true, "OMPI_ARGV": true, "OMPI_FILE_LOCATION": true,
 	"OMPI_UNIVERSE_SIZE": true, "OMPI_NUM_APP_CTX": true, "OMPI_APP_CTX_NUM_PROCS": true, "OMPI_FIRST_RANKS": true, "OMPI_MCA_orte_local_daemon_uri": true,
@@ -114,6 +114,9 @@ func newEnvironment(spec *Spec, cpus int, segment bool, server *sidecar.Server, 
 		"OMPI_COMM_WORLD_LOCAL_SIZE=" + local,
 		"OMPI_UNIVERSE_SIZE=" + strconv.Itoa(max(spec.NP, spec.Universe)),
 		"MPI_LOCALNRANKS=" + local,
+	}
+	if spec.Attempt > 0 {
+		host = append(host, "GORUN_RESTART_COUNT="+strconv.Itoa(spec.Attempt-1))
 	}
 	if segment {
 		host = append(host, "GORUN_SEGMENT="+strconv.Itoa(segmentFD))

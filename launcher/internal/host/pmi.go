@@ -122,7 +122,9 @@ func (h *Host) violation(v pmi.Violation) {
 		h.ranks[local].bad = true
 	}
 	late := errors.Is(v.Err, pmi.ErrLeft) || errors.Is(v.Err, pmi.ErrFence)
-	h.emit(Event{Kind: Violated, Rank: v.Rank, Text: text, Late: late})
+	// A rank that enters a fence which can no more be completed waits too.
+	stuck := h.engine.Waiting() > 0 || !errors.Is(v.Err, pmi.ErrLeft)
+	h.emit(Event{Kind: Violated, Rank: v.Rank, Text: text, Late: late, Stuck: stuck})
 }
 
 // reply writes to a rank's socket what it takes and keeps the rest.

@@ -52,6 +52,7 @@ type Spec struct {
 	Master     string
 	MasterPort int
 	Preset     map[string]string // keys that the group's key-value space holds from the start
+	Attempt    int               // which start of the job this is, from 1; 0: it is started once
 	PMIx       *link.Space       // for programs of Open MPI; nil: they are not served
 	Helper     string            // gorun-pmix
 }
@@ -118,6 +119,7 @@ type Event struct {
 	Finalized bool             `msgpack:"f,omitempty"` // and finalize
 	Told      bool             `msgpack:"t,omitempty"` // it was sent a signal to end before
 	Late      bool             `msgpack:"l,omitempty"` // something else that is on its way may have caused this
+	Stuck     bool             `msgpack:"w,omitempty"` // and ranks wait for what can never be
 	OOM       int              `msgpack:"o,omitempty"` // processes the kernel has killed for want of memory since the host began
 	Core      bool             `msgpack:"c,omitempty"` // the rank's memory was dumped
 	CoreFile  string           `msgpack:"h,omitempty"` // there; "" if that is not known
