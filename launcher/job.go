@@ -48,7 +48,7 @@ type Job struct {
 	Hosts []Host
 	// Map, Rank and Bind say where ranks go, in which order they are numbered and
 	// which CPUs they may use, in the words of --map-by, --rank-by and --bind-to:
-	// "node", "ppr:2:package", "core:pe=2"; "slot", "fill"; "core", "none". "" fills
+	// "node", "ppr:2:package", "slot:pe=2"; "slot", "fill"; "core", "none". "" fills
 	// slots, numbers ranks as they were mapped, and binds those that are mapped by
 	// an object to it, others not. Map and Bind "openmpi" are what mpirun does then.
 	Map, Rank, Bind string

@@ -304,7 +304,7 @@ func hint(bad *launcher.JobError, job launcher.Job) string {
 		return "; try --launcher fork, or no -H"
 	case bad.Field == "Argv" && bad.ExitStatus == 127 && !strings.Contains(bad.Value, "/"):
 		if info, err := os.Stat(filepath.Join(job.Dir, bad.Value)); err == nil && info.Mode().IsRegular() {
-			return "; did you mean ./" + bad.Value + "?"
+			return "; ./" + bad.Value + " is there, but not executable; try chmod +x " + bad.Value
 		}
 	}
 	return ""

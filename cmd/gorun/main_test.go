@@ -62,7 +62,7 @@ func TestExplain(t *testing.T) {
 		want   string
 	}{
 		{"not found", &launcher.JobError{Field: "Argv", Value: "nosuch", ExitStatus: 127, Err: errors.New("not in PATH")}, 127, "gorun: nosuch: not in PATH\n"},
-		{"not found but here", &launcher.JobError{Field: "Argv", Value: "here", ExitStatus: 127, Err: errors.New("not in PATH")}, 127, "gorun: here: not in PATH; did you mean ./here?\n"},
+		{"not found but here", &launcher.JobError{Field: "Argv", Value: "here", ExitStatus: 127, Err: errors.New("not in PATH")}, 127, "gorun: here: not in PATH; ./here is there, but not executable; try chmod +x here\n"},
 		{"not executable", &launcher.JobError{Field: "Argv", Value: "./x", ExitStatus: 126, Err: errors.New("permission denied")}, 126, "gorun: ./x: permission denied\n"},
 		{"directory", &launcher.JobError{Field: "Dir", Value: "/nosuch", ExitStatus: 1, Err: errors.New("not there")}, statusUsage, "gorun: --wdir /nosuch: not there; expected a directory that exists\n"},
 		{"host", &launcher.JobError{Field: "Hosts", Value: "a", ExitStatus: 1, Err: errors.New("far away")}, statusUsage, "gorun: -H a: far away; try --launcher fork, or no -H\n"},

@@ -21,6 +21,7 @@ func manual() string {
 	m.Text("gorun starts the ranks of a parallel program and waits for them: programs of MPI and Go programs of package rank find each other, all others just run.")
 	m.Paragraph("It replaces mpirun and mpiexec: it takes the options of Open MPI 4 and 5, of Hydra (MPICH, Intel MPI) and of the MPI standard's mpiexec. Long options may be written with one dash.")
 	m.Paragraph("Options end at the program. A bare : in its arguments starts another program of the same job, with options of its own; -- before a program takes that meaning away. Options that are said to be of the program hold for the one that follows, all others for the job.")
+	m.Paragraph("A program without a slash in its name is looked for in PATH, then in its working directory. A script that does not begin with #! is run by the shell.")
 	m.Paragraph("Output comes in whole lines; standard input goes to rank 0. Signals are passed on; INT and TERM end the job, a second one at once.")
 	m.Section("OPTIONS")
 	table := everyOption()

@@ -25,7 +25,7 @@ func placeOptions() []option {
 	return []option{
 		{names: []string{"map-by"}, arity: 1, family: "Place", value: "WORD",
 			words: []string{"slot", "node", "hwthread", "core", "l1cache", "l2cache", "l3cache", "numa", "package", "seq", "rankfile", "ppr:", "pe-list="},
-			help:  "how ranks are dealt out: slot, node, core, l3cache, numa, package, ppr:N:numa, core:pe=2 ...", set: setMap},
+			help:  "how ranks are dealt out: slot, node, core, l3cache, numa, package, ppr:N:numa, slot:pe=2 ...", set: setMap},
 		{names: []string{"rank-by"}, arity: 1, family: "Place", value: "WORD",
 			words: []string{"slot", "node", "fill", "span", "core", "numa", "package"},
 			help:  "how they are numbered: slot, node, fill, span, package ... (default: as they are dealt)", set: setRank},
@@ -43,7 +43,7 @@ func placeOptions() []option {
 		{names: []string{"rankfile"}, more: []string{"rf"}, arity: 1, family: "Place", value: "FILE",
 			help: "a line for each rank: rank 0=node01 slot=1:0-2 (cores 0-2 of package 1), slot=4, slot=p7", set: setRankFile},
 		{names: []string{"cpu-set"}, more: []string{"cpu-list"}, arity: 1, family: "Place", value: "LIST",
-			help: "bind to no other CPUs than these: 0-3,8", set: setCPUs},
+			help: "ranks use no other CPUs than these, bound or not: 0-3,8", set: setCPUs},
 		{names: []string{"cpus-per-rank"}, more: []string{"cpus-per-proc"}, arity: 1, family: "Place", value: "N",
 			help: "bind each rank to N cores: as --map-by slot:pe=N", set: setPE},
 		{names: []string{"use-hwthread-cpus"}, family: "Place",

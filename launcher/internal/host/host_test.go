@@ -93,6 +93,9 @@ func TestProgram(t *testing.T) {
 		{"absolute", at("here/p"), "/", "", at("here/p"), 0, ""},
 		{"a path of its own", "p", "", at("plain"), at("there/p"), 0, at("there")},
 		{"nowhere in a path of its own", "p", "", at("here"), "", 127, "/nowhere"},
+		{"in the directory, when not in PATH", "only", at("here"), at("there"), "./only", 0, ""},
+		{"in PATH first", "p", at("here"), at("there"), at("there/p"), 0, ""},
+		{"not in the directory with a path of its own", "only", at("here"), "", "", 127, at("there")},
 		{"below a file", at("here/p/x"), "", "", "", 127, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -1,8 +1,10 @@
 package host
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -49,7 +51,8 @@ func (h *Host) programs() ([]string, error) {
 }
 
 // program finds the file to execute, as execvp would in a rank: with a slash in
-// its name from dir, else along path, or if that is empty PATH of env.
+// its name from dir, else along path, or if that is empty PATH of env. What is
+// not in PATH is taken from dir if it is there, as Open MPI's launcher does.
 func program(name, dir, path string, env []string) (string, error) {
 	fail := func(status int, format string, args ...any) error {
 		return &startError{status, "Argv", name, fmt.Errorf(format, args...)}
@@ -105,6 +108,9 @@ func program(name, dir, path string, env []string) (string, error) {
 			found = fmt.Errorf("%s: not executable: %w", file, reason(err))
 		}
 	}
+	if path == "" && executable(filepath.Join(dir, name)) == nil {
+		return "./" + name, nil
+	}
 	if found != nil {
 		return "", fail(statusNotExecutable, "%w", found)
 	}
@@ -147,4 +153,52 @@ func reason(err error) error {
 		return p.Err
 	}
 	return err
+}
+
+// script is what runs a script without a first line that names its interpreter:
+// the shell, as with execvp. It is "" for a file that is none.
+func script(dir, file string) string {
+	if dir != "" && !filepath.IsAbs(file) {
+		file = filepath.Join(dir, file)
+	}
+	head, err := head(file)
+	if err != nil || len(head) == 0 || bytes.HasPrefix(head, []byte("#!")) {
+		return ""
+	}
+	for _, c := range head {
+		if c < ' ' && !(c >= '\t' && c <= '\r') || c == 0x7f {
+			return "" // no text
+		}
+	}
+	return "/bin/sh"
+}
+
+// interpreter is what the first line of a script names; "" for other files.
+func interpreter(dir, file string) string {
+	if dir != "" && !filepath.IsAbs(file) {
+		file = filepath.Join(dir, file)
+	}
+	head, err := head(file)
+	rest, ok := bytes.CutPrefix(head, []byte("#!"))
+	if err != nil || !ok {
+		return ""
+	}
+	line, _, _ := bytes.Cut(rest, []byte("\n"))
+	name, _, _ := strings.Cut(strings.Trim(string(line), " \t"), " ")
+	return name
+}
+
+// head is the beginning of a file.
+func head(file string) ([]byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b := make([]byte, 256)
+	n, err := io.ReadFull(f, b)
+	if err == io.ErrUnexpectedEOF || err == io.EOF {
+		err = nil
+	}
+	return b[:n], err
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"syscall"
 
@@ -161,9 +163,16 @@ func (h *Host) spawnError(local int, err error) error {
 		return &startError{1, "Bind", be.what(), fmt.Errorf("rank %d: %w", h.rankOf(local), err)}
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
 		// It was there a moment ago, so its interpreter is not.
-		status, text = statusNotFound, fmt.Errorf("its interpreter (the first line of a script, or the dynamic loader) does not exist: %w", err)
+		name := "its dynamic loader (readelf -l shows it)"
+		if s := interpreter(h.appOf(local).Dir, h.spawner.files[h.spec.Ranks[local].App]); s != "" {
+			name = strconv.Quote(s) + ", which its first line names as its interpreter,"
+			if strings.HasSuffix(s, "\r") {
+				name = strconv.Quote(s) + ", which its first line names (with a carriage return, as Windows ends lines)"
+			}
+		}
+		status, text = statusNotFound, fmt.Errorf("%s does not exist: %w", name, err)
 	case errors.Is(err, unix.ENOEXEC):
-		status, text = statusNotExecutable, fmt.Errorf("no program for this machine, and no script that begins with #!: %w", err)
+		status, text = statusNotExecutable, fmt.Errorf("no program for this machine, and no script: %w", err)
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
 		status = statusNotExecutable
 	case errors.Is(err, unix.E2BIG):
@@ -229,12 +238,19 @@ func (s *spawner) spawn(local int, b *binder) (err error) {
 		return err
 	}
 	pidfd := -1
-	pid, err := syscall.ForkExec(s.files[h.spec.Ranks[local].App], app.Argv, &syscall.ProcAttr{
+	attr := &syscall.ProcAttr{
 		Dir:   app.Dir,
 		Env:   s.env.of(local),
 		Files: files,
 		Sys:   &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, PidFD: &pidfd},
-	})
+	}
+	file := s.files[h.spec.Ranks[local].App]
+	pid, err := syscall.ForkExec(file, app.Argv, attr)
+	if errors.Is(err, unix.ENOEXEC) {
+		if shell := script(app.Dir, file); shell != "" {
+			pid, err = syscall.ForkExec(shell, append([]string{shell, file}, app.Argv[1:]...), attr)
+		}
+	}
 	if errors.Is(err, unix.EBADF) {
 		// Ours are all good: the child moves them above the highest, and
 		// dup3(2) beyond the limit on descriptors fails with this.

@@ -12,7 +12,7 @@ func (d *dealer) bind() (Bind, error) {
 	b := d.decide()
 	implied := (d.p.Bind.To == BindDefault || d.p.Bind.To == DefaultOpenMPI) && d.p.Map.PE == 0 && d.p.Map.By != Ranks && d.p.Map.By != Listed
 	if b.To == BindNone && d.p.Map.PE == 0 && d.p.Map.By != Ranks {
-		return b, nil
+		return d.unbound()
 	}
 	for i := range d.hosts {
 		if err := d.bindHost(i, b); err != nil {
@@ -21,8 +21,22 @@ func (d *dealer) bind() (Bind, error) {
 				for k := range d.procs {
 					d.procs[k].cpus = nil
 				}
-				return Bind{To: BindNone}, nil
+				return d.unbound()
 			}
+			return b, err
+		}
+	}
+	return b, nil
+}
+
+// unbound leaves ranks all CPUs, of those that the user has named.
+func (d *dealer) unbound() (Bind, error) {
+	if d.p.CPUs == nil {
+		return Bind{To: BindNone}, nil
+	}
+	b := Bind{To: BindObject, Kind: topo.Whole, Overload: true}
+	for i := range d.hosts {
+		if err := d.bindHost(i, b); err != nil {
 			return b, err
 		}
 	}

@@ -121,6 +121,10 @@ func (d *dealer) give(host int) (proc, error) {
 	for _, o := range b.objects {
 		total += o.room
 	}
+	if total == 0 && d.p.Map.By == Objects {
+		return proc{}, fmt.Errorf("pe=%d: no %s of host %s has so many cores; map by something larger, as slot:pe=%[1]d",
+			d.p.Map.PE, d.p.Map.Kind, b.Name)
+	}
 	return proc{}, fmt.Errorf("pe=%d: host %s has cores for %d such ranks and is to take more; lower pe or start fewer ranks, or let them share cores with --bind-to core:overload-allowed",
 		d.p.Map.PE, b.Name, total)
 }
