@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"os"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -36,11 +37,10 @@ const settle = 300 * time.Millisecond
 // ends. It is told by its sites, and by timers and signals, on their
 // goroutines.
 type controller struct {
-	job  *Job
-	cpus func() int // of this machine
-	name string     // the job's, random
-	out  *stdio.Sink
-	err  *stdio.Sink // may be out
+	job    *Job
+	cpus   func() int // of this machine
+	name   string     // the job's, random
+	outlet *outlet
 
 	mu        sync.Mutex
 	groups    []*group // by id
@@ -52,10 +52,10 @@ type controller struct {
 	told      bool // the sites are ending their ranks
 	interrupt int  // how often
 	source    *stdio.Source
-	unread    bool          // rank 0 reads no more
-	last      tail          // of what went to err
+	last      tail          // of what went to the second sink
 	limit     time.Duration // the job's timeout, of which earlier attempts have taken their part
 	attempt   int           // as in host.Spec
+	credited  int64         // bytes of input that all who read have had
 	timers    []*time.Timer
 	over      bool     // Run is about to return
 	deaf      []func() // end sites that do not answer
@@ -67,7 +67,7 @@ type controller struct {
 	hurry   sync.Once
 }
 
-func newController(job *Job, cpus func() int, shares []place.Share, crew crew) (*controller, error) {
+func newController(job *Job, cpus func() int, shares []place.Share, crew crew, at attempt) (*controller, error) {
 	var random [8]byte
 	if _, err := unix.Getrandom(random[:], 0); err != nil {
 		return nil, os.NewSyscallError("getrandom", err)
@@ -80,11 +80,17 @@ func newController(job *Job, cpus func() int, shares []place.Share, crew crew) (
 		crew:    crew,
 		abandon: make(chan struct{}),
 	}
-	c.out = stdio.NewSink(job.Stdout, func(err error) { c.outputFailed("output", err) })
-	c.err = c.out
-	if !stdio.SameFile(job.Stdout, job.Stderr) {
-		c.err = stdio.NewSink(job.Stderr, func(err error) { c.outputFailed("error", err) })
+	c.attempt, c.limit = at.number, at.limit
+	c.outlet = newOutlet(job, at.number > 0, c.outputFailed)
+	g := c.groups[0]
+	if job.StdinRank < StdinAll || job.StdinRank >= g.size() {
+		return nil, bad("StdinRank", strconv.Itoa(job.StdinRank), "want a rank, 0 to %d, or StdinAll", g.size()-1)
 	}
+	if err := c.openOutput(g); err != nil {
+		c.outlet.close()
+		return nil, err
+	}
+	c.outlet.frame(stdio.XMLBegin)
 	return c, nil
 }
 
@@ -92,10 +98,10 @@ func newController(job *Job, cpus func() int, shares []place.Share, crew crew) (
 func (c *controller) event(s *seat, e host.Event) {
 	switch e.Kind {
 	case host.Output:
-		c.output(s, e.Stream, e.Data)
+		c.output(s, e)
 		return
 	case host.StdinTaken:
-		c.stdinTaken(e.N)
+		c.stdinTaken(s, e.N)
 		return
 	}
 	c.mu.Lock()
@@ -352,8 +358,14 @@ func (c *controller) signal(s os.Signal) {
 	defer c.mu.Unlock()
 	c.note(logrus.InfoLevel, "signal", logrus.Fields{"signal": unix.SignalName(sig)})
 	switch sig {
-	case unix.SIGCHLD, unix.SIGURG, unix.SIGPIPE, unix.SIGWINCH:
+	case unix.SIGCHLD, unix.SIGURG, unix.SIGPIPE:
 		// Of this process's own life.
+	case unix.SIGWINCH:
+		if o := &c.job.Output; o.Terminal != "" && o.Screen != nil {
+			if rows, cols := o.Screen(); rows > 0 && cols > 0 {
+				c.tell(host.Command{Kind: host.Resize, Rows: rows, Cols: cols})
+			}
+		}
 	case unix.SIGINT, unix.SIGTERM:
 		if c.interrupt++; c.interrupt > 1 {
 			c.tell(host.Command{Kind: host.Kill})
@@ -399,12 +411,18 @@ func (c *controller) grace() time.Duration {
 
 // flush waits until what the ranks wrote is out, or need not be waited for.
 func (c *controller) flush() {
-	for _, sink := range [...]*stdio.Sink{c.out, c.err} {
+	c.mu.Lock()
+	c.outlet.frame(stdio.XMLEnd)
+	sinks := c.outlet.shown()
+	c.mu.Unlock()
+	for _, sink := range sinks {
 		select {
 		case <-sink.Idle():
 		case <-c.abandon:
+			return
 		}
 	}
+	c.outlet.close()
 }
 
 // result is how the job ended; all sites are done.

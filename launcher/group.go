@@ -23,6 +23,7 @@ type group struct {
 	preset map[string]string // of its key-value space
 	hostOf []int             // by rank: index in shares
 	appOf  []int             // by rank: index in apps
+	routes []route           // of output, by rank and stream
 
 	seats []*seat   // by share, once they are started
 	ranks []RankEnd // by rank; PID 0: not started
@@ -41,8 +42,10 @@ type seat struct {
 	owed  [3]atomic.Int64 // bytes written of each stream, to be credited
 
 	// Guarded by the controller's mu.
-	done    bool // its last event was read, or never will be
-	passing bool // it has yet to pass TSTP on
+	done    bool  // its last event was read, or never will be
+	passing bool  // it has yet to pass TSTP on
+	input   int64 // bytes of the job's input that its ranks have had
+	unread  bool  // its ranks read no more of it
 }
 
 // newGroup makes a group of programs whose ranks are placed. It panics when

@@ -14,6 +14,9 @@ const DefaultGrace = 2 * time.Second
 // DefaultRestartPause is how long a job waits before its first restart.
 const DefaultRestartPause = time.Second
 
+// StdinAll as Job.StdinRank has every rank read standard input.
+const StdinAll = -1
+
 // Values of Job.Universe.
 const (
 	UniverseCPUs    = -1 // the CPUs of this machine
@@ -107,8 +110,8 @@ type Job struct {
 	// Emulate names the software devices that the ranks find.
 	Emulate []string
 
-	// TagOutput puts "[1,RANK]<stdout>:" or "[1,RANK]<stderr>:" before each line.
-	TagOutput bool
+	// Output says how what the ranks write looks, and where it goes.
+	Output Output
 	// Timeout ends a job that takes longer, with status 124. 0: never.
 	Timeout time.Duration
 	// Grace is the time between the signal that tells ranks to end and the one
@@ -123,7 +126,7 @@ type Job struct {
 	// a host has failed. Each start is a world of its own, of which the ranks are
 	// told by GORUN_RESTART_COUNT: 0, 1 ... Timeout bounds all of them together.
 	// A Stdin that is a regular file is read again from where it stood; of another
-	// file a restarted rank 0 gets what nobody has read, of another reader nothing.
+	// file a restarted rank gets what nobody has read, of another reader nothing.
 	MaxRestarts int
 	// RestartPause is how long the first restart waits; each waits twice as long
 	// as the one before, up to a minute. 0: DefaultRestartPause.
@@ -132,11 +135,15 @@ type Job struct {
 	// that it waits, with how it had ended. nil: nothing.
 	Restarting func(n int, pause time.Duration, ended Result)
 
-	// Stdin is read by rank 0; the other ranks read /dev/null. nil: none. A
-	// regular file or pipe is given to a rank 0 on this machine as it is; a
-	// terminal, or any other reader, is read by the launcher and passed on. A
-	// reader that is no *os.File may be read once more after Run has returned.
-	Stdin io.Reader
+	// Stdin is read by rank StdinRank, or by every rank with StdinAll; the other
+	// ranks read /dev/null. nil: none. A regular file or pipe is given to one rank
+	// on this machine as it is, a regular file to all of them, each with a place
+	// of its own in it; all else, a terminal for example, is read by the launcher
+	// and passed on: with StdinAll at the pace of the slowest rank that still
+	// reads. A reader that is no *os.File may be read once more after Run has
+	// returned.
+	Stdin     io.Reader
+	StdinRank int
 	// Stdout and Stderr take what the ranks write, in whole lines. nil
 	// discards it. They are never written to at once when they are equal or the
 	// same file. A writer that blocks makes the ranks wait, not lose output.

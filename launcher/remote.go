@@ -75,10 +75,10 @@ func (r *remotes) start(spec host.Spec, stdin host.Stdin) error {
 	}
 	for i, share := range g.shares {
 		spec := c.of(g, spec, i)
-		if i == g.hostOf[0] {
+		s := &seat{group: g, at: i}
+		if c.readsInput(s) {
 			spec.Stdin = stdin
 		}
-		s := &seat{group: g, at: i}
 		l, err := c.crew.take(share.Host), error(nil)
 		if l == nil {
 			l, err = agent.Start(c.job.Agent, c.job.Env, share.Host)

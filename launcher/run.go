@@ -59,11 +59,10 @@ func run(ctx context.Context, job Job, at attempt) (Result, error) {
 	if job.DryRun {
 		return Result{}, nil
 	}
-	c, err := newController(&job, w.cpus, placed.Shares, crew)
+	c, err := newController(&job, w.cpus, placed.Shares, crew, at)
 	if err != nil {
 		return Result{ExitStatus: statusFailed}, err
 	}
-	c.attempt, c.limit = at.number, at.limit
 	first := c.groups[0]
 	if job.Launcher == "" {
 		err = c.runHere(ctx, first)
@@ -97,6 +96,9 @@ func check(job *Job) (*wish, *JobError) {
 		job.Env = os.Environ()
 	}
 	if err := checkApps(job); err != nil {
+		return nil, err
+	}
+	if err := checkOutput(&job.Output); err != nil {
 		return nil, err
 	}
 	switch job.Launcher {
@@ -164,7 +166,8 @@ func (c *controller) spec(g *group) host.Spec {
 		apps[i] = host.AppSpec{Argv: a.Argv, Env: a.Env, Dir: a.Dir, Path: a.Path, NP: a.NP}
 	}
 	master, port := c.master(g)
-	return host.Spec{
+	out := &c.job.Output
+	spec := host.Spec{
 		Job:     c.nameOf(g),
 		Group:   g.id,
 		Hosts:   len(g.shares),
@@ -172,7 +175,6 @@ func (c *controller) spec(g *group) host.Spec {
 		Apps:    apps,
 		Mapping: pmi.Mapping(g.hostOf),
 		Emulate: c.job.Emulate,
-		Tag:     c.job.TagOutput,
 		PMIPort: c.job.PMIPort,
 		Attempt: c.attempt,
 		Grace:   c.grace(),
@@ -185,7 +187,14 @@ func (c *controller) spec(g *group) host.Spec {
 
 		Universe: c.toldUniverse(),
 		Preset:   g.preset,
+
+		Reader: c.job.StdinRank,
+		Merge:  out.Merge,
+		Stamp:  c.outlet.style().Stamped(),
+		Prompt: out.Prompt,
 	}
+	out.terminal(&spec)
+	return spec
 }
 
 // of is the spec of one share.

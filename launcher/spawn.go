@@ -155,6 +155,9 @@ func (c *controller) startSpawned(g *group) (wait func(), err error) {
 	if c.told {
 		return nil, fmt.Errorf("the job ends")
 	}
+	if err := c.openOutput(g); err != nil {
+		return nil, err
+	}
 	if c.job.Launcher == "" {
 		h, err := c.sitHere(g, c.of(g, c.spec(g), 0), nil)
 		if err != nil {

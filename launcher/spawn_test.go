@@ -40,7 +40,7 @@ func TestSpawn(t *testing.T) {
 				testenv.NoLeaks(t)
 				argv := spawner(t, steps(spawn(3, "init", "get=PARENT", "cards=100", "barrier", "env=PMI_SPAWNED", "size", "finalize"),
 					[]string{"barrier", "size", "finalize"})...)
-				job := Job{Argv: argv, NP: np, TagOutput: true}
+				job := Job{Argv: argv, NP: np, Output: Output{Prefix: TagPrefix}}
 				overAgents(t, &job, way.hosts)
 				r, stdout, stderr, err := runJob(t, job)
 				if err != nil || r.ExitStatus != 0 {

@@ -14,19 +14,6 @@ import (
 	"github.com/gorun-mpi/gorun/launcher/internal/stdio"
 )
 
-// output writes what a host has read from its ranks.
-func (c *controller) output(s *seat, stream int, data []byte) {
-	sink := c.out
-	if stream == host.Stderr {
-		sink = c.err
-	}
-	if sink == c.err {
-		c.last.add(data)
-	}
-	n := int64(len(data))
-	sink.Put(data, func() { c.written(s, stream, n) })
-}
-
 // tail is the end of what has gone to a stream of the job.
 type tail struct {
 	mu   sync.Mutex
@@ -71,62 +58,103 @@ func (c *controller) outputFailed(name string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case errors.Is(err, unix.EPIPE) && name == "error":
+	case errors.Is(err, unix.EPIPE) && name == "standard error":
 		// Nobody wants to hear what the ranks complain about.
 		c.note(logrus.InfoLevel, "nobody reads standard error any more", nil)
-	case errors.Is(err, unix.EPIPE):
+	case errors.Is(err, unix.EPIPE) && name == "standard output":
 		// As with any program in a pipeline whose reader has had enough.
 		c.fail(&Cause{Rank: -1, Status: statusSignal + int(unix.SIGPIPE), Signal: unix.SIGPIPE, Message: "nobody reads standard output any more"})
 	default:
-		c.fail(&Cause{Rank: -1, Status: statusFailed, Message: fmt.Sprintf("standard %s: %v", name, err)})
+		c.fail(&Cause{Rank: -1, Status: statusFailed, Message: fmt.Sprintf("%s: %v", name, err)})
 	}
 }
 
-// stdinTaken is told that rank 0 has been given n bytes, or reads no more.
-func (c *controller) stdinTaken(n int) {
+// stdinTaken is told that the ranks of a host have been given n bytes, or read no
+// more.
+func (c *controller) stdinTaken(s *seat, n int) {
 	c.mu.Lock()
-	source := c.source
-	c.unread = c.unread || n < 0
-	c.mu.Unlock()
+	defer c.mu.Unlock()
+	if n < 0 {
+		s.unread = true
+	} else {
+		s.input += int64(n)
+	}
+	if s.group.id > 0 || c.source == nil {
+		return
+	}
+	// The slowest host says how far the input has come.
+	low := int64(-1)
+	for _, s := range s.group.seats {
+		if c.readsInput(s) && !s.unread && (low < 0 || s.input < low) {
+			low = s.input
+		}
+	}
 	switch {
-	case source == nil:
-	case n < 0:
-		source.Stop()
-	default:
-		source.Credit(n)
+	case low < 0:
+		c.source.End()
+	case low > c.credited:
+		c.source.Credit(int(low - c.credited))
+		c.credited = low
 	}
 }
 
-// openStdin decides how rank 0 gets its input, and starts the reading where the
+// readsInput tells whether a rank of a seat reads the job's input.
+func (c *controller) readsInput(s *seat) bool {
+	return s.group.id == 0 && (c.job.StdinRank == StdinAll || s.has(c.job.StdinRank))
+}
+
+// openStdin decides how ranks get their input, and starts the reading where the
 // launcher reads it.
 func (c *controller) openStdin(here bool) (host.Stdin, *os.File, error) {
 	if c.job.Stdin == nil {
 		return host.StdinNone, nil, nil
 	}
-	if f, ok := c.job.Stdin.(*os.File); ok {
-		if _, err := f.Stat(); err != nil {
-			return 0, nil, &JobError{Field: "Stdin", Value: f.Name(), ExitStatus: statusFailed, Err: err}
-		}
-		// A rank is in another process group than the launcher: the terminal
-		// would stop it for reading.
-		if here && !stdio.Terminal(f) {
-			return host.StdinFile, f, nil
-		}
+	f, ok := c.job.Stdin.(*os.File)
+	if !ok {
+		return host.StdinPump, nil, nil
 	}
-	return host.StdinPump, nil, nil
+	info, err := f.Stat()
+	if err != nil {
+		return 0, nil, &JobError{Field: "Stdin", Value: f.Name(), ExitStatus: statusFailed, Err: err}
+	}
+	// A rank is in another process group than the launcher: the terminal
+	// would stop it for reading.
+	if !here || stdio.Terminal(f) {
+		return host.StdinPump, nil, nil
+	}
+	if c.job.StdinRank == StdinAll {
+		// Each rank can read a file at its own pace; of a pipe there is only one.
+		fd, err := -1, error(nil)
+		if info.Mode().IsRegular() {
+			fd, err = host.Reopen(f)
+		}
+		if fd < 0 || err != nil {
+			return host.StdinPump, nil, nil
+		}
+		unix.Close(fd)
+	}
+	return host.StdinFile, f, nil
 }
 
-// pump begins to read the input for rank 0.
+// pump begins to read the input.
 func (c *controller) pump() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.unread {
+	var to []*seat
+	unread := true
+	for _, s := range c.groups[0].seats {
+		if c.readsInput(s) {
+			to = append(to, s)
+			unread = unread && s.unread
+		}
+	}
+	if unread {
 		return nil
 	}
-	g := c.groups[0]
-	first := g.seats[g.hostOf[0]]
 	source, err := stdio.NewSource(c.job.Stdin, func(data []byte, end bool) {
-		first.Send(host.Command{Kind: host.Input, Data: data, Last: end})
+		for _, s := range to {
+			s.Send(host.Command{Kind: host.Input, Data: data, Last: end})
+		}
 	})
 	c.source = source
 	return err

@@ -23,7 +23,7 @@ func TestLinesAreWhole(t *testing.T) {
 		for _, tag := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/tag %v", way.name, tag), func(t *testing.T) {
 				testenv.NoLeaks(t)
-				job := Job{NP: np, Argv: roleArgv(t, "lines", fmt.Sprint(lines), fmt.Sprint(pieces)), TagOutput: tag}
+				job := Job{NP: np, Argv: roleArgv(t, "lines", fmt.Sprint(lines), fmt.Sprint(pieces)), Output: Output{Prefix: map[bool]string{true: TagPrefix}[tag]}}
 				overAgents(t, &job, way.hosts)
 				r, stdout, stderr, err := runJob(t, job)
 				if err != nil || r.ExitStatus != 0 {

@@ -35,7 +35,7 @@ func TestBashCompletes(t *testing.T) {
 		not   []string
 		only  bool // has is all
 	}{
-		{words: []string{"--ti"}, has: []string{"--timeout"}, only: true},
+		{words: []string{"--timeo"}, has: []string{"--timeout"}, only: true},
 		{words: []string{"-n"}, has: []string{"-n", "-np"}, not: []string{"--timeout"}},
 		{words: []string{"-np", "4", "--hostf"}, has: []string{"--hostfile"}, only: true},
 		{words: []string{"--wdir", ""}, has: []string{"work"}, only: true},
@@ -47,10 +47,10 @@ func TestBashCompletes(t *testing.T) {
 		{words: []string{"-genv", "A", ""}, only: true},
 		{words: []string{"-genv", "A", "1", "--timeo"}, has: []string{"--timeout"}, only: true},
 		{words: []string{"-np", "2", "ba"}, has: []string{"bash"}, not: []string{"hosts.txt"}},
-		{words: []string{"./prog", "--ti"}, only: true},
+		{words: []string{"./prog", "--timeo"}, only: true},
 		{words: []string{"./prog", "h"}, has: []string{"hosts.txt"}, only: true},
 		{words: []string{"--", "./prog", "h"}, has: []string{"hosts.txt"}, only: true},
-		{words: []string{"./prog", "x", ":", "--ti"}, has: []string{"--timeout"}, only: true},
+		{words: []string{"./prog", "x", ":", "--timeo"}, has: []string{"--timeout"}, only: true},
 		{words: []string{"./prog", "x", ":", "-n", "2", "./prog", "h"}, has: []string{"hosts.txt"}, only: true},
 	} {
 		var quoted []string

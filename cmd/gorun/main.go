@@ -117,6 +117,10 @@ func run(ctx context.Context, c commandLine, std stdio) int {
 func runJob(ctx context.Context, req request, std stdio) int {
 	job := req.job
 	job.Stdin, job.Stdout, job.Stderr = std.in, std.out, std.err
+	if req.noStdin {
+		job.Stdin = nil
+	}
+	req.looks.screen(&job.Output, std)
 	log := logline.New(std.err, logline.Disable)
 	if req.verbose > 0 {
 		log = logline.New(std.err, logline.Info+logline.Level(10*(req.verbose-1)))
@@ -139,6 +143,9 @@ func runJob(ctx context.Context, req request, std stdio) int {
 		if !req.quiet {
 			fmt.Fprintf(std.err, "gorun: restart %d of %d in %v\n", n, job.MaxRestarts, pause)
 		}
+	}
+	if job.Output.Screen != nil {
+		req.ends.signals = append(req.ends.signals, syscall.SIGWINCH)
 	}
 	signals := watchSignals(req.ends.signals)
 	defer signal.Stop(signals)
@@ -267,6 +274,7 @@ func watchSignals(more []os.Signal) chan os.Signal {
 // fieldFlags names the option that fills a field of launcher.Job.
 var fieldFlags = map[string]string{
 	"NP": "-np", "Env": "-x", "Dir": "--wdir", "Hosts": "-H", "Launcher": "--launcher", "Emulate": "--emulate", "Timeout": "--timeout", "MaxRestarts": "--max-restarts", "RestartPause": "--restart-delay",
+	"StdinRank": "--stdin", "Output.Stdout": "the file of the ranks' output", "Output.Terminal": "--pty",
 	"Map": "--map-by", "Rank": "--rank-by", "Bind": "--bind-to", "RankFile": "--rankfile", "PerHost": "-ppn", "CPUs": "--cpu-set",
 }
 

@@ -57,7 +57,8 @@ func TestSensesUnderOtherNames(t *testing.T) {
 	}{
 		{command: "gorun", args: "-s prog", note: "on this machine"},
 		{command: "mpirun", args: "--preload-binary prog", note: "on this machine"},
-		{command: "mpiexec", args: "-s all prog", err: "-s: not supported: rank 0 reads"},
+		{command: "mpiexec", args: "-s all prog"},
+		{command: "mpiexec", args: "-s half prog", err: `-s: found "half", expected a rank, all or none`},
 		{command: "mpirun", args: "--debug prog", err: "--debug: not supported: gorun starts no debugger"},
 		{command: "mpiexec", args: "-debug prog", verbose: 1},
 		{command: "gorun", args: "-d prog", verbose: 2},

@@ -32,6 +32,8 @@ type request struct {
 	notes    []note
 	ends     ends
 	show     show
+	looks    looks
+	noStdin  bool
 }
 
 // note is what is told of options that were accepted and do nothing.
@@ -62,6 +64,7 @@ type settings struct {
 	jobSettings
 	hostSettings
 	placeSettings
+	outputSettings
 }
 
 // fate is what becomes of an option.

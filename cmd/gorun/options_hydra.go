@@ -33,6 +33,5 @@ func hydraOptions() []option {
 		refuse1(tools, "gtool", "gtoolfile", "gdba"),
 		refuse0(tools, "gdb", "trace", "check_mpi", "aps", "mps"),
 		refuse1("ranks have the umask of gorun; set it before: (umask 022; gorun ...)", "umask"),
-		only(hydra, refuse1("rank 0 reads standard input", "s")),
 	}
 }

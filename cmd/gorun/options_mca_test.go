@@ -57,8 +57,8 @@ func TestParametersAreFollowed(t *testing.T) {
 			line.environ = append(line.environ, c.environ)
 		}
 		got, err := parse(line)
-		if err != nil || got.job.TagOutput != c.tag || got.quiet != c.quiet || len(got.notes) > 0 {
-			t.Errorf("%s with %s: tags %v, quiet %v, notes %v, %v; want %v, %v, none", c.args, c.environ, got.job.TagOutput, got.quiet, got.notes, err, c.tag, c.quiet)
+		if err != nil || (got.job.Output.Prefix != "") != c.tag || got.quiet != c.quiet || len(got.notes) > 0 {
+			t.Errorf("%s with %s: tags %v, quiet %v, notes %v, %v; want %v, %v, none", c.args, c.environ, got.job.Output.Prefix, got.quiet, got.notes, err, c.tag, c.quiet)
 		}
 	}
 }

@@ -1,11 +1,69 @@
 package main
 
+import (
+	"cmp"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gorun-mpi/gorun/launcher"
+)
+
+// outputSettings are what the options say of the ranks' output, until it is
+// known what gorun's own is.
+type outputSettings struct {
+	tag, timestamp bool
+	pattern        string // before each line, instead of the tag
+}
+
+// looks is what depends on whether gorun's output is a terminal.
+type looks struct {
+	color, pty string // auto, always or never; "" stands for auto
+	plain      bool   // the environment asks for no colours
+}
+
 // outputOptions are the options that say what becomes of what the ranks write
 // and read, and what gorun says itself.
 func outputOptions() []option {
+	when := []string{"auto", "always", "never"}
 	return []option{
 		{names: []string{"tag-output"}, family: "Output",
-			help: "put [1,RANK]<stdout>: before each line, stderr alike", set: setSwitch(func(s *settings, on bool) { s.job.TagOutput = on })},
+			help: "put [1,RANK]<stdout>: before each line, stderr alike", set: setSwitch(func(s *settings, on bool) { s.tag = on })},
+		{names: []string{"prepend-rank"}, short: "l", family: "Output",
+			help: "put [RANK] before each line", set: setSwitch(func(s *settings, on bool) { s.pattern = map[bool]string{true: launcher.RankPrefix}[on] })},
+		{names: []string{"prepend-pattern"}, arity: 1, family: "Output", value: "PATTERN",
+			help: "put PATTERN before each line: %r rank, %h host, %s stdout or stderr, %T time ...",
+			set:  func(s *settings, value string) error { s.pattern = value; return nil }},
+		{names: []string{"timestamp-output"}, family: "Output",
+			help: "put the date and time before each line", set: setSwitch(func(s *settings, on bool) { s.timestamp = on })},
+		{names: []string{"color"}, arity: 1, family: "Output", value: "auto|always|never", words: when,
+			help: "colour by rank what stands before lines (auto: on a terminal without NO_COLOR)", set: setWhen(func(s *settings) *string { return &s.looks.color })},
+		{names: []string{"output"}, arity: 1, family: "Output", value: "WORD,...", words: []string{"json", "tag", "rank", "timestamp", "xml", "merge-stderr-to-stdout", "dir=", "file="},
+			help: "json: an object a line; or mpirun's tag, rank, timestamp, xml, dir=DIR, file=FILE ...", set: setOutput},
+		{names: []string{"output-filename"}, more: []string{"output-directory"}, arity: 1, family: "Output", value: "DIR[:nocopy]",
+			help: "write also to DIR/1/rank.RANK/stdout and stderr; :nocopy only there", set: setOutputFilename},
+		{names: []string{"outfile-pattern"}, more: []string{"outfile"}, arity: 1, family: "Output", value: "FILE",
+			help: "write standard output to FILE instead, for each rank another one with %r, %h ... in it", set: setFilePattern(launcherStdout)},
+		{names: []string{"errfile-pattern"}, more: []string{"errfile"}, arity: 1, family: "Output", value: "FILE",
+			help: "the same of standard error", set: setFilePattern(launcherStderr)},
+		{names: []string{"output-from"}, arity: 1, family: "Output", value: "RANK,...",
+			help: "show the output of these ranks only", set: setOutputFrom},
+		{names: []string{"merge-stderr-to-stdout"}, more: []string{"merge-stderr"}, family: "Output",
+			help: "ranks write standard error to their standard output", set: setSwitch(func(s *settings, on bool) { s.job.Output.Merge = on })},
+		{names: []string{"xml"}, family: "Output",
+			help: "write output as XML", set: setSwitch(func(s *settings, on bool) { s.job.Output.Form = map[bool]launcher.Form{true: launcher.XML}[on] })},
+		{names: []string{"xml-file"}, arity: 1, family: "Output", value: "FILE",
+			help: "write output as XML to FILE instead", set: setXMLFile},
+		{names: []string{"stdin"}, arity: 1, family: "Output", value: "RANK|all|none", words: []string{"all", "none"},
+			help: "who reads standard input (rank 0)", set: setStdin},
+		{names: []string{"s"}, arity: 1, under: hydra, family: "Output", value: "RANK|all|none",
+			help: "as --stdin", set: setStdin},
+		{names: []string{"pty"}, arity: 1, family: "Output", value: "auto|always|never", words: when,
+			help: "ranks have a terminal as standard output (auto: when gorun's is one)", set: setWhen(func(s *settings) *string { return &s.looks.pty })},
 		{names: []string{"verbose"}, short: "v", family: "Output",
 			help: "say on standard error what happens, and which algorithms were chosen; -vv more", set: setVerbose(1)},
 		{names: []string{"debug-devel"}, short: "d", family: "Output",
@@ -17,6 +75,255 @@ func outputOptions() []option {
 		{names: []string{"report-pid"}, arity: 1, family: "Output", value: "-|+|FILE",
 			help: "write gorun's process number to standard output, standard error or FILE", set: setReportPID},
 	}
+}
+
+func setWhen(field func(*settings) *string) func(*settings, string) error {
+	return func(s *settings, value string) error {
+		switch value {
+		case "auto", "always", "never":
+			*field(s) = value
+			return nil
+		}
+		return unfit(value, "auto, always or never")
+	}
+}
+
+// outputWords are those of --output; each may be shortened as long as it is clear.
+var outputWords = [...]string{"json", "tag", "tag-detailed", "tag-fullname", "rank", "timestamp", "xml", "merge-stderr-to-stdout", "dir", "directory", "file", "filename"}
+
+// setOutput reads Open MPI 5's list of words. A qualifier follows a colon.
+func setOutput(s *settings, value string) error {
+	out := &s.job.Output
+	for item := range strings.SplitSeq(value, ",") {
+		item, qualifier, _ := strings.Cut(item, ":")
+		word, text, _ := strings.Cut(item, "=")
+		switch outputWord(word) {
+		case "json":
+			out.Form = launcher.JSON
+		case "xml":
+			out.Form = launcher.XML
+		case "tag", "tag-fullname":
+			s.tag = true
+		case "tag-detailed":
+			s.pattern = "[%G,%r][%h]<%s>:"
+		case "rank":
+			s.pattern = launcher.RankPrefix
+		case "timestamp":
+			s.timestamp = true
+		case "merge-stderr-to-stdout":
+			out.Merge = true
+		case "dir", "directory":
+			if text == "" {
+				return unfit(item, "a directory; try --output dir=logs")
+			}
+			out.Stdout, out.Stderr = inDirectory(text)
+		case "file", "filename":
+			if text == "" {
+				return unfit(item, "a file; try --output file=log")
+			}
+			text = strings.ReplaceAll(text, "%", "%%")
+			out.Stdout, out.Stderr = text+".%G.%R.out", text+".%G.%R.err"
+		default:
+			switch strings.ToLower(word) {
+			case "nocopy", "copy", "raw":
+				qualifier = word
+			default:
+				return unfit(word, "json, tag, rank, timestamp, xml, merge-stderr-to-stdout, dir=DIR or file=FILE")
+			}
+		}
+		for q := range strings.SplitSeq(qualifier, ":") {
+			switch strings.ToLower(q) {
+			case "":
+			case "nocopy", "copy":
+				out.NoCopy = strings.EqualFold(q, "nocopy")
+			case "raw":
+				s.note("lines are whole in any case")
+			default:
+				return unfit(q, "nocopy, copy or raw behind the ':'")
+			}
+		}
+	}
+	return nil
+}
+
+// outputWord is the word that is meant, "" if none or more than one is.
+func outputWord(word string) string {
+	word = strings.ToLower(word)
+	found := ""
+	for _, w := range outputWords {
+		switch {
+		case w == word:
+			return w
+		case len(word) < 2 || !strings.HasPrefix(w, word):
+		case found == "" || strings.HasPrefix(w, found): // dir and directory are one
+			found = cmp.Or(found, w)
+		default:
+			return ""
+		}
+	}
+	return found
+}
+
+// inDirectory are the files as Open MPI lays them out.
+func inDirectory(dir string) (stdout, stderr string) {
+	dir = strings.ReplaceAll(dir, "%", "%%") + "/%G/rank.%R/"
+	return dir + "stdout", dir + "stderr"
+}
+
+func setOutputFilename(s *settings, value string) error {
+	dir, qualifiers, _ := strings.Cut(value, ":")
+	if dir == "" {
+		return unfit(value, "a directory; try --output-filename logs")
+	}
+	s.job.Output.NoCopy = false
+	s.job.Output.Stdout, s.job.Output.Stderr = inDirectory(dir)
+	for q := range strings.FieldsFuncSeq(qualifiers, func(r rune) bool { return r == ',' || r == ':' }) {
+		switch strings.ToLower(q) {
+		case "nocopy", "copy":
+			s.job.Output.NoCopy = strings.EqualFold(q, "nocopy")
+		case "nojobid":
+			s.job.Output.Stdout = strings.Replace(s.job.Output.Stdout, "/%G/", "/", 1)
+			s.job.Output.Stderr = strings.Replace(s.job.Output.Stderr, "/%G/", "/", 1)
+		default:
+			return unfit(q, "nocopy, copy or nojobid behind the ':'")
+		}
+	}
+	return nil
+}
+
+func launcherStdout(o *launcher.Output) *string { return &o.Stdout }
+func launcherStderr(o *launcher.Output) *string { return &o.Stderr }
+
+func setFilePattern(field func(*launcher.Output) *string) func(*settings, string) error {
+	return func(s *settings, value string) error {
+		if value == "" {
+			return unfit(value, "a file; try out.%r")
+		}
+		*field(&s.job.Output) = value
+		s.job.Output.NoCopy = true
+		return nil
+	}
+}
+
+func setXMLFile(s *settings, value string) error {
+	if value == "" {
+		return unfit(value, "a file")
+	}
+	name := strings.ReplaceAll(value, "%", "%%")
+	out := &s.job.Output
+	out.Form, out.Stdout, out.Stderr, out.NoCopy = launcher.XML, name, name, true
+	return nil
+}
+
+func setOutputFrom(s *settings, value string) error {
+	s.job.Output.Ranks = []int{}
+	for word := range strings.SplitSeq(value, ",") {
+		n, err := strconv.Atoi(word)
+		if err != nil || n < 0 {
+			return unfit(word, "a rank, or some: 0,3")
+		}
+		if !slices.Contains(s.job.Output.Ranks, n) {
+			s.job.Output.Ranks = append(s.job.Output.Ranks, n)
+		}
+	}
+	return nil
+}
+
+func setStdin(s *settings, value string) error {
+	s.noStdin = false
+	switch value {
+	case "all":
+		s.job.StdinRank = launcher.StdinAll
+		return nil
+	case "none":
+		s.noStdin = true
+		return nil
+	}
+	n, err := strconv.Atoi(value)
+	if err != nil || n < 0 {
+		return unfit(value, "a rank, all or none")
+	}
+	s.job.StdinRank = n
+	return nil
+}
+
+// finishOutput puts together what stands before each line.
+func (s *settings) finishOutput() {
+	prefix := s.pattern
+	switch {
+	case prefix != "" && s.timestamp:
+		prefix = "%c " + prefix
+	case prefix != "":
+	case s.tag && s.timestamp:
+		prefix = "%c" + launcher.TagPrefix
+	case s.tag:
+		prefix = launcher.TagPrefix
+	case s.timestamp:
+		prefix = "%c<%s>:" // as Open MPI has it
+	}
+	s.job.Output.Prefix = prefix
+	_, plain := lookup(s.environ, "NO_COLOR")
+	term, _ := lookup(s.environ, "TERM")
+	s.looks.plain = plain || term == "dumb"
+}
+
+// screen fits the job's output to where it goes.
+func (l looks) screen(out *launcher.Output, std stdio) {
+	terminal := terminalOf(std.out)
+	if terminal != nil || terminalOf(std.err) != nil {
+		out.Prompt = promptSilence
+	}
+	switch cmp.Or(l.color, "auto") {
+	case "auto":
+		out.Color = terminal != nil && !l.plain && out.Prefix != "" && out.Form == launcher.Plain
+	case "always":
+		out.Color = true
+	}
+	switch cmp.Or(l.pty, "auto") {
+	case "auto":
+		if terminal != nil {
+			out.Terminal = "auto"
+		}
+	case "always":
+		out.Terminal = "always"
+	}
+	for _, stream := range []any{std.out, std.err, std.in} {
+		if f := terminalOf(stream); f != nil && out.Terminal != "" {
+			out.Screen = func() (rows, cols int) { return sizeOf(f) }
+			break
+		}
+	}
+}
+
+// promptSilence is how long the begin of a line waits for its end where somebody
+// may be looking.
+const promptSilence = 200 * time.Millisecond
+
+// terminalOf is a stream that is a terminal; nil if it is none.
+func terminalOf(stream any) *os.File {
+	f, ok := stream.(*os.File)
+	if !ok {
+		return nil
+	}
+	if rows, _ := sizeOf(f); rows < 0 {
+		return nil
+	}
+	return f
+}
+
+// sizeOf is the size of a terminal, 0 if it does not know it, -1 if it is none.
+func sizeOf(f *os.File) (rows, cols int) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return -1, -1
+	}
+	rows, cols = -1, -1
+	_ = raw.Control(func(fd uintptr) {
+		if size, err := unix.IoctlGetWinsize(int(fd), unix.TIOCGWINSZ); err == nil {
+			rows, cols = int(size.Row), int(size.Col)
+		}
+	})
+	return rows, cols
 }
 
 func setVerbose(level int) func(*settings, string) error {

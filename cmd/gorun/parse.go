@@ -56,6 +56,7 @@ func (s *settings) finish() (request, error) {
 		return request{}, err
 	}
 	s.finishPlace()
+	s.finishOutput()
 	for _, p := range s.programs {
 		app, err := s.app(p)
 		if err != nil {

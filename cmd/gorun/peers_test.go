@@ -49,8 +49,7 @@ func peerOptions(t *testing.T, file string) map[string]int {
 // owed are options of the peers that gorun does not know yet. Whoever adds one
 // to the table takes it out here.
 var owed = strings.Fields(`
-	l prepend-rank prepend-pattern timestamp-output output output-filename output-directory outfile-pattern errfile-pattern
-	outfile errfile output-from merge-stderr-to-stdout stdin xml xml-file show-progress`)
+	show-progress`)
 
 // otherwise are options that take another number of values here, and why.
 var otherwise = map[string]string{

@@ -20,7 +20,7 @@ import (
 
 func TestFramesRoundTrip(t *testing.T) {
 	orders := []order{
-		{Setup: &setup{host.Spec{Job: "j", Host: "a", Hosts: 2, NP: 4, Ranks: []host.RankSpec{{Rank: 1, App: 1}, {Rank: 3, CPUs: []int{0, 64}}}, Apps: []host.AppSpec{{Argv: []string{"p", ""}, Env: []string{"A=1"}, Dir: "/", NP: 3}, {NP: 1}}, Tag: true, Grace: time.Second, Stdin: host.StdinPump}, []byte{1, 0, 255}}},
+		{Setup: &setup{host.Spec{Job: "j", Host: "a", Hosts: 2, NP: 4, Ranks: []host.RankSpec{{Rank: 1, App: 1}, {Rank: 3, CPUs: []int{0, 64}}}, Apps: []host.AppSpec{{Argv: []string{"p", ""}, Env: []string{"A=1"}, Dir: "/", NP: 3}, {NP: 1}}, Stamp: true, Grace: time.Second, Stdin: host.StdinPump}, []byte{1, 0, 255}}},
 		{Peers: []string{"127.0.0.1:1", "127.0.0.1:2"}},
 		{Command: &host.Command{Kind: host.End, Signal: syscall.SIGINT}},
 		{Command: &host.Command{Kind: host.Input, Data: []byte("\x00\xff"), Last: true}},

@@ -137,6 +137,9 @@ func (a *agent) serve(store pmi.Store) error {
 		if e.Kind != host.Done { // which run says, whatever happened
 			a.emit(e)
 		}
+		if e.Free != nil {
+			e.Free()
+		}
 	}})
 	if err != nil {
 		a.emit(host.Event{Kind: host.Failed, Text: err.Error()})

@@ -24,7 +24,7 @@ import (
 type Config struct {
 	// Emit takes events, on the thread of Run; it must not block.
 	Emit func(Event)
-	// Stdin is what rank 0 reads with StdinFile.
+	// Stdin is what the ranks read that read StdinFile.
 	Stdin *os.File
 	// Store completes fences with the other hosts; nil if there are none. It
 	// must outlive this host's ranks by as long as others may need what they
@@ -59,8 +59,11 @@ type Host struct {
 	streams [3]stream // by number; 0 is unused
 	discard bool      // nobody wants output any more
 	ending  ending
-	buf     []byte // what one read returns
-	open    int    // pipes of output that may bring more
+	buf     []byte    // what one read returns
+	buffers sync.Pool // of bufMost bytes
+	prompt  time.Time // when the begin of a line may be due; zero: none is
+	sample  time.Time // when to look at the ranks; zero: never
+	open    int       // pipes of output that may bring more
 	quiet   time.Time
 	holds   int // PMI sockets that ended before their rank
 	oom     int // processes that had been killed for want of memory before this host began
@@ -71,20 +74,6 @@ type Host struct {
 	workers sync.WaitGroup // goroutines that send letters
 
 	mail mailbox
-}
-
-// The buffer for reads starts small, since most ranks say little, and takes what
-// a pipe holds once one fills it.
-const (
-	bufLeast = 4 << 10
-	bufMost  = 64 << 10
-)
-
-// grow makes the buffer larger if n bytes have filled it. It has been read.
-func (h *Host) grow(n int) {
-	if n == len(h.buf) && n < bufMost {
-		h.buf = make([]byte, bufMost)
-	}
 }
 
 // rank is a rank on this host. Its descriptors are -1 when closed.
@@ -107,7 +96,7 @@ type rank struct {
 
 // New makes a host. Run starts it.
 func New(spec Spec, cfg Config) (*Host, error) {
-	h := &Host{spec: spec, cfg: cfg, poll: -1, port: port{fd: -1}, input: input{fd: -1}}
+	h := &Host{spec: spec, cfg: cfg, poll: -1, port: port{fd: -1}}
 	if err := h.mail.open(); err != nil {
 		return nil, err
 	}
@@ -208,7 +197,7 @@ func (h *Host) finish() {
 		closeFD(&r.pipes[Stdout].fd)
 		closeFD(&r.pipes[Stderr].fd)
 	}
-	closeFD(&h.input.fd)
+	h.closeInput()
 	h.closePort()
 	closeFD(&h.poll)
 	h.workers.Wait()

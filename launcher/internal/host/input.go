@@ -1,115 +1,204 @@
 package host
 
 import (
+	"fmt"
 	"os"
 
 	"golang.org/x/sys/unix"
 )
 
-// input is what rank 0 is still to read. fd is the writing end of its pipe.
+// EveryRank as Spec.Reader stands for all ranks of the job.
+const EveryRank = -1
+
+// input is what ranks of this host are still to read. All read the same: what
+// comes is kept until the slowest of them has it, and no more of it comes than
+// the controller has credit for, so that a rank which does not read makes the
+// others wait until it reads, closes its input or ends.
 type input struct {
-	fd    int
+	feeds []feed
 	queue [][]byte
-	last  bool // nothing comes after the queue
-	stuck bool // the pipe is full
+	base  int64 // offset in the input of the queue's first byte
+	last  bool  // nothing comes after the queue
 }
 
-// openInput makes what rank 0 has as standard input; null stands for nothing.
-func (h *Host) openInput(null int) (int, error) {
-	h.input.fd = -1
-	if h.spec.local(0) < 0 {
-		return null, nil
-	}
-	switch h.spec.Stdin {
-	case StdinFile:
-		// As os/exec does, Fd makes a file blocking that Go had opened
-		// non-blocking: the mode is shared with the rank.
-		return int(h.cfg.Stdin.Fd()), nil
-	case StdinPump:
-		var ends [2]int
-		if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
-			return -1, os.NewSyscallError("pipe2", err)
+// feed is a rank that reads. fd is the writing end of its pipe, -1 when closed.
+type feed struct {
+	fd    int
+	at    int64 // offset of what it gets next
+	stuck bool  // the pipe is full
+}
+
+// reads tells whether a rank of the host reads the input.
+func (h *Host) reads(local int) bool {
+	return h.spec.Stdin != StdinNone && (h.spec.Reader == EveryRank || h.spec.Reader == h.rankOf(local))
+}
+
+// openInput makes what the ranks have as standard input, by local number, where
+// it is not /dev/null. mine are the descriptors to close once they are started.
+func (h *Host) openInput() (stdin map[int]int, mine []int, err error) {
+	stdin = make(map[int]int)
+	defer func() {
+		if err != nil {
+			for i := range mine {
+				closeFD(&mine[i])
+			}
 		}
-		if err := unix.SetNonblock(ends[1], true); err != nil {
-			unix.Close(ends[0])
-			unix.Close(ends[1])
-			return -1, os.NewSyscallError("fcntl", err)
+	}()
+	for local := range h.spec.Ranks {
+		if !h.reads(local) {
+			continue
 		}
-		h.input.fd = ends[1]
-		return ends[0], h.watch(ends[1], 0, sourceInput, 0)
+		switch {
+		case h.spec.Stdin == StdinPump:
+			var ends [2]int
+			if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
+				return nil, mine, os.NewSyscallError("pipe2", err)
+			}
+			stdin[local], mine = ends[0], append(mine, ends[0])
+			h.input.feeds = append(h.input.feeds, feed{fd: ends[1]})
+			if err := unix.SetNonblock(ends[1], true); err != nil {
+				return nil, mine, os.NewSyscallError("fcntl", err)
+			}
+			if err := h.watch(ends[1], 0, sourceInput, len(h.input.feeds)-1); err != nil {
+				return nil, mine, err
+			}
+		case h.spec.Reader == EveryRank:
+			fd, err := Reopen(h.cfg.Stdin)
+			if err != nil {
+				return nil, mine, err
+			}
+			stdin[local], mine = fd, append(mine, fd)
+		default:
+			// As os/exec does, Fd makes a file blocking that Go had opened
+			// non-blocking: the mode is shared with the rank.
+			stdin[local] = int(h.cfg.Stdin.Fd())
+		}
 	}
-	return null, nil
+	return stdin, mine, nil
+}
+
+// Reopen opens a regular file again, with a position of its own, which begins
+// where that of f is.
+func Reopen(f *os.File) (int, error) {
+	name := fmt.Sprintf("/proc/self/fd/%d", f.Fd())
+	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	at, err := unix.Seek(int(f.Fd()), 0, unix.SEEK_CUR)
+	if err == nil {
+		_, err = unix.Seek(fd, at, unix.SEEK_SET)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, os.NewSyscallError("lseek", err)
+	}
+	return fd, nil
 }
 
 // takeInput queues what the controller has read.
 func (h *Host) takeInput(data []byte, last bool) {
-	if h.input.fd < 0 {
-		return
-	}
-	if len(data) > 0 {
-		h.input.queue = append(h.input.queue, data)
-	}
-	h.input.last = h.input.last || last
-	if !h.input.stuck {
-		h.feed()
-	}
-}
-
-// inputReady is called when rank 0's pipe takes more, or nobody will read it.
-func (h *Host) inputReady(events uint32) {
-	if events&unix.EPOLLERR != 0 {
-		h.inputUnread()
-		return
-	}
-	h.feed()
-}
-
-// inputUnread drops what nobody will read.
-func (h *Host) inputUnread() {
-	if h.input.fd < 0 {
-		return
-	}
-	h.unwatch(&h.input.fd)
-	h.input.queue = nil
-	h.emit(Event{Kind: StdinTaken, N: -1})
-}
-
-// feed writes to rank 0 what its pipe takes.
-func (h *Host) feed() {
 	in := &h.input
-	if in.fd < 0 {
-		return
+	if len(data) > 0 {
+		in.queue = append(in.queue, data)
 	}
-	written := 0
+	in.last = in.last || last
+	for i := range in.feeds {
+		if !in.feeds[i].stuck {
+			h.feed(i)
+		}
+	}
+	h.forget()
+}
+
+// inputReady is called when a rank's pipe takes more, or nobody will read it.
+func (h *Host) inputReady(i int, events uint32) {
+	if events&unix.EPOLLERR != 0 {
+		h.unwatch(&h.input.feeds[i].fd)
+	} else {
+		h.feed(i)
+	}
+	h.forget()
+}
+
+// feed writes to a rank what its pipe takes.
+func (h *Host) feed(i int) {
+	in := &h.input
+	f := &in.feeds[i]
 	stuck := false
-	for len(in.queue) > 0 && !stuck {
-		n, err := unix.Write(in.fd, in.queue[0])
+	for f.fd >= 0 && !stuck {
+		rest := in.from(f.at)
+		if len(rest) == 0 {
+			break
+		}
+		n, err := unix.Write(f.fd, rest)
 		switch {
 		case err == nil:
-			written += n
-			if in.queue[0] = in.queue[0][n:]; len(in.queue[0]) == 0 {
-				in.queue = in.queue[1:]
-			}
+			f.at += int64(n)
 		case err == unix.EAGAIN:
 			stuck = true
 		case err != unix.EINTR:
-			h.inputUnread() // EPIPE
+			h.unwatch(&f.fd) // EPIPE: nobody will read it
 			return
 		}
 	}
-	if written > 0 {
-		h.emit(Event{Kind: StdinTaken, N: written})
-	}
-	if len(in.queue) == 0 && in.last {
-		h.unwatch(&in.fd)
-		return
-	}
-	if stuck != in.stuck {
-		in.stuck = stuck
+	switch {
+	case f.fd < 0:
+	case in.last && !stuck:
+		h.unwatch(&f.fd)
+	case stuck != f.stuck:
+		f.stuck = stuck
 		events := uint32(0) // the reader's end is reported all the same
 		if stuck {
 			events = unix.EPOLLOUT
 		}
-		h.rewatch(in.fd, events, sourceInput, 0)
+		h.rewatch(f.fd, events, sourceInput, i)
+	}
+}
+
+// from is the piece of the queue that begins at an offset, nothing at its end.
+func (in *input) from(at int64) []byte {
+	at -= in.base
+	for _, piece := range in.queue {
+		if at < int64(len(piece)) {
+			return piece[at:]
+		}
+		at -= int64(len(piece))
+	}
+	return nil
+}
+
+// forget drops what every rank has had, and tells the controller how much that
+// is; or that no rank will read any more.
+func (h *Host) forget() {
+	in := &h.input
+	if in.feeds == nil {
+		return
+	}
+	low := int64(-1)
+	for _, f := range in.feeds {
+		if f.fd >= 0 && (low < 0 || f.at < low) {
+			low = f.at
+		}
+	}
+	if low < 0 {
+		in.feeds, in.queue = nil, nil
+		h.emit(Event{Kind: StdinTaken, N: -1})
+		return
+	}
+	had := 0
+	for len(in.queue) > 0 && in.base+int64(len(in.queue[0])) <= low {
+		n := len(in.queue[0])
+		in.queue, in.base, had = in.queue[1:], in.base+int64(n), had+n
+	}
+	if had > 0 {
+		h.emit(Event{Kind: StdinTaken, N: had})
+	}
+}
+
+// closeInput closes what is open.
+func (h *Host) closeInput() {
+	for i := range h.input.feeds {
+		closeFD(&h.input.feeds[i].fd)
 	}
 }

@@ -54,6 +54,9 @@ func (h *Host) unwatch(fd *int) {
 func (h *Host) loop() error {
 	h.complete = true
 	h.alone.since = time.Now()
+	if h.spec.Sample > 0 {
+		h.sample = time.Now().Add(h.spec.Sample)
+	}
 	if h.running == 0 {
 		h.allEnded() // during the start
 	}
@@ -84,6 +87,8 @@ func (h *Host) patience() time.Duration {
 		}
 	}
 	sooner(h.nextLook())
+	sooner(h.prompt)
+	sooner(h.sample)
 	if next.IsZero() {
 		return -1
 	}
@@ -92,13 +97,15 @@ func (h *Host) patience() time.Duration {
 
 // onTime does what is due.
 func (h *Host) onTime() {
-	if h.ending.next.IsZero() && h.holds == 0 && h.nextLook().IsZero() {
+	if h.ending.next.IsZero() && h.holds == 0 && h.prompt.IsZero() && h.sample.IsZero() && h.nextLook().IsZero() {
 		return
 	}
 	now := time.Now()
 	h.lookOnTime(now)
 	h.endingOnTime(now)
 	h.silentOnTime(now)
+	h.promptsOnTime(now)
+	h.sampleOnTime(now)
 }
 
 // turn waits for events, at most for d, for ever if d < 0, and serves them.
@@ -131,7 +138,7 @@ func (h *Host) turn(d time.Duration) error {
 		case sourcePMIx:
 			h.beginPMIx()
 		case sourceInput:
-			h.inputReady(e.Events)
+			h.inputReady(local, e.Events)
 		case sourcePort:
 			h.admit()
 		case sourceGuest:
@@ -174,6 +181,8 @@ func (h *Host) obey(c Command) {
 		h.credit(c.Stream, c.N)
 	case Discard:
 		h.discardOutput()
+	case Resize:
+		h.resize(c.Rows, c.Cols)
 	case FromHub:
 		if h.pmix != nil {
 			h.pmix.Take(c.Data)

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"bytes"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -12,18 +13,44 @@ import (
 // ranks had written, before they are left to whoever still holds them.
 const drainSilence = 100 * time.Millisecond
 
+// The buffer for reads starts small, since most ranks say little, and becomes
+// large once one fills it. Large ones are handed to the receiver of what was read
+// into them, and come back: nothing is copied between read and write.
+const (
+	bufLeast = 4 << 10
+	bufMost  = 256 << 10
+)
+
 // pipe is one stream of one rank.
 type pipe struct {
 	fd    int
+	tty   bool // a terminal, whose other end is the rank's
+	wide  bool // the kernel was asked for a large one
 	lines stdio.Lines
 	tail  *stdio.Tail // of stderr
 	owed  int         // bytes that were in the pipe when the last rank had ended
+	since time.Time   // when the begin of a line came that is held; zero: none, or nobody waits for it
 }
 
 // stream is all ranks' output of one number.
 type stream struct {
 	ahead  int  // bytes that the controller has not taken yet
 	paused bool // the pipes are not read
+}
+
+// room makes the buffer large enough for what is held and a read behind it.
+func (h *Host) room(held int) {
+	if len(h.buf)-held < bufLeast {
+		h.buf = h.large()
+	}
+}
+
+// large is a buffer of bufMost bytes.
+func (h *Host) large() []byte {
+	if b, ok := h.buffers.Get().(*[]byte); ok {
+		return *b
+	}
+	return make([]byte, bufMost)
 }
 
 // readPipe reads what a rank has written. The pipe is in blocking mode, since a
@@ -33,45 +60,127 @@ func (h *Host) readPipe(local, number int, events uint32) {
 	if p.fd < 0 || h.streams[number].paused {
 		return
 	}
-	if events&unix.EPOLLIN == 0 {
-		h.closePipe(p, number)
+	if events&unix.EPOLLIN == 0 && !p.tty { // a terminal may still be passing on what it took
+		h.closePipe(local, number)
 		return
 	}
-	n, err := unix.Read(p.fd, h.buf)
+	h.room(p.lines.Held())
+	held := p.lines.Begin(h.buf)
+	n, err := unix.Read(p.fd, h.buf[held:])
 	switch {
 	case err == unix.EINTR || err == unix.EAGAIN:
-	case err != nil || n == 0:
-		h.closePipe(p, number)
+		return
+	case err != nil || n <= 0:
+		h.closePipe(local, number)
+		return
+	}
+	data := h.buf[:held+n]
+	if p.owed > 0 {
+		p.owed -= n
+		h.quiet = time.Now()
+	}
+	if p.tail != nil {
+		p.tail.Add(data[held:])
+	}
+	h.spoke(local)
+	h.pass(local, number, data[:p.lines.Cut(data, n)])
+	if h.spec.Prompt > 0 {
+		h.awaitNewline(p)
+	}
+	if len(data) == len(h.buf) && len(h.buf) < bufMost {
+		h.buf = h.large()
+	}
+	if n >= 64<<10 && !p.wide && !p.tty {
+		// It has filled the pipe. What a user may have of pipes is limited, so
+		// a refusal is no failure.
+		p.wide = true
+		_, _ = unix.FcntlInt(uintptr(p.fd), unix.F_SETPIPE_SZ, bufMost)
+	}
+}
+
+// pass sends on what stands at the begin of the buffer.
+func (h *Host) pass(local, number int, data []byte) {
+	switch {
+	case len(data) == 0:
+	case len(h.buf) < bufMost || len(data) < bufMost/8:
+		h.output(local, number, Event{Data: bytes.Clone(data)})
 	default:
-		if p.owed > 0 {
-			p.owed -= n
-			h.quiet = time.Now()
-		}
-		if p.tail != nil {
-			p.tail.Add(h.buf[:n])
-		}
-		h.spoke(local)
-		h.output(number, p.lines.Add(h.buf[:n]))
-		h.grow(n)
+		buf := h.buf
+		h.output(local, number, Event{Data: data, Free: func() { h.buffers.Put(&buf) }})
+		h.buf = h.large()
 	}
 }
 
 // closePipe ends a pipe whose writers have all gone.
-func (h *Host) closePipe(p *pipe, number int) {
+func (h *Host) closePipe(local, number int) {
+	p := &h.ranks[local].pipes[number]
 	h.unwatch(&p.fd)
 	h.open--
-	h.output(number, p.lines.End())
+	h.endLines(local, number)
 }
 
-// output sends data on; it is the receiver's from here.
-func (h *Host) output(number int, data []byte) {
-	if len(data) == 0 || h.discard {
+// endLines passes on what is held, at the end of a stream.
+func (h *Host) endLines(local, number int) {
+	p := &h.ranks[local].pipes[number]
+	p.since = time.Time{}
+	if data, within := p.lines.End(); within {
+		h.output(local, number, Event{Data: data, Last: true})
+	}
+}
+
+// output sends an event's data on; it is the receiver's from here.
+func (h *Host) output(local, number int, e Event) {
+	if h.discard {
+		if e.Free != nil {
+			e.Free()
+		}
 		return
 	}
-	h.streams[number].ahead += len(data)
-	h.emit(Event{Kind: Output, Stream: number, Data: data})
+	e.Kind, e.Rank, e.Stream = Output, h.rankOf(local), number
+	if h.spec.Stamp {
+		e.Time = time.Now().UnixNano()
+	}
+	h.streams[number].ahead += len(e.Data)
+	h.emit(e)
 	if s := &h.streams[number]; !s.paused && s.ahead >= Window {
 		h.pause(number, true)
+	}
+}
+
+// awaitNewline notes whether a pipe holds the begin of a line, which is passed on
+// after some silence: somebody may look at the screen for a prompt.
+func (h *Host) awaitNewline(p *pipe) {
+	p.since = time.Time{}
+	if p.lines.Held() == 0 {
+		return
+	}
+	p.since = time.Now()
+	if due := p.since.Add(h.spec.Prompt); h.prompt.IsZero() {
+		h.prompt = due
+	}
+}
+
+// promptsOnTime passes on the begins of lines that have been held for long
+// enough.
+func (h *Host) promptsOnTime(now time.Time) {
+	if h.prompt.IsZero() || now.Before(h.prompt) {
+		return
+	}
+	h.prompt = time.Time{}
+	for i, r := range h.up() {
+		for _, s := range [...]int{Stdout, Stderr} {
+			p := &r.pipes[s]
+			if p.since.IsZero() {
+				continue
+			}
+			due := p.since.Add(h.spec.Prompt)
+			if !now.Before(due) {
+				p.since = time.Time{}
+				h.output(i, s, Event{Data: p.lines.Flush()})
+			} else if h.prompt.IsZero() || due.Before(h.prompt) {
+				h.prompt = due
+			}
+		}
 	}
 }
 
@@ -158,10 +267,10 @@ func (h *Host) drained() bool {
 
 // flushLines sends the beginnings of lines of pipes that are still open.
 func (h *Host) flushLines() {
-	for _, r := range h.up() {
+	for i, r := range h.up() {
 		for _, s := range [...]int{Stdout, Stderr} {
-			if p := &r.pipes[s]; p.fd >= 0 {
-				h.output(s, p.lines.End())
+			if r.pipes[s].fd >= 0 {
+				h.endLines(i, s)
 			}
 		}
 	}

@@ -58,7 +58,9 @@ func (h *Host) receive(local int) bool {
 		return false
 	}
 	h.apply(h.engine.Receive(h.rankOf(local), h.buf[:n]))
-	h.grow(n)
+	if n == len(h.buf) && n < bufMost {
+		h.buf = h.large()
+	}
 	return true
 }
 

@@ -34,7 +34,7 @@ type spawner struct {
 	h     *Host
 	files []string // to execute, by program; "" where no rank here runs it
 	null  int
-	stdin int // of rank 0
+	stdin map[int]int // by local rank, where it is not null
 	env   *environment
 	next  atomic.Int32
 	stop  atomic.Bool
@@ -66,18 +66,18 @@ func (h *Host) start() error {
 		return &os.PathError{Op: "open", Path: "/dev/null", Err: err}
 	}
 	defer unix.Close(null)
-	first, err := h.openInput(null)
+	stdin, mine, err := h.openInput()
 	if err != nil {
 		return err
 	}
 	defer func() {
-		if first != null && h.spec.Stdin == StdinPump {
-			unix.Close(first)
+		for _, fd := range mine {
+			unix.Close(fd)
 		}
 	}()
 
 	h.ranks = make([]rank, len(h.spec.Ranks))
-	h.spawner = &spawner{h: h, files: files, null: null, stdin: first, env: newEnvironment(&h.spec, h.cfg.CPUs, h.segment.FD() >= 0, h.pmix, h.port.name())}
+	h.spawner = &spawner{h: h, files: files, null: null, stdin: stdin, env: newEnvironment(&h.spec, h.cfg.CPUs, h.segment.FD() >= 0, h.pmix, h.port.name())}
 	done := make(chan struct{})
 	if len(h.ranks) >= helpFrom && runtime.GOMAXPROCS(0) > 1 {
 		h.workers.Go(func() { h.spawner.help(done) })
@@ -194,9 +194,9 @@ func (s *spawner) spawn(local int, b *binder) (err error) {
 	r, app := &h.ranks[local], h.appOf(local)
 	r.pidfd, r.socket = -1, -1
 	r.pipes[Stdout].fd, r.pipes[Stderr].fd = -1, -1
-	stdin := s.null
-	if h.rankOf(local) == 0 {
-		stdin = s.stdin
+	stdin, ok := s.stdin[local]
+	if !ok {
+		stdin = s.null
 	}
 	theirs := [...]int{stdin, -1, -1, -1}
 	defer func() {
@@ -210,11 +210,12 @@ func (s *spawner) spawn(local int, b *binder) (err error) {
 		}
 	}()
 	for _, n := range [...]int{Stdout, Stderr} {
-		var ends [2]int
-		if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
-			return os.NewSyscallError("pipe2", err)
+		if n == Stderr && h.spec.Merge {
+			break
 		}
-		r.pipes[n].fd, theirs[n] = ends[0], ends[1]
+		if theirs[n], err = h.openOutput(&r.pipes[n], n); err != nil {
+			return err
+		}
 	}
 	if !h.spec.PMIPort { // else its descriptor stays closed
 		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -223,14 +224,13 @@ func (s *spawner) spawn(local int, b *binder) (err error) {
 		}
 		r.socket, theirs[pmiFD] = pair[0], pair[1]
 	}
-	if h.spec.Tag {
-		tag := fmt.Sprintf("[%d,%d]", h.spec.Group+1, h.rankOf(local))
-		r.pipes[Stdout].lines.Tag = tag + "<stdout>:"
-		r.pipes[Stderr].lines.Tag = tag + "<stderr>:"
-	}
 	r.pipes[Stderr].tail = new(stdio.Tail)
+	stderr := theirs[Stderr]
+	if h.spec.Merge {
+		stderr, r.pipes[Stdout].tail = theirs[Stdout], r.pipes[Stderr].tail
+	}
 
-	files := []uintptr{uintptr(stdin), uintptr(theirs[Stdout]), uintptr(theirs[Stderr]), uintptr(theirs[pmiFD])}
+	files := []uintptr{uintptr(stdin), uintptr(theirs[Stdout]), uintptr(stderr), uintptr(theirs[pmiFD])}
 	if fd := h.segment.FD(); fd >= 0 {
 		files = append(files, uintptr(fd))
 	}
@@ -276,6 +276,9 @@ func (h *Host) watchRank(local int) error {
 		return err
 	}
 	for _, s := range [...]int{Stdout, Stderr} {
+		if r.pipes[s].fd < 0 {
+			continue
+		}
 		h.open++
 		if h.streams[s].paused {
 			continue

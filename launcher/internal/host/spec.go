@@ -18,14 +18,24 @@ const (
 	Stderr = 2
 )
 
-// Stdin says what rank 0 reads.
+// Stdin says what the ranks of Spec.Reader read.
 type Stdin uint8
 
-// What rank 0 may read.
+// What they may read.
 const (
 	StdinNone Stdin = iota // /dev/null, as all other ranks
 	StdinFile              // Config.Stdin itself
 	StdinPump              // what comes in commands
+)
+
+// PTY says whether a rank's standard output is a terminal.
+type PTY uint8
+
+// When it is.
+const (
+	NoPTY   PTY = iota
+	TryPTY      // where the machine has one to give
+	NeedPTY     // or the rank is not started
 )
 
 // Spec is the work of one host.
@@ -40,9 +50,16 @@ type Spec struct {
 	Apps    []AppSpec  // the programs of the job
 	Mapping string     // of all ranks, as PMI tells it
 	Emulate []string
-	Tag     bool // lines of output
 	Grace   time.Duration
 	Stdin   Stdin
+	Reader  int           // the rank that has it, or EveryRank
+	Merge   bool          // ranks write standard error where they write output
+	Stamp   bool          // tell when output came
+	Prompt  time.Duration // silence after which the begin of a line is passed on; 0: it never is
+	Sample  time.Duration // how often to tell what the ranks use; 0: never
+	PTY     PTY
+	Rows    int // of ranks' terminals; 0: not known
+	Cols    int
 	PMIPort bool // ranks connect to a port instead of inheriting a socket
 	// Universe is how many ranks the job has room for, as programs that spawn
 	// want to know; 0: unknown.
@@ -88,8 +105,8 @@ type EventKind uint8
 // What happens on a host.
 const (
 	Started     EventKind = iota + 1 // Rank runs as PID
-	Output                           // Data of Stream
-	StdinTaken                       // N bytes; rank 0 reads no more if N < 0
+	Output                           // Data of Rank's Stream, which came at Time; Last
+	StdinTaken                       // N bytes; no rank here reads any more if N < 0
 	Ended                            // Rank: Status, Joined, Finalized, Told
 	Aborted                          // Rank asked for it with Status and Text
 	Violated                         // Rank and the PMI server do not understand each other: Text; Late
@@ -102,6 +119,7 @@ const (
 	Left                             // Rank has finalized there
 	ToHub                            // Data of the PMIx server
 	Alone                            // Rank seems to be a world of its own: Text
+	Sampled                          // Samples of the ranks that run
 	Done                             // nothing is left
 )
 
@@ -126,8 +144,12 @@ type Event struct {
 	Field     string           `msgpack:"i,omitempty"` // of launcher.Job
 	Value     string           `msgpack:"v,omitempty"` // of that field
 	Text      string           `msgpack:"m,omitempty"`
-	Tails     map[int][]string `msgpack:"e,omitempty"` // with Tails
-	Ask       *Ask             `msgpack:"a,omitempty"` // with Asked
+	Tails     map[int][]string `msgpack:"e,omitempty"`  // with Tails
+	Ask       *Ask             `msgpack:"a,omitempty"`  // with Asked
+	Time      int64            `msgpack:"tm,omitempty"` // in nanoseconds since 1970, with Spec.Stamp
+	Last      bool             `msgpack:"ls,omitempty"` // the stream has ended within a line
+	Samples   []Sample         `msgpack:"sm,omitempty"`
+	Free      func()           `msgpack:"-"` // takes Data back, when nobody looks at it any more; may be nil
 }
 
 // CommandKind is what to do.
@@ -138,11 +160,12 @@ const (
 	Pass    CommandKind = iota + 1 // Signal to all ranks
 	End                            // Signal to all ranks, TERM and KILL later
 	Kill                           // all ranks now
-	Input                          // Data for rank 0; Last: and then no more
+	Input                          // Data for the ranks that read; Last: and then no more
 	Credit                         // N bytes of Stream were taken
 	Discard                        // nobody wants output any more
 	Answer                         // Reply to what Rank had asked
 	FromHub                        // Data for the PMIx server
+	Resize                         // terminals of ranks: Rows, Cols
 )
 
 // Command is what to do. Which fields count depends on Kind.
@@ -155,4 +178,6 @@ type Command struct {
 	Last   bool           `msgpack:"l,omitempty"`
 	Rank   int            `msgpack:"r,omitempty"`
 	Reply  *Reply         `msgpack:"a,omitempty"`
+	Rows   int            `msgpack:"h,omitempty"`
+	Cols   int            `msgpack:"w,omitempty"`
 }

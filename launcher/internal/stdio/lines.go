@@ -9,70 +9,62 @@ import (
 // Limit is how much of an unfinished line is held back.
 const Limit = 64 << 10
 
-// Lines makes whole lines of a stream's bytes. The zero value is ready.
+// Lines cuts a stream into whole lines. The zero value is ready.
+//
+// Whoever reads the stream puts what is held before what comes next, in one
+// buffer, so that a line is never in two pieces of memory:
+//
+//	n := l.Begin(buf)          // what is held
+//	m := read(buf[n:])         // what comes next
+//	out := buf[:l.Cut(buf[:n+m], m)]
 type Lines struct {
-	// Tag is put before each line. Lines with a tag always end with a newline.
-	Tag string
-
 	held []byte // the begin of a line
 	mid  bool   // the begin of a line was passed on already
 }
 
-// Add takes what came next and returns what may be written: whole lines, or the
-// begin of one that has grown over the limit. nil when there is nothing.
-func (l *Lines) Add(chunk []byte) []byte {
-	end := bytes.LastIndexByte(chunk, '\n') + 1
-	if end == 0 && len(l.held)+len(chunk) < Limit {
-		l.held = append(l.held, chunk...)
-		return nil
+// Held is how many bytes are held back, less than Limit.
+func (l *Lines) Held() int { return len(l.held) }
+
+// Begin copies what is held back to the begin of a buffer that has room for it.
+func (l *Lines) Begin(buf []byte) int { return copy(buf, l.held) }
+
+// Cut takes what was held and behind it the fresh bytes, and tells how much of it
+// may be passed on: whole lines, or all where the line has grown over the limit.
+// The rest is held from now on; it is copied.
+func (l *Lines) Cut(data []byte, fresh int) int {
+	end := bytes.LastIndexByte(data[len(data)-fresh:], '\n') + 1
+	if end > 0 {
+		end += len(data) - fresh
 	}
-	if len(l.held)+len(chunk)-end >= Limit || end == 0 {
-		end = len(chunk)
+	if len(data)-end >= Limit {
+		end = len(data)
 	}
-	out := l.take(chunk[:end])
-	l.held = append(l.held, chunk[end:]...)
-	return out
+	if end == 0 {
+		l.held = append(l.held, data[len(data)-fresh:]...)
+		return 0
+	}
+	l.held = append(l.held[:0], data[end:]...)
+	if cap(l.held) > 4<<10 && len(l.held) == 0 {
+		l.held = nil // thousands of ranks need not keep what one long line took
+	}
+	l.mid = data[end-1] != '\n'
+	return end
 }
 
-// End returns what is held back, at the end of the stream.
-func (l *Lines) End() []byte {
-	var out []byte
-	if len(l.held) > 0 {
-		out = l.take(nil)
-	}
-	if l.Tag != "" && l.mid {
-		l.mid = false
-		out = append(out, '\n')
-	}
-	return out
-}
-
-// take empties what is held, with whole after it.
-func (l *Lines) take(whole []byte) []byte {
-	held := l.held
+// Flush returns what is held back, which is held no more: it is the caller's.
+func (l *Lines) Flush() []byte {
+	out := l.held
 	l.held = nil
-	if l.Tag == "" {
-		if len(held) > 0 {
-			return append(held, whole...)
-		}
-		return bytes.Clone(whole)
-	}
-	var out []byte
-	for _, part := range [2][]byte{held, whole} {
-		for len(part) > 0 {
-			n := bytes.IndexByte(part, '\n') + 1
-			if n == 0 {
-				n = len(part)
-			}
-			if !l.mid {
-				out = append(out, l.Tag...)
-			}
-			out = append(out, part[:n]...)
-			l.mid = part[n-1] != '\n'
-			part = part[n:]
-		}
-	}
+	l.mid = l.mid || len(out) > 0
 	return out
+}
+
+// End returns what is held back at the end of the stream, and tells whether the
+// stream ends within a line.
+func (l *Lines) End() (out []byte, within bool) {
+	out = l.Flush()
+	within, l.mid = l.mid, false
+	return out, within
 }
 
 // How much of a stream's end is kept.

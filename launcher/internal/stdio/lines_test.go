@@ -9,103 +9,120 @@ import (
 	"unicode/utf8"
 )
 
+// read puts a chunk behind what is held, as a reader does, and returns what may
+// be passed on.
+func read(l *Lines, chunk []byte) []byte {
+	buf := make([]byte, l.Held()+len(chunk))
+	n := l.Begin(buf)
+	copy(buf[n:], chunk)
+	out := bytes.Clone(buf[:l.Cut(buf, len(chunk))])
+	clear(buf) // the caller reads into it again
+	return out
+}
+
 func TestLines(t *testing.T) {
 	long := strings.Repeat("x", Limit)
 	for _, c := range []struct {
 		name   string
-		tag    string
 		chunks []string
-		want   []string // what each Add returns, and at last End
+		want   []string // what each chunk lets pass, and at last End
+		within bool
 	}{
-		{"whole lines pass", "", []string{"a\nb\n"}, []string{"a\nb\n", ""}},
-		{"a begin is held", "", []string{"a\nb", "c\nd"}, []string{"a\n", "bc\n", "d"}},
-		{"nothing but begins", "", []string{"a", "b"}, []string{"", "", "ab"}},
-		{"empty", "", []string{"", "\n"}, []string{"", "\n", ""}},
-		{"over the limit", "", []string{long, "y", "z\n"}, []string{long, "", "yz\n", ""}},
-		{"over the limit in two", "", []string{long[1:], "yz", "\n"}, []string{"", long[1:] + "yz", "\n", ""}},
-		{"over the limit behind a line", "", []string{"a\n" + long}, []string{"a\n" + long, ""}},
-		{"binary", "", []string{"\x00\xff\n\x80", "\r\n"}, []string{"\x00\xff\n", "\x80\r\n", ""}},
-		{"tags", "T:", []string{"a\nb", "\nc"}, []string{"T:a\n", "T:b\n", "T:c\n"}},
-		{"tags, empty lines", "T:", []string{"\n\n"}, []string{"T:\nT:\n", ""}},
-		{"tags, over the limit", "T:", []string{long, "y\nz"}, []string{"T:" + long, "y\n", "T:z\n"}},
-		{"tags, over the limit, the end", "T:", []string{long}, []string{"T:" + long, "\n"}},
+		{"whole lines pass", []string{"a\nb\n"}, []string{"a\nb\n", ""}, false},
+		{"a begin is held", []string{"a\nb", "c\nd"}, []string{"a\n", "bc\n", "d"}, true},
+		{"nothing but begins", []string{"a", "b"}, []string{"", "", "ab"}, true},
+		{"empty", []string{"", "\n"}, []string{"", "\n", ""}, false},
+		{"over the limit", []string{long, "y", "z\n"}, []string{long, "", "yz\n", ""}, false},
+		{"over the limit at the end", []string{long}, []string{long, ""}, true},
+		{"over the limit in two", []string{long[1:], "yz", "\n"}, []string{"", long[1:] + "yz", "\n", ""}, false},
+		{"over the limit behind a line", []string{"a\n" + long}, []string{"a\n" + long, ""}, true},
+		{"binary", []string{"\x00\xff\n\x80", "\r\n"}, []string{"\x00\xff\n", "\x80\r\n", ""}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			l := Lines{Tag: c.tag}
+			var l Lines
 			var got []string
 			for _, chunk := range c.chunks {
-				got = append(got, string(l.Add([]byte(chunk))))
+				got = append(got, string(read(&l, []byte(chunk))))
 			}
-			got = append(got, string(l.End()))
+			end, within := l.End()
+			got = append(got, string(end))
 			for i := range c.want {
 				if got[i] != c.want[i] {
 					t.Errorf("result %d: got %.100q, want %.100q", i, got[i], c.want[i])
 				}
 			}
-			if again := l.End(); len(again) > 0 {
-				t.Errorf("End again: got %q", again)
+			if within != c.within {
+				t.Errorf("within a line at the end: got %v", within)
+			}
+			if again, within := l.End(); len(again) > 0 || within {
+				t.Errorf("End again: got %q, %v", again, within)
 			}
 		})
 	}
 }
 
+func TestLinesFlush(t *testing.T) {
+	var l Lines
+	read(&l, []byte("one\nname: "))
+	if got := string(l.Flush()); got != "name: " || l.Held() != 0 {
+		t.Errorf("got %q, %d held", got, l.Held())
+	}
+	if rest, within := l.End(); len(rest) > 0 || !within {
+		t.Errorf("after a flush: %q, within a line %v", rest, within)
+	}
+}
+
 // checkLines holds Lines against its definition: all bytes, in order, and cuts
 // only behind newlines unless the line is long.
-func checkLines(t *testing.T, data []byte, cut func() int, tag string) {
+func checkLines(t *testing.T, data []byte, cut func() int) {
 	t.Helper()
-	l := Lines{Tag: tag}
+	var l Lines
 	var all []byte
-	rest := data
-	for len(rest) > 0 {
+	for rest := data; len(rest) > 0; {
 		n := min(max(cut(), 1), len(rest))
-		in := bytes.Clone(rest[:n])
-		out := l.Add(in)
+		out := read(&l, rest[:n])
 		rest = rest[n:]
-		clear(in) // the caller reads into it again
 		if len(out) > 0 && out[len(out)-1] != '\n' && len(out) < Limit {
 			t.Fatalf("a cut in a short line: %.80q", out)
 		}
+		if l.Held() >= Limit {
+			t.Fatalf("%d bytes are held", l.Held())
+		}
 		all = append(all, out...)
 	}
-	all = append(all, l.End()...)
-	want := string(data)
-	if tag != "" {
-		want = ""
-		for line := range strings.Lines(string(data)) {
-			want += tag + line
-		}
-		if want != "" && !strings.HasSuffix(want, "\n") {
-			want += "\n"
+	end, within := l.End()
+	all = append(all, end...)
+	if !bytes.Equal(all, data) || within != (len(data) > 0 && data[len(data)-1] != '\n') {
+		t.Fatalf("%d bytes: got %d, within a line %v", len(data), len(all), within)
+	}
+}
+
+// lineData is binary with some newlines in it.
+func lineData(random *rand.Rand, n int) []byte {
+	data := make([]byte, n)
+	for i := range data {
+		data[i] = byte(i*i>>4) | 0x80
+	}
+	for range random.IntN(1 << random.IntN(12)) {
+		if len(data) > 0 {
+			data[random.IntN(len(data))] = '\n'
 		}
 	}
-	if string(all) != want {
-		t.Fatalf("%d bytes with tag %q: got %d bytes, want %d", len(data), tag, len(all), len(want))
-	}
+	return data
 }
 
 func TestLinesKeepEveryByte(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 100 {
-		data := make([]byte, random.IntN(3*Limit))
-		for i := range data {
-			data[i] = byte(i*i>>4) | 0x80
-		}
-		for range random.IntN(1 << random.IntN(12)) {
-			if len(data) > 0 {
-				data[random.IntN(len(data))] = '\n'
-			}
-		}
-		cut := func() int { return random.IntN(2 * Limit) }
-		checkLines(t, data, cut, "")
-		checkLines(t, data, cut, "[1,2]<stdout>:")
+		checkLines(t, lineData(random, random.IntN(3*Limit)), func() int { return random.IntN(2 * Limit) })
 	}
 }
 
 func FuzzLines(f *testing.F) {
-	f.Add([]byte("a\nb\nc"), uint8(2), "")
-	f.Add([]byte("\n\n"), uint8(1), "T:")
-	f.Fuzz(func(t *testing.T, data []byte, cut uint8, tag string) {
-		checkLines(t, data, func() int { return int(cut) }, tag)
+	f.Add([]byte("a\nb\nc"), uint8(2))
+	f.Add([]byte("\n\n"), uint8(1))
+	f.Fuzz(func(t *testing.T, data []byte, cut uint8) {
+		checkLines(t, data, func() int { return int(cut) })
 	})
 }
 

@@ -9,9 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Sink writes to one output of the launcher, in the order of Put.
+// Sink writes to one output of the launcher, in the order of Put, as its view
+// shows it.
 type Sink struct {
 	w    io.Writer
+	view View // of the writing goroutine
 	fail func(error)
 
 	mu     sync.Mutex
@@ -22,25 +24,26 @@ type Sink struct {
 }
 
 type piece struct {
-	data []byte
+	Piece
 	done func()
 }
 
 // NewSink makes a sink for w; nil discards. fail is told once when w returns an
 // error, from the sink's goroutine; everything after is dropped.
-func NewSink(w io.Writer, fail func(error)) *Sink {
-	return &Sink{w: w, fail: fail}
+func NewSink(w io.Writer, view View, fail func(error)) *Sink {
+	return &Sink{w: w, view: view, fail: fail}
 }
 
-// Put queues data; done is called when it has been written or dropped.
-func (s *Sink) Put(data []byte, done func()) {
+// Put queues a piece; done is called when it has been written or dropped. A piece
+// from nobody is written as it is.
+func (s *Sink) Put(p Piece, done func()) {
 	s.mu.Lock()
 	if s.w == nil || s.failed {
 		s.mu.Unlock()
 		done()
 		return
 	}
-	s.queue = append(s.queue, piece{data, done})
+	s.queue = append(s.queue, piece{p, done})
 	if !s.busy {
 		s.busy = true
 		go s.write()
@@ -79,7 +82,11 @@ func (s *Sink) write() {
 		s.mu.Unlock()
 		for _, p := range queue {
 			if !failed {
-				if err := Write(s.w, p.data); err != nil {
+				data := p.Data
+				if p.From != nil {
+					data = s.view.Render(p.Piece)
+				}
+				if err := Write(s.w, data); err != nil {
 					failed = true
 					s.mu.Lock()
 					s.failed = true
@@ -89,6 +96,21 @@ func (s *Sink) write() {
 			}
 			p.done()
 		}
+	}
+}
+
+// Close closes the writer if it can be closed, and fails if that does. The sink
+// must be idle.
+func (s *Sink) Close() {
+	c, ok := s.w.(io.Closer)
+	if !ok {
+		return
+	}
+	s.mu.Lock()
+	failed := s.failed
+	s.mu.Unlock()
+	if err := c.Close(); err != nil && !failed {
+		s.fail(err)
 	}
 }
 

@@ -18,11 +18,11 @@ func TestSinkWritesInOrder(t *testing.T) {
 	testenv.NoLeaks(t)
 	var out, want bytes.Buffer
 	var done atomic.Int32
-	s := NewSink(&out, func(err error) { t.Error(err) })
+	s := NewSink(&out, View{}, func(err error) { t.Error(err) })
 	for i := range 1000 {
 		p := bytes.Repeat([]byte{byte(i)}, i)
 		want.Write(p)
-		s.Put(p, func() { done.Add(1) })
+		s.Put(Piece{Data: p}, func() { done.Add(1) })
 	}
 	<-s.Idle()
 	if !bytes.Equal(out.Bytes(), want.Bytes()) || done.Load() != 1000 {
@@ -33,9 +33,9 @@ func TestSinkWritesInOrder(t *testing.T) {
 
 func TestSinkThatDiscards(t *testing.T) {
 	testenv.NoLeaks(t)
-	s := NewSink(nil, func(err error) { t.Error(err) })
+	s := NewSink(nil, View{}, func(err error) { t.Error(err) })
 	done := false
-	s.Put([]byte("x"), func() { done = true })
+	s.Put(Piece{Data: []byte("x")}, func() { done = true })
 	<-s.Idle()
 	if !done {
 		t.Errorf("done was not called")
@@ -50,9 +50,9 @@ func TestSinkThatFails(t *testing.T) {
 	testenv.NoLeaks(t)
 	var failed, done atomic.Int32
 	b := &broken{}
-	s := NewSink(b, func(error) { failed.Add(1) })
+	s := NewSink(b, View{}, func(error) { failed.Add(1) })
 	for range 10 {
-		s.Put([]byte("x"), func() { done.Add(1) })
+		s.Put(Piece{Data: []byte("x")}, func() { done.Add(1) })
 	}
 	<-s.Idle()
 	if b.n != 1 || failed.Load() != 1 || done.Load() != 10 {

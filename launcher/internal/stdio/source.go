@@ -52,25 +52,43 @@ func (s *Source) Credit(n int) {
 	s.more.Signal()
 }
 
+// End ends the reading, and waits for nothing: Stop has still to come.
+func (s *Source) End() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.end()
+}
+
+// end tells the goroutine to end. The caller holds mu.
+func (s *Source) end() {
+	s.more.Signal()
+	if s.stop {
+		return
+	}
+	s.stop = true
+	if s.wake >= 0 {
+		one := [8]byte{1} // a number above 0 in either byte order
+		_, _ = unix.Write(s.wake, one[:])
+	}
+}
+
 // Stop ends the reading. It waits for the goroutine of a file; that of another
 // reader ends when its Read returns.
 func (s *Source) Stop() {
 	s.mu.Lock()
-	already := s.stop
-	s.stop = true
-	s.more.Signal()
+	s.end()
+	wake := s.wake
 	s.mu.Unlock()
-	if s.wake < 0 {
-		return
-	}
-	if !already {
-		one := [8]byte{1} // a number above 0 in either byte order
-		_, _ = unix.Write(s.wake, one[:])
-		<-s.done
-		unix.Close(s.wake)
+	if wake < 0 {
 		return
 	}
 	<-s.done
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.wake >= 0 {
+		unix.Close(s.wake)
+		s.wake = -1
+	}
 }
 
 func (s *Source) run() {

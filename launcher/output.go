@@ -1,0 +1,271 @@
+package launcher
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/gorun-mpi/gorun/launcher/internal/host"
+	"github.com/gorun-mpi/gorun/launcher/internal/stdio"
+)
+
+// Output says how what ranks write looks, and where it goes. The zero value
+// passes whole lines on to Job.Stdout and Job.Stderr, and changes no byte.
+type Output struct {
+	// Form is how it looks. JSON and XML of both streams go to Stdout.
+	Form Form
+	// Prefix stands before each line of the plain form. In it %r is the rank, %R
+	// the same as wide as the largest, %g the group (0; others are those that
+	// ranks spawned), %G the group from 1 on, %h the host, %p its number, %s stdout
+	// or stderr, %t the seconds since the start, %T the time of day, %c the date
+	// and %% a percent sign.
+	Prefix string
+	// Color gives each rank's prefix a colour, on Stdout and Stderr but not in
+	// files; without a prefix, each rank's lines.
+	Color bool
+	// Merge makes each rank's standard error the same as its standard output.
+	Merge bool
+	// Ranks are those whose output is shown; nil: all. Files have that of all.
+	Ranks []int
+	// Stdout and Stderr are files that take the ranks' output, with the same
+	// letters as Prefix: %t is 0 and %T and %c are the start. Directories are made where there are
+	// none. Ranks with the same name share a file. "": none.
+	Stdout, Stderr string
+	// NoCopy keeps what goes to a file from going to Job.Stdout or Job.Stderr too.
+	NoCopy bool
+	// Terminal gives each rank a terminal as its standard output, so that
+	// programs write lines as they are printed: "auto" where there is one to be
+	// had, "always" or not at all. "": a pipe. Its size is that of Screen, which
+	// is asked again after a WINCH in Job.Signals. nil: not known.
+	Terminal string
+	Screen   func() (rows, cols int)
+	// Prompt is the silence after which the begin of a line is passed on without
+	// its end. 0: it waits for more of it.
+	Prompt time.Duration
+}
+
+// Prefixes that other launchers have.
+const (
+	TagPrefix  = "[%G,%r]<%s>:" // Open MPI's
+	RankPrefix = "[%r] "        // Hydra's
+)
+
+// Form is how output looks.
+type Form uint8
+
+// Forms of output.
+const (
+	Plain Form = iota // as the ranks write it
+	// JSON is an object a line: time, rank, group (if not 0), host, stream and
+	// text; base64 instead of text for what is no UTF-8, partial where the line
+	// has no newline at its end.
+	JSON
+	XML // as Open MPI has it
+)
+
+// checkOutput validates a job's Output.
+func checkOutput(o *Output) *JobError {
+	switch {
+	case o.Form > XML:
+		return bad("Output.Form", fmt.Sprint(o.Form), "want Plain, JSON or XML")
+	case o.Terminal != "" && o.Terminal != "auto" && o.Terminal != "always":
+		return bad("Output.Terminal", o.Terminal, `want "auto", "always" or ""`)
+	case o.Prompt < 0:
+		return bad("Output.Prompt", o.Prompt.String(), "want 0 for never, or a time")
+	}
+	return nil
+}
+
+// outlet is where ranks' output goes: sinks by their names.
+type outlet struct {
+	job   *Job
+	start time.Time
+	more  bool // files are gone on with, as those of an earlier attempt
+	fail  func(name string, err error)
+
+	// The first two are for Job.Stdout and Job.Stderr and may be the same.
+	// Guarded by the controller's mu once ranks run.
+	sinks []*stdio.Sink
+	files map[string]*stdio.Sink
+}
+
+func newOutlet(job *Job, more bool, fail func(name string, err error)) *outlet {
+	o := &outlet{job: job, start: time.Now(), more: more, fail: fail, files: make(map[string]*stdio.Sink)}
+	out := stdio.NewSink(job.Stdout, o.view(job.Output.Color), func(err error) { fail("standard output", err) })
+	o.sinks = []*stdio.Sink{out, out}
+	if job.Output.Form == Plain && !stdio.SameFile(job.Stdout, job.Stderr) {
+		o.sinks[1] = stdio.NewSink(job.Stderr, o.view(job.Output.Color), func(err error) { fail("standard error", err) })
+	}
+	return o
+}
+
+func (o *outlet) style() stdio.Style {
+	return stdio.Style{Form: stdio.Form(o.job.Output.Form), Prefix: o.job.Output.Prefix}
+}
+
+func (o *outlet) view(color bool) stdio.View {
+	s := o.style()
+	s.Color = color
+	return stdio.NewView(s, o.start)
+}
+
+// shown are the sinks that something is written to: all, the files' included.
+func (o *outlet) shown() []*stdio.Sink {
+	list := slices.Clone(o.sinks)
+	if o.sinks[0] == o.sinks[1] {
+		list = list[1:]
+	}
+	return list
+}
+
+// frame writes what stands before, or after, all elements of XML.
+func (o *outlet) frame(text string) {
+	if o.job.Output.Form != XML {
+		return
+	}
+	if len(o.files) == 0 || !o.job.Output.NoCopy {
+		o.sinks[0].Put(stdio.Piece{Data: []byte(text)}, func() {})
+	}
+	for _, s := range o.files {
+		s.Put(stdio.Piece{Data: []byte(text)}, func() {})
+	}
+}
+
+// route is where a stream of a rank goes.
+type route struct {
+	from  *stdio.Origin
+	sinks []*stdio.Sink
+}
+
+// open makes the routes of a group's ranks, by rank and stream, and their files.
+func (o *outlet) open(g *group) error {
+	want := &o.job.Output
+	for rank := range g.size() {
+		at := g.hostOf[rank]
+		for stream, pattern := range []string{host.Stdout: want.Stdout, host.Stderr: want.Stderr} {
+			r := route{from: &stdio.Origin{Group: g.id, Rank: rank, NP: g.size(), Host: g.shares[at].Host, Index: at, Stream: stream}}
+			if stream == 0 {
+				g.routes = append(g.routes, r)
+				continue
+			}
+			if pattern != "" && !(stream == host.Stderr && want.Merge) {
+				s, err := o.file(string(stdio.Expand(nil, pattern, r.from, o.start, o.start)))
+				if err != nil {
+					return err
+				}
+				r.sinks = append(r.sinks, s)
+			}
+			if (pattern == "" || !want.NoCopy) && (want.Ranks == nil || slices.Contains(want.Ranks, rank)) {
+				r.sinks = append(r.sinks, o.sinks[stream-1])
+			}
+			g.routes = append(g.routes, r)
+		}
+	}
+	return nil
+}
+
+// routeOf is the route of a stream; nil for one that no host has.
+func (g *group) routeOf(rank, stream int) *route {
+	if rank < 0 || rank >= g.size() || stream != host.Stdout && stream != host.Stderr {
+		return nil
+	}
+	return &g.routes[rank*3+stream]
+}
+
+// file is the sink of a file, which is made.
+func (o *outlet) file(name string) (*stdio.Sink, error) {
+	name = filepath.Clean(name)
+	if s := o.files[name]; s != nil {
+		return s, nil
+	}
+	if err := os.MkdirAll(filepath.Dir(name), 0o777); err != nil {
+		return nil, err
+	}
+	how := os.O_TRUNC
+	if o.more {
+		how = os.O_APPEND
+	}
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|how, 0o666)
+	if err != nil {
+		return nil, err
+	}
+	s := stdio.NewSink(f, o.view(false), func(err error) { o.fail("output file "+name, err) })
+	o.files[name] = s
+	o.sinks = append(o.sinks, s)
+	return s, nil
+}
+
+// close closes the files.
+func (o *outlet) close() {
+	for _, s := range o.files {
+		s.Close()
+	}
+}
+
+// output writes what a host has read from its ranks.
+func (c *controller) output(s *seat, e host.Event) {
+	n := len(e.Data)
+	credit := func() {
+		if e.Free != nil {
+			e.Free()
+		}
+		c.written(s, e.Stream, int64(n))
+	}
+	r := s.group.routeOf(e.Rank, e.Stream)
+	if r == nil || len(r.sinks) == 0 {
+		credit()
+		return
+	}
+	if slices.Contains(r.sinks, c.outlet.sinks[1]) {
+		c.last.add(e.Data)
+	}
+	p := stdio.Piece{From: r.from, Data: e.Data, Last: e.Last}
+	if e.Time != 0 {
+		p.At = time.Unix(0, e.Time)
+	}
+	done := credit
+	if len(r.sinks) > 1 {
+		left := new(atomic.Int32)
+		left.Store(int32(len(r.sinks)))
+		done = func() {
+			if left.Add(-1) == 0 {
+				credit()
+			}
+		}
+	}
+	for _, sink := range r.sinks {
+		sink.Put(p, done)
+	}
+}
+
+// openOutput makes the files of a group's ranks.
+func (c *controller) openOutput(g *group) *JobError {
+	err := c.outlet.open(g)
+	if err == nil {
+		return nil
+	}
+	name := ""
+	if p, ok := errors.AsType[*os.PathError](err); ok {
+		name, err = p.Path, fmt.Errorf("%s: %w", p.Op, p.Err)
+	}
+	return &JobError{Field: "Output.Stdout", Value: name, ExitStatus: statusFailed, Err: err}
+}
+
+// terminal is what hosts are told of ranks' terminals.
+func (o *Output) terminal(spec *host.Spec) {
+	switch o.Terminal {
+	case "":
+		return
+	case "always":
+		spec.PTY = host.NeedPTY
+	default:
+		spec.PTY = host.TryPTY
+	}
+	if o.Screen != nil {
+		spec.Rows, spec.Cols = o.Screen()
+	}
+}
