@@ -82,6 +82,16 @@ func init() {
 		"ssend": func(ctx context.Context, c *rank.Comm) error {
 			return rank.Ssend(ctx, c, make([]int, 1), 1, 0)
 		},
+		"bsend": func(ctx context.Context, c *rank.Comm) error {
+			if err := c.World().AttachBuffer(1 << 21); err != nil {
+				return err
+			}
+			if err := rank.Bsend(ctx, c, make([]byte, 1<<20), 1, 0); err != nil {
+				return err
+			}
+			_, err := c.World().DetachBuffer(ctx)
+			return err
+		},
 		"probe": func(ctx context.Context, c *rank.Comm) error {
 			_, err := rank.Probe(ctx, c, rank.AnySource, 0)
 			return err

@@ -36,7 +36,8 @@ func (w *World) AttachBuffer(n int) error {
 
 // DetachBuffer waits until all buffered messages have left, and gives the length of
 // the buffer, which is gone then (MPI_Buffer_detach). When ctx ends first the buffer
-// stays.
+// stays. When a message was lost, because its receiver has died, say, the error is the
+// first one's.
 func (w *World) DetachBuffer(ctx context.Context) (int, error) {
 	if err := w.enter(); err != nil {
 		return 0, w.comm.fail("buffer_detach", -1, err)
@@ -50,10 +51,11 @@ func (w *World) DetachBuffer(ctx context.Context) (int, error) {
 	}
 	n := w.attached
 	w.attached = 0
-	return n, nil
+	return n, w.loss()
 }
 
-// FlushBuffer waits until all buffered messages have left (MPI_Buffer_flush).
+// FlushBuffer waits until all buffered messages have left (MPI_Buffer_flush). When one
+// was lost the error is as of DetachBuffer.
 func (w *World) FlushBuffer(ctx context.Context) error {
 	if err := w.enter(); err != nil {
 		return w.comm.fail("buffer_flush", -1, err)
@@ -62,7 +64,14 @@ func (w *World) FlushBuffer(ctx context.Context) error {
 	if err := w.waitFor(ctx, (*unheld)(w)); err != nil {
 		return w.comm.fail("buffer_flush", -1, err)
 	}
-	return nil
+	return w.loss()
+}
+
+// loss is why a buffered message was lost, the first since it was asked last.
+func (w *World) loss() error {
+	err := w.lost
+	w.lost = nil
+	return err
 }
 
 // unheld waits until no buffered message is left.
@@ -82,7 +91,7 @@ func (c *Comm) keep(name string, b *Buffer, e match.Envelope, peer, to int) erro
 	}
 	r := w.newRequest(c, name)
 	m := &r.message
-	*m = message{comm: c, name: name, sends: true, peer: peer, packing: w.packings.get(n), held: n}
+	*m = message{comm: c, name: name, sends: true, mode: buffered, peer: peer, packing: w.packings.get(n), held: n}
 	data := m.packing.mem[:n]
 	b.core().Pack(data, b.mem, 0)
 	var err error

@@ -25,7 +25,9 @@ func Improbe(c *Comm, src, tag int) (m Message, st Status, found bool, err error
 	return c.Improbe(src, tag)
 }
 
-// Mrecv receives a message that a probe has given (MPI_Mrecv).
+// Mrecv receives a message that a probe has given (MPI_Mrecv). The message is there
+// already: when ctx ends the call returns when all of it has come, or with an error when
+// its sender stands still.
 func Mrecv[T Element](ctx context.Context, m Message, buf []T) (Status, error) {
 	return m.Recv(ctx, Of(buf))
 }
@@ -154,9 +156,8 @@ func (m Message) Irecv(b Buffer) (Request, error) {
 	return r.launch()
 }
 
-// Recv is [Mrecv] into a Buffer. The message is there already, and its sender is held to
-// it: the call takes bounded time, whatever ctx says.
-func (m Message) Recv(_ context.Context, b Buffer) (Status, error) {
+// Recv is [Mrecv] into a Buffer.
+func (m Message) Recv(ctx context.Context, b Buffer) (Status, error) {
 	r, err := m.into("mrecv", &b)
 	if err != nil {
 		return Status{}, err
@@ -166,10 +167,8 @@ func (m Message) Recv(_ context.Context, b Buffer) (Status, error) {
 	if _, err := r.launch(); err != nil {
 		return Status{}, err
 	}
-	if !r.what.done() {
-		if err := w.waitFor(context.Background(), r); err != nil {
-			return Status{}, r.comm.fail("mrecv", r.message.peer, err)
-		}
+	if o := r.message.op; o != nil {
+		w.messages.Settle(ctx, o)
 	}
 	err = r.complete(&w.status)
 	return w.status, err

@@ -116,7 +116,8 @@ func (r *request) complete(st *Status) error {
 	return err
 }
 
-// reap completes detached requests that are done. Nobody asks for their outcome.
+// reap completes detached requests that are done. Nobody asks for their outcome, but for
+// that of buffered sends.
 func (w *World) reap() {
 	kept := w.detached[:0]
 	for _, r := range w.detached {
@@ -124,7 +125,10 @@ func (w *World) reap() {
 			kept = append(kept, r)
 			continue
 		}
-		_ = r.complete(&w.status)
+		copied := r.message.sends && r.message.mode == buffered
+		if err := r.complete(&w.status); err != nil && copied && w.lost == nil {
+			w.lost = err
+		}
 	}
 	clear(w.detached[len(kept):])
 	w.detached = kept

@@ -59,8 +59,9 @@ type World struct {
 
 	narrator *narrator // nil: silent
 	packings packings
-	attached int // bytes that buffered sends may take
-	held     int // of them, taken
+	attached int   // bytes that buffered sends may take
+	held     int   // of them, taken
+	lost     error // why the first buffered message was lost that nobody was told of
 
 	rma     *rma.Engine // nil before the first window
 	windows []*window   // open

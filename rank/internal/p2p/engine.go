@@ -32,9 +32,10 @@ const (
 	pollEvery = 32
 )
 
-// ErrCut fails a link when a long send was given up: the peer may hold its
-// announcement, and must not read memory that is the caller's again.
-var ErrCut = errors.New("a send was given up before the peer had received it")
+// ErrCut fails a link when a long message was given up: the peer may hold its
+// announcement, or be in the middle of it, and must not reach memory that is the caller's
+// again.
+var ErrCut = errors.New("a long message was given up before all of it had been received")
 
 // ErrRefused is what a long send ends with when its receiver has freed the
 // communicator or left the job instead of receiving the message.

@@ -24,7 +24,7 @@ const (
 	eager kind = iota + 1
 	announce
 	finished
-	gone      // the sender has given up an announced message, and this connection with it
+	gone      // an announced message was given up by its sender, or its receiver, and this connection with it
 	refused   // nobody will receive the message any more
 	eagerSync // eager, and wants an answer when it is received
 )

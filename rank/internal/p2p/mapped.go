@@ -528,6 +528,9 @@ func (e *Engine) incoming(l *link, what kind, n int, ln *line) {
 	case refused:
 		e.answered(l, h.id, ErrRefused)
 		return
+	case gone:
+		e.fail(l, ErrCut)
+		return
 	case wantRing:
 		e.grant(l)
 		return

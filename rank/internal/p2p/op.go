@@ -1,6 +1,7 @@
 package p2p
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -71,9 +72,10 @@ type Op struct {
 	number uint32  // in Engine.ops, while sent or moving
 	temp   rdma.MR // registered for this operation
 
-	// Of an announcement to a mapped peer.
+	// Of an announcement to a mapped peer; of one from there offer and generation.
 	ticket     int32 // and 1; 0: none
 	generation uint32
+	offer      *ticket
 
 	// While moving.
 	id      uint32 // the sender's number
@@ -129,8 +131,8 @@ func (e *Engine) recycle(o *Op) {
 	if o.err != nil {
 		o.err = nil
 	}
-	if o.share.of != nil {
-		o.share = share{}
+	if o.offer != nil {
+		o.offer, o.share = nil, share{}
 	}
 	o.st.Source, o.st.Tag, o.st.Bytes = 0, 0, 0
 	o.detached, o.mode = false, Standard
@@ -170,6 +172,14 @@ func (e *Engine) Cancel(o *Op) bool {
 // cause, unless it was done in the meantime. Its memory is the caller's again.
 // It takes bounded time.
 func (e *Engine) giveUp(o *Op, cause error) (Status, error) {
+	if e.quit(o, cause); o.detached {
+		return Status{}, cause
+	}
+	return e.Finish(o)
+}
+
+// quit is giveUp without the outcome. The operation is done, or detached.
+func (e *Engine) quit(o *Op, cause error) {
 	switch o.state {
 	case queued:
 		o.link.remove(o)
@@ -184,15 +194,41 @@ func (e *Engine) giveUp(o *Op, cause error) (Status, error) {
 		}
 		// The message has left; the answer to it is nobody's.
 		o.detached, o.buf = true, nil
-		return Status{}, cause
 	case moving:
-		// It ends in bounded time, for better or worse: the device sees to a
-		// peer that does not answer.
-		if err := e.wait(e.forever, condition{what: untilDone, op: o}); err != nil && o.state != done {
-			e.complete(o, err)
+		e.arrive(o, cause)
+	}
+}
+
+// arrive waits for a message that is being moved, which ends in bounded time, for better
+// or worse: the device sees to a peer that does not answer, and here a peer that
+// helps and stands still loses the connection.
+func (e *Engine) arrive(o *Op, cause error) {
+	ctx := e.forever
+	if o.share.of != nil {
+		short, cancel := context.WithTimeout(ctx, stillLimit)
+		defer cancel()
+		ctx = short
+	}
+	err := e.wait(ctx, condition{what: untilDone, op: o})
+	switch {
+	case o.state == done:
+	case o.share.of != nil && err == ctx.Err():
+		l := o.link
+		e.breakOff(l)
+		o.err = &PeerError{Peer: int(l.peer), Err: fmt.Errorf("%w, and %w", cause, ErrStill)}
+	default:
+		e.complete(o, err)
+	}
+}
+
+// Settle waits until a receive is done, as far as ctx allows, and then gives it up. It is
+// done in any case.
+func (e *Engine) Settle(ctx context.Context, o *Op) {
+	if o.state != done {
+		if err := e.Wait(ctx, o); err != nil {
+			e.quit(o, err)
 		}
 	}
-	return e.Finish(o)
 }
 
 // withdraw takes back a long message that was announced.

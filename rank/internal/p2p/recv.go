@@ -131,6 +131,9 @@ func (e *Engine) begin(o *Op, env match.Envelope, l *link, h *header) {
 	o.link, o.id, o.address, o.rkey = l, h.id, h.address, h.key
 	o.asked, o.pending = 0, 0
 	o.share = share{}
+	if l.far != nil {
+		o.offer, o.generation = &l.far.tickets[h.ticket], h.generation
+	}
 	if l.err != nil {
 		e.complete(o, l.err)
 		return
@@ -225,6 +228,10 @@ func (e *Engine) readAll(l *link, o *Op) {
 	l.reading--
 	if err := o.drop(); err != nil && o.err == nil {
 		o.err = err
+	}
+	if o.withdrawn() {
+		e.complete(o, ErrWithdrawn)
+		return
 	}
 	e.answer(l, finished, o.id)
 	e.complete(o, o.err)

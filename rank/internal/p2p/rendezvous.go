@@ -1,6 +1,7 @@
 package p2p
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"sync/atomic"
@@ -28,6 +29,11 @@ const (
 
 // copyMost is how much is copied between two safe points of the Go scheduler.
 const copyMost = 1 << 20
+
+// ErrStill fails a link whose peer stood still in the middle of a long message, stopped by
+// a signal, say, when the call here was given up: what it would do with the message when
+// it goes on must not reach memory that is the caller's again.
+var ErrStill = errors.New("it stood still in the middle of a message that was given up")
 
 // ErrWithdrawn is what receiving a matched message ends with when its sender has
 // given it up in the meantime.
@@ -134,9 +140,25 @@ func (e *Engine) withdrawMapped(o *Op, cause error) {
 		e.complete(o, cause)
 		return
 	}
-	if err := e.wait(e.forever, condition{what: untilDone, op: o}); err != nil && o.state != done {
+	short, cancel := context.WithTimeout(e.forever, stillLimit+helpLimit)
+	defer cancel()
+	err := e.wait(short, condition{what: untilDone, op: o})
+	if o.state == done {
+		return
+	}
+	atomic.StoreUint64(&t.state, ticketWord(o.generation, ticketWithdrawn)) // who copies finds out
+	if err == short.Err() {
+		e.breakOff(o.link)
+	} else {
 		e.fail(o.link, err)
 	}
+}
+
+// breakOff fails the link of a peer that stands still, with all operations that concern it,
+// and tells it for when it goes on. A ring has room for that.
+func (e *Engine) breakOff(l *link) {
+	_ = e.put(l, gone, 0, 0, nil)
+	e.fail(l, ErrStill)
 }
 
 // copyMapped copies an announced message out of the sender's mapped memory; false:
@@ -149,9 +171,19 @@ func (e *Engine) copyMapped(o *Op, l *link, h *header) bool {
 	for at := 0; at < o.length; at += copyMost {
 		move(o.buf[at:min(at+copyMost, o.length)], from[at:])
 	}
-	e.answer(l, finished, h.id)
-	e.complete(o, o.err)
+	if o.withdrawn() {
+		e.complete(o, ErrWithdrawn)
+	} else {
+		e.answer(l, finished, h.id)
+		e.complete(o, o.err)
+	}
 	return true
+}
+
+// withdrawn tells whether this rank stood still while it read a message, so that its
+// sender has given up waiting: what was read then may be anything.
+func (o *Op) withdrawn() bool {
+	return o.offer != nil && atomic.LoadUint64(&o.offer.state) != ticketWord(o.generation, ticketRead)
 }
 
 // move is copy with a stack check, at which the runtime can stop the goroutine.

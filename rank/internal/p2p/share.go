@@ -36,6 +36,9 @@ const (
 	// helpLimit bounds the wait for a peer that writes a piece of an operation that
 	// has failed.
 	helpLimit, helpPoll = 5 * time.Second, 20 * time.Microsecond
+	// stillLimit is how much longer a call takes whose context has ended when its peer
+	// is in the middle of the message.
+	stillLimit = time.Second
 )
 
 // A share is a message in pieces.
@@ -245,17 +248,15 @@ func (e *Engine) helpless(o *Op) {
 		arch.StoreRelease64(&s.of.moved, helpFailed)
 		return
 	}
-	var waited time.Duration
-	for {
+	for begin := time.Now(); ; {
 		w, first, end := s.free()
 		if first < end && !atomic.CompareAndSwapUint64(&s.of.claim, w, claimWord(s.generation, end, end)) {
 			continue
 		}
 		moved := atomic.LoadUint64(&s.of.moved)
-		if uint32(w>>32) != s.generation || moved >= uint64(s.pieces-end) || waited > helpLimit || e.dead != nil && e.dead(int(o.link.peer)) != nil {
+		if uint32(w>>32) != s.generation || moved >= uint64(s.pieces-end) || time.Since(begin) > helpLimit || e.dead != nil && e.dead(int(o.link.peer)) != nil {
 			return
 		}
 		time.Sleep(helpPoll)
-		waited += helpPoll
 	}
 }

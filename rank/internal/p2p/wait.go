@@ -217,4 +217,4 @@ func (e *Engine) Check(peer int) error {
 	return nil
 }
 
-func (l *link) wasCut() bool { return errors.Is(l.err, ErrCut) }
+func (l *link) wasCut() bool { return errors.Is(l.err, ErrCut) || errors.Is(l.err, ErrStill) }
