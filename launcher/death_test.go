@@ -228,3 +228,27 @@ func TestAgentIsKilledInAFence(t *testing.T) {
 		t.Errorf("it took %v", took)
 	}
 }
+
+// TestDaemonsEnd has ranks leave daemons behind: they end with the job, though no
+// process group leads to them.
+func TestDaemonsEnd(t *testing.T) {
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			testenv.Need(t, "setsid")
+			testenv.NoLeaks(t)
+			entry := fmt.Sprintf("LAUNCHER_TEST=daemons-%d-%d", os.Getpid(), time.Now().UnixNano())
+			dir := t.TempDir()
+			job := Job{NP: 2, Dir: dir, Env: append(os.Environ(), entry),
+				Argv: sh(`( setsid setsid sh -c ': > up.'$PMI_RANK'; exec sleep 600 >/dev/null 2>&1' & ); while [ ! -e up.$PMI_RANK ]; do sleep 0.01; done; echo left`)}
+			overAgents(t, &job, way.hosts)
+			r, stdout, stderr, err := runJob(t, job)
+			if err != nil || r.ExitStatus != 0 || stdout != "left\nleft\n" {
+				t.Fatalf("got %+v, error %v, %q %q", r, err, stdout, stderr)
+			}
+			if pids := marked(entry); pids != nil {
+				t.Errorf("still alive: %v", pids)
+				expectNone(t, entry)
+			}
+		})
+	}
+}

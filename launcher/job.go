@@ -118,6 +118,12 @@ type Job struct {
 	// that ends them. 0: DefaultGrace.
 	Grace time.Duration
 
+	// Adopt makes this process the parent of what ranks leave behind when they end,
+	// as a daemon (prctl(2), PR_SET_CHILD_SUBREAPER), and has Run kill it in the
+	// end. It is for a program that has no other children while Run runs, and runs
+	// one job at a time. Without it all processes of the machine are looked through
+	// at the end, for those that have the job's mark in their environment.
+	Adopt bool
 	// Continuous has the job go on when a rank fails: it ends when all ranks have
 	// ended, when one aborts, or when ranks wait for one that will never come. Its
 	// status is that of the first failure all the same.

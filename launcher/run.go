@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/gorun-mpi/gorun/launcher/internal/host"
+	"github.com/gorun-mpi/gorun/launcher/internal/orphan"
 	"github.com/gorun-mpi/gorun/pmi"
 )
 
@@ -18,7 +19,8 @@ import (
 // ranks failed is no error: the Result tells. When ctx ends the job is ended.
 //
 // Run may be called several times at once. It returns when no process of the
-// job is left, but for those that left their process group. While it runs, a
+// job is left: groups are killed, and daemons are looked for by their
+// environment, or adopted (Job.Adopt). While it runs, a
 // fork of this process, the guardian, shares its memory copy on write: a large
 // program that changes much of it needs the room twice. It marks the
 // descriptors that this process has inherited close-on-exec. Nobody else in
@@ -38,6 +40,13 @@ func run(ctx context.Context, job Job, at attempt) (Result, error) {
 	w, jerr := check(&job)
 	if jerr != nil {
 		return Result{ExitStatus: jerr.ExitStatus}, jerr
+	}
+	if job.Adopt {
+		a, err := orphan.Adopt()
+		if err != nil {
+			return Result{ExitStatus: statusFailed}, err
+		}
+		defer a.End()
 	}
 	if job.Launcher != "" {
 		// The agents live as long as the thread that started them.
@@ -254,7 +263,7 @@ func (c *controller) runHere(ctx context.Context, g *group) error {
 // sitHere makes the seat of a group on this machine, without an agent.
 func (c *controller) sitHere(g *group, spec host.Spec, stdin *os.File) (*host.Host, error) {
 	s := &seat{group: g}
-	h, err := host.New(spec, host.Config{Emit: func(e host.Event) { c.event(s, e) }, Stdin: stdin, CPUs: c.cpus(), Log: c.job.Log})
+	h, err := host.New(spec, host.Config{Emit: func(e host.Event) { c.event(s, e) }, Stdin: stdin, Adopted: c.job.Adopt, CPUs: c.cpus(), Log: c.job.Log})
 	if err != nil {
 		return nil, err
 	}

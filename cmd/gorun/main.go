@@ -136,6 +136,7 @@ func runJob(ctx context.Context, req request, std stdio) int {
 		job.Agent = []string{agent}
 	}
 	job.PMIx = findPMIx()
+	job.Adopt = true
 	job.Warn = func(text string) { fmt.Fprintf(std.err, "gorun: warning: %s\n", text) }
 	job.Placed = func(p launcher.Placement) { req.show.placed(p, req.quiet, std.out, std.err) }
 	job.Restarting = func(n int, pause time.Duration, ended launcher.Result) {

@@ -16,14 +16,21 @@ import (
 	"os"
 
 	"github.com/gorun-mpi/gorun/launcher/internal/agent"
+	"github.com/gorun-mpi/gorun/launcher/internal/orphan"
 	"github.com/gorun-mpi/gorun/pmi/gossip"
 )
 
 // Main is an agent's life: the ranks of one host, as the launcher at the other
 // end of stdin and stdout tells. It returns the process's exit status when that
-// stream has ended and its ranks are gone.
+// stream has ended and its ranks are gone. The process must have no other
+// children.
 func Main(ctx context.Context, stdin io.Reader, stdout io.Writer) int {
-	if err := agent.Main(ctx, stdin, stdout, listen); err != nil {
+	// Daemons that ranks leave become this process's children, and end with the job.
+	orphans, adoptErr := orphan.Adopt()
+	if adoptErr == nil {
+		defer orphans.End()
+	}
+	if err := agent.Main(ctx, stdin, stdout, listen, adoptErr == nil); err != nil {
 		// The launcher collects an agent's standard error.
 		fmt.Fprintln(os.Stderr, err)
 		return 1

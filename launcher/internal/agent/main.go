@@ -38,8 +38,8 @@ var ErrLeft = errors.New("left before the hosts had met")
 type Listen func(host string, index, hosts int, key []byte) (Member, error)
 
 // Main is an agent's life. It returns when the stream from the controller ends
-// and nothing of its ranks is left.
-func Main(ctx context.Context, stdin io.Reader, stdout io.Writer, listen Listen) error {
+// and nothing of its ranks is left, but for daemons if this process adopts them.
+func Main(ctx context.Context, stdin io.Reader, stdout io.Writer, listen Listen, adopts bool) error {
 	in := bufio.NewReader(stdin)
 	var first order
 	err := readFrame(in, &first)
@@ -64,7 +64,7 @@ func Main(ctx context.Context, stdin io.Reader, stdout io.Writer, listen Listen)
 		}
 		return fmt.Errorf("an agent is started by gorun and reads its job from standard input: %w", err)
 	}
-	a := &agent{listen: listen, spec: first.Setup.Spec, key: first.Setup.Key, out: out, peers: make(chan []string, 1), stop: make(chan struct{}), over: make(chan struct{})}
+	a := &agent{listen: listen, spec: first.Setup.Spec, key: first.Setup.Key, out: out, adopts: adopts, peers: make(chan []string, 1), stop: make(chan struct{}), over: make(chan struct{})}
 	return a.run(ctx, in)
 }
 
@@ -74,6 +74,7 @@ type agent struct {
 	spec   host.Spec
 	key    []byte
 	out    *outbox
+	adopts bool
 	peers  chan []string // all members' addresses, once
 	stop   chan struct{} // closed when the ranks are not wanted before they run
 	over   chan struct{} // closed when the stream has ended
@@ -133,7 +134,7 @@ func (a *agent) run(ctx context.Context, in *bufio.Reader) error {
 
 // serve runs the ranks.
 func (a *agent) serve(store pmi.Store) error {
-	h, err := host.New(a.spec, host.Config{Store: store, Emit: func(e host.Event) {
+	h, err := host.New(a.spec, host.Config{Store: store, Adopted: a.adopts, Emit: func(e host.Event) {
 		if e.Kind != host.Done { // which run says, whatever happened
 			a.emit(e)
 		}

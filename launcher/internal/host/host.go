@@ -16,6 +16,7 @@ import (
 	"github.com/gorun-mpi/gorun/internal/shm"
 	"github.com/gorun-mpi/gorun/internal/topo"
 	"github.com/gorun-mpi/gorun/launcher/internal/guard"
+	"github.com/gorun-mpi/gorun/launcher/internal/orphan"
 	"github.com/gorun-mpi/gorun/launcher/internal/sidecar"
 	"github.com/gorun-mpi/gorun/pmi"
 )
@@ -32,6 +33,8 @@ type Config struct {
 	Store pmi.Store
 	// CPUs is how many this machine can keep busy at once; 0: the host looks.
 	CPUs int
+	// Adopted: this process adopts orphans, and somebody kills them later.
+	Adopted bool
 	// Log may be nil.
 	Log *logrus.Logger
 }
@@ -182,6 +185,9 @@ func (h *Host) finish() {
 	}
 	if h.pmix != nil {
 		h.pmix.Close() // the guardian stays until its directory is gone
+	}
+	if !h.cfg.Adopted {
+		orphan.Sweep(Marker(&h.spec))
 	}
 	if h.guard != nil {
 		h.guard.Release()

@@ -1,0 +1,216 @@
+package orphan
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	reapEvery = time.Second     // the dead wait that long, at most, to be waited for
+	endLimit  = 2 * time.Second // for what was killed to be gone
+	endPause  = time.Millisecond
+)
+
+// Adopter is a process's adoption of orphans. A process has one at a time.
+type Adopter struct {
+	before []int // children that this process had
+	was    bool  // it was a subreaper already
+	deaths chan os.Signal
+	over   chan struct{}
+	reaper sync.WaitGroup
+}
+
+// Adopt begins it. End must follow.
+func Adopt() (*Adopter, error) {
+	a := &Adopter{deaths: make(chan os.Signal, 1), over: make(chan struct{})}
+	var was int32
+	if err := getSubreaper(&was); err != nil {
+		return nil, fmt.Errorf("adopt orphans: %w", os.NewSyscallError("prctl", err))
+	}
+	if a.was = was != 0; !a.was {
+		if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+			return nil, fmt.Errorf("adopt orphans: %w", os.NewSyscallError("prctl", err))
+		}
+	}
+	if anyChild() {
+		a.before = children()
+	}
+	signal.Notify(a.deaths, unix.SIGCHLD)
+	a.reaper.Go(a.reap)
+	return a, nil
+}
+
+// reap waits for orphans that end while the job runs.
+func (a *Adopter) reap() {
+	var due <-chan time.Time
+	for {
+		select {
+		case <-a.deaths:
+			if due == nil {
+				due = time.After(reapEvery)
+			}
+		case <-due:
+			due = nil
+			for _, pid := range children() {
+				if orphaned(pid) {
+					_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil)
+				}
+			}
+		case <-a.over:
+			return
+		}
+	}
+}
+
+// End kills the orphans that are left, and what they leave in turn. Everybody
+// else has waited for the children that are his. It tells how many there were.
+func (a *Adopter) End() (killed int) {
+	signal.Stop(a.deaths)
+	close(a.over)
+	a.reaper.Wait()
+	spared := slices.Clone(a.before)
+	for deadline := time.Now().Add(endLimit); anyChild() && time.Now().Before(deadline); {
+		left := 0
+		for _, pid := range children() {
+			if slices.Contains(spared, pid) {
+				continue
+			}
+			left++
+			if unix.Kill(pid, unix.SIGKILL) != nil {
+				spared = append(spared, pid) // it has become another user
+				continue
+			}
+			if got, err := unix.Wait4(pid, nil, unix.WNOHANG, nil); got == pid && err == nil {
+				killed++
+			}
+		}
+		if left == 0 {
+			break
+		}
+		time.Sleep(endPause)
+	}
+	if !a.was {
+		// It cannot fail where it could be set.
+		_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+	}
+	return killed
+}
+
+// anyChild tells whether this process has a child, dead or alive. Guardians,
+// which end without a signal, are none.
+func anyChild() bool {
+	for {
+		err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+		if !errors.Is(err, unix.EINTR) {
+			return !errors.Is(err, unix.ECHILD)
+		}
+	}
+}
+
+// children are those of all threads of this process.
+func children() []int {
+	files, _ := filepath.Glob("/proc/self/task/[0-9]*/children")
+	if files == nil {
+		return searchChildren() // a kernel without CONFIG_PROC_CHILDREN
+	}
+	var pids []int
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue // the thread has ended, and another has its children
+		}
+		for word := range bytes.FieldsSeq(text) {
+			if pid, err := strconv.Atoi(string(word)); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
+}
+
+// searchChildren looks for them among all processes.
+func searchChildren() []int {
+	var pids []int
+	self := os.Getpid()
+	for _, pid := range processes() {
+		if s, ok := statOf(pid); ok && s.parent == self {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// orphaned tells whether a child has ended and nobody but this package waits for
+// it.
+func orphaned(pid int) bool {
+	s, ok := statOf(pid)
+	if !ok || s.state != "Z" || s.group == unix.Getpgrp() {
+		return false
+	}
+	session, err := unix.Getsid(0)
+	return err == nil && (s.group != pid || s.session != session)
+}
+
+// stat is what /proc/PID/stat says of a process.
+type stat struct {
+	state                  string
+	parent, group, session int
+}
+
+func statOf(pid int) (stat, bool) {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return stat{}, false
+	}
+	return parseStat(string(text))
+}
+
+// parseStat reads "PID (NAME) STATE PPID PGRP SESSION ...". A name may have
+// anything in it, parentheses too.
+func parseStat(text string) (s stat, ok bool) {
+	at := strings.LastIndexByte(text, ')')
+	if at < 0 {
+		return s, false
+	}
+	words := strings.Fields(text[at+1:])
+	if len(words) < 4 {
+		return s, false
+	}
+	s.state = words[0]
+	for i, to := range [...]*int{&s.parent, &s.group, &s.session} {
+		n, err := strconv.Atoi(words[1+i])
+		if err != nil {
+			return s, false
+		}
+		*to = n
+	}
+	return s, true
+}
+
+// processes are all of this machine that can be seen.
+func processes() []int {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(-1)
+	var pids []int
+	for _, name := range names {
+		if pid, err := strconv.Atoi(name); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}

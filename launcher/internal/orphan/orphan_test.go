@@ -1,0 +1,156 @@
+package orphan
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gorun-mpi/gorun/internal/testenv"
+)
+
+// daemon is a script that leaves a daemon behind and prints its number.
+const daemon = `setsid env -i sh -c 'echo $$; exec sleep 600 >/dev/null' & sleep 0; exit 0`
+
+// left runs a script to its end and returns the numbers that it prints.
+func left(t *testing.T, script string, env ...string) []int {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "sh", "-c", script)
+	cmd.Env = append(os.Environ(), env...)
+	pipe, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var pids []int
+	for lines := bufio.NewScanner(pipe); lines.Scan(); {
+		pid, err := strconv.Atoi(strings.TrimSpace(lines.Text()))
+		if err != nil {
+			t.Fatalf("%q: %v", lines.Text(), err)
+		}
+		pids = append(pids, pid)
+	}
+	if err := cmd.Wait(); err != nil || len(pids) == 0 {
+		t.Fatalf("%v, processes %v", err, pids)
+	}
+	return pids
+}
+
+// gone tells whether a process has ended and was waited for.
+func gone(pid int) bool { return unix.Kill(pid, 0) == unix.ESRCH }
+
+func TestAdopt(t *testing.T) {
+	testenv.Need(t, "setsid")
+	// A child from before, which is not the job's.
+	mine := exec.Command("sleep", "600")
+	mine.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := mine.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer mine.Wait()
+	defer mine.Process.Kill()
+
+	a, err := Adopt()
+	if err != nil {
+		t.Fatal(err)
+	}
+	daemons := left(t, daemon)
+	family := left(t, `setsid setsid sh -c 'echo $$; setsid sleep 600 >/dev/null & sleep 600 >/dev/null & echo $!; exec >/dev/null; wait' & exit 0`)
+	for _, pid := range append(daemons, family...) {
+		if gone(pid) {
+			t.Fatalf("%d has ended by itself", pid)
+		}
+	}
+	if killed := a.End(); killed < len(daemons)+len(family) {
+		t.Errorf("killed %d, want %d or more", killed, len(daemons)+len(family))
+	}
+	for _, pid := range append(daemons, family...) {
+		if !gone(pid) {
+			t.Errorf("%d is still there", pid)
+		}
+	}
+	if gone(mine.Process.Pid) {
+		t.Error("a child from before was killed")
+	}
+	var is int32
+	if err := getSubreaper(&is); err != nil || is != 0 {
+		t.Errorf("a subreaper afterwards: %d, %v", is, err)
+	}
+}
+
+// TestReap has orphans end while the job runs, beside a child that somebody else
+// waits for.
+func TestReap(t *testing.T) {
+	testenv.Need(t, "setsid")
+	a, err := Adopt()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.End()
+	own := exec.Command("sh", "-c", "exit 7")
+	own.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := own.Start(); err != nil {
+		t.Fatal(err)
+	}
+	daemons := left(t, daemon)
+	for _, pid := range daemons {
+		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(endPause) {
+		if gone(daemons[0]) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d was not waited for", daemons[0])
+		}
+	}
+	if err := own.Wait(); fmt.Sprint(err) != "exit status 7" {
+		t.Errorf("own child: %v", err)
+	}
+}
+
+func TestSweep(t *testing.T) {
+	testenv.Need(t, "setsid")
+	marker := fmt.Sprintf("GORUN_TEST_SWEEP_%d=1", os.Getpid())
+	pids := left(t, `setsid sh -c 'echo $$; exec sleep 600 >/dev/null' & exit 0`, marker)
+	others := left(t, `setsid sh -c 'echo $$; exec sleep 600 >/dev/null' & exit 0`, marker+"1")
+	defer unix.Kill(others[0], unix.SIGKILL)
+	Sweep(marker)
+	if s, ok := statOf(pids[0]); ok && s.state != "Z" {
+		t.Errorf("%d is in state %s", pids[0], s.state)
+	}
+	if s, ok := statOf(others[0]); !ok || s.state == "Z" {
+		t.Errorf("%d, whose marker is another, was killed", others[0])
+	}
+}
+
+func TestParseStat(t *testing.T) {
+	for text, want := range map[string]string{
+		"12 (sh) S 1 12 12 0 -1 4194304\n":     "{S 1 12 12} true",
+		"12 (a) R (b) Z 3 4 5 0\n":             "{Z 3 4 5} true",
+		"12 (gorun (x)) t 3 4 5 0 -1 0 0 0 0 ": "{t 3 4 5} true",
+		"12 (sh) S 1":                          "{ 0 0 0} false",
+		"12 (sh":                               "{ 0 0 0} false",
+		"":                                     "{ 0 0 0} false",
+		"12 (sh) S a 12 12 0":                  "{S 0 0 0} false",
+	} {
+		s, ok := parseStat(text)
+		if got := fmt.Sprint(s, ok); got != want {
+			t.Errorf("%q: got %s, want %s", text, got, want)
+		}
+	}
+}
