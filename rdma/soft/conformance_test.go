@@ -305,6 +305,9 @@ func TestConformanceKills(t *testing.T) {
 		{"ordinary", true, true, rdmatest.Ordinary, 12},
 		{"tcp", false, false, rdmatest.Allocated, 8},
 	} {
+		if arch.RaceEnabled {
+			f.rounds /= 4 // see afar
+		}
 		t.Run(f.name, func(t *testing.T) {
 			rdmatest.RunKills(t, rdmatest.KillFabric{Open: kills(f.shared, f.told), Memory: f.memory,
 				Rounds: f.rounds, Seed: uint64(i), Budget: 4 * time.Second})
