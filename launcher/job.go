@@ -11,6 +11,9 @@ import (
 // DefaultGrace is how long ranks that were told to end may take for it.
 const DefaultGrace = 2 * time.Second
 
+// DefaultAgentTimeout is how long an agent may not answer.
+const DefaultAgentTimeout = 30 * time.Second
+
 // DefaultRestartPause is how long a job waits before its first restart.
 const DefaultRestartPause = time.Second
 
@@ -118,6 +121,9 @@ type Job struct {
 	// that ends them. 0: DefaultGrace.
 	Grace time.Duration
 
+	// AgentTimeout is how long an agent may not answer, while its stream is open,
+	// until its host is taken for lost. 0: DefaultAgentTimeout.
+	AgentTimeout time.Duration
 	// Adopt makes this process the parent of what ranks leave behind when they end,
 	// as a daemon (prctl(2), PR_SET_CHILD_SUBREAPER), and has Run kill it in the
 	// end. It is for a program that has no other children while Run runs, and runs

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -24,11 +25,13 @@ type remotes struct {
 	c     *controller
 	g     *group
 	links []*agent.Link
-	over  chan int // index of a host that is done, or whose agent is lost, once each
+	heard []atomic.Int64 // of each agent at last, in ns since 1970
+	over  chan int       // index of a host that is done, or whose agent is lost, once each
 
 	// Guarded by the controller's mu.
 	addresses []string
 	missing   int    // of those
+	pulse     *pulse // nil before all are there
 	done      []bool // its last event was read, or never will be
 	lost      []bool // its stream ended before that
 }
@@ -62,7 +65,7 @@ func (c *controller) runAgents(ctx context.Context, g *group) error {
 
 func newRemotes(c *controller, g *group) *remotes {
 	n := len(g.shares)
-	return &remotes{c: c, g: g, over: make(chan int, n), addresses: make([]string, n), missing: n, done: make([]bool, n), lost: make([]bool, n)}
+	return &remotes{c: c, g: g, heard: make([]atomic.Int64, n), over: make(chan int, n), addresses: make([]string, n), missing: n, done: make([]bool, n), lost: make([]bool, n)}
 }
 
 // start starts all agents. The caller holds the lock, which keeps what they tell
@@ -101,6 +104,7 @@ func (r *remotes) start(spec host.Spec, stdin host.Stdin) error {
 			Address: func(a string) { r.address(i, a) },
 			Event:   func(e host.Event) { r.event(s, e) },
 			Lost:    func(err error) { r.lose(i, err) },
+			Alive:   func() { r.heard[i].Store(time.Now().UnixNano()) },
 		})
 	}
 	c.deaf = append(c.deaf, r.killDeaf)
@@ -123,6 +127,7 @@ func (r *remotes) address(at int, a string) {
 	for _, l := range r.links {
 		l.Peers(r.addresses)
 	}
+	r.feel()
 }
 
 // late ends a job whose agents do not all answer.

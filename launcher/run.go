@@ -98,6 +98,9 @@ func check(job *Job) (*wish, *JobError) {
 	if job.Timeout < 0 {
 		return nil, bad("Timeout", job.Timeout.String(), "want 0 for none, or a time")
 	}
+	if job.AgentTimeout < 0 {
+		return nil, bad("AgentTimeout", job.AgentTimeout.String(), "want 0 for %v, or a time", DefaultAgentTimeout)
+	}
 	if job.Grace < 0 {
 		return nil, bad("Grace", job.Grace.String(), "want 0 for %v, or a time", DefaultGrace)
 	}

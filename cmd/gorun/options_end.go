@@ -26,6 +26,8 @@ func endOptions() []option {
 			help: "start the whole job again, N times at most, when a rank fails; GORUN_RESTART_COUNT counts", set: setMaxRestarts},
 		{names: []string{"restart-delay"}, arity: 1, family: "End", value: "TIME",
 			help: "how long the first restart waits (1 second); the next twice as long each, up to a minute", set: setRestartDelay},
+		{names: []string{"agent-timeout"}, arity: 1, family: "End", value: "TIME",
+			help: "how long an agent may not answer until its host is taken for lost (30 seconds)", set: setAgentTimeout},
 		{names: []string{"print-all-exitcodes"}, family: "End",
 			help: "say at the end how every rank ended", set: setSwitch(func(s *settings, on bool) { s.ends.everyStatus = on })},
 	}
@@ -37,6 +39,10 @@ func setTimeout(s *settings, value string) error {
 
 func setRestartDelay(s *settings, value string) error {
 	return setTime(value, "--restart-delay 5 or --restart-delay 500ms", &s.job.RestartPause)
+}
+
+func setAgentTimeout(s *settings, value string) error {
+	return setTime(value, "--agent-timeout 60 or --agent-timeout 5m", &s.job.AgentTimeout)
 }
 
 // setTime reads a time above 0.

@@ -24,6 +24,7 @@ type order struct {
 	Setup   *setup        `msgpack:"s,omitempty"`
 	Peers   []string      `msgpack:"p,omitempty"` // by host index
 	Command *host.Command `msgpack:"c,omitempty"`
+	Ping    bool          `msgpack:"i,omitempty"` // are you there?
 }
 
 type setup struct {
@@ -36,6 +37,7 @@ type report struct {
 	Machine *topo.Machine `msgpack:"m,omitempty"` // the answer to Probe
 	Address string        `msgpack:"a,omitempty"`
 	Event   *host.Event   `msgpack:"e,omitempty"`
+	Pong    bool          `msgpack:"o,omitempty"` // the answer to Ping
 }
 
 // readFrame reads one frame into v. At the end of the stream between frames the

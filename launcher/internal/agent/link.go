@@ -42,6 +42,7 @@ type Told struct {
 	Address func(string)
 	Event   func(host.Event)
 	Lost    func(why error)
+	Alive   func() // at everything that comes; it must be quick
 }
 
 // Start starts the agent of a host with an environment, in a process group of
@@ -127,6 +128,9 @@ func (l *Link) Peers(addresses []string) { _ = l.out.put(order{Peers: addresses}
 // direction tells of it.
 func (l *Link) Send(c host.Command) { _ = l.out.put(order{Command: &c}) }
 
+// Ping asks whether the agent is there; Told.Alive tells.
+func (l *Link) Ping() { _ = l.out.put(order{Ping: true}) }
+
 // Kill ends the agent, and with it its ranks, without a word.
 func (l *Link) Kill() { _ = unix.Kill(l.pid, unix.SIGKILL) }
 
@@ -143,6 +147,7 @@ func (l *Link) read() {
 			l.told.Lost(err)
 			return
 		}
+		l.told.Alive()
 		switch {
 		case r.Address != "":
 			l.told.Address(r.Address)

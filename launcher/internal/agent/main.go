@@ -179,6 +179,8 @@ func (a *agent) obey(in *bufio.Reader) {
 		case o.Peers != nil && !given:
 			given = true
 			a.peers <- o.Peers
+		case o.Ping:
+			_ = a.out.put(report{Pong: true})
 		case o.Command != nil:
 			a.command(*o.Command)
 		}
