@@ -18,8 +18,9 @@ build: ## build every command into bin/
 	@scripts/build-pmix bin
 
 .PHONY: man
-man: build ## the manual page, bin/gorun.1
+man: build ## the manual pages, bin/gorun.1 and bin/gorun-info.1
 	bin/gorun --man >bin/gorun.1
+	bin/gorun-info --man >bin/gorun-info.1
 
 .PHONY: demo
 demo: build ## the main job: four ranks, all-to-all on the software device

@@ -1,26 +1,30 @@
-// Gorun-info tells what this machine offers to gorun's jobs, and what is missing.
+// Gorun-info tells what this machine offers to gorun's jobs, and what stands in
+// their way.
 //
-//	gorun-info pmi [--json]
+//	gorun-info                      an overview
+//	gorun-info doctor [HOST...]     every check, with what to do
+//	gorun-info topo [--record]      the machine's CPUs
+//	gorun-info settings             the environment variables that count
+//	gorun-info pmi                  which MPI programs gorun can start here
 //
-// pmi: which MPI programs gorun can start here, that is, which of the protocols
-// by which ranks meet their launcher. PMI-1 is built in. PMIx, Open MPI's, needs
-// the helper gorun-pmix beside gorun, built with cgo, and libpmix.
+// The command line is read by pflag from one table (commands.go), which the help,
+// the manual page and the completion are made from too. Long options may be
+// written with one dash, as gorun has them. The checks are package doctor's.
 //
 // # Exit status
 //
-// 0: everything is there. 1: something is missing, and the last column says what
-// to do. 2: a wrong command line.
+// 0: all is well. 1: doctor has found a problem, or pmi that something is
+// missing. 2: a wrong command line.
 package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 
+	"github.com/gorun-mpi/gorun/cmd/gorun-info/internal/doctor"
 	"github.com/gorun-mpi/gorun/internal/version"
 )
 
@@ -29,43 +33,58 @@ const (
 	statusUsage   = 2
 )
 
-const usage = `usage: gorun-info pmi [--json]
-  pmi      which MPI programs gorun can start here
-  --json   for programs
-`
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == doctor.ReachWord {
+		os.Exit(doctor.Reach(os.Args[2:], os.Stdout, os.Stderr))
+	}
+	os.Exit(run(context.Background(), os.Args[1:], os.Environ(), stdio{os.Stdout, os.Stderr}))
+}
 
-func main() { os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr)) }
+type stdio struct{ out, err io.Writer }
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	asJSON := false
-	args = slices.DeleteFunc(slices.Clone(args), func(a string) bool {
-		if a == "--json" {
-			asJSON = true
-		}
-		return a == "--json"
-	})
-	switch {
-	case len(args) == 1 && (args[0] == "--help" || args[0] == "-h"):
-		fmt.Fprint(stdout, usage)
-		return 0
-	case len(args) == 1 && (args[0] == "--version" || args[0] == "-V"):
-		fmt.Fprintln(stdout, version.Line("gorun-info"))
-		return 0
-	case len(args) == 1 && args[0] == "pmi":
-	default:
-		fmt.Fprintf(stderr, "gorun-info: found %q, expected pmi\n%s", args, usage)
+func run(ctx context.Context, args, environ []string, std stdio) int {
+	r, err := parse(args)
+	if err != nil {
+		fmt.Fprintf(std.err, "gorun-info: %v\ngorun-info --help tells what there is\n", err)
 		return statusUsage
 	}
+	r.environ, r.stdio = environ, std
+	switch {
+	case r.help:
+		fmt.Fprint(std.out, help())
+		return 0
+	case r.version:
+		fmt.Fprintln(std.out, version.Line("gorun-info"))
+		return 0
+	case r.man:
+		fmt.Fprint(std.out, manual())
+		return 0
+	case r.completion != "":
+		fmt.Fprint(std.out, completion(r.completion))
+		return 0
+	}
+	return r.command.run(ctx, r)
+}
+
+// view is this machine as the checks see it.
+func (r *request) view() *doctor.View {
+	v := doctor.Here()
+	v.Environ, v.Ranks, v.Beside, v.Version = r.environ, r.np, beside(), doctor.Spoken(version.Line("gorun"))
+	v.PMIx = func(ctx context.Context) doctor.PMIxSupport {
+		p := lookForPMI(ctx, v.Beside).PMIx
+		_, err := os.Stat(p.Helper)
+		return doctor.PMIxSupport{Helper: p.Helper, Exists: err == nil, Library: p.Library, Version: p.Version, Problem: p.Problem}
+	}
+	return v
+}
+
+// showPMI is gorun-info pmi.
+func showPMI(ctx context.Context, r *request) int {
 	report := lookForPMI(ctx, beside())
-	if asJSON {
-		e := json.NewEncoder(stdout)
-		e.SetIndent("", "  ")
-		if err := e.Encode(report); err != nil {
-			fmt.Fprintf(stderr, "gorun-info: %v\n", err)
-			return statusMissing
-		}
-	} else {
-		report.table(stdout)
+	if !r.json {
+		report.table(r.out)
+	} else if status := r.encode(report); status != 0 {
+		return status
 	}
 	if !report.PMIx.OK {
 		return statusMissing

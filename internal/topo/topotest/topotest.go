@@ -39,9 +39,17 @@ func Files(t testing.TB, name string) fs.FS {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return Parse(t, name, string(text))
+}
+
+// Parse makes the files that a record of a machine tells of; name is what
+// messages call it.
+func Parse(t testing.TB, name, text string) fs.FS {
+	t.Helper()
 	files := fstest.MapFS{}
 	var last []string
-	for line := range strings.Lines(string(text)) {
+	var err error
+	for line := range strings.Lines(text) {
 		line = strings.TrimSuffix(line, "\n")
 		if more, ok := strings.CutPrefix(line, "| "); ok {
 			for _, p := range last {

@@ -1,0 +1,206 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/gorun-mpi/gorun/cmd/internal/nearest"
+	"github.com/gorun-mpi/gorun/internal/topo"
+	"github.com/gorun-mpi/gorun/launcher/hostfile"
+)
+
+// request is a command line that was understood.
+type request struct {
+	command    *command
+	hosts      []hostfile.Host
+	np         int
+	json       bool
+	record     bool
+	verbose    bool
+	help       bool
+	version    bool
+	man        bool
+	completion string
+	environ    []string
+	stdio
+}
+
+// command is what gorun-info is asked for.
+type command struct {
+	name  string // "" when none is named
+	args  string // what may follow
+	help  string
+	flags []string // that mean something to it, beside those of all
+	run   func(ctx context.Context, r *request) int
+}
+
+func commands() []command {
+	return []command{
+		{"", "", "an overview: versions, MPIs, the machine, settings", []string{"json"}, showOverview},
+		{"doctor", "[HOST...]", "what this machine, and hosts by ssh, can do, and what stands in the way, with the command that mends it",
+			[]string{"json", "np", "verbose"}, showDoctor},
+		{"topo", "", "the CPUs of this machine as a tree", []string{"json", "record"}, showTopology},
+		{"settings", "", "the environment variables that count, with their defaults", []string{"json"}, showSettings},
+		{"pmi", "", "which MPI programs gorun can start here", []string{"json"}, showPMI},
+	}
+}
+
+// flag is an option.
+type flag struct {
+	long, short, value, help string
+	words                    []string // values there are
+	set                      func(f *pflag.FlagSet, r *request, o *flag)
+}
+
+func flags() []flag {
+	onOff := func(dst func(*request) *bool) func(*pflag.FlagSet, *request, *flag) {
+		return func(f *pflag.FlagSet, r *request, o *flag) { f.BoolVarP(dst(r), o.long, o.short, false, o.help) }
+	}
+	return []flag{
+		{"np", "n", "N", "doctor: the ranks of the job that is thought of (default: as many as CPUs)", nil,
+			func(f *pflag.FlagSet, r *request, o *flag) {
+				f.IntVarP(&r.np, o.long, o.short, max(1, topo.CPUs()), o.help)
+			}},
+		{"json", "", "", "for programs", nil, onOff(func(r *request) *bool { return &r.json })},
+		{"record", "", "", "topo: the kernel's files, to send with a report of a fault; testdata/topo has such", nil, onOff(func(r *request) *bool { return &r.record })},
+		{"verbose", "v", "", "doctor: say why things matter also where they are well", nil, onOff(func(r *request) *bool { return &r.verbose })},
+		{"version", "V", "", "print the version and exit", nil, onOff(func(r *request) *bool { return &r.version })},
+		{"help", "h", "", "print this text and exit", nil, onOff(func(r *request) *bool { return &r.help })},
+		{"man", "", "", "print the manual page and exit: gorun-info --man | man -l -", nil, onOff(func(r *request) *bool { return &r.man })},
+		{"completion", "", "SHELL", "print what completes the command line in bash, zsh or fish", []string{"bash", "zsh", "fish"},
+			func(f *pflag.FlagSet, r *request, o *flag) { f.StringVar(&r.completion, o.long, "", o.help) }},
+	}
+}
+
+// ofAll are the options that need no command.
+var ofAll = [...]string{"version", "help", "man", "completion"}
+
+// parse reads a command line. It does nothing else.
+func parse(args []string) (*request, error) {
+	r := &request{}
+	set := pflag.NewFlagSet("gorun-info", pflag.ContinueOnError)
+	set.SetOutput(io.Discard)
+	set.Usage = func() {}
+	table := flags()
+	for i := range table {
+		table[i].set(set, r, &table[i])
+	}
+	if err := set.Parse(twoDashes(args, table)); err != nil {
+		return nil, parseError(err, table)
+	}
+	if r.completion != "" && !slices.Contains([]string{"bash", "zsh", "fish"}, r.completion) {
+		return nil, fmt.Errorf("--completion: found %q, expected bash, zsh or fish", r.completion)
+	}
+	words := set.Args()
+	name := ""
+	if len(words) > 0 {
+		name, words = words[0], words[1:]
+	}
+	for _, c := range commands() {
+		if c.name == name {
+			r.command = &c
+		}
+	}
+	switch {
+	case r.command == nil:
+		return nil, fmt.Errorf("found %q, expected %s%s", name, commandNames(), meant(name))
+	case len(words) > 0 && r.command.args == "":
+		return nil, fmt.Errorf("%s: found %q, expected no more words", name, words)
+	case r.np < 1:
+		return nil, fmt.Errorf("--np: found %d, expected a number of ranks, 1 or more", r.np)
+	}
+	var unfit error
+	set.Visit(func(f *pflag.Flag) {
+		if !slices.Contains(ofAll[:], f.Name) && !slices.Contains(r.command.flags, f.Name) {
+			unfit = fmt.Errorf("--%s means nothing to %s", f.Name, strings.TrimSpace("gorun-info "+name))
+		}
+	})
+	if unfit != nil {
+		return nil, unfit
+	}
+	for _, word := range words {
+		list, err := hostfile.List(word)
+		if err != nil {
+			return nil, err
+		}
+		for _, h := range list {
+			if !slices.ContainsFunc(r.hosts, func(o hostfile.Host) bool { return o.Name == h.Name && o.User == h.User }) {
+				r.hosts = append(r.hosts, h)
+			}
+		}
+	}
+	return r, nil
+}
+
+// twoDashes writes long options with one dash as pflag wants them.
+func twoDashes(args []string, table []flag) []string {
+	args = slices.Clone(args)
+	for i, a := range args {
+		if a == "--" {
+			break
+		}
+		name, _, _ := strings.Cut(strings.TrimPrefix(a, "-"), "=")
+		if slices.ContainsFunc(table, func(o flag) bool { return o.long == name }) && len(name) > 1 {
+			args[i] = "-" + a
+		}
+	}
+	return args
+}
+
+// parseError says what pflag found wrong in our words.
+func parseError(err error, table []flag) error {
+	if none, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		name := none.GetSpecifiedName()
+		var names []string
+		for _, o := range table {
+			names = append(names, o.long)
+		}
+		if near := nearest.Name(name, names); near != "" {
+			return fmt.Errorf("there is no option %s; did you mean --%s?", name, near)
+		}
+		return fmt.Errorf("there is no option %s", name)
+	}
+	if missing, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
+		return fmt.Errorf("--%s: expected a value behind it", missing.GetFlag().Name)
+	}
+	if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		return fmt.Errorf("--%s: found %q, expected %s", bad.GetFlag().Name, bad.GetValue(), map[string]string{"int": "a number", "bool": "no value"}[bad.GetFlag().Value.Type()])
+	}
+	return err
+}
+
+func commandNames() string {
+	var names []string
+	for _, c := range commands() {
+		if c.name != "" {
+			names = append(names, c.name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+func meant(name string) string {
+	if near := nearest.Name(name, strings.Split(commandNames(), ", ")); near != "" {
+		return "; did you mean " + near + "?"
+	}
+	return ""
+}
+
+// encode writes a value for programs.
+func (r *request) encode(value any) int {
+	e := json.NewEncoder(r.out)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	if err := e.Encode(value); err != nil {
+		fmt.Fprintf(r.err, "gorun-info: %v\n", err)
+		return statusMissing
+	}
+	return 0
+}

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+)
+
+// help is the text of --help, made from the tables.
+func help() string {
+	var b strings.Builder
+	b.WriteString("Usage: gorun-info [command] [options]\n\nTells what this machine offers to gorun's jobs, and what stands in their way.\n\nCommands:\n")
+	row := func(left, text string) {
+		if len(left) > 20 {
+			left += fmt.Sprintf("\n  %20s", "")
+		}
+		fmt.Fprintf(&b, "  %-20s  %s\n", left, text)
+	}
+	for _, c := range commands() {
+		name := c.name
+		if name == "" {
+			name = "(none)"
+		}
+		row(strings.TrimSpace(name+" "+c.args), c.help)
+	}
+	b.WriteString("\nOptions:\n")
+	for _, o := range flags() {
+		row(left(&o), o.help)
+	}
+	b.WriteString(`
+Exit status: 0 when all is well, 1 when doctor finds a problem (or pmi that
+something is missing), 2 for a wrong command line.
+
+Examples:
+  gorun-info doctor -np 64
+  gorun-info doctor node[01-04] user@node05
+  gorun-info doctor --json | grep '"state":"problem"'
+  gorun-info topo --record >machine.txt
+`)
+	return b.String()
+}
+
+// left is how an option is written.
+func left(o *flag) string {
+	form := "--" + o.long
+	if o.short != "" {
+		form = "-" + o.short + ", " + form
+	}
+	return strings.TrimSpace(form + " " + o.value)
+}

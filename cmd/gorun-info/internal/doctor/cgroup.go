@@ -1,0 +1,161 @@
+package doctor
+
+import (
+	"context"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/gorun-mpi/gorun/internal/topo"
+)
+
+// group is a control group of this process, as a path of View.Root.
+type group struct {
+	mount, path string
+	unified     bool
+}
+
+// unifiedMount is where the second version is mounted: on a hybrid system below
+// the first.
+func (v *View) unifiedMount() string {
+	if _, err := v.stat("sys/fs/cgroup/unified/cgroup.procs"); err == nil {
+		return "sys/fs/cgroup/unified"
+	}
+	return "sys/fs/cgroup"
+}
+
+// groups are those that may hold a controller.
+func (v *View) groups(controller string) []group {
+	var list []group
+	for line := range strings.Lines(v.text("proc/self/cgroup")) {
+		id, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
+		controllers, p, ok := strings.Cut(rest, ":")
+		switch {
+		case !ok:
+		case id == "0" && controllers == "":
+			list = append(list, group{v.unifiedMount(), p, true})
+		default:
+			for c := range strings.SplitSeq(controllers, ",") {
+				if c == controller {
+					list = append(list, group{path.Join("sys/fs/cgroup", c), p, false})
+				}
+			}
+		}
+	}
+	return list
+}
+
+// bound is the limit that binds first.
+type bound struct {
+	file      string // that says it
+	max, used uint64
+}
+
+// least is the tightest limit of this process's control groups: the one with
+// the least room. The second version and the first call the files differently.
+func (v *View) least(controller, max2, used2, max1, used1 string) (tightest bound, limited bool) {
+	for _, g := range v.groups(controller) {
+		maxName, usedName := max2, used2
+		if !g.unified {
+			maxName, usedName = max1, used1
+		}
+		for dir := path.Clean("/" + g.path); ; dir = path.Dir(dir) {
+			limit, ok := v.number(g.mount, dir, maxName)
+			// The first version's "no limit" is a page short of 2^63.
+			if ok && limit < 1<<62 {
+				used, _ := v.number(g.mount, dir, usedName)
+				b := bound{"/" + path.Join(g.mount, dir, maxName), limit, used}
+				if !limited || b.room() < tightest.room() {
+					tightest, limited = b, true
+				}
+			}
+			if dir == "/" {
+				break
+			}
+		}
+	}
+	return tightest, limited
+}
+
+func (b bound) room() uint64 { return b.max - min(b.max, b.used) }
+
+func groupCPU(_ context.Context, v *View) Finding {
+	m := topo.Read(v.Root)
+	found := "no quota"
+	if m.Quota > 0 {
+		found = "a quota of " + strconv.FormatFloat(m.Quota, 'g', 4, 64) + " CPUs"
+	}
+	if m.Allowed.Len() < len(m.CPUs) {
+		found += "; CPUs " + m.Allowed.String() + " of " + count(len(m.CPUs), "CPU")
+	}
+	if m.Quota > 0 && float64(v.Ranks) > m.Quota {
+		return note("give the container more (docker run --cpus="+strconv.Itoa(v.Ranks)+"), or start fewer ranks", "%s, for %s", found, count(v.Ranks, "rank"))
+	}
+	return ok("%s", found)
+}
+
+// What a rank takes of memory: a Go program some 10 MiB when it has started, an
+// MPI with its buffers several times that.
+const (
+	memoryLeast = 10 << 20
+	memoryUsual = 48 << 20
+)
+
+func groupMemory(_ context.Context, v *View) Finding {
+	b, limited := v.least("memory", "memory.max", "memory.current", "memory.limit_in_bytes", "memory.usage_in_bytes")
+	if !limited {
+		return ok("no limit")
+	}
+	ranks := uint64(v.Ranks)
+	fix := "echo " + strconv.FormatUint(b.used+ranks*memoryUsual*2, 10) + " >" + shellWord(b.file) + " (docker run --memory=...)"
+	switch {
+	case b.room() < ranks*memoryLeast:
+		return problem(fix, "%s left of %s (%s), too little for %s", size(b.room()), size(b.max), b.file, count(v.Ranks, "rank"))
+	case b.room() < ranks*memoryUsual:
+		return note(fix, "%s left of %s (%s), little for %s", size(b.room()), size(b.max), b.file, count(v.Ranks, "rank"))
+	}
+	return ok("%s left of %s", size(b.room()), size(b.max))
+}
+
+func groupPIDs(_ context.Context, v *View) Finding {
+	b, limited := v.least("pids", "pids.max", "pids.current", "pids.max", "pids.current")
+	if !limited {
+		return ok("no limit")
+	}
+	ranks := uint64(v.Ranks)
+	fix := "echo " + strconv.FormatUint(b.used+max(4096, 2*ranks*threadsEach), 10) + " >" + shellWord(b.file) + " (docker run --pids-limit=...; systemd: TasksMax=)"
+	switch {
+	case b.room() < ranks*2:
+		return problem(fix, "%d threads left of %d (%s), too few for %s", b.room(), b.max, b.file, count(v.Ranks, "rank"))
+	case b.room() < ranks*threadsEach+threadsBase:
+		return note(fix, "%d threads left of %d (%s); %s may need %d", b.room(), b.max, b.file, count(v.Ranks, "rank"), ranks*threadsEach+threadsBase)
+	}
+	return ok("%d threads left of %d", b.room(), b.max)
+}
+
+func groupOwn(_ context.Context, v *View) Finding {
+	const fix = "systemd-run --user --scope -p Delegate=yes gorun ..."
+	version, pure := "version 1", false
+	if text := v.text("sys/fs/cgroup/cgroup.controllers"); text != "" {
+		version, pure = "version 2", true
+	} else if v.unifiedMount() != "sys/fs/cgroup" {
+		version = "versions 1 and 2"
+	}
+	for _, g := range v.groups("pids") {
+		if !g.unified && pure {
+			continue
+		}
+		dir := path.Join("/", g.mount, g.path)
+		if _, err := v.stat(dir); err != nil {
+			dir = "/" + g.mount // a container sees its own group as the root
+		}
+		if _, err := v.stat(dir); err != nil {
+			continue
+		}
+		if err := v.TryGroup(dir); err != nil {
+			return note(fix, "%s; no group can be made: %v (gorun needs none: it finds a job's processes by its guardian)", version, err)
+		}
+		return ok("%s; groups can be made in %s", version, dir)
+	}
+	return ok("no control groups are to be seen (gorun needs none)")
+}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+)
+
+// setting is an environment variable of gorun's own.
+type setting struct {
+	Name    string `json:"name"`
+	Default string `json:"default"` // "" where gorun sets it
+	Help    string `json:"help"`
+	SetBy   string `json:"set_by"`
+	Value   string `json:"value"` // here and now
+}
+
+// Who sets a variable.
+const (
+	byUser  = "you"
+	byGorun = "gorun, for its ranks"
+	byBench = "gorun-bench, for what it starts"
+)
+
+// settings are all variables named GORUN_*. A test holds them to the code that
+// reads them.
+func settings() []setting {
+	return []setting{
+		{"GORUN_TUNING", "the built-in table", "a file: which algorithm each collective takes; gorun-bench --tune writes one", byUser, ""},
+		{"GORUN_VERBOSE", "0", "1: rank 0 says on standard error which ways messages and collectives take; gorun -v sets it", byUser, ""},
+		{"GORUN_EMULATE", "soft0", "the software RDMA devices, separated by commas; gorun --emulate sets it, under other launchers you may", byUser, ""},
+		{"GORUN_JOB", "", "the job's identity", byGorun, ""},
+		{"GORUN_HOST", "", "the host's name in the job", byGorun, ""},
+		{"GORUN_HOST_INDEX", "", "the host's number in the job, from 0", byGorun, ""},
+		{"GORUN_LOCAL_RANK", "", "the rank's number among those of its host, from 0", byGorun, ""},
+		{"GORUN_LOCAL_SIZE", "", "the ranks on its host", byGorun, ""},
+		{"GORUN_SEGMENT", "", "the descriptor of the memory that the ranks of a host share", byGorun, ""},
+		{"GORUN_CPUS", "", "the CPUs that the rank shares with others, or has", byGorun, ""},
+		{"GORUN_CPU_RANKS", "", "the ranks that share them", byGorun, ""},
+		{"GORUN_PMI", "", "cards: the launcher knows gorun's own commands beside PMI-1's", byGorun, ""},
+		{"GORUN_SET", "", "which of RANK, MASTER_ADDR and the like gorun has set, and to what", byGorun, ""},
+		{"GORUN_RESTART_COUNT", "", "how often the job was started again before (--max-restarts)", byGorun, ""},
+		{"GORUN_GUARD_JOB_HOST", "", "1: a mark by which a job's guardian knows its processes", byGorun, ""},
+		{"GORUN_BENCH_JOB", "", "a mark by which gorun-bench knows the processes of the MPIs", byBench, ""},
+	}
+}
+
+// showSettings is gorun-info settings.
+func showSettings(_ context.Context, r *request) int {
+	list := currentSettings(r.environ)
+	if r.json {
+		return r.encode(list)
+	}
+	writeSettings(r.out, list)
+	return 0
+}
+
+func currentSettings(environ []string) []setting {
+	list := settings()
+	for i := range list {
+		for _, entry := range environ {
+			if name, value, _ := strings.Cut(entry, "="); name == list[i].Name {
+				list[i].Value = value
+			}
+		}
+	}
+	return list
+}
+
+func writeSettings(w io.Writer, list []setting) {
+	by := ""
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, s := range list {
+		if s.SetBy != by {
+			by = s.SetBy
+			fmt.Fprintf(t, "Set by %s:\n", by)
+		}
+		help := s.Help
+		if s.Default != "" {
+			help += " (default: " + s.Default + ")"
+		}
+		if s.Value != "" {
+			help += "; here: " + s.Value
+		}
+		fmt.Fprintf(t, "  %s\t%s\n", s.Name, help)
+	}
+	_ = t.Flush() // nobody reads, if it fails
+}
