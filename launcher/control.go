@@ -42,6 +42,8 @@ type controller struct {
 	name   string     // the job's, random
 	outlet *outlet
 
+	watching sync.Mutex // held while Job.Watch runs; innermost
+
 	mu        sync.Mutex
 	groups    []*group // by id
 	crew      crew     // agents that run already
@@ -98,7 +100,11 @@ func newController(job *Job, cpus func() int, shares []place.Share, crew crew, a
 func (c *controller) event(s *seat, e host.Event) {
 	switch e.Kind {
 	case host.Output:
+		c.said(s, &e)
 		c.output(s, e)
+		return
+	case host.Sampled:
+		c.uses(s, e.Samples)
 		return
 	case host.StdinTaken:
 		c.stdinTaken(s, e.N)
@@ -122,6 +128,7 @@ func (c *controller) event(s *seat, e host.Event) {
 		g.ranks[e.Rank] = RankEnd{Group: g.id, Rank: e.Rank, Host: name, PID: e.PID}
 		g.up++
 		c.isUp(g)
+		c.watch(Change{Kind: RankStarted, Group: g.id, Rank: e.Rank, Host: name, PID: e.PID})
 		c.note(logrus.DebugLevel, "rank started", logrus.Fields{"group": g.id, "rank": e.Rank, "host": name, "pid": e.PID})
 	case host.Ended:
 		c.ended(s, e)
@@ -232,6 +239,7 @@ func (c *controller) ended(s *seat, e host.Event) {
 	g := s.group
 	g.gone[e.Rank] = true
 	g.ranks[e.Rank] = RankEnd{Group: g.id, Rank: e.Rank, Host: s.host(), PID: e.PID, Status: e.Status, Signal: e.Signal, Told: e.Told}
+	c.watch(Change{Kind: RankEnded, Group: g.id, Rank: e.Rank, Host: s.host(), PID: e.PID, End: g.ranks[e.Rank]})
 	c.note(logrus.DebugLevel, "rank ended", logrus.Fields{"group": g.id, "rank": e.Rank, "host": s.host(), "status": e.Status, "told": e.Told})
 	if e.Told || g.off {
 		return

@@ -169,6 +169,12 @@ type Job struct {
 	// wait for Run or for a signal. nil: nothing.
 	Suspend func()
 
+	// Watch is told what happens, one call at a time, from goroutines of the
+	// launcher, which wait for it: it must be quick and not call Run's job in any
+	// way. With Sample above 0 it is also told what ranks use, as often as that.
+	Watch  func(Change)
+	Sample time.Duration
+
 	// Log takes diagnostics; nil is silent.
 	Log *logrus.Logger
 }

@@ -204,6 +204,7 @@ func (c *controller) spec(g *group) host.Spec {
 		Merge:  out.Merge,
 		Stamp:  c.outlet.style().Stamped(),
 		Prompt: out.Prompt,
+		Sample: c.job.Sample,
 	}
 	out.terminal(&spec)
 	return spec

@@ -121,6 +121,13 @@ func runJob(ctx context.Context, req request, std stdio) int {
 		job.Stdin = nil
 	}
 	req.looks.screen(&job.Output, std)
+	var shown *progress
+	if req.looks.progress {
+		shown = follow(&std)
+		defer shown.close()
+		job.Stdout, job.Stderr = std.out, std.err
+		job.Watch, job.Sample = shown.watch, sampleEvery
+	}
 	log := logline.New(std.err, logline.Disable)
 	if req.verbose > 0 {
 		log = logline.New(std.err, logline.Info+logline.Level(10*(req.verbose-1)))
@@ -138,7 +145,12 @@ func runJob(ctx context.Context, req request, std stdio) int {
 	job.PMIx = findPMIx()
 	job.Adopt = true
 	job.Warn = func(text string) { fmt.Fprintf(std.err, "gorun: warning: %s\n", text) }
-	job.Placed = func(p launcher.Placement) { req.show.placed(p, req.quiet, std.out, std.err) }
+	job.Placed = func(p launcher.Placement) {
+		req.show.placed(p, req.quiet, std.out, std.err)
+		if shown != nil {
+			shown.placed(p)
+		}
+	}
 	job.Restarting = func(n int, pause time.Duration, ended launcher.Result) {
 		report(ended, req.quiet, std.err)
 		if !req.quiet {

@@ -24,6 +24,7 @@ type outputSettings struct {
 type looks struct {
 	color, pty string // auto, always or never; "" stands for auto
 	plain      bool   // the environment asks for no colours
+	progress   bool
 }
 
 // outputOptions are the options that say what becomes of what the ranks write
@@ -64,6 +65,8 @@ func outputOptions() []option {
 			help: "as --stdin", set: setStdin},
 		{names: []string{"pty"}, arity: 1, family: "Output", value: "auto|always|never", words: when,
 			help: "ranks have a terminal as standard output (auto: when gorun's is one)", set: setWhen(func(s *settings) *string { return &s.looks.pty })},
+		{names: []string{"progress"}, more: []string{"show-progress"}, family: "Output",
+			help: "show the start and a table of the ranks, on a terminal; lines when standard error is none", set: setSwitch(func(s *settings, on bool) { s.looks.progress = on })},
 		{names: []string{"verbose"}, short: "v", family: "Output",
 			help: "say on standard error what happens, and which algorithms were chosen; -vv more", set: setVerbose(1)},
 		{names: []string{"debug-devel"}, short: "d", family: "Output",

@@ -48,8 +48,7 @@ func peerOptions(t *testing.T, file string) map[string]int {
 
 // owed are options of the peers that gorun does not know yet. Whoever adds one
 // to the table takes it out here.
-var owed = strings.Fields(`
-	show-progress`)
+var owed = strings.Fields(``)
 
 // otherwise are options that take another number of values here, and why.
 var otherwise = map[string]string{

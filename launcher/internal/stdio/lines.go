@@ -32,7 +32,7 @@ func (l *Lines) Begin(buf []byte) int { return copy(buf, l.held) }
 // may be passed on: whole lines, or all where the line has grown over the limit.
 // The rest is held from now on; it is copied.
 func (l *Lines) Cut(data []byte, fresh int) int {
-	end := bytes.LastIndexByte(data[len(data)-fresh:], '\n') + 1
+	end := lastNewline(data[len(data)-fresh:]) + 1
 	if end > 0 {
 		end += len(data) - fresh
 	}
@@ -49,6 +49,19 @@ func (l *Lines) Cut(data []byte, fresh int) int {
 	}
 	l.mid = data[end-1] != '\n'
 	return end
+}
+
+// lastNewline is bytes.LastIndexByte, which looks at one byte after another, made
+// fast for long text without newlines by bytes.IndexByte, which does not.
+func lastNewline(data []byte) int {
+	const block = 4 << 10
+	for end := len(data); end > 0; end -= block {
+		begin := max(0, end-block)
+		if bytes.IndexByte(data[begin:end], '\n') >= 0 {
+			return begin + bytes.LastIndexByte(data[begin:end], '\n')
+		}
+	}
+	return -1
 }
 
 // Flush returns what is held back, which is held no more: it is the caller's.
