@@ -1,12 +1,14 @@
 package launcher
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"iter"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -33,6 +35,12 @@ const (
 // that other one to be known. On several hosts news travel on different ways.
 const settle = 300 * time.Millisecond
 
+// How long ranks have, at the timeout, to be looked at, and to write their stacks.
+const (
+	lookLimit   = settle
+	tracesLimit = 2 * time.Second
+)
+
 // controller decides about a job: what its cause of failure is, and when it
 // ends. It is told by its sites, and by timers and signals, on their
 // goroutines.
@@ -55,6 +63,8 @@ type controller struct {
 	interrupt int  // how often
 	source    *stdio.Source
 	last      tail          // of what went to the second sink
+	looking   bool          // the timeout has come, and the ranks are looked at
+	states    []RankState   // at the timeout
 	limit     time.Duration // the job's timeout, of which earlier attempts have taken their part
 	attempt   int           // as in host.Spec
 	credited  int64         // bytes of input that all who read have had
@@ -178,6 +188,8 @@ func (c *controller) event(s *seat, e host.Event) {
 	case host.Done:
 		s.done = true
 		c.passed(s)
+	case host.States:
+		c.looked(s, e.Tails)
 	case host.Failed:
 		if c.isNot(g, "host "+name+": "+e.Text) {
 			return
@@ -292,7 +304,7 @@ func (c *controller) fail(cause *Cause) {
 			c.cause = cause
 			c.note(logrus.InfoLevel, "an earlier failure", logrus.Fields{"cause": cause.String()})
 		}
-		if !c.told { // the job went on after it
+		if !c.told && !c.looking { // the job went on after it
 			c.tell(host.Command{Kind: host.End, Signal: syscall.SIGTERM})
 		}
 		return
@@ -341,8 +353,38 @@ func (c *controller) after(d time.Duration, f func()) {
 
 // timeout ends a job that takes too long.
 func (c *controller) timeout() {
-	c.giveUp(2 * c.grace())
-	c.fail(&Cause{Rank: -1, Status: statusTimeout, Message: fmt.Sprintf("the job took longer than its timeout of %v", c.limit)})
+	cause := &Cause{Rank: -1, Status: statusTimeout, Message: fmt.Sprintf("the job took longer than its timeout of %v", c.limit)}
+	if c.told || !c.job.ReportState && !c.job.StackTraces {
+		c.giveUp(2 * c.grace())
+		c.fail(cause)
+		return
+	}
+	// The ranks live on until they were looked at.
+	limit := lookLimit
+	if c.job.StackTraces {
+		limit = tracesLimit
+	}
+	c.giveUp(limit + 2*c.grace())
+	for s := range c.seats() {
+		s.Send(host.Command{Kind: host.Look, Last: c.job.StackTraces})
+	}
+	if c.cause == nil { // else a rank has failed before, and the others went on
+		c.cause = cause
+	}
+	c.suspect, c.looking = nil, true
+	c.after(limit, func() {
+		c.looking = false
+		c.fail(cause)
+	})
+}
+
+// looked takes what the ranks of a host are doing.
+func (c *controller) looked(s *seat, states map[int][]string) {
+	for rank, lines := range states {
+		if s.has(rank) {
+			c.states = append(c.states, RankState{Group: s.group.id, Rank: rank, Host: s.host(), Lines: lines})
+		}
+	}
 }
 
 // cancel ends a job whose context has ended.
@@ -452,6 +494,10 @@ func (c *controller) result() (Result, error) {
 		r.Cause, r.ExitStatus = c.cause, c.cause.Status
 		c.cause.Shown = c.last.ends(c.cause.Stderr)
 	}
+	r.States = c.states
+	slices.SortFunc(r.States, func(a, b RankState) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Rank, b.Rank))
+	})
 	for _, g := range c.groups {
 		for _, e := range g.ranks {
 			if e.PID > 0 {

@@ -117,6 +117,11 @@ type Job struct {
 	Output Output
 	// Timeout ends a job that takes longer, with status 124. 0: never.
 	Timeout time.Duration
+	// ReportState has the ranks looked at when the timeout comes: Result.States.
+	ReportState bool
+	// StackTraces does so too, and has programs of Go write the stacks of their
+	// goroutines to their standard error, for which they have two seconds.
+	StackTraces bool
 	// Grace is the time between the signal that tells ranks to end and the one
 	// that ends them. 0: DefaultGrace.
 	Grace time.Duration

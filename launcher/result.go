@@ -14,10 +14,20 @@ type Result struct {
 	ExitStatus int
 	// Cause is the first failure; nil when there was none.
 	Cause *Cause
+	// States are what the ranks were doing at the timeout, with Job.ReportState or
+	// Job.StackTraces; by group and rank.
+	States []RankState
 	// Restarts is how often the job was started again; all else is of the last time.
 	Restarts int
 	// Ranks are the ends of all ranks that were started, by group and rank.
 	Ranks []RankEnd
+}
+
+// RankState is what a rank was doing when the job's timeout came.
+type RankState struct {
+	Group, Rank int
+	Host        string
+	Lines       []string // one for each of its processes, and what PMI knows
 }
 
 // RankEnd is how one rank ended.

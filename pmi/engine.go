@@ -126,6 +126,9 @@ func (e *Engine) Joined(rank int) bool { return e.peer(rank).joined }
 // did not ended irregularly, whatever its exit status.
 func (e *Engine) Finalized(rank int) bool { return e.peer(rank).finalized }
 
+// InFence tells whether a rank is in a fence that is not complete.
+func (e *Engine) InFence(rank int) bool { return e.peer(rank).state == inFence }
+
 // Waiting is how many ranks are in a fence that is not complete.
 func (e *Engine) Waiting() int { return e.inside }
 

@@ -32,6 +32,15 @@ func report(result launcher.Result, quiet bool, errOut io.Writer) {
 			fmt.Fprintf(errOut, "gorun: | %s\n", line)
 		}
 	}
+	for _, s := range result.States {
+		who := fmt.Sprintf("rank %d (host %s)", s.Rank, s.Host)
+		if s.Group > 0 {
+			who = fmt.Sprintf("rank %d of spawn %d (host %s)", s.Rank, s.Group, s.Host)
+		}
+		for _, line := range s.Lines {
+			fmt.Fprintf(errOut, "gorun: %s: %s\n", who, line)
+		}
+	}
 	if others := result.Others(); others != "" {
 		fmt.Fprintf(errOut, "gorun: %s\n", others)
 	}

@@ -16,6 +16,10 @@ func endOptions() []option {
 	return []option{
 		{names: []string{"timeout"}, arity: 1, family: "End", value: "TIME",
 			help: "end a job that takes longer, with status 124: 90 (seconds), 1m30s", set: setTimeout},
+		{names: []string{"report-state-on-timeout"}, family: "End",
+			help: "say at the timeout what every rank is doing", set: setSwitch(func(s *settings, on bool) { s.job.ReportState = on })},
+		{names: []string{"get-stack-traces"}, family: "End",
+			help: "do so, and have Go programs write their goroutines' stacks", set: setSwitch(func(s *settings, on bool) { s.job.StackTraces = on })},
 		{names: []string{"forward-signals"}, arity: 1, family: "End", value: "SIGNAL,...",
 			help: "pass these signals on too, beside HUP, INT, QUIT, TERM, USR1, USR2, CONT and TSTP", set: setForward},
 		{names: []string{"strict-pmi"}, family: "End",

@@ -22,8 +22,6 @@ func openMPIOptions() []option {
 		note0("messages are whole lines, each told once", "no-aggregate-help", "parsable", "parseable", "p"),
 		note0("gorun passes on its whole environment", "fwd-environment"),
 		note0("that is how gorun works", "disable-recovery", "enable-auto-cleanup"),
-		note0("gorun takes no stack traces", "get-stack-traces"),
-		note0("the job is ended all the same, and gorun tells only that its time was over", "report-state-on-timeout"),
 		note1("what GPUs there are is for the program's MPI to find", "gpu-support"),
 		only(own|openMPI, note0("every host that can be reached is on this machine, where the program is already", "preload-binary", "s")),
 		refuse1(copies, "preload-files"),

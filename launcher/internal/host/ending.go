@@ -95,7 +95,7 @@ func (h *Host) processEnded(local int) {
 	number := h.rankOf(local)
 	e := Event{
 		Kind: Ended, Rank: number, PID: r.pid, Status: how.status, Signal: how.signal, Text: text,
-		Joined: h.engine.Joined(number), Finalized: h.engine.Finalized(number), Told: h.ending.begun,
+		Joined: h.engine.Joined(number), Finalized: h.engine.Finalized(number), Told: h.ending.begun || h.quitting,
 	}
 	h.addPMIx(&e, r)
 	if how.signal == syscall.SIGKILL && !e.Told {

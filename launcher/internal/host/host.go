@@ -62,14 +62,16 @@ type Host struct {
 	streams [3]stream // by number; 0 is unused
 	discard bool      // nobody wants output any more
 	ending  ending
-	buf     []byte    // what one read returns
-	buffers sync.Pool // of bufMost bytes
-	prompt  time.Time // when the begin of a line may be due; zero: none is
-	sample  time.Time // when to look at the ranks; zero: never
-	open    int       // pipes of output that may bring more
-	quiet   time.Time
-	holds   int // PMI sockets that ended before their rank
-	oom     int // processes that had been killed for want of memory before this host began
+	// quitting: ranks were made to write their stacks and end.
+	quitting bool
+	buf      []byte    // what one read returns
+	buffers  sync.Pool // of bufMost bytes
+	prompt   time.Time // when the begin of a line may be due; zero: none is
+	sample   time.Time // when to look at the ranks; zero: never
+	open     int       // pipes of output that may bring more
+	quiet    time.Time
+	holds    int // PMI sockets that ended before their rank
+	oom      int // processes that had been killed for want of memory before this host began
 
 	poll    int             // epoll
 	ctx     context.Context // of fences; ends with Run

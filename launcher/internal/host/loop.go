@@ -175,6 +175,8 @@ func (h *Host) obey(c Command) {
 		h.beginEnding(c.Signal)
 	case Kill:
 		h.killNow()
+	case Look:
+		h.examine(c.Last)
 	case Input:
 		h.takeInput(c.Data, c.Last)
 	case Credit:

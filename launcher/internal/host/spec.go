@@ -120,6 +120,7 @@ const (
 	ToHub                            // Data of the PMIx server
 	Alone                            // Rank seems to be a world of its own: Text
 	Sampled                          // Samples of the ranks that run
+	States                           // the answer to Look: lines for each rank, in Tails
 	Done                             // nothing is left
 )
 
@@ -163,6 +164,7 @@ const (
 	Input                          // Data for the ranks that read; Last: and then no more
 	Credit                         // N bytes of Stream were taken
 	Discard                        // nobody wants output any more
+	Look                           // and tell what the ranks are doing; Last: with stack traces, as far as that goes
 	Answer                         // Reply to what Rank had asked
 	FromHub                        // Data for the PMIx server
 	Resize                         // terminals of ranks: Rows, Cols
