@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 
@@ -44,7 +43,11 @@ func parse(c commandLine) (request, error) {
 		return request{}, err
 	}
 	if len(s.programs) == 0 {
-		return request{}, errors.New("no program: expected one after the options; try gorun -np 4 hostname, or gorun --help")
+		took := ""
+		if r.ate[0] != "" {
+			took = fmt.Sprintf(" (%s took %q as its value)", r.ate[0], r.ate[1])
+		}
+		return request{}, fmt.Errorf("no program: expected one after the options%s; try gorun -np 4 hostname, or gorun --help", took)
 	}
 	return s.finish()
 }

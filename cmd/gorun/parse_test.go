@@ -136,6 +136,8 @@ func TestParseRefuses(t *testing.T) {
 		{"unknown", []string{"--frobnicate", "prog"}, "--frobnicate: unknown option; gorun --help lists"},
 		{"unknown with value", []string{"--frobnicate=3", "prog"}, "--frobnicate: unknown option;"},
 		{"unknown short", []string{"-Z", "prog"}, "-Z: unknown option;"},
+		{"a program that an option takes", []string{"-np", "2", "-H", "prog"}, `no program: expected one after the options (-H took "prog" as its value); try`},
+		{"an option mistyped that begins like a short one", []string{"-genvv", "A", "1", "prog"}, "-genvv: unknown option; did you mean --genv?"},
 		{"no number after a long name", []string{"-np2", "prog"}, "-np2: unknown option; did you mean -np?"},
 		{"a word mistyped, not a number", []string{"-nolocla", "prog"}, "-nolocla: unknown option;"},
 		{"near", []string{"--tag-outptu", "prog"}, "--tag-outptu: unknown option; did you mean --tag-output?"},

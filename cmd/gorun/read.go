@@ -34,6 +34,7 @@ type reader struct {
 	given map[string]bool // the options that were set, by first name
 	skip  map[string]bool // those that something before them has set for good
 	file  bool            // a file is being read, not the command line
+	ate   [2]string       // the option that ends the command line, and its value
 }
 
 // command reads programs, each with the options before it. It leaves no program
@@ -100,6 +101,9 @@ func (r *reader) options(args []string) (n int, guarded bool, err error) {
 		}
 		var took int
 		took, unread = p.option(args[n:], r.table)
+		if r.ate = [2]string{}; took > 1 {
+			r.ate = [2]string{arg, args[n+took-1]}
+		}
 		n += took
 	}
 	// In -np prog -m 3 it is the missing number that is wrong, not the program's -m.
@@ -222,6 +226,9 @@ func (p *prepared) shorts(args []string, body string, table []option) (int, erro
 		if o == nil {
 			return 0, unknown(args[0], body, table)
 		}
+		if o.fate != done && len(body) > 3 && nearest.Name(body, namesOf(table)) != "" {
+			return 0, unknown(args[0], body, table) // -genvv is not -g
+		}
 		spelling := "-" + letter
 		value, assigned := strings.CutPrefix(body[i+1:], "=")
 		switch {
@@ -306,6 +313,15 @@ func lacking(spelling string, o *option, found int) error {
 // unknown is the error for an option that is in no table, with the name that
 // was probably meant.
 func unknown(arg, name string, table []option) error {
+	spelling, _, _ := strings.Cut(arg, "=")
+	if n := nearest.Name(name, namesOf(table)); n != "" && len(name) > 1 {
+		return fmt.Errorf("%s: unknown option; did you mean %s?", spelling, shown(longOption(table, n), n))
+	}
+	return fmt.Errorf("%s: unknown option; gorun --help lists those there are, and options of the program go after it", spelling)
+}
+
+// namesOf are the long names of what gorun does.
+func namesOf(table []option) []string {
 	var names []string
 	for i := range table {
 		if table[i].fate == done {
@@ -313,11 +329,7 @@ func unknown(arg, name string, table []option) error {
 			names = append(names, table[i].more...)
 		}
 	}
-	spelling, _, _ := strings.Cut(arg, "=")
-	if n := nearest.Name(name, names); n != "" && len(name) > 1 {
-		return fmt.Errorf("%s: unknown option; did you mean %s?", spelling, shown(longOption(table, n), n))
-	}
-	return fmt.Errorf("%s: unknown option; gorun --help lists those there are, and options of the program go after it", spelling)
+	return names
 }
 
 // shown is an option as users write it, by one of its names.
