@@ -31,11 +31,12 @@ func (b *builder) allGatherDirect() {
 		from := (me - i + n) % n
 		b.open(from, out.plus(from*block), block)
 	}
-	mine := b.block()
+	mine, first := b.block(), len(b.steps)
 	for i := 1; i < n; i++ {
 		b.give((me+i)%n, mine, block)
 	}
 	b.own()
+	b.aside(first, n*block)
 	for i := 1; i < n; i++ {
 		from := (me - i + n) % n
 		b.get(from, out.plus(from*block), block)

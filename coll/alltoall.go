@@ -33,6 +33,7 @@ func (b *builder) allToAllDirect() {
 			b.give(to, in.plus(to*block), block)
 		}
 	}
+	first := len(b.steps)
 	b.copy(out.plus(me*block), in.plus(me*block), block, false)
 	if !b.eager(block) {
 		for i := 1; i < n; i++ {
@@ -40,6 +41,7 @@ func (b *builder) allToAllDirect() {
 			b.give(to, in.plus(to*block), block)
 		}
 	}
+	b.aside(first, n*block)
 	for i := 1; i < n; i++ {
 		from := (me - i + n) % n
 		b.get(from, out.plus(from*block), block)

@@ -276,6 +276,22 @@ func (b *builder) copy(dst, a loc, n int, release bool) {
 	b.add(step{verb: vCopy, dst: dst, a: a, n: n, release: release})
 }
 
+// aside has what the steps from this one on move pass by the cache where the call's
+// result, of so many bytes, would not stay there: it would drive out what is sent.
+func (b *builder) aside(from, result int) {
+	if result < asideFrom {
+		return
+	}
+	for i := range b.steps[from:] {
+		s := &b.steps[from+i]
+		s.aside = s.n >= asideLeast && (s.verb == vCopy || s.verb == vPut || s.verb == vGet)
+	}
+}
+
+// asideFrom is what a core's second cache holds, and asideLeast what is worth waiting
+// for the last of such stores.
+const asideFrom, asideLeast = 2 << 20, 64 << 10
+
 // reduce combines n bytes, so many at a time that a stop of the world, which cannot
 // interrupt an operation's assembly, need not wait for long.
 func (b *builder) reduce(dst, x, y loc, n int, release bool) {

@@ -10,6 +10,7 @@ func (b *builder) gatherDirect() {
 	}
 	if me != root {
 		b.give(root, b.source(), block)
+		b.aside(0, n*block)
 		return
 	}
 	out := b.dest()
@@ -18,6 +19,7 @@ func (b *builder) gatherDirect() {
 		b.open(from, out.plus(from*block), block)
 	}
 	b.own()
+	b.aside(0, n*block)
 	for i := 1; i < n; i++ {
 		from := (me + i) % n
 		b.get(from, out.plus(from*block), block)

@@ -2,6 +2,7 @@ package coll
 
 import (
 	"github.com/gorun-mpi/gorun/coll/kernel"
+	"github.com/gorun-mpi/gorun/internal/arch"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
@@ -285,7 +286,7 @@ func (m *machine) get(s *step) outcome {
 		return failed
 	}
 	if d.view != nil && d.access&rdma.AccessRemoteRead != 0 {
-		copy(m.at(s.dst, s.n), d.view[s.a.off:s.a.off+s.n])
+		s.move(m.at(s.dst, s.n), d.view[s.a.off:s.a.off+s.n])
 	} else if !m.port.get(int(s.peer), d.addr+uint64(s.a.off), d.rkey, s.dst.operand, s.dst.off, s.n) {
 		return blocked
 	}
@@ -294,10 +295,19 @@ func (m *machine) get(s *step) outcome {
 	return moved
 }
 
+// move copies the bytes of a step.
+func (s *step) move(to, from []byte) {
+	if s.aside {
+		arch.CopyAside(to, from)
+	} else {
+		copy(to, from)
+	}
+}
+
 // store is put into memory that is mapped here. There is room for its signal.
 func (m *machine) store(s *step, c *channel, to []byte) outcome {
 	if !m.done {
-		copy(to, m.at(s.a, s.n))
+		s.move(to, m.at(s.a, s.n))
 		m.count.Puts++
 		m.count.PutBytes += uint64(s.n)
 	}
@@ -409,7 +419,7 @@ func (m *machine) know(peer int32, index uint8, message []byte) {
 
 func (m *machine) copy(s *step) outcome {
 	if !m.done {
-		copy(m.at(s.dst, s.n), m.at(s.a, s.n))
+		s.move(m.at(s.dst, s.n), m.at(s.a, s.n))
 		if s.dst.operand >= exposed0 {
 			m.count.Puts++
 			m.count.PutBytes += uint64(s.n)

@@ -86,6 +86,7 @@ type step struct {
 	signal  bool
 	pair    bool // vExpose, vLearn: descriptor #1 too, of the n bytes at a
 	release bool
+	aside   bool // vCopy, vPut, vGet: dst is not read again in this call, nor would it stay in the cache
 	peer    int32
 	mark    uint32 // what the message's fingerprint has besides the call's: a sized kind's length
 	to      int32  // vFork
@@ -135,6 +136,9 @@ func (s step) String() string {
 	}
 	if s.release {
 		b.WriteString(", release")
+	}
+	if s.aside {
+		b.WriteString(", aside")
 	}
 	return b.String()
 }

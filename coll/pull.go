@@ -114,8 +114,10 @@ func (b *builder) allGatherPull() {
 	for i := 1; i < n; i++ {
 		b.expose((me+i)%n, 0, mine, block)
 	}
+	first := len(b.steps)
 	b.own()
 	b.collect(block, func(from int) loc { return out.plus(from * block) })
+	b.aside(first, n*block)
 }
 
 // Pulled all-to-all: every rank reads its blocks out of the memory of all.
@@ -131,8 +133,10 @@ func (b *builder) allToAllPull() {
 		to := (me - i + n) % n
 		b.expose(to, 0, in.plus(to*block), block)
 	}
+	first := len(b.steps)
 	b.copy(out.plus(me*block), in.plus(me*block), block, false)
 	b.collect(block, func(from int) loc { return out.plus(from * block) })
+	b.aside(first, n*block)
 }
 
 // collect gets n bytes of each peer, who has exposed them, to place(peer), and meets

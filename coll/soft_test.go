@@ -583,6 +583,33 @@ func TestPullStaysOnAHost(t *testing.T) {
 	}
 }
 
+// A result that no cache holds is stored past them: every byte, in whatever memory, and
+// before the message that says so.
+func TestResultsPastTheCaches(t *testing.T) {
+	calls := []Call{{Kind: AllGather, Algorithm: Direct}, {Kind: AllGather, Algorithm: Pull}, {Kind: AllToAll, Algorithm: Direct}, {Kind: AllToAll, Algorithm: Pull}, {Kind: Gather, Algorithm: Direct}}
+	for n, bytes := range map[int]int{2: asideFrom / 2, 3: asideFrom/3 + 5} {
+		var list []*job
+		for i, w := range calls {
+			p := compile(Call{Kind: w.Kind, Algorithm: w.Algorithm, Size: n, Bytes: bytes, Elem: 1}, tuning{slots: 8, eager: defaultEager, chunk: 1000, piece: 1000, mapped: true})
+			if !strings.Contains(p.String(), "aside") {
+				t.Errorf("no step of %v goes past the cache:\n%v", w, p)
+			}
+			list = append(list, newJob(rand.New(rand.NewPCG(uint64(i), uint64(n))), w.Kind, w.Algorithm, n, bytes))
+		}
+		for _, registered := range []bool{true, false} {
+			nw := network{n: n}
+			nw.run(t, func(ctx context.Context, m *member) error {
+				for _, j := range list {
+					if err := m.check(ctx, j, registered); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+	}
+}
+
 // Memory with remote write access alone is as good as ordinary memory.
 func TestRegionThatCannotBeRead(t *testing.T) {
 	for _, ordinary := range []bool{false, true} {
