@@ -47,6 +47,7 @@ const (
 type controller struct {
 	job    *Job
 	cpus   func() int // of this machine
+	stats  *stats     // nil: nobody counts
 	name   string     // the job's, random
 	outlet *outlet
 
@@ -111,12 +112,14 @@ func (c *controller) event(s *seat, e host.Event) {
 	switch e.Kind {
 	case host.Output:
 		c.said(s, &e)
+		c.stats.move(e.Stream, len(e.Data))
 		c.output(s, e)
 		return
 	case host.Sampled:
 		c.uses(s, e.Samples)
 		return
 	case host.StdinTaken:
+		c.stats.move(0, max(0, e.N))
 		c.stdinTaken(s, e.N)
 		return
 	}
@@ -137,6 +140,9 @@ func (c *controller) event(s *seat, e host.Event) {
 	case host.Started:
 		g.ranks[e.Rank] = RankEnd{Group: g.id, Rank: e.Rank, Host: name, PID: e.PID}
 		g.up++
+		if g.id == 0 && g.up == g.size() {
+			c.stats.launched()
+		}
 		c.isUp(g)
 		c.watch(Change{Kind: RankStarted, Group: g.id, Rank: e.Rank, Host: name, PID: e.PID})
 		c.note(logrus.DebugLevel, "rank started", logrus.Fields{"group": g.id, "rank": e.Rank, "host": name, "pid": e.PID})
@@ -183,6 +189,10 @@ func (c *controller) event(s *seat, e host.Event) {
 		c.finalized(g, e.Rank)
 	case host.Passed:
 		c.passed(s)
+	case host.Fenced:
+		if s.at == 0 { // all hosts of the group tell
+			c.stats.met(g.id == 0)
+		}
 	case host.Asked:
 		c.ask(s, e.Rank, e.Ask)
 	case host.Done:

@@ -165,6 +165,11 @@ type Job struct {
 	// discards it. They are never written to at once when they are equal or the
 	// same file. A writer that blocks makes the ranks wait, not lose output.
 	Stdout, Stderr io.Writer
+	// Lines is called with each line that a rank writes, beside what goes to
+	// Stdout, Stderr and files: one call at a time, in the order in which the rank
+	// wrote within each of its streams, and all of them before Run returns. While
+	// it does not return the ranks are made to wait. nil: nobody is.
+	Lines func(Line)
 
 	// Signals are passed on to all ranks. INT and TERM also end the job, with
 	// status 130 or 143, and a second one of them kills at once. nil: none.

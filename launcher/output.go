@@ -90,6 +90,7 @@ type outlet struct {
 	// The first two are for Job.Stdout and Job.Stderr and may be the same.
 	// Guarded by the controller's mu once ranks run.
 	sinks []*stdio.Sink
+	lines *stdio.Sink // for Job.Lines; nil: nobody wants them
 	files map[string]*stdio.Sink
 }
 
@@ -99,6 +100,10 @@ func newOutlet(job *Job, more bool, fail func(name string, err error)) *outlet {
 	o.sinks = []*stdio.Sink{out, out}
 	if job.Output.Form == Plain && !stdio.SameFile(job.Stdout, job.Stderr) {
 		o.sinks[1] = stdio.NewSink(job.Stderr, o.view(job.Output.Color), func(err error) { fail("standard error", err) })
+	}
+	if job.Lines != nil {
+		o.sinks = append(o.sinks, stdio.NewTaker(func(p stdio.Piece) { eachLine(p, job.Lines) }))
+		o.lines = o.sinks[2]
 	}
 	return o
 }
@@ -161,6 +166,9 @@ func (o *outlet) open(g *group) error {
 			}
 			if (pattern == "" || !want.NoCopy) && (want.Ranks == nil || slices.Contains(want.Ranks, rank)) {
 				r.sinks = append(r.sinks, o.sinks[stream-1])
+			}
+			if o.lines != nil {
+				r.sinks = append(r.sinks, o.lines)
 			}
 			g.routes = append(g.routes, r)
 		}

@@ -20,6 +20,7 @@ const restartPauseMax = time.Minute
 type attempt struct {
 	number int           // from 1; 0 where there will be no other
 	limit  time.Duration // Job.Timeout as it was asked for
+	handle *Handle       // looks on; nil: nobody does
 }
 
 // checkRestarts validates what a job says of restarts.
@@ -36,8 +37,7 @@ func checkRestarts(job *Job) *JobError {
 }
 
 // runAgain runs a job until it ends well, or its restarts are used up.
-func runAgain(ctx context.Context, job Job) (Result, error) {
-	at := attempt{limit: job.Timeout}
+func runAgain(ctx context.Context, job Job, at attempt) (Result, error) {
 	end := time.Now().Add(job.Timeout)
 	pause := job.RestartPause
 	if pause == 0 {

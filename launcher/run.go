@@ -25,18 +25,26 @@ import (
 // program that changes much of it needs the room twice. It marks the
 // descriptors that this process has inherited close-on-exec. Nobody else in
 // the process may wait for children that are not his, as wait4(-1) does.
-func Run(ctx context.Context, job Job) (Result, error) {
+func Run(ctx context.Context, job Job) (Result, error) { return runFor(ctx, job, nil) }
+
+// runFor is Run, with a handle that looks on; nil: nobody does.
+func runFor(ctx context.Context, job Job, h *Handle) (Result, error) {
 	if err := checkRestarts(&job); err != nil {
 		return Result{ExitStatus: err.ExitStatus}, err
 	}
+	at := attempt{limit: job.Timeout, handle: h}
 	if job.MaxRestarts > 0 {
-		return runAgain(ctx, job)
+		return runAgain(ctx, job, at)
 	}
-	return run(ctx, job, attempt{limit: job.Timeout})
+	return run(ctx, job, at)
 }
 
 // run runs a job once.
 func run(ctx context.Context, job Job, at attempt) (Result, error) {
+	if at.handle != nil {
+		at.handle.stats.begin()
+		defer at.handle.stats.end()
+	}
 	w, jerr := check(&job)
 	if jerr != nil {
 		return Result{ExitStatus: jerr.ExitStatus}, jerr
@@ -71,6 +79,9 @@ func run(ctx context.Context, job Job, at attempt) (Result, error) {
 	c, err := newController(&job, w.cpus, placed.Shares, crew, at)
 	if err != nil {
 		return Result{ExitStatus: statusFailed}, err
+	}
+	if at.handle != nil {
+		at.handle.attach(c)
 	}
 	first := c.groups[0]
 	if job.Launcher == "" {
@@ -202,7 +213,7 @@ func (c *controller) spec(g *group) host.Spec {
 
 		Reader: c.job.StdinRank,
 		Merge:  out.Merge,
-		Stamp:  c.outlet.style().Stamped(),
+		Stamp:  c.outlet.style().Stamped() || c.job.Lines != nil,
 		Prompt: out.Prompt,
 		Sample: c.job.Sample,
 	}

@@ -34,7 +34,7 @@
 //
 // # Goroutines, signals
 //
-// The command starts no goroutine. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1,
+// The command starts no goroutine but those of --metrics. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1,
 // SIGUSR2, SIGCONT and SIGTSTP are handed to the launcher, except those that
 // were ignored when gorun started (nohup). After SIGTSTP, ^Z, gorun stops too
 // once the ranks were told.
@@ -168,9 +168,21 @@ func runJob(ctx context.Context, req request, std stdio) int {
 		fmt.Fprintf(std.err, "gorun: --report-pid: %v\n", err)
 		return statusFailed
 	}
+	runIt := launcher.Run
+	if req.metrics != "" {
+		m, err := newMeter(req.metrics)
+		if err != nil {
+			fmt.Fprintf(std.err, "gorun: --metrics %s: %v\n", req.metrics, err)
+			return statusFailed
+		}
+		runIt = m.run
+		if strings.HasSuffix(req.metrics, ":0") {
+			fmt.Fprintf(std.err, "gorun: metrics at %s\n", m.address())
+		}
+	}
 	log.Infof("starting %s%s", what(job), where(job.Hosts))
 	started := time.Now()
-	result, err := launcher.Run(ctx, job)
+	result, err := runIt(ctx, job)
 	if err != nil {
 		return explain(err, job, std.err)
 	}

@@ -30,6 +30,7 @@ type request struct {
 	quiet    bool // no notes, no warnings
 	warnings []string
 	notes    []note
+	metrics  string // where they are to be had; "": nowhere
 	ends     ends
 	show     show
 	looks    looks

@@ -75,6 +75,8 @@ func outputOptions() []option {
 			help: "as -v", set: setVerbose(1)},
 		{names: []string{"quiet"}, short: "q", family: "Output",
 			help: "no notes and warnings about the command line, and of a failure its cause only", set: setSwitch(func(s *settings, on bool) { s.quiet = on })},
+		{names: []string{"metrics"}, arity: 1, family: "Output", value: "HOST:PORT",
+			help: "serve the job's figures to Prometheus while it runs, at http://HOST:PORT/metrics", set: setMetrics},
 		{names: []string{"report-pid"}, arity: 1, family: "Output", value: "-|+|FILE",
 			help: "write gorun's process number to standard output, standard error or FILE", set: setReportPID},
 	}

@@ -168,6 +168,9 @@ func (h *Host) reply(local int, data []byte) {
 func (h *Host) fence(f pmi.Fence) {
 	if h.cfg.Store == nil {
 		h.apply(h.engine.FenceDone(f.Epoch, [][]byte{f.Contribution}))
+		if !f.Closing { // else no rank waits
+			h.emit(Event{Kind: Fenced})
+		}
 		return
 	}
 	if f.Closing {
@@ -190,4 +193,5 @@ func (h *Host) fenceReturned(f *fenced) {
 		return
 	}
 	h.apply(h.engine.FenceDone(f.epoch, f.all))
+	h.emit(Event{Kind: Fenced})
 }

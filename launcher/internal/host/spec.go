@@ -121,6 +121,7 @@ const (
 	Alone                            // Rank seems to be a world of its own: Text
 	Sampled                          // Samples of the ranks that run
 	States                           // the answer to Look: lines for each rank, in Tails
+	Fenced                           // all ranks have passed a fence of PMI
 	Done                             // nothing is left
 )
 

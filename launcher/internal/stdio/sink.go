@@ -13,7 +13,8 @@ import (
 // shows it.
 type Sink struct {
 	w    io.Writer
-	view View // of the writing goroutine
+	take func(Piece) // instead of w and view; nil: it writes
+	view View        // of the writing goroutine
 	fail func(error)
 
 	mu     sync.Mutex
@@ -34,11 +35,15 @@ func NewSink(w io.Writer, view View, fail func(error)) *Sink {
 	return &Sink{w: w, view: view, fail: fail}
 }
 
+// NewTaker makes a sink that hands pieces to a function, one at a time, from the
+// sink's goroutine.
+func NewTaker(take func(Piece)) *Sink { return &Sink{take: take} }
+
 // Put queues a piece; done is called when it has been written or dropped. A piece
 // from nobody is written as it is.
 func (s *Sink) Put(p Piece, done func()) {
 	s.mu.Lock()
-	if s.w == nil || s.failed {
+	if s.w == nil && s.take == nil || s.failed {
 		s.mu.Unlock()
 		done()
 		return
@@ -81,7 +86,9 @@ func (s *Sink) write() {
 		}
 		s.mu.Unlock()
 		for _, p := range queue {
-			if !failed {
+			if s.take != nil {
+				s.take(p.Piece)
+			} else if !failed {
 				data := p.Data
 				if p.From != nil {
 					data = s.view.Render(p.Piece)
