@@ -26,7 +26,7 @@ func TestMPICH(t *testing.T) {
 	compiler := testenv.Need(t, "mpicc.mpich")
 	testenv.Need(t, "mpiexec.mpich")
 	dir := t.TempDir()
-	for _, name := range []string{"hello", "allreduce", "place"} {
+	for _, name := range []string{"hello", "allreduce", "wait", "place"} {
 		source := filepath.Join("..", "testdata", "mpi", name+".c")
 		if out, err := exec.Command(compiler, "-O1", "-Wall", "-o", filepath.Join(dir, name), source).CombinedOutput(); err != nil {
 			t.Fatalf("mpicc.mpich %s: %v\n%s", source, err, out)

@@ -20,7 +20,8 @@
 // the job, and the kernel kills the ranks with them (PDEATHSIG). The
 // guardian (package guard) kills their groups, and what left them, when the
 // whole process dies. At the end of the job on this host the groups are killed,
-// so that nothing that a rank left in the background outlives it. A rank's end
+// so that nothing that a rank left in the background outlives it; what has left
+// its group, a daemon, is the affair of package orphan. A rank's end
 // is its process's end and never that of a pipe, which a grandchild may hold.
 // Ranks are only reaped when all have ended: until then no process and no group
 // can get the number of one, so that signals and peers' process_vm calls cannot
