@@ -111,3 +111,37 @@ func TestNobodyReadsStandardError(t *testing.T) {
 		t.Errorf("status %d (%v), want that of the ranks, 3", got, cmd.ProcessState)
 	}
 }
+
+// TestMemory: gorun with 64 ranks keeps to 30 MiB, after a burst of output too.
+func TestMemory(t *testing.T) {
+	const most = 30 << 10 // KiB
+	cmd, out := command(t, "-np", "64", "sh", "-c", "head -c 100000 /dev/zero | tr '\\0' x; echo; echo ready; exec sleep 600")
+	for ready := 0; ready < 64; {
+		line, err := out.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		if line == "ready\n" {
+			ready++
+		}
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(status), "VmHWM:")
+	var peak int
+	if _, err := fmt.Sscan(text, &peak); err != nil {
+		t.Fatalf("%v in\n%s", err, status)
+	}
+	if peak > most {
+		t.Errorf("gorun has had %d KiB resident, want %d or less", peak, most)
+	}
+	t.Logf("%d KiB at most", peak)
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err == nil || cmd.ProcessState.ExitCode() != 143 {
+		t.Errorf("it ended with %v", err)
+	}
+}
