@@ -1,0 +1,186 @@
+package launcher
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gorun-mpi/gorun/internal/testenv"
+)
+
+// JSON of both streams comes whole and in the order of its rank.
+func TestOutputAsJSON(t *testing.T) {
+	const np, lines, pieces = 4, 200, 5
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			testenv.NoLeaks(t)
+			job := Job{NP: np, Argv: roleArgv(t, "lines", fmt.Sprint(lines), fmt.Sprint(pieces)), Output: Output{Form: JSON}}
+			overAgents(t, &job, way.hosts)
+			r, stdout, stderr, err := runJob(t, job)
+			if err != nil || r.ExitStatus != 0 || stderr != "" {
+				t.Fatalf("got %+v, %v, %q", r, err, stderr)
+			}
+			next, last := [np]int{}, [np]time.Time{}
+			for line := range strings.Lines(stdout) {
+				var o struct {
+					Time         time.Time
+					Rank         int
+					Stream, Text string
+				}
+				if err := json.Unmarshal([]byte(line), &o); err != nil {
+					t.Fatalf("%v: %q", err, line)
+				}
+				if !strings.HasPrefix(o.Text, fmt.Sprintf("<%d:%d:0>", o.Rank, next[o.Rank])) || o.Stream != "stdout" || o.Time.Before(last[o.Rank]) {
+					t.Fatalf("rank %d, line %d: got %q", o.Rank, next[o.Rank], line)
+				}
+				next[o.Rank]++
+				last[o.Rank] = o.Time
+			}
+			if next != [np]int{lines, lines, lines, lines} {
+				t.Errorf("lines of each rank: got %v, want %d", next, lines)
+			}
+		})
+	}
+}
+
+// Files have every byte, and what spawned ranks write is in files of their own.
+func TestOutputFiles(t *testing.T) {
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			testenv.NoLeaks(t)
+			dir := t.TempDir()
+			job := Job{NP: 3, Argv: sh(`head -c 3000000 /dev/zero | tr '\0' $PMI_RANK; echo err >&2`),
+				Output: Output{Stdout: filepath.Join(dir, "%G/%r/%s"), Prefix: ""}}
+			overAgents(t, &job, way.hosts)
+			r, stdout, stderr, err := runJob(t, job)
+			if err != nil || r.ExitStatus != 0 || len(stdout) != 9_000_000 || stderr != "err\nerr\nerr\n" {
+				t.Fatalf("got %+v, %v, %d bytes, %q", r, err, len(stdout), stderr)
+			}
+			for rank := range 3 {
+				text, err := os.ReadFile(filepath.Join(dir, "1", fmt.Sprint(rank), "stdout"))
+				if want := strings.Repeat(fmt.Sprint(rank), 3_000_000); err != nil || string(text) != want {
+					t.Errorf("rank %d: got %d bytes, %v", rank, len(text), err)
+				}
+			}
+		})
+	}
+}
+
+func TestOutputFileOnAFullDisk(t *testing.T) {
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			testenv.NoLeaks(t)
+			job := Job{NP: 2, Argv: []string{"yes"}, Output: Output{Stdout: "/dev/full", NoCopy: true}}
+			overAgents(t, &job, way.hosts)
+			r, _, _, err := runJob(t, job)
+			if err != nil || r.ExitStatus != 1 || r.Cause == nil || !strings.Contains(r.Cause.String(), "output file /dev/full: write: no space left on device") {
+				t.Errorf("got %+v, cause %v, %v", r, r.Cause, err)
+			}
+		})
+	}
+}
+
+// All ranks read; one of them little, one never, and the rest gets all of it.
+func TestStdinForAll(t *testing.T) {
+	big := bytes.Repeat([]byte("0123456789abcde\n"), 256<<10) // 4 MiB
+	sum := fmt.Sprintf("%x", sha256.Sum256(big))
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			testenv.NoLeaks(t)
+			job := Job{NP: 4, StdinRank: StdinAll, Stdin: bytes.NewReader(big),
+				Argv: sh(`case $PMI_RANK in 1) head -c 100000 >/dev/null;; 2) exec <&-; sleep 0.2;; *) sha256sum;; esac`)}
+			overAgents(t, &job, way.hosts)
+			r, stdout, stderr, err := runJob(t, job)
+			if err != nil || r.ExitStatus != 0 || strings.Count(stdout, sum) != 2 {
+				t.Errorf("got %+v, %v, %q, %q", r, err, stdout, stderr)
+			}
+		})
+	}
+}
+
+// Input for all that nobody reads ends with the ranks, and little of it is read.
+func TestStdinForAllThatNobodyReads(t *testing.T) {
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			testenv.NoLeaks(t)
+			in := new(endless)
+			job := Job{NP: 3, StdinRank: StdinAll, Argv: sh("sleep 0.2"), Stdin: in}
+			overAgents(t, &job, way.hosts)
+			if r, _, stderr, err := runJob(t, job); err != nil || r.ExitStatus != 0 {
+				t.Fatalf("got %+v, %v, %q", r, err, stderr)
+			}
+			if in.n > 4<<20 {
+				t.Errorf("read %d bytes ahead", in.n)
+			}
+		})
+	}
+}
+
+func TestWatch(t *testing.T) {
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			testenv.NoLeaks(t)
+			var mu sync.Mutex
+			seen := map[string]int{}
+			used := make(chan struct{}, 1)
+			job := Job{NP: 2, Sample: 20 * time.Millisecond, Stdin: bytes.NewReader(nil), StdinRank: StdinAll,
+				Argv: sh("echo hello $PMI_RANK; sleep 0.2; exit 0"),
+				Watch: func(c Change) {
+					if !mu.TryLock() {
+						t.Error("two calls at once")
+						return
+					}
+					defer mu.Unlock()
+					seen[fmt.Sprint(c.Kind, c.Rank, c.Line)]++
+					if c.Kind == RankUses && c.RSS > 0 {
+						select {
+						case used <- struct{}{}:
+						default:
+						}
+					}
+				}}
+			overAgents(t, &job, way.hosts)
+			if r, _, stderr, err := runJob(t, job); err != nil || r.ExitStatus != 0 {
+				t.Fatalf("got %+v, %v, %q", r, err, stderr)
+			}
+			for rank := range 2 {
+				for _, want := range []string{fmt.Sprint(RankStarted, rank, ""), fmt.Sprint(RankSaid, rank, fmt.Sprint("hello ", rank)), fmt.Sprint(RankEnded, rank, "")} {
+					if seen[want] != 1 {
+						t.Errorf("%q was told %d times: %v", want, seen[want], seen)
+					}
+				}
+			}
+			if len(used) == 0 {
+				t.Errorf("nothing of what ranks use: %v", seen)
+			}
+		})
+	}
+}
+
+func TestBadOutput(t *testing.T) {
+	testenv.NoLeaks(t)
+	for _, c := range []struct {
+		job   Job
+		field string
+	}{
+		{Job{Output: Output{Form: 9}}, "Output.Form"},
+		{Job{Output: Output{Terminal: "perhaps"}}, "Output.Terminal"},
+		{Job{Output: Output{Prompt: -1}}, "Output.Prompt"},
+		{Job{Output: Output{Stdout: "/proc/no/such"}}, "Output.Stdout"},
+		{Job{StdinRank: 1}, "StdinRank"},
+		{Job{StdinRank: -2}, "StdinRank"},
+	} {
+		c.job.NP, c.job.Argv = 1, []string{"true"}
+		_, _, _, err := runJob(t, c.job)
+		if e, ok := err.(*JobError); !ok || e.Field != c.field {
+			t.Errorf("%s: got %v", c.field, err)
+		}
+	}
+}
