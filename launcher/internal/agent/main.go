@@ -165,7 +165,7 @@ func (a *agent) serve(store pmi.Store) error {
 // obey reads orders until the stream ends, which ends the ranks.
 func (a *agent) obey(in *bufio.Reader) {
 	defer close(a.over)
-	defer a.command(host.Command{Kind: host.Kill})
+	defer a.command(host.Command{Kind: host.Abandon})
 	given := false
 	for {
 		var o order
@@ -195,7 +195,7 @@ func (a *agent) command(c host.Command) {
 	switch {
 	case a.host != nil:
 		a.host.Send(c)
-	case c.Kind == host.End || c.Kind == host.Kill:
+	case c.Kind == host.End || c.Kind == host.Kill || c.Kind == host.Abandon:
 		if !a.stopped {
 			a.stopped = true
 			close(a.stop)

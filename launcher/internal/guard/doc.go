@@ -15,7 +15,8 @@
 // its group and cleared its environment, or that runs as another user, escapes.
 //
 // A starter that ends in order calls Release before the pipe closes, and the
-// guardian goes without a look at anything.
+// guardian goes without a look at anything. One that knows that it may be killed
+// at any moment calls Strike instead, which leaves no moment without a guardian.
 //
 // # Memory
 //

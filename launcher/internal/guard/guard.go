@@ -92,9 +92,23 @@ func (g *Guard) Release() {
 	g.pipe = -1
 }
 
+// Strike has the guardian do what it does when the starter dies, and waits until
+// it has. No method may follow. One that was released before harms nobody.
+func (g *Guard) Strike() error {
+	if g.pipe >= 0 {
+		unix.Close(g.pipe)
+		g.pipe = -1
+	}
+	return g.wait()
+}
+
 // Wait releases the guardian, waits until it is gone and frees the ledger.
 func (g *Guard) Wait() error {
 	g.Release()
+	return g.wait()
+}
+
+func (g *Guard) wait() error {
 	for {
 		// Made without a signal for its parent, it is waited for by name only,
 		// with __WALL: no other wait of this process finds it.

@@ -27,6 +27,9 @@
 // can get the number of one, so that signals and peers' process_vm calls cannot
 // meet a stranger.
 //
+// A host whose controller is gone keeps its guardian to the last: the death signal
+// may come to this process at any moment.
+//
 // # Memory and descriptors
 //
 // The host owns the shared segment, and for each rank a socket, two pipes and a

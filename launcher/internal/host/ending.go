@@ -121,7 +121,7 @@ func (h *Host) processEnded(local int) {
 // what they left behind is killed, and there is nothing to guard any more.
 func (h *Host) allEnded() {
 	h.killGroups()
-	if h.pmix == nil || h.pmix.Idle() {
+	if !h.abandoned && (h.pmix == nil || h.pmix.Idle()) {
 		h.guard.Release()
 	}
 	h.count()

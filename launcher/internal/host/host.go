@@ -62,6 +62,8 @@ type Host struct {
 	streams [3]stream // by number; 0 is unused
 	discard bool      // nobody wants output any more
 	ending  ending
+	// abandoned: the controller is gone, and this process may be killed next.
+	abandoned bool
 	// quitting: ranks were made to write their stacks and end.
 	quitting bool
 	buf      []byte    // what one read returns
@@ -191,7 +193,14 @@ func (h *Host) finish() {
 	if !h.cfg.Adopted {
 		orphan.Sweep(Marker(&h.spec))
 	}
-	if h.guard != nil {
+	switch {
+	case h.guard == nil:
+	case h.abandoned:
+		if err := h.guard.Strike(); err != nil {
+			h.log("guardian: %v", err)
+		}
+		h.guard = nil
+	default:
 		h.guard.Release()
 	}
 	tails := make(map[int][]string)

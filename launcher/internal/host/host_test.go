@@ -270,6 +270,38 @@ func TestRankThatClosesItsSocket(t *testing.T) {
 	}
 }
 
+// The controller's pipes close before its death signal comes: whatever this process
+// is killed in the middle of, something must be left that ends the ranks.
+func TestAbandonedHost(t *testing.T) {
+	testenv.Need(t, "setsid")
+	testenv.NoLeaks(t)
+	spec := ranks(2, "sh", "-c", "setsid sh -c 'echo $$; sleep 100' & wait")
+	spec.Host, spec.Job, spec.Hosts, spec.NP, spec.Grace = "h", t.Name(), 1, 2, time.Second
+	spec.Apps[0].Env = os.Environ()
+	var h *Host
+	var pids []string
+	h, err := New(spec, Config{Adopted: true, Emit: func(e Event) {
+		if e.Kind == Output {
+			pids = append(pids, strings.Fields(string(e.Data))...)
+			if len(pids) == 2 {
+				h.Send(Command{Kind: Abandon})
+			}
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Run()
+	if len(pids) != 2 {
+		t.Fatalf("got %q, want two processes", pids)
+	}
+	for _, pid := range pids {
+		if env, err := os.ReadFile("/proc/" + pid + "/environ"); err == nil && strings.Contains(string(env), Marker(&spec)) {
+			t.Errorf("process %s outlived the host", pid)
+		}
+	}
+}
+
 func TestStoppedRanksEnd(t *testing.T) {
 	testenv.NoLeaks(t)
 	started := 0

@@ -177,6 +177,9 @@ func (h *Host) obey(c Command) {
 		h.killNow()
 	case Look:
 		h.examine(c.Last)
+	case Abandon:
+		h.abandoned = true
+		h.killNow()
 	case Input:
 		h.takeInput(c.Data, c.Last)
 	case Credit:

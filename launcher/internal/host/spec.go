@@ -169,6 +169,7 @@ const (
 	Answer                         // Reply to what Rank had asked
 	FromHub                        // Data for the PMIx server
 	Resize                         // terminals of ranks: Rows, Cols
+	Abandon                        // as Kill: the controller is gone
 )
 
 // Command is what to do. Which fields count depends on Kind.
