@@ -8,7 +8,7 @@ import (
 const helpHead = `Usage: gorun [options] program [arguments] [: [options] program [arguments]]...
 
 Starts the ranks of a parallel program and waits for them. Programs written
-for MPI (MPICH and its kin) and Go programs of package rank find each other.
+for MPI (MPICH, Open MPI, mpi4py) and in Go (package rank) find each other.
 Long options may be written with one dash, as mpirun has them: -np 4, -wdir /tmp.
 Options marked * are of the program that follows, all else of the whole job.
 `
