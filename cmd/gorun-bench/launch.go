@@ -142,10 +142,14 @@ func (s *session) enough(launched int, took time.Duration) bool {
 	return launched == mostLaunches || launched >= leastSamples && took >= s.params.budget
 }
 
+// patience is how many times as long as other jobs a launch may take.
+const patience = 3
+
 // launchOnce runs one job and counts what it writes to standard output, which is
 // a pipe, as behind a shell's |.
 func (s *session) launchOnce(ctx context.Context, argv []string) (took time.Duration, wrote int64, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, s.lateness, fmt.Errorf("%w %v", errTooLong, s.lateness))
+	limit := s.lateness * patience // Open MPI takes 20 s for the benchmark output
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w %v", errTooLong, limit))
 	defer cancel()
 	r, w, err := os.Pipe()
 	if err != nil {
