@@ -130,8 +130,15 @@ func TestSweep(t *testing.T) {
 	others := left(t, `setsid sh -c 'echo $$; exec sleep 600 >/dev/null' & exit 0`, marker+"1")
 	defer unix.Kill(others[0], unix.SIGKILL)
 	Sweep(marker)
-	if s, ok := statOf(pids[0]); ok && s.state != "Z" {
-		t.Errorf("%d is in state %s", pids[0], s.state)
+	// It has been sent the signal, and may be on its way out.
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(endPause) {
+		s, ok := statOf(pids[0])
+		if !ok || s.state == "Z" || s.state == "X" {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d is in state %s", pids[0], s.state)
+		}
 	}
 	if s, ok := statOf(others[0]); !ok || s.state == "Z" {
 		t.Errorf("%d, whose marker is another, was killed", others[0])

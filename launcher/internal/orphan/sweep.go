@@ -10,7 +10,8 @@ import (
 )
 
 // Sweep kills every process that has marker, NAME=value, as an entry of its
-// environment, and returns when none is found any more. A process that has
+// environment, and returns when none is found any more: what was killed may still be on its way
+// out then. A process that has
 // cleared its environment, or that is another user's, is not found.
 func Sweep(marker string) {
 	entry := []byte("\x00" + marker + "\x00")
