@@ -78,12 +78,14 @@ func (c *Comm) worldRank(rank int) int { return c.peers.Rank(rank) }
 // rankOf is by which rank messages name one of the world, -1 when by none.
 func (c *Comm) rankOf(world int) int { return c.peers.Place(world) }
 
-// The contexts of a communicator's messages: the program's, and those by which
-// communicators are made.
-const contexts = 2
+// The contexts of a communicator's messages: the program's, those by which
+// communicators are made, and those of sends in partitions and of their introductions.
+const contexts = 4
 
 func (c *Comm) userContext() uint32   { return contexts * c.context }
 func (c *Comm) makingContext() uint32 { return contexts*c.context + 1 }
+func (c *Comm) introContext() uint32  { return contexts*c.context + 2 }
+func (c *Comm) partContext() uint32   { return contexts*c.context + 3 }
 
 // Context numbers. Calls that wait take them from one half: a rank is in one such call
 // at a time, so that what it offers when ranks agree about a number is still true when

@@ -92,6 +92,16 @@ func init() {
 			_, err := c.World().DetachBuffer(ctx)
 			return err
 		},
+		"precv": func(ctx context.Context, c *rank.Comm) error {
+			q, err := rank.PrecvInit(c, make([]int, 4), 2, 1, 0)
+			if err == nil {
+				err = q.Start()
+			}
+			if err == nil {
+				_, err = q.Wait(ctx)
+			}
+			return err
+		},
 		"probe": func(ctx context.Context, c *rank.Comm) error {
 			_, err := rank.Probe(ctx, c, rank.AnySource, 0)
 			return err

@@ -192,7 +192,7 @@ func (m *mixture) run(shapes int) error {
 // other, on a plain device and on one that misbehaves.
 func TestMixedForms(t *testing.T) {
 	testenv.NoLeaks(t)
-	shapes := 200
+	shapes := 80
 	if testing.Short() {
 		shapes = 20
 	}

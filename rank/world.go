@@ -59,9 +59,11 @@ type World struct {
 
 	narrator *narrator // nil: silent
 	packings packings
-	attached int   // bytes that buffered sends may take
-	held     int   // of them, taken
-	lost     error // why the first buffered message was lost that nobody was told of
+	attached int // bytes that buffered sends may take
+	held     int // of them, taken
+	// partitions is the next tag of a send in partitions.
+	partitions int
+	lost       error // why the first buffered message was lost that nobody was told of
 
 	rma     *rma.Engine // nil before the first window
 	windows []*window   // open
