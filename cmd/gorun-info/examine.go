@@ -13,6 +13,9 @@ import (
 // showDoctor is gorun-info doctor.
 func showDoctor(ctx context.Context, r *request) int {
 	findings := doctor.Examine(ctx, r.view(), r.hosts)
+	if ctx.Err() != nil {
+		return statusInterrupted
+	}
 	if r.json {
 		// An object a line, one a check.
 		e := json.NewEncoder(r.out)

@@ -28,7 +28,7 @@ func help() string {
 	}
 	b.WriteString(`
 Exit status: 0 when all is well, 1 when doctor finds a problem (or pmi that
-something is missing), 2 for a wrong command line.
+something is missing), 2 for a wrong command line, 130 when it is interrupted.
 
 Examples:
   gorun-info doctor -np 64

@@ -14,7 +14,7 @@
 // # Exit status
 //
 // 0: all is well. 1: doctor has found a problem, or pmi that something is
-// missing. 2: a wrong command line.
+// missing. 2: a wrong command line. 130: interrupted by SIGINT or SIGTERM.
 package main
 
 import (
@@ -22,7 +22,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gorun-mpi/gorun/cmd/gorun-info/internal/doctor"
 	"github.com/gorun-mpi/gorun/internal/version"
@@ -31,13 +34,18 @@ import (
 const (
 	statusMissing = 1
 	statusUsage   = 2
+	// That of a program that SIGINT has ended.
+	statusInterrupted = 130
 )
 
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == doctor.ReachWord {
 		os.Exit(doctor.Reach(os.Args[2:], os.Stdout, os.Stderr))
 	}
-	os.Exit(run(context.Background(), os.Args[1:], os.Environ(), stdio{os.Stdout, os.Stderr}))
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
+	status := run(ctx, os.Args[1:], os.Environ(), stdio{os.Stdout, os.Stderr})
+	stop()
+	os.Exit(status)
 }
 
 type stdio struct{ out, err io.Writer }
@@ -63,7 +71,14 @@ func run(ctx context.Context, args, environ []string, std stdio) int {
 		fmt.Fprint(std.out, completion(r.completion))
 		return 0
 	}
-	return r.command.run(ctx, r)
+	status := r.command.run(ctx, r)
+	if ctx.Err() != nil {
+		// What it has started is gone, and what it has not seen to its end it
+		// does not tell.
+		fmt.Fprintln(std.err, "gorun-info: interrupted")
+		return statusInterrupted
+	}
+	return status
 }
 
 // view is this machine as the checks see it.

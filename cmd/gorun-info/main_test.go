@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -133,6 +134,16 @@ func TestDoctor(t *testing.T) {
 	status, out, _ = info(t, "doctor")
 	if status != 1 || !strings.Contains(out, "problem  gorun ") || !strings.Contains(out, "fix: make build") || !strings.Contains(out, " a problem\n") {
 		t.Errorf("got status %d and\n%s", status, out)
+	}
+}
+
+// An interrupted doctor says so, and nothing that it has not seen.
+func TestInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var out, errs strings.Builder
+	if status := run(ctx, []string{"doctor"}, os.Environ(), stdio{&out, &errs}); status != statusInterrupted || out.Len() > 0 || !strings.Contains(errs.String(), "interrupted") {
+		t.Errorf("got status %d, %q, %q", status, out.String(), errs.String())
 	}
 }
 

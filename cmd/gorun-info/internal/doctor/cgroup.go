@@ -114,7 +114,30 @@ func groupMemory(_ context.Context, v *View) Finding {
 	case b.room() < ranks*memoryUsual:
 		return note(fix, "%s left of %s (%s), little for %s", size(b.room()), size(b.max), b.file, count(v.Ranks, "rank"))
 	}
+	if n := v.killed(); n > 0 {
+		return note(fix, "%s left of %s (%s); the kernel has killed %s there for want of it", size(b.room()), size(b.max), b.file, count(n, "process"))
+	}
 	return ok("%s left of %s", size(b.room()), size(b.max))
+}
+
+// killed is how many processes of this one's group have been killed for want of
+// memory.
+func (v *View) killed() (n uint64) {
+	for _, g := range v.groups("memory") {
+		file := "memory.events"
+		if !g.unified {
+			file = "memory.oom_control"
+		}
+		for line := range strings.Lines(v.text(g.mount, g.path, file)) {
+			if text, found := strings.CutPrefix(line, "oom_kill "); found {
+				kills, err := strconv.ParseUint(strings.TrimSpace(text), 10, 64)
+				if err == nil {
+					n += kills
+				}
+			}
+		}
+	}
+	return n
 }
 
 func groupPIDs(_ context.Context, v *View) Finding {

@@ -59,6 +59,11 @@ func TestBadStates(t *testing.T) {
 		{"gorun", "another version", func(m *machine) { m.program("opt/gorun/gorun-agent", "gorun-agent of gorun 0.0.9, go1.20\n") }, Problem, `gorun-agent is "0.0.9", and gorun-info is "0.1.0 abc"`, "make build"},
 		{"gorun", "it does not run", fail("/opt/gorun/gorun --version"), Problem, "gorun --version: operation not permitted", "make build"},
 		{"gorun", "another in PATH", func(m *machine) { m.program("usr/local/bin/gorun", "x"); m.variable("PATH", "/usr/local/bin") }, Note, "PATH finds /usr/local/bin/gorun", "export PATH=/opt/gorun:$PATH"},
+		{"launch", "it fails", func(m *machine) {
+			m.fails["/opt/gorun/gorun -np 2 true"] = errors.New("exit status 125")
+			m.says["/opt/gorun/gorun -np 2 true"] = "gorun: first\ngorun: memfd_create: no\n\n"
+		}, Problem, "gorun -np 2 true: exit status 125: gorun: memfd_create: no", "/opt/gorun/gorun -vv -np 2 true"},
+		{"launch", "no gorun", func(m *machine) { delete(m.files, "opt/gorun/gorun") }, Note, "not tried", "make build"},
 		{"pmix", "no library, Open MPI", func(m *machine) {
 			m.PMIx = func(context.Context) PMIxSupport {
 				return PMIxSupport{Exists: true, Problem: "libpmix.so.2: not found"}
@@ -145,6 +150,7 @@ func TestBadStates(t *testing.T) {
 		{"cgroup-memory", "full", all(put("sys/fs/cgroup/user.slice/memory.max", "1073741824\n"), put("sys/fs/cgroup/user.slice/memory.current", "1073000000\n")), Problem, "too little for 4 ranks", ">/sys/fs/cgroup/user.slice/memory.max"},
 		{"cgroup-memory", "little", put("sys/fs/cgroup/memory.max", "104857600\n"), Note, "100 MiB left of 100 MiB (/sys/fs/cgroup/memory.max), little", ">/sys/fs/cgroup/memory.max"},
 		{"cgroup-memory", "plenty", put("sys/fs/cgroup/memory.max", "8589934592\n"), OK, "8 GiB left", ""},
+		{"cgroup-memory", "has killed", all(put("sys/fs/cgroup/memory.max", "8589934592\n"), put("sys/fs/cgroup/user.slice/job/memory.events", "oom 3\noom_kill 2\n")), Note, "the kernel has killed 2 processes there", ">/sys/fs/cgroup/memory.max"},
 		{"cgroup-memory", "no limit of version 1", all(put("proc/self/cgroup", "4:memory:/x\n"), put("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n")), OK, "no limit", ""},
 		{"cgroup-memory", "version 1", all(put("proc/self/cgroup", "4:memory:/x\n"), put("sys/fs/cgroup/memory/x/memory.limit_in_bytes", "1048576\n")), Problem, "1 MiB left", "/sys/fs/cgroup/memory/x/memory.limit_in_bytes"},
 		{"cgroup-pids", "too few", all(put("sys/fs/cgroup/user.slice/job/pids.max", "100\n"), put("sys/fs/cgroup/user.slice/job/pids.current", "95\n")), Problem, "5 threads left of 100", "echo 4191 >/sys/fs/cgroup/user.slice/job/pids.max"},

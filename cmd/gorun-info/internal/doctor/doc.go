@@ -13,8 +13,8 @@
 //
 // # What blocks, and for how long
 //
-// All checks run at once, each on a goroutine of its own, and for [Limit] at
-// most: what programs, name servers and hosts do is bounded by the check's
+// All checks run at once, on goroutines that Examine waits for (hosts some 32 at
+// a time), each for [Limit] at most: what programs, name servers and hosts do is bounded by the check's
 // context; what sleeps in the kernel, such as a dead network file system, is
 // left behind and said to be a Problem. Such a goroutine ends with the process.
 //

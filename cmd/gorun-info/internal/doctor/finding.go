@@ -52,6 +52,7 @@ func problem(fix, format string, args ...any) Finding {
 func checks() []check {
 	return []check{
 		{"gorun", "a job needs all its programs, of one version", programs},
+		{"launch", "that is what gorun is for", launch},
 		{"pmix", "Open MPI's programs meet their launcher by it, else each is alone in its world", pmix},
 		{"mpi", "programs need their MPI's library, and a launcher that speaks its protocol", mpis},
 		{"mpicc", "a program of one MPI under the other's launcher is N programs of one rank each", bare},
@@ -88,54 +89,66 @@ func checks() []check {
 	}
 }
 
+// hostsAtOnce is how many hosts are asked at a time: each takes an ssh.
+const hostsAtOnce = 32
+
 // Examine runs all checks, those of the hosts behind those of the machine.
 func Examine(ctx context.Context, v *View, hosts []hostfile.Host) []Finding {
-	var waiting []func() []Finding
-	for _, c := range checks() {
-		waiting = append(waiting, start(ctx, c.name, c.why, func(ctx context.Context) []Finding { return []Finding{c.look(ctx, v)} }))
+	var waiting []<-chan []Finding
+	start := func(gate chan struct{}, name, why string, look func(context.Context) []Finding) {
+		done := make(chan []Finding, 1)
+		waiting = append(waiting, done)
+		go func() {
+			if gate != nil {
+				gate <- struct{}{}
+				defer func() { <-gate }()
+			}
+			done <- bounded(ctx, name, why, look)
+		}()
 	}
+	for _, c := range checks() {
+		start(nil, c.name, c.why, func(ctx context.Context) []Finding { return []Finding{c.look(ctx, v)} })
+	}
+	gate := make(chan struct{}, hostsAtOnce)
 	for _, h := range hosts {
-		waiting = append(waiting, start(ctx, "host "+h.Name, "a job starts only when all its hosts answer", func(ctx context.Context) []Finding {
-			return v.host(ctx, h)
-		}))
+		start(gate, "host "+h.Name, "a job starts only when all its hosts answer", func(ctx context.Context) []Finding { return v.host(ctx, h) })
 	}
 	var all []Finding
-	for _, w := range waiting {
-		all = append(all, w()...)
+	for _, done := range waiting {
+		all = append(all, <-done...)
 	}
 	return all
 }
 
-// start begins a check; the function that it gives waits for it.
-func start(ctx context.Context, name, why string, look func(context.Context) []Finding) func() []Finding {
+// bounded runs a check for Limit at most, and gives its findings the name and the
+// reason that it left out.
+func bounded(ctx context.Context, name, why string, look func(context.Context) []Finding) []Finding {
 	ctx, cancel := context.WithTimeout(ctx, Limit)
+	defer cancel()
 	done := make(chan []Finding, 1)
 	go func() { done <- look(ctx) }()
-	return func() []Finding {
-		defer cancel()
-		var found []Finding
+	var found []Finding
+	select {
+	case found = <-done:
+	case <-ctx.Done():
+		// One that minds its context still has something to say.
+		grace := time.NewTimer(Limit / 20)
+		defer grace.Stop()
 		select {
 		case found = <-done:
-		case <-ctx.Done():
-			// One that minds its context still has something to say.
-			grace := time.NewTimer(Limit / 20)
-			defer grace.Stop()
-			select {
-			case found = <-done:
-			case <-grace.C:
-				found = []Finding{problem("look what it waits for: a name server, a dead network file system", "no answer within %v", Limit)}
-			}
+		case <-grace.C:
+			found = []Finding{problem("look what it waits for: a name server, a dead network file system", "no answer within %v", Limit)}
 		}
-		for i := range found {
-			if found[i].Name == "" {
-				found[i].Name = name
-			}
-			if found[i].Why == "" {
-				found[i].Why = why
-			}
-		}
-		return found
 	}
+	for i := range found {
+		if found[i].Name == "" {
+			found[i].Name = name
+		}
+		if found[i].Why == "" {
+			found[i].Why = why
+		}
+	}
+	return found
 }
 
 // Question is what a check asks, for the manual.

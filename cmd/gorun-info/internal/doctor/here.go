@@ -165,7 +165,10 @@ func runProgram(ctx context.Context, argv ...string) (stdout, stderr string, err
 	var out, errs prefix
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	// Its children may hold the pipes.
+	// Its children end with it.
+	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
+	// Those that have left its group may hold the pipes.
 	cmd.WaitDelay = time.Second / 4
 	err = cmd.Run()
 	if ctx.Err() != nil {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -139,4 +141,35 @@ func TestSSHCommand(t *testing.T) {
 			t.Errorf("got %q, want %s", argv, want)
 		}
 	}
+}
+
+// Of many hosts only so many are asked at a time, and a slow one does not take
+// the others' time.
+func TestManyHosts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := healthy()
+		var now, most atomic.Int32
+		m.Run = func(ctx context.Context, argv ...string) (string, string, error) {
+			if argv[0] != "ssh" {
+				return "gorun 0.1.0 abc\n", "", nil
+			}
+			most.Store(max(most.Load(), now.Add(1)))
+			time.Sleep(Limit - time.Second)
+			now.Add(-1)
+			return "gorun-info 1800000000.2\n", "", ctx.Err()
+		}
+		var hosts []hostfile.Host
+		for i := range 3 * hostsAtOnce {
+			hosts = append(hosts, hostfile.Host{Name: "n" + strconv.Itoa(i)})
+		}
+		found := Examine(t.Context(), m.View, hosts)
+		if most.Load() > hostsAtOnce || len(found) != len(checks())+4*len(hosts) {
+			t.Errorf("got %d at once and %d findings, want at most %d and %d", most.Load(), len(found), hostsAtOnce, len(checks())+4*len(hosts))
+		}
+		for i, h := range hosts {
+			if name := found[len(checks())+4*i].Name; name != "host "+h.Name {
+				t.Errorf("in the place of %s is %s", h.Name, name)
+			}
+		}
+	})
 }

@@ -64,6 +64,32 @@ func programs(ctx context.Context, v *View) Finding {
 	return ok("gorun and gorun-agent in %s, %s", v.Beside, v.Version)
 }
 
+// launch starts a job that does nothing.
+func launch(ctx context.Context, v *View) Finding {
+	gorun := path.Join(v.Beside, "gorun")
+	if !v.executable(gorun) {
+		return note("make build, and install all of bin/ into one directory", "not tried: no gorun in %s", v.Beside)
+	}
+	ctx, cancel := context.WithTimeout(ctx, answer)
+	defer cancel()
+	_, stderr, err := v.Run(ctx, gorun, "-np", "2", "true")
+	if err != nil {
+		return problem(shellWord(gorun)+" -vv -np 2 true", "gorun -np 2 true: %v: %s", err, lastLine(stderr))
+	}
+	return ok("gorun -np 2 true has run")
+}
+
+// lastLine is the last line of a text that says anything.
+func lastLine(text string) string {
+	last := ""
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" {
+			last = line
+		}
+	}
+	return last
+}
+
 func pmix(ctx context.Context, v *View) Finding {
 	p := v.PMIx(ctx)
 	if p.Problem == "" {

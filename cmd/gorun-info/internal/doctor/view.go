@@ -135,8 +135,11 @@ func size(n uint64) string {
 
 // count is "1 rank", "2 ranks".
 func count[N int | uint64](n N, what string) string {
-	if n == 1 {
+	switch {
+	case n == 1:
 		return "1 " + what
+	case strings.HasSuffix(what, "s"):
+		what += "e"
 	}
 	return fmt.Sprintf("%d %ss", n, what)
 }

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/fstest"
@@ -31,6 +32,7 @@ type machine struct {
 	says       map[string]string // what a command line prints
 	fails      map[string]error
 	took       time.Duration // what a look into the name service takes
+	mu         sync.Mutex
 	clock      time.Time
 }
 
@@ -84,6 +86,7 @@ func healthy() *machine {
 	} {
 		m.program(file, text)
 	}
+	m.says["/opt/gorun/gorun -np 2 true"] = ""
 	m.View = &View{
 		Root:    m.files,
 		Environ: []string{"PATH=/opt/gorun:relative:/usr/local/bin:/usr/bin", "HOME=/home/ada"},
@@ -92,6 +95,8 @@ func healthy() *machine {
 		Beside:  "/opt/gorun",
 		Version: "0.1.0 abc",
 		Now: func() time.Time {
+			m.mu.Lock()
+			defer m.mu.Unlock()
 			now := m.clock
 			m.clock = m.clock.Add(m.took)
 			return now
