@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"strings"
 
 	"github.com/gorun-mpi/gorun/launcher"
 )
@@ -44,7 +45,7 @@ func parse(c commandLine) (request, error) {
 	}
 	if len(s.programs) == 0 {
 		took := ""
-		if r.ate[0] != "" {
+		if r.ate[0] != "" && strings.Trim(r.ate[1], "0123456789") != "" { // a number is no program
 			took = fmt.Sprintf(" (%s took %q as its value)", r.ate[0], r.ate[1])
 		}
 		return request{}, fmt.Errorf("no program: expected one after the options%s; try gorun -np 4 hostname, or gorun --help", took)
