@@ -63,7 +63,7 @@ func TestOpenMPI(t *testing.T) {
 	for name, compiler := range map[string]string{"OMPI": "mpicc.openmpi", "MPI": "mpicc.mpich"} {
 		compiler = testenv.Need(t, compiler)
 		dir := t.TempDir()
-		for _, program := range []string{"hello", "allreduce", "ring", "split", "wait", "spawn", "stay", "place"} {
+		for _, program := range []string{"hello", "allreduce", "ring", "split", "wait", "spawn", "hints", "stay", "place"} {
 			source := filepath.Join("..", "testdata", "mpi", program+".c")
 			if out, err := exec.Command(compiler, "-O1", "-Wall", "-o", filepath.Join(dir, program), source).CombinedOutput(); err != nil {
 				t.Fatalf("%s %s: %v\n%s", compiler, source, err, out)

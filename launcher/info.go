@@ -15,19 +15,22 @@ type info struct {
 	dir   string
 	path  string // directories to find it in
 	env   []string
+	each  int // processes on one host, at a time or (only) at most; 0: as many as it has slots for
+	only  bool
 }
 
 // readInfo reads the hints of a program of which most processes are wanted. The
 // reserved keys of MPI are host (a list), arch, wdir, path, file and soft;
-// hosts and hostfile are Hydra's, env is Open MPI's. MPI wants those that an
-// implementation does not know to be ignored.
+// hosts and hostfile are Hydra's, env, add-host, add-hostfile, map_by, npernode,
+// pernode and ppr are Open MPI's: of their policies those that choose hosts are
+// followed. MPI wants hints that an implementation does not know to be ignored.
 func readInfo(pairs [][2]string, most int) (info, error) {
 	in := info{n: most}
 	for _, pair := range pairs {
 		key, value := pair[0], pair[1]
 		var err error
 		switch key {
-		case "host", "hosts":
+		case "host", "hosts", "add-host":
 			for name := range strings.SplitSeq(value, ",") {
 				// Hydra takes a number of processes behind a name, as in its
 				// lists of hosts.
@@ -35,12 +38,14 @@ func readInfo(pairs [][2]string, most int) (info, error) {
 					in.hosts = append(in.hosts, name)
 				}
 			}
-		case "hostfile":
+		case "hostfile", "add-hostfile":
 			in.hosts, err = hostsOfFile(value)
 		case "wdir":
 			in.dir = value
 		case "path":
 			in.path = value
+		case "map_by", "ppr", "npernode", "pernode":
+			in.each, in.only, err = eachHost(key, value)
 		case "env":
 			in.env = append(in.env, strings.FieldsFunc(value, func(r rune) bool { return r == '\n' })...)
 		case "soft":
@@ -55,6 +60,38 @@ func readInfo(pairs [][2]string, most int) (info, error) {
 		}
 	}
 	return in, nil
+}
+
+// eachHost reads how many processes go on a host: one in turn (map_by=node), or
+// so many at most (npernode=2, pernode, ppr=2:node, map_by=ppr:2:node). Objects
+// within a host are no matter here: spawned processes are not bound.
+func eachHost(key, value string) (each int, only bool, err error) {
+	value = strings.ToLower(value)
+	if key == "map_by" {
+		rest, ppr := strings.CutPrefix(value, "ppr:")
+		if by, _, _ := strings.Cut(value, ":"); !ppr {
+			if by == "node" {
+				return 1, false, nil
+			}
+			return 0, false, nil
+		}
+		key, value = "ppr", rest
+	}
+	switch key {
+	case "pernode":
+		return 1, true, nil
+	case "ppr":
+		n, object, _ := strings.Cut(value, ":")
+		if object, _, _ = strings.Cut(object, ":"); object != "node" && object != "n" {
+			return 0, false, nil
+		}
+		value = n
+	}
+	n, err := strconv.ParseUint(value, 10, 16)
+	if err != nil || n == 0 {
+		return 0, false, fmt.Errorf("want a number of processes for each node, 1 or more")
+	}
+	return int(n), true, nil
 }
 
 // machine is what uname calls this architecture.

@@ -73,11 +73,7 @@ func (c *controller) toHub(s *seat, data []byte) {
 	if spawn != nil {
 		ask := &host.Ask{Tag: spawn.ID, Spawn: &host.Spawn{}}
 		for _, a := range spawn.Apps {
-			app := host.SpawnApp{Argv: a.Argv, N: a.NP, Env: a.Env}
-			if a.Dir != "" {
-				app.Info = append(app.Info, [2]string{"wdir", a.Dir})
-			}
-			ask.Spawn.Apps = append(ask.Spawn.Apps, app)
+			ask.Spawn.Apps = append(ask.Spawn.Apps, host.SpawnApp{Argv: a.Argv, N: a.NP, Env: a.Env, Info: a.Info})
 		}
 		c.ask(s, int(spawn.By.Rank), ask)
 	}

@@ -206,7 +206,7 @@ func (c *controller) plan(s *seat, rank int, by *asked, spawn *host.Spawn) ([]Ap
 				app.Dir = filepath.Join(parent.Dir, info.dir)
 			}
 		}
-		on, err := free.take(info.n, info.hosts)
+		on, err := free.take(info)
 		if err != nil {
 			return nil, nil, fmt.Errorf("spawn of %s: %w", a.Argv[0], err)
 		}
@@ -288,9 +288,11 @@ func (c *controller) free() *room {
 	return r
 }
 
-// take places n ranks on the named hosts, on all if there is no name: on free
-// slots in the hosts' order while there are some, then one on each host in turn.
-func (r *room) take(n int, names []string) (on []string, err error) {
+// take places the ranks of a program on the hosts that it names, on all if it names
+// none: on free slots in the hosts' order while there are some, then one on each
+// host in turn; or so many on each as it asks for.
+func (r *room) take(in info) (on []string, err error) {
+	n, names := in.n, in.hosts
 	var at []int
 	for _, name := range names {
 		i := slices.Index(r.names, r.alias(name))
@@ -306,16 +308,28 @@ func (r *room) take(n int, names []string) (on []string, err error) {
 			at = append(at, i)
 		}
 	}
+	put := func(i int) {
+		r.slots[i]--
+		on = append(on, r.names[i])
+	}
+	if in.each > 0 {
+		if in.only && n > in.each*len(at) {
+			return nil, fmt.Errorf("%d processes, %d for each of %d hosts", n, in.each, len(at))
+		}
+		for k := 0; len(on) < n; k++ {
+			for range min(in.each, n-len(on)) {
+				put(at[k%len(at)])
+			}
+		}
+		return on, nil
+	}
 	for _, i := range at {
 		for r.slots[i] > 0 && len(on) < n {
-			r.slots[i]--
-			on = append(on, r.names[i])
+			put(i)
 		}
 	}
 	for k := 0; len(on) < n; k++ {
-		i := at[k%len(at)]
-		r.slots[i]--
-		on = append(on, r.names[i])
+		put(at[k%len(at)])
 	}
 	return on, nil
 }

@@ -195,7 +195,7 @@ func (h *helper) Unpublish(r pmix.Request, p pmix.Proc, keys []string) {
 func (h *helper) Spawn(r pmix.Request, p pmix.Proc, apps []pmix.App) {
 	list := make([]link.App, len(apps))
 	for i, a := range apps {
-		list[i] = link.App{Dir: a.Dir, Argv: a.Argv, Env: a.Env, NP: a.NP}
+		list[i] = link.App{Argv: a.Argv, Env: a.Env, NP: a.NP, Info: a.Info}
 	}
 	h.ask(link.Message{Op: link.Spawn, Proc: proc(p), Apps: list}, func(m link.Message) { r.Spawned(status(m), m.Text) })
 }

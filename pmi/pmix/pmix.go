@@ -47,10 +47,10 @@ type Pair struct {
 
 // App is one program of a spawn.
 type App struct {
-	Dir  string
 	Argv []string // the first is the file to execute
 	Env  []string
 	NP   int
+	Info [][2]string // hints, in MPI's words; the last one of a name counts
 }
 
 // Request is something that a process waits for.

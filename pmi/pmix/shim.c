@@ -466,17 +466,48 @@ static pmix_status_t on_unpublish(const pmix_proc_t *proc, char **keys, const pm
 	return PMIX_SUCCESS;
 }
 
-// on_spawn flattens the applications into words: for each its directory, the
-// program and its arguments, and its environment, with three counts: ranks,
-// words of argv, words of env.
+// hints are what a spawn may ask for, in MPI's words. Those of the job hold for all
+// of its applications.
+static const struct {
+	const char *key, *hint;
+} hints[] = {
+	{PMIX_HOST, "host"},         {PMIX_HOSTFILE, "hostfile"}, {PMIX_ADD_HOST, "add-host"}, {PMIX_ADD_HOSTFILE, "add-hostfile"},
+	{PMIX_WDIR, "wdir"},         {PMIX_PPR, "ppr"},           {PMIX_MAPBY, "map_by"},      {PMIX_RANKBY, "rank_by"},
+	{PMIX_BINDTO, "bind_to"},
+};
+
+// hints_of adds the pairs of hint and value among infos at word[at], if word is not
+// NULL, and returns how many there are.
+static size_t hints_of(const pmix_info_t info[], size_t n, char **word, size_t at) {
+	size_t have = 0;
+	for (size_t i = 0; i < n; i++) {
+		if (info[i].value.type != PMIX_STRING || info[i].value.data.string == NULL) {
+			continue;
+		}
+		for (size_t k = 0; k < sizeof hints / sizeof *hints; k++) {
+			if (strncmp(info[i].key, hints[k].key, PMIX_MAX_KEYLEN) == 0) {
+				if (word != NULL) {
+					word[at + 2 * have] = (char *)hints[k].hint;
+					word[at + 2 * have + 1] = info[i].value.data.string;
+				}
+				have++;
+			}
+		}
+	}
+	return have;
+}
+
+// on_spawn flattens the applications into words: for each the program and its
+// arguments, its environment, and pairs of hints and values, with four counts:
+// ranks, words of argv, words of env, hints.
 static pmix_status_t on_spawn(const pmix_proc_t *proc, const pmix_info_t job[], size_t njob, const pmix_app_t apps[], size_t n, pmix_spawn_cbfunc_t cb, void *data) {
 	REQUEST(spawn);
 	size_t words = 0;
 	for (size_t i = 0; i < n; i++) {
-		words += 2 + count(apps[i].argv) + count(apps[i].env);
+		words += 3 + count(apps[i].argv) + count(apps[i].env) + 2 * (njob + apps[i].ninfo);
 	}
 	char **word = calloc(words + 1, sizeof *word);
-	size_t *counts = calloc(3 * n + 1, sizeof *counts);
+	size_t *counts = calloc(4 * n + 1, sizeof *counts);
 	if (word == NULL || counts == NULL) {
 		free(word);
 		free(counts);
@@ -486,17 +517,10 @@ static pmix_status_t on_spawn(const pmix_proc_t *proc, const pmix_info_t job[], 
 	size_t at = 0;
 	for (size_t i = 0; i < n; i++) {
 		const pmix_app_t *a = &apps[i];
-		char *dir = a->cwd; // where the spawning process is, unless it asks for another
-		for (size_t k = 0; k < a->ninfo; k++) {
-			if (strncmp(a->info[k].key, PMIX_WDIR, PMIX_MAX_KEYLEN) == 0 && a->info[k].value.type == PMIX_STRING) {
-				dir = a->info[k].value.data.string;
-			}
-		}
-		size_t argc = count(a->argv), envc = count(a->env);
-		word[at++] = dir != NULL ? dir : "";
-		counts[3 * i] = a->maxprocs > 0 ? (size_t)a->maxprocs : 1;
-		counts[3 * i + 1] = argc > 0 ? argc : 1;
-		counts[3 * i + 2] = envc;
+		size_t argc = count(a->argv), envc = count(a->env), infos = 0;
+		counts[4 * i] = a->maxprocs > 0 ? (size_t)a->maxprocs : 1;
+		counts[4 * i + 1] = argc > 0 ? argc : 1;
+		counts[4 * i + 2] = envc;
 		if (argc == 0) {
 			word[at++] = a->cmd != NULL ? a->cmd : "";
 		}
@@ -507,6 +531,19 @@ static pmix_status_t on_spawn(const pmix_proc_t *proc, const pmix_info_t job[], 
 		for (size_t k = 0; k < envc; k++) {
 			word[at++] = a->env[k];
 		}
+		// The last one of a name counts: where the spawning process is, unless it
+		// asks for another directory.
+		if (a->cwd != NULL) {
+			word[at++] = "wdir";
+			word[at++] = a->cwd;
+			infos++;
+		}
+		size_t more = hints_of(job, njob, word, at);
+		at += 2 * more;
+		infos += more;
+		more = hints_of(a->info, a->ninfo, word, at);
+		at += 2 * more;
+		counts[4 * i + 3] = infos + more;
 	}
 	gorunSpawn(owner, r, (char *)proc->nspace, proc->rank, n, word, counts);
 	free(word);

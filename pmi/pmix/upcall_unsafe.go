@@ -132,17 +132,24 @@ func gorunUnpublish(owner C.uintptr_t, r unsafe.Pointer, nspace *C.char, rank C.
 
 //export gorunSpawn
 func gorunSpawn(owner C.uintptr_t, r unsafe.Pointer, nspace *C.char, rank C.uint32_t, n C.size_t, words **C.char, counts *C.size_t) {
-	number := unsafe.Slice(counts, 3*int(n))
+	const counted = 4 // numbers for each application
+	number := unsafe.Slice(counts, counted*int(n))
 	total := C.size_t(0)
 	for i := range int(n) {
-		total += 1 + number[3*i+1] + number[3*i+2]
+		total += number[counted*i+1] + number[counted*i+2] + 2*number[counted*i+3]
 	}
 	word := goStrings(words, total)
+	take := func(n C.size_t) (list []string) {
+		list, word = word[:n:n], word[n:]
+		return list
+	}
 	apps := make([]App, n)
 	for i := range apps {
-		argc, envc := int(number[3*i+1]), int(number[3*i+2])
-		apps[i] = App{Dir: word[0], NP: int(number[3*i]), Argv: word[1 : 1+argc], Env: word[1+argc : 1+argc+envc]}
-		word = word[1+argc+envc:]
+		c := number[counted*i:]
+		apps[i] = App{NP: int(c[0]), Argv: take(c[1]), Env: take(c[2]), Info: make([][2]string, c[3])}
+		for k := range apps[i].Info {
+			apps[i].Info[k] = [2]string(take(2))
+		}
 	}
 	of(owner).handler.Spawn(newRequest(r), goProc(nspace, rank), apps)
 }

@@ -29,6 +29,7 @@ func (h *Host) beginEnding(sig syscall.Signal) {
 		h.ending.next = now.Add(h.spec.Grace / 2)
 	}
 	h.log("ranks are told to end with %v", sig)
+	h.lookBeforeSignal()
 	h.signalGroups(sig)
 	h.signalGroups(syscall.SIGCONT) // one that is stopped could not act on it
 }
@@ -50,6 +51,7 @@ func (h *Host) killNow() {
 	h.ending.begun = true
 	h.ending.next = time.Time{}
 	h.log("ranks are killed")
+	h.lookBeforeSignal()
 	h.killGroups()
 }
 
@@ -121,7 +123,7 @@ func (h *Host) processEnded(local int) {
 // what they left behind is killed, and there is nothing to guard any more.
 func (h *Host) allEnded() {
 	h.killGroups()
-	if !h.abandoned && (h.pmix == nil || h.pmix.Idle()) {
+	if !h.abandoned && (h.pmix == nil || h.pmix.Idle()) && h.left.files == nil && h.removeEmpty() {
 		h.guard.Release()
 	}
 	h.count()

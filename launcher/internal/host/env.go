@@ -23,7 +23,7 @@ func Marker(spec *Spec) string {
 // have left in the environment, which would lead a rank to the wrong server.
 var ours = map[string]bool{
 	"GORUN_JOB": true, "GORUN_HOST": true, "GORUN_HOST_INDEX": true, "GORUN_LOCAL_RANK": true, "GORUN_LOCAL_SIZE": true,
-	"GORUN_RESTART_COUNT": true, "GORUN_SET": true, "GORUN_SEGMENT": true, "GORUN_CPUS": true, "GORUN_CPU_RANKS": true, "GORUN_EMULATE": true, "GORUN_PMI": true,
+	"GORUN_RESTART_COUNT": true, dirVar: true, "GORUN_SET": true, "GORUN_SEGMENT": true, "GORUN_CPUS": true, "GORUN_CPU_RANKS": true, "GORUN_EMULATE": true, "GORUN_PMI": true,
 	"MPI_LOCALRANKID": true, "MPI_LOCALNRANKS": true, "HYDI_CONTROL_FD": true,
 	"OMPI_COMMAND": true, "OMPI_ARGV": true, "OMPI_FILE_LOCATION": true,
 	"OMPI_UNIVERSE_SIZE": true, "OMPI_NUM_APP_CTX": true, "OMPI_APP_CTX_NUM_PROCS": true, "OMPI_FIRST_RANKS": true, "OMPI_MCA_orte_local_daemon_uri": true,
@@ -99,7 +99,7 @@ type environment struct {
 	calm    []bool     // by program: its environment says nothing of how Open MPI waits
 }
 
-func newEnvironment(spec *Spec, cpus int, segment bool, server *sidecar.Server, port string) *environment {
+func newEnvironment(spec *Spec, cpus int, segment bool, dir string, server *sidecar.Server, port string) *environment {
 	if cpus == 0 {
 		cpus = topo.CPUs()
 	}
@@ -118,6 +118,9 @@ func newEnvironment(spec *Spec, cpus int, segment bool, server *sidecar.Server, 
 	if spec.Attempt > 0 {
 		host = append(host, "GORUN_RESTART_COUNT="+strconv.Itoa(spec.Attempt-1))
 	}
+	if dir != "" {
+		host = append(host, dirVar+"="+dir)
+	}
 	if segment {
 		host = append(host, "GORUN_SEGMENT="+strconv.Itoa(segmentFD))
 	}
@@ -130,7 +133,7 @@ func newEnvironment(spec *Spec, cpus int, segment bool, server *sidecar.Server, 
 	for _, r := range spec.Ranks {
 		if e.common[r.App] == nil {
 			user := Scrub(spec.Apps[r.App].Env)
-			e.common[r.App] = slices.Concat(host, commandVars(spec.Apps[r.App].Argv), openMPISettings(spec, server, user), user)
+			e.common[r.App] = slices.Concat(host, commandVars(spec.Apps[r.App].Argv), directorySettings(dir, user), user)
 			e.meeting[r.App] = newMeeting(spec, user)
 			e.calm[r.App] = !slices.ContainsFunc(user, func(entry string) bool {
 				return strings.HasPrefix(entry, ompiOver) || strings.HasPrefix(entry, ompiYield)

@@ -52,6 +52,9 @@ type Host struct {
 	startErr error  // why a rank could not be started
 
 	guard   *guard.Guard
+	dir     string // the job directory
+	rankDir string // that ranks are told of: dir, or "" if it could not be made
+	left    leavings
 	segment *shm.Segment
 	engine  *pmi.Engine
 	alone   loneliness
@@ -152,6 +155,9 @@ func (h *Host) prepare() error {
 	if h.guard, err = guard.Start(Marker(&h.spec)); err != nil {
 		return err
 	}
+	if err := h.makeDirectory(); err != nil {
+		return err
+	}
 	if err := h.openPMIx(); err != nil {
 		return err
 	}
@@ -185,23 +191,14 @@ func (h *Host) prepare() error {
 func (h *Host) finish() {
 	h.cancel()
 	if h.running > 0 || !h.complete { // else the last end has done it
+		h.lookBeforeSignal()
 		h.killGroups()
 	}
 	if h.pmix != nil {
-		h.pmix.Close() // the guardian stays until its directory is gone
+		h.pmix.Close()
 	}
 	if !h.cfg.Adopted {
 		orphan.Sweep(Marker(&h.spec))
-	}
-	switch {
-	case h.guard == nil:
-	case h.abandoned:
-		if err := h.guard.Strike(); err != nil {
-			h.log("guardian: %v", err)
-		}
-		h.guard = nil
-	default:
-		h.guard.Release()
 	}
 	tails := make(map[int][]string)
 	for i, r := range h.up() {
@@ -213,6 +210,18 @@ func (h *Host) finish() {
 		closeFD(&r.socket)
 		closeFD(&r.pipes[Stdout].fd)
 		closeFD(&r.pipes[Stderr].fd)
+	}
+	h.left.remove(h.log)
+	h.removeDirectory()
+	switch {
+	case h.guard == nil:
+	case h.abandoned:
+		if err := h.guard.Strike(); err != nil {
+			h.log("guardian: %v", err)
+		}
+		h.guard = nil
+	default:
+		h.guard.Release()
 	}
 	h.closeInput()
 	h.closePort()

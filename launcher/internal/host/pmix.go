@@ -1,7 +1,6 @@
 package host
 
 import (
-	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -18,16 +17,12 @@ func (h *Host) openPMIx() error {
 	if spec.PMIx == nil {
 		return nil
 	}
-	dir := directory(spec)
-	if err := h.guard.Remove(dir); err != nil {
-		return err
-	}
 	// What ranks do is told on the server's goroutine, with its lock held.
 	server, err := sidecar.Listen(sidecar.Config{
 		Program: spec.Helper,
 		Env:     func() []string { return append(Scrub(spec.users()), Marker(spec), "PMIX_MCA_gds=hash") },
 		Host:    spec.Host,
-		Dir:     dir,
+		Dir:     h.dir,
 		Joined:  func(p link.Proc) { h.emit(Event{Kind: Joined, Rank: int(p.Rank)}) },
 		Left:    func(p link.Proc) { h.emit(Event{Kind: Left, Rank: int(p.Rank)}) },
 		Abort: func(p link.Proc, status int, text string) {
@@ -70,30 +65,6 @@ func plain(text string) string {
 	return text
 }
 
-// directoryPrefix begins the name of every job directory.
-const directoryPrefix = "gorun-job-"
-
-// directory is where Open MPI and libpmix may leave files: shared memory, if the
-// machine has a place for it, since segments are among them.
-func directory(spec *Spec) string {
-	base := "/dev/shm"
-	if unix.Access(base, unix.W_OK|unix.X_OK) != nil {
-		base = "/tmp"
-		for _, e := range spec.users() {
-			if v, ok := strings.CutPrefix(e, "TMPDIR="); ok && filepath.IsAbs(v) {
-				base = filepath.Clean(v)
-			}
-		}
-	}
-	return filepath.Join(base, directoryPrefix+spec.Job+"-"+strconv.Itoa(spec.Index))
-}
-
-// outerDirectory tells whether a setting leads into the directory of another job,
-// in which this one runs.
-func outerDirectory(name, value string) bool {
-	return strings.HasPrefix(name, "OMPI_MCA_") && strings.Contains(value, "/"+directoryPrefix)
-}
-
 // pmixVars is what a process of libpmix needs in order to find the server. With
 // PMIX variables alone Open MPI 4 would make each rank a world of its own; it
 // takes part when it is told of a daemon, which it never calls.
@@ -117,39 +88,6 @@ func pmixVars(spec *Spec, server *sidecar.Server) []string {
 		"PMIX_HOSTNAME=" + spec.Host,
 		"OMPI_MCA_orte_local_daemon_uri=1.0;tcp://127.0.0.1:1",
 	}
-}
-
-// openMPISettings are settings of Open MPI (4 and 5) that its users may override:
-// where it keeps its files, so that they can be removed.
-func openMPISettings(spec *Spec, server *sidecar.Server, users []string) []string {
-	if spec.PMIx == nil || server == nil {
-		return nil
-	}
-	settings := []string{
-		"OMPI_MCA_btl_vader_backing_directory=" + server.Dir(),
-		"OMPI_MCA_btl_sm_backing_directory=" + server.Dir(),
-		"OMPI_MCA_osc_sm_backing_directory=" + server.Dir(),
-		"OMPI_MCA_osc_rdma_backing_directory=" + server.Dir(),
-		"OMPI_MCA_orte_tmpdir_base=" + server.Dir(),
-	}
-	free := settings[:0]
-	for _, s := range settings {
-		name, _, _ := strings.Cut(s, "=")
-		if !sets(users, name) {
-			free = append(free, s)
-		}
-	}
-	return free
-}
-
-// sets tells whether an environment has a variable with a value.
-func sets(env []string, name string) bool {
-	for _, e := range env {
-		if len(e) > len(name)+1 && e[len(name)] == '=' && e[:len(name)] == name {
-			return true
-		}
-	}
-	return false
 }
 
 // pmixCount is what a rank has told the PMIx server.

@@ -77,7 +77,7 @@ func (h *Host) start() error {
 	}()
 
 	h.ranks = make([]rank, len(h.spec.Ranks))
-	h.spawner = &spawner{h: h, files: files, null: null, stdin: stdin, env: newEnvironment(&h.spec, h.cfg.CPUs, h.segment.FD() >= 0, h.pmix, h.port.name())}
+	h.spawner = &spawner{h: h, files: files, null: null, stdin: stdin, env: newEnvironment(&h.spec, h.cfg.CPUs, h.segment.FD() >= 0, h.rankDir, h.pmix, h.port.name())}
 	done := make(chan struct{})
 	if len(h.ranks) >= helpFrom && runtime.GOMAXPROCS(0) > 1 {
 		h.workers.Go(func() { h.spawner.help(done) })

@@ -165,7 +165,7 @@ func TestEventsGoToTheOthers(t *testing.T) {
 }
 
 func TestSpawnIsGivenOut(t *testing.T) {
-	apps := []link.App{{Dir: "/", Argv: []string{"p", "x"}, Env: []string{"A=1"}, NP: 2}}
+	apps := []link.App{{Argv: []string{"p", "x"}, Env: []string{"A=1"}, NP: 2}}
 	data, err := link.Pack(&link.Message{Kind: link.Ask, Op: link.Spawn, ID: 4, Proc: a2, Apps: apps})
 	if err != nil {
 		t.Fatal(err)

@@ -21,10 +21,8 @@
 // (package link has the frames) comes over a socket that State reads too, so that
 // whoever has seen the end of a rank knows what that rank had said before.
 //
-// The job directory (package doc of host, "Directory") holds what libpmix and
-// Open MPI write: shared memory segments and session directories. It is made when
-// the helper starts and removed with Close, and the host's guardian knows its
-// name.
+// The job directory, where libpmix and Open MPI write shared memory segments and
+// session directories, is the host's: it makes it before and removes it after.
 //
 // # What may block
 //

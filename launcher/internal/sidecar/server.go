@@ -22,7 +22,7 @@ type Config struct {
 	Program string          // gorun-pmix; it need not exist until it is needed
 	Env     func() []string // of it, with the guardian's marker
 	Host    string          // name
-	Dir     string          // the job directory, not made yet
+	Dir     string          // the job directory
 	// Patience is how long the helper may take. 0: DefaultPatience.
 	Patience time.Duration
 
@@ -123,7 +123,7 @@ func (s *Server) Begin() {
 // Port is where ranks connect.
 func (s *Server) Port() int { return s.port }
 
-// Dir is the job directory, which exists once a rank has connected.
+// Dir is the job directory.
 func (s *Server) Dir() string { return s.cfg.Dir }
 
 // Idle tells that no rank has connected.
@@ -180,11 +180,10 @@ func (s *Server) Spawned(id uint64, job, refused string) {
 	s.send(&m)
 }
 
-// Close ends the helper and removes the directory.
+// Close ends the helper.
 func (s *Server) Close() {
 	s.mu.Lock()
-	over := s.state == closed
-	if !over {
+	if s.state != closed {
 		s.close()
 	}
 	s.stopListening()
@@ -197,13 +196,6 @@ func (s *Server) Close() {
 		}
 	}
 	s.workers.Wait()
-	if over {
-		return
-	}
-	// Something of Open MPI that never connected may have made it too.
-	if err := os.RemoveAll(s.cfg.Dir); err != nil {
-		s.cfg.Log("%v", err)
-	}
 }
 
 // close kills the helper and keeps all from going on.

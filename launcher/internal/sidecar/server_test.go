@@ -154,9 +154,6 @@ func TestNobodyConnects(t *testing.T) {
 	if got := s.State(link.Proc{Space: "first"}); got != (Count{}) {
 		t.Errorf("got %+v", got)
 	}
-	if _, err := os.Stat(s.Dir()); !os.IsNotExist(err) {
-		t.Errorf("the directory is there: %v", err)
-	}
 	s.Close()
 	s.Close()
 	if _, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", s.Port())); err == nil {
@@ -176,9 +173,6 @@ func TestServes(t *testing.T) {
 	if s.Idle() || s.State(p) != (Count{Joined: 1}) {
 		t.Errorf("got %+v", s.State(p))
 	}
-	if err := os.WriteFile(filepath.Join(s.Dir(), "segment"), []byte("x"), 0o600); err != nil {
-		t.Error(err)
-	}
 	s.Add(link.Space{Name: "second"})
 	s.want(t, "joined second.0")
 	s.Spawned(5, "world", "")
@@ -188,9 +182,6 @@ func TestServes(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	s.Close()
-	if _, err := os.Stat(s.Dir()); !os.IsNotExist(err) {
-		t.Errorf("the directory stays: %v", err)
-	}
 	select {
 	case got := <-s.told:
 		t.Errorf("an orderly end tells %q", got)

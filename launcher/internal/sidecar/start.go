@@ -51,7 +51,7 @@ func (s *Server) run() {
 // start starts the helper. What goes wrong is told.
 func (s *Server) start() {
 	s.cfg.Log("a rank connects to the PMIx port: starting %s", s.cfg.Program)
-	if err := os.MkdirAll(s.cfg.Dir, 0o700); err != nil {
+	if err := os.MkdirAll(s.cfg.Dir, 0o700); err != nil { // it is there, or this says why not
 		s.fail("directory for Open MPI: %v", err)
 		return
 	}

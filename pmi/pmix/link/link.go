@@ -84,10 +84,10 @@ type Pair struct {
 
 // App is one program of a Spawn.
 type App struct {
-	Dir  string   `msgpack:"d"`
-	Argv []string `msgpack:"a"`
-	Env  []string `msgpack:"e"`
-	NP   int      `msgpack:"n"`
+	Argv []string    `msgpack:"a"`
+	Env  []string    `msgpack:"e"`
+	NP   int         `msgpack:"n"`
+	Info [][2]string `msgpack:"i"` // hints of MPI
 }
 
 // Space is a namespace and where its ranks are.

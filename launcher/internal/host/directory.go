@@ -1,0 +1,123 @@
+package host
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// directoryPrefix begins the name of every job directory.
+const directoryPrefix = "gorun-job-"
+
+// memoryDirectory is where POSIX shared memory is.
+const memoryDirectory = "/dev/shm"
+
+// dirVar tells ranks of the job directory.
+const dirVar = "GORUN_DIR"
+
+// directory is where MPIs and libpmix may leave files: shared memory, if the
+// machine has a place for it, since segments are among them. That of a job in a
+// job is in the outer one's, whose guardian may kill the inner one.
+func directory(spec *Spec) string {
+	name := directoryPrefix + spec.Job + "-" + strconv.Itoa(spec.Index)
+	base, tmp, outer := memoryDirectory, "/tmp", ""
+	for _, e := range spec.users() {
+		switch key, value, _ := strings.Cut(e, "="); {
+		case !filepath.IsAbs(value) || len(value) > maxOuter:
+		case key == "TMPDIR":
+			tmp = filepath.Clean(value)
+		case key == dirVar:
+			outer = filepath.Clean(value)
+		}
+	}
+	switch {
+	case outer != "" && unix.Access(outer, unix.W_OK|unix.X_OK) == nil:
+		base = outer
+	case unix.Access(base, unix.W_OK|unix.X_OK) != nil:
+		base = tmp
+	}
+	return filepath.Join(base, name)
+}
+
+// maxOuter bounds the paths that a job directory may be in.
+const maxOuter = 300
+
+// makeDirectory makes the job directory, which the guardian removes too. It costs
+// 10 us with its removal, so it is made for every job. Where it cannot be made
+// nobody is sent there, and who needs it (the PMIx server) says why.
+func (h *Host) makeDirectory() error {
+	h.dir = directory(&h.spec)
+	if err := h.guard.Remove(h.dir); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(h.dir, 0o700); err != nil {
+		h.log("job directory: %v", err)
+		return nil
+	}
+	h.rankDir = h.dir
+	return nil
+}
+
+// removeDirectory is called when no rank is left.
+func (h *Host) removeDirectory() {
+	if h.dir == "" || h.removeEmpty() {
+		return
+	}
+	if err := os.RemoveAll(h.dir); err != nil {
+		h.log("job directory: %v", err)
+	}
+}
+
+// removeEmpty removes the job directory, unless something is in it.
+func (h *Host) removeEmpty() bool {
+	err := unix.Rmdir(h.dir)
+	return err == nil || err == unix.ENOENT
+}
+
+// outerDirectory tells whether a setting leads into the directory of another job,
+// in which this one runs.
+func outerDirectory(name, value string) bool {
+	return (name == ucxDirectory || strings.HasPrefix(name, "OMPI_MCA_")) && strings.Contains(value, "/"+directoryPrefix)
+}
+
+// ucxDirectory is where UCX, which MPICH and Open MPI may use, makes its segments.
+const ucxDirectory = "UCX_POSIX_DIR"
+
+// directorySettings send MPIs there: UCX, and Open MPI (4 and 5). Users may
+// override each. There are none without a directory.
+func directorySettings(dir string, users []string) []string {
+	if dir == "" {
+		return nil
+	}
+	settings := []string{
+		"OMPI_MCA_btl_vader_backing_directory=" + dir,
+		"OMPI_MCA_btl_sm_backing_directory=" + dir,
+		"OMPI_MCA_osc_sm_backing_directory=" + dir,
+		"OMPI_MCA_osc_rdma_backing_directory=" + dir,
+		"OMPI_MCA_orte_tmpdir_base=" + dir,
+	}
+	if strings.HasPrefix(dir, memoryDirectory+"/") {
+		settings = append(settings, ucxDirectory+"="+dir) // it would be slow on a disk
+	}
+	free := settings[:0]
+	for _, s := range settings {
+		name, _, _ := strings.Cut(s, "=")
+		if !sets(users, name) {
+			free = append(free, s)
+		}
+	}
+	return free
+}
+
+// sets tells whether an environment has a variable with a value.
+func sets(env []string, name string) bool {
+	for _, e := range env {
+		if len(e) > len(name)+1 && e[len(name)] == '=' && e[:len(name)] == name {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,140 @@
+package host
+
+import (
+	"bytes"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// MPIs make files where all jobs of a machine make theirs, open them in one
+// another's processes and remove them some milliseconds later: whoever is killed
+// between leaves them for ever. What can be told so makes them in the job
+// directory. For the rest, ranks that are about to be signalled are looked at:
+// which of such files they have open or mapped, which is the only thing that says
+// whose they are. What of those is still there when the ranks are gone is removed.
+//
+// Those of a rank that ends in whatever other way are missed, unless another rank
+// has them too.
+
+// Beginnings of the names of such files, and who makes them.
+var sharedFiles = [...]string{
+	"/dev/shm/ucx_shm_posix_", // UCX, where UCX_POSIX_DIR did not reach it
+	"/dev/shm/mpich_shar_tmp", // MPICH, which has no setting for it
+	"/tmp/mpich_shar_tmp",     // where there is no /dev/shm
+	"/dev/shm/vader_segment.", // Open MPI 4, where its settings did not
+	"/dev/shm/sm_segment.",    // Open MPI 5
+}
+
+// leavingsTime bounds a look: signals wait for it.
+const leavingsTime = 50 * time.Millisecond
+
+// fileID is a file, whatever it is called.
+type fileID struct{ device, inode uint64 }
+
+// leavings are files of ranks in places that they share with other jobs.
+type leavings struct{ files map[string]fileID }
+
+// look notes what the ranks have open.
+func (l *leavings) look(pids []int) {
+	end := time.Now().Add(leavingsTime)
+	for _, pid := range pids {
+		if time.Now().After(end) {
+			return
+		}
+		l.lookAt(pid, looksDepth)
+	}
+}
+
+// lookAt notes what a process and those below it have open.
+func (l *leavings) lookAt(pid, depth int) {
+	proc := "/proc/" + strconv.Itoa(pid)
+	for _, path := range openFiles(proc) {
+		l.add(path)
+	}
+	if depth == 1 {
+		return
+	}
+	children, _ := os.ReadFile(proc + "/task/" + strconv.Itoa(pid) + "/children")
+	for i, f := range strings.Fields(string(children)) {
+		if child, err := strconv.Atoi(f); err == nil && i < looksWidth {
+			l.lookAt(child, depth-1)
+		}
+	}
+}
+
+// openFiles are those of sharedFiles that a process has open or mapped.
+func openFiles(proc string) (paths []string) {
+	fds, _ := os.ReadDir(proc + "/fd")
+	for _, fd := range fds {
+		if path, err := os.Readlink(proc + "/fd/" + fd.Name()); err == nil && isShared(path) {
+			paths = append(paths, path)
+		}
+	}
+	maps, _ := os.ReadFile(proc + "/maps")
+	for line := range bytes.Lines(maps) {
+		if at := bytes.IndexByte(line, '/'); at >= 0 {
+			if path := string(bytes.TrimSuffix(line[at:], []byte("\n"))); isShared(path) {
+				paths = append(paths, path)
+			}
+		}
+	}
+	return paths
+}
+
+// isShared tells whether a path as /proc shows it is such a file, and not removed.
+func isShared(path string) bool {
+	return slices.ContainsFunc(sharedFiles[:], func(prefix string) bool {
+		return strings.HasPrefix(path, prefix) && !strings.HasSuffix(path, " (deleted)")
+	})
+}
+
+func (l *leavings) add(path string) {
+	if _, known := l.files[path]; known {
+		return
+	}
+	id, ok := ownFile(path)
+	if !ok {
+		return
+	}
+	if l.files == nil {
+		l.files = make(map[string]fileID)
+	}
+	l.files[path] = id
+}
+
+// ownFile identifies a file of this user.
+func ownFile(path string) (fileID, bool) {
+	var st syscall.Stat_t
+	if syscall.Lstat(path, &st) != nil || int(st.Uid) != os.Geteuid() || st.Mode&syscall.S_IFMT != syscall.S_IFREG {
+		return fileID{}, false
+	}
+	return fileID{st.Dev, st.Ino}, true
+}
+
+// remove removes what is left of all that was seen, when the ranks are gone.
+func (l *leavings) remove(log func(format string, args ...any)) {
+	for path, id := range l.files {
+		if now, ok := ownFile(path); ok && now == id {
+			if err := os.Remove(path); err != nil {
+				log("left by a rank: %v", err)
+			}
+		}
+	}
+}
+
+// lookBeforeSignal notes the leavings of the ranks that live. They are stopped, so
+// that they make no more: KILL or CONT must follow.
+func (h *Host) lookBeforeSignal() {
+	var pids []int
+	for _, r := range h.up() {
+		if !r.gone {
+			pids = append(pids, r.pid)
+		}
+	}
+	h.signalGroups(syscall.SIGSTOP)
+	h.left.look(pids)
+}
