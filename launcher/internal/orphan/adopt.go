@@ -80,6 +80,7 @@ func (a *Adopter) End() (killed int) {
 	close(a.over)
 	a.reaper.Wait()
 	spared := slices.Clone(a.before)
+	patience := time.Now().Add(endLimit / 2)
 	for deadline := time.Now().Add(endLimit); anyChild() && time.Now().Before(deadline); {
 		left := 0
 		for _, pid := range children() {
@@ -87,6 +88,10 @@ func (a *Adopter) End() (killed int) {
 				continue
 			}
 			left++
+			if isGuardian(pid) && time.Now().Before(patience) {
+				_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil)
+				continue
+			}
 			if unix.Kill(pid, unix.SIGKILL) != nil {
 				spared = append(spared, pid) // it has become another user
 				continue
@@ -105,6 +110,13 @@ func (a *Adopter) End() (killed int) {
 		_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 	}
 	return killed
+}
+
+// isGuardian tells whether a child is the guardian of an agent that has died
+// (package guard): it ends once it has done what it is there for.
+func isGuardian(pid int) bool {
+	name, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/comm")
+	return err == nil && string(name) == "gorun-guardian\n"
 }
 
 // anyChild tells whether this process has a child, dead or alive. Guardians,
