@@ -29,7 +29,7 @@ const (
 	// A spin that ends before so many polls says nothing: the caller may have had
 	// something left to do by itself.
 	soonPolls = 4
-	moveEvery             = time.Millisecond
+	moveEvery = time.Millisecond
 	// A rank that shares its CPU with others looks at least this often, and at
 	// most that often, whether it still runs on the CPU of its place.
 	homeMost, homeLeast = 128 * time.Millisecond, time.Millisecond
