@@ -36,6 +36,7 @@ func settings() []setting {
 		{"GORUN_HOST_INDEX", "", "the host's number in the job, from 0", byGorun, ""},
 		{"GORUN_LOCAL_RANK", "", "the rank's number among those of its host, from 0", byGorun, ""},
 		{"GORUN_LOCAL_SIZE", "", "the ranks on its host", byGorun, ""},
+		{"GORUN_DIR", "", "the job's directory: what the MPIs leave in it goes with the job", byGorun, ""},
 		{"GORUN_SEGMENT", "", "the descriptor of the memory that the ranks of a host share", byGorun, ""},
 		{"GORUN_CPUS", "", "the CPUs that the rank shares with others, or has", byGorun, ""},
 		{"GORUN_CPU_RANKS", "", "the ranks that share them", byGorun, ""},
