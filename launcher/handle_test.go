@@ -78,7 +78,7 @@ func TestSlowLines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for h.Stats().Stdout == 0 {
+	for h.Stats().Stdout == 0 { // figures are asked for; nothing tells that they have changed
 		time.Sleep(time.Millisecond)
 	}
 	if s := h.Stats(); s.Stdout == bytesEach || s.Running != 1 {
@@ -106,6 +106,7 @@ func TestHandle(t *testing.T) {
 	for range 3 {
 		<-ready
 	}
+	// States are asked for; nothing tells that they have changed.
 	for !slices.ContainsFunc(h.Ranks(), func(r RankStatus) bool { return r.State == StateEnded }) {
 		time.Sleep(time.Millisecond)
 	}

@@ -185,12 +185,17 @@ func (q Request) Wait(ctx context.Context) (Status, error) {
 // Test is Wait when the call is over, and false when it is not (MPI_Test). It moves
 // on what is under way.
 func (q Request) Test() (st Status, done bool, err error) {
+	return q.test("test", false)
+}
+
+// test is Test, or with keep GetStatus.
+func (q Request) test(call string, keep bool) (st Status, done bool, err error) {
 	if q.r == nil {
 		return emptyStatus, true, nil
 	}
 	w := q.r.world
 	if err := w.enter(); err != nil {
-		return Status{}, false, w.comm.fail("test", -1, err)
+		return Status{}, false, w.comm.fail(call, -1, err)
 	}
 	defer w.leave()
 	r := q.running()
@@ -203,6 +208,10 @@ func (q Request) Test() (st Status, done bool, err error) {
 			w.vain()
 			return Status{}, false, nil
 		}
+	}
+	if keep {
+		t := r.tell()
+		return t.status, true, t.err
 	}
 	err = r.complete(&w.status)
 	return w.status, true, err

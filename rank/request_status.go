@@ -3,27 +3,7 @@ package rank
 // GetStatus is Test that leaves the request as it is (MPI_Request_get_status): of a
 // call that is over Wait and its kind report the same outcome afterwards.
 func (q Request) GetStatus() (st Status, done bool, err error) {
-	if q.r == nil {
-		return emptyStatus, true, nil
-	}
-	w := q.r.world
-	if err := w.enter(); err != nil {
-		return Status{}, false, w.comm.fail("request_get_status", -1, err)
-	}
-	defer w.leave()
-	r := q.running()
-	if r == nil {
-		return emptyStatus, true, nil
-	}
-	if !r.done() {
-		w.progress()
-		if !r.done() {
-			w.vain()
-			return Status{}, false, nil
-		}
-	}
-	t := r.tell()
-	return t.status, true, t.err
+	return q.test("request_get_status", true)
 }
 
 // A told is an operation that is over, and whose outcome was taken before its request
