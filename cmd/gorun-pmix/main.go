@@ -8,14 +8,14 @@
 // It inherits a socket to the host (package link has the frames) and the socket
 // that the ranks connect to. It starts libpmix's server, which listens at a
 // port of its own, and carries bytes between the ranks' connections and that
-// port (relay.go), after a look at whose they are (peer.go). What libpmix wants
-// of a launcher becomes frames (handler.go).
+// port (relay.go), after a look at whose they are (package peer). What libpmix
+// wants of a launcher becomes frames (handler.go).
 //
 // # Who may connect
 //
 // A client of PMIx declares who it is, and libpmix believes it. So a connection
 // is relayed only if the kernel says that its other end belongs to this user
-// (/proc/net/tcp). Processes of one user can read each other's memory, so
+// (package peer). Processes of one user can read each other's memory, so
 // nothing is gained by telling them apart; one that belongs to another job is
 // refused by libpmix, which knows only this job's namespaces. Those names are 64
 // random bits that stand in environments alone, which other users cannot read:

@@ -8,6 +8,8 @@ import (
 	"os"
 	"syscall"
 	"time"
+
+	"github.com/gorun-mpi/gorun/internal/peer"
 )
 
 // relay carries bytes between ranks and libpmix, which the kernel does itself
@@ -59,7 +61,7 @@ func (r *relay) accept(failed func(error), refused func(string)) {
 // serve carries one connection to its end.
 func (r *relay) serve(rank *net.TCPConn) error {
 	defer rank.Close()
-	if err := ours(rank); err != nil {
+	if err := ours(rank.RemoteAddr(), rank.LocalAddr()); err != nil {
 		return fmt.Errorf("a connection from %s is refused: %w", rank.RemoteAddr(), err)
 	}
 	c, err := net.Dial("tcp", r.libpmix)
@@ -88,4 +90,16 @@ func carry(to, from *net.TCPConn) {
 		return
 	}
 	_ = to.CloseWrite()
+}
+
+// ours tells whether a rank's end of a connection belongs to this user.
+func ours(rank, here net.Addr) error {
+	uid, err := peer.Owner(rank.(*net.TCPAddr).AddrPort(), here.(*net.TCPAddr).AddrPort())
+	if err != nil {
+		return fmt.Errorf("cannot see whose it is: %w", err)
+	}
+	if want := os.Geteuid(); uid != want {
+		return fmt.Errorf("it belongs to user %d, this job to user %d", uid, want)
+	}
+	return nil
 }

@@ -28,6 +28,7 @@ var may = map[string][]string{
 	// Recorded machines, for tests.
 	"internal/topo/topotest": {"internal/topo", "testdata"},
 	"internal/pack":          {},
+	"internal/peer":          {},
 	"internal/version":       {},
 
 	"rdma":              {},
@@ -40,13 +41,13 @@ var may = map[string][]string{
 	"pmi/pmix/link":     {},
 	"rank":              {"coll", "rdma", "rdma/soft", "pmi", "internal/arch", "internal/pack", "internal/shm", "internal/topo", "internal/version", "internal/wait"},
 	"rank/ranktest":     {"rank", "rdma/soft"},
-	"launcher":          {"pmi", "pmi/pmix/link", "internal/shm", "internal/topo", "internal/version"},
+	"launcher":          {"pmi", "pmi/pmix/link", "internal/peer", "internal/shm", "internal/topo", "internal/version"},
 	"launcher/agent":    {"launcher", "pmi/gossip"},
 	"launcher/hostfile": {},
 
 	"cmd/internal":    {"internal/version"},
 	"cmd/gorun-agent": {"launcher/agent", "internal/version"},
-	"cmd/gorun-pmix":  {"pmi/pmix", "pmi/pmix/link"},
+	"cmd/gorun-pmix":  {"pmi/pmix", "pmi/pmix/link", "internal/peer"},
 	"cmd/gorun-info":  {"pmi/pmix/link", "launcher/hostfile", "cmd/internal", "internal/version", "internal/topo"},
 	"cmd/gorun":       {"launcher", "launcher/hostfile", "internal/version", "internal/topo", "cmd/internal"},
 	"cmd/a2a":         {"rank", "rdma", "coll", "cmd/internal", "internal/version"},

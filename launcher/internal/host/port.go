@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gorun-mpi/gorun/internal/peer"
 	"github.com/gorun-mpi/gorun/pmi"
 )
 
@@ -89,7 +90,7 @@ func (h *Host) admit() {
 			}
 			return
 		}
-		if uid, err := ownerOf(inet4(name), h.port.addr); err != nil || uid != os.Getuid() {
+		if uid, err := peer.Owner(inet4(name), h.port.addr); err != nil || uid != os.Getuid() {
 			h.log("a connection of user %d is refused: %v", uid, err)
 			unix.Close(fd)
 			continue

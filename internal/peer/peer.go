@@ -1,4 +1,7 @@
-package host
+// Package peer tells whose the other end of a TCP connection within this machine
+// is. Everybody on a machine can connect to its loopback address, and a port that
+// serves one user's processes must ask the kernel who does.
+package peer
 
 import (
 	"bufio"
@@ -13,26 +16,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ownerOf tells which user owns the client's end of a TCP connection within this
-// machine, as the kernel has it. Everybody on a machine can connect to its
-// loopback address, and nothing else says who did.
+// Owner tells which user owns the client's end of the connection from client to
+// server, both addresses of this machine. An address of IPv4 written as one of
+// IPv6, as a socket of both families reports it, is the same. A client that has
+// closed its socket is an error: the kernel then calls it root's, whoever it was.
 //
 // The kernel is asked for that one socket (0.04 ms), and where it takes no such
-// questions all its sockets are looked through (7 ms).
-func ownerOf(client, server netip.AddrPort) (uid int, err error) {
-	uid, err = askOwner(client, server)
+// questions, as in some sandboxes, its table of all is looked through (7 ms).
+func Owner(client, server netip.AddrPort) (uid int, err error) {
+	client, server = unmap(client), unmap(server)
+	uid, err = ask(client, server)
 	if err == nil {
 		return uid, nil
 	}
-	return searchOwner(client, server)
+	return search(client, server)
 }
 
-// askOwner asks by sock_diag(7).
-func askOwner(client, server netip.AddrPort) (uid int, err error) {
+func unmap(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()) }
+
+// ask asks by sock_diag(7).
+func ask(client, server netip.AddrPort) (uid int, err error) {
 	const (
 		byFamily = 20 // SOCK_DIAG_BY_FAMILY
 		header   = 16 // struct nlmsghdr
 		uidAt    = header + 4 + 48 + 12
+		inodeAt  = uidAt + 4
 	)
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
 	if err != nil {
@@ -69,20 +77,21 @@ func askOwner(client, server netip.AddrPort) (uid int, err error) {
 	if err != nil {
 		return -1, os.NewSyscallError("recvfrom", err)
 	}
-	if n < uidAt+4 || native.Uint16(answer[4:]) != byFamily {
+	// An inode of 0: nobody holds it any more.
+	if n < inodeAt+4 || native.Uint16(answer[4:]) != byFamily || native.Uint32(answer[inodeAt:]) == 0 {
 		return -1, fmt.Errorf("the kernel knows no socket %s", client)
 	}
 	return int(native.Uint32(answer[uidAt:])), nil
 }
 
-// searchOwner looks through the kernel's tables of sockets.
-func searchOwner(client, server netip.AddrPort) (uid int, err error) {
+// search looks through the kernel's tables of sockets.
+func search(client, server netip.AddrPort) (uid int, err error) {
 	for _, table := range [...]string{"/proc/net/tcp", "/proc/net/tcp6"} {
 		f, err := os.Open(table)
 		if err != nil {
 			continue // a kernel without IPv6
 		}
-		uid, found := findOwner(f, client, server)
+		uid, found := find(f, client, server)
 		f.Close()
 		if found {
 			return uid, nil
@@ -91,13 +100,13 @@ func searchOwner(client, server netip.AddrPort) (uid int, err error) {
 	return -1, fmt.Errorf("no socket of this machine is %s", client)
 }
 
-// findOwner looks a connection up in a table as /proc/net/tcp is.
-func findOwner(table io.Reader, client, server netip.AddrPort) (uid int, found bool) {
+// find looks a connection up in a table as /proc/net/tcp is.
+func find(table io.Reader, client, server netip.AddrPort) (uid int, found bool) {
 	lines := bufio.NewScanner(table)
 	for lines.Scan() {
-		// sl local_address rem_address st tx:rx tr:when retrnsmt uid ...
+		// sl local_address rem_address st tx:rx tr:when retrnsmt uid timeout inode ...
 		words := strings.Fields(lines.Text())
-		if len(words) < 8 {
+		if len(words) < 10 || words[9] == "0" {
 			continue
 		}
 		local, ok := kernelAddress(words[1])
@@ -107,8 +116,11 @@ func findOwner(table io.Reader, client, server netip.AddrPort) (uid int, found b
 		if remote, ok := kernelAddress(words[2]); !ok || remote != server {
 			continue
 		}
-		n, err := strconv.Atoi(words[7])
-		return n, err == nil
+		n, err := strconv.ParseUint(words[7], 10, 32)
+		if err != nil {
+			return -1, false
+		}
+		return int(n), true
 	}
 	return -1, false
 }

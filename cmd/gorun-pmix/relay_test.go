@@ -1,0 +1,92 @@
+package main
+
+import (
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+func TestRelay(t *testing.T) {
+	// libpmix, in this test, answers in capitals and ends when its client does.
+	libpmix, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer libpmix.Close()
+	go func() {
+		for {
+			c, err := libpmix.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				buf := make([]byte, 64<<10)
+				for {
+					n, err := c.Read(buf)
+					if _, werr := c.Write([]byte(strings.ToUpper(string(buf[:n])))); werr != nil || err != nil {
+						return
+					}
+				}
+			}()
+		}
+	}()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	file, err := l.(*net.TCPListener).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	// A descriptor of its own, which newRelay closes.
+	fd, err := syscall.Dup(int(file.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := newRelay(uintptr(fd), libpmix.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.listener.Close()
+	go r.accept(func(error) {}, func(text string) { t.Error(text) })
+
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	rank := c.(*net.TCPConn)
+	defer rank.Close()
+	// More than the sockets hold goes both ways at once, then one direction ends
+	// and the other follows.
+	const size = 16 << 20
+	go func() {
+		chunk := []byte(strings.Repeat("abcdefgh", 1<<13))
+		for sent := 0; sent < size; sent += len(chunk) {
+			if _, err := rank.Write(chunk); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+		_ = rank.CloseWrite()
+	}()
+	got, buf := 0, make([]byte, 64<<10)
+	for {
+		n, err := rank.Read(buf)
+		for i, b := range buf[:n] {
+			if want := "ABCDEFGH"[(got+i)%8]; b != want {
+				t.Fatalf("byte %d: got %c, want %c", got+i, b, want)
+			}
+		}
+		got += n
+		if err != nil {
+			break
+		}
+	}
+	if got != size {
+		t.Errorf("got %d bytes, want %d", got, size)
+	}
+}
