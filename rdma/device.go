@@ -1,6 +1,9 @@
 package rdma
 
-import "fmt"
+import (
+	"context"
+	"fmt"
+)
 
 // A Provider names the devices of one kind that this machine has.
 type Provider interface {
@@ -31,6 +34,21 @@ type Context interface {
 	AllocPD() (PD, error)
 	// CreateCQ makes a completion queue of at least cqe entries (ibv_create_cq).
 	CreateCQ(cqe int) (CQ, error)
+	// CreateCQEx makes one with a channel or extended fields (ibv_create_cq_ex).
+	CreateCQEx(attr CQInitAttr) (CQ, error)
+	CreateCompChannel() (CompChannel, error)
+	// OpenXRCD opens an XRC domain (ibv_open_xrcd).
+	OpenXRCD(attr XRCDInitAttr) (XRCD, error)
+	// OpenQP shares the XRC target queue pair num of the domain, which another
+	// process may have made (ibv_open_qp). Closing it leaves it to the others.
+	OpenQP(num uint32, xrcd XRCD) (QP, error)
+	// GetAsyncEvent waits for the context's next asynchronous event
+	// (ibv_get_async_event). When ctx ends first the error is its cause.
+	GetAsyncEvent(ctx context.Context) (AsyncEvent, error)
+	// Supports tells whether the device can do f: nil, an error wrapping
+	// ErrNotSupported with the reason, or any other error when it could not
+	// be found out (no right to try, no memory for it).
+	Supports(f Feature) error
 	// Counters reads what the device has done for this context so far.
 	Counters() Counters
 	// Close destroys the context; with objects left it fails with ErrBusy.
@@ -50,6 +68,20 @@ type DeviceAttr struct {
 	MaxQPRdAtom     int // outstanding reads and atomics a QP can answer
 	MaxQPInitRdAtom int // outstanding reads and atomics a QP can start
 	MaxInlineData   int
+	MaxInlineRecv   int
+	MaxSRQ          int
+	MaxSRQWR        int
+	MaxSRQSGE       int
+	MaxMW           int
+	MaxAH           int
+	MaxTags         int // in one tag-matching SRQ
+	MaxMkeyEntries  int // pieces in the layout of one Mkey
+	// ClockHz is the rate of WCEx.Timestamp, 0 where there is none.
+	ClockHz uint64
+	// Firmware and Vendor say what the device is.
+	Firmware string
+	VendorID uint32
+	NodeGUID uint64
 	// OneSided: a read, write or atomic completes without the target process
 	// running. Providers for which it depends on the peer answer for the worst.
 	OneSided bool
@@ -117,6 +149,13 @@ type Counters struct {
 	Batches                uint64 // PostSend calls that took at least one request
 	Errors                 uint64 // completions with a status other than success
 	RNRRetries, AckRetries uint64
+	DCConnects, DCCNAKs    uint64 // of dynamically connected initiators
+	// What a device would have done on its bus for the requests posted, with
+	// FeatureDoorbellCounts: the provider's page has the rule.
+	Doorbells  uint64 // writes of a producer index
+	WQEFetches uint64 // DMA reads of work queue entries
+	DirectWQEs uint64 // entries that came with the doorbell
+	DMAReads   uint64 // DMA reads of payload
 }
 
 // An Endpointer is a context whose GIDs cannot be reached by themselves: peers

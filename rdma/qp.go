@@ -23,6 +23,10 @@ type QP interface {
 	// many it took; err says what was wrong with wrs[n] (ibv_post_send). The
 	// slices inside wrs are the caller's again when it returns.
 	PostSend(wrs []SendWR) (n int, err error)
+	// BindMW binds a window of type 1 (ibv_bind_mw): a request like those of
+	// PostSend, of which flags has SendSignaled and SendFence. The window's key
+	// changes at once.
+	BindMW(mw MW, wrid uint64, flags SendFlags, bind MWBind) error
 	// PostRecv appends requests to the receive queue (ibv_post_recv).
 	PostRecv(wrs []RecvWR) (n int, err error)
 	// Close destroys the queue pair. Work that is queued gets no completion.
@@ -62,13 +66,24 @@ func CloseQPs(qps []QP) error {
 // QPType is the transport of a queue pair (enum ibv_qp_type).
 type QPType uint8
 
-// RC is the reliable connected transport.
-const RC QPType = 2
+// The transports, with libibverbs' values where it has them; the two halves of
+// the dynamically connected one are its IBV_QPT_DRIVER.
+const (
+	RC      QPType = 2  // reliable connected
+	UC      QPType = 3  // unreliable connected: no acks, lost messages are lost
+	UD      QPType = 4  // unreliable datagram
+	XRCSend QPType = 9  // extended reliable connected, initiator: no receive queue
+	XRCRecv QPType = 10 // its target: no send queue, receives from the SRQ that a request names
+	DCI     QPType = 14 // dynamically connected, initiator: every request has its target
+	DCT     QPType = 15 // its target: an SRQ and an access key
+)
+
+var typeNames = [...]string{RC: "RC", UC: "UC", UD: "UD", XRCSend: "XRC_SEND", XRCRecv: "XRC_RECV", DCI: "DCI", DCT: "DCT"}
 
 // String names the transport.
 func (t QPType) String() string {
-	if t == RC {
-		return "RC"
+	if int(t) < len(typeNames) && typeNames[t] != "" {
+		return typeNames[t]
 	}
 	return "QP type " + strconv.Itoa(int(t))
 }
@@ -105,6 +120,7 @@ type QPCap struct {
 	MaxSendWR, MaxRecvWR   int
 	MaxSendSGE, MaxRecvSGE int
 	MaxInlineData          int // bytes
+	MaxInlineRecv          int // bytes of a message that travel in its completion
 }
 
 // QPInitAttr describes a queue pair to create (struct ibv_qp_init_attr).
@@ -113,6 +129,11 @@ type QPInitAttr struct {
 	Cap            QPCap
 	Type           QPType
 	SigAll         bool // every send request completes as if signaled (sq_sig_all)
+
+	SRQ         SRQ        // where receives come from, in place of a receive queue
+	XRCD        XRCD       // XRCRecv: its domain
+	DCAccessKey uint64     // DCT: what initiators must know
+	Striding    StridingRQ // of the queue pair's own receive queue
 }
 
 // AV is the address vector of the peer's port (struct ibv_ah_attr with a GRH).
@@ -134,12 +155,14 @@ type QPAttr struct {
 	DestQPNum       uint32
 	RQPSN           uint32
 	SQPSN           uint32
-	MaxDestRdAtomic uint8 // reads and atomics of the peer answered at a time; 0 refuses them
-	MaxRdAtomic     uint8 // own reads and atomics outstanding
-	MinRNRTimer     uint8 // code of the wait asked of a peer that finds no receive: see RNRTimer
-	Timeout         uint8 // ack timeout is 4.096 us * 2^Timeout; 0 waits for ever
-	RetryCnt        uint8 // 0..7
-	RNRRetry        uint8 // 0..6; 7 retries for ever
+	MaxDestRdAtomic uint8  // reads and atomics of the peer answered at a time; 0 refuses them
+	MaxRdAtomic     uint8  // own reads and atomics outstanding
+	MinRNRTimer     uint8  // code of the wait asked of a peer that finds no receive: see RNRTimer
+	Timeout         uint8  // ack timeout is 4.096 us * 2^Timeout; 0 waits for ever
+	RetryCnt        uint8  // 0..7
+	RNRRetry        uint8  // 0..6; 7 retries for ever
+	QKey            uint32 // UD: what datagrams must carry
+	SQDAsyncNotify  bool   // RTS to SQD: EventSQDrained when the last request is complete
 }
 
 // QPAttrMask says which fields of a QPAttr are set (enum ibv_qp_attr_mask).
@@ -148,9 +171,11 @@ type QPAttrMask uint32
 // The attribute bits, with libibverbs' values.
 const (
 	QPStateMask           QPAttrMask = 1 << 0
+	QPSQDAsyncNotifyMask  QPAttrMask = 1 << 2
 	QPAccessFlagsMask     QPAttrMask = 1 << 3
 	QPPKeyIndexMask       QPAttrMask = 1 << 4
 	QPPortMask            QPAttrMask = 1 << 5
+	QPQKeyMask            QPAttrMask = 1 << 6
 	QPAVMask              QPAttrMask = 1 << 7
 	QPPathMTUMask         QPAttrMask = 1 << 8
 	QPTimeoutMask         QPAttrMask = 1 << 9

@@ -35,7 +35,7 @@ func (e *ModifyError) Error() string {
 func (e *ModifyError) Unwrap() error { return ErrInvalid }
 
 var attrNames = [...]string{
-	0: "STATE", 3: "ACCESS_FLAGS", 4: "PKEY_INDEX", 5: "PORT", 7: "AV", 8: "PATH_MTU", 9: "TIMEOUT",
+	0: "STATE", 2: "EN_SQD_ASYNC_NOTIFY", 3: "ACCESS_FLAGS", 4: "PKEY_INDEX", 5: "PORT", 6: "QKEY", 7: "AV", 8: "PATH_MTU", 9: "TIMEOUT",
 	10: "RETRY_CNT", 11: "RNR_RETRY", 12: "RQ_PSN", 13: "MAX_QP_RD_ATOMIC", 15: "MIN_RNR_TIMER", 16: "SQ_PSN",
 	17: "MAX_DEST_RD_ATOMIC", 20: "DEST_QPN",
 }
@@ -66,26 +66,110 @@ type transition struct {
 	required, optional QPAttrMask
 }
 
-// rcTransitions are the steps of the RC transport; those to RESET and ERR,
-// which carry no attribute, are in permitted.
-var rcTransitions = [...]transition{
-	{StateReset, StateInit, QPPKeyIndexMask | QPPortMask | QPAccessFlagsMask, 0},
-	{StateInit, StateInit, 0, QPPKeyIndexMask | QPPortMask | QPAccessFlagsMask},
-	{StateInit, StateRTR,
-		QPAVMask | QPPathMTUMask | QPDestQPNMask | QPRQPSNMask | QPMaxDestRdAtomicMask | QPMinRNRTimerMask,
-		QPPKeyIndexMask | QPAccessFlagsMask},
-	{StateRTR, StateRTS,
-		QPTimeoutMask | QPRetryCntMask | QPRNRRetryMask | QPSQPSNMask | QPMaxRdAtomicMask,
-		QPAccessFlagsMask | QPMinRNRTimerMask},
-	{StateRTS, StateRTS, 0, QPAccessFlagsMask | QPMinRNRTimerMask},
-	{StateRTS, StateSQD, 0, 0},
-	{StateSQD, StateRTS, 0, QPAccessFlagsMask | QPMinRNRTimerMask},
-	{StateSQE, StateRTS, 0, QPAccessFlagsMask | QPMinRNRTimerMask},
+// Groups of attributes that several transports need alike.
+const (
+	initMask   = QPPKeyIndexMask | QPPortMask | QPAccessFlagsMask
+	initUDMask = QPPKeyIndexMask | QPPortMask | QPQKeyMask
+	pathMask   = QPAVMask | QPPathMTUMask | QPDestQPNMask | QPRQPSNMask
+	answerMask = QPMaxDestRdAtomicMask | QPMinRNRTimerMask
+	retryMask  = QPTimeoutMask | QPRetryCntMask | QPRNRRetryMask | QPMaxRdAtomicMask
+	liveMask   = QPAccessFlagsMask | QPMinRNRTimerMask // what may change on the way
+	drainMask  = QPPortMask | QPAVMask | retryMask | QPMaxDestRdAtomicMask | QPPKeyIndexMask
+)
+
+// The steps of the transports; those to RESET and ERR, which carry no
+// attribute, are in permitted.
+var (
+	rcTransitions = []transition{
+		{StateReset, StateInit, initMask, 0},
+		{StateInit, StateInit, 0, initMask},
+		{StateInit, StateRTR, pathMask | answerMask, QPPKeyIndexMask | QPAccessFlagsMask},
+		{StateRTR, StateRTS, retryMask | QPSQPSNMask, liveMask},
+		{StateRTS, StateRTS, 0, liveMask},
+		{StateRTS, StateSQD, 0, QPSQDAsyncNotifyMask},
+		{StateSQD, StateSQD, 0, drainMask | liveMask},
+		{StateSQD, StateRTS, 0, liveMask},
+		{StateSQE, StateRTS, 0, liveMask},
+	}
+	ucTransitions = []transition{
+		{StateReset, StateInit, initMask, 0},
+		{StateInit, StateInit, 0, initMask},
+		{StateInit, StateRTR, pathMask, QPPKeyIndexMask | QPAccessFlagsMask},
+		{StateRTR, StateRTS, QPSQPSNMask, QPAccessFlagsMask},
+		{StateRTS, StateRTS, 0, QPAccessFlagsMask},
+		{StateRTS, StateSQD, 0, QPSQDAsyncNotifyMask},
+		{StateSQD, StateSQD, 0, QPAVMask | QPPKeyIndexMask | QPAccessFlagsMask},
+		{StateSQD, StateRTS, 0, QPAccessFlagsMask},
+		{StateSQE, StateRTS, 0, QPAccessFlagsMask},
+	}
+	udTransitions = []transition{
+		{StateReset, StateInit, initUDMask, 0},
+		{StateInit, StateInit, 0, initUDMask},
+		{StateInit, StateRTR, 0, QPPKeyIndexMask | QPQKeyMask},
+		{StateRTR, StateRTS, QPSQPSNMask, QPQKeyMask},
+		{StateRTS, StateRTS, 0, QPQKeyMask},
+		{StateRTS, StateSQD, 0, QPSQDAsyncNotifyMask},
+		{StateSQD, StateSQD, 0, QPPKeyIndexMask | QPQKeyMask},
+		{StateSQD, StateRTS, 0, QPQKeyMask},
+		{StateSQE, StateRTS, 0, QPQKeyMask},
+	}
+	xrcSendTransitions = []transition{
+		{StateReset, StateInit, initMask, 0},
+		{StateInit, StateInit, 0, initMask},
+		{StateInit, StateRTR, pathMask, QPPKeyIndexMask | QPAccessFlagsMask},
+		{StateRTR, StateRTS, retryMask | QPSQPSNMask, QPAccessFlagsMask},
+		{StateRTS, StateRTS, 0, QPAccessFlagsMask},
+		{StateRTS, StateSQD, 0, QPSQDAsyncNotifyMask},
+		{StateSQD, StateSQD, 0, QPPortMask | QPAVMask | retryMask | QPPKeyIndexMask | QPAccessFlagsMask},
+		{StateSQD, StateRTS, 0, QPAccessFlagsMask},
+	}
+	xrcRecvTransitions = []transition{
+		{StateReset, StateInit, initMask, 0},
+		{StateInit, StateInit, 0, initMask},
+		{StateInit, StateRTR, pathMask | answerMask, QPPKeyIndexMask | QPAccessFlagsMask},
+		{StateRTR, StateRTS, QPTimeoutMask | QPSQPSNMask, liveMask},
+		{StateRTS, StateRTS, 0, liveMask},
+	}
+	// The dynamically connected transports as mlx5 has them: the path is each
+	// request's, and a target is ready in RTR.
+	dciTransitions = []transition{
+		{StateReset, StateInit, QPPKeyIndexMask | QPPortMask, 0},
+		{StateInit, StateInit, 0, QPPKeyIndexMask | QPPortMask},
+		{StateInit, StateRTR, QPPathMTUMask, QPPKeyIndexMask | QPAVMask},
+		{StateRTR, StateRTS, retryMask | QPSQPSNMask, QPMinRNRTimerMask},
+		{StateRTS, StateRTS, 0, QPMinRNRTimerMask},
+	}
+	dctTransitions = []transition{
+		{StateReset, StateInit, initMask, 0},
+		{StateInit, StateInit, 0, initMask},
+		{StateInit, StateRTR, QPAVMask | QPPathMTUMask | QPMinRNRTimerMask, 0},
+	}
+)
+
+// transitions gives the steps of a transport, nil for none that is known.
+func transitions(typ QPType) []transition {
+	switch typ {
+	case RC:
+		return rcTransitions
+	case UC:
+		return ucTransitions
+	case UD:
+		return udTransitions
+	case XRCSend:
+		return xrcSendTransitions
+	case XRCRecv:
+		return xrcRecvTransitions
+	case DCI:
+		return dciTransitions
+	case DCT:
+		return dctTransitions
+	}
+	return nil
 }
 
-// permitted finds the step from one state to another.
-func permitted(from, to QPState) (transition, bool) {
-	for _, t := range rcTransitions {
+// permitted finds a transport's step from one state to another.
+func permitted(steps []transition, from, to QPState) (transition, bool) {
+	for _, t := range steps {
 		if t.from == from && t.to == to {
 			return t, true
 		}
@@ -104,11 +188,12 @@ func CheckModify(typ QPType, current QPState, attr QPAttr, mask QPAttrMask) erro
 		next = attr.State
 	}
 	e := &ModifyError{Type: typ, From: current, To: next}
-	if typ != RC {
+	steps := transitions(typ)
+	if steps == nil {
 		e.Detail = "this transport is not known"
 		return e
 	}
-	step, ok := permitted(current, next)
+	step, ok := permitted(steps, current, next)
 	if !ok {
 		e.Detail = "no such transition"
 		return e
@@ -162,6 +247,12 @@ func checkValues(a QPAttr, mask QPAttrMask) string {
 func (a *QPAttr) Apply(src QPAttr, mask QPAttrMask) {
 	if mask&QPStateMask != 0 {
 		a.State = src.State
+	}
+	if mask&QPSQDAsyncNotifyMask != 0 {
+		a.SQDAsyncNotify = src.SQDAsyncNotify
+	}
+	if mask&QPQKeyMask != 0 {
+		a.QKey = src.QKey
 	}
 	if mask&QPAccessFlagsMask != 0 {
 		a.AccessFlags = src.AccessFlags

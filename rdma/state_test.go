@@ -8,70 +8,134 @@ import (
 	"time"
 )
 
-// needs are the attributes of each step, written down a second time in the
-// words of the verbs documentation.
-var needs = map[string][2]QPAttrMask{
-	"RESET INIT": {QPPKeyIndexMask | QPPortMask | QPAccessFlagsMask, 0},
-	"INIT INIT":  {0, QPPKeyIndexMask | QPPortMask | QPAccessFlagsMask},
-	"INIT RTR": {QPAVMask | QPPathMTUMask | QPDestQPNMask | QPRQPSNMask | QPMaxDestRdAtomicMask | QPMinRNRTimerMask,
-		QPPKeyIndexMask | QPAccessFlagsMask},
-	"RTR RTS": {QPTimeoutMask | QPRetryCntMask | QPRNRRetryMask | QPSQPSNMask | QPMaxRdAtomicMask,
-		QPAccessFlagsMask | QPMinRNRTimerMask},
-	"RTS RTS": {0, QPAccessFlagsMask | QPMinRNRTimerMask},
-	"RTS SQD": {0, 0},
-	"SQD RTS": {0, QPAccessFlagsMask | QPMinRNRTimerMask},
-	"SQE RTS": {0, QPAccessFlagsMask | QPMinRNRTimerMask},
+// needs are the attributes of each step, required and optional, written down a
+// second time in the words of the verbs documentation.
+var needs = map[QPType]map[string][2]QPAttrMask{
+	RC: {
+		"RESET INIT": {QPPKeyIndexMask | QPPortMask | QPAccessFlagsMask, 0},
+		"INIT INIT":  {0, QPPKeyIndexMask | QPPortMask | QPAccessFlagsMask},
+		"INIT RTR": {QPAVMask | QPPathMTUMask | QPDestQPNMask | QPRQPSNMask | QPMaxDestRdAtomicMask | QPMinRNRTimerMask,
+			QPPKeyIndexMask | QPAccessFlagsMask},
+		"RTR RTS": {QPTimeoutMask | QPRetryCntMask | QPRNRRetryMask | QPSQPSNMask | QPMaxRdAtomicMask,
+			QPAccessFlagsMask | QPMinRNRTimerMask},
+		"RTS RTS": {0, QPAccessFlagsMask | QPMinRNRTimerMask},
+		"RTS SQD": {0, QPSQDAsyncNotifyMask},
+		"SQD SQD": {0, QPPortMask | QPAVMask | QPTimeoutMask | QPRetryCntMask | QPRNRRetryMask | QPMaxRdAtomicMask |
+			QPMaxDestRdAtomicMask | QPPKeyIndexMask | QPAccessFlagsMask | QPMinRNRTimerMask},
+		"SQD RTS": {0, QPAccessFlagsMask | QPMinRNRTimerMask},
+		"SQE RTS": {0, QPAccessFlagsMask | QPMinRNRTimerMask},
+	},
+	UC: {
+		"RESET INIT": {QPPKeyIndexMask | QPPortMask | QPAccessFlagsMask, 0},
+		"INIT INIT":  {0, QPPKeyIndexMask | QPPortMask | QPAccessFlagsMask},
+		"INIT RTR":   {QPAVMask | QPPathMTUMask | QPDestQPNMask | QPRQPSNMask, QPPKeyIndexMask | QPAccessFlagsMask},
+		"RTR RTS":    {QPSQPSNMask, QPAccessFlagsMask},
+		"RTS RTS":    {0, QPAccessFlagsMask},
+		"RTS SQD":    {0, QPSQDAsyncNotifyMask},
+		"SQD SQD":    {0, QPAVMask | QPPKeyIndexMask | QPAccessFlagsMask},
+		"SQD RTS":    {0, QPAccessFlagsMask},
+		"SQE RTS":    {0, QPAccessFlagsMask},
+	},
+	UD: {
+		"RESET INIT": {QPPKeyIndexMask | QPPortMask | QPQKeyMask, 0},
+		"INIT INIT":  {0, QPPKeyIndexMask | QPPortMask | QPQKeyMask},
+		"INIT RTR":   {0, QPPKeyIndexMask | QPQKeyMask},
+		"RTR RTS":    {QPSQPSNMask, QPQKeyMask},
+		"RTS RTS":    {0, QPQKeyMask},
+		"RTS SQD":    {0, QPSQDAsyncNotifyMask},
+		"SQD SQD":    {0, QPPKeyIndexMask | QPQKeyMask},
+		"SQD RTS":    {0, QPQKeyMask},
+		"SQE RTS":    {0, QPQKeyMask},
+	},
+	XRCSend: {
+		"RESET INIT": {QPPKeyIndexMask | QPPortMask | QPAccessFlagsMask, 0},
+		"INIT INIT":  {0, QPPKeyIndexMask | QPPortMask | QPAccessFlagsMask},
+		"INIT RTR":   {QPAVMask | QPPathMTUMask | QPDestQPNMask | QPRQPSNMask, QPPKeyIndexMask | QPAccessFlagsMask},
+		"RTR RTS":    {QPTimeoutMask | QPRetryCntMask | QPRNRRetryMask | QPSQPSNMask | QPMaxRdAtomicMask, QPAccessFlagsMask},
+		"RTS RTS":    {0, QPAccessFlagsMask},
+		"RTS SQD":    {0, QPSQDAsyncNotifyMask},
+		"SQD SQD": {0, QPPortMask | QPAVMask | QPTimeoutMask | QPRetryCntMask | QPRNRRetryMask | QPMaxRdAtomicMask |
+			QPPKeyIndexMask | QPAccessFlagsMask},
+		"SQD RTS": {0, QPAccessFlagsMask},
+	},
+	XRCRecv: {
+		"RESET INIT": {QPPKeyIndexMask | QPPortMask | QPAccessFlagsMask, 0},
+		"INIT INIT":  {0, QPPKeyIndexMask | QPPortMask | QPAccessFlagsMask},
+		"INIT RTR": {QPAVMask | QPPathMTUMask | QPDestQPNMask | QPRQPSNMask | QPMaxDestRdAtomicMask | QPMinRNRTimerMask,
+			QPPKeyIndexMask | QPAccessFlagsMask},
+		"RTR RTS": {QPTimeoutMask | QPSQPSNMask, QPAccessFlagsMask | QPMinRNRTimerMask},
+		"RTS RTS": {0, QPAccessFlagsMask | QPMinRNRTimerMask},
+	},
+	DCI: {
+		"RESET INIT": {QPPKeyIndexMask | QPPortMask, 0},
+		"INIT INIT":  {0, QPPKeyIndexMask | QPPortMask},
+		"INIT RTR":   {QPPathMTUMask, QPPKeyIndexMask | QPAVMask},
+		"RTR RTS":    {QPTimeoutMask | QPRetryCntMask | QPRNRRetryMask | QPSQPSNMask | QPMaxRdAtomicMask, QPMinRNRTimerMask},
+		"RTS RTS":    {0, QPMinRNRTimerMask},
+	},
+	DCT: {
+		"RESET INIT": {QPPKeyIndexMask | QPPortMask | QPAccessFlagsMask, 0},
+		"INIT INIT":  {0, QPPKeyIndexMask | QPPortMask | QPAccessFlagsMask},
+		"INIT RTR":   {QPAVMask | QPPathMTUMask | QPMinRNRTimerMask, 0},
+	},
 }
 
 var every = []QPAttrMask{
 	QPAccessFlagsMask, QPPKeyIndexMask, QPPortMask, QPAVMask, QPPathMTUMask, QPTimeoutMask, QPRetryCntMask, QPRNRRetryMask,
 	QPRQPSNMask, QPMaxRdAtomicMask, QPMinRNRTimerMask, QPSQPSNMask, QPMaxDestRdAtomicMask, QPDestQPNMask,
+	QPQKeyMask, QPSQDAsyncNotifyMask,
 }
 
 var good = QPAttr{PortNum: 1, AccessFlags: AccessRemoteWrite, AV: AV{PortNum: 1}, PathMTU: MTU1024, DestQPNum: 17, MinRNRTimer: 12, Timeout: 14, RetryCnt: 7, RNRRetry: 7}
 
 func TestCheckModify(t *testing.T) {
-	for from := StateReset; from <= StateErr; from++ {
-		for to := StateReset; to <= StateErr+1; to++ {
-			t.Run(fmt.Sprintf("%v to %v", from, to), func(t *testing.T) {
-				want, ok := needs[fmt.Sprintf("%v %v", from, to)]
+	for typ, steps := range needs {
+		for from := StateReset; from <= StateErr; from++ {
+			for to := StateReset; to <= StateErr+1; to++ {
+				want, ok := steps[fmt.Sprintf("%v %v", from, to)]
 				if to == StateReset || to == StateErr && from != StateReset {
 					ok = true
 				}
-				attr := good
-				attr.State = to
-				required := want[0] | QPStateMask
-				check := func(mask QPAttrMask, wantOK bool, missing, extra QPAttrMask) {
-					t.Helper()
-					err := CheckModify(RC, from, attr, mask)
-					if wantOK {
-						if err != nil {
-							t.Errorf("mask %v: got %v, want no error", mask, err)
-						}
-						return
-					}
-					var m *ModifyError
-					if !errors.As(err, &m) || !errors.Is(err, syscall.EINVAL) || m.From != from || m.To != to || m.Missing != missing || m.Extra != extra {
-						t.Errorf("mask %v: got %v, want EINVAL with missing %v, extra %v", mask, err, missing, extra)
-					}
-				}
-				if !ok {
-					check(required, false, 0, 0)
-					return
-				}
-				check(required, true, 0, 0)
-				check(required|want[1], true, 0, 0)
-				for _, bit := range every {
-					switch {
-					case want[0]&bit != 0:
-						check(required&^bit, false, bit, 0)
-					case want[1]&bit != 0:
-						check(required|bit, true, 0, 0)
-					default:
-						check(required|bit, false, 0, bit)
-					}
-				}
-			})
+				t.Run(fmt.Sprintf("%v/%v to %v", typ, from, to), func(t *testing.T) {
+					checkStep(t, typ, from, to, ok, want[0], want[1])
+				})
+			}
+		}
+	}
+}
+
+// checkStep tries one step with every attribute in turn left out or put in.
+func checkStep(t *testing.T, typ QPType, from, to QPState, ok bool, required, optional QPAttrMask) {
+	attr := good
+	attr.State = to
+	check := func(mask QPAttrMask, wantOK bool, missing, extra QPAttrMask) {
+		t.Helper()
+		err := CheckModify(typ, from, attr, mask|QPStateMask)
+		if wantOK {
+			if err != nil {
+				t.Errorf("mask %v: got %v, want no error", mask, err)
+			}
+			return
+		}
+		var m *ModifyError
+		if !errors.As(err, &m) || !errors.Is(err, syscall.EINVAL) || m.From != from || m.To != to || m.Missing != missing || m.Extra != extra {
+			t.Errorf("mask %v: got %v, want EINVAL with missing %v, extra %v", mask, err, missing, extra)
+		}
+	}
+	if !ok {
+		check(required, false, 0, 0)
+		return
+	}
+	check(required, true, 0, 0)
+	check(required|optional, true, 0, 0)
+	for _, bit := range every {
+		switch {
+		case required&bit != 0:
+			check(required&^bit, false, bit, 0)
+		case optional&bit != 0:
+			check(required|bit, true, 0, 0)
+		default:
+			check(required|bit, false, 0, bit)
 		}
 	}
 }
@@ -85,8 +149,8 @@ func TestCheckModifyWithoutState(t *testing.T) {
 	if err := CheckModify(RC, StateRTS, attr, QPAVMask); err == nil {
 		t.Error("RTS with AV alone: got no error")
 	}
-	if err := CheckModify(QPType(3), StateReset, attr, QPStateMask); err == nil {
-		t.Error("QP type 3: got no error")
+	if err := CheckModify(QPType(1), StateReset, attr, QPStateMask); err == nil {
+		t.Error("QP type 1: got no error")
 	}
 }
 
@@ -110,7 +174,7 @@ func TestCheckModifyValues(t *testing.T) {
 			attr := good
 			from, to := spoil(&attr)
 			attr.State = to
-			want := needs[fmt.Sprintf("%v %v", from, to)]
+			want := needs[RC][fmt.Sprintf("%v %v", from, to)]
 			err := CheckModify(RC, from, attr, want[0]|QPStateMask)
 			var m *ModifyError
 			if !errors.As(err, &m) || m.Detail == "" {
@@ -151,7 +215,7 @@ func TestCheckAccess(t *testing.T) {
 }
 
 func TestApply(t *testing.T) {
-	src := QPAttr{StateRTS, 1, 2, 3, AV{PortNum: 4}, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14}
+	src := QPAttr{StateRTS, 1, 2, 3, AV{PortNum: 4}, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, true}
 	var a QPAttr
 	mask := QPStateMask
 	for _, bit := range every {

@@ -19,6 +19,10 @@ const (
 	WRRDMARead
 	WRAtomicCmpAndSwp
 	WRAtomicFetchAndAdd
+	WRLocalInv                  // invalidate a key of this side: a window of type 2, an Mkey
+	WRBindMW                    // bind a window of type 2
+	WRSendWithInv               // a send that invalidates a key of the receiver
+	WRRegMkey     WROpcode = 16 // set the layout of an Mkey; not libibverbs' own (IBV_WR_DRIVER1)
 )
 
 // SendFlags modify a send work request (enum ibv_send_flags).
@@ -45,6 +49,18 @@ type SendWR struct {
 	RKey       uint32 // write, read, atomic
 	CompareAdd uint64 // atomic: what to compare with, or to add
 	Swap       uint64 // compare and swap: the new value
+
+	InvalidateRKey uint32 // send with invalidate, local invalidate
+	SRQNum         uint32 // XRC: the receiver's SRQ
+	AH             AH     // UD and DC: where to
+	RemoteQPN      uint32 // UD: the queue pair there; DC: the target's number
+	RemoteQKey     uint32 // UD
+	DCAccessKey    uint64 // DC
+
+	MW     MW          // bind: the window; RKey is its new key
+	Bind   *MWBind     // bind: what it shows
+	Mkey   Mkey        // WRRegMkey
+	Layout *MkeyLayout // WRRegMkey; read until the post returns
 
 	// Inline, when not nil, is the payload of a request posted with
 	// SendInline, in place of the memory that SGL names: no local region is

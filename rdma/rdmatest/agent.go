@@ -75,7 +75,7 @@ func optional(a *agent, h handle) (rdma.CQ, error) {
 
 func (a *agent) do(c *call, ans *answer) error {
 	switch c.Op {
-	case opHello, opPort, opGID, opAddEndpoint, opCounters, opAllocPD, opCreateCQ, opCloseContext:
+	case opHello, opPort, opGID, opAddEndpoint, opCounters, opSupports, opAllocPD, opCreateCQ, opCloseContext:
 		return a.onContext(c, ans)
 	case opCreateQP, opMemory, opAgain:
 		pd, err := object[rdma.PD](a, c.On)
@@ -148,6 +148,8 @@ func (a *agent) onContext(c *call, ans *answer) (err error) {
 		return ep.AddEndpoint(c.GID, c.Data)
 	case opCounters:
 		ans.Counters = a.ctx.Counters()
+	case opSupports:
+		return a.ctx.Supports(rdma.Feature(c.N))
 	case opAllocPD:
 		pd, err := a.ctx.AllocPD()
 		if err != nil {

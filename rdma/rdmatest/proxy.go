@@ -7,6 +7,7 @@ import (
 // The types below stand for an agent's objects.
 
 type procContext struct {
+	rdma.UnsupportedContext
 	p      *Proc
 	name   string
 	limits rdma.DeviceAttr
@@ -42,7 +43,7 @@ func (c *procContext) AllocPD() (rdma.PD, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &procPD{procObject{c.p, a.Object}}, nil
+	return &procPD{procObject: procObject{c.p, a.Object}}, nil
 }
 
 func (c *procContext) CreateCQ(cqe int) (rdma.CQ, error) {
@@ -50,7 +51,12 @@ func (c *procContext) CreateCQ(cqe int) (rdma.CQ, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &procCQ{procObject{c.p, a.Object}, a.N}, nil
+	return &procCQ{procObject: procObject{c.p, a.Object}, size: a.N}, nil
+}
+
+func (c *procContext) Supports(f rdma.Feature) error {
+	_, err := c.p.call(&call{Op: opSupports, N: int(f)})
+	return err
 }
 
 func (c *procContext) Counters() rdma.Counters {
@@ -86,7 +92,10 @@ func (o *procObject) Close() error {
 	return err
 }
 
-type procPD struct{ procObject }
+type procPD struct {
+	rdma.UnsupportedPD
+	procObject
+}
 
 func (d *procPD) Context() rdma.Context { return d.p.ctx }
 
@@ -113,10 +122,11 @@ func (d *procPD) CreateQP(i rdma.QPInitAttr) (rdma.QP, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &procQP{procObject{d.p, a.Object}, d, a.Key[0], i}, nil
+	return &procQP{procObject: procObject{d.p, a.Object}, pd: d, num: a.Key[0], init: i}, nil
 }
 
 type procMR struct {
+	rdma.UnsupportedMR
 	procObject
 	pd        *procPD
 	addr, len uint64
@@ -154,6 +164,7 @@ func (m *procMemory) Load64(off int) uint64 {
 }
 
 type procCQ struct {
+	rdma.UnsupportedCQ
 	procObject
 	size int
 }
@@ -167,6 +178,7 @@ func (q *procCQ) Poll(wc []rdma.WC) (int, error) {
 }
 
 type procQP struct {
+	rdma.UnsupportedQP
 	procObject
 	pd   *procPD
 	num  uint32

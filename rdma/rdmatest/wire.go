@@ -32,6 +32,7 @@ const (
 	opPostRecv
 	opPoll
 	opCounters
+	opSupports
 	opLoad
 	opStore
 	opLoad64

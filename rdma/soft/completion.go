@@ -21,6 +21,7 @@ import (
 //
 // Each goes in the opposite order of the other, so nothing stays unseen.
 type completionQueue struct {
+	rdma.UnsupportedCQ
 	ctx   *context
 	p     *Provider
 	index uint32

@@ -38,6 +38,7 @@ func (d *device) Open() (rdma.Context, error) {
 
 // context is an opened device: the parent of its domains and completion queues.
 type context struct {
+	rdma.UnsupportedContext
 	p      *Provider
 	device *device
 
@@ -72,6 +73,15 @@ func (c *context) QueryDevice() rdma.DeviceAttr {
 		OneSided:      c.p.net == nil && c.p.cfg.Adversary == nil,
 		ODP:           true,
 	}
+}
+
+// Supports knows what it can do without trying.
+func (c *context) Supports(f rdma.Feature) error {
+	switch f {
+	case rdma.FeatureRC, rdma.FeatureAtomics, rdma.FeatureInlineSend, rdma.FeatureZeroBased, rdma.FeatureODP, rdma.FeatureImplicitODP:
+		return nil
+	}
+	return &rdma.OpError{Op: "query_device", Detail: f.String() + ": not on this device", Err: rdma.ErrNotSupported}
 }
 
 func (c *context) QueryPort(port uint8) (rdma.PortAttr, error) {

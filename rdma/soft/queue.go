@@ -17,6 +17,7 @@ import (
 //
 // Locks: mu before rmu before the completion queues' mu before Provider.mu.
 type queuePair struct {
+	rdma.UnsupportedQP
 	p     *Provider
 	pd    *domain
 	num   uint32

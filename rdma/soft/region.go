@@ -13,6 +13,7 @@ import (
 
 // domain is a protection domain: a number that regions and queue pairs carry.
 type domain struct {
+	rdma.UnsupportedPD
 	ctx *context
 	p   *Provider
 	id  uint32
@@ -60,6 +61,7 @@ func (d *domain) Close() error {
 // region is the owner's half of a memory region; a regionEntry is what peers
 // see of it.
 type region struct {
+	rdma.UnsupportedMR
 	pd     *domain
 	index  uint32
 	key    uint32
