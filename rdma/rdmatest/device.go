@@ -1,6 +1,12 @@
 package rdmatest
 
 import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"slices"
+
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
@@ -11,6 +17,8 @@ func deviceCases() []testCase {
 		{name: "device/contexts_are_apart", nodes: 1, run: deviceContexts},
 		{name: "device/unknown_gid_is_refused", nodes: 2, run: deviceUnknownGID},
 		{name: "device/endpoint_garbage_is_refused", nodes: 2, run: deviceEndpoint},
+		{name: "device/supports_all_but_what_it_lacks", nodes: 2, run: deviceSupports},
+		{name: "device/verbs_of_what_it_lacks_are_refused", nodes: 1, run: deviceLacks},
 	}
 }
 
@@ -137,4 +145,67 @@ func deviceEndpoint(r *rig) {
 	}
 	// The refusals have not spoiled what is known.
 	r.link().works(1)
+}
+
+// deviceSupports holds Supports to what the fabric says, in both directions.
+func deviceSupports(r *rig) {
+	for i, s := range r.sides {
+		for _, f := range rdma.Features() {
+			err := s.ctx.Supports(f)
+			switch lacks := slices.Contains(r.f.Lacks, f); {
+			case lacks && !errors.Is(err, rdma.ErrNotSupported):
+				r.Errorf("side %d lacks %v, Supports says %v: want an error wrapping %q", i, f, err, rdma.ErrNotSupported)
+			case !lacks && err != nil:
+				r.Errorf("side %d: Supports(%v): %v", i, f, err)
+			}
+		}
+		r.wantErr("Supports of a feature that there is not", s.ctx.Supports(255), rdma.ErrNotSupported)
+	}
+}
+
+// deviceLacks tries the verb that each lacking feature begins with.
+func deviceLacks(r *rig) {
+	s := r.sides[0]
+	qp := func(typ rdma.QPType) func() (io.Closer, error) {
+		return func() (io.Closer, error) {
+			return s.pd.CreateQP(rdma.QPInitAttr{SendCQ: s.scq, RecvCQ: s.rcq, Type: typ, Cap: rdma.QPCap{MaxSendWR: 1, MaxSendSGE: 1}})
+		}
+	}
+	srq := func(typ rdma.SRQType) func() (io.Closer, error) {
+		return func() (io.Closer, error) {
+			return s.pd.CreateSRQ(rdma.SRQInitAttr{Attr: rdma.SRQAttr{MaxWR: 1, MaxSGE: 1}, Type: typ, CQ: s.rcq, MaxTags: 1, MaxOps: 1})
+		}
+	}
+	for feature, try := range map[rdma.Feature]func() (io.Closer, error){
+		rdma.FeatureRC:          qp(rdma.RC),
+		rdma.FeatureUC:          qp(rdma.UC),
+		rdma.FeatureUD:          qp(rdma.UD),
+		rdma.FeatureXRC:         func() (io.Closer, error) { return s.ctx.OpenXRCD(rdma.XRCDInitAttr{Flags: os.O_CREATE}) },
+		rdma.FeatureDC:          qp(rdma.DCI),
+		rdma.FeatureSRQ:         srq(rdma.SRQBasic),
+		rdma.FeatureTagMatching: srq(rdma.SRQTagMatching),
+		rdma.FeatureMW1:         func() (io.Closer, error) { return s.pd.AllocMW(rdma.MWType1) },
+		rdma.FeatureMW2:         func() (io.Closer, error) { return s.pd.AllocMW(rdma.MWType2) },
+		rdma.FeatureSVA:         func() (io.Closer, error) { return s.pd.ShareVA() },
+		rdma.FeatureUMR:         func() (io.Closer, error) { return s.pd.CreateMkey(1) },
+		rdma.FeatureCompChannel: func() (io.Closer, error) { return s.ctx.CreateCompChannel() },
+		rdma.FeatureExtendedCQ: func() (io.Closer, error) {
+			return s.ctx.CreateCQEx(rdma.CQInitAttr{CQE: 1, Timestamps: true})
+		},
+		rdma.FeatureAsyncEvents: func() (io.Closer, error) {
+			ended, cancel := context.WithCancel(context.Background())
+			cancel()
+			_, err := s.ctx.GetAsyncEvent(ended)
+			return nil, err
+		},
+	} {
+		if !slices.Contains(r.f.Lacks, feature) {
+			continue
+		}
+		made, err := try()
+		r.wantErr("making use of "+feature.String(), err, rdma.ErrNotSupported)
+		if err == nil && made != nil {
+			r.own(made)
+		}
+	}
 }

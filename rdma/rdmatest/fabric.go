@@ -21,6 +21,10 @@ type Fabric struct {
 	// Adversarial: the device retries by itself, so counts of retries are
 	// lower bounds.
 	Adversarial bool
+	// Lacks are the features that the contexts do not have. Context.Supports
+	// must say so of each with rdma.ErrNotSupported, and of no other; cases
+	// that need one of them are left out.
+	Lacks []rdma.Feature
 	// Refuses holds access bits that registration answers with
 	// rdma.ErrNotSupported; without a bit here the ability is demanded.
 	Refuses rdma.Access
@@ -43,8 +47,27 @@ type testCase struct {
 	name  string // group/rule
 	nodes int
 	run   func(*rig)
+	needs []rdma.Feature      // left out where one of them is lacking
 	long  bool                // left out of brief runs
 	when  func(f Fabric) bool // nil: always
+}
+
+// fits tells whether the case is one for the fabric.
+func (c *testCase) fits(f Fabric) bool {
+	for _, need := range c.needs {
+		if slices.Contains(f.Lacks, need) {
+			return false
+		}
+	}
+	return !(f.Brief && c.long) && (c.when == nil || c.when(f))
+}
+
+// needing makes cases ones that need features.
+func needing(cases []testCase, features ...rdma.Feature) []testCase {
+	for i := range cases {
+		cases[i].needs = append(cases[i].needs, features...)
+	}
+	return cases
 }
 
 // Run holds the fabric's contexts to every rule. Each rule is a subtest
@@ -55,16 +78,17 @@ func Run(t *testing.T, f Fabric) {
 		f.Patience = 10 * time.Second
 	}
 	groups, names := map[string][]testCase{}, []string(nil)
-	seen := map[string]bool{}
+	seen, known := map[string]bool{}, map[string]bool{}
 	for _, c := range allCases() {
 		if seen[c.name] {
 			t.Fatalf("two cases are called %s", c.name)
 		}
 		seen[c.name] = true
-		if f.Brief && c.long || c.when != nil && !c.when(f) {
+		group, _, _ := strings.Cut(c.name, "/")
+		known[group] = true
+		if !c.fits(f) {
 			continue
 		}
-		group, _, _ := strings.Cut(c.name, "/")
 		if f.Groups != nil && !slices.Contains(f.Groups, group) {
 			continue
 		}
@@ -74,7 +98,7 @@ func Run(t *testing.T, f Fabric) {
 		groups[group] = append(groups[group], c)
 	}
 	for _, group := range f.Groups {
-		if groups[group] == nil {
+		if !known[group] {
 			t.Fatalf("no group of rules is called %q", group)
 		}
 	}

@@ -27,6 +27,15 @@ var jobSecret = []byte("a secret of this test and no job")
 
 const arenaSize = 64 << 20
 
+// lacking are the features that this device does not have.
+var lacking = []rdma.Feature{
+	rdma.FeatureUC, rdma.FeatureUD, rdma.FeatureXRC, rdma.FeatureDC, rdma.FeatureSRQ,
+	rdma.FeatureInlineRecv, rdma.FeatureMW1, rdma.FeatureMW2, rdma.FeatureSendWithInv,
+	rdma.FeatureIOVA, rdma.FeatureReregMR, rdma.FeatureSVA, rdma.FeatureDMABuf, rdma.FeatureUMR,
+	rdma.FeatureTagMatching, rdma.FeatureStridingRQ, rdma.FeatureCompChannel, rdma.FeatureAsyncEvents,
+	rdma.FeatureExtendedCQ, rdma.FeatureDoorbellCounts,
+}
+
 // opened is a context with the provider under it.
 func opened(t testing.TB, cfg soft.Config) rdma.Context {
 	t.Helper()
@@ -212,11 +221,11 @@ func closing(t testing.TB, c *rdmatest.Child) *rdmatest.Child {
 }
 
 func TestConformance(t *testing.T) {
-	rdmatest.Run(t, rdmatest.Fabric{Open: inSegment(soft.Config{}), Brief: arch.RaceEnabled})
+	rdmatest.Run(t, rdmatest.Fabric{Lacks: lacking, Open: inSegment(soft.Config{}), Brief: arch.RaceEnabled})
 }
 
 func TestConformanceOrdinaryMemory(t *testing.T) {
-	rdmatest.Run(t, rdmatest.Fabric{Open: inSegment(soft.Config{}), Memory: rdmatest.Ordinary, Brief: true})
+	rdmatest.Run(t, rdmatest.Fabric{Lacks: lacking, Open: inSegment(soft.Config{}), Memory: rdmatest.Ordinary, Brief: true})
 }
 
 // inMotion are the groups in which an adversary finds something to do: those
@@ -232,7 +241,7 @@ func TestConformanceAdversarial(t *testing.T) {
 	for seed := range seeds {
 		t.Run(fmt.Sprintf("seed_%d", seed), func(t *testing.T) {
 			rdmatest.Run(t, rdmatest.Fabric{
-				Open: inSegment(soft.Config{Adversary: &soft.Adversary{Seed: seed}}), Adversarial: true,
+				Lacks: lacking, Open: inSegment(soft.Config{Adversary: &soft.Adversary{Seed: seed}}), Adversarial: true,
 				Memory: rdmatest.MemoryKind(seed % 2), Brief: seed > 0 || arch.RaceEnabled, Groups: inMotion,
 			})
 		})
@@ -240,11 +249,11 @@ func TestConformanceAdversarial(t *testing.T) {
 }
 
 func TestConformanceTCP(t *testing.T) {
-	rdmatest.Run(t, rdmatest.Fabric{Open: overTCP(soft.Config{}), Brief: arch.RaceEnabled})
+	rdmatest.Run(t, rdmatest.Fabric{Lacks: lacking, Open: overTCP(soft.Config{}), Brief: arch.RaceEnabled})
 }
 
 func TestConformanceTCPAdversarial(t *testing.T) {
-	rdmatest.Run(t, rdmatest.Fabric{Open: overTCP(soft.Config{Adversary: &soft.Adversary{Seed: 7}}), Adversarial: true, Brief: true, Groups: inMotion})
+	rdmatest.Run(t, rdmatest.Fabric{Lacks: lacking, Open: overTCP(soft.Config{Adversary: &soft.Adversary{Seed: 7}}), Adversarial: true, Brief: true, Groups: inMotion})
 }
 
 // afar are the groups that are run across processes: all, but in race builds,
@@ -262,11 +271,11 @@ func afar(shared bool) []string {
 }
 
 func TestConformanceProcesses(t *testing.T) {
-	rdmatest.Run(t, rdmatest.Fabric{Open: acrossProcesses(true), Processes: true, Brief: arch.RaceEnabled, Groups: afar(true)})
+	rdmatest.Run(t, rdmatest.Fabric{Lacks: lacking, Open: acrossProcesses(true), Processes: true, Brief: arch.RaceEnabled, Groups: afar(true)})
 }
 
 func TestConformanceProcessesTCP(t *testing.T) {
-	rdmatest.Run(t, rdmatest.Fabric{Open: acrossProcesses(false), Processes: true, Brief: true, Groups: afar(false)})
+	rdmatest.Run(t, rdmatest.Fabric{Lacks: lacking, Open: acrossProcesses(false), Processes: true, Brief: true, Groups: afar(false)})
 }
 
 // kills opens two nodes here and a victim, in one segment or over TCP.

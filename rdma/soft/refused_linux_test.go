@@ -71,7 +71,7 @@ func TestConformanceRefused(t *testing.T) {
 		{"one", [3]string{"allowed", "refused", "allowed"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			rdmatest.Run(t, rdmatest.Fabric{Brief: true, Memory: rdmatest.Ordinary, Groups: []string{"transfer", "status", "rnr", "atomic", "order", "flush", "dereg"},
+			rdmatest.Run(t, rdmatest.Fabric{Lacks: lacking, Brief: true, Memory: rdmatest.Ordinary, Groups: []string{"transfer", "status", "rnr", "atomic", "order", "flush", "dereg"},
 				Open: func(t testing.TB, n int) []rdmatest.Node {
 					t.Helper()
 					segment := createSegment(t, n)
