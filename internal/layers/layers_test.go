@@ -30,6 +30,7 @@ var may = map[string][]string{
 	"internal/pack":          {},
 	"internal/peer":          {},
 	"internal/version":       {},
+	"internal/rxevm":         {},
 
 	"rdma":              {},
 	"rdma/soft":         {"rdma", "internal/arch", "internal/shm"},

@@ -1,0 +1,102 @@
+//go:build linux
+
+// Rxe runs programs in a virtual machine with Soft-RoCE devices rxe0 and rxe1;
+// see package rxevm.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/gorun-mpi/gorun/internal/rxevm"
+)
+
+const usage = `usage: rxe run [-f FILE]... [-e NAME=VALUE]... [-t DURATION] [-v] PROGRAM [ARGUMENT...]
+
+Boots a virtual machine with the Soft-RoCE devices rxe0 and rxe1, copies PROGRAM
+and every FILE with their shared libraries to where its PATH finds them, runs
+PROGRAM, and exits as it did (128 + N: signal N; 125: the machine failed, 124: no end in time).
+A PROGRAM without a slash is one of the guest: sh, ip, rdma, ibv_devinfo ...
+
+`
+
+func main() {
+	rxevm.Init()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	status := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(status)
+}
+
+// list collects the values of a flag that may be given many times.
+type list []string
+
+func (l *list) String() string     { return fmt.Sprint(*l) }
+func (l *list) Set(s string) error { *l = append(*l, s); return nil }
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	flags := flag.NewFlagSet("rxe", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.Usage = func() { fmt.Fprint(stderr, usage); flags.PrintDefaults() }
+	var files, env list
+	flags.Var(&files, "f", "a `FILE` or directory that the program needs, by its own name in the guest's PATH")
+	flags.Var(&env, "e", "`NAME=VALUE` for the program's environment")
+	limit := flags.Duration("t", 10*time.Minute, "how long the program may run")
+	verbose := flags.Bool("v", false, "show the guest's console")
+	if len(args) == 0 || args[0] != "run" {
+		flags.Usage()
+		return 2
+	}
+	if err := flags.Parse(args[1:]); err != nil || flags.NArg() == 0 {
+		if err == nil {
+			flags.Usage()
+		}
+		return 2
+	}
+	r, err := inGuest(ctx, flags.Args(), files, env, *limit, *verbose, stdout, stderr)
+	switch {
+	case errors.Is(err, rxevm.ErrHang):
+		fmt.Fprintln(stderr, "rxe:", err)
+		return 124
+	case err != nil:
+		fmt.Fprintln(stderr, "rxe:", err)
+		return 125
+	case r.Status.Signaled():
+		fmt.Fprintln(stderr, "rxe:", rxevm.Ended(r.Status))
+		return 128 + int(r.Status.Signal())
+	}
+	return r.Status.ExitStatus()
+}
+
+func inGuest(ctx context.Context, args, files, env []string, limit time.Duration, console bool, stdout, stderr io.Writer) (rxevm.Result, error) {
+	vm, err := rxevm.Boot(ctx, rxevm.Config{Console: console, Progress: func(s string) { fmt.Fprintln(stderr, "rxe:", s) }})
+	if err != nil {
+		return rxevm.Result{}, err
+	}
+	defer vm.Close()
+	if strings.Contains(args[0], "/") {
+		files = append(files, args[0])
+		args[0] = filepath.Base(args[0])
+	}
+	for _, f := range files {
+		if err := vm.Put(f, ""); err != nil {
+			return rxevm.Result{}, err
+		}
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %v", limit))
+	defer cancel()
+	r, err := vm.Run(ctx, rxevm.Cmd{Args: args, Env: env, Stdout: stdout, Stderr: stderr})
+	if r.Left != nil {
+		fmt.Fprintln(stderr, "rxe: left behind:", strings.Join(r.Left, ", "))
+	}
+	return r, err
+}
