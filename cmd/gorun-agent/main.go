@@ -14,7 +14,10 @@ import (
 
 func main() {
 	if len(os.Args) == 2 && (os.Args[1] == "--version" || os.Args[1] == "-V") {
-		fmt.Println(version.Line("gorun-agent"))
+		if _, err := fmt.Println(version.Line("gorun-agent")); err != nil {
+			fmt.Fprintf(os.Stderr, "gorun-agent: %v\n", err)
+			os.Exit(1)
+		}
 		return
 	}
 	os.Exit(agent.Main(context.Background(), os.Stdin, os.Stdout))

@@ -193,13 +193,12 @@ func meant(name string) string {
 	return ""
 }
 
-// encode writes a value for programs.
+// encode writes a value for programs. That it could not be written is told by run.
 func (r *request) encode(value any) int {
 	e := json.NewEncoder(r.out)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
 	if err := e.Encode(value); err != nil {
-		fmt.Fprintf(r.err, "gorun-info: %v\n", err)
 		return statusMissing
 	}
 	return 0

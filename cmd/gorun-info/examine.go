@@ -22,8 +22,7 @@ func showDoctor(ctx context.Context, r *request) int {
 		e.SetEscapeHTML(false)
 		for _, f := range findings {
 			if err := e.Encode(f); err != nil {
-				fmt.Fprintf(r.err, "gorun-info: %v\n", err)
-				return statusMissing
+				return statusMissing // told by run
 			}
 		}
 	} else {

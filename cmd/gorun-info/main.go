@@ -28,11 +28,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gorun-mpi/gorun/cmd/gorun-info/internal/doctor"
+	"github.com/gorun-mpi/gorun/cmd/internal/output"
 	"github.com/gorun-mpi/gorun/internal/version"
 )
 
 const (
-	statusMissing = 1
+	statusMissing = 1 // also when what was asked for could not be written
 	statusUsage   = 2
 	// That of a program that SIGINT has ended.
 	statusInterrupted = 130
@@ -56,27 +57,29 @@ func run(ctx context.Context, args, environ []string, std stdio) int {
 		fmt.Fprintf(std.err, "gorun-info: %v\ngorun-info --help tells what there is\n", err)
 		return statusUsage
 	}
-	r.environ, r.stdio = environ, std
+	out := output.New(std.out)
+	r.environ, r.stdio = environ, stdio{out, std.err}
+	status := 0
 	switch {
 	case r.help:
-		fmt.Fprint(std.out, help())
-		return 0
+		fmt.Fprint(out, help())
 	case r.version:
-		fmt.Fprintln(std.out, version.Line("gorun-info"))
-		return 0
+		fmt.Fprintln(out, version.Line("gorun-info"))
 	case r.man:
-		fmt.Fprint(std.out, manual())
-		return 0
+		fmt.Fprint(out, manual())
 	case r.completion != "":
-		fmt.Fprint(std.out, completion(r.completion))
-		return 0
+		fmt.Fprint(out, completion(r.completion))
+	default:
+		status = r.command.run(ctx, r)
 	}
-	status := r.command.run(ctx, r)
 	if ctx.Err() != nil {
 		// What it has started is gone, and what it has not seen to its end it
 		// does not tell.
 		fmt.Fprintln(std.err, "gorun-info: interrupted")
 		return statusInterrupted
+	}
+	if out.Failed("gorun-info", std.err) {
+		return statusMissing
 	}
 	return status
 }

@@ -58,7 +58,7 @@ func showOverview(ctx context.Context, r *request) int {
 	}
 	fmt.Fprintf(t, "MPIs\t%s\n", strings.Join(mpis, ", "))
 	fmt.Fprintf(t, "machine\t%s\n", o.Machine)
-	_ = t.Flush() // nobody reads, if it fails
+	_ = t.Flush() // told by run, if it fails
 	fmt.Fprintln(r.out)
 	writeSettings(r.out, o.Settings)
 	fmt.Fprintln(r.out, "\ngorun-info doctor tells what stands in the way of jobs here.")

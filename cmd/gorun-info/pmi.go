@@ -68,5 +68,5 @@ func (r *pmiReport) table(w io.Writer) {
 	} else {
 		fmt.Fprintf(t, "PMIx\tOpen MPI\tno\t%s\n", p.Problem)
 	}
-	_ = t.Flush() // nobody reads, if it fails
+	_ = t.Flush() // told by run, if it fails
 }

@@ -87,5 +87,5 @@ func writeSettings(w io.Writer, list []setting) {
 		}
 		fmt.Fprintf(t, "  %s\t%s\n", s.Name, help)
 	}
-	_ = t.Flush() // nobody reads, if it fails
+	_ = t.Flush() // told by run, if it fails
 }

@@ -55,6 +55,7 @@ import (
 	"time"
 
 	"github.com/gorun-mpi/gorun/cmd/internal/logline"
+	"github.com/gorun-mpi/gorun/cmd/internal/output"
 	"github.com/gorun-mpi/gorun/internal/topo"
 	"github.com/gorun-mpi/gorun/internal/version"
 	"github.com/gorun-mpi/gorun/launcher"
@@ -88,18 +89,12 @@ func run(ctx context.Context, c commandLine, std stdio) int {
 		fmt.Fprintf(std.err, "gorun: %v%s\n", err, whereToLook(err))
 		return statusUsage
 	}
-	switch req.action {
-	case showHelp:
-		fmt.Fprint(std.out, help())
-		return 0
-	case showVersion:
-		fmt.Fprintln(std.out, version.Line("gorun"))
-		return 0
-	case showManual:
-		fmt.Fprint(std.out, manual())
-		return 0
-	case showCompletion:
-		fmt.Fprint(std.out, completion(req.shell))
+	if req.action != runProgram {
+		out := output.New(std.out)
+		_, _ = io.WriteString(out, req.text())
+		if out.Failed("gorun", std.err) {
+			return statusFailed
+		}
 		return 0
 	}
 	if !req.quiet {
@@ -111,6 +106,19 @@ func run(ctx context.Context, c commandLine, std stdio) int {
 		}
 	}
 	return runJob(ctx, req, std)
+}
+
+// text is what is asked for instead of a run.
+func (r *request) text() string {
+	switch r.action {
+	case showHelp:
+		return help()
+	case showVersion:
+		return version.Line("gorun") + "\n"
+	case showManual:
+		return manual()
+	}
+	return completion(r.shell)
 }
 
 // runJob hands the job to the launcher and tells how it went.
@@ -145,8 +153,9 @@ func runJob(ctx context.Context, req request, std stdio) int {
 	job.PMIx = findPMIx()
 	job.Adopt = true
 	job.Warn = func(text string) { fmt.Fprintf(std.err, "gorun: warning: %s\n", text) }
+	told := output.New(std.out)
 	job.Placed = func(p launcher.Placement) {
-		req.show.placed(p, req.quiet, std.out, std.err)
+		req.show.placed(p, req.quiet, told, std.err)
 		if shown != nil {
 			shown.placed(p)
 		}
@@ -188,7 +197,11 @@ func runJob(ctx context.Context, req request, std stdio) int {
 	}
 	log.Infof("the job ended with status %d after %v", result.ExitStatus, time.Since(started).Round(time.Millisecond))
 	report(result, req.quiet, std.err)
-	return req.ends.status(result, std.err)
+	status := req.ends.status(result, std.err)
+	if told.Failed("gorun", std.err) && status == 0 {
+		return statusFailed
+	}
+	return status
 }
 
 // whereToLook ends a message about the command line that says nothing itself of

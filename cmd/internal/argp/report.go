@@ -9,10 +9,14 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/gorun-mpi/gorun/cmd/internal/logline"
+	"github.com/gorun-mpi/gorun/cmd/internal/output"
 )
 
 // StatusUsage is the exit status after a wrong command line.
 const StatusUsage = 1
+
+// statusUnwritten is the exit status when what was asked for could not be written.
+const statusUnwritten = 1
 
 // Report prints what there is to print about the error that Parse, or a later
 // check of the program, gave: for ErrHelp the usage and for ErrVersion the
@@ -23,11 +27,16 @@ func (p *Parser) Report(err error, g General, out, errOut io.Writer) int {
 	switch {
 	case err == nil:
 		return 0
-	case errors.Is(err, ErrHelp):
-		fmt.Fprint(out, p.Usage())
-		return 0
-	case errors.Is(err, ErrVersion):
-		fmt.Fprintln(out, p.version)
+	case errors.Is(err, ErrHelp), errors.Is(err, ErrVersion):
+		text := p.version + "\n"
+		if errors.Is(err, ErrHelp) {
+			text = p.Usage()
+		}
+		to := output.New(out)
+		_, _ = io.WriteString(to, text)
+		if to.Failed(p.program, errOut) {
+			return statusUnwritten
+		}
 		return 0
 	}
 	flag, reason := "", err.Error()
