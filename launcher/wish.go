@@ -137,13 +137,13 @@ func (w *wish) place(job *Job) (*place.Result, *JobError) {
 	placed, err := place.Place(w.hosts, w.apps, w.policy)
 	if err != nil {
 		field, value := "NP", strconv.Itoa(job.NP)
-		pe := (*place.Error)(nil)
+		pe, _ := errors.AsType[*place.Error](err) // it always is one
 		switch {
-		case errors.As(err, &pe) && pe.Bind && job.Bind != "":
+		case pe.Bind && job.Bind != "":
 			field, value = "Bind", job.Bind
 		case job.RankFile != "":
 			field, value = "RankFile", ""
-		case job.Map != "":
+		case job.Map != "" && !pe.Slots:
 			field, value = "Map", job.Map
 		case len(job.Hosts) > 0:
 			field, value = "Hosts", listHosts(job.Hosts)

@@ -42,7 +42,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -193,7 +192,7 @@ func runJob(ctx context.Context, req request, std stdio) int {
 	started := time.Now()
 	result, err := runIt(ctx, job)
 	if err != nil {
-		return explain(err, job, std.err)
+		return explain(err, job, req.written, std.err)
 	}
 	log.Infof("the job ended with status %d after %v", result.ExitStatus, time.Since(started).Round(time.Millisecond))
 	report(result, req.quiet, std.err)
@@ -307,51 +306,4 @@ func watchSignals(more []os.Signal) chan os.Signal {
 		signal.Notify(signals, list...)
 	}
 	return signals
-}
-
-// fieldFlags names the option that fills a field of launcher.Job.
-var fieldFlags = map[string]string{
-	"NP": "-np", "Env": "-x", "Dir": "--wdir", "Hosts": "-H", "Launcher": "--launcher", "Emulate": "--emulate", "Timeout": "--timeout", "MaxRestarts": "--max-restarts", "RestartPause": "--restart-delay",
-	"StdinRank": "--stdin", "Output.Stdout": "the file of the ranks' output", "Output.Terminal": "--pty",
-	"Map": "--map-by", "Rank": "--rank-by", "Bind": "--bind-to", "RankFile": "--rankfile", "PerHost": "-ppn", "CPUs": "--cpu-set",
-}
-
-// explain says why a job could not be run, in the words of the command line.
-func explain(err error, job launcher.Job, errOut io.Writer) int {
-	bad, ok := errors.AsType[*launcher.JobError](err)
-	if !ok {
-		fmt.Fprintf(errOut, "gorun: %v\n", err)
-		return statusFailed
-	}
-	name, status := fieldFlags[bad.Field], bad.ExitStatus
-	switch {
-	case bad.Field == "Argv":
-		name = bad.Value
-	case name != "":
-		name = strings.TrimSpace(name + " " + bad.Value)
-		status = statusUsage
-	default:
-		name = bad.Field + " " + bad.Value
-	}
-	fmt.Fprintf(errOut, "gorun: %s: %v%s\n", name, bad.Err, hint(bad, job))
-	if status == 0 {
-		status = statusFailed
-	}
-	return status
-}
-
-// hint is what to try next, with a semicolon before it, where the launcher
-// cannot know it because it knows no command line.
-func hint(bad *launcher.JobError, job launcher.Job) string {
-	switch {
-	case bad.Field == "Dir":
-		return "; expected a directory that exists"
-	case bad.Field == "Hosts" && job.Launcher == "" && !job.NoOversubscribe && !slices.ContainsFunc(job.Hosts, func(h launcher.Host) bool { return h.Max > 0 }):
-		return "; try --launcher fork, or no -H"
-	case bad.Field == "Argv" && bad.ExitStatus == 127 && !strings.Contains(bad.Value, "/"):
-		if info, err := os.Stat(filepath.Join(job.Dir, bad.Value)); err == nil && info.Mode().IsRegular() {
-			return "; ./" + bad.Value + " is there, but not executable; try chmod +x " + bad.Value
-		}
-	}
-	return ""
 }

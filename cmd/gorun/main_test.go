@@ -56,21 +56,28 @@ func TestExplain(t *testing.T) {
 	}
 	job := launcher.Job{Dir: dir}
 	for _, c := range []struct {
-		name   string
-		err    error
-		status int
-		want   string
+		name    string
+		err     error
+		status  int
+		want    string
+		written []writtenOption
 	}{
-		{"not found", &launcher.JobError{Field: "Argv", Value: "nosuch", ExitStatus: 127, Err: errors.New("not in PATH")}, 127, "gorun: nosuch: not in PATH\n"},
-		{"not found but here", &launcher.JobError{Field: "Argv", Value: "here", ExitStatus: 127, Err: errors.New("not in PATH")}, 127, "gorun: here: not in PATH; ./here is there, but not executable; try chmod +x here\n"},
-		{"not executable", &launcher.JobError{Field: "Argv", Value: "./x", ExitStatus: 126, Err: errors.New("permission denied")}, 126, "gorun: ./x: permission denied\n"},
-		{"directory", &launcher.JobError{Field: "Dir", Value: "/nosuch", ExitStatus: 1, Err: errors.New("not there")}, statusUsage, "gorun: --wdir /nosuch: not there; expected a directory that exists\n"},
-		{"host", &launcher.JobError{Field: "Hosts", Value: "a", ExitStatus: 1, Err: errors.New("far away")}, statusUsage, "gorun: -H a: far away; try --launcher fork, or no -H\n"},
-		{"no option", &launcher.JobError{Field: "Agent", Value: "x", Err: errors.New("gone")}, statusFailed, "gorun: Agent x: gone\n"},
-		{"gorun itself", errors.New("out of descriptors"), statusFailed, "gorun: out of descriptors\n"},
+		{"not found", &launcher.JobError{Field: "Argv", Value: "nosuch", ExitStatus: 127, Err: errors.New("not in PATH")}, 127, "gorun: nosuch: not in PATH\n", nil},
+		{"not found but here", &launcher.JobError{Field: "Argv", Value: "here", ExitStatus: 127, Err: errors.New("not in PATH")}, 127, "gorun: here: not in PATH; ./here is there, but not executable; try chmod +x here\n", nil},
+		{"not executable", &launcher.JobError{Field: "Argv", Value: "./x", ExitStatus: 126, Err: errors.New("permission denied")}, 126, "gorun: ./x: permission denied\n", nil},
+		{"directory", &launcher.JobError{Field: "Dir", Value: "/nosuch", ExitStatus: 1, Err: errors.New("not there")}, statusUsage, "gorun: --wdir /nosuch: not there; expected a directory that exists\n", nil},
+		{"host", &launcher.JobError{Field: "Hosts", Value: "a", ExitStatus: 1, Err: errors.New("far away")}, statusUsage, "gorun: -H a: far away; try --launcher fork, or no -H\n", nil},
+		{"no option", &launcher.JobError{Field: "Agent", Value: "x", Err: errors.New("gone")}, statusFailed, "gorun: Agent x: gone\n", nil},
+		{"gorun itself", errors.New("out of descriptors"), statusFailed, "gorun: out of descriptors\n", nil},
+		{"counted", &launcher.JobError{Field: "Map", Value: "ppr:1:node:nolocal", ExitStatus: 1, Err: errors.New("too many")}, statusUsage, "gorun: -N 1 --nolocal: too many\n",
+			[]writtenOption{{"np", "-np 4"}, {"npernode", "-N 1"}, {"nolocal", "--nolocal"}}},
+		{"mapped by the environment", &launcher.JobError{Field: "Map", Value: "soket", ExitStatus: 1, Err: errors.New("what?")}, statusUsage, "gorun: HYDRA_MAPPING=soket: what?\n",
+			[]writtenOption{{"map-by", "HYDRA_MAPPING=soket"}}},
+		{"hosts of a file", &launcher.JobError{Field: "Hosts", Value: "a", ExitStatus: 1, Err: errors.New("far away")}, statusUsage, "gorun: -f list: a: far away; try --launcher fork, or no -H\n",
+			[]writtenOption{{"hostfile", "-f list"}}},
 	} {
 		var out bytes.Buffer
-		if status := explain(c.err, job, &out); status != c.status || out.String() != c.want {
+		if status := explain(c.err, job, c.written, &out); status != c.status || out.String() != c.want {
 			t.Errorf("%s: status %d, %q; want %d, %q", c.name, status, out.String(), c.status, c.want)
 		}
 	}

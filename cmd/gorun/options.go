@@ -30,7 +30,8 @@ type request struct {
 	quiet    bool // no notes, no warnings
 	warnings []string
 	notes    []note
-	metrics  string // where they are to be had; "": nowhere
+	written  []writtenOption // that were set, in order
+	metrics  string          // where they are to be had; "": nowhere
 	ends     ends
 	show     show
 	looks    looks

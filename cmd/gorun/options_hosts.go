@@ -104,7 +104,7 @@ func setLauncher(s *settings, value string) error {
 
 // finishHosts gives the job its hosts, and each program those that it is kept to.
 func (s *settings) finishHosts() error {
-	if s.fileHosts == nil {
+	if s.fileHosts == nil && s.hosts == nil && !slices.ContainsFunc(s.programs, func(p *program) bool { return p.hosts != nil }) {
 		s.fileHosts = s.defaultFile
 	}
 	// Hosts that one program names hold for it, those of the only one for the job.

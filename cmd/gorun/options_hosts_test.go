@@ -24,6 +24,8 @@ func TestHosts(t *testing.T) {
 		{name: "a host that the file has not", args: "-f two -H n9 a", err: `-H: found "n9", expected hosts of the hostfile beside it: n1, n2`},
 		{name: "a default", args: "--default-hostfile two a", want: "n1:2 n2:3, 0*a"},
 		{name: "a default that does not count", args: "--default-hostfile two --hostfile one a", want: "n3:-1, 0*a"},
+		{name: "a default beside -H", args: "--default-hostfile two -H n3 a", want: "n3:1, 0*a"},
+		{name: "a default beside -H of a program", args: "--default-hostfile two a : -H n3 b", want: "n3:1, 1*a 1*b@n3"},
 		{name: "no default", args: "--default-hostfile none a", want: ", 0*a"},
 		{name: "no file", args: "--hostfile nosuch a", err: `--hostfile: found "nosuch", expected a file that can be read: file does not exist`},
 		{name: "a bad line", args: "-f bad a", err: `-f: bad:2: found "slot=3", expected slots=N`},

@@ -270,6 +270,7 @@ func (r *reader) set(o *option, spelling, value string) error {
 		if err := o.set(r.s, value); err != nil {
 			return &refusal{spelling, err}
 		}
+		r.s.wrote(o, spelling, value)
 	}
 	return nil
 }

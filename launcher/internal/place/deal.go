@@ -125,8 +125,8 @@ func (d *dealer) give(host int) (proc, error) {
 		return proc{}, fmt.Errorf("pe=%d: no %s of host %s has so many cores; map by something larger, as slot:pe=%[1]d",
 			d.p.Map.PE, d.p.Map.Kind, b.Name)
 	}
-	return proc{}, fmt.Errorf("pe=%d: host %s has cores for %d such ranks and is to take more; lower pe or start fewer ranks, or let them share cores with --bind-to core:overload-allowed",
-		d.p.Map.PE, b.Name, total)
+	return proc{}, fmt.Errorf("pe=%d: host %s has %vs for %d such ranks and is to take more; lower pe or start fewer ranks, or let them share with --bind-to %[3]v:overload-allowed",
+		d.p.Map.PE, b.Name, d.unit(), total)
 }
 
 // bySlot fills slots, host after host. Beyond them the load is kept even, and
@@ -201,7 +201,7 @@ func (d *dealer) full(a App, may []int) error {
 	for _, i := range may {
 		limit += d.hosts[i].Max
 	}
-	return fmt.Errorf("%d ranks are too many: max_slots allows %d on %s", a.NP, limit, d.names(may))
+	return &Error{Slots: true, Err: fmt.Errorf("%d ranks are too many: max_slots allows %d on %s", a.NP, limit, d.names(may))}
 }
 
 // inTurn deals to the hosts in turn, or to the objects of all hosts. Full ones

@@ -77,8 +77,9 @@ func (o Over) String() string {
 
 // An Error is why a job cannot be placed.
 type Error struct {
-	Bind bool // it can, but not be bound as was asked for
-	Err  error
+	Bind  bool // it can, but not be bound as was asked for
+	Slots bool // the hosts have not enough of them
+	Err   error
 }
 
 func (e *Error) Error() string { return e.Err.Error() }
@@ -147,7 +148,8 @@ func run(hosts []Host, apps []App, p Policy) (*Result, error) {
 		for _, o := range r.Over {
 			names = append(names, o.String())
 		}
-		return nil, fmt.Errorf("more ranks than slots on %s, and oversubscription is not allowed; give more slots (name:slots), or start fewer ranks", strings.Join(names, ", "))
+		return nil, &Error{Slots: true, Err: fmt.Errorf("more ranks than slots on %s, and oversubscription is not allowed; give more slots (name:slots), or start fewer ranks",
+			strings.Join(names, ", "))}
 	}
 	if r.Bind, err = d.bind(); err != nil {
 		return nil, &Error{Bind: true, Err: err}
@@ -312,13 +314,17 @@ func (d *dealer) findObjects(b *bin) error {
 	return nil
 }
 
-// units are what PE counts, inside of a set.
-func (d *dealer) units(m *topo.Machine, within topo.Set) []topo.Set {
-	kind := topo.Core
+// unit is what PE counts.
+func (d *dealer) unit() topo.Kind {
 	if d.p.Map.Threads || d.p.Bind.To == BindObject && d.p.Bind.Kind == topo.Thread {
-		kind = topo.Thread
+		return topo.Thread
 	}
-	return objectsIn(m, kind, within)
+	return topo.Core
+}
+
+// units are those inside of a set.
+func (d *dealer) units(m *topo.Machine, within topo.Set) []topo.Set {
+	return objectsIn(m, d.unit(), within)
 }
 
 // objectsIn are the CPUs of a kind's objects inside of a set, where they have any.

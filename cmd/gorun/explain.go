@@ -1,0 +1,123 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/gorun-mpi/gorun/launcher"
+)
+
+// jobField is a field of launcher.Job in the words of the command line.
+type jobField struct {
+	name    string   // what it is called when no option of those was written
+	options []string // that fill it, by their first names
+}
+
+// jobFields are those that the launcher may find fault with.
+func jobFields() map[string]jobField {
+	return map[string]jobField{
+		"NP":           {"-np", nil},
+		"Env":          {"-x", nil},
+		"Dir":          {"--wdir", nil},
+		"Launcher":     {"--launcher", nil},
+		"Emulate":      {"--emulate", nil},
+		"Timeout":      {"--timeout", nil},
+		"MaxRestarts":  {"--max-restarts", nil},
+		"RestartPause": {"--restart-delay", nil},
+		"StdinRank":    {"--stdin", nil},
+
+		"Hosts":    {"-H", []string{"hostfile", "default-hostfile", "machine"}},
+		"Map":      {"--map-by", []string{"map-by", "npernode", "npersocket", "ppr", "pernode", "bynode", "cpus-per-rank", "use-hwthread-cpus", "nolocal"}},
+		"Rank":     {"--rank-by", []string{"rank-by"}},
+		"Bind":     {"--bind-to", []string{"bind-to", "bind-to-core"}},
+		"RankFile": {"--rankfile", []string{"rankfile", "map-by"}},
+		"PerHost":  {"-ppn", []string{"ppn", "rr"}},
+		"CPUs":     {"--cpu-set", []string{"cpu-set"}},
+
+		"Output.Stdout":   {"the file of the ranks' output", nil},
+		"Output.Terminal": {"--pty", nil},
+	}
+}
+
+// writtenOption is an option as it stood on the command line, or what stands for
+// it in the environment.
+type writtenOption struct {
+	name string // the option's first
+	text string
+}
+
+// wrote notes an option that was set.
+func (s *settings) wrote(o *option, spelling, value string) {
+	text := spelling
+	switch {
+	case value == "":
+	case strings.HasPrefix(spelling, "-"):
+		text += " " + value
+	default:
+		text += "=" + value
+	}
+	s.written = append(s.written, writtenOption{o.names[0], text})
+}
+
+// said is a field with the options that have filled it; "" if the command line
+// has no word for it.
+func said(field, value string, written []writtenOption) string {
+	f := jobFields()[field]
+	var texts []string
+	for _, w := range written {
+		if slices.Contains(f.options, w.name) {
+			texts = append(texts, w.text)
+		}
+	}
+	switch {
+	case texts == nil:
+		return strings.TrimSpace(f.name + " " + value)
+	case field == "Hosts": // it is about one of those in the file
+		return strings.Join(texts, " ") + ": " + value
+	}
+	return strings.Join(texts, " ")
+}
+
+// explain says why a job could not be run, in the words of the command line.
+func explain(err error, job launcher.Job, written []writtenOption, errOut io.Writer) int {
+	bad, ok := errors.AsType[*launcher.JobError](err)
+	if !ok {
+		fmt.Fprintf(errOut, "gorun: %v\n", err)
+		return statusFailed
+	}
+	name, status := said(bad.Field, bad.Value, written), bad.ExitStatus
+	switch {
+	case bad.Field == "Argv":
+		name = bad.Value
+	case jobFields()[bad.Field].name != "":
+		status = statusUsage
+	default:
+		name = bad.Field + " " + bad.Value
+	}
+	fmt.Fprintf(errOut, "gorun: %s: %v%s\n", name, bad.Err, hint(bad, job))
+	if status == 0 {
+		status = statusFailed
+	}
+	return status
+}
+
+// hint is what to try next, with a semicolon before it, where the launcher
+// cannot know it because it knows no command line.
+func hint(bad *launcher.JobError, job launcher.Job) string {
+	switch {
+	case bad.Field == "Dir":
+		return "; expected a directory that exists"
+	case bad.Field == "Hosts" && job.Launcher == "" && !job.NoOversubscribe && !slices.ContainsFunc(job.Hosts, func(h launcher.Host) bool { return h.Max > 0 }):
+		return "; try --launcher fork, or no -H"
+	case bad.Field == "Argv" && bad.ExitStatus == 127 && !strings.Contains(bad.Value, "/"):
+		if info, err := os.Stat(filepath.Join(job.Dir, bad.Value)); err == nil && info.Mode().IsRegular() {
+			return "; ./" + bad.Value + " is there, but not executable; try chmod +x " + bad.Value
+		}
+	}
+	return ""
+}
