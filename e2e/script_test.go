@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -100,9 +101,10 @@ func TestMounts(t *testing.T) {
 func runScripts(t *testing.T, dir string, vars map[string]string) {
 	before := shared()
 	t.Cleanup(func() {
-		// The scripts have ended by now. Programs of others may come and go there.
+		// The scripts have ended by now, and all their processes. Those of others may
+		// come and go there.
 		for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(poll) {
-			left := slices.DeleteFunc(shared(), func(name string) bool { return slices.Contains(before, name) })
+			left := slices.DeleteFunc(shared(), func(name string) bool { return slices.Contains(before, name) || inUse(name) })
 			if len(left) == 0 {
 				return
 			}
@@ -138,6 +140,20 @@ func runScripts(t *testing.T, dir string, vars map[string]string) {
 			"says": cmdSays, "rows": cmdRows,
 		},
 	})
+}
+
+// inUse tells whether a process that lives has a file mapped, or names it in its
+// environment, as ranks do their job's directory.
+func inUse(name string) bool {
+	for _, pattern := range []string{"/proc/[0-9]*/maps", "/proc/[0-9]*/environ"} {
+		files, _ := filepath.Glob(pattern)
+		for _, file := range files {
+			if text, err := os.ReadFile(file); err == nil && bytes.Contains(text, []byte(name)) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // shared are the names in /dev/shm.

@@ -4,11 +4,11 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -73,22 +73,23 @@ func TestStrangersAtThePort(t *testing.T) {
 	testenv.NoLeaks(t)
 	var out buffer
 	ready := out.await("PMI_PORT=")
-	finish := t.TempDir() + "/finish"
-	for rank := range 2 {
-		if err := syscall.Mkfifo(fmt.Sprint(finish, rank), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	job := Job{Argv: sh(`echo PMI_PORT=$PMI_PORT; read x < ` + finish + `$PMI_RANK; exec "$@"`), NP: 2, PMIPort: true, Stdout: &out}
+	// The ranks wait for a line, and a test that is killed leaves nothing behind.
+	stdin, finish := io.Pipe()
+	job := Job{Argv: sh(`echo PMI_PORT=$PMI_PORT; read x; exec "$@"`), NP: 2, PMIPort: true, Stdin: stdin, StdinRank: StdinAll, Stdout: &out}
 	job.Argv = append(append(job.Argv, "sh"), roleArgv(t, "pmi", "init", "barrier", "size", "finalize")...)
 	done := make(chan struct{})
 	var r Result
 	var err error
 	go func() {
 		defer close(done)
+		defer stdin.Close()
 		r, err = Run(testenv.Deadline(t, time.Minute), job)
 	}()
-	<-ready
+	select {
+	case <-ready:
+	case <-done:
+		t.Fatalf("got %+v, %v, %q before a rank has told its port", r, err, out.String())
+	}
 	address := strings.TrimPrefix(strings.SplitN(out.String(), "\n", 2)[0], "PMI_PORT=")
 	var conns []net.Conn
 	for _, say := range []string{"", "x", "GET / HTTP/1.1\r\n\r\n", "cmd=initack pmiid=7\n", "cmd=initack pmiid=-1\n", "cmd=init pmi_version=1\n", strings.Repeat("y", 1000), "\n"} {
@@ -119,14 +120,8 @@ func TestStrangersAtThePort(t *testing.T) {
 	for _, c := range conns {
 		c.Close()
 	}
-	for rank := range 2 {
-		f, err := os.OpenFile(fmt.Sprint(finish, rank), os.O_WRONLY, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		fmt.Fprintln(f)
-		f.Close()
-	}
+	fmt.Fprintln(finish)
+	finish.Close()
 	<-done
 	if err != nil || r.ExitStatus != 0 || !strings.Contains(out.String(), "0/2\n") || !strings.Contains(out.String(), "1/2\n") {
 		t.Errorf("got %+v, %v, %q", r, err, out.String())

@@ -95,10 +95,13 @@ func oomKills(root fs.FS) int {
 		if !g.unified {
 			file = "memory.oom_control"
 		}
-		for line := range strings.Lines(read(root, g.mount, g.path, file)) {
-			if count, ok := strings.CutPrefix(line, "oom_kill "); ok {
-				n, _ := strconv.Atoi(strings.TrimSpace(count))
-				return n
+		// A container that does not see its own path is the mount's root.
+		for _, dir := range []string{g.path, "/"} {
+			for line := range strings.Lines(read(root, g.mount, dir, file)) {
+				if count, ok := strings.CutPrefix(line, "oom_kill "); ok {
+					n, _ := strconv.Atoi(strings.TrimSpace(count))
+					return n
+				}
 			}
 		}
 	}

@@ -78,6 +78,19 @@ func TestOOMKills(t *testing.T) {
 			"proc/self/cgroup":                          "4:memory:/m\n",
 			"sys/fs/cgroup/memory/m/memory.oom_control": "oom_kill_disable 0\noom_kill 2\n",
 		}, 2},
+		{"both", map[string]string{
+			"proc/self/cgroup":                          "4:memory:/m\n0::/u\n",
+			"sys/fs/cgroup/memory/m/memory.oom_control": "oom_kill_disable 0\noom_kill 2\n",
+		}, 2},
+		{"a container that does not see its path", map[string]string{
+			"proc/self/cgroup":            "0::/docker/1234\n",
+			"sys/fs/cgroup/memory.events": "oom_kill 5\n",
+		}, 5},
+		{"its own, not that of all", map[string]string{
+			"proc/self/cgroup":              "0::/a\n",
+			"sys/fs/cgroup/memory.events":   "oom_kill 5\n",
+			"sys/fs/cgroup/a/memory.events": "oom_kill 0\n",
+		}, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := oomKills(files(c.files)); got != c.want {
