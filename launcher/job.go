@@ -91,9 +91,10 @@ type Job struct {
 	// server, and each rank is a world of its own.
 	PMIx string
 
-	// PMIPort has ranks connect to their PMI server (PMI_PORT) instead of
-	// inheriting a connection (PMI_FD), for programs that close what they
-	// inherit or hand it to nobody.
+	// PMIPort has all ranks connect to their PMI server (PMI_PORT) instead of
+	// inheriting a connection (PMI_FD), as those do whose program is not linked
+	// with MPI and not of Go: a shell, Python. It is for MPI programs that close
+	// what they inherit, or that run another MPI program after them.
 	PMIPort bool
 
 	// Universe is what programs are told when they ask how many ranks the job

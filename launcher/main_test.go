@@ -134,6 +134,28 @@ func rolePMI(args []string) int {
 			if value, err = client.Get(value); err == nil {
 				fmt.Printf("%d: %s=%s\n", env.Rank, a[len("get="):], value)
 			}
+		case "put":
+			key, value, _ := strings.Cut(value, "=")
+			err = client.Put(key, value)
+		case "none":
+			if _, err = client.Get(value); errors.Is(err, pmi.ErrNotFound) {
+				err = nil
+			} else {
+				err = fmt.Errorf("it is there: %v", err)
+			}
+		case "touch":
+			err = os.WriteFile(value, nil, 0o600)
+		case "await": // a file
+			for err = ctx.Err(); err == nil; err = ctx.Err() {
+				if _, missing := os.Stat(value); missing == nil {
+					break
+				}
+				time.Sleep(time.Millisecond)
+			}
+		case "helper": // a second connection beside the first
+			if _, second := pmi.Dial(env); second == nil {
+				err = errors.New("it is let in")
+			}
 		case "spawn":
 			err = roleSpawn(ctx, client, value)
 		case "publish":

@@ -194,13 +194,16 @@ func TestEnvironment(t *testing.T) {
 				index, local, size = "1", "1", "2"
 			}
 			for _, want := range []string{
-				"3 PMI_RANK=3", "3 PMI_SIZE=4", "3 PMI_FD=3", "3 PMI_PORT=unset", "3 PMI_ID=unset", "3 PMIX_RANK=unset", "3 GORUN_PMI=cards",
+				"3 PMI_RANK=3", "3 PMI_SIZE=4", "3 PMI_FD=unset", "3 PMI_ID=3", "3 PMIX_RANK=unset", "3 GORUN_PMI=cards",
 				"3 GORUN_HOST_INDEX=" + index, "3 GORUN_LOCAL_RANK=" + local, "3 GORUN_LOCAL_SIZE=" + size, "3 GORUN_SEGMENT=4",
 				"3 GORUN_EMULATE=mlx5_0,mlx5_1", "3 OMPI_COMM_WORLD_RANK=3", "3 MPI_LOCALRANKID=" + local, "3 GORUN_OWN=kept", "3 A=2",
 			} {
 				if !strings.Contains(stdout, want+"\n") {
 					t.Errorf("rank 3 has not %s", want)
 				}
+			}
+			if !strings.Contains(stdout, "3 PMI_PORT=127.0.0.1:") {
+				t.Errorf("rank 3 has no PMI_PORT")
 			}
 		})
 	}
@@ -228,7 +231,7 @@ func TestDescriptors(t *testing.T) {
 		names = append(names, left[strings.LastIndexByte(left, ' ')+1:]+" "+kind)
 	}
 	sort.Strings(names)
-	if got, want := strings.Join(names, ", "), "0 /dev/null, 1 pipe, 2 pipe, 3 socket, 4 /memfd"; got != want {
+	if got, want := strings.Join(names, ", "), "0 /dev/null, 1 pipe, 2 pipe, 4 /memfd"; got != want {
 		t.Errorf("descriptors of rank 1: got %s, want %s", got, want)
 	}
 }
@@ -307,8 +310,8 @@ func TestJobInAJob(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// 0, 1, 2, the socket, the segment and the directory that ls reads.
-	for text, want := range map[string]int{"inner 0 of 2\n": 2, "inner 1 of 2\n": 2, "6\n": 4} {
+	// 0, 1, 2, the segment and the directory that ls reads.
+	for text, want := range map[string]int{"inner 0 of 2\n": 2, "inner 1 of 2\n": 2, "5\n": 4} {
 		if got := strings.Count(stdout, text); got != want {
 			t.Errorf("%q: got %d times, want %d: %q %q", text, got, want, stdout, stderr)
 		}

@@ -30,7 +30,8 @@
 // fence to say so, and a host that still waits learns it instead of waiting for
 // ever. After a spawn, and after what concerns published names, a rank waits for
 // the owner's answer as it does in a fence: [Spawn], SpawnDone, [Name], NameDone.
-// A spawned group is served by engines of its own.
+// A spawned group is served by engines of its own, and so are the second MPI
+// programs of ranks that run several, one after the other.
 //
 // # Memory
 //

@@ -18,6 +18,7 @@ var (
 // EngineConfig is the job as the server of one host sees it.
 type EngineConfig struct {
 	KVSName  string            // name of the job's key-value space; "gorun" if empty
+	World    int               // how many MPI programs each rank has run before this one; messages tell
 	Size     int               // ranks of the job
 	Ranks    []int             // global ranks served here, those of this host
 	AppNum   []int             // application context, by index in Ranks; nil: all 0
@@ -31,6 +32,7 @@ type EngineConfig struct {
 // served here panic.
 type Engine struct {
 	kvsName  string
+	world    int
 	size     int
 	universe int
 	peers    []*peer
@@ -90,6 +92,7 @@ func NewEngine(cfg EngineConfig) *Engine {
 	}
 	e := &Engine{
 		kvsName:  cfg.KVSName,
+		world:    cfg.World,
 		size:     cfg.Size,
 		universe: cfg.Universe,
 		index:    make([]int32, cfg.Size),
@@ -191,7 +194,11 @@ func (e *Engine) Disconnect(rank int) []Event {
 		e.inside--
 		e.leave(p, fmt.Sprintf("its connection ended in fence %d", e.epoch))
 	default:
-		e.leave(p, "its process ended before init")
+		why := "its process ended before init"
+		if e.world > 0 {
+			why = fmt.Sprintf("its process ended after MPI program %d, before init of program %d", e.world, e.world+1)
+		}
+		e.leave(p, why)
 	}
 	// Whoever said init owes a finalize. leave has told already if someone waits.
 	if was != fresh && e.broken == nil {

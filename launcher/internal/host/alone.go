@@ -93,8 +93,8 @@ func (h *Host) mayBeAlone(local int) bool {
 
 // hasJoined tells whether a rank has ever met either server.
 func (h *Host) hasJoined(local int) bool {
-	rank := h.rankOf(local)
-	return h.engine.Joined(rank) || h.pmixCount(rank).Joined > 0
+	joined, _ := h.met(local)
+	return joined || h.pmixCount(h.rankOf(local)).Joined > 0
 }
 
 // nextLook is when silent ranks are looked at; zero: never.
@@ -137,7 +137,7 @@ func (h *Host) look(local int) {
 	// since, but not after it was seen initialised.
 	h.receive(local)
 	if l.sure && !h.hasJoined(local) {
-		h.tellAlone(local, fmt.Sprintf("has initialised %s without meeting its launcher, so each rank is a world of its own (rank 0 of 1): %s", l.name, h.whyAlone(pid)))
+		h.tellAlone(local, fmt.Sprintf("has initialised %s without meeting its launcher, so each rank is a world of its own (rank 0 of 1): %s", l.name, h.whyAlone(local, pid)))
 	}
 }
 
@@ -199,7 +199,7 @@ func mappedFiles(maps []byte) iter.Seq[string] {
 }
 
 // whyAlone is what a process shows of the reason.
-func (h *Host) whyAlone(pid int) string {
+func (h *Host) whyAlone(local, pid int) string {
 	proc := "/proc/" + strconv.Itoa(pid)
 	env, err := os.ReadFile(proc + "/environ")
 	if err != nil {
@@ -209,7 +209,7 @@ func (h *Host) whyAlone(pid int) string {
 		return bytes.Contains(append([]byte{0}, env...), []byte("\x00"+name+"="))
 	}
 	pmi1, name := has("PMI_FD"), "PMI_FD"
-	if h.spec.PMIPort {
+	if h.dials(local) {
 		pmi1, name = has("PMI_PORT"), "PMI_PORT"
 	}
 	switch {
@@ -224,7 +224,7 @@ func (h *Host) whyAlone(pid int) string {
 	case !pmi1:
 		return "something between gorun and the program has taken " + name + " out of its environment"
 	}
-	if to, err := os.Readlink(proc + "/fd/" + strconv.Itoa(pmiFD)); !h.spec.PMIPort && (err != nil || !strings.HasPrefix(to, "socket:")) {
+	if to, err := os.Readlink(proc + "/fd/" + strconv.Itoa(pmiFD)); !h.dials(local) && (err != nil || !strings.HasPrefix(to, "socket:")) {
 		return fmt.Sprintf("descriptor %d, the socket to its launcher (PMI_FD), is not open in it", pmiFD)
 	}
 	return "it knows neither PMI-1 (" + name + ") nor PMIx (PMIX_NAMESPACE); gorun-info pmi tells what gorun can serve"
@@ -259,7 +259,8 @@ func (h *Host) linkedWith(app int) string {
 			file = filepath.Join(h.spec.Apps[app].Dir, file)
 		}
 		if f, err := os.Open(file); err == nil {
-			if l, ok := findMPI(slices.Values(neededBy(f))); ok {
+			needed, _ := readELF(f)
+			if l, ok := findMPI(slices.Values(needed)); ok {
 				name = l.name
 			}
 			_ = f.Close()

@@ -60,13 +60,15 @@ func (h *Host) ask(e pmi.Event) {
 // answered takes the answer for a rank that may have gone meanwhile.
 func (h *Host) answered(rank int, r *Reply) {
 	switch {
-	case r == nil || h.engine == nil || h.spec.local(rank) < 0:
+	case r == nil || h.worlds == nil || h.spec.local(rank) < 0:
 	case r.Tag != 0 && h.pmix != nil && r.Spawn != nil:
 		h.pmix.Spawned(r.Tag, "gorun_"+r.Spawn.Job, r.Spawn.Err)
 	case r.Tag != 0:
 	case r.Name != nil:
-		h.apply(h.engine.NameDone(rank, *r.Name))
+		e := h.engine(h.spec.local(rank))
+		h.apply(e, e.NameDone(rank, *r.Name))
 	case r.Spawn != nil:
-		h.apply(h.engine.SpawnDone(rank, pmi.SpawnAnswer{Err: r.Spawn.Err, Codes: r.Spawn.Codes}))
+		e := h.engine(h.spec.local(rank))
+		h.apply(e, e.SpawnDone(rank, pmi.SpawnAnswer{Err: r.Spawn.Err, Codes: r.Spawn.Codes}))
 	}
 }

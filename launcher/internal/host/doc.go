@@ -34,7 +34,8 @@
 //
 // The host owns the shared segment, and for each rank a socket, two pipes and a
 // pidfd, all gone when Run returns. A rank inherits descriptors 0, 1 and 2, its
-// PMI socket as 3 and the segment as 4, and nothing else.
+// PMI socket as 3, unless it is to connect to a port, and the segment as 4, and
+// nothing else.
 //
 // # What may block
 //

@@ -95,9 +95,10 @@ func (h *Host) processEnded(local int) {
 	h.segment.SetDead(local)
 
 	number := h.rankOf(local)
-	e := Event{
-		Kind: Ended, Rank: number, PID: r.pid, Status: how.status, Signal: how.signal, Text: text,
-		Joined: h.engine.Joined(number), Finalized: h.engine.Finalized(number), Told: h.ending.begun || h.quitting,
+	e := Event{Kind: Ended, Rank: number, PID: r.pid, Status: how.status, Signal: how.signal, Text: text, Told: h.ending.begun || h.quitting}
+	e.Joined, e.Finalized = h.met(local)
+	if e.Finalized && !h.dials(local) && (how.signal == unix.SIGPIPE || how.status == 128+int(unix.SIGPIPE)) {
+		e.Text = "it had finalized MPI; if it then ran a second MPI program, --pmi-port lets that one find its launcher"
 	}
 	h.addPMIx(&e, r)
 	if how.signal == syscall.SIGKILL && !e.Told {
@@ -113,7 +114,7 @@ func (h *Host) processEnded(local int) {
 		h.endedAlone(local)
 	}
 	h.emit(e)
-	h.apply(h.engine.Disconnect(number))
+	h.leaveWorlds(local)
 	if h.running == 0 && h.complete {
 		h.allEnded()
 	}
@@ -123,6 +124,7 @@ func (h *Host) processEnded(local int) {
 // what they left behind is killed, and there is nothing to guard any more.
 func (h *Host) allEnded() {
 	h.killGroups()
+	h.closeWorlds()
 	if !h.abandoned && (h.pmix == nil || h.pmix.Idle()) && h.left.files == nil && h.removeEmpty() {
 		h.guard.Release()
 	}

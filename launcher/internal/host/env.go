@@ -92,14 +92,14 @@ func foreign(name string) bool {
 // share that run the same program are made once.
 type environment struct {
 	spec    *Spec
-	port    string     // where the server listens; "": ranks inherit a socket
+	ports   []string   // where the PMI server listens, by program; "": its ranks inherit a socket
 	common  [][]string // by program; nil where no rank of the host runs it
 	meeting []meeting  // by program
 	shares  []sharing  // by local rank
 	calm    []bool     // by program: its environment says nothing of how Open MPI waits
 }
 
-func newEnvironment(spec *Spec, cpus int, segment bool, dir string, server *sidecar.Server, port string) *environment {
+func newEnvironment(spec *Spec, cpus int, segment bool, dir string, server *sidecar.Server, ports []string) *environment {
 	if cpus == 0 {
 		cpus = topo.CPUs()
 	}
@@ -129,7 +129,7 @@ func newEnvironment(spec *Spec, cpus int, segment bool, dir string, server *side
 	}
 	host = append(host, programVars(spec.Apps)...)
 	host = append(host, pmixVars(spec, server)...)
-	e := &environment{spec: spec, port: port, common: make([][]string, len(spec.Apps)), meeting: make([]meeting, len(spec.Apps)), shares: shares(spec.Ranks, cpus), calm: make([]bool, len(spec.Apps))}
+	e := &environment{spec: spec, ports: ports, common: make([][]string, len(spec.Apps)), meeting: make([]meeting, len(spec.Apps)), shares: shares(spec.Ranks, cpus), calm: make([]bool, len(spec.Apps))}
 	for _, r := range spec.Ranks {
 		if e.common[r.App] == nil {
 			user := Scrub(spec.Apps[r.App].Env)
@@ -197,8 +197,8 @@ func (e *environment) of(local int) []string {
 		env = append(env, ompiOver+"1", ompiYield+"1")
 	}
 	server := pmi.Env{FD: pmiFD, Rank: r.Rank, Size: e.spec.NP, Cards: true, Spawned: e.spec.Group > 0}
-	if e.port != "" {
-		server.FD, server.Port, server.ID = -1, e.port, rank
+	if port := e.ports[r.App]; port != "" {
+		server.FD, server.Port, server.ID = -1, port, rank
 	}
 	return append(env, server.Environ()...)
 }

@@ -56,11 +56,13 @@ type Host struct {
 	rankDir string // that ranks are told of: dir, or "" if it could not be made
 	left    leavings
 	segment *shm.Segment
-	engine  *pmi.Engine
+	worlds  []*pmi.Engine // see engine
+	fences  uint64        // that were emitted, of all worlds
 	alone   loneliness
 	linked  map[int]string  // MPI library, by program
 	pmix    *sidecar.Server // nil: programs of Open MPI are not served
 	port    port
+	dialers []bool // by program: its ranks connect to the port
 	input   input
 	streams [3]stream // by number; 0 is unused
 	discard bool      // nobody wants output any more
@@ -101,7 +103,8 @@ type rank struct {
 	spoken bool   // it has written
 	linked string // MPI library that it was seen with
 
-	connected bool // to the port; one connection is all it has
+	connected bool // to the port
+	world     int  // that it is in, or was last
 }
 
 // New makes a host. Run starts it.
@@ -161,28 +164,11 @@ func (h *Host) prepare() error {
 	if err := h.openPMIx(); err != nil {
 		return err
 	}
-	if h.spec.PMIPort {
-		if err := h.openPort(); err != nil {
-			return fmt.Errorf("a port for PMI: %w", err)
-		}
-	}
 	count := len(h.spec.Ranks)
 	if h.segment, err = shm.Create(shm.DefaultGeometry(count, shm.Limit())); err != nil {
 		return fmt.Errorf("shared segment of %d ranks: %w", count, err)
 	}
-	ranks, apps := make([]int, count), make([]int, count)
-	for i, r := range h.spec.Ranks {
-		ranks[i], apps[i] = r.Rank, r.App
-	}
-	h.engine = pmi.NewEngine(pmi.EngineConfig{
-		KVSName:  "gorun_" + h.spec.Job,
-		Size:     h.spec.NP,
-		Ranks:    ranks,
-		AppNum:   apps,
-		Universe: h.spec.Universe,
-		Mapping:  h.spec.Mapping,
-		Preset:   h.spec.Preset,
-	})
+	h.openWorld()
 	return nil
 }
 

@@ -17,9 +17,10 @@ const silence = 250 * time.Millisecond
 
 // fenced is what came of a fence between hosts.
 type fenced struct {
-	epoch uint64
-	all   [][]byte
-	err   error
+	engine *pmi.Engine
+	epoch  uint64
+	all    [][]byte
+	err    error
 }
 
 // servePMI is called when a rank's socket is ready.
@@ -57,7 +58,8 @@ func (h *Host) receive(local int) bool {
 		h.closeSocket(local)
 		return false
 	}
-	h.apply(h.engine.Receive(h.rankOf(local), h.buf[:n]))
+	e := h.engine(local)
+	h.apply(e, e.Receive(h.rankOf(local), h.buf[:n]))
 	if n == len(h.buf) && n < bufMost {
 		h.buf = h.large()
 	}
@@ -83,7 +85,8 @@ func (h *Host) silentOnTime(now time.Time) {
 	for i, r := range h.up() {
 		if !r.silent.IsZero() && !now.Before(r.silent) {
 			h.unhold(r)
-			h.apply(h.engine.Disconnect(h.rankOf(i)))
+			e := h.engine(i)
+			h.apply(e, e.Disconnect(h.rankOf(i)))
 		}
 	}
 }
@@ -95,26 +98,26 @@ func (h *Host) unhold(r *rank) {
 	}
 }
 
-// apply does what the engine wants done.
-func (h *Host) apply(events []pmi.Event) {
+// apply does what an engine wants done.
+func (h *Host) apply(engine *pmi.Engine, events []pmi.Event) {
 	for _, e := range events {
 		switch e := e.(type) {
 		case pmi.Reply:
 			h.reply(h.spec.local(e.Rank), e.Data)
 		case pmi.Fence:
-			h.fence(e)
+			h.fence(engine, e)
 		case pmi.Abort:
 			h.ranks[h.spec.local(e.Rank)].bad = true
 			h.emit(Event{Kind: Aborted, Rank: e.Rank, Status: e.Code, Text: e.Message})
 		case pmi.Violation:
-			h.violation(e)
+			h.violation(engine, e)
 		case pmi.Name, pmi.Spawn:
 			h.ask(e)
 		}
 	}
 }
 
-func (h *Host) violation(v pmi.Violation) {
+func (h *Host) violation(engine *pmi.Engine, v pmi.Violation) {
 	text := v.Err.Error()
 	var re *pmi.RankError
 	if errors.As(v.Err, &re) {
@@ -125,7 +128,7 @@ func (h *Host) violation(v pmi.Violation) {
 	}
 	late := errors.Is(v.Err, pmi.ErrLeft) || errors.Is(v.Err, pmi.ErrFence)
 	// A rank that enters a fence which can no more be completed waits too.
-	stuck := h.engine.Waiting() > 0 || !errors.Is(v.Err, pmi.ErrLeft)
+	stuck := engine.Waiting() > 0 || !errors.Is(v.Err, pmi.ErrLeft)
 	h.emit(Event{Kind: Violated, Rank: v.Rank, Text: text, Late: late, Stuck: stuck})
 }
 
@@ -165,33 +168,37 @@ func (h *Host) reply(local int, data []byte) {
 }
 
 // fence completes a fence, at once when there is no other host.
-func (h *Host) fence(f pmi.Fence) {
+func (h *Host) fence(engine *pmi.Engine, f pmi.Fence) {
 	if h.cfg.Store == nil {
-		h.apply(h.engine.FenceDone(f.Epoch, [][]byte{f.Contribution}))
+		h.apply(engine, engine.FenceDone(f.Epoch, [][]byte{f.Contribution}))
 		if !f.Closing { // else no rank waits
 			h.emit(Event{Kind: Fenced})
 		}
 		return
 	}
+	// All hosts go through the fences of one world after those of the other, so
+	// their counts agree.
+	h.fences++
+	epoch := h.fences
 	if f.Closing {
 		// Nobody here waits for it, but others may: it goes on after the
 		// host is done, until the owner of the store closes it.
-		go func() { _, _ = h.cfg.Store.Fence(context.Background(), f.Epoch, f.Contribution) }()
+		go func() { _, _ = h.cfg.Store.Fence(context.Background(), epoch, f.Contribution) }()
 		return
 	}
 	h.workers.Add(1)
 	go func() {
 		defer h.workers.Done()
-		all, err := h.cfg.Store.Fence(h.ctx, f.Epoch, f.Contribution)
-		h.mail.post(letter{fence: &fenced{f.Epoch, all, err}})
+		all, err := h.cfg.Store.Fence(h.ctx, epoch, f.Contribution)
+		h.mail.post(letter{fence: &fenced{engine, f.Epoch, all, err}})
 	}()
 }
 
 func (h *Host) fenceReturned(f *fenced) {
 	if f.err != nil {
-		h.apply(h.engine.FenceFailed(f.epoch, f.err))
+		h.apply(f.engine, f.engine.FenceFailed(f.epoch, f.err))
 		return
 	}
-	h.apply(h.engine.FenceDone(f.epoch, f.all))
+	h.apply(f.engine, f.engine.FenceDone(f.epoch, f.all))
 	h.emit(Event{Kind: Fenced})
 }

@@ -20,9 +20,9 @@ const (
 // port is where the ranks of a host find their PMI server with PMI_PORT: a port
 // of the loopback address, since they are on this machine. A connection belongs
 // to no rank until its first line tells which. Only the user who runs the job
-// is listened to, and of each rank one connection.
+// is listened to, and of each rank one connection at a time: see [Host.nextWorld].
 type port struct {
-	fd     int // -1: ranks inherit a socket instead
+	fd     int // -1: it is not open
 	addr   netip.AddrPort
 	guests map[int]*guest // by descriptor
 	full   bool           // nobody is let in
@@ -52,7 +52,22 @@ func (h *Host) openPort() error {
 		return os.NewSyscallError("getsockname", err)
 	}
 	h.port.addr = inet4(name)
+	if err := h.port.reachable(); err != nil {
+		return err
+	}
 	return h.watch(fd, unix.EPOLLIN, sourcePort, 0)
+}
+
+// reachable fails where ranks could not connect, as in a network namespace whose
+// loopback device is down: there a port can be bound all the same.
+func (p *port) reachable() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return os.NewSyscallError("socket", err)
+	}
+	defer unix.Close(fd)
+	// It sends nothing, and looks for the way.
+	return os.NewSyscallError("connect", unix.Connect(fd, &unix.SockaddrInet4{Port: int(p.addr.Port()), Addr: p.addr.Addr().As4()}))
 }
 
 // name is where ranks connect; "" if they do not.
@@ -184,13 +199,13 @@ func (h *Host) seatGuests(local int) {
 }
 
 // seat gives a connection to its rank; false when that has yet to be entered. It
-// is closed if the rank has had one.
+// is closed if the rank is not through with the one before.
 func (h *Host) seat(fd int, g *guest) bool {
 	r := &h.ranks[g.local]
 	if !r.up {
 		return false
 	}
-	if r.connected {
+	if r.connected && !h.nextWorld(g.local) {
 		h.log("rank %d connects again", h.rankOf(g.local))
 		h.dismiss(fd)
 		return true
@@ -199,6 +214,7 @@ func (h *Host) seat(fd int, g *guest) bool {
 	r.connected, r.socket = true, fd
 	h.rewatch(fd, unix.EPOLLIN, sourcePMI, g.local)
 	h.crowd()
-	h.apply(h.engine.Receive(h.rankOf(g.local), g.line))
+	e := h.engine(g.local)
+	h.apply(e, e.Receive(h.rankOf(g.local), g.line))
 	return true
 }

@@ -61,6 +61,9 @@ func (h *Host) start() error {
 	if err := inheritNothing(); err != nil {
 		return err
 	}
+	if err := h.chooseDialers(files); err != nil {
+		return err
+	}
 	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return &os.PathError{Op: "open", Path: "/dev/null", Err: err}
@@ -77,7 +80,7 @@ func (h *Host) start() error {
 	}()
 
 	h.ranks = make([]rank, len(h.spec.Ranks))
-	h.spawner = &spawner{h: h, files: files, null: null, stdin: stdin, env: newEnvironment(&h.spec, h.cfg.CPUs, h.segment.FD() >= 0, h.rankDir, h.pmix, h.port.name())}
+	h.spawner = &spawner{h: h, files: files, null: null, stdin: stdin, env: newEnvironment(&h.spec, h.cfg.CPUs, h.segment.FD() >= 0, h.rankDir, h.pmix, h.ports())}
 	done := make(chan struct{})
 	if len(h.ranks) >= helpFrom && runtime.GOMAXPROCS(0) > 1 {
 		h.workers.Go(func() { h.spawner.help(done) })
@@ -217,7 +220,7 @@ func (s *spawner) spawn(local int, b *binder) (err error) {
 			return err
 		}
 	}
-	if !h.spec.PMIPort { // else its descriptor stays closed
+	if !h.dials(local) { // else its descriptor stays closed
 		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 		if err != nil {
 			return os.NewSyscallError("socketpair", err)
@@ -287,7 +290,7 @@ func (h *Host) watchRank(local int) error {
 			return err
 		}
 	}
-	if h.spec.PMIPort {
+	if h.dials(local) {
 		h.seatGuests(local)
 		return nil
 	}

@@ -110,9 +110,9 @@ func (h *Host) examine(traces bool) {
 		for _, p := range all[i] {
 			lines = append(lines, p.String())
 		}
-		if h.engine.Joined(rank) && !h.engine.Finalized(rank) {
+		if joined, finalized := h.met(i); joined && !finalized {
 			where := "after MPI_Init, before MPI_Finalize"
-			if h.engine.InFence(rank) {
+			if h.engine(i).InFence(rank) {
 				where = "waiting for the other ranks at its launcher's barrier, as in MPI_Init"
 			}
 			lines = append(lines, "MPI: "+where)

@@ -1,0 +1,182 @@
+package host
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gorun-mpi/gorun/pmi"
+)
+
+// A rank may be a script that runs several MPI programs, one after the other. All
+// ranks' first programs are a world, and so are their second ones: each world has
+// an engine, with fences and a key-value space of its own, since ranks need not
+// go on at the same time. A program's world is known by its connection: the n-th
+// of a rank belongs to the n-th world, and is let in when the rank has finalized
+// in the one before.
+//
+// So it takes a port: MPICH shuts down the socket that it has inherited, for all
+// who hold it. Programs that are linked with MPI, or of Go, run alone: their ranks
+// inherit a socket, as every client of PMI-1 knows it; those of others are given
+// the port.
+
+// engine serves the world that a rank is in.
+func (h *Host) engine(local int) *pmi.Engine { return h.worlds[h.ranks[local].world] }
+
+// openWorld makes one more world. Ranks that have ended are not part of it.
+func (h *Host) openWorld() {
+	n := len(h.worlds)
+	name := "gorun_" + h.spec.Job
+	if n > 0 {
+		name += "." + strconv.Itoa(n+1)
+	}
+	ranks, apps := make([]int, len(h.spec.Ranks)), make([]int, len(h.spec.Ranks))
+	for i, r := range h.spec.Ranks {
+		ranks[i], apps[i] = r.Rank, r.App
+	}
+	e := pmi.NewEngine(pmi.EngineConfig{
+		KVSName:  name,
+		World:    n,
+		Size:     h.spec.NP,
+		Ranks:    ranks,
+		AppNum:   apps,
+		Universe: h.spec.Universe,
+		Mapping:  h.spec.Mapping,
+		Preset:   h.spec.Preset,
+	})
+	h.worlds = append(h.worlds, e)
+	for i, r := range h.up() {
+		if r.gone {
+			h.apply(e, e.Disconnect(h.rankOf(i)))
+		}
+	}
+}
+
+// nextWorld takes a rank, which has connected anew, to its next world; false when
+// it is not through with the one it is in.
+func (h *Host) nextWorld(local int) bool {
+	r, rank := &h.ranks[local], h.rankOf(local)
+	for h.receive(local) {
+	}
+	e := h.engine(local)
+	if r.gone || !e.Finalized(rank) {
+		if !r.gone && r.socket < 0 {
+			h.emit(Event{Kind: Violated, Rank: rank, Text: "it began an MPI program after one that ended without MPI_Finalize", Stuck: true})
+		}
+		return false
+	}
+	h.unwatch(&r.socket)
+	h.unhold(r)
+	r.send, r.stuck = nil, false
+	h.apply(e, e.Disconnect(rank))
+	if r.world++; r.world == len(h.worlds) {
+		h.openWorld()
+	}
+	h.forgetWorlds()
+	return true
+}
+
+// forgetWorlds frees those that all ranks are through with.
+func (h *Host) forgetWorlds() {
+	least := len(h.worlds) - 1
+	for _, r := range h.up() {
+		least = min(least, r.world)
+	}
+	for i := least - 1; i >= 0 && h.worlds[i] != nil; i-- {
+		h.worlds[i] = nil
+	}
+}
+
+// leaveWorlds notes that the process of a rank has ended, in its world and the
+// later ones.
+func (h *Host) leaveWorlds(local int) {
+	for _, e := range h.worlds[h.ranks[local].world:] {
+		h.apply(e, e.Disconnect(h.rankOf(local)))
+	}
+}
+
+// closeWorlds tells the other hosts that no rank here will be in one more world,
+// in which theirs may wait.
+func (h *Host) closeWorlds() {
+	if h.cfg.Store != nil && h.port.fd >= 0 {
+		h.openWorld()
+	}
+}
+
+// met tells whether a rank has ever said init, and whether it then said finalize.
+func (h *Host) met(local int) (joined, finalized bool) {
+	e, rank := h.engine(local), h.rankOf(local)
+	if h.ranks[local].world > 0 && !e.Joined(rank) {
+		return true, true // in the world before
+	}
+	return e.Joined(rank), e.Finalized(rank)
+}
+
+// chooseDialers decides which programs' ranks connect to a port, and opens it if
+// there are some. files are the programs.
+func (h *Host) chooseDialers(files []string) error {
+	h.dialers = make([]bool, len(files))
+	some := false
+	for i, file := range files {
+		if file != "" {
+			h.dialers[i] = h.spec.PMIPort || !runsAlone(h.spec.Apps[i].Dir, file)
+			some = some || h.dialers[i]
+		}
+	}
+	if !some {
+		return nil
+	}
+	err := h.openPort()
+	if err == nil {
+		return nil
+	}
+	h.closePort()
+	if h.spec.PMIPort {
+		return fmt.Errorf("a port for PMI: %w", err)
+	}
+	// As where the loopback device is down: one program a rank works still.
+	h.log("no port for PMI: %v", err)
+	clear(h.dialers)
+	return nil
+}
+
+// runsAlone tells whether a program is the one that speaks PMI, so that no other
+// program of its rank does.
+func runsAlone(dir, file string) bool {
+	if dir != "" && !filepath.IsAbs(file) {
+		file = filepath.Join(dir, file)
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return false // to be executed it need not be readable
+	}
+	defer f.Close()
+	needed, goes := readELF(f)
+	if goes {
+		return true
+	}
+	for _, name := range needed {
+		if strings.HasPrefix(name, "libpmi") || strings.HasPrefix(name, "libflux") {
+			return true
+		}
+	}
+	_, ok := findMPI(slices.Values(needed))
+	return ok
+}
+
+// dials tells whether a rank connects to the port.
+func (h *Host) dials(local int) bool { return h.dialers[h.spec.Ranks[local].App] }
+
+// ports are where ranks connect, by program; "" for those that inherit a socket.
+func (h *Host) ports() []string {
+	ports := make([]string, len(h.dialers))
+	for i, dials := range h.dialers {
+		if dials {
+			ports[i] = h.port.name()
+		}
+	}
+	return ports
+}
