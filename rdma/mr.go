@@ -35,7 +35,9 @@ func (a Access) String() string {
 type PD interface {
 	Context() Context
 	// RegMR registers memory that the caller owns (ibv_reg_mr). The region
-	// keeps buf alive, and on the heap, until it is closed. Without
+	// keeps buf alive, and on the heap, until it is closed. Memory that is not
+	// mapped, or read-only memory with AccessLocalWrite, is EFAULT, unless it is
+	// on demand: then the request that touches it fails. Without
 	// AccessLocalWrite, AccessRemoteWrite and AccessRemoteAtomic are EINVAL.
 	//
 	// A nil buf with AccessOnDemand registers the whole address space, where
@@ -46,7 +48,8 @@ type PD interface {
 	// which peers reach fastest. It is given back by Close.
 	AllocMR(length int, access Access) (MR, error)
 	// RegMRIOVA is RegMR with the region's addresses counted from iova on
-	// (ibv_reg_mr_iova): the byte at address x is buf[x-iova].
+	// (ibv_reg_mr_iova): the byte at address x is buf[x-iova]. iova and the
+	// memory lie alike in their pages, else it is EINVAL.
 	RegMRIOVA(buf []byte, iova uint64, access Access) (MR, error)
 	// RegDMABufMR registers length bytes of the dma-buf fd, from offset on,
 	// with addresses from iova on (ibv_reg_dmabuf_mr). Bytes of it is nil.

@@ -77,7 +77,7 @@ func (a *agent) do(c *call, ans *answer) error {
 	switch c.Op {
 	case opHello, opPort, opGID, opAddEndpoint, opCounters, opSupports, opAllocPD, opCreateCQ, opCloseContext:
 		return a.onContext(c, ans)
-	case opCreateQP, opMemory, opAgain:
+	case opCreateQP, opMemory, opAgain, opAgainAt, opAdvise:
 		pd, err := object[rdma.PD](a, c.On)
 		if err != nil {
 			return err
@@ -101,12 +101,17 @@ func (a *agent) do(c *call, ans *answer) error {
 		ans.N, err = cq.Poll(wc)
 		ans.WCs = wc[:max(0, min(ans.N, len(wc)))]
 		return err
-	case opLoad, opStore, opLoad64:
+	case opLoad, opStore, opLoad64, opPages, opRereg:
 		m, err := object[Region](a, c.On)
 		if err != nil {
 			return err
 		}
 		switch c.Op {
+		case opPages:
+			ans.N, err = a.node.Pages(m, c.Off, c.N, c.Page)
+			return err
+		case opRereg:
+			return a.rereg(m, c, ans)
 		case opLoad:
 			ans.Data = m.Load(c.Off, c.N)
 		case opStore:
@@ -191,18 +196,53 @@ func (a *agent) onPD(pd rdma.PD, c *call, ans *answer) error {
 		if m, err = a.node.Memory(pd, c.Kind, c.N, c.Access); err != nil {
 			return err
 		}
-	case opAgain:
+	case opAgain, opAgainAt:
 		old, err := object[Region](a, c.Send)
 		if err != nil {
 			return err
 		}
-		if m, err = a.node.Again(pd, old, c.Off, c.N, c.Access); err != nil {
+		if c.Op == opAgain {
+			m, err = a.node.Again(pd, old, c.Off, c.N, c.Access)
+		} else {
+			m, err = a.node.AgainAt(pd, old, c.Off, c.N, c.IOVA, c.Access)
+		}
+		if err != nil {
+			return err
+		}
+	case opAdvise:
+		return pd.AdviseMR(c.Advice, c.Flush, c.SGL)
+	}
+	ans.Object = a.add(m)
+	ans.describe(m)
+	return nil
+}
+
+// rereg changes a region. Its handle still names its old memory.
+func (a *agent) rereg(m Region, c *call, ans *answer) (err error) {
+	var pd rdma.PD
+	if c.Rereg&rdma.ReregPD != 0 {
+		if pd, err = object[rdma.PD](a, c.Send); err != nil {
 			return err
 		}
 	}
-	ans.Object, ans.Addr, ans.Base, ans.Value = a.add(m), m.Addr(), m.Base, m.Len()
-	ans.Key = [2]uint32{m.LKey(), m.RKey()}
+	var to Region
+	if c.Rereg&rdma.ReregTranslation != 0 {
+		if to, err = object[Region](a, c.Recv); err != nil {
+			return err
+		}
+	}
+	if m, err = a.node.Rereg(m, c.Rereg, pd, to, c.Off, c.N, c.Access); err != nil {
+		return err
+	}
+	ans.Object = a.add(m)
+	ans.describe(m)
 	return nil
+}
+
+// describe puts what a region is into the answer.
+func (ans *answer) describe(m Region) {
+	ans.Addr, ans.Base, ans.Value = m.Addr(), m.Base, m.Len()
+	ans.Key = [2]uint32{m.LKey(), m.RKey()}
 }
 
 func onQP(qp rdma.QP, c *call, ans *answer) (err error) {

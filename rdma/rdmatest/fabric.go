@@ -123,6 +123,7 @@ func allCases() []testCase {
 		transferCases(), recvCases(), rnrCases(), ackCases(), atomicCases(),
 		orderCases(), cqCases(), deregCases(), counterCases(), abilityCases(),
 		closeCases(), mapCases(), randomCases(), processCases(),
+		iovaCases(), reregCases(), odpCases(),
 	} {
 		all = append(all, group...)
 	}

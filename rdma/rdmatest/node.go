@@ -16,11 +16,12 @@ const (
 	Allocated MemoryKind = iota // PD.AllocMR
 	Ordinary                    // PD.RegMR of memory on the heap
 	Implicit                    // memory on the heap, named through a region over the whole address space
+	Paged                       // PD.RegMR of pages that are mapped for it and not touched
 )
 
 // String names the kind.
 func (k MemoryKind) String() string {
-	return [...]string{"allocated", "ordinary", "implicit"}[k]
+	return [...]string{"allocated", "ordinary", "implicit", "paged"}[k]
 }
 
 // A Node is one end of a test: an opened context and memory in its process.
@@ -28,9 +29,30 @@ type Node interface {
 	Context() rdma.Context
 	// Memory makes and registers n zeroed bytes, the first of them 64-byte aligned.
 	Memory(pd rdma.PD, kind MemoryKind, n int, access rdma.Access) (Region, error)
-	// Again registers n bytes of r's memory from off once more. r is Ordinary.
+	// Again registers n bytes of r's memory from off once more. r is Ordinary or Paged.
 	Again(pd rdma.PD, r Region, off, n int, access rdma.Access) (Region, error)
+	// AgainAt is Again with addresses from iova on.
+	AgainAt(pd rdma.PD, r Region, off, n int, iova uint64, access rdma.Access) (Region, error)
+	// Rereg changes r's region, with rdma.ReregTranslation to n bytes of to's
+	// memory from off, and gives what it is then.
+	Rereg(r Region, flags rdma.ReregFlags, pd rdma.PD, to Region, off, n int, access rdma.Access) (Region, error)
+	// Pages does to n bytes of Paged memory from off, whole pages, what op says.
+	Pages(r Region, off, n int, op pageOp) (resident int, err error)
 }
+
+// A pageOp is what the program does to its own memory, beside the device.
+type pageOp uint8
+
+const (
+	pagesCount     pageOp = iota // how many of them are in memory
+	pagesDiscard                 // the kernel may reclaim them: madvise(MADV_DONTNEED)
+	pagesHide                    // neither read nor written
+	pagesReadOnly                // not written
+	pagesReadWrite               // as they were made
+	pagesUnmap                   // all that was mapped
+)
+
+const pageSize = 4096
 
 // A Region is registered memory of a node.
 type Region struct {
@@ -91,6 +113,16 @@ func (n *local) Memory(pd rdma.PD, kind MemoryKind, size int, access rdma.Access
 			return Region{}, err
 		}
 		return Region{mr, mr.Addr(), size, bytes(buf)}, nil
+	case Paged:
+		buf, err := mapPages(size)
+		if err != nil {
+			return Region{}, err
+		}
+		mr, err := pd.RegMR(buf[:size:size], access)
+		if err != nil {
+			return Region{}, err
+		}
+		return Region{mr, mr.Addr(), size, bytes(buf[:size])}, nil
 	case Implicit:
 		mr, err := pd.RegMR(nil, access|rdma.AccessOnDemand)
 		if err != nil {
@@ -112,6 +144,38 @@ func (n *local) Again(pd rdma.PD, r Region, off, size int, access rdma.Access) (
 		return Region{}, err
 	}
 	return Region{mr, mr.Addr(), size, buf}, nil
+}
+
+func (n *local) AgainAt(pd rdma.PD, r Region, off, size int, iova uint64, access rdma.Access) (Region, error) {
+	buf := r.memory.(bytes)[off : off+size : off+size]
+	mr, err := pd.RegMRIOVA(buf, iova, access)
+	if err != nil {
+		return Region{}, err
+	}
+	return Region{mr, mr.Addr(), size, buf}, nil
+}
+
+func (n *local) Rereg(r Region, flags rdma.ReregFlags, pd rdma.PD, to Region, off, size int, access rdma.Access) (Region, error) {
+	var buf bytes
+	if flags&rdma.ReregTranslation != 0 {
+		buf = to.memory.(bytes)[off : off+size : off+size]
+	}
+	if err := r.MR.Rereg(flags, pd, buf, access); err != nil {
+		return Region{}, err
+	}
+	r.Base = r.MR.Addr()
+	if buf != nil {
+		r.memory, r.Size = buf, size
+	}
+	return r, nil
+}
+
+func (n *local) Pages(r Region, off, size int, op pageOp) (int, error) {
+	b := r.memory.(bytes)[off : off+size]
+	if op == pagesUnmap {
+		b = b[:cap(b)]
+	}
+	return turnPages(b, op)
 }
 
 // aligned gives n bytes on the heap that begin at a cache line.

@@ -129,6 +129,51 @@ func (p *Proc) Again(pd rdma.PD, r Region, off, n int, access rdma.Access) (Regi
 	return region(d, a, n, access), nil
 }
 
+// AgainAt registers it with addresses from iova on.
+func (p *Proc) AgainAt(pd rdma.PD, r Region, off, n int, iova uint64, access rdma.Access) (Region, error) {
+	d := pd.(*procPD)
+	a, err := p.call(&call{Op: opAgainAt, On: d.h, Send: r.MR.(*procMR).h, Off: off, N: n, IOVA: iova, Access: access})
+	if err != nil {
+		return Region{}, err
+	}
+	return region(d, a, n, access), nil
+}
+
+// Rereg changes a region of the agent's.
+func (p *Proc) Rereg(r Region, flags rdma.ReregFlags, pd rdma.PD, to Region, off, n int, access rdma.Access) (Region, error) {
+	m := r.MR.(*procMR)
+	c := &call{Op: opRereg, On: m.h, Rereg: flags, Off: off, N: n, Access: access}
+	d, ok := pd.(*procPD)
+	if ok {
+		c.Send = d.h
+	}
+	if t, ok := to.MR.(*procMR); ok {
+		c.Recv = t.h
+	}
+	a, err := p.call(c)
+	if err != nil {
+		return Region{}, err
+	}
+	m.addr, m.len, m.key = a.Addr, a.Value, a.Key
+	if flags&rdma.ReregPD != 0 {
+		m.pd = d
+	}
+	if flags&rdma.ReregAccess != 0 {
+		m.access = access
+	}
+	if flags&rdma.ReregTranslation != 0 {
+		r.Size = n
+	}
+	r.Base, r.memory = a.Base, &procMemory{p, a.Object}
+	return r, nil
+}
+
+// Pages does to memory of the agent's process what op says.
+func (p *Proc) Pages(r Region, off, n int, op pageOp) (int, error) {
+	a, err := p.call(&call{Op: opPages, On: r.MR.(*procMR).h, Off: off, N: n, Page: op})
+	return a.N, err
+}
+
 func region(pd *procPD, a *answer, n int, access rdma.Access) Region {
 	mr := &procMR{procObject: procObject{pd.p, a.Object}, pd: pd, addr: a.Addr, len: a.Value, key: a.Key, access: access}
 	return Region{MR: mr, Base: a.Base, Size: n, memory: (*procMemory)(&mr.procObject)}

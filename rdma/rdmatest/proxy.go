@@ -110,6 +110,11 @@ func (d *procPD) AllocMR(length int, access rdma.Access) (rdma.MR, error) {
 	return m.MR, nil
 }
 
+func (d *procPD) AdviseMR(advice rdma.Advice, flags rdma.AdviseFlags, sgl []rdma.SGE) error {
+	_, err := d.p.call(&call{Op: opAdvise, On: d.h, Advice: advice, Flush: flags, SGL: sgl})
+	return err
+}
+
 func (d *procPD) CreateQP(i rdma.QPInitAttr) (rdma.QP, error) {
 	c := &call{Op: opCreateQP, On: d.h, Cap: i.Cap, Type: i.Type, SigAll: i.SigAll}
 	if cq, ok := i.SendCQ.(*procCQ); ok {

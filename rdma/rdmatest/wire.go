@@ -24,6 +24,10 @@ const (
 	opCreateQP
 	opMemory
 	opAgain
+	opAgainAt
+	opRereg
+	opPages
+	opAdvise
 	opClose
 	opState
 	opModify
@@ -54,6 +58,12 @@ type call struct {
 	N, Off int
 	Kind   MemoryKind
 	Access rdma.Access
+	IOVA   uint64
+	Rereg  rdma.ReregFlags
+	Page   pageOp
+	Advice rdma.Advice
+	Flush  rdma.AdviseFlags
+	SGL    []rdma.SGE
 	Port   uint8
 	GID    rdma.GID
 	Data   []byte

@@ -97,7 +97,7 @@ const (
 // A regionEntry is a line of the protection table. The owner fills it in while
 // state is 0 and publishes state with release. Who looks at it as an initiator
 // has marked it before (queueContext.mark), so it is not filled in anew under
-// his eyes: see region.Close.
+// his eyes: see memoryRegion.Close.
 type regionEntry struct {
 	state  uint64 // key | regionLive; 0 when free or being deregistered
 	addr   uint64 // as remote addresses name it; 0 for zero-based and implicit

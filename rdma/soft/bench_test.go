@@ -1,6 +1,7 @@
 package soft
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/gorun-mpi/gorun/internal/arch"
@@ -153,5 +154,24 @@ func BenchmarkSendRecv8B(b *testing.B) {
 		}
 		n[0].cq.Poll(wc)
 		n[1].cq.Poll(wc)
+	}
+}
+
+func BenchmarkRegMR(b *testing.B) {
+	n := nodes(b, 2, Config{})
+	for _, size := range []int{4 << 10, 16 << 20} {
+		mem := make([]byte, size)
+		b.Run(fmt.Sprint(size), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				mr, err := n[0].pd.RegMR(mem, all)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if err := mr.Close(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

@@ -31,7 +31,7 @@ const arenaSize = 64 << 20
 var lacking = []rdma.Feature{
 	rdma.FeatureUC, rdma.FeatureUD, rdma.FeatureXRC, rdma.FeatureDC, rdma.FeatureSRQ,
 	rdma.FeatureInlineRecv, rdma.FeatureMW1, rdma.FeatureMW2, rdma.FeatureSendWithInv,
-	rdma.FeatureIOVA, rdma.FeatureReregMR, rdma.FeatureSVA, rdma.FeatureDMABuf, rdma.FeatureUMR,
+	rdma.FeatureSVA, rdma.FeatureDMABuf, rdma.FeatureUMR,
 	rdma.FeatureTagMatching, rdma.FeatureStridingRQ, rdma.FeatureCompChannel, rdma.FeatureAsyncEvents,
 	rdma.FeatureExtendedCQ, rdma.FeatureDoorbellCounts,
 }
@@ -231,7 +231,8 @@ func TestConformanceOrdinaryMemory(t *testing.T) {
 // inMotion are the groups in which an adversary finds something to do: those
 // where requests are executed.
 var inMotion = []string{"flush", "status", "signal", "inline", "transfer", "recv", "rnr", "ack", "atomic",
-	"order", "cq", "dereg", "counters", "ability", "close", "map", "random"}
+	"order", "cq", "dereg", "counters", "ability", "close", "map", "random",
+	"iova", "rereg", "odp"}
 
 func TestConformanceAdversarial(t *testing.T) {
 	seeds := uint64(3)

@@ -78,7 +78,8 @@ func (c *context) QueryDevice() rdma.DeviceAttr {
 // Supports knows what it can do without trying.
 func (c *context) Supports(f rdma.Feature) error {
 	switch f {
-	case rdma.FeatureRC, rdma.FeatureAtomics, rdma.FeatureInlineSend, rdma.FeatureZeroBased, rdma.FeatureODP, rdma.FeatureImplicitODP:
+	case rdma.FeatureRC, rdma.FeatureAtomics, rdma.FeatureInlineSend, rdma.FeatureZeroBased, rdma.FeatureODP, rdma.FeatureImplicitODP,
+		rdma.FeatureIOVA, rdma.FeatureReregMR:
 		return nil
 	}
 	return &rdma.OpError{Op: "query_device", Detail: f.String() + ": not on this device", Err: rdma.ErrNotSupported}

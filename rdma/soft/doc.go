@@ -14,7 +14,8 @@
 //
 //	Provider      one rank's arena and everything in it; the HCA
 //	context       an opened device of the provider: a count of its objects
-//	region        a memory region; regionEntry is its line in the protection table
+//	memoryRegion  a memory region
+//	region        what a key opens, to its owner; regionEntry is its line in the protection table
 //	queuePair     a queue pair; queueContext is what its peer works on
 //	completionQueue
 //	peer          another provider, as seen from here: views of its arena, how its
@@ -31,8 +32,11 @@
 // the same process copy directly, others use process_vm_readv and
 // process_vm_writev, tried when the endpoint is added. Where the kernel refuses
 // those, all requests to that peer go over TCP, provided that there is a secret.
-// A nil region with AccessOnDemand is the whole address space; an address in it
-// that is not mapped fails the request instead of the process.
+// Registration looks whether that memory is there and may be written, as pinning
+// it would (EFAULT), and touches none of it. With AccessOnDemand it does not
+// look, nor does it for a nil region with AccessOnDemand, which is the whole
+// address space: memory that is not there when it is accessed fails the request
+// instead of the process. Re-registration closes the old key and opens another.
 // What lies in an arena a program may also load and store itself (rdma.Mapper).
 //
 // Order. Writes of one queue pair become visible in the order of their posting,
@@ -46,7 +50,7 @@
 //
 // Leaving. Deregistration and the destruction of a queue pair first take back
 // what initiators look at, then wait for the mark of each that may have looked
-// before: see region.Close. An initiator that has died does not count; one that
+// before: see memoryRegion.Close. An initiator that has died does not count; one that
 // is stopped for 5 s makes Close fail, and the key, the queue pair and the memory
 // are then never used again. Software atomics are serialised by a lock word that names its
 // holder and can be taken from the dead: see peer.lock.

@@ -1,7 +1,6 @@
 package soft
 
 import (
-	"math"
 	"sync/atomic"
 
 	"github.com/gorun-mpi/gorun/rdma"
@@ -296,16 +295,16 @@ func (q *queuePair) gather(wr *rdma.SendWR) (segs [][]byte, total uint64, guard,
 	return segs, total, guard, true
 }
 
-// local checks and translates a local memory name. whole says that the region
-// is the whole address space, so that the memory may not be mapped.
-func (q *queuePair) local(g *rdma.SGE, need rdma.Access) (mem []byte, whole, ok bool) {
+// local checks and translates a local memory name. guard says that the memory
+// may not be mapped.
+func (q *queuePair) local(g *rdma.SGE, need rdma.Access) (mem []byte, guard, ok bool) {
 	r := q.p.byKey.get(g.LKey >> 8)
 	if r == nil || r.key != g.LKey || r.pd != q.pd || need&^r.access != 0 {
 		return nil, false, false
 	}
 	off, n := g.Addr-r.addr, uint64(g.Length)
 	if r.kind == kindImplicit {
-		if g.Addr < lowestAddress || g.Addr > highestAddress || n > highestAddress-g.Addr || n > math.MaxInt {
+		if !r.holds(g.Addr, n) {
 			return nil, false, false
 		}
 		return memoryAt(g.Addr, int(n)), true, true
@@ -313,5 +312,5 @@ func (q *queuePair) local(g *rdma.SGE, need rdma.Access) (mem []byte, whole, ok 
 	if g.Addr < r.addr || off > r.length || n > r.length-off {
 		return nil, false, false
 	}
-	return r.mem[off : off+n : off+n], false, true
+	return r.mem[off : off+n : off+n], r.guard, true
 }

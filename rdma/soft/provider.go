@@ -36,6 +36,7 @@ type Provider struct {
 	pid     int       // of this process
 	probe   *[16]byte // the nonce where peers that know its address can check that they reach this process
 	self    *peer
+	maps    mappings
 
 	// quiet: this process takes part in the membarrier of those who
 	// deregister, so marks may be plain stores. Set once it is true.
@@ -198,6 +199,7 @@ func (p *Provider) Close() error {
 	for _, peer := range peers {
 		peer.close()
 	}
+	p.maps.close()
 	p.leaveArena()
 	if p.private {
 		return p.segment.Close()

@@ -1,7 +1,9 @@
 package soft
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"math"
 	"runtime"
 	"sync"
@@ -11,97 +13,157 @@ import (
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
-// domain is a protection domain: a number that regions and queue pairs carry.
-type domain struct {
-	rdma.UnsupportedPD
-	ctx *context
-	p   *Provider
-	id  uint32
-
-	mu       sync.Mutex // guards what follows
-	children int        // regions and queue pairs
-	closed   bool
-}
-
-func (d *domain) Context() rdma.Context { return d.ctx }
-
-func (d *domain) adopt(op string) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed {
-		return &rdma.OpError{Op: op, Detail: "the protection domain is closed", Err: rdma.ErrInvalid}
-	}
-	d.children++
-	return nil
-}
-
-func (d *domain) disown() {
-	d.mu.Lock()
-	d.children--
-	d.mu.Unlock()
-}
-
-func (d *domain) Close() error {
-	d.mu.Lock()
-	if d.closed {
-		d.mu.Unlock()
-		return nil
-	}
-	if d.children > 0 {
-		n := d.children
-		d.mu.Unlock()
-		return &rdma.OpError{Op: "dealloc_pd", Detail: fmt.Sprintf("%d regions and queue pairs are left", n), Err: rdma.ErrBusy}
-	}
-	d.closed = true
-	d.mu.Unlock()
-	d.ctx.disown()
-	return nil
-}
-
-// region is the owner's half of a memory region; a regionEntry is what peers
-// see of it.
+// region is what a key opens, as its owner knows it; a regionEntry is what
+// peers see of it. It is never changed once it is published, only replaced.
 type region struct {
-	rdma.UnsupportedMR
+	object io.Closer // whose key it is
 	pd     *domain
 	index  uint32
 	key    uint32
 	access rdma.Access
 	kind   uint32
+	guard  bool   // the memory may not be mapped
 	mem    []byte // keeps ordinary memory alive and on the heap
 	addr   uint64 // as SGEs and remote addresses name it
 	va     uint64
 	length uint64
 	offset uint64 // in the arena, kindSegment
-	owned  bool   // the arena's memory goes back at Close
+}
 
-	mu     sync.Mutex // guards closed
+// take gives a new key of the domain the next free index.
+func (d *domain) take(op string, r *region) error {
+	if err := d.adopt(op); err != nil {
+		return err
+	}
+	p := d.p
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i, ok := p.freeKeys.take()
+	if !ok {
+		d.disown()
+		return &rdma.OpError{Op: op, Detail: fmt.Sprintf("all %d keys are in use", p.layout.regions), Err: rdma.ErrNoMemory}
+	}
+	for len(p.keyBytes) <= i {
+		p.keyBytes = append(p.keyBytes, 0)
+	}
+	r.pd, r.index = d, uint32(i)
+	p.head.touched.regions = max(p.head.touched.regions, r.index+1)
+	p.nextKey(r)
+	return nil
+}
+
+// nextKey gives a key another low byte than the one it had, and every key
+// before it of the index. Called with mu held.
+func (p *Provider) nextKey(r *region) {
+	p.keyBytes[r.index]++
+	r.key = r.index<<8 | uint32(p.keyBytes[r.index])
+}
+
+// giveBack ends a key that nobody uses any more.
+func (d *domain) giveBack(index uint32) {
+	d.p.mu.Lock()
+	d.p.freeKeys.give(int(index))
+	d.p.mu.Unlock()
+	d.disown()
+}
+
+// publish opens a key whose entry is not live.
+func (p *Provider) publish(r *region) {
+	e := &p.regions[r.index]
+	e.addr, e.length, e.va, e.offset = r.addr, r.length, r.va, r.offset
+	e.pd, e.access, e.kind = r.pd.id, uint32(r.access), r.kind
+	p.byKey.set(r.index, r)
+	atomic.StoreUint64(&e.state, uint64(r.key)|regionLive)
+}
+
+// withdraw closes a key, but does not wait for those who have looked at it
+// before: see drain.
+func (p *Provider) withdraw(index uint32) {
+	atomic.StoreUint64(&p.regions[index].state, 0)
+	p.byKey.set(index, nil)
+}
+
+// memoryRegion is a memory region.
+type memoryRegion struct {
+	p     *Provider
+	index uint32
+	owned bool // the arena's memory goes back at Close
+
+	now atomic.Pointer[region] // what it is; stored with turn held
+
+	turn   sync.Mutex // held by who closes or changes the region, before any other lock
+	broken bool       // a change has failed: it can only be closed
 	closed bool
 }
 
+// base says where a region's addresses count from.
+type base struct {
+	op      string
+	iova    uint64
+	hasIOVA bool
+}
+
 func (d *domain) RegMR(buf []byte, access rdma.Access) (rdma.MR, error) {
+	return d.register(buf, access, base{op: "reg_mr"})
+}
+
+// RegMRIOVA asks, as libibverbs does, that iova and the memory lie alike in
+// their pages.
+func (d *domain) RegMRIOVA(buf []byte, iova uint64, access rdma.Access) (rdma.MR, error) {
+	return d.register(buf, access, base{"reg_mr_iova", iova, true})
+}
+
+func (d *domain) register(buf []byte, access rdma.Access, from base) (rdma.MR, error) {
 	if err := rdma.CheckAccess(access); err != nil {
 		return nil, err
 	}
-	r := &region{access: access, mem: buf, va: addressOf(buf), length: uint64(len(buf)), kind: kindOrdinary}
-	r.addr = r.va
+	r := &region{access: access}
+	if err := d.p.show(r, buf, from); err != nil {
+		return nil, err
+	}
+	return d.enter(from.op, r, false)
+}
+
+// show makes r the memory of buf, under the rights that r has.
+func (p *Provider) show(r *region, buf []byte, from base) error {
+	bad := func(format string, args ...any) error {
+		return &rdma.OpError{Op: from.op, Detail: fmt.Sprintf(format, args...), Err: rdma.ErrInvalid}
+	}
+	demand := r.access&rdma.AccessOnDemand != 0
+	r.mem, r.va, r.length, r.offset = buf, addressOf(buf), uint64(len(buf)), 0
+	r.addr, r.kind, r.guard = r.va, kindOrdinary, demand
 	switch {
-	case buf == nil && access&rdma.AccessOnDemand != 0:
-		if access&rdma.AccessZeroBased != 0 {
-			return nil, &rdma.OpError{Op: "reg_mr", Detail: "the whole address space cannot be zero-based", Err: rdma.ErrInvalid}
+	case buf == nil && demand:
+		if r.access&rdma.AccessZeroBased != 0 || from.hasIOVA {
+			return bad("the whole address space has its own addresses")
 		}
 		r.kind, r.length = kindImplicit, math.MaxUint64
+		return nil
 	case len(buf) == 0:
-		return nil, &rdma.OpError{Op: "reg_mr", Detail: "no memory", Err: rdma.ErrInvalid}
-	default:
-		// Memory of the own arena under another name stays what peers reach fastest.
-		if off := r.va - addressOf(d.p.arena); off < d.p.layout.size && r.length <= d.p.layout.size-off {
-			r.kind, r.offset = kindSegment, off
+		return bad("no memory")
+	}
+	// Memory of the own arena under another name stays what peers reach fastest.
+	if off := r.va - addressOf(p.arena); off < p.layout.size && r.length <= p.layout.size-off {
+		r.kind, r.offset, r.guard = kindSegment, off, false
+	} else if !demand {
+		// On demand is as the memory is when it is touched.
+		if err := p.maps.check(r.va, r.length, r.access&rdma.AccessLocalWrite != 0); err != nil {
+			return &rdma.OpError{Op: from.op, Detail: fmt.Sprintf("%d bytes at %#x", r.length, r.va), Err: err}
 		}
 	}
-	if access&rdma.AccessZeroBased != 0 {
+	switch {
+	case r.access&rdma.AccessZeroBased != 0 && from.hasIOVA:
+		return bad("an IOVA for a zero-based region")
+	case from.hasIOVA && from.iova+(r.length-1) < from.iova:
+		return bad("%d bytes at IOVA %#x wrap", r.length, from.iova)
+	case from.hasIOVA && (from.iova^r.va)%pageSize != 0:
+		return bad("IOVA %#x and address %#x lie differently in their pages", from.iova, r.va)
+	case from.hasIOVA:
+		r.addr = from.iova
+	case r.access&rdma.AccessZeroBased != 0:
 		r.addr = 0
 	}
-	return d.enter("reg_mr", r)
+	return nil
 }
 
 func (d *domain) AllocMR(length int, access rdma.Access) (rdma.MR, error) {
@@ -115,11 +177,11 @@ func (d *domain) AllocMR(length int, access rdma.Access) (rdma.MR, error) {
 	if err != nil {
 		return nil, &rdma.OpError{Op: "alloc_mr", Err: err}
 	}
-	r := &region{access: access, mem: mem, va: addressOf(mem), length: uint64(length), kind: kindSegment, offset: offset, owned: true}
+	r := &region{access: access, mem: mem, va: addressOf(mem), length: uint64(length), kind: kindSegment, offset: offset}
 	if access&rdma.AccessZeroBased == 0 {
 		r.addr = r.va
 	}
-	mr, err := d.enter("alloc_mr", r)
+	mr, err := d.enter("alloc_mr", r, true)
 	if err != nil {
 		d.p.release(offset, uint64(length))
 	}
@@ -127,42 +189,126 @@ func (d *domain) AllocMR(length int, access rdma.Access) (rdma.MR, error) {
 }
 
 // enter gives a region its key and publishes it in the protection table.
-func (d *domain) enter(op string, r *region) (rdma.MR, error) {
-	if err := d.adopt(op); err != nil {
+func (d *domain) enter(op string, r *region, owned bool) (rdma.MR, error) {
+	if err := d.take(op, r); err != nil {
 		return nil, err
 	}
-	p := d.p
-	p.mu.Lock()
-	i, ok := p.freeKeys.take()
-	if !ok {
-		p.mu.Unlock()
-		d.disown()
-		return nil, &rdma.OpError{Op: op, Detail: fmt.Sprintf("all %d keys are in use", p.layout.regions), Err: rdma.ErrNoMemory}
-	}
-	for len(p.keyBytes) <= i {
-		p.keyBytes = append(p.keyBytes, 0)
-	}
-	p.keyBytes[i]++
-	r.pd, r.index = d, uint32(i)
-	r.key = uint32(i)<<8 | uint32(p.keyBytes[i])
-	p.head.touched.regions = max(p.head.touched.regions, uint32(i)+1)
-	p.mu.Unlock()
-
-	e := &p.regions[i]
-	e.addr, e.length, e.va, e.offset = r.addr, r.length, r.va, r.offset
-	e.pd, e.access, e.kind = d.id, uint32(r.access), r.kind
-	p.byKey.set(r.index, r)
-	atomic.StoreUint64(&e.state, uint64(r.key)|regionLive)
-	return r, nil
+	m := &memoryRegion{p: d.p, index: r.index, owned: owned}
+	r.object = m
+	m.now.Store(r)
+	d.p.publish(r)
+	return m, nil
 }
 
-func (r *region) PD() rdma.PD         { return r.pd }
-func (r *region) Addr() uint64        { return r.addr }
-func (r *region) Len() uint64         { return r.length }
-func (r *region) LKey() uint32        { return r.key }
-func (r *region) RKey() uint32        { return r.key }
-func (r *region) Access() rdma.Access { return r.access }
-func (r *region) Bytes() []byte       { return r.mem }
+func (m *memoryRegion) PD() rdma.PD         { return m.now.Load().pd }
+func (m *memoryRegion) Addr() uint64        { return m.now.Load().addr }
+func (m *memoryRegion) Len() uint64         { return m.now.Load().length }
+func (m *memoryRegion) LKey() uint32        { return m.now.Load().key }
+func (m *memoryRegion) RKey() uint32        { return m.now.Load().key }
+func (m *memoryRegion) Access() rdma.Access { return m.now.Load().access }
+func (m *memoryRegion) Bytes() []byte       { return m.now.Load().mem }
+
+const reregAll = rdma.ReregTranslation | rdma.ReregPD | rdma.ReregAccess
+
+// Rereg closes the old key as Close does and opens a new one: whoever was told
+// the old one is refused from then on. Memory that is not there or may not be
+// written (EFAULT), and a peer that does not finish, leave a region that can
+// only be closed.
+func (m *memoryRegion) Rereg(flags rdma.ReregFlags, pd rdma.PD, buf []byte, access rdma.Access) error {
+	bad := func(detail string) error { return &rdma.OpError{Op: "rereg_mr", Detail: detail, Err: rdma.ErrInvalid} }
+	m.turn.Lock()
+	defer m.turn.Unlock()
+	if m.closed || m.broken {
+		return bad("the region is closed, or a change of it has failed")
+	}
+	if flags == 0 || flags&^reregAll != 0 {
+		return bad(fmt.Sprintf("flags %#x", uint8(flags)))
+	}
+	old := m.now.Load()
+	next := *old
+	if flags&rdma.ReregPD != 0 {
+		d, ok := pd.(*domain)
+		if !ok || d.ctx != old.pd.ctx {
+			return bad("a domain of another context")
+		}
+		next.pd = d
+	}
+	if flags&rdma.ReregAccess != 0 {
+		if err := rdma.CheckAccess(access); err != nil {
+			return err
+		}
+		next.access = access
+	}
+	if flags&rdma.ReregTranslation != 0 && m.owned {
+		return bad("the memory is the device's choice")
+	}
+	if flags&rdma.ReregTranslation == 0 {
+		buf = old.mem
+	}
+	err := m.p.reshow(&next, old, buf, flags)
+	if err == nil || !harmless(err) {
+		if e := m.replace(old, &next, err); e != nil {
+			return e
+		}
+	}
+	return err
+}
+
+// reshow is show for a region that has changed. Without a new translation its
+// addresses stay, unless it becomes zero-based or ceases to be.
+func (p *Provider) reshow(next, old *region, buf []byte, flags rdma.ReregFlags) error {
+	from := base{op: "rereg_mr"}
+	if flags&rdma.ReregTranslation == 0 && (next.access^old.access)&rdma.AccessZeroBased == 0 && next.access&rdma.AccessZeroBased == 0 && old.addr != old.va {
+		from.iova, from.hasIOVA = old.addr, true
+	}
+	return p.show(next, buf, from)
+}
+
+// harmless tells whether a region is what it was after an error of Rereg.
+func harmless(err error) bool {
+	for _, target := range []error{rdma.ErrInvalid, rdma.ErrBusy, rdma.ErrNotSupported} {
+		if errors.Is(err, target) {
+			return true
+		}
+	}
+	return false
+}
+
+// replace puts next in old's place, or nothing when the change has failed.
+func (m *memoryRegion) replace(old, next *region, failed error) error {
+	const op = "rereg_mr"
+	if next.pd != old.pd && failed == nil {
+		if err := next.pd.adopt(op); err != nil {
+			return err
+		}
+	}
+	m.p.withdraw(m.index)
+	if m.p.drain(uint64(m.index) + 1) {
+		m.broken = true
+		if next.pd != old.pd && failed == nil {
+			next.pd.disown()
+		}
+		return &rdma.OpError{Op: op, Detail: stuckDetail(), Err: errStuck}
+	}
+	if failed != nil {
+		m.broken = true
+		return nil
+	}
+	m.p.mu.Lock()
+	m.p.nextKey(next)
+	m.p.mu.Unlock()
+	m.now.Store(next)
+	m.p.publish(next)
+	if next.pd != old.pd {
+		old.pd.disown()
+	}
+	runtime.KeepAlive(old.mem)
+	return nil
+}
+
+func stuckDetail() string {
+	return fmt.Sprintf("a peer has been in the middle of an operation on the region for %v", drainLimit)
+}
 
 // Close deregisters. The order is what makes it safe:
 //
@@ -174,34 +320,31 @@ func (r *region) Bytes() []byte       { return r.mem }
 //
 // Either the initiator sees the state gone or the owner sees the mark. The
 // barrier is the owner's, who passes it seldom.
-func (r *region) Close() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.closed {
+func (m *memoryRegion) Close() error {
+	m.turn.Lock()
+	defer m.turn.Unlock()
+	if m.closed {
 		return nil
 	}
-	p := r.pd.p
-	atomic.StoreUint64(&p.regions[r.index].state, 0)
-	p.byKey.set(r.index, nil)
-	stuck := p.drain(uint64(r.index) + 1)
-	r.closed = true
-	r.pd.disown()
+	p, r := m.p, m.now.Load()
+	p.withdraw(m.index)
+	stuck := p.drain(uint64(m.index) + 1)
+	m.closed = true
 	if stuck {
 		// The key and the arena's memory are never used again: the peer may
 		// wake up and finish.
 		p.mu.Lock()
-		if r.owned {
+		if m.owned {
 			p.abandoned += r.length
 		}
 		p.mu.Unlock()
-		return &rdma.OpError{Op: "dereg_mr", Detail: fmt.Sprintf("a peer has been in the middle of an operation on the region for %v", drainLimit), Err: errStuck}
+		r.pd.disown()
+		return &rdma.OpError{Op: "dereg_mr", Detail: stuckDetail(), Err: errStuck}
 	}
-	if r.owned {
+	if m.owned {
 		p.release(r.offset, r.length)
 	}
-	p.mu.Lock()
-	p.freeKeys.give(int(r.index))
-	p.mu.Unlock()
+	r.pd.giveBack(m.index)
 	runtime.KeepAlive(r.mem)
 	return nil
 }

@@ -48,7 +48,7 @@ func open(t testing.TB, cfg Config) *node {
 		}
 		for i := range p.head.touched.regions {
 			if r := p.byKey.get(i); r != nil {
-				if err := r.Close(); err != nil {
+				if err := r.object.Close(); err != nil {
 					t.Errorf("close region: %v", err)
 				}
 			}

@@ -1,0 +1,203 @@
+package rdmatest
+
+import (
+	"fmt"
+	"syscall"
+
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+func reregCases() []testCase {
+	return needing([]testCase{
+		{name: "rereg/translation", nodes: 2, run: reregTranslation},
+		{name: "rereg/domain", nodes: 2, run: reregDomain},
+		{name: "rereg/rights", nodes: 2, run: reregRights},
+		{name: "rereg/everything_at_once", nodes: 2, run: reregAll},
+		{name: "rereg/refused_changes_nothing", nodes: 2, run: reregRefused},
+		{name: "rereg/failure_leaves_a_region_that_can_only_be_closed", nodes: 2, run: reregFailed},
+		{name: "rereg/nothing_touches_the_old_memory", nodes: 3, run: reregUnderFire},
+	}, rdma.FeatureReregMR)
+}
+
+// rereg changes a region of the side, which must go well.
+func (s *side) rereg(m Region, flags rdma.ReregFlags, pd rdma.PD, to Region, access rdma.Access) Region {
+	s.r.Helper()
+	m, err := s.node.Rereg(m, flags, pd, to, 0, to.Size, access)
+	if err != nil {
+		s.r.Fatalf("rereg %#x: %v", uint8(flags), err)
+	}
+	return m
+}
+
+func reregTranslation(r *rig) {
+	a, b := r.sides[0], r.sides[1]
+	src := a.memory(128)
+	src.Store(0, pattern(1, 128))
+	m, to := b.region(b.pd, Ordinary, 64, everything), b.region(b.pd, Ordinary, 128, everything)
+	was := m
+	r.try("before", write(1, m, 0, src.sge(0, 64)), rdma.WCSuccess)
+	m = b.rereg(m, rdma.ReregTranslation, nil, to, 0)
+	if m.Len() != 128 || m.Access() != everything || m.Addr() != to.Addr() || m.Addr() == was.Base {
+		r.Errorf("the region is %d bytes at %#x with %v, want 128 at %#x with %v", m.Len(), m.Addr(), m.Access(), to.Addr(), everything)
+	}
+	r.try("new_memory", write(2, m, 64, src.sge(64, 64)), rdma.WCSuccess)
+	r.try("old_memory", write(3, was, 0, src.sge(64, 8)), rdma.WCRemAccessErr)
+	want := make([]byte, 128)
+	copy(want[64:], pattern(1, 128)[64:])
+	r.same("the new memory", to.Load(0, 128), want)
+	r.same("the old memory", was.Load(0, 64), pattern(1, 128)[:64])
+
+	// As local memory, too.
+	near, other := a.region(a.pd, Ordinary, 64, everything), a.region(a.pd, Ordinary, 64, everything)
+	other.Store(0, pattern(2, 64))
+	old := near.sge(0, 8)
+	near = a.rereg(near, rdma.ReregTranslation, nil, other, 0)
+	r.try("from_new_memory", write(4, to, 0, near.sge(0, 64)), rdma.WCSuccess)
+	r.same("what the new memory had", to.Load(0, 64), pattern(2, 64))
+	r.try("from_old_memory", write(5, to, 0, old), rdma.WCLocProtErr)
+}
+
+func reregDomain(r *rig) {
+	a, b := r.sides[0], r.sides[1]
+	src := a.memory(64)
+	first, err := b.ctx.AllocPD()
+	if err != nil {
+		r.Fatalf("AllocPD: %v", err)
+	}
+	m, err := b.node.Memory(first, Ordinary, 64, everything)
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.try("before", write(1, m, 0, src.sge(0, 8)), rdma.WCRemAccessErr)
+	second := b.newPD()
+	r.own(m.MR)
+	m = b.rereg(m, rdma.ReregPD, b.pd, Region{}, 0)
+	if m.PD() != b.pd {
+		r.Error("the region names another domain")
+	}
+	r.try("after", write(2, m, 0, src.sge(0, 8)), rdma.WCSuccess)
+	if err := first.Close(); err != nil {
+		r.Errorf("close the domain that the region has left: %v", err)
+	}
+	m = b.rereg(m, rdma.ReregPD, second, Region{}, 0)
+	r.try("away_again", write(3, m, 0, src.sge(0, 8)), rdma.WCRemAccessErr)
+	r.wantErr("close the domain that the region is in", second.Close(), rdma.ErrBusy)
+}
+
+func reregRights(r *rig) {
+	a, b := r.sides[0], r.sides[1]
+	src := a.memory(64)
+	for _, kind := range []MemoryKind{Ordinary, Allocated} {
+		m := b.region(b.pd, kind, 64, 0)
+		m.Store(0, pattern(3, 64))
+		for i, access := range []rdma.Access{rdma.AccessRemoteRead, everything, rdma.AccessLocalWrite | rdma.AccessRemoteWrite, 0} {
+			m = b.rereg(m, rdma.ReregAccess, nil, Region{}, access)
+			if m.Access() != access || m.Len() != 64 {
+				r.Errorf("%d bytes with %v, want 64 with %v", m.Len(), m.Access(), access)
+			}
+			for _, op := range remoteOps(src.sge(0, 8)) {
+				if op.wr.Opcode == rdma.WRRDMAWriteWithImm {
+					continue // which waits for a receive
+				}
+				want := rdma.WCSuccess
+				if access&op.need == 0 {
+					want = rdma.WCRemAccessErr
+				}
+				wr := op.wr
+				wr.Flags, wr.RemoteAddr, wr.RKey = rdma.SendSignaled, m.Base, m.RKey()
+				r.try(fmt.Sprintf("%v_%d_%s", kind, i, op.name), wr, want)
+			}
+		}
+	}
+}
+
+func reregAll(r *rig) {
+	a, b := r.sides[0], r.sides[1]
+	src := a.memory(64)
+	src.Store(0, pattern(1, 64))
+	m := b.region(b.newPD(), Ordinary, 64, 0)
+	to := b.region(b.pd, Ordinary, 64, 0)
+	m = b.rereg(m, rdma.ReregTranslation|rdma.ReregPD|rdma.ReregAccess, b.pd, to, everything)
+	r.try("write", write(1, m, 0, src.sge(0, 64)), rdma.WCSuccess)
+	r.same("the new memory", to.Load(0, 64), pattern(1, 64))
+}
+
+func reregRefused(r *rig) {
+	a, b := r.sides[0], r.sides[1]
+	src := a.memory(64)
+	m := b.region(b.pd, Ordinary, 64, everything)
+	for i, bad := range []struct {
+		name   string
+		flags  rdma.ReregFlags
+		n      int
+		access rdma.Access
+	}{
+		{"no flag", 0, 64, everything},
+		{"a flag that there is not", 1 << 3, 64, everything},
+		{"remote write without local write", rdma.ReregAccess, 64, rdma.AccessRemoteWrite},
+		{"a right that there is not", rdma.ReregAccess, 64, 1 << 31},
+		{"no memory", rdma.ReregTranslation, 0, 0},
+	} {
+		_, err := b.node.Rereg(m, bad.flags, nil, m, 0, bad.n, bad.access)
+		r.wantErr(bad.name, err, rdma.ErrInvalid)
+		r.try(fmt.Sprintf("after_%d", i), write(1, m, 0, src.sge(0, 64)), rdma.WCSuccess)
+	}
+}
+
+// reregFailed moves a region to memory that is not there.
+func reregFailed(r *rig) {
+	a, b := r.sides[0], r.sides[1]
+	src := a.memory(64)
+	m := b.region(b.pd, Ordinary, 64, everything)
+	gone := b.region(b.pd, Paged, pageSize, everything)
+	b.pages(gone, 0, pageSize, pagesHide)
+	_, err := b.node.Rereg(m, rdma.ReregTranslation, nil, gone, 0, pageSize, 0)
+	r.wantErr("rereg to memory that is not there", err, syscall.EFAULT)
+	r.try("after", write(1, m, 0, src.sge(0, 8)), rdma.WCRemAccessErr)
+	_, err = b.node.Rereg(m, rdma.ReregAccess, nil, Region{}, 0, 0, everything)
+	r.wantErr("rereg of a region that a rereg has spoilt", err, rdma.ErrInvalid)
+	r.closeRegion(m)
+}
+
+// reregUnderFire moves a region to other memory while two peers write to it.
+// When that is done, what the program stores in the old memory stays.
+func reregUnderFire(r *rig) {
+	const size, depth, rounds = 64 << 10, 8, 4
+	for round := range rounds {
+		r.sub(fmt.Sprint(round), func(r *rig) {
+			target, writers := r.sides[0], r.sides[1:]
+			flags := target.region(target.pd, Allocated, 64, everything)
+			m := target.region(target.pd, Ordinary, size, everything)
+			to := target.region(target.pd, Ordinary, size, everything)
+			was := m
+			ends := make(chan error, len(writers))
+			for i, w := range writers {
+				l := r.connect(w, target)
+				src := w.memory(size)
+				src.Store(0, pattern(uint64(i), size))
+				half := size / 2
+				go func() {
+					status, err := l.fire(flags, 8*i, src, depth, func(k int) rdma.SendWR {
+						return write(0, was, i*half, src.sge(0, half))
+					}, nil)
+					if err == nil && !r.f.fits(status, rdma.WCRemAccessErr) {
+						err = fmt.Errorf("status %q, want %q", status, rdma.WCRemAccessErr)
+					}
+					ends <- err
+				}()
+			}
+			for i := range writers {
+				r.until("the first write", func() bool { return flags.Load64(8*i) != 0 })
+			}
+			target.rereg(m, rdma.ReregTranslation, nil, to, 0)
+			mark := pattern(99, size)
+			was.Store(0, mark)
+			for range writers {
+				if err := <-ends; err != nil {
+					r.Errorf("a writer: %v", err)
+				}
+			}
+			r.same("the old memory", was.Load(0, size), mark)
+		})
+	}
+}
