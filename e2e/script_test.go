@@ -64,13 +64,22 @@ func TestOpenMPI(t *testing.T) {
 	for name, compiler := range map[string]string{"OMPI": "mpicc.openmpi", "MPI": "mpicc.mpich"} {
 		compiler = testenv.Need(t, compiler)
 		dir := t.TempDir()
-		for _, program := range []string{"hello", "allreduce", "ring", "split", "wait", "spawn", "hints", "stay", "place"} {
+		for _, program := range []string{"hello", "allreduce", "ring", "split", "wait", "spawn", "hints", "stay", "place", "names"} {
 			source := filepath.Join("..", "testdata", "mpi", program+".c")
 			if out, err := exec.Command(compiler, "-O1", "-Wall", "-o", filepath.Join(dir, program), source).CombinedOutput(); err != nil {
 				t.Fatalf("%s %s: %v\n%s", compiler, source, err, out)
 			}
 		}
 		vars[name] = dir
+	}
+	// A client of PMIx without an MPI, with Open MPI's programs.
+	args := []string{"-O1", "-Wall", "-o", filepath.Join(vars["OMPI"], "pmix"), filepath.Join("..", "testdata", "mpi", "pmix.c")}
+	for _, arch := range []string{"x86_64", "aarch64"} {
+		dir := "/usr/lib/" + arch + "-linux-gnu/pmix2"
+		args = append(args, "-I"+dir+"/include", "-L"+dir+"/lib", "-Wl,-rpath,"+dir+"/lib")
+	}
+	if out, err := exec.Command(testenv.Need(t, "gcc"), append(args, "-lpmix")...).CombinedOutput(); err != nil {
+		testenv.Unsupported(t, fmt.Sprintf("needs libpmix-dev (make test installs it when it may): gcc %s: %v\n%s", args, err, out))
 	}
 	if out, err := exec.Command("/usr/bin/python3", "-c", "import mpi4py").CombinedOutput(); err != nil {
 		testenv.Unsupported(t, fmt.Sprintf("needs python3-mpi4py (make test installs it when it may): %v: %s", err, out))

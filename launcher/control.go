@@ -21,7 +21,6 @@ import (
 	"github.com/gorun-mpi/gorun/launcher/internal/hub"
 	"github.com/gorun-mpi/gorun/launcher/internal/place"
 	"github.com/gorun-mpi/gorun/launcher/internal/stdio"
-	"github.com/gorun-mpi/gorun/pmi"
 )
 
 // Exit statuses that are no rank's.
@@ -56,7 +55,6 @@ type controller struct {
 	mu        sync.Mutex
 	groups    []*group // by id
 	crew      crew     // agents that run already
-	names     pmi.Names
 	cause     *Cause
 	suspect   *Cause // becomes the cause unless a better one comes
 	start     *JobError
@@ -74,7 +72,7 @@ type controller struct {
 	deaf      []func() // end sites that do not answer
 
 	warned  bool           // of ranks that are worlds of their own
-	hub     *hub.Hub       // of the PMIx servers; nil: there are none
+	hub     *hub.Hub       // of the PMIx servers, and of names that ranks publish
 	spawned sync.WaitGroup // what runs spawned groups
 	abandon chan struct{}  // closed when output need not be waited for
 	hurry   sync.Once
@@ -92,6 +90,7 @@ func newController(job *Job, cpus func() int, shares []place.Share, crew crew, a
 		groups:  []*group{newGroup(0, job.Apps, shares)},
 		crew:    crew,
 		abandon: make(chan struct{}),
+		hub:     hub.New(),
 	}
 	c.attempt, c.limit = at.number, at.limit
 	c.outlet = newOutlet(job, at.number > 0, c.outputFailed)

@@ -2,9 +2,12 @@ package launcher
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/sirupsen/logrus"
+	"golang.org/x/sys/unix"
 
 	"github.com/gorun-mpi/gorun/launcher/internal/host"
 	"github.com/gorun-mpi/gorun/launcher/internal/hub"
@@ -33,9 +36,6 @@ func (c *controller) space(g *group) *link.Space {
 	for _, share := range g.shares {
 		s.Nodes = append(s.Nodes, share.Host)
 	}
-	if c.hub == nil {
-		c.hub = hub.New()
-	}
 	g.mpi = openMPI{joined: make([]int, n), left: make([]int, n), ended: -1}
 	for _, other := range c.groups[:g.id] {
 		g.mpi.base += len(other.shares)
@@ -54,15 +54,43 @@ func spaceOf(name string) string { return "gorun_" + name }
 
 // toHub takes what a seat's PMIx server asks for.
 func (c *controller) toHub(s *seat, data []byte) {
-	if c.hub == nil {
-		return
-	}
 	c.note(logrus.TraceLevel, "from a PMIx server", logrus.Fields{"group": s.group.id, "host": s.host(), "bytes": len(data)})
-	letters, spawn, err := c.hub.Take(s.group.mpi.base+s.at, data)
+	letters, due, err := c.hub.Take(s.group.mpi.base+s.at, data)
 	if err != nil {
 		c.fail(&Cause{Rank: -1, Host: s.host(), Status: statusFailed, Message: fmt.Sprintf("its PMIx server: %v", err)})
 		return
 	}
+	c.post(letters)
+	if due == nil {
+		return
+	}
+	var answer link.Message
+	switch due.Op {
+	case link.Spawn:
+		ask := &host.Ask{Tag: due.ID, Spawn: &host.Spawn{}}
+		for _, a := range due.Apps {
+			ask.Spawn.Apps = append(ask.Spawn.Apps, host.SpawnApp{Argv: a.Argv, N: a.NP, Env: a.Env, Info: a.Info})
+		}
+		c.ask(s, int(due.Proc.Rank), ask)
+		return
+	case link.Table:
+		answer.Jobs = c.table()
+	case link.Control:
+		if !c.control(due) {
+			answer.Code = link.NotFound
+		}
+	}
+	l, err := due.Answer(answer)
+	if err != nil { // a job of more ranks than a frame has room for
+		l, err = due.Answer(link.Message{Code: link.Refused, Text: err.Error()})
+	}
+	if err == nil {
+		c.post([]hub.Letter{l})
+	}
+}
+
+// post sends the hub's letters.
+func (c *controller) post(letters []hub.Letter) {
 	for _, l := range letters {
 		for to := range c.seats() {
 			if to.group.mpi.base+to.at == l.To {
@@ -70,13 +98,56 @@ func (c *controller) toHub(s *seat, data []byte) {
 			}
 		}
 	}
-	if spawn != nil {
-		ask := &host.Ask{Tag: spawn.ID, Spawn: &host.Spawn{}}
-		for _, a := range spawn.Apps {
-			ask.Spawn.Apps = append(ask.Spawn.Apps, host.SpawnApp{Argv: a.Argv, N: a.NP, Env: a.Env, Info: a.Info})
+}
+
+// table is what processes can ask of each other.
+func (c *controller) table() []link.Job {
+	var jobs []link.Job
+	for _, g := range c.groups {
+		if g.mpi.joined == nil {
+			continue
 		}
-		c.ask(s, int(spawn.By.Rank), ask)
+		job := link.Job{Name: spaceOf(c.nameOf(g)), Command: strings.Join(g.apps[0].Argv, " "), Procs: make([]link.Process, g.size())}
+		for rank, end := range g.ranks {
+			job.Procs[rank] = link.Process{
+				Host: g.shares[g.hostOf[rank]].Host, Program: g.apps[g.appOf[rank]].Argv[0], PID: end.PID,
+				Joined: g.mpi.joined[rank] > g.mpi.left[rank], Gone: g.gone[rank], Status: end.Status, Signal: int(end.Signal),
+			}
+		}
+		jobs = append(jobs, job)
 	}
+	return jobs
+}
+
+// control sends a signal to ranks that a rank has named, or to none if one of them
+// is not there. What becomes of the job when they end is as if anybody else had sent
+// it.
+func (c *controller) control(due *hub.Due) (there bool) {
+	at := map[*seat][]int{}
+	for _, p := range due.Procs {
+		i := slices.IndexFunc(c.groups, func(g *group) bool { return spaceOf(c.nameOf(g)) == p.Space })
+		if i < 0 || p.Rank != hub.Wildcard && int64(p.Rank) >= int64(c.groups[i].size()) {
+			return false
+		}
+		for _, s := range c.groups[i].seats {
+			for rank := range c.groups[i].ranks {
+				if s.has(rank) && (p.Rank == hub.Wildcard || int64(p.Rank) == int64(rank)) {
+					at[s] = append(at[s], rank)
+				}
+			}
+		}
+	}
+	send := func(signal syscall.Signal) {
+		for s, ranks := range at {
+			s.Send(host.Command{Kind: host.Pass, Signal: signal, Ranks: ranks})
+		}
+	}
+	c.note(logrus.InfoLevel, "a rank sends a signal", logrus.Fields{"by": due.Proc.Rank, "of": due.Proc.Space, "signal": unix.SignalName(syscall.Signal(due.Status))})
+	send(syscall.Signal(due.Status))
+	if due.Wait {
+		c.after(c.grace(), func() { send(syscall.SIGKILL) })
+	}
+	return true
 }
 
 // connected notes that a rank has connected to the PMIx server. Whoever does waits

@@ -57,7 +57,8 @@ func (c *controller) ask(s *seat, rank int, a *host.Ask) {
 	case a == nil || !s.has(rank):
 		c.fail(&Cause{Rank: -1, Host: s.host(), Status: statusFailed, Message: fmt.Sprintf("its agent asks for rank %d and does not say for what", rank)})
 	case a.Name != nil:
-		answer := c.names.Do(*a.Name)
+		answer, letters := c.hub.Name(*a.Name)
+		c.post(letters)
 		s.answer(rank, host.Reply{Tag: a.Tag, Name: &answer})
 	case a.Spawn != nil:
 		c.spawn(s, rank, a)

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/gorun-mpi/gorun/pmi/pmix"
 	"github.com/gorun-mpi/gorun/pmi/pmix/link"
@@ -21,6 +22,8 @@ type helper struct {
 	spaces map[string]link.Space
 	asked  map[uint64]func(link.Message) // by ID
 	last   uint64
+	shown  map[string]bool // texts of Log that need not be shown again
+	room   int             // bytes that may be added to them
 
 	writing sync.Mutex // one frame after the other
 }
@@ -28,7 +31,7 @@ type helper struct {
 var _ pmix.Handler = (*helper)(nil)
 
 func newHelper(control *os.File) *helper {
-	return &helper{control: control, buf: make([]byte, 64<<10), spaces: map[string]link.Space{}, asked: map[uint64]func(link.Message){}}
+	return &helper{control: control, buf: make([]byte, 64<<10), spaces: map[string]link.Space{}, asked: map[uint64]func(link.Message){}, shown: map[string]bool{}, room: shownMax}
 }
 
 // next is the host's next frame.
@@ -95,7 +98,7 @@ func (h *helper) here(procs []pmix.Proc) bool {
 }
 
 // ask sends a question; done gets the answer.
-func (h *helper) ask(m link.Message, done func(link.Message)) {
+func (h *helper) ask(m link.Message, done func(link.Message)) (id uint64) {
 	m.Kind = link.Ask
 	h.mu.Lock()
 	h.last++
@@ -103,14 +106,20 @@ func (h *helper) ask(m link.Message, done func(link.Message)) {
 	h.asked[m.ID] = done
 	h.mu.Unlock()
 	h.send(&m)
+	return m.ID
+}
+
+// taken is who waits for an answer, once; nil: nobody, any more.
+func (h *helper) taken(id uint64) func(link.Message) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	done := h.asked[id]
+	delete(h.asked, id)
+	return done
 }
 
 func (h *helper) answered(m link.Message) {
-	h.mu.Lock()
-	done := h.asked[m.ID]
-	delete(h.asked, m.ID)
-	h.mu.Unlock()
-	if done != nil {
+	if done := h.taken(m.ID); done != nil {
 		done(m)
 	}
 }
@@ -138,21 +147,68 @@ func proc(p pmix.Proc) link.Proc { return link.Proc{Space: p.Namespace, Rank: p.
 func (h *helper) Connected(p pmix.Proc) { h.send(&link.Message{Kind: link.Joined, Proc: proc(p)}) }
 func (h *helper) Finalized(p pmix.Proc) { h.send(&link.Message{Kind: link.Left, Proc: proc(p)}) }
 
+// shownMax bounds the texts that are remembered, in bytes.
+const shownMax = 1 << 20
+
+func (h *helper) Log(p pmix.Proc, stream int, text string, once bool) {
+	if once {
+		h.mu.Lock()
+		shown := h.shown[text]
+		if !shown && h.room >= len(text) {
+			h.shown[text] = true
+			h.room -= len(text)
+		}
+		h.mu.Unlock()
+		if shown {
+			return
+		}
+	}
+	h.send(&link.Message{Kind: link.Log, Proc: proc(p), Sort: uint8(stream), Text: text})
+}
+
 func (h *helper) Abort(r pmix.Request, p pmix.Proc, status int, text string) {
 	h.send(&link.Message{Kind: link.Abort, Proc: proc(p), Status: status, Text: text})
 	r.Done(0)
 }
 
-func (h *helper) Fence(r pmix.Request, k pmix.Kind, procs []pmix.Proc, data []byte) {
-	if h.here(procs) {
+func procs(list []pmix.Proc) []link.Proc {
+	out := make([]link.Proc, len(list))
+	for i, p := range list {
+		out[i] = proc(p)
+	}
+	return out
+}
+
+func (h *helper) Group(r pmix.Request, k pmix.Kind, name string, members []pmix.Proc, context bool, data []byte) {
+	answer := func(m link.Message) {
+		var infos []pmix.Info
+		if m.Status != 0 {
+			infos = append(infos, pmix.Info{Name: "PMIX_GROUP_CONTEXT_ID", Value: uint64(m.Status)})
+		}
+		if len(m.Data) > 0 {
+			infos = append(infos, pmix.Info{Name: "PMIX_GROUP_ENDPT_DATA", Value: m.Data})
+		}
+		r.Infos(status(m), infos)
+	}
+	if !context && h.here(members) {
+		answer(link.Message{Data: data})
+		return
+	}
+	h.ask(link.Message{Op: link.Meet, Sort: uint8(k), Text: name, Procs: procs(members), Wait: context, Data: data}, answer)
+}
+
+func (h *helper) Control(r pmix.Request, p pmix.Proc, c pmix.Control) {
+	h.ask(link.Message{Op: link.Control, Proc: proc(p), Procs: procs(c.Procs), Status: c.Signal, Wait: c.End}, func(m link.Message) {
+		r.Infos(status(m), nil)
+	})
+}
+
+func (h *helper) Fence(r pmix.Request, k pmix.Kind, members []pmix.Proc, data []byte) {
+	if h.here(members) {
 		r.Data(0, data)
 		return
 	}
-	list := make([]link.Proc, len(procs))
-	for i, p := range procs {
-		list[i] = proc(p)
-	}
-	h.ask(link.Message{Op: link.Meet, Sort: uint8(k), Procs: list, Data: data}, func(m link.Message) { r.Data(status(m), m.Data) })
+	h.ask(link.Message{Op: link.Meet, Sort: uint8(k), Procs: procs(members), Data: data}, func(m link.Message) { r.Data(status(m), m.Data) })
 }
 
 func (h *helper) Modex(r pmix.Request, p pmix.Proc) {
@@ -173,18 +229,27 @@ func (h *helper) request(m link.Message) {
 func (h *helper) Publish(r pmix.Request, p pmix.Proc, pairs []pmix.Pair) {
 	list := make([]link.Pair, len(pairs))
 	for i, v := range pairs {
-		list[i] = link.Pair{Key: v.Key, Value: v.Value, By: proc(p)}
+		list[i] = link.Pair{Key: v.Key, Value: v.Value, Text: v.Text, By: proc(p), Own: v.Own, Once: v.Once}
 	}
 	h.ask(link.Message{Op: link.Publish, Proc: proc(p), Pairs: list}, func(m link.Message) { r.Done(status(m)) })
 }
 
-func (h *helper) Lookup(r pmix.Request, keys []string, wait bool) {
-	h.ask(link.Message{Op: link.Lookup, Keys: keys, Wait: wait}, func(m link.Message) {
+func (h *helper) Lookup(r pmix.Request, p pmix.Proc, keys []string, wait bool, seconds int) {
+	id := h.ask(link.Message{Op: link.Lookup, Proc: proc(p), Keys: keys, Wait: wait}, func(m link.Message) {
 		pairs := make([]pmix.Pair, len(m.Pairs))
 		for i, v := range m.Pairs {
-			pairs[i] = pmix.Pair{Key: v.Key, Value: v.Value, By: pmix.Proc{Namespace: v.By.Space, Rank: v.By.Rank}}
+			pairs[i] = pmix.Pair{Key: v.Key, Value: v.Value, Text: v.Text, By: pmix.Proc{Namespace: v.By.Space, Rank: v.By.Rank}}
 		}
 		r.Found(status(m), pairs)
+	})
+	if !wait || seconds <= 0 {
+		return
+	}
+	time.AfterFunc(time.Duration(seconds)*time.Second, func() {
+		if h.taken(id) != nil {
+			h.send(&link.Message{Kind: link.Ask, Op: link.Forget, ID: id})
+			r.Found(pmix.TimedOut(), nil)
+		}
 	})
 }
 

@@ -10,6 +10,23 @@
 // [Namespace]s that Register is given. What they ask of the launcher comes to
 // the server's [Handler]; what it takes longer to answer is a [Request].
 //
+// # What processes may ask for
+//
+// Fences, puts and gets, connect and disconnect, spawn, abort, published names,
+// events, groups (construct and destruct come to the Handler where they are not of
+// one node alone; invite, join and leave are events among processes), queries, the
+// ending, stopping and signalling of processes, and texts for the job's output:
+// Open MPI explains by these what went wrong. libpmix answers the rest by
+// PMIX_ERR_NOT_SUPPORTED, as its interface asks for where a host lacks a function:
+//
+//   - IOF (PMIx_IOF_pull, push): the output of all ranks, spawned ones included, goes
+//     to the launcher's own, which renders it, and its input is dealt by --stdin. Only
+//     tools that would be launchers themselves ask for it; neither Open MPI 4 nor 5
+//     does.
+//   - allocation, checkpoint and restart, provision of nodes, credentials, process
+//     monitoring, fabrics, tools: there is no scheduler and no fabric manager behind
+//     this server, and a debugger attaches to processes.
+//
 // # Built without, run without
 //
 // The headers of PMIx are looked for when this is compiled (__has_include), the

@@ -36,13 +36,64 @@ const (
 	Fence Kind = iota
 	Connect
 	Disconnect
+	Construct // of a group
+	Destruct
 )
 
-// Pair is a published value, in libpmix's encoding.
+// Pair is a published value: a text, as names of services are, or anything else in
+// libpmix's encoding.
 type Pair struct {
 	Key   string
 	Value []byte
+	Text  bool
 	By    Proc // who published it
+	Own   bool // for its publisher's namespace only
+	Once  bool // gone when it was looked up
+}
+
+// Query is a question. Attributes go by their names in the standard
+// ("PMIX_QUERY_NAMESPACES"), which libpmix turns into its own keys.
+type Query struct {
+	Keys      []string
+	Namespace string // that it is about; "": none was named
+	Local     bool   // this node only
+}
+
+// Info is an attribute, by its name, and its value: a string, bool, uint32, uint64
+// (a size), float32, Status, []byte, []Info or []Process.
+type Info struct {
+	Name  string
+	Value any
+}
+
+// Process is an entry of a process table.
+type Process struct {
+	Proc
+	Host    string
+	Program string
+	PID     int
+	Exit    int // status
+	State   State
+}
+
+// State is that of a process.
+type State uint8
+
+// States of processes, as libpmix numbers them.
+const (
+	Prepared      State = 1
+	Running       State = 5
+	Connected     State = 6
+	Ended         State = 20
+	EndedBySignal State = 54
+	EndedNonZero  State = 62
+)
+
+// Control is what is to happen to processes.
+type Control struct {
+	Procs  []Proc // Wildcard: all of a namespace
+	Signal int
+	End    bool // and kill those that have not ended after a while
 }
 
 // App is one program of a spawn.
@@ -63,6 +114,8 @@ type Request interface {
 	Found(Status, []Pair)
 	// Spawned answers a spawn with the new namespace.
 	Spawned(Status, string)
+	// Infos answers a query, and what else has results.
+	Infos(Status, []Info)
 }
 
 // Status is a pmix_status_t. Zero is success.
@@ -80,10 +133,19 @@ type Handler interface {
 	// Modex asks for what a process of another node has put.
 	Modex(r Request, p Proc)
 	Publish(r Request, p Proc, pairs []Pair)
-	// Lookup with wait waits until all keys are there.
-	Lookup(r Request, keys []string, wait bool)
+	// Lookup with wait waits until all keys are there, or for some seconds; 0: for
+	// ever.
+	Lookup(r Request, p Proc, keys []string, wait bool, seconds int)
 	Unpublish(r Request, p Proc, keys []string)
 	Spawn(r Request, p Proc, apps []App)
+	// Log shows a text on the job's standard output (1) or error (2); once: the
+	// same of another process need not be shown again.
+	Log(p Proc, stream int, text string, once bool)
+	Query(r Request, queries []Query)
+	Control(r Request, p Proc, c Control)
+	// Group is called as Fence is, when a group is made or unmade that is not of
+	// this node alone or wants a number of its own (context).
+	Group(r Request, k Kind, name string, procs []Proc, context bool, data []byte)
 	// Notify passes an event to the other nodes, where Server.Deliver takes it.
 	Notify(data []byte)
 }

@@ -20,6 +20,9 @@ func Failed() Status { return -1 }
 // Duplicate says that the name is taken.
 func Duplicate() Status { return -1 }
 
+// TimedOut says that it took longer than the process wants to wait.
+func TimedOut() Status { return -1 }
+
 // String is a status in words.
 func (s Status) String() string { return "no libpmix" }
 

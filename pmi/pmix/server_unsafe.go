@@ -41,6 +41,9 @@ func Failed() Status { return Status(C.gorun_pmix_status_failed()) }
 // Duplicate says that the name is taken.
 func Duplicate() Status { return Status(C.gorun_pmix_status_duplicate()) }
 
+// TimedOut says that it took longer than the process wants to wait.
+func TimedOut() Status { return Status(C.gorun_pmix_status_timeout()) }
+
 // String is a status in libpmix's words.
 func (s Status) String() string { return C.GoString(C.gorun_pmix_error(C.int(s))) }
 

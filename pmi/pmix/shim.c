@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,13 +35,15 @@ int gorun_pmix_modex(const char *nspace, uint32_t rank, uint64_t id) { return -1
 int gorun_pmix_deliver(const void *data, size_t size) { return -1; }
 void gorun_pmix_done(void *request, int status) {}
 void gorun_pmix_done_data(void *request, int status, const void *data, size_t size) {}
-void gorun_pmix_done_lookup(void *request, int status, size_t n, const gorun_proc *procs, const char **keys, const void **values, const size_t *sizes) {}
+void gorun_pmix_done_lookup(void *request, int status, size_t n, const gorun_proc *procs, const char **keys, const void **values, const size_t *sizes, const int *texts) {}
 void gorun_pmix_done_spawn(void *request, int status, const char *nspace) {}
+void gorun_pmix_done_infos(void *request, int status, const gorun_info *infos, size_t n) {}
 int gorun_pmix_status_not_found(void) { return -1; }
 int gorun_pmix_status_not_supported(void) { return -1; }
 int gorun_pmix_status_partial(void) { return -1; }
 int gorun_pmix_status_failed(void) { return -1; }
 int gorun_pmix_status_duplicate(void) { return -1; }
+int gorun_pmix_status_timeout(void) { return -1; }
 
 #else
 
@@ -68,7 +71,10 @@ int gorun_pmix_status_duplicate(void) { return -1; }
 	X(PMIx_Data_pack)                 \
 	X(PMIx_Data_unpack)               \
 	X(PMIx_Data_load)                 \
-	X(PMIx_Data_unload)
+	X(PMIx_Data_unload)               \
+	X(PMIx_Value_destruct)            \
+	X(PMIx_Get_attribute_string)      \
+	X(PMIx_Get_attribute_name)
 
 static struct {
 #define MEMBER(name) __typeof__(&name) name;
@@ -86,11 +92,16 @@ extern void gorunAbort(uintptr_t owner, void *request, char *nspace, uint32_t ra
 extern void gorunFence(uintptr_t owner, void *request, int kind, gorun_proc *procs, size_t n, void *data, size_t size);
 extern void gorunModex(uintptr_t owner, void *request, char *nspace, uint32_t rank);
 extern void gorunModexData(uintptr_t owner, uint64_t id, int status, void *data, size_t size);
-extern void gorunPublish(uintptr_t owner, void *request, char *nspace, uint32_t rank, size_t n, char **keys, void **values, size_t *sizes);
-extern void gorunLookup(uintptr_t owner, void *request, size_t n, char **keys, int wait);
+extern void gorunPublish(uintptr_t owner, void *request, char *nspace, uint32_t rank, int own, int once, size_t n, char **keys, void **values, size_t *sizes, int *texts);
+extern void gorunLookup(uintptr_t owner, void *request, char *nspace, uint32_t rank, size_t n, char **keys, int wait, int timeout);
 extern void gorunUnpublish(uintptr_t owner, void *request, char *nspace, uint32_t rank, size_t n, char **keys);
 extern void gorunSpawn(uintptr_t owner, void *request, char *nspace, uint32_t rank, size_t n, char **words, size_t *counts);
 extern void gorunNotify(uintptr_t owner, void *data, size_t size);
+extern void gorunLog(uintptr_t owner, char *nspace, uint32_t rank, int stream, void *text, size_t size);
+extern void gorunLogged(uintptr_t owner, void *request);
+extern void gorunQuery(uintptr_t owner, void *request, gorun_query *queries, size_t n);
+extern void gorunControl(uintptr_t owner, void *request, char *nspace, uint32_t rank, gorun_proc *procs, size_t n, int signal, int end);
+extern void gorunGroup(uintptr_t owner, void *request, int kind, char *name, gorun_proc *procs, size_t n, int context, void *data, size_t size);
 
 const char *gorun_pmix_headers(void) {
 	static char text[32];
@@ -124,6 +135,7 @@ int gorun_pmix_status_not_supported(void) { return PMIX_ERR_NOT_SUPPORTED; }
 int gorun_pmix_status_partial(void) { return PMIX_ERR_PARTIAL_SUCCESS; }
 int gorun_pmix_status_failed(void) { return PMIX_ERROR; }
 int gorun_pmix_status_duplicate(void) { return PMIX_ERR_DUPLICATE_KEY; }
+int gorun_pmix_status_timeout(void) { return PMIX_ERR_TIMEOUT; }
 
 // ---- values ----
 
@@ -205,6 +217,7 @@ typedef struct {
 	pmix_modex_cbfunc_t modex;
 	pmix_lookup_cbfunc_t lookup;
 	pmix_spawn_cbfunc_t spawn;
+	pmix_info_cbfunc_t infos;
 	void *data;
 } request;
 
@@ -228,6 +241,8 @@ void gorun_pmix_done(void *p, int status) {
 		pmix_nspace_t none;
 		memset(none, 0, sizeof none);
 		r->spawn(status, none, r->data);
+	} else if (r->infos != NULL) {
+		r->infos(status, NULL, 0, r->data, NULL, NULL);
 	}
 	free(r);
 }
@@ -260,6 +275,132 @@ void gorun_pmix_done_spawn(void *p, int status, const char *nspace) {
 	memset(name, 0, sizeof name);
 	strncpy(name, nspace, PMIX_MAX_NSLEN);
 	r->spawn(status, name, r->data);
+	free(r);
+}
+
+// An answer's values, all in memory of their own, until libpmix has read them.
+typedef struct {
+	pmix_info_t *info;
+	size_t n;
+} answer;
+
+static void free_answer(void *data) {
+	answer *a = data;
+	for (size_t i = 0; i < a->n; i++) {
+		lib.PMIx_Value_destruct(&a->info[i].value);
+	}
+	free(a->info);
+	free(a);
+}
+
+static pmix_data_array_t *new_array(pmix_data_type_t type, size_t n, size_t each) {
+	pmix_data_array_t *a = calloc(1, sizeof *a);
+	if (a != NULL) {
+		a->type = type;
+		a->size = n;
+		a->array = calloc(n > 0 ? n : 1, each);
+		if (a->array == NULL) {
+			free(a);
+			return NULL;
+		}
+	}
+	return a;
+}
+
+static char *copy_text(const char *text) { return text[0] != 0 ? strdup(text) : NULL; }
+
+static int fill(pmix_info_t *to, const gorun_info *from, size_t n) {
+	for (size_t i = 0; i < n; i++, to++, from++) {
+		pmix_value_t *v = &to->value;
+		strncpy(to->key, lib.PMIx_Get_attribute_string((char *)from->key), PMIX_MAX_KEYLEN);
+		switch (from->kind) {
+		case GORUN_TEXT:
+			v->type = PMIX_STRING;
+			v->data.string = strdup(from->text);
+			if (v->data.string == NULL) {
+				return PMIX_ERR_NOMEM;
+			}
+			break;
+		case GORUN_FLAG:
+			v->type = PMIX_BOOL;
+			v->data.flag = from->number != 0;
+			break;
+		case GORUN_NUMBER:
+			v->type = PMIX_UINT32;
+			v->data.uint32 = (uint32_t)from->number;
+			break;
+		case GORUN_SIZE:
+			v->type = PMIX_SIZE;
+			v->data.size = from->number;
+			break;
+		case GORUN_STATUS:
+			v->type = PMIX_STATUS;
+			v->data.status = (pmix_status_t)(int64_t)from->number;
+			break;
+		case GORUN_REAL:
+			v->type = PMIX_FLOAT;
+			v->data.fval = (float)from->real;
+			break;
+		case GORUN_BYTES:
+			v->type = PMIX_BYTE_OBJECT;
+			v->data.bo.bytes = malloc(from->n > 0 ? from->n : 1);
+			if (v->data.bo.bytes == NULL) {
+				return PMIX_ERR_NOMEM;
+			}
+			memcpy(v->data.bo.bytes, from->bytes, from->n);
+			v->data.bo.size = from->n;
+			break;
+		case GORUN_LIST:
+			v->data.darray = new_array(PMIX_INFO, from->n, sizeof(pmix_info_t));
+			if (v->data.darray == NULL) {
+				return PMIX_ERR_NOMEM;
+			}
+			v->type = PMIX_DATA_ARRAY;
+			int rc = fill(v->data.darray->array, from->list, from->n);
+			if (rc != 0) {
+				return rc;
+			}
+			break;
+		case GORUN_PROCESSES:
+			v->data.darray = new_array(PMIX_PROC_INFO, from->n, sizeof(pmix_proc_info_t));
+			if (v->data.darray == NULL) {
+				return PMIX_ERR_NOMEM;
+			}
+			v->type = PMIX_DATA_ARRAY;
+			pmix_proc_info_t *p = v->data.darray->array;
+			for (size_t k = 0; k < from->n; k++) {
+				const gorun_process *q = &from->processes[k];
+				set_proc(&p[k].proc, q->nspace, q->rank);
+				p[k].hostname = copy_text(q->host);
+				p[k].executable_name = copy_text(q->program);
+				p[k].pid = (pid_t)q->pid;
+				p[k].exit_code = q->exit;
+				p[k].state = (pmix_proc_state_t)q->state;
+			}
+		}
+	}
+	return 0;
+}
+
+void gorun_pmix_done_infos(void *p, int status, const gorun_info *infos, size_t n) {
+	request *r = p;
+	answer *a = calloc(1, sizeof *a);
+	if (a != NULL) {
+		a->info = calloc(n > 0 ? n : 1, sizeof *a->info);
+	}
+	if (a == NULL || a->info == NULL) {
+		free(a);
+		gorun_pmix_done(p, PMIX_ERR_NOMEM);
+		return;
+	}
+	a->n = n;
+	int rc = fill(a->info, infos, n);
+	if (rc != 0) {
+		free_answer(a);
+		gorun_pmix_done(p, rc);
+		return;
+	}
+	r->infos(status, n > 0 ? a->info : NULL, n, r->data, free_answer, a);
 	free(r);
 }
 
@@ -303,7 +444,7 @@ static int unpack_value(const void *bytes, size_t size, pmix_value_t *value) {
 	return rc;
 }
 
-void gorun_pmix_done_lookup(void *p, int status, size_t n, const gorun_proc *procs, const char **keys, const void **values, const size_t *sizes) {
+void gorun_pmix_done_lookup(void *p, int status, size_t n, const gorun_proc *procs, const char **keys, const void **values, const size_t *sizes, const int *texts) {
 	request *r = p;
 	pmix_pdata_t *data = calloc(n > 0 ? n : 1, sizeof *data);
 	size_t have = 0;
@@ -314,7 +455,13 @@ void gorun_pmix_done_lookup(void *p, int status, size_t n, const gorun_proc *pro
 	for (size_t i = 0; i < n; i++) {
 		set_proc(&data[have].proc, procs[i].nspace, procs[i].rank);
 		strncpy(data[have].key, keys[i], PMIX_MAX_KEYLEN);
-		int rc = unpack_value(values[i], sizes[i], &data[have].value);
+		int rc = PMIX_SUCCESS;
+		if (texts[i]) { // ends with a NUL
+			data[have].value.type = PMIX_STRING;
+			data[have].value.data.string = (char *)values[i];
+		} else {
+			rc = unpack_value(values[i], sizes[i], &data[have].value);
+		}
 		if (rc != PMIX_SUCCESS) {
 			status = rc;
 			continue;
@@ -322,8 +469,12 @@ void gorun_pmix_done_lookup(void *p, int status, size_t n, const gorun_proc *pro
 		have++;
 	}
 	r->lookup(status, data, have, r->data);
-	// libpmix copies what it wants before it returns. What the values point to
-	// is left: it is small, and only libpmix knows how to free it.
+	// libpmix has copied what it wants.
+	for (size_t i = 0; i < have; i++) {
+		if (data[i].value.type != PMIX_STRING) {
+			lib.PMIx_Value_destruct(&data[i].value);
+		}
+	}
 	free(data);
 	free(r);
 }
@@ -357,17 +508,22 @@ static pmix_status_t on_abort(const pmix_proc_t *proc, void *object, int status,
 }
 
 // The kinds of fences, as Go numbers them: a connect is not met by a fence.
-enum { FENCE, CONNECT, DISCONNECT };
+enum { FENCE, CONNECT, DISCONNECT, CONSTRUCT, DESTRUCT };
+
+static gorun_proc *proc_list(const pmix_proc_t procs[], size_t n) {
+	gorun_proc *list = calloc(n > 0 ? n : 1, sizeof *list);
+	for (size_t i = 0; list != NULL && i < n; i++) {
+		list[i].nspace = procs[i].nspace;
+		list[i].rank = procs[i].rank;
+	}
+	return list;
+}
 
 static pmix_status_t meet(request *r, int kind, const pmix_proc_t procs[], size_t n, void *bytes, size_t size) {
-	gorun_proc *list = calloc(n > 0 ? n : 1, sizeof *list);
+	gorun_proc *list = proc_list(procs, n);
 	if (list == NULL) {
 		free(r);
 		return PMIX_ERR_NOMEM;
-	}
-	for (size_t i = 0; i < n; i++) {
-		list[i].nspace = procs[i].nspace;
-		list[i].rank = procs[i].rank;
 	}
 	gorunFence(owner, r, kind, list, n, bytes, size);
 	free(list);
@@ -395,6 +551,8 @@ static pmix_status_t on_modex(const pmix_proc_t *proc, const pmix_info_t info[],
 	return PMIX_SUCCESS;
 }
 
+static int is(const pmix_info_t *info, const char *key) { return strncmp(info->key, key, PMIX_MAX_KEYLEN) == 0; }
+
 // directive tells keys of an info array that say how to publish, not what.
 static int directive(const char *key) {
 	static const char *const keys[] = {PMIX_RANGE, PMIX_PERSISTENCE, PMIX_TIMEOUT, PMIX_USERID, PMIX_GRPID, PMIX_WAIT};
@@ -411,23 +569,34 @@ static pmix_status_t on_publish(const pmix_proc_t *proc, const pmix_info_t info[
 	char **keys = calloc(n + 1, sizeof *keys);
 	void **values = calloc(n + 1, sizeof *values);
 	size_t *sizes = calloc(n + 1, sizeof *sizes);
+	int *texts = calloc(n + 1, sizeof *texts);
 	size_t have = 0;
-	int rc = PMIX_ERR_NOMEM;
-	if (keys != NULL && values != NULL && sizes != NULL) {
+	int rc = PMIX_ERR_NOMEM, own = 0, once = 0;
+	if (keys != NULL && values != NULL && sizes != NULL && texts != NULL) {
 		rc = PMIX_SUCCESS;
 		for (size_t i = 0; i < n && rc == PMIX_SUCCESS; i++) {
+			const pmix_value_t *v = &info[i].value;
+			own |= is(&info[i], PMIX_RANGE) && v->type == PMIX_DATA_RANGE && v->data.range == PMIX_RANGE_NAMESPACE;
+			once |= is(&info[i], PMIX_PERSISTENCE) && v->type == PMIX_PERSIST && v->data.persist == PMIX_PERSIST_FIRST_READ;
 			if (directive(info[i].key)) {
 				continue;
 			}
 			keys[have] = (char *)info[i].key;
-			rc = pack_value((pmix_value_t *)&info[i].value, &values[have], &sizes[have]);
+			texts[have] = v->type == PMIX_STRING && v->data.string != NULL;
+			if (texts[have]) {
+				sizes[have] = strlen(v->data.string);
+				values[have] = strdup(v->data.string);
+				rc = values[have] != NULL ? PMIX_SUCCESS : PMIX_ERR_NOMEM;
+			} else {
+				rc = pack_value((pmix_value_t *)v, &values[have], &sizes[have]);
+			}
 			if (rc == PMIX_SUCCESS) {
 				have++;
 			}
 		}
 	}
 	if (rc == PMIX_SUCCESS) {
-		gorunPublish(owner, r, (char *)proc->nspace, proc->rank, have, keys, values, sizes);
+		gorunPublish(owner, r, (char *)proc->nspace, proc->rank, own, once, have, keys, values, sizes, texts);
 	} else {
 		free(r);
 	}
@@ -437,6 +606,7 @@ static pmix_status_t on_publish(const pmix_proc_t *proc, const pmix_info_t info[
 	free(keys);
 	free(values);
 	free(sizes);
+	free(texts);
 	return rc;
 }
 
@@ -449,14 +619,17 @@ static size_t count(char **keys) {
 }
 
 static pmix_status_t on_lookup(const pmix_proc_t *proc, char **keys, const pmix_info_t info[], size_t n, pmix_lookup_cbfunc_t cb, void *data) {
-	int wait = 0;
+	int wait = 0, timeout = 0;
 	REQUEST(lookup);
 	for (size_t i = 0; i < n; i++) {
-		if (strncmp(info[i].key, PMIX_WAIT, PMIX_MAX_KEYLEN) == 0) {
+		const pmix_value_t *v = &info[i].value;
+		if (is(&info[i], PMIX_WAIT)) {
 			wait = 1; // for all keys, whatever number it gives
+		} else if (is(&info[i], PMIX_TIMEOUT)) {
+			timeout = v->type == PMIX_INT ? v->data.integer : v->type == PMIX_UINT32 ? (int)v->data.uint32 : 0;
 		}
 	}
-	gorunLookup(owner, r, count(keys), keys, wait);
+	gorunLookup(owner, r, (char *)proc->nspace, proc->rank, count(keys), keys, wait, timeout);
 	return PMIX_SUCCESS;
 }
 
@@ -485,7 +658,7 @@ static size_t hints_of(const pmix_info_t info[], size_t n, char **word, size_t a
 			continue;
 		}
 		for (size_t k = 0; k < sizeof hints / sizeof *hints; k++) {
-			if (strncmp(info[i].key, hints[k].key, PMIX_MAX_KEYLEN) == 0) {
+			if (is(&info[i], hints[k].key)) {
 				if (word != NULL) {
 					word[at + 2 * have] = (char *)hints[k].hint;
 					word[at + 2 * have + 1] = info[i].value.data.string;
@@ -646,16 +819,147 @@ int gorun_pmix_deliver(const void *bytes, size_t size) {
 	return rc == PMIX_OPERATION_SUCCEEDED ? 0 : rc;
 }
 
-// on_query knows no answers: what jobs ask at start, libpmix answers itself.
-static pmix_status_t on_query(pmix_proc_t *proc, pmix_query_t *queries, size_t n, pmix_info_cbfunc_t cb, void *data) {
-	return PMIX_ERR_NOT_SUPPORTED;
+// on_log passes on what a process wants to be seen on the job's output: that is how
+// Open MPI explains what went wrong, 5 as a text, 4 packed (help.go). It must not be answered from within.
+static void on_log(const pmix_proc_t *proc, const pmix_info_t texts[], size_t n, const pmix_info_t info[], size_t ninfo, pmix_op_cbfunc_t cb, void *data) {
+	request *r = new_request(data);
+	if (r == NULL) {
+		return; // and the process is not answered
+	}
+	r->op = cb;
+	for (size_t i = 0; i < n; i++) {
+		const pmix_info_t *t = &texts[i];
+		const pmix_value_t *v = &t->value;
+		int stream = is(t, PMIX_LOG_STDERR) ? 2 : is(t, PMIX_LOG_STDOUT) ? 1 : 0;
+		if (stream != 0 && v->type == PMIX_STRING && v->data.string != NULL) {
+			gorunLog(owner, (char *)proc->nspace, proc->rank, stream, v->data.string, strlen(v->data.string));
+		} else if (is(t, PMIX_LOG_MSG) && v->type == PMIX_BYTE_OBJECT) {
+			gorunLog(owner, (char *)proc->nspace, proc->rank, 0, v->data.bo.bytes, v->data.bo.size);
+		}
+	}
+	gorunLogged(owner, r);
 }
 
-// on_job_control: libpmix itself keeps what processes ask to be removed, but only
-// where this function exists. Anything else would end processes, which is the
-// launcher's.
+static const char *name_of(const char *key) {
+	// It warns of no key and returns the key itself where it knows no name.
+	const char *name = lib.PMIx_Get_attribute_name((char *)key);
+	return name != NULL ? name : key;
+}
+
+// on_query passes on what libpmix cannot answer from what it was told of the
+// namespaces. It does not tell who asks.
+static pmix_status_t on_query(pmix_proc_t *proc, pmix_query_t *queries, size_t n, pmix_info_cbfunc_t cb, void *data) {
+	REQUEST(infos);
+	gorun_query *list = calloc(n > 0 ? n : 1, sizeof *list);
+	size_t total = 0, at = 0;
+	for (size_t i = 0; i < n; i++) {
+		total += count(queries[i].keys);
+	}
+	const char **keys = calloc(total + 1, sizeof *keys);
+	if (list == NULL || keys == NULL) {
+		free(list);
+		free(keys);
+		free(r);
+		return PMIX_ERR_NOMEM;
+	}
+	for (size_t i = 0; i < n; i++) {
+		list[i].keys = keys + at;
+		list[i].n = count(queries[i].keys);
+		list[i].nspace = "";
+		for (size_t k = 0; k < list[i].n; k++) {
+			keys[at++] = name_of(queries[i].keys[k]);
+		}
+		for (size_t k = 0; k < queries[i].nqual; k++) {
+			const pmix_info_t *q = &queries[i].qualifiers[k];
+			if (is(q, PMIX_NSPACE) && q->value.type == PMIX_STRING && q->value.data.string != NULL) {
+				list[i].nspace = q->value.data.string;
+			} else if (is(q, PMIX_PROCID) && q->value.type == PMIX_PROC && q->value.data.proc != NULL) {
+				list[i].nspace = q->value.data.proc->nspace;
+			} else if (is(q, PMIX_QUERY_LOCAL_ONLY)) {
+				list[i].local = q->value.type == PMIX_UNDEF || q->value.data.flag;
+			}
+		}
+	}
+	gorunQuery(owner, r, list, n);
+	free(list);
+	free(keys);
+	return PMIX_SUCCESS;
+}
+
+// on_job_control passes on what ends, stops or signals processes. What they ask to
+// be removed at the end libpmix itself keeps, but only where this function exists.
+// Checkpoints, restarts and the provision of nodes are not this launcher's.
 static pmix_status_t on_job_control(const pmix_proc_t *proc, const pmix_proc_t targets[], size_t ntargets, const pmix_info_t directives[], size_t n, pmix_info_cbfunc_t cb, void *data) {
-	return PMIX_ERR_NOT_SUPPORTED;
+	int signal = 0, end = 0, actions = 0;
+	for (size_t i = 0; i < n; i++) {
+		const pmix_info_t *d = &directives[i];
+		const pmix_value_t *v = &d->value;
+		int on = v->type == PMIX_UNDEF || (v->type == PMIX_BOOL && v->data.flag);
+		if (is(d, PMIX_JOB_CTRL_SIGNAL)) {
+			signal = v->type == PMIX_INT ? v->data.integer : v->type == PMIX_INT32 ? v->data.int32 : -1;
+			actions++;
+		} else if (is(d, PMIX_JOB_CTRL_KILL)) {
+			signal = on ? SIGKILL : signal;
+			actions += on;
+		} else if (is(d, PMIX_JOB_CTRL_TERMINATE)) {
+			signal = on ? SIGTERM : signal;
+			end = on;
+			actions += on;
+		} else if (is(d, PMIX_JOB_CTRL_PAUSE)) {
+			signal = on ? SIGSTOP : signal;
+			actions += on;
+		} else if (is(d, PMIX_JOB_CTRL_RESUME)) {
+			signal = on ? SIGCONT : signal;
+			actions += on;
+		} else if (!is(d, PMIX_JOB_CTRL_ID) && !is(d, PMIX_REGISTER_CLEANUP) && !is(d, PMIX_REGISTER_CLEANUP_DIR) &&
+		           !is(d, PMIX_CLEANUP_RECURSIVE) && !is(d, PMIX_CLEANUP_IGNORE) && !is(d, PMIX_CLEANUP_LEAVE_TOPDIR)) {
+			return PMIX_ERR_NOT_SUPPORTED;
+		}
+	}
+	if (actions != 1 || signal < 0 || signal >= NSIG) {
+		return PMIX_ERR_BAD_PARAM;
+	}
+	REQUEST(infos);
+	pmix_proc_t all;
+	set_proc(&all, proc->nspace, PMIX_RANK_WILDCARD);
+	if (ntargets == 0) {
+		targets = &all;
+		ntargets = 1;
+	}
+	gorun_proc *list = proc_list(targets, ntargets);
+	if (list == NULL) {
+		free(r);
+		return PMIX_ERR_NOMEM;
+	}
+	gorunControl(owner, r, (char *)proc->nspace, proc->rank, list, ntargets, signal, end);
+	free(list);
+	return PMIX_SUCCESS;
+}
+
+// on_group makes and unmakes groups whose members are not all here, or want a number
+// for their group: a fence with a name.
+static pmix_status_t on_group(pmix_group_operation_t op, char name[], const pmix_proc_t procs[], size_t n, const pmix_info_t info[], size_t ninfo, pmix_info_cbfunc_t cb, void *data) {
+	REQUEST(infos);
+	int context = 0;
+	void *bytes = NULL;
+	size_t size = 0;
+	for (size_t i = 0; i < ninfo; i++) {
+		const pmix_value_t *v = &info[i].value;
+		if (is(&info[i], PMIX_GROUP_ASSIGN_CONTEXT_ID)) {
+			context = v->type == PMIX_UNDEF || v->data.flag;
+		} else if (is(&info[i], PMIX_GROUP_ENDPT_DATA) && v->type == PMIX_BYTE_OBJECT) {
+			bytes = v->data.bo.bytes;
+			size = v->data.bo.size;
+		}
+	}
+	gorun_proc *list = proc_list(procs, n);
+	if (list == NULL) {
+		free(r);
+		return PMIX_ERR_NOMEM;
+	}
+	gorunGroup(owner, r, op == PMIX_GROUP_CONSTRUCT ? CONSTRUCT : DESTRUCT, name, list, n, context, bytes, size);
+	free(list);
+	return PMIX_SUCCESS;
 }
 
 static void on_modex_data(pmix_status_t status, char *bytes, size_t size, void *data) {
@@ -706,6 +1010,8 @@ int gorun_pmix_start(uintptr_t handle, const char *tmpdir, const char *host) {
 	module.m.notify_event = on_notify;
 	module.m.query = on_query;
 	module.m.job_control = on_job_control;
+	module.m.group = on_group;
+	module.m.log = on_log;
 
 	set_proc(&self, "SRV", 0);
 	pmix_info_t info[5];

@@ -27,6 +27,38 @@ typedef struct {
 	const char **node_names;
 } gorun_namespace;
 
+// What is asked in one query. Keys are the names of attributes ("PMIX_QUERY_..."),
+// or as they came where libpmix knows no name.
+typedef struct {
+	const char **keys;
+	size_t n;
+	const char *nspace; // "": none was named
+	int local;          // this node only
+} gorun_query;
+
+// A process of a process table.
+typedef struct {
+	const char *nspace, *host, *program;
+	uint32_t rank;
+	int64_t pid;
+	int32_t exit, state;
+} gorun_process;
+
+// An attribute by its name, and its value.
+typedef struct gorun_info {
+	const char *key;
+	int kind;
+	const char *text;                // TEXT
+	uint64_t number;                 // FLAG, NUMBER, SIZE, STATUS
+	double real;                     // REAL
+	const void *bytes;               // BYTES
+	const struct gorun_info *list;   // LIST
+	const gorun_process *processes;  // PROCESSES
+	size_t n;                        // of any of these three
+} gorun_info;
+
+enum { GORUN_TEXT, GORUN_FLAG, GORUN_NUMBER, GORUN_SIZE, GORUN_STATUS, GORUN_REAL, GORUN_BYTES, GORUN_LIST, GORUN_PROCESSES };
+
 // The headers that this was built with: "4.2.2", or "" without.
 const char *gorun_pmix_headers(void);
 
@@ -52,8 +84,9 @@ int gorun_pmix_deliver(const void *data, size_t size);
 // What ends an upcall: request is what the upcall was given, and is freed.
 void gorun_pmix_done(void *request, int status);
 void gorun_pmix_done_data(void *request, int status, const void *data, size_t size);
-void gorun_pmix_done_lookup(void *request, int status, size_t n, const gorun_proc *procs, const char **keys, const void **values, const size_t *sizes);
+void gorun_pmix_done_lookup(void *request, int status, size_t n, const gorun_proc *procs, const char **keys, const void **values, const size_t *sizes, const int *texts);
 void gorun_pmix_done_spawn(void *request, int status, const char *nspace);
+void gorun_pmix_done_infos(void *request, int status, const gorun_info *infos, size_t n);
 
 // The statuses that Go must know.
 int gorun_pmix_status_not_found(void);
@@ -61,5 +94,6 @@ int gorun_pmix_status_not_supported(void);
 int gorun_pmix_status_partial(void);
 int gorun_pmix_status_failed(void);
 int gorun_pmix_status_duplicate(void);
+int gorun_pmix_status_timeout(void);
 
 #endif

@@ -7,6 +7,7 @@ package pmix
 import "C"
 
 import (
+	"fmt"
 	"runtime/cgo"
 	"sync/atomic"
 	"unsafe"
@@ -53,19 +54,86 @@ func (r *request) Found(s Status, pairs []Pair) {
 	keys := unsafe.Slice((**C.char)(w.keep(C.calloc(C.size_t(n+1), pointer))), n)
 	values := unsafe.Slice((*unsafe.Pointer)(w.keep(C.calloc(C.size_t(n+1), pointer))), n)
 	sizes := unsafe.Slice((*C.size_t)(w.keep(C.calloc(C.size_t(n+1), pointer))), n)
+	texts := unsafe.Slice((*C.int)(w.keep(C.calloc(C.size_t(n+1), C.size_t(unsafe.Sizeof(C.int(0)))))), n)
 	for i, p := range pairs {
 		procs[i].nspace, procs[i].rank = w.add(p.By.Namespace), C.uint32_t(p.By.Rank)
 		keys[i] = w.add(p.Key)
-		values[i] = w.keep(C.CBytes(p.Value))
+		values[i] = w.keep(C.CBytes(append(p.Value[:len(p.Value):len(p.Value)], 0)))
 		sizes[i] = C.size_t(len(p.Value))
+		if p.Text {
+			texts[i] = 1
+		}
 	}
-	C.gorun_pmix_done_lookup(r.take(), C.int(s), C.size_t(n), unsafe.SliceData(procs), unsafe.SliceData(keys), unsafe.SliceData(values), unsafe.SliceData(sizes))
+	C.gorun_pmix_done_lookup(r.take(), C.int(s), C.size_t(n), unsafe.SliceData(procs), unsafe.SliceData(keys), unsafe.SliceData(values), unsafe.SliceData(sizes), unsafe.SliceData(texts))
+}
+
+func (r *request) Infos(s Status, list []Info) {
+	var w words
+	defer w.free()
+	C.gorun_pmix_done_infos(r.take(), C.int(s), w.infos(list), C.size_t(len(list)))
+}
+
+// infos are attributes in C's memory. A value of a type that Info does not name is
+// the caller's mistake.
+func (w *words) infos(list []Info) *C.gorun_info {
+	p := (*C.gorun_info)(w.keep(C.calloc(C.size_t(len(list)+1), C.size_t(unsafe.Sizeof(C.gorun_info{})))))
+	array := unsafe.Slice(p, len(list))
+	for i := range array {
+		c := &array[i]
+		c.key = w.add(list[i].Name)
+		switch v := list[i].Value.(type) {
+		case string:
+			c.kind, c.text = C.GORUN_TEXT, w.add(v)
+		case bool:
+			c.kind = C.GORUN_FLAG
+			if v {
+				c.number = 1
+			}
+		case uint32:
+			c.kind, c.number = C.GORUN_NUMBER, C.uint64_t(v)
+		case uint64:
+			c.kind, c.number = C.GORUN_SIZE, C.uint64_t(v)
+		case Status:
+			c.kind, c.number = C.GORUN_STATUS, C.uint64_t(int64(v))
+		case float32:
+			c.kind, c.real = C.GORUN_REAL, C.double(v)
+		case []byte:
+			c.kind, c.bytes, c.n = C.GORUN_BYTES, w.keep(C.CBytes(v)), C.size_t(len(v))
+		case []Info:
+			c.kind, c.list, c.n = C.GORUN_LIST, w.infos(v), C.size_t(len(v))
+		case []Process:
+			c.kind, c.processes, c.n = C.GORUN_PROCESSES, w.processes(v), C.size_t(len(v))
+		default:
+			panic(fmt.Sprintf("pmix: %s is a %T", list[i].Name, v))
+		}
+	}
+	return p
+}
+
+func (w *words) processes(list []Process) *C.gorun_process {
+	p := (*C.gorun_process)(w.keep(C.calloc(C.size_t(len(list)+1), C.size_t(unsafe.Sizeof(C.gorun_process{})))))
+	array := unsafe.Slice(p, len(list))
+	for i, q := range list {
+		array[i] = C.gorun_process{
+			nspace: w.add(q.Namespace), rank: C.uint32_t(q.Rank), host: w.add(q.Host), program: w.add(q.Program),
+			pid: C.int64_t(q.PID), exit: C.int32_t(q.Exit), state: C.int32_t(q.State),
+		}
+	}
+	return p
 }
 
 // of finds the server that C knows by a handle.
 func of(owner C.uintptr_t) *Server { return cgo.Handle(owner).Value().(*Server) }
 
 func goProc(nspace *C.char, rank C.uint32_t) Proc { return Proc{C.GoString(nspace), uint32(rank)} }
+
+func goProcs(procs *C.gorun_proc, n C.size_t) []Proc {
+	list := make([]Proc, n)
+	for i, p := range unsafe.Slice(procs, int(n)) {
+		list[i] = goProc(p.nspace, p.rank)
+	}
+	return list
+}
 
 func goStrings(list **C.char, n C.size_t) []string {
 	out := make([]string, n)
@@ -92,11 +160,42 @@ func gorunAbort(owner C.uintptr_t, r unsafe.Pointer, nspace *C.char, rank C.uint
 
 //export gorunFence
 func gorunFence(owner C.uintptr_t, r unsafe.Pointer, kind C.int, procs *C.gorun_proc, n C.size_t, data unsafe.Pointer, size C.size_t) {
-	list := make([]Proc, n)
-	for i, p := range unsafe.Slice(procs, int(n)) {
-		list[i] = goProc(p.nspace, p.rank)
+	of(owner).handler.Fence(newRequest(r), Kind(kind), goProcs(procs, n), goBytes(data, size))
+}
+
+//export gorunGroup
+func gorunGroup(owner C.uintptr_t, r unsafe.Pointer, kind C.int, name *C.char, procs *C.gorun_proc, n C.size_t, context C.int, data unsafe.Pointer, size C.size_t) {
+	of(owner).handler.Group(newRequest(r), Kind(kind), C.GoString(name), goProcs(procs, n), context != 0, goBytes(data, size))
+}
+
+//export gorunControl
+func gorunControl(owner C.uintptr_t, r unsafe.Pointer, nspace *C.char, rank C.uint32_t, procs *C.gorun_proc, n C.size_t, signal, end C.int) {
+	of(owner).handler.Control(newRequest(r), goProc(nspace, rank), Control{goProcs(procs, n), int(signal), end != 0})
+}
+
+//export gorunLog
+func gorunLog(owner C.uintptr_t, nspace *C.char, rank C.uint32_t, stream C.int, text unsafe.Pointer, size C.size_t) {
+	b := goBytes(text, size)
+	if stream != 0 {
+		of(owner).handler.Log(goProc(nspace, rank), int(stream), string(b), false)
+	} else if text, ok := unpackHelp(b); ok {
+		of(owner).handler.Log(goProc(nspace, rank), 2, text, true)
 	}
-	of(owner).handler.Fence(newRequest(r), Kind(kind), list, goBytes(data, size))
+}
+
+// gorunLogged answers later, on another thread: libpmix holds the lock that its
+// answer takes.
+//
+//export gorunLogged
+func gorunLogged(_ C.uintptr_t, r unsafe.Pointer) { go newRequest(r).Done(0) }
+
+//export gorunQuery
+func gorunQuery(owner C.uintptr_t, r unsafe.Pointer, queries *C.gorun_query, n C.size_t) {
+	list := make([]Query, n)
+	for i, q := range unsafe.Slice(queries, int(n)) {
+		list[i] = Query{goStrings(q.keys, q.n), C.GoString(q.nspace), q.local != 0}
+	}
+	of(owner).handler.Query(newRequest(r), list)
 }
 
 //export gorunModex
@@ -110,19 +209,19 @@ func gorunModexData(owner C.uintptr_t, id C.uint64_t, status C.int, data unsafe.
 }
 
 //export gorunPublish
-func gorunPublish(owner C.uintptr_t, r unsafe.Pointer, nspace *C.char, rank C.uint32_t, n C.size_t, keys **C.char, values *unsafe.Pointer, sizes *C.size_t) {
+func gorunPublish(owner C.uintptr_t, r unsafe.Pointer, nspace *C.char, rank C.uint32_t, own, once C.int, n C.size_t, keys **C.char, values *unsafe.Pointer, sizes *C.size_t, texts *C.int) {
 	by := goProc(nspace, rank)
 	pairs := make([]Pair, n)
-	k, v, s := unsafe.Slice(keys, int(n)), unsafe.Slice(values, int(n)), unsafe.Slice(sizes, int(n))
+	k, v, s, t := unsafe.Slice(keys, int(n)), unsafe.Slice(values, int(n)), unsafe.Slice(sizes, int(n)), unsafe.Slice(texts, int(n))
 	for i := range pairs {
-		pairs[i] = Pair{C.GoString(k[i]), goBytes(v[i], s[i]), by}
+		pairs[i] = Pair{Key: C.GoString(k[i]), Value: goBytes(v[i], s[i]), Text: t[i] != 0, By: by, Own: own != 0, Once: once != 0}
 	}
 	of(owner).handler.Publish(newRequest(r), by, pairs)
 }
 
 //export gorunLookup
-func gorunLookup(owner C.uintptr_t, r unsafe.Pointer, n C.size_t, keys **C.char, wait C.int) {
-	of(owner).handler.Lookup(newRequest(r), goStrings(keys, n), wait != 0)
+func gorunLookup(owner C.uintptr_t, r unsafe.Pointer, nspace *C.char, rank C.uint32_t, n C.size_t, keys **C.char, wait, timeout C.int) {
+	of(owner).handler.Lookup(newRequest(r), goProc(nspace, rank), goStrings(keys, n), wait != 0, int(timeout))
 }
 
 //export gorunUnpublish

@@ -2,6 +2,7 @@ package host
 
 import (
 	"errors"
+	"slices"
 	"syscall"
 	"time"
 
@@ -62,6 +63,15 @@ func (h *Host) signalGroups(sig syscall.Signal) {
 		// That a group holds nothing but its ended leader is no failure, and
 		// neither is a member that has become another user.
 		_ = unix.Kill(-r.pid, sig)
+	}
+}
+
+// signalRanks signals the groups of some of the ranks.
+func (h *Host) signalRanks(sig syscall.Signal, ranks []int) {
+	for i, r := range h.up() {
+		if slices.Contains(ranks, h.rankOf(i)) {
+			_ = unix.Kill(-r.pid, sig) // as for all
+		}
 	}
 }
 

@@ -167,6 +167,10 @@ func (h *Host) readMail() {
 func (h *Host) obey(c Command) {
 	switch c.Kind {
 	case Pass:
+		if c.Ranks != nil {
+			h.signalRanks(c.Signal, c.Ranks)
+			return
+		}
 		h.signalGroups(c.Signal)
 		if c.Signal == unix.SIGTSTP {
 			h.emit(Event{Kind: Passed})
@@ -192,6 +196,8 @@ func (h *Host) obey(c Command) {
 		if h.pmix != nil {
 			h.pmix.Take(c.Data)
 		}
+	case Say:
+		h.said(c.Rank, c.Stream, c.Data)
 	case Answer:
 		h.answered(c.Rank, c.Reply)
 	}

@@ -28,6 +28,7 @@ func (h *Host) openPMIx() error {
 		Abort: func(p link.Proc, status int, text string) {
 			h.emit(Event{Kind: Aborted, Rank: int(p.Rank), Status: status, Text: plain(text)})
 		},
+		Say:    h.say,
 		Failed: func(text string) { h.emit(Event{Kind: Failed, Text: text}) },
 		Ask:    func(data []byte) { h.emit(Event{Kind: ToHub, Data: data}) },
 		Log:    h.log,
@@ -38,6 +39,30 @@ func (h *Host) openPMIx() error {
 	h.pmix = server
 	server.Add(*spec.PMIx)
 	return h.watch(server.FD(), unix.EPOLLIN, sourcePMIx, 0)
+}
+
+// say has the loop pass on what a rank says by way of the server, in whole lines.
+func (h *Host) say(p link.Proc, stream int, text string) {
+	if text == "" || stream != Stdout && stream != Stderr {
+		return
+	}
+	if !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	h.Send(Command{Kind: Say, Rank: int(p.Rank), Stream: stream, Data: []byte(text)})
+}
+
+// said passes it on, as if the rank had written it.
+func (h *Host) said(rank, stream int, text []byte) {
+	for i, r := range h.up() {
+		if h.rankOf(i) != rank {
+			continue
+		}
+		if tail := r.pipes[stream].tail; tail != nil {
+			tail.Add(text)
+		}
+		h.output(i, stream, Event{Data: text})
+	}
 }
 
 // beginPMIx hands the port, to which a rank connects, to the helper.

@@ -159,7 +159,7 @@ type CommandKind uint8
 
 // What a controller tells a host.
 const (
-	Pass    CommandKind = iota + 1 // Signal to all ranks
+	Pass    CommandKind = iota + 1 // Signal to Ranks; nil: to all
 	End                            // Signal to all ranks, TERM and KILL later
 	Kill                           // all ranks now
 	Input                          // Data for the ranks that read; Last: and then no more
@@ -170,6 +170,7 @@ const (
 	FromHub                        // Data for the PMIx server
 	Resize                         // terminals of ranks: Rows, Cols
 	Abandon                        // as Kill: the controller is gone
+	Say                            // Data on Stream of Rank; a host tells itself
 )
 
 // Command is what to do. Which fields count depends on Kind.
@@ -184,4 +185,5 @@ type Command struct {
 	Reply  *Reply         `msgpack:"a,omitempty"`
 	Rows   int            `msgpack:"h,omitempty"`
 	Cols   int            `msgpack:"w,omitempty"`
+	Ranks  []int          `msgpack:"ra,omitempty"`
 }

@@ -1,12 +1,12 @@
 // Package hub is where the PMIx servers of a job's hosts meet: it matches fences,
 // passes requests for what a process has put to the host that has it, and keeps
-// published names. It belongs to the controller of the job.
+// published names, those of PMI-1 included (names.go). It belongs to the controller of the job.
 //
 // It has no I/O and no goroutine: what a host's helper asked goes in, letters to
 // hosts come out (package link has the messages). Not safe for concurrent use.
 //
-// On one host libpmix completes all fences itself, and the hub sees published
-// names only. Between hosts a fence costs each host one message to the controller
+// On one host libpmix completes all fences itself, and the hub sees published names
+// and groups that want a number only. Between hosts a fence costs each host one message to the controller
 // and one back: a star, because its members are known to nobody but to libpmix,
 // while the trees of package gossip want all hosts in every fence.
 //
@@ -25,9 +25,13 @@ import (
 	"github.com/gorun-mpi/gorun/pmi/pmix/link"
 )
 
-// wildcard is the rank that stands for all of a namespace (pmix.Wildcard, which
+// Wildcard is the rank that stands for all of a namespace (pmix.Wildcard, which
 // would need cgo's package).
-const wildcard = 1<<32 - 2
+const Wildcard = 1<<32 - 2
+
+// firstGroup is above the numbers of groups, which are counted down: Open MPI takes
+// the small ones for its own.
+const firstGroup = 1 << 32
 
 // Letter is a message for a host.
 type Letter struct {
@@ -35,22 +39,22 @@ type Letter struct {
 	Data []byte
 }
 
-// Spawn is what a process wants started. Whoever starts it answers the host.
-type Spawn struct {
+// Due is what is the launcher's to do, and to answer: a link.Spawn, link.Table or
+// link.Control of a host.
+type Due struct {
 	Host int
-	ID   uint64
-	By   link.Proc
-	Apps []link.App
+	link.Message
 }
 
 // Hub is the meeting point of a job. Make it with New.
 type Hub struct {
 	spaces map[string]space
-	meets  map[string][]*meet // by who meets; several when some are ahead
-	names  map[string]link.Pair
-	waits  []wait           // for names
-	modex  map[uint64]asker // by our number
+	meets  map[string][]*meet   // by who meets; several when some are ahead
+	names  map[string]link.Pair // by where, see place
+	waits  []wait               // for names
+	modex  map[uint64]asker     // by our number
 	next   uint64
+	groups int // numbers given to groups
 	out    []Letter
 }
 
@@ -63,9 +67,10 @@ type space struct {
 
 // meet is a fence under way.
 type meet struct {
-	hosts []int // that take part
-	data  map[int][]byte
-	ids   map[int]uint64
+	hosts  []int // that take part
+	number bool  // somebody wants one
+	data   map[int][]byte
+	ids    map[int]uint64
 }
 
 type asker struct {
@@ -76,6 +81,7 @@ type asker struct {
 
 type wait struct {
 	asker asker
+	space string // of who waits
 	keys  []string
 }
 
@@ -110,7 +116,7 @@ func (h *Hub) introduce(to int, procs []link.Proc) {
 }
 
 // Take takes what the helper of a host has sent, and returns what to send.
-func (h *Hub) Take(from int, data []byte) (out []Letter, spawn *Spawn, err error) {
+func (h *Hub) Take(from int, data []byte) (out []Letter, due *Due, err error) {
 	m, err := link.Unpack(data)
 	if err != nil {
 		return nil, nil, err
@@ -122,12 +128,19 @@ func (h *Hub) Take(from int, data []byte) (out []Letter, spawn *Spawn, err error
 	case m.Kind != link.Ask:
 		return nil, nil, fmt.Errorf("%w: kind %d for the hub", link.ErrFrame, m.Kind)
 	default:
-		spawn = h.ask(from, m)
+		due = h.ask(from, m)
 	}
-	return nil, spawn, nil
+	return nil, due, nil
 }
 
-func (h *Hub) ask(from int, m link.Message) *Spawn {
+// Answer is the letter that answers a Due.
+func (d *Due) Answer(m link.Message) (Letter, error) {
+	m.Kind, m.ID = link.Answer, d.ID
+	data, err := link.Pack(&m)
+	return Letter{d.Host, data}, err
+}
+
+func (h *Hub) ask(from int, m link.Message) *Due {
 	switch m.Op {
 	case link.Meet:
 		h.meet(from, m)
@@ -139,19 +152,19 @@ func (h *Hub) ask(from int, m link.Message) *Spawn {
 		h.lookup(from, m)
 	case link.Unpublish:
 		for _, key := range m.Keys {
-			if h.names[key].By == m.Proc {
-				delete(h.names, key)
-			}
+			h.remove(key, m.Proc)
 		}
 		h.answer(from, m.ID, link.Message{})
+	case link.Forget:
+		h.waits = slices.DeleteFunc(h.waits, func(w wait) bool { return w.asker.host == from && w.asker.id == m.ID })
 	case link.Notify:
 		for to := range h.hosts() {
 			if to != from {
 				h.send(to, &link.Message{Kind: link.Event, Data: m.Data})
 			}
 		}
-	case link.Spawn:
-		return &Spawn{Host: from, ID: m.ID, By: m.Proc, Apps: m.Apps}
+	case link.Spawn, link.Table, link.Control:
+		return &Due{from, m}
 	}
 	return nil
 }
@@ -196,7 +209,7 @@ func (h *Hub) meet(from int, m link.Message) {
 		h.refuse(from, m.ID, "%v", err)
 		return
 	}
-	key := signature(m.Sort, m.Procs)
+	key := m.Text + "\x00" + signature(m.Sort, m.Procs)
 	var f *meet
 	for _, open := range h.meets[key] {
 		if _, in := open.ids[from]; !in {
@@ -209,6 +222,7 @@ func (h *Hub) meet(from int, m link.Message) {
 		h.meets[key] = append(h.meets[key], f)
 	}
 	f.data[from], f.ids[from] = m.Data, m.ID
+	f.number = f.number || m.Wait
 	if len(f.ids) < len(f.hosts) {
 		return
 	}
@@ -220,9 +234,14 @@ func (h *Hub) meet(from int, m link.Message) {
 	for _, host := range f.hosts {
 		all = append(all, f.data[host]...)
 	}
+	number := 0
+	if f.number {
+		h.groups++
+		number = firstGroup - h.groups
+	}
 	for _, host := range f.hosts {
 		h.introduce(host, m.Procs)
-		h.answer(host, f.ids[host], link.Message{Data: all})
+		h.answer(host, f.ids[host], link.Message{Data: all, Status: number})
 	}
 }
 
@@ -235,7 +254,7 @@ func (h *Hub) members(procs []link.Proc) ([]int, error) {
 		switch {
 		case !ok:
 			return nil, fmt.Errorf("no namespace is called %q", p.Space)
-		case p.Rank == wildcard:
+		case p.Rank == Wildcard:
 			for _, host := range hostOf {
 				in[host] = true
 			}
@@ -285,49 +304,4 @@ func (h *Hub) replied(from int, m link.Message) {
 	}
 	delete(h.modex, m.ID)
 	h.answer(a.host, a.id, link.Message{Code: m.Code, Data: m.Data})
-}
-
-// publish takes names, all or none.
-func (h *Hub) publish(from int, m link.Message) {
-	for _, p := range m.Pairs {
-		if _, there := h.names[p.Key]; there {
-			h.answer(from, m.ID, link.Message{Code: link.Duplicate})
-			return
-		}
-	}
-	for _, p := range m.Pairs {
-		h.names[p.Key] = p
-	}
-	h.answer(from, m.ID, link.Message{})
-	h.waits = slices.DeleteFunc(h.waits, func(w wait) bool {
-		found := h.find(w.keys)
-		if len(found) < len(w.keys) {
-			return false
-		}
-		h.answer(w.asker.host, w.asker.id, link.Message{Pairs: found})
-		return true
-	})
-}
-
-func (h *Hub) find(keys []string) (found []link.Pair) {
-	for _, key := range keys {
-		if p, ok := h.names[key]; ok {
-			found = append(found, p)
-		}
-	}
-	return found
-}
-
-func (h *Hub) lookup(from int, m link.Message) {
-	found := h.find(m.Keys)
-	switch {
-	case len(found) == len(m.Keys):
-		h.answer(from, m.ID, link.Message{Pairs: found})
-	case m.Wait:
-		h.waits = append(h.waits, wait{asker{host: from, id: m.ID}, m.Keys})
-	case len(found) == 0:
-		h.answer(from, m.ID, link.Message{Code: link.NotFound})
-	default:
-		h.answer(from, m.ID, link.Message{Code: link.Partial, Pairs: found})
-	}
 }

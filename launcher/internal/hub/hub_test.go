@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gorun-mpi/gorun/pmi"
 	"github.com/gorun-mpi/gorun/pmi/pmix/link"
 )
 
@@ -50,6 +51,9 @@ func take(t *testing.T, h *Hub, from int, m link.Message) (out []string) {
 			for _, p := range m.Pairs {
 				s += fmt.Sprintf(" %s=%s by %s.%d", p.Key, p.Value, p.By.Space, p.By.Rank)
 			}
+			if m.Status != 0 {
+				s += fmt.Sprintf(" number %d", m.Status)
+			}
 			if len(m.Data) > 0 {
 				s += " " + string(m.Data)
 			}
@@ -72,7 +76,7 @@ func meeting(id uint64, data string, procs ...link.Proc) link.Message {
 }
 
 var (
-	all = link.Proc{Space: "a", Rank: wildcard}
+	all = link.Proc{Space: "a", Rank: Wildcard}
 	a0  = link.Proc{Space: "a", Rank: 0}
 	a2  = link.Proc{Space: "a", Rank: 2}
 	b0  = link.Proc{Space: "b", Rank: 0}
@@ -164,16 +168,128 @@ func TestEventsGoToTheOthers(t *testing.T) {
 	}
 }
 
-func TestSpawnIsGivenOut(t *testing.T) {
-	apps := []link.App{{Argv: []string{"p", "x"}, Env: []string{"A=1"}, NP: 2}}
-	data, err := link.Pack(&link.Message{Kind: link.Ask, Op: link.Spawn, ID: 4, Proc: a2, Apps: apps})
-	if err != nil {
-		t.Fatal(err)
+// What is the launcher's is given out, and answered by it.
+func TestDue(t *testing.T) {
+	for _, m := range []link.Message{
+		{Kind: link.Ask, Op: link.Spawn, ID: 4, Proc: a2, Apps: []link.App{{Argv: []string{"p", "x"}, Env: []string{"A=1"}, NP: 2}}},
+		{Kind: link.Ask, Op: link.Table, ID: 5},
+		{Kind: link.Ask, Op: link.Control, ID: 6, Proc: a2, Procs: []link.Proc{all}, Status: 9, Wait: true},
+	} {
+		data, err := link.Pack(&m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, due, err := job().Take(1, data)
+		want := &Due{1, m}
+		if err != nil || len(out) > 0 || !reflect.DeepEqual(due, want) {
+			t.Fatalf("got %v, %+v, %v, want %+v", out, due, err, want)
+		}
+		l, err := due.Answer(link.Message{Jobs: []link.Job{{Name: "a"}}})
+		if err != nil || l.To != 1 {
+			t.Fatalf("op %d: got %+v, %v", m.Op, l, err)
+		}
+		if a, err := link.Unpack(l.Data); err != nil || a.Kind != link.Answer || a.ID != m.ID || len(a.Jobs) != 1 {
+			t.Errorf("op %d: got %+v, %v", m.Op, a, err)
+		}
 	}
-	out, spawn, err := job().Take(1, data)
-	want := &Spawn{Host: 1, ID: 4, By: a2, Apps: apps}
-	if err != nil || len(out) > 0 || !reflect.DeepEqual(spawn, want) {
-		t.Errorf("got %v, %+v, %v, want %+v", out, spawn, err, want)
+}
+
+// Both protocols see one table of names.
+func TestNamesOfBothProtocols(t *testing.T) {
+	h := job()
+	publish := func(p link.Pair) []string {
+		p.By = a0
+		return take(t, h, 0, link.Message{Kind: link.Ask, Op: link.Publish, ID: 1, Proc: a0, Pairs: []link.Pair{p}})
+	}
+	look := func(from int, by link.Proc, wait bool, key string) []string {
+		return take(t, h, from, link.Message{Kind: link.Ask, Op: link.Lookup, ID: 9, Proc: by, Wait: wait, Keys: []string{key}})
+	}
+	name := func(op pmi.NameOp, service, port, want string, letters int) {
+		t.Helper()
+		a, out := h.Name(pmi.NameQuery{Op: op, Service: service, Port: port})
+		if a.Port+a.Err != want || len(out) != letters {
+			t.Errorf("op %d of %s: got %+v and %d letters, want %s and %d", op, service, a, len(out), want, letters)
+		}
+	}
+	want := func(got []string, want ...string) {
+		t.Helper()
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	name(pmi.Lookup, "s", "", "service_not_found", 0)
+	want(publish(link.Pair{Key: "s", Value: []byte("port"), Text: true}), "0: answer 1")
+	name(pmi.Lookup, "s", "", "port", 0)
+	name(pmi.Publish, "s", "other", "key_already_present", 0)
+	name(pmi.Unpublish, "s", "", "port", 0)
+	want(look(1, a2, false, "s"), "1: answer 9 not found")
+
+	// One that waits is told by the other protocol's rank.
+	want(look(1, a2, true, "t"))
+	name(pmi.Publish, "t", "there", "there", 1)
+	want(look(1, b0, false, "t"), "1: answer 9 t=there by .0")
+	want(publish(link.Pair{Key: "t", Value: []byte("x"), Text: true}), "0: answer 1 duplicate")
+	want(take(t, h, 1, link.Message{Kind: link.Ask, Op: link.Unpublish, ID: 2, Proc: a2, Keys: []string{"t"}}), "1: answer 2")
+	name(pmi.Lookup, "t", "", "service_not_found", 0)
+
+	// What is no text is not for PMI-1, but it is there.
+	want(publish(link.Pair{Key: "n", Value: []byte{1}}), "0: answer 1")
+	name(pmi.Lookup, "n", "", "service_not_found", 0)
+	name(pmi.Publish, "n", "x", "key_already_present", 0)
+	name(pmi.Unpublish, "n", "", "service_not_found", 0)
+
+	// A namespace's own, beside one for all.
+	want(publish(link.Pair{Key: "o", Value: []byte("own"), Text: true, Own: true}), "0: answer 1")
+	want(look(1, b0, false, "o"), "1: answer 9 not found")
+	name(pmi.Lookup, "o", "", "service_not_found", 0)
+	name(pmi.Publish, "o", "all", "all", 0)
+	want(look(1, b0, false, "o"), "1: answer 9 o=all by .0")
+	want(look(1, a2, false, "o"), "1: answer 9 o=own by a.0")
+
+	// And one that is gone when it was read.
+	want(publish(link.Pair{Key: "f", Value: []byte("once"), Text: true, Once: true}), "0: answer 1")
+	want(look(1, a2, false, "f"), "1: answer 9 f=once by a.0")
+	want(look(1, a2, false, "f"), "1: answer 9 not found")
+
+	// A wait that was given up.
+	want(look(1, a2, true, "later"))
+	want(take(t, h, 1, link.Message{Kind: link.Ask, Op: link.Forget, ID: 9}))
+	name(pmi.Publish, "later", "x", "x", 0)
+
+	for i := 0; ; i++ {
+		a, _ := h.Name(pmi.NameQuery{Op: pmi.Publish, Service: fmt.Sprint(i), Port: "p"})
+		if a.Err == "too_many_services" {
+			break
+		}
+		if i > namesMax {
+			t.Fatal("there is no limit")
+		}
+	}
+	if got := publish(link.Pair{Key: "more"}); len(got) != 1 || !strings.Contains(got[0], "refused: 4096 names are published") {
+		t.Errorf("got %q", got)
+	}
+}
+
+// A group is a fence with a name, and gets a number where a member wants one.
+func TestGroups(t *testing.T) {
+	h := job()
+	group := func(from int, id uint64, name string, number bool) []string {
+		m := meeting(id, name, all)
+		m.Sort, m.Text, m.Wait = 3, name, number
+		return take(t, h, from, m)
+	}
+	if got := append(group(0, 1, "g", false), group(0, 2, "h", false)...); got != nil {
+		t.Errorf("got %q of one host", got)
+	}
+	if got, want := group(1, 1, "h", true), []string{"0: answer 2 number 4294967295 hh", "1: answer 1 number 4294967295 hh"}; !reflect.DeepEqual(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got, want := group(1, 2, "g", false), []string{"0: answer 1 gg", "1: answer 2 gg"}; !reflect.DeepEqual(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	group(0, 3, "i", true)
+	if got, want := group(1, 3, "i", true), []string{"0: answer 3 number 4294967294 ii", "1: answer 3 number 4294967294 ii"}; !reflect.DeepEqual(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

@@ -29,6 +29,7 @@ type Config struct {
 	Joined func(p link.Proc)                          // a rank has connected
 	Left   func(p link.Proc)                          // a rank has finalized
 	Abort  func(p link.Proc, status int, text string) // a rank wants the job to end
+	Say    func(p link.Proc, stream int, text string) // a rank has something to say by way of the server
 	Failed func(text string)                          // nobody can be served any more; once
 	Ask    func(data []byte)                          // for the job's hub
 	Log    func(format string, args ...any)
@@ -331,6 +332,8 @@ func (s *Server) told(m link.Message) {
 	case link.Abort:
 		s.counted(m.Proc).Aborted = true
 		s.cfg.Abort(m.Proc, m.Status, m.Text)
+	case link.Log:
+		s.cfg.Say(m.Proc, int(m.Sort), m.Text)
 	case link.Ask, link.Reply:
 		data, err := link.Pack(&m)
 		if err != nil {

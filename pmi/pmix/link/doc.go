@@ -10,14 +10,14 @@
 //	host                                helper
 //	Setup                     ------->          makes the server, registers the ranks
 //	                          <-------  Ready | Failed
-//	                          <-------  Joined, Left, Abort   (what ranks do)
+//	                          <-------  Joined, Left, Abort, Log   (what ranks do)
 //	                          <-------  Ask    ---> the job's hub (package hub)
 //	Answer, Request, Event    ------->          what the hub has for it
 //	Ping                      ------->
 //	                          <-------  Pong
 //	end of stream             ------->          exits
 //
-// Joined, Left and Abort are written before libpmix lets the process go on, so a
+// Joined, Left, Abort and Log are written before libpmix lets the process go on, so a
 // host that has seen the end of a process finds them in its socket.
 //
 // # Memory

@@ -39,6 +39,7 @@ const (
 	Event                   // of another host's process: Data
 	Ping                    // ID
 	Pong                    // ID
+	Log                     // Proc says Text on stream Sort of the job
 	kinds
 )
 
@@ -47,13 +48,16 @@ type Op uint8
 
 // What a helper asks for.
 const (
-	Meet      Op = iota + 1 // Procs meet (Sort), and all get all Data
+	Meet      Op = iota + 1 // Procs meet (Sort, and Text is equal), and all get all Data; with Wait, a number of the job's own in Status
 	Modex                   // what Proc of another host has put
 	Publish                 // Pairs
-	Lookup                  // Keys; Wait until they are there
+	Lookup                  // Keys, for Proc; Wait until they are there
 	Unpublish               // Keys of Proc
 	Spawn                   // Apps, for Proc
 	Notify                  // Data to all other hosts; no answer
+	Table                   // all processes of the job: the answer has Jobs
+	Control                 // send the signal of that Status to Procs; Wait: and kill those that have not ended after a while
+	Forget                  // the Lookup of that ID, which nobody waits for any more; no answer
 	ops
 )
 
@@ -79,7 +83,28 @@ type Proc struct {
 type Pair struct {
 	Key   string `msgpack:"k"`
 	Value []byte `msgpack:"v"`
-	By    Proc   `msgpack:"b"`
+	Text  bool   `msgpack:"t,omitempty"` // and what ranks of PMI-1 find and publish
+	By    Proc   `msgpack:"b"`           // no Space: a rank of PMI-1
+	Own   bool   `msgpack:"o,omitempty"` // for the publisher's namespace only
+	Once  bool   `msgpack:"f,omitempty"` // gone when it was looked up
+}
+
+// Job is what a Table tells of a namespace.
+type Job struct {
+	Name    string    `msgpack:"n"`
+	Command string    `msgpack:"c"` // of its first program
+	Procs   []Process `msgpack:"p"` // by rank
+}
+
+// Process is a rank as the launcher knows it.
+type Process struct {
+	Host    string `msgpack:"h"`
+	Program string `msgpack:"f"`
+	PID     int    `msgpack:"p"` // 0: not started
+	Joined  bool   `msgpack:"j,omitempty"`
+	Gone    bool   `msgpack:"g,omitempty"`
+	Status  int    `msgpack:"x,omitempty"` // exit status
+	Signal  int    `msgpack:"s,omitempty"` // that ended it; 0: it exited
 }
 
 // App is one program of a Spawn.
@@ -116,15 +141,16 @@ type Message struct {
 	Kind   Kind     `msgpack:"k"`
 	ID     uint64   `msgpack:"i,omitempty"`
 	Op     Op       `msgpack:"o,omitempty"`
-	Sort   uint8    `msgpack:"y,omitempty"` // of a Meet: only equals meet
+	Sort   uint8    `msgpack:"y,omitempty"` // of a Meet: only equals meet; of a Log
 	Code   Code     `msgpack:"c,omitempty"`
-	Status int      `msgpack:"x,omitempty"` // of an Abort, or libpmix's own of a Reply
+	Status int      `msgpack:"x,omitempty"` // of an Abort; the number of a Meet; the signal of a Control
 	Wait   bool     `msgpack:"w,omitempty"`
 	Proc   Proc     `msgpack:"p,omitempty"`
 	Procs  []Proc   `msgpack:"q,omitempty"`
 	Keys   []string `msgpack:"y2,omitempty"`
 	Pairs  []Pair   `msgpack:"a,omitempty"`
 	Apps   []App    `msgpack:"b,omitempty"`
+	Jobs   []Job    `msgpack:"j,omitempty"`
 	Data   []byte   `msgpack:"d,omitempty"`
 	Text   string   `msgpack:"t,omitempty"`
 	Server *Server  `msgpack:"s,omitempty"`

@@ -14,7 +14,7 @@ func samples() []Message {
 		{Kind: Joined, Proc: Proc{"n", 1}},
 		{Kind: Abort, Proc: Proc{"n", 1}, Status: -7, Text: "why"},
 		{Kind: Ask, Op: Meet, ID: 3, Sort: 1, Procs: []Proc{{"n", 1<<32 - 2}}, Data: []byte("blob")},
-		{Kind: Ask, Op: Publish, ID: 4, Pairs: []Pair{{"k", []byte{0, 1}, Proc{"n", 0}}}},
+		{Kind: Ask, Op: Publish, ID: 4, Pairs: []Pair{{Key: "k", Value: []byte{0, 1}, By: Proc{"n", 0}}}},
 		{Kind: Ask, Op: Lookup, ID: 5, Keys: []string{"k", "l"}, Wait: true},
 		{Kind: Ask, Op: Spawn, ID: 6, Apps: []App{{[]string{"p"}, []string{"A=1"}, 2, [][2]string{{"wdir", "/"}}}}},
 		{Kind: Answer, ID: 6, Code: Refused, Text: "no"},

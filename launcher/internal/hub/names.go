@@ -1,0 +1,142 @@
+package hub
+
+import (
+	"slices"
+
+	"github.com/gorun-mpi/gorun/pmi"
+	"github.com/gorun-mpi/gorun/pmi/pmix/link"
+)
+
+// Published names are one table for all ranks of a job, whichever protocol they
+// speak: a service that an MPICH program publishes with PMI-1 is found by Open MPI's
+// MPI_Lookup_name, and the other way about. PMI-1 knows texts alone. A value that is
+// no text keeps its name from being published again, and PMI-1 does not find it.
+//
+// A name may be for the ranks of one namespace only (PMIX_RANGE_NAMESPACE); these see
+// it before one of the same name that is for all. All other ranges are the job's, and
+// every name stays until it is taken back or the job ends, but for those that are
+// gone with their first reading: no rank of a job outlives it for long.
+
+// namesMax bounds the table.
+const namesMax = 4096
+
+// place is where a name stands in the table.
+func place(space, key string) string { return space + "\x00" + key }
+
+// get finds what the ranks of a namespace see under a name, and where it stands.
+func (h *Hub) get(space, key string) (p link.Pair, at string, found bool) {
+	for _, at := range [...]string{place(space, key), place("", key)} {
+		if p, found := h.names[at]; found {
+			return p, at, true
+		}
+	}
+	return link.Pair{}, "", false
+}
+
+// remove takes back a name that a process has published, or a rank of PMI-1: these
+// take back what anybody has published, and are not told apart.
+func (h *Hub) remove(key string, by link.Proc) {
+	for _, at := range [...]string{place(by.Space, key), place("", key)} {
+		if p, found := h.names[at]; found && (p.By == by || p.By.Space == "" || by.Space == "") {
+			delete(h.names, at)
+			return
+		}
+	}
+}
+
+// publish takes names, all or none.
+func (h *Hub) publish(from int, m link.Message) {
+	at := make([]string, len(m.Pairs))
+	for i, p := range m.Pairs {
+		if p.Own {
+			at[i] = p.By.Space
+		}
+		at[i] = place(at[i], p.Key)
+		if _, there := h.names[at[i]]; there {
+			h.answer(from, m.ID, link.Message{Code: link.Duplicate})
+			return
+		}
+	}
+	if len(h.names)+len(m.Pairs) > namesMax {
+		h.refuse(from, m.ID, "%d names are published, the limit is %d", len(h.names), namesMax)
+		return
+	}
+	for i, p := range m.Pairs {
+		h.names[at[i]] = p
+	}
+	h.answer(from, m.ID, link.Message{})
+	h.wake()
+}
+
+// wake answers those who have waited for names that are there now.
+func (h *Hub) wake() {
+	h.waits = slices.DeleteFunc(h.waits, func(w wait) bool {
+		if !h.all(w.space, w.keys) {
+			return false
+		}
+		h.answer(w.asker.host, w.asker.id, link.Message{Pairs: h.read(w.space, w.keys)})
+		return true
+	})
+}
+
+func (h *Hub) all(space string, keys []string) bool {
+	return !slices.ContainsFunc(keys, func(key string) bool {
+		_, _, found := h.get(space, key)
+		return !found
+	})
+}
+
+// read is what there is under the names, some of which are gone with that.
+func (h *Hub) read(space string, keys []string) (found []link.Pair) {
+	for _, key := range keys {
+		if p, at, ok := h.get(space, key); ok {
+			found = append(found, p)
+			if p.Once {
+				delete(h.names, at)
+			}
+		}
+	}
+	return found
+}
+
+func (h *Hub) lookup(from int, m link.Message) {
+	if m.Wait && !h.all(m.Proc.Space, m.Keys) {
+		h.waits = append(h.waits, wait{asker{host: from, id: m.ID}, m.Proc.Space, m.Keys})
+		return
+	}
+	found := h.read(m.Proc.Space, m.Keys)
+	code := link.OK
+	switch {
+	case len(found) == 0:
+		code = link.NotFound
+	case len(found) < len(m.Keys):
+		code = link.Partial
+	}
+	h.answer(from, m.ID, link.Message{Code: code, Pairs: found})
+}
+
+// Name serves a rank of PMI-1, and returns what to send to those who have waited for
+// its name.
+func (h *Hub) Name(q pmi.NameQuery) (pmi.NameAnswer, []Letter) {
+	p, at, found := h.get("", q.Service)
+	switch {
+	case q.Op != pmi.Publish && (!found || !p.Text):
+		return pmi.NameAnswer{Err: "service_not_found"}, nil
+	case q.Op == pmi.Unpublish:
+		h.remove(q.Service, link.Proc{})
+	case q.Op == pmi.Lookup && p.Once:
+		delete(h.names, at)
+	case q.Op == pmi.Lookup:
+	case found:
+		return pmi.NameAnswer{Err: "key_already_present"}, nil
+	case len(h.names) >= namesMax:
+		return pmi.NameAnswer{Err: "too_many_services"}, nil
+	default:
+		p = link.Pair{Key: q.Service, Value: []byte(q.Port), Text: true}
+		h.names[place("", q.Service)] = p
+		h.wake()
+	}
+	out := h.out
+	h.out = nil
+	return pmi.NameAnswer{Port: string(p.Value)}, out
+}
