@@ -197,6 +197,8 @@ func (c *controller) event(s *seat, e host.Event) {
 	case host.Done:
 		s.done = true
 		c.passed(s)
+	case host.Waiting:
+		c.waiting(s, e.Ranks)
 	case host.States:
 		c.looked(s, e.Tails)
 	case host.Failed:

@@ -31,6 +31,7 @@ type group struct {
 	up    int       // ranks that were started
 	asked *asked    // who waits for it to run; nil: nobody, any more
 	mpi   openMPI
+	mix   mixture
 	off   bool // it could not be started, and how its ranks end is no matter
 }
 

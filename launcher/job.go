@@ -105,7 +105,8 @@ type Job struct {
 
 	// StrictPMI makes it the job's failure when an MPI program was started that
 	// has not met this launcher, so that each rank is a world of its own. Else
-	// Warn is told.
+	// Warn is told. Ranks of different MPIs, which wait for each other, are the
+	// job's failure in any case: with StrictPMI at once, else after 5 seconds.
 	StrictPMI bool
 	// Warn is told what the user should know while the job runs, on any
 	// goroutine; it must not block for long. nil: nobody is.

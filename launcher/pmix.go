@@ -163,6 +163,7 @@ func (c *controller) connected(g *group, rank int) {
 		m.most, m.who = m.joined[rank], rank
 	}
 	c.alone(g)
+	c.lookForMixture(g)
 }
 
 func (c *controller) finalized(g *group, rank int) {

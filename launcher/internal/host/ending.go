@@ -107,8 +107,8 @@ func (h *Host) processEnded(local int) {
 	number := h.rankOf(local)
 	e := Event{Kind: Ended, Rank: number, PID: r.pid, Status: how.status, Signal: how.signal, Text: text, Told: h.ending.begun || h.quitting}
 	e.Joined, e.Finalized = h.met(local)
-	if e.Finalized && !h.dials(local) && (how.signal == unix.SIGPIPE || how.status == 128+int(unix.SIGPIPE)) {
-		e.Text = "it had finalized MPI; if it then ran a second MPI program, --pmi-port lets that one find its launcher"
+	if e.Finalized && !h.dials(local) && how.status == 128+int(unix.SIGPIPE) {
+		e.Text = "ended with status 141 after MPI_Finalize; if it ran a second MPI program there, --pmi-port lets that one find its launcher"
 	}
 	h.addPMIx(&e, r)
 	if how.signal == syscall.SIGKILL && !e.Told {

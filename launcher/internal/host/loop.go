@@ -179,6 +179,8 @@ func (h *Host) obey(c Command) {
 		h.beginEnding(c.Signal)
 	case Kill:
 		h.killNow()
+	case WhoWaits:
+		h.emit(Event{Kind: Waiting, Ranks: h.waiting()})
 	case Look:
 		h.examine(c.Last)
 	case Abandon:

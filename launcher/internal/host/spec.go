@@ -122,6 +122,7 @@ const (
 	Sampled                          // Samples of the ranks that run
 	States                           // the answer to Look: lines for each rank, in Tails
 	Fenced                           // all ranks have passed a fence of PMI
+	Waiting                          // the answer to WhoWaits: Ranks
 	Done                             // nothing is left
 )
 
@@ -151,7 +152,8 @@ type Event struct {
 	Time      int64            `msgpack:"tm,omitempty"` // in nanoseconds since 1970, with Spec.Stamp
 	Last      bool             `msgpack:"ls,omitempty"` // the stream has ended within a line
 	Samples   []Sample         `msgpack:"sm,omitempty"`
-	Free      func()           `msgpack:"-"` // takes Data back, when nobody looks at it any more; may be nil
+	Ranks     []int            `msgpack:"rs,omitempty"` // with Waiting
+	Free      func()           `msgpack:"-"`            // takes Data back, when nobody looks at it any more; may be nil
 }
 
 // CommandKind is what to do.
@@ -159,18 +161,19 @@ type CommandKind uint8
 
 // What a controller tells a host.
 const (
-	Pass    CommandKind = iota + 1 // Signal to Ranks; nil: to all
-	End                            // Signal to all ranks, TERM and KILL later
-	Kill                           // all ranks now
-	Input                          // Data for the ranks that read; Last: and then no more
-	Credit                         // N bytes of Stream were taken
-	Discard                        // nobody wants output any more
-	Look                           // and tell what the ranks are doing; Last: with stack traces, as far as that goes
-	Answer                         // Reply to what Rank had asked
-	FromHub                        // Data for the PMIx server
-	Resize                         // terminals of ranks: Rows, Cols
-	Abandon                        // as Kill: the controller is gone
-	Say                            // Data on Stream of Rank; a host tells itself
+	Pass     CommandKind = iota + 1 // Signal to Ranks; nil: to all
+	End                             // Signal to all ranks, TERM and KILL later
+	Kill                            // all ranks now
+	Input                           // Data for the ranks that read; Last: and then no more
+	Credit                          // N bytes of Stream were taken
+	Discard                         // nobody wants output any more
+	Look                            // and tell what the ranks are doing; Last: with stack traces, as far as that goes
+	Answer                          // Reply to what Rank had asked
+	FromHub                         // Data for the PMIx server
+	Resize                          // terminals of ranks: Rows, Cols
+	Abandon                         // as Kill: the controller is gone
+	Say                             // Data on Stream of Rank; a host tells itself
+	WhoWaits                        // tell which ranks wait in a fence of PMI-1
 )
 
 // Command is what to do. Which fields count depends on Kind.

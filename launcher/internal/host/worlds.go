@@ -115,6 +115,17 @@ func (h *Host) met(local int) (joined, finalized bool) {
 	return e.Joined(rank), e.Finalized(rank)
 }
 
+// waiting are the ranks in a fence that is not complete.
+func (h *Host) waiting() []int {
+	var ranks []int
+	for i, r := range h.up() {
+		if rank := h.rankOf(i); !r.gone && h.engine(i).InFence(rank) {
+			ranks = append(ranks, rank)
+		}
+	}
+	return ranks
+}
+
 // chooseDialers decides which programs' ranks connect to a port, and opens it if
 // there are some. files are the programs.
 func (h *Host) chooseDialers(files []string) error {

@@ -1,0 +1,139 @@
+package launcher
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gorun-mpi/gorun/launcher/internal/host"
+)
+
+// Programs of MPICH and of gorun meet by PMI-1, those of Open MPI by PMIx. Where
+// a job has both in one world, each waits in MPI_Init for the others, silently and
+// for ever. That is so, and not a matter of time, when some rank waits in a fence
+// of PMI-1 and has not connected to PMIx as often as another that is in a program
+// there: neither can go on before the other. A rank that may run both, one after
+// the other, waits nowhere in between.
+//
+// Hosts are asked who waits only while ranks have connected to PMIx unevenly
+// often, which jobs of one MPI outgrow in moments.
+const (
+	mixedFirst = 200 * time.Millisecond
+	mixedEvery = time.Second
+	// mixedLimit is how long it must have been so, unless the job is strict: a
+	// client of PMIx that is no MPI need not wait there.
+	mixedLimit = 5 * time.Second
+)
+
+// mixture is the look-out for two MPIs in a group.
+type mixture struct {
+	looking bool      // a look is due or under way
+	asked   int       // hosts that have yet to answer
+	waits   []int     // ranks, as the others have
+	since   time.Time // of the first look that found it; zero: the last has not
+}
+
+// lookForMixture begins to look out unless that goes on.
+func (c *controller) lookForMixture(g *group) {
+	if !g.mix.looking && len(g.mpi.behind(g)) > 0 {
+		g.mix.looking = true
+		c.after(mixedFirst, func() { c.whoWaits(g) })
+	}
+}
+
+// behind are the ranks that live and have not connected to PMIx as often as the
+// one that is in its most recent program.
+func (m *openMPI) behind(g *group) []int {
+	most := 0
+	for rank, n := range m.joined {
+		if n > m.left[rank] {
+			most = max(most, n)
+		}
+	}
+	var behind []int
+	for rank, n := range m.joined {
+		if n < most && !g.gone[rank] {
+			behind = append(behind, rank)
+		}
+	}
+	return behind
+}
+
+// whoWaits asks the hosts of a group, again and again.
+func (c *controller) whoWaits(g *group) {
+	m := &g.mix
+	if m.asked > 0 { // one hangs, or has gone meanwhile
+		c.judgeMixture(g)
+	}
+	if c.told || len(g.mpi.behind(g)) == 0 {
+		*m = mixture{}
+		return
+	}
+	m.asked, m.waits = 0, nil
+	for _, s := range g.seats {
+		if !s.done {
+			m.asked++
+			s.Send(host.Command{Kind: host.WhoWaits})
+		}
+	}
+	c.after(mixedEvery, func() { c.whoWaits(g) })
+}
+
+// waiting takes a host's answer.
+func (c *controller) waiting(s *seat, ranks []int) {
+	m := &s.group.mix
+	m.waits = append(m.waits, ranks...)
+	if m.asked--; m.asked == 0 {
+		c.judgeMixture(s.group)
+	}
+}
+
+// judgeMixture ends a job of two MPIs.
+func (c *controller) judgeMixture(g *group) {
+	m := &g.mix
+	behind := g.mpi.behind(g)
+	one := slices.DeleteFunc(m.waits, func(rank int) bool { return !slices.Contains(behind, rank) })
+	now := time.Now()
+	switch {
+	case len(one) == 0:
+		m.since = time.Time{}
+		return
+	case m.since.IsZero():
+		m.since = now
+	}
+	if c.job.StrictPMI || now.Sub(m.since) >= mixedLimit {
+		c.fail(&Cause{Rank: -1, Status: statusFailed, Message: g.mixed(one)})
+	}
+}
+
+// mixed says who waits for whom.
+func (g *group) mixed(one []int) string {
+	var other []int
+	for rank, n := range g.mpi.joined {
+		if n > g.mpi.left[rank] {
+			other = append(other, rank)
+		}
+	}
+	return fmt.Sprintf("%s and %s wait for each other: those speak PMI-1, as programs of MPICH and of gorun do, these PMIx, as programs of Open MPI do, and different MPIs cannot be one job; "+
+		"build all its programs with the same MPI, or start them as jobs of their own", g.named(one), g.named(other))
+}
+
+// named are ranks and what they run: "ranks 0-3 (solver)".
+func (g *group) named(ranks []int) string {
+	var programs []string
+	for _, rank := range ranks {
+		if name := g.apps[g.appOf[rank]].Argv[0]; !slices.Contains(programs, name) {
+			programs = append(programs, name)
+		}
+	}
+	what := "rank "
+	if len(ranks) > 1 {
+		what = "ranks "
+	}
+	text := what + cpuList(ranks) + " (" + strings.Join(programs, ", ") + ")"
+	if g.id > 0 {
+		text += fmt.Sprintf(" of spawn %d", g.id)
+	}
+	return text
+}
