@@ -14,6 +14,9 @@
 // between its own start and its entry in the ledger. A process that has left
 // its group and cleared its environment, or that runs as another user, escapes.
 //
+// What is left of the job's files goes then: its directory, and of the files that
+// MPIs make in directories of all jobs those that nobody uses.
+//
 // A starter that ends in order calls Release before the pipe closes, and the
 // guardian goes without a look at anything. One that knows that it may be killed
 // at any moment calls Strike instead, which leaves no moment without a guardian.

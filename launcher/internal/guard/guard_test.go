@@ -7,11 +7,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gorun-mpi/gorun/internal/testenv"
 )
@@ -42,6 +46,13 @@ func starter(marker string, scripts []string) int {
 			}
 			continue
 		}
+		if s[0] == '-' { // files of a kind
+			if err := g.RemoveUnused(s[1:]); err != nil {
+				fmt.Println(err)
+				return 1
+			}
+			continue
+		}
 		cmd := exec.Command("sh", "-c", s[1:])
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		if s[0] == '!' {
@@ -57,7 +68,9 @@ func starter(marker string, scripts []string) int {
 		}
 	}
 	fmt.Println(strings.Join(pids, " "))
-	select {}
+	for { // select {} would be a deadlock, which ends the process
+		_ = unix.Pause()
+	}
 }
 
 // alive tells whether a process runs; a zombie does not.
@@ -313,6 +326,88 @@ func TestDirectoriesThatAreRefused(t *testing.T) {
 	for _, dir := range []string{"", "/", "relative", "/tmp/../etc", "/" + strings.Repeat("x", maxDir)} {
 		if err := g.Remove(dir); err == nil {
 			t.Errorf("%.20q: got no error", dir)
+		}
+	}
+}
+
+// Files like those of the job go if nobody has them and they are of its time.
+func TestLeftoversGo(t *testing.T) {
+	testenv.NoLeaks(t)
+	dir, err := os.MkdirTemp("/dev/shm", "gorun-guard-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	write := func(name string) *os.File {
+		f, err := os.Create(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Truncate(4096); err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	write("mpi_old").Close()
+	// A later time of the clock that files have.
+	for begun := now(); now() == begun; {
+		runtime.Gosched()
+	}
+	cmd, guardian, _ := start(t, "-"+dir+"/mpi_")
+	for i := range 1000 { // more than the guardian reads at once
+		write(fmt.Sprint("mpi_left_by_a_rank_that_has_died_", i)).Close()
+	}
+	write("mpx_another").Close()
+	open := write("mpi_open")
+	defer open.Close()
+	file := write("mpi_mapped")
+	mapped, err := syscall.Mmap(int(file.Fd()), 0, 4096, syscall.PROT_READ, syscall.MAP_SHARED)
+	file.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Munmap(mapped)
+	target := write("target")
+	target.Close()
+	if err := os.Symlink(target.Name(), filepath.Join(dir, "mpi_link")); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(filepath.Join(dir, "mpi_fifo"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "mpi_dir"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Wait()
+	if !gone(guardian) {
+		t.Error("the guardian stays")
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	for _, e := range entries {
+		left = append(left, e.Name())
+	}
+	if want := []string{"mpi_dir", "mpi_fifo", "mpi_link", "mpi_mapped", "mpi_old", "mpi_open", "mpx_another", "target"}; !slices.Equal(left, want) {
+		t.Errorf("left: %.200q, want %q", left, want)
+	}
+}
+
+func TestLeftoversThatAreRefused(t *testing.T) {
+	testenv.NoLeaks(t)
+	g, err := Start("A=refused")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Wait()
+	for _, prefixes := range [][]string{{""}, {"mpi_"}, {"/dev/shm/"}, {"/" + strings.Repeat("x", 100)}, {"/" + strings.Repeat("x", 100) + "/y"}, slices.Repeat([]string{"/a/b"}, maxLeftovers+1)} {
+		if err := g.RemoveUnused(prefixes...); err == nil {
+			t.Errorf("%q: no error", prefixes)
 		}
 	}
 }

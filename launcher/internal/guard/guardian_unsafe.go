@@ -22,6 +22,7 @@ type ledger struct {
 	environ  [64 << 10]byte
 	named    uint32       // dir holds a path
 	dir      [maxDir]byte // to be removed, ended by a zero byte
+	left     leftovers
 	groups   [MaxGroups]int32
 }
 
@@ -39,6 +40,7 @@ func newLedger(marker string) (*ledger, error) {
 	copy(l.proc[:], "/proc")
 	copy(l.path[:], "/proc/")
 	copy(l.name[:], "gorun-guardian")
+	l.left.since = now()
 	return l, nil
 }
 
@@ -83,7 +85,7 @@ func fork(l *ledger, pipe int) (pid int, err error) {
 	// From here to the clone nothing can take the room away again: that would
 	// need a point of preemption.
 	grow()
-	r, errno := clone(l, uintptr(pipe), guardian, sweep, remove)
+	r, errno := clone(l, uintptr(pipe), guardian, sweep, remove, claim)
 	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil); err != nil {
 		return 0, err
 	}
@@ -101,18 +103,19 @@ func grow() byte {
 	return room[unix.Getpid()&1]
 }
 
-// clone returns in the starter only; child is guardian, look is sweep and tidy is
-// remove.
+// clone returns in the starter only; child is guardian, look is sweep, tidy is
+// remove and take is claim.
 //
 //go:noinline
 //go:nosplit
 //go:norace
-func clone(l *ledger, pipe uintptr, child func(*ledger, uintptr, func(*ledger) bool, func(*ledger)), look func(*ledger) bool, tidy func(*ledger)) (uintptr, syscall.Errno) {
+func clone(l *ledger, pipe uintptr, child func(*ledger, uintptr, func(*ledger) bool, func(*ledger), func(*ledger) bool),
+	look func(*ledger) bool, tidy func(*ledger), take func(*ledger) bool) (uintptr, syscall.Errno) {
 	pid, _, errno := syscall.RawSyscall6(syscall.SYS_CLONE, 0, 0, 0, 0, 0, 0)
 	if errno != 0 || pid != 0 {
 		return pid, errno
 	}
-	child(l, pipe, look, tidy)
+	child(l, pipe, look, tidy, take)
 	return 0, 0
 }
 
@@ -123,6 +126,7 @@ const (
 	sweepPause = 10e6 // ns
 	sweepLimit = 300  // passes
 	sweepQuiet = 2    // passes that must find nothing
+	claimLimit = 20   // passes over files that somebody uses
 )
 
 // guardian is the child's life. It does not return.
@@ -130,7 +134,7 @@ const (
 //go:noinline
 //go:nosplit
 //go:norace
-func guardian(l *ledger, pipe uintptr, look func(*ledger) bool, tidy func(*ledger)) {
+func guardian(l *ledger, pipe uintptr, look func(*ledger) bool, tidy func(*ledger), take func(*ledger) bool) {
 	syscall.RawSyscall(syscall.SYS_SETSID, 0, 0, 0)
 	syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_SET_NAME, uintptr(unsafe.Pointer(&l.name)), 0)
 	closeAllBut(pipe)
@@ -160,6 +164,9 @@ func guardian(l *ledger, pipe uintptr, look func(*ledger) bool, tidy func(*ledge
 		}
 		if l.named != 0 {
 			tidy(l) // nobody of the job is left to write there
+		}
+		for i := 0; i < claimLimit && take(l); i++ {
+			syscall.RawSyscall(syscall.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&pause)), 0, 0)
 		}
 	}
 	for {

@@ -158,6 +158,9 @@ func (h *Host) prepare() error {
 	if h.guard, err = guard.Start(Marker(&h.spec)); err != nil {
 		return err
 	}
+	if err := h.guard.RemoveUnused(sharedFiles[:]...); err != nil {
+		return err
+	}
 	if err := h.makeDirectory(); err != nil {
 		return err
 	}
