@@ -9,7 +9,7 @@ FUZZTIME ?= 20s
 
 .PHONY: help
 help: ## show this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## build every command into bin/
@@ -30,6 +30,11 @@ demo: build ## the main job: four ranks, all-to-all on the software device
 test: build ## all tests; installs through apt what they need, where it may
 	@scripts/test-deps
 	$(GO) test ./...
+
+.PHONY: test-rxe
+test-rxe: ## tests on real verbs: Soft-RoCE in a virtual machine (QEMU, no KVM)
+	@scripts/test-deps rxe
+	$(GO) test -timeout 20m -count=1 ./testdata/rxe
 
 .PHONY: race
 race: ## the tests of the libraries under the race detector (needs a C compiler)

@@ -8,7 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sort"
+	"slices"
 	"strings"
 )
 
@@ -50,31 +50,40 @@ var libraryFiles = []struct{ pattern, pkg string }{
 	{"/lib/x86_64-linux-gnu/libgcc_s.so.1", "libgcc-s1"},
 }
 
-// installed tells what is missing and how to get it.
-func installed() error {
-	var missing []string
-	packages := make(map[string]bool)
+// Packages lists Debian's packages that are missing for Boot.
+func Packages() []string {
+	_, packages := missing()
+	return packages
+}
+
+// missing lists what is not there, and the packages that have it.
+func missing() (names, packages []string) {
+	miss := func(name, pkg string) {
+		names = append(names, name)
+		if !slices.Contains(packages, pkg) {
+			packages = append(packages, pkg)
+		}
+	}
 	for _, n := range needs {
 		if _, err := exec.LookPath(n.program); err != nil {
-			missing = append(missing, n.program)
-			packages[n.pkg] = true
+			miss(n.program, n.pkg)
 		}
 	}
 	for _, l := range libraryFiles {
 		if found, _ := filepath.Glob(l.pattern); found == nil {
-			missing = append(missing, l.pattern)
-			packages[l.pkg] = true
+			miss(l.pattern, l.pkg)
 		}
 	}
-	if missing == nil {
+	return names, packages
+}
+
+// installed tells what is missing and how to get it.
+func installed() error {
+	names, packages := missing()
+	if names == nil {
 		return nil
 	}
-	var names []string
-	for p := range packages {
-		names = append(names, p)
-	}
-	sort.Strings(names)
-	return fmt.Errorf("%w: %s; to have them: sudo apt-get install %s", ErrMissing, strings.Join(missing, ", "), strings.Join(names, " "))
+	return fmt.Errorf("%w: %s; to have them: sudo apt-get install %s", ErrMissing, strings.Join(names, ", "), strings.Join(packages, " "))
 }
 
 // small are files of the guest that are not on the host, or not meant for it.
@@ -87,7 +96,8 @@ var small = map[string]string{
 
 // writeInitrd writes the guest's first file system: this program as its init,
 // the kernel's modules, and the programs and libraries of the tables above.
-func (k *kernel) writeInitrd(w io.Writer) error {
+// It tells the paths that the guest then has.
+func (k *kernel) writeInitrd(w io.Writer) (map[string]bool, error) {
 	a := newArchive(w)
 	for _, dir := range []string{"/usr/bin", "/usr/sbin", "/usr/lib", "/usr/lib64", "/root", "/tmp", "/var/tmp"} {
 		a.dir(dir)
@@ -104,10 +114,10 @@ func (k *kernel) writeInitrd(w io.Writer) error {
 	}
 	self, err := os.Executable()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := a.host(self, "/init"); err != nil {
-		return err
+		return nil, err
 	}
 	for _, n := range needs {
 		if !n.guest {
@@ -115,35 +125,35 @@ func (k *kernel) writeInitrd(w io.Writer) error {
 		}
 		file, err := exec.LookPath(n.program)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if err := a.host(file, "/usr/bin/"+n.program); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	for _, l := range libraryFiles {
 		found, err := filepath.Glob(l.pattern)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for _, file := range found {
 			to, err := placed(file)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			if err := a.host(file, to); err != nil {
-				return err
+				return nil, err
 			}
 		}
 	}
 	applets, err := exec.Command("busybox", "--list").Output()
 	if err != nil {
-		return fmt.Errorf("busybox --list: %w", err)
+		return nil, fmt.Errorf("busybox --list: %w", err)
 	}
 	for _, name := range strings.Fields(string(applets)) {
 		a.link("/usr/bin/"+name, "busybox") // unless the host's own program is there
 	}
-	return a.close()
+	return a.done, a.close()
 }
 
 // host adds a file of the host, and the libraries that it needs.

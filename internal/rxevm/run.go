@@ -5,6 +5,7 @@ package rxevm
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -102,8 +103,17 @@ func (vm *VM) spoil(err error) error {
 	return fmt.Errorf("%w%s", err, vm.console.tail())
 }
 
+// takeTime is how long the guest may leave a frame where it is.
+const takeTime = time.Minute
+
 func (vm *VM) send(f frame) error {
-	if err := vm.out.send(f); err != nil {
+	_ = vm.channel.SetWriteDeadline(time.Now().Add(takeTime))
+	err := vm.out.send(f)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		vm.Close()
+		return vm.spoil(fmt.Errorf("%w: nothing reads what it is sent", ErrHang))
+	}
+	if err != nil {
 		return vm.spoil(vm.why())
 	}
 	return nil
@@ -170,10 +180,10 @@ func (vm *VM) putLibraries(name string, data []byte) error {
 		if err != nil {
 			return err
 		}
-		if vm.put[to] {
+		if vm.have[to] {
 			continue
 		}
-		vm.put[to] = true
+		vm.have[to] = true
 		data, err := os.ReadFile(lib)
 		if err != nil {
 			return err

@@ -27,6 +27,8 @@ type Config struct {
 	CPUs, Memory int
 	// BootTime bounds the boot; 0: two minutes. It takes 3 s on an idle machine.
 	BootTime time.Duration
+	// Append is added to the kernel's command line.
+	Append string
 	// Progress hears of what takes long, and, with Console, of every line
 	// that the guest's kernel prints.
 	Progress func(string)
@@ -36,14 +38,15 @@ type Config struct {
 // A VM is a running guest. Its methods are not to be called at the same time;
 // Close may be, from anywhere.
 type VM struct {
-	out     *sender
-	frames  chan frame // closed when the guest says no more
-	broken  error      // why no more commands can run
-	put     map[string]bool
 	channel *os.File
+	out     *sender
+	frames  chan frame      // closed when the guest says no more
+	broken  error           // why no more commands can run
+	have    map[string]bool // the guest's libraries
+	console console
 	kill    func()
 	ended   chan struct{} // closed when QEMU has ended
-	console console
+	readers sync.WaitGroup
 }
 
 // Errors that a caller may tell apart. What the guest's console said last is in
@@ -85,7 +88,8 @@ func Boot(ctx context.Context, config Config) (*VM, error) {
 		return nil, err
 	}
 	defer image.Close()
-	initrd, err := memFile("initrd", k.writeInitrd)
+	var inside map[string]bool
+	initrd, err := memFile("initrd", func(w io.Writer) error { inside, err = k.writeInitrd(w); return err })
 	if err != nil {
 		return nil, err
 	}
@@ -100,6 +104,7 @@ func Boot(ctx context.Context, config Config) (*VM, error) {
 			return nil, err
 		}
 		if err = vm.awaitReady(ctx); err == nil {
+			vm.have = inside
 			return vm, nil
 		}
 		said := vm.console.tail()
@@ -141,7 +146,7 @@ func start(config Config, image, initrd *os.File) (*VM, error) {
 		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-monitor", "none", "-serial", "stdio",
 		"-kernel", "/dev/fd/3", "-initrd", "/dev/fd/4",
 		"-chardev", "socket,id=host,fd=5", "-device", "virtio-serial-pci", "-device", "virtserialport,chardev=host,name="+portName,
-		"-append", "console=ttyS0 quiet panic=-1 oops=panic mitigations=off nokaslr tsc=reliable random.trust_cpu=on nowatchdog rcupdate.rcu_cpu_stall_suppress=1 -- "+guestWord)
+		"-append", "console=ttyS0 quiet panic=-1 oops=panic mitigations=off nokaslr tsc=reliable random.trust_cpu=on nowatchdog rcupdate.rcu_cpu_stall_suppress=1 "+config.Append+" -- "+guestWord)
 	cmd.ExtraFiles = []*os.File{image, initrd, theirs}
 	dieWithUs(cmd)
 	read, write, err := os.Pipe()
@@ -151,8 +156,7 @@ func start(config Config, image, initrd *os.File) (*VM, error) {
 	}
 	cmd.Stdout, cmd.Stderr = write, write
 	vm := &VM{
-		out: newSender(ours), channel: ours, frames: make(chan frame), put: make(map[string]bool),
-		ended: make(chan struct{}), console: console{drained: make(chan struct{})},
+		out: newSender(ours), channel: ours, frames: make(chan frame), ended: make(chan struct{}),
 	}
 	if config.Console {
 		vm.console.hear = config.Progress
@@ -169,8 +173,8 @@ func start(config Config, image, initrd *os.File) (*VM, error) {
 		defer close(vm.ended)
 		_ = wait()
 	}()
-	go vm.console.read(read)
-	go func() {
+	vm.readers.Go(func() { vm.console.read(read) })
+	vm.readers.Go(func() {
 		defer close(vm.frames)
 		in := gob.NewDecoder(ours)
 		for {
@@ -184,7 +188,7 @@ func start(config Config, image, initrd *os.File) (*VM, error) {
 				return
 			}
 		}
-	}()
+	})
 	return vm, nil
 }
 
@@ -216,18 +220,20 @@ func (vm *VM) why() error {
 	return ErrGone
 }
 
+// Err tells why the guest can run no more commands, if so.
+func (vm *VM) Err() error { return vm.broken }
+
 // Close ends the guest. It is not shut down: it has nothing to lose.
 func (vm *VM) Close() {
 	vm.kill()
 	<-vm.ended
-	<-vm.console.drained
 	vm.channel.Close()
+	vm.readers.Wait()
 }
 
 // A console keeps what QEMU and the guest's kernel have printed last.
 type console struct {
-	hear    func(string)
-	drained chan struct{} // closed when QEMU's output has ended
+	hear func(string)
 
 	mu    sync.Mutex
 	lines []string
@@ -238,7 +244,6 @@ type console struct {
 const consoleLines = 40
 
 func (c *console) read(r *os.File) {
-	defer close(c.drained)
 	defer r.Close()
 	lines := bufio.NewReader(r)
 	for {

@@ -20,12 +20,15 @@ import (
 	"github.com/gorun-mpi/gorun/internal/rxevm"
 )
 
-const usage = `usage: rxe run [-f FILE]... [-e NAME=VALUE]... [-t DURATION] [-v] PROGRAM [ARGUMENT...]
+const usage = `usage: rxe packages
+       rxe run [-f FILE]... [-e NAME=VALUE]... [-t DURATION] [-v] PROGRAM [ARGUMENT...]
 
 Boots a virtual machine with the Soft-RoCE devices rxe0 and rxe1, copies PROGRAM
 and every FILE with their shared libraries to where its PATH finds them, runs
-PROGRAM, and exits as it did (128 + N: signal N; 125: the machine failed, 124: no end in time).
+PROGRAM, and exits as it did (128 + N: signal N; 125: the machine failed, 124: no end in time;
+130: interrupted).
 A PROGRAM without a slash is one of the guest: sh, ip, rdma, ibv_devinfo ...
+"rxe packages" lists the Debian packages that are missing for it.
 
 `
 
@@ -52,6 +55,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags.Var(&env, "e", "`NAME=VALUE` for the program's environment")
 	limit := flags.Duration("t", 10*time.Minute, "how long the program may run")
 	verbose := flags.Bool("v", false, "show the guest's console")
+	if len(args) == 1 && args[0] == "packages" {
+		for _, p := range rxevm.Packages() {
+			fmt.Fprintln(stdout, p)
+		}
+		return 0
+	}
 	if len(args) == 0 || args[0] != "run" {
 		flags.Usage()
 		return 2
@@ -64,6 +73,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	r, err := inGuest(ctx, flags.Args(), files, env, *limit, *verbose, stdout, stderr)
 	switch {
+	case ctx.Err() != nil:
+		fmt.Fprintln(stderr, "rxe: interrupted")
+		return 130
 	case errors.Is(err, rxevm.ErrHang):
 		fmt.Fprintln(stderr, "rxe:", err)
 		return 124
@@ -83,6 +95,7 @@ func inGuest(ctx context.Context, args, files, env []string, limit time.Duration
 		return rxevm.Result{}, err
 	}
 	defer vm.Close()
+	defer context.AfterFunc(ctx, vm.Close)() // interrupted: the guest has nothing to lose
 	if strings.Contains(args[0], "/") {
 		files = append(files, args[0])
 		args[0] = filepath.Base(args[0])
@@ -92,9 +105,9 @@ func inGuest(ctx context.Context, args, files, env []string, limit time.Duration
 			return rxevm.Result{}, err
 		}
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %v", limit))
+	limited, cancel := context.WithTimeoutCause(context.Background(), limit, fmt.Errorf("not within %v", limit))
 	defer cancel()
-	r, err := vm.Run(ctx, rxevm.Cmd{Args: args, Env: env, Stdout: stdout, Stderr: stderr})
+	r, err := vm.Run(limited, rxevm.Cmd{Args: args, Env: env, Stdout: stdout, Stderr: stderr})
 	if r.Left != nil {
 		fmt.Fprintln(stderr, "rxe: left behind:", strings.Join(r.Left, ", "))
 	}
