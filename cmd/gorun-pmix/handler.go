@@ -1,9 +1,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"strconv"
 	"sync"
 	"time"
 
@@ -66,7 +70,10 @@ func (h *helper) send(m *link.Message) {
 }
 
 func (h *helper) register(s link.Space) error {
-	ns := pmix.Namespace{Name: s.Name, Nodes: s.Nodes, Node: s.Node, NodeOf: s.NodeOf, AppOf: s.AppOf, Universe: s.Universe}
+	ns := pmix.Namespace{Name: s.Name, Nodes: s.Nodes, Node: s.Node, NodeOf: s.NodeOf, AppOf: s.AppOf, Universe: s.Universe, Restarts: s.Restarts, Dir: s.Session}
+	if err := mkdir(sessionOf(s)); err != nil {
+		return fmt.Errorf("directory for Open MPI: %w", err)
+	}
 	if s.Parent != nil {
 		ns.Parent = &pmix.Proc{Namespace: s.Parent.Space, Rank: s.Parent.Rank}
 	}
@@ -76,6 +83,25 @@ func (h *helper) register(s link.Space) error {
 	h.mu.Lock()
 	h.spaces[s.Name] = s
 	h.mu.Unlock()
+	return nil
+}
+
+// sessionOf is the directory of a namespace on this host; "": it has none.
+func sessionOf(s link.Space) string {
+	if s.Session == "" || s.Node < 0 {
+		return ""
+	}
+	return filepath.Join(s.Session, s.Name)
+}
+
+// mkdir makes a directory that may be there; the empty name is none.
+func mkdir(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	if err := os.Mkdir(dir, 0o700); !errors.Is(err, fs.ErrExist) {
+		return err
+	}
 	return nil
 }
 
@@ -144,7 +170,17 @@ func status(m link.Message) pmix.Status {
 
 func proc(p pmix.Proc) link.Proc { return link.Proc{Space: p.Namespace, Rank: p.Rank} }
 
-func (h *helper) Connected(p pmix.Proc) { h.send(&link.Message{Kind: link.Joined, Proc: proc(p)}) }
+func (h *helper) Connected(p pmix.Proc) {
+	h.mu.Lock()
+	session := sessionOf(h.spaces[p.Namespace])
+	h.mu.Unlock()
+	if session != "" {
+		// Who misses its directory says so.
+		_ = mkdir(filepath.Join(session, strconv.FormatUint(uint64(p.Rank), 10)))
+	}
+	h.send(&link.Message{Kind: link.Joined, Proc: proc(p)})
+}
+
 func (h *helper) Finalized(p pmix.Proc) { h.send(&link.Message{Kind: link.Left, Proc: proc(p)}) }
 
 // shownMax bounds the texts that are remembered, in bytes.

@@ -26,6 +26,12 @@ type Namespace struct {
 	AppOf    []uint32 // by rank; nil: one application
 	Universe int      // slots; 0: as many as ranks
 	Parent   *Proc    // that spawned it; nil: none
+	Restarts int      // how often its job has been started before
+	// Dir is where libraries may make files on this node, the namespace's own in
+	// a directory of its name, each rank's in one of its number within. All exist
+	// when a rank is told of them, and somebody else removes them. "": libraries
+	// see to themselves.
+	Dir string
 }
 
 // Kind is what processes meet for. Only equal kinds meet.
@@ -194,6 +200,24 @@ func compatible(headers, library string) error {
 		return unavailable("libpmix is version %s, but gorun-pmix was built for %s: build it again on this machine", version, headers)
 	}
 	return nil
+}
+
+// programs are how many ranks each application has, and its first one, in the words
+// of Open MPI.
+func (ns *Namespace) programs() (counts, firsts string) {
+	var count, first []int
+	for r := range ns.NodeOf {
+		app := 0
+		if ns.AppOf != nil {
+			app = int(ns.AppOf[r])
+		}
+		for len(count) <= app {
+			count, first = append(count, 0), append(first, r)
+		}
+		count[app]++
+	}
+	words := func(list []int) string { return strings.Trim(fmt.Sprint(list), "[]") }
+	return words(count), words(first)
 }
 
 // check finds what Register cannot express.

@@ -11,7 +11,9 @@ import "C"
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime/cgo"
+	"strconv"
 	"strings"
 	"sync"
 	"unsafe"
@@ -163,7 +165,17 @@ func (s *Server) Register(ns Namespace) error {
 	for _, n := range ns.NodeOf {
 		used[n] = true
 	}
+	counts, firsts := ns.programs()
+	dirs := make([]string, len(ns.NodeOf))
+	own := filepath.Join(ns.Dir, ns.Name)
+	for r, n := range ns.NodeOf {
+		if ns.Dir != "" && int(n) == ns.Node {
+			dirs[r] = filepath.Join(own, strconv.Itoa(r))
+		}
+	}
 	c := C.gorun_namespace{
+		dir: w.add(ns.Dir), own_dir: w.add(own), rank_dirs: w.strings(dirs), restarts: C.uint32_t(ns.Restarts),
+		program_counts: w.add(counts), program_firsts: w.add(firsts),
 		nspace: w.add(ns.Name), nodes: w.add(nodes), procs: w.add(procs), peers: w.add(strings.Join(peers, ",")),
 		parent: w.add(parent.Namespace), parent_rank: C.uint32_t(parent.Rank),
 		size: C.uint32_t(len(ns.NodeOf)), universe: C.uint32_t(universe), node: C.uint32_t(ns.Node),

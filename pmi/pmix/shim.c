@@ -162,6 +162,12 @@ static void set_uint16(pmix_info_t *info, const char *key, uint16_t value) {
 	info->value.data.uint16 = value;
 }
 
+static void set_flag(pmix_info_t *info, const char *key, int value) {
+	set_key(info, key);
+	info->value.type = PMIX_BOOL;
+	info->value.data.flag = value;
+}
+
 static void set_rank(pmix_info_t *info, const char *key, uint32_t value) {
 	set_key(info, key);
 	info->value.type = PMIX_PROC_RANK;
@@ -1035,7 +1041,7 @@ int gorun_pmix_ping(void) {
 }
 
 int gorun_pmix_register(const gorun_namespace *ns, uint32_t uid, uint32_t gid) {
-	enum { JOB = 20, PROC = 8 };
+	enum { JOB = 24, PROC = 10 };
 	char *nodes = NULL, *procs = NULL;
 	uint32_t leader = 0;
 	int rc = lib.PMIx_generate_regex(ns->nodes, &nodes);
@@ -1070,14 +1076,19 @@ int gorun_pmix_register(const gorun_namespace *ns, uint32_t uid, uint32_t gid) {
 	set_uint32(&info[n++], PMIX_NUM_NODES, ns->node_count);
 	set_uint32(&info[n++], PMIX_JOB_NUM_APPS, ns->app_count);
 	set_string(&info[n++], PMIX_JOBID, ns->nspace);
+	set_string(&info[n++], "OMPI_APP_SIZES", ns->program_counts);
+	set_string(&info[n++], "OMPI_FIRST_RANKS", ns->program_firsts);
+	if (ns->dir[0] != 0) {
+		set_string(&info[n++], PMIX_TMPDIR, ns->dir);
+		set_string(&info[n++], PMIX_NSDIR, ns->own_dir);
+		set_flag(&info[n++], PMIX_TDIR_RMCLEAN, 1);
+	}
 	set_string(&info[n++], PMIX_NODE_MAP, nodes);
 	set_string(&info[n++], PMIX_PROC_MAP, procs);
 	set_string(&info[n++], PMIX_LOCAL_PEERS, ns->peers);
 	set_rank(&info[n++], PMIX_LOCALLDR, leader);
 	set_uint32(&info[n++], PMIX_NODEID, ns->node);
-	set_key(&info[n], PMIX_SPAWNED);
-	info[n].value.type = PMIX_BOOL;
-	info[n++].value.data.flag = ns->parent[0] != 0;
+	set_flag(&info[n++], PMIX_SPAWNED, ns->parent[0] != 0);
 	if (ns->parent[0] != 0) {
 		set_proc(&parent, ns->parent, ns->parent_rank);
 		set_key(&info[n], PMIX_PARENT_ID);
@@ -1094,6 +1105,10 @@ int gorun_pmix_register(const gorun_namespace *ns, uint32_t uid, uint32_t gid) {
 		set_uint32(&p[k++], PMIX_NODEID, ns->node_of[r]);
 		set_uint32(&p[k++], PMIX_APPNUM, ns->app_of[r]);
 		set_string(&p[k++], PMIX_HOSTNAME, ns->node_names[ns->node_of[r]]);
+		set_uint32(&p[k++], PMIX_REINCARNATION, ns->restarts);
+		if (ns->rank_dirs[r][0] != 0) {
+			set_string(&p[k++], PMIX_PROCDIR, ns->rank_dirs[r]);
+		}
 		arrays[r].type = PMIX_INFO;
 		arrays[r].size = k;
 		arrays[r].array = p;

@@ -25,6 +25,9 @@ typedef struct {
 	uint32_t size, universe, node, node_count, app_count, local_count;
 	const uint32_t *node_of, *local_rank, *app_of;
 	const char **node_names;
+	uint32_t restarts;
+	const char *program_counts, *program_firsts; // of its applications: 2 1, 0 2
+	const char *dir, *own_dir, **rank_dirs;      // "": none
 } gorun_namespace;
 
 // What is asked in one query. Keys are the names of attributes ("PMIX_QUERY_..."),

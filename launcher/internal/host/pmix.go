@@ -1,6 +1,7 @@
 package host
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -37,7 +38,12 @@ func (h *Host) openPMIx() error {
 		return err
 	}
 	h.pmix = server
-	server.Add(*spec.PMIx)
+	space := *spec.PMIx
+	space.Restarts = max(0, spec.Attempt-1)
+	if !slices.ContainsFunc(spec.users(), func(entry string) bool { return strings.HasPrefix(entry, ompiSession) }) {
+		space.Session = h.dir
+	}
+	server.Add(space)
 	return h.watch(server.FD(), unix.EPOLLIN, sourcePMIx, 0)
 }
 
@@ -64,6 +70,9 @@ func (h *Host) said(rank, stream int, text []byte) {
 		h.output(i, stream, Event{Data: text})
 	}
 }
+
+// ompiSession is what a user sets who wants Open MPI's files elsewhere.
+const ompiSession = "OMPI_MCA_orte_tmpdir_base="
 
 // beginPMIx hands the port, to which a rank connects, to the helper.
 func (h *Host) beginPMIx() {

@@ -124,6 +124,8 @@ type Space struct {
 	AppOf    []uint32 `msgpack:"a"`
 	Universe int      `msgpack:"u"`
 	Parent   *Proc    `msgpack:"p"`
+	Restarts int      `msgpack:"r,omitempty"`
+	Session  string   `msgpack:"d,omitempty"` // directory on the host for files of MPIs; "": theirs to find
 }
 
 // Elsewhere is the Node of a namespace of which no rank is on the host.
