@@ -49,8 +49,7 @@ type controller struct {
 	stats  *stats     // nil: nobody counts
 	name   string     // the job's, random
 	outlet *outlet
-
-	watching sync.Mutex // held while Job.Watch runs; innermost
+	watch  *watcher
 
 	mu        sync.Mutex
 	groups    []*group // by id
@@ -92,7 +91,7 @@ func newController(job *Job, cpus func() int, shares []place.Share, crew crew, a
 		abandon: make(chan struct{}),
 		hub:     hub.New(),
 	}
-	c.attempt, c.limit = at.number, at.limit
+	c.attempt, c.limit, c.watch = at.number, at.limit, at.watch
 	c.outlet = newOutlet(job, at.number > 0, c.outputFailed)
 	g := c.groups[0]
 	if job.StdinRank < StdinAll || job.StdinRank >= g.size() {
@@ -143,7 +142,7 @@ func (c *controller) event(s *seat, e host.Event) {
 			c.stats.launched()
 		}
 		c.isUp(g)
-		c.watch(Change{Kind: RankStarted, Group: g.id, Rank: e.Rank, Host: name, PID: e.PID})
+		c.watch.put(Change{Kind: RankStarted, Group: g.id, Rank: e.Rank, Host: name, PID: e.PID})
 		c.note(logrus.DebugLevel, "rank started", logrus.Fields{"group": g.id, "rank": e.Rank, "host": name, "pid": e.PID})
 	case host.Ended:
 		c.ended(s, e)
@@ -262,7 +261,7 @@ func (c *controller) ended(s *seat, e host.Event) {
 	g := s.group
 	g.gone[e.Rank] = true
 	g.ranks[e.Rank] = RankEnd{Group: g.id, Rank: e.Rank, Host: s.host(), PID: e.PID, Status: e.Status, Signal: e.Signal, Told: e.Told}
-	c.watch(Change{Kind: RankEnded, Group: g.id, Rank: e.Rank, Host: s.host(), PID: e.PID, End: g.ranks[e.Rank]})
+	c.watch.put(Change{Kind: RankEnded, Group: g.id, Rank: e.Rank, Host: s.host(), PID: e.PID, End: g.ranks[e.Rank]})
 	c.note(logrus.DebugLevel, "rank ended", logrus.Fields{"group": g.id, "rank": e.Rank, "host": s.host(), "status": e.Status, "told": e.Told})
 	if e.Told || g.off {
 		return

@@ -181,9 +181,11 @@ type Job struct {
 	// wait for Run or for a signal. nil: nothing.
 	Suspend func()
 
-	// Watch is told what happens, one call at a time, from goroutines of the
-	// launcher, which wait for it: it must be quick and not call Run's job in any
-	// way. With Sample above 0 it is also told what ranks use, as often as that.
+	// Watch is told what happens, in order and one call at a time, on a goroutine
+	// of its own. Nothing waits for it but the end of the job, which has it told
+	// all: for one call 2 seconds at most, after which no other is begun. Of the
+	// lines and samples of a rank a slow Watch is told the latest only. With
+	// Sample above 0 it is also told what ranks use, as often as that.
 	Watch  func(Change)
 	Sample time.Duration
 

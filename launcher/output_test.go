@@ -5,11 +5,14 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gorun-mpi/gorun/internal/testenv"
@@ -162,6 +165,63 @@ func TestWatch(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A watcher that hangs holds up nothing, and what waits for it is bounded.
+func TestWatcherThatHangs(t *testing.T) {
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			testenv.NoLeaks(t)
+			hangs, over := make(chan struct{}), make(chan struct{})
+			calls := 0
+			job := Job{NP: 3, Sample: time.Millisecond, Argv: sh("test $PMI_RANK = 1 && exit 5; while :; do echo line; done"), Watch: func(Change) {
+				if calls++; calls == 1 {
+					<-hangs
+				}
+				close(over)
+			}, Stdout: io.Discard}
+			overAgents(t, &job, way.hosts)
+			r, _, stderr, err := runJob(t, job)
+			if err != nil || r.ExitStatus != 5 {
+				t.Errorf("got %+v, %v, %q", r, err, stderr)
+			}
+			close(hangs)
+			<-over // a call after it would close it again
+		})
+	}
+}
+
+// A slow watcher is told all that ranks do, in order, the last line and the last
+// sample of what came meanwhile, and the end.
+func TestSlowWatcher(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []string
+		w := newWatcher(func(c Change) {
+			time.Sleep(watchLimit - time.Millisecond)
+			told = append(told, fmt.Sprint(c.Kind, c.Rank, c.Line, c.RSS))
+		})
+		w.put(Change{Kind: RankStarted, Rank: 0})
+		synctest.Wait() // it is being told
+		w.put(Change{Kind: RankStarted, Rank: 1})
+		for i := range 1000 {
+			w.put(Change{Kind: RankSaid, Rank: i % 2, Line: fmt.Sprint("line ", i)})
+			w.put(Change{Kind: RankUses, Rank: 1, RSS: int64(i)})
+		}
+		if n := len(w.queue); n != 4 {
+			t.Errorf("%d changes wait, want 4", n)
+		}
+		w.put(Change{Kind: RankEnded, Rank: 1})
+		w.put(Change{Kind: RankSaid, Rank: 0, Line: "the last"})
+		w.put(Change{Kind: RankEnded, Rank: 0})
+		w.close()
+		want := []string{
+			fmt.Sprint(RankStarted, 0, "", 0), fmt.Sprint(RankStarted, 1, "", 0), fmt.Sprint(RankSaid, 0, "the last", 0),
+			fmt.Sprint(RankUses, 1, "", 999), fmt.Sprint(RankSaid, 1, "line 999", 0), fmt.Sprint(RankEnded, 1, "", 0), fmt.Sprint(RankEnded, 0, "", 0),
+		}
+		if !slices.Equal(told, want) {
+			t.Errorf("got %q, want %q", told, want)
+		}
+	})
 }
 
 func TestBadOutput(t *testing.T) {

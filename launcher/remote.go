@@ -121,7 +121,7 @@ func (r *remotes) address(at int, a string) {
 		return
 	}
 	r.addresses[at] = a
-	r.c.watch(Change{Kind: AgentReady, Group: r.g.id, Rank: -1, Host: r.g.shares[at].Host})
+	r.c.watch.put(Change{Kind: AgentReady, Group: r.g.id, Rank: -1, Host: r.g.shares[at].Host})
 	if r.missing--; r.missing > 0 || r.c.told {
 		return
 	}

@@ -21,6 +21,7 @@ type attempt struct {
 	number int           // from 1; 0 where there will be no other
 	limit  time.Duration // Job.Timeout as it was asked for
 	handle *Handle       // looks on; nil: nobody does
+	watch  *watcher      // for all of them
 }
 
 // checkRestarts validates what a job says of restarts.

@@ -3,6 +3,7 @@ package launcher
 import (
 	"bytes"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gorun-mpi/gorun/launcher/internal/host"
@@ -35,19 +36,119 @@ type Change struct {
 	More  bool // others of the same moment follow
 }
 
-// watch tells Job.Watch, one call at a time.
-func (c *controller) watch(change Change) {
-	if c.job.Watch == nil {
+// watcher tells Job.Watch on a goroutine of its own, so that one that hangs, as on
+// a terminal that was stopped, holds up nothing. What waits to be told is bounded:
+// of a rank the last line and the last sample, and all that it does but once.
+// A nil one tells nobody.
+type watcher struct {
+	tell func(Change)
+
+	mu     sync.Mutex
+	queue  []Change
+	told   int            // changes taken from the queue so far
+	at     map[rumour]int // places of those that a later one replaces, counted from the first change of all
+	idle   chan struct{}  // closed when the goroutine ends; nil: there is none
+	closed bool
+}
+
+// rumour is what only its latest version counts of.
+type rumour struct {
+	kind        ChangeKind
+	group, rank int
+}
+
+// watchLimit is how long the end of a job waits for one call of Job.Watch.
+const watchLimit = 2 * time.Second
+
+func newWatcher(tell func(Change)) *watcher {
+	if tell == nil {
+		return nil
+	}
+	return &watcher{tell: tell, at: make(map[rumour]int)}
+}
+
+// put has a change told, after those before it.
+func (w *watcher) put(c Change) {
+	if w == nil {
 		return
 	}
-	c.watching.Lock()
-	defer c.watching.Unlock()
-	c.job.Watch(change)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return
+	}
+	if c.Kind == RankSaid || c.Kind == RankUses {
+		key := rumour{c.Kind, c.Group, c.Rank}
+		if at, waits := w.at[key]; waits {
+			w.queue[at-w.told] = c
+			return
+		}
+		w.at[key] = w.told + len(w.queue)
+	}
+	w.queue = append(w.queue, c)
+	if w.idle == nil {
+		w.idle = make(chan struct{})
+		go w.run(w.idle)
+	}
+}
+
+// run tells what there is to tell.
+func (w *watcher) run(idle chan struct{}) {
+	defer close(idle)
+	for {
+		c, ok := w.next()
+		if !ok {
+			return
+		}
+		w.tell(c)
+	}
+}
+
+func (w *watcher) next() (c Change, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.queue) == 0 || w.closed {
+		w.idle = nil
+		return c, false
+	}
+	c, w.queue = w.queue[0], w.queue[1:]
+	w.told++
+	delete(w.at, rumour{c.Kind, c.Group, c.Rank})
+	return c, true
+}
+
+// close waits until all is told, unless a call takes too long. No other is begun
+// after it.
+func (w *watcher) close() {
+	if w == nil {
+		return
+	}
+	for told, idle := w.state(); idle != nil; {
+		t := time.NewTimer(watchLimit)
+		select {
+		case <-idle:
+		case <-t.C:
+		}
+		t.Stop()
+		before := told
+		if told, idle = w.state(); told == before {
+			break // it hangs, or has told all
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = true
+}
+
+func (w *watcher) state() (told int, idle chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.told, w.idle
 }
 
 // said tells of the last line of what a rank has written.
 func (c *controller) said(s *seat, e *host.Event) {
-	if c.job.Watch == nil {
+	if c.watch == nil {
 		return
 	}
 	text := bytes.TrimRight(e.Data, "\r\n")
@@ -58,7 +159,7 @@ func (c *controller) said(s *seat, e *host.Event) {
 		return
 	}
 	text = text[:min(len(text), lineMost)]
-	c.watch(Change{Kind: RankSaid, Group: s.group.id, Rank: e.Rank, Host: s.host(), Line: strings.ToValidUTF8(string(text), "\uFFFD")})
+	c.watch.put(Change{Kind: RankSaid, Group: s.group.id, Rank: e.Rank, Host: s.host(), Line: strings.ToValidUTF8(string(text), "\uFFFD")})
 }
 
 // lineMost is how much of a line is told.
@@ -68,7 +169,7 @@ const lineMost = 400
 func (c *controller) uses(s *seat, samples []host.Sample) {
 	for i, u := range samples {
 		if s.has(u.Rank) {
-			c.watch(Change{Kind: RankUses, Group: s.group.id, Rank: u.Rank, Host: s.host(), CPU: u.CPU, RSS: u.RSS, More: i < len(samples)-1})
+			c.watch.put(Change{Kind: RankUses, Group: s.group.id, Rank: u.Rank, Host: s.host(), CPU: u.CPU, RSS: u.RSS, More: i < len(samples)-1})
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/gorun-mpi/gorun/launcher"
@@ -17,13 +18,14 @@ const (
 	tellEvery   = time.Second // a line, where there is no terminal
 )
 
-// progress shows how a job goes: a table on a terminal, lines elsewhere. Its
-// methods are called one at a time.
+// progress shows how a job goes: a table on a terminal, lines elsewhere. Where the
+// terminal is stopped, its methods wait.
 type progress struct {
 	screen *screen   // nil: lines are written to out
 	out    io.Writer // standard error
 	now    func() time.Time
 
+	mu    sync.Mutex // guards the rest, and is held while it is shown
 	begun time.Time
 	last  time.Time // of drawing or telling
 	hosts int
@@ -67,6 +69,8 @@ func follow(std *stdio) *progress {
 
 // placed is told where ranks go, before they start.
 func (p *progress) placed(place launcher.Placement) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	hosts := map[int]bool{}
 	p.want = len(place.Ranks)
 	for _, r := range place.Ranks {
@@ -78,6 +82,8 @@ func (p *progress) placed(place launcher.Placement) {
 
 // watch is told what happens.
 func (p *progress) watch(c launcher.Change) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if c.Kind == launcher.AgentReady {
 		p.ready++
 		p.draw()
@@ -241,6 +247,8 @@ func size(n int64) string {
 
 // close takes the table away and leaves a line.
 func (p *progress) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.screen == nil {
 		return
 	}
