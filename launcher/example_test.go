@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
+	"testing"
 
 	"github.com/gorun-mpi/gorun/launcher"
 )
@@ -68,6 +70,70 @@ func ExampleStart() {
 	// rank 0 is running
 	// rank 1 is running
 	// status 143 <nil>
+}
+
+// A job whose lines come while it runs, and how each rank has ended. The README
+// shows what is in this function.
+func runHello(ctx context.Context) error {
+	h, err := launcher.Start(ctx, launcher.Job{
+		Argv:       []string{"sh", "-c", "echo hello; exit $RANK"},
+		NP:         2,
+		Continuous: true, // rank 1 fails, and rank 0 goes on
+		Lines: func(l launcher.Line) {
+			fmt.Printf("rank %d, %v: %s\n", l.Rank, l.Stream, l.Text)
+		},
+	})
+	if err != nil {
+		return err // nothing has run
+	}
+	// Meanwhile: h.Ranks(), h.Stats(), h.Signal(syscall.SIGUSR1).
+	result, err := h.Wait()
+	if err != nil {
+		return err
+	}
+	for _, r := range result.Ranks {
+		fmt.Printf("rank %d has ended with status %d\n", r.Rank, r.Status)
+	}
+	if result.Cause != nil { // host, program, signal, its last lines ...
+		fmt.Printf("rank %d was the first to fail\n", result.Cause.Rank)
+	}
+	return nil
+}
+
+func ExampleHandle() {
+	if err := runHello(context.Background()); err != nil {
+		fmt.Println(err)
+	}
+	// Unordered output:
+	// rank 0, stdout: hello
+	// rank 1, stdout: hello
+	// rank 0 has ended with status 0
+	// rank 1 has ended with status 1
+	// rank 1 was the first to fail
+}
+
+// The README's example is the one above.
+func TestReadmeExample(t *testing.T) {
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, err := os.ReadFile("example_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(readme), "```go\nh, err := launcher.Start")
+	shown, _, closed := strings.Cut("h, err := launcher.Start"+rest, "```")
+	if !ok || !closed {
+		t.Fatal("found no example of launcher.Start in the README")
+	}
+	var indented strings.Builder
+	for line := range strings.Lines(shown) {
+		indented.WriteString("\t" + line)
+	}
+	if !strings.Contains(string(code), indented.String()) {
+		t.Errorf("the README has another example than example_test.go:\n%s", shown)
+	}
 }
 
 // Figures of a job for Prometheus, in a program that has a server already.

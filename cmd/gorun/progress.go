@@ -134,16 +134,22 @@ func (p *progress) rank(c launcher.Change) *shownRank {
 	return p.ranks[at]
 }
 
+// Ways to end that are neither a status nor a signal.
+const (
+	wayTold = "told to end"
+	wayDone = "done"
+)
+
 func howEnded(e launcher.RankEnd) string {
 	switch {
 	case e.Told:
-		return "told to end"
+		return wayTold
 	case e.Signal != 0:
 		return fmt.Sprintf("signal %d", int(e.Signal))
 	case e.Status != 0:
 		return fmt.Sprintf("status %d", e.Status)
 	}
-	return "done"
+	return wayDone
 }
 
 // status is how far the job is, in a line.
@@ -180,13 +186,17 @@ func (p *progress) ways() string {
 	text := ""
 	var ways []string
 	for way := range p.ends {
-		if way != "done" {
+		if way != wayDone {
 			ways = append(ways, way)
 		}
 	}
 	slices.Sort(ways)
 	for _, way := range ways {
-		text += fmt.Sprintf(", %d: %s", p.ends[way], way)
+		how := "with " + way
+		if way == wayTold {
+			how = way
+		}
+		text += fmt.Sprintf(", %d %s", p.ends[way], how)
 	}
 	return text
 }

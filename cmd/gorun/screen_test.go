@@ -150,7 +150,7 @@ func TestProgress(t *testing.T) {
 	p.watch(launcher.Change{Kind: launcher.RankUses, Rank: 1, Host: "b", CPU: 2 * time.Second, RSS: 5 << 30})
 	p.watch(launcher.Change{Kind: launcher.RankEnded, Rank: 0, Host: "a", End: launcher.RankEnd{Status: 3}})
 	want := `hello
-gorun: 1 of 2 ranks have ended after 2.00 s, 1: status 3
+gorun: 1 of 2 ranks have ended after 2.00 s, 1 with status 3
   rank  host          state          CPU    memory  last line
      0  a             status 3        0%     3 MiB  
      1  b             running        50%   5.0 GiB  hello`
@@ -159,7 +159,7 @@ gorun: 1 of 2 ranks have ended after 2.00 s, 1: status 3
 	}
 	p.watch(launcher.Change{Kind: launcher.RankEnded, Rank: 1, Host: "b", End: launcher.RankEnd{Status: 143, Told: true}})
 	p.close()
-	if got, want := g.String(), "hello\ngorun: all 2 ranks have ended after 2.00 s, 1: status 3, 1: told to end"; got != want {
+	if got, want := g.String(), "hello\ngorun: all 2 ranks have ended after 2.00 s, 1 with status 3, 1 told to end"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
