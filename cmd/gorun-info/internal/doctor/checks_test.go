@@ -66,9 +66,14 @@ func TestBadStates(t *testing.T) {
 		{"launch", "no gorun", func(m *machine) { delete(m.files, "opt/gorun/gorun") }, Note, "not tried", "make build"},
 		{"pmix", "no library, Open MPI", func(m *machine) {
 			m.PMIx = func(context.Context) PMIxSupport {
-				return PMIxSupport{Exists: true, Problem: "libpmix.so.2: not found"}
+				return PMIxSupport{Exists: true, Headers: "4.2.2", Problem: "libpmix.so.2: not found"}
 			}
 		}, Problem, "libpmix.so.2: not found", "apt-get install libpmix2"},
+		{"pmix", "built without", func(m *machine) {
+			m.PMIx = func(context.Context) PMIxSupport {
+				return PMIxSupport{Exists: true, Problem: "built without cgo"}
+			}
+		}, Problem, "built without cgo", "apt-get install gcc libpmix-dev && make build"},
 		{"pmix", "no helper, no Open MPI", func(m *machine) {
 			delete(m.files, "usr/bin/mpirun")
 			delete(m.files, "usr/bin/mpiexec")

@@ -55,6 +55,7 @@ type PMIxSupport struct {
 	Exists  bool
 	Library string // libpmix, and its version
 	Version string
+	Headers string // that it was built with; "": without, so that no libpmix is of use
 	Problem string // why Open MPI's programs cannot be served; "" when they can
 }
 

@@ -1,0 +1,57 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gorun-mpi/gorun/internal/testenv"
+)
+
+// TestWithoutPMIx builds gorun as where there is no C compiler, and as where there are
+// no headers of PMIx: everything builds, gorun-info says what is missing, a program of
+// Open MPI ends the job at once with the same words (as worlds of one rank it would
+// do the whole work N times), and all else runs.
+func TestWithoutPMIx(t *testing.T) {
+	compiler := testenv.Need(t, "mpicc.openmpi")
+	testenv.Need(t, "gcc")
+	hello := filepath.Join(t.TempDir(), "hello")
+	if out, err := exec.Command(compiler, "-O1", "-o", hello, filepath.Join("..", "testdata", "mpi", "hello.c")).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for name, c := range map[string]struct {
+		env  []string
+		says string // build-pmix, where it has something to say
+		want string
+	}{
+		"no compiler": {[]string{"CC=/no/such/gcc"}, "no C compiler (/no/such/gcc)", "no PMIx server: this program was built without cgo; on Debian and Ubuntu: apt-get install libpmix2 (to run), libpmix-dev and gcc (to build gorun-pmix, with make build)"},
+		"no headers":  {[]string{"CGO_CFLAGS=-DGORUN_WITHOUT_PMIX"}, "", "no PMIx server: this program was built where the headers of PMIx (pmix_server.h) were missing; on Debian and Ubuntu: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			run := func(env []string, name string, args ...string) (string, error) {
+				cmd := exec.Command(name, args...)
+				cmd.Dir, cmd.Env = "..", append(os.Environ(), env...)
+				out, err := cmd.CombinedOutput()
+				return string(out), err
+			}
+			if out, err := run([]string{"CGO_ENABLED=0"}, "go", "build", "-o", dir, "./cmd/gorun", "./cmd/gorun-info"); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			if out, err := run(c.env, "scripts/build-pmix", dir); err != nil || !strings.Contains(out, c.says) {
+				t.Fatalf("build-pmix: %v, got %q, want %q", err, out, c.says)
+			}
+			if out, err := run(nil, filepath.Join(dir, "gorun-info"), "pmi"); err == nil || !strings.Contains(out, c.want) {
+				t.Errorf("gorun-info pmi: %v, got %q, want %q", err, out, c.want)
+			}
+			if out, err := run(nil, filepath.Join(dir, "gorun"), "-np", "2", hello); err == nil || !strings.Contains(out, c.want) || strings.Contains(out, "of 1") {
+				t.Errorf("Open MPI: %v, got %q, want %q", err, out, c.want)
+			}
+			if out, err := run(nil, filepath.Join(dir, "gorun"), "-np", "2", "echo", "here"); err != nil || out != "here\nhere\n" {
+				t.Errorf("echo: %v, got %q", err, out)
+			}
+		})
+	}
+}
