@@ -34,6 +34,7 @@ var may = map[string][]string{
 
 	"rdma":              {},
 	"rdma/soft":         {"rdma", "internal/arch", "internal/shm"},
+	"rdma/verbs":        {"rdma"},
 	"rdma/rdmatest":     {"rdma", "internal/testenv"},
 	"coll":              {"rdma", "internal/arch", "internal/wait"},
 	"pmi":               {"internal/pack"},
@@ -67,7 +68,7 @@ var only = map[string][]string{
 	"github.com/rogpeppe/go-internal":   {"e2e"},
 	"gonum.org/v1/plot":                 {"cmd/gorun-bench"},
 	"net/http":                          {},
-	"C":                                 {"pmi/pmix"},
+	"C":                                 {"pmi/pmix", "rdma/verbs"},
 }
 
 type file struct {

@@ -1,6 +1,8 @@
 package rdmatest
 
 import (
+	"maps"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -18,9 +20,16 @@ type Fabric struct {
 	Open func(t testing.TB, n int) []Node
 	// Inexact: where a status other than success is due, any such will do.
 	Inexact bool
+	// InexactRetries: counters of retries are the device's own and may lag or count
+	// otherwise.
+	InexactRetries bool
 	// Adversarial: the device retries by itself, so counts of retries are
 	// lower bounds.
 	Adversarial bool
+	// Differs are rules that the devices are known to break, with what they do
+	// instead: group/rule, or group/rule/part, where each of the three may be a
+	// pattern of path.Match. They are not checked.
+	Differs map[string]string
 	// Lacks are the features that the contexts do not have. Context.Supports
 	// must say so of each with rdma.ErrNotSupported, and of no other; cases
 	// that need one of them are left out.
@@ -28,6 +37,9 @@ type Fabric struct {
 	// Refuses holds access bits that registration answers with
 	// rdma.ErrNotSupported; without a bit here the ability is demanded.
 	Refuses rdma.Access
+	// WholePages: the address of a region's first byte and its memory must be at
+	// the same place of a page, so ordinary memory gives no zero-based region.
+	WholePages bool
 	// Memory is the kind that cases without an opinion use.
 	Memory MemoryKind
 	// Patience is how long a completion may take, 10 s where it is 0.
@@ -59,7 +71,17 @@ func (c *testCase) fits(f Fabric) bool {
 			return false
 		}
 	}
-	return !(f.Brief && c.long) && (c.when == nil || c.when(f))
+	return !(f.Brief && c.long) && (c.when == nil || c.when(f)) && !f.differs(c.name)
+}
+
+// differs tells whether a rule, or a part of one, is not to be checked.
+func (f *Fabric) differs(rule string) bool {
+	for pattern := range f.Differs {
+		if ok, err := path.Match(pattern, rule); ok || err != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // needing makes cases ones that need features.
@@ -97,6 +119,12 @@ func Run(t *testing.T, f Fabric) {
 		}
 		groups[group] = append(groups[group], c)
 	}
+	for pattern := range f.Differs {
+		rule := strings.Join(append(strings.Split(pattern, "/"), "")[:2], "/")
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(seen)), func(name string) bool { ok, _ := path.Match(rule, name); return ok }) {
+			t.Fatalf("no rule is called %q", pattern)
+		}
+	}
 	for _, group := range f.Groups {
 		if !known[group] {
 			t.Fatalf("no group of rules is called %q", group)
@@ -108,7 +136,7 @@ func Run(t *testing.T, f Fabric) {
 				_, rule, _ := strings.Cut(c.name, "/")
 				t.Run(rule, func(t *testing.T) {
 					testenv.NoLeaks(t)
-					c.run(newRig(t, f, c.nodes))
+					c.run(newRig(t, f, c.name, c.nodes))
 				})
 			}
 		})

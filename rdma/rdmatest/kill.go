@@ -65,7 +65,7 @@ func runKill(t *testing.T, f KillFabric, rng *rand.Rand) {
 	killed := false
 	fab := Fabric{Inexact: f.Inexact, Patience: f.Patience, Memory: f.Memory}
 	fab.Open = func(testing.TB, int) []Node { return []Node{survivor, bystander, victim} }
-	r := newRig(t, fab, 3)
+	r := newRig(t, fab, "kill", 3)
 	s, by, v := r.sides[0], r.sides[1], r.sides[2]
 	// What the victim's agent holds dies with it.
 	t.Cleanup(func() {

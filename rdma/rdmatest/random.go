@@ -111,7 +111,7 @@ func (st *stream) plan(r *rig) []rdma.SendWR {
 	copy(m.src, pattern(rng.Uint64(), streamData))
 	st.src.Store(0, m.src)
 	n := 1 + rng.IntN(streamOps)
-	late := rng.IntN(3) == 0
+	late := rng.IntN(3) == 0 && !r.f.differs(r.rule+"/late_receives")
 	var list []rdma.SendWR
 	reading := false // reads since the last fence: a repeated one would see what comes behind
 	for slot := range n {

@@ -130,8 +130,14 @@ func regZeroBased(r *rig) {
 	for _, kind := range []MemoryKind{Allocated, Ordinary} {
 		access := everything | rdma.AccessZeroBased
 		if r.f.Refuses&rdma.AccessZeroBased != 0 {
-			_, err := b.node.Memory(b.pd, kind, 64, access)
+			m, err := b.node.Memory(b.pd, kind, 64, access)
 			r.wantErr("a zero-based region", err, rdma.ErrNotSupported)
+			if err == nil {
+				r.own(m.MR)
+			}
+			continue
+		}
+		if kind == Ordinary && r.f.WholePages {
 			continue
 		}
 		src, dst := a.region(a.pd, kind, 128, access), b.region(b.pd, kind, 128, access)

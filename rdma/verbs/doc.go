@@ -1,0 +1,73 @@
+// Package verbs is the RDMA devices that libibverbs knows: HCAs, RoCE cards, Linux's
+// Soft-RoCE. It has the types of package rdma and adds none of its own:
+//
+//	provider := verbs.New(verbs.Config{})
+//	devices, err := provider.Devices() // or why there are none
+//	ctx, err := devices[0].Open()
+//
+// # Needs
+//
+// To build: cgo, a 64-bit machine, and the headers of libibverbs (Debian:
+// libibverbs-dev). The compiler looks for <infiniband/verbs.h> by itself: there
+// are no build tags, and without it, or without cgo, the same program builds and
+// Devices says what was missing. To run: libibverbs.so.1 with the driver of the
+// device (ibverbs-providers), found by dlopen, so a program runs without it too;
+// the kernel's ib_uverbs; and memory that may be locked (ulimit -l).
+//
+// # Guarantees
+//
+// The suite of package rdmatest passes on Soft-RoCE, in a virtual machine (make
+// test-rxe), but for the rules that Soft-RoCE breaks: rxeDiffers in
+// conformance_test.go lists them.
+//
+//	shim.c        the verbs as flat C functions; all but post and poll go by
+//	              pointers that dlsym found
+//	wire_unsafe   requests and completions as they lie in C memory
+//	lane          which request a completion is of
+//	queuePair, sharedQueue, completionQueue, region, window, ...
+//	watcher       the goroutine that reads a context's asynchronous events
+//
+// PostSend, PostRecv and Poll cross into C once for up to 64 requests or
+// completions and allocate nothing. C gets integers only: lists of requests are
+// laid out in C memory, registered Go memory is pinned in its place for as long
+// as its region lives, and AllocMR memory is mapped outside the Go heap.
+//
+// Every request carries an identity of ours (see lane), so a failed completion
+// names its request whatever the driver leaves out, a completion that a closed
+// or reset queue pair left behind is dropped, and Counters counts what was
+// executed. An unsignaled request counts, and its slot is free again, when a
+// completion behind it has been polled.
+//
+// Errors are *rdma.OpError with the verb's name and the errno. Supports tells what
+// a device cannot do (the kernel says EOPNOTSUPP or EINVAL to a trial that is
+// right in all else) from what could not be found out (EPERM, ENOMEM), and asks
+// again for the latter.
+//
+// A device that fails or is removed ends every wait: its event, or the end of
+// its event file, makes Poll of all its CQs fail with ENODEV, after what had
+// still completed. A CQ that is overrun fails Poll too, and its queue pairs go to
+// ERR. A port that goes down is an event (GetAsyncEvent) and a state (QueryPort);
+// requests over it end by their own retry count.
+//
+// # Limits
+//
+// RoCE: an address vector has no LID, so InfiniBand's own link layer is not
+// addressed. No mlx5dv: DC, UMR, striding receive and inline receive are not
+// supported, nor is tag matching. On-demand paging, dma-buf regions, re-registration and
+// XRC pass to the library as they are and were never run: no device here has them. The
+// kernel wants a region's address and its memory at the same place of a page, so
+// RegMRIOVA takes only such addresses and AccessZeroBased only memory that begins
+// at a page, as AllocMR's does. Counters' retries are the device's own counts of
+// all its users (sysfs, where rxe and mlx5 have them). Soft-RoCE takes
+// retry_cnt 7 for "for ever"; it gets 6.
+//
+// Fork: ibv_fork_init is not called. It would take registered pages away from a
+// child that runs on without exec, which no Go program has: os/exec shares the
+// pages with the child until it execs, and copies none. A program whose C code
+// forks sets RDMAV_FORK_SAFE=1, which libibverbs reads by itself.
+//
+// # Settings
+//
+// Config.Library names another library. libibverbs reads its own environment
+// (RDMAV_FORK_SAFE, IBV_FORK_SAFE, RDMAV_HUGEPAGES_SAFE).
+package verbs

@@ -1,0 +1,202 @@
+package verbs
+
+/*
+#include "shim.h"
+*/
+import "C"
+
+import (
+	"os"
+	"sync"
+
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+// A domain is a PD.
+type domain struct {
+	c    *deviceContext
+	h    handle
+	node node
+}
+
+var _ rdma.PD = (*domain)(nil)
+
+func (c *deviceContext) AllocPD() (rdma.PD, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := check("alloc_pd", &c.node); err != nil {
+		return nil, err
+	}
+	d := &domain{c: c}
+	if rc := C.gv_alloc_pd(&c.lib.c, c.h, &d.h); rc != 0 {
+		return nil, failed("alloc_pd", rc, "")
+	}
+	c.adopt(&c.node)
+	return d, nil
+}
+
+func (d *domain) Context() rdma.Context { return d.c }
+
+func (d *domain) Close() error {
+	return d.c.shut("dealloc_pd", &d.node, func() error {
+		return failed("dealloc_pd", C.gv_dealloc_pd(&d.c.lib.c, d.h), "")
+	}, &d.c.node)
+}
+
+// ShareVA would need a device that walks the process's page tables.
+func (d *domain) ShareVA() (rdma.SVA, error) {
+	return nil, d.c.Supports(rdma.FeatureSVA)
+}
+
+// CreateMkey would need mlx5dv.
+func (d *domain) CreateMkey(int) (rdma.Mkey, error) {
+	return nil, d.c.Supports(rdma.FeatureUMR)
+}
+
+// A window is an MW.
+type window struct {
+	d    *domain
+	h    handle
+	node node
+	typ  rdma.MWType
+
+	mu   sync.Mutex
+	rkey uint32
+}
+
+var _ rdma.MW = (*window)(nil)
+
+func (d *domain) AllocMW(typ rdma.MWType) (rdma.MW, error) {
+	if typ != rdma.MWType1 && typ != rdma.MWType2 {
+		return nil, invalid("alloc_mw", "%v: there are types 1 and 2", typ)
+	}
+	c := d.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := check("alloc_mw", &d.node); err != nil {
+		return nil, err
+	}
+	w := &window{d: d, typ: typ}
+	var rkey C.uint32_t
+	if rc := C.gv_alloc_mw(d.h, C.int(typ), &w.h, &rkey); rc != 0 {
+		return nil, failed("alloc_mw", rc, typ.String())
+	}
+	w.rkey = uint32(rkey)
+	c.adopt(&d.node)
+	return w, nil
+}
+
+func (w *window) PD() rdma.PD       { return w.d }
+func (w *window) Type() rdma.MWType { return w.typ }
+
+func (w *window) RKey() uint32 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.rkey
+}
+
+func (w *window) setRKey(rkey uint32) {
+	w.mu.Lock()
+	w.rkey = rkey
+	w.mu.Unlock()
+}
+
+func (w *window) Close() error {
+	return w.d.c.shut("dealloc_mw", &w.node, func() error {
+		return failed("dealloc_mw", C.gv_dealloc_mw(w.h), "")
+	}, &w.d.node)
+}
+
+// An address is an AH.
+type address struct {
+	d    *domain
+	h    handle
+	node node
+}
+
+var _ rdma.AH = (*address)(nil)
+
+func (d *domain) CreateAH(av rdma.AV) (rdma.AH, error) {
+	c := d.c
+	if err := c.checkAV("create_ah", av); err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := check("create_ah", &d.node); err != nil {
+		return nil, err
+	}
+	a := &address{d: d}
+	attr := ahAttr(av)
+	if rc := C.gv_create_ah(&c.lib.c, d.h, &attr, &a.h); rc != 0 {
+		return nil, failed("create_ah", rc, av.DGID.String())
+	}
+	c.adopt(&d.node)
+	return a, nil
+}
+
+// checkAV refuses an address vector whose port or source is not there: not all
+// drivers do.
+func (c *deviceContext) checkAV(op string, av rdma.AV) error {
+	p, err := c.port(op, av.PortNum)
+	if err != nil {
+		return err
+	}
+	if int(av.SGIDIdx) >= int(p.gid_tbl_len) {
+		return invalid(op, "source GID index %d of a table of %d", av.SGIDIdx, int(p.gid_tbl_len))
+	}
+	return nil
+}
+
+func ahAttr(av rdma.AV) C.gv_ah_attr {
+	a := C.gv_ah_attr{sgid_index: C.uint8_t(av.SGIDIdx), hop_limit: C.uint8_t(av.HopLimit), port: C.uint8_t(av.PortNum)}
+	for i, b := range av.DGID {
+		a.dgid[i] = C.uint8_t(b)
+	}
+	return a
+}
+
+func (a *address) PD() rdma.PD { return a.d }
+
+func (a *address) Close() error {
+	return a.d.c.shut("destroy_ah", &a.node, func() error {
+		return failed("destroy_ah", C.gv_destroy_ah(&a.d.c.lib.c, a.h), "")
+	}, &a.d.node)
+}
+
+// An xrcDomain is an XRCD.
+type xrcDomain struct {
+	c    *deviceContext
+	h    handle
+	node node
+}
+
+var _ rdma.XRCD = (*xrcDomain)(nil)
+
+func (c *deviceContext) OpenXRCD(attr rdma.XRCDInitAttr) (rdma.XRCD, error) {
+	fd := -1
+	if attr.File != nil {
+		fd = int(attr.File.Fd())
+	}
+	flags := attr.Flags
+	if attr.File == nil {
+		flags = os.O_CREATE
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := check("open_xrcd", &c.node); err != nil {
+		return nil, err
+	}
+	x := &xrcDomain{c: c}
+	if rc := C.gv_open_xrcd(c.h, C.int(fd), C.int(flags), &x.h); rc != 0 {
+		return nil, failed("open_xrcd", rc, "")
+	}
+	c.adopt(&c.node)
+	return x, nil
+}
+
+func (x *xrcDomain) Close() error {
+	return x.c.shut("close_xrcd", &x.node, func() error {
+		return failed("close_xrcd", C.gv_close_xrcd(x.h), "")
+	}, &x.c.node)
+}

@@ -1,0 +1,200 @@
+//go:build cgo
+
+package verbs
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+// Requests go to the device under an identity of ours, and completions give the
+// program's back. That tells, for every completion, failed ones included, which
+// queue it is of, and so what was executed before it; and a completion that a
+// destroyed or reset queue pair left behind is known and dropped.
+//
+//	wr_id:  63            24 23         0
+//	       | sequence number | lane      |
+//
+// A lane is one work queue: the send or the receive queue of a queue pair, or a
+// shared receive queue. The requests of a queue pair complete in the order of
+// their posting, so a lane is a ring:
+//
+//	   tail                head
+//	    v                   v
+//	... | posted, incomplete | free ...
+//
+// Posters, who hold the lock of their side of the queue pair, write the entry
+// and then move head, before the device sees the request. Pollers, who hold the
+// lock of the CQ, move tail. A slot of an unsignaled request comes back with the
+// next completion behind it, as verbs has it. A shared receive queue completes
+// in any order: its slots are in a free list.
+const (
+	laneBits = 24
+	laneMask = 1<<laneBits - 1
+	seqMask  = 1<<(64-laneBits) - 1
+)
+
+// An entry is a posted request.
+type entry struct {
+	wrid   uint64
+	bytes  uint32
+	op     uint8 // rdma.WROpcode; of receives nothing
+	inline bool
+}
+
+type lane struct {
+	index  uint32
+	send   bool
+	pair   *queuePair   // whose lane it is, or
+	shared *sharedQueue // whose, and then what follows is unused
+
+	ring []entry // a power of two of them
+	room uint64  // requests that may be outstanding
+	head atomic.Uint64
+	tail atomic.Uint64
+
+	count tally // guarded by the lock of the CQ
+}
+
+// A tally is what the completions of a lane said was executed.
+type tally struct {
+	ops    [16]uint64 // by rdma.WROpcode
+	bytes  [16]uint64
+	inline uint64
+	errors uint64
+}
+
+func (t *tally) add(to *rdma.Counters) {
+	to.Writes += t.ops[rdma.WRRDMAWrite] + t.ops[rdma.WRRDMAWriteWithImm]
+	to.WriteBytes += t.bytes[rdma.WRRDMAWrite] + t.bytes[rdma.WRRDMAWriteWithImm]
+	to.Reads += t.ops[rdma.WRRDMARead]
+	to.ReadBytes += t.bytes[rdma.WRRDMARead]
+	to.Sends += t.ops[rdma.WRSend] + t.ops[rdma.WRSendWithImm] + t.ops[rdma.WRSendWithInv]
+	to.SendBytes += t.bytes[rdma.WRSend] + t.bytes[rdma.WRSendWithImm] + t.bytes[rdma.WRSendWithInv]
+	to.Atomics += t.ops[rdma.WRAtomicCmpAndSwp] + t.ops[rdma.WRAtomicFetchAndAdd]
+	to.Inline += t.inline
+	to.Errors += t.errors
+}
+
+// free is how many more requests may be posted.
+func (l *lane) free() int { return int(l.room - (l.head.Load() - l.tail.Load())) }
+
+// at is the slot of a sequence number.
+func (l *lane) at(seq uint64) *entry { return &l.ring[seq&uint64(len(l.ring)-1)] }
+
+// id is the identity under which the device gets a request.
+func (l *lane) id(seq uint64) uint64 { return seq<<laneBits | uint64(l.index) }
+
+// retire ends the requests up to the one whose completion came, and gives that
+// one. It is false for a request that the lane knows nothing of (any more).
+func (l *lane) retire(id uint64, ok bool) (entry, bool) {
+	tail, head := l.tail.Load(), l.head.Load()
+	seq := tail + (id>>laneBits-tail)&seqMask
+	if seq >= head {
+		return entry{}, false
+	}
+	if l.send {
+		for s := tail; s < seq; s++ {
+			l.done(l.at(s))
+		}
+		if ok {
+			l.done(l.at(seq))
+		} else {
+			l.count.errors++
+		}
+	}
+	e := *l.at(seq)
+	l.tail.Store(seq + 1)
+	return e, true
+}
+
+func (l *lane) done(e *entry) {
+	l.count.ops[e.op&15]++
+	l.count.bytes[e.op&15] += uint64(e.bytes)
+	if e.inline {
+		l.count.inline++
+	}
+}
+
+// forget drops everything that is posted: its completions will not be known.
+func (l *lane) forget() { l.tail.Store(l.head.Load()) }
+
+// lanes is the table of a context's lanes. Pollers read it without a lock.
+type lanes struct {
+	table atomic.Pointer[[]atomic.Pointer[lane]]
+
+	mu   sync.Mutex
+	next []uint64 // per index, the sequence number that its next lane begins with
+	free []uint32
+}
+
+// of is the lane that an identity names, nil for none.
+func (t *lanes) of(id uint64) *lane {
+	table := t.table.Load()
+	if table == nil {
+		return nil
+	}
+	if i := id & laneMask; i < uint64(len(*table)) {
+		return (*table)[i].Load()
+	}
+	return nil
+}
+
+// add gives l an index, whose numbers go on where its last lane's ended: what
+// that one left in a CQ is no request of l.
+func (t *lanes) add(l *lane) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.free) == 0 {
+		if err := t.grow(); err != nil {
+			return err
+		}
+	}
+	l.index = t.free[len(t.free)-1]
+	t.free = t.free[:len(t.free)-1]
+	l.head.Store(t.next[l.index])
+	l.tail.Store(t.next[l.index])
+	(*t.table.Load())[l.index].Store(l)
+	return nil
+}
+
+func (t *lanes) grow() error {
+	old := t.table.Load()
+	n := 0
+	if old != nil {
+		n = len(*old)
+	}
+	size := max(16, 2*n)
+	if size > laneMask+1 {
+		return &rdma.OpError{Op: "create_qp", Detail: "too many queues in one context", Err: rdma.ErrNoMemory}
+	}
+	table := make([]atomic.Pointer[lane], size)
+	for i := range n {
+		table[i].Store((*old)[i].Load())
+	}
+	t.next = append(t.next, make([]uint64, size-n)...)
+	for i := size - 1; i >= n; i-- {
+		t.free = append(t.free, uint32(i))
+	}
+	t.table.Store(&table)
+	return nil
+}
+
+func (t *lanes) remove(l *lane) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.next[l.index] = l.head.Load()
+	(*t.table.Load())[l.index].Store(nil)
+	t.free = append(t.free, l.index)
+}
+
+// ringSize is the power of two that holds n.
+func ringSize(n int) int {
+	size := 1
+	for size < n {
+		size *= 2
+	}
+	return size
+}

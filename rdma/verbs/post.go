@@ -1,0 +1,261 @@
+//go:build cgo
+
+package verbs
+
+import (
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+// PostSend lays the requests out in C memory and posts up to batchLimit of them
+// by one call of C.
+func (q *queuePair) PostSend(wrs []rdma.SendWR) (int, error) {
+	const op = "post_send"
+	if len(wrs) == 0 {
+		return 0, nil
+	}
+	if q.send == nil {
+		return 0, invalid(op, "%v has no send queue", q.init.Type)
+	}
+	q.sendMu.Lock()
+	defer q.sendMu.Unlock()
+	if !q.sendOK {
+		return 0, q.refused(op)
+	}
+	taken := 0
+	for taken < len(wrs) {
+		n, err := q.postSends(wrs[taken:])
+		if taken += n; err != nil {
+			if taken > 0 {
+				q.batches.Add(1)
+			}
+			return taken, err
+		}
+	}
+	q.batches.Add(1)
+	return taken, nil
+}
+
+// refused is the error of a post in a state that does not take it.
+func (q *queuePair) refused(op string) error {
+	return invalid(op, "the queue pair is in RESET, not yet in the state for it, or closed")
+}
+
+// postSends posts as many of wrs as fit into one batch. Without an error it took
+// one at least.
+func (q *queuePair) postSends(wrs []rdma.SendWR) (int, error) {
+	l, b := q.send, &q.sends
+	limit := min(len(wrs), batchLimit, l.free())
+	if limit == 0 {
+		return 0, errFull("post_send")
+	}
+	if !b.reserve(limit) {
+		return 0, errFull("post_send: batch")
+	}
+	head := l.head.Load()
+	var bad error
+	n := 0
+	for n < limit {
+		if bad = q.layOut(n, head+uint64(n), &wrs[n]); bad != nil {
+			break
+		}
+		n++
+	}
+	if n == 0 {
+		return 0, bad
+	}
+	// The entries must be there before the device can complete one.
+	l.head.Store(head + uint64(n))
+	b.wrs[n-1].next = 0
+	taken, rc := postSend(q.h, b, n)
+	if rc != 0 {
+		l.head.Store(head + uint64(taken))
+		bad = failed("post_send", rc, "")
+	}
+	for i := range wrs[:taken] {
+		if w := &wrs[i]; w.Opcode == rdma.WRBindMW {
+			w.MW.(*window).setRKey(w.RKey)
+		}
+	}
+	return taken, bad
+}
+
+// layOut writes a request to its place in the batch and in the ring.
+func (q *queuePair) layOut(i int, seq uint64, wr *rdma.SendWR) error {
+	const op = "post_send"
+	b := &q.sends
+	to := &b.wrs[i]
+	if len(wr.SGL) > b.sge || len(wr.SGL) > q.init.Cap.MaxSendSGE {
+		return invalid(op, "%d scatter entries: the queue pair has %d", len(wr.SGL), q.init.Cap.MaxSendSGE)
+	}
+	*to = sendWR{
+		wrID: q.send.id(seq), next: b.after(i), numSGE: int32(len(wr.SGL)), sgList: b.scatter(i, wr.SGL),
+		opcode: uint32(wr.Opcode), flags: uint32(wr.Flags),
+	}
+	var bytes uint64
+	if wr.Flags&rdma.SendInline != 0 && wr.Inline != nil {
+		bytes = uint64(len(wr.Inline))
+	} else {
+		for j := range wr.SGL {
+			bytes += uint64(wr.SGL[j].Length)
+		}
+	}
+	if wr.Flags&rdma.SendInline != 0 {
+		if bytes > uint64(q.init.Cap.MaxInlineData) {
+			return invalid(op, "%d bytes inline: the queue pair has %d", bytes, q.init.Cap.MaxInlineData)
+		}
+		if wr.Inline != nil {
+			to.sgList, to.numSGE = 0, 0
+			if len(wr.Inline) > 0 {
+				to.sgList, to.numSGE = b.payload(i, wr.Inline), 1
+			}
+		}
+	}
+	switch wr.Opcode {
+	case rdma.WRRDMAWriteWithImm:
+		to.imm = network(wr.ImmData)
+		to.addr, to.rkey[0] = wr.RemoteAddr, wr.RKey
+	case rdma.WRRDMAWrite, rdma.WRRDMARead:
+		to.addr, to.rkey[0] = wr.RemoteAddr, wr.RKey
+	case rdma.WRSendWithImm:
+		to.imm = network(wr.ImmData)
+	case rdma.WRSendWithInv:
+		to.imm = wr.InvalidateRKey
+	case rdma.WRSend:
+	case rdma.WRAtomicCmpAndSwp, rdma.WRAtomicFetchAndAdd:
+		to.addr, to.swap, to.atomic = wr.RemoteAddr, wr.Swap, wr.RKey
+		to.setCompareAdd(wr.CompareAdd)
+	case rdma.WRLocalInv:
+		to.imm = wr.InvalidateRKey
+	case rdma.WRBindMW:
+		if err := layOutBind(to, wr); err != nil {
+			return err
+		}
+	case rdma.WRRegMkey:
+		return q.c.Supports(rdma.FeatureUMR)
+	default:
+		return invalid(op, "opcode %d is none", wr.Opcode)
+	}
+	switch q.init.Type {
+	case rdma.UD:
+		ah, ok := wr.AH.(*address)
+		if !ok || ah.d.c != q.c || wr.Opcode != rdma.WRSend && wr.Opcode != rdma.WRSendWithImm {
+			return invalid(op, "a datagram is a send with an address handle of this context")
+		}
+		to.addr, to.rkey = uint64(ah.h), [2]uint32{wr.RemoteQPN, wr.RemoteQKey}
+	case rdma.XRCSend:
+		to.srqNum = wr.SRQNum
+	}
+	*q.send.at(seq) = entry{wrid: wr.WRID, bytes: uint32(bytes), op: uint8(wr.Opcode), inline: wr.Flags&rdma.SendInline != 0}
+	return nil
+}
+
+// layOutBind is for the binding of a window of type 2.
+func layOutBind(to *sendWR, wr *rdma.SendWR) error {
+	const op = "post_send"
+	w, ok := wr.MW.(*window)
+	if !ok || wr.Bind == nil {
+		return invalid(op, "a bind without a window of this provider, or without what it is to show")
+	}
+	if w.typ != rdma.MWType2 {
+		return invalid(op, "WRBindMW is for windows of type 2: QP.BindMW binds one of type 1")
+	}
+	to.mw, to.mwRKey = uint64(w.h), wr.RKey
+	to.bindAddr, to.bindLen, to.bindAcc = wr.Bind.Addr, wr.Bind.Length, uint32(wr.Bind.Access)
+	if wr.Bind.MR != nil {
+		r, ok := wr.Bind.MR.(*region)
+		if !ok {
+			return invalid(op, "the region is another provider's")
+		}
+		to.bindMR = uint64(r.h)
+	}
+	return nil
+}
+
+// PostRecv posts receives as PostSend does requests.
+func (q *queuePair) PostRecv(wrs []rdma.RecvWR) (int, error) {
+	const op = "post_recv"
+	if len(wrs) == 0 {
+		return 0, nil
+	}
+	if q.recv == nil {
+		return 0, invalid(op, "the queue pair has no receive queue of its own")
+	}
+	q.recvMu.Lock()
+	defer q.recvMu.Unlock()
+	if !q.recvOK {
+		return 0, q.refused(op)
+	}
+	taken := 0
+	for taken < len(wrs) {
+		l, b := q.recv, &q.recvs
+		limit := min(len(wrs)-taken, batchLimit, l.free())
+		if limit == 0 || !b.reserve(limit) {
+			return taken, errFull(op)
+		}
+		head := l.head.Load()
+		var bad error
+		n := 0
+		for n < limit {
+			wr := &wrs[taken+n]
+			if bad = receive(b, n, l.id(head+uint64(n)), wr.SGL, q.init.Cap.MaxRecvSGE); bad != nil {
+				break
+			}
+			*l.at(head + uint64(n)) = entry{wrid: wr.WRID}
+			n++
+		}
+		if n > 0 {
+			l.head.Store(head + uint64(n))
+			b.wrs[n-1].next = 0
+			done, rc := postRecv(q.h, b, n)
+			if rc != 0 {
+				l.head.Store(head + uint64(done))
+				bad = failed(op, rc, "")
+			}
+			taken += done
+		}
+		if bad != nil {
+			return taken, bad
+		}
+	}
+	if q.failed.Load() {
+		return taken, q.flush()
+	}
+	return taken, nil
+}
+
+// BindMW binds a window of type 1.
+func (q *queuePair) BindMW(mw rdma.MW, wrid uint64, flags rdma.SendFlags, bind rdma.MWBind) error {
+	const op = "bind_mw"
+	w, ok := mw.(*window)
+	if !ok || w.d.c != q.c || w.typ != rdma.MWType1 {
+		return invalid(op, "no window of type 1 of this context")
+	}
+	var r *region
+	if bind.MR != nil {
+		if r, ok = bind.MR.(*region); !ok || r.c != q.c {
+			return invalid(op, "the region is of another context")
+		}
+	}
+	if q.send == nil {
+		return invalid(op, "%v has no send queue", q.init.Type)
+	}
+	q.sendMu.Lock()
+	defer q.sendMu.Unlock()
+	if !q.sendOK {
+		return q.refused(op)
+	}
+	l := q.send
+	if l.free() == 0 {
+		return errFull(op)
+	}
+	seq := l.head.Load()
+	*l.at(seq) = entry{wrid: wrid, op: uint8(rdma.WRBindMW)}
+	l.head.Store(seq + 1)
+	rkey, err := bindMW(q.h, w, l.id(seq), flags, r, &bind)
+	if err != nil {
+		l.head.Store(seq)
+		return err
+	}
+	w.setRKey(rkey)
+	return nil
+}

@@ -1,0 +1,302 @@
+package verbs
+
+/*
+#include "shim.h"
+*/
+import "C"
+
+import (
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+// A completionQueue is a CQ.
+type completionQueue struct {
+	c          *deviceContext
+	h          handle
+	node       node
+	channel    *channel
+	extended   bool
+	timestamps bool
+	broken     atomic.Pointer[rdma.OpError]
+
+	mu      sync.Mutex // guards what follows, and tail and count of the lanes that complete here
+	gone    bool
+	entries int
+	harvest harvest
+}
+
+var _ rdma.CQ = (*completionQueue)(nil)
+
+func (c *deviceContext) CreateCQ(cqe int) (rdma.CQ, error) {
+	return c.createCQ("create_cq", rdma.CQInitAttr{CQE: cqe}, false)
+}
+
+// CreateCQEx makes an extended queue where something asks for one.
+func (c *deviceContext) CreateCQEx(attr rdma.CQInitAttr) (rdma.CQ, error) {
+	return c.createCQ("create_cq_ex", attr, attr.Timestamps || attr.IgnoreOverrun)
+}
+
+func (c *deviceContext) createCQ(op string, attr rdma.CQInitAttr, extended bool) (rdma.CQ, error) {
+	if attr.CQE < 1 || attr.CQE > c.attr.MaxCQE {
+		return nil, invalid(op, "%d entries: the device has 1 to %d", attr.CQE, c.attr.MaxCQE)
+	}
+	q := &completionQueue{c: c, extended: extended, timestamps: attr.Timestamps}
+	init := C.gv_cq_init{cqe: C.int(attr.CQE), extended: truth(extended), timestamps: truth(attr.Timestamps), ignore_overrun: truth(attr.IgnoreOverrun)}
+	parents := []*node{&c.node}
+	if attr.Channel != nil {
+		ch, ok := attr.Channel.(*channel)
+		if !ok || ch.c != c {
+			return nil, invalid(op, "the channel is of another context")
+		}
+		q.channel, init.channel = ch, ch.h
+		parents = append(parents, &ch.node)
+	}
+	if !q.harvest.reserve(1) {
+		return nil, failed(op, C.int(syscall.ENOMEM), "")
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	err := check(op, parents...)
+	if err == nil {
+		err = failed(op, C.gv_create_cq(&c.lib.c, c.h, &init), strconv.Itoa(attr.CQE)+" entries")
+	}
+	if err != nil {
+		q.harvest.free()
+		return nil, err
+	}
+	c.adopt(parents...)
+	q.h, q.entries = init.handle, int(init.cqe)
+	c.name(q.h, q)
+	return q, nil
+}
+
+// Poll moves completions out in one call of C for up to batchLimit of them.
+func (q *completionQueue) Poll(wc []rdma.WC) (int, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if err := q.usable(); err != nil {
+		return 0, err
+	}
+	if q.extended {
+		return q.pollExtended(len(wc), func(i int, e *rdma.WCEx) { wc[i] = e.WC })
+	}
+	got := 0
+	for got < len(wc) {
+		ask := q.room(len(wc) - got)
+		n := q.harvest.poll(q.h, ask)
+		if n < 0 {
+			return got, q.fail(n)
+		}
+		for i := range q.harvest.wcs[:n] {
+			if q.translate(&q.harvest.wcs[i], &wc[got]) {
+				got++
+			}
+		}
+		if n < ask {
+			break
+		}
+	}
+	if got == 0 {
+		if err := q.c.dead.Load(); err != nil {
+			return 0, err
+		}
+	}
+	return got, nil
+}
+
+// room is how many completions the next call may bring.
+func (q *completionQueue) room(want int) int {
+	if want > len(q.harvest.wcs) {
+		q.harvest.reserve(want) // without memory it stays as it is
+	}
+	return min(want, len(q.harvest.wcs))
+}
+
+func (q *completionQueue) usable() error {
+	if q.gone {
+		return invalid("poll_cq", "the queue is closed")
+	}
+	if err := q.broken.Load(); err != nil {
+		return err
+	}
+	return nil
+}
+
+// fail is for a library that cannot poll: what it says once holds for good.
+func (q *completionQueue) fail(rc int) error {
+	e := &rdma.OpError{Op: "poll_cq", Detail: "the library answers " + strconv.Itoa(rc), Err: syscall.EIO}
+	q.broken.CompareAndSwap(nil, e)
+	return q.broken.Load()
+}
+
+// translate makes a completion what the program knows. It is false for one of a
+// queue that is no more.
+func (q *completionQueue) translate(raw *rawWC, wc *rdma.WC) bool {
+	l := q.c.lanes.of(raw.wrID)
+	if l == nil {
+		return false
+	}
+	status := rdma.WCStatus(raw.status)
+	*wc = rdma.WC{Status: status, VendorErr: raw.vendorErr, QPNum: raw.qpNum}
+	pair := l.pair
+	if l.shared != nil {
+		wrid, ok := l.shared.take(raw.wrID)
+		if !ok {
+			return false
+		}
+		wc.WRID = wrid
+		if pair = q.c.numbered(raw.qpNum); pair == nil { // closed meanwhile: the receive is consumed all the same
+			pair = &queuePair{}
+		}
+	} else {
+		e, ok := l.retire(raw.wrID, status == rdma.WCSuccess)
+		if !ok {
+			return false
+		}
+		wc.WRID = e.wrid
+	}
+	if status != rdma.WCSuccess {
+		// A failed send of a datagram or of UC stops only the send queue (SQE).
+		if !l.send || pair.init.Type == rdma.RC {
+			pair.failed.Store(true)
+		}
+		return true
+	}
+	wc.Opcode, wc.ByteLen = rdma.WCOpcode(raw.opcode), raw.byteLen
+	if wc.Opcode < rdma.WCRecv { // some drivers leave flags of the request here
+		return true
+	}
+	// Of a connection the sender is known, and there is no header.
+	wc.SrcQP, wc.Flags = raw.srcQP, rdma.WCFlags(raw.flags)&knownFlags
+	if pair.init.Type != rdma.UD {
+		wc.SrcQP, wc.Flags = pair.peer.Load(), wc.Flags&^rdma.WCFlagGRH
+	}
+	switch {
+	case wc.Flags&rdma.WCFlagWithImm != 0:
+		wc.ImmData = network(raw.imm)
+	case wc.Flags&rdma.WCFlagWithInv != 0:
+		wc.ImmData = raw.imm
+	}
+	return true
+}
+
+const knownFlags = rdma.WCFlagGRH | rdma.WCFlagWithImm | rdma.WCFlagWithInv
+
+// PollEx polls an extended queue, or an ordinary one without its extras.
+func (q *completionQueue) PollEx(wc []rdma.WCEx) (int, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if err := q.usable(); err != nil {
+		return 0, err
+	}
+	if !q.extended {
+		return 0, invalid("start_poll", "the queue was not made by CreateCQEx with an extended field")
+	}
+	return q.pollExtended(len(wc), func(i int, e *rdma.WCEx) { wc[i] = *e })
+}
+
+func (q *completionQueue) pollExtended(limit int, put func(int, *rdma.WCEx)) (int, error) {
+	got := 0
+	for got < limit {
+		ask := q.room(limit - got)
+		n := q.harvest.pollEx(q.h, ask, q.timestamps)
+		if n < 0 {
+			return got, q.fail(n)
+		}
+		for i := range q.harvest.ex[:n] {
+			e := &q.harvest.ex[i]
+			var wc rdma.WCEx
+			if q.translate(&rawWC{wrID: uint64(e.wr_id), status: uint32(e.status), opcode: uint32(e.opcode), vendorErr: uint32(e.vendor_err),
+				byteLen: uint32(e.byte_len), imm: uint32(e.imm), qpNum: uint32(e.qp_num), srcQP: uint32(e.src_qp), flags: uint32(e.flags)}, &wc.WC) {
+				wc.Timestamp = uint64(e.timestamp)
+				put(got, &wc)
+				got++
+			}
+		}
+		if n < ask {
+			break
+		}
+	}
+	if got == 0 {
+		if err := q.c.dead.Load(); err != nil {
+			return 0, err
+		}
+	}
+	return got, nil
+}
+
+// broke is called when the device says that the queue was overrun: completions
+// are lost, so the queue pairs that complete here go to ERR.
+func (q *completionQueue) broke() {
+	q.broken.CompareAndSwap(nil, &rdma.OpError{Op: "poll_cq", Detail: "the queue was overrun", Err: syscall.EOVERFLOW})
+	q.c.mu.Lock()
+	var victims []*queuePair
+	for p := range q.c.queues {
+		if p.sendCQ == q || p.recvCQ == q {
+			victims = append(victims, p)
+		}
+	}
+	q.c.mu.Unlock()
+	for _, p := range victims {
+		p.kill()
+	}
+}
+
+func (q *completionQueue) ReqNotify(solicitedOnly bool) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case q.gone:
+		return invalid("req_notify_cq", "the queue is closed")
+	case q.channel == nil:
+		return invalid("req_notify_cq", "the queue has no channel")
+	}
+	return failed("req_notify_cq", C.gv_req_notify_cq(q.h, truth(solicitedOnly)), "")
+}
+
+func (q *completionQueue) Resize(cqe int) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.gone {
+		return invalid("resize_cq", "the queue is closed")
+	}
+	if cqe < 1 || cqe > q.c.attr.MaxCQE {
+		return invalid("resize_cq", "%d entries: the device has 1 to %d", cqe, q.c.attr.MaxCQE)
+	}
+	n := C.int(cqe)
+	if err := failed("resize_cq", C.gv_resize_cq(&q.c.lib.c, q.h, &n), strconv.Itoa(cqe)+" entries"); err != nil {
+		return err
+	}
+	q.entries = int(n)
+	return nil
+}
+
+func (q *completionQueue) Cap() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.entries
+}
+
+func (q *completionQueue) Close() error {
+	parents := []*node{&q.c.node}
+	if q.channel != nil {
+		parents = append(parents, &q.channel.node)
+	}
+	return q.c.shut("destroy_cq", &q.node, func() error {
+		q.c.unname(q.h)
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		if err := failed("destroy_cq", C.gv_destroy_cq(&q.c.lib.c, q.h), ""); err != nil {
+			q.c.name(q.h, q)
+			return err
+		}
+		q.gone = true
+		q.harvest.free()
+		return nil
+	}, parents...)
+}
