@@ -16,4 +16,4 @@ func newArena(s *Segment, _ int) ([]byte, error) {
 	return a, nil
 }
 
-func freeArena(a []byte) error { return unix.Munmap(a) }
+func freeArena(_ *Segment, a []byte) error { return unix.Munmap(a) }

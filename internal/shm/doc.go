@@ -17,9 +17,9 @@
 // through /proc ([OpenPeer]). [NewLocal] is the same thing for ranks that are
 // goroutines of one process, without a file.
 //
-// Who owns what: a Segment owns its descriptor and its mappings, and an arena is
-// mapped when it is first asked for, so that address space grows with the peers
-// one talks to. Slices from [Segment.Arena] and the [Bell]s end with
+// Who owns what: a Segment owns its descriptor and its mappings. The file is mapped
+// as a whole when an arena is first asked for: pages and page tables are made for
+// what is touched, so they grow with the peers one talks to. Slices from [Segment.Arena] and the [Bell]s end with
 // [Segment.Close]. Pages belong to the file: they go when the last process that
 // has it open or mapped is gone, however it died, and nothing is left on disk.
 //

@@ -143,18 +143,41 @@ func attach(fd int, l layout) (*Segment, error) {
 		return nil, fmt.Errorf("map header of %d bytes: %w", l.header, err)
 	}
 	keepOutOfDumps(head)
-	s := &Segment{layout: l, fd: fd, head: head, mapArena: mapFile, unmap: unix.Munmap}
+	s := &Segment{layout: l, fd: fd, head: head, mapArena: mapFile, unmapArena: unmapFile}
 	s.serve(entriesIn(head, l.Ranks))
 	return s, nil
 }
 
+// mapFile cuts an arena out of a mapping of the whole file, which the first one makes:
+// if each rank mapped each arena by itself the kernel would keep an area for every
+// pair. Where the address space has no room for all, arenas are mapped one by one.
 func mapFile(s *Segment, rank int) ([]byte, error) {
-	a, err := unix.Mmap(s.fd, s.arena(rank), int(s.layout.ArenaSize), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		return nil, err
+	if s.whole == nil && !s.apart {
+		var err error
+		s.whole, err = mapRange(s.fd, 0, int(s.layout.total))
+		s.apart = err != nil
 	}
-	keepOutOfDumps(a)
-	return a, nil
+	at, size := s.arena(rank), int(s.layout.ArenaSize)
+	if s.apart {
+		return mapRange(s.fd, at, size)
+	}
+	return s.whole[at:][:size:size], nil
+}
+
+func mapRange(fd int, offset int64, length int) ([]byte, error) {
+	b, err := unix.Mmap(fd, offset, length, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err == nil {
+		keepOutOfDumps(b)
+	}
+	return b, err
+}
+
+// unmapFile undoes mapFile for an arena; closeFile sees to the whole.
+func unmapFile(s *Segment, arena []byte) error {
+	if !s.apart {
+		return nil
+	}
+	return unix.Munmap(arena)
 }
 
 // keepOutOfDumps spares a core dump the gigabytes of a segment. Where the kernel
@@ -167,7 +190,10 @@ func (s *Segment) closeFile() error {
 		return nil
 	}
 	err := errors.Join(unix.Munmap(s.head), unix.Close(s.fd))
-	s.head, s.entries, s.fd = nil, nil, -1
+	if s.whole != nil {
+		err = errors.Join(err, unix.Munmap(s.whole))
+	}
+	s.head, s.whole, s.entries, s.fd = nil, nil, nil, -1
 	return err
 }
 

@@ -11,14 +11,16 @@ import (
 // A Segment is the memory that the ranks of one host share.
 type Segment struct {
 	layout
-	fd       int    // -1 for local
-	head     []byte // the mapped header; nil for local
-	entries  []rankEntry
-	bells    []Bell
-	covered  coverage
-	arenas   []atomic.Pointer[[]byte] // nil until asked for; published under mu
-	mapArena func(s *Segment, rank int) ([]byte, error)
-	unmap    func([]byte) error
+	fd         int    // -1 for local
+	head       []byte // the mapped header; nil for local
+	whole      []byte // all of the file, once an arena was asked for; nil for local
+	apart      bool   // it cannot be mapped as a whole: each arena is
+	entries    []rankEntry
+	bells      []Bell
+	covered    coverage
+	arenas     []atomic.Pointer[[]byte] // nil until asked for; published under mu
+	mapArena   func(s *Segment, rank int) ([]byte, error)
+	unmapArena func(s *Segment, arena []byte) error
 
 	mu     sync.Mutex // guards the mapping of arenas, and
 	closed bool
@@ -32,7 +34,7 @@ func NewLocal(g Geometry) (*Segment, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create local segment: %w", err)
 	}
-	s := &Segment{layout: l, fd: -1, mapArena: newArena, unmap: freeArena}
+	s := &Segment{layout: l, fd: -1, mapArena: newArena, unmapArena: freeArena}
 	s.serve(make([]rankEntry, l.Ranks))
 	for i := range s.bells {
 		s.bells[i].wake = make(chan struct{}, 1)
@@ -62,7 +64,7 @@ func (s *Segment) Ranks() int { return s.layout.Ranks }
 func (s *Segment) ArenaSize() uint64 { return s.layout.ArenaSize }
 
 // Arena is a rank's arena, zeroed at the job's start and page aligned. It is
-// mapped when it is first asked for, and stays until Close. It is left out of
+// mapped when one is first asked for, and stays until Close. It is left out of
 // core dumps.
 func (s *Segment) Arena(rank int) ([]byte, error) {
 	if rank < 0 || rank >= len(s.arenas) {
@@ -120,7 +122,7 @@ func (s *Segment) Close() error {
 	var errs []error
 	for i := range s.arenas {
 		if a := s.arenas[i].Swap(nil); a != nil {
-			errs = append(errs, s.unmap(*a))
+			errs = append(errs, s.unmapArena(s, *a))
 		}
 	}
 	errs = append(errs, s.closeFile())
