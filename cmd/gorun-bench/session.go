@@ -86,13 +86,14 @@ func (s *session) prepare() {
 			if c.run != nil {
 				j.points = slices.Clone(points)
 			}
-			// A launch has neither memory nor binding: once a system. And
-			// nothing without a size is different in another memory.
+			// A launch has neither memory nor binding: once a system. Each is a
+			// job by itself, which fails by itself. And nothing without a size is
+			// different in another memory.
 			if !seen[c.system] {
 				seen[c.system] = true
 				for _, p := range launched {
 					if c.command(find(p.benchmark), np) != nil {
-						j.points = append(j.points, p)
+						s.jobs = append(s.jobs, &job{contender: c, np: np, points: []point{p}})
 					}
 				}
 			} else if c.system == gorun {
@@ -140,8 +141,9 @@ func (s *session) late(more time.Duration) bool {
 	return s.params.deadline > 0 && time.Since(s.started)+more > s.params.deadline
 }
 
-// job runs a job once. A job that fails is tried once more, for a peer may
-// hang; then its round has no result of it. A session with a deadline has no
+// job runs a job once. A job that fails is tried once more, for a peer may hang,
+// with the point at which it failed behind all others, whose results that gives;
+// then its round has no result of what is left. A session with a deadline has no
 // time to wait twice for one that hangs; none waits for one again and again that
 // has never given anything.
 func (s *session) job(ctx context.Context, round int, j *job) error {
@@ -155,12 +157,15 @@ func (s *session) job(ctx context.Context, round int, j *job) error {
 	begun := time.Now()
 	defer func() { j.took = time.Since(begun) }()
 	for try := range 2 {
-		err := s.attempt(ctx, round, j)
+		culprit, err := s.attempt(ctx, round, j)
 		if err == nil || ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		if !slices.ContainsFunc(j.points, func(p point) bool { return s.results.count(j, p) > 0 }) {
 			j.fruitless++
+		}
+		if i := slices.Index(j.points, culprit); i >= 0 {
+			j.points = append(slices.Delete(j.points, i, i+1), culprit)
 		}
 		hung := errors.Is(err, errTooLong)
 		if try == 0 && !s.late(0) && !(hung && s.params.deadline > 0) {
@@ -177,7 +182,9 @@ func (s *session) job(ctx context.Context, round int, j *job) error {
 	return nil
 }
 
-func (s *session) attempt(ctx context.Context, round int, j *job) error {
+// attempt measures what a job has not measured in a round. culprit is the point at which
+// it failed.
+func (s *session) attempt(ctx context.Context, round int, j *job) (culprit point, err error) {
 	var measured []point
 	for _, p := range j.points {
 		if find(p.benchmark).how&launches == 0 {
@@ -189,12 +196,12 @@ func (s *session) attempt(ctx context.Context, round int, j *job) error {
 		}
 		s.progress.at(round, j, p)
 		if err := s.launches(ctx, round, j, p); err != nil {
-			return err
+			return p, err
 		}
 	}
 	measured = slices.DeleteFunc(measured, func(p point) bool { return s.results.has(j, p, round) })
 	if len(measured) == 0 {
-		return nil
+		return point{}, nil
 	}
 	share := s.params.shareOf(len(measured))
 	p := &plan{points: measured, limit: share + s.lateness, share: share, budget: s.params.budget, warmup: s.params.warmup,
@@ -204,7 +211,7 @@ func (s *session) attempt(ctx context.Context, round int, j *job) error {
 	}
 	name := filepath.Join(s.scratch.dir, "plan")
 	if err := writePlan(name, p); err != nil {
-		return err
+		return point{}, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, p.limit, fmt.Errorf("%w %v", errTooLong, p.limit))
 	defer cancel()
@@ -216,7 +223,13 @@ func (s *session) attempt(ctx context.Context, round int, j *job) error {
 	s.progress.at(round, j, measured[0])
 	var said tail
 	out := &lines{take: a.line}
-	err := j.run(ctx, j.np, name, out, &said)
+	err = j.run(ctx, j.np, name, out, &said)
+	for i, p := range measured { // they are measured in this order
+		if _, ok := a.samples[i]; !ok {
+			culprit = p
+			break
+		}
+	}
 	if a.version != "" {
 		s.versions[j.system] = numberIn.FindString(a.version)
 	}
@@ -225,15 +238,15 @@ func (s *session) attempt(ctx context.Context, round int, j *job) error {
 	}
 	switch {
 	case err != nil && ctx.Err() == nil && said.Len() > 0:
-		return fmt.Errorf("%w: %s", err, strings.TrimSpace(said.String()))
+		return culprit, fmt.Errorf("%w: %s", err, strings.TrimSpace(said.String()))
 	case err != nil:
-		return err
+		return culprit, err
 	case out.err != nil:
-		return out.err
+		return culprit, out.err
 	case !a.ended:
-		return fmt.Errorf("ended without a last word, after %d of %d results", len(a.samples), len(measured))
+		return culprit, fmt.Errorf("ended without a last word, after %d of %d results", len(a.samples), len(measured))
 	}
-	return nil
+	return point{}, nil
 }
 
 // mostFruitless failures without any result are enough.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -51,6 +52,48 @@ func scripted(t *testing.T, runs int, contenders ...*contender) (*session, *byte
 		s.jobs = append(s.jobs, &job{contender: c, np: 2, points: []point{{"barrier", "byte", 0}, {"bcast", "byte", 8}}})
 	}
 	return s, &log
+}
+
+// A benchmark that always fails spoils its own row.
+func TestFailureSpoilsItsOwnRow(t *testing.T) {
+	s, _ := scripted(t, 2, script(gorun, registered, "", func(_ context.Context, p *plan, out io.Writer) error {
+		for i, at := range p.points {
+			if at.benchmark == "barrier" {
+				return errors.New("exit status 7")
+			}
+			fmt.Fprintf(out, "point %d %v\n", i, sample{batch: 1, count: 10, p10: 1, p50: 1, p90: 1, p99: 1})
+		}
+		fmt.Fprintln(out, "end")
+		return nil
+	}))
+	if err := s.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"barrier 0 on 2 ranks, gorun registered failed"}
+	if got := s.results.faults(); !slices.Equal(got, want) {
+		t.Errorf("faults %q, want %q", got, want)
+	}
+	if n := s.results.count(s.jobs[0], point{"bcast", "byte", 8}); n != 2 {
+		t.Errorf("the benchmark behind it was measured in %d rounds, want 2", n)
+	}
+}
+
+// Each launch is a job by itself, so that it fails by itself.
+func TestLaunchesAreJobsOfTheirOwn(t *testing.T) {
+	s := &session{params: &params{counts: []int{4}, memories: []string{ordinary, registered},
+		points: []point{{benchmark: "launch"}, {benchmark: "init"}, {benchmark: "barrier", typ: "byte"}}}}
+	s.prepare()
+	var got []string
+	for _, j := range s.jobs {
+		var names []string
+		for _, p := range j.points {
+			names = append(names, p.benchmark)
+		}
+		got = append(got, strings.Join(names, " "))
+	}
+	if want := []string{"launch", "init", "barrier"}; !slices.Equal(got, want) {
+		t.Errorf("jobs %q, want %q", got, want)
+	}
 }
 
 // A peer that hangs or fails is tried twice in a round and the others go on;

@@ -47,15 +47,16 @@ var may = map[string][]string{
 	"launcher/agent":    {"launcher", "pmi/gossip"},
 	"launcher/hostfile": {},
 
-	"cmd/internal":    {"internal/version"},
-	"cmd/gorun-agent": {"launcher/agent", "internal/version"},
-	"cmd/gorun-pmix":  {"pmi/pmix", "pmi/pmix/link", "internal/peer"},
-	"cmd/gorun-info":  {"pmi/pmix/link", "launcher/hostfile", "cmd/internal", "internal/version", "internal/topo"},
-	"cmd/gorun":       {"launcher", "launcher/hostfile", "internal/version", "internal/topo", "cmd/internal"},
-	"cmd/a2a":         {"rank", "rdma", "coll", "cmd/internal", "internal/version"},
-	"cmd/gorun-bench": {"launcher", "rank", "coll", "rdma", "cmd/internal", "internal/version", "internal/topo", "testdata"},
-	"testdata":        {},
-	"e2e":             {},
+	"cmd/internal":         {"internal/version"},
+	"cmd/gorun-agent":      {"launcher/agent", "internal/version"},
+	"cmd/gorun-pmix":       {"pmi/pmix", "pmi/pmix/link", "internal/peer"},
+	"cmd/gorun-info":       {"pmi/pmix/link", "launcher/hostfile", "cmd/internal", "internal/version", "internal/topo"},
+	"cmd/gorun":            {"launcher", "launcher/hostfile", "internal/version", "internal/topo", "cmd/internal"},
+	"cmd/a2a":              {"rank", "rdma", "coll", "cmd/internal", "internal/version"},
+	"cmd/gorun-bench-init": {"rank"},
+	"cmd/gorun-bench":      {"launcher", "rank", "coll", "rdma", "cmd/internal", "internal/version", "internal/topo", "testdata"},
+	"testdata":             {},
+	"e2e":                  {},
 }
 
 // only names the sole part that may import a package from outside the module.
