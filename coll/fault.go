@@ -249,12 +249,15 @@ func (t *Team) unstick() {
 // tellWaiting writes the waiting word at peer, if that can be done.
 func (t *Team) tellWaiting(peer int, word uint64) {
 	p := &t.peers[peer]
-	if p.words != nil {
+	if t.reach(peer) {
 		arch.StoreRelease64(&p.words[1], word)
 		p.memory.Notify()
 		return
 	}
 	l := p.link
+	if l.qp == nil {
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.writeWord(0, p.lane+8, p.rkey, word)
@@ -357,14 +360,14 @@ func (t *Team) tell(peer int, f fault) {
 	if p.informed || t.call.call.Kind == farewell || p.link == nil {
 		return
 	}
-	if p.words != nil {
+	if t.reach(peer) {
 		p.informed = true
 		copy(p.bytes[faultOffset+8:], f.bytes())
 		arch.StoreRelease64(&p.words[faultOffset/8], 1)
 		p.memory.Notify()
 		return
 	}
-	if p.link.failure() != nil {
+	if p.link.failure() != nil || p.link.qp == nil {
 		return
 	}
 	p.informed = true // it may be reading the record from now on

@@ -32,11 +32,16 @@ func (m *Mesh) findSelf() error {
 
 // maps tells whether the member maps memory of peers at all. Which peers it can is
 // known when it has their cards: a world connects with them in the exchange.
-func (t *Team) maps() bool { return t.mesh.self != nil && t.mesh.peers != nil }
+func (t *Team) maps() bool {
+	return t.mesh.self != nil && (t.mesh.peers != nil || t.mesh.dialer != nil)
+}
 
 // mapsAll tells whether there is memory of all other members here. Members that map
 // at all see each other, or not, on both sides.
 func (t *Team) mapsAll() bool {
+	if t.mesh.dialer != nil {
+		return t.mesh.self != nil
+	}
 	for i := range t.peers {
 		if at := t.peers[i].at; i != t.rank && (at >= len(t.mesh.peers) || t.mesh.peers[at] == nil) {
 			return false
@@ -46,32 +51,54 @@ func (t *Team) mapsAll() bool {
 }
 
 // mapPeers maps the team's lane in the control region of each peer that has
-// memory here. The lane is 8-aligned as the region is. all: each member can map each.
-func (t *Team) mapPeers(all bool) (err error) {
+// memory here, unless that is done on demand. all: each member can map each.
+func (t *Team) mapPeers(all bool) {
 	for i := range t.peers {
 		p := &t.peers[i]
-		if i == t.rank {
+		if i == t.rank || t.mesh.dialer != nil {
 			continue
 		}
 		if p.at >= len(t.mesh.peers) || t.mesh.peers[p.at] == nil {
 			t.remote = true
 			continue
 		}
-		memory := t.mesh.peers[p.at]
-		p.bytes, err = memory.Map(p.lane, p.rkey, t.layout.lane, rdma.AccessRemoteWrite)
-		if err != nil {
+		if t.mapLane(p, t.mesh.peers[p.at]) != nil {
 			// It may have left by now: the first call says what has become of it.
 			t.remote = true
-			continue
 		}
-		if p.words, err = wordsOf(p.bytes); err != nil {
-			return fmt.Errorf("member %d: %w", i, err)
-		}
-		p.memory = memory
 	}
 	t.mappable(addressOf(t.bytes), t.region)
 	t.tuning.mapped, t.selection.mapped = all, all
-	return nil
+}
+
+// mapLane maps the lane in a peer's control region. It is 8-aligned as the region is.
+func (t *Team) mapLane(p *peer, memory rdma.PeerMemory) error {
+	bytes, err := memory.Map(p.lane, p.rkey, t.layout.lane, rdma.AccessRemoteWrite)
+	if err != nil {
+		return err
+	}
+	words, err := wordsOf(bytes)
+	if err == nil {
+		p.bytes, p.words, p.memory = bytes, words, memory
+	}
+	return err
+}
+
+// reach tells whether the lane in a member's control region is mapped, and maps it on
+// demand. What keeps it from that ends the call, at its next look.
+func (t *Team) reach(member int) bool {
+	p := &t.peers[member]
+	if p.words != nil || t.mesh.dialer == nil || p.link == nil || p.link.failure() != nil {
+		return p.words != nil
+	}
+	memory, err := t.mesh.dialer.Memory(p.at)
+	if err == nil {
+		err = t.mapLane(p, memory)
+	}
+	if err != nil && (t.dead == nil || !t.dead(member)) {
+		t.mesh.fail(p.link, rdma.WCRemAccessErr)
+	}
+	return err == nil
 }
 
 // An arena is what a team knows of the addresses that peers can map. The device

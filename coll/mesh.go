@@ -28,6 +28,20 @@ type MeshConfig struct {
 	// queue pairs only. A team looks at it when it has exchanged its cards.
 	// If there are Peers, the PD's context is a Mapper that knows itself too.
 	Peers []rdma.PeerMemory
+	// OnDemand, in place of QPs and Peers, makes connections when a call first needs
+	// them, where the memory of all peers can be mapped. Then all teams of the mesh
+	// are used by one goroutine at a time.
+	OnDemand Dialer
+}
+
+// A Dialer connects a process with its peers. Size is how many processes there are, this
+// one included. Memory gives what a PeerMemory of MeshConfig.Peers is, and Queue what a
+// QP of MeshConfig.QPs is, nil while the connection is being made: it is asked again.
+// Both say no for good with an error.
+type Dialer interface {
+	Size() int
+	Memory(peer int) (rdma.PeerMemory, error)
+	Queue(peer int) (rdma.QP, error)
 }
 
 // A Mesh is the queue pairs of one process, shared by all its teams. It keeps
@@ -41,8 +55,9 @@ type Mesh struct {
 	hurt  atomic.Bool  // some link has failed
 	used  atomic.Bool  // something was posted, ever
 
-	peers []rdma.PeerMemory
-	self  rdma.PeerMemory // nil: nothing of this process is mappable
+	peers  []rdma.PeerMemory
+	dialer Dialer
+	self   rdma.PeerMemory // nil: nothing of this process is mappable
 
 	polling sync.Mutex // one poller at a time; guards wcs
 	wcs     [16]rdma.WC
@@ -86,11 +101,18 @@ const (
 // NewMesh takes the queue pairs over for collectives. They stay their owner's to
 // close, after the mesh.
 func NewMesh(cfg MeshConfig) (*Mesh, error) {
-	if cfg.PD == nil || cfg.CQ == nil && len(cfg.QPs) > 1 {
+	size := len(cfg.QPs)
+	if cfg.OnDemand != nil {
+		size = cfg.OnDemand.Size()
+	}
+	if cfg.PD == nil || cfg.CQ == nil && size > 1 {
 		return nil, errors.New("mesh: needs a PD and a CQ")
 	}
-	m := &Mesh{pd: cfg.PD, cq: cfg.CQ, links: make([]link, len(cfg.QPs)), peers: cfg.Peers}
-	if cfg.Peers != nil {
+	m := &Mesh{pd: cfg.PD, cq: cfg.CQ, links: make([]link, size), peers: cfg.Peers, dialer: cfg.OnDemand}
+	for i := range m.links {
+		m.links[i].index = i
+	}
+	if cfg.Peers != nil || cfg.OnDemand != nil {
 		if err := m.findSelf(); err != nil {
 			return nil, fmt.Errorf("mesh: %w", err)
 		}
@@ -102,16 +124,40 @@ func NewMesh(cfg MeshConfig) (*Mesh, error) {
 		if qp == nil {
 			continue
 		}
-		_, init := qp.Query()
-		if init.Cap.MaxInlineData < leastInline || init.Cap.MaxSendWR < leastDepth {
-			return nil, fmt.Errorf("mesh: queue pair %d has %d bytes of inline data and %d send requests: collectives need %d and %d",
-				i, init.Cap.MaxInlineData, init.Cap.MaxSendWR, leastInline, leastDepth)
+		if err := m.links[i].take(qp); err != nil {
+			return nil, fmt.Errorf("mesh: %w", err)
 		}
-		m.links[i].qp, m.links[i].index = qp, i
-		m.links[i].mover, _ = qp.(rdma.Mover)
-		m.links[i].depth, m.links[i].inline = uint64(init.Cap.MaxSendWR), init.Cap.MaxInlineData
 	}
 	return m, nil
+}
+
+// take gives a link its queue pair.
+func (l *link) take(qp rdma.QP) error {
+	_, init := qp.Query()
+	if init.Cap.MaxInlineData < leastInline || init.Cap.MaxSendWR < leastDepth {
+		return fmt.Errorf("queue pair %d has %d bytes of inline data and %d send requests: collectives need %d and %d",
+			l.index, init.Cap.MaxInlineData, init.Cap.MaxSendWR, leastInline, leastDepth)
+	}
+	l.qp = qp
+	l.mover, _ = qp.(rdma.Mover)
+	l.depth, l.inline = uint64(init.Cap.MaxSendWR), init.Cap.MaxInlineData
+	return nil
+}
+
+// connected tells whether a link has its queue pair, and sees to it that it gets one. An
+// error shows in status.
+func (m *Mesh) connected(l *link) bool {
+	if l.qp != nil || m.dialer == nil || l.failure() != nil {
+		return l.qp != nil
+	}
+	qp, err := m.dialer.Queue(l.index)
+	if err == nil && qp != nil {
+		err = l.take(qp)
+	}
+	if err != nil {
+		m.fail(l, rdma.WCRetryExcErr)
+	}
+	return l.qp != nil
 }
 
 // Close frees what closed and broken teams left behind. It waits for nothing:

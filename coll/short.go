@@ -94,7 +94,7 @@ func (s *Short) compile() bool {
 		if x.verb >= vCopy && !x.release {
 			continue
 		}
-		if int(peer) == t.rank || t.peers[peer].words == nil {
+		if int(peer) == t.rank || !t.reach(int(peer)) {
 			return false
 		}
 		v.channel, v.peer, v.lane = &t.machine.channels[peer], &t.peers[peer], t.layout.header(int(peer), 0)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/gorun-mpi/gorun/internal/wait"
 	"github.com/gorun-mpi/gorun/rdma"
@@ -193,7 +194,8 @@ type peer struct {
 	rkey uint32
 	put  uint64 // the link's request count of our last put or get
 
-	// Of a peer whose memory is mapped: its memory, and our lane there.
+	// Of a peer whose memory is mapped: its memory, and our lane there. On demand
+	// they are nil before the first use, see Team.reach.
 	memory rdma.PeerMemory
 	bytes  []byte
 	words  []uint64
@@ -275,11 +277,13 @@ func newTeam(cfg *TeamConfig) (*Team, error) {
 			continue
 		}
 		t.peers[i].at = at
-		if at < 0 || at >= len(t.mesh.links) || t.mesh.links[at].qp == nil {
+		if at < 0 || at >= len(t.mesh.links) || t.mesh.links[at].qp == nil && t.mesh.dialer == nil {
 			return nil, fmt.Errorf("no queue pair to member %d", i)
 		}
 		t.peers[i].link = &t.mesh.links[at]
-		inline = min(inline, t.mesh.links[at].inline)
+		if t.mesh.dialer == nil { // else all messages are stores
+			inline = min(inline, t.mesh.links[at].inline)
+		}
 	}
 	t.machine = newMachine((*wire)(t), t.size, tuning.slots)
 	t.cache.total = &t.machine.count
@@ -339,7 +343,8 @@ func (t *Team) meet(cards [][]byte) error {
 		t.peers[i].lane = theirs.addr + uint64(t.rank*t.layout.lane)
 		t.peers[i].rkey = theirs.rkey
 	}
-	return t.mapPeers(all && t.mapsAll())
+	t.mapPeers(all && t.mapsAll())
+	return nil
 }
 
 // Size is the number of members.
@@ -353,6 +358,22 @@ func (t *Team) Rank() int { return t.rank }
 func (t *Team) Counters() Counters {
 	t.cache.count()
 	return t.machine.count
+}
+
+// Missed tells whether a member is in a call that this one, which runs none, has not
+// made. It looks at words of each member.
+func (t *Team) Missed() bool {
+	for i := range t.peers {
+		if i == t.rank {
+			continue
+		}
+		next := t.machine.channels[i].awaited + 1
+		header := atomic.LoadUint64(&t.words[t.layout.header(i, t.machine.slotOf(next))/8])
+		if sequenceOf(header) == next || atomic.LoadUint64(&t.words[t.layout.waits(i)/8]) != 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // Close ends the use of the team. It is not collective and waits for nothing:

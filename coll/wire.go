@@ -55,7 +55,7 @@ func (w *wire) expose(to operand, off, n int) descriptor {
 
 func (w *wire) view(of int, d *descriptor) []byte {
 	p := &w.peers[of]
-	if p.memory == nil || d.access == 0 || d.n > math.MaxInt {
+	if p.memory == nil && !(*Team)(w).reach(of) || d.access == 0 || d.n > math.MaxInt {
 		return nil
 	}
 	mem, err := p.memory.Map(d.addr, d.rkey, int(d.n), d.access)
@@ -81,6 +81,9 @@ func (w *wire) giveCredit(to int, taken uint16) bool {
 		p.memory.Notify()
 		return true
 	}
+	if w.mesh.dialer != nil {
+		return (*Team)(w).reach(to) && w.giveCredit(to, taken)
+	}
 	l := p.link
 	l.mu.Lock()
 	l.writeWord(0, p.lane, p.rkey, uint64(taken))
@@ -97,6 +100,9 @@ func (w *wire) send(to, slot int, payload []byte, header uint64) bool {
 		arch.StoreRelease64(&p.words[at/8], header)
 		p.memory.Notify()
 		return true
+	}
+	if w.mesh.dialer != nil {
+		return (*Team)(w).reach(to) && w.send(to, slot, payload, header)
 	}
 	l := p.link
 	far := p.lane + ringOffset + uint64(slot*w.layout.stride)
@@ -132,6 +138,9 @@ func (w *wire) move(p *peer, op rdma.WROpcode, o operand, off, n int, addr uint6
 func (w *wire) put(to int, addr uint64, rkey uint32, from operand, off, n int, slot int, header uint64) bool {
 	p := &w.peers[to]
 	l := p.link
+	if !w.mesh.connected(l) {
+		return false
+	}
 	if w.move(p, rdma.WRRDMAWrite, from, off, n, addr, rkey) {
 		return header == 0 || w.send(to, slot, nil, header)
 	}
@@ -164,6 +173,9 @@ func (w *wire) put(to int, addr uint64, rkey uint32, from operand, off, n int, s
 func (w *wire) get(from int, addr uint64, rkey uint32, to operand, off, n int) bool {
 	p := &w.peers[from]
 	l := p.link
+	if !w.mesh.connected(l) {
+		return false
+	}
 	if w.move(p, rdma.WRRDMARead, to, off, n, addr, rkey) {
 		return true
 	}

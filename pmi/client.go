@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -38,8 +39,9 @@ type Client struct {
 	call sync.Mutex // held during a call; guards everything below
 	in   []byte     // received and not used yet: buf[r:w]
 	r, w int
-	err  error  // what made the connection unusable
-	fenc uint64 // AllGather's epoch: part of its keys
+	err  error                                  // what made the connection unusable
+	fenc uint64                                 // AllGather's epoch: part of its keys
+	idle func() (next time.Duration, err error) // of BarrierServing
 
 	write sync.Mutex // held during a write; taken after call
 }
@@ -71,10 +73,17 @@ func (c *Client) start(ctx context.Context, env Env) error {
 			return err
 		}
 	}
-	if _, err := c.ask(ctx, "cmd=init pmi_version=1 pmi_subversion=1\n", "response_to_init"); err != nil {
+	// All three questions are asked at once where the server is known to read what
+	// comes while it answers: 64 ranks on a few CPUs wait in turn for each answer.
+	const hello, maxes, name = "cmd=init pmi_version=1 pmi_subversion=1\n", "cmd=get_maxes\n", "cmd=get_my_kvsname\n"
+	first, second, third := hello, maxes, name
+	if c.ext {
+		first, second, third = hello+maxes+name, "", ""
+	}
+	if _, err := c.ask(ctx, first, "response_to_init"); err != nil {
 		return err
 	}
-	m, err := c.ask(ctx, "cmd=get_maxes\n", "maxes")
+	m, err := c.ask(ctx, second, "maxes")
 	if err != nil {
 		return err
 	}
@@ -85,7 +94,7 @@ func (c *Client) start(ctx context.Context, env Env) error {
 	if n, ok := m.Int("vallen_max"); ok && n > 0 {
 		c.valMax = n
 	}
-	if m, err = c.ask(ctx, "cmd=get_my_kvsname\n", "my_kvsname"); err != nil {
+	if m, err = c.ask(ctx, third, "my_kvsname"); err != nil {
 		return err
 	}
 	if c.kvs, _ = m.Get("kvsname"); c.kvs == "" {
@@ -185,6 +194,23 @@ func (c *Client) Barrier(ctx context.Context) error {
 	return c.barrier(ctx)
 }
 
+// BarrierServing is [Client.Barrier] for a rank that others may need while it waits: it
+// calls serve now and then, first after serveFirst and again after the time that serve
+// returns. An error of serve ends the call, and the connection's use.
+func (c *Client) BarrierServing(ctx context.Context, serve func() (next time.Duration, err error)) error {
+	c.call.Lock()
+	defer c.call.Unlock()
+	c.idle = serve
+	defer func() {
+		c.idle = nil
+		_ = c.conn.SetReadDeadline(time.Time{})
+	}()
+	return c.barrier(ctx)
+}
+
+// serveFirst is long against the wait for ranks that come with this one.
+const serveFirst = 20 * time.Millisecond
+
 func (c *Client) barrier(ctx context.Context) error {
 	if _, err := c.ask(ctx, "cmd=barrier_in\n", "barrier_out"); err != nil {
 		return fmt.Errorf("pmi: barrier: %w", err)
@@ -242,8 +268,8 @@ func (c *Client) Close() error {
 	return err
 }
 
-// ask sends a line and reads the answer, which must be the command named. An
-// answer with another rc than 0 is [ErrRefused].
+// ask sends lines and reads the answer to the first, which must be the command named;
+// without a line it reads the next answer. One with another rc than 0 is [ErrRefused].
 func (c *Client) ask(ctx context.Context, line, answer string) (Message, error) {
 	return c.askBytes(ctx, []byte(line), answer)
 }
@@ -257,8 +283,10 @@ func (c *Client) askBytes(ctx context.Context, request []byte, answer string) (M
 	}
 	stop := c.watch(ctx)
 	defer stop()
-	if err := c.send(request); err != nil {
-		return Message{}, c.fail(c.cause(ctx, err))
+	if len(request) > 0 {
+		if err := c.send(request); err != nil {
+			return Message{}, c.fail(c.cause(ctx, err))
+		}
 	}
 	m, err := c.readMessage(ctx)
 	if err != nil {
@@ -334,13 +362,39 @@ func (c *Client) readLine(ctx context.Context) ([]byte, error) {
 		if c.w == len(c.in) {
 			return nil, c.fail(fmt.Errorf("%w: from %s, the limit is %d bytes", ErrLine, c.name, LineMax))
 		}
-		n, err := c.conn.Read(c.in[c.w:])
+		n, err := c.read(ctx, c.in[c.w:])
 		c.w += n
 		if n == 0 && err != nil {
 			return nil, c.fail(c.cause(ctx, err))
 		}
 	}
 }
+
+// read reads from the connection and calls idle while nothing comes.
+func (c *Client) read(ctx context.Context, b []byte) (int, error) {
+	for next := serveFirst; c.idle != nil; {
+		if err := c.conn.SetReadDeadline(time.Now().Add(next)); err != nil {
+			return 0, err
+		}
+		if err := ctx.Err(); err != nil {
+			return 0, err // and watch may have set its deadline before
+		}
+		n, err := c.conn.Read(b)
+		if n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) || ctx.Err() != nil {
+			return n, err
+		}
+		if next, err = c.idle(); err != nil {
+			return 0, &serveError{err}
+		}
+	}
+	return c.conn.Read(b)
+}
+
+// A serveError is what ended the wait of BarrierServing.
+type serveError struct{ err error }
+
+func (e *serveError) Error() string { return e.err.Error() }
+func (e *serveError) Unwrap() error { return e.err }
 
 // readBytes fills b with what follows a line.
 func (c *Client) readBytes(ctx context.Context, b []byte) error {
@@ -354,6 +408,9 @@ func (c *Client) readBytes(ctx context.Context, b []byte) error {
 
 // cause tells why I/O failed.
 func (c *Client) cause(ctx context.Context, err error) error {
+	if _, ok := errors.AsType[*serveError](err); ok {
+		return err
+	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("no answer from %s: %w", c.name, ctx.Err())
 	}

@@ -17,6 +17,7 @@ type conn interface {
 	Read(b []byte) (int, error)
 	Write(b []byte) (int, error)
 	SetDeadline(t time.Time) error
+	SetReadDeadline(t time.Time) error
 	Close() error
 }
 

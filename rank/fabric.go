@@ -1,7 +1,6 @@
 package rank
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -175,31 +174,28 @@ const (
 	collectiveInline = 512
 )
 
-// openQueues makes the queue pairs for collectives in INIT.
-func (f *fabric) openQueues(rank, size int) (err error) {
+// openCQ makes the completion queue of the collectives.
+func (f *fabric) openCQ(size int) (err error) {
 	f.queues = make([]rdma.QP, size)
-	if size == 1 {
-		return nil
+	if size > 1 {
+		f.cq, err = f.context.CreateCQ(min(collectiveQueue*(size-1), max(f.port.Attr.MaxCQE, 2*size)))
 	}
-	if f.cq, err = f.context.CreateCQ(min(collectiveQueue*(size-1), max(f.port.Attr.MaxCQE, 2*size))); err != nil {
-		return err
+	return err
+}
+
+// openQueue makes the queue pair for collectives with a peer, in INIT.
+func (f *fabric) openQueue(peer int) (rdma.QP, error) {
+	qp, err := f.pd.CreateQP(rdma.QPInitAttr{SendCQ: f.cq, RecvCQ: f.cq, Type: rdma.RC, Cap: rdma.QPCap{
+		MaxSendWR: min(collectiveQueue, f.port.Attr.MaxQPWR), MaxSendSGE: 1, MaxInlineData: min(collectiveInline, f.port.Attr.MaxInlineData)}})
+	if err != nil {
+		return nil, fmt.Errorf("queue pair for rank %d: %w", peer, err)
 	}
-	for peer := range f.queues {
-		if peer == rank {
-			continue
-		}
-		qp, err := f.pd.CreateQP(rdma.QPInitAttr{SendCQ: f.cq, RecvCQ: f.cq, Type: rdma.RC, Cap: rdma.QPCap{
-			MaxSendWR: min(collectiveQueue, f.port.Attr.MaxQPWR), MaxSendSGE: 1, MaxInlineData: min(collectiveInline, f.port.Attr.MaxInlineData)}})
-		if err != nil {
-			return fmt.Errorf("queue pair for rank %d: %w", peer, err)
-		}
-		f.queues[peer] = qp
-		if err := qp.Modify(rdma.QPAttr{State: rdma.StateInit, PortNum: 1, AccessFlags: rdma.AccessRemoteRead | rdma.AccessRemoteWrite},
-			rdma.QPStateMask|rdma.QPPKeyIndexMask|rdma.QPPortMask|rdma.QPAccessFlagsMask); err != nil {
-			return fmt.Errorf("queue pair for rank %d: %w", peer, err)
-		}
+	f.queues[peer] = qp
+	if err := qp.Modify(rdma.QPAttr{State: rdma.StateInit, PortNum: 1, AccessFlags: rdma.AccessRemoteRead | rdma.AccessRemoteWrite},
+		rdma.QPStateMask|rdma.QPPKeyIndexMask|rdma.QPPortMask|rdma.QPAccessFlagsMask); err != nil {
+		return nil, fmt.Errorf("queue pair for rank %d: %w", peer, err)
 	}
-	return nil
+	return qp, nil
 }
 
 // closeQueues destroys the collectives' queue pairs: nothing of them reaches a
@@ -241,10 +237,7 @@ func (f *fabric) endpoint() []byte {
 }
 
 // addEndpoint passes on what a peer's endpoint said.
-func (f *fabric) addEndpoint(ctx context.Context, card *wireup.Card) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
+func (f *fabric) addEndpoint(card *wireup.Card) error {
 	if e, ok := f.context.(rdma.Endpointer); ok {
 		return e.AddEndpoint(card.GID, card.Endpoint)
 	}

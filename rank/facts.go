@@ -39,8 +39,16 @@ func (w *World) Device() DeviceInfo {
 	return DeviceInfo{Name: w.device, Provider: w.fabric.provider, OneSided: w.fabric.port.Attr.OneSided, Mapped: w.mapped()}
 }
 
-// mapped counts the ranks whose memory this one maps.
+// mapped counts the ranks whose memory this one maps, or will when it needs them.
 func (w *World) mapped() (n int) {
+	if w.onDemand {
+		return w.size - 1
+	}
+	return w.reached()
+}
+
+// reached counts the ranks whose memory this one maps.
+func (w *World) reached() (n int) {
 	for _, p := range w.peers {
 		if p != nil {
 			n++
@@ -61,6 +69,11 @@ func (w *World) way() string {
 type Counters struct {
 	Device     rdma.Counters // all work requests, messages and collectives alike
 	Collective coll.Counters // of all communicators, freed ones too
+	// Peers is how many other ranks this one has reached for, or has been reached by,
+	// and QueuePairs how many queue pairs it has for messages and collectives. Both
+	// grow as they are needed where all ranks share memory; elsewhere all are made
+	// by Init.
+	Peers, QueuePairs int
 }
 
 // Counters reads the counters. After Finalize they are zero.
@@ -68,7 +81,15 @@ func (w *World) Counters() Counters {
 	if w.final {
 		return Counters{}
 	}
-	n := Counters{Device: w.fabric.context.Counters(), Collective: w.past}
+	n := Counters{Device: w.fabric.context.Counters(), Collective: w.past, Peers: w.size - 1, QueuePairs: w.messages.QueuePairs()}
+	if w.onDemand {
+		n.Peers = w.reached()
+	}
+	for _, qp := range w.fabric.queues {
+		if qp != nil {
+			n.QueuePairs++
+		}
+	}
 	for _, c := range w.comms {
 		add(&n.Collective, c.team.Counters())
 	}

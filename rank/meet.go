@@ -13,17 +13,36 @@ import (
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
-// connect makes the queue pairs and connects them with those of all ranks.
+// connect has the rank meet the others. Where all share a segment it reaches for each
+// when it is first needed (Dialer); else it makes queue pairs here, and connects them
+// with those of all ranks.
 func (w *World) connect(ctx context.Context) (err error) {
-	w.messages, err = p2p.New(p2p.Config{Rank: w.rank, Size: w.size, PD: w.fabric.pd, Any: w.fabric.all, Waiter: w.waiter,
-		Dead: w.watch.dead, Remote: w.watch.remote, Idle: &w.watch.sleeps, Peers: w.peers, Alone: w.place.size <= w.place.cpus, Progress: w.progressOthers})
-	if err != nil {
+	messages := p2p.Config{Rank: w.rank, Size: w.size, PD: w.fabric.pd, Any: w.fabric.all, Waiter: w.waiter,
+		Dead: w.watch.dead, Remote: w.watch.remote, Idle: &w.watch.sleeps, Peers: w.peers, Alone: w.place.size <= w.place.cpus, Progress: w.progressOthers}
+	if w.onDemand {
+		messages.Contact, messages.Connect, messages.Queue = w.contact, w.connectQueue, w.fabric.openQueue
+	}
+	if w.messages, err = p2p.New(messages); err != nil {
 		return err
 	}
-	if err := w.fabric.openQueues(w.rank, w.size); err != nil {
+	if err := w.fabric.openCQ(w.size); err != nil {
 		return err
 	}
-	if w.mesh, err = coll.NewMesh(coll.MeshConfig{PD: w.fabric.pd, CQ: w.fabric.cq, QPs: w.fabric.queues, Peers: w.peers}); err != nil {
+	mesh := coll.MeshConfig{PD: w.fabric.pd, CQ: w.fabric.cq}
+	if w.onDemand {
+		mesh.OnDemand = (*dialer)(w)
+	} else {
+		for peer := range w.size {
+			if peer == w.rank {
+				continue
+			}
+			if _, err := w.fabric.openQueue(peer); err != nil {
+				return err
+			}
+		}
+		mesh.QPs, mesh.Peers = w.fabric.queues, w.peers
+	}
+	if w.mesh, err = coll.NewMesh(mesh); err != nil {
 		return err
 	}
 	everybody := group.All(w.size)
@@ -81,7 +100,7 @@ func (w *World) meet(ctx context.Context, team []byte) ([][]byte, error) {
 		Device: w.device, Provider: f.provider, GID: f.gid, Endpoint: f.endpoint(), MTU: f.port.MTU, Team: team}
 	own.Control, own.ControlKey = w.messages.Control()
 	for peer := range w.size {
-		if peer != w.rank {
+		if peer != w.rank && !w.onDemand {
 			own.Messages.Add(w.messages.QP(peer).Num())
 			own.Collectives.Add(f.queues[peer].Num())
 		}
@@ -106,19 +125,26 @@ func (w *World) meet(ctx context.Context, team []byte) ([][]byte, error) {
 		teams[peer] = card.Team
 	}
 	w.watch.learn(w.place, w.cards)
+	if w.size > 1 {
+		defer func() { w.log(fmt.Sprintf("rank %d: %s", w.rank, w.way())) }()
+	}
+	if w.onDemand {
+		// Who has shown its card is ready for whatever comes.
+		return teams, nil
+	}
 	for peer := range w.cards {
 		if peer == w.rank {
 			continue
 		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		card := &w.cards[peer]
-		if err := w.connectPeer(ctx, peer, card); err != nil {
+		if err := w.connectPeer(peer, card); err != nil {
 			return nil, fmt.Errorf("connect rank %d (host %s): %w", peer, card.Host, err)
 		}
 		// The rest of the card is needed once; a job has many.
 		card.Endpoint, card.Team, card.Messages, card.Collectives = nil, nil, wireup.Numbers{}, wireup.Numbers{}
-	}
-	if w.size > 1 {
-		w.log(fmt.Sprintf("rank %d: %s", w.rank, w.way()))
 	}
 	// Nobody sends before all can receive.
 	if err := w.launcher.Barrier(ctx); err != nil {
@@ -129,7 +155,11 @@ func (w *World) meet(ctx context.Context, team []byte) ([][]byte, error) {
 
 // check refuses a card that does not fit this job.
 func (w *World) check(peer int, card *wireup.Card) error {
-	if n := w.size - 1; card.Messages.Len() != n || card.Collectives.Len() != n {
+	n := w.size - 1
+	if w.onDemand {
+		n = 0
+	}
+	if card.Messages.Len() != n || card.Collectives.Len() != n {
 		return fmt.Errorf("card of rank %d (host %s): %d and %d queue pairs, %d of each are expected", peer, card.Host, card.Messages.Len(), card.Collectives.Len(), n)
 	}
 	if card.Provider != w.fabric.provider {
@@ -138,11 +168,8 @@ func (w *World) check(peer int, card *wireup.Card) error {
 	return nil
 }
 
-func (w *World) connectPeer(ctx context.Context, peer int, card *wireup.Card) error {
-	if err := w.fabric.addEndpoint(ctx, card); err != nil {
-		return err
-	}
-	if err := w.reach(peer, card); err != nil {
+func (w *World) connectPeer(peer int, card *wireup.Card) error {
+	if _, err := w.reach(peer); err != nil && !errors.Is(err, rdma.ErrNotSupported) {
 		return err
 	}
 	if err := wireup.Connect(w.messages.QP(peer), w.fabric.port, card, card.Messages.For(peer, w.rank)); err != nil {
@@ -154,18 +181,41 @@ func (w *World) connectPeer(ctx context.Context, peer int, card *wireup.Card) er
 	return wireup.Connect(w.fabric.queues[peer], w.fabric.port, card, card.Collectives.For(peer, w.rank))
 }
 
-// reach finds out whether the memory of a peer can be mapped, where the rank wants
-// to know: a device that was named gets all the traffic.
-func (w *World) reach(peer int, card *wireup.Card) error {
-	if w.peers == nil {
-		return nil
+// reach makes a peer's endpoint known, and gives its memory where that can be mapped and
+// the rank wants it: a device that was named gets all the traffic.
+func (w *World) reach(peer int) (rdma.PeerMemory, error) {
+	if w.peers != nil && w.peers[peer] != nil {
+		return w.peers[peer], nil
+	}
+	card := &w.cards[peer]
+	if err := w.fabric.addEndpoint(card); err != nil || w.peers == nil {
+		return nil, err
 	}
 	mapped, err := w.fabric.context.(rdma.Mapper).Peer(card.GID)
-	if err != nil && !errors.Is(err, rdma.ErrNotSupported) {
+	if err == nil {
+		w.peers[peer], card.Endpoint = mapped, nil
+	}
+	return mapped, err
+}
+
+// contact gets messages ready for a peer, on demand.
+func (w *World) contact(peer int) error {
+	if _, err := w.reach(peer); err != nil {
 		return err
 	}
-	if err == nil {
-		w.peers[peer] = mapped
-	}
-	return nil
+	return w.messages.Attach(peer, w.cards[peer].Control, w.cards[peer].ControlKey)
 }
+
+// connectQueue connects a queue pair with a peer's of that number, on demand.
+func (w *World) connectQueue(peer int, qp rdma.QP, number uint32) error {
+	return wireup.Connect(qp, w.fabric.port, &w.cards[peer], number)
+}
+
+// A dialer is a world that reaches for its ranks on demand, as its collectives see it.
+type dialer World
+
+var _ coll.Dialer = (*dialer)(nil)
+
+func (d *dialer) Size() int                                { return d.size }
+func (d *dialer) Memory(peer int) (rdma.PeerMemory, error) { return (*World)(d).reach(peer) }
+func (d *dialer) Queue(peer int) (rdma.QP, error)          { return d.messages.Queue(peer, p2p.Collectives) }

@@ -1,11 +1,13 @@
 package rank
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -30,6 +32,7 @@ type place struct {
 	identity string // of the segment: ranks with the same one share it
 	segment  *shm.Segment
 	owned    bool // the segment is ours to close
+	whole    bool // all ranks of the world are known to have the segment
 	watched  bool // somebody sets the segment's dead flags
 	local    int  // rank in the segment
 	size     int  // ranks in the segment
@@ -84,6 +87,7 @@ func gorunPlace(ctx context.Context, env *Environment, exchange wireup.Exchange,
 		return nil, errors.Join(fmt.Errorf("GORUN_SEGMENT=%d has room for %d ranks, and GORUN_LOCAL_SIZE is %d", env.SegmentFD, p.segment.Ranks(), p.size), p.close())
 	}
 	if p.size == size {
+		p.whole = true
 		return p, nil
 	}
 	// Other hosts are reached over TCP, whose secret rank 0 makes.
@@ -166,12 +170,25 @@ func foreignPlace(ctx context.Context, p *place, exchange wireup.Exchange, rank,
 			p.segment, err = shm.OpenPeer(all[lowest].PID, fd)
 		}
 		if err != nil || p.segment == nil || p.segment.Ranks() != p.size {
-			err = errors.Join(p.close())
+			if err := p.close(); err != nil {
+				return p, err
+			}
 			p.segment, p.identity, p.local = nil, "", 0
-			return p, err
 		}
-		p.owned = true
+		p.owned = p.segment != nil
 	}
+	if p.size < size {
+		return p, nil
+	}
+	// Each may have failed to open it.
+	have := []byte{0}
+	if p.segment != nil {
+		have[0] = 1
+	}
+	if cards, err = exchange.AllGather(ctx, have); err != nil {
+		return nil, errors.Join(fmt.Errorf("exchange of segments: %w", err), p.close())
+	}
+	p.whole = !slices.ContainsFunc(cards, func(card []byte) bool { return !bytes.Equal(card, []byte{1}) })
 	return p, nil
 }
 

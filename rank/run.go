@@ -75,7 +75,7 @@ func (r *runner) rank(ctx context.Context, rank int, f func(context.Context, *Co
 	if cfg.adversary != 0 {
 		cfg.adversary = cfg.adversary*uint64(r.size+1) + uint64(rank) // each rank misbehaves in its own way
 	}
-	cfg.place = &place{host: "localhost", identity: "run", segment: r.segment, local: rank, size: r.size, cpus: runtime.GOMAXPROCS(0)}
+	cfg.place = &place{host: "localhost", identity: "run", segment: r.segment, whole: true, local: rank, size: r.size, cpus: runtime.GOMAXPROCS(0)}
 	w, err := join(ctx, cfg, member{r.hub.Member(rank), rank}, rank, r.size, wait.Config{Scheduler: true})
 	if err != nil {
 		r.failed(ctx, rank, err)

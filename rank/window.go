@@ -9,7 +9,6 @@ import (
 
 	"github.com/gorun-mpi/gorun/coll"
 	"github.com/gorun-mpi/gorun/rank/internal/rma"
-	"github.com/gorun-mpi/gorun/rank/internal/wireup"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
@@ -187,14 +186,20 @@ func (w *World) oneSided() *rma.Engine {
 	cfg := rma.Config{Rank: w.rank, Size: w.size, PD: w.fabric.pd, Any: w.fabric.all, Find: w.regions.find,
 		Dead: w.messages.Check, Died: ErrPeerDied, Wait: w.waitFor, Idle: &w.watch.sleeps,
 		Connect: func(qp rdma.QP, rank int, number uint32) error {
-			return wireup.Connect(qp, w.fabric.port, &w.cards[rank], number)
+			return w.connectQueue(rank, qp, number) // Peer has reached for it
 		}}
 	if w.peers != nil {
-		cfg.Peers = slices.Clone(w.peers)
 		// Where peers are not mapped the own memory is not either: then the
 		// device alone orders the accesses to it.
-		if own, err := w.fabric.context.(rdma.Mapper).Peer(w.fabric.gid); err == nil {
-			cfg.Peers[w.rank] = own
+		own, _ := w.fabric.context.(rdma.Mapper).Peer(w.fabric.gid)
+		cfg.Peer = func(rank int) rdma.PeerMemory {
+			if rank == w.rank {
+				return own
+			}
+			if w.onDemand {
+				_, _ = w.reach(rank) // what is wrong with it shows when it is connected
+			}
+			return w.peers[rank]
 		}
 	}
 	w.rma = rma.NewEngine(cfg)

@@ -42,8 +42,10 @@ type World struct {
 	device     string
 	named      bool // Config.Devices names it
 	// peers are the ranks whose memory this one reaches by loads and stores,
-	// nil entries elsewhere; nil when all goes by verbs.
-	peers []rdma.PeerMemory
+	// nil entries elsewhere; nil when all goes by verbs. On demand an entry is
+	// nil before its rank is reached for.
+	peers    []rdma.PeerMemory
+	onDemand bool // all ranks can be mapped, and are when they are needed
 
 	busy  uint32 // 1 while a call runs
 	final bool
@@ -155,6 +157,7 @@ func (w *World) join(ctx context.Context, cfg *Config, waiting wait.Config) (err
 	w.device = w.fabric.context.Device().Name()
 	if _, ok := w.fabric.context.(rdma.Mapper); ok && len(cfg.Devices) == 0 && !cfg.Verbs {
 		w.peers = make([]rdma.PeerMemory, w.size)
+		w.onDemand = w.place.whole && cfg.adversary == 0
 	}
 	w.watch = &watch{peers: make([]local, w.size)}
 	if s, ok := w.fabric.context.(rdma.Sleeper); ok {
@@ -223,8 +226,6 @@ func (w *World) Finalize(ctx context.Context) error {
 	var errs []error
 	if err := w.leaveTogether(ctx); err != nil {
 		errs = append(errs, err)
-	} else if err := w.launcher.Barrier(ctx); err != nil {
-		errs = append(errs, err)
 	}
 	if len(errs) == 0 {
 		errs = append(errs, w.close(), w.launcher.Finalize(), w.launcher.Close())
@@ -257,15 +258,55 @@ func (w *World) leaveTogether(ctx context.Context) error {
 	if err := w.messages.Drain(ctx); err != nil {
 		return err
 	}
-	if w.comm.revoked == nil {
-		// Where the communicator is revoked others may not be told yet, and
-		// the launcher's barrier is what is left.
-		if err := w.comm.team.Barrier(ctx); err != nil && !errors.Is(err, coll.ErrRevoked) {
-			return w.comm.failCollective("finalize", err)
+	// Where the communicator is revoked others may not be told yet, and the
+	// launcher's barrier is what is left. Where no rank has called a collective a
+	// barrier would only make connections.
+	if w.comm.revoked == nil && w.comm.team.Counters().Calls > 0 {
+		if err := w.meetLast(ctx); err != nil {
+			return err
 		}
 	}
-	return w.messages.Drain(ctx)
+	if err := w.messages.Drain(ctx); err != nil {
+		return err
+	}
+	left := time.Now()
+	err := w.launcher.BarrierServing(ctx, func() (time.Duration, error) {
+		came := w.messages.Progress()
+		w.progressOthers()
+		waited := time.Since(left)
+		if waited > missedAfter && w.comm.revoked == nil && w.comm.team.Missed() {
+			return 0, errMissed
+		}
+		if came || waited < serveLazily {
+			return serveSoon, nil
+		}
+		return serveLazily, nil
+	})
+	if errors.Is(err, errMissed) {
+		return w.meetLast(ctx)
+	}
+	return err
 }
+
+// meetLast is the barrier that finds out which collectives of the ranks did not match.
+func (w *World) meetLast(ctx context.Context) error {
+	if err := w.comm.team.Barrier(ctx); err != nil && !errors.Is(err, coll.ErrRevoked) {
+		return w.comm.failCollective("finalize", err)
+	}
+	return nil
+}
+
+// errMissed ends the launcher's barrier: other ranks are in a collective.
+var errMissed = errors.New("other ranks are in a collective")
+
+const (
+	// serveSoon is how long a rank in Finalize leaves peers alone that it has heard
+	// of just now, and serveLazily those that it has not.
+	serveSoon, serveLazily = time.Millisecond, 20 * time.Millisecond
+	// missedAfter is when it looks whether they are in a collective: that takes a
+	// look at some memory of each.
+	missedAfter = 100 * time.Millisecond
+)
 
 // close gives everything back in the reverse order of join.
 func (w *World) close() error {

@@ -68,6 +68,15 @@ type Config struct {
 	// Peers is the peers' memory by rank, nil for all or one: queue pairs
 	// only. Entries may be filled in until Attach names the peer.
 	Peers []rdma.PeerMemory
+	// Contact has the engine make connections when they are first needed, for a job
+	// whose ranks all map each other. It is called once for each peer that a message
+	// goes to or comes from, fills in its entry of Peers and calls Attach. nil: the
+	// caller connects all queue pairs and attaches all peers.
+	Contact func(peer int) error
+	// With Contact, Connect takes a queue pair in INIT to RTS with the peer's of that
+	// number, and Queue makes one for collectives, which stays its maker's to close.
+	Connect func(peer int, qp rdma.QP, number uint32) error
+	Queue   func(peer int) (rdma.QP, error)
 	// Alone tells that each rank of the host has a CPU, so that two may move one
 	// message at the same time.
 	Alone bool
@@ -88,6 +97,9 @@ type Engine struct {
 	idle       *uint32
 	seenIdle   uint32
 	other      func() // Config.Progress
+	contact    func(peer int) error
+	connect    func(peer int, qp rdma.QP, number uint32) error
+	makeQueue  func(peer int) (rdma.QP, error)
 	forever    context.Context
 
 	depth  int // credits of a link
@@ -103,14 +115,14 @@ type Engine struct {
 	slots   []int32  // free send slots
 
 	// Mapped peers.
-	peers  []rdma.PeerMemory
-	own    shared
-	mapped int      // peers
-	flying int      // posted requests that are not known to be complete
-	looks  uint32   // of Progress
-	alone  bool     // Config.Alone
-	shared []uint32 // receives that wait for the sender's part, by number
-	turn   uint32   // of collect
+	peers   []rdma.PeerMemory
+	own     shared
+	distant int      // peers whose messages come over queue pairs
+	flying  int      // posted requests that are not known to be complete
+	looks   uint32   // of Progress
+	alone   bool     // Config.Alone
+	shared  []uint32 // receives that wait for the sender's part, by number
+	turn    uint32   // of collect
 
 	links   []link
 	failed  int     // links that have failed
@@ -160,6 +172,7 @@ func New(cfg Config) (e *Engine, err error) {
 	e = &Engine{
 		rank: cfg.Rank, size: cfg.Size, pd: cfg.PD, all: cfg.Any, waiter: cfg.Waiter,
 		dead: cfg.Dead, remote: cfg.Remote, idle: cfg.Idle, other: cfg.Progress, alone: cfg.Alone, peers: cfg.Peers, forever: context.Background(),
+		contact: cfg.Contact, connect: cfg.Connect, makeQueue: cfg.Queue,
 		links:   make([]link, cfg.Size),
 		matches: match.New[*Op, arrival](cfg.Size),
 	}
@@ -184,11 +197,15 @@ func New(cfg Config) (e *Engine, err error) {
 	for peer := range e.links {
 		l := &e.links[peer]
 		l.peer, l.depth, l.most, l.eager = int32(peer), e.depth, rendezvousMax, e.eager
-		if peer == e.rank {
-			continue
-		}
-		if err := e.open(peer); err != nil {
-			return nil, fmt.Errorf("queue pair for rank %d: %w", peer, err)
+		switch {
+		case peer == e.rank:
+		case e.contact != nil:
+			l.expect(&e.own.geometry)
+		default:
+			if err := e.open(peer); err != nil {
+				return nil, fmt.Errorf("queue pair for rank %d: %w", peer, err)
+			}
+			e.distant++
 		}
 	}
 	return e, nil
@@ -202,6 +219,8 @@ func (e *Engine) slotSize() int { return slotHeader + e.eager }
 // layOut allocates the engine's region and cuts it up:
 //
 //	control words, 8 bytes a peer | mapped part | send slots | receive slots, by peer
+//
+// Mapped peers alone need no receive slots.
 func (e *Engine) layOut() (err error) {
 	g := newGeometry(e.size)
 	e.sendOff = (8*e.size + 63) &^ 63
@@ -209,7 +228,10 @@ func (e *Engine) layOut() (err error) {
 		e.sendOff = g.end
 	}
 	e.recvOff = e.sendOff + sendSlots*e.slotSize()
-	total := e.recvOff + e.size*e.receives()*e.slotSize()
+	total := e.recvOff
+	if e.contact == nil {
+		total += e.size * e.receives() * e.slotSize()
+	}
 	if e.mr, err = e.pd.AllocMR(total, rdma.AccessLocalWrite|rdma.AccessRemoteWrite|rdma.AccessRemoteRead); err != nil {
 		return fmt.Errorf("%d bytes for messages: %w", total, err)
 	}
@@ -227,18 +249,11 @@ func (e *Engine) layOut() (err error) {
 // open makes the queue pair for a peer and posts its receives.
 func (e *Engine) open(peer int) error {
 	l := &e.links[peer]
-	qp, err := e.pd.CreateQP(rdma.QPInitAttr{
-		SendCQ: e.cq, RecvCQ: e.cq, Type: rdma.RC,
-		Cap: rdma.QPCap{MaxSendWR: e.queue, MaxRecvWR: e.receives(), MaxSendSGE: 1, MaxRecvSGE: 1, MaxInlineData: e.inline},
-	})
+	qp, err := e.createQP(e.receives())
 	if err != nil {
 		return err
 	}
 	l.qp = qp
-	if err := qp.Modify(rdma.QPAttr{State: rdma.StateInit, PortNum: 1, AccessFlags: rdma.AccessRemoteRead | rdma.AccessRemoteWrite},
-		rdma.QPStateMask|rdma.QPPKeyIndexMask|rdma.QPPortMask|rdma.QPAccessFlagsMask); err != nil {
-		return err
-	}
 	for slot := range e.receives() {
 		if err := e.postRecv(l, slot); err != nil {
 			return err
@@ -247,7 +262,23 @@ func (e *Engine) open(peer int) error {
 	return nil
 }
 
-// QP is the queue pair for a peer, nil for the rank itself.
+// createQP makes a queue pair in INIT, with room for so many receives.
+func (e *Engine) createQP(receives int) (rdma.QP, error) {
+	qp, err := e.pd.CreateQP(rdma.QPInitAttr{
+		SendCQ: e.cq, RecvCQ: e.cq, Type: rdma.RC,
+		Cap: rdma.QPCap{MaxSendWR: e.queue, MaxRecvWR: receives, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInlineData: e.inline},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := qp.Modify(rdma.QPAttr{State: rdma.StateInit, PortNum: 1, AccessFlags: rdma.AccessRemoteRead | rdma.AccessRemoteWrite},
+		rdma.QPStateMask|rdma.QPPKeyIndexMask|rdma.QPPortMask|rdma.QPAccessFlagsMask); err != nil {
+		return nil, errors.Join(err, qp.Close())
+	}
+	return qp, nil
+}
+
+// QP is the queue pair for a peer, nil for the rank itself, and while there is none.
 func (e *Engine) QP(peer int) rdma.QP { return e.links[peer].qp }
 
 // Eager is the longest message that is sent without waiting for its receiver.
@@ -271,11 +302,10 @@ func (e *Engine) Attach(peer int, address uint64, key uint32) error {
 
 // Close destroys the queue pairs and the region. Peers must have stopped.
 func (e *Engine) Close() error {
-	qps := make([]rdma.QP, len(e.links))
+	errs := []error{rdma.CloseQPs(e.queues())}
 	for i := range e.links {
-		qps[i], e.links[i].qp = e.links[i].qp, nil
+		e.links[i].qp, e.links[i].pairs = nil, nil
 	}
-	errs := []error{rdma.CloseQPs(qps)}
 	if e.cq != nil {
 		errs = append(errs, e.cq.Close())
 		e.cq = nil
@@ -290,6 +320,9 @@ func (e *Engine) Close() error {
 // Explain says by which protocol a message of some bytes would go to a peer, and why.
 func (e *Engine) Explain(peer, bytes int) string {
 	l := &e.links[peer]
+	if peer != e.rank {
+		e.meet(l)
+	}
 	way, how := "by RDMA", "the receiver reads it by RDMA"
 	switch {
 	case peer == e.rank:

@@ -394,7 +394,7 @@ func (a allDone) Ready() bool {
 // with those who are left.
 func TestExpiredSend(t *testing.T) {
 	// Under an adversary the peer learns of it by an ack timeout, after 8 s.
-	over(t, transports[:2], []int{3}, func(ctx context.Context, p *peer) error {
+	over(t, transports[:3], []int{3}, func(ctx context.Context, p *peer) error {
 		switch p.rank {
 		case 0:
 			short, cancel := context.WithTimeout(ctx, 5*time.Millisecond)

@@ -95,7 +95,7 @@ func (e *Engine) lookInbox() (came bool) {
 			}
 			what = free // passed over
 		}
-		if is == lap && what != free && what != claimed && source < e.size && source != e.rank {
+		if is == lap && what != free && what != claimed && source < e.size && source != e.rank && e.meet(&e.links[source]) {
 			e.incoming(&e.links[source], what, n, ln)
 		}
 		// Else it was scribbled on. Release: the line was read before it is

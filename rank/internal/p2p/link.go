@@ -16,10 +16,11 @@ import (
 // may still hold, at most queue: an unsignaled request leaves it with the next
 // signaled one's completion.
 type link struct {
-	qp   rdma.QP
-	far  *far // a mapped peer; then qp only reads long messages in ordinary memory
-	peer int32
-	err  error
+	qp    rdma.QP         // nil while it is not connected, where that is on demand
+	far   *far            // a mapped peer; then qp only moves long messages in ordinary memory
+	pairs *[purposes]pair // on demand, nil: none
+	peer  int32
+	err   error
 
 	depth int // credits
 	most  int // answers that may be outstanding
@@ -53,6 +54,9 @@ type chore struct {
 	id     uint32 // of this number
 	read   *Op    // whose next read is to be posted
 	help   bool   // or a piece of the send with this id is to be written
+
+	purpose Purpose // of an offer
+	offer   uint64  // its id
 }
 
 // Work request ids: what | peer | count of posted requests | index.
@@ -145,8 +149,10 @@ func (e *Engine) fail(l *link, err error) {
 	todo := l.todo
 	l.todo = nil
 	e.failed++
-	// A failure to say so means that it is in ERR or gone.
-	_ = l.qp.Modify(rdma.QPAttr{State: rdma.StateErr}, rdma.QPStateMask)
+	if l.qp != nil {
+		// A failure to say so means that it is in ERR or gone.
+		_ = l.qp.Modify(rdma.QPAttr{State: rdma.StateErr}, rdma.QPStateMask)
+	}
 	l.reading = 0
 	if l.far != nil {
 		e.abandonFar(l)
@@ -287,10 +293,12 @@ func (e *Engine) later(l *link) {
 // do posts a request of a chore and tells whether it was the last; blocked: it
 // could not be posted.
 func (e *Engine) do(l *link, c chore) (over, blocked bool) {
-	if l.far != nil && c.read == nil && !c.help {
+	switch {
+	case c.answer == offer:
+		return true, !e.put(l, offer, uint64(c.purpose), c.offer, nil)
+	case l.far != nil && c.read == nil && !c.help:
 		return true, !e.put(l, c.answer, 0, uint64(c.id), nil)
-	}
-	if e.room(l) <= 0 {
+	case !e.connected(l) || e.room(l) <= 0:
 		return false, true
 	}
 	if c.read != nil {

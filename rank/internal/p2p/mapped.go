@@ -54,7 +54,7 @@ const (
 	// asked for.
 	hotAfter = 8
 	// controlLines is room in a ring for what is neither message nor answer.
-	controlLines = 4
+	controlLines = 8
 	// lookMost is how many lines of one ring are taken in a row.
 	lookMost = 64
 	// fetchAhead is how many messages ahead of a short one a sender asks for its line, and
@@ -110,6 +110,7 @@ const (
 	grantRing                    // id: the ring
 	useRing                      // all further messages come in the ring
 	shareOut                     // id: of the announcement that the receiver reads in pieces
+	offer                        // route: purpose of a queue pair, id: its number, whether it is ready
 	claimed     kind = 255
 )
 
@@ -205,10 +206,15 @@ func (e *Engine) attach(l *link, memory rdma.PeerMemory, address uint64, key uin
 		states:  words(mem[g.state:][:slotMax*8]),
 		slots:   mem[g.slot:g.end],
 	}
-	l.depth, l.most, l.eager = g.depth(), g.answers, mappedEager
-	e.mapped++
+	l.expect(g)
+	if e.contact == nil {
+		e.distant--
+	}
 	return nil
 }
+
+// expect gives a link the credit and the limits of a mapped peer.
+func (l *link) expect(g *geometry) { l.depth, l.most, l.eager = g.depth(), g.answers, mappedEager }
 
 // put sends a line; false: the way to the peer is full. Messages have paid credit
 // for it.
@@ -486,7 +492,13 @@ func (e *Engine) long(r *ring, what kind, ln *line) {
 
 // incoming handles a line of a peer. Nothing on it is believed.
 func (e *Engine) incoming(l *link, what kind, n int, ln *line) {
-	if l.err != nil || l.far == nil {
+	if l.far == nil {
+		return
+	}
+	if l.err != nil {
+		if what == offer { // who waits for the answer hears that there is none
+			e.put(l, gone, 0, 0, nil)
+		}
 		return
 	}
 	var h header
@@ -546,6 +558,9 @@ func (e *Engine) incoming(l *link, what kind, n int, ln *line) {
 		return
 	case shareOut:
 		e.help(l, h.id, ln)
+		return
+	case offer:
+		e.offered(l, Purpose(min(ln.route, uint64(purposes))), ln.id)
 		return
 	default:
 		e.damaged(l)

@@ -203,6 +203,10 @@ func (e *Engine) quit(o *Op, cause error) {
 // or worse: the device sees to a peer that does not answer, and here a peer that
 // helps and stands still loses the connection.
 func (e *Engine) arrive(o *Op, cause error) {
+	if e.unread(o) {
+		e.complete(o, cause)
+		return
+	}
 	ctx := e.forever
 	if o.share.of != nil {
 		short, cancel := context.WithTimeout(ctx, stillLimit)

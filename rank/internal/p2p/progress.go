@@ -17,12 +17,12 @@ func putWord(b *[8]byte, v uint64) { binary.NativeEndian.PutUint64(b[:], v) }
 // mapped ranks, a load for the inbox and one for each ring that is in use.
 func (e *Engine) Progress() bool {
 	came := false
-	if e.mapped > 0 {
+	if e.peers != nil {
 		came = e.look()
 		if len(e.shared) > 0 {
 			e.collect()
 		}
-		if e.looks++; e.flying == 0 && e.mapped == e.size-1 && e.looks%pollEvery != 0 {
+		if e.looks++; e.flying == 0 && e.distant == 0 && e.looks%pollEvery != 0 {
 			// Nothing comes over queue pairs.
 			if len(e.due) > 0 {
 				e.catchUp()

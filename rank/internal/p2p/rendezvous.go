@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"slices"
 	"sync/atomic"
 
 	"github.com/gorun-mpi/gorun/internal/arch"
@@ -177,6 +178,22 @@ func (e *Engine) copyMapped(o *Op, l *link, h *header) bool {
 		e.answer(l, finished, h.id)
 		e.complete(o, o.err)
 	}
+	return true
+}
+
+// unread takes back a receive that was to read from a peer and has not begun, because
+// the queue pair is not connected: the peer may be busy outside of any call. Its sender
+// is let go.
+func (e *Engine) unread(o *Op) bool {
+	l := o.link
+	if l.qp != nil || o.number != noNumber {
+		return false
+	}
+	l.todo = slices.DeleteFunc(l.todo, func(c chore) bool { return c.read == o })
+	e.helpless(o)
+	l.reading--
+	_ = o.drop()
+	e.answer(l, finished, o.id)
 	return true
 }
 

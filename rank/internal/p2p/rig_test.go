@@ -23,12 +23,14 @@ const limit = time.Minute
 
 // A transport is how the engines of a rig reach each other.
 type transport struct {
-	name   string
-	mapped bool
-	seed   uint64
+	name     string
+	mapped   bool
+	onDemand bool
+	seed     uint64
 }
 
-var transports = []transport{{"queue pairs", false, 0}, {"mapped", true, 0}, {"adversary 1", false, 1}, {"adversary 2", false, 2}}
+var transports = []transport{{name: "queue pairs"}, {name: "mapped", mapped: true}, {name: "on demand", mapped: true, onDemand: true},
+	{name: "adversary 1", seed: 1}, {name: "adversary 2", seed: 2}}
 
 // each runs f on engines of each size over each transport.
 func each(t *testing.T, sizes []int, f func(ctx context.Context, p *peer) error) {
@@ -53,6 +55,8 @@ type peer struct {
 	gone   func(peer int) error // tells of deaths
 	closes []func() error
 	meet   func() // a barrier of all peers, outside the engine
+	// How many peers it has reached for, and how many queue pairs it has connected.
+	contacts, connects int
 }
 
 // sleeper sleeps on the device and counts.
@@ -168,6 +172,13 @@ func (p *peer) open(ctx context.Context, segment *shm.Segment, rank, size int, t
 	if tr.mapped {
 		ec.Peers, ec.Alone = make([]rdma.PeerMemory, size), true
 	}
+	contact := func(i int) error { return nil }
+	connect := func(i int, qp rdma.QP, number uint32) error { return nil }
+	if tr.onDemand {
+		ec.Contact = func(i int) error { return contact(i) }
+		ec.Connect = func(i int, qp rdma.QP, number uint32) error { return connect(i, qp, number) }
+		ec.Queue = func(int) (rdma.QP, error) { return nil, errors.New("there are no collectives here") }
+	}
 	if p.Engine, err = New(ec); err != nil {
 		return err
 	}
@@ -184,7 +195,7 @@ func (p *peer) open(ctx context.Context, segment *shm.Segment, rank, size int, t
 	card.MTU = port.ActiveMTU
 	card.Control, card.ControlKey = p.Control()
 	for i := range size {
-		if i != rank {
+		if i != rank && !tr.onDemand {
 			card.Messages.Add(p.QP(i).Num())
 			card.Collectives.Add(p.QP(i).Num())
 		}
@@ -193,26 +204,42 @@ func (p *peer) open(ctx context.Context, segment *shm.Segment, rank, size int, t
 	if err != nil {
 		return err
 	}
+	theirs := make([]wireup.Card, size)
 	for i, b := range cards {
-		if i == rank {
-			continue
-		}
-		theirs, err := wireup.ParseCard(b)
-		if err != nil {
+		if theirs[i], err = wireup.ParseCard(b); err != nil {
 			return err
 		}
+	}
+	own := wireup.Port{Attr: device.QueryDevice(), MTU: port.ActiveMTU}
+	connect = func(i int, qp rdma.QP, number uint32) error {
+		p.connects++
+		return wireup.Connect(qp, own, &theirs[i], number)
+	}
+	contact = func(i int) error {
+		p.contacts++
+		theirs := &theirs[i]
 		if err := device.(rdma.Endpointer).AddEndpoint(theirs.GID, theirs.Endpoint); err != nil {
 			return err
 		}
-		if err := wireup.Connect(p.QP(i), wireup.Port{Attr: device.QueryDevice(), MTU: port.ActiveMTU}, &theirs, theirs.Messages.For(i, rank)); err != nil {
-			return err
-		}
-		if tr.mapped {
-			if ec.Peers[i], err = device.(rdma.Mapper).Peer(theirs.GID); err != nil {
+		if !tr.onDemand {
+			if err := connect(i, p.QP(i), theirs.Messages.For(i, rank)); err != nil {
 				return err
 			}
 		}
-		if err := p.Attach(i, theirs.Control, theirs.ControlKey); err != nil {
+		if tr.mapped {
+			memory, err := device.(rdma.Mapper).Peer(theirs.GID)
+			if err != nil {
+				return err
+			}
+			ec.Peers[i] = memory
+		}
+		return p.Attach(i, theirs.Control, theirs.ControlKey)
+	}
+	for i := range size {
+		if i == rank || tr.onDemand {
+			continue
+		}
+		if err := contact(i); err != nil {
 			return err
 		}
 	}

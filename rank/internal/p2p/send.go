@@ -179,6 +179,10 @@ func (e *Engine) sendShort(l *link, what kind, buf []byte, env match.Envelope, n
 	if l.far != nil {
 		return e.sendMapped(l, what, buf, env, number)
 	}
+	if e.contact != nil {
+		// A failure fails the link, which ends the message too.
+		return !e.meet(l) || e.sendMapped(l, what, buf, env, number)
+	}
 	inline := eagerHeader+len(buf) <= e.inline
 	if e.credits(l) <= 0 || e.room(l) <= 0 || !inline && len(e.slots) == 0 {
 		return false
@@ -202,6 +206,9 @@ func (e *Engine) sendShort(l *link, what kind, buf []byte, env match.Envelope, n
 func (e *Engine) announce(l *link, o *Op) bool {
 	if l.far != nil {
 		return e.announceMapped(l, o)
+	}
+	if e.contact != nil {
+		return !e.meet(l) || e.announceMapped(l, o) // as in sendShort
 	}
 	if e.credits(l) <= 0 || e.room(l) <= 0 || l.outstanding >= l.most {
 		return false

@@ -110,7 +110,7 @@ func (c *condition) satisfied() bool {
 func (e *Engine) drained() bool {
 	for i := range e.links {
 		l := &e.links[i]
-		if l.qp == nil || l.err != nil {
+		if i == e.rank || l.err != nil {
 			continue
 		}
 		if l.posted != l.retired {
@@ -168,7 +168,7 @@ func (e *Engine) among(group []int32, f func(*link)) {
 // lookAfter makes sure of the peers that anything waits for. What is wrong with
 // one ends the operations that concern it.
 func (e *Engine) lookAfter(c *condition) {
-	if e.mapped > 0 {
+	if e.peers != nil {
 		e.lookAtClaims()
 	}
 	for i := range e.links {

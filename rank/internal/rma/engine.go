@@ -19,9 +19,9 @@ type Config struct {
 	Any        rdma.MR // the whole address space, nil where the device cannot
 	// Find gives the region that holds all of mem, nil when none does.
 	Find func(mem []byte) rdma.MR
-	// Peers are the ranks whose memory can be mapped, the own included; nil
-	// entries and a nil slice: by queue pairs.
-	Peers []rdma.PeerMemory
+	// Peer gives the memory of a rank, the own included, where it can be mapped. It
+	// is asked once for each member of a window. nil, and a nil func: by queue pairs.
+	Peer func(rank int) rdma.PeerMemory
 	// Dead says why a rank is not there any more, nil while it is. It is asked
 	// by who has waited for a while, and in each flush of mapped memory.
 	Dead func(rank int) error
@@ -76,8 +76,13 @@ const (
 // NewEngine makes an engine, which holds nothing before a window needs it.
 func NewEngine(cfg Config) *Engine { return &Engine{cfg: cfg, patience: patience} }
 
-// mapped tells whether a rank's memory can be mapped.
-func (e *Engine) mapped(rank int) bool { return e.cfg.Peers != nil && e.cfg.Peers[rank] != nil }
+// memory is that of a rank which can be mapped, nil elsewhere.
+func (e *Engine) memory(rank int) rdma.PeerMemory {
+	if e.cfg.Peer == nil {
+		return nil
+	}
+	return e.cfg.Peer(rank)
+}
 
 // open makes what queue pairs need.
 func (e *Engine) open() (err error) {

@@ -174,6 +174,8 @@ func (m *member) open(ctx context.Context, segment *shm.Segment, rank, size int,
 		return err
 	}
 	cards := make([]wireup.Card, size)
+	peers := make([]rdma.PeerMemory, size)
+	ec.Peer = func(rank int) rdma.PeerMemory { return peers[rank] }
 	for i, b := range packed {
 		if cards[i], err = wireup.ParseCard(b); err != nil {
 			return err
@@ -188,7 +190,7 @@ func (m *member) open(ctx context.Context, segment *shm.Segment, rank, size int,
 			if err != nil {
 				return err
 			}
-			ec.Peers = append(ec.Peers, p)
+			peers[i] = p
 		}
 	}
 	waiter := wait.New(wait.Config{Scheduler: true, Sleeper: sleeper{device.(rdma.Sleeper), &m.sleeps}})

@@ -283,9 +283,7 @@ func (w *Window) prepare(mine *card, mem []byte, n int) (err error) {
 	for i := range w.lanes {
 		l := &w.lanes[i]
 		l.world = w.g.World(i)
-		if w.e.mapped(l.world) {
-			l.peer = w.e.cfg.Peers[l.world]
-		} else {
+		if l.peer = w.e.memory(l.world); l.peer == nil {
 			mine.verbs = true
 		}
 	}

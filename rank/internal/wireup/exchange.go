@@ -1,6 +1,9 @@
 package wireup
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // An Exchange carries cards between the ranks before they are connected.
 // *pmi.Client is one.
@@ -10,6 +13,10 @@ type Exchange interface {
 	AllGather(ctx context.Context, card []byte) ([][]byte, error)
 	// Barrier returns when all ranks have called it.
 	Barrier(ctx context.Context) error
+	// BarrierServing is Barrier for a rank that others may need while it waits: serve
+	// is called now and then, again after the time that it returns. Its error ends
+	// the call, and the exchange for this rank.
+	BarrierServing(ctx context.Context, serve func() (next time.Duration, err error)) error
 }
 
 // Alone is the exchange of a world of one.
@@ -20,3 +27,6 @@ func (Alone) AllGather(_ context.Context, card []byte) ([][]byte, error) { retur
 
 // Barrier returns at once.
 func (Alone) Barrier(context.Context) error { return nil }
+
+// BarrierServing returns at once.
+func (Alone) BarrierServing(context.Context, func() (time.Duration, error)) error { return nil }

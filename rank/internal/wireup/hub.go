@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 )
 
 // A Hub is the exchange between ranks that are goroutines of one process.
@@ -42,19 +43,10 @@ type member struct {
 }
 
 func (m member) AllGather(ctx context.Context, card []byte) ([][]byte, error) {
-	h := m.hub
-	h.mu.Lock()
-	r := h.round
-	if r.cards[m.rank] != nil {
-		h.mu.Unlock()
-		return nil, fmt.Errorf("rank %d is in the exchange already", m.rank)
+	r, err := m.enter(card)
+	if err != nil {
+		return nil, err
 	}
-	r.cards[m.rank] = append(make([]byte, 0, len(card)), card...)
-	if r.there++; r.there == h.size {
-		h.round = h.next()
-		close(r.full)
-	}
-	h.mu.Unlock()
 	select {
 	case <-r.full:
 		return slices.Clone(r.cards), nil
@@ -62,6 +54,49 @@ func (m member) AllGather(ctx context.Context, card []byte) ([][]byte, error) {
 		return nil, ctx.Err()
 	}
 }
+
+// enter takes part in the round that is gathering.
+func (m member) enter(card []byte) (*round, error) {
+	h := m.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r := h.round
+	if r.cards[m.rank] != nil {
+		return nil, fmt.Errorf("rank %d is in the exchange already", m.rank)
+	}
+	r.cards[m.rank] = append(make([]byte, 0, len(card)), card...)
+	if r.there++; r.there == h.size {
+		h.round = h.next()
+		close(r.full)
+	}
+	return r, nil
+}
+
+func (m member) BarrierServing(ctx context.Context, serve func() (time.Duration, error)) error {
+	r, err := m.enter(nil)
+	if err != nil {
+		return err
+	}
+	timer := time.NewTimer(serveFirst)
+	defer timer.Stop()
+	for {
+		select {
+		case <-r.full:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-timer.C:
+			next, err := serve()
+			if err != nil {
+				return err
+			}
+			timer.Reset(next)
+		}
+	}
+}
+
+// serveFirst is when a barrier serves first.
+const serveFirst = time.Millisecond
 
 func (m member) Barrier(ctx context.Context) error {
 	_, err := m.AllGather(ctx, nil)
