@@ -78,9 +78,6 @@ func TestRingConnectsNeighbours(t *testing.T) {
 	for _, n := range []int{3, 16, 64} {
 		t.Run(fmt.Sprintf("goroutines/n=%d", n), func(t *testing.T) { ranktest.Run(t, n, ring) })
 		t.Run(fmt.Sprintf("processes/n=%d", n), func(t *testing.T) {
-			if n > 16 && testing.Short() {
-				t.Skip("64 processes take seconds")
-			}
 			j := &job{program: "ring", hosts: []int{n}}
 			j.start(t)
 			j.done(t)

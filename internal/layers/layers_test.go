@@ -202,7 +202,7 @@ func TestUnsafeOnlyInFilesNamedForIt(t *testing.T) {
 // Main and Init, and by tests.
 func TestEnvironmentReadOnlyAtTheEdge(t *testing.T) {
 	fset, files := sources(t)
-	edge := []string{"cmd/gorun", "cmd/gorun-info", "cmd/a2a", "cmd/gorun-bench", "cmd/internal", "internal/testenv", "e2e"}
+	edge := []string{"cmd/gorun", "cmd/gorun-info", "cmd/a2a", "cmd/gorun-bench", "cmd/gorun-bench-init", "cmd/internal", "internal/testenv", "e2e"}
 	// One function each: the documented defaults of the two public APIs.
 	exempt := map[string]string{"rank/config.go": "Environ", "launcher/run.go": "Environ"}
 	for _, f := range files {

@@ -262,7 +262,7 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// A process registers for barriers once it has had an arena for a while, and
+// A process registers for barriers once it has had others' arenas for a while, and
 // Close does not leave that behind.
 func TestCoverage(t *testing.T) {
 	testenv.NoLeaks(t)
@@ -274,6 +274,10 @@ func TestCoverage(t *testing.T) {
 		t.Error("registers before it maps an arena")
 	}
 	arena(t, s, 0)
+	if s.covered.finished != nil || s.covered.on.Load() {
+		t.Error("registers for its own arena")
+	}
+	arena(t, s, 1)
 	ctx := testenv.Deadline(t, 10*time.Second)
 	for !s.covered.on.Load() {
 		if ctx.Err() != nil {

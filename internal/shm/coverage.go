@@ -7,7 +7,7 @@ import (
 	"github.com/gorun-mpi/gorun/internal/arch"
 )
 
-// coverageDelay is how long a process has an arena before it registers.
+// coverageDelay is how long a process has others' arenas before it registers.
 const coverageDelay = 30 * time.Millisecond
 
 // coverage tells whether sleepers' barriers reach this process: then its own
@@ -24,8 +24,9 @@ type coverage struct {
 }
 
 // begin starts the clock, or finds that the process is registered. It is called
-// when a process maps an arena, with the segment's mu held: one that only made
-// the segment, as a launcher does, has nothing to ring for.
+// when a process has asked for a second arena, with the segment's mu held: one that
+// only made the segment, as a launcher does, or has no arena but its own, as a rank
+// that has not talked with others yet, has nothing to ring for.
 func (c *coverage) begin() {
 	if c.finished != nil || c.on.Load() {
 		return

@@ -23,6 +23,7 @@ type Segment struct {
 	unmapArena func(s *Segment, arena []byte) error
 
 	mu     sync.Mutex // guards the mapping of arenas, and
+	mapped int        // how many were asked for
 	closed bool
 }
 
@@ -81,7 +82,9 @@ func (s *Segment) Arena(rank int) ([]byte, error) {
 	if a := s.arenas[rank].Load(); a != nil {
 		return *a, nil
 	}
-	s.covered.begin()
+	if s.mapped++; s.mapped > 1 {
+		s.covered.begin()
+	}
 	a, err := s.mapArena(s, rank)
 	if err != nil {
 		return nil, fmt.Errorf("map arena %d of %d bytes (the limit of ulimit -v or of overcommit may be too low): %w", rank, s.layout.ArenaSize, err)

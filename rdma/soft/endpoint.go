@@ -94,7 +94,8 @@ func endpointHost(host string) string {
 	return fmt.Sprintf("%.24s %x", host, sum[:16])
 }
 
-func (p *Provider) endpoint() []byte {
+// endpoint is the provider's own.
+func (p *Provider) endpoint() endpoint {
 	e := endpoint{
 		rank: uint32(p.cfg.Rank), pid: uint32(os.Getpid()), started: processStart(os.Getpid()),
 		probe: addressOf(p.probe[:]), nonce: *p.probe, host: p.host,
@@ -102,5 +103,5 @@ func (p *Provider) endpoint() []byte {
 	if p.net != nil {
 		e.address = p.net.address
 	}
-	return e.append(nil)
+	return e
 }

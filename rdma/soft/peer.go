@@ -47,8 +47,7 @@ type peer struct {
 
 // newSelf is the peer for loopback, and for what comes in over TCP.
 func (p *Provider) newSelf() *peer {
-	e, _ := parseEndpoint(p.endpoint())
-	s := &peer{p: p, ep: e, gids: p.gids, own: true, rank: p.cfg.Rank, pidfd: -1, reach: reachSame}
+	s := &peer{p: p, ep: p.endpoint(), gids: p.gids, own: true, rank: p.cfg.Rank, pidfd: -1, reach: reachSame}
 	s.attach(p.arena)
 	return s
 }
