@@ -4,20 +4,24 @@ package shm
 // processes. Its two cache lines are apart because they are written at
 // different times by different processes:
 //
-//	  0        4                                          64       68             128
-//	  +--------+------------------------------------------+--------+---------------+
-//	  | bell   |                   unused                 | dead   |    unused     |
-//	  +--------+------------------------------------------+--------+---------------+
+//	  0        4                                          64       68       72     128
+//	  +--------+------------------------------------------+--------+--------+------+
+//	  | bell   |                   unused                 | dead   | alarm  |unused|
+//	  +--------+------------------------------------------+--------+--------+------+
 //	owner: 0 to 1 when it is about to sleep             launcher: 0 to 1, once,
 //	any peer: 1 to 0 when it rings                      after the process has ended
 //	every publisher reads it after its stores           read while waiting for the rank
 //
+// The alarm is a second bell, for the owner's device rather than for its program:
+// few ring it, and whoever sleeps on it is not the one who sleeps on the bell.
 // All accesses are sync/atomic.
 type rankEntry struct {
 	bell uint32
 	_    [60]byte
 	dead uint32
-	_    [60]byte
+
+	alarm uint32
+	_     [56]byte
 }
 
 const entrySize = 128

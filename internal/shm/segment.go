@@ -17,6 +17,7 @@ type Segment struct {
 	apart      bool   // it cannot be mapped as a whole: each arena is
 	entries    []rankEntry
 	bells      []Bell
+	alarms     []Bell
 	covered    coverage
 	arenas     []atomic.Pointer[[]byte] // nil until asked for; published under mu
 	mapArena   func(s *Segment, rank int) ([]byte, error)
@@ -39,6 +40,7 @@ func NewLocal(g Geometry) (*Segment, error) {
 	s.serve(make([]rankEntry, l.Ranks))
 	for i := range s.bells {
 		s.bells[i].wake = make(chan struct{}, 1)
+		s.alarms[i].wake = make(chan struct{}, 1)
 	}
 	return s, nil
 }
@@ -48,9 +50,10 @@ func (s *Segment) serve(entries []rankEntry) {
 	s.entries = entries
 	s.arenas = make([]atomic.Pointer[[]byte], len(entries))
 	s.bells = make([]Bell, len(entries))
+	s.alarms = make([]Bell, len(entries))
 	for i := range s.bells {
-		s.bells[i].word = &entries[i].bell
-		s.bells[i].covered = &s.covered
+		s.bells[i].word, s.alarms[i].word = &entries[i].bell, &entries[i].alarm
+		s.bells[i].covered, s.alarms[i].covered = &s.covered, &s.covered
 	}
 }
 
@@ -100,6 +103,7 @@ func (s *Segment) SetDead(rank int) {
 	for i := range s.bells {
 		if i != rank {
 			s.bells[i].Ring()
+			s.alarms[i].Ring()
 		}
 	}
 }
@@ -111,6 +115,10 @@ func (s *Segment) Dead(rank int) bool {
 
 // Bell is a rank's bell: its own to sleep on, a peer's to ring.
 func (s *Segment) Bell(rank int) *Bell { return &s.bells[rank] }
+
+// Alarm is a rank's second bell, on which its device sleeps for events that its
+// program waits for without polling.
+func (s *Segment) Alarm(rank int) *Bell { return &s.alarms[rank] }
 
 // Close unmaps the segment and closes its descriptor. Arenas and bells must not
 // be used any more. Closing twice is no error.

@@ -1,10 +1,12 @@
 package rdmatest
 
 import (
+	"context"
 	"encoding/gob"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"sync"
 
 	"github.com/gorun-mpi/gorun/rdma"
@@ -14,11 +16,12 @@ import (
 // until conn ends. Each call runs on a goroutine of its own. The context is the
 // caller's; objects that the calls left are not closed.
 func Serve(conn io.ReadWriter, ctx rdma.Context) error {
-	a := &agent{ctx: ctx, node: Local(ctx), objects: map[handle]any{}}
+	a := &agent{ctx: ctx, node: Local(ctx), objects: map[handle]any{}, waits: map[uint64]context.CancelFunc{}}
 	in, out := gob.NewDecoder(conn), gob.NewEncoder(conn)
 	var mu sync.Mutex // of out
 	var running sync.WaitGroup
 	defer running.Wait()
+	defer a.endWaits()
 	for {
 		c := new(call)
 		if err := in.Decode(c); err != nil {
@@ -45,6 +48,60 @@ type agent struct {
 	mu      sync.Mutex
 	objects map[handle]any
 	last    handle
+	waits   map[uint64]context.CancelFunc // of calls that wait
+	over    bool                          // nobody waits any more
+}
+
+// wait gives the context of a call that may be cancelled, and what to do behind it.
+func (a *agent) wait(c *call) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.over {
+		cancel()
+	}
+	if _, cancelled := a.waits[c.Seq]; cancelled {
+		cancel()
+	}
+	a.waits[c.Seq] = cancel
+	return ctx, func() {
+		cancel()
+		a.mu.Lock()
+		delete(a.waits, c.Seq)
+		a.mu.Unlock()
+	}
+}
+
+// cancel ends the wait of a call, also of one that has yet to begin.
+func (a *agent) cancel(seq uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if end := a.waits[seq]; end != nil {
+		end()
+		return
+	}
+	a.waits[seq] = func() {}
+}
+
+func (a *agent) endWaits() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.over = true
+	for _, end := range a.waits {
+		end()
+	}
+}
+
+// handleOf finds the handle of an object.
+func (a *agent) handleOf(o any) handle {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for h, have := range a.objects {
+		if have == o {
+			return h
+		}
+	}
+	return 0
 }
 
 func (a *agent) add(o any) handle {
@@ -66,18 +123,19 @@ func object[T any](a *agent, h handle) (T, error) {
 }
 
 // optional is nil for handle 0.
-func optional(a *agent, h handle) (rdma.CQ, error) {
+func optional[T any](a *agent, h handle) (o T, err error) {
 	if h == 0 {
-		return nil, nil
+		return o, nil
 	}
-	return object[rdma.CQ](a, h)
+	return object[T](a, h)
 }
 
 func (a *agent) do(c *call, ans *answer) error {
 	switch c.Op {
-	case opHello, opPort, opGID, opAddEndpoint, opCounters, opSupports, opAllocPD, opCreateCQ, opCloseContext:
+	case opHello, opPort, opGID, opAddEndpoint, opCounters, opSupports, opAllocPD, opCreateCQ, opCloseContext,
+		opCreateCQEx, opCreateChannel, opAsyncEvent, opOpenXRCD, opOpenQP:
 		return a.onContext(c, ans)
-	case opCreateQP, opMemory, opAgain, opAgainAt, opAdvise:
+	case opCreateQP, opMemory, opAgain, opAgainAt, opAdvise, opCreateSRQ, opCreateAH:
 		pd, err := object[rdma.PD](a, c.On)
 		if err != nil {
 			return err
@@ -88,7 +146,34 @@ func (a *agent) do(c *call, ans *answer) error {
 		if err != nil {
 			return err
 		}
-		return onQP(qp, c, ans)
+		return a.onQP(qp, c, ans)
+	case opSRQPost, opSRQModify, opSRQQuery:
+		srq, err := object[rdma.SRQ](a, c.On)
+		if err != nil {
+			return err
+		}
+		return onSRQ(srq, c, ans)
+	case opPollEx, opReqNotify, opResize:
+		cq, err := object[rdma.CQ](a, c.On)
+		if err != nil {
+			return err
+		}
+		return onCQ(cq, c, ans)
+	case opChannelGet:
+		ch, err := object[rdma.CompChannel](a, c.On)
+		if err != nil {
+			return err
+		}
+		ctx, done := a.wait(c)
+		defer done()
+		cq, err := ch.Get(ctx)
+		if err == nil {
+			ans.Object = a.handleOf(cq)
+		}
+		return err
+	case opCancel:
+		a.cancel(uint64(c.N))
+		return nil
 	case opPoll:
 		cq, err := object[rdma.CQ](a, c.On)
 		if err != nil {
@@ -169,6 +254,61 @@ func (a *agent) onContext(c *call, ans *answer) (err error) {
 		ans.Object, ans.N = a.add(cq), cq.Cap()
 	case opCloseContext:
 		return a.ctx.Close()
+	case opCreateCQEx:
+		attr := c.CQInit
+		if attr.Channel, err = optional[rdma.CompChannel](a, c.Send); err != nil {
+			return err
+		}
+		cq, err := a.ctx.CreateCQEx(attr)
+		if err != nil {
+			return err
+		}
+		ans.Object, ans.N = a.add(cq), cq.Cap()
+	case opCreateChannel:
+		ch, err := a.ctx.CreateCompChannel()
+		if err != nil {
+			return err
+		}
+		ans.Object = a.add(ch)
+	case opAsyncEvent:
+		ctx, done := a.wait(c)
+		defer done()
+		e, err := a.ctx.GetAsyncEvent(ctx)
+		if err != nil {
+			return err
+		}
+		ans.Event = event{Type: e.Type, Port: e.Port}
+		switch {
+		case e.QP != nil:
+			ans.Event.On = a.handleOf(e.QP)
+		case e.CQ != nil:
+			ans.Event.On = a.handleOf(e.CQ)
+		case e.SRQ != nil:
+			ans.Event.On = a.handleOf(e.SRQ)
+		}
+	case opOpenXRCD:
+		attr := rdma.XRCDInitAttr{Flags: c.N}
+		if len(c.Data) > 0 {
+			if attr.File, err = os.Open(string(c.Data)); err != nil {
+				return err
+			}
+			defer attr.File.Close()
+		}
+		x, err := a.ctx.OpenXRCD(attr)
+		if err != nil {
+			return err
+		}
+		ans.Object = a.add(x)
+	case opOpenQP:
+		x, err := object[rdma.XRCD](a, c.XRCD)
+		if err != nil {
+			return err
+		}
+		qp, err := a.ctx.OpenQP(uint32(c.N), x)
+		if err != nil {
+			return err
+		}
+		ans.Object, ans.Key[0] = a.add(qp), qp.Num()
 	}
 	return err
 }
@@ -177,19 +317,47 @@ func (a *agent) onPD(pd rdma.PD, c *call, ans *answer) error {
 	var m Region
 	switch c.Op {
 	case opCreateQP:
-		scq, err := optional(a, c.Send)
-		if err != nil {
+		init := rdma.QPInitAttr{Cap: c.Cap, Type: c.Type, SigAll: c.SigAll}
+		var err error
+		if init.SendCQ, err = optional[rdma.CQ](a, c.Send); err != nil {
 			return err
 		}
-		rcq, err := optional(a, c.Recv)
-		if err != nil {
+		if init.RecvCQ, err = optional[rdma.CQ](a, c.Recv); err != nil {
 			return err
 		}
-		qp, err := pd.CreateQP(rdma.QPInitAttr{SendCQ: scq, RecvCQ: rcq, Cap: c.Cap, Type: c.Type, SigAll: c.SigAll})
+		if init.SRQ, err = optional[rdma.SRQ](a, c.SRQ); err != nil {
+			return err
+		}
+		if init.XRCD, err = optional[rdma.XRCD](a, c.XRCD); err != nil {
+			return err
+		}
+		qp, err := pd.CreateQP(init)
 		if err != nil {
 			return err
 		}
 		ans.Object, ans.Key[0] = a.add(qp), qp.Num()
+		return nil
+	case opCreateSRQ:
+		init := c.SRQInit
+		var err error
+		if init.CQ, err = optional[rdma.CQ](a, c.Recv); err != nil {
+			return err
+		}
+		if init.XRCD, err = optional[rdma.XRCD](a, c.XRCD); err != nil {
+			return err
+		}
+		srq, err := pd.CreateSRQ(init)
+		if err != nil {
+			return err
+		}
+		ans.Object, ans.Key[0] = a.add(srq), srq.Num()
+		return nil
+	case opCreateAH:
+		ah, err := pd.CreateAH(c.AV)
+		if err != nil {
+			return err
+		}
+		ans.Object = a.add(ah)
 		return nil
 	case opMemory:
 		var err error
@@ -245,7 +413,7 @@ func (ans *answer) describe(m Region) {
 	ans.Key = [2]uint32{m.LKey(), m.RKey()}
 }
 
-func onQP(qp rdma.QP, c *call, ans *answer) (err error) {
+func (a *agent) onQP(qp rdma.QP, c *call, ans *answer) (err error) {
 	switch c.Op {
 	case opState:
 		ans.State = qp.State()
@@ -256,9 +424,41 @@ func onQP(qp rdma.QP, c *call, ans *answer) (err error) {
 		ans.Attr, init = qp.Query()
 		ans.Cap, ans.SigAll = init.Cap, init.SigAll
 	case opPostSend:
+		for i, h := range c.AHs {
+			if c.Sends[i].AH, err = optional[rdma.AH](a, h); err != nil {
+				return err
+			}
+		}
 		ans.N, err = qp.PostSend(c.Sends)
 	case opPostRecv:
 		ans.N, err = qp.PostRecv(c.Recvs)
+	}
+	return err
+}
+
+func onSRQ(srq rdma.SRQ, c *call, ans *answer) (err error) {
+	switch c.Op {
+	case opSRQPost:
+		ans.N, err = srq.PostRecv(c.Recvs)
+	case opSRQModify:
+		err = srq.Modify(c.SRQAttr, c.SRQMask)
+	case opSRQQuery:
+		ans.SRQAttr = srq.Query()
+	}
+	return err
+}
+
+func onCQ(cq rdma.CQ, c *call, ans *answer) (err error) {
+	switch c.Op {
+	case opPollEx:
+		wc := make([]rdma.WCEx, c.N)
+		ans.N, err = cq.PollEx(wc)
+		ans.WCExs = wc[:max(0, min(ans.N, len(wc)))]
+	case opReqNotify:
+		err = cq.ReqNotify(c.N != 0)
+	case opResize:
+		err = cq.Resize(c.N)
+		ans.N = cq.Cap()
 	}
 	return err
 }

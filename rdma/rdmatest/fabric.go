@@ -152,6 +152,7 @@ func allCases() []testCase {
 		orderCases(), cqCases(), deregCases(), counterCases(), abilityCases(),
 		closeCases(), mapCases(), randomCases(), processCases(),
 		iovaCases(), reregCases(), odpCases(),
+		srqCases(), eventCases(), channelCases(),
 	} {
 		all = append(all, group...)
 	}

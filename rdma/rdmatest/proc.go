@@ -1,6 +1,7 @@
 package rdmatest
 
 import (
+	"context"
 	"encoding/gob"
 	"errors"
 	"fmt"
@@ -20,7 +21,8 @@ type Proc struct {
 	ctx  rdma.Context
 	done chan struct{} // closed when the reader has ended
 
-	mu      sync.Mutex // guards what follows, and out
+	mu      sync.Mutex     // guards what follows, and out
+	objects map[handle]any // that events may be of
 	waiting map[uint64]chan *answer
 	seq     uint64
 	broken  error
@@ -32,7 +34,7 @@ var errGone = errors.New("the process at the other end has gone")
 // Drive opens the node at the far end of conn, where [Serve] runs, and takes
 // conn over.
 func Drive(conn io.ReadWriteCloser) (*Proc, error) {
-	p := &Proc{conn: conn, out: gob.NewEncoder(conn), done: make(chan struct{}), waiting: map[uint64]chan *answer{}}
+	p := &Proc{conn: conn, out: gob.NewEncoder(conn), done: make(chan struct{}), waiting: map[uint64]chan *answer{}, objects: map[handle]any{}}
 	go p.read()
 	hello, err := p.call(&call{Op: opHello})
 	if err != nil {
@@ -81,7 +83,11 @@ func (p *Proc) read() {
 }
 
 // call sends one call and waits for its answer. The answer is never nil.
-func (p *Proc) call(c *call) (*answer, error) {
+func (p *Proc) call(c *call) (*answer, error) { return p.callUntil(context.Background(), c) }
+
+// callUntil is call for one that waits at the agent: when ctx ends it is
+// cancelled there.
+func (p *Proc) callUntil(ctx context.Context, c *call) (*answer, error) {
 	w := make(chan *answer, 1)
 	p.mu.Lock()
 	if p.broken != nil {
@@ -99,11 +105,33 @@ func (p *Proc) call(c *call) (*answer, error) {
 	if err != nil {
 		return new(answer), fmt.Errorf("%w: %w", errGone, err)
 	}
-	a := <-w
+	var a *answer
+	select {
+	case a = <-w:
+	case <-ctx.Done():
+		_, _ = p.call(&call{Op: opCancel, N: int(c.Seq)}) // an agent that has gone answers below
+		if a = <-w; a != nil && a.Fault != "" {
+			return a, context.Cause(ctx)
+		}
+	}
 	if a == nil {
 		return new(answer), errGone
 	}
 	return a, a.err()
+}
+
+// know notes an object that events may be of.
+func (p *Proc) know(h handle, o any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.objects[h] = o
+}
+
+// known finds an object that the agent names.
+func (p *Proc) known(h handle) any {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.objects[h]
 }
 
 // Context is the agent's context.

@@ -1,6 +1,9 @@
 package rdmatest
 
 import (
+	"context"
+	"fmt"
+
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
@@ -51,7 +54,76 @@ func (c *procContext) CreateCQ(cqe int) (rdma.CQ, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &procCQ{procObject: procObject{c.p, a.Object}, size: a.N}, nil
+	return c.cq(a), nil
+}
+
+func (c *procContext) cq(a *answer) rdma.CQ {
+	cq := &procCQ{procObject: procObject{c.p, a.Object}, size: a.N}
+	c.p.know(a.Object, cq)
+	return cq
+}
+
+func (c *procContext) CreateCQEx(attr rdma.CQInitAttr) (rdma.CQ, error) {
+	k := &call{Op: opCreateCQEx}
+	if ch, ok := attr.Channel.(*procChannel); ok {
+		k.Send = ch.h
+	}
+	attr.Channel = nil
+	k.CQInit = attr
+	a, err := c.p.call(k)
+	if err != nil {
+		return nil, err
+	}
+	return c.cq(a), nil
+}
+
+func (c *procContext) CreateCompChannel() (rdma.CompChannel, error) {
+	a, err := c.p.call(&call{Op: opCreateChannel})
+	if err != nil {
+		return nil, err
+	}
+	return &procChannel{procObject{c.p, a.Object}}, nil
+}
+
+func (c *procContext) GetAsyncEvent(ctx context.Context) (rdma.AsyncEvent, error) {
+	a, err := c.p.callUntil(ctx, &call{Op: opAsyncEvent})
+	e := rdma.AsyncEvent{Type: a.Event.Type, Port: a.Event.Port}
+	switch o := c.p.known(a.Event.On).(type) {
+	case *procQP:
+		e.QP = o
+	case *procCQ:
+		e.CQ = o
+	case *procSRQ:
+		e.SRQ = o
+	}
+	return e, err
+}
+
+// OpenXRCD hands the file's name over: the agent opens the same one.
+func (c *procContext) OpenXRCD(attr rdma.XRCDInitAttr) (rdma.XRCD, error) {
+	k := &call{Op: opOpenXRCD, N: attr.Flags}
+	if attr.File != nil {
+		k.Data = []byte(attr.File.Name())
+	}
+	a, err := c.p.call(k)
+	if err != nil {
+		return nil, err
+	}
+	return &procXRCD{procObject{c.p, a.Object}}, nil
+}
+
+func (c *procContext) OpenQP(num uint32, xrcd rdma.XRCD) (rdma.QP, error) {
+	k := &call{Op: opOpenQP, N: int(num)}
+	if x, ok := xrcd.(*procXRCD); ok {
+		k.XRCD = x.h
+	}
+	a, err := c.p.call(k)
+	if err != nil {
+		return nil, err
+	}
+	qp := &procQP{procObject: procObject{c.p, a.Object}, num: a.Key[0]}
+	c.p.know(a.Object, qp)
+	return qp, nil
 }
 
 func (c *procContext) Supports(f rdma.Feature) error {
@@ -123,11 +195,94 @@ func (d *procPD) CreateQP(i rdma.QPInitAttr) (rdma.QP, error) {
 	if cq, ok := i.RecvCQ.(*procCQ); ok {
 		c.Recv = cq.h
 	}
+	if s, ok := i.SRQ.(*procSRQ); ok {
+		c.SRQ = s.h
+	}
+	if x, ok := i.XRCD.(*procXRCD); ok {
+		c.XRCD = x.h
+	}
 	a, err := d.p.call(c)
 	if err != nil {
 		return nil, err
 	}
-	return &procQP{procObject: procObject{d.p, a.Object}, pd: d, num: a.Key[0], init: i}, nil
+	qp := &procQP{procObject: procObject{d.p, a.Object}, pd: d, num: a.Key[0], init: i}
+	d.p.know(a.Object, qp)
+	return qp, nil
+}
+
+func (d *procPD) CreateSRQ(init rdma.SRQInitAttr) (rdma.SRQ, error) {
+	c := &call{Op: opCreateSRQ, On: d.h}
+	if cq, ok := init.CQ.(*procCQ); ok {
+		c.Recv = cq.h
+	}
+	if x, ok := init.XRCD.(*procXRCD); ok {
+		c.XRCD = x.h
+	}
+	init.CQ, init.XRCD = nil, nil
+	c.SRQInit = init
+	a, err := d.p.call(c)
+	if err != nil {
+		return nil, err
+	}
+	srq := &procSRQ{procObject: procObject{d.p, a.Object}, pd: d, num: a.Key[0]}
+	d.p.know(a.Object, srq)
+	return srq, nil
+}
+
+func (d *procPD) CreateAH(av rdma.AV) (rdma.AH, error) {
+	a, err := d.p.call(&call{Op: opCreateAH, On: d.h, AV: av})
+	if err != nil {
+		return nil, err
+	}
+	return &procAH{procObject{d.p, a.Object}, d}, nil
+}
+
+type procAH struct {
+	procObject
+	pd *procPD
+}
+
+func (h *procAH) PD() rdma.PD { return h.pd }
+
+type procXRCD struct{ procObject }
+
+type procChannel struct{ procObject }
+
+func (c *procChannel) Get(ctx context.Context) (rdma.CQ, error) {
+	a, err := c.p.callUntil(ctx, &call{Op: opChannelGet, On: c.h})
+	cq, ok := c.p.known(a.Object).(*procCQ)
+	if err == nil && !ok {
+		err = fmt.Errorf("an event of object %d, which is no completion queue", a.Object)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return cq, nil
+}
+
+type procSRQ struct {
+	rdma.UnsupportedSRQ
+	procObject
+	pd  *procPD
+	num uint32
+}
+
+func (s *procSRQ) PD() rdma.PD { return s.pd }
+func (s *procSRQ) Num() uint32 { return s.num }
+
+func (s *procSRQ) PostRecv(wrs []rdma.RecvWR) (int, error) {
+	a, err := s.p.call(&call{Op: opSRQPost, On: s.h, Recvs: wrs})
+	return a.N, err
+}
+
+func (s *procSRQ) Modify(attr rdma.SRQAttr, mask rdma.SRQAttrMask) error {
+	_, err := s.p.call(&call{Op: opSRQModify, On: s.h, SRQAttr: attr, SRQMask: mask})
+	return err
+}
+
+func (s *procSRQ) Query() rdma.SRQAttr {
+	a, _ := s.p.call(&call{Op: opSRQQuery, On: s.h})
+	return a.SRQAttr
 }
 
 type procMR struct {
@@ -182,6 +337,29 @@ func (q *procCQ) Poll(wc []rdma.WC) (int, error) {
 	return a.N, err
 }
 
+func (q *procCQ) PollEx(wc []rdma.WCEx) (int, error) {
+	a, err := q.p.call(&call{Op: opPollEx, On: q.h, N: len(wc)})
+	copy(wc, a.WCExs)
+	return a.N, err
+}
+
+func (q *procCQ) ReqNotify(solicitedOnly bool) error {
+	c := &call{Op: opReqNotify, On: q.h}
+	if solicitedOnly {
+		c.N = 1
+	}
+	_, err := q.p.call(c)
+	return err
+}
+
+func (q *procCQ) Resize(cqe int) error {
+	a, err := q.p.call(&call{Op: opResize, On: q.h, N: cqe})
+	if err == nil {
+		q.size = a.N
+	}
+	return err
+}
+
 type procQP struct {
 	rdma.UnsupportedQP
 	procObject
@@ -214,7 +392,19 @@ func (q *procQP) Query() (rdma.QPAttr, rdma.QPInitAttr) {
 }
 
 func (q *procQP) PostSend(wrs []rdma.SendWR) (int, error) {
-	a, err := q.p.call(&call{Op: opPostSend, On: q.h, Sends: wrs})
+	c := &call{Op: opPostSend, On: q.h, Sends: wrs}
+	for i := range wrs {
+		ah, ok := wrs[i].AH.(*procAH)
+		if !ok {
+			continue
+		}
+		if c.AHs == nil {
+			c.AHs = make([]handle, len(wrs))
+			c.Sends = append([]rdma.SendWR(nil), wrs...)
+		}
+		c.AHs[i], c.Sends[i].AH = ah.h, nil
+	}
+	a, err := q.p.call(c)
 	return a.N, err
 }
 

@@ -43,6 +43,21 @@ const (
 	opChurn
 	opBounce
 	opCloseContext
+	opCancel
+	opAsyncEvent
+	opCreateChannel
+	opChannelGet
+	opCreateCQEx
+	opPollEx
+	opReqNotify
+	opResize
+	opCreateSRQ
+	opSRQPost
+	opSRQModify
+	opSRQQuery
+	opCreateAH
+	opOpenXRCD
+	opOpenQP
 )
 
 // A handle names an object of the agent; 0 is none, and what is not known at
@@ -55,6 +70,9 @@ type call struct {
 	On     handle // the object called
 	Send   handle // create QP: CQs
 	Recv   handle
+	SRQ    handle
+	XRCD   handle
+	AHs    []handle // of Sends, where there are any
 	N, Off int
 	Kind   MemoryKind
 	Access rdma.Access
@@ -76,6 +94,12 @@ type call struct {
 	Recvs  []rdma.RecvWR
 	Churn  churn
 	Bounce bounce
+
+	CQInit  rdma.CQInitAttr  // without what handles stand for
+	SRQInit rdma.SRQInitAttr // the same
+	SRQAttr rdma.SRQAttr
+	SRQMask rdma.SRQAttrMask
+	AV      rdma.AV
 }
 
 type answer struct {
@@ -101,6 +125,17 @@ type answer struct {
 	Device    string
 	Limits    rdma.DeviceAttr
 	Reachable bool // the context is an Endpointer, whose endpoint is Data
+
+	WCExs   []rdma.WCEx
+	SRQAttr rdma.SRQAttr
+	Event   event
+}
+
+// An event is an rdma.AsyncEvent on its way.
+type event struct {
+	Type rdma.EventType
+	On   handle // the object, 0 for a port
+	Port uint8
 }
 
 // fail puts an error into the answer.

@@ -10,15 +10,16 @@ import (
 // somebody else may have scribbled on.
 //
 //	arenaHeader | lockWord x lockWords | regionEntry x regions | queueContext x queues |
-//	ready uint32 x queues | queueHeader x completions | heap: receive queues, AllocMR memory
+//	ready uint32 x queues | queueHeader x completions | sharedHeader x shared |
+//	heap: receive queues, AllocMR memory
 type layout struct {
-	size                                                     uint64
-	regions, queues, completions                             int
-	lockAt, regionAt, queueAt, readyAt, completionAt, heapAt uint64
+	size                                                               uint64
+	regions, queues, completions, shared                               int
+	lockAt, regionAt, queueAt, readyAt, completionAt, sharedAt, heapAt uint64
 }
 
 const (
-	arenaMagic   = 0x31415241_54464f53 // "SOFTARA1"
+	arenaMagic   = 0x32415241_54464f53 // "SOFTARA2"
 	pageSize     = 4096
 	lockWords    = 64
 	minArena     = 48 << 10
@@ -26,6 +27,7 @@ const (
 	maxQueues    = 16 << 10 // also the low bits of a queue pair number
 	queueBits    = 14
 	maxCompletes = 4 << 10
+	maxShared    = 4 << 10
 )
 
 // layoutFor divides an arena of size bytes.
@@ -37,6 +39,7 @@ func layoutFor(size uint64) (layout, error) {
 	l.regions = clampPow2(size/2048, 64, maxRegions)
 	l.queues = clampPow2(size/2048, 32, maxQueues)
 	l.completions = clampPow2(size/8192, 32, maxCompletes)
+	l.shared = clampPow2(size/16384, 16, maxShared)
 	at := uint64(pageSize)
 	take := func(n, each int) uint64 {
 		start := at
@@ -48,6 +51,7 @@ func layoutFor(size uint64) (layout, error) {
 	l.queueAt = take(l.queues, contextSize)
 	l.readyAt = take(l.queues, 4)
 	l.completionAt = take(l.completions, headerSize)
+	l.sharedAt = take(l.shared, sharedSize)
 	l.heapAt = at
 	return l, nil
 }
@@ -75,8 +79,8 @@ type arenaHeader struct {
 // touched says how much of the arena was ever used, so that its next owner
 // clears that and leaves the rest sparse.
 type touched struct {
-	regions, queues, completions, _ uint32
-	heap                            uint64
+	regions, queues, completions, shared uint32
+	heap                                 uint64
 }
 
 // A lockWord serialises atomics on memory outside the segment: those that hash
@@ -117,10 +121,10 @@ const regionLive = 1 << 32
 type queueContext struct {
 	// Line 0, written by the owner; word also by the initiator, by
 	// compare-and-swap, to put the queue pair into ERR.
-	word     uint32 // rdma.QPState | queueFault
+	word     uint32 // rdma.QPState | why an initiator moved it to ERR << faultShift
 	num      uint32
 	dest     uint64 // connected peer: rank+1 << 32 | queue pair number
-	rights   uint32 // access | maxDestRdAtomic << 8 | minRNRTimer << 16
+	rights   uint32 // access | maxDestRdAtomic << 8 | minRNRTimer << 16 | rdma.QPType << 24
 	pd       uint32
 	slotsAt  uint64 // offset of the receive queue in the arena
 	slots    uint32 // its length, a power of two
@@ -128,7 +132,8 @@ type queueContext struct {
 	slotSGEs uint32
 	sendCQ   uint32
 	recvCQ   uint32
-	_        [8]byte
+	shared   uint32 // index + 1 of the shared queue that receives come from; 0: of the slots above
+	scope    uint64 // UD: the Q_Key; XRC target: its domain
 
 	// Line 1, written by the owner as initiator.
 	mark uint64 // turn << 32 | what he is at: region index + 1, markQueue, 0 when idle
@@ -142,11 +147,11 @@ type queueContext struct {
 	atomicValid uint32
 	atomicOld   uint64
 	starved     uint32 // the initiator found no receive and would like to hear of one
-	_           [36]byte
+	established uint32 // a message has come in RTR: establishedNow, then establishedTold
+	_           [32]byte
 }
 
 const (
-	queueFault uint32 = 1 << 8     // an initiator moved the queue pair to ERR
 	queueState uint32 = 0xff       // the rdma.QPState in word
 	markQueue  uint64 = 0xffffffff // any region of the target
 	markTurn   uint64 = 1 << 32    // one turn
@@ -167,15 +172,21 @@ const (
 
 // A recvSlot is a receive request; its scatter list follows it in the arena.
 type recvSlot struct {
-	state   uint32
-	sges    uint32
-	status  uint32
-	opcode  uint32
+	state   uint32 // of a queue pair's own receive queue; see sharedHeader for others
+	sges    uint8
+	status  uint8
+	opcode  uint8
+	flags   uint8 // rdma.WCFlags | slotSolicited
 	byteLen uint32
 	imm     uint32
-	flags   uint32
 	srcQP   uint32
+	qp      uint32 // the queue pair that took it, in a shared queue
+	stamp   uint64 // when, for a completion queue with timestamps
 }
+
+// slotSolicited is in recvSlot.flags, on a bit that is no rdma.WCFlags: the
+// sender asked for the receiver's attention.
+const slotSolicited = 1 << 2
 
 // slotSGE is a scatter entry in the arena.
 type slotSGE struct {
@@ -187,14 +198,79 @@ type slotSGE struct {
 // A queueHeader is the shared part of a completion queue.
 type queueHeader struct {
 	attention uint32 // an initiator has set a ready word of an attached queue pair
-	_         [60]byte
+	armed     uint32 // the owner waits for completions: armedSolicited, armedAny, or 0
+	stamps    uint32 // 1: he wants their times
+	_         [52]byte
 }
+
+// What an owner who waits wants to be woken for.
+const (
+	armedSolicited uint32 = 1 + iota // solicited and failed completions
+	armedAny
+)
+
+// A sharedHeader is what others may know of a receive queue that many take from
+// at once: an SRQ, and the receive queue of an unreliable datagram queue pair. Its
+// memory, at the offset at, holds
+//
+//	claim uint64 x slots | order uint64 x slots | recvSlot and scatter list x slots
+//
+// order says in which order slots are taken: entry n holds n << 32 | slot for
+// the n-th receive ever posted. A claim is the state of a slot:
+//
+//	FREE -> POSTED (owner) -> CLAIMED (initiator) -> DONE (the same) -> FREE (owner)
+//	              ^---- (owner) ----'
+//
+// with n in its high half, so that it changes hands by one compare-and-swap that
+// records who has it. The claimant of one that stays CLAIMED may have died: the
+// owner finds out and posts the slot anew, as the next (sharedQueue.repair).
+// head is a hint that every claimant moves on: entries before it are not POSTED.
+//
+// The memory of a queue that is destroyed serves only other shared queues of the
+// same shape, and n goes on. So whoever was about to claim when the queue went finds
+// no claim that he could mistake for one that he has read of.
+type sharedHeader struct {
+	// Line 0, written by the owner.
+	num      uint32 // of the queue; 0: there is none
+	pd       uint32
+	scope    uint64 // SRQXRC: the domain; else 0
+	at       uint64
+	slots    uint32 // a power of two
+	slotSize uint32
+	slotSGEs uint32
+	cq       uint32 // SRQXRC: where its receives complete; else that of the queue pair
+	_        [24]byte
+
+	// Line 1, written by the owner.
+	tail uint32 // receives ever posted
+	_    [60]byte
+
+	// Line 2, written by claimants and by the owner.
+	head    uint32
+	limit   uint32 // armed by the owner; who leaves fewer than this takes it back to 0
+	fired   uint32 // and sets this to 1
+	starved uint32 // somebody found no receive and would like to hear of one
+	ready   uint32 // somebody has set a claim to DONE, or given one back
+	_       [44]byte
+}
+
+// The states in the low 8 bits of a claim. Above them is the claimant's rank + 1
+// for CLAIMED and DONE, 0 for one who gives the slot back, and then n.
+const (
+	claimFree uint64 = iota
+	claimPosted
+	claimTaken
+	claimDone
+	claimState uint64 = 0xff
+	claimRank         = 8 // the shift of the rank, which has 24 bits
+)
 
 const (
 	lockSize    = 64
 	regionSize  = 64
 	contextSize = 192
 	headerSize  = 64
+	sharedSize  = 192
 	slotHeader  = 32
 	slotSGESize = 16
 )

@@ -101,6 +101,10 @@ func (q *queuePair) advance() (moved bool) {
 	for q.pending.n > 0 {
 		switch q.state() {
 		case rdma.StateRTS:
+		case rdma.StateSQD:
+			if q.wire.offset == 0 {
+				return moved
+			}
 		case rdma.StateErr:
 			q.flushSend()
 			q.flushRecv()
@@ -148,6 +152,7 @@ func (q *queuePair) settle(e *request, status rdma.WCStatus, n uint32) {
 	if q.remote != nil {
 		q.peer.bell.Ring()
 	}
+	q.drained()
 }
 
 // wait takes note that the head of the backlog got the answer a, keeps its

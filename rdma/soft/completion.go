@@ -2,6 +2,7 @@ package soft
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -26,15 +27,21 @@ type completionQueue struct {
 	p     *Provider
 	index uint32
 	head  *queueHeader
-	size  int
 	count uint32 // len of the ring: stored with mu held, loaded by an empty poll
 	over  atomic.Bool
 
-	queues atomic.Pointer[[]*queuePair] // attached; replaced under mu
+	queues atomic.Pointer[[]*queuePair]   // attached; replaced under mu
+	shared atomic.Pointer[[]*sharedQueue] // that those take from; the same
+
+	channel       *compChannel // nil without one
+	ignoreOverrun bool
 
 	mu     sync.Mutex // guards the ring and what follows
-	ring   []entry    // a power of two long, grows up to size
+	size   int
+	ring   []entry // a power of two long, grows up to size
+	stamps []uint64
 	first  uint32
+	armed  uint32 // as head.armed
 	closed bool
 	uses   int
 }
@@ -43,15 +50,43 @@ type completionQueue struct {
 type entry struct {
 	wc   rdma.WC
 	q    *queuePair
-	free uint32 // what q.freed or q.rfreed becomes when it is polled
-	recv bool
+	free uint32 // what q.freed or q.rfreed becomes when it is polled, or the index of the shared queue
+	kind entryKind
+}
+
+// An entryKind says what becomes free when a completion is polled.
+type entryKind uint8
+
+const (
+	entrySend   entryKind = iota // a place in the send queue
+	entryRecv                    // one in the receive queue
+	entryShared                  // one in a shared queue
+)
+
+// freed gives the place of a completed request back.
+func (p *Provider) freed(e *entry) {
+	switch e.kind {
+	case entrySend:
+		e.q.freed.Store(e.free)
+	case entryRecv:
+		e.q.rfreed.Store(e.free)
+	case entryShared:
+		if h := p.byShared.get(e.free); h != nil {
+			h.outstanding.Add(-1)
+		}
+	}
 }
 
 func (c *context) CreateCQ(cqe int) (rdma.CQ, error) {
+	return c.createCQ("create_cq", rdma.CQInitAttr{CQE: cqe})
+}
+
+func (c *context) createCQ(op string, attr rdma.CQInitAttr) (rdma.CQ, error) {
+	cqe := attr.CQE
 	if cqe < 1 || cqe > maxCQE {
-		return nil, &rdma.OpError{Op: "create_cq", Detail: fmt.Sprintf("%d entries: want 1 to %d", cqe, maxCQE), Err: rdma.ErrInvalid}
+		return nil, &rdma.OpError{Op: op, Detail: fmt.Sprintf("%d entries: want 1 to %d", cqe, maxCQE), Err: rdma.ErrInvalid}
 	}
-	if err := c.adopt("create_cq"); err != nil {
+	if err := c.adopt(op); err != nil {
 		return nil, err
 	}
 	p := c.p
@@ -63,15 +98,23 @@ func (c *context) CreateCQ(cqe int) (rdma.CQ, error) {
 	p.mu.Unlock()
 	if !ok {
 		c.disown()
-		return nil, &rdma.OpError{Op: "create_cq", Detail: fmt.Sprintf("all %d are in use", p.layout.completions), Err: rdma.ErrNoMemory}
+		return nil, &rdma.OpError{Op: op, Detail: fmt.Sprintf("all %d are in use", p.layout.completions), Err: rdma.ErrNoMemory}
 	}
 	cq := &completionQueue{ctx: c, p: p, index: uint32(i), head: &p.cqs[i], size: cqe}
 	cq.queues.Store(new([]*queuePair))
+	cq.shared.Store(new([]*sharedQueue))
 	atomic.StoreUint32(&cq.head.attention, 0)
+	atomic.StoreUint32(&cq.head.armed, 0)
+	atomic.StoreUint32(&cq.head.stamps, 0)
+	p.byCQ.set(cq.index, cq)
 	return cq, nil
 }
 
-func (c *completionQueue) Cap() int { return c.size }
+func (c *completionQueue) Cap() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.size
+}
 
 func (c *completionQueue) Close() error {
 	c.mu.Lock()
@@ -83,6 +126,11 @@ func (c *completionQueue) Close() error {
 		return &rdma.OpError{Op: "destroy_cq", Detail: "queue pairs are attached", Err: rdma.ErrBusy}
 	}
 	c.closed = true
+	if c.channel != nil {
+		c.channel.leave(c)
+	}
+	c.ctx.events.forget(func(e rdma.AsyncEvent) bool { return e.CQ == rdma.CQ(c) })
+	c.p.byCQ.set(c.index, nil)
 	c.p.mu.Lock()
 	c.p.freeCQs.give(int(c.index))
 	c.p.mu.Unlock()
@@ -105,7 +153,7 @@ func (c *completionQueue) attach(q *queuePair) error {
 		}
 	}
 	list := append(append(make([]*queuePair, 0, len(old)+1), old...), q)
-	c.queues.Store(&list)
+	c.setQueues(list)
 	return nil
 }
 
@@ -121,7 +169,19 @@ func (c *completionQueue) detach(q *queuePair) {
 			list = append(list, have)
 		}
 	}
+	c.setQueues(list)
+}
+
+// setQueues replaces what is attached. Called with mu held.
+func (c *completionQueue) setQueues(list []*queuePair) {
 	c.queues.Store(&list)
+	shared := []*sharedQueue{}
+	for _, q := range list {
+		if q.shared != nil && q.recv == c && !slices.Contains(shared, q.shared) {
+			shared = append(shared, q.shared)
+		}
+	}
+	c.shared.Store(&shared)
 }
 
 // purge takes a queue pair's completions out.
@@ -132,10 +192,17 @@ func (c *completionQueue) purge(q *queuePair) {
 	mask := uint32(len(c.ring) - 1)
 	for i := range c.count {
 		e := c.ring[(c.first+i)&mask]
-		if e.q != q {
-			c.ring[(c.first+kept)&mask] = e
-			kept++
+		if e.q == q {
+			if e.kind == entryShared {
+				c.p.freed(&e)
+			}
+			continue
 		}
+		c.ring[(c.first+kept)&mask] = e
+		if c.stamps != nil {
+			c.stamps[(c.first+kept)&mask] = c.stamps[(c.first+i)&mask]
+		}
+		kept++
 	}
 	for i := kept; i < c.count; i++ {
 		c.ring[(c.first+i)&mask].q = nil
@@ -145,39 +212,59 @@ func (c *completionQueue) purge(q *queuePair) {
 
 // push adds a completion. Called with mu held. When the queue is full it is
 // broken from now on, and so are the queue pairs attached.
-func (c *completionQueue) push(e entry) {
-	if int(c.count) >= c.size {
+func (c *completionQueue) push(e entry, stamp uint64, solicited bool) {
+	if int(c.count) >= c.size && !c.ignoreOverrun {
 		c.overrun()
 		return
 	}
 	if int(c.count) == len(c.ring) {
 		c.grow()
 	}
-	c.ring[(c.first+c.count)&uint32(len(c.ring)-1)] = e
+	i := (c.first + c.count) & uint32(len(c.ring)-1)
+	c.ring[i] = e
+	if c.stamps != nil {
+		if stamp == 0 {
+			stamp = deviceTime()
+		}
+		c.stamps[i] = stamp
+	}
 	arch.StoreRelease32(&c.count, c.count+1)
+	if c.armed != 0 && (c.armed == armedAny || solicited || e.wc.Status != rdma.WCSuccess) {
+		c.notify()
+	}
 }
 
 func (c *completionQueue) grow() {
-	ring := make([]entry, max(16, 2*len(c.ring)))
+	n := max(16, 2*len(c.ring))
+	ring := make([]entry, n)
 	for i := range c.count {
 		ring[i] = c.ring[(c.first+i)&uint32(len(c.ring)-1)]
+	}
+	if c.stamps != nil {
+		stamps := make([]uint64, n)
+		for i := range c.count {
+			stamps[i] = c.stamps[(c.first+i)&uint32(len(c.ring)-1)]
+		}
+		c.stamps = stamps
 	}
 	c.ring, c.first = ring, 0
 }
 
+// overrun breaks the queue. Called with mu held.
 func (c *completionQueue) overrun() {
 	if c.over.Swap(true) {
 		return
 	}
+	c.ctx.events.add(rdma.AsyncEvent{Type: rdma.EventCQErr, CQ: c})
 	for _, q := range *c.queues.Load() {
-		q.p.self.fault(q.own)
+		q.p.self.fault(q.own, faultFatal)
 	}
 }
 
-// complete adds a send completion.
-func (c *completionQueue) complete(e entry) {
+// complete adds a completion.
+func (c *completionQueue) complete(e entry, stamp uint64, solicited bool) {
 	c.mu.Lock()
-	c.push(e)
+	c.push(e, stamp, solicited)
 	c.mu.Unlock()
 }
 
@@ -185,49 +272,88 @@ func (c *completionQueue) Poll(wc []rdma.WC) (int, error) {
 	if c.p.work.wanted() {
 		c.p.work.poll()
 	}
-	if atomic.LoadUint32(&c.count) == 0 && atomic.LoadUint32(&c.head.attention) == 0 && !c.over.Load() {
+	if c.idle() {
 		return 0, nil
 	}
 	return c.poll(wc)
 }
 
+// idle tells whether a poll would find nothing.
+func (c *completionQueue) idle() bool {
+	return atomic.LoadUint32(&c.count) == 0 && atomic.LoadUint32(&c.head.attention) == 0 && !c.over.Load()
+}
+
+// look takes in what initiators have completed, and flushes queue pairs that
+// are in ERR.
+func (c *completionQueue) look() {
+	c.mu.Lock()
+	c.lookLocked()
+	c.mu.Unlock()
+}
+
+// lookLocked is look with mu held, which it may let go of in between: shared
+// queues, and flushing, take locks that come before it.
+func (c *completionQueue) lookLocked() {
+	if atomic.LoadUint32(&c.head.attention) == 0 {
+		return
+	}
+	atomic.SwapUint32(&c.head.attention, 0)
+	if shared := *c.shared.Load(); len(shared) > 0 {
+		c.mu.Unlock()
+		for _, h := range shared {
+			if atomic.LoadUint32(&h.head.ready)|atomic.LoadUint32(&h.head.starved) != 0 {
+				h.harvest()
+			}
+			if h.api != nil {
+				h.api.limited()
+			}
+		}
+		c.mu.Lock()
+	}
+	if failed := c.harvest(); failed != nil {
+		c.mu.Unlock()
+		for _, q := range failed {
+			q.flush()
+		}
+		c.mu.Lock()
+	}
+}
+
 func (c *completionQueue) poll(wc []rdma.WC) (int, error) {
 	c.mu.Lock()
-	if atomic.LoadUint32(&c.head.attention) != 0 {
-		if failed := c.harvest(); failed != nil {
-			// Flushing takes locks that come before this one.
-			c.mu.Unlock()
-			for _, q := range failed {
-				q.flush()
-			}
-			c.mu.Lock()
-		}
-	}
-	if c.over.Load() {
-		c.mu.Unlock()
-		return 0, &rdma.OpError{Op: "poll_cq", Detail: fmt.Sprintf("more than %d completions: the queue was overrun", c.size), Err: rdma.ErrNoMemory}
+	defer c.mu.Unlock()
+	c.lookLocked()
+	if err := c.broken(); err != nil {
+		return 0, err
 	}
 	n := min(len(wc), int(c.count))
 	mask := uint32(len(c.ring) - 1)
 	for i := range n {
 		e := &c.ring[(c.first+uint32(i))&mask]
 		wc[i] = e.wc
-		if e.recv {
-			e.q.rfreed.Store(e.free)
-		} else {
-			e.q.freed.Store(e.free)
-		}
+		c.p.freed(e)
 	}
+	c.drop(n)
+	return n, nil
+}
+
+// drop takes the first n completions out. Called with mu held.
+func (c *completionQueue) drop(n int) {
 	c.first += uint32(n)
 	arch.StoreRelease32(&c.count, c.count-uint32(n))
-	c.mu.Unlock()
-	return n, nil
+}
+
+// broken is the error of a queue that was overrun.
+func (c *completionQueue) broken() error {
+	if !c.over.Load() {
+		return nil
+	}
+	return &rdma.OpError{Op: "poll_cq", Detail: fmt.Sprintf("more than %d completions: the queue was overrun", c.size), Err: rdma.ErrNoMemory}
 }
 
 // harvest moves what initiators completed into the ring and gives the queue
 // pairs that are in ERR. Called with mu held.
 func (c *completionQueue) harvest() (failed []*queuePair) {
-	atomic.SwapUint32(&c.head.attention, 0)
 	for _, q := range *c.queues.Load() {
 		ready := &c.p.ready[q.index]
 		if atomic.LoadUint32(ready) == 0 {
@@ -236,6 +362,7 @@ func (c *completionQueue) harvest() (failed []*queuePair) {
 		if q.recv == c {
 			atomic.SwapUint32(ready, 0)
 			q.take()
+			q.established()
 		}
 		if q.state() == rdma.StateErr {
 			failed = append(failed, q)
@@ -257,14 +384,9 @@ func (q *queuePair) take() {
 			return
 		}
 		q.rtaken++
-		e := entry{q: q, free: q.rtaken, recv: true, wc: rdma.WC{
-			WRID: q.wrids[i], Status: rdma.WCStatus(sl.status), Opcode: rdma.WCOpcode(sl.opcode), ByteLen: sl.byteLen,
-			ImmData: sl.imm, QPNum: q.num, SrcQP: sl.srcQP, Flags: rdma.WCFlags(sl.flags),
-		}}
-		if e.wc.Status != rdma.WCSuccess {
-			e.wc = rdma.WC{WRID: e.wc.WRID, Status: e.wc.Status, QPNum: q.num}
-		}
+		e := entry{q: q, free: q.rtaken, kind: entryRecv, wc: receiveWC(sl, q.wrids[i], q.num)}
+		stamp, solicited := sl.stamp, sl.flags&slotSolicited != 0
 		atomic.StoreUint32(&sl.state, slotFree)
-		q.recv.push(e)
+		q.recv.push(e, stamp, solicited)
 	}
 }

@@ -29,11 +29,11 @@ const arenaSize = 64 << 20
 
 // lacking are the features that this device does not have.
 var lacking = []rdma.Feature{
-	rdma.FeatureUC, rdma.FeatureUD, rdma.FeatureXRC, rdma.FeatureDC, rdma.FeatureSRQ,
+	rdma.FeatureUC, rdma.FeatureUD, rdma.FeatureXRC, rdma.FeatureDC,
 	rdma.FeatureInlineRecv, rdma.FeatureMW1, rdma.FeatureMW2, rdma.FeatureSendWithInv,
 	rdma.FeatureSVA, rdma.FeatureDMABuf, rdma.FeatureUMR,
-	rdma.FeatureTagMatching, rdma.FeatureStridingRQ, rdma.FeatureCompChannel, rdma.FeatureAsyncEvents,
-	rdma.FeatureExtendedCQ, rdma.FeatureDoorbellCounts,
+	rdma.FeatureTagMatching, rdma.FeatureStridingRQ,
+	rdma.FeatureDoorbellCounts,
 }
 
 // opened is a context with the provider under it.
@@ -232,7 +232,8 @@ func TestConformanceOrdinaryMemory(t *testing.T) {
 // where requests are executed.
 var inMotion = []string{"flush", "status", "signal", "inline", "transfer", "recv", "rnr", "ack", "atomic",
 	"order", "cq", "dereg", "counters", "ability", "close", "map", "random",
-	"iova", "rereg", "odp"}
+	"iova", "rereg", "odp",
+	"srq", "event", "channel", "cq_ex"}
 
 func TestConformanceAdversarial(t *testing.T) {
 	seeds := uint64(3)

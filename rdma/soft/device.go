@@ -47,6 +47,8 @@ type context struct {
 	closed   bool
 	queues   map[*queuePair]struct{}
 	past     rdma.Counters // of queue pairs that are closed
+
+	events eventQueue
 }
 
 var (
@@ -70,8 +72,10 @@ func (c *context) QueryDevice() rdma.DeviceAttr {
 		MaxMR: l.regions, MaxMRSize: math.MaxInt64, MaxPD: math.MaxInt32,
 		MaxQPRdAtom: maxRdAtom, MaxQPInitRdAtom: maxRdAtom,
 		MaxInlineData: maxInline,
-		OneSided:      c.p.net == nil && c.p.cfg.Adversary == nil,
-		ODP:           true,
+		MaxSRQ:        l.shared, MaxSRQWR: maxWR, MaxSRQSGE: maxSGE,
+		ClockHz:  deviceHz,
+		OneSided: c.p.net == nil && c.p.cfg.Adversary == nil,
+		ODP:      true,
 	}
 }
 
@@ -79,7 +83,8 @@ func (c *context) QueryDevice() rdma.DeviceAttr {
 func (c *context) Supports(f rdma.Feature) error {
 	switch f {
 	case rdma.FeatureRC, rdma.FeatureAtomics, rdma.FeatureInlineSend, rdma.FeatureZeroBased, rdma.FeatureODP, rdma.FeatureImplicitODP,
-		rdma.FeatureIOVA, rdma.FeatureReregMR:
+		rdma.FeatureIOVA, rdma.FeatureReregMR,
+		rdma.FeatureSRQ, rdma.FeatureAsyncEvents, rdma.FeatureCompChannel, rdma.FeatureExtendedCQ:
 		return nil
 	}
 	return &rdma.OpError{Op: "query_device", Detail: f.String() + ": not on this device", Err: rdma.ErrNotSupported}
@@ -168,6 +173,7 @@ func (c *context) Close() error {
 	}
 	c.closed = true
 	c.mu.Unlock()
+	c.events.close()
 	c.p.mu.Lock()
 	c.p.contexts--
 	c.p.mu.Unlock()

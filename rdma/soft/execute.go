@@ -38,6 +38,9 @@ func (q *queuePair) run(wr *rdma.SendWR) (status rdma.WCStatus, moved uint32, a 
 	q.mark(what)
 	a = admit(c, q.attr.DestQPNum, q.dest, q.psn)
 	if a == accepted {
+		if atomic.LoadUint32(&c.word) == uint32(rdma.StateRTR) {
+			s.begin(c)
+		}
 		status, a = q.respond(wr, segs, total, guard)
 		if a == accepted {
 			c.expect = (q.psn + 1) & psnMask
@@ -71,7 +74,7 @@ func (q *queuePair) respond(wr *rdma.SendWR, segs [][]byte, total uint64, guard 
 	s, c := q.peer, q.remote
 	rights := atomic.LoadUint32(&c.rights)
 	if !permits(rights, wr.Opcode) {
-		s.fault(c)
+		s.fault(c, faultRequest)
 		return rdma.WCRemInvReqErr, accepted
 	}
 	var sp span
@@ -80,38 +83,41 @@ func (q *queuePair) respond(wr *rdma.SendWR, segs [][]byte, total uint64, guard 
 		if total > 0 {
 			var ok bool
 			if sp, ok = s.resolve(wr.RKey, c.pd, wr.RemoteAddr, total, rdma.AccessRemoteWrite); !ok {
-				s.fault(c)
+				s.fault(c, faultAccess)
 				return rdma.WCRemAccessErr, accepted
 			}
 		}
-		var sl *recvSlot
-		if wr.Opcode == rdma.WRRDMAWriteWithImm {
-			if sl, _ = q.await(); sl == nil {
+		var tk ticket
+		imm := wr.Opcode == rdma.WRRDMAWriteWithImm
+		if imm {
+			var ok bool
+			if tk, ok = q.await(); !ok {
 				return 0, notReady
 			}
 		}
 		off := 0
 		for _, b := range segs {
 			if st := sp.store(off, b, guard); st != rdma.WCSuccess {
+				tk.giveBack(c)
 				q.blame(st)
 				return st, accepted
 			}
 			off += len(b)
 		}
-		if sl != nil {
-			s.deliver(c, sl, rdma.WCSuccess, wr.Opcode, uint32(total), wr.ImmData, q.num)
+		if imm {
+			s.deliver(c, &tk, q.message(wr, total))
 		}
 		return rdma.WCSuccess, accepted
 
 	case rdma.WRSend, rdma.WRSendWithImm:
-		sl, slotAt := q.await()
-		if sl == nil {
+		tk, ok := q.await()
+		if !ok {
 			return 0, notReady
 		}
 		if q.to == nil {
 			q.to = new(scatter)
 		}
-		st, theirs := s.receive(c, s.entries(c, sl, slotAt), total, q.to)
+		st, theirs := tk.receive(total, q.to)
 		if st == rdma.WCSuccess {
 			off := 0
 			for _, b := range segs {
@@ -124,13 +130,15 @@ func (q *queuePair) respond(wr *rdma.SendWR, segs [][]byte, total uint64, guard 
 				off += len(b)
 			}
 			if st == rdma.WCSuccess {
-				s.deliver(c, sl, rdma.WCSuccess, wr.Opcode, uint32(total), wr.ImmData, q.num)
+				s.deliver(c, &tk, q.message(wr, total))
 				return rdma.WCSuccess, accepted
 			}
 		}
 		if theirs != rdma.WCSuccess {
-			s.deliver(c, sl, theirs, wr.Opcode, 0, 0, q.num)
-			s.fault(c)
+			s.deliver(c, &tk, delivery{status: theirs, op: wr.Opcode, srcQP: q.num})
+			s.fault(c, faultTold)
+		} else {
+			tk.giveBack(c)
 		}
 		return st, accepted
 
@@ -140,7 +148,7 @@ func (q *queuePair) respond(wr *rdma.SendWR, segs [][]byte, total uint64, guard 
 		}
 		sp, ok := s.resolve(wr.RKey, c.pd, wr.RemoteAddr, total, rdma.AccessRemoteRead)
 		if !ok {
-			s.fault(c)
+			s.fault(c, faultAccess)
 			return rdma.WCRemAccessErr, accepted
 		}
 		off := 0
@@ -156,12 +164,12 @@ func (q *queuePair) respond(wr *rdma.SendWR, segs [][]byte, total uint64, guard 
 
 	// The atomics.
 	if wr.RemoteAddr%8 != 0 {
-		s.fault(c)
+		s.fault(c, faultRequest)
 		return rdma.WCRemInvReqErr, accepted
 	}
 	sp, ok := s.resolve(wr.RKey, c.pd, wr.RemoteAddr, 8, rdma.AccessRemoteAtomic)
 	if !ok {
-		s.fault(c)
+		s.fault(c, faultAccess)
 		return rdma.WCRemAccessErr, accepted
 	}
 	old, st := s.atomic(&sp, wr.Opcode, wr.CompareAdd, wr.Swap, q.p.cfg.Rank)
@@ -174,21 +182,27 @@ func (q *queuePair) respond(wr *rdma.SendWR, segs [][]byte, total uint64, guard 
 }
 
 // await gives the next receive request, and asks to be woken when there is none.
-func (q *queuePair) await() (*recvSlot, uint64) {
-	sl, slotAt := q.peer.slot(q.remote)
-	if sl == nil {
+func (q *queuePair) await() (ticket, bool) {
+	s, c, rank := q.peer, q.remote, q.p.cfg.Rank
+	tk, ok := s.next(c, rank)
+	if !ok {
 		// A full barrier: either the owner sees this or the next look sees
 		// his receive, up to his own store buffer; the timer covers that.
-		atomic.StoreUint32(&q.remote.starved, 1)
-		sl, slotAt = q.peer.slot(q.remote)
+		s.starve(c)
+		tk, ok = s.next(c, rank)
 	}
-	return sl, slotAt
+	return tk, ok
+}
+
+// message is what the receiver is told of a message that has arrived.
+func (q *queuePair) message(wr *rdma.SendWR, total uint64) delivery {
+	return delivery{op: wr.Opcode, solicited: wr.Flags&rdma.SendSolicited != 0, n: uint32(total), imm: wr.ImmData, srcQP: q.num}
 }
 
 // blame puts the responder into ERR when it was its fault.
 func (q *queuePair) blame(st rdma.WCStatus) {
 	if st == rdma.WCRemAccessErr || st == rdma.WCRemOpErr {
-		q.peer.fault(q.remote)
+		q.peer.fault(q.remote, faultOf(st))
 	}
 }
 
@@ -210,7 +224,7 @@ func (q *queuePair) repeat(wr *rdma.SendWR, segs [][]byte, guard bool) rdma.WCSt
 	}
 	sp, ok := s.resolve(wr.RKey, c.pd, wr.RemoteAddr, uint64(total), rdma.AccessRemoteRead)
 	if !ok {
-		s.fault(c)
+		s.fault(c, faultAccess)
 		return rdma.WCRemAccessErr
 	}
 	off := 0

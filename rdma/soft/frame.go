@@ -15,7 +15,7 @@ import (
 // A message of more than pieceSize bytes goes in pieces, each with a header
 // that is complete in itself:
 //
-//	0 type | 1 op | 2 status or RNR code | 3 zero | 4 length of the payload u32
+//	0 type | 1 op | 2 status or RNR code | 3 flags | 4 length of the payload u32
 //	8 to u32 | 12 from u32 (queue pair numbers) | 16 psn u32 | 20 imm u32
 //	24 total u32 | 28 offset u32 of the piece | 32 key u32 | 36 life u32
 //	40 address u64 | 48 compare or add u64 | 56 swap u64
@@ -23,6 +23,7 @@ type frame struct {
 	kind          frameKind
 	op            rdma.WROpcode
 	code          uint8
+	flags         uint8
 	length        uint32
 	to, from      uint32
 	psn, imm      uint32
@@ -46,6 +47,12 @@ const (
 	frameKinds
 )
 
+// frameSolicited: the receiver's completion is a solicited one.
+const (
+	frameSolicited = 1 << iota
+	frameFlags     = 1<<iota - 1
+)
+
 const (
 	frameSize = 64
 	pieceSize = 64 << 10
@@ -55,7 +62,7 @@ var errFrame = errors.New("malformed frame")
 
 func (f *frame) put(b *[frameSize]byte) {
 	le := binary.LittleEndian
-	b[0], b[1], b[2], b[3] = byte(f.kind), byte(f.op), f.code, 0
+	b[0], b[1], b[2], b[3] = byte(f.kind), byte(f.op), f.code, f.flags
 	le.PutUint32(b[4:], f.length)
 	le.PutUint32(b[8:], f.to)
 	le.PutUint32(b[12:], f.from)
@@ -78,13 +85,13 @@ func parseFrame(b []byte) (f frame, err error) {
 	}
 	le := binary.LittleEndian
 	f = frame{
-		kind: frameKind(b[0]), op: rdma.WROpcode(b[1]), code: b[2], length: le.Uint32(b[4:]),
+		kind: frameKind(b[0]), op: rdma.WROpcode(b[1]), code: b[2], flags: b[3], length: le.Uint32(b[4:]),
 		to: le.Uint32(b[8:]), from: le.Uint32(b[12:]), psn: le.Uint32(b[16:]), imm: le.Uint32(b[20:]),
 		total: le.Uint32(b[24:]), offset: le.Uint32(b[28:]), key: le.Uint32(b[32:]), life: le.Uint32(b[36:]),
 		addr: le.Uint64(b[40:]), compareAdd: le.Uint64(b[48:]), swap: le.Uint64(b[56:]),
 	}
 	switch {
-	case f.kind == 0 || f.kind >= frameKinds || b[3] != 0:
+	case f.kind == 0 || f.kind >= frameKinds || f.flags&^frameFlags != 0:
 		return f, fmt.Errorf("%w: type %d", errFrame, b[0])
 	case f.op > rdma.WRAtomicFetchAndAdd:
 		return f, fmt.Errorf("%w: operation %d", errFrame, f.op)
@@ -103,3 +110,8 @@ func parseFrame(b []byte) (f frame, err error) {
 
 // last tells whether a piece ends its message.
 func (f *frame) last() bool { return f.offset+f.length == f.total }
+
+// message is what the receiver is told of a message that has arrived.
+func (f *frame) message() delivery {
+	return delivery{op: f.op, solicited: f.flags&frameSolicited != 0, n: f.total, imm: f.imm, srcQP: f.from}
+}

@@ -63,7 +63,7 @@ func (q *queuePair) Modify(attr rdma.QPAttr, mask rdma.QPAttrMask) error {
 		}
 	}
 	q.attr.Apply(attr, mask)
-	rights := packRights(q.attr.AccessFlags, q.attr.MaxDestRdAtomic, q.attr.MinRNRTimer)
+	rights := packRights(q.init.Type, q.attr.AccessFlags, q.attr.MaxDestRdAtomic, q.attr.MinRNRTimer)
 	atomic.StoreUint32(&q.own.rights, rights)
 	if from == rdma.StateRTR && to == rdma.StateRTS {
 		q.psn = q.attr.SQPSN
@@ -73,8 +73,12 @@ func (q *queuePair) Modify(attr rdma.QPAttr, mask rdma.QPAttrMask) error {
 		q.enterErr()
 		return fail("the queue pair is in ERR now")
 	}
-	if from == rdma.StateSQD && to == rdma.StateRTS {
+	switch {
+	case from == rdma.StateSQD && to == rdma.StateRTS:
 		q.advance()
+	case from == rdma.StateRTS && to == rdma.StateSQD:
+		q.draining = mask&rdma.QPSQDAsyncNotifyMask != 0 && attr.SQDAsyncNotify
+		q.drained()
 	}
 	return nil
 }
@@ -109,6 +113,7 @@ func (q *queuePair) connect(attr rdma.QPAttr) string {
 	c.head = 0
 	c.atomicValid = 0
 	c.starved = 0
+	c.established = establishedNo
 	q.connectWire()
 	return ""
 }
@@ -124,6 +129,7 @@ func (q *queuePair) enterErr() {
 			break
 		}
 	}
+	q.tellFault()
 	q.flushSend()
 	q.flushRecv()
 }
@@ -133,6 +139,7 @@ func (q *queuePair) flush() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.state() == rdma.StateErr && !q.closed {
+		q.tellFault()
 		q.flushSend()
 		q.flushRecv()
 	}
@@ -152,6 +159,10 @@ func (q *queuePair) flushSend() {
 // has delivered. While the peer is still at it, it is left to a later poll.
 // Called with mu held.
 func (q *queuePair) flushRecv() {
+	if q.shared != nil {
+		q.leaveShared()
+		return
+	}
 	if q.slots == 0 {
 		return
 	}
@@ -160,12 +171,8 @@ func (q *queuePair) flushRecv() {
 	if q.rposted.Load() == q.takenNow() {
 		return
 	}
-	if t := q.target.Load(); t != nil {
-		barrier()
-		if m := atomic.LoadUint64(&t.context.mark); m&markWhat == markQueue && !t.peer.checkDead() {
-			q.p.self.raise(q.own, q.recv.index)
-			return
-		}
+	if q.attended() {
+		return
 	}
 	q.recv.mu.Lock()
 	defer q.recv.mu.Unlock()
@@ -176,8 +183,42 @@ func (q *queuePair) flushRecv() {
 			atomic.StoreUint32(&sl.state, slotFree)
 		}
 		q.rtaken++
-		q.recv.push(entry{q: q, free: q.rtaken, recv: true,
-			wc: rdma.WC{WRID: q.wrids[i], Status: rdma.WCWRFlushErr, QPNum: q.num}})
+		q.recv.push(entry{q: q, free: q.rtaken, kind: entryRecv,
+			wc: rdma.WC{WRID: q.wrids[i], Status: rdma.WCWRFlushErr, QPNum: q.num}}, 0, false)
+	}
+}
+
+// attended tells whether the peer is in the middle of a message to the queue
+// pair. Then a later poll comes back to it.
+func (q *queuePair) attended() bool {
+	t := q.target.Load()
+	if t == nil {
+		return false
+	}
+	barrier()
+	if m := atomic.LoadUint64(&t.context.mark); m&markWhat != markQueue || t.peer.checkDead() {
+		return false
+	}
+	q.p.self.raise(q.own)
+	q.p.self.attend(q.recv.index, true)
+	return true
+}
+
+// leaveShared ends what a queue pair in ERR has to do with its shared receive
+// queue: what it has taken is completed, the rest stays for the others, and the
+// program is told, once. Called with mu held.
+func (q *queuePair) leaveShared() {
+	if q.attended() {
+		return
+	}
+	if q.wire.tk.claim != nil {
+		q.p.self.deliver(q.own, &q.wire.tk, delivery{status: rdma.WCWRFlushErr})
+		q.wire.tk = ticket{}
+	}
+	q.shared.harvest()
+	if !q.lastWQE {
+		q.lastWQE = true
+		q.tell(rdma.EventQPLastWQEReached)
 	}
 }
 

@@ -295,6 +295,9 @@ func (n *network) drop(l *link) {
 	l.fd = -1
 	l.out = nil
 	l.mu.Unlock()
+	if l.peer == nil {
+		l.n.p.abandon(l)
+	}
 }
 
 // serve is the goroutine that stands in for an owner who does not poll.

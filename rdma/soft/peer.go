@@ -36,7 +36,9 @@ type peer struct {
 	queues  []queueContext
 	ready   []uint32
 	cqs     []queueHeader
+	shared  []sharedHeader
 	bell    *shm.Bell
+	alarm   *shm.Bell
 	reach   reach
 	lost    atomic.Bool // its process has ended
 
@@ -62,7 +64,8 @@ func (s *peer) attach(arena []byte) {
 	s.queues = tableAt[queueContext](arena, l.queueAt, l.queues)
 	s.ready = tableAt[uint32](arena, l.readyAt, l.queues)
 	s.cqs = tableAt[queueHeader](arena, l.completionAt, l.completions)
-	s.bell = s.p.segment.Bell(s.rank)
+	s.shared = tableAt[sharedHeader](arena, l.sharedAt, l.shared)
+	s.bell, s.alarm = s.p.segment.Bell(s.rank), s.p.segment.Alarm(s.rank)
 	s.inside = true
 }
 

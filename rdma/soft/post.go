@@ -141,11 +141,11 @@ func (q *queuePair) finish(wr *rdma.SendWR, seq uint32, status rdma.WCStatus, mo
 	if wr.Flags&rdma.SendSignaled == 0 && !q.init.SigAll {
 		return
 	}
-	q.send.complete(entry{q: q, free: seq, wc: rdma.WC{WRID: wr.WRID, Opcode: op, ByteLen: moved, QPNum: q.num}})
+	q.send.complete(entry{q: q, free: seq, wc: rdma.WC{WRID: wr.WRID, Opcode: op, ByteLen: moved, QPNum: q.num}}, 0, false)
 }
 
 // fail completes a request with an error.
 func (q *queuePair) fail(wrid uint64, seq uint32, status rdma.WCStatus) {
 	q.counters.Errors++
-	q.send.complete(entry{q: q, free: seq, wc: rdma.WC{WRID: wrid, Status: status, QPNum: q.num}})
+	q.send.complete(entry{q: q, free: seq, wc: rdma.WC{WRID: wrid, Status: status, QPNum: q.num}}, 0, false)
 }

@@ -53,6 +53,16 @@ func processAlive(pid int) bool {
 	return !ok || len(f) == 0 || f[0][0] != 'Z' && f[0][0] != 'X'
 }
 
+// deviceHz is the rate of deviceTime.
+const deviceHz = 1e9
+
+// deviceTime is the device's clock, one for all processes of a host.
+func deviceTime() uint64 {
+	var t unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // which is always there
+	return uint64(t.Nano())
+}
+
 // discardFrom is the size from which freed memory is worth a system call.
 const discardFrom = 1 << 20
 

@@ -2,7 +2,10 @@
 
 package soft
 
-import "errors"
+import (
+	"errors"
+	"time"
+)
 
 func (p *Provider) allowReach() {}
 
@@ -21,3 +24,7 @@ func readProcess(int, []byte, uint64) error { return errors.ErrUnsupported }
 func writeProcess(int, []byte, uint64) error { return errors.ErrUnsupported }
 
 func discard([]byte) {}
+
+const deviceHz = 1e9
+
+func deviceTime() uint64 { return uint64(time.Now().UnixNano()) }

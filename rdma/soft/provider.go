@@ -32,6 +32,7 @@ type Provider struct {
 	queues  []queueContext
 	ready   []uint32
 	cqs     []queueHeader
+	shared  []sharedHeader
 	gids    [gidTable]rdma.GID
 	pid     int       // of this process
 	probe   *[16]byte // the nonce where peers that know its address can check that they reach this process
@@ -45,21 +46,29 @@ type Provider struct {
 	byKey table[region]    // index of the key -> region
 	byQPN table[queuePair] // index of the number -> queue pair
 
+	byShared table[sharedQueue]     // index -> shared queue
+	byCQ     table[completionQueue] // index -> completion queue
+
 	mu        sync.Mutex // guards what follows; taken after all locks of queues
 	heap      *allocator
 	freeKeys  indexes
 	freeQPs   indexes
 	freeCQs   indexes
+	freeSRQs  indexes
 	keyBytes  []uint8  // per region index, the last key byte used
 	lives     []uint16 // per queue index, the last generation of its number
+	srqLives  []uint8  // the same per shared queue
 	nextPD    uint32
 	contexts  int
 	peers     map[rdma.GID]*peer
 	closed    bool
 	abandoned uint64 // bytes of the arena that a stuck peer may still write to
 
-	work progress
-	net  *network // nil without TCP
+	sharedBlocks map[sharedShape][]sharedBlock // memory of shared queues that are closed
+
+	work  progress
+	watch watch
+	net   *network // nil without TCP
 }
 
 // New sets up a provider in its place of the segment.
@@ -96,6 +105,7 @@ func New(cfg Config) (*Provider, error) {
 		p.net = n
 	}
 	p.work.init(p)
+	p.watch.p = p
 	p.allowReach()
 	p.self = p.newSelf()
 	return p, nil
@@ -123,7 +133,8 @@ func (p *Provider) takeArena() error {
 	p.queues = tableAt[queueContext](arena, l.queueAt, l.queues)
 	p.ready = tableAt[uint32](arena, l.readyAt, l.queues)
 	p.cqs = tableAt[queueHeader](arena, l.completionAt, l.completions)
-	if p.head == nil || p.regions == nil || p.queues == nil || p.ready == nil || p.cqs == nil {
+	p.shared = tableAt[sharedHeader](arena, l.sharedAt, l.shared)
+	if p.head == nil || p.regions == nil || p.queues == nil || p.ready == nil || p.cqs == nil || p.shared == nil {
 		return fmt.Errorf("the arena at %#x is not aligned", addressOf(arena))
 	}
 
@@ -140,12 +151,14 @@ func (p *Provider) takeArena() error {
 	clear(p.queues[:min(int(t.queues), len(p.queues))])
 	clear(p.ready[:min(int(t.queues), len(p.ready))])
 	clear(p.cqs[:min(int(t.completions), len(p.cqs))])
+	clear(p.shared[:min(int(t.shared), len(p.shared))])
 	dirty := min(max(t.heap, l.heapAt), l.size)
 	p.head.touched = touched{heap: dirty}
 	p.heap = newAllocator(l.heapAt, l.size, dirty)
 	p.freeKeys = newIndexes(l.regions)
 	p.freeQPs = newIndexes(l.queues)
 	p.freeCQs = newIndexes(l.completions)
+	p.freeSRQs = newIndexes(l.shared)
 
 	p.probe = new([16]byte)
 	if _, err := rand.Read(p.probe[:]); err != nil {
@@ -192,6 +205,7 @@ func (p *Provider) Close() error {
 	peers := p.peers
 	p.peers = nil
 	p.mu.Unlock()
+	p.watch.stop()
 	p.work.stop()
 	if p.net != nil {
 		p.net.close()

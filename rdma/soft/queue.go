@@ -27,6 +27,8 @@ type queuePair struct {
 	send  *completionQueue
 	recv  *completionQueue
 
+	shared *sharedQueue // where receives come from, nil for the queue pair's own slots
+
 	mu       sync.Mutex // guards the send side and every change of state:
 	attr     rdma.QPAttr
 	peer     *peer
@@ -45,6 +47,8 @@ type queuePair struct {
 	tries    uint8     // how often it was
 	listed   bool      // in Provider.work
 	closed   bool
+	draining bool      // the program wants to hear when SQD has nothing under way
+	lastWQE  bool      // and has heard that it takes no more from its shared queue
 	wire     wireState // over TCP
 	life     uint32    // of the connection, to tell answers to an earlier one
 
@@ -97,11 +101,31 @@ func (d *domain) CreateQP(init rdma.QPInitAttr) (rdma.QP, error) {
 		return nil, err
 	}
 	q := &queuePair{p: d.p, pd: d, init: init, send: send, recv: recv}
+	if init.SRQ != nil {
+		s, ok := init.SRQ.(*srq)
+		if !ok || s.pd.ctx != d.ctx {
+			d.disown()
+			return bad("the shared receive queue is not of this context")
+		}
+		if err := s.attach(); err != nil {
+			d.disown()
+			return nil, err
+		}
+		q.shared, q.init.Cap.MaxRecvWR, q.init.Cap.MaxRecvSGE = s.sharedQueue, 0, 0
+	}
 	if err := q.create(); err != nil {
+		q.leaveSRQ()
 		d.disown()
 		return nil, err
 	}
 	return q, nil
+}
+
+// leaveSRQ ends the queue pair's use of its SRQ.
+func (q *queuePair) leaveSRQ() {
+	if q.shared != nil && q.shared.api != nil {
+		q.shared.api.detach()
+	}
 }
 
 // create gives the queue pair its number, context and receive queue.
@@ -152,6 +176,10 @@ func (q *queuePair) create() error {
 	c.num, c.pd = q.num, q.pd.id
 	c.slotsAt, c.slots, c.slotSize, c.slotSGEs = q.slotsAt, q.slots, q.stride, uint32(q.init.Cap.MaxRecvSGE)
 	c.sendCQ, c.recvCQ = q.send.index, q.recv.index
+	c.shared, c.scope = 0, 0
+	if q.shared != nil {
+		c.shared = q.shared.index + 1
+	}
 	atomic.StoreUint32(&c.word, uint32(rdma.StateReset))
 	q.own = c
 	p.byQPN.set(q.index, q)
@@ -174,13 +202,26 @@ func (q *queuePair) freeSlots() {
 func (q *queuePair) PD() rdma.PD { return q.pd }
 func (q *queuePair) Num() uint32 { return q.num }
 
-func (q *queuePair) State() rdma.QPState { return q.state() }
+// State looks first: a completion queue that initiators have overrun takes its
+// queue pairs to ERR.
+func (q *queuePair) State() rdma.QPState {
+	q.look()
+	return q.state()
+}
+
+// look takes in what initiators have done to the queue pair. Called without locks.
+func (q *queuePair) look() {
+	if atomic.LoadUint32(&q.recv.head.attention) != 0 {
+		q.recv.look()
+	}
+}
 
 func (q *queuePair) state() rdma.QPState {
 	return rdma.QPState(atomic.LoadUint32(&q.own.word) & queueState)
 }
 
 func (q *queuePair) Query() (rdma.QPAttr, rdma.QPInitAttr) {
+	q.look()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	a := q.attr
@@ -248,6 +289,8 @@ func (q *queuePair) destroy(waited *patience) error {
 	ctx.mu.Unlock()
 	q.recv.detach(q)
 	q.send.detach(q)
+	q.leaveSRQ()
+	ctx.events.forget(func(e rdma.AsyncEvent) bool { return e.QP == rdma.QP(q) })
 	if !stuck {
 		// Else it is still found by who deregisters what the peer may be at,
 		// and its memory and its number are never used again.
@@ -284,6 +327,10 @@ func (q *queuePair) forsake(waited *patience) (stuck bool) {
 		q.target.Store(nil) // else it stays for who deregisters to see
 	}
 	q.peer, q.remote = nil, nil
+	q.draining, q.lastWQE = false, false
+	if q.shared != nil && !stuck {
+		q.shared.harvest() // what is for this queue pair, to be purged
+	}
 	q.rmu.Lock()
 	// In this order a poll that goes on meanwhile finds nothing more, and then
 	// counts nothing more as polled.
@@ -359,7 +406,7 @@ func (p *Provider) drain(what uint64) (stuck bool) {
 	barrier()
 	var waited patience
 	p.mu.Lock()
-	n := p.head.touched.queues
+	n, shared := p.head.touched.queues, p.head.touched.shared
 	p.mu.Unlock()
 	for i := range min(n, uint32(len(p.queues))) {
 		if q := p.byQPN.get(i); q != nil {
@@ -371,6 +418,11 @@ func (p *Provider) drain(what uint64) (stuck bool) {
 	}
 	if p.net != nil {
 		p.net.settle()
+	}
+	for i := range min(shared, uint32(len(p.shared))) {
+		if h := p.byShared.get(i); h != nil {
+			stuck = h.settle(&waited) || stuck
+		}
 	}
 	return stuck
 }

@@ -9,6 +9,9 @@ import (
 )
 
 func (q *queuePair) PostRecv(wrs []rdma.RecvWR) (int, error) {
+	if q.shared != nil {
+		return 0, &rdma.OpError{Op: "post_recv", Detail: "receives of this queue pair are posted to its shared receive queue", Err: rdma.ErrInvalid}
+	}
 	q.rmu.Lock()
 	n, err := q.postRecv(wrs)
 	q.rmu.Unlock()
@@ -48,7 +51,7 @@ func (q *queuePair) postRecv(wrs []rdma.RecvWR) (int, error) {
 		for k, s := range wr.SGL {
 			list[k] = slotSGE{s.Addr, s.Length, s.LKey}
 		}
-		sl.sges = uint32(len(wr.SGL))
+		sl.sges = uint8(len(wr.SGL))
 		q.wrids[posted&(q.slots-1)] = wr.WRID
 		q.rposted.Store(posted + 1)
 		// The initiator that sees POSTED sees the list.

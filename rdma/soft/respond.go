@@ -4,7 +4,6 @@ import (
 	"sync/atomic"
 	"syscall"
 
-	"github.com/gorun-mpi/gorun/internal/arch"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
@@ -187,7 +186,7 @@ const (
 func admit(c *queueContext, num uint32, dest uint64, psn uint32) answer {
 	// Ordered after the mark by the barrier of who leaves the state.
 	switch atomic.LoadUint32(&c.word) {
-	case uint32(rdma.StateRTR), uint32(rdma.StateRTS), uint32(rdma.StateSQD):
+	case uint32(rdma.StateRTR), uint32(rdma.StateRTS), uint32(rdma.StateSQD), uint32(rdma.StateSQE):
 	default:
 		return unanswered
 	}
@@ -206,8 +205,8 @@ func admit(c *queueContext, num uint32, dest uint64, psn uint32) answer {
 const psnMask = 1<<24 - 1
 
 // The fields of queueContext.rights.
-func packRights(access rdma.Access, maxDestRdAtomic, minRNRTimer uint8) uint32 {
-	return uint32(access)&0xff | uint32(maxDestRdAtomic)<<8 | uint32(minRNRTimer)<<16
+func packRights(typ rdma.QPType, access rdma.Access, maxDestRdAtomic, minRNRTimer uint8) uint32 {
+	return uint32(access)&0xff | uint32(maxDestRdAtomic)<<8 | uint32(minRNRTimer)<<16 | uint32(typ)<<24
 }
 
 // permits tells whether the queue pair accepts an operation at all.
@@ -240,53 +239,27 @@ func (s *peer) slot(c *queueContext) (sl *recvSlot, at_ uint64) {
 	return sl, at_
 }
 
-// entries is a slot's scatter list.
-func (s *peer) entries(c *queueContext, sl *recvSlot, at_ uint64) []slotSGE {
-	return tableAt[slotSGE](s.arena, at_+slotHeader, int(min(sl.sges, c.slotSGEs, maxSGE)))
-}
-
-// deliver fills in what the receiver's completion says and hands the slot
-// over. Everything before is visible to who sees DONE.
-func (s *peer) deliver(c *queueContext, sl *recvSlot, status rdma.WCStatus, op rdma.WROpcode, n, imm, srcQP uint32) {
-	sl.status, sl.byteLen, sl.srcQP, sl.flags, sl.imm = uint32(status), n, srcQP, 0, 0
-	sl.opcode = uint32(rdma.WCRecv)
-	switch op {
-	case rdma.WRSendWithImm:
-		sl.flags, sl.imm = uint32(rdma.WCFlagWithImm), imm
-	case rdma.WRRDMAWriteWithImm:
-		sl.flags, sl.imm = uint32(rdma.WCFlagWithImm), imm
-		sl.opcode = uint32(rdma.WCRecvRDMAWithImm)
-	}
-	c.head++
-	arch.StoreRelease32(&sl.state, slotDone)
-	s.raise(c, c.recvCQ)
-}
-
-// raise tells the owner's completion queue that there is something to see at
-// the queue pair. The owner clears in the opposite order (completionQueue.harvest).
-func (s *peer) raise(c *queueContext, cq uint32) {
-	if i := c.num & (maxQueues - 1); int(i) < len(s.ready) {
-		arch.StoreRelease32(&s.ready[i], 1)
-	}
-	if int(cq) < len(s.cqs) {
-		arch.StoreRelease32(&s.cqs[cq].attention, 1)
-	}
-}
-
-// fault moves the responder's queue pair to ERR; its owner finds out when he
-// next looks, and flushes.
-func (s *peer) fault(c *queueContext) {
+// fault moves the responder's queue pair to ERR for the cause; its owner finds
+// out when he next looks, and flushes.
+func (s *peer) fault(c *queueContext, cause uint32) {
 	for {
 		w := atomic.LoadUint32(&c.word)
-		if st := rdma.QPState(w & queueState); st != rdma.StateRTR && st != rdma.StateRTS && st != rdma.StateSQD {
+		if !live(rdma.QPState(w & queueState)) {
 			return
 		}
-		if atomic.CompareAndSwapUint32(&c.word, w, uint32(rdma.StateErr)|queueFault) {
+		if atomic.CompareAndSwapUint32(&c.word, w, uint32(rdma.StateErr)|cause<<faultShift) {
 			break
 		}
 	}
-	s.raise(c, c.recvCQ)
-	s.raise(c, c.sendCQ)
+	s.raise(c)
+	s.attend(c.recvCQ, true)
+	s.attend(c.sendCQ, true)
+	s.alarm.Ring() // there may be an event to tell
+}
+
+// live tells whether a queue pair in the state takes requests.
+func live(st rdma.QPState) bool {
+	return st == rdma.StateRTR || st == rdma.StateRTS || st == rdma.StateSQD || st == rdma.StateSQE
 }
 
 // A scatter walks a receive request's memory.
@@ -299,8 +272,8 @@ type scatter struct {
 // receive resolves the memory of a receive request for a message of n bytes.
 // The statuses are the requester's and the responder's; both are success or
 // neither is.
-func (s *peer) receive(c *queueContext, list []slotSGE, n uint64, to *scatter) (requester, responder rdma.WCStatus) {
-	room := uint64(0)
+func (tk *ticket) receive(n uint64, to *scatter) (requester, responder rdma.WCStatus) {
+	list, room := tk.entries(), uint64(0)
 	for i := range list {
 		room += uint64(list[i].length)
 	}
@@ -316,7 +289,7 @@ func (s *peer) receive(c *queueContext, list []slotSGE, n uint64, to *scatter) (
 		if size == 0 {
 			continue
 		}
-		sp, ok := s.resolve(list[i].lkey, c.pd, list[i].addr, size, rdma.AccessLocalWrite)
+		sp, ok := tk.s.resolve(list[i].lkey, tk.pd, list[i].addr, size, rdma.AccessLocalWrite)
 		if !ok {
 			return rdma.WCRemOpErr, rdma.WCLocProtErr
 		}

@@ -55,14 +55,18 @@ func (l *link) serve(f *frame, payload []byte) {
 	if f.op < rdma.WRRDMARead && f.offset != q.wire.inside {
 		return // behind a piece that was refused
 	}
-	requester, retry := q.perform(l, f, payload, peer)
+	if atomic.LoadUint32(&c.word) == uint32(rdma.StateRTR) {
+		p.self.begin(c)
+	}
+	requester, cause, retry := q.perform(l, f, payload)
 	switch {
 	case retry:
 		q.wire.inside = 0
 		answer.kind, answer.code = frameNotReady, uint8(atomic.LoadUint32(&c.rights)>>16)
 		l.queue(&answer, 0, nil)
 	case requester != rdma.WCSuccess:
-		p.self.fault(c)
+		q.dropTicket()
+		p.self.fault(c, cause)
 		answer.kind, answer.code = frameNak, uint8(requester)
 		l.queue(&answer, 0, nil)
 	case f.op >= rdma.WRRDMARead:
@@ -77,12 +81,35 @@ func (l *link) serve(f *frame, payload []byte) {
 	}
 }
 
-// perform does what a request asks, by the rules of queuePair.respond. Called
-// with mu held.
-func (q *queuePair) perform(l *link, f *frame, payload []byte, from *peer) (requester rdma.WCStatus, retry bool) {
+// ticket gives the receive request that the message which is coming in takes,
+// all its pieces the same.
+func (q *queuePair) ticket(l *link) (*ticket, bool) {
+	w, s, rank := &q.wire, q.p.self, q.p.cfg.Rank
+	if w.tk.claim != nil {
+		return &w.tk, true
+	}
+	tk, ok := s.next(q.own, rank)
+	if !ok {
+		s.starve(q.own)
+		tk, ok = s.next(q.own, rank)
+	}
+	w.tk, w.from = tk, l
+	return &w.tk, ok
+}
+
+// dropTicket gives the request back, if one was taken.
+func (q *queuePair) dropTicket() {
+	q.wire.tk.giveBack(q.own)
+	q.wire.tk = ticket{}
+}
+
+// perform does what a request asks, by the rules of queuePair.respond. cause
+// goes with a status for the requester other than success. Called with mu held.
+func (q *queuePair) perform(l *link, f *frame, payload []byte) (requester rdma.WCStatus, cause uint32, retry bool) {
+	refuse := func(st rdma.WCStatus) (rdma.WCStatus, uint32, bool) { return st, faultOf(st), false }
 	s, c := q.p.self, q.own
 	if !permits(atomic.LoadUint32(&c.rights), f.op) {
-		return rdma.WCRemInvReqErr, false
+		return refuse(rdma.WCRemInvReqErr)
 	}
 	switch f.op {
 	case rdma.WRRDMAWrite, rdma.WRRDMAWriteWithImm:
@@ -90,67 +117,71 @@ func (q *queuePair) perform(l *link, f *frame, payload []byte, from *peer) (requ
 		if f.total > 0 {
 			var ok bool
 			if sp, ok = s.resolve(f.key, c.pd, f.addr, uint64(f.total), rdma.AccessRemoteWrite); !ok {
-				return rdma.WCRemAccessErr, false
+				return refuse(rdma.WCRemAccessErr)
 			}
 		}
-		var sl *recvSlot
+		var tk *ticket
 		if f.op == rdma.WRRDMAWriteWithImm {
-			if sl, _ = s.slot(c); sl == nil {
-				return 0, true
+			var ok bool
+			if tk, ok = q.ticket(l); !ok {
+				return 0, 0, true
 			}
 		}
 		if len(payload) > 0 {
 			if st := sp.store(int(f.offset), payload, false); st != rdma.WCSuccess {
-				return st, false
+				return refuse(st)
 			}
 		}
-		if sl != nil && f.last() {
-			s.deliver(c, sl, rdma.WCSuccess, f.op, f.total, f.imm, f.from)
+		if tk != nil && f.last() {
+			s.deliver(c, tk, f.message())
+			*tk = ticket{}
 		}
-		return rdma.WCSuccess, false
+		return rdma.WCSuccess, 0, false
 
 	case rdma.WRSend, rdma.WRSendWithImm:
-		sl, slotAt := s.slot(c)
-		if sl == nil {
-			return 0, true
+		tk, ok := q.ticket(l)
+		if !ok {
+			return 0, 0, true
 		}
 		if q.to == nil {
 			q.to = new(scatter)
 		}
-		st, theirs := s.receive(c, s.entries(c, sl, slotAt), uint64(f.total), q.to)
+		st, theirs := tk.receive(uint64(f.total), q.to)
 		if st == rdma.WCSuccess && q.to.store(int(f.offset), payload, false) != rdma.WCSuccess {
 			st, theirs = rdma.WCRemOpErr, rdma.WCLocProtErr
 		}
 		if st != rdma.WCSuccess {
-			s.deliver(c, sl, theirs, f.op, 0, 0, f.from)
-			return st, false
+			s.deliver(c, tk, delivery{status: theirs, op: f.op, srcQP: f.from})
+			*tk = ticket{}
+			return st, faultTold, false
 		}
 		if f.last() {
-			s.deliver(c, sl, rdma.WCSuccess, f.op, f.total, f.imm, f.from)
+			s.deliver(c, tk, f.message())
+			*tk = ticket{}
 		}
-		return rdma.WCSuccess, false
+		return rdma.WCSuccess, 0, false
 
 	case rdma.WRRDMARead:
 		if f.total > 0 {
 			if _, ok := s.resolve(f.key, c.pd, f.addr, uint64(f.total), rdma.AccessRemoteRead); !ok {
-				return rdma.WCRemAccessErr, false
+				return refuse(rdma.WCRemAccessErr)
 			}
 		}
 		c.expect = (f.psn + 1) & psnMask
 		l.startRead(q, f)
-		return rdma.WCSuccess, false
+		return rdma.WCSuccess, 0, false
 	}
 
 	if f.addr%8 != 0 || f.total != 8 {
-		return rdma.WCRemInvReqErr, false
+		return refuse(rdma.WCRemInvReqErr)
 	}
 	sp, ok := s.resolve(f.key, c.pd, f.addr, 8, rdma.AccessRemoteAtomic)
 	if !ok {
-		return rdma.WCRemAccessErr, false
+		return refuse(rdma.WCRemAccessErr)
 	}
 	old, st := s.atomic(&sp, f.op, f.compareAdd, f.swap, q.p.cfg.Rank)
 	if st != rdma.WCSuccess {
-		return st, false
+		return refuse(st)
 	}
 	c.expect = (f.psn + 1) & psnMask
 	if len(q.wire.results) >= maxRdAtom {
@@ -158,7 +189,7 @@ func (q *queuePair) perform(l *link, f *frame, payload []byte, from *peer) (requ
 	}
 	q.wire.results = append(q.wire.results, result{f.psn, old})
 	l.word(f, old)
-	return rdma.WCSuccess, false
+	return rdma.WCSuccess, 0, false
 }
 
 // word answers an atomic.
@@ -220,7 +251,7 @@ func (l *link) piece(q *queuePair) bool {
 		return ok && !q.closed && sp.load(int(r.sent), to, false) == rdma.WCSuccess
 	})
 	if !ok {
-		l.n.p.self.fault(q.own)
+		l.n.p.self.fault(q.own, faultAccess)
 		answer = frame{kind: frameNak, op: f.op, code: uint8(rdma.WCRemAccessErr), to: f.from, from: f.to, psn: f.psn, life: f.life}
 		r.active = false
 		l.queue(&answer, 0, nil)
@@ -229,4 +260,23 @@ func (l *link) piece(q *queuePair) bool {
 	r.sent += n
 	r.active = r.sent < f.total
 	return true
+}
+
+// abandon gives back what messages have taken that were coming in over a link
+// that has broken: they will not end.
+func (p *Provider) abandon(l *link) {
+	p.mu.Lock()
+	n := p.head.touched.queues
+	p.mu.Unlock()
+	for i := range min(n, uint32(len(p.queues))) {
+		q := p.byQPN.get(i)
+		if q == nil || q.shared == nil {
+			continue
+		}
+		q.mu.Lock()
+		if q.wire.from == l {
+			q.dropTicket()
+		}
+		q.mu.Unlock()
+	}
 }

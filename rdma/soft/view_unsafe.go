@@ -13,6 +13,9 @@ var (
 	_ = [1]struct{}{}[unsafe.Offsetof(queueContext{}.mark)-64]
 	_ = [1]struct{}{}[unsafe.Offsetof(queueContext{}.expect)-128]
 	_ = [1]struct{}{}[unsafe.Sizeof(queueHeader{})-headerSize]
+	_ = [1]struct{}{}[unsafe.Sizeof(sharedHeader{})-sharedSize]
+	_ = [1]struct{}{}[unsafe.Offsetof(sharedHeader{}.tail)-64]
+	_ = [1]struct{}{}[unsafe.Offsetof(sharedHeader{}.head)-128]
 	_ = [1]struct{}{}[unsafe.Sizeof(recvSlot{})-slotHeader]
 	_ = [1]struct{}{}[unsafe.Sizeof(slotSGE{})-slotSGESize]
 )

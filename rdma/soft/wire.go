@@ -21,6 +21,8 @@ type wireState struct {
 	silent  uint8     // how often it had
 
 	inside  uint32   // bytes of the request psn that have been placed
+	tk      ticket   // the receive request that it takes, once it is known; claimed in a shared queue
+	from    *link    // where it comes from
 	results []result // of atomics, for duplicates
 }
 
@@ -35,6 +37,7 @@ type result struct {
 // it listens. Then all of them do, for the sake of their order.
 func (q *queuePair) connectWire() {
 	s := q.peer
+	q.dropTicket()
 	q.wire = wireState{wired: !s.inside || s.reach == reachNone && q.p.net != nil && s.ep.address != ""}
 	q.life++
 	if q.wire.wired {
@@ -42,7 +45,10 @@ func (q *queuePair) connectWire() {
 	}
 }
 
-func (q *queuePair) forgetWire() { q.wire = wireState{} }
+func (q *queuePair) forgetWire() {
+	q.dropTicket()
+	q.wire = wireState{}
+}
 
 // connection gives the peer's link, made when there is none.
 func (s *peer) connection() *link {
@@ -82,6 +88,9 @@ func (q *queuePair) advanceWire() (moved bool) {
 		return false
 	}
 	for w.next < q.pending.n {
+		if w.offset == 0 && q.state() == rdma.StateSQD {
+			return moved // what was begun is sent as a whole, and no more
+		}
 		e := q.pending.at(w.next)
 		wr := &e.wr
 		if wr.Flags&rdma.SendFence != 0 && w.offset == 0 && q.unanswered() > 0 {
@@ -132,6 +141,9 @@ func (q *queuePair) sendPieces(e *request, segs [][]byte, total uint32, guard bo
 	f := frame{
 		kind: frameRequest, op: wr.Opcode, to: q.attr.DestQPNum, from: q.num, psn: (q.psn + w.next) & psnMask,
 		life: q.life, imm: wr.ImmData, total: total, key: wr.RKey, addr: wr.RemoteAddr, compareAdd: wr.CompareAdd, swap: wr.Swap,
+	}
+	if wr.Flags&rdma.SendSolicited != 0 {
+		f.flags = frameSolicited
 	}
 	for {
 		f.offset, f.length = w.offset, 0
@@ -210,6 +222,7 @@ func (q *queuePair) refused(a answer, each time.Duration) {
 		each = tick // no timeout: it is asked for ever, and not counted
 	}
 	q.waiting, q.until = a, time.Now().Add(each)
+	q.drained()
 }
 
 // silenceLeast is the least time that a peer's process has for a sign of life,

@@ -1,0 +1,215 @@
+package rdmatest
+
+import (
+	"context"
+	"errors"
+
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+func eventCases() []testCase {
+	exact := func(f Fabric) bool { return !f.Inexact }
+	return needing([]testCase{
+		{name: "event/wait_ends_with_its_context", nodes: 2, run: eventContext},
+		{name: "event/send_overrun_is_CQ_ERR", nodes: 2, run: eventSendOverrun},
+		{name: "event/receive_overrun_is_CQ_ERR", nodes: 2, run: eventRecvOverrun, when: exact},
+		{name: "event/responder_tells_its_program_why", nodes: 2, run: eventResponder, when: exact},
+		{name: "event/completed_error_is_no_event", nodes: 2, run: eventNone, when: exact},
+		{name: "event/SQ_drained_when_asked", nodes: 2, run: eventDrained},
+		{name: "event/first_message_in_RTR_is_COMM_EST", nodes: 2, run: eventEstablished, when: exact},
+		{name: "event/of_closed_objects_are_gone", nodes: 2, run: eventClosed, when: exact},
+	}, rdma.FeatureAsyncEvents)
+}
+
+// event waits for the side's next asynchronous event, which must be of a type.
+func (s *side) event(want rdma.EventType) rdma.AsyncEvent {
+	s.r.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), s.r.f.Patience)
+	defer cancel()
+	e, err := s.ctx.GetAsyncEvent(ctx)
+	if err != nil {
+		s.r.Fatalf("side %d: waiting for event %q: %v", s.index, want, err)
+	}
+	if e.Type != want {
+		s.r.Fatalf("side %d: event %q, want %q", s.index, e.Type, want)
+	}
+	return e
+}
+
+// sentinel makes an event of its own on the side. What is not there before it
+// has not happened.
+func (s *side) sentinel() {
+	s.r.Helper()
+	l := s.r.connect(s, s)
+	drain(s.r, l.qa)
+	if e := s.event(rdma.EventSQDrained); e.QP != l.qa {
+		s.r.Errorf("side %d: an event of another queue pair than the one that was drained last", s.index)
+	}
+}
+
+func drain(r *rig, qp rdma.QP) {
+	r.Helper()
+	if err := qp.Modify(rdma.QPAttr{State: rdma.StateSQD, SQDAsyncNotify: true}, rdma.QPStateMask|rdma.QPSQDAsyncNotifyMask); err != nil {
+		r.Fatalf("modify to SQD: %v", err)
+	}
+}
+
+func eventContext(r *rig) {
+	for i, s := range r.sides {
+		ended, cancel := context.WithCancelCause(context.Background())
+		why := errors.New("nobody wants to know")
+		cancel(why)
+		_, err := s.ctx.GetAsyncEvent(ended)
+		r.wantErr("GetAsyncEvent with a context that has ended", err, why)
+		waiting, cancel := context.WithCancelCause(context.Background())
+		got := make(chan error, 1)
+		go func() {
+			_, err := s.ctx.GetAsyncEvent(waiting)
+			got <- err
+		}()
+		cancel(why)
+		if err := <-got; !errors.Is(err, why) {
+			r.Errorf("side %d: GetAsyncEvent whose context ends: %v, want %v", i, err, why)
+		}
+		s.sentinel() // and the wait has eaten nothing
+	}
+}
+
+func eventSendOverrun(r *rig) {
+	a := r.sides[0]
+	src, dst := a.memory(64), r.sides[1].memory(64)
+	scq := a.newCQ(4)
+	if scq.Cap() > 60 {
+		r.Logf("a queue of 4 holds %d: not overrun here", scq.Cap())
+		return
+	}
+	l := r.link(ownCQs(0, scq, nil))
+	for i := range scq.Cap() + 2 {
+		l.send(write(uint64(i), dst, 0, src.sge(0, 8)))
+	}
+	if e := a.event(rdma.EventCQErr); e.CQ != scq {
+		r.Errorf("the event is of %v, want %v", e.CQ, scq)
+	}
+}
+
+// eventRecvOverrun: nobody polls; the event comes all the same, and so does
+// that of the queue pair.
+func eventRecvOverrun(r *rig) {
+	a, b := r.sides[0], r.sides[1]
+	src, dst := a.memory(64), b.memory(64)
+	rcq := b.newCQ(4)
+	l := r.link(ownCQs(1, nil, rcq))
+	for i := range rcq.Cap() + 2 {
+		l.recv(receive(uint64(i), dst.sge(0, 8)))
+	}
+	for i := range rcq.Cap() + 1 {
+		l.send(unsignaled(send(uint64(i), src.sge(0, 8))))
+	}
+	if e := b.event(rdma.EventCQErr); e.CQ != rcq {
+		r.Errorf("the event is of %v, want %v", e.CQ, rcq)
+	}
+	if e := b.event(rdma.EventQPFatal); e.QP != l.qb {
+		r.Errorf("the event is of %v, want %v", e.QP, l.qb)
+	}
+}
+
+// eventResponder: a request that the responder refuses completes nothing there;
+// an event says what happened, though the program calls nothing but for it.
+func eventResponder(r *rig) {
+	for _, c := range []struct {
+		name   string
+		wr     func(src, dst Region) rdma.SendWR
+		status rdma.WCStatus
+		want   rdma.EventType
+	}{
+		{"key", func(src, dst Region) rdma.SendWR {
+			wr := write(1, dst, 0, src.sge(0, 8))
+			wr.RKey ^= 1
+			return wr
+		}, rdma.WCRemAccessErr, rdma.EventQPAccessErr},
+		{"range", func(src, dst Region) rdma.SendWR { return read(1, dst, 60, src.sge(0, 8)) }, rdma.WCRemAccessErr, rdma.EventQPAccessErr},
+		{"misaligned", func(src, dst Region) rdma.SendWR { return fetchAdd(1, dst, 4, 1, src.sge(0, 8)) }, rdma.WCRemInvReqErr, rdma.EventQPReqErr},
+	} {
+		r.sub(c.name, func(r *rig) {
+			a, b := r.sides[0], r.sides[1]
+			src, dst := a.memory(64), b.memory(64)
+			l := r.link()
+			l.send(c.wr(src, dst))
+			if e := b.event(c.want); e.QP != l.qb {
+				r.Errorf("the event is of %v, want %v", e.QP, l.qb)
+			}
+			a.want(a.scq, 1, c.status)
+			b.sentinel()
+			a.sentinel() // the requester has its completion
+		})
+	}
+}
+
+// eventNone: a receive that completes with the error says it all.
+func eventNone(r *rig) {
+	a, b := r.sides[0], r.sides[1]
+	src, dst := a.memory(64), b.memory(64)
+	l := r.link()
+	l.recv(receive(1, dst.sge(0, 4)))
+	l.send(send(2, src.sge(0, 8)))
+	a.want(a.scq, 2, rdma.WCRemInvReqErr)
+	b.want(b.rcq, 1, rdma.WCLocLenErr)
+	b.sentinel()
+	a.sentinel()
+}
+
+// eventDrained: the event comes when nothing is under way, and only when it
+// was asked for. What is posted meanwhile waits for RTS.
+func eventDrained(r *rig) {
+	a, b := r.sides[0], r.sides[1]
+	src, dst := a.memory(64<<10), b.memory(64<<10)
+	quiet := r.link()
+	r.move(quiet.qa, rdma.StateSQD)
+	l := r.link()
+	for id := range uint64(8) {
+		l.send(write(id, dst, 0, src.sge(0, 64<<10)))
+	}
+	drain(r, l.qa)
+	l.send(write(8, dst, 0, src.sge(0, 8)))
+	if e := a.event(rdma.EventSQDrained); e.QP != l.qa {
+		r.Errorf("the event is of %v, want %v", e.QP, l.qa)
+	}
+	if got := l.qa.State(); got != rdma.StateSQD {
+		r.Errorf("the queue pair is in %v, want SQD", got)
+	}
+	r.move(l.qa, rdma.StateRTS)
+	for id := range uint64(9) {
+		a.want(a.scq, id, rdma.WCSuccess)
+	}
+	a.sentinel()
+}
+
+func eventEstablished(r *rig) {
+	a, b := r.sides[0], r.sides[1]
+	src, dst := a.memory(64), b.memory(64)
+	for name, wr := range map[string]rdma.SendWR{"send": send(1, src.sge(0, 8)), "write": write(1, dst, 0, src.sge(0, 8))} {
+		r.sub(name, func(r *rig) {
+			l := r.link(func(u *setup) { u.until[1] = rdma.StateRTR })
+			l.recv(receive(1, dst.sge(0, 8)), receive(2, dst.sge(0, 8)))
+			l.send(wr)
+			a.want(a.scq, 1, rdma.WCSuccess)
+			if e := b.event(rdma.EventCommEst); e.QP != l.qb {
+				r.Errorf("the event is of %v, want %v", e.QP, l.qb)
+			}
+			l.send(wr) // once
+			a.want(a.scq, 1, rdma.WCSuccess)
+			l.step(1, l.qb, defaults(), rdma.StateRTS)
+			l.send(write(2, dst, 0, src.sge(0, 8)))
+			a.want(a.scq, 2, rdma.WCSuccess)
+			b.sentinel()
+		})
+	}
+}
+
+func eventClosed(r *rig) {
+	s := r.sides[0]
+	l := r.connect(s, s)
+	drain(r, l.qa)
+	r.close(l.qa)
+	s.sentinel()
+}

@@ -1,0 +1,204 @@
+package soft
+
+import (
+	"sync/atomic"
+
+	"github.com/gorun-mpi/gorun/internal/arch"
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+// What is here is done to a responder's receive queues by whoever executes a
+// request for him. A queue pair's own queue has one initiator at a time, who
+// takes its slots one after the other. A shared queue has many: see sharedHeader.
+
+// A ticket is a receive request that an execution has got hold of.
+type ticket struct {
+	s    *peer // in whose arena it lies
+	sl   *recvSlot
+	at   uint64 // offset of the slot
+	most uint32 // scatter entries there is room for
+	pd   uint32
+
+	// Of a shared queue:
+	h     *sharedHeader
+	claim *uint64 // nil: the queue is the queue pair's own
+	word  uint64  // what this execution has put there
+}
+
+// entries is the request's scatter list.
+func (tk *ticket) entries() []slotSGE {
+	return tableAt[slotSGE](tk.s.arena, tk.at+slotHeader, int(min(uint32(tk.sl.sges), tk.most, maxSGE)))
+}
+
+// next gives the receive request that a message to the queue pair c takes.
+// num is the shared queue that the message names, when c is of XRC. A request
+// of a shared queue is claimed for rank.
+func (s *peer) next(c *queueContext, rank int) (tk ticket, ok bool) {
+	if c.shared != 0 {
+		h := s.sharedBy(c.shared)
+		if h == nil {
+			return tk, false
+		}
+		return s.take(h, rank)
+	}
+	sl, at := s.slot(c)
+	if sl == nil {
+		return tk, false
+	}
+	return ticket{s: s, sl: sl, at: at, most: c.slotSGEs, pd: c.pd}, true
+}
+
+// sharedBy finds a shared queue of the peer by its index + 1.
+func (s *peer) sharedBy(index uint32) *sharedHeader {
+	if index == 0 || int(index) > len(s.shared) {
+		return nil
+	}
+	return &s.shared[index-1]
+}
+
+// take claims the next receive request of a shared queue for rank.
+func (s *peer) take(h *sharedHeader, rank int) (tk ticket, ok bool) {
+	n, base := h.slots, h.at
+	if n == 0 || n&(n-1) != 0 || n > maxWR || base < s.p.layout.heapAt {
+		return tk, false
+	}
+	claims := tableAt[uint64](s.arena, base, int(n))
+	order := tableAt[uint64](s.arena, base+8*uint64(n), int(n))
+	if claims == nil || order == nil {
+		return tk, false
+	}
+	// Each turn either claims, or finds that somebody else has moved on. The
+	// bound is for contents that make no sense.
+	for range 4*n + 64 {
+		head := atomic.LoadUint32(&h.head)
+		tail := atomic.LoadUint32(&h.tail)
+		if head == tail {
+			return tk, false
+		}
+		o := atomic.LoadUint64(&order[head&(n-1)])
+		slot := uint32(o)
+		if uint32(o>>32) != head || slot >= n {
+			if atomic.LoadUint32(&h.head) == head {
+				return tk, false // scribbled
+			}
+			continue
+		}
+		word := uint64(head)<<32 | uint64(rank+1)<<claimRank | claimTaken
+		if !atomic.CompareAndSwapUint64(&claims[slot], uint64(head)<<32|claimPosted, word) {
+			// Another has it, and has yet to move head on or died before it.
+			atomic.CompareAndSwapUint32(&h.head, head, head+1)
+			continue
+		}
+		atomic.CompareAndSwapUint32(&h.head, head, head+1)
+		at_ := base + 16*uint64(n) + uint64(slot)*uint64(h.slotSize)
+		tk = ticket{s: s, sl: at[recvSlot](s.arena, at_), at: at_, most: h.slotSGEs, pd: h.pd, h: h, claim: &claims[slot], word: word}
+		if tk.sl == nil {
+			arch.StoreRelease64(&claims[slot], uint64(head)<<32|claimTaken)
+			return tk, false
+		}
+		if limit := atomic.LoadUint32(&h.limit); limit != 0 && tail-(head+1) < limit && atomic.CompareAndSwapUint32(&h.limit, limit, 0) {
+			atomic.StoreUint32(&h.fired, 1)
+			s.alarm.Ring()
+		}
+		return tk, true
+	}
+	return tk, false
+}
+
+// starve notes that no receive was found. The caller looks once more after it.
+func (s *peer) starve(c *queueContext) {
+	if h := s.sharedBy(c.shared); h != nil {
+		// Every claim may be one of the dead, which the owner finds out when
+		// he looks.
+		atomic.StoreUint32(&h.starved, 1)
+		s.attend(c.recvCQ, false)
+		return
+	}
+	atomic.StoreUint32(&c.starved, 1)
+}
+
+// giveBack lets go of a request that was taken and not filled.
+func (tk *ticket) giveBack(c *queueContext) {
+	if tk.claim == nil {
+		return // it was not taken before it is filled
+	}
+	// Nobody's: the owner posts it anew.
+	arch.StoreRelease64(tk.claim, tk.word&^(1<<32-1)|claimTaken)
+	arch.StoreRelease32(&tk.h.ready, 1)
+	tk.s.attend(c.recvCQ, false)
+}
+
+// A delivery is what the completion of a receive says of its message.
+type delivery struct {
+	status    rdma.WCStatus
+	op        rdma.WROpcode
+	flags     rdma.WCFlags
+	solicited bool
+	n, imm    uint32
+	srcQP     uint32
+}
+
+// deliver fills in what the receiver's completion says and hands the request
+// over. Everything before is visible to who sees DONE.
+func (s *peer) deliver(c *queueContext, tk *ticket, d delivery) {
+	sl := tk.sl
+	sl.status, sl.byteLen, sl.srcQP, sl.imm = uint8(d.status), d.n, d.srcQP, d.imm
+	sl.opcode = uint8(rdma.WCRecv)
+	flags := uint8(d.flags)
+	switch d.op {
+	case rdma.WRSendWithImm:
+		flags |= uint8(rdma.WCFlagWithImm)
+	case rdma.WRRDMAWriteWithImm:
+		flags |= uint8(rdma.WCFlagWithImm)
+		sl.opcode = uint8(rdma.WCRecvRDMAWithImm)
+	}
+	if d.solicited {
+		flags |= slotSolicited
+	}
+	sl.flags = flags
+	d.solicited = d.solicited || d.status != rdma.WCSuccess
+	if tk.claim == nil {
+		s.stamp(c.recvCQ, sl)
+		c.head++
+		arch.StoreRelease32(&sl.state, slotDone)
+		s.raise(c)
+		s.attend(c.recvCQ, d.solicited)
+		return
+	}
+	sl.qp = c.num
+	tk.s.stamp(c.recvCQ, sl)
+	arch.StoreRelease64(tk.claim, tk.word&^claimState|claimDone)
+	arch.StoreRelease32(&tk.h.ready, 1)
+	tk.s.attend(c.recvCQ, d.solicited)
+}
+
+// stamp notes the time of a completion for who wants to know it.
+func (s *peer) stamp(cq uint32, sl *recvSlot) {
+	if int(cq) < len(s.cqs) && s.cqs[cq].stamps != 0 {
+		sl.stamp = deviceTime()
+	}
+}
+
+// raise says that there is something to see at the queue pair; attend tells its
+// completion queues. The owner clears in the opposite order
+// (completionQueue.harvest).
+func (s *peer) raise(c *queueContext) {
+	if i := c.num & (maxQueues - 1); int(i) < len(s.ready) {
+		arch.StoreRelease32(&s.ready[i], 1)
+	}
+}
+
+// attend tells the owner's completion queue that there is something to see, and
+// wakes him when he waits for that.
+func (s *peer) attend(cq uint32, solicited bool) {
+	if int(cq) >= len(s.cqs) {
+		return
+	}
+	h := &s.cqs[cq]
+	arch.StoreRelease32(&h.attention, 1)
+	// This look may overtake the stores before it. Whoever goes to sleep has a
+	// barrier of all initiators first and then looks himself: see watch.run.
+	if a := atomic.LoadUint32(&h.armed); a == armedAny || a == armedSolicited && solicited {
+		s.alarm.Ring()
+	}
+}

@@ -1,0 +1,485 @@
+package soft
+
+import (
+	"fmt"
+	"math/bits"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gorun-mpi/gorun/internal/arch"
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+// sharedQueue is the owner's half of a receive queue that many take from; a
+// sharedHeader and the memory it names are what they work on.
+//
+// Locks: mu before the completion queues' mu.
+type sharedQueue struct {
+	p      *Provider
+	pd     *domain
+	api    *srq // nil for the queue of one queue pair
+	index  uint32
+	head   *sharedHeader
+	block  sharedBlock
+	maxWR  int
+	maxSGE int
+	claims []uint64
+	order  []uint64
+
+	outstanding atomic.Int32 // posted, and their completion not polled
+
+	mu     sync.Mutex // guards what follows, and posting
+	wrids  []uint64   // by slot
+	free   []uint32   // slots
+	where  []uint32   // n & (slots-1) -> slot, as order, but out of others' reach
+	posted uint32     // receives ever posted
+	seen   uint32     // of those, how many harvest has passed
+	held   []uint32   // slots it has passed that are claimed, oldest first
+	closed bool
+}
+
+// A sharedShape says which memory one shared queue can have after another.
+type sharedShape struct{ slots, stride uint32 }
+
+// A sharedBlock is the memory of a shared queue.
+type sharedBlock struct {
+	sharedShape
+	at   uint64
+	next uint32 // the n of the next receive posted in it
+}
+
+func (s sharedShape) bytes() uint64 { return uint64(s.slots) * (16 + uint64(s.stride)) }
+
+// openShared makes a shared queue, of which nobody knows before publish.
+func (d *domain) openShared(op string, maxWR, maxSGE int) (*sharedQueue, error) {
+	p := d.p
+	h := &sharedQueue{p: p, pd: d, maxWR: maxWR, maxSGE: maxSGE}
+	shape := sharedShape{1 << bits.Len32(uint32(max(maxWR, 1)-1)), uint32(slotStride(maxSGE))}
+	p.mu.Lock()
+	if list := p.sharedBlocks[shape]; len(list) > 0 {
+		h.block = list[len(list)-1]
+		p.sharedBlocks[shape] = list[:len(list)-1]
+	}
+	i, ok := p.freeSRQs.take()
+	if ok {
+		p.head.touched.shared = max(p.head.touched.shared, uint32(i)+1)
+	}
+	p.mu.Unlock()
+	if !ok {
+		p.keepBlock(h.block)
+		return nil, &rdma.OpError{Op: op, Detail: fmt.Sprintf("all %d are in use", p.layout.shared), Err: rdma.ErrNoMemory}
+	}
+	h.index = uint32(i)
+	if h.block.slots == 0 {
+		offset, _, err := p.allocate(shape.bytes())
+		if err != nil {
+			p.giveSRQ(i)
+			return nil, &rdma.OpError{Op: op, Detail: "receive queue", Err: err}
+		}
+		h.block = sharedBlock{sharedShape: shape, at: offset}
+	}
+	n := int(shape.slots)
+	h.claims = tableAt[uint64](p.arena, h.block.at, n)
+	h.order = tableAt[uint64](p.arena, h.block.at+8*uint64(n), n)
+	h.wrids, h.where = make([]uint64, n), make([]uint32, n)
+	h.free = make([]uint32, n)
+	for i := range h.free {
+		h.free[i] = uint32(n - 1 - i)
+		atomic.StoreUint64(&h.claims[i], claimFree)
+	}
+	h.posted, h.seen = h.block.next, h.block.next
+	h.head = &p.shared[i]
+	c := h.head
+	c.at, c.slots, c.slotSize, c.slotSGEs = h.block.at, shape.slots, shape.stride, uint32(maxSGE)
+	c.pd, c.scope, c.cq = d.id, 0, noCQ
+	atomic.StoreUint32(&c.tail, h.posted)
+	atomic.StoreUint32(&c.head, h.posted)
+	for _, w := range []*uint32{&c.limit, &c.fired, &c.starved, &c.ready} {
+		atomic.StoreUint32(w, 0)
+	}
+	p.byShared.set(h.index, h)
+	return h, nil
+}
+
+// noCQ is no completion queue's index.
+const noCQ = ^uint32(0)
+
+// shut takes the queue away. No claim is left but those of peers that are stuck,
+// of which it tells; then neither its memory nor its place are used again. Called
+// when nobody is sent to it any more.
+func (h *sharedQueue) shut(waited *patience) (stuck bool) {
+	p := h.p
+	barrier()
+	stuck = h.settle(waited)
+	h.mu.Lock()
+	h.closed = true
+	h.block.next = h.posted
+	h.mu.Unlock()
+	if stuck {
+		return true
+	}
+	for i := range h.claims {
+		atomic.StoreUint64(&h.claims[i], claimFree)
+	}
+	p.byShared.set(h.index, nil)
+	p.keepBlock(h.block)
+	p.giveSRQ(int(h.index))
+	return false
+}
+
+func (p *Provider) keepBlock(b sharedBlock) {
+	if b.slots == 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.sharedBlocks == nil {
+		p.sharedBlocks = make(map[sharedShape][]sharedBlock)
+	}
+	p.sharedBlocks[b.sharedShape] = append(p.sharedBlocks[b.sharedShape], b)
+}
+
+func (p *Provider) giveSRQ(i int) {
+	p.mu.Lock()
+	p.freeSRQs.give(i)
+	p.mu.Unlock()
+}
+
+// settle waits until no peer that has claimed a slot, when it is called, is at
+// it any more. The caller has passed a barrier.
+func (h *sharedQueue) settle(waited *patience) (stuck bool) {
+	for i := range h.claims {
+		first := atomic.LoadUint64(&h.claims[i])
+		rank := int(first>>claimRank&(1<<24-1)) - 1
+		if first&claimState != claimTaken || rank < 0 || rank == h.p.cfg.Rank {
+			continue // what this provider itself does ends with its queue pairs' locks
+		}
+		for n := 0; atomic.LoadUint64(&h.claims[i]) == first; n++ {
+			if n < 100 {
+				arch.Pause()
+				continue
+			}
+			if h.p.holderDead(rank) {
+				break
+			}
+			if waited.over(drainLimit) {
+				return true
+			}
+			time.Sleep(drainPoll)
+		}
+	}
+	return false
+}
+
+// post appends receives.
+func (h *sharedQueue) post(op string, wrs []rdma.RecvWR) (int, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i := range wrs {
+		wr := &wrs[i]
+		if h.closed {
+			return i, &rdma.OpError{Op: op, Detail: "the queue is closed", Err: rdma.ErrInvalid}
+		}
+		if len(wr.SGL) > h.maxSGE {
+			return i, &rdma.OpError{Op: op, Detail: fmt.Sprintf("%d scatter entries: the queue has %d", len(wr.SGL), h.maxSGE), Err: rdma.ErrInvalid}
+		}
+		if int(h.outstanding.Load()) >= h.maxWR || len(h.free) == 0 {
+			return i, &rdma.OpError{Op: op, Detail: fmt.Sprintf("%d requests are outstanding: the queue is full", h.maxWR), Err: rdma.ErrNoMemory}
+		}
+		slot := h.free[len(h.free)-1]
+		at_ := h.slotAt(slot)
+		sl := at[recvSlot](h.p.arena, at_)
+		list := tableAt[slotSGE](h.p.arena, at_+slotHeader, len(wr.SGL))
+		for k, s := range wr.SGL {
+			list[k] = slotSGE{s.Addr, s.Length, s.LKey}
+		}
+		sl.sges = uint8(len(wr.SGL))
+		h.free = h.free[:len(h.free)-1]
+		h.wrids[slot] = wr.WRID
+		h.outstanding.Add(1)
+		h.publish(slot)
+	}
+	return len(wrs), nil
+}
+
+func (h *sharedQueue) slotAt(slot uint32) uint64 {
+	return h.block.at + 16*uint64(h.block.slots) + uint64(slot)*uint64(h.block.stride)
+}
+
+// publish appends a slot to the order. Called with mu held.
+func (h *sharedQueue) publish(slot uint32) {
+	n := h.posted
+	i := n & (h.block.slots - 1)
+	h.where[i] = slot
+	// In this order whoever sees the tail sees the claim, the order and the list.
+	atomic.StoreUint64(&h.order[i], uint64(n)<<32|uint64(slot))
+	arch.StoreRelease64(&h.claims[slot], uint64(n)<<32|claimPosted)
+	h.posted = n + 1
+	arch.StoreRelease32(&h.head.tail, h.posted)
+}
+
+// fed tells whether anybody waits for a receive, and forgets it.
+func (h *sharedQueue) fed() bool {
+	return atomic.LoadUint32(&h.head.starved) != 0 && atomic.SwapUint32(&h.head.starved, 0) != 0
+}
+
+// feed wakes those who found no receive.
+func (h *sharedQueue) feed() {
+	if h.fed() {
+		for rank := range h.p.segment.Ranks() {
+			h.p.segment.Bell(rank).Ring()
+		}
+	}
+}
+
+// harvest moves what was completed into the completion queues, each queue
+// pair's in order: a queue pair's messages take receives one after the other,
+// and each is DONE before the next is taken. It posts anew what was given back
+// or was claimed by who has died.
+func (h *sharedQueue) harvest() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.closed {
+		h.gather()
+	}
+}
+
+// gather is harvest with mu held.
+func (h *sharedQueue) gather() {
+	atomic.SwapUint32(&h.head.ready, 0)
+	starved := atomic.LoadUint32(&h.head.starved) != 0
+	h.sweep(starved)
+	for h.seen != h.posted {
+		n := h.seen
+		slot := h.where[n&(h.block.slots-1)]
+		w := atomic.LoadUint64(&h.claims[slot])
+		if w == uint64(n)<<32|claimPosted {
+			head := atomic.LoadUint32(&h.head.head)
+			if ahead := head - n; ahead == 0 {
+				break
+			} else if ahead > h.posted-n {
+				// Of a claimant who died before he moved it on, or scribbled.
+				atomic.CompareAndSwapUint32(&h.head.head, head, n)
+				break
+			}
+			if atomic.LoadUint64(&h.claims[slot]) != w {
+				continue
+			}
+			// Scribbled: it was passed by and not taken.
+			h.seen++
+			if atomic.CompareAndSwapUint64(&h.claims[slot], w, claimFree) {
+				h.publish(slot)
+			} else {
+				h.held = append(h.held, slot)
+			}
+			continue
+		}
+		h.seen++
+		switch {
+		case uint32(w>>32) == n && w&claimState == claimDone:
+			if len(h.held) > 0 {
+				// What its queue pair took before it is DONE too.
+				h.sweep(false)
+			}
+			h.finish(slot)
+		default:
+			h.held = append(h.held, slot)
+		}
+	}
+	if starved && h.seen != h.posted {
+		h.feed()
+	}
+}
+
+// sweep looks after the claims that harvest has passed. Called with mu held.
+func (h *sharedQueue) sweep(starved bool) {
+	kept := h.held[:0]
+	for _, slot := range h.held {
+		w := atomic.LoadUint64(&h.claims[slot])
+		switch w & claimState {
+		case claimDone:
+			h.finish(slot)
+			continue
+		case claimTaken:
+			rank := int(w>>claimRank&(1<<24-1)) - 1
+			if rank == h.p.cfg.Rank || rank >= 0 && !h.p.segment.Dead(rank) && !(starved && h.p.holderDead(rank)) {
+				kept = append(kept, slot)
+				continue
+			}
+		}
+		// Given back, the dead's, or scribbled.
+		if atomic.CompareAndSwapUint64(&h.claims[slot], w, claimFree) {
+			h.publish(slot)
+		} else {
+			kept = append(kept, slot)
+		}
+	}
+	h.held = kept
+}
+
+// finish completes the receive of a slot that is DONE. Called with mu held.
+func (h *sharedQueue) finish(slot uint32) {
+	sl := at[recvSlot](h.p.arena, h.slotAt(slot))
+	e := entry{kind: entryShared, free: h.index, wc: receiveWC(sl, h.wrids[slot], sl.qp)}
+	stamp, solicited := sl.stamp, sl.flags&slotSolicited != 0
+	atomic.StoreUint64(&h.claims[slot], claimFree)
+	h.free = append(h.free, slot)
+	q := h.p.byQPN.get(sl.qp & (maxQueues - 1))
+	if q == nil || q.num != e.wc.QPNum || q.shared != h {
+		h.outstanding.Add(-1) // its queue pair has gone
+		return
+	}
+	e.q = q
+	q.recv.complete(e, stamp, solicited)
+}
+
+// receiveWC is the completion of a receive that was delivered.
+func receiveWC(sl *recvSlot, wrid uint64, qp uint32) rdma.WC {
+	if st := rdma.WCStatus(sl.status); st != rdma.WCSuccess {
+		return rdma.WC{WRID: wrid, Status: st, QPNum: qp}
+	}
+	return rdma.WC{
+		WRID: wrid, Opcode: rdma.WCOpcode(sl.opcode), ByteLen: sl.byteLen, ImmData: sl.imm,
+		QPNum: qp, SrcQP: sl.srcQP, Flags: rdma.WCFlags(sl.flags &^ slotSolicited),
+	}
+}
+
+// An srq is a shared receive queue as programs have it.
+type srq struct {
+	rdma.UnsupportedSRQ
+	*sharedQueue
+	num uint32
+
+	usesMu sync.Mutex // guards what follows
+	uses   int        // queue pairs attached
+	gone   bool
+}
+
+// The number of a shared receive queue: its index, the rank whose arena it is
+// in, and the life of its place, so that a stale number names nobody.
+const (
+	srqIndexBits = 12
+	srqRankBits  = 14
+	srqLives     = 1<<(32-srqIndexBits-srqRankBits) - 1
+)
+
+// numberOf makes the number of a new life of a place.
+func (p *Provider) numberOf(index uint32) uint32 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(p.srqLives) <= int(index) {
+		p.srqLives = append(p.srqLives, 0)
+	}
+	p.srqLives[index] = p.srqLives[index]%srqLives + 1
+	return uint32(p.srqLives[index])<<(srqIndexBits+srqRankBits) | uint32(p.cfg.Rank)<<srqIndexBits | index
+}
+
+func (d *domain) CreateSRQ(init rdma.SRQInitAttr) (rdma.SRQ, error) {
+	bad := func(err error, format string, args ...any) (rdma.SRQ, error) {
+		return nil, &rdma.OpError{Op: "create_srq", Detail: fmt.Sprintf(format, args...), Err: err}
+	}
+	if init.Type != rdma.SRQBasic || init.Striding != (rdma.StridingRQ{}) {
+		return bad(rdma.ErrNotSupported, "type %d: this device has basic shared receive queues", init.Type)
+	}
+	a := init.Attr
+	if a.MaxWR < 1 || a.MaxWR > maxWR {
+		return bad(rdma.ErrInvalid, "max_wr %d: want 1 to %d", a.MaxWR, maxWR)
+	}
+	if a.MaxSGE < 0 || a.MaxSGE > maxSGE {
+		return bad(rdma.ErrInvalid, "max_sge %d: want 0 to %d", a.MaxSGE, maxSGE)
+	}
+	if err := d.adopt("create_srq"); err != nil {
+		return nil, err
+	}
+	h, err := d.openShared("create_srq", a.MaxWR, a.MaxSGE)
+	if err != nil {
+		d.disown()
+		return nil, err
+	}
+	s := &srq{sharedQueue: h, num: h.p.numberOf(h.index)}
+	h.api = s
+	atomic.StoreUint32(&h.head.num, s.num)
+	return s, nil
+}
+
+func (s *srq) PD() rdma.PD { return s.pd }
+func (s *srq) Num() uint32 { return s.num }
+
+func (s *srq) PostRecv(wrs []rdma.RecvWR) (int, error) {
+	n, err := s.post("post_srq_recv", wrs)
+	if n > 0 {
+		s.feed()
+	}
+	return n, err
+}
+
+func (s *srq) Modify(attr rdma.SRQAttr, mask rdma.SRQAttrMask) error {
+	bad := func(err error, format string, args ...any) error {
+		return &rdma.OpError{Op: "modify_srq", Detail: fmt.Sprintf(format, args...), Err: err}
+	}
+	switch {
+	case mask&^(rdma.SRQLimitMask|rdma.SRQMaxWRMask) != 0:
+		return bad(rdma.ErrInvalid, "attribute mask %#x", mask)
+	case mask&rdma.SRQMaxWRMask != 0:
+		return bad(rdma.ErrNotSupported, "this device cannot resize a shared receive queue")
+	case mask&rdma.SRQLimitMask == 0:
+		return nil
+	case attr.Limit < 0 || attr.Limit > s.maxWR:
+		return bad(rdma.ErrInvalid, "limit %d: the queue has %d", attr.Limit, s.maxWR)
+	}
+	s.limited() // of an earlier limit
+	atomic.StoreUint32(&s.head.limit, uint32(attr.Limit))
+	return nil
+}
+
+func (s *srq) Query() rdma.SRQAttr {
+	return rdma.SRQAttr{MaxWR: s.maxWR, MaxSGE: s.maxSGE, Limit: int(min(atomic.LoadUint32(&s.head.limit), maxWR))}
+}
+
+// limited tells the program that the limit was reached, if it was.
+func (s *srq) limited() {
+	if atomic.LoadUint32(&s.head.fired) != 0 && atomic.SwapUint32(&s.head.fired, 0) != 0 {
+		s.pd.ctx.events.add(rdma.AsyncEvent{Type: rdma.EventSRQLimitReached, SRQ: s})
+	}
+}
+
+// attach and detach count the queue pairs that take from the queue.
+func (s *srq) attach() error {
+	s.usesMu.Lock()
+	defer s.usesMu.Unlock()
+	if s.gone {
+		return &rdma.OpError{Op: "create_qp", Detail: "the shared receive queue is closed", Err: rdma.ErrInvalid}
+	}
+	s.uses++
+	return nil
+}
+
+func (s *srq) detach() {
+	s.usesMu.Lock()
+	s.uses--
+	s.usesMu.Unlock()
+}
+
+func (s *srq) Close() error {
+	s.usesMu.Lock()
+	if s.gone {
+		s.usesMu.Unlock()
+		return nil
+	}
+	if s.uses > 0 {
+		n := s.uses
+		s.usesMu.Unlock()
+		return &rdma.OpError{Op: "destroy_srq", Detail: fmt.Sprintf("%d queue pairs are attached", n), Err: rdma.ErrBusy}
+	}
+	s.gone = true
+	s.usesMu.Unlock()
+	atomic.StoreUint32(&s.head.num, 0)
+	stuck := s.shut(new(patience))
+	s.pd.ctx.events.forget(func(e rdma.AsyncEvent) bool { return e.SRQ == rdma.SRQ(s) })
+	s.pd.disown()
+	if stuck {
+		return &rdma.OpError{Op: "destroy_srq", Detail: fmt.Sprintf("a peer has been in the middle of an operation for %v", drainLimit), Err: errStuck}
+	}
+	return nil
+}

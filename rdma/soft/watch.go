@@ -1,0 +1,95 @@
+package soft
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A watch looks after completion and shared queues for those who wait for
+// events without polling, on a goroutine that exists while there is somebody.
+// Initiators ring the owner's alarm when they have something to tell him; in
+// between the goroutine sleeps, at most 10 ms at a time.
+type watch struct {
+	p *Provider
+
+	mu      sync.Mutex // guards what follows
+	waiters int
+	running bool
+	stopped bool
+	ended   sync.WaitGroup
+}
+
+// enter and leave bracket a wait.
+func (w *watch) enter() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.waiters++
+	if !w.running && !w.stopped {
+		w.running = true
+		w.ended.Add(1)
+		go w.run()
+	}
+}
+
+func (w *watch) leave() {
+	w.mu.Lock()
+	w.waiters--
+	last := w.waiters == 0
+	w.mu.Unlock()
+	if last {
+		w.p.self.alarm.Ring()
+	}
+}
+
+func (w *watch) run() {
+	defer w.ended.Done()
+	alarm := w.p.self.alarm
+	for {
+		// Behind it every initiator has passed a barrier: what he completed
+		// before it is seen by the look, and whoever completes after it sees
+		// that he has to ring.
+		alarm.Prepare()
+		w.mu.Lock()
+		if w.waiters == 0 || w.stopped {
+			w.running = false
+			w.mu.Unlock()
+			alarm.Cancel()
+			return
+		}
+		w.mu.Unlock()
+		w.p.look()
+		alarm.Sleep(int64(time.Second))
+	}
+}
+
+// look takes in everything that initiators have done.
+func (p *Provider) look() {
+	p.mu.Lock()
+	t := p.head.touched
+	p.mu.Unlock()
+	for i := range min(t.completions, uint32(len(p.cqs))) {
+		if atomic.LoadUint32(&p.cqs[i].attention) == 0 {
+			continue
+		}
+		if c := p.byCQ.get(i); c != nil {
+			c.look()
+		}
+	}
+	for i := range min(t.shared, uint32(len(p.shared))) {
+		if h := p.byShared.get(i); h != nil && h.api != nil {
+			h.api.limited()
+		}
+	}
+}
+
+// again makes the goroutine look once more, with a barrier before.
+func (w *watch) again() { w.p.self.alarm.Ring() }
+
+func (w *watch) stop() {
+	w.mu.Lock()
+	w.stopped = true
+	w.mu.Unlock()
+	w.again()
+	w.ended.Wait()
+}
