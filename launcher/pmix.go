@@ -20,6 +20,7 @@ type openMPI struct {
 	base   int   // the hub's number of its first seat
 	joined []int // by rank: how often it has connected
 	left   []int // and finalized
+	came   int   // ranks that have connected
 	most   int   // of joined
 	who    int   // that rank
 	ended  int   // of the ranks that have ended well the one that finalized least often; -1: none
@@ -55,7 +56,11 @@ func spaceOf(name string) string { return "gorun_" + name }
 // toHub takes what a seat's PMIx server asks for.
 func (c *controller) toHub(s *seat, data []byte) {
 	c.note(logrus.TraceLevel, "from a PMIx server", logrus.Fields{"group": s.group.id, "host": s.host(), "bytes": len(data)})
+	before := c.hub.Fences()
 	letters, due, err := c.hub.Take(s.group.mpi.base+s.at, data)
+	if c.hub.Fences() > before {
+		c.stats.met(s.group.id == 0)
+	}
 	if err != nil {
 		c.fail(&Cause{Rank: -1, Host: s.host(), Status: statusFailed, Message: fmt.Sprintf("its PMIx server: %v", err)})
 		return
@@ -157,7 +162,12 @@ func (c *controller) connected(g *group, rank int) {
 	if m.joined == nil {
 		return
 	}
-	m.joined[rank]++
+	if m.joined[rank]++; m.joined[rank] == 1 {
+		m.came++
+	}
+	if m.came == g.size() && g.id == 0 && len(g.shares) == 1 {
+		c.stats.gathered()
+	}
 	c.note(logrus.DebugLevel, "rank has connected to the PMIx server", logrus.Fields{"group": g.id, "rank": rank})
 	if m.joined[rank] > m.most {
 		m.most, m.who = m.joined[rank], rank

@@ -11,21 +11,26 @@ import (
 	"github.com/gorun-mpi/gorun/launcher/internal/host"
 )
 
-// Stats are figures of a job that runs or has ended. With Job.MaxRestarts the
-// ranks and phases are those of the latest start, all else is of all of them.
+// Stats are figures of a job that runs or has ended, for who asks now and then:
+// they cost the job nothing but counting, and who looks late misses none of them.
+// Job.Watch is for who has to know what happens when it does. With Job.MaxRestarts
+// the ranks and phases are those of the latest start, all else is of all of them.
 type Stats struct {
 	// Waiting, Running and Ended are how many ranks are in these states; Failed
 	// of those that have ended did not end well.
 	Waiting, Running, Ended, Failed int
 	// Place is how long it took to place the ranks, agents' answers included,
 	// Launch how long to start all of them then, and Meet from then to the end of
-	// their first fence, in which MPI_Init or its equal ends. 0: it has not
-	// happened yet, or never will.
+	// their first fence, in which MPI_Init or its equal ends; where they speak PMIx
+	// on one host, until all have connected. 0: it has not happened yet, or never
+	// will.
 	Place, Launch, Meet time.Duration
 	// Stdin, Stdout and Stderr are the bytes that the launcher has passed on.
 	// Input that a rank reads itself, as from a file, is not among them.
 	Stdin, Stdout, Stderr int64
-	// Fences are the PMI-1 fences of all ranks that have ended.
+	// Fences are the fences of all ranks that have ended, of PMI-1 and PMIx. Those
+	// of PMIx on one host are not among them: libpmix completes them by itself and
+	// tells nobody.
 	Fences   int64
 	Restarts int
 	Elapsed  time.Duration // since the job was started, until its end
@@ -78,7 +83,7 @@ func (s Stats) WritePrometheus(w io.Writer) error {
 	}{{"stdin", s.Stdin}, {"stdout", s.Stdout}, {"stderr", s.Stderr}} {
 		fmt.Fprintf(&b, "gorun_stream_bytes_total{stream=%q} %d\n", r.stream, r.n)
 	}
-	family("gorun_pmi_fences_total", "counter", "PMI-1 fences that all ranks have passed.")
+	family("gorun_pmi_fences_total", "counter", "Fences that all ranks have passed, of PMI-1, and of PMIx where there are several hosts.")
 	fmt.Fprintf(&b, "gorun_pmi_fences_total %d\n", s.Fences)
 	family("gorun_restarts_total", "counter", "Times that the job was started again.")
 	fmt.Fprintf(&b, "gorun_restarts_total %d\n", s.Restarts)
@@ -138,9 +143,19 @@ func (s *stats) met(first bool) {
 		return
 	}
 	s.fence.Add(1)
+	if first {
+		s.gathered()
+	}
+}
+
+// gathered ends the third phase.
+func (s *stats) gathered() {
+	if s == nil {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if first && s.meets == 0 && s.launch > 0 {
+	if s.meets == 0 && s.launch > 0 {
 		s.meets = time.Since(s.at)
 	}
 }

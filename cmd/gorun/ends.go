@@ -64,7 +64,10 @@ func (e ends) status(result launcher.Result, errOut io.Writer) int {
 	or := 0
 	for _, r := range result.Ranks {
 		switch {
-		case r.Told: // it ended because of another
+		case r.Told:
+			// gorun ended it. Of the ranks that Hydra kills it counts those whose
+			// end it still sees: MPICH 4.0.2 with a rank that aborts (6) gave 6 and
+			// 6|9, with one that exits with 2 before MPI_Finalize 2 and 9.
 		case r.Signal != 0:
 			or |= int(r.Signal)
 		default:

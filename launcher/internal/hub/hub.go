@@ -55,6 +55,7 @@ type Hub struct {
 	modex  map[uint64]asker     // by our number
 	next   uint64
 	groups int // numbers given to groups
+	fences int // complete
 	out    []Letter
 }
 
@@ -114,6 +115,10 @@ func (h *Hub) introduce(to int, procs []link.Proc) {
 		h.send(to, &link.Message{Kind: link.Setup, Server: &link.Server{Space: foreign}})
 	}
 }
+
+// Fences is how many fences are complete: those between hosts, as libpmix completes
+// those of one host itself.
+func (h *Hub) Fences() int { return h.fences }
 
 // Take takes what the helper of a host has sent, and returns what to send.
 func (h *Hub) Take(from int, data []byte) (out []Letter, due *Due, err error) {
@@ -233,6 +238,9 @@ func (h *Hub) meet(from int, m link.Message) {
 	var all []byte
 	for _, host := range f.hosts {
 		all = append(all, f.data[host]...)
+	}
+	if m.Sort == 0 { // the others are connects, groups and the like
+		h.fences++
 	}
 	number := 0
 	if f.number {
