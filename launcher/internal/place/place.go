@@ -199,6 +199,7 @@ type dealer struct {
 // bin is a host with what it has been dealt.
 type bin struct {
 	Host
+	own     int // its slots, where PerHost has put others in their place
 	used    int
 	objects []object
 	next    int // object to deal to
@@ -229,6 +230,7 @@ func newDealer(hosts []Host, p Policy) (*dealer, error) {
 			h.Slots = max(1, h.Max)
 		}
 		h.Slots = min(h.Slots, slotsMax)
+		own := h.Slots
 		if p.PerHost > 0 {
 			h.Slots = p.PerHost
 		}
@@ -236,8 +238,10 @@ func newDealer(hosts []Host, p Policy) (*dealer, error) {
 		if !seen {
 			k = len(d.hosts)
 			index[h.Name] = k
-			d.hosts = append(d.hosts, &bin{Host: h})
-		} else if b := d.hosts[k]; p.PerHost == 0 {
+			d.hosts = append(d.hosts, &bin{Host: h, own: own})
+		} else if b := d.hosts[k]; p.PerHost > 0 {
+			b.own = min(b.own+own, slotsMax)
+		} else {
 			b.Slots = min(b.Slots+h.Slots, slotsMax)
 			if b.Max > 0 && h.Max > 0 {
 				b.Max += h.Max
@@ -356,8 +360,12 @@ func (d *dealer) over() []Over {
 		return nil // every rank was told its host
 	}
 	for _, b := range d.hosts {
-		if b.used > b.Slots {
-			list = append(list, Over{b.Name, b.used, b.Slots, b.Free && d.p.PerHost == 0})
+		slots, free := b.Slots, b.Free
+		if d.p.PerHost > 0 { // says how ranks are dealt; there may be slots for more
+			slots, free = max(slots, b.own), free && b.own >= slots
+		}
+		if b.used > slots {
+			list = append(list, Over{b.Name, b.used, slots, free})
 		}
 	}
 	return list

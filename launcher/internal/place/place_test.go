@@ -164,6 +164,47 @@ func TestWhichHost(t *testing.T) {
 	}
 }
 
+// A host has more ranks than slots when it has more than were said of it, in
+// whatever way.
+func TestOver(t *testing.T) {
+	for _, c := range []struct {
+		hosts  string
+		free   bool
+		np     int
+		policy string
+		want   string
+	}{
+		{"a:2 b:2", false, 4, "", "[]"},
+		{"a:2 b:1", false, 6, "", "[a (4 ranks, 2 slots) b (2 ranks, 1 slot)]"},
+		{"a:2", true, 3, "", "[a (3 ranks, 2 CPUs)]"},
+		{"a:4", false, 4, "perhost=2", "[]"},
+		{"a:1 a:3", false, 4, "perhost=1", "[]"},
+		{"a:4", false, 5, "perhost=2", "[a (5 ranks, 4 slots)]"},
+		{"a:1", false, 4, "perhost=4", "[]"},
+		{"a:1", false, 5, "perhost=4", "[a (5 ranks, 4 slots)]"},
+		{"a:4", true, 3, "perhost=1", "[]"},
+		{"a:4", true, 5, "perhost=1", "[a (5 ranks, 4 CPUs)]"},
+		{"a:2", true, 5, "perhost=4", "[a (5 ranks, 4 slots)]"},
+		{"a b a", false, 3, "map=seq", "[]"},
+	} {
+		p, err := policyOf(c.policy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		hosts := hostsOf(t, c.hosts)
+		for i := range hosts {
+			hosts[i].Free = c.free
+		}
+		r, err := Place(hosts, []App{{NP: c.np}}, p)
+		if err != nil {
+			t.Fatalf("%+v: %v", c, err)
+		}
+		if got := fmt.Sprint(r.Over); got != c.want {
+			t.Errorf("%s, np %d, %s: over %s, want %s", c.hosts, c.np, c.policy, got, c.want)
+		}
+	}
+}
+
 func TestNoLocal(t *testing.T) {
 	p, err := policyOf("map=slot:nolocal")
 	if err != nil {
