@@ -52,6 +52,7 @@ var may = map[string][]string{
 	"cmd/gorun-pmix":       {"pmi/pmix", "pmi/pmix/link", "internal/peer"},
 	"cmd/gorun-info":       {"pmi/pmix/link", "launcher/hostfile", "cmd/internal", "internal/version", "internal/topo"},
 	"cmd/gorun":            {"launcher", "launcher/hostfile", "internal/version", "internal/topo", "cmd/internal"},
+	"cmd/pingpong":         {"rank", "rdma", "rdma/soft", "rdma/verbs", "pmi", "internal/shm", "internal/wait", "cmd/internal", "internal/version"},
 	"cmd/a2a":              {"rank", "rdma", "coll", "cmd/internal", "internal/version"},
 	"cmd/gorun-bench-init": {"rank"},
 	"cmd/gorun-bench":      {"launcher", "rank", "coll", "rdma", "cmd/internal", "internal/version", "internal/topo", "testdata"},
@@ -62,7 +63,7 @@ var may = map[string][]string{
 // only names the sole part that may import a package from outside the module.
 var only = map[string][]string{
 	"github.com/hashicorp/memberlist":   {"pmi/gossip"},
-	"github.com/sirupsen/logrus":        {"launcher", "pmi/gossip", "cmd/gorun", "cmd/a2a", "cmd/gorun-bench", "cmd/internal"},
+	"github.com/sirupsen/logrus":        {"launcher", "pmi/gossip", "cmd/gorun", "cmd/a2a", "cmd/pingpong", "cmd/gorun-bench", "cmd/internal"},
 	"github.com/spf13/pflag":            {"cmd/gorun", "cmd/gorun-info", "cmd/a2a", "cmd/internal"},
 	"github.com/tailscale/hujson":       {"cmd/internal"},
 	"github.com/vmihailenco/msgpack/v5": {"internal/pack", "launcher", "pmi/pmix/link"},
@@ -202,7 +203,7 @@ func TestUnsafeOnlyInFilesNamedForIt(t *testing.T) {
 // Main and Init, and by tests.
 func TestEnvironmentReadOnlyAtTheEdge(t *testing.T) {
 	fset, files := sources(t)
-	edge := []string{"cmd/gorun", "cmd/gorun-info", "cmd/a2a", "cmd/gorun-bench", "cmd/gorun-bench-init", "cmd/internal", "internal/testenv", "e2e"}
+	edge := []string{"cmd/gorun", "cmd/gorun-info", "cmd/a2a", "cmd/pingpong", "cmd/gorun-bench", "cmd/gorun-bench-init", "cmd/internal", "internal/testenv", "e2e"}
 	// One function each: the documented defaults of the two public APIs.
 	exempt := map[string]string{"rank/config.go": "Environ", "launcher/run.go": "Environ"}
 	for _, f := range files {

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/gorun-mpi/gorun/internal/shm"
+	"github.com/gorun-mpi/gorun/rank"
+	"github.com/gorun-mpi/gorun/rdma"
+	"github.com/gorun-mpi/gorun/rdma/soft"
+	"github.com/gorun-mpi/gorun/rdma/verbs"
+)
+
+// An opened is a device's context, with what has to be closed behind it.
+type opened struct {
+	rdma.Context
+	provider string
+	behind   []io.Closer
+}
+
+func (o *opened) Close() error {
+	return errors.Join(o.Context.Close(), o.closeBehind())
+}
+
+func (o *opened) closeBehind() error {
+	var errs []error
+	for _, c := range o.behind {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// openDevice opens the device of that name, "" for the first there is.
+func openDevice(env *rank.Environment, name string, secret []byte) (*opened, error) {
+	cfg := soft.Config{Names: env.Emulate, Secret: secret}
+	o := &opened{}
+	if env.SegmentFD >= 0 {
+		segment, err := shm.Open(env.SegmentFD)
+		if err != nil {
+			return nil, fmt.Errorf("GORUN_SEGMENT=%d: %w", env.SegmentFD, err)
+		}
+		cfg.Segment, cfg.Rank, cfg.Host = segment, env.LocalRank, env.Job+"/"+env.Host
+		o.behind = append(o.behind, segment)
+	}
+	provider, err := soft.New(cfg)
+	if err != nil {
+		return nil, errors.Join(err, o.closeBehind())
+	}
+	o.behind = append([]io.Closer{provider}, o.behind...)
+	var names []string
+	var missing error // why a provider has no devices
+	for _, pr := range []rdma.Provider{provider, verbs.New(verbs.Config{})} {
+		devices, err := pr.Devices()
+		missing = errors.Join(missing, err)
+		for _, d := range devices {
+			if name != "" && d.Name() != name {
+				names = append(names, d.Name())
+				continue
+			}
+			o.provider = pr.Name()
+			if o.Context, err = d.Open(); err != nil {
+				return nil, errors.Join(err, o.closeBehind())
+			}
+			return o, nil
+		}
+	}
+	err = fmt.Errorf("-d: no device %s; there are: %s", name, strings.Join(names, ", "))
+	if missing != nil {
+		err = fmt.Errorf("%w (%w)", err, missing)
+	}
+	return nil, errors.Join(err, o.closeBehind())
+}

@@ -1,0 +1,210 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gorun-mpi/gorun/cmd/internal/argp"
+	"github.com/gorun-mpi/gorun/internal/version"
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+// What --op names.
+const (
+	opTutorial = "tutorial"
+	opWrite    = "write"
+	opRead     = "read"
+	opSend     = "send"
+	opAtomic   = "atomic"
+)
+
+var operations = []string{opTutorial, opWrite, opRead, opSend, opAtomic}
+
+// transports are what --qp names.
+var transports = []struct {
+	name string
+	typ  rdma.QPType
+	ops  []string
+}{
+	{"rc", rdma.RC, operations},
+	{"uc", rdma.UC, []string{opWrite, opSend}},
+	{"ud", rdma.UD, []string{opSend}},
+	{"xrc", rdma.XRCSend, operations},
+	{"dc", rdma.DCI, operations},
+}
+
+// peerIBV is the --peer that speaks another program's protocol.
+const peerIBV = "ibv_rc_pingpong"
+
+// defaultPort is where servers listen, as rdma-core's examples do.
+const defaultPort = "18515"
+
+// atomicSize is the length of an atomic operation.
+const atomicSize = 8
+
+// params is what the command line says.
+type params struct {
+	launched bool // by gorun or another launcher, as two ranks
+
+	deviceName string
+	gidIndex   int // -1: the first that is set
+	op, qp     string
+	transport  rdma.QPType
+	size       int
+	iterations int
+	warmup     int
+	depth      int
+	mtu        int
+	listen     string
+	connect    string
+	peer       string
+	timeoutMS  int
+	output     string
+}
+
+// newParser declares the flags.
+func newParser(launched bool) (*argp.Parser, *params) {
+	p := &params{launched: launched, gidIndex: -1, op: opTutorial, qp: "rc", transport: rdma.RC, size: 4096, iterations: 1000, warmup: -1,
+		depth: 128, timeoutMS: 6000}
+	parser := argp.New("pingpong", "Two ends write and read each other's memory over RDMA, and time it. Without --connect it is the server;\n"+
+		"under gorun -np 2 the ends are the two ranks.", version.Line("pingpong"))
+	parser.String(&p.deviceName, argp.Flag{Long: "device", Short: 'd', Value: "NAME", Help: "RDMA device to use (default: soft0, the software device)"})
+	parser.Int(&p.gidIndex, argp.Flag{Long: "gid-index", Short: 'g', Value: "N", Check: func() error { return within(p.gidIndex, 0, math.MaxUint8) },
+		Help: "entry of the port's GID table (default: the first that is set)"})
+	parser.String(&p.qp, argp.Flag{Long: "qp", Value: "rc|uc|ud|xrc|dc", Check: p.checkQP, Help: "transport (default rc)"})
+	parser.String(&p.op, argp.Flag{Long: "op", Value: "OP", Check: p.checkOp,
+		Help: "measure write, read, send or atomic (default: the tutorial, one write and one read)"})
+	parser.Int(&p.size, argp.Flag{Long: "size", Short: 's', Value: "BYTES", Check: func() error { return within(p.size, 1, 1<<30) },
+		Help: "bytes of a message (default 4096)"})
+	parser.Int(&p.iterations, argp.Flag{Long: "iterations", Short: 'n', Value: "N", Check: func() error { return within(p.iterations, 1, 1<<30) },
+		Help: "round trips to time, and messages for the bandwidth (default 1000)"})
+	parser.Int(&p.warmup, argp.Flag{Long: "warmup", Short: 'w', Value: "N", Check: func() error { return within(p.warmup, 0, 1<<30) },
+		Help: "round trips before them (default: a tenth of these)"})
+	parser.Int(&p.depth, argp.Flag{Long: "depth", Value: "N", Check: func() error { return within(p.depth, 2, 1<<14) },
+		Help: "requests outstanding when bandwidth is measured (default 128)"})
+	parser.Int(&p.mtu, argp.Flag{Long: "mtu", Short: 'm', Value: "BYTES", Check: p.checkMTU,
+		Help: "path MTU: 256, 512, 1024, 2048 or 4096 (default: the port's; 1024 with --peer)"})
+	parser.String(&p.listen, argp.Flag{Long: "listen", Value: "HOST:PORT", Check: func() error { return p.checkAddress(&p.listen) },
+		Help: "where the server waits for its client (default 127.0.0.1:18515: this machine only)"})
+	parser.String(&p.connect, argp.Flag{Long: "connect", Short: 'c', Value: "HOST[:PORT]", Check: func() error { return p.checkAddress(&p.connect) },
+		Help: "be the client of the server there"})
+	parser.String(&p.peer, argp.Flag{Long: "peer", Value: peerIBV, Check: p.checkPeer,
+		Help: "the other end is this program of rdma-core; give both the same size, iterations and MTU"})
+	parser.Int(&p.timeoutMS, argp.Flag{Long: "timeout", Value: "MS", Check: func() error { return within(p.timeoutMS, 1, 1<<30) },
+		Help: "give up when nothing comes from the peer for so long (default 6000); a server waits for its client as long as it takes"})
+	parser.String(&p.output, argp.Flag{Long: "output-json", Value: "FILE",
+		Help: "write the client's results to FILE as JSON, - for standard output"})
+	return parser, p
+}
+
+func within(n, least, most int) error {
+	if n < least || n > most {
+		return fmt.Errorf("found %d, expected %d to %d", n, least, most)
+	}
+	return nil
+}
+
+func (p *params) checkQP() error {
+	names := make([]string, 0, len(transports))
+	for _, t := range transports {
+		if t.name == p.qp {
+			p.transport = t.typ
+			return nil
+		}
+		names = append(names, t.name)
+	}
+	return fmt.Errorf("found %q, expected %s", p.qp, strings.Join(names, ", "))
+}
+
+// checkOp comes after checkQP: a transport has not all operations.
+func (p *params) checkOp() error {
+	if !slices.Contains(operations, p.op) {
+		return fmt.Errorf("found %q, expected %s", p.op, strings.Join(operations, ", "))
+	}
+	return nil
+}
+
+func (p *params) checkMTU() error {
+	for m := rdma.MTU256; m <= rdma.MTU4096; m++ {
+		if m.Bytes() == p.mtu {
+			return nil
+		}
+	}
+	return fmt.Errorf("found %d, expected 256, 512, 1024, 2048 or 4096", p.mtu)
+}
+
+// checkAddress puts the default port behind a host without one.
+func (p *params) checkAddress(addr *string) error {
+	if p.launched {
+		return fmt.Errorf("found %q, but under a launcher the ends find each other through it", *addr)
+	}
+	if _, _, err := net.SplitHostPort(*addr); err != nil {
+		*addr = net.JoinHostPort(strings.Trim(*addr, "[]"), defaultPort)
+	}
+	if _, _, err := net.SplitHostPort(*addr); err != nil {
+		return fmt.Errorf("found %q, expected HOST:PORT: %w", *addr, err)
+	}
+	if p.listen != "" && p.connect != "" {
+		return fmt.Errorf("found both --listen and --connect, expected one: a server or a client")
+	}
+	return nil
+}
+
+func (p *params) checkPeer() error {
+	switch {
+	case p.peer != peerIBV:
+		return fmt.Errorf("found %q, expected %s", p.peer, peerIBV)
+	case p.launched:
+		return fmt.Errorf("%s is no rank of a launcher's: start this end without one", peerIBV)
+	}
+	return nil
+}
+
+// settle judges the flags together, and fills in what depends on others.
+func (p *params) settle() error {
+	for _, t := range transports {
+		if t.typ == p.transport && !slices.Contains(t.ops, p.op) {
+			if p.op == opTutorial {
+				return fmt.Errorf("--qp %s needs --op %s: the tutorial reads, which %v cannot", p.qp, strings.Join(t.ops, " or "), p.transport)
+			}
+			return fmt.Errorf("--qp %s cannot %s: expected --op %s", p.qp, p.op, strings.Join(t.ops, " or "))
+		}
+	}
+	if p.peer == peerIBV && (p.op != opTutorial || p.transport != rdma.RC) {
+		return fmt.Errorf("--peer %s exchanges sends on RC: leave out --op and --qp", peerIBV)
+	}
+	if p.op == opAtomic {
+		p.size = atomicSize
+	}
+	if p.warmup < 0 {
+		p.warmup = max(1, p.iterations/10)
+	}
+	if p.listen == "" {
+		p.listen = net.JoinHostPort("127.0.0.1", defaultPort)
+	}
+	return nil
+}
+
+func (p *params) timeout() time.Duration { return time.Duration(p.timeoutMS) * time.Millisecond }
+
+// task is what both ends must have said alike.
+type task struct {
+	Op         string `json:"op"`
+	QP         string `json:"qp"`
+	Size       int    `json:"size"`
+	Iterations int    `json:"iterations"`
+	Warmup     int    `json:"warmup"`
+	Depth      int    `json:"depth"`
+}
+
+func (p *params) task() task {
+	return task{p.op, p.qp, p.size, p.iterations, p.warmup, p.depth}
+}
+
+func (t task) String() string {
+	return fmt.Sprintf("--op %s --qp %s --size %d --iterations %d --warmup %d --depth %d", t.Op, t.QP, t.Size, t.Iterations, t.Warmup, t.Depth)
+}

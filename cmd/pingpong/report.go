@@ -1,0 +1,68 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+)
+
+// A report is what an end has to tell.
+type report struct {
+	Op        string   `json:"op"`
+	Device    string   `json:"device"`
+	Provider  string   `json:"provider"`
+	Transport string   `json:"transport"`
+	Bytes     int      `json:"bytes"`
+	Lines     []string `json:"lines,omitempty"`
+	Latency   *summary `json:"latency,omitempty"`
+	Bandwidth *rate    `json:"bandwidth,omitempty"`
+	Verified  bool     `json:"verified"`
+}
+
+// write prints the report: the tutorial's lines at both ends, figures at the
+// client's.
+func (r *report) write(out io.Writer, p *params, server bool) error {
+	r.Verified = true // else there would be no report
+	for _, line := range r.Lines {
+		fmt.Fprintln(out, line)
+	}
+	if server {
+		return nil
+	}
+	if l := r.Latency; l != nil {
+		what := "half a round trip"
+		if p.op == opRead || p.op == opAtomic {
+			what = "until it is complete"
+		}
+		fmt.Fprintf(out, "RDMA %s latency, %s on %s (%s), %s:\n", r.Op, r.Transport, r.Device, r.Provider, what)
+		fmt.Fprintf(out, " %-9s %-12s %-12s %-12s %-16s %-12s %-10s %s\n", "#bytes", "#iterations", "t_min[usec]", "t_max[usec]", "t_typical[usec]", "t_avg[usec]", "99%[usec]", "99.9%[usec]")
+		fmt.Fprintf(out, " %-9d %-12d %-12.2f %-12.2f %-16.2f %-12.2f %-10.2f %.2f\n", r.Bytes, p.iterations, l.Min, l.Max, l.Typical, l.Average, l.P99, l.P999)
+	}
+	if b := r.Bandwidth; b != nil {
+		fmt.Fprintf(out, "RDMA %s bandwidth, %d outstanding:\n", r.Op, p.depth)
+		fmt.Fprintf(out, " %-9s %-12s %-20s %s\n", "#bytes", "#iterations", "BW average[MB/sec]", "MsgRate[Mpps]")
+		fmt.Fprintf(out, " %-9d %-12d %-20.2f %.6f\n", r.Bytes, p.iterations, b.MBps, b.Mpps)
+	}
+	return r.writeJSON(out, p.output)
+}
+
+// writeJSON writes the report to the file that --output-json names.
+func (r *report) writeJSON(out io.Writer, path string) error {
+	if path == "" {
+		return nil
+	}
+	b, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	b = append(b, '\n')
+	if path == "-" {
+		_, err = out.Write(b)
+		return err
+	}
+	if err := os.WriteFile(path, b, 0o666); err != nil {
+		return fmt.Errorf("--output-json: cannot write the results: %w", err)
+	}
+	return nil
+}
