@@ -135,13 +135,13 @@ func (a *agent) do(c *call, ans *answer) error {
 	case opHello, opPort, opGID, opAddEndpoint, opCounters, opSupports, opAllocPD, opCreateCQ, opCloseContext,
 		opCreateCQEx, opCreateChannel, opAsyncEvent, opOpenXRCD, opOpenQP:
 		return a.onContext(c, ans)
-	case opCreateQP, opMemory, opAgain, opAgainAt, opAdvise, opCreateSRQ, opCreateAH:
+	case opCreateQP, opMemory, opAgain, opAgainAt, opAdvise, opCreateSRQ, opCreateAH, opAllocMW:
 		pd, err := object[rdma.PD](a, c.On)
 		if err != nil {
 			return err
 		}
 		return a.onPD(pd, c, ans)
-	case opState, opModify, opQuery, opPostSend, opPostRecv:
+	case opState, opModify, opQuery, opPostSend, opPostRecv, opBindMW:
 		qp, err := object[rdma.QP](a, c.On)
 		if err != nil {
 			return err
@@ -169,6 +169,12 @@ func (a *agent) do(c *call, ans *answer) error {
 		cq, err := ch.Get(ctx)
 		if err == nil {
 			ans.Object = a.handleOf(cq)
+		}
+		return err
+	case opRKey:
+		k, err := object[interface{ RKey() uint32 }](a, c.On)
+		if err == nil {
+			ans.Key[1] = k.RKey()
 		}
 		return err
 	case opCancel:
@@ -377,6 +383,13 @@ func (a *agent) onPD(pd rdma.PD, c *call, ans *answer) error {
 		if err != nil {
 			return err
 		}
+	case opAllocMW:
+		mw, err := pd.AllocMW(c.MWType)
+		if err != nil {
+			return err
+		}
+		ans.Object = a.add(mw)
+		return nil
 	case opAdvise:
 		return pd.AdviseMR(c.Advice, c.Flush, c.SGL)
 	}
@@ -424,12 +437,19 @@ func (a *agent) onQP(qp rdma.QP, c *call, ans *answer) (err error) {
 		ans.Attr, init = qp.Query()
 		ans.Cap, ans.SigAll = init.Cap, init.SigAll
 	case opPostSend:
-		for i, h := range c.AHs {
-			if c.Sends[i].AH, err = optional[rdma.AH](a, h); err != nil {
+		wrs := make([]rdma.SendWR, len(c.Sends))
+		for i := range c.Sends {
+			if wrs[i], err = c.Sends[i].request(a); err != nil {
 				return err
 			}
 		}
-		ans.N, err = qp.PostSend(c.Sends)
+		ans.N, err = qp.PostSend(wrs)
+	case opBindMW:
+		wr, err := c.Sends[0].request(a)
+		if err != nil {
+			return err
+		}
+		return qp.BindMW(wr.MW, wr.WRID, wr.Flags, *wr.Bind)
 	case opPostRecv:
 		ans.N, err = qp.PostRecv(c.Recvs)
 	}

@@ -151,7 +151,7 @@ func allCases() []testCase {
 		transferCases(), recvCases(), rnrCases(), ackCases(), atomicCases(),
 		orderCases(), cqCases(), deregCases(), counterCases(), abilityCases(),
 		closeCases(), mapCases(), randomCases(), processCases(),
-		iovaCases(), reregCases(), odpCases(),
+		iovaCases(), reregCases(), odpCases(), mwCases(),
 		srqCases(), eventCases(), channelCases(),
 	} {
 		all = append(all, group...)

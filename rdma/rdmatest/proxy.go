@@ -285,6 +285,28 @@ func (s *procSRQ) Query() rdma.SRQAttr {
 	return a.SRQAttr
 }
 
+func (d *procPD) AllocMW(typ rdma.MWType) (rdma.MW, error) {
+	a, err := d.p.call(&call{Op: opAllocMW, On: d.h, MWType: typ})
+	if err != nil {
+		return nil, err
+	}
+	return &procMW{procObject{d.p, a.Object}, d, typ}, nil
+}
+
+type procMW struct {
+	procObject
+	pd  *procPD
+	typ rdma.MWType
+}
+
+func (w *procMW) PD() rdma.PD       { return w.pd }
+func (w *procMW) Type() rdma.MWType { return w.typ }
+
+func (w *procMW) RKey() uint32 {
+	a, _ := w.p.call(&call{Op: opRKey, On: w.h})
+	return a.Key[1]
+}
+
 type procMR struct {
 	rdma.UnsupportedMR
 	procObject
@@ -392,20 +414,18 @@ func (q *procQP) Query() (rdma.QPAttr, rdma.QPInitAttr) {
 }
 
 func (q *procQP) PostSend(wrs []rdma.SendWR) (int, error) {
-	c := &call{Op: opPostSend, On: q.h, Sends: wrs}
-	for i := range wrs {
-		ah, ok := wrs[i].AH.(*procAH)
-		if !ok {
-			continue
-		}
-		if c.AHs == nil {
-			c.AHs = make([]handle, len(wrs))
-			c.Sends = append([]rdma.SendWR(nil), wrs...)
-		}
-		c.AHs[i], c.Sends[i].AH = ah.h, nil
+	c := &call{Op: opPostSend, On: q.h}
+	for _, wr := range wrs {
+		c.Sends = append(c.Sends, callOfSend(wr))
 	}
 	a, err := q.p.call(c)
 	return a.N, err
+}
+
+func (q *procQP) BindMW(mw rdma.MW, wrid uint64, flags rdma.SendFlags, bind rdma.MWBind) error {
+	wr := callOfSend(rdma.SendWR{WRID: wrid, Flags: flags, MW: mw, Bind: &bind})
+	_, err := q.p.call(&call{Op: opBindMW, On: q.h, Sends: []sendCall{wr}})
+	return err
 }
 
 func (q *procQP) PostRecv(wrs []rdma.RecvWR) (int, error) {

@@ -28,6 +28,9 @@ const (
 	opRereg
 	opPages
 	opAdvise
+	opAllocMW
+	opRKey
+	opBindMW
 	opClose
 	opState
 	opModify
@@ -72,7 +75,6 @@ type call struct {
 	Recv   handle
 	SRQ    handle
 	XRCD   handle
-	AHs    []handle // of Sends, where there are any
 	N, Off int
 	Kind   MemoryKind
 	Access rdma.Access
@@ -90,7 +92,8 @@ type call struct {
 	Type   rdma.QPType
 	Cap    rdma.QPCap
 	SigAll bool
-	Sends  []rdma.SendWR
+	Sends  []sendCall
+	MWType rdma.MWType
 	Recvs  []rdma.RecvWR
 	Churn  churn
 	Bounce bounce
@@ -100,6 +103,71 @@ type call struct {
 	SRQAttr rdma.SRQAttr
 	SRQMask rdma.SRQAttrMask
 	AV      rdma.AV
+}
+
+// A sendCall is a request with handles in place of objects.
+type sendCall struct {
+	WR   rdma.SendWR
+	AH   handle
+	MW   handle
+	Bind *bindCall
+}
+
+// A bindCall is what a window is to show.
+type bindCall struct {
+	MR           handle
+	Addr, Length uint64
+	Access       rdma.Access
+}
+
+func callOfSend(wr rdma.SendWR) sendCall {
+	c := sendCall{WR: wr}
+	if ah, ok := wr.AH.(*procAH); ok {
+		c.AH = ah.h
+	}
+	if mw, ok := wr.MW.(*procMW); ok {
+		c.MW = mw.h
+	}
+	if wr.Bind != nil {
+		c.Bind = callOfBind(*wr.Bind)
+	}
+	c.WR.AH, c.WR.MW, c.WR.Bind = nil, nil, nil
+	return c
+}
+
+func callOfBind(bind rdma.MWBind) *bindCall {
+	c := &bindCall{Addr: bind.Addr, Length: bind.Length, Access: bind.Access}
+	if mr, ok := bind.MR.(*procMR); ok {
+		c.MR = mr.h
+	}
+	return c
+}
+
+// request is the request at the agent, whose objects the handles name.
+func (c *sendCall) request(a *agent) (wr rdma.SendWR, err error) {
+	wr = c.WR
+	if wr.AH, err = optional[rdma.AH](a, c.AH); err != nil {
+		return wr, err
+	}
+	if wr.MW, err = optional[rdma.MW](a, c.MW); err != nil {
+		return wr, err
+	}
+	if c.Bind != nil {
+		wr.Bind, err = c.Bind.bind(a)
+	}
+	return wr, err
+}
+
+func (c *bindCall) bind(a *agent) (*rdma.MWBind, error) {
+	bind := &rdma.MWBind{Addr: c.Addr, Length: c.Length, Access: c.Access}
+	if c.MR != 0 {
+		m, err := object[Region](a, c.MR)
+		if err != nil {
+			return nil, err
+		}
+		bind.MR = m.MR
+	}
+	return bind, nil
 }
 
 type answer struct {

@@ -86,7 +86,7 @@ func (h *chaos) loseAck(q *queuePair, e *request) bool {
 
 // consumes tells whether an operation takes a receive request.
 func consumes(op rdma.WROpcode) bool {
-	return op == rdma.WRSend || op == rdma.WRSendWithImm || op == rdma.WRRDMAWriteWithImm
+	return isSend(op) || op == rdma.WRRDMAWriteWithImm
 }
 
 // piece places a random piece of a write's payload, when the write is one that
@@ -105,7 +105,7 @@ func (h *chaos) piece(q *queuePair, wr *rdma.SendWR) {
 	if admit(c, q.attr.DestQPNum, q.dest, q.psn) != accepted || !permits(atomic.LoadUint32(&c.rights), wr.Opcode) {
 		return
 	}
-	sp, ok := s.resolve(wr.RKey, c.pd, wr.RemoteAddr, total, rdma.AccessRemoteWrite)
+	sp, ok := s.open(c, wr.RKey, wr.RemoteAddr, total, rdma.AccessRemoteWrite)
 	if !ok {
 		return
 	}

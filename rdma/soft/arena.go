@@ -96,6 +96,9 @@ const (
 	kindSegment  uint32 = 1 + iota // memory in the owner's arena
 	kindOrdinary                   // memory of the owner's process
 	kindImplicit                   // the whole address space of the owner's process
+
+	// kindPrivate, with another kind: for regionEntry.queue alone.
+	kindPrivate uint32 = 1 << 8
 )
 
 // A regionEntry is a line of the protection table. The owner fills it in while
@@ -103,7 +106,7 @@ const (
 // has marked it before (queueContext.mark), so it is not filled in anew under
 // his eyes: see memoryRegion.Close.
 type regionEntry struct {
-	state  uint64 // key | regionLive; 0 when free or being deregistered
+	state  uint64 // key | regionLive; 0 when free or being deregistered; to 0 also by a peer's send with invalidate
 	addr   uint64 // as remote addresses name it; 0 for zero-based and implicit
 	length uint64
 	va     uint64 // address of the first byte in the owner's process
@@ -111,7 +114,8 @@ type regionEntry struct {
 	pd     uint32
 	access uint32
 	kind   uint32
-	_      [12]byte
+	queue  uint32 // kindPrivate: the owner's queue pair through whom it is good
+	_      [8]byte
 }
 
 const regionLive = 1 << 32

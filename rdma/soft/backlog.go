@@ -33,7 +33,7 @@ func (b *backlog) first() *request { return b.at(0) }
 
 func (b *backlog) pop() {
 	e := b.first()
-	e.wr.SGL, e.wr.Inline = nil, nil
+	e.wr = rdma.SendWR{}
 	b.head++
 	b.n--
 }
@@ -57,6 +57,10 @@ func (q *queuePair) keep(wr *rdma.SendWR) {
 	e.part = part{}
 	e.sgl = append(e.sgl[:0], wr.SGL...)
 	e.wr.SGL = e.sgl
+	if wr.Bind != nil {
+		bind := *wr.Bind
+		e.wr.Bind = &bind
+	}
 	if wr.Flags&rdma.SendInline != 0 {
 		// What cannot be read will fail when it is executed.
 		e.inline = e.inline[:0]
@@ -92,6 +96,7 @@ func (q *queuePair) forget() {
 	}
 	q.waiting, q.tries, q.until = accepted, 0, time.Time{}
 	q.p.work.done(q)
+	q.changing, q.subject = nil, nil
 	q.forgetWire()
 }
 
@@ -106,9 +111,9 @@ func (q *queuePair) advance() (moved bool) {
 				return moved
 			}
 		case rdma.StateErr:
-			q.flushSend()
+			over := q.flushSend()
 			q.flushRecv()
-			return true
+			return over || moved
 		default:
 			return moved
 		}
@@ -130,7 +135,7 @@ func (q *queuePair) advance() (moved bool) {
 			moved = true
 			continue
 		}
-		if q.p.cfg.Adversary != nil && status == rdma.WCSuccess && q.p.work.chaos.loseAck(q, e) {
+		if q.p.cfg.Adversary != nil && status == rdma.WCSuccess && !isOwn(e.wr.Opcode) && q.p.work.chaos.loseAck(q, e) {
 			q.psn = (q.psn - 1) & psnMask
 			return true
 		}
@@ -162,6 +167,10 @@ func (q *queuePair) settle(e *request, status rdma.WCStatus, n uint32) {
 // A try is counted when its timer has run out. Between, the request is tried
 // at every poll, which nobody can tell from a timer that ended just then.
 func (q *queuePair) wait(a answer) (over bool) {
+	if a == draining {
+		q.waiting = a
+		return false
+	}
 	e := q.pending.first()
 	status, limit, forever, each := rdma.WCRetryExcErr, q.attr.RetryCnt, false, rdma.AckTimeout(q.attr.Timeout)
 	if a == notReady {

@@ -386,6 +386,9 @@ func (q *queuePair) take() {
 		q.rtaken++
 		e := entry{q: q, free: q.rtaken, kind: entryRecv, wc: receiveWC(sl, q.wrids[i], q.num)}
 		stamp, solicited := sl.stamp, sl.flags&slotSolicited != 0
+		if e.wc.Flags&rdma.WCFlagWithInv != 0 {
+			q.ended(e.wc.ImmData)
+		}
 		atomic.StoreUint32(&sl.state, slotFree)
 		q.recv.push(e, stamp, solicited)
 	}

@@ -30,7 +30,7 @@ const arenaSize = 64 << 20
 // lacking are the features that this device does not have.
 var lacking = []rdma.Feature{
 	rdma.FeatureUC, rdma.FeatureUD, rdma.FeatureXRC, rdma.FeatureDC,
-	rdma.FeatureInlineRecv, rdma.FeatureMW1, rdma.FeatureMW2, rdma.FeatureSendWithInv,
+	rdma.FeatureInlineRecv,
 	rdma.FeatureSVA, rdma.FeatureDMABuf, rdma.FeatureUMR,
 	rdma.FeatureTagMatching, rdma.FeatureStridingRQ,
 	rdma.FeatureDoorbellCounts,
@@ -232,7 +232,7 @@ func TestConformanceOrdinaryMemory(t *testing.T) {
 // where requests are executed.
 var inMotion = []string{"flush", "status", "signal", "inline", "transfer", "recv", "rnr", "ack", "atomic",
 	"order", "cq", "dereg", "counters", "ability", "close", "map", "random",
-	"iova", "rereg", "odp",
+	"iova", "rereg", "odp", "mw",
 	"srq", "event", "channel", "cq_ex"}
 
 func TestConformanceAdversarial(t *testing.T) {

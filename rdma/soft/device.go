@@ -72,6 +72,7 @@ func (c *context) QueryDevice() rdma.DeviceAttr {
 		MaxMR: l.regions, MaxMRSize: math.MaxInt64, MaxPD: math.MaxInt32,
 		MaxQPRdAtom: maxRdAtom, MaxQPInitRdAtom: maxRdAtom,
 		MaxInlineData: maxInline,
+		MaxMW:         l.regions,
 		MaxSRQ:        l.shared, MaxSRQWR: maxWR, MaxSRQSGE: maxSGE,
 		ClockHz:  deviceHz,
 		OneSided: c.p.net == nil && c.p.cfg.Adversary == nil,
@@ -83,7 +84,7 @@ func (c *context) QueryDevice() rdma.DeviceAttr {
 func (c *context) Supports(f rdma.Feature) error {
 	switch f {
 	case rdma.FeatureRC, rdma.FeatureAtomics, rdma.FeatureInlineSend, rdma.FeatureZeroBased, rdma.FeatureODP, rdma.FeatureImplicitODP,
-		rdma.FeatureIOVA, rdma.FeatureReregMR,
+		rdma.FeatureIOVA, rdma.FeatureReregMR, rdma.FeatureMW1, rdma.FeatureMW2, rdma.FeatureSendWithInv,
 		rdma.FeatureSRQ, rdma.FeatureAsyncEvents, rdma.FeatureCompChannel, rdma.FeatureExtendedCQ:
 		return nil
 	}

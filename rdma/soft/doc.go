@@ -15,6 +15,7 @@
 //	Provider      one rank's arena and everything in it; the HCA
 //	context       an opened device of the provider: a count of its objects
 //	memoryRegion  a memory region
+//	window        a memory window
 //	region        what a key opens, to its owner; regionEntry is its line in the protection table
 //	queuePair     a queue pair; queueContext is what its peer works on
 //	completionQueue
@@ -37,6 +38,10 @@
 // look, nor does it for a nil region with AccessOnDemand, which is the whole
 // address space: memory that is not there when it is accessed fails the request
 // instead of the process. Re-registration closes the old key and opens another.
+// A memory window that is bound has an entry of its own in the protection table,
+// so it costs what a region costs. Requests that bind and invalidate are executed
+// when all before them is complete, and complete when nobody is in the middle of
+// an operation on what the key opened (file own.go).
 // What lies in an arena a program may also load and store itself (rdma.Mapper).
 //
 // Order. Writes of one queue pair become visible in the order of their posting,

@@ -15,6 +15,10 @@ const checkEvery = 64
 // or duplicate the request is over, with status; else nothing was done. Called
 // with mu held.
 func (q *queuePair) run(wr *rdma.SendWR) (status rdma.WCStatus, moved uint32, a answer) {
+	if isOwn(wr.Opcode) {
+		status, a = q.runOwn(wr)
+		return status, 0, a
+	}
 	segs, total, guard, ok := q.gather(wr)
 	if !ok {
 		return rdma.WCLocProtErr, 0, accepted
@@ -45,7 +49,7 @@ func (q *queuePair) run(wr *rdma.SendWR) (status rdma.WCStatus, moved uint32, a 
 		if a == accepted {
 			c.expect = (q.psn + 1) & psnMask
 		}
-	} else if a == duplicate && wr.Opcode >= rdma.WRRDMARead {
+	} else if a == duplicate && fetches(wr.Opcode) {
 		status = q.repeat(wr, segs, guard)
 	}
 	q.unmark()
@@ -57,7 +61,7 @@ func (q *queuePair) run(wr *rdma.SendWR) (status rdma.WCStatus, moved uint32, a 
 
 // able judges what the requester itself has to refuse, after its memory.
 func (q *queuePair) able(wr *rdma.SendWR, total uint64) rdma.WCStatus {
-	if wr.Opcode < rdma.WRRDMARead {
+	if !fetches(wr.Opcode) {
 		return rdma.WCSuccess
 	}
 	if q.attr.MaxRdAtomic == 0 {
@@ -82,7 +86,7 @@ func (q *queuePair) respond(wr *rdma.SendWR, segs [][]byte, total uint64, guard 
 	case rdma.WRRDMAWrite, rdma.WRRDMAWriteWithImm:
 		if total > 0 {
 			var ok bool
-			if sp, ok = s.resolve(wr.RKey, c.pd, wr.RemoteAddr, total, rdma.AccessRemoteWrite); !ok {
+			if sp, ok = s.open(c, wr.RKey, wr.RemoteAddr, total, rdma.AccessRemoteWrite); !ok {
 				s.fault(c, faultAccess)
 				return rdma.WCRemAccessErr, accepted
 			}
@@ -109,7 +113,7 @@ func (q *queuePair) respond(wr *rdma.SendWR, segs [][]byte, total uint64, guard 
 		}
 		return rdma.WCSuccess, accepted
 
-	case rdma.WRSend, rdma.WRSendWithImm:
+	case rdma.WRSend, rdma.WRSendWithImm, rdma.WRSendWithInv:
 		tk, ok := q.await()
 		if !ok {
 			return 0, notReady
@@ -130,6 +134,11 @@ func (q *queuePair) respond(wr *rdma.SendWR, segs [][]byte, total uint64, guard 
 				off += len(b)
 			}
 			if st == rdma.WCSuccess {
+				if wr.Opcode == rdma.WRSendWithInv && !s.invalidate(c, wr.InvalidateRKey) {
+					tk.giveBack(c)
+					s.fault(c, faultAccess)
+					return rdma.WCRemAccessErr, accepted
+				}
 				s.deliver(c, &tk, q.message(wr, total))
 				return rdma.WCSuccess, accepted
 			}
@@ -146,7 +155,7 @@ func (q *queuePair) respond(wr *rdma.SendWR, segs [][]byte, total uint64, guard 
 		if total == 0 {
 			return rdma.WCSuccess, accepted
 		}
-		sp, ok := s.resolve(wr.RKey, c.pd, wr.RemoteAddr, total, rdma.AccessRemoteRead)
+		sp, ok := s.open(c, wr.RKey, wr.RemoteAddr, total, rdma.AccessRemoteRead)
 		if !ok {
 			s.fault(c, faultAccess)
 			return rdma.WCRemAccessErr, accepted
@@ -167,7 +176,7 @@ func (q *queuePair) respond(wr *rdma.SendWR, segs [][]byte, total uint64, guard 
 		s.fault(c, faultRequest)
 		return rdma.WCRemInvReqErr, accepted
 	}
-	sp, ok := s.resolve(wr.RKey, c.pd, wr.RemoteAddr, 8, rdma.AccessRemoteAtomic)
+	sp, ok := s.open(c, wr.RKey, wr.RemoteAddr, 8, rdma.AccessRemoteAtomic)
 	if !ok {
 		s.fault(c, faultAccess)
 		return rdma.WCRemAccessErr, accepted
@@ -196,7 +205,7 @@ func (q *queuePair) await() (ticket, bool) {
 
 // message is what the receiver is told of a message that has arrived.
 func (q *queuePair) message(wr *rdma.SendWR, total uint64) delivery {
-	return delivery{op: wr.Opcode, solicited: wr.Flags&rdma.SendSolicited != 0, n: uint32(total), imm: wr.ImmData, srcQP: q.num}
+	return delivery{op: wr.Opcode, solicited: wr.Flags&rdma.SendSolicited != 0, n: uint32(total), imm: extra(wr), srcQP: q.num}
 }
 
 // blame puts the responder into ERR when it was its fault.
@@ -222,7 +231,7 @@ func (q *queuePair) repeat(wr *rdma.SendWR, segs [][]byte, guard bool) rdma.WCSt
 	if total == 0 {
 		return rdma.WCSuccess
 	}
-	sp, ok := s.resolve(wr.RKey, c.pd, wr.RemoteAddr, uint64(total), rdma.AccessRemoteRead)
+	sp, ok := s.open(c, wr.RKey, wr.RemoteAddr, uint64(total), rdma.AccessRemoteRead)
 	if !ok {
 		s.fault(c, faultAccess)
 		return rdma.WCRemAccessErr
@@ -289,7 +298,7 @@ func (q *queuePair) gather(wr *rdma.SendWR) (segs [][]byte, total uint64, guard,
 		return segs, total, guard, true
 	}
 	need := rdma.Access(0)
-	if wr.Opcode >= rdma.WRRDMARead {
+	if fetches(wr.Opcode) {
 		need = rdma.AccessLocalWrite
 	}
 	for i := range wr.SGL {
@@ -313,7 +322,7 @@ func (q *queuePair) gather(wr *rdma.SendWR) (segs [][]byte, total uint64, guard,
 // may not be mapped.
 func (q *queuePair) local(g *rdma.SGE, need rdma.Access) (mem []byte, guard, ok bool) {
 	r := q.p.byKey.get(g.LKey >> 8)
-	if r == nil || r.key != g.LKey || r.pd != q.pd || need&^r.access != 0 {
+	if r == nil || r.key != g.LKey || r.pd != q.pd || need&^r.access != 0 || r.window {
 		return nil, false, false
 	}
 	off, n := g.Addr-r.addr, uint64(g.Length)

@@ -93,12 +93,12 @@ func parseFrame(b []byte) (f frame, err error) {
 	switch {
 	case f.kind == 0 || f.kind >= frameKinds || f.flags&^frameFlags != 0:
 		return f, fmt.Errorf("%w: type %d", errFrame, b[0])
-	case f.op > rdma.WRAtomicFetchAndAdd:
+	case f.op > rdma.WRAtomicFetchAndAdd && f.op != rdma.WRSendWithInv:
 		return f, fmt.Errorf("%w: operation %d", errFrame, f.op)
 	case f.psn > psnMask || f.total > maxMessage || f.length > pieceSize || f.offset > f.total || f.length > f.total-f.offset:
 		return f, fmt.Errorf("%w: %d bytes at %d of %d, PSN %#x", errFrame, f.length, f.offset, f.total, f.psn)
 	}
-	carries := f.kind == frameData || f.kind == frameRequest && f.op < rdma.WRRDMARead
+	carries := f.kind == frameData || f.kind == frameRequest && !fetches(f.op)
 	switch {
 	case !carries && f.length != 0:
 		return f, fmt.Errorf("%w: a payload of %d bytes with type %d", errFrame, f.length, f.kind)

@@ -17,6 +17,7 @@ import (
 func FuzzFrame(f *testing.F) {
 	for _, fr := range []frame{
 		{kind: frameRequest, op: rdma.WRRDMAWrite, length: 5, total: 5, to: 1, from: 2, psn: 3, key: 4, addr: 5},
+		{kind: frameRequest, op: rdma.WRSendWithInv, imm: 77, length: 3, total: 3},
 		{kind: frameRequest, op: rdma.WRSend, length: pieceSize, total: 3 * pieceSize, offset: pieceSize},
 		{kind: frameRequest, op: rdma.WRAtomicCmpAndSwp, total: 8, compareAdd: 1, swap: 2},
 		{kind: frameAck, psn: psnMask}, {kind: frameNak, code: 10}, {kind: frameNotReady, code: 31},
@@ -84,7 +85,14 @@ func scribble(t *testing.T, seed uint64, words uint16) {
 	a.p.find(b.p.gids[0]).reach = reachNone
 	b.p.find(a.p.gids[0]).reach = reachNone
 	src, dst := a.alloc(4096, all), b.alloc(4096, all)
-	other := b.reg(make([]byte, 64), all)
+	other := b.reg(make([]byte, 64), all|rdma.AccessMWBind)
+	// One window of each type, and what to bind them to anew.
+	shared, private := b.window(rdma.MWType1), b.window(rdma.MWType2)
+	bind := rdma.MWBind{MR: other, Addr: other.Addr() + 8, Length: 32, Access: rdma.AccessRemoteWrite | rdma.AccessRemoteRead}
+	if err := qb.BindMW(shared, 0, 0, bind); err != nil {
+		t.Fatal(err)
+	}
+	post(t, qb, rdma.SendWR{Opcode: rdma.WRBindMW, MW: private, RKey: rdma.IncRKey(private.RKey()), Bind: &bind})
 	rng := rand.New(rand.NewPCG(seed, 0))
 	l := a.p.layout
 	for range 8 {
@@ -117,7 +125,17 @@ func scribble(t *testing.T, seed uint64, words uint16) {
 			if rng.IntN(3) == 0 {
 				mr = other
 			}
-			qa.PostSend([]rdma.SendWR{{Opcode: rdma.WROpcode(rng.IntN(7)), Flags: rdma.SendSignaled, SGL: []rdma.SGE{sge(src, 0, 8)}, RemoteAddr: mr.Addr(), RKey: mr.RKey()}})
+			key := [...]uint32{mr.RKey(), mr.RKey(), shared.RKey(), private.RKey()}[rng.IntN(4)]
+			op := [...]rdma.WROpcode{0, 1, 2, 3, 4, 5, 6, rdma.WRSendWithInv}[rng.IntN(8)]
+			qa.PostSend([]rdma.SendWR{{Opcode: op, Flags: rdma.SendSignaled, SGL: []rdma.SGE{sge(src, 0, 8)}, RemoteAddr: mr.Addr() + 8, RKey: key, InvalidateRKey: key}})
+			switch rng.IntN(6) {
+			case 0:
+				qb.PostSend([]rdma.SendWR{{Opcode: rdma.WRLocalInv, InvalidateRKey: private.RKey()}})
+			case 1:
+				qb.PostSend([]rdma.SendWR{{Opcode: rdma.WRBindMW, MW: private, RKey: rdma.IncRKey(private.RKey()), Bind: &bind}})
+			case 2:
+				qb.BindMW(shared, 0, 0, bind)
+			}
 			if i%8 == 0 {
 				qb.PostRecv([]rdma.RecvWR{{SGL: []rdma.SGE{sge(dst, 0, 64)}}})
 			}
@@ -135,6 +153,11 @@ func scribble(t *testing.T, seed uint64, words uint16) {
 	for _, x := range n {
 		for i := range x.p.queues[:4] {
 			atomic.StoreUint64(&x.p.queues[i].mark, 0)
+		}
+	}
+	for _, w := range []rdma.MW{shared, private} {
+		if err := w.Close(); err != nil {
+			t.Errorf("close a window: %v", err)
 		}
 	}
 }

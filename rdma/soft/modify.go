@@ -145,14 +145,28 @@ func (q *queuePair) flush() {
 	}
 }
 
-// flushSend completes the send queue with WR_FLUSH_ERR. Called with mu held.
-func (q *queuePair) flushSend() {
+// flushSend completes the send queue with WR_FLUSH_ERR, behind an operation on a
+// key that has begun: that goes on to its end, and until then flushSend is false
+// and the queue waits for a later call. Called with mu held.
+func (q *queuePair) flushSend() bool {
+	if q.changing != nil && q.pending.n > 0 {
+		e := q.pending.first()
+		status, a := q.runOwn(&e.wr)
+		if a == draining {
+			return false
+		}
+		wr, seq := e.wr, e.seq
+		q.waiting = accepted
+		q.pending.pop()
+		q.finish(&wr, seq, status, 0)
+	}
 	for q.pending.len() > 0 {
 		e := q.pending.first()
 		q.fail(e.wr.WRID, e.seq, rdma.WCWRFlushErr)
 		q.pending.pop()
 	}
 	q.p.work.done(q)
+	return true
 }
 
 // flushRecv completes the receive queue with WR_FLUSH_ERR, after what the peer

@@ -67,7 +67,7 @@ func (q *queuePair) moveMarked(op rdma.WROpcode, mem []byte, addr uint64, rkey u
 	if admit(c, q.attr.DestQPNum, q.dest, q.psn) != accepted || !permits(atomic.LoadUint32(&c.rights), op) {
 		return false
 	}
-	sp, ok := s.resolve(rkey, c.pd, addr, uint64(len(mem)), need)
+	sp, ok := s.open(c, rkey, addr, uint64(len(mem)), need)
 	if !ok {
 		return false
 	}

@@ -44,8 +44,11 @@ func (q *queuePair) postSend(wrs []rdma.SendWR) (int, error) {
 		room--
 		q.posted++
 		if state = q.state(); state == rdma.StateErr {
-			q.flushSend()
-			q.fail(wr.WRID, q.posted, rdma.WCWRFlushErr)
+			if q.flushSend() {
+				q.fail(wr.WRID, q.posted, rdma.WCWRFlushErr)
+			} else {
+				q.keep(wr)
+			}
 			continue
 		}
 		if direct && state == rdma.StateRTS && q.pending.n == 0 {
@@ -71,7 +74,13 @@ func (q *queuePair) check(wr *rdma.SendWR) error {
 	bad := func(format string, args ...any) error {
 		return &rdma.OpError{Op: "post_send", Detail: fmt.Sprintf(format, args...), Err: rdma.ErrInvalid}
 	}
-	if wr.Opcode > rdma.WRAtomicFetchAndAdd {
+	if isOwn(wr.Opcode) {
+		if wrong := q.checkOwn(wr); wrong != "" {
+			return bad("%s", wrong)
+		}
+		return nil
+	}
+	if wr.Opcode > rdma.WRAtomicFetchAndAdd && wr.Opcode != rdma.WRSendWithInv {
 		return bad("operation %d is not one of a queue pair of type RC", wr.Opcode)
 	}
 	if len(wr.SGL) > q.init.Cap.MaxSendSGE {
@@ -79,7 +88,7 @@ func (q *queuePair) check(wr *rdma.SendWR) error {
 	}
 	total := uint64(0)
 	if wr.Flags&rdma.SendInline != 0 {
-		if wr.Opcode >= rdma.WRRDMARead {
+		if fetches(wr.Opcode) {
 			return bad("a read or an atomic has no payload to inline")
 		}
 		if total = inlineLength(wr); total > uint64(q.init.Cap.MaxInlineData) {
@@ -120,7 +129,7 @@ func (q *queuePair) finish(wr *rdma.SendWR, seq uint32, status rdma.WCStatus, mo
 		c.Writes++
 		c.WriteBytes += uint64(moved)
 		op = rdma.WCRDMAWrite
-	case rdma.WRSend, rdma.WRSendWithImm:
+	case rdma.WRSend, rdma.WRSendWithImm, rdma.WRSendWithInv:
 		c.Sends++
 		c.SendBytes += uint64(moved)
 		op = rdma.WCSend
@@ -134,6 +143,12 @@ func (q *queuePair) finish(wr *rdma.SendWR, seq uint32, status rdma.WCStatus, mo
 	case rdma.WRAtomicFetchAndAdd:
 		c.Atomics++
 		op = rdma.WCFetchAdd
+	case rdma.WRBindMW:
+		op = rdma.WCBindMW
+	case rdma.WRLocalInv:
+		op = rdma.WCLocalInv
+	case rdma.WRRegMkey:
+		op = rdma.WCRegMkey
 	}
 	if wr.Flags&rdma.SendInline != 0 {
 		c.Inline++

@@ -47,10 +47,12 @@ type queuePair struct {
 	tries    uint8     // how often it was
 	listed   bool      // in Provider.work
 	closed   bool
-	draining bool      // the program wants to hear when SQD has nothing under way
-	lastWQE  bool      // and has heard that it takes no more from its shared queue
-	wire     wireState // over TCP
-	life     uint32    // of the connection, to tell answers to an earlier one
+	draining bool          // the program wants to hear when SQD has nothing under way
+	lastWQE  bool          // and has heard that it takes no more from its shared queue
+	wire     wireState     // over TCP
+	changing *drain        // of the head of pending, when that is for the own side
+	subject  invalidatable // what it invalidates
+	life     uint32        // of the connection, to tell answers to an earlier one
 
 	freed atomic.Uint32 // requests whose slot is free again: their completion was polled
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -22,7 +23,9 @@ type region struct {
 	key    uint32
 	access rdma.Access
 	kind   uint32
+	queue  uint32 // kindPrivate: the queue pair through whom it is good
 	guard  bool   // the memory may not be mapped
+	window bool   // no name for local memory
 	mem    []byte // keeps ordinary memory alive and on the heap
 	addr   uint64 // as SGEs and remote addresses name it
 	va     uint64
@@ -71,7 +74,7 @@ func (d *domain) giveBack(index uint32) {
 func (p *Provider) publish(r *region) {
 	e := &p.regions[r.index]
 	e.addr, e.length, e.va, e.offset = r.addr, r.length, r.va, r.offset
-	e.pd, e.access, e.kind = r.pd.id, uint32(r.access), r.kind
+	e.pd, e.access, e.kind, e.queue = r.pd.id, uint32(r.access), r.kind, r.queue
 	p.byKey.set(r.index, r)
 	atomic.StoreUint64(&e.state, uint64(r.key)|regionLive)
 }
@@ -94,6 +97,55 @@ type memoryRegion struct {
 	turn   sync.Mutex // held by who closes or changes the region, before any other lock
 	broken bool       // a change has failed: it can only be closed
 	closed bool
+
+	mu      sync.Mutex // guards what follows; after window.mu
+	windows []*window  // bound to it
+	leaving bool       // no window may be bound
+}
+
+// hold binds a window to the region, unless it is going.
+func (m *memoryRegion) hold(w *window) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.leaving {
+		return false
+	}
+	m.windows = append(m.windows, w)
+	return true
+}
+
+func (m *memoryRegion) letGo(w *window) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if i := slices.Index(m.windows, w); i >= 0 {
+		m.windows = slices.Delete(m.windows, i, i+1)
+	}
+}
+
+// leave keeps windows away, unless some are bound. Called with turn held.
+func (m *memoryRegion) leave(op string) error {
+	m.mu.Lock()
+	bound := slices.Clone(m.windows)
+	m.mu.Unlock()
+	for _, w := range bound {
+		w.mu.Lock()
+		w.prune()
+		w.mu.Unlock()
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if n := len(m.windows); n > 0 {
+		return &rdma.OpError{Op: op, Detail: fmt.Sprintf("%d memory windows are bound", n), Err: rdma.ErrBusy}
+	}
+	m.leaving = true
+	return nil
+}
+
+// stay takes leave back.
+func (m *memoryRegion) stay() {
+	m.mu.Lock()
+	m.leaving = false
+	m.mu.Unlock()
 }
 
 // base says where a region's addresses count from.
@@ -224,6 +276,14 @@ func (m *memoryRegion) Rereg(flags rdma.ReregFlags, pd rdma.PD, buf []byte, acce
 	if flags == 0 || flags&^reregAll != 0 {
 		return bad(fmt.Sprintf("flags %#x", uint8(flags)))
 	}
+	if err := m.leave("rereg_mr"); err != nil {
+		return err
+	}
+	defer func() {
+		if !m.broken {
+			m.stay()
+		}
+	}()
 	old := m.now.Load()
 	next := *old
 	if flags&rdma.ReregPD != 0 {
@@ -325,6 +385,9 @@ func (m *memoryRegion) Close() error {
 	defer m.turn.Unlock()
 	if m.closed {
 		return nil
+	}
+	if err := m.leave("dereg_mr"); err != nil {
+		return err
 	}
 	p, r := m.p, m.now.Load()
 	p.withdraw(m.index)

@@ -19,11 +19,22 @@ type span struct {
 	va    uint64 // else: the address in the peer's process
 }
 
-// resolve checks a key against the protection table, in the order of the
-// InfiniBand rules, and translates. The caller has marked the region.
+// open resolves a key that a request for the queue pair c names.
+func (s *peer) open(c *queueContext, key uint32, addr, n uint64, need rdma.Access) (sp span, ok bool) {
+	return s.look(key, c.pd, c.num, addr, n, need)
+}
+
+// resolve resolves a key of the peer's domain pd that the peer himself names.
 func (s *peer) resolve(key, pd uint32, addr, n uint64, need rdma.Access) (sp span, ok bool) {
+	return s.look(key, pd, 0, addr, n, need)
+}
+
+// look checks a key against the protection table, in the order of the
+// InfiniBand rules, and translates. The caller has marked the region. num is the
+// peer's queue pair whose request it is, 0 for none.
+func (s *peer) look(key, pd, num uint32, addr, n uint64, need rdma.Access) (sp span, ok bool) {
 	if s.own {
-		return s.translate(key, pd, addr, n, need)
+		return s.translate(key, pd, num, addr, n, need)
 	}
 	index := uint64(key >> 8)
 	if index >= uint64(len(s.regions)) {
@@ -45,23 +56,35 @@ func (s *peer) resolve(key, pd uint32, addr, n uint64, need rdma.Access) (sp spa
 	if uint32(need)&^e.access != 0 {
 		return sp, false
 	}
-	switch e.kind {
+	kind := e.kind
+	if kind&kindPrivate != 0 {
+		if e.queue != num {
+			return sp, false
+		}
+		kind &^= kindPrivate
+	}
+	switch kind {
 	case kindSegment:
 		return s.inArena(e.offset+off, n)
 	case kindOrdinary:
 		return s.inProcess(e.va+off, n)
 	case kindImplicit:
-		if at := addr - s.base; at < uint64(len(s.arena)) {
-			return s.inArena(at, n)
-		}
-		return s.inProcess(addr, n)
+		return s.anywhere(e.va+off, n)
 	}
 	return sp, false
 }
 
-// translate is resolve for the own memory. The owner goes by what he knows of
+// anywhere is n bytes of the peer's address space, his arena among them.
+func (s *peer) anywhere(va, n uint64) (span, bool) {
+	if at := va - s.base; at < uint64(len(s.arena)) {
+		return s.inArena(at, n)
+	}
+	return s.inProcess(va, n)
+}
+
+// translate is look for the own memory. The owner goes by what he knows of
 // his regions, not by the table, which others may have scribbled on.
-func (s *peer) translate(key, pd uint32, addr, n uint64, need rdma.Access) (sp span, ok bool) {
+func (s *peer) translate(key, pd, num uint32, addr, n uint64, need rdma.Access) (sp span, ok bool) {
 	r := s.p.byKey.get(key >> 8)
 	if r == nil || r.key != key || r.pd.id != pd {
 		return sp, false
@@ -70,14 +93,18 @@ func (s *peer) translate(key, pd uint32, addr, n uint64, need rdma.Access) (sp s
 	if addr < r.addr || off > r.length || n > r.length-off || need&^r.access != 0 {
 		return sp, false
 	}
-	if r.kind != kindImplicit {
-		// Atomics on ordinary memory are guarded by a lock, as a peer's are.
-		return span{s: s, mem: r.mem[off : off+n : off+n], guard: r.kind != kindSegment}, true
+	if r.queue != 0 && r.queue != num {
+		return sp, false
 	}
-	if at := addr - addressOf(s.arena); at < uint64(len(s.arena)) {
+	kind := r.kind &^ kindPrivate
+	if kind != kindImplicit {
+		// Atomics on ordinary memory are guarded by a lock, as a peer's are.
+		return span{s: s, mem: r.mem[off : off+n : off+n], guard: kind != kindSegment}, true
+	}
+	if at := r.va + off - addressOf(s.arena); at < uint64(len(s.arena)) {
 		return s.inArena(at, n)
 	}
-	return s.inProcess(addr, n)
+	return s.inProcess(r.va+off, n)
 }
 
 // inArena is n bytes of the arena's heap.
@@ -179,6 +206,7 @@ const (
 	duplicate         // it was executed before
 	unanswered        // the queue pair is not there for this initiator, or expects another PSN
 	notReady          // no receive is posted
+	draining          // of an operation on a key of the requester's own: somebody is at it
 )
 
 // admit looks at a responder's queue pair, which num names, for the request

@@ -148,6 +148,12 @@ func (n *node) reg(b []byte, access rdma.Access) rdma.MR {
 	return must[rdma.MR](n.t)(n.pd.RegMR(b, access))
 }
 
+// window makes a memory window, which the test closes.
+func (n *node) window(typ rdma.MWType) rdma.MW {
+	n.t.Helper()
+	return must[rdma.MW](n.t)(n.pd.AllocMW(typ))
+}
+
 func sge(mr rdma.MR, off, n int) rdma.SGE {
 	return rdma.SGE{Addr: mr.Addr() + uint64(off), Length: uint32(n), LKey: mr.LKey()}
 }

@@ -35,7 +35,7 @@ func (l *link) serve(f *frame, payload []byte) {
 		l.queue(&answer, 0, nil)
 		return
 	case duplicate:
-		if f.op < rdma.WRRDMARead {
+		if !fetches(f.op) {
 			if f.last() {
 				answer.kind = frameAck
 				l.queue(&answer, 0, nil)
@@ -52,7 +52,7 @@ func (l *link) serve(f *frame, payload []byte) {
 	if f.offset == 0 {
 		q.wire.inside = 0
 	}
-	if f.op < rdma.WRRDMARead && f.offset != q.wire.inside {
+	if !fetches(f.op) && f.offset != q.wire.inside {
 		return // behind a piece that was refused
 	}
 	if atomic.LoadUint32(&c.word) == uint32(rdma.StateRTR) {
@@ -69,7 +69,7 @@ func (l *link) serve(f *frame, payload []byte) {
 		p.self.fault(c, cause)
 		answer.kind, answer.code = frameNak, uint8(requester)
 		l.queue(&answer, 0, nil)
-	case f.op >= rdma.WRRDMARead:
+	case fetches(f.op):
 		// Answered with data.
 	case f.last():
 		q.wire.inside = 0
@@ -116,7 +116,7 @@ func (q *queuePair) perform(l *link, f *frame, payload []byte) (requester rdma.W
 		var sp span
 		if f.total > 0 {
 			var ok bool
-			if sp, ok = s.resolve(f.key, c.pd, f.addr, uint64(f.total), rdma.AccessRemoteWrite); !ok {
+			if sp, ok = s.open(c, f.key, f.addr, uint64(f.total), rdma.AccessRemoteWrite); !ok {
 				return refuse(rdma.WCRemAccessErr)
 			}
 		}
@@ -138,7 +138,7 @@ func (q *queuePair) perform(l *link, f *frame, payload []byte) (requester rdma.W
 		}
 		return rdma.WCSuccess, 0, false
 
-	case rdma.WRSend, rdma.WRSendWithImm:
+	case rdma.WRSend, rdma.WRSendWithImm, rdma.WRSendWithInv:
 		tk, ok := q.ticket(l)
 		if !ok {
 			return 0, 0, true
@@ -156,6 +156,9 @@ func (q *queuePair) perform(l *link, f *frame, payload []byte) (requester rdma.W
 			return st, faultTold, false
 		}
 		if f.last() {
+			if f.op == rdma.WRSendWithInv && !s.invalidate(c, f.imm) {
+				return refuse(rdma.WCRemAccessErr)
+			}
 			s.deliver(c, tk, f.message())
 			*tk = ticket{}
 		}
@@ -163,7 +166,7 @@ func (q *queuePair) perform(l *link, f *frame, payload []byte) (requester rdma.W
 
 	case rdma.WRRDMARead:
 		if f.total > 0 {
-			if _, ok := s.resolve(f.key, c.pd, f.addr, uint64(f.total), rdma.AccessRemoteRead); !ok {
+			if _, ok := s.open(c, f.key, f.addr, uint64(f.total), rdma.AccessRemoteRead); !ok {
 				return refuse(rdma.WCRemAccessErr)
 			}
 		}
@@ -175,7 +178,7 @@ func (q *queuePair) perform(l *link, f *frame, payload []byte) (requester rdma.W
 	if f.addr%8 != 0 || f.total != 8 {
 		return refuse(rdma.WCRemInvReqErr)
 	}
-	sp, ok := s.resolve(f.key, c.pd, f.addr, 8, rdma.AccessRemoteAtomic)
+	sp, ok := s.open(c, f.key, f.addr, 8, rdma.AccessRemoteAtomic)
 	if !ok {
 		return refuse(rdma.WCRemAccessErr)
 	}
@@ -247,7 +250,7 @@ func (l *link) piece(q *queuePair) bool {
 	answer := frame{kind: frameData, op: f.op, to: f.from, from: f.to, psn: f.psn, life: f.life, total: f.total, offset: r.sent, length: n}
 	ok := l.queue(&answer, int(n), func(to []byte) bool {
 		// The region may have gone since the last piece.
-		sp, ok := l.n.p.self.resolve(f.key, q.own.pd, f.addr, uint64(f.total), rdma.AccessRemoteRead)
+		sp, ok := l.n.p.self.open(q.own, f.key, f.addr, uint64(f.total), rdma.AccessRemoteRead)
 		return ok && !q.closed && sp.load(int(r.sent), to, false) == rdma.WCSuccess
 	})
 	if !ok {

@@ -148,6 +148,8 @@ func (s *peer) deliver(c *queueContext, tk *ticket, d delivery) {
 	switch d.op {
 	case rdma.WRSendWithImm:
 		flags |= uint8(rdma.WCFlagWithImm)
+	case rdma.WRSendWithInv:
+		flags |= uint8(rdma.WCFlagWithInv)
 	case rdma.WRRDMAWriteWithImm:
 		flags |= uint8(rdma.WCFlagWithImm)
 		sl.opcode = uint8(rdma.WCRecvRDMAWithImm)

@@ -331,6 +331,9 @@ func (h *sharedQueue) finish(slot uint32) {
 		return
 	}
 	e.q = q
+	if e.wc.Flags&rdma.WCFlagWithInv != 0 {
+		q.ended(e.wc.ImmData)
+	}
 	q.recv.complete(e, stamp, solicited)
 }
 

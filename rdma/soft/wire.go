@@ -93,6 +93,20 @@ func (q *queuePair) advanceWire() (moved bool) {
 		}
 		e := q.pending.at(w.next)
 		wr := &e.wr
+		if isOwn(wr.Opcode) {
+			if w.next > 0 {
+				return moved // it begins when all before it is complete
+			}
+			st, a := q.runOwn(wr)
+			if a == draining {
+				return moved
+			}
+			q.settle(e, st, 0)
+			if moved = true; q.pending.n == 0 || q.state() != rdma.StateRTS {
+				return true
+			}
+			continue
+		}
 		if wr.Flags&rdma.SendFence != 0 && w.offset == 0 && q.unanswered() > 0 {
 			return moved
 		}
@@ -102,7 +116,7 @@ func (q *queuePair) advanceWire() (moved bool) {
 			bad = q.able(wr, total)
 			ok = bad == rdma.WCSuccess
 		}
-		if ok && wr.Opcode >= rdma.WRRDMARead && q.unanswered() >= int(q.attr.MaxRdAtomic) {
+		if ok && fetches(wr.Opcode) && q.unanswered() >= int(q.attr.MaxRdAtomic) {
 			return moved
 		}
 		if !ok {
@@ -127,7 +141,7 @@ func (q *queuePair) advanceWire() (moved bool) {
 // unanswered counts the reads and atomics that are sent.
 func (q *queuePair) unanswered() (n int) {
 	for i := range q.wire.next {
-		if q.pending.at(i).wr.Opcode >= rdma.WRRDMARead {
+		if fetches(q.pending.at(i).wr.Opcode) {
 			n++
 		}
 	}
@@ -140,7 +154,7 @@ func (q *queuePair) sendPieces(e *request, segs [][]byte, total uint32, guard bo
 	w, wr := &q.wire, &e.wr
 	f := frame{
 		kind: frameRequest, op: wr.Opcode, to: q.attr.DestQPNum, from: q.num, psn: (q.psn + w.next) & psnMask,
-		life: q.life, imm: wr.ImmData, total: total, key: wr.RKey, addr: wr.RemoteAddr, compareAdd: wr.CompareAdd, swap: wr.Swap,
+		life: q.life, imm: extra(wr), total: total, key: wr.RKey, addr: wr.RemoteAddr, compareAdd: wr.CompareAdd, swap: wr.Swap,
 	}
 	if wr.Flags&rdma.SendSolicited != 0 {
 		f.flags = frameSolicited
@@ -148,7 +162,7 @@ func (q *queuePair) sendPieces(e *request, segs [][]byte, total uint32, guard bo
 	for {
 		f.offset, f.length = w.offset, 0
 		send := segs
-		if wr.Opcode < rdma.WRRDMARead {
+		if !fetches(wr.Opcode) {
 			f.length = min(total-w.offset, pieceSize)
 		} else {
 			send = nil
@@ -285,14 +299,14 @@ func (l *link) answered(f *frame, payload []byte) {
 	case frameAck:
 		for ; at != psnMask; at = (at - 1) & psnMask {
 			e := q.pending.first()
-			if e.wr.Opcode >= rdma.WRRDMARead {
+			if fetches(e.wr.Opcode) {
 				return // its data must come
 			}
 			q.acknowledged(e, rdma.WCSuccess, uint32(requestLength(&e.wr)))
 		}
 	case frameData:
 		e := q.pending.first()
-		if at != 0 || e.wr.Opcode < rdma.WRRDMARead || f.offset != w.settled {
+		if at != 0 || !fetches(e.wr.Opcode) || f.offset != w.settled {
 			return
 		}
 		segs, total, guard, ok := q.gather(&e.wr)

@@ -1,0 +1,153 @@
+package soft
+
+import (
+	"sync/atomic"
+
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+// Some requests change keys of the requester's own side. They go out to nobody
+// and have no sequence number, but stand in the order of the send queue: they
+// are executed when all before them is complete, and nothing behind them has
+// begun. Each closes what a key opened, waits until nobody is in the middle of
+// an operation on it, and opens the key anew, or not.
+//
+//	post -> begin -> DRAINING -> end -> complete
+//	          '- nobody is at it -^
+//
+// Nothing of it blocks: the request waits at the head of the backlog.
+
+// isOwn tells whether a request is one of those.
+func isOwn(op rdma.WROpcode) bool {
+	return op == rdma.WRLocalInv || op == rdma.WRBindMW || op == rdma.WRRegMkey
+}
+
+// fetches tells whether an operation brings the requester something: a read or
+// an atomic. All others of those that go out bring it to the responder.
+func fetches(op rdma.WROpcode) bool {
+	return op-rdma.WRRDMARead <= rdma.WRAtomicFetchAndAdd-rdma.WRRDMARead
+}
+
+// isSend tells whether an operation is a message for a receive's buffer.
+func isSend(op rdma.WROpcode) bool {
+	return op == rdma.WRSend || op == rdma.WRSendWithImm || op == rdma.WRSendWithInv
+}
+
+// extra is what goes with a message beside its bytes: the immediate, or the key
+// to invalidate.
+func extra(wr *rdma.SendWR) uint32 {
+	if wr.Opcode == rdma.WRSendWithInv {
+		return wr.InvalidateRKey
+	}
+	return wr.ImmData
+}
+
+// checkOwn judges such a request as a post does.
+func (q *queuePair) checkOwn(wr *rdma.SendWR) (wrong string) {
+	switch {
+	case wr.Flags&rdma.SendInline != 0:
+		return "an operation on a key has no payload to inline"
+	case wr.Opcode == rdma.WRBindMW:
+		return q.checkBind(wr)
+	}
+	return ""
+}
+
+// runOwn executes such a request, or goes on with it. Called with mu held.
+func (q *queuePair) runOwn(wr *rdma.SendWR) (rdma.WCStatus, answer) {
+	if q.changing == nil {
+		d, ok := q.begin(wr)
+		if !ok {
+			return rdma.WCMWBindErr, accepted
+		}
+		q.changing = d
+	}
+	if q.changing != nil && !q.changing.over() {
+		return 0, draining
+	}
+	q.changing = nil
+	if !q.end(wr) {
+		return rdma.WCMWBindErr, accepted
+	}
+	return rdma.WCSuccess, accepted
+}
+
+// begin judges the request and closes the key. The drain is nil when nobody can
+// be at it.
+func (q *queuePair) begin(wr *rdma.SendWR) (*drain, bool) {
+	switch wr.Opcode {
+	case rdma.WRBindMW:
+		return wr.MW.(*window).begin(q, wr)
+	case rdma.WRLocalInv:
+		if q.subject = q.p.keyed(wr.InvalidateRKey, q.pd); q.subject == nil {
+			return nil, false
+		}
+		return q.subject.invalidate(q, wr.InvalidateRKey)
+	}
+	return nil, false
+}
+
+// end opens it.
+func (q *queuePair) end(wr *rdma.SendWR) bool {
+	switch wr.Opcode {
+	case rdma.WRBindMW:
+		return wr.MW.(*window).end(q, wr)
+	case rdma.WRLocalInv:
+		q.subject.invalidated(wr.InvalidateRKey)
+		q.subject = nil
+		return true
+	}
+	return false
+}
+
+// An invalidatable is an object whose key requests can invalidate.
+type invalidatable interface {
+	// invalidate closes the key, if a request of q may do that.
+	invalidate(q *queuePair, key uint32) (*drain, bool)
+	// invalidated: nobody is at what the key opened any more.
+	invalidated(key uint32)
+	// endBy closes the key for the peer of queue pair num, who asks for it with
+	// a send, if he may.
+	endBy(num, key uint32) bool
+}
+
+// keyed gives what has the key in a domain, if it can be invalidated.
+func (p *Provider) keyed(key uint32, pd *domain) invalidatable {
+	r := p.byKey.get(key >> 8)
+	if r == nil || r.key != key || r.pd != pd {
+		return nil
+	}
+	k, _ := r.object.(invalidatable)
+	return k
+}
+
+// invalidate closes a key of the responder's for a send that asks for it. In
+// another process the owner hears of it with the completion: queuePair.ended.
+func (s *peer) invalidate(c *queueContext, key uint32) bool {
+	if s.own {
+		r := s.p.byKey.get(key >> 8)
+		if r == nil || r.key != key || r.pd.id != c.pd {
+			return false
+		}
+		k, ok := r.object.(invalidatable)
+		return ok && k.endBy(c.num, key)
+	}
+	index := uint64(key >> 8)
+	if index >= uint64(len(s.regions)) {
+		return false
+	}
+	e := &s.regions[index]
+	live := uint64(key) | regionLive
+	if atomic.LoadUint64(&e.state) != live || e.pd != c.pd || e.kind&kindPrivate == 0 || e.queue != c.num {
+		return false
+	}
+	return atomic.CompareAndSwapUint64(&e.state, live, 0)
+}
+
+// ended does the owner's part for a key that the queue pair's peer says he has
+// invalidated.
+func (q *queuePair) ended(key uint32) {
+	if k := q.p.keyed(key, q.pd); k != nil {
+		k.endBy(q.num, key)
+	}
+}
