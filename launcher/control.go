@@ -46,8 +46,10 @@ const (
 type controller struct {
 	job    *Job
 	cpus   func() int // of this machine
-	stats  *stats     // nil: nobody counts
-	name   string     // the job's, random
+	policy place.Policy
+	placed *place.Result
+	stats  *stats // nil: nobody counts
+	name   string // the job's, random
 	outlet *outlet
 	watch  *watcher
 
@@ -77,16 +79,18 @@ type controller struct {
 	hurry   sync.Once
 }
 
-func newController(job *Job, cpus func() int, shares []place.Share, crew crew, at attempt) (*controller, error) {
+func newController(job *Job, w *wish, placed *place.Result, crew crew, at attempt) (*controller, error) {
 	var random [8]byte
 	if _, err := unix.Getrandom(random[:], 0); err != nil {
 		return nil, os.NewSyscallError("getrandom", err)
 	}
 	c := &controller{
 		job:     job,
-		cpus:    cpus,
+		cpus:    w.cpus,
+		policy:  w.policy,
+		placed:  placed,
 		name:    hex.EncodeToString(random[:]),
-		groups:  []*group{newGroup(0, job.Apps, shares)},
+		groups:  []*group{newGroup(0, job.Apps, placed.Shares)},
 		crew:    crew,
 		abandon: make(chan struct{}),
 		hub:     hub.New(),

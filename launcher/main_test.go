@@ -152,6 +152,11 @@ func rolePMI(args []string) int {
 				}
 				time.Sleep(time.Millisecond)
 			}
+		case "cpus": // that it may use
+			status, _ := os.ReadFile("/proc/self/status")
+			_, list, _ := strings.Cut(string(status), "Cpus_allowed_list:\t")
+			list, _, _ = strings.Cut(list, "\n")
+			fmt.Println(value, list)
 		case "helper": // a second connection beside the first
 			if _, second := pmi.Dial(env); second == nil {
 				err = errors.New("it is let in")

@@ -77,7 +77,7 @@ func run(ctx context.Context, job Job, at attempt) (Result, error) {
 	if job.DryRun {
 		return Result{}, nil
 	}
-	c, err := newController(&job, w.cpus, placed.Shares, crew, at)
+	c, err := newController(&job, w, placed, crew, at)
 	if err != nil {
 		return Result{ExitStatus: statusFailed}, err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/gorun-mpi/gorun/internal/topo"
 	"github.com/gorun-mpi/gorun/launcher/internal/host"
 	"github.com/gorun-mpi/gorun/launcher/internal/place"
 )
@@ -235,7 +236,32 @@ func (c *controller) plan(s *seat, rank int, by *asked, spawn *host.Spawn) ([]Ap
 		}
 		shares[at].Ranks = append(shares[at].Ranks, rank)
 	}
+	for i := range shares {
+		shares[i].CPUs = c.spawnedCPUs(&shares[i])
+	}
 	return apps, shares, nil
+}
+
+// spawnedCPUs binds the ranks that come to a host as those that live there are.
+func (c *controller) spawnedCPUs(share *place.Share) []topo.Set {
+	at := slices.IndexFunc(c.placed.Hosts, func(h place.Host) bool { return h.Name == share.Host })
+	if at < 0 {
+		return nil
+	}
+	var live []topo.Set
+	for _, g := range c.groups {
+		for _, s := range g.shares {
+			if s.Host != share.Host || s.CPUs == nil {
+				continue
+			}
+			for i, rank := range s.Ranks {
+				if !g.gone[rank] {
+					live = append(live, s.CPUs[i])
+				}
+			}
+		}
+	}
+	return place.More(c.placed.Hosts[at].Machine, c.policy, c.placed.Bind, live, len(share.Ranks))
 }
 
 // spawnMax bounds the processes of one spawn.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gorun-mpi/gorun/internal/testenv"
+	"github.com/gorun-mpi/gorun/internal/topo"
 )
 
 // spawner is a rank 0 that spawns, as one of "np" ranks: the steps of rolePMI
@@ -25,6 +26,32 @@ func spawn(n int, steps ...string) []string {
 }
 
 func steps(lists ...[]string) []string { return slices.Concat(lists...) }
+
+// Spawned ranks are bound as those are that live, where these are not.
+func TestSpawnBinds(t *testing.T) {
+	m := topo.Here()
+	cores := m.Objects(topo.Core)
+	if len(cores) < 2 {
+		testenv.Unsupported(t, "needs two cores to bind to")
+	}
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			testenv.NoLeaks(t)
+			argv := spawner(t, steps([]string{"cpus=parent"}, spawn(1, "init", "cpus=child", "barrier", "finalize"), []string{"finalize"})...)
+			job := Job{Argv: argv, NP: 1, Bind: "core"}
+			overAgents(t, &job, min(way.hosts, 1))
+			r, stdout, stderr, err := runJob(t, job)
+			if err != nil || r.ExitStatus != 0 {
+				t.Fatalf("got %+v, %v, %q", r, err, stderr)
+			}
+			for _, want := range []string{fmt.Sprintln("parent", cores[0].CPUs.And(m.Allowed)), fmt.Sprintln("child", cores[1].CPUs.And(m.Allowed))} {
+				if !strings.Contains(stdout, want) {
+					t.Errorf("got %q, want %q", stdout, want)
+				}
+			}
+		})
+	}
+}
 
 func sorted(text string) []string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")

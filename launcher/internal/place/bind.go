@@ -109,16 +109,10 @@ func (d *dealer) bindHost(host int, b Bind) error {
 	if all.Len() == 0 {
 		return fmt.Errorf("host %s: none of the CPUs asked for may be used; those are %s", h.Name, h.Machine.Allowed)
 	}
-	kind, n := b.Kind, max(1, b.Count)
-	if d.p.Map.PE > 0 {
-		if b.To == BindNone {
-			return nil
-		}
-		kind, n = topo.Core, d.p.Map.PE
-		if d.p.Map.Threads || b.Kind == topo.Thread && b.To == BindObject {
-			kind = topo.Thread
-		}
+	if d.p.Map.PE > 0 && b.To == BindNone {
+		return nil
 	}
+	kind, n := d.p.unit(b)
 	var units []taken
 	for _, s := range objectsIn(h.Machine, kind, all) {
 		units = append(units, taken{cpus: s})
@@ -172,6 +166,17 @@ func take(units []taken, base topo.Set, n int) topo.Set {
 		cpus = cpus.Or(u.cpus)
 	}
 	return cpus
+}
+
+// unit is the kind of objects that ranks are bound to, and to how many each is.
+func (p Policy) unit(b Bind) (topo.Kind, int) {
+	switch {
+	case p.Map.PE == 0:
+		return b.Kind, max(1, b.Count)
+	case p.Map.Threads || b.Kind == topo.Thread && b.To == BindObject:
+		return topo.Thread, p.Map.PE
+	}
+	return topo.Core, p.Map.PE
 }
 
 // bindLists gives the ranks of a host the CPUs of the user's list in turn.
