@@ -38,6 +38,8 @@ import (
 	"github.com/gorun-mpi/gorun/cmd/internal/argp"
 	"github.com/gorun-mpi/gorun/cmd/internal/logline"
 	"github.com/gorun-mpi/gorun/rank"
+	"github.com/gorun-mpi/gorun/rdma"
+	"github.com/gorun-mpi/gorun/rdma/verbs"
 )
 
 // stdio is what the command writes.
@@ -71,7 +73,7 @@ func run(ctx context.Context, started time.Time, args, environ []string, std std
 		return parser.Report(err, general, std.out, std.err)
 	}
 	sdk := logline.New(std.err, general.SDKLogLevel)
-	cfg := rank.Config{Environment: &env, Verbs: true, Log: func(line string) { sdk.Debug(line) }}
+	cfg := rank.Config{Environment: &env, Verbs: true, Providers: []rdma.Provider{verbs.New(verbs.Config{})}, Log: func(line string) { sdk.Debug(line) }}
 	var results *os.File
 	if err == nil {
 		results, err = prepare(parser, p, &cfg, place, ranks)

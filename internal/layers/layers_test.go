@@ -53,7 +53,7 @@ var may = map[string][]string{
 	"cmd/gorun-info":       {"pmi/pmix/link", "launcher/hostfile", "cmd/internal", "internal/version", "internal/topo"},
 	"cmd/gorun":            {"launcher", "launcher/hostfile", "internal/version", "internal/topo", "cmd/internal"},
 	"cmd/pingpong":         {"rank", "rdma", "rdma/soft", "rdma/verbs", "pmi", "internal/shm", "internal/wait", "cmd/internal", "internal/version"},
-	"cmd/a2a":              {"rank", "rdma", "coll", "cmd/internal", "internal/version"},
+	"cmd/a2a":              {"rank", "rdma", "rdma/verbs", "coll", "cmd/internal", "internal/version"},
 	"cmd/gorun-bench-init": {"rank"},
 	"cmd/gorun-bench":      {"launcher", "rank", "coll", "rdma", "cmd/internal", "internal/version", "internal/topo", "testdata"},
 	"testdata":             {},
