@@ -135,7 +135,7 @@ func (a *agent) do(c *call, ans *answer) error {
 	case opHello, opPort, opGID, opAddEndpoint, opCounters, opSupports, opAllocPD, opCreateCQ, opCloseContext,
 		opCreateCQEx, opCreateChannel, opAsyncEvent, opOpenXRCD, opOpenQP:
 		return a.onContext(c, ans)
-	case opCreateQP, opMemory, opAgain, opAgainAt, opAdvise, opCreateSRQ, opCreateAH, opAllocMW:
+	case opCreateQP, opMemory, opAgain, opAgainAt, opAdvise, opCreateSRQ, opCreateAH, opAllocMW, opShareVA:
 		pd, err := object[rdma.PD](a, c.On)
 		if err != nil {
 			return err
@@ -171,6 +171,12 @@ func (a *agent) do(c *call, ans *answer) error {
 			ans.Object = a.handleOf(cq)
 		}
 		return err
+	case opProtect:
+		v, err := object[rdma.SVA](a, c.On)
+		if err != nil {
+			return err
+		}
+		return v.Protect(c.Addr, c.Length, c.Access)
 	case opRKey:
 		k, err := object[interface{ RKey() uint32 }](a, c.On)
 		if err == nil {
@@ -383,6 +389,13 @@ func (a *agent) onPD(pd rdma.PD, c *call, ans *answer) error {
 		if err != nil {
 			return err
 		}
+	case opShareVA:
+		v, err := pd.ShareVA()
+		if err != nil {
+			return err
+		}
+		ans.Object, ans.Key = a.add(v), [2]uint32{v.LKey(), v.RKey()}
+		return nil
 	case opAllocMW:
 		mw, err := pd.AllocMW(c.MWType)
 		if err != nil {

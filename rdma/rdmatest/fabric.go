@@ -151,7 +151,7 @@ func allCases() []testCase {
 		transferCases(), recvCases(), rnrCases(), ackCases(), atomicCases(),
 		orderCases(), cqCases(), deregCases(), counterCases(), abilityCases(),
 		closeCases(), mapCases(), randomCases(), processCases(),
-		iovaCases(), reregCases(), odpCases(), mwCases(),
+		iovaCases(), reregCases(), odpCases(), mwCases(), svaCases(), dmabufCases(),
 		srqCases(), eventCases(), channelCases(),
 	} {
 		all = append(all, group...)

@@ -54,13 +54,14 @@ func (s *side) window(typ rdma.MWType) rdma.MW {
 	return mw
 }
 
-// keyed is a region under the key of a window.
+// keyed is a region under a key that is not its own.
 type keyed struct {
 	rdma.MR
 	key uint32
 }
 
 func (k keyed) RKey() uint32 { return k.key }
+func (k keyed) LKey() uint32 { return k.key }
 
 // through is a part of m under a key that is not its own.
 func through(m Region, off, n int, key uint32) Region {

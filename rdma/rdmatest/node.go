@@ -17,11 +17,12 @@ const (
 	Ordinary                    // PD.RegMR of memory on the heap
 	Implicit                    // memory on the heap, named through a region over the whole address space
 	Paged                       // PD.RegMR of pages that are mapped for it and not touched
+	Described                   // PD.RegDMABufMR of a file descriptor, at the addresses where the program has it mapped
 )
 
 // String names the kind.
 func (k MemoryKind) String() string {
-	return [...]string{"allocated", "ordinary", "implicit", "paged"}[k]
+	return [...]string{"allocated", "ordinary", "implicit", "paged", "described"}[k]
 }
 
 // A Node is one end of a test: an opened context and memory in its process.
@@ -119,6 +120,17 @@ func (n *local) Memory(pd rdma.PD, kind MemoryKind, size int, access rdma.Access
 			return Region{}, err
 		}
 		mr, err := pd.RegMR(buf[:size:size], access)
+		if err != nil {
+			return Region{}, err
+		}
+		return Region{mr, mr.Addr(), size, bytes(buf[:size])}, nil
+	case Described:
+		fd, buf, err := describe(size)
+		if err != nil {
+			return Region{}, err
+		}
+		defer closeFD(fd)
+		mr, err := pd.RegDMABufMR(0, uint64(size), addressOf(buf), fd, access)
 		if err != nil {
 			return Region{}, err
 		}

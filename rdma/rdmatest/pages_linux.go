@@ -17,6 +17,27 @@ func mapPages(n int) ([]byte, error) {
 	return b, nil
 }
 
+// describe makes memory behind a descriptor, as /dev/udmabuf takes it, and maps
+// it for the program.
+func describe(n int) (fd int, b []byte, err error) {
+	if fd, err = unix.MemfdCreate("rdmatest", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING); err != nil {
+		return -1, nil, err
+	}
+	size := (n + pageSize - 1) &^ (pageSize - 1)
+	if err = unix.Ftruncate(fd, int64(size)); err == nil {
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK)
+	}
+	if err == nil {
+		b, err = unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	}
+	if err != nil {
+		closeFD(fd)
+	}
+	return fd, b, err
+}
+
+func closeFD(fd int) { _ = unix.Close(fd) }
+
 // turnPages does to pages what op says. pagesCount gives how many of them are
 // in memory.
 func turnPages(b []byte, op pageOp) (resident int, err error) {

@@ -293,6 +293,29 @@ func (d *procPD) AllocMW(typ rdma.MWType) (rdma.MW, error) {
 	return &procMW{procObject{d.p, a.Object}, d, typ}, nil
 }
 
+func (d *procPD) ShareVA() (rdma.SVA, error) {
+	a, err := d.p.call(&call{Op: opShareVA, On: d.h})
+	if err != nil {
+		return nil, err
+	}
+	return &procSVA{procObject{d.p, a.Object}, d, a.Key}, nil
+}
+
+type procSVA struct {
+	procObject
+	pd  *procPD
+	key [2]uint32
+}
+
+func (v *procSVA) PD() rdma.PD  { return v.pd }
+func (v *procSVA) LKey() uint32 { return v.key[0] }
+func (v *procSVA) RKey() uint32 { return v.key[1] }
+
+func (v *procSVA) Protect(addr, length uint64, access rdma.Access) error {
+	_, err := v.p.call(&call{Op: opProtect, On: v.h, Addr: addr, Length: length, Access: access})
+	return err
+}
+
 type procMW struct {
 	procObject
 	pd  *procPD

@@ -29,6 +29,8 @@ const (
 	opPages
 	opAdvise
 	opAllocMW
+	opShareVA
+	opProtect
 	opRKey
 	opBindMW
 	opClose
@@ -79,6 +81,8 @@ type call struct {
 	Kind   MemoryKind
 	Access rdma.Access
 	IOVA   uint64
+	Addr   uint64
+	Length uint64
 	Rereg  rdma.ReregFlags
 	Page   pageOp
 	Advice rdma.Advice

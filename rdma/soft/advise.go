@@ -55,7 +55,7 @@ func (d *domain) AdviseMR(advice rdma.Advice, flags rdma.AdviseFlags, sgl []rdma
 
 // holds tells whether n bytes at addr lie in the region.
 func (r *region) holds(addr, n uint64) bool {
-	if r.kind == kindImplicit {
+	if r.kind == kindImplicit || r.kind == kindShared {
 		return addr >= lowestAddress && addr <= highestAddress && n <= highestAddress-addr
 	}
 	off := addr - r.addr

@@ -96,6 +96,7 @@ const (
 	kindSegment  uint32 = 1 + iota // memory in the owner's arena
 	kindOrdinary                   // memory of the owner's process
 	kindImplicit                   // the whole address space of the owner's process
+	kindShared                     // the same, as far as a table allows it
 
 	// kindPrivate, with another kind: for regionEntry.queue alone.
 	kindPrivate uint32 = 1 << 8
@@ -110,7 +111,7 @@ type regionEntry struct {
 	addr   uint64 // as remote addresses name it; 0 for zero-based and implicit
 	length uint64
 	va     uint64 // address of the first byte in the owner's process
-	offset uint64 // in the arena, kindSegment
+	offset uint64 // in the arena, kindSegment; of the table, kindShared
 	pd     uint32
 	access uint32
 	kind   uint32

@@ -31,7 +31,7 @@ const arenaSize = 64 << 20
 var lacking = []rdma.Feature{
 	rdma.FeatureUC, rdma.FeatureUD, rdma.FeatureXRC, rdma.FeatureDC,
 	rdma.FeatureInlineRecv,
-	rdma.FeatureSVA, rdma.FeatureDMABuf, rdma.FeatureUMR,
+	rdma.FeatureUMR,
 	rdma.FeatureTagMatching, rdma.FeatureStridingRQ,
 	rdma.FeatureDoorbellCounts,
 }
@@ -232,7 +232,7 @@ func TestConformanceOrdinaryMemory(t *testing.T) {
 // where requests are executed.
 var inMotion = []string{"flush", "status", "signal", "inline", "transfer", "recv", "rnr", "ack", "atomic",
 	"order", "cq", "dereg", "counters", "ability", "close", "map", "random",
-	"iova", "rereg", "odp", "mw",
+	"iova", "rereg", "odp", "mw", "sva", "dmabuf",
 	"srq", "event", "channel", "cq_ex"}
 
 func TestConformanceAdversarial(t *testing.T) {

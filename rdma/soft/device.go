@@ -84,8 +84,13 @@ func (c *context) QueryDevice() rdma.DeviceAttr {
 func (c *context) Supports(f rdma.Feature) error {
 	switch f {
 	case rdma.FeatureRC, rdma.FeatureAtomics, rdma.FeatureInlineSend, rdma.FeatureZeroBased, rdma.FeatureODP, rdma.FeatureImplicitODP,
-		rdma.FeatureIOVA, rdma.FeatureReregMR, rdma.FeatureMW1, rdma.FeatureMW2, rdma.FeatureSendWithInv,
+		rdma.FeatureIOVA, rdma.FeatureReregMR, rdma.FeatureMW1, rdma.FeatureMW2, rdma.FeatureSendWithInv, rdma.FeatureSVA,
 		rdma.FeatureSRQ, rdma.FeatureAsyncEvents, rdma.FeatureCompChannel, rdma.FeatureExtendedCQ:
+		return nil
+	case rdma.FeatureDMABuf:
+		if err := supportsDMABuf(); err != nil {
+			return &rdma.OpError{Op: "query_device", Detail: f.String(), Err: err}
+		}
 		return nil
 	}
 	return &rdma.OpError{Op: "query_device", Detail: f.String() + ": not on this device", Err: rdma.ErrNotSupported}

@@ -16,6 +16,7 @@
 //	context       an opened device of the provider: a count of its objects
 //	memoryRegion  a memory region
 //	window        a memory window
+//	sva           a shared address space
 //	region        what a key opens, to its owner; regionEntry is its line in the protection table
 //	queuePair     a queue pair; queueContext is what its peer works on
 //	completionQueue
@@ -38,6 +39,11 @@
 // look, nor does it for a nil region with AccessOnDemand, which is the whole
 // address space: memory that is not there when it is accessed fails the request
 // instead of the process. Re-registration closes the old key and opens another.
+// A shared address space (ShareVA) has a table of what may be touched in its
+// owner's arena, replaced as a whole. A dma-buf is mapped; a memfd that cannot
+// shrink passes for one. Memory of an exporter that the kernel keeps from
+// process_vm_readv is within reach of this process and over TCP alone.
+//
 // A memory window that is bound has an entry of its own in the protection table,
 // so it costs what a region costs. Requests that bind and invalidate are executed
 // when all before them is complete, and complete when nobody is in the middle of

@@ -326,8 +326,8 @@ func (q *queuePair) local(g *rdma.SGE, need rdma.Access) (mem []byte, guard, ok 
 		return nil, false, false
 	}
 	off, n := g.Addr-r.addr, uint64(g.Length)
-	if r.kind == kindImplicit {
-		if !r.holds(g.Addr, n) {
+	if r.kind >= kindImplicit {
+		if !r.holds(g.Addr, n) || r.kind == kindShared && !grants(*r.grants.Load(), g.Addr, n, need) {
 			return nil, false, false
 		}
 		return memoryAt(g.Addr, int(n)), true, true

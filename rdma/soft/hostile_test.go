@@ -93,6 +93,10 @@ func scribble(t *testing.T, seed uint64, words uint16) {
 		t.Fatal(err)
 	}
 	post(t, qb, rdma.SendWR{Opcode: rdma.WRBindMW, MW: private, RKey: rdma.IncRKey(private.RKey()), Bind: &bind})
+	space := must[rdma.SVA](t)(b.pd.ShareVA())
+	if err := space.Protect(other.Addr(), 64, all); err != nil {
+		t.Fatal(err)
+	}
 	rng := rand.New(rand.NewPCG(seed, 0))
 	l := a.p.layout
 	for range 8 {
@@ -125,7 +129,7 @@ func scribble(t *testing.T, seed uint64, words uint16) {
 			if rng.IntN(3) == 0 {
 				mr = other
 			}
-			key := [...]uint32{mr.RKey(), mr.RKey(), shared.RKey(), private.RKey()}[rng.IntN(4)]
+			key := [...]uint32{mr.RKey(), mr.RKey(), shared.RKey(), private.RKey(), space.RKey()}[rng.IntN(5)]
 			op := [...]rdma.WROpcode{0, 1, 2, 3, 4, 5, 6, rdma.WRSendWithInv}[rng.IntN(8)]
 			qa.PostSend([]rdma.SendWR{{Opcode: op, Flags: rdma.SendSignaled, SGL: []rdma.SGE{sge(src, 0, 8)}, RemoteAddr: mr.Addr() + 8, RKey: key, InvalidateRKey: key}})
 			switch rng.IntN(6) {
@@ -155,7 +159,7 @@ func scribble(t *testing.T, seed uint64, words uint16) {
 			atomic.StoreUint64(&x.p.queues[i].mark, 0)
 		}
 	}
-	for _, w := range []rdma.MW{shared, private} {
+	for _, w := range []interface{ Close() error }{shared, private, space} {
 		if err := w.Close(); err != nil {
 			t.Errorf("close a window: %v", err)
 		}

@@ -31,6 +31,8 @@ type region struct {
 	va     uint64
 	length uint64
 	offset uint64 // in the arena, kindSegment
+
+	grants *atomic.Pointer[[]grant] // kindShared
 }
 
 // take gives a new key of the domain the next free index.
@@ -90,7 +92,8 @@ func (p *Provider) withdraw(index uint32) {
 type memoryRegion struct {
 	p     *Provider
 	index uint32
-	owned bool // the arena's memory goes back at Close
+	owned bool   // the arena's memory goes back at Close
+	unmap func() // of a descriptor's memory, nil for other
 
 	now atomic.Pointer[region] // what it is; stored with turn held
 
@@ -162,7 +165,7 @@ func (d *domain) RegMR(buf []byte, access rdma.Access) (rdma.MR, error) {
 // RegMRIOVA asks, as libibverbs does, that iova and the memory lie alike in
 // their pages.
 func (d *domain) RegMRIOVA(buf []byte, iova uint64, access rdma.Access) (rdma.MR, error) {
-	return d.register(buf, access, base{"reg_mr_iova", iova, true})
+	return d.register(buf, access, base{op: "reg_mr_iova", iova: iova, hasIOVA: true})
 }
 
 func (d *domain) register(buf []byte, access rdma.Access, from base) (rdma.MR, error) {
@@ -173,7 +176,11 @@ func (d *domain) register(buf []byte, access rdma.Access, from base) (rdma.MR, e
 	if err := d.p.show(r, buf, from); err != nil {
 		return nil, err
 	}
-	return d.enter(from.op, r, false)
+	m, err := d.enter(from.op, r, nil)
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
 }
 
 // show makes r the memory of buf, under the rights that r has.
@@ -233,19 +240,21 @@ func (d *domain) AllocMR(length int, access rdma.Access) (rdma.MR, error) {
 	if access&rdma.AccessZeroBased == 0 {
 		r.addr = r.va
 	}
-	mr, err := d.enter("alloc_mr", r, true)
+	m, err := d.enter("alloc_mr", r, nil)
 	if err != nil {
 		d.p.release(offset, uint64(length))
+		return nil, err
 	}
-	return mr, err
+	m.owned = true
+	return m, nil
 }
 
 // enter gives a region its key and publishes it in the protection table.
-func (d *domain) enter(op string, r *region, owned bool) (rdma.MR, error) {
+func (d *domain) enter(op string, r *region, unmap func()) (*memoryRegion, error) {
 	if err := d.take(op, r); err != nil {
 		return nil, err
 	}
-	m := &memoryRegion{p: d.p, index: r.index, owned: owned}
+	m := &memoryRegion{p: d.p, index: r.index, unmap: unmap}
 	r.object = m
 	m.now.Store(r)
 	d.p.publish(r)
@@ -258,7 +267,13 @@ func (m *memoryRegion) Len() uint64         { return m.now.Load().length }
 func (m *memoryRegion) LKey() uint32        { return m.now.Load().key }
 func (m *memoryRegion) RKey() uint32        { return m.now.Load().key }
 func (m *memoryRegion) Access() rdma.Access { return m.now.Load().access }
-func (m *memoryRegion) Bytes() []byte       { return m.now.Load().mem }
+
+func (m *memoryRegion) Bytes() []byte {
+	if m.unmap != nil {
+		return nil
+	}
+	return m.now.Load().mem
+}
 
 const reregAll = rdma.ReregTranslation | rdma.ReregPD | rdma.ReregAccess
 
@@ -299,7 +314,7 @@ func (m *memoryRegion) Rereg(flags rdma.ReregFlags, pd rdma.PD, buf []byte, acce
 		}
 		next.access = access
 	}
-	if flags&rdma.ReregTranslation != 0 && m.owned {
+	if flags&rdma.ReregTranslation != 0 && (m.owned || m.unmap != nil) {
 		return bad("the memory is the device's choice")
 	}
 	if flags&rdma.ReregTranslation == 0 {
@@ -406,6 +421,9 @@ func (m *memoryRegion) Close() error {
 	}
 	if m.owned {
 		p.release(r.offset, r.length)
+	}
+	if m.unmap != nil {
+		m.unmap()
 	}
 	r.pd.giveBack(m.index)
 	runtime.KeepAlive(r.mem)

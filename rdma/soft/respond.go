@@ -70,6 +70,10 @@ func (s *peer) look(key, pd, num uint32, addr, n uint64, need rdma.Access) (sp s
 		return s.inProcess(e.va+off, n)
 	case kindImplicit:
 		return s.anywhere(e.va+off, n)
+	case kindShared:
+		if s.grants(e, addr, n, need) {
+			return s.anywhere(addr, n)
+		}
 	}
 	return sp, false
 }
@@ -97,7 +101,10 @@ func (s *peer) translate(key, pd, num uint32, addr, n uint64, need rdma.Access) 
 		return sp, false
 	}
 	kind := r.kind &^ kindPrivate
-	if kind != kindImplicit {
+	if kind == kindShared && !grants(*r.grants.Load(), addr, n, need) {
+		return sp, false
+	}
+	if kind != kindImplicit && kind != kindShared {
 		// Atomics on ordinary memory are guarded by a lock, as a peer's are.
 		return span{s: s, mem: r.mem[off : off+n : off+n], guard: kind != kindSegment}, true
 	}

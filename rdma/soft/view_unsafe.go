@@ -18,6 +18,8 @@ var (
 	_ = [1]struct{}{}[unsafe.Offsetof(sharedHeader{}.head)-128]
 	_ = [1]struct{}{}[unsafe.Sizeof(recvSlot{})-slotHeader]
 	_ = [1]struct{}{}[unsafe.Sizeof(slotSGE{})-slotSGESize]
+	_ = [1]struct{}{}[unsafe.Sizeof(grant{})-grantSize]
+	_ = [1]struct{}{}[unsafe.Sizeof(grantHeader{})-grantHeaderSize]
 )
 
 // at views the bytes from off on as a T, which holds no pointers. It is nil
