@@ -44,6 +44,7 @@ type network struct {
 	verbs     bool // memory of peers is not mapped
 	blind     bool // member 0 alone does not map it
 	change    func(*TeamConfig)
+	devices   []rdma.Device // taken in turn; nil: software devices
 
 	create func(shm.Geometry) (*shm.Segment, error) // nil: shm.NewLocal
 
@@ -117,9 +118,12 @@ func (nw *network) open(t testing.TB) {
 		}
 		m.provider, err = soft.New(cfg)
 		must(err)
-		devices, err := m.provider.Devices()
-		must(err)
-		m.ctx, err = devices[0].Open()
+		devices := nw.devices
+		if devices == nil {
+			devices, err = m.provider.Devices()
+			must(err)
+		}
+		m.ctx, err = devices[r%len(devices)].Open()
 		must(err)
 		m.pd, err = m.ctx.AllocPD()
 		must(err)
@@ -139,7 +143,9 @@ func (nw *network) open(t testing.TB) {
 			must(err)
 			gid, err := peer.ctx.QueryGID(1, 0)
 			must(err)
-			must(m.ctx.(rdma.Endpointer).AddEndpoint(gid, peer.ctx.(rdma.Endpointer).Endpoint()))
+			if to, ok := peer.ctx.(rdma.Endpointer); ok {
+				must(m.ctx.(rdma.Endpointer).AddEndpoint(gid, to.Endpoint()))
+			}
 		}
 	}
 	for _, m := range nw.members {
@@ -211,8 +217,11 @@ func connect(qp rdma.QP, gid rdma.GID, number uint32) error {
 
 // config is the configuration of a member's team.
 func (nw *network) config(m *member, exchange func(context.Context, []byte) ([][]byte, error)) TeamConfig {
-	cfg := TeamConfig{Rank: m.rank, Size: m.size, Mesh: m.mesh, ODP: m.odp, Exchange: exchange,
-		Waiter: wait.New(wait.Config{Scheduler: true, Oversubscribed: true, Sleeper: m.ctx.(rdma.Sleeper)})}
+	how := wait.Config{Scheduler: true, Oversubscribed: true}
+	if sleeper, ok := m.ctx.(rdma.Sleeper); ok {
+		how.Sleeper = sleeper
+	}
+	cfg := TeamConfig{Rank: m.rank, Size: m.size, Mesh: m.mesh, ODP: m.odp, Exchange: exchange, Waiter: wait.New(how)}
 	if nw.change != nil {
 		nw.change(&cfg)
 	}

@@ -18,18 +18,9 @@ import (
 	"github.com/gorun-mpi/gorun/internal/testenv"
 )
 
-// put brings the programs of these tests into a machine.
-func put(t *testing.T, vm *rxevm.VM) {
-	t.Helper()
-	if err := vm.Put(filepath.Join(built, "unruly"), ""); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // One machine tells ends of commands apart, and goes on after each.
 func TestCommandsEnd(t *testing.T) {
 	vm := guest(t)
-	put(t, vm)
 	run := func(t *testing.T, args ...string) (rxevm.Result, string, string) {
 		t.Helper()
 		var stdout, stderr bytes.Buffer
@@ -143,7 +134,7 @@ func TestPutDirectory(t *testing.T) {
 }
 
 func TestKernelPanics(t *testing.T) {
-	vm := boot(t, rxevm.Config{})
+	vm := boot(t)
 	defer vm.Close()
 	_, err := vm.Output(testenv.Deadline(t, time.Minute), "sh", "-c", "echo c >/proc/sysrq-trigger")
 	if !errors.Is(err, rxevm.ErrPanic) || errors.Is(err, rxevm.ErrGone) || !strings.Contains(err.Error(), "sysrq_handle_crash") {
@@ -158,7 +149,7 @@ func TestKernelPanics(t *testing.T) {
 }
 
 func TestMachineEnds(t *testing.T) {
-	vm := boot(t, rxevm.Config{})
+	vm := boot(t)
 	defer vm.Close()
 	_, err := vm.Output(testenv.Deadline(t, time.Minute), "sh", "-c", "echo b >/proc/sysrq-trigger; sleep 1000")
 	if !errors.Is(err, rxevm.ErrGone) || errors.Is(err, rxevm.ErrPanic) {

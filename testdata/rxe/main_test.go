@@ -17,8 +17,15 @@ import (
 // built is where the programs for the guest are.
 var built string
 
-// shared is the guest of all tests that need no machine of their own.
-var shared *rxevm.VM
+// programs are those of built that the guest has.
+var programs = []string{"gorun", "a2a", "unruly"}
+
+// shared is the guest of all tests that need no machine of their own, and
+// noGuest why there is none: one boot that fails is enough.
+var (
+	shared  *rxevm.VM
+	noGuest error
+)
 
 func TestMain(m *testing.M) {
 	rxevm.Init()
@@ -33,9 +40,11 @@ func buildAndRun(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	built = dir
-	if out, err := goTool("0", "build", "-trimpath", "-ldflags=-s -w", "-o", dir, "./cmd/gorun", "./cmd/a2a", "./internal/rxevm/rxe", "./testdata/rxe/unruly"); err != nil {
-		fmt.Fprintf(os.Stderr, "%v\n%s", err, out)
-		return 1
+	for cgo, list := range map[string][]string{"0": {"./cmd/gorun", "./internal/rxevm/rxe", "./testdata/rxe/unruly"}, "1": {"./cmd/a2a"}} {
+		if out, err := goTool(cgo, append([]string{"build", "-trimpath", "-ldflags=-s -w", "-o", dir}, list...)...); err != nil {
+			fmt.Fprintf(os.Stderr, "%v\n%s", err, out)
+			return 1
+		}
 	}
 	defer func() {
 		if shared != nil {
@@ -62,8 +71,8 @@ func goTool(cgo string, args ...string) ([]byte, error) {
 func guest(t *testing.T) *rxevm.VM {
 	t.Helper()
 	if shared == nil || shared.Err() != nil {
-		shared = boot(t, rxevm.Config{})
-		for _, program := range []string{"gorun", "a2a"} {
+		shared = boot(t)
+		for _, program := range programs {
 			if err := shared.Put(filepath.Join(built, program), ""); err != nil {
 				t.Fatal(err)
 			}
@@ -73,14 +82,17 @@ func guest(t *testing.T) *rxevm.VM {
 }
 
 // boot starts a machine.
-func boot(t *testing.T, config rxevm.Config) *rxevm.VM {
+func boot(t *testing.T) *rxevm.VM {
 	t.Helper()
-	config.Progress = func(s string) { t.Log(s) }
-	vm, err := rxevm.Boot(context.Background(), config)
+	if noGuest != nil {
+		t.Fatal("no guest, for the reason that the first test gave")
+	}
+	vm, err := rxevm.Boot(context.Background(), rxevm.Config{Progress: func(s string) { t.Log(s) }})
 	if errors.Is(err, rxevm.ErrMissing) {
 		testenv.Unsupported(t, err.Error())
 	}
 	if err != nil {
+		noGuest = err
 		t.Fatal(err)
 	}
 	return vm

@@ -85,21 +85,24 @@ func (r *result) report(t *testing.T) {
 	}
 }
 
-// runTests runs a test binary in the guest, from the directory dir of the guest, and makes
-// subtests of its tests. Tests that say they cannot run in the guest are
-// skipped here too.
-func runTests(t *testing.T, binary, dir string, limit time.Duration, args ...string) {
+// runTests runs the test binary of a package in the guest, which it tells that
+// both devices are to be tested, and makes subtests of its tests.
+func runTests(t *testing.T, pkg string, limit time.Duration, args ...string) {
 	t.Helper()
 	vm := guest(t)
+	name := strings.ReplaceAll(pkg, "/", "_") + ".test"
+	binary := filepath.Join(built, name)
+	if out, err := goTool("1", "test", "-c", "-ldflags=-s -w", "-o", binary, "./"+pkg); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
 	if err := vm.Put(binary, ""); err != nil {
 		t.Fatal(err)
 	}
-	name := filepath.Base(binary)
 	var out, stderr bytes.Buffer
 	cmd := rxevm.Cmd{
 		// The binary's own end comes first, with the stacks of all goroutines.
 		Args: append([]string{name, "-test.v=test2json", fmt.Sprint("-test.timeout=", limit)}, args...),
-		Dir:  dir, Stdout: &out, Stderr: &stderr,
+		Env:  []string{"GORUN_TEST_VERBS=rxe0,rxe1"}, Stdout: &out, Stderr: &stderr,
 	}
 	ended, err := vm.Run(testenv.Deadline(t, limit+time.Minute), cmd)
 	convert := exec.Command("go", "tool", "test2json")
@@ -121,16 +124,6 @@ func runTests(t *testing.T, binary, dir string, limit time.Duration, args ...str
 	for _, p := range ended.Left {
 		t.Errorf("%s left behind the process %s", name, p)
 	}
-}
-
-// compile builds the test binary of a package.
-func compile(t *testing.T, cgo, pkg string) string {
-	t.Helper()
-	binary := filepath.Join(built, strings.ReplaceAll(pkg, "/", "_")+".test")
-	if out, err := goTool(cgo, "test", "-c", "-ldflags=-s -w", "-o", binary, "./"+pkg); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return binary
 }
 
 // The transcript of each kind of end, as results.
