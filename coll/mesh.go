@@ -83,9 +83,14 @@ type link struct {
 	mu       sync.Mutex // guards what follows; taken before Mesh.polling
 	posted   uint64     // requests, ever
 	signaled uint64     // up to this one completions tell
-	wrs      [3]rdma.SendWR
-	sges     [2]rdma.SGE
-	word     [8]byte
+	*requests
+}
+
+// requests are the scratch of a link with a queue pair: most have none.
+type requests struct {
+	wrs  [3]rdma.SendWR
+	sges [2]rdma.SGE
+	word [8]byte
 }
 
 const (
@@ -138,7 +143,7 @@ func (l *link) take(qp rdma.QP) error {
 		return fmt.Errorf("queue pair %d has %d bytes of inline data and %d send requests: collectives need %d and %d",
 			l.index, init.Cap.MaxInlineData, init.Cap.MaxSendWR, leastInline, leastDepth)
 	}
-	l.qp = qp
+	l.qp, l.requests = qp, new(requests)
 	l.mover, _ = qp.(rdma.Mover)
 	l.depth, l.inline = uint64(init.Cap.MaxSendWR), init.Cap.MaxInlineData
 	return nil

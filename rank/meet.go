@@ -112,13 +112,12 @@ func (w *World) meet(ctx context.Context, team []byte) ([][]byte, error) {
 	if len(packed) != w.size {
 		return nil, fmt.Errorf("exchange of cards: %d cards in a job of %d ranks", len(packed), w.size)
 	}
-	w.cards = make([]wireup.Card, w.size)
+	if w.cards, err = wireup.ParseCards(packed); err != nil {
+		return nil, err
+	}
 	teams := make([][]byte, w.size)
-	for peer, b := range packed {
+	for peer := range w.cards {
 		card := &w.cards[peer]
-		if *card, err = wireup.ParseCard(b); err != nil {
-			return nil, fmt.Errorf("card of rank %d: %w", peer, err)
-		}
 		if err := w.check(peer, card); err != nil {
 			return nil, err
 		}

@@ -75,6 +75,13 @@ func NewReader(b []byte) *Reader {
 	return r
 }
 
+// Reset has the reader read b.
+func (r *Reader) Reset(b []byte) {
+	r.in, r.err = b, nil
+	r.r.Reset(b)
+	r.dec.Reset(&r.r)
+}
+
 // Fail marks the input as damaged.
 func (r *Reader) Fail() { r.err = ErrDamaged }
 

@@ -63,18 +63,44 @@ func (c *Card) Pack() []byte {
 var errVersion = errors.New("not a card of this version: all ranks must be built from the same version of the package")
 
 // ParseCard reads a card. Its slices are parts of b.
-func ParseCard(b []byte) (Card, error) {
+func ParseCard(b []byte) (Card, error) { return parseCard(pack.NewReader(b), b, &Card{}) }
+
+// ParseCards reads the cards of all ranks. What one repeats of the card before, as most
+// do, is kept once.
+func ParseCards(packed [][]byte) ([]Card, error) {
+	cards := make([]Card, len(packed))
+	r := pack.NewReader(nil)
+	before := &Card{}
+	for rank, b := range packed {
+		r.Reset(b)
+		var err error
+		if cards[rank], err = parseCard(r, b, before); err != nil {
+			return nil, fmt.Errorf("card of rank %d: %w", rank, err)
+		}
+		before = &cards[rank]
+	}
+	return cards, nil
+}
+
+// text reads text that may be the same as another.
+func text(r *pack.Reader, same string) string {
+	if b := r.Bin(); string(b) != same {
+		return string(b)
+	}
+	return same
+}
+
+func parseCard(r *pack.Reader, b []byte, before *Card) (Card, error) {
 	var c Card
-	r := pack.NewReader(b)
 	if r.Array() != cardFields || r.Uint() != cardVersion || r.Err() != nil {
 		return c, errVersion
 	}
-	c.Host = r.String()
-	c.Place = r.String()
+	c.Host = text(r, before.Host)
+	c.Place = text(r, before.Place)
 	c.Local = int(r.Below(1 << 31))
 	c.PID = int(r.Below(1 << 31))
-	c.Device = r.String()
-	c.Provider = r.String()
+	c.Device = text(r, before.Device)
+	c.Provider = text(r, before.Provider)
 	if gid := r.Bin(); len(gid) == len(c.GID) {
 		copy(c.GID[:], gid)
 	} else {

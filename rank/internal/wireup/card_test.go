@@ -2,9 +2,11 @@ package wireup
 
 import (
 	"bytes"
+	"errors"
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/vmihailenco/msgpack/v5"
@@ -35,6 +37,18 @@ func TestCardRoundTrip(t *testing.T) {
 				t.Errorf("got %+v, %v\nwant %+v", got, err, c)
 			}
 		})
+	}
+}
+
+func TestCards(t *testing.T) {
+	one, other := sample(), sample()
+	other.Host, other.Provider, other.Local = "b", "verbs", 4
+	got, err := ParseCards([][]byte{one.Pack(), one.Pack(), other.Pack(), (&Card{}).Pack()})
+	if want := []Card{one, one, other, {}}; err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, %v\nwant %+v", got, err, want)
+	}
+	if _, err := ParseCards([][]byte{one.Pack(), {1, 2}, one.Pack()}); !errors.Is(err, errVersion) || !strings.Contains(err.Error(), "rank 1") {
+		t.Errorf("a damaged card: %v, want %v of rank 1", err, errVersion)
 	}
 }
 
