@@ -93,3 +93,38 @@ func TestGatherFailureRevokes(t *testing.T) {
 		return nil
 	})
 }
+
+// A rank that calls Finalize while the others are in a collective finds out, whether they
+// have sent it something or only wait for it. A barrier of theirs is as good as the one
+// in Finalize.
+func TestFinalizeAlone(t *testing.T) {
+	testenv.NoLeaks(t)
+	for _, tt := range []struct {
+		name string
+		call func(context.Context, *rank.Comm) error
+		want error
+	}{
+		{"allreduce", func(ctx context.Context, c *rank.Comm) error {
+			return rank.Allreduce(ctx, c, nil, []int{1}, rank.Sum)
+		}, coll.ErrMismatch},
+		{"barrier", rank.Barrier, nil},
+	} {
+		for _, n := range []int{2, 4} {
+			for alone := range n {
+				t.Run(fmt.Sprintf("%s/n=%d/rank=%d", tt.name, n, alone), func(t *testing.T) {
+					ctx, cancel := context.WithTimeout(t.Context(), ranktest.Limit)
+					defer cancel()
+					err := rank.RunConfig{}.Run(ctx, n, func(ctx context.Context, c *rank.Comm) error {
+						if c.Rank() == alone {
+							return nil
+						}
+						return tt.call(ctx, c)
+					})
+					if !errors.Is(err, tt.want) {
+						t.Errorf("rank %d of %d in Finalize and the others in %s: %v, want %v", alone, n, tt.name, err, tt.want)
+					}
+				})
+			}
+		}
+	}
+}

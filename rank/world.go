@@ -269,23 +269,22 @@ func (w *World) leaveTogether(ctx context.Context) error {
 	if err := w.messages.Drain(ctx); err != nil {
 		return err
 	}
-	left := time.Now()
-	err := w.launcher.BarrierServing(ctx, func() (time.Duration, error) {
+	began := time.Now()
+	return w.launcher.BarrierServing(ctx, func() (time.Duration, error) {
 		came := w.messages.Progress()
 		w.progressOthers()
-		waited := time.Since(left)
+		waited := time.Since(began)
 		if waited > missedAfter && w.comm.revoked == nil && w.comm.team.Missed() {
-			return 0, errMissed
+			// A barrier of theirs and this one match, and then they come again.
+			if err := w.meetLast(ctx); err != nil {
+				return 0, err
+			}
 		}
 		if came || waited < serveLazily {
 			return serveSoon, nil
 		}
 		return serveLazily, nil
 	})
-	if errors.Is(err, errMissed) {
-		return w.meetLast(ctx)
-	}
-	return err
 }
 
 // meetLast is the barrier that finds out which collectives of the ranks did not match.
@@ -295,9 +294,6 @@ func (w *World) meetLast(ctx context.Context) error {
 	}
 	return nil
 }
-
-// errMissed ends the launcher's barrier: other ranks are in a collective.
-var errMissed = errors.New("other ranks are in a collective")
 
 const (
 	// serveSoon is how long a rank in Finalize leaves peers alone that it has heard
