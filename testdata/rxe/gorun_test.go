@@ -5,11 +5,19 @@ import (
 	"testing"
 )
 
-// gorun and its ranks under another kernel, and one without its own launcher's
-// software device being asked for.
+// The main job under another kernel: on the software device, on one of real
+// verbs, and on two, of which each half of the ranks has one.
 func TestMainJob(t *testing.T) {
-	out := inGuest(t, "gorun", "-np", "4", "a2a", "-m", "32")
-	if !strings.Contains(out, "on every rank") {
-		t.Error(out)
+	for _, devices := range []string{"", "rxe0", "rxe0,rxe1"} {
+		t.Run(devices, func(t *testing.T) {
+			args := []string{"gorun", "-np", "4", "a2a", "-m", "32"}
+			if devices != "" {
+				args = append(args, "-d", devices)
+			}
+			out := inGuest(t, args...)
+			if !strings.Contains(out, "on every rank") || devices != "" && !strings.Contains(out, "(verbs)") {
+				t.Error(out)
+			}
+		})
 	}
 }
