@@ -152,7 +152,7 @@ func allCases() []testCase {
 		orderCases(), cqCases(), deregCases(), counterCases(), abilityCases(),
 		closeCases(), mapCases(), randomCases(), processCases(),
 		iovaCases(), reregCases(), odpCases(), mwCases(), svaCases(), dmabufCases(),
-		srqCases(), eventCases(), channelCases(),
+		srqCases(), eventCases(), channelCases(), doorbellCases(),
 	} {
 		all = append(all, group...)
 	}

@@ -33,7 +33,6 @@ var lacking = []rdma.Feature{
 	rdma.FeatureInlineRecv,
 	rdma.FeatureUMR,
 	rdma.FeatureTagMatching, rdma.FeatureStridingRQ,
-	rdma.FeatureDoorbellCounts,
 }
 
 // opened is a context with the provider under it.
@@ -232,7 +231,7 @@ func TestConformanceOrdinaryMemory(t *testing.T) {
 // where requests are executed.
 var inMotion = []string{"flush", "status", "signal", "inline", "transfer", "recv", "rnr", "ack", "atomic",
 	"order", "cq", "dereg", "counters", "ability", "close", "map", "random",
-	"iova", "rereg", "odp", "mw", "sva", "dmabuf",
+	"iova", "rereg", "odp", "mw", "doorbell", "sva", "dmabuf",
 	"srq", "event", "channel", "cq_ex"}
 
 func TestConformanceAdversarial(t *testing.T) {

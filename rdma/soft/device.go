@@ -85,7 +85,7 @@ func (c *context) Supports(f rdma.Feature) error {
 	switch f {
 	case rdma.FeatureRC, rdma.FeatureAtomics, rdma.FeatureInlineSend, rdma.FeatureZeroBased, rdma.FeatureODP, rdma.FeatureImplicitODP,
 		rdma.FeatureIOVA, rdma.FeatureReregMR, rdma.FeatureMW1, rdma.FeatureMW2, rdma.FeatureSendWithInv, rdma.FeatureSVA,
-		rdma.FeatureSRQ, rdma.FeatureAsyncEvents, rdma.FeatureCompChannel, rdma.FeatureExtendedCQ:
+		rdma.FeatureSRQ, rdma.FeatureAsyncEvents, rdma.FeatureCompChannel, rdma.FeatureExtendedCQ, rdma.FeatureDoorbellCounts:
 		return nil
 	case rdma.FeatureDMABuf:
 		if err := supportsDMABuf(); err != nil {
@@ -164,6 +164,12 @@ func add(sum *rdma.Counters, n rdma.Counters) {
 	sum.Errors += n.Errors
 	sum.RNRRetries += n.RNRRetries
 	sum.AckRetries += n.AckRetries
+	sum.DCConnects += n.DCConnects
+	sum.DCCNAKs += n.DCCNAKs
+	sum.Doorbells += n.Doorbells
+	sum.WQEFetches += n.WQEFetches
+	sum.DirectWQEs += n.DirectWQEs
+	sum.DMAReads += n.DMAReads
 }
 
 func (c *context) Close() error {

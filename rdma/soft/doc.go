@@ -79,6 +79,10 @@
 // unchecked; a rank's own memory it finds without the arena. Over TCP both sides prove that they know the job's secret before
 // anything else is read; what is then said is checked, but not encrypted.
 //
+// Counters. Beside what was done the device counts what a device on a bus would
+// have done for it: doorbells, fetches of work queue entries and of payload, and
+// entries that come with the doorbell. The rule stands in doorbell.go.
+//
 // # Blocking and goroutines
 //
 // Posting and polling do not block on peers. MR.Close, QP.Close and QP.Modify

@@ -17,6 +17,7 @@ func (q *queuePair) PostSend(wrs []rdma.SendWR) (int, error) {
 	n, err := q.postSend(wrs)
 	if n > 0 {
 		q.counters.Batches++
+		q.ring(wrs[:n])
 		if q.remote != nil {
 			q.peer.bell.Ring()
 		}

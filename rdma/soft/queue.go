@@ -29,30 +29,31 @@ type queuePair struct {
 
 	shared *sharedQueue // where receives come from, nil for the queue pair's own slots
 
-	mu       sync.Mutex // guards the send side and every change of state:
-	attr     rdma.QPAttr
-	peer     *peer
-	remote   *queueContext // the peer's context, nil when requests go over TCP
-	dest     uint64        // how the peer's context names this queue pair
-	psn      uint32        // of the next request to execute
-	posted   uint32        // requests ever posted, counted for ever
-	turn     uint64        // of the mark
-	posts    uint32        // executions, to look after the peer now and then
-	pending  backlog       // posted and not executed
-	segs     [][]byte      // scratch for the gather list
-	to       *scatter      // scratch for a receiver's memory; made when first needed
-	counters rdma.Counters
-	waiting  answer    // what the head of pending got, if it was tried
-	until    time.Time // when it is tried again, zero for no end
-	tries    uint8     // how often it was
-	listed   bool      // in Provider.work
-	closed   bool
-	draining bool          // the program wants to hear when SQD has nothing under way
-	lastWQE  bool          // and has heard that it takes no more from its shared queue
-	wire     wireState     // over TCP
-	changing *drain        // of the head of pending, when that is for the own side
-	subject  invalidatable // what it invalidates
-	life     uint32        // of the connection, to tell answers to an earlier one
+	mu         sync.Mutex // guards the send side and every change of state:
+	attr       rdma.QPAttr
+	peer       *peer
+	remote     *queueContext // the peer's context, nil when requests go over TCP
+	dest       uint64        // how the peer's context names this queue pair
+	psn        uint32        // of the next request to execute
+	posted     uint32        // requests ever posted, counted for ever
+	turn       uint64        // of the mark
+	posts      uint32        // executions, to look after the peer now and then
+	pending    backlog       // posted and not executed
+	segs       [][]byte      // scratch for the gather list
+	to         *scatter      // scratch for a receiver's memory; made when first needed
+	counters   rdma.Counters
+	addressing uint64    // bytes that a work queue entry has for where it goes
+	waiting    answer    // what the head of pending got, if it was tried
+	until      time.Time // when it is tried again, zero for no end
+	tries      uint8     // how often it was
+	listed     bool      // in Provider.work
+	closed     bool
+	draining   bool          // the program wants to hear when SQD has nothing under way
+	lastWQE    bool          // and has heard that it takes no more from its shared queue
+	wire       wireState     // over TCP
+	changing   *drain        // of the head of pending, when that is for the own side
+	subject    invalidatable // what it invalidates
+	life       uint32        // of the connection, to tell answers to an earlier one
 
 	freed atomic.Uint32 // requests whose slot is free again: their completion was polled
 
@@ -102,7 +103,7 @@ func (d *domain) CreateQP(init rdma.QPInitAttr) (rdma.QP, error) {
 	if err := d.adopt("create_qp"); err != nil {
 		return nil, err
 	}
-	q := &queuePair{p: d.p, pd: d, init: init, send: send, recv: recv}
+	q := &queuePair{p: d.p, pd: d, init: init, send: send, recv: recv, addressing: addressing(init.Type)}
 	if init.SRQ != nil {
 		s, ok := init.SRQ.(*srq)
 		if !ok || s.pd.ctx != d.ctx {

@@ -76,8 +76,10 @@ func (q *queuePair) BindMW(mw rdma.MW, wrid uint64, flags rdma.SendFlags, bind r
 			w.key = was
 		}
 		w.mu.Unlock()
+		return err
 	}
-	return err
+	q.ring(wr[:])
+	return nil
 }
 
 // checkBind judges a binding as a post does: only what is not a binding at all.

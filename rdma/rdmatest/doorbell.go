@@ -1,0 +1,225 @@
+package rdmatest
+
+import (
+	"math/rand/v2"
+
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+func doorbellCases() []testCase {
+	return append(needing([]testCase{
+		{name: "doorbell/batching_saves_doorbells_and_fetches", nodes: 2, run: doorbellBatch},
+		{name: "doorbell/inline_alone_is_a_direct_WQE", nodes: 2, run: doorbellDirect},
+		{name: "doorbell/refused_posts_ring_none", nodes: 2, run: doorbellRefused},
+		{name: "doorbell/any_posts_against_the_rule", nodes: 2, run: doorbellRandom},
+	}, rdma.FeatureDoorbellCounts), needing([]testCase{
+		{name: "doorbell/of_operations_on_keys", nodes: 1, run: doorbellOwn},
+	}, rdma.FeatureDoorbellCounts, rdma.FeatureMW1, rdma.FeatureMW2, rdma.FeatureSendWithInv)...)
+}
+
+// bus is what was done on the bus since before.
+func bus(after, before rdma.Counters) rdma.Counters {
+	return rdma.Counters{
+		Doorbells: after.Doorbells - before.Doorbells, WQEFetches: after.WQEFetches - before.WQEFetches,
+		DirectWQEs: after.DirectWQEs - before.DirectWQEs, DMAReads: after.DMAReads - before.DMAReads,
+	}
+}
+
+// onBus checks what posting has cost on the bus.
+func (r *rig) onBus(what string, s *side, want rdma.Counters, post func()) {
+	r.Helper()
+	before := s.ctx.Counters()
+	post()
+	if got := bus(s.ctx.Counters(), before); got != want {
+		r.Errorf("%s: %d doorbells, %d fetches of WQEs, %d direct WQEs, %d reads of payload; want %d, %d, %d, %d", what,
+			got.Doorbells, got.WQEFetches, got.DirectWQEs, got.DMAReads,
+			want.Doorbells, want.WQEFetches, want.DirectWQEs, want.DMAReads)
+	}
+}
+
+// inlined puts n bytes into a request in place of its SGL.
+func inlined(wr rdma.SendWR, n int) rdma.SendWR {
+	wr.SGL, wr.Inline = nil, make([]byte, n)
+	wr.Flags |= rdma.SendInline
+	return wr
+}
+
+// doorbellBatch: a write of one piece is an entry of 48 bytes, one block, and
+// four blocks are fetched at a time.
+func doorbellBatch(r *rig) {
+	a, b := r.sides[0], r.sides[1]
+	src, dst := a.memory(64), b.memory(64)
+	l := r.link()
+	one := write(1, dst, 0, src.sge(0, 8))
+	r.onBus("eight writes in eight posts", a, rdma.Counters{Doorbells: 8, WQEFetches: 8, DMAReads: 8}, func() {
+		for range 8 {
+			l.send(one)
+			a.want(a.scq, 1, rdma.WCSuccess)
+		}
+	})
+	batch := []rdma.SendWR{7: one}
+	for i := range batch {
+		batch[i] = unsignaled(one)
+	}
+	batch[7] = one
+	r.onBus("eight writes in one post", a, rdma.Counters{Doorbells: 1, WQEFetches: 2, DMAReads: 8}, func() {
+		l.send(batch...)
+		a.want(a.scq, 1, rdma.WCSuccess)
+	})
+}
+
+// doorbellDirect: control 16 and address 16 leave 224 bytes of a direct entry of
+// 256, of which 4 say how long the data are.
+func doorbellDirect(r *rig) {
+	a, b := r.sides[0], r.sides[1]
+	dst := b.memory(1024)
+	l := r.link(func(u *setup) { u.cap.MaxInlineData = 512 })
+	for _, c := range []struct {
+		what string
+		n    int
+		want rdma.Counters
+	}{
+		{"nothing inline", 0, rdma.Counters{Doorbells: 1, DirectWQEs: 1}},
+		{"a word inline", 8, rdma.Counters{Doorbells: 1, DirectWQEs: 1}},
+		{"the most that is direct", 220, rdma.Counters{Doorbells: 1, DirectWQEs: 1}},
+		{"a byte more", 221, rdma.Counters{Doorbells: 1, WQEFetches: 2}},
+		{"as much as is inline", 512, rdma.Counters{Doorbells: 1, WQEFetches: 3}},
+	} {
+		r.onBus(c.what, a, c.want, func() {
+			l.send(inlined(write(1, dst, 0), c.n))
+			a.want(a.scq, 1, rdma.WCSuccess)
+		})
+	}
+	r.onBus("two of them in one post", a, rdma.Counters{Doorbells: 1, WQEFetches: 1}, func() {
+		l.send(inlined(unsignaled(write(1, dst, 0)), 8), inlined(write(2, dst, 0), 8))
+		a.want(a.scq, 2, rdma.WCSuccess)
+	})
+}
+
+func doorbellRefused(r *rig) {
+	a, b := r.sides[0], r.sides[1]
+	src, dst := a.memory(64), b.memory(64)
+	l := r.link()
+	good, bad := write(1, dst, 0, src.sge(0, 8)), write(2, dst, 0)
+	bad.Opcode = 99
+	r.onBus("a refused post", a, rdma.Counters{}, func() {
+		if n, err := l.qa.PostSend([]rdma.SendWR{bad, good}); n != 0 || err == nil {
+			r.Fatalf("PostSend of a bad request took %d, %v", n, err)
+		}
+	})
+	r.onBus("a post that is taken in part", a, rdma.Counters{Doorbells: 1, WQEFetches: 1, DMAReads: 1}, func() {
+		if n, err := l.qa.PostSend([]rdma.SendWR{good, bad}); n != 1 || err == nil {
+			r.Fatalf("PostSend of a good and a bad request took %d, %v", n, err)
+		}
+		a.want(a.scq, 1, rdma.WCSuccess)
+	})
+	r.onBus("a read of the queue", a, rdma.Counters{}, func() { l.qa.State() })
+}
+
+// doorbellOwn: a binding is 192 bytes, three blocks, an invalidation 128.
+func doorbellOwn(r *rig) {
+	s := r.sides[0]
+	m := s.region(s.pd, r.f.Memory, 64, everything|rdma.AccessMWBind)
+	l := r.connect(s, s)
+	one, two := s.window(rdma.MWType1), s.window(rdma.MWType2)
+	bind := rdma.MWBind{MR: m.MR, Addr: m.Base, Length: 8, Access: rdma.AccessRemoteRead}
+	r.onBus("BindMW", s, rdma.Counters{Doorbells: 1, WQEFetches: 1}, func() {
+		if err := l.qa.BindMW(one, 1, rdma.SendSignaled, bind); err != nil {
+			r.Fatalf("BindMW: %v", err)
+		}
+		s.want(s.scq, 1, rdma.WCSuccess)
+	})
+	key := rdma.IncRKey(two.RKey())
+	r.onBus("a bind and an invalidation", s, rdma.Counters{Doorbells: 1, WQEFetches: 2}, func() {
+		l.send(rdma.SendWR{WRID: 2, Opcode: rdma.WRBindMW, MW: two, RKey: key, Bind: &bind},
+			rdma.SendWR{WRID: 3, Opcode: rdma.WRLocalInv, Flags: rdma.SendSignaled, InvalidateRKey: key})
+		s.want(s.scq, 3, rdma.WCSuccess)
+	})
+}
+
+// onBusOf is the rule, spelled out: what one post of wrs costs.
+func onBusOf(wrs []rdma.SendWR) rdma.Counters {
+	c := rdma.Counters{Doorbells: 1}
+	bytes := make([]int, len(wrs))
+	for i, wr := range wrs {
+		bytes[i] = 16 // control
+		switch wr.Opcode {
+		case rdma.WRRDMAWrite, rdma.WRRDMAWriteWithImm, rdma.WRRDMARead:
+			bytes[i] += 16 // remote address
+		case rdma.WRAtomicCmpAndSwp, rdma.WRAtomicFetchAndAdd:
+			bytes[i] += 16 + 16 // and operands
+		}
+		if wr.Flags&rdma.SendInline != 0 {
+			for data := 4 + len(wr.Inline); data > 0; data -= 16 {
+				bytes[i] += 16
+			}
+			continue
+		}
+		for _, piece := range wr.SGL {
+			if piece.Length == 0 {
+				continue
+			}
+			bytes[i] += 16
+			if wr.Opcode != rdma.WRRDMARead && wr.Opcode != rdma.WRAtomicCmpAndSwp && wr.Opcode != rdma.WRAtomicFetchAndAdd {
+				c.DMAReads++
+			}
+		}
+	}
+	if len(wrs) == 1 && wrs[0].Flags&rdma.SendInline != 0 && bytes[0] <= 256 {
+		c.DirectWQEs = 1
+		return c
+	}
+	blocks := 0
+	for _, n := range bytes {
+		for ; n > 0; n -= 64 {
+			blocks++
+		}
+	}
+	for ; blocks > 0; blocks -= 4 {
+		c.WQEFetches++
+	}
+	return c
+}
+
+func doorbellRandom(r *rig) {
+	a, b := r.sides[0], r.sides[1]
+	src, dst := a.memory(4096), b.memory(4096)
+	l := r.link(func(u *setup) { u.cap.MaxInlineData, u.cap.MaxSendSGE = 512, 8 })
+	rng := rand.New(rand.NewPCG(1, 2))
+	any := func(id uint64) rdma.SendWR {
+		var sgl []rdma.SGE
+		for range rng.IntN(9) {
+			sgl = append(sgl, src.sge(rng.IntN(1024), rng.IntN(3)*rng.IntN(300)))
+		}
+		switch rng.IntN(5) {
+		case 0:
+			return write(id, dst, 0, sgl...)
+		case 1:
+			return read(id, dst, 0, sgl...)
+		case 2:
+			return fetchAdd(id, dst, 8, 1, src.sge(0, 8))
+		case 3:
+			return compareSwap(id, dst, 8, 1, 2, src.sge(0, 8))
+		}
+		return inlined(write(id, dst, 0), rng.IntN(513))
+	}
+	var want rdma.Counters
+	before := a.ctx.Counters()
+	for i := range uint64(300) {
+		wrs := make([]rdma.SendWR, 1+rng.IntN(8))
+		for k := range wrs {
+			wrs[k] = unsignaled(any(i))
+		}
+		wrs[len(wrs)-1].Flags |= rdma.SendSignaled
+		cost := onBusOf(wrs)
+		want.Doorbells += cost.Doorbells
+		want.WQEFetches += cost.WQEFetches
+		want.DirectWQEs += cost.DirectWQEs
+		want.DMAReads += cost.DMAReads
+		l.send(wrs...)
+		a.want(a.scq, i, rdma.WCSuccess)
+		if got := bus(a.ctx.Counters(), before); got != want {
+			r.Fatalf("after post %d, of %+v: counted\n%+v, want\n%+v", i, wrs, got, want)
+		}
+	}
+}

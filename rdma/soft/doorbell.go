@@ -1,0 +1,94 @@
+package soft
+
+import "github.com/gorun-mpi/gorun/rdma"
+
+// What a device would do on its bus for the requests of a post is counted by
+// this rule, which follows mlx5. It is applied to what was posted: a request that
+// is sent again counts once.
+//
+//   - Each PostSend or BindMW that takes a request writes the producer index:
+//     one doorbell.
+//   - A request is a work queue entry of segments: control 16 bytes, the address
+//     vector of UD and DC 48, the SRQ of XRC 16, a remote address 16 (write,
+//     read, atomic), the operands of an atomic 16, and 16 for every entry of the
+//     SGL that is not empty. Inline data take 4 bytes and their own length,
+//     rounded up to 16. An operation on a key of the own side takes 128 bytes,
+//     and behind them, in whole blocks, its list: 16 bytes for a window, 16 for
+//     every piece of an Mkey's list, 16 for interleaving and every piece of it.
+//     An entry fills whole blocks of 64 bytes.
+//   - A post of exactly one request, inline and of at most 256 bytes, is a direct
+//     entry: it comes with the doorbell.
+//   - The blocks of any other post are fetched by reads of up to 4 blocks:
+//     blocks / 4, rounded up. The queue is taken for endless.
+//   - A payload that is not inline is read once for every entry of its SGL that
+//     is not empty. Reads and atomics bring no payload.
+const (
+	wqeSegment = 16
+	wqeBlock   = 64
+	wqeFetch   = 4   // blocks in one read
+	wqeDirect  = 256 // bytes of the register that takes a direct entry
+	wqeOwn     = 128
+)
+
+// wqeFixed is the size of the segments that do not depend on what a request carries.
+var wqeFixed = [...]uint8{
+	rdma.WRRDMAWrite: 32, rdma.WRRDMAWriteWithImm: 32, rdma.WRRDMARead: 32,
+	rdma.WRSend: 16, rdma.WRSendWithImm: 16, rdma.WRSendWithInv: 16,
+	rdma.WRAtomicCmpAndSwp: 48, rdma.WRAtomicFetchAndAdd: 48,
+	rdma.WRLocalInv: wqeOwn, rdma.WRBindMW: wqeOwn + wqeBlock, rdma.WRRegMkey: wqeOwn,
+}
+
+// ring accounts for one post. Called with mu held.
+func (q *queuePair) ring(wrs []rdma.SendWR) {
+	c := &q.counters
+	c.Doorbells++
+	blocks := uint64(0)
+	for i := range wrs {
+		wr := &wrs[i]
+		n := uint64(wqeFixed[wr.Opcode]) + q.addressing
+		switch {
+		case wr.Flags&rdma.SendInline != 0:
+			n += (4 + inlineLength(wr) + wqeSegment - 1) &^ (wqeSegment - 1)
+			if len(wrs) == 1 && n <= wqeDirect {
+				c.DirectWQEs++
+				return
+			}
+		case wr.Opcode == rdma.WRRegMkey:
+			n += mkeyList(wr.Layout)
+		default:
+			pieces := uint64(0)
+			for k := range wr.SGL {
+				if wr.SGL[k].Length > 0 {
+					pieces++
+				}
+			}
+			n += pieces * wqeSegment
+			if !fetches(wr.Opcode) {
+				c.DMAReads += pieces
+			}
+		}
+		blocks += (n + wqeBlock - 1) / wqeBlock
+	}
+	c.WQEFetches += (blocks + wqeFetch - 1) / wqeFetch
+}
+
+// mkeyList is the size of the list behind the entry that sets a key's layout.
+func mkeyList(l *rdma.MkeyLayout) uint64 {
+	n := len(l.List)
+	if len(l.Interleaved) > 0 {
+		n = 1 + len(l.Interleaved)
+	}
+	return uint64(n*wqeSegment+wqeBlock-1) &^ (wqeBlock - 1)
+}
+
+// addressing is the size of the segments that say where a request of a transport
+// goes.
+func addressing(typ rdma.QPType) uint64 {
+	switch typ {
+	case rdma.UD, rdma.DCI:
+		return 48
+	case rdma.XRCSend:
+		return 16
+	}
+	return 0
+}
