@@ -153,6 +153,7 @@ func allCases() []testCase {
 		closeCases(), mapCases(), randomCases(), processCases(),
 		iovaCases(), reregCases(), odpCases(), mwCases(), svaCases(), dmabufCases(),
 		srqCases(), eventCases(), channelCases(), doorbellCases(),
+		ucCases(), udCases(),
 	} {
 		all = append(all, group...)
 	}

@@ -21,6 +21,9 @@ type part struct {
 	rnr    uint8 // receives pretended missing
 }
 
+// lossOneIn: one in so many unreliable messages gets lost.
+const lossOneIn = 8
+
 const (
 	mostPieces = 4
 	mostLost   = 2

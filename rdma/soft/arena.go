@@ -229,7 +229,8 @@ const (
 // with n in its high half, so that it changes hands by one compare-and-swap that
 // records who has it. The claimant of one that stays CLAIMED may have died: the
 // owner finds out and posts the slot anew, as the next (sharedQueue.repair).
-// head is a hint that every claimant moves on: entries before it are not POSTED.
+// head is a hint that every claimant moves on: entries before it are not POSTED,
+// but for one that was given back, which its owner posts anew.
 //
 // The memory of a queue that is destroyed serves only other shared queues of the
 // same shape, and n goes on. So whoever was about to claim when the queue went finds
@@ -255,12 +256,12 @@ type sharedHeader struct {
 	limit   uint32 // armed by the owner; who leaves fewer than this takes it back to 0
 	fired   uint32 // and sets this to 1
 	starved uint32 // somebody found no receive and would like to hear of one
-	ready   uint32 // somebody has set a claim to DONE, or given one back
+	ready   uint32 // somebody has set a claim to DONE, or back to POSTED behind head
 	_       [44]byte
 }
 
 // The states in the low 8 bits of a claim. Above them is the claimant's rank + 1
-// for CLAIMED and DONE, 0 for one who gives the slot back, and then n.
+// for CLAIMED and DONE, and then n.
 const (
 	claimFree uint64 = iota
 	claimPosted

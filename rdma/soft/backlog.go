@@ -114,6 +114,8 @@ func (q *queuePair) advance() (moved bool) {
 			over := q.flushSend()
 			q.flushRecv()
 			return over || moved
+		case rdma.StateSQE:
+			return q.flushSend() || moved
 		default:
 			return moved
 		}
@@ -125,10 +127,15 @@ func (q *queuePair) advance() (moved bool) {
 			return moved
 		}
 		status, n, a := rdma.WCRetryExcErr, uint32(0), unanswered
-		if q.remote != nil {
+		if q.remote != nil || q.init.Type == rdma.UD {
 			status, n, a = q.run(&e.wr)
+		} else if q.unreliable {
+			status, a = rdma.WCSuccess, accepted
 		}
 		if a > duplicate {
+			if q.init.Type == rdma.UD {
+				return moved // its link will be up, or take more
+			}
 			if !q.wait(a) {
 				return moved
 			}

@@ -304,8 +304,11 @@ func (c *completionQueue) lookLocked() {
 			if atomic.LoadUint32(&h.head.ready)|atomic.LoadUint32(&h.head.starved) != 0 {
 				h.harvest()
 			}
-			if h.api != nil {
+			switch {
+			case h.api != nil:
 				h.api.limited()
+			case h.inbox.state() == rdma.StateErr:
+				h.inbox.flush() // of what was given back since
 			}
 		}
 		c.mu.Lock()

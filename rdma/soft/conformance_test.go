@@ -29,7 +29,7 @@ const arenaSize = 64 << 20
 
 // lacking are the features that this device does not have.
 var lacking = []rdma.Feature{
-	rdma.FeatureUC, rdma.FeatureUD, rdma.FeatureXRC, rdma.FeatureDC,
+	rdma.FeatureXRC, rdma.FeatureDC,
 	rdma.FeatureInlineRecv,
 	rdma.FeatureUMR,
 	rdma.FeatureTagMatching, rdma.FeatureStridingRQ,
@@ -232,7 +232,9 @@ func TestConformanceOrdinaryMemory(t *testing.T) {
 var inMotion = []string{"flush", "status", "signal", "inline", "transfer", "recv", "rnr", "ack", "atomic",
 	"order", "cq", "dereg", "counters", "ability", "close", "map", "random",
 	"iova", "rereg", "odp", "mw", "doorbell", "sva", "dmabuf",
-	"srq", "event", "channel", "cq_ex"}
+	"srq", "event", "channel", "cq_ex",
+	"uc", "ud",
+}
 
 func TestConformanceAdversarial(t *testing.T) {
 	seeds := uint64(3)

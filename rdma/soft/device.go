@@ -74,7 +74,7 @@ func (c *context) QueryDevice() rdma.DeviceAttr {
 		MaxInlineData: maxInline,
 		MaxMW:         l.regions,
 		MaxSRQ:        l.shared, MaxSRQWR: maxWR, MaxSRQSGE: maxSGE,
-		ClockHz:  deviceHz,
+		ClockHz: deviceHz, MaxAH: math.MaxInt32,
 		OneSided: c.p.net == nil && c.p.cfg.Adversary == nil,
 		ODP:      true,
 	}
@@ -85,7 +85,8 @@ func (c *context) Supports(f rdma.Feature) error {
 	switch f {
 	case rdma.FeatureRC, rdma.FeatureAtomics, rdma.FeatureInlineSend, rdma.FeatureZeroBased, rdma.FeatureODP, rdma.FeatureImplicitODP,
 		rdma.FeatureIOVA, rdma.FeatureReregMR, rdma.FeatureMW1, rdma.FeatureMW2, rdma.FeatureSendWithInv, rdma.FeatureSVA,
-		rdma.FeatureSRQ, rdma.FeatureAsyncEvents, rdma.FeatureCompChannel, rdma.FeatureExtendedCQ, rdma.FeatureDoorbellCounts:
+		rdma.FeatureSRQ, rdma.FeatureAsyncEvents, rdma.FeatureCompChannel, rdma.FeatureExtendedCQ, rdma.FeatureDoorbellCounts,
+		rdma.FeatureUC, rdma.FeatureUD:
 		return nil
 	case rdma.FeatureDMABuf:
 		if err := supportsDMABuf(); err != nil {

@@ -19,6 +19,9 @@ func (q *queuePair) run(wr *rdma.SendWR) (status rdma.WCStatus, moved uint32, a 
 		status, a = q.runOwn(wr)
 		return status, 0, a
 	}
+	if q.init.Type == rdma.UD {
+		return q.fly(wr)
+	}
 	segs, total, guard, ok := q.gather(wr)
 	if !ok {
 		return rdma.WCLocProtErr, 0, accepted
@@ -32,7 +35,14 @@ func (q *queuePair) run(wr *rdma.SendWR) (status rdma.WCStatus, moved uint32, a 
 		s.checkDead()
 	}
 	if s.dead() {
-		return rdma.WCRetryExcErr, 0, accepted
+		return q.unheard(rdma.WCRetryExcErr), uint32(total), accepted
+	}
+	psn := q.psn
+	if q.unreliable {
+		if q.p.cfg.Adversary != nil && q.p.work.chaos.below(lossOneIn) == 0 {
+			return rdma.WCSuccess, uint32(total), accepted
+		}
+		psn = c.expect // whatever was lost before
 	}
 	what := markQueue
 	switch wr.Opcode {
@@ -40,23 +50,43 @@ func (q *queuePair) run(wr *rdma.SendWR) (status rdma.WCStatus, moved uint32, a 
 		what = uint64(wr.RKey>>8) + 1
 	}
 	q.mark(what)
-	a = admit(c, q.attr.DestQPNum, q.dest, q.psn)
+	a = admit(c, q.attr.DestQPNum, q.dest, psn)
 	if a == accepted {
 		if atomic.LoadUint32(&c.word) == uint32(rdma.StateRTR) {
 			s.begin(c)
 		}
 		status, a = q.respond(wr, segs, total, guard)
-		if a == accepted {
+		if a == accepted && !q.unreliable {
 			c.expect = (q.psn + 1) & psnMask
 		}
 	} else if a == duplicate && fetches(wr.Opcode) {
 		status = q.repeat(wr, segs, guard)
 	}
 	q.unmark()
+	if q.unreliable && (a != accepted || status != rdma.WCLocProtErr) {
+		status, a = rdma.WCSuccess, accepted
+	}
 	if a <= duplicate {
 		q.psn = (q.psn + 1) & psnMask
 	}
 	return status, uint32(total), a
+}
+
+// unheard is the status of a request whose failure its responder would have to
+// tell: one that expects no answer hears nothing.
+func (q *queuePair) unheard(st rdma.WCStatus) rdma.WCStatus {
+	if q.unreliable {
+		return rdma.WCSuccess
+	}
+	return st
+}
+
+// refuse moves the responder to ERR for a request that it does not take, which
+// only one that would be answered does.
+func (q *queuePair) refuse(cause uint32) {
+	if !q.unreliable {
+		q.peer.fault(q.remote, cause)
+	}
 }
 
 // able judges what the requester itself has to refuse, after its memory.
@@ -77,8 +107,11 @@ func (q *queuePair) able(wr *rdma.SendWR, total uint64) rdma.WCStatus {
 func (q *queuePair) respond(wr *rdma.SendWR, segs [][]byte, total uint64, guard bool) (rdma.WCStatus, answer) {
 	s, c := q.peer, q.remote
 	rights := atomic.LoadUint32(&c.rights)
+	if rights>>24 != uint32(q.answerer) {
+		return 0, unanswered
+	}
 	if !permits(rights, wr.Opcode) {
-		s.fault(c, faultRequest)
+		q.refuse(faultRequest)
 		return rdma.WCRemInvReqErr, accepted
 	}
 	var sp span
@@ -87,7 +120,7 @@ func (q *queuePair) respond(wr *rdma.SendWR, segs [][]byte, total uint64, guard 
 		if total > 0 {
 			var ok bool
 			if sp, ok = s.open(c, wr.RKey, wr.RemoteAddr, total, rdma.AccessRemoteWrite); !ok {
-				s.fault(c, faultAccess)
+				q.refuse(faultAccess)
 				return rdma.WCRemAccessErr, accepted
 			}
 		}
@@ -102,7 +135,7 @@ func (q *queuePair) respond(wr *rdma.SendWR, segs [][]byte, total uint64, guard 
 		off := 0
 		for _, b := range segs {
 			if st := sp.store(off, b, guard); st != rdma.WCSuccess {
-				tk.giveBack(c)
+				tk.giveBack()
 				q.blame(st)
 				return st, accepted
 			}
@@ -135,7 +168,7 @@ func (q *queuePair) respond(wr *rdma.SendWR, segs [][]byte, total uint64, guard 
 			}
 			if st == rdma.WCSuccess {
 				if wr.Opcode == rdma.WRSendWithInv && !s.invalidate(c, wr.InvalidateRKey) {
-					tk.giveBack(c)
+					tk.giveBack()
 					s.fault(c, faultAccess)
 					return rdma.WCRemAccessErr, accepted
 				}
@@ -143,11 +176,11 @@ func (q *queuePair) respond(wr *rdma.SendWR, segs [][]byte, total uint64, guard 
 				return rdma.WCSuccess, accepted
 			}
 		}
-		if theirs != rdma.WCSuccess {
+		if theirs != rdma.WCSuccess && !(q.unreliable && theirs == rdma.WCLocLenErr) {
 			s.deliver(c, &tk, delivery{status: theirs, op: wr.Opcode, srcQP: q.num})
 			s.fault(c, faultTold)
 		} else {
-			tk.giveBack(c)
+			tk.giveBack()
 		}
 		return st, accepted
 
@@ -157,7 +190,7 @@ func (q *queuePair) respond(wr *rdma.SendWR, segs [][]byte, total uint64, guard 
 		}
 		sp, ok := s.open(c, wr.RKey, wr.RemoteAddr, total, rdma.AccessRemoteRead)
 		if !ok {
-			s.fault(c, faultAccess)
+			q.refuse(faultAccess)
 			return rdma.WCRemAccessErr, accepted
 		}
 		off := 0
@@ -173,12 +206,12 @@ func (q *queuePair) respond(wr *rdma.SendWR, segs [][]byte, total uint64, guard 
 
 	// The atomics.
 	if wr.RemoteAddr%8 != 0 {
-		s.fault(c, faultRequest)
+		q.refuse(faultRequest)
 		return rdma.WCRemInvReqErr, accepted
 	}
 	sp, ok := s.open(c, wr.RKey, wr.RemoteAddr, 8, rdma.AccessRemoteAtomic)
 	if !ok {
-		s.fault(c, faultAccess)
+		q.refuse(faultAccess)
 		return rdma.WCRemAccessErr, accepted
 	}
 	old, st := s.atomic(&sp, wr.Opcode, wr.CompareAdd, wr.Swap, q.p.cfg.Rank)
@@ -194,7 +227,7 @@ func (q *queuePair) respond(wr *rdma.SendWR, segs [][]byte, total uint64, guard 
 func (q *queuePair) await() (ticket, bool) {
 	s, c, rank := q.peer, q.remote, q.p.cfg.Rank
 	tk, ok := s.next(c, rank)
-	if !ok {
+	if !ok && !q.unreliable {
 		// A full barrier: either the owner sees this or the next look sees
 		// his receive, up to his own store buffer; the timer covers that.
 		s.starve(c)
@@ -211,7 +244,7 @@ func (q *queuePair) message(wr *rdma.SendWR, total uint64) delivery {
 // blame puts the responder into ERR when it was its fault.
 func (q *queuePair) blame(st rdma.WCStatus) {
 	if st == rdma.WCRemAccessErr || st == rdma.WCRemOpErr {
-		q.peer.fault(q.remote, faultOf(st))
+		q.refuse(faultOf(st))
 	}
 }
 
@@ -233,7 +266,7 @@ func (q *queuePair) repeat(wr *rdma.SendWR, segs [][]byte, guard bool) rdma.WCSt
 	}
 	sp, ok := s.open(c, wr.RKey, wr.RemoteAddr, uint64(total), rdma.AccessRemoteRead)
 	if !ok {
-		s.fault(c, faultAccess)
+		q.refuse(faultAccess)
 		return rdma.WCRemAccessErr
 	}
 	off := 0

@@ -18,7 +18,7 @@ import (
 //	0 type | 1 op | 2 status or RNR code | 3 flags | 4 length of the payload u32
 //	8 to u32 | 12 from u32 (queue pair numbers) | 16 psn u32 | 20 imm u32
 //	24 total u32 | 28 offset u32 of the piece | 32 key u32 | 36 life u32
-//	40 address u64 | 48 compare or add u64 | 56 swap u64
+//	40 address u64 | 48 compare or add u64 | 56 swap u64, or 48 the GID of a datagram's target
 type frame struct {
 	kind          frameKind
 	op            rdma.WROpcode
@@ -33,6 +33,7 @@ type frame struct {
 	life          uint32 // of the requester's connection; answers repeat it
 	compareAdd    uint64
 	swap          uint64
+	gid           rdma.GID // of a datagram, in place of both
 }
 
 type frameKind uint8
@@ -44,6 +45,8 @@ const (
 	frameNak                // psn failed with status code
 	frameNotReady           // psn found no receive; code is the RNR timer
 	frameNobody             // no queue pair is there for psn, or it expects another
+	frameMessage            // of UC: a request that is not answered
+	frameDatagram           // of UD; the key is its Q_Key, and the code the index of the sender's GID
 	frameKinds
 )
 
@@ -73,6 +76,10 @@ func (f *frame) put(b *[frameSize]byte) {
 	le.PutUint32(b[32:], f.key)
 	le.PutUint32(b[36:], f.life)
 	le.PutUint64(b[40:], f.addr)
+	if f.kind == frameDatagram {
+		copy(b[48:], f.gid[:])
+		return
+	}
 	le.PutUint64(b[48:], f.compareAdd)
 	le.PutUint64(b[56:], f.swap)
 }
@@ -88,7 +95,12 @@ func parseFrame(b []byte) (f frame, err error) {
 		kind: frameKind(b[0]), op: rdma.WROpcode(b[1]), code: b[2], flags: b[3], length: le.Uint32(b[4:]),
 		to: le.Uint32(b[8:]), from: le.Uint32(b[12:]), psn: le.Uint32(b[16:]), imm: le.Uint32(b[20:]),
 		total: le.Uint32(b[24:]), offset: le.Uint32(b[28:]), key: le.Uint32(b[32:]), life: le.Uint32(b[36:]),
-		addr: le.Uint64(b[40:]), compareAdd: le.Uint64(b[48:]), swap: le.Uint64(b[56:]),
+		addr: le.Uint64(b[40:]),
+	}
+	if f.kind == frameDatagram {
+		f.gid = rdma.GID(b[48:])
+	} else {
+		f.compareAdd, f.swap = le.Uint64(b[48:]), le.Uint64(b[56:])
 	}
 	switch {
 	case f.kind == 0 || f.kind >= frameKinds || f.flags&^frameFlags != 0:
@@ -98,8 +110,11 @@ func parseFrame(b []byte) (f frame, err error) {
 	case f.psn > psnMask || f.total > maxMessage || f.length > pieceSize || f.offset > f.total || f.length > f.total-f.offset:
 		return f, fmt.Errorf("%w: %d bytes at %d of %d, PSN %#x", errFrame, f.length, f.offset, f.total, f.psn)
 	}
-	carries := f.kind == frameData || f.kind == frameRequest && !fetches(f.op)
+	carries := f.kind == frameData || f.kind == frameDatagram || (f.kind == frameRequest || f.kind == frameMessage) && !fetches(f.op)
 	switch {
+	case f.kind == frameDatagram && (f.op != rdma.WRSend && f.op != rdma.WRSendWithImm || f.total > mtu || f.offset != 0),
+		f.kind == frameMessage && !takes(rdma.UC, f.op):
+		return f, fmt.Errorf("%w: operation %d of %d bytes with type %d", errFrame, f.op, f.total, f.kind)
 	case !carries && f.length != 0:
 		return f, fmt.Errorf("%w: a payload of %d bytes with type %d", errFrame, f.length, f.kind)
 	case carries && f.length != min(f.total-f.offset, pieceSize):

@@ -38,6 +38,7 @@ type link struct {
 	// Guarded by network.mu.
 	rest    []byte // read, and not a whole frame yet
 	reading readout
+	one     [1][]byte // scratch
 }
 
 const (
@@ -212,12 +213,18 @@ func (l *link) digest(b []byte) bool {
 		}
 		payload := b[frameSize:end:end]
 		if l.peer == nil {
-			if f.kind != frameRequest {
+			switch f.kind {
+			case frameRequest:
+				l.serve(&f, payload)
+			case frameMessage:
+				l.message(&f, payload)
+			case frameDatagram:
+				l.datagram(&f, payload)
+			default:
 				return false
 			}
-			l.serve(&f, payload)
 		} else {
-			if f.kind == frameRequest {
+			if f.kind == frameRequest || f.kind == frameMessage || f.kind == frameDatagram {
 				return false
 			}
 			l.answered(&f, payload)

@@ -16,12 +16,12 @@ func (q *queuePair) Modify(attr rdma.QPAttr, mask rdma.QPAttrMask) error {
 		if mask&rdma.QPStateMask != 0 {
 			to = attr.State
 		}
-		return &rdma.ModifyError{Type: rdma.RC, From: from, To: to, Detail: fmt.Sprintf(format, args...)}
+		return &rdma.ModifyError{Type: q.init.Type, From: from, To: to, Detail: fmt.Sprintf(format, args...)}
 	}
 	if q.closed {
 		return fail("the queue pair is closed")
 	}
-	if err := rdma.CheckModify(rdma.RC, from, attr, mask); err != nil {
+	if err := rdma.CheckModify(q.init.Type, from, attr, mask); err != nil {
 		return err
 	}
 	if mask&rdma.QPPortMask != 0 && attr.PortNum != 1 {
@@ -57,7 +57,7 @@ func (q *queuePair) Modify(attr rdma.QPAttr, mask rdma.QPAttrMask) error {
 			return fail("the peer of the last connection is still in the middle of an operation")
 		}
 		q.target.Store(nil)
-	case from == rdma.StateInit && to == rdma.StateRTR:
+	case from == rdma.StateInit && to == rdma.StateRTR && q.init.Type != rdma.UD:
 		if detail := q.connect(attr); detail != "" {
 			return fail("%s", detail)
 		}
@@ -65,6 +65,9 @@ func (q *queuePair) Modify(attr rdma.QPAttr, mask rdma.QPAttrMask) error {
 	q.attr.Apply(attr, mask)
 	rights := packRights(q.init.Type, q.attr.AccessFlags, q.attr.MaxDestRdAtomic, q.attr.MinRNRTimer)
 	atomic.StoreUint32(&q.own.rights, rights)
+	if q.init.Type == rdma.UD {
+		atomic.StoreUint64(&q.own.scope, uint64(q.attr.QKey))
+	}
 	if from == rdma.StateRTR && to == rdma.StateRTS {
 		q.psn = q.attr.SQPSN
 	}
@@ -134,6 +137,17 @@ func (q *queuePair) enterErr() {
 	q.flushRecv()
 }
 
+// enterSQE stops the send queue, after an error of a request of which no other
+// side knows: what follows is flushed, and receiving goes on. Called with mu held.
+func (q *queuePair) enterSQE() {
+	if atomic.CompareAndSwapUint32(&q.own.word, uint32(rdma.StateRTS), uint32(rdma.StateSQE)) ||
+		atomic.CompareAndSwapUint32(&q.own.word, uint32(rdma.StateSQD), uint32(rdma.StateSQE)) {
+		q.flushSend()
+		return
+	}
+	q.enterErr()
+}
+
 // flush completes what is queued at a queue pair in ERR.
 func (q *queuePair) flush() {
 	q.mu.Lock()
@@ -173,7 +187,11 @@ func (q *queuePair) flushSend() bool {
 // has delivered. While the peer is still at it, it is left to a later poll.
 // Called with mu held.
 func (q *queuePair) flushRecv() {
-	if q.shared != nil {
+	switch {
+	case q.shared != nil && q.shared.inbox != nil:
+		q.flushInbox()
+		return
+	case q.shared != nil:
 		q.leaveShared()
 		return
 	}

@@ -33,7 +33,7 @@ func (q *queuePair) postSend(wrs []rdma.SendWR) (int, error) {
 	}
 	room := uint32(q.init.Cap.MaxSendWR) - (q.posted - q.freed.Load())
 	// Over TCP and under an adversary nothing is executed at the post.
-	direct := q.remote != nil && q.p.cfg.Adversary == nil
+	direct := (q.remote != nil || q.init.Type == rdma.UD) && q.p.cfg.Adversary == nil
 	for i := range wrs {
 		wr := &wrs[i]
 		if err := q.check(wr); err != nil {
@@ -44,7 +44,7 @@ func (q *queuePair) postSend(wrs []rdma.SendWR) (int, error) {
 		}
 		room--
 		q.posted++
-		if state = q.state(); state == rdma.StateErr {
+		if state = q.state(); state >= rdma.StateSQE {
 			if q.flushSend() {
 				q.fail(wr.WRID, q.posted, rdma.WCWRFlushErr)
 			} else {
@@ -59,7 +59,9 @@ func (q *queuePair) postSend(wrs []rdma.SendWR) (int, error) {
 				continue
 			}
 			q.keep(wr)
-			q.wait(a)
+			if q.init.Type != rdma.UD {
+				q.wait(a)
+			}
 			continue
 		}
 		q.keep(wr)
@@ -75,14 +77,19 @@ func (q *queuePair) check(wr *rdma.SendWR) error {
 	bad := func(format string, args ...any) error {
 		return &rdma.OpError{Op: "post_send", Detail: fmt.Sprintf(format, args...), Err: rdma.ErrInvalid}
 	}
+	if !takes(q.init.Type, wr.Opcode) {
+		return bad("operation %d is not one of a queue pair of type %v", wr.Opcode, q.init.Type)
+	}
 	if isOwn(wr.Opcode) {
 		if wrong := q.checkOwn(wr); wrong != "" {
 			return bad("%s", wrong)
 		}
 		return nil
 	}
-	if wr.Opcode > rdma.WRAtomicFetchAndAdd && wr.Opcode != rdma.WRSendWithInv {
-		return bad("operation %d is not one of a queue pair of type RC", wr.Opcode)
+	if q.init.Type == rdma.UD {
+		if detail := q.aimed(wr); detail != "" {
+			return bad("%s", detail)
+		}
 	}
 	if len(wr.SGL) > q.init.Cap.MaxSendSGE {
 		return bad("%d gather entries: the queue pair has %d", len(wr.SGL), q.init.Cap.MaxSendSGE)
@@ -106,6 +113,17 @@ func (q *queuePair) check(wr *rdma.SendWR) error {
 	return nil
 }
 
+// takes tells whether a send queue of a transport has an operation.
+func takes(typ rdma.QPType, op rdma.WROpcode) bool {
+	switch typ {
+	case rdma.UD:
+		return op == rdma.WRSend || op == rdma.WRSendWithImm
+	case rdma.UC:
+		return op <= rdma.WRSendWithImm || isOwn(op)
+	}
+	return op <= rdma.WRAtomicFetchAndAdd || op == rdma.WRSendWithInv || isOwn(op)
+}
+
 func inlineLength(wr *rdma.SendWR) (n uint64) {
 	if wr.Inline != nil {
 		return uint64(len(wr.Inline))
@@ -120,7 +138,11 @@ func inlineLength(wr *rdma.SendWR) (n uint64) {
 func (q *queuePair) finish(wr *rdma.SendWR, seq uint32, status rdma.WCStatus, moved uint32) {
 	if status != rdma.WCSuccess {
 		q.fail(wr.WRID, seq, status)
-		q.enterErr()
+		if q.unreliable {
+			q.enterSQE()
+		} else {
+			q.enterErr()
+		}
 		return
 	}
 	c := &q.counters

@@ -29,6 +29,9 @@ type queuePair struct {
 
 	shared *sharedQueue // where receives come from, nil for the queue pair's own slots
 
+	unreliable bool        // UC and UD: no answers
+	answerer   rdma.QPType // of the queue pair at the other end
+
 	mu         sync.Mutex // guards the send side and every change of state:
 	attr       rdma.QPAttr
 	peer       *peer
@@ -55,6 +58,8 @@ type queuePair struct {
 	subject    invalidatable // what it invalidates
 	life       uint32        // of the connection, to tell answers to an earlier one
 
+	grh [rdma.GRHLen]byte // scratch for a datagram's header
+
 	freed atomic.Uint32 // requests whose slot is free again: their completion was polled
 
 	target atomic.Pointer[target] // peer and remote, for who deregisters
@@ -80,8 +85,10 @@ func (d *domain) CreateQP(init rdma.QPInitAttr) (rdma.QP, error) {
 	bad := func(format string, args ...any) (rdma.QP, error) {
 		return nil, &rdma.OpError{Op: "create_qp", Detail: fmt.Sprintf(format, args...), Err: rdma.ErrInvalid}
 	}
-	if init.Type != rdma.RC {
-		return nil, &rdma.OpError{Op: "create_qp", Detail: init.Type.String() + ": this device has RC", Err: rdma.ErrNotSupported}
+	switch init.Type {
+	case rdma.RC, rdma.UC, rdma.UD:
+	default:
+		return nil, &rdma.OpError{Op: "create_qp", Detail: init.Type.String() + ": this device has RC, UC and UD", Err: rdma.ErrNotSupported}
 	}
 	send, ok1 := init.SendCQ.(*completionQueue)
 	recv, ok2 := init.RecvCQ.(*completionQueue)
@@ -103,7 +110,8 @@ func (d *domain) CreateQP(init rdma.QPInitAttr) (rdma.QP, error) {
 	if err := d.adopt("create_qp"); err != nil {
 		return nil, err
 	}
-	q := &queuePair{p: d.p, pd: d, init: init, send: send, recv: recv, addressing: addressing(init.Type)}
+	q := &queuePair{p: d.p, pd: d, init: init, send: send, recv: recv, addressing: addressing(init.Type),
+		answerer: init.Type, unreliable: init.Type == rdma.UC || init.Type == rdma.UD}
 	if init.SRQ != nil {
 		s, ok := init.SRQ.(*srq)
 		if !ok || s.pd.ctx != d.ctx {
@@ -134,7 +142,15 @@ func (q *queuePair) leaveSRQ() {
 // create gives the queue pair its number, context and receive queue.
 func (q *queuePair) create() error {
 	p := q.p
-	if n := q.init.Cap.MaxRecvWR; n > 0 {
+	n := q.init.Cap.MaxRecvWR
+	switch {
+	case n > 0 && q.init.Type == rdma.UD:
+		h, err := q.pd.openShared("create_qp", n, q.init.Cap.MaxRecvSGE)
+		if err != nil {
+			return err
+		}
+		q.shared, h.inbox = h, q
+	case n > 0:
 		q.slots = 1 << bits.Len32(uint32(n-1))
 		q.stride = uint32(slotStride(q.init.Cap.MaxRecvSGE))
 		at_, _, err := p.allocate(uint64(q.slots) * uint64(q.stride))
@@ -176,13 +192,17 @@ func (q *queuePair) create() error {
 	// The context is in RESET, where no initiator reads more than its word:
 	// the last life of this index ended with a drain.
 	c := &p.queues[i]
-	c.num, c.pd = q.num, q.pd.id
+	// Senders of datagrams may be looking for an earlier one.
+	atomic.StoreUint32(&c.num, q.num)
+	c.pd = q.pd.id
 	c.slotsAt, c.slots, c.slotSize, c.slotSGEs = q.slotsAt, q.slots, q.stride, uint32(q.init.Cap.MaxRecvSGE)
 	c.sendCQ, c.recvCQ = q.send.index, q.recv.index
-	c.shared, c.scope = 0, 0
+	inbox := uint32(0)
 	if q.shared != nil {
-		c.shared = q.shared.index + 1
+		inbox = q.shared.index + 1
 	}
+	atomic.StoreUint32(&c.shared, inbox)
+	atomic.StoreUint64(&c.scope, 0)
 	atomic.StoreUint32(&c.word, uint32(rdma.StateReset))
 	q.own = c
 	p.byQPN.set(q.index, q)
@@ -197,6 +217,9 @@ func (q *queuePair) create() error {
 }
 
 func (q *queuePair) freeSlots() {
+	if q.shared != nil && q.shared.inbox != nil {
+		_ = q.shared.shut(new(patience)) // nobody is at it: who destroys the queue pair has waited
+	}
 	if q.slots > 0 {
 		q.p.release(q.slotsAt, uint64(q.slots)*uint64(q.stride))
 	}
@@ -326,12 +349,23 @@ func (q *queuePair) depart() {
 
 // forsake is the half after it. Called with mu held.
 func (q *queuePair) forsake(waited *patience) (stuck bool) {
-	if stuck = q.drainPeer(markQueue, waited); !stuck {
+	stuck = q.drainPeer(markQueue, waited)
+	if q.shared != nil && q.init.Type == rdma.UD {
+		if q.shared.inbox != nil {
+			q.emptyInbox() // first, so that nothing is claimed any more
+		}
+		stuck = q.shared.settle(waited) || stuck
+	}
+	if !stuck {
 		q.target.Store(nil) // else it stays for who deregisters to see
 	}
 	q.peer, q.remote = nil, nil
 	q.draining, q.lastWQE = false, false
-	if q.shared != nil && !stuck {
+	switch {
+	case q.shared == nil:
+	case q.shared.inbox != nil:
+		q.emptyInbox()
+	default:
 		q.shared.harvest() // what is for this queue pair, to be purged
 	}
 	q.rmu.Lock()

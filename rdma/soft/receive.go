@@ -9,6 +9,9 @@ import (
 )
 
 func (q *queuePair) PostRecv(wrs []rdma.RecvWR) (int, error) {
+	if q.shared != nil && q.shared.inbox != nil {
+		return q.postInbox(wrs)
+	}
 	if q.shared != nil {
 		return 0, &rdma.OpError{Op: "post_recv", Detail: "receives of this queue pair are posted to its shared receive queue", Err: rdma.ErrInvalid}
 	}
@@ -58,4 +61,16 @@ func (q *queuePair) postRecv(wrs []rdma.RecvWR) (int, error) {
 		arch.StoreRelease32(&sl.state, slotPosted)
 	}
 	return len(wrs), nil
+}
+
+// postInbox posts to the receive queue of a datagram queue pair.
+func (q *queuePair) postInbox(wrs []rdma.RecvWR) (int, error) {
+	if q.state() == rdma.StateReset {
+		return 0, &rdma.OpError{Op: "post_recv", Detail: "the queue pair is in RESET: want INIT or later", Err: rdma.ErrInvalid}
+	}
+	n, err := q.shared.post("post_recv", wrs)
+	if n > 0 && q.state() == rdma.StateErr {
+		q.flush()
+	}
+	return n, err
 }

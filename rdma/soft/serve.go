@@ -20,7 +20,7 @@ func (l *link) serve(f *frame, payload []byte) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	peer := q.peer
-	if q.closed || peer == nil || peer.gids[0] != l.from && peer.gids[1] != l.from || q.attr.DestQPNum != f.from {
+	if q.closed || q.unreliable || peer == nil || peer.gids[0] != l.from && peer.gids[1] != l.from || q.attr.DestQPNum != f.from {
 		answer.kind = frameNobody
 		l.queue(&answer, 0, nil)
 		return
@@ -81,6 +81,40 @@ func (l *link) serve(f *frame, payload []byte) {
 	}
 }
 
+// message executes a message of UC, or a piece of one. What cannot be executed
+// is lost. Called with network.mu held.
+func (l *link) message(f *frame, payload []byte) {
+	p := l.n.p
+	q := p.byQPN.get(f.to & (maxQueues - 1))
+	if q == nil {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	peer, c, w := q.peer, q.own, &q.wire
+	if q.closed || q.init.Type != rdma.UC || peer == nil || peer.gids[0] != l.from && peer.gids[1] != l.from || q.attr.DestQPNum != f.from ||
+		q.num != f.to || !live(q.state()) {
+		return
+	}
+	if f.offset == 0 {
+		w.inside = 0
+	} else if f.offset != w.inside {
+		return // behind a piece that was lost
+	}
+	if q.state() == rdma.StateRTR {
+		p.self.begin(c)
+	}
+	if requester, cause, retry := q.perform(l, f, payload); retry || requester != rdma.WCSuccess {
+		q.dropTicket()
+		w.inside = ^uint32(0)
+		if cause == faultTold {
+			p.self.fault(c, cause)
+		}
+		return
+	}
+	w.inside += f.length
+}
+
 // ticket gives the receive request that the message which is coming in takes,
 // all its pieces the same.
 func (q *queuePair) ticket(l *link) (*ticket, bool) {
@@ -89,7 +123,7 @@ func (q *queuePair) ticket(l *link) (*ticket, bool) {
 		return &w.tk, true
 	}
 	tk, ok := s.next(q.own, rank)
-	if !ok {
+	if !ok && !q.unreliable {
 		s.starve(q.own)
 		tk, ok = s.next(q.own, rank)
 	}
@@ -99,7 +133,7 @@ func (q *queuePair) ticket(l *link) (*ticket, bool) {
 
 // dropTicket gives the request back, if one was taken.
 func (q *queuePair) dropTicket() {
-	q.wire.tk.giveBack(q.own)
+	q.wire.tk.giveBack()
 	q.wire.tk = ticket{}
 }
 
@@ -149,6 +183,9 @@ func (q *queuePair) perform(l *link, f *frame, payload []byte) (requester rdma.W
 		st, theirs := tk.receive(uint64(f.total), q.to)
 		if st == rdma.WCSuccess && q.to.store(int(f.offset), payload, false) != rdma.WCSuccess {
 			st, theirs = rdma.WCRemOpErr, rdma.WCLocProtErr
+		}
+		if st != rdma.WCSuccess && q.unreliable && theirs == rdma.WCLocLenErr {
+			return st, 0, false
 		}
 		if st != rdma.WCSuccess {
 			s.deliver(c, tk, delivery{status: theirs, op: f.op, srcQP: f.from})

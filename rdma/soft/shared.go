@@ -18,6 +18,7 @@ type ticket struct {
 	at   uint64 // offset of the slot
 	most uint32 // scatter entries there is room for
 	pd   uint32
+	cq   uint32 // where it completes
 
 	// Of a shared queue:
 	h     *sharedHeader
@@ -30,8 +31,7 @@ func (tk *ticket) entries() []slotSGE {
 	return tableAt[slotSGE](tk.s.arena, tk.at+slotHeader, int(min(uint32(tk.sl.sges), tk.most, maxSGE)))
 }
 
-// next gives the receive request that a message to the queue pair c takes.
-// num is the shared queue that the message names, when c is of XRC. A request
+// next gives the receive request that a message to the queue pair c takes. One
 // of a shared queue is claimed for rank.
 func (s *peer) next(c *queueContext, rank int) (tk ticket, ok bool) {
 	if c.shared != 0 {
@@ -39,13 +39,15 @@ func (s *peer) next(c *queueContext, rank int) (tk ticket, ok bool) {
 		if h == nil {
 			return tk, false
 		}
-		return s.take(h, rank)
+		tk, ok = s.take(h, rank)
+		tk.cq = c.recvCQ
+		return tk, ok
 	}
 	sl, at := s.slot(c)
 	if sl == nil {
 		return tk, false
 	}
-	return ticket{s: s, sl: sl, at: at, most: c.slotSGEs, pd: c.pd}, true
+	return ticket{s: s, sl: sl, at: at, most: c.slotSGEs, pd: c.pd, cq: c.recvCQ}, true
 }
 
 // sharedBy finds a shared queue of the peer by its index + 1.
@@ -58,7 +60,7 @@ func (s *peer) sharedBy(index uint32) *sharedHeader {
 
 // take claims the next receive request of a shared queue for rank.
 func (s *peer) take(h *sharedHeader, rank int) (tk ticket, ok bool) {
-	n, base := h.slots, h.at
+	n, base := atomic.LoadUint32(&h.slots), atomic.LoadUint64(&h.at)
 	if n == 0 || n&(n-1) != 0 || n > maxWR || base < s.p.layout.heapAt {
 		return tk, false
 	}
@@ -90,10 +92,10 @@ func (s *peer) take(h *sharedHeader, rank int) (tk ticket, ok bool) {
 			continue
 		}
 		atomic.CompareAndSwapUint32(&h.head, head, head+1)
-		at_ := base + 16*uint64(n) + uint64(slot)*uint64(h.slotSize)
-		tk = ticket{s: s, sl: at[recvSlot](s.arena, at_), at: at_, most: h.slotSGEs, pd: h.pd, h: h, claim: &claims[slot], word: word}
+		at_ := base + 16*uint64(n) + uint64(slot)*uint64(atomic.LoadUint32(&h.slotSize))
+		tk = ticket{s: s, sl: at[recvSlot](s.arena, at_), at: at_, most: atomic.LoadUint32(&h.slotSGEs), pd: atomic.LoadUint32(&h.pd), cq: noCQ, h: h, claim: &claims[slot], word: word}
 		if tk.sl == nil {
-			arch.StoreRelease64(&claims[slot], uint64(head)<<32|claimTaken)
+			arch.StoreRelease64(&claims[slot], claimFree) // scribbled: the owner finds out
 			return tk, false
 		}
 		if limit := atomic.LoadUint32(&h.limit); limit != 0 && tail-(head+1) < limit && atomic.CompareAndSwapUint32(&h.limit, limit, 0) {
@@ -118,14 +120,18 @@ func (s *peer) starve(c *queueContext) {
 }
 
 // giveBack lets go of a request that was taken and not filled.
-func (tk *ticket) giveBack(c *queueContext) {
+func (tk *ticket) giveBack() {
 	if tk.claim == nil {
 		return // it was not taken before it is filled
 	}
-	// Nobody's: the owner posts it anew.
-	arch.StoreRelease64(tk.claim, tk.word&^(1<<32-1)|claimTaken)
-	arch.StoreRelease32(&tk.h.ready, 1)
-	tk.s.attend(c.recvCQ, false)
+	// It is the next again, unless somebody has taken the one behind it
+	// meanwhile: then the owner posts it anew.
+	n := uint32(tk.word >> 32)
+	atomic.StoreUint64(tk.claim, uint64(n)<<32|claimPosted)
+	if !atomic.CompareAndSwapUint32(&tk.h.head, n+1, n) {
+		atomic.StoreUint32(&tk.h.ready, 1)
+		tk.s.attend(tk.cq, false)
+	}
 }
 
 // A delivery is what the completion of a receive says of its message.
@@ -160,18 +166,18 @@ func (s *peer) deliver(c *queueContext, tk *ticket, d delivery) {
 	sl.flags = flags
 	d.solicited = d.solicited || d.status != rdma.WCSuccess
 	if tk.claim == nil {
-		s.stamp(c.recvCQ, sl)
+		s.stamp(tk.cq, sl)
 		c.head++
 		arch.StoreRelease32(&sl.state, slotDone)
 		s.raise(c)
-		s.attend(c.recvCQ, d.solicited)
+		s.attend(tk.cq, d.solicited)
 		return
 	}
 	sl.qp = c.num
-	tk.s.stamp(c.recvCQ, sl)
+	tk.s.stamp(tk.cq, sl)
 	arch.StoreRelease64(tk.claim, tk.word&^claimState|claimDone)
 	arch.StoreRelease32(&tk.h.ready, 1)
-	tk.s.attend(c.recvCQ, d.solicited)
+	tk.s.attend(tk.cq, d.solicited)
 }
 
 // stamp notes the time of a completion for who wants to know it.

@@ -18,7 +18,8 @@ import (
 type sharedQueue struct {
 	p      *Provider
 	pd     *domain
-	api    *srq // nil for the queue of one queue pair
+	api    *srq       // as programs have it, or
+	inbox  *queuePair // whose own it is
 	index  uint32
 	head   *sharedHeader
 	block  sharedBlock
@@ -91,8 +92,14 @@ func (d *domain) openShared(op string, maxWR, maxSGE int) (*sharedQueue, error) 
 	h.posted, h.seen = h.block.next, h.block.next
 	h.head = &p.shared[i]
 	c := h.head
-	c.at, c.slots, c.slotSize, c.slotSGEs = h.block.at, shape.slots, shape.stride, uint32(maxSGE)
-	c.pd, c.scope, c.cq = d.id, 0, noCQ
+	// Somebody may still be reading of the queue that had the place before.
+	atomic.StoreUint64(&c.at, h.block.at)
+	atomic.StoreUint32(&c.slots, shape.slots)
+	atomic.StoreUint32(&c.slotSize, shape.stride)
+	atomic.StoreUint32(&c.slotSGEs, uint32(maxSGE))
+	atomic.StoreUint32(&c.pd, d.id)
+	atomic.StoreUint64(&c.scope, 0)
+	atomic.StoreUint32(&c.cq, noCQ)
 	atomic.StoreUint32(&c.tail, h.posted)
 	atomic.StoreUint32(&c.head, h.posted)
 	for _, w := range []*uint32{&c.limit, &c.fired, &c.starved, &c.ready} {
@@ -266,7 +273,7 @@ func (h *sharedQueue) gather() {
 			if atomic.LoadUint64(&h.claims[slot]) != w {
 				continue
 			}
-			// Scribbled: it was passed by and not taken.
+			// It was given back when others had gone past it, or is scribbled.
 			h.seen++
 			if atomic.CompareAndSwapUint64(&h.claims[slot], w, claimFree) {
 				h.publish(slot)

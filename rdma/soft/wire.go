@@ -38,7 +38,7 @@ type result struct {
 func (q *queuePair) connectWire() {
 	s := q.peer
 	q.dropTicket()
-	q.wire = wireState{wired: !s.inside || s.reach == reachNone && q.p.net != nil && s.ep.address != ""}
+	q.wire = wireState{wired: s.wired()}
 	q.life++
 	if q.wire.wired {
 		q.remote = nil
@@ -75,7 +75,7 @@ func (q *queuePair) advanceWire() (moved bool) {
 		// What may have been executed is not tried again.
 		w.link = nil
 		w.next, w.offset = 0, 0
-		q.settle(q.pending.first(), rdma.WCRetryExcErr, 0)
+		q.settle(q.pending.first(), q.unheard(rdma.WCRetryExcErr), 0)
 		return true
 	}
 	if q.waiting != accepted && !q.again() {
@@ -127,10 +127,16 @@ func (q *queuePair) advanceWire() (moved bool) {
 			q.settle(e, bad, 0)
 			return true
 		}
-		if !q.sendPieces(e, segs, uint32(total), guard) {
+		if q.unreliable && w.offset == 0 && q.p.cfg.Adversary != nil && q.p.work.chaos.below(lossOneIn) == 0 {
+			w.next++
+		} else if !q.sendPieces(e, segs, uint32(total), guard) {
 			return moved
 		}
 		moved = true
+		if q.unreliable && w.next > 0 {
+			w.next--
+			q.settle(e, rdma.WCSuccess, uint32(total))
+		}
 		if q.pending.n == 0 {
 			break // a piece could not be read, and the queue pair is in ERR
 		}
@@ -158,6 +164,9 @@ func (q *queuePair) sendPieces(e *request, segs [][]byte, total uint32, guard bo
 	}
 	if wr.Flags&rdma.SendSolicited != 0 {
 		f.flags = frameSolicited
+	}
+	if q.unreliable {
+		f.kind = frameMessage
 	}
 	for {
 		f.offset, f.length = w.offset, 0

@@ -1,0 +1,298 @@
+package rdmatest
+
+import (
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+func ucCases() []testCase {
+	exact := func(f Fabric) bool { return !f.Inexact }
+	return needing([]testCase{
+		{name: "uc/write_send_and_immediate", nodes: 2, run: ucTransfer},
+		{name: "uc/without_a_receive_it_is_lost", nodes: 2, run: ucNoReceive},
+		{name: "uc/what_the_responder_refuses_is_lost", nodes: 2, run: ucRefused, when: exact},
+		{name: "uc/to_nobody_is_lost", nodes: 2, run: ucNobody},
+		{name: "uc/no_reads_and_no_atomics", nodes: 2, run: ucOps},
+		{name: "uc/local_error_is_SQE", nodes: 2, run: ucSQE, when: exact},
+		{name: "uc/bad_receive_is_ERR", nodes: 2, run: ucBadReceive, when: exact},
+		{name: "uc/states_have_no_timers", nodes: 1, run: ucStates},
+		{name: "uc/order_of_what_arrives", nodes: 2, run: ucOrder},
+	}, rdma.FeatureUC)
+}
+
+// The attributes that a step of a UC queue pair needs.
+const (
+	ucRTRMask = rdma.QPStateMask | rdma.QPAVMask | rdma.QPPathMTUMask | rdma.QPDestQPNMask | rdma.QPRQPSNMask
+	ucRTSMask = rdma.QPStateMask | rdma.QPSQPSNMask
+)
+
+// unreliable connects two queue pairs of UC.
+func (r *rig) unreliable(changes ...func(*setup)) *link {
+	r.Helper()
+	u := defaults()
+	u.init = func(_ int, i *rdma.QPInitAttr) { i.Type = rdma.UC }
+	for _, change := range changes {
+		change(&u)
+	}
+	l := &link{r: r, a: r.sides[0], b: r.sides[len(r.sides)-1]}
+	l.qa, l.qb = l.a.newQP(u, 0), l.b.newQP(u, 1)
+	for i, qp := range []rdma.QP{l.qa, l.qb} {
+		attr := l.attrs(i, u)
+		for _, step := range []struct {
+			to   rdma.QPState
+			mask rdma.QPAttrMask
+		}{{rdma.StateInit, initMask}, {rdma.StateRTR, ucRTRMask}, {rdma.StateRTS, ucRTSMask}} {
+			attr.State = step.to
+			if err := qp.Modify(attr, step.mask); err != nil {
+				r.Fatalf("side %d: modify to %v: %v", i, step.to, err)
+			}
+		}
+	}
+	return l
+}
+
+// shout sends a message, again when the fabric has lost it, until there says
+// that it has arrived. Each try completes at the sender.
+func (l *link) shout(wr rdma.SendWR, there func() bool) {
+	l.r.Helper()
+	for try := 1; ; try++ {
+		l.send(wr)
+		l.a.want(l.a.scq, wr.WRID, rdma.WCSuccess)
+		if !l.r.f.Adversarial {
+			l.r.until("an unreliable message", there)
+			return
+		}
+		if waitFor(lossPatience, there) {
+			return
+		}
+		if try > 200 {
+			l.r.Fatalf("a message got lost %d times", try)
+		}
+	}
+}
+
+// arrives sends a message to receive id and gives its completion.
+func (l *link) arrives(wr rdma.SendWR, id uint64) (wc rdma.WC) {
+	l.r.Helper()
+	l.shout(wr, func() bool {
+		var ok bool
+		wc, ok = l.b.poll(l.b.rcq)
+		return ok
+	})
+	if wc.WRID != id || wc.Status != rdma.WCSuccess || wc.QPNum != l.qb.Num() {
+		l.r.Fatalf("receive %d completes %+v %q", id, wc, wc.Status)
+	}
+	return wc
+}
+
+func ucTransfer(r *rig) {
+	a, b := r.sides[0], r.sides[1]
+	const most = 200_000
+	src, dst := a.memory(most+8), b.memory(most+8)
+	l := r.unreliable()
+	for i, size := range []int{1, 8, 1024, 1025, 70_000, most} {
+		id := uint64(i + 1)
+		src.Store(0, pattern(id, size))
+		src.store64(most, id)
+		l.shout(write(id, dst, 0, src.sge(0, size)), func() bool { return dst.Load(size-1, 1)[0] == pattern(id, size)[size-1] || r.f.Adversarial })
+		// Messages arrive in order: behind this one the write is there, or lost.
+		l.recv(receive(id))
+		if wc := l.arrives(writeImm(id, uint32(id), dst, most, src.sge(most, 8)), id); wc.Opcode != rdma.WCRecvRDMAWithImm || wc.ImmData != uint32(id) || wc.ByteLen != 8 {
+			r.Errorf("the immediate: %+v", wc)
+		}
+		if got := dst.Load64(most); got != id {
+			r.Errorf("written %d with the immediate, want %d", got, id)
+		}
+		if !r.f.Adversarial {
+			r.same("written", dst.Load(0, size), pattern(id, size))
+		}
+		src.Store(0, pattern(id+100, size))
+		l.recv(receive(id, dst.sge(0, size)))
+		if wc := l.arrives(sendImm(id, 7, src.sge(0, size)), id); wc.Opcode != rdma.WCRecv || wc.ByteLen != uint32(size) || wc.ImmData != 7 {
+			r.Errorf("the send: %+v", wc)
+		}
+		r.same("sent", dst.Load(0, size), pattern(id+100, size))
+	}
+	b.none(b.rcq)
+}
+
+// lost sends what must not arrive. The message behind it does.
+func (l *link) lost(wrs ...rdma.SendWR) {
+	l.r.Helper()
+	l.send(wrs...)
+	for i := range wrs {
+		l.a.want(l.a.scq, wrs[i].WRID, rdma.WCSuccess)
+	}
+}
+
+func ucNoReceive(r *rig) {
+	a, b := r.sides[0], r.sides[1]
+	src, dst := a.memory(64), b.memory(64)
+	l := r.unreliable()
+	l.lost(send(1, src.sge(0, 8)), send(2, src.sge(0, 8)), writeImm(3, 1, dst, 32, src.sge(0, 8)))
+	src.store64(0, 5)
+	l.shout(write(4, dst, 0, src.sge(0, 8)), func() bool { return dst.Load64(0) == 5 })
+	l.recv(receive(9, dst.sge(8, 8)))
+	l.arrives(send(5, src.sge(0, 8)), 9)
+	b.none(b.rcq)
+	if got := l.qb.State(); got != rdma.StateRTS {
+		r.Errorf("the responder is in %v, want RTS", got)
+	}
+}
+
+// ucRefused: nobody tells the requester, and the responder goes on.
+func ucRefused(r *rig) {
+	a, b := r.sides[0], r.sides[1]
+	src, dst := a.memory(128), b.memory(128)
+	src.Store(0, pattern(1, 128))
+	l := r.unreliable()
+	stale := write(1, dst, 0, src.sge(0, 8))
+	stale.RKey ^= 1
+	l.recv(receive(9, dst.sge(64, 8)))
+	l.lost(stale, write(2, dst, 124, src.sge(0, 8)), send(3, src.sge(0, 9)))
+	mute := r.unreliable(func(u *setup) {
+		u.each = func(side int, attr *rdma.QPAttr) { attr.AccessFlags = 0 }
+	})
+	mute.lost(write(4, dst, 0, src.sge(0, 8)))
+	l.arrives(send(5, src.sge(0, 8)), 9)
+	r.same("memory that nothing may reach", dst.Load(0, 64), make([]byte, 64))
+	r.same("received", dst.Load(64, 8), pattern(1, 128)[:8])
+	for _, qp := range []rdma.QP{l.qa, l.qb, mute.qa, mute.qb} {
+		if got := qp.State(); got != rdma.StateRTS {
+			r.Errorf("a queue pair is in %v, want RTS", got)
+		}
+	}
+}
+
+func ucNobody(r *rig) {
+	a, b := r.sides[0], r.sides[1]
+	src, dst := a.memory(64), b.memory(64)
+	l, beside := r.unreliable(), r.unreliable()
+	r.close(l.qb)
+	l.lost(write(1, dst, 0, src.sge(0, 8)), send(2, src.sge(0, 8)))
+	src.store64(0, 5)
+	beside.shout(write(3, dst, 8, src.sge(0, 8)), func() bool { return dst.Load64(8) == 5 })
+	if got := dst.Load64(0); got != 0 {
+		r.Errorf("a write to a queue pair that is closed left %d", got)
+	}
+	if got := l.qa.State(); got != rdma.StateRTS {
+		r.Errorf("the requester is in %v, want RTS", got)
+	}
+}
+
+func ucOps(r *rig) {
+	a, b := r.sides[0], r.sides[1]
+	src, dst := a.memory(64), b.memory(64)
+	l := r.unreliable()
+	for _, wr := range []rdma.SendWR{read(1, dst, 0, src.sge(0, 8)), fetchAdd(2, dst, 0, 1, src.sge(0, 8)), compareSwap(3, dst, 0, 0, 1, src.sge(0, 8))} {
+		if n, err := l.qa.PostSend([]rdma.SendWR{wr}); n != 0 || err == nil {
+			r.Errorf("operation %d: took %d, %v", wr.Opcode, n, err)
+		}
+	}
+	src.store64(0, 5)
+	l.shout(write(4, dst, 8, src.sge(0, 8)), func() bool { return dst.Load64(8) == 5 })
+	a.none(a.scq)
+	if got := dst.Load64(0); got != 0 {
+		r.Errorf("what was refused left %d", got)
+	}
+}
+
+func ucSQE(r *rig) {
+	a, b := r.sides[0], r.sides[1]
+	l := r.unreliable()
+	dst := b.memory(64)
+	p := &port{side: a, qp: l.qa, mem: a.memory(64)}
+	sqe(r, p, b, func(id uint64, sgl ...rdma.SGE) rdma.SendWR { return write(id, dst, 0, sgl...) })
+	p.mem.store64(8, 5)
+	l.shout(write(4, dst, 8, p.mem.sge(8, 8)), func() bool { return dst.Load64(8) == 5 })
+	if got := dst.Load64(0); got != 0 {
+		r.Errorf("what was flushed left %d", got)
+	}
+	if got := l.qb.State(); got != rdma.StateRTS {
+		r.Errorf("the responder is in %v, want RTS", got)
+	}
+}
+
+func ucBadReceive(r *rig) {
+	a, b := r.sides[0], r.sides[1]
+	src, dst := a.memory(64), b.memory(64)
+	l := r.unreliable()
+	bad := dst.sge(0, 8)
+	bad.LKey ^= 1
+	l.recv(receive(1, bad), receive(2, dst.sge(0, 8)))
+	var wc rdma.WC
+	l.shout(send(3, src.sge(0, 8)), func() bool {
+		var ok bool
+		wc, ok = b.poll(b.rcq)
+		return ok
+	})
+	if wc.WRID != 1 || !r.f.fits(wc.Status, rdma.WCLocProtErr) {
+		r.Errorf("completed %+v %q", wc, wc.Status)
+	}
+	b.want(b.rcq, 2, rdma.WCWRFlushErr)
+	b.state(l.qb, rdma.StateErr)
+	if got := l.qa.State(); got != rdma.StateRTS {
+		r.Errorf("the requester is in %v, want RTS", got)
+	}
+}
+
+func ucStates(r *rig) {
+	s := r.sides[0]
+	l := r.unreliable()
+	r.move(l.qa, rdma.StateReset)
+	attr := l.attrs(0, defaults())
+	attr.State = rdma.StateInit
+	if err := l.qa.Modify(attr, initMask); err != nil {
+		r.Fatalf("modify to INIT: %v", err)
+	}
+	attr.State = rdma.StateRTR
+	r.wantErr("RTR with what answers need", l.qa.Modify(attr, rtrMask), rdma.ErrInvalid)
+	if err := l.qa.Modify(attr, ucRTRMask); err != nil {
+		r.Fatalf("modify to RTR: %v", err)
+	}
+	attr.State = rdma.StateRTS
+	r.wantErr("RTS with timers", l.qa.Modify(attr, rtsMask), rdma.ErrInvalid)
+	if err := l.qa.Modify(attr, ucRTSMask); err != nil {
+		r.Fatalf("modify to RTS: %v", err)
+	}
+	s.state(l.qa, rdma.StateRTS)
+}
+
+// ucOrder: of many messages those that arrive do so in order, and whole.
+func ucOrder(r *rig) {
+	a, b := r.sides[0], r.sides[1]
+	const each, depth, total = 3000, 8, 64
+	src, dst := a.memory(each), b.memory(depth*each)
+	l := r.unreliable()
+	for i := range uint64(depth) {
+		l.recv(receive(i, dst.sge(int(i)*each, each)))
+	}
+	next, last := uint64(0), -1
+	for k := range total {
+		src.Store(0, pattern(uint64(k), each))
+		l.send(sendImm(uint64(k), uint32(k), src.sge(0, each)))
+		a.want(a.scq, uint64(k), rdma.WCSuccess)
+		look := func() bool {
+			wc, ok := b.poll(b.rcq)
+			if !ok {
+				return false
+			}
+			if wc.WRID != next || wc.Status != rdma.WCSuccess || int(wc.ImmData) <= last || wc.ByteLen != each {
+				r.Fatalf("message %d: completed %+v %q, the last was %d", k, wc, wc.Status, last)
+			}
+			at := int(next%depth) * each
+			r.same("message", dst.Load(at, each), pattern(uint64(wc.ImmData), each))
+			last = int(wc.ImmData)
+			next++
+			l.recv(receive(next+depth-1, dst.sge(at, each)))
+			return true
+		}
+		if r.f.Adversarial {
+			look()
+		} else {
+			r.until("a message", look)
+		}
+	}
+	if last < total/4 {
+		r.Errorf("the last that arrived is %d of %d", last, total)
+	}
+}
