@@ -154,6 +154,7 @@ func allCases() []testCase {
 		iovaCases(), reregCases(), odpCases(), mwCases(), svaCases(), dmabufCases(),
 		srqCases(), eventCases(), channelCases(), doorbellCases(),
 		ucCases(), udCases(),
+		inlineRecvCases(),
 	} {
 		all = append(all, group...)
 	}

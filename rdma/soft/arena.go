@@ -134,7 +134,8 @@ type queueContext struct {
 	slotsAt  uint64 // offset of the receive queue in the arena
 	slots    uint32 // its length, a power of two
 	slotSize uint32
-	slotSGEs uint32
+	slotSGEs uint16
+	carries  uint16 // bytes of a message that travel in its completion, at most: QPCap.MaxInlineRecv
 	sendCQ   uint32
 	recvCQ   uint32
 	shared   uint32 // index + 1 of the shared queue that receives come from; 0: of the slots above
@@ -280,6 +281,10 @@ const (
 	slotHeader  = 32
 	slotSGESize = 16
 )
+
+// slotCarried is in recvSlot.opcode, on a bit that is of no rdma.WCOpcode: the
+// payload lies in the slot, behind the scatter list.
+const slotCarried = 1 << 6
 
 // slotStride is the size of a receive slot with room for n scatter entries.
 func slotStride(n int) int { return (slotHeader + n*slotSGESize + 63) &^ 63 }

@@ -388,6 +388,9 @@ func (q *queuePair) take() {
 		}
 		q.rtaken++
 		e := entry{q: q, free: q.rtaken, kind: entryRecv, wc: receiveWC(sl, q.wrids[i], q.num)}
+		if sl.opcode&slotCarried != 0 {
+			q.unpack(i, sl, &e.wc)
+		}
 		stamp, solicited := sl.stamp, sl.flags&slotSolicited != 0
 		if e.wc.Flags&rdma.WCFlagWithInv != 0 {
 			q.ended(e.wc.ImmData)

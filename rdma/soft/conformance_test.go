@@ -30,7 +30,6 @@ const arenaSize = 64 << 20
 // lacking are the features that this device does not have.
 var lacking = []rdma.Feature{
 	rdma.FeatureXRC, rdma.FeatureDC,
-	rdma.FeatureInlineRecv,
 	rdma.FeatureUMR,
 	rdma.FeatureTagMatching, rdma.FeatureStridingRQ,
 }
@@ -234,6 +233,7 @@ var inMotion = []string{"flush", "status", "signal", "inline", "transfer", "recv
 	"iova", "rereg", "odp", "mw", "doorbell", "sva", "dmabuf",
 	"srq", "event", "channel", "cq_ex",
 	"uc", "ud",
+	"inline_recv",
 }
 
 func TestConformanceAdversarial(t *testing.T) {

@@ -10,12 +10,13 @@ import (
 
 // The limits that QueryDevice tells, beside those of the arena.
 const (
-	maxWR      = 1 << 15
-	maxSGE     = 32
-	maxCQE     = 1 << 20
-	maxInline  = 4096
-	maxRdAtom  = 128
-	maxMessage = 1 << 31
+	maxWR         = 1 << 15
+	maxSGE        = 32
+	maxCQE        = 1 << 20
+	maxInline     = 4096
+	maxInlineRecv = 64
+	maxRdAtom     = 128
+	maxMessage    = 1 << 31
 )
 
 // device is one name of a provider.
@@ -71,9 +72,9 @@ func (c *context) QueryDevice() rdma.DeviceAttr {
 		MaxCQ: l.completions, MaxCQE: maxCQE,
 		MaxMR: l.regions, MaxMRSize: math.MaxInt64, MaxPD: math.MaxInt32,
 		MaxQPRdAtom: maxRdAtom, MaxQPInitRdAtom: maxRdAtom,
-		MaxInlineData: maxInline,
-		MaxMW:         l.regions,
-		MaxSRQ:        l.shared, MaxSRQWR: maxWR, MaxSRQSGE: maxSGE,
+		MaxInlineData: maxInline, MaxInlineRecv: maxInlineRecv,
+		MaxMW:  l.regions,
+		MaxSRQ: l.shared, MaxSRQWR: maxWR, MaxSRQSGE: maxSGE,
 		ClockHz: deviceHz, MaxAH: math.MaxInt32,
 		OneSided: c.p.net == nil && c.p.cfg.Adversary == nil,
 		ODP:      true,
@@ -83,7 +84,7 @@ func (c *context) QueryDevice() rdma.DeviceAttr {
 // Supports knows what it can do without trying.
 func (c *context) Supports(f rdma.Feature) error {
 	switch f {
-	case rdma.FeatureRC, rdma.FeatureAtomics, rdma.FeatureInlineSend, rdma.FeatureZeroBased, rdma.FeatureODP, rdma.FeatureImplicitODP,
+	case rdma.FeatureRC, rdma.FeatureAtomics, rdma.FeatureInlineSend, rdma.FeatureInlineRecv, rdma.FeatureZeroBased, rdma.FeatureODP, rdma.FeatureImplicitODP,
 		rdma.FeatureIOVA, rdma.FeatureReregMR, rdma.FeatureMW1, rdma.FeatureMW2, rdma.FeatureSendWithInv, rdma.FeatureSVA,
 		rdma.FeatureSRQ, rdma.FeatureAsyncEvents, rdma.FeatureCompChannel, rdma.FeatureExtendedCQ, rdma.FeatureDoorbellCounts,
 		rdma.FeatureUC, rdma.FeatureUD:

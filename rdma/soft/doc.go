@@ -94,7 +94,8 @@
 //
 // # Limits
 //
-// Only RC; port 1, two GIDs, one P_Key; 32 scatter entries; 4 KiB inline; 2 GiB
+// Only RC; port 1, two GIDs, one P_Key; 32 scatter entries; 4 KiB inline, 64 bytes
+// received inline and none of them with an SRQ; 2 GiB
 // a message. Atomics on memory outside the arena are atomic against other
 // requests of this device, not against the processor (IBV_ATOMIC_HCA). A TCP
 // address is an IP literal.

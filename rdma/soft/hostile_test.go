@@ -79,6 +79,7 @@ func TestScribbledSegment(t *testing.T) {
 func scribble(t *testing.T, seed uint64, words uint16) {
 	n := nodes(t, 2, Config{})
 	a, b := n[0], n[1]
+	b.carries = int(seed%3) * 32
 	attr := attrs()
 	attr.RetryCnt, attr.Timeout, attr.RNRRetry = 1, 1, 1
 	qa, qb := pair(t, a, b, attr)

@@ -101,7 +101,7 @@ func (d *domain) CreateQP(init rdma.QPInitAttr) (rdma.QP, error) {
 	}{
 		{"max_send_wr", init.Cap.MaxSendWR, maxWR}, {"max_recv_wr", init.Cap.MaxRecvWR, maxWR},
 		{"max_send_sge", init.Cap.MaxSendSGE, maxSGE}, {"max_recv_sge", init.Cap.MaxRecvSGE, maxSGE},
-		{"max_inline_data", init.Cap.MaxInlineData, maxInline},
+		{"max_inline_data", init.Cap.MaxInlineData, maxInline}, {"max_inline_recv", init.Cap.MaxInlineRecv, maxInlineRecv},
 	} {
 		if v.v < 0 || v.v > v.max {
 			return bad("%s %d: want 0 to %d", v.name, v.v, v.max)
@@ -122,7 +122,7 @@ func (d *domain) CreateQP(init rdma.QPInitAttr) (rdma.QP, error) {
 			d.disown()
 			return nil, err
 		}
-		q.shared, q.init.Cap.MaxRecvWR, q.init.Cap.MaxRecvSGE = s.sharedQueue, 0, 0
+		q.shared, q.init.Cap.MaxRecvWR, q.init.Cap.MaxRecvSGE, q.init.Cap.MaxInlineRecv = s.sharedQueue, 0, 0, 0
 	}
 	if err := q.create(); err != nil {
 		q.leaveSRQ()
@@ -149,10 +149,10 @@ func (q *queuePair) create() error {
 		if err != nil {
 			return err
 		}
-		q.shared, h.inbox = h, q
+		q.shared, h.inbox, q.init.Cap.MaxInlineRecv = h, q, 0
 	case n > 0:
 		q.slots = 1 << bits.Len32(uint32(n-1))
-		q.stride = uint32(slotStride(q.init.Cap.MaxRecvSGE))
+		q.stride = uint32(slotStride(q.init.Cap.MaxRecvSGE + (q.init.Cap.MaxInlineRecv+slotSGESize-1)/slotSGESize))
 		at_, _, err := p.allocate(uint64(q.slots) * uint64(q.stride))
 		if err != nil {
 			return &rdma.OpError{Op: "create_qp", Detail: "receive queue", Err: err}
@@ -195,7 +195,8 @@ func (q *queuePair) create() error {
 	// Senders of datagrams may be looking for an earlier one.
 	atomic.StoreUint32(&c.num, q.num)
 	c.pd = q.pd.id
-	c.slotsAt, c.slots, c.slotSize, c.slotSGEs = q.slotsAt, q.slots, q.stride, uint32(q.init.Cap.MaxRecvSGE)
+	c.slotsAt, c.slots, c.slotSize, c.slotSGEs = q.slotsAt, q.slots, q.stride, uint16(q.init.Cap.MaxRecvSGE)
+	c.carries = uint16(q.init.Cap.MaxInlineRecv)
 	c.sendCQ, c.recvCQ = q.send.index, q.recv.index
 	inbox := uint32(0)
 	if q.shared != nil {
@@ -451,6 +452,10 @@ func (p *Provider) drain(what uint64) (stuck bool) {
 			// What this provider itself is doing with the region as local memory.
 			q.mu.Lock()
 			q.mu.Unlock() //nolint:staticcheck // SA2001: taking the lock is the wait
+			if q.init.Cap.MaxInlineRecv > 0 {
+				q.recv.mu.Lock()
+				q.recv.mu.Unlock() //nolint:staticcheck // the same, of unpack
+			}
 		}
 	}
 	if p.net != nil {

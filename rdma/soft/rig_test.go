@@ -20,6 +20,8 @@ type node struct {
 	ctx *context
 	pd  *domain
 	cq  *completionQueue
+
+	carries int // MaxInlineRecv of its queue pairs
 }
 
 func must[T any](t testing.TB) func(T, error) T {
@@ -106,7 +108,7 @@ const (
 func (n *node) queue() *queuePair {
 	n.t.Helper()
 	return must[rdma.QP](n.t)(n.pd.CreateQP(rdma.QPInitAttr{SendCQ: n.cq, RecvCQ: n.cq, Type: rdma.RC,
-		Cap: rdma.QPCap{MaxSendWR: 64, MaxRecvWR: 64, MaxSendSGE: 4, MaxRecvSGE: 4, MaxInlineData: 256}})).(*queuePair)
+		Cap: rdma.QPCap{MaxSendWR: 64, MaxRecvWR: 64, MaxSendSGE: 4, MaxRecvSGE: 4, MaxInlineData: 256, MaxInlineRecv: n.carries}})).(*queuePair)
 }
 
 // bring takes a queue pair to a state, towards b.

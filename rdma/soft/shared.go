@@ -20,6 +20,9 @@ type ticket struct {
 	pd   uint32
 	cq   uint32 // where it completes
 
+	carries uint32 // bytes of a message that the slot has room for
+	carried bool   // it lies there
+
 	// Of a shared queue:
 	h     *sharedHeader
 	claim *uint64 // nil: the queue is the queue pair's own
@@ -47,7 +50,7 @@ func (s *peer) next(c *queueContext, rank int) (tk ticket, ok bool) {
 	if sl == nil {
 		return tk, false
 	}
-	return ticket{s: s, sl: sl, at: at, most: c.slotSGEs, pd: c.pd, cq: c.recvCQ}, true
+	return ticket{s: s, sl: sl, at: at, most: uint32(c.slotSGEs), carries: uint32(c.carries), pd: c.pd, cq: c.recvCQ}, true
 }
 
 // sharedBy finds a shared queue of the peer by its index + 1.
@@ -164,6 +167,9 @@ func (s *peer) deliver(c *queueContext, tk *ticket, d delivery) {
 		flags |= slotSolicited
 	}
 	sl.flags = flags
+	if tk.carried && d.status == rdma.WCSuccess {
+		sl.opcode |= slotCarried
+	}
 	d.solicited = d.solicited || d.status != rdma.WCSuccess
 	if tk.claim == nil {
 		s.stamp(tk.cq, sl)
