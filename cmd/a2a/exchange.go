@@ -63,11 +63,6 @@ func (e *exchange) run() (*report, error) {
 	if err := e.printMatrices(); err != nil {
 		return nil, err
 	}
-	slowest := make([]int64, 1)
-	if err := rank.Allreduce(e.ctx, e.comm, []int64{int64(first)}, slowest, rank.Max); err != nil {
-		return nil, err
-	}
-	p.adaptTo(time.Duration(slowest[0]))
 	if err := e.batches(p.warmup, false); err != nil {
 		return nil, err
 	}

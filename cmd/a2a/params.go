@@ -5,7 +5,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/gorun-mpi/gorun/cmd/internal/argp"
 	"github.com/gorun-mpi/gorun/internal/version"
@@ -31,7 +30,6 @@ type params struct {
 	deviceList string // as given: "a" or "a,b"
 	iterations int    // calls to time
 	warmup     int    // calls before them
-	adapt      bool   // to a slow device: nobody has asked for so many calls
 	strict     bool
 	print      string
 	output     string // file for the results, "-" is standard output, "" none
@@ -49,7 +47,7 @@ func newParser(ranks int) (*argp.Parser, *params) {
 	parser.String(&p.deviceList, argp.Flag{Long: "devices", Short: 'd', Value: "NAME[,NAME]", Check: p.checkDevices,
 		Help: "RDMA device to use; of two the lower half of the ranks uses the first (default: the best there is)"})
 	parser.Int(&p.iterations, argp.Flag{Long: "iterations", Short: 'i', Value: "N", Check: func() error { return atLeast(p.iterations, 0, "calls to time") },
-		Help: "calls to time after the first (default: 1000, fewer for large or slow ones)"})
+		Help: "calls to time after the first (default: 1000, fewer for large ones)"})
 	parser.Int(&p.warmup, argp.Flag{Long: "warmup", Short: 'w', Value: "N", Check: func() error { return atLeast(p.warmup, 0, "calls to warm up with") },
 		Help: "calls between the first and the timed ones (default: a tenth of these)"})
 	parser.Bool(&p.strict, argp.Flag{Long: "strict", Help: "refuse a size that the ranks cannot share out evenly, instead of a warning"})
@@ -132,35 +130,19 @@ func (p *params) settle(ranks int) {
 	if p.iterations < 0 {
 		// 64 MiB of traffic, but 1000 calls at most and 10 at least.
 		p.iterations = min(max(10, 64<<20/(p.msgsize*ranks)), 1000)
-		p.adapt = p.warmup < 0
 	}
 	if p.warmup < 0 {
 		p.warmup = min(p.iterations, max(1, p.iterations/10))
 	}
 }
 
-// patience is how long calls take by default, when a first one takes as it should.
-const patience = 2 * time.Second
-
-// adaptTo leaves out calls that a device as slow as the first call would take
-// too long for.
-func (p *params) adaptTo(first time.Duration) {
-	if p.adapt {
-		p.iterations = min(p.iterations, max(10, int(patience/max(first, 1))))
-		p.warmup = min(p.warmup, max(1, p.iterations/10))
-	}
-}
-
 // words is the params as numbers, for the broadcast; the texts go apart.
 func (p *params) words() []int64 {
-	flags := int64(0)
+	strict := int64(0)
 	if p.strict {
-		flags |= 1
+		strict = 1
 	}
-	if p.adapt {
-		flags |= 2
-	}
-	return []int64{int64(p.msgsize), int64(p.iterations), int64(p.warmup), flags, p.seed,
+	return []int64{int64(p.msgsize), int64(p.iterations), int64(p.warmup), strict, p.seed,
 		int64(len(p.deviceList)), int64(len(p.print)), int64(len(p.output))}
 }
 
@@ -173,7 +155,7 @@ func (p *params) textLen(words []int64) int64 { return words[5] + words[6] + wor
 // adopt takes over what words and texts gave.
 func (p *params) adopt(words []int64, texts string) {
 	p.msgsize, p.iterations, p.warmup = int(words[0]), int(words[1]), int(words[2])
-	p.strict, p.adapt, p.seed = words[3]&1 != 0, words[3]&2 != 0, words[4]
+	p.strict, p.seed = words[3] != 0, words[4]
 	p.deviceList, texts = texts[:words[5]], texts[words[5]:]
 	p.print, texts = texts[:words[6]], texts[words[6]:]
 	p.output = texts

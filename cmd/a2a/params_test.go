@@ -3,7 +3,6 @@ package main
 import (
 	"strings"
 	"testing"
-	"time"
 )
 
 func TestParams(t *testing.T) {
@@ -13,11 +12,11 @@ func TestParams(t *testing.T) {
 		want       params // settled
 		err        string
 	}{
-		{name: "defaults", ranks: 4, want: params{msgsize: 16, iterations: 1000, warmup: 100, adapt: true, print: "full", seed: 1}},
-		{name: "one rank", ranks: 1, want: params{msgsize: 4, iterations: 1000, warmup: 100, adapt: true, print: "full", seed: 1}},
+		{name: "defaults", ranks: 4, want: params{msgsize: 16, iterations: 1000, warmup: 100, print: "full", seed: 1}},
+		{name: "one rank", ranks: 1, want: params{msgsize: 4, iterations: 1000, warmup: 100, print: "full", seed: 1}},
 		{name: "all", ranks: 4, args: "-m 32 -d a,b -i 7 -w 3 --strict --print head --output-json - --seed 9",
 			want: params{msgsize: 32, deviceList: "a,b", iterations: 7, warmup: 3, strict: true, print: "head", output: "-", seed: 9}},
-		{name: "large", ranks: 4, args: "-m 4194304", want: params{msgsize: 4 << 20, iterations: 10, warmup: 1, adapt: true, print: "head", seed: 1}},
+		{name: "large", ranks: 4, args: "-m 4194304", want: params{msgsize: 4 << 20, iterations: 10, warmup: 1, print: "head", seed: 1}},
 		{name: "at the limit of full", ranks: 4, args: "-m 65536 -i 0", want: params{msgsize: 64 << 10, iterations: 0, warmup: 0, print: "full", seed: 1}},
 		{name: "over the limit of full", ranks: 4, args: "-m 65552 -i 1", want: params{msgsize: 65552, iterations: 1, warmup: 1, print: "head", seed: 1}},
 		{name: "left over", ranks: 4, args: "-m 36 -i 1 -w 0", want: params{msgsize: 36, iterations: 1, warmup: 0, print: "full", seed: 1}},
@@ -70,21 +69,5 @@ func TestShares(t *testing.T) {
 	p := params{msgsize: 36}
 	if p.ints() != 9 || p.perPeer(4) != 2 || p.unused(4) != 1 {
 		t.Errorf("36 bytes on 4 ranks: %d integers, %d for each, %d over; want 9, 2, 1", p.ints(), p.perPeer(4), p.unused(4))
-	}
-}
-
-func TestAdaptTo(t *testing.T) {
-	for _, c := range []struct {
-		first          time.Duration
-		adapt          bool
-		timed, untimed int
-	}{
-		{10 * time.Microsecond, true, 1000, 100}, {20 * time.Millisecond, true, 100, 10},
-		{time.Minute, true, 10, 1}, {0, true, 1000, 100}, {time.Minute, false, 1000, 100},
-	} {
-		p := params{iterations: 1000, warmup: 100, adapt: c.adapt}
-		if p.adaptTo(c.first); p.iterations != c.timed || p.warmup != c.untimed {
-			t.Errorf("a first call of %v, adapt %v: %d calls behind %d, want %d behind %d", c.first, c.adapt, p.iterations, p.warmup, c.timed, c.untimed)
-		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 func TestMainJob(t *testing.T) {
 	for _, devices := range []string{"", "rxe0", "rxe0,rxe1"} {
 		t.Run(devices, func(t *testing.T) {
-			args := []string{"gorun", "-np", "4", "a2a", "-m", "32"}
+			args := []string{"gorun", "-np", "4", "a2a", "-m", "32", "-i", "50"} // 1000 calls take the emulated CPUs a minute
 			if devices != "" {
 				args = append(args, "-d", devices)
 			}
