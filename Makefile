@@ -16,7 +16,7 @@ build: ## build every command into bin/
 	@mkdir -p bin
 	$(GO) build -trimpath -o bin/ ./cmd/...
 	@scripts/build-pmix bin
-	@if command -v "$${CC:-gcc}" >/dev/null; then CGO_ENABLED=1 $(GO) build -trimpath -o bin/ ./cmd/a2a; fi # with libibverbs
+	@scripts/build-verbs bin
 
 .PHONY: man
 man: build ## the manual pages, bin/gorun.1 and bin/gorun-info.1

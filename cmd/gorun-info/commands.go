@@ -23,6 +23,7 @@ type request struct {
 	np         int
 	json       bool
 	record     bool
+	emulate    string
 	verbose    bool
 	help       bool
 	version    bool
@@ -46,6 +47,7 @@ func commands() []command {
 		{"", "", "an overview: versions, MPIs, the machine, settings", []string{"json"}, showOverview},
 		{"doctor", "[HOST...]", "what this machine, and hosts by ssh, can do, and what stands in the way, with the command that mends it",
 			[]string{"json", "np", "verbose"}, showDoctor},
+		{"devices", "", "the RDMA devices, with their ports, limits and features, and what keeps others away", []string{"json", "emulate"}, showDevices},
 		{"topo", "", "the CPUs of this machine as a tree", []string{"json", "record"}, showTopology},
 		{"settings", "", "the environment variables that count, with their defaults", []string{"json"}, showSettings},
 		{"pmi", "", "which MPI programs gorun can start here", []string{"json"}, showPMI},
@@ -69,6 +71,8 @@ func flags() []flag {
 				f.IntVarP(&r.np, o.long, o.short, max(1, topo.CPUs()), o.help)
 			}},
 		{"json", "", "", "for programs", nil, onOff(func(r *request) *bool { return &r.json })},
+		{"emulate", "", "NAME,...", "devices: the software devices' names, as gorun --emulate gives them (default: GORUN_EMULATE, else soft0)", nil,
+			func(f *pflag.FlagSet, r *request, o *flag) { f.StringVar(&r.emulate, o.long, "", o.help) }},
 		{"record", "", "", "topo: the kernel's files, to send with a report of a fault; testdata/topo has such", nil, onOff(func(r *request) *bool { return &r.record })},
 		{"verbose", "v", "", "doctor: say why things matter also where they are well", nil, onOff(func(r *request) *bool { return &r.verbose })},
 		{"version", "V", "", "print the version and exit", nil, onOff(func(r *request) *bool { return &r.version })},

@@ -28,12 +28,14 @@ func help() string {
 	}
 	b.WriteString(`
 Exit status: 0 when all is well, 1 when doctor finds a problem (or pmi that
-something is missing), 2 for a wrong command line, 130 when it is interrupted.
+something is missing, or devices one that cannot be used), 2 for a wrong
+command line, 130 when it is interrupted.
 
 Examples:
   gorun-info doctor -np 64
   gorun-info doctor node[01-04] user@node05
   gorun-info doctor --json | grep '"state":"problem"'
+  gorun-info devices --json | jq '.devices[] | select(.provider == "verbs") | .name'
   gorun-info topo --record >machine.txt
 `)
 	return b.String()

@@ -3,6 +3,7 @@
 //
 //	gorun-info                      an overview
 //	gorun-info doctor [HOST...]     every check, with what to do
+//	gorun-info devices              the RDMA devices, and what keeps others away
 //	gorun-info topo [--record]      the machine's CPUs
 //	gorun-info settings             the environment variables that count
 //	gorun-info pmi                  which MPI programs gorun can start here
@@ -13,8 +14,8 @@
 //
 // # Exit status
 //
-// 0: all is well. 1: doctor has found a problem, or pmi that something is
-// missing. 2: a wrong command line. 130: interrupted by SIGINT or SIGTERM.
+// 0: all is well. 1: doctor has found a problem, pmi that something is
+// missing, or devices one that cannot be used. 2: a wrong command line. 130: interrupted by SIGINT or SIGTERM.
 package main
 
 import (

@@ -49,7 +49,7 @@ func manual() string {
 		m.Entry(s.Name, sentence(text))
 	}
 	m.Section("EXIT STATUS")
-	m.Text("0 when all is well, 1 when doctor finds a problem or pmi that something is missing, 2 for a wrong command line, 130 when it is interrupted.")
+	m.Text("0 when all is well, 1 when doctor finds a problem, pmi that something is missing or devices one that cannot be used, 2 for a wrong command line, 130 when it is interrupted.")
 	m.Section("EXAMPLES")
 	m.Example("gorun-info doctor -np 64", "gorun-info doctor node[01-04] user@node05", "gorun-info topo --record >machine.txt")
 	m.Section("SEE ALSO")

@@ -32,7 +32,7 @@ func showOverview(ctx context.Context, r *request) int {
 		Version:   version.Line("gorun"),
 		Build:     build(),
 		Programs:  beside(),
-		Providers: []string{"soft (RDMA devices in software, on every machine)"},
+		Providers: []string{"soft (RDMA devices in software, on every machine)", r.verbsHere(ctx)},
 		PMI:       lookForPMI(ctx, beside()),
 		MPIs:      r.view().MPIs(ctx),
 		Machine:   doctor.Machine(&m),
@@ -63,6 +63,15 @@ func showOverview(ctx context.Context, r *request) int {
 	writeSettings(r.out, o.Settings)
 	fmt.Fprintln(r.out, "\ngorun-info doctor tells what stands in the way of jobs here.")
 	return 0
+}
+
+// verbsHere tells whether there are devices of libibverbs.
+func (r *request) verbsHere(ctx context.Context) string {
+	v := r.view()
+	if n, _ := inTime(ctx, func() int { n, _ := v.Verbs(); return n }); n > 0 {
+		return fmt.Sprintf("verbs (%d of libibverbs)", n)
+	}
+	return "no verbs (gorun-info devices says why)"
 }
 
 // build is how this program was built, as far as it matters.

@@ -50,7 +50,7 @@ var may = map[string][]string{
 	"cmd/internal":         {"internal/version"},
 	"cmd/gorun-agent":      {"launcher/agent", "internal/version"},
 	"cmd/gorun-pmix":       {"pmi/pmix", "pmi/pmix/link", "internal/peer"},
-	"cmd/gorun-info":       {"pmi/pmix/link", "launcher/hostfile", "cmd/internal", "internal/version", "internal/topo"},
+	"cmd/gorun-info":       {"rdma", "rdma/soft", "rdma/verbs", "pmi/pmix/link", "launcher/hostfile", "cmd/internal", "internal/version", "internal/topo"},
 	"cmd/gorun":            {"launcher", "launcher/hostfile", "internal/version", "internal/topo", "cmd/internal"},
 	"cmd/pingpong":         {"rank", "rdma", "rdma/soft", "rdma/verbs", "pmi", "internal/shm", "internal/wait", "cmd/internal", "internal/version"},
 	"cmd/a2a":              {"rank", "rdma", "rdma/verbs", "coll", "cmd/internal", "internal/version"},

@@ -36,10 +36,13 @@ func load(path string) (*library, error) {
 	defer C.free(unsafe.Pointer(name))
 	lib := &library{}
 	var reason [512]C.char
-	if rc := C.gv_open(name, &lib.c, &reason[0], C.size_t(len(reason))); rc != 0 {
-		return nil, &rdma.OpError{Op: "load " + path, Detail: C.GoString(&reason[0]), Err: rdma.ErrNotSupported}
+	switch syscall.Errno(C.gv_open(name, &lib.c, &reason[0], C.size_t(len(reason)))) {
+	case 0:
+		return lib, nil
+	case syscall.ENOSYS:
+		return nil, &rdma.OpError{Op: "get_device_list", Err: ErrNoHeaders}
 	}
-	return lib, nil
+	return nil, &rdma.OpError{Op: "load " + path, Detail: C.GoString(&reason[0]), Err: ErrNoLibrary}
 }
 
 // failed makes an error of what a verb returned, nil of 0.
@@ -81,11 +84,10 @@ func (l *library) deviceNames() ([]string, error) {
 		list := make([]C.gv_device, size)
 		var n C.int
 		if rc := C.gv_get_device_list(&l.c, &list[0], C.int(size), &n); rc != 0 {
-			detail := ""
 			if syscall.Errno(rc) == syscall.ENOSYS {
-				detail = "the kernel has no RDMA: the module ib_uverbs is not loaded"
+				return nil, &rdma.OpError{Op: "get_device_list", Err: ErrNoKernel}
 			}
-			return nil, failed("get_device_list", rc, detail)
+			return nil, failed("get_device_list", rc, "")
 		}
 		if int(n) > size {
 			continue

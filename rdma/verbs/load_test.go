@@ -18,8 +18,8 @@ func TestLibraryThatIsNotThere(t *testing.T) {
 		{"libc.so.6", "libc.so.6 has no function ibv_get_device_list"},
 	} {
 		devices, err := verbs.New(verbs.Config{Library: c.library}).Devices()
-		if !errors.Is(err, rdma.ErrNotSupported) || !strings.Contains(err.Error(), c.want) || devices != nil {
-			t.Errorf("%s: %v, %v, want an error wrapping %q with %q in it", c.library, devices, err, rdma.ErrNotSupported, c.want)
+		if !errors.Is(err, verbs.ErrNoLibrary) || !errors.Is(err, rdma.ErrNotSupported) || !strings.Contains(err.Error(), c.want) || devices != nil {
+			t.Errorf("%s: %v, %v, want an error wrapping %q and %q with %q in it", c.library, devices, err, verbs.ErrNoLibrary, rdma.ErrNotSupported, c.want)
 		}
 	}
 }

@@ -9,6 +9,23 @@ import (
 // DefaultLibrary is the name by which libibverbs is looked for.
 const DefaultLibrary = "libibverbs.so.1"
 
+// What keeps Devices from asking libibverbs at all. Each is an
+// rdma.ErrNotSupported too.
+const (
+	ErrNoCgo     = lack("this program was built without cgo")
+	ErrNoHeaders = lack("this program was built without the headers of libibverbs (infiniband/verbs.h)")
+	ErrNoLibrary = lack("there is no libibverbs that can be used")
+	ErrNoKernel  = lack("the kernel has no RDMA: the module ib_uverbs is not loaded")
+)
+
+// A lack is one of these.
+type lack string
+
+func (l lack) Error() string { return string(l) }
+
+// Is tells that each of them means rdma.ErrNotSupported.
+func (l lack) Is(target error) bool { return target == rdma.ErrNotSupported }
+
 // Config says where the provider finds its library. The zero value is the
 // usual place.
 type Config struct {

@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 // The layouts below and the data path are those of a 64-bit machine.
-#if defined(__has_include) && defined(__LP64__)
+#if defined(__has_include) && defined(__LP64__) && !defined(GORUN_WITHOUT_VERBS)
 #if __has_include(<infiniband/verbs.h>)
 #define GORUN_HAVE_VERBS 1
 #endif
@@ -17,12 +17,13 @@
 
 #ifndef GORUN_HAVE_VERBS
 
-// Without the headers nothing can be called; Go sees an open that fails.
+// Without the headers nothing can be called; Go sees an open that fails, with ENOSYS.
 #define STUB(name, params) int gv_##name params { return ENOSYS; }
 GV_FUNCTIONS(STUB)
 
 int gv_open(const char *path, gv_lib *lib, char *err, size_t size) {
-	snprintf(err, size, "this binary was built without the headers of libibverbs (infiniband/verbs.h)");
+	if (size > 0)
+		err[0] = 0;
 	return ENOSYS;
 }
 uint64_t gv_post_send(gv_handle qp, uintptr_t list, uint32_t n) { return (uint64_t)ENOSYS << 32; }
@@ -145,7 +146,7 @@ int gv_open(const char *path, gv_lib *lib, char *err, size_t size) {
 	if (required && lib->fn[FN_##name] == 0) {                                       \
 		snprintf(err, size, "%s has no function ibv_%s", path, #name);           \
 		dlclose(so);                                                             \
-		return ENOSYS;                                                           \
+		return ENOENT;                                                           \
 	}
 	FUNCTIONS(FIND)
 #undef FIND

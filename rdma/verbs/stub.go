@@ -9,7 +9,7 @@ type (
 	facts   struct{}
 )
 
-// Devices fails: without cgo nothing of libibverbs can be called.
+// Devices fails with ErrNoCgo: nothing of libibverbs can be called.
 func (*Provider) Devices() ([]rdma.Device, error) {
-	return nil, &rdma.OpError{Op: "get_device_list", Detail: "this binary was built without cgo, which libibverbs needs", Err: rdma.ErrNotSupported}
+	return nil, &rdma.OpError{Op: "get_device_list", Err: ErrNoCgo}
 }

@@ -13,6 +13,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gorun-mpi/gorun/rdma"
+	"github.com/gorun-mpi/gorun/rdma/verbs"
 )
 
 // On a good machine nothing is found, and each finding says what it is about.
@@ -36,6 +39,9 @@ func TestBadStates(t *testing.T) {
 		return func(m *machine) { m.limits[resource] = [2]uint64{soft, hard} }
 	}
 	put := func(name, text string) func(*machine) { return func(m *machine) { m.put(name, text) } }
+	lacks := func(err error) func(*machine) {
+		return func(m *machine) { m.fails["verbs"] = &rdma.OpError{Op: "get_device_list", Err: err} }
+	}
 	fail := func(what string) func(*machine) { return func(m *machine) { m.fails[what] = refused } }
 	all := func(steps ...func(*machine)) func(*machine) {
 		return func(m *machine) {
@@ -95,10 +101,15 @@ func TestBadStates(t *testing.T) {
 		}, OK, "by the alternative mpi: /usr/bin/mpicc.openmpi", ""},
 		{"mpicc", "none", func(m *machine) { delete(m.files, "usr/bin/mpicc") }, Note, "no mpicc", "apt-get install libmpich-dev"},
 		{"mpicc", "unknown", func(m *machine) { m.program("usr/bin/mpicc", "cc -lmpi\n") }, Note, "does not tell whose it is", "/usr/bin/mpicc -show"},
-		{"devices", "InfiniBand", mlx, OK, "mlx5_0 port 1 active, InfiniBand (modules ib_uverbs, mlx5_ib)", ""},
+		{"devices", "InfiniBand", mlx, OK, "mlx5_0 port 1 active, InfiniBand (modules ib_uverbs, mlx5_ib); without -d", ""},
+		{"devices", "built without cgo", all(mlx, lacks(verbs.ErrNoCgo)), Note, "cannot use it: this program was built without cgo", "apt-get install gcc libibverbs-dev && make build"},
+		{"devices", "built without headers", all(mlx, lacks(verbs.ErrNoHeaders)), Note, "cannot use it: this program was built without the headers", "apt-get install libibverbs-dev && make build"},
+		{"devices", "no library", all(mlx, lacks(verbs.ErrNoLibrary)), Problem, "there is no libibverbs that can be used", "apt-get install libibverbs1"},
+		{"devices", "no driver", all(mlx, func(m *machine) { m.verbs = 0 }), Problem, "libibverbs shows 0 of 1 devices", "apt-get install ibverbs-providers"},
+		{"devices", "a verb fails", all(mlx, fail("verbs")), Problem, "operation not permitted", "ibv_devinfo"},
 		{"devices", "no permission", all(mlx, fail("open /dev/infiniband/uverbs0")), Problem, "may not be used: operation not permitted", "chmod 0666"},
 		{"devices", "no module", all(mlx, func(m *machine) { delete(m.files, "dev/infiniband/uverbs0") }), Problem, "no /dev/infiniband/uverbs*", "modprobe ib_uverbs"},
-		{"devices", "no library", all(mlx, func(m *machine) { delete(m.files, "usr/lib64/libibverbs.so.1") }), Problem, "no libibverbs.so.1", "apt-get install libibverbs1"},
+		{"devices", "neither cgo nor library", all(mlx, lacks(verbs.ErrNoCgo), func(m *machine) { delete(m.files, "usr/lib64/libibverbs.so.1") }), Problem, "no libibverbs.so.1", "apt-get install libibverbs1"},
 		{"devices", "port down", all(mlx, put("sys/class/infiniband/mlx5_0/ports/1/state", "1: DOWN\n")), Note, "no port is active", "rdma link"},
 		{"devices", "could have rxe", put("lib/modules/6.1.0-18-amd64/modules.dep", "kernel/drivers/infiniband/sw/rxe/rdma_rxe.ko: x\n"), OK, "rdma link add rxe0", ""},
 		{"memlock", "no device", limit(unix.RLIMIT_MEMLOCK, 8<<20, 8<<20), OK, "8 MiB, of no account", ""},

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gorun-mpi/gorun/rdma/verbs"
 )
 
 // Here is the machine that this runs on. The caller sets Environ, Ranks, Beside,
@@ -31,6 +33,7 @@ func Here() *View {
 		TryReach:    tryReach,
 		TryLoopback: tryLoopback,
 		TryOpen:     tryOpen,
+		Verbs:       getVerbs,
 		Membarrier:  getMembarrier,
 		Run:         runProgram,
 		Hostname:    os.Hostname,
@@ -210,4 +213,9 @@ func getInterfaces() ([]Interface, error) {
 		list = append(list, one)
 	}
 	return list, nil
+}
+
+func getVerbs() (int, error) {
+	devices, err := verbs.New(verbs.Config{}).Devices()
+	return len(devices), err
 }

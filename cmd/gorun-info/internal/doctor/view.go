@@ -32,6 +32,7 @@ type View struct {
 	TryReach    func(ctx context.Context) error       // read a process's memory from another
 	TryLoopback func(ctx context.Context) error       // connect over 127.0.0.1
 	TryOpen     func(name string) error               // open a device for reading and writing
+	Verbs       func() (devices int, err error)       // ask libibverbs how many it knows
 	Membarrier  func() (commands uint64, err error)   // what it knows
 	PMIx        func(ctx context.Context) PMIxSupport // ask gorun-pmix
 

@@ -31,6 +31,7 @@ type machine struct {
 	space      map[string]Space
 	says       map[string]string // what a command line prints
 	fails      map[string]error
+	verbs      int           // devices that libibverbs knows
 	took       time.Duration // what a look into the name service takes
 	mu         sync.Mutex
 	clock      time.Time
@@ -55,6 +56,7 @@ func healthy() *machine {
 		space:  map[string]Space{"/dev/shm": {Total: 8 << 30, Free: 8 << 30}, "/tmp": {Total: 100 << 30, Free: 50 << 30}},
 		says:   map[string]string{},
 		fails:  map[string]error{},
+		verbs:  1,
 		clock:  time.Unix(1_800_000_000, 0),
 	}
 	m.put("proc/self/status", "Name:\tgorun-info\nSeccomp:\t0\nCpus_allowed_list:\t0-3\n")
@@ -120,6 +122,7 @@ func healthy() *machine {
 		TryReach:    func(context.Context) error { return m.fails["reach"] },
 		TryLoopback: func(context.Context) error { return m.fails["loopback"] },
 		TryOpen:     func(name string) error { return m.fails["open "+name] },
+		Verbs:       func() (int, error) { return m.verbs, m.fails["verbs"] },
 		Membarrier:  func() (uint64, error) { return 0xff, m.fails["membarrier"] },
 		PMIx: func(context.Context) PMIxSupport {
 			return PMIxSupport{Helper: "/opt/gorun/gorun-pmix", Exists: true, Library: "libpmix.so.2", Version: "4.2.2"}
