@@ -153,7 +153,7 @@ func allCases() []testCase {
 		closeCases(), mapCases(), randomCases(), processCases(),
 		iovaCases(), reregCases(), odpCases(), mwCases(), svaCases(), dmabufCases(),
 		srqCases(), eventCases(), channelCases(), doorbellCases(),
-		ucCases(), udCases(),
+		ucCases(), udCases(), xrcCases(),
 		inlineRecvCases(),
 	} {
 		all = append(all, group...)

@@ -74,7 +74,11 @@ type arenaHeader struct {
 	base    uint64   // address of the arena in the owner's process
 	nonce   [16]byte // of this life of the arena; the endpoint repeats it
 	touched touched
+	domains [xrcDomains]uint64 // XRC domains that the owner has open; 0 for none
 }
+
+// xrcDomains is how many XRC domains a provider can have open.
+const xrcDomains = 64
 
 // touched says how much of the arena was ever used, so that its next owner
 // clears that and leaves the rest sparse.
@@ -154,7 +158,8 @@ type queueContext struct {
 	atomicOld   uint64
 	starved     uint32 // the initiator found no receive and would like to hear of one
 	established uint32 // a message has come in RTR: establishedNow, then establishedTold
-	_           [32]byte
+	opens       uint32 // XRC target: how often it was opened by its number, by whoever opens it
+	_           [28]byte
 }
 
 const (

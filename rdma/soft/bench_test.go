@@ -21,6 +21,13 @@ func TestHotPathAllocatesNothing(t *testing.T) {
 	other := []rdma.SendWR{{Flags: rdma.SendSignaled, SGL: []rdma.SGE{sge(src, 0, 64)}, RemoteAddr: ordinary.Addr(), RKey: ordinary.RKey()}}
 	send := []rdma.SendWR{{Opcode: rdma.WRSend, Flags: rdma.SendSignaled, SGL: []rdma.SGE{sge(src, 0, 64)}}}
 	recv := []rdma.RecvWR{{SGL: []rdma.SGE{sge(dst, 0, 64)}}}
+	shared, toShared := a.intoSRQ(b)
+	toDatagrams, datagrams := a.datagrams(b)
+	room := b.alloc(256, all)
+	recvGRH := []rdma.RecvWR{{SGL: []rdma.SGE{sge(room, 0, 256)}}}
+	datagram := []rdma.SendWR{{Opcode: rdma.WRSend, Flags: rdma.SendSignaled, SGL: []rdma.SGE{sge(src, 0, 64)},
+		AH: must[rdma.AH](t)(a.pd.CreateAH(rdma.AV{DGID: b.p.gids[0], PortNum: 1})), RemoteQPN: datagrams.num, RemoteQKey: 7}}
+	defer datagram[0].AH.Close()
 	for _, c := range []struct {
 		name string
 		do   func()
@@ -47,6 +54,24 @@ func TestHotPathAllocatesNothing(t *testing.T) {
 		{"send and receive", func() {
 			postRecv(t, qb, recv...)
 			post(t, qa, send...)
+			k, _ := a.cq.Poll(wc)
+			if j, _ := b.cq.Poll(wc); k != 1 || j != 1 {
+				t.Fatal("no completion")
+			}
+		}},
+		{"send to a shared queue", func() {
+			if _, err := shared.PostRecv(recv); err != nil {
+				t.Fatal(err)
+			}
+			post(t, toShared, send...)
+			k, _ := a.cq.Poll(wc)
+			if j, _ := b.cq.Poll(wc); k != 1 || j != 1 {
+				t.Fatal("no completion")
+			}
+		}},
+		{"datagram", func() {
+			postRecv(t, datagrams, recvGRH...)
+			post(t, toDatagrams, datagram...)
 			k, _ := a.cq.Poll(wc)
 			if j, _ := b.cq.Poll(wc); k != 1 || j != 1 {
 				t.Fatal("no completion")

@@ -44,6 +44,7 @@ type completionQueue struct {
 	armed  uint32 // as head.armed
 	closed bool
 	uses   int
+	xrc    []*sharedQueue // that complete here, of whatever queue pairs
 }
 
 // An entry is a completion in the ring.
@@ -89,7 +90,17 @@ func (c *context) createCQ(op string, attr rdma.CQInitAttr) (rdma.CQ, error) {
 	if err := c.adopt(op); err != nil {
 		return nil, err
 	}
-	p := c.p
+	cq, err := c.newCQ(op, attr)
+	if err != nil {
+		c.disown()
+		return nil, err
+	}
+	return cq, nil
+}
+
+// newCQ is createCQ for one that the context does not count.
+func (c *context) newCQ(op string, attr rdma.CQInitAttr) (*completionQueue, error) {
+	p, cqe := c.p, attr.CQE
 	p.mu.Lock()
 	i, ok := p.freeCQs.take()
 	if ok {
@@ -97,7 +108,6 @@ func (c *context) createCQ(op string, attr rdma.CQInitAttr) (rdma.CQ, error) {
 	}
 	p.mu.Unlock()
 	if !ok {
-		c.disown()
 		return nil, &rdma.OpError{Op: op, Detail: fmt.Sprintf("all %d are in use", p.layout.completions), Err: rdma.ErrNoMemory}
 	}
 	cq := &completionQueue{ctx: c, p: p, index: uint32(i), head: &p.cqs[i], size: cqe}
@@ -126,6 +136,13 @@ func (c *completionQueue) Close() error {
 		return &rdma.OpError{Op: "destroy_cq", Detail: "queue pairs are attached", Err: rdma.ErrBusy}
 	}
 	c.closed = true
+	c.retire()
+	c.ctx.disown()
+	return nil
+}
+
+// retire gives the queue's place back.
+func (c *completionQueue) retire() {
 	if c.channel != nil {
 		c.channel.leave(c)
 	}
@@ -134,8 +151,6 @@ func (c *completionQueue) Close() error {
 	c.p.mu.Lock()
 	c.p.freeCQs.give(int(c.index))
 	c.p.mu.Unlock()
-	c.ctx.disown()
-	return nil
 }
 
 // attach adds one of a queue pair's two uses of the queue.
@@ -175,7 +190,7 @@ func (c *completionQueue) detach(q *queuePair) {
 // setQueues replaces what is attached. Called with mu held.
 func (c *completionQueue) setQueues(list []*queuePair) {
 	c.queues.Store(&list)
-	shared := []*sharedQueue{}
+	shared := slices.Clone(c.xrc)
 	for _, q := range list {
 		if q.shared != nil && q.recv == c && !slices.Contains(shared, q.shared) {
 			shared = append(shared, q.shared)
@@ -184,15 +199,42 @@ func (c *completionQueue) setQueues(list []*queuePair) {
 	c.shared.Store(&shared)
 }
 
+// attachXRC adds a shared queue of XRC.
+func (c *completionQueue) attachXRC(h *sharedQueue) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return &rdma.OpError{Op: "create_srq", Detail: "the completion queue is closed", Err: rdma.ErrInvalid}
+	}
+	c.uses++
+	c.xrc = append(c.xrc, h)
+	c.setQueues(*c.queues.Load())
+	return nil
+}
+
+func (c *completionQueue) detachXRC(h *sharedQueue) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.uses--
+	c.xrc = slices.DeleteFunc(c.xrc, func(have *sharedQueue) bool { return have == h })
+	c.setQueues(*c.queues.Load())
+	c.remove(func(e *entry) bool { return e.q == nil && e.free == h.index })
+}
+
 // purge takes a queue pair's completions out.
 func (c *completionQueue) purge(q *queuePair) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.remove(func(e *entry) bool { return e.q == q })
+}
+
+// remove takes completions out. Called with mu held.
+func (c *completionQueue) remove(which func(*entry) bool) {
 	kept := uint32(0)
 	mask := uint32(len(c.ring) - 1)
 	for i := range c.count {
 		e := c.ring[(c.first+i)&mask]
-		if e.q == q {
+		if which(&e) {
 			if e.kind == entryShared {
 				c.p.freed(&e)
 			}

@@ -29,7 +29,7 @@ const arenaSize = 64 << 20
 
 // lacking are the features that this device does not have.
 var lacking = []rdma.Feature{
-	rdma.FeatureXRC, rdma.FeatureDC,
+	rdma.FeatureDC,
 	rdma.FeatureUMR,
 	rdma.FeatureTagMatching, rdma.FeatureStridingRQ,
 }
@@ -232,7 +232,7 @@ var inMotion = []string{"flush", "status", "signal", "inline", "transfer", "recv
 	"order", "cq", "dereg", "counters", "ability", "close", "map", "random",
 	"iova", "rereg", "odp", "mw", "doorbell", "sva", "dmabuf",
 	"srq", "event", "channel", "cq_ex",
-	"uc", "ud",
+	"uc", "ud", "xrc",
 	"inline_recv",
 }
 
@@ -253,6 +253,26 @@ func TestConformanceAdversarial(t *testing.T) {
 
 func TestConformanceTCP(t *testing.T) {
 	rdmatest.Run(t, rdmatest.Fabric{Lacks: lacking, Open: overTCP(soft.Config{}), Brief: arch.RaceEnabled})
+}
+
+// oneHostAmongMany opens the first node on a host of its own and the others in
+// one segment of another.
+func oneHostAmongMany(t testing.TB, n int) []rdmatest.Node {
+	t.Helper()
+	nodes := overTCP(soft.Config{})(t, 1)
+	segment, err := shm.NewLocal(shm.Geometry{Ranks: max(n-1, 1), ArenaSize: arenaSize})
+	if err != nil {
+		t.Fatalf("NewLocal: %v", err)
+	}
+	t.Cleanup(func() { closeSegment(t, segment) })
+	for i := 1; i < n; i++ {
+		nodes = append(nodes, rdmatest.Local(opened(t, soft.Config{Segment: segment, Rank: i - 1, Host: "there", Secret: jobSecret})))
+	}
+	return nodes
+}
+
+func TestConformanceTwoHosts(t *testing.T) {
+	rdmatest.Run(t, rdmatest.Fabric{Lacks: lacking, Open: oneHostAmongMany, Brief: true, Groups: []string{"srq", "ud", "xrc"}})
 }
 
 func TestConformanceTCPAdversarial(t *testing.T) {

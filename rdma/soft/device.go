@@ -49,7 +49,24 @@ type context struct {
 	queues   map[*queuePair]struct{}
 	past     rdma.Counters // of queue pairs that are closed
 
-	events eventQueue
+	events  eventQueue
+	quiet   *completionQueue // of target queue pairs, which complete nothing
+	orphans []*queuePair     // closed, and open elsewhere
+}
+
+// quietQueue gives the completion queue on which a queue pair without one has
+// its owner's attention.
+func (c *context) quietQueue() (*completionQueue, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.quiet == nil {
+		cq, err := c.newCQ("create_qp", rdma.CQInitAttr{CQE: 1})
+		if err != nil {
+			return nil, err
+		}
+		c.quiet = cq
+	}
+	return c.quiet, nil
 }
 
 var (
@@ -87,7 +104,7 @@ func (c *context) Supports(f rdma.Feature) error {
 	case rdma.FeatureRC, rdma.FeatureAtomics, rdma.FeatureInlineSend, rdma.FeatureInlineRecv, rdma.FeatureZeroBased, rdma.FeatureODP, rdma.FeatureImplicitODP,
 		rdma.FeatureIOVA, rdma.FeatureReregMR, rdma.FeatureMW1, rdma.FeatureMW2, rdma.FeatureSendWithInv, rdma.FeatureSVA,
 		rdma.FeatureSRQ, rdma.FeatureAsyncEvents, rdma.FeatureCompChannel, rdma.FeatureExtendedCQ, rdma.FeatureDoorbellCounts,
-		rdma.FeatureUC, rdma.FeatureUD:
+		rdma.FeatureUC, rdma.FeatureUD, rdma.FeatureXRC:
 		return nil
 	case rdma.FeatureDMABuf:
 		if err := supportsDMABuf(); err != nil {
@@ -175,6 +192,9 @@ func add(sum *rdma.Counters, n rdma.Counters) {
 }
 
 func (c *context) Close() error {
+	if err := c.reap(true); err != nil {
+		return err
+	}
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
@@ -186,6 +206,9 @@ func (c *context) Close() error {
 		return &rdma.OpError{Op: "close_device", Detail: fmt.Sprintf("%d objects are left", n), Err: rdma.ErrBusy}
 	}
 	c.closed = true
+	if c.quiet != nil {
+		c.quiet.retire()
+	}
 	c.mu.Unlock()
 	c.events.close()
 	c.p.mu.Lock()

@@ -128,8 +128,9 @@ func (q *queuePair) respond(wr *rdma.SendWR, segs [][]byte, total uint64, guard 
 		imm := wr.Opcode == rdma.WRRDMAWriteWithImm
 		if imm {
 			var ok bool
-			if tk, ok = q.await(); !ok {
-				return 0, notReady
+			var a answer
+			if tk, ok, a = q.await(wr); !ok {
+				return q.unnamed(a)
 			}
 		}
 		off := 0
@@ -147,9 +148,9 @@ func (q *queuePair) respond(wr *rdma.SendWR, segs [][]byte, total uint64, guard 
 		return rdma.WCSuccess, accepted
 
 	case rdma.WRSend, rdma.WRSendWithImm, rdma.WRSendWithInv:
-		tk, ok := q.await()
+		tk, ok, a := q.await(wr)
 		if !ok {
-			return 0, notReady
+			return q.unnamed(a)
 		}
 		if q.to == nil {
 			q.to = new(scatter)
@@ -224,8 +225,16 @@ func (q *queuePair) respond(wr *rdma.SendWR, segs [][]byte, total uint64, guard 
 }
 
 // await gives the next receive request, and asks to be woken when there is none.
-func (q *queuePair) await() (ticket, bool) {
+// Without one the answer says why.
+func (q *queuePair) await(wr *rdma.SendWR) (ticket, bool, answer) {
 	s, c, rank := q.peer, q.remote, q.p.cfg.Rank
+	if q.answerer == rdma.XRCRecv {
+		tk, ok, right := q.nextNamed(c, wr.SRQNum)
+		if !right {
+			return tk, false, accepted
+		}
+		return tk, ok, notReady
+	}
 	tk, ok := s.next(c, rank)
 	if !ok && !q.unreliable {
 		// A full barrier: either the owner sees this or the next look sees
@@ -233,7 +242,17 @@ func (q *queuePair) await() (ticket, bool) {
 		s.starve(c)
 		tk, ok = s.next(c, rank)
 	}
-	return tk, ok
+	return tk, ok, notReady
+}
+
+// unnamed answers a request that has got no receive: it waits, or it named a
+// shared queue that is not for it.
+func (q *queuePair) unnamed(a answer) (rdma.WCStatus, answer) {
+	if a == notReady {
+		return 0, notReady
+	}
+	q.refuse(faultRequest)
+	return rdma.WCRemInvReqErr, accepted
 }
 
 // message is what the receiver is told of a message that has arrived.

@@ -50,10 +50,12 @@ const (
 	frameKinds
 )
 
-// frameSolicited: the receiver's completion is a solicited one.
+// frameSolicited: the receiver's completion is a solicited one. frameXRC: the
+// requester is of XRC, and swap the number of the shared queue.
 const (
 	frameSolicited = 1 << iota
-	frameFlags     = 1<<iota - 1
+	frameXRC
+	frameFlags = 1<<iota - 1
 )
 
 const (

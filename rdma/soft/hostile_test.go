@@ -20,6 +20,9 @@ func FuzzFrame(f *testing.F) {
 		{kind: frameRequest, op: rdma.WRSendWithInv, imm: 77, length: 3, total: 3},
 		{kind: frameRequest, op: rdma.WRSend, length: pieceSize, total: 3 * pieceSize, offset: pieceSize},
 		{kind: frameRequest, op: rdma.WRAtomicCmpAndSwp, total: 8, compareAdd: 1, swap: 2},
+		{kind: frameMessage, op: rdma.WRSendWithImm, length: 5, total: 5, to: 1, from: 2, imm: 3, flags: frameSolicited},
+		{kind: frameDatagram, op: rdma.WRSend, length: 9, total: 9, to: 1, from: 2, key: 7, code: 1, gid: rdma.GID{1, 15: 2}},
+		{kind: frameRequest, op: rdma.WRSend, length: 5, total: 5, swap: 1 << 31, flags: frameXRC},
 		{kind: frameAck, psn: psnMask}, {kind: frameNak, code: 10}, {kind: frameNotReady, code: 31},
 		{kind: frameData, op: rdma.WRRDMARead, total: 10, offset: 0, length: 10},
 	} {
@@ -103,10 +106,25 @@ func scribble(t *testing.T, seed uint64, words uint16) {
 	for range 8 {
 		postRecv(t, qb, rdma.RecvWR{SGL: []rdma.SGE{sge(dst, 0, 64), sge(dst, 64, 64)}})
 	}
+	srq, toShared := a.intoSRQ(b)
+	toDatagrams, datagrams := a.datagrams(b)
+	handle := must[rdma.AH](t)(a.pd.CreateAH(rdma.AV{DGID: b.p.gids[0], PortNum: 1}))
+	defer handle.Close()
+	xrc, toXRC := a.intoXRC(b)
+	queues := []*sharedQueue{srq.sharedQueue, datagrams.shared, xrc.sharedQueue}
+	receives := func() {
+		list := []rdma.RecvWR{{SGL: []rdma.SGE{sge(dst, 0, 64)}}, {SGL: []rdma.SGE{sge(dst, 64, 64), sge(dst, 128, 64)}}}
+		srq.PostRecv(list)
+		xrc.PostRecv(list)
+		datagrams.PostRecv(list)
+	}
+	for range 8 {
+		receives()
+	}
 	for range words {
 		arena := n[rng.IntN(2)].p.arena
 		var from, size uint64
-		switch rng.IntN(5) {
+		switch rng.IntN(7) {
 		case 0:
 			from, size = l.regionAt, 8*regionSize
 		case 1:
@@ -117,6 +135,14 @@ func scribble(t *testing.T, seed uint64, words uint16) {
 			from, size = l.completionAt, 2*headerSize
 		case 4:
 			from, size = l.heapAt, 8<<10
+		case 5:
+			from, size = l.sharedAt, 3*sharedSize
+		case 6:
+			h := queues[rng.IntN(len(queues))]
+			from, size = h.block.at, h.block.bytes()
+			if rng.IntN(2) == 0 {
+				size = 16 * uint64(h.block.slots) // claims and order
+			}
 		}
 		v := rng.Uint64() >> rng.IntN(64)
 		binary.NativeEndian.PutUint64(arena[from+rng.Uint64N(size/8)*8:], v)
@@ -141,7 +167,13 @@ func scribble(t *testing.T, seed uint64, words uint16) {
 			case 2:
 				qb.BindMW(shared, 0, 0, bind)
 			}
+			few := rdma.SendWR{Opcode: rdma.WRSend, Flags: rdma.SendSignaled, SGL: []rdma.SGE{sge(src, 0, 8)}, SRQNum: xrc.num,
+				AH: handle, RemoteQPN: datagrams.num, RemoteQKey: 7}
+			for _, q := range []*queuePair{toShared, toDatagrams, toXRC} {
+				q.PostSend([]rdma.SendWR{few})
+			}
 			if i%8 == 0 {
+				receives()
 				qb.PostRecv([]rdma.RecvWR{{SGL: []rdma.SGE{sge(dst, 0, 64)}}})
 			}
 			a.cq.Poll(wc[:])
@@ -154,9 +186,14 @@ func scribble(t *testing.T, seed uint64, words uint16) {
 	case <-time.After(20 * time.Second):
 		t.Fatal("a scribbled segment holds its users up")
 	}
-	// A mark that stays would only make the clean-up wait.
+	// A mark or a claim that stays would only make the clean-up wait.
+	for _, h := range queues {
+		for i := range h.claims {
+			atomic.StoreUint64(&h.claims[i], claimFree)
+		}
+	}
 	for _, x := range n {
-		for i := range x.p.queues[:4] {
+		for i := range x.p.queues[:8] {
 			atomic.StoreUint64(&x.p.queues[i].mark, 0)
 		}
 	}

@@ -13,6 +13,9 @@ import (
 // polled, or, for one that makes none, the completion of a later one: as with
 // a real device, a program that never asks for a completion fills the queue.
 func (q *queuePair) PostSend(wrs []rdma.SendWR) (int, error) {
+	if q.init.Type == rdma.XRCRecv {
+		return 0, errTargetPost("post_send")
+	}
 	q.mu.Lock()
 	n, err := q.postSend(wrs)
 	if n > 0 {

@@ -64,6 +64,7 @@ type Provider struct {
 	closed    bool
 	abandoned uint64 // bytes of the arena that a stuck peer may still write to
 
+	domains      [xrcDomains]openDomain        // XRC domains, with their places in the arena's header
 	sharedBlocks map[sharedShape][]sharedBlock // memory of shared queues that are closed
 
 	work  progress
@@ -154,6 +155,9 @@ func (p *Provider) takeArena() error {
 	clear(p.shared[:min(int(t.shared), len(p.shared))])
 	dirty := min(max(t.heap, l.heapAt), l.size)
 	p.head.touched = touched{heap: dirty}
+	for i := range p.head.domains {
+		atomic.StoreUint64(&p.head.domains[i], 0)
+	}
 	p.heap = newAllocator(l.heapAt, l.size, dirty)
 	p.freeKeys = newIndexes(l.regions)
 	p.freeQPs = newIndexes(l.queues)

@@ -31,6 +31,7 @@ type queuePair struct {
 
 	unreliable bool        // UC and UD: no answers
 	answerer   rdma.QPType // of the queue pair at the other end
+	within     *xrcDomain  // XRCRecv: the domain
 
 	mu         sync.Mutex // guards the send side and every change of state:
 	attr       rdma.QPAttr
@@ -60,8 +61,11 @@ type queuePair struct {
 
 	grh [rdma.GRHLen]byte // scratch for a datagram's header
 
+	named namedQueue // XRC: guarded by mu
+
 	freed atomic.Uint32 // requests whose slot is free again: their completion was polled
 
+	left   atomic.Bool            // the program has closed it
 	target atomic.Pointer[target] // peer and remote, for who deregisters
 
 	rmu     sync.Mutex // guards the receive side:
@@ -85,10 +89,25 @@ func (d *domain) CreateQP(init rdma.QPInitAttr) (rdma.QP, error) {
 	bad := func(format string, args ...any) (rdma.QP, error) {
 		return nil, &rdma.OpError{Op: "create_qp", Detail: fmt.Sprintf(format, args...), Err: rdma.ErrInvalid}
 	}
+	answerer := init.Type
+	var within *xrcDomain
 	switch init.Type {
 	case rdma.RC, rdma.UC, rdma.UD:
+	case rdma.XRCSend:
+		answerer = rdma.XRCRecv
+		init.RecvCQ, init.SRQ, init.Cap.MaxRecvWR, init.Cap.MaxRecvSGE = init.SendCQ, nil, 0, 0 // it receives nothing
+	case rdma.XRCRecv:
+		var ok bool
+		if within, ok = init.XRCD.(*xrcDomain); !ok || within.ctx != d.ctx {
+			return bad("the XRC domain must be there and of this context")
+		}
+		quiet, err := d.ctx.quietQueue()
+		if err != nil {
+			return nil, err
+		}
+		init.SendCQ, init.RecvCQ, init.SRQ, init.Cap = quiet, quiet, nil, rdma.QPCap{}
 	default:
-		return nil, &rdma.OpError{Op: "create_qp", Detail: init.Type.String() + ": this device has RC, UC and UD", Err: rdma.ErrNotSupported}
+		return nil, &rdma.OpError{Op: "create_qp", Detail: init.Type.String() + ": this device has RC, UC, UD and XRC", Err: rdma.ErrNotSupported}
 	}
 	send, ok1 := init.SendCQ.(*completionQueue)
 	recv, ok2 := init.RecvCQ.(*completionQueue)
@@ -111,7 +130,7 @@ func (d *domain) CreateQP(init rdma.QPInitAttr) (rdma.QP, error) {
 		return nil, err
 	}
 	q := &queuePair{p: d.p, pd: d, init: init, send: send, recv: recv, addressing: addressing(init.Type),
-		answerer: init.Type, unreliable: init.Type == rdma.UC || init.Type == rdma.UD}
+		answerer: answerer, within: within, unreliable: init.Type == rdma.UC || init.Type == rdma.UD}
 	if init.SRQ != nil {
 		s, ok := init.SRQ.(*srq)
 		if !ok || s.pd.ctx != d.ctx {
@@ -124,6 +143,12 @@ func (d *domain) CreateQP(init rdma.QPInitAttr) (rdma.QP, error) {
 		}
 		q.shared, q.init.Cap.MaxRecvWR, q.init.Cap.MaxRecvSGE, q.init.Cap.MaxInlineRecv = s.sharedQueue, 0, 0, 0
 	}
+	if within != nil {
+		if err := within.join("create_qp"); err != nil {
+			d.disown()
+			return nil, err
+		}
+	}
 	if err := q.create(); err != nil {
 		q.leaveSRQ()
 		d.disown()
@@ -132,8 +157,11 @@ func (d *domain) CreateQP(init rdma.QPInitAttr) (rdma.QP, error) {
 	return q, nil
 }
 
-// leaveSRQ ends the queue pair's use of its SRQ.
+// leaveSRQ ends the queue pair's use of its SRQ, and of its XRC domain.
 func (q *queuePair) leaveSRQ() {
+	if q.within != nil {
+		q.within.leave()
+	}
 	if q.shared != nil && q.shared.api != nil {
 		q.shared.api.detach()
 	}
@@ -171,6 +199,17 @@ func (q *queuePair) create() error {
 		q.freeSlots()
 		return err
 	}
+	unlock := func() {}
+	if q.within != nil {
+		// Its number must be the only one of its domain: OpenQP goes by it.
+		var err error
+		if unlock, err = p.lockDomains(); err != nil {
+			q.recv.detach(q)
+			q.send.detach(q)
+			return &rdma.OpError{Op: "create_qp", Detail: err.Error(), Err: rdma.ErrNoMemory}
+		}
+	}
+	defer func() { unlock() }()
 	p.mu.Lock()
 	i, ok := p.freeQPs.take()
 	if ok {
@@ -183,6 +222,12 @@ func (q *queuePair) create() error {
 		p.head.touched.queues = max(p.head.touched.queues, q.index+1)
 	}
 	p.mu.Unlock()
+	for tries := 0; ok && q.within != nil && tries < 1<<(24-queueBits) && p.targetNumbered(q.num, q.within.id) != nil; tries++ {
+		p.mu.Lock()
+		p.lives[i] = p.lives[i]%(1<<(24-queueBits)-1) + 1
+		q.num = uint32(p.lives[i])<<queueBits | q.index
+		p.mu.Unlock()
+	}
 	if !ok {
 		q.recv.detach(q)
 		q.send.detach(q)
@@ -203,7 +248,12 @@ func (q *queuePair) create() error {
 		inbox = q.shared.index + 1
 	}
 	atomic.StoreUint32(&c.shared, inbox)
-	atomic.StoreUint64(&c.scope, 0)
+	scope := uint64(0)
+	if q.within != nil {
+		scope = q.within.id
+	}
+	atomic.StoreUint64(&c.scope, scope)
+	atomic.StoreUint32(&c.opens, 0)
 	atomic.StoreUint32(&c.word, uint32(rdma.StateReset))
 	q.own = c
 	p.byQPN.set(q.index, q)
@@ -265,6 +315,14 @@ func (q *queuePair) snapshot() rdma.Counters {
 // Close destroys the queue pair. When it returns no peer touches its receive
 // queue any more.
 func (q *queuePair) Close() error {
+	if q.left.Swap(true) || q.orphan() {
+		return nil
+	}
+	return q.closeNow()
+}
+
+// closeNow is Close of a queue pair that nobody else has open.
+func (q *queuePair) closeNow() error {
 	q.mu.Lock()
 	if q.closed {
 		q.mu.Unlock()
@@ -285,6 +343,9 @@ func (c *context) CloseQPs(qps []rdma.QP) error {
 		q, ok := qp.(*queuePair)
 		if !ok || q.pd.ctx != c {
 			errs = append(errs, &rdma.OpError{Op: "destroy_qp", Detail: "a queue pair of another context", Err: rdma.ErrInvalid})
+			continue
+		}
+		if q.left.Swap(true) || q.orphan() {
 			continue
 		}
 		q.mu.Lock()
@@ -318,6 +379,7 @@ func (q *queuePair) destroy(waited *patience) error {
 	q.send.detach(q)
 	q.leaveSRQ()
 	ctx.events.forget(func(e rdma.AsyncEvent) bool { return e.QP == rdma.QP(q) })
+	atomic.StoreUint64(&q.own.scope, 0)
 	if !stuck {
 		// Else it is still found by who deregisters what the peer may be at,
 		// and its memory and its number are never used again.

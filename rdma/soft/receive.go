@@ -12,6 +12,9 @@ func (q *queuePair) PostRecv(wrs []rdma.RecvWR) (int, error) {
 	if q.shared != nil && q.shared.inbox != nil {
 		return q.postInbox(wrs)
 	}
+	if q.init.Type == rdma.XRCSend || q.init.Type == rdma.XRCRecv {
+		return 0, errTargetPost("post_recv")
+	}
 	if q.shared != nil {
 		return 0, &rdma.OpError{Op: "post_recv", Detail: "receives of this queue pair are posted to its shared receive queue", Err: rdma.ErrInvalid}
 	}

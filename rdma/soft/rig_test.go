@@ -22,6 +22,8 @@ type node struct {
 	cq  *completionQueue
 
 	carries int // MaxInlineRecv of its queue pairs
+
+	owned []interface{ Close() error } // closed after the queue pairs
 }
 
 func must[T any](t testing.TB) func(T, error) T {
@@ -46,6 +48,11 @@ func open(t testing.TB, cfg Config) *node {
 		for q := range n.ctx.queues {
 			if err := q.Close(); err != nil {
 				t.Errorf("close queue pair: %v", err)
+			}
+		}
+		for _, o := range n.owned {
+			if err := o.Close(); err != nil {
+				t.Errorf("close a %T: %v", o, err)
 			}
 		}
 		for i := range p.head.touched.regions {
@@ -109,6 +116,73 @@ func (n *node) queue() *queuePair {
 	n.t.Helper()
 	return must[rdma.QP](n.t)(n.pd.CreateQP(rdma.QPInitAttr{SendCQ: n.cq, RecvCQ: n.cq, Type: rdma.RC,
 		Cap: rdma.QPCap{MaxSendWR: 64, MaxRecvWR: 64, MaxSendSGE: 4, MaxRecvSGE: 4, MaxInlineData: 256, MaxInlineRecv: n.carries}})).(*queuePair)
+}
+
+// intoSRQ connects a queue pair of a to one of b that receives from a shared
+// queue, which is closed with b's other objects.
+func (a *node) intoSRQ(b *node) (*srq, *queuePair) {
+	a.t.Helper()
+	s := must[rdma.SRQ](a.t)(b.pd.CreateSRQ(rdma.SRQInitAttr{Attr: rdma.SRQAttr{MaxWR: 64, MaxSGE: 4}})).(*srq)
+	b.owned = append(b.owned, s)
+	qa := a.queue()
+	qb := must[rdma.QP](a.t)(b.pd.CreateQP(rdma.QPInitAttr{SendCQ: b.cq, RecvCQ: b.cq, Type: rdma.RC, SRQ: s, Cap: rdma.QPCap{MaxSendWR: 64, MaxSendSGE: 4}})).(*queuePair)
+	bring(a.t, qa, rdma.StateRTS, b, qb.num, attrs())
+	bring(a.t, qb, rdma.StateRTS, a, qa.num, attrs())
+	return s, qa
+}
+
+// intoXRC connects an initiator of a to a target of b, with a shared queue.
+func (a *node) intoXRC(b *node) (*srq, *queuePair) {
+	a.t.Helper()
+	x := must[rdma.XRCD](a.t)(b.ctx.OpenXRCD(rdma.XRCDInitAttr{}))
+	s := must[rdma.SRQ](a.t)(b.pd.CreateSRQ(rdma.SRQInitAttr{Attr: rdma.SRQAttr{MaxWR: 64, MaxSGE: 4}, Type: rdma.SRQXRC, XRCD: x, CQ: b.cq})).(*srq)
+	b.owned = append(b.owned, s, x)
+	qa := must[rdma.QP](a.t)(a.pd.CreateQP(rdma.QPInitAttr{SendCQ: a.cq, Type: rdma.XRCSend, Cap: rdma.QPCap{MaxSendWR: 64, MaxSendSGE: 4}})).(*queuePair)
+	qb := must[rdma.QP](a.t)(b.pd.CreateQP(rdma.QPInitAttr{Type: rdma.XRCRecv, XRCD: x})).(*queuePair)
+	for i, q := range []*queuePair{qa, qb} {
+		at := attrs()
+		peer, other := b, qb
+		rtr, rts := rtrMask&^(rdma.QPMaxDestRdAtomicMask|rdma.QPMinRNRTimerMask), rtsMask
+		if i == 1 {
+			peer, other = a, qa
+			rtr, rts = rtrMask, rdma.QPStateMask|rdma.QPTimeoutMask|rdma.QPSQPSNMask
+		}
+		at.AV, at.DestQPNum = rdma.AV{DGID: peer.p.gids[0], PortNum: 1, HopLimit: 1}, other.num
+		for _, step := range []struct {
+			to   rdma.QPState
+			mask rdma.QPAttrMask
+		}{{rdma.StateInit, initMask}, {rdma.StateRTR, rtr}, {rdma.StateRTS, rts}} {
+			at.State = step.to
+			if err := q.Modify(at, step.mask); err != nil {
+				a.t.Fatal(err)
+			}
+		}
+	}
+	return s, qa
+}
+
+// datagrams makes two datagram queue pairs in RTS, one at each node, with the
+// Q_Key 7.
+func (a *node) datagrams(b *node) (qa, qb *queuePair) {
+	a.t.Helper()
+	for i, n := range []*node{a, b} {
+		q := must[rdma.QP](a.t)(n.pd.CreateQP(rdma.QPInitAttr{SendCQ: n.cq, RecvCQ: n.cq, Type: rdma.UD,
+			Cap: rdma.QPCap{MaxSendWR: 64, MaxRecvWR: 64, MaxSendSGE: 4, MaxRecvSGE: 4}})).(*queuePair)
+		for _, step := range []struct {
+			to   rdma.QPState
+			mask rdma.QPAttrMask
+		}{{rdma.StateInit, rdma.QPPKeyIndexMask | rdma.QPPortMask | rdma.QPQKeyMask}, {rdma.StateRTR, 0}, {rdma.StateRTS, rdma.QPSQPSNMask}} {
+			if err := q.Modify(rdma.QPAttr{State: step.to, PortNum: 1, QKey: 7}, step.mask|rdma.QPStateMask); err != nil {
+				a.t.Fatal(err)
+			}
+		}
+		if i == 0 {
+			qa = q
+		} else {
+			qb = q
+		}
+	}
+	return qa, qb
 }
 
 // bring takes a queue pair to a state, towards b.

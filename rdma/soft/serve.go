@@ -20,7 +20,7 @@ func (l *link) serve(f *frame, payload []byte) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	peer := q.peer
-	if q.closed || q.unreliable || peer == nil || peer.gids[0] != l.from && peer.gids[1] != l.from || q.attr.DestQPNum != f.from {
+	if q.closed || q.unreliable || (q.init.Type == rdma.XRCRecv) != (f.flags&frameXRC != 0) || peer == nil || peer.gids[0] != l.from && peer.gids[1] != l.from || q.attr.DestQPNum != f.from {
 		answer.kind = frameNobody
 		l.queue(&answer, 0, nil)
 		return
@@ -117,18 +117,24 @@ func (l *link) message(f *frame, payload []byte) {
 
 // ticket gives the receive request that the message which is coming in takes,
 // all its pieces the same.
-func (q *queuePair) ticket(l *link) (*ticket, bool) {
+// Without one it may come later, or never for a target of XRC that must not
+// take from the queue named.
+func (q *queuePair) ticket(l *link, f *frame) (tk *ticket, ok, retry bool) {
 	w, s, rank := &q.wire, q.p.self, q.p.cfg.Rank
 	if w.tk.claim != nil {
-		return &w.tk, true
+		return &w.tk, true, false
 	}
-	tk, ok := s.next(q.own, rank)
-	if !ok && !q.unreliable {
+	w.from = l
+	if q.init.Type == rdma.XRCRecv {
+		var right bool
+		w.tk, ok, right = q.nextNamed(q.own, uint32(f.swap))
+		return &w.tk, ok, right
+	}
+	if w.tk, ok = s.next(q.own, rank); !ok && !q.unreliable {
 		s.starve(q.own)
-		tk, ok = s.next(q.own, rank)
+		w.tk, ok = s.next(q.own, rank)
 	}
-	w.tk, w.from = tk, l
-	return &w.tk, ok
+	return &w.tk, ok, true
 }
 
 // dropTicket gives the request back, if one was taken.
@@ -157,8 +163,8 @@ func (q *queuePair) perform(l *link, f *frame, payload []byte) (requester rdma.W
 		var tk *ticket
 		if f.op == rdma.WRRDMAWriteWithImm {
 			var ok bool
-			if tk, ok = q.ticket(l); !ok {
-				return 0, 0, true
+			if tk, ok, retry = q.ticket(l, f); !ok {
+				return rdma.WCRemInvReqErr, faultRequest, retry
 			}
 		}
 		if len(payload) > 0 {
@@ -173,9 +179,9 @@ func (q *queuePair) perform(l *link, f *frame, payload []byte) (requester rdma.W
 		return rdma.WCSuccess, 0, false
 
 	case rdma.WRSend, rdma.WRSendWithImm, rdma.WRSendWithInv:
-		tk, ok := q.ticket(l)
+		tk, ok, retry := q.ticket(l, f)
 		if !ok {
-			return 0, 0, true
+			return rdma.WCRemInvReqErr, faultRequest, retry
 		}
 		if q.to == nil {
 			q.to = new(scatter)
@@ -310,7 +316,7 @@ func (p *Provider) abandon(l *link) {
 	p.mu.Unlock()
 	for i := range min(n, uint32(len(p.queues))) {
 		q := p.byQPN.get(i)
-		if q == nil || q.shared == nil {
+		if q == nil || q.shared == nil && q.init.Type != rdma.XRCRecv {
 			continue
 		}
 		q.mu.Lock()

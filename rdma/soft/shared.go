@@ -113,13 +113,17 @@ func (s *peer) take(h *sharedHeader, rank int) (tk ticket, ok bool) {
 // starve notes that no receive was found. The caller looks once more after it.
 func (s *peer) starve(c *queueContext) {
 	if h := s.sharedBy(c.shared); h != nil {
-		// Every claim may be one of the dead, which the owner finds out when
-		// he looks.
-		atomic.StoreUint32(&h.starved, 1)
-		s.attend(c.recvCQ, false)
+		s.hunger(h, c.recvCQ)
 		return
 	}
 	atomic.StoreUint32(&c.starved, 1)
+}
+
+// hunger is starve for a shared queue: every claim may be one of the dead, which
+// the owner finds out when he looks.
+func (s *peer) hunger(h *sharedHeader, cq uint32) {
+	atomic.StoreUint32(&h.starved, 1)
+	s.attend(cq, false)
 }
 
 // giveBack lets go of a request that was taken and not filled.

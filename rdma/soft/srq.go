@@ -18,8 +18,9 @@ import (
 type sharedQueue struct {
 	p      *Provider
 	pd     *domain
-	api    *srq       // as programs have it, or
-	inbox  *queuePair // whose own it is
+	api    *srq             // as programs have it, or
+	inbox  *queuePair       // whose own it is
+	recv   *completionQueue // of XRC: where it completes; else where its queue pairs do
 	index  uint32
 	head   *sharedHeader
 	block  sharedBlock
@@ -332,6 +333,10 @@ func (h *sharedQueue) finish(slot uint32) {
 	stamp, solicited := sl.stamp, sl.flags&slotSolicited != 0
 	atomic.StoreUint64(&h.claims[slot], claimFree)
 	h.free = append(h.free, slot)
+	if h.recv != nil {
+		h.recv.complete(e, stamp, solicited)
+		return
+	}
 	q := h.p.byQPN.get(sl.qp & (maxQueues - 1))
 	if q == nil || q.num != e.wc.QPNum || q.shared != h {
 		h.outstanding.Add(-1) // its queue pair has gone
@@ -359,7 +364,8 @@ func receiveWC(sl *recvSlot, wrid uint64, qp uint32) rdma.WC {
 type srq struct {
 	rdma.UnsupportedSRQ
 	*sharedQueue
-	num uint32
+	num    uint32
+	within *xrcDomain // of XRC: the domain
 
 	usesMu sync.Mutex // guards what follows
 	uses   int        // queue pairs attached
@@ -389,8 +395,18 @@ func (d *domain) CreateSRQ(init rdma.SRQInitAttr) (rdma.SRQ, error) {
 	bad := func(err error, format string, args ...any) (rdma.SRQ, error) {
 		return nil, &rdma.OpError{Op: "create_srq", Detail: fmt.Sprintf(format, args...), Err: err}
 	}
-	if init.Type != rdma.SRQBasic || init.Striding != (rdma.StridingRQ{}) {
-		return bad(rdma.ErrNotSupported, "type %d: this device has basic shared receive queues", init.Type)
+	if init.Type > rdma.SRQXRC || init.Striding != (rdma.StridingRQ{}) {
+		return bad(rdma.ErrNotSupported, "type %d: this device has basic shared receive queues, and those of XRC", init.Type)
+	}
+	var within *xrcDomain
+	var cq *completionQueue
+	if init.Type == rdma.SRQXRC {
+		var ok1, ok2 bool
+		within, ok1 = init.XRCD.(*xrcDomain)
+		cq, ok2 = init.CQ.(*completionQueue)
+		if !ok1 || !ok2 || within.ctx != d.ctx || cq.ctx != d.ctx {
+			return bad(rdma.ErrInvalid, "the XRC domain and the completion queue must be there and of this context")
+		}
 	}
 	a := init.Attr
 	if a.MaxWR < 1 || a.MaxWR > maxWR {
@@ -409,8 +425,30 @@ func (d *domain) CreateSRQ(init rdma.SRQInitAttr) (rdma.SRQ, error) {
 	}
 	s := &srq{sharedQueue: h, num: h.p.numberOf(h.index)}
 	h.api = s
+	if within != nil {
+		if err := s.enter(within, cq); err != nil {
+			_ = h.shut(new(patience)) // nobody has heard of it
+			d.disown()
+			return nil, err
+		}
+	}
 	atomic.StoreUint32(&h.head.num, s.num)
 	return s, nil
+}
+
+// enter makes the queue one of an XRC domain, which completes in cq.
+func (s *srq) enter(within *xrcDomain, cq *completionQueue) error {
+	if err := within.join("create_srq"); err != nil {
+		return err
+	}
+	if err := cq.attachXRC(s.sharedQueue); err != nil {
+		within.leave()
+		return err
+	}
+	s.within, s.recv = within, cq
+	atomic.StoreUint64(&s.head.scope, within.id)
+	atomic.StoreUint32(&s.head.cq, cq.index)
+	return nil
 }
 
 func (s *srq) PD() rdma.PD { return s.pd }
@@ -486,6 +524,10 @@ func (s *srq) Close() error {
 	s.usesMu.Unlock()
 	atomic.StoreUint32(&s.head.num, 0)
 	stuck := s.shut(new(patience))
+	if s.within != nil {
+		s.recv.detachXRC(s.sharedQueue)
+		s.within.leave()
+	}
 	s.pd.ctx.events.forget(func(e rdma.AsyncEvent) bool { return e.SRQ == rdma.SRQ(s) })
 	s.pd.disown()
 	if stuck {

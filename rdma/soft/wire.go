@@ -168,6 +168,12 @@ func (q *queuePair) sendPieces(e *request, segs [][]byte, total uint32, guard bo
 	if q.unreliable {
 		f.kind = frameMessage
 	}
+	if q.init.Type == rdma.XRCSend {
+		f.flags |= frameXRC
+		if !fetches(f.op) {
+			f.swap = uint64(wr.SRQNum)
+		}
+	}
 	for {
 		f.offset, f.length = w.offset, 0
 		send := segs

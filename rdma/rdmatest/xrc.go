@@ -1,0 +1,478 @@
+package rdmatest
+
+import (
+	"encoding/binary"
+	"os"
+	"path/filepath"
+
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+func xrcCases() []testCase {
+	return needing([]testCase{
+		{name: "xrc/request_names_the_queue", nodes: 2, run: xrcNames},
+		{name: "xrc/one_sided_operations_and_atomics_once", nodes: 2, run: xrcOneSided},
+		{name: "xrc/queue_of_another_domain_is_refused", nodes: 2, run: xrcIsolation},
+		{name: "xrc/queue_that_is_not_there_is_refused", nodes: 2, run: xrcNoQueue},
+		{name: "xrc/empty_queue_is_RNR", nodes: 2, run: xrcRNR},
+		{name: "xrc/halves_have_no_other_queue", nodes: 2, run: xrcHalves},
+		{name: "xrc/states", nodes: 2, run: xrcStates},
+		{name: "xrc/close_in_use_is_EBUSY", nodes: 1, run: xrcBusy},
+		{name: "xrc/domain_of_a_file", nodes: 2, run: xrcFile},
+		{name: "xrc/one_connection_for_all_processes_of_a_node", nodes: 3, run: xrcNode},
+		{name: "xrc/opened_by_its_number", nodes: 2, run: xrcOpen},
+	}, rdma.FeatureXRC)
+}
+
+// A target is what one side has of XRC: a domain, and queues in it.
+type target struct {
+	*side
+	x rdma.XRCD
+}
+
+func (s *side) domain(attr rdma.XRCDInitAttr) *target {
+	s.r.Helper()
+	x, err := s.ctx.OpenXRCD(attr)
+	if err != nil {
+		s.r.Fatalf("OpenXRCD(%+v): %v", attr, err)
+	}
+	s.r.own(x)
+	return &target{s, x}
+}
+
+// queue makes a shared queue of the domain that completes in cq.
+func (t *target) queue(maxWR int, cq rdma.CQ) rdma.SRQ {
+	t.r.Helper()
+	srq, err := t.pd.CreateSRQ(rdma.SRQInitAttr{Attr: rdma.SRQAttr{MaxWR: maxWR, MaxSGE: 2}, Type: rdma.SRQXRC, XRCD: t.x, CQ: cq})
+	if err != nil {
+		t.r.Fatalf("CreateSRQ for XRC: %v", err)
+	}
+	t.r.own(srq)
+	return srq
+}
+
+// from connects an initiator on side a to a target queue pair of the domain.
+func (t *target) from(a *side, changes ...func(*setup)) *link {
+	t.r.Helper()
+	u := defaults()
+	for _, change := range changes {
+		change(&u)
+	}
+	before := u.init
+	u.init = func(side int, i *rdma.QPInitAttr) {
+		if before != nil {
+			before(side, i)
+		}
+		if side == 0 {
+			i.Type, i.RecvCQ = rdma.XRCSend, nil
+			i.Cap.MaxRecvWR, i.Cap.MaxRecvSGE = 0, 0
+		} else {
+			*i = rdma.QPInitAttr{Type: rdma.XRCRecv, XRCD: t.x}
+		}
+	}
+	l := &link{r: t.r, a: a, b: t.side}
+	l.qa, l.qb = a.newQP(u, 0), t.newQP(u, 1)
+	for i, qp := range []rdma.QP{l.qa, l.qb} {
+		attr := l.attrs(i, u)
+		masks := [][2]rdma.QPAttrMask{{initMask, initMask}, {ucRTRMask, rtrMask}, {rtsMask, rdma.QPStateMask | rdma.QPTimeoutMask | rdma.QPSQPSNMask}}
+		for k, to := range []rdma.QPState{rdma.StateInit, rdma.StateRTR, rdma.StateRTS} {
+			attr.State = to
+			if err := qp.Modify(attr, masks[k][i]); err != nil {
+				t.r.Fatalf("side %d: modify %v to %v: %v", i, []string{"the initiator", "the target"}[i], to, err)
+			}
+		}
+	}
+	return l
+}
+
+// into makes a request take its receive from a queue.
+func into(srq rdma.SRQ, wr rdma.SendWR) rdma.SendWR {
+	wr.SRQNum = srq.Num()
+	return wr
+}
+
+func xrcNames(r *rig) {
+	a, b := r.sides[0], r.sides[1]
+	t := b.domain(rdma.XRCDInitAttr{Flags: os.O_CREATE})
+	src, dst := a.memory(64), b.memory(512)
+	cqs := []rdma.CQ{b.newCQ(64), b.newCQ(64)}
+	queues := []rdma.SRQ{t.queue(8, cqs[0]), t.queue(8, cqs[1])}
+	if queues[0].Num() == queues[1].Num() {
+		r.Fatalf("two queues have the number %#x", queues[0].Num())
+	}
+	links := []*link{t.from(a), t.from(a)}
+	for i := range uint64(40) {
+		k := int(i*i) % 2
+		l := links[i/2%2]
+		postSRQ(r, queues[k], receive(i, dst.sge(0, 64)))
+		src.Store(0, pattern(i, 64))
+		wr := sendImm(i, uint32(i), src.sge(0, 24))
+		if i%3 == 0 {
+			wr = writeImm(i, uint32(i), dst, 128, src.sge(0, 24))
+		}
+		l.send(into(queues[k], wr))
+		a.want(a.scq, i, rdma.WCSuccess)
+		wc := b.want(cqs[k], i, rdma.WCSuccess)
+		if wc.ImmData != uint32(i) || wc.ByteLen != 24 || wc.QPNum != l.qb.Num() {
+			r.Fatalf("message %d through queue pair %#x: %+v", i, l.qb.Num(), wc)
+		}
+		at := 0
+		if i%3 == 0 {
+			at = 128
+		}
+		r.same("message", dst.Load(at, 24), pattern(i, 64)[:24])
+		b.none(cqs[1-k])
+	}
+}
+
+func xrcOneSided(r *rig) {
+	a, b := r.sides[0], r.sides[1]
+	t := b.domain(rdma.XRCDInitAttr{Flags: os.O_CREATE})
+	src, dst := a.memory(8192), b.memory(8192)
+	l := t.from(a)
+	src.Store(0, pattern(1, 4000))
+	l.send(write(1, dst, 0, src.sge(0, 4000)), read(2, dst, 0, src.sge(4096, 4000)))
+	a.want(a.scq, 1, rdma.WCSuccess)
+	a.want(a.scq, 2, rdma.WCSuccess)
+	r.same("written and read", src.Load(4096, 4000), pattern(1, 4000))
+	for i := range uint64(50) {
+		l.send(fetchAdd(i, dst, 8000, 1, src.sge(8000, 8)))
+		a.want(a.scq, i, rdma.WCSuccess)
+		if got := src.Load64(8000); got != i {
+			r.Fatalf("atomic %d fetched %d", i, got)
+		}
+	}
+	stale := write(9, dst, 0, src.sge(0, 8))
+	stale.RKey ^= 1
+	l.send(stale)
+	a.want(a.scq, 9, rdma.WCRemAccessErr)
+	b.state(l.qb, rdma.StateErr)
+}
+
+// isRefused sends one request that the target must refuse, and looks at both ends.
+func (l *link) isRefused(wr rdma.SendWR) {
+	l.r.Helper()
+	l.send(wr)
+	l.a.want(l.a.scq, wr.WRID, rdma.WCRemInvReqErr)
+	l.a.state(l.qa, rdma.StateErr)
+	l.b.state(l.qb, rdma.StateErr)
+}
+
+// xrcIsolation: a target reaches the queues of its own domain alone.
+func xrcIsolation(r *rig) {
+	a, b := r.sides[0], r.sides[1]
+	mine, other := b.domain(rdma.XRCDInitAttr{Flags: os.O_CREATE}), b.domain(rdma.XRCDInitAttr{Flags: os.O_CREATE})
+	src, dst := a.memory(64), b.memory(64)
+	src.Store(0, pattern(1, 64))
+	q, foreign := mine.queue(4, b.rcq), other.queue(4, b.rcq)
+	postSRQ(r, q, receive(1, dst.sge(0, 8)))
+	postSRQ(r, foreign, receive(2, dst.sge(0, 8)))
+	mine.from(a).isRefused(into(foreign, send(3, src.sge(0, 8))))
+	mine.from(a).isRefused(into(foreign, writeImm(4, 1, dst, 8, src.sge(0, 8))))
+	basic := b.newSRQ(4)
+	postSRQ(r, basic, receive(5, dst.sge(0, 8)))
+	mine.from(a).isRefused(into(basic, send(6, src.sge(0, 8))))
+	b.none(b.rcq)
+	r.same("memory of the other domain's receives", dst.Load(0, 64), make([]byte, 64))
+	l := mine.from(a)
+	l.send(into(q, send(7, src.sge(0, 8))))
+	a.want(a.scq, 7, rdma.WCSuccess)
+	b.want(b.rcq, 1, rdma.WCSuccess)
+	l = other.from(a)
+	l.send(into(foreign, send(8, src.sge(0, 8))))
+	a.want(a.scq, 8, rdma.WCSuccess)
+	b.want(b.rcq, 2, rdma.WCSuccess)
+}
+
+func xrcNoQueue(r *rig) {
+	a, b := r.sides[0], r.sides[1]
+	t := b.domain(rdma.XRCDInitAttr{Flags: os.O_CREATE})
+	src := a.memory(64)
+	gone := t.queue(4, b.rcq)
+	num := gone.Num()
+	postSRQ(r, gone, receive(1))
+	r.close(gone)
+	for _, num := range []uint32{num, 0, ^uint32(0)} {
+		wr := send(2, src.sge(0, 8))
+		wr.SRQNum = num
+		t.from(a).isRefused(wr)
+	}
+	// The place is used again, and the old number is still nobody's.
+	again := t.queue(4, b.rcq)
+	postSRQ(r, again, receive(3))
+	wr := send(4)
+	wr.SRQNum = num
+	t.from(a).isRefused(wr)
+	l := t.from(a)
+	l.send(into(again, send(5)))
+	a.want(a.scq, 5, rdma.WCSuccess)
+	b.want(b.rcq, 3, rdma.WCSuccess)
+	b.none(b.rcq)
+}
+
+func xrcRNR(r *rig) {
+	a, b := r.sides[0], r.sides[1]
+	t := b.domain(rdma.XRCDInitAttr{Flags: os.O_CREATE})
+	src := a.memory(64)
+	cq := b.newCQ(8)
+	full, empty := t.queue(4, cq), t.queue(4, b.rcq)
+	postSRQ(r, full, receive(1), receive(2))
+	l := t.from(a)
+	before := a.ctx.Counters().RNRRetries
+	l.send(into(empty, send(3, src.sge(0, 0))), into(full, send(4, src.sge(0, 0))))
+	r.until("an RNR retry", func() bool {
+		a.none(a.scq)
+		return a.ctx.Counters().RNRRetries > before
+	})
+	b.none(cq) // nothing overtakes it
+	postSRQ(r, empty, receive(5))
+	a.want(a.scq, 3, rdma.WCSuccess)
+	a.want(a.scq, 4, rdma.WCSuccess)
+	b.want(b.rcq, 5, rdma.WCSuccess)
+	b.want(cq, 1, rdma.WCSuccess)
+	never := t.from(a, func(u *setup) { u.attr.RNRRetry = 1 })
+	never.send(into(empty, send(6)))
+	a.want(a.scq, 6, rdma.WCRNRRetryExcErr)
+}
+
+func xrcHalves(r *rig) {
+	a, b := r.sides[0], r.sides[1]
+	t := b.domain(rdma.XRCDInitAttr{Flags: os.O_CREATE})
+	l := t.from(a)
+	if n, err := l.qa.PostRecv([]rdma.RecvWR{receive(1)}); n != 0 || err == nil {
+		r.Errorf("the initiator took %d receives, %v", n, err)
+	}
+	if n, err := l.qb.PostRecv([]rdma.RecvWR{receive(1)}); n != 0 || err == nil {
+		r.Errorf("the target took %d receives, %v", n, err)
+	}
+	if n, err := l.qb.PostSend([]rdma.SendWR{send(1)}); n != 0 || err == nil {
+		r.Errorf("the target took %d requests, %v", n, err)
+	}
+	l.works(2)
+	if _, err := b.pd.CreateQP(rdma.QPInitAttr{Type: rdma.XRCRecv}); err == nil {
+		r.Error("a target without a domain was made")
+	}
+	if _, err := b.pd.CreateSRQ(rdma.SRQInitAttr{Attr: rdma.SRQAttr{MaxWR: 1}, Type: rdma.SRQXRC, CQ: b.rcq}); err == nil {
+		r.Error("a queue of XRC without a domain was made")
+	}
+	if _, err := b.pd.CreateSRQ(rdma.SRQInitAttr{Attr: rdma.SRQAttr{MaxWR: 1}, Type: rdma.SRQXRC, XRCD: t.x}); err == nil {
+		r.Error("a queue of XRC without a completion queue was made")
+	}
+}
+
+// xrcStates: the initiator has what a requester needs, the target what a
+// responder does.
+func xrcStates(r *rig) {
+	a, b := r.sides[0], r.sides[1]
+	t := b.domain(rdma.XRCDInitAttr{Flags: os.O_CREATE})
+	l := t.from(a)
+	r.move(l.qa, rdma.StateReset)
+	r.move(l.qb, rdma.StateReset)
+	for i, qp := range []rdma.QP{l.qa, l.qb} {
+		attr := l.attrs(i, defaults())
+		attr.State = rdma.StateInit
+		if err := qp.Modify(attr, initMask); err != nil {
+			r.Fatalf("half %d to INIT: %v", i, err)
+		}
+		attr.State = rdma.StateRTR
+		wrong, right := rtrMask, rdma.QPAttrMask(ucRTRMask)
+		if i == 1 {
+			wrong, right = right, wrong
+		}
+		r.wantErr("RTR with the other half's attributes", qp.Modify(attr, wrong), rdma.ErrInvalid)
+		if err := qp.Modify(attr, right); err != nil {
+			r.Fatalf("half %d to RTR: %v", i, err)
+		}
+		attr.State = rdma.StateRTS
+		wrong, right = rdma.QPStateMask|rdma.QPTimeoutMask|rdma.QPSQPSNMask, rtsMask
+		if i == 1 {
+			wrong, right = right, wrong
+		}
+		r.wantErr("RTS with the other half's attributes", qp.Modify(attr, wrong), rdma.ErrInvalid)
+		if err := qp.Modify(attr, right); err != nil {
+			r.Fatalf("half %d to RTS: %v", i, err)
+		}
+	}
+	l.works(1)
+}
+
+func xrcBusy(r *rig) {
+	s := r.sides[0]
+	t := s.domain(rdma.XRCDInitAttr{Flags: os.O_CREATE})
+	srq := t.queue(4, s.rcq)
+	r.wantErr("closing a domain with a queue", t.x.Close(), rdma.ErrBusy)
+	cq := s.newCQ(4)
+	other := t.queue(4, cq)
+	r.wantErr("closing a completion queue with a queue of XRC", cq.Close(), rdma.ErrBusy)
+	r.close(other)
+	r.close(cq)
+	r.close(srq)
+	l := t.from(s)
+	r.wantErr("closing a domain with a target", t.x.Close(), rdma.ErrBusy)
+	r.close(l.qb)
+	r.close(t.x)
+	if _, err := s.pd.CreateSRQ(rdma.SRQInitAttr{Attr: rdma.SRQAttr{MaxWR: 1}, Type: rdma.SRQXRC, XRCD: t.x, CQ: s.rcq}); err == nil {
+		r.Error("a queue was made in a domain that is closed")
+	}
+}
+
+// a file that names domains, in the test's directory.
+func (r *rig) file(name string) *os.File {
+	r.Helper()
+	f, err := os.Create(filepath.Join(r.TempDir(), name))
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(func() { f.Close() })
+	return f
+}
+
+// xrcFile: who opens a domain by one file has the same one, by the rules of
+// open(2); it goes with the last who closes it.
+func xrcFile(r *rig) {
+	a, b := r.sides[0], r.sides[1]
+	f, g := r.file("one"), r.file("two")
+	refuse := func(what string, attr rdma.XRCDInitAttr) {
+		r.Helper()
+		x, err := b.ctx.OpenXRCD(attr)
+		if err == nil {
+			r.Errorf("%s: no error", what)
+			r.own(x)
+		}
+	}
+	refuse("a domain that there is not", rdma.XRCDInitAttr{File: f})
+	t := b.domain(rdma.XRCDInitAttr{File: f, Flags: os.O_CREATE | os.O_EXCL})
+	refuse("a domain that there is, with O_EXCL", rdma.XRCDInitAttr{File: f, Flags: os.O_CREATE | os.O_EXCL})
+	refuse("unknown flags", rdma.XRCDInitAttr{File: f, Flags: os.O_TRUNC})
+	same, other := b.domain(rdma.XRCDInitAttr{File: f}), b.domain(rdma.XRCDInitAttr{File: g, Flags: os.O_CREATE})
+	q, foreign := same.queue(4, b.rcq), other.queue(4, b.rcq)
+	postSRQ(r, q, receive(1))
+	postSRQ(r, foreign, receive(2))
+	l := t.from(a)
+	l.send(into(q, send(3)))
+	a.want(a.scq, 3, rdma.WCSuccess)
+	b.want(b.rcq, 1, rdma.WCSuccess)
+	l.isRefused(into(foreign, send(4)))
+	r.close(q)
+	r.close(l.qb)
+	r.close(t.x)
+	r.close(b.domain(rdma.XRCDInitAttr{File: f}).x) // it is still there
+	r.close(same.x)
+	refuse("a domain that all have closed", rdma.XRCDInitAttr{File: f})
+}
+
+// xrcNode: sides 1 and 2 stand for two processes of a node; side 0 reaches the
+// queues of both through one connection, to side 1. Where they are of different
+// nodes it is refused.
+func xrcNode(r *rig) {
+	a, b, c := r.sides[0], r.sides[1], r.sides[2]
+	f := r.file("domain")
+	t := b.domain(rdma.XRCDInitAttr{File: f, Flags: os.O_CREATE})
+	x, err := c.ctx.OpenXRCD(rdma.XRCDInitAttr{File: f})
+	if err != nil {
+		r.Logf("these sides share no domain: %v", err)
+		return
+	}
+	r.own(x)
+	u := &target{c, x}
+	src, inB, inC := a.memory(256<<10), b.memory(128<<10), c.memory(128<<10)
+	qb, qc := t.queue(8, b.rcq), u.queue(8, c.rcq)
+	l := t.from(a)
+	for i := range uint64(30) {
+		side, q, m := b, qb, inB
+		if i%3 != 0 {
+			side, q, m = c, qc, inC
+		}
+		n := 16 << (i % 13)
+		postSRQ(r, q, receive(i, m.sge(0, 100), m.sge(100, n)))
+		src.Store(0, pattern(i, n))
+		l.send(into(q, send(i, src.sge(0, n))))
+		a.want(a.scq, i, rdma.WCSuccess)
+		if wc := side.want(side.rcq, i, rdma.WCSuccess); wc.ByteLen != uint32(n) || wc.QPNum != l.qb.Num() {
+			r.Fatalf("message %d of %d bytes: %+v", i, n, wc)
+		}
+		r.same("message", m.Load(0, n), pattern(i, n))
+	}
+	b.none(b.rcq)
+	c.none(c.rcq)
+	// Several connections into one queue of the other process.
+	second := t.from(a)
+	counts := map[uint64]int{}
+	for i := range uint64(8) {
+		postSRQ(r, qc, receive(i, inC.sge(int(i)*16, 16)))
+	}
+	for i := range uint64(8) {
+		src.Store(int(i)*16, binary.LittleEndian.AppendUint64(nil, i))
+		m := []*link{l, second}[i%2]
+		m.send(into(qc, send(i, src.sge(int(i)*16, 16))))
+	}
+	for range 8 {
+		if wc := a.next(a.scq); wc.Status != rdma.WCSuccess {
+			r.Fatalf("a send: %+v %q", wc, wc.Status)
+		}
+		wc := c.next(c.rcq)
+		counts[binary.LittleEndian.Uint64(inC.Load(int(wc.WRID)*16, 8))]++
+	}
+	for i := range uint64(8) {
+		if counts[i] != 1 {
+			r.Errorf("message %d came %d times", i, counts[i])
+		}
+	}
+	// The receives of one process are its own to spoil.
+	bad := inC.sge(0, 16)
+	bad.LKey ^= 1
+	postSRQ(r, qc, receive(50, bad))
+	l.send(into(qc, send(51, src.sge(0, 16))))
+	a.want(a.scq, 51, rdma.WCRemOpErr)
+	c.want(c.rcq, 50, rdma.WCLocProtErr)
+	b.state(l.qb, rdma.StateErr)
+	second.works(52)
+}
+
+// xrcOpen: a target is shared by its number; closing it leaves it to the others.
+func xrcOpen(r *rig) {
+	a, b := r.sides[0], r.sides[1]
+	f := r.file("domain")
+	t := b.domain(rdma.XRCDInitAttr{File: f, Flags: os.O_CREATE})
+	other := b.domain(rdma.XRCDInitAttr{Flags: os.O_CREATE})
+	q := t.queue(8, b.rcq)
+	l := t.from(a)
+	num := l.qb.Num()
+	if _, err := b.ctx.OpenQP(num, other.x); err == nil {
+		r.Error("a target of another domain was opened")
+	}
+	if _, err := b.ctx.OpenQP(num^1, t.x); err == nil {
+		r.Error("a target that there is not was opened")
+	}
+	first, err := b.ctx.OpenQP(num, t.x)
+	if err != nil {
+		r.Fatalf("OpenQP(%#x): %v", num, err)
+	}
+	second, err := b.ctx.OpenQP(num, t.x)
+	if err != nil {
+		r.Fatalf("OpenQP(%#x) again: %v", num, err)
+	}
+	works := func(id uint64) {
+		r.Helper()
+		postSRQ(r, q, receive(id))
+		l.send(into(q, send(id)))
+		a.want(a.scq, id, rdma.WCSuccess)
+		b.want(b.rcq, id, rdma.WCSuccess)
+	}
+	if first.Num() != num || first.State() != rdma.StateRTS {
+		r.Errorf("opened %#x as %#x in %v", num, first.Num(), first.State())
+	}
+	works(1)
+	if err := first.Close(); err != nil {
+		r.Errorf("closing what was opened: %v", err)
+	}
+	works(2)
+	r.close(l.qb) // its maker's own
+	works(3)
+	if err := second.Close(); err != nil {
+		r.Errorf("closing what was opened last: %v", err)
+	}
+	if _, err := b.ctx.OpenQP(num, t.x); err == nil {
+		r.Error("a target that all have closed was opened")
+	}
+}
