@@ -135,7 +135,7 @@ func (a *agent) do(c *call, ans *answer) error {
 	case opHello, opPort, opGID, opAddEndpoint, opCounters, opSupports, opAllocPD, opCreateCQ, opCloseContext,
 		opCreateCQEx, opCreateChannel, opAsyncEvent, opOpenXRCD, opOpenQP:
 		return a.onContext(c, ans)
-	case opCreateQP, opMemory, opAgain, opAgainAt, opAdvise, opCreateSRQ, opCreateAH, opAllocMW, opShareVA:
+	case opCreateQP, opMemory, opAgain, opAgainAt, opAdvise, opCreateSRQ, opCreateAH, opAllocMW, opShareVA, opCreateMkey:
 		pd, err := object[rdma.PD](a, c.On)
 		if err != nil {
 			return err
@@ -389,6 +389,13 @@ func (a *agent) onPD(pd rdma.PD, c *call, ans *answer) error {
 		if err != nil {
 			return err
 		}
+	case opCreateMkey:
+		k, err := pd.CreateMkey(c.N)
+		if err != nil {
+			return err
+		}
+		ans.Object, ans.Key = a.add(k), [2]uint32{k.LKey(), k.RKey()}
+		return nil
 	case opShareVA:
 		v, err := pd.ShareVA()
 		if err != nil {

@@ -151,7 +151,7 @@ func allCases() []testCase {
 		transferCases(), recvCases(), rnrCases(), ackCases(), atomicCases(),
 		orderCases(), cqCases(), deregCases(), counterCases(), abilityCases(),
 		closeCases(), mapCases(), randomCases(), processCases(),
-		iovaCases(), reregCases(), odpCases(), mwCases(), svaCases(), dmabufCases(),
+		iovaCases(), reregCases(), odpCases(), mwCases(), svaCases(), dmabufCases(), mkeyCases(),
 		srqCases(), eventCases(), channelCases(), doorbellCases(),
 		ucCases(), udCases(), xrcCases(),
 		inlineRecvCases(),

@@ -301,6 +301,24 @@ func (d *procPD) ShareVA() (rdma.SVA, error) {
 	return &procSVA{procObject{d.p, a.Object}, d, a.Key}, nil
 }
 
+func (d *procPD) CreateMkey(entries int) (rdma.Mkey, error) {
+	a, err := d.p.call(&call{Op: opCreateMkey, On: d.h, N: entries})
+	if err != nil {
+		return nil, err
+	}
+	return &procMkey{procObject{d.p, a.Object}, d, a.Key}, nil
+}
+
+type procMkey struct {
+	procObject
+	pd  *procPD
+	key [2]uint32
+}
+
+func (k *procMkey) PD() rdma.PD  { return k.pd }
+func (k *procMkey) LKey() uint32 { return k.key[0] }
+func (k *procMkey) RKey() uint32 { return k.key[1] }
+
 type procSVA struct {
 	procObject
 	pd  *procPD

@@ -31,6 +31,7 @@ const (
 	opAllocMW
 	opShareVA
 	opProtect
+	opCreateMkey
 	opRKey
 	opBindMW
 	opClose
@@ -114,6 +115,7 @@ type sendCall struct {
 	WR   rdma.SendWR
 	AH   handle
 	MW   handle
+	Mkey handle
 	Bind *bindCall
 }
 
@@ -135,7 +137,10 @@ func callOfSend(wr rdma.SendWR) sendCall {
 	if wr.Bind != nil {
 		c.Bind = callOfBind(*wr.Bind)
 	}
-	c.WR.AH, c.WR.MW, c.WR.Bind = nil, nil, nil
+	if k, ok := wr.Mkey.(*procMkey); ok {
+		c.Mkey = k.h
+	}
+	c.WR.AH, c.WR.MW, c.WR.Bind, c.WR.Mkey = nil, nil, nil, nil
 	return c
 }
 
@@ -154,6 +159,9 @@ func (c *sendCall) request(a *agent) (wr rdma.SendWR, err error) {
 		return wr, err
 	}
 	if wr.MW, err = optional[rdma.MW](a, c.MW); err != nil {
+		return wr, err
+	}
+	if wr.Mkey, err = optional[rdma.Mkey](a, c.Mkey); err != nil {
 		return wr, err
 	}
 	if c.Bind != nil {

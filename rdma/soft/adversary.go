@@ -99,16 +99,16 @@ func (h *chaos) piece(q *queuePair, wr *rdma.SendWR) {
 		return
 	}
 	segs, total, guard, ok := q.gather(wr)
-	if !ok || guard || total <= 8 {
+	if !ok || guard || q.woven || total <= 8 {
 		return
 	}
 	s, c := q.peer, q.remote
-	q.mark(uint64(wr.RKey>>8) + 1)
+	q.mark(s.markOf(wr.RKey))
 	defer q.unmark()
 	if admit(c, q.attr.DestQPNum, q.dest, q.psn) != accepted || !permits(atomic.LoadUint32(&c.rights), wr.Opcode) {
 		return
 	}
-	sp, ok := s.open(c, wr.RKey, wr.RemoteAddr, total, rdma.AccessRemoteWrite)
+	sp, ok := q.open(wr.RKey, wr.RemoteAddr, total, rdma.AccessRemoteWrite)
 	if !ok {
 		return
 	}

@@ -101,6 +101,7 @@ const (
 	kindOrdinary                   // memory of the owner's process
 	kindImplicit                   // the whole address space of the owner's process
 	kindShared                     // the same, as far as a table allows it
+	kindMkey                       // what a layout names
 
 	// kindPrivate, with another kind: for regionEntry.queue alone.
 	kindPrivate uint32 = 1 << 8
@@ -115,7 +116,7 @@ type regionEntry struct {
 	addr   uint64 // as remote addresses name it; 0 for zero-based and implicit
 	length uint64
 	va     uint64 // address of the first byte in the owner's process
-	offset uint64 // in the arena, kindSegment; of the table, kindShared
+	offset uint64 // in the arena, kindSegment; of the table, kindShared; of the layout, kindMkey
 	pd     uint32
 	access uint32
 	kind   uint32

@@ -23,6 +23,13 @@ func wordBytes(v uint64) (b [8]byte) {
 // atomic executes an atomic on 8 checked bytes of the peer. rank is the
 // initiator's place in the segment.
 func (s *peer) atomic(sp *span, op rdma.WROpcode, compareAdd, swap uint64, rank int) (old uint64, status rdma.WCStatus) {
+	if sp.key != 0 {
+		one, st := sp.word()
+		if st != rdma.WCSuccess {
+			return 0, st
+		}
+		sp = &one
+	}
 	if sp.mem != nil && !sp.guard {
 		w := word64(sp.mem)
 		if w == nil {

@@ -1,6 +1,7 @@
 package soft
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -60,6 +61,11 @@ func (q *queuePair) keep(wr *rdma.SendWR) {
 	if wr.Bind != nil {
 		bind := *wr.Bind
 		e.wr.Bind = &bind
+	}
+	if wr.Layout != nil {
+		l := *wr.Layout
+		l.List, l.Interleaved = slices.Clone(l.List), slices.Clone(l.Interleaved)
+		e.wr.Layout = &l
 	}
 	if wr.Flags&rdma.SendInline != 0 {
 		// What cannot be read will fail when it is executed.

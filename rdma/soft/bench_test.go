@@ -28,10 +28,18 @@ func TestHotPathAllocatesNothing(t *testing.T) {
 	datagram := []rdma.SendWR{{Opcode: rdma.WRSend, Flags: rdma.SendSignaled, SGL: []rdma.SGE{sge(src, 0, 64)},
 		AH: must[rdma.AH](t)(a.pd.CreateAH(rdma.AV{DGID: b.p.gids[0], PortNum: 1})), RemoteQPN: datagrams.num, RemoteQKey: 7}}
 	defer datagram[0].AH.Close()
+	near, far := n[0].laid(qa, src), n[1].laid(qb, dst)
+	woven := []rdma.SendWR{{Flags: rdma.SendSignaled, SGL: []rdma.SGE{{Length: 1024, LKey: near}}, RKey: far}}
 	for _, c := range []struct {
 		name string
 		do   func()
 	}{
+		{"layout to layout", func() {
+			post(t, qa, woven...)
+			if k, _ := a.cq.Poll(wc); k != 1 || wc[0].Status != rdma.WCSuccess {
+				t.Fatal(wc[0])
+			}
+		}},
 		{"write and poll", func() {
 			post(t, qa, write...)
 			if k, _ := a.cq.Poll(wc); k != 1 {
@@ -81,6 +89,56 @@ func TestHotPathAllocatesNothing(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			if got := testing.AllocsPerRun(200, c.do); got != 0 {
 				t.Errorf("%v allocations, want 0", got)
+			}
+		})
+	}
+}
+
+// laid makes a key for every other 8 bytes of a region.
+func (n *node) laid(q *queuePair, mr rdma.MR) uint32 {
+	n.t.Helper()
+	k := must[rdma.Mkey](n.t)(n.pd.CreateMkey(1))
+	blocks := uint32(mr.Len() / 16)
+	post(n.t, q, rdma.SendWR{Opcode: rdma.WRRegMkey, Flags: rdma.SendSignaled, Mkey: k,
+		Layout: &rdma.MkeyLayout{Access: all, Repeat: blocks, Interleaved: []rdma.MkeyPiece{{Addr: mr.Addr(), Count: 8, Skip: 8, LKey: mr.LKey()}}}})
+	if got := n.poll(1)[0]; got.Status != rdma.WCSuccess {
+		n.t.Fatalf("set a layout: %v", got.Status)
+	}
+	return k.RKey()
+}
+
+// BenchmarkLayout moves blocks of 64 bytes out of every second cache line.
+func BenchmarkLayout(b *testing.B) {
+	const blocks = 1024
+	n := nodes(b, 2, Config{})
+	qa, qb := pair(b, n[0], n[1], attrs())
+	src, dst := n[0].alloc(128*blocks, all), n[1].alloc(128*blocks, all)
+	key := func(n *node, q *queuePair, mr rdma.MR) uint32 {
+		k := must[rdma.Mkey](b)(n.pd.CreateMkey(1))
+		post(b, q, rdma.SendWR{Opcode: rdma.WRRegMkey, Flags: rdma.SendSignaled, Mkey: k,
+			Layout: &rdma.MkeyLayout{Access: all, Repeat: blocks, Interleaved: []rdma.MkeyPiece{{Addr: mr.Addr(), Count: 64, Skip: 64, LKey: mr.LKey()}}}})
+		n.poll(1)
+		return k.RKey()
+	}
+	near, far := key(n[0], qa, src), key(n[1], qb, dst)
+	wc := make([]rdma.WC, 1)
+	for name, wr := range map[string]rdma.SendWR{
+		"strided to flat":    {SGL: []rdma.SGE{{Length: 64 * blocks, LKey: near}}, RemoteAddr: dst.Addr(), RKey: dst.RKey()},
+		"flat to strided":    {SGL: []rdma.SGE{sge(src, 0, 64*blocks)}, RKey: far},
+		"strided to strided": {SGL: []rdma.SGE{{Length: 64 * blocks, LKey: near}}, RKey: far},
+	} {
+		b.Run(name, func(b *testing.B) {
+			wr.Flags = rdma.SendSignaled
+			wrs := []rdma.SendWR{wr}
+			b.SetBytes(64 * blocks)
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := qa.PostSend(wrs); err != nil {
+					b.Fatal(err)
+				}
+				if k, _ := n[0].cq.Poll(wc); k != 1 || wc[0].Status != rdma.WCSuccess {
+					b.Fatal(wc[0])
+				}
 			}
 		})
 	}

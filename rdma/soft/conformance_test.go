@@ -30,7 +30,6 @@ const arenaSize = 64 << 20
 // lacking are the features that this device does not have.
 var lacking = []rdma.Feature{
 	rdma.FeatureDC,
-	rdma.FeatureUMR,
 	rdma.FeatureTagMatching, rdma.FeatureStridingRQ,
 }
 
@@ -230,7 +229,7 @@ func TestConformanceOrdinaryMemory(t *testing.T) {
 // where requests are executed.
 var inMotion = []string{"flush", "status", "signal", "inline", "transfer", "recv", "rnr", "ack", "atomic",
 	"order", "cq", "dereg", "counters", "ability", "close", "map", "random",
-	"iova", "rereg", "odp", "mw", "doorbell", "sva", "dmabuf",
+	"iova", "rereg", "odp", "mw", "doorbell", "sva", "dmabuf", "mkey",
 	"srq", "event", "channel", "cq_ex",
 	"uc", "ud", "xrc",
 	"inline_recv",

@@ -151,9 +151,11 @@ func (q *queuePair) land(s *peer, c *queueContext, num, qkey uint32, segs [][]by
 		binary.BigEndian.PutUint16(q.grh[4:], uint16(d.n-rdma.GRHLen))
 		st := q.to.store(0, q.grh[:], false)
 		off := rdma.GRHLen
-		for i := 0; i < len(segs) && st == rdma.WCSuccess; i++ {
-			st = q.to.store(off, segs[i], guard)
-			off += len(segs[i])
+		for ; segs != nil; segs = q.more() {
+			for i := 0; i < len(segs) && st == rdma.WCSuccess; i++ {
+				st = q.to.store(off, segs[i], guard)
+				off += len(segs[i])
+			}
 		}
 		switch st {
 		case rdma.WCSuccess:
@@ -194,8 +196,8 @@ func (q *queuePair) flyWire(wr *rdma.SendWR, h *addressHandle, segs [][]byte, to
 	case linkBroken:
 		return rdma.WCSuccess, total, accepted // nobody is there
 	}
-	if guard {
-		copied, ok := guardedCopy(segs, 0, int(total))
+	if guard || q.woven {
+		copied, ok := q.outOf(wr, segs, 0, int(total))
 		if !ok {
 			return rdma.WCLocProtErr, 0, accepted
 		}
@@ -233,6 +235,7 @@ func (l *link) datagram(f *frame, payload []byte) {
 	}
 	rdma.GRH{NextHdr: bthHeader, HopLimit: 1, SGID: from, DGID: f.gid}.Append(q.grh[:0])
 	l.one[0] = payload
+	q.woven = false // this is no memory of its own
 	q.land(p.self, q.own, f.to, f.key, l.one[:], f.message(), false)
 	l.one[0] = nil
 }

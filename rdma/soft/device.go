@@ -90,7 +90,7 @@ func (c *context) QueryDevice() rdma.DeviceAttr {
 		MaxMR: l.regions, MaxMRSize: math.MaxInt64, MaxPD: math.MaxInt32,
 		MaxQPRdAtom: maxRdAtom, MaxQPInitRdAtom: maxRdAtom,
 		MaxInlineData: maxInline, MaxInlineRecv: maxInlineRecv,
-		MaxMW:  l.regions,
+		MaxMW: l.regions, MaxMkeyEntries: maxMkeyEntries,
 		MaxSRQ: l.shared, MaxSRQWR: maxWR, MaxSRQSGE: maxSGE,
 		ClockHz: deviceHz, MaxAH: math.MaxInt32,
 		OneSided: c.p.net == nil && c.p.cfg.Adversary == nil,
@@ -102,7 +102,7 @@ func (c *context) QueryDevice() rdma.DeviceAttr {
 func (c *context) Supports(f rdma.Feature) error {
 	switch f {
 	case rdma.FeatureRC, rdma.FeatureAtomics, rdma.FeatureInlineSend, rdma.FeatureInlineRecv, rdma.FeatureZeroBased, rdma.FeatureODP, rdma.FeatureImplicitODP,
-		rdma.FeatureIOVA, rdma.FeatureReregMR, rdma.FeatureMW1, rdma.FeatureMW2, rdma.FeatureSendWithInv, rdma.FeatureSVA,
+		rdma.FeatureIOVA, rdma.FeatureReregMR, rdma.FeatureMW1, rdma.FeatureMW2, rdma.FeatureSendWithInv, rdma.FeatureSVA, rdma.FeatureUMR,
 		rdma.FeatureSRQ, rdma.FeatureAsyncEvents, rdma.FeatureCompChannel, rdma.FeatureExtendedCQ, rdma.FeatureDoorbellCounts,
 		rdma.FeatureUC, rdma.FeatureUD, rdma.FeatureXRC:
 		return nil

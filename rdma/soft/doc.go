@@ -17,6 +17,7 @@
 //	memoryRegion  a memory region
 //	window        a memory window
 //	sva           a shared address space
+//	mkey, weave   a memory key with a layout, and the layout
 //	region        what a key opens, to its owner; regionEntry is its line in the protection table
 //	queuePair     a queue pair; queueContext is what its peer works on
 //	completionQueue
@@ -48,6 +49,9 @@
 // so it costs what a region costs. Requests that bind and invalidate are executed
 // when all before them is complete, and complete when nobody is in the middle of
 // an operation on what the key opened (file own.go).
+// A layout (Mkey) lies in its owner's arena and names regions by their keys, which
+// are looked up at every access; whoever executes a request walks its blocks. A
+// layout names no other layout, and a send cannot invalidate it.
 // What lies in an arena a program may also load and store itself (rdma.Mapper).
 //
 // Order. Writes of one queue pair become visible in the order of their posting,

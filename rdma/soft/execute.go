@@ -47,7 +47,7 @@ func (q *queuePair) run(wr *rdma.SendWR) (status rdma.WCStatus, moved uint32, a 
 	what := markQueue
 	switch wr.Opcode {
 	case rdma.WRRDMAWrite, rdma.WRRDMARead, rdma.WRAtomicCmpAndSwp, rdma.WRAtomicFetchAndAdd:
-		what = uint64(wr.RKey>>8) + 1
+		what = s.markOf(wr.RKey)
 	}
 	q.mark(what)
 	a = admit(c, q.attr.DestQPNum, q.dest, psn)
@@ -60,7 +60,7 @@ func (q *queuePair) run(wr *rdma.SendWR) (status rdma.WCStatus, moved uint32, a 
 			c.expect = (q.psn + 1) & psnMask
 		}
 	} else if a == duplicate && fetches(wr.Opcode) {
-		status = q.repeat(wr, segs, guard)
+		status = q.repeat(wr, segs, total, guard)
 	}
 	q.unmark()
 	if q.unreliable && (a != accepted || status != rdma.WCLocProtErr) {
@@ -119,7 +119,7 @@ func (q *queuePair) respond(wr *rdma.SendWR, segs [][]byte, total uint64, guard 
 	case rdma.WRRDMAWrite, rdma.WRRDMAWriteWithImm:
 		if total > 0 {
 			var ok bool
-			if sp, ok = s.open(c, wr.RKey, wr.RemoteAddr, total, rdma.AccessRemoteWrite); !ok {
+			if sp, ok = q.open(wr.RKey, wr.RemoteAddr, total, rdma.AccessRemoteWrite); !ok {
 				q.refuse(faultAccess)
 				return rdma.WCRemAccessErr, accepted
 			}
@@ -134,13 +134,15 @@ func (q *queuePair) respond(wr *rdma.SendWR, segs [][]byte, total uint64, guard 
 			}
 		}
 		off := 0
-		for _, b := range segs {
-			if st := sp.store(off, b, guard); st != rdma.WCSuccess {
-				tk.giveBack()
-				q.blame(st)
-				return st, accepted
+		for ; segs != nil; segs = q.more() {
+			for _, b := range segs {
+				if st := sp.store(off, b, guard); st != rdma.WCSuccess {
+					tk.giveBack()
+					q.blame(st)
+					return st, accepted
+				}
+				off += len(b)
 			}
-			off += len(b)
 		}
 		if imm {
 			s.deliver(c, &tk, q.message(wr, total))
@@ -157,15 +159,8 @@ func (q *queuePair) respond(wr *rdma.SendWR, segs [][]byte, total uint64, guard 
 		}
 		st, theirs := tk.receive(total, q.to)
 		if st == rdma.WCSuccess {
-			off := 0
-			for _, b := range segs {
-				if st = q.to.store(off, b, guard); st != rdma.WCSuccess {
-					if st == rdma.WCRemAccessErr {
-						st, theirs = rdma.WCRemOpErr, rdma.WCLocProtErr
-					}
-					break
-				}
-				off += len(b)
+			if st = q.fill(segs, guard); st == rdma.WCRemAccessErr {
+				st, theirs = rdma.WCRemOpErr, rdma.WCLocProtErr
 			}
 			if st == rdma.WCSuccess {
 				if wr.Opcode == rdma.WRSendWithInv && !s.invalidate(c, wr.InvalidateRKey) {
@@ -189,20 +184,12 @@ func (q *queuePair) respond(wr *rdma.SendWR, segs [][]byte, total uint64, guard 
 		if total == 0 {
 			return rdma.WCSuccess, accepted
 		}
-		sp, ok := s.open(c, wr.RKey, wr.RemoteAddr, total, rdma.AccessRemoteRead)
+		sp, ok := q.open(wr.RKey, wr.RemoteAddr, total, rdma.AccessRemoteRead)
 		if !ok {
 			q.refuse(faultAccess)
 			return rdma.WCRemAccessErr, accepted
 		}
-		off := 0
-		for _, b := range segs {
-			if st := sp.load(off, b, guard); st != rdma.WCSuccess {
-				q.blame(st)
-				return st, accepted
-			}
-			off += len(b)
-		}
-		return rdma.WCSuccess, accepted
+		return q.bring(&sp, segs, guard), accepted
 	}
 
 	// The atomics.
@@ -210,7 +197,7 @@ func (q *queuePair) respond(wr *rdma.SendWR, segs [][]byte, total uint64, guard 
 		q.refuse(faultRequest)
 		return rdma.WCRemInvReqErr, accepted
 	}
-	sp, ok := s.open(c, wr.RKey, wr.RemoteAddr, 8, rdma.AccessRemoteAtomic)
+	sp, ok := q.open(wr.RKey, wr.RemoteAddr, 8, rdma.AccessRemoteAtomic)
 	if !ok {
 		q.refuse(faultAccess)
 		return rdma.WCRemAccessErr, accepted
@@ -268,33 +255,50 @@ func (q *queuePair) blame(st rdma.WCStatus) {
 }
 
 // repeat answers a read or an atomic that was executed before.
-func (q *queuePair) repeat(wr *rdma.SendWR, segs [][]byte, guard bool) rdma.WCStatus {
-	s, c := q.peer, q.remote
+func (q *queuePair) repeat(wr *rdma.SendWR, segs [][]byte, total uint64, guard bool) rdma.WCStatus {
+	c := q.remote
 	if wr.Opcode != rdma.WRRDMARead {
 		if c.atomicValid == 0 || c.atomicPSN != q.psn {
 			return rdma.WCRetryExcErr
 		}
 		return scatterWord(segs, c.atomicOld, guard)
 	}
-	total := 0
-	for _, b := range segs {
-		total += len(b)
-	}
 	if total == 0 {
 		return rdma.WCSuccess
 	}
-	sp, ok := s.open(c, wr.RKey, wr.RemoteAddr, uint64(total), rdma.AccessRemoteRead)
+	sp, ok := q.open(wr.RKey, wr.RemoteAddr, total, rdma.AccessRemoteRead)
 	if !ok {
 		q.refuse(faultAccess)
 		return rdma.WCRemAccessErr
 	}
+	return q.bring(&sp, segs, guard)
+}
+
+// bring does a read's copying.
+func (q *queuePair) bring(sp *span, segs [][]byte, guard bool) rdma.WCStatus {
 	off := 0
-	for _, b := range segs {
-		if st := sp.load(off, b, guard); st != rdma.WCSuccess {
-			q.blame(st)
-			return st
+	for ; segs != nil; segs = q.more() {
+		for _, b := range segs {
+			if st := sp.load(off, b, guard); st != rdma.WCSuccess {
+				q.blame(st)
+				return st
+			}
+			off += len(b)
 		}
-		off += len(b)
+	}
+	return rdma.WCSuccess
+}
+
+// fill does a message's.
+func (q *queuePair) fill(segs [][]byte, guard bool) rdma.WCStatus {
+	off := 0
+	for ; segs != nil; segs = q.more() {
+		for _, b := range segs {
+			if st := q.to.store(off, b, guard); st != rdma.WCSuccess {
+				return st
+			}
+			off += len(b)
+		}
 	}
 	return rdma.WCSuccess
 }
@@ -320,6 +324,7 @@ func scatterWord(segs [][]byte, v uint64, guard bool) rdma.WCStatus {
 // not be mapped. The result is valid until the next gather.
 func (q *queuePair) gather(wr *rdma.SendWR) (segs [][]byte, total uint64, guard, ok bool) {
 	segs = q.segs[:0]
+	q.woven = false
 	if wr.Flags&rdma.SendInline != 0 {
 		if wr.Inline != nil {
 			if len(wr.Inline) > 0 {
@@ -360,7 +365,7 @@ func (q *queuePair) gather(wr *rdma.SendWR) (segs [][]byte, total uint64, guard,
 		}
 		mem, whole, found := q.local(g, need)
 		if !found {
-			return nil, 0, false, false
+			return q.gatherWoven(wr, need, 0)
 		}
 		segs = append(segs, mem)
 		guard = guard || whole
@@ -379,7 +384,7 @@ func (q *queuePair) local(g *rdma.SGE, need rdma.Access) (mem []byte, guard, ok 
 	}
 	off, n := g.Addr-r.addr, uint64(g.Length)
 	if r.kind >= kindImplicit {
-		if !r.holds(g.Addr, n) || r.kind == kindShared && !grants(*r.grants.Load(), g.Addr, n, need) {
+		if r.kind == kindMkey || !r.holds(g.Addr, n) || r.kind == kindShared && !grants(*r.grants.Load(), g.Addr, n, need) {
 			return nil, false, false
 		}
 		return memoryAt(g.Addr, int(n)), true, true

@@ -101,6 +101,10 @@ func scribble(t *testing.T, seed uint64, words uint16) {
 	if err := space.Protect(other.Addr(), 64, all); err != nil {
 		t.Fatal(err)
 	}
+	woven := must[rdma.Mkey](t)(b.pd.CreateMkey(4))
+	layout := &rdma.MkeyLayout{Access: all, Repeat: 8, Interleaved: []rdma.MkeyPiece{
+		{Addr: dst.Addr(), Count: 3, Skip: 5, LKey: dst.LKey()}, {Addr: other.Addr(), Count: 1, Skip: 1, LKey: other.LKey()}}}
+	post(t, qb, rdma.SendWR{Opcode: rdma.WRRegMkey, Mkey: woven, Layout: layout})
 	rng := rand.New(rand.NewPCG(seed, 0))
 	l := a.p.layout
 	for range 8 {
@@ -156,10 +160,12 @@ func scribble(t *testing.T, seed uint64, words uint16) {
 			if rng.IntN(3) == 0 {
 				mr = other
 			}
-			key := [...]uint32{mr.RKey(), mr.RKey(), shared.RKey(), private.RKey(), space.RKey()}[rng.IntN(5)]
+			key := [...]uint32{mr.RKey(), mr.RKey(), shared.RKey(), private.RKey(), space.RKey(), woven.RKey()}[rng.IntN(6)]
 			op := [...]rdma.WROpcode{0, 1, 2, 3, 4, 5, 6, rdma.WRSendWithInv}[rng.IntN(8)]
-			qa.PostSend([]rdma.SendWR{{Opcode: op, Flags: rdma.SendSignaled, SGL: []rdma.SGE{sge(src, 0, 8)}, RemoteAddr: mr.Addr() + 8, RKey: key, InvalidateRKey: key}})
-			switch rng.IntN(6) {
+			qa.PostSend([]rdma.SendWR{{Opcode: op, Flags: rdma.SendSignaled, SGL: []rdma.SGE{sge(src, 0, 8)}, RemoteAddr: [...]uint64{mr.Addr() + 8, 8}[rng.IntN(2)], RKey: key, InvalidateRKey: key}})
+			switch rng.IntN(8) {
+			case 3:
+				qb.PostSend([]rdma.SendWR{{Opcode: rdma.WRRegMkey, Mkey: woven, Layout: layout}})
 			case 0:
 				qb.PostSend([]rdma.SendWR{{Opcode: rdma.WRLocalInv, InvalidateRKey: private.RKey()}})
 			case 1:
@@ -197,7 +203,7 @@ func scribble(t *testing.T, seed uint64, words uint16) {
 			atomic.StoreUint64(&x.p.queues[i].mark, 0)
 		}
 	}
-	for _, w := range []interface{ Close() error }{shared, private, space} {
+	for _, w := range []interface{ Close() error }{shared, private, space, woven} {
 		if err := w.Close(); err != nil {
 			t.Errorf("close a window: %v", err)
 		}

@@ -44,7 +44,7 @@ func (q *queuePair) move(op rdma.WROpcode, mem []byte, addr uint64, rkey uint32)
 	if len(mem) == 0 {
 		return true
 	}
-	q.mark(uint64(rkey>>8) + 1)
+	q.mark(q.peer.markOf(rkey))
 	ok := q.moveMarked(op, mem, addr, rkey, need)
 	q.unmark()
 	if !ok {
@@ -63,11 +63,11 @@ func (q *queuePair) move(op rdma.WROpcode, mem []byte, addr uint64, rkey uint32)
 // moveMarked does the responder's part, as respond does. Nothing that it finds
 // wrong is a fault here: the request that is posted instead finds it again.
 func (q *queuePair) moveMarked(op rdma.WROpcode, mem []byte, addr uint64, rkey uint32, need rdma.Access) bool {
-	s, c := q.peer, q.remote
+	c := q.remote
 	if admit(c, q.attr.DestQPNum, q.dest, q.psn) != accepted || !permits(atomic.LoadUint32(&c.rights), op) {
 		return false
 	}
-	sp, ok := s.open(c, rkey, addr, uint64(len(mem)), need)
+	sp, ok := q.open(rkey, addr, uint64(len(mem)), need)
 	if !ok {
 		return false
 	}

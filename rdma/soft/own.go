@@ -49,6 +49,8 @@ func (q *queuePair) checkOwn(wr *rdma.SendWR) (wrong string) {
 		return "an operation on a key has no payload to inline"
 	case wr.Opcode == rdma.WRBindMW:
 		return q.checkBind(wr)
+	case wr.Opcode == rdma.WRRegMkey:
+		return q.checkLayout(wr)
 	}
 	return ""
 }
@@ -78,6 +80,8 @@ func (q *queuePair) begin(wr *rdma.SendWR) (*drain, bool) {
 	switch wr.Opcode {
 	case rdma.WRBindMW:
 		return wr.MW.(*window).begin(q, wr)
+	case rdma.WRRegMkey:
+		return wr.Mkey.(*mkey).begin(q, wr)
 	case rdma.WRLocalInv:
 		if q.subject = q.p.keyed(wr.InvalidateRKey, q.pd); q.subject == nil {
 			return nil, false
@@ -92,6 +96,8 @@ func (q *queuePair) end(wr *rdma.SendWR) bool {
 	switch wr.Opcode {
 	case rdma.WRBindMW:
 		return wr.MW.(*window).end(q, wr)
+	case rdma.WRRegMkey:
+		return wr.Mkey.(*mkey).end(wr)
 	case rdma.WRLocalInv:
 		q.subject.invalidated(wr.InvalidateRKey)
 		q.subject = nil

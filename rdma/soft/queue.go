@@ -43,6 +43,8 @@ type queuePair struct {
 	turn       uint64        // of the mark
 	posts      uint32        // executions, to look after the peer now and then
 	pending    backlog       // posted and not executed
+	near       *gathering    // for requests whose local memory has a layout; made when first needed
+	woven      bool          // the request under way is one
 	segs       [][]byte      // scratch for the gather list
 	to         *scatter      // scratch for a receiver's memory; made when first needed
 	counters   rdma.Counters

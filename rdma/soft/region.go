@@ -33,6 +33,7 @@ type region struct {
 	offset uint64 // in the arena, kindSegment
 
 	grants *atomic.Pointer[[]grant] // kindShared
+	weave  *weave                   // kindMkey
 }
 
 // take gives a new key of the domain the next free index.
@@ -76,7 +77,8 @@ func (d *domain) giveBack(index uint32) {
 func (p *Provider) publish(r *region) {
 	e := &p.regions[r.index]
 	e.addr, e.length, e.va, e.offset = r.addr, r.length, r.va, r.offset
-	e.pd, e.access, e.kind, e.queue = r.pd.id, uint32(r.access), r.kind, r.queue
+	e.pd, e.access, e.queue = r.pd.id, uint32(r.access), r.queue
+	atomic.StoreUint32(&e.kind, r.kind) // see peer.markOf
 	p.byKey.set(r.index, r)
 	atomic.StoreUint64(&e.state, uint64(r.key)|regionLive)
 }

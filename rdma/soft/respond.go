@@ -14,9 +14,11 @@ import (
 // A span is checked memory of a responder.
 type span struct {
 	s     *peer
-	mem   []byte // when it is memory of this process
-	guard bool   // mem may not be mapped
-	va    uint64 // else: the address in the peer's process
+	mem   []byte      // when it is memory of this process
+	guard bool        // mem may not be mapped
+	va    uint64      // else: the address in the peer's process, or, with
+	key   uint32      // a key of the peer's that has a layout, the place in that
+	need  rdma.Access // the right that the layout's pieces must grant
 }
 
 // open resolves a key that a request for the queue pair c names.
@@ -74,8 +76,20 @@ func (s *peer) look(key, pd, num uint32, addr, n uint64, need rdma.Access) (sp s
 		if s.grants(e, addr, n, need) {
 			return s.anywhere(addr, n)
 		}
+	case kindMkey:
+		return s.woven(key, off, need), true
 	}
 	return sp, false
+}
+
+// woven is a place in the layout of a key. Its pieces are found when they are
+// accessed; what is to be written needs regions that their owner may write to.
+func (s *peer) woven(key uint32, off uint64, need rdma.Access) span {
+	sp := span{s: s, key: key, va: off}
+	if need&(rdma.AccessRemoteWrite|rdma.AccessRemoteAtomic|rdma.AccessLocalWrite) != 0 {
+		sp.need = rdma.AccessLocalWrite
+	}
+	return sp
 }
 
 // anywhere is n bytes of the peer's address space, his arena among them.
@@ -103,6 +117,9 @@ func (s *peer) translate(key, pd, num uint32, addr, n uint64, need rdma.Access) 
 	kind := r.kind &^ kindPrivate
 	if kind == kindShared && !grants(*r.grants.Load(), addr, n, need) {
 		return sp, false
+	}
+	if kind == kindMkey {
+		return s.woven(key, off, need), true
 	}
 	if kind != kindImplicit && kind != kindShared {
 		// Atomics on ordinary memory are guarded by a lock, as a peer's are.
@@ -145,6 +162,14 @@ func (t *span) store(off int, src []byte, guardLocal bool) rdma.WCStatus {
 	if len(src) == 0 {
 		return rdma.WCSuccess
 	}
+	if t.key != 0 {
+		return t.weave(off, src, guardLocal, false)
+	}
+	return t.put(off, src, guardLocal)
+}
+
+// put is store for a span that is no layout.
+func (t *span) put(off int, src []byte, guardLocal bool) rdma.WCStatus {
 	if t.mem != nil {
 		dst := t.mem[off : off+len(src)]
 		if !t.guard && !guardLocal {
@@ -164,6 +189,14 @@ func (t *span) load(off int, dst []byte, guardLocal bool) rdma.WCStatus {
 	if len(dst) == 0 {
 		return rdma.WCSuccess
 	}
+	if t.key != 0 {
+		return t.weave(off, dst, guardLocal, true)
+	}
+	return t.get(off, dst, guardLocal)
+}
+
+// get is load for a span that is no layout.
+func (t *span) get(off int, dst []byte, guardLocal bool) rdma.WCStatus {
 	if t.mem != nil {
 		src := t.mem[off : off+len(dst)]
 		if !t.guard && !guardLocal {

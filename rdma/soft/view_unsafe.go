@@ -19,6 +19,8 @@ var (
 	_ = [1]struct{}{}[unsafe.Sizeof(recvSlot{})-slotHeader]
 	_ = [1]struct{}{}[unsafe.Sizeof(slotSGE{})-slotSGESize]
 	_ = [1]struct{}{}[unsafe.Sizeof(grant{})-grantSize]
+	_ = [1]struct{}{}[unsafe.Sizeof(piece{})-pieceEntrySize]
+	_ = [1]struct{}{}[unsafe.Sizeof(layoutHeader{})-layoutHeaderSize]
 	_ = [1]struct{}{}[unsafe.Sizeof(grantHeader{})-grantHeaderSize]
 )
 

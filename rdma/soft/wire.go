@@ -183,9 +183,9 @@ func (q *queuePair) sendPieces(e *request, segs [][]byte, total uint32, guard bo
 			send = nil
 		}
 		off := int(w.offset)
-		if guard && send != nil {
+		if (guard || q.woven) && send != nil {
 			// The kernel would say EFAULT in the middle of a frame.
-			copied, ok := guardedCopy(segs, off, int(f.length))
+			copied, ok := q.outOf(wr, segs, off, int(f.length))
 			if !ok {
 				if w.next > 0 {
 					return false
@@ -329,7 +329,7 @@ func (l *link) answered(f *frame, payload []byte) {
 			q.acknowledged(e, rdma.WCLocProtErr, 0)
 			return
 		}
-		if st := scatterBytes(segs, int(f.offset), payload, guard); st != rdma.WCSuccess {
+		if st := q.into(&e.wr, segs, int(f.offset), payload, guard); st != rdma.WCSuccess {
 			q.acknowledged(e, st, 0)
 			return
 		}
