@@ -309,7 +309,7 @@ func badBinds(r *rig) map[string]rdma.MWBind {
 		"another domain's region":          showing(b.region(b.newPD(), Ordinary, 64, bindable), 0, 64, remoteAll),
 		"a closed region":                  showing(closed, 0, 64, remoteAll),
 	}
-	if r.f.Refuses&rdma.AccessZeroBased == 0 {
+	if r.f.Refuses&rdma.AccessZeroBased == 0 && !r.f.WholePages {
 		bad["a zero-based region"] = showing(b.region(b.pd, Ordinary, 64, bindable|rdma.AccessZeroBased), 0, 64, remoteAll)
 	}
 	return bad

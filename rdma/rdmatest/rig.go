@@ -5,6 +5,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -76,7 +77,7 @@ func introduce(t testing.TB, from, to rdma.Context) {
 // sub runs a part of the case as a subtest that closes its own objects.
 func (r *rig) sub(name string, run func(*rig)) {
 	r.Helper()
-	rule := r.rule + "/" + name
+	rule := r.rule + "/" + strings.ReplaceAll(name, " ", "_")
 	if r.f.differs(rule) {
 		return
 	}

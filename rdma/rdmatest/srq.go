@@ -473,6 +473,9 @@ func srqLimit(r *rig) {
 	if e := b.event(rdma.EventSRQLimitReached); e.SRQ != srq {
 		r.Errorf("the second event is of %v, want %v", e.SRQ, srq)
 	}
+	if r.f.differs("srq/last_WQE_reached") {
+		return
+	}
 	// What comes next is no event of the limit.
 	r.move(l.qb, rdma.StateErr)
 	b.event(rdma.EventQPLastWQEReached)

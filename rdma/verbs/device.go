@@ -78,6 +78,19 @@ func check(op string, parents ...*node) error {
 	return nil
 }
 
+// alive is check for a request that names objects: the library would look into
+// what is no more.
+func (c *deviceContext) alive(op string, objects ...*node) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, n := range objects {
+		if n.closed {
+			return invalid(op, "an object that the request names is closed")
+		}
+	}
+	return nil
+}
+
 // shut closes an object: destroy calls the verb. A second time does nothing.
 // The lock is not held meanwhile, because a verb may wait for events to be
 // acknowledged or for peers.

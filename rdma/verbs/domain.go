@@ -8,6 +8,7 @@ import "C"
 import (
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"github.com/gorun-mpi/gorun/rdma"
 )
@@ -95,6 +96,12 @@ func (w *window) RKey() uint32 {
 	return w.rkey
 }
 
+// bound notes the key of a bind of type 2 that was posted.
+func (w *window) bound(rkey uint32) {
+	w.setRKey(rkey)
+	C.gv_set_rkey_of_mw(w.h, C.uint32_t(rkey))
+}
+
 func (w *window) setRKey(rkey uint32) {
 	w.mu.Lock()
 	w.rkey = rkey
@@ -112,6 +119,7 @@ type address struct {
 	d    *domain
 	h    handle
 	node node
+	open atomic.Uint64 // h until it is closed: posts look at it
 }
 
 var _ rdma.AH = (*address)(nil)
@@ -131,6 +139,7 @@ func (d *domain) CreateAH(av rdma.AV) (rdma.AH, error) {
 	if rc := C.gv_create_ah(&c.lib.c, d.h, &attr, &a.h); rc != 0 {
 		return nil, failed("create_ah", rc, av.DGID.String())
 	}
+	a.open.Store(uint64(a.h))
 	c.adopt(&d.node)
 	return a, nil
 }
@@ -160,6 +169,7 @@ func (a *address) PD() rdma.PD { return a.d }
 
 func (a *address) Close() error {
 	return a.d.c.shut("destroy_ah", &a.node, func() error {
+		a.open.Store(0)
 		return failed("destroy_ah", C.gv_destroy_ah(&a.d.c.lib.c, a.h), "")
 	}, &a.d.node)
 }

@@ -101,7 +101,9 @@ func (w *watcher) next() error {
 		event.CQ = o
 		o.broke()
 	case *queuePair:
-		event.QP = o
+		if event.QP = o; event.Type == rdma.EventSQDrained && !o.drainAsked.Load() { // rxe tells it unasked
+			return nil
+		}
 	case *sharedQueue:
 		event.SRQ = o
 	case nil:

@@ -27,8 +27,9 @@ type queuePair struct {
 	srq            *sharedQueue
 	xrcd           *xrcDomain
 
-	peer   atomic.Uint32 // the connected queue pair's number
-	failed atomic.Bool   // a completion, or a Modify, has told that it is in ERR
+	peer       atomic.Uint32 // the connected queue pair's number
+	drainAsked atomic.Bool   // of the present SQD
+	failed     atomic.Bool   // a completion, or a Modify, has told that it is in ERR
 
 	life sync.Mutex // guards attr, and h against its end
 	gone bool
@@ -271,6 +272,7 @@ func (q *queuePair) modify(attr rdma.QPAttr, mask rdma.QPAttrMask) error {
 	defer q.sendMu.Unlock()
 	q.recvMu.Lock()
 	defer q.recvMu.Unlock()
+	q.drainAsked.Store(attr.SQDAsyncNotify && mask&rdma.QPSQDAsyncNotifyMask != 0)
 	if rc := C.gv_modify_qp(&q.c.lib.c, q.h, &request, C.int(mask)); rc != 0 {
 		if syscall.Errno(rc) == syscall.ENODATA { // an index of an empty entry
 			rc = C.int(syscall.EINVAL)
@@ -440,7 +442,7 @@ func errFull(op string) error {
 // bindMW calls the verb; r is nil when the window is unbound.
 func bindMW(qp handle, w *window, id uint64, flags rdma.SendFlags, r *region, bind *rdma.MWBind) (rkey uint32, err error) {
 	b := C.gv_bind{wr_id: C.uint64_t(id), addr: C.uint64_t(bind.Addr), length: C.uint64_t(bind.Length),
-		send_flags: C.uint32_t(flags), access: C.uint32_t(bind.Access)}
+		send_flags: C.uint32_t(flags), access: C.uint32_t(bind.Access), stand_in: truth(w.d.c.attr.VendorID == rxeVendor)}
 	if r != nil {
 		b.mr = r.h
 	}

@@ -58,7 +58,9 @@ func (q *queuePair) postSends(wrs []rdma.SendWR) (int, error) {
 		if bad = q.layOut(n, head+uint64(n), &wrs[n]); bad != nil {
 			break
 		}
-		n++
+		if n++; wrs[n-1].Opcode == rdma.WRBindMW {
+			break // what follows may need the window's new key
+		}
 	}
 	if n == 0 {
 		return 0, bad
@@ -71,10 +73,8 @@ func (q *queuePair) postSends(wrs []rdma.SendWR) (int, error) {
 		l.head.Store(head + uint64(taken))
 		bad = failed("post_send", rc, "")
 	}
-	for i := range wrs[:taken] {
-		if w := &wrs[i]; w.Opcode == rdma.WRBindMW {
-			w.MW.(*window).setRKey(w.RKey)
-		}
+	if wr := &wrs[n-1]; taken == n && wr.Opcode == rdma.WRBindMW {
+		wr.MW.(*window).bound(wr.RKey)
 	}
 	return taken, bad
 }
@@ -141,7 +141,11 @@ func (q *queuePair) layOut(i int, seq uint64, wr *rdma.SendWR) error {
 		if !ok || ah.d.c != q.c || wr.Opcode != rdma.WRSend && wr.Opcode != rdma.WRSendWithImm {
 			return invalid(op, "a datagram is a send with an address handle of this context")
 		}
-		to.addr, to.rkey = uint64(ah.h), [2]uint32{wr.RemoteQPN, wr.RemoteQKey}
+		h := ah.open.Load()
+		if h == 0 {
+			return invalid(op, "the address handle is closed")
+		}
+		to.addr, to.rkey = h, [2]uint32{wr.RemoteQPN, wr.RemoteQKey}
 	case rdma.XRCSend:
 		to.srqNum = wr.SRQNum
 	}
@@ -159,15 +163,16 @@ func layOutBind(to *sendWR, wr *rdma.SendWR) error {
 	if w.typ != rdma.MWType2 {
 		return invalid(op, "WRBindMW is for windows of type 2: QP.BindMW binds one of type 1")
 	}
+	r, ok := wr.Bind.MR.(*region)
+	if !ok || r.c != w.d.c {
+		return invalid(op, "a window of type 2 shows a region of its context")
+	}
+	if err := w.d.c.alive(op, &w.node, &r.node); err != nil {
+		return err
+	}
 	to.mw, to.mwRKey = uint64(w.h), wr.RKey
 	to.bindAddr, to.bindLen, to.bindAcc = wr.Bind.Addr, wr.Bind.Length, uint32(wr.Bind.Access)
-	if wr.Bind.MR != nil {
-		r, ok := wr.Bind.MR.(*region)
-		if !ok {
-			return invalid(op, "the region is another provider's")
-		}
-		to.bindMR = uint64(r.h)
-	}
+	to.bindMR = uint64(r.h)
 	return nil
 }
 
@@ -235,6 +240,13 @@ func (q *queuePair) BindMW(mw rdma.MW, wrid uint64, flags rdma.SendFlags, bind r
 		if r, ok = bind.MR.(*region); !ok || r.c != q.c {
 			return invalid(op, "the region is of another context")
 		}
+	}
+	nodes := []*node{&w.node}
+	if r != nil {
+		nodes = append(nodes, &r.node)
+	}
+	if err := q.c.alive(op, nodes...); err != nil {
+		return err
 	}
 	if q.send == nil {
 		return invalid(op, "%v has no send queue", q.init.Type)

@@ -85,15 +85,20 @@ func (q *completionQueue) Poll(wc []rdma.WC) (int, error) {
 	if q.extended {
 		return q.pollExtended(len(wc), func(i int, e *rdma.WCEx) { wc[i] = e.WC })
 	}
+	return q.poll(len(wc), func(i int) *rdma.WC { return &wc[i] })
+}
+
+// poll translates completions into the places that at gives.
+func (q *completionQueue) poll(limit int, at func(int) *rdma.WC) (int, error) {
 	got := 0
-	for got < len(wc) {
-		ask := q.room(len(wc) - got)
+	for got < limit {
+		ask := q.room(limit - got)
 		n := q.harvest.poll(q.h, ask)
 		if n < 0 {
 			return got, q.fail(n)
 		}
 		for i := range q.harvest.wcs[:n] {
-			if q.translate(&q.harvest.wcs[i], &wc[got]) {
+			if q.translate(&q.harvest.wcs[i], at(got)) {
 				got++
 			}
 		}
@@ -150,8 +155,10 @@ func (q *completionQueue) translate(raw *rawWC, wc *rdma.WC) bool {
 			return false
 		}
 		wc.WRID = wrid
-		if pair = q.c.numbered(raw.qpNum); pair == nil { // closed meanwhile: the receive is consumed all the same
-			pair = &queuePair{}
+		// The receive is used up, but its queue pair is gone, or was reset, and
+		// the completion with it.
+		if pair = q.c.numbered(raw.qpNum); pair == nil {
+			return false
 		}
 	} else {
 		e, ok := l.retire(raw.wrID, status == rdma.WCSuccess)
@@ -195,7 +202,8 @@ func (q *completionQueue) PollEx(wc []rdma.WCEx) (int, error) {
 		return 0, err
 	}
 	if !q.extended {
-		return 0, invalid("start_poll", "the queue was not made by CreateCQEx with an extended field")
+		clear(wc)
+		return q.poll(len(wc), func(i int) *rdma.WC { return &wc[i].WC })
 	}
 	return q.pollExtended(len(wc), func(i int, e *rdma.WCEx) { wc[i] = *e })
 }

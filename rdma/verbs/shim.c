@@ -381,12 +381,24 @@ int gv_alloc_mw(gv_handle pd, int type, gv_handle *out, uint32_t *rkey) {
 
 int gv_dealloc_mw(gv_handle mw) { return error_of(ibv_dealloc_mw((struct ibv_mw *)mw)); }
 
+// A window of type 2 has the key of its last bind by the program's hand: drivers
+// find it by that key at the next one.
+int gv_set_rkey_of_mw(gv_handle mw, uint32_t rkey) {
+	((struct ibv_mw *)mw)->rkey = rkey;
+	return 0;
+}
+
 int gv_bind_mw(gv_handle qp, gv_handle handle, const gv_bind *b, uint32_t *rkey) {
 	struct ibv_mw *mw = (struct ibv_mw *)handle;
 	struct ibv_mw_bind bind = {
 		.wr_id = b->wr_id, .send_flags = b->send_flags,
 		.bind_info = {(struct ibv_mr *)b->mr, b->addr, b->length, b->access},
 	};
+	// librxe reads the lkey of the region that an unbinding does not have; its
+	// kernel half takes key 0 for none.
+	struct ibv_mr none = {.context = mw->context, .pd = mw->pd};
+	if (b->mr == 0 && b->stand_in)
+		bind.bind_info.mr = &none;
 	int rc = error_of(ibv_bind_mw((struct ibv_qp *)qp, mw, &bind));
 	*rkey = mw->rkey;
 	return rc;

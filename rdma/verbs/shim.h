@@ -63,6 +63,7 @@ typedef struct {
 	uint64_t wr_id, addr, length;
 	gv_handle mr;
 	uint32_t send_flags, access;
+	int stand_in; // the driver looks into mr even where there is none
 } gv_bind;
 
 typedef struct {
@@ -127,6 +128,7 @@ int gv_open(const char *path, gv_lib *lib, char *err, size_t size);
 	F(advise_mr, (gv_handle pd, int advice, uint32_t flags, void *sgl, uint32_t n)) \
 	F(alloc_mw, (gv_handle pd, int type, gv_handle *out, uint32_t *rkey)) \
 	F(dealloc_mw, (gv_handle mw)) \
+	F(set_rkey_of_mw, (gv_handle mw, uint32_t rkey)) \
 	F(bind_mw, (gv_handle qp, gv_handle mw, const gv_bind *bind, uint32_t *rkey)) \
 	F(create_ah, (const gv_lib *lib, gv_handle pd, const gv_ah_attr *attr, gv_handle *out)) \
 	F(destroy_ah, (const gv_lib *lib, gv_handle ah)) \
