@@ -170,6 +170,9 @@ func layOutBind(to *sendWR, wr *rdma.SendWR) error {
 	if err := w.d.c.alive(op, &w.node, &r.node); err != nil {
 		return err
 	}
+	if wr.Bind.Access&^windowAccess != 0 {
+		return invalid(op, "a window with %v", wr.Bind.Access)
+	}
 	to.mw, to.mwRKey = uint64(w.h), wr.RKey
 	to.bindAddr, to.bindLen, to.bindAcc = wr.Bind.Addr, wr.Bind.Length, uint32(wr.Bind.Access)
 	to.bindMR = uint64(r.h)
@@ -228,6 +231,9 @@ func (q *queuePair) PostRecv(wrs []rdma.RecvWR) (int, error) {
 	return taken, nil
 }
 
+// windowAccess are the rights that a window may give.
+const windowAccess = rdma.AccessRemoteWrite | rdma.AccessRemoteRead | rdma.AccessRemoteAtomic | rdma.AccessZeroBased
+
 // BindMW binds a window of type 1.
 func (q *queuePair) BindMW(mw rdma.MW, wrid uint64, flags rdma.SendFlags, bind rdma.MWBind) error {
 	const op = "bind_mw"
@@ -240,6 +246,9 @@ func (q *queuePair) BindMW(mw rdma.MW, wrid uint64, flags rdma.SendFlags, bind r
 		if r, ok = bind.MR.(*region); !ok || r.c != q.c {
 			return invalid(op, "the region is of another context")
 		}
+	}
+	if bind.Access&^windowAccess != 0 {
+		return invalid(op, "a window with %v", bind.Access)
 	}
 	nodes := []*node{&w.node}
 	if r != nil {
