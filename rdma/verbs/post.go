@@ -146,6 +146,10 @@ func (q *queuePair) layOut(i int, seq uint64, wr *rdma.SendWR) error {
 			return invalid(op, "the address handle is closed")
 		}
 		to.addr, to.rkey = h, [2]uint32{wr.RemoteQPN, wr.RemoteQKey}
+	case rdma.UC:
+		if wr.Opcode >= rdma.WRRDMARead && wr.Opcode <= rdma.WRAtomicFetchAndAdd {
+			return invalid(op, "UC has no reads and no atomics")
+		}
 	case rdma.XRCSend:
 		to.srqNum = wr.SRQNum
 	}
