@@ -12,7 +12,6 @@ import (
 // or package verbs: they move to its table of differences, or are mended.
 var unsettled = []string{
 	"ud", // without_a_receive_it_is_lost does not end
-	"uc",
 	"mw", // Soft-RoCE does not hold accesses to a window's bounds
 }
 
