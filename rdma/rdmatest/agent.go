@@ -225,6 +225,8 @@ func (a *agent) do(c *call, ans *answer) error {
 		return o.Close()
 	case opChurn:
 		return a.churn(c)
+	case opFlood:
+		return a.flood(c)
 	case opBounce:
 		return a.bounce(c, ans)
 	}

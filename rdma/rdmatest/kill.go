@@ -215,7 +215,7 @@ func (r *rig) forget() {
 	keep := r.owned[:0]
 	for _, o := range r.owned {
 		switch o.(type) {
-		case *procPD, *procCQ, *procQP, *procMR:
+		case *procPD, *procCQ, *procQP, *procMR, *procAH:
 		default:
 			keep = append(keep, o)
 		}

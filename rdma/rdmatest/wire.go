@@ -47,6 +47,7 @@ const (
 	opStore
 	opLoad64
 	opChurn
+	opFlood
 	opBounce
 	opCloseContext
 	opCancel
@@ -101,6 +102,7 @@ type call struct {
 	MWType rdma.MWType
 	Recvs  []rdma.RecvWR
 	Churn  churn
+	Flood  flood
 	Bounce bounce
 
 	CQInit  rdma.CQInitAttr  // without what handles stand for

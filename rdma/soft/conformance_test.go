@@ -345,3 +345,30 @@ func TestConformanceKills(t *testing.T) {
 		})
 	}
 }
+
+// floods opens a survivor here, and victims in processes of their own, each in
+// a place of its own.
+func floods(kills int) func(testing.TB) (rdmatest.Node, func(int) (rdmatest.Victim, func())) {
+	return func(t testing.TB) (rdmatest.Node, func(int) (rdmatest.Victim, func())) {
+		t.Helper()
+		segment, err := shm.Create(shm.Geometry{Ranks: kills + 8, ArenaSize: 1 << 20})
+		if err != nil {
+			t.Fatalf("shm.Create: %v", err)
+		}
+		t.Cleanup(func() { closeSegment(t, segment) })
+		survivor := rdmatest.Local(opened(t, soft.Config{Segment: segment, Host: "here"}))
+		return survivor, func(i int) (rdmatest.Victim, func()) {
+			return child(t, i+1, segment), func() { segment.SetDead(i + 1) }
+		}
+	}
+}
+
+// Processes that share receive queues and completion queues are killed in the
+// middle of whatever they do to them.
+func TestConformanceSharedKills(t *testing.T) {
+	kills, budget := 500, 40*time.Second
+	if arch.RaceEnabled || testing.Short() {
+		kills, budget = 20, 10*time.Second // see afar
+	}
+	rdmatest.RunFlood(t, rdmatest.FloodFabric{Open: floods(kills), Kills: kills, Budget: budget, Seed: 1})
+}

@@ -127,6 +127,7 @@ func (q *queuePair) land(s *peer, c *queueContext, num, qkey uint32, segs [][]by
 	}
 	tk, ok := s.take(h, q.p.cfg.Rank)
 	if !ok {
+		s.hunger(h, c.recvCQ)
 		return rdma.WCSuccess
 	}
 	// The claim is seen by who takes the queue pair away, or this sees that it

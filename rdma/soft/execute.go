@@ -223,7 +223,7 @@ func (q *queuePair) await(wr *rdma.SendWR) (ticket, bool, answer) {
 		return tk, ok, notReady
 	}
 	tk, ok := s.next(c, rank)
-	if !ok && !q.unreliable {
+	if !ok && (!q.unreliable || c.shared != 0) {
 		// A full barrier: either the owner sees this or the next look sees
 		// his receive, up to his own store buffer; the timer covers that.
 		s.starve(c)

@@ -418,6 +418,76 @@ func TestFlushAfterAPeerDiedUntold(t *testing.T) {
 	}
 }
 
+// Claims of a shared queue whose claimant has died are found by its owner, told
+// of the death or not, when somebody wants a receive; so are claims that were
+// given back when others had gone past them. Who is alive keeps his.
+func TestClaimOfTheDead(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		told, ended bool
+		back        bool
+		want        int // of both receives, those that messages get
+	}{
+		{"told", true, true, false, 2}, {"untold", false, true, false, 2}, {"given back", false, false, true, 2}, {"alive", false, false, false, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			n := nodes(t, 3, Config{})
+			const dead, owner, other = 0, 1, 2
+			o := n[owner]
+			s, _ := n[dead].intoSRQ(o)
+			toOther := n[other].into(o, s)
+			dst := o.alloc(64, all)
+			for id := range uint64(2) {
+				if _, err := s.PostRecv([]rdma.RecvWR{{WRID: id, SGL: []rdma.SGE{sge(dst, 0, 8)}}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			// In the middle of a message.
+			view := n[dead].p.find(o.p.gids[0])
+			tk, ok := view.take(&view.shared[s.index], dead)
+			if !ok {
+				t.Fatal("no receive to claim")
+			}
+			tk.cq = o.cq.index
+			send := rdma.SendWR{Opcode: rdma.WRSend, Flags: rdma.SendSignaled | rdma.SendInline, Inline: []byte("a word..")}
+			post(t, toOther, send)
+			switch {
+			case c.back:
+				tk.giveBack()
+			case c.told:
+				o.p.segment.SetDead(dead)
+			case c.ended:
+				at := o.p.find(n[dead].p.gids[0])
+				at.mu.Lock()
+				at.ep.pid, at.ep.started = 1<<22+1, 1 // beyond any process
+				at.mu.Unlock()
+			}
+			post(t, toOther, send)
+			got := map[uint64]bool{}
+			var wc [4]rdma.WC
+			for range 2000 {
+				k, err := o.cq.Poll(wc[:])
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, w := range wc[:k] {
+					if w.Status != rdma.WCSuccess || got[w.WRID] {
+						t.Fatalf("%+v after %v", w, got)
+					}
+					got[w.WRID] = true
+				}
+				n[other].cq.Poll(wc[:])
+			}
+			if len(got) != c.want {
+				t.Errorf("messages got %d receives, want %d", len(got), c.want)
+			}
+			for i := range s.claims { // or the clean-up waits for who is alive
+				atomic.StoreUint64(&s.claims[i], claimFree)
+			}
+		})
+	}
+}
+
 // What others scribble on the protection table leads nobody about in his own
 // process: neither over loopback nor when he serves what came over TCP.
 func TestOwnMemoryIsNotLookedUpInTheArena(t *testing.T) {

@@ -124,11 +124,17 @@ func (a *node) intoSRQ(b *node) (*srq, *queuePair) {
 	a.t.Helper()
 	s := must[rdma.SRQ](a.t)(b.pd.CreateSRQ(rdma.SRQInitAttr{Attr: rdma.SRQAttr{MaxWR: 64, MaxSGE: 4}})).(*srq)
 	b.owned = append(b.owned, s)
+	return s, a.into(b, s)
+}
+
+// into connects a queue pair of a to one of b that receives from s.
+func (a *node) into(b *node, s *srq) *queuePair {
+	a.t.Helper()
 	qa := a.queue()
 	qb := must[rdma.QP](a.t)(b.pd.CreateQP(rdma.QPInitAttr{SendCQ: b.cq, RecvCQ: b.cq, Type: rdma.RC, SRQ: s, Cap: rdma.QPCap{MaxSendWR: 64, MaxSendSGE: 4}})).(*queuePair)
 	bring(a.t, qa, rdma.StateRTS, b, qb.num, attrs())
 	bring(a.t, qb, rdma.StateRTS, a, qa.num, attrs())
-	return s, qa
+	return qa
 }
 
 // intoXRC connects an initiator of a to a target of b, with a shared queue.
