@@ -1,6 +1,6 @@
-// Package soft is an RDMA device in software: reliable connections between the
-// ranks of a host by shared memory, and between hosts over TCP, by the rules of
-// libibverbs and with its completion statuses.
+// Package soft is an RDMA device in software: RC, UC, UD and XRC between
+// the ranks of a host by shared memory, and between hosts over TCP, by the rules
+// of libibverbs and with its completion statuses.
 //
 // # Design
 //
@@ -21,6 +21,10 @@
 //	region        what a key opens, to its owner; regionEntry is its line in the protection table
 //	queuePair     a queue pair; queueContext is what its peer works on
 //	completionQueue
+//	sharedQueue   a receive queue that many take from: an SRQ, or the own one of a
+//	              datagram queue pair; srq is the former as programs have it
+//	xrcDomain     an XRC domain; addressHandle, compChannel
+//	watch         who looks when a program waits for events: a goroutine
 //	peer          another provider, as seen from here: views of its arena, how its
 //	              ordinary memory is reached, whether it is alive, the TCP link
 //	backlog       requests that could not be executed at the post
@@ -63,9 +67,34 @@
 // and its peer may move it to ERR, both by compare-and-swap. Receive slots and
 // the hand-over of completions are drawn at recvSlot and completionQueue.
 //
+// Shared queues. A receive queue that many initiators take from has no turn to
+// wait for: each claims the next receive by one compare-and-swap that records who
+// he is (sharedHeader). The owner's polls move what was completed into the completion
+// queues, put back what was given back, and find the claims of the dead, when
+// somebody wants a receive and has got none. Each queue pair's messages complete
+// in order; of messages that one XRC target has put into different shared queues,
+// only those of one queue do.
+//
+// Unreliable transports. A message of UC and a datagram is executed as a request
+// is, once, and what the responder has against it is not told: it completes as
+// sent. To a peer that has died it is lost; over TCP one to a peer that is stopped
+// waits, as the socket does. An Adversary loses one in eight.
+//
+// XRC. A domain that was opened by a file is one for all processes of the segment
+// that open it. Whoever executes a request works on the arena of the third process
+// whose queue it names, of which he must have been told (AddEndpoint). A target
+// queue pair lives in the process of its maker: OpenQP elsewhere shares it, and it
+// ends with its maker's context. A message over TCP of more than 64 KiB keeps its
+// claim until its last piece has come.
+//
+// Events. Asynchronous events and completion channels are served while somebody
+// waits for them, by a goroutine that takes in what initiators have done and
+// sleeps on the owner's alarm in between. A completion queue is overrun when
+// somebody looks: a poll, a query of a queue pair's state, a wait for events.
+//
 // Leaving. Deregistration and the destruction of a queue pair first take back
 // what initiators look at, then wait for the mark of each that may have looked
-// before: see memoryRegion.Close. An initiator that has died does not count; one that
+// before, and for the claims of shared queues: see memoryRegion.Close. An initiator that has died does not count; one that
 // is stopped for 5 s makes Close fail, and the key, the queue pair and the memory
 // are then never used again. Software atomics are serialised by a lock word that names its
 // holder and can be taken from the dead: see peer.lock.
@@ -92,13 +121,14 @@
 // Posting and polling do not block on peers. MR.Close, QP.Close and QP.Modify
 // to RESET wait for a peer in mid-copy, for 5 s at most. Goroutines belong to
 // the Provider, and Close ends them: progress.run lives while there is a backlog
-// and acts when nobody polls for 1 ms; with a Secret network.accept, one short
+// and acts when nobody polls for 1 ms; watch.run lives while somebody waits in
+// GetAsyncEvent or CompChannel.Get; with a Secret network.accept, one short
 // handshake for each new connection, and network.serve, which acts when nobody
 // polls and sleeps in the netpoller.
 //
 // # Limits
 //
-// Only RC; port 1, two GIDs, one P_Key; 32 scatter entries; 4 KiB inline, 64 bytes
+// Port 1, two GIDs, one P_Key; 32 scatter entries; 4 KiB inline, 64 bytes
 // received inline and none of them with an SRQ; 2 GiB
 // a message. Atomics on memory outside the arena are atomic against other
 // requests of this device, not against the processor (IBV_ATOMIC_HCA). A TCP

@@ -10,6 +10,14 @@ import (
 type drain struct {
 	marks []seenMark
 	busy  []*queuePair // whose lock was taken: they may be at it for a peer over TCP
+
+	claims []seenClaim // of receives that may name the key
+}
+
+// A seenClaim is a receive of a shared queue that a peer was filling.
+type seenClaim struct {
+	claim *uint64
+	word  uint64
 }
 
 // A seenMark is a mark at the key. When it has changed its initiator looks at
@@ -30,13 +38,24 @@ func (p *Provider) drainOf(what uint64, q *queuePair, everybody bool) *drain {
 		return d
 	}
 	p.mu.Lock()
-	n := p.head.touched.queues
+	n, shared := p.head.touched.queues, p.head.touched.shared
 	p.mu.Unlock()
 	for i := range min(n, uint32(len(p.queues))) {
 		if other := p.byQPN.get(i); other != nil {
 			d.look(other, what)
 			if other != q {
 				d.busy = append(d.busy, other)
+			}
+		}
+	}
+	for i := range min(shared, uint32(len(p.shared))) {
+		h := p.byShared.get(i)
+		if h == nil {
+			continue
+		}
+		for k := range h.claims {
+			if w := atomic.LoadUint64(&h.claims[k]); h.abroad(w) >= 0 {
+				d.claims = append(d.claims, seenClaim{&h.claims[k], w})
 			}
 		}
 	}
@@ -53,7 +72,7 @@ func (d *drain) look(q *queuePair, what uint64) {
 }
 
 // over tells whether nobody is at it any more.
-func (d *drain) over() bool {
+func (d *drain) over(p *Provider) bool {
 	kept := d.marks[:0]
 	for _, s := range d.marks {
 		if atomic.LoadUint64(&s.t.context.mark) == s.mark && !s.t.peer.checkDead() {
@@ -70,5 +89,12 @@ func (d *drain) over() bool {
 		q.mu.Unlock()
 	}
 	d.busy = busy
-	return len(d.marks) == 0 && len(d.busy) == 0
+	claims := d.claims[:0]
+	for _, s := range d.claims {
+		if atomic.LoadUint64(s.claim) == s.word && !p.holderDead(claimant(s.word)) {
+			claims = append(claims, s)
+		}
+	}
+	d.claims = claims
+	return len(d.marks) == 0 && len(d.busy) == 0 && len(d.claims) == 0
 }

@@ -64,7 +64,7 @@ func (q *queuePair) runOwn(wr *rdma.SendWR) (rdma.WCStatus, answer) {
 		}
 		q.changing = d
 	}
-	if q.changing != nil && !q.changing.over() {
+	if q.changing != nil && !q.changing.over(q.p) {
 		return 0, draining
 	}
 	q.changing = nil

@@ -154,14 +154,26 @@ func (p *Provider) giveSRQ(i int) {
 	p.mu.Unlock()
 }
 
+// claimant is the rank that a claim names, -1 for none.
+func claimant(word uint64) int { return int(word>>claimRank&(1<<24-1)) - 1 }
+
+// abroad is the rank of another process that is filling a slot with this claim,
+// -1 for none. What this provider itself fills it does under its queue pairs' locks.
+func (h *sharedQueue) abroad(word uint64) int {
+	if rank := claimant(word); word&claimState == claimTaken && rank != h.p.cfg.Rank {
+		return rank
+	}
+	return -1
+}
+
 // settle waits until no peer that has claimed a slot, when it is called, is at
 // it any more. The caller has passed a barrier.
 func (h *sharedQueue) settle(waited *patience) (stuck bool) {
 	for i := range h.claims {
 		first := atomic.LoadUint64(&h.claims[i])
-		rank := int(first>>claimRank&(1<<24-1)) - 1
-		if first&claimState != claimTaken || rank < 0 || rank == h.p.cfg.Rank {
-			continue // what this provider itself does ends with its queue pairs' locks
+		rank := h.abroad(first)
+		if rank < 0 {
+			continue
 		}
 		for n := 0; atomic.LoadUint64(&h.claims[i]) == first; n++ {
 			if n < 100 {
@@ -310,7 +322,7 @@ func (h *sharedQueue) sweep(starved bool) {
 			h.finish(slot)
 			continue
 		case claimTaken:
-			rank := int(w>>claimRank&(1<<24-1)) - 1
+			rank := claimant(w)
 			if rank == h.p.cfg.Rank || rank >= 0 && !h.p.segment.Dead(rank) && !(starved && h.p.holderDead(rank)) {
 				kept = append(kept, slot)
 				continue
