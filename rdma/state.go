@@ -178,6 +178,16 @@ func permitted(steps []transition, from, to QPState) (transition, bool) {
 	return transition{from: from, to: to}, ok
 }
 
+// Required gives the attributes that a queue pair's step from one state to another
+// must have, QPStateMask among them, and 0 for a step that there is not.
+func Required(typ QPType, from, to QPState) QPAttrMask {
+	steps := transitions(typ)
+	if step, ok := permitted(steps, from, to); ok && steps != nil {
+		return step.required | QPStateMask
+	}
+	return 0
+}
+
 // CheckModify judges a modification of a queue pair in state current. The
 // error is nil or a *ModifyError. Without QPStateMask the queue pair stays in
 // its state, under the rules of that step. Whether the values name a port, a

@@ -230,3 +230,24 @@ func TestApply(t *testing.T) {
 		t.Errorf("Apply with every mask: got %+v, want %+v", a, src)
 	}
 }
+
+// What Required says is enough, and no bit of it can be left out.
+func TestRequired(t *testing.T) {
+	attr := QPAttr{PortNum: 1, PathMTU: MTU1024, AV: AV{PortNum: 1}}
+	for typ := QPType(0); typ < 20; typ++ {
+		for from := StateReset; from <= StateErr; from++ {
+			for to := StateReset; to <= StateErr; to++ {
+				attr.State = to
+				mask := Required(typ, from, to)
+				if err := CheckModify(typ, from, attr, mask|QPStateMask); (err == nil) != (mask != 0) {
+					t.Errorf("%v, %v to %v: Required says %v, CheckModify of that %v", typ, from, to, mask, err)
+				}
+				for bit := QPAttrMask(1); bit <= mask; bit <<= 1 {
+					if bit != QPStateMask && mask&bit != 0 && CheckModify(typ, from, attr, mask&^bit) == nil {
+						t.Errorf("%v, %v to %v: Required says %v, but %v is not needed", typ, from, to, mask, bit)
+					}
+				}
+			}
+		}
+	}
+}

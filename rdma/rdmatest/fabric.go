@@ -143,6 +143,23 @@ func Run(t *testing.T, f Fabric) {
 	}
 }
 
+// A Rule is one of the suite's.
+type Rule struct {
+	Name  string         // group/rule
+	Needs []rdma.Feature // it is left out where one of them is lacking
+}
+
+// Rules lists those that Run checks of the fabric, which need not open anything.
+func Rules(f Fabric) []Rule {
+	var rules []Rule
+	for _, c := range allCases() {
+		if c.fits(f) {
+			rules = append(rules, Rule{c.name, c.needs})
+		}
+	}
+	return rules
+}
+
 func allCases() []testCase {
 	var all []testCase
 	for _, group := range [][]testCase{

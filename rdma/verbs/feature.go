@@ -69,6 +69,9 @@ func (c *deviceContext) probe(f rdma.Feature) error {
 		}
 		return lacks("%s", reason)
 	}
+	if reason, lacking := Lacking()[f]; lacking {
+		return lacks("%s", reason)
+	}
 	switch f {
 	case rdma.FeatureRC:
 		return c.tryQP(f, rdma.RC)
@@ -107,14 +110,6 @@ func (c *deviceContext) probe(f rdma.Feature) error {
 		return c.tryExtendedCQ(f)
 	case rdma.FeatureCompChannel, rdma.FeatureAsyncEvents: // every device has them
 		return nil
-	case rdma.FeatureDC, rdma.FeatureUMR, rdma.FeatureStridingRQ, rdma.FeatureInlineRecv:
-		return lacks("needs mlx5dv, which this provider does not call")
-	case rdma.FeatureTagMatching:
-		return lacks("this provider does not make tag-matching SRQs")
-	case rdma.FeatureSVA:
-		return lacks("no verb of libibverbs shares the address space; implicit on-demand paging comes nearest")
-	case rdma.FeatureDoorbellCounts:
-		return lacks("a device's doorbells and DMA reads are its driver's, and not counted")
 	}
 	return lacks("no such feature")
 }

@@ -1,0 +1,194 @@
+package rdma_test
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+// A reliable connection writes into the peer's memory, reads out of it, and sends
+// to where the peer has posted a receive. The peer's program does nothing for the
+// first two.
+func Example_rc() {
+	l := open()
+	defer l.close()
+	a, b := l.pair(rdma.RC)
+	mine, yours := l.memory(64, "written"), l.memory(64, "")
+
+	post(a, write(piece(mine, 0, 7), yours, 0))
+	finish(l.cq, 1)
+	fmt.Println(text(yours))
+
+	copy(yours.Bytes(), "to be read")
+	post(a, rdma.SendWR{Opcode: rdma.WRRDMARead, Flags: signaled, SGL: []rdma.SGE{piece(mine, 0, 10)}, RemoteAddr: yours.Addr(), RKey: yours.RKey()})
+	finish(l.cq, 1)
+	fmt.Println(text(mine))
+
+	receive(b, rdma.RecvWR{WRID: 7, SGL: []rdma.SGE{piece(yours, 16, 32)}})
+	post(a, rdma.SendWR{Opcode: rdma.WRSendWithImm, ImmData: 42, SGL: []rdma.SGE{piece(mine, 0, 10)}})
+	wc := next(l.cq) // the receive's: the send is not signaled
+	fmt.Println(wc.WRID, wc.Status, wc.ByteLen, wc.ImmData)
+
+	// A key that is nobody's fails the request, and with it the queue pair.
+	post(a, rdma.SendWR{Opcode: rdma.WRRDMAWrite, SGL: []rdma.SGE{piece(mine, 0, 7)}, RemoteAddr: yours.Addr(), RKey: yours.RKey() + 1})
+	fmt.Println(next(l.cq).Status, a.State() == rdma.StateErr)
+	// Output:
+	// written
+	// to be read
+	// 7 success 10 42
+	// remote access error true
+}
+
+// An unreliable connection has writes and sends, and no answers: a message for
+// which no receive is posted is lost, and its sender is told of success.
+func Example_uc() {
+	l := open()
+	defer l.close()
+	a, b := l.pair(rdma.UC)
+	mine, yours := l.memory(64, "first second"), l.memory(64, "")
+	send := func(offset, n int) rdma.SendWR {
+		return rdma.SendWR{Opcode: rdma.WRSend, Flags: signaled, SGL: []rdma.SGE{piece(mine, offset, n)}}
+	}
+	post(a, send(0, 5))
+	fmt.Println("sent:", next(l.cq).Status)
+	receive(b, rdma.RecvWR{SGL: []rdma.SGE{piece(yours, 0, 64)}})
+	post(a, send(6, 6))
+	finish(l.cq, 2)
+	fmt.Println("received:", text(yours))
+	// Output:
+	// sent: success
+	// received: second
+}
+
+// A datagram goes to any queue pair whose address, number and key are known. In
+// the receiver's buffer a header of 40 bytes comes first, which says who sent it.
+func Example_ud() {
+	l := open()
+	defer l.close()
+	a, b := l.queuePair(rdma.UD), l.queuePair(rdma.UD)
+	l.connect(a, 0) // to nobody: each request has its own address
+	l.connect(b, 0)
+	mine, yours := l.memory(64, "hello"), l.memory(128, "")
+	receive(b, rdma.RecvWR{SGL: []rdma.SGE{piece(yours, 0, 128)}})
+	ah := own(l, must(l.pd.CreateAH(rdma.AV{DGID: l.gid, PortNum: 1, HopLimit: 1})))
+	post(a, rdma.SendWR{Opcode: rdma.WRSend, SGL: []rdma.SGE{piece(mine, 0, 5)}, AH: ah, RemoteQPN: b.Num(), RemoteQKey: qkey})
+	wc := next(l.cq)
+	header := must(rdma.ParseGRH(yours.Bytes()))
+	fmt.Println(wc.ByteLen-rdma.GRHLen, "bytes:", cstring(yours.Bytes()[rdma.GRHLen:]))
+	fmt.Println("from the queue pair", wc.SrcQP == a.Num(), "of the port", header.SGID == l.gid)
+	// Output:
+	// 5 bytes: hello
+	// from the queue pair true of the port true
+}
+
+// One connection serves all queues of a domain: the request names the queue, so p
+// processes of a node need one connection to each other node, not p.
+func Example_xrc() {
+	l := open()
+	defer l.close()
+	domain := own(l, must(l.ctx.OpenXRCD(rdma.XRCDInitAttr{Flags: os.O_CREATE})))
+	from := l.queuePair(rdma.XRCSend, func(init *rdma.QPInitAttr) { init.RecvCQ, init.Cap.MaxRecvWR, init.Cap.MaxRecvSGE = nil, 0, 0 })
+	to := l.queuePair(rdma.XRCRecv, func(init *rdma.QPInitAttr) { *init = rdma.QPInitAttr{Type: rdma.XRCRecv, XRCD: domain} })
+	l.connect(from, to.Num())
+	l.connect(to, from.Num())
+	mine, yours := l.memory(64, "hello"), l.memory(64, "")
+	for i, who := range []string{"first", "second"} {
+		cq := own(l, must(l.ctx.CreateCQ(8)))
+		srq := own(l, must(l.pd.CreateSRQ(rdma.SRQInitAttr{Type: rdma.SRQXRC, XRCD: domain, CQ: cq, Attr: rdma.SRQAttr{MaxWR: 4, MaxSGE: 1}})))
+		receive(srq, rdma.RecvWR{SGL: []rdma.SGE{piece(yours, 16*i, 16)}})
+		post(from, rdma.SendWR{Opcode: rdma.WRSend, SGL: []rdma.SGE{piece(mine, 0, 5)}, SRQNum: srq.Num()})
+		wc := next(cq)
+		fmt.Println(who, "process:", cstring(yours.Bytes()[16*i:]), wc.QPNum == to.Num())
+	}
+	// Output:
+	// first process: hello true
+	// second process: hello true
+}
+
+// Two queue pairs take their receives from one queue. When fewer than the limit
+// are left there, an event says so, once.
+func Example_srq() {
+	l := open()
+	defer l.close()
+	srq := own(l, must(l.pd.CreateSRQ(rdma.SRQInitAttr{Attr: rdma.SRQAttr{MaxWR: 8, MaxSGE: 1}})))
+	shared := func(init *rdma.QPInitAttr) { init.SRQ = srq }
+	a1, b1 := l.pair(rdma.RC, shared)
+	a2, b2 := l.pair(rdma.RC, shared)
+	mine, yours := l.memory(64, "onetwo"), l.memory(64, "")
+	for i := range 3 {
+		receive(srq, rdma.RecvWR{WRID: uint64(i), SGL: []rdma.SGE{piece(yours, 16*i, 16)}})
+	}
+	check(srq.Modify(rdma.SRQAttr{Limit: 2}, rdma.SRQLimitMask))
+	for i, from := range []rdma.QP{a1, a2} {
+		post(from, rdma.SendWR{Opcode: rdma.WRSend, SGL: []rdma.SGE{piece(mine, 3*i, 3)}})
+		wc := next(l.cq)
+		fmt.Println("receive", wc.WRID, cstring(yours.Bytes()[16*wc.WRID:][:wc.ByteLen]), wc.QPNum == []rdma.QP{b1, b2}[i].Num())
+	}
+	event := must(l.ctx.GetAsyncEvent(background()))
+	fmt.Println(event.Type, event.SRQ == srq, srq.Query().Limit)
+	// Output:
+	// receive 0 one true
+	// receive 1 two true
+	// SRQ limit reached true 0
+}
+
+// Fetch-and-add and compare-and-swap of 8 aligned bytes give back what was there.
+func Example_atomics() {
+	l := open()
+	defer l.close()
+	a, _ := l.pair(rdma.RC)
+	old, counter := l.memory(8, ""), l.memory(8, "")
+	counter.Bytes()[0] = 40
+	for _, wr := range []rdma.SendWR{
+		{Opcode: rdma.WRAtomicFetchAndAdd, CompareAdd: 2},
+		{Opcode: rdma.WRAtomicCmpAndSwp, CompareAdd: 42, Swap: 7},
+		{Opcode: rdma.WRAtomicCmpAndSwp, CompareAdd: 42, Swap: 8}, // it is 7
+	} {
+		wr.Flags, wr.SGL = signaled, []rdma.SGE{piece(old, 0, 8)}
+		wr.RemoteAddr, wr.RKey = counter.Addr(), counter.RKey()
+		post(a, wr)
+		finish(l.cq, 1)
+		fmt.Println("was", old.Bytes()[0], "is", counter.Bytes()[0])
+	}
+	// Output:
+	// was 40 is 42
+	// was 42 is 7
+	// was 7 is 7
+}
+
+// An inline payload is copied by the post: no region is needed, and the buffer is
+// free at once.
+func Example_inlineSend() {
+	l := open()
+	defer l.close()
+	a, _ := l.pair(rdma.RC)
+	yours := l.memory(64, "")
+	buffer := []byte("inline")
+	post(a, rdma.SendWR{Opcode: rdma.WRRDMAWrite, Flags: signaled | rdma.SendInline, Inline: buffer, RemoteAddr: yours.Addr(), RKey: yours.RKey()})
+	clear(buffer)
+	finish(l.cq, 1)
+	fmt.Println(text(yours))
+	_, err := a.PostSend([]rdma.SendWR{{Opcode: rdma.WRSend, Flags: rdma.SendInline, Inline: make([]byte, 1<<20)}})
+	fmt.Println("a megabyte:", err != nil)
+	// Output:
+	// inline
+	// a megabyte: true
+}
+
+// A small message travels in its completion, and is in the receive's memory when
+// that was polled, not before.
+func Example_inlineRecv() {
+	l := open()
+	defer l.close()
+	a, b := l.pair(rdma.RC, func(init *rdma.QPInitAttr) { init.Cap.MaxInlineRecv = 32 })
+	mine, yours := l.memory(64, "small"), l.memory(64, "")
+	receive(b, rdma.RecvWR{SGL: []rdma.SGE{piece(yours, 0, 64)}})
+	post(a, rdma.SendWR{Opcode: rdma.WRSend, SGL: []rdma.SGE{piece(mine, 0, 5)}})
+	fmt.Printf("before the poll %q\n", text(yours))
+	finish(l.cq, 1)
+	fmt.Printf("after the poll %q\n", text(yours))
+	// Output:
+	// before the poll ""
+	// after the poll "small"
+}

@@ -1,0 +1,425 @@
+package rdma_test
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/gorun-mpi/gorun/rdma"
+	"github.com/gorun-mpi/gorun/rdma/rdmatest"
+	"github.com/gorun-mpi/gorun/rdma/verbs"
+)
+
+var update = flag.Bool("update", false, "write the tables of the pages anew")
+
+// named are the rules of features that devices are not asked about by the rules
+// themselves: every device of verbs has these, or should.
+var named = map[rdma.Feature][]string{
+	rdma.FeatureAtomics:     {"atomic/*"},
+	rdma.FeatureInlineSend:  {"inline/*"},
+	rdma.FeatureZeroBased:   {"*/*zero_based*"},
+	rdma.FeatureImplicitODP: {"reg/implicit*", "odp/*"},
+}
+
+// parts are what an article may call a feature, and is a part of one here.
+var parts = []struct {
+	name, meaning string
+	of            rdma.Feature
+	rules         []string // none: all of the feature's
+}{
+	{"fence, solicited, signaled", "flags of a request", rdma.FeatureRC, []string{"*/*fence*", "*/*solicited*", "signal/*"}},
+	{"RNR and ack timers", "retries, and their ends", rdma.FeatureRC, []string{"rnr/*", "ack/*"}},
+	{"QP states", "the state table with required attributes", rdma.FeatureRC, []string{"state/*", "flush/*"}},
+	{"CQ resize, overrun", "completion queues beside polling", rdma.FeatureRC, []string{"cq/*"}},
+	{"direct WQE", "an entry that comes with its doorbell (BlueFlame)", rdma.FeatureDoorbellCounts, []string{"doorbell/*direct*"}},
+	{"stride send and receive", "blocks a stride apart on either side", rdma.FeatureUMR, []string{"mkey/*strided*", "mkey/thousands*"}},
+	{"prefetch", "advice about on-demand pages", rdma.FeatureODP, []string{"odp/*advice*"}},
+	{"rendezvous", "the receiver reads what a tag has matched", rdma.FeatureTagMatching, []string{"*/*rendezvous*", "*/*rndv*"}},
+	{"streaming receive", "one receive for many messages", rdma.FeatureStridingRQ, nil},
+}
+
+// TestFeatureTable holds the pages' tables to what the providers say, to the suite
+// and to the examples.
+func TestFeatureTable(t *testing.T) {
+	all := declared(t)
+	if len(all) != len(rdma.Features()) {
+		t.Fatalf("feature.go declares %d features, Features has %d", len(all), len(rdma.Features()))
+	}
+	facts := table{soft: softSupport(t), lacks: rxeLacks(t, all), examples: examples(t)}
+	differs := rxeDiffers(t)
+	facts.suite = rdmatest.Rules(rdmatest.Fabric{Processes: true})
+	// As verbs' conformance test has it in make test-rxe.
+	facts.rxe = rdmatest.Rules(rdmatest.Fabric{Inexact: true, InexactRetries: true, WholePages: true, Brief: true,
+		Lacks: slices.Collect(maps.Keys(facts.lacks)), Differs: differs})
+	facts.rxe = slices.DeleteFunc(facts.rxe, skippedInGuest(t))
+	var b strings.Builder
+	b.WriteString("| feature | what it is | soft | verbs | rules | example |\n|---|---|---|---|---|---|\n")
+	row := func(cells ...string) {
+		for _, cell := range cells {
+			if strings.TrimSpace(cell) == "" {
+				t.Errorf("an empty cell in %q", cells)
+			}
+			b.WriteString("| " + strings.ReplaceAll(cell, "|", `\|`) + " ")
+		}
+		b.WriteString("|\n")
+	}
+	for _, f := range all {
+		rules := ofFeature(facts.suite, f.Feature)
+		row("`"+f.String()+"`", f.comment, facts.onSoft(f.Feature), facts.onVerbs(f.Feature, ofFeature(facts.rxe, f.Feature)), count(rules), facts.example(f.Feature))
+		if facts.soft[f.Feature] == nil && len(rules) == 0 {
+			t.Errorf("soft has %v, and no rule of rdmatest needs it", f)
+		}
+		for _, p := range parts {
+			if p.of != f.Feature {
+				continue
+			}
+			rules, rxe := matching(facts.suite, p.rules), matching(facts.rxe, p.rules)
+			if len(rules) == 0 {
+				rules, rxe = ofFeature(facts.suite, p.of), ofFeature(facts.rxe, p.of)
+			}
+			row(p.name, p.meaning, facts.onSoft(p.of), facts.onVerbs(p.of, rxe), count(rules), "with `"+p.of.String()+"`")
+		}
+	}
+	compare(t, "README.md", "features", b.String())
+
+	b.Reset()
+	b.WriteString("| rule | what Soft-RoCE does |\n|---|---|\n")
+	for _, rule := range slices.Sorted(maps.Keys(differs)) {
+		row("`"+rule+"`", differs[rule])
+	}
+	compare(t, filepath.Join("verbs", "README.md"), "differences", b.String())
+}
+
+// Both providers have a page, with the same headings.
+func TestProviderPages(t *testing.T) {
+	want := []string{"## Needs", "## Guarantees", "## Limits", "## Settings"}
+	for _, provider := range []string{"soft", "verbs"} {
+		page, err := os.ReadFile(filepath.Join(provider, "README.md"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for line := range strings.Lines(string(page)) {
+			if strings.HasPrefix(line, "## ") {
+				got = append(got, strings.TrimSpace(line))
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: the headings are %q, want %q", provider, got, want)
+		}
+	}
+}
+
+// The main README's program is the example that is run.
+func TestReadmeExample(t *testing.T) {
+	text, err := os.ReadFile("example_readme_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, body, _ := strings.Cut(string(text), "func Example() {\n")
+	body, output, found := strings.Cut(body, "\t// Output: ")
+	if !found {
+		t.Fatal("no example with its output")
+	}
+	_, imports, _ := strings.Cut(string(text), "import (\n")
+	imports, _, _ = strings.Cut(imports, ")\n")
+	compare(t, filepath.Join("..", "README.md"), "rdma", "```go\npackage main\n\nimport (\n"+imports+")\n\nfunc main() {\n"+body+"} // prints "+strings.TrimSuffix(output, "}\n")+"```\n")
+}
+
+// compare holds a page to the text between its marks, or writes it there.
+func compare(t *testing.T, page, mark, want string) {
+	t.Helper()
+	data, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(data), "<!-- "+mark+": go test ./rdma -update -->\n")
+	got, after, ok2 := strings.Cut(rest, "<!-- end of "+mark+" -->\n")
+	if !ok || !ok2 {
+		t.Fatalf("%s has no marks of %s", page, mark)
+	}
+	if got == want {
+		return
+	}
+	if !*update {
+		t.Errorf("%s is not up to date: go test ./rdma -update\n%s", page, firstDifference(got, want))
+		return
+	}
+	mid := "<!-- " + mark + ": go test ./rdma -update -->\n" + want + "<!-- end of " + mark + " -->\n"
+	if err := os.WriteFile(page, []byte(before+mid+after), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func firstDifference(got, want string) string {
+	g, w := strings.Split(got, "\n"), strings.Split(want, "\n")
+	for i := range max(len(g), len(w)) {
+		if i >= len(g) || i >= len(w) || g[i] != w[i] {
+			return fmt.Sprintf("has  %s\nwant %s", strings.Join(g[min(i, len(g)):min(i+1, len(g))], ""), strings.Join(w[min(i, len(w)):min(i+1, len(w))], ""))
+		}
+	}
+	return ""
+}
+
+// A table is what the cells are made from.
+type table struct {
+	soft     map[rdma.Feature]error
+	lacks    map[rdma.Feature]bool // Soft-RoCE, or the provider
+	suite    []rdmatest.Rule
+	rxe      []rdmatest.Rule // those that are checked on Soft-RoCE
+	examples map[string]bool
+}
+
+func (f *table) onSoft(feature rdma.Feature) string {
+	err := f.soft[feature]
+	if err == nil {
+		return "yes"
+	}
+	reason := err.Error()
+	if op, ok := errors.AsType[*rdma.OpError](err); ok {
+		reason = strings.TrimPrefix(op.Detail, feature.String()+": ")
+	}
+	return "no: " + reason
+}
+
+func (f *table) onVerbs(feature rdma.Feature, checked []string) string {
+	if reason, lacking := verbs.Lacking()[feature]; lacking {
+		return "no: " + reason
+	}
+	if f.lacks[feature] {
+		return "if the device has it; never run, as Soft-RoCE has not"
+	}
+	if len(checked) == 0 {
+		return "if the device has it; Soft-RoCE has, but its rules are not settled there"
+	}
+	if len(checked) == 1 {
+		return "yes, 1 rule on Soft-RoCE"
+	}
+	return fmt.Sprintf("yes, %d rules on Soft-RoCE", len(checked))
+}
+
+func (f *table) example(feature rdma.Feature) string {
+	name := exampleName(feature)
+	if f.examples[name] {
+		return "`" + name + "`"
+	}
+	if f.soft[feature] != nil {
+		return "none without the feature"
+	}
+	return "none yet"
+}
+
+// ofFeature are the rules that need a feature, or are named for it; all that need
+// none are of RC, on which they run.
+func ofFeature(suite []rdmatest.Rule, feature rdma.Feature) []string {
+	rules := matching(suite, named[feature])
+	for _, r := range suite {
+		if (slices.Contains(r.Needs, feature) || len(r.Needs) == 0 && feature == rdma.FeatureRC) && !slices.Contains(rules, r.Name) {
+			rules = append(rules, r.Name)
+		}
+	}
+	return rules
+}
+
+// matching are the rules whose names match one of the patterns.
+func matching(suite []rdmatest.Rule, patterns []string) []string {
+	var rules []string
+	for _, r := range suite {
+		if slices.ContainsFunc(patterns, func(p string) bool { ok, _ := path.Match(p, r.Name); return ok }) {
+			rules = append(rules, r.Name)
+		}
+	}
+	return rules
+}
+
+// count is "atomic 8, order 1": groups of rules, and how many of each.
+func count(rules []string) string {
+	n := map[string]int{}
+	var groups []string
+	for _, r := range rules {
+		group, _, _ := strings.Cut(r, "/")
+		if n[group]++; n[group] == 1 {
+			groups = append(groups, group)
+		}
+	}
+	if len(groups) == 0 {
+		return "none without the feature"
+	}
+	for i, g := range groups {
+		groups[i] = fmt.Sprintf("%s %d", g, n[g])
+	}
+	if len(groups) > 6 {
+		return fmt.Sprintf("%d in %d groups", len(rules), len(groups))
+	}
+	return strings.Join(groups, ", ")
+}
+
+func softSupport(t *testing.T) map[rdma.Feature]error {
+	l := open()
+	defer l.close()
+	says := map[rdma.Feature]error{}
+	for _, f := range rdma.Features() {
+		if says[f] = l.ctx.Supports(f); says[f] != nil && !errors.Is(says[f], rdma.ErrNotSupported) {
+			t.Errorf("soft does not know whether it has %v: %v", f, says[f])
+		}
+	}
+	return says
+}
+
+// feature is one as feature.go declares it.
+type feature struct {
+	rdma.Feature
+	ident, comment string
+}
+
+func declared(t *testing.T) []feature {
+	var list []feature
+	for _, spec := range constants(t, "feature.go") {
+		name := spec.Names[0].Name
+		if strings.HasPrefix(name, "Feature") {
+			list = append(list, feature{rdma.Feature(len(list)), name, strings.TrimSpace(spec.Comment.Text())})
+		}
+	}
+	return list
+}
+
+func parse(t *testing.T, file string) *ast.File {
+	t.Helper()
+	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution|parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parsed
+}
+
+func constants(t *testing.T, file string) []*ast.ValueSpec {
+	var specs []*ast.ValueSpec
+	for _, d := range parse(t, file).Decls {
+		if g, ok := d.(*ast.GenDecl); ok && g.Tok == token.CONST {
+			for _, s := range g.Specs {
+				specs = append(specs, s.(*ast.ValueSpec))
+			}
+		}
+	}
+	return specs
+}
+
+// variable is the composite value of a variable of another test, nil when there is
+// none: a test cannot import another, and these run in the virtual machine only.
+func variable(t *testing.T, file, name string) []ast.Expr {
+	t.Helper()
+	for _, d := range parse(t, filepath.FromSlash(file)).Decls {
+		if g, ok := d.(*ast.GenDecl); ok && g.Tok == token.VAR {
+			for _, s := range g.Specs {
+				if v := s.(*ast.ValueSpec); v.Names[0].Name == name {
+					return v.Values[0].(*ast.CompositeLit).Elts
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// skippedInGuest tells of a rule whether make test-rxe leaves it out.
+func skippedInGuest(t *testing.T) func(rdmatest.Rule) bool {
+	var unsettled [][]string
+	for _, e := range variable(t, "../testdata/rxe/verbs_test.go", "unsettled") {
+		pattern, err := strconv.Unquote(e.(*ast.BasicLit).Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		unsettled = append(unsettled, strings.Split(pattern, "/"))
+	}
+	return func(r rdmatest.Rule) bool {
+		name := strings.Split(r.Name, "/")
+		return slices.ContainsFunc(unsettled, func(patterns []string) bool {
+			for i, p := range patterns { // as -test.skip has them
+				if ok, _ := regexp.MatchString(p, strings.Join(name[min(i, len(name)):min(i+1, len(name))], "")); !ok {
+					return false
+				}
+			}
+			return true
+		})
+	}
+}
+
+const verbsTest = "verbs/conformance_test.go"
+
+func rxeLacks(t *testing.T, all []feature) map[rdma.Feature]bool {
+	lacks := map[rdma.Feature]bool{}
+	for _, e := range variable(t, verbsTest, "rxeLacks") {
+		name := e.(*ast.SelectorExpr).Sel.Name
+		i := slices.IndexFunc(all, func(f feature) bool { return f.ident == name })
+		if i < 0 {
+			t.Fatalf("rxeLacks has %s, which is no feature", name)
+		}
+		lacks[all[i].Feature] = true
+	}
+	if len(lacks) == 0 {
+		t.Fatalf("%s has no rxeLacks", verbsTest)
+	}
+	for f := range verbs.Lacking() {
+		if !lacks[f] {
+			t.Errorf("verbs lacks %v on every device, and rxeLacks has it not", f)
+		}
+	}
+	return lacks
+}
+
+func rxeDiffers(t *testing.T) map[string]string {
+	differs := map[string]string{}
+	for _, e := range variable(t, verbsTest, "rxeDiffers") {
+		pair := e.(*ast.KeyValueExpr)
+		key, err := strconv.Unquote(pair.Key.(*ast.BasicLit).Value)
+		value, err2 := strconv.Unquote(pair.Value.(*ast.BasicLit).Value)
+		if err != nil || err2 != nil {
+			t.Fatalf("rxeDiffers: %v, %v", err, err2)
+		}
+		differs[key] = value
+	}
+	if len(differs) == 0 {
+		t.Fatalf("%s has no rxeDiffers", verbsTest)
+	}
+	return differs
+}
+
+// examples are the functions of this package's tests.
+func examples(t *testing.T) map[string]bool {
+	files, err := filepath.Glob("example_*test.go")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	names := map[string]bool{}
+	for _, file := range files {
+		for _, d := range parse(t, file).Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && strings.HasPrefix(f.Name.Name, "Example") {
+				names[f.Name.Name] = true
+			}
+		}
+	}
+	return names
+}
+
+// exampleName is "Example_mwType1" of mw-type1.
+func exampleName(f rdma.Feature) string {
+	words := strings.Split(f.String(), "-")
+	for i, w := range words[1:] {
+		words[i+1] = strings.ToUpper(w[:1]) + w[1:]
+		if w == "mr" || w == "odp" || w == "cq" || w == "rq" {
+			words[i+1] = strings.ToUpper(w)
+		}
+	}
+	return "Example_" + strings.Join(words, "")
+}
