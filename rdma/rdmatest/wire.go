@@ -98,6 +98,7 @@ type call struct {
 	Type   rdma.QPType
 	Cap    rdma.QPCap
 	SigAll bool
+	DCKey  uint64
 	Sends  []sendCall
 	MWType rdma.MWType
 	Recvs  []rdma.RecvWR

@@ -11,11 +11,11 @@ import (
 //
 //	arenaHeader | lockWord x lockWords | regionEntry x regions | queueContext x queues |
 //	ready uint32 x queues | queueHeader x completions | sharedHeader x shared |
-//	heap: receive queues, AllocMR memory
+//	responder x responders | heap: receive queues, AllocMR memory
 type layout struct {
-	size                                                               uint64
-	regions, queues, completions, shared                               int
-	lockAt, regionAt, queueAt, readyAt, completionAt, sharedAt, heapAt uint64
+	size                                                                            uint64
+	regions, queues, completions, shared, responders                                int
+	lockAt, regionAt, queueAt, readyAt, completionAt, sharedAt, responderAt, heapAt uint64
 }
 
 const (
@@ -28,6 +28,7 @@ const (
 	queueBits    = 14
 	maxCompletes = 4 << 10
 	maxShared    = 4 << 10
+	maxAnswers   = 1 << 10
 )
 
 // layoutFor divides an arena of size bytes.
@@ -40,6 +41,7 @@ func layoutFor(size uint64) (layout, error) {
 	l.queues = clampPow2(size/2048, 32, maxQueues)
 	l.completions = clampPow2(size/8192, 32, maxCompletes)
 	l.shared = clampPow2(size/16384, 16, maxShared)
+	l.responders = clampPow2(size/16384, 16, maxAnswers)
 	at := uint64(pageSize)
 	take := func(n, each int) uint64 {
 		start := at
@@ -52,6 +54,7 @@ func layoutFor(size uint64) (layout, error) {
 	l.readyAt = take(l.queues, 4)
 	l.completionAt = take(l.completions, headerSize)
 	l.sharedAt = take(l.shared, sharedSize)
+	l.responderAt = take(l.responders, responderSize)
 	l.heapAt = at
 	return l, nil
 }
@@ -68,13 +71,15 @@ func clampPow2(v uint64, low, high int) int {
 
 // arenaHeader stands at the start of an arena. Only the owner writes it.
 type arenaHeader struct {
-	magic   uint64 // stored last, with release
-	owner   uint32 // process id, to tell a leftover from a double use; 0: given back
-	_       uint32
-	base    uint64   // address of the arena in the owner's process
-	nonce   [16]byte // of this life of the arena; the endpoint repeats it
-	touched touched
-	domains [xrcDomains]uint64 // XRC domains that the owner has open; 0 for none
+	magic      uint64 // stored last, with release
+	owner      uint32 // process id, to tell a leftover from a double use; 0: given back
+	_          uint32
+	base       uint64   // address of the arena in the owner's process
+	nonce      [16]byte // of this life of the arena; the endpoint repeats it
+	touched    touched
+	responders uint32 // how many initiators the owner's targets answer at a time
+	_          uint32
+	domains    [xrcDomains]uint64 // XRC domains that the owner has open; 0 for none
 }
 
 // xrcDomains is how many XRC domains a provider can have open.
@@ -84,6 +89,8 @@ const xrcDomains = 64
 // clears that and leaves the rest sparse.
 type touched struct {
 	regions, queues, completions, shared uint32
+	responders                           uint32 // by whoever claims one
+	_                                    uint32
 	heap                                 uint64
 }
 
@@ -144,7 +151,7 @@ type queueContext struct {
 	sendCQ   uint32
 	recvCQ   uint32
 	shared   uint32 // index + 1 of the shared queue that receives come from; 0: of the slots above
-	scope    uint64 // UD: the Q_Key; XRC target: its domain
+	scope    uint64 // UD: the Q_Key; XRC target: its domain; DC target: its access key
 
 	// Line 1, written by the owner as initiator.
 	mark uint64 // turn << 32 | what he is at: region index + 1, markQueue, 0 when idle
@@ -279,13 +286,14 @@ const (
 )
 
 const (
-	lockSize    = 64
-	regionSize  = 64
-	contextSize = 192
-	headerSize  = 64
-	sharedSize  = 192
-	slotHeader  = 32
-	slotSGESize = 16
+	lockSize      = 64
+	regionSize    = 64
+	contextSize   = 192
+	headerSize    = 64
+	sharedSize    = 192
+	responderSize = 64
+	slotHeader    = 32
+	slotSGESize   = 16
 )
 
 // slotCarried is in recvSlot.opcode, on a bit that is of no rdma.WCOpcode: the

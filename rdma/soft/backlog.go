@@ -103,6 +103,8 @@ func (q *queuePair) forget() {
 	q.waiting, q.tries, q.until = accepted, 0, time.Time{}
 	q.p.work.done(q)
 	q.changing, q.subject = nil, nil
+	q.hangUp()
+	q.dc = connection{}
 	q.forgetWire()
 }
 
@@ -133,7 +135,7 @@ func (q *queuePair) advance() (moved bool) {
 			return moved
 		}
 		status, n, a := rdma.WCRetryExcErr, uint32(0), unanswered
-		if q.remote != nil || q.init.Type == rdma.UD {
+		if q.remote != nil || q.init.Type == rdma.UD || q.init.Type == rdma.DCI {
 			status, n, a = q.run(&e.wr)
 		} else if q.unreliable {
 			status, a = rdma.WCSuccess, accepted
@@ -148,7 +150,7 @@ func (q *queuePair) advance() (moved bool) {
 			moved = true
 			continue
 		}
-		if q.p.cfg.Adversary != nil && status == rdma.WCSuccess && !isOwn(e.wr.Opcode) && q.p.work.chaos.loseAck(q, e) {
+		if q.p.cfg.Adversary != nil && status == rdma.WCSuccess && !isOwn(e.wr.Opcode) && q.init.Type != rdma.DCI && q.p.work.chaos.loseAck(q, e) {
 			q.psn = (q.psn - 1) & psnMask
 			return true
 		}
@@ -165,6 +167,7 @@ func (q *queuePair) settle(e *request, status rdma.WCStatus, n uint32) {
 	q.pending.pop()
 	if q.pending.n == 0 {
 		q.p.work.done(q)
+		q.hangUp()
 	}
 	q.finish(&wr, seq, status, n)
 	if q.remote != nil {
@@ -180,7 +183,7 @@ func (q *queuePair) settle(e *request, status rdma.WCStatus, n uint32) {
 // A try is counted when its timer has run out. Between, the request is tried
 // at every poll, which nobody can tell from a timer that ended just then.
 func (q *queuePair) wait(a answer) (over bool) {
-	if a == draining {
+	if a == draining || a == noResponder {
 		q.waiting = a
 		return false
 	}

@@ -29,6 +29,10 @@ type Config struct {
 	// Advertise is the IP address that peers dial; "" is the one of Listen,
 	// or the loopback address when Listen names none.
 	Advertise string
+	// DCResponders is how many dynamically connected initiators can have requests
+	// under way at this provider's targets at a time; others get a CNAK and wait. 0
+	// is as many as the segment has room for, 16 at least.
+	DCResponders int
 	// Adversary, when not nil, makes the device misbehave as far as the rules
 	// of verbs allow.
 	Adversary *Adversary
@@ -57,6 +61,9 @@ func (c *Config) validate() error {
 	}
 	if c.Rank < 0 || c.Rank >= ranks {
 		return &rdma.OpError{Op: "soft.New", Detail: fmt.Sprintf("rank %d of a segment with %d", c.Rank, ranks), Err: rdma.ErrInvalid}
+	}
+	if c.DCResponders < 0 {
+		return &rdma.OpError{Op: "soft.New", Detail: fmt.Sprintf("%d DC responders", c.DCResponders), Err: rdma.ErrInvalid}
 	}
 	if c.Secret != nil && len(c.Secret) < 16 {
 		return &rdma.OpError{Op: "soft.New", Detail: fmt.Sprintf("a secret of %d bytes, at least 16 are needed", len(c.Secret)), Err: rdma.ErrInvalid}

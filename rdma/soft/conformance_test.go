@@ -29,9 +29,11 @@ const arenaSize = 64 << 20
 
 // lacking are the features that this device does not have.
 var lacking = []rdma.Feature{
-	rdma.FeatureDC,
 	rdma.FeatureTagMatching, rdma.FeatureStridingRQ,
 }
+
+// lackingTCP are those of a device whose peers are on other hosts.
+var lackingTCP = append([]rdma.Feature{rdma.FeatureDC}, lacking...)
 
 // opened is a context with the provider under it.
 func opened(t testing.TB, cfg soft.Config) rdma.Context {
@@ -232,7 +234,7 @@ var inMotion = []string{"flush", "status", "signal", "inline", "transfer", "recv
 	"iova", "rereg", "odp", "mw", "doorbell", "sva", "dmabuf", "mkey",
 	"srq", "event", "channel", "cq_ex",
 	"uc", "ud", "xrc",
-	"inline_recv",
+	"inline_recv", "dc",
 }
 
 func TestConformanceAdversarial(t *testing.T) {
@@ -251,7 +253,7 @@ func TestConformanceAdversarial(t *testing.T) {
 }
 
 func TestConformanceTCP(t *testing.T) {
-	rdmatest.Run(t, rdmatest.Fabric{Lacks: lacking, Open: overTCP(soft.Config{}), Brief: arch.RaceEnabled})
+	rdmatest.Run(t, rdmatest.Fabric{Lacks: lackingTCP, Open: overTCP(soft.Config{}), Brief: arch.RaceEnabled})
 }
 
 // oneHostAmongMany opens the first node on a host of its own and the others in
@@ -275,7 +277,7 @@ func TestConformanceTwoHosts(t *testing.T) {
 }
 
 func TestConformanceTCPAdversarial(t *testing.T) {
-	rdmatest.Run(t, rdmatest.Fabric{Lacks: lacking, Open: overTCP(soft.Config{Adversary: &soft.Adversary{Seed: 7}}), Adversarial: true, Brief: true, Groups: inMotion})
+	rdmatest.Run(t, rdmatest.Fabric{Lacks: lackingTCP, Open: overTCP(soft.Config{Adversary: &soft.Adversary{Seed: 7}}), Adversarial: true, Brief: true, Groups: inMotion})
 }
 
 // afar are the groups that are run across processes: all, but in race builds,
@@ -297,7 +299,7 @@ func TestConformanceProcesses(t *testing.T) {
 }
 
 func TestConformanceProcessesTCP(t *testing.T) {
-	rdmatest.Run(t, rdmatest.Fabric{Lacks: lacking, Open: acrossProcesses(false), Processes: true, Brief: true, Groups: afar(false)})
+	rdmatest.Run(t, rdmatest.Fabric{Lacks: lackingTCP, Open: acrossProcesses(false), Processes: true, Brief: true, Groups: afar(false)})
 }
 
 // kills opens two nodes here and a victim, in one segment or over TCP.

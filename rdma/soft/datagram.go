@@ -67,9 +67,11 @@ func (q *queuePair) aimed(wr *rdma.SendWR) string {
 	h, ok := wr.AH.(*addressHandle)
 	switch {
 	case !ok:
-		return "a datagram without an address handle of this device"
+		return "a request without an address handle of this device"
 	case h.pd != q.pd:
 		return "the address handle is of another domain"
+	case q.init.Type == rdma.DCI && h.peer.wired():
+		return "the target is not in the segment: there is no dynamic connection over TCP"
 	case wr.RemoteQPN >= 1<<24:
 		return fmt.Sprintf("queue pair %#x has more than 24 bits", wr.RemoteQPN)
 	}

@@ -106,6 +106,8 @@ func (c *context) Supports(f rdma.Feature) error {
 		rdma.FeatureSRQ, rdma.FeatureAsyncEvents, rdma.FeatureCompChannel, rdma.FeatureExtendedCQ, rdma.FeatureDoorbellCounts,
 		rdma.FeatureUC, rdma.FeatureUD, rdma.FeatureXRC:
 		return nil
+	case rdma.FeatureDC:
+		return c.p.supportsDC("query_device")
 	case rdma.FeatureDMABuf:
 		if err := supportsDMABuf(); err != nil {
 			return &rdma.OpError{Op: "query_device", Detail: f.String(), Err: err}

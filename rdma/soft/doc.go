@@ -92,6 +92,11 @@
 // sleeps on the owner's alarm in between. A completion queue is overrun when
 // somebody looks: a poll, a query of a queue pair's state, a wait for events.
 //
+// Dynamic connections. An initiator looks its target's access key up as it looks a
+// region's key up, and takes its receives from the target's shared queue. Of what
+// a device holds for a connection there is a responder, while requests are under
+// way: see dc.go and Config.DCResponders.
+//
 // Leaving. Deregistration and the destruction of a queue pair first take back
 // what initiators look at, then wait for the mark of each that may have looked
 // before, and for the claims of shared queues: see memoryRegion.Close. An initiator that has died does not count; one that
@@ -128,7 +133,7 @@
 //
 // # Limits
 //
-// Port 1, two GIDs, one P_Key; 32 scatter entries; 4 KiB inline, 64 bytes
+// Port 1, no DC over TCP, two GIDs, one P_Key; 32 scatter entries; 4 KiB inline, 64 bytes
 // received inline and none of them with an SRQ; 2 GiB
 // a message. Atomics on memory outside the arena are atomic against other
 // requests of this device, not against the processor (IBV_ATOMIC_HCA). A TCP

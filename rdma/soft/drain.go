@@ -23,8 +23,9 @@ type seenClaim struct {
 // A seenMark is a mark at the key. When it has changed its initiator looks at
 // the key anew.
 type seenMark struct {
-	t    *target
-	mark uint64
+	context *queueContext
+	dead    func() bool
+	mark    uint64
 }
 
 // drainOf begins the wait for who may be at what, which is taken back already:
@@ -59,15 +60,26 @@ func (p *Provider) drainOf(what uint64, q *queuePair, everybody bool) *drain {
 			}
 		}
 	}
+	list := p.answering()
+	for i := range list {
+		if c, rank := p.initiator(&list[i]); c != nil && c != q.own {
+			d.note(c, func() bool { return p.holderDead(rank) }, what)
+		}
+	}
 	return d
 }
 
 // look notes a queue pair's peer if he is at what.
 func (d *drain) look(q *queuePair, what uint64) {
 	if t := q.target.Load(); t != nil {
-		if m := atomic.LoadUint64(&t.context.mark); names(m, what) {
-			d.marks = append(d.marks, seenMark{t, m})
-		}
+		d.note(t.context, t.peer.checkDead, what)
+	}
+}
+
+// note notes an initiator who is at what.
+func (d *drain) note(c *queueContext, dead func() bool, what uint64) {
+	if m := atomic.LoadUint64(&c.mark); names(m, what) {
+		d.marks = append(d.marks, seenMark{c, dead, m})
 	}
 }
 
@@ -75,7 +87,7 @@ func (d *drain) look(q *queuePair, what uint64) {
 func (d *drain) over(p *Provider) bool {
 	kept := d.marks[:0]
 	for _, s := range d.marks {
-		if atomic.LoadUint64(&s.t.context.mark) == s.mark && !s.t.peer.checkDead() {
+		if atomic.LoadUint64(&s.context.mark) == s.mark && !s.dead() {
 			kept = append(kept, s)
 		}
 	}

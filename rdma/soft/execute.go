@@ -29,6 +29,11 @@ func (q *queuePair) run(wr *rdma.SendWR) (status rdma.WCStatus, moved uint32, a 
 	if st := q.able(wr, total); st != rdma.WCSuccess {
 		return st, 0, accepted
 	}
+	if q.init.Type == rdma.DCI {
+		if a := q.dial(wr); a != accepted {
+			return 0, 0, a
+		}
+	}
 	s, c := q.peer, q.remote
 	if q.posts++; q.posts%checkEvery == 0 {
 		q.p.checkQuiet()
@@ -50,6 +55,11 @@ func (q *queuePair) run(wr *rdma.SendWR) (status rdma.WCStatus, moved uint32, a 
 		what = s.markOf(wr.RKey)
 	}
 	q.mark(what)
+	if q.init.Type == rdma.DCI {
+		status, a = q.ask(wr, segs, total, guard)
+		q.unmark()
+		return status, uint32(total), a
+	}
 	a = admit(c, q.attr.DestQPNum, q.dest, psn)
 	if a == accepted {
 		if atomic.LoadUint32(&c.word) == uint32(rdma.StateRTR) {
@@ -207,7 +217,9 @@ func (q *queuePair) respond(wr *rdma.SendWR, segs [][]byte, total uint64, guard 
 		q.blame(st)
 		return st, accepted
 	}
-	c.atomicOld, c.atomicPSN, c.atomicValid = old, q.psn, 1
+	if q.answerer != rdma.DCT {
+		c.atomicOld, c.atomicPSN, c.atomicValid = old, q.psn, 1
+	}
 	return scatterWord(segs, old, guard), accepted
 }
 

@@ -527,3 +527,56 @@ func TestPatience(t *testing.T) {
 		}
 	})
 }
+
+// scribbleTarget scribbles over what a target's initiators go by.
+func scribbleTarget(t *testing.T, seed uint64, words uint16) {
+	n := nodes(t, 2, Config{DCResponders: 2})
+	b := n[1]
+	n[0].p.find(b.p.gids[0]).reach = reachNone
+	to, mr := b.target(), b.alloc(64, all)
+	i := n[0].initiator(b, to)
+	rng := rand.New(rand.NewPCG(seed, 2))
+	l := b.p.layout
+	keep := [...]uint32{b.p.head.touched.queues, b.p.head.touched.shared}
+	for range words {
+		from, size := l.responderAt, uint64(4*responderSize)
+		switch rng.IntN(4) {
+		case 0:
+			from, size = l.queueAt, 2*contextSize
+		case 1:
+			from, size = l.sharedAt, sharedSize
+		case 2:
+			from, size = 64, 64 // the header's tail, of which initiators read
+		}
+		binary.NativeEndian.PutUint64(b.p.arena[from+rng.Uint64N(size/8)*8:], rng.Uint64()>>rng.IntN(64))
+	}
+	b.p.head.touched.queues, b.p.head.touched.shared = keep[0], keep[1]
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		var wc [32]rdma.WC
+		for k := range uint64(40) {
+			wr := wordTo(mr, k)
+			if k%3 == 0 {
+				wr.Opcode = rdma.WRSend
+			}
+			wr.AH, wr.RemoteQPN, wr.DCAccessKey = i.ah, to.num, dcTestKey
+			i.q.PostSend([]rdma.SendWR{wr})
+			to.init.SRQ.PostRecv([]rdma.RecvWR{{SGL: []rdma.SGE{sge(mr, 0, 64)}}})
+			i.cq.Poll(wc[:])
+			b.cq.Poll(wc[:])
+			i.ctx.Progress()
+			to.State()
+		}
+	}()
+	select {
+	case <-done:
+	case <-time.After(20 * time.Second):
+		t.Fatal("a scribbled target holds its users up")
+	}
+	for _, x := range n {
+		for k := range x.p.queues[:4] {
+			atomic.StoreUint64(&x.p.queues[k].mark, 0)
+		}
+	}
+}

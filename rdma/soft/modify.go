@@ -57,13 +57,17 @@ func (q *queuePair) Modify(attr rdma.QPAttr, mask rdma.QPAttrMask) error {
 			return fail("the peer of the last connection is still in the middle of an operation")
 		}
 		q.target.Store(nil)
-	case from == rdma.StateInit && to == rdma.StateRTR && q.init.Type != rdma.UD:
+	case from == rdma.StateInit && to == rdma.StateRTR && q.connected():
 		if detail := q.connect(attr); detail != "" {
 			return fail("%s", detail)
 		}
 	}
 	q.attr.Apply(attr, mask)
-	rights := packRights(q.init.Type, q.attr.AccessFlags, q.attr.MaxDestRdAtomic, q.attr.MinRNRTimer)
+	depth := q.attr.MaxDestRdAtomic
+	if q.init.Type == rdma.DCT {
+		depth = maxRdAtom
+	}
+	rights := packRights(q.init.Type, q.attr.AccessFlags, depth, q.attr.MinRNRTimer)
 	atomic.StoreUint32(&q.own.rights, rights)
 	if q.init.Type == rdma.UD {
 		atomic.StoreUint64(&q.own.scope, uint64(q.attr.QKey))
@@ -84,6 +88,11 @@ func (q *queuePair) Modify(attr rdma.QPAttr, mask rdma.QPAttrMask) error {
 		q.drained()
 	}
 	return nil
+}
+
+// connected tells whether a queue pair has one peer, from RTR on.
+func (q *queuePair) connected() bool {
+	return q.init.Type != rdma.UD && q.init.Type != rdma.DCI && q.init.Type != rdma.DCT
 }
 
 // connect finds the peer for the step to RTR. It says what is wrong with attr.
@@ -134,6 +143,7 @@ func (q *queuePair) enterErr() {
 	}
 	q.tellFault()
 	q.flushSend()
+	q.hangUp()
 	q.flushRecv()
 }
 
@@ -224,12 +234,16 @@ func (q *queuePair) flushRecv() {
 // pair. Then a later poll comes back to it.
 func (q *queuePair) attended() bool {
 	t := q.target.Load()
-	if t == nil {
+	if t == nil && q.init.Type != rdma.DCT {
 		return false
 	}
 	barrier()
-	if m := atomic.LoadUint64(&t.context.mark); m&markWhat != markQueue || t.peer.checkDead() {
+	if t == nil && !q.p.asked() {
 		return false
+	} else if t != nil {
+		if m := atomic.LoadUint64(&t.context.mark); m&markWhat != markQueue || t.peer.checkDead() {
+			return false
+		}
 	}
 	q.p.self.raise(q.own)
 	q.p.self.attend(q.recv.index, true)

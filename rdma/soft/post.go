@@ -24,6 +24,9 @@ func (q *queuePair) PostSend(wrs []rdma.SendWR) (int, error) {
 		if q.remote != nil {
 			q.peer.bell.Ring()
 		}
+		if q.pending.n == 0 {
+			q.hangUp()
+		}
 	}
 	q.mu.Unlock()
 	return n, err
@@ -36,7 +39,7 @@ func (q *queuePair) postSend(wrs []rdma.SendWR) (int, error) {
 	}
 	room := uint32(q.init.Cap.MaxSendWR) - (q.posted - q.freed.Load())
 	// Over TCP and under an adversary nothing is executed at the post.
-	direct := (q.remote != nil || q.init.Type == rdma.UD) && q.p.cfg.Adversary == nil
+	direct := (q.remote != nil || q.init.Type == rdma.UD || q.init.Type == rdma.DCI) && q.p.cfg.Adversary == nil
 	for i := range wrs {
 		wr := &wrs[i]
 		if err := q.check(wr); err != nil {
@@ -89,7 +92,7 @@ func (q *queuePair) check(wr *rdma.SendWR) error {
 		}
 		return nil
 	}
-	if q.init.Type == rdma.UD {
+	if q.init.Type == rdma.UD || q.init.Type == rdma.DCI {
 		if detail := q.aimed(wr); detail != "" {
 			return bad("%s", detail)
 		}
@@ -119,6 +122,8 @@ func (q *queuePair) check(wr *rdma.SendWR) error {
 // takes tells whether a send queue of a transport has an operation.
 func takes(typ rdma.QPType, op rdma.WROpcode) bool {
 	switch typ {
+	case rdma.DCT:
+		return false
 	case rdma.UD:
 		return op == rdma.WRSend || op == rdma.WRSendWithImm
 	case rdma.UC:

@@ -20,24 +20,25 @@ const privateArena = 64 << 20
 // A Provider is the software HCA of one rank: the owner of one arena, and of
 // everything that its devices' contexts make.
 type Provider struct {
-	cfg     Config
-	host    string
-	segment *shm.Segment
-	private bool // segment is ours to close
-	names   []string
-	layout  layout
-	arena   []byte
-	head    *arenaHeader
-	regions []regionEntry
-	queues  []queueContext
-	ready   []uint32
-	cqs     []queueHeader
-	shared  []sharedHeader
-	gids    [gidTable]rdma.GID
-	pid     int       // of this process
-	probe   *[16]byte // the nonce where peers that know its address can check that they reach this process
-	self    *peer
-	maps    mappings
+	cfg        Config
+	host       string
+	segment    *shm.Segment
+	private    bool // segment is ours to close
+	names      []string
+	layout     layout
+	arena      []byte
+	head       *arenaHeader
+	regions    []regionEntry
+	queues     []queueContext
+	ready      []uint32
+	cqs        []queueHeader
+	shared     []sharedHeader
+	responders []responder
+	gids       [gidTable]rdma.GID
+	pid        int       // of this process
+	probe      *[16]byte // the nonce where peers that know its address can check that they reach this process
+	self       *peer
+	maps       mappings
 
 	// quiet: this process takes part in the membarrier of those who
 	// deregister, so marks may be plain stores. Set once it is true.
@@ -135,7 +136,8 @@ func (p *Provider) takeArena() error {
 	p.ready = tableAt[uint32](arena, l.readyAt, l.queues)
 	p.cqs = tableAt[queueHeader](arena, l.completionAt, l.completions)
 	p.shared = tableAt[sharedHeader](arena, l.sharedAt, l.shared)
-	if p.head == nil || p.regions == nil || p.queues == nil || p.ready == nil || p.cqs == nil || p.shared == nil {
+	p.responders = tableAt[responder](arena, l.responderAt, l.responders)
+	if p.head == nil || p.regions == nil || p.queues == nil || p.ready == nil || p.cqs == nil || p.shared == nil || p.responders == nil {
 		return fmt.Errorf("the arena at %#x is not aligned", addressOf(arena))
 	}
 
@@ -153,6 +155,11 @@ func (p *Provider) takeArena() error {
 	clear(p.ready[:min(int(t.queues), len(p.ready))])
 	clear(p.cqs[:min(int(t.completions), len(p.cqs))])
 	clear(p.shared[:min(int(t.shared), len(p.shared))])
+	clear(p.responders[:min(int(t.responders), len(p.responders))])
+	p.head.responders = uint32(len(p.responders))
+	if n := p.cfg.DCResponders; n > 0 {
+		p.head.responders = uint32(min(n, len(p.responders)))
+	}
 	dirty := min(max(t.heap, l.heapAt), l.size)
 	p.head.touched = touched{heap: dirty}
 	for i := range p.head.domains {

@@ -57,6 +57,7 @@ type queuePair struct {
 	draining   bool          // the program wants to hear when SQD has nothing under way
 	lastWQE    bool          // and has heard that it takes no more from its shared queue
 	wire       wireState     // over TCP
+	dc         connection    // of DCI
 	changing   *drain        // of the head of pending, when that is for the own side
 	subject    invalidatable // what it invalidates
 	life       uint32        // of the connection, to tell answers to an earlier one
@@ -108,8 +109,22 @@ func (d *domain) CreateQP(init rdma.QPInitAttr) (rdma.QP, error) {
 			return nil, err
 		}
 		init.SendCQ, init.RecvCQ, init.SRQ, init.Cap = quiet, quiet, nil, rdma.QPCap{}
+	case rdma.DCI:
+		answerer = rdma.DCT
+		if err := d.p.supportsDC("create_qp"); err != nil {
+			return nil, err
+		}
+		init.RecvCQ, init.SRQ, init.Cap.MaxRecvWR, init.Cap.MaxRecvSGE = init.SendCQ, nil, 0, 0 // it receives nothing
+	case rdma.DCT:
+		if err := d.p.supportsDC("create_qp"); err != nil {
+			return nil, err
+		}
+		if init.SRQ == nil {
+			return bad("a target needs a shared receive queue")
+		}
+		init.SendCQ, init.Cap = init.RecvCQ, rdma.QPCap{} // it sends nothing
 	default:
-		return nil, &rdma.OpError{Op: "create_qp", Detail: init.Type.String() + ": this device has RC, UC, UD and XRC", Err: rdma.ErrNotSupported}
+		return nil, &rdma.OpError{Op: "create_qp", Detail: init.Type.String() + ": this device has RC, UC, UD, XRC and DC", Err: rdma.ErrNotSupported}
 	}
 	send, ok1 := init.SendCQ.(*completionQueue)
 	recv, ok2 := init.RecvCQ.(*completionQueue)
@@ -253,6 +268,9 @@ func (q *queuePair) create() error {
 	scope := uint64(0)
 	if q.within != nil {
 		scope = q.within.id
+	}
+	if q.init.Type == rdma.DCT {
+		scope = q.init.DCAccessKey
 	}
 	atomic.StoreUint64(&c.scope, scope)
 	atomic.StoreUint32(&c.opens, 0)
@@ -415,6 +433,9 @@ func (q *queuePair) depart() {
 // forsake is the half after it. Called with mu held.
 func (q *queuePair) forsake(waited *patience) (stuck bool) {
 	stuck = q.drainPeer(markQueue, waited)
+	if q.init.Type == rdma.DCT {
+		stuck = q.p.drainInitiators(markQueue, waited) || stuck
+	}
 	if q.shared != nil && q.init.Type == rdma.UD {
 		if q.shared.inbox != nil {
 			q.emptyInbox() // first, so that nothing is claimed any more
@@ -522,6 +543,7 @@ func (p *Provider) drain(what uint64) (stuck bool) {
 			}
 		}
 	}
+	stuck = p.drainInitiators(what, &waited) || stuck
 	if p.net != nil {
 		p.net.settle()
 	}
@@ -540,7 +562,11 @@ func (q *queuePair) drainPeer(what uint64, waited *patience) (stuck bool) {
 	if t == nil {
 		return false
 	}
-	c := t.context
+	return waitMark(t.context, t.peer.checkDead, what, waited)
+}
+
+// waitMark waits until an initiator, if he was at what, is so no more.
+func waitMark(c *queueContext, dead func() bool, what uint64, waited *patience) (stuck bool) {
 	first := atomic.LoadUint64(&c.mark)
 	if !names(first, what) {
 		return false
@@ -554,7 +580,7 @@ func (q *queuePair) drainPeer(what uint64, waited *patience) (stuck bool) {
 			arch.Pause()
 			continue
 		}
-		if t.peer.checkDead() {
+		if dead() {
 			return false
 		}
 		if waited.over(drainLimit) {

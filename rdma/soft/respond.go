@@ -250,11 +250,12 @@ func (s *peer) processStatus(err error, guardLocal bool) rdma.WCStatus {
 type answer uint8
 
 const (
-	accepted   answer = iota
-	duplicate         // it was executed before
-	unanswered        // the queue pair is not there for this initiator, or expects another PSN
-	notReady          // no receive is posted
-	draining          // of an operation on a key of the requester's own: somebody is at it
+	accepted    answer = iota
+	duplicate          // it was executed before
+	unanswered         // the queue pair is not there for this initiator, or expects another PSN
+	notReady           // no receive is posted
+	noResponder        // of DC: none is free
+	draining           // of an operation on a key of the requester's own: somebody is at it
 )
 
 // admit looks at a responder's queue pair, which num names, for the request
@@ -318,6 +319,9 @@ func (s *peer) slot(c *queueContext) (sl *recvSlot, at_ uint64) {
 // fault moves the responder's queue pair to ERR for the cause; its owner finds
 // out when he next looks, and flushes.
 func (s *peer) fault(c *queueContext, cause uint32) {
+	if rdma.QPType(atomic.LoadUint32(&c.rights)>>24) == rdma.DCT && cause != faultFatal {
+		return // one initiator does not end it for the others
+	}
 	for {
 		w := atomic.LoadUint32(&c.word)
 		if !live(rdma.QPState(w & queueState)) {

@@ -16,6 +16,7 @@ var (
 	_ = [1]struct{}{}[unsafe.Sizeof(sharedHeader{})-sharedSize]
 	_ = [1]struct{}{}[unsafe.Offsetof(sharedHeader{}.tail)-64]
 	_ = [1]struct{}{}[unsafe.Offsetof(sharedHeader{}.head)-128]
+	_ = [1]struct{}{}[unsafe.Sizeof(responder{})-responderSize]
 	_ = [1]struct{}{}[unsafe.Sizeof(recvSlot{})-slotHeader]
 	_ = [1]struct{}{}[unsafe.Sizeof(slotSGE{})-slotSGESize]
 	_ = [1]struct{}{}[unsafe.Sizeof(grant{})-grantSize]

@@ -1,0 +1,76 @@
+package rdma
+
+import "sync"
+
+// A DCTarget is where a dynamically connected request goes.
+type DCTarget struct {
+	AH  AH
+	Num uint32 // the target's queue pair number
+	Key uint64 // its access key
+}
+
+// A DCIPool shares a few initiators among many targets. Each change of target
+// costs an initiator a connection, so a target's requests go through the initiator
+// that had its last one, as long as that has had no other target's since. A new
+// target gets the initiator that was used longest ago.
+//
+// The requests of one target that went through different initiators are not
+// ordered with each other. All methods may be called at any time by anybody.
+type DCIPool struct {
+	mu    sync.Mutex // guards what follows, and the order of posts
+	lanes []dciLane
+	turns uint64
+}
+
+// A dciLane is an initiator with its last target.
+type dciLane struct {
+	qp   QP
+	last DCTarget
+	used uint64 // the turn of its last request, 0 for none
+}
+
+// NewDCIPool makes a pool of one initiator at least, all in RTS. They stay the
+// caller's, who closes them.
+func NewDCIPool(initiators ...QP) *DCIPool {
+	if len(initiators) == 0 {
+		panic("rdma: a DCIPool of no initiators")
+	}
+	p := new(DCIPool)
+	for _, qp := range initiators {
+		p.lanes = append(p.lanes, dciLane{qp: qp})
+	}
+	return p
+}
+
+// PostSend writes the target into the requests and posts them through an
+// initiator, which it gives: completions name it. n and err are those of its
+// QP.PostSend; one whose queue is full is not replaced by another.
+func (p *DCIPool) PostSend(to DCTarget, wrs []SendWR) (qp QP, n int, err error) {
+	for i := range wrs {
+		wrs[i].AH, wrs[i].RemoteQPN, wrs[i].DCAccessKey = to.AH, to.Num, to.Key
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := p.lane(to)
+	n, err = l.qp.PostSend(wrs)
+	if n > 0 {
+		p.turns++
+		l.last, l.used = to, p.turns
+	}
+	return l.qp, n, err
+}
+
+// lane chooses the initiator. Called with mu held.
+func (p *DCIPool) lane(to DCTarget) *dciLane {
+	oldest := &p.lanes[0]
+	for i := range p.lanes {
+		l := &p.lanes[i]
+		if l.used > 0 && l.last == to {
+			return l
+		}
+		if l.used < oldest.used {
+			oldest = l
+		}
+	}
+	return oldest
+}
