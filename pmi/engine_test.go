@@ -259,15 +259,6 @@ func TestLimits(t *testing.T) {
 			}
 		}
 	})
-	t.Run("names", func(t *testing.T) {
-		var n Names
-		for i := range namesMax + 1 {
-			a := n.Do(NameQuery{Publish, fmt.Sprint(i), "port"})
-			if (a.Err == "") != (i < namesMax) {
-				t.Fatalf("name %d: %+v", i, a)
-			}
-		}
-	})
 }
 
 // What comes for a rank that has gone meanwhile is dropped.
@@ -362,7 +353,7 @@ func FuzzEngine(f *testing.F) {
 		const size = 3
 		e := NewEngine(EngineConfig{KVSName: "kvs_0", Size: size, Ranks: []int{0, 1, 2}})
 		sent, told := 0, 0
-		var names Names
+		var names names
 		var check func(events []Event)
 		check = func(events []Event) {
 			for _, ev := range events {
@@ -412,7 +403,7 @@ func FuzzEngine(f *testing.F) {
 						check(e.SpawnDone(ev.Rank, SpawnAnswer{Codes: make([]int, len(ev.Apps))}))
 					}
 				case Name:
-					check(e.NameDone(ev.Rank, names.Do(ev.Query)))
+					check(e.NameDone(ev.Rank, names.do(ev.Query)))
 				case Abort:
 				case Finalized:
 				default:

@@ -1,8 +1,5 @@
 package pmi
 
-// namesMax bounds the published services.
-const namesMax = 4096
-
 // NameOp is what to do with a published name.
 type NameOp uint8
 
@@ -24,36 +21,6 @@ type NameQuery struct {
 type NameAnswer struct {
 	Err  string // why not, in one word; empty: done
 	Port string // with Lookup
-}
-
-// Names are the services that a job's ranks have published: one table for all
-// its hosts and groups. The zero value is empty.
-type Names struct{ ports map[string]string }
-
-// Do answers a query.
-func (n *Names) Do(q NameQuery) NameAnswer {
-	port, found := n.ports[q.Service]
-	switch q.Op {
-	case Publish:
-		switch {
-		case found:
-			return NameAnswer{Err: "key_already_present"}
-		case len(n.ports) >= namesMax:
-			return NameAnswer{Err: "too_many_services"}
-		}
-		if n.ports == nil {
-			n.ports = make(map[string]string)
-		}
-		n.ports[q.Service] = q.Port
-	case Lookup, Unpublish:
-		if !found {
-			return NameAnswer{Err: "service_not_found"}
-		}
-		if q.Op == Unpublish {
-			delete(n.ports, q.Service)
-		}
-	}
-	return NameAnswer{Port: port}
 }
 
 // askName serves publish_name service=S port=P, lookup_name and unpublish_name.

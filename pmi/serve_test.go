@@ -20,7 +20,7 @@ type testJob struct {
 
 	mu     sync.Mutex
 	events []Event // all but replies and names, in order of arrival
-	names  Names
+	names  names
 	seen   chan struct{}
 
 	wg     sync.WaitGroup
@@ -113,7 +113,7 @@ func (h *testHost) handle(events []Event) {
 			continue
 		case Name:
 			h.job.mu.Lock()
-			a := h.job.names.Do(ev.Query)
+			a := h.job.names.do(ev.Query)
 			h.job.mu.Unlock()
 			h.handle(h.engine.NameDone(ev.Rank, a))
 			continue

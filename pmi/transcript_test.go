@@ -27,7 +27,7 @@ var update = flag.Bool("update", false, "write what the engine does into testdat
 // The fences of a job with one host complete at once, and so do names.
 type transcript struct {
 	e      *Engine
-	names  Names
+	names  names
 	single bool
 	out    strings.Builder
 }
@@ -148,7 +148,7 @@ func (tr *transcript) events(events []Event) {
 				fmt.Fprintf(&tr.out, "=   %d x %s %q %q\n", app.N, app.Program, app.Args, app.Info)
 			}
 		case Name:
-			tr.events(tr.e.NameDone(ev.Rank, tr.names.Do(ev.Query)))
+			tr.events(tr.e.NameDone(ev.Rank, tr.names.do(ev.Query)))
 		case Finalized:
 			fmt.Fprintf(&tr.out, "= rank %d has finalized\n", ev.Rank)
 		case Violation:
