@@ -135,6 +135,8 @@ func TestParseRefuses(t *testing.T) {
 		{"--emulate twice", []string{"--emulate", "a", "--emulate", "a", "prog"}, `--emulate: found "a" twice`},
 		{"unknown", []string{"--frobnicate", "prog"}, "--frobnicate: unknown option; gorun --help lists"},
 		{"unknown with value", []string{"--frobnicate=3", "prog"}, "--frobnicate: unknown option;"},
+		{"srun's", []string{"--ntasks-per-node=2", "prog"}, "--ntasks-per-node: unknown option, srun's; gorun has -ppn"},
+		{"srun's, for nothing", []string{"--mpi=pmix", "prog"}, "--mpi: unknown option, srun's; gorun needs none of the kind"},
 		{"unknown short", []string{"-Z", "prog"}, "-Z: unknown option;"},
 		{"a program that an option takes", []string{"-np", "2", "-H", "prog"}, `no program: expected one after the options (-H took "prog" as its value); try`},
 		{"an option mistyped that begins like a short one", []string{"-genvv", "A", "1", "prog"}, "-genvv: unknown option; did you mean --genv?"},

@@ -315,6 +315,9 @@ func lacking(spelling string, o *option, found int) error {
 // was probably meant.
 func unknown(arg, name string, table []option) error {
 	spelling, _, _ := strings.Cut(arg, "=")
+	if hint := srunHint(name); hint != "" {
+		return fmt.Errorf("%s: unknown option, %s", spelling, hint)
+	}
 	if n := nearest.Name(name, namesOf(table)); n != "" && len(name) > 1 {
 		return fmt.Errorf("%s: unknown option; did you mean %s?", spelling, shown(longOption(table, n), n))
 	}
