@@ -71,7 +71,8 @@ type Job struct {
 	// Hosts, an error. It is otherwise told to the ranks, so that they yield while
 	// they wait.
 	NoOversubscribe bool
-	// Placed is called once, with where the ranks go, before any of them starts.
+	// Placed is called once, with where the ranks go, before any of them starts:
+	// they start when it has returned.
 	Placed func(Placement)
 	// Topology wants the hosts' topologies in the Placement though nothing needs them.
 	Topology bool
@@ -108,8 +109,8 @@ type Job struct {
 	// Warn is told. Ranks of different MPIs, which wait for each other, are the
 	// job's failure in any case: with StrictPMI at once, else after 5 seconds.
 	StrictPMI bool
-	// Warn is told what the user should know while the job runs, on any
-	// goroutine; it must not block for long. nil: nobody is.
+	// Warn is told what the user should know while the job runs, as Watch is and in
+	// turns with it; when 100 texts wait for it no more are kept. nil: nobody is.
 	Warn func(text string)
 
 	// Emulate names the software devices that the ranks find.
@@ -189,7 +190,8 @@ type Job struct {
 	Watch  func(Change)
 	Sample time.Duration
 
-	// Log takes diagnostics; nil is silent.
+	// Log takes diagnostics, as they arise and from whoever has them: the job waits
+	// for a log that blocks. nil is silent.
 	Log *logrus.Logger
 }
 

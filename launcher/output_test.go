@@ -192,10 +192,10 @@ func TestWatcherThatHangs(t *testing.T) {
 func TestSlowWatcher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []string
-		w := newWatcher(func(c Change) {
+		w := newWatcher(&Job{Watch: func(c Change) {
 			time.Sleep(watchLimit - time.Millisecond)
 			told = append(told, fmt.Sprint(c.Kind, c.Rank, c.Line, c.RSS))
-		})
+		}, Warn: func(text string) { told = append(told, text) }})
 		w.put(Change{Kind: RankStarted, Rank: 0})
 		synctest.Wait() // it is being told
 		w.put(Change{Kind: RankStarted, Rank: 1})
@@ -203,8 +203,11 @@ func TestSlowWatcher(t *testing.T) {
 			w.put(Change{Kind: RankSaid, Rank: i % 2, Line: fmt.Sprint("line ", i)})
 			w.put(Change{Kind: RankUses, Rank: 1, RSS: int64(i)})
 		}
-		if n := len(w.queue); n != 4 {
-			t.Errorf("%d changes wait, want 4", n)
+		for i := range 1000 {
+			w.putWarning(fmt.Sprint("warning ", i))
+		}
+		if n := len(w.queue); n != 4+warnsMax {
+			t.Errorf("%d wait, want %d", n, 4+warnsMax)
 		}
 		w.put(Change{Kind: RankEnded, Rank: 1})
 		w.put(Change{Kind: RankSaid, Rank: 0, Line: "the last"})
@@ -212,8 +215,12 @@ func TestSlowWatcher(t *testing.T) {
 		w.close()
 		want := []string{
 			fmt.Sprint(RankStarted, 0, "", 0), fmt.Sprint(RankStarted, 1, "", 0), fmt.Sprint(RankSaid, 0, "the last", 0),
-			fmt.Sprint(RankUses, 1, "", 999), fmt.Sprint(RankSaid, 1, "line 999", 0), fmt.Sprint(RankEnded, 1, "", 0), fmt.Sprint(RankEnded, 0, "", 0),
+			fmt.Sprint(RankUses, 1, "", 999), fmt.Sprint(RankSaid, 1, "line 999", 0),
 		}
+		for i := range warnsMax {
+			want = append(want, fmt.Sprint("warning ", i))
+		}
+		want = append(want, fmt.Sprint(RankEnded, 1, "", 0), fmt.Sprint(RankEnded, 0, "", 0))
 		if !slices.Equal(told, want) {
 			t.Errorf("got %q, want %q", told, want)
 		}

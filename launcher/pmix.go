@@ -218,8 +218,8 @@ func (c *controller) alienated(s *seat, e host.Event) {
 	switch {
 	case c.job.StrictPMI:
 		c.fail(cause)
-	case !c.warned && c.job.Warn != nil:
+	case !c.warned:
 		c.warned = true
-		c.job.Warn(strings.TrimPrefix(cause.String(), "gorun: "))
+		c.warn(strings.TrimPrefix(cause.String(), "gorun: "))
 	}
 }

@@ -32,7 +32,7 @@ func runFor(ctx context.Context, job Job, h *Handle) (Result, error) {
 	if err := checkRestarts(&job); err != nil {
 		return Result{ExitStatus: err.ExitStatus}, err
 	}
-	at := attempt{limit: job.Timeout, handle: h, watch: newWatcher(job.Watch)}
+	at := attempt{limit: job.Timeout, handle: h, watch: newWatcher(&job)}
 	defer at.watch.close()
 	if job.MaxRestarts > 0 {
 		return runAgain(ctx, job, at)

@@ -96,9 +96,9 @@ const groupsMax = 1 << 16
 // refuse tells a rank that nothing was started.
 func (c *controller) refuse(by *asked, why string) {
 	c.note(logrus.WarnLevel, "spawn is refused", logrus.Fields{"by": by.rank, "of": by.seat.group.id, "error": why})
-	if !c.told && c.job.Warn != nil {
+	if !c.told {
 		// MPI's own word for it is a number.
-		c.job.Warn(fmt.Sprintf("rank %d (host %s) asked for more ranks, and none was started: %s", by.rank, by.seat.host(), why))
+		c.warn(fmt.Sprintf("rank %d (host %s) asked for more ranks, and none was started: %s", by.rank, by.seat.host(), why))
 	}
 	by.seat.answer(by.rank, host.Reply{Tag: by.tag, Spawn: &host.Spawned{Err: why}})
 }

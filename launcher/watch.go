@@ -36,20 +36,32 @@ type Change struct {
 	More  bool // others of the same moment follow
 }
 
-// watcher tells Job.Watch on a goroutine of its own, so that one that hangs, as on
-// a terminal that was stopped, holds up nothing. What waits to be told is bounded:
-// of a rank the last line and the last sample, and all that it does but once.
-// A nil one tells nobody.
+// watcher tells Job.Watch and Job.Warn on a goroutine of its own, so that one that
+// hangs, as on a terminal that was stopped, holds up nothing. What waits to be told
+// is bounded: of a rank the last line and the last sample, and all that it does but
+// once, and so many warnings. A nil one tells nobody.
 type watcher struct {
-	tell func(Change)
+	tell func(Change) // nil: nobody watches
+	warn func(string) // nil: nobody is warned
 
 	mu     sync.Mutex
-	queue  []Change
-	told   int            // changes taken from the queue so far
-	at     map[rumour]int // places of those that a later one replaces, counted from the first change of all
+	queue  []news
+	told   int            // news taken from the queue so far
+	at     map[rumour]int // places of those that a later one replaces, counted from the first news of all
+	warns  int            // in the queue
 	idle   chan struct{}  // closed when the goroutine ends; nil: there is none
 	closed bool
 }
+
+// news is a Change or, if there is a text, a warning.
+type news struct {
+	Change
+	warning string
+}
+
+// warnsMax bounds the warnings that wait: whoever has not read the first of them
+// does not miss the last.
+const warnsMax = 100
 
 // rumour is what only its latest version counts of.
 type rumour struct {
@@ -57,35 +69,55 @@ type rumour struct {
 	group, rank int
 }
 
-// watchLimit is how long the end of a job waits for one call of Job.Watch.
+// watchLimit is how long the end of a job waits for one call.
 const watchLimit = 2 * time.Second
 
-func newWatcher(tell func(Change)) *watcher {
-	if tell == nil {
+func newWatcher(job *Job) *watcher {
+	if job.Watch == nil && job.Warn == nil {
 		return nil
 	}
-	return &watcher{tell: tell, at: make(map[rumour]int)}
+	return &watcher{tell: job.Watch, warn: job.Warn, at: make(map[rumour]int)}
 }
 
-// put has a change told, after those before it.
+// watches tells whether somebody wants to know of changes.
+func (w *watcher) watches() bool { return w != nil && w.tell != nil }
+
+// put has a change told, after all that was put before it.
 func (w *watcher) put(c Change) {
-	if w == nil {
+	if !w.watches() {
 		return
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closed {
-		return
-	}
 	if c.Kind == RankSaid || c.Kind == RankUses {
 		key := rumour{c.Kind, c.Group, c.Rank}
 		if at, waits := w.at[key]; waits {
-			w.queue[at-w.told] = c
+			w.queue[at-w.told].Change = c
 			return
 		}
 		w.at[key] = w.told + len(w.queue)
 	}
-	w.queue = append(w.queue, c)
+	w.add(news{Change: c})
+}
+
+// putWarning has the user warned, after all that was put before.
+func (w *watcher) putWarning(text string) {
+	if w == nil || w.warn == nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.warns < warnsMax {
+		w.warns++
+		w.add(news{warning: text})
+	}
+}
+
+func (w *watcher) add(n news) {
+	if w.closed {
+		return
+	}
+	w.queue = append(w.queue, n)
 	if w.idle == nil {
 		w.idle = make(chan struct{})
 		go w.run(w.idle)
@@ -96,25 +128,33 @@ func (w *watcher) put(c Change) {
 func (w *watcher) run(idle chan struct{}) {
 	defer close(idle)
 	for {
-		c, ok := w.next()
-		if !ok {
+		n, ok := w.next()
+		switch {
+		case !ok:
 			return
+		case n.warning != "":
+			w.warn(n.warning)
+		default:
+			w.tell(n.Change)
 		}
-		w.tell(c)
 	}
 }
 
-func (w *watcher) next() (c Change, ok bool) {
+func (w *watcher) next() (n news, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.queue) == 0 || w.closed {
 		w.idle = nil
-		return c, false
+		return n, false
 	}
-	c, w.queue = w.queue[0], w.queue[1:]
+	n, w.queue = w.queue[0], w.queue[1:]
 	w.told++
-	delete(w.at, rumour{c.Kind, c.Group, c.Rank})
-	return c, true
+	if n.warning != "" {
+		w.warns--
+	} else {
+		delete(w.at, rumour{n.Kind, n.Group, n.Rank})
+	}
+	return n, true
 }
 
 // close waits until all is told, unless a call takes too long. No other is begun
@@ -148,7 +188,7 @@ func (w *watcher) state() (told int, idle chan struct{}) {
 
 // said tells of the last line of what a rank has written.
 func (c *controller) said(s *seat, e *host.Event) {
-	if c.watch == nil {
+	if !c.watch.watches() {
 		return
 	}
 	text := bytes.TrimRight(e.Data, "\r\n")
@@ -164,6 +204,9 @@ func (c *controller) said(s *seat, e *host.Event) {
 
 // lineMost is how much of a line is told.
 const lineMost = 400
+
+// warn tells the user something while the job runs.
+func (c *controller) warn(text string) { c.watch.putWarning(text) }
 
 // uses tells what ranks use.
 func (c *controller) uses(s *seat, samples []host.Sample) {
