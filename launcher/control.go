@@ -72,7 +72,7 @@ type controller struct {
 	over      bool     // Run is about to return
 	deaf      []func() // end sites that do not answer
 
-	warned  bool           // of ranks that are worlds of their own
+	warned  map[about]bool // of ranks that are worlds of their own, or not let in
 	hub     *hub.Hub       // of the PMIx servers, and of names that ranks publish
 	spawned sync.WaitGroup // what runs spawned groups
 	abandon chan struct{}  // closed when output need not be waited for
@@ -94,6 +94,7 @@ func newController(job *Job, w *wish, placed *place.Result, crew crew, at attemp
 		crew:    crew,
 		abandon: make(chan struct{}),
 		hub:     hub.New(),
+		warned:  make(map[about]bool),
 	}
 	c.attempt, c.limit, c.watch = at.number, at.limit, at.watch
 	c.outlet = newOutlet(job, at.number > 0, c.outputFailed)
@@ -181,7 +182,7 @@ func (c *controller) event(s *seat, e host.Event) {
 			c.start = &JobError{Field: e.Field, Value: e.Value, ExitStatus: e.Status, Err: errors.New(e.Text)}
 		}
 		c.tell(host.Command{Kind: host.Kill})
-	case host.Alone:
+	case host.Alone, host.Refused:
 		c.alienated(s, e)
 	case host.ToHub:
 		c.toHub(s, e.Data)
@@ -284,10 +285,11 @@ func (c *controller) ended(s *seat, e host.Event) {
 		cause.Status = statusFailed
 		cause.Message = "exited with status 0 after MPI_Init without MPI_Finalize"
 	default:
-		c.endedWell(g, e.Rank)
+		c.missing(g, e.Rank)
 		return
 	}
 	c.failed(cause)
+	c.missing(g, e.Rank) // where the job goes on
 }
 
 // failed notes that a rank or a host has failed, which ends the job unless that

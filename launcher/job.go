@@ -97,6 +97,10 @@ type Job struct {
 	// with MPI and not of Go: a shell, Python. It is for MPI programs that close
 	// what they inherit, or that run another MPI program after them.
 	PMIPort bool
+	// PMIFD has all ranks inherit a connection, whatever their program is. It is
+	// for those that come to be in a network of their own, or another user's. Only
+	// the first MPI program that each runs finds its launcher then.
+	PMIFD bool
 
 	// Universe is what programs are told when they ask how many ranks the job
 	// has room for (MPI_UNIVERSE_SIZE). 0: the slots of Hosts, or the CPUs of
@@ -105,8 +109,8 @@ type Job struct {
 	Universe int
 
 	// StrictPMI makes it the job's failure when an MPI program was started that
-	// has not met this launcher, so that each rank is a world of its own. Else
-	// Warn is told. Ranks of different MPIs, which wait for each other, are the
+	// has not met this launcher, so that each rank is a world of its own, or was
+	// not let in by it, as a second one beside the first. Else Warn is told. Ranks of different MPIs, which wait for each other, are the
 	// job's failure in any case: with StrictPMI at once, else after 5 seconds.
 	StrictPMI bool
 	// Warn is told what the user should know while the job runs, as Watch is and in

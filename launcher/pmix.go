@@ -23,7 +23,7 @@ type openMPI struct {
 	came   int   // ranks that have connected
 	most   int   // of joined
 	who    int   // that rank
-	ended  int   // of the ranks that have ended well the one that finalized least often; -1: none
+	ended  int   // of the ranks that have ended the one that connected least often; -1: none
 }
 
 // space is the namespace of a group's ranks; nil where nobody serves it. The hub
@@ -182,13 +182,13 @@ func (c *controller) finalized(g *group, rank int) {
 	}
 }
 
-// endedWell notes a rank that has ended with status 0 and nothing owed.
-func (c *controller) endedWell(g *group, rank int) {
+// missing notes a rank that has ended, and will be in no more programs.
+func (c *controller) missing(g *group, rank int) {
 	m := &g.mpi
-	if m.left == nil {
+	if m.joined == nil {
 		return
 	}
-	if m.ended < 0 || m.left[rank] < m.left[m.ended] {
+	if m.ended < 0 || m.joined[rank] < m.joined[m.ended] {
 		m.ended = rank
 	}
 	c.alone(g)
@@ -197,12 +197,12 @@ func (c *controller) endedWell(g *group, rank int) {
 // alone ends a job in which a rank waits for one that has ended.
 func (c *controller) alone(g *group) {
 	m := &g.mpi
-	if m.ended < 0 || m.most <= m.left[m.ended] {
+	if m.ended < 0 || m.most <= m.joined[m.ended] {
 		return
 	}
 	cause := c.rankCause(g.seats[g.hostOf[m.ended]], host.Event{Rank: m.ended})
 	cause.Status = statusFailed
-	if m.left[m.ended] == 0 {
+	if m.joined[m.ended] == 0 {
 		cause.Message = fmt.Sprintf("exited with status 0 without MPI_Init, where rank %d waits for it", m.who)
 	} else {
 		cause.Message = fmt.Sprintf("exited with status 0, but rank %d has begun another MPI program and waits for it in MPI_Init", m.who)
@@ -210,16 +210,22 @@ func (c *controller) alone(g *group) {
 	c.suspectLocked(cause)
 }
 
-// alienated is told of a rank that seems to be a world of its own. One is enough:
-// the others of the program will be so too.
+// about is what the user is warned of once.
+type about struct {
+	kind   host.EventKind
+	nobody bool // it is not of a rank
+}
+
+// alienated is told of a rank that seems to be a world of its own, or that was not
+// let in. One is enough: the others of the program will be so too.
 func (c *controller) alienated(s *seat, e host.Event) {
 	cause := c.rankCause(s, e)
 	cause.Status = statusFailed
 	switch {
-	case c.job.StrictPMI:
+	case c.job.StrictPMI && e.Rank >= 0: // nobody's may be of whoever is on this machine
 		c.fail(cause)
-	case !c.warned:
-		c.warned = true
+	case !c.warned[about{e.Kind, e.Rank < 0}]:
+		c.warned[about{e.Kind, e.Rank < 0}] = true
 		c.warn(strings.TrimPrefix(cause.String(), "gorun: "))
 	}
 }

@@ -125,6 +125,9 @@ func check(job *Job) (*wish, *JobError) {
 	if err := checkOutput(&job.Output); err != nil {
 		return nil, err
 	}
+	if job.PMIPort && job.PMIFD {
+		return nil, bad("PMIFD", "true", "want it or PMIPort, not both")
+	}
 	switch job.Launcher {
 	case "":
 	case "fork":
@@ -200,6 +203,7 @@ func (c *controller) spec(g *group) host.Spec {
 		Mapping: pmi.Mapping(g.hostOf),
 		Emulate: c.job.Emulate,
 		PMIPort: c.job.PMIPort,
+		PMIFD:   c.job.PMIFD,
 		Attempt: c.attempt,
 		Grace:   c.grace(),
 

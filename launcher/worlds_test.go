@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -81,9 +82,80 @@ func TestWhoConnects(t *testing.T) {
 		{NP: 1, Argv: roleArgv(t, "pmi", "env=PMI_FD", "env=PMI_PORT", "init", "barrier", "finalize")},
 		{NP: 1, Argv: inARow(t, "P init barrier finalize && echo fd $PMI_FD")},
 	}}
+	for _, fd := range []string{"", " 3"} {
+		job.PMIFD = fd != ""
+		r, stdout, stderr, err := runJob(t, job)
+		if err != nil || r.ExitStatus != 0 || !strings.Contains(stdout, "PMI_FD=3\nPMI_PORT=\n") || !strings.Contains(stdout, "fd"+fd+"\n") {
+			t.Errorf("got %+v, cause %v, %v, %q, %q", r, r.Cause, err, stdout, stderr)
+		}
+	}
+	job.PMIPort = true
+	if _, err := Run(t.Context(), job); err == nil || !strings.Contains(err.Error(), "not both") {
+		t.Errorf("port and fd: got %v", err)
+	}
+}
+
+// A host on which nobody connects to a port tells the others too that its ranks will
+// be in no other world.
+func TestProgramsOnOneHostOnly(t *testing.T) {
+	testenv.NoLeaks(t)
+	job := Job{
+		Apps: []App{
+			{NP: 2, Argv: inARow(t, "P init barrier finalize && P init barrier finalize"), Hosts: []string{"a"}},
+			{NP: 2, Argv: roleArgv(t, "pmi", "init", "barrier", "finalize"), Hosts: []string{"b"}},
+		},
+		Launcher: "fork", Agent: roleArgv(t, "agent"), Hosts: []Host{{Name: "a", Slots: 2}, {Name: "b", Slots: 2}},
+	}
 	r, stdout, stderr, err := runJob(t, job)
-	if err != nil || r.ExitStatus != 0 || !strings.Contains(stdout, "PMI_FD=3\nPMI_PORT=\n") || !strings.Contains(stdout, "fd\n") {
-		t.Errorf("got %+v, cause %v, %v, %q, %q", r, r.Cause, err, stdout, stderr)
+	const want = "host 1 takes part in no more fences: rank 2: its process ended after MPI program 1"
+	if err != nil || r.Cause == nil || !strings.Contains(r.Cause.String(), want) {
+		t.Errorf("got %+v, cause %v, %v, %q, %q, want %s", r, r.Cause, err, stdout, stderr, want)
+	}
+}
+
+// A program that begins beside another of its rank is not let in, which is told
+// once, and is the job's failure if it is strict.
+func TestProgramsAtOnce(t *testing.T) {
+	for _, strict := range []bool{false, true} {
+		for _, way := range ways {
+			t.Run(fmt.Sprintf("strict %v %s", strict, way.name), func(t *testing.T) {
+				testenv.NoLeaks(t)
+				var warned []string
+				job := Job{Argv: inARow(t, "P init helper helper barrier finalize"), NP: 2, StrictPMI: strict, Warn: func(text string) { warned = append(warned, text) }}
+				overAgents(t, &job, way.hosts)
+				r, stdout, stderr, err := runJob(t, job)
+				if strict {
+					if err != nil || r.Cause == nil || !strings.Contains(r.Cause.String(), "began an MPI program while another") {
+						t.Errorf("got %+v, cause %v, %v, %q, %q", r, r.Cause, err, stdout, stderr)
+					}
+					return
+				}
+				if err != nil || r.ExitStatus != 0 || len(warned) != 1 || !strings.Contains(warned[0], "began an MPI program while another") {
+					t.Errorf("got %+v, cause %v, %v, %q, %q, warnings %q", r, r.Cause, err, stdout, stderr, warned)
+				}
+			})
+		}
+	}
+}
+
+// Another user's process is not let in, which is told, and fails no job. Only root
+// can be another user; whoever it is may connect as himself and say nothing.
+func TestStrangers(t *testing.T) {
+	testenv.Need(t, "bash")
+	for as, warnings := range map[string]int{"": 0, "setpriv --reuid 65534 --clear-groups ": 1} {
+		if as != "" && os.Getuid() != 0 {
+			continue
+		}
+		t.Run(as, func(t *testing.T) {
+			testenv.NoLeaks(t)
+			var warned []string
+			job := Job{NP: 1, StrictPMI: true, Warn: func(text string) { warned = append(warned, text) },
+				Argv: sh("cd / && " + as + `bash -c 'exec 5<>/dev/tcp/127.0.0.1/${PMI_PORT#*:}; test $0 = 0 || cat <&5' ` + fmt.Sprint(warnings) + "; echo well")}
+			r, stdout, stderr, err := runJob(t, job)
+			if err != nil || r.ExitStatus != 0 || stdout != "well\n" || len(warned) != warnings || warnings > 0 && !strings.Contains(warned[0], "a process of user 65534 ") {
+				t.Errorf("got %+v, cause %v, %v, %q, %q, warnings %q", r, r.Cause, err, stdout, stderr, warned)
+			}
+		})
 	}
 }
 

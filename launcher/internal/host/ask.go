@@ -60,10 +60,10 @@ func (h *Host) ask(e pmi.Event) {
 // answered takes the answer for a rank that may have gone meanwhile.
 func (h *Host) answered(rank int, r *Reply) {
 	switch {
-	case r == nil || h.worlds == nil || h.spec.local(rank) < 0:
+	case r == nil || h.ranks == nil || h.spec.local(rank) < 0:
 	case r.Tag != 0 && h.pmix != nil && r.Spawn != nil:
 		h.pmix.Spawned(r.Tag, "gorun_"+r.Spawn.Job, r.Spawn.Err)
-	case r.Tag != 0:
+	case r.Tag != 0 || h.ranks[h.spec.local(rank)].gone:
 	case r.Name != nil:
 		e := h.engine(h.spec.local(rank))
 		h.apply(e, e.NameDone(rank, *r.Name))

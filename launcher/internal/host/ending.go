@@ -3,6 +3,7 @@ package host
 import (
 	"errors"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -93,13 +94,14 @@ func (h *Host) processEnded(local int) {
 	case !how.over:
 		return
 	}
-	r.gone = true
 	h.running--
 	h.unwatch(&r.pidfd)
 	// What it said last, as an abort, was before its end.
 	h.hearAll()
 	for h.receive(local) {
 	}
+	r.joined, r.finalized = h.met(local)
+	r.gone = true
 	h.unwatch(&r.socket)
 	h.unhold(r)
 	h.segment.SetDead(local)
@@ -108,7 +110,10 @@ func (h *Host) processEnded(local int) {
 	e := Event{Kind: Ended, Rank: number, PID: r.pid, Status: how.status, Signal: how.signal, Text: text, Told: h.ending.begun || h.quitting}
 	e.Joined, e.Finalized = h.met(local)
 	if e.Finalized && !h.dials(local) && how.status == 128+int(unix.SIGPIPE) {
-		e.Text = "ended with status 141 after MPI_Finalize; if it ran a second MPI program there, --pmi-port lets that one find its launcher"
+		e.Text = "ended with status 141 after MPI_Finalize; if it ran a second MPI program there, that one finds its launcher with --pmi-port"
+		if h.spec.PMIFD {
+			e.Text = strings.Replace(e.Text, "with --pmi-port", "without --pmi-fd", 1)
+		}
 	}
 	h.addPMIx(&e, r)
 	if how.signal == syscall.SIGKILL && !e.Told {

@@ -62,7 +62,8 @@ type Host struct {
 	linked  map[int]string  // MPI library, by program
 	pmix    *sidecar.Server // nil: programs of Open MPI are not served
 	port    port
-	dialers []bool // by program: its ranks connect to the port
+	dialers []bool  // by program: its ranks connect to the port
+	denied  [2]bool // a rank's program was not let in there, or somebody else, and that was told
 	input   input
 	streams [3]stream // by number; 0 is unused
 	discard bool      // nobody wants output any more
@@ -90,18 +91,19 @@ type Host struct {
 
 // rank is a rank on this host. Its descriptors are -1 when closed.
 type rank struct {
-	up     bool // it was started; nothing else counts before
-	pid    int
-	pidfd  int
-	socket int // PMI
-	pipes  [3]pipe
-	send   []byte // to the socket, when it is full
-	gone   bool   // its process has ended
-	bad    bool   // and not well
-	silent time.Time
-	stuck  bool   // the socket takes no more at the moment
-	spoken bool   // it has written
-	linked string // MPI library that it was seen with
+	up                bool // it was started; nothing else counts before
+	pid               int
+	pidfd             int
+	socket            int // PMI
+	pipes             [3]pipe
+	send              []byte // to the socket, when it is full
+	gone              bool   // its process has ended
+	bad               bool   // and not well
+	joined, finalized bool   // what met tells when it is gone
+	silent            time.Time
+	stuck             bool   // the socket takes no more at the moment
+	spoken            bool   // it has written
+	linked            string // MPI library that it was seen with
 
 	connected bool // to the port
 	world     int  // that it is in, or was last

@@ -198,6 +198,8 @@ func (h *Host) obey(c Command) {
 		if h.pmix != nil {
 			h.pmix.Take(c.Data)
 		}
+	case Rejoined:
+		h.rejoined(c.Rank)
 	case Say:
 		h.said(c.Rank, c.Stream, c.Data)
 	case Answer:

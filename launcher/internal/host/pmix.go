@@ -1,6 +1,7 @@
 package host
 
 import (
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,8 +25,13 @@ func (h *Host) openPMIx() error {
 		Env:     func() []string { return append(Scrub(spec.users()), Marker(spec), "PMIX_MCA_gds=hash") },
 		Host:    spec.Host,
 		Dir:     h.dir,
-		Joined:  func(p link.Proc) { h.emit(Event{Kind: Joined, Rank: int(p.Rank)}) },
-		Left:    func(p link.Proc) { h.emit(Event{Kind: Left, Rank: int(p.Rank)}) },
+		Joined: func(p link.Proc, c sidecar.Count) {
+			h.emit(Event{Kind: Joined, Rank: int(p.Rank)})
+			if c.Joined > c.Left+1 {
+				h.Send(Command{Kind: Rejoined, Rank: int(p.Rank)})
+			}
+		},
+		Left: func(p link.Proc) { h.emit(Event{Kind: Left, Rank: int(p.Rank)}) },
 		Abort: func(p link.Proc, status int, text string) {
 			h.emit(Event{Kind: Aborted, Rank: int(p.Rank), Status: status, Text: plain(text)})
 		},
@@ -88,6 +94,30 @@ func (s *Spec) users() []string {
 		return nil
 	}
 	return s.Apps[s.Ranks[0].App].Env
+}
+
+// rejoined judges a rank that has connected while what it had before is not
+// finalized. A child may do that beside a program that lives. If none of the rank's
+// processes but one uses PMIx that program has died, and the ranks that it was with
+// wait for it, and this one for them.
+func (h *Host) rejoined(rank int) {
+	local := h.spec.local(rank)
+	if local < 0 || !h.ranks[local].up || h.ranks[local].gone {
+		return
+	}
+	users := 0
+	for _, p := range h.processes()[local] {
+		maps, _ := os.ReadFile("/proc/" + strconv.Itoa(p.pid) + "/maps")
+		for name := range mappedFiles(maps) {
+			if strings.HasPrefix(name, "libpmix.so") {
+				users++
+				break
+			}
+		}
+	}
+	if users == 1 {
+		h.emit(Event{Kind: Violated, Rank: rank, Text: afterUnfinished, Stuck: true})
+	}
 }
 
 // plain is an abort's message without what Open MPI says in every one.

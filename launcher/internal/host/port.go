@@ -2,6 +2,7 @@ package host
 
 import (
 	"bytes"
+	"fmt"
 	"net/netip"
 	"os"
 
@@ -20,7 +21,8 @@ const (
 // port is where the ranks of a host find their PMI server with PMI_PORT: a port
 // of the loopback address, since they are on this machine. A connection belongs
 // to no rank until its first line tells which. Only the user who runs the job
-// is listened to, and of each rank one connection at a time: see [Host.nextWorld].
+// is listened to, and root, and of each rank one connection at a time: see
+// [Host.nextWorld].
 type port struct {
 	fd     int // -1: it is not open
 	addr   netip.AddrPort
@@ -105,9 +107,13 @@ func (h *Host) admit() {
 			}
 			return
 		}
-		if uid, err := peer.Owner(inet4(name), h.port.addr); err != nil || uid != os.Getuid() {
-			h.log("a connection of user %d is refused: %v", uid, err)
+		if uid, err := peer.Owner(inet4(name), h.port.addr); err != nil {
+			h.log("a connection is refused: %v", err)
 			unix.Close(fd)
+			continue
+		} else if uid != os.Getuid() && uid != 0 { // root may do more than that to a job
+			unix.Close(fd)
+			h.refused(-1, fmt.Sprintf("a process of user %d has connected to where ranks meet (PMI_PORT) and was not let in, as it is not of user %d, whose job this is; if it is a rank, --pmi-fd has it inherit its connection", uid, os.Getuid()))
 			continue
 		}
 		// It cannot fail on such a socket, and costs time at most.
@@ -119,6 +125,19 @@ func (h *Host) admit() {
 		}
 		h.port.guests[fd] = &guest{local: -1}
 		h.crowd()
+	}
+}
+
+// refused tells once of a program that was not let in; rank is below 0 where it is
+// nobody's.
+func (h *Host) refused(rank int, text string) {
+	told := &h.denied[0]
+	if rank < 0 {
+		told = &h.denied[1]
+	}
+	if h.log("rank %d: %s", rank, text); !*told {
+		*told = true
+		h.emit(Event{Kind: Refused, Rank: rank, Text: text})
 	}
 }
 
@@ -206,7 +225,7 @@ func (h *Host) seat(fd int, g *guest) bool {
 		return false
 	}
 	if r.connected && !h.nextWorld(g.local) {
-		h.log("rank %d connects again", h.rankOf(g.local))
+		h.log("rank %d connects and is not let in", h.rankOf(g.local))
 		h.dismiss(fd)
 		return true
 	}

@@ -61,6 +61,7 @@ type Spec struct {
 	Rows    int // of ranks' terminals; 0: not known
 	Cols    int
 	PMIPort bool // ranks connect to a port instead of inheriting a socket
+	PMIFD   bool // none does
 	// Universe is how many ranks the job has room for, as programs that spawn
 	// want to know; 0: unknown.
 	Universe int
@@ -123,6 +124,7 @@ const (
 	States                           // the answer to Look: lines for each rank, in Tails
 	Fenced                           // all ranks have passed a fence of PMI
 	Waiting                          // the answer to WhoWaits: Ranks
+	Refused                          // a program of Rank, or of nobody's if that is below 0, was not let in by the PMI server: Text
 	Done                             // nothing is left
 )
 
@@ -173,6 +175,7 @@ const (
 	Resize                          // terminals of ranks: Rows, Cols
 	Abandon                         // as Kill: the controller is gone
 	Say                             // Data on Stream of Rank; a host tells itself
+	Rejoined                        // Rank has connected to the PMIx server anew; a host tells itself
 	WhoWaits                        // tell which ranks wait in a fence of PMI-1
 )
 

@@ -20,8 +20,8 @@ import (
 //
 // So it takes a port: MPICH shuts down the socket that it has inherited, for all
 // who hold it. Programs that are linked with MPI, or of Go, run alone: their ranks
-// inherit a socket, as every client of PMI-1 knows it; those of others are given
-// the port.
+// inherit a socket, as every client of PMI-1 knows it, and so do those of programs
+// that run another where the port cannot be reached. Others are given the port.
 
 // engine serves the world that a rank is in.
 func (h *Host) engine(local int) *pmi.Engine { return h.worlds[h.ranks[local].world] }
@@ -55,6 +55,9 @@ func (h *Host) openWorld() {
 	}
 }
 
+// afterUnfinished is said of a rank whose programs before are not in order.
+const afterUnfinished = "it began an MPI program after one that ended without MPI_Finalize"
+
 // nextWorld takes a rank, which has connected anew, to its next world; false when
 // it is not through with the one it is in.
 func (h *Host) nextWorld(local int) bool {
@@ -62,10 +65,15 @@ func (h *Host) nextWorld(local int) bool {
 	for h.receive(local) {
 	}
 	e := h.engine(local)
-	if r.gone || !e.Finalized(rank) {
-		if !r.gone && r.socket < 0 {
-			h.emit(Event{Kind: Violated, Rank: rank, Text: "it began an MPI program after one that ended without MPI_Finalize", Stuck: true})
-		}
+	switch {
+	case r.gone:
+		return false
+	case e.Finalized(rank):
+	case r.socket < 0:
+		h.emit(Event{Kind: Violated, Rank: rank, Text: afterUnfinished, Stuck: true})
+		return false
+	default:
+		h.refused(rank, "began an MPI program while another is between MPI_Init and MPI_Finalize, and it was not let in: a rank runs one at a time (in a script without &), or starts it as a job of its own with gorun")
 		return false
 	}
 	h.unwatch(&r.socket)
@@ -79,11 +87,13 @@ func (h *Host) nextWorld(local int) bool {
 	return true
 }
 
-// forgetWorlds frees those that all ranks are through with.
+// forgetWorlds frees those that all ranks are through with, or will never be in.
 func (h *Host) forgetWorlds() {
 	least := len(h.worlds) - 1
-	for _, r := range h.up() {
-		least = min(least, r.world)
+	for i := range h.ranks { // also those that have yet to be entered
+		if r := &h.ranks[i]; !r.gone {
+			least = min(least, r.world)
+		}
 	}
 	for i := least - 1; i >= 0 && h.worlds[i] != nil; i-- {
 		h.worlds[i] = nil
@@ -99,17 +109,21 @@ func (h *Host) leaveWorlds(local int) {
 }
 
 // closeWorlds tells the other hosts that no rank here will be in one more world,
-// in which theirs may wait.
+// in which theirs may wait, whether or not ranks connect to a port here too.
 func (h *Host) closeWorlds() {
-	if h.cfg.Store != nil && h.port.fd >= 0 {
+	if h.cfg.Store != nil {
 		h.openWorld()
 	}
 }
 
 // met tells whether a rank has ever said init, and whether it then said finalize.
 func (h *Host) met(local int) (joined, finalized bool) {
-	e, rank := h.engine(local), h.rankOf(local)
-	if h.ranks[local].world > 0 && !e.Joined(rank) {
+	r, rank := &h.ranks[local], h.rankOf(local)
+	if r.gone {
+		return r.joined, r.finalized
+	}
+	e := h.engine(local)
+	if r.world > 0 && !e.Joined(rank) {
 		return true, true // in the world before
 	}
 	return e.Joined(rank), e.Finalized(rank)
@@ -133,7 +147,7 @@ func (h *Host) chooseDialers(files []string) error {
 	some := false
 	for i, file := range files {
 		if file != "" {
-			h.dialers[i] = h.spec.PMIPort || !runsAlone(h.spec.Apps[i].Dir, file)
+			h.dialers[i] = h.dial(&h.spec.Apps[i], file)
 			some = some || h.dialers[i]
 		}
 	}
@@ -152,6 +166,28 @@ func (h *Host) chooseDialers(files []string) error {
 	h.log("no port for PMI: %v", err)
 	clear(h.dialers)
 	return nil
+}
+
+// dial decides it for one program.
+func (h *Host) dial(app *AppSpec, file string) bool {
+	switch {
+	case h.spec.PMIFD:
+		return false
+	case h.spec.PMIPort:
+		return true
+	}
+	return !runsElsewhere(file) && !runsAlone(app.Dir, file)
+}
+
+// runsElsewhere tells whether a program runs another in a network of its own, which
+// has no way to the port, or as another user, who would not be let in. What they
+// inherit is open there too, but not with sudo, which closes it.
+func runsElsewhere(file string) bool {
+	switch filepath.Base(file) {
+	case "unshare", "nsenter", "ip", "bwrap", "setpriv", "runuser", "su", "chroot":
+		return true
+	}
+	return false
 }
 
 // runsAlone tells whether a program is the one that speaks PMI, so that no other

@@ -26,7 +26,7 @@ type Config struct {
 	// Patience is how long the helper may take. 0: DefaultPatience.
 	Patience time.Duration
 
-	Joined func(p link.Proc)                          // a rank has connected
+	Joined func(p link.Proc, c Count)                 // a rank has connected
 	Left   func(p link.Proc)                          // a rank has finalized
 	Abort  func(p link.Proc, status int, text string) // a rank wants the job to end
 	Say    func(p link.Proc, stream int, text string) // a rank has something to say by way of the server
@@ -324,8 +324,9 @@ func (s *Server) told(m link.Message) {
 	case link.Failed:
 		s.fail("%s cannot go on: %s", s.name(), m.Text)
 	case link.Joined:
-		s.counted(m.Proc).Joined++
-		s.cfg.Joined(m.Proc)
+		c := s.counted(m.Proc)
+		c.Joined++
+		s.cfg.Joined(m.Proc, *c)
 	case link.Left:
 		s.counted(m.Proc).Left++
 		s.cfg.Left(m.Proc)

@@ -100,7 +100,7 @@ func serve(t *testing.T, how string, patience time.Duration) *served {
 	s, err := Listen(Config{
 		Program: self, Env: func() []string { return []string{"SIDECAR_HELPER=" + how} },
 		Host: "here", Dir: filepath.Join(t.TempDir(), "job"), Patience: patience,
-		Joined: func(p link.Proc) { told <- fmt.Sprintf("joined %s.%d", p.Space, p.Rank) },
+		Joined: func(p link.Proc, _ Count) { told <- fmt.Sprintf("joined %s.%d", p.Space, p.Rank) },
 		Left:   func(p link.Proc) { told <- fmt.Sprintf("left %s.%d", p.Space, p.Rank) },
 		Abort: func(p link.Proc, status int, text string) {
 			told <- fmt.Sprintf("abort %s.%d %d %s", p.Space, p.Rank, status, text)
