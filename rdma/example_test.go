@@ -123,7 +123,11 @@ func (l *lab) connect(qp rdma.QP, peer uint32) {
 		AV: rdma.AV{DGID: l.gid, PortNum: 1, HopLimit: 1}, PathMTU: rdma.MTU1024, DestQPNum: peer, MaxDestRdAtomic: 4, MinRNRTimer: 12,
 		Timeout: 14, RetryCnt: 6, RNRRetry: 6, MaxRdAtomic: 4,
 	}
-	for attr.State = rdma.StateInit; attr.State <= rdma.StateRTS; attr.State++ {
+	last := rdma.StateRTS
+	if init.Type == rdma.DCT {
+		last = rdma.StateRTR // a target is ready there
+	}
+	for attr.State = rdma.StateInit; attr.State <= last; attr.State++ {
 		check(qp.Modify(attr, rdma.Required(init.Type, attr.State-1, attr.State)))
 	}
 }

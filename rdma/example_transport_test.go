@@ -106,6 +106,45 @@ func Example_xrc() {
 	// second process: hello true
 }
 
+// An initiator names a target in each request and connects to it by itself: one
+// reaches any number of them. Each change costs a connection, so a pool keeps to
+// the initiator that a target's last request went through.
+func Example_dc() {
+	l := open()
+	defer l.close()
+	const key = 0xfeed
+	srq := own(l, must(l.pd.CreateSRQ(rdma.SRQInitAttr{Attr: rdma.SRQAttr{MaxWR: 8, MaxSGE: 1}})))
+	ah := own(l, must(l.pd.CreateAH(rdma.AV{DGID: l.gid, PortNum: 1, HopLimit: 1})))
+	var targets []rdma.DCTarget
+	for range 3 {
+		target := l.queuePair(rdma.DCT, func(init *rdma.QPInitAttr) { init.SRQ, init.DCAccessKey = srq, key })
+		l.connect(target, 0)
+		targets = append(targets, rdma.DCTarget{AH: ah, Num: target.Num(), Key: key})
+	}
+	a, b := l.queuePair(rdma.DCI), l.queuePair(rdma.DCI)
+	l.connect(a, 0)
+	l.connect(b, 0)
+	pool := rdma.NewDCIPool(a, b)
+	mine, yours := l.memory(64, "hello"), l.memory(64, "")
+	for _, i := range []int{0, 1, 0, 1, 2, 1} {
+		_, _, err := pool.PostSend(targets[i], []rdma.SendWR{write(piece(mine, 0, 5), yours, 8*i)})
+		check(err)
+		finish(l.cq, 1)
+	}
+	fmt.Printf("%.21q\n", yours.Bytes()[:21])
+	fmt.Println("connections:", l.ctx.Counters().DCConnects)
+
+	stranger := targets[0]
+	stranger.Key++
+	_, _, err := pool.PostSend(stranger, []rdma.SendWR{write(piece(mine, 0, 5), yours, 0)})
+	check(err)
+	fmt.Println("without the key:", next(l.cq).Status)
+	// Output:
+	// "hello\x00\x00\x00hello\x00\x00\x00hello"
+	// connections: 3
+	// without the key: remote access error
+}
+
 // Two queue pairs take their receives from one queue. When fewer than the limit
 // are left there, an event says so, once.
 func Example_srq() {
