@@ -366,9 +366,11 @@ func (c *completionQueue) lookLocked() {
 
 func (c *completionQueue) poll(wc []rdma.WC) (int, error) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.lookLocked()
+	if atomic.LoadUint32(&c.head.attention) != 0 {
+		c.lookLocked()
+	}
 	if err := c.broken(); err != nil {
+		c.mu.Unlock()
 		return 0, err
 	}
 	n := min(len(wc), int(c.count))
@@ -379,6 +381,7 @@ func (c *completionQueue) poll(wc []rdma.WC) (int, error) {
 		c.p.freed(e)
 	}
 	c.drop(n)
+	c.mu.Unlock()
 	return n, nil
 }
 

@@ -134,7 +134,7 @@ func (q *queuePair) respond(wr *rdma.SendWR, segs [][]byte, total uint64, guard 
 				return rdma.WCRemAccessErr, accepted
 			}
 		}
-		var tk ticket
+		var tk *ticket
 		imm := wr.Opcode == rdma.WRRDMAWriteWithImm
 		if imm {
 			var ok bool
@@ -147,7 +147,9 @@ func (q *queuePair) respond(wr *rdma.SendWR, segs [][]byte, total uint64, guard 
 		for ; segs != nil; segs = q.more() {
 			for _, b := range segs {
 				if st := sp.store(off, b, guard); st != rdma.WCSuccess {
-					tk.giveBack()
+					if imm {
+						tk.giveBack()
+					}
 					q.blame(st)
 					return st, accepted
 				}
@@ -155,7 +157,7 @@ func (q *queuePair) respond(wr *rdma.SendWR, segs [][]byte, total uint64, guard 
 			}
 		}
 		if imm {
-			s.deliver(c, &tk, q.message(wr, total))
+			s.deliver(c, tk, q.message(wr, total))
 		}
 		return rdma.WCSuccess, accepted
 
@@ -178,12 +180,12 @@ func (q *queuePair) respond(wr *rdma.SendWR, segs [][]byte, total uint64, guard 
 					s.fault(c, faultAccess)
 					return rdma.WCRemAccessErr, accepted
 				}
-				s.deliver(c, &tk, q.message(wr, total))
+				s.deliver(c, tk, q.message(wr, total))
 				return rdma.WCSuccess, accepted
 			}
 		}
 		if theirs != rdma.WCSuccess && !(q.unreliable && theirs == rdma.WCLocLenErr) {
-			s.deliver(c, &tk, delivery{status: theirs, op: wr.Opcode, srcQP: q.num})
+			s.deliver(c, tk, delivery{status: theirs, op: wr.Opcode, srcQP: q.num})
 			s.fault(c, faultTold)
 		} else {
 			tk.giveBack()
@@ -225,21 +227,22 @@ func (q *queuePair) respond(wr *rdma.SendWR, segs [][]byte, total uint64, guard 
 
 // await gives the next receive request, and asks to be woken when there is none.
 // Without one the answer says why.
-func (q *queuePair) await(wr *rdma.SendWR) (ticket, bool, answer) {
+func (q *queuePair) await(wr *rdma.SendWR) (tk *ticket, ok bool, a answer) {
 	s, c, rank := q.peer, q.remote, q.p.cfg.Rank
+	tk = &q.tk
 	if q.answerer == rdma.XRCRecv {
-		tk, ok, right := q.nextNamed(c, wr.SRQNum)
-		if !right {
+		var right bool
+		if *tk, ok, right = q.nextNamed(c, wr.SRQNum); !right {
 			return tk, false, accepted
 		}
 		return tk, ok, notReady
 	}
-	tk, ok := s.next(c, rank)
+	ok = s.next(c, rank, tk)
 	if !ok && (!q.unreliable || c.shared != 0) {
 		// A full barrier: either the owner sees this or the next look sees
 		// his receive, up to his own store buffer; the timer covers that.
 		s.starve(c)
-		tk, ok = s.next(c, rank)
+		ok = s.next(c, rank, tk)
 	}
 	return tk, ok, notReady
 }

@@ -65,6 +65,7 @@ type queuePair struct {
 	grh [rdma.GRHLen]byte // scratch for a datagram's header
 
 	named namedQueue // XRC: guarded by mu
+	tk    ticket     // scratch for the receive that a request takes
 
 	freed atomic.Uint32 // requests whose slot is free again: their completion was polled
 

@@ -130,9 +130,9 @@ func (q *queuePair) ticket(l *link, f *frame) (tk *ticket, ok, retry bool) {
 		w.tk, ok, right = q.nextNamed(q.own, uint32(f.swap))
 		return &w.tk, ok, right
 	}
-	if w.tk, ok = s.next(q.own, rank); !ok && !q.unreliable {
+	if ok = s.next(q.own, rank, &w.tk); !ok && !q.unreliable {
 		s.starve(q.own)
-		w.tk, ok = s.next(q.own, rank)
+		ok = s.next(q.own, rank, &w.tk)
 	}
 	return &w.tk, ok, true
 }

@@ -35,22 +35,26 @@ func (tk *ticket) entries() []slotSGE {
 }
 
 // next gives the receive request that a message to the queue pair c takes. One
-// of a shared queue is claimed for rank.
-func (s *peer) next(c *queueContext, rank int) (tk ticket, ok bool) {
+// of a shared queue is claimed for rank. It is put into tk, whose copies would
+// cost an execution more than the rest of this.
+func (s *peer) next(c *queueContext, rank int, tk *ticket) (ok bool) {
 	if c.shared != 0 {
 		h := s.sharedBy(c.shared)
 		if h == nil {
-			return tk, false
+			return false
 		}
-		tk, ok = s.take(h, rank)
+		*tk, ok = s.take(h, rank)
 		tk.cq = c.recvCQ
-		return tk, ok
+		return ok
 	}
 	sl, at := s.slot(c)
 	if sl == nil {
-		return tk, false
+		return false
 	}
-	return ticket{s: s, sl: sl, at: at, most: uint32(c.slotSGEs), carries: uint32(c.carries), pd: c.pd, cq: c.recvCQ}, true
+	tk.s, tk.sl, tk.at, tk.pd, tk.cq = s, sl, at, c.pd, c.recvCQ
+	tk.most, tk.carries = uint32(c.slotSGEs), uint32(c.carries)
+	tk.carried, tk.claim = false, nil
+	return true
 }
 
 // sharedBy finds a shared queue of the peer by its index + 1.
