@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gorun-mpi/gorun/internal/arch"
+	"github.com/gorun-mpi/gorun/internal/testenv"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
@@ -47,7 +48,7 @@ type twoThreads struct {
 func threads(b *testing.B) *twoThreads {
 	b.Helper()
 	if runtime.GOMAXPROCS(0) < 2 {
-		b.Skip("needs two processors: GOMAXPROCS is 1")
+		testenv.Unsupported(b, "needs two processors: GOMAXPROCS is 1")
 	}
 	n := nodes(b, 2, Config{})
 	t := &twoThreads{a: n[0], b: n[1], gone: make(chan struct{})}

@@ -2,9 +2,9 @@ package soft
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-	"hash/fnv"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -59,9 +59,8 @@ func (c *context) OpenXRCD(attr rdma.XRCDInitAttr) (rdma.XRCD, error) {
 		if err != nil {
 			return bad(rdma.ErrInvalid, "%s: %v", attr.File.Name(), err)
 		}
-		h := fnv.New64a()
-		h.Write(name)
-		id = h.Sum64()&^privateDomain | 1
+		sum := sha256.Sum256(name)
+		id = binary.NativeEndian.Uint64(sum[:])&^privateDomain | 1
 	}
 	if err := c.adopt("open_xrcd"); err != nil {
 		return nil, err
