@@ -101,7 +101,10 @@ func showDevices(ctx context.Context, r *request) int {
 	report, err := survey(ctx, r)
 	if err != nil {
 		fmt.Fprintf(r.err, "gorun-info: %v\n", err)
-		return statusUsage
+		if errors.Is(err, rdma.ErrInvalid) { // the names
+			return statusUsage
+		}
+		return statusMissing
 	}
 	if ctx.Err() != nil {
 		return statusInterrupted
@@ -117,16 +120,16 @@ func showDevices(ctx context.Context, r *request) int {
 	return 0
 }
 
-// survey asks every device of every provider, all at once. Its error is one of
-// the names of software devices.
+// survey asks every device of every provider, all of one at once. Its error is that
+// of the software devices, whose names may be bad.
 func survey(ctx context.Context, r *request) (*deviceReport, error) {
-	cfg := soft.Config{Names: currentEmulate(r)}
-	software, err := soft.New(cfg)
+	names := currentEmulate(r)
+	software, err := soft.New(soft.Config{Names: names})
 	if err != nil {
-		return nil, fmt.Errorf("--emulate or GORUN_EMULATE: %w", err)
+		return nil, fmt.Errorf("the software devices %q (--emulate, GORUN_EMULATE): %w", names, err)
 	}
 	defer software.Close()
-	report := &deviceReport{Devices: []*deviceFacts{}}
+	report := &deviceReport{Missing: []doctor.Gap{}}
 	for _, p := range []rdma.Provider{software, verbs.New(verbs.Config{})} {
 		devices, _ := inTime(ctx, func() []rdma.Device {
 			list, _ := p.Devices() // what hinders it is told by Gaps
@@ -145,7 +148,11 @@ func survey(ctx context.Context, r *request) (*deviceReport, error) {
 		waiting.Wait()
 		report.Devices = append(report.Devices, facts...)
 	}
-	report.Missing, _ = inTime(ctx, r.view().Gaps)
+	missing, ok := inTime(ctx, r.view().Gaps)
+	if !ok {
+		missing = []doctor.Gap{{Reason: fmt.Sprintf("libibverbs does not answer within %v", doctor.Limit), Fix: "ibv_devinfo; dmesg | tail"}}
+	}
+	report.Missing = append(report.Missing, missing...)
 	return report, nil
 }
 
