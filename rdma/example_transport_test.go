@@ -231,3 +231,30 @@ func Example_inlineRecv() {
 	// before the poll ""
 	// after the poll "small"
 }
+
+// A receive of eight strides takes many messages, each with a completion that says
+// where it begins. What is left when the next message does not fit is passed by.
+func Example_stridingRq() {
+	l := open()
+	defer l.close()
+	cq := own(l, must(l.ctx.CreateCQEx(rdma.CQInitAttr{CQE: 64}))) // deeper than the receive queue
+	a, b := l.pair(rdma.RC, func(init *rdma.QPInitAttr) {
+		init.RecvCQ, init.Striding = cq, rdma.StridingRQ{StrideBytes: 64, Strides: 8}
+	})
+	mine, yours := l.memory(1024, ""), l.memory(1024, "")
+	receive(b, rdma.RecvWR{WRID: 1, SGL: []rdma.SGE{piece(yours, 0, 512)}}, rdma.RecvWR{WRID: 2, SGL: []rdma.SGE{piece(yours, 512, 512)}})
+	for _, n := range []int{10, 100, 200, 100} { // 1, 2, 4 strides, and 2 where 1 is left
+		post(a, rdma.SendWR{Opcode: rdma.WRSend, Flags: signaled, SGL: []rdma.SGE{piece(mine, 0, n)}})
+		finish(l.cq, 1)
+	}
+	var wc [8]rdma.WCEx
+	for _, c := range wc[:must(cq.PollEx(wc[:]))] {
+		fmt.Println("receive", c.WRID, "offset", c.Offset, "bytes", c.ByteLen, "last", c.Flags&rdma.WCFlagLastStride != 0)
+	}
+	// Output:
+	// receive 1 offset 0 bytes 10 last false
+	// receive 1 offset 64 bytes 100 last false
+	// receive 1 offset 192 bytes 200 last false
+	// receive 1 offset 448 bytes 0 last true
+	// receive 2 offset 0 bytes 100 last false
+}

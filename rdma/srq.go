@@ -70,10 +70,16 @@ type SRQInitAttr struct {
 // is a buffer of Strides times StrideBytes that takes many messages. A message
 // occupies whole strides and never spans two requests. Each gives a completion
 // with the request's WRID and, in WCEx.Offset, where its bytes begin; the last of
-// a request has WCFlagLastStride. The zero value is an ordinary queue.
+// a request has WCFlagLastStride. One of no bytes takes a stride too. When a message
+// does not fit into what is left of a request, the rest is passed by: that makes a
+// completion with WCFlagLastStride of no bytes and from queue pair 0. One longer
+// than a whole request is an error as with any receive, and like every failed
+// completion the last of its request. A write with immediate takes one stride, and
+// a flush completes once for each request that was not returned. The zero value is
+// an ordinary queue.
 type StridingRQ struct {
 	StrideBytes int // a power of two
-	Strides     int
+	Strides     int // a power of two
 }
 
 // An XRCD is an XRC domain (struct ibv_xrcd): target queue pairs and SRQs of one

@@ -331,7 +331,7 @@ func (a *agent) onPD(pd rdma.PD, c *call, ans *answer) error {
 	var m Region
 	switch c.Op {
 	case opCreateQP:
-		init := rdma.QPInitAttr{Cap: c.Cap, Type: c.Type, SigAll: c.SigAll, DCAccessKey: c.DCKey}
+		init := rdma.QPInitAttr{Cap: c.Cap, Type: c.Type, SigAll: c.SigAll, DCAccessKey: c.DCKey, Striding: c.Stride}
 		var err error
 		if init.SendCQ, err = optional[rdma.CQ](a, c.Send); err != nil {
 			return err

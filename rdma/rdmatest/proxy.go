@@ -188,7 +188,7 @@ func (d *procPD) AdviseMR(advice rdma.Advice, flags rdma.AdviseFlags, sgl []rdma
 }
 
 func (d *procPD) CreateQP(i rdma.QPInitAttr) (rdma.QP, error) {
-	c := &call{Op: opCreateQP, On: d.h, Cap: i.Cap, Type: i.Type, SigAll: i.SigAll, DCKey: i.DCAccessKey}
+	c := &call{Op: opCreateQP, On: d.h, Cap: i.Cap, Type: i.Type, SigAll: i.SigAll, DCKey: i.DCAccessKey, Stride: i.Striding}
 	if cq, ok := i.SendCQ.(*procCQ); ok {
 		c.Send = cq.h
 	}

@@ -99,6 +99,7 @@ type call struct {
 	Cap    rdma.QPCap
 	SigAll bool
 	DCKey  uint64
+	Stride rdma.StridingRQ
 	Sends  []sendCall
 	MWType rdma.MWType
 	Recvs  []rdma.RecvWR

@@ -209,7 +209,7 @@ func (c *completionQueue) PollEx(wc []rdma.WCEx) (int, error) {
 	for i := range n {
 		k := (c.first + uint32(i)) & uint32(len(c.ring)-1)
 		e := &c.ring[k]
-		wc[i] = rdma.WCEx{WC: e.wc}
+		wc[i] = rdma.WCEx{WC: e.wc, Offset: e.offset}
 		if c.stamps != nil {
 			wc[i].Timestamp = c.stamps[k]
 		}

@@ -53,6 +53,8 @@ type entry struct {
 	q    *queuePair
 	free uint32 // what q.freed or q.rfreed becomes when it is polled, or the index of the shared queue
 	kind entryKind
+
+	offset uint32 // of a striding receive
 }
 
 // An entryKind says what becomes free when a completion is polled.
@@ -431,8 +433,9 @@ func (q *queuePair) take() {
 		if sl == nil || atomic.LoadUint32(&sl.state) != slotDone {
 			return
 		}
-		q.rtaken++
-		e := entry{q: q, free: q.rtaken, kind: entryRecv, wc: receiveWC(sl, q.wrids[i], q.num)}
+		k := q.took(i, sl)
+		q.rtaken += k
+		e := entry{q: q, free: q.rtaken, kind: entryRecv, wc: receiveWC(sl, q.wrids[i&^(q.strides()-1)], q.num), offset: q.offset(i)}
 		if sl.opcode&slotCarried != 0 {
 			q.unpack(i, sl, &e.wc)
 		}
@@ -440,7 +443,7 @@ func (q *queuePair) take() {
 		if e.wc.Flags&rdma.WCFlagWithInv != 0 {
 			q.ended(e.wc.ImmData)
 		}
-		atomic.StoreUint32(&sl.state, slotFree)
+		q.releaseSlots(i, k)
 		q.recv.push(e, stamp, solicited)
 	}
 }

@@ -29,7 +29,7 @@ const arenaSize = 64 << 20
 
 // lacking are the features that this device does not have.
 var lacking = []rdma.Feature{
-	rdma.FeatureTagMatching, rdma.FeatureStridingRQ,
+	rdma.FeatureTagMatching,
 }
 
 // lackingTCP are those of a device whose peers are on other hosts.
@@ -234,7 +234,7 @@ var inMotion = []string{"flush", "status", "signal", "inline", "transfer", "recv
 	"iova", "rereg", "odp", "mw", "doorbell", "sva", "dmabuf", "mkey",
 	"srq", "event", "channel", "cq_ex",
 	"uc", "ud", "xrc",
-	"inline_recv", "dc",
+	"inline_recv", "dc", "striding",
 }
 
 func TestConformanceAdversarial(t *testing.T) {

@@ -101,7 +101,7 @@ func (c *context) QueryDevice() rdma.DeviceAttr {
 // Supports knows what it can do without trying.
 func (c *context) Supports(f rdma.Feature) error {
 	switch f {
-	case rdma.FeatureRC, rdma.FeatureAtomics, rdma.FeatureInlineSend, rdma.FeatureInlineRecv, rdma.FeatureZeroBased, rdma.FeatureODP, rdma.FeatureImplicitODP,
+	case rdma.FeatureRC, rdma.FeatureAtomics, rdma.FeatureInlineSend, rdma.FeatureInlineRecv, rdma.FeatureStridingRQ, rdma.FeatureZeroBased, rdma.FeatureODP, rdma.FeatureImplicitODP,
 		rdma.FeatureIOVA, rdma.FeatureReregMR, rdma.FeatureMW1, rdma.FeatureMW2, rdma.FeatureSendWithInv, rdma.FeatureSVA, rdma.FeatureUMR,
 		rdma.FeatureSRQ, rdma.FeatureAsyncEvents, rdma.FeatureCompChannel, rdma.FeatureExtendedCQ, rdma.FeatureDoorbellCounts,
 		rdma.FeatureUC, rdma.FeatureUD, rdma.FeatureXRC:

@@ -92,6 +92,9 @@
 // sleeps on the owner's alarm in between. A completion queue is overrun when
 // somebody looks: a poll, a query of a queue pair's state, a wait for events.
 //
+// Strides. In a striding receive queue slots are strides, and a message is recorded
+// in the first that it takes: see striding.go.
+//
 // Dynamic connections. An initiator looks its target's access key up as it looks a
 // region's key up, and takes its receives from the target's shared queue. Of what
 // a device holds for a connection there is a responder, while requests are under

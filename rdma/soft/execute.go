@@ -139,7 +139,7 @@ func (q *queuePair) respond(wr *rdma.SendWR, segs [][]byte, total uint64, guard 
 		if imm {
 			var ok bool
 			var a answer
-			if tk, ok, a = q.await(wr); !ok {
+			if tk, ok, a = q.await(wr, 0); !ok {
 				return q.unnamed(a)
 			}
 		}
@@ -162,7 +162,7 @@ func (q *queuePair) respond(wr *rdma.SendWR, segs [][]byte, total uint64, guard 
 		return rdma.WCSuccess, accepted
 
 	case rdma.WRSend, rdma.WRSendWithImm, rdma.WRSendWithInv:
-		tk, ok, a := q.await(wr)
+		tk, ok, a := q.await(wr, total)
 		if !ok {
 			return q.unnamed(a)
 		}
@@ -227,7 +227,7 @@ func (q *queuePair) respond(wr *rdma.SendWR, segs [][]byte, total uint64, guard 
 
 // await gives the next receive request, and asks to be woken when there is none.
 // Without one the answer says why.
-func (q *queuePair) await(wr *rdma.SendWR) (tk *ticket, ok bool, a answer) {
+func (q *queuePair) await(wr *rdma.SendWR, n uint64) (tk *ticket, ok bool, a answer) {
 	s, c, rank := q.peer, q.remote, q.p.cfg.Rank
 	tk = &q.tk
 	if q.answerer == rdma.XRCRecv {
@@ -237,12 +237,12 @@ func (q *queuePair) await(wr *rdma.SendWR) (tk *ticket, ok bool, a answer) {
 		}
 		return tk, ok, notReady
 	}
-	ok = s.next(c, rank, tk)
+	ok = s.next(c, rank, n, tk)
 	if !ok && (!q.unreliable || c.shared != 0) {
 		// A full barrier: either the owner sees this or the next look sees
 		// his receive, up to his own store buffer; the timer covers that.
 		s.starve(c)
-		ok = s.next(c, rank, tk)
+		ok = s.next(c, rank, n, tk)
 	}
 	return tk, ok, notReady
 }

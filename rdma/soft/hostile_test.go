@@ -83,6 +83,9 @@ func scribble(t *testing.T, seed uint64, words uint16) {
 	n := nodes(t, 2, Config{})
 	a, b := n[0], n[1]
 	b.carries = int(seed%3) * 32
+	if seed%4 == 3 {
+		b.strides = rdma.StridingRQ{StrideBytes: 64, Strides: 2}
+	}
 	attr := attrs()
 	attr.RetryCnt, attr.Timeout, attr.RNRRetry = 1, 1, 1
 	qa, qb := pair(t, a, b, attr)

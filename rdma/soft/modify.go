@@ -221,12 +221,12 @@ func (q *queuePair) flushRecv() {
 	q.take()
 	for q.rtaken != q.rposted.Load() {
 		i := q.rtaken & (q.slots - 1)
-		if sl := q.slot(i); sl != nil {
-			atomic.StoreUint32(&sl.state, slotFree)
-		}
-		q.rtaken++
+		n := q.strides()
+		k := n - i&(n-1) // the rest of a receive
+		q.releaseSlots(i, k)
+		q.rtaken += k
 		q.recv.push(entry{q: q, free: q.rtaken, kind: entryRecv,
-			wc: rdma.WC{WRID: q.wrids[i], Status: rdma.WCWRFlushErr, QPNum: q.num}}, 0, false)
+			wc: rdma.WC{WRID: q.wrids[i&^(n-1)], Status: rdma.WCWRFlushErr, QPNum: q.num}}, 0, false)
 	}
 }
 

@@ -132,6 +132,14 @@ func takes(typ rdma.QPType, op rdma.WROpcode) bool {
 	return op <= rdma.WRAtomicFetchAndAdd || op == rdma.WRSendWithInv || isOwn(op)
 }
 
+// sglLength is how long the pieces are together.
+func sglLength(sgl []rdma.SGE) (n uint64) {
+	for i := range sgl {
+		n += uint64(sgl[i].Length)
+	}
+	return n
+}
+
 func inlineLength(wr *rdma.SendWR) (n uint64) {
 	if wr.Inline != nil {
 		return uint64(len(wr.Inline))

@@ -127,6 +127,12 @@ func (d *domain) CreateQP(init rdma.QPInitAttr) (rdma.QP, error) {
 	default:
 		return nil, &rdma.OpError{Op: "create_qp", Detail: init.Type.String() + ": this device has RC, UC, UD, XRC and DC", Err: rdma.ErrNotSupported}
 	}
+	if wrong := stridingBad(&init); wrong != "" {
+		return bad("%s", wrong)
+	}
+	if init.Striding.Strides > 0 {
+		init.Cap.MaxInlineRecv = 0
+	}
 	send, ok1 := init.SendCQ.(*completionQueue)
 	recv, ok2 := init.RecvCQ.(*completionQueue)
 	if !ok1 || !ok2 || send.ctx != d.ctx || recv.ctx != d.ctx {
@@ -197,7 +203,7 @@ func (q *queuePair) create() error {
 		}
 		q.shared, h.inbox, q.init.Cap.MaxInlineRecv = h, q, 0
 	case n > 0:
-		q.slots = 1 << bits.Len32(uint32(n-1))
+		q.slots = q.strides() << bits.Len32(uint32(n-1))
 		q.stride = uint32(slotStride(q.init.Cap.MaxRecvSGE + (q.init.Cap.MaxInlineRecv+slotSGESize-1)/slotSGESize))
 		at_, _, err := p.allocate(uint64(q.slots) * uint64(q.stride))
 		if err != nil {
@@ -272,6 +278,9 @@ func (q *queuePair) create() error {
 	}
 	if q.init.Type == rdma.DCT {
 		scope = q.init.DCAccessKey
+	}
+	if q.init.Striding.Strides > 0 {
+		scope = packStrides(q.init.Striding)
 	}
 	atomic.StoreUint64(&c.scope, scope)
 	atomic.StoreUint32(&c.opens, 0)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"sync/atomic"
 
-	"github.com/gorun-mpi/gorun/internal/arch"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
@@ -45,23 +44,24 @@ func (q *queuePair) postRecv(wrs []rdma.RecvWR) (int, error) {
 		if len(wr.SGL) > q.init.Cap.MaxRecvSGE {
 			return i, &rdma.OpError{Op: "post_recv", Detail: fmt.Sprintf("%d scatter entries: the queue pair has %d", len(wr.SGL), q.init.Cap.MaxRecvSGE), Err: rdma.ErrInvalid}
 		}
+		if want, room := uint64(q.init.Striding.Strides)*uint64(q.init.Striding.StrideBytes), sglLength(wr.SGL); room < want {
+			return i, &rdma.OpError{Op: "post_recv", Detail: fmt.Sprintf("a buffer of %d bytes: %d strides of %d bytes need %d", room, q.init.Striding.Strides, q.init.Striding.StrideBytes, want), Err: rdma.ErrInvalid}
+		}
 		posted := q.rposted.Load()
-		if posted-q.rfreed.Load() >= uint32(q.init.Cap.MaxRecvWR) {
+		n := q.strides()
+		if posted+n-q.rfreed.Load() > uint32(q.init.Cap.MaxRecvWR)*n {
 			return i, &rdma.OpError{Op: "post_recv", Detail: fmt.Sprintf("%d requests are outstanding: the queue is full", q.init.Cap.MaxRecvWR), Err: rdma.ErrNoMemory}
 		}
-		sl := q.slot(posted)
-		if sl == nil {
+		if q.slot(posted) == nil {
 			return i, &rdma.OpError{Op: "post_recv", Detail: "the receive queue is not in the arena", Err: rdma.ErrInvalid}
 		}
 		list := tableAt[slotSGE](q.p.arena, q.slotsAt+uint64(posted&(q.slots-1))*uint64(q.stride)+slotHeader, len(wr.SGL))
 		for k, s := range wr.SGL {
 			list[k] = slotSGE{s.Addr, s.Length, s.LKey}
 		}
-		sl.sges = uint8(len(wr.SGL))
 		q.wrids[posted&(q.slots-1)] = wr.WRID
-		q.rposted.Store(posted + 1)
-		// The initiator that sees POSTED sees the list.
-		arch.StoreRelease32(&sl.state, slotPosted)
+		q.rposted.Store(posted + n)
+		q.openSlots(posted, uint8(len(wr.SGL)))
 	}
 	return len(wrs), nil
 }

@@ -357,7 +357,11 @@ func (tk *ticket) receive(n uint64, to *scatter) (requester, responder rdma.WCSt
 	for i := range list {
 		room += uint64(list[i].length)
 	}
-	if n > room {
+	if tk.whole > 0 {
+		room = min(room, tk.whole)
+	}
+	skip := tk.skip
+	if n > room || skip > room-n {
 		return rdma.WCRemInvReqErr, rdma.WCLocLenErr
 	}
 	to.n = 0
@@ -365,17 +369,19 @@ func (tk *ticket) receive(n uint64, to *scatter) (requester, responder rdma.WCSt
 		if n == 0 {
 			break
 		}
-		size := min(n, uint64(list[i].length))
-		if size == 0 {
+		length := uint64(list[i].length)
+		if length <= skip {
+			skip -= length
 			continue
 		}
-		sp, ok := tk.s.resolve(list[i].lkey, tk.pd, list[i].addr, size, rdma.AccessLocalWrite)
+		size := min(n, length-skip)
+		sp, ok := tk.s.resolve(list[i].lkey, tk.pd, list[i].addr+skip, size, rdma.AccessLocalWrite)
 		if !ok {
 			return rdma.WCRemOpErr, rdma.WCLocProtErr
 		}
 		to.spans[to.n], to.sizes[to.n] = sp, int(size)
 		to.n++
-		n -= size
+		n, skip = n-size, 0
 	}
 	if b := tk.payload(whole); b != nil {
 		// The receiver copies it; his memory was looked up for what is wrong with it.

@@ -21,7 +21,8 @@ type node struct {
 	pd  *domain
 	cq  *completionQueue
 
-	carries int // MaxInlineRecv of its queue pairs
+	carries int             // MaxInlineRecv of its queue pairs
+	strides rdma.StridingRQ // and Striding
 
 	owned []interface{ Close() error } // closed after the queue pairs
 }
@@ -114,7 +115,7 @@ const (
 // queue makes a queue pair on the node's completion queue.
 func (n *node) queue() *queuePair {
 	n.t.Helper()
-	return must[rdma.QP](n.t)(n.pd.CreateQP(rdma.QPInitAttr{SendCQ: n.cq, RecvCQ: n.cq, Type: rdma.RC,
+	return must[rdma.QP](n.t)(n.pd.CreateQP(rdma.QPInitAttr{SendCQ: n.cq, RecvCQ: n.cq, Type: rdma.RC, Striding: n.strides,
 		Cap: rdma.QPCap{MaxSendWR: 64, MaxRecvWR: 64, MaxSendSGE: 4, MaxRecvSGE: 4, MaxInlineData: 256, MaxInlineRecv: n.carries}})).(*queuePair)
 }
 

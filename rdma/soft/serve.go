@@ -125,14 +125,18 @@ func (q *queuePair) ticket(l *link, f *frame) (tk *ticket, ok, retry bool) {
 		return &w.tk, true, false
 	}
 	w.from = l
+	n := uint64(f.total)
+	if !isSend(f.op) {
+		n = 0 // of a write, whose bytes go elsewhere
+	}
 	if q.init.Type == rdma.XRCRecv {
 		var right bool
 		w.tk, ok, right = q.nextNamed(q.own, uint32(f.swap))
 		return &w.tk, ok, right
 	}
-	if ok = s.next(q.own, rank, &w.tk); !ok && !q.unreliable {
+	if ok = s.next(q.own, rank, n, &w.tk); !ok && !q.unreliable {
 		s.starve(q.own)
-		ok = s.next(q.own, rank, &w.tk)
+		ok = s.next(q.own, rank, n, &w.tk)
 	}
 	return &w.tk, ok, true
 }

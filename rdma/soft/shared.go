@@ -20,6 +20,12 @@ type ticket struct {
 	pd   uint32
 	cq   uint32 // where it completes
 
+	// Of a striding queue: what is used of the request, and how long it is, in
+	// bytes; strides that are left, that the message takes, and whether they are all.
+	skip, whole uint64
+	rest, takes uint32
+	last        bool
+
 	carries uint32 // bytes of a message that the slot has room for
 	carried bool   // it lies there
 
@@ -37,7 +43,7 @@ func (tk *ticket) entries() []slotSGE {
 // next gives the receive request that a message to the queue pair c takes. One
 // of a shared queue is claimed for rank. It is put into tk, whose copies would
 // cost an execution more than the rest of this.
-func (s *peer) next(c *queueContext, rank int, tk *ticket) (ok bool) {
+func (s *peer) next(c *queueContext, rank int, n uint64, tk *ticket) (ok bool) {
 	if c.shared != 0 {
 		h := s.sharedBy(c.shared)
 		if h == nil {
@@ -47,6 +53,9 @@ func (s *peer) next(c *queueContext, rank int, tk *ticket) (ok bool) {
 		tk.cq = c.recvCQ
 		return ok
 	}
+	if strides, size, ok := striding(c); ok {
+		return s.nextStrides(c, strides, size, n, tk)
+	}
 	sl, at := s.slot(c)
 	if sl == nil {
 		return false
@@ -54,6 +63,9 @@ func (s *peer) next(c *queueContext, rank int, tk *ticket) (ok bool) {
 	tk.s, tk.sl, tk.at, tk.pd, tk.cq = s, sl, at, c.pd, c.recvCQ
 	tk.most, tk.carries = uint32(c.slotSGEs), uint32(c.carries)
 	tk.carried, tk.claim = false, nil
+	if tk.whole != 0 { // of an earlier peer, whose queue had strides
+		tk.skip, tk.whole, tk.rest, tk.takes, tk.last = 0, 0, 0, 0, false
+	}
 	return true
 }
 
@@ -174,6 +186,11 @@ func (s *peer) deliver(c *queueContext, tk *ticket, d delivery) {
 	if d.solicited {
 		flags |= slotSolicited
 	}
+	if d.status != rdma.WCSuccess {
+		tk.takes = tk.rest
+	} else if tk.last {
+		flags |= uint8(rdma.WCFlagLastStride)
+	}
 	sl.flags = flags
 	if tk.carried && d.status == rdma.WCSuccess {
 		sl.opcode |= slotCarried
@@ -181,7 +198,8 @@ func (s *peer) deliver(c *queueContext, tk *ticket, d delivery) {
 	d.solicited = d.solicited || d.status != rdma.WCSuccess
 	if tk.claim == nil {
 		s.stamp(tk.cq, sl)
-		c.head++
+		sl.qp = tk.takes
+		c.head += max(tk.takes, 1)
 		arch.StoreRelease32(&sl.state, slotDone)
 		s.raise(c)
 		s.attend(tk.cq, d.solicited)
