@@ -42,18 +42,24 @@ type Client struct {
 	err  error                                  // what made the connection unusable
 	fenc uint64                                 // AllGather's epoch: part of its keys
 	idle func() (next time.Duration, err error) // of BarrierServing
+	owed bool                                   // the answers to the greeting are still to be read
 
-	write sync.Mutex // held during a write; taken after call
+	write sync.Mutex // held during a write; taken after call; guards what follows
+	held  string     // the greeting, until the first request goes with it
 }
 
 // Dial connects to the server that env names, says init and learns the names
-// and limits. Its context is bounded by a minute; see [DialContext].
+// and limits. A gorun launcher at PMI_FD is told with the first request. Its context is
+// bounded by a minute; see [DialContext].
 func Dial(env Env) (*Client, error) { return DialContext(context.Background(), env) }
 
 // DialContext is [Dial] with a context.
 func DialContext(ctx context.Context, env Env) (*Client, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
+	if env.Port != "" || !env.Cards { // else nobody is waited for here
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, answerTimeout)
+		defer cancel()
+	}
 	conn, name, err := open(ctx, env)
 	if err != nil {
 		return nil, err
@@ -73,17 +79,26 @@ func (c *Client) start(ctx context.Context, env Env) error {
 			return err
 		}
 	}
-	// All three questions are asked at once where the server is known to read what
-	// comes while it answers: 64 ranks on a few CPUs wait in turn for each answer.
 	const hello, maxes, name = "cmd=init pmi_version=1 pmi_subversion=1\n", "cmd=get_maxes\n", "cmd=get_my_kvsname\n"
-	first, second, third := hello, maxes, name
-	if c.ext {
-		first, second, third = hello+maxes+name, "", ""
+	if !c.ext {
+		return c.greet(ctx, hello, maxes, name)
 	}
-	if _, err := c.ask(ctx, first, "response_to_init"); err != nil {
+	// All is asked at once where the server is known to read what comes while it
+	// answers, and with the first request if nothing was asked yet: 64 ranks on a few
+	// CPUs wait in turn for each answer.
+	if env.Port != "" {
+		return c.greet(ctx, hello+maxes+name, "", "")
+	}
+	c.held, c.owed = hello+maxes+name, true
+	return nil
+}
+
+// greet asks each question that is not empty and reads the answers to all three.
+func (c *Client) greet(ctx context.Context, hello, maxes, name string) error {
+	if _, err := c.ask(ctx, hello, "response_to_init"); err != nil {
 		return err
 	}
-	m, err := c.ask(ctx, second, "maxes")
+	m, err := c.ask(ctx, maxes, "maxes")
 	if err != nil {
 		return err
 	}
@@ -94,11 +109,27 @@ func (c *Client) start(ctx context.Context, env Env) error {
 	if n, ok := m.Int("vallen_max"); ok && n > 0 {
 		c.valMax = n
 	}
-	if m, err = c.ask(ctx, third, "my_kvsname"); err != nil {
+	if m, err = c.ask(ctx, name, "my_kvsname"); err != nil {
 		return err
 	}
 	if c.kvs, _ = m.Get("kvsname"); c.kvs == "" {
 		return fmt.Errorf("%w: %s", ErrSyntax, m)
+	}
+	return nil
+}
+
+// greeted makes sure that the names and limits are known, which a greeting that is
+// held or on its way still owes.
+func (c *Client) greeted(ctx context.Context) error {
+	if !c.owed {
+		return nil
+	}
+	c.owed = false
+	if err := c.send(nil); err != nil {
+		return c.fail(c.cause(ctx, err))
+	}
+	if err := c.greet(ctx, "", "", ""); err != nil {
+		return c.fail(fmt.Errorf("connect to the launcher through %s: %w", c.name, err))
 	}
 	return nil
 }
@@ -136,8 +167,14 @@ func (c *Client) Rank() int { return c.rank }
 // Size is the number of ranks of the job.
 func (c *Client) Size() int { return c.size }
 
-// KVSName is the name of the job's key-value space, unique to the job.
-func (c *Client) KVSName() string { return c.kvs }
+// KVSName is the name of the job's key-value space, unique to the job; empty where the
+// connection has broken before the launcher said it.
+func (c *Client) KVSName() string {
+	c.call.Lock()
+	defer c.call.Unlock()
+	_ = c.greeted(context.Background()) // the next call says why
+	return c.kvs
+}
 
 // Put stores a value for all ranks to get after the next fence. Neither may
 // hold a newline or NUL, nor the key a blank or '='.
@@ -145,15 +182,19 @@ func (c *Client) Put(key, value string) error {
 	if key == "" || strings.ContainsAny(key, " =\n\x00") || strings.ContainsAny(value, "\n\x00") {
 		return fmt.Errorf("pmi: put key %q: %w: no newline or NUL in either, no blank or '=' in the key", clip(key), ErrSyntax)
 	}
+	c.call.Lock()
+	defer c.call.Unlock()
+	ctx := context.Background()
+	if err := c.greeted(ctx); err != nil {
+		return fmt.Errorf("pmi: put key %q: %w", clip(key), err)
+	}
 	if len(key) > c.keyMax {
 		return fmt.Errorf("pmi: put key %q: %w: %d bytes, the limit of %s is %d", clip(key), ErrLimit, len(key), c.name, c.keyMax)
 	}
 	if len(value) > c.valMax {
 		return fmt.Errorf("pmi: put key %q: %w: a value of %d bytes, the limit of %s is %d", clip(key), ErrLimit, len(value), c.name, c.valMax)
 	}
-	c.call.Lock()
-	defer c.call.Unlock()
-	return c.put(context.Background(), key, value)
+	return c.put(ctx, key, value)
 }
 
 func (c *Client) put(ctx context.Context, key, value string) error {
@@ -171,7 +212,11 @@ func (c *Client) Get(key string) (string, error) {
 	}
 	c.call.Lock()
 	defer c.call.Unlock()
-	return c.get(context.Background(), key)
+	ctx := context.Background()
+	if err := c.greeted(ctx); err != nil {
+		return "", fmt.Errorf("pmi: get key %q: %w", clip(key), err)
+	}
+	return c.get(ctx, key)
 }
 
 func (c *Client) get(ctx context.Context, key string) (string, error) {
@@ -258,6 +303,13 @@ var errClosed = errors.New("the connection was closed")
 // Close ends the connection; a call in progress fails. The launcher takes it as
 // this rank's death unless it has finalized. A second Close does nothing.
 func (c *Client) Close() error {
+	if c.write.TryLock() { // else a request takes the greeting along
+		if c.held != "" { // the launcher is to see that a rank came and went
+			_, _ = c.conn.Write([]byte(c.held))
+			c.held = ""
+		}
+		c.write.Unlock()
+	}
 	err := c.conn.Close()
 	c.call.Lock()
 	defer c.call.Unlock()
@@ -287,6 +339,9 @@ func (c *Client) askBytes(ctx context.Context, request []byte, answer string) (M
 		if err := c.send(request); err != nil {
 			return Message{}, c.fail(c.cause(ctx, err))
 		}
+	}
+	if err := c.greeted(ctx); err != nil {
+		return Message{}, err
 	}
 	m, err := c.readMessage(ctx)
 	if err != nil {
@@ -324,9 +379,17 @@ func (c *Client) watch(ctx context.Context) (stop func()) {
 	}
 }
 
+// send writes lines, behind the greeting if that is held.
 func (c *Client) send(b []byte) error {
 	c.write.Lock()
 	defer c.write.Unlock()
+	if c.held != "" {
+		b = append([]byte(c.held), b...)
+		c.held = ""
+	}
+	if len(b) == 0 {
+		return nil
+	}
 	_, err := c.conn.Write(b)
 	return err
 }

@@ -81,29 +81,48 @@ func TestDialErrors(t *testing.T) {
 		"no name":         {answers("get_my_kvsname", "cmd=my_kvsname\n"), ErrSyntax, "my_kvsname"},
 		"gone in mid-way": {answers("get_my_kvsname", "hang up"), ErrServer, ""},
 	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			testenv.NoLeaks(t)
-			client, err := Dial(scripted(t, c.answers))
-			if err == nil {
-				client.Close()
+	// With a gorun launcher the first request has the greeting's error, and all after it.
+	dial := func(ctx context.Context, env Env) error {
+		client, err := DialContext(ctx, env)
+		if err != nil {
+			return err
+		}
+		defer client.Close()
+		if !env.Cards {
+			return nil
+		}
+		if err = client.Barrier(ctx); err != nil && ctx.Err() == nil {
+			if again := client.Put("k", "v"); again == nil {
+				t.Error("a put went well after a greeting that had failed")
 			}
-			if !errors.Is(err, c.kind) || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("got %v, want %v with %q", err, c.kind, c.want)
+		}
+		return err
+	}
+	for _, cards := range []bool{false, true} {
+		prefix := map[bool]string{false: "at once: ", true: "at the first request: "}[cards]
+		for name, c := range cases {
+			t.Run(prefix+name, func(t *testing.T) {
+				testenv.NoLeaks(t)
+				env := scripted(t, c.answers)
+				env.Cards = cards
+				if err := dial(context.Background(), env); !errors.Is(err, c.kind) || !strings.Contains(err.Error(), c.want) {
+					t.Errorf("got %v, want %v with %q", err, c.kind, c.want)
+				}
+			})
+		}
+		t.Run(prefix+"silent", func(t *testing.T) {
+			testenv.NoLeaks(t)
+			ctx, cancel := context.WithCancel(context.Background())
+			env := scripted(t, map[string]string{})
+			env.Cards = cards
+			done := make(chan error)
+			go func() { done <- dial(ctx, env) }()
+			cancel()
+			if err := <-done; !errors.Is(err, context.Canceled) {
+				t.Errorf("got %v, want context.Canceled", err)
 			}
 		})
 	}
-	t.Run("silent", func(t *testing.T) {
-		testenv.NoLeaks(t)
-		ctx, cancel := context.WithCancel(context.Background())
-		env := scripted(t, map[string]string{})
-		done := make(chan error)
-		go func() { _, err := DialContext(ctx, env); done <- err }()
-		cancel()
-		if err := <-done; !errors.Is(err, context.Canceled) {
-			t.Errorf("got %v, want context.Canceled", err)
-		}
-	})
 	t.Run("no socket", func(t *testing.T) {
 		testenv.NoLeaks(t)
 		if _, err := Dial(Env{FD: 999, Rank: 0, Size: 1}); err == nil || !strings.Contains(err.Error(), "PMI_FD=999 is not a socket") {
