@@ -124,7 +124,7 @@ func (w *World) meet(ctx context.Context, team []byte) ([][]byte, error) {
 		teams[peer] = card.Team
 	}
 	w.watch.learn(w.place, w.cards)
-	if w.size > 1 {
+	if w.size > 1 && w.log != nil {
 		defer func() { w.log(fmt.Sprintf("rank %d: %s", w.rank, w.way())) }()
 	}
 	if w.onDemand {

@@ -25,7 +25,7 @@ import (
 //	          |---> Abort: the job ends
 type World struct {
 	rank, size int
-	log        func(string)
+	log        func(string) // nil: silent
 	launcher   launcher
 	tuning     *coll.Table // nil: built in
 	place      *place
@@ -126,9 +126,6 @@ func Init(ctx context.Context, cfg Config) (*World, error) {
 // follow from its place; the launcher is closed when join fails.
 func join(ctx context.Context, cfg Config, l launcher, rank, size int, waiting wait.Config) (*World, error) {
 	w := &World{rank: rank, size: size, log: cfg.Log, launcher: l, tuning: cfg.Tuning}
-	if w.log == nil {
-		w.log = func(string) {}
-	}
 	if err := w.join(ctx, &cfg, waiting); err != nil {
 		host := ""
 		if w.place != nil {
@@ -167,8 +164,10 @@ func (w *World) join(ctx context.Context, cfg *Config, waiting wait.Config) (err
 	waiting.CPU = w.place.local
 	waiting.Oversubscribed = waiting.Oversubscribed || cmp.Or(w.place.sharers, w.place.size) > w.place.cpus
 	w.waiter = wait.New(waiting)
-	w.log(fmt.Sprintf("rank %d of %d on host %s, %d of %d there, %d CPUs, device %s (%s)",
-		w.rank, w.size, w.place.host, w.place.local, w.place.size, w.place.cpus, w.device, w.fabric.provider))
+	if w.log != nil {
+		w.log(fmt.Sprintf("rank %d of %d on host %s, %d of %d there, %d CPUs, device %s (%s)",
+			w.rank, w.size, w.place.host, w.place.local, w.place.size, w.place.cpus, w.device, w.fabric.provider))
+	}
 	w.narrate(cfg)
 	return w.connect(ctx)
 }

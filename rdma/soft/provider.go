@@ -2,8 +2,10 @@ package soft
 
 import (
 	"crypto/rand"
+	"encoding/binary"
 	"fmt"
 	"math"
+	mathrand "math/rand/v2"
 	"os"
 	"runtime"
 	"sync"
@@ -171,10 +173,11 @@ func (p *Provider) takeArena() error {
 	p.freeCQs = newIndexes(l.completions)
 	p.freeSRQs = newIndexes(l.shared)
 
+	// The nonce is to be unique, not secret: a cryptographic source takes longer to
+	// set up than all else here.
 	p.probe = new([16]byte)
-	if _, err := rand.Read(p.probe[:]); err != nil {
-		return err
-	}
+	binary.LittleEndian.PutUint64(p.probe[:], mathrand.Uint64())
+	binary.LittleEndian.PutUint64(p.probe[8:], mathrand.Uint64())
 	p.head.base = addressOf(arena)
 	p.head.nonce = *p.probe
 	p.gids = gidsOf(p.host, p.cfg.Rank, *p.probe)
