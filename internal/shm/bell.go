@@ -40,7 +40,10 @@ const (
 // owner's look, one whose store comes after it looks after it too and sees
 // the word. A peer whose process is not registered yet has its own barrier in
 // Ring. A process that becomes registered after the owner's membarrier went by
-// is one whose looks come after that membarrier, hence after word = 1.
+// is one whose looks come after that membarrier, hence after word = 1: until it is,
+// Ring has its own barrier, so it does not matter when a process registers, or how it
+// has mapped the segment. Where the kernel leaves a CPU out for a while (see
+// [arch.RegisterMembarrier]) a wake-up can be lost, and costs one bounded sleep.
 //
 // It has the method set of rdma.Sleeper.
 type Bell struct {
