@@ -255,8 +255,8 @@ func (t *Team) tellWaiting(peer int, word uint64) {
 		return
 	}
 	l := p.link
-	if l.qp == nil {
-		return
+	if !t.mesh.connected(l) {
+		return // it is told again
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -367,10 +367,20 @@ func (t *Team) tell(peer int, f fault) {
 		p.memory.Notify()
 		return
 	}
-	if p.link.failure() != nil || p.link.qp == nil {
+	if p.maps || p.link.failure() != nil {
 		return
 	}
 	p.informed = true // it may be reading the record from now on
+	if t.mesh.connected(p.link) {
+		t.write(peer, f)
+	} else if t.mesh.dialer != nil && p.link.failure() == nil {
+		t.mesh.debts = append(t.mesh.debts, debt{t, peer, f})
+	}
+}
+
+// write writes f into the record at a peer that is connected.
+func (t *Team) write(peer int, f fault) {
+	p := &t.peers[peer]
 	far := p.lane + faultOffset
 	l := p.link
 	l.mu.Lock()

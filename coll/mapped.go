@@ -33,21 +33,26 @@ func (m *Mesh) findSelf() error {
 // maps tells whether the member maps memory of peers at all. Which peers it can is
 // known when it has their cards: a world connects with them in the exchange.
 func (t *Team) maps() bool {
-	return t.mesh.self != nil && (t.mesh.peers != nil || t.mesh.dialer != nil)
+	return t.mesh.self != nil && t.mesh.peers != nil
 }
 
 // mapsAll tells whether there is memory of all other members here. Members that map
 // at all see each other, or not, on both sides.
 func (t *Team) mapsAll() bool {
-	if t.mesh.dialer != nil {
-		return t.mesh.self != nil
-	}
 	for i := range t.peers {
-		if at := t.peers[i].at; i != t.rank && (at >= len(t.mesh.peers) || t.mesh.peers[at] == nil) {
+		if i != t.rank && !t.mesh.maps(t.peers[i].at) {
 			return false
 		}
 	}
-	return true
+	return t.mesh.self != nil
+}
+
+// maps tells whether the memory of a peer is mapped, or will be on demand.
+func (m *Mesh) maps(peer int) bool {
+	if m.dialer != nil {
+		return m.dialer.Maps(peer)
+	}
+	return peer < len(m.peers) && m.peers[peer] != nil
 }
 
 // mapPeers maps the team's lane in the control region of each peer that has
@@ -55,11 +60,15 @@ func (t *Team) mapsAll() bool {
 func (t *Team) mapPeers(all bool) {
 	for i := range t.peers {
 		p := &t.peers[i]
-		if i == t.rank || t.mesh.dialer != nil {
+		if i == t.rank {
 			continue
 		}
-		if p.at >= len(t.mesh.peers) || t.mesh.peers[p.at] == nil {
-			t.remote = true
+		maps := t.mesh.maps(p.at)
+		if t.remote = t.remote || !maps; !maps {
+			continue
+		}
+		if t.mesh.dialer != nil {
+			p.maps = true
 			continue
 		}
 		if t.mapLane(p, t.mesh.peers[p.at]) != nil {
@@ -88,7 +97,7 @@ func (t *Team) mapLane(p *peer, memory rdma.PeerMemory) error {
 // demand. What keeps it from that ends the call, at its next look.
 func (t *Team) reach(member int) bool {
 	p := &t.peers[member]
-	if p.words != nil || t.mesh.dialer == nil || p.link == nil || p.link.failure() != nil {
+	if p.words != nil || !p.maps || p.link.failure() != nil {
 		return p.words != nil
 	}
 	memory, err := t.mesh.dialer.Memory(p.at)

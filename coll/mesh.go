@@ -28,19 +28,26 @@ type MeshConfig struct {
 	// queue pairs only. A team looks at it when it has exchanged its cards.
 	// If there are Peers, the PD's context is a Mapper that knows itself too.
 	Peers []rdma.PeerMemory
-	// OnDemand, in place of QPs and Peers, makes connections when a call first needs
-	// them, where the memory of all peers can be mapped. Then all teams of the mesh
-	// are used by one goroutine at a time.
+	// OnDemand, in place of QPs, makes connections when a call first needs them.
+	// Entries of Peers are not looked at then, but Peers is not nil where some are
+	// mapped. All teams of the mesh are used by one goroutine at a time.
 	OnDemand Dialer
 }
 
-// A Dialer connects a process with its peers. Size is how many processes there are, this
-// one included. Memory gives what a PeerMemory of MeshConfig.Peers is, and Queue what a
-// QP of MeshConfig.QPs is, nil while the connection is being made: it is asked again.
-// Both say no for good with an error.
+// A Dialer connects a process with its peers.
 type Dialer interface {
+	// Size is how many processes there are, this one included.
 	Size() int
+	// Inline is the inline data that each queue pair of Queue has at least, and
+	// math.MaxInt where all peers are mapped.
+	Inline() int
+	// Maps tells whether Memory gives a peer's memory. It is asked when a team has
+	// exchanged its cards.
+	Maps(peer int) bool
+	// Memory gives what a PeerMemory of MeshConfig.Peers is, or an error for good.
 	Memory(peer int) (rdma.PeerMemory, error)
+	// Queue gives what a QP of MeshConfig.QPs is, nil while the connection is being
+	// made: it is asked again. An error is for good.
 	Queue(peer int) (rdma.QP, error)
 }
 
@@ -57,6 +64,7 @@ type Mesh struct {
 
 	peers  []rdma.PeerMemory
 	dialer Dialer
+	debts  []debt          // to peers that are not connected yet
 	self   rdma.PeerMemory // nil: nothing of this process is mappable
 
 	polling sync.Mutex // one poller at a time; guards wcs
@@ -117,7 +125,7 @@ func NewMesh(cfg MeshConfig) (*Mesh, error) {
 	for i := range m.links {
 		m.links[i].index = i
 	}
-	if cfg.Peers != nil || cfg.OnDemand != nil {
+	if cfg.Peers != nil {
 		if err := m.findSelf(); err != nil {
 			return nil, fmt.Errorf("mesh: %w", err)
 		}
@@ -163,6 +171,34 @@ func (m *Mesh) connected(l *link) bool {
 		m.fail(l, rdma.WCRetryExcErr)
 	}
 	return l.qp != nil
+}
+
+// A debt is what a broken team has to tell a peer that it is not connected with.
+type debt struct {
+	team *Team
+	peer int
+	what fault
+}
+
+// Settle tells peers what they are owed, as far as they are connected by now. Where
+// connections are made on demand it is called whenever one may have come about: the call
+// that owes it is over.
+func (m *Mesh) Settle() {
+	if len(m.debts) == 0 {
+		return
+	}
+	kept := m.debts[:0]
+	for _, d := range m.debts {
+		l := d.team.peers[d.peer].link
+		switch {
+		case m.connected(l):
+			d.team.write(d.peer, d.what)
+		case l.failure() == nil:
+			kept = append(kept, d)
+		}
+	}
+	clear(m.debts[len(kept):])
+	m.debts = kept
 }
 
 // Close frees what closed and broken teams left behind. It waits for nothing:

@@ -196,6 +196,7 @@ type peer struct {
 
 	// Of a peer whose memory is mapped: its memory, and our lane there. On demand
 	// they are nil before the first use, see Team.reach.
+	maps   bool // on demand
 	memory rdma.PeerMemory
 	bytes  []byte
 	words  []uint64
@@ -281,9 +282,12 @@ func newTeam(cfg *TeamConfig) (*Team, error) {
 			return nil, fmt.Errorf("no queue pair to member %d", i)
 		}
 		t.peers[i].link = &t.mesh.links[at]
-		if t.mesh.dialer == nil { // else all messages are stores
+		if t.mesh.dialer == nil {
 			inline = min(inline, t.mesh.links[at].inline)
 		}
+	}
+	if t.mesh.dialer != nil {
+		inline = min(inline, t.mesh.dialer.Inline())
 	}
 	t.machine = newMachine((*wire)(t), t.size, tuning.slots)
 	t.cache.total = &t.machine.count

@@ -81,10 +81,13 @@ func (w *wire) giveCredit(to int, taken uint16) bool {
 		p.memory.Notify()
 		return true
 	}
-	if w.mesh.dialer != nil {
+	if p.maps {
 		return (*Team)(w).reach(to) && w.giveCredit(to, taken)
 	}
 	l := p.link
+	if !w.mesh.connected(l) {
+		return false
+	}
 	l.mu.Lock()
 	l.writeWord(0, p.lane, p.rkey, uint64(taken))
 	_, ok := w.mesh.post(l, 1, false)
@@ -101,10 +104,13 @@ func (w *wire) send(to, slot int, payload []byte, header uint64) bool {
 		p.memory.Notify()
 		return true
 	}
-	if w.mesh.dialer != nil {
+	if p.maps {
 		return (*Team)(w).reach(to) && w.send(to, slot, payload, header)
 	}
 	l := p.link
+	if !w.mesh.connected(l) {
+		return false
+	}
 	far := p.lane + ringOffset + uint64(slot*w.layout.stride)
 	n := 0
 	l.mu.Lock()

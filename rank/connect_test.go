@@ -19,6 +19,20 @@ func init() {
 	programs["ring"] = func() {
 		rank.Main(func(ctx context.Context, c *rank.Comm) error { return ring(ctx, c) })
 	}
+	programs["ring on a device"] = func() {
+		ctx := context.Background()
+		w, err := rank.Init(ctx, rank.Config{Devices: []string{"soft0"}})
+		if err == nil {
+			err = ring(ctx, w.Comm())
+		}
+		if err == nil {
+			err = w.Finalize(ctx)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
 	// Rank 1 ends before anybody has had to do with it.
 	programs["unmet"] = func() {
 		ctx := context.Background()
@@ -49,7 +63,11 @@ func init() {
 // ring passes short and long messages round, and says what that has connected.
 func ring(ctx context.Context, c *rank.Comm) error {
 	next, before := (c.Rank()+1)%c.Size(), (c.Rank()+c.Size()-1)%c.Size()
-	for _, tt := range []struct{ ints, peers, queues int }{{10, 2, 0}, {100_000, 2, 2}} {
+	short := 0 // queue pairs for short messages
+	if c.World().Device().Mapped < c.Size()-1 {
+		short = 2
+	}
+	for _, tt := range []struct{ ints, peers, queues int }{{10, 2, short}, {100_000, 2, 2}} {
 		in, out := make([]int, tt.ints), make([]int, tt.ints)
 		for round := range 3 {
 			for i := range out {
@@ -82,6 +100,22 @@ func TestRingConnectsNeighbours(t *testing.T) {
 			j.start(t)
 			j.done(t)
 		})
+	}
+	for _, tt := range []struct {
+		name, program string
+		hosts         []int
+	}{
+		{"two hosts", "ring", []int{4, 4}}, {"four hosts", "ring", []int{4, 4, 4, 4}},
+		{"on a device", "ring on a device", []int{16}}, {"two hosts, on a device", "ring on a device", []int{4, 4}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			j := &job{program: tt.program, hosts: tt.hosts}
+			j.start(t)
+			j.done(t)
+		})
+	}
+	for _, seed := range []uint64{1, 2} {
+		t.Run(fmt.Sprintf("adversary %d", seed), func(t *testing.T) { ranktest.RunSeed(t, 8, seed, ring) })
 	}
 }
 

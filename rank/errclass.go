@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/gorun-mpi/gorun/coll"
+	"github.com/gorun-mpi/gorun/rank/internal/mail"
 	"github.com/gorun-mpi/gorun/rank/internal/p2p"
 	"github.com/gorun-mpi/gorun/rdma"
 )
@@ -103,7 +104,7 @@ var sentinelClasses = [...]struct {
 	class Class
 }{
 	{ErrRevoked, ClassRevoked}, {coll.ErrRevoked, ClassRevoked},
-	{ErrPeerDied, ClassProcFailed}, {coll.ErrPeerDead, ClassProcFailed},
+	{ErrPeerDied, ClassProcFailed}, {coll.ErrPeerDead, ClassProcFailed}, {mail.ErrGone, ClassProcFailed}, {mail.ErrSilent, ClassProcFailed},
 	{ErrFreed, ClassComm}, {ErrUnfinished, ClassComm}, {ErrBuffer, ClassBuffer}, {ErrArgument, ClassArg},
 	{p2p.ErrRefused, ClassOther}, {context.Canceled, ClassOther}, {context.DeadlineExceeded, ClassOther},
 }

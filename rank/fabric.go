@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/gorun-mpi/gorun/rank/internal/wireup"
 	"github.com/gorun-mpi/gorun/rdma"
@@ -77,6 +78,7 @@ type fabric struct {
 	all      rdma.MR // the whole address space, nil where the device cannot
 	cq       rdma.CQ // of the collectives
 	queues   []rdma.QP
+	adding   sync.Mutex // one endpoint is added at a time
 }
 
 // choose is the name of the device for a rank: with two named, the lower half of
@@ -183,10 +185,13 @@ func (f *fabric) openCQ(size int) (err error) {
 	return err
 }
 
+// inline is the inline data of a collective queue pair.
+func (f *fabric) inline() int { return min(collectiveInline, f.port.Attr.MaxInlineData) }
+
 // openQueue makes the queue pair for collectives with a peer, in INIT.
 func (f *fabric) openQueue(peer int) (rdma.QP, error) {
 	qp, err := f.pd.CreateQP(rdma.QPInitAttr{SendCQ: f.cq, RecvCQ: f.cq, Type: rdma.RC, Cap: rdma.QPCap{
-		MaxSendWR: min(collectiveQueue, f.port.Attr.MaxQPWR), MaxSendSGE: 1, MaxInlineData: min(collectiveInline, f.port.Attr.MaxInlineData)}})
+		MaxSendWR: min(collectiveQueue, f.port.Attr.MaxQPWR), MaxSendSGE: 1, MaxInlineData: f.inline()}})
 	if err != nil {
 		return nil, fmt.Errorf("queue pair for rank %d: %w", peer, err)
 	}
@@ -239,6 +244,8 @@ func (f *fabric) endpoint() []byte {
 // addEndpoint passes on what a peer's endpoint said.
 func (f *fabric) addEndpoint(card *wireup.Card) error {
 	if e, ok := f.context.(rdma.Endpointer); ok {
+		f.adding.Lock()
+		defer f.adding.Unlock()
 		return e.AddEndpoint(card.GID, card.Endpoint)
 	}
 	return nil

@@ -41,10 +41,15 @@ func (w *World) Device() DeviceInfo {
 
 // mapped counts the ranks whose memory this one maps, or will when it needs them.
 func (w *World) mapped() (n int) {
-	if w.onDemand {
-		return w.size - 1
+	if !w.onDemand {
+		return w.reached()
 	}
-	return w.reached()
+	for peer := range w.size {
+		if peer != w.rank && w.maps(peer) {
+			n++
+		}
+	}
+	return n
 }
 
 // reached counts the ranks whose memory this one maps.
@@ -71,8 +76,7 @@ type Counters struct {
 	Collective coll.Counters // of all communicators, freed ones too
 	// Peers is how many other ranks this one has reached for, or has been reached by,
 	// and QueuePairs how many queue pairs it has for messages and collectives. Both
-	// grow as they are needed where all ranks share memory; elsewhere all are made
-	// by Init.
+	// grow as they are needed; on a device that has no datagrams Init makes all.
 	Peers, QueuePairs int
 }
 
@@ -83,7 +87,12 @@ func (w *World) Counters() Counters {
 	}
 	n := Counters{Device: w.fabric.context.Counters(), Collective: w.past, Peers: w.size - 1, QueuePairs: w.messages.QueuePairs()}
 	if w.onDemand {
-		n.Peers = w.reached()
+		n.Peers = 0
+		for peer := range w.size {
+			if w.messages.Met(peer) || w.peers != nil && w.peers[peer] != nil {
+				n.Peers++
+			}
+		}
 	}
 	for _, qp := range w.fabric.queues {
 		if qp != nil {

@@ -2,25 +2,26 @@ package rank
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"math"
 	"os"
 
 	"github.com/gorun-mpi/gorun/coll"
 	"github.com/gorun-mpi/gorun/rank/internal/group"
+	"github.com/gorun-mpi/gorun/rank/internal/mail"
 	"github.com/gorun-mpi/gorun/rank/internal/p2p"
 	"github.com/gorun-mpi/gorun/rank/internal/wireup"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
-// connect has the rank meet the others. Where all share a segment it reaches for each
-// when it is first needed (Dialer); else it makes queue pairs here, and connects them
-// with those of all ranks.
+// connect has the rank meet the others. It reaches for each when that is first needed
+// (dialer), where their memory is mapped or the device carries mail between them; else it
+// makes queue pairs here, and connects them with those of all ranks.
 func (w *World) connect(ctx context.Context) (err error) {
 	messages := p2p.Config{Rank: w.rank, Size: w.size, PD: w.fabric.pd, Any: w.fabric.all, Waiter: w.waiter,
 		Dead: w.watch.dead, Remote: w.watch.remote, Idle: &w.watch.sleeps, Peers: w.peers, Alone: w.place.size <= w.place.cpus, Progress: w.progressOthers}
 	if w.onDemand {
-		messages.Contact, messages.Connect, messages.Queue = w.contact, w.connectQueue, w.fabric.openQueue
+		messages.Contact, messages.Connect, messages.Queue, messages.Mail = w.contact, w.connectQueue, w.fabric.openQueue, w.mail
 	}
 	if w.messages, err = p2p.New(messages); err != nil {
 		return err
@@ -28,7 +29,7 @@ func (w *World) connect(ctx context.Context) (err error) {
 	if err := w.fabric.openCQ(w.size); err != nil {
 		return err
 	}
-	mesh := coll.MeshConfig{PD: w.fabric.pd, CQ: w.fabric.cq}
+	mesh := coll.MeshConfig{PD: w.fabric.pd, CQ: w.fabric.cq, Peers: w.peers}
 	if w.onDemand {
 		mesh.OnDemand = (*dialer)(w)
 	} else {
@@ -40,7 +41,7 @@ func (w *World) connect(ctx context.Context) (err error) {
 				return err
 			}
 		}
-		mesh.QPs, mesh.Peers = w.fabric.queues, w.peers
+		mesh.QPs = w.fabric.queues
 	}
 	if w.mesh, err = coll.NewMesh(mesh); err != nil {
 		return err
@@ -99,6 +100,9 @@ func (w *World) meet(ctx context.Context, team []byte) ([][]byte, error) {
 	own := wireup.Card{Host: w.place.host, Place: w.place.identity, Local: w.place.local, PID: os.Getpid(),
 		Device: w.device, Provider: f.provider, GID: f.gid, Endpoint: f.endpoint(), MTU: f.port.MTU, Team: team}
 	own.Control, own.ControlKey = w.messages.Control()
+	if w.mail != nil {
+		own.Mail = w.mail.Address()
+	}
 	for peer := range w.size {
 		if peer != w.rank && !w.onDemand {
 			own.Messages.Add(w.messages.QP(peer).Num())
@@ -129,6 +133,10 @@ func (w *World) meet(ctx context.Context, team []byte) ([][]byte, error) {
 	}
 	if w.onDemand {
 		// Who has shown its card is ready for whatever comes.
+		if w.mail != nil {
+			w.messages.Survey(w.maps)
+			w.mail.Start(w.mailPort)
+		}
 		return teams, nil
 	}
 	for peer := range w.cards {
@@ -158,17 +166,18 @@ func (w *World) check(peer int, card *wireup.Card) error {
 	if w.onDemand {
 		n = 0
 	}
-	if card.Messages.Len() != n || card.Collectives.Len() != n {
-		return fmt.Errorf("card of rank %d (host %s): %d and %d queue pairs, %d of each are expected", peer, card.Host, card.Messages.Len(), card.Collectives.Len(), n)
-	}
 	if card.Provider != w.fabric.provider {
 		return fmt.Errorf("rank %d (host %s) uses device %s (%s), which cannot talk to %s (%s) here", peer, card.Host, card.Device, card.Provider, w.device, w.fabric.provider)
+	}
+	if card.Messages.Len() != n || card.Collectives.Len() != n || (card.Mail != mail.Address{}) != (w.mail != nil) {
+		return fmt.Errorf("card of rank %d (host %s, device %s): it has %d and %d queue pairs and takes mail at %d, and %d of each are expected here on %s, and mail: %t",
+			peer, card.Host, card.Device, card.Messages.Len(), card.Collectives.Len(), card.Mail.Number, n, w.device, w.mail != nil)
 	}
 	return nil
 }
 
 func (w *World) connectPeer(peer int, card *wireup.Card) error {
-	if _, err := w.reach(peer); err != nil && !errors.Is(err, rdma.ErrNotSupported) {
+	if _, err := w.reach(peer); err != nil {
 		return err
 	}
 	if err := wireup.Connect(w.messages.QP(peer), w.fabric.port, card, card.Messages.For(peer, w.rank)); err != nil {
@@ -187,7 +196,7 @@ func (w *World) reach(peer int) (rdma.PeerMemory, error) {
 		return w.peers[peer], nil
 	}
 	card := &w.cards[peer]
-	if err := w.fabric.addEndpoint(card); err != nil || w.peers == nil {
+	if err := w.fabric.addEndpoint(card); err != nil || !w.maps(peer) {
 		return nil, err
 	}
 	mapped, err := w.fabric.context.(rdma.Mapper).Peer(card.GID)
@@ -195,6 +204,22 @@ func (w *World) reach(peer int) (rdma.PeerMemory, error) {
 		w.peers[peer], card.Endpoint = mapped, nil
 	}
 	return mapped, err
+}
+
+// maps tells whether a peer's memory is mapped, or will be on demand: ranks that share a
+// segment see each other, and an adversary lets nobody see anything.
+func (w *World) maps(peer int) bool {
+	return w.peers != nil && !w.adversarial && w.place.segment != nil && w.cards[peer].Place == w.place.identity && w.cards[peer].Local < w.place.segment.Ranks()
+}
+
+// mailPort is where a peer's mail goes. Other goroutines ask it too, about peers whose
+// cards do not change any more.
+func (w *World) mailPort(peer int) (mail.Port, error) {
+	card := &w.cards[peer]
+	if w.maps(peer) {
+		return mail.Port{}, fmt.Errorf("rank %d (host %s) sends mail though it shares memory", peer, card.Host)
+	}
+	return wireup.MailPort(card), w.fabric.addEndpoint(card)
 }
 
 // contact gets messages ready for a peer, on demand.
@@ -207,6 +232,9 @@ func (w *World) contact(peer int) error {
 
 // connectQueue connects a queue pair with a peer's of that number, on demand.
 func (w *World) connectQueue(peer int, qp rdma.QP, number uint32) error {
+	if _, err := w.reach(peer); err != nil {
+		return err
+	}
 	return wireup.Connect(qp, w.fabric.port, &w.cards[peer], number)
 }
 
@@ -216,5 +244,13 @@ type dialer World
 var _ coll.Dialer = (*dialer)(nil)
 
 func (d *dialer) Size() int                                { return d.size }
+func (d *dialer) Maps(peer int) bool                       { return (*World)(d).maps(peer) }
 func (d *dialer) Memory(peer int) (rdma.PeerMemory, error) { return (*World)(d).reach(peer) }
 func (d *dialer) Queue(peer int) (rdma.QP, error)          { return d.messages.Queue(peer, p2p.Collectives) }
+
+func (d *dialer) Inline() int {
+	if d.mail == nil {
+		return math.MaxInt
+	}
+	return d.fabric.inline()
+}

@@ -39,6 +39,9 @@ func (w *World) progress() {
 // progressOthers is progress without the messages: what their engine calls while
 // it waits. An advancer that asks for progress in its turn gets none.
 func (w *World) progressOthers() {
+	if w.mail != nil {
+		w.mesh.Settle()
+	}
 	if len(w.active) == 0 || w.advancing {
 		return
 	}

@@ -196,7 +196,7 @@ func (w *World) oneSided() *rma.Engine {
 			if rank == w.rank {
 				return own
 			}
-			if w.onDemand {
+			if w.onDemand && w.maps(rank) {
 				_, _ = w.reach(rank) // what is wrong with it shows when it is connected
 			}
 			return w.peers[rank]

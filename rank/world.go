@@ -13,6 +13,7 @@ import (
 	"github.com/gorun-mpi/gorun/internal/arch"
 	"github.com/gorun-mpi/gorun/internal/wait"
 	"github.com/gorun-mpi/gorun/pmi"
+	"github.com/gorun-mpi/gorun/rank/internal/mail"
 	"github.com/gorun-mpi/gorun/rank/internal/p2p"
 	"github.com/gorun-mpi/gorun/rank/internal/rma"
 	"github.com/gorun-mpi/gorun/rank/internal/wireup"
@@ -45,7 +46,11 @@ type World struct {
 	// nil entries elsewhere; nil when all goes by verbs. On demand an entry is
 	// nil before its rank is reached for.
 	peers    []rdma.PeerMemory
-	onDemand bool // all ranks can be mapped, and are when they are needed
+	onDemand bool // ranks are reached for when they are needed
+	// mail takes offers of connections to ranks that are not mapped; nil: all are, on
+	// demand, or nothing is on demand.
+	mail        *mail.Office
+	adversarial bool
 
 	busy  uint32 // 1 while a call runs
 	final bool
@@ -155,6 +160,13 @@ func (w *World) join(ctx context.Context, cfg *Config, waiting wait.Config) (err
 	if _, ok := w.fabric.context.(rdma.Mapper); ok && len(cfg.Devices) == 0 && !cfg.Verbs {
 		w.peers = make([]rdma.PeerMemory, w.size)
 		w.onDemand = w.place.whole && cfg.adversary == 0
+	}
+	w.adversarial = cfg.adversary != 0
+	if !w.onDemand && w.size > 1 && mail.Supported(w.fabric.context) {
+		if w.mail, err = mail.Open(w.fabric.pd, w.rank, w.size); err != nil {
+			return err
+		}
+		w.onDemand = true
 	}
 	w.watch = &watch{peers: make([]local, w.size)}
 	if s, ok := w.fabric.context.(rdma.Sleeper); ok {
@@ -310,6 +322,9 @@ func (w *World) close() error {
 		errs = append(errs, w.comms[i].team.Close())
 	}
 	w.comms = nil
+	if w.mail != nil {
+		errs = append(errs, w.mail.Close())
+	}
 	if w.fabric != nil {
 		errs = append(errs, w.fabric.closeQueues())
 	}

@@ -9,6 +9,14 @@ type Mapper interface {
 	Peer(gid GID) (PeerMemory, error)
 }
 
+// A Witness is a context that finds out by itself when a peer has gone for good, while
+// it tries to reach it. It is an optional ability of a Context.
+type Witness interface {
+	// Gone tells whether the context at gid is known to be no more; false may mean
+	// that nobody has tried.
+	Gone(gid GID) bool
+}
+
 // PeerMemory is the registered memory of one peer, as this process sees it. It
 // may be used by several goroutines, and until its context is closed.
 type PeerMemory interface {

@@ -74,6 +74,7 @@ var (
 	_ rdma.Endpointer = (*context)(nil)
 	_ rdma.Progresser = (*context)(nil)
 	_ rdma.Sleeper    = (*context)(nil)
+	_ rdma.Witness    = (*context)(nil)
 	_ rdma.QPCloser   = (*context)(nil)
 )
 
@@ -220,6 +221,12 @@ func (c *context) Close() error {
 }
 
 func (c *context) Endpoint() []byte { return c.p.self.ep.append(nil) }
+
+// Gone tells whether nobody listens any more where the peer did.
+func (c *context) Gone(gid rdma.GID) bool {
+	s := c.p.find(gid)
+	return s != nil && s.gone.Load()
+}
 
 func (c *context) AddEndpoint(gid rdma.GID, endpoint []byte) error {
 	return c.p.addEndpoint(gid, endpoint)

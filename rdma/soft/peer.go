@@ -42,6 +42,7 @@ type peer struct {
 	alarm      *shm.Bell
 	reach      reach
 	lost       atomic.Bool // its process has ended
+	gone       atomic.Bool // nobody listens for TCP where it did
 
 	mu    sync.Mutex // guards what follows
 	pidfd int        // -1 until asked for

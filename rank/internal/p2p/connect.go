@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/gorun-mpi/gorun/rank/internal/mail"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
@@ -24,8 +25,9 @@ import (
 // Both sides run the same machine, so it does not matter who begins, or that both do.
 // Nobody posts before he is up: the peer's queue pair is in RTS then, and no request has
 // to be sent again. An offer that comes twice changes nothing. What takes the offers from
-// rank to rank must lose none of them, which an inbox does not; over datagrams they would
-// have to be repeated until the link is up.
+// rank to rank must lose none of them: an inbox does not, nor does the mail between ranks
+// that do not map each other. Mail may be overtaken by the peer's first message, which says
+// as well that the peer's queue pair is in RTS.
 
 // A Purpose is what a queue pair to a peer is for.
 type Purpose uint8
@@ -53,9 +55,10 @@ const offerReady = 1 << 32
 
 // meet gets ready to talk with a peer; false: the link has failed.
 func (e *Engine) meet(l *link) bool {
-	if l.far != nil || e.contact == nil || l.err != nil {
+	if l.met || l.far != nil || e.contact == nil || l.err != nil {
 		return l.err == nil
 	}
+	l.met = true
 	var err error
 	if e.dead != nil {
 		err = e.dead(int(l.peer))
@@ -63,7 +66,7 @@ func (e *Engine) meet(l *link) bool {
 	if err == nil {
 		err = e.contact(int(l.peer))
 	}
-	if err == nil && l.far == nil {
+	if err == nil && l.far == nil && l.mapped {
 		err = errors.New("its memory cannot be mapped")
 	}
 	if err != nil {
@@ -72,8 +75,8 @@ func (e *Engine) meet(l *link) bool {
 	return err == nil
 }
 
-// Queue is the queue pair of a purpose to a mapped peer once it is connected, nil while
-// it is not: Progress sees to that, here and in the peer.
+// Queue is the queue pair of a purpose to a peer once it is connected, nil while it is
+// not: Progress sees to that, here and in the peer.
 func (e *Engine) Queue(peer int, purpose Purpose) (rdma.QP, error) {
 	l := &e.links[peer]
 	if !e.meet(l) {
@@ -111,15 +114,29 @@ func (e *Engine) pair(l *link, purpose Purpose) (*pair, error) {
 		return p, nil
 	}
 	var err error
-	if purpose == Collectives {
+	switch {
+	case purpose == Collectives:
 		p.qp, err = e.makeQueue(int(l.peer))
-	} else {
+	case l.mapped:
 		p.qp, err = e.createQP(0)
+	default:
+		p.qp, err = e.receivingOnDemand(l)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("queue pair on demand: %w", err)
 	}
 	return p, nil
+}
+
+// receivingOnDemand is receiving with slots of the link's own.
+func (e *Engine) receivingOnDemand(l *link) (rdma.QP, error) {
+	bytes := e.receives() * e.slotSize()
+	mr, err := e.pd.AllocMR(bytes, rdma.AccessLocalWrite)
+	if err != nil {
+		return nil, fmt.Errorf("%d bytes for its receives: %w", bytes, err)
+	}
+	l.slots = slots{mr: mr, mem: mr.Bytes()}
+	return e.receiving(l)
 }
 
 // offer tells the peer about a queue pair.
@@ -128,7 +145,9 @@ func (e *Engine) offer(l *link, purpose Purpose, p *pair) {
 	if p.offered = true; p.ready {
 		id |= offerReady
 	}
-	if !e.put(l, offer, uint64(purpose), id, nil) {
+	if !l.mapped {
+		e.mail.Send(int(l.peer), mail.Letter{What: uint64(purpose), ID: id})
+	} else if !e.put(l, offer, uint64(purpose), id, nil) {
 		// Ahead of what may be waiting for this very connection.
 		l.todo = append(l.todo, chore{})
 		copy(l.todo[1:], l.todo)
@@ -163,6 +182,67 @@ func (e *Engine) offered(l *link, purpose Purpose, id uint64) {
 		l.qp = p.qp // catchUp goes on with what waits for it
 	}
 }
+
+// overtaken takes a link up whose peer has sent over it before its offer has said ready;
+// false: there is no such link.
+func (e *Engine) overtaken(l *link) bool {
+	if l.pairs == nil || !l.pairs[Messages].ready {
+		return false
+	}
+	l.pairs[Messages].theirs = true
+	l.qp = l.pairs[Messages].qp
+	return true
+}
+
+// letterGone is the letter of a rank whose link has failed to one that offers.
+const letterGone = uint64(purposes)
+
+// readMail handles the letters of peers that are not mapped, and tells whether there were
+// any. Nothing in them is believed.
+func (e *Engine) readMail() (came bool) {
+	if e.mailLooks++; e.mailLooks%pollEvery == 0 {
+		e.mail.Look()
+	}
+	for {
+		peer, letter, ok := e.mail.Take()
+		if !ok {
+			return came
+		}
+		came = true
+		l := &e.links[peer]
+		switch {
+		case l.err != nil:
+			if letter.What != letterGone {
+				e.mail.Send(peer, mail.Letter{What: letterGone})
+			}
+		case l.mapped:
+			e.damaged(l)
+		case letter.What == letterGone:
+			e.fail(l, ErrCut)
+		case e.meet(l):
+			e.offered(l, Purpose(min(letter.What, letterGone)), letter.ID)
+		}
+	}
+}
+
+// Survey tells which peers will be mapped. Where there is Config.Mail it is called before
+// the first message.
+func (e *Engine) Survey(mapped func(peer int) bool) {
+	for peer := range e.links {
+		l := &e.links[peer]
+		switch {
+		case peer == e.rank:
+		case mapped(peer):
+			l.mapped = true
+			l.expect(&e.own.geometry)
+		default:
+			e.distant++
+		}
+	}
+}
+
+// Met tells whether Config.Contact has been called for a peer.
+func (e *Engine) Met(peer int) bool { return e.links[peer].met }
 
 // QueuePairs is how many queue pairs the engine has made.
 func (e *Engine) QueuePairs() int { return len(e.queues()) }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/gorun-mpi/gorun/internal/wait"
+	"github.com/gorun-mpi/gorun/rank/internal/mail"
 	"github.com/gorun-mpi/gorun/rank/internal/match"
 	"github.com/gorun-mpi/gorun/rdma"
 )
@@ -68,11 +69,13 @@ type Config struct {
 	// Peers is the peers' memory by rank, nil for all or one: queue pairs
 	// only. Entries may be filled in until Attach names the peer.
 	Peers []rdma.PeerMemory
-	// Contact has the engine make connections when they are first needed, for a job
-	// whose ranks all map each other. It is called once for each peer that a message
-	// goes to or comes from, fills in its entry of Peers and calls Attach. nil: the
-	// caller connects all queue pairs and attaches all peers.
+	// Contact has the engine make connections when they are first needed. It is called
+	// once for each peer that a message goes to or comes from, fills in its entry of
+	// Peers if that is mapped, and calls Attach. nil: the caller connects all queue
+	// pairs and attaches all peers.
 	Contact func(peer int) error
+	// With Contact, Mail takes offers to peers that are not mapped; nil where all are.
+	Mail *mail.Office
 	// With Contact, Connect takes a queue pair in INIT to RTS with the peer's of that
 	// number, and Queue makes one for collectives, which stays its maker's to close.
 	Connect func(peer int, qp rdma.QP, number uint32) error
@@ -100,6 +103,8 @@ type Engine struct {
 	contact    func(peer int) error
 	connect    func(peer int, qp rdma.QP, number uint32) error
 	makeQueue  func(peer int) (rdma.QP, error)
+	mail       *mail.Office
+	mailLooks  uint32
 	forever    context.Context
 
 	depth  int // credits of a link
@@ -117,7 +122,7 @@ type Engine struct {
 	// Mapped peers.
 	peers   []rdma.PeerMemory
 	own     shared
-	distant int      // peers whose messages come over queue pairs
+	distant int      // peers whose messages come over queue pairs, connected or not
 	flying  int      // posted requests that are not known to be complete
 	looks   uint32   // of Progress
 	alone   bool     // Config.Alone
@@ -172,7 +177,7 @@ func New(cfg Config) (e *Engine, err error) {
 	e = &Engine{
 		rank: cfg.Rank, size: cfg.Size, pd: cfg.PD, all: cfg.Any, waiter: cfg.Waiter,
 		dead: cfg.Dead, remote: cfg.Remote, idle: cfg.Idle, other: cfg.Progress, alone: cfg.Alone, peers: cfg.Peers, forever: context.Background(),
-		contact: cfg.Contact, connect: cfg.Connect, makeQueue: cfg.Queue,
+		contact: cfg.Contact, connect: cfg.Connect, makeQueue: cfg.Queue, mail: cfg.Mail,
 		links:   make([]link, cfg.Size),
 		matches: match.New[*Op, arrival](cfg.Size),
 	}
@@ -199,9 +204,12 @@ func New(cfg Config) (e *Engine, err error) {
 		l.peer, l.depth, l.most, l.eager = int32(peer), e.depth, rendezvousMax, e.eager
 		switch {
 		case peer == e.rank:
+		case e.mail != nil: // Survey tells more
 		case e.contact != nil:
+			l.mapped = true
 			l.expect(&e.own.geometry)
 		default:
+			l.slots = slots{mr: e.mr, mem: e.mem, at: e.recvOff + peer*e.receives()*e.slotSize()}
 			if err := e.open(peer); err != nil {
 				return nil, fmt.Errorf("queue pair for rank %d: %w", peer, err)
 			}
@@ -247,19 +255,24 @@ func (e *Engine) layOut() (err error) {
 }
 
 // open makes the queue pair for a peer and posts its receives.
-func (e *Engine) open(peer int) error {
+func (e *Engine) open(peer int) (err error) {
 	l := &e.links[peer]
+	l.qp, err = e.receiving(l)
+	return err
+}
+
+// receiving makes a queue pair for messages, with its receives posted to the link's slots.
+func (e *Engine) receiving(l *link) (rdma.QP, error) {
 	qp, err := e.createQP(e.receives())
 	if err != nil {
-		return err
+		return nil, err
 	}
-	l.qp = qp
 	for slot := range e.receives() {
-		if err := e.postRecv(l, slot); err != nil {
-			return err
+		if err := e.postRecv(l, qp, slot); err != nil {
+			return nil, errors.Join(err, qp.Close())
 		}
 	}
-	return nil
+	return qp, nil
 }
 
 // createQP makes a queue pair in INIT, with room for so many receives.
@@ -304,7 +317,12 @@ func (e *Engine) Attach(peer int, address uint64, key uint32) error {
 func (e *Engine) Close() error {
 	errs := []error{rdma.CloseQPs(e.queues())}
 	for i := range e.links {
-		e.links[i].qp, e.links[i].pairs = nil, nil
+		l := &e.links[i]
+		l.qp, l.pairs = nil, nil
+		if mr := l.slots.mr; mr != nil && mr != e.mr {
+			errs = append(errs, mr.Close())
+		}
+		l.slots = slots{}
 	}
 	if e.cq != nil {
 		errs = append(errs, e.cq.Close())
@@ -320,7 +338,7 @@ func (e *Engine) Close() error {
 // Explain says by which protocol a message of some bytes would go to a peer, and why.
 func (e *Engine) Explain(peer, bytes int) string {
 	l := &e.links[peer]
-	if peer != e.rank {
+	if peer != e.rank && l.mapped {
 		e.meet(l)
 	}
 	way, how := "by RDMA", "the receiver reads it by RDMA"

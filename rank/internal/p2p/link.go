@@ -22,6 +22,10 @@ type link struct {
 	peer  int32
 	err   error
 
+	mapped bool  // the peer's memory is mapped, or will be at the first need
+	met    bool  // Config.Contact has been called
+	slots  slots // of its receives, where messages come over a queue pair
+
 	depth int // credits
 	most  int // answers that may be outstanding
 	eager int // longest message that is sent without waiting for its receiver
@@ -124,15 +128,19 @@ func (e *Engine) postSlot(l *link, slot int32, n int) error {
 // slotAt is where in mem a send slot begins.
 func (e *Engine) slotAt(slot int32) int { return e.sendOff + int(slot)*e.slotSize() }
 
-// recvAt is where in mem a receive slot of a link begins.
-func (e *Engine) recvAt(l *link, slot int) int {
-	return e.recvOff + (int(l.peer)*e.receives()+slot)*e.slotSize()
+// slots are receive slots behind each other, from at in the memory of a region.
+type slots struct {
+	mr  rdma.MR
+	mem []byte
+	at  int
 }
 
-func (e *Engine) postRecv(l *link, slot int) error {
-	e.recvSGE[0] = rdma.SGE{Addr: e.mr.Addr() + uint64(e.recvAt(l, slot)), Length: uint32(e.slotSize()), LKey: e.mr.LKey()}
+func (e *Engine) postRecv(l *link, qp rdma.QP, slot int) error {
+	s := &l.slots
+	at := s.at + slot*e.slotSize()
+	e.recvSGE[0] = rdma.SGE{Addr: s.mr.Addr() + uint64(at), Length: uint32(e.slotSize()), LKey: s.mr.LKey()}
 	e.recvWR[0] = rdma.RecvWR{WRID: whatRecv<<whatShift | uint64(l.peer)<<peerShift | uint64(slot), SGL: e.recvSGE[:]}
-	if _, err := l.qp.PostRecv(e.recvWR[:]); err != nil {
+	if _, err := qp.PostRecv(e.recvWR[:]); err != nil {
 		return fmt.Errorf("post_recv: %w", err)
 	}
 	return nil
@@ -149,9 +157,13 @@ func (e *Engine) fail(l *link, err error) {
 	todo := l.todo
 	l.todo = nil
 	e.failed++
-	if l.qp != nil {
+	qp := l.qp
+	if qp == nil && l.pairs != nil {
+		qp = l.pairs[Messages].qp
+	}
+	if qp != nil {
 		// A failure to say so means that it is in ERR or gone.
-		_ = l.qp.Modify(rdma.QPAttr{State: rdma.StateErr}, rdma.QPStateMask)
+		_ = qp.Modify(rdma.QPAttr{State: rdma.StateErr}, rdma.QPStateMask)
 	}
 	l.reading = 0
 	if l.far != nil {
@@ -328,7 +340,7 @@ func (e *Engine) report(l *link) {
 
 // probeLink posts an empty write, whose completion tells whether the peer is there.
 func (e *Engine) probeLink(l *link) {
-	if l.err != nil || e.room(l) <= 0 || l.posted != l.retired && l.signaled == l.posted {
+	if l.err != nil || l.qp == nil || e.room(l) <= 0 || l.posted != l.retired && l.signaled == l.posted {
 		return // the last request is signaled: its completion tells as well
 	}
 	e.wr[0] = rdma.SendWR{Opcode: rdma.WRRDMAWrite, RemoteAddr: l.control, RKey: l.controlKey, Flags: rdma.SendSignaled}

@@ -207,6 +207,7 @@ func (e *Engine) attach(l *link, memory rdma.PeerMemory, address uint64, key uin
 		slots:   mem[g.slot:g.end],
 	}
 	l.expect(g)
+	l.mapped = true
 	if e.contact == nil {
 		e.distant--
 	}

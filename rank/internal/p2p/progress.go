@@ -16,9 +16,9 @@ func putWord(b *[8]byte, v uint64) { binary.NativeEndian.PutUint64(b[:], v) }
 // When there is nothing to do it costs a look at the completion queue and, between
 // mapped ranks, a load for the inbox and one for each ring that is in use.
 func (e *Engine) Progress() bool {
-	came := false
+	came := e.mail != nil && e.readMail()
 	if e.peers != nil {
-		came = e.look()
+		came = e.look() || came
 		if len(e.shared) > 0 {
 			e.collect()
 		}
@@ -104,8 +104,11 @@ func (e *Engine) completion(wc *rdma.WC) {
 
 // arrived handles what a peer's send has left in a receive slot, and frees the slot.
 func (e *Engine) arrived(l *link, slot, length int) {
-	at := e.recvAt(l, slot)
-	message := e.mem[at : at+length]
+	if l.qp == nil && !e.overtaken(l) {
+		return
+	}
+	at := l.slots.at + slot*e.slotSize()
+	message := l.slots.mem[at : at+length]
 	var h header
 	if !h.parse(message) {
 		e.fail(l, fmt.Errorf("a message of %d bytes with a damaged header arrived", length))
@@ -125,7 +128,7 @@ func (e *Engine) arrived(l *link, slot, length int) {
 	if l.err != nil {
 		return
 	}
-	if err := e.postRecv(l, slot); err != nil {
+	if err := e.postRecv(l, l.qp, slot); err != nil {
 		e.fail(l, err)
 	} else if credit {
 		e.giveBack(l, 1)

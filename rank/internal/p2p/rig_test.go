@@ -12,6 +12,7 @@ import (
 	"github.com/gorun-mpi/gorun/internal/shm"
 	"github.com/gorun-mpi/gorun/internal/testenv"
 	"github.com/gorun-mpi/gorun/internal/wait"
+	"github.com/gorun-mpi/gorun/rank/internal/mail"
 	"github.com/gorun-mpi/gorun/rank/internal/match"
 	"github.com/gorun-mpi/gorun/rank/internal/wireup"
 	"github.com/gorun-mpi/gorun/rdma"
@@ -26,11 +27,17 @@ type transport struct {
 	name     string
 	mapped   bool
 	onDemand bool
+	mail     bool // onDemand: ranks of the same parity alone map each other, if mapped
 	seed     uint64
 }
 
+// maps tells whether two ranks map each other.
+func (tr transport) maps(a, b int) bool { return tr.mapped && (!tr.mail || a%2 == b%2) }
+
 var transports = []transport{{name: "queue pairs"}, {name: "mapped", mapped: true}, {name: "on demand", mapped: true, onDemand: true},
-	{name: "adversary 1", seed: 1}, {name: "adversary 2", seed: 2}}
+	{name: "adversary 1", seed: 1}, {name: "adversary 2", seed: 2},
+	{name: "by mail", onDemand: true, mail: true}, {name: "half by mail", mapped: true, onDemand: true, mail: true},
+	{name: "by mail, adversary 3", onDemand: true, mail: true, seed: 3}}
 
 // each runs f on engines of each size over each transport.
 func each(t *testing.T, sizes []int, f func(ctx context.Context, p *peer) error) {
@@ -179,6 +186,13 @@ func (p *peer) open(ctx context.Context, segment *shm.Segment, rank, size int, t
 		ec.Connect = func(i int, qp rdma.QP, number uint32) error { return connect(i, qp, number) }
 		ec.Queue = func(int) (rdma.QP, error) { return nil, errors.New("there are no collectives here") }
 	}
+	if tr.mail {
+		ec.Remote = func(int) bool { return true }
+		if ec.Mail, err = mail.Open(p.pd, rank, size); err != nil {
+			return err
+		}
+		p.closes = append(p.closes, ec.Mail.Close)
+	}
 	if p.Engine, err = New(ec); err != nil {
 		return err
 	}
@@ -194,6 +208,9 @@ func (p *peer) open(ctx context.Context, segment *shm.Segment, rank, size int, t
 	}
 	card.MTU = port.ActiveMTU
 	card.Control, card.ControlKey = p.Control()
+	if tr.mail {
+		card.Mail = ec.Mail.Address()
+	}
 	for i := range size {
 		if i != rank && !tr.onDemand {
 			card.Messages.Add(p.QP(i).Num())
@@ -226,7 +243,7 @@ func (p *peer) open(ctx context.Context, segment *shm.Segment, rank, size int, t
 				return err
 			}
 		}
-		if tr.mapped {
+		if tr.maps(rank, i) {
 			memory, err := device.(rdma.Mapper).Peer(theirs.GID)
 			if err != nil {
 				return err
@@ -234,6 +251,15 @@ func (p *peer) open(ctx context.Context, segment *shm.Segment, rank, size int, t
 			ec.Peers[i] = memory
 		}
 		return p.Attach(i, theirs.Control, theirs.ControlKey)
+	}
+	if tr.mail {
+		ec.Mail.Start(func(i int) (mail.Port, error) {
+			if err := device.(rdma.Endpointer).AddEndpoint(theirs[i].GID, theirs[i].Endpoint); err != nil {
+				return mail.Port{}, err
+			}
+			return wireup.MailPort(&theirs[i]), nil
+		})
+		p.Survey(func(i int) bool { return tr.maps(rank, i) })
 	}
 	for i := range size {
 		if i == rank || tr.onDemand {

@@ -179,9 +179,12 @@ func (e *Engine) sendShort(l *link, what kind, buf []byte, env match.Envelope, n
 	if l.far != nil {
 		return e.sendMapped(l, what, buf, env, number)
 	}
-	if e.contact != nil {
+	if l.mapped {
 		// A failure fails the link, which ends the message too.
 		return !e.meet(l) || e.sendMapped(l, what, buf, env, number)
+	}
+	if !e.connected(l) {
+		return l.err != nil
 	}
 	inline := eagerHeader+len(buf) <= e.inline
 	if e.credits(l) <= 0 || e.room(l) <= 0 || !inline && len(e.slots) == 0 {
@@ -207,8 +210,11 @@ func (e *Engine) announce(l *link, o *Op) bool {
 	if l.far != nil {
 		return e.announceMapped(l, o)
 	}
-	if e.contact != nil {
+	if l.mapped {
 		return !e.meet(l) || e.announceMapped(l, o) // as in sendShort
+	}
+	if !e.connected(l) {
+		return l.err != nil
 	}
 	if e.credits(l) <= 0 || e.room(l) <= 0 || l.outstanding >= l.most {
 		return false
@@ -255,7 +261,7 @@ func (e *Engine) answered(l *link, id uint32, err error) {
 // cut fails a link whose peer may still read memory that its owner takes back.
 // The peer is told when that takes no waiting; otherwise it finds out by reading.
 func (e *Engine) cut(l *link) {
-	if e.credits(l) > 0 && e.room(l) > 0 {
+	if l.qp != nil && e.credits(l) > 0 && e.room(l) > 0 {
 		h := header{kind: gone}
 		l.sent++
 		_ = e.postInline(l, h.put(e.small[:])) // a failure fails the link

@@ -34,6 +34,9 @@ type condition struct {
 // probeEvery is how often an idle wait makes sure of a peer on another host.
 const probeEvery = int64(500 * time.Millisecond)
 
+// mailEvery is probeEvery for a peer that is not connected: there may be many.
+const mailEvery = int64(time.Second)
+
 func (e *Engine) wait(ctx context.Context, c condition) error {
 	c.engine = e
 	outer := e.cond // giveUp waits where a wait has failed
@@ -208,10 +211,21 @@ func (e *Engine) Check(peer int) error {
 			return &PeerError{Peer: peer, Err: err}
 		}
 	}
+	if e.mail != nil && l.qp == nil && !l.mapped {
+		if err := e.mail.Failed(peer); err != nil {
+			e.fail(l, err)
+			return l.err
+		}
+	}
 	if e.remote != nil && e.remote(peer) {
-		if now := time.Now().UnixNano(); now-l.lastProbe >= probeEvery {
+		now := time.Now().UnixNano()
+		switch since := now - l.lastProbe; {
+		case l.qp != nil && since >= probeEvery:
 			l.lastProbe = now
 			e.probeLink(l)
+		case l.qp == nil && e.mail != nil && since >= mailEvery:
+			l.lastProbe = now
+			e.mail.Probe(peer)
 		}
 	}
 	return nil

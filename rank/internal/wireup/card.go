@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/gorun-mpi/gorun/internal/pack"
+	"github.com/gorun-mpi/gorun/rank/internal/mail"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
@@ -27,6 +28,8 @@ type Card struct {
 	// peer, in the order of ranks without the rank itself.
 	Messages    Numbers
 	Collectives Numbers
+	// Mail is where offers of queue pairs go that are made on demand.
+	Mail mail.Address
 	// Control is where peers return message credit.
 	Control    uint64
 	ControlKey uint32
@@ -34,7 +37,7 @@ type Card struct {
 }
 
 // cardFields is how many elements a card has.
-const cardFields = 15
+const cardFields = 17
 
 // Pack gives the card in msgpack: an array with the version first and then the
 // fields in order.
@@ -53,6 +56,8 @@ func (c *Card) Pack() []byte {
 	w.Uint(uint64(c.MTU))
 	c.Messages.pack(w)
 	c.Collectives.pack(w)
+	w.Uint(uint64(c.Mail.Number))
+	w.Uint(uint64(c.Mail.Key))
 	w.Uint(c.Control)
 	w.Uint(uint64(c.ControlKey))
 	w.Bin(c.Team)
@@ -110,6 +115,7 @@ func parseCard(r *pack.Reader, b []byte, before *Card) (Card, error) {
 	c.MTU = rdma.MTU(r.Below(uint64(rdma.MTU4096) + 1))
 	c.Messages.parse(r)
 	c.Collectives.parse(r)
+	c.Mail = mail.Address{Number: uint32(r.Below(1 << 24)), Key: uint32(r.Below(1 << 32))}
 	c.Control = r.Uint()
 	c.ControlKey = uint32(r.Below(1 << 32))
 	c.Team = r.Bin()

@@ -3,6 +3,7 @@ package wireup
 import (
 	"fmt"
 
+	"github.com/gorun-mpi/gorun/rank/internal/mail"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
@@ -25,6 +26,11 @@ const (
 type Port struct {
 	Attr rdma.DeviceAttr
 	MTU  rdma.MTU
+}
+
+// MailPort is where the mail of the card's rank goes.
+func MailPort(card *Card) mail.Port {
+	return mail.Port{AV: rdma.AV{DGID: card.GID, PortNum: 1, HopLimit: hops}, Address: card.Mail}
 }
 
 // Connect brings a queue pair in INIT to RTS with the peer of the card. number
