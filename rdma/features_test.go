@@ -11,7 +11,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -63,7 +62,6 @@ func TestFeatureTable(t *testing.T) {
 	// As verbs' conformance test has it in make test-rxe.
 	facts.rxe = rdmatest.Rules(rdmatest.Fabric{Inexact: true, InexactRetries: true, WholePages: true, Brief: true,
 		Lacks: slices.Collect(maps.Keys(facts.lacks)), Differs: differs})
-	facts.rxe = slices.DeleteFunc(facts.rxe, skippedInGuest(t))
 	var b strings.Builder
 	b.WriteString("| feature | what it is | soft | verbs | rules | example |\n|---|---|---|---|---|---|\n")
 	row := func(cells ...string) {
@@ -330,29 +328,6 @@ func variable(t *testing.T, file, name string) []ast.Expr {
 		}
 	}
 	return nil
-}
-
-// skippedInGuest tells of a rule whether make test-rxe leaves it out.
-func skippedInGuest(t *testing.T) func(rdmatest.Rule) bool {
-	var unsettled [][]string
-	for _, e := range variable(t, "../testdata/rxe/verbs_test.go", "unsettled") {
-		pattern, err := strconv.Unquote(e.(*ast.BasicLit).Value)
-		if err != nil {
-			t.Fatal(err)
-		}
-		unsettled = append(unsettled, strings.Split(pattern, "/"))
-	}
-	return func(r rdmatest.Rule) bool {
-		name := strings.Split(r.Name, "/")
-		return slices.ContainsFunc(unsettled, func(patterns []string) bool {
-			for i, p := range patterns { // as -test.skip has them
-				if ok, _ := regexp.MatchString(p, strings.Join(name[min(i, len(name)):min(i+1, len(name))], "")); !ok {
-					return false
-				}
-			}
-			return true
-		})
-	}
 }
 
 const verbsTest = "verbs/conformance_test.go"

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"syscall"
+	"time"
 
 	"github.com/gorun-mpi/gorun/rdma"
 )
@@ -33,6 +34,7 @@ func mwCases() []testCase {
 		{name: "mw/local_inv_frees_it", nodes: 2, run: mwLocalInv},
 		{name: "mw/local_inv_of_what_it_cannot_is_refused", nodes: 2, run: mwLocalInvBad},
 		{name: "mw/nothing_is_touched_after_local_inv", nodes: 2, run: mwLocalInvUnderFire},
+		{name: "mw/queue_pair_of_a_bound_window_may_be_closed", nodes: 2, run: mwPairFirst},
 		{name: "mw/every_verb_wants_its_type", nodes: 2, run: mwTypes},
 	}, rdma.FeatureMW2)
 	both := needing([]testCase{
@@ -635,6 +637,25 @@ func mwLocalInvUnderFire(r *rig) {
 			})
 		}
 	}
+}
+
+func mwPairFirst(r *rig) {
+	a, b := r.sides[0], r.sides[1]
+	m := b.region(b.pd, Ordinary, 64, bindable)
+	mw := b.window(rdma.MWType2)
+	src := a.memory(64)
+	l := r.link()
+	w := l.show(mw, m, 0, 64, remoteAll)
+	l.send(write(1, w, 0, src.sge(0, 8)))
+	a.want(a.scq, 1, rdma.WCSuccess)
+	begin := time.Now()
+	r.close(l.qb)
+	if took := time.Since(begin); took > r.f.Patience {
+		r.Errorf("the close took %v", took)
+	}
+	r.link().refused("write through another queue pair", write(2, w, 0, src.sge(0, 8)), m)
+	r.close(mw)
+	r.closeRegion(m)
 }
 
 func mwTypes(r *rig) {

@@ -36,9 +36,10 @@ type deviceContext struct {
 	countMu sync.Mutex    // keeps queue pairs from moving to past while their counts are added up
 	past    rdma.Counters // of queue pairs that are closed
 
-	mu     sync.Mutex // guards node and that of every object, and queues
-	node   node
-	queues map[*queuePair]struct{}
+	mu      sync.Mutex // guards node and that of every object, queues and windows
+	node    node
+	queues  map[*queuePair]struct{}
+	windows map[*window]struct{}
 
 	numbers sync.Map // number -> *queuePair, for receives from shared queues
 
@@ -56,7 +57,7 @@ func (d *device) Open() (rdma.Context, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &deviceContext{device: d, lib: d.lib, h: opened.handle, queues: make(map[*queuePair]struct{}), objects: make(map[handle]any)}
+	c := &deviceContext{device: d, lib: d.lib, h: opened.handle, queues: make(map[*queuePair]struct{}), windows: make(map[*window]struct{}), objects: make(map[handle]any)}
 	if rc := C.gv_query_device(&c.lib.c, c.h, &c.caps); rc != 0 {
 		return nil, c.abandon(failed("query_device", rc, d.name))
 	}

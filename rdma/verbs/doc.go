@@ -59,7 +59,8 @@
 // RegMRIOVA takes only such addresses and AccessZeroBased only memory that begins
 // at a page, as AllocMR's does. Counters' retries are the device's own counts of
 // all its users (sysfs, where rxe and mlx5 have them). Soft-RoCE takes
-// retry_cnt 7 for "for ever"; it gets 6.
+// retry_cnt 7 for "for ever"; it gets 6. There, too, a window of type 2 is free and has
+// another key when the queue pair that it was last bound through is closed.
 //
 // Fork: ibv_fork_init is not called. It would take registered pages away from a
 // child that runs on without exec, which no Go program has: os/exec shares the

@@ -6,7 +6,9 @@ package verbs
 import "C"
 
 import (
+	"maps"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -57,12 +59,13 @@ func (d *domain) CreateMkey(int) (rdma.Mkey, error) {
 // A window is an MW.
 type window struct {
 	d    *domain
-	h    handle
 	node node
 	typ  rdma.MWType
 
-	mu   sync.Mutex
-	rkey uint32
+	mu      sync.Mutex // taken after those of queue pairs; guards what follows
+	h       handle
+	rkey    uint32
+	through *queuePair // that a window of type 2 was last bound through
 }
 
 var _ rdma.MW = (*window)(nil)
@@ -84,6 +87,7 @@ func (d *domain) AllocMW(typ rdma.MWType) (rdma.MW, error) {
 	}
 	w.rkey = uint32(rkey)
 	c.adopt(&d.node)
+	c.windows[w] = struct{}{}
 	return w, nil
 }
 
@@ -96,9 +100,9 @@ func (w *window) RKey() uint32 {
 	return w.rkey
 }
 
-// bound notes the key of a bind of type 2 that was posted.
-func (w *window) bound(rkey uint32) {
-	w.setRKey(rkey)
+// bound notes a bind of type 2 that was posted. The caller holds w.mu.
+func (w *window) bound(through *queuePair, rkey uint32) {
+	w.through, w.rkey = through, rkey
 	C.gv_set_rkey_of_mw(w.h, C.uint32_t(rkey))
 }
 
@@ -110,8 +114,57 @@ func (w *window) setRKey(rkey uint32) {
 
 func (w *window) Close() error {
 	return w.d.c.shut("dealloc_mw", &w.node, func() error {
-		return failed("dealloc_mw", C.gv_dealloc_mw(w.h), "")
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if err := failed("dealloc_mw", C.gv_dealloc_mw(w.h), ""); err != nil {
+			return err
+		}
+		w.through = nil
+		w.d.c.mu.Lock()
+		delete(w.d.c.windows, w)
+		w.d.c.mu.Unlock()
+		return nil
 	}, &w.d.node)
+}
+
+// freeWindows frees the windows that were last bound through q, which is about to
+// be destroyed. Others do that by themselves; rxe (6.1) waits 50 s for a window
+// that is bound to its queue pair, and then destroys it under the window.
+func (c *deviceContext) freeWindows(q *queuePair) error {
+	if c.attr.VendorID != rxeVendor {
+		return nil
+	}
+	c.mu.Lock()
+	windows := slices.Collect(maps.Keys(c.windows))
+	c.mu.Unlock()
+	for _, w := range windows {
+		if err := w.free(q); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// free puts a new window in the place of one that was last bound through q: whether
+// it is bound still is not known, and rxe panics at the invalidation of one that
+// is not.
+func (w *window) free(q *queuePair) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.through != q {
+		return nil
+	}
+	var fresh handle
+	var rkey C.uint32_t
+	if rc := C.gv_alloc_mw(w.d.h, C.int(w.typ), &fresh, &rkey); rc != 0 {
+		return failed("destroy_qp", rc, "a new window for one that is bound")
+	}
+	if rc := C.gv_dealloc_mw(w.h); rc != 0 {
+		C.gv_dealloc_mw(fresh)
+		return failed("destroy_qp", rc, "a window that is bound")
+	}
+	w.h, w.rkey, w.through = fresh, uint32(rkey), nil
+	return nil
 }
 
 // An address is an AH.

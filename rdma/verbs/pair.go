@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/gorun-mpi/gorun/rdma"
 )
@@ -254,6 +255,10 @@ func (q *queuePair) Modify(attr rdma.QPAttr, mask rdma.QPAttrMask) error {
 // ever. It gets 6.
 const rxeVendor = 0xffffff
 
+// rxeDrain is how long Soft-RoCE may refuse to leave SQD (EINVAL), which it does
+// until a task of its own has seen that nothing is under way.
+const rxeDrain = time.Second
+
 func (q *queuePair) modify(attr rdma.QPAttr, mask rdma.QPAttrMask) error {
 	request := C.gv_qp_attr{
 		state: C.int(attr.State), mtu: C.int(attr.PathMTU), sqd_notify: truth(attr.SQDAsyncNotify),
@@ -273,7 +278,13 @@ func (q *queuePair) modify(attr rdma.QPAttr, mask rdma.QPAttrMask) error {
 	q.recvMu.Lock()
 	defer q.recvMu.Unlock()
 	q.drainAsked.Store(attr.SQDAsyncNotify && mask&rdma.QPSQDAsyncNotifyMask != 0)
-	if rc := C.gv_modify_qp(&q.c.lib.c, q.h, &request, C.int(mask)); rc != 0 {
+	rc := C.gv_modify_qp(&q.c.lib.c, q.h, &request, C.int(mask))
+	if q.attr.State == rdma.StateSQD && q.c.attr.VendorID == rxeVendor {
+		for try := time.Now(); syscall.Errno(rc) == syscall.EINVAL && time.Since(try) < rxeDrain; time.Sleep(time.Millisecond) {
+			rc = C.gv_modify_qp(&q.c.lib.c, q.h, &request, C.int(mask))
+		}
+	}
+	if rc != 0 {
 		if syscall.Errno(rc) == syscall.ENODATA { // an index of an empty entry
 			rc = C.int(syscall.EINVAL)
 		}
@@ -381,6 +392,9 @@ func (q *queuePair) destroy() error {
 	q.recvMu.Lock()
 	defer q.sendMu.Unlock()
 	defer q.recvMu.Unlock()
+	if err := q.c.freeWindows(q); err != nil {
+		return err
+	}
 	q.c.unname(q.h)
 	q.c.numbers.CompareAndDelete(q.num, q)
 	if err := failed("destroy_qp", C.gv_destroy_qp(&q.c.lib.c, q.h), ""); err != nil {

@@ -67,14 +67,24 @@ func (q *queuePair) postSends(wrs []rdma.SendWR) (int, error) {
 	}
 	// The entries must be there before the device can complete one.
 	l.head.Store(head + uint64(n))
-	b.wrs[n-1].next = 0
+	last := &b.wrs[n-1]
+	last.next = 0
+	var w *window
+	if wrs[n-1].Opcode == rdma.WRBindMW {
+		w = wrs[n-1].MW.(*window)
+		w.mu.Lock()
+		last.mw = uint64(w.h)
+	}
 	taken, rc := postSend(q.h, b, n)
 	if rc != 0 {
 		l.head.Store(head + uint64(taken))
 		bad = failed("post_send", rc, "")
 	}
-	if wr := &wrs[n-1]; taken == n && wr.Opcode == rdma.WRBindMW {
-		wr.MW.(*window).bound(wr.RKey)
+	if w != nil {
+		if taken == n {
+			w.bound(q, wrs[n-1].RKey)
+		}
+		w.mu.Unlock()
 	}
 	return taken, bad
 }
@@ -157,7 +167,8 @@ func (q *queuePair) layOut(i int, seq uint64, wr *rdma.SendWR) error {
 	return nil
 }
 
-// layOutBind is for the binding of a window of type 2.
+// layOutBind is for the binding of a window of type 2, whose handle is filled in
+// when it is posted.
 func layOutBind(to *sendWR, wr *rdma.SendWR) error {
 	const op = "post_send"
 	w, ok := wr.MW.(*window)
@@ -177,7 +188,7 @@ func layOutBind(to *sendWR, wr *rdma.SendWR) error {
 	if wr.Bind.Access&^windowAccess != 0 {
 		return invalid(op, "a window with %v", wr.Bind.Access)
 	}
-	to.mw, to.mwRKey = uint64(w.h), wr.RKey
+	to.mwRKey = wr.RKey
 	to.bindAddr, to.bindLen, to.bindAcc = wr.Bind.Addr, wr.Bind.Length, uint32(wr.Bind.Access)
 	to.bindMR = uint64(r.h)
 	return nil

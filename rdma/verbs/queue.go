@@ -179,6 +179,9 @@ func (q *completionQueue) translate(raw *rawWC, wc *rdma.WC) bool {
 		return true
 	}
 	// Of a connection the sender is known, and there is no header.
+	if raw.flags&rxeWithInv != 0 && q.c.attr.VendorID == rxeVendor {
+		raw.flags |= uint32(rdma.WCFlagWithInv)
+	}
 	wc.SrcQP, wc.Flags = raw.srcQP, rdma.WCFlags(raw.flags)&knownFlags
 	if pair.init.Type != rdma.UD {
 		wc.SrcQP, wc.Flags = pair.peer.Load(), wc.Flags&^rdma.WCFlagGRH
@@ -193,6 +196,10 @@ func (q *completionQueue) translate(raw *rawWC, wc *rdma.WC) bool {
 }
 
 const knownFlags = rdma.WCFlagGRH | rdma.WCFlagWithImm | rdma.WCFlagWithInv
+
+// rxeWithInv is where Soft-RoCE has IBV_WC_WITH_INV: at the kernel's bit of that
+// name, which libibverbs calls IBV_WC_IP_CSUM_OK.
+const rxeWithInv = 1 << 2
 
 // PollEx polls an extended queue, or an ordinary one without its extras.
 func (q *completionQueue) PollEx(wc []rdma.WCEx) (int, error) {
