@@ -22,10 +22,6 @@ type link struct {
 	peer  int32
 	err   error
 
-	mapped bool  // the peer's memory is mapped, or will be at the first need
-	met    bool  // Config.Contact has been called
-	slots  slots // of its receives, where messages come over a queue pair
-
 	depth int // credits
 	most  int // answers that may be outstanding
 	eager int // longest message that is sent without waiting for its receiver
@@ -50,6 +46,10 @@ type link struct {
 	due  bool    // in Engine.due, for todo, queue or a report
 
 	lastProbe int64 // when the peer was last made sure of, in ns
+
+	mapped bool  // the peer's memory is mapped, or will be at the first need
+	met    bool  // Config.Contact has been called
+	slots  slots // of its receives, where messages come over a queue pair
 }
 
 // A chore is control work that could not be posted at once.
