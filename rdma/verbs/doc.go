@@ -47,7 +47,8 @@
 // its event file, makes Poll of all its CQs fail with ENODEV, after what had
 // still completed. A CQ that is overrun fails Poll too, and its queue pairs go to
 // ERR. A port that goes down is an event (GetAsyncEvent) and a state (QueryPort);
-// requests over it end by their own retry count.
+// requests over it end by their own retry count. Soft-RoCE's driver does not give up
+// a device that is used: one that is removed works on until the last one closes it.
 //
 // # Limits
 //

@@ -89,7 +89,12 @@ func (r *result) report(t *testing.T) {
 // both devices are to be tested, and makes subtests of its tests.
 func runTests(t *testing.T, pkg string, limit time.Duration, args ...string) {
 	t.Helper()
-	vm := guest(t)
+	runTestsIn(t, guest(t), nil, pkg, limit, args...)
+}
+
+// runTestsIn is runTests on a machine of one's own, with more in the environment.
+func runTestsIn(t *testing.T, vm *rxevm.VM, env []string, pkg string, limit time.Duration, args ...string) {
+	t.Helper()
 	name := strings.ReplaceAll(pkg, "/", "_") + ".test"
 	binary := filepath.Join(built, name)
 	if out, err := goTool("1", "test", "-c", "-ldflags=-s -w", "-o", binary, "./"+pkg); err != nil {
@@ -102,7 +107,7 @@ func runTests(t *testing.T, pkg string, limit time.Duration, args ...string) {
 	cmd := rxevm.Cmd{
 		// The binary's own end comes first, with the stacks of all goroutines.
 		Args: append([]string{name, "-test.v=test2json", fmt.Sprint("-test.timeout=", limit)}, args...),
-		Env:  []string{"GORUN_TEST_VERBS=rxe0,rxe1"}, Stdout: &out, Stderr: &stderr,
+		Env:  append([]string{"GORUN_TEST_VERBS=rxe0,rxe1"}, env...), Stdout: &out, Stderr: &stderr,
 	}
 	ended, err := vm.Run(testenv.Deadline(t, limit+time.Minute), cmd)
 	convert := exec.Command("go", "tool", "test2json")
