@@ -52,6 +52,7 @@ bench: build ## gorun beside MPICH and Open MPI, then the micro-benchmarks
 	bin/gorun-bench -b launch,launch_limit,init_limit,init_mpich,init_openmpi -n 1,4,16,64 -r 20 -i 1 --compare mpich,openmpi
 	bin/gorun-bench -b output -n 4 -r 3 -i 1 --compare mpich,openmpi
 	$(GO) test -run '^$$' -bench . -benchtime 200ms ./internal/... ./rdma/... ./coll/... ./rank/...
+	CGO_ENABLED=1 $(GO) test -run '^$$' -bench Instructions -benchtime 1x ./rdma/verbs
 
 .PHONY: lint
 lint: ## gofmt, go vet and golangci-lint

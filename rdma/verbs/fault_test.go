@@ -21,6 +21,11 @@ import (
 
 func fakeProvider(t testing.TB) *verbs.Provider {
 	t.Helper()
+	return verbs.New(verbs.Config{Library: fakeLibrary(t)})
+}
+
+func fakeLibrary(t testing.TB) string {
+	t.Helper()
 	so := filepath.Join(t.TempDir(), "libfake.so")
 	cc := exec.Command(testenv.Need(t, "gcc"), "-O2", "-fPIC", "-shared", "-o", so, filepath.Join("testdata", "fake.c"))
 	if out, err := cc.CombinedOutput(); err != nil {
@@ -29,7 +34,7 @@ func fakeProvider(t testing.TB) *verbs.Provider {
 		}
 		t.Fatalf("build the library: %v\n%s", err, out)
 	}
-	return verbs.New(verbs.Config{Library: so})
+	return so
 }
 
 func fakeDevice(t testing.TB, p *verbs.Provider) rdma.Device {
