@@ -108,8 +108,8 @@ func (h *chaos) piece(q *queuePair, wr *rdma.SendWR) {
 	if admit(c, q.attr.DestQPNum, q.dest, q.psn) != accepted || !permits(atomic.LoadUint32(&c.rights), wr.Opcode) {
 		return
 	}
-	sp, ok := q.open(wr.RKey, wr.RemoteAddr, total, rdma.AccessRemoteWrite)
-	if !ok {
+	var sp span
+	if !q.open(&sp, wr.RKey, wr.RemoteAddr, total, rdma.AccessRemoteWrite) {
 		return
 	}
 	pick := h.below(len(segs))

@@ -35,7 +35,7 @@ func (q *queuePair) unpack(i uint32, sl *recvSlot, wc *rdma.WC) {
 		if n == 0 {
 			continue
 		}
-		if sp, ok = tk.s.resolve(list[k].lkey, tk.pd, list[k].addr, uint64(n), rdma.AccessLocalWrite); ok {
+		if ok = tk.s.resolve(&sp, list[k].lkey, tk.pd, list[k].addr, uint64(n), rdma.AccessLocalWrite); ok {
 			ok = sp.store(0, b[:n], false) == rdma.WCSuccess
 		}
 		b = b[n:]

@@ -66,13 +66,14 @@ const (
 	entryShared                  // one in a shared queue
 )
 
-// freed gives the place of a completed request back.
+// freed gives the place of a completed request back. Who posts may see it late:
+// then the queue is full for him a moment longer.
 func (p *Provider) freed(e *entry) {
 	switch e.kind {
 	case entrySend:
-		e.q.freed.Store(e.free)
+		arch.StoreRelease32(&e.q.freed, e.free)
 	case entryRecv:
-		e.q.rfreed.Store(e.free)
+		arch.StoreRelease32(&e.q.rfreed, e.free)
 	case entryShared:
 		if h := p.byShared.get(e.free); h != nil {
 			h.outstanding.Add(-1)
@@ -256,7 +257,7 @@ func (c *completionQueue) remove(which func(*entry) bool) {
 
 // push adds a completion. Called with mu held. When the queue is full it is
 // broken from now on, and so are the queue pairs attached.
-func (c *completionQueue) push(e entry, stamp uint64, solicited bool) {
+func (c *completionQueue) push(e *entry, stamp uint64, solicited bool) {
 	if int(c.count) >= c.size && !c.ignoreOverrun {
 		c.overrun()
 		return
@@ -265,7 +266,7 @@ func (c *completionQueue) push(e entry, stamp uint64, solicited bool) {
 		c.grow()
 	}
 	i := (c.first + c.count) & uint32(len(c.ring)-1)
-	c.ring[i] = e
+	c.ring[i] = *e
 	if c.stamps != nil {
 		if stamp == 0 {
 			stamp = deviceTime()
@@ -306,7 +307,7 @@ func (c *completionQueue) overrun() {
 }
 
 // complete adds a completion.
-func (c *completionQueue) complete(e entry, stamp uint64, solicited bool) {
+func (c *completionQueue) complete(e *entry, stamp uint64, solicited bool) {
 	c.mu.Lock()
 	c.push(e, stamp, solicited)
 	c.mu.Unlock()
@@ -427,7 +428,7 @@ func (q *queuePair) take() {
 	if q.slots == 0 {
 		return
 	}
-	for q.rtaken != q.rposted.Load() {
+	for q.rtaken != atomic.LoadUint32(&q.rposted) {
 		i := q.rtaken & (q.slots - 1)
 		sl := q.slot(i)
 		if sl == nil || atomic.LoadUint32(&sl.state) != slotDone {
@@ -444,6 +445,6 @@ func (q *queuePair) take() {
 			q.ended(e.wc.ImmData)
 		}
 		q.releaseSlots(i, k)
-		q.recv.push(e, stamp, solicited)
+		q.recv.push(&e, stamp, solicited)
 	}
 }

@@ -273,7 +273,7 @@ func (q *queuePair) flushInbox() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.revoke(func(slot uint32) {
-		q.recv.complete(entry{q: q, kind: entryShared, free: h.index, wc: rdma.WC{WRID: h.wrids[slot], Status: rdma.WCWRFlushErr, QPNum: q.num}}, 0, false)
+		q.recv.complete(&entry{q: q, kind: entryShared, free: h.index, wc: rdma.WC{WRID: h.wrids[slot], Status: rdma.WCWRFlushErr, QPNum: q.num}}, 0, false)
 	})
 }
 

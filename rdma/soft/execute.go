@@ -128,8 +128,7 @@ func (q *queuePair) respond(wr *rdma.SendWR, segs [][]byte, total uint64, guard 
 	switch wr.Opcode {
 	case rdma.WRRDMAWrite, rdma.WRRDMAWriteWithImm:
 		if total > 0 {
-			var ok bool
-			if sp, ok = q.open(wr.RKey, wr.RemoteAddr, total, rdma.AccessRemoteWrite); !ok {
+			if !q.open(&sp, wr.RKey, wr.RemoteAddr, total, rdma.AccessRemoteWrite) {
 				q.refuse(faultAccess)
 				return rdma.WCRemAccessErr, accepted
 			}
@@ -196,8 +195,7 @@ func (q *queuePair) respond(wr *rdma.SendWR, segs [][]byte, total uint64, guard 
 		if total == 0 {
 			return rdma.WCSuccess, accepted
 		}
-		sp, ok := q.open(wr.RKey, wr.RemoteAddr, total, rdma.AccessRemoteRead)
-		if !ok {
+		if !q.open(&sp, wr.RKey, wr.RemoteAddr, total, rdma.AccessRemoteRead) {
 			q.refuse(faultAccess)
 			return rdma.WCRemAccessErr, accepted
 		}
@@ -209,8 +207,7 @@ func (q *queuePair) respond(wr *rdma.SendWR, segs [][]byte, total uint64, guard 
 		q.refuse(faultRequest)
 		return rdma.WCRemInvReqErr, accepted
 	}
-	sp, ok := q.open(wr.RKey, wr.RemoteAddr, 8, rdma.AccessRemoteAtomic)
-	if !ok {
+	if !q.open(&sp, wr.RKey, wr.RemoteAddr, 8, rdma.AccessRemoteAtomic) {
 		q.refuse(faultAccess)
 		return rdma.WCRemAccessErr, accepted
 	}
@@ -281,8 +278,8 @@ func (q *queuePair) repeat(wr *rdma.SendWR, segs [][]byte, total uint64, guard b
 	if total == 0 {
 		return rdma.WCSuccess
 	}
-	sp, ok := q.open(wr.RKey, wr.RemoteAddr, total, rdma.AccessRemoteRead)
-	if !ok {
+	var sp span
+	if !q.open(&sp, wr.RKey, wr.RemoteAddr, total, rdma.AccessRemoteRead) {
 		q.refuse(faultAccess)
 		return rdma.WCRemAccessErr
 	}

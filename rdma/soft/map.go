@@ -79,8 +79,8 @@ func (s *peer) Map(addr uint64, rkey uint32, length int, access rdma.Access) ([]
 	default:
 		return nil, mapError(rkey, rdma.ErrNotSupported, "the region is not in the segment")
 	}
-	sp, ok := s.inArena(at, n)
-	if !ok {
+	var sp span
+	if !s.inArena(&sp, at, n) {
 		return nil, mapError(rkey, rdma.ErrInvalid, "%d bytes at %#x are not in the heap of the arena", n, addr)
 	}
 	return sp.mem, nil

@@ -210,7 +210,7 @@ func (q *queuePair) flushRecv() {
 	}
 	q.rmu.Lock()
 	defer q.rmu.Unlock()
-	if q.rposted.Load() == q.takenNow() {
+	if atomic.LoadUint32(&q.rposted) == q.takenNow() {
 		return
 	}
 	if q.attended() {
@@ -219,13 +219,13 @@ func (q *queuePair) flushRecv() {
 	q.recv.mu.Lock()
 	defer q.recv.mu.Unlock()
 	q.take()
-	for q.rtaken != q.rposted.Load() {
+	for q.rtaken != atomic.LoadUint32(&q.rposted) {
 		i := q.rtaken & (q.slots - 1)
 		n := q.strides()
 		k := n - i&(n-1) // the rest of a receive
 		q.releaseSlots(i, k)
 		q.rtaken += k
-		q.recv.push(entry{q: q, free: q.rtaken, kind: entryRecv,
+		q.recv.push(&entry{q: q, free: q.rtaken, kind: entryRecv,
 			wc: rdma.WC{WRID: q.wrids[i&^(n-1)], Status: rdma.WCWRFlushErr, QPNum: q.num}}, 0, false)
 	}
 }

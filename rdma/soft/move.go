@@ -67,8 +67,8 @@ func (q *queuePair) moveMarked(op rdma.WROpcode, mem []byte, addr uint64, rkey u
 	if admit(c, q.attr.DestQPNum, q.dest, q.psn) != accepted || !permits(atomic.LoadUint32(&c.rights), op) {
 		return false
 	}
-	sp, ok := q.open(rkey, addr, uint64(len(mem)), need)
-	if !ok {
+	var sp span
+	if !q.open(&sp, rkey, addr, uint64(len(mem)), need) {
 		return false
 	}
 	if op == rdma.WRRDMARead {

@@ -2,6 +2,7 @@ package soft
 
 import (
 	"fmt"
+	"sync/atomic"
 
 	"github.com/gorun-mpi/gorun/rdma"
 )
@@ -37,7 +38,7 @@ func (q *queuePair) postSend(wrs []rdma.SendWR) (int, error) {
 	if q.closed || state < rdma.StateRTS {
 		return 0, &rdma.OpError{Op: "post_send", Detail: fmt.Sprintf("the queue pair is in %v: want RTS", state), Err: rdma.ErrInvalid}
 	}
-	room := uint32(q.init.Cap.MaxSendWR) - (q.posted - q.freed.Load())
+	room := uint32(q.init.Cap.MaxSendWR) - (q.posted - atomic.LoadUint32(&q.freed))
 	// Over TCP and under an adversary nothing is executed at the post.
 	direct := (q.remote != nil || q.init.Type == rdma.UD || q.init.Type == rdma.DCI) && q.p.cfg.Adversary == nil
 	for i := range wrs {
@@ -195,11 +196,11 @@ func (q *queuePair) finish(wr *rdma.SendWR, seq uint32, status rdma.WCStatus, mo
 	if wr.Flags&rdma.SendSignaled == 0 && !q.init.SigAll {
 		return
 	}
-	q.send.complete(entry{q: q, free: seq, wc: rdma.WC{WRID: wr.WRID, Opcode: op, ByteLen: moved, QPNum: q.num}}, 0, false)
+	q.send.complete(&entry{q: q, free: seq, wc: rdma.WC{WRID: wr.WRID, Opcode: op, ByteLen: moved, QPNum: q.num}}, 0, false)
 }
 
 // fail completes a request with an error.
 func (q *queuePair) fail(wrid uint64, seq uint32, status rdma.WCStatus) {
 	q.counters.Errors++
-	q.send.complete(entry{q: q, free: seq, wc: rdma.WC{WRID: wrid, Status: status, QPNum: q.num}}, 0, false)
+	q.send.complete(&entry{q: q, free: seq, wc: rdma.WC{WRID: wrid, Status: status, QPNum: q.num}}, 0, false)
 }

@@ -67,7 +67,7 @@ type queuePair struct {
 	named namedQueue // XRC: guarded by mu
 	tk    ticket     // scratch for the receive that a request takes
 
-	freed atomic.Uint32 // requests whose slot is free again: their completion was polled
+	freed uint32 // requests whose slot is free again: their completion was polled; atomic
 
 	left   atomic.Bool            // the program has closed it
 	target atomic.Pointer[target] // peer and remote, for who deregisters
@@ -78,9 +78,9 @@ type queuePair struct {
 	stride  uint32
 	wrids   []uint64 // by slot
 
-	rposted atomic.Uint32 // receives ever posted; stored with rmu held
-	rtaken  uint32        // receives completed; guarded by recv.mu
-	rfreed  atomic.Uint32 // receives whose completion was polled
+	rposted uint32 // receives ever posted; stored with rmu held; atomic
+	rtaken  uint32 // receives completed; guarded by recv.mu
+	rfreed  uint32 // receives whose completion was polled; atomic
 }
 
 // A target is where a queue pair executes its requests.
@@ -475,9 +475,9 @@ func (q *queuePair) forsake(waited *patience) (stuck bool) {
 	q.send.purge(q)
 	q.recv.purge(q)
 	q.posted = 0
-	q.freed.Store(0)
-	q.rposted.Store(0)
-	q.rfreed.Store(0)
+	atomic.StoreUint32(&q.freed, 0)
+	atomic.StoreUint32(&q.rposted, 0)
+	atomic.StoreUint32(&q.rfreed, 0)
 	q.recv.mu.Lock()
 	q.rtaken = 0
 	q.recv.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/gorun-mpi/gorun/internal/arch"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
@@ -47,9 +48,9 @@ func (q *queuePair) postRecv(wrs []rdma.RecvWR) (int, error) {
 		if want, room := uint64(q.init.Striding.Strides)*uint64(q.init.Striding.StrideBytes), sglLength(wr.SGL); room < want {
 			return i, &rdma.OpError{Op: "post_recv", Detail: fmt.Sprintf("a buffer of %d bytes: %d strides of %d bytes need %d", room, q.init.Striding.Strides, q.init.Striding.StrideBytes, want), Err: rdma.ErrInvalid}
 		}
-		posted := q.rposted.Load()
+		posted := atomic.LoadUint32(&q.rposted)
 		n := q.strides()
-		if posted+n-q.rfreed.Load() > uint32(q.init.Cap.MaxRecvWR)*n {
+		if posted+n-atomic.LoadUint32(&q.rfreed) > uint32(q.init.Cap.MaxRecvWR)*n {
 			return i, &rdma.OpError{Op: "post_recv", Detail: fmt.Sprintf("%d requests are outstanding: the queue is full", q.init.Cap.MaxRecvWR), Err: rdma.ErrNoMemory}
 		}
 		if q.slot(posted) == nil {
@@ -60,7 +61,7 @@ func (q *queuePair) postRecv(wrs []rdma.RecvWR) (int, error) {
 			list[k] = slotSGE{s.Addr, s.Length, s.LKey}
 		}
 		q.wrids[posted&(q.slots-1)] = wr.WRID
-		q.rposted.Store(posted + n)
+		arch.StoreRelease32(&q.rposted, posted+n)
 		q.openSlots(posted, uint8(len(wr.SGL)))
 	}
 	return len(wrs), nil

@@ -21,123 +21,134 @@ type span struct {
 	need  rdma.Access // the right that the layout's pieces must grant
 }
 
+// Whoever looks for memory gives the span to fill in: it is too large to be
+// handed up several levels for each request.
+
+// here makes it memory of this process. va and need count without mem alone.
+func (t *span) here(s *peer, mem []byte, guard bool) {
+	t.s, t.mem, t.guard, t.key = s, mem, guard, 0
+}
+
 // open resolves a key that a request for the queue pair c names.
-func (s *peer) open(c *queueContext, key uint32, addr, n uint64, need rdma.Access) (sp span, ok bool) {
-	return s.look(key, c.pd, c.num, addr, n, need)
+func (s *peer) open(sp *span, c *queueContext, key uint32, addr, n uint64, need rdma.Access) bool {
+	return s.look(sp, key, c.pd, c.num, addr, n, need)
 }
 
 // resolve resolves a key of the peer's domain pd that the peer himself names.
-func (s *peer) resolve(key, pd uint32, addr, n uint64, need rdma.Access) (sp span, ok bool) {
-	return s.look(key, pd, 0, addr, n, need)
+func (s *peer) resolve(sp *span, key, pd uint32, addr, n uint64, need rdma.Access) bool {
+	return s.look(sp, key, pd, 0, addr, n, need)
 }
 
 // look checks a key against the protection table, in the order of the
 // InfiniBand rules, and translates. The caller has marked the region. num is the
 // peer's queue pair whose request it is, 0 for none.
-func (s *peer) look(key, pd, num uint32, addr, n uint64, need rdma.Access) (sp span, ok bool) {
+func (s *peer) look(sp *span, key, pd, num uint32, addr, n uint64, need rdma.Access) bool {
 	if s.own {
-		return s.translate(key, pd, num, addr, n, need)
+		return s.translate(sp, key, pd, num, addr, n, need)
 	}
 	index := uint64(key >> 8)
 	if index >= uint64(len(s.regions)) {
-		return sp, false
+		return false
 	}
 	e := &s.regions[index]
 	// The load is ordered after the mark by the barrier of who deregisters.
 	if atomic.LoadUint64(&e.state) != uint64(key)|regionLive {
-		return sp, false
+		return false
 	}
 	if e.pd != pd {
-		return sp, false
+		return false
 	}
 	length := e.length
 	off := addr - e.addr
 	if addr < e.addr || off > length || n > length-off {
-		return sp, false
+		return false
 	}
 	if uint32(need)&^e.access != 0 {
-		return sp, false
+		return false
 	}
 	kind := e.kind
 	if kind&kindPrivate != 0 {
 		if e.queue != num {
-			return sp, false
+			return false
 		}
 		kind &^= kindPrivate
 	}
 	switch kind {
 	case kindSegment:
-		return s.inArena(e.offset+off, n)
+		return s.inArena(sp, e.offset+off, n)
 	case kindOrdinary:
-		return s.inProcess(e.va+off, n)
+		return s.inProcess(sp, e.va+off, n)
 	case kindImplicit:
-		return s.anywhere(e.va+off, n)
+		return s.anywhere(sp, e.va+off, n)
 	case kindShared:
 		if s.grants(e, addr, n, need) {
-			return s.anywhere(addr, n)
+			return s.anywhere(sp, addr, n)
 		}
 	case kindMkey:
-		return s.woven(key, off, need), true
+		s.woven(sp, key, off, need)
+		return true
 	}
-	return sp, false
+	return false
 }
 
 // woven is a place in the layout of a key. Its pieces are found when they are
 // accessed; what is to be written needs regions that their owner may write to.
-func (s *peer) woven(key uint32, off uint64, need rdma.Access) span {
-	sp := span{s: s, key: key, va: off}
+func (s *peer) woven(sp *span, key uint32, off uint64, need rdma.Access) {
+	*sp = span{s: s, key: key, va: off}
 	if need&(rdma.AccessRemoteWrite|rdma.AccessRemoteAtomic|rdma.AccessLocalWrite) != 0 {
 		sp.need = rdma.AccessLocalWrite
 	}
-	return sp
 }
 
 // anywhere is n bytes of the peer's address space, his arena among them.
-func (s *peer) anywhere(va, n uint64) (span, bool) {
+func (s *peer) anywhere(sp *span, va, n uint64) bool {
 	if at := va - s.base; at < uint64(len(s.arena)) {
-		return s.inArena(at, n)
+		return s.inArena(sp, at, n)
 	}
-	return s.inProcess(va, n)
+	return s.inProcess(sp, va, n)
 }
 
 // translate is look for the own memory. The owner goes by what he knows of
 // his regions, not by the table, which others may have scribbled on.
-func (s *peer) translate(key, pd, num uint32, addr, n uint64, need rdma.Access) (sp span, ok bool) {
+func (s *peer) translate(sp *span, key, pd, num uint32, addr, n uint64, need rdma.Access) bool {
 	r := s.p.byKey.get(key >> 8)
 	if r == nil || r.key != key || r.pd.id != pd {
-		return sp, false
+		return false
 	}
 	off := addr - r.addr
 	if addr < r.addr || off > r.length || n > r.length-off || need&^r.access != 0 {
-		return sp, false
+		return false
 	}
 	if r.queue != 0 && r.queue != num {
-		return sp, false
+		return false
 	}
 	kind := r.kind &^ kindPrivate
 	if kind == kindShared && !grants(*r.grants.Load(), addr, n, need) {
-		return sp, false
+		return false
 	}
 	if kind == kindMkey {
-		return s.woven(key, off, need), true
+		s.woven(sp, key, off, need)
+		return true
 	}
 	if kind != kindImplicit && kind != kindShared {
 		// Atomics on ordinary memory are guarded by a lock, as a peer's are.
-		return span{s: s, mem: r.mem[off : off+n : off+n], guard: kind != kindSegment}, true
+		sp.here(s, r.mem[off:off+n:off+n], kind != kindSegment)
+		return true
 	}
 	if at := r.va + off - addressOf(s.arena); at < uint64(len(s.arena)) {
-		return s.inArena(at, n)
+		return s.inArena(sp, at, n)
 	}
-	return s.inProcess(r.va+off, n)
+	return s.inProcess(sp, r.va+off, n)
 }
 
 // inArena is n bytes of the arena's heap.
-func (s *peer) inArena(at, n uint64) (span, bool) {
+func (s *peer) inArena(sp *span, at, n uint64) bool {
 	size := uint64(len(s.arena))
 	if at < s.p.layout.heapAt || at > size || n > size-at {
-		return span{}, false
+		return false
 	}
-	return span{s: s, mem: s.arena[at : at+n : at+n]}, true
+	sp.here(s, s.arena[at:at+n:at+n], false)
+	return true
 }
 
 // lowestAddress and highestAddress bound what a user's address can be.
@@ -147,14 +158,16 @@ const (
 )
 
 // inProcess is n bytes of the peer's process.
-func (s *peer) inProcess(va, n uint64) (span, bool) {
+func (s *peer) inProcess(sp *span, va, n uint64) bool {
 	if va < lowestAddress || va > highestAddress || n > highestAddress-va {
-		return span{}, false
+		return false
 	}
 	if s.reach == reachSame {
-		return span{s: s, mem: memoryAt(va, int(n)), guard: true}, true
+		sp.here(s, memoryAt(va, int(n)), true)
+		return true
 	}
-	return span{s: s, va: va}, true
+	*sp = span{s: s, va: va}
+	return true
 }
 
 // store places src at off; the span has room for it.
@@ -375,11 +388,10 @@ func (tk *ticket) receive(n uint64, to *scatter) (requester, responder rdma.WCSt
 			continue
 		}
 		size := min(n, length-skip)
-		sp, ok := tk.s.resolve(list[i].lkey, tk.pd, list[i].addr+skip, size, rdma.AccessLocalWrite)
-		if !ok {
+		if !tk.s.resolve(&to.spans[to.n], list[i].lkey, tk.pd, list[i].addr+skip, size, rdma.AccessLocalWrite) {
 			return rdma.WCRemOpErr, rdma.WCLocProtErr
 		}
-		to.spans[to.n], to.sizes[to.n] = sp, int(size)
+		to.sizes[to.n] = int(size)
 		to.n++
 		n, skip = n-size, 0
 	}

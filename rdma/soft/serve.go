@@ -159,8 +159,7 @@ func (q *queuePair) perform(l *link, f *frame, payload []byte) (requester rdma.W
 	case rdma.WRRDMAWrite, rdma.WRRDMAWriteWithImm:
 		var sp span
 		if f.total > 0 {
-			var ok bool
-			if sp, ok = s.open(c, f.key, f.addr, uint64(f.total), rdma.AccessRemoteWrite); !ok {
+			if !s.open(&sp, c, f.key, f.addr, uint64(f.total), rdma.AccessRemoteWrite) {
 				return refuse(rdma.WCRemAccessErr)
 			}
 		}
@@ -213,7 +212,7 @@ func (q *queuePair) perform(l *link, f *frame, payload []byte) (requester rdma.W
 
 	case rdma.WRRDMARead:
 		if f.total > 0 {
-			if _, ok := s.open(c, f.key, f.addr, uint64(f.total), rdma.AccessRemoteRead); !ok {
+			if !s.open(new(span), c, f.key, f.addr, uint64(f.total), rdma.AccessRemoteRead) {
 				return refuse(rdma.WCRemAccessErr)
 			}
 		}
@@ -225,8 +224,8 @@ func (q *queuePair) perform(l *link, f *frame, payload []byte) (requester rdma.W
 	if f.addr%8 != 0 || f.total != 8 {
 		return refuse(rdma.WCRemInvReqErr)
 	}
-	sp, ok := s.open(c, f.key, f.addr, 8, rdma.AccessRemoteAtomic)
-	if !ok {
+	var sp span
+	if !s.open(&sp, c, f.key, f.addr, 8, rdma.AccessRemoteAtomic) {
 		return refuse(rdma.WCRemAccessErr)
 	}
 	old, st := s.atomic(&sp, f.op, f.compareAdd, f.swap, q.p.cfg.Rank)
@@ -297,7 +296,8 @@ func (l *link) piece(q *queuePair) bool {
 	answer := frame{kind: frameData, op: f.op, to: f.from, from: f.to, psn: f.psn, life: f.life, total: f.total, offset: r.sent, length: n}
 	ok := l.queue(&answer, int(n), func(to []byte) bool {
 		// The region may have gone since the last piece.
-		sp, ok := l.n.p.self.open(q.own, f.key, f.addr, uint64(f.total), rdma.AccessRemoteRead)
+		var sp span
+		ok := l.n.p.self.open(&sp, q.own, f.key, f.addr, uint64(f.total), rdma.AccessRemoteRead)
 		return ok && !q.closed && sp.load(int(r.sent), to, false) == rdma.WCSuccess
 	})
 	if !ok {

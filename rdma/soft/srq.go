@@ -346,7 +346,7 @@ func (h *sharedQueue) finish(slot uint32) {
 	atomic.StoreUint64(&h.claims[slot], claimFree)
 	h.free = append(h.free, slot)
 	if h.recv != nil {
-		h.recv.complete(e, stamp, solicited)
+		h.recv.complete(&e, stamp, solicited)
 		return
 	}
 	q := h.p.byQPN.get(sl.qp & (maxQueues - 1))
@@ -358,7 +358,7 @@ func (h *sharedQueue) finish(slot uint32) {
 	if e.wc.Flags&rdma.WCFlagWithInv != 0 {
 		q.ended(e.wc.ImmData)
 	}
-	q.recv.complete(e, stamp, solicited)
+	q.recv.complete(&e, stamp, solicited)
 }
 
 // receiveWC is the completion of a receive that was delivered.

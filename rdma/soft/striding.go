@@ -93,11 +93,12 @@ func (q *queuePair) took(i uint32, sl *recvSlot) uint32 {
 	return min(max(sl.qp, 1), left)
 }
 
-// releaseSlots frees k slots from i on. Called with recv.mu held.
+// releaseSlots frees k slots from i on, before their completion says that the
+// places are free. Called with recv.mu held.
 func (q *queuePair) releaseSlots(i, k uint32) {
 	for n := range k {
 		if sl := q.slot(i + n); sl != nil {
-			atomic.StoreUint32(&sl.state, slotFree)
+			arch.StoreRelease32(&sl.state, slotFree)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package soft
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -67,7 +68,7 @@ func TestRetryTimers(t *testing.T) {
 								t.Fatal(err)
 							}
 							c.nobody = false
-						} else if qb.rposted.Load() == 0 {
+						} else if atomic.LoadUint32(&qb.rposted) == 0 {
 							postRecv(t, qb, rdma.RecvWR{SGL: []rdma.SGE{sge(dst, 0, 8)}})
 						}
 					}

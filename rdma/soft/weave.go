@@ -99,7 +99,7 @@ func (t *span) weave(off int, b []byte, guardLocal, load bool) rdma.WCStatus {
 			break
 		}
 		var sp span
-		if sp, ok = t.s.resolve(at.lkey, w.pd, at.addr, at.n, t.need); !ok || sp.key != 0 {
+		if ok = t.s.resolve(&sp, at.lkey, w.pd, at.addr, at.n, t.need); !ok || sp.key != 0 {
 			break
 		}
 		st := rdma.WCSuccess
@@ -129,8 +129,8 @@ func (t *span) word() (span, rdma.WCStatus) {
 	if ok && at.n < 8 {
 		return span{}, rdma.WCRemInvReqErr
 	}
-	sp, found := t.s.resolve(at.lkey, w.pd, at.addr, 8, t.need)
-	if !ok || !found || sp.key != 0 {
+	var sp span
+	if !ok || !t.s.resolve(&sp, at.lkey, w.pd, at.addr, 8, t.need) || sp.key != 0 {
 		return span{}, rdma.WCRemAccessErr
 	}
 	return sp, rdma.WCSuccess
@@ -149,12 +149,8 @@ func (s *peer) markOf(key uint32) uint64 {
 
 // open resolves a key that a request names, at the queue pair's peer. A layout
 // that came to be after the request was marked is not there for it.
-func (q *queuePair) open(key uint32, addr, n uint64, need rdma.Access) (span, bool) {
-	sp, ok := q.peer.open(q.remote, key, addr, n, need)
-	if sp.key != 0 && q.own.mark&markWhat != markQueue {
-		return span{}, false
-	}
-	return sp, ok
+func (q *queuePair) open(sp *span, key uint32, addr, n uint64, need rdma.Access) bool {
+	return q.peer.open(sp, q.remote, key, addr, n, need) && (sp.key == 0 || q.own.mark&markWhat == markQueue)
 }
 
 // A gathering is the local memory of a request that names layouts. It is given
