@@ -147,6 +147,11 @@ func (c *deviceContext) GetAsyncEvent(ctx context.Context) (rdma.AsyncEvent, err
 	case <-ctx.Done():
 		return rdma.AsyncEvent{}, context.Cause(ctx)
 	case <-c.watch.ended:
+		select { // what was published before the end comes first
+		case e := <-c.watch.events:
+			return e, nil
+		default:
+		}
 		return rdma.AsyncEvent{}, &rdma.OpError{Op: "get_async_event", Detail: "the context is closed or its device is gone", Err: rdma.ErrNoDevice}
 	}
 }
