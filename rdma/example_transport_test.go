@@ -234,7 +234,7 @@ func Example_inlineRecv() {
 
 // A receive of eight strides takes many messages, each with a completion that says
 // where it begins. What is left when the next message does not fit is passed by.
-func Example_stridingRq() {
+func Example_stridingRQ() {
 	l := open()
 	defer l.close()
 	cq := own(l, must(l.ctx.CreateCQEx(rdma.CQInitAttr{CQE: 64}))) // deeper than the receive queue

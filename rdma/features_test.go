@@ -79,6 +79,9 @@ func TestFeatureTable(t *testing.T) {
 		if facts.soft[f.Feature] == nil && len(rules) == 0 {
 			t.Errorf("soft has %v, and no rule of rdmatest needs it", f)
 		}
+		if facts.soft[f.Feature] == nil && !facts.examples[exampleName(f.Feature)] {
+			t.Errorf("soft has %v, and there is no %s", f, exampleName(f.Feature))
+		}
 		for _, p := range parts {
 			if p.of != f.Feature {
 				continue
@@ -180,10 +183,17 @@ type table struct {
 	examples map[string]bool
 }
 
+// onSoftOnly is where soft stops, of the features that it has.
+var onSoftOnly = map[rdma.Feature]string{
+	rdma.FeatureDC:         ", among the ranks of a host; not over TCP",
+	rdma.FeatureInlineRecv: ", with a receive queue of the queue pair's own",
+	rdma.FeatureStridingRQ: ", on the receive queue of an RC or UC queue pair; not on an SRQ",
+}
+
 func (f *table) onSoft(feature rdma.Feature) string {
 	err := f.soft[feature]
 	if err == nil {
-		return "yes"
+		return "yes" + onSoftOnly[feature]
 	}
 	reason := err.Error()
 	if op, ok := errors.AsType[*rdma.OpError](err); ok {
@@ -213,10 +223,7 @@ func (f *table) example(feature rdma.Feature) string {
 	if f.examples[name] {
 		return "`" + name + "`"
 	}
-	if f.soft[feature] != nil {
-		return "none without the feature"
-	}
-	return "none yet"
+	return "none without the feature"
 }
 
 // ofFeature are the rules that need a feature, or are named for it; all that need
