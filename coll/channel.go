@@ -22,17 +22,21 @@ type channel struct {
 }
 
 // header makes the header word of the channel's next message: sequence, credit,
-// fingerprint.
+// fingerprint. The sequence, by which a reader knows the message, lies last in
+// memory: Soft-RoCE may write the eight bytes one after the other.
 func (c *channel) header(fingerprint uint32) uint64 {
-	return uint64(fingerprint)<<32 | uint64(c.taken)<<16 | uint64(c.sent+1)
+	return sequenced(c.sent+1) | uint64(c.taken)<<32 | uint64(fingerprint)
 }
 
 // sequenceBits are those of a header that hold the sequence.
-const sequenceBits = 1<<16 - 1
+const sequenceBits = 0xffff << 48
 
-func sequenceOf(header uint64) uint16    { return uint16(header) }
-func creditOf(header uint64) uint16      { return uint16(header >> 16) }
-func fingerprintOf(header uint64) uint32 { return uint32(header >> 32) }
+// sequenced is the sequence in its place in a header.
+func sequenced(sequence uint16) uint64 { return uint64(sequence) << 48 }
+
+func sequenceOf(header uint64) uint16    { return uint16(header >> 48) }
+func creditOf(header uint64) uint16      { return uint16(header >> 32) }
+func fingerprintOf(header uint64) uint32 { return uint32(header) }
 
 // credit takes in what the peer says it has taken. Two ways lead here, headers
 // and the credit word, so the news may be old; a number that is neither old nor

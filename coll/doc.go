@@ -18,10 +18,11 @@
 // ring of slots in the receiver's control region, which only the sender writes.
 // The k-th message of a channel goes into slot k modulo the ring, payload first
 // and then the header word, so that whoever sees the header sees the payload:
-// writes of one queue pair become visible in order.
+// writes of one queue pair become visible in order. The eight bytes of a header
+// are one store, or at least come in the order of their addresses: the sequence last.
 //
-//	header  63........32 31.......16 15.......0
-//	        fingerprint  credit      sequence
+//	header  63.....48 47...32 31.........0
+//	        sequence  credit  fingerprint
 //
 // The k-th message matches the receiver's k-th wait for that peer; the counters
 // run on over calls. A slot is reused when its receiver has given it back: the

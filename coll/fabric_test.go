@@ -102,7 +102,7 @@ func newFabric(seed uint64, n int, t tuning) *fabric {
 			in.awaited, in.taken, in.told = begin, begin, begin
 			from.lanes[to.rank].credit = begin
 			for k := range uint16(t.slots) {
-				lane.headers[int(begin-k)&(t.slots-1)] = uint64(begin - k)
+				lane.headers[int(begin-k)&(t.slots-1)] = sequenced(begin - k)
 			}
 		}
 	}

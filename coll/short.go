@@ -153,7 +153,7 @@ func (t *Team) RunShort(ctx context.Context, s *Short, send, recv []byte, combin
 			word := &t.words[(v.lane+int(next&mask)*stride)/8]
 			h := atomic.LoadUint64(word)
 			if sequenceOf(h) != next {
-				if h = t.waiter.Spin(word, sequenceBits, uint64(next), shortSpin); sequenceOf(h) != next {
+				if h = t.waiter.Spin(word, sequenceBits, sequenced(next), shortSpin); sequenceOf(h) != next {
 					return true, t.handOver(ctx, s, pc, &mem, combine)
 				}
 			}
