@@ -21,8 +21,8 @@ const (
 // By the kernel's source (kernel/sched/membarrier.c with GET_REGISTRATIONS,
 // sync_runqueues_membarrier_state; membarrier_switch_mm) a CPU is left out that is idle
 // meanwhile and ran this process last: Membarrier passes it by until it has run a thread
-// of another process. It was not seen in 120 processes on a busy machine; a test that
-// relied on it failed once.
+// of another process. It was not seen in 120 processes on a busy machine; it may be why
+// TestBellAgainstStore lost wake-ups once.
 func RegisterMembarrier() bool {
 	if !membarrierKnows(membarrierGlobalExpedited | membarrierRegisterGlobal) {
 		return false
