@@ -44,7 +44,8 @@ type WCEx struct {
 }
 
 // A WC is a work completion (struct ibv_wc). When Status is not WCSuccess only
-// WRID, Status, QPNum and VendorErr are valid.
+// WRID, Status, QPNum and VendorErr are valid, but for WCTMRndvIncomplete, with
+// which all are.
 type WC struct {
 	WRID      uint64
 	Status    WCStatus
@@ -121,6 +122,8 @@ const (
 	WCFatalErr
 	WCRespTimeoutErr
 	WCGeneralErr
+	WCTMErr            // OpDel of an entry that a message has taken
+	WCTMRndvIncomplete // the rendezvous is left to software: its headers are in the buffer of the tag
 )
 
 var wcStatusNames = [...]string{
@@ -129,7 +132,7 @@ var wcStatusNames = [...]string{
 	"bad response error", "local access error", "remote invalid request error", "remote access error",
 	"remote operation error", "transport retry counter exceeded", "RNR retry counter exceeded",
 	"local RDD violation error", "remote invalid RD request", "aborted error", "invalid EE context number",
-	"invalid EE context state", "fatal error", "response timeout error", "general error",
+	"invalid EE context state", "fatal error", "response timeout error", "general error", "TM error", "TM software rendezvous",
 }
 
 // String is what ibv_wc_status_str says.

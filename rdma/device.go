@@ -74,7 +74,10 @@ type DeviceAttr struct {
 	MaxSRQSGE       int
 	MaxMW           int
 	MaxAH           int
-	MaxTags         int // in one tag-matching SRQ
+	MaxTags         int // entries in the list of one tag-matching SRQ (struct ibv_tm_caps; so are the three below)
+	MaxTagOps       int // operations on its list that may be outstanding
+	MaxTagSGE       int // scatter entries of one tag
+	MaxRndvHdr      int // bytes of a rendezvous request, its headers among them
 	MaxMkeyEntries  int // pieces in the layout of one Mkey
 	// ClockHz is the rate of WCEx.Timestamp, 0 where there is none.
 	ClockHz uint64

@@ -8,18 +8,46 @@ type OpsOpcode uint8
 // The operations, with libibverbs' values.
 const (
 	OpAdd  OpsOpcode = iota // append an entry
-	OpDel                   // take one out
+	OpDel                   // take one out; WCTMErr when a message has taken it
 	OpSync                  // say how many unexpected messages were consumed
 )
 
-// An OpsWR is one operation on the list of tags (struct ibv_ops_wr). Until
-// software has said, in UnexpectedCnt, that it consumed all unexpected messages
-// that the device delivered, the device does not let new entries match, and
-// tells so by WCFlagTMSyncReq.
+// An OpsWR is one operation on the list of tags of an SRQTagMatching (struct
+// ibv_ops_wr; ibv_post_srq_ops(3) and rdma-core's Documentation/tag_matching.md are
+// the source of these rules).
+//
+// A message takes the earliest entry of the list that its tag matches, whichever
+// queue pair it comes in on, and is placed into that entry's memory without its
+// headers. It completes as WCTMRecv with the entry's RecvWRID, with WCFlagTMMatch
+// and WCFlagTMDataValid, which come together, or the first before the second. One
+// that matches none is unexpected: it takes an ordinary receive of the SRQ, headers
+// and all, and completes as WCTMRecv without either flag. A message of TMNoTag or
+// TMFin takes an ordinary receive too and completes as WCTMNoTag. Completions are in
+// the order in which messages matched, or did not.
+//
+// Software that has been handed an unexpected message looks for an entry that it
+// would have matched, had that been there in time; meanwhile others that match it may
+// come. So from an unexpected message on, entries that are added match nothing until
+// software has said, in UnexpectedCnt, that it has consumed as many unexpected
+// messages as the device has delivered. WCFlagTMSyncReq in the completion of an
+// operation tells that this is due.
+//
+// A rendezvous request (TMRndv) that matches is completed by the device: it reads the
+// payload through the queue pair that the request came in on, which must be in RTS
+// and allowed to read, completes the entry and sends a TMFin with the request's
+// TMH and RVH. The sender keeps its memory until then. One that is longer
+// than the entry's memory completes with WCTMRndvIncomplete: its headers are in that
+// memory, and software reads, and sends the TMFin, as it does for an unexpected one.
+//
+// An operation has its place until its completion, or that of a later one, has been
+// polled; an entry has one until the message that took it, or its removal, has been.
+// No place is ErrNoMemory.
 type OpsWR struct {
-	WRID          uint64
-	Opcode        OpsOpcode
-	Flags         SendFlags // SendSignaled, and OpsTMSync
+	WRID   uint64
+	Opcode OpsOpcode
+	Flags  SendFlags // SendSignaled: complete with a WC, as failures always do; OpsTMSync
+	// UnexpectedCnt is how many unexpected messages software has consumed so far,
+	// modulo 1<<16; valid with OpsTMSync.
 	UnexpectedCnt uint32
 	Handle        uint32 // OpAdd: set by PostOps; OpDel: which entry
 

@@ -92,6 +92,9 @@ var limits = []struct {
 	{"max_mw", func(a *rdma.DeviceAttr) uint64 { return uint64(a.MaxMW) }},
 	{"max_ah", func(a *rdma.DeviceAttr) uint64 { return uint64(a.MaxAH) }},
 	{"max_tags", func(a *rdma.DeviceAttr) uint64 { return uint64(a.MaxTags) }},
+	{"max_tag_ops", func(a *rdma.DeviceAttr) uint64 { return uint64(a.MaxTagOps) }},
+	{"max_tag_sge", func(a *rdma.DeviceAttr) uint64 { return uint64(a.MaxTagSGE) }},
+	{"max_rndv_hdr_size", func(a *rdma.DeviceAttr) uint64 { return uint64(a.MaxRndvHdr) }},
 	{"max_mkey_entries", func(a *rdma.DeviceAttr) uint64 { return uint64(a.MaxMkeyEntries) }},
 	{"clock_hz", func(a *rdma.DeviceAttr) uint64 { return a.ClockHz }},
 }
