@@ -164,6 +164,10 @@ func (c *completionQueue) ReqNotify(solicitedOnly bool) error {
 		armed = armedSolicited
 	}
 	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return errClosedCQ("req_notify_cq")
+	}
 	c.lookLocked() // what is there already counts for nothing
 	// The wider request of two is the one in force.
 	c.armed = max(c.armed, armed)
@@ -184,6 +188,9 @@ func (c *completionQueue) notify() {
 func (c *completionQueue) Resize(cqe int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.closed {
+		return errClosedCQ("resize_cq")
+	}
 	c.lookLocked()
 	if cqe < 1 || cqe > maxCQE || uint32(cqe) < c.count {
 		return &rdma.OpError{Op: "resize_cq", Detail: fmt.Sprintf("%d entries: want 1 to %d, and %d are outstanding", cqe, maxCQE, c.count), Err: rdma.ErrInvalid}

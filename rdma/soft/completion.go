@@ -139,6 +139,7 @@ func (c *completionQueue) Close() error {
 		return &rdma.OpError{Op: "destroy_cq", Detail: "queue pairs are attached", Err: rdma.ErrBusy}
 	}
 	c.closed = true
+	c.over.Store(true) // for a poll to look closer
 	c.retire()
 	c.ctx.disown()
 	return nil
@@ -156,12 +157,16 @@ func (c *completionQueue) retire() {
 	c.p.mu.Unlock()
 }
 
+func errClosedCQ(op string) error {
+	return &rdma.OpError{Op: op, Detail: "the completion queue is closed", Err: rdma.ErrInvalid}
+}
+
 // attach adds one of a queue pair's two uses of the queue.
 func (c *completionQueue) attach(q *queuePair) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return &rdma.OpError{Op: "create_qp", Detail: "the completion queue is closed", Err: rdma.ErrInvalid}
+		return errClosedCQ("create_qp")
 	}
 	c.uses++
 	old := *c.queues.Load()
@@ -207,7 +212,7 @@ func (c *completionQueue) attachXRC(h *sharedQueue) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return &rdma.OpError{Op: "create_srq", Detail: "the completion queue is closed", Err: rdma.ErrInvalid}
+		return errClosedCQ("create_srq")
 	}
 	c.uses++
 	c.xrc = append(c.xrc, h)
@@ -339,8 +344,8 @@ func (c *completionQueue) look() {
 // lookLocked is look with mu held, which it may let go of in between: shared
 // queues, and flushing, take locks that come before it.
 func (c *completionQueue) lookLocked() {
-	if atomic.LoadUint32(&c.head.attention) == 0 {
-		return
+	if c.closed || atomic.LoadUint32(&c.head.attention) == 0 {
+		return // the place of a closed queue is another's
 	}
 	atomic.SwapUint32(&c.head.attention, 0)
 	if shared := *c.shared.Load(); len(shared) > 0 {
@@ -394,10 +399,13 @@ func (c *completionQueue) drop(n int) {
 	arch.StoreRelease32(&c.count, c.count-uint32(n))
 }
 
-// broken is the error of a queue that was overrun.
+// broken is the error of a queue that was overrun, or is closed. Called with mu held.
 func (c *completionQueue) broken() error {
 	if !c.over.Load() {
 		return nil
+	}
+	if c.closed {
+		return errClosedCQ("poll_cq")
 	}
 	return &rdma.OpError{Op: "poll_cq", Detail: fmt.Sprintf("more than %d completions: the queue was overrun", c.size), Err: rdma.ErrNoMemory}
 }

@@ -70,6 +70,8 @@ func (q *queuePair) aimed(wr *rdma.SendWR) string {
 		return "a request without an address handle of this device"
 	case h.pd != q.pd:
 		return "the address handle is of another domain"
+	case h.closed.Load():
+		return "the address handle is closed"
 	case q.init.Type == rdma.DCI && h.peer.wired():
 		return "the target is not in the segment: there is no dynamic connection over TCP"
 	case wr.RemoteQPN >= 1<<24:

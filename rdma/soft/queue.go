@@ -70,6 +70,7 @@ type queuePair struct {
 	freed uint32 // requests whose slot is free again: their completion was polled; atomic
 
 	left   atomic.Bool            // the program has closed it
+	gone   atomic.Bool            // and nobody else has it open: own is another's soon
 	target atomic.Pointer[target] // peer and remote, for who deregisters
 
 	rmu     sync.Mutex // guards the receive side:
@@ -312,6 +313,9 @@ func (q *queuePair) Num() uint32 { return q.num }
 // State looks first: a completion queue that initiators have overrun takes its
 // queue pairs to ERR.
 func (q *queuePair) State() rdma.QPState {
+	if q.gone.Load() {
+		return rdma.StateReset
+	}
 	q.look()
 	return q.state()
 }
@@ -332,7 +336,9 @@ func (q *queuePair) Query() (rdma.QPAttr, rdma.QPInitAttr) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	a := q.attr
-	a.State = q.state()
+	if !q.gone.Load() {
+		a.State = q.state()
+	}
 	return a, q.init
 }
 
@@ -396,6 +402,7 @@ func (c *context) CloseQPs(qps []rdma.QP) error {
 
 // destroy is Close after depart and a barrier.
 func (q *queuePair) destroy(waited *patience) error {
+	q.gone.Store(true) // a receive that is being posted holds rmu, which forsake takes
 	q.mu.Lock()
 	stuck := q.forsake(waited)
 	q.mu.Unlock()

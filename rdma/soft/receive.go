@@ -39,7 +39,7 @@ func (q *queuePair) postRecv(wrs []rdma.RecvWR) (int, error) {
 		wr := &wrs[i]
 		// Judged anew for each: a flush between two posts is done with what
 		// it saw, and the post after it calls the next one.
-		if q.state() == rdma.StateReset {
+		if q.gone.Load() || q.state() == rdma.StateReset {
 			return i, &rdma.OpError{Op: "post_recv", Detail: "the queue pair is in RESET: want INIT or later", Err: rdma.ErrInvalid}
 		}
 		if len(wr.SGL) > q.init.Cap.MaxRecvSGE {

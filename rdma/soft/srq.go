@@ -488,12 +488,22 @@ func (s *srq) Modify(attr rdma.SRQAttr, mask rdma.SRQAttrMask) error {
 	case attr.Limit < 0 || attr.Limit > s.maxWR:
 		return bad(rdma.ErrInvalid, "limit %d: the queue has %d", attr.Limit, s.maxWR)
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return bad(rdma.ErrInvalid, "the queue is closed")
+	}
 	s.limited() // of an earlier limit
 	atomic.StoreUint32(&s.head.limit, uint32(attr.Limit))
 	return nil
 }
 
 func (s *srq) Query() rdma.SRQAttr {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return rdma.SRQAttr{MaxWR: s.maxWR, MaxSGE: s.maxSGE}
+	}
 	return rdma.SRQAttr{MaxWR: s.maxWR, MaxSGE: s.maxSGE, Limit: int(min(atomic.LoadUint32(&s.head.limit), maxWR))}
 }
 
