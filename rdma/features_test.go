@@ -185,7 +185,6 @@ type table struct {
 
 // onSoftOnly is where soft stops, of the features that it has.
 var onSoftOnly = map[rdma.Feature]string{
-	rdma.FeatureDC:         ", among the ranks of a host; not over TCP",
 	rdma.FeatureInlineRecv: ", with a receive queue of the queue pair's own",
 	rdma.FeatureStridingRQ: ", on the receive queue of an RC or UC queue pair; not on an SRQ",
 }

@@ -407,9 +407,11 @@ func dcHalves(r *rig) {
 		r.Errorf("a target sends: %d, %v", n, err)
 	}
 	for name, q := range map[string]rdma.QP{"target": t.qp, "initiator": qp} {
-		if n, err := q.PostRecv([]rdma.RecvWR{receive(1, m.sge(0, 8))}); n != 0 || err == nil {
-			r.Errorf("a receive posted to the %s: %d, %v", name, n, err)
+		n, err := q.PostRecv([]rdma.RecvWR{receive(1, m.sge(0, 8))})
+		if n != 0 {
+			r.Errorf("a receive posted to the %s: taken", name)
 		}
+		r.wantErr("a receive posted to the "+name, err, rdma.ErrInvalid)
 	}
 	post(r, qp, t.at(ah, write(2, m, 0, m.sge(8, 8))))
 	s.want(s.scq, 2, rdma.WCSuccess)

@@ -95,7 +95,11 @@ func consumes(op rdma.WROpcode) bool {
 // piece places a random piece of a write's payload, when the write is one that
 // will succeed. Words that may be flags stay one store.
 func (h *chaos) piece(q *queuePair, wr *rdma.SendWR) {
-	if wr.Opcode != rdma.WRRDMAWrite && wr.Opcode != rdma.WRRDMAWriteWithImm || q.remote == nil {
+	if wr.Opcode != rdma.WRRDMAWrite && wr.Opcode != rdma.WRRDMAWriteWithImm {
+		return
+	}
+	dynamic := q.init.Type == rdma.DCI
+	if dynamic && (q.dial(wr) != accepted || q.dc.held == nil) || q.remote == nil {
 		return
 	}
 	segs, total, guard, ok := q.gather(wr)
@@ -105,7 +109,13 @@ func (h *chaos) piece(q *queuePair, wr *rdma.SendWR) {
 	s, c := q.peer, q.remote
 	q.mark(s.markOf(wr.RKey))
 	defer q.unmark()
-	if admit(c, q.attr.DestQPNum, q.dest, q.psn) != accepted || !permits(atomic.LoadUint32(&c.rights), wr.Opcode) {
+	a, st := accepted, rdma.WCSuccess
+	if dynamic {
+		a, st = q.reaches()
+	} else {
+		a = admit(c, q.attr.DestQPNum, q.dest, q.psn)
+	}
+	if a != accepted || st != rdma.WCSuccess || !permits(atomic.LoadUint32(&c.rights), wr.Opcode) {
 		return
 	}
 	var sp span

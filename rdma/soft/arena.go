@@ -133,6 +133,13 @@ type regionEntry struct {
 
 const regionLive = 1 << 32
 
+// A lastAtomic is the last atomic that a responder has executed, for duplicates.
+type lastAtomic struct {
+	psn   uint32
+	valid uint32
+	old   uint64
+}
+
 // A queueContext is what others may know of a queue pair: three cache lines,
 // by writer. A connected initiator works on line 0 (reading) and line 2.
 type queueContext struct {
@@ -161,9 +168,7 @@ type queueContext struct {
 	// by the owner when he leaves RESET.
 	expect      uint32 // PSN of the next request
 	head        uint32 // next receive slot to fill, counted for ever
-	atomicPSN   uint32 // the last atomic executed, for duplicates
-	atomicValid uint32
-	atomicOld   uint64
+	last        lastAtomic
 	starved     uint32 // the initiator found no receive and would like to hear of one
 	established uint32 // a message has come in RTR: establishedNow, then establishedTold
 	opens       uint32 // XRC target: how often it was opened by its number, by whoever opens it

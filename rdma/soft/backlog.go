@@ -104,6 +104,7 @@ func (q *queuePair) forget() {
 	q.p.work.done(q)
 	q.changing, q.subject = nil, nil
 	q.hangUp()
+	q.endCalls()
 	q.dc = connection{}
 	q.forgetWire()
 }
@@ -128,7 +129,11 @@ func (q *queuePair) advance() (moved bool) {
 			return moved
 		}
 		if q.wire.wired {
-			return q.advanceWire() || moved
+			moved = q.advanceWire() || moved
+			if q.wire.wired {
+				return moved
+			}
+			continue // the next target is in the segment
 		}
 		e := q.pending.first()
 		if q.p.cfg.Adversary != nil && !q.p.work.chaos.let(q, e) {
@@ -140,6 +145,9 @@ func (q *queuePair) advance() (moved bool) {
 		} else if q.unreliable {
 			status, a = rdma.WCSuccess, accepted
 		}
+		if a == abroad {
+			continue
+		}
 		if a > duplicate {
 			if q.init.Type == rdma.UD {
 				return moved // its link will be up, or take more
@@ -150,7 +158,7 @@ func (q *queuePair) advance() (moved bool) {
 			moved = true
 			continue
 		}
-		if q.p.cfg.Adversary != nil && status == rdma.WCSuccess && !isOwn(e.wr.Opcode) && q.init.Type != rdma.DCI && q.p.work.chaos.loseAck(q, e) {
+		if q.p.cfg.Adversary != nil && status == rdma.WCSuccess && !isOwn(e.wr.Opcode) && q.p.work.chaos.loseAck(q, e) {
 			q.psn = (q.psn - 1) & psnMask
 			return true
 		}
@@ -183,7 +191,10 @@ func (q *queuePair) settle(e *request, status rdma.WCStatus, n uint32) {
 // A try is counted when its timer has run out. Between, the request is tried
 // at every poll, which nobody can tell from a timer that ended just then.
 func (q *queuePair) wait(a answer) (over bool) {
-	if a == draining || a == noResponder {
+	switch a {
+	case abroad:
+		return false
+	case draining, noResponder:
 		q.waiting = a
 		return false
 	}
@@ -239,6 +250,9 @@ func (q *queuePair) rnrTimer() time.Duration {
 
 // count notes a retry.
 func (q *queuePair) count(a answer) {
+	if a == noResponder {
+		return
+	}
 	if q.tries < 255 {
 		q.tries++
 	}

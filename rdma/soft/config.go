@@ -30,8 +30,8 @@ type Config struct {
 	// or the loopback address when Listen names none.
 	Advertise string
 	// DCResponders is how many dynamically connected initiators can have requests
-	// under way at this provider's targets at a time; others get a CNAK and wait. 0
-	// is as many as the segment has room for, 16 at least.
+	// under way at this provider's targets at a time, from the segment and over TCP;
+	// the next gets a CNAK and waits. 0 is as many as the segment has room for, 16 at least.
 	DCResponders int
 	// Adversary, when not nil, makes the device misbehave as far as the rules
 	// of verbs allow.

@@ -32,9 +32,6 @@ var lacking = []rdma.Feature{
 	rdma.FeatureTagMatching,
 }
 
-// lackingTCP are those of a device whose peers are on other hosts.
-var lackingTCP = append([]rdma.Feature{rdma.FeatureDC}, lacking...)
-
 // opened is a context with the provider under it.
 func opened(t testing.TB, cfg soft.Config) rdma.Context {
 	t.Helper()
@@ -253,7 +250,7 @@ func TestConformanceAdversarial(t *testing.T) {
 }
 
 func TestConformanceTCP(t *testing.T) {
-	rdmatest.Run(t, rdmatest.Fabric{Lacks: lackingTCP, Open: overTCP(soft.Config{}), Brief: arch.RaceEnabled})
+	rdmatest.Run(t, rdmatest.Fabric{Lacks: lacking, Open: overTCP(soft.Config{}), Brief: arch.RaceEnabled})
 }
 
 // oneHostAmongMany opens the first node on a host of its own and the others in
@@ -273,11 +270,11 @@ func oneHostAmongMany(t testing.TB, n int) []rdmatest.Node {
 }
 
 func TestConformanceTwoHosts(t *testing.T) {
-	rdmatest.Run(t, rdmatest.Fabric{Lacks: lacking, Open: oneHostAmongMany, Brief: true, Groups: []string{"srq", "ud", "xrc"}})
+	rdmatest.Run(t, rdmatest.Fabric{Lacks: lacking, Open: oneHostAmongMany, Brief: true, Groups: []string{"srq", "ud", "xrc", "dc"}})
 }
 
 func TestConformanceTCPAdversarial(t *testing.T) {
-	rdmatest.Run(t, rdmatest.Fabric{Lacks: lackingTCP, Open: overTCP(soft.Config{Adversary: &soft.Adversary{Seed: 7}}), Adversarial: true, Brief: true, Groups: inMotion})
+	rdmatest.Run(t, rdmatest.Fabric{Lacks: lacking, Open: overTCP(soft.Config{Adversary: &soft.Adversary{Seed: 7}}), Adversarial: true, Brief: true, Groups: inMotion})
 }
 
 // afar are the groups that are run across processes: all, but in race builds,
@@ -299,7 +296,7 @@ func TestConformanceProcesses(t *testing.T) {
 }
 
 func TestConformanceProcessesTCP(t *testing.T) {
-	rdmatest.Run(t, rdmatest.Fabric{Lacks: lackingTCP, Open: acrossProcesses(false), Processes: true, Brief: true, Groups: afar(false)})
+	rdmatest.Run(t, rdmatest.Fabric{Lacks: lacking, Open: acrossProcesses(false), Processes: true, Brief: true, Groups: afar(false)})
 }
 
 // kills opens two nodes here and a victim, in one segment or over TCP.

@@ -72,8 +72,6 @@ func (q *queuePair) aimed(wr *rdma.SendWR) string {
 		return "the address handle is of another domain"
 	case h.closed.Load():
 		return "the address handle is closed"
-	case q.init.Type == rdma.DCI && h.peer.wired():
-		return "the target is not in the segment: there is no dynamic connection over TCP"
 	case wr.RemoteQPN >= 1<<24:
 		return fmt.Sprintf("queue pair %#x has more than 24 bits", wr.RemoteQPN)
 	}
@@ -216,7 +214,7 @@ func (q *queuePair) flyWire(wr *rdma.SendWR, h *addressHandle, segs [][]byte, to
 		f.flags = frameSolicited
 	}
 	copy(f.gid[:], h.grh[24:])
-	if !l.post(&f, segs, 0, int(total)) {
+	if !l.post(&f, nil, segs, 0, int(total)) {
 		return 0, 0, notReady
 	}
 	return rdma.WCSuccess, total, accepted

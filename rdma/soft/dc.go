@@ -9,7 +9,8 @@ import (
 // The dynamically connected transport. An initiator (DCI) executes its requests on
 // the target (DCT) that each of them names; what it has with it is a connection,
 // made anew when the target, its number or the access key is another than the
-// last request's (Counters.DCConnects).
+// last request's (Counters.DCConnects). A request for another target waits until
+// all before it are answered.
 //
 // While requests are under way the connection holds a responder of the target's
 // provider: one of those that Config.DCResponders allows, claimed by one
@@ -19,57 +20,84 @@ import (
 // with nothing under way holds none: it is dropped in favour of others, and
 // taken up again without being counted.
 //
-// The responders are also how a provider knows whom to wait for when it takes
-// back a region or a target.
+// The responder remembers what it has executed, so that a request whose
+// acknowledgement was lost is answered and not executed again. An initiator gives it
+// back when it has no use for that any more.
+//
+// In the segment the initiator claims the responder himself, and they are also how a
+// provider knows whom to wait for when it takes back a region or a target. Over TCP
+// he calls for it:
+//
+//	call, request, request ...  ->  a responder is claimed, for this target and key
+//	                            <-  answers as for RC, or busy: none was free
+//	hang-up                     ->  it is given back
+//
+// A call goes out with the first request, so that it costs no round trip. What is
+// refused, for now or for good, is called for again with the next try; each call has
+// a number (frame.life), and answers to an earlier one count for nothing. When the
+// link breaks what may have been executed is not tried again.
 //
 // A target is hurt by nothing that an initiator does: requests that it does not
 // take, wrong keys and bad receives end the initiator alone.
-//
-// It goes by way of the segment; there is none over TCP.
 type responder struct {
-	claim uint64 // rank + 1 << 32 | number of the initiator; 0 is free
-	_     [56]byte
+	claim uint64 // rank + 1 << 32 | number of the initiator, or of the target for one of another host; 0 is free
+
+	// Of who has claimed it:
+	last   lastAtomic
+	expect uint32 // PSN of the next request
+	_      [36]byte
 }
 
 // A connection is the initiator's side of one.
 type connection struct {
-	to    *peer
-	num   uint32
-	key   uint64
-	made  bool
-	claim *uint64 // the responder that it holds, nil for none
+	to     *peer
+	num    uint32
+	key    uint64
+	made   bool
+	held   *responder // in the segment; nil for none
+	called bool       // over TCP: a call is out, and no refusal has come
 }
 
-// supportsDC tells why there is no dynamic connection, if so.
-func (p *Provider) supportsDC(op string) error {
-	if p.private && p.net != nil {
-		return &rdma.OpError{Op: op, Detail: "DC does not go over TCP, and there is no segment that peers share", Err: rdma.ErrNotSupported}
+// leadsTo tells whether the connection is one to the target of a request.
+func (d *connection) leadsTo(wr *rdma.SendWR) bool {
+	return d.to == wr.AH.(*addressHandle).peer && d.num == wr.RemoteQPN && d.key == wr.DCAccessKey
+}
+
+// turnTo ends the connection, with nothing under way, in favour of one to the
+// target of a request. Called with mu held.
+func (q *queuePair) turnTo(wr *rdma.SendWR) {
+	q.hangUp()
+	s := wr.AH.(*addressHandle).peer
+	q.dc = connection{to: s, num: wr.RemoteQPN, key: wr.DCAccessKey}
+	q.peer, q.remote = s, nil
+	q.wire.wired = s.wired()
+	if i := q.dc.num & (maxQueues - 1); !q.wire.wired && int(i) < len(s.queues) {
+		q.remote = &s.queues[i]
 	}
-	return nil
 }
 
-// dial makes the connection that a request needs, and gets hold of a responder.
-// Called with mu held.
+// dial makes the connection that a request needs, and gets hold of a responder in
+// the segment. Called with mu held.
 func (q *queuePair) dial(wr *rdma.SendWR) answer {
-	d, s := &q.dc, wr.AH.(*addressHandle).peer
-	if d.to != s || d.num != wr.RemoteQPN || d.key != wr.DCAccessKey {
-		q.hangUp()
-		*d = connection{to: s, num: wr.RemoteQPN, key: wr.DCAccessKey}
-		q.peer, q.remote = s, nil
-		if i := d.num & (maxQueues - 1); int(i) < len(s.queues) {
-			q.remote = &s.queues[i]
-		}
+	d := &q.dc
+	if !d.leadsTo(wr) {
+		q.turnTo(wr)
 	}
 	switch {
-	case s.dead():
+	case q.wire.wired:
+		return abroad
+	case d.to.dead():
 		return accepted // to fail
 	case q.remote == nil:
 		return unanswered
-	case d.claim == nil && !q.engage():
-		if q.waiting != noResponder {
-			q.counters.DCCNAKs++
+	case d.held == nil:
+		if d.held = d.to.engage(q.holder()); d.held == nil {
+			if q.waiting != noResponder {
+				q.counters.DCCNAKs++
+			}
+			return noResponder
 		}
-		return noResponder
+		d.held.expect, d.held.last = q.psn, lastAtomic{}
 	}
 	if !d.made {
 		d.made = true
@@ -78,21 +106,22 @@ func (q *queuePair) dial(wr *rdma.SendWR) answer {
 	return accepted
 }
 
-// engage claims a responder of the peer.
-func (q *queuePair) engage() bool {
-	d := &q.dc
-	h := at[arenaHeader](d.to.arena, 0)
-	most := min(int(atomic.LoadUint32(&h.responders)), len(d.to.responders))
-	mine := uint64(q.p.cfg.Rank+1)<<32 | uint64(q.num)
+// holder is how a claim names the queue pair.
+func (q *queuePair) holder() uint64 { return uint64(q.p.cfg.Rank+1)<<32 | uint64(q.num) }
+
+// engage claims a responder of the peer for a holder of this rank, nil for none.
+func (s *peer) engage(holder uint64) *responder {
+	h, p := at[arenaHeader](s.arena, 0), s.p
+	most := min(int(atomic.LoadUint32(&h.responders)), len(s.responders))
 	for _, thorough := range []bool{false, true} {
 		for i := range most {
-			w := &d.to.responders[i].claim
-			have := atomic.LoadUint64(w)
-			if rank := int(have>>32) - 1; have != 0 && rank >= 0 && rank < q.p.segment.Ranks() &&
-				!q.p.segment.Dead(rank) && !(thorough && q.p.holderDead(rank)) {
+			r := &s.responders[i]
+			have := atomic.LoadUint64(&r.claim)
+			if rank := int(have>>32) - 1; have != 0 && rank >= 0 && rank < p.segment.Ranks() &&
+				!p.segment.Dead(rank) && !(thorough && p.holderDead(rank)) {
 				continue
 			}
-			if !atomic.CompareAndSwapUint64(w, have, mine) {
+			if !atomic.CompareAndSwapUint64(&r.claim, have, holder) {
 				continue
 			}
 			for t := &h.touched.responders; ; {
@@ -100,35 +129,153 @@ func (q *queuePair) engage() bool {
 					break
 				}
 			}
-			d.claim = w
-			return true
+			return r
 		}
 	}
-	return false
+	return nil
 }
 
-// hangUp gives the responder back. Called with mu held.
+// release gives a responder back.
+func (r *responder) release(holder uint64) { atomic.CompareAndSwapUint64(&r.claim, holder, 0) }
+
+// hangUp gives the responder back. Called with mu held, and nothing under way.
 func (q *queuePair) hangUp() {
 	d := &q.dc
-	if d.claim == nil {
+	if d.held != nil {
+		d.held.release(q.holder())
+		d.held = nil
+		d.to.bell.Ring()
+	}
+	if !q.wire.wired || d.to == nil {
 		return
 	}
-	atomic.CompareAndSwapUint64(d.claim, uint64(q.p.cfg.Rank+1)<<32|uint64(q.num), 0)
-	d.claim = nil
-	d.to.bell.Ring()
+	if l := q.wire.link; d.called && l != nil {
+		l.post(&frame{kind: frameHangUp, to: d.num, from: q.num, life: q.life}, nil, nil, 0, 0)
+	}
+	d.called = false
+	q.wire.link = nil // which may break without harm now
 }
 
 // ask executes a request on a target. Called with mu held, connected and marked.
 func (q *queuePair) ask(wr *rdma.SendWR, segs [][]byte, total uint64, guard bool) (rdma.WCStatus, answer) {
+	a, status := q.reaches()
+	switch {
+	case a == unanswered || status != rdma.WCSuccess:
+		return status, a
+	case a == duplicate:
+		if fetches(wr.Opcode) {
+			status = q.repeat(wr, segs, total, guard)
+		}
+		return status, a
+	}
+	status, a = q.respond(wr, segs, total, guard)
+	if a == accepted {
+		q.dc.held.expect = (q.psn + 1) & psnMask
+	}
+	return status, a
+}
+
+// reaches looks at the target for the request psn.
+func (q *queuePair) reaches() (answer, rdma.WCStatus) {
 	c := q.remote
 	switch {
 	case atomic.LoadUint32(&c.word)&queueState != uint32(rdma.StateRTR) || atomic.LoadUint32(&c.num) != q.dc.num ||
 		rdma.QPType(atomic.LoadUint32(&c.rights)>>24) != rdma.DCT:
-		return 0, unanswered
+		return unanswered, 0
 	case atomic.LoadUint64(&c.scope) != q.dc.key:
-		return rdma.WCRemAccessErr, accepted
+		return accepted, rdma.WCRemAccessErr
 	}
-	return q.respond(wr, segs, total, guard)
+	return numbered(q.psn, q.dc.held.expect), rdma.WCSuccess
+}
+
+// A call is the target's side of a connection over TCP.
+type call struct {
+	q        *queuePair
+	from, to uint32 // numbers of the initiator and of q
+	life     uint32
+
+	// Guarded by q.mu:
+	held   *responder // nil: the call is over
+	expect uint32     // PSN of the next request
+	inbound
+}
+
+// called answers a call. Called with network.mu held.
+func (l *link) called(f *frame) {
+	l.endCall(f.from)
+	p := l.n.p
+	answer := frame{kind: frameNobody, to: f.from, from: f.to, psn: f.psn, life: f.life}
+	if q := p.byQPN.get(f.to & (maxQueues - 1)); q != nil {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		switch {
+		case !q.takesCalls(f.to):
+		case q.init.DCAccessKey != f.compareAdd:
+			answer.kind, answer.code = frameNak, uint8(rdma.WCRemAccessErr)
+		default:
+			held := p.self.engage(q.holder())
+			if held == nil {
+				answer.kind = frameBusy
+				break
+			}
+			c := &call{q: q, from: f.from, to: f.to, life: f.life, held: held, expect: f.psn}
+			if l.calls == nil {
+				l.calls = make(map[uint32]*call)
+			}
+			l.calls[f.from] = c
+			if q.calls == nil {
+				q.calls = make(map[*call]struct{})
+			}
+			q.calls[c] = struct{}{}
+			return
+		}
+	}
+	l.queue(&answer, 0, nil)
+}
+
+// takesCalls tells whether the queue pair is a target num that is ready. Called with
+// mu held.
+func (q *queuePair) takesCalls(num uint32) bool {
+	return !q.closed && q.num == num && q.init.Type == rdma.DCT && q.state() == rdma.StateRTR
+}
+
+// hungUp ends a call for its initiator. Called with network.mu held.
+func (l *link) hungUp(f *frame) {
+	if c := l.calls[f.from]; c != nil && c.life == f.life {
+		l.endCall(f.from)
+	}
+}
+
+// endCall ends the call of an initiator, if there is one. Called with network.mu held.
+func (l *link) endCall(from uint32) {
+	c := l.calls[from]
+	if c == nil {
+		return
+	}
+	delete(l.calls, from)
+	c.q.mu.Lock()
+	c.end()
+	c.q.mu.Unlock()
+}
+
+// end gives back what a call has. A message that was coming in leaves its receive to
+// others. Called with q's mu held.
+func (c *call) end() {
+	if c.held == nil {
+		return
+	}
+	c.drop()
+	c.held.release(c.q.holder())
+	c.held = nil
+	delete(c.q.calls, c)
+}
+
+// endCalls ends the calls of a target that is not there for them any more. Called with
+// mu held.
+func (q *queuePair) endCalls() {
+	for c := range q.calls {
+		c.end()
+	}
 }
 
 // initiator is who holds a responder of this provider: his context, and his rank.

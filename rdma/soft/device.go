@@ -105,10 +105,8 @@ func (c *context) Supports(f rdma.Feature) error {
 	case rdma.FeatureRC, rdma.FeatureAtomics, rdma.FeatureInlineSend, rdma.FeatureInlineRecv, rdma.FeatureStridingRQ, rdma.FeatureZeroBased, rdma.FeatureODP, rdma.FeatureImplicitODP,
 		rdma.FeatureIOVA, rdma.FeatureReregMR, rdma.FeatureMW1, rdma.FeatureMW2, rdma.FeatureSendWithInv, rdma.FeatureSVA, rdma.FeatureUMR,
 		rdma.FeatureSRQ, rdma.FeatureAsyncEvents, rdma.FeatureCompChannel, rdma.FeatureExtendedCQ, rdma.FeatureDoorbellCounts,
-		rdma.FeatureUC, rdma.FeatureUD, rdma.FeatureXRC:
+		rdma.FeatureUC, rdma.FeatureUD, rdma.FeatureXRC, rdma.FeatureDC:
 		return nil
-	case rdma.FeatureDC:
-		return c.p.supportsDC("query_device")
 	case rdma.FeatureDMABuf:
 		if err := supportsDMABuf(); err != nil {
 			return &rdma.OpError{Op: "query_device", Detail: f.String(), Err: err}

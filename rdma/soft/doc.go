@@ -1,4 +1,4 @@
-// Package soft is an RDMA device in software: RC, UC, UD and XRC between
+// Package soft is an RDMA device in software: RC, UC, UD, XRC and DC between
 // the ranks of a host by shared memory, and between hosts over TCP, by the rules
 // of libibverbs and with its completion statuses.
 //
@@ -98,7 +98,8 @@
 // Dynamic connections. An initiator looks its target's access key up as it looks a
 // region's key up, and takes its receives from the target's shared queue. Of what
 // a device holds for a connection there is a responder, while requests are under
-// way: see dc.go and Config.DCResponders.
+// way: see dc.go and Config.DCResponders. One queue pair has targets in the segment and
+// over TCP, and its requests are executed in their order.
 //
 // Leaving. Deregistration and the destruction of a queue pair first take back
 // what initiators look at, then wait for the mark of each that may have looked
@@ -136,7 +137,7 @@
 //
 // # Limits
 //
-// Port 1, no DC over TCP, two GIDs, one P_Key; 32 scatter entries; 4 KiB inline, 64 bytes
+// Port 1, two GIDs, one P_Key; 32 scatter entries; 4 KiB inline, 64 bytes
 // received inline and none of them with an SRQ; 2 GiB
 // a message. Atomics on memory outside the arena are atomic against other
 // requests of this device, not against the processor (IBV_ATOMIC_HCA). A TCP

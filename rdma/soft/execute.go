@@ -58,6 +58,9 @@ func (q *queuePair) run(wr *rdma.SendWR) (status rdma.WCStatus, moved uint32, a 
 	if q.init.Type == rdma.DCI {
 		status, a = q.ask(wr, segs, total, guard)
 		q.unmark()
+		if a <= duplicate {
+			q.psn = (q.psn + 1) & psnMask
+		}
 		return status, uint32(total), a
 	}
 	a = admit(c, q.attr.DestQPNum, q.dest, psn)
@@ -216,9 +219,7 @@ func (q *queuePair) respond(wr *rdma.SendWR, segs [][]byte, total uint64, guard 
 		q.blame(st)
 		return st, accepted
 	}
-	if q.answerer != rdma.DCT {
-		c.atomicOld, c.atomicPSN, c.atomicValid = old, q.psn, 1
-	}
+	*q.lastAtomic() = lastAtomic{q.psn, 1, old}
 	return scatterWord(segs, old, guard), accepted
 }
 
@@ -268,12 +269,12 @@ func (q *queuePair) blame(st rdma.WCStatus) {
 
 // repeat answers a read or an atomic that was executed before.
 func (q *queuePair) repeat(wr *rdma.SendWR, segs [][]byte, total uint64, guard bool) rdma.WCStatus {
-	c := q.remote
 	if wr.Opcode != rdma.WRRDMARead {
-		if c.atomicValid == 0 || c.atomicPSN != q.psn {
+		last := q.lastAtomic()
+		if last.valid == 0 || last.psn != q.psn {
 			return rdma.WCRetryExcErr
 		}
-		return scatterWord(segs, c.atomicOld, guard)
+		return scatterWord(segs, last.old, guard)
 	}
 	if total == 0 {
 		return rdma.WCSuccess
@@ -284,6 +285,14 @@ func (q *queuePair) repeat(wr *rdma.SendWR, segs [][]byte, total uint64, guard b
 		return rdma.WCRemAccessErr
 	}
 	return q.bring(&sp, segs, guard)
+}
+
+// lastAtomic is where the responder's is noted.
+func (q *queuePair) lastAtomic() *lastAtomic {
+	if q.dc.held != nil {
+		return &q.dc.held.last
+	}
+	return &q.remote.last
 }
 
 // bring does a read's copying.

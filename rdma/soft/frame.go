@@ -18,7 +18,12 @@ import (
 //	0 type | 1 op | 2 status or RNR code | 3 flags | 4 length of the payload u32
 //	8 to u32 | 12 from u32 (queue pair numbers) | 16 psn u32 | 20 imm u32
 //	24 total u32 | 28 offset u32 of the piece | 32 key u32 | 36 life u32
-//	40 address u64 | 48 compare or add u64 | 56 swap u64, or 48 the GID of a datagram's target
+//	40 address u64 | 48 compare or add u64 | 56 swap u64, or 48 the GID of a datagram's target,
+//	or 48 the access key of a call
+//
+// An initiator of DC goes before the first request of a connection with a call, and
+// ends the connection with a hang-up, neither of which is answered unless it is
+// refused: see dc.go.
 type frame struct {
 	kind          frameKind
 	op            rdma.WROpcode
@@ -47,14 +52,19 @@ const (
 	frameNobody             // no queue pair is there for psn, or it expects another
 	frameMessage            // of UC: a request that is not answered
 	frameDatagram           // of UD; the key is its Q_Key, and the code the index of the sender's GID
+	frameCall               // of DC: connects to a target, for the requests from psn on
+	frameHangUp             // of DC: the end of that, with no request under way
+	frameBusy               // a CNAK: no responder was free for the call with psn
 	frameKinds
 )
 
 // frameSolicited: the receiver's completion is a solicited one. frameXRC: the
-// requester is of XRC, and swap the number of the shared queue.
+// requester is of XRC, and swap the number of the shared queue. frameDC: the request
+// is one of the connection that the requester has called for.
 const (
 	frameSolicited = 1 << iota
 	frameXRC
+	frameDC
 	frameFlags = 1<<iota - 1
 )
 

@@ -23,6 +23,8 @@ func FuzzFrame(f *testing.F) {
 		{kind: frameMessage, op: rdma.WRSendWithImm, length: 5, total: 5, to: 1, from: 2, imm: 3, flags: frameSolicited},
 		{kind: frameDatagram, op: rdma.WRSend, length: 9, total: 9, to: 1, from: 2, key: 7, code: 1, gid: rdma.GID{1, 15: 2}},
 		{kind: frameRequest, op: rdma.WRSend, length: 5, total: 5, swap: 1 << 31, flags: frameXRC},
+		{kind: frameRequest, op: rdma.WRAtomicCmpAndSwp, total: 8, to: 1, from: 2, compareAdd: 1, swap: 2, life: 3, flags: frameDC},
+		{kind: frameCall, to: 1, from: 2, psn: psnMask, life: 3, compareAdd: dcTestKey}, {kind: frameHangUp, to: 1, from: 2, life: 3}, {kind: frameBusy, psn: 4, life: 3},
 		{kind: frameAck, psn: psnMask}, {kind: frameNak, code: 10}, {kind: frameNotReady, code: 31},
 		{kind: frameData, op: rdma.WRRDMARead, total: 10, offset: 0, length: 10},
 	} {

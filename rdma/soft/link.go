@@ -33,12 +33,14 @@ type link struct {
 	deaf bool   // nothing is read until out is shorter
 	vec  [][]byte
 	head [frameSize]byte
+	lead [frameSize]byte
 	seen uint32 // the events that watch asked for last
 
 	// Guarded by network.mu.
 	rest    []byte // read, and not a whole frame yet
 	reading readout
-	one     [1][]byte // scratch
+	calls   map[uint32]*call // of DC, by the number of the initiator
+	one     [1][]byte        // scratch
 }
 
 const (
@@ -56,19 +58,25 @@ type readout struct {
 }
 
 // post sends a frame with n bytes at off of segs, now or when the socket takes
-// it. It is false, and nothing was done, when too much waits already or the
-// link is broken.
-func (l *link) post(f *frame, segs [][]byte, off, n int) bool {
+// it, and lead, unless it is nil, right before. It is false, and nothing was done,
+// when too much waits already or the link is broken. A hang-up goes out in any
+// case: it makes room at the other side.
+func (l *link) post(f, lead *frame, segs [][]byte, off, n int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.state.Load() != linkUp {
 		return false
 	}
-	if len(l.out) > outMost {
+	if len(l.out) > outMost && f.kind != frameHangUp {
 		return false
 	}
+	l.vec = l.vec[:0]
+	if lead != nil {
+		lead.put(&l.lead)
+		l.vec = append(l.vec, l.lead[:])
+	}
 	f.put(&l.head)
-	l.vec = append(l.vec[:0], l.head[:])
+	l.vec = append(l.vec, l.head[:])
 	for _, b := range segs {
 		if n == 0 {
 			break
@@ -220,11 +228,16 @@ func (l *link) digest(b []byte) bool {
 				l.message(&f, payload)
 			case frameDatagram:
 				l.datagram(&f, payload)
+			case frameCall:
+				l.called(&f)
+			case frameHangUp:
+				l.hungUp(&f)
 			default:
 				return false
 			}
 		} else {
-			if f.kind == frameRequest || f.kind == frameMessage || f.kind == frameDatagram {
+			switch f.kind {
+			case frameRequest, frameMessage, frameDatagram, frameCall, frameHangUp:
 				return false
 			}
 			l.answered(&f, payload)

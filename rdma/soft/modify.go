@@ -123,7 +123,7 @@ func (q *queuePair) connect(attr rdma.QPAttr) string {
 	}
 	c.expect = attr.RQPSN
 	c.head = 0
-	c.atomicValid = 0
+	c.last.valid = 0
 	c.starved = 0
 	c.established = establishedNo
 	q.connectWire()
@@ -144,6 +144,7 @@ func (q *queuePair) enterErr() {
 	q.tellFault()
 	q.flushSend()
 	q.hangUp()
+	q.endCalls()
 	q.flushRecv()
 }
 

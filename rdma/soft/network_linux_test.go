@@ -99,10 +99,24 @@ func FuzzServe(f *testing.F) {
 		(&frame{kind: frameRequest, op: rdma.WROpcode(op), psn: 7, to: 1 << queueBits, total: 8}).put(&b)
 		f.Add(b[:])
 	}
+	// A connection of DC: a call, its requests, one of them twice, and its end.
+	var story []byte
+	for _, fr := range []frame{
+		{kind: frameCall, psn: 3, life: 1, flags: 1}, {kind: frameRequest, op: rdma.WRAtomicFetchAndAdd, psn: 3, life: 1, total: 8, flags: 1 | frameDC},
+		{kind: frameRequest, op: rdma.WRAtomicFetchAndAdd, psn: 3, life: 1, total: 8, flags: 1 | frameDC},
+		{kind: frameRequest, op: rdma.WRRDMARead, psn: 4, life: 1, total: 16, flags: 1 | frameDC},
+		{kind: frameCall, psn: 9, life: 2, flags: 1}, {kind: frameRequest, op: rdma.WRSend, psn: 9, life: 2, flags: 1 | frameDC}, {kind: frameHangUp, life: 2, flags: 1},
+	} {
+		var b [frameSize]byte
+		fr.put(&b)
+		story = append(story, b[:]...)
+	}
+	f.Add(story)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		n := nodes(t, 2, Config{Secret: secret})
+		n := nodes(t, 2, Config{Secret: secret, DCResponders: 2})
 		a, b := n[0], n[1]
 		qa, qb := pair(t, a, b, attrs())
+		dynamic := b.target()
 		mr := b.alloc(64, all)
 		postRecv(t, qb, rdma.RecvWR{SGL: []rdma.SGE{sge(mr, 0, 16)}})
 		l := &link{n: b.p.net, from: a.p.gids[0], fd: -1}
@@ -110,9 +124,15 @@ func FuzzServe(f *testing.F) {
 		for at := 0; at+frameSize <= len(data); at += frameSize {
 			// Let some of it find its way.
 			h := data[at:]
-			if h[3] == 1 {
-				h[3] = 0
-				binary.LittleEndian.PutUint32(h[8:], qb.num)
+			if h[3]&^frameDC == 1 {
+				to := qb.num
+				if h[3] &= frameDC; h[3] != 0 || frameKind(h[0]) == frameCall || frameKind(h[0]) == frameHangUp {
+					to = dynamic.num
+				}
+				if frameKind(h[0]) == frameCall {
+					binary.LittleEndian.PutUint64(h[48:], dcTestKey)
+				}
+				binary.LittleEndian.PutUint32(h[8:], to)
 				binary.LittleEndian.PutUint32(h[12:], qa.num)
 				binary.LittleEndian.PutUint32(h[32:], mr.RKey())
 				binary.LittleEndian.PutUint64(h[40:], mr.Addr()+uint64(h[40]))
@@ -121,7 +141,14 @@ func FuzzServe(f *testing.F) {
 		b.p.net.mu.Lock()
 		l.digest(data)
 		l.reading.active = false
+		if k := len(l.calls); k > 2 {
+			t.Errorf("%d calls with 2 responders", k)
+		}
+		b.p.abandon(l)
 		b.p.net.mu.Unlock()
+		if k := b.held(); k != 0 || len(dynamic.calls) != 0 {
+			t.Errorf("without the link %d responders are held, by %d calls", k, len(dynamic.calls))
+		}
 		var wc [16]rdma.WC
 		b.cq.Poll(wc[:])
 	})

@@ -25,7 +25,7 @@ func (q *queuePair) PostSend(wrs []rdma.SendWR) (int, error) {
 		if q.remote != nil {
 			q.peer.bell.Ring()
 		}
-		if q.dc.claim != nil && q.pending.n == 0 {
+		if q.dc.held != nil && q.pending.n == 0 {
 			q.hangUp()
 		}
 	}

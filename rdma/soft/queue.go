@@ -54,13 +54,14 @@ type queuePair struct {
 	tries      uint8     // how often it was
 	listed     bool      // in Provider.work
 	closed     bool
-	draining   bool          // the program wants to hear when SQD has nothing under way
-	lastWQE    bool          // and has heard that it takes no more from its shared queue
-	wire       wireState     // over TCP
-	dc         connection    // of DCI
-	changing   *drain        // of the head of pending, when that is for the own side
-	subject    invalidatable // what it invalidates
-	life       uint32        // of the connection, to tell answers to an earlier one
+	draining   bool               // the program wants to hear when SQD has nothing under way
+	lastWQE    bool               // and has heard that it takes no more from its shared queue
+	wire       wireState          // over TCP
+	dc         connection         // of DCI
+	calls      map[*call]struct{} // of DCT, over TCP
+	changing   *drain             // of the head of pending, when that is for the own side
+	subject    invalidatable      // what it invalidates
+	life       uint32             // of the connection, to tell answers to an earlier one
 
 	grh [rdma.GRHLen]byte // scratch for a datagram's header
 
@@ -113,14 +114,8 @@ func (d *domain) CreateQP(init rdma.QPInitAttr) (rdma.QP, error) {
 		init.SendCQ, init.RecvCQ, init.SRQ, init.Cap = quiet, quiet, nil, rdma.QPCap{}
 	case rdma.DCI:
 		answerer = rdma.DCT
-		if err := d.p.supportsDC("create_qp"); err != nil {
-			return nil, err
-		}
 		init.RecvCQ, init.SRQ, init.Cap.MaxRecvWR, init.Cap.MaxRecvSGE = init.SendCQ, nil, 0, 0 // it receives nothing
 	case rdma.DCT:
-		if err := d.p.supportsDC("create_qp"); err != nil {
-			return nil, err
-		}
 		if init.SRQ == nil {
 			return bad("a target needs a shared receive queue")
 		}

@@ -12,8 +12,9 @@ func (q *queuePair) PostRecv(wrs []rdma.RecvWR) (int, error) {
 	if q.shared != nil && q.shared.inbox != nil {
 		return q.postInbox(wrs)
 	}
-	if q.init.Type == rdma.XRCSend || q.init.Type == rdma.XRCRecv {
-		return 0, errTargetPost("post_recv")
+	switch q.init.Type {
+	case rdma.XRCSend, rdma.XRCRecv, rdma.DCI:
+		return 0, &rdma.OpError{Op: "post_recv", Detail: fmt.Sprintf("a queue pair of type %v has no receive queue", q.init.Type), Err: rdma.ErrInvalid}
 	}
 	if q.shared != nil {
 		return 0, &rdma.OpError{Op: "post_recv", Detail: "receives of this queue pair are posted to its shared receive queue", Err: rdma.ErrInvalid}

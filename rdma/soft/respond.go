@@ -268,6 +268,7 @@ const (
 	unanswered         // the queue pair is not there for this initiator, or expects another PSN
 	notReady           // no receive is posted
 	noResponder        // of DC: none is free
+	abroad             // of DC: the target is reached over TCP
 	draining           // of an operation on a key of the requester's own: somebody is at it
 )
 
@@ -283,7 +284,12 @@ func admit(c *queueContext, num uint32, dest uint64, psn uint32) answer {
 	if c.dest != dest || c.num != num {
 		return unanswered
 	}
-	switch ahead := (psn - c.expect) & psnMask; {
+	return numbered(psn, c.expect)
+}
+
+// numbered looks at the number of a request where expect is due.
+func numbered(psn, expect uint32) answer {
+	switch ahead := (psn - expect) & psnMask; {
 	case ahead == 0:
 		return accepted
 	case ahead > psnMask/2:

@@ -11,22 +11,15 @@ import (
 func (l *link) serve(f *frame, payload []byte) {
 	p := l.n.p
 	answer := frame{to: f.from, from: f.to, psn: f.psn, life: f.life}
-	q := p.byQPN.get(f.to & (maxQueues - 1))
+	q, in, expect, a := l.addressed(f)
 	if q == nil {
 		answer.kind = frameNobody
 		l.queue(&answer, 0, nil)
 		return
 	}
-	q.mu.Lock()
 	defer q.mu.Unlock()
-	peer := q.peer
-	if q.closed || q.unreliable || (q.init.Type == rdma.XRCRecv) != (f.flags&frameXRC != 0) || peer == nil || peer.gids[0] != l.from && peer.gids[1] != l.from || q.attr.DestQPNum != f.from {
-		answer.kind = frameNobody
-		l.queue(&answer, 0, nil)
-		return
-	}
 	c := q.own
-	switch admit(c, f.to, c.dest, f.psn) {
+	switch a {
 	case unanswered:
 		// Also to a request from beyond one that was refused, which comes
 		// again: no request is dropped without an answer, so silence is the
@@ -43,42 +36,76 @@ func (l *link) serve(f *frame, payload []byte) {
 			return
 		}
 		if f.op != rdma.WRRDMARead {
-			l.repeatAtomic(q, f, answer)
+			l.repeatAtomic(in, f, answer)
 			return
 		}
 		l.startRead(q, f)
 		return
 	}
 	if f.offset == 0 {
-		q.wire.inside = 0
+		in.inside = 0
 	}
-	if !fetches(f.op) && f.offset != q.wire.inside {
+	if !fetches(f.op) && f.offset != in.inside {
 		return // behind a piece that was refused
 	}
-	if atomic.LoadUint32(&c.word) == uint32(rdma.StateRTR) {
+	if atomic.LoadUint32(&c.word) == uint32(rdma.StateRTR) && q.init.Type != rdma.DCT {
 		p.self.begin(c)
 	}
-	requester, cause, retry := q.perform(l, f, payload)
+	requester, cause, retry := q.perform(l, in, f, payload)
 	switch {
 	case retry:
-		q.wire.inside = 0
+		in.inside = 0
 		answer.kind, answer.code = frameNotReady, uint8(atomic.LoadUint32(&c.rights)>>16)
 		l.queue(&answer, 0, nil)
 	case requester != rdma.WCSuccess:
-		q.dropTicket()
+		in.drop()
 		p.self.fault(c, cause)
 		answer.kind, answer.code = frameNak, uint8(requester)
 		l.queue(&answer, 0, nil)
+	case f.op == rdma.WRRDMARead:
+		*expect = (f.psn + 1) & psnMask
+		l.startRead(q, f)
 	case fetches(f.op):
-		// Answered with data.
+		*expect = (f.psn + 1) & psnMask
+		l.repeatAtomic(in, f, answer)
 	case f.last():
-		q.wire.inside = 0
-		c.expect = (f.psn + 1) & psnMask
+		in.inside = 0
+		*expect = (f.psn + 1) & psnMask
 		answer.kind = frameAck
 		l.queue(&answer, 0, nil)
 	default:
-		q.wire.inside += f.length
+		in.inside += f.length
 	}
+}
+
+// addressed finds the queue pair that a request is for, which is then locked, nil for
+// none; what it has done of what comes in, the number that is due, and how the
+// request stands to that.
+func (l *link) addressed(f *frame) (q *queuePair, in *inbound, expect *uint32, a answer) {
+	if f.flags&frameDC != 0 {
+		c := l.calls[f.from]
+		if c == nil || c.life != f.life {
+			return nil, nil, nil, 0
+		}
+		c.q.mu.Lock()
+		if c.held == nil || !c.q.takesCalls(f.to) {
+			c.q.mu.Unlock()
+			return nil, nil, nil, 0
+		}
+		return c.q, &c.inbound, &c.expect, numbered(f.psn, c.expect)
+	}
+	if q = l.n.p.byQPN.get(f.to & (maxQueues - 1)); q == nil {
+		return nil, nil, nil, 0
+	}
+	q.mu.Lock()
+	peer, c := q.peer, q.own
+	if q.closed || q.unreliable || q.init.Type == rdma.DCI || (q.init.Type == rdma.XRCRecv) != (f.flags&frameXRC != 0) ||
+		peer == nil || peer.gids[0] != l.from && peer.gids[1] != l.from || q.attr.DestQPNum != f.from {
+		q.mu.Unlock()
+		return nil, nil, nil, 0
+	}
+	q.wire.comesBy(l)
+	return q, &q.wire.inbound, &c.expect, admit(c, f.to, c.dest, f.psn)
 }
 
 // message executes a message of UC, or a piece of one. What cannot be executed
@@ -104,8 +131,9 @@ func (l *link) message(f *frame, payload []byte) {
 	if q.state() == rdma.StateRTR {
 		p.self.begin(c)
 	}
-	if requester, cause, retry := q.perform(l, f, payload); retry || requester != rdma.WCSuccess {
-		q.dropTicket()
+	w.comesBy(l)
+	if requester, cause, retry := q.perform(l, &w.inbound, f, payload); retry || requester != rdma.WCSuccess {
+		w.drop()
 		w.inside = ^uint32(0)
 		if cause == faultTold {
 			p.self.fault(c, cause)
@@ -119,37 +147,30 @@ func (l *link) message(f *frame, payload []byte) {
 // all its pieces the same.
 // Without one it may come later, or never for a target of XRC that must not
 // take from the queue named.
-func (q *queuePair) ticket(l *link, f *frame) (tk *ticket, ok, retry bool) {
-	w, s, rank := &q.wire, q.p.self, q.p.cfg.Rank
-	if w.tk.claim != nil {
-		return &w.tk, true, false
+func (q *queuePair) ticket(in *inbound, f *frame) (tk *ticket, ok, retry bool) {
+	s, rank := q.p.self, q.p.cfg.Rank
+	if in.tk.claim != nil {
+		return &in.tk, true, false
 	}
-	w.from = l
 	n := uint64(f.total)
 	if !isSend(f.op) {
 		n = 0 // of a write, whose bytes go elsewhere
 	}
 	if q.init.Type == rdma.XRCRecv {
 		var right bool
-		w.tk, ok, right = q.nextNamed(q.own, uint32(f.swap))
-		return &w.tk, ok, right
+		in.tk, ok, right = q.nextNamed(q.own, uint32(f.swap))
+		return &in.tk, ok, right
 	}
-	if ok = s.next(q.own, rank, n, &w.tk); !ok && !q.unreliable {
+	if ok = s.next(q.own, rank, n, &in.tk); !ok && !q.unreliable {
 		s.starve(q.own)
-		ok = s.next(q.own, rank, n, &w.tk)
+		ok = s.next(q.own, rank, n, &in.tk)
 	}
-	return &w.tk, ok, true
-}
-
-// dropTicket gives the request back, if one was taken.
-func (q *queuePair) dropTicket() {
-	q.wire.tk.giveBack()
-	q.wire.tk = ticket{}
+	return &in.tk, ok, true
 }
 
 // perform does what a request asks, by the rules of queuePair.respond. cause
 // goes with a status for the requester other than success. Called with mu held.
-func (q *queuePair) perform(l *link, f *frame, payload []byte) (requester rdma.WCStatus, cause uint32, retry bool) {
+func (q *queuePair) perform(l *link, in *inbound, f *frame, payload []byte) (requester rdma.WCStatus, cause uint32, retry bool) {
 	refuse := func(st rdma.WCStatus) (rdma.WCStatus, uint32, bool) { return st, faultOf(st), false }
 	s, c := q.p.self, q.own
 	if !permits(atomic.LoadUint32(&c.rights), f.op) {
@@ -166,7 +187,7 @@ func (q *queuePair) perform(l *link, f *frame, payload []byte) (requester rdma.W
 		var tk *ticket
 		if f.op == rdma.WRRDMAWriteWithImm {
 			var ok bool
-			if tk, ok, retry = q.ticket(l, f); !ok {
+			if tk, ok, retry = q.ticket(in, f); !ok {
 				return rdma.WCRemInvReqErr, faultRequest, retry
 			}
 		}
@@ -182,7 +203,7 @@ func (q *queuePair) perform(l *link, f *frame, payload []byte) (requester rdma.W
 		return rdma.WCSuccess, 0, false
 
 	case rdma.WRSend, rdma.WRSendWithImm, rdma.WRSendWithInv:
-		tk, ok, retry := q.ticket(l, f)
+		tk, ok, retry := q.ticket(in, f)
 		if !ok {
 			return rdma.WCRemInvReqErr, faultRequest, retry
 		}
@@ -216,8 +237,6 @@ func (q *queuePair) perform(l *link, f *frame, payload []byte) (requester rdma.W
 				return refuse(rdma.WCRemAccessErr)
 			}
 		}
-		c.expect = (f.psn + 1) & psnMask
-		l.startRead(q, f)
 		return rdma.WCSuccess, 0, false
 	}
 
@@ -232,12 +251,10 @@ func (q *queuePair) perform(l *link, f *frame, payload []byte) (requester rdma.W
 	if st != rdma.WCSuccess {
 		return refuse(st)
 	}
-	c.expect = (f.psn + 1) & psnMask
-	if len(q.wire.results) >= maxRdAtom {
-		q.wire.results = q.wire.results[:copy(q.wire.results, q.wire.results[1:])]
+	if len(in.results) >= maxRdAtom {
+		in.results = in.results[:copy(in.results, in.results[1:])]
 	}
-	q.wire.results = append(q.wire.results, result{f.psn, old})
-	l.word(f, old)
+	in.results = append(in.results, result{f.psn, old})
 	return rdma.WCSuccess, 0, false
 }
 
@@ -251,10 +268,10 @@ func (l *link) word(f *frame, old uint64) {
 	})
 }
 
-// repeatAtomic answers an atomic that was executed before.
-func (l *link) repeatAtomic(q *queuePair, f *frame, answer frame) {
-	for _, r := range q.wire.results {
-		if r.psn == f.psn {
+// repeatAtomic answers an atomic that was executed, now or before.
+func (l *link) repeatAtomic(in *inbound, f *frame, answer frame) {
+	for i := len(in.results) - 1; i >= 0; i-- {
+		if r := in.results[i]; r.psn == f.psn {
 			l.word(f, r.old)
 			return
 		}
@@ -315,6 +332,9 @@ func (l *link) piece(q *queuePair) bool {
 // abandon gives back what messages have taken that were coming in over a link
 // that has broken: they will not end.
 func (p *Provider) abandon(l *link) {
+	for from := range l.calls {
+		l.endCall(from)
+	}
 	p.mu.Lock()
 	n := p.head.touched.queues
 	p.mu.Unlock()
@@ -325,7 +345,7 @@ func (p *Provider) abandon(l *link) {
 		}
 		q.mu.Lock()
 		if q.wire.from == l {
-			q.dropTicket()
+			q.wire.drop()
 		}
 		q.mu.Unlock()
 	}

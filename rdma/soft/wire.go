@@ -20,10 +20,30 @@ type wireState struct {
 	heard   uint32    // link.heard when due was set
 	silent  uint8     // how often it had
 
-	inside  uint32   // bytes of the request psn that have been placed
+	from *link // where requests come from
+	inbound
+}
+
+// comesBy notes the link of a request, unless a message that came by another has
+// taken a receive, and is to be abandoned with that.
+func (w *wireState) comesBy(l *link) {
+	if w.tk.claim == nil {
+		w.from = l
+	}
+}
+
+// inbound is what a responder has done of what comes in over TCP. Guarded by the
+// queue pair's mu.
+type inbound struct {
+	inside  uint32   // bytes of the request that is due that have been placed
 	tk      ticket   // the receive request that it takes, once it is known; claimed in a shared queue
-	from    *link    // where it comes from
 	results []result // of atomics, for duplicates
+}
+
+// drop gives the receive request back, if one was taken.
+func (in *inbound) drop() {
+	in.tk.giveBack()
+	in.tk = ticket{}
 }
 
 // A result is an executed atomic.
@@ -37,7 +57,7 @@ type result struct {
 // it listens. Then all of them do, for the sake of their order.
 func (q *queuePair) connectWire() {
 	s := q.peer
-	q.dropTicket()
+	q.wire.drop()
 	q.wire = wireState{wired: s.wired()}
 	q.life++
 	if q.wire.wired {
@@ -46,7 +66,7 @@ func (q *queuePair) connectWire() {
 }
 
 func (q *queuePair) forgetWire() {
-	q.dropTicket()
+	q.wire.drop()
 	q.wire = wireState{}
 }
 
@@ -64,6 +84,9 @@ func (s *peer) connection() *link {
 // RTS and with a backlog.
 func (q *queuePair) advanceWire() (moved bool) {
 	w := &q.wire
+	if q.init.Type == rdma.DCI && q.waiting == accepted && !q.follows(&q.pending.first().wr) && !w.wired {
+		return false
+	}
 	if w.link == nil {
 		w.link = q.peer.connection()
 		w.next, w.offset = 0, 0
@@ -107,6 +130,12 @@ func (q *queuePair) advanceWire() (moved bool) {
 			}
 			continue
 		}
+		if q.init.Type == rdma.DCI && !q.follows(wr) {
+			if w.next == 0 {
+				return !w.wired || q.advanceWire() || moved
+			}
+			return moved
+		}
 		if wr.Flags&rdma.SendFence != 0 && w.offset == 0 && q.unanswered() > 0 {
 			return moved
 		}
@@ -144,6 +173,18 @@ func (q *queuePair) advanceWire() (moved bool) {
 	return moved
 }
 
+// follows tells whether a request of an initiator of DC goes where those under way
+// go. When none is, the connection turns to its target.
+func (q *queuePair) follows(wr *rdma.SendWR) bool {
+	if isOwn(wr.Opcode) || q.dc.leadsTo(wr) {
+		return true
+	}
+	if q.wire.next == 0 && q.wire.offset == 0 {
+		q.turnTo(wr)
+	}
+	return false
+}
+
 // unanswered counts the reads and atomics that are sent.
 func (q *queuePair) unanswered() (n int) {
 	for i := range q.wire.next {
@@ -168,10 +209,20 @@ func (q *queuePair) sendPieces(e *request, segs [][]byte, total uint32, guard bo
 	if q.unreliable {
 		f.kind = frameMessage
 	}
-	if q.init.Type == rdma.XRCSend {
+	var lead *frame
+	switch q.init.Type {
+	case rdma.XRCSend:
 		f.flags |= frameXRC
 		if !fetches(f.op) {
 			f.swap = uint64(wr.SRQNum)
+		}
+	case rdma.DCI:
+		f.flags |= frameDC
+		f.to = q.dc.num
+		if !q.dc.called { // then this is the head of the backlog
+			q.life++
+			f.life = q.life
+			lead = &frame{kind: frameCall, to: f.to, from: f.from, psn: f.psn, life: f.life, compareAdd: q.dc.key}
 		}
 	}
 	for {
@@ -195,8 +246,11 @@ func (q *queuePair) sendPieces(e *request, segs [][]byte, total uint32, guard bo
 			}
 			send, off = [][]byte{copied}, 0
 		}
-		if !w.link.post(&f, send, off, int(f.length)) {
+		if !w.link.post(&f, lead, send, off, int(f.length)) {
 			return false
+		}
+		if lead != nil {
+			q.dc.called, lead = true, nil
 		}
 		w.offset += f.length
 		if f.length == 0 || w.offset == total {
@@ -294,9 +348,15 @@ func (l *link) answered(f *frame, payload []byte) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	w := &q.wire
-	if q.closed || q.state() != rdma.StateRTS && q.state() != rdma.StateSQD || w.link != l || q.attr.DestQPNum != f.from || q.life != f.life {
+	w, dest := &q.wire, q.attr.DestQPNum
+	if q.init.Type == rdma.DCI {
+		dest = q.dc.num
+	}
+	if q.closed || q.state() != rdma.StateRTS && q.state() != rdma.StateSQD || w.link != l || dest != f.from || q.life != f.life {
 		return
+	}
+	if q.waiting != accepted {
+		return // to what was behind a refused request, and is sent again with it
 	}
 	at := (f.psn - q.psn) & psnMask
 	if at >= w.next && (f.kind == frameAck || at > w.next || w.offset == 0) {
@@ -304,11 +364,19 @@ func (l *link) answered(f *frame, payload []byte) {
 		// before the request that is being sent is there as a whole.
 		return
 	}
-	if q.p.cfg.Adversary != nil && q.attr.RetryCnt > 0 && f.kind == frameAck && at+1 == w.next && w.offset == 0 && q.p.work.chaos.below(8) == 0 {
+	if q.p.cfg.Adversary != nil && q.attr.RetryCnt > 0 && (f.kind == frameAck || f.kind == frameData && f.last()) &&
+		at+1 == w.next && w.offset == 0 && q.p.work.chaos.below(8) == 0 {
 		// The last acknowledgement is lost, and what it stood for is sent again.
 		q.counters.AckRetries++
+		for i := range w.next {
+			q.pending.at(i).part.lost = 1
+		}
 		w.next, w.offset, w.settled = 0, 0, 0
 		return
+	}
+	if q.init.Type == rdma.DCI && !q.dc.made && f.kind != frameBusy && f.kind != frameNobody {
+		q.dc.made = true
+		q.counters.DCConnects++
 	}
 	switch f.kind {
 	case frameAck:
@@ -349,8 +417,20 @@ func (l *link) answered(f *frame, payload []byte) {
 			q.refused(notReady, rdma.RNRTimer(f.code))
 		}
 	case frameNobody:
-		if at == 0 {
-			q.refused(unanswered, rdma.AckTimeout(q.attr.Timeout))
+		if at != 0 {
+			return
+		}
+		if q.dc.called = false; q.init.Type == rdma.DCI && q.pending.first().part.lost > 0 {
+			// The responder that knew of it has gone: another would execute it again.
+			q.acknowledged(q.pending.first(), rdma.WCRetryExcErr, 0)
+			return
+		}
+		q.refused(unanswered, rdma.AckTimeout(q.attr.Timeout))
+	case frameBusy:
+		if at == 0 && q.dc.called {
+			q.dc.called = false
+			q.counters.DCCNAKs++
+			q.refused(noResponder, tick)
 		}
 	}
 }
