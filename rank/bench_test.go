@@ -126,17 +126,139 @@ func BenchmarkProcesses(b *testing.B) {
 			for b.Loop() {
 				j := &job{program: "bench", hosts: hosts}
 				j.start(b)
-				out := j.done(b)
-				for line := range strings.Lines(out) {
-					name, numbers, _ := strings.Cut(strings.TrimSpace(line), ": ")
-					var median, p99 float64
-					if _, err := fmt.Sscan(numbers, &median, &p99); err != nil {
-						b.Fatalf("%q: %v", line, err)
+				report(b, j.done(b))
+			}
+		})
+	}
+}
+
+func init() { programs["bench queue pairs"] = func() { onDevice(measureQueuePairs) } }
+
+// onDevice runs f as a rank on device soft0, by name: all goes over queue pairs.
+func onDevice(f func(ctx context.Context, c *rank.Comm) error) {
+	ctx := context.Background()
+	w, err := rank.Init(ctx, rank.Config{Devices: []string{"soft0"}})
+	if err == nil {
+		err = f(ctx, w.Comm())
+	}
+	if err == nil {
+		err = w.Finalize(ctx)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// measureQueuePairs times messages over queue pairs on rank 0, the median of groups in
+// nanoseconds: half a ping-pong, and a message of a stream from all other ranks to rank 0.
+func measureQueuePairs(ctx context.Context, c *rank.Comm) error {
+	const groups, calls, window = 300, 20, 64
+	me := c.Rank()
+	median := func(name string, per int, call func() error) error {
+		samples := make([]float64, 0, groups)
+		for i := range groups + groups/5 {
+			start := time.Now()
+			if err := call(); err != nil {
+				return err
+			}
+			if i >= groups/5 {
+				samples = append(samples, float64(time.Since(start))/float64(per))
+			}
+		}
+		slices.Sort(samples)
+		if me == 0 {
+			fmt.Printf("%s: %.0f %.0f\n", name, samples[len(samples)/2], samples[len(samples)*9/10])
+		}
+		return rank.Barrier(ctx, c)
+	}
+	for _, bytes := range []int{8, 1024} {
+		b := make([]byte, bytes)
+		err := median(fmt.Sprintf("half ping-pong %d B", bytes), 2*calls, func() error {
+			for range calls {
+				if me == 0 {
+					if err := rank.Send(ctx, c, b, 1, 0); err != nil {
+						return err
 					}
-					unit := strings.NewReplacer(" ", "_", ",", "").Replace(name)
-					b.ReportMetric(median, unit+"-ns")
-					b.ReportMetric(p99, unit+"-p99-ns")
 				}
+				if me < 2 {
+					if _, err := rank.Recv(ctx, c, b, 1-me, 0); err != nil {
+						return err
+					}
+				}
+				if me == 1 {
+					if err := rank.Send(ctx, c, b, 0, 0); err != nil {
+						return err
+					}
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		var requests [window]rank.Request
+		err = median(fmt.Sprintf("stream %d B", bytes), window*(c.Size()-1), func() error {
+			if me > 0 {
+				for range window {
+					if err := rank.Send(ctx, c, b, 0, 1); err != nil {
+						return err
+					}
+				}
+				_, err := rank.Recv(ctx, c, b[:0], 0, 2)
+				return err
+			}
+			for from := 1; from < c.Size(); from++ {
+				for i := range requests {
+					var err error
+					if requests[i], err = rank.Irecv(c, b, from, 1); err != nil {
+						return err
+					}
+				}
+				for i := range requests {
+					if _, err := requests[i].Wait(ctx); err != nil {
+						return err
+					}
+				}
+			}
+			for to := 1; to < c.Size(); to++ {
+				if err := rank.Send(ctx, c, b[:0], to, 2); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// report makes metrics of a program's lines of a name, a median and a percentile.
+func report(b *testing.B, out string) {
+	b.Helper()
+	for line := range strings.Lines(out) {
+		name, numbers, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		var median, high float64
+		if _, err := fmt.Sscan(numbers, &median, &high); err != nil {
+			b.Fatalf("%q: %v", line, err)
+		}
+		unit := strings.NewReplacer(" ", "_", ",", "").Replace(name)
+		b.ReportMetric(median, unit+"-ns")
+		b.ReportMetric(high, unit+"-high-ns")
+	}
+}
+
+// BenchmarkQueuePairs measures messages over queue pairs between processes, as a ratio
+// between two builds is of use: a metric is the median, in nanoseconds.
+func BenchmarkQueuePairs(b *testing.B) {
+	for _, hosts := range [][]int{{2}, {4}, {1, 1}} {
+		b.Run(strings.ReplaceAll(strings.Trim(fmt.Sprint(hosts), "[]"), " ", "+"), func(b *testing.B) {
+			for b.Loop() {
+				j := &job{program: "bench queue pairs", hosts: hosts}
+				j.start(b)
+				report(b, j.done(b))
 			}
 		})
 	}

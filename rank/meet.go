@@ -23,6 +23,9 @@ func (w *World) connect(ctx context.Context) (err error) {
 	if w.onDemand {
 		messages.Contact, messages.Connect, messages.Queue, messages.Mail = w.contact, w.connectQueue, w.fabric.openQueue, w.mail
 	}
+	if w.adversarial && w.rank%2 == 1 {
+		messages.OwnMost = -1 // so that the suites run over shared receives too
+	}
 	if w.messages, err = p2p.New(messages); err != nil {
 		return err
 	}

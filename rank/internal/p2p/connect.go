@@ -118,25 +118,14 @@ func (e *Engine) pair(l *link, purpose Purpose) (*pair, error) {
 	case purpose == Collectives:
 		p.qp, err = e.makeQueue(int(l.peer))
 	case l.mapped:
-		p.qp, err = e.createQP(0)
+		p.qp, err = e.createQP(0, false)
 	default:
-		p.qp, err = e.receivingOnDemand(l)
+		p.qp, err = e.receiving(l)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("queue pair on demand: %w", err)
 	}
 	return p, nil
-}
-
-// receivingOnDemand is receiving with slots of the link's own.
-func (e *Engine) receivingOnDemand(l *link) (rdma.QP, error) {
-	bytes := e.receives() * e.slotSize()
-	mr, err := e.pd.AllocMR(bytes, rdma.AccessLocalWrite)
-	if err != nil {
-		return nil, fmt.Errorf("%d bytes for its receives: %w", bytes, err)
-	}
-	l.slots = slots{mr: mr, mem: mr.Bytes()}
-	return e.receiving(l)
 }
 
 // offer tells the peer about a queue pair.

@@ -6,7 +6,7 @@
 //
 // An [Engine] is one rank's end of all its connections. A link is the connection
 // to one peer: its queue pair, what was posted on it, and the credit on both
-// sides. The matching of messages with receives is package match.
+// sides. The pool is what queue pairs receive into. The matching of messages with receives is package match.
 //
 // # Protocol
 //
@@ -27,10 +27,11 @@
 // When the receiver frees the communicator or leaves the job instead, it answers
 // refused{id}, and the send fails.
 //
-// Every receive slot has a purpose, so that no send ever finds none posted: a
+// Every connection brings receive slots for all that it may have under way: a
 // sender has as many credits as its peer has slots for eager messages and
 // announcements, and at most [rendezvousMax] messages that want an answer
-// outstanding, each of which has a slot for it. Credit comes back as an RDMA write of a
+// outstanding, each of which has a slot for it. So no send finds none posted, unless its
+// receiver has so many peers that they share fewer: pool.go says when, and what then. Credit comes back as an RDMA write of a
 // running count into the sender's control word, which the sender looks at when
 // it has no credit left. A message that nobody has asked for yet is copied out of
 // its slot; when those of one peer exceed [unexpectedMax] bytes their credit is
@@ -54,9 +55,9 @@
 //
 // # Memory
 //
-// One region from AllocMR holds control words, a pool of send slots and the
-// receive slots; slots are touched when used. It grows with the number of ranks,
-// with shallower queues in larger jobs. User memory is named by the caller's
+// One region from AllocMR holds control words and a pool of send slots; slots are
+// touched when used. It grows with the number of ranks by a word for each, and receive slots
+// with the connections, up to a bound, with shallower queues in larger jobs. User memory is named by the caller's
 // region, by the implicit on-demand region, or is registered for the call.
 // Operations, unexpected messages and their buffers are recycled: no call
 // allocates in steady state, whatever the depth reached before.

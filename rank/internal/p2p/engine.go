@@ -1,6 +1,7 @@
 package p2p
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -83,6 +84,10 @@ type Config struct {
 	// Alone tells that each rank of the host has a CPU, so that two may move one
 	// message at the same time.
 	Alone bool
+	// PoolMost bounds the receives of queue pairs, in bytes, on a device with shared
+	// receive queues; 0 is 4 MiB. OwnMost is how many connections do not share one; 0 is
+	// 16, -1 none.
+	PoolMost, OwnMost int
 	// Progress moves other traffic on while a call waits; nil: there is none.
 	// It must not call the engine's waiting calls.
 	Progress func()
@@ -116,8 +121,9 @@ type Engine struct {
 	mem     []byte
 	credit  []uint64 // by peer: how many of our messages it has taken; peers write it
 	sendOff int      // of the send slots in mem
-	recvOff int      // of the receive slots
 	slots   []int32  // free send slots
+
+	pool pool
 
 	// Mapped peers.
 	peers   []rdma.PeerMemory
@@ -157,8 +163,8 @@ type Engine struct {
 }
 
 // shape is how deep the queues of a job of so many ranks are, and how long an
-// eager message: the receive slots of all peers together stay below 16 MiB or so,
-// and are touched only when used. Between registered memory a message of 4 KiB
+// eager message: the receive slots of all peers together stay below 16 MiB or so where
+// each has its own, and are touched only when used. Between registered memory a message of 4 KiB
 // takes 1.7 us eagerly, one of 8 KiB 2.4 eagerly and 1.5 by announcement (ping-pong
 // of two processes, half of the way there and back), so 4 KiB is long enough.
 func shape(size int) (depth, eager int) {
@@ -183,6 +189,8 @@ func New(cfg Config) (e *Engine, err error) {
 	}
 	e.depth, e.eager = shape(cfg.Size)
 	e.queue = 2*e.depth + 16
+	e.pool.most = max(1, cmp.Or(cfg.PoolMost, poolMost)/(e.receives()*e.slotSize()))
+	e.pool.own = min(max(0, cmp.Or(cfg.OwnMost, ownMost)), e.pool.most)
 	attr := cfg.PD.Context().QueryDevice()
 	e.inline = min(attr.MaxInlineData, inlineMost)
 	if e.inline < eagerHeader {
@@ -209,8 +217,7 @@ func New(cfg Config) (e *Engine, err error) {
 			l.mapped = true
 			l.expect(&e.own.geometry)
 		default:
-			l.slots = slots{mr: e.mr, mem: e.mem, at: e.recvOff + peer*e.receives()*e.slotSize()}
-			if err := e.open(peer); err != nil {
+			if l.qp, err = e.receiving(l); err != nil {
 				return nil, fmt.Errorf("queue pair for rank %d: %w", peer, err)
 			}
 			e.distant++
@@ -226,20 +233,14 @@ func (e *Engine) slotSize() int { return slotHeader + e.eager }
 
 // layOut allocates the engine's region and cuts it up:
 //
-//	control words, 8 bytes a peer | mapped part | send slots | receive slots, by peer
-//
-// Mapped peers alone need no receive slots.
+//	control words, 8 bytes a peer | mapped part | send slots
 func (e *Engine) layOut() (err error) {
 	g := newGeometry(e.size)
 	e.sendOff = (8*e.size + 63) &^ 63
 	if e.peers != nil {
 		e.sendOff = g.end
 	}
-	e.recvOff = e.sendOff + sendSlots*e.slotSize()
-	total := e.recvOff
-	if e.contact == nil {
-		total += e.size * e.receives() * e.slotSize()
-	}
+	total := e.sendOff + sendSlots*e.slotSize()
 	if e.mr, err = e.pd.AllocMR(total, rdma.AccessLocalWrite|rdma.AccessRemoteWrite|rdma.AccessRemoteRead); err != nil {
 		return fmt.Errorf("%d bytes for messages: %w", total, err)
 	}
@@ -254,33 +255,34 @@ func (e *Engine) layOut() (err error) {
 	return nil
 }
 
-// open makes the queue pair for a peer and posts its receives.
-func (e *Engine) open(peer int) (err error) {
-	l := &e.links[peer]
-	l.qp, err = e.receiving(l)
-	return err
-}
-
-// receiving makes a queue pair for messages, with its receives posted to the link's slots.
+// receiving makes the queue pair for a peer's messages, with its receives posted.
 func (e *Engine) receiving(l *link) (rdma.QP, error) {
-	qp, err := e.createQP(e.receives())
+	var err error
+	if l.shares, err = e.shares(); err != nil {
+		return nil, err
+	}
+	qp, err := e.createQP(e.receives(), l.shares)
 	if err != nil {
 		return nil, err
 	}
-	for slot := range e.receives() {
-		if err := e.postRecv(l, qp, slot); err != nil {
-			return nil, errors.Join(err, qp.Close())
-		}
+	if err := e.bring(l, qp); err != nil {
+		return nil, errors.Join(err, qp.Close())
 	}
+	l.number = qp.Num()
 	return qp, nil
 }
 
-// createQP makes a queue pair in INIT, with room for so many receives.
-func (e *Engine) createQP(receives int) (rdma.QP, error) {
-	qp, err := e.pd.CreateQP(rdma.QPInitAttr{
+// createQP makes a queue pair in INIT, with room for so many receives, or with the shared
+// queue's.
+func (e *Engine) createQP(receives int, shares bool) (rdma.QP, error) {
+	init := rdma.QPInitAttr{
 		SendCQ: e.cq, RecvCQ: e.cq, Type: rdma.RC,
 		Cap: rdma.QPCap{MaxSendWR: e.queue, MaxRecvWR: receives, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInlineData: e.inline},
-	})
+	}
+	if shares {
+		init.SRQ, init.Cap.MaxRecvWR, init.Cap.MaxRecvSGE = e.pool.srq, 0, 0
+	}
+	qp, err := e.pd.CreateQP(init)
 	if err != nil {
 		return nil, err
 	}
@@ -317,13 +319,15 @@ func (e *Engine) Attach(peer int, address uint64, key uint32) error {
 func (e *Engine) Close() error {
 	errs := []error{rdma.CloseQPs(e.queues())}
 	for i := range e.links {
-		l := &e.links[i]
-		l.qp, l.pairs = nil, nil
-		if mr := l.slots.mr; mr != nil && mr != e.mr {
-			errs = append(errs, mr.Close())
-		}
-		l.slots = slots{}
+		e.links[i].qp, e.links[i].pairs = nil, nil
 	}
+	if e.pool.srq != nil {
+		errs = append(errs, e.pool.srq.Close())
+	}
+	for _, c := range e.pool.chunks {
+		errs = append(errs, c.mr.Close())
+	}
+	e.pool = pool{}
 	if e.cq != nil {
 		errs = append(errs, e.cq.Close())
 		e.cq = nil

@@ -4,12 +4,12 @@ import "encoding/binary"
 
 // A header precedes what a send carries. All numbers are little-endian.
 //
-//	0    4     8         12   16       24        32    36
-//	kind tag   context   id   length   address   key
+//	0    1      4     8         12   16       24        32    36
+//	kind source tag   context   id   length   address   key
 //	|- eager, eagerSync,
 //	   finished, refused,
-//	   gone                  -|
-//	|----------------- announce -------------------|
+//	   gone                         -|
+//	|-------------------- announce -----------------------|
 const (
 	eagerHeader    = 16
 	announceHeader = 40
@@ -31,6 +31,7 @@ const (
 
 type header struct {
 	kind    kind
+	source  uint32 // the sender's rank, of 24 bits
 	tag     int32
 	context uint32
 	id      uint32 // announce, eagerSync, finished, refused: the sender's operation
@@ -52,7 +53,7 @@ func (h *header) size() int {
 
 // put writes h into b and gives its size.
 func (h *header) put(b []byte) int {
-	binary.LittleEndian.PutUint32(b[0:], uint32(h.kind))
+	binary.LittleEndian.PutUint32(b[0:], uint32(h.kind)|h.source<<8)
 	binary.LittleEndian.PutUint32(b[4:], uint32(h.tag))
 	binary.LittleEndian.PutUint32(b[8:], h.context)
 	binary.LittleEndian.PutUint32(b[12:], h.id)
@@ -70,7 +71,8 @@ func (h *header) parse(b []byte) bool {
 	if len(b) < eagerHeader {
 		return false
 	}
-	h.kind = kind(b[0])
+	first := binary.LittleEndian.Uint32(b)
+	h.kind, h.source = kind(first), first>>8
 	h.tag = int32(binary.LittleEndian.Uint32(b[4:]))
 	h.context = binary.LittleEndian.Uint32(b[8:])
 	h.id = binary.LittleEndian.Uint32(b[12:])

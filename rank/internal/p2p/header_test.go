@@ -7,7 +7,7 @@ func TestHeaderRoundTrip(t *testing.T) {
 		name string
 		h    header
 	}{
-		{"eager", header{kind: eager, tag: 1<<31 - 1, context: 1<<32 - 1}},
+		{"eager", header{kind: eager, source: 1<<24 - 1, tag: 1<<31 - 1, context: 1<<32 - 1}},
 		{"announce", header{kind: announce, tag: 3, context: 4, id: 5, length: 1 << 40, address: 1<<64 - 1, key: 7}},
 		{"finished", header{kind: finished, id: 0xffffff}},
 	} {

@@ -47,9 +47,10 @@ type link struct {
 
 	lastProbe int64 // when the peer was last made sure of, in ns
 
-	mapped bool  // the peer's memory is mapped, or will be at the first need
-	met    bool  // Config.Contact has been called
-	slots  slots // of its receives, where messages come over a queue pair
+	mapped bool   // the peer's memory is mapped, or will be at the first need
+	met    bool   // Config.Contact has been called
+	shares bool   // its receives are in the shared queue
+	number uint32 // of the queue pair that its messages come over, 0: none
 }
 
 // A chore is control work that could not be posted at once.
@@ -74,7 +75,7 @@ const (
 )
 
 const (
-	whatRecv = iota + 1 // index: receive slot
+	whatRecv = iota + 1 // index: receive slot; peer: nobody, where it is shared
 	whatMark            // index: none
 	whatSlot            // index: send slot
 	whatRead            // index: number of an operation
@@ -127,24 +128,6 @@ func (e *Engine) postSlot(l *link, slot int32, n int) error {
 
 // slotAt is where in mem a send slot begins.
 func (e *Engine) slotAt(slot int32) int { return e.sendOff + int(slot)*e.slotSize() }
-
-// slots are receive slots behind each other, from at in the memory of a region.
-type slots struct {
-	mr  rdma.MR
-	mem []byte
-	at  int
-}
-
-func (e *Engine) postRecv(l *link, qp rdma.QP, slot int) error {
-	s := &l.slots
-	at := s.at + slot*e.slotSize()
-	e.recvSGE[0] = rdma.SGE{Addr: s.mr.Addr() + uint64(at), Length: uint32(e.slotSize()), LKey: s.mr.LKey()}
-	e.recvWR[0] = rdma.RecvWR{WRID: whatRecv<<whatShift | uint64(l.peer)<<peerShift | uint64(slot), SGL: e.recvSGE[:]}
-	if _, err := qp.PostRecv(e.recvWR[:]); err != nil {
-		return fmt.Errorf("post_recv: %w", err)
-	}
-	return nil
-}
 
 // fail ends a link: what waits for the peer fails, now and later. Memory that is
 // its owner's again when those calls return is safe: in ERR the queue pair reads
@@ -319,7 +302,7 @@ func (e *Engine) do(l *link, c chore) (over, blocked bool) {
 	if c.help {
 		return e.writePiece(l, c.id), false
 	}
-	h := header{kind: c.answer, id: c.id}
+	h := header{kind: c.answer, source: uint32(e.rank), id: c.id}
 	_ = e.postInline(l, h.put(e.small[:])) // a failure fails the link
 	return true, false
 }
@@ -327,6 +310,9 @@ func (e *Engine) do(l *link, c chore) (over, blocked bool) {
 // report writes the count of taken messages into the peer's control word.
 func (e *Engine) report(l *link) {
 	l.reported = l.taken
+	if l.shares {
+		e.broken(e.refill())
+	}
 	if l.far != nil {
 		// Release: the lines were read before the peer may use them again.
 		arch.StoreRelease64(l.far.credit, l.taken)

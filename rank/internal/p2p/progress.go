@@ -43,12 +43,13 @@ func (e *Engine) Progress() bool {
 // advance handles the n completions in wcs and all that follow.
 func (e *Engine) advance(n int, err error) bool {
 	for {
-		if err != nil && e.err == nil {
-			e.err = fmt.Errorf("completion queue: %w", err)
+		if err != nil {
+			e.broken(fmt.Errorf("completion queue: %w", err))
 		}
 		for i := range n {
 			e.completion(&e.wcs[i])
 		}
+		e.broken(e.refill())
 		if len(e.due) > 0 {
 			e.catchUp()
 		}
@@ -75,15 +76,11 @@ func (e *Engine) catchUp() {
 
 func (e *Engine) completion(wc *rdma.WC) {
 	what, peer, index := wc.WRID>>whatShift, wc.WRID>>peerShift&peerMask, uint32(wc.WRID&indexMask)
-	l := &e.links[peer]
 	if what == whatRecv {
-		if wc.Status == rdma.WCSuccess {
-			e.arrived(l, int(index), int(wc.ByteLen))
-		} else {
-			e.fail(l, wc.Status)
-		}
+		e.received(peer, int(index), wc)
 		return
 	}
+	l := &e.links[peer]
 	retired := uint16(wc.WRID >> markShift & markMask)
 	e.flying -= int(retired - l.retired)
 	l.retired = retired
@@ -102,19 +99,46 @@ func (e *Engine) completion(wc *rdma.WC) {
 	}
 }
 
-// arrived handles what a peer's send has left in a receive slot, and frees the slot.
-func (e *Engine) arrived(l *link, slot, length int) {
-	if l.qp == nil && !e.overtaken(l) {
-		return
-	}
-	at := l.slots.at + slot*e.slotSize()
-	message := l.slots.mem[at : at+length]
+// received handles the completion of a receive, and posts its slot anew.
+func (e *Engine) received(peer uint64, slot int, wc *rdma.WC) {
+	c, at := e.slot(slot)
 	var h header
-	if !h.parse(message) {
-		e.fail(l, fmt.Errorf("a message of %d bytes with a damaged header arrived", length))
-		return
+	whole := wc.Status == rdma.WCSuccess && h.parse(c.mem[at:at+int(wc.ByteLen)])
+	shared := peer == nobody
+	var l *link
+	if !shared {
+		l = &e.links[peer]
+		whole = whole && h.source == uint32(peer)
+	} else if whole && int(h.source) < len(e.links) && e.links[h.source].number == wc.QPNum {
+		l = &e.links[h.source]
+	} else { // not of who it says
+		l, whole = e.sender(wc.QPNum), false
 	}
 	credit := false
+	switch {
+	case l == nil:
+	case wc.Status != rdma.WCSuccess:
+		e.fail(l, wc.Status)
+	case !whole:
+		e.fail(l, fmt.Errorf("a message of %d bytes with a damaged header arrived", wc.ByteLen))
+	case l.qp != nil || e.overtaken(l):
+		credit = e.arrived(l, &h, c.mem[at+h.size():at+int(wc.ByteLen)])
+	}
+	if shared {
+		e.broken(e.free(slot))
+	} else if l.err == nil {
+		if err := e.postRecv(l.peer, l.qp, slot); err != nil {
+			e.fail(l, err)
+		}
+	}
+	if credit && l.err == nil {
+		e.giveBack(l, 1)
+	}
+}
+
+// arrived handles a message that a peer has sent over its queue pair. It tells whether the
+// credit is the peer's again when the receive is posted anew.
+func (e *Engine) arrived(l *link, h *header, payload []byte) (credit bool) {
 	switch h.kind {
 	case finished:
 		e.answered(l, h.id, nil)
@@ -123,16 +147,9 @@ func (e *Engine) arrived(l *link, slot, length int) {
 	case gone:
 		e.fail(l, ErrCut)
 	default:
-		credit = e.accept(l, &h, message[h.size():])
+		return e.accept(l, h, payload)
 	}
-	if l.err != nil {
-		return
-	}
-	if err := e.postRecv(l, l.qp, slot); err != nil {
-		e.fail(l, err)
-	} else if credit {
-		e.giveBack(l, 1)
-	}
+	return false
 }
 
 // accept gives a message to the receive that waits for it, or keeps it. It tells

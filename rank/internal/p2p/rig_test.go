@@ -29,6 +29,8 @@ type transport struct {
 	onDemand bool
 	mail     bool // onDemand: ranks of the same parity alone map each other, if mapped
 	seed     uint64
+	// Config.OwnMost and PoolMost
+	own, pool int
 }
 
 // maps tells whether two ranks map each other.
@@ -37,7 +39,9 @@ func (tr transport) maps(a, b int) bool { return tr.mapped && (!tr.mail || a%2 =
 var transports = []transport{{name: "queue pairs"}, {name: "mapped", mapped: true}, {name: "on demand", mapped: true, onDemand: true},
 	{name: "adversary 1", seed: 1}, {name: "adversary 2", seed: 2},
 	{name: "by mail", onDemand: true, mail: true}, {name: "half by mail", mapped: true, onDemand: true, mail: true},
-	{name: "by mail, adversary 3", onDemand: true, mail: true, seed: 3}}
+	{name: "by mail, adversary 3", onDemand: true, mail: true, seed: 3},
+	{name: "shared receives", own: -1}, {name: "half by mail, shared receives", mapped: true, onDemand: true, mail: true, own: -1},
+	{name: "shared receives, adversary 4", own: -1, seed: 4}}
 
 // each runs f on engines of each size over each transport.
 func each(t *testing.T, sizes []int, f func(ctx context.Context, p *peer) error) {
@@ -168,7 +172,7 @@ func (p *peer) open(ctx context.Context, segment *shm.Segment, rank, size int, t
 		return err
 	}
 	p.closes = append(p.closes, all.Close)
-	ec := Config{Rank: rank, Size: size, PD: p.pd, Any: all, Idle: (*uint32)(&p.sleeps),
+	ec := Config{Rank: rank, Size: size, PD: p.pd, Any: all, OwnMost: tr.own, PoolMost: tr.pool, Idle: (*uint32)(&p.sleeps),
 		Waiter: wait.New(wait.Config{Scheduler: true, Sleeper: sleeper{device.(rdma.Sleeper), &p.sleeps}}),
 		Dead: func(peer int) error {
 			if p.gone == nil {

@@ -190,7 +190,7 @@ func (e *Engine) sendShort(l *link, what kind, buf []byte, env match.Envelope, n
 	if e.credits(l) <= 0 || e.room(l) <= 0 || !inline && len(e.slots) == 0 {
 		return false
 	}
-	h := header{kind: what, tag: env.Tag, context: env.Context, id: number}
+	h := header{kind: what, source: uint32(e.rank), tag: env.Tag, context: env.Context, id: number}
 	l.sent++
 	if inline {
 		n := h.put(e.small[:])
@@ -230,7 +230,7 @@ func (e *Engine) announce(l *link, o *Op) bool {
 		e.complete(o, err)
 		return true
 	}
-	h := header{kind: announce, tag: o.Tag, context: o.Context, id: number, length: uint64(len(o.buf)), address: address(o.buf), key: key.RKey()}
+	h := header{kind: announce, source: uint32(e.rank), tag: o.Tag, context: o.Context, id: number, length: uint64(len(o.buf)), address: address(o.buf), key: key.RKey()}
 	l.queue.pop()
 	l.sent++
 	l.outstanding++
@@ -262,7 +262,7 @@ func (e *Engine) answered(l *link, id uint32, err error) {
 // The peer is told when that takes no waiting; otherwise it finds out by reading.
 func (e *Engine) cut(l *link) {
 	if l.qp != nil && e.credits(l) > 0 && e.room(l) > 0 {
-		h := header{kind: gone}
+		h := header{kind: gone, source: uint32(e.rank)}
 		l.sent++
 		_ = e.postInline(l, h.put(e.small[:])) // a failure fails the link
 	}

@@ -15,8 +15,8 @@ const (
 	// long as the peer's process is not scheduled, where it is its software
 	// that answers. With retries a silent peer is given up after some 8 s.
 	timeout = 18
-	// rnrTimer is the code of 0.64 ms; no receive is ever missing here, except
-	// when a peer gives up.
+	// rnrTimer is the code of 0.64 ms: receives are missing only where many peers
+	// share them and all send at once, or when a peer gives up.
 	rnrTimer = 12
 	retries  = 7
 	hops     = 64
