@@ -42,12 +42,8 @@ func (q *queuePair) run(wr *rdma.SendWR) (status rdma.WCStatus, moved uint32, a 
 	if s.dead() {
 		return q.unheard(rdma.WCRetryExcErr), uint32(total), accepted
 	}
-	psn := q.psn
-	if q.unreliable {
-		if q.p.cfg.Adversary != nil && q.p.work.chaos.below(lossOneIn) == 0 {
-			return rdma.WCSuccess, uint32(total), accepted
-		}
-		psn = c.expect // whatever was lost before
+	if q.unreliable && q.p.cfg.Adversary != nil && q.p.work.chaos.below(lossOneIn) == 0 {
+		return rdma.WCSuccess, uint32(total), accepted
 	}
 	what := markQueue
 	switch wr.Opcode {
@@ -63,7 +59,11 @@ func (q *queuePair) run(wr *rdma.SendWR) (status rdma.WCStatus, moved uint32, a 
 		}
 		return status, uint32(total), a
 	}
-	a = admit(c, q.attr.DestQPNum, q.dest, psn)
+	if !q.unreliable {
+		a = admit(c, q.attr.DestQPNum, q.dest, q.psn)
+	} else if a = unanswered; answersTo(c, q.attr.DestQPNum, q.dest) {
+		a = accepted // whatever was lost before
+	}
 	if a == accepted {
 		if atomic.LoadUint32(&c.word) == uint32(rdma.StateRTR) {
 			s.begin(c)

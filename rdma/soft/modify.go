@@ -116,16 +116,17 @@ func (q *queuePair) connect(attr rdma.QPAttr) string {
 			q.remote = &s.queues[i]
 			q.target.Store(&target{s, q.remote})
 		}
-		c.dest = uint64(s.rank+1)<<32 | uint64(attr.DestQPNum)
+		atomic.StoreUint64(&c.dest, uint64(s.rank+1)<<32|uint64(attr.DestQPNum))
 		q.dest = uint64(q.p.cfg.Rank+1)<<32 | uint64(q.num)
 	} else {
-		c.dest = 0 // nobody in the segment
+		atomic.StoreUint64(&c.dest, 0) // nobody in the segment
 	}
 	c.expect = attr.RQPSN
 	c.head = 0
 	c.last.valid = 0
-	c.starved = 0
-	c.established = establishedNo
+	// A poll of the queue that it completes to may be looking.
+	atomic.StoreUint32(&c.starved, 0)
+	atomic.StoreUint32(&c.established, establishedNo)
 	q.connectWire()
 	return ""
 }

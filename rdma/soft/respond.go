@@ -272,16 +272,22 @@ const (
 	draining           // of an operation on a key of the requester's own: somebody is at it
 )
 
-// admit looks at a responder's queue pair, which num names, for the request
-// psn of the queue pair that dest names. The caller has marked the responder.
-func admit(c *queueContext, num uint32, dest uint64, psn uint32) answer {
+// answersTo tells whether a responder's queue pair, which num names, takes
+// requests of the queue pair that dest names. The caller has marked the responder.
+// Others than his peer may ask: he waits for them as little as for a stranger, so
+// nothing else of the context is for them to read.
+func answersTo(c *queueContext, num uint32, dest uint64) bool {
 	// Ordered after the mark by the barrier of who leaves the state.
 	switch atomic.LoadUint32(&c.word) {
 	case uint32(rdma.StateRTR), uint32(rdma.StateRTS), uint32(rdma.StateSQD), uint32(rdma.StateSQE):
-	default:
-		return unanswered
+		return atomic.LoadUint64(&c.dest) == dest && atomic.LoadUint32(&c.num) == num
 	}
-	if c.dest != dest || c.num != num {
+	return false
+}
+
+// admit is answersTo for the request psn of a reliable connection.
+func admit(c *queueContext, num uint32, dest uint64, psn uint32) answer {
+	if !answersTo(c, num, dest) {
 		return unanswered
 	}
 	return numbered(psn, c.expect)
