@@ -27,6 +27,9 @@ func dmabufMemory(r *rig) {
 	if m.Bytes() != nil || m.Len() != n {
 		r.Errorf("the region has %d bytes and hands %d out, want %d and none", m.Len(), len(m.Bytes()), n)
 	}
+	if m.Addr() != m.Base {
+		r.Errorf("the region begins at %#x, want %#x as it was asked for", m.Addr(), m.Base)
+	}
 	l := r.link()
 	l.recv(receive(9, m.sge(8, 64)))
 	l.send(write(1, m, 0, src.sge(0, n)), send(2, src.sge(100, 64)), fetchAdd(3, m, 128, 5, src.sge(0, 8)))

@@ -18,9 +18,13 @@ func iovaCases() []testCase {
 // they lie in their pages as the memory does.
 func (s *side) at(m Region, iova uint64) Region {
 	s.r.Helper()
-	again, err := s.node.AgainAt(s.pd, m, 0, m.Size, iova&^(pageSize-1)|m.Base%pageSize, everything)
+	iova = iova&^(pageSize-1) | m.Base%pageSize
+	again, err := s.node.AgainAt(s.pd, m, 0, m.Size, iova, everything)
 	if err != nil {
 		s.r.Fatalf("register at IOVA %#x: %v", iova, err)
+	}
+	if again.Addr() != iova {
+		s.r.Errorf("a region registered at IOVA %#x begins at %#x", iova, again.Addr())
 	}
 	s.r.own(again.MR)
 	return again

@@ -2,18 +2,16 @@ package rdmatest_test
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/gorun-mpi/gorun/internal/shm"
 	"github.com/gorun-mpi/gorun/rdma"
 	"github.com/gorun-mpi/gorun/rdma/rdmatest"
-	"github.com/gorun-mpi/gorun/rdma/soft"
 )
 
 // A mutant is a device with one fault, and the case that must find it: the
@@ -39,6 +37,26 @@ type hooks struct {
 	closeCQ  func(q rdma.CQ) error
 	counters func(c *rdma.Counters)
 	state    func(s rdma.QPState) rdma.QPState
+
+	create    func(i *rdma.QPInitAttr)   // what the device gets
+	queryInit func(i *rdma.QPInitAttr)   // what the program gets
+	modifySRQ func(a *rdma.SRQAttr)      // what the device gets
+	domain    func(a *rdma.XRCDInitAttr) // what the device gets
+	limits    func(a *rdma.DeviceAttr)
+	pollEx    func(wc *rdma.WCEx) // each that the program gets
+	notify    func(q rdma.CQ, solicitedOnly bool) error
+	resize    func(q rdma.CQ, n int) error
+	untold    []rdma.EventType // events that the program does not get
+	progress  func(p rdma.Progresser) bool
+	mapAccess func(a rdma.Access) rdma.Access // what the device is asked for
+
+	pin     func(b []byte, a *rdma.Access) // before RegMR
+	iova    func(iova uint64) uint64       // what the device gets
+	advise  func() error
+	rereg   func(m rdma.MR, pd *rdma.PD, a *rdma.Access)
+	bind    func(b *rdma.MWBind) // what the device gets, of windows of type 1
+	closeMW func(w rdma.MW) error
+	protect func(length *uint64, a *rdma.Access) // what the device gets
 }
 
 func status(from, to rdma.WCStatus) func([]rdma.WC) []rdma.WC {
@@ -152,6 +170,193 @@ func mutants() []mutant {
 				w.SGL = w.SGL[:2]
 			}
 		})}},
+		{"inline data are of the memory that they were in", "inline/needs_no_key", hooks{post: requests(func(w *rdma.SendWR) { w.Flags &^= rdma.SendInline })}},
+		{"a region grants what it was not asked for", "reg/same_memory_many_rights", hooks{pin: func(_ []byte, a *rdma.Access) { *a |= rdma.AccessLocalWrite | rdma.AccessRemoteWrite }}},
+		{"a region's end leaves the region", "dereg/waiting_requests_do_not_hold_it_up", hooks{closeMR: func(rdma.MR) error { return nil }}},
+		{"a peer that has left is asked for ever", "close/with_work_queued", hooks{modify: func(a *rdma.QPAttr, _ *rdma.QPAttrMask) { a.Timeout = 0 }}},
+		{"a queue that is too short is made as long", "cq/send_overrun_kills_it_and_its_queue_pairs", hooks{poll: drop(func(c rdma.WC) bool { return false }), create: func(i *rdma.QPInitAttr) { _ = i.SendCQ.Resize(1 << 12) }}},
+		{"a queue stays as long as it was", "cq/resize", hooks{resize: func(rdma.CQ, int) error { return nil }}},
+		{"the device tells of no scatter entries", "device/limits_are_usable", hooks{limits: func(a *rdma.DeviceAttr) { a.MaxSGE = 1 }}},
+		{"progress is always made", "ability/progress_alone_brings_everything", hooks{progress: func(p rdma.Progresser) bool { p.Progress(); return true }}},
+		{"mapped memory takes any right", "map/takes_no_bad_name", hooks{mapAccess: func(rdma.Access) rdma.Access { return 0 }}},
+
+		{"a window is a byte longer than it was asked for", "mw/type_1_shows_its_part_and_not_a_byte_more", hooks{bind: func(b *rdma.MWBind) { b.Length++ }}},
+		{"a window has the rights of its region", "mw/rights_are_the_window's", hooks{bind: func(b *rdma.MWBind) {
+			b.Access |= rdma.AccessRemoteWrite | rdma.AccessRemoteRead | rdma.AccessRemoteAtomic
+		}}},
+		{"a closed window stays open", "mw/closing_the_window_ends_the_key", hooks{closeMW: func(rdma.MW) error { return nil }}},
+		{"a window of length 0 is one of 1", "mw/type_1_length_0_unbinds", hooks{bind: func(b *rdma.MWBind) {
+			b.Length = max(b.Length, 1)
+		}}},
+		{"a window of type 2 is a byte longer", "mw/type_2_shows_its_part_and_not_a_byte_more", hooks{post: bindings(func(b *rdma.MWBind) { b.Length++ })}},
+		{"a send with invalidate is a send", "mw/send_with_inv_frees_it", hooks{post: requests(func(w *rdma.SendWR) {
+			if w.Opcode == rdma.WRSendWithInv {
+				w.Opcode = rdma.WRSend
+			}
+		})}},
+		{"what is behind a binding does not wait for it", "mw/bind_and_invalidate_in_the_order_of_the_queue", hooks{post: bindingsLast}},
+
+		{"an IOVA is a page off", "iova/addresses_count_from_it", hooks{iova: func(at uint64) uint64 { return at + 4096 }}},
+		{"an IOVA is cut to 48 bits", "iova/range_is_exact_up_to_the_top", hooks{iova: func(at uint64) uint64 { return at << 16 >> 16 }}},
+		{"a dma-buf's addresses are a page off", "dmabuf/memory_of_a_descriptor", hooks{iova: func(at uint64) uint64 { return at + 4096 }}},
+		{"a change of rights keeps them", "rereg/rights", hooks{rereg: func(m rdma.MR, _ *rdma.PD, a *rdma.Access) { *a = m.Access() }}},
+		{"a change of the domain keeps it", "rereg/domain", hooks{rereg: func(m rdma.MR, pd *rdma.PD, _ *rdma.Access) {
+			if *pd != nil {
+				*pd = m.PD()
+			}
+		}}},
+		{"registration on demand touches all pages", "odp/registration_touches_no_page", hooks{pin: func(b []byte, a *rdma.Access) {
+			for i := 0; i < len(b) && *a&rdma.AccessOnDemand != 0; i += 4096 {
+				b[i] = 0
+			}
+		}}},
+		{"advice is not taken", "odp/advice", hooks{advise: func() error { return nil }}},
+		{"no advice is bad", "odp/bad_advice_is_told", hooks{advise: func() error { return nil }}},
+		{"a byte more than was allowed may be touched", "sva/what_is_allowed_and_not_a_byte_more", hooks{protect: func(n *uint64, _ *rdma.Access) { *n++ }}},
+		{"what is allowed is all", "sva/rights_of_every_piece", hooks{protect: func(_ *uint64, a *rdma.Access) {
+			if *a != 0 {
+				*a = rdma.AccessLocalWrite | rdma.AccessRemoteWrite | rdma.AccessRemoteRead | rdma.AccessRemoteAtomic
+			}
+		}}},
+		{"a layout ends a round early", "mkey/layouts_as_remote_memory", hooks{post: layouts(func(l *rdma.MkeyLayout) {
+			if l.Repeat > 1 {
+				l.Repeat--
+			}
+		})}},
+		{"a stride counts from the begin of a block", "mkey/strided_to_strided", hooks{post: layouts(func(l *rdma.MkeyLayout) {
+			for i := range l.Interleaved {
+				l.Interleaved[i].Skip -= min(l.Interleaved[i].Skip, l.Interleaved[i].Count)
+			}
+		})}},
+		{"a layout has all rights", "mkey/rights_are_the_layout's", hooks{post: layouts(func(l *rdma.MkeyLayout) {
+			l.Access = rdma.AccessLocalWrite | rdma.AccessRemoteWrite | rdma.AccessRemoteRead | rdma.AccessRemoteAtomic
+		})}},
+
+		{"a shared queue is filled in the wrong order", "srq/filled_in_posting_order_by_all", hooks{recv: overtaken()}},
+		{"the limit is never reached", "srq/limit_event_comes_once", hooks{untold: []rdma.EventType{rdma.EventSRQLimitReached}}},
+		{"the limit comes one late", "srq/limit_event_comes_once", hooks{modifySRQ: func(a *rdma.SRQAttr) { a.Limit-- }}},
+		{"nobody hears of the last receive", "srq/last_WQE_reached", hooks{untold: []rdma.EventType{rdma.EventQPLastWQEReached}}},
+		{"a request takes from the first queue that was named", "xrc/request_names_the_queue", firstQueue()},
+		{"all domains are one", "xrc/queue_of_another_domain_is_refused", hooks{domain: oneDomain}},
+		{"a file names no domain", "xrc/domain_of_a_file", hooks{domain: func(a *rdma.XRCDInitAttr) { a.File = nil }}},
+		{"the access key does not count", "dc/wrong_key_is_refused", hooks{create: func(i *rdma.QPInitAttr) { i.DCAccessKey = 0 }, post: requests(func(w *rdma.SendWR) { w.DCAccessKey = 0 })}},
+		{"connections are not counted", "dc/reconnects_on_change_alone", hooks{counters: func(c *rdma.Counters) { c.DCConnects = 1 }}},
+		{"inline receive is told of and not there", "inline_recv/small_payload_is_copied_at_the_poll", hooks{create: func(i *rdma.QPInitAttr) { i.Cap.MaxInlineRecv = 0 },
+			queryInit: func(i *rdma.QPInitAttr) { i.Cap.MaxInlineRecv = 32 }}},
+		{"every message is at the begin of its receive", "striding/one_receive_takes_many_messages", hooks{pollEx: func(w *rdma.WCEx) { w.Offset = 0 }}},
+		{"no message is the last of its receive", "striding/message_never_spans_two_receives", hooks{pollEx: func(w *rdma.WCEx) { w.Flags &^= rdma.WCFlagLastStride }}},
+		{"time runs backwards", "cq_ex/timestamps_in_order", hooks{pollEx: func(w *rdma.WCEx) { w.Timestamp = ^w.Timestamp }}},
+		{"nobody is notified", "channel/event_with_the_next_completion", hooks{notify: func(rdma.CQ, bool) error { return nil }}},
+		{"every completion is solicited", "channel/solicited_only", hooks{notify: func(q rdma.CQ, _ bool) error { return q.ReqNotify(false) }}},
+		{"nobody hears that the queue is drained", "event/SQ_drained_when_asked", hooks{untold: []rdma.EventType{rdma.EventSQDrained}}},
+		{"the responder does not tell why", "event/responder_tells_its_program_why", hooks{untold: []rdma.EventType{rdma.EventQPAccessErr}}},
+		{"every doorbell fetches once", "doorbell/batching_saves_doorbells_and_fetches", hooks{counters: func(c *rdma.Counters) { c.WQEFetches = c.Doorbells }}},
+		{"no entry comes with its doorbell", "doorbell/inline_alone_is_a_direct_WQE", hooks{counters: func(c *rdma.Counters) { c.DirectWQEs = 0 }}},
+		{"what is lost is told", "uc/without_a_receive_it_is_lost", hooks{post: requests(func(w *rdma.SendWR) {
+			if len(w.SGL) > 0 {
+				w.SGL = slices.Clone(w.SGL)
+				w.SGL[0].LKey ^= 1
+			}
+		})}},
+		{"the Q_Key does not count", "ud/QKey_is_checked", hooks{modify: func(a *rdma.QPAttr, _ *rdma.QPAttrMask) { a.QKey = 5 }, post: requests(func(w *rdma.SendWR) { w.RemoteQKey = 5 })}},
+	}
+}
+
+// unharmed are the groups without a mutant.
+var unharmed = map[string]string{
+	"process": "needs other processes, which have their devices to themselves",
+}
+
+// bindings changes what windows of type 2 are to show.
+func bindings(change func(*rdma.MWBind)) func([]rdma.SendWR) []rdma.SendWR {
+	return requests(func(w *rdma.SendWR) {
+		if w.Opcode == rdma.WRBindMW {
+			change(w.Bind) // a copy: see bare
+		}
+	})
+}
+
+// bindingsLast executes the bindings of a list when all else is.
+func bindingsLast(wrs []rdma.SendWR) []rdma.SendWR {
+	out := slices.Clone(wrs)
+	slices.SortStableFunc(out, func(a, b rdma.SendWR) int {
+		late := func(w rdma.SendWR) int {
+			if w.Opcode == rdma.WRBindMW {
+				return 1
+			}
+			return 0
+		}
+		return late(a) - late(b)
+	})
+	return out
+}
+
+// overtaken puts every fifth receive behind the one that is posted next.
+func overtaken() func([]rdma.RecvWR) []rdma.RecvWR {
+	var mu sync.Mutex
+	var held []rdma.RecvWR
+	n := 0
+	return func(wrs []rdma.RecvWR) []rdma.RecvWR {
+		mu.Lock()
+		defer mu.Unlock()
+		if n++; n%5 == 0 {
+			held = append(held, rdma.RecvWR{WRID: wrs[0].WRID, SGL: slices.Clone(wrs[0].SGL)})
+			return wrs[:0]
+		}
+		out := append(slices.Clone(wrs), held...)
+		held = nil
+		return out
+	}
+}
+
+// layouts changes the layouts of keys.
+func layouts(change func(*rdma.MkeyLayout)) func([]rdma.SendWR) []rdma.SendWR {
+	return requests(func(w *rdma.SendWR) {
+		if w.Opcode == rdma.WRRegMkey && w.Layout != nil {
+			l := *w.Layout
+			l.Interleaved = slices.Clone(l.Interleaved)
+			change(&l)
+			w.Layout = &l
+		}
+	})
+}
+
+// firstQueue makes every request take from the shared queue that one named first.
+func firstQueue() hooks {
+	var mu sync.Mutex
+	var first uint32
+	return hooks{post: requests(func(w *rdma.SendWR) {
+		mu.Lock()
+		defer mu.Unlock()
+		if first == 0 {
+			first = w.SRQNum
+		}
+		w.SRQNum = first
+	})}
+}
+
+// oneDomain makes every XRC domain the one of this program's file.
+func oneDomain(a *rdma.XRCDInitAttr) {
+	f, err := os.Open(os.Args[0])
+	if err != nil {
+		panic(err)
+	}
+	*a = rdma.XRCDInitAttr{File: f, Flags: os.O_CREATE}
+}
+
+// TestEveryGroupHasAMutant: a rule that no device can break is none.
+func TestEveryGroupHasAMutant(t *testing.T) {
+	caught := map[string]bool{}
+	for _, m := range mutants() {
+		group, _, _ := strings.Cut(m.caught, "/")
+		caught[group] = true
+	}
+	for _, rule := range rdmatest.Rules(rdmatest.Fabric{Processes: true}) {
+		group, _, _ := strings.Cut(rule.Name, "/")
+		if _, excused := unharmed[group]; caught[group] == excused {
+			t.Errorf("group %s: a mutant: %v, and a reason to have none: %v", group, caught[group], excused)
+			caught[group] = !caught[group] // say it once
+		}
 	}
 }
 
@@ -293,6 +498,7 @@ func TestSuiteCatchesMutants(t *testing.T) {
 		if !cases[only] {
 			cases[only] = true
 			t.Run("sound/"+rule, func(t *testing.T) {
+				t.Parallel()
 				out, err := run("none", only)
 				if err != nil || !strings.Contains(out, "--- PASS: TestMutant/"+m.caught) {
 					t.Errorf("the case fails on a sound device: %v\n%s", err, out)
@@ -300,6 +506,7 @@ func TestSuiteCatchesMutants(t *testing.T) {
 			})
 		}
 		t.Run(m.name, func(t *testing.T) {
+			t.Parallel()
 			out, err := run(m.name, only)
 			var exit *exec.ExitError
 			if !errors.As(err, &exit) || !strings.Contains(out, "--- FAIL: TestMutant/"+m.caught) {
@@ -307,193 +514,4 @@ func TestSuiteCatchesMutants(t *testing.T) {
 			}
 		})
 	}
-}
-
-// mutated opens nodes in one segment with hooks between.
-func mutated(h hooks) func(testing.TB, int) []rdmatest.Node {
-	return func(t testing.TB, n int) []rdmatest.Node {
-		segment, err := shm.NewLocal(shm.Geometry{Ranks: n, ArenaSize: 64 << 20})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { segment.Close() })
-		var nodes []rdmatest.Node
-		for i := range n {
-			p, err := soft.New(soft.Config{Segment: segment, Rank: i, Host: "here"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { p.Close() })
-			devices, err := p.Devices()
-			if err != nil {
-				t.Fatal(err)
-			}
-			ctx, err := devices[0].Open()
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { ctx.Close() })
-			nodes = append(nodes, rdmatest.Local(&mutantContext{ctx, h}))
-		}
-		return nodes
-	}
-}
-
-type (
-	mutantContext struct {
-		rdma.Context
-		h hooks
-	}
-	mutantPD struct {
-		rdma.PD
-		c *mutantContext
-	}
-	mutantMR struct {
-		rdma.MR
-		d *mutantPD
-	}
-	mutantCQ struct {
-		rdma.CQ
-		h hooks
-	}
-	mutantQP struct {
-		rdma.QP
-		h hooks
-	}
-)
-
-func (c *mutantContext) Endpoint() []byte { return c.Context.(rdma.Endpointer).Endpoint() }
-
-func (c *mutantContext) AddEndpoint(gid rdma.GID, e []byte) error {
-	return c.Context.(rdma.Endpointer).AddEndpoint(gid, e)
-}
-
-func (c *mutantContext) AllocPD() (rdma.PD, error) {
-	pd, err := c.Context.AllocPD()
-	if err != nil {
-		return nil, err
-	}
-	return &mutantPD{pd, c}, nil
-}
-
-func (c *mutantContext) CreateCQ(n int) (rdma.CQ, error) {
-	cq, err := c.Context.CreateCQ(n)
-	if err != nil {
-		return nil, err
-	}
-	return &mutantCQ{cq, c.h}, nil
-}
-
-func (c *mutantContext) Counters() rdma.Counters {
-	n := c.Context.Counters()
-	if c.h.counters != nil {
-		c.h.counters(&n)
-	}
-	return n
-}
-
-func (d *mutantPD) Context() rdma.Context { return d.c }
-
-func (d *mutantPD) region(m rdma.MR, err error) (rdma.MR, error) {
-	if err != nil {
-		return nil, err
-	}
-	if d.c.h.register != nil {
-		d.c.h.register(m)
-	}
-	return &mutantMR{m, d}, nil
-}
-
-func (d *mutantPD) AllocMR(n int, a rdma.Access) (rdma.MR, error) {
-	return d.region(d.PD.AllocMR(n, a))
-}
-func (d *mutantPD) RegMR(b []byte, a rdma.Access) (rdma.MR, error) { return d.region(d.PD.RegMR(b, a)) }
-
-func (d *mutantPD) CreateQP(i rdma.QPInitAttr) (rdma.QP, error) {
-	if cq, ok := i.SendCQ.(*mutantCQ); ok {
-		i.SendCQ = cq.CQ
-	}
-	if cq, ok := i.RecvCQ.(*mutantCQ); ok {
-		i.RecvCQ = cq.CQ
-	}
-	qp, err := d.PD.CreateQP(i)
-	if err != nil {
-		return nil, err
-	}
-	return &mutantQP{qp, d.c.h}, nil
-}
-
-func (d *mutantPD) Close() error {
-	if d.c.h.closePD != nil {
-		return d.c.h.closePD(d.PD)
-	}
-	return d.PD.Close()
-}
-
-func (m *mutantMR) PD() rdma.PD { return m.d }
-
-func (m *mutantMR) Close() error {
-	if m.d.c.h.closeMR != nil {
-		return m.d.c.h.closeMR(m.MR)
-	}
-	return m.MR.Close()
-}
-
-func (q *mutantCQ) Poll(wc []rdma.WC) (int, error) {
-	n, err := q.CQ.Poll(wc)
-	if err == nil && n > 0 && q.h.poll != nil {
-		n = len(q.h.poll(wc[:n:n]))
-	}
-	return n, err
-}
-
-func (q *mutantCQ) Close() error {
-	if q.h.closeCQ != nil {
-		return q.h.closeCQ(q.CQ)
-	}
-	return q.CQ.Close()
-}
-
-func (q *mutantQP) PostSend(wrs []rdma.SendWR) (int, error) {
-	if q.h.post == nil {
-		n, err := q.QP.PostSend(wrs)
-		if err != nil && q.h.refused != nil && n < len(wrs) {
-			q.h.refused(q.QP, wrs[n+1:])
-		}
-		return n, err
-	}
-	if n, err := q.QP.PostSend(q.h.post(wrs)); err != nil {
-		return min(n, len(wrs)), fmt.Errorf("mutated: %w", err)
-	}
-	return len(wrs), nil
-}
-
-func (q *mutantQP) PostRecv(wrs []rdma.RecvWR) (int, error) {
-	if q.h.recv != nil {
-		wrs = q.h.recv(wrs)
-	}
-	return q.QP.PostRecv(wrs)
-}
-
-func (q *mutantQP) Modify(a rdma.QPAttr, m rdma.QPAttrMask) error {
-	if q.h.modify != nil {
-		q.h.modify(&a, &m)
-	}
-	return q.QP.Modify(a, m)
-}
-
-func (q *mutantQP) State() rdma.QPState {
-	s := q.QP.State()
-	if q.h.state != nil {
-		s = q.h.state(s)
-	}
-	return s
-}
-
-func (q *mutantQP) Query() (rdma.QPAttr, rdma.QPInitAttr) {
-	a, i := q.QP.Query()
-	if q.h.query != nil {
-		q.h.query(&a)
-	}
-	return a, i
 }

@@ -134,7 +134,7 @@ func (n *local) Memory(pd rdma.PD, kind MemoryKind, size int, access rdma.Access
 		if err != nil {
 			return Region{}, err
 		}
-		return Region{mr, mr.Addr(), size, bytes(buf[:size])}, nil
+		return Region{mr, addressOf(buf), size, bytes(buf[:size])}, nil
 	case Implicit:
 		mr, err := pd.RegMR(nil, access|rdma.AccessOnDemand)
 		if err != nil {
