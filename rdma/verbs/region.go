@@ -6,6 +6,7 @@ package verbs
 import "C"
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -28,6 +29,7 @@ type region struct {
 	mu     sync.Mutex // serialises Rereg and Close, and guards what follows
 	pin    runtime.Pinner
 	mapped []byte // to be unmapped
+	spoilt bool   // by a Rereg that failed
 }
 
 // A view is what a region is until Rereg makes it another.
@@ -178,6 +180,12 @@ func (d *domain) RegDMABufMR(offset, length, iova uint64, fd int, access rdma.Ac
 	if err := rdma.CheckAccess(access); err != nil {
 		return nil, err
 	}
+	if access&(rdma.AccessZeroBased|rdma.AccessOnDemand) != 0 {
+		return nil, invalid(op, "%v of a dma-buf", access)
+	}
+	if length > 0 && iova+length-1 < iova {
+		return nil, invalid(op, "%d bytes from %#x on wrap", length, iova)
+	}
 	r := &region{c: d.c}
 	err := r.make(op, &C.gv_mr{kind: C.GV_MR_DMABUF, fd: C.int(fd), access: C.uint32_t(access & accessMask),
 		length: C.uint64_t(length), iova: C.uint64_t(iova), offset: C.uint64_t(offset)},
@@ -194,14 +202,28 @@ func (d *domain) AdviseMR(advice rdma.Advice, flags rdma.AdviseFlags, sgl []rdma
 	if err := check("advise_mr", &d.node); err != nil {
 		return err
 	}
-	return failed("advise_mr", adviseMR(d.h, advice, flags, sgl), "")
+	if len(sgl) == 0 { // which the kernel calls invalid
+		return nil
+	}
+	rc := adviseMR(d.h, advice, flags, sgl)
+	// The manual has EFAULT for keys and rights too, the kernel's mlx5 says more.
+	if errno := syscall.Errno(rc); errno == syscall.ENOENT || errno == syscall.EPERM {
+		rc = C.int(syscall.EFAULT)
+	}
+	return failed("advise_mr", rc, "")
 }
 
 // Rereg changes the region in place.
 func (r *region) Rereg(flags rdma.ReregFlags, pd rdma.PD, buf []byte, access rdma.Access) error {
 	const op = "rereg_mr"
+	if flags == 0 || flags&^(rdma.ReregTranslation|rdma.ReregPD|rdma.ReregAccess) != 0 {
+		return invalid(op, "flags %#x", uint8(flags))
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.spoilt {
+		return invalid(op, "the region can only be closed: a re-registration has failed")
+	}
 	from := *r.view.Load()
 	to := from
 	var pdHandle handle
@@ -221,7 +243,10 @@ func (r *region) Rereg(flags rdma.ReregFlags, pd rdma.PD, buf []byte, access rdm
 		}
 		to.access = access
 	}
-	request := C.gv_mr{access: C.uint32_t(to.access & accessMask)}
+	var request C.gv_mr
+	if flags&rdma.ReregAccess != 0 { // without the flag libibverbs takes no rights
+		request.access = C.uint32_t(to.access & accessMask)
+	}
 	var pin runtime.Pinner
 	if flags&rdma.ReregTranslation != 0 {
 		if len(buf) == 0 {
@@ -237,8 +262,12 @@ func (r *region) Rereg(flags rdma.ReregFlags, pd rdma.PD, buf []byte, access rdm
 	if err == nil {
 		var spoilt C.int
 		err = failed(op, C.gv_rereg_mr(&r.c.lib.c, r.h, C.int(flags), pdHandle, &request, &spoilt), "")
-		if spoilt != 0 { // not one of the harmless errors, whatever the errno
-			err = &rdma.OpError{Op: op, Detail: err.Error() + ": the region can only be closed", Err: syscall.EIO}
+		if spoilt != 0 {
+			r.spoilt = true
+			if err != nil && (errors.Is(err, rdma.ErrInvalid) || errors.Is(err, rdma.ErrBusy) || errors.Is(err, rdma.ErrNotSupported)) {
+				// Those would say that it is as it was.
+				err = &rdma.OpError{Op: op, Detail: err.Error() + ": the region can only be closed", Err: syscall.EIO}
+			}
 		}
 	}
 	if err != nil {
