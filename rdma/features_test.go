@@ -56,10 +56,23 @@ func TestFeatureTable(t *testing.T) {
 	if len(all) != len(rdma.Features()) {
 		t.Fatalf("feature.go declares %d features, Features has %d", len(all), len(rdma.Features()))
 	}
-	facts := table{soft: softSupport(t), lacks: rxeLacks(t, all), examples: examples(t)}
-	differs := rxeDiffers(t)
+	facts := table{soft: softSupport(t), lacks: lacks(t, all, verbsTest, "rxeLacks"), examples: examples(t)}
+	for f := range verbs.Lacking() {
+		if !facts.lacks[f] {
+			t.Errorf("verbs lacks %v on every device, and rxeLacks has it not", f)
+		}
+	}
+	differs := differences(t, verbsTest, "rxeDiffers")
 	facts.suite = rdmatest.Rules(rdmatest.Fabric{Processes: true})
 	// As verbs' conformance test has it in make test-rxe.
+	// As its model_test.go has it.
+	groups := modelGroups(t)
+	facts.model = slices.DeleteFunc(rdmatest.Rules(rdmatest.Fabric{InexactRetries: true, WholePages: true,
+		Lacks: slices.Collect(maps.Keys(lacks(t, all, modelTest, "modelLacks"))), Differs: differences(t, modelTest, "modelDiffers")}),
+		func(r rdmatest.Rule) bool {
+			group, _, _ := strings.Cut(r.Name, "/")
+			return !slices.Contains(groups, group)
+		})
 	facts.rxe = rdmatest.Rules(rdmatest.Fabric{Inexact: true, InexactRetries: true, WholePages: true, Brief: true,
 		Lacks: slices.Collect(maps.Keys(facts.lacks)), Differs: differs})
 	var b strings.Builder
@@ -75,7 +88,7 @@ func TestFeatureTable(t *testing.T) {
 	}
 	for _, f := range all {
 		rules := ofFeature(facts.suite, f.Feature)
-		row("`"+f.String()+"`", f.comment, facts.onSoft(f.Feature), facts.onVerbs(f.Feature, ofFeature(facts.rxe, f.Feature)), count(rules), facts.example(f.Feature))
+		row("`"+f.String()+"`", f.comment, facts.onSoft(f.Feature), facts.onVerbs(f.Feature, ofFeature(facts.rxe, f.Feature), ofFeature(facts.model, f.Feature)), count(rules), facts.example(f.Feature))
 		if facts.soft[f.Feature] == nil && len(rules) == 0 {
 			t.Errorf("soft has %v, and no rule of rdmatest needs it", f)
 		}
@@ -86,21 +99,29 @@ func TestFeatureTable(t *testing.T) {
 			if p.of != f.Feature {
 				continue
 			}
-			rules, rxe := matching(facts.suite, p.rules), matching(facts.rxe, p.rules)
+			rules, rxe, model := matching(facts.suite, p.rules), matching(facts.rxe, p.rules), matching(facts.model, p.rules)
 			if len(rules) == 0 {
-				rules, rxe = ofFeature(facts.suite, p.of), ofFeature(facts.rxe, p.of)
+				rules, rxe, model = ofFeature(facts.suite, p.of), ofFeature(facts.rxe, p.of), ofFeature(facts.model, p.of)
 			}
-			row(p.name, p.meaning, facts.onSoft(p.of), facts.onVerbs(p.of, rxe), count(rules), "with `"+p.of.String()+"`")
+			row(p.name, p.meaning, facts.onSoft(p.of), facts.onVerbs(p.of, rxe, model), count(rules), "with `"+p.of.String()+"`")
 		}
 	}
 	compare(t, "README.md", "features", b.String())
 
-	b.Reset()
-	b.WriteString("| rule | what Soft-RoCE does |\n|---|---|\n")
-	for _, rule := range slices.Sorted(maps.Keys(differs)) {
-		row("`"+rule+"`", differs[rule])
+	for _, c := range []struct {
+		mark, head string
+		rules      map[string]string
+	}{
+		{"differences", "what Soft-RoCE does", differs},
+		{"stand-in", "why the stand-in does not keep it", differences(t, modelTest, "modelDiffers")},
+	} {
+		b.Reset()
+		b.WriteString("| rule | " + c.head + " |\n|---|---|\n")
+		for _, rule := range slices.Sorted(maps.Keys(c.rules)) {
+			row("`"+rule+"`", c.rules[rule])
+		}
+		compare(t, filepath.Join("verbs", "README.md"), c.mark, b.String())
 	}
-	compare(t, filepath.Join("verbs", "README.md"), "differences", b.String())
 }
 
 // Both providers have a page, with the same headings.
@@ -180,6 +201,7 @@ type table struct {
 	lacks    map[rdma.Feature]bool // Soft-RoCE, or the provider
 	suite    []rdmatest.Rule
 	rxe      []rdmatest.Rule // those that are checked on Soft-RoCE
+	model    []rdmatest.Rule // and on the library that stands in for a card's
 	examples map[string]bool
 }
 
@@ -201,20 +223,34 @@ func (f *table) onSoft(feature rdma.Feature) string {
 	return "no: " + reason
 }
 
-func (f *table) onVerbs(feature rdma.Feature, checked []string) string {
+// onMlx5 are the features that only devices have whose driver is libmlx5.
+var onMlx5 = []rdma.Feature{rdma.FeatureDC, rdma.FeatureUMR}
+
+func (f *table) onVerbs(feature rdma.Feature, checked, model []string) string {
 	if reason, lacking := verbs.Lacking()[feature]; lacking {
 		return "no: " + reason
 	}
 	if f.lacks[feature] {
-		return "if the device has it; never run, as Soft-RoCE has not"
+		who := "if the device has it"
+		if slices.Contains(onMlx5, feature) {
+			who = "mlx5 devices"
+		}
+		if len(model) == 0 {
+			return who + "; never run, as Soft-RoCE has it not"
+		}
+		return fmt.Sprintf("%s; no card was seen, %s on a stand-in", who, rulesIn(len(model)))
 	}
 	if len(checked) == 0 {
 		return "if the device has it; Soft-RoCE has, but its rules are not settled there"
 	}
-	if len(checked) == 1 {
-		return "yes, 1 rule on Soft-RoCE"
+	return fmt.Sprintf("yes, %s on Soft-RoCE", rulesIn(len(checked)))
+}
+
+func rulesIn(n int) string {
+	if n == 1 {
+		return "1 rule"
 	}
-	return fmt.Sprintf("yes, %d rules on Soft-RoCE", len(checked))
+	return strconv.Itoa(n) + " rules"
 }
 
 func (f *table) example(feature rdma.Feature) string {
@@ -336,44 +372,58 @@ func variable(t *testing.T, file, name string) []ast.Expr {
 	return nil
 }
 
-const verbsTest = "verbs/conformance_test.go"
+const (
+	verbsTest = "verbs/conformance_test.go"
+	modelTest = "verbs/model_test.go"
+)
 
-func rxeLacks(t *testing.T, all []feature) map[rdma.Feature]bool {
+// lacks are the features in a list of a test.
+func lacks(t *testing.T, all []feature, file, list string) map[rdma.Feature]bool {
 	lacks := map[rdma.Feature]bool{}
-	for _, e := range variable(t, verbsTest, "rxeLacks") {
+	for _, e := range variable(t, file, list) {
 		name := e.(*ast.SelectorExpr).Sel.Name
 		i := slices.IndexFunc(all, func(f feature) bool { return f.ident == name })
 		if i < 0 {
-			t.Fatalf("rxeLacks has %s, which is no feature", name)
+			t.Fatalf("%s has %s, which is no feature", list, name)
 		}
 		lacks[all[i].Feature] = true
 	}
 	if len(lacks) == 0 {
-		t.Fatalf("%s has no rxeLacks", verbsTest)
-	}
-	for f := range verbs.Lacking() {
-		if !lacks[f] {
-			t.Errorf("verbs lacks %v on every device, and rxeLacks has it not", f)
-		}
+		t.Fatalf("%s has no %s", file, list)
 	}
 	return lacks
 }
 
-func rxeDiffers(t *testing.T) map[string]string {
+// differences are the rules in a map of a test, with what is otherwise.
+func differences(t *testing.T, file, name string) map[string]string {
 	differs := map[string]string{}
-	for _, e := range variable(t, verbsTest, "rxeDiffers") {
+	for _, e := range variable(t, file, name) {
 		pair := e.(*ast.KeyValueExpr)
 		key, err := strconv.Unquote(pair.Key.(*ast.BasicLit).Value)
 		value, err2 := strconv.Unquote(pair.Value.(*ast.BasicLit).Value)
 		if err != nil || err2 != nil {
-			t.Fatalf("rxeDiffers: %v, %v", err, err2)
+			t.Fatalf("%s: %v, %v", name, err, err2)
 		}
 		differs[key] = value
 	}
 	if len(differs) == 0 {
-		t.Fatalf("%s has no rxeDiffers", verbsTest)
+		t.Fatalf("%s has no %s", file, name)
 	}
 	return differs
+}
+
+func modelGroups(t *testing.T) (groups []string) {
+	for _, e := range variable(t, modelTest, "modelGroups") {
+		group, err := strconv.Unquote(e.(*ast.BasicLit).Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		groups = append(groups, group)
+	}
+	if len(groups) == 0 {
+		t.Fatalf("%s has no modelGroups", modelTest)
+	}
+	return groups
 }
 
 // examples are the functions of this package's tests.

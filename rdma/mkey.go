@@ -1,5 +1,10 @@
 package rdma
 
+import (
+	"fmt"
+	"math"
+)
+
 // An Mkey is a memory key whose layout a work request sets (mlx5dv_mkey, user
 // memory registration): its addresses count from 0 without a gap, whatever the
 // memory behind them looks like. WRRegMkey sets the layout; requests posted
@@ -41,4 +46,28 @@ func (l MkeyLayout) Len() uint64 {
 		round += uint64(p.Count)
 	}
 	return n + uint64(l.Repeat)*round
+}
+
+// Wrong says what keeps a layout from being one for a key of so many entries,
+// whatever lies behind the keys that it names; "" for nothing.
+func (l *MkeyLayout) Wrong(entries int) string {
+	if CheckAccess(l.Access) != nil || l.Access&^(AccessLocalWrite|AccessRemoteWrite|AccessRemoteRead|AccessRemoteAtomic) != 0 {
+		return fmt.Sprintf("a layout cannot grant %v", l.Access)
+	}
+	if (len(l.List) == 0) == (len(l.Interleaved) == 0) || len(l.List)+len(l.Interleaved) > entries {
+		return fmt.Sprintf("%d pieces in a list and %d interleaved: want 1 to %d of one kind", len(l.List), len(l.Interleaved), entries)
+	}
+	if l.Len() == 0 {
+		return "a layout of no bytes"
+	}
+	// Len adds and multiplies numbers of 32 bits, and so many of them that
+	// only the product may be too large.
+	var round uint64
+	for i := range l.Interleaved {
+		round += uint64(l.Interleaved[i].Count)
+	}
+	if round > 0 && uint64(l.Repeat) > math.MaxInt64/round {
+		return fmt.Sprintf("%d rounds of %d bytes", l.Repeat, round)
+	}
+	return ""
 }

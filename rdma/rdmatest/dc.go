@@ -292,6 +292,7 @@ func dcNobody(r *rig) {
 	r.move(qp, rdma.StateReset)
 	a.steps(qp, defaults().attr, dciInit, rdma.QPPathMTUMask, dciRTS)
 	b.steps(young.qp, dcPath(r, b), dctInit, dctRTR)
+	wr.RemoteQPN = young.qp.Num() // which some have from RTR on
 	post(r, qp, wr)
 	a.want(a.scq, 2, rdma.WCSuccess)
 	rc.works(3)

@@ -499,7 +499,7 @@ func mkeyUnderFire(r *rig) {
 				layout, _ := piecesOf(m, 64, [][3]int{{0, 1024, 0}})
 				w := target.lay(setter.qa, k, layout)
 				underFire(r, target, writers, nil, w, m, depth, func() {
-					if round%2 == 0 {
+					if round%2 == 0 || kind == Allocated { // whose memory goes with its region
 						setter.send(localInv(1, k.RKey()))
 						target.want(target.scq, 1, rdma.WCSuccess)
 						return

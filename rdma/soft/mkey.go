@@ -85,26 +85,7 @@ func (q *queuePair) checkLayout(wr *rdma.SendWR) (wrong string) {
 	if !ok || k.d.ctx != q.pd.ctx || wr.Layout == nil {
 		return "there must be a key of this context, and a layout"
 	}
-	l := wr.Layout
-	if rdma.CheckAccess(l.Access) != nil || l.Access&^(rdma.AccessLocalWrite|remoteAccess) != 0 {
-		return fmt.Sprintf("a layout cannot grant %v", l.Access)
-	}
-	if (len(l.List) == 0) == (len(l.Interleaved) == 0) || len(l.List)+len(l.Interleaved) > k.entries {
-		return fmt.Sprintf("%d pieces in a list and %d interleaved: want 1 to %d of one kind", len(l.List), len(l.Interleaved), k.entries)
-	}
-	if l.Len() == 0 {
-		return "a layout of no bytes"
-	}
-	// Len adds and multiplies numbers of 32 bits, and so many of them that
-	// only the product may be too large.
-	var round uint64
-	for i := range l.Interleaved {
-		round += uint64(l.Interleaved[i].Count)
-	}
-	if round > 0 && uint64(l.Repeat) > math.MaxInt64/round {
-		return fmt.Sprintf("%d rounds of %d bytes", l.Repeat, round)
-	}
-	return ""
+	return wr.Layout.Wrong(k.entries)
 }
 
 // weaveOf is the layout of a request, without pieces of no bytes.

@@ -42,6 +42,9 @@ type deviceContext struct {
 	windows map[*window]struct{}
 
 	numbers sync.Map // number -> *queuePair, for receives from shared queues
+	// elsewhere stands for the XRC targets of other contexts, and processes, whose
+	// messages come into the shared queues of their domain.
+	elsewhere *queuePair
 
 	evMu    sync.Mutex     // guards objects; never held across a verb
 	objects map[handle]any // whom an event of libibverbs means
@@ -62,6 +65,7 @@ func (d *device) Open() (rdma.Context, error) {
 		return nil, c.abandon(failed("query_device", rc, d.name))
 	}
 	c.attr = c.limits()
+	c.elsewhere = &queuePair{c: c, init: rdma.QPInitAttr{Type: rdma.XRCRecv}}
 	if c.watch, err = newWatcher(c, int(opened.async_fd)); err != nil {
 		return nil, c.abandon(err)
 	}
@@ -101,6 +105,9 @@ func (c *deviceContext) Device() rdma.Device { return c.device }
 func (c *deviceContext) QueryDevice() rdma.DeviceAttr {
 	attr := c.attr
 	attr.MaxInlineData = c.maxInline()
+	if c.Supports(rdma.FeatureUMR) == nil {
+		attr.MaxMkeyEntries = roomForPieces(attr.MaxInlineData, true)
+	}
 	return attr
 }
 

@@ -51,6 +51,10 @@ type facts struct {
 	inline   int // the longest inline payload, when probed
 	probed   bool
 	features map[rdma.Feature]error
+
+	extMu sync.Mutex // guards what follows
+	ext   *extension // nil: not looked for, or
+	noExt string     // why there is none
 }
 
 // A node is what all objects of a context have in common: who uses it and whether

@@ -22,6 +22,7 @@
 //
 //	shim.c        the verbs as flat C functions; all but post and poll go by
 //	              pointers that dlsym found
+//	mlx5.c        the same of libmlx5, for dc.go and mkey.go
 //	wire_unsafe   requests and completions as they lie in C memory
 //	lane          which request a completion is of
 //	queuePair, sharedQueue, completionQueue, region, window, ...
@@ -53,9 +54,10 @@
 // # Limits
 //
 // RoCE: an address vector has no LID, so InfiniBand's own link layer is not
-// addressed. No mlx5dv: DC, UMR, striding receive and inline receive are not
-// supported, nor is tag matching. On-demand paging, dma-buf regions, re-registration and
-// XRC pass to the library as they are and were never run: no device here has them. The
+// addressed. Striding and inline receive are not supported, for reasons that the
+// README has, nor is tag matching. Dynamic connections, layouts, on-demand paging, dma-buf
+// regions, re-registration and XRC were run against testdata/model.c, which stands
+// in for libibverbs and libmlx5, and never on a card. The
 // kernel wants a region's address and its memory at the same place of a page, so
 // RegMRIOVA takes only such addresses and AccessZeroBased only memory that begins
 // at a page, as AllocMR's does. Counters' retries are the device's own counts of

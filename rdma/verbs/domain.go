@@ -51,11 +51,6 @@ func (d *domain) ShareVA() (rdma.SVA, error) {
 	return nil, d.c.Supports(rdma.FeatureSVA)
 }
 
-// CreateMkey would need mlx5dv.
-func (d *domain) CreateMkey(int) (rdma.Mkey, error) {
-	return nil, d.c.Supports(rdma.FeatureUMR)
-}
-
 // A window is an MW.
 type window struct {
 	d    *domain

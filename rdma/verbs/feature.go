@@ -73,6 +73,12 @@ func (c *deviceContext) probe(f rdma.Feature) error {
 		return lacks("%s", reason)
 	}
 	switch f {
+	case rdma.FeatureDC, rdma.FeatureUMR:
+		ext, err := c.mlx5(f.String())
+		if err != nil {
+			return err
+		}
+		return c.probeMlx5(f, ext)
 	case rdma.FeatureRC:
 		return c.tryQP(f, rdma.RC)
 	case rdma.FeatureUC:

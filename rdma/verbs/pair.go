@@ -1,7 +1,7 @@
 package verbs
 
 /*
-#include "shim.h"
+#include "mlx5.h"
 */
 import "C"
 
@@ -21,12 +21,15 @@ type queuePair struct {
 	c              *deviceContext
 	d              *domain // nil of one that OpenQP gave
 	h              handle
-	num            uint32
+	num            atomic.Uint32 // 0 of a DCT that is not in RTR
 	node           node
 	init           rdma.QPInitAttr
 	sendCQ, recvCQ *completionQueue
 	srq            *sharedQueue
 	xrcd           *xrcDomain
+
+	ext *extension // how it was made, nil by libibverbs
+	how C.gv_mlx5_qp
 
 	peer       atomic.Uint32 // the connected queue pair's number
 	drainAsked atomic.Bool   // of the present SQD
@@ -36,11 +39,14 @@ type queuePair struct {
 	gone bool
 	attr rdma.QPAttr // what was set; the state may have moved on to ERR or SQE
 
-	sendMu  sync.Mutex
-	send    *lane // nil without a send queue
-	sendOK  bool  // the state takes sends
-	sends   batch[sendWR]
-	batches atomic.Uint64
+	sendMu   sync.Mutex
+	send     *lane // nil without a send queue
+	sendOK   bool  // the state takes sends
+	sends    batch[sendWR]
+	batches  atomic.Uint64
+	layout   layoutBuffer
+	target   rdma.DCTarget // of a DCI's last request
+	connects atomic.Uint64
 
 	recvMu sync.Mutex
 	recv   *lane // nil without a receive queue of its own
@@ -84,10 +90,11 @@ func (d *domain) CreateQP(attr rdma.QPInitAttr) (rdma.QP, error) {
 	if err := check(op, parents...); err != nil {
 		return nil, err
 	}
-	if rc := C.gv_create_qp(&c.lib.c, c.h, &request); rc != 0 {
+	if rc := q.create(&request); rc != 0 {
 		return nil, failed(op, rc, fmt.Sprintf("%v with %+v", attr.Type, cap))
 	}
-	q.h, q.num = request.handle, uint32(request.num)
+	q.h = request.handle
+	q.num.Store(uint32(request.num))
 	q.init.Cap = rdma.QPCap{MaxSendWR: int(request.max_send_wr), MaxRecvWR: int(request.max_recv_wr),
 		MaxSendSGE: int(request.max_send_sge), MaxRecvSGE: int(request.max_recv_sge), MaxInlineData: int(request.max_inline)}
 	if err := q.addLanes(); err != nil {
@@ -96,7 +103,7 @@ func (d *domain) CreateQP(attr rdma.QPInitAttr) (rdma.QP, error) {
 	}
 	c.adopt(parents...)
 	c.queues[q] = struct{}{}
-	c.numbers.Store(q.num, q)
+	c.numbers.Store(q.num.Load(), q)
 	c.name(q.h, q)
 	return q, nil
 }
@@ -109,12 +116,16 @@ func (q *queuePair) judge(op string) error {
 		return err
 	}
 	var ok bool
-	if a.Type != rdma.XRCRecv {
+	if q.isDC() {
+		if err := q.judgeDC(op); err != nil {
+			return err
+		}
+	} else if a.Type != rdma.XRCRecv {
 		if q.sendCQ, ok = a.SendCQ.(*completionQueue); !ok || q.sendCQ.c != q.c {
 			return invalid(op, "the send CQ is of another context, or there is none")
 		}
 	}
-	if a.Type != rdma.XRCRecv && a.Type != rdma.XRCSend {
+	if a.Type != rdma.XRCRecv && a.Type != rdma.XRCSend && !q.isDC() {
 		if q.recvCQ, ok = a.RecvCQ.(*completionQueue); !ok || q.recvCQ.c != q.c {
 			return invalid(op, "the receive CQ is of another context, or there is none")
 		}
@@ -149,6 +160,7 @@ func (q *queuePair) judge(op string) error {
 	if a.Cap.MaxInlineData < 0 || a.Cap.MaxInlineData > 1<<20 {
 		return invalid(op, "MaxInlineData %d", a.Cap.MaxInlineData)
 	}
+	q.extend(op)
 	return nil
 }
 
@@ -185,13 +197,20 @@ func (c *deviceContext) OpenQP(num uint32, xrcd rdma.XRCD) (rdma.QP, error) {
 	if err := check(op, &x.node); err != nil {
 		return nil, err
 	}
-	q := &queuePair{c: c, num: num, xrcd: x, init: rdma.QPInitAttr{Type: rdma.XRCRecv, XRCD: x}}
+	q := &queuePair{c: c, xrcd: x, init: rdma.QPInitAttr{Type: rdma.XRCRecv, XRCD: x}}
+	q.num.Store(num)
 	if rc := C.gv_open_qp(c.h, C.uint32_t(num), x.h, &q.h); rc != 0 {
 		return nil, failed(op, rc, fmt.Sprintf("queue pair %#x", num))
 	}
+	var state C.int
+	if rc := C.gv_query_qp_state(&c.lib.c, q.h, &state); rc != 0 {
+		C.gv_destroy_qp(&c.lib.c, q.h)
+		return nil, failed(op, rc, "its state")
+	}
+	q.attr.State = rdma.QPState(state)
 	c.adopt(&x.node)
 	c.queues[q] = struct{}{}
-	c.numbers.Store(q.num, q)
+	c.numbers.Store(num, q)
 	c.name(q.h, q)
 	return q, nil
 }
@@ -203,7 +222,7 @@ func (q *queuePair) PD() rdma.PD {
 	return q.d
 }
 
-func (q *queuePair) Num() uint32 { return q.num }
+func (q *queuePair) Num() uint32 { return q.num.Load() }
 
 // State asks the device: it may have moved the queue pair to ERR by itself.
 func (q *queuePair) State() rdma.QPState {
@@ -215,6 +234,9 @@ func (q *queuePair) State() rdma.QPState {
 func (q *queuePair) state() rdma.QPState {
 	if q.gone || q.attr.State == rdma.StateReset {
 		return q.attr.State
+	}
+	if state, early := q.stateOfTarget(); early {
+		return state
 	}
 	var state C.int
 	if C.gv_query_qp_state(&q.c.lib.c, q.h, &state) != 0 {
@@ -242,6 +264,9 @@ func (q *queuePair) Modify(attr rdma.QPAttr, mask rdma.QPAttrMask) error {
 		return err
 	}
 	if err := q.checkValues(attr, mask); err != nil {
+		return err
+	}
+	if err := q.checkTargetStep(attr, mask); err != nil {
 		return err
 	}
 	if mask&rdma.QPStateMask == 0 { // not all drivers take it for the present one
@@ -300,6 +325,12 @@ func (q *queuePair) modify(attr rdma.QPAttr, mask rdma.QPAttrMask) error {
 	} else {
 		q.attr.Apply(attr, mask)
 	}
+	if q.init.Type == rdma.DCT && q.attr.State == rdma.StateRTR {
+		q.numberTarget()
+	}
+	if reset || attr.State == rdma.StateErr {
+		q.target = rdma.DCTarget{}
+	}
 	q.peer.Store(q.attr.DestQPNum)
 	q.failed.Store(attr.State == rdma.StateErr)
 	q.sendOK = attr.State >= rdma.StateRTS
@@ -347,7 +378,7 @@ func (q *queuePair) flush() error {
 func (q *queuePair) kill() {
 	q.life.Lock()
 	defer q.life.Unlock()
-	if q.gone || q.attr.State == rdma.StateReset {
+	if q.gone || q.attr.State == rdma.StateReset || q.init.Type == rdma.DCT {
 		return
 	}
 	_ = q.modify(rdma.QPAttr{State: rdma.StateErr}, rdma.QPStateMask) // what cannot be killed is dead
@@ -369,6 +400,7 @@ func (q *queuePair) counters(sum *rdma.Counters) {
 		return
 	}
 	sum.Batches += q.batches.Load()
+	sum.DCConnects += q.connects.Load()
 	q.sendCQ.mu.Lock()
 	q.send.count.add(sum)
 	q.sendCQ.mu.Unlock()
@@ -396,15 +428,16 @@ func (q *queuePair) destroy() error {
 		return err
 	}
 	q.c.unname(q.h)
-	q.c.numbers.CompareAndDelete(q.num, q)
+	q.c.numbers.CompareAndDelete(q.num.Load(), q)
 	if err := failed("destroy_qp", C.gv_destroy_qp(&q.c.lib.c, q.h), ""); err != nil {
-		q.c.numbers.Store(q.num, q)
+		q.c.numbers.Store(q.num.Load(), q)
 		q.c.name(q.h, q)
 		return err
 	}
 	q.gone, q.sendOK, q.recvOK = true, false, false
 	q.sends.free()
 	q.recvs.free()
+	q.layout.free()
 	c := q.c
 	c.countMu.Lock()
 	q.counters(&c.past)

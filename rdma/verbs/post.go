@@ -58,8 +58,8 @@ func (q *queuePair) postSends(wrs []rdma.SendWR) (int, error) {
 		if bad = q.layOut(n, head+uint64(n), &wrs[n]); bad != nil {
 			break
 		}
-		if n++; wrs[n-1].Opcode == rdma.WRBindMW {
-			break // what follows may need the window's new key
+		if n++; wrs[n-1].Opcode == rdma.WRBindMW || wrs[n-1].Opcode == rdma.WRRegMkey {
+			break // what follows may need the window's new key, or room for another layout
 		}
 	}
 	if n == 0 {
@@ -75,7 +75,7 @@ func (q *queuePair) postSends(wrs []rdma.SendWR) (int, error) {
 		w.mu.Lock()
 		last.mw = uint64(w.h)
 	}
-	taken, rc := postSend(q.h, b, n)
+	taken, rc := q.submit(b, n, wrs[:n])
 	if rc != 0 {
 		l.head.Store(head + uint64(taken))
 		bad = failed("post_send", rc, "")
@@ -141,7 +141,9 @@ func (q *queuePair) layOut(i int, seq uint64, wr *rdma.SendWR) error {
 			return err
 		}
 	case rdma.WRRegMkey:
-		return q.c.Supports(rdma.FeatureUMR)
+		if err := q.layOutMkey(to, wr); err != nil {
+			return err
+		}
 	default:
 		return invalid(op, "opcode %d is none", wr.Opcode)
 	}
@@ -162,8 +164,12 @@ func (q *queuePair) layOut(i int, seq uint64, wr *rdma.SendWR) error {
 		}
 	case rdma.XRCSend:
 		to.srqNum = wr.SRQNum
+	case rdma.DCI:
+		if err := q.layOutDC(to, wr); err != nil {
+			return err
+		}
 	}
-	*q.send.at(seq) = entry{wrid: wr.WRID, bytes: uint32(bytes), op: uint8(wr.Opcode), inline: wr.Flags&rdma.SendInline != 0}
+	*q.send.at(seq) = entry{wrid: wr.WRID, bytes: uint32(bytes), op: uint8(min(wr.Opcode, opRegMkey)), inline: wr.Flags&rdma.SendInline != 0}
 	return nil
 }
 

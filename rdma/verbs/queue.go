@@ -158,7 +158,10 @@ func (q *completionQueue) translate(raw *rawWC, wc *rdma.WC) bool {
 		// The receive is used up, but its queue pair is gone, or was reset, and
 		// the completion with it.
 		if pair = q.c.numbered(raw.qpNum); pair == nil {
-			return false
+			if l.shared.xrcd == nil {
+				return false
+			}
+			pair = q.c.elsewhere
 		}
 	} else {
 		e, ok := l.retire(raw.wrID, status == rdma.WCSuccess)
@@ -174,6 +177,10 @@ func (q *completionQueue) translate(raw *rawWC, wc *rdma.WC) bool {
 		}
 		return true
 	}
+	if raw.opcode == wcDriver1 {
+		wc.Opcode = rdma.WCRegMkey
+		return true
+	}
 	wc.Opcode, wc.ByteLen = rdma.WCOpcode(raw.opcode), raw.byteLen
 	if wc.Opcode < rdma.WCRecv { // some drivers leave flags of the request here
 		return true
@@ -183,7 +190,11 @@ func (q *completionQueue) translate(raw *rawWC, wc *rdma.WC) bool {
 		raw.flags |= uint32(rdma.WCFlagWithInv)
 	}
 	wc.SrcQP, wc.Flags = raw.srcQP, rdma.WCFlags(raw.flags)&knownFlags
-	if pair.init.Type != rdma.UD {
+	switch pair.init.Type {
+	case rdma.UD:
+	case rdma.DCT: // whose initiators are many
+		wc.Flags &^= rdma.WCFlagGRH
+	default:
 		wc.SrcQP, wc.Flags = pair.peer.Load(), wc.Flags&^rdma.WCFlagGRH
 	}
 	switch {

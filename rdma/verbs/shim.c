@@ -5,7 +5,8 @@
 
 #include "shim.h"
 
-#include <errno.h>
+#include "result.h"
+
 #include <stdio.h>
 
 // The layouts below and the data path are those of a 64-bit machine.
@@ -121,16 +122,6 @@ _Static_assert(sizeof(struct ibv_send_wr) == 128 && offsetof(struct ibv_send_wr,
 	offsetof(struct ibv_send_wr, bind_mw.bind_info.mw_access_flags) == 120, "ibv_send_wr");
 _Static_assert(sizeof(struct ibv_wc) == 48 && offsetof(struct ibv_wc, wc_flags) == 36, "ibv_wc");
 _Static_assert(sizeof(struct ibv_async_event) <= 24, "ibv_async_event");
-
-// A verb that gave no object says why in errno; some forget to.
-static int why(void) { return errno > 0 ? errno : EIO; }
-
-// Verbs return an errno, or -1 and set it, or its negative (old providers).
-static int error_of(int rc) {
-	if (rc == -1)
-		return why();
-	return rc < 0 ? -rc : rc;
-}
 
 int gv_open(const char *path, gv_lib *lib, char *err, size_t size) {
 	void *so = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -632,15 +623,6 @@ int gv_query_qp_state(const gv_lib *lib, gv_handle qp, int *state) {
 
 int gv_destroy_qp(const gv_lib *lib, gv_handle qp) {
 	return error_of(LIB(destroy_qp)((struct ibv_qp *)qp));
-}
-
-// result packs how many of a list of n, whose first is at list and each size
-// bytes long, came before bad.
-static uint64_t result(int rc, uintptr_t list, const void *bad, size_t size, uint32_t n) {
-	if (rc == 0)
-		return n;
-	uint64_t taken = bad == NULL ? 0 : ((uintptr_t)bad - list) / size;
-	return (uint64_t)error_of(rc) << 32 | (taken < n ? taken : 0);
 }
 
 uint64_t gv_post_send(gv_handle qp, uintptr_t list, uint32_t n) {
