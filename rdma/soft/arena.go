@@ -19,7 +19,7 @@ type layout struct {
 }
 
 const (
-	arenaMagic   = 0x32415241_54464f53 // "SOFTARA2"
+	arenaMagic   = 0x33415241_54464f53 // "SOFTARA3"
 	pageSize     = 4096
 	lockWords    = 64
 	minArena     = 48 << 10
@@ -140,8 +140,9 @@ type lastAtomic struct {
 	old   uint64
 }
 
-// A queueContext is what others may know of a queue pair: three cache lines,
-// by writer. A connected initiator works on line 0 (reading) and line 2.
+// A queueContext is what others may know of a queue pair: four cache lines,
+// by writer. A connected initiator works on line 0 (reading) and line 2, which
+// nobody else looks at while he does.
 type queueContext struct {
 	// Line 0, written by the owner; word also by the initiator, by
 	// compare-and-swap, to put the queue pair into ERR.
@@ -166,13 +167,16 @@ type queueContext struct {
 
 	// Line 2, written by the connected initiator as the responder's hand, and
 	// by the owner when he leaves RESET.
-	expect      uint32 // PSN of the next request
-	head        uint32 // next receive slot to fill, counted for ever
-	last        lastAtomic
+	expect uint32 // PSN of the next request
+	head   uint32 // next receive slot to fill, counted for ever
+	last   lastAtomic
+	_      [40]byte
+
+	// Line 3, rarely written.
 	starved     uint32 // the initiator found no receive and would like to hear of one
 	established uint32 // a message has come in RTR: establishedNow, then establishedTold
 	opens       uint32 // XRC target: how often it was opened by its number, by whoever opens it
-	_           [28]byte
+	_           [52]byte
 }
 
 const (
@@ -219,12 +223,15 @@ type slotSGE struct {
 	lkey   uint32
 }
 
-// A queueHeader is the shared part of a completion queue.
+// A queueHeader is the shared part of a completion queue: what every message
+// looks at is on another cache line than what the owner's polls take back.
 type queueHeader struct {
+	armed  uint32 // the owner waits for completions: armedSolicited, armedAny, or 0
+	stamps uint32 // 1: he wants their times
+	_      [56]byte
+
 	attention uint32 // an initiator has set a ready word of an attached queue pair
-	armed     uint32 // the owner waits for completions: armedSolicited, armedAny, or 0
-	stamps    uint32 // 1: he wants their times
-	_         [52]byte
+	_         [60]byte
 }
 
 // What an owner who waits wants to be woken for.
@@ -293,8 +300,8 @@ const (
 const (
 	lockSize      = 64
 	regionSize    = 64
-	contextSize   = 192
-	headerSize    = 64
+	contextSize   = 256
+	headerSize    = 128
 	sharedSize    = 192
 	responderSize = 64
 	slotHeader    = 32

@@ -20,7 +20,8 @@ import (
 //	ready[queue pair] = 1          for each attached: ready = 0 (exchange), take DONE slots
 //	attention = 1
 //
-// Each goes in the opposite order of the other, so nothing stays unseen.
+// Each goes in the opposite order of the other, so nothing stays unseen. Of a
+// batch the initiator sets the words once for several messages: see batch.go.
 type completionQueue struct {
 	rdma.UnsupportedCQ
 	ctx   *context

@@ -67,6 +67,9 @@
 // and its peer may move it to ERR, both by compare-and-swap. Receive slots and
 // the hand-over of completions are drawn at recvSlot and completionQueue.
 //
+// Batches. The messages of one PostSend are told to their receiver together, and
+// complete then, after 8 of them or 4 KiB at the latest: see batch.go.
+//
 // Shared queues. A receive queue that many initiators take from has no turn to
 // wait for: each claims the next receive by one compare-and-swap that records who
 // he is (sharedHeader). The owner's polls move what was completed into the completion

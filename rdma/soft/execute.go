@@ -16,6 +16,9 @@ const checkEvery = 64
 // with mu held.
 func (q *queuePair) run(wr *rdma.SendWR) (status rdma.WCStatus, moved uint32, a answer) {
 	if isOwn(wr.Opcode) {
+		if q.owed.n > 0 {
+			q.announce() // it may have to wait for this very mark
+		}
 		status, a = q.runOwn(wr)
 		return status, 0, a
 	}
@@ -50,7 +53,12 @@ func (q *queuePair) run(wr *rdma.SendWR) (status rdma.WCStatus, moved uint32, a 
 	case rdma.WRRDMAWrite, rdma.WRRDMARead, rdma.WRAtomicCmpAndSwp, rdma.WRAtomicFetchAndAdd:
 		what = s.markOf(wr.RKey)
 	}
-	q.mark(what)
+	if q.owed.n > 0 && (what != markQueue || uint64(q.owed.bytes)+total > owedBytes) {
+		q.announce()
+	}
+	if q.owed.n == 0 {
+		q.mark(what)
+	}
 	if q.init.Type == rdma.DCI {
 		status, a = q.ask(wr, segs, total, guard)
 		q.unmark()
@@ -75,7 +83,9 @@ func (q *queuePair) run(wr *rdma.SendWR) (status rdma.WCStatus, moved uint32, a 
 	} else if a == duplicate && fetches(wr.Opcode) {
 		status = q.repeat(wr, segs, total, guard)
 	}
-	q.unmark()
+	if q.owed.n == 0 {
+		q.unmark()
+	}
 	if q.unreliable && (a != accepted || status != rdma.WCLocProtErr) {
 		status, a = rdma.WCSuccess, accepted
 	}
@@ -159,7 +169,7 @@ func (q *queuePair) respond(wr *rdma.SendWR, segs [][]byte, total uint64, guard 
 			}
 		}
 		if imm {
-			s.deliver(c, tk, q.message(wr, total))
+			q.deliver(tk, q.message(wr, total))
 		}
 		return rdma.WCSuccess, accepted
 
@@ -182,7 +192,7 @@ func (q *queuePair) respond(wr *rdma.SendWR, segs [][]byte, total uint64, guard 
 					s.fault(c, faultAccess)
 					return rdma.WCRemAccessErr, accepted
 				}
-				s.deliver(c, tk, q.message(wr, total))
+				q.deliver(tk, q.message(wr, total))
 				return rdma.WCSuccess, accepted
 			}
 		}

@@ -19,6 +19,10 @@ func (q *queuePair) PostSend(wrs []rdma.SendWR) (int, error) {
 	}
 	q.mu.Lock()
 	n, err := q.postSend(wrs)
+	q.behind = 0
+	if q.owed.n|uint32(q.kept) != 0 {
+		q.announce()
+	}
 	if n > 0 {
 		q.counters.Batches++
 		q.ring(wrs[:n])
@@ -41,6 +45,7 @@ func (q *queuePair) postSend(wrs []rdma.SendWR) (int, error) {
 	room := uint32(q.init.Cap.MaxSendWR) - (q.posted - atomic.LoadUint32(&q.freed))
 	// Over TCP and under an adversary nothing is executed at the post.
 	direct := (q.remote != nil || q.init.Type == rdma.UD || q.init.Type == rdma.DCI) && q.p.cfg.Adversary == nil
+	batch := direct && q.init.Type <= rdma.UC && len(wrs) > 1
 	for i := range wrs {
 		wr := &wrs[i]
 		if err := q.check(wr); err != nil {
@@ -60,6 +65,9 @@ func (q *queuePair) postSend(wrs []rdma.SendWR) (int, error) {
 			continue
 		}
 		if direct && state == rdma.StateRTS && q.pending.n == 0 {
+			if batch {
+				q.behind = len(wrs) - 1 - i
+			}
 			status, moved, a := q.run(wr)
 			if a <= duplicate {
 				q.finish(wr, q.posted, status, moved)
@@ -193,14 +201,26 @@ func (q *queuePair) finish(wr *rdma.SendWR, seq uint32, status rdma.WCStatus, mo
 	if wr.Flags&rdma.SendInline != 0 {
 		c.Inline++
 	}
+	if q.owed.n == 0 && q.kept > 0 {
+		q.completeKept()
+	}
 	if wr.Flags&rdma.SendSignaled == 0 && !q.init.SigAll {
 		return
 	}
-	q.send.complete(&entry{q: q, free: seq, wc: rdma.WC{WRID: wr.WRID, Opcode: op, ByteLen: moved, QPNum: q.num}}, 0, false)
+	e := entry{q: q, free: seq, wc: rdma.WC{WRID: wr.WRID, Opcode: op, ByteLen: moved, QPNum: q.num}}
+	if q.owed.n > 0 {
+		q.held[q.kept] = e
+		q.kept++
+		return
+	}
+	q.send.complete(&e, 0, false)
 }
 
 // fail completes a request with an error.
 func (q *queuePair) fail(wrid uint64, seq uint32, status rdma.WCStatus) {
+	if q.owed.n|uint32(q.kept) != 0 {
+		q.announce()
+	}
 	q.counters.Errors++
 	q.send.complete(&entry{q: q, free: seq, wc: rdma.WC{WRID: wrid, Status: status, QPNum: q.num}}, 0, false)
 }

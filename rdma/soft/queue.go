@@ -68,6 +68,10 @@ type queuePair struct {
 	named namedQueue // XRC: guarded by mu
 	tk    ticket     // scratch for the receive that a request takes
 
+	behind int  // requests of the batch behind the one that is executed
+	owed   owed // what the receiver is to hear of the batch
+	kept   int  // completions that wait for that, in held
+
 	freed uint32 // requests whose slot is free again: their completion was polled; atomic
 
 	left   atomic.Bool            // the program has closed it
@@ -83,6 +87,8 @@ type queuePair struct {
 	rposted uint32 // receives ever posted; stored with rmu held; atomic
 	rtaken  uint32 // receives completed; guarded by recv.mu
 	rfreed  uint32 // receives whose completion was polled; atomic
+
+	held [owedMessages]entry // guarded by mu
 }
 
 // A target is where a queue pair executes its requests.

@@ -62,7 +62,7 @@ func (s *peer) next(c *queueContext, rank int, n uint64, tk *ticket) (ok bool) {
 	}
 	tk.s, tk.sl, tk.at, tk.pd, tk.cq = s, sl, at, c.pd, c.recvCQ
 	tk.most, tk.carries = uint32(c.slotSGEs), uint32(c.carries)
-	tk.carried, tk.claim = false, nil
+	tk.carried, tk.claim, tk.h = false, nil, nil
 	if tk.whole != 0 { // of an earlier peer, whose queue had strides
 		tk.skip, tk.whole, tk.rest, tk.takes, tk.last = 0, 0, 0, 0, false
 	}
@@ -167,9 +167,19 @@ type delivery struct {
 	srcQP     uint32
 }
 
-// deliver fills in what the receiver's completion says and hands the request
-// over. Everything before is visible to who sees DONE.
+// deliver fills in what the receiver's completion says, hands the request over
+// and tells the receiver.
 func (s *peer) deliver(c *queueContext, tk *ticket, d delivery) {
+	s.hand(c, tk, d)
+	tk.s.tell(c, tk.h, tk.cq, d.urgent())
+}
+
+// urgent tells whether a receiver is woken who waits for solicited completions.
+func (d *delivery) urgent() bool { return d.solicited || d.status != rdma.WCSuccess }
+
+// hand is deliver without a word to the receiver. Everything before is visible
+// to who sees DONE.
+func (s *peer) hand(c *queueContext, tk *ticket, d delivery) {
 	sl := tk.sl
 	sl.status, sl.byteLen, sl.srcQP, sl.imm = uint8(d.status), d.n, d.srcQP, d.imm
 	sl.opcode = uint8(rdma.WCRecv)
@@ -195,21 +205,27 @@ func (s *peer) deliver(c *queueContext, tk *ticket, d delivery) {
 	if tk.carried && d.status == rdma.WCSuccess {
 		sl.opcode |= slotCarried
 	}
-	d.solicited = d.solicited || d.status != rdma.WCSuccess
 	if tk.claim == nil {
 		s.stamp(tk.cq, sl)
 		sl.qp = tk.takes
 		c.head += max(tk.takes, 1)
 		arch.StoreRelease32(&sl.state, slotDone)
-		s.raise(c)
-		s.attend(tk.cq, d.solicited)
 		return
 	}
 	sl.qp = c.num
 	tk.s.stamp(tk.cq, sl)
 	arch.StoreRelease64(tk.claim, tk.word&^claimState|claimDone)
-	arch.StoreRelease32(&tk.h.ready, 1)
-	tk.s.attend(tk.cq, d.solicited)
+}
+
+// tell says that there are messages in the receive queue of the queue pair c, or
+// in the shared queue h, that complete in cq.
+func (s *peer) tell(c *queueContext, h *sharedHeader, cq uint32, urgent bool) {
+	if h != nil {
+		arch.StoreRelease32(&h.ready, 1)
+	} else {
+		s.raise(c)
+	}
+	s.attend(cq, urgent)
 }
 
 // stamp notes the time of a completion for who wants to know it.
