@@ -2,6 +2,7 @@ package soft
 
 import (
 	"errors"
+	"os"
 	"testing"
 
 	"github.com/gorun-mpi/gorun/rdma"
@@ -12,7 +13,7 @@ import (
 
 // successor makes objects until one has the place of an earlier one, and closes
 // those before it.
-func successor[T interface{ Close() error }](t *testing.T, place func(T) uint32, want uint32, make func() T) T {
+func successor[T closer](t *testing.T, place func(T) uint32, want uint32, make func() T) T {
 	t.Helper()
 	for range 4096 {
 		o := make()
@@ -40,7 +41,7 @@ func TestClosedCompletionQueue(t *testing.T) {
 		t.Fatal(err)
 	}
 	cq := successor(t, func(c *completionQueue) uint32 { return c.index }, old.index, makeCQ)
-	b.owned = append([]interface{ Close() error }{cq}, b.owned...)
+	b.owned = append([]closer{cq}, b.owned...)
 	qb := must[rdma.QP](t)(b.pd.CreateQP(rdma.QPInitAttr{SendCQ: cq, RecvCQ: cq, Type: rdma.RC, Cap: rdma.QPCap{MaxRecvWR: 4, MaxRecvSGE: 1}})).(*queuePair)
 	qa := a.queue()
 	bring(t, qa, rdma.StateRTS, b, qb.num, attrs())
@@ -147,5 +148,46 @@ func TestClosedObjectsInRequests(t *testing.T) {
 	}
 	if _, err := qa.PostSend([]rdma.SendWR{{Opcode: rdma.WRSend, AH: ah, RemoteQPN: 1, RemoteQKey: 7}}); !errors.Is(err, rdma.ErrInvalid) {
 		t.Errorf("a datagram by a closed address handle: %v, want EINVAL", err)
+	}
+}
+
+// A target of XRC that its maker has closed lives as long as another process has it
+// open, which may be for ever: that one may have died. It holds nothing of its
+// maker's but its context, which takes it away.
+func TestTargetThatOthersHaveOpen(t *testing.T) {
+	n := nodes(t, 3, Config{})
+	maker, opener, sender := n[0], n[1], n[2]
+	f := must[*os.File](t)(os.CreateTemp(t.TempDir(), "domain"))
+	defer f.Close()
+	domain := func(x *node) rdma.XRCD {
+		return must[rdma.XRCD](t)(x.ctx.OpenXRCD(rdma.XRCDInitAttr{File: f, Flags: os.O_CREATE}))
+	}
+	mine, theirs := domain(maker), domain(opener)
+	pd := must[rdma.PD](t)(maker.ctx.AllocPD())
+	target := must[rdma.QP](t)(pd.CreateQP(rdma.QPInitAttr{Type: rdma.XRCRecv, XRCD: mine})).(*queuePair)
+	q := must[rdma.QP](t)(sender.pd.CreateQP(rdma.QPInitAttr{SendCQ: sender.cq, Type: rdma.XRCSend, Cap: rdma.QPCap{MaxSendWR: 4, MaxSendSGE: 1}})).(*queuePair)
+	toRTS(t, q, maker, target.num)
+	toRTS(t, target, sender, q.num)
+	srq := must[rdma.SRQ](t)(opener.pd.CreateSRQ(rdma.SRQInitAttr{Attr: rdma.SRQAttr{MaxWR: 4}, Type: rdma.SRQXRC, XRCD: theirs, CQ: opener.cq}))
+	opened := must[rdma.QP](t)(opener.ctx.OpenQP(target.num, theirs))
+	for _, o := range []closer{target, pd, mine} {
+		if err := o.Close(); err != nil {
+			t.Errorf("close the maker's %T: %v", o, err)
+		}
+	}
+	if _, err := srq.PostRecv([]rdma.RecvWR{{WRID: 9}}); err != nil {
+		t.Fatal(err)
+	}
+	post(t, q, rdma.SendWR{Opcode: rdma.WRSend, Flags: rdma.SendSignaled, SRQNum: srq.Num()})
+	if wc := sender.poll(1)[0]; wc.Status != rdma.WCSuccess {
+		t.Errorf("a message to a target that another has open: %v", wc.Status)
+	}
+	if wc := opener.poll(1)[0]; wc.WRID != 9 || wc.Status != rdma.WCSuccess {
+		t.Errorf("the opener got %+v", wc)
+	}
+	for _, o := range []closer{opened, srq, theirs} {
+		if err := o.Close(); err != nil {
+			t.Errorf("close the opener's %T: %v", o, err)
+		}
 	}
 }

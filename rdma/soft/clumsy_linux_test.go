@@ -24,9 +24,6 @@ import (
 // return with success or with an error that verbs know; and when all is closed,
 // in whatever order that takes, nothing of the arena is in use any more.
 
-// A closer is an object of any kind.
-type closer interface{ Close() error }
-
 // A clumsy is the program's half on one node: the last few objects of each kind,
 // closed or not.
 type clumsy struct {

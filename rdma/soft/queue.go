@@ -74,8 +74,11 @@ type queuePair struct {
 
 	freed uint32 // requests whose slot is free again: their completion was polled; atomic
 
-	left   atomic.Bool            // the program has closed it
-	gone   atomic.Bool            // and nobody else has it open: own is another's soon
+	left atomic.Bool // the program has closed it
+	gone atomic.Bool // and nobody else has it open: own is another's soon
+
+	orphaned bool // of XRC: closed while somebody else had it open; guarded by the context's mu
+
 	target atomic.Pointer[target] // peer and remote, for who deregisters
 
 	rmu     sync.Mutex // guards the receive side:
@@ -412,10 +415,10 @@ func (q *queuePair) destroy(waited *patience) error {
 	ctx.mu.Lock()
 	delete(ctx.queues, q)
 	add(&ctx.past, q.snapshot())
+	held := !q.orphaned
 	ctx.mu.Unlock()
 	q.recv.detach(q)
 	q.send.detach(q)
-	q.leaveSRQ()
 	ctx.events.forget(func(e rdma.AsyncEvent) bool { return e.QP == rdma.QP(q) })
 	atomic.StoreUint64(&q.own.scope, 0)
 	if !stuck {
@@ -427,7 +430,10 @@ func (q *queuePair) destroy(waited *patience) error {
 		p.freeQPs.give(int(q.index))
 		p.mu.Unlock()
 	}
-	q.pd.disown()
+	if held {
+		q.leaveSRQ()
+		q.pd.disown()
+	}
 	if stuck {
 		return &rdma.OpError{Op: "destroy_qp", Detail: fmt.Sprintf("the peer has been in the middle of an operation for %v", drainLimit), Err: errStuck}
 	}

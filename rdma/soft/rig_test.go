@@ -13,6 +13,9 @@ import (
 // all are the rights that a test gives when rights are not its subject.
 const all = rdma.AccessLocalWrite | rdma.AccessRemoteWrite | rdma.AccessRemoteRead | rdma.AccessRemoteAtomic
 
+// A closer is an object of any kind.
+type closer interface{ Close() error }
+
 // A node is one provider with what most tests need of it.
 type node struct {
 	t   testing.TB
@@ -24,7 +27,7 @@ type node struct {
 	carries int             // MaxInlineRecv of its queue pairs
 	strides rdma.StridingRQ // and Striding
 
-	owned []interface{ Close() error } // closed after the queue pairs
+	owned []closer // closed after the queue pairs
 }
 
 func must[T any](t testing.TB) func(T, error) T {
@@ -146,26 +149,29 @@ func (a *node) intoXRC(b *node) (*srq, *queuePair) {
 	b.owned = append(b.owned, s, x)
 	qa := must[rdma.QP](a.t)(a.pd.CreateQP(rdma.QPInitAttr{SendCQ: a.cq, Type: rdma.XRCSend, Cap: rdma.QPCap{MaxSendWR: 64, MaxSendSGE: 4}})).(*queuePair)
 	qb := must[rdma.QP](a.t)(b.pd.CreateQP(rdma.QPInitAttr{Type: rdma.XRCRecv, XRCD: x})).(*queuePair)
-	for i, q := range []*queuePair{qa, qb} {
-		at := attrs()
-		peer, other := b, qb
-		rtr, rts := rtrMask&^(rdma.QPMaxDestRdAtomicMask|rdma.QPMinRNRTimerMask), rtsMask
-		if i == 1 {
-			peer, other = a, qa
-			rtr, rts = rtrMask, rdma.QPStateMask|rdma.QPTimeoutMask|rdma.QPSQPSNMask
-		}
-		at.AV, at.DestQPNum = rdma.AV{DGID: peer.p.gids[0], PortNum: 1, HopLimit: 1}, other.num
-		for _, step := range []struct {
-			to   rdma.QPState
-			mask rdma.QPAttrMask
-		}{{rdma.StateInit, initMask}, {rdma.StateRTR, rtr}, {rdma.StateRTS, rts}} {
-			at.State = step.to
-			if err := q.Modify(at, step.mask); err != nil {
-				a.t.Fatal(err)
-			}
+	toRTS(a.t, qa, b, qb.num)
+	toRTS(a.t, qb, a, qa.num)
+	return s, qa
+}
+
+// toRTS takes a queue pair of XRC to RTS, towards number num of a node.
+func toRTS(t testing.TB, q *queuePair, to *node, num uint32) {
+	t.Helper()
+	a := attrs()
+	a.AV, a.DestQPNum = rdma.AV{DGID: to.p.gids[0], PortNum: 1, HopLimit: 1}, num
+	rtr, rts := rtrMask&^(rdma.QPMaxDestRdAtomicMask|rdma.QPMinRNRTimerMask), rtsMask
+	if q.init.Type == rdma.XRCRecv {
+		rtr, rts = rtrMask, rdma.QPStateMask|rdma.QPTimeoutMask|rdma.QPSQPSNMask
+	}
+	for _, step := range []struct {
+		to   rdma.QPState
+		mask rdma.QPAttrMask
+	}{{rdma.StateInit, initMask}, {rdma.StateRTR, rtr}, {rdma.StateRTS, rts}} {
+		a.State = step.to
+		if err := q.Modify(a, step.mask); err != nil {
+			t.Fatal(err)
 		}
 	}
-	return s, qa
 }
 
 // datagrams makes two datagram queue pairs in RTS, one at each node, with the

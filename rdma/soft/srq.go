@@ -124,6 +124,9 @@ func (h *sharedQueue) shut(waited *patience) (stuck bool) {
 	h.closed = true
 	h.block.next = h.posted
 	h.mu.Unlock()
+	if h.recv != nil {
+		h.recv.detachXRC(h) // what completed in it names the place
+	}
 	if stuck {
 		return true
 	}
@@ -547,7 +550,6 @@ func (s *srq) Close() error {
 	atomic.StoreUint32(&s.head.num, 0)
 	stuck := s.shut(new(patience))
 	if s.within != nil {
-		s.recv.detachXRC(s.sharedQueue)
 		s.within.leave()
 	}
 	s.pd.ctx.events.forget(func(e rdma.AsyncEvent) bool { return e.SRQ == rdma.SRQ(s) })

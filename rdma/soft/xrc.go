@@ -365,15 +365,19 @@ func (o *openedQP) Close() error {
 }
 
 // orphan keeps a target queue pair that its program has closed while others have
-// it open. It is false when nobody has.
+// it open. It is false when nobody has. It holds neither its protection domain nor
+// its XRC domain: who has it open may be another process, or have died.
 func (q *queuePair) orphan() bool {
 	if q.init.Type != rdma.XRCRecv || atomic.LoadUint32(&q.own.opens) == 0 {
 		return false
 	}
 	ctx := q.pd.ctx
 	ctx.mu.Lock()
+	q.orphaned = true
 	ctx.orphans = append(ctx.orphans, q)
 	ctx.mu.Unlock()
+	q.leaveSRQ()
+	q.pd.disown()
 	return true
 }
 
