@@ -258,3 +258,59 @@ func Example_stridingRQ() {
 	// receive 1 offset 448 bytes 0 last true
 	// receive 2 offset 0 bytes 100 last false
 }
+
+// A queue of tags has its messages sorted by the device: each goes to the memory of the
+// earliest entry that its tag matches, whichever queue pair it comes in on. What is
+// too long to be sent at once is announced, and the device reads it and tells the
+// sender when it has.
+func Example_tagMatching() {
+	l := open()
+	defer l.close()
+	cq := own(l, must(l.ctx.CreateCQEx(rdma.CQInitAttr{CQE: 64})))
+	srq := own(l, must(l.pd.CreateSRQ(rdma.SRQInitAttr{Type: rdma.SRQTagMatching, Attr: rdma.SRQAttr{MaxWR: 8, MaxSGE: 1}, CQ: cq, MaxTags: 8, MaxOps: 8})))
+	ends := own(l, must(l.ctx.CreateCQ(8)))
+	a := l.queuePair(rdma.RC, func(init *rdma.QPInitAttr) { init.RecvCQ = ends })
+	b := l.queuePair(rdma.RC, func(init *rdma.QPInitAttr) { init.SRQ = srq })
+	l.connect(a, b.Num())
+	l.connect(b, a.Num())
+	mine, yours := l.memory(256, ""), l.memory(256, "")
+
+	must(srq.PostRecv([]rdma.RecvWR{{WRID: 100, SGL: []rdma.SGE{piece(yours, 128, 64)}}})) // for what no entry matches
+	must(srq.PostOps([]rdma.OpsWR{
+		{Opcode: rdma.OpAdd, RecvWRID: 1, Tag: 0x0100, Mask: 0xff00, SGL: []rdma.SGE{piece(yours, 0, 32)}}, // 0x01 and anything
+		{Opcode: rdma.OpAdd, RecvWRID: 2, Tag: 0x0107, Mask: 0xffff, SGL: []rdma.SGE{piece(yours, 32, 32)}},
+		{Opcode: rdma.OpAdd, RecvWRID: 3, Tag: 0x0300, Mask: 0xffff, SGL: []rdma.SGE{piece(yours, 64, 32)}},
+	}))
+	send := func(h rdma.TMH, rest string) {
+		n := copy(mine.Bytes(), append(h.Append(nil), rest...))
+		post(a, rdma.SendWR{Opcode: rdma.WRSend, Flags: signaled, SGL: []rdma.SGE{piece(mine, 0, n)}})
+		finish(l.cq, 1)
+	}
+	send(rdma.TMH{Opcode: rdma.TMEager, Tag: 0x0107}, "the first that matches")
+	send(rdma.TMH{Opcode: rdma.TMEager, Tag: 0x0107}, "the next")
+	send(rdma.TMH{Opcode: rdma.TMEager, Tag: 0x0200}, "unexpected")
+
+	copy(mine.Bytes()[128:], "announced, and read")
+	receive(a, rdma.RecvWR{WRID: 7, SGL: []rdma.SGE{piece(mine, 192, 64)}})
+	send(rdma.TMH{Opcode: rdma.TMRndv, Tag: 0x0300}, string(rdma.RVH{Addr: mine.Addr() + 128, RKey: mine.RKey(), Length: 19}.Append(nil)))
+	end := next(ends) // the memory is the sender's again
+	fmt.Println("receive", end.WRID, "ends a rendezvous:", rdma.ParseTMH(mine.Bytes()[192:]).Opcode == rdma.TMFin)
+
+	for n := 0; n < 4; {
+		var wc [1]rdma.WCEx
+		if must(cq.PollEx(wc[:])) == 0 || wc[0].Flags&rdma.WCFlagTMMatch != 0 && wc[0].Flags&rdma.WCFlagTMDataValid == 0 {
+			continue // a match ahead of its data
+		}
+		n++
+		fmt.Printf("%d: tag %#04x, %d bytes, in place %v\n", wc[0].WRID, wc[0].TMTag, wc[0].ByteLen, wc[0].Flags&rdma.WCFlagTMDataValid != 0)
+	}
+	memory := yours.Bytes()
+	fmt.Println(cstring(memory), cstring(memory[32:]), cstring(memory[128+rdma.TMHLen:]), cstring(memory[64:]))
+	// Output:
+	// receive 7 ends a rendezvous: true
+	// 1: tag 0x0107, 22 bytes, in place true
+	// 2: tag 0x0107, 8 bytes, in place true
+	// 100: tag 0x0200, 26 bytes, in place false
+	// 3: tag 0x0300, 19 bytes, in place true
+	// the first that matches the next unexpected announced, and read
+}

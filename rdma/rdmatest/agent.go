@@ -147,7 +147,7 @@ func (a *agent) do(c *call, ans *answer) error {
 			return err
 		}
 		return a.onQP(qp, c, ans)
-	case opSRQPost, opSRQModify, opSRQQuery:
+	case opSRQPost, opSRQModify, opSRQQuery, opSRQOps:
 		srq, err := object[rdma.SRQ](a, c.On)
 		if err != nil {
 			return err
@@ -486,6 +486,11 @@ func onSRQ(srq rdma.SRQ, c *call, ans *answer) (err error) {
 		err = srq.Modify(c.SRQAttr, c.SRQMask)
 	case opSRQQuery:
 		ans.SRQAttr = srq.Query()
+	case opSRQOps:
+		ans.N, err = srq.PostOps(c.Ops)
+		for _, wr := range c.Ops {
+			ans.Handles = append(ans.Handles, wr.Handle)
+		}
 	}
 	return err
 }

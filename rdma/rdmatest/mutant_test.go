@@ -46,7 +46,8 @@ type hooks struct {
 	pollEx    func(wc *rdma.WCEx) // each that the program gets
 	notify    func(q rdma.CQ, solicitedOnly bool) error
 	resize    func(q rdma.CQ, n int) error
-	untold    []rdma.EventType // events that the program does not get
+	ops       func(wrs []rdma.OpsWR) // before the device gets them
+	untold    []rdma.EventType       // events that the program does not get
 	progress  func(p rdma.Progresser) bool
 	mapAccess func(a rdma.Access) rdma.Access // what the device is asked for
 
@@ -98,6 +99,8 @@ func requests(change func(*rdma.SendWR)) func([]rdma.SendWR) []rdma.SendWR {
 		return out
 	}
 }
+
+const exactTag = ^uint64(0)
 
 const stepMask = rdma.QPPKeyIndexMask | rdma.QPPortMask | rdma.QPAccessFlagsMask
 
@@ -244,6 +247,32 @@ func mutants() []mutant {
 		{"inline receive is told of and not there", "inline_recv/small_payload_is_copied_at_the_poll", hooks{create: func(i *rdma.QPInitAttr) { i.Cap.MaxInlineRecv = 0 },
 			queryInit: func(i *rdma.QPInitAttr) { i.Cap.MaxInlineRecv = 32 }}},
 		{"every message is at the begin of its receive", "striding/one_receive_takes_many_messages", hooks{pollEx: func(w *rdma.WCEx) { w.Offset = 0 }}},
+		{"a tag is compared without its mask", "tag/earliest_entry_that_matches_whoever_sends", hooks{ops: func(wrs []rdma.OpsWR) {
+			for i := range wrs {
+				wrs[i].Mask = exactTag
+			}
+		}}},
+		{"all of a tag counts for nothing", "tag/any_operations_against_a_model", hooks{ops: func(wrs []rdma.OpsWR) {
+			for i := range wrs {
+				wrs[i].Mask = 0
+			}
+		}}},
+		{"a report of unexpected messages is early", "tag/new_entries_wait_until_unexpected_are_consumed", hooks{ops: func(wrs []rdma.OpsWR) {
+			for i := range wrs {
+				wrs[i].UnexpectedCnt++
+			}
+		}}},
+		{"an addition is not told", "tag/operations_full_until_polled_is_ENOMEM", hooks{ops: func(wrs []rdma.OpsWR) {
+			for i := range wrs {
+				wrs[i].Flags &^= rdma.SendSignaled
+			}
+		}}},
+		{"the match of a rendezvous is all there is to it", "tag/rendezvous_goes_on_without_a_poll", hooks{post: requests(func(w *rdma.SendWR) {
+			if w.Opcode == rdma.WRSend && len(w.SGL) == 1 && w.SGL[0].Length == rdma.TMHLen+rdma.RVHLen {
+				w.SGL = []rdma.SGE{w.SGL[0]}
+				w.SGL[0].Length = rdma.TMHLen
+			}
+		})}},
 		{"no message is the last of its receive", "striding/message_never_spans_two_receives", hooks{pollEx: func(w *rdma.WCEx) { w.Flags &^= rdma.WCFlagLastStride }}},
 		{"time runs backwards", "cq_ex/timestamps_in_order", hooks{pollEx: func(w *rdma.WCEx) { w.Timestamp = ^w.Timestamp }}},
 		{"nobody is notified", "channel/event_with_the_next_completion", hooks{notify: func(rdma.CQ, bool) error { return nil }}},

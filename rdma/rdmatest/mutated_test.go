@@ -357,6 +357,13 @@ func (s *mutantSRQ) PostRecv(wrs []rdma.RecvWR) (int, error) {
 	return len(wrs), nil
 }
 
+func (s *mutantSRQ) PostOps(wrs []rdma.OpsWR) (int, error) {
+	if s.h.ops != nil {
+		s.h.ops(wrs)
+	}
+	return s.SRQ.PostOps(wrs)
+}
+
 func (s *mutantSRQ) Modify(a rdma.SRQAttr, m rdma.SRQAttrMask) error {
 	if s.h.modifySRQ != nil {
 		s.h.modifySRQ(&a)

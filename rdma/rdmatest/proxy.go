@@ -261,7 +261,6 @@ func (c *procChannel) Get(ctx context.Context) (rdma.CQ, error) {
 }
 
 type procSRQ struct {
-	rdma.UnsupportedSRQ
 	procObject
 	pd  *procPD
 	num uint32
@@ -272,6 +271,16 @@ func (s *procSRQ) Num() uint32 { return s.num }
 
 func (s *procSRQ) PostRecv(wrs []rdma.RecvWR) (int, error) {
 	a, err := s.p.call(&call{Op: opSRQPost, On: s.h, Recvs: wrs})
+	return a.N, err
+}
+
+func (s *procSRQ) PostOps(ops []rdma.OpsWR) (int, error) {
+	a, err := s.p.call(&call{Op: opSRQOps, On: s.h, Ops: ops})
+	for i, handle := range a.Handles {
+		if i < a.N {
+			ops[i].Handle = handle
+		}
+	}
 	return a.N, err
 }
 

@@ -62,6 +62,7 @@ const (
 	opSRQPost
 	opSRQModify
 	opSRQQuery
+	opSRQOps
 	opCreateAH
 	opOpenXRCD
 	opOpenQP
@@ -103,6 +104,7 @@ type call struct {
 	Sends  []sendCall
 	MWType rdma.MWType
 	Recvs  []rdma.RecvWR
+	Ops    []rdma.OpsWR
 	Churn  churn
 	Flood  flood
 	Bounce bounce
@@ -212,6 +214,7 @@ type answer struct {
 
 	WCExs   []rdma.WCEx
 	SRQAttr rdma.SRQAttr
+	Handles []uint32
 	Event   event
 }
 

@@ -270,12 +270,16 @@ type sharedHeader struct {
 	slots    uint32 // a power of two
 	slotSize uint32
 	slotSGEs uint32
-	cq       uint32 // SRQXRC: where its receives complete; else that of the queue pair
-	_        [24]byte
+	cq       uint32 // of a queue with one of its own: where its receives complete; else that of the queue pair
+	tagsAt   uint64 // SRQTagMatching: the list of tags, see tag.go
+	tags     uint32 // entries; 0: it has none
+	log      uint32 // words, a power of two
+	_        [8]byte
 
 	// Line 1, written by the owner.
 	tail uint32 // receives ever posted
-	_    [60]byte
+	used uint32 // entries of the list of tags that there may be something in
+	_    [56]byte
 
 	// Line 2, written by claimants and by the owner.
 	head    uint32
@@ -283,7 +287,9 @@ type sharedHeader struct {
 	fired   uint32 // and sets this to 1
 	starved uint32 // somebody found no receive and would like to hear of one
 	ready   uint32 // somebody has set a claim to DONE, or back to POSTED behind head
-	_       [44]byte
+	end     uint32 // about where the log of decisions ends
+	stand   uint64 // entries of the list of tags before this position match
+	_       [32]byte
 }
 
 // The states in the low 8 bits of a claim. Above them is the claimant's rank + 1
@@ -306,6 +312,8 @@ const (
 	responderSize = 64
 	slotHeader    = 32
 	slotSGESize   = 16
+	tagKeySize    = 32
+	tagInfoSize   = 32
 )
 
 // slotCarried is in recvSlot.opcode, on a bit that is of no rdma.WCOpcode: the

@@ -98,7 +98,11 @@ func (q *queuePair) keep(wr *rdma.SendWR) {
 // forget drops the backlog. Called with mu held.
 func (q *queuePair) forget() {
 	for q.pending.n > 0 {
+		wr := q.pending.first().wr
 		q.pending.pop()
+		if r := ofDevice(&wr); r != nil {
+			q.fetched(r, &wr, rdma.WCWRFlushErr, 0)
+		}
 	}
 	q.waiting, q.tries, q.until = accepted, 0, time.Time{}
 	q.p.work.done(q)
@@ -177,7 +181,11 @@ func (q *queuePair) settle(e *request, status rdma.WCStatus, n uint32) {
 		q.p.work.done(q)
 		q.hangUp()
 	}
-	q.finish(&wr, seq, status, n)
+	if r := ofDevice(&wr); r != nil {
+		q.fetched(r, &wr, status, n)
+	} else {
+		q.finish(&wr, seq, status, n)
+	}
 	if q.remote != nil {
 		q.peer.bell.Ring()
 	}

@@ -217,6 +217,12 @@ func (c *completionQueue) PollEx(wc []rdma.WCEx) (int, error) {
 		k := (c.first + uint32(i)) & uint32(len(c.ring)-1)
 		e := &c.ring[k]
 		wc[i] = rdma.WCEx{WC: e.wc, Offset: e.offset}
+		if c.notes != nil {
+			wc[i].TMTag, wc[i].TMAppCtx = c.notes[k].tag, c.notes[k].appCtx
+			if e.kind == entryOp {
+				wc[i].Offset = 0
+			}
+		}
 		if c.stamps != nil {
 			wc[i].Timestamp = c.stamps[k]
 		}

@@ -41,11 +41,12 @@ type completionQueue struct {
 	size   int
 	ring   []entry // a power of two long, grows up to size
 	stamps []uint64
+	notes  []tagNote // as ring, when a shared queue with tags completes here
 	first  uint32
 	armed  uint32 // as head.armed
 	closed bool
 	uses   int
-	xrc    []*sharedQueue // that complete here, of whatever queue pairs
+	own    []*sharedQueue // that complete here, of whatever queue pairs
 }
 
 // An entry is a completion in the ring.
@@ -58,6 +59,12 @@ type entry struct {
 	offset uint32 // of a striding receive
 }
 
+// A tagNote is what a completion says of a message's header.
+type tagNote struct {
+	tag    uint64
+	appCtx uint32
+}
+
 // An entryKind says what becomes free when a completion is polled.
 type entryKind uint8
 
@@ -65,6 +72,9 @@ const (
 	entrySend   entryKind = iota // a place in the send queue
 	entryRecv                    // one in the receive queue
 	entryShared                  // one in a shared queue
+	entryTag                     // one in a list of tags
+	entryOp                      // places of operations on it, offset of them
+	entryNote                    // nothing
 )
 
 // freed gives the place of a completed request back. Who posts may see it late:
@@ -78,6 +88,14 @@ func (p *Provider) freed(e *entry) {
 	case entryShared:
 		if h := p.byShared.get(e.free); h != nil {
 			h.outstanding.Add(-1)
+		}
+	case entryTag:
+		if h := p.byShared.get(e.free); h != nil && h.tags != nil {
+			h.tags.inUse.Add(-1)
+		}
+	case entryOp:
+		if h := p.byShared.get(e.free); h != nil && h.tags != nil {
+			h.tags.ops.Add(-int32(e.offset))
 		}
 	}
 }
@@ -199,7 +217,7 @@ func (c *completionQueue) detach(q *queuePair) {
 // setQueues replaces what is attached. Called with mu held.
 func (c *completionQueue) setQueues(list []*queuePair) {
 	c.queues.Store(&list)
-	shared := slices.Clone(c.xrc)
+	shared := slices.Clone(c.own)
 	for _, q := range list {
 		if q.shared != nil && q.recv == c && !slices.Contains(shared, q.shared) {
 			shared = append(shared, q.shared)
@@ -208,24 +226,27 @@ func (c *completionQueue) setQueues(list []*queuePair) {
 	c.shared.Store(&shared)
 }
 
-// attachXRC adds a shared queue of XRC.
-func (c *completionQueue) attachXRC(h *sharedQueue) error {
+// attachShared adds a shared queue that completes here.
+func (c *completionQueue) attachShared(h *sharedQueue) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		return errClosedCQ("create_srq")
 	}
 	c.uses++
-	c.xrc = append(c.xrc, h)
+	c.own = append(c.own, h)
+	if h.tags != nil && c.notes == nil {
+		c.notes = make([]tagNote, len(c.ring))
+	}
 	c.setQueues(*c.queues.Load())
 	return nil
 }
 
-func (c *completionQueue) detachXRC(h *sharedQueue) {
+func (c *completionQueue) detachShared(h *sharedQueue) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.uses--
-	c.xrc = slices.DeleteFunc(c.xrc, func(have *sharedQueue) bool { return have == h })
+	c.own = slices.DeleteFunc(c.own, func(have *sharedQueue) bool { return have == h })
 	c.setQueues(*c.queues.Load())
 	c.remove(func(e *entry) bool { return e.q == nil && e.free == h.index })
 }
@@ -244,7 +265,7 @@ func (c *completionQueue) remove(which func(*entry) bool) {
 	for i := range c.count {
 		e := c.ring[(c.first+i)&mask]
 		if which(&e) {
-			if e.kind == entryShared {
+			if e.kind >= entryShared {
 				c.p.freed(&e)
 			}
 			continue
@@ -252,6 +273,9 @@ func (c *completionQueue) remove(which func(*entry) bool) {
 		c.ring[(c.first+kept)&mask] = e
 		if c.stamps != nil {
 			c.stamps[(c.first+kept)&mask] = c.stamps[(c.first+i)&mask]
+		}
+		if c.notes != nil {
+			c.notes[(c.first+kept)&mask] = c.notes[(c.first+i)&mask]
 		}
 		kept++
 	}
@@ -279,6 +303,9 @@ func (c *completionQueue) push(e *entry, stamp uint64, solicited bool) {
 		}
 		c.stamps[i] = stamp
 	}
+	if c.notes != nil {
+		c.notes[i] = tagNote{}
+	}
 	arch.StoreRelease32(&c.count, c.count+1)
 	if c.armed != 0 && (c.armed == armedAny || solicited || e.wc.Status != rdma.WCSuccess) {
 		c.notify()
@@ -297,6 +324,13 @@ func (c *completionQueue) grow() {
 			stamps[i] = c.stamps[(c.first+i)&uint32(len(c.ring)-1)]
 		}
 		c.stamps = stamps
+	}
+	if c.notes != nil {
+		notes := make([]tagNote, n)
+		for i := range c.count {
+			notes[i] = c.notes[(c.first+i)&uint32(len(c.ring)-1)]
+		}
+		c.notes = notes
 	}
 	c.ring, c.first = ring, 0
 }
@@ -317,6 +351,17 @@ func (c *completionQueue) complete(e *entry, stamp uint64, solicited bool) {
 	c.mu.Lock()
 	c.push(e, stamp, solicited)
 	c.mu.Unlock()
+}
+
+// completeTagged is complete for a message with a tag.
+func (c *completionQueue) completeTagged(e *entry, stamp uint64, solicited bool, note tagNote) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := c.count
+	c.push(e, stamp, solicited)
+	if c.count != n {
+		c.notes[(c.first+n)&uint32(len(c.ring)-1)] = note
+	}
 }
 
 func (c *completionQueue) Poll(wc []rdma.WC) (int, error) {
@@ -358,6 +403,9 @@ func (c *completionQueue) lookLocked() {
 			switch {
 			case h.api != nil:
 				h.api.limited()
+				if h.tags != nil {
+					h.tags.beginFetches()
+				}
 			case h.inbox.state() == rdma.StateErr:
 				h.inbox.flush() // of what was given back since
 			}

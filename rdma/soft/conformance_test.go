@@ -28,9 +28,7 @@ var jobSecret = []byte("a secret of this test and no job")
 const arenaSize = 64 << 20
 
 // lacking are the features that this device does not have.
-var lacking = []rdma.Feature{
-	rdma.FeatureTagMatching,
-}
+var lacking []rdma.Feature
 
 // opened is a context with the provider under it.
 func opened(t testing.TB, cfg soft.Config) rdma.Context {
@@ -231,7 +229,7 @@ var inMotion = []string{"flush", "status", "signal", "inline", "transfer", "recv
 	"iova", "rereg", "odp", "mw", "doorbell", "sva", "dmabuf", "mkey",
 	"srq", "event", "channel", "cq_ex",
 	"uc", "ud", "xrc",
-	"inline_recv", "dc", "striding",
+	"inline_recv", "dc", "striding", "tag",
 }
 
 func TestConformanceAdversarial(t *testing.T) {

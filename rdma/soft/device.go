@@ -93,6 +93,7 @@ func (c *context) QueryDevice() rdma.DeviceAttr {
 		MaxInlineData: maxInline, MaxInlineRecv: maxInlineRecv,
 		MaxMW: l.regions, MaxMkeyEntries: maxMkeyEntries,
 		MaxSRQ: l.shared, MaxSRQWR: maxWR, MaxSRQSGE: maxSGE,
+		MaxTags: maxTags, MaxTagOps: maxTagOps, MaxTagSGE: maxTagSGE, MaxRndvHdr: maxRndvHdr,
 		ClockHz: deviceHz, MaxAH: math.MaxInt32,
 		OneSided: c.p.net == nil && c.p.cfg.Adversary == nil,
 		ODP:      true,
@@ -105,7 +106,7 @@ func (c *context) Supports(f rdma.Feature) error {
 	case rdma.FeatureRC, rdma.FeatureAtomics, rdma.FeatureInlineSend, rdma.FeatureInlineRecv, rdma.FeatureStridingRQ, rdma.FeatureZeroBased, rdma.FeatureODP, rdma.FeatureImplicitODP,
 		rdma.FeatureIOVA, rdma.FeatureReregMR, rdma.FeatureMW1, rdma.FeatureMW2, rdma.FeatureSendWithInv, rdma.FeatureSVA, rdma.FeatureUMR,
 		rdma.FeatureSRQ, rdma.FeatureAsyncEvents, rdma.FeatureCompChannel, rdma.FeatureExtendedCQ, rdma.FeatureDoorbellCounts,
-		rdma.FeatureUC, rdma.FeatureUD, rdma.FeatureXRC, rdma.FeatureDC:
+		rdma.FeatureUC, rdma.FeatureUD, rdma.FeatureXRC, rdma.FeatureDC, rdma.FeatureTagMatching:
 		return nil
 	case rdma.FeatureDMABuf:
 		if err := supportsDMABuf(); err != nil {

@@ -98,6 +98,11 @@
 // Strides. In a striding receive queue slots are strides, and a message is recorded
 // in the first that it takes: see striding.go.
 //
+// Tags. Whoever executes a message to a queue with tags matches it, in the owner's
+// arena, without a lock: each decision is one compare-and-swap of the next word of a
+// log (tag.go). The owner reads what a rendezvous announces by requests of the device's
+// own in the queue pair's send queue (rendezvous.go).
+//
 // Dynamic connections. An initiator looks its target's access key up as it looks a
 // region's key up, and takes its receives from the target's shared queue. Of what
 // a device holds for a connection there is a responder, while requests are under
@@ -134,14 +139,14 @@
 // to RESET wait for a peer in mid-copy, for 5 s at most. Goroutines belong to
 // the Provider, and Close ends them: progress.run lives while there is a backlog
 // and acts when nobody polls for 1 ms; watch.run lives while somebody waits in
-// GetAsyncEvent or CompChannel.Get; with a Secret network.accept, one short
+// GetAsyncEvent or CompChannel.Get, and while there is a shared queue with tags; with a Secret network.accept, one short
 // handshake for each new connection, and network.serve, which acts when nobody
 // polls and sleeps in the netpoller.
 //
 // # Limits
 //
 // Port 1, two GIDs, one P_Key; 32 scatter entries; 4 KiB inline, 64 bytes
-// received inline and none of them with an SRQ; 2 GiB
+// received inline and none of them with an SRQ; 4096 tags in a list and 4 pieces to each; 2 GiB
 // a message. Atomics on memory outside the arena are atomic against other
 // requests of this device, not against the processor (IBV_ATOMIC_HCA). A TCP
 // address is an IP literal.

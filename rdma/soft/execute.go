@@ -174,6 +174,9 @@ func (q *queuePair) respond(wr *rdma.SendWR, segs [][]byte, total uint64, guard 
 		return rdma.WCSuccess, accepted
 
 	case rdma.WRSend, rdma.WRSendWithImm, rdma.WRSendWithInv:
+		if h := s.tagged(c); h != nil {
+			return q.sendTagged(h, wr, segs, total, guard)
+		}
 		tk, ok, a := q.await(wr, total)
 		if !ok {
 			return q.unnamed(a)
@@ -389,12 +392,13 @@ func (q *queuePair) gather(wr *rdma.SendWR) (segs [][]byte, total uint64, guard,
 	if fetches(wr.Opcode) {
 		need = rdma.AccessLocalWrite
 	}
+	pd := q.gatherFrom(wr)
 	for i := range wr.SGL {
 		g := &wr.SGL[i]
 		if g.Length == 0 {
 			continue
 		}
-		mem, whole, found := q.local(g, need)
+		mem, whole, found := pd.local(g, need)
 		if !found {
 			return q.gatherWoven(wr, need, 0)
 		}
@@ -406,11 +410,26 @@ func (q *queuePair) gather(wr *rdma.SendWR) (segs [][]byte, total uint64, guard,
 	return segs, total, guard, true
 }
 
+// gatherFrom is the domain of a request's memory.
+func (q *queuePair) gatherFrom(wr *rdma.SendWR) *domain {
+	if wr.AH != nil {
+		if r := ofDevice(wr); r != nil {
+			return r.t.h.pd
+		}
+	}
+	return q.pd
+}
+
 // local checks and translates a local memory name. guard says that the memory
 // may not be mapped.
 func (q *queuePair) local(g *rdma.SGE, need rdma.Access) (mem []byte, guard, ok bool) {
-	r := q.p.byKey.get(g.LKey >> 8)
-	if r == nil || r.key != g.LKey || r.pd != q.pd || need&^r.access != 0 || r.window {
+	return q.pd.local(g, need)
+}
+
+// local is that of the domain.
+func (d *domain) local(g *rdma.SGE, need rdma.Access) (mem []byte, guard, ok bool) {
+	r := d.p.byKey.get(g.LKey >> 8)
+	if r == nil || r.key != g.LKey || r.pd != d || need&^r.access != 0 || r.window {
 		return nil, false, false
 	}
 	off, n := g.Addr-r.addr, uint64(g.Length)

@@ -188,7 +188,11 @@ func (q *queuePair) flushSend() bool {
 	}
 	for q.pending.len() > 0 {
 		e := q.pending.first()
-		q.fail(e.wr.WRID, e.seq, rdma.WCWRFlushErr)
+		if r := ofDevice(&e.wr); r != nil {
+			q.fetched(r, &e.wr, rdma.WCWRFlushErr, 0)
+		} else {
+			q.fail(e.wr.WRID, e.seq, rdma.WCWRFlushErr)
+		}
 		q.pending.pop()
 	}
 	q.p.work.done(q)

@@ -166,6 +166,10 @@ func (d *domain) CreateQP(init rdma.QPInitAttr) (rdma.QP, error) {
 			d.disown()
 			return bad("the shared receive queue is not of this context")
 		}
+		if s.tags != nil && init.Type != rdma.RC {
+			d.disown()
+			return bad("a shared receive queue with tags serves RC, not %v", init.Type)
+		}
 		if err := s.attach(); err != nil {
 			d.disown()
 			return nil, err
@@ -202,11 +206,12 @@ func (q *queuePair) create() error {
 	n := q.init.Cap.MaxRecvWR
 	switch {
 	case n > 0 && q.init.Type == rdma.UD:
-		h, err := q.pd.openShared("create_qp", n, q.init.Cap.MaxRecvSGE)
+		h, err := q.pd.openShared("create_qp", n, q.init.Cap.MaxRecvSGE, 0)
 		if err != nil {
 			return err
 		}
 		q.shared, h.inbox, q.init.Cap.MaxInlineRecv = h, q, 0
+		h.show()
 	case n > 0:
 		q.slots = q.strides() << bits.Len32(uint32(n-1))
 		q.stride = uint32(slotStride(q.init.Cap.MaxRecvSGE + (q.init.Cap.MaxInlineRecv+slotSGESize-1)/slotSGESize))

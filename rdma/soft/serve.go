@@ -203,6 +203,9 @@ func (q *queuePair) perform(l *link, in *inbound, f *frame, payload []byte) (req
 		return rdma.WCSuccess, 0, false
 
 	case rdma.WRSend, rdma.WRSendWithImm, rdma.WRSendWithInv:
+		if h := s.tagged(c); h != nil {
+			return q.performTagged(h, in, f, payload)
+		}
 		tk, ok, retry := q.ticket(in, f)
 		if !ok {
 			return rdma.WCRemInvReqErr, faultRequest, retry

@@ -33,6 +33,13 @@ type ticket struct {
 	h     *sharedHeader
 	claim *uint64 // nil: the queue is the queue pair's own
 	word  uint64  // what this execution has put there
+	slot  uint32
+
+	// Of one with tags:
+	logged  bool // the claim is in the log
+	matched bool // it is of an entry
+	told    bool // it is of a message with a header, which
+	op      rdma.TMOpcode
 }
 
 // entries is the request's scatter list.
@@ -48,6 +55,9 @@ func (s *peer) next(c *queueContext, rank int, n uint64, tk *ticket) (ok bool) {
 		h := s.sharedBy(c.shared)
 		if h == nil {
 			return false
+		}
+		if atomic.LoadUint32(&h.tags) != 0 {
+			return s.arrive(h, rank, nil, tk)
 		}
 		*tk, ok = s.take(h, rank)
 		tk.cq = c.recvCQ
@@ -112,7 +122,7 @@ func (s *peer) take(h *sharedHeader, rank int) (tk ticket, ok bool) {
 		}
 		atomic.CompareAndSwapUint32(&h.head, head, head+1)
 		at_ := base + 16*uint64(n) + uint64(slot)*uint64(atomic.LoadUint32(&h.slotSize))
-		tk = ticket{s: s, sl: at[recvSlot](s.arena, at_), at: at_, most: atomic.LoadUint32(&h.slotSGEs), pd: atomic.LoadUint32(&h.pd), cq: noCQ, h: h, claim: &claims[slot], word: word}
+		tk = ticket{s: s, sl: at[recvSlot](s.arena, at_), at: at_, most: atomic.LoadUint32(&h.slotSGEs), pd: atomic.LoadUint32(&h.pd), cq: noCQ, h: h, claim: &claims[slot], word: word, slot: slot}
 		if tk.sl == nil {
 			arch.StoreRelease64(&claims[slot], claimFree) // scribbled: the owner finds out
 			return tk, false
@@ -129,7 +139,11 @@ func (s *peer) take(h *sharedHeader, rank int) (tk ticket, ok bool) {
 // starve notes that no receive was found. The caller looks once more after it.
 func (s *peer) starve(c *queueContext) {
 	if h := s.sharedBy(c.shared); h != nil {
-		s.hunger(h, c.recvCQ)
+		cq := atomic.LoadUint32(&h.cq)
+		if cq == noCQ {
+			cq = c.recvCQ
+		}
+		s.hunger(h, cq)
 		return
 	}
 	atomic.StoreUint32(&c.starved, 1)
@@ -146,6 +160,12 @@ func (s *peer) hunger(h *sharedHeader, cq uint32) {
 func (tk *ticket) giveBack() {
 	if tk.claim == nil {
 		return // it was not taken before it is filled
+	}
+	if tk.logged {
+		arch.StoreRelease64(tk.claim, tk.word&^claimState|claimReturned)
+		arch.StoreRelease32(&tk.h.ready, 1)
+		tk.s.attend(tk.cq, false)
+		return
 	}
 	// It is the next again, unless somebody has taken the one behind it
 	// meanwhile: then the owner posts it anew.
@@ -172,6 +192,9 @@ type delivery struct {
 func (s *peer) deliver(c *queueContext, tk *ticket, d delivery) {
 	s.hand(c, tk, d)
 	tk.s.tell(c, tk.h, tk.cq, d.urgent())
+	if tk.matched && tk.op == rdma.TMRndv {
+		tk.s.alarm.Ring() // there is something to do, whoever polls
+	}
 }
 
 // urgent tells whether a receiver is woken who waits for solicited completions.
@@ -213,6 +236,9 @@ func (s *peer) hand(c *queueContext, tk *ticket, d delivery) {
 		return
 	}
 	sl.qp = c.num
+	if tk.logged {
+		tk.label(sl)
+	}
 	tk.s.stamp(tk.cq, sl)
 	arch.StoreRelease64(tk.claim, tk.word&^claimState|claimDone)
 }

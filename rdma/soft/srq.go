@@ -16,18 +16,20 @@ import (
 //
 // Locks: mu before the completion queues' mu.
 type sharedQueue struct {
-	p      *Provider
-	pd     *domain
-	api    *srq             // as programs have it, or
-	inbox  *queuePair       // whose own it is
-	recv   *completionQueue // of XRC: where it completes; else where its queue pairs do
-	index  uint32
-	head   *sharedHeader
-	block  sharedBlock
-	maxWR  int
-	maxSGE int
-	claims []uint64
-	order  []uint64
+	p       *Provider
+	pd      *domain
+	api     *srq             // as programs have it, or
+	inbox   *queuePair       // whose own it is
+	recv    *completionQueue // of XRC and with tags: where it completes; else where its queue pairs do
+	index   uint32
+	head    *sharedHeader
+	block   sharedBlock
+	maxWR   int
+	maxSGE  int
+	maxTags int
+	tags    *tagList // of SRQTagMatching
+	claims  []uint64
+	order   []uint64
 
 	outstanding atomic.Int32 // posted, and their completion not polled
 
@@ -42,22 +44,29 @@ type sharedQueue struct {
 }
 
 // A sharedShape says which memory one shared queue can have after another.
-type sharedShape struct{ slots, stride uint32 }
+type sharedShape struct{ slots, stride, tags uint32 }
 
 // A sharedBlock is the memory of a shared queue.
 type sharedBlock struct {
 	sharedShape
-	at   uint64
-	next uint32 // the n of the next receive posted in it
+	at      uint64
+	next    uint32 // the n of the next receive posted in it
+	added   uint64 // the position of the next entry of the list of tags
+	decided uint32 // the next decision of its log
 }
 
-func (s sharedShape) bytes() uint64 { return uint64(s.slots) * (16 + uint64(s.stride)) }
+func (s sharedShape) bytes() uint64 {
+	return uint64(s.slots)*(16+uint64(s.stride)) + s.tagBytes()
+}
 
-// openShared makes a shared queue, of which nobody knows before publish.
-func (d *domain) openShared(op string, maxWR, maxSGE int) (*sharedQueue, error) {
+// openShared makes a shared queue, of which nobody knows before show.
+func (d *domain) openShared(op string, maxWR, maxSGE, maxTags int) (*sharedQueue, error) {
 	p := d.p
-	h := &sharedQueue{p: p, pd: d, maxWR: maxWR, maxSGE: maxSGE}
-	shape := sharedShape{1 << bits.Len32(uint32(max(maxWR, 1)-1)), uint32(slotStride(maxSGE))}
+	h := &sharedQueue{p: p, pd: d, maxWR: maxWR, maxSGE: maxSGE, maxTags: maxTags}
+	shape := sharedShape{1 << bits.Len32(uint32(max(maxWR, 1)-1)), uint32(slotStride(maxSGE)), uint32(maxTags)}
+	if maxTags > 0 {
+		shape.stride = uint32(slotStride(maxSGE + tagInfoSize/slotSGESize))
+	}
 	p.mu.Lock()
 	if list := p.sharedBlocks[shape]; len(list) > 0 {
 		h.block = list[len(list)-1]
@@ -101,14 +110,17 @@ func (d *domain) openShared(op string, maxWR, maxSGE int) (*sharedQueue, error) 
 	atomic.StoreUint32(&c.pd, d.id)
 	atomic.StoreUint64(&c.scope, 0)
 	atomic.StoreUint32(&c.cq, noCQ)
+	atomic.StoreUint32(&c.tags, 0)
 	atomic.StoreUint32(&c.tail, h.posted)
 	atomic.StoreUint32(&c.head, h.posted)
 	for _, w := range []*uint32{&c.limit, &c.fired, &c.starved, &c.ready} {
 		atomic.StoreUint32(w, 0)
 	}
-	p.byShared.set(h.index, h)
 	return h, nil
 }
+
+// show makes the queue known to all of the provider, when what it has is set.
+func (h *sharedQueue) show() { h.p.byShared.set(h.index, h) }
 
 // noCQ is no completion queue's index.
 const noCQ = ^uint32(0)
@@ -123,9 +135,12 @@ func (h *sharedQueue) shut(waited *patience) (stuck bool) {
 	h.mu.Lock()
 	h.closed = true
 	h.block.next = h.posted
+	if h.tags != nil {
+		h.closeTags()
+	}
 	h.mu.Unlock()
 	if h.recv != nil {
-		h.recv.detachXRC(h) // what completed in it names the place
+		h.recv.detachShared(h) // what completed in it names the place
 	}
 	if stuck {
 		return true
@@ -221,6 +236,9 @@ func (h *sharedQueue) post(op string, wrs []rdma.RecvWR) (int, error) {
 		h.free = h.free[:len(h.free)-1]
 		h.wrids[slot] = wr.WRID
 		h.outstanding.Add(1)
+		if h.tags != nil {
+			h.tags.slots[slot].out = true
+		}
 		h.publish(slot)
 	}
 	return len(wrs), nil
@@ -235,6 +253,9 @@ func (h *sharedQueue) publish(slot uint32) {
 	n := h.posted
 	i := n & (h.block.slots - 1)
 	h.where[i] = slot
+	if h.tags != nil {
+		h.tags.slots[slot].n = n
+	}
 	// In this order whoever sees the tail sees the claim, the order and the list.
 	atomic.StoreUint64(&h.order[i], uint64(n)<<32|uint64(slot))
 	arch.StoreRelease64(&h.claims[slot], uint64(n)<<32|claimPosted)
@@ -300,6 +321,8 @@ func (h *sharedQueue) gather() {
 		}
 		h.seen++
 		switch {
+		case h.tags != nil:
+			h.tags.passed(slot, n, w)
 		case uint32(w>>32) == n && w&claimState == claimDone:
 			if len(h.held) > 0 {
 				// What its queue pair took before it is DONE too.
@@ -309,6 +332,10 @@ func (h *sharedQueue) gather() {
 		default:
 			h.held = append(h.held, slot)
 		}
+	}
+	if h.tags != nil {
+		h.tags.sweep(starved)
+		h.tags.arrive(starved)
 	}
 	if starved && h.seen != h.posted {
 		h.feed()
@@ -410,12 +437,26 @@ func (d *domain) CreateSRQ(init rdma.SRQInitAttr) (rdma.SRQ, error) {
 	bad := func(err error, format string, args ...any) (rdma.SRQ, error) {
 		return nil, &rdma.OpError{Op: "create_srq", Detail: fmt.Sprintf(format, args...), Err: err}
 	}
-	if init.Type > rdma.SRQXRC || init.Striding != (rdma.StridingRQ{}) {
-		return bad(rdma.ErrNotSupported, "type %d: this device has basic shared receive queues, and those of XRC", init.Type)
+	if init.Type > rdma.SRQTagMatching || init.Striding != (rdma.StridingRQ{}) {
+		return bad(rdma.ErrNotSupported, "type %d, strides %+v: this device has basic shared receive queues, those of XRC and those with tags", init.Type, init.Striding)
 	}
 	var within *xrcDomain
 	var cq *completionQueue
-	if init.Type == rdma.SRQXRC {
+	tags := 0
+	switch init.Type {
+	case rdma.SRQTagMatching:
+		var ok bool
+		if cq, ok = init.CQ.(*completionQueue); !ok || cq.ctx != d.ctx {
+			return bad(rdma.ErrInvalid, "the completion queue must be there and of this context")
+		}
+		if init.MaxTags < 1 || init.MaxTags > maxTags || init.MaxOps < 1 || init.MaxOps > maxTagOps {
+			return bad(rdma.ErrInvalid, "%d tags, %d operations: want 1 to %d and 1 to %d", init.MaxTags, init.MaxOps, maxTags, maxTagOps)
+		}
+		if d.p.segment.Ranks() > 1<<logRankBits {
+			return bad(rdma.ErrNotSupported, "%d ranks: a list of tags has room for %d", d.p.segment.Ranks(), 1<<logRankBits)
+		}
+		tags = init.MaxTags
+	case rdma.SRQXRC:
 		var ok1, ok2 bool
 		within, ok1 = init.XRCD.(*xrcDomain)
 		cq, ok2 = init.CQ.(*completionQueue)
@@ -433,36 +474,47 @@ func (d *domain) CreateSRQ(init rdma.SRQInitAttr) (rdma.SRQ, error) {
 	if err := d.adopt("create_srq"); err != nil {
 		return nil, err
 	}
-	h, err := d.openShared("create_srq", a.MaxWR, a.MaxSGE)
+	h, err := d.openShared("create_srq", a.MaxWR, a.MaxSGE, tags)
 	if err != nil {
 		d.disown()
 		return nil, err
 	}
 	s := &srq{sharedQueue: h, num: h.p.numberOf(h.index)}
 	h.api = s
-	if within != nil {
-		if err := s.enter(within, cq); err != nil {
+	if cq != nil {
+		if err := s.enter(within, cq, init.MaxOps); err != nil {
 			_ = h.shut(new(patience)) // nobody has heard of it
 			d.disown()
 			return nil, err
 		}
 	}
+	h.show()
 	atomic.StoreUint32(&h.head.num, s.num)
 	return s, nil
 }
 
-// enter makes the queue one of an XRC domain, which completes in cq.
-func (s *srq) enter(within *xrcDomain, cq *completionQueue) error {
-	if err := within.join("create_srq"); err != nil {
-		return err
+// enter makes the queue one that completes in cq: of an XRC domain, or with a list
+// of tags.
+func (s *srq) enter(within *xrcDomain, cq *completionQueue, maxOps int) error {
+	if within != nil {
+		if err := within.join("create_srq"); err != nil {
+			return err
+		}
+		atomic.StoreUint64(&s.head.scope, within.id)
+	} else {
+		s.openTags(maxOps)
 	}
-	if err := cq.attachXRC(s.sharedQueue); err != nil {
-		within.leave()
+	if err := cq.attachShared(s.sharedQueue); err != nil {
+		if within != nil {
+			within.leave()
+		}
 		return err
 	}
 	s.within, s.recv = within, cq
-	atomic.StoreUint64(&s.head.scope, within.id)
 	atomic.StoreUint32(&s.head.cq, cq.index)
+	if s.tags != nil {
+		s.p.watch.enter()
+	}
 	return nil
 }
 
@@ -548,6 +600,11 @@ func (s *srq) Close() error {
 	s.gone = true
 	s.usesMu.Unlock()
 	atomic.StoreUint32(&s.head.num, 0)
+	if s.tags != nil {
+		s.p.watch.leave()
+		s.harvest()
+		s.tags.endFetches()
+	}
 	stuck := s.shut(new(patience))
 	if s.within != nil {
 		s.within.leave()

@@ -21,6 +21,8 @@ var (
 	_ = [1]struct{}{}[unsafe.Sizeof(responder{})-responderSize]
 	_ = [1]struct{}{}[unsafe.Sizeof(recvSlot{})-slotHeader]
 	_ = [1]struct{}{}[unsafe.Sizeof(slotSGE{})-slotSGESize]
+	_ = [1]struct{}{}[unsafe.Sizeof(tagKey{})-tagKeySize]
+	_ = [1]struct{}{}[unsafe.Sizeof(tagInfo{})-tagInfoSize]
 	_ = [1]struct{}{}[unsafe.Sizeof(grant{})-grantSize]
 	_ = [1]struct{}{}[unsafe.Sizeof(piece{})-pieceEntrySize]
 	_ = [1]struct{}{}[unsafe.Sizeof(layoutHeader{})-layoutHeaderSize]

@@ -79,6 +79,9 @@ func (p *Provider) look() {
 	for i := range min(t.shared, uint32(len(p.shared))) {
 		if h := p.byShared.get(i); h != nil && h.api != nil {
 			h.api.limited()
+			if h.tags != nil {
+				h.tags.patrol()
+			}
 		}
 	}
 }

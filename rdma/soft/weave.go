@@ -157,6 +157,7 @@ func (q *queuePair) open(sp *span, key uint32, addr, n uint64, need rdma.Access)
 // out some blocks at a time, so that a layout of thousands needs no list of
 // thousands.
 type gathering struct {
+	pd    *domain
 	sgl   []rdma.SGE
 	need  rdma.Access
 	walk  walk // through the layout of the first of sgl, if woven
@@ -171,7 +172,7 @@ const blocksAtOnce = 64
 // gatherWoven is gather from byte from on, for a request with layouts among its
 // memory.
 func (q *queuePair) gatherWoven(wr *rdma.SendWR, need rdma.Access, from uint64) (segs [][]byte, total uint64, guard, ok bool) {
-	woven := false
+	pd, woven := q.gatherFrom(wr), false
 	for i := range wr.SGL {
 		total += uint64(wr.SGL[i].Length)
 		if r := q.p.byKey.get(wr.SGL[i].LKey >> 8); r != nil && r.kind == kindMkey {
@@ -185,7 +186,7 @@ func (q *queuePair) gatherWoven(wr *rdma.SendWR, need rdma.Access, from uint64) 
 		q.near = new(gathering)
 	}
 	// All is looked at before anything goes out.
-	q.near.begin(wr.SGL, need, 0)
+	q.near.begin(pd, wr.SGL, need, 0)
 	for {
 		segs, ok = q.blocks(false)
 		if !ok {
@@ -196,14 +197,14 @@ func (q *queuePair) gatherWoven(wr *rdma.SendWR, need rdma.Access, from uint64) 
 			break
 		}
 	}
-	q.near.begin(wr.SGL, need, from)
+	q.near.begin(pd, wr.SGL, need, from)
 	q.woven = true
 	segs, ok = q.blocks(true)
 	return segs, total, guard, ok
 }
 
-func (g *gathering) begin(sgl []rdma.SGE, need rdma.Access, from uint64) {
-	*g = gathering{sgl: sgl, need: need}
+func (g *gathering) begin(pd *domain, sgl []rdma.SGE, need rdma.Access, from uint64) {
+	*g = gathering{pd: pd, sgl: sgl, need: need}
 	for len(g.sgl) > 0 && from >= uint64(g.sgl[0].Length) {
 		from -= uint64(g.sgl[0].Length)
 		g.sgl = g.sgl[1:]
@@ -238,7 +239,7 @@ func (q *queuePair) blocks(keep bool) ([][]byte, bool) {
 			r := q.p.byKey.get(s.LKey >> 8)
 			if r != nil && r.kind == kindMkey {
 				n := uint64(s.Length)
-				if r.key != s.LKey || r.pd != q.pd || g.need&^r.access != 0 || s.Addr > r.length || n > r.length-s.Addr ||
+				if r.key != s.LKey || r.pd != g.pd || g.need&^r.access != 0 || s.Addr > r.length || n > r.length-s.Addr ||
 					!g.walk.begin(r.weave.layoutHeader, r.weave.list, s.Addr+g.skip, n-g.skip) {
 					return nil, false
 				}
@@ -252,7 +253,7 @@ func (q *queuePair) blocks(keep bool) ([][]byte, bool) {
 				return nil, false
 			}
 		}
-		mem, guard, ok := q.local(&rdma.SGE{Addr: at.addr, Length: uint32(at.n), LKey: at.lkey}, g.need)
+		mem, guard, ok := g.pd.local(&rdma.SGE{Addr: at.addr, Length: uint32(at.n), LKey: at.lkey}, g.need)
 		if !ok {
 			return nil, false
 		}

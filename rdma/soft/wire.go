@@ -35,9 +35,10 @@ func (w *wireState) comesBy(l *link) {
 // inbound is what a responder has done of what comes in over TCP. Guarded by the
 // queue pair's mu.
 type inbound struct {
-	inside  uint32   // bytes of the request that is due that have been placed
-	tk      ticket   // the receive request that it takes, once it is known; claimed in a shared queue
-	results []result // of atomics, for duplicates
+	inside  uint32     // bytes of the request that is due that have been placed
+	tk      ticket     // the receive request that it takes, once it is known; claimed in a shared queue
+	tagged  tagMessage // that it is of
+	results []result   // of atomics, for duplicates
 }
 
 // drop gives the receive request back, if one was taken.
