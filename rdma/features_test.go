@@ -236,7 +236,7 @@ func (f *table) onVerbs(feature rdma.Feature, checked, model []string) string {
 			who = "mlx5 devices"
 		}
 		if len(model) == 0 {
-			return who + "; never run, as Soft-RoCE has it not"
+			return who + "; no card was seen, and no rule runs on a stand-in"
 		}
 		return fmt.Sprintf("%s; no card was seen, %s on a stand-in", who, rulesIn(len(model)))
 	}

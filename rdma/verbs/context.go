@@ -91,6 +91,9 @@ func (c *deviceContext) limits() rdma.DeviceAttr {
 		OneSided: true,
 		ODP:      a.odp_general&odpImplicit != 0,
 	}
+	if c.matchesTags() {
+		attr.MaxTags, attr.MaxTagOps, attr.MaxTagSGE, attr.MaxRndvHdr = int(a.tm_tags), int(a.tm_ops), int(a.tm_sge), int(a.tm_rndv_hdr)
+	}
 	// Reads may scatter to less than sends gather from; one limit serves both.
 	if n := int(a.max_sge_rd); n > 0 {
 		attr.MaxSGE = min(attr.MaxSGE, n)

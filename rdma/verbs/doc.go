@@ -23,6 +23,7 @@
 //	shim.c        the verbs as flat C functions; all but post and poll go by
 //	              pointers that dlsym found
 //	mlx5.c        the same of libmlx5, for dc.go and mkey.go
+//	tag.c         and of tag matching
 //	wire_unsafe   requests and completions as they lie in C memory
 //	lane          which request a completion is of
 //	queuePair, sharedQueue, completionQueue, region, window, ...
@@ -55,7 +56,7 @@
 //
 // RoCE: an address vector has no LID, so InfiniBand's own link layer is not
 // addressed. Striding and inline receive are not supported, for reasons that the
-// README has, nor is tag matching. Dynamic connections, layouts, on-demand paging, dma-buf
+// README has. Dynamic connections, layouts, tag matching, on-demand paging, dma-buf
 // regions, re-registration and XRC were run against testdata/model.c, which stands
 // in for libibverbs and libmlx5, and never on a card. The
 // kernel wants a region's address and its memory at the same place of a page, so

@@ -4,8 +4,6 @@ package verbs_test
 
 import (
 	"errors"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -27,21 +25,6 @@ func fakeProvider(t testing.TB) *verbs.Provider {
 func fakeLibrary(t testing.TB) string {
 	t.Helper()
 	return buildLibrary(t, "fake.c")
-}
-
-// buildLibrary makes a library of a source in testdata.
-func buildLibrary(t testing.TB, source string, flags ...string) string {
-	t.Helper()
-	so := filepath.Join(t.TempDir(), "lib"+strings.TrimSuffix(source, ".c")+".so")
-	args := append([]string{"-O2", "-fPIC", "-shared", "-o", so, filepath.Join("testdata", source)}, flags...)
-	cc := exec.Command(testenv.Need(t, "gcc"), args...)
-	if out, err := cc.CombinedOutput(); err != nil {
-		if strings.Contains(string(out), "infiniband/verbs.h") || strings.Contains(string(out), "infiniband/mlx5dv.h") {
-			testenv.Unsupported(t, "needs the headers of libibverbs (libibverbs-dev)")
-		}
-		t.Fatalf("build the library: %v\n%s", err, out)
-	}
-	return so
 }
 
 func fakeDevice(t testing.TB, p *verbs.Provider) rdma.Device {

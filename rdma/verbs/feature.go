@@ -114,6 +114,11 @@ func (c *deviceContext) probe(f rdma.Feature) error {
 		return c.tryDMABuf(f)
 	case rdma.FeatureExtendedCQ:
 		return c.tryExtendedCQ(f)
+	case rdma.FeatureTagMatching:
+		if !c.matchesTags() {
+			return lacks("the device's tag-matching capabilities are none")
+		}
+		return c.tryTags(f)
 	case rdma.FeatureCompChannel, rdma.FeatureAsyncEvents: // every device has them
 		return nil
 	}

@@ -8,7 +8,6 @@ func Lacking() map[rdma.Feature]string {
 	return map[rdma.Feature]string{
 		rdma.FeatureStridingRQ:     "mlx5dv_create_wq makes striding queues for raw packets alone: no RC or UC queue pair, and no SRQ, takes one",
 		rdma.FeatureInlineRecv:     "libmlx5 copies what came in a completion to the receive's addresses without a look at its keys: a stale one would spoil the program's memory, so it is switched off",
-		rdma.FeatureTagMatching:    "this provider does not make tag-matching SRQs",
 		rdma.FeatureSVA:            "no verb of libibverbs shares the address space; implicit on-demand paging comes nearest",
 		rdma.FeatureDoorbellCounts: "a device's doorbells and DMA reads are its driver's, and not counted",
 	}

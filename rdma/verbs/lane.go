@@ -48,7 +48,8 @@ type lane struct {
 	index  uint32
 	send   bool
 	pair   *queuePair   // whose lane it is, or
-	shared *sharedQueue // whose, and then what follows is unused
+	shared *sharedQueue // whose, and then what follows is unused, unless
+	ops    bool         // it is of the operations on its list of tags
 
 	ring []entry // a power of two of them
 	room uint64  // requests that may be outstanding

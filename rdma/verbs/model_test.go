@@ -16,7 +16,7 @@ import (
 
 // modelLacks are the features that the device of testdata/model.c does not have.
 var modelLacks = []rdma.Feature{
-	rdma.FeatureMW1, rdma.FeatureMW2, rdma.FeatureSendWithInv, rdma.FeatureSVA, rdma.FeatureInlineRecv, rdma.FeatureTagMatching,
+	rdma.FeatureMW1, rdma.FeatureMW2, rdma.FeatureSendWithInv, rdma.FeatureSVA, rdma.FeatureInlineRecv,
 	rdma.FeatureStridingRQ, rdma.FeatureDoorbellCounts,
 }
 

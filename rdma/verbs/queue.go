@@ -22,6 +22,7 @@ type completionQueue struct {
 	channel    *channel
 	extended   bool
 	timestamps bool
+	tags       bool // it tells of tags
 	broken     atomic.Pointer[rdma.OpError]
 
 	mu      sync.Mutex // guards what follows, and tail and count of the lanes that complete here
@@ -38,15 +39,15 @@ func (c *deviceContext) CreateCQ(cqe int) (rdma.CQ, error) {
 
 // CreateCQEx makes an extended queue where something asks for one.
 func (c *deviceContext) CreateCQEx(attr rdma.CQInitAttr) (rdma.CQ, error) {
-	return c.createCQ("create_cq_ex", attr, attr.Timestamps || attr.IgnoreOverrun)
+	return c.createCQ("create_cq_ex", attr, attr.Timestamps || attr.IgnoreOverrun || c.matchesTags())
 }
 
 func (c *deviceContext) createCQ(op string, attr rdma.CQInitAttr, extended bool) (rdma.CQ, error) {
 	if attr.CQE < 1 || attr.CQE > c.attr.MaxCQE {
 		return nil, invalid(op, "%d entries: the device has 1 to %d", attr.CQE, c.attr.MaxCQE)
 	}
-	q := &completionQueue{c: c, extended: extended, timestamps: attr.Timestamps}
-	init := C.gv_cq_init{cqe: C.int(attr.CQE), extended: truth(extended), timestamps: truth(attr.Timestamps), ignore_overrun: truth(attr.IgnoreOverrun)}
+	q := &completionQueue{c: c, extended: extended, timestamps: attr.Timestamps, tags: extended && c.matchesTags()}
+	init := C.gv_cq_init{cqe: C.int(attr.CQE), extended: truth(extended), timestamps: truth(attr.Timestamps), tags: truth(q.tags), ignore_overrun: truth(attr.IgnoreOverrun)}
 	parents := []*node{&c.node}
 	if attr.Channel != nil {
 		ch, ok := attr.Channel.(*channel)
@@ -149,6 +150,9 @@ func (q *completionQueue) translate(raw *rawWC, wc *rdma.WC) bool {
 	status := rdma.WCStatus(raw.status)
 	*wc = rdma.WC{Status: status, VendorErr: raw.vendorErr, QPNum: raw.qpNum}
 	pair := l.pair
+	if l.shared != nil && l.shared.tags != nil {
+		return l.shared.tagged(l, raw, wc)
+	}
 	if l.shared != nil {
 		wrid, ok := l.shared.take(raw.wrID)
 		if !ok {
@@ -230,7 +234,7 @@ func (q *completionQueue) pollExtended(limit int, put func(int, *rdma.WCEx)) (in
 	got := 0
 	for got < limit {
 		ask := q.room(limit - got)
-		n := q.harvest.pollEx(q.h, ask, q.timestamps)
+		n := q.harvest.pollEx(q.h, ask, q.timestamps, q.tags)
 		if n < 0 {
 			return got, q.fail(n)
 		}
@@ -240,6 +244,7 @@ func (q *completionQueue) pollExtended(limit int, put func(int, *rdma.WCEx)) (in
 			if q.translate(&rawWC{wrID: uint64(e.wr_id), status: uint32(e.status), opcode: uint32(e.opcode), vendorErr: uint32(e.vendor_err),
 				byteLen: uint32(e.byte_len), imm: uint32(e.imm), qpNum: uint32(e.qp_num), srcQP: uint32(e.src_qp), flags: uint32(e.flags)}, &wc.WC) {
 				wc.Timestamp = uint64(e.timestamp)
+				wc.TMTag, wc.TMAppCtx = uint64(e.tag), uint32(e.app_ctx)
 				put(got, &wc)
 				got++
 			}

@@ -1,7 +1,7 @@
 package verbs
 
 /*
-#include "shim.h"
+#include "tag.h"
 */
 import "C"
 
@@ -23,6 +23,7 @@ type sharedQueue struct {
 	xrcd *xrcDomain
 	cq   *completionQueue
 	lane *lane // for its index
+	tags *tagList
 
 	mu    sync.Mutex // guards what follows
 	gone  bool
@@ -70,19 +71,26 @@ func (d *domain) CreateSRQ(attr rdma.SRQInitAttr) (rdma.SRQ, error) {
 		request.xrc, request.xrcd, request.cq = 1, s.xrcd.h, s.cq.h
 		parents = append(parents, &s.xrcd.node, &s.cq.node)
 	}
+	if attr.Type == rdma.SRQTagMatching {
+		if err := s.judgeTags(op); err != nil {
+			return nil, err
+		}
+		request.cq = s.cq.h
+		parents = append(parents, &s.cq.node)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := check(op, parents...); err != nil {
 		return nil, err
 	}
-	if rc := C.gv_create_srq(&c.lib.c, c.h, &request); rc != 0 {
-		return nil, failed(op, rc, fmt.Sprintf("%+v", attr.Attr))
+	if err := failed(op, s.create(&request), fmt.Sprintf("%+v", attr.Attr)); err != nil {
+		return nil, err
 	}
 	s.h, s.num = request.handle, uint32(request.num)
 	s.sge = int(request.max_sge)
 	s.recvs.sge = max(1, s.sge)
 	s.lane = &lane{shared: s}
-	if err := c.lanes.add(s.lane); err != nil {
+	if err := s.addLanes(); err != nil {
 		C.gv_destroy_srq(&c.lib.c, s.h)
 		return nil, err
 	}
@@ -97,6 +105,27 @@ func (d *domain) CreateSRQ(attr rdma.SRQInitAttr) (rdma.SRQ, error) {
 		}
 	}
 	return s, nil
+}
+
+// create calls the verb that makes a queue of this type.
+func (s *sharedQueue) create(request *C.gv_srq_init) C.int {
+	if s.tags != nil {
+		return C.gv_create_tm_srq(s.c.h, request, C.uint32_t(s.init.MaxTags), C.uint32_t(s.init.MaxOps))
+	}
+	return C.gv_create_srq(&s.c.lib.c, s.c.h, request)
+}
+
+func (s *sharedQueue) addLanes() error {
+	if err := s.c.lanes.add(s.lane); err != nil {
+		return err
+	}
+	if s.tags != nil {
+		if err := s.addOps(); err != nil {
+			s.c.lanes.remove(s.lane)
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *sharedQueue) arm(limit int) error {
@@ -174,11 +203,6 @@ func (s *sharedQueue) take(id uint64) (uint64, bool) {
 	return s.wrids[place], true
 }
 
-// PostOps would need tag matching.
-func (s *sharedQueue) PostOps([]rdma.OpsWR) (int, error) {
-	return 0, s.c.Supports(rdma.FeatureTagMatching)
-}
-
 func (s *sharedQueue) Modify(attr rdma.SRQAttr, mask rdma.SRQAttrMask) error {
 	const op = "modify_srq"
 	s.mu.Lock()
@@ -223,8 +247,10 @@ func (s *sharedQueue) query() (rdma.SRQAttr, error) {
 
 func (s *sharedQueue) Close() error {
 	parents := []*node{&s.d.node}
-	if s.xrcd != nil {
-		parents = append(parents, &s.xrcd.node, &s.cq.node)
+	for _, p := range []*node{s.xrcd.nodeOrNil(), s.cq.nodeOrNil()} {
+		if p != nil {
+			parents = append(parents, p)
+		}
 	}
 	return s.c.shut("destroy_srq", &s.node, func() error {
 		s.c.unname(s.h)
@@ -237,6 +263,10 @@ func (s *sharedQueue) Close() error {
 		s.gone = true
 		s.recvs.free()
 		s.c.lanes.remove(s.lane)
+		if s.tags != nil {
+			s.tags.batch.free()
+			s.c.lanes.remove(s.tags.ops)
+		}
 		return nil
 	}, parents...)
 }

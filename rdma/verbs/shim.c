@@ -31,7 +31,7 @@ uint64_t gv_post_send(gv_handle qp, uintptr_t list, uint32_t n) { return (uint64
 uint64_t gv_post_recv(gv_handle qp, uintptr_t list, uint32_t n) { return (uint64_t)ENOSYS << 32; }
 uint64_t gv_post_srq_recv(gv_handle srq, uintptr_t list, uint32_t n) { return (uint64_t)ENOSYS << 32; }
 int gv_poll_cq(gv_handle cq, uintptr_t list, int n) { return -1; }
-int gv_poll_cq_ex(gv_handle cq, uintptr_t list, int n, int timestamps) { return -1; }
+int gv_poll_cq_ex(gv_handle cq, uintptr_t list, int n, int timestamps, int tags) { return -1; }
 
 #else
 
@@ -221,6 +221,11 @@ int gv_query_device(const gv_lib *lib, gv_handle handle, gv_device_attr *out) {
 	out->ports = a->phys_port_cnt;
 	out->odp_general = ex.odp_caps.general_caps;
 	out->odp_rc = ex.odp_caps.per_transport_caps.rc_odp_caps;
+	out->tm_tags = ex.tm_caps.max_num_tags;
+	out->tm_ops = ex.tm_caps.max_ops;
+	out->tm_sge = ex.tm_caps.max_sge;
+	out->tm_rndv_hdr = ex.tm_caps.max_rndv_hdr_size;
+	out->tm_flags = ex.tm_caps.flags;
 	return 0;
 }
 
@@ -458,7 +463,8 @@ int gv_create_cq(const gv_lib *lib, gv_handle handle, gv_cq_init *init) {
 			return EOPNOTSUPP;
 		struct ibv_cq_init_attr_ex attr = {
 			.cqe = init->cqe, .channel = (struct ibv_comp_channel *)init->channel,
-			.wc_flags = IBV_WC_STANDARD_FLAGS | (init->timestamps ? IBV_WC_EX_WITH_COMPLETION_TIMESTAMP : 0),
+			.wc_flags = IBV_WC_STANDARD_FLAGS | (init->timestamps ? IBV_WC_EX_WITH_COMPLETION_TIMESTAMP : 0) |
+				(init->tags ? IBV_WC_EX_WITH_TM_INFO : 0),
 		};
 		if (init->ignore_overrun) {
 			attr.comp_mask |= IBV_CQ_INIT_ATTR_MASK_FLAGS;
@@ -647,7 +653,7 @@ int gv_poll_cq(gv_handle cq, uintptr_t list, int n) {
 	return ibv_poll_cq((struct ibv_cq *)cq, n, (struct ibv_wc *)list);
 }
 
-int gv_poll_cq_ex(gv_handle handle, uintptr_t list, int n, int timestamps) {
+int gv_poll_cq_ex(gv_handle handle, uintptr_t list, int n, int timestamps, int tags) {
 	struct ibv_cq_ex *cq = (struct ibv_cq_ex *)handle; // begins as struct ibv_cq
 	struct ibv_poll_cq_attr attr = {0};
 	int rc = ibv_start_poll(cq, &attr);
@@ -661,7 +667,7 @@ int gv_poll_cq_ex(gv_handle handle, uintptr_t list, int n, int timestamps) {
 		wc->vendor_err = ibv_wc_read_vendor_err(cq);
 		wc->qp_num = ibv_wc_read_qp_num(cq);
 		wc->opcode = wc->byte_len = wc->imm = wc->src_qp = wc->flags = 0;
-		wc->timestamp = 0;
+		wc->timestamp = wc->tag = wc->app_ctx = 0;
 		if (cq->status == IBV_WC_SUCCESS) {
 			wc->opcode = ibv_wc_read_opcode(cq);
 			wc->byte_len = ibv_wc_read_byte_len(cq);
@@ -670,6 +676,12 @@ int gv_poll_cq_ex(gv_handle handle, uintptr_t list, int n, int timestamps) {
 			wc->src_qp = ibv_wc_read_src_qp(cq);
 			if (timestamps)
 				wc->timestamp = ibv_wc_read_completion_ts(cq);
+			if (tags && (wc->opcode == IBV_WC_TM_RECV || wc->opcode == IBV_WC_TM_NO_TAG)) {
+				struct ibv_wc_tm_info info = {0};
+				ibv_wc_read_tm_info(cq, &info);
+				wc->tag = info.tag;
+				wc->app_ctx = info.priv;
+			}
 		}
 		if (got == n)
 			break;

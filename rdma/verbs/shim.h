@@ -34,7 +34,8 @@ typedef struct {
 	int max_mw, max_ah, max_srq, max_srq_wr, max_srq_sge, ports;
 	uint64_t odp_general;
 	uint32_t odp_rc;
-	int extended; // the last three and clock_khz are known
+	uint32_t tm_tags, tm_ops, tm_sge, tm_rndv_hdr, tm_flags;
+	int extended; // the last eight and clock_khz are known
 } gv_device_attr;
 
 typedef struct {
@@ -74,7 +75,7 @@ typedef struct {
 
 typedef struct {
 	gv_handle channel;
-	int cqe, extended, timestamps, ignore_overrun;
+	int cqe, extended, timestamps, tags, ignore_overrun;
 	gv_handle handle; // out; cqe too
 } gv_cq_init;
 
@@ -104,8 +105,8 @@ typedef struct {
 
 // A completion of an extended queue.
 typedef struct {
-	uint64_t wr_id, timestamp;
-	uint32_t status, opcode, vendor_err, byte_len, imm, qp_num, src_qp, flags;
+	uint64_t wr_id, timestamp, tag;
+	uint32_t app_ctx, status, opcode, vendor_err, byte_len, imm, qp_num, src_qp, flags;
 } gv_wc_ex;
 
 // gv_open finds libibverbs and its functions, or says in err what is missing.
@@ -166,6 +167,6 @@ uint64_t gv_post_srq_recv(gv_handle srq, uintptr_t list, uint32_t n);
 // How many completions were moved to list, an array of struct ibv_wc, or less
 // than 0.
 int gv_poll_cq(gv_handle cq, uintptr_t list, int n);
-int gv_poll_cq_ex(gv_handle cq, uintptr_t list, int n, int timestamps); // of gv_wc_ex
+int gv_poll_cq_ex(gv_handle cq, uintptr_t list, int n, int timestamps, int tags); // of gv_wc_ex
 
 #endif

@@ -86,7 +86,7 @@ const batchLimit = 64
 // A batch is C memory in which requests are laid out for a post: n requests
 // linked in a list, each with room for its scatter list and its inline bytes.
 // It starts small and grows to the longest list posted, up to batchLimit.
-type batch[W sendWR | recvWR] struct {
+type batch[W sendWR | recvWR | opWR] struct {
 	sge    int // entries per request
 	inline int // bytes per request, a multiple of 8
 	memory unsafe.Pointer
@@ -193,8 +193,8 @@ func (h *harvest) poll(cq handle, n int) int {
 	return int(C.gv_poll_cq(cq, C.uintptr_t(uintptr(h.memory)), C.int(n)))
 }
 
-func (h *harvest) pollEx(cq handle, n int, timestamps bool) int {
-	return int(C.gv_poll_cq_ex(cq, C.uintptr_t(uintptr(h.memory)), C.int(n), truth(timestamps)))
+func (h *harvest) pollEx(cq handle, n int, timestamps, tags bool) int {
+	return int(C.gv_poll_cq_ex(cq, C.uintptr_t(uintptr(h.memory)), C.int(n), truth(timestamps), truth(tags)))
 }
 
 // network turns immediate data to or from the byte order in which verbs has it.

@@ -1,6 +1,6 @@
 // A libibverbs and a libmlx5 in one, with one device, model0, that does what its
 // requests say, in the memory of the process: RC, UC, XRC and DC between all contexts
-// that are open, keys with layouts, on-demand and dma-buf regions, re-registration,
+// that are open, tag matching of eager messages, keys with layouts, on-demand and dma-buf regions, re-registration,
 // payload in completions. It has the layouts of the real headers, holds every call to
 // what libmlx5 (rdma-core v44) and the kernel's mlx5_ib demand of it, and aborts where
 // they would read what is not there. Of libmlx5 it has the errors too.
@@ -21,7 +21,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <endian.h>
 #include <infiniband/mlx5dv.h>
+#include <infiniband/tm_types.h>
 #include <infiniband/verbs.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -91,6 +93,7 @@ struct cqe {
 	int carried; // bytes of payload that the poll puts in their place
 	uint8_t data[CARRIED];
 	struct recv to;
+	struct ibv_wc_tm_info tag;
 };
 
 struct queue {
@@ -130,6 +133,17 @@ struct shared {
 	struct recv *first, **last;
 	int posted, most, sges, users;
 	uint32_t num;
+	// Of those that match tags. Unexpected messages are counted modulo 1<<16.
+	struct tag {
+		uint32_t handle;
+		uint64_t id, tag, mask;
+		bool live; // it may match
+		struct ibv_sge sge;
+		int n;
+		struct tag *next;
+	} *tags;
+	uint32_t tag_count, most_tags, next_handle;
+	uint16_t delivered, consumed;
 };
 
 struct wqe {
@@ -392,6 +406,8 @@ static void empty_pair(struct pair *p) {
 
 // Execution.
 
+static void run_all(void);
+
 enum { NOBODY = 100, NO_RECEIVE, WRONG_KEY }; // beside statuses
 
 static struct pair *answerer(struct pair *p, const struct wqe *w, int *trouble) {
@@ -427,6 +443,120 @@ static int die(struct pair *to, int status) {
 
 static struct shared *queue_of(uint32_t num) { return num >= FIRST_NUM && num < FIRST_NUM + MOST_QPS ? queues[num - FIRST_NUM] : NULL; }
 
+// match is deliver for a queue that matches tags, of messages that have not to be read
+// from the sender.
+static int match(struct pair *p, struct pair *to, struct shared *s, uint8_t *buf, uint64_t n) {
+	struct ibv_tmh h;
+	struct ibv_qp *tq = &to->ex.qp_base;
+	if (n < sizeof h)
+		return die(to, IBV_WC_REM_INV_REQ_ERR);
+	memcpy(&h, buf, sizeof h);
+	DEMAND(h.opcode != IBV_TMH_RNDV);
+	struct ibv_wc_tm_info info = {.tag = be64toh(h.tag), .priv = be32toh(h.app_ctx)};
+	struct tag **at = &s->tags;
+	while (h.opcode == IBV_TMH_EAGER && *at != NULL && !((*at)->live && ((info.tag ^ (*at)->tag) & (*at)->mask) == 0))
+		at = &(*at)->next;
+	if (h.opcode == IBV_TMH_EAGER && *at != NULL) {
+		struct tag *t = *at;
+		int status = IBV_WC_SUCCESS;
+		if (n - sizeof h > length_of(&t->sge, t->n))
+			status = IBV_WC_LOC_LEN_ERR;
+		else if (!scatter(s->srq.pd, &t->sge, t->n, buf + sizeof h, n - sizeof h, true))
+			status = IBV_WC_LOC_PROT_ERR;
+		struct cqe *e = complete(s->cq, t->id, tq->qp_num, IBV_WC_TM_RECV, IBV_WC_SUCCESS); // it has matched
+		e->wc.wc_flags = IBV_WC_TM_MATCH;
+		e->tag = info;
+		e = complete(s->cq, t->id, tq->qp_num, IBV_WC_TM_RECV, status); // and its bytes are there
+		if (status == IBV_WC_SUCCESS) {
+			e->wc.wc_flags = IBV_WC_TM_DATA_VALID;
+			e->wc.byte_len = (uint32_t)(n - sizeof h);
+			e->tag = info;
+		}
+		*at = t->next;
+		s->tag_count--;
+		free(t);
+		return status == IBV_WC_SUCCESS ? IBV_WC_SUCCESS : die(to, IBV_WC_REM_OP_ERR);
+	}
+	struct recv *r = s->first;
+	if (r == NULL)
+		return NO_RECEIVE;
+	if ((s->first = r->next) == NULL)
+		s->last = &s->first;
+	s->posted--;
+	bool ok = n <= length_of(r->sge, r->n) && scatter(s->srq.pd, r->sge, r->n, buf, n, true);
+	struct cqe *e = complete(s->cq, r->id, tq->qp_num, h.opcode == IBV_TMH_EAGER ? IBV_WC_TM_RECV : IBV_WC_TM_NO_TAG, ok ? IBV_WC_SUCCESS : IBV_WC_LOC_LEN_ERR);
+	free(r);
+	if (!ok)
+		return die(to, IBV_WC_REM_INV_REQ_ERR);
+	if (h.opcode == IBV_TMH_EAGER)
+		s->delivered++;
+	e->wc.byte_len = (uint32_t)n;
+	e->tag = info;
+	return IBV_WC_SUCCESS;
+}
+
+static int post_srq_ops(struct ibv_srq *srq, struct ibv_ops_wr *wr, struct ibv_ops_wr **bad) {
+	struct shared *s = (struct shared *)srq;
+	DEMAND(s->type == IBV_SRQT_TM);
+	pthread_mutex_lock(&mu);
+	int rc = result("post_srq_ops");
+	for (; wr != NULL && rc == 0; wr = wr->next) {
+		const int known = IBV_OPS_SIGNALED | IBV_OPS_TM_SYNC;
+		DEMAND(!(wr->flags & ~known));
+		if (wr->flags & IBV_OPS_TM_SYNC) {
+			s->consumed = (uint16_t)wr->tm.unexpected_cnt;
+			for (struct tag *t = s->tags; t != NULL && s->consumed == s->delivered; t = t->next)
+				t->live = true;
+		}
+		int opcode = IBV_WC_TM_SYNC, status = IBV_WC_SUCCESS;
+		struct tag **at = &s->tags;
+		switch (wr->opcode) {
+		case IBV_WR_TAG_ADD:
+			opcode = IBV_WC_TM_ADD;
+			if (s->tag_count == s->most_tags || wr->tm.add.num_sge > 1) {
+				rc = wr->tm.add.num_sge > 1 ? EINVAL : ENOMEM;
+				break;
+			}
+			while (*at != NULL)
+				at = &(*at)->next;
+			*at = calloc(1, sizeof **at);
+			**at = (struct tag){.handle = wr->tm.handle = ++s->next_handle, .id = wr->tm.add.recv_wr_id, .tag = wr->tm.add.tag, .mask = wr->tm.add.mask,
+				.live = s->delivered == s->consumed, .n = wr->tm.add.num_sge};
+			if (wr->tm.add.num_sge == 1)
+				(*at)->sge = wr->tm.add.sg_list[0];
+			s->tag_count++;
+			break;
+		case IBV_WR_TAG_DEL:
+			opcode = IBV_WC_TM_DEL;
+			while (*at != NULL && (*at)->handle != wr->tm.handle)
+				at = &(*at)->next;
+			if (*at == NULL) {
+				status = IBV_WC_TM_ERR;
+			} else {
+				struct tag *t = *at;
+				*at = t->next;
+				s->tag_count--;
+				free(t);
+			}
+			break;
+		case IBV_WR_TAG_SYNC:
+			break;
+		}
+		if (rc != 0)
+			break;
+		if ((wr->flags & IBV_OPS_SIGNALED) || status != IBV_WC_SUCCESS) {
+			struct cqe *e = complete(s->cq, wr->wr_id, 0x123456, opcode, status);
+			if (status == IBV_WC_SUCCESS && s->delivered != s->consumed)
+				e->wc.wc_flags = IBV_WC_TM_SYNC_REQ;
+		}
+	}
+	if (rc != 0)
+		*bad = wr;
+	run_all();
+	pthread_mutex_unlock(&mu);
+	return rc;
+}
+
 static int deliver(struct pair *p, const struct wqe *w, struct pair *to, uint8_t *buf, uint64_t n, int opcode) {
 	struct ibv_qp *tq = &to->ex.qp_base;
 	struct shared *s = (struct shared *)tq->srq;
@@ -439,6 +569,8 @@ static int deliver(struct pair *p, const struct wqe *w, struct pair *to, uint8_t
 		pd = s->srq.pd;
 		cq = s->cq;
 	}
+	if (s != NULL && s->type == IBV_SRQT_TM && opcode == IBV_WC_RECV)
+		return match(p, to, s, buf, n);
 	struct recv **first = s != NULL ? &s->first : &to->first;
 	struct recv *r = *first;
 	if (r == NULL)
@@ -983,6 +1115,7 @@ READ(uint32_t, read_qp_num, qp_num)
 READ(uint32_t, read_src_qp, src_qp)
 READ(unsigned int, read_wc_flags, wc_flags)
 static uint64_t read_completion_ts(struct ibv_cq_ex *cq) { return now(); }
+static void read_tm_info(struct ibv_cq_ex *cq, struct ibv_wc_tm_info *info) { *info = ((struct queue *)cq)->now->tag; }
 
 static int req_notify_cq(struct ibv_cq *cq, int solicited) { return EOPNOTSUPP; }
 
@@ -1007,6 +1140,7 @@ static int query_device_ex(struct ibv_context *ctx, const struct ibv_query_devic
 		.atomic_cap = IBV_ATOMIC_HCA, .max_srq = 100, .max_srq_wr = 1024, .max_srq_sge = SGES, .max_ah = 1000, .device_cap_flags = IBV_DEVICE_XRC,
 	};
 	a->hca_core_clock = 1000000;
+	a->tm_caps = (struct ibv_tm_caps){.max_rndv_hdr_size = 64, .max_num_tags = 127, .flags = IBV_TM_CAP_RC, .max_ops = 64, .max_sge = 1};
 	a->odp_caps.general_caps = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT;
 	a->odp_caps.per_transport_caps.rc_odp_caps = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC;
 	return result("query_device");
@@ -1061,6 +1195,7 @@ struct ibv_context *ibv_open_device(struct ibv_device *d) {
 	c->v.create_qp_ex = create_qp_ex;
 	c->v.open_qp = open_qp;
 	c->v.advise_mr = advise_mr;
+	c->v.post_srq_ops = post_srq_ops;
 	return ctx;
 }
 // What is left open would be libmlx5's leak.
@@ -1269,6 +1404,8 @@ static struct ibv_cq_ex *create_cq_ex(struct ibv_context *ctx, struct ibv_cq_ini
 	q->ex.read_wc_flags = read_wc_flags;
 	if (a->wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP)
 		q->ex.read_completion_ts = read_completion_ts;
+	if (a->wc_flags & IBV_WC_EX_WITH_TM_INFO)
+		q->ex.read_tm_info = read_tm_info;
 	return &q->ex;
 }
 int ibv_resize_cq(struct ibv_cq *cq, int cqe) { return EOPNOTSUPP; }
@@ -1313,14 +1450,23 @@ struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *a) {
 }
 static struct ibv_srq *create_srq_ex(struct ibv_context *ctx, struct ibv_srq_init_attr_ex *a) {
 	FAILS("create_srq");
-	const uint32_t want = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
-	DEMAND(a->comp_mask == want && a->srq_type == IBV_SRQT_XRC && a->xrcd != NULL && a->cq != NULL && a->pd->context == ctx);
+	const uint32_t common = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_CQ;
+	bool tags = a->srq_type == IBV_SRQT_TM;
+	DEMAND(tags || a->srq_type == IBV_SRQT_XRC);
+	DEMAND(a->comp_mask == (common | (tags ? IBV_SRQ_INIT_ATTR_TM : IBV_SRQ_INIT_ATTR_XRCD)) && a->cq != NULL && a->pd->context == ctx);
+	if (tags && (!((struct queue *)a->cq)->extended || a->tm_cap.max_num_tags == 0 || a->tm_cap.max_num_tags > 127 || a->tm_cap.max_ops == 0))
+		REFUSE(EINVAL);
+	DEMAND(!tags || ((struct queue *)a->cq)->ex.read_tm_info != NULL);
+	DEMAND(tags || a->xrcd != NULL);
 	struct shared *s = (struct shared *)new_srq(a->pd, &a->attr, a->srq_type);
 	if (s == NULL)
 		return NULL;
-	s->xrcd = a->xrcd;
 	s->cq = a->cq;
-	((struct xrcd *)a->xrcd)->objects++;
+	s->most_tags = a->tm_cap.max_num_tags;
+	if (!tags) {
+		s->xrcd = a->xrcd;
+		((struct xrcd *)a->xrcd)->objects++;
+	}
 	((struct queue *)a->cq)->pairs++;
 	return &s->srq;
 }
@@ -1350,9 +1496,14 @@ int ibv_destroy_srq(struct ibv_srq *srq) {
 	queues[s->num - FIRST_NUM] = NULL;
 	((struct domain *)srq->pd)->objects--;
 	context_of(srq->context)->objects--;
-	if (s->xrcd != NULL) {
+	if (s->xrcd != NULL)
 		((struct xrcd *)s->xrcd)->objects--;
+	if (s->cq != NULL)
 		((struct queue *)s->cq)->pairs--;
+	while (s->tags != NULL) {
+		struct tag *t = s->tags;
+		s->tags = t->next;
+		free(t);
 	}
 	free(s);
 	pthread_mutex_unlock(&mu);
