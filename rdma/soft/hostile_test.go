@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gorun-mpi/gorun/internal/arch"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
@@ -72,16 +73,25 @@ func FuzzEndpoint(f *testing.F) {
 func FuzzSegment(f *testing.F) {
 	f.Add(uint64(1), uint16(40))
 	f.Add(uint64(2), uint16(4000))
-	f.Fuzz(scribble)
+	f.Fuzz(func(t *testing.T, seed uint64, words uint16) { scribble(t, seed, words, false) })
 }
 
 func TestScribbledSegment(t *testing.T) {
 	for seed := range uint64(60) {
-		scribble(t, seed, uint16(seed*seed*3))
+		scribble(t, seed, uint16(seed*seed*3), false)
 	}
 }
 
-func scribble(t *testing.T, seed uint64, words uint16) {
+// Whatever is read twice may be another thing the second time.
+func TestSegmentScribbledWhileInUse(t *testing.T) {
+	for seed := range uint64(24) {
+		scribble(t, seed, 0, !arch.RaceEnabled) // it is a race
+	}
+}
+
+// scribble writes words over the arenas and uses them then, and, with whileInUse,
+// goes on writing meanwhile.
+func scribble(t *testing.T, seed uint64, words uint16, whileInUse bool) {
 	n := nodes(t, 2, Config{})
 	a, b := n[0], n[1]
 	b.carries = int(seed%3) * 32
@@ -130,7 +140,7 @@ func scribble(t *testing.T, seed uint64, words uint16) {
 	for range 8 {
 		receives()
 	}
-	for range words {
+	one := func(rng *rand.Rand) {
 		arena := n[rng.IntN(2)].p.arena
 		var from, size uint64
 		switch rng.IntN(7) {
@@ -156,11 +166,25 @@ func scribble(t *testing.T, seed uint64, words uint16) {
 		v := rng.Uint64() >> rng.IntN(64)
 		binary.NativeEndian.PutUint64(arena[from+rng.Uint64N(size/8)*8:], v)
 	}
+	for range words {
+		one(rng)
+	}
+	requests := 40
+	var stop atomic.Bool
+	var others sync.WaitGroup
+	if whileInUse {
+		requests = 3000
+		others.Go(func() {
+			for rng := rand.New(rand.NewPCG(seed, 4)); !stop.Load(); {
+				one(rng)
+			}
+		})
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		var wc [32]rdma.WC
-		for i := range 40 {
+		for i := range requests {
 			mr := dst
 			if rng.IntN(3) == 0 {
 				mr = other
@@ -197,6 +221,8 @@ func scribble(t *testing.T, seed uint64, words uint16) {
 	case <-time.After(20 * time.Second):
 		t.Fatal("a scribbled segment holds its users up")
 	}
+	stop.Store(true)
+	others.Wait()
 	// A mark or a claim that stays would only make the clean-up wait.
 	for _, h := range queues {
 		for i := range h.claims {

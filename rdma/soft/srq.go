@@ -353,7 +353,7 @@ func (h *sharedQueue) sweep(starved bool) {
 			continue
 		case claimTaken:
 			rank := claimant(w)
-			if rank == h.p.cfg.Rank || rank >= 0 && !h.p.segment.Dead(rank) && !(starved && h.p.holderDead(rank)) {
+			if rank == h.p.cfg.Rank || rank >= 0 && rank < h.p.segment.Ranks() && !h.p.segment.Dead(rank) && !(starved && h.p.holderDead(rank)) {
 				kept = append(kept, slot)
 				continue
 			}
