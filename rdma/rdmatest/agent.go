@@ -227,6 +227,8 @@ func (a *agent) do(c *call, ans *answer) error {
 		return a.churn(c)
 	case opFlood:
 		return a.flood(c)
+	case opTagFlood:
+		return a.tagFlood(c)
 	case opBounce:
 		return a.bounce(c, ans)
 	}

@@ -48,6 +48,7 @@ const (
 	opLoad64
 	opChurn
 	opFlood
+	opTagFlood
 	opBounce
 	opCloseContext
 	opCancel
@@ -107,7 +108,9 @@ type call struct {
 	Ops    []rdma.OpsWR
 	Churn  churn
 	Flood  flood
-	Bounce bounce
+
+	TagFlood tagFlood
+	Bounce   bounce
 
 	CQInit  rdma.CQInitAttr  // without what handles stand for
 	SRQInit rdma.SRQInitAttr // the same

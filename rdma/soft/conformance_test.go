@@ -369,3 +369,12 @@ func TestConformanceSharedKills(t *testing.T) {
 	}
 	rdmatest.RunFlood(t, rdmatest.FloodFabric{Open: floods(kills), Kills: kills, Budget: budget, Seed: 1})
 }
+
+// Processes are killed in the middle of matches and of rendezvous.
+func TestConformanceTagKills(t *testing.T) {
+	kills, budget := 150, 15*time.Second
+	if arch.RaceEnabled || testing.Short() {
+		kills, budget = 15, 8*time.Second // see afar
+	}
+	rdmatest.RunTagFlood(t, rdmatest.FloodFabric{Open: floods(kills), Kills: kills, Budget: budget, Seed: 2})
+}

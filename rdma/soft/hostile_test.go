@@ -130,12 +130,32 @@ func scribble(t *testing.T, seed uint64, words uint16, whileInUse bool) {
 	handle := must[rdma.AH](t)(a.pd.CreateAH(rdma.AV{DGID: b.p.gids[0], PortNum: 1}))
 	defer handle.Close()
 	xrc, toXRC := a.intoXRC(b)
-	queues := []*sharedQueue{srq.sharedQueue, datagrams.shared, xrc.sharedQueue}
+	tags := b.tagged(8, 8)
+	toTags := a.into(b, tags)
+	queues := []*sharedQueue{srq.sharedQueue, datagrams.shared, xrc.sharedQueue, tags.sharedQueue}
 	receives := func() {
 		list := []rdma.RecvWR{{SGL: []rdma.SGE{sge(dst, 0, 64)}}, {SGL: []rdma.SGE{sge(dst, 64, 64), sge(dst, 128, 64)}}}
 		srq.PostRecv(list)
 		xrc.PostRecv(list)
 		datagrams.PostRecv(list)
+		tags.PostRecv(list)
+	}
+	handles := []uint32{1 << handleIndex}
+	entries := func() {
+		list := []rdma.OpsWR{
+			{Opcode: rdma.OpAdd, Tag: rng.Uint64N(4), Mask: 3, SGL: []rdma.SGE{sge(dst, 0, 64)}}, {Opcode: rdma.OpDel, Handle: handles[rng.IntN(len(handles))]},
+			{Opcode: rdma.OpSync, Flags: rdma.SendSignaled | rdma.OpsTMSync, UnexpectedCnt: uint32(rng.IntN(4))},
+		}
+		tags.PostOps(list)
+		handles = append(handles, list[0].Handle|1<<handleIndex)
+	}
+	message := func() rdma.SendWR {
+		h := rdma.TMH{Opcode: rdma.TMOpcode(rng.IntN(4)), Tag: rng.Uint64N(8)}.Append(nil)
+		b := rdma.RVH{Addr: src.Addr(), RKey: src.RKey(), Length: 40}.Append(h)
+		return rdma.SendWR{Opcode: rdma.WRSend, Flags: rdma.SendSignaled | rdma.SendInline, Inline: b}
+	}
+	for range 4 {
+		entries()
 	}
 	for range 8 {
 		receives()
@@ -155,12 +175,14 @@ func scribble(t *testing.T, seed uint64, words uint16, whileInUse bool) {
 		case 4:
 			from, size = l.heapAt, 8<<10
 		case 5:
-			from, size = l.sharedAt, 3*sharedSize
+			from, size = l.sharedAt, 4*sharedSize
 		case 6:
 			h := queues[rng.IntN(len(queues))]
 			from, size = h.block.at, h.block.bytes()
 			if rng.IntN(2) == 0 {
 				size = 16 * uint64(h.block.slots) // claims and order
+			} else if h.tags != nil {
+				from, size = h.block.at+size-h.block.tagBytes(), h.block.tagBytes()
 			}
 		}
 		v := rng.Uint64() >> rng.IntN(64)
@@ -207,6 +229,10 @@ func scribble(t *testing.T, seed uint64, words uint16, whileInUse bool) {
 			for _, q := range []*queuePair{toShared, toDatagrams, toXRC} {
 				q.PostSend([]rdma.SendWR{few})
 			}
+			toTags.PostSend([]rdma.SendWR{message()})
+			if i%4 == 0 {
+				entries()
+			}
 			if i%8 == 0 {
 				receives()
 				qb.PostRecv([]rdma.RecvWR{{SGL: []rdma.SGE{sge(dst, 0, 64)}}})
@@ -230,7 +256,7 @@ func scribble(t *testing.T, seed uint64, words uint16, whileInUse bool) {
 		}
 	}
 	for _, x := range n {
-		for i := range x.p.queues[:8] {
+		for i := range x.p.queues[:10] {
 			atomic.StoreUint64(&x.p.queues[i].mark, 0)
 		}
 	}

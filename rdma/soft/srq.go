@@ -184,6 +184,15 @@ func (h *sharedQueue) abroad(word uint64) int {
 	return -1
 }
 
+// forsaken tells whether who has a claim has died; thorough finds out.
+func (h *sharedQueue) forsaken(word uint64, thorough bool) bool {
+	rank := claimant(word)
+	if rank == h.p.cfg.Rank {
+		return false
+	}
+	return rank < 0 || rank >= h.p.segment.Ranks() || h.p.segment.Dead(rank) || thorough && h.p.holderDead(rank)
+}
+
 // settle waits until no peer that has claimed a slot, when it is called, is at
 // it any more. The caller has passed a barrier.
 func (h *sharedQueue) settle(waited *patience) (stuck bool) {
@@ -352,8 +361,7 @@ func (h *sharedQueue) sweep(starved bool) {
 			h.finish(slot)
 			continue
 		case claimTaken:
-			rank := claimant(w)
-			if rank == h.p.cfg.Rank || rank >= 0 && rank < h.p.segment.Ranks() && !h.p.segment.Dead(rank) && !(starved && h.p.holderDead(rank)) {
+			if !h.forsaken(w, starved) {
 				kept = append(kept, slot)
 				continue
 			}

@@ -380,15 +380,6 @@ func (t *tagList) sweep(starved bool) {
 	t.held = kept
 }
 
-// forsaken tells whether who has a claim has died; thorough finds out.
-func (h *sharedQueue) forsaken(word uint64, thorough bool) bool {
-	rank := claimant(word)
-	if rank == h.p.cfg.Rank {
-		return false
-	}
-	return rank < 0 || rank >= h.p.segment.Ranks() || h.p.segment.Dead(rank) || thorough && h.p.holderDead(rank)
-}
-
 // arrive tells of the messages that have come, in the order of the log, as far as
 // they are complete. Called with the queue's mu held; all that was decided is
 // consumed.
