@@ -52,7 +52,14 @@ func (l *link) say(h []byte, kinds []frameKind, aim func(f *frame)) {
 	f.put(&b)
 	out := b[:]
 	for i := range f.length {
-		out = append(out, byte(i)|0x80)
+		v := byte(i) | 0x80
+		if i < 32 && f.offset == 0 { // where headers of tags may be
+			v = h[32+i]
+		}
+		if i == 0 {
+			v %= 5
+		}
+		out = append(out, v)
 	}
 	l.n.mu.Lock()
 	defer l.n.mu.Unlock()
@@ -136,10 +143,12 @@ func member(t *testing.T, data []byte) {
 	uc := unreliable(t, a, b)
 	sharing, _ := a.intoSRQ(b)
 	xrc, _ := a.intoXRC(b)
+	tags := b.tagged(8, 8)
+	a.into(b, tags)
 	_, datagrams := a.datagrams(b)
 	dynamic := b.target()
 	for q := range b.ctx.queues {
-		if q.init.SRQ == rdma.SRQ(sharing) || q.init.Type == rdma.XRCRecv {
+		if q.init.SRQ == rdma.SRQ(sharing) || q.init.SRQ == rdma.SRQ(tags) || q.init.Type == rdma.XRCRecv {
 			targets = append(targets, q)
 		}
 	}
@@ -151,6 +160,8 @@ func member(t *testing.T, data []byte) {
 	for range 2 {
 		sharing.PostRecv(receives)
 		xrc.PostRecv(receives)
+		tags.PostRecv(receives)
+		tags.PostOps([]rdma.OpsWR{{Opcode: rdma.OpAdd, Tag: 1, Mask: 1, SGL: []rdma.SGE{sge(mr, 0, 300)}}, {Opcode: rdma.OpAdd, Mask: 0, SGL: []rdma.SGE{sge(mr, 0, room)}}})
 		dynamic.init.SRQ.PostRecv([]rdma.RecvWR{{SGL: []rdma.SGE{sge(mr, 0, room)}}})
 		datagrams.PostRecv(receives)
 	}
