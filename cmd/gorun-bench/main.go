@@ -10,6 +10,9 @@
 // testdata/mpi/bench.c, which it carries with it and builds with the mpicc that
 // it finds. Both workers have the same loops and give the same answers.
 //
+// With -d the ranks use these devices, as -d of a2a does; libibverbs is there when
+// the command was built with cgo.
+//
 // # What is measured
 //
 // A round runs all systems in turn, so that what drifts drifts for all; rounds

@@ -11,6 +11,7 @@ import (
 	"github.com/gorun-mpi/gorun/cmd/internal/argp"
 	"github.com/gorun-mpi/gorun/cmd/internal/nearest"
 	"github.com/gorun-mpi/gorun/internal/version"
+	"github.com/gorun-mpi/gorun/rank"
 )
 
 // params is what the command line says.
@@ -20,6 +21,7 @@ type params struct {
 	iterations, warmup, runs                                              int
 	quick, backToBack, verbose, quiet                                     bool
 	csv, json, html, tune, from                                           string
+	deviceList                                                            string // as given: "a" or "a,b"
 
 	// What these come to.
 	counts   []int // of ranks
@@ -47,6 +49,8 @@ func newParser() (*argp.Parser, *params) {
 		Help: "type of the elements of reductions: " + typeNames + " (default float)"})
 	parser.String(&p.memoryList, argp.Flag{Long: "memory", Value: "LIST", Check: p.checkMemory,
 		Help: "memory of gorun's ranks: registered,ordinary (default: both)"})
+	parser.String(&p.deviceList, argp.Flag{Long: "devices", Short: 'd', Value: "NAME[,NAME]", Check: p.checkDevices,
+		Help: "RDMA device that gorun's ranks move all data through; of two the lower half of the ranks uses the first (default: soft0 and shared memory)"})
 	parser.String(&p.compareList, argp.Flag{Long: "compare", Short: 'c', Value: "LIST", Check: p.checkCompare,
 		Help: "MPIs to measure in turn: mpich,openmpi (default: none, with --quick those that are installed)"})
 	parser.Bool(&p.quick, argp.Flag{Long: "quick", Help: "the comparison that matters most, in less than two minutes"})
@@ -147,6 +151,22 @@ func (p *params) checkType() error {
 func (p *params) checkMemory() error { return known(p.memoryList, registered, ordinary) }
 
 func (p *params) checkCompare() error { return known(p.compareList, mpich, openmpi) }
+
+// devices are the names that -d gives.
+func (p *params) devices() []string {
+	if p.deviceList == "" {
+		return nil
+	}
+	return strings.Split(p.deviceList, ",")
+}
+
+// checkDevices finds the devices too, so that one message tells that one is missing.
+func (p *params) checkDevices() error {
+	if p.deviceList == "" {
+		return fmt.Errorf("found no name, expected NAME or NAME,NAME")
+	}
+	return rank.FindDevices(onDevices(p.devices(), new(rank.Environment)))
+}
 
 func (p *params) checkTune() error {
 	if p.compareList != "" || p.quick || p.from != "" {

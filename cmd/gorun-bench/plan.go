@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os"
 	"strings"
 	"time"
 )
@@ -31,6 +32,7 @@ type plan struct {
 	iterations int           // calls, 0: as many as the budget allows
 	separate   bool          // a barrier before each collective
 	memory     string        // of gorun's ranks
+	devices    []string      // of gorun's ranks; none: theirs to choose
 }
 
 func (p *plan) write(w io.Writer) error {
@@ -42,6 +44,9 @@ func (p *plan) write(w io.Writer) error {
 	fmt.Fprintf(b, "limit %d\nshare %.3f\nseparate %d\n", int((p.limit+time.Second-1)/time.Second), p.share.Seconds(), separate)
 	if p.memory != "" {
 		fmt.Fprintf(b, "memory %s\n", p.memory)
+	}
+	for _, name := range p.devices {
+		fmt.Fprintf(b, "device %s\n", name)
 	}
 	for i, pt := range p.points {
 		fmt.Fprintf(b, "point %d %s %s %d %d %d %d\n", i, pt.benchmark, pt.typ, pt.bytes, p.budget.Microseconds(), p.warmup, p.iterations)
@@ -65,6 +70,8 @@ func readPlan(r io.Reader) (*plan, error) {
 			p.separate = rest == "1"
 		case "memory":
 			p.memory = rest
+		case "device":
+			p.devices = append(p.devices, rest)
 		case "point":
 			var pt point
 			var index, budget int
@@ -82,6 +89,16 @@ func readPlan(r io.Reader) (*plan, error) {
 		}
 	}
 	return p, lines.Err()
+}
+
+// loadPlan reads a plan's file.
+func loadPlan(name string) (*plan, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return readPlan(f)
 }
 
 // seconds scans a duration that is written in seconds.

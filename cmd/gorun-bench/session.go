@@ -60,7 +60,11 @@ func (s *session) prepare() {
 	for _, np := range s.params.counts {
 		var contenders []*contender
 		for _, memory := range s.params.memories {
-			contenders = append(contenders, gorunContender(s.self, memory))
+			c := gorunContender(s.self, memory)
+			if c.devices = s.params.devices(); len(c.devices) > 0 {
+				c.variant = "device " + s.params.deviceList
+			}
+			contenders = append(contenders, c)
 		}
 		for _, p := range s.peers {
 			contenders = append(contenders, p.variants(np > s.cpus, s.params.quick)...)
@@ -91,9 +95,13 @@ func (s *session) prepare() {
 			// different in another memory.
 			if !seen[c.system] {
 				seen[c.system] = true
+				whole := *c
+				if c.system == gorun { // nor has it devices
+					whole.variant, whole.devices = "", nil
+				}
 				for _, p := range launched {
 					if c.command(find(p.benchmark), np) != nil {
-						s.jobs = append(s.jobs, &job{contender: c, np: np, points: []point{p}})
+						s.jobs = append(s.jobs, &job{contender: &whole, np: np, points: []point{p}})
 					}
 				}
 			} else if c.system == gorun {
@@ -206,7 +214,9 @@ func (s *session) attempt(ctx context.Context, round int, j *job) (culprit point
 	share := s.params.shareOf(len(measured))
 	p := &plan{points: measured, limit: share + s.lateness, share: share, budget: s.params.budget, warmup: s.params.warmup,
 		iterations: s.params.iterations, separate: !s.params.backToBack, memory: j.memory}
-	if j.system != gorun {
+	if j.system == gorun {
+		p.devices = j.devices
+	} else {
 		p.memory = ""
 	}
 	name := filepath.Join(s.scratch.dir, "plan")

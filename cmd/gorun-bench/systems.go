@@ -30,7 +30,8 @@ const (
 // contenders one after the other.
 type contender struct {
 	system, memory string
-	variant        string // the settings, in a few words
+	variant        string   // the settings, in a few words
+	devices        []string // of gorun's ranks, as -d names them
 	// run is missing where no rank can measure. It runs a job: the worker on a plan, and gives its lines to out. It ends
 	// it when ctx ends, and leaves nothing running.
 	run func(ctx context.Context, np int, plan string, out, errs io.Writer) error

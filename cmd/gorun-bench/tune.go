@@ -67,7 +67,7 @@ func (s *session) prepareTuning() error {
 			}
 			for _, memory := range s.params.memories {
 				c := gorunContender(s.self, memory, tuningVariable+"="+file)
-				c.variant = tableName(n)
+				c.variant, c.devices = tableName(n), s.params.devices()
 				if len(points) > 0 {
 					s.jobs = append(s.jobs, &job{contender: c, np: np, points: slices.Clone(points)})
 				}

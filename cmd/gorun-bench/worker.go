@@ -4,11 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"time"
 
 	"github.com/gorun-mpi/gorun/rank"
+	"github.com/gorun-mpi/gorun/rdma"
+	"github.com/gorun-mpi/gorun/rdma/verbs"
 )
 
 // The worker is a rank that measures the points of a plan, the twin of
@@ -46,14 +47,21 @@ func runWorker(ctx context.Context, what string, environ []string, std stdio) in
 		fmt.Fprintln(std.err, "gorun-bench:", err)
 		return statusFailed
 	}
-	world, err := rank.Init(ctx, rank.Config{Environment: &env})
+	p := &plan{}
+	if what != "init" {
+		if p, err = loadPlan(what); err != nil {
+			fmt.Fprintln(std.err, "gorun-bench:", err)
+			return statusFailed
+		}
+	}
+	world, err := rank.Init(ctx, onDevices(p.devices, &env))
 	if err != nil {
 		fmt.Fprintln(std.err, "gorun-bench:", err)
 		return statusFailed
 	}
 	if what != "init" {
-		w := &worker{ctx: ctx, comm: world.Comm(), out: std.out, err: std.err, started: time.Now()}
-		if err := w.run(what); err != nil {
+		w := &worker{ctx: ctx, comm: world.Comm(), plan: p, out: std.out, err: std.err, started: time.Now()}
+		if err := w.run(); err != nil {
 			fmt.Fprintln(std.err, "gorun-bench:", err)
 			world.Abort(statusFailed, err.Error())
 			return statusFailed
@@ -66,15 +74,16 @@ func runWorker(ctx context.Context, what string, environ []string, std stdio) in
 	return 0
 }
 
-func (w *worker) run(file string) error {
-	f, err := os.Open(file)
-	if err != nil {
-		return err
+// onDevices has a rank use these devices, those of libibverbs among them.
+func onDevices(names []string, env *rank.Environment) rank.Config {
+	cfg := rank.Config{Environment: env, Devices: names}
+	if len(names) > 0 {
+		cfg.Providers = []rdma.Provider{verbs.New(verbs.Config{})}
 	}
-	defer f.Close()
-	if w.plan, err = readPlan(f); err != nil {
-		return err
-	}
+	return cfg
+}
+
+func (w *worker) run() (err error) {
 	w.rank, w.size = w.comm.Rank(), w.comm.Size()
 	w.control, w.numbers = make([]int64, 1), make([]float64, 2)
 	// Nobody outlives a lost launcher: gorun's guardian ends the rank, and the

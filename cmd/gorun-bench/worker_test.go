@@ -37,7 +37,11 @@ func runPlan(t *testing.T, np int, p *plan) (*answer, string) {
 	out := &lines{take: a.line}
 	var said locked
 	err := rank.Run(np, func(ctx context.Context, c *rank.Comm) error {
-		return (&worker{ctx: ctx, comm: c, out: out, err: &said, started: time.Now()}).run(name)
+		read, err := loadPlan(name)
+		if err != nil {
+			return err
+		}
+		return (&worker{ctx: ctx, comm: c, plan: read, out: out, err: &said, started: time.Now()}).run()
 	})
 	if err != nil || out.err != nil {
 		t.Fatalf("%d ranks: %v, %v\n%s", np, err, out.err, said.b.String())

@@ -55,7 +55,7 @@ var may = map[string][]string{
 	"cmd/pingpong":         {"rank", "rdma", "rdma/soft", "rdma/verbs", "pmi", "internal/shm", "internal/wait", "cmd/internal", "internal/version"},
 	"cmd/a2a":              {"rank", "rdma", "rdma/verbs", "coll", "cmd/internal", "internal/version"},
 	"cmd/gorun-bench-init": {"rank"},
-	"cmd/gorun-bench":      {"launcher", "rank", "coll", "rdma", "cmd/internal", "internal/version", "internal/topo", "testdata"},
+	"cmd/gorun-bench":      {"launcher", "rank", "coll", "rdma", "rdma/verbs", "cmd/internal", "internal/version", "internal/topo", "testdata"},
 	"testdata":             {},
 	"e2e":                  {},
 }
