@@ -226,7 +226,7 @@ func (a *agent) do(c *call, ans *answer) error {
 	case opChurn:
 		return a.churn(c)
 	case opFlood:
-		return a.flood(c)
+		return a.flood(c, ans)
 	case opTagFlood:
 		return a.tagFlood(c)
 	case opBounce:

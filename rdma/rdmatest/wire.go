@@ -216,6 +216,7 @@ type answer struct {
 	Reachable bool // the context is an Endpointer, whose endpoint is Data
 
 	WCExs   []rdma.WCEx
+	Nums    []uint32 // of queue pairs
 	SRQAttr rdma.SRQAttr
 	Handles []uint32
 	Event   event

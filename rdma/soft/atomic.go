@@ -2,6 +2,7 @@ package soft
 
 import (
 	"encoding/binary"
+	"math"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -114,7 +115,10 @@ func (s *peer) unlock(l *uint64, held uint64) {
 	atomic.CompareAndSwapUint64(l, held, held&^(1<<32-1))
 }
 
-// holderDead tells whether a rank of the segment is known to have ended.
+// holderDead tells whether a rank of the segment is known to have ended. Who holds
+// something here need not have been introduced: a sender of datagrams, an initiator
+// of DC, somebody else at the same target. Then it goes by the process that his
+// arena names, which is 0 when its provider was closed.
 func (p *Provider) holderDead(rank int) bool {
 	if rank < 0 || rank >= p.segment.Ranks() {
 		return true
@@ -134,5 +138,13 @@ func (p *Provider) holderDead(rank int) bool {
 		}
 	}
 	p.mu.Unlock()
-	return holder != nil && holder.checkDead()
+	if holder != nil {
+		return holder.checkDead()
+	}
+	arena, err := p.segment.Arena(rank)
+	if err != nil {
+		return false
+	}
+	pid := atomic.LoadUint32(&at[arenaHeader](arena, 0).owner)
+	return pid == 0 || pid > math.MaxInt32 || !processAlive(int(pid))
 }

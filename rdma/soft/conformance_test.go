@@ -344,37 +344,49 @@ func TestConformanceKills(t *testing.T) {
 }
 
 // floods opens a survivor here, and victims in processes of their own, each in
-// a place of its own.
-func floods(kills int) func(testing.TB) (rdmatest.Node, func(int) (rdmatest.Victim, func())) {
+// a place of its own: of one segment, or over TCP. So few responders for dynamic
+// connections are soon all with the dead.
+func floods(kills int, shared bool) func(testing.TB) (rdmatest.Node, func(int) (rdmatest.Victim, func())) {
 	return func(t testing.TB) (rdmatest.Node, func(int) (rdmatest.Victim, func())) {
 		t.Helper()
+		cfg := soft.Config{Host: "host0", Secret: jobSecret, DCResponders: 4}
+		if !shared {
+			return rdmatest.Local(opened(t, cfg)), func(i int) (rdmatest.Victim, func()) { return child(t, i+1, nil), nil }
+		}
 		segment, err := shm.Create(shm.Geometry{Ranks: kills + 8, ArenaSize: 1 << 20})
 		if err != nil {
 			t.Fatalf("shm.Create: %v", err)
 		}
 		t.Cleanup(func() { closeSegment(t, segment) })
-		survivor := rdmatest.Local(opened(t, soft.Config{Segment: segment, Host: "here"}))
-		return survivor, func(i int) (rdmatest.Victim, func()) {
+		cfg.Segment, cfg.Host, cfg.Secret = segment, "here", nil
+		return rdmatest.Local(opened(t, cfg)), func(i int) (rdmatest.Victim, func()) {
 			return child(t, i+1, segment), func() { segment.SetDead(i + 1) }
 		}
 	}
 }
 
-// Processes that share receive queues and completion queues are killed in the
-// middle of whatever they do to them.
-func TestConformanceSharedKills(t *testing.T) {
-	kills, budget := 500, 40*time.Second
-	if arch.RaceEnabled || testing.Short() {
-		kills, budget = 20, 10*time.Second // see afar
+// Processes are killed in the middle of whatever they do to receive queues of every
+// kind, and to completion queues.
+func TestConformanceFloodKills(t *testing.T) {
+	for _, f := range []struct {
+		name   string
+		shared bool
+		kills  int
+	}{{"segment", true, 500}, {"tcp", false, 50}} {
+		if arch.RaceEnabled || testing.Short() {
+			f.kills = 20 // see afar
+		}
+		t.Run(f.name, func(t *testing.T) {
+			rdmatest.RunFlood(t, rdmatest.FloodFabric{Open: floods(f.kills, f.shared), Kills: f.kills, Seed: 1})
+		})
 	}
-	rdmatest.RunFlood(t, rdmatest.FloodFabric{Open: floods(kills), Kills: kills, Budget: budget, Seed: 1})
 }
 
 // Processes are killed in the middle of matches and of rendezvous.
 func TestConformanceTagKills(t *testing.T) {
-	kills, budget := 150, 15*time.Second
+	kills := 150
 	if arch.RaceEnabled || testing.Short() {
-		kills, budget = 15, 8*time.Second // see afar
+		kills = 15 // see afar
 	}
-	rdmatest.RunTagFlood(t, rdmatest.FloodFabric{Open: floods(kills), Kills: kills, Budget: budget, Seed: 2})
+	rdmatest.RunTagFlood(t, rdmatest.FloodFabric{Open: floods(kills, true), Kills: kills, Seed: 2})
 }

@@ -2,6 +2,7 @@ package soft
 
 import (
 	"sync/atomic"
+	"time"
 
 	"github.com/gorun-mpi/gorun/rdma"
 )
@@ -109,11 +110,24 @@ func (q *queuePair) dial(wr *rdma.SendWR) answer {
 // holder is how a claim names the queue pair.
 func (q *queuePair) holder() uint64 { return uint64(q.p.cfg.Rank+1)<<32 | uint64(q.num) }
 
+// inquestEvery is how often a provider asks, at most, whether holders of responders
+// are alive, of whose end nobody has told: that takes system calls for each.
+const inquestEvery = 5 * time.Millisecond
+
+// inquest tells whether it is time to ask.
+func (p *Provider) inquest() bool {
+	was, now := p.inquested.Load(), deviceTime()
+	return now-was >= uint64(inquestEvery) && p.inquested.CompareAndSwap(was, now)
+}
+
 // engage claims a responder of the peer for a holder of this rank, nil for none.
 func (s *peer) engage(holder uint64) *responder {
 	h, p := at[arenaHeader](s.arena, 0), s.p
 	most := min(int(atomic.LoadUint32(&h.responders)), len(s.responders))
 	for _, thorough := range []bool{false, true} {
+		if thorough && !p.inquest() {
+			break
+		}
 		for i := range most {
 			r := &s.responders[i]
 			have := atomic.LoadUint64(&r.claim)

@@ -46,6 +46,8 @@ type Provider struct {
 	// deregister, so marks may be plain stores. Set once it is true.
 	quiet atomic.Bool
 
+	inquested atomic.Uint64 // when it last asked whether holders of responders are alive
+
 	byKey table[region]    // index of the key -> region
 	byQPN table[queuePair] // index of the number -> queue pair
 
