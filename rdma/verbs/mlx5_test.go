@@ -4,6 +4,7 @@ package verbs_test
 
 import (
 	"debug/elf"
+	_ "embed"
 	"errors"
 	"fmt"
 	"os"
@@ -416,6 +417,9 @@ func TestSmallMessagesIntoMovedRegions(t *testing.T) {
 	}
 }
 
+//go:embed mlx5.c
+var mlx5Source string
+
 // The machine's libmlx5 has what is asked of it, in the versions that are asked for.
 func TestRealLibmlx5HasTheFunctions(t *testing.T) {
 	var lib string
@@ -443,11 +447,7 @@ func TestRealLibmlx5HasTheFunctions(t *testing.T) {
 			has[s.Name+" "+s.Version] = true
 		}
 	}
-	source, err := os.ReadFile("mlx5.c")
-	if err != nil {
-		t.Fatal(err)
-	}
-	asked := regexp.MustCompile(`X\((mlx5dv_\w+), .*"(MLX5_[0-9.]+)"\)`).FindAllStringSubmatch(string(source), -1)
+	asked := regexp.MustCompile(`X\((mlx5dv_\w+), .*"(MLX5_[0-9.]+)"\)`).FindAllStringSubmatch(mlx5Source, -1)
 	if len(asked) < 6 {
 		t.Fatalf("mlx5.c names %d functions of libmlx5", len(asked))
 	}

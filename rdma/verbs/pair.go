@@ -134,6 +134,9 @@ func (q *queuePair) judge(op string) error {
 		if q.srq, ok = a.SRQ.(*sharedQueue); !ok || q.srq.c != q.c {
 			return invalid(op, "the SRQ is of another context")
 		}
+		if q.srq.tags != nil && a.Type != rdma.RC {
+			return invalid(op, "%v with a queue that matches tags: RC has them", a.Type)
+		}
 	}
 	if a.Type == rdma.XRCRecv {
 		if q.xrcd, ok = a.XRCD.(*xrcDomain); !ok || q.xrcd.c != q.c {

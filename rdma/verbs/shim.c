@@ -668,7 +668,8 @@ int gv_poll_cq_ex(gv_handle handle, uintptr_t list, int n, int timestamps, int t
 		wc->qp_num = ibv_wc_read_qp_num(cq);
 		wc->opcode = wc->byte_len = wc->imm = wc->src_qp = wc->flags = 0;
 		wc->timestamp = wc->tag = wc->app_ctx = 0;
-		if (cq->status == IBV_WC_SUCCESS) {
+		// A rendezvous that software has to finish tells of itself too.
+		if (cq->status == IBV_WC_SUCCESS || cq->status == IBV_WC_TM_RNDV_INCOMPLETE) {
 			wc->opcode = ibv_wc_read_opcode(cq);
 			wc->byte_len = ibv_wc_read_byte_len(cq);
 			wc->flags = ibv_wc_read_wc_flags(cq);

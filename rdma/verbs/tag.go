@@ -21,8 +21,15 @@ import (
 type tagList struct {
 	ops     *lane
 	batch   batch[opWR]
-	entries map[uint32]uint32 // place in the table -> handle
-	places  map[uint32]uint32 // handle -> place in the table
+	entries map[uint32]tagEntry // by the handle that the program has
+	handles map[uint32]uint32   // place in the table -> that handle
+	next    uint32              // the next one: the device gives its own out again
+}
+
+// A tagEntry is one of the list.
+type tagEntry struct {
+	place  uint32 // in the table
+	handle uint32 // the device's
 }
 
 // Flags of operations: libibverbs has other bits for them than for requests.
@@ -70,7 +77,7 @@ func (s *sharedQueue) judgeTags(op string) error {
 	if !s.cq.extended {
 		return invalid(op, "the CQ of a queue that matches tags is made by CreateCQEx")
 	}
-	s.tags = &tagList{entries: make(map[uint32]uint32), places: make(map[uint32]uint32)}
+	s.tags = &tagList{entries: make(map[uint32]tagEntry), handles: make(map[uint32]uint32)}
 	return nil
 }
 
@@ -89,7 +96,7 @@ func (s *sharedQueue) PostOps(ops []rdma.OpsWR) (int, error) {
 		if err := s.c.Supports(rdma.FeatureTagMatching); err != nil {
 			return 0, err
 		}
-		return 0, invalid(op, "the queue does not match tags")
+		return 0, notSupported(op, "the queue does not match tags")
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,9 +157,14 @@ func (s *sharedQueue) postOps(ops []rdma.OpsWR) (int, error) {
 		if ops[i].Opcode != rdma.OpAdd {
 			continue
 		}
-		ops[i].Handle = b.wrs[i].handle
 		place := s.free[len(s.free)-1-adds]
-		t.entries[place], t.places[ops[i].Handle] = ops[i].Handle, place
+		for t.next++; ; t.next++ {
+			if _, used := t.entries[t.next]; !used {
+				break
+			}
+		}
+		ops[i].Handle = t.next
+		t.entries[t.next], t.handles[place] = tagEntry{place, b.wrs[i].handle}, t.next
 		adds++
 	}
 	s.free = s.free[:len(s.free)-adds]
@@ -186,10 +198,11 @@ func (s *sharedQueue) layOutOp(i int, seq uint64, wr *rdma.OpsWR, adds int) (pla
 		to.tag, to.mask = wr.Tag, wr.Mask
 		to.sgl, to.numSGE = t.batch.scatter(i, wr.SGL), int32(len(wr.SGL))
 	case rdma.OpDel:
-		if _, there := t.places[wr.Handle]; !there {
+		e, there := t.entries[wr.Handle]
+		if !there {
 			return 0, invalid(op, "no entry has the handle %#x", wr.Handle)
 		}
-		to.handle, posted.bytes = wr.Handle, wr.Handle
+		to.handle, posted.bytes = e.handle, wr.Handle
 	case rdma.OpSync:
 	default:
 		return 0, invalid(op, "operation %d is none", wr.Opcode)
@@ -205,7 +218,7 @@ func (s *sharedQueue) tagged(l *lane, raw *rawWC, wc *rdma.WC) bool {
 	defer s.mu.Unlock()
 	t := s.tags
 	success := wc.Status == rdma.WCSuccess
-	flags := rdma.WCFlags(raw.flags) & tmFlags
+	flags := rdma.WCFlags(raw.flags) & (tmFlags | rdma.WCFlagWithImm)
 	if l.ops {
 		tail, head := l.tail.Load(), l.head.Load()
 		seq := tail + (raw.wrID>>laneBits-tail)&seqMask
@@ -215,9 +228,7 @@ func (s *sharedQueue) tagged(l *lane, raw *rawWC, wc *rdma.WC) bool {
 		for n := tail; n <= seq; n++ {
 			// What comes before one that completes has not failed.
 			if e := l.at(n); rdma.OpsOpcode(e.op) == rdma.OpDel && (n < seq || success) {
-				if place, there := t.places[e.bytes]; there {
-					s.leave(place, e.bytes)
-				}
+				s.leave(e.bytes)
 			}
 		}
 		wc.WRID = l.at(seq).wrid
@@ -232,16 +243,20 @@ func (s *sharedQueue) tagged(l *lane, raw *rawWC, wc *rdma.WC) bool {
 		return false
 	}
 	wc.WRID = s.wrids[place]
-	h, is := t.entries[uint32(place)]
+	told := success || wc.Status == rdma.WCTMRndvIncomplete
+	h, is := t.handles[uint32(place)]
 	if !is {
 		s.free = append(s.free, uint32(place))
 	} else if !success || flags&rdma.WCFlagTMDataValid != 0 {
-		s.leave(uint32(place), h)
+		s.leave(h)
 	}
-	if success {
+	if told {
 		wc.Opcode, wc.Flags, wc.SrcQP = rdma.WCOpcode(raw.opcode), flags, raw.srcQP
-		if !is || flags&rdma.WCFlagTMDataValid != 0 { // else nothing has come yet
+		if !is || !success || flags&rdma.WCFlagTMDataValid != 0 { // else nothing has come yet
 			wc.ByteLen = raw.byteLen
+		}
+		if flags&rdma.WCFlagWithImm != 0 {
+			wc.ImmData = network(raw.imm)
 		}
 		if pair := s.c.numbered(raw.qpNum); pair != nil {
 			wc.SrcQP = pair.peer.Load()
@@ -250,9 +265,11 @@ func (s *sharedQueue) tagged(l *lane, raw *rawWC, wc *rdma.WC) bool {
 	return true
 }
 
-// leave takes an entry out of the tables. The caller holds s.mu.
-func (s *sharedQueue) leave(place, h uint32) {
-	delete(s.tags.entries, place)
-	delete(s.tags.places, h)
-	s.free = append(s.free, place)
+// leave takes an entry out of the tables, if it is there. The caller holds s.mu.
+func (s *sharedQueue) leave(h uint32) {
+	if e, there := s.tags.entries[h]; there {
+		delete(s.tags.entries, h)
+		delete(s.tags.handles, e.place)
+		s.free = append(s.free, e.place)
+	}
 }

@@ -1,18 +1,19 @@
 // A libibverbs and a libmlx5 in one, with one device, model0, that does what its
 // requests say, in the memory of the process: RC, UC, XRC and DC between all contexts
-// that are open, tag matching of eager messages, keys with layouts, on-demand and dma-buf regions, re-registration,
+// that are open, tag matching with rendezvous, keys with layouts, on-demand and dma-buf regions, re-registration,
 // payload in completions. It has the layouts of the real headers, holds every call to
 // what libmlx5 (rdma-core v44) and the kernel's mlx5_ib demand of it, and aborts where
 // they would read what is not there. Of libmlx5 it has the errors too.
 //
 // A request is executed when it is posted; one that finds no receive, or nobody, is
 // tried again whenever a queue is polled. Whatever is asked of the device is asked
-// under one lock.
+// under one lock. A rendezvous is read in the moment when its request comes.
 //
 // In the environment, read at every call:
 //
 //	FAKE_FAIL=reg_mr:12,wr_complete:22   these calls fail with these results
 //	FAKE_NOT_MLX5=1                      mlx5dv_is_supported says no
+//	FAKE_SPLIT=1                         a match and its bytes are two completions
 //	FAKE_REFUSE=4096                     a request for that remote address is refused
 //
 // -DOLD leaves out what libmlx5 has had since rdma-core v24.
@@ -138,7 +139,7 @@ struct shared {
 		uint32_t handle;
 		uint64_t id, tag, mask;
 		bool live; // it may match
-		struct ibv_sge sge;
+		struct ibv_sge sge[4];
 		int n;
 		struct tag *next;
 	} *tags;
@@ -443,39 +444,90 @@ static int die(struct pair *to, int status) {
 
 static struct shared *queue_of(uint32_t num) { return num >= FIRST_NUM && num < FIRST_NUM + MOST_QPS ? queues[num - FIRST_NUM] : NULL; }
 
-// match is deliver for a queue that matches tags, of messages that have not to be read
-// from the sender.
-static int match(struct pair *p, struct pair *to, struct shared *s, uint8_t *buf, uint64_t n) {
+static void append(struct pair *p, struct wqe *w);
+
+// fetch reads the payload of a rendezvous through the queue pair that it came in on, and
+// tells the sender that it may forget it.
+static int fetch(struct pair *p, struct pair *to, struct shared *s, struct tag *t, const uint8_t *header) {
+	struct ibv_rvh v;
+	memcpy(&v, header + sizeof(struct ibv_tmh), sizeof v);
+	uint64_t n = be32toh(v.len);
+	uint8_t *buf = malloc(n + 1);
+	int status = IBV_WC_SUCCESS;
+	if (!(p->attr.qp_access_flags & IBV_ACCESS_REMOTE_READ))
+		status = IBV_WC_REM_INV_REQ_ERR;
+	else if (n > 0 && !through(be32toh(v.rkey), p->pd, be64toh(v.va), buf, n, IBV_ACCESS_REMOTE_READ, false, NULL))
+		status = IBV_WC_REM_ACCESS_ERR;
+	else if (!scatter(s->srq.pd, t->sge, t->n, buf, n, true))
+		status = IBV_WC_LOC_PROT_ERR;
+	free(buf);
+	if (status == IBV_WC_SUCCESS) {
+		struct wqe *fin = calloc(1, sizeof *fin);
+		*fin = (struct wqe){.op = IBV_WR_SEND, .inlined = sizeof(struct ibv_tmh) + sizeof v};
+		memcpy(fin->data, header, (size_t)fin->inlined);
+		((struct ibv_tmh *)fin->data)->opcode = IBV_TMH_FIN;
+		append(to, fin);
+	}
+	return status;
+}
+
+// match is deliver for a queue that matches tags.
+static int match(struct pair *p, const struct wqe *w, struct pair *to, struct shared *s, uint8_t *buf, uint64_t n) {
 	struct ibv_tmh h;
 	struct ibv_qp *tq = &to->ex.qp_base;
-	if (n < sizeof h)
+	memset(&h, 0, sizeof h);
+	if (n == 0 || (n < sizeof h && buf[0] != IBV_TMH_NO_TAG))
 		return die(to, IBV_WC_REM_INV_REQ_ERR);
-	memcpy(&h, buf, sizeof h);
-	DEMAND(h.opcode != IBV_TMH_RNDV);
+	memcpy(&h, buf, n < sizeof h ? n : sizeof h);
+	bool far = h.opcode == IBV_TMH_RNDV, tagged = far || h.opcode == IBV_TMH_EAGER;
+	const size_t headers = sizeof h + sizeof(struct ibv_rvh);
+	if (h.opcode > IBV_TMH_EAGER || (far && (n < headers || n > 64)))
+		return die(to, IBV_WC_REM_INV_REQ_ERR);
 	struct ibv_wc_tm_info info = {.tag = be64toh(h.tag), .priv = be32toh(h.app_ctx)};
 	struct tag **at = &s->tags;
-	while (h.opcode == IBV_TMH_EAGER && *at != NULL && !((*at)->live && ((info.tag ^ (*at)->tag) & (*at)->mask) == 0))
+	while (tagged && *at != NULL && !((*at)->live && ((info.tag ^ (*at)->tag) & (*at)->mask) == 0))
 		at = &(*at)->next;
-	if (h.opcode == IBV_TMH_EAGER && *at != NULL) {
+	if (tagged && *at != NULL) {
 		struct tag *t = *at;
 		int status = IBV_WC_SUCCESS;
-		if (n - sizeof h > length_of(&t->sge, t->n))
+		uint64_t bytes = n - sizeof h;
+		if (far) {
+			uint32_t len;
+			memcpy(&len, buf + sizeof h + 12, 4);
+			bytes = be32toh(len);
+			uint64_t room = length_of(t->sge, t->n);
+			status = bytes <= room ? fetch(p, to, s, t, buf) : n <= room ? IBV_WC_TM_RNDV_INCOMPLETE : IBV_WC_LOC_LEN_ERR;
+			if (status == IBV_WC_TM_RNDV_INCOMPLETE)
+				scatter(s->srq.pd, t->sge, t->n, buf, n, true);
+		} else if (n - sizeof h > length_of(t->sge, t->n))
 			status = IBV_WC_LOC_LEN_ERR;
-		else if (!scatter(s->srq.pd, &t->sge, t->n, buf + sizeof h, n - sizeof h, true))
+		else if (!scatter(s->srq.pd, t->sge, t->n, buf + sizeof h, n - sizeof h, true))
 			status = IBV_WC_LOC_PROT_ERR;
-		struct cqe *e = complete(s->cq, t->id, tq->qp_num, IBV_WC_TM_RECV, IBV_WC_SUCCESS); // it has matched
-		e->wc.wc_flags = IBV_WC_TM_MATCH;
-		e->tag = info;
-		e = complete(s->cq, t->id, tq->qp_num, IBV_WC_TM_RECV, status); // and its bytes are there
-		if (status == IBV_WC_SUCCESS) {
-			e->wc.wc_flags = IBV_WC_TM_DATA_VALID;
-			e->wc.byte_len = (uint32_t)(n - sizeof h);
+		bool split = getenv("FAKE_SPLIT") != NULL;
+		struct cqe *e;
+		if (split) { // it has matched
+			e = complete(s->cq, t->id, tq->qp_num, IBV_WC_TM_RECV, IBV_WC_SUCCESS);
+			e->wc.wc_flags = IBV_WC_TM_MATCH;
 			e->tag = info;
+		}
+		e = complete(s->cq, t->id, tq->qp_num, IBV_WC_TM_RECV, status); // and its bytes are there
+		if (status == IBV_WC_SUCCESS || status == IBV_WC_TM_RNDV_INCOMPLETE) {
+			bool all = status == IBV_WC_SUCCESS;
+			e->wc.opcode = IBV_WC_TM_RECV;
+			e->wc.wc_flags = all ? IBV_WC_TM_DATA_VALID | (split ? 0 : IBV_WC_TM_MATCH) : 0;
+			e->wc.byte_len = (uint32_t)(all ? bytes : n);
+			e->tag = info;
+			if (w->op == IBV_WR_SEND_WITH_IMM)
+				e->wc.wc_flags |= IBV_WC_WITH_IMM, e->wc.imm_data = w->imm;
 		}
 		*at = t->next;
 		s->tag_count--;
 		free(t);
-		return status == IBV_WC_SUCCESS ? IBV_WC_SUCCESS : die(to, IBV_WC_REM_OP_ERR);
+		if (status == IBV_WC_SUCCESS || status == IBV_WC_TM_RNDV_INCOMPLETE)
+			return IBV_WC_SUCCESS;
+		if (far && status != IBV_WC_LOC_LEN_ERR) // the sender's request has done its part
+			return die(to, IBV_WC_SUCCESS);
+		return die(to, status == IBV_WC_LOC_LEN_ERR ? IBV_WC_REM_INV_REQ_ERR : IBV_WC_REM_OP_ERR);
 	}
 	struct recv *r = s->first;
 	if (r == NULL)
@@ -484,14 +536,16 @@ static int match(struct pair *p, struct pair *to, struct shared *s, uint8_t *buf
 		s->last = &s->first;
 	s->posted--;
 	bool ok = n <= length_of(r->sge, r->n) && scatter(s->srq.pd, r->sge, r->n, buf, n, true);
-	struct cqe *e = complete(s->cq, r->id, tq->qp_num, h.opcode == IBV_TMH_EAGER ? IBV_WC_TM_RECV : IBV_WC_TM_NO_TAG, ok ? IBV_WC_SUCCESS : IBV_WC_LOC_LEN_ERR);
+	struct cqe *e = complete(s->cq, r->id, tq->qp_num, tagged ? IBV_WC_TM_RECV : IBV_WC_TM_NO_TAG, ok ? IBV_WC_SUCCESS : IBV_WC_LOC_LEN_ERR);
 	free(r);
 	if (!ok)
 		return die(to, IBV_WC_REM_INV_REQ_ERR);
-	if (h.opcode == IBV_TMH_EAGER)
+	if (tagged)
 		s->delivered++;
 	e->wc.byte_len = (uint32_t)n;
 	e->tag = info;
+	if (w->op == IBV_WR_SEND_WITH_IMM)
+		e->wc.wc_flags |= IBV_WC_WITH_IMM, e->wc.imm_data = w->imm;
 	return IBV_WC_SUCCESS;
 }
 
@@ -513,8 +567,8 @@ static int post_srq_ops(struct ibv_srq *srq, struct ibv_ops_wr *wr, struct ibv_o
 		switch (wr->opcode) {
 		case IBV_WR_TAG_ADD:
 			opcode = IBV_WC_TM_ADD;
-			if (s->tag_count == s->most_tags || wr->tm.add.num_sge > 1) {
-				rc = wr->tm.add.num_sge > 1 ? EINVAL : ENOMEM;
+			if (s->tag_count == s->most_tags || wr->tm.add.num_sge > 4) {
+				rc = wr->tm.add.num_sge > 4 ? EINVAL : ENOMEM;
 				break;
 			}
 			while (*at != NULL)
@@ -522,8 +576,7 @@ static int post_srq_ops(struct ibv_srq *srq, struct ibv_ops_wr *wr, struct ibv_o
 			*at = calloc(1, sizeof **at);
 			**at = (struct tag){.handle = wr->tm.handle = ++s->next_handle, .id = wr->tm.add.recv_wr_id, .tag = wr->tm.add.tag, .mask = wr->tm.add.mask,
 				.live = s->delivered == s->consumed, .n = wr->tm.add.num_sge};
-			if (wr->tm.add.num_sge == 1)
-				(*at)->sge = wr->tm.add.sg_list[0];
+			memcpy((*at)->sge, wr->tm.add.sg_list, (size_t)wr->tm.add.num_sge * sizeof (*at)->sge[0]);
 			s->tag_count++;
 			break;
 		case IBV_WR_TAG_DEL:
@@ -570,7 +623,7 @@ static int deliver(struct pair *p, const struct wqe *w, struct pair *to, uint8_t
 		cq = s->cq;
 	}
 	if (s != NULL && s->type == IBV_SRQT_TM && opcode == IBV_WC_RECV)
-		return match(p, to, s, buf, n);
+		return match(p, w, to, s, buf, n);
 	struct recv **first = s != NULL ? &s->first : &to->first;
 	struct recv *r = *first;
 	if (r == NULL)
@@ -1140,7 +1193,8 @@ static int query_device_ex(struct ibv_context *ctx, const struct ibv_query_devic
 		.atomic_cap = IBV_ATOMIC_HCA, .max_srq = 100, .max_srq_wr = 1024, .max_srq_sge = SGES, .max_ah = 1000, .device_cap_flags = IBV_DEVICE_XRC,
 	};
 	a->hca_core_clock = 1000000;
-	a->tm_caps = (struct ibv_tm_caps){.max_rndv_hdr_size = 64, .max_num_tags = 127, .flags = IBV_TM_CAP_RC, .max_ops = 64, .max_sge = 1};
+	// mlx5 has one scatter entry of a tag; the rules want more to look at.
+	a->tm_caps = (struct ibv_tm_caps){.max_rndv_hdr_size = 64, .max_num_tags = 127, .flags = IBV_TM_CAP_RC, .max_ops = 512, .max_sge = 4};
 	a->odp_caps.general_caps = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT;
 	a->odp_caps.per_transport_caps.rc_odp_caps = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC;
 	return result("query_device");
