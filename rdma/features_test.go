@@ -208,7 +208,7 @@ type table struct {
 // onSoftOnly is where soft stops, of the features that it has.
 var onSoftOnly = map[rdma.Feature]string{
 	rdma.FeatureInlineRecv: ", with a receive queue of the queue pair's own",
-	rdma.FeatureStridingRQ: ", on the receive queue of an RC or UC queue pair; not on an SRQ",
+	rdma.FeatureStridingRQ: ", on the receive queue of an RC or UC queue pair, and on an SRQ of such",
 }
 
 func (f *table) onSoft(feature rdma.Feature) string {

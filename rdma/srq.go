@@ -77,6 +77,11 @@ type SRQInitAttr struct {
 // completion the last of its request. A write with immediate takes one stride, and
 // a flush completes once for each request that was not returned. The zero value is
 // an ordinary queue.
+//
+// In a shared receive queue (SRQBasic) messages of several queue pairs lie in one
+// request, and the last of them to complete has WCFlagLastStride, wherever it lies. What
+// no message has come into, as its sender has died, is passed by too. A completion
+// that failed never returns a request: another does.
 type StridingRQ struct {
 	StrideBytes int // a power of two
 	Strides     int // a power of two

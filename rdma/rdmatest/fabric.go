@@ -171,7 +171,7 @@ func allCases() []testCase {
 		iovaCases(), reregCases(), odpCases(), mwCases(), svaCases(), dmabufCases(), mkeyCases(),
 		srqCases(), eventCases(), channelCases(), doorbellCases(),
 		ucCases(), udCases(), xrcCases(),
-		inlineRecvCases(), dcCases(), stridingCases(), tagCases(),
+		inlineRecvCases(), dcCases(), stridingCases(), sharedStridingCases(), tagCases(),
 	} {
 		all = append(all, group...)
 	}

@@ -274,7 +274,7 @@ type sharedHeader struct {
 	tagsAt   uint64 // SRQTagMatching: the list of tags, see tag.go
 	tags     uint32 // entries; 0: it has none
 	log      uint32 // words, a power of two
-	_        [8]byte
+	strides  uint64 // as packStrides has it; 0: a receive is for one message
 
 	// Line 1, written by the owner.
 	tail uint32 // receives ever posted

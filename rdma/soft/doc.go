@@ -96,7 +96,7 @@
 // somebody looks: a poll, a query of a queue pair's state, a wait for events.
 //
 // Strides. In a striding receive queue slots are strides, and a message is recorded
-// in the first that it takes: see striding.go.
+// in the first that it takes: see striding.go, and sharedstride.go for shared queues.
 //
 // Tags. Whoever executes a message to a queue with tags matches it, in the owner's
 // arena, without a lock: each decision is one compare-and-swap of the next word of a

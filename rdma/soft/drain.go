@@ -18,6 +18,7 @@ type drain struct {
 type seenClaim struct {
 	claim *uint64
 	word  uint64
+	rank  int
 }
 
 // A seenMark is a mark at the key. When it has changed its initiator looks at
@@ -56,7 +57,7 @@ func (p *Provider) drainOf(what uint64, q *queuePair, everybody bool) *drain {
 		}
 		for k := range h.claims {
 			if w := atomic.LoadUint64(&h.claims[k]); h.abroad(w) >= 0 {
-				d.claims = append(d.claims, seenClaim{&h.claims[k], w})
+				d.claims = append(d.claims, seenClaim{&h.claims[k], w, h.abroad(w)})
 			}
 		}
 	}
@@ -103,7 +104,7 @@ func (d *drain) over(p *Provider) bool {
 	d.busy = busy
 	claims := d.claims[:0]
 	for _, s := range d.claims {
-		if atomic.LoadUint64(s.claim) == s.word && !p.holderDead(claimant(s.word)) {
+		if atomic.LoadUint64(s.claim) == s.word && !p.holderDead(s.rank) {
 			claims = append(claims, s)
 		}
 	}

@@ -132,13 +132,16 @@ func scribble(t *testing.T, seed uint64, words uint16, whileInUse bool) {
 	xrc, toXRC := a.intoXRC(b)
 	tags := b.tagged(8, 8)
 	toTags := a.into(b, tags)
-	queues := []*sharedQueue{srq.sharedQueue, datagrams.shared, xrc.sharedQueue, tags.sharedQueue}
+	strides := b.strided(8, 2)
+	toStrides := a.into(b, strides)
+	queues := []*sharedQueue{srq.sharedQueue, datagrams.shared, xrc.sharedQueue, tags.sharedQueue, strides.sharedQueue}
 	receives := func() {
 		list := []rdma.RecvWR{{SGL: []rdma.SGE{sge(dst, 0, 64)}}, {SGL: []rdma.SGE{sge(dst, 64, 64), sge(dst, 128, 64)}}}
 		srq.PostRecv(list)
 		xrc.PostRecv(list)
 		datagrams.PostRecv(list)
 		tags.PostRecv(list)
+		strides.PostRecv(list[1:])
 	}
 	handles := []uint32{1 << handleIndex}
 	entries := func() {
@@ -175,7 +178,7 @@ func scribble(t *testing.T, seed uint64, words uint16, whileInUse bool) {
 		case 4:
 			from, size = l.heapAt, 8<<10
 		case 5:
-			from, size = l.sharedAt, 4*sharedSize
+			from, size = l.sharedAt, 5*sharedSize
 		case 6:
 			h := queues[rng.IntN(len(queues))]
 			from, size = h.block.at, h.block.bytes()
@@ -230,6 +233,7 @@ func scribble(t *testing.T, seed uint64, words uint16, whileInUse bool) {
 				q.PostSend([]rdma.SendWR{few})
 			}
 			toTags.PostSend([]rdma.SendWR{message()})
+			toStrides.PostSend([]rdma.SendWR{few})
 			if i%4 == 0 {
 				entries()
 			}
@@ -256,7 +260,7 @@ func scribble(t *testing.T, seed uint64, words uint16, whileInUse bool) {
 		}
 	}
 	for _, x := range n {
-		for i := range x.p.queues[:10] {
+		for i := range x.p.queues[:12] {
 			atomic.StoreUint64(&x.p.queues[i].mark, 0)
 		}
 	}

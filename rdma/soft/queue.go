@@ -166,6 +166,10 @@ func (d *domain) CreateQP(init rdma.QPInitAttr) (rdma.QP, error) {
 			d.disown()
 			return bad("the shared receive queue is not of this context")
 		}
+		if s.strides != nil && init.Type != rdma.RC && init.Type != rdma.UC {
+			d.disown()
+			return bad("a shared receive queue with strides serves RC and UC, not %v", init.Type)
+		}
 		if s.tags != nil && init.Type != rdma.RC {
 			d.disown()
 			return bad("a shared receive queue with tags serves RC, not %v", init.Type)
@@ -206,7 +210,7 @@ func (q *queuePair) create() error {
 	n := q.init.Cap.MaxRecvWR
 	switch {
 	case n > 0 && q.init.Type == rdma.UD:
-		h, err := q.pd.openShared("create_qp", n, q.init.Cap.MaxRecvSGE, 0)
+		h, err := q.pd.openShared("create_qp", n, q.init.Cap.MaxRecvSGE, 0, rdma.StridingRQ{})
 		if err != nil {
 			return err
 		}

@@ -35,8 +35,8 @@ type ticket struct {
 	word  uint64  // what this execution has put there
 	slot  uint32
 
-	// Of one with tags:
-	logged  bool // the claim is in the log
+	// Of one with tags, or strides:
+	logged  bool // the claim is in the log; who gives it back leaves all else to the owner
 	matched bool // it is of an entry
 	told    bool // it is of a message with a header, which
 	op      rdma.TMOpcode
@@ -58,6 +58,9 @@ func (s *peer) next(c *queueContext, rank int, n uint64, tk *ticket) (ok bool) {
 		}
 		if atomic.LoadUint32(&h.tags) != 0 {
 			return s.arrive(h, rank, nil, tk)
+		}
+		if atomic.LoadUint64(&h.strides) != 0 {
+			return s.takeStrides(c, h, rank, n, tk)
 		}
 		*tk, ok = s.take(h, rank)
 		tk.cq = c.recvCQ

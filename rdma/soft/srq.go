@@ -2,7 +2,6 @@ package soft
 
 import (
 	"fmt"
-	"math/bits"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,6 +27,7 @@ type sharedQueue struct {
 	maxSGE  int
 	maxTags int
 	tags    *tagList // of SRQTagMatching
+	strides *strideQueue
 	claims  []uint64
 	order   []uint64
 
@@ -44,7 +44,7 @@ type sharedQueue struct {
 }
 
 // A sharedShape says which memory one shared queue can have after another.
-type sharedShape struct{ slots, stride, tags uint32 }
+type sharedShape struct{ slots, stride, tags, strides uint32 }
 
 // A sharedBlock is the memory of a shared queue.
 type sharedBlock struct {
@@ -60,10 +60,10 @@ func (s sharedShape) bytes() uint64 {
 }
 
 // openShared makes a shared queue, of which nobody knows before show.
-func (d *domain) openShared(op string, maxWR, maxSGE, maxTags int) (*sharedQueue, error) {
+func (d *domain) openShared(op string, maxWR, maxSGE, maxTags int, striding rdma.StridingRQ) (*sharedQueue, error) {
 	p := d.p
 	h := &sharedQueue{p: p, pd: d, maxWR: maxWR, maxSGE: maxSGE, maxTags: maxTags}
-	shape := sharedShape{1 << bits.Len32(uint32(max(maxWR, 1)-1)), uint32(slotStride(maxSGE)), uint32(maxTags)}
+	shape := sharedShape{slotsFor(maxWR, striding), uint32(slotStride(maxSGE)), uint32(maxTags), uint32(striding.Strides)}
 	if maxTags > 0 {
 		shape.stride = uint32(slotStride(maxSGE + tagInfoSize/slotSGESize))
 	}
@@ -111,6 +111,7 @@ func (d *domain) openShared(op string, maxWR, maxSGE, maxTags int) (*sharedQueue
 	atomic.StoreUint64(&c.scope, 0)
 	atomic.StoreUint32(&c.cq, noCQ)
 	atomic.StoreUint32(&c.tags, 0)
+	atomic.StoreUint64(&c.strides, 0)
 	atomic.StoreUint32(&c.tail, h.posted)
 	atomic.StoreUint32(&c.head, h.posted)
 	for _, w := range []*uint32{&c.limit, &c.fired, &c.starved, &c.ready} {
@@ -173,12 +174,17 @@ func (p *Provider) giveSRQ(i int) {
 }
 
 // claimant is the rank that a claim names, -1 for none.
-func claimant(word uint64) int { return int(word>>claimRank&(1<<24-1)) - 1 }
+func (h *sharedQueue) claimant(word uint64) int {
+	if h.strides != nil {
+		return int(uint32(word)>>strideRank) - 1
+	}
+	return int(word>>claimRank&(1<<24-1)) - 1
+}
 
 // abroad is the rank of another process that is filling a slot with this claim,
 // -1 for none. What this provider itself fills it does under its queue pairs' locks.
 func (h *sharedQueue) abroad(word uint64) int {
-	if rank := claimant(word); word&claimState == claimTaken && rank != h.p.cfg.Rank {
+	if rank := h.claimant(word); word&claimState == claimTaken && rank != h.p.cfg.Rank {
 		return rank
 	}
 	return -1
@@ -186,7 +192,7 @@ func (h *sharedQueue) abroad(word uint64) int {
 
 // forsaken tells whether who has a claim has died; thorough finds out.
 func (h *sharedQueue) forsaken(word uint64, thorough bool) bool {
-	rank := claimant(word)
+	rank := h.claimant(word)
 	if rank == h.p.cfg.Rank {
 		return false
 	}
@@ -236,6 +242,12 @@ func (h *sharedQueue) post(op string, wrs []rdma.RecvWR) (int, error) {
 		}
 		slot := h.free[len(h.free)-1]
 		at_ := h.slotAt(slot)
+		if t := h.strides; t != nil {
+			if want, room := uint64(t.n)*uint64(t.shape.StrideBytes), sglLength(wr.SGL); room < want {
+				return i, &rdma.OpError{Op: op, Detail: fmt.Sprintf("a buffer of %d bytes: %d strides of %d bytes need %d", room, t.n, t.shape.StrideBytes, want), Err: rdma.ErrInvalid}
+			}
+			at_ = h.slotAt(slot * t.n)
+		}
 		sl := at[recvSlot](h.p.arena, at_)
 		list := tableAt[slotSGE](h.p.arena, at_+slotHeader, len(wr.SGL))
 		for k, s := range wr.SGL {
@@ -248,7 +260,11 @@ func (h *sharedQueue) post(op string, wrs []rdma.RecvWR) (int, error) {
 		if h.tags != nil {
 			h.tags.slots[slot].out = true
 		}
-		h.publish(slot)
+		if h.strides != nil {
+			h.strides.publish(slot)
+		} else {
+			h.publish(slot)
+		}
 	}
 	return len(wrs), nil
 }
@@ -300,6 +316,10 @@ func (h *sharedQueue) harvest() {
 
 // gather is harvest with mu held.
 func (h *sharedQueue) gather() {
+	if h.strides != nil {
+		h.strides.gather()
+		return
+	}
 	atomic.SwapUint32(&h.head.ready, 0)
 	starved := atomic.LoadUint32(&h.head.starved) != 0
 	h.sweep(starved)
@@ -445,8 +465,19 @@ func (d *domain) CreateSRQ(init rdma.SRQInitAttr) (rdma.SRQ, error) {
 	bad := func(err error, format string, args ...any) (rdma.SRQ, error) {
 		return nil, &rdma.OpError{Op: "create_srq", Detail: fmt.Sprintf(format, args...), Err: err}
 	}
-	if init.Type > rdma.SRQTagMatching || init.Striding != (rdma.StridingRQ{}) {
-		return bad(rdma.ErrNotSupported, "type %d, strides %+v: this device has basic shared receive queues, those of XRC and those with tags", init.Type, init.Striding)
+	if init.Type > rdma.SRQTagMatching {
+		return bad(rdma.ErrNotSupported, "type %d: this device has basic shared receive queues, those of XRC and those with tags", init.Type)
+	}
+	if init.Striding != (rdma.StridingRQ{}) {
+		if init.Type != rdma.SRQBasic {
+			return bad(rdma.ErrNotSupported, "strides are of basic shared receive queues")
+		}
+		if wrong := shapeBad(init.Striding, init.Attr.MaxWR); wrong != "" {
+			return bad(rdma.ErrInvalid, "%s", wrong)
+		}
+		if d.p.segment.Ranks() > maxStrideRanks {
+			return bad(rdma.ErrNotSupported, "%d ranks: the claims of strides have room for %d", d.p.segment.Ranks(), maxStrideRanks)
+		}
 	}
 	var within *xrcDomain
 	var cq *completionQueue
@@ -482,13 +513,16 @@ func (d *domain) CreateSRQ(init rdma.SRQInitAttr) (rdma.SRQ, error) {
 	if err := d.adopt("create_srq"); err != nil {
 		return nil, err
 	}
-	h, err := d.openShared("create_srq", a.MaxWR, a.MaxSGE, tags)
+	h, err := d.openShared("create_srq", a.MaxWR, a.MaxSGE, tags, init.Striding)
 	if err != nil {
 		d.disown()
 		return nil, err
 	}
 	s := &srq{sharedQueue: h, num: h.p.numberOf(h.index)}
 	h.api = s
+	if init.Striding.Strides > 0 {
+		h.openStrides(init.Striding)
+	}
 	if cq != nil {
 		if err := s.enter(within, cq, init.MaxOps); err != nil {
 			_ = h.shut(new(patience)) // nobody has heard of it

@@ -31,13 +31,20 @@ func stridingBad(init *rdma.QPInitAttr) string {
 	case s == (rdma.StridingRQ{}):
 		return ""
 	case init.Type != rdma.RC && init.Type != rdma.UC || init.SRQ != nil:
-		return "strides are of the own receive queue of RC and UC"
+		return "strides are of the own receive queue of RC and UC, or of a shared receive queue"
+	}
+	return shapeBad(s, init.Cap.MaxRecvWR)
+}
+
+// shapeBad is that for the strides of maxWR receives.
+func shapeBad(s rdma.StridingRQ, maxWR int) string {
+	switch {
 	case s.StrideBytes < minStride || s.StrideBytes > maxStride || s.StrideBytes&(s.StrideBytes-1) != 0:
 		return fmt.Sprintf("strides of %d bytes: want a power of two from %d to %d", s.StrideBytes, minStride, maxStride)
 	case s.Strides < 1 || s.Strides > maxStrides || s.Strides&(s.Strides-1) != 0:
 		return fmt.Sprintf("%d strides in a receive: want a power of two up to %d", s.Strides, maxStrides)
-	case s.Strides<<bits.Len(uint(max(init.Cap.MaxRecvWR, 1)-1)) > maxRecvSlots:
-		return fmt.Sprintf("%d receives of %d strides: there can be %d strides", init.Cap.MaxRecvWR, s.Strides, maxRecvSlots)
+	case s.Strides<<bits.Len(uint(max(maxWR, 1)-1)) > maxRecvSlots:
+		return fmt.Sprintf("%d receives of %d strides: there can be %d strides", maxWR, s.Strides, maxRecvSlots)
 	}
 	return ""
 }
