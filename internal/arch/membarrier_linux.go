@@ -18,11 +18,17 @@ const (
 // side to pass everywhere: 7-10 ms on Linux 6.18 with 2 CPUs, uninterruptible.
 // It belongs on a goroutine of its own and not on the start-up path.
 //
-// By the kernel's source (kernel/sched/membarrier.c with GET_REGISTRATIONS,
-// sync_runqueues_membarrier_state; membarrier_switch_mm) a CPU is left out that is idle
-// meanwhile and ran this process last: Membarrier passes it by until it has run a thread
-// of another process. It was not seen in 120 processes on a busy machine; it may be why
-// TestBellAgainstStore lost wake-ups once.
+// By the kernel's source it leaves CPUs out (kernel/sched/membarrier.c and sched.h, as
+// they came with 5.4 and are in a current tree). A CPU answers by a flag of its run queue
+// (membarrier_global_expedited). Registering sets the flag where a thread of the
+// process runs at that moment (sync_runqueues_membarrier_state), and else the switch to
+// another address space does (membarrier_switch_mm). A CPU that is idle when the process
+// registers, and ran it last, keeps its address space, so that the switch back is none
+// to another: the flag stays as it was, and Membarrier passes the CPU by, until it has
+// run a thread of another process. Neither registering early nor running a thread of
+// the process on that CPU changes this, and MEMBARRIER_CMD_GLOBAL sets no flag; a thread
+// of any other process that goes to each CPU does. It was not seen in 120 processes on a
+// busy machine; it may be why TestBellAgainstStore lost wake-ups once.
 func RegisterMembarrier() bool {
 	if !membarrierKnows(membarrierGlobalExpedited | membarrierRegisterGlobal) {
 		return false

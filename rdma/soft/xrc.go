@@ -330,7 +330,8 @@ func (o *openedQP) Query() (rdma.QPAttr, rdma.QPInitAttr) {
 	return rdma.QPAttr{State: o.State()}, rdma.QPInitAttr{Type: rdma.XRCRecv, XRCD: o.x}
 }
 
-// Modify is left to the process that has made the queue pair.
+// Modify is left to the process that has made the queue pair: its attributes are in
+// its heap, and so is what a step to ERR or RESET flushes and waits for.
 func (o *openedQP) Modify(attr rdma.QPAttr, mask rdma.QPAttrMask) error {
 	if o.mine != nil {
 		return o.mine.Modify(attr, mask)
