@@ -138,6 +138,8 @@ func (c *clumsy) create(rng *rand.Rand) {
 			if cq == nil {
 				init.CQ = nil
 			}
+		} else if rng.IntN(2) == 0 {
+			init.Type, init.CQ, init.MaxTags, init.MaxOps = rdma.SRQTagMatching, c.cq, rng.IntN(16), rng.IntN(16)
 		}
 		v, err := pd.CreateSRQ(init)
 		noted(c, rng, &c.srqs, "CreateSRQ", v, err)
@@ -299,6 +301,10 @@ func (c *clumsy) use(rng *rand.Rand, other *clumsy) {
 		wr.Flags |= rdma.SendInline
 	case 2, 3:
 		wr.SGL = nil
+	case 4: // what a queue with tags matches
+		h := rdma.TMH{Opcode: rdma.TMOpcode(rng.IntN(4)), Tag: rng.Uint64N(2)}.Append(nil)
+		wr.Opcode, wr.Flags, wr.SGL = rdma.WRSend, wr.Flags|rdma.SendInline, nil
+		wr.Inline = rdma.RVH{RKey: 0x101, Length: rng.Uint32N(64)}.Append(h)
 	}
 	if isTheirs {
 		wr.RemoteAddr, wr.RKey = theirs.Addr()+rng.Uint64N(theirs.Len()), theirs.RKey()
@@ -344,6 +350,14 @@ func (c *clumsy) use(rng *rand.Rand, other *clumsy) {
 		if s, ok := c.srqs.any(rng); ok {
 			_, err := s.PostRecv(recv)
 			c.check("PostRecv", err)
+			ops := []rdma.OpsWR{{Opcode: rdma.OpsOpcode(rng.IntN(4)), Flags: rdma.SendFlags(rng.IntN(2)) * rdma.SendSignaled, Handle: rng.Uint32N(1 << 18), SGL: recv[0].SGL, Mask: rng.Uint64N(2), UnexpectedCnt: rng.Uint32N(4)}}
+			_, err = s.PostOps(ops)
+			c.check("PostOps", err)
+			if err == nil && ops[0].Opcode == rdma.OpAdd && rng.IntN(2) == 0 {
+				ops[0].Opcode = rdma.OpDel
+				_, err = s.PostOps(ops)
+				c.check("PostOps", err)
+			}
 			c.check("Modify", s.Modify(rdma.SRQAttr{Limit: rng.IntN(8)}, rdma.SRQLimitMask))
 			s.Query()
 		}

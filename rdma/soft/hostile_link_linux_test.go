@@ -154,9 +154,11 @@ func member(t *testing.T, data []byte) {
 	}
 	targets = append(targets, datagrams, dynamic, uc)
 	receives := []rdma.RecvWR{{SGL: []rdma.SGE{sge(mr, 0, 100), sge(mr, 200, 200)}}, {SGL: []rdma.SGE{sge(mr, 0, room)}}, {}, {SGL: []rdma.SGE{sge(mr, 0, 256)}}}
-	for _, q := range append(targets[:3:3], uc) {
+	for _, q := range []*queuePair{targets[0], targets[2], uc} {
 		q.PostRecv(receives)
 	}
+	own := b.alloc(512, all) // what is carried is copied by whoever polls, who may be the watch
+	targets[1].PostRecv([]rdma.RecvWR{{SGL: []rdma.SGE{sge(own, 0, 256)}}, {SGL: []rdma.SGE{sge(own, 256, 100), sge(own, 384, 100)}}})
 	for range 2 {
 		sharing.PostRecv(receives)
 		xrc.PostRecv(receives)
@@ -187,6 +189,8 @@ func member(t *testing.T, data []byte) {
 			case f.kind == frameCall || f.kind == frameHangUp:
 				q = dynamic
 			}
+			q.mu.Lock()
+			defer q.mu.Unlock()
 			f.to, f.from, f.psn = q.num, q.attr.DestQPNum, q.own.expect
 			f.key = [...]uint32{mr.RKey(), mr.RKey(), window.RKey(), before.RKey(), uint32(h[33])}[h[32]%5]
 			f.addr = mr.Addr() + uint64(h[40])&^uint64(h[41]&7)
@@ -293,6 +297,8 @@ func answers(t *testing.T, data []byte) {
 	frames(data, func(h []byte) {
 		q := requesters[int(h[8])%len(requesters)]
 		l.say(h, replies, func(f *frame) {
+			q.mu.Lock() // of progress.run
+			defer q.mu.Unlock()
 			f.to, f.from, f.life, f.psn, f.offset = q.num, q.attr.DestQPNum, q.life, q.psn, q.wire.settled
 			if q == dci.q {
 				f.from = to.num

@@ -66,9 +66,9 @@ func (w *watch) run() {
 // look takes in everything that initiators have done.
 func (p *Provider) look() {
 	p.mu.Lock()
-	t := p.head.touched
+	completions, shared := p.head.touched.completions, p.head.touched.shared
 	p.mu.Unlock()
-	for i := range min(t.completions, uint32(len(p.cqs))) {
+	for i := range min(completions, uint32(len(p.cqs))) {
 		if atomic.LoadUint32(&p.cqs[i].attention) == 0 {
 			continue
 		}
@@ -76,7 +76,7 @@ func (p *Provider) look() {
 			c.look()
 		}
 	}
-	for i := range min(t.shared, uint32(len(p.shared))) {
+	for i := range min(shared, uint32(len(p.shared))) {
 		if h := p.byShared.get(i); h != nil && h.api != nil {
 			h.api.limited()
 			if h.tags != nil {
