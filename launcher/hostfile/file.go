@@ -108,7 +108,7 @@ func nameOf(word string) ([]Host, error) {
 	if !hasUser {
 		user, place = "", word
 	}
-	if _, err := netip.ParseAddr(place); err == nil && (!hasUser || printable(user)) {
+	if _, err := netip.ParseAddr(place); err == nil && printable(place) && (!hasUser || printable(user)) {
 		return []Host{{Name: place, User: user}}, nil
 	}
 	return hostsOf(word)
