@@ -1,6 +1,7 @@
 package link
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -180,7 +181,12 @@ func Append(b []byte, m *Message) ([]byte, error) {
 
 // Unpack reads the body of a frame.
 func Unpack(body []byte) (m Message, err error) {
-	if err := msgpack.Unmarshal(body, &m); err != nil {
+	// Unmarshal makes room for as many elements as a list says that it has. Skip
+	// finds out first that they are there.
+	if err = msgpack.NewDecoder(bytes.NewReader(body)).Skip(); err == nil {
+		err = msgpack.Unmarshal(body, &m)
+	}
+	if err != nil {
 		return Message{}, fmt.Errorf("%w: %d bytes: %w", ErrFrame, len(body), err)
 	}
 	if m.Kind == 0 || m.Kind >= kinds || m.Op >= ops || (m.Kind == Ask) != (m.Op != 0) || (m.Kind == Setup) != (m.Server != nil) {
