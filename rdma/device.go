@@ -72,6 +72,7 @@ type DeviceAttr struct {
 	MaxSRQ          int
 	MaxSRQWR        int
 	MaxSRQSGE       int
+	SRQResize       bool // SRQ.Modify changes how many receives it holds (IBV_DEVICE_SRQ_RESIZE)
 	MaxMW           int
 	MaxAH           int
 	MaxTags         int // entries in the list of one tag-matching SRQ (struct ibv_tm_caps; so are the three below)

@@ -16,7 +16,7 @@ type SRQ interface {
 	// It sets Handle of every OpAdd that it took.
 	PostOps(ops []OpsWR) (n int, err error)
 	// Modify arms the limit, or resizes the queue where the device can
-	// (ibv_modify_srq). EventSRQLimitReached comes once when fewer than
+	// (ibv_modify_srq; DeviceAttr.SRQResize, else ErrNotSupported). EventSRQLimitReached comes once when fewer than
 	// attr.Limit receives remain; then the limit is 0 until it is set again. A
 	// limit above MaxWR is EINVAL.
 	Modify(attr SRQAttr, mask SRQAttrMask) error

@@ -89,6 +89,12 @@ var limits = []struct {
 	{"max_srq", func(a *rdma.DeviceAttr) uint64 { return uint64(a.MaxSRQ) }},
 	{"max_srq_wr", func(a *rdma.DeviceAttr) uint64 { return uint64(a.MaxSRQWR) }},
 	{"max_srq_sge", func(a *rdma.DeviceAttr) uint64 { return uint64(a.MaxSRQSGE) }},
+	{"srq_resize", func(a *rdma.DeviceAttr) uint64 {
+		if a.SRQResize {
+			return 1
+		}
+		return 0
+	}},
 	{"max_mw", func(a *rdma.DeviceAttr) uint64 { return uint64(a.MaxMW) }},
 	{"max_ah", func(a *rdma.DeviceAttr) uint64 { return uint64(a.MaxAH) }},
 	{"max_tags", func(a *rdma.DeviceAttr) uint64 { return uint64(a.MaxTags) }},

@@ -74,7 +74,11 @@ func TestLimitsAreAllOfThem(t *testing.T) {
 		if told[name] {
 			continue
 		}
+		want := uint64(7)
 		switch f := reflect.ValueOf(&attr).Elem().Field(i); {
+		case f.Kind() == reflect.Bool:
+			f.SetBool(true)
+			want = 1
 		case f.CanInt():
 			f.SetInt(7)
 		default:
@@ -82,7 +86,7 @@ func TestLimitsAreAllOfThem(t *testing.T) {
 		}
 		n := 0
 		for _, l := range limits {
-			if l.of(&attr) == 7 {
+			if l.of(&attr) == want {
 				n++
 			}
 		}

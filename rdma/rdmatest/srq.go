@@ -134,6 +134,9 @@ func srqBad(r *rig) {
 			r.Errorf("the limit is %d, want %d", got, limit)
 		}
 	}
+	if !limits.SRQResize {
+		r.wantErr("another size, where the device has that not", srq.Modify(rdma.SRQAttr{MaxWR: size}, rdma.SRQMaxWRMask), rdma.ErrNotSupported)
+	}
 }
 
 func srqList(r *rig) {

@@ -88,8 +88,9 @@ func (c *deviceContext) limits() rdma.DeviceAttr {
 		MaxQPRdAtom: int(a.max_qp_rd_atom), MaxQPInitRdAtom: int(a.max_qp_init_rd_atom),
 		MaxSRQ: int(a.max_srq), MaxSRQWR: int(a.max_srq_wr), MaxSRQSGE: int(a.max_srq_sge), MaxMW: int(a.max_mw), MaxAH: int(a.max_ah),
 		ClockHz: uint64(a.clock_khz) * 1000, Firmware: C.GoString(&a.fw_ver[0]), VendorID: uint32(a.vendor_id), NodeGUID: uint64(a.node_guid),
-		OneSided: true,
-		ODP:      a.odp_general&odpImplicit != 0,
+		SRQResize: a.cap_flags&capSRQResize != 0,
+		OneSided:  true,
+		ODP:       a.odp_general&odpImplicit != 0,
 	}
 	if c.matchesTags() {
 		attr.MaxTags, attr.MaxTagOps, attr.MaxTagSGE, attr.MaxRndvHdr = int(a.tm_tags), int(a.tm_ops), int(a.tm_sge), int(a.tm_rndv_hdr)

@@ -15,6 +15,7 @@ import (
 
 // Bits of ibv_device_cap_flags and ibv_odp_general_caps.
 const (
+	capSRQResize    = 1 << 13
 	capXRC          = 1 << 20
 	capMemMgt       = 1 << 21
 	odpGeneral      = 1 << 0

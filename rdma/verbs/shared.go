@@ -215,6 +215,9 @@ func (s *sharedQueue) Modify(attr rdma.SRQAttr, mask rdma.SRQAttrMask) error {
 		return err
 	}
 	if mask&rdma.SRQMaxWRMask != 0 {
+		if !s.c.attr.SRQResize {
+			return notSupported(op, "the device does not resize a shared receive queue")
+		}
 		if attr.MaxWR < 1 || attr.MaxWR > s.c.attr.MaxSRQWR {
 			return invalid(op, "%d receives: the device has 1 to %d", attr.MaxWR, s.c.attr.MaxSRQWR)
 		}
