@@ -31,7 +31,7 @@
 //
 // PostSend, PostRecv and Poll cross into C once for up to 64 requests or
 // completions and allocate nothing. C gets integers only: lists of requests are
-// laid out in C memory, registered Go memory is pinned in its place for as long
+// laid out in C memory, which is linked once for all, registered Go memory is pinned in its place for as long
 // as its region lives, and AllocMR memory is mapped outside the Go heap.
 //
 // Every request carries an identity of ours (see lane), so a failed completion

@@ -71,10 +71,23 @@ func newBench(t testing.TB) *bench {
 	b.mr, err = b.pd.AllocMR(4096, rdma.AccessLocalWrite)
 	must(err)
 	closing(b.mr)
-	b.qp, err = b.pd.CreateQP(rdma.QPInitAttr{SendCQ: b.cq, RecvCQ: b.cq, Type: rdma.RC,
+	b.qp = b.queue(t)
+	return b
+}
+
+// queue makes a queue pair of the bench, in RTS.
+func (b *bench) queue(t testing.TB) rdma.QP {
+	t.Helper()
+	qp, err := b.pd.CreateQP(rdma.QPInitAttr{SendCQ: b.cq, RecvCQ: b.cq, Type: rdma.RC,
 		Cap: rdma.QPCap{MaxSendWR: 64, MaxRecvWR: 64, MaxSendSGE: 2, MaxRecvSGE: 2, MaxInlineData: 64}})
-	must(err)
-	closing(b.qp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := qp.Close(); err != nil {
+			t.Errorf("close a %T: %v", qp, err)
+		}
+	})
 	for _, step := range []struct {
 		to   rdma.QPState
 		mask rdma.QPAttrMask
@@ -83,9 +96,11 @@ func newBench(t testing.TB) *bench {
 		{rdma.StateRTR, rdma.QPAVMask | rdma.QPPathMTUMask | rdma.QPDestQPNMask | rdma.QPRQPSNMask | rdma.QPMaxDestRdAtomicMask | rdma.QPMinRNRTimerMask},
 		{rdma.StateRTS, rdma.QPTimeoutMask | rdma.QPRetryCntMask | rdma.QPRNRRetryMask | rdma.QPSQPSNMask | rdma.QPMaxRdAtomicMask},
 	} {
-		must(b.qp.Modify(rdma.QPAttr{State: step.to, PortNum: 1, AV: rdma.AV{PortNum: 1}, PathMTU: rdma.MTU1024, DestQPNum: 99}, step.mask|rdma.QPStateMask))
+		if err := qp.Modify(rdma.QPAttr{State: step.to, PortNum: 1, AV: rdma.AV{PortNum: 1}, PathMTU: rdma.MTU1024, DestQPNum: 99}, step.mask|rdma.QPStateMask); err != nil {
+			t.Fatal(err)
+		}
 	}
-	return b
+	return qp
 }
 
 func (b *bench) write(id uint64) rdma.SendWR {

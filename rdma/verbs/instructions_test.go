@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -75,9 +76,9 @@ func TestCounted(t *testing.T) {
 	}
 }
 
-// steps are instructions: those of the program, and those of the library below
-// it with libc.
-type steps struct{ own, below int }
+// steps are instructions: those of the program, of which crossing are of Go's
+// runtime and of what cgo writes, and those of the library below it with libc.
+type steps struct{ own, crossing, below int }
 
 // countSteps runs a program that marks a round of nothing and then countRounds
 // others, and gives the shortest of these, less the first. Each instruction is
@@ -146,6 +147,9 @@ func countSteps(b *testing.B, cmd *exec.Cmd) steps {
 			must(syscall.PtraceGetRegs(thread, &regs))
 			if regs.Rip >= from && regs.Rip < to {
 				n.own++
+				if crossing(uintptr(regs.Rip - from)) {
+					n.crossing++
+				}
 			} else {
 				n.below++
 			}
@@ -162,7 +166,32 @@ func countSteps(b *testing.B, cmd *exec.Cmd) steps {
 	for _, other := range append(frozen, thread) {
 		must(syscall.PtraceDetach(other))
 	}
-	return steps{least.own - nothing.own, least.below - nothing.below}
+	return steps{least.own - nothing.own, least.crossing - nothing.crossing, least.below - nothing.below}
+}
+
+// crossing tells whether what lies at an offset in the code of this very executable
+// is the way into C and back: neither this package nor its tests wrote it.
+func crossing(offset uintptr) bool {
+	f := runtime.FuncForPC(ownText() + offset)
+	return f == nil || !strings.HasPrefix(f.Name(), "github.com/") || strings.Contains(f.Name(), "._Cfunc_")
+}
+
+// ownText is where this process has the code of its executable.
+var ownText = sync.OnceValue(func() uintptr {
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		panic(err)
+	}
+	from, _ := textIn(string(maps), executable())
+	return uintptr(from)
+})
+
+func executable() string {
+	self, err := os.Executable()
+	if err != nil {
+		panic(err)
+	}
+	return self
 }
 
 // freeze stops the other threads of a process: Go's monitor would take a call of
@@ -200,22 +229,28 @@ func ownCode(b *testing.B, cmd *exec.Cmd) (from, to uint64) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	for _, line := range strings.Split(string(maps), "\n") {
-		if f := strings.Fields(line); len(f) == 6 && f[1] == "r-xp" && f[5] == cmd.Path {
-			if _, err := fmt.Sscanf(f[0], "%x-%x", &from, &to); err != nil {
-				b.Fatal(err)
-			}
-		}
-	}
-	if to == 0 {
+	if from, to = textIn(string(maps), cmd.Path); to == 0 {
 		b.Fatalf("no code of %s in\n%s", cmd.Path, maps)
 	}
 	return from, to
 }
 
+// textIn finds the code of a program in /proc/PID/maps.
+func textIn(maps, program string) (from, to uint64) {
+	for line := range strings.Lines(maps) {
+		if f := strings.Fields(line); len(f) == 6 && f[1] == "r-xp" && f[5] == program {
+			if _, err := fmt.Sscanf(f[0], "%x-%x", &from, &to); err == nil {
+				return from, to
+			}
+		}
+	}
+	return 0, 0
+}
+
 // BenchmarkInstructions counts the instructions of a PostSend and the Polls for it,
 // beside those of the same loop in C, which is that of perftest's ib_write_lat.
-// Both run on testdata/fake.c, whose own instructions are given apart.
+// Both run on testdata/fake.c, whose own instructions are given apart, and so are
+// those of ours that are cgo's, which two empty calls of C would take too.
 func BenchmarkInstructions(b *testing.B) {
 	gcc := testenv.Need(b, "gcc")
 	loop := filepath.Join(b.TempDir(), "loop")
@@ -223,10 +258,7 @@ func BenchmarkInstructions(b *testing.B) {
 	if out, err := cc.CombinedOutput(); err != nil {
 		b.Fatalf("build loop: %v\n%s", err, out)
 	}
-	self, err := os.Executable()
-	if err != nil {
-		b.Fatal(err)
-	}
+	self := executable()
 	for _, size := range []int{1, 16} {
 		b.Run(strconv.Itoa(size), func(b *testing.B) {
 			var ours, theirs steps
@@ -241,6 +273,7 @@ func BenchmarkInstructions(b *testing.B) {
 			}
 			b.ReportMetric(float64(ours.own), "go-instr")
 			b.ReportMetric(float64(theirs.own), "c-instr")
+			b.ReportMetric(float64(ours.crossing), "cgo-instr")
 			b.ReportMetric(float64(ours.below), "driver-instr")
 			b.ReportMetric(float64(ours.own)/float64(theirs.own), "go/c")
 			b.ReportMetric(float64(ours.own-theirs.own)/float64(size), "more/request")

@@ -38,11 +38,14 @@ const (
 
 // An entry is a posted request.
 type entry struct {
-	wrid   uint64
-	bytes  uint32
-	op     uint8 // rdma.WROpcode; of receives nothing
-	inline bool
+	wrid  uint64
+	bytes uint32
+	op    uint8 // rdma.WROpcode | opInline; of receives nothing
 }
+
+// opInline is in entry.op beside the operation, which is less: the payload was
+// inline. An operation of no number below it is not posted.
+const opInline = 16
 
 type lane struct {
 	index  uint32
@@ -61,21 +64,31 @@ type lane struct {
 
 // A tally is what the completions of a lane said was executed.
 type tally struct {
-	ops    [16]uint64 // by rdma.WROpcode
-	bytes  [16]uint64
-	inline uint64
+	ops    [2 * opInline]struct{ requests, bytes uint64 } // by entry.op
 	errors uint64
 }
 
-func (t *tally) add(to *rdma.Counters) {
-	to.Writes += t.ops[rdma.WRRDMAWrite] + t.ops[rdma.WRRDMAWriteWithImm]
-	to.WriteBytes += t.bytes[rdma.WRRDMAWrite] + t.bytes[rdma.WRRDMAWriteWithImm]
-	to.Reads += t.ops[rdma.WRRDMARead]
-	to.ReadBytes += t.bytes[rdma.WRRDMARead]
-	to.Sends += t.ops[rdma.WRSend] + t.ops[rdma.WRSendWithImm] + t.ops[rdma.WRSendWithInv]
-	to.SendBytes += t.bytes[rdma.WRSend] + t.bytes[rdma.WRSendWithImm] + t.bytes[rdma.WRSendWithInv]
-	to.Atomics += t.ops[rdma.WRAtomicCmpAndSwp] + t.ops[rdma.WRAtomicFetchAndAdd]
-	to.Inline += t.inline
+// add counts a request that was executed.
+func (t *tally) add(e *entry) {
+	o := &t.ops[e.op%uint8(len(t.ops))]
+	o.requests++
+	o.bytes += uint64(e.bytes)
+}
+
+// report adds what was counted.
+func (t *tally) report(to *rdma.Counters) {
+	requests := func(op rdma.WROpcode) uint64 { return t.ops[op].requests + t.ops[op|opInline].requests }
+	bytes := func(op rdma.WROpcode) uint64 { return t.ops[op].bytes + t.ops[op|opInline].bytes }
+	to.Writes += requests(rdma.WRRDMAWrite) + requests(rdma.WRRDMAWriteWithImm)
+	to.WriteBytes += bytes(rdma.WRRDMAWrite) + bytes(rdma.WRRDMAWriteWithImm)
+	to.Reads += requests(rdma.WRRDMARead)
+	to.ReadBytes += bytes(rdma.WRRDMARead)
+	to.Sends += requests(rdma.WRSend) + requests(rdma.WRSendWithImm) + requests(rdma.WRSendWithInv)
+	to.SendBytes += bytes(rdma.WRSend) + bytes(rdma.WRSendWithImm) + bytes(rdma.WRSendWithInv)
+	to.Atomics += requests(rdma.WRAtomicCmpAndSwp) + requests(rdma.WRAtomicFetchAndAdd)
+	for i := range t.ops[opInline:] {
+		to.Inline += t.ops[opInline+i].requests
+	}
 	to.Errors += t.errors
 }
 
@@ -88,35 +101,29 @@ func (l *lane) at(seq uint64) *entry { return &l.ring[seq&uint64(len(l.ring)-1)]
 // id is the identity under which the device gets a request.
 func (l *lane) id(seq uint64) uint64 { return seq<<laneBits | uint64(l.index) }
 
-// retire ends the requests up to the one whose completion came, and gives that
-// one. It is false for a request that the lane knows nothing of (any more).
-func (l *lane) retire(id uint64, ok bool) (entry, bool) {
-	tail, head := l.tail.Load(), l.head.Load()
+// retire ends the requests up to the one whose completion came, and gives the
+// program's identity of that one. It is false for a request that the lane knows
+// nothing of (any more).
+func (l *lane) retire(id uint64, ok bool) (wrid uint64, known bool) {
+	tail := l.tail.Load()
 	seq := tail + (id>>laneBits-tail)&seqMask
-	if seq >= head {
-		return entry{}, false
+	if seq >= l.head.Load() {
+		return 0, false
 	}
+	e := l.at(seq)
 	if l.send {
-		for s := tail; s < seq; s++ {
-			l.done(l.at(s))
+		for ; tail != seq; tail++ {
+			l.count.add(l.at(tail))
 		}
 		if ok {
-			l.done(l.at(seq))
+			l.count.add(e)
 		} else {
 			l.count.errors++
 		}
 	}
-	e := *l.at(seq)
+	wrid = e.wrid // before it may be overwritten
 	l.tail.Store(seq + 1)
-	return e, true
-}
-
-func (l *lane) done(e *entry) {
-	l.count.ops[e.op&15]++
-	l.count.bytes[e.op&15] += uint64(e.bytes)
-	if e.inline {
-		l.count.inline++
-	}
+	return wrid, true
 }
 
 // forget drops everything that is posted: its completions will not be known.
@@ -133,12 +140,10 @@ type lanes struct {
 
 // of is the lane that an identity names, nil for none.
 func (t *lanes) of(id uint64) *lane {
-	table := t.table.Load()
-	if table == nil {
-		return nil
-	}
-	if i := id & laneMask; i < uint64(len(*table)) {
-		return (*table)[i].Load()
+	if table := t.table.Load(); table != nil {
+		if i := id & laneMask; i < uint64(len(*table)) {
+			return (*table)[i].Load()
+		}
 	}
 	return nil
 }

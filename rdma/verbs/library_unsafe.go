@@ -3,11 +3,6 @@ package verbs
 /*
 #cgo CFLAGS: -Wall
 #cgo linux LDFLAGS: -ldl
-#cgo nocallback gv_post_send
-#cgo nocallback gv_post_recv
-#cgo nocallback gv_post_srq_recv
-#cgo nocallback gv_poll_cq
-#cgo nocallback gv_poll_cq_ex
 #include <stdlib.h>
 #include "shim.h"
 */

@@ -158,7 +158,7 @@ func (q *queuePair) layOutMkey(to *sendWR, wr *rdma.SendWR) error {
 	if !ok {
 		return errFull(op + ": layout")
 	}
-	to.opcode, to.sgList, to.numSGE = wrDriver1, 0, 0
+	to.opcode, to.numSGE = wrDriver1, 0
 	to.mw, to.bindAddr, to.bindLen, to.bindAcc = uint64(k.h), at, uint64(n), uint32(l.Access)
 	if strided {
 		to.mwRKey = l.Repeat

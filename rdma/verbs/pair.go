@@ -43,6 +43,7 @@ type queuePair struct {
 	send     *lane // nil without a send queue
 	sendOK   bool  // the state takes sends
 	sends    batch[sendWR]
+	plain    uint32 // operations, as bits, that layOutData lays out
 	batches  atomic.Uint64
 	layout   layoutBuffer
 	target   rdma.DCTarget // of a DCI's last request
@@ -175,6 +176,13 @@ func (q *queuePair) addLanes() error {
 			return err
 		}
 		q.sends.sge = max(1, q.init.Cap.MaxSendSGE)
+		switch {
+		case q.init.Cap.MaxSendSGE == 0:
+		case q.init.Type == rdma.RC:
+			q.plain = dataOps
+		case q.init.Type == rdma.UC:
+			q.plain = dataOps &^ (1 << rdma.WRRDMARead)
+		}
 		q.sends.inline = (q.init.Cap.MaxInlineData + 7) &^ 7
 	}
 	if q.recvCQ != nil && q.srq == nil {
@@ -405,7 +413,7 @@ func (q *queuePair) counters(sum *rdma.Counters) {
 	sum.Batches += q.batches.Load()
 	sum.DCConnects += q.connects.Load()
 	q.sendCQ.mu.Lock()
-	q.send.count.add(sum)
+	q.send.count.report(sum)
 	q.sendCQ.mu.Unlock()
 }
 

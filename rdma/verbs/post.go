@@ -17,22 +17,35 @@ func (q *queuePair) PostSend(wrs []rdma.SendWR) (int, error) {
 		return 0, invalid(op, "%v has no send queue", q.init.Type)
 	}
 	q.sendMu.Lock()
-	defer q.sendMu.Unlock()
-	if !q.sendOK {
-		return 0, q.refused(op)
-	}
-	taken := 0
-	for taken < len(wrs) {
-		n, err := q.postSends(wrs[taken:])
-		if taken += n; err != nil {
-			if taken > 0 {
-				q.batches.Add(1)
-			}
-			return taken, err
+	taken, err := 0, error(nil)
+	switch l, b := q.send, &q.sends; {
+	case !q.sendOK:
+		err = q.refused(op)
+	case len(wrs) <= len(b.wrs) && len(wrs) <= l.free() && layOutData(l, b, q.plain, 0, wrs) == len(wrs):
+		taken, err = q.commit(wrs) // as most are
+	default:
+		for n := 0; taken < len(wrs) && err == nil; taken += n {
+			n, err = q.postSends(wrs[taken:])
 		}
 	}
-	q.batches.Add(1)
-	return taken, nil
+	if taken > 0 {
+		q.batches.Add(1)
+	}
+	q.sendMu.Unlock()
+	return taken, err
+}
+
+// commit posts requests that were laid out in the batch and in the ring.
+func (q *queuePair) commit(wrs []rdma.SendWR) (taken int, err error) {
+	// The entries must be there before the device can complete one.
+	head := q.send.head.Load()
+	q.send.head.Store(head + uint64(len(wrs)))
+	taken, rc := q.submit(&q.sends, len(wrs), wrs)
+	if rc != 0 {
+		q.send.head.Store(head + uint64(taken))
+		err = failed("post_send", rc, "")
+	}
+	return taken, err
 }
 
 // refused is the error of a post in a state that does not take it.
@@ -54,40 +67,41 @@ func (q *queuePair) postSends(wrs []rdma.SendWR) (int, error) {
 	head := l.head.Load()
 	var bad error
 	n := 0
-	for n < limit {
+	for {
+		if n = layOutData(l, b, q.plain, n, wrs[:limit]); n == limit {
+			break
+		}
 		if bad = q.layOut(n, head+uint64(n), &wrs[n]); bad != nil {
 			break
 		}
-		if n++; wrs[n-1].Opcode == rdma.WRBindMW || wrs[n-1].Opcode == rdma.WRRegMkey {
+		if n++; n == limit || wrs[n-1].Opcode == rdma.WRBindMW || wrs[n-1].Opcode == rdma.WRRegMkey {
 			break // what follows may need the window's new key, or room for another layout
 		}
 	}
 	if n == 0 {
 		return 0, bad
 	}
-	// The entries must be there before the device can complete one.
-	l.head.Store(head + uint64(n))
-	last := &b.wrs[n-1]
-	last.next = 0
 	var w *window
 	if wrs[n-1].Opcode == rdma.WRBindMW {
 		w = wrs[n-1].MW.(*window)
 		w.mu.Lock()
-		last.mw = uint64(w.h)
+		b.wrs[n-1].mw = uint64(w.h)
 	}
-	taken, rc := q.submit(b, n, wrs[:n])
-	if rc != 0 {
-		l.head.Store(head + uint64(taken))
-		bad = failed("post_send", rc, "")
-	}
+	taken, err := q.commit(wrs[:n])
 	if w != nil {
 		if taken == n {
 			w.bound(q, wrs[n-1].RKey)
 		}
 		w.mu.Unlock()
 	}
+	if err != nil {
+		return taken, err
+	}
 	return taken, bad
 }
+
+// dataOps are the operations whose requests a connected queue pair lays out alike.
+const dataOps = 1<<rdma.WRRDMAWrite | 1<<rdma.WRRDMAWriteWithImm | 1<<rdma.WRSend | 1<<rdma.WRSendWithImm | 1<<rdma.WRRDMARead
 
 // layOut writes a request to its place in the batch and in the ring.
 func (q *queuePair) layOut(i int, seq uint64, wr *rdma.SendWR) error {
@@ -97,10 +111,8 @@ func (q *queuePair) layOut(i int, seq uint64, wr *rdma.SendWR) error {
 	if len(wr.SGL) > b.sge || len(wr.SGL) > q.init.Cap.MaxSendSGE {
 		return invalid(op, "%d scatter entries: the queue pair has %d", len(wr.SGL), q.init.Cap.MaxSendSGE)
 	}
-	*to = sendWR{
-		wrID: q.send.id(seq), next: b.after(i), numSGE: int32(len(wr.SGL)), sgList: b.scatter(i, wr.SGL),
-		opcode: uint32(wr.Opcode), flags: uint32(wr.Flags),
-	}
+	*to = sendWR{wrHead: to.wrHead, flags: uint32(wr.Flags)}
+	to.wrID, to.opcode, to.numSGE = q.send.id(seq), uint32(wr.Opcode), b.scatter(i, wr.SGL)
 	var bytes uint64
 	if wr.Flags&rdma.SendInline != 0 && wr.Inline != nil {
 		bytes = uint64(len(wr.Inline))
@@ -114,10 +126,7 @@ func (q *queuePair) layOut(i int, seq uint64, wr *rdma.SendWR) error {
 			return invalid(op, "%d bytes inline: the queue pair has %d", bytes, q.init.Cap.MaxInlineData)
 		}
 		if wr.Inline != nil {
-			to.sgList, to.numSGE = 0, 0
-			if len(wr.Inline) > 0 {
-				to.sgList, to.numSGE = b.payload(i, wr.Inline), 1
-			}
+			to.numSGE = b.payload(i, wr.Inline)
 		}
 	}
 	switch wr.Opcode {
@@ -169,7 +178,11 @@ func (q *queuePair) layOut(i int, seq uint64, wr *rdma.SendWR) error {
 			return err
 		}
 	}
-	*q.send.at(seq) = entry{wrid: wr.WRID, bytes: uint32(bytes), op: uint8(min(wr.Opcode, opRegMkey)), inline: wr.Flags&rdma.SendInline != 0}
+	e := entry{wrid: wr.WRID, bytes: uint32(bytes), op: uint8(min(wr.Opcode, opRegMkey))}
+	if wr.Flags&rdma.SendInline != 0 {
+		e.op |= opInline
+	}
+	*q.send.at(seq) = e
 	return nil
 }
 
@@ -234,7 +247,6 @@ func (q *queuePair) PostRecv(wrs []rdma.RecvWR) (int, error) {
 		}
 		if n > 0 {
 			l.head.Store(head + uint64(n))
-			b.wrs[n-1].next = 0
 			done, rc := postRecv(q.h, b, n)
 			if rc != 0 {
 				l.head.Store(head + uint64(done))

@@ -79,34 +79,30 @@ func (c *deviceContext) createCQ(op string, attr rdma.CQInitAttr, extended bool)
 // Poll moves completions out in one call of C for up to batchLimit of them.
 func (q *completionQueue) Poll(wc []rdma.WC) (int, error) {
 	q.mu.Lock()
-	defer q.mu.Unlock()
-	if err := q.usable(); err != nil {
-		return 0, err
+	got, more, err := 0, true, q.usable()
+	if q.extended && err == nil {
+		got, err = q.pollExtended(len(wc), func(i int, e *rdma.WCEx) { wc[i] = e.WC })
+		more = false
 	}
-	if q.extended {
-		return q.pollExtended(len(wc), func(i int, e *rdma.WCEx) { wc[i] = e.WC })
-	}
-	return q.poll(len(wc), func(i int) *rdma.WC { return &wc[i] })
-}
-
-// poll translates completions into the places that at gives.
-func (q *completionQueue) poll(limit int, at func(int) *rdma.WC) (int, error) {
-	got := 0
-	for got < limit {
-		ask := q.room(limit - got)
+	for more && err == nil && got < len(wc) {
+		ask := q.room(len(wc) - got)
 		n := q.harvest.poll(q.h, ask)
 		if n < 0 {
-			return got, q.fail(n)
-		}
-		for i := range q.harvest.wcs[:n] {
-			if q.translate(&q.harvest.wcs[i], at(got)) {
-				got++
-			}
-		}
-		if n < ask {
+			err = q.fail(n)
 			break
 		}
+		got += q.translateAll(q.harvest.wcs[:n], wc[got:])
+		more = n == ask
 	}
+	if got == 0 && err == nil {
+		_, err = q.found(0)
+	}
+	q.mu.Unlock()
+	return got, err
+}
+
+// found is the end of a poll: one that found nothing tells of a device that is no more.
+func (q *completionQueue) found(got int) (int, error) {
 	if got == 0 {
 		if err := q.c.dead.Load(); err != nil {
 			return 0, err
@@ -117,9 +113,10 @@ func (q *completionQueue) poll(limit int, at func(int) *rdma.WC) (int, error) {
 
 // room is how many completions the next call may bring.
 func (q *completionQueue) room(want int) int {
-	if want > len(q.harvest.wcs) {
-		q.harvest.reserve(want) // without memory it stays as it is
+	if want <= len(q.harvest.wcs) {
+		return want
 	}
+	q.harvest.reserve(want) // without memory it stays as it is
 	return min(want, len(q.harvest.wcs))
 }
 
@@ -138,6 +135,58 @@ func (q *completionQueue) fail(rc int) error {
 	e := &rdma.OpError{Op: "poll_cq", Detail: "the library answers " + strconv.Itoa(rc), Err: syscall.EIO}
 	q.broken.CompareAndSwap(nil, e)
 	return q.broken.Load()
+}
+
+// translateAll makes completions what the program knows and gives how many that are.
+// Most are of requests that were executed: those are retired here, lane by lane, as
+// lane.retire does it one by one.
+func (q *completionQueue) translateAll(raws []rawWC, wc []rdma.WC) (got int) {
+	var l *lane
+	var next, tail, outstanding uint64 // of the lane: the next's identity, its number, and how many there are
+	for i := range raws {
+		raw, to := &raws[i], &wc[got]
+		behind := raw.wrID - next // whom it is behind, in units of an identity
+		if l == nil || behind&laneMask != 0 {
+			if l != nil {
+				l.tail.Store(tail)
+			}
+			if l = q.c.lanes.of(raw.wrID); l != nil {
+				tail = l.tail.Load()
+				next, outstanding = l.id(tail), l.head.Load()-tail
+				behind = raw.wrID - next
+			}
+		}
+		if l == nil || !l.send || raw.status != uint32(rdma.WCSuccess) || raw.opcode >= uint32(rdma.WCRecv) {
+			if l != nil {
+				l.tail.Store(tail)
+				l = nil
+			}
+			if q.translate(raw, to) {
+				got++
+			}
+			continue
+		}
+		behind >>= laneBits
+		if behind >= outstanding {
+			continue
+		}
+		outstanding -= behind + 1
+		next += (behind + 1) << laneBits
+		for ; behind > 0; behind-- {
+			l.count.add(l.at(tail))
+			tail++
+		}
+		e := l.at(tail)
+		l.count.add(e)
+		tail++
+		*to = rdma.WC{}
+		to.WRID, to.Opcode, to.VendorErr, to.ByteLen, to.QPNum = e.wrid, rdma.WCOpcode(raw.opcode), raw.vendorErr, raw.byteLen, raw.qpNum
+		got++
+	}
+	if l != nil {
+		l.tail.Store(tail) // the entries may be overwritten from here on
+	}
+	return got
 }
 
 // translate makes a completion what the program knows. It is false for one of a
@@ -168,11 +217,11 @@ func (q *completionQueue) translate(raw *rawWC, wc *rdma.WC) bool {
 			pair = q.c.elsewhere
 		}
 	} else {
-		e, ok := l.retire(raw.wrID, status == rdma.WCSuccess)
+		wrid, ok := l.retire(raw.wrID, status == rdma.WCSuccess)
 		if !ok {
 			return false
 		}
-		wc.WRID = e.wrid
+		wc.WRID = wrid
 	}
 	if status != rdma.WCSuccess {
 		// A failed send of a datagram or of UC stops only the send queue (SQE).
@@ -225,7 +274,23 @@ func (q *completionQueue) PollEx(wc []rdma.WCEx) (int, error) {
 	}
 	if !q.extended {
 		clear(wc)
-		return q.poll(len(wc), func(i int) *rdma.WC { return &wc[i].WC })
+		got := 0
+		for got < len(wc) {
+			ask := q.room(len(wc) - got)
+			n := q.harvest.poll(q.h, ask)
+			if n < 0 {
+				return got, q.fail(n)
+			}
+			for i := range n {
+				if q.translate(&q.harvest.wcs[i], &wc[got].WC) {
+					got++
+				}
+			}
+			if n < ask {
+				break
+			}
+		}
+		return q.found(got)
 	}
 	return q.pollExtended(len(wc), func(i int, e *rdma.WCEx) { wc[i] = *e })
 }
@@ -253,12 +318,7 @@ func (q *completionQueue) pollExtended(limit int, put func(int, *rdma.WCEx)) (in
 			break
 		}
 	}
-	if got == 0 {
-		if err := q.c.dead.Load(); err != nil {
-			return 0, err
-		}
-	}
-	return got, nil
+	return q.found(got)
 }
 
 // broke is called when the device says that the queue was overrun: completions

@@ -164,7 +164,6 @@ func (s *sharedQueue) PostRecv(wrs []rdma.RecvWR) (int, error) {
 			n++
 		}
 		if n > 0 {
-			b.wrs[n-1].next = 0
 			done, rc := postSRQ(s.h, b, n)
 			if rc != 0 {
 				bad = failed(op, rc, "")

@@ -196,7 +196,7 @@ func (s *sharedQueue) layOutOp(i int, seq uint64, wr *rdma.OpsWR, adds int) (pla
 		place = s.free[len(s.free)-1-adds]
 		to.recvID = uint64(place)<<laneBits | uint64(s.lane.index)
 		to.tag, to.mask = wr.Tag, wr.Mask
-		to.sgl, to.numSGE = t.batch.scatter(i, wr.SGL), int32(len(wr.SGL))
+		to.sgl, to.numSGE = t.batch.place(i), t.batch.scatter(i, wr.SGL)
 	case rdma.OpDel:
 		e, there := t.entries[wr.Handle]
 		if !there {

@@ -7,7 +7,8 @@ package verbs
 import "C"
 
 import (
-	"encoding/binary"
+	"math/bits"
+	"runtime"
 	"unsafe"
 
 	"github.com/gorun-mpi/gorun/rdma"
@@ -17,12 +18,18 @@ import (
 // the same of the C side). Pointers are integers here: they all lead to C
 // memory or are addresses of the device's.
 
+// A wrHead is how requests of both kinds begin. Those of a batch are linked once and
+// for all, and each has its list in one place.
+type wrHead struct {
+	wrID   uint64
+	next   uintptr
+	sgList uintptr
+	numSGE int32
+	opcode uint32 // of receives nothing
+}
+
 type sendWR struct {
-	wrID     uint64
-	next     uintptr
-	sgList   uintptr
-	numSGE   int32
-	opcode   uint32
+	wrHead
 	flags    uint32
 	imm      uint32    // in network byte order; or the key to invalidate
 	addr     uint64    // remote address; or the address handle
@@ -43,11 +50,7 @@ type sendWR struct {
 }
 
 type recvWR struct {
-	wrID   uint64
-	next   uintptr
-	sgList uintptr
-	numSGE int32
-	_      uint32
+	wrHead
 }
 
 type rawWC struct {
@@ -115,6 +118,14 @@ func (b *batch[W]) reserve(n int) bool {
 	b.sgl = unsafe.Slice((*rdma.SGE)(after), n*b.sge)
 	after = unsafe.Add(after, n*b.sge*int(unsafe.Sizeof(rdma.SGE{})))
 	b.bytes = unsafe.Slice((*byte)(after), n*b.inline)
+	if _, ops := any(&w).(*opWR); !ops {
+		for i := range n {
+			b.head(i).sgList = b.place(i)
+			if i+1 < n {
+				b.head(i).next = uintptr(unsafe.Pointer(b.head(i + 1)))
+			}
+		}
+	}
 	return true
 }
 
@@ -123,41 +134,95 @@ func (b *batch[W]) free() {
 	b.memory, b.wrs, b.sgl, b.bytes = nil, nil, nil, nil
 }
 
-// scatter copies a request's list to its place and gives that.
-func (b *batch[W]) scatter(i int, sgl []rdma.SGE) uintptr {
-	if len(sgl) == 0 {
-		return 0
-	}
-	to := b.sgl[i*b.sge : (i+1)*b.sge]
-	copy(to, sgl)
-	return uintptr(unsafe.Pointer(&to[0]))
+// place is the address of request i's scatter list.
+func (b *batch[W]) place(i int) uintptr { return uintptr(unsafe.Pointer(&b.sgl[i*b.sge])) }
+
+// head is how request i begins, which is no operation on a list of tags.
+func (b *batch[W]) head(i int) *wrHead { return (*wrHead)(unsafe.Pointer(&b.wrs[i])) }
+
+// scatter copies a request's list to its place and gives its length.
+func (b *batch[W]) scatter(i int, sgl []rdma.SGE) int32 {
+	return int32(copy(b.sgl[i*b.sge:(i+1)*b.sge], sgl))
 }
 
-// payload copies a request's inline bytes to their place and gives the list of
-// one entry that names it.
-func (b *batch[W]) payload(i int, p []byte) uintptr {
+// payload copies a request's inline bytes to their place, makes its list the one
+// entry that names them, and gives the length of that.
+func (b *batch[W]) payload(i int, p []byte) int32 {
+	if len(p) == 0 {
+		return 0
+	}
 	to := b.bytes[i*b.inline : (i+1)*b.inline]
 	copy(to, p)
 	b.sgl[i*b.sge] = rdma.SGE{Addr: addressOf(to), Length: uint32(len(p))}
-	return uintptr(unsafe.Pointer(&b.sgl[i*b.sge]))
+	return 1
 }
 
 // list is what C gets: an integer, for which cgo has nothing to check.
 func (b *batch[W]) list() C.uintptr_t { return C.uintptr_t(uintptr(b.memory)) }
 
+// end makes request n-1 the last of the list and gives what followed it.
+func (b *batch[W]) end(n int) (next uintptr) {
+	last := b.head(n - 1)
+	next, last.next = last.next, 0
+	return next
+}
+
+// layOutData writes the requests from n on to their places in the batch and in the
+// ring, up to the first that is not of plain, or is inline, or has too long a list, and
+// gives the index of that. What libibverbs does not read of a request stays from an
+// earlier one.
+func layOutData(l *lane, b *batch[sendWR], plain uint32, n int, wrs []rdma.SendWR) int {
+	if n >= len(wrs) {
+		return n
+	}
+	id, ring, sge := l.id(l.head.Load()+uint64(n)), l.ring, b.sge
+	w, list := unsafe.Pointer(&b.wrs[n]), unsafe.Pointer(&b.sgl[n*sge])
+	for ; n < len(wrs); n++ {
+		wr := &wrs[n]
+		sgl := wr.SGL
+		if wr.Opcode >= 32 || plain>>(wr.Opcode&31)&1 == 0 || wr.Flags&rdma.SendInline != 0 || len(sgl) > sge {
+			break
+		}
+		to := (*sendWR)(w)
+		to.wrID, to.numSGE = id, int32(len(sgl))
+		to.opcode, to.flags, to.imm = uint32(wr.Opcode), uint32(wr.Flags), network(wr.ImmData)
+		to.addr, to.rkey[0] = wr.RemoteAddr, wr.RKey
+		bytes := uint32(0)
+		for i := range sgl {
+			*(*rdma.SGE)(unsafe.Add(list, i*int(unsafe.Sizeof(sgl[i])))) = sgl[i]
+			bytes += sgl[i].Length
+		}
+		e := &ring[id>>laneBits&uint64(len(ring)-1)]
+		e.wrid, e.bytes, e.op = wr.WRID, bytes, uint8(wr.Opcode)
+		id += 1 << laneBits
+		w = unsafe.Add(w, unsafe.Sizeof(*to))
+		list = unsafe.Add(list, uintptr(sge)*unsafe.Sizeof(sgl[0]))
+	}
+	return n
+}
+
 // results takes apart what a post returned.
 func results(r C.uint64_t) (taken int, rc C.int) { return int(uint32(r)), C.int(r >> 32) }
 
 func postSend(qp handle, b *batch[sendWR], n int) (int, C.int) {
-	return results(C.gv_post_send(qp, b.list(), C.uint32_t(n)))
+	next := b.end(n)
+	r := C.gv_post_send(qp, b.list(), C.uint32_t(n))
+	b.head(n - 1).next = next
+	return results(r)
 }
 
 func postRecv(qp handle, b *batch[recvWR], n int) (int, C.int) {
-	return results(C.gv_post_recv(qp, b.list(), C.uint32_t(n)))
+	next := b.end(n)
+	r := C.gv_post_recv(qp, b.list(), C.uint32_t(n))
+	b.head(n - 1).next = next
+	return results(r)
 }
 
 func postSRQ(srq handle, b *batch[recvWR], n int) (int, C.int) {
-	return results(C.gv_post_srq_recv(srq, b.list(), C.uint32_t(n)))
+	next := b.end(n)
+	r := C.gv_post_srq_recv(srq, b.list(), C.uint32_t(n))
+	b.head(n - 1).next = next
+	return results(r)
 }
 
 // A harvest is C memory into which a poll moves completions.
@@ -199,24 +264,20 @@ func (h *harvest) pollEx(cq handle, n int, timestamps, tags bool) int {
 
 // network turns immediate data to or from the byte order in which verbs has it.
 func network(v uint32) uint32 {
-	var b [4]byte
-	binary.NativeEndian.PutUint32(b[:], v)
-	return binary.BigEndian.Uint32(b[:])
+	if bigEndian {
+		return v
+	}
+	return bits.ReverseBytes32(v)
 }
+
+const bigEndian = runtime.GOARCH == "ppc64" || runtime.GOARCH == "s390x" || runtime.GOARCH == "mips64"
 
 // receive writes a receive to its place in the batch.
 func receive(b *batch[recvWR], i int, id uint64, sgl []rdma.SGE, most int) error {
 	if len(sgl) > most {
 		return invalid("post_recv", "%d scatter entries: the queue has %d", len(sgl), most)
 	}
-	b.wrs[i] = recvWR{wrID: id, next: b.after(i), sgList: b.scatter(i, sgl), numSGE: int32(len(sgl))}
+	w := &b.wrs[i]
+	w.wrID, w.numSGE = id, b.scatter(i, sgl)
 	return nil
-}
-
-// after is the address of the place behind request i, 0 behind the last.
-func (b *batch[W]) after(i int) uintptr {
-	if i+1 == len(b.wrs) {
-		return 0
-	}
-	return uintptr(unsafe.Pointer(&b.wrs[i+1]))
 }

@@ -7,9 +7,11 @@
 //	FAKE_EVENT=8                     the next post raises this asynchronous event
 //	FAKE_GONE=1                      the next post ends the file of the events
 //	FAKE_STALE=1                     the next poll also gives a completion of no request
+//	FAKE_SUM=1                       the byte_len of a request's completion is a sum over all that it says
 
 #define _GNU_SOURCE // for pipe2
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <infiniband/verbs.h>
@@ -88,10 +90,39 @@ static int complete(struct ibv_cq *to, uint64_t id, uint32_t num, int opcode, in
 	return 0;
 }
 
+static uint32_t mix(uint32_t sum, uint64_t v) { return (sum ^ (uint32_t)v ^ (uint32_t)(v >> 32)) * 16777619; }
+
+// sum_of is over what a device reads of a request.
+static uint32_t sum_of(const struct ibv_send_wr *wr) {
+	uint32_t sum = mix(mix(2166136261, wr->opcode), wr->send_flags);
+	for (int i = 0; i < wr->num_sge; i++) {
+		const struct ibv_sge *s = &wr->sg_list[i];
+		if (wr->send_flags & IBV_SEND_INLINE)
+			for (uint32_t k = 0; k < s->length; k++)
+				sum = mix(sum, ((const uint8_t *)s->addr)[k]);
+		else
+			sum = mix(mix(mix(sum, s->addr), s->length), s->lkey);
+	}
+	switch (wr->opcode) {
+	case IBV_WR_RDMA_WRITE_WITH_IMM:
+		sum = mix(sum, ntohl(wr->imm_data));
+	case IBV_WR_RDMA_WRITE:
+	case IBV_WR_RDMA_READ:
+		return mix(mix(sum, wr->wr.rdma.remote_addr), wr->wr.rdma.rkey);
+	case IBV_WR_SEND_WITH_IMM:
+		return mix(sum, ntohl(wr->imm_data));
+	case IBV_WR_ATOMIC_CMP_AND_SWP:
+	case IBV_WR_ATOMIC_FETCH_AND_ADD:
+		return mix(mix(mix(mix(sum, wr->wr.atomic.remote_addr), wr->wr.atomic.compare_add), wr->wr.atomic.swap), wr->wr.atomic.rkey);
+	default:
+		return sum;
+	}
+}
+
 static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad) {
 	static const int opcodes[] = {IBV_WC_RDMA_WRITE, IBV_WC_RDMA_WRITE, IBV_WC_SEND, IBV_WC_SEND, IBV_WC_RDMA_READ, IBV_WC_COMP_SWAP, IBV_WC_FETCH_ADD};
 	int take = getenv("FAKE_TAKE") != NULL ? atoi(getenv("FAKE_TAKE")) : -1;
-	int rc = result("post_send");
+	int rc = result("post_send"), sums = getenv("FAKE_SUM") != NULL;
 	if (getenv("FAKE_EVENT") != NULL || getenv("FAKE_GONE") != NULL)
 		raise_events(qp);
 	for (; wr != NULL; wr = wr->next) {
@@ -99,6 +130,10 @@ static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_
 			rc = ENOMEM;
 		if (rc == 0 && ((wr->send_flags & IBV_SEND_SIGNALED) || ((struct pair *)qp)->sig_all))
 			rc = complete(qp->send_cq, wr->wr_id, qp->qp_num, opcodes[wr->opcode % 7], IBV_WC_SUCCESS);
+		if (rc == 0 && sums) {
+			struct queue *q = (struct queue *)qp->send_cq;
+			q->wc[(q->head - 1) % ENTRIES].byte_len = sum_of(wr);
+		}
 		if (rc != 0) {
 			*bad = wr;
 			return rc;
