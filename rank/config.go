@@ -1,7 +1,9 @@
 package rank
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"os"
 	"strconv"
 	"strings"
@@ -28,6 +30,11 @@ type Config struct {
 	// protocols change at; nil reads the file that the environment names, or is
 	// the table that is built in. All ranks have the same.
 	Tuning *coll.Table
+	// QPMemory is the budget of a host for queue pairs, in bytes: when its ranks could come
+	// to take more with one to each peer for messages, collectives and windows each, they talk
+	// over dynamic connections instead, where the device has them. 0 is what the environment
+	// says, else 256 MiB; -1 is none at all. All ranks have the same.
+	QPMemory int64
 	// Verbose has rank 0 tell which algorithm and protocol its collectives and
 	// messages take, and why, each at its first use: to Log, or on standard
 	// error where Log is nil. The environment may ask for it too, on standard
@@ -89,8 +96,26 @@ type Environment struct {
 	// Tuning is the file with the table that selects collectives' algorithms;
 	// empty: the built-in one (GORUN_TUNING).
 	Tuning string
+	// QPMemory is Config.QPMemory (GORUN_QP_MEMORY, where 0 is none at all); 0: not set.
+	QPMemory int64
 	// Verbose is Config.Verbose (GORUN_VERBOSE=1, which gorun -v sets).
 	Verbose bool
+}
+
+// parseMemory reads a number of bytes: 4096, 64K, 256MiB, 2g.
+func parseMemory(text string) (int64, error) {
+	number := strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(text), "b"), "i")
+	shift := 0
+	if n := len(number); n > 0 {
+		if at := strings.IndexByte("kmgt", number[n-1]); at >= 0 {
+			number, shift = number[:n-1], 10*(at+1)
+		}
+	}
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || n < 0 || n > math.MaxInt64>>shift || shift == 0 && strings.HasSuffix(strings.ToLower(text), "i") {
+		return 0, errors.New("want a number of bytes, as 4096, 64K, 256M or 2G")
+	}
+	return n << shift, nil
 }
 
 // FromEnviron reads what a launcher left in environ, as os.Environ gives it.
@@ -119,6 +144,14 @@ func FromEnviron(environ []string) (Environment, error) {
 	if value := vars["GORUN_VERBOSE"]; value != "" {
 		if env.Verbose, err = strconv.ParseBool(value); err != nil {
 			return env, fmt.Errorf("GORUN_VERBOSE=%s: want 1 or 0", value)
+		}
+	}
+	if value := vars["GORUN_QP_MEMORY"]; value != "" {
+		if env.QPMemory, err = parseMemory(value); err != nil {
+			return env, fmt.Errorf("GORUN_QP_MEMORY=%s: %w", value, err)
+		}
+		if env.QPMemory == 0 {
+			env.QPMemory = -1
 		}
 	}
 	env.Job, env.Gorun = vars["GORUN_JOB"]

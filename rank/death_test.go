@@ -219,13 +219,16 @@ func TestDeath(t *testing.T) {
 			name    string
 			hosts   []int
 			foreign bool
+			env     []string
 		}{
-			{"one host", []int{3}, false},
-			{"two hosts", []int{1, 2}, false},
-			{"foreign launcher", []int{3}, true},
+			{"one host", []int{3}, false, nil},
+			{"two hosts", []int{1, 2}, false, nil},
+			{"foreign launcher", []int{3}, true, nil},
+			{"one host, over the budget", []int{3}, false, overEveryBudget},
+			{"two hosts, over the budget", []int{1, 2}, false, overEveryBudget},
 		} {
 			t.Run(name+"/"+tt.name, func(t *testing.T) {
-				j := &job{program: name, hosts: tt.hosts, foreign: tt.foreign}
+				j := &job{program: name, hosts: tt.hosts, foreign: tt.foreign, env: tt.env}
 				j.start(t)
 				for r := range 3 {
 					j.until(t, r, "ready")

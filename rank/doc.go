@@ -27,9 +27,10 @@
 // A rank learns its place from the environment: PMI_FD, PMI_RANK and PMI_SIZE,
 // which gorun, MPICH's mpiexec and Slurm's srun set, and GORUN_*, which gorun
 // adds. Without them the program is a world of one. [Init] joins the job: ranks
-// exchange cards (host, device, queue pair numbers) in one all-gather, connect a
-// queue pair for messages and one for collectives with every other rank, and
-// meet in a fence.
+// exchange cards (host, device, where they take mail) in one all-gather. Connections are made
+// when they are first needed: to a peer whose memory is not mapped a queue pair for messages,
+// one for collectives and one for windows. When those of a host could come to take more than
+// [Config.QPMemory], all go over dynamic connections instead, of which a rank has few.
 //
 // # Memory
 //

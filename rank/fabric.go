@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/gorun-mpi/gorun/rank/internal/dc"
 	"github.com/gorun-mpi/gorun/rank/internal/wireup"
 	"github.com/gorun-mpi/gorun/rdma"
 	"github.com/gorun-mpi/gorun/rdma/soft"
@@ -77,7 +78,9 @@ type fabric struct {
 	pd       rdma.PD
 	all      rdma.MR // the whole address space, nil where the device cannot
 	cq       rdma.CQ // of the collectives
+	in       rdma.CQ // cq, and what comes of paths
 	queues   []rdma.QP
+	dynamic  *dc.Pool   // nil: all that goes over queue pairs has one for each peer
 	adding   sync.Mutex // one endpoint is added at a time
 }
 
@@ -180,18 +183,39 @@ const (
 func (f *fabric) openCQ(size int) (err error) {
 	f.queues = make([]rdma.QP, size)
 	if size > 1 {
-		f.cq, err = f.context.CreateCQ(min(collectiveQueue*(size-1), max(f.port.Attr.MaxCQE, 2*size)))
+		if f.cq, err = f.context.CreateCQ(min(collectiveQueue*(size-1), max(f.port.Attr.MaxCQE, 2*size))); err != nil {
+			return err
+		}
+		f.in = f.cq
 	}
-	return err
+	if f.dynamic != nil {
+		f.in = f.dynamic.CQ(f.cq)
+	}
+	return nil
 }
 
 // inline is the inline data of a collective queue pair.
 func (f *fabric) inline() int { return min(collectiveInline, f.port.Attr.MaxInlineData) }
 
+// queueAttr is how a queue pair for collectives is made.
+func (f *fabric) queueAttr() rdma.QPInitAttr {
+	return rdma.QPInitAttr{SendCQ: f.cq, RecvCQ: f.cq, Type: rdma.RC, Cap: rdma.QPCap{
+		MaxSendWR: min(collectiveQueue, f.port.Attr.MaxQPWR), MaxSendSGE: 1, MaxInlineData: f.inline()}}
+}
+
+// openPath is openQueue over dynamic connections.
+func (f *fabric) openPath(peer int) (rdma.QP, error) {
+	path, err := f.dynamic.Path(peer, f.in.(*dc.CQ), f.queueAttr().Cap.MaxSendWR)
+	if err != nil {
+		return nil, fmt.Errorf("path to rank %d: %w", peer, err)
+	}
+	f.queues[peer] = path
+	return path, nil
+}
+
 // openQueue makes the queue pair for collectives with a peer, in INIT.
 func (f *fabric) openQueue(peer int) (rdma.QP, error) {
-	qp, err := f.pd.CreateQP(rdma.QPInitAttr{SendCQ: f.cq, RecvCQ: f.cq, Type: rdma.RC, Cap: rdma.QPCap{
-		MaxSendWR: min(collectiveQueue, f.port.Attr.MaxQPWR), MaxSendSGE: 1, MaxInlineData: f.inline()}})
+	qp, err := f.pd.CreateQP(f.queueAttr())
 	if err != nil {
 		return nil, fmt.Errorf("queue pair for rank %d: %w", peer, err)
 	}
@@ -206,7 +230,7 @@ func (f *fabric) openQueue(peer int) (rdma.QP, error) {
 // closeQueues destroys the collectives' queue pairs: nothing of them reaches a
 // peer any more.
 func (f *fabric) closeQueues() error {
-	errs := []error{rdma.CloseQPs(f.queues)}
+	errs := []error{dc.CloseQPs(f.queues)}
 	clear(f.queues)
 	if f.cq != nil {
 		errs = append(errs, f.cq.Close())
@@ -218,6 +242,10 @@ func (f *fabric) closeQueues() error {
 // close closes everything in the reverse order.
 func (f *fabric) close() error {
 	errs := []error{f.closeQueues()}
+	if f.dynamic != nil {
+		errs = append(errs, f.dynamic.Close())
+		f.dynamic = nil
+	}
 	if f.all != nil {
 		errs = append(errs, f.all.Close())
 	}

@@ -2,8 +2,10 @@ package rank
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/gorun-mpi/gorun/coll"
+	"github.com/gorun-mpi/gorun/rank/internal/dc"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
@@ -75,9 +77,12 @@ type Counters struct {
 	Device     rdma.Counters // all work requests, messages and collectives alike
 	Collective coll.Counters // of all communicators, freed ones too
 	// Peers is how many other ranks this one has reached for, or has been reached by,
-	// and QueuePairs how many queue pairs it has for messages and collectives. Both
+	// and QueuePairs how many queue pairs it has for messages, collectives and windows. Both
 	// grow as they are needed; on a device that has no datagrams Init makes all.
 	Peers, QueuePairs int
+	// QueueBytes is the memory that these queue pairs take, by what the device says
+	// ([rdma.QPBytes]).
+	QueueBytes int
 }
 
 // Counters reads the counters. After Finalize they are zero.
@@ -85,7 +90,12 @@ func (w *World) Counters() Counters {
 	if w.final {
 		return Counters{}
 	}
-	n := Counters{Device: w.fabric.context.Counters(), Collective: w.past, Peers: w.size - 1, QueuePairs: w.messages.QueuePairs()}
+	n := Counters{Device: w.fabric.context.Counters(), Collective: w.past, Peers: w.size - 1}
+	for _, qp := range w.queuePairs() {
+		_, init := qp.Query()
+		n.QueuePairs++
+		n.QueueBytes += rdma.QPBytes(w.fabric.context, init)
+	}
 	if w.onDemand {
 		n.Peers = 0
 		for peer := range w.size {
@@ -94,15 +104,26 @@ func (w *World) Counters() Counters {
 			}
 		}
 	}
-	for _, qp := range w.fabric.queues {
-		if qp != nil {
-			n.QueuePairs++
-		}
-	}
 	for _, c := range w.comms {
 		add(&n.Collective, c.team.Counters())
 	}
 	return n
+}
+
+// queuePairs are all queue pairs for messages, collectives and windows.
+func (w *World) queuePairs() []rdma.QP {
+	list := append(w.messages.Queues(), w.fabric.queues...)
+	if w.rma != nil {
+		list = append(list, w.rma.Queues()...)
+	}
+	list = slices.DeleteFunc(list, func(qp rdma.QP) bool {
+		_, path := qp.(*dc.Path)
+		return qp == nil || path
+	})
+	if w.fabric.dynamic != nil {
+		list = append(list, w.fabric.dynamic.Queues()...)
+	}
+	return list
 }
 
 func add(sum *coll.Counters, n coll.Counters) {

@@ -21,7 +21,10 @@ func (w *World) connect(ctx context.Context) (err error) {
 	messages := p2p.Config{Rank: w.rank, Size: w.size, PD: w.fabric.pd, Any: w.fabric.all, Waiter: w.waiter,
 		Dead: w.watch.dead, Remote: w.watch.remote, Idle: &w.watch.sleeps, Peers: w.peers, Alone: w.place.size <= w.place.cpus, Progress: w.progressOthers}
 	if w.onDemand {
-		messages.Contact, messages.Connect, messages.Queue, messages.Mail = w.contact, w.connectQueue, w.fabric.openQueue, w.mail
+		messages.Contact, messages.Connect, messages.Queue, messages.Mail = w.contact, w.connectQueue, w.openQueue, w.mail
+	}
+	if w.fabric.dynamic != nil {
+		messages.Dynamic, messages.Reaches, messages.Answers = w.fabric.dynamic, w.isDynamic, w.answer
 	}
 	if w.adversarial && w.rank%2 == 1 {
 		messages.OwnMost = -1 // so that the suites run over shared receives too
@@ -32,7 +35,7 @@ func (w *World) connect(ctx context.Context) (err error) {
 	if err := w.fabric.openCQ(w.size); err != nil {
 		return err
 	}
-	mesh := coll.MeshConfig{PD: w.fabric.pd, CQ: w.fabric.cq, Peers: w.peers}
+	mesh := coll.MeshConfig{PD: w.fabric.pd, CQ: w.fabric.in, Peers: w.peers}
 	if w.onDemand {
 		mesh.OnDemand = (*dialer)(w)
 	} else {
@@ -105,6 +108,9 @@ func (w *World) meet(ctx context.Context, team []byte) ([][]byte, error) {
 	own.Control, own.ControlKey = w.messages.Control()
 	if w.mail != nil {
 		own.Mail = w.mail.Address()
+	}
+	if t := w.messages.Target(); t != nil {
+		own.Target = wireup.Target{Number: t.Num(), Key: w.targetKey}
 	}
 	for peer := range w.size {
 		if peer != w.rank && !w.onDemand {

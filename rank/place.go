@@ -37,6 +37,7 @@ type place struct {
 	local    int  // rank in the segment
 	size     int  // ranks in the segment
 	cpus     int  // that it may run on
+	largest  int  // ranks on the host that has most
 	sharers  int  // ranks that share these, itself included; 0: all of the segment
 	secret   []byte
 	listen   string
@@ -87,7 +88,7 @@ func gorunPlace(ctx context.Context, env *Environment, exchange wireup.Exchange,
 		return nil, errors.Join(fmt.Errorf("GORUN_SEGMENT=%d has room for %d ranks, and GORUN_LOCAL_SIZE is %d", env.SegmentFD, p.segment.Ranks(), p.size), p.close())
 	}
 	if p.size == size {
-		p.whole = true
+		p.whole, p.largest = true, size
 		return p, nil
 	}
 	// Other hosts are reached over TCP, whose secret rank 0 makes.
@@ -96,8 +97,19 @@ func gorunPlace(ctx context.Context, env *Environment, exchange wireup.Exchange,
 	if err != nil {
 		return nil, errors.Join(err, p.close())
 	}
-	p.secret = all[0].Secret
+	p.secret, p.largest = all[0].Secret, largest(all, func(g *wireup.Greeting) string { return g.Host })
 	return p, nil
+}
+
+// largest is how many ranks the place has that has most.
+func largest(all []wireup.Greeting, place func(*wireup.Greeting) string) (most int) {
+	count := make(map[string]int)
+	for i := range all {
+		at := place(&all[i])
+		count[at]++
+		most = max(most, count[at])
+	}
+	return most
 }
 
 // greet exchanges greetings; rank 0's carries a secret that it makes.
@@ -137,6 +149,7 @@ func foreignPlace(ctx context.Context, p *place, exchange wireup.Exchange, rank,
 		return nil, fmt.Errorf("%d greetings in a job of %d ranks", len(all), size)
 	}
 	p.secret, p.size = all[0].Secret, 0
+	p.largest = largest(all, func(g *wireup.Greeting) string { return g.Machine })
 	lowest := -1
 	for i := range all {
 		if all[i].Machine != own.Machine {

@@ -69,13 +69,13 @@ func (r *runner) rank(ctx context.Context, rank int, f func(context.Context, *Co
 	cfg := r.cfg.Config
 	env := Environment{SegmentFD: -1, LocalSize: 1}
 	if cfg.Environment != nil {
-		env.Emulate = cfg.Environment.Emulate
+		env.Emulate, env.QPMemory = cfg.Environment.Emulate, cfg.Environment.QPMemory
 	}
 	cfg.Environment, cfg.adversary = &env, r.cfg.Seed
 	if cfg.adversary != 0 {
 		cfg.adversary = cfg.adversary*uint64(r.size+1) + uint64(rank) // each rank misbehaves in its own way
 	}
-	cfg.place = &place{host: "localhost", identity: "run", segment: r.segment, whole: true, local: rank, size: r.size, cpus: runtime.GOMAXPROCS(0)}
+	cfg.place = &place{host: "localhost", identity: "run", segment: r.segment, whole: true, local: rank, size: r.size, largest: r.size, cpus: runtime.GOMAXPROCS(0)}
 	w, err := join(ctx, cfg, member{r.hub.Member(rank), rank}, rank, r.size, wait.Config{Scheduler: true})
 	if err != nil {
 		r.failed(ctx, rank, err)

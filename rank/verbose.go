@@ -14,6 +14,7 @@ import (
 type narrator struct {
 	world *World
 	say   func(line string)
+	logs  bool // to World.log
 	told  map[way]bool
 }
 
@@ -33,10 +34,11 @@ func (w *World) narrate(cfg *Config) {
 		return
 	}
 	say := func(line string) { fmt.Fprintf(os.Stderr, "gorun: rank 0: %s\n", line) }
-	if cfg.Verbose && cfg.Log != nil {
+	logs := cfg.Verbose && cfg.Log != nil
+	if logs {
 		say = cfg.Log
 	}
-	w.narrator = &narrator{world: w, say: say, told: make(map[way]bool)}
+	w.narrator = &narrator{world: w, say: say, logs: logs, told: make(map[way]bool)}
 }
 
 // first tells whether a way is new.

@@ -64,6 +64,11 @@ func TestVerbose(t *testing.T) {
 		if verbose {
 			want = 1
 		}
+		for r := range 2 { // a fact of the start-up
+			if says := fmt.Sprintf("rank %d: queue pairs are reliable connections, made when they are needed: up to ", r); strings.Count(all, says) != 1 {
+				t.Errorf("verbose %v: want one line that says %q:\n%s", verbose, says, all)
+			}
+		}
 		for _, says := range []string{
 			"allreduce on world: allreduce of 8 bytes on 2 ranks: ",
 			"iallgather on world: allgather of 5000 bytes on 2 ranks: ",

@@ -184,6 +184,7 @@ func (w *World) oneSided() *rma.Engine {
 		return w.rma
 	}
 	cfg := rma.Config{Rank: w.rank, Size: w.size, PD: w.fabric.pd, Any: w.fabric.all, Find: w.regions.find,
+		Dynamic: w.fabric.dynamic, Reaches: w.isDynamic,
 		Dead: w.messages.Check, Died: ErrPeerDied, Wait: w.waitFor, Idle: &w.watch.sleeps,
 		Connect: func(qp rdma.QP, rank int, number uint32) error {
 			return w.connectQueue(rank, qp, number) // Peer has reached for it

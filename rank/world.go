@@ -51,6 +51,8 @@ type World struct {
 	// demand, or nothing is on demand.
 	mail        *mail.Office
 	adversarial bool
+	targetKey   uint64 // the access key of the dynamic connections' target
+	transport   string // what goes over queue pairs, and why so
 
 	busy  uint32 // 1 while a call runs
 	final bool
@@ -168,6 +170,9 @@ func (w *World) join(ctx context.Context, cfg *Config, waiting wait.Config) (err
 		}
 		w.onDemand = true
 	}
+	if err = w.chooseTransport(cfg); err != nil {
+		return err
+	}
 	w.watch = &watch{peers: make([]local, w.size)}
 	if s, ok := w.fabric.context.(rdma.Sleeper); ok {
 		w.watch.sleeper = s
@@ -181,6 +186,12 @@ func (w *World) join(ctx context.Context, cfg *Config, waiting wait.Config) (err
 			w.rank, w.size, w.place.host, w.place.local, w.place.size, w.place.cpus, w.device, w.fabric.provider))
 	}
 	w.narrate(cfg)
+	if w.size > 1 && w.log != nil {
+		w.log(fmt.Sprintf("rank %d: %s", w.rank, w.transport))
+	}
+	if w.size > 1 && w.narrator != nil && !w.narrator.logs {
+		w.narrator.say(w.transport)
+	}
 	return w.connect(ctx)
 }
 

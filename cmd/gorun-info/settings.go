@@ -30,6 +30,7 @@ func settings() []setting {
 	return []setting{
 		{"GORUN_TUNING", "the built-in table", "a file: which algorithm each collective takes; gorun-bench --tune writes one", byUser, ""},
 		{"GORUN_VERBOSE", "0", "1: rank 0 says on standard error which ways messages and collectives take; gorun -v sets it", byUser, ""},
+		{"GORUN_QP_MEMORY", "256M", "a size: when the queue pairs of a host could come to take more, its ranks use dynamic connections (DC), of few queue pairs; 0: always", byUser, ""},
 		{"GORUN_EMULATE", "soft0", "the software RDMA devices, separated by commas; gorun --emulate sets it, under other launchers you may", byUser, ""},
 		{"GORUN_JOB", "", "the job's identity", byGorun, ""},
 		{"GORUN_HOST", "", "the host's name in the job", byGorun, ""},

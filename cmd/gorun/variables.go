@@ -43,6 +43,7 @@ func variables() []variable {
 			help: "set for the ranks, as torchrun does, unless they are set here; the port is a free one"},
 		{name: "MPIEXEC_PORT_RANGE, HYDRA_IFACE, HYDRA_RMK, HYDRA_LAUNCHER, HYDRA_LAUNCHER_EXEC, HYDRA_DEMUX, HYDRA_TOPOLIB, HYDRA_HOSTNAME_PROPAGATION",
 			help: "without meaning here, as the options of the same names"},
+		{name: "GORUN_QP_MEMORY", help: "a size, 256M if not set: when the queue pairs of a host could come to take more, ranks use dynamic connections instead; 0: always"},
 		{name: "GORUN_TUNING", help: "a table of which algorithm each collective takes, made by gorun-bench --tune; the ranks read it"},
 	}
 }

@@ -114,9 +114,12 @@ func (e *Engine) pair(l *link, purpose Purpose) (*pair, error) {
 		return p, nil
 	}
 	var err error
+	dynamic := e.isDynamic(l)
 	switch {
 	case purpose == Collectives:
 		p.qp, err = e.makeQueue(int(l.peer))
+	case dynamic:
+		p.qp, err = e.path(l)
 	case l.mapped:
 		p.qp, err = e.createQP(0, false)
 	default:
@@ -124,6 +127,12 @@ func (e *Engine) pair(l *link, purpose Purpose) (*pair, error) {
 	}
 	if err != nil {
 		return nil, fmt.Errorf("queue pair on demand: %w", err)
+	}
+	if dynamic {
+		p.offered, p.ready, p.theirs = true, true, true
+		if purpose == Messages {
+			l.qp = p.qp
+		}
 	}
 	return p, nil
 }
@@ -233,11 +242,11 @@ func (e *Engine) Survey(mapped func(peer int) bool) {
 // Met tells whether Config.Contact has been called for a peer.
 func (e *Engine) Met(peer int) bool { return e.links[peer].met }
 
-// QueuePairs is how many queue pairs the engine has made.
-func (e *Engine) QueuePairs() int { return len(e.queues()) }
-
-// queues are all queue pairs of the engine's own making.
-func (e *Engine) queues() (qps []rdma.QP) {
+// Queues are the queue pairs and paths of the engine's own making.
+func (e *Engine) Queues() (qps []rdma.QP) {
+	if e.target != nil {
+		qps = append(qps, e.target)
+	}
 	for i := range e.links {
 		l := &e.links[i]
 		switch {

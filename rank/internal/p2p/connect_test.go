@@ -28,8 +28,8 @@ func TestConnectsOnDemand(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			over(t, onDemand, []int{3, 16}, func(ctx context.Context, p *peer) error {
-				if p.contacts != 0 || p.QueuePairs() != 0 {
-					return fmt.Errorf("before the first message: %d peers reached for, %d queue pairs", p.contacts, p.QueuePairs())
+				if p.contacts != 0 || len(p.Queues()) != 0 {
+					return fmt.Errorf("before the first message: %d peers reached for, %d queue pairs", p.contacts, len(p.Queues()))
 				}
 				next, before := (p.rank+1)%p.size, (p.rank+p.size-1)%p.size
 				out, mr := p.memory(tt.bytes, tt.registered)
@@ -43,9 +43,9 @@ func TestConnectsOnDemand(t *testing.T) {
 					}
 				}
 				p.meet() // all have what they were sent, and have answered
-				if p.contacts != 2 || p.connects != tt.connects || p.QueuePairs() != tt.connects {
+				if p.contacts != 2 || p.connects != tt.connects || len(p.Queues()) != tt.connects {
 					return fmt.Errorf("after a ring: %d peers reached for, %d queue pairs made, %d connected; want 2, %d and %[4]d",
-						p.contacts, p.QueuePairs(), p.connects, tt.connects)
+						p.contacts, len(p.Queues()), p.connects, tt.connects)
 				}
 				return nil
 			})

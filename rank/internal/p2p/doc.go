@@ -53,6 +53,11 @@
 // Whatever is read out of shared memory is checked before use: a peer that
 // scribbles spoils data and connections, and nothing else.
 //
+// # Dynamic connections
+//
+// With Config.Dynamic the links have paths instead of queue pairs (package dc), and all
+// messages come to one target: dynamic.go.
+//
 // # Memory
 //
 // One region from AllocMR holds control words and a pool of send slots; slots are

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/gorun-mpi/gorun/internal/wait"
+	"github.com/gorun-mpi/gorun/rank/internal/dc"
 	"github.com/gorun-mpi/gorun/rank/internal/mail"
 	"github.com/gorun-mpi/gorun/rank/internal/match"
 	"github.com/gorun-mpi/gorun/rdma"
@@ -81,6 +82,12 @@ type Config struct {
 	// number, and Queue makes one for collectives, which stays its maker's to close.
 	Connect func(peer int, qp rdma.QP, number uint32) error
 	Queue   func(peer int) (rdma.QP, error)
+	// Dynamic, with Contact, carries what goes over queue pairs to the peers that Reaches
+	// names, in place of connections; Answers makes the target that peers send to. Queue
+	// gives paths to these peers.
+	Dynamic *dc.Pool
+	Reaches func(peer int) bool
+	Answers func(srq rdma.SRQ, cq rdma.CQ) (rdma.QP, error)
 	// Alone tells that each rank of the host has a CPU, so that two may move one
 	// message at the same time.
 	Alone bool
@@ -98,6 +105,7 @@ type Engine struct {
 	rank, size int
 	pd         rdma.PD
 	cq         rdma.CQ
+	in         rdma.CQ // cq, and what comes of paths
 	all        rdma.MR // Config.Any
 	waiter     *wait.Waiter
 	dead       func(peer int) error
@@ -109,6 +117,9 @@ type Engine struct {
 	connect    func(peer int, qp rdma.QP, number uint32) error
 	makeQueue  func(peer int) (rdma.QP, error)
 	mail       *mail.Office
+	dynamic    *dc.Pool
+	reaches    func(peer int) bool
+	target     rdma.QP // of dynamically connected peers, nil without Config.Dynamic
 	mailLooks  uint32
 	forever    context.Context
 
@@ -121,6 +132,9 @@ type Engine struct {
 	mem     []byte
 	credit  []uint64 // by peer: how many of our messages it has taken; peers write it
 	sendOff int      // of the send slots in mem
+	openOff int      // of opened in mem
+	opened  []uint64 // announcements to dynamic peers that hold, openWords a peer
+	checked []uint64 // what the peers' opened said, after their messages were read
 	slots   []int32  // free send slots
 
 	pool pool
@@ -177,24 +191,31 @@ func shape(size int) (depth, eager int) {
 	return 8, 2048 - slotHeader
 }
 
+// QueueAttr is how queue pairs for messages are made in a job of so many ranks, with receive
+// queues of their own, but for their completion queue.
+func QueueAttr(d rdma.DeviceAttr, size int) rdma.QPInitAttr {
+	depth, _ := shape(size)
+	return rdma.QPInitAttr{Type: rdma.RC, Cap: rdma.QPCap{
+		MaxSendWR: 2*depth + 16, MaxRecvWR: depth + rendezvousMax, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInlineData: min(d.MaxInlineData, inlineMost)}}
+}
+
 // New makes the queue pairs in INIT, with their receives posted. The caller
 // connects them ([Engine.QP]) and tells the peers' control words ([Engine.Attach]).
 func New(cfg Config) (e *Engine, err error) {
 	e = &Engine{
 		rank: cfg.Rank, size: cfg.Size, pd: cfg.PD, all: cfg.Any, waiter: cfg.Waiter,
 		dead: cfg.Dead, remote: cfg.Remote, idle: cfg.Idle, other: cfg.Progress, alone: cfg.Alone, peers: cfg.Peers, forever: context.Background(),
-		contact: cfg.Contact, connect: cfg.Connect, makeQueue: cfg.Queue, mail: cfg.Mail,
+		contact: cfg.Contact, connect: cfg.Connect, makeQueue: cfg.Queue, mail: cfg.Mail, dynamic: cfg.Dynamic, reaches: cfg.Reaches,
 		links:   make([]link, cfg.Size),
 		matches: match.New[*Op, arrival](cfg.Size),
 	}
 	e.depth, e.eager = shape(cfg.Size)
-	e.queue = 2*e.depth + 16
+	init := QueueAttr(cfg.PD.Context().QueryDevice(), cfg.Size)
+	e.queue = init.Cap.MaxSendWR
 	e.pool.most = max(1, cmp.Or(cfg.PoolMost, poolMost)/(e.receives()*e.slotSize()))
-	e.pool.own = min(max(0, cmp.Or(cfg.OwnMost, ownMost)), e.pool.most)
-	attr := cfg.PD.Context().QueryDevice()
-	e.inline = min(attr.MaxInlineData, inlineMost)
-	if e.inline < eagerHeader {
-		return nil, fmt.Errorf("the device sends at most %d bytes inline, and messages need %d", attr.MaxInlineData, eagerHeader)
+	e.pool.own = min(max(0, cmp.Or(cfg.OwnMost, OwnMost)), e.pool.most)
+	if e.inline = init.Cap.MaxInlineData; e.inline < eagerHeader {
+		return nil, fmt.Errorf("the device sends at most %d bytes inline, and messages need %d", e.inline, eagerHeader)
 	}
 	defer func() {
 		if err != nil {
@@ -204,7 +225,11 @@ func New(cfg Config) (e *Engine, err error) {
 	if e.cq, err = cfg.PD.Context().CreateCQ(max(1, (cfg.Size-1)*(e.queue+e.receives()))); err != nil {
 		return nil, err
 	}
+	e.in = e.cq
 	if err := e.layOut(); err != nil {
+		return nil, err
+	}
+	if err := e.answers(cfg.Answers); err != nil {
 		return nil, err
 	}
 	for peer := range e.links {
@@ -233,12 +258,16 @@ func (e *Engine) slotSize() int { return slotHeader + e.eager }
 
 // layOut allocates the engine's region and cuts it up:
 //
-//	control words, 8 bytes a peer | mapped part | send slots
+//	control words, 8 bytes a peer | mapped part | words of dynamic peers | send slots
 func (e *Engine) layOut() (err error) {
 	g := newGeometry(e.size)
 	e.sendOff = (8*e.size + 63) &^ 63
 	if e.peers != nil {
 		e.sendOff = g.end
+	}
+	if e.dynamic != nil {
+		e.openOff = e.sendOff
+		e.sendOff += 2 * e.size * openWords * 8
 	}
 	total := e.sendOff + sendSlots*e.slotSize()
 	if e.mr, err = e.pd.AllocMR(total, rdma.AccessLocalWrite|rdma.AccessRemoteWrite|rdma.AccessRemoteRead); err != nil {
@@ -246,6 +275,10 @@ func (e *Engine) layOut() (err error) {
 	}
 	e.mem = e.mr.Bytes()
 	e.credit = words(e.mem[:8*e.size])
+	if e.dynamic != nil {
+		all := words(e.mem[e.openOff:e.sendOff])
+		e.opened, e.checked = all[:len(all)/2], all[len(all)/2:]
+	}
 	if e.peers != nil {
 		e.own.layOut(g, e.mem)
 	}
@@ -275,11 +308,9 @@ func (e *Engine) receiving(l *link) (rdma.QP, error) {
 // createQP makes a queue pair in INIT, with room for so many receives, or with the shared
 // queue's.
 func (e *Engine) createQP(receives int, shares bool) (rdma.QP, error) {
-	init := rdma.QPInitAttr{
-		SendCQ: e.cq, RecvCQ: e.cq, Type: rdma.RC,
-		Cap: rdma.QPCap{MaxSendWR: e.queue, MaxRecvWR: receives, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInlineData: e.inline},
-	}
-	if shares {
+	init := QueueAttr(e.pd.Context().QueryDevice(), e.size)
+	init.SendCQ, init.RecvCQ = e.cq, e.cq
+	if init.Cap.MaxRecvWR = receives; shares {
 		init.SRQ, init.Cap.MaxRecvWR, init.Cap.MaxRecvSGE = e.pool.srq, 0, 0
 	}
 	qp, err := e.pd.CreateQP(init)
@@ -317,7 +348,8 @@ func (e *Engine) Attach(peer int, address uint64, key uint32) error {
 
 // Close destroys the queue pairs and the region. Peers must have stopped.
 func (e *Engine) Close() error {
-	errs := []error{rdma.CloseQPs(e.queues())}
+	errs := []error{dc.CloseQPs(e.Queues())}
+	e.target = nil
 	for i := range e.links {
 		e.links[i].qp, e.links[i].pairs = nil, nil
 	}
@@ -346,12 +378,17 @@ func (e *Engine) Explain(peer, bytes int) string {
 		e.meet(l)
 	}
 	way, how := "by RDMA", "the receiver reads it by RDMA"
+	if peer != e.rank && e.isDynamic(l) {
+		way, how = "by RDMA over dynamic connections", "the receiver reads it over dynamic connections"
+	}
 	switch {
 	case peer == e.rank:
 		return "copied within the rank"
 	case l.far != nil:
 		way, how = "through mapped memory", "the receiver copies it, out of mapped memory where it is registered and by an RDMA read elsewhere"
-		if e.alone && e.own.geometry.shares && bytes >= shareFrom {
+		if e.isDynamic(l) {
+			how += ", over dynamic connections"
+		} else if e.alone && e.own.geometry.shares && bytes >= shareFrom {
 			how += ", of which a sender that waits writes a half"
 		}
 	}

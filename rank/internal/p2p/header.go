@@ -4,12 +4,12 @@ import "encoding/binary"
 
 // A header precedes what a send carries. All numbers are little-endian.
 //
-//	0    1      4     8         12   16       24        32    36
-//	kind source tag   context   id   length   address   key
+//	0    1      4     8         12   16       24        32    36     40
+//	kind source tag   context   id   length   address   key   word
 //	|- eager, eagerSync,
 //	   finished, refused,
 //	   gone                         -|
-//	|-------------------- announce -----------------------|
+//	|-------------------- announce ------------------------------|
 const (
 	eagerHeader    = 16
 	announceHeader = 40
@@ -39,9 +39,11 @@ type header struct {
 	address uint64
 	key     uint32
 
+	ticket uint32 // announce: between mapped ranks its ticket, over dynamic connections its word
+
 	// announce between mapped ranks, where the header travels as a line.
-	ticket, generation uint32
-	mapped             bool // the message is in registered memory
+	generation uint32
+	mapped     bool // the message is in registered memory
 }
 
 func (h *header) size() int {
@@ -61,7 +63,7 @@ func (h *header) put(b []byte) int {
 		binary.LittleEndian.PutUint64(b[16:], h.length)
 		binary.LittleEndian.PutUint64(b[24:], h.address)
 		binary.LittleEndian.PutUint32(b[32:], h.key)
-		clear(b[36:announceHeader])
+		binary.LittleEndian.PutUint32(b[36:], h.ticket)
 	}
 	return h.size()
 }
@@ -88,6 +90,7 @@ func (h *header) parse(b []byte) bool {
 		h.length = binary.LittleEndian.Uint64(b[16:])
 		h.address = binary.LittleEndian.Uint64(b[24:])
 		h.key = binary.LittleEndian.Uint32(b[32:])
+		h.ticket = binary.LittleEndian.Uint32(b[36:])
 		return h.length <= 1<<62
 	}
 	return false

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/gorun-mpi/gorun/internal/arch"
+	"github.com/gorun-mpi/gorun/rank/internal/mail"
 	"github.com/gorun-mpi/gorun/rank/internal/match"
 	"github.com/gorun-mpi/gorun/rdma"
 )
@@ -137,6 +138,7 @@ func (e *Engine) fail(l *link, err error) {
 		return
 	}
 	l.err = &PeerError{Peer: int(l.peer), Err: err}
+	e.letGo(l, noNumber)
 	todo := l.todo
 	l.todo = nil
 	e.failed++
@@ -151,6 +153,8 @@ func (e *Engine) fail(l *link, err error) {
 	l.reading = 0
 	if l.far != nil {
 		e.abandonFar(l)
+	} else if e.mail != nil && e.isDynamic(l) && (e.dead == nil || e.dead(int(l.peer)) == nil) {
+		e.mail.Send(int(l.peer), mail.Letter{What: letterGone})
 	}
 	for i := range e.ops.rows {
 		o := e.ops.rows[i].value

@@ -87,6 +87,10 @@ type Op struct {
 	pending int // reads that are not complete
 	share   share
 
+	// Over dynamic connections.
+	word     uint32 // of the announcement, where its sender says so
+	checking bool   // the message is here, and the word is read
+
 	next *Op // in link.queue, or recycled
 }
 

@@ -45,8 +45,8 @@ const (
 	// poolMost is how many bytes of receives there are at most: for the peers that a rank
 	// talks with at a time, 28 in the smallest jobs and 165 in large ones.
 	poolMost = 4 << 20
-	// ownMost is how many connections have receive queues of their own.
-	ownMost = 16
+	// OwnMost is how many connections have receive queues of their own.
+	OwnMost = 16
 	// nobody stands for the peer in the work request id of a shared receive.
 	nobody = peerMask
 )
@@ -55,22 +55,27 @@ const (
 // is made if there is none.
 func (e *Engine) shares() (bool, error) {
 	p := &e.pool
-	ctx := e.pd.Context()
-	if p.given < p.own || ctx.Supports(rdma.FeatureSRQ) != nil {
+	if p.given < p.own || e.pd.Context().Supports(rdma.FeatureSRQ) != nil {
 		p.given++
 		return false, nil
 	}
+	return true, e.openShared()
+}
+
+// openShared makes the shared queue, if there is none.
+func (e *Engine) openShared() error {
+	p := &e.pool
 	if p.srq != nil {
-		return true, nil
+		return nil
 	}
 	slots := max(1, min(p.most-len(p.chunks), e.size-1)) * e.receives()
-	if limit := ctx.QueryDevice().MaxSRQWR; slots > limit {
+	if limit := e.pd.Context().QueryDevice().MaxSRQWR; slots > limit {
 		slots = max(1, limit/e.receives()) * e.receives()
 	}
 	p.most = len(p.chunks) + slots/e.receives()
 	var err error
 	p.srq, err = e.pd.CreateSRQ(rdma.SRQInitAttr{Attr: rdma.SRQAttr{MaxWR: slots, MaxSGE: 1}})
-	return true, err
+	return err
 }
 
 // bring adds the chunk of a connection, whose slots are posted to qp, or to the shared

@@ -13,7 +13,8 @@ import (
 // oneChunk has all connections of a rank share the receives that one of them needs.
 var oneChunk = []transport{{name: "queue pairs, one chunk", own: -1, pool: 1},
 	{name: "by mail, one chunk", onDemand: true, mail: true, own: -1, pool: 1},
-	{name: "one chunk, adversary 5", own: -1, pool: 1, seed: 5}}
+	{name: "one chunk, adversary 5", own: -1, pool: 1, seed: 5},
+	{name: "dynamic, one chunk", onDemand: true, mail: true, dynamic: true, pool: 1}}
 
 // Receives grow with the connections up to a bound: the first have their own, the others
 // share what they bring, and those that come when the pool is full bring nothing.
@@ -83,6 +84,17 @@ func TestIncastWithoutReceives(t *testing.T) {
 				for !waited.Load() && ctx.Err() == nil {
 					if p.Progress(); p.pd.Context().Counters().RNRRetries > 0 {
 						waited.Store(true)
+					}
+				}
+				// Who waits for rank 0 holds nobody else up.
+				if other := p.rank ^ 1; other > 0 && other < n {
+					var in [100]byte
+					st, err := p.Exchange(ctx, letter(make([]byte, 100), p.rank, 2, 0), nil, p.env(2), other, in[:], nil, want(other, 2), nil)
+					if err != nil || st.Bytes != len(in) {
+						return fmt.Errorf("message of rank %d while rank 0 computes: %d bytes, %w", other, st.Bytes, err)
+					}
+					if err := checkLetter(in[:], other, 2, 0); err != nil {
+						return err
 					}
 				}
 				p.meet()

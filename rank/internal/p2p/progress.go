@@ -17,6 +17,9 @@ func putWord(b *[8]byte, v uint64) { binary.NativeEndian.PutUint64(b[:], v) }
 // mapped ranks, a load for the inbox and one for each ring that is in use.
 func (e *Engine) Progress() bool {
 	came := e.mail != nil && e.readMail()
+	if e.dynamic != nil {
+		e.dynamic.Advance()
+	}
 	if e.peers != nil {
 		came = e.look() || came
 		if len(e.shared) > 0 {
@@ -30,7 +33,7 @@ func (e *Engine) Progress() bool {
 			return came
 		}
 	}
-	n, err := e.cq.Poll(e.wcs[:])
+	n, err := e.in.Poll(e.wcs[:])
 	if n > 0 || err != nil {
 		return e.advance(n, err)
 	}
@@ -56,7 +59,7 @@ func (e *Engine) advance(n int, err error) bool {
 		if n < len(e.wcs) {
 			return true
 		}
-		n, err = e.cq.Poll(e.wcs[:])
+		n, err = e.in.Poll(e.wcs[:])
 	}
 }
 
@@ -109,7 +112,7 @@ func (e *Engine) received(peer uint64, slot int, wc *rdma.WC) {
 	if !shared {
 		l = &e.links[peer]
 		whole = whole && h.source == uint32(peer)
-	} else if whole && int(h.source) < len(e.links) && e.links[h.source].number == wc.QPNum {
+	} else if whole && int(h.source) < len(e.links) && e.comesFrom(&e.links[h.source], wc.QPNum) {
 		l = &e.links[h.source]
 	} else { // not of who it says
 		l, whole = e.sender(wc.QPNum), false
@@ -121,6 +124,8 @@ func (e *Engine) received(peer uint64, slot int, wc *rdma.WC) {
 		e.fail(l, wc.Status)
 	case !whole:
 		e.fail(l, fmt.Errorf("a message of %d bytes with a damaged header arrived", wc.ByteLen))
+	case e.target != nil && wc.QPNum == e.target.Num() && (l.err != nil || !e.connected(l)):
+		// Dropped. The peer has been told, or has died.
 	case l.qp != nil || e.overtaken(l):
 		credit = e.arrived(l, &h, c.mem[at+h.size():at+int(wc.ByteLen)])
 	}
@@ -134,6 +139,14 @@ func (e *Engine) received(peer uint64, slot int, wc *rdma.WC) {
 	if credit && l.err == nil {
 		e.giveBack(l, 1)
 	}
+}
+
+// comesFrom tells whether a link's messages come over the queue pair of that number.
+func (e *Engine) comesFrom(l *link, number uint32) bool {
+	if l.number == number {
+		return true
+	}
+	return e.target != nil && number == e.target.Num() && int(l.peer) != e.rank && !l.mapped && e.isDynamic(l)
 }
 
 // arrived handles a message that a peer has sent over its queue pair. It tells whether the

@@ -154,7 +154,9 @@ func (e *Engine) begin(o *Op, env match.Envelope, l *link, h *header) {
 	}
 	o.temp, o.lkey, o.state, o.number = temp, key.LKey(), moving, noNumber
 	l.reading++
-	if o.mr == nil && temp == nil && o.length >= shareFrom {
+	o.word, o.checking = h.ticket, false
+	// A peer that writes here late is not to be stopped over dynamic connections.
+	if o.mr == nil && temp == nil && o.length >= shareFrom && !e.isDynamic(l) {
 		e.shareOut(o, l, h, key.RKey())
 	}
 	e.assign(l, chore{read: o})
@@ -169,6 +171,10 @@ func (e *Engine) read(l *link, o *Op) (over, blocked bool) {
 			return false, true
 		}
 		o.number = number
+	}
+	if o.checking {
+		e.readWord(l, o)
+		return true, false
 	}
 	at, n := o.asked, min(o.length-o.asked, readMax)
 	if o.share.of != nil {
@@ -224,12 +230,18 @@ func (e *Engine) readAll(l *link, o *Op) {
 			}
 		}
 	}
+	unmapped := l.far == nil && e.isDynamic(l)
+	if unmapped && !o.checking {
+		o.checking = true
+		e.assign(l, chore{read: o})
+		return
+	}
 	e.ops.remove(o.number)
 	l.reading--
 	if err := o.drop(); err != nil && o.err == nil {
 		o.err = err
 	}
-	if o.withdrawn() {
+	if o.withdrawn() || unmapped && !e.held(o) {
 		e.complete(o, ErrWithdrawn)
 		return
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/gorun-mpi/gorun/internal/shm"
 	"github.com/gorun-mpi/gorun/internal/testenv"
 	"github.com/gorun-mpi/gorun/internal/wait"
+	"github.com/gorun-mpi/gorun/rank/internal/dc"
 	"github.com/gorun-mpi/gorun/rank/internal/mail"
 	"github.com/gorun-mpi/gorun/rank/internal/match"
 	"github.com/gorun-mpi/gorun/rank/internal/wireup"
@@ -29,6 +30,7 @@ type transport struct {
 	onDemand bool
 	mail     bool // onDemand: ranks of the same parity alone map each other, if mapped
 	seed     uint64
+	dynamic  bool // onDemand
 	// Config.OwnMost and PoolMost
 	own, pool int
 }
@@ -41,7 +43,11 @@ var transports = []transport{{name: "queue pairs"}, {name: "mapped", mapped: tru
 	{name: "by mail", onDemand: true, mail: true}, {name: "half by mail", mapped: true, onDemand: true, mail: true},
 	{name: "by mail, adversary 3", onDemand: true, mail: true, seed: 3},
 	{name: "shared receives", own: -1}, {name: "half by mail, shared receives", mapped: true, onDemand: true, mail: true, own: -1},
-	{name: "shared receives, adversary 4", own: -1, seed: 4}}
+	{name: "shared receives, adversary 4", own: -1, seed: 4},
+	{name: "dynamic", onDemand: true, mail: true, dynamic: true},
+	{name: "half dynamic", mapped: true, onDemand: true, mail: true, dynamic: true},
+	{name: "mapped, dynamic", mapped: true, onDemand: true, dynamic: true},
+	{name: "dynamic, adversary 6", onDemand: true, mail: true, dynamic: true, seed: 6}}
 
 // each runs f on engines of each size over each transport.
 func each(t *testing.T, sizes []int, f func(ctx context.Context, p *peer) error) {
@@ -197,14 +203,20 @@ func (p *peer) open(ctx context.Context, segment *shm.Segment, rank, size int, t
 		}
 		p.closes = append(p.closes, ec.Mail.Close)
 	}
-	if p.Engine, err = New(ec); err != nil {
-		return err
-	}
-	p.closes = append(p.closes, p.Engine.Close)
 	gid, err := device.QueryGID(1, 0)
 	if err != nil {
 		return err
 	}
+	theirs := make([]wireup.Card, size)
+	if tr.dynamic {
+		if err := p.dynamic(&ec, gid, theirs); err != nil {
+			return err
+		}
+	}
+	if p.Engine, err = New(ec); err != nil {
+		return err
+	}
+	p.closes = append(p.closes, p.Engine.Close)
 	card := wireup.Card{GID: gid, Endpoint: device.(rdma.Endpointer).Endpoint()}
 	port, err := device.QueryPort(1)
 	if err != nil {
@@ -212,6 +224,9 @@ func (p *peer) open(ctx context.Context, segment *shm.Segment, rank, size int, t
 	}
 	card.MTU = port.ActiveMTU
 	card.Control, card.ControlKey = p.Control()
+	if tr.dynamic {
+		card.Target = wireup.Target{Number: p.Target().Num(), Key: targetKey}
+	}
 	if tr.mail {
 		card.Mail = ec.Mail.Address()
 	}
@@ -225,7 +240,6 @@ func (p *peer) open(ctx context.Context, segment *shm.Segment, rank, size int, t
 	if err != nil {
 		return err
 	}
-	theirs := make([]wireup.Card, size)
 	for i, b := range cards {
 		if theirs[i], err = wireup.ParseCard(b); err != nil {
 			return err
@@ -274,6 +288,30 @@ func (p *peer) open(ctx context.Context, segment *shm.Segment, rank, size int, t
 		}
 	}
 	return exchange.Barrier(ctx)
+}
+
+const targetKey = 1<<63 | 77
+
+// dynamic makes the pool of initiators of the peer.
+func (p *peer) dynamic(ec *Config, gid rdma.GID, cards []wireup.Card) error {
+	device := p.pd.Context()
+	attr, err := device.QueryPort(1)
+	if err != nil {
+		return err
+	}
+	port := wireup.Port{Attr: device.QueryDevice(), MTU: attr.ActiveMTU}
+	ec.Dynamic, err = dc.New(dc.Config{PD: p.pd, Port: port, Inline: 512, Find: func(i int) (rdma.AV, wireup.Target, error) {
+		return wireup.AVOf(&cards[i]), cards[i].Target, device.(rdma.Endpointer).AddEndpoint(cards[i].GID, cards[i].Endpoint)
+	}})
+	if err != nil {
+		return err
+	}
+	p.closes = append(p.closes, ec.Dynamic.Close)
+	ec.Reaches = func(i int) bool { return cards[i].Target.Number != 0 }
+	ec.Answers = func(srq rdma.SRQ, cq rdma.CQ) (rdma.QP, error) {
+		return dc.Target(p.pd, port, gid, srq, cq, targetKey)
+	}
+	return nil
 }
 
 func (p *peer) close() {

@@ -231,6 +231,9 @@ func (e *Engine) announce(l *link, o *Op) bool {
 		return true
 	}
 	h := header{kind: announce, source: uint32(e.rank), tag: o.Tag, context: o.Context, id: number, length: uint64(len(o.buf)), address: address(o.buf), key: key.RKey()}
+	if e.isDynamic(l) {
+		h.ticket, _ = e.hold(l, number) // there is one for each that is outstanding
+	}
 	l.queue.pop()
 	l.sent++
 	l.outstanding++
@@ -248,6 +251,7 @@ func (e *Engine) answered(l *link, id uint32, err error) {
 	}
 	e.ops.remove(id)
 	e.freeTicket(o)
+	e.letGo(l, id)
 	l.outstanding--
 	if closing := o.drop(); err == nil {
 		err = closing

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gorun-mpi/gorun/internal/wait"
+	"github.com/gorun-mpi/gorun/rank/internal/dc"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
@@ -31,6 +32,10 @@ type Config struct {
 	Wait func(ctx context.Context, c wait.Condition) error
 	// Idle counts the sleeps of the rank's waits.
 	Idle *uint32
+	// Dynamic carries the requests to the ranks that Reaches names, in place of queue pairs;
+	// nil: to none.
+	Dynamic *dc.Pool
+	Reaches func(rank int) bool
 	// Connect takes a queue pair in INIT to RTS, towards a rank's one.
 	Connect func(qp rdma.QP, rank int, number uint32) error
 }
@@ -41,8 +46,9 @@ type Engine struct {
 	links  []*link // that windows share, by rank; nil before the first is needed
 	all    []*link // by number, nil for those that are closed
 	cq     rdma.CQ
-	most   int // requests under way at a time, for which cq has room
-	depth  int // of a send queue
+	in     rdma.CQ // cq, and what comes of paths
+	most   int     // requests under way at a time, for which cq has room
+	depth  int     // of a send queue
 	inline int
 	// patience is how long a member may be in an accumulate before others give
 	// it up: as long as queue pairs wait for a silent peer.
@@ -73,6 +79,22 @@ const (
 	patience   = 10 * time.Second
 )
 
+// QueueAttr is how queue pairs for windows are made, but for their completion queue.
+func QueueAttr(d rdma.DeviceAttr, size int) rdma.QPInitAttr {
+	return rdma.QPInitAttr{Type: rdma.RC, Cap: rdma.QPCap{
+		MaxSendWR: max(1, min(queueDepth, d.MaxQPWR, d.MaxCQE/size)), MaxSendSGE: 1, MaxInlineData: min(inlineMost, d.MaxInlineData)}}
+}
+
+// Queues are the queue pairs of the engine, and its paths.
+func (e *Engine) Queues() (qps []rdma.QP) {
+	for _, l := range e.all {
+		if l != nil && l.qp != nil {
+			qps = append(qps, l.qp)
+		}
+	}
+	return qps
+}
+
 // NewEngine makes an engine, which holds nothing before a window needs it.
 func NewEngine(cfg Config) *Engine { return &Engine{cfg: cfg, patience: patience} }
 
@@ -89,9 +111,8 @@ func (e *Engine) open() (err error) {
 	if e.links != nil {
 		return nil
 	}
-	d := e.cfg.PD.Context().QueryDevice()
-	e.depth = max(1, min(queueDepth, d.MaxQPWR, d.MaxCQE/e.cfg.Size))
-	e.inline = min(inlineMost, d.MaxInlineData)
+	attr := QueueAttr(e.cfg.PD.Context().QueryDevice(), e.cfg.Size)
+	e.depth, e.inline = attr.Cap.MaxSendWR, attr.Cap.MaxInlineData
 	const access = rdma.AccessLocalWrite | rdma.AccessRemoteWrite | rdma.AccessRemoteRead
 	if e.pool, err = e.cfg.PD.AllocMR(poolBuffer+poolSize, access); err != nil {
 		return fmt.Errorf("buffer of windows: %w", err)
@@ -101,6 +122,9 @@ func (e *Engine) open() (err error) {
 		err = errors.Join(err, e.pool.Close())
 		e.pool = nil
 		return err
+	}
+	if e.in = e.cq; e.cfg.Dynamic != nil {
+		e.in = e.cfg.Dynamic.CQ(e.cq)
 	}
 	e.links = make([]*link, e.cfg.Size)
 	return nil
@@ -126,7 +150,7 @@ func (e *Engine) Progress() (advanced bool) {
 	if e.flying == 0 {
 		return false
 	}
-	n, err := e.cq.Poll(e.wcs[:])
+	n, err := e.in.Poll(e.wcs[:])
 	if err != nil {
 		for _, l := range e.all {
 			if l != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/gorun-mpi/gorun/rank/internal/dc"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
@@ -31,8 +32,16 @@ var errClosed = errors.New("the window is closed")
 
 // newLink makes a link, whose queue pair is in INIT.
 func (e *Engine) newLink(rank int) (*link, error) {
-	qp, err := e.cfg.PD.CreateQP(rdma.QPInitAttr{SendCQ: e.cq, RecvCQ: e.cq, Type: rdma.RC,
-		Cap: rdma.QPCap{MaxSendWR: e.depth, MaxSendSGE: 1, MaxInlineData: e.inline}})
+	if e.cfg.Dynamic != nil && e.cfg.Reaches(rank) {
+		path, err := e.cfg.Dynamic.Path(rank, e.in.(*dc.CQ), e.depth)
+		if err != nil {
+			return nil, fmt.Errorf("path to rank %d: %w", rank, err)
+		}
+		return e.enlist(&link{rank: rank, qp: path, connected: true}), nil
+	}
+	attr := QueueAttr(e.cfg.PD.Context().QueryDevice(), e.cfg.Size)
+	attr.SendCQ, attr.RecvCQ = e.cq, e.cq
+	qp, err := e.cfg.PD.CreateQP(attr)
 	if err == nil {
 		if err = initialise(qp); err != nil {
 			err = errors.Join(err, qp.Close())
@@ -118,7 +127,7 @@ func (e *Engine) closeLinks(list []*link) error {
 			qps = append(qps, l.qp)
 		}
 	}
-	err := rdma.CloseQPs(qps)
+	err := dc.CloseQPs(qps)
 	for _, l := range slices.Clone(list) {
 		e.fail(l, errClosed)
 		e.drop(l)

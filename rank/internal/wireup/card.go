@@ -30,6 +30,8 @@ type Card struct {
 	Collectives Numbers
 	// Mail is where offers of queue pairs go that are made on demand.
 	Mail mail.Address
+	// Target is where dynamically connected peers send to.
+	Target Target
 	// Control is where peers return message credit.
 	Control    uint64
 	ControlKey uint32
@@ -37,7 +39,7 @@ type Card struct {
 }
 
 // cardFields is how many elements a card has.
-const cardFields = 17
+const cardFields = 19
 
 // Pack gives the card in msgpack: an array with the version first and then the
 // fields in order.
@@ -58,6 +60,8 @@ func (c *Card) Pack() []byte {
 	c.Collectives.pack(w)
 	w.Uint(uint64(c.Mail.Number))
 	w.Uint(uint64(c.Mail.Key))
+	w.Uint(uint64(c.Target.Number))
+	w.Uint(c.Target.Key)
 	w.Uint(c.Control)
 	w.Uint(uint64(c.ControlKey))
 	w.Bin(c.Team)
@@ -116,6 +120,7 @@ func parseCard(r *pack.Reader, b []byte, before *Card) (Card, error) {
 	c.Messages.parse(r)
 	c.Collectives.parse(r)
 	c.Mail = mail.Address{Number: uint32(r.Below(1 << 24)), Key: uint32(r.Below(1 << 32))}
+	c.Target = Target{Number: uint32(r.Below(1 << 24)), Key: r.Uint()}
 	c.Control = r.Uint()
 	c.ControlKey = uint32(r.Below(1 << 32))
 	c.Team = r.Bin()

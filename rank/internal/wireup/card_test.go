@@ -27,7 +27,7 @@ func numbers(v ...uint32) Numbers {
 func sample() Card {
 	return Card{Host: "a", Place: "job/a", Local: 3, PID: 1 << 20, Device: "mlx5_0", Provider: "soft", GID: rdma.GID{0xfe, 0x80, 15: 9},
 		Endpoint: bytes.Repeat([]byte{7}, 300), MTU: rdma.MTU4096, Messages: numbers(1, 2, 3, 90), Collectives: numbers(256, 512, 768),
-		Mail: mail.Address{Number: 1<<24 - 1, Key: 1<<31 - 1}, Control: 1<<63 + 5, ControlKey: 1<<32 - 1, Team: []byte{1, 2, 3}}
+		Mail: mail.Address{Number: 1<<24 - 1, Key: 1<<31 - 1}, Target: Target{Number: 1<<24 - 1, Key: 1<<64 - 1}, Control: 1<<63 + 5, ControlKey: 1<<32 - 1, Team: []byte{1, 2, 3}}
 }
 
 func TestCardRoundTrip(t *testing.T) {

@@ -1,0 +1,104 @@
+package rank
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/gorun-mpi/gorun/rank/internal/dc"
+	"github.com/gorun-mpi/gorun/rank/internal/p2p"
+	"github.com/gorun-mpi/gorun/rank/internal/rma"
+	"github.com/gorun-mpi/gorun/rank/internal/wireup"
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+// defaultQPMemory is the budget of a host for queue pairs.
+const defaultQPMemory = 256 << 20
+
+// queueMemory is what the queue pairs of a host could come to take, where each of its ranks
+// makes all that it may need:
+//
+//	ranks of the host x [(ranks of the job - 1) x (messages + collectives + windows)
+//	                     + min(ranks of the job - 1, OwnMost) x receive queue]
+//
+// each as the device says (rdma.QPBytes). Receive buffers are not in it, which have
+// a bound of their own, nor completion queues, of which a rank has three.
+func queueMemory(ctx rdma.Context, host, size int, collectives rdma.QPInitAttr) int64 {
+	attr := ctx.QueryDevice()
+	own := p2p.QueueAttr(attr, size)
+	messages := own
+	messages.Cap.MaxRecvWR, messages.Cap.MaxRecvSGE = 0, 0
+	peers := int64(size - 1)
+	each := rdma.QPBytes(ctx, messages) + rdma.QPBytes(ctx, collectives) + rdma.QPBytes(ctx, rma.QueueAttr(attr, size))
+	receive := rdma.QPBytes(ctx, own) - rdma.QPBytes(ctx, messages)
+	return int64(host) * (peers*int64(each) + min(peers, p2p.OwnMost)*int64(receive))
+}
+
+// chooseTransport decides what goes over queue pairs: a reliable connection to each peer, made
+// when it is needed, or dynamic connections, when the queue pairs of the largest host could come
+// to take more than its budget. Ranks with the same device and setting decide alike; between
+// two that do not there are reliable connections.
+//
+// A device without dynamic connections keeps to reliable ones: as they are made on demand, what
+// they take is what the program needs, and no limit of the device.
+func (w *World) chooseTransport(cfg *Config) error {
+	f := w.fabric
+	budget := cmp.Or(cfg.QPMemory, cfg.Environment.QPMemory, defaultQPMemory)
+	host := max(w.place.largest, 1)
+	need := queueMemory(f.context, host, w.size, f.queueAttr())
+	facts := fmt.Sprintf("up to %s of queue pairs on a host of %d ranks, and the budget (GORUN_QP_MEMORY) is %s", inBytes(need), host, inBytes(max(budget, 0)))
+	missing := errors.Join(f.context.Supports(rdma.FeatureDC), f.context.Supports(rdma.FeatureSRQ))
+	switch {
+	case need <= budget || w.size == 1:
+		w.transport = "queue pairs are reliable connections, made when they are needed: " + facts
+		return nil
+	case !w.onDemand:
+		w.transport = "queue pairs are reliable connections to all, though over the budget, as the device has no datagrams to make others with: " + facts
+		return nil
+	case missing != nil:
+		w.transport = fmt.Sprintf("queue pairs are reliable connections, made when they are needed, though over the budget, as the device has no dynamic ones (%v): %s", missing, facts)
+		return nil
+	}
+	var err error
+	f.dynamic, err = dc.New(dc.Config{PD: f.pd, Port: f.port, Inline: collectiveInline, Find: func(peer int) (rdma.AV, wireup.Target, error) {
+		_, err := w.reach(peer)
+		card := &w.cards[peer]
+		return wireup.AVOf(card), card.Target, err
+	}})
+	w.targetKey = rand.Uint64()
+	w.transport = fmt.Sprintf("queue pairs are dynamic connections, %d a rank at most: ", dc.Most) + facts
+	return err
+}
+
+// inBytes is a size for people.
+func inBytes(n int64) string {
+	switch {
+	case n >= 10<<30:
+		return fmt.Sprintf("%d GiB", n>>30)
+	case n >= 10<<20:
+		return fmt.Sprintf("%d MiB", n>>20)
+	case n >= 10<<10:
+		return fmt.Sprintf("%d KiB", n>>10)
+	}
+	return fmt.Sprintf("%d bytes", n)
+}
+
+// isDynamic tells whether what goes over queue pairs to a rank goes over dynamic connections:
+// both have a target then.
+func (w *World) isDynamic(rank int) bool {
+	return w.fabric.dynamic != nil && w.cards[rank].Target.Number != 0
+}
+
+// answer makes the target of the rank's dynamic connections.
+func (w *World) answer(srq rdma.SRQ, cq rdma.CQ) (rdma.QP, error) {
+	return dc.Target(w.fabric.pd, w.fabric.port, w.fabric.gid, srq, cq, w.targetKey)
+}
+
+// openQueue makes the queue pair for collectives with a peer, or the path to it.
+func (w *World) openQueue(peer int) (rdma.QP, error) {
+	if w.isDynamic(peer) {
+		return w.fabric.openPath(peer)
+	}
+	return w.fabric.openQueue(peer)
+}
