@@ -40,6 +40,9 @@ type Fabric struct {
 	// WholePages: the address of a region's first byte and its memory must be at
 	// the same place of a page, so ordinary memory gives no zero-based region.
 	WholePages bool
+	// TornWords: an aligned write of 8 bytes may be seen when some of them are
+	// there. InfiniBand promises no more of it; atomics are whole anywhere.
+	TornWords bool
 	// Memory is the kind that cases without an opinion use.
 	Memory MemoryKind
 	// Patience is how long a completion may take, 10 s where it is 0.

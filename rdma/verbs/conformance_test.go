@@ -106,6 +106,6 @@ func TestConformance(t *testing.T) {
 	if devices == nil {
 		return
 	}
-	rdmatest.Run(t, rdmatest.Fabric{Open: here(devices), Inexact: true, InexactRetries: true, WholePages: true,
+	rdmatest.Run(t, rdmatest.Fabric{Open: here(devices), Inexact: true, InexactRetries: true, WholePages: true, TornWords: true,
 		Lacks: rxeLacks, Differs: rxeDiffers, Brief: testing.Short()})
 }
