@@ -413,11 +413,11 @@ func (f *refuge) leave(l *floodLife) {
 
 // still stops victims wherever they are, until the function is called: they spin, and a
 // new one is to come up beside them.
-func still(r *rig, alive []*floodLife) (goOn func()) {
+func still[L any](r *rig, alive []L, victim func(L) Victim) (goOn func()) {
 	r.Helper()
 	all := func(do func(stopper) error) {
 		for _, l := range alive {
-			if err := do(l.victim.(stopper)); err != nil {
+			if err := do(victim(l).(stopper)); err != nil {
 				r.Fatal(err)
 			}
 		}
@@ -438,7 +438,7 @@ func RunFlood(t *testing.T, f FloodFabric) {
 	home := newRefuge(r.sides[0])
 	var alive []*floodLife
 	for kills := range f.Kills {
-		goOn := still(r, alive)
+		goOn := still(r, alive, func(l *floodLife) Victim { return l.victim })
 		for len(alive) < floodAlive {
 			v, dead := start(kills + len(alive))
 			alive = append(alive, home.begin(v, dead, rng.Uint64()))

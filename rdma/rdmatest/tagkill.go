@@ -219,9 +219,11 @@ func RunTagFlood(t *testing.T, f FloodFabric) {
 	var alive []life
 	kills := 0
 	for ; kills < f.Kills; kills++ {
+		goOn := still(r, alive, func(l life) Victim { return l.victim })
 		for len(alive) < floodAlive {
 			alive = append(alive, begin(kills+len(alive)))
 		}
+		goOn()
 		for moment := time.Now().Add(time.Duration(rng.IntN(1500)) * time.Microsecond); time.Now().Before(moment); {
 			look()
 			runtime.Gosched()

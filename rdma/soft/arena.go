@@ -299,8 +299,9 @@ const (
 	claimPosted
 	claimTaken
 	claimDone
-	claimState uint64 = 0xff
-	claimRank         = 8 // the shift of the rank, which has 24 bits
+	claimState    uint64 = 0xff
+	claimRank            = 8 // the shift of the rank
+	claimRankBits        = 24
 )
 
 const (

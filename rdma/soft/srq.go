@@ -178,7 +178,7 @@ func (h *sharedQueue) claimant(word uint64) int {
 	if h.strides != nil {
 		return int(uint32(word)>>strideRank) - 1
 	}
-	return int(word>>claimRank&(1<<24-1)) - 1
+	return int(word>>claimRank&(1<<claimRankBits-1)) - 1
 }
 
 // abroad is the rank of another process that is filling a slot with this claim,

@@ -33,9 +33,9 @@ import (
 // has: his enable is the next decision or it fails, so none came in between.
 //
 // A claim of somebody who has died, or gives it back, is undone by the owner: the
-// entry is posted again at its old position. The log has the order in which
-// messages complete; a match that has been overtaken by one that is complete
-// is told by a completion of its own, and its data by another.
+// entry is posted again at its old position, in a state that it has not had. The
+// log has the order in which messages complete; a match that has been overtaken by
+// one that is complete is told by a completion of its own, and its data by another.
 //
 // Only the owner moves through the log (tagList.consume). A word of it is written
 // again when he has consumed it: it has room for a decision on every entry and
@@ -75,7 +75,7 @@ const (
 
 // A tagKey is what of an entry is looked at to match.
 type tagKey struct {
-	state uint64 // as a claim: the low half of pos above POSTED, the number of the decision above others
+	state uint64 // as a claim: above POSTED how often a claim was undone and the low half of pos, the number of the decision above others
 	pos   uint64 // counts the entries that were ever added
 	tag   uint64
 	mask  uint64
@@ -156,6 +156,10 @@ func (v *tagView) slotAt(i uint32) uint64 { return v.slotsAt + uint64(i)*tagSlot
 
 func (v *tagView) word(n uint32) *uint64 { return &v.log[n&uint32(len(v.log)-1)] }
 
+// before is the number that word n has until it is decided: of the decision a round
+// ago.
+func (v *tagView) before(n uint32) uint32 { return n - uint32(len(v.log)) }
+
 // decided tells whether the log has a decision n.
 func decided(w uint64, n uint32) bool { return uint32(w>>32) == n }
 
@@ -176,7 +180,9 @@ func (v *tagView) next() (n uint32, old uint64, ok bool) {
 	for range v.log {
 		old = atomic.LoadUint64(v.word(n))
 		if !decided(old, n) {
-			return n, old, true
+			// Who was stopped meanwhile may find a later decision here, which he must
+			// not replace.
+			return n, old, decided(old, v.before(n))
 		}
 		v.apply(n, old)
 		atomic.CompareAndSwapUint32(&v.h.end, n, n+1)
@@ -230,8 +236,10 @@ func (v *tagView) settle(n uint32, w, state uint64) {
 	k := &v.keys[i]
 	was := atomic.LoadUint64(&k.state)
 	// An entry of the place that was added since is not enabled before decision
-	// n+1, and if there was none when was was loaded, was is of the entry meant.
-	if was&claimState != claimPosted || atomic.LoadUint64(&k.pos) >= atomic.LoadUint64(&v.h.stand) || decided(atomic.LoadUint64(v.word(n+1)), n+1) {
+	// n+1, and if there was none when was was loaded, was is of the entry meant. The
+	// log may also have gone round since.
+	if was&claimState != claimPosted || atomic.LoadUint64(&k.pos) >= atomic.LoadUint64(&v.h.stand) ||
+		decided(atomic.LoadUint64(v.word(n+1)), n+1) || atomic.LoadUint64(v.word(n)) != w {
 		return
 	}
 	atomic.CompareAndSwapUint64(&k.state, was, state)

@@ -48,11 +48,18 @@ type tagEntry struct {
 	owed     bool   // software has been told that a message took it
 	told     bool   // and so has it of the match
 	life     uint16 // of the place, for the handle
+	undone   uint32 // how often a claim was, of the place
 	pos      uint64
 	recvWRID uint64
 	sges     uint8
 	sgl      [maxTagSGE]rdma.SGE
 	fetch    rendezvous
+}
+
+// posted is the state of an entry in the list. No two are alike, also of one that
+// is posted again: somebody may have been stopped before he replaced the first.
+func (e *tagEntry) posted() uint64 {
+	return e.pos<<32 | uint64(e.undone&(1<<claimRankBits-1))<<claimRank | claimPosted
 }
 
 type tagPhase uint8
@@ -121,6 +128,9 @@ func (h *sharedQueue) openTags(maxOps int) {
 		atomic.StoreUint64(&t.v.keys[i].state, claimFree)
 	}
 	t.added, t.enabled, t.seen = b.added, b.added, max(b.decided, b.logLength())
+	for n := range uint32(len(t.v.log)) {
+		atomic.StoreUint64(t.v.word(t.seen+n), uint64(t.v.before(t.seen+n))<<32)
+	}
 	// One that decides nothing: before the next there is always one.
 	atomic.StoreUint64(t.v.word(t.seen), uint64(t.seen)<<32)
 	t.seen++
@@ -139,6 +149,9 @@ func (t *tagList) consume() {
 	for range 2 * len(t.v.log) {
 		w := atomic.LoadUint64(t.v.word(t.seen))
 		if !decided(w, t.seen) {
+			if !decided(w, t.v.before(t.seen)) { // scribbled: nobody else would decide
+				atomic.CompareAndSwapUint64(t.v.word(t.seen), w, uint64(t.v.before(t.seen))<<32)
+			}
 			break
 		}
 		t.v.apply(t.seen, w)
@@ -315,7 +328,7 @@ func (t *tagList) add(wr *rdma.OpsWR) {
 	atomic.StoreUint64(&k.pos, e.pos)
 	atomic.StoreUint64(&k.tag, wr.Tag)
 	atomic.StoreUint64(&k.mask, wr.Mask)
-	atomic.StoreUint64(&k.state, e.pos<<32|claimPosted)
+	atomic.StoreUint64(&k.state, e.posted())
 	if used := atomic.LoadUint32(&t.v.h.used); used <= i || used > uint32(len(t.entries)) {
 		atomic.StoreUint32(&t.v.h.used, i+1)
 	}
@@ -555,12 +568,14 @@ func (t *tagList) lost(a arrival) {
 		t.complete(&entry{kind: entryTag, wc: rdma.WC{WRID: recvWRID, Status: rdma.WCWRFlushErr}}, 0, false, &tagInfo{})
 		return
 	}
-	// With another decision behind it the match is not applied again.
+	// With another decision behind it the match is not applied again, and whoever
+	// was about to apply it does not find the state that he has seen.
 	for !t.propose(logEnable, t.enabled) {
 		t.consume()
 	}
 	e.phase = tagPosted
-	atomic.StoreUint64(&t.v.keys[a.index].state, e.pos<<32|claimPosted)
+	e.undone++
+	atomic.StoreUint64(&t.v.keys[a.index].state, e.posted())
 }
 
 // patrol looks after claims of the dead, and messages that wait for them. It is
