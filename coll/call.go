@@ -114,9 +114,9 @@ func (s summary) String() string {
 	switch {
 	case s.kind == Barrier || s.kind == farewell:
 	case sized(s.kind):
-		text += fmt.Sprintf(" with a part of %d bytes", s.bytes)
+		text += fmt.Sprintf(" with a part of %d bytes", s.bytes) + s.elements()
 	default:
-		text += fmt.Sprintf(" of %d bytes", s.bytes)
+		text += fmt.Sprintf(" of %d bytes", s.bytes) + s.elements()
 	}
 	if s.kind < kinds && traits[s.kind].rooted {
 		text += fmt.Sprintf(" with root %d", s.root)
@@ -125,6 +125,15 @@ func (s summary) String() string {
 		text += ", " + kernel.NameOf(s.operation)
 	}
 	return text + " (" + s.algorithm.String() + ")"
+}
+
+// elements is how many elements the bytes are, where that says more. Of what type
+// they are only reductions know.
+func (s summary) elements() string {
+	if s.elem < 2 || s.bytes%uint64(s.elem) != 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%d elements of %d)", s.bytes/uint64(s.elem), s.elem)
 }
 
 // sized tells whether the messages of a kind say their lengths: its members do

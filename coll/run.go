@@ -153,29 +153,38 @@ func (w *waiting) Ready() bool { return w.poll(true) }
 // poll is Ready. wide: the process's other traffic advances too.
 func (w *waiting) poll(wide bool) bool {
 	t := w.team
+	if t.step() {
+		return true
+	}
+	c := t.call
+	c.misses++
+	thorough := t.waiter.Thorough()
+	if c.misses%lookMisses != 0 && !c.slow && !thorough {
+		return false
+	}
+	// The look may have brought what the machine needs: a connection, completions. A
+	// rank that sleeps now would not see it.
+	return t.look(wide) || thorough && t.step()
+}
+
+// step drives the machine and tells whether it could make a step.
+func (t *Team) step() (moved bool) {
 	c, m := t.call, t.machine
 	before := m.pc
 	c.outcome = m.run()
-	if c.outcome != blocked || m.pc != before {
-		if c.misses = 0; c.stuck != 0 {
-			t.unstick()
-		}
-		return true
-	}
-	c.misses++
-	if c.misses%lookMisses != 0 && c.misses < patience && !c.slow {
+	if c.outcome == blocked && m.pc == before {
 		return false
 	}
-	return t.look(wide)
+	if c.misses = 0; c.stuck != 0 {
+		t.unstick()
+	}
+	return true
 }
 
 const (
 	// lookMisses is how many misses there are to one look beyond the word
-	// that is waited for; after patience, some microseconds, every miss has one.
-	lookMisses, patience = 8, 256
-	// pollMisses is how many misses there are to one look for completions
-	// where nobody expects any.
-	pollMisses = 64
+	// that is waited for. A miss in a thorough poll of the Waiter has one always.
+	lookMisses = 8
 	// clockMisses are the misses of a wait, some 200 ns, that are too few to
 	// look at the clock (30 ns).
 	clockMisses = 16
@@ -192,7 +201,7 @@ func (t *Team) look(wide bool) (broken bool) {
 	c := t.call
 	// Where all peers are mapped and nothing was posted, a peer's put may
 	// still come by TCP: the kernel may forbid it the direct way.
-	if t.remote || t.mesh.used.Load() || c.misses%pollMisses == 0 {
+	if t.remote || t.mesh.used.Load() || t.waiter.Thorough() {
 		t.mesh.poll()
 	}
 	if wide && t.progress != nil {

@@ -9,10 +9,10 @@ import (
 )
 
 // A Short is a call that [Team.Run] has made, with everything that could be found
-// out about it: its arguments are right, its plan needs nothing but messages, and
-// they go to members whose lanes are mapped here. [Team.RunShort] makes calls that are
-// the same but for where their operands lie, at a fourth of what Run costs before
-// anybody is waited for. It belongs to the team, which makes each once.
+// out about it: its arguments are right, and its plan needs nothing but messages.
+// [Team.RunShort] makes calls that are the same but for where their operands lie, at a
+// fourth of what Run costs before anybody is waited for. It belongs to the team, which
+// makes each once.
 //
 // RunShort makes the plan's steps on the machine's channels, as the machine does.
 // Where a step is blocked for longer than a short spin, or finds anything wrong, the
@@ -35,6 +35,7 @@ type move struct {
 	release bool
 	n       int
 	channel *channel // of the message that is sent, awaited or given back
+	to      int      // the channel's peer
 	peer    *peer
 	lane    int // where the peer's ring in our region begins
 	dst     loc
@@ -94,10 +95,10 @@ func (s *Short) compile() bool {
 		if x.verb >= vCopy && !x.release {
 			continue
 		}
-		if int(peer) == t.rank || !t.reach(int(peer)) {
+		if int(peer) == t.rank || t.peers[peer].maps && !t.reach(int(peer)) {
 			return false
 		}
-		v.channel, v.peer, v.lane = &t.machine.channels[peer], &t.peers[peer], t.layout.header(int(peer), 0)
+		v.channel, v.to, v.peer, v.lane = &t.machine.channels[peer], int(peer), &t.peers[peer], t.layout.header(int(peer), 0)
 	}
 	return true
 }
@@ -138,9 +139,20 @@ func (t *Team) RunShort(ctx context.Context, s *Short, send, recv []byte, combin
 		switch v.verb {
 		case vSend:
 			if int(c.sent-c.credited) >= m.slots {
-				return true, t.handOver(ctx, s, pc, &mem, combine)
+				return true, t.handOver(ctx, s, pc, false, &mem, combine)
 			}
 			p := v.peer
+			if p.words == nil {
+				var payload []byte
+				if v.n > 0 {
+					payload = t.short(&mem, &v.a, v.n)
+				}
+				if !(*wire)(t).post(v.to, int((c.sent+1)&mask), payload, c.header(s.mark)) {
+					return true, t.handOver(ctx, s, pc, false, &mem, combine)
+				}
+				c.posted()
+				continue
+			}
 			at := ringOffset + int((c.sent+1)&mask)*stride
 			if v.n > 0 {
 				store(p.bytes[at+headerLen:], t.short(&mem, &v.a, v.n))
@@ -154,29 +166,31 @@ func (t *Team) RunShort(ctx context.Context, s *Short, send, recv []byte, combin
 			h := atomic.LoadUint64(word)
 			if sequenceOf(h) != next {
 				if h = t.waiter.Spin(word, sequenceBits, sequenced(next), shortSpin); sequenceOf(h) != next {
-					return true, t.handOver(ctx, s, pc, &mem, combine)
+					return true, t.handOver(ctx, s, pc, false, &mem, combine)
 				}
 			}
 			if fingerprintOf(h) != s.mark {
-				return true, t.handOver(ctx, s, pc, &mem, combine)
+				return true, t.handOver(ctx, s, pc, false, &mem, combine)
 			}
 			c.awaited = next
 			c.credit(creditOf(h))
-			if v.verb == vTake {
-				m.giveBack(v)
+			if v.verb == vTake && !m.giveBack(v) {
+				return true, t.handOver(ctx, s, pc, true, &mem, combine)
 			}
 		case vCopy:
 			copy(t.short(&mem, &v.dst, v.n), t.short(&mem, &v.a, v.n))
-			if v.release {
-				m.giveBack(v)
+			if v.release && !m.giveBack(v) {
+				return true, t.handOver(ctx, s, pc, true, &mem, combine)
 			}
 		case vReduce:
 			combine(t.short(&mem, &v.dst, v.n), t.short(&mem, &v.a, v.n), t.short(&mem, &v.b, v.n))
-			if v.release {
-				m.giveBack(v)
+			if v.release && !m.giveBack(v) {
+				return true, t.handOver(ctx, s, pc, true, &mem, combine)
 			}
 		case vRelease:
-			m.giveBack(v)
+			if !m.giveBack(v) {
+				return true, t.handOver(ctx, s, pc, false, &mem, combine)
+			}
 		}
 	}
 	if s.runs++; s.runs%pollCalls == 0 && t.mesh.used.Load() {
@@ -194,21 +208,19 @@ func (t *Team) short(mem *[scratch + 1][]byte, l *loc, n int) []byte {
 	return mem[l.operand][l.off : l.off+n : l.off+n]
 }
 
-// giveBack is release to a peer whose lane is mapped.
-func (m *machine) giveBack(v *move) {
+// giveBack is release; false: blocked.
+func (m *machine) giveBack(v *move) bool {
 	c := v.channel
 	if owed := c.awaited - c.told; int(owed) >= m.slots/2 {
-		// What was read from the slots was read before: a release store.
-		arch.StoreRelease64(&v.peer.words[0], uint64(c.awaited))
-		v.peer.memory.Notify()
-		c.told = c.awaited
-		m.count.Credits++
+		return m.release(v.to) == moved
 	}
 	c.taken = c.awaited
+	return true
 }
 
-// handOver has the machine go on with a short call at step pc, to its end.
-func (t *Team) handOver(ctx context.Context, s *Short, pc int, mem *[scratch + 1][]byte, combine kernel.Func) error {
+// handOver has the machine go on with a short call at step pc, to its end. done: the step
+// is done but for giving slots back.
+func (t *Team) handOver(ctx context.Context, s *Short, pc int, done bool, mem *[scratch + 1][]byte, combine kernel.Func) error {
 	if !t.occupy(busyCall) {
 		return &Error{Op: s.plan.call.Kind.String(), Rank: t.rank, Peer: -1, Err: ErrBusy}
 	}
@@ -220,7 +232,7 @@ func (t *Team) handOver(ctx context.Context, s *Short, pc int, mem *[scratch + 1
 	v.reduction.Func = combine
 	v.misses, v.outcome, v.err = 0, blocked, nil
 	m.bind(s.plan, s.mark, mem[input], mem[output], mem[scratch], combine)
-	m.pc = pc
+	m.pc, m.done = pc, done
 	m.count.add(s.plan.steps[:pc], 1)
 	err := t.complete(ctx)
 	t.vacate()

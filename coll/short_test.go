@@ -15,6 +15,7 @@ import (
 	"github.com/gorun-mpi/gorun/coll/kernel"
 	"github.com/gorun-mpi/gorun/internal/wait"
 	"github.com/gorun-mpi/gorun/rdma"
+	"github.com/gorun-mpi/gorun/rdma/soft"
 )
 
 // patient has members spin, as they do where each has a CPU of its own.
@@ -56,10 +57,24 @@ func TestShortCallsAreCalls(t *testing.T) {
 	if testing.Short() {
 		jobsEach = 10
 	}
-	for _, n := range []int{1, 2, 3, 5} {
+	for _, way := range []struct {
+		name string
+		network
+	}{
+		{"1 member", network{n: 1}},
+		{"2 members", network{n: 2}},
+		{"3 members", network{n: 3}},
+		{"5 members", network{n: 5}},
+		{"over queue pairs", network{n: 5, verbs: true}},
+		{"one over queue pairs", network{n: 3, blind: true}},
+		{"a send queue that is often full", network{n: 3, verbs: true, cap: rdma.QPCap{MaxSendWR: leastDepth, MaxSendSGE: 1, MaxInlineData: leastInline}}},
+		{"two hosts", network{n: 3, hosts: 2}},
+		{"an adversary", network{n: 3, adversary: &soft.Adversary{Seed: 5}}},
+	} {
+		n := way.n
 		for _, spins := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%d members, spin %v", n, spins), func(t *testing.T) {
-				nw := network{n: n}
+			t.Run(fmt.Sprintf("%s, spin %v", way.name, spins), func(t *testing.T) {
+				nw := way.network
 				list := jobs(uint64(n), n, jobsEach, 64, 5000)
 				short := make([]atomic.Int64, n)
 				nw.change = func(cfg *TeamConfig) {
@@ -121,7 +136,7 @@ func (c Counters) minus(before Counters) (d Counters) {
 	return d
 }
 
-// What needs more than messages to mapped members has no short form, and neither has
+// What needs more than messages has no short form, and neither has
 // what is in place only because both operands are the same memory.
 func TestCallsWithoutShortForm(t *testing.T) {
 	sum, _ := kernel.For(kernel.Int32, kernel.Sum)
@@ -139,8 +154,8 @@ func TestCallsWithoutShortForm(t *testing.T) {
 		{"the same memory", network{n: 2}, func(mem []byte) Args { return reduce(mem[:8], mem[:8]) }, false},
 		{"by descriptor", network{n: 2}, func(mem []byte) Args { return Args{Kind: AllToAll, Recv: Buffer{Mem: mem}, Bytes: len(mem) / 2} }, false},
 		{"parts", network{n: 2}, func([]byte) Args { return Args{Kind: Exchange} }, false},
-		{"verbs", network{n: 2, verbs: true}, func([]byte) Args { return Args{Kind: Barrier} }, false},
-		{"another host", network{n: 2, hosts: 2}, func([]byte) Args { return Args{Kind: Barrier} }, false},
+		{"over queue pairs", network{n: 2, verbs: true}, func([]byte) Args { return Args{Kind: Barrier} }, true},
+		{"another host", network{n: 2, hosts: 2}, func([]byte) Args { return Args{Kind: Barrier} }, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.network.run(t, func(ctx context.Context, m *member) error {

@@ -357,6 +357,16 @@ func (t *Team) Size() int { return t.size }
 // Rank is this member's number.
 func (t *Team) Rank() int { return t.rank }
 
+// Waits tells what this member is calling, which of its calls that is, and for whom it waits
+// there, -1 for nobody in particular; false: it is in no blocking call. It is for whoever runs
+// the team, while the call waits.
+func (t *Team) Waits() (kind Kind, number uint64, peer int, ok bool) {
+	if t.state != nil || t.call == nil || t.machine == nil || atomic.LoadUint32(&t.busy) != busyCall {
+		return 0, 0, -1, false
+	}
+	return t.call.call.Kind, uint64(t.machine.count.Calls) + 1, t.machine.waitsFor(), true
+}
+
 // Counters is what the team's calls did so far. It must not be called while one
 // runs.
 func (t *Team) Counters() Counters {

@@ -107,6 +107,12 @@ func (w *wire) send(to, slot int, payload []byte, header uint64) bool {
 	if p.maps {
 		return (*Team)(w).reach(to) && w.send(to, slot, payload, header)
 	}
+	return w.post(to, slot, payload, header)
+}
+
+// post is send over the peer's queue pair.
+func (w *wire) post(to, slot int, payload []byte, header uint64) bool {
+	p := &w.peers[to]
 	l := p.link
 	if !w.mesh.connected(l) {
 		return false

@@ -20,6 +20,7 @@ type shape struct {
 	op         Op      // of a reduction
 	root       int
 	send, recv int // bytes; absent: nil, in place
+	algorithm  coll.Algorithm
 }
 
 // absent is the length of a nil operand.

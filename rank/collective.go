@@ -125,11 +125,7 @@ func AllgatherInit[T Element](c *Comm, send, recv []T) (Request, error) {
 // k (MPI_Alltoall). A block is len(recv) / Size elements; both lengths are equal.
 // In place: nil send.
 func Alltoall[T Element](ctx context.Context, c *Comm, send, recv []T) error {
-	shape := shapeOf(coll.AllToAll, send, recv, Op{}, 0)
-	if done, err := c.again(ctx, &shape, bytesOf(send), bytesOf(recv)); done {
-		return err
-	}
-	return c.begin("alltoall").like(&shape).alltoall(Of(send), Of(recv), coll.Auto).run(ctx)
+	return AlltoallWith(ctx, c, send, recv, coll.Auto)
 }
 
 // Ialltoall starts Alltoall.
@@ -145,5 +141,10 @@ func AlltoallInit[T Element](c *Comm, send, recv []T) (Request, error) {
 // AlltoallWith is Alltoall by a given algorithm: coll.Direct, coll.Bruck, or
 // coll.Auto, which is Alltoall. All ranks give the same.
 func AlltoallWith[T Element](ctx context.Context, c *Comm, send, recv []T, algorithm coll.Algorithm) error {
-	return c.begin("alltoall").alltoall(Of(send), Of(recv), algorithm).run(ctx)
+	shape := shapeOf(coll.AllToAll, send, recv, Op{}, 0)
+	shape.algorithm = algorithm
+	if done, err := c.again(ctx, &shape, bytesOf(send), bytesOf(recv)); done {
+		return err
+	}
+	return c.begin("alltoall").like(&shape).alltoall(Of(send), Of(recv), algorithm).run(ctx)
 }

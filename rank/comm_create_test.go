@@ -239,6 +239,37 @@ func TestCreateGroupFaults(t *testing.T) {
 	})
 }
 
+// The members come only when the one that gives up has left the call. No message can
+// leave before over a connection that is still to be made.
+func TestCreateGroupTellsLateMembers(t *testing.T) {
+	testenv.NoLeaks(t)
+	for _, n := range []int{2, 3, 5, 8} {
+		for device := range uint64(4) {
+			t.Run(fmt.Sprintf("n=%d/device=%d", n, device), func(t *testing.T) {
+				left := make(chan struct{})
+				ranktest.RunSeed(t, n, device, func(ctx context.Context, c *rank.Comm) error {
+					mine := ctx
+					if c.Rank() == 1 {
+						ended, cancel := context.WithCancel(ctx)
+						cancel()
+						mine = ended
+					} else {
+						<-left
+					}
+					_, err := c.CreateGroup(mine, c.Group(), 4)
+					if c.Rank() == 1 {
+						close(left)
+					}
+					if err == nil {
+						return errors.New("a communicator was made with a rank whose context had ended")
+					}
+					return nil
+				})
+			})
+		}
+	}
+}
+
 // A model communicator of the flood: who is in it, and this rank's handle.
 type model struct {
 	id   int

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/gorun-mpi/gorun/rank/internal/group"
 	"github.com/gorun-mpi/gorun/rank/internal/match"
@@ -117,17 +116,16 @@ func (c *Comm) introduceByMessages(ctx context.Context, card []byte) ([][]byte, 
 // errTold is what gatherFrom fails with where another member has failed.
 var errTold = errors.New("it has heard of a failure")
 
-// farewellTime bounds how long a rank that gives up tells others so.
-const farewellTime = 250 * time.Millisecond
-
 // gatherFrom gathers a block of every member of a set, by place, by messages
 // alone. Blocks have the same length everywhere.
 //
 // It is Bruck's all-gather: in step k everybody sends the blocks it has, its own
 // and those of the next 2^k-1 members, to the member 2^k places before it. Cost:
 // log2(n) steps, n-1 blocks. Each pair of members exchanges at most one message
-// in each direction, so one context and tag do. Who fails goes on with empty
-// messages, which tell the others, as they reach all in the remaining steps.
+// in each direction, so one context and tag do. A member that fails goes on with
+// empty messages, which tell the others, as they reach all in the remaining steps.
+// One whose context has ended leaves them to its later calls: it waits for nothing,
+// and the others are told however long the messages take to leave.
 func (w *World) gatherFrom(ctx context.Context, s *group.Set, context uint32, tag int, mine []byte) ([]byte, error) {
 	n, block, place := s.Size(), len(mine), s.Place(w.rank)
 	blocks := make([]byte, n*block) // from the own place on
@@ -143,10 +141,13 @@ func (w *World) gatherFrom(ctx context.Context, s *group.Set, context uint32, ta
 		env := match.Envelope{Context: context, Source: int32(w.rank), Tag: int32(tag)}
 		want := match.Envelope{Context: context, Source: int32(from), Tag: int32(tag)}
 		if ctx.Err() != nil {
-			w.sayFarewell(ctx, env, to)
+			w.messages.Notify(env, to)
 			continue
 		}
-		st, err := w.messages.Exchange(ctx, send, nil, env, to, recv, nil, want, nil)
+		sent, st, err := w.messages.Swap(ctx, send, nil, env, to, recv, nil, want, nil)
+		if !sent {
+			w.messages.Notify(env, to)
+		}
 		if err == nil && st.Bytes != len(recv) {
 			err = &p2p.PeerError{Peer: from, Err: errTold}
 		}
@@ -163,12 +164,4 @@ func (w *World) gatherFrom(ctx context.Context, s *group.Set, context uint32, ta
 	all := make([]byte, 0, n*block)
 	all = append(all, blocks[(n-place)%n*block:]...)
 	return append(all, blocks[:(n-place)%n*block]...), nil
-}
-
-// sayFarewell sends an empty message although the context has ended, as far as
-// that takes no time.
-func (w *World) sayFarewell(ctx context.Context, env match.Envelope, to int) {
-	short, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewellTime)
-	defer cancel()
-	_ = w.messages.Send(short, nil, nil, env, to) // who cannot be told finds out alone
 }

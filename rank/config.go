@@ -24,7 +24,9 @@ type Config struct {
 	// lower half of the ranks uses the first. Empty: the first software device.
 	Devices []string
 	// Verbs has all data go through the device as RDMA, as when Devices names
-	// it. Otherwise ranks that share memory also load and store there.
+	// it. Otherwise ranks that share memory also load and store there. The ranks of a
+	// world of up to 16 begin to connect in Init then, and not when they first
+	// communicate.
 	Verbs bool
 	// Tuning selects the algorithms of collectives and the lengths that their
 	// protocols change at; nil reads the file that the environment names, or is
@@ -100,6 +102,12 @@ type Environment struct {
 	QPMemory int64
 	// Verbose is Config.Verbose (GORUN_VERBOSE=1, which gorun -v sets).
 	Verbose bool
+	// Foreign says why a process without PMI must not be a world of one: another launcher has
+	// started it as one of several, and what to do. "": nothing speaks against it.
+	Foreign string
+	// Continuous tells that the job goes on when a rank fails (GORUN_CONTINUOUS=1, which
+	// gorun --continuous sets).
+	Continuous bool
 }
 
 // parseMemory reads a number of bytes: 4096, 64K, 256MiB, 2g.
@@ -128,6 +136,15 @@ func FromEnviron(environ []string) (Environment, error) {
 	}
 	if found {
 		env.PMI = &server
+	} else {
+		env.Foreign = foreign(func(name string) string {
+			for _, entry := range environ {
+				if value, ok := strings.CutPrefix(entry, name+"="); ok && name != "" {
+					return value
+				}
+			}
+			return ""
+		})
 	}
 	vars := make(map[string]string)
 	for _, entry := range environ {
@@ -159,6 +176,7 @@ func FromEnviron(environ []string) (Environment, error) {
 		env.Gorun = false
 		return env, nil
 	}
+	env.Continuous = vars["GORUN_CONTINUOUS"] == "1"
 	env.Host = vars["GORUN_HOST"]
 	for _, v := range []struct {
 		name  string

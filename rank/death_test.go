@@ -255,8 +255,8 @@ func TestMainFails(t *testing.T) {
 	for _, tt := range []struct {
 		program, says, event string
 	}{
-		{"error", "rank 1 (host a): the cause", "rank 1 aborts with 1: rank 1 (host a): the cause"},
-		{"panic", "rank 1 (host a): panic: oh no", "rank 1 aborts with 1: rank 1 (host a): panic: oh no"},
+		{"error", "rank 1 (host a): the cause", "rank 1 aborts with 1: the cause"},
+		{"panic", "rank 1 (host a): panic: oh no", "rank 1 aborts with 1: panic: oh no"},
 		{"abort", "", "rank 1 aborts with 1: enough of this"},
 	} {
 		t.Run(tt.program, func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/gorun-mpi/gorun/coll"
+	"github.com/gorun-mpi/gorun/rank/internal/datatype"
 	"github.com/gorun-mpi/gorun/rank/internal/p2p"
 )
 
@@ -22,7 +23,7 @@ func ErrorsReturn(*Comm, error) {}
 // (MPI_ERRORS_ARE_FATAL).
 func ErrorsAreFatal(c *Comm, err error) {
 	fmt.Fprintln(os.Stderr, err)
-	c.world.Abort(1, err.Error())
+	c.world.Abort(1, c.world.inAbort(err))
 }
 
 // SetErrhandler says what happens when a call on the communicator fails, on this
@@ -70,7 +71,7 @@ func (c *Comm) fail(op string, peer int, err error) error {
 		}
 	}
 	if te, ok := errors.AsType[*p2p.TruncateError](err); ok {
-		e.Err = &TruncateError{Message: te.Message, Buffer: te.Buffer}
+		e.Err = &TruncateError{Message: te.Message, Buffer: te.Buffer, Type: te.Type, Elem: te.Elem}
 	}
 	if e.Peer >= 0 {
 		e.PeerHost = c.world.HostOf(c.worldRank(e.Peer))
@@ -79,6 +80,14 @@ func (c *Comm) fail(op string, peer int, err error) error {
 		c.handler(c, e)
 	}
 	return e
+}
+
+// typed adds to the error of a message that did not fit what its buffer is made of.
+func typed(err error, t *datatype.Type) error {
+	if te, ok := errors.AsType[*p2p.TruncateError](err); ok {
+		te.Type, te.Elem = t.String(), t.Size()
+	}
+	return err
 }
 
 // failCollective is fail for an error of the collectives: unless it was a

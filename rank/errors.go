@@ -66,10 +66,21 @@ func (e *Error) Unwrap() error { return e.Err }
 type TruncateError struct {
 	Message int // bytes sent
 	Buffer  int // bytes of room
+
+	Type string // of the buffer's elements; "" if it is not known
+	Elem int    // bytes of one
 }
 
 func (e *TruncateError) Error() string {
-	return fmt.Sprintf("a message of %d bytes does not fit the receive buffer of %d bytes", e.Message, e.Buffer)
+	return fmt.Sprintf("a message of %s does not fit the receive buffer of %s", e.size(e.Message), e.size(e.Buffer))
+}
+
+// size is a number of bytes, with the elements of the buffer's type that they are.
+func (e *TruncateError) size(bytes int) string {
+	if e.Type == "" || e.Elem < 2 || bytes%e.Elem != 0 {
+		return fmt.Sprintf("%d bytes", bytes)
+	}
+	return fmt.Sprintf("%d bytes (%d of %s)", bytes, bytes/e.Elem, e.Type)
 }
 
 // A DeviceError reports devices that were asked for and do not exist.
@@ -95,6 +106,22 @@ type AbortError struct {
 
 func (e *AbortError) Error() string {
 	return fmt.Sprintf("rank %d called abort(%d): %s", e.Rank, e.Code, e.Message)
+}
+
+// A PanicError is a rank's function that has panicked.
+type PanicError struct {
+	Rank  int
+	Value any    // of the panic
+	Stack []byte // of the goroutine, from what has panicked on; Error leaves it out
+	title string
+}
+
+func (e *PanicError) Error() string { return fmt.Sprintf("%spanic: %v", e.title, e.Value) }
+
+// Unwrap is Value if it is an error, as a runtime.Error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
 }
 
 // badArgument is an error wrapping ErrArgument, of ClassArg.

@@ -223,7 +223,7 @@ func TestRunReportsTheFirstCause(t *testing.T) {
 		says []string
 	}{
 		{"error", func(*rank.Comm) error { return cause }, []string{"rank 1 (host localhost)", "the cause"}},
-		{"panic", func(*rank.Comm) error { panic("oh no") }, []string{"rank 1", "panic: oh no", "errors_test.go"}},
+		{"panic", func(*rank.Comm) error { panic("oh no") }, []string{"rank 1", "panic: oh no"}},
 		{"abort", func(c *rank.Comm) error { c.World().Abort(7, "enough"); return nil }, []string{"rank 1 called abort(7): enough"}},
 		{"abort with a status of 0", func(c *rank.Comm) error { c.World().Abort(256, "enough"); return nil }, []string{"rank 1 called abort(1): enough"}},
 		{"goexit", func(*rank.Comm) error { runtime.Goexit(); return nil }, []string{"rank 1 (host localhost)", "runtime.Goexit"}},
@@ -260,6 +260,31 @@ func TestRunReportsTheFirstCause(t *testing.T) {
 				t.Errorf("%d of the other ranks ended, want 2", ended.Load())
 			}
 		})
+	}
+}
+
+func TestRunReturnsPanicError(t *testing.T) {
+	testenv.NoLeaks(t)
+	cause := errors.New("the cause")
+	err := rank.Run(2, func(ctx context.Context, c *rank.Comm) error {
+		if c.Rank() == 1 {
+			panic(cause)
+		}
+		return rank.Barrier(ctx, c)
+	})
+	p, ok := errors.AsType[*rank.PanicError](err)
+	if !ok {
+		t.Fatalf("got %v, want a *rank.PanicError", err)
+	}
+	if p.Rank != 1 || p.Value != cause || !errors.Is(err, cause) {
+		t.Errorf("rank %d, value %v", p.Rank, p.Value)
+	}
+	if want := "rank 1 (host localhost): panic: the cause"; p.Error() != want {
+		t.Errorf("the error is %q, want %q", p, want)
+	}
+	stack := string(p.Stack)
+	if !strings.HasPrefix(stack, "goroutine ") || !strings.Contains(stack, "errors_test.go") || strings.Contains(stack, "runtime/debug.Stack") {
+		t.Errorf("stack %q", stack)
 	}
 }
 

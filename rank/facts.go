@@ -83,6 +83,13 @@ type Counters struct {
 	// QueueBytes is the memory that these queue pairs take, by what the device says
 	// ([rdma.QPBytes]).
 	QueueBytes int
+	// Sleeps is how often the rank has slept while it waited. Overslept is how many of
+	// these sleeps ended by a time-out although what the rank waited for had come; it
+	// is 0 unless a wake-up was missed.
+	Sleeps, Overslept uint64
+	// Datagrams is how many datagrams the rank has sent to make connections on demand,
+	// and Late how many letters it took in only when their sender repeated them.
+	Datagrams, Late uint64
 }
 
 // Counters reads the counters. After Finalize they are zero.
@@ -106,6 +113,12 @@ func (w *World) Counters() Counters {
 	}
 	for _, c := range w.comms {
 		add(&n.Collective, c.team.Counters())
+	}
+	waits := w.waiter.Counts()
+	n.Sleeps, n.Overslept = waits.Sleeps, waits.Overslept
+	if w.mail != nil {
+		letters := w.mail.Counts()
+		n.Datagrams, n.Late = letters.Datagrams, letters.Late
 	}
 	return n
 }

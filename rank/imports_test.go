@@ -15,7 +15,7 @@ import (
 var startUp = []string{
 	"bufio", "bytes", "cmp", "context", "crypto/hmac", "crypto/rand", "crypto/sha256", "crypto/sha512", "crypto/subtle",
 	"encoding/binary", "encoding/hex", "errors", "fmt", "hash", "io", "io/fs", "maps", "math", "math/bits", "math/rand/v2",
-	"net", "net/netip", "os", "path", "path/filepath", "reflect", "runtime", "runtime/debug", "slices", "sort", "strconv", "strings",
+	"net", "net/netip", "os", "os/signal", "path", "path/filepath", "reflect", "runtime", "runtime/debug", "slices", "sort", "strconv", "strings",
 	"sync", "sync/atomic", "syscall", "time", "unicode", "unicode/utf8", "unique", "unsafe", "weak",
 	"golang.org/x/sys/unix", "golang.org/x/sys/cpu", "github.com/vmihailenco/msgpack/v5",
 }

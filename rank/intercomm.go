@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/gorun-mpi/gorun/coll"
 	"github.com/gorun-mpi/gorun/rank/internal/group"
@@ -115,6 +116,9 @@ func (c *Comm) meetGroup(ctx context.Context, leader int, peer *Comm, remoteLead
 	}
 	return &remote, binary.NativeEndian.Uint32(intro), nil
 }
+
+// farewellTime bounds how long a leader that gives up tells its group so.
+const farewellTime = 250 * time.Millisecond
 
 // groupIntro is the length of a group's introduction: context and size.
 const groupIntro = 8

@@ -1,36 +1,75 @@
 package rank
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"runtime/debug"
+	"strings"
 )
 
 // Main is the main function of a rank: it joins the job, calls f with the world's
-// communicator, and leaves the job. When f returns an error or panics it prints
+// communicator, and leaves the job. When f returns an error or panics, Main prints
 // that, with the rank, to standard error and aborts the whole job with exit
-// status 1; otherwise Main returns. f may have called Finalize itself.
+// status 1; under gorun --continuous it ends only its own process, with status 1.
+// Otherwise Main returns. f may have called Finalize itself.
+//
+// SIGINT and SIGTERM end f's context. When f then returns because of that, the
+// signal ends the process. So it does at a second signal, and when nobody has
+// looked at the context for half a second: f computes.
 func Main(f func(ctx context.Context, c *Comm) error) {
-	ctx := context.Background()
-	w, err := Init(ctx, Config{})
+	w, err := Init(context.Background(), Config{})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	ctx, signals := watchSignals()
 	failed := func(err error) {
-		fmt.Fprintln(os.Stderr, err)
-		w.Abort(1, err.Error())
+		if followed(err) {
+			signals.dieSoon()
+		}
+		w.failed(err)
 	}
 	if err := guarded(ctx, w, f, failed); err != nil {
 		failed(err)
 	}
-	if err := w.Finalize(ctx); err != nil && !errors.Is(err, ErrFinalized) {
+	if err := w.Finalize(context.WithoutCancel(ctx)); err != nil && !errors.Is(err, ErrFinalized) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	signals.stop()
 }
+
+// followed tells whether an error follows from the end of a context or a process, here or
+// in another rank. The launcher may be about to tell this one to end as well.
+func followed(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, ErrRevoked) || errors.Is(err, ErrPeerDied)
+}
+
+// failed ends the process because of an error, and the job with it unless that is to
+// go on. All of the error goes to standard error, its first line to the launcher.
+func (w *World) failed(err error) {
+	fmt.Fprintln(os.Stderr, err)
+	if p, ok := errors.AsType[*PanicError](err); ok {
+		fmt.Fprintf(os.Stderr, "\n%s", p.Stack)
+	}
+	if w.continuous {
+		os.Exit(1)
+	}
+	w.Abort(1, w.inAbort(err))
+}
+
+// inAbort is an error as the message of an abort: the first line, without the rank,
+// which the launcher knows.
+func (w *World) inAbort(err error) string {
+	text, _, _ := strings.Cut(err.Error(), "\n")
+	return strings.TrimPrefix(text, w.title())
+}
+
+// title is what errors of this rank begin with.
+func (w *World) title() string { return fmt.Sprintf("rank %d (host %s): ", w.rank, w.Host()) }
 
 // guarded calls f and turns a panic into an error; errors name the rank. Where f
 // ends its goroutine nothing is returned to: exit gets the error then, or the
@@ -43,9 +82,9 @@ func guarded(ctx context.Context, w *World, f func(context.Context, *Comm) error
 		case aborted:
 			err = a.err
 		case p != nil:
-			err = fmt.Errorf("rank %d (host %s): panic: %v\n%s", w.rank, w.Host(), p, debug.Stack())
+			err = &PanicError{Rank: w.rank, Value: p, Stack: panicStack(debug.Stack()), title: w.title()}
 		case !returned:
-			exit(fmt.Errorf("rank %d (host %s): %w", w.rank, w.Host(), errGoexit))
+			exit(fmt.Errorf("%s%w", w.title(), errGoexit))
 		}
 	}()
 	err = f(ctx, w.comm)
@@ -56,6 +95,19 @@ func guarded(ctx context.Context, w *World, f func(context.Context, *Comm) error
 	return nil
 }
 
+// panicStack is a stack, as debug.Stack gives it to a deferred function, from what has
+// panicked on.
+func panicStack(stack []byte) []byte {
+	head, frames, found := bytes.Cut(stack, []byte("\n"))
+	_, frames, below := bytes.Cut(frames, []byte("\npanic("))
+	_, frames, more := bytes.Cut(frames, []byte("\n")) // a frame has two lines
+	_, frames, last := bytes.Cut(frames, []byte("\n"))
+	if !found || !below || !more || !last {
+		return stack
+	}
+	return append(append(head[:len(head):len(head)], '\n'), frames...)
+}
+
 var errGoexit = errors.New("its function ended the goroutine instead of returning (runtime.Goexit, as testing.T's FailNow does)")
 
 // named is an error with the rank, unless it says so already.
@@ -63,5 +115,5 @@ func named(w *World, err error) error {
 	if e, ok := err.(*Error); ok && e.Comm == worldName {
 		return err
 	}
-	return fmt.Errorf("rank %d (host %s): %w", w.rank, w.Host(), err)
+	return fmt.Errorf("%s%w", w.title(), err)
 }

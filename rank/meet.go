@@ -83,6 +83,24 @@ func (w *World) connect(ctx context.Context) (err error) {
 	return nil
 }
 
+// earlyMost is the size of the largest world whose ranks begin to connect in Init.
+const earlyMost = 16
+
+// offerEarly begins to connect with all ranks that are not mapped, where these are few
+// and the program wants its data to go through the device: the first collective finds most
+// of it done. A connection takes a rank and its peer three turns on a CPU, and where other
+// programs keep the CPUs busy each turn is waited for.
+func (w *World) offerEarly() {
+	if w.mail == nil || w.size > earlyMost {
+		return
+	}
+	for peer := range w.size {
+		if peer != w.rank && !w.maps(peer) {
+			_, _ = w.messages.Queue(peer, p2p.Collectives) // an error shows when it is needed
+		}
+	}
+}
+
 // teamConfig describes the collectives' team of a communicator.
 func (w *World) teamConfig(c *Comm, exchange func(context.Context, []byte) ([][]byte, error)) coll.TeamConfig {
 	cfg := coll.TeamConfig{

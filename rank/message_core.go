@@ -100,7 +100,7 @@ func (c *Comm) recv(ctx context.Context, b *Buffer, src, tag int) (status Status
 		w.arrived(b, packed, st.Bytes)
 		c.status(&status, st, b)
 		if err != nil {
-			err = c.fail("recv", src, err)
+			err = c.fail("recv", src, typed(err, b.core()))
 		}
 	}
 	w.leave()
@@ -159,7 +159,7 @@ func (c *Comm) sendrecv(ctx context.Context, op string, send *Buffer, dst, sendT
 		c.status(&status, st, recv)
 	}
 	if err != nil {
-		err = c.fail(op, peer, err)
+		err = c.fail(op, peer, typed(err, recv.core()))
 	}
 	return status, err
 }

@@ -3,6 +3,7 @@ package rank
 import (
 	"errors"
 
+	"github.com/gorun-mpi/gorun/rank/internal/datatype"
 	"github.com/gorun-mpi/gorun/rank/internal/match"
 	"github.com/gorun-mpi/gorun/rank/internal/p2p"
 )
@@ -11,9 +12,10 @@ import (
 // into memory that is one run of bytes. Programs start them by the thousand, and a
 // message holds six times as much.
 type receipt struct {
-	op          *p2p.Op // nil: the request is of another kind
-	peer        int     // in the communicator
-	count, size int     // items of the buffer, and bytes of each
+	op    *p2p.Op        // nil: the request is of another kind
+	peer  int            // in the communicator
+	count int            // items of the buffer
+	core  *datatype.Type // of each
 }
 
 // plain is a request as the pending operation that its receipt stands for.
@@ -36,7 +38,7 @@ func (c *Comm) receive(name string, b *Buffer, src int, want match.Envelope) (Re
 		return Request{}, c.fail(name, src, err)
 	}
 	r := w.newRequest(c, name)
-	r.receipt.op, r.receipt.peer, r.receipt.count, r.receipt.size = op, src, b.count, b.core().Size()
+	r.receipt.op, r.receipt.peer, r.receipt.count, r.receipt.core = op, src, b.count, b.core()
 	return r.started((*plain)(r)), nil
 }
 
@@ -53,9 +55,9 @@ func (r *request) outcome(st *Status) error {
 	p, err := c.world.messages.Finish(r.receipt.op)
 	r.receipt.op = nil
 	if st != nil {
-		count := r.receipt.count
-		if p.Bytes != count*r.receipt.size || p.Bytes == 0 {
-			count = countOf(p.Bytes, r.receipt.size)
+		count, size := r.receipt.count, r.receipt.core.Size()
+		if p.Bytes != count*size || p.Bytes == 0 {
+			count = countOf(p.Bytes, size)
 		}
 		st.Source, st.Tag, st.Count, st.Bytes, st.Cancelled = c.rankOf(p.Source), p.Tag, count, p.Bytes, false
 	}
@@ -69,5 +71,5 @@ func (r *request) outcome(st *Status) error {
 		}
 		return nil
 	}
-	return c.fail(r.op, r.receipt.peer, err)
+	return c.fail(r.op, r.receipt.peer, typed(err, r.receipt.core))
 }

@@ -95,6 +95,9 @@ func (m *message) finish(status *Status) error {
 		status.Cancelled = true
 		return nil
 	}
+	if !m.sends { // a buffered send has no buffer of the caller's any more
+		err = typed(err, m.buf.core())
+	}
 	return c.fail(m.name, m.peer, err)
 }
 

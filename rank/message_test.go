@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/gorun-mpi/gorun/internal/testenv"
@@ -192,6 +193,39 @@ func TestFloodBesideTraffic(t *testing.T) {
 			if err := checkLetter(b, 1, 1, i); err != nil {
 				return err
 			}
+		}
+		return nil
+	})
+}
+
+// A message that does not fit is told in elements of the buffer's type too, however
+// it is received.
+func TestTruncateTellsElements(t *testing.T) {
+	testenv.NoLeaks(t)
+	ranktest.Run(t, 2, func(ctx context.Context, c *rank.Comm) error {
+		if c.Rank() == 1 {
+			for range 3 {
+				if err := rank.Send(ctx, c, make([]float64, 100), 0, 0); err != nil {
+					return err
+				}
+			}
+			return rank.Send(ctx, c, make([]byte, 801), 0, 0)
+		}
+		b := make([]float64, 50)
+		_, recv := rank.Recv(ctx, c, b, 1, 0)
+		q, err := rank.Irecv(c, b, 1, 0)
+		if err != nil {
+			return err
+		}
+		_, irecv := q.Wait(ctx)
+		_, exchange := rank.Sendrecv(ctx, c, []float64{1}, rank.ProcNull, 0, b, 1, 0)
+		for _, err := range []error{recv, irecv, exchange} {
+			if err == nil || !strings.HasSuffix(err.Error(), "a message of 800 bytes (100 of float64) does not fit the receive buffer of 400 bytes (50 of float64)") {
+				return fmt.Errorf("error %v", err)
+			}
+		}
+		if _, err := rank.Recv(ctx, c, b, 1, 0); err == nil || !strings.HasSuffix(err.Error(), "a message of 801 bytes does not fit the receive buffer of 400 bytes (50 of float64)") {
+			return fmt.Errorf("error %v", err)
 		}
 		return nil
 	})

@@ -96,7 +96,7 @@ func TestWaitMovesOthersOn(t *testing.T) {
 func TestWaitAllReportsEachFailure(t *testing.T) {
 	alone1(t, func(ctx context.Context, c *Comm) error {
 		cause := errors.New("cause")
-		ops := []*toy{{c: c, over: true}, {c: c, over: true, err: &TruncateError{2, 1}}, {c: c}, {c: c, over: true, err: cause}, {c: c}}
+		ops := []*toy{{c: c, over: true}, {c: c, over: true, err: &TruncateError{Message: 2, Buffer: 1}}, {c: c}, {c: c, over: true, err: cause}, {c: c}}
 		reqs := make([]Request, len(ops)+1)
 		for i, o := range ops {
 			reqs[i] = o.begin()
@@ -123,7 +123,7 @@ func TestWaitAllReportsEachFailure(t *testing.T) {
 		ops[2].over = true
 		c.world.activate(ops[4])
 		defer c.world.deactivate(ops[4])
-		ops[2].err = &TruncateError{2, 1}
+		ops[2].err = &TruncateError{Message: 2, Buffer: 1}
 		err = WaitAll(ctx, reqs, nil)
 		failed, ok = errors.AsType[*RequestError](err)
 		if !ok || !slices.Equal(failed.Index, []int{2}) || failed.Pending != 0 {

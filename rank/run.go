@@ -14,7 +14,7 @@ import (
 // Run runs f on n ranks, which are goroutines of this process, and returns when
 // all have ended. The first rank that fails, panics or aborts ends the context of
 // the others; the error joins those of all ranks that failed by themselves, each
-// with its rank.
+// with its rank; that of a panic is a *PanicError.
 func Run(n int, f func(ctx context.Context, c *Comm) error) error {
 	return RunConfig{}.Run(context.Background(), n, f)
 }

@@ -20,6 +20,9 @@ type watch struct {
 	sleeps  uint32
 	nap     time.Duration
 
+	// tell says what the rank waits for; nil: nobody reads it.
+	tell func()
+
 	segment *shm.Segment
 	flags   bool    // a launcher sets the segment's dead flags
 	peers   []local // by rank in the world
@@ -49,14 +52,18 @@ func (w *watch) Prepare() {
 	}
 }
 
-func (w *watch) Sleep(nanoseconds int64) {
+func (w *watch) Sleep(nanoseconds int64) (woken bool) {
 	w.sleeps++
 	if w.sleeper != nil {
-		w.sleeper.Sleep(nanoseconds)
-		return
+		woken = w.sleeper.Sleep(nanoseconds)
+		if !woken && w.tell != nil { // no part of traffic
+			w.tell()
+		}
+		return woken
 	}
 	w.nap = min(max(2*w.nap, napLeast), napMost)
 	time.Sleep(min(w.nap, time.Duration(nanoseconds)))
+	return true // so that the rank polls again
 }
 
 func (w *watch) Cancel() {

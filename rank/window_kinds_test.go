@@ -411,7 +411,7 @@ func TestWindowMistakes(t *testing.T) {
 			_, err := w.CompareAndSwap(1, 0, peer, disp)
 			want(rank.ClassRMARange, err, "compare_and_swap")
 		}
-		want(rank.ClassRMARange, w.Get(make([]int64, 3), peer, 8), "24 bytes at 64", "80")
+		want(rank.ClassRMARange, w.Get(make([]int64, 3), peer, 8), "24 bytes (3 elements of 8) at 64 bytes (8 elements of 8)", "80 bytes (10 elements of 8)")
 		want(rank.ClassRank, w.Put(one, c.Size(), 0))
 		want(rank.ClassRank, w.Put(one, -1, 0))
 		want(rank.ClassOp, w.Accumulate(one, peer, 0, rank.MinLoc))

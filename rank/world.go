@@ -72,6 +72,7 @@ type World struct {
 	held     int // of them, taken
 	// partitions is the next tag of a send in partitions.
 	partitions int
+	continuous bool  // the job goes on when a rank fails
 	lost       error // why the first buffered message was lost that nobody was told of
 
 	rma     *rma.Engine // nil before the first window
@@ -102,7 +103,10 @@ type launcher interface {
 }
 
 // Init joins the job that the environment names, as a rank of its own (MPI_Init).
-// All ranks call it, once; it returns when they are connected.
+// All ranks call it, once; it returns when they are connected. A process that no launcher
+// has started is a world of one. Where a launcher has, as one of several, whose protocol is not
+// spoken here, Init fails, unless the process is below a rank of another MPI or GORUN_ALONE=1
+// is in the environment.
 func Init(ctx context.Context, cfg Config) (*World, error) {
 	env, err := cfg.environment()
 	if err != nil {
@@ -119,6 +123,9 @@ func Init(ctx context.Context, cfg Config) (*World, error) {
 		}
 		return nil, e
 	}
+	if env.PMI == nil && env.Foreign != "" && !childOfRank() {
+		return nil, &Error{Op: "init", Peer: -1, Host: env.Host, Err: errors.New(env.Foreign)}
+	}
 	if env.PMI == nil {
 		return join(ctx, cfg, alone{}, 0, 1, wait.Config{})
 	}
@@ -132,7 +139,7 @@ func Init(ctx context.Context, cfg Config) (*World, error) {
 // join makes the world. waiting says how the rank waits, as far as that does not
 // follow from its place; the launcher is closed when join fails.
 func join(ctx context.Context, cfg Config, l launcher, rank, size int, waiting wait.Config) (*World, error) {
-	w := &World{rank: rank, size: size, log: cfg.Log, launcher: l, tuning: cfg.Tuning}
+	w := &World{rank: rank, size: size, log: cfg.Log, launcher: l, tuning: cfg.Tuning, continuous: cfg.Environment.Continuous}
 	if err := w.join(ctx, &cfg, waiting); err != nil {
 		host := ""
 		if w.place != nil {
@@ -181,6 +188,9 @@ func (w *World) join(ctx context.Context, cfg *Config, waiting wait.Config) (err
 	waiting.CPU = w.place.local
 	waiting.Oversubscribed = waiting.Oversubscribed || cmp.Or(w.place.sharers, w.place.size) > w.place.cpus
 	w.waiter = wait.New(waiting)
+	if w.place.watched && w.place.segment != nil {
+		w.watch.tell = w.tellWait
+	}
 	if w.log != nil {
 		w.log(fmt.Sprintf("rank %d of %d on host %s, %d of %d there, %d CPUs, device %s (%s)",
 			w.rank, w.size, w.place.host, w.place.local, w.place.size, w.place.cpus, w.device, w.fabric.provider))
@@ -192,7 +202,13 @@ func (w *World) join(ctx context.Context, cfg *Config, waiting wait.Config) (err
 	if w.size > 1 && w.narrator != nil && !w.narrator.logs {
 		w.narrator.say(w.transport)
 	}
-	return w.connect(ctx)
+	if err := w.connect(ctx); err != nil {
+		return err
+	}
+	if cfg.Verbs {
+		w.offerEarly()
+	}
+	return nil
 }
 
 // enter begins a call; leave ends it.

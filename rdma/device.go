@@ -190,8 +190,9 @@ type Sleeper interface {
 	// Prepare makes operations of peers from now on end the next Sleep.
 	Prepare()
 	// Sleep waits until a peer's operation has come since Prepare, or for at
-	// most nanoseconds; it may also return early without a reason.
-	Sleep(nanoseconds int64)
+	// most nanoseconds, and tells whether one has come; it may also return early
+	// without a reason.
+	Sleep(nanoseconds int64) (woken bool)
 	// Cancel takes Prepare back.
 	Cancel()
 }

@@ -25,6 +25,21 @@ const (
 	counters
 )
 
+// The places of what is counted from Init to the end of the first call, and behind
+// them of the switches in the timed calls.
+const (
+	startSleeps = iota
+	startOverslept
+	startDatagrams
+	startLate
+	steadySwitches
+)
+
+// starting is what was counted since Init, by the places above.
+func starting(n rank.Counters) []uint64 {
+	return []uint64{startSleeps: n.Sleeps, startOverslept: n.Overslept, startDatagrams: n.Datagrams, startLate: n.Late}
+}
+
 // delta is what was counted between two readings, by the places above.
 func delta(before, after rank.Counters) []uint64 {
 	d := make([]uint64, counters)
@@ -64,6 +79,7 @@ type report struct {
 	steady       steady          // over the calls of all ranks
 	timed, calls int
 	counted      []uint64 // in the first call, all ranks together
+	started      []uint64 // from Init to its end, likewise, and the switches of the timed calls
 }
 
 // devices names the devices in use, with the provider.
@@ -129,6 +145,18 @@ type results struct {
 	Verified int         `json:"verified_calls"` // all there were, on every rank
 	// OneCall is what the ranks counted together during the first call.
 	OneCall callCount `json:"one_call"`
+	// Start is what they counted from Init to its end.
+	Start startCount `json:"start"`
+}
+
+type startCount struct {
+	// Sleeps are those of waiting ranks; overslept ones were ended by a time-out
+	// although what the rank waited for had come.
+	Sleeps    uint64 `json:"sleeps"`
+	Overslept uint64 `json:"overslept"`
+	// Datagrams make connections; late are those of which only a repetition arrived.
+	Datagrams uint64 `json:"datagrams"`
+	Late      uint64 `json:"late"`
 }
 
 // steadyState is over all timed calls of all ranks.
@@ -137,6 +165,9 @@ type steadyState struct {
 	Min        float64 `json:"min_us"`
 	Median     float64 `json:"median_us"`
 	P99        float64 `json:"p99_us"`
+	// Switches are the context switches of a rank in a call, on average; what it does
+	// between the batches of calls counts too.
+	Switches float64 `json:"context_switches"`
 }
 
 type callCount struct {
@@ -159,8 +190,11 @@ func (r *report) results() results {
 		Ranks: r.ranks, MsgSize: r.params.msgsize, PerPeer: r.params.perPeer(r.ranks) * intSize, Seed: r.params.seed,
 		Devices: r.devices(), Provider: r.device.Provider,
 		SetUp: micros(r.setUp), First: micros(r.first),
-		Steady: steadyState{Iterations: r.timed, Min: micros(r.steady.min), Median: micros(r.steady.median), P99: micros(r.steady.p99)},
+		Steady: steadyState{Iterations: r.timed, Min: micros(r.steady.min), Median: micros(r.steady.median), P99: micros(r.steady.p99),
+			Switches: float64(r.started[steadySwitches]) / float64(max(1, r.timed*r.ranks))},
 		Warmup: r.params.warmup, Verified: r.calls, OneCall: callCounts(r.counted),
+		Start: startCount{Sleeps: r.started[startSleeps], Overslept: r.started[startOverslept],
+			Datagrams: r.started[startDatagrams], Late: r.started[startLate]},
 	}
 }
 

@@ -53,7 +53,8 @@ func sample() *report {
 	after.Collective.Copies, after.Collective.CopyBytes, after.Collective.Signals = 4, 32, 12
 	after.Collective.Descriptors, after.Collective.Credits = 1, 2
 	return &report{ranks: 4, params: params{msgsize: 32, warmup: 100, seed: 1}, device: rank.DeviceInfo{Name: "soft0", Provider: "soft"},
-		setUp: 3412 * time.Microsecond, first: 12300, steady: steady{812, 934, 1720}, timed: 1000, calls: 1117, counted: delta(before, after)}
+		setUp: 3412 * time.Microsecond, first: 12300, steady: steady{812, 934, 1720}, timed: 1000, calls: 1117, counted: delta(before, after),
+		started: append(starting(rank.Counters{Sleeps: 3, Overslept: 1, Datagrams: 24, Late: 2}), 6000)}
 }
 
 func TestReportText(t *testing.T) {
@@ -92,7 +93,7 @@ func TestReportJSON(t *testing.T) {
 	if err := json.Unmarshal(data, &got); err != nil {
 		t.Fatalf("%s: %v", data, err)
 	}
-	if got.Ranks != 4 || got.PerPeer != 8 || got.Steady.Median != 0.934 || got.Verified != 1117 || got.OneCall != (callCount{12, 96, 4, 32, 12, 1, 2, 28}) {
+	if got.Ranks != 4 || got.PerPeer != 8 || got.Steady.Median != 0.934 || got.Steady.Switches != 1.5 || got.Verified != 1117 || got.OneCall != (callCount{12, 96, 4, 32, 12, 1, 2, 28}) || got.Start != (startCount{3, 1, 24, 2}) {
 		t.Errorf("results are %+v", got)
 	}
 	out.Reset()

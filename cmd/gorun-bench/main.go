@@ -46,6 +46,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/gorun-mpi/gorun/cmd/internal/argp"
 	"github.com/gorun-mpi/gorun/cmd/internal/logline"
 	"github.com/gorun-mpi/gorun/internal/topo"
 	"github.com/gorun-mpi/gorun/internal/version"
@@ -116,11 +117,16 @@ func run(ctx context.Context, args []string, std stdio) int {
 	if err == nil {
 		files, err = openOutputs(parser, p)
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, argp.ErrHelp), errors.Is(err, argp.ErrVersion):
 		return parser.Report(err, general, std.out, std.err)
+	case err != nil:
+		_, _ = io.WriteString(std.err, quoted(err.Error()+whereToLook(err)))
+		return argp.StatusUsage
 	}
 	defer files.close()
 	log := logline.New(std.err, general.LogLevel)
+	log.SetFormatter(plainErrors{})
 	h := &header{Header: true, Time: time.Now().UTC().Truncate(time.Second), Machine: thisMachine(), Commit: version.Commit(),
 		Command: strings.Join(append([]string{"gorun-bench"}, args...), " "), Method: p.method(),
 		Versions: map[string]string{"gorun": version.Number, "go": runtime.Version()}}
@@ -156,6 +162,35 @@ func run(ctx context.Context, args []string, std stdio) int {
 		return statusFailed
 	}
 	return status
+}
+
+// whereToLook ends the message of a wrong command line that does not say itself what
+// to try.
+func whereToLook(err error) string {
+	if strings.Contains(err.Error(), "see ") || strings.Contains(err.Error(), "; try ") {
+		return ""
+	}
+	return "; see gorun-bench --help"
+}
+
+// plainErrors has errors and warnings look as gorun's do: a line, and behind it
+// what another program has said, marked. What -v tells keeps the form of gorun -v.
+type plainErrors struct{ logline.Formatter }
+
+// Format implements logrus.Formatter.
+func (p plainErrors) Format(e *logrus.Entry) ([]byte, error) {
+	switch e.Level {
+	case logrus.ErrorLevel:
+		return []byte(quoted(e.Message)), nil
+	case logrus.WarnLevel:
+		return []byte(quoted("warning: " + e.Message)), nil
+	}
+	return p.Formatter.Format(e)
+}
+
+// quoted is a message of the command, whose further lines are another program's.
+func quoted(text string) string {
+	return "gorun-bench: " + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\ngorun-bench: | ") + "\n"
 }
 
 // method says in a sentence how collectives were timed.

@@ -30,7 +30,7 @@ func TestBadCommandLines(t *testing.T) {
 		{"-b allredce", 1, `-b: found "allredce", which is no benchmark; did you mean allreduce?`},
 		{"-b barrier,", 1, `-b: found ""`},
 		{"-m 8:4", 1, "-m: found the range"},
-		{"--sizes x", 1, "--sizes"},
+		{"--sizes x", 1, `-m: found "x"`},
 		{"-np 0", 1, "-n: found \"0\", expected numbers of ranks from 1 to 4096"},
 		{"-n 2,x", 1, "-n: found"},
 		{"--type floot", 1, `-t: found "floot", expected char, int, long, float or double`},
@@ -52,6 +52,9 @@ func TestBadCommandLines(t *testing.T) {
 		{"-b allreduce -m 6 -q", 1, "nothing of allreduce can be measured"},
 	} {
 		status, out, errs := bench(t, strings.Fields(c.args)...)
+		if !strings.HasPrefix(errs, "gorun-bench: ") || strings.Count(errs, "\n") != 1 {
+			t.Errorf("%s: it says %q, want one line that begins with gorun-bench", c.args, errs)
+		}
 		if status != c.status || !strings.Contains(errs, c.want) || out != "" {
 			t.Errorf("%s: status %d, out %q, err %q; want status %d and %q", c.args, status, out, errs, c.status, c.want)
 		}
@@ -81,7 +84,7 @@ func TestMPICompilerThatFails(t *testing.T) {
 	}
 	t.Setenv("PATH", dir+":/usr/bin:/bin")
 	status, _, errs := bench(t, "-b", "barrier", "--compare", "mpich")
-	if status != 1 || !strings.Contains(errs, "trouble 10\n...") || strings.Contains(errs, "trouble 11") {
+	if status != 1 || !strings.Contains(errs, "| trouble 10\ngorun-bench: | ...") || strings.Contains(errs, "trouble 11") {
 		t.Errorf("status %d, %q; want 1 and ten lines of trouble", status, errs)
 	}
 }

@@ -2,22 +2,27 @@ package arch
 
 import "golang.org/x/sys/unix"
 
-// MoveTo moves the calling thread to the index-th, counted round, of the CPUs that
-// it may use, and leaves it all of them: it stays there until the kernel finds a
-// reason to move it. It tells whether it could; with one CPU there is nothing to do.
-func MoveTo(index int) bool {
+// Thread is the calling thread.
+func Thread() (id int) { return unix.Gettid() }
+
+// MoveTo moves a thread of this process to the index-th, counted round, of the CPUs
+// that it may use, and leaves it all of them: it stays there until the kernel finds a
+// reason to move it. MoveTo returns when the thread has been moved, which can take
+// seconds where the CPUs are busy. It tells whether it could; with one CPU there is
+// nothing to do.
+func MoveTo(thread, index int) bool {
 	var all, one unix.CPUSet
-	if unix.SchedGetaffinity(0, &all) != nil || all.Count() < 2 {
+	if unix.SchedGetaffinity(thread, &all) != nil || all.Count() < 2 {
 		return false
 	}
 	one.Set(nth(&all, index))
-	if unix.SchedSetaffinity(0, &one) != nil {
+	if unix.SchedSetaffinity(thread, &one) != nil {
 		return false
 	}
-	return unix.SchedSetaffinity(0, &all) == nil
+	return unix.SchedSetaffinity(thread, &all) == nil
 }
 
-// At tells whether the calling thread runs on the CPU that MoveTo(index) means, or
+// At tells whether the calling thread runs on the CPU that MoveTo means by index, or
 // nobody knows.
 func At(index int) bool {
 	var all unix.CPUSet

@@ -15,12 +15,12 @@ func TestMoveToLeavesTheCPUs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for index := range 5 {
-		if got, want := MoveTo(index), before.Count() > 1; got != want {
+		if got, want := MoveTo(Thread(), index), before.Count() > 1; got != want {
 			t.Errorf("MoveTo(%d): got %v, want %v", index, got, want)
 		}
 		// The kernel may move it again at once, but not each time.
 		for tries := 0; !At(index); tries++ {
-			if MoveTo(index); tries == 1000 {
+			if MoveTo(Thread(), index); tries == 1000 {
 				t.Fatalf("moved %d times to CPU %d, and is never there", tries, index)
 			}
 		}

@@ -77,13 +77,16 @@ func (b *Bell) Prepare() {
 }
 
 // Sleep waits for a Ring since Prepare, for at most nanoseconds and never more
-// than 10 ms. It may return early without a reason. Owner only. Other
-// goroutines run meanwhile.
-func (b *Bell) Sleep(nanoseconds int64) {
-	d := min(time.Duration(nanoseconds), b.longest)
-	if d <= 0 {
-		return
+// than 10 ms, and tells whether there was one. It may return early without a reason.
+// Owner only. Other goroutines run meanwhile.
+func (b *Bell) Sleep(nanoseconds int64) (rung bool) {
+	if d := min(time.Duration(nanoseconds), b.longest); d > 0 {
+		b.sleep(d)
 	}
+	return atomic.LoadUint32(b.word) == 0
+}
+
+func (b *Bell) sleep(d time.Duration) {
 	if b.wake == nil {
 		futexWait(b.word, 1, d)
 		return

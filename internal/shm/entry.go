@@ -1,7 +1,7 @@
 package shm
 
 // A rankEntry is what the segment itself keeps for each rank, shared by all
-// processes. Its two cache lines are apart because they are written at
+// processes. Its first two cache lines are apart because they are written at
 // different times by different processes:
 //
 //	  0        4                                          64       68       72     128
@@ -14,6 +14,8 @@ package shm
 //
 // The alarm is a second bell, for the owner's device rather than for its program:
 // few ring it, and whoever sleeps on it is not the one who sleeps on the bell.
+// Behind them is the record of what the owner waits for (waiting.go): the owner writes it
+// when it has slept for a while, and the launcher reads it when somebody asks.
 // All accesses are sync/atomic.
 type rankEntry struct {
 	bell uint32
@@ -22,6 +24,8 @@ type rankEntry struct {
 
 	alarm uint32
 	_     [56]byte
+
+	wait [waitWords]uint64
 }
 
-const entrySize = 128
+const entrySize = 128 + 8*waitWords

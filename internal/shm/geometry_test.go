@@ -18,10 +18,10 @@ func TestLay(t *testing.T) {
 		wantErr bool
 	}{
 		{name: "one rank, one page", g: Geometry{1, page}, header: page, total: 2 * page},
-		{name: "31 ranks fill the first page", g: Geometry{31, page}, header: page, total: 32 * page},
-		{name: "32 ranks need a second", g: Geometry{32, page}, header: 2 * page, total: 34 * page},
-		{name: "300 ranks of 1 GiB", g: Geometry{300, 1 << 30}, header: 10 * page, total: 300<<30 + 10*page},
-		{name: "most ranks", g: Geometry{MaxRanks, page}, header: MaxRanks*128 + page, total: MaxRanks*(page+128) + page},
+		{name: "10 ranks have room in the first page", g: Geometry{10, page}, header: page, total: 11 * page},
+		{name: "11 ranks need a second", g: Geometry{11, page}, header: 2 * page, total: 13 * page},
+		{name: "300 ranks of 1 GiB", g: Geometry{300, 1 << 30}, header: 29 * page, total: 300<<30 + 29*page},
+		{name: "most ranks", g: Geometry{MaxRanks, page}, header: MaxRanks*entrySize + page, total: MaxRanks*(page+entrySize) + page},
 		{name: "no rank", g: Geometry{0, page}, wantErr: true},
 		{name: "negative ranks", g: Geometry{-1, page}, wantErr: true},
 		{name: "too many ranks", g: Geometry{MaxRanks + 1, page}, wantErr: true},

@@ -12,7 +12,7 @@ var ErrNotSegment = errors.New("not a gorun segment")
 
 const (
 	magic   = "GORUNSEG"
-	version = 1
+	version = 2
 	// headerFixed is where the rank entries begin. The header is written once
 	// by the creator, before anybody else has the file:
 	//

@@ -35,7 +35,7 @@ func TestParseHeader(t *testing.T) {
 		{name: "empty", change: func([]byte) []byte { return nil }, wantErr: true},
 		{name: "short", change: func(b []byte) []byte { return b[:headerUsed-1] }, wantErr: true},
 		{name: "magic", change: put32(0, 0), wantErr: true},
-		{name: "version", change: put32(8, 2), wantErr: true},
+		{name: "version", change: put32(8, 1), wantErr: true},
 		{name: "no ranks", change: put32(12, 0), wantErr: true},
 		{name: "fewer ranks", change: put32(12, 3), wantErr: true},
 		{name: "more ranks", change: put32(12, 5), wantErr: true},

@@ -33,7 +33,7 @@ func Unsupported(t testing.TB, reason string) {
 	if CI() {
 		t.Fatal("this machine should have it: " + reason)
 	}
-	t.Skip(reason)
+	t.Skip("skipped: " + reason)
 }
 
 // Deadline is a context that ends with the test, and after d at the latest.

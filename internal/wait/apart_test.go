@@ -86,6 +86,9 @@ func TestOversubscribedRanksReturn(t *testing.T) {
 	ctx := testenv.Deadline(t, time.Minute)
 	w := New(Config{CPU: 5, Oversubscribed: true})
 	away, moves, looks := true, 0, 0
+	clock := time.Now()
+	w.now = func() time.Time { return clock }
+	w.yield = func() {}
 	w.at = func(cpu int) bool {
 		if cpu != 5 {
 			t.Errorf("looks for CPU %d, want 5", cpu)
@@ -99,14 +102,14 @@ func TestOversubscribedRanksReturn(t *testing.T) {
 	}
 	again := func(stay time.Duration) {
 		t.Helper()
-		w.homed = time.Now().Add(-w.stay)
+		w.homed = clock.Add(-w.stay)
 		if err := w.Wait(ctx, &after{n: 3}); err != nil {
 			t.Fatal(err)
 		}
 		if w.stay != stay {
 			t.Fatalf("the next look is after %v, want %v", w.stay, stay)
 		}
-		w.homed = time.Now().Add(time.Hour) // too early for a look
+		w.homed = clock.Add(time.Hour) // too early for a look
 		if err := w.Wait(ctx, &after{n: 3}); err != nil {
 			t.Fatal(err)
 		}

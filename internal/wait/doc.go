@@ -22,6 +22,10 @@
 //
 // The rules behind it:
 //
+//   - No wait ends by a time-out when what it waits for has come. What comes after
+//     Prepare wakes the rank; what came before is found by the poll behind Prepare, in
+//     which the Condition looks at everything ([Waiter.Thorough]). [Counts] has the
+//     exceptions.
 //   - A thread that makes only raw system calls never lets the runtime in, and a
 //     garbage collection would wait for it for ever. Every poll here is a safe
 //     point (a call with a stack check, about 1 ns), every 64th yield is one that
@@ -34,11 +38,12 @@
 //     on two CPUs then take 2-3 times as long. So an oversubscribed rank that waits
 //     returns to the CPU of its place now and then. It is not bound to it: where
 //     another program needs that CPU, the kernel may move the rank for up to 128 ms.
+//   - A waiting rank makes no system call that may block, but for its sleep. What moves
+//     it is another goroutine, which lives for one move.
 //   - The clock (28 ns) and the context are looked at every 8th yield and when
 //     idle: a yield beside a busy process can take milliseconds.
 //
-// A Waiter belongs to whoever made it and holds no memory but its own; it starts
-// no goroutine. The Condition is called on the waiting goroutine only, and may
+// A Waiter belongs to whoever made it and holds no memory but its own. The Condition is called on the waiting goroutine only, and may
 // make progress and block for as long as its caller can bear. Wait ends with the
 // condition or the context, whichever is noticed first; nothing else ends it:
 // the death of a peer is part of the Condition.

@@ -152,20 +152,13 @@ func (p *player) Cancel()  { p.bell.Cancel() }
 
 // Sleep counts a lost wake-up: the ball came long ago, and only the end of the
 // sleep tells.
-func (p *player) Sleep(ns int64) {
+func (p *player) Sleep(ns int64) (woken bool) {
 	p.slept++
-	start := time.Now()
-	p.bell.Sleep(ns)
-	end := time.Now()
-	if end.Sub(start) >= sleepMost && p.theirs.Ready() && end.UnixNano()-atomic.LoadInt64(p.theirStamp) > int64(sleepMost)/2 {
-		// Not lost: rung, but this rank had no CPU to wake up on. Then the
-		// ring has taken the word back, and Prepare would find that; here
-		// a Sleep that returns at once does.
-		again := time.Now()
-		if p.bell.Sleep(int64(time.Millisecond)); time.Since(again) >= time.Millisecond {
-			p.lost++
-		}
+	woken = p.bell.Sleep(ns)
+	if !woken && p.theirs.Ready() && time.Now().UnixNano()-atomic.LoadInt64(p.theirStamp) > int64(sleepMost)/2 {
+		p.lost++
 	}
+	return woken
 }
 
 // playTime bounds a play; the million takes 2-8 s on 2 CPUs of one's own.

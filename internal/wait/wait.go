@@ -19,6 +19,9 @@ const (
 	// clockEvery is how many polls of the spin there are to one look at the
 	// clock. The first look starts it, so that a short wait pays for none.
 	clockEvery = 32
+	// thoroughEvery is how many polls of the spin there are to a thorough one, a
+	// microsecond or two.
+	thoroughEvery = 32
 	// A rank that spins in vain, and whose first yields bring what it waits
 	// for, shares its CPU with the one who made it: vainWaits times in a row
 	// and it moves, but not more often than moveEvery. Yields that bring a part
@@ -62,7 +65,8 @@ const (
 // A Condition is what a rank waits for.
 type Condition interface {
 	// Ready tells whether the wait is over. It is called at every poll, and
-	// may make progress.
+	// may make progress. Where [Waiter.Thorough] says so it looks at all that
+	// may end the wait, or move it on.
 	Ready() bool
 }
 
@@ -71,7 +75,7 @@ type Condition interface {
 // Prepare ends the Sleep.
 type Sleeper interface {
 	Prepare()
-	Sleep(nanoseconds int64)
+	Sleep(nanoseconds int64) (woken bool)
 	Cancel()
 }
 
@@ -111,12 +115,28 @@ type Waiter struct {
 	move  func(cpu int) bool
 	now   func() time.Time
 
+	thorough bool // of the poll under way
+	counts   Counts
+
+	since time.Time // of the long wait that goes on, or was the last
+
 	crowded bool // Config.Oversubscribed
 	turns   uint // of Spin
 	homed   time.Time
 	stay    time.Duration // from homed to the next look
 	at      func(cpu int) bool
 }
+
+// Counts count what a Waiter did.
+type Counts struct {
+	// Sleeps is how often it has parked. Overslept is how many of these sleeps ended by
+	// their time alone and found the Condition ready: a source of it was neither looked
+	// at before the sleep nor woke the rank.
+	Sleeps, Overslept uint64
+}
+
+// Counts reads the counts, on the goroutine that waits.
+func (w *Waiter) Counts() Counts { return w.counts }
 
 // New makes a Waiter.
 func New(c Config) *Waiter {
@@ -132,7 +152,7 @@ func New(c Config) *Waiter {
 		// rank.
 		w.enter = yieldBoth
 	}
-	w.cpu, w.move, w.at, w.now = c.CPU, arch.MoveTo, arch.At, time.Now
+	w.cpu, w.move, w.at, w.now = c.CPU, new(mover).move, arch.At, time.Now
 	if c.Oversubscribed {
 		w.spins, w.crowded, w.stay = 0, true, homeLeast
 	}
@@ -152,8 +172,20 @@ func yieldBoth() {
 	arch.YieldSafe()
 }
 
+// Thorough tells whether the poll under way, or one outside of any wait, has to look
+// at every source of the Condition. A Condition may pass over what costs more than a
+// load in other polls. Whatever layers it consists of ask here instead of counting
+// polls, so that their budgets do not multiply. Thorough are one poll of
+// thoroughEvery while the rank spins, each poll behind a yield or a switch, which
+// costs more than any look, and above all the one between Prepare and Sleep: what
+// came before Prepare wakes nobody.
+func (w *Waiter) Thorough() bool { return w.thorough || w.crowded || w.scheduler }
+
 // Crowded tells whether there are more ranks than CPUs.
 func (w *Waiter) Crowded() bool { return w.crowded }
+
+// Since is when the wait began in which the Sleeper sleeps.
+func (w *Waiter) Since() time.Time { return w.since }
 
 // Pass is for a rank that has looked in vain and will look again, instead of waiting:
 // where ranks share their CPUs it lets another run.
@@ -204,7 +236,10 @@ func (w *Waiter) Wait(ctx context.Context, c Condition) error {
 	if w.spin(c) {
 		return nil
 	}
-	return w.waitLong(ctx, c)
+	w.thorough = true
+	err := w.waitLong(ctx, c)
+	w.thorough = false
+	return err
 }
 
 // spin polls with PAUSE in between.
@@ -212,10 +247,12 @@ func (w *Waiter) spin(c Condition) (ready bool) {
 	var start time.Time
 	for n := 1; n <= w.spins; n++ {
 		arch.Pause()
+		w.thorough = n%thoroughEvery == 0
 		if poll(c) {
 			if n >= soonPolls {
 				w.vain = 0
 			}
+			w.thorough = false
 			return true
 		}
 		switch {
@@ -231,6 +268,7 @@ func (w *Waiter) spin(c Condition) (ready bool) {
 // waitLong is Wait after the spin.
 func (w *Waiter) waitLong(ctx context.Context, c Condition) error {
 	start := w.now()
+	w.since = start
 	switch {
 	case w.cpu < 0:
 	case w.crowded:
@@ -340,12 +378,15 @@ func (w *Waiter) park(ctx context.Context, c Condition) (ready bool, err error) 
 			w.sleeper.Cancel()
 			return false, err
 		}
-		start := time.Now()
-		w.sleeper.Sleep(int64(sleepMost))
+		woken := w.sleeper.Sleep(int64(sleepMost))
+		w.counts.Sleeps++
 		if c.Ready() {
+			if !woken {
+				w.counts.Overslept++
+			}
 			return true, nil
 		}
-		if time.Since(start) < sleepMost {
+		if woken {
 			return false, nil
 		}
 	}

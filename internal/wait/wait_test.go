@@ -119,9 +119,9 @@ func (r *recorder) note(call byte) {
 		r.onCall(call)
 	}
 }
-func (r *recorder) Prepare()    { r.note('P') }
-func (r *recorder) Sleep(int64) { r.note('S') }
-func (r *recorder) Cancel()     { r.note('C') }
+func (r *recorder) Prepare()         { r.note('P') }
+func (r *recorder) Sleep(int64) bool { r.note('S'); return true }
+func (r *recorder) Cancel()          { r.note('C') }
 
 // Prepare, one more look, then Sleep or Cancel: never anything else.
 func TestParkProtocol(t *testing.T) {

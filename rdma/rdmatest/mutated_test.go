@@ -155,9 +155,9 @@ func (c *mutantContext) Progress() bool {
 	return c.Context.(rdma.Progresser).Progress()
 }
 
-func (c *mutantContext) Prepare()       { c.Context.(rdma.Sleeper).Prepare() }
-func (c *mutantContext) Sleep(ns int64) { c.Context.(rdma.Sleeper).Sleep(ns) }
-func (c *mutantContext) Cancel()        { c.Context.(rdma.Sleeper).Cancel() }
+func (c *mutantContext) Prepare()            { c.Context.(rdma.Sleeper).Prepare() }
+func (c *mutantContext) Sleep(ns int64) bool { return c.Context.(rdma.Sleeper).Sleep(ns) }
+func (c *mutantContext) Cancel()             { c.Context.(rdma.Sleeper).Cancel() }
 
 func (c *mutantContext) Peer(gid rdma.GID) (rdma.PeerMemory, error) {
 	p, err := c.Context.(rdma.Mapper).Peer(gid)

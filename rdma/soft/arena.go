@@ -19,7 +19,7 @@ type layout struct {
 }
 
 const (
-	arenaMagic   = 0x33415241_54464f53 // "SOFTARA3"
+	arenaMagic   = 0x34415241_54464f53 // "SOFTARA4"
 	pageSize     = 4096
 	lockWords    = 64
 	minArena     = 48 << 10
@@ -69,7 +69,7 @@ func clampPow2(v uint64, low, high int) int {
 	return 1 << (bits.Len64(v) - 1)
 }
 
-// arenaHeader stands at the start of an arena. Only the owner writes it.
+// arenaHeader stands at the start of an arena. Only the owner writes it, but for wanted.
 type arenaHeader struct {
 	magic      uint64 // stored last, with release
 	owner      uint32 // process id, to tell a leftover from a double use; 0: given back
@@ -80,7 +80,21 @@ type arenaHeader struct {
 	responders uint32 // how many initiators the owner's targets answer at a time
 	_          uint32
 	domains    [xrcDomains]uint64 // XRC domains that the owner has open; 0 for none
+	_          [48]byte
+
+	// A line of its own: how a peer that the kernel keeps from the owner's memory
+	// gets a TCP link, where the configuration has no secret for links.
+	wanted  uint32   // 1: such a peer asks the owner to listen; the owner takes it back to 0
+	port    uint32   // where the owner listens, on 127.0.0.1; 0: not yet, or portNone
+	secret  [32]byte // of links to it; port is stored behind it, with release
+	refused uint32   // 1: the kernel lets the owner read no process at all
+	_       uint32
+	network uint64 // the owner's network namespace: its 127.0.0.1 is another's elsewhere; 0: not known
+	_       [8]byte
 }
+
+// portNone in arenaHeader.port: the owner cannot listen.
+const portNone = 1 << 16
 
 // xrcDomains is how many XRC domains a provider can have open.
 const xrcDomains = 64

@@ -22,7 +22,8 @@ type Config struct {
 	// is a name of its own.
 	Host string
 	// Secret is the job's secret for links over TCP, known to every provider
-	// of the job. Nil: no TCP, and who is not in the Segment is out of reach.
+	// of the job. Nil: TCP only between peers of the Segment of whom the kernel keeps
+	// one from the other's memory; a peer that is not in the Segment is out of reach.
 	Secret []byte
 	// Listen is the address for TCP links, IP:port or :port; "" is "127.0.0.1:0".
 	Listen string

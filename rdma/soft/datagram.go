@@ -187,7 +187,7 @@ func listens(c *queueContext, num, qkey uint32) bool {
 
 // wired tells whether what goes to the peer goes over TCP.
 func (s *peer) wired() bool {
-	return !s.inside || s.reach == reachNone && s.p.net != nil && s.ep.address != ""
+	return !s.inside || s.reach == reachNone && s.p.tcp.Load() != nil && s.callable()
 }
 
 // flyWire sends a datagram over TCP.

@@ -185,7 +185,7 @@ func TestCallsAndDuplicates(t *testing.T) {
 	n := hosts(t, 2)
 	b := n[1]
 	to, mr := b.target(), b.alloc(64, all)
-	l := &link{n: b.p.net, from: n[0].p.gids[0], fd: -1}
+	l := &link{n: b.p.tcp.Load(), from: n[0].p.gids[0], fd: -1}
 	const caller = 1<<queueBits | 5
 	say := func(f frame) (answer frame) {
 		t.Helper()
@@ -195,8 +195,8 @@ func TestCallsAndDuplicates(t *testing.T) {
 		}
 		var h [frameSize]byte
 		f.put(&h)
-		b.p.net.mu.Lock()
-		defer b.p.net.mu.Unlock()
+		b.p.tcp.Load().mu.Lock()
+		defer b.p.tcp.Load().mu.Unlock()
 		l.out = l.out[:0]
 		if !l.digest(h[:]) {
 			t.Fatalf("%+v is not understood", f)
@@ -267,18 +267,18 @@ func TestMessageThatDoesNotEnd(t *testing.T) {
 			b := n[1]
 			to, mr := b.target(), b.alloc(2*pieceSize, all)
 			to.receive(t, mr, 1, 0, 2*pieceSize)
-			l := &link{n: b.p.net, from: n[0].p.gids[0], fd: -1}
-			b.p.net.mu.Lock()
+			l := &link{n: b.p.tcp.Load(), from: n[0].p.gids[0], fd: -1}
+			b.p.tcp.Load().mu.Lock()
 			l.called(&frame{from: 77, to: to.num, psn: 1, life: 1, compareAdd: dcTestKey})
 			l.serve(&frame{kind: frameRequest, op: rdma.WRSend, flags: frameDC, from: 77, to: to.num, psn: 1, life: 1, total: 2 * pieceSize, length: pieceSize}, make([]byte, pieceSize))
 			if b.held() != 1 || len(l.out) != 0 {
 				t.Fatalf("%d responders are held and %d bytes of answers wait, want 1 and 0", b.held(), len(l.out))
 			}
-			b.p.net.mu.Unlock()
+			b.p.tcp.Load().mu.Unlock()
 			func() {
 				if name == "initiator hangs up" || name == "link breaks" {
-					b.p.net.mu.Lock()
-					defer b.p.net.mu.Unlock()
+					b.p.tcp.Load().mu.Lock()
+					defer b.p.tcp.Load().mu.Unlock()
 				}
 				leave(l, to)
 			}()
@@ -326,8 +326,8 @@ func TestTargetGone(t *testing.T) {
 			if name == "silent" {
 				defer stop(n[1])()
 			} else {
-				n[1].p.net.close()
-				defer func() { n[1].p.net = nil }()
+				n[1].p.tcp.Load().close()
+				defer func() { n[1].p.tcp.Store(nil) }()
 			}
 			begin := time.Now()
 			i.post(wordTo(mr, 2))

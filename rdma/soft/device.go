@@ -81,8 +81,8 @@ var (
 func (c *context) Device() rdma.Device { return c.device }
 
 // QueryDevice tells the limits. OneSided is true when every peer that can be
-// connected shares the segment: over TCP the peer's process executes what is
-// asked of it, by its polling or by its progress goroutine.
+// connected shares the segment, as far as is known: over TCP the peer's process
+// executes what is asked of it, by its polling or by its progress goroutine.
 func (c *context) QueryDevice() rdma.DeviceAttr {
 	l := c.p.layout
 	return rdma.DeviceAttr{
@@ -95,7 +95,7 @@ func (c *context) QueryDevice() rdma.DeviceAttr {
 		MaxSRQ: l.shared, MaxSRQWR: maxWR, MaxSRQSGE: maxSGE,
 		MaxTags: maxTags, MaxTagOps: maxTagOps, MaxTagSGE: maxTagSGE, MaxRndvHdr: maxRndvHdr,
 		ClockHz: deviceHz, MaxAH: math.MaxInt32,
-		OneSided: c.p.net == nil && c.p.cfg.Adversary == nil,
+		OneSided: c.p.tcp.Load() == nil && c.p.cfg.Adversary == nil,
 		ODP:      true,
 	}
 }
@@ -233,6 +233,8 @@ func (c *context) AddEndpoint(gid rdma.GID, endpoint []byte) error {
 
 func (c *context) Progress() bool { return c.p.work.poll() }
 
-func (c *context) Prepare()       { c.p.segment.Bell(c.p.cfg.Rank).Prepare() }
-func (c *context) Sleep(ns int64) { c.p.segment.Bell(c.p.cfg.Rank).Sleep(ns) }
-func (c *context) Cancel()        { c.p.segment.Bell(c.p.cfg.Rank).Cancel() }
+func (c *context) Prepare() { c.p.segment.Bell(c.p.cfg.Rank).Prepare() }
+func (c *context) Sleep(ns int64) (woken bool) {
+	return c.p.segment.Bell(c.p.cfg.Rank).Sleep(ns)
+}
+func (c *context) Cancel() { c.p.segment.Bell(c.p.cfg.Rank).Cancel() }

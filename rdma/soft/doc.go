@@ -38,7 +38,8 @@
 // RegMR stays the program's: a region keeps it alive and on the heap; peers in
 // the same process copy directly, others use process_vm_readv and
 // process_vm_writev, tried when the endpoint is added. Where the kernel refuses
-// those, all requests to that peer go over TCP, provided that there is a secret.
+// those, all requests to that peer go over TCP. Where no secret was given, the two
+// sides arrange for that through the segment (rescue.go).
 // Registration looks whether that memory is there and may be written, as pinning
 // it would (EFAULT), and touches none of it. With AccessOnDemand it does not
 // look, nor does it for a nil region with AccessOnDemand, which is the whole

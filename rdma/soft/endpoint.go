@@ -100,8 +100,8 @@ func (p *Provider) endpoint() endpoint {
 		rank: uint32(p.cfg.Rank), pid: uint32(os.Getpid()), started: processStart(os.Getpid()),
 		probe: addressOf(p.probe[:]), nonce: *p.probe, host: p.host,
 	}
-	if p.net != nil {
-		e.address = p.net.address
+	if n := p.tcp.Load(); n != nil {
+		e.address = n.address
 	}
 	return e
 }

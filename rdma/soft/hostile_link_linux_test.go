@@ -82,7 +82,7 @@ func pipeLink(t *testing.T, n *node, to *peer) *link {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { unix.Close(fds[0]); unix.Close(fds[1]) })
-	l := &link{n: n.p.net, peer: to, fd: fds[0]}
+	l := &link{n: n.p.tcp.Load(), peer: to, fd: fds[0]}
 	l.state.Store(linkUp)
 	return l
 }
@@ -224,13 +224,13 @@ func member(t *testing.T, data []byte) {
 			last[q] = *f
 		})
 	})
-	b.p.net.mu.Lock()
+	b.p.tcp.Load().mu.Lock()
 	l.reading.active = false
 	if len(l.out) > 16<<20 {
 		t.Errorf("%d bytes of answers wait for %d requests", len(l.out), len(data)/frameSize)
 	}
 	b.p.abandon(l)
-	b.p.net.mu.Unlock()
+	b.p.tcp.Load().mu.Unlock()
 	var wc [64]rdma.WC
 	if k, err := b.cq.Poll(wc[:]); err == nil {
 		for _, w := range wc[:k] {

@@ -24,7 +24,9 @@ import (
 type network struct {
 	p        *Provider
 	listener *os.File
+	secret   []byte // of the links
 	address  string
+	port     uint16
 	epoll    int
 	file     *os.File // owns epoll
 	polled   atomic.Bool
@@ -49,7 +51,9 @@ type network struct {
 // drives out the oldest, so that strangers cannot keep members of the job out.
 const halfMost = 128
 
-func newNetwork(p *Provider) (*network, error) {
+// newNetwork listens for links, whose two sides prove to each other that they know
+// the secret.
+func newNetwork(p *Provider, secret []byte) (*network, error) {
 	at := p.cfg.Listen
 	if at == "" {
 		at = "127.0.0.1:0"
@@ -58,7 +62,7 @@ func newNetwork(p *Provider) (*network, error) {
 	if err != nil {
 		return nil, &rdma.OpError{Op: "soft.New", Detail: "listen for TCP links on " + at, Err: err}
 	}
-	n := &network{p: p, listener: l, links: make(map[int]*link), quit: make(chan struct{})}
+	n := &network{p: p, secret: secret, port: bound.Port(), listener: l, links: make(map[int]*link), quit: make(chan struct{})}
 	if n.address, err = advertised(bound, p.cfg.Advertise); err != nil {
 		l.Close()
 		return nil, &rdma.OpError{Op: "soft.New", Detail: err.Error(), Err: rdma.ErrInvalid}
@@ -108,7 +112,7 @@ func (n *network) accept() {
 		n.halfMu.Unlock()
 		go func() {
 			defer n.ended.Done()
-			from, err := welcome(c, n.p.cfg.Secret, n.p.gids)
+			from, err := welcome(c, n.secret, n.p.gids)
 			if n.whole(&n.half, c) && err == nil && keep(c) == nil {
 				l := &link{n: n, from: from}
 				n.join(l, c)
@@ -149,9 +153,12 @@ func (n *network) dial(s *peer) *link {
 			if err == nil {
 				break
 			}
+			if errors.Is(err, errNotYet) && !l.peer.checkDead() {
+				begin, pause = time.Now(), min(pause, dialPause/2) // as long as it lives
+			}
 			// A listener that is not there, or is another one, stays so. A
 			// busy one has driven us out, or was too slow, and may do better.
-			if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, errStranger) || time.Since(begin) > dialLimit {
+			if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, errStranger) || errors.Is(err, errNowhere) || time.Since(begin) > dialLimit {
 				l.peer.gone.Store(time.Since(begin) <= dialLimit)
 				l.state.Store(linkBroken)
 				break
@@ -176,7 +183,11 @@ const (
 
 // call tries once to bring a link up.
 func (n *network) call(l *link) error {
-	c, err := dial(l.peer.ep.address, handshakeLimit)
+	address, secret, err := l.peer.listener()
+	if err != nil {
+		return err
+	}
+	c, err := dial(address, handshakeLimit)
 	if err != nil {
 		return err
 	}
@@ -188,7 +199,7 @@ func (n *network) call(l *link) error {
 	}
 	n.dialed = append(n.dialed, c)
 	n.halfMu.Unlock()
-	err = greet(c, n.p.cfg.Secret, n.p.gids[0], l.peer.gids[0])
+	err = greet(c, secret, n.p.gids[0], l.peer.gids[0])
 	n.whole(&n.dialed, c)
 	if err == nil {
 		n.join(l, c)

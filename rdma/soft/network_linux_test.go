@@ -15,7 +15,7 @@ func TestStrangers(t *testing.T) {
 	noLeaks(t)
 	n := []*node{open(t, Config{Host: "a", Secret: secret}), open(t, Config{Host: "b", Secret: secret})}
 	introduce(t, n...)
-	address := n[1].p.net.address
+	address := n[1].p.tcp.Load().address
 	var conns []net.Conn
 	defer func() {
 		for _, c := range conns {
@@ -48,11 +48,11 @@ func TestStrangers(t *testing.T) {
 	if wc := n[0].poll(1, n[1])[0]; wc.Status != rdma.WCSuccess {
 		t.Errorf("a member's write: %v", wc.Status)
 	}
-	n[1].p.net.halfMu.Lock()
-	if k := len(n[1].p.net.half); k > halfMost {
+	n[1].p.tcp.Load().halfMu.Lock()
+	if k := len(n[1].p.tcp.Load().half); k > halfMost {
 		t.Errorf("%d strangers are kept, want at most %d", k, halfMost)
 	}
-	n[1].p.net.halfMu.Unlock()
+	n[1].p.tcp.Load().halfMu.Unlock()
 }
 
 // Members are not kept out by each other: more of them than a listener has in
@@ -67,9 +67,9 @@ func TestManyMembersAtOnce(t *testing.T) {
 	for i := range links {
 		all.Go(func() {
 			if i%2 == 0 {
-				links[i] = n[0].p.net.dial(s)
+				links[i] = n[0].p.tcp.Load().dial(s)
 			} else {
-				links[i] = n[1].p.net.dial(back)
+				links[i] = n[1].p.tcp.Load().dial(back)
 			}
 		})
 	}
@@ -119,7 +119,7 @@ func FuzzServe(f *testing.F) {
 		dynamic := b.target()
 		mr := b.alloc(64, all)
 		postRecv(t, qb, rdma.RecvWR{SGL: []rdma.SGE{sge(mr, 0, 16)}})
-		l := &link{n: b.p.net, from: a.p.gids[0], fd: -1}
+		l := &link{n: b.p.tcp.Load(), from: a.p.gids[0], fd: -1}
 		data = append([]byte(nil), data...)
 		for at := 0; at+frameSize <= len(data); at += frameSize {
 			// Let some of it find its way.
@@ -138,14 +138,14 @@ func FuzzServe(f *testing.F) {
 				binary.LittleEndian.PutUint64(h[40:], mr.Addr()+uint64(h[40]))
 			}
 		}
-		b.p.net.mu.Lock()
+		b.p.tcp.Load().mu.Lock()
 		l.digest(data)
 		l.reading.active = false
 		if k := len(l.calls); k > 2 {
 			t.Errorf("%d calls with 2 responders", k)
 		}
 		b.p.abandon(l)
-		b.p.net.mu.Unlock()
+		b.p.tcp.Load().mu.Unlock()
 		if k := b.held(); k != 0 || len(dynamic.calls) != 0 {
 			t.Errorf("without the link %d responders are held, by %d calls", k, len(dynamic.calls))
 		}

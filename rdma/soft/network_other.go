@@ -7,11 +7,12 @@ import "github.com/gorun-mpi/gorun/rdma"
 // network is the TCP half of a provider, which needs epoll.
 type network struct {
 	address string
+	port    uint16
 	p       *Provider
 	buf     []byte
 }
 
-func newNetwork(*Provider) (*network, error) {
+func newNetwork(*Provider, []byte) (*network, error) {
 	return nil, &rdma.OpError{Op: "soft.New", Detail: "TCP links need Linux", Err: rdma.ErrNotSupported}
 }
 

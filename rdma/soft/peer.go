@@ -1,6 +1,7 @@
 package soft
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -99,8 +100,13 @@ func (p *Provider) addEndpoint(gid rdma.GID, blob []byte) error {
 	if err := s.meet(); err != nil {
 		return err
 	}
-	if !s.inside && (p.net == nil || e.address == "") {
+	if !s.inside && (p.tcp.Load() == nil || e.address == "") {
 		return &rdma.OpError{Op: "add_endpoint", Detail: fmt.Sprintf("%v (rank %d of host %q, this is %q) does not share the segment and there is no TCP: the job's secret is missing on one side", gid, e.rank, e.host, p.host), Err: rdma.ErrNotSupported}
+	}
+	if s.inside && (s.reach == reachNone || s.refused()) && s.callable() {
+		if _, err := p.openNetwork(); err != nil && !errors.Is(err, rdma.ErrNotSupported) {
+			return err
+		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -158,3 +158,12 @@ func discard(b []byte) {
 		_ = unix.Madvise(b, unix.MADV_REMOVE)
 	}
 }
+
+// networkNamespace names the network namespace of this process, 0 where it is not known.
+func networkNamespace() uint64 {
+	var st unix.Stat_t
+	if unix.Stat("/proc/self/ns/net", &st) != nil {
+		return 0
+	}
+	return st.Ino
+}

@@ -42,7 +42,7 @@ func (w *progress) init(p *Provider) {
 }
 
 // wanted tells whether poll has anything to do.
-func (w *progress) wanted() bool { return w.busy.Load() != 0 }
+func (w *progress) wanted() bool { return w.busy.Load() != 0 || w.p.called() }
 
 // poll is the owner's progress.
 func (w *progress) poll() bool {
@@ -61,6 +61,9 @@ func (w *progress) advance(alone bool) (moved bool) {
 		return false
 	}
 	defer w.turn.Unlock()
+	if !alone && w.p.called() {
+		w.p.answerCall()
+	}
 	w.mu.Lock()
 	qs := append(w.scratch[:0], w.list...)
 	w.scratch = qs
@@ -78,7 +81,7 @@ func (w *progress) advance(alone bool) (moved bool) {
 		}
 		q.mu.Unlock()
 	}
-	if n := w.p.net; n != nil {
+	if n := w.p.tcp.Load(); n != nil {
 		if w.calls++; alone || w.calls%pollNetwork == 0 {
 			any, looked := n.poll()
 			moved = moved || any

@@ -74,7 +74,7 @@ type Provider struct {
 
 	work  progress
 	watch watch
-	net   *network // nil without TCP
+	tcp   atomic.Pointer[network] // nil without TCP; it may come later, see rescue.go
 }
 
 // New sets up a provider in its place of the segment.
@@ -102,13 +102,13 @@ func New(cfg Config) (*Provider, error) {
 		return nil, err
 	}
 	if cfg.Secret != nil {
-		n, err := newNetwork(p)
+		n, err := newNetwork(p, cfg.Secret)
 		if err != nil {
 			p.leaveArena()
 			p.closeSegment()
 			return nil, err
 		}
-		p.net = n
+		p.tcp.Store(n)
 	}
 	p.work.init(p)
 	p.watch.p = p
@@ -164,6 +164,10 @@ func (p *Provider) takeArena() error {
 	if n := p.cfg.DCResponders; n > 0 {
 		p.head.responders = uint32(min(n, len(p.responders)))
 	}
+	atomic.StoreUint32(&p.head.wanted, 0)
+	atomic.StoreUint32(&p.head.port, 0)
+	atomic.StoreUint32(&p.head.refused, 0)
+	p.head.network = networkNamespace()
 	dirty := min(max(t.heap, l.heapAt), l.size)
 	p.head.touched = touched{heap: dirty}
 	for i := range p.head.domains {
@@ -182,6 +186,9 @@ func (p *Provider) takeArena() error {
 	binary.LittleEndian.PutUint64(p.probe[8:], mathrand.Uint64())
 	p.head.base = addressOf(arena)
 	p.head.nonce = *p.probe
+	if p.refused() {
+		atomic.StoreUint32(&p.head.refused, 1)
+	}
 	p.gids = gidsOf(p.host, p.cfg.Rank, *p.probe)
 	atomic.StoreUint64(&p.head.magic, arenaMagic)
 	return nil
@@ -223,8 +230,8 @@ func (p *Provider) Close() error {
 	p.mu.Unlock()
 	p.watch.stop()
 	p.work.stop()
-	if p.net != nil {
-		p.net.close()
+	if n := p.tcp.Load(); n != nil {
+		n.close()
 	}
 	for _, peer := range peers {
 		peer.close()
@@ -248,7 +255,11 @@ func (p *Provider) allocate(n uint64) (offset uint64, mem []byte, err error) {
 	free := p.layout.size - p.layout.heapAt - p.heap.inUse
 	p.mu.Unlock()
 	if !ok {
-		return 0, nil, fmt.Errorf("%d bytes, %d of the arena's %d are free: %w", n, free, p.layout.size, rdma.ErrNoMemory)
+		why := ""
+		if limit := shm.Limit(); limit != math.MaxUint64 {
+			why = fmt.Sprintf(" (ulimit -v or -f allows %d MiB, which keeps the arena small: more is needed)", limit>>20)
+		}
+		return 0, nil, fmt.Errorf("%d bytes, %d of the arena's %d are free: %w%s", n, free, p.layout.size, rdma.ErrNoMemory, why)
 	}
 	mem = p.arena[at : at+n : at+n]
 	if !clean {

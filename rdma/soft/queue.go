@@ -577,8 +577,8 @@ func (p *Provider) drain(what uint64) (stuck bool) {
 		}
 	}
 	stuck = p.drainInitiators(what, &waited) || stuck
-	if p.net != nil {
-		p.net.settle()
+	if n := p.tcp.Load(); n != nil {
+		n.settle()
 	}
 	for i := range min(shared, uint32(len(p.shared))) {
 		if h := p.byShared.get(i); h != nil {

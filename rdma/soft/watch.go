@@ -65,6 +65,9 @@ func (w *watch) run() {
 
 // look takes in everything that initiators have done.
 func (p *Provider) look() {
+	if p.called() {
+		p.answerCall()
+	}
 	p.mu.Lock()
 	completions, shared := p.head.touched.completions, p.head.touched.shared
 	p.mu.Unlock()

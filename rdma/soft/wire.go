@@ -76,7 +76,7 @@ func (s *peer) connection() *link {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.link == nil || s.link.state.Load() == linkBroken {
-		s.link = s.p.net.dial(s)
+		s.link = s.p.tcp.Load().dial(s)
 	}
 	return s.link
 }

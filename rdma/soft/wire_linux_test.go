@@ -21,8 +21,8 @@ func hosts(t testing.TB, n int) []*node {
 
 // stop keeps a node from serving its links until the function is called.
 func stop(n *node) (goOn func()) {
-	n.p.net.mu.Lock()
-	return sync.OnceFunc(n.p.net.mu.Unlock)
+	n.p.tcp.Load().mu.Lock()
+	return sync.OnceFunc(n.p.tcp.Load().mu.Unlock)
 }
 
 // A message that is refused while most of it is still to be sent. It is longer
@@ -149,7 +149,7 @@ func TestSlowPeerIsWaitedFor(t *testing.T) {
 	var wc [1]rdma.WC
 	for done, next := 0, begin; done < count; {
 		if now := time.Now(); now.After(next) {
-			n[1].p.net.lookLocked()
+			n[1].p.tcp.Load().lookLocked()
 			next = now.Add(silenceLeast / 8)
 		}
 		k, err := n[0].cq.Poll(wc[:])
@@ -240,7 +240,7 @@ func TestReadOutlivesItsQueuePair(t *testing.T) {
 	n := hosts(t, 2)
 	_, qb := pair(t, n[0], n[1], attrs())
 	mr := n[1].alloc(8, all)
-	l := &link{n: n[1].p.net, from: n[0].p.gids[0], fd: -1}
+	l := &link{n: n[1].p.tcp.Load(), from: n[0].p.gids[0], fd: -1}
 	l.reading = readout{active: true, f: frame{op: rdma.WRRDMARead, to: qb.num ^ 1<<queueBits, key: mr.RKey() ^ 1, addr: mr.Addr(), total: 8}}
 	if !l.readOn() || l.reading.active {
 		t.Error("the read goes on")

@@ -3,16 +3,18 @@
 // card.
 //
 // Letters from one rank to another arrive once and in order, or the receiver is given
-// up. One letter to a rank is on its way at a time; it is sent again, after times that
-// double, until the receiver acknowledges it. That takes the receiver's process, not its
-// calls: an [Office] looks after its letters by itself, every tick, so a rank that
-// computes is no rank that has died. What a letter asks for is done when the receiver
-// takes it in.
+// up. Up to window letters to a rank are on their way at a time; they are sent again,
+// after times that double, until the receiver acknowledges them. That takes the
+// receiver's process, not its calls: an [Office] looks after its letters by itself, every
+// tick, so a rank that computes is no rank that has died. What a letter asks for is done
+// when the receiver takes it in.
 //
-//	sender                          receiver
-//	letter{number, words}  ------>  number = last+1: kept for Take, last = number
-//	    again, if no answer         number <= last: known already
-//	next letter            <------  answer{number}, in both cases
+//	sender                                receiver
+//	letter{number, known, words}  ----->  number = last+1: kept for Take, last = number
+//	    again, if nothing comes           number <= last: known already
+//	                                      number > last+1: one is missing, dropped
+//	all up to known are through   <-----  letter{..., known = last}, or, if none is sent
+//	                                      before the next look, answer{known = last}
 package mail
 
 import (
@@ -43,9 +45,14 @@ const (
 	// tick is how often the office looks after its letters while the rank does not.
 	tick = 50 * time.Millisecond
 
-	receives = 64
-	requests = 64
-	slotLen  = 128
+	// window is how many letters to a peer are on their way at a time: more than two
+	// ranks have to say to each other at once.
+	window = 4
+
+	// queueLeast and queueMost bound how many datagrams a rank receives before it looks,
+	// and how many it posts: a few from each peer, in a job that is not large.
+	queueLeast, queueMost = 64, 1024
+	slotLen               = 128
 
 	// keptMost is how many letters of one peer wait to be taken: more than anybody has
 	// to say in good faith. What comes beyond is not acknowledged.
@@ -54,13 +61,16 @@ const (
 
 // A datagram, in little-endian numbers:
 //
-//	0      4      8        16      24
-//	kind   from   number   what    id
+//	0      4      8        16      24      32
+//	kind   from   number   known   what    id
+//
+// An answer has no number and no words.
 const (
-	datagramLen = 32
+	datagramLen = 40
 
 	kindLetter = 1
 	kindAnswer = 2
+	kindAgain  = 3 // a letter that has been sent before
 )
 
 // An Address is where a rank's letters go, beside its GID. Number 0: it has no office.
@@ -99,12 +109,28 @@ type Office struct {
 	mr     rdma.MR
 	mem    []byte
 	boxes  []*box // by peer, nil: nothing has been sent or received
-	due    []*box // with a letter on its way
+	due    []*box // with letters that are not through
+	owing  []*box // to answer at the next look
+	queue  int    // depth of the queue pair's queues
 	posted int    // requests that are not complete
 	in     []incoming
 	closed bool
 	wcs    [16]rdma.WC
 	out    [datagramLen]byte
+	counts Counts
+}
+
+// Counts count what an Office did.
+type Counts struct {
+	Datagrams uint64 // sent: letters, copies and answers
+	Late      uint64 // letters of which only a copy came in
+}
+
+// Counts reads the counts.
+func (o *Office) Counts() Counts {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.counts
 }
 
 type incoming struct {
@@ -119,12 +145,14 @@ type box struct {
 	ah   rdma.AH
 	err  error
 
-	letters []Letter // the first is on its way
-	number  uint64   // of the first
+	letters []Letter // that are not through; the first of them are on their way
+	away    int      // so many
+	first   uint64   // number of the first, or of the next there will be
 	since   time.Time
-	next    time.Time
+	next    time.Time // when those on their way are sent again
 	wait    time.Duration
 	last    uint64 // number of the last letter that came
+	owes    bool   // it is not known there
 	kept    int    // letters of the peer in Office.in
 }
 
@@ -137,6 +165,8 @@ func Supported(ctx rdma.Context) bool {
 func Open(pd rdma.PD, rank, size int) (o *Office, err error) {
 	// A key with the high bit set stands for the queue pair's own.
 	o = &Office{rank: rank, pd: pd, key: rand.Uint32() >> 1, now: time.Now, boxes: make([]*box, size), stop: make(chan struct{})}
+	device := pd.Context().QueryDevice()
+	o.queue = min(max(window*size, queueLeast), queueMost, device.MaxQPWR, device.MaxCQE/2)
 	if w, ok := pd.Context().(rdma.Witness); ok {
 		o.gone = w.Gone
 	}
@@ -146,15 +176,15 @@ func Open(pd rdma.PD, rank, size int) (o *Office, err error) {
 			o = nil
 		}
 	}()
-	if o.cq, err = pd.Context().CreateCQ(requests + receives); err != nil {
+	if o.cq, err = pd.Context().CreateCQ(2 * o.queue); err != nil {
 		return o, err
 	}
-	if o.mr, err = pd.AllocMR(receives*slotLen, rdma.AccessLocalWrite); err != nil {
+	if o.mr, err = pd.AllocMR(o.queue*slotLen, rdma.AccessLocalWrite); err != nil {
 		return o, err
 	}
 	o.mem = o.mr.Bytes()
 	o.qp, err = pd.CreateQP(rdma.QPInitAttr{SendCQ: o.cq, RecvCQ: o.cq, Type: rdma.UD, Cap: rdma.QPCap{
-		MaxSendWR: requests, MaxRecvWR: receives, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInlineData: datagramLen}})
+		MaxSendWR: o.queue, MaxRecvWR: o.queue, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInlineData: datagramLen}})
 	if err != nil {
 		return o, err
 	}
@@ -162,7 +192,7 @@ func Open(pd rdma.PD, rank, size int) (o *Office, err error) {
 		rdma.QPStateMask|rdma.QPPKeyIndexMask|rdma.QPPortMask|rdma.QPQKeyMask); err != nil {
 		return o, err
 	}
-	for slot := range receives {
+	for slot := range o.queue {
 		if err = o.listen(slot); err != nil {
 			return o, err
 		}
@@ -200,6 +230,9 @@ func (o *Office) Start(find func(peer int) (Port, error)) {
 // Close ends the office. Letters on their way may arrive or not.
 func (o *Office) Close() error {
 	o.mu.Lock()
+	if !o.closed && o.qp != nil {
+		o.answer() // a peer that learns nothing would look for this rank
+	}
 	closed := o.closed
 	o.closed = true
 	o.mu.Unlock()
@@ -271,16 +304,15 @@ func (o *Office) Take() (peer int, l Letter, ok bool) {
 	return first.peer, first.letter, true
 }
 
-// Look takes in what has come and sends again what is due. If somebody else does that
-// just now it returns at once.
+// Look takes in what has come and sends what is due. A rank may sleep when it has looked
+// and Take gives nothing.
 func (o *Office) Look() {
-	if !o.mu.TryLock() {
-		return
-	}
+	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.find == nil || o.closed {
 		return
 	}
+	o.answer()
 	o.poll()
 	if len(o.due) == 0 {
 		return
@@ -288,14 +320,16 @@ func (o *Office) Look() {
 	now := o.now()
 	kept := o.due[:0]
 	for _, b := range o.due {
-		if len(b.letters) > 0 && !now.Before(b.next) {
+		if b.away == 0 {
+			o.ship(b, now) // those that found no room
+		} else if !now.Before(b.next) {
 			switch {
 			case o.gone != nil && o.gone(b.port.AV.DGID):
 				o.giveUp(b, ErrGone)
 			case now.Sub(b.since) >= patience:
 				o.giveUp(b, ErrSilent)
 			default:
-				o.ship(b, now)
+				o.repeat(b, now)
 			}
 		}
 		if len(b.letters) > 0 {
@@ -310,7 +344,7 @@ func (o *Office) Look() {
 func (o *Office) box(peer int) *box {
 	b := o.boxes[peer]
 	if b == nil {
-		b = &box{peer: peer}
+		b = &box{peer: peer, first: 1}
 		o.boxes[peer] = b
 		var err error
 		if b.port, err = o.find(peer); err == nil {
@@ -323,50 +357,96 @@ func (o *Office) box(peer int) *box {
 	return b
 }
 
-func (o *Office) giveUp(b *box, err error) { b.err, b.letters = err, nil }
+func (o *Office) giveUp(b *box, err error) { b.err, b.letters, b.away = err, nil, 0 }
 
 // enqueue puts a letter into the line of a peer.
 func (o *Office) enqueue(b *box, l Letter) {
-	if b.letters = append(b.letters, l); len(b.letters) > 1 {
-		return
-	}
-	o.due = append(o.due, b)
-	o.begin(b)
-}
-
-// begin sends the first letter of a line for the first time.
-func (o *Office) begin(b *box) {
 	now := o.now()
-	b.number++
-	b.since, b.wait = now, firstWait
+	if b.letters = append(b.letters, l); len(b.letters) == 1 {
+		o.due = append(o.due, b)
+		b.since = now
+	}
 	o.ship(b, now)
 }
 
-// ship sends the first letter of a line.
+// ship sends what the window has room for, for the first time.
 func (o *Office) ship(b *box, now time.Time) {
-	b.next = now.Add(b.wait)
-	b.wait = min(2*b.wait, lastWait)
-	o.post(b, kindLetter, b.number, b.letters[0])
+	for b.away < min(len(b.letters), window) {
+		if !o.post(b, kindLetter, b.first+uint64(b.away), b.letters[b.away]) {
+			return
+		}
+		if b.away++; b.away == 1 {
+			b.wait = firstWait
+			b.next = now.Add(b.wait)
+		}
+	}
 }
 
-// post posts a datagram. One that finds no room is lost, as any other may be.
-func (o *Office) post(b *box, kind uint32, number uint64, l Letter) {
-	if o.posted == requests {
+// repeat sends what is on its way again.
+func (o *Office) repeat(b *box, now time.Time) {
+	b.wait = min(2*b.wait, lastWait)
+	b.next = now.Add(b.wait)
+	for i := range b.away {
+		if !o.post(b, kindAgain, b.first+uint64(i), b.letters[i]) {
+			return
+		}
+	}
+}
+
+// through takes the letters up to a number out of the line of a peer, which knows them.
+func (o *Office) through(b *box, known uint64) {
+	if known < b.first || known-b.first >= uint64(b.away) {
 		return
+	}
+	n := int(known-b.first) + 1
+	b.letters, b.away, b.first = b.letters[n:], b.away-n, known+1
+	now := o.now()
+	b.since, b.wait = now, firstWait
+	b.next = now.Add(b.wait)
+	o.ship(b, now)
+}
+
+// answer tells the peers what has come of their letters, where no letter to them has.
+func (o *Office) answer() {
+	kept := o.owing[:0]
+	for _, b := range o.owing {
+		if b.owes && !o.post(b, kindAnswer, 0, Letter{}) && b.err == nil {
+			kept = append(kept, b)
+		}
+	}
+	o.owing = kept
+}
+
+// owe has a peer answered.
+func (o *Office) owe(b *box) {
+	if !b.owes {
+		b.owes = true
+		o.owing = append(o.owing, b)
+	}
+}
+
+// post posts a datagram; false: there is no room, and nothing was done.
+func (o *Office) post(b *box, kind uint32, number uint64, l Letter) bool {
+	if o.posted == o.queue {
+		return false
 	}
 	d := o.out[:]
 	binary.LittleEndian.PutUint32(d[0:], kind)
 	binary.LittleEndian.PutUint32(d[4:], uint32(o.rank))
 	binary.LittleEndian.PutUint64(d[8:], number)
-	binary.LittleEndian.PutUint64(d[16:], l.What)
-	binary.LittleEndian.PutUint64(d[24:], l.ID)
+	binary.LittleEndian.PutUint64(d[16:], b.last)
+	binary.LittleEndian.PutUint64(d[24:], l.What)
+	binary.LittleEndian.PutUint64(d[32:], l.ID)
 	wr := [1]rdma.SendWR{{Opcode: rdma.WRSend, Flags: rdma.SendInline | rdma.SendSignaled, Inline: d,
-		AH: b.ah, RemoteQPN: b.port.Address.Number, RemoteQKey: b.port.Address.Key, WRID: receives}}
+		AH: b.ah, RemoteQPN: b.port.Address.Number, RemoteQKey: b.port.Address.Key, WRID: uint64(o.queue)}}
 	if _, err := o.qp.PostSend(wr[:]); err != nil {
 		o.giveUp(b, fmt.Errorf("post_send of a datagram: %w", err))
-		return
+		return false
 	}
+	b.owes = false
 	o.posted++
+	o.counts.Datagrams++
+	return true
 }
 
 // poll takes in what has come.
@@ -378,7 +458,7 @@ func (o *Office) poll() {
 		}
 		for i := range n {
 			wc := &o.wcs[i]
-			if wc.WRID >= receives {
+			if wc.WRID >= uint64(o.queue) {
 				o.posted--
 				continue
 			}
@@ -398,31 +478,32 @@ func (o *Office) poll() {
 // it says it is.
 func (o *Office) arrived(d []byte, from uint32) {
 	kind, peer := binary.LittleEndian.Uint32(d[0:]), binary.LittleEndian.Uint32(d[4:])
-	number := binary.LittleEndian.Uint64(d[8:])
-	if int64(peer) >= int64(len(o.boxes)) || int(peer) == o.rank {
+	if int64(peer) >= int64(len(o.boxes)) || int(peer) == o.rank || kind < kindLetter || kind > kindAgain {
 		return
 	}
 	b := o.box(int(peer))
 	if b.port.Address.Number != from || b.ah == nil {
 		return
 	}
-	switch {
-	case kind == kindAnswer && len(b.letters) > 0 && number == b.number:
-		b.letters = b.letters[1:]
-		if len(b.letters) > 0 {
-			o.begin(b)
+	o.through(b, binary.LittleEndian.Uint64(d[16:]))
+	if kind == kindAnswer {
+		return
+	}
+	switch number := binary.LittleEndian.Uint64(d[8:]); {
+	case number == b.last+1 && b.kept < keptMost:
+		b.last = number
+		if kind == kindAgain {
+			o.counts.Late++
 		}
-	case kind == kindLetter && number <= b.last+1 && b.kept < keptMost:
-		if number == b.last+1 {
-			b.last = number
-			l := Letter{What: binary.LittleEndian.Uint64(d[16:]), ID: binary.LittleEndian.Uint64(d[24:])}
-			if l != Nothing {
-				o.in = append(o.in, incoming{int(peer), l})
-				b.kept++
-				o.waiting.Add(1)
-			}
+		l := Letter{What: binary.LittleEndian.Uint64(d[24:]), ID: binary.LittleEndian.Uint64(d[32:])}
+		if l != Nothing {
+			o.in = append(o.in, incoming{int(peer), l})
+			b.kept++
+			o.waiting.Add(1)
 		}
-		o.post(b, kindAnswer, number, Letter{})
+		o.owe(b)
+	case number <= b.last:
+		o.owe(b)
 	}
 }
 

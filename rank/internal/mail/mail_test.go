@@ -275,7 +275,7 @@ func TestLettersThatNobodyTakes(t *testing.T) {
 	until(t, "the next letter is sent again", func() bool {
 		all[0].mu.Lock()
 		defer all[0].mu.Unlock()
-		return all[0].boxes[1].number == keptMost+1 && all[0].boxes[1].wait > 2*firstWait
+		return all[0].boxes[1].first == keptMost+1 && all[0].boxes[1].wait > 2*firstWait
 	})
 	if n := all[1].waiting.Load(); n != keptMost {
 		t.Fatalf("%d letters wait, want %d at most", n, keptMost)
@@ -298,7 +298,7 @@ func FuzzDatagram(f *testing.F) {
 		if len(d) != datagramLen {
 			return
 		}
-		o := &Office{boxes: []*box{nil, {peer: 1}, {peer: 2, err: ErrGone}}, posted: requests}
+		o := &Office{boxes: []*box{nil, {peer: 1, first: 1}, {peer: 2, first: 1, err: ErrGone}}}
 		for _, b := range o.boxes[1:] {
 			b.port.Address.Number, b.ah = 7, noHandle{}
 		}

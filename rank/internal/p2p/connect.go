@@ -198,7 +198,7 @@ const letterGone = uint64(purposes)
 // readMail handles the letters of peers that are not mapped, and tells whether there were
 // any. Nothing in them is believed.
 func (e *Engine) readMail() (came bool) {
-	if e.mailLooks++; e.mailLooks%pollEvery == 0 {
+	if e.mailLooks++; e.mailLooks%pollEvery == 0 || e.waiter.Thorough() {
 		e.mail.Look()
 	}
 	for {

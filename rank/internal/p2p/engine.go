@@ -217,9 +217,10 @@ func New(cfg Config) (e *Engine, err error) {
 	if e.inline = init.Cap.MaxInlineData; e.inline < eagerHeader {
 		return nil, fmt.Errorf("the device sends at most %d bytes inline, and messages need %d", e.inline, eagerHeader)
 	}
+	made := e // a return of nil with an error has e be that
 	defer func() {
 		if err != nil {
-			e.Close()
+			made.Close()
 		}
 	}()
 	if e.cq, err = cfg.PD.Context().CreateCQ(max(1, (cfg.Size-1)*(e.queue+e.receives()))); err != nil {

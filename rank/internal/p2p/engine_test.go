@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gorun-mpi/gorun/internal/testenv"
 	"github.com/gorun-mpi/gorun/rank/internal/match"
 )
 
@@ -416,4 +417,42 @@ func TestExpiredSend(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// The peers are in no call while a notice is given, so one that needs a connection or credit
+// stays in line; it comes behind what was sent before.
+func TestNotifyWaitsForNobody(t *testing.T) {
+	testenv.NoLeaks(t)
+	for _, tr := range transports {
+		for _, n := range []int{2, 5} {
+			t.Run(fmt.Sprintf("%s/n=%d", tr.name, n), func(t *testing.T) {
+				given := make(chan int, 1)
+				runEngines(t, n, tr, func(ctx context.Context, p *peer) error {
+					if p.rank == 0 {
+						before := 0
+						for p.TrySend([]byte{1}, p.env(1), 1, Standard) && before < 10000 {
+							before++
+						}
+						for d := 1; d < p.size; d++ {
+							p.Notify(p.env(1), d)
+						}
+						given <- before
+						return p.Drain(ctx)
+					}
+					before := <-given
+					given <- before
+					got := []byte{0}
+					for i := 0; p.rank == 1 && i < before; i++ {
+						if st, err := p.Recv(ctx, got, nil, want(0, 1), nil); err != nil || st.Bytes != 1 {
+							return fmt.Errorf("message %d of %d: %d bytes, %v", i, before, st.Bytes, err)
+						}
+					}
+					if st, err := p.Recv(ctx, got, nil, want(0, 1), nil); err != nil || st.Bytes != 0 {
+						return fmt.Errorf("the notice has %d bytes, %v", st.Bytes, err)
+					}
+					return nil
+				})
+			})
+		}
+	}
 }

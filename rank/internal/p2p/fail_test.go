@@ -15,9 +15,41 @@ import (
 // sleeps counts sleeps that end at once.
 type sleeps uint32
 
-func (*sleeps) Prepare()      {}
-func (s *sleeps) Sleep(int64) { *s++ }
-func (*sleeps) Cancel()       {}
+func (*sleeps) Prepare()           {}
+func (s *sleeps) Sleep(int64) bool { *s++; return true }
+func (*sleeps) Cancel()            {}
+
+// Where the segment is too small, as under ulimit -v, an engine is an error.
+func TestEngineInASmallSegment(t *testing.T) {
+	segment, err := shm.NewLocal(shm.DefaultGeometry(2, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer segment.Close()
+	provider, err := soft.New(soft.Config{Segment: segment, Host: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer provider.Close()
+	devices, err := provider.Devices()
+	if err != nil {
+		t.Fatal(err)
+	}
+	device, err := devices[0].Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer device.Close()
+	pd, err := device.AllocPD()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pd.Close()
+	var idle sleeps
+	if _, err := New(Config{Rank: 0, Size: 2, PD: pd, Waiter: wait.New(wait.Config{Scheduler: true, Sleeper: &idle}), Idle: (*uint32)(&idle)}); !errors.Is(err, rdma.ErrNoMemory) {
+		t.Errorf("got %v, want %v", err, rdma.ErrNoMemory)
+	}
+}
 
 // When a receive fails because its peer is dead, its buffer is the caller's
 // again: the queue pair must be in a state in which no read lands any more.

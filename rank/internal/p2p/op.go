@@ -28,8 +28,14 @@ type Status struct {
 	Bytes  int // a probe: of the message; a receive: of them, what fitted
 }
 
-// A TruncateError reports a message that did not fit.
-type TruncateError struct{ Message, Buffer int }
+// A TruncateError reports a message that did not fit. Whoever knows what the buffer
+// is made of adds it.
+type TruncateError struct {
+	Message, Buffer int // bytes
+
+	Type string
+	Elem int
+}
 
 func (e *TruncateError) Error() string {
 	return fmt.Sprintf("a message of %d bytes does not fit the receive buffer of %d bytes", e.Message, e.Buffer)

@@ -25,7 +25,7 @@ func (e *Engine) Progress() bool {
 		if len(e.shared) > 0 {
 			e.collect()
 		}
-		if e.looks++; e.flying == 0 && e.distant == 0 && e.looks%pollEvery != 0 {
+		if e.looks++; e.flying == 0 && e.distant == 0 && e.looks%pollEvery != 0 && !e.waiter.Thorough() {
 			// Nothing comes over queue pairs.
 			if len(e.due) > 0 {
 				e.catchUp()

@@ -25,16 +25,24 @@ func (e *Engine) Recv(ctx context.Context, buf []byte, mr rdma.MR, want match.En
 // Exchange sends and receives at the same time.
 func (e *Engine) Exchange(ctx context.Context, send []byte, sendMR rdma.MR, env match.Envelope, peer int,
 	recv []byte, recvMR rdma.MR, want match.Envelope, group []int32) (Status, error) {
+	_, st, err := e.Swap(ctx, send, sendMR, env, peer, recv, recvMR, want, group)
+	return st, err
+}
+
+// Swap is Exchange, and tells whether the message has left: one that was taken back when
+// ctx ended has not.
+func (e *Engine) Swap(ctx context.Context, send []byte, sendMR rdma.MR, env match.Envelope, peer int,
+	recv []byte, recvMR rdma.MR, want match.Envelope, group []int32) (sent bool, st Status, err error) {
 	o, err := e.Irecv(recv, recvMR, want, group)
 	if err != nil {
-		return Status{}, err
+		return false, Status{}, err
 	}
 	if err := e.Send(ctx, send, sendMR, env, peer); err != nil {
 		_, _ = e.giveUp(o, errGivenUp)
-		return Status{}, about(peer, err)
+		return false, Status{}, about(peer, err)
 	}
-	st, err := e.end(ctx, o)
-	return st, about(int(want.Source), err)
+	st, err = e.end(ctx, o)
+	return true, st, about(int(want.Source), err)
 }
 
 // about is an error with the peer that it concerns, unless it says so already or

@@ -82,7 +82,7 @@ type sleeper struct {
 	count *sleeps
 }
 
-func (s sleeper) Sleep(ns int64) { *s.count++; s.Sleeper.Sleep(ns) }
+func (s sleeper) Sleep(ns int64) bool { *s.count++; return s.Sleeper.Sleep(ns) }
 
 // runEngines runs f as each of n ranks, which are goroutines.
 func runEngines(t testing.TB, n int, tr transport, f func(ctx context.Context, p *peer) error) {

@@ -106,6 +106,19 @@ func (e *Engine) Isend(buf []byte, mr rdma.MR, env match.Envelope, peer int, mod
 	return o, nil
 }
 
+// Notify sends an empty message that nobody waits for. What cannot leave at once stays in
+// line, and leaves in some later call of this rank, at the latest in Drain: no time limit
+// loses it, only the failure of its link.
+func (e *Engine) Notify(env match.Envelope, peer int) {
+	o, err := e.Isend(nil, nil, env, peer, Standard)
+	if err != nil {
+		return
+	}
+	if o.detached = true; o.state == done {
+		e.recycle(o)
+	}
+}
+
 // isendSelf starts a send to the rank itself. A long or a synchronous one is done
 // when it was received.
 func (e *Engine) isendSelf(buf []byte, env match.Envelope, mode Mode) *Op {

@@ -30,12 +30,20 @@ func (w *Window) find(member int, off uint64, n int) (place, error) {
 		return w.attached(member, off, uint64(n))
 	}
 	if off > l.size || uint64(n) > l.size-off {
-		return place{}, fmt.Errorf("%w: %d bytes at %d, rank %d has %d", ErrRange, n, off, member, l.size)
+		return place{}, fmt.Errorf("%w: %s at %s, rank %d has %s", ErrRange, l.span(uint64(n)), l.span(off), member, l.span(l.size))
 	}
 	if l.mem != nil {
 		return place{mem: l.mem[off : off+uint64(n)]}, nil
 	}
 	return place{addr: l.base + off, key: l.key}, nil
+}
+
+// span is a number of bytes, with the elements that they are in the member's memory.
+func (l *lane) span(bytes uint64) string {
+	if l.unit < 2 || bytes%l.unit != 0 {
+		return fmt.Sprintf("%d bytes", bytes)
+	}
+	return fmt.Sprintf("%d bytes (%d elements of %d)", bytes, bytes/l.unit, l.unit)
 }
 
 // Put stores src at off of a member's memory. src belongs to it until Flush of

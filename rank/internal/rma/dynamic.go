@@ -3,7 +3,9 @@ package rma
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"sync/atomic"
+	"time"
 
 	"github.com/gorun-mpi/gorun/rdma"
 )
@@ -140,24 +142,53 @@ func (w *Window) unattached(member int, addr, n uint64) (place, error) {
 func (w *Window) lookUp(member int, addr, n uint64) (key uint32, ok bool, err error) {
 	l := &w.lanes[member]
 	if l.words == nil {
-		if err := w.refresh(l); err != nil {
+		if err := w.refresh(l, member); err != nil {
 			return 0, false, err
 		}
 		key, ok = search(l.view.entries, addr, n)
 		return key, ok, nil
 	}
 	t := l.words[w.tableAt():]
-	for {
+	for c := (changing{w: w, member: member}); ; {
 		version := atomic.LoadUint64(&t[0])
 		key, ok = search(t[1:], addr, n)
 		if version%2 == 0 && atomic.LoadUint64(&t[0]) == version {
 			return key, ok, nil
 		}
-		if w.dead(member) {
-			return 0, false, w.e.cfg.Dead(l.world)
+		if err := c.look(); err != nil {
+			return 0, false, err
 		}
 	}
 }
+
+// A changing bounds the wait for a table that its owner is writing, which takes the
+// time of some stores, unless the owner has died or was stopped meanwhile.
+type changing struct {
+	w      *Window
+	member int
+	looks  int
+	since  time.Time
+}
+
+// look is called for each look at the table that was in vain.
+func (c *changing) look() error {
+	if c.w.dead(c.member) {
+		return c.w.e.cfg.Dead(c.w.lanes[c.member].world)
+	}
+	if c.looks++; c.looks%changingLooks != 0 {
+		return nil
+	}
+	if runtime.Gosched(); c.since.IsZero() {
+		c.since = time.Now()
+	}
+	if most := c.w.e.patience; time.Since(c.since) > most {
+		return &MemberError{c.member, fmt.Errorf("%w: it is in an attach or detach since %v", ErrStopped, most)}
+	}
+	return nil
+}
+
+// changingLooks is how many looks there are for each one at the clock.
+const changingLooks = 64
 
 // search looks through a count and as many entries.
 func search(t []uint64, addr, n uint64) (key uint32, ok bool) {
@@ -172,9 +203,9 @@ func search(t []uint64, addr, n uint64) (key uint32, ok bool) {
 }
 
 // refresh reads a member's table by requests, unless it is as it was.
-func (w *Window) refresh(l *lane) error {
+func (w *Window) refresh(l *lane, member int) error {
 	at := l.ctl + 8*uint64(w.tableAt())
-	for {
+	for c := (changing{w: w, member: member}); ; {
 		version, err := w.e.load(l.link, at, l.ctlKey)
 		if err != nil || version == l.view.version && l.view.entries != nil {
 			return err
@@ -193,6 +224,9 @@ func (w *Window) refresh(l *lane) error {
 		if version == again && version%2 == 0 {
 			l.view.version = version
 			return nil
+		}
+		if err := c.look(); err != nil {
+			return err
 		}
 	}
 }

@@ -70,7 +70,7 @@ type sleeper struct {
 	count *uint32
 }
 
-func (s sleeper) Sleep(ns int64) { *s.count++; s.Sleeper.Sleep(ns) }
+func (s sleeper) Sleep(ns int64) bool { *s.count++; return s.Sleeper.Sleep(ns) }
 
 // each runs f as each of n ranks over each transport.
 func each(t *testing.T, sizes []int, f func(ctx context.Context, m *member) error) {

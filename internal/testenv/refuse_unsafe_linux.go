@@ -1,4 +1,4 @@
-package soft_test
+package testenv
 
 import (
 	"fmt"
@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// refuseProcessVM makes the kernel answer EPERM to process_vm_readv and
+// RefuseProcessVM makes the kernel answer EPERM to process_vm_readv and
 // process_vm_writev of this process and its children, as Yama does and as
-// containers do.
-func refuseProcessVM() error {
+// containers do. It fails where it cannot, or where they go on working.
+func RefuseProcessVM() error {
 	// struct seccomp_data begins with the number of the system call.
 	filter := []unix.SockFilter{
 		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS},
@@ -28,6 +28,11 @@ func refuseProcessVM() error {
 	runtime.KeepAlive(filter)
 	if errno != 0 {
 		return fmt.Errorf("seccomp: %w", errno)
+	}
+	var one [2]byte
+	n, err := unix.ProcessVMReadv(unix.Getpid(), []unix.Iovec{{Base: &one[0], Len: 1}}, []unix.RemoteIovec{{Base: uintptr(unsafe.Pointer(&one[1])), Len: 1}}, 0)
+	if err != unix.EPERM {
+		return fmt.Errorf("process_vm_readv: %d bytes, %v, with a filter that should give %v", n, err, unix.EPERM)
 	}
 	return nil
 }

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/gorun-mpi/gorun/internal/testenv"
+	"github.com/gorun-mpi/gorun/launcher"
+)
+
+// rankVariable has the test's binary be a2a.
+const rankVariable = "A2A_TEST_RANK"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(rankVariable) != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// started runs a2a as a job of processes and gives its results.
+func started(t testing.TB, ranks int, args ...string) (r results) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out, errOut bytes.Buffer
+	result, err := launcher.Run(testenv.Deadline(t, time.Minute), launcher.Job{
+		Argv: append([]string{self, "--print", "none", "--output-json", "-", "-w", "0"}, args...), NP: ranks,
+		Env: append(os.Environ(), rankVariable+"=1"), Stdout: &out, Stderr: &errOut})
+	if err != nil || result.ExitStatus != 0 {
+		t.Fatalf("%d ranks, %q: %v, result %+v\n%s", ranks, args, err, result, errOut.String())
+	}
+	text := out.Bytes()
+	if err := json.Unmarshal(text[bytes.IndexByte(text, '{'):], &r); err != nil {
+		t.Fatalf("%d ranks, %q: %v in %s", ranks, args, err, text)
+	}
+	return r
+}
+
+// What setting up and the first call take is held by counts, which do not depend on how
+// busy the machine is: no rank sleeps until a time is over while what it waits for is
+// there, no letter has to be repeated, and each pair of ranks takes four letters, which
+// answer each other, for its connection. An answer without a letter, and a letter that is
+// sent again though the first has arrived, make a few more. Worlds of up to 16 ranks
+// connect at once, others when a call needs it.
+func TestStartTakesNoTimer(t *testing.T) {
+	testenv.NoLeaks(t)
+	for _, c := range []struct {
+		ranks int
+		args  []string
+	}{{2, nil}, {4, nil}, {4, []string{"-d", "soft0"}}, {8, nil}, {16, nil}, {24, nil}} {
+		t.Run(fmt.Sprintf("%d ranks %v", c.ranks, c.args), func(t *testing.T) {
+			args := append([]string{"-i", "0", "-m", fmt.Sprint(8 * c.ranks)}, c.args...)
+			r := started(t, c.ranks, args...)
+			pairs := uint64(c.ranks * (c.ranks - 1) / 2)
+			if s := r.Start; s.Overslept != 0 || s.Late != 0 || s.Datagrams < 2*pairs || s.Datagrams > 8*pairs {
+				t.Errorf("%+v: want nothing overslept or late, and some 4 datagrams for each of %d pairs", s, pairs)
+			}
+		})
+	}
+}
+
+// In the steady state a rank gives its CPU up a few times a call at most: to the ranks
+// that it waits for, where these share CPUs, some 0.6 times on two CPUs, and to other
+// programs, where there are any: up to 9 times were seen.
+func TestSteadyStateSwitchesSeldom(t *testing.T) {
+	testenv.NoLeaks(t)
+	for _, ranks := range []int{2, 4} {
+		if r := started(t, ranks, "-i", "2000", "-m", fmt.Sprint(8*ranks)); r.Steady.Switches > 40 {
+			t.Errorf("%d ranks: %.1f context switches of a rank in a call, want some 1 and 40 at most", ranks, r.Steady.Switches)
+		}
+	}
+}
+
+// BenchmarkStart reports the times of setting up and of the first call.
+func BenchmarkStart(b *testing.B) {
+	for _, ranks := range []int{4, 8, 16} {
+		b.Run(fmt.Sprintf("%dranks", ranks), func(b *testing.B) {
+			var setUp, first, sleeps float64
+			for range b.N {
+				r := started(b, ranks, "-i", "0", "-m", fmt.Sprint(8*ranks))
+				if r.Start.Overslept != 0 || r.Start.Late != 0 {
+					b.Fatalf("%+v: want nothing overslept or late", r.Start)
+				}
+				setUp, first, sleeps = setUp+r.SetUp, first+r.First, sleeps+float64(r.Start.Sleeps)
+			}
+			b.ReportMetric(setUp/float64(b.N)/1e3, "ms/set-up")
+			b.ReportMetric(first/float64(b.N)/1e3, "ms/first-call")
+			b.ReportMetric(sleeps/float64(b.N), "sleeps/start")
+		})
+	}
+}

@@ -1,0 +1,143 @@
+package rank_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gorun-mpi/gorun/internal/testenv"
+	"github.com/gorun-mpi/gorun/rank"
+)
+
+func init() {
+	programs["signal"] = func() {
+		rank.Main(func(ctx context.Context, c *rank.Comm) error {
+			fmt.Println("ready")
+			switch os.Getenv("RANK_TEST_HANDLES") {
+			case "calls": // the end of the context ends a call
+				for {
+					if err := rank.Barrier(ctx, c); err != nil {
+						return err
+					}
+				}
+			case "ends well":
+				<-ctx.Done()
+				fmt.Println("saved after", context.Cause(ctx))
+				return nil
+			case "fails":
+				<-ctx.Done()
+				return errors.New("the disk is full")
+			case "late":
+				<-ctx.Done()
+				fmt.Println("asked")
+			}
+			for { // computes, and looks at nothing
+			}
+		})
+	}
+}
+
+func TestMainEndsContextAtSignals(t *testing.T) {
+	testenv.NoLeaks(t)
+	for _, tt := range []struct {
+		handles string
+		signal  unix.Signal
+		status  int // of the process; 0: the signal has ended it
+		out     string
+		errs    string
+	}{
+		{"calls", unix.SIGTERM, -1, "", ""},
+		{"calls", unix.SIGINT, -1, "", ""},
+		{"nothing", unix.SIGTERM, -1, "", ""},
+		{"ends well", unix.SIGTERM, 0, "saved after terminated signal received", ""},
+		{"fails", unix.SIGINT, 1, "", "the disk is full"},
+	} {
+		t.Run(tt.handles+" "+unix.SignalName(tt.signal), func(t *testing.T) {
+			j := &job{program: "signal", hosts: []int{2}, env: []string{"RANK_TEST_HANDLES=" + tt.handles}}
+			j.start(t)
+			for r := range 2 {
+				j.until(t, r, "ready")
+			}
+			for r := range 2 {
+				if err := j.ranks[r].Process.Signal(tt.signal); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for r := range 2 {
+				status := j.wait(t, r)
+				ws := j.ranks[r].ProcessState.Sys().(syscall.WaitStatus)
+				if tt.status < 0 && (!ws.Signaled() || ws.Signal() != tt.signal) || tt.status >= 0 && status != tt.status {
+					t.Errorf("rank %d: %v", r, j.ranks[r].ProcessState)
+				}
+				if out := j.out[r].String(); !strings.Contains(out, tt.out) {
+					t.Errorf("rank %d: output %q, want %q in it", r, out, tt.out)
+				}
+				if errs := j.errs[r].String(); tt.errs == "" && errs != "" || !strings.Contains(errs, tt.errs) {
+					t.Errorf("rank %d: standard error %q, want %q", r, errs, tt.errs)
+				}
+			}
+		})
+	}
+	t.Run("second signal", func(t *testing.T) {
+		j := &job{program: "signal", hosts: []int{1}, env: []string{"RANK_TEST_HANDLES=late"}}
+		j.start(t)
+		j.until(t, 0, "ready")
+		for _, s := range []unix.Signal{unix.SIGINT, unix.SIGTERM} {
+			if err := j.ranks[0].Process.Signal(s); err != nil {
+				t.Fatal(err)
+			}
+			if s == unix.SIGINT {
+				j.until(t, 0, "asked")
+			}
+		}
+		j.wait(t, 0)
+		if ws := j.ranks[0].ProcessState.Sys().(syscall.WaitStatus); !ws.Signaled() || ws.Signal() != unix.SIGTERM {
+			t.Errorf("%v, want the second signal", j.ranks[0].ProcessState)
+		}
+	})
+}
+
+// A panic's stack stands on standard error once, and only its first line is in the abort.
+func TestMainPrintsStackOnce(t *testing.T) {
+	testenv.NoLeaks(t)
+	j := &job{program: "panic", hosts: []int{2}}
+	j.start(t)
+	j.wait(t, 1)
+	j.wait(t, 0)
+	errs := j.errs[1].String()
+	for _, text := range []string{"panic: oh no\n", "goroutine 1 [running]:\n", "rank.guarded("} {
+		if strings.Count(errs, text) != 1 {
+			t.Errorf("standard error has %q %d times, want once\n%s", text, strings.Count(errs, text), errs)
+		}
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if want := "rank 1 aborts with 1: panic: oh no"; len(j.events) == 0 || j.events[0] != want {
+		t.Errorf("the launcher saw %q, want %q", j.events, want)
+	}
+}
+
+func TestMainContinuousDoesNotAbort(t *testing.T) {
+	testenv.NoLeaks(t)
+	for _, program := range []string{"error", "panic"} {
+		j := &job{program: program, hosts: []int{2}, env: []string{"GORUN_CONTINUOUS=1"}}
+		j.start(t)
+		if status := j.wait(t, 1); status != 1 {
+			t.Errorf("%s: exit status %d, want 1", program, status)
+		}
+		j.wait(t, 0)
+		j.mu.Lock()
+		for _, e := range j.events {
+			if strings.Contains(e, "aborts") {
+				t.Errorf("%s: the launcher saw %q", program, e)
+			}
+		}
+		j.mu.Unlock()
+	}
+}
