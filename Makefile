@@ -6,6 +6,17 @@ export CGO_ENABLED ?= 0
 
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 FUZZTIME ?= 20s
+# gorun looks at its limits before Go's runtime does: internal/prelude.
+PRELUDE = $(if $(filter linux/amd64,$(shell $(GO) env GOOS)/$(shell $(GO) env GOARCH)),-ldflags '-E github.com/gorun-mpi/gorun/internal/prelude.enter')
+
+# go build asks git which commit it builds. Where git refuses to say, as in a checkout of
+# another user, go build would fail: the commit is left out then.
+ifeq ($(findstring buildvcs,$(GOFLAGS)),)
+ifneq ($(shell [ ! -e .git ] || ! command -v git >/dev/null || git rev-parse 2>/dev/null && echo fine),fine)
+$(info git refuses this checkout, which may be another user's: commands are built without their commit's name; to have it: git config --global --add safe.directory $(CURDIR))
+export GOFLAGS := $(strip $(shell $(GO) env GOFLAGS) -buildvcs=false)
+endif
+endif
 
 .PHONY: help
 help: ## show this list
@@ -15,6 +26,7 @@ help: ## show this list
 build: ## build every command into bin/
 	@mkdir -p bin
 	$(GO) build -trimpath -o bin/ ./cmd/...
+	CGO_ENABLED=0 $(GO) build -trimpath $(PRELUDE) -o bin/ ./cmd/gorun
 	@scripts/build-pmix bin
 	@scripts/build-verbs bin
 
@@ -27,30 +39,49 @@ man: build ## the manual pages, bin/gorun.1 and bin/gorun-info.1
 demo: build ## the main job: four ranks, all-to-all on the software device
 	bin/gorun -np 4 bin/a2a -m 32
 
+# What is missing is installed before anything is built that looks for it.
 .PHONY: test
-test: build ## all tests; installs through apt what they need, where it may
+test: ## all tests; installs through apt what they need, where it may
 	@scripts/test-deps
-	$(GO) test ./...
+	@$(MAKE) --no-print-directory build
+	$(GO) test $(TESTFLAGS) ./...
 
 .PHONY: test-rxe
 test-rxe: ## tests on real verbs: Soft-RoCE in a virtual machine (QEMU, no KVM)
 	@scripts/test-deps rxe
 	$(GO) test -timeout 20m -count=1 ./testdata/rxe
 
+.PHONY: fresh
+fresh: ## README's commands in minimal Debian roots (as root; FRESH="trixie user" limits it)
+	@scripts/fresh $(FRESH)
+
 .PHONY: race
 race: ## the tests of the libraries under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -short ./internal/... ./rdma/... ./coll/... ./pmi/... ./rank/... ./launcher/...
 
 .PHONY: fuzz
-fuzz: ## every fuzz target for FUZZTIME (20s)
+fuzz: ## every fuzz target for FUZZTIME (20s), and how many inputs each was given
 	@FUZZTIME=$(FUZZTIME) GO=$(GO) scripts/fuzz
 
-.PHONY: bench
-bench: build ## gorun beside MPICH and Open MPI, then the micro-benchmarks
+SEED   ?= 1
+KILLS  ?= 1000
+CAUSES ?= 300
+FLOODS ?= 100
+
+.PHONY: attack
+attack: build ## kills, deaths across hosts, floods (SEED=1 KILLS=1000 CAUSES=300 FLOODS=100); one wrong result fails
 	@scripts/test-deps
+	$(GO) build -o bin/ ./e2e/attack
+	bin/attack -bin bin -seed $(SEED) -kills $(KILLS) -causes $(CAUSES) -floods $(FLOODS)
+
+.PHONY: bench
+bench: ## gorun beside MPICH and Open MPI, then the micro-benchmarks
+	@scripts/test-deps
+	@$(MAKE) --no-print-directory build
 	bin/gorun-bench --quick
 	bin/gorun-bench -b launch,launch_limit,init_limit,init_mpich,init_openmpi -n 1,4,16,64 -r 20 -i 1 --compare mpich,openmpi
 	bin/gorun-bench -b output -n 4 -r 3 -i 1 --compare mpich,openmpi
+	$(GO) test -run '^$$' -bench Start -benchtime 20x ./cmd/a2a
 	$(GO) test -run '^$$' -bench . -benchtime 200ms ./internal/... ./rdma/... ./coll/... ./rank/...
 	CGO_ENABLED=1 $(GO) test -run '^$$' -bench Instructions -benchtime 1x ./rdma/verbs
 

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"os"
 	"slices"
@@ -30,10 +31,6 @@ const (
 	statusSignal  = 128 // + its number
 )
 
-// settle is how long a failure that may be another one's consequence waits for
-// that other one to be known. On several hosts news travel on different ways.
-const settle = 300 * time.Millisecond
-
 // How long ranks have, at the timeout, to be looked at, and to write their stacks.
 const (
 	lookLimit   = settle
@@ -51,13 +48,15 @@ type controller struct {
 	stats  *stats // nil: nobody counts
 	name   string // the job's, random
 	outlet *outlet
+	long   longLines
 	watch  *watcher
 
 	mu        sync.Mutex
 	groups    []*group // by id
 	crew      crew     // agents that run already
 	cause     *Cause
-	suspect   *Cause // becomes the cause unless a better one comes
+	causeAt   time.Time // when it became that
+	suspect   *Cause    // becomes the cause unless a better one comes
 	start     *JobError
 	told      bool // the sites are ending their ranks
 	interrupt int  // how often
@@ -65,6 +64,9 @@ type controller struct {
 	last      tail          // of what went to the second sink
 	looking   bool          // the timeout has come, and the ranks are looked at
 	states    []RankState   // at the timeout
+	hung      bool          // nothing moves, which is told
+	hunting   bool          // the ranks are looked at for that
+	hang      []RankState   // what they are doing then
 	limit     time.Duration // the job's timeout, of which earlier attempts have taken their part
 	attempt   int           // as in host.Spec
 	credited  int64         // bytes of input that all who read have had
@@ -100,7 +102,7 @@ func newController(job *Job, w *wish, placed *place.Result, crew crew, at attemp
 	c.outlet = newOutlet(job, at.number > 0, c.outputFailed)
 	g := c.groups[0]
 	if job.StdinRank < StdinAll || job.StdinRank >= g.size() {
-		return nil, bad("StdinRank", strconv.Itoa(job.StdinRank), "want a rank, 0 to %d, or StdinAll", g.size()-1)
+		return nil, bad("StdinRank", strconv.Itoa(job.StdinRank), "want the number of a rank, 0 to %d, or all of them", g.size()-1)
 	}
 	if err := c.openOutput(g); err != nil {
 		c.outlet.close()
@@ -117,6 +119,9 @@ func (c *controller) event(s *seat, e host.Event) {
 		c.said(s, &e)
 		c.stats.move(e.Stream, len(e.Data))
 		c.output(s, e)
+		return
+	case host.Long:
+		c.long.ask(s, e)
 		return
 	case host.Sampled:
 		c.uses(s, e.Samples)
@@ -164,7 +169,7 @@ func (c *controller) event(s *seat, e host.Event) {
 		c.fail(cause)
 	case host.Violated:
 		cause := c.rankCause(s, e)
-		cause.Status = statusFailed
+		cause.Status, cause.elsewhere = statusFailed, e.Elsewhere
 		switch {
 		case !e.Stuck && c.job.Continuous:
 			c.failed(cause) // it left, and nobody needs it
@@ -184,6 +189,8 @@ func (c *controller) event(s *seat, e host.Event) {
 		c.tell(host.Command{Kind: host.Kill})
 	case host.Alone, host.Refused:
 		c.alienated(s, e)
+	case host.Torn:
+		c.warnOnce(about{kind: e.Kind}, c.rankCause(s, e))
 	case host.ToHub:
 		c.toHub(s, e.Data)
 	case host.Joined:
@@ -198,9 +205,13 @@ func (c *controller) event(s *seat, e host.Event) {
 		}
 	case host.Asked:
 		c.ask(s, e.Rank, e.Ask)
+	case host.Still:
+		s.still = e.N > 0
+		c.hangs()
 	case host.Done:
 		s.done = true
 		c.passed(s)
+		c.long.forget(s)
 	case host.Waiting:
 		c.waiting(s, e.Ranks)
 	case host.States:
@@ -213,7 +224,7 @@ func (c *controller) event(s *seat, e host.Event) {
 	case host.Tails:
 		for _, cause := range [...]*Cause{c.cause, c.suspect} {
 			if cause != nil && cause.Group == g.id && s.has(cause.Rank) {
-				cause.Stderr = e.Tails[cause.Rank]
+				cause.Stderr, cause.Reason = e.Tails[cause.Rank], e.Reasons[cause.Rank]
 				break
 			}
 		}
@@ -292,57 +303,6 @@ func (c *controller) ended(s *seat, e host.Event) {
 	c.missing(g, e.Rank) // where the job goes on
 }
 
-// failed notes that a rank or a host has failed, which ends the job unless that
-// is to go on.
-func (c *controller) failed(cause *Cause) {
-	if !c.job.Continuous || c.told {
-		c.fail(cause)
-		return
-	}
-	c.note(logrus.InfoLevel, "a failure, and the job goes on", logrus.Fields{"cause": cause.String()})
-	if c.cause == nil {
-		c.cause, c.suspect = cause, nil
-	}
-}
-
-// fail makes cause the job's, unless there is a better one, and ends the job.
-//
-// A rank that aborts or exits may only tell of a peer's trouble, and the news of
-// the peer may take longer, from another host. So a suspect explains another
-// rank's exit, and a rank that a signal ended before anybody was told to end
-// explains an abort reported before it.
-func (c *controller) fail(cause *Cause) {
-	if s := c.suspect; s != nil && cause.Rank >= 0 && !cause.same(s) && cause.Signal == 0 {
-		cause = s
-	}
-	if c.cause != nil {
-		if c.cause.Aborted && cause.Rank >= 0 && !cause.same(c.cause) && cause.Signal != 0 {
-			c.cause = cause
-			c.note(logrus.InfoLevel, "an earlier failure", logrus.Fields{"cause": cause.String()})
-		}
-		if !c.told && !c.looking { // the job went on after it
-			c.tell(host.Command{Kind: host.End, Signal: syscall.SIGTERM})
-		}
-		return
-	}
-	c.cause, c.suspect = cause, nil
-	c.note(logrus.InfoLevel, "the job fails", logrus.Fields{"cause": cause.String()})
-	c.tell(host.Command{Kind: host.End, Signal: syscall.SIGTERM})
-}
-
-// suspectLocked makes cause the job's if no better one comes soon.
-func (c *controller) suspectLocked(cause *Cause) {
-	if c.told || c.suspect != nil {
-		return
-	}
-	c.suspect = cause
-	c.after(settle, func() {
-		if c.suspect != nil {
-			c.fail(c.suspect)
-		}
-	})
-}
-
 // tell gives all sites a command.
 func (c *controller) tell(cmd host.Command) {
 	if (cmd.Kind == host.End || cmd.Kind == host.Kill) && !c.told {
@@ -377,6 +337,7 @@ func (c *controller) timeout() {
 	}
 	// The ranks live on until they were looked at.
 	limit := lookLimit
+	c.hunting = false
 	if c.job.StackTraces {
 		limit = tracesLimit
 	}
@@ -397,10 +358,51 @@ func (c *controller) timeout() {
 // looked takes what the ranks of a host are doing.
 func (c *controller) looked(s *seat, states map[int][]string) {
 	for rank, lines := range states {
-		if s.has(rank) {
-			c.states = append(c.states, RankState{Group: s.group.id, Rank: rank, Host: s.host(), Lines: lines})
+		if !s.has(rank) {
+			continue
+		}
+		state := RankState{Group: s.group.id, Rank: rank, Host: s.host(), Lines: lines}
+		if c.hunting {
+			c.hang = append(c.hang, state)
+		} else {
+			c.states = append(c.states, state)
 		}
 	}
+}
+
+// hangs tells what the ranks are doing when nothing moves on any host, once until something
+// moves again.
+func (c *controller) hangs() {
+	for s := range c.seats() {
+		if !s.done && !s.still {
+			c.hung = false
+			return
+		}
+	}
+	if c.hung || c.told || c.looking || c.hunting {
+		return
+	}
+	c.hung, c.hunting, c.hang = true, true, nil
+	for s := range c.seats() {
+		s.Send(host.Command{Kind: host.Look})
+	}
+	c.after(lookLimit, func() {
+		c.hunting = false
+		sortStates(c.hang)
+		text := fmt.Sprintf("nothing has moved for %v; the job goes on (--timeout ends one)", c.job.HangTimeout)
+		for _, s := range c.hang {
+			for _, line := range s.Lines {
+				text += "\n" + s.who() + ": " + line
+			}
+		}
+		c.warn(text)
+	})
+}
+
+func sortStates(states []RankState) {
+	slices.SortFunc(states, func(a, b RankState) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Rank, b.Rank))
+	})
 }
 
 // cancel ends a job whose context has ended.
@@ -508,12 +510,10 @@ func (c *controller) result() (Result, error) {
 	}
 	if c.cause != nil {
 		r.Cause, r.ExitStatus = c.cause, c.cause.Status
-		c.cause.Shown = c.last.ends(c.cause.Stderr)
+		c.cause.Shown = c.isShown(c.cause)
 	}
 	r.States = c.states
-	slices.SortFunc(r.States, func(a, b RankState) int {
-		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Rank, b.Rank))
-	})
+	sortStates(r.States)
 	for _, g := range c.groups {
 		for _, e := range g.ranks {
 			if e.PID > 0 {
@@ -522,6 +522,28 @@ func (c *controller) result() (Result, error) {
 		}
 	}
 	return r, nil
+}
+
+// isShown tells whether a cause's lines of standard error went to Job.Stderr and are easy
+// to find there: last of all, in a file, or as a crash report whose reason is repeated.
+func (c *controller) isShown(cause *Cause) bool {
+	if c.last.ends(cause.Stderr) {
+		return true
+	}
+	if cause.Rank < 0 || cause.Group >= len(c.groups) {
+		return false
+	}
+	r := c.groups[cause.Group].routeOf(cause.Rank, host.Stderr)
+	return r != nil && slices.Contains(r.sinks, c.outlet.sinks[1]) && (cause.Reason != "" || isFile(c.job.Stderr))
+}
+
+func isFile(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode().IsRegular()
 }
 
 // note logs a fact about a rank or the job.

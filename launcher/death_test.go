@@ -272,3 +272,176 @@ func TestDaemonsEnd(t *testing.T) {
 		})
 	}
 }
+
+// guardiansOf are the guardians among a process's children.
+func guardiansOf(pid int) []int {
+	var list []int
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, file := range files {
+		text, _ := os.ReadFile(file)
+		for _, f := range strings.Fields(string(text)) {
+			stat, _ := os.ReadFile("/proc/" + f + "/stat")
+			if child, err := strconv.Atoi(f); err == nil && bytes.Contains(stat, []byte("(gorun-guardian) ")) && !bytes.Contains(stat, []byte(") Z ")) {
+				list = append(list, child)
+			}
+		}
+	}
+	return list
+}
+
+// guardian waits for a child of a process that is a guardian, and not other.
+func guardian(t *testing.T, pid, other int) int {
+	t.Helper()
+	for ctx := testenv.Deadline(t, 30*time.Second); ctx.Err() == nil; time.Sleep(time.Millisecond) {
+		for _, g := range guardiansOf(pid) {
+			if g != other {
+				return g
+			}
+		}
+	}
+	t.Fatalf("process %d has no guardian", pid)
+	return 0
+}
+
+// jobDirectory is that of a job, one of whose processes says so.
+func jobDirectory(t *testing.T, out *bufio.Reader) string {
+	t.Helper()
+	line, err := out.ReadString('\n')
+	dir := strings.TrimSpace(line)
+	if err != nil || !strings.Contains(dir, "gorun-job-") {
+		t.Fatalf("got %q, %v, want a job directory", line, err)
+	}
+	return dir
+}
+
+// expectGone waits for a file to go.
+func expectGone(t *testing.T, file string) {
+	t.Helper()
+	for ctx := testenv.Deadline(t, killedWithin); ; time.Sleep(time.Millisecond) {
+		if _, err := os.Stat(file); os.IsNotExist(err) {
+			return
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("%s stays", file)
+		}
+	}
+}
+
+// TestLauncherAndGuardianAreKilled kills them together, and the guardian before.
+func TestLauncherAndGuardianAreKilled(t *testing.T) {
+	for _, before := range []bool{false, true} {
+		t.Run(fmt.Sprintf("before=%v", before), func(t *testing.T) {
+			testenv.NoLeaks(t)
+			cmd, out, entry := launcherProcess(t, Job{NP: 1, Argv: sh("sleep 100 & echo $GORUN_DIR; sleep 100; true")})
+			dir := jobDirectory(t, out)
+			g := guardian(t, cmd.Process.Pid, 0)
+			guardian(t, g, 0) // its second
+			if err := syscall.Kill(g, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			if before {
+				guardian(t, cmd.Process.Pid, g)
+			}
+			if err := cmd.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			_ = cmd.Wait()
+			expectNone(t, entry)
+			expectGone(t, dir)
+		})
+	}
+}
+
+// TestGuardianIsStopped has a job end, in ways that wait for the guardian.
+func TestGuardianIsStopped(t *testing.T) {
+	for _, hosts := range []int{0, 2} {
+		t.Run(fmt.Sprintf("hosts=%d", hosts), func(t *testing.T) {
+			testenv.NoLeaks(t)
+			job := Job{NP: max(1, hosts), Dir: t.TempDir(), Argv: sh("echo $PPID >parent.$PMI_RANK; mv parent.$PMI_RANK rank.$PMI_RANK; until [ -e stopped ]; do sleep 0.01; done; exit 3")}
+			overAgents(t, &job, hosts)
+			watched := make(chan struct{})
+			go func() {
+				defer close(watched)
+				ctx := testenv.Deadline(t, 30*time.Second)
+				for rank := 0; rank < job.NP && ctx.Err() == nil; time.Sleep(time.Millisecond) {
+					text, err := os.ReadFile(filepath.Join(job.Dir, fmt.Sprintf("rank.%d", rank)))
+					if err != nil {
+						continue
+					}
+					parent, _ := strconv.Atoi(strings.TrimSpace(string(text)))
+					for _, g := range guardiansOf(parent) {
+						syscall.Kill(g, syscall.SIGSTOP)
+					}
+					rank++
+				}
+				if err := os.WriteFile(filepath.Join(job.Dir, "stopped"), nil, 0o600); err != nil {
+					t.Error(err)
+				}
+			}()
+			r, _, stderr, err := runJob(t, job) // which takes a minute at most
+			<-watched
+			if err != nil || r.ExitStatus != 3 {
+				t.Errorf("got %+v, cause %v, error %v; %q", r, r.Cause, err, stderr)
+			}
+		})
+	}
+}
+
+// TestDaemonWithoutEnvironmentIsKilled has a rank leave a daemon that neither its
+// group nor its environment gives away; its launcher is killed, or ends. Only a
+// control group knows it.
+func TestDaemonWithoutEnvironmentIsKilled(t *testing.T) {
+	testenv.Need(t, "setsid")
+	const daemon = `setsid setsid env -i sh -c 'echo $$ $$; exec sleep 600 >/dev/null 2>&1' & `
+	for _, c := range []struct {
+		name, rest string
+		hosts      int
+	}{
+		{"kill", "wait; exec sleep 600", 0},
+		{"kill, agents", "wait; exec sleep 600", 2},
+		{"end", "until [ -e over ]; do sleep 0.01; done", 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			testenv.NoLeaks(t)
+			dir := t.TempDir()
+			job := Job{NP: 2, Argv: sh("cd " + dir + "; grep ^0:: /proc/self/cgroup; " + daemon + c.rest)}
+			overAgents(t, &job, c.hosts)
+			cmd, out, entry := launcherProcess(t, job)
+			defer cmd.Wait()
+			defer cmd.Process.Kill()
+			var daemons []int
+			for len(daemons) < job.NP {
+				line, err := out.ReadString('\n')
+				if err != nil {
+					t.Fatalf("%q, %v", line, err)
+				}
+				if group, ok := strings.CutPrefix(line, "0::"); ok {
+					if !strings.Contains(group, "gorun-job-") {
+						testenv.Unsupported(t, "no control group can be made here")
+					}
+					continue
+				}
+				var a, b int
+				if n, _ := fmt.Sscan(line, &a, &b); n != 2 || a != b {
+					t.Fatalf("got %q", line)
+				}
+				daemons = append(daemons, a)
+			}
+			if strings.HasPrefix(c.name, "kill") {
+				if err := cmd.Process.Kill(); err != nil {
+					t.Fatal(err)
+				}
+			} else if err := os.WriteFile(filepath.Join(dir, "over"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			_ = cmd.Wait()
+			expectNone(t, entry)
+			for _, pid := range daemons {
+				if !endsBefore(pid, time.Now().Add(killedWithin)) {
+					t.Errorf("daemon %d is alive", pid)
+					syscall.Kill(pid, syscall.SIGKILL)
+				}
+			}
+		})
+	}
+}

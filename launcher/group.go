@@ -25,6 +25,8 @@ type group struct {
 	appOf  []int             // by rank: index in apps
 	routes []route           // of output, by rank and stream
 
+	spawner string // the job whose rank has spawned it; "": none has
+
 	seats []*seat   // by share, once they are started
 	ranks []RankEnd // by rank; PID 0: not started
 	gone  []bool    // by rank: it has ended
@@ -44,6 +46,7 @@ type seat struct {
 
 	// Guarded by the controller's mu.
 	done    bool  // its last event was read, or never will be
+	still   bool  // nothing moves on it
 	passing bool  // it has yet to pass TSTP on
 	input   int64 // bytes of the job's input that its ranks have had
 	unread  bool  // its ranks read no more of it

@@ -6,10 +6,15 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
+
+	"github.com/gorun-mpi/gorun/launcher/internal/sidecar"
 )
 
 // DefaultGrace is how long ranks that were told to end may take for it.
 const DefaultGrace = 2 * time.Second
+
+// DefaultPMIxTimeout is how long gorun-pmix may do nothing when it should answer.
+const DefaultPMIxTimeout = sidecar.DefaultPatience
 
 // DefaultAgentTimeout is how long an agent may not answer.
 const DefaultAgentTimeout = 30 * time.Second
@@ -129,10 +134,20 @@ type Job struct {
 	// StackTraces does so too, and has programs of Go write the stacks of their
 	// goroutines to their standard error, for which they have two seconds.
 	StackTraces bool
+	// HangTimeout has the ranks looked at when nothing has moved for so long on any host,
+	// and Warn told what each of them is doing; the job goes on. Something moves when a rank
+	// writes, reads its input, ends, talks to its PMI server, or takes a twentieth of a CPU's
+	// time. A rank of package rank that says it waits, and for what, does not move by its
+	// polls; one of another MPI that polls does. 0: never.
+	HangTimeout time.Duration
 	// Grace is the time between the signal that tells ranks to end and the one
 	// that ends them. 0: DefaultGrace.
 	Grace time.Duration
 
+	// PMIxTimeout is how long gorun-pmix may take to start or to answer without using
+	// a CPU or waiting for one; a busy one has ten times as long. 0:
+	// DefaultPMIxTimeout.
+	PMIxTimeout time.Duration
 	// AgentTimeout is how long an agent may not answer, while its stream is open,
 	// until its host is taken for lost. 0: DefaultAgentTimeout.
 	AgentTimeout time.Duration
@@ -146,6 +161,11 @@ type Job struct {
 	// ended, when one aborts, or when ranks wait for one that will never come. Its
 	// status is that of the first failure all the same.
 	Continuous bool
+	// NoPythonAbort leaves Python ranks alone. Otherwise an exception that goes uncaught in
+	// a rank of mpi4py aborts the job (not with Continuous), where it would wait in
+	// MPI_Finalize for ranks that wait for it: programs that are Python, or name it, find a
+	// sitecustomize by PYTHONPATH, which hides itself and runs the one that it hides.
+	NoPythonAbort bool
 	// MaxRestarts is how often a job is started again, all of it, after a rank or
 	// a host has failed. Each start is a world of its own, of which the ranks are
 	// told by GORUN_RESTART_COUNT: 0, 1 ... Timeout bounds all of them together.

@@ -217,10 +217,15 @@ func (o *outlet) close() {
 // output writes what a host has read from its ranks.
 func (c *controller) output(s *seat, e host.Event) {
 	n := len(e.Data)
+	written := func() {}
+	if e.Long {
+		written = c.long.came(s, e)
+	}
 	credit := func() {
 		if e.Free != nil {
 			e.Free()
 		}
+		written()
 		c.written(s, e.Stream, int64(n))
 	}
 	r := s.group.routeOf(e.Rank, e.Stream)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/gorun-mpi/gorun/internal/testenv"
+	"github.com/gorun-mpi/gorun/launcher/internal/host"
 )
 
 // JSON of both streams comes whole and in the order of its rank.
@@ -247,3 +248,115 @@ func TestBadOutput(t *testing.T) {
 		}
 	}
 }
+
+// Lines that are longer than any buffer stay whole, among ranks, streams and hosts, in
+// every form, and take their turn where many are due at once.
+func TestLongLines(t *testing.T) {
+	const np, lines, size = 4, 6, 1_000_000
+	script := append(sh(fmt.Sprintf(`head -c %d /dev/zero | tr '\0' $PMI_RANK >$0/$PMI_RANK; echo >>$0/$PMI_RANK
+		for i in $(seq %d); do cat $0/$PMI_RANK; done & for i in $(seq %d); do cat $0/$PMI_RANK; done >&2; wait`, size, lines/2, lines/2)), t.TempDir())
+	for _, way := range ways {
+		for _, form := range []Form{Plain, JSON} {
+			t.Run(fmt.Sprint(way.name, " ", form), func(t *testing.T) {
+				testenv.NoLeaks(t)
+				both := new(bytes.Buffer)
+				var taken [np]int
+				job := Job{NP: np, Argv: script, Output: Output{Form: form}, Stdout: both, Stderr: both,
+					Lines: func(l Line) {
+						if len(l.Text) == size && !l.Partial {
+							taken[l.Rank]++
+						}
+					}}
+				overAgents(t, &job, way.hosts)
+				r, err := Run(testenv.Deadline(t, time.Minute), job)
+				if err != nil || r.ExitStatus != 0 {
+					t.Fatalf("got %+v, %v", r, err)
+				}
+				var whole [np]int
+				for line := range strings.Lines(both.String()) {
+					text := line
+					if form == JSON {
+						var o struct {
+							Text    string
+							Partial bool
+						}
+						if err := json.Unmarshal([]byte(line), &o); err != nil || o.Partial {
+							t.Fatalf("%v, partial %v: %.100q", err, o.Partial, line)
+						}
+						text = o.Text + "\n"
+					}
+					rank := int(text[0] - '0')
+					if len(text) != size+1 || rank < 0 || rank >= np || strings.Count(text, text[:1]) != size {
+						t.Fatalf("a torn line of %d bytes: %.100q", len(line), line)
+					}
+					whole[rank]++
+				}
+				if want := [np]int{lines, lines, lines, lines}; whole != want || taken != want {
+					t.Errorf("lines of each rank: %v, to Lines %v, want %d", whole, taken, lines)
+				}
+			})
+		}
+	}
+}
+
+// A rank whose line is too long to be kept loses no byte of it, and the user is told.
+func TestLineThatIsTooLong(t *testing.T) {
+	const size = 40 << 20
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			testenv.NoLeaks(t)
+			var warned []string
+			job := Job{NP: 2, Argv: sh(fmt.Sprintf("head -c %d /dev/zero | tr '\\0' x", size)), Warn: func(text string) { warned = append(warned, text) }}
+			overAgents(t, &job, way.hosts)
+			r, stdout, stderr, err := runJob(t, job)
+			if err != nil || r.ExitStatus != 0 || len(stdout) != 2*size || strings.Count(stdout, "x") != 2*size {
+				t.Errorf("got %+v, %v, %d bytes, %q", r, err, len(stdout), stderr)
+			}
+			if len(warned) != 1 || !strings.Contains(warned[0], "of its stdout a line of more than 16 MiB is passed on in parts") {
+				t.Errorf("warned %q", warned)
+			}
+		})
+	}
+}
+
+// Hosts' long lines wait while two of the longest are on their way, and those of a host
+// that is gone take no room.
+func TestLongLinesTakeTurns(t *testing.T) {
+	var l longLines
+	var sent []string
+	seats := make([]*seat, 3)
+	for i := range seats {
+		seats[i] = &seat{site: siteFunc(func(c host.Command) { sent = append(sent, fmt.Sprint(i, c.Rank)) }), at: i}
+	}
+	long := func(rank, n int) host.Event {
+		return host.Event{Kind: host.Long, Rank: rank, Stream: host.Stdout, N: n}
+	}
+	for i, s := range seats {
+		l.ask(s, long(2*i, longMost/2))
+		l.ask(s, long(2*i+1, longMost/2))
+	}
+	written := l.came(seats[0], long(0, 0))
+	l.forget(seats[0]) // rank 0's line has come, rank 1's will not
+	if want := []string{"0 0", "0 1", "1 2"}; !slices.Equal(sent, want) {
+		t.Errorf("let go on: %q, want %q", sent, want)
+	}
+	written()
+	l.came(seats[2], long(9, 0))() // nobody let it
+	l.came(seats[1], long(2, 0))()
+	l.forget(seats[2])
+	if want := []string{"0 0", "0 1", "1 2", "1 3", "2 4"}; !slices.Equal(sent, want) {
+		t.Errorf("let go on: %q, want %q", sent, want)
+	}
+	l.came(seats[1], long(3, 0))()
+	if l.taken != 0 || len(l.let) != 0 || len(l.wait) != 0 {
+		t.Errorf("at the end: %d bytes taken, %v let, %v wait", l.taken, l.let, l.wait)
+	}
+	l.ask(seats[1], long(3, 9*longMost)) // longer than all room, alone
+	if sent[len(sent)-1] != "1 3" || len(l.let) != 1 {
+		t.Error("a line that is longer than the room for all never goes on")
+	}
+}
+
+type siteFunc func(host.Command)
+
+func (f siteFunc) Send(c host.Command) { f(c) }

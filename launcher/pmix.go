@@ -224,8 +224,15 @@ func (c *controller) alienated(s *seat, e host.Event) {
 	switch {
 	case c.job.StrictPMI && e.Rank >= 0: // nobody's may be of whoever is on this machine
 		c.fail(cause)
-	case !c.warned[about{e.Kind, e.Rank < 0}]:
-		c.warned[about{e.Kind, e.Rank < 0}] = true
+	default:
+		c.warnOnce(about{e.Kind, e.Rank < 0}, cause)
+	}
+}
+
+// warnOnce tells the user of the first of its kind.
+func (c *controller) warnOnce(what about, cause *Cause) {
+	if !c.warned[what] {
+		c.warned[what] = true
 		c.warn(strings.TrimPrefix(cause.String(), "gorun: "))
 	}
 }

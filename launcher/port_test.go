@@ -128,6 +128,51 @@ func TestStrangersAtThePort(t *testing.T) {
 	}
 }
 
+// As many silent connections as there may be, and more, keep no rank out, and neither
+// do those that come and go.
+func TestSilentConnectionsAtThePort(t *testing.T) {
+	testenv.NoLeaks(t)
+	var out buffer
+	ready := out.await("PMI_PORT=")
+	stdin, finish := io.Pipe()
+	job := Job{Argv: sh(`echo PMI_PORT=$PMI_PORT; read x; exec "$@"`), NP: 2, PMIPort: true, Stdin: stdin, StdinRank: StdinAll, Stdout: &out}
+	job.Argv = append(append(job.Argv, "sh"), roleArgv(t, "pmi", "init", "barrier", "size", "finalize")...)
+	done := make(chan struct{})
+	var r Result
+	var err error
+	go func() {
+		defer close(done)
+		defer stdin.Close()
+		r, err = Run(testenv.Deadline(t, time.Minute), job)
+	}()
+	select {
+	case <-ready:
+	case <-done:
+		t.Fatalf("got %+v, %v, %q before a rank has told its port", r, err, out.String())
+	}
+	address := strings.TrimPrefix(strings.SplitN(out.String(), "\n", 2)[0], "PMI_PORT=")
+	for range 260 {
+		c, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	for range 100 {
+		c, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Close()
+	}
+	fmt.Fprintln(finish)
+	finish.Close()
+	<-done
+	if err != nil || r.ExitStatus != 0 || !strings.Contains(out.String(), "0/2\n") || !strings.Contains(out.String(), "1/2\n") {
+		t.Errorf("got %+v, %v, %q", r, err, out.String())
+	}
+}
+
 // A second connection of a rank is none.
 func TestRankConnectsTwice(t *testing.T) {
 	testenv.NoLeaks(t)

@@ -195,6 +195,7 @@ func (r *remotes) finished(at int, lost bool) {
 	s := r.g.seats[at]
 	s.done = true
 	r.c.passed(s)
+	r.c.long.forget(s)
 	r.over <- at
 }
 
@@ -251,5 +252,5 @@ func (r *remotes) mourn(at int) {
 	if n := len(complaints); n > 0 {
 		message += ": " + complaints[n-1]
 	}
-	c.failed(&Cause{Rank: -1, Host: share.Host, PID: l.PID(), Status: statusFailed, Message: message, Stderr: complaints})
+	c.failed(&Cause{Rank: -1, Host: share.Host, PID: l.PID(), Status: statusFailed, Message: message, Stderr: complaints, lost: !l.Killed()})
 }

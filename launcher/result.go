@@ -30,6 +30,26 @@ type RankState struct {
 	Lines       []string // one for each of its processes, and what PMI knows
 }
 
+// who names the rank.
+func (s *RankState) who() string {
+	if s.Group > 0 {
+		return fmt.Sprintf("rank %d of spawn %d (host %s)", s.Rank, s.Group, s.Host)
+	}
+	return fmt.Sprintf("rank %d (host %s)", s.Rank, s.Host)
+}
+
+// String is what it was doing, a line for each of Lines.
+func (s RankState) String() string {
+	var b strings.Builder
+	for i, line := range s.Lines {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString(s.who() + ": " + line)
+	}
+	return b.String()
+}
+
 // RankEnd is how one rank ended.
 type RankEnd struct {
 	// Group is 0 for the ranks of the job as it was started. Ranks that running
@@ -63,10 +83,19 @@ type Cause struct {
 	// CoreFile is where, if that could be found out: a file on Host, or "|" and
 	// the program there that takes dumps in.
 	CoreFile string
-	Message  string   // what else is known
-	Stderr   []string // the last lines of the rank's standard error, five at most
-	// Shown is set when what was written to Job.Stderr ends with these lines.
+	Message  string // what else is known
+	// Reason is why a program of Go or Python has crashed, as its report on standard
+	// error says: "panic: index out of range", "ValueError: no such mesh". "": not known.
+	Reason string
+	// Stderr are the last lines of the rank's standard error, five at most; of a crash
+	// report those that say where.
+	Stderr []string
+	// Shown is set when these lines went to Job.Stderr and are easy to find there: last of
+	// all, in a regular file, or as the crash report of Reason.
 	Shown bool
+
+	lost      bool // the host's agent has ended, and not by this process's hand
+	elsewhere bool // host.Event.Elsewhere
 }
 
 // Quiet tells that the user knows the cause already and the line of String
@@ -116,7 +145,7 @@ func (c *Cause) how() string {
 	case c.Signal != 0:
 		how = fmt.Sprintf("killed by signal %d (%s)", int(c.Signal), signalName(c.Signal))
 	case c.Message == "":
-		return fmt.Sprintf("exited with status %d", c.Status)
+		how = fmt.Sprintf("exited with status %d", c.Status)
 	default:
 		return how
 	}
@@ -130,6 +159,9 @@ func (c *Cause) how() string {
 	}
 	if c.Message != "" {
 		how += ": " + c.Message
+	}
+	if c.Reason != "" && !strings.Contains(c.Message, c.Reason) {
+		how += ": " + c.Reason
 	}
 	return how
 }

@@ -110,8 +110,14 @@ func check(job *Job) (*wish, *JobError) {
 	if job.Timeout < 0 {
 		return nil, bad("Timeout", job.Timeout.String(), "want 0 for none, or a time")
 	}
+	if job.HangTimeout < 0 {
+		return nil, bad("HangTimeout", job.HangTimeout.String(), "want 0 for none, or a time")
+	}
 	if job.AgentTimeout < 0 {
 		return nil, bad("AgentTimeout", job.AgentTimeout.String(), "want 0 for %v, or a time", DefaultAgentTimeout)
+	}
+	if job.PMIxTimeout < 0 {
+		return nil, bad("PMIxTimeout", job.PMIxTimeout.String(), "want 0 for %v, or a time", DefaultPMIxTimeout)
 	}
 	if job.Grace < 0 {
 		return nil, bad("Grace", job.Grace.String(), "want 0 for %v, or a time", DefaultGrace)
@@ -205,16 +211,23 @@ func (c *controller) spec(g *group) host.Spec {
 		PMIPort: c.job.PMIPort,
 		PMIFD:   c.job.PMIFD,
 		Attempt: c.attempt,
-		Grace:   c.grace(),
+
+		Continuous: c.job.Continuous,
+		Hang:       c.job.HangTimeout,
+		// An abort would end the ranks that go on.
+		PythonAbort: !c.job.NoPythonAbort && !c.job.Continuous,
+		Grace:       c.grace(),
 
 		Master:     master,
 		MasterPort: port,
 
-		PMIx:   c.space(g),
-		Helper: c.job.PMIx,
+		PMIx:        c.space(g),
+		Helper:      c.job.PMIx,
+		PMIxTimeout: c.job.PMIxTimeout,
 
 		Universe: c.toldUniverse(),
 		Preset:   g.preset,
+		Spawner:  g.spawner,
 
 		Reader: c.job.StdinRank,
 		Merge:  out.Merge,

@@ -115,7 +115,7 @@ func TestJobsThatCannotBeStarted(t *testing.T) {
 		{"negative ranks", Job{Argv: sh("true"), NP: -3}, "NP", 1, "-3"},
 		{"no program", Job{NP: 1}, "Argv", 1, "no program"},
 		{"empty program", Job{NP: 1, Argv: []string{""}}, "Argv", 127, "empty"},
-		{"not in PATH", Job{NP: 2, Argv: []string{"no-such-program-here"}}, "Argv", 127, "no such program in PATH="},
+		{"not in PATH", Job{NP: 2, Argv: []string{"no-such-program-here"}}, "Argv", 127, "directories of PATH, nor in the working directory"},
 		{"no such file", Job{NP: 2, Argv: []string{"./no-such-file"}}, "Argv", 127, "no such program"},
 		{"not executable", Job{NP: 2, Argv: []string{write("plain", "x", 0o644)}}, "Argv", 126, "permission denied"},
 		{"a directory", Job{NP: 2, Argv: []string{dir}}, "Argv", 126, "directory"},

@@ -83,7 +83,7 @@ func (c *controller) spawn(s *seat, rank int, a *host.Ask) {
 		return
 	}
 	g := newGroup(len(c.groups), apps, places)
-	g.asked, g.preset = by, a.Spawn.Preset
+	g.asked, g.preset, g.spawner = by, a.Spawn.Preset, c.nameOf(s.group)
 	c.groups = append(c.groups, g)
 	c.note(logrus.InfoLevel, "a rank spawns", logrus.Fields{"by": rank, "of": s.group.id, "group": g.id, "ranks": g.size(), "program": apps[0].Argv[0]})
 	c.spawned.Go(func() { c.runSpawned(g) })

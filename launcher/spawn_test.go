@@ -116,7 +116,7 @@ func TestSpawnRefused(t *testing.T) {
 	for _, way := range ways {
 		for name, c := range map[string]struct{ spawn, want string }{
 			"no such program":     {"2|./missing|", "./missing:_no_such_program"},
-			"not in PATH":         {"2|no-such-program|", "no-such-program:_no_such_program_in_PATH="},
+			"not in PATH":         {"2|no-such-program|", "directories_of_PATH,_nor_in_the_working_directory"},
 			"no interpreter":      {"3|" + text + "|", "its_interpreter"},
 			"not executable":      {"1|/etc/passwd|", "not_executable"},
 			"no directory":        {"1|self|finalize|wdir=/no/such/dir", "/no/such/dir"},

@@ -53,6 +53,14 @@ func newWish(job *Job) (*wish, *JobError) {
 			return nil, bad("CPUs", job.CPUs, "want CPU numbers, as 0-3,8")
 		}
 	}
+	if p.Bind.Listed {
+		if job.CPUs == "" {
+			return nil, bad("Bind", job.Bind, "found no list of CPUs, expected one; try --cpu-list 0-3 beside it")
+		}
+		if err := p.Bind.Order(job.CPUs); err != nil {
+			return nil, bad("CPUs", job.CPUs, "%w", err)
+		}
+	}
 	if p.PerHost = job.PerHost; p.PerHost < 0 || p.PerHost > maxRanks {
 		return nil, bad("PerHost", strconv.Itoa(job.PerHost), "want 1 rank or more, or 0 for as many as there are slots")
 	}

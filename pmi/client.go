@@ -227,7 +227,13 @@ func (c *Client) get(ctx context.Context, key string) (string, error) {
 		}
 		return "", fmt.Errorf("pmi: get key %q: %w", clip(key), err)
 	}
-	value, _ := m.Get("value")
+	value, found := m.Get("value")
+	if found && !c.ext { // gorun's values may end with anything
+		value, found = cutFound(value)
+	}
+	if !found {
+		return "", fmt.Errorf("pmi: get key %q: %w: %s", clip(key), ErrNotFound, clip(m.String()))
+	}
 	return value, nil
 }
 

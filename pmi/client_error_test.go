@@ -293,3 +293,36 @@ func TestContextEndsWithAnswer(t *testing.T) {
 		}
 	}
 }
+
+// Hydra writes found= behind the value since MPICH 4.1, and rc= before or not at all; a value
+// from gorun is its own to the end of the line.
+func TestGetUnderOtherServers(t *testing.T) {
+	testenv.NoLeaks(t)
+	for name, c := range map[string]struct {
+		answer string
+		cards  bool
+		want   string
+		err    error
+	}{
+		"Hydra 4.0":           {"cmd=get_result rc=0 msg=success value=1:0a1b\n", false, "1:0a1b", nil},
+		"Hydra 4.2":           {"cmd=get_result value=1:0a1b found=TRUE\n", false, "1:0a1b", nil},
+		"Hydra 4.2, blanks":   {"cmd=get_result value=a b c found=TRUE\n", false, "a b c", nil},
+		"Hydra 4.2, not put":  {"cmd=get_result rc=1 msg=key_not_found\n", false, "", ErrNotFound},
+		"found=FALSE":         {"cmd=get_result value=unknown found=FALSE\n", false, "", ErrNotFound},
+		"no value":            {"cmd=get_result rc=0 msg=success\n", false, "", ErrNotFound},
+		"gorun, such a value": {"cmd=get_result rc=0 msg=success value=a found=TRUE\n", true, "a found=TRUE", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env := scripted(t, answers("get", c.answer))
+			env.Cards = c.cards
+			client, err := Dial(env)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.Close()
+			if got, err := client.Get("k"); got != c.want || !errors.Is(err, c.err) {
+				t.Errorf("got %q, %v; want %q, %v", got, err, c.want, c.err)
+			}
+		})
+	}
+}

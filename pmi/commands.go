@@ -94,21 +94,35 @@ func (e *Engine) serve(p *peer, cmd string, m Message) {
 		e.askName(p, Unpublish, m)
 	case "finalize":
 		e.reply("cmd=finalize_ack")
-		e.emit(p, Finalized{p.rank})
-		p.state, p.finalized = finalized, true
-		e.leave(p, "it has finalized")
+		e.finalize(p)
 	default:
 		e.violate(p, ErrCommand, fmt.Sprintf("cmd=%s", clip(cmd)))
 	}
 }
 
+// finalize takes a rank that is through with PMI out of the job.
+func (e *Engine) finalize(p *peer) {
+	e.emit(p, Finalized{p.rank})
+	p.state, p.finalized = finalized, true
+	e.leave(p, "it has finalized")
+}
+
+// init says which version of PMI is spoken from here on.
 func (e *Engine) init(p *peer, m Message) {
 	version, ok := m.Int("pmi_version")
+	p.joined = true
+	if ok && version == 2 {
+		p.state, p.wire = greeted, pmi2{}
+		if !p.seated {
+			e.out = append(e.out, initAnswer2...)
+		}
+		return
+	}
 	rc := "0"
 	if !ok || version != 1 {
 		rc = "-1" // and the version that is served
 	}
-	p.state, p.joined = up, true
+	p.state = up
 	e.reply("cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=", rc)
 }
 
@@ -123,19 +137,6 @@ func (e *Engine) initack(p *peer, m Message) {
 	e.reply("cmd=set size=", strconv.Itoa(e.size))
 	e.reply("cmd=set rank=", strconv.Itoa(p.rank))
 	e.reply("cmd=set debug=0")
-}
-
-// InitAck reads the first line of a connection to PMI_PORT: whose it is. The
-// line is then given to that rank's Receive, which answers it.
-func InitAck(line []byte) (rank int, err error) {
-	m, err := ParseLine(line)
-	if err != nil {
-		return -1, err
-	}
-	if id, ok := m.Int("pmiid"); m.Cmd() == "initack" && ok && id >= 0 {
-		return id, nil
-	}
-	return -1, fmt.Errorf("%w: %q, want cmd=initack pmiid=N", ErrSyntax, clip(m.String()))
 }
 
 func (e *Engine) abort(p *peer, m Message) {

@@ -1,7 +1,6 @@
 package pmi
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 )
@@ -25,20 +24,23 @@ type EngineConfig struct {
 	Universe int               // slots of the job, as get_universe_size tells; 0: unknown
 	Mapping  string            // PMI_process_mapping, see [Mapping]; over ValLenMax or empty: not told, and clients exchange host names instead
 	Preset   map[string]string // keys that exist from the start
+	Spawner  string            // job of the rank that has spawned this one, as PMI-2 tells; "": none has
 }
 
-// An Engine serves PMI-1 to the ranks of one host, without I/O: see the package
-// comment. It is not safe for concurrent use. Calls for a rank that is not
+// An Engine serves PMI-1 and PMI-2 to the ranks of one host, without I/O: see the
+// package comment. It is not safe for concurrent use. Calls for a rank that is not
 // served here panic.
 type Engine struct {
 	kvsName  string
 	world    int
 	size     int
 	universe int
+	spawner  string
 	peers    []*peer
 	index    []int32 // by global rank: index in peers, or -1
 
-	store storage
+	store      storage
+	attributes attributes
 
 	epoch   uint64     // of the fence that ranks enter now
 	kind    fenceKind  // of that fence, once one rank is in
@@ -56,7 +58,8 @@ type Engine struct {
 type state uint8
 
 const (
-	fresh state = iota
+	fresh   state = iota
+	greeted       // of PMI-2: it has said init, and not yet fullinit
 	up
 	inFence
 	asking // the owner is to answer a Spawn or Name
@@ -73,12 +76,23 @@ type peer struct {
 
 	joined, finalized bool // whatever came after
 
-	line []byte // an unfinished line
-	card []byte // its card for the fence, being received when need > 0
-	need int    // bytes of the card still to come
+	wire    codec
+	partial []byte // an unfinished line or command
+	card    []byte // its card for the fence, being received when need > 0
+	need    int    // bytes of the card still to come
+	seated  bool   // cmd=init of PMI-2 was answered before the engine had it
 
 	spawn *spawning // of which blocks are still to come
 	asked NameOp    // with asking a Name
+
+	thread string    // of PMI-2: whose command the rank waits for
+	later  []Message // and what it has sent since that has to wait
+}
+
+// forget frees what was kept of a rank that is served no more.
+func (e *Engine) forget(p *peer) {
+	p.partial, p.card, p.spawn, p.later = nil, nil, nil, nil
+	e.forgetWaits(p)
 }
 
 // NewEngine makes the engine of a host. It panics on ranks that are not a set
@@ -95,6 +109,7 @@ func NewEngine(cfg EngineConfig) *Engine {
 		world:    cfg.World,
 		size:     cfg.Size,
 		universe: cfg.Universe,
+		spawner:  cfg.Spawner,
 		index:    make([]int32, cfg.Size),
 		epoch:    1,
 	}
@@ -106,7 +121,7 @@ func NewEngine(cfg EngineConfig) *Engine {
 			panic(fmt.Sprintf("pmi: EngineConfig.Ranks: %d of size %d", rank, cfg.Size))
 		}
 		e.index[rank] = int32(i)
-		p := &peer{rank: rank}
+		p := &peer{rank: rank, wire: pmi1{}}
 		if i < len(cfg.AppNum) {
 			p.appnum = cfg.AppNum[i]
 		}
@@ -142,36 +157,10 @@ func (e *Engine) peer(rank int) *peer { return e.peers[e.index[rank]] }
 func (e *Engine) Receive(rank int, data []byte) []Event {
 	p := e.peer(rank)
 	for len(data) > 0 && p.state != violated && p.state != gone {
-		if p.need > 0 {
-			n := min(p.need, len(data))
-			p.card = append(p.card, data[:n]...)
-			data, p.need = data[n:], p.need-n
-			if p.need == 0 {
-				e.enter(p, fenceCards)
-			}
-			continue
-		}
-		end := bytes.IndexByte(data, '\n')
-		if end < 0 {
-			end = len(data) - 1
-		}
-		if len(p.line)+end+1 > LineMax {
-			e.violate(p, ErrLine, fmt.Sprintf("%q and more, the limit is %d bytes", clip(string(append(p.line, data...))), LineMax))
-			break
-		}
-		line := data[:end+1]
-		data = data[end+1:]
-		if line[end] != '\n' || len(p.line) > 0 {
-			p.line = append(p.line, line...)
-			line = p.line
-		}
-		if line[len(line)-1] == '\n' {
-			e.receiveLine(p, line)
-			p.line = p.line[:0]
-		}
+		data = p.wire.receive(e, p, data)
 	}
 	if p.state == violated || p.state == gone {
-		p.line, p.card, p.spawn = nil, nil, nil
+		e.forget(p)
 	}
 	return e.take(p)
 }
@@ -184,11 +173,11 @@ func (e *Engine) Disconnect(rank int) []Event {
 		return nil
 	}
 	p.state = gone
-	p.line, p.card, p.spawn = nil, nil, nil
+	e.forget(p)
 	switch was {
 	case finalized, violated:
 		return e.take(p)
-	case up, asking:
+	case greeted, up, asking:
 		e.leave(p, "its connection ended without finalize")
 	case inFence:
 		e.inside--
@@ -231,6 +220,7 @@ func (e *Engine) emit(p *peer, ev Event) {
 // take gives the call's events away.
 func (e *Engine) take(p *peer) []Event {
 	e.flush(p)
+	e.settleAttributes()
 	events := e.events
 	e.events = nil
 	return events

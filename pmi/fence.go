@@ -120,6 +120,7 @@ func (e *Engine) failFence(err error) {
 		return
 	}
 	e.broken = err
+	defer e.tellHosts()
 	if e.kind != fenceCards {
 		return
 	}
@@ -129,6 +130,16 @@ func (e *Engine) failFence(err error) {
 			e.events = append(e.events, Reply{p.rank, text})
 		}
 	}
+}
+
+// tellHosts has the other hosts learn that no fence can complete, in which their
+// ranks may wait already: those here may never come to one.
+func (e *Engine) tellHosts() {
+	if e.closing || e.pending || len(e.peers) == e.size {
+		return
+	}
+	e.closing, e.pending, e.kind = true, true, fenceClosing
+	e.events = append(e.events, Fence{Epoch: e.epoch, Contribution: e.contribution(), Closing: true})
 }
 
 // contribution is this host's, see [fenceKind].
@@ -149,7 +160,9 @@ func (e *Engine) contribution() []byte {
 	}
 	reason := ""
 	if e.kind == fenceClosing {
-		reason = fmt.Sprintf("rank %d: %s", e.leaver.Rank, e.leaver.Detail)
+		if reason = fmt.Sprint(e.broken); e.leaver != nil {
+			reason = fmt.Sprintf("rank %d: %s", e.leaver.Rank, e.leaver.Detail)
+		}
 	}
 	w.String(reason)
 	return w.Bytes()
@@ -186,14 +199,17 @@ func (e *Engine) FenceDone(epoch uint64, all [][]byte) []Event {
 	if kind == fenceClosing {
 		return nil
 	}
-	events := make([]Event, 0, len(e.peers))
 	for _, p := range e.peers {
 		if p.state == inFence {
 			p.state = up
-			events = append(events, Reply{p.rank, reply})
+			p.wire.fenced(e, p, reply)
 		}
 	}
-	return events
+	for _, p := range e.peers {
+		p.wire.freed(e, p)
+		e.flush(p)
+	}
+	return e.take(e.peers[0])
 }
 
 // FenceFailed gives up the fence of an epoch: err is why, and should name a

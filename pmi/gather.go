@@ -94,12 +94,13 @@ func (c *Client) gatherKeys(ctx context.Context, card []byte) ([][]byte, error) 
 	if err := c.barrier(ctx); err != nil {
 		return nil, err
 	}
-	cards := make([][]byte, c.size)
-	for rank := range cards {
-		var err error
-		if cards[rank], err = c.getCard(ctx, rank, card); err != nil {
+	var cards [][]byte // grows with what comes: the size is what the server says
+	for rank := range c.size {
+		b, err := c.getCard(ctx, rank, card)
+		if err != nil {
 			return nil, fmt.Errorf("card of rank %d: %w", rank, err)
 		}
+		cards = append(cards, b)
 	}
 	return cards, nil
 }
@@ -122,9 +123,15 @@ func (c *Client) getCard(ctx context.Context, rank int, own []byte) ([]byte, err
 		if err != nil {
 			return nil, err
 		}
-		text += more
+		if text += more; len(text) > 2*CardMax {
+			return nil, fmt.Errorf("%w: more than %d bytes", ErrLimit, CardMax)
+		}
 	}
-	return hex.DecodeString(text)
+	b, err := hex.DecodeString(text)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrSyntax, err)
+	}
+	return b, nil
 }
 
 func (c *Client) pieceKey(rank, piece int) string {

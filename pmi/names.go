@@ -48,7 +48,8 @@ func (e *Engine) NameDone(rank int, a NameAnswer) []Event {
 		return nil // it has gone
 	}
 	p.state = up
-	e.answerName(p.asked, a)
+	p.wire.named(e, p, p.asked, a)
+	p.wire.freed(e, p)
 	return e.take(p)
 }
 

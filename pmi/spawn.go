@@ -32,6 +32,8 @@ type SpawnApp struct {
 type SpawnAnswer struct {
 	// Err is why nothing was started; empty: it was.
 	Err string
+	// Job is the name of the new job's key-value space; "" if it is not known.
+	Job string
 	// Codes are the error codes of the processes, 0 for one that runs; nil: all
 	// run.
 	Codes []int
@@ -184,7 +186,8 @@ func (e *Engine) SpawnDone(rank int, a SpawnAnswer) []Event {
 		return nil // it has gone
 	}
 	p.state = up
-	e.answerSpawn(a)
+	p.wire.spawned(e, p, a)
+	p.wire.freed(e, p)
 	return e.take(p)
 }
 

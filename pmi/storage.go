@@ -1,6 +1,7 @@
 package pmi
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -66,6 +67,24 @@ func (s *storage) merge(all [][]byte) {
 			s.all[key] = value
 		}
 	}
+}
+
+// keep notes a pair of PMI-2 for the next fence, and says why it does not. Ranks
+// that speak PMI-1 read it too, in a line.
+func (e *Engine) keep(key, value string) (why string) {
+	switch {
+	case key == "":
+		return "no key"
+	case strings.ContainsAny(key+value, "\n"):
+		return fmt.Sprintf("a newline in key %s or its value", clip(key))
+	case len(key) > KeyLenMax:
+		return fmt.Sprintf("key %s has %d bytes, the limit is %d", clip(key), len(key), KeyLenMax)
+	case len(value) > ValLenMax:
+		return fmt.Sprintf("the value of key %s has %d bytes, the limit is %d", clip(key), len(value), ValLenMax)
+	case !e.store.put(key, value):
+		return fmt.Sprintf("with key %s the job's keys would have more than the limit of %d bytes", clip(key), StoreMax)
+	}
+	return ""
 }
 
 // put serves cmd=put kvsname=NAME key=K value=V.

@@ -19,6 +19,7 @@ var update = flag.Bool("update", false, "write what the engine does into testdat
 //	# comment, and blank lines
 //	job size=4 ranks=0,1    first: the job, and the ranks served here (default all)
 //	2> line                 rank 2 sends a line; a final \ sends no newline
+//	2; command              rank 2 sends a command of PMI-2; its length is put before it
 //	2. gone                 its connection ends
 //	2! answer               what came of rank 2's spawn: ok, codes=0,1 or an error
 //	2< line                 what rank 2 is told
@@ -50,7 +51,7 @@ func (tr *transcript) run(text string) error {
 		case line[0] == '=':
 			continue
 		}
-		digits := strings.IndexAny(line, "<>.!")
+		digits := strings.IndexAny(line, "<>;.!")
 		if digits < 1 {
 			return fmt.Errorf("bad line %q", line)
 		}
@@ -67,6 +68,9 @@ func (tr *transcript) run(text string) error {
 				data = cut
 			}
 			tr.events(tr.e.Receive(rank, []byte(data)))
+		case ';':
+			fmt.Fprintln(&tr.out, line)
+			tr.events(tr.e.Receive(rank, framed(rest)))
 		case '.':
 			fmt.Fprintln(&tr.out, line)
 			tr.events(tr.e.Disconnect(rank))
@@ -124,7 +128,7 @@ func (tr *transcript) events(events []Event) {
 	for _, ev := range events {
 		switch ev := ev.(type) {
 		case Reply:
-			for line := range bytes.Lines(ev.Data) {
+			for _, line := range said(ev.Data) {
 				text := strings.TrimSuffix(string(line), "\n")
 				if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) {
 					text = strings.Trim(strconv.QuoteToASCII(text), `"`)
@@ -155,6 +159,24 @@ func (tr *transcript) events(events []Event) {
 			fmt.Fprintf(&tr.out, "= violation: %v\n", ev.Err)
 		}
 	}
+}
+
+// framed is a command of PMI-2 with its length.
+func framed(command string) []byte { return fmt.Appendf(nil, "%6d%s", len(command), command) }
+
+// said cuts a reply into its lines, and the commands of PMI-2 among them.
+func said(data []byte) (parts [][]byte) {
+	for len(data) > 0 {
+		end := bytes.IndexByte(data, '\n') + 1
+		if n, err := frameLength(data[:min(lengthDigits, len(data))]); err == nil && bytes.HasPrefix(data[lengthDigits:], []byte("cmd=")) {
+			end = min(lengthDigits+n, len(data))
+		}
+		if end == 0 {
+			end = len(data)
+		}
+		parts, data = append(parts, data[:end]), data[end:]
+	}
+	return parts
 }
 
 func TestTranscripts(t *testing.T) {

@@ -140,6 +140,16 @@ func valueEnd(s string, start int) (end, next int) {
 	}
 }
 
+// cutFound takes off a value what Hydra writes behind it since MPICH 4.1, although value=
+// takes the rest of the line: found=TRUE, or FALSE where there is no such key
+// (src/pmi/maint/pmi-1.1.txt, GET; Hydra 4.0 and gorun end the line with the value).
+func cutFound(value string) (rest string, found bool) {
+	if rest, ok := strings.CutSuffix(value, " found=FALSE"); ok {
+		return rest, false
+	}
+	return strings.TrimSuffix(value, " found=TRUE"), true
+}
+
 func skipBlanks(s string, pos int) int {
 	for pos < len(s) && s[pos] == ' ' {
 		pos++

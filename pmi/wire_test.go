@@ -60,7 +60,8 @@ func TestNewMessage(t *testing.T) {
 
 func FuzzParseLine(f *testing.F) {
 	for _, s := range []string{"cmd=init pmi_version=1 pmi_subversion=1", "cmd=put kvsname=k key=a value=1 2=3", "cmd=publish_name service=my svc port=tag#0$p",
-		"mcmd=spawn", "cmd=get_result rc=-1 msg=key_a_not_found value=unknown", "cmd=x a= =b c=d", ""} {
+		"mcmd=spawn", "cmd=get_result rc=-1 msg=key_a_not_found value=unknown", "cmd=x a= =b c=d",
+		"cmd=get_result value=(vector,(0,1,2)) found=TRUE", ""} {
 		f.Add([]byte(s + "\n"))
 	}
 	f.Fuzz(func(t *testing.T, line []byte) {

@@ -92,7 +92,7 @@ func (r *request) view() *doctor.View {
 	v.PMIx = func(ctx context.Context) doctor.PMIxSupport {
 		p := lookForPMI(ctx, v.Beside).PMIx
 		_, err := os.Stat(p.Helper)
-		return doctor.PMIxSupport{Helper: p.Helper, Exists: err == nil, Library: p.Library, Version: p.Version, Headers: p.Headers, Problem: p.Problem}
+		return doctor.PMIxSupport{Helper: p.Helper, Exists: err == nil, Cgo: p.Cgo, Library: p.Library, Version: p.Version, Problem: p.Problem}
 	}
 	return v
 }

@@ -64,7 +64,7 @@ func (r *pmiReport) table(w io.Writer) {
 	fmt.Fprintln(t, "PROTOCOL\tPROGRAMS\tHERE\tHOW")
 	fmt.Fprintln(t, "PMI-1\tMPICH and its relatives, gorun's own\tyes\tbuilt in")
 	if p := &r.PMIx; p.OK {
-		fmt.Fprintf(t, "PMIx\tOpen MPI\tyes\tlibpmix %s (%s, built for %s)\n", p.Version, p.Library, p.Headers)
+		fmt.Fprintf(t, "PMIx\tOpen MPI\tyes\tlibpmix %s (%s)\n", p.Version, p.Library)
 	} else {
 		fmt.Fprintf(t, "PMIx\tOpen MPI\tno\t%s\n", p.Problem)
 	}

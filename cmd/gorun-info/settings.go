@@ -32,6 +32,7 @@ func settings() []setting {
 		{"GORUN_VERBOSE", "0", "1: rank 0 says on standard error which ways messages and collectives take; gorun -v sets it", byUser, ""},
 		{"GORUN_QP_MEMORY", "256M", "a size: when the queue pairs of a host could come to take more, its ranks use dynamic connections (DC), of few queue pairs; 0: always", byUser, ""},
 		{"GORUN_EMULATE", "soft0", "the software RDMA devices, separated by commas; gorun --emulate sets it, under other launchers you may", byUser, ""},
+		{"GORUN_ALONE", "0", "1: a process that another launcher has started, whose protocol is not spoken here, is a world of one", byUser, ""},
 		{"GORUN_JOB", "", "the job's identity", byGorun, ""},
 		{"GORUN_HOST", "", "the host's name in the job", byGorun, ""},
 		{"GORUN_HOST_INDEX", "", "the host's number in the job, from 0", byGorun, ""},
@@ -44,6 +45,7 @@ func settings() []setting {
 		{"GORUN_PMI", "", "cards: the launcher knows gorun's own commands beside PMI-1's", byGorun, ""},
 		{"GORUN_SET", "", "which of RANK, MASTER_ADDR and the like gorun has set, and to what", byGorun, ""},
 		{"GORUN_RESTART_COUNT", "", "how often the job was started again before (--max-restarts)", byGorun, ""},
+		{"GORUN_CONTINUOUS", "", "1: the job goes on when a rank fails (--continuous)", byGorun, ""},
 		{"GORUN_GUARD_JOB_HOST", "", "1: a mark by which a job's guardian knows its processes", byGorun, ""},
 		{"GORUN_BENCH_JOB", "", "a mark by which gorun-bench knows the processes of the MPIs", byBench, ""},
 	}

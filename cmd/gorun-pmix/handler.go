@@ -21,6 +21,7 @@ type helper struct {
 	in      link.Decoder
 	buf     []byte
 	server  *pmix.Server
+	relay   *relay
 
 	mu     sync.Mutex
 	spaces map[string]link.Space
@@ -218,6 +219,9 @@ func procs(list []pmix.Proc) []link.Proc {
 func (h *helper) Group(r pmix.Request, k pmix.Kind, name string, members []pmix.Proc, context bool, data []byte) {
 	answer := func(m link.Message) {
 		var infos []pmix.Info
+		if k == pmix.Construct {
+			infos = append(infos, pmix.Info{Name: "PMIX_GROUP_MEMBERSHIP", Value: members})
+		}
 		if m.Status != 0 {
 			infos = append(infos, pmix.Info{Name: "PMIX_GROUP_CONTEXT_ID", Value: uint64(m.Status)})
 		}

@@ -62,6 +62,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	unix.CloseOnExec(link.ControlFD)
 	unix.CloseOnExec(link.ListenFD)
+	unix.CloseOnExec(link.FirstFD)
 	h := newHelper(os.NewFile(link.ControlFD, "host"))
 	if err := h.begin(); err != nil {
 		h.send(&link.Message{Kind: link.Failed, Text: err.Error()})
@@ -77,7 +78,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 // probe tells what there is, for gorun-info.
 func probe(stdout io.Writer) int {
 	l, err := pmix.Probe()
-	report := link.Probe{Library: l.Path, Version: l.Version, Headers: l.Headers}
+	report := link.Probe{Cgo: pmix.Cgo, Library: l.Path, Version: l.Version}
 	if err != nil {
 		report.Problem = err.Error()
 	}
@@ -110,10 +111,19 @@ func (h *helper) begin() error {
 	if err != nil {
 		return err
 	}
+	h.relay = r
+	first, ferr := connection(link.FirstFD)
 	h.send(&link.Message{Kind: link.Ready})
+	refused := func(text string) { fmt.Fprintln(os.Stderr, "gorun-pmix: "+text) }
+	if ferr == nil {
+		r.count(1)
+		go r.take(first, refused)
+	} else { // it may have been reset meanwhile: others are served
+		refused(ferr.Error())
+	}
 	go r.accept(func(err error) {
 		h.send(&link.Message{Kind: link.Failed, Text: err.Error()})
-	}, func(text string) { fmt.Fprintln(os.Stderr, "gorun-pmix: "+text) })
+	}, refused)
 	return nil
 }
 
@@ -140,7 +150,7 @@ func (h *helper) obey() error {
 		case link.Event:
 			err = h.server.Deliver(m.Data)
 		case link.Ping:
-			go h.ping(m.ID)
+			go h.ping(m)
 		default:
 			err = fmt.Errorf("%w: kind %d from the host", link.ErrFrame, m.Kind)
 		}
@@ -150,10 +160,13 @@ func (h *helper) obey() error {
 	}
 }
 
-func (h *helper) ping(id uint64) {
+func (h *helper) ping(m link.Message) {
+	if m.Wait {
+		h.relay.idle()
+	}
 	if err := h.server.Ping(); err != nil {
 		h.send(&link.Message{Kind: link.Failed, Text: err.Error()})
 		return
 	}
-	h.send(&link.Message{Kind: link.Pong, ID: id})
+	h.send(&link.Message{Kind: link.Pong, ID: m.ID})
 }

@@ -6,6 +6,8 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
+	"sync"
 	"syscall"
 	"time"
 
@@ -15,10 +17,46 @@ import (
 // relay carries bytes between ranks and libpmix, which the kernel does itself
 // (splice): nothing is buffered here, a side that does not read makes the other
 // wait, and the end of either direction is passed on as that.
+//
+// A connection reaches libpmix with its first byte. Those that are silent are bounded:
+// beyond it the one that has been silent for the longest is closed.
 type relay struct {
 	listener *net.TCPListener
 	libpmix  string
+	kernel   peer.Kernel
+
+	mu     sync.Mutex
+	silent []*net.TCPConn // the oldest first
+	open   int            // connections that are not silent
+	none   chan struct{}  // closed when there are none; nil: nobody waits
 }
+
+// idle returns when no rank is connected, so libpmix has read all that they sent.
+func (r *relay) idle() {
+	r.mu.Lock()
+	if r.open == 0 {
+		r.mu.Unlock()
+		return
+	}
+	if r.none == nil {
+		r.none = make(chan struct{})
+	}
+	none := r.none
+	r.mu.Unlock()
+	<-none
+}
+
+func (r *relay) count(n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.open += n; r.open == 0 && r.none != nil {
+		close(r.none)
+		r.none = nil
+	}
+}
+
+// silentMax is how many connections may be silent.
+const silentMax = 1024
 
 func newRelay(fd uintptr, libpmix string) (*relay, error) {
 	file := os.NewFile(fd, "listener")
@@ -32,7 +70,23 @@ func newRelay(fd uintptr, libpmix string) (*relay, error) {
 		l.Close()
 		return nil, fmt.Errorf("descriptor %d listens at %s: want a TCP port", fd, l.Addr())
 	}
-	return &relay{tcp, libpmix}, nil
+	return &relay{listener: tcp, libpmix: libpmix}, nil
+}
+
+// connection is one that somebody else has accepted.
+func connection(fd uintptr) (*net.TCPConn, error) {
+	file := os.NewFile(fd, "connection")
+	defer file.Close() // FileConn has its own
+	c, err := net.FileConn(file)
+	if err != nil {
+		return nil, fmt.Errorf("descriptor %d: %w", fd, err)
+	}
+	tcp, ok := c.(*net.TCPConn)
+	if !ok {
+		c.Close()
+		return nil, fmt.Errorf("descriptor %d is no TCP connection", fd)
+	}
+	return tcp, nil
 }
 
 // accept serves connections until that is impossible, which failed is told.
@@ -42,11 +96,8 @@ func (r *relay) accept(failed func(error), refused func(string)) {
 		c, err := r.listener.AcceptTCP()
 		switch {
 		case err == nil:
-			go func() {
-				if err := r.serve(c); err != nil {
-					refused(err.Error())
-				}
-			}()
+			r.count(1)
+			go r.take(c, refused)
 		case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.ENOBUFS), errors.Is(err, syscall.ENOMEM):
 			// Ranks that finalize give theirs back.
 			time.Sleep(10 * time.Millisecond)
@@ -58,11 +109,22 @@ func (r *relay) accept(failed func(error), refused func(string)) {
 	}
 }
 
+// take serves a connection that is counted; refused is told if it cannot be.
+func (r *relay) take(rank *net.TCPConn, refused func(string)) {
+	defer r.count(-1)
+	if err := r.serve(rank); err != nil {
+		refused(err.Error())
+	}
+}
+
 // serve carries one connection to its end.
 func (r *relay) serve(rank *net.TCPConn) error {
 	defer rank.Close()
-	if err := ours(rank.RemoteAddr(), rank.LocalAddr()); err != nil {
+	if err := r.ours(rank.RemoteAddr(), rank.LocalAddr()); err != nil {
 		return fmt.Errorf("a connection from %s is refused: %w", rank.RemoteAddr(), err)
+	}
+	if !r.speaks(rank) {
+		return nil
 	}
 	c, err := net.Dial("tcp", r.libpmix)
 	if err != nil {
@@ -80,6 +142,40 @@ func (r *relay) serve(rank *net.TCPConn) error {
 	return nil
 }
 
+// speaks waits until a connection has something to say; false if it never does.
+func (r *relay) speaks(c *net.TCPConn) bool {
+	r.mu.Lock()
+	if len(r.silent) >= silentMax {
+		_ = r.silent[0].Close() // it leaves by itself
+		r.silent = slices.Delete(r.silent, 0, 1)
+	}
+	r.silent = append(r.silent, c)
+	r.mu.Unlock()
+	raw, err := c.SyscallConn()
+	if err == nil {
+		// What is there stays there.
+		var first [1]byte
+		silent := false
+		err = raw.Read(func(fd uintptr) bool {
+			_, _, err := syscall.Recvfrom(int(fd), first[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+			if err == syscall.EAGAIN && !silent {
+				silent = true
+				r.count(-1)
+			}
+			return err != syscall.EAGAIN
+		})
+		if silent {
+			r.count(1)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if at := slices.Index(r.silent, c); at >= 0 {
+		r.silent = slices.Delete(r.silent, at, at+1)
+	}
+	return err == nil
+}
+
 // carry copies one direction to its end and passes the end on. What cannot be
 // written any more ends the other direction too.
 func carry(to, from *net.TCPConn) {
@@ -93,8 +189,13 @@ func carry(to, from *net.TCPConn) {
 }
 
 // ours tells whether a rank's end of a connection belongs to this user.
-func ours(rank, here net.Addr) error {
-	uid, err := peer.Owner(rank.(*net.TCPAddr).AddrPort(), here.(*net.TCPAddr).AddrPort())
+func (r *relay) ours(rank, here net.Addr) error {
+	client, ok := rank.(*net.TCPAddr)
+	server, ok2 := here.(*net.TCPAddr)
+	if !ok || !ok2 { // a connection of FileConn that was reset has no address
+		return errors.New("its client has gone")
+	}
+	uid, err := r.kernel.Owner(client.AddrPort(), server.AddrPort())
 	if err != nil {
 		return fmt.Errorf("cannot see whose it is: %w", err)
 	}

@@ -53,11 +53,28 @@ func TestRelay(t *testing.T) {
 	}
 	defer r.listener.Close()
 	go r.accept(func(error) {}, func(text string) { t.Error(text) })
+	r.idle() // nobody is connected
 
 	c, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
+	other, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if _, err := other.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	idle := make(chan struct{})
+	go func() {
+		defer close(idle)
+		r.idle()
+	}()
 	rank := c.(*net.TCPConn)
 	defer rank.Close()
 	// More than the sockets hold goes both ways at once, then one direction ends
@@ -88,5 +105,20 @@ func TestRelay(t *testing.T) {
 	}
 	if got != size {
 		t.Errorf("got %d bytes, want %d", got, size)
+	}
+	select {
+	case <-idle:
+		t.Error("it is idle with a rank connected")
+	default:
+	}
+	rank.Close()
+	other.Close()
+	<-idle
+}
+
+// A connection that was reset before it is looked at has no address of its client.
+func TestOwnerOfAResetConnection(t *testing.T) {
+	if err := new(relay).ours(nil, &net.TCPAddr{}); err == nil || !strings.Contains(err.Error(), "its client has gone") {
+		t.Errorf("got %v", err)
 	}
 }

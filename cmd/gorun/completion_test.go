@@ -121,7 +121,10 @@ func TestFishCompletes(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), fish, "--no-config", "-c", "source .completion; complete -C '"+line+"' | cut -f1")
 		cmd.Dir, cmd.Env = dir, append(os.Environ(), "HOME="+dir)
 		out, err := cmd.CombinedOutput()
-		if got := strings.Join(strings.Fields(string(out)), " "); err != nil || got != want {
+		typed := line[strings.LastIndex(line, " ")+1:]
+		// fish 4 adds what has the typed word in its middle.
+		fits := slices.DeleteFunc(strings.Fields(string(out)), func(word string) bool { return !strings.HasPrefix(word, typed) })
+		if got := strings.Join(fits, " "); err != nil || got != want {
 			t.Errorf("%q: got %q, %v; want %q", line, got, err, want)
 		}
 	}

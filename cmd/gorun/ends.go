@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -11,34 +12,37 @@ import (
 )
 
 // report says why a job did not end well: the first cause in a line, the last
-// lines of that rank's standard error unless they stand right above, and how
-// other ranks ended if that is worth a word. With --quiet the line is all.
+// lines of that rank's standard error unless they were shown, and how other ranks
+// ended if that is worth a word. No text stands there twice. With --quiet the line is all.
 func report(result launcher.Result, quiet bool, errOut io.Writer) {
 	c := result.Cause
 	if c == nil || c.Quiet() {
 		return
 	}
-	fmt.Fprintln(errOut, c)
+	line := *c
+	if n := len(c.Stderr); n > 0 && c.Shown && c.Aborted && strings.HasSuffix(c.Stderr[n-1], c.Message) {
+		line.Message = "" // the rank has written it itself
+	}
+	fmt.Fprintln(errOut, &line)
 	if quiet {
 		return
 	}
-	if len(c.Stderr) > 0 && !c.Shown {
+	lines := slices.DeleteFunc(slices.Clone(c.Stderr), func(line string) bool {
+		return c.Message != "" && strings.HasSuffix(line, c.Message) || c.Reason != "" && strings.HasSuffix(line, c.Reason)
+	})
+	if len(lines) > 0 && !c.Shown {
 		whose := fmt.Sprintf("rank %d", c.Rank)
 		if c.Rank < 0 {
 			whose = "its agent"
 		}
 		fmt.Fprintf(errOut, "gorun: %s's last lines on standard error:\n", whose)
-		for _, line := range c.Stderr {
+		for _, line := range lines {
 			fmt.Fprintf(errOut, "gorun: | %s\n", line)
 		}
 	}
 	for _, s := range result.States {
-		who := fmt.Sprintf("rank %d (host %s)", s.Rank, s.Host)
-		if s.Group > 0 {
-			who = fmt.Sprintf("rank %d of spawn %d (host %s)", s.Rank, s.Group, s.Host)
-		}
-		for _, line := range s.Lines {
-			fmt.Fprintf(errOut, "gorun: %s: %s\n", who, line)
+		for line := range strings.SplitSeq(s.String(), "\n") {
+			fmt.Fprintf(errOut, "gorun: %s\n", line)
 		}
 	}
 	if others := result.Others(); others != "" {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gorun-mpi/gorun/cmd/internal/nearest"
 	"github.com/gorun-mpi/gorun/launcher"
 )
 
@@ -27,14 +28,15 @@ func jobFields() map[string]jobField {
 		"Launcher":     {"--launcher", nil},
 		"Emulate":      {"--emulate", nil},
 		"Timeout":      {"--timeout", nil},
+		"HangTimeout":  {"--hang-timeout", nil},
 		"MaxRestarts":  {"--max-restarts", nil},
 		"RestartPause": {"--restart-delay", nil},
 		"StdinRank":    {"--stdin", nil},
 
 		"Hosts":    {"-H", []string{"hostfile", "default-hostfile", "machine"}},
-		"Map":      {"--map-by", []string{"map-by", "npernode", "npersocket", "ppr", "pernode", "bynode", "cpus-per-rank", "use-hwthread-cpus", "nolocal"}},
+		"Map":      {"--map-by", []string{"map-by", "npernode", "npersocket", "ppr", "pernode", "bynode", "cpus-per-rank", "use-hwthread-cpus", "nolocal", "depth"}},
 		"Rank":     {"--rank-by", []string{"rank-by"}},
-		"Bind":     {"--bind-to", []string{"bind-to", "bind-to-core"}},
+		"Bind":     {"--bind-to", []string{"bind-to", "bind-to-core", "cpu-bind"}},
 		"RankFile": {"--rankfile", []string{"rankfile", "map-by"}},
 		"PerHost":  {"-ppn", []string{"ppn", "rr"}},
 		"CPUs":     {"--cpu-set", []string{"cpu-set"}},
@@ -118,6 +120,43 @@ func hint(bad *launcher.JobError, job launcher.Job) string {
 		if info, err := os.Stat(filepath.Join(job.Dir, bad.Value)); err == nil && info.Mode().IsRegular() {
 			return "; ./" + bad.Value + " is there, but not executable; try chmod +x " + bad.Value
 		}
+		return meant(bad.Value, job)
+	case bad.Field == "Argv" && bad.ExitStatus == 127:
+		return meant(bad.Value, job)
+	}
+	return ""
+}
+
+// meant names the program that a mistyped one was probably meant to be, of those
+// where it was looked for.
+func meant(name string, job launcher.Job) string {
+	app := launcher.App{Argv: job.Argv, Env: job.Env, Dir: job.Dir, Path: job.Path}
+	for _, a := range job.Apps {
+		if a.Argv[0] == name {
+			app = a
+		}
+	}
+	dirs, base, before := filepath.SplitList(app.Path), name, ""
+	switch at := strings.LastIndexByte(name, '/'); {
+	case at >= 0:
+		base, before = name[at+1:], name[:at+1]
+		dirs = []string{before}
+	case app.Path == "":
+		path, _ := lookup(app.Env, "PATH")
+		dirs = append(filepath.SplitList(path), ".")
+	}
+	var names []string
+	for _, dir := range dirs {
+		if !filepath.IsAbs(dir) {
+			dir = filepath.Join(app.Dir, dir)
+		}
+		entries, _ := os.ReadDir(dir) // one that is not there has none
+		for _, e := range entries {
+			names = append(names, e.Name())
+		}
+	}
+	if near := nearest.Name(base, names); near != "" && near != base {
+		return "; did you mean " + before + near + "?"
 	}
 	return ""
 }

@@ -35,12 +35,13 @@
 // # Goroutines, signals
 //
 // The command starts no goroutine but those of --metrics. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1,
-// SIGUSR2, SIGCONT and SIGTSTP are handed to the launcher, except those that
-// were ignored when gorun started (nohup). After SIGTSTP, ^Z, gorun stops too
+// SIGUSR2, SIGCONT and SIGTSTP are handed to the launcher, except those other than
+// SIGINT, SIGTERM and SIGQUIT that were ignored when gorun started (nohup). After SIGTSTP, ^Z, gorun stops too
 // once the ranks were told.
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -55,8 +56,8 @@ import (
 
 	"github.com/gorun-mpi/gorun/cmd/internal/logline"
 	"github.com/gorun-mpi/gorun/cmd/internal/output"
+	_ "github.com/gorun-mpi/gorun/internal/prelude"
 	"github.com/gorun-mpi/gorun/internal/topo"
-	"github.com/gorun-mpi/gorun/internal/version"
 	"github.com/gorun-mpi/gorun/launcher"
 )
 
@@ -113,7 +114,7 @@ func (r *request) text() string {
 	case showHelp:
 		return help()
 	case showVersion:
-		return version.Line("gorun") + "\n"
+		return versionAs(r.name)
 	case showManual:
 		return manual()
 	}
@@ -151,16 +152,24 @@ func runJob(ctx context.Context, req request, std stdio) int {
 	}
 	job.PMIx = findPMIx()
 	job.Adopt = true
-	job.Warn = func(text string) { fmt.Fprintf(std.err, "gorun: warning: %s\n", text) }
+	job.Warn = func(text string) {
+		fmt.Fprintf(std.err, "gorun: warning: %s\n", strings.ReplaceAll(text, "\n", "\ngorun: "))
+	}
 	told := output.New(std.out)
+	objects := events{now: time.Now}
+	if job.Output.Form == launcher.JSON && !job.DryRun {
+		objects.out = told
+	}
 	job.Placed = func(p launcher.Placement) {
 		req.show.placed(p, req.quiet, told, std.err)
+		objects.start(p)
 		if shown != nil {
 			shown.placed(p)
 		}
 	}
 	job.Restarting = func(n int, pause time.Duration, ended launcher.Result) {
 		report(ended, req.quiet, std.err)
+		objects.failure(ended.Cause)
 		if !req.quiet {
 			fmt.Fprintf(std.err, "gorun: restart %d of %d in %v\n", n, job.MaxRestarts, pause)
 		}
@@ -192,11 +201,16 @@ func runJob(ctx context.Context, req request, std stdio) int {
 	started := time.Now()
 	result, err := runIt(ctx, job)
 	if err != nil {
-		return explain(err, job, req.written, std.err)
+		var why bytes.Buffer
+		status := explain(err, job, req.written, io.MultiWriter(std.err, &why))
+		objects.refused(strings.TrimPrefix(strings.TrimSpace(why.String()), "gorun: "), status)
+		return status
 	}
 	log.Infof("the job ended with status %d after %v", result.ExitStatus, time.Since(started).Round(time.Millisecond))
 	report(result, req.quiet, std.err)
 	status := req.ends.status(result, std.err)
+	objects.failure(result.Cause)
+	objects.end(result, status)
 	if told.Failed("gorun", std.err) && status == 0 {
 		return statusFailed
 	}
@@ -236,6 +250,9 @@ func findPMIx() string {
 	return filepath.Join(filepath.Dir(self), "gorun-pmix")
 }
 
+// module is where go install finds the commands.
+const module = "github.com/gorun-mpi/gorun"
+
 // findAgent finds the program that runs the ranks of another host: the one that
 // was installed with this gorun, else one in PATH.
 func findAgent() (string, error) {
@@ -248,7 +265,7 @@ func findAgent() (string, error) {
 	}
 	path, err := exec.LookPath("gorun-agent")
 	if err != nil {
-		return "", fmt.Errorf("found no gorun-agent, expected it as %s or in PATH; make build makes both", beside)
+		return "", fmt.Errorf("found no gorun-agent, which runs the ranks of each host, expected it as %s or in PATH; make build makes both, as does go install %s/cmd/gorun-agent@latest", beside, module)
 	}
 	return path, nil
 }
@@ -288,7 +305,9 @@ func where(hosts []launcher.Host) string {
 }
 
 // watchSignals takes delivery of what is passed on to the ranks. What the
-// parent had ignored (nohup, a shell's background job) stays ignored. SIGPIPE is
+// parent had ignored (SIGHUP: nohup) stays ignored, but for the signals that end a
+// job: a shell without job control ignores INT and QUIT for what it runs in the
+// background, and kill -INT has to end that all the same. SIGPIPE is
 // among them so that a standard error which nobody reads any more does not end
 // this process in the middle of a job; the launcher does not pass it on. more
 // are the signals of --forward-signals.
@@ -296,7 +315,7 @@ func watchSignals(more []os.Signal) chan os.Signal {
 	var list []os.Signal
 	for _, s := range append([]os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT,
 		syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGCONT, syscall.SIGTSTP, syscall.SIGPIPE}, more...) {
-		if !signal.Ignored(s) {
+		if ends := s == syscall.SIGINT || s == syscall.SIGTERM || s == syscall.SIGQUIT; ends || !signal.Ignored(s) {
 			list = append(list, s)
 		}
 	}

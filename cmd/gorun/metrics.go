@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,7 +23,7 @@ import (
 
 // Bounds of who asks.
 const (
-	askersMax   = 16               // at once; more wait
+	askersMax   = 64               // at once; the next one takes the place of the oldest
 	requestMax  = 16 << 10         // bytes of a request's head
 	requestTime = 10 * time.Second // for a request and its answer
 	acceptPause = 100 * time.Millisecond
@@ -34,10 +35,9 @@ type meter struct {
 	figures  func() launcher.Stats
 
 	workers sync.WaitGroup // those of askers, and the one that lets them in
-	room    chan struct{}
 
 	mu     sync.Mutex
-	askers map[net.Conn]bool
+	askers []net.Conn // the oldest first
 	closed bool
 }
 
@@ -50,7 +50,7 @@ func newMeter(addr string) (*meter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w; try another port, or 0 for one that is free", err)
 	}
-	return &meter{listener: l, room: make(chan struct{}, askersMax), askers: map[net.Conn]bool{}}, nil
+	return &meter{listener: l}, nil
 }
 
 // address is where it listens, for people.
@@ -60,11 +60,9 @@ func (m *meter) serve(figures func() launcher.Stats) {
 	m.figures = figures
 	m.workers.Go(func() {
 		for {
-			m.room <- struct{}{}
 			conn, err := m.listener.Accept()
 			if err != nil && !m.over() {
 				// Out of descriptors, perhaps: the metrics are not worth a job.
-				<-m.room
 				time.Sleep(acceptPause)
 				continue
 			}
@@ -74,7 +72,6 @@ func (m *meter) serve(figures func() launcher.Stats) {
 			m.workers.Go(func() {
 				m.talk(conn)
 				m.leave(conn)
-				<-m.room
 			})
 		}
 	})
@@ -86,7 +83,8 @@ func (m *meter) over() bool {
 	return m.closed
 }
 
-// enter makes a connection one that close ends.
+// enter makes a connection one that close ends. One that has asked is answered within
+// milliseconds, so the oldest of many is one that does not ask.
 func (m *meter) enter(conn net.Conn) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -94,14 +92,20 @@ func (m *meter) enter(conn net.Conn) bool {
 		conn.Close()
 		return false
 	}
-	m.askers[conn] = true
+	if len(m.askers) == askersMax {
+		m.askers[0].Close()
+		m.askers = slices.Delete(m.askers, 0, 1)
+	}
+	m.askers = append(m.askers, conn)
 	return true
 }
 
 func (m *meter) leave(conn net.Conn) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.askers, conn)
+	if at := slices.Index(m.askers, conn); at >= 0 {
+		m.askers = slices.Delete(m.askers, at, at+1)
+	}
 	conn.Close()
 }
 
@@ -110,7 +114,7 @@ func (m *meter) close() {
 	m.mu.Lock()
 	m.closed = true
 	m.listener.Close()
-	for conn := range m.askers {
+	for _, conn := range m.askers {
 		conn.Close()
 	}
 	m.mu.Unlock()

@@ -94,6 +94,45 @@ func TestMetricsEnd(t *testing.T) {
 	}
 }
 
+// Connections that ask nothing, or half a question, keep nobody from asking.
+func TestMetricsBesideIdleConnections(t *testing.T) {
+	m, err := newMeter("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.serve(func() launcher.Stats { return launcher.Stats{Restarts: 7} })
+	defer m.close()
+	for i := range 4 * askersMax {
+		conn, err := net.Dial("tcp", m.listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if i%2 == 0 {
+			_, _ = conn.Write([]byte("GET /metrics")) // it may be closed already
+		}
+	}
+	begun := time.Now()
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Get(m.address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(response.Body)
+	response.Body.Close()
+	if err != nil || !strings.Contains(string(body), "gorun_restarts_total 7\n") {
+		t.Errorf("%q, %v", body, err)
+	}
+	if took := time.Since(begun); took > requestTime/2 {
+		t.Errorf("the answer took %v", took)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.askers) > askersMax {
+		t.Errorf("%d connections are open, %d at most", len(m.askers), askersMax)
+	}
+}
+
 // A port that somebody has is an error that says so.
 func TestMetricsPortTaken(t *testing.T) {
 	m, err := newMeter("127.0.0.1:0")

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
+
+	"github.com/gorun-mpi/gorun/internal/version"
 )
 
 // family is a kind of launcher: those whose command lines mean the same. Where
@@ -34,6 +37,30 @@ func familyOf(command string) family {
 		return hydra
 	}
 	return own
+}
+
+// The versions that gorun tells under the names of others. A program that asks
+// wants to know which command line is understood, so these are the versions whose
+// defaults gorun follows and that its tests compare it with. It takes the options
+// of Open MPI 5 and MPICH 4.2 as well.
+const (
+	openMPIVersion = "4.1.4"
+	hydraVersion   = "4.0.2"
+)
+
+// versionAs is what --version prints under a name. Tools look for "Open MPI" and
+// the last word of the line that names mpirun, or for "HYDRA" and the line
+// "Version:" (Horovod's launcher and many scripts do). So these stand as the others
+// print them, and the second line says that it is gorun without repeating them.
+func versionAs(name string) string {
+	line := version.Line("gorun")
+	switch base := filepath.Base(name); familyOf(name) {
+	case openMPI:
+		return fmt.Sprintf("%s (Open MPI) %s\n%s, with Open MPI's command line\n", base, openMPIVersion, line)
+	case hydra:
+		return fmt.Sprintf("HYDRA build details:\n    %s, with MPICH's command line\n    Version:                                 %s\n", line, hydraVersion)
+	}
+	return line + "\n"
 }
 
 // clash is something that the kinds of launcher do not agree about, and what

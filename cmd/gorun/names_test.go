@@ -1,6 +1,7 @@
 package main
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -119,6 +120,21 @@ func TestStatusUnderHydrasName(t *testing.T) {
 	} {
 		if got := (ends{or: c.or}).status(c.result, nil); got != c.want {
 			t.Errorf("%s: status %d, want %d", c.name, got, c.want)
+		}
+	}
+}
+
+func TestVersionAsTheOthersTellIt(t *testing.T) {
+	for _, c := range []struct{ name, pattern, not string }{
+		{"gorun", `^gorun [0-9.]+`, "Open MPI|HYDRA"},
+		{"/opt/bin/mpirun", `^mpirun \(Open MPI\) [0-9]+\.[0-9]+\.[0-9]+\ngorun [0-9.]+`, "MPICH|HYDRA|(?s)mpirun.*mpirun"},
+		{"mpiexec.openmpi", `^mpiexec\.openmpi \(Open MPI\) [0-9.]+\ngorun `, "MPICH|HYDRA"},
+		{"mpiexec", `^HYDRA build details:\n +gorun [0-9.]+.*\n +Version: +[0-9]+\.[0-9]+\.[0-9]+\n`, "Open MPI"},
+		{"mpiexec.hydra", `^HYDRA build details:\n +gorun `, "Open MPI"},
+	} {
+		got := versionAs(c.name)
+		if !regexp.MustCompile(c.pattern).MatchString(got) || regexp.MustCompile(c.not).MatchString(got) {
+			t.Errorf("--version of %s prints\n%s\nwant a match of %q and none of %q", c.name, got, c.pattern, c.not)
 		}
 	}
 }

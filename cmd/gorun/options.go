@@ -24,6 +24,7 @@ const (
 // request is a command line that was understood.
 type request struct {
 	action   action
+	name     string // what gorun was called as
 	shell    string // whose completion is asked for
 	job      launcher.Job
 	verbose  int  // 1: say what happens, 2 and more: in detail
@@ -103,7 +104,7 @@ var families = []string{"Job", "Environment", "Hosts", "Place", "Devices", "Outp
 // included. It is a function so that nothing can change it.
 func everyOption() []option {
 	return slices.Concat(jobOptions(), environmentOptions(), hostOptions(), placeOptions(), deviceOptions(), outputOptions(),
-		endOptions(), mcaOptions(), helpOptions(), openMPIOptions(), hydraOptions(), pmiOptions())
+		endOptions(), mcaOptions(), helpOptions(), openMPIOptions(), runtimeOptions(), hydraOptions(), palsOptions(), pmiOptions())
 }
 
 // optionsUnder is the table as gorun has it when called as a kind of launcher.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/gorun-mpi/gorun/launcher"
@@ -24,7 +25,7 @@ func hostOptions() []option {
 	return []option{
 		{names: []string{"host", "hosts"}, short: "H", more: []string{"hostlist", "machines", "machinelist", "hosts-group"}, arity: 1, local: true,
 			family: "Hosts", value: "NAME[:SLOTS],...",
-			help: "hosts to run on and how many ranks each takes (default: 1); node[01-04,7] is five", set: setHosts},
+			help: "hosts to run on and how many ranks each takes (1; *: one a CPU); node[01-04,7] is five", set: setHosts},
 		{names: []string{"hostfile", "machinefile"}, short: "f", arity: 1, family: "Hosts", value: "FILE",
 			help: "the same from a file, one a line: node01 slots=8, node[02-04]:8; -H then chooses among them", set: setHostfile},
 		{names: []string{"default-hostfile"}, arity: 1, family: "Hosts", value: "FILE",
@@ -43,7 +44,9 @@ func setHosts(s *settings, value string) error {
 	}
 	for i := range hosts {
 		// Each time that a host is named is a slot.
-		hosts[i].Slots = max(1, hosts[i].Slots)
+		if hosts[i].Slots == 0 {
+			hosts[i].Slots = 1
+		}
 	}
 	if s.under == hydra {
 		s.hosts = append(s.hosts, hosts...)
@@ -104,8 +107,17 @@ func setLauncher(s *settings, value string) error {
 
 // finishHosts gives the job its hosts, and each program those that it is kept to.
 func (s *settings) finishHosts() error {
-	if s.fileHosts == nil && s.hosts == nil && !slices.ContainsFunc(s.programs, func(p *program) bool { return p.hosts != nil }) {
+	if s.fileHosts == nil && !s.namesHosts() {
 		s.fileHosts = s.defaultFile
+	}
+	lists := []*[]hostfile.Host{&s.hosts}
+	for _, p := range s.programs {
+		lists = append(lists, &p.hosts)
+	}
+	for _, list := range lists {
+		if err := s.resolve(*list); err != nil {
+			return err
+		}
 	}
 	// Hosts that one program names hold for it, those of the only one for the job.
 	var apart bool
@@ -165,6 +177,39 @@ func (s *settings) finishHosts() error {
 	return nil
 }
 
+// namesHosts tells whether -H names a host by its own name.
+func (s *settings) namesHosts() bool {
+	own := func(h hostfile.Host) bool { return !relative(h.Name) }
+	return slices.ContainsFunc(s.hosts, own) || slices.ContainsFunc(s.programs, func(p *program) bool { return slices.ContainsFunc(p.hosts, own) })
+}
+
+// relative tells whether a host is named by its place among those there are, +nN,
+// as Open MPI has it.
+func relative(name string) bool {
+	n, ok := strings.CutPrefix(strings.ToLower(name), "+n")
+	return ok && n != "" && strings.Trim(n, "0123456789") == ""
+}
+
+// resolve gives hosts that are named by their place their own names: of the
+// hostfile, or without one of this machine, which is then the only host there is.
+func (s *settings) resolve(hosts []hostfile.Host) error {
+	from, where := merge(s.fileHosts, add), "the hosts of the hostfile"
+	if from == nil {
+		from, where = []hostfile.Host{{Name: "localhost"}}, "without a hostfile only +n0, this machine"
+	}
+	for i, h := range hosts {
+		if !relative(h.Name) {
+			continue
+		}
+		n, err := strconv.Atoi(h.Name[len("+n"):])
+		if err != nil || n >= len(from) {
+			return fmt.Errorf("-H: found %q, expected %s: +n0 to +n%d", h.Name, where, len(from)-1)
+		}
+		hosts[i].Name = from[n].Name
+	}
+	return nil
+}
+
 // merge names each host once, at its first place, with slots by fold.
 func merge(hosts []hostfile.Host, fold func(a, b int) int) []hostfile.Host {
 	var merged []hostfile.Host
@@ -184,8 +229,20 @@ func merge(hosts []hostfile.Host, fold func(a, b int) int) []hostfile.Host {
 	return merged
 }
 
-func add(a, b int) int  { return a + b }
-func most(a, b int) int { return max(a, b) }
+// A host that has a slot for each CPU once keeps them.
+func add(a, b int) int {
+	if a == hostfile.Auto || b == hostfile.Auto {
+		return hostfile.Auto
+	}
+	return a + b
+}
+
+func most(a, b int) int {
+	if a == hostfile.Auto || b == hostfile.Auto {
+		return hostfile.Auto
+	}
+	return max(a, b)
+}
 
 func sameName(a hostfile.Host) func(hostfile.Host) bool {
 	return func(b hostfile.Host) bool { return a.Name == b.Name }
@@ -224,7 +281,7 @@ func (s *settings) defaultRanks() int {
 	switch {
 	case len(s.programs) > 1:
 		return 1
-	case len(s.job.Hosts) == 0 && s.under == openMPI && s.cpus != nil && s.job.PerHost == 0:
+	case len(s.job.Hosts) == 0 && (s.under == openMPI || slices.Contains(s.modifiers, "hwtcpus")) && s.cpus != nil && s.job.PerHost == 0:
 		return s.cpus()
 	}
 	return 0

@@ -37,7 +37,6 @@ func openMPIOptions() []option {
 		refuse0("all ranks of a program have the same arguments", "index-argv-by-rank"),
 		refuse1("processes are in no named sets", "pset"),
 		note1("the standard leaves its contents to each launcher, and gorun has none; -configfile reads programs", "file"),
-		refuse1("its words are options here: --do-not-launch, --timeout, --report-bindings ...", "runtime-options", "rtos"),
 	}
 }
 

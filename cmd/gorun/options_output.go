@@ -44,7 +44,7 @@ func outputOptions() []option {
 		{names: []string{"color"}, arity: 1, family: "Output", value: "auto|always|never", words: when,
 			help: "colour by rank what stands before lines (auto: on a terminal without NO_COLOR)", set: setWhen(func(s *settings) *string { return &s.looks.color })},
 		{names: []string{"output"}, arity: 1, family: "Output", value: "WORD,...", words: []string{"json", "tag", "rank", "timestamp", "xml", "merge-stderr-to-stdout", "dir=", "file="},
-			help: "json: an object a line; or mpirun's tag, rank, timestamp, xml, dir=DIR, file=FILE ...", set: setOutput},
+			help: "json: an object a line, and for start, failure, end; tag, rank, xml, dir=DIR, file=FILE ...", set: setOutput},
 		{names: []string{"output-filename"}, more: []string{"output-directory"}, arity: 1, family: "Output", value: "DIR[:nocopy]",
 			help: "write also to DIR/1/rank.RANK/stdout and stderr; :nocopy only there", set: setOutputFilename},
 		{names: []string{"outfile-pattern"}, more: []string{"outfile"}, arity: 1, family: "Output", value: "FILE",
@@ -129,9 +129,10 @@ func setOutput(s *settings, value string) error {
 			text = strings.ReplaceAll(text, "%", "%%")
 			out.Stdout, out.Stderr = text+".%G.%R.out", text+".%G.%R.err"
 		default:
-			switch strings.ToLower(word) {
-			case "nocopy", "copy", "raw":
+			switch lower := strings.ToLower(word); {
+			case lower == "nocopy", lower == "copy", lower == "raw":
 				qualifier = word
+			case word == "" && qualifier != "": // only a qualifier: of what else is said
 			default:
 				return unfit(word, "json, tag, rank, timestamp, xml, merge-stderr-to-stdout, dir=DIR or file=FILE")
 			}

@@ -17,6 +17,11 @@ type placeSettings struct {
 	display   []string // what to show, in this order
 	report    bool     // show the bindings, on standard error
 	over      bool     // oversubscription is meant
+	dry       bool     // show all of a dry run
+
+	byDepth       bool // of HPE's mpiexec: bind each rank to depth cores
+	depth         int
+	depthSpelling string
 }
 
 // placeOptions are the options that say where on the hosts each rank runs, and
@@ -47,7 +52,7 @@ func placeOptions() []option {
 		{names: []string{"cpus-per-rank"}, more: []string{"cpus-per-proc"}, arity: 1, family: "Place", value: "N",
 			help: "bind each rank to N cores: as --map-by slot:pe=N", set: setPE},
 		{names: []string{"use-hwthread-cpus"}, family: "Place",
-			help: "count hardware threads, not cores, with pe=N and in rankfiles", set: setModifier("hwtcpus")},
+			help: "count hardware threads, not cores, with pe=N, in rankfiles, and for -np left out without hosts", set: setModifier("hwtcpus")},
 		{names: []string{"nolocal"}, more: []string{"skip-launch-node"}, family: "Place",
 			help: "no rank on this machine", set: setModifier("nolocal")},
 		{names: []string{"oversubscribe"}, family: "Place",
@@ -64,6 +69,9 @@ func placeOptions() []option {
 		{names: []string{"do-not-launch"}, family: "Place",
 			help: "print where ranks would go, and start none",
 			set:  setSwitch(func(s *settings, on bool) { s.job.DryRun = on })},
+		{names: []string{"dry-run"}, family: "Place",
+			help: "as --do-not-launch --display allocation,map,bind",
+			set:  setSwitch(func(s *settings, on bool) { s.job.DryRun, s.dry = on, on })},
 		{names: []string{"pernode"}, family: "Place",
 			help: "one rank on each host, and no more: as --npernode 1", set: setWord(setPPR("node"), "1")},
 		{names: []string{"rr"}, under: hydra, family: "Place",
@@ -233,6 +241,7 @@ func setDisplay(s *settings, value string) error {
 
 // finishPlace says where ranks go, as the launcher wants to be told.
 func (s *settings) finishPlace() {
+	s.finishDepth()
 	if s.over {
 		s.modifiers = append(s.modifiers, "oversubscribe")
 	}
@@ -240,7 +249,14 @@ func (s *settings) finishPlace() {
 	if s.job.RankFile != "" && s.mapBy == "" && s.job.Map != "" {
 		s.job.Map = "rankfile" + s.job.Map
 	}
-	if s.job.DryRun && s.display == nil {
+	switch {
+	case s.dry:
+		for _, word := range []string{"allocation", "map", "bind"} {
+			if !slices.Contains(s.display, word) {
+				s.display = append(s.display, word)
+			}
+		}
+	case s.job.DryRun && s.display == nil:
 		s.display = []string{"map"}
 	}
 	s.job.Topology = slices.Contains(s.display, "topo")

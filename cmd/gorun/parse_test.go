@@ -125,7 +125,7 @@ func TestParseRefuses(t *testing.T) {
 		{"-H with a control character", []string{"-H", "a\x1b[2J", "prog"}, `-H: found "a\x1b[2J" in "a\x1b[2J", expected a ] that closes`},
 		{"-H 0 slots", []string{"-H", "a:0", "prog"}, `-H: found "a:0" in "a:0", expected a number of slots, 1 or more`},
 		{"-H bad slots", []string{"--host", "b:2,a:x", "prog"}, `--host: found "a:x" in "b:2,a:x", expected a number of slots`},
-		{"-H bare IPv6", []string{"-H", "fe80::1", "prog"}, `-H: found "fe80::1" in "fe80::1", expected a number of slots, 1 or more, after the colon (an IPv6 address goes in brackets)`},
+		{"-H bare IPv6", []string{"-H", "fe80::1", "prog"}, `-H: found "fe80::1" in "fe80::1", expected a number of slots, 1 or more, or *, after the colon (an IPv6 address goes in brackets)`},
 		{"-H bracket", []string{"-H", "[::1]2", "prog"}, `-H: found "[::1]2" in "[::1]2", expected only :SLOTS after the bracket`},
 		{"--launcher ssh", []string{"--launcher", "ssh", "prog"}, `--launcher: found "ssh", expected fork`},
 		{"--launcher without -H", []string{"--launcher", "fork", "prog"}, "--launcher fork: found no hosts, expected -H"},

@@ -93,7 +93,10 @@ func TestListsOfThePeers(t *testing.T) {
 		{[]string{"mpirun.openmpi", "--allow-run-as-root", "--help", "all"}, []string{"openmpi-4", "openmpi-5"}, `(?m)^ {0,3}(-\S+)`},
 		{[]string{"mpiexec.mpich", "-help"}, []string{"hydra"}, `(?m)^ {4}(-[a-z][\w/-]*)`},
 	} {
-		testenv.Need(t, c.command[0])
+		if v := testenv.Version(t, c.command[0]); c.files[0] == "openmpi-4" && !strings.HasPrefix(v, "4.") {
+			t.Logf("%s %s lists no options in its help", c.command[0], v)
+			continue
+		}
 		// Both exit with what they like after help.
 		text, _ := exec.CommandContext(t.Context(), c.command[0], c.command[1:]...).CombinedOutput()
 		n := 0

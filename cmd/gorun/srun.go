@@ -11,7 +11,6 @@ var srunOptions = map[string]string{
 	"nodes":            "-H, or a hostfile, and -ppn",
 	"nodelist":         "-H",
 	"cpus-per-task":    "--map-by slot:pe=N",
-	"cpu-bind":         "--bind-to",
 	"distribution":     "--map-by and --rank-by",
 	"overcommit":       "--oversubscribe",
 	"exclusive":        "", // this launcher is no scheduler of jobs

@@ -6,30 +6,62 @@ package peer
 import (
 	"bufio"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net/netip"
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
+
+// errUnknown means that the kernel knows no such socket, or none that a process holds.
+var errUnknown = errors.New("the kernel knows no such socket")
+
+// Kernel answers whose sockets are. The zero value is ready, and safe for concurrent
+// use.
+type Kernel struct {
+	answers atomic.Bool // sock_diag has known a socket
+}
 
 // Owner tells which user owns the client's end of the connection from client to
 // server, both addresses of this machine. An address of IPv4 written as one of
 // IPv6, as a socket of both families reports it, is the same. A client that has
 // closed its socket is an error: the kernel then calls it root's, whoever it was.
 //
-// The kernel is asked for that one socket (0.04 ms), and where it takes no such
-// questions, as in some sandboxes, its table of all is looked through (7 ms).
-func Owner(client, server netip.AddrPort) (uid int, err error) {
+// The kernel is asked for that one socket (0.04 ms), whatever number there are. Only
+// where it takes no such questions, as in some sandboxes, its table of all is looked
+// through (7 ms and more).
+func (k *Kernel) Owner(client, server netip.AddrPort) (uid int, err error) {
 	client, server = unmap(client), unmap(server)
 	uid, err = ask(client, server)
-	if err == nil {
+	switch {
+	case err == nil:
+		k.answers.Store(true)
 		return uid, nil
+	case errors.Is(err, errUnknown) && k.knows(server):
+		return -1, fmt.Errorf("%s: %w", client, err)
 	}
 	return search(client, server)
+}
+
+// knows tells whether the kernel answers at all: a kernel without sock_diag for TCP
+// says of every socket that it knows none, also of the one that listens.
+func (k *Kernel) knows(server netip.AddrPort) bool {
+	if k.answers.Load() {
+		return true
+	}
+	none := netip.AddrPortFrom(netip.IPv4Unspecified(), 0)
+	if server.Addr().Is6() {
+		none = netip.AddrPortFrom(netip.IPv6Unspecified(), 0)
+	}
+	if _, err := ask(server, none); err == nil {
+		k.answers.Store(true)
+	}
+	return k.answers.Load()
 }
 
 func unmap(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()) }
@@ -79,7 +111,7 @@ func ask(client, server netip.AddrPort) (uid int, err error) {
 	}
 	// An inode of 0: nobody holds it any more.
 	if n < inodeAt+4 || native.Uint16(answer[4:]) != byFamily || native.Uint32(answer[inodeAt:]) == 0 {
-		return -1, fmt.Errorf("the kernel knows no socket %s", client)
+		return -1, errUnknown
 	}
 	return int(native.Uint32(answer[uidAt:])), nil
 }

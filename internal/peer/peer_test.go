@@ -29,7 +29,7 @@ func TestOwner(t *testing.T) {
 			}
 			defer c.Close()
 			client, server := unmap(c.LocalAddr().(*net.TCPAddr).AddrPort()), unmap(l.Addr().(*net.TCPAddr).AddrPort())
-			for name, owner := range map[string]func(client, server netip.AddrPort) (int, error){"asked": ask, "searched": search, "either": Owner} {
+			for name, owner := range map[string]func(client, server netip.AddrPort) (int, error){"asked": ask, "searched": search, "either": new(Kernel).Owner} {
 				if uid, err := owner(client, server); err != nil || uid != os.Getuid() {
 					t.Errorf("%s: got user %d, %v, want %d", name, uid, err, os.Getuid())
 				}
@@ -96,14 +96,14 @@ func TestClosed(t *testing.T) {
 	}
 	defer s.Close()
 	client, server := s.RemoteAddr().(*net.TCPAddr).AddrPort(), s.LocalAddr().(*net.TCPAddr).AddrPort()
-	if uid, err := Owner(client, server); err != nil || uid != os.Getuid() {
+	if uid, err := new(Kernel).Owner(client, server); err != nil || uid != os.Getuid() {
 		t.Errorf("open: got user %d, %v, want %d", uid, err, os.Getuid())
 	}
 	_ = c.Close()
 	if _, err := s.Read(make([]byte, 1)); err == nil {
 		t.Fatal("a closed connection goes on")
 	}
-	if uid, err := Owner(client, server); err == nil {
+	if uid, err := new(Kernel).Owner(client, server); err == nil {
 		t.Errorf("closed: got user %d, want an error", uid)
 	}
 }
@@ -121,7 +121,7 @@ func BenchmarkOwner(b *testing.B) {
 	defer c.Close()
 	client, server := c.LocalAddr().(*net.TCPAddr).AddrPort(), l.Addr().(*net.TCPAddr).AddrPort()
 	for b.Loop() {
-		if _, err := Owner(client, server); err != nil {
+		if _, err := new(Kernel).Owner(client, server); err != nil {
 			b.Fatal(err)
 		}
 	}

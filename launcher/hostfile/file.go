@@ -85,7 +85,9 @@ func (f *file) line(line string) error {
 		if said.Slots > 0 && h.Slots > 0 && said.Slots != h.Slots {
 			return fmt.Errorf("found two numbers of slots, %d and %d", h.Slots, said.Slots)
 		}
-		h.Slots = max(h.Slots, said.Slots)
+		if said.Slots > 0 {
+			h.Slots = said.Slots
+		}
 		h.Max = said.Max
 		if said.User != "" {
 			h.User = said.User
@@ -166,10 +168,14 @@ func (f *file) merged() []Host {
 		}
 		// A line without slots is one, once there are several.
 		have := &hosts[i]
-		if times[h.Name] == 2 {
-			have.Slots = max(1, have.Slots)
+		switch {
+		case have.Slots == Auto || h.Slots == Auto:
+			have.Slots = Auto
+		case times[h.Name] == 2:
+			have.Slots = max(1, have.Slots) + max(1, h.Slots)
+		default:
+			have.Slots += max(1, h.Slots)
 		}
-		have.Slots += max(1, h.Slots)
 		if h.User != "" {
 			have.User = h.User
 		}

@@ -14,6 +14,8 @@ func TestList(t *testing.T) {
 	}{
 		{"a", []Host{{Name: "a"}}},
 		{"a:2,b", []Host{{Name: "a", Slots: 2}, {Name: "b"}}},
+		{"a:*,b:AUTO", []Host{{Name: "a", Slots: Auto}, {Name: "b", Slots: Auto}}},
+		{"+n0", []Host{{Name: "+n0"}}},
 		{"a,a:3", []Host{{Name: "a"}, {Name: "a", Slots: 3}}},
 		{"me@a:2", []Host{{Name: "a", User: "me", Slots: 2}}},
 		{"[::1]:3,[fe80::1%eth0]", []Host{{Name: "::1", Slots: 3}, {Name: "fe80::1%eth0"}}},

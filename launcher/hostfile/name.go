@@ -13,11 +13,15 @@ import (
 // and few enough that a slip of the finger does not fill the memory.
 const maxHosts = 1 << 16
 
+// Auto is the number of slots of NAME:*, as Open MPI has it: one for each CPU of
+// the host.
+const Auto = -1
+
 // Host is a host of a list or a file.
 type Host struct {
 	Name  string
 	User  string // to log in as; "" when not said
-	Slots int    // 0 when not said
+	Slots int    // 0 when not said, or Auto
 	Max   int    // slots that it may be filled up to; 0 when not said
 }
 
@@ -94,10 +98,13 @@ func addressOf(user, text string) ([]Host, error) {
 // withSlots makes hosts of names.
 func withSlots(names []string, user, slots string, counted bool) ([]Host, error) {
 	n := 0
-	if counted {
+	switch {
+	case slots == "*", strings.EqualFold(slots, "auto"):
+		n = Auto
+	case counted:
 		var err error
 		if n, err = positive(slots); err != nil {
-			return nil, errors.New("a number of slots, 1 or more, after the colon (an IPv6 address goes in brackets)")
+			return nil, errors.New("a number of slots, 1 or more, or *, after the colon (an IPv6 address goes in brackets)")
 		}
 	}
 	hosts := make([]Host, len(names))

@@ -95,6 +95,7 @@ func Listen(cfg Config) (*Node, error) {
 		return nil, fmt.Errorf("gossip: host %s: listen on %s: %w", cfg.Host, cfg.Bind, err)
 	}
 	n.addr = n.list.LocalNode().Address()
+	n.conns.known(n.addr)
 	return n, nil
 }
 
@@ -157,7 +158,7 @@ func (n *Node) memberConfig() (*memberlist.Config, error) {
 			return nil, err
 		}
 	}
-	n.conns = newTransport(under, mc.TCPTimeout)
+	n.conns = newTransport(under, mc.TCPTimeout, n.cfg.Key)
 	mc.Transport = n.conns
 	return mc, nil
 }
@@ -259,8 +260,8 @@ func (n *Node) meet(ctx context.Context, addr string) error {
 		if err == nil {
 			return nil
 		}
-		// memberlist 0.7 has no value for it (security.go, decryptPayload).
-		if strings.Contains(strings.ToLower(err.Error()), "no installed keys could decrypt") {
+		// memberlist 0.7 wraps no errors (memberlist.go, Join).
+		if strings.Contains(err.Error(), ErrKey.Error()) {
 			return fmt.Errorf("gossip: join host 0 at %s: %w", addr, ErrKey)
 		}
 		t := time.NewTimer(pause + time.Duration(n.cfg.Index)*pause/time.Duration(n.cfg.Hosts))

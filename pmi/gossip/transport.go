@@ -2,6 +2,7 @@ package gossip
 
 import (
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,17 +12,31 @@ import (
 // A transport counts the connections that memberlist makes and takes, so that
 // Close can end them, and bounds writes: memberlist 0.7 sends user messages
 // without a deadline (net.go, sendUserMsg).
+//
+// memberlist reads up to 20 MiB of a connection before it looks whether they were
+// encrypted with the key (net.go, decryptRemoteState). So each connection begins with
+// a proof of the key, and memberlist is given those whose proof is good.
 type transport struct {
 	memberlist.Transport
 	timeout time.Duration
+	prover  prover
 	streams chan net.Conn
 	stop    chan struct{}
 	done    chan struct{} // closed when forward has ended
+	askers  sync.WaitGroup
 
-	mu     sync.Mutex
-	conns  map[*countedConn]struct{}
-	closed bool
+	mu      sync.Mutex
+	conns   map[*countedConn]struct{}
+	waiting []*countedConn // that have not proved the key; the oldest first
+	self    string         // address of this node
+	closed  bool
 }
+
+// Bounds of connections that have not proved the key.
+const (
+	unprovenMax  = 256 // beyond it the oldest is closed
+	unprovenTime = 10 * time.Second
+)
 
 var _ memberlist.Transport = (*transport)(nil)
 
@@ -49,10 +64,11 @@ func listen(mc *memberlist.Config) (memberlist.Transport, error) {
 	return nil, err
 }
 
-func newTransport(under memberlist.Transport, timeout time.Duration) *transport {
+func newTransport(under memberlist.Transport, timeout time.Duration, key []byte) *transport {
 	t := &transport{
 		Transport: under,
 		timeout:   timeout,
+		prover:    prover{key},
 		streams:   make(chan net.Conn),
 		stop:      make(chan struct{}),
 		done:      make(chan struct{}),
@@ -69,18 +85,60 @@ func (t *transport) forward() {
 	for {
 		select {
 		case c := <-t.Transport.StreamCh():
-			counted := t.count(c)
-			if counted == nil {
-				continue
-			}
-			select {
-			case t.streams <- counted:
-			case <-t.stop:
-				counted.Close()
+			if counted := t.count(c); counted != nil {
+				t.wait(counted)
+				t.askers.Go(func() { t.admit(counted) })
 			}
 		case <-t.stop:
 			return
 		}
+	}
+}
+
+// known says where others reach this node: proofs are for that address.
+func (t *transport) known(self string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.self = self
+}
+
+// wait makes a connection one that has not proved the key.
+func (t *transport) wait(c *countedConn) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.waiting) == unprovenMax {
+		t.waiting[0].Conn.Close() // it leaves by itself
+		t.waiting = slices.Delete(t.waiting, 0, 1)
+	}
+	t.waiting = append(t.waiting, c)
+}
+
+// proved tells whether a connection proves the key; it waits no more.
+func (t *transport) proved(c *countedConn) bool {
+	defer func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if at := slices.Index(t.waiting, c); at >= 0 {
+			t.waiting = slices.Delete(t.waiting, at, at+1)
+		}
+	}()
+	c.SetDeadline(time.Now().Add(unprovenTime))
+	t.mu.Lock()
+	self := t.self
+	t.mu.Unlock()
+	return t.prover.check(c, self) && c.SetDeadline(time.Time{}) == nil
+}
+
+// admit gives memberlist a connection that proves the key.
+func (t *transport) admit(c *countedConn) {
+	if !t.proved(c) {
+		c.Close()
+		return
+	}
+	select {
+	case t.streams <- c:
+	case <-t.stop:
+		c.Close()
 	}
 }
 
@@ -98,6 +156,11 @@ func (t *transport) DialTimeout(addr string, timeout time.Duration) (net.Conn, e
 		return nil, ErrClosed
 	}
 	counted.SetDeadline(time.Now().Add(t.timeout))
+	if _, err := counted.Write(t.prover.proof(addr)); err != nil {
+		counted.Close()
+		return nil, err
+	}
+	counted.first = true
 	return counted, nil
 }
 
@@ -113,6 +176,7 @@ func (t *transport) Shutdown() error {
 	}
 	t.mu.Unlock()
 	<-t.done
+	t.askers.Wait()
 	return err
 }
 
@@ -125,7 +189,7 @@ func (t *transport) count(c net.Conn) *countedConn {
 		c.Close()
 		return nil
 	}
-	counted := &countedConn{c, t}
+	counted := &countedConn{Conn: c, of: t}
 	t.conns[counted] = struct{}{}
 	return counted
 }
@@ -144,7 +208,20 @@ func (t *transport) closeAll() {
 
 type countedConn struct {
 	net.Conn
-	of *transport
+	of    *transport
+	first bool // the next Read may bring the word that the key differs
+}
+
+// Read is memberlist's.
+func (c *countedConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if c.first && n > 0 {
+		c.first = false
+		if refused(b[:n]) {
+			return 0, ErrKey
+		}
+	}
+	return n, err
 }
 
 func (c *countedConn) Close() error {

@@ -29,10 +29,12 @@
 //
 // # Built without, run without
 //
-// The headers of PMIx are looked for when this is compiled (__has_include), the
-// library and each of its functions when [Probe] or [Start] is called (dlopen,
-// dlsym). Whatever is missing is an error that names it and what to install.
-// Without cgo the package compiles and says so.
+// No header of PMIx is needed to build: abi.h declares what is used of libpmix, and a
+// test compares it with the real headers where these are installed. [Probe] and
+// [Start] look for the library, its version and each function (dlopen, dlsym). They
+// take versions 4.2 to 7, between which these declarations are the same. Whatever is
+// missing is an error that names it and what to install. Without cgo the package
+// compiles and says so.
 //
 // # Ownership
 //

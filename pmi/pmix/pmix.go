@@ -66,7 +66,7 @@ type Query struct {
 }
 
 // Info is an attribute, by its name, and its value: a string, bool, uint32, uint64
-// (a size), float32, Status, []byte, []Info or []Process.
+// (a size), float32, Status, []byte, []Info, []Proc or []Process.
 type Info struct {
 	Name  string
 	Value any
@@ -150,7 +150,8 @@ type Handler interface {
 	Query(r Request, queries []Query)
 	Control(r Request, p Proc, c Control)
 	// Group is called as Fence is, when a group is made or unmade that is not of
-	// this node alone or wants a number of its own (context).
+	// this node alone or wants a number of its own (context). libpmix 5 tells the
+	// members of a group that is made what the answer has as PMIX_GROUP_MEMBERSHIP.
 	Group(r Request, k Kind, name string, procs []Proc, context bool, data []byte)
 	// Notify passes an event to the other nodes, where Server.Deliver takes it.
 	Notify(data []byte)
@@ -160,44 +161,52 @@ type Handler interface {
 type Library struct {
 	Path    string // as the loader was asked for it
 	Version string // as it says itself: "4.2.2"
-	Headers string // that this program was built with
 }
-
-// install is what to do about anything that is missing.
-const install = "on Debian and Ubuntu: apt-get install libpmix2 (to run), libpmix-dev and gcc (to build gorun-pmix, with make build)"
 
 // ErrUnavailable means that there can be no server here; the error around it says
 // why and what to do.
 var ErrUnavailable = errors.New("no PMIx server")
 
+// unavailable is about a library that is missing or of no use.
 func unavailable(format string, args ...any) error {
-	return fmt.Errorf("%w: %s; %s", ErrUnavailable, fmt.Sprintf(format, args...), install)
+	return fmt.Errorf("%w: %s; on Debian and Ubuntu: apt-get install libpmix2", ErrUnavailable, fmt.Sprintf(format, args...))
+}
+
+// A version of libpmix. Between first, inclusive, and beyond, exclusive, the interface
+// is that of abi.h: earlier ones lack functions, and nobody here has seen later ones.
+type libVersion struct{ major, minor int }
+
+var first, beyond = libVersion{4, 2}, libVersion{8, 0}
+
+func (v libVersion) before(w libVersion) bool {
+	return v.major < w.major || v.major == w.major && v.minor < w.minor
 }
 
 // versionOf finds the numbers in what PMIx_Get_version says, which is a sentence:
 // "OpenPMIx 4.2.2 (PMIx Standard: 4.2, ...".
-func versionOf(text string) (version string, major int) {
-	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return !(r == '.' || r >= '0' && r <= '9') }) {
-		first, _, ok := strings.Cut(word, ".")
-		if n, err := strconv.Atoi(first); ok && err == nil {
-			return word, n
+func versionOf(said string) (text string, v libVersion) {
+	for _, word := range strings.FieldsFunc(said, func(r rune) bool { return !(r == '.' || r >= '0' && r <= '9') }) {
+		numbers := strings.Split(word, ".")
+		if len(numbers) < 2 {
+			continue
+		}
+		major, err := strconv.Atoi(numbers[0])
+		minor, err2 := strconv.Atoi(numbers[1])
+		if err == nil && err2 == nil {
+			return word, libVersion{major, minor}
 		}
 	}
-	return "", 0
+	return "", v
 }
 
-// compatible tells whether a library can serve a program built with these
-// headers. Within a major version OpenPMIx keeps its structures; 3 lacks functions.
-func compatible(headers, library string) error {
-	_, built := versionOf(headers)
-	version, found := versionOf(library)
+// supported tells whether a library that says this can be called.
+func supported(said string) error {
+	text, v := versionOf(said)
 	switch {
-	case found == 0:
-		return unavailable("libpmix does not tell its version but says %q", library)
-	case found < 4:
-		return unavailable("libpmix is version %s, want 4 or later", version)
-	case built != found:
-		return unavailable("libpmix is version %s, but gorun-pmix was built for %s: build it again on this machine", version, headers)
+	case text == "":
+		return unavailable("libpmix does not tell its version but says %q", said)
+	case v.before(first) || !v.before(beyond):
+		return fmt.Errorf("%w: libpmix is version %s, and this gorun-pmix knows %d.%d up to %d.x; install one of these, or lead to it by LD_LIBRARY_PATH", ErrUnavailable, text, first.major, first.minor, beyond.major-1)
 	}
 	return nil
 }

@@ -2,6 +2,8 @@
 
 package pmix
 
+import "fmt"
+
 // Server needs cgo.
 type Server struct{}
 
@@ -26,7 +28,10 @@ func TimedOut() Status { return -1 }
 // String is a status in words.
 func (s Status) String() string { return "no libpmix" }
 
-var errNoCgo = unavailable("this program was built without cgo")
+// Cgo tells whether this program can call a libpmix.
+const Cgo = false
+
+var errNoCgo = fmt.Errorf("%w: this program was built without cgo; build gorun-pmix where there is a C compiler (on Debian and Ubuntu: apt-get install gcc libc6-dev), with make build", ErrUnavailable)
 
 // Probe finds libpmix.
 func Probe() (Library, error) { return Library{}, errNoCgo }

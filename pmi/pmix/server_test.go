@@ -123,14 +123,14 @@ func (l *launcher) Query(r Request, queries []Query) {
 	key := queries[0].Keys[0]
 	p := Proc{queries[0].Namespace, 1}
 	answers := map[string]any{
-		"PMIX_QUERY_NAMESPACES":   "one,two",
-		"PMIX_QUERY_NUM_PSETS":    uint64(1) << 40,
-		"PMIX_JOB_SIZE":           uint32(77),
-		"PMIX_QUERY_JOB_STATUS":   NotFound(),
-		"PMIX_QUERY_PSET_NAMES":   "",
-		"PMIX_QUERY_PROC_TABLE":   []Process{{p, "host", "program", 4711, 0, Connected}, {Proc{p.Namespace, 2}, "", "", 4712, 3, EndedNonZero}},
-		"PMIX_QUERY_ALLOC_STATUS": []byte("bytes"),
-		"PMIX_QUERY_MEMORY_USAGE": []Info{{"PMIX_HOSTNAME", "host"}, {"PMIX_DAEMON_MEMORY", float32(1.5)}, {"PMIX_SPAWNED", true}},
+		"PMIX_QUERY_NAMESPACES":    "one,two",
+		"PMIX_QUERY_NUM_PSETS":     uint64(1) << 40,
+		"PMIX_QUERY_SPAWN_SUPPORT": uint32(77),
+		"PMIX_QUERY_JOB_STATUS":    NotFound(),
+		"PMIX_QUERY_PSET_NAMES":    "",
+		"PMIX_QUERY_PROC_TABLE":    []Process{{p, "host", "program", 4711, 0, Connected}, {Proc{p.Namespace, 2}, "", "", 4712, 3, EndedNonZero}},
+		"PMIX_QUERY_ALLOC_STATUS":  []byte("bytes"),
+		"PMIX_QUERY_MEMORY_USAGE":  []Info{{"PMIX_HOSTNAME", "host"}, {"PMIX_DAEMON_MEMORY", float32(1.5)}, {"PMIX_SPAWNED", true}},
 	}
 	value, ok := answers[key]
 	if !ok {
@@ -147,10 +147,16 @@ func (l *launcher) Control(r Request, p Proc, c Control) {
 
 func (l *launcher) Group(r Request, k Kind, name string, procs []Proc, context bool, data []byte) {
 	var infos []Info
+	if k == Construct {
+		infos = append(infos, Info{"PMIX_GROUP_MEMBERSHIP", procs})
+	}
 	if context {
 		infos = append(infos, Info{"PMIX_GROUP_CONTEXT_ID", uint64(1) << 33})
 	}
-	r.Infos(0, append(infos, Info{"PMIX_GROUP_ENDPT_DATA", data}))
+	if len(data) > 0 {
+		infos = append(infos, Info{"PMIX_GROUP_ENDPT_DATA", data})
+	}
+	r.Infos(0, infos)
 }
 
 func (l *launcher) Log(p Proc, stream int, text string, once bool) {
@@ -365,10 +371,10 @@ func TestEvents(t *testing.T) {
 
 // Every type of value that an answer can have reaches a client.
 func TestQuery(t *testing.T) {
-	newJob(t, 1).wants("query PMIX_QUERY_NAMESPACES query PMIX_QUERY_NUM_PSETS query PMIX_JOB_SIZE query PMIX_QUERY_JOB_STATUS query PMIX_QUERY_PSET_NAMES query PMIX_QUERY_PROC_TABLE query PMIX_QUERY_ALLOC_STATUS query PMIX_QUERY_MEMORY_USAGE query PMIX_QUERY_QUEUE_LIST",
+	newJob(t, 1).wants("query PMIX_QUERY_NAMESPACES query PMIX_QUERY_NUM_PSETS query PMIX_QUERY_SPAWN_SUPPORT query PMIX_QUERY_JOB_STATUS query PMIX_QUERY_PSET_NAMES query PMIX_QUERY_PROC_TABLE query PMIX_QUERY_ALLOC_STATUS query PMIX_QUERY_MEMORY_USAGE query PMIX_QUERY_QUEUE_LIST",
 		"0 PMIX_QUERY_NAMESPACES = one,two",
 		"0 PMIX_QUERY_NUM_PSETS = 1099511627776",
-		"0 PMIX_JOB_SIZE = 77",
+		"0 PMIX_QUERY_SPAWN_SUPPORT = 77",
 		"0 PMIX_QUERY_JOB_STATUS = NOT-FOUND",
 		"0 PMIX_QUERY_PSET_NAMES = ",
 		"0 PMIX_QUERY_PROC_TABLE = rank 1, host, program, a pid, PROC HAS CONNECTED TO LOCAL PMIX SERVER",

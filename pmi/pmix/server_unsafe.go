@@ -2,7 +2,6 @@
 
 package pmix
 
-// #cgo CFLAGS: -I/usr/lib/x86_64-linux-gnu/pmix2/include -I/usr/lib/aarch64-linux-gnu/pmix2/include
 // #cgo LDFLAGS: -ldl
 // #include <stdlib.h>
 // #include "shim.h"
@@ -18,6 +17,9 @@ import (
 	"sync"
 	"unsafe"
 )
+
+// Cgo tells whether this program can call a libpmix.
+const Cgo = true
 
 // Server is the PMIx server of this process.
 type Server struct {
@@ -59,13 +61,10 @@ var libraries = [...]string{
 
 // Probe finds libpmix and all functions that are needed of it. It starts nothing.
 func Probe() (Library, error) {
-	l := Library{Headers: C.GoString(C.gorun_pmix_headers())}
-	if l.Headers == "" {
-		return l, unavailable("this program was built where the headers of PMIx (pmix_server.h) were missing")
-	}
+	var l Library
 	var first string
+	var text [512]C.char
 	for _, path := range libraries {
-		var text [512]C.char
 		name := C.CString(path)
 		rc := C.gorun_pmix_open(name, &text[0], C.size_t(len(text)))
 		C.free(unsafe.Pointer(name))
@@ -82,7 +81,13 @@ func Probe() (Library, error) {
 	}
 	said := C.GoString(C.gorun_pmix_library_version())
 	l.Version, _ = versionOf(said)
-	return l, compatible(l.Headers, said)
+	if err := supported(said); err != nil {
+		return l, err
+	}
+	if C.gorun_pmix_find(&text[0], C.size_t(len(text))) != 0 {
+		return l, unavailable("%s", C.GoString(&text[0]))
+	}
+	return l, nil
 }
 
 // Start makes the server of this process, which must have none yet and keeps it

@@ -2,6 +2,8 @@
 
 #include "shim.h"
 
+#include "abi.h"
+
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
@@ -9,50 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-// GORUN_WITHOUT_PMIX has tests build as where there are no headers.
-#if defined(__has_include) && !defined(GORUN_WITHOUT_PMIX)
-#if __has_include(<pmix_server.h>)
-#define GORUN_HAVE_PMIX 1
-#endif
-#endif
-
-#ifndef GORUN_HAVE_PMIX
-
-// Without the headers nothing can be called; Go sees an open that fails.
-const char *gorun_pmix_headers(void) { return ""; }
-int gorun_pmix_open(const char *path, char *err, size_t size) {
-	snprintf(err, size, "built without the headers of PMIx (pmix_server.h)");
-	return -1;
-}
-const char *gorun_pmix_library_version(void) { return ""; }
-const char *gorun_pmix_error(int status) { return "no libpmix"; }
-int gorun_pmix_start(uintptr_t handle, const char *tmpdir, const char *host) { return -1; }
-int gorun_pmix_register(const gorun_namespace *ns, uint32_t uid, uint32_t gid) { return -1; }
-void gorun_pmix_deregister(const char *nspace) {}
-int gorun_pmix_ping(void) { return -1; }
-int gorun_pmix_uri(const char *nspace, char *uri, size_t size) { return -1; }
-int gorun_pmix_modex(const char *nspace, uint32_t rank, uint64_t id) { return -1; }
-int gorun_pmix_deliver(const void *data, size_t size) { return -1; }
-void gorun_pmix_done(void *request, int status) {}
-void gorun_pmix_done_data(void *request, int status, const void *data, size_t size) {}
-void gorun_pmix_done_lookup(void *request, int status, size_t n, const gorun_proc *procs, const char **keys, const void **values, const size_t *sizes, const int *texts) {}
-void gorun_pmix_done_spawn(void *request, int status, const char *nspace) {}
-void gorun_pmix_done_infos(void *request, int status, const gorun_info *infos, size_t n) {}
-int gorun_pmix_status_not_found(void) { return -1; }
-int gorun_pmix_status_not_supported(void) { return -1; }
-int gorun_pmix_status_partial(void) { return -1; }
-int gorun_pmix_status_failed(void) { return -1; }
-int gorun_pmix_status_duplicate(void) { return -1; }
-int gorun_pmix_status_timeout(void) { return -1; }
-
-#else
-
-#include <pmix.h>
-#include <pmix_server.h>
-
-#define TEXT_OF(x) #x
-#define TEXT(x) TEXT_OF(x)
 
 // The functions of libpmix that are used: one list makes the table and fills it.
 #define FUNCTIONS(X)                  \
@@ -104,11 +62,7 @@ extern void gorunQuery(uintptr_t owner, void *request, gorun_query *queries, siz
 extern void gorunControl(uintptr_t owner, void *request, char *nspace, uint32_t rank, gorun_proc *procs, size_t n, int signal, int end);
 extern void gorunGroup(uintptr_t owner, void *request, int kind, char *name, gorun_proc *procs, size_t n, int context, void *data, size_t size);
 
-const char *gorun_pmix_headers(void) {
-	static char text[32];
-	snprintf(text, sizeof text, "%d.%d.%d", (int)PMIX_VERSION_MAJOR, (int)PMIX_VERSION_MINOR, (int)PMIX_VERSION_RELEASE);
-	return text;
-}
+static void *library;
 
 int gorun_pmix_open(const char *path, char *err, size_t size) {
 	void *so = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
@@ -116,11 +70,22 @@ int gorun_pmix_open(const char *path, char *err, size_t size) {
 		snprintf(err, size, "%s", dlerror());
 		return -1;
 	}
-#define FIND(name)                                                  \
-	*(void **)&lib.name = dlsym(so, #name);                         \
-	if (lib.name == NULL) {                                         \
-		snprintf(err, size, "%s has no function %s", path, #name);  \
-		return -1;                                                  \
+	*(void **)&lib.PMIx_Get_version = dlsym(so, "PMIx_Get_version");
+	if (lib.PMIx_Get_version == NULL) {
+		snprintf(err, size, "%s has no function PMIx_Get_version", path);
+		dlclose(so);
+		return -1;
+	}
+	library = so;
+	return 0;
+}
+
+int gorun_pmix_find(char *err, size_t size) {
+#define FIND(name)                                                              \
+	*(void **)&lib.name = dlsym(library, #name);                                \
+	if (lib.name == NULL) {                                                     \
+		snprintf(err, size, "this libpmix has no function %s", #name);          \
+		return -1;                                                              \
 	}
 	FUNCTIONS(FIND)
 #undef FIND
@@ -383,6 +348,16 @@ static int fill(pmix_info_t *to, const gorun_info *from, size_t n) {
 				p[k].pid = (pid_t)q->pid;
 				p[k].exit_code = q->exit;
 				p[k].state = (pmix_proc_state_t)q->state;
+			}
+			break;
+		case GORUN_PROCS:
+			v->data.darray = new_array(PMIX_PROC, from->n, sizeof(pmix_proc_t));
+			if (v->data.darray == NULL) {
+				return PMIX_ERR_NOMEM;
+			}
+			v->type = PMIX_DATA_ARRAY;
+			for (size_t k = 0; k < from->n; k++) {
+				set_proc((pmix_proc_t *)v->data.darray->array + k, from->procs[k].nspace, from->procs[k].rank);
 			}
 		}
 	}
@@ -946,7 +921,6 @@ static pmix_status_t on_job_control(const pmix_proc_t *proc, const pmix_proc_t t
 // on_group makes and unmakes groups whose members are not all here, or want a number
 // for their group: a fence with a name.
 static pmix_status_t on_group(pmix_group_operation_t op, char name[], const pmix_proc_t procs[], size_t n, const pmix_info_t info[], size_t ninfo, pmix_info_cbfunc_t cb, void *data) {
-	REQUEST(infos);
 	int context = 0;
 	void *bytes = NULL;
 	size_t size = 0;
@@ -957,8 +931,13 @@ static pmix_status_t on_group(pmix_group_operation_t op, char name[], const pmix
 		} else if (is(&info[i], PMIX_GROUP_ENDPT_DATA) && v->type == PMIX_BYTE_OBJECT) {
 			bytes = v->data.bo.bytes;
 			size = v->data.bo.size;
+		} else if (is(&info[i], PMIX_GROUP_LOCAL_ONLY) && op == PMIX_GROUP_DESTRUCT && (v->type == PMIX_UNDEF || v->data.flag)) {
+			// libpmix 5.0.7 (pmix_server_grpdestruct) calls again for what it is told
+			// is under way, and would be answered twice.
+			return PMIX_OPERATION_SUCCEEDED;
 		}
 	}
+	REQUEST(infos);
 	gorun_proc *list = proc_list(procs, n);
 	if (list == NULL) {
 		free(r);
@@ -993,8 +972,8 @@ int gorun_pmix_modex(const char *nspace, uint32_t rank, uint64_t id) {
 // ---- the server ----
 
 int gorun_pmix_start(uintptr_t handle, const char *tmpdir, const char *host) {
-	// A newer library may look at members that these headers do not know: the
-	// room for them holds nothing.
+	// A newer library looks at members that abi.h does not have: the room for
+	// them holds nothing.
 	static union {
 		pmix_server_module_t m;
 		void *room[128];
@@ -1166,5 +1145,3 @@ int gorun_pmix_uri(const char *nspace, char *uri, size_t size) {
 	free(env);
 	return rc;
 }
-
-#endif

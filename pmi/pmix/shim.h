@@ -57,17 +57,17 @@ typedef struct gorun_info {
 	const void *bytes;               // BYTES
 	const struct gorun_info *list;   // LIST
 	const gorun_process *processes;  // PROCESSES
-	size_t n;                        // of any of these three
+	const gorun_proc *procs;         // PROCS
+	size_t n;                        // of any of these four
 } gorun_info;
 
-enum { GORUN_TEXT, GORUN_FLAG, GORUN_NUMBER, GORUN_SIZE, GORUN_STATUS, GORUN_REAL, GORUN_BYTES, GORUN_LIST, GORUN_PROCESSES };
+enum { GORUN_TEXT, GORUN_FLAG, GORUN_NUMBER, GORUN_SIZE, GORUN_STATUS, GORUN_REAL, GORUN_BYTES, GORUN_LIST, GORUN_PROCESSES, GORUN_PROCS };
 
-// The headers that this was built with: "4.2.2", or "" without.
-const char *gorun_pmix_headers(void);
-
-// open finds libpmix and its functions. It returns 0, or a message in err.
+// open finds libpmix, and find its functions, which the library must be of a version
+// to have. They return 0, or a message in err.
 int gorun_pmix_open(const char *path, char *err, size_t size);
 const char *gorun_pmix_library_version(void);
+int gorun_pmix_find(char *err, size_t size);
 const char *gorun_pmix_error(int status);
 
 int gorun_pmix_start(uintptr_t handle, const char *tmpdir, const char *host);

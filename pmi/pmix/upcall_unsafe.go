@@ -103,9 +103,20 @@ func (w *words) infos(list []Info) *C.gorun_info {
 			c.kind, c.list, c.n = C.GORUN_LIST, w.infos(v), C.size_t(len(v))
 		case []Process:
 			c.kind, c.processes, c.n = C.GORUN_PROCESSES, w.processes(v), C.size_t(len(v))
+		case []Proc:
+			c.kind, c.procs, c.n = C.GORUN_PROCS, w.procs(v), C.size_t(len(v))
 		default:
 			panic(fmt.Sprintf("pmix: %s is a %T", list[i].Name, v))
 		}
+	}
+	return p
+}
+
+func (w *words) procs(list []Proc) *C.gorun_proc {
+	p := (*C.gorun_proc)(w.keep(C.calloc(C.size_t(len(list)+1), C.size_t(unsafe.Sizeof(C.gorun_proc{})))))
+	array := unsafe.Slice(p, len(list))
+	for i, q := range list {
+		array[i] = C.gorun_proc{nspace: w.add(q.Namespace), rank: C.uint32_t(q.Rank)}
 	}
 	return p
 }

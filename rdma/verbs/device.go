@@ -10,7 +10,7 @@ import (
 )
 
 // Devices lists what libibverbs knows. An error says why it cannot be asked:
-// ErrNoHeaders, ErrNoLibrary, ErrNoKernel, or what a verb answers.
+// ErrNoLibrary, ErrNoKernel, or what a verb answers.
 func (p *Provider) Devices() ([]rdma.Device, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -7,10 +7,10 @@
 //
 // # Needs
 //
-// To build: cgo, a 64-bit machine, and the headers of libibverbs (Debian:
-// libibverbs-dev). The compiler looks for <infiniband/verbs.h> by itself: there
-// are no build tags, and without it, or without cgo, the same program builds and
-// Devices says what was missing. To run: libibverbs.so.1 with the driver of the
+// To build: cgo and a 64-bit machine. No header of libibverbs is needed: abi.h declares
+// what is used of it and of libmlx5, and a test compares that with the real headers
+// where these are installed. There are no build tags, and without cgo the same program
+// builds and Devices says so. To run: libibverbs.so.1 with the driver of the
 // device (ibverbs-providers), found by dlopen, so a program runs without it too;
 // the kernel's ib_uverbs; and memory that may be locked (ulimit -l).
 //
@@ -20,6 +20,7 @@
 // test-rxe), but for the rules that Soft-RoCE breaks: rxeDiffers in
 // conformance_test.go lists them.
 //
+//	abi.h         what is used of libibverbs and libmlx5, as it is in memory
 //	shim.c        the verbs as flat C functions; all but post and poll go by
 //	              pointers that dlsym found
 //	mlx5.c        the same of libmlx5, for dc.go and mkey.go

@@ -31,13 +31,10 @@ func load(path string) (*library, error) {
 	defer C.free(unsafe.Pointer(name))
 	lib := &library{}
 	var reason [512]C.char
-	switch syscall.Errno(C.gv_open(name, &lib.c, &reason[0], C.size_t(len(reason)))) {
-	case 0:
-		return lib, nil
-	case syscall.ENOSYS:
-		return nil, &rdma.OpError{Op: "get_device_list", Err: ErrNoHeaders}
+	if C.gv_open(name, &lib.c, &reason[0], C.size_t(len(reason))) != 0 {
+		return nil, &rdma.OpError{Op: "load " + path, Detail: C.GoString(&reason[0]), Err: ErrNoLibrary}
 	}
-	return nil, &rdma.OpError{Op: "load " + path, Detail: C.GoString(&reason[0]), Err: ErrNoLibrary}
+	return lib, nil
 }
 
 // failed makes an error of what a verb returned, nil of 0.

@@ -33,7 +33,7 @@ func buildLibrary(t testing.TB, source string, flags ...string) string {
 	t.Helper()
 	libraries.Lock()
 	defer libraries.Unlock()
-	name := "lib" + strings.TrimSuffix(source, ".c") + strings.Join(flags, "") + ".so"
+	name := "lib" + strings.TrimSuffix(source, ".c") + strings.ReplaceAll(strings.Join(flags, ""), "/", "_") + ".so"
 	if so, ok := libraries.built[name]; ok {
 		return so
 	}

@@ -5,49 +5,30 @@
 
 #include "mlx5.h"
 
+#include "abi.h"
 #include "result.h"
 
-#include <stdio.h>
-
-#if defined(__has_include) && defined(__LP64__) && !defined(GORUN_WITHOUT_VERBS)
-#if __has_include(<infiniband/mlx5dv.h>)
-#define GORUN_HAVE_MLX5 1
-#endif
-#endif
-
-#ifndef GORUN_HAVE_MLX5
-
-#define STUB(name, params) int gv_##name params { return ENOSYS; }
-GV_MLX5_FUNCTIONS(STUB)
-
-int gv_mlx5_open(const gv_lib *lib, gv_handle ctx, gv_mlx5 *m) { return ENOSYS; }
-const char *gv_mlx5_lacks(const gv_mlx5 *m, int keys) { return "infiniband/mlx5dv.h"; }
-uint64_t gv_mlx5_post_send(gv_handle ex, gv_handle direct, uintptr_t list, uint32_t n) { return packed(ENOSYS, 0); }
-
-#else
-
 #include <dlfcn.h>
-#include <infiniband/mlx5dv.h>
-#include <infiniband/verbs.h>
+#include <stdio.h>
 #include <string.h>
 
 #ifndef __GLIBC__
 #define dlvsym(so, name, version) dlsym(so, name)
 #endif
 
-// The functions of libmlx5 that are used, with the versions that the header
+// The functions of libmlx5 that are used, with the versions that abi.h
 // means. mlx5_qp_to_ex is libibverbs'.
-#define MLX5_FUNCTIONS(X)                                                    \
-	X(mlx5dv_is_supported, __typeof__(mlx5dv_is_supported), "MLX5_1.8")     \
-	X(mlx5dv_query_device, __typeof__(mlx5dv_query_device), "MLX5_1.0")     \
-	X(mlx5dv_create_qp, __typeof__(mlx5dv_create_qp), "MLX5_1.3")           \
-	X(mlx5dv_qp_ex_from_ibv_qp_ex, __typeof__(mlx5dv_qp_ex_from_ibv_qp_ex), "MLX5_1.10") \
-	X(mlx5dv_create_mkey, __typeof__(mlx5dv_create_mkey), "MLX5_1.10")      \
-	X(mlx5dv_destroy_mkey, __typeof__(mlx5dv_destroy_mkey), "MLX5_1.10")    \
-	X(ibv_qp_to_qp_ex, __typeof__(ibv_qp_to_qp_ex), "IBVERBS_1.6")
+#define MLX5_FUNCTIONS(X)                           \
+	X(mlx5dv_is_supported, "MLX5_1.8")           \
+	X(mlx5dv_query_device, "MLX5_1.0")           \
+	X(mlx5dv_create_qp, "MLX5_1.3")              \
+	X(mlx5dv_qp_ex_from_ibv_qp_ex, "MLX5_1.10")  \
+	X(mlx5dv_create_mkey, "MLX5_1.10")           \
+	X(mlx5dv_destroy_mkey, "MLX5_1.10")          \
+	X(ibv_qp_to_qp_ex, "IBVERBS_1.6")
 
 enum {
-#define INDEX(name, type, version) FN_##name,
+#define INDEX(name, version) FN_##name,
 	MLX5_FUNCTIONS(INDEX)
 #undef INDEX
 	FN_COUNT
@@ -58,11 +39,7 @@ _Static_assert(sizeof(gv_piece) == sizeof(struct mlx5dv_mr_interleaved) &&
 	offsetof(gv_piece, lkey) == offsetof(struct mlx5dv_mr_interleaved, lkey), "mlx5dv_mr_interleaved");
 _Static_assert(IBV_WR_DRIVER1 == 11 && MLX5DV_WC_UMR == 135, "what mkey.go has as numbers");
 
-#define TYPEDEF(name, type, version) typedef type name##_type;
-MLX5_FUNCTIONS(TYPEDEF)
-#undef TYPEDEF
-
-#define MLX5(name) ((name##_type *)m->fn[FN_##name])
+#define MLX5(name) ((__typeof__(name) *)m->fn[FN_##name])
 
 static void *function(void *so, const char *name, const char *version) {
 	void *f = dlvsym(so, name, version);
@@ -82,7 +59,7 @@ int gv_mlx5_open(const gv_lib *lib, gv_handle handle, gv_mlx5 *m) {
 	void *so = dlopen(at.dli_fname, RTLD_NOW | RTLD_NOLOAD);
 	if (so == NULL)
 		return ENOENT;
-#define FIND(name, type, version) \
+#define FIND(name, version) \
 	m->fn[FN_##name] = (uintptr_t)function(strncmp(#name, "ibv_", 4) == 0 ? (void *)lib->so : so, #name, version);
 	MLX5_FUNCTIONS(FIND)
 #undef FIND
@@ -95,7 +72,7 @@ int gv_mlx5_open(const gv_lib *lib, gv_handle handle, gv_mlx5 *m) {
 
 const char *gv_mlx5_lacks(const gv_mlx5 *m, int keys) {
 	static const char *const names[] = {
-#define NAME(name, type, version) #name,
+#define NAME(name, version) #name,
 		MLX5_FUNCTIONS(NAME)
 #undef NAME
 	};
@@ -227,42 +204,42 @@ static int build(struct ibv_qp_ex *ex, struct mlx5dv_qp_ex *direct, const struct
 	ex->wr_flags = wr->send_flags;
 	switch (wr->opcode) {
 	case IBV_WR_RDMA_WRITE:
-		ibv_wr_rdma_write(ex, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr);
+		ex->wr_rdma_write(ex, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr);
 		break;
 	case IBV_WR_RDMA_WRITE_WITH_IMM:
-		ibv_wr_rdma_write_imm(ex, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr, wr->imm_data);
+		ex->wr_rdma_write_imm(ex, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr, wr->imm_data);
 		break;
 	case IBV_WR_SEND:
-		ibv_wr_send(ex);
+		ex->wr_send(ex);
 		break;
 	case IBV_WR_SEND_WITH_IMM:
-		ibv_wr_send_imm(ex, wr->imm_data);
+		ex->wr_send_imm(ex, wr->imm_data);
 		break;
 	case IBV_WR_SEND_WITH_INV:
-		ibv_wr_send_inv(ex, wr->invalidate_rkey);
+		ex->wr_send_inv(ex, wr->invalidate_rkey);
 		break;
 	case IBV_WR_RDMA_READ:
-		ibv_wr_rdma_read(ex, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr);
+		ex->wr_rdma_read(ex, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr);
 		break;
 	case IBV_WR_ATOMIC_CMP_AND_SWP:
-		ibv_wr_atomic_cmp_swp(ex, wr->wr.atomic.rkey, wr->wr.atomic.remote_addr, wr->wr.atomic.compare_add, wr->wr.atomic.swap);
+		ex->wr_atomic_cmp_swp(ex, wr->wr.atomic.rkey, wr->wr.atomic.remote_addr, wr->wr.atomic.compare_add, wr->wr.atomic.swap);
 		break;
 	case IBV_WR_ATOMIC_FETCH_AND_ADD:
-		ibv_wr_atomic_fetch_add(ex, wr->wr.atomic.rkey, wr->wr.atomic.remote_addr, wr->wr.atomic.compare_add);
+		ex->wr_atomic_fetch_add(ex, wr->wr.atomic.rkey, wr->wr.atomic.remote_addr, wr->wr.atomic.compare_add);
 		break;
 	case IBV_WR_LOCAL_INV:
-		ibv_wr_local_inv(ex, wr->invalidate_rkey);
+		ex->wr_local_inv(ex, wr->invalidate_rkey);
 		return 0;
 	case IBV_WR_BIND_MW:
-		ibv_wr_bind_mw(ex, wr->bind_mw.mw, wr->bind_mw.rkey, info);
+		ex->wr_bind_mw(ex, wr->bind_mw.mw, wr->bind_mw.rkey, info);
 		return 0;
 	case IBV_WR_DRIVER1:
 		ex->wr_flags |= IBV_SEND_INLINE; // the layout is in the request: mlx5dv_wr_post(3)
 		if (wr->bind_mw.rkey == 0)
-			mlx5dv_wr_mr_list(direct, (struct mlx5dv_mkey *)wr->bind_mw.mw, info->mw_access_flags, (uint16_t)info->length,
+			direct->wr_mr_list(direct, (struct mlx5dv_mkey *)wr->bind_mw.mw, info->mw_access_flags, (uint16_t)info->length,
 				(struct ibv_sge *)(uintptr_t)info->addr);
 		else
-			mlx5dv_wr_mr_interleaved(direct, (struct mlx5dv_mkey *)wr->bind_mw.mw, info->mw_access_flags, wr->bind_mw.rkey,
+			direct->wr_mr_interleaved(direct, (struct mlx5dv_mkey *)wr->bind_mw.mw, info->mw_access_flags, wr->bind_mw.rkey,
 				(uint16_t)info->length, (struct mlx5dv_mr_interleaved *)(uintptr_t)info->addr);
 		return 0;
 	default:
@@ -274,12 +251,12 @@ static int build(struct ibv_qp_ex *ex, struct mlx5dv_qp_ex *direct, const struct
 			return EINVAL;
 		for (int i = 0; i < wr->num_sge; i++)
 			bytes[i] = (struct ibv_data_buf){(void *)(uintptr_t)wr->sg_list[i].addr, wr->sg_list[i].length};
-		ibv_wr_set_inline_data_list(ex, (size_t)wr->num_sge, bytes);
+		ex->wr_set_inline_data_list(ex, (size_t)wr->num_sge, bytes);
 	} else {
-		ibv_wr_set_sge_list(ex, (size_t)wr->num_sge, wr->sg_list);
+		ex->wr_set_sge_list(ex, (size_t)wr->num_sge, wr->sg_list);
 	}
 	if (ex->qp_base.qp_type == IBV_QPT_DRIVER)
-		mlx5dv_wr_set_dc_addr(direct, (struct ibv_ah *)wr->bind_mw.mw, wr->bind_mw.rkey, info->addr);
+		direct->wr_set_dc_addr(direct, (struct ibv_ah *)wr->bind_mw.mw, wr->bind_mw.rkey, info->addr);
 	return 0;
 }
 
@@ -289,13 +266,13 @@ uint64_t gv_mlx5_post_send(gv_handle handle, gv_handle direct, uintptr_t list, u
 	uint32_t taken = 0, step = n; // all together, and when that fails one by one
 	while (taken < n) {
 		int rc = 0;
-		ibv_wr_start(ex);
+		ex->wr_start(ex);
 		for (uint32_t i = 0; i < step && rc == 0; i++)
 			rc = build(ex, (struct mlx5dv_qp_ex *)direct, &wrs[taken + i]);
 		if (rc != 0)
-			ibv_wr_abort(ex);
+			ex->wr_abort(ex);
 		else
-			rc = ibv_wr_complete(ex);
+			rc = ex->wr_complete(ex);
 		if (rc == 0)
 			taken += step;
 		else if (step == 1)
@@ -305,5 +282,3 @@ uint64_t gv_mlx5_post_send(gv_handle handle, gv_handle direct, uintptr_t list, u
 	}
 	return n;
 }
-
-#endif

@@ -13,7 +13,6 @@ const DefaultLibrary = "libibverbs.so.1"
 // rdma.ErrNotSupported too.
 const (
 	ErrNoCgo     = lack("this program was built without cgo")
-	ErrNoHeaders = lack("this program was built without the headers of libibverbs (infiniband/verbs.h)")
 	ErrNoLibrary = lack("there is no libibverbs that can be used")
 	ErrNoKernel  = lack("the kernel has no RDMA: the module ib_uverbs is not loaded")
 )

@@ -5,114 +5,75 @@
 
 #include "shim.h"
 
+#include "abi.h"
 #include "result.h"
-
-#include <stdio.h>
-
-// The layouts below and the data path are those of a 64-bit machine.
-#if defined(__has_include) && defined(__LP64__) && !defined(GORUN_WITHOUT_VERBS)
-#if __has_include(<infiniband/verbs.h>)
-#define GORUN_HAVE_VERBS 1
-#endif
-#endif
-
-#ifndef GORUN_HAVE_VERBS
-
-// Without the headers nothing can be called; Go sees an open that fails, with ENOSYS.
-#define STUB(name, params) int gv_##name params { return ENOSYS; }
-GV_FUNCTIONS(STUB)
-
-int gv_open(const char *path, gv_lib *lib, char *err, size_t size) {
-	if (size > 0)
-		err[0] = 0;
-	return ENOSYS;
-}
-uint64_t gv_post_send(gv_handle qp, uintptr_t list, uint32_t n) { return (uint64_t)ENOSYS << 32; }
-uint64_t gv_post_recv(gv_handle qp, uintptr_t list, uint32_t n) { return (uint64_t)ENOSYS << 32; }
-uint64_t gv_post_srq_recv(gv_handle srq, uintptr_t list, uint32_t n) { return (uint64_t)ENOSYS << 32; }
-int gv_poll_cq(gv_handle cq, uintptr_t list, int n) { return -1; }
-int gv_poll_cq_ex(gv_handle cq, uintptr_t list, int n, int timestamps, int tags) { return -1; }
-
-#else
 
 #include <dlfcn.h>
 #include <endian.h>
-#include <infiniband/verbs.h>
+#include <stdio.h>
 #include <string.h>
-
-// Some verbs are macros over inline functions that would link to the library.
-#undef ibv_query_port
-#undef ibv_reg_mr
-#undef ibv_reg_mr_iova
-#undef ibv_get_device_list
 
 #ifndef __GLIBC__
 #define dlvsym(so, name, version) dlsym(so, name)
 #endif
 
-typedef struct ibv_mr *reg_mr_fn(struct ibv_pd *, void *, size_t, int);
-typedef struct ibv_mr *reg_mr_iova_fn(struct ibv_pd *, void *, size_t, uint64_t, int);
-typedef struct ibv_mr *reg_mr_iova2_fn(struct ibv_pd *, void *, size_t, uint64_t, unsigned int);
-typedef struct ibv_mr *reg_dmabuf_mr_fn(struct ibv_pd *, uint64_t, size_t, uint64_t, int, int);
-typedef int query_port_fn(struct ibv_context *, uint8_t, void *);
-typedef struct ibv_device **get_device_list_fn(int *);
+// What a driver has, for its objects.
+#define OPS(object) ((object)->context->ops)
 
 // The functions of libibverbs that are used, with their types. The library
 // keeps old versions of most under the same names, for programs of before
-// 2007; IBVERBS_1.1 is the one that the headers mean.
-#define FUNCTIONS(X)                                               \
-	X(get_device_list, get_device_list_fn, 1)                  \
-	X(free_device_list, __typeof__(ibv_free_device_list), 1)   \
-	X(get_device_name, __typeof__(ibv_get_device_name), 1)     \
-	X(open_device, __typeof__(ibv_open_device), 1)             \
-	X(close_device, __typeof__(ibv_close_device), 1)           \
-	X(get_async_event, __typeof__(ibv_get_async_event), 1)     \
-	X(ack_async_event, __typeof__(ibv_ack_async_event), 1)     \
-	X(query_device, __typeof__(ibv_query_device), 1)           \
-	X(query_port, query_port_fn, 1)                            \
-	X(query_gid, __typeof__(ibv_query_gid), 1)                 \
-	X(alloc_pd, __typeof__(ibv_alloc_pd), 1)                   \
-	X(dealloc_pd, __typeof__(ibv_dealloc_pd), 1)               \
-	X(reg_mr, reg_mr_fn, 1)                                    \
-	X(dereg_mr, __typeof__(ibv_dereg_mr), 1)                   \
-	X(create_comp_channel, __typeof__(ibv_create_comp_channel), 1)   \
-	X(destroy_comp_channel, __typeof__(ibv_destroy_comp_channel), 1) \
-	X(create_cq, __typeof__(ibv_create_cq), 1)                 \
-	X(resize_cq, __typeof__(ibv_resize_cq), 1)                 \
-	X(destroy_cq, __typeof__(ibv_destroy_cq), 1)               \
-	X(get_cq_event, __typeof__(ibv_get_cq_event), 1)           \
-	X(ack_cq_events, __typeof__(ibv_ack_cq_events), 1)         \
-	X(create_srq, __typeof__(ibv_create_srq), 1)               \
-	X(modify_srq, __typeof__(ibv_modify_srq), 1)               \
-	X(query_srq, __typeof__(ibv_query_srq), 1)                 \
-	X(destroy_srq, __typeof__(ibv_destroy_srq), 1)             \
-	X(create_qp, __typeof__(ibv_create_qp), 1)                 \
-	X(modify_qp, __typeof__(ibv_modify_qp), 1)                 \
-	X(query_qp, __typeof__(ibv_query_qp), 1)                   \
-	X(destroy_qp, __typeof__(ibv_destroy_qp), 1)               \
-	X(create_ah, __typeof__(ibv_create_ah), 1)                 \
-	X(destroy_ah, __typeof__(ibv_destroy_ah), 1)               \
-	X(rereg_mr, __typeof__(ibv_rereg_mr), 0)                   \
-	X(reg_mr_iova, reg_mr_iova_fn, 0)                          \
-	X(reg_mr_iova2, reg_mr_iova2_fn, 0)                        \
-	X(reg_dmabuf_mr, reg_dmabuf_mr_fn, 0)
+// 2007; IBVERBS_1.1 is the one that abi.h means.
+#define FUNCTIONS(X)               \
+	X(get_device_list, 1)       \
+	X(free_device_list, 1)      \
+	X(get_device_name, 1)       \
+	X(open_device, 1)           \
+	X(close_device, 1)          \
+	X(get_async_event, 1)       \
+	X(ack_async_event, 1)       \
+	X(query_device, 1)          \
+	X(query_port, 1)            \
+	X(query_gid, 1)             \
+	X(alloc_pd, 1)              \
+	X(dealloc_pd, 1)            \
+	X(reg_mr, 1)                \
+	X(dereg_mr, 1)              \
+	X(create_comp_channel, 1)   \
+	X(destroy_comp_channel, 1)  \
+	X(create_cq, 1)             \
+	X(resize_cq, 1)             \
+	X(destroy_cq, 1)            \
+	X(get_cq_event, 1)          \
+	X(ack_cq_events, 1)         \
+	X(create_srq, 1)            \
+	X(modify_srq, 1)            \
+	X(query_srq, 1)             \
+	X(destroy_srq, 1)           \
+	X(create_qp, 1)             \
+	X(modify_qp, 1)             \
+	X(query_qp, 1)              \
+	X(destroy_qp, 1)            \
+	X(create_ah, 1)             \
+	X(destroy_ah, 1)            \
+	X(rereg_mr, 0)              \
+	X(reg_mr_iova, 0)           \
+	X(reg_mr_iova2, 0)          \
+	X(reg_dmabuf_mr, 0)
 
 enum {
-#define INDEX(name, type, required) FN_##name,
+#define INDEX(name, required) FN_##name,
 	FUNCTIONS(INDEX)
 #undef INDEX
 	FN_COUNT
 };
 _Static_assert(FN_COUNT <= sizeof((gv_lib){0}.fn) / sizeof(uintptr_t), "gv_lib has too few places");
 
-#define TYPEDEF(name, type, required) typedef type name##_type;
-FUNCTIONS(TYPEDEF)
-#undef TYPEDEF
-
 // LIB(name) is the function ibv_name of the library lib.
-#define LIB(name) ((name##_type *)lib->fn[FN_##name])
+#define LIB(name) ((__typeof__(ibv_##name) *)lib->fn[FN_##name])
 
-// What Go writes and reads of the verbs' own structures, see wire_unsafe.go.
+// What Go writes and reads of the verbs' own structures, see wire_unsafe.go: as they
+// are on a 64-bit machine.
+#ifdef __LP64__
 _Static_assert(sizeof(struct ibv_sge) == 16, "ibv_sge");
 _Static_assert(sizeof(struct ibv_recv_wr) == 32 && offsetof(struct ibv_recv_wr, num_sge) == 24, "ibv_recv_wr");
 _Static_assert(sizeof(struct ibv_send_wr) == 128 && offsetof(struct ibv_send_wr, opcode) == 28 &&
@@ -122,15 +83,26 @@ _Static_assert(sizeof(struct ibv_send_wr) == 128 && offsetof(struct ibv_send_wr,
 	offsetof(struct ibv_send_wr, bind_mw.bind_info.mw_access_flags) == 120, "ibv_send_wr");
 _Static_assert(sizeof(struct ibv_wc) == 48 && offsetof(struct ibv_wc, wc_flags) == 36, "ibv_wc");
 _Static_assert(sizeof(struct ibv_async_event) <= 24, "ibv_async_event");
+#endif
 
 int gv_open(const char *path, gv_lib *lib, char *err, size_t size) {
+#ifndef __LP64__
+	snprintf(err, size, "this program was built for a 32-bit machine");
+	return ENOENT;
+#endif
 	void *so = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	if (so == NULL) {
 		snprintf(err, size, "%s", dlerror());
 		return ENOENT;
 	}
+	// IBVERBS_1.0 alone is a library of before 2007, with other structures.
+	if (dlvsym(so, "ibv_open_device", "IBVERBS_1.1") == NULL && dlvsym(so, "ibv_open_device", "IBVERBS_1.0") != NULL) {
+		snprintf(err, size, "%s has the interface IBVERBS_1.0, want IBVERBS_1.1", path);
+		dlclose(so);
+		return ENOENT;
+	}
 	lib->so = (uintptr_t)so;
-#define FIND(name, type, required)                                                       \
+#define FIND(name, required)                                                       \
 	lib->fn[FN_##name] = (uintptr_t)dlvsym(so, "ibv_" #name, "IBVERBS_1.1");         \
 	if (lib->fn[FN_##name] == 0)                                                     \
 		lib->fn[FN_##name] = (uintptr_t)dlsym(so, "ibv_" #name);                 \
@@ -234,7 +206,7 @@ int gv_query_port(const gv_lib *lib, gv_handle handle, uint8_t port, gv_port_att
 	struct ibv_port_attr a;
 	memset(&a, 0, sizeof a);
 	struct verbs_context *vctx = verbs_get_ctx_op(ctx, query_port);
-	int rc = vctx != NULL ? vctx->query_port(ctx, port, &a, sizeof a) : LIB(query_port)(ctx, port, &a);
+	int rc = vctx != NULL ? vctx->query_port(ctx, port, &a, sizeof a) : LIB(query_port)(ctx, port, (void *)&a);
 	if (rc != 0)
 		return error_of(rc);
 	*out = (gv_port_attr){
@@ -366,8 +338,11 @@ int gv_advise_mr(gv_handle handle, int advice, uint32_t flags, void *sgl, uint32
 }
 
 int gv_alloc_mw(gv_handle pd, int type, gv_handle *out, uint32_t *rkey) {
+	struct ibv_pd *of = (struct ibv_pd *)pd;
+	if (OPS(of).alloc_mw == NULL)
+		return EOPNOTSUPP;
 	errno = 0;
-	struct ibv_mw *mw = ibv_alloc_mw((struct ibv_pd *)pd, type);
+	struct ibv_mw *mw = OPS(of).alloc_mw(of, type);
 	if (mw == NULL)
 		return why();
 	*out = (gv_handle)mw;
@@ -375,7 +350,10 @@ int gv_alloc_mw(gv_handle pd, int type, gv_handle *out, uint32_t *rkey) {
 	return 0;
 }
 
-int gv_dealloc_mw(gv_handle mw) { return error_of(ibv_dealloc_mw((struct ibv_mw *)mw)); }
+int gv_dealloc_mw(gv_handle handle) {
+	struct ibv_mw *mw = (struct ibv_mw *)handle;
+	return error_of(OPS(mw).dealloc_mw(mw));
+}
 
 // A window of type 2 has the key of its last bind by the program's hand: drivers
 // find it by that key at the next one.
@@ -390,12 +368,17 @@ int gv_bind_mw(gv_handle qp, gv_handle handle, const gv_bind *b, uint32_t *rkey)
 		.wr_id = b->wr_id, .send_flags = b->send_flags,
 		.bind_info = {(struct ibv_mr *)b->mr, b->addr, b->length, b->access},
 	};
+	// What libibverbs itself asks for.
+	if (mw->type != IBV_MW_TYPE_1 || (b->mr == 0 && (b->addr != 0 || b->length != 0)))
+		return EINVAL;
+	if (b->mr != 0 && ((struct ibv_mr *)b->mr)->pd != mw->pd)
+		return EPERM;
 	// librxe reads the lkey of the region that an unbinding does not have; its
 	// kernel half takes key 0 for none.
 	struct ibv_mr none = {.context = mw->context, .pd = mw->pd};
 	if (b->mr == 0 && b->stand_in)
 		bind.bind_info.mr = &none;
-	int rc = error_of(ibv_bind_mw((struct ibv_qp *)qp, mw, &bind));
+	int rc = error_of(OPS(mw).bind_mw((struct ibv_qp *)qp, mw, &bind));
 	*rkey = mw->rkey;
 	return rc;
 }
@@ -471,7 +454,7 @@ int gv_create_cq(const gv_lib *lib, gv_handle handle, gv_cq_init *init) {
 			attr.flags |= IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
 		}
 		struct ibv_cq_ex *ex = vctx->create_cq_ex(ctx, &attr);
-		cq = ex == NULL ? NULL : ibv_cq_ex_to_cq(ex);
+		cq = (struct ibv_cq *)ex; // which begins as one
 	}
 	if (cq == NULL)
 		return why();
@@ -487,8 +470,9 @@ int gv_resize_cq(const gv_lib *lib, gv_handle handle, int *cqe) {
 	return rc;
 }
 
-int gv_req_notify_cq(gv_handle cq, int solicited) {
-	return error_of(ibv_req_notify_cq((struct ibv_cq *)cq, solicited));
+int gv_req_notify_cq(gv_handle handle, int solicited) {
+	struct ibv_cq *cq = (struct ibv_cq *)handle;
+	return error_of(OPS(cq).req_notify_cq(cq, solicited));
 }
 
 int gv_destroy_cq(const gv_lib *lib, gv_handle cq) {
@@ -549,12 +533,19 @@ int gv_open_xrcd(gv_handle ctx, int fd, int oflags, gv_handle *out) {
 	struct ibv_xrcd_init_attr attr = {
 		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, .fd = fd, .oflags = oflags,
 	};
+	struct verbs_context *vctx = verbs_get_ctx_op((struct ibv_context *)ctx, open_xrcd);
+	if (vctx == NULL)
+		return EOPNOTSUPP;
 	errno = 0;
-	*out = (gv_handle)ibv_open_xrcd((struct ibv_context *)ctx, &attr);
+	*out = (gv_handle)vctx->open_xrcd((struct ibv_context *)ctx, &attr);
 	return *out == 0 ? why() : 0;
 }
 
-int gv_close_xrcd(gv_handle xrcd) { return error_of(ibv_close_xrcd((struct ibv_xrcd *)xrcd)); }
+int gv_close_xrcd(gv_handle handle) {
+	struct ibv_xrcd *xrcd = (struct ibv_xrcd *)handle;
+	struct verbs_context *vctx = verbs_get_ctx_op(xrcd->context, close_xrcd);
+	return vctx == NULL ? EOPNOTSUPP : error_of(vctx->close_xrcd(xrcd));
+}
 
 int gv_create_qp(const gv_lib *lib, gv_handle handle, gv_qp_init *init) {
 	struct ibv_context *ctx = (struct ibv_context *)handle;
@@ -600,8 +591,11 @@ int gv_open_qp(gv_handle ctx, uint32_t num, gv_handle xrcd, gv_handle *out) {
 		.comp_mask = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE,
 		.qp_num = num, .xrcd = (struct ibv_xrcd *)xrcd, .qp_type = IBV_QPT_XRC_RECV,
 	};
+	struct verbs_context *vctx = verbs_get_ctx_op((struct ibv_context *)ctx, open_qp);
+	if (vctx == NULL)
+		return EOPNOTSUPP;
 	errno = 0;
-	*out = (gv_handle)ibv_open_qp((struct ibv_context *)ctx, &attr);
+	*out = (gv_handle)vctx->open_qp((struct ibv_context *)ctx, &attr);
 	return *out == 0 ? why() : 0;
 }
 
@@ -631,32 +625,36 @@ int gv_destroy_qp(const gv_lib *lib, gv_handle qp) {
 	return error_of(LIB(destroy_qp)((struct ibv_qp *)qp));
 }
 
-uint64_t gv_post_send(gv_handle qp, uintptr_t list, uint32_t n) {
+uint64_t gv_post_send(gv_handle handle, uintptr_t list, uint32_t n) {
+	struct ibv_qp *qp = (struct ibv_qp *)handle;
 	struct ibv_send_wr *bad = NULL;
-	int rc = ibv_post_send((struct ibv_qp *)qp, (struct ibv_send_wr *)list, &bad);
+	int rc = OPS(qp).post_send(qp, (struct ibv_send_wr *)list, &bad);
 	return result(rc, list, bad, sizeof *bad, n);
 }
 
-uint64_t gv_post_recv(gv_handle qp, uintptr_t list, uint32_t n) {
+uint64_t gv_post_recv(gv_handle handle, uintptr_t list, uint32_t n) {
+	struct ibv_qp *qp = (struct ibv_qp *)handle;
 	struct ibv_recv_wr *bad = NULL;
-	int rc = ibv_post_recv((struct ibv_qp *)qp, (struct ibv_recv_wr *)list, &bad);
+	int rc = OPS(qp).post_recv(qp, (struct ibv_recv_wr *)list, &bad);
 	return result(rc, list, bad, sizeof *bad, n);
 }
 
-uint64_t gv_post_srq_recv(gv_handle srq, uintptr_t list, uint32_t n) {
+uint64_t gv_post_srq_recv(gv_handle handle, uintptr_t list, uint32_t n) {
+	struct ibv_srq *srq = (struct ibv_srq *)handle;
 	struct ibv_recv_wr *bad = NULL;
-	int rc = ibv_post_srq_recv((struct ibv_srq *)srq, (struct ibv_recv_wr *)list, &bad);
+	int rc = OPS(srq).post_srq_recv(srq, (struct ibv_recv_wr *)list, &bad);
 	return result(rc, list, bad, sizeof *bad, n);
 }
 
-int gv_poll_cq(gv_handle cq, uintptr_t list, int n) {
-	return ibv_poll_cq((struct ibv_cq *)cq, n, (struct ibv_wc *)list);
+int gv_poll_cq(gv_handle handle, uintptr_t list, int n) {
+	struct ibv_cq *cq = (struct ibv_cq *)handle;
+	return OPS(cq).poll_cq(cq, n, (struct ibv_wc *)list);
 }
 
 int gv_poll_cq_ex(gv_handle handle, uintptr_t list, int n, int timestamps, int tags) {
 	struct ibv_cq_ex *cq = (struct ibv_cq_ex *)handle; // begins as struct ibv_cq
 	struct ibv_poll_cq_attr attr = {0};
-	int rc = ibv_start_poll(cq, &attr);
+	int rc = cq->start_poll(cq, &attr);
 	if (rc == ENOENT)
 		return 0;
 	int got = 0;
@@ -664,33 +662,31 @@ int gv_poll_cq_ex(gv_handle handle, uintptr_t list, int n, int timestamps, int t
 		gv_wc_ex *wc = (gv_wc_ex *)list + got++;
 		wc->wr_id = cq->wr_id;
 		wc->status = cq->status;
-		wc->vendor_err = ibv_wc_read_vendor_err(cq);
-		wc->qp_num = ibv_wc_read_qp_num(cq);
+		wc->vendor_err = cq->read_vendor_err(cq);
+		wc->qp_num = cq->read_qp_num(cq);
 		wc->opcode = wc->byte_len = wc->imm = wc->src_qp = wc->flags = 0;
 		wc->timestamp = wc->tag = wc->app_ctx = 0;
 		// A rendezvous that software has to finish tells of itself too.
 		if (cq->status == IBV_WC_SUCCESS || cq->status == IBV_WC_TM_RNDV_INCOMPLETE) {
-			wc->opcode = ibv_wc_read_opcode(cq);
-			wc->byte_len = ibv_wc_read_byte_len(cq);
-			wc->flags = ibv_wc_read_wc_flags(cq);
-			wc->imm = ibv_wc_read_imm_data(cq);
-			wc->src_qp = ibv_wc_read_src_qp(cq);
+			wc->opcode = cq->read_opcode(cq);
+			wc->byte_len = cq->read_byte_len(cq);
+			wc->flags = cq->read_wc_flags(cq);
+			wc->imm = cq->read_imm_data(cq);
+			wc->src_qp = cq->read_src_qp(cq);
 			if (timestamps)
-				wc->timestamp = ibv_wc_read_completion_ts(cq);
+				wc->timestamp = cq->read_completion_ts(cq);
 			if (tags && (wc->opcode == IBV_WC_TM_RECV || wc->opcode == IBV_WC_TM_NO_TAG)) {
 				struct ibv_wc_tm_info info = {0};
-				ibv_wc_read_tm_info(cq, &info);
+				cq->read_tm_info(cq, &info);
 				wc->tag = info.tag;
 				wc->app_ctx = info.priv;
 			}
 		}
 		if (got == n)
 			break;
-		rc = ibv_next_poll(cq);
+		rc = cq->next_poll(cq);
 	}
 	if (got > 0)
-		ibv_end_poll(cq);
+		cq->end_poll(cq);
 	return rc == 0 || rc == ENOENT ? got : -error_of(rc);
 }
-
-#endif

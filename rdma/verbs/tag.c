@@ -2,24 +2,8 @@
 
 #include "tag.h"
 
+#include "abi.h"
 #include "result.h"
-
-#if defined(__has_include) && defined(__LP64__) && !defined(GORUN_WITHOUT_VERBS)
-#if __has_include(<infiniband/verbs.h>)
-#define GORUN_HAVE_VERBS 1
-#endif
-#endif
-
-#ifndef GORUN_HAVE_VERBS
-
-#define STUB(name, params) int gv_##name params { return ENOSYS; }
-GV_TAG_FUNCTIONS(STUB)
-
-uint64_t gv_post_srq_ops(gv_handle srq, uintptr_t list, uint32_t n) { return packed(ENOSYS, 0); }
-
-#else
-
-#include <infiniband/verbs.h>
 
 int gv_create_tm_srq(gv_handle handle, gv_srq_init *init, uint32_t tags, uint32_t ops) {
 	struct ibv_context *ctx = (struct ibv_context *)handle;
@@ -68,5 +52,3 @@ uint64_t gv_post_srq_ops(gv_handle handle, uintptr_t list, uint32_t n) {
 		ops[i].handle = wrs[i].tm.handle;
 	return taken;
 }
-
-#endif

@@ -14,9 +14,9 @@ import (
 	"github.com/gorun-mpi/gorun/launcher/internal/stdio"
 )
 
-// frameMax bounds a frame: an environment and argument list of the largest size
-// that a kernel takes, and more than any piece of output.
-const frameMax = 16 << 20
+// frameMax bounds a frame: the longest line of a rank and what stands beside it, and
+// more than an environment and argument list of the largest size that a kernel takes.
+const frameMax = stdio.LineMax + 4<<20
 
 // order is what a controller sends: one of its fields.
 type order struct {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -30,6 +31,7 @@ type Link struct {
 	errors *os.File      // the agent's standard error
 	out    *outbox
 	told   Told
+	killed atomic.Bool // by Kill
 
 	readers sync.WaitGroup
 	tail    stdio.Tail // of errors; complete when readers are done
@@ -132,7 +134,13 @@ func (l *Link) Send(c host.Command) { _ = l.out.put(order{Command: &c}) }
 func (l *Link) Ping() { _ = l.out.put(order{Ping: true}) }
 
 // Kill ends the agent, and with it its ranks, without a word.
-func (l *Link) Kill() { _ = unix.Kill(l.pid, unix.SIGKILL) }
+func (l *Link) Kill() {
+	l.killed.Store(true)
+	_ = unix.Kill(l.pid, unix.SIGKILL)
+}
+
+// Killed tells whether Kill was called.
+func (l *Link) Killed() bool { return l.killed.Load() }
 
 // PID is the agent's process.
 func (l *Link) PID() int { return l.pid }

@@ -11,8 +11,10 @@
 // in the ledger, and after that every process whose environment holds the job's
 // marker. The second pass reaches what the first cannot: a process that made
 // itself a group or session of its own, and what a rank started in the moment
-// between its own start and its entry in the ledger. A process that has left
-// its group and cleared its environment, or that runs as another user, escapes.
+// between its own start and its entry in the ledger. Where there is a control group
+// (Disband) all that is in it goes too, whatever it has done to its group, session
+// and environment; without one a process that has left its group and cleared its
+// environment escapes, as does one that runs as another user.
 //
 // What is left of the job's files goes then: its directory, and of the files that
 // MPIs make in directories of all jobs those that nobody uses.
@@ -20,6 +22,21 @@
 // A starter that ends in order calls Release before the pipe closes, and the
 // guardian goes without a look at anything. One that knows that it may be killed
 // at any moment calls Strike instead, which leaves no moment without a guardian.
+//
+// # Two of them
+//
+// A guardian may be killed or stopped as well, and its starter with it. So a job
+// that lives for 5 ms has a second one, a fork of the first:
+//
+//	starter ==pipe==> first <==socket pair==> second
+//	   |                ^                        |
+//	   +----------------+-------- pipe ----------+
+//
+// The first works when the pipe ends. The second then has it continue, waits for its
+// end, which the socket tells, and does what is not done. While the starter lives, a
+// first that has died is replaced by the starter (FD, Replace) and a second by the
+// first; the second of a first that was replaced goes. Whoever kills the starter and
+// both guardians at once leaves what the kernel does not end with the starter.
 //
 // # Memory
 //
@@ -31,10 +48,11 @@
 //
 // # Blocking
 //
-// Start and Add do not block. Wait blocks until the guardian has gone, which
-// after Release is a matter of microseconds.
+// Start, Add and Replace do not block. Wait blocks until the guardian has gone, which
+// after Release is a matter of microseconds. One that was stopped is continued, and
+// one that does not go within 2 seconds, 10 after Strike, is killed.
 //
 // # Limits
 //
-// Linux only. A guardian that is itself killed protects nobody from then on.
+// Linux only.
 package guard

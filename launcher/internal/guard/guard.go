@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -21,6 +22,8 @@ const maxMarker = 128
 type Guard struct {
 	ledger *ledger
 	pid    int
+	watch  int          // pidfd; -1: this kernel has none
+	reader int          // reading end of the pipe, for the next guardian
 	pipe   int          // writing end; -1 once released
 	groups atomic.Int32 // entered
 }
@@ -40,14 +43,57 @@ func Start(marker string) (*Guard, error) {
 		l.free()
 		return nil, fmt.Errorf("guardian: %w", os.NewSyscallError("pipe2", err))
 	}
-	pid, err := fork(l, ends[0])
-	unix.Close(ends[0])
-	if err != nil {
+	g := &Guard{ledger: l, watch: -1, reader: ends[0], pipe: ends[1]}
+	if err := g.fork(0); err != nil {
+		unix.Close(ends[0])
 		unix.Close(ends[1])
 		l.free()
-		return nil, fmt.Errorf("guardian: %w", os.NewSyscallError("clone", err))
+		return nil, err
 	}
-	return &Guard{ledger: l, pid: pid, pipe: ends[1]}, nil
+	return g, nil
+}
+
+func (g *Guard) fork(era uint32) error {
+	pid, err := fork(g.ledger, g.reader, era)
+	if err != nil {
+		return fmt.Errorf("guardian: %w", os.NewSyscallError("clone", err))
+	}
+	g.pid = pid
+	if g.watch, err = unix.PidfdOpen(pid, 0); err != nil {
+		g.watch = -1
+	}
+	return nil
+}
+
+// FD becomes readable when the guardian dies, and then Replace should be called. It
+// is -1 where the kernel has no such descriptors, and another one after Replace.
+func (g *Guard) FD() int { return g.watch }
+
+// Replace makes a new guardian in the place of one that has died.
+func (g *Guard) Replace() error {
+	if g.pipe < 0 {
+		return nil
+	}
+	_, _ = unix.Wait4(g.pid, nil, unix.WALL|unix.WNOHANG, nil)
+	g.closeWatch()
+	era := atomic.LoadUint32(&g.ledger.era) + 1
+	if err := g.fork(era); err != nil {
+		g.pid = 0
+		return err
+	}
+	// The second of the one before goes when it sees this.
+	atomic.StoreUint32(&g.ledger.era, era)
+	return nil
+}
+
+// Released tells whether Release was called.
+func (g *Guard) Released() bool { return g.pipe < 0 }
+
+func (g *Guard) closeWatch() {
+	if g.watch >= 0 {
+		unix.Close(g.watch)
+		g.watch = -1
+	}
 }
 
 // PID is the guardian's process.
@@ -82,6 +128,21 @@ func (g *Guard) Remove(dir string) error {
 	return nil
 }
 
+// Disband has the guardian kill all in a control group, and remove it. Its directory
+// must be in the unified hierarchy and hold nobody else. Only the first call counts.
+func (g *Guard) Disband(dir string) error {
+	const kill = "/cgroup.kill"
+	if !filepath.IsAbs(dir) || filepath.Clean(dir) != dir || dir == "/" || len(dir)+len(kill) >= maxDir {
+		return fmt.Errorf("guardian: control group %q: want a clean absolute path of less than %d bytes", dir, maxDir-len(kill))
+	}
+	if atomic.LoadUint32(&g.ledger.grouped) == 0 {
+		copy(g.ledger.cgroup[:], dir)
+		copy(g.ledger.kill[:], dir+kill)
+		atomic.StoreUint32(&g.ledger.grouped, 1)
+	}
+	return nil
+}
+
 // Release tells the guardian to go and harm nobody. Wait must follow.
 func (g *Guard) Release() {
 	if g.pipe < 0 {
@@ -99,24 +160,59 @@ func (g *Guard) Strike() error {
 		unix.Close(g.pipe)
 		g.pipe = -1
 	}
-	return g.wait()
+	return g.wait(strikeLimit)
 }
 
 // Wait releases the guardian, waits until it is gone and frees the ledger.
 func (g *Guard) Wait() error {
 	g.Release()
-	return g.wait()
+	return g.wait(releaseLimit)
 }
 
-func (g *Guard) wait() error {
-	for {
+// How long a guardian may take to go, until it is killed. One that was stopped is
+// told to continue after stopLimit.
+const (
+	stopLimit    = 50 * time.Millisecond
+	releaseLimit = 2 * time.Second
+	strikeLimit  = 10 * time.Second
+	killLimit    = 2 * time.Second
+)
+
+func (g *Guard) wait(limit time.Duration) error {
+	defer g.ledger.free()
+	defer unix.Close(g.reader)
+	defer g.closeWatch()
+	if g.pid == 0 || g.ended(stopLimit) {
+		return nil
+	}
+	_ = unix.Kill(g.pid, unix.SIGCONT)
+	if g.ended(limit) {
+		return nil
+	}
+	_ = unix.Kill(g.pid, unix.SIGKILL)
+	if g.ended(killLimit) {
+		return fmt.Errorf("guardian: process %d did not go within %v and was killed", g.pid, limit)
+	}
+	return fmt.Errorf("guardian: process %d does not go, though it was killed", g.pid)
+}
+
+// ended waits for so long for the guardian's end, and reaps it.
+func (g *Guard) ended(limit time.Duration) bool {
+	for end := time.Now().Add(limit); ; {
+		if g.watch >= 0 {
+			ms := int(time.Until(end)/time.Millisecond) + 1
+			_, _ = unix.Poll([]unix.PollFd{{Fd: int32(g.watch), Events: unix.POLLIN}}, ms)
+		}
 		// Made without a signal for its parent, it is waited for by name only,
 		// with __WALL: no other wait of this process finds it.
-		_, err := unix.Wait4(g.pid, nil, unix.WALL, nil)
-		if err == unix.EINTR {
-			continue
+		pid, err := unix.Wait4(g.pid, nil, unix.WALL|unix.WNOHANG, nil)
+		switch {
+		case pid == g.pid || err == unix.ECHILD:
+			return true
+		case !time.Now().Before(end):
+			return false
+		case g.watch < 0:
+			time.Sleep(time.Millisecond)
 		}
-		g.ledger.free()
-		return os.NewSyscallError("wait4", err)
 	}
 }

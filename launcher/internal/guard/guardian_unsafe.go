@@ -2,6 +2,7 @@ package guard
 
 import (
 	"runtime"
+	"sync/atomic"
 	"syscall"
 	"unsafe"
 
@@ -13,6 +14,8 @@ import (
 // made after the fork. Pages that are never touched take no memory.
 type ledger struct {
 	released uint32
+	done     uint32 // what there was to do has been done
+	era      uint32 // how often the guardian was replaced, once the new one is there
 	length   uint32 // of marker, with the zero byte after it
 	marker   [maxMarker + 1]byte
 	proc     [8]byte  // "/proc"
@@ -22,6 +25,10 @@ type ledger struct {
 	environ  [64 << 10]byte
 	named    uint32       // dir holds a path
 	dir      [maxDir]byte // to be removed, ended by a zero byte
+	grouped  uint32       // cgroup and kill hold paths
+	cgroup   [maxDir]byte // a control group that holds nobody but the guarded
+	kill     [maxDir]byte // the file in it that kills them
+	one      [2]byte      // what is written there
 	left     leftovers
 	groups   [MaxGroups]int32
 }
@@ -40,6 +47,7 @@ func newLedger(marker string) (*ledger, error) {
 	copy(l.proc[:], "/proc")
 	copy(l.path[:], "/proc/")
 	copy(l.name[:], "gorun-guardian")
+	copy(l.one[:], "1")
 	l.left.since = now()
 	return l, nil
 }
@@ -72,7 +80,7 @@ func (l *ledger) free() {
 //
 // The flags ask for no signal when the child ends, so that it disturbs neither
 // os/exec nor signal.Notify in this process.
-func fork(l *ledger, pipe int) (pid int, err error) {
+func fork(l *ledger, pipe int, era uint32) (pid int, err error) {
 	var all, before unix.Sigset_t
 	for i := range all.Val {
 		all.Val[i] = ^all.Val[i]
@@ -85,7 +93,7 @@ func fork(l *ledger, pipe int) (pid int, err error) {
 	// From here to the clone nothing can take the room away again: that would
 	// need a point of preemption.
 	grow()
-	r, errno := clone(l, uintptr(pipe), guardian, sweep, remove, claim)
+	r, errno := clone(l, uintptr(pipe), &roles{era, guardian, second, clean, sweep, remove, claim, disband})
 	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil); err != nil {
 		return 0, err
 	}
@@ -103,19 +111,29 @@ func grow() byte {
 	return room[unix.Getpid()&1]
 }
 
-// clone returns in the starter only; child is guardian, look is sweep, tidy is
-// remove and take is claim.
+// roles are the larger parts of a guardian, which are called through here.
+type roles struct {
+	era     uint32 // its own; not shared
+	first   func(*ledger, uintptr, *roles)
+	second  func(l *ledger, pipe, mate, first uintptr, r *roles)
+	clean   func(*ledger, *roles)
+	sweep   func(*ledger) bool
+	remove  func(l *ledger, path uintptr, full syscall.Errno) bool
+	claim   func(*ledger) bool
+	disband func(*ledger, *roles)
+}
+
+// clone returns in the starter only.
 //
 //go:noinline
 //go:nosplit
 //go:norace
-func clone(l *ledger, pipe uintptr, child func(*ledger, uintptr, func(*ledger) bool, func(*ledger), func(*ledger) bool),
-	look func(*ledger) bool, tidy func(*ledger), take func(*ledger) bool) (uintptr, syscall.Errno) {
+func clone(l *ledger, pipe uintptr, r *roles) (uintptr, syscall.Errno) {
 	pid, _, errno := syscall.RawSyscall6(syscall.SYS_CLONE, 0, 0, 0, 0, 0, 0)
 	if errno != 0 || pid != 0 {
 		return pid, errno
 	}
-	child(l, pipe, look, tidy, take)
+	r.first(l, pipe, r)
 	return 0, 0
 }
 
@@ -129,48 +147,204 @@ const (
 	claimLimit = 20   // passes over files that somebody uses
 )
 
-// guardian is the child's life. It does not return.
+// The two guardians. A job that is over sooner than secondAfter has one.
+const (
+	secondAfter = 5e6  // ns
+	firstLimit  = 10e9 // ns that the second gives the first to do its work
+	lookEvery   = 10e6 // ns, at whether a first that died was replaced
+	lookLimit   = 1000 // looks
+)
+
+// pollFD is struct pollfd.
+type pollFD struct {
+	fd              int32
+	events, revents int16
+}
+
+// poll waits until one of two descriptors is ready or has ended, or for so many
+// nanoseconds if they are not negative, and tells which. A descriptor below 0 is
+// never ready.
 //
 //go:noinline
 //go:nosplit
 //go:norace
-func guardian(l *ledger, pipe uintptr, look func(*ledger) bool, tidy func(*ledger), take func(*ledger) bool) {
+func poll(a, b uintptr, ns int64) (isA, isB bool) {
+	fds := [2]pollFD{{int32(a), unix.POLLIN, 0}, {int32(b), unix.POLLIN, 0}}
+	limit := syscall.Timespec{Sec: ns / 1e9, Nsec: ns % 1e9}
+	timeout := uintptr(unsafe.Pointer(&limit))
+	if ns < 0 {
+		timeout = 0
+	}
+	_, _, errno := syscall.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&fds)), 2, timeout, 0, 0, 0)
+	if errno != 0 && errno != syscall.EINTR {
+		return true, false // it cannot watch, so it acts
+	}
+	return fds[0].revents != 0, fds[1].revents != 0
+}
+
+const nobody = ^uintptr(0) // no descriptor, -1
+
+// guardian is the life of the first. It does not return.
+//
+//go:noinline
+//go:nosplit
+//go:norace
+func guardian(l *ledger, pipe uintptr, r *roles) {
 	syscall.RawSyscall(syscall.SYS_SETSID, 0, 0, 0)
 	syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_SET_NAME, uintptr(unsafe.Pointer(&l.name)), 0)
 	closeAllBut(pipe)
 	// No directory is kept busy by it: /proc is where it may have to look.
 	syscall.RawSyscall(syscall.SYS_CHDIR, uintptr(unsafe.Pointer(&l.proc)), 0, 0)
+	mate, mates := nobody, uintptr(0) // descriptor and process of the second
 	for {
-		n, _, errno := syscall.RawSyscall(syscall.SYS_READ, pipe, uintptr(unsafe.Pointer(&l.dirents)), 1)
-		if n == 0 || errno != 0 && errno != syscall.EINTR {
+		wait := int64(secondAfter)
+		if mate != nobody {
+			wait = -1
+		}
+		over, lost := poll(pipe, mate, wait)
+		if over {
 			break
 		}
+		if lost {
+			syscall.RawSyscall(syscall.SYS_CLOSE, mate, 0, 0)
+			syscall.RawSyscall6(syscall.SYS_WAIT4, mates, 0, unix.WALL, 0, 0, 0)
+			mate, mates = nobody, 0
+		}
+		if mate != nobody {
+			continue
+		}
+		var pair [2]int32
+		if _, _, errno := syscall.RawSyscall6(unix.SYS_SOCKETPAIR, unix.AF_UNIX, unix.SOCK_STREAM, 0, uintptr(unsafe.Pointer(&pair)), 0, 0); errno != 0 {
+			continue
+		}
+		self, _, _ := syscall.RawSyscall(syscall.SYS_GETPID, 0, 0, 0)
+		pid, _, errno := syscall.RawSyscall6(syscall.SYS_CLONE, 0, 0, 0, 0, 0, 0)
+		if errno == 0 && pid == 0 {
+			syscall.RawSyscall(syscall.SYS_CLOSE, uintptr(pair[0]), 0, 0)
+			r.second(l, pipe, uintptr(pair[1]), self, r)
+		}
+		syscall.RawSyscall(syscall.SYS_CLOSE, uintptr(pair[1]), 0, 0)
+		if errno != 0 {
+			syscall.RawSyscall(syscall.SYS_CLOSE, uintptr(pair[0]), 0, 0)
+			continue
+		}
+		mate, mates = uintptr(pair[0]), pid
 	}
-	// A plain load: the starter has gone, or stored before it closed the pipe.
+	// Plain accesses: the starter has gone, or stored before it closed the pipe, and
+	// the second waits for this process's end.
 	if l.released == 0 {
-		// An entry may be reserved and not yet made, so all are looked at.
-		for i := range l.groups {
-			if g := l.groups[i]; g > 1 {
-				syscall.RawSyscall(syscall.SYS_KILL, uintptr(-g), uintptr(syscall.SIGKILL), 0)
-			}
+		r.clean(l, r)
+		l.done = 1
+	}
+	if mates != 0 {
+		syscall.RawSyscall(syscall.SYS_KILL, mates, uintptr(syscall.SIGKILL), 0)
+		syscall.RawSyscall6(syscall.SYS_WAIT4, mates, 0, unix.WALL, 0, 0, 0)
+	}
+	exit()
+}
+
+// second is the life of the second, which does the work if the first does not. first
+// is that process, and mate ends with it.
+//
+//go:noinline
+//go:nosplit
+//go:norace
+func second(l *ledger, pipe, mate, first uintptr, r *roles) {
+	syscall.RawSyscall(syscall.SYS_SETSID, 0, 0, 0)
+	for looks := 0; ; {
+		wait := int64(-1)
+		if mate == nobody && looks < lookLimit {
+			wait, looks = lookEvery, looks+1
 		}
-		pause := syscall.Timespec{Nsec: sweepPause}
-		quiet := 0
-		for i := 0; i < sweepLimit && quiet < sweepQuiet; i++ {
-			if quiet++; look(l) {
-				quiet = 0
-			}
-			syscall.RawSyscall(syscall.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&pause)), 0, 0)
+		over, lost := poll(pipe, mate, wait)
+		if over {
+			break
 		}
-		if l.named != 0 {
-			tidy(l) // nobody of the job is left to write there
+		if lost {
+			syscall.RawSyscall(syscall.SYS_CLOSE, mate, 0, 0)
+			mate = nobody
 		}
-		for i := 0; i < claimLimit && take(l); i++ {
-			syscall.RawSyscall(syscall.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&pause)), 0, 0)
+		if mate == nobody && int32(atomic.LoadUint32(&l.era)-r.era) > 0 {
+			exit() // the starter has made a new first, which has a second of its own
 		}
 	}
+	if l.released != 0 || int32(atomic.LoadUint32(&l.era)-r.era) > 0 {
+		exit()
+	}
+	if mate != nobody {
+		// One that is stopped goes on; one that does not is ended.
+		syscall.RawSyscall(syscall.SYS_KILL, first, uintptr(syscall.SIGCONT), 0)
+		if _, gone := poll(nobody, mate, firstLimit); !gone {
+			syscall.RawSyscall(syscall.SYS_KILL, first, uintptr(syscall.SIGKILL), 0)
+			poll(nobody, mate, firstLimit)
+		}
+	}
+	if l.done == 0 {
+		r.clean(l, r)
+		l.done = 1
+	}
+	exit()
+}
+
+//go:nosplit
+//go:norace
+func exit() {
 	for {
 		syscall.RawSyscall(syscall.SYS_EXIT_GROUP, 0, 0, 0)
+	}
+}
+
+// clean ends what is guarded, and removes what it leaves.
+//
+//go:noinline
+//go:nosplit
+//go:norace
+func clean(l *ledger, r *roles) {
+	// An entry may be reserved and not yet made, so all are looked at.
+	for i := range l.groups {
+		if g := l.groups[i]; g > 1 {
+			syscall.RawSyscall(syscall.SYS_KILL, uintptr(-g), uintptr(syscall.SIGKILL), 0)
+		}
+	}
+	if l.grouped != 0 {
+		r.disband(l, r)
+	}
+	pause := syscall.Timespec{Nsec: sweepPause}
+	quiet := 0
+	for i := 0; i < sweepLimit && quiet < sweepQuiet; i++ {
+		if quiet++; r.sweep(l) {
+			quiet = 0
+		}
+		syscall.RawSyscall(syscall.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&pause)), 0, 0)
+	}
+	if l.named != 0 {
+		r.remove(l, uintptr(unsafe.Pointer(&l.dir)), syscall.ENOTEMPTY) // nobody of the job is left to write there
+	}
+	for i := 0; i < claimLimit && r.claim(l); i++ {
+		syscall.RawSyscall(syscall.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&pause)), 0, 0)
+	}
+}
+
+// disband kills all in the control group, and in those below it, and removes them
+// when the processes are gone.
+//
+//go:noinline
+//go:nosplit
+//go:norace
+func disband(l *ledger, r *roles) {
+	here := ^uintptr(99) // AT_FDCWD, -100
+	pause := syscall.Timespec{Nsec: sweepPause}
+	for i := 0; i < sweepLimit; i++ {
+		fd, _, errno := syscall.RawSyscall6(syscall.SYS_OPENAT, here, uintptr(unsafe.Pointer(&l.kill)), syscall.O_WRONLY|syscall.O_CLOEXEC, 0, 0, 0)
+		if errno != 0 {
+			return // it is gone
+		}
+		syscall.RawSyscall(syscall.SYS_WRITE, fd, uintptr(unsafe.Pointer(&l.one)), 1)
+		syscall.RawSyscall(syscall.SYS_CLOSE, fd, 0, 0)
+		if r.remove(l, uintptr(unsafe.Pointer(&l.cgroup)), syscall.EBUSY) {
+			return
+		}
+		syscall.RawSyscall(syscall.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&pause)), 0, 0)
 	}
 }
 
@@ -307,25 +481,27 @@ func (l *ledger) search(n uintptr) bool {
 	return false
 }
 
-// remove removes the directory and all in it. A directory is emptied from the
-// bottom: each pass goes down to the first one that has none in it and unlinks
-// what it meets on the way, until the top is gone or a pass achieves nothing.
+// remove removes the directory at a path and all in it, and tells whether it is
+// gone. full is the error of one that is not empty: control groups have another. A
+// directory is emptied from the bottom: each pass goes down to the first one that has
+// none in it and unlinks what it meets on the way, until the top is gone or a pass
+// achieves nothing.
 // Links are unlinked, never followed. What other guardians remove at the same
 // time is no error.
 //
 //go:noinline
 //go:nosplit
 //go:norace
-func remove(l *ledger) {
+func remove(l *ledger, path uintptr, full syscall.Errno) (gone bool) {
 	const open = syscall.O_RDONLY | syscall.O_CLOEXEC | syscall.O_DIRECTORY | syscall.O_NOFOLLOW
 	here := ^uintptr(99) // AT_FDCWD, -100
 	for achieved := true; achieved; {
 		achieved = false
-		_, _, errno := syscall.RawSyscall(syscall.SYS_UNLINKAT, here, uintptr(unsafe.Pointer(&l.dir)), unix.AT_REMOVEDIR)
+		_, _, errno := syscall.RawSyscall(syscall.SYS_UNLINKAT, here, path, unix.AT_REMOVEDIR)
 		if errno == 0 || errno == syscall.ENOENT {
-			return
+			return true
 		}
-		dir, _, errno := syscall.RawSyscall6(syscall.SYS_OPENAT, here, uintptr(unsafe.Pointer(&l.dir)), open, 0, 0, 0)
+		dir, _, errno := syscall.RawSyscall6(syscall.SYS_OPENAT, here, path, open, 0, 0, 0)
 		for errno == 0 {
 			n, _, err := syscall.RawSyscall(syscall.SYS_GETDENTS64, dir, uintptr(unsafe.Pointer(&l.dirents)), unsafe.Sizeof(l.dirents))
 			if err != 0 || n == 0 || n > unsafe.Sizeof(l.dirents) {
@@ -351,7 +527,7 @@ func remove(l *ledger) {
 				if err == 0 {
 					achieved = true
 				}
-				if err != syscall.ENOTEMPTY && err != syscall.EEXIST {
+				if err != full && (err != syscall.EEXIST || full != syscall.ENOTEMPTY) {
 					continue
 				}
 				if below, _, err := syscall.RawSyscall6(syscall.SYS_OPENAT, dir, name, open, 0, 0, 0); err == 0 {
@@ -362,4 +538,5 @@ func remove(l *ledger) {
 			}
 		}
 	}
+	return false
 }

@@ -46,6 +46,7 @@ type mpiLibrary struct {
 var mpiLibraries = [...]mpiLibrary{
 	{"mca_pml_", "Open MPI", true},
 	{"mca_btl_", "Open MPI", true},
+	{"sm_segment.", "Open MPI", true}, // since 5.0 all else is part of its library
 	{"libuct_", "MPI", true},
 	{"libmpich.so", "MPICH", false},
 	{"libmpichcxx.so", "MPICH", false},

@@ -21,6 +21,7 @@ func TestFindMPI(t *testing.T) {
 		{"nothing", "7f00-7f01 r-xp 0 0:0 1 /usr/lib/libc.so.6\n7f00-7f01 rw-p 0 0:0 0 [stack]\n7ff0-7ff1 rw-p 0\n", "", false},
 		{"linked", "7f00-7f01 r-xp 0 0:0 1 /usr/lib/libmpi.so.40.30.4\n", "Open MPI", false},
 		{"initialised", "1 /usr/lib/libmpi.so.40.30.4\n1 /usr/lib/openmpi3/mca_pml_ob1.so\n", "Open MPI", true},
+		{"initialised, 5.0", "1 /usr/lib/libmpi.so.40.40.7\n1 /dev/shm/sm_segment.a.0.e9980000.0\n", "Open MPI", true},
 		{"mpich", "1 /usr/lib/libmpich.so.12.1.0\n1 /usr/lib/libc.so.6", "MPICH", false},
 		{"mpich initialised", "1 /usr/lib/libmpich.so.12\n1 /usr/lib/ucx/libuct_cma.so.0\n", "MPI", true},
 		{"abi", "1 /x/libmpi_abi.so.0\n", "MPI", false},

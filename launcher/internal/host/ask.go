@@ -69,6 +69,6 @@ func (h *Host) answered(rank int, r *Reply) {
 		h.apply(e, e.NameDone(rank, *r.Name))
 	case r.Spawn != nil:
 		e := h.engine(h.spec.local(rank))
-		h.apply(e, e.SpawnDone(rank, pmi.SpawnAnswer{Err: r.Spawn.Err, Codes: r.Spawn.Codes}))
+		h.apply(e, e.SpawnDone(rank, pmi.SpawnAnswer{Err: r.Spawn.Err, Codes: r.Spawn.Codes, Job: spaceName(r.Spawn.Job)}))
 	}
 }

@@ -2,7 +2,9 @@ package host
 
 import (
 	"errors"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -17,6 +19,109 @@ type ending struct {
 	begun bool
 	next  time.Time // when the next signal is due; zero: none
 	kill  time.Time // when that is KILL
+
+	// wished: the ranks are to be ended with signal, when none of them is on its
+	// way out, or at until.
+	wished bool
+	signal syscall.Signal
+	until  time.Time
+}
+
+// A failure that follows from another may be reported first, by another host. So a
+// host that is told to end its ranks lets those end first that are doing so by
+// themselves, for so long, and looks whether they have so often. It usually finds
+// none.
+const (
+	heedLimit = 100 * time.Millisecond
+	heedEvery = time.Millisecond
+)
+
+// endRanks ends the ranks with a signal, after those that are on their way out if
+// they are to be heeded. While ranks are being started none is waited for.
+func (h *Host) endRanks(sig syscall.Signal, heed bool) {
+	if !heed || !h.complete || h.ending.begun || !h.anyLeaves() {
+		h.beginEnding(sig)
+		return
+	}
+	if e := &h.ending; !e.wished {
+		e.wished, e.signal, e.until = true, sig, time.Now().Add(heedLimit)
+	}
+}
+
+// heedOnTime begins the ending that was put off.
+func (h *Host) heedOnTime(now time.Time) {
+	if e := &h.ending; e.wished && (!now.Before(e.until) || !h.anyLeaves()) {
+		h.beginEnding(e.signal)
+	}
+}
+
+// anyLeaves tells whether a rank is on its way out.
+func (h *Host) anyLeaves() bool {
+	for _, r := range h.up() {
+		if !r.gone && leaves(r.pid, looksDepth) {
+			return true
+		}
+	}
+	return false
+}
+
+// leaves tells whether a process is on its way out, or soon may be, since one below
+// it is: a shell's program. Connections of a process are closed before it is seen
+// to have ended.
+func leaves(pid, depth int) bool {
+	if exits(pid) {
+		return true
+	}
+	if depth == 1 {
+		return false
+	}
+	proc := strconv.Itoa(pid)
+	children, _ := os.ReadFile("/proc/" + proc + "/task/" + proc + "/children")
+	for i, f := range strings.Fields(string(children)) {
+		if child, err := strconv.Atoi(f); err == nil && i < looksWidth && leaves(child, depth-1) {
+			return true
+		}
+	}
+	return false
+}
+
+// exits tells whether all threads of a process have ended or cannot but end: nothing
+// that is done to it now is why.
+func exits(pid int) bool {
+	dir := "/proc/" + strconv.Itoa(pid)
+	if !exiting(dir) {
+		return false
+	}
+	tasks, _ := os.ReadDir(dir + "/task")
+	for _, t := range tasks {
+		if !exiting(dir + "/task/" + t.Name()) {
+			return false
+		}
+	}
+	return true
+}
+
+// exiting tells it of the thread with a directory in /proc. One that has yet to see
+// that its process ends has SIGKILL pending for itself, whatever the signal was.
+func exiting(dir string) bool {
+	text, err := os.ReadFile(dir + "/stat")
+	if err != nil {
+		return true // it has been waited for
+	}
+	if p, ok := parseProcess(string(text)); ok && p.exiting {
+		return true
+	}
+	text, _ = os.ReadFile(dir + "/status")
+	return killPending(string(text))
+}
+
+// killPending reads of a thread's status whether SIGKILL is pending for it. For its
+// process (ShdPnd) it never is: the kernel gives it to each thread.
+func killPending(status string) bool {
+	_, pending, _ := strings.Cut(status, "\nSigPnd:\t")
+	pending, _, _ = strings.Cut(pending, "\n")
+	set, _ := strconv.ParseUint(pending, 16, 64)
+	return set&(1<<(syscall.SIGKILL-1)) != 0
 }
 
 // beginEnding tells the ranks to end: with sig now, with TERM after half of the
@@ -25,6 +130,7 @@ func (h *Host) beginEnding(sig syscall.Signal) {
 	if h.ending.begun {
 		return
 	}
+	h.noteLeaving()
 	now := time.Now()
 	h.ending = ending{begun: true, next: now.Add(h.spec.Grace), kill: now.Add(h.spec.Grace)}
 	if sig != syscall.SIGTERM {
@@ -50,11 +156,21 @@ func (h *Host) endingOnTime(now time.Time) {
 }
 
 func (h *Host) killNow() {
-	h.ending.begun = true
-	h.ending.next = time.Time{}
+	if !h.ending.begun {
+		h.noteLeaving()
+	}
+	h.ending = ending{begun: true}
 	h.log("ranks are killed")
 	h.lookBeforeSignal()
 	h.killGroups()
+}
+
+// noteLeaving notes which ranks end by themselves: it comes before the first signal
+// to them.
+func (h *Host) noteLeaving() {
+	for _, r := range h.up() {
+		r.leaves = !r.gone && exits(r.pid)
+	}
 }
 
 // signalGroups signals the groups of all ranks, also of those that have ended:
@@ -94,20 +210,31 @@ func (h *Host) processEnded(local int) {
 	case !how.over:
 		return
 	}
+	// What it said last, as an abort, was before its end.
+	if h.port.door != nil && h.dials(local) && !r.heard {
+		if !r.hearing {
+			r.hearing = true
+			h.unwatch(&r.pidfd)
+			h.port.door.After(func() { h.mail.post(letter{local: local, heard: true}) })
+		}
+		return
+	}
+	if corrected, why := r.crashed(how); why != "" {
+		how, text = corrected, why
+	}
 	h.running--
 	h.unwatch(&r.pidfd)
-	// What it said last, as an abort, was before its end.
 	h.hearAll()
 	for h.receive(local) {
 	}
 	r.joined, r.finalized = h.met(local)
-	r.gone = true
+	r.gone, r.how = true, how
 	h.unwatch(&r.socket)
 	h.unhold(r)
 	h.segment.SetDead(local)
 
 	number := h.rankOf(local)
-	e := Event{Kind: Ended, Rank: number, PID: r.pid, Status: how.status, Signal: how.signal, Text: text, Told: h.ending.begun || h.quitting}
+	e := Event{Kind: Ended, Rank: number, PID: r.pid, Status: how.status, Signal: how.signal, Text: text, Told: (h.ending.begun || h.quitting) && !r.leaves}
 	e.Joined, e.Finalized = h.met(local)
 	if e.Finalized && !h.dials(local) && how.status == 128+int(unix.SIGPIPE) {
 		e.Text = "ended with status 141 after MPI_Finalize; if it ran a second MPI program there, that one finds its launcher with --pmi-port"
@@ -135,12 +262,26 @@ func (h *Host) processEnded(local int) {
 	}
 }
 
+// lastWords are the last lines that a rank has written to standard error; where it has
+// crashed, the reason in a line and the lines of the report that say where.
+func (r *rank) lastWords() (reason string, lines []string) {
+	tail := r.pipes[Stderr].tail
+	reason, lines, ends := tail.Crash()
+	// A report may be of something that the program has gone on after. Python ends with
+	// status 1, Go with 2 or by SIGABRT.
+	crashed := r.how.status == 1 || r.how.status == 2 || r.how.signal == syscall.SIGABRT
+	if ends && crashed || r.aborted && reason != "" {
+		return reason, lines
+	}
+	return "", tail.Lines()
+}
+
 // allEnded is called once, when the last rank has ended and no more will start:
 // what they left behind is killed, and there is nothing to guard any more.
 func (h *Host) allEnded() {
 	h.killGroups()
 	h.closeWorlds()
-	if !h.abandoned && (h.pmix == nil || h.pmix.Idle()) && h.left.files == nil && h.removeEmpty() {
+	if !h.abandoned && (h.pmix == nil || h.pmix.Idle()) && h.left.files == nil && h.removeEmpty() && h.removeEmptyGroup() {
 		h.guard.Release()
 	}
 	h.count()

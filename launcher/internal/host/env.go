@@ -23,7 +23,7 @@ func Marker(spec *Spec) string {
 // have left in the environment, which would lead a rank to the wrong server.
 var ours = map[string]bool{
 	"GORUN_JOB": true, "GORUN_HOST": true, "GORUN_HOST_INDEX": true, "GORUN_LOCAL_RANK": true, "GORUN_LOCAL_SIZE": true,
-	"GORUN_RESTART_COUNT": true, dirVar: true, "GORUN_SET": true, "GORUN_SEGMENT": true, "GORUN_CPUS": true, "GORUN_CPU_RANKS": true, "GORUN_EMULATE": true, "GORUN_PMI": true,
+	"GORUN_RESTART_COUNT": true, "GORUN_CONTINUOUS": true, dirVar: true, "GORUN_SET": true, "GORUN_SEGMENT": true, "GORUN_CPUS": true, "GORUN_CPU_RANKS": true, "GORUN_EMULATE": true, "GORUN_PMI": true,
 	"MPI_LOCALRANKID": true, "MPI_LOCALNRANKS": true, "HYDI_CONTROL_FD": true,
 	"OMPI_COMMAND": true, "OMPI_ARGV": true, "OMPI_FILE_LOCATION": true,
 	"OMPI_UNIVERSE_SIZE": true, "OMPI_NUM_APP_CTX": true, "OMPI_APP_CTX_NUM_PROCS": true, "OMPI_FIRST_RANKS": true, "OMPI_MCA_orte_local_daemon_uri": true,
@@ -99,7 +99,7 @@ type environment struct {
 	calm    []bool     // by program: its environment says nothing of how Open MPI waits
 }
 
-func newEnvironment(spec *Spec, cpus int, segment bool, dir string, server *sidecar.Server, ports []string) *environment {
+func newEnvironment(spec *Spec, cpus int, segment bool, dir string, server *sidecar.Server, ports []string, python string, files []string) *environment {
 	if cpus == 0 {
 		cpus = topo.CPUs()
 	}
@@ -118,6 +118,9 @@ func newEnvironment(spec *Spec, cpus int, segment bool, dir string, server *side
 	if spec.Attempt > 0 {
 		host = append(host, "GORUN_RESTART_COUNT="+strconv.Itoa(spec.Attempt-1))
 	}
+	if spec.Continuous {
+		host = append(host, "GORUN_CONTINUOUS=1")
+	}
 	if dir != "" {
 		host = append(host, dirVar+"="+dir)
 	}
@@ -133,6 +136,9 @@ func newEnvironment(spec *Spec, cpus int, segment bool, dir string, server *side
 	for _, r := range spec.Ranks {
 		if e.common[r.App] == nil {
 			user := Scrub(spec.Apps[r.App].Env)
+			if python != "" && isPython(&spec.Apps[r.App], files[r.App]) {
+				user = withPython(user, python)
+			}
 			e.common[r.App] = slices.Concat(host, commandVars(spec.Apps[r.App].Argv), directorySettings(dir, user), user)
 			e.meeting[r.App] = newMeeting(spec, user)
 			e.calm[r.App] = !slices.ContainsFunc(user, func(entry string) bool {

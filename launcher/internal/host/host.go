@@ -55,6 +55,7 @@ type Host struct {
 	dir     string // the job directory
 	rankDir string // that ranks are told of: dir, or "" if it could not be made
 	left    leavings
+	cgroup  cgroup
 	segment *shm.Segment
 	worlds  []*pmi.Engine // see engine
 	fences  uint64        // that were emitted, of all worlds
@@ -66,20 +67,24 @@ type Host struct {
 	denied  [2]bool // a rank's program was not let in there, or somebody else, and that was told
 	input   input
 	streams [3]stream // by number; 0 is unused
-	discard bool      // nobody wants output any more
+	long    long
+	discard bool // nobody wants output any more
 	ending  ending
 	// abandoned: the controller is gone, and this process may be killed next.
 	abandoned bool
 	// quitting: ranks were made to write their stacks and end.
-	quitting bool
-	buf      []byte    // what one read returns
-	buffers  sync.Pool // of bufMost bytes
-	prompt   time.Time // when the begin of a line may be due; zero: none is
-	sample   time.Time // when to look at the ranks; zero: never
-	open     int       // pipes of output that may bring more
-	quiet    time.Time
-	holds    int // PMI sockets that ended before their rank
-	oom      int // processes that had been killed for want of memory before this host began
+	quitting  bool
+	buf       []byte    // what one read returns
+	buffers   sync.Pool // of bufMost bytes
+	prompt    time.Time // when the begin of a line may be due; zero: none is
+	still     stillness
+	moves     uint64    // events of the ranks' pipes, sockets and processes
+	sample    time.Time // when to look at the ranks; zero: never
+	open      int       // pipes of output that may bring more
+	quiet     time.Time
+	holds     int       // PMI sockets that ended before their rank
+	crashLook time.Time // when to look at ranks that report a crash; zero: never
+	oom       int       // processes that had been killed for want of memory before this host began
 
 	poll    int             // epoll
 	ctx     context.Context // of fences; ends with Run
@@ -97,9 +102,14 @@ type rank struct {
 	socket            int // PMI
 	pipes             [3]pipe
 	send              []byte // to the socket, when it is full
-	gone              bool   // its process has ended
+	hearing, heard    bool   // its process has ended, and what was said before is being, or was, taken in
+	gone              bool   // that was taken in
 	bad               bool   // and not well
+	aborted           bool   // it has asked for the end of the job
+	how               end    // once it is gone
+	leaves            bool   // it was on its way out when the others were told to end
 	joined, finalized bool   // what met tells when it is gone
+	crash             crash
 	silent            time.Time
 	stuck             bool   // the socket takes no more at the moment
 	spoken            bool   // it has written
@@ -111,7 +121,7 @@ type rank struct {
 
 // New makes a host. Run starts it.
 func New(spec Spec, cfg Config) (*Host, error) {
-	h := &Host{spec: spec, cfg: cfg, poll: -1, port: port{fd: -1}}
+	h := &Host{spec: spec, cfg: cfg, poll: -1, port: port{fd: -1}, cgroup: cgroup{fd: -1}}
 	if err := h.mail.open(); err != nil {
 		return nil, err
 	}
@@ -160,12 +170,14 @@ func (h *Host) prepare() error {
 	if h.guard, err = guard.Start(Marker(&h.spec)); err != nil {
 		return err
 	}
+	h.watchGuard()
 	if err := h.guard.RemoveUnused(sharedFiles[:]...); err != nil {
 		return err
 	}
 	if err := h.makeDirectory(); err != nil {
 		return err
 	}
+	h.openGroup()
 	if err := h.openPMIx(); err != nil {
 		return err
 	}
@@ -191,11 +203,14 @@ func (h *Host) finish() {
 	if !h.cfg.Adopted {
 		orphan.Sweep(Marker(&h.spec))
 	}
-	tails := make(map[int][]string)
+	tails, reasons := make(map[int][]string), make(map[int]string)
 	for i, r := range h.up() {
 		reap(r.pid)
-		if lines := r.pipes[Stderr].tail.Lines(); r.bad && len(lines) > 0 {
+		if reason, lines := r.lastWords(); r.bad && len(lines) > 0 {
 			tails[h.rankOf(i)] = lines
+			if reason != "" {
+				reasons[h.rankOf(i)] = reason
+			}
 		}
 		closeFD(&r.pidfd)
 		closeFD(&r.socket)
@@ -203,6 +218,7 @@ func (h *Host) finish() {
 		closeFD(&r.pipes[Stderr].fd)
 	}
 	h.left.remove(h.log)
+	h.removeGroup()
 	h.removeDirectory()
 	switch {
 	case h.guard == nil:
@@ -216,6 +232,7 @@ func (h *Host) finish() {
 	}
 	h.closeInput()
 	h.closePort()
+	h.long.close()
 	closeFD(&h.poll)
 	h.workers.Wait()
 	if h.segment != nil {
@@ -229,9 +246,31 @@ func (h *Host) finish() {
 		}
 	}
 	if len(tails) > 0 {
-		h.emit(Event{Kind: Tails, Tails: tails})
+		h.emit(Event{Kind: Tails, Tails: tails, Reasons: reasons})
 	}
 	h.emit(Event{Kind: Done})
+}
+
+// watchGuard has the loop see the guardian's end.
+func (h *Host) watchGuard() {
+	if fd := h.guard.FD(); fd >= 0 {
+		if err := h.watch(fd, unix.EPOLLIN, sourceGuard, 0); err != nil {
+			h.log("guardian: %v", err)
+		}
+	}
+}
+
+// guardEnded replaces a guardian that somebody has killed.
+func (h *Host) guardEnded() {
+	if h.guard == nil || h.guard.Released() {
+		return
+	}
+	h.log("the guardian (pid %d) has ended and is replaced", h.guard.PID())
+	if err := h.guard.Replace(); err != nil {
+		h.log("%v", err)
+		return
+	}
+	h.watchGuard()
 }
 
 func (h *Host) emit(e Event) { h.cfg.Emit(e) }

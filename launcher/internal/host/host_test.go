@@ -116,6 +116,30 @@ func TestProgram(t *testing.T) {
 	}
 }
 
+// A working directory that was removed is named as the reason.
+func TestProgramInARemovedDirectory(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if _, err := program("./p", "", "", nil); err == nil || strings.Contains(err.Error(), "removed") {
+		t.Errorf("in a directory that is there: %v", err)
+	}
+	gone := filepath.Join(t.TempDir(), "gone")
+	if err := os.Mkdir(gone, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(gone)
+	if err := os.Remove(gone); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"./p", "sub/p"} {
+		if _, err := program(name, "", "", nil); err == nil || !strings.Contains(err.Error(), "no such program: the working directory was removed; change to one that exists") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if got, err := program("sh", "", "", nil); got != "/bin/sh" || err != nil {
+		t.Errorf("a program of PATH: %q, %v", got, err)
+	}
+}
+
 func TestEnded(t *testing.T) {
 	testenv.NoLeaks(t)
 	for _, c := range []struct {
@@ -243,7 +267,7 @@ func TestCredits(t *testing.T) {
 	testenv.NoLeaks(t)
 	ahead, most, total := 0, 0, 0
 	const size = 10 * Window
-	record(t, ranks(1, "head", "-c", "10485760", "/dev/zero"), func(h *Host, e Event) {
+	record(t, ranks(1, "sh", "-c", "yes | head -c 10485760"), func(h *Host, e Event) {
 		if e.Kind != Output {
 			return
 		}

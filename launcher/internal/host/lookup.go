@@ -2,6 +2,7 @@ package host
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -79,7 +80,7 @@ func program(name, dir, path string, env []string) (string, error) {
 		case err == nil:
 			return name, nil // executed from dir
 		case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR):
-			return "", fail(statusNotFound, "no such program")
+			return "", fail(statusNotFound, "no such program%s", whyNowhere(file))
 		default:
 			return "", fail(statusNotExecutable, "not executable: %w", reason(err))
 		}
@@ -117,7 +118,31 @@ func program(name, dir, path string, env []string) (string, error) {
 	if path != "" {
 		return "", fail(statusNotFound, "no such program in %s", path)
 	}
-	return "", fail(statusNotFound, "no such program in PATH=%s", search)
+	return "", fail(statusNotFound, "no such program in the %s of PATH, nor in %s", directories(search), cmp.Or(dir, "the working directory"))
+}
+
+// directories is how many a search path has, in words.
+func directories(path string) string {
+	n := len(filepath.SplitList(path))
+	if n == 1 {
+		return "1 directory"
+	}
+	return fmt.Sprintf("%d directories", n)
+}
+
+// whyNowhere is why nothing is found by a relative name, where that is the fault of the
+// working directory: it was removed, though the shell stays in it.
+func whyNowhere(file string) string {
+	if filepath.IsAbs(file) {
+		return ""
+	}
+	if _, err := os.Stat("."); err == nil {
+		var st unix.Stat_t
+		if unix.Stat(".", &st) != nil || st.Nlink > 0 {
+			return ""
+		}
+	}
+	return ": the working directory was removed; change to one that exists, or give -wdir and a full path"
 }
 
 // searchPath is where an environment has programs looked for.

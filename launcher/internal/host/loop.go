@@ -3,6 +3,7 @@ package host
 import (
 	"errors"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,9 +19,9 @@ const (
 	sourceProcess source = 3
 	sourcePMI     source = 4
 	sourceInput   source = 5
-	sourcePort    source = 6
 	sourceGuest   source = 7 // its number is the descriptor
 	sourcePMIx    source = 8
+	sourceGuard   source = 9
 )
 
 // watch enters a descriptor in the loop. An epoll event carries 64 bits of its
@@ -57,6 +58,7 @@ func (h *Host) loop() error {
 	if h.spec.Sample > 0 {
 		h.sample = time.Now().Add(h.spec.Sample)
 	}
+	h.beginStill()
 	if h.running == 0 {
 		h.allEnded() // during the start
 	}
@@ -66,19 +68,42 @@ func (h *Host) loop() error {
 		}
 		h.onTime()
 	}
+	h.lastSaid()
 	h.flushLines()
+	for h.long.waiting > 0 && !h.discard {
+		if err := h.turn(-1); err != nil {
+			return err
+		}
+	}
 	return nil
 }
+
+// lastSaid waits for what ranks that ended badly have said by way of the PMIx server:
+// Open MPI 5 explains there what went wrong, and exits without waiting for an answer.
+func (h *Host) lastSaid() {
+	if h.pmix == nil || h.abandoned || !slices.ContainsFunc(h.ranks, func(r rank) bool { return r.bad }) {
+		return
+	}
+	h.pmix.Drain(saidLimit)
+	h.readMail()
+}
+
+// saidLimit bounds how long that takes, where a rank has left processes behind that
+// hold its connection.
+const saidLimit = time.Second
 
 // patience is how long the loop may sleep: until the next deadline.
 func (h *Host) patience() time.Duration {
 	next := h.ending.next
+	if h.ending.wished {
+		next = time.Now().Add(heedEvery)
+	}
 	sooner := func(t time.Time) {
 		if !t.IsZero() && (next.IsZero() || t.Before(next)) {
 			next = t
 		}
 	}
-	if h.running == 0 && !h.paused() {
+	if h.running == 0 && !h.paused() && h.long.waiting == 0 {
 		sooner(h.quiet.Add(drainSilence))
 	}
 	if h.holds > 0 {
@@ -87,8 +112,11 @@ func (h *Host) patience() time.Duration {
 		}
 	}
 	sooner(h.nextLook())
+	sooner(h.nextGuest())
 	sooner(h.prompt)
 	sooner(h.sample)
+	sooner(h.crashLook)
+	sooner(h.still.next)
 	if next.IsZero() {
 		return -1
 	}
@@ -97,15 +125,19 @@ func (h *Host) patience() time.Duration {
 
 // onTime does what is due.
 func (h *Host) onTime() {
-	if h.ending.next.IsZero() && h.holds == 0 && h.prompt.IsZero() && h.sample.IsZero() && h.nextLook().IsZero() {
+	if !h.ending.wished && h.ending.next.IsZero() && h.holds == 0 && h.prompt.IsZero() && h.sample.IsZero() && h.crashLook.IsZero() && h.still.next.IsZero() && h.nextLook().IsZero() && h.nextGuest().IsZero() {
 		return
 	}
 	now := time.Now()
 	h.lookOnTime(now)
+	h.heedOnTime(now)
 	h.endingOnTime(now)
 	h.silentOnTime(now)
 	h.promptsOnTime(now)
 	h.sampleOnTime(now)
+	h.crashesOnTime(now)
+	h.guestsOnTime(now)
+	h.stillOnTime(now)
 }
 
 // turn waits for events, at most for d, for ever if d < 0, and serves them.
@@ -126,6 +158,9 @@ func (h *Host) turn(d time.Duration) error {
 		// An earlier event of the batch may have closed the descriptor of a
 		// later one: whoever serves it looks.
 		local := int(e.Pad)
+		if e.Fd != int32(sourceMail) {
+			h.moves++
+		}
 		switch s := source(e.Fd); s {
 		case sourceMail:
 			h.readMail()
@@ -139,10 +174,10 @@ func (h *Host) turn(d time.Duration) error {
 			h.beginPMIx()
 		case sourceInput:
 			h.inputReady(local, e.Events)
-		case sourcePort:
-			h.admit()
 		case sourceGuest:
 			h.hear(local)
+		case sourceGuard:
+			h.guardEnded()
 		}
 	}
 	return nil
@@ -153,6 +188,13 @@ func (h *Host) readMail() {
 	for _, l := range h.mail.take() {
 		switch {
 		case l.ended:
+			h.processEnded(l.local)
+		case l.guest:
+			h.admit(l.local)
+		case l.stranger:
+			h.stranger(l.local)
+		case l.heard:
+			h.ranks[l.local].heard = true
 			h.processEnded(l.local)
 		case l.spawned != nil:
 			h.rankSpawned(*l.spawned)
@@ -176,7 +218,7 @@ func (h *Host) obey(c Command) {
 			h.emit(Event{Kind: Passed})
 		}
 	case End:
-		h.beginEnding(c.Signal)
+		h.endRanks(c.Signal, c.Heed)
 	case Kill:
 		h.killNow()
 	case WhoWaits:
@@ -186,12 +228,15 @@ func (h *Host) obey(c Command) {
 	case Abandon:
 		h.abandoned = true
 		h.killNow()
+		h.discardOutput()
 	case Input:
 		h.takeInput(c.Data, c.Last)
 	case Credit:
 		h.credit(c.Stream, c.N)
 	case Discard:
 		h.discardOutput()
+	case GoOn:
+		h.goOn(h.spec.local(c.Rank), c.Stream)
 	case Resize:
 		h.resize(c.Rows, c.Cols)
 	case FromHub:

@@ -9,11 +9,14 @@ import (
 
 // letter is something that another goroutine has for the loop.
 type letter struct {
-	command Command
-	local   int // of the rank whose process has ended, with ended
-	ended   bool
-	fence   *fenced
-	spawned *spawned
+	command  Command
+	local    int  // rank, descriptor or user of those below
+	ended    bool // the process of that rank has ended
+	heard    bool // and those who had connected before were let in
+	guest    bool // that descriptor is a connection to the port
+	stranger bool // that user was not let in
+	fence    *fenced
+	spawned  *spawned
 }
 
 // mailbox carries letters to the loop and wakes it.

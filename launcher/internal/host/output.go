@@ -30,6 +30,9 @@ type pipe struct {
 	tail  *stdio.Tail // of stderr
 	owed  int         // bytes that were in the pipe when the last rank had ended
 	since time.Time   // when the begin of a line came that is held; zero: none, or nobody waits for it
+	slot  int         // where the begin of a long line is aside, from 1; 0: nowhere
+	waits bool        // a long line waits for GoOn, and the pipe is not read
+	last  bool        // that line is the end of the stream
 }
 
 // stream is all ranks' output of one number.
@@ -57,7 +60,7 @@ func (h *Host) large() []byte {
 // mode of our end costs a system call more; epoll says that it will not block.
 func (h *Host) readPipe(local, number int, events uint32) {
 	p := &h.ranks[local].pipes[number]
-	if p.fd < 0 || h.streams[number].paused {
+	if p.fd < 0 || p.waits || h.streams[number].paused {
 		return
 	}
 	if events&unix.EPOLLIN == 0 && !p.tty { // a terminal may still be passing on what it took
@@ -81,12 +84,10 @@ func (h *Host) readPipe(local, number int, events uint32) {
 	}
 	if p.tail != nil {
 		p.tail.Add(data[held:])
+		h.heardCrash(local, data)
 	}
-	h.spoke(local)
-	h.pass(local, number, data[:p.lines.Cut(data, n)])
-	if h.spec.Prompt > 0 {
-		h.awaitNewline(p)
-	}
+	h.sort(local, number, data, n, h.pass)
+	h.spoke(local) // it may read the rank's socket into h.buf, which holds data until here
 	if len(data) == len(h.buf) && len(h.buf) < bufMost {
 		h.buf = h.large()
 	}
@@ -123,7 +124,10 @@ func (h *Host) closePipe(local, number int) {
 func (h *Host) endLines(local, number int) {
 	p := &h.ranks[local].pipes[number]
 	p.since = time.Time{}
-	if data, within := p.lines.End(); within {
+	data, within := p.lines.End()
+	if p.last = p.lines.Due() > 0; p.last {
+		h.asks(local, number)
+	} else if within {
 		h.output(local, number, Event{Data: data, Last: true})
 	}
 }
@@ -151,7 +155,7 @@ func (h *Host) output(local, number int, e Event) {
 // after some silence: somebody may look at the screen for a prompt.
 func (h *Host) awaitNewline(p *pipe) {
 	p.since = time.Time{}
-	if p.lines.Held() == 0 {
+	if p.waits || p.lines.Held()+p.lines.Aside() == 0 {
 		return
 	}
 	p.since = time.Now()
@@ -160,8 +164,26 @@ func (h *Host) awaitNewline(p *pipe) {
 	}
 }
 
+// stopped tells whether some rank may be silent since its pipe is not read.
+func (h *Host) stopped() bool { return h.paused() || h.long.waiting > 0 }
+
+// awaitAll begins to wait for all ends of lines anew, when ranks may write again.
+func (h *Host) awaitAll() {
+	if h.spec.Prompt == 0 || h.stopped() {
+		return
+	}
+	for _, r := range h.up() {
+		for _, s := range [...]int{Stdout, Stderr} {
+			if r.pipes[s].fd >= 0 {
+				h.awaitNewline(&r.pipes[s])
+			}
+		}
+	}
+}
+
 // promptsOnTime passes on the begins of lines that have been held for long
-// enough.
+// enough. A rank is not silent while a stream is paused, which keeps it from
+// writing, or while there is more in its pipe.
 func (h *Host) promptsOnTime(now time.Time) {
 	if h.prompt.IsZero() || now.Before(h.prompt) {
 		return
@@ -170,13 +192,22 @@ func (h *Host) promptsOnTime(now time.Time) {
 	for i, r := range h.up() {
 		for _, s := range [...]int{Stdout, Stderr} {
 			p := &r.pipes[s]
+			if h.stopped() {
+				return // awaitAll comes when it is over
+			}
 			if p.since.IsZero() {
 				continue
+			}
+			if n, err := unix.IoctlGetInt(p.fd, unix.TIOCINQ); err == nil && n > 0 {
+				p.since = now
 			}
 			due := p.since.Add(h.spec.Prompt)
 			if !now.Before(due) {
 				p.since = time.Time{}
-				h.output(i, s, Event{Data: p.lines.Flush()})
+				if data := p.lines.Flush(); len(data) > 0 {
+					h.output(i, s, Event{Data: data})
+				}
+				h.asks(i, s)
 			} else if h.prompt.IsZero() || due.Before(h.prompt) {
 				h.prompt = due
 			}
@@ -203,6 +234,7 @@ func (h *Host) discardOutput() {
 			h.pause(s, false)
 		}
 	}
+	h.goOnAll()
 }
 
 // pause stops or resumes the reading of all pipes of a stream.
@@ -210,7 +242,7 @@ func (h *Host) pause(number int, paused bool) {
 	h.streams[number].paused = paused
 	for i, r := range h.up() {
 		p := &r.pipes[number]
-		if p.fd < 0 {
+		if p.fd < 0 || p.waits {
 			continue
 		}
 		if !paused {
@@ -223,6 +255,7 @@ func (h *Host) pause(number int, paused bool) {
 			h.log("epoll_ctl: %v", err)
 		}
 	}
+	h.awaitAll()
 }
 
 func (h *Host) paused() bool { return h.streams[Stdout].paused || h.streams[Stderr].paused }
@@ -249,10 +282,10 @@ func (h *Host) count() {
 // others add need not be waited for. A process that left its group may hold a
 // pipe for ever, and write to it for ever.
 func (h *Host) drained() bool {
-	if h.open == 0 || h.discard {
+	if h.discard || h.open == 0 && h.long.waiting == 0 {
 		return true
 	}
-	if h.paused() || time.Since(h.quiet) < drainSilence {
+	if h.long.waiting > 0 || h.paused() || time.Since(h.quiet) < drainSilence {
 		return false
 	}
 	for _, r := range h.up() {

@@ -107,7 +107,8 @@ func (h *Host) apply(engine *pmi.Engine, events []pmi.Event) {
 		case pmi.Fence:
 			h.fence(engine, e)
 		case pmi.Abort:
-			h.ranks[h.spec.local(e.Rank)].bad = true
+			r := &h.ranks[h.spec.local(e.Rank)]
+			r.bad, r.aborted = true, true
 			h.emit(Event{Kind: Aborted, Rank: e.Rank, Status: e.Code, Text: e.Message})
 		case pmi.Violation:
 			h.violation(engine, e)
@@ -129,7 +130,7 @@ func (h *Host) violation(engine *pmi.Engine, v pmi.Violation) {
 	late := errors.Is(v.Err, pmi.ErrLeft) || errors.Is(v.Err, pmi.ErrFence)
 	// A rank that enters a fence which can no more be completed waits too.
 	stuck := engine.Waiting() > 0 || !errors.Is(v.Err, pmi.ErrLeft)
-	h.emit(Event{Kind: Violated, Rank: v.Rank, Text: text, Late: late, Stuck: stuck})
+	h.emit(Event{Kind: Violated, Rank: v.Rank, Text: text, Late: late, Elsewhere: errors.Is(v.Err, pmi.ErrFence), Stuck: stuck})
 }
 
 // reply writes to a rank's socket what it takes and keeps the rest.

@@ -2,7 +2,6 @@ package host
 
 import (
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -21,10 +20,11 @@ func (h *Host) openPMIx() error {
 	}
 	// What ranks do is told on the server's goroutine, with its lock held.
 	server, err := sidecar.Listen(sidecar.Config{
-		Program: spec.Helper,
-		Env:     func() []string { return append(Scrub(spec.users()), Marker(spec), "PMIX_MCA_gds=hash") },
-		Host:    spec.Host,
-		Dir:     h.dir,
+		Program:  spec.Helper,
+		Env:      func() []string { return append(Scrub(spec.users()), Marker(spec), "PMIX_MCA_gds=hash") },
+		Host:     spec.Host,
+		Dir:      h.dir,
+		Patience: spec.PMIxTimeout,
 		Joined: func(p link.Proc, c sidecar.Count) {
 			h.emit(Event{Kind: Joined, Rank: int(p.Rank)})
 			if c.Joined > c.Left+1 {
@@ -46,7 +46,8 @@ func (h *Host) openPMIx() error {
 	h.pmix = server
 	space := *spec.PMIx
 	space.Restarts = max(0, spec.Attempt-1)
-	if !slices.ContainsFunc(spec.users(), func(entry string) bool { return strings.HasPrefix(entry, ompiSession) }) {
+	// Not the setting of a job in which this one runs, or of the rank that has spawned it.
+	if !sets(Scrub(spec.users()), ompiSession) {
 		space.Session = h.dir
 	}
 	server.Add(space)
@@ -78,9 +79,10 @@ func (h *Host) said(rank, stream int, text []byte) {
 }
 
 // ompiSession is what a user sets who wants Open MPI's files elsewhere.
-const ompiSession = "OMPI_MCA_orte_tmpdir_base="
+const ompiSession = "OMPI_MCA_orte_tmpdir_base"
 
-// beginPMIx hands the port, to which a rank connects, to the helper.
+// beginPMIx has the server look who connects to the port: a rank's connection starts
+// the helper.
 func (h *Host) beginPMIx() {
 	if err := unix.EpollCtl(h.poll, unix.EPOLL_CTL_DEL, h.pmix.FD(), nil); err != nil {
 		h.log("epoll_ctl: %v", err)
@@ -170,6 +172,6 @@ func (h *Host) addPMIx(e *Event, r *rank) {
 		e.Joined = true
 	}
 	if c.Aborted {
-		r.bad = true
+		r.bad, r.aborted = true, true
 	}
 }

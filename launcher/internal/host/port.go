@@ -1,10 +1,10 @@
 package host
 
 import (
-	"bytes"
 	"fmt"
 	"net/netip"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -14,26 +14,28 @@ import (
 
 // Bounds of those who have connected and not said who they are.
 const (
-	guestsMax    = 256 // beyond it nobody is let in until one has spoken or gone
-	guestLineMax = 256 // bytes of the line that tells
+	guestsMax = 256         // beyond it nobody is let in until one has spoken or gone
+	guestTime = time.Second // then one that is silent makes room, where the port is full
 )
 
 // port is where the ranks of a host find their PMI server with PMI_PORT: a port
 // of the loopback address, since they are on this machine. A connection belongs
 // to no rank until its first line tells which. Only the user who runs the job
 // is listened to, and root, and of each rank one connection at a time: see
-// [Host.nextWorld].
+// [Host.nextWorld]. The door sees to that on a goroutine of its own.
 type port struct {
 	fd     int // -1: it is not open
 	addr   netip.AddrPort
+	door   *peer.Door     // nil: it is not open
 	guests map[int]*guest // by descriptor
-	full   bool           // nobody is let in
 }
 
 // guest is a connection that has yet to be given to its rank.
 type guest struct {
-	line  []byte
-	local int // rank that it says it is, which has not been entered yet; -1: not said
+	greeting pmi.Greeting
+	bytes    int // of it
+	local    int // rank that it says it is, which has not been entered yet; -1: not said
+	since    time.Time
 }
 
 // openPort begins to listen.
@@ -57,7 +59,23 @@ func (h *Host) openPort() error {
 	if err := h.port.reachable(); err != nil {
 		return err
 	}
-	return h.watch(fd, unix.EPOLLIN, sourcePort, 0)
+	strangers := false
+	h.port.door, err = peer.Open(peer.Config{
+		Listener: fd,
+		Most:     guestsMax,
+		Welcome:  func(uid int) bool { return uid == os.Getuid() || uid == 0 }, // root may do more than that to a job
+		In: func(fd int) bool {
+			h.mail.post(letter{guest: true, local: fd})
+			return true
+		},
+		Refused: func(uid int) {
+			if !strangers { // one of them is enough
+				strangers = true
+				h.mail.post(letter{stranger: true, local: uid})
+			}
+		},
+	})
+	return err
 }
 
 // reachable fails where ranks could not connect, as in a network namespace whose
@@ -80,7 +98,16 @@ func (p *port) name() string {
 	return p.addr.String()
 }
 
+// closePort is called when no letter of the door will be read any more.
 func (h *Host) closePort() {
+	if h.port.door != nil {
+		h.port.door.Close()
+		for _, l := range h.mail.take() {
+			if l.guest {
+				closeFD(&l.local)
+			}
+		}
+	}
 	for fd := range h.port.guests {
 		closeFD(&fd)
 	}
@@ -94,38 +121,22 @@ func inet4(name unix.Sockaddr) netip.AddrPort {
 	return netip.AddrPort{}
 }
 
-// admit lets in who has connected.
-func (h *Host) admit() {
-	for h.port.fd >= 0 && !h.port.full {
-		fd, name, err := unix.Accept4(h.port.fd, unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK)
-		if err == unix.EINTR || err == unix.ECONNABORTED {
-			continue
-		}
-		if err != nil {
-			if err != unix.EAGAIN {
-				h.log("accept: %v", err)
-			}
-			return
-		}
-		if uid, err := peer.Owner(inet4(name), h.port.addr); err != nil {
-			h.log("a connection is refused: %v", err)
-			unix.Close(fd)
-			continue
-		} else if uid != os.Getuid() && uid != 0 { // root may do more than that to a job
-			unix.Close(fd)
-			h.refused(-1, fmt.Sprintf("a process of user %d has connected to where ranks meet (PMI_PORT) and was not let in, as it is not of user %d, whose job this is; if it is a rank, --pmi-fd has it inherit its connection", uid, os.Getuid()))
-			continue
-		}
-		// It cannot fail on such a socket, and costs time at most.
-		_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
-		if err := h.watch(fd, unix.EPOLLIN, sourceGuest, fd); err != nil {
-			h.log("%v", err)
-			unix.Close(fd)
-			continue
-		}
-		h.port.guests[fd] = &guest{local: -1}
-		h.crowd()
+// admit takes a connection that the door has let in.
+func (h *Host) admit(fd int) {
+	// It cannot fail on such a socket, and costs time at most.
+	_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
+	if err := h.watch(fd, unix.EPOLLIN, sourceGuest, fd); err != nil {
+		h.log("%v", err)
+		unix.Close(fd)
+		h.port.door.Left()
+		return
 	}
+	h.port.guests[fd] = &guest{local: -1, since: time.Now()}
+}
+
+// stranger is told that a process of another user was not let in.
+func (h *Host) stranger(uid int) {
+	h.refused(-1, fmt.Sprintf("a process of user %d has connected to where ranks meet (PMI_PORT) and was not let in, as it is not of user %d, whose job this is; if it is a rank, --pmi-fd has it inherit its connection", uid, os.Getuid()))
 }
 
 // refused tells once of a program that was not let in; rank is below 0 where it is
@@ -141,15 +152,36 @@ func (h *Host) refused(rank int, text string) {
 	}
 }
 
-// crowd stops and resumes the letting in by the number of guests.
-func (h *Host) crowd() {
-	if full := len(h.port.guests) >= guestsMax; full != h.port.full {
-		h.port.full = full
-		events := uint32(unix.EPOLLIN)
-		if full {
-			events = 0
+// oldestGuest is the one who has been silent for the longest, where the port is full.
+func (h *Host) oldestGuest() (fd int, since time.Time) {
+	if len(h.port.guests) < guestsMax {
+		return -1, time.Time{}
+	}
+	for g, guest := range h.port.guests {
+		if guest.local < 0 && (since.IsZero() || guest.since.Before(since)) {
+			fd, since = g, guest.since
 		}
-		h.rewatch(h.port.fd, events, sourcePort, 0)
+	}
+	return fd, since
+}
+
+// nextGuest is when one who is silent makes room; zero: nobody does.
+func (h *Host) nextGuest() time.Time {
+	if _, since := h.oldestGuest(); !since.IsZero() {
+		return since.Add(guestTime)
+	}
+	return time.Time{}
+}
+
+// guestsOnTime makes room.
+func (h *Host) guestsOnTime(now time.Time) {
+	for {
+		fd, since := h.oldestGuest()
+		if since.IsZero() || now.Before(since.Add(guestTime)) {
+			return
+		}
+		h.log("a connection that has been silent for %v makes room", guestTime)
+		h.dismiss(fd)
 	}
 }
 
@@ -157,7 +189,7 @@ func (h *Host) crowd() {
 func (h *Host) dismiss(fd int) {
 	delete(h.port.guests, fd)
 	h.unwatch(&fd)
-	h.crowd()
+	h.port.door.Left()
 }
 
 // hear reads what a guest says of itself.
@@ -166,8 +198,8 @@ func (h *Host) hear(fd int) {
 	if g == nil {
 		return
 	}
-	var buf [guestLineMax]byte
-	n, _, err := unix.Recvfrom(fd, buf[:guestLineMax-len(g.line)], unix.MSG_DONTWAIT)
+	var buf [pmi.GreetingMax]byte
+	n, _, err := unix.Recvfrom(fd, buf[:pmi.GreetingMax-g.bytes], unix.MSG_DONTWAIT)
 	switch {
 	case err == unix.EINTR || err == unix.EAGAIN:
 		return
@@ -175,16 +207,18 @@ func (h *Host) hear(fd int) {
 		h.dismiss(fd)
 		return
 	}
-	g.line = append(g.line, buf[:n]...)
-	end := bytes.IndexByte(g.line, '\n')
-	if end < 0 {
-		if len(g.line) == guestLineMax {
-			h.log("a connection does not say which rank it is")
+	g.bytes += n
+	number, answer, err := g.greeting.Add(buf[:n])
+	if len(answer) > 0 {
+		// A few bytes, the first on the connection: there is room for them.
+		if _, serr := unix.SendmsgN(fd, answer, nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL); serr != nil {
 			h.dismiss(fd)
+			return
 		}
+	}
+	if err == nil && number < 0 && g.bytes < pmi.GreetingMax {
 		return
 	}
-	number, err := pmi.InitAck(g.line[:end+1])
 	local := h.spec.local(number)
 	if err != nil || local < 0 {
 		h.log("a connection is of no rank here: rank %d, %v", number, err)
@@ -197,12 +231,8 @@ func (h *Host) hear(fd int) {
 	}
 }
 
-// hearAll takes what has been said so far by whoever has connected.
+// hearAll takes what has been said so far by those who were let in.
 func (h *Host) hearAll() {
-	if h.port.fd < 0 {
-		return
-	}
-	h.admit()
 	for fd := range h.port.guests {
 		h.hear(fd)
 	}
@@ -232,8 +262,8 @@ func (h *Host) seat(fd int, g *guest) bool {
 	delete(h.port.guests, fd)
 	r.connected, r.socket = true, fd
 	h.rewatch(fd, unix.EPOLLIN, sourcePMI, g.local)
-	h.crowd()
+	h.port.door.Left()
 	e := h.engine(g.local)
-	h.apply(e, e.Receive(h.rankOf(g.local), g.line))
+	h.apply(e, e.Seat(h.rankOf(g.local), &g.greeting))
 	return true
 }

@@ -38,6 +38,8 @@ type spawner struct {
 	env   *environment
 	next  atomic.Int32
 	stop  atomic.Bool
+	// outside: ranks cannot be started in the control group.
+	outside atomic.Bool
 }
 
 // take is the next rank to start; done when there is none.
@@ -80,7 +82,7 @@ func (h *Host) start() error {
 	}()
 
 	h.ranks = make([]rank, len(h.spec.Ranks))
-	h.spawner = &spawner{h: h, files: files, null: null, stdin: stdin, env: newEnvironment(&h.spec, h.cfg.CPUs, h.segment.FD() >= 0, h.rankDir, h.pmix, h.ports())}
+	h.spawner = &spawner{h: h, files: files, null: null, stdin: stdin, env: newEnvironment(&h.spec, h.cfg.CPUs, h.segment.FD() >= 0, h.rankDir, h.pmix, h.ports(), h.layPython(files), files)}
 	done := make(chan struct{})
 	if len(h.ranks) >= helpFrom && runtime.GOMAXPROCS(0) > 1 {
 		h.workers.Go(func() { h.spawner.help(done) })
@@ -248,7 +250,18 @@ func (s *spawner) spawn(local int, b *binder) (err error) {
 		Sys:   &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, PidFD: &pidfd},
 	}
 	file := s.files[h.spec.Ranks[local].App]
+	if fd := h.cgroup.fd; fd >= 0 && !s.outside.Load() {
+		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, fd
+	}
 	pid, err := syscall.ForkExec(file, app.Argv, attr)
+	if err != nil && attr.Sys.UseCgroupFD {
+		// Kernels before 5.7, and sandboxes, do not start processes there; the error
+		// may as well be the program's.
+		attr.Sys.UseCgroupFD = false
+		if pid, err = syscall.ForkExec(file, app.Argv, attr); err == nil {
+			s.outside.Store(true)
+		}
+	}
 	if errors.Is(err, unix.ENOEXEC) {
 		if shell := script(app.Dir, file); shell != "" {
 			pid, err = syscall.ForkExec(shell, append([]string{shell, file}, app.Argv[1:]...), attr)

@@ -70,9 +70,17 @@ type Spec struct {
 	Master     string
 	MasterPort int
 	Preset     map[string]string // keys that the group's key-value space holds from the start
+	Spawner    string            // the job whose rank has spawned this group; "": none has
 	Attempt    int               // which start of the job this is, from 1; 0: it is started once
-	PMIx       *link.Space       // for programs of Open MPI; nil: they are not served
-	Helper     string            // gorun-pmix
+	Continuous bool              // the job goes on when a rank fails
+	// PythonAbort has an exception that goes uncaught in a rank of mpi4py end the job.
+	PythonAbort bool
+	Hang        time.Duration // after which a job in which nothing moves is told of; 0: never
+	PMIx        *link.Space   // for programs of Open MPI; nil: they are not served
+	Helper      string        // gorun-pmix
+	// PMIxTimeout is how long that may do nothing when it should answer; 0: the
+	// default of package sidecar.
+	PMIxTimeout time.Duration
 }
 
 // RankSpec is a rank of the host. Its place in Spec.Ranks is its local rank.
@@ -125,6 +133,9 @@ const (
 	Fenced                           // all ranks have passed a fence of PMI
 	Waiting                          // the answer to WhoWaits: Ranks
 	Refused                          // a program of Rank, or of nobody's if that is below 0, was not let in by the PMI server: Text
+	Long                             // Rank has a long line of N bytes for Stream, and waits for GoOn
+	Torn                             // lines of Rank's Stream are not passed on whole: Text
+	Still                            // nothing has moved for Spec.Hang if N is 1; else it moves again
 	Done                             // nothing is left
 )
 
@@ -142,6 +153,7 @@ type Event struct {
 	Finalized bool             `msgpack:"f,omitempty"` // and finalize
 	Told      bool             `msgpack:"t,omitempty"` // it was sent a signal to end before
 	Late      bool             `msgpack:"l,omitempty"` // something else that is on its way may have caused this
+	Elsewhere bool             `msgpack:"E,omitempty"` // a rank of another host is why: a fence with that host failed
 	Stuck     bool             `msgpack:"w,omitempty"` // and ranks wait for what can never be
 	OOM       int              `msgpack:"o,omitempty"` // processes the kernel has killed for want of memory since the host began
 	Core      bool             `msgpack:"c,omitempty"` // the rank's memory was dumped
@@ -150,9 +162,11 @@ type Event struct {
 	Value     string           `msgpack:"v,omitempty"` // of that field
 	Text      string           `msgpack:"m,omitempty"`
 	Tails     map[int][]string `msgpack:"e,omitempty"`  // with Tails
+	Reasons   map[int]string   `msgpack:"y,omitempty"`  // of crashes, with Tails
 	Ask       *Ask             `msgpack:"a,omitempty"`  // with Asked
 	Time      int64            `msgpack:"tm,omitempty"` // in nanoseconds since 1970, with Spec.Stamp
 	Last      bool             `msgpack:"ls,omitempty"` // the stream has ended within a line
+	Long      bool             `msgpack:"lg,omitempty"` // Output is the line that Long told of
 	Samples   []Sample         `msgpack:"sm,omitempty"`
 	Ranks     []int            `msgpack:"rs,omitempty"` // with Waiting
 	Free      func()           `msgpack:"-"`            // takes Data back, when nobody looks at it any more; may be nil
@@ -176,6 +190,7 @@ const (
 	Abandon                         // as Kill: the controller is gone
 	Say                             // Data on Stream of Rank; a host tells itself
 	Rejoined                        // Rank has connected to the PMIx server anew; a host tells itself
+	GoOn                            // there is room for the long line of Rank's Stream
 	WhoWaits                        // tell which ranks wait in a fence of PMI-1
 )
 
@@ -187,6 +202,7 @@ type Command struct {
 	N      int            `msgpack:"n,omitempty"`
 	Data   []byte         `msgpack:"d,omitempty"`
 	Last   bool           `msgpack:"l,omitempty"`
+	Heed   bool           `msgpack:"e,omitempty"` // with End: ranks on their way out end first, and by themselves
 	Rank   int            `msgpack:"r,omitempty"`
 	Reply  *Reply         `msgpack:"a,omitempty"`
 	Rows   int            `msgpack:"h,omitempty"`

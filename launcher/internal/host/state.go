@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -19,6 +20,7 @@ type process struct {
 	state      string // a letter
 	threads    string
 	ticks      int // of CPU time
+	exiting    bool
 }
 
 // processes are those of this machine by the rank of this host whose group they
@@ -46,7 +48,8 @@ func (h *Host) processes() map[int][]process {
 }
 
 // parseProcess reads /proc/PID/stat: PID (NAME) STATE PPID PGRP ..., with the
-// user's and the kernel's CPU time in fields 14 and 15 and the threads in 20.
+// kernel's flags in field 9, the user's and the kernel's CPU time in 14 and 15 and
+// the threads in 20.
 func parseProcess(text string) (p process, ok bool) {
 	head, rest, ok := strings.Cut(text, " (")
 	at := strings.LastIndexByte(rest, ')')
@@ -57,15 +60,21 @@ func parseProcess(text string) (p process, ok bool) {
 	if len(words) < 18 {
 		return p, false
 	}
-	var errs [4]error
+	var errs [5]error
 	var user, system int
+	var flags uint64
 	p.pid, errs[0] = strconv.Atoi(head)
 	p.group, errs[1] = strconv.Atoi(words[2])
 	user, errs[2] = strconv.Atoi(words[11])
 	system, errs[3] = strconv.Atoi(words[12])
+	flags, errs[4] = strconv.ParseUint(words[6], 10, 64)
 	p.what, p.state, p.threads, p.ticks = rest[:at], words[0], words[17], user+system
-	return p, errs == [4]error{}
+	p.exiting = p.state == "Z" || p.state == "X" || flags&flagExiting != 0
+	return p, errs == [5]error{}
 }
+
+// flagExiting is PF_EXITING of Linux' include/linux/sched.h.
+const flagExiting = 0x4
 
 // ticksPerSecond is the unit of CPU times in /proc on every Linux that Go runs on.
 const ticksPerSecond = 100
@@ -116,6 +125,9 @@ func (h *Host) examine(traces bool) {
 				where = "waiting for the other ranks at its launcher's barrier, as in MPI_Init"
 			}
 			lines = append(lines, "MPI: "+where)
+			if text := h.waits(i); text != "" {
+				lines = append(lines, "MPI: "+text)
+			}
 		}
 		states[rank] = lines
 	}
@@ -132,6 +144,32 @@ func (h *Host) examine(traces bool) {
 			}
 		}
 	}
+}
+
+// freshWait is how old a rank's word about its wait may be that is taken for true: it
+// looks every 10 ms, but not where it gets no CPU.
+const freshWait = time.Second
+
+// sharedClock is the clock of the ranks' records.
+func sharedClock() time.Duration {
+	var clock unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &clock) // it fails for no clock that there is
+	return time.Duration(clock.Nano())
+}
+
+// waits says in which call a rank of package rank waits, for whom and since when; "" if it
+// has not said so.
+func (h *Host) waits(local int) string {
+	w, ok := h.segment.Waits(local, sharedClock())
+	if !ok {
+		return ""
+	}
+	round := func(d time.Duration) time.Duration { return d.Round(time.Millisecond) }
+	since := time.Now().Add(-w.Since).Format("15:04:05.000")
+	if w.Looked > freshWait {
+		return fmt.Sprintf("it has waited %s, since %s, and has not looked for %v: it computes, or gets no CPU", w.Text, since, round(w.Looked))
+	}
+	return fmt.Sprintf("it waits %s, since %s (%v)", w.Text, since, round(w.Since))
 }
 
 // isGo tells whether a process runs a program of Go.

@@ -26,10 +26,18 @@ import (
 // engine serves the world that a rank is in.
 func (h *Host) engine(local int) *pmi.Engine { return h.worlds[h.ranks[local].world] }
 
+// spaceName is the key-value space of a job's first world; "" of none.
+func spaceName(job string) string {
+	if job == "" {
+		return ""
+	}
+	return "gorun_" + job
+}
+
 // openWorld makes one more world. Ranks that have ended are not part of it.
 func (h *Host) openWorld() {
 	n := len(h.worlds)
-	name := "gorun_" + h.spec.Job
+	name := spaceName(h.spec.Job)
 	if n > 0 {
 		name += "." + strconv.Itoa(n+1)
 	}
@@ -46,6 +54,7 @@ func (h *Host) openWorld() {
 		Universe: h.spec.Universe,
 		Mapping:  h.spec.Mapping,
 		Preset:   h.spec.Preset,
+		Spawner:  spaceName(h.spec.Spawner),
 	})
 	h.worlds = append(h.worlds, e)
 	for i, r := range h.up() {

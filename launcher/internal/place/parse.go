@@ -3,6 +3,7 @@ package place
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -206,8 +207,10 @@ func ParseRank(text string) (Rank, error) {
 		r.Span = true
 	case mod == "fill" && r.By == RankObject:
 		r.By = RankFill
+	case mod == "span" && r.By == RankNode:
+		// That is what it does.
 	default:
-		return r, fmt.Errorf("%q: want no modifier, or span behind an object, as package:span", text)
+		return r, fmt.Errorf("%q: want no modifier, or span behind node or an object, as package:span", text)
 	}
 	return r, nil
 }
@@ -226,6 +229,14 @@ func ParseBind(text string) (Bind, error) {
 		b.To = DefaultOpenMPI
 	case "rr":
 		b.To = BindLists
+	case "cpu-list":
+		// The CPUs of Policy.CPUs: all of them, or as "ordered" one for each rank of
+		// a host in turn.
+		b.To, b.Kind, b.Overload, b.Listed = BindObject, topo.Whole, true, true
+		if slices.Contains(words, "ordered") {
+			b.To = BindLists
+			words = slices.DeleteFunc(words, func(w string) bool { return w == "ordered" })
+		}
 	case "machine", "node", "board":
 		b.To, b.Kind, b.Overload = BindObject, topo.Whole, true
 	case "user":
@@ -247,7 +258,7 @@ func ParseBind(text string) (Bind, error) {
 			if err := refused(word); err != nil {
 				return b, fmt.Errorf("%q: %w", text, err)
 			}
-			return b, fmt.Errorf("%q: want none, hwthread, core, l1cache, l2cache, l3cache, numa, package, machine or user:LIST", text)
+			return b, fmt.Errorf("%q: want none, hwthread, core, l1cache, l2cache, l3cache, numa, package, machine, cpu-list or user:LIST", text)
 		}
 		b.To, b.Kind = BindObject, k
 	}
@@ -265,4 +276,19 @@ func ParseBind(text string) (Bind, error) {
 		}
 	}
 	return b, nil
+}
+
+// Order gives a binding to listed CPUs the list as it was written, "3,0-1": a set
+// of CPUs has no order.
+func (b *Bind) Order(list string) error {
+	for item := range strings.SplitSeq(list, ",") {
+		s, err := topo.ParseSet(item)
+		if err != nil {
+			return err
+		}
+		for _, c := range s.List() {
+			b.Lists = append(b.Lists, topo.SetOf(c))
+		}
+	}
+	return nil
 }

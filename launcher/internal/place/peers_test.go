@@ -52,18 +52,40 @@ func bindings(t *testing.T, line *regexp.Regexp, command string, args ...string)
 		for len(ranks) <= rank {
 			ranks = append(ranks, "")
 		}
-		var s topo.Set
-		for i, c := range strings.NewReplacer("[", "", "]", "", "/", "").Replace(found[2]) {
-			if c == 'B' || c == '1' {
-				s.Add(i)
-			}
-		}
-		ranks[rank] = s.String()
+		ranks[rank] = drawn(t, strings.Join(found[2:], "")).String()
 	}
 	if len(ranks) == 0 {
 		t.Fatalf("%s %v wrote %s", command, args, out)
 	}
 	return strings.Join(ranks, " | ")
+}
+
+// drawn reads the CPUs of a rank: a character each, B or 1 for those it may use, or as
+// Open MPI 5 has it, package[0][core:0-1] or package[0][hwt:3].
+func drawn(t *testing.T, text string) (s topo.Set) {
+	t.Helper()
+	if _, list, named := strings.Cut(strings.TrimSuffix(text, "]"), ":"); named {
+		threads := 1
+		if strings.Contains(text, "[core:") {
+			threads = 2
+		}
+		objects, err := topo.ParseSet(list)
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		for _, object := range objects.List() {
+			for i := range threads {
+				s.Add(object*threads + i)
+			}
+		}
+		return s
+	}
+	for i, c := range strings.NewReplacer("[", "", "]", "", "/", "").Replace(text) {
+		if c == 'B' || c == '1' {
+			s.Add(i)
+		}
+	}
+	return s
 }
 
 // ours is what Place makes of the same words.
@@ -86,30 +108,35 @@ func TestOpenMPIPlacesAlike(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	line := regexp.MustCompile(`Process rank: (\d+) Bound: .*:([\[\]B./]+)`)
+	version := testenv.Version(t, "mpirun.openmpi")
+	line := regexp.MustCompile(`Process rank: (\d+) Bound: (?:.*:([\[\]B./]+)|(package\[\d+\]\[\w+:[\d,-]+\]))`)
 	for _, c := range []struct {
 		np          int
 		theirs, own string
+		otherwise   string // why Open MPI 5 does it in another way, with version 5.0.7
 	}{
-		{2, "", "bind=openmpi"},
-		{4, "", "bind=openmpi"},
-		{4, "--bind-to core", "map=openmpi bind=core"},
-		{4, "--map-by socket", "map=socket bind=openmpi"},
-		{4, "--map-by core", "map=core bind=openmpi"},
-		{6, "--map-by numa --bind-to core", "map=numa bind=core"},
-		{4, "--map-by l3cache", "map=l3cache"},
-		{8, "--map-by hwthread", "map=hwthread"},
-		{4, "--map-by socket --rank-by core", "map=socket rank=core"},
-		{4, "--map-by socket --rank-by socket --bind-to core", "map=socket rank=socket bind=core"},
-		{4, "--map-by ppr:2:socket --bind-to core", "map=ppr:2:socket bind=core"},
-		{4, "--map-by ppr:2:socket --rank-by socket --bind-to core", "map=ppr:2:socket rank=socket bind=core"},
-		{8, "--map-by ppr:2:numa --rank-by slot --bind-to core", "map=ppr:2:numa rank=slot bind=core"},
-		{4, "--map-by slot:pe=2", "map=slot:pe=2"},
-		{4, "--map-by socket:pe=2", "map=socket:pe=2"},
-		{4, "--map-by node --bind-to hwthread", "map=node bind=hwthread"},
-		{4, "--map-by slot --bind-to socket", "map=slot bind=socket"},
+		{2, "", "bind=openmpi", ""},
+		{4, "", "bind=openmpi", "it maps by core, whatever the number of ranks"},
+		{4, "--bind-to core", "map=openmpi bind=core", "it maps by core, whatever the number of ranks"},
+		{4, "--map-by socket", "map=socket bind=openmpi", "it fills an object before the next"},
+		{4, "--map-by core", "map=core bind=openmpi", ""},
+		{6, "--map-by numa --bind-to core", "map=numa bind=core", "it fills an object before the next"},
+		{4, "--map-by l3cache", "map=l3cache", ""},
+		{8, "--map-by hwthread", "map=hwthread", ""},
+		{4, "--map-by socket --rank-by core", "map=socket rank=core", "it has no such word for --rank-by"},
+		{4, "--map-by socket --rank-by socket --bind-to core", "map=socket rank=socket bind=core", "it has no such word for --rank-by"},
+		{4, "--map-by ppr:2:socket --bind-to core", "map=ppr:2:socket bind=core", ""},
+		{4, "--map-by ppr:2:socket --rank-by socket --bind-to core", "map=ppr:2:socket rank=socket bind=core", "it has no such word for --rank-by"},
+		{8, "--map-by ppr:2:numa --rank-by slot --bind-to core", "map=ppr:2:numa rank=slot bind=core", ""},
+		{4, "--map-by slot:pe=2", "map=slot:pe=2", ""},
+		{4, "--map-by socket:pe=2", "map=socket:pe=2", "it fills an object before the next"},
+		{4, "--map-by node --bind-to hwthread", "map=node bind=hwthread", "it finds no CPU"},
+		{4, "--map-by slot --bind-to socket", "map=slot bind=socket", "it binds all to the first object that the slots are on"},
 	} {
 		t.Run(c.theirs, func(t *testing.T) {
+			if c.otherwise != "" && !strings.HasPrefix(version, "4.") {
+				testenv.Foreign(t, "mpirun.openmpi "+version+": "+c.otherwise)
+			}
 			args := append([]string{"--allow-run-as-root", "-H", host + ":8", "--display-map", "--do-not-launch", "--report-bindings", "-np", strconv.Itoa(c.np)}, strings.Fields(c.theirs)...)
 			want := bindings(t, line, "mpirun.openmpi", append(args, "true")...)
 			if got := ours(t, c.np, c.own); got != want {

@@ -133,6 +133,7 @@ func TestWhichHost(t *testing.T) {
 		{"no local", "a b", 2, "map=slot:nolocal", "a b", ""},
 
 		{"rank by node", "a:2 b:2", 4, "rank=node", "a b a b", ""},
+		{"rank by node, with a word that says so", "a:2 b:2", 4, "rank=node:SPAN", "a b a b", ""},
 		{"rank by slot", "a:2 b:2", 4, "map=node rank=slot", "a a b b", ""},
 		{"objects fill hosts", "a:2@xeon b:2@xeon", 4, "map=package", "a a b b", ""},
 		{"objects in turn", "a:2@xeon b:2@xeon", 4, "map=package:span rank=span", "a a b b", ""},

@@ -74,6 +74,7 @@ type Bind struct {
 	Overload    bool       // more ranks than CPUs may share an object
 	IfSupported bool       // else not bound where the machine has no such object
 	Lists       []topo.Set // of BindLists, for the ranks of a host in turn; none: each CPU, by number
+	Listed      bool       // to the CPUs that Policy.CPUs must name; see Order
 }
 
 // BindTo is what a rank is bound to.

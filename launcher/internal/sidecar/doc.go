@@ -1,23 +1,29 @@
 // Package sidecar is the PMIx server of a host's ranks: the port that Open MPI
 // programs find in their environment, and the helper program gorun-pmix that
 // serves it. libpmix needs cgo, gorun is a static binary, and most jobs need
-// neither: so the helper is started by the first connection. Until then a
+// neither: so the helper is started by the first connection of this user. Until then a
 // listening socket, which the host's loop watches, is all that a job pays.
 //
 // # States
 //
 //	         a rank connects       Ready
 //	waiting ----------------> starting ----> serving
-//	   |                          |              |   no frame within Patience, end of
-//	   |                          |              |   stream, Failed
+//	   |                          |              |   idle without an answer for Patience,
+//	   |                          |              |   stopped, end of stream, Failed
 //	   | Drop                     +--------------+--------------> failed
 //	   v                                         | Close
 //	closed <-------------------------------------+
 //
+// # When the helper is given up
+//
+// It is looked at eight times in Patience. One that is found stopped three times in
+// turn is given up; one that does nothing after Patience; one that works, or waits for
+// a CPU, after ten times that.
+//
 // # Who owns what
 //
-// The helper inherits the listening socket, accepts and checks the connections
-// itself and carries their bytes: the host's loop never sees them. What it tells
+// The helper inherits the first connection and the listening socket, accepts and
+// checks the others itself and carries their bytes: the host's loop never sees them. What it tells
 // (package link has the frames) comes over a socket that State reads too, so that
 // whoever has seen the end of a rank knows what that rank had said before.
 //
@@ -33,7 +39,7 @@
 //
 // # Goroutines
 //
-// With the first connection one starts the helper, on a thread of its own
-// (whose end would kill it), and reads its frames; one writes; one keeps its last
-// words. All end with Close.
+// When somebody connects one looks who it is, and ends with the first one of this
+// user. Then one starts the helper, on a thread of its own (whose end would kill it),
+// and reads its frames; one writes; one keeps its last words. All end with Close.
 package sidecar

@@ -10,11 +10,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gorun-mpi/gorun/internal/peer"
 	"github.com/gorun-mpi/gorun/launcher/internal/stdio"
 	"github.com/gorun-mpi/gorun/pmi/pmix/link"
 )
 
-// DefaultPatience is how long the helper may take to start, or to answer.
+// DefaultPatience is how long the helper may take to start, or to answer, without
+// using a CPU or waiting for one.
 const DefaultPatience = 20 * time.Second
 
 // Config is what a server needs.
@@ -43,6 +45,8 @@ type Server struct {
 	mu       sync.Mutex
 	state    state
 	listener int // -1: closed
+	door     *peer.Door
+	first    int // the connection that starts the helper; -1: none, or the helper has it
 	control  *os.File
 	errors   *os.File
 	pid      int
@@ -54,8 +58,10 @@ type Server struct {
 	spaces   []link.Space
 	count    map[link.Proc]*Count
 	timer    *time.Timer
-	waiting  time.Time // since when the helper owes an answer; zero: it does not
+	waiting  bool // the helper owes an answer
+	clock    clock
 	pings    uint64
+	drained  chan struct{} // closed with the answer to Drain's ping; nil: nobody waits
 	tail     stdio.Tail
 	heard    chan struct{} // closed when tail is complete
 	workers  sync.WaitGroup
@@ -103,22 +109,46 @@ func Listen(cfg Config) (*Server, error) {
 	if err != nil {
 		return fail("getsockname", err)
 	}
-	s := &Server{cfg: cfg, port: name.(*unix.SockaddrInet4).Port, listener: fd, count: map[link.Proc]*Count{}}
+	s := &Server{cfg: cfg, port: name.(*unix.SockaddrInet4).Port, listener: fd, first: -1, count: map[link.Proc]*Count{}}
 	s.wake.L = &s.mu
 	return s, nil
 }
 
-// FD becomes readable when a rank connects: then Begin is due.
+// FD becomes readable when somebody connects: then Begin is due.
 func (s *Server) FD() int { return s.listener }
 
-// Begin starts the helper, which takes the listening socket over.
+// Begin looks who connects. The first one of this user starts the helper, which takes
+// it and the listening socket over; others are closed.
 func (s *Server) Begin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.state == idle {
-		s.state = starting
-		s.workers.Go(s.run)
+	if s.state != idle || s.door != nil {
+		return
 	}
+	door, err := peer.Open(peer.Config{
+		Listener: s.listener,
+		Most:     1,
+		Welcome:  func(uid int) bool { return uid == os.Geteuid() },
+		In: func(fd int) bool {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if s.state != idle {
+				unix.Close(fd)
+				return false
+			}
+			s.state, s.first = starting, fd
+			s.workers.Go(s.run)
+			return false
+		},
+		Refused: func(uid int) {
+			s.cfg.Log("a process of user %d has connected to the PMIx port and is not let in", uid)
+		},
+	})
+	if err != nil {
+		s.fail("port for PMIx: %v", err)
+		return
+	}
+	s.door = door
 }
 
 // Port is where ranks connect.
@@ -181,12 +211,42 @@ func (s *Server) Spawned(id uint64, job, refused string) {
 	s.send(&m)
 }
 
+// drainPing is above those of watch.
+const drainPing = 1 << 63
+
+// Drain returns when all that the ranks have said was told, at most after limit. They
+// must have ended: what the last one said may still be on its way.
+func (s *Server) Drain(limit time.Duration) {
+	s.mu.Lock()
+	if s.state != serving || s.drained != nil {
+		s.mu.Unlock()
+		return
+	}
+	drained := make(chan struct{})
+	s.drained = drained
+	s.send(&link.Message{Kind: link.Ping, ID: drainPing, Wait: true})
+	s.mu.Unlock()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-drained:
+	case <-timer.C:
+	}
+}
+
 // Close ends the helper.
 func (s *Server) Close() {
 	s.mu.Lock()
 	if s.state != closed {
 		s.close()
 	}
+	door := s.door
+	s.door = nil
+	s.mu.Unlock()
+	if door != nil {
+		door.Close()
+	}
+	s.mu.Lock()
 	s.stopListening()
 	files := [...]*os.File{s.control, s.errors}
 	s.mu.Unlock()
@@ -230,9 +290,11 @@ func (s *Server) fail(format string, args ...any) {
 }
 
 func (s *Server) stopListening() {
-	if s.listener >= 0 {
-		unix.Close(s.listener)
-		s.listener = -1
+	for _, fd := range [...]*int{&s.listener, &s.first} {
+		if *fd >= 0 {
+			unix.Close(*fd)
+			*fd = -1
+		}
 	}
 }
 
@@ -315,11 +377,15 @@ func (s *Server) told(m link.Message) {
 	case link.Ready:
 		if s.state == starting {
 			s.state = serving
-			s.waiting = time.Time{}
+			s.waiting = false
 		}
 	case link.Pong:
+		if s.drained != nil && m.ID == drainPing {
+			close(s.drained)
+			s.drained = nil
+		}
 		if m.ID == s.pings {
-			s.waiting = time.Time{}
+			s.waiting = false
 		}
 	case link.Failed:
 		s.fail("%s cannot go on: %s", s.name(), m.Text)
@@ -354,30 +420,4 @@ func (s *Server) counted(p link.Proc) *Count {
 		s.count[p] = c
 	}
 	return c
-}
-
-// watch is called now and then while the helper runs: it must answer.
-func (s *Server) watch() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.state != starting && s.state != serving {
-		return
-	}
-	s.receive(0) // its answer may be there
-	now := time.Now()
-	switch {
-	case s.state != starting && s.state != serving:
-		return
-	case s.waiting.IsZero():
-		s.pings++
-		s.waiting = now
-		s.send(&link.Message{Kind: link.Ping, ID: s.pings})
-	case now.Sub(s.waiting) >= s.cfg.Patience && s.state == starting:
-		s.fail("%s was not ready within %v", s.name(), s.cfg.Patience)
-		return
-	case now.Sub(s.waiting) >= s.cfg.Patience:
-		s.fail("%s has not answered for %v", s.name(), s.cfg.Patience)
-		return
-	}
-	s.timer.Reset(s.cfg.Patience / 4)
 }

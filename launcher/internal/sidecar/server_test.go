@@ -5,10 +5,14 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gorun-mpi/gorun/internal/testenv"
 	"github.com/gorun-mpi/gorun/pmi/pmix/link"
@@ -64,6 +68,17 @@ func helper(how string) int {
 	if how == "deaf" {
 		time.Sleep(time.Hour) // select {} is a deadlock, which Go reports where no signal is watched
 	}
+	switch how {
+	case "stopped":
+		_ = unix.Kill(os.Getpid(), unix.SIGSTOP)
+	case "spins":
+		for {
+		}
+	case "slow":
+		// Some ten pings long, and behind it all answers.
+		for start := time.Now(); time.Since(start) < 2*time.Second; {
+		}
+	}
 	// It asks for what it was told, and does what it is asked for.
 	p := link.Proc{Space: first.Server.Space.Name, Rank: 1}
 	send(link.Message{Kind: link.Joined, Proc: p})
@@ -76,6 +91,12 @@ func helper(how string) int {
 			send(link.Message{Kind: link.Abort, Proc: p, Status: int(m.ID), Text: m.Text})
 			send(link.Message{Kind: link.Left, Proc: p})
 		case link.Ping:
+			if m.Wait && how == "deaf at last" {
+				continue
+			}
+			if m.Wait {
+				send(link.Message{Kind: link.Log, Proc: p, Sort: 2, Text: "last words"})
+			}
 			send(link.Message{Kind: link.Pong, ID: m.ID})
 		}
 	}
@@ -106,6 +127,7 @@ func serve(t *testing.T, how string, patience time.Duration) *served {
 			told <- fmt.Sprintf("abort %s.%d %d %s", p.Space, p.Rank, status, text)
 		},
 		Failed: func(text string) { told <- "failed: " + text },
+		Say:    func(p link.Proc, stream int, text string) { told <- fmt.Sprintf("say %d %s", stream, text) },
 		Ask: func(data []byte) {
 			m, err := link.Unpack(data)
 			told <- fmt.Sprint("ask ", m.ID, m.Keys, err)
@@ -161,6 +183,32 @@ func TestNobodyConnects(t *testing.T) {
 	}
 }
 
+// Another user who connects is sent away, and starts nothing.
+func TestStrangersStartNoHelper(t *testing.T) {
+	if os.Getuid() != 0 {
+		testenv.Unsupported(t, "only root can be somebody else too")
+	}
+	bash := testenv.Need(t, "bash")
+	testenv.NoLeaks(t)
+	s := serve(t, "serves", 10*time.Second)
+	s.Begin() // somebody connects, says the host's loop
+	for range 3 {
+		stranger := exec.Command(bash, "-c", fmt.Sprintf("exec 3<>/dev/tcp/127.0.0.1/%d; read -t 20 -u 3; echo $?", s.Port()))
+		stranger.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		stranger.Dir = "/"
+		if out, err := stranger.CombinedOutput(); err != nil || !strings.HasSuffix(string(out), "1\n") {
+			t.Errorf("the stranger: %v, %q, want its connection to end at once (1)", err, out)
+		}
+	}
+	if !s.Idle() {
+		t.Error("a stranger has started the helper")
+	}
+	if s.connect(t) == nil {
+		t.FailNow()
+	}
+	s.want(t, "joined first.1")
+}
+
 func TestServes(t *testing.T) {
 	testenv.NoLeaks(t)
 	s := serve(t, "serves", 10*time.Second)
@@ -197,10 +245,12 @@ func TestHelpersThatFail(t *testing.T) {
 		"deaf":        "has not answered for 3s",
 		"nonsense":    "has sent nonsense: damaged frame",
 		"fails":       "cannot go on: no library",
+		"stopped":     "is stopped (T, as by SIGSTOP) and answers nobody",
+		"spins":       "has not answered for 500ms; --pmix-timeout gives it longer",
 	} {
 		t.Run(how, func(t *testing.T) {
 			testenv.NoLeaks(t)
-			patience := map[string]time.Duration{"never ready": 200 * time.Millisecond, "deaf": 3 * time.Second}[how]
+			patience := map[string]time.Duration{"never ready": 200 * time.Millisecond, "deaf": 3 * time.Second, "stopped": 2 * time.Second, "spins": 50 * time.Millisecond}[how]
 			s := serve(t, how, patience)
 			c := s.connect(t)
 			s.want(t, want)
@@ -218,6 +268,71 @@ func TestHelpersThatFail(t *testing.T) {
 			default:
 			}
 		})
+	}
+}
+
+// A helper that works is given longer than one that does nothing.
+func TestBusyHelperIsWaitedFor(t *testing.T) {
+	testenv.NoLeaks(t)
+	s := serve(t, "slow", time.Second)
+	if s.connect(t) == nil {
+		t.FailNow()
+	}
+	s.want(t, "joined first.1")
+	s.want(t, "ask 7 ")
+	s.Close()
+	select {
+	case got := <-s.told:
+		t.Errorf("told %q", got)
+	default:
+	}
+}
+
+// What ranks said last is told before Drain returns, which does not wait for ever.
+func TestDrain(t *testing.T) {
+	for how, want := range map[string]string{"serves": "say 2 last words", "deaf at last": ""} {
+		t.Run(how, func(t *testing.T) {
+			testenv.NoLeaks(t)
+			s := serve(t, how, 10*time.Second)
+			s.Drain(time.Hour) // nobody was ever connected
+			if s.connect(t) == nil {
+				t.FailNow()
+			}
+			s.want(t, "joined first.1")
+			s.want(t, "ask 7 ")
+			limit := 20 * time.Second
+			if want == "" {
+				limit = 100 * time.Millisecond
+			}
+			s.Drain(limit)
+			got := ""
+			select {
+			case got = <-s.told:
+			default:
+			}
+			if got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+			s.Close()
+		})
+	}
+}
+
+func TestParseStat(t *testing.T) {
+	for _, c := range []struct {
+		text  string
+		state byte
+		cpu   uint64
+	}{
+		{"12 (gorun-pmix) T 1 12 12 0 -1 4194560 1 2 3 4 50 7 0 0 20 0 8 0 1 2", 'T', 57},
+		{"12 (a ) R (b) S 1 12 12 0 -1 4194560 1 2 3 4 1 2 0 0", 'S', 3},
+		{"12 (gorun-pmix) S 1 2", 0, 0},
+		{"12 (gorun-pmix) S 1 12 12 0 -1 4194560 1 2 3 4 x 7 0", 0, 0},
+		{"", 0, 0},
+	} {
+		if state, cpu := parseStat([]byte(c.text)); state != c.state || cpu != c.cpu {
+			t.Errorf("%q: got %c, %d, want %c, %d", c.text, state, cpu, c.state, c.cpu)
+		}
 	}
 }
 

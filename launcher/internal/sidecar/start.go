@@ -57,15 +57,16 @@ func (s *Server) start() {
 	}
 	if err := s.fork(); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			s.fail("a rank asks for a PMIx server, as programs of Open MPI do, but %s does not exist: build it with make build on a machine with gcc and libpmix-dev, and put it beside gorun", s.cfg.Program)
+			s.fail("a rank asks for a PMIx server, as programs of Open MPI do, but %s does not exist: build it with make build on a machine with gcc, and put it beside gorun", s.cfg.Program)
 			return
 		}
 		s.fail("a rank asks for a PMIx server, as programs of Open MPI do: %v", err)
 		return
 	}
 	s.buf = make([]byte, 16<<10)
-	s.waiting = time.Now()
-	s.timer = time.AfterFunc(s.cfg.Patience/4, s.watch)
+	s.waiting = true
+	s.clock.last = time.Now()
+	s.timer = time.AfterFunc(s.cfg.Patience/looks, s.watch)
 	for i, space := range s.spaces {
 		server := &link.Server{Space: space}
 		if i == 0 {
@@ -103,7 +104,7 @@ func (s *Server) fork() error {
 	s.errors = os.NewFile(uintptr(errs[0]), "standard error of gorun-pmix")
 	pid, err := syscall.ForkExec(s.cfg.Program, []string{s.cfg.Program}, &syscall.ProcAttr{
 		Env:   s.cfg.Env(),
-		Files: []uintptr{uintptr(null), uintptr(null), uintptr(errs[1]), uintptr(pair[1]), uintptr(s.listener)},
+		Files: []uintptr{uintptr(null), uintptr(null), uintptr(errs[1]), uintptr(pair[1]), uintptr(s.listener), uintptr(s.first)},
 		Sys:   &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
 	})
 	if err != nil {
@@ -112,6 +113,8 @@ func (s *Server) fork() error {
 		return &os.PathError{Op: "exec", Path: s.cfg.Program, Err: err}
 	}
 	s.pid = pid
+	unix.Close(s.first)
+	s.first = -1
 	return nil
 }
 

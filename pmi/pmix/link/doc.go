@@ -5,7 +5,8 @@
 //
 // A frame is a length of four bytes, most significant first, and a [Message] in
 // msgpack. The helper finds the host's end of a stream socket as descriptor
-// [ControlFD], and the socket that ranks connect to as [ListenFD]:
+// [ControlFD], the socket that ranks connect to as [ListenFD], and the first of their
+// connections, which has been accepted, as [FirstFD]:
 //
 //	host                                helper
 //	Setup                     ------->          makes the server, registers the ranks

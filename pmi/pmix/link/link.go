@@ -13,6 +13,7 @@ import (
 const (
 	ControlFD = 3
 	ListenFD  = 4
+	FirstFD   = 5
 )
 
 // FrameMax bounds a frame. What crosses hosts travels in the frames of agents,
@@ -38,7 +39,7 @@ const (
 	Request                 // of another host: what has Proc put? ID for the Reply
 	Reply                   // to the Request of that ID: Status, Data
 	Event                   // of another host's process: Data
-	Ping                    // ID
+	Ping                    // ID; Wait: answered when no rank is connected any more
 	Pong                    // ID
 	Log                     // Proc says Text on stream Sort of the job
 	kinds
@@ -161,9 +162,9 @@ type Message struct {
 
 // Probe is what gorun-pmix --probe prints, as JSON.
 type Probe struct {
+	Cgo     bool   `json:"cgo"`     // it was built to call libpmix
 	Library string `json:"library"` // as the loader finds it
 	Version string `json:"version"` // of it
-	Headers string `json:"headers"` // that gorun-pmix was built with
 	Problem string `json:"problem"` // why it cannot serve; empty: it can
 }
 

@@ -98,9 +98,7 @@ func (v *View) Gaps() []Gap {
 	known, err := v.Verbs()
 	switch {
 	case errors.Is(err, verbs.ErrNoCgo):
-		gaps = append(gaps, Gap{verbs.ErrNoCgo.Error(), "apt-get install gcc libibverbs-dev && make build", true})
-	case errors.Is(err, verbs.ErrNoHeaders):
-		gaps = append(gaps, Gap{verbs.ErrNoHeaders.Error(), "apt-get install libibverbs-dev && make build", true})
+		gaps = append(gaps, Gap{verbs.ErrNoCgo.Error(), "apt-get install gcc libc6-dev && make build", true})
 	case errors.Is(err, verbs.ErrNoLibrary):
 		gaps = append(gaps, v.noLibrary(err.Error()))
 	case err != nil && !errors.Is(err, verbs.ErrNoKernel): // which is looked at below

@@ -96,8 +96,8 @@ func pmix(ctx context.Context, v *View) Finding {
 		return ok("libpmix %s (%s), %s", p.Version, p.Library, p.Helper)
 	}
 	fix := "apt-get install libpmix2"
-	if !p.Exists || p.Headers == "" {
-		fix = "apt-get install gcc libpmix-dev && make build (puts gorun-pmix beside gorun)"
+	if !p.Exists || !p.Cgo {
+		fix = "apt-get install gcc libc6-dev && make build (puts gorun-pmix beside gorun)"
 	}
 	for _, m := range v.launchers(ctx) {
 		if m.flavour == openMPI {

@@ -54,9 +54,9 @@ type Space struct {
 type PMIxSupport struct {
 	Helper  string // its file
 	Exists  bool
+	Cgo     bool   // it was built to call libpmix
 	Library string // libpmix, and its version
 	Version string
-	Headers string // that it was built with; "": without, so that no libpmix is of use
 	Problem string // why Open MPI's programs cannot be served; "" when they can
 }
 

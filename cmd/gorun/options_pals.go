@@ -1,0 +1,71 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+)
+
+// palsOptions are options of the mpiexec of HPE's PALS, the launcher of Cray EX
+// machines, that no other mpiexec has.
+func palsOptions() []option {
+	return []option{
+		{names: []string{"cpu-bind"}, arity: 1, family: "Place", value: "WORD",
+			words: []string{"none", "thread", "core", "socket", "numa", "depth", "list:"},
+			help:  "as --bind-to in HPE's words: none, thread, core, socket, numa, depth, list:0-1:2-3", set: setCPUBind},
+		{names: []string{"depth"}, arity: 1, family: "Place", value: "N",
+			help: "how many cores each rank is bound to by --cpu-bind depth", set: setDepth},
+		note0("gorun reserves no part of a network for the job", "no-vni"),
+	}
+}
+
+// The words of --cpu-bind for objects; the plurals are Slurm's.
+var cpuBindWords = map[string]string{
+	"none": "none", "no": "none",
+	"thread": "hwthread", "threads": "hwthread",
+	"core": "core", "cores": "core",
+	"socket": "package", "sockets": "package",
+	"numa": "numa", "ldom": "numa", "ldoms": "numa",
+}
+
+func setCPUBind(s *settings, value string) error {
+	word := value
+	for _, flag := range []string{"verbose", "v", "quiet", "q"} {
+		if rest, ok := strings.CutPrefix(word, flag+","); ok {
+			word, s.report = rest, flag[0] == 'v'
+		}
+	}
+	kind, list, _ := strings.Cut(word, ":")
+	switch {
+	case cpuBindWords[word] != "":
+		s.job.Bind = cpuBindWords[word]
+	case word == "depth":
+		s.byDepth, s.job.Bind = true, "core"
+	case kind == "list" && list != "":
+		// "," joins the CPUs of a rank and ":" parts ranks, the other way round than
+		// in --bind-to user.
+		s.job.Bind = "user:" + strings.NewReplacer(",", "+", ":", ",").Replace(list)
+	case kind == "mask", kind == "map_cpu", kind == "mask_cpu", word == "rank":
+		s.note(fmt.Sprintf("%q is not done; --bind-to binds ranks, or --cpu-bind list:0-1:2-3", word))
+	default:
+		return unfit(value, "none, thread, core, socket, numa, depth or list:CPUS:CPUS")
+	}
+	return nil
+}
+
+func setDepth(s *settings, value string) error {
+	n, err := atLeastOne(value, "a number of cores for each rank")
+	s.depth, s.depthSpelling = n, s.spelling
+	return err
+}
+
+// finishDepth binds ranks to as many cores as --depth says, where --cpu-bind asks
+// for it. By itself --depth says how many threads a rank has, and binds nothing.
+func (s *settings) finishDepth() {
+	switch {
+	case s.byDepth:
+		s.modifiers = append(s.modifiers, fmt.Sprintf("pe=%d", max(1, s.depth)))
+	case s.depth > 0:
+		s.spelling = s.depthSpelling
+		s.note("--cpu-bind depth binds each rank to so many cores, and is not there")
+	}
+}

@@ -1,0 +1,78 @@
+package host
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gorun-mpi/gorun/internal/testenv"
+)
+
+// TestLeaves looks at processes that are on their way out, and at others.
+func TestLeaves(t *testing.T) {
+	testenv.NoLeaks(t)
+	for _, c := range []struct {
+		name, script string
+		want         bool
+	}{
+		{"runs", "echo; exec sleep 100", false},
+		{"has a child that runs", "sh -c 'echo; exec sleep 100'; exit", false},
+		{"has ended", "echo", true},
+		{"has a child that was killed, and has yet to see it", "sh -c 'kill -STOP $PPID; until grep -q ^State:.T /proc/$PPID/status; do :; done; kill -9 $$'; exit", true},
+	} {
+		cmd := exec.Command("sh", "-c", c.script)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if c.want {
+			// Until it has ended, or stopped and its child, who has the pipe too,
+			// has ended: then waitid returns.
+			var info unix.Siginfo
+			if err := unix.Waitid(unix.P_PID, cmd.Process.Pid, &info, unix.WEXITED|unix.WSTOPPED|unix.WNOWAIT, nil); err != nil {
+				t.Fatal(err)
+			}
+			deadline := testenv.Deadline(t, 30*time.Second)
+			for !leaves(cmd.Process.Pid, 2) && deadline.Err() == nil {
+			}
+		} else if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+			t.Fatal(err)
+		}
+		if got := leaves(cmd.Process.Pid, looksDepth); got != c.want {
+			t.Errorf("a process that %s: got %v, want %v", c.name, got, c.want)
+		}
+		if err := unix.Kill(-cmd.Process.Pid, unix.SIGKILL); err != nil {
+			t.Error(err)
+		}
+		_ = cmd.Wait()
+	}
+}
+
+func TestKillPending(t *testing.T) {
+	for text, want := range map[string]bool{
+		"Name:\ta\nSigPnd:\t0000000000000100\nShdPnd:\t0000000000000000\n": true,
+		"Name:\ta\nSigPnd:\t0000000000004100\nShdPnd:\t0000000000004000\n": true,
+		"Name:\ta\nSigPnd:\t0000000000004000\nShdPnd:\t0000000000000100\n": false,
+		"Name:\ta\nSigPnd:\t0000000000000000\nShdPnd:\t0000000000000000\n": false,
+		"Name:\tSigPnd:\t0000000000000100\n":                               false,
+		"":                                                                 false,
+	} {
+		if got := killPending(text); got != want {
+			t.Errorf("%q: got %v, want %v", text, got, want)
+		}
+	}
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil || !strings.Contains(string(status), "\nSigPnd:\t") {
+		t.Errorf("this kernel writes no SigPnd (%v): %s", err, status)
+	}
+}

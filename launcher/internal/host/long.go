@@ -1,0 +1,275 @@
+package host
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gorun-mpi/gorun/launcher/internal/stdio"
+)
+
+// A line of more than stdio.Limit bytes is kept in a file until it has ended, so
+// that a rank takes no more memory for it than for a short one. The file has no
+// name: nothing is left of it when this process ends. It is not in the job
+// directory, which is in memory. All pipes share it, each with a slot of its own.
+//
+//	           Cut wants it aside         its end came, or LineMax
+//	in memory --------------------> kept -------------------------> waiting
+//	    ^                                                             |
+//	    +----------------- read, and sent as one event ---------------+ GoOn
+//
+// It goes to the controller as one piece, since other ranks' lines stand between
+// pieces. All hosts' long lines could fill the controller's memory, so a host asks
+// with the event Long and waits for the command GoOn.
+type long struct {
+	file    int     // descriptor; 0: not opened yet, -1: it cannot be
+	err     error   // why a line could not be kept
+	limit   uint64  // of the file's size
+	slots   []bool  // those in use
+	waiting int     // lines that wait for GoOn
+	told    [2]bool // the user was told of a line that is too long, or that could not be kept
+}
+
+// slotSize has room for the longest line and one read behind it.
+const slotSize = stdio.LineMax + 2*bufMost
+
+// sort passes on what may be of the bytes that a pipe has brought, behind what is
+// held, and keeps the rest. send takes what is passed on first.
+func (h *Host) sort(local, number int, data []byte, fresh int, send func(local, number int, data []byte)) {
+	p := &h.ranks[local].pipes[number]
+	for {
+		pass, aside := p.lines.Cut(data, fresh)
+		kept := h.keep(local, number, data[pass:pass+aside]) // send hands the buffer on
+		send(local, number, data[:pass])
+		if kept || p.lines.Due() > 0 {
+			break
+		}
+		data = p.lines.Passed()
+		fresh, send = len(data), h.sendOwn
+	}
+	h.asks(local, number)
+	if h.spec.Prompt > 0 {
+		h.awaitNewline(p)
+	}
+}
+
+// sendOwn passes on what nobody else holds.
+func (h *Host) sendOwn(local, number int, data []byte) {
+	if len(data) > 0 {
+		h.output(local, number, Event{Data: data})
+	}
+}
+
+// keep puts the begin of a line aside, behind what is there of it. Where that is
+// not possible the line is passed on in parts, and that is told.
+func (h *Host) keep(local, number int, data []byte) bool {
+	p := &h.ranks[local].pipes[number]
+	if len(data) == 0 {
+		return true
+	}
+	err := h.put(p, data, p.lines.Aside()-len(data))
+	switch {
+	case err != nil:
+		p.lines.Refused(data)
+		h.torn(local, number, err, fmt.Sprintf("lines of more than %d KiB are passed on in parts, between which other ranks' lines may stand, as they cannot be kept: %v; TMPDIR may name a directory with room", stdio.Limit>>10, err))
+	case p.lines.Torn():
+		h.torn(local, number, nil, fmt.Sprintf("a line of more than %d MiB is passed on in parts, between which other ranks' lines may stand", stdio.LineMax>>20))
+	}
+	return err == nil
+}
+
+// torn tells once of each reason for which lines are not whole. Where there is one
+// rank nothing comes between.
+func (h *Host) torn(local, number int, err error, text string) {
+	told := &h.long.told[0]
+	if err != nil {
+		told = &h.long.told[1]
+	}
+	if *told || h.spec.NP == 1 {
+		return
+	}
+	*told = true
+	h.emit(Event{Kind: Torn, Rank: h.rankOf(local), Stream: number, Text: "of its " + stdio.StreamName(number) + " " + text})
+}
+
+// put writes to the file.
+func (h *Host) put(p *pipe, data []byte, at int) error {
+	if h.long.file == 0 {
+		h.long.open(h.spec.users())
+	}
+	if h.long.file < 0 {
+		return h.long.err
+	}
+	if p.slot == 0 {
+		p.slot = h.long.take()
+	}
+	offset := int64(p.slot-1)*slotSize + int64(at)
+	if uint64(offset)+uint64(len(data)) > h.long.limit { // SIGXFSZ would end this process
+		return fmt.Errorf("%w (ulimit -f)", unix.EFBIG)
+	}
+	for len(data) > 0 {
+		n, err := unix.Pwrite(h.long.file, data, offset)
+		switch {
+		case err == unix.EINTR:
+		case err != nil:
+			return os.NewSyscallError("write", err)
+		case n == 0:
+			return os.NewSyscallError("write", unix.ENOSPC)
+		default:
+			data, offset = data[n:], offset+int64(n)
+		}
+	}
+	return nil
+}
+
+// open makes the file, in TMPDIR or where a disk is.
+func (l *long) open(env []string) {
+	l.file, l.limit = -1, 1<<63-1
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &limit); err == nil {
+		l.limit = min(l.limit, limit.Cur)
+	}
+	dirs := []string{"/var/tmp", "/tmp"}
+	for _, e := range env {
+		if dir, ok := strings.CutPrefix(e, "TMPDIR="); ok && filepath.IsAbs(dir) {
+			dirs = []string{dir}
+		}
+	}
+	for _, dir := range dirs {
+		if l.file, l.err = nameless(dir); l.err == nil {
+			return
+		}
+	}
+}
+
+// nameless makes a file without a name.
+func nameless(dir string) (int, error) {
+	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
+	if err == nil {
+		return fd, nil
+	}
+	// A file system that has none, as overlayfs before Linux 6.3.
+	f, err := os.CreateTemp(dir, "gorun-line-")
+	if err != nil {
+		return -1, err
+	}
+	defer f.Close()
+	if err := os.Remove(f.Name()); err != nil {
+		return -1, err
+	}
+	fd, err = unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 3)
+	return fd, os.NewSyscallError("fcntl", err)
+}
+
+// take is a slot that is free, from 1.
+func (l *long) take() int {
+	at := slices.Index(l.slots, false)
+	if at < 0 {
+		at = len(l.slots)
+		l.slots = append(l.slots, false)
+	}
+	l.slots[at] = true
+	return at + 1
+}
+
+func (l *long) close() {
+	if l.file > 0 {
+		closeFD(&l.file)
+	}
+	l.file = 0
+}
+
+// read gives back what was put in a slot.
+func (l *long) read(slot, n int) ([]byte, error) {
+	data := make([]byte, n)
+	for at := 0; at < n; {
+		m, err := unix.Pread(l.file, data[at:], int64(slot-1)*slotSize+int64(at))
+		switch {
+		case err == unix.EINTR:
+		case err != nil:
+			return data[:at], os.NewSyscallError("read", err)
+		case m == 0:
+			return data[:at], io.ErrUnexpectedEOF
+		default:
+			at += m
+		}
+	}
+	return data, nil
+}
+
+// free gives a slot back, and the disk what it took.
+func (l *long) free(slot, n int) {
+	l.slots[slot-1] = false
+	// Where holes cannot be made, the next line overwrites it.
+	_ = unix.Fallocate(l.file, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(slot-1)*slotSize, int64(n))
+}
+
+// asks asks the controller for room for a line that is due, if one is, and stops the
+// reading of its pipe until GoOn.
+func (h *Host) asks(local, number int) {
+	p := &h.ranks[local].pipes[number]
+	n := p.lines.Due()
+	if n == 0 {
+		return
+	}
+	p.waits, p.since = true, time.Time{}
+	h.long.waiting++
+	if p.fd >= 0 && !h.streams[number].paused {
+		if err := unix.EpollCtl(h.poll, unix.EPOLL_CTL_DEL, p.fd, nil); err != nil {
+			h.log("epoll_ctl: %v", err)
+		}
+	}
+	if h.discard {
+		h.goOn(local, number)
+		return
+	}
+	h.emit(Event{Kind: Long, Rank: h.rankOf(local), Stream: number, N: n})
+}
+
+// goOn passes on a line that is due, and has its pipe read again.
+func (h *Host) goOn(local, number int) {
+	if local < 0 || local >= len(h.ranks) || number != Stdout && number != Stderr {
+		return
+	}
+	p := &h.ranks[local].pipes[number]
+	if !p.waits {
+		return
+	}
+	p.waits = false
+	h.long.waiting--
+	if p.fd >= 0 && !h.streams[number].paused {
+		if err := h.watch(p.fd, unix.EPOLLIN, source(number), local); err != nil {
+			h.log("%v", err)
+		}
+	}
+	n := p.lines.Due()
+	if !h.discard {
+		data, err := h.long.read(p.slot, n)
+		if err != nil {
+			h.emit(Event{Kind: Failed, Text: fmt.Sprintf("rank %d: %d bytes of a long line are lost: %v", h.rankOf(local), n-len(data), err)})
+		}
+		h.output(local, number, Event{Data: data, Last: p.last, Long: true})
+	}
+	h.long.free(p.slot, n)
+	p.slot = 0
+	rest := p.lines.Passed()
+	h.sort(local, number, rest, len(rest), h.sendOwn)
+	h.awaitAll()
+}
+
+// goOnAll drops what waits, when nobody wants output any more.
+func (h *Host) goOnAll() {
+	for i, r := range h.up() {
+		for _, s := range [...]int{Stdout, Stderr} {
+			if r.pipes[s].waits {
+				h.goOn(i, s)
+			}
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package host
+
+import "time"
+
+// A job hangs, as far as can be seen from outside, when nothing moves on any host for
+// Spec.Hang: no rank writes, reads its input, ends or talks to its PMI server, and none uses
+// a CPU, which here is a twentieth of the time. A rank that has said
+// what it waits for, and still waits for it, does not move whatever CPU its polls take.
+type stillness struct {
+	next  time.Time     // when it is looked at again; zero: never
+	since time.Time     // nothing has moved
+	seen  uint64        // moves of the loop
+	cpu   map[int]int   // ticks, by local rank
+	at    time.Time     // when they were read
+	told  bool          // that nothing moves
+	clock time.Duration // of the ranks' records, then
+}
+
+const (
+	// stillShare is the share of a CPU that a rank which does nothing may take.
+	stillShare = 20
+	// stillLooks is how often the host looks in the time that is a hang.
+	stillLooks = 5
+	// stillLeast and stillMost bound the time between two looks.
+	stillLeast, stillMost = 50 * time.Millisecond, 10 * time.Second
+)
+
+func (h *Host) beginStill() {
+	if h.spec.Hang > 0 {
+		now := time.Now()
+		h.still = stillness{next: now, since: now, at: now}
+	}
+}
+
+// stillOnTime looks whether anything has moved.
+func (h *Host) stillOnTime(now time.Time) {
+	s := &h.still
+	if s.next.IsZero() || now.Before(s.next) {
+		return
+	}
+	s.next = now.Add(min(max(h.spec.Hang/stillLooks, stillLeast), stillMost))
+	if h.hasMoved(now) {
+		s.since = now
+		if s.told {
+			s.told = false
+			h.emit(Event{Kind: Still})
+		}
+		return
+	}
+	if !s.told && h.running > 0 && !h.ending.begun && now.Sub(s.since) >= h.spec.Hang {
+		s.told = true
+		h.emit(Event{Kind: Still, N: 1})
+	}
+}
+
+// hasMoved tells whether anything has since it was called last.
+func (h *Host) hasMoved(now time.Time) bool {
+	s := &h.still
+	moved := s.seen != h.moves
+	took := now.Sub(s.at)
+	s.seen, s.at = h.moves, now
+	clock := sharedClock()
+	cpu := make(map[int]int)
+	for local, list := range h.processes() {
+		for _, p := range list {
+			cpu[local] += p.ticks
+		}
+		used := time.Duration(cpu[local]-s.cpu[local]) * tick
+		if used <= took/stillShare+tick {
+			continue
+		}
+		w, ok := h.segment.Waits(local, clock)
+		if !ok || w.Since < clock-s.clock || w.Looked > clock-s.clock {
+			moved = true
+		}
+	}
+	s.cpu, s.clock = cpu, clock
+	return moved
+}
