@@ -2,12 +2,19 @@
  *   hello                 MPI_Finalize, status 0
  *   hello abort CODE      rank 1 calls MPI_Abort(CODE), the others wait for it
  *   hello exit CODE       rank 1 exits without MPI_Finalize, the others wait for it
- *   hello segfault        rank 1 dies of SIGSEGV, the others wait for it */
+ *   hello segfault        rank 1 dies of SIGSEGV, the others wait for it
+ *   hello hang            rank 1 catches SIGSEGV as Open MPI does and hangs behind it */
 #include <mpi.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+static void hang(int sig) {
+	fprintf(stderr, "[host:%05d] *** Process received signal ***\n[host:%05d] Signal: Segmentation fault (%d)\n", getpid(), getpid(), sig);
+	for (;;) pause();
+}
 
 int main(int argc, char **argv) {
 	MPI_Init(&argc, &argv);
@@ -24,7 +31,8 @@ int main(int argc, char **argv) {
 			MPI_Recv(&never, 1, MPI_INT, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 		}
 		if (strcmp(argv[1], "abort") == 0) MPI_Abort(MPI_COMM_WORLD, code);
-		if (strcmp(argv[1], "segfault") == 0) raise(SIGSEGV);
+		if (strcmp(argv[1], "hang") == 0) signal(SIGSEGV, hang);
+		if (strcmp(argv[1], "segfault") == 0 || strcmp(argv[1], "hang") == 0) raise(SIGSEGV);
 		fprintf(stderr, "rank 1 leaves\n");
 		_Exit(code);
 	}

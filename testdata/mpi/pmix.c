@@ -40,7 +40,21 @@ static void say(const char *format, ...) {
 	fflush(stdout);
 }
 
-static void tell(const char *what, pmix_status_t rc) { say("%s: %s", what, rc == PMIX_SUCCESS || rc == PMIX_OPERATION_SUCCEEDED ? "ok" : PMIx_Error_string(rc)); }
+// reason is a status in the words of libpmix 4, which 5 writes in others.
+static const char *reason(pmix_status_t rc) {
+	switch (rc) {
+	case PMIX_SUCCESS: return "SUCCESS";
+	case PMIX_ERROR: return "ERROR";
+	case PMIX_ERR_NOT_FOUND: return "NOT-FOUND";
+	case PMIX_ERR_NOT_SUPPORTED: return "NOT-SUPPORTED";
+	case PMIX_ERR_BAD_PARAM: return "BAD-PARAM";
+	case PMIX_ERR_DUPLICATE_KEY: return "DUPLICATE KEY";
+	case PMIX_ERR_TIMEOUT: return "TIMEOUT";
+	}
+	return PMIx_Error_string(rc);
+}
+
+static void tell(const char *what, pmix_status_t rc) { say("%s: %s", what, rc == PMIX_SUCCESS || rc == PMIX_OPERATION_SUCCEEDED ? "ok" : reason(rc)); }
 
 static const char *next(void) {
 	if (*word == NULL) {
@@ -58,7 +72,7 @@ static void show(const char *what, const pmix_value_t *v) {
 	case PMIX_UINT16: say("%s = %u", what, v->data.uint16); break;
 	case PMIX_INT: say("%s = %d", what, v->data.integer); break;
 	case PMIX_SIZE: say("%s = %zu", what, v->data.size); break;
-	case PMIX_STATUS: say("%s = %s", what, PMIx_Error_string(v->data.status)); break;
+	case PMIX_STATUS: say("%s = %s", what, reason(v->data.status)); break;
 	case PMIX_FLOAT: say("%s = %s", what, v->data.fval > 0 ? "positive" : "nothing"); break;
 	case PMIX_PROC_RANK: say("%s = %u", what, v->data.rank); break;
 	case PMIX_BYTE_OBJECT: say("%s = %zu bytes", what, v->data.bo.size); break;
