@@ -116,7 +116,7 @@ func (h *helper) begin() error {
 	h.send(&link.Message{Kind: link.Ready})
 	refused := func(text string) { fmt.Fprintln(os.Stderr, "gorun-pmix: "+text) }
 	if ferr == nil {
-		r.count(1)
+		r.enter(first)
 		go r.take(first, refused)
 	} else { // it may have been reset meanwhile: others are served
 		refused(ferr.Error())
@@ -150,7 +150,11 @@ func (h *helper) obey() error {
 		case link.Event:
 			err = h.server.Deliver(m.Data)
 		case link.Ping:
-			go h.ping(m)
+			var ended []chan struct{}
+			if m.Wait {
+				ended = h.relay.connected()
+			}
+			go h.ping(m.ID, ended)
 		default:
 			err = fmt.Errorf("%w: kind %d from the host", link.ErrFrame, m.Kind)
 		}
@@ -160,13 +164,14 @@ func (h *helper) obey() error {
 	}
 }
 
-func (h *helper) ping(m link.Message) {
-	if m.Wait {
-		h.relay.idle()
+// ping answers a ping when connections have ended and libpmix is not stuck.
+func (h *helper) ping(id uint64, ended []chan struct{}) {
+	for _, c := range ended {
+		<-c
 	}
 	if err := h.server.Ping(); err != nil {
 		h.send(&link.Message{Kind: link.Failed, Text: err.Error()})
 		return
 	}
-	h.send(&link.Message{Kind: link.Pong, ID: m.ID})
+	h.send(&link.Message{Kind: link.Pong, ID: id})
 }

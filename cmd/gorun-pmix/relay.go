@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"slices"
@@ -27,31 +28,32 @@ type relay struct {
 
 	mu     sync.Mutex
 	silent []*net.TCPConn // the oldest first
-	open   int            // connections that are not silent
-	none   chan struct{}  // closed when there are none; nil: nobody waits
+	// Connections that are not silent, each with a channel that is closed when it has
+	// ended or turned out to be silent.
+	open map[*net.TCPConn]chan struct{}
 }
 
-// idle returns when no rank is connected, so libpmix has read all that they sent.
-func (r *relay) idle() {
-	r.mu.Lock()
-	if r.open == 0 {
-		r.mu.Unlock()
-		return
-	}
-	if r.none == nil {
-		r.none = make(chan struct{})
-	}
-	none := r.none
-	r.mu.Unlock()
-	<-none
-}
-
-func (r *relay) count(n int) {
+// connected has a channel for each connection that is open, which is closed when libpmix
+// has read all that was sent on it. Later connections, of which a flood never lacks, are not in it.
+func (r *relay) connected() []chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.open += n; r.open == 0 && r.none != nil {
-		close(r.none)
-		r.none = nil
+	return slices.Collect(maps.Values(r.open))
+}
+
+// enter notes that a connection is open and not silent, leave that this is over.
+func (r *relay) enter(c *net.TCPConn) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.open[c] = make(chan struct{})
+}
+
+func (r *relay) leave(c *net.TCPConn) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if ended, ok := r.open[c]; ok {
+		close(ended)
+		delete(r.open, c)
 	}
 }
 
@@ -70,7 +72,7 @@ func newRelay(fd uintptr, libpmix string) (*relay, error) {
 		l.Close()
 		return nil, fmt.Errorf("descriptor %d listens at %s: want a TCP port", fd, l.Addr())
 	}
-	return &relay{listener: tcp, libpmix: libpmix}, nil
+	return &relay{listener: tcp, libpmix: libpmix, open: map[*net.TCPConn]chan struct{}{}}, nil
 }
 
 // connection is one that somebody else has accepted.
@@ -96,7 +98,7 @@ func (r *relay) accept(failed func(error), refused func(string)) {
 		c, err := r.listener.AcceptTCP()
 		switch {
 		case err == nil:
-			r.count(1)
+			r.enter(c)
 			go r.take(c, refused)
 		case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.ENOBUFS), errors.Is(err, syscall.ENOMEM):
 			// Ranks that finalize give theirs back.
@@ -109,9 +111,9 @@ func (r *relay) accept(failed func(error), refused func(string)) {
 	}
 }
 
-// take serves a connection that is counted; refused is told if it cannot be.
+// take serves a connection that has entered; refused is told if it cannot be.
 func (r *relay) take(rank *net.TCPConn, refused func(string)) {
-	defer r.count(-1)
+	defer r.leave(rank)
 	if err := r.serve(rank); err != nil {
 		refused(err.Error())
 	}
@@ -160,12 +162,12 @@ func (r *relay) speaks(c *net.TCPConn) bool {
 			_, _, err := syscall.Recvfrom(int(fd), first[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
 			if err == syscall.EAGAIN && !silent {
 				silent = true
-				r.count(-1)
+				r.leave(c)
 			}
 			return err != syscall.EAGAIN
 		})
 		if silent {
-			r.count(1)
+			r.enter(c)
 		}
 	}
 	r.mu.Lock()

@@ -53,28 +53,35 @@ func TestRelay(t *testing.T) {
 	}
 	defer r.listener.Close()
 	go r.accept(func(error) {}, func(text string) { t.Error(text) })
-	r.idle() // nobody is connected
+	if n := len(r.connected()); n != 0 {
+		t.Errorf("%d are connected before anybody is", n)
+	}
 
 	c, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
+	speaks := func() net.Conn {
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Read(make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+		return c
 	}
+	other := speaks()
 	defer other.Close()
-	if _, err := other.Write([]byte("x")); err != nil {
-		t.Fatal(err)
+	connected := r.connected()
+	if len(connected) == 0 {
+		t.Error("a rank that speaks is not connected")
 	}
-	if _, err := other.Read(make([]byte, 1)); err != nil {
-		t.Fatal(err)
-	}
-	idle := make(chan struct{})
-	go func() {
-		defer close(idle)
-		r.idle()
-	}()
+	later := speaks()
+	defer later.Close()
 	rank := c.(*net.TCPConn)
 	defer rank.Close()
 	// More than the sockets hold goes both ways at once, then one direction ends
@@ -106,14 +113,14 @@ func TestRelay(t *testing.T) {
 	if got != size {
 		t.Errorf("got %d bytes, want %d", got, size)
 	}
-	select {
-	case <-idle:
-		t.Error("it is idle with a rank connected")
-	default:
+	if len(r.connected()) < 2 {
+		t.Error("a rank that is connected does not count")
 	}
 	rank.Close()
 	other.Close()
-	<-idle
+	for _, ended := range connected { // though a later one stays
+		<-ended
+	}
 }
 
 // A connection that was reset before it is looked at has no address of its client.
