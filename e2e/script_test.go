@@ -21,6 +21,13 @@ func TestScripts(t *testing.T) {
 	runScripts(t, "scripts", nil)
 }
 
+// TestLargeJobs runs scripts of hundreds of ranks one after the other: beside them a
+// rank of another script gets less than a hundredth of a CPU, and its limits of time
+// would say nothing.
+func TestLargeJobs(t *testing.T) {
+	runScripts(t, filepath.Join("scripts", "large"), nil)
+}
+
 // TestMPICH runs MPI programs under gorun, and a2a under MPICH's launcher. The
 // programs of testdata/mpi are compiled into $MPI. A Python program has a stand-in for
 // mpi4py, which Debian builds with Open MPI.
