@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 
-	"github.com/gorun-mpi/gorun/rank/internal/dc"
 	"github.com/gorun-mpi/gorun/rank/internal/p2p"
+	"github.com/gorun-mpi/gorun/rank/internal/peers/dc"
+	"github.com/gorun-mpi/gorun/rank/internal/peers/wireup"
 	"github.com/gorun-mpi/gorun/rank/internal/rma"
-	"github.com/gorun-mpi/gorun/rank/internal/wireup"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 

@@ -6,8 +6,8 @@ import (
 	"fmt"
 
 	"github.com/gorun-mpi/gorun/coll"
-	"github.com/gorun-mpi/gorun/rank/internal/mail"
 	"github.com/gorun-mpi/gorun/rank/internal/p2p"
+	"github.com/gorun-mpi/gorun/rank/internal/peers/mail"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 

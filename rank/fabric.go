@@ -6,8 +6,8 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/gorun-mpi/gorun/rank/internal/dc"
-	"github.com/gorun-mpi/gorun/rank/internal/wireup"
+	"github.com/gorun-mpi/gorun/rank/internal/peers/dc"
+	"github.com/gorun-mpi/gorun/rank/internal/peers/wireup"
 	"github.com/gorun-mpi/gorun/rdma"
 	"github.com/gorun-mpi/gorun/rdma/soft"
 )

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/gorun-mpi/gorun/coll"
-	"github.com/gorun-mpi/gorun/rank/internal/dc"
+	"github.com/gorun-mpi/gorun/rank/internal/peers/dc"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 

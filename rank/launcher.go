@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/gorun-mpi/gorun/pmi"
-	"github.com/gorun-mpi/gorun/rank/internal/wireup"
+	"github.com/gorun-mpi/gorun/rank/internal/peers/wireup"
 )
 
 // served is a rank whose launcher has a PMI server.

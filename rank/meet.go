@@ -8,9 +8,9 @@ import (
 
 	"github.com/gorun-mpi/gorun/coll"
 	"github.com/gorun-mpi/gorun/rank/internal/group"
-	"github.com/gorun-mpi/gorun/rank/internal/mail"
 	"github.com/gorun-mpi/gorun/rank/internal/p2p"
-	"github.com/gorun-mpi/gorun/rank/internal/wireup"
+	"github.com/gorun-mpi/gorun/rank/internal/peers/mail"
+	"github.com/gorun-mpi/gorun/rank/internal/peers/wireup"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 

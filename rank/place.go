@@ -13,7 +13,7 @@ import (
 
 	"github.com/gorun-mpi/gorun/internal/shm"
 	"github.com/gorun-mpi/gorun/internal/topo"
-	"github.com/gorun-mpi/gorun/rank/internal/wireup"
+	"github.com/gorun-mpi/gorun/rank/internal/peers/wireup"
 )
 
 // loopback is where software devices listen when all hosts of the job are this

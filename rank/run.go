@@ -8,7 +8,7 @@ import (
 
 	"github.com/gorun-mpi/gorun/internal/shm"
 	"github.com/gorun-mpi/gorun/internal/wait"
-	"github.com/gorun-mpi/gorun/rank/internal/wireup"
+	"github.com/gorun-mpi/gorun/rank/internal/peers/wireup"
 )
 
 // Run runs f on n ranks, which are goroutines of this process, and returns when

@@ -9,7 +9,7 @@ import (
 
 	"github.com/gorun-mpi/gorun/internal/shm"
 	"github.com/gorun-mpi/gorun/internal/wait"
-	"github.com/gorun-mpi/gorun/rank/internal/wireup"
+	"github.com/gorun-mpi/gorun/rank/internal/peers/wireup"
 )
 
 // A watch knows which peers share the rank's host and whether they live. It is

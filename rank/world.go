@@ -13,10 +13,10 @@ import (
 	"github.com/gorun-mpi/gorun/internal/arch"
 	"github.com/gorun-mpi/gorun/internal/wait"
 	"github.com/gorun-mpi/gorun/pmi"
-	"github.com/gorun-mpi/gorun/rank/internal/mail"
 	"github.com/gorun-mpi/gorun/rank/internal/p2p"
+	"github.com/gorun-mpi/gorun/rank/internal/peers/mail"
+	"github.com/gorun-mpi/gorun/rank/internal/peers/wireup"
 	"github.com/gorun-mpi/gorun/rank/internal/rma"
-	"github.com/gorun-mpi/gorun/rank/internal/wireup"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 

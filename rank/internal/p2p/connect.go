@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/gorun-mpi/gorun/rank/internal/mail"
+	"github.com/gorun-mpi/gorun/rank/internal/peers/mail"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 

@@ -3,7 +3,7 @@ package p2p
 import (
 	"sync/atomic"
 
-	"github.com/gorun-mpi/gorun/rank/internal/dc"
+	"github.com/gorun-mpi/gorun/rank/internal/peers/dc"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 

@@ -7,9 +7,9 @@ import (
 	"fmt"
 
 	"github.com/gorun-mpi/gorun/internal/wait"
-	"github.com/gorun-mpi/gorun/rank/internal/dc"
-	"github.com/gorun-mpi/gorun/rank/internal/mail"
 	"github.com/gorun-mpi/gorun/rank/internal/match"
+	"github.com/gorun-mpi/gorun/rank/internal/peers/dc"
+	"github.com/gorun-mpi/gorun/rank/internal/peers/mail"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 

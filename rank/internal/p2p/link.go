@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 
 	"github.com/gorun-mpi/gorun/internal/arch"
-	"github.com/gorun-mpi/gorun/rank/internal/mail"
 	"github.com/gorun-mpi/gorun/rank/internal/match"
+	"github.com/gorun-mpi/gorun/rank/internal/peers/mail"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/gorun-mpi/gorun/internal/wait"
-	"github.com/gorun-mpi/gorun/rank/internal/dc"
+	"github.com/gorun-mpi/gorun/rank/internal/peers/dc"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/gorun-mpi/gorun/rank/internal/dc"
+	"github.com/gorun-mpi/gorun/rank/internal/peers/dc"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 

@@ -3,7 +3,7 @@ package wireup
 import (
 	"fmt"
 
-	"github.com/gorun-mpi/gorun/rank/internal/mail"
+	"github.com/gorun-mpi/gorun/rank/internal/peers/mail"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 

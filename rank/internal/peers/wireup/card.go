@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/gorun-mpi/gorun/internal/pack"
-	"github.com/gorun-mpi/gorun/rank/internal/mail"
+	"github.com/gorun-mpi/gorun/rank/internal/peers/mail"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 

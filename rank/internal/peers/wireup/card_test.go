@@ -12,7 +12,7 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/gorun-mpi/gorun/internal/pack"
-	"github.com/gorun-mpi/gorun/rank/internal/mail"
+	"github.com/gorun-mpi/gorun/rank/internal/peers/mail"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
