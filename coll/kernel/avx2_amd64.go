@@ -289,26 +289,6 @@ func sumBF16AVX2(dst []byte, a []byte, b []byte)
 //go:noescape
 func prodBF16AVX2(dst []byte, a []byte, b []byte)
 
-// sumInt32x4AVX2 adds four.
-//
-//go:noescape
-func sumInt32x4AVX2(dst []byte, a []byte, b []byte, c []byte, d []byte)
-
-// sumInt64x4AVX2 adds four.
-//
-//go:noescape
-func sumInt64x4AVX2(dst []byte, a []byte, b []byte, c []byte, d []byte)
-
-// sumFloat32x4AVX2 adds four.
-//
-//go:noescape
-func sumFloat32x4AVX2(dst []byte, a []byte, b []byte, c []byte, d []byte)
-
-// sumFloat64x4AVX2 adds four.
-//
-//go:noescape
-func sumFloat64x4AVX2(dst []byte, a []byte, b []byte, c []byte, d []byte)
-
 // minLocFloatIntAVX2 compares and blends.
 //
 //go:noescape

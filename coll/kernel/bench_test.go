@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -37,27 +36,6 @@ func BenchmarkReduce(b *testing.B) {
 					})
 				})
 			}
-		}
-	}
-}
-
-// BenchmarkFold runs Fold of four operands and three calls of Func in turn.
-func BenchmarkFold(b *testing.B) {
-	for _, typ := range []Type{Float32, Float64, Int32, Float16} {
-		for _, n := range []int{4 << 10, 16 << 10, 64 << 10, 256 << 10} {
-			b.Run(fmt.Sprintf("%v/%d", typ, n), func(b *testing.B) {
-				r, _ := For(typ, Sum)
-				in := make([][]byte, 4)
-				for i := range in {
-					in[i] = bytes.Repeat(ordinary(rand.New(rand.NewPCG(1, uint64(i))), typ), n/r.Elem)
-				}
-				dst := make([]byte, n)
-				against(b, n, func() { r.Fold(dst, in) }, func() {
-					r.Func(dst, in[0], in[1])
-					r.Func(dst, dst, in[2])
-					r.Func(dst, dst, in[3])
-				})
-			})
 		}
 	}
 }

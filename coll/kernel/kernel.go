@@ -76,36 +76,6 @@ func User(name string, elem int, ordered bool, f func(dst, a, b []byte)) Reducti
 	return Reduction{Func: f, Elem: elem, ID: uint16(UserID + h%(1<<16-UserID)), Ordered: ordered, Name: name}
 }
 
-// foldBytes of a result stay in the processor's nearest cache from one operand to
-// the next: 4, 8 and 16 KiB are equally fast, and faster than all of 64 KiB.
-const foldBytes = 8 << 10
-
-// Fold sets dst = in[0] op in[1] op ... from left to right, to the bits that as
-// many calls of Func give, faster: it goes through dst once. All are of one length;
-// dst may be in[0] but not overlap the others. There is at least one.
-func (r Reduction) Fold(dst []byte, in [][]byte) {
-	var four func(dst, a, b, c, d []byte)
-	if t, op := Type(r.ID>>4), Op(r.ID&15); r.ID < UserID && op == Sum {
-		four = fourfold(t)
-	}
-	step := max(foldBytes/r.Elem, 1) * r.Elem
-	for off := 0; off < len(dst); off += step {
-		end := min(off+step, len(dst))
-		d, a, rest := dst[off:end], in[0][off:end], in[1:]
-		if len(rest) == 0 {
-			copy(d, a)
-		}
-		for ; four != nil && len(rest) >= 3; rest = rest[3:] {
-			four(d, a, rest[0][off:end], rest[1][off:end], rest[2][off:end])
-			a = d
-		}
-		for _, b := range rest {
-			r.Func(d, a, b[off:end])
-			a = d
-		}
-	}
-}
-
 // String is "sum of float64", or the name of a user's.
 func (r Reduction) String() string {
 	if r.Name != "" {

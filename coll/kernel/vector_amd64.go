@@ -51,21 +51,3 @@ var avx2 = [types][ops]Func{
 	TwoInt:    {MinLoc: minLocTwoIntAVX2, MaxLoc: maxLocTwoIntAVX2},
 	ShortInt:  {MinLoc: minLocShortIntAVX2, MaxLoc: maxLocShortIntAVX2},
 }
-
-// fourfold is the sum of four operands on a type.
-func fourfold(t Type) func(dst, a, b, c, d []byte) {
-	if !cpu.X86.HasAVX2 || arch.RaceEnabled {
-		return nil
-	}
-	switch t {
-	case Int32, Uint32:
-		return sumInt32x4AVX2
-	case Int64, Uint64:
-		return sumInt64x4AVX2
-	case Float32, Complex64:
-		return sumFloat32x4AVX2
-	case Float64, Complex128:
-		return sumFloat64x4AVX2
-	}
-	return nil
-}

@@ -92,17 +92,6 @@ func kernels() []kernel {
 	add(kernel{name: "prodF16AVX2", doc: "multiplies as float32.", elem: 2, memory: float16, combine: of(VMULPS)})
 	add(kernel{name: "sumBF16AVX2", doc: "adds as float32.", elem: 2, memory: plain, prepare: halves, combine: bfloat16(of(VADDPS), true)})
 	add(kernel{name: "prodBF16AVX2", doc: "multiplies as float32.", elem: 2, memory: plain, prepare: halves, combine: bfloat16(of(VMULPS), true)})
-
-	// Four operands, which Fold has.
-	for _, k := range []kernel{
-		{name: "sumInt32x4AVX2", elem: 4, combine: of(VPADDD)},
-		{name: "sumInt64x4AVX2", elem: 8, combine: of(VPADDQ)},
-		{name: "sumFloat32x4AVX2", elem: 4, combine: of(VADDPS)},
-		{name: "sumFloat64x4AVX2", elem: 8, combine: of(VADDPD)},
-	} {
-		k.doc, k.memory, k.four = "adds four.", plain, true
-		add(k)
-	}
 	return append(list, pairs()...)
 }
 

@@ -9,7 +9,6 @@ package main
 
 import (
 	"fmt"
-	"strings"
 
 	. "github.com/mmcloughlin/avo/build"
 	"github.com/mmcloughlin/avo/ir"
@@ -35,8 +34,6 @@ type kernel struct {
 	// prepare makes the constants that combine uses.
 	prepare func() []reg.VecVirtual
 	combine combination
-	// four makes it combine four operands, from left to right.
-	four bool
 }
 
 // A vector says how wide the registers of a step are.
@@ -58,24 +55,17 @@ func (v vector) as(r reg.VecVirtual) reg.Register {
 }
 
 func (k kernel) generate() {
-	names := []string{"a", "b"}
-	if k.four {
-		names = []string{"a", "b", "c", "d"}
-	}
-	TEXT(k.name, NOSPLIT, "func(dst, "+strings.Join(names, ", ")+" []byte)")
+	TEXT(k.name, NOSPLIT, "func(dst, a, b []byte)")
 	Doc(k.name + " " + k.doc)
 	Pragma("noescape")
 	n := Load(Param("dst").Len(), GP64())
-	for _, name := range names {
+	for _, name := range []string{"a", "b"} {
 		l := Load(Param(name).Len(), GP64())
 		CMPQ(l, n)
 		JLT(LabelRef("short"))
 	}
 	dst := Load(Param("dst").Base(), GP64())
-	var from []reg.Register
-	for _, name := range names {
-		from = append(from, Load(Param(name).Base(), GP64()))
-	}
+	a, b := Load(Param("a").Base(), GP64()), Load(Param("b").Base(), GP64())
 	var constants []reg.VecVirtual
 	if k.prepare != nil {
 		constants = k.prepare()
@@ -83,14 +73,12 @@ func (k kernel) generate() {
 	full := k.memory.full
 	step := func(bytes, at int) {
 		v := vector{y: bytes == full}
-		x := k.memory.load(v, bytes, Mem{Base: from[0], Disp: at})
-		for _, p := range from[1:] {
-			x = k.combine(v, x, k.memory.load(v, bytes, Mem{Base: p, Disp: at}), constants)
-		}
-		k.memory.store(v, bytes, x, Mem{Base: dst, Disp: at})
+		x := k.memory.load(v, bytes, Mem{Base: a, Disp: at})
+		y := k.memory.load(v, bytes, Mem{Base: b, Disp: at})
+		k.memory.store(v, bytes, k.combine(v, x, y, constants), Mem{Base: dst, Disp: at})
 	}
 	advance := func(bytes int) {
-		for _, p := range append(from, dst) {
+		for _, p := range []reg.Register{a, b, dst} {
 			ADDQ(U32(bytes), p)
 		}
 	}
