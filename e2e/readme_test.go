@@ -158,11 +158,16 @@ func readmeDirectory(t *testing.T) string {
 			}
 		}
 	}
+	results, err := os.ReadFile(filepath.Join("..", "testdata", "bench", "quick.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	const program = "#!/bin/sh\necho rank $RANK\n"
 	for name, text := range map[string]string{
 		"hello_mpich": program, "hello_openmpi": program, "solver": program, "master": program, "worker": program,
-		"sum.py": "print('sum')\n",
-		"hosts":  "node[01-02]:1\nnode05 slots=1 max_slots=16\n",
+		"sum.py":       "print('sum')\n",
+		"hosts":        "node[01-02]:1\nnode05 slots=1 max_slots=16\n",
+		"results.json": string(results),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
 			t.Fatal(err)

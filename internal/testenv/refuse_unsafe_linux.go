@@ -12,6 +12,9 @@ import (
 // process_vm_writev of this process and its children, as Yama does and as
 // containers do. It fails where it cannot, or where they go on working.
 func RefuseProcessVM() error {
+	// The thread without new privileges is the one that may set a filter.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	// struct seccomp_data begins with the number of the system call.
 	filter := []unix.SockFilter{
 		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS},
