@@ -364,7 +364,7 @@ func (t *Team) Waits() (kind Kind, number uint64, peer int, ok bool) {
 	if t.state != nil || t.call == nil || t.machine == nil || atomic.LoadUint32(&t.busy) != busyCall {
 		return 0, 0, -1, false
 	}
-	return t.call.call.Kind, uint64(t.machine.count.Calls) + 1, t.machine.waitsFor(), true
+	return t.call.call.Kind, t.machine.count.Calls + 1, t.machine.waitsFor(), true
 }
 
 // Counters is what the team's calls did so far. It must not be called while one

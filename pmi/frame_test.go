@@ -138,7 +138,7 @@ func TestGreeting(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := NewEngine(EngineConfig{KVSName: "job", Size: 4, Ranks: []int{3}, Spawner: "parent"})
-	got := fmt.Sprintf("%s", replies(e.Seat(3, &g))) + fmt.Sprintf("%s", replies(e.Receive(3, []byte("etid;"))))
+	got := string(replies(e.Seat(3, &g))) + string(replies(e.Receive(3, []byte("etid;"))))
 	if !strings.Contains(got, "cmd=fullinit-response;") || !strings.Contains(got, ";spawner-jobid=parent;") || !strings.Contains(got, "cmd=job-getid-response;jobid=job;") || strings.Contains(got, "response_to_init") {
 		t.Errorf("the rank is told %q", got)
 	}

@@ -145,7 +145,7 @@ func (b *bench) compile(compiler, name string) string {
 	}
 	j, err := b.start("try-"+name, "-np", "2", file, "short")
 	if err == nil {
-		status := 0
+		var status int
 		if status, err = j.finish(); err == nil && status != 0 {
 			err = fmt.Errorf("status %d: %s", status, tail(j.err.String()))
 		}

@@ -114,7 +114,7 @@ func agent() int {
 		fmt.Println("rxevm:", err)
 		return 1
 	}
-	if err := serve(gob.NewDecoder(port), out); err != nil && !errors.Is(err, io.EOF) {
+	if err := serve(gob.NewDecoder(port), out); !errors.Is(err, io.EOF) {
 		fmt.Println("rxevm:", err)
 		return 1
 	}
@@ -186,7 +186,7 @@ func configure() error {
 	return nil
 }
 
-// serve takes the host's frames. One command runs at a time.
+// serve takes the host's frames until it fails, at the stream's end with io.EOF. One command runs at a time.
 func serve(in *gob.Decoder, out *sender) error {
 	stop := make(chan struct{}, 1)
 	for {

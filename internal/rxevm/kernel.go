@@ -133,7 +133,7 @@ func readKernel(entry string) (*kernel, error) {
 	read := func(name string) ([]byte, error) {
 		data, err := os.ReadFile(filepath.Join(entry, name))
 		if err != nil {
-			return nil, fmt.Errorf("%v", err) // not ErrNotExist, which means the whole entry
+			return nil, errors.New(err.Error()) // not ErrNotExist, which means the whole entry
 		}
 		if sum(data) != m.Sums[name] {
 			return nil, fmt.Errorf("%s: not what was written", filepath.Join(entry, name))

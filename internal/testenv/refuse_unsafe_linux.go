@@ -35,7 +35,7 @@ func RefuseProcessVM() error {
 	var one [2]byte
 	n, err := unix.ProcessVMReadv(unix.Getpid(), []unix.Iovec{{Base: &one[0], Len: 1}}, []unix.RemoteIovec{{Base: uintptr(unsafe.Pointer(&one[1])), Len: 1}}, 0)
 	if err != unix.EPERM {
-		return fmt.Errorf("process_vm_readv: %d bytes, %v, with a filter that should give %v", n, err, unix.EPERM)
+		return fmt.Errorf("process_vm_readv under a filter: %d bytes and %s, want %w", n, fmt.Sprint(err), unix.EPERM)
 	}
 	return nil
 }

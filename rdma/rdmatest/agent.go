@@ -445,9 +445,9 @@ func (a *agent) rereg(m Region, c *call, ans *answer) (err error) {
 }
 
 // describe puts what a region is into the answer.
-func (ans *answer) describe(m Region) {
-	ans.Addr, ans.Base, ans.Value = m.Addr(), m.Base, m.Len()
-	ans.Key = [2]uint32{m.LKey(), m.RKey()}
+func (a *answer) describe(m Region) {
+	a.Addr, a.Base, a.Value = m.Addr(), m.Base, m.Len()
+	a.Key = [2]uint32{m.LKey(), m.RKey()}
 }
 
 func (a *agent) onQP(qp rdma.QP, c *call, ans *answer) (err error) {

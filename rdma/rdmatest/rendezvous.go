@@ -372,10 +372,10 @@ func rndvMany(r *rig) {
 	}
 	type sender struct {
 		*link
-		head, src  Region
-		sent, free uint64
-		busy       map[uint64]bool // requests whose memory is in use
-		rng        *rand.Rand
+		head, src Region
+		sent      uint64
+		busy      map[uint64]bool // requests whose memory is in use
+		rng       *rand.Rand
 	}
 	tagOf := func(i int, seq uint64) uint64 { return uint64(i)<<32 | seq }
 	length := func(tag uint64) int { return int(pattern(tag, 1)[0]) * 16 }

@@ -275,7 +275,7 @@ func xrcStates(r *rig) {
 			r.Fatalf("half %d to INIT: %v", i, err)
 		}
 		attr.State = rdma.StateRTR
-		wrong, right := rtrMask, rdma.QPAttrMask(ucRTRMask)
+		wrong, right := rtrMask, ucRTRMask
 		if i == 1 {
 			wrong, right = right, wrong
 		}

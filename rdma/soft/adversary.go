@@ -109,7 +109,8 @@ func (h *chaos) piece(q *queuePair, wr *rdma.SendWR) {
 	s, c := q.peer, q.remote
 	q.mark(s.markOf(wr.RKey))
 	defer q.unmark()
-	a, st := accepted, rdma.WCSuccess
+	var a answer
+	st := rdma.WCSuccess
 	if dynamic {
 		a, st = q.reaches()
 	} else {

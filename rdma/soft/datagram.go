@@ -239,7 +239,7 @@ func (l *link) datagram(f *frame, payload []byte) {
 	rdma.GRH{NextHdr: bthHeader, HopLimit: 1, SGID: from, DGID: f.gid}.Append(q.grh[:0])
 	l.one[0] = payload
 	q.woven = false // this is no memory of its own
-	q.land(p.self, q.own, f.to, f.key, l.one[:], f.message(), false)
+	_ = q.land(p.self, q.own, f.to, f.key, l.one[:], f.message(), false)
 	l.one[0] = nil
 }
 

@@ -181,12 +181,12 @@ func member(t *testing.T, data []byte) {
 			if f.kind == frameAck && h[9]&15 != 0 {
 				f.kind = frameRequest // else it ends the link
 			}
-			switch {
-			case f.kind == frameDatagram:
+			switch f.kind {
+			case frameDatagram:
 				q = datagrams
-			case f.kind == frameMessage:
+			case frameMessage:
 				q = uc
-			case f.kind == frameCall || f.kind == frameHangUp:
+			case frameCall, frameHangUp:
 				q = dynamic
 			}
 			q.mu.Lock()

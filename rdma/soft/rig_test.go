@@ -122,35 +122,35 @@ func (n *node) queue() *queuePair {
 		Cap: rdma.QPCap{MaxSendWR: 64, MaxRecvWR: 64, MaxSendSGE: 4, MaxRecvSGE: 4, MaxInlineData: 256, MaxInlineRecv: n.carries}})).(*queuePair)
 }
 
-// intoSRQ connects a queue pair of a to one of b that receives from a shared
+// intoSRQ connects a queue pair of n to one of b that receives from a shared
 // queue, which is closed with b's other objects.
-func (a *node) intoSRQ(b *node) (*srq, *queuePair) {
-	a.t.Helper()
-	s := must[rdma.SRQ](a.t)(b.pd.CreateSRQ(rdma.SRQInitAttr{Attr: rdma.SRQAttr{MaxWR: 64, MaxSGE: 4}})).(*srq)
+func (n *node) intoSRQ(b *node) (*srq, *queuePair) {
+	n.t.Helper()
+	s := must[rdma.SRQ](n.t)(b.pd.CreateSRQ(rdma.SRQInitAttr{Attr: rdma.SRQAttr{MaxWR: 64, MaxSGE: 4}})).(*srq)
 	b.owned = append(b.owned, s)
-	return s, a.into(b, s)
+	return s, n.into(b, s)
 }
 
-// into connects a queue pair of a to one of b that receives from s.
-func (a *node) into(b *node, s *srq) *queuePair {
-	a.t.Helper()
-	qa := a.queue()
-	qb := must[rdma.QP](a.t)(b.pd.CreateQP(rdma.QPInitAttr{SendCQ: b.cq, RecvCQ: b.cq, Type: rdma.RC, SRQ: s, Cap: rdma.QPCap{MaxSendWR: 64, MaxSendSGE: 4}})).(*queuePair)
-	bring(a.t, qa, rdma.StateRTS, b, qb.num, attrs())
-	bring(a.t, qb, rdma.StateRTS, a, qa.num, attrs())
+// into connects a queue pair of n to one of b that receives from s.
+func (n *node) into(b *node, s *srq) *queuePair {
+	n.t.Helper()
+	qa := n.queue()
+	qb := must[rdma.QP](n.t)(b.pd.CreateQP(rdma.QPInitAttr{SendCQ: b.cq, RecvCQ: b.cq, Type: rdma.RC, SRQ: s, Cap: rdma.QPCap{MaxSendWR: 64, MaxSendSGE: 4}})).(*queuePair)
+	bring(n.t, qa, rdma.StateRTS, b, qb.num, attrs())
+	bring(n.t, qb, rdma.StateRTS, n, qa.num, attrs())
 	return qa
 }
 
-// intoXRC connects an initiator of a to a target of b, with a shared queue.
-func (a *node) intoXRC(b *node) (*srq, *queuePair) {
-	a.t.Helper()
-	x := must[rdma.XRCD](a.t)(b.ctx.OpenXRCD(rdma.XRCDInitAttr{}))
-	s := must[rdma.SRQ](a.t)(b.pd.CreateSRQ(rdma.SRQInitAttr{Attr: rdma.SRQAttr{MaxWR: 64, MaxSGE: 4}, Type: rdma.SRQXRC, XRCD: x, CQ: b.cq})).(*srq)
+// intoXRC connects an initiator of n to a target of b, with a shared queue.
+func (n *node) intoXRC(b *node) (*srq, *queuePair) {
+	n.t.Helper()
+	x := must[rdma.XRCD](n.t)(b.ctx.OpenXRCD(rdma.XRCDInitAttr{}))
+	s := must[rdma.SRQ](n.t)(b.pd.CreateSRQ(rdma.SRQInitAttr{Attr: rdma.SRQAttr{MaxWR: 64, MaxSGE: 4}, Type: rdma.SRQXRC, XRCD: x, CQ: b.cq})).(*srq)
 	b.owned = append(b.owned, s, x)
-	qa := must[rdma.QP](a.t)(a.pd.CreateQP(rdma.QPInitAttr{SendCQ: a.cq, Type: rdma.XRCSend, Cap: rdma.QPCap{MaxSendWR: 64, MaxSendSGE: 4}})).(*queuePair)
-	qb := must[rdma.QP](a.t)(b.pd.CreateQP(rdma.QPInitAttr{Type: rdma.XRCRecv, XRCD: x})).(*queuePair)
-	toRTS(a.t, qa, b, qb.num)
-	toRTS(a.t, qb, a, qa.num)
+	qa := must[rdma.QP](n.t)(n.pd.CreateQP(rdma.QPInitAttr{SendCQ: n.cq, Type: rdma.XRCSend, Cap: rdma.QPCap{MaxSendWR: 64, MaxSendSGE: 4}})).(*queuePair)
+	qb := must[rdma.QP](n.t)(b.pd.CreateQP(rdma.QPInitAttr{Type: rdma.XRCRecv, XRCD: x})).(*queuePair)
+	toRTS(n.t, qa, b, qb.num)
+	toRTS(n.t, qb, n, qa.num)
 	return s, qa
 }
 
@@ -176,17 +176,17 @@ func toRTS(t testing.TB, q *queuePair, to *node, num uint32) {
 
 // datagrams makes two datagram queue pairs in RTS, one at each node, with the
 // Q_Key 7.
-func (a *node) datagrams(b *node) (qa, qb *queuePair) {
-	a.t.Helper()
-	for i, n := range []*node{a, b} {
-		q := must[rdma.QP](a.t)(n.pd.CreateQP(rdma.QPInitAttr{SendCQ: n.cq, RecvCQ: n.cq, Type: rdma.UD,
+func (n *node) datagrams(b *node) (qa, qb *queuePair) {
+	n.t.Helper()
+	for i, at := range []*node{n, b} {
+		q := must[rdma.QP](n.t)(at.pd.CreateQP(rdma.QPInitAttr{SendCQ: at.cq, RecvCQ: at.cq, Type: rdma.UD,
 			Cap: rdma.QPCap{MaxSendWR: 64, MaxRecvWR: 64, MaxSendSGE: 4, MaxRecvSGE: 4}})).(*queuePair)
 		for _, step := range []struct {
 			to   rdma.QPState
 			mask rdma.QPAttrMask
 		}{{rdma.StateInit, rdma.QPPKeyIndexMask | rdma.QPPortMask | rdma.QPQKeyMask}, {rdma.StateRTR, 0}, {rdma.StateRTS, rdma.QPSQPSNMask}} {
 			if err := q.Modify(rdma.QPAttr{State: step.to, PortNum: 1, QKey: 7}, step.mask|rdma.QPStateMask); err != nil {
-				a.t.Fatal(err)
+				n.t.Fatal(err)
 			}
 		}
 		if i == 0 {

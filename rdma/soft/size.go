@@ -22,9 +22,9 @@ func (c *context) QPBytes(init rdma.QPInitAttr) int {
 		return size
 	}
 	slots := 1 << bits.Len32(uint32(n-1))
-	stride := int(slotStride(init.Cap.MaxRecvSGE + (init.Cap.MaxInlineRecv+slotSGESize-1)/slotSGESize))
+	stride := slotStride(init.Cap.MaxRecvSGE + (init.Cap.MaxInlineRecv+slotSGESize-1)/slotSGESize)
 	if init.Type == rdma.UD {
 		return size + sharedSize + int(reflect.TypeFor[sharedQueue]().Size()) + slots*(16+stride) + slots*(8+4+4)
 	}
-	return size + slots*int(max(init.Striding.Strides, 1))*stride + 8*slots
+	return size + slots*max(init.Striding.Strides, 1)*stride + 8*slots
 }

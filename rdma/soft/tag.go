@@ -208,7 +208,7 @@ func (v *tagView) apply(n uint32, w uint64) {
 	case logMatch:
 		v.settle(n, w, takenBy(n, logRankOf(w)))
 	case logRemove:
-		v.settle(n, w, uint64(n)<<32|claimFree)
+		v.settle(n, w, uint64(n)<<32) // and claimFree, which is 0
 	case logEnable:
 		for {
 			stand := atomic.LoadUint64(&v.h.stand)

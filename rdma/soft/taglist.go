@@ -515,7 +515,7 @@ func (t *tagList) finish(a arrival) {
 			t.unexpected-- // it is none that software could consume
 		}
 		e := entry{kind: entryShared, wc: receiveWC(sl, t.h.wrids[a.index], sl.qp)}
-		if a.kind == logStray && uint16(t.unexpected-t.reported) > syncLag {
+		if a.kind == logStray && t.unexpected-t.reported > syncLag {
 			e.wc.Flags |= rdma.WCFlagTMSyncReq
 		}
 		if e.wc.Opcode == rdma.WCRecvRDMAWithImm {

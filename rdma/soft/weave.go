@@ -14,7 +14,6 @@ import (
 type walk struct {
 	pieces []piece
 	pd     uint32
-	need   rdma.Access
 	i      int    // the next piece
 	turn   uint64 // in this round
 	inside uint64 // from this byte of its block on
@@ -102,7 +101,7 @@ func (t *span) weave(off int, b []byte, guardLocal, load bool) rdma.WCStatus {
 		if ok = t.s.resolve(&sp, at.lkey, w.pd, at.addr, at.n, t.need); !ok || sp.key != 0 {
 			break
 		}
-		st := rdma.WCSuccess
+		var st rdma.WCStatus
 		if load {
 			st = sp.get(0, b[:at.n], guardLocal)
 		} else {

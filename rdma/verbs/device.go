@@ -9,6 +9,13 @@ import (
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
+// found is what a Provider has found out.
+type found struct {
+	mu    sync.Mutex
+	lib   *library          // nil until it was loaded
+	facts map[string]*facts // by device, for all its contexts
+}
+
 // Devices lists what libibverbs knows. An error says why it cannot be asked:
 // ErrNoLibrary, ErrNoKernel, or what a verb answers.
 func (p *Provider) Devices() ([]rdma.Device, error) {
@@ -19,7 +26,7 @@ func (p *Provider) Devices() ([]rdma.Device, error) {
 		if err != nil {
 			return nil, err
 		}
-		p.lib = lib
+		p.lib, p.facts = lib, make(map[string]*facts)
 	}
 	names, err := p.lib.deviceNames()
 	if err != nil {

@@ -1,10 +1,6 @@
 package verbs
 
-import (
-	"sync"
-
-	"github.com/gorun-mpi/gorun/rdma"
-)
+import "github.com/gorun-mpi/gorun/rdma"
 
 // DefaultLibrary is the name by which libibverbs is looked for.
 const DefaultLibrary = "libibverbs.so.1"
@@ -36,11 +32,7 @@ type Config struct {
 // need not be closed.
 type Provider struct {
 	cfg Config
-
-	mu  sync.Mutex
-	lib *library // nil until it was found
-	// facts are what was found out about a device once for all its contexts.
-	facts map[string]*facts
+	found
 }
 
 var _ rdma.Provider = (*Provider)(nil)
@@ -50,7 +42,7 @@ func New(cfg Config) *Provider {
 	if cfg.Library == "" {
 		cfg.Library = DefaultLibrary
 	}
-	return &Provider{cfg: cfg, facts: make(map[string]*facts)}
+	return &Provider{cfg: cfg, found: found{}}
 }
 
 // Name is "verbs".

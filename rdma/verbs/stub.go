@@ -4,10 +4,7 @@ package verbs
 
 import "github.com/gorun-mpi/gorun/rdma"
 
-type (
-	library struct{}
-	facts   struct{}
-)
+type found struct{}
 
 // Devices fails with ErrNoCgo: nothing of libibverbs can be called.
 func (*Provider) Devices() ([]rdma.Device, error) {

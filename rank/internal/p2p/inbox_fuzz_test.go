@@ -36,7 +36,7 @@ func FuzzInbox(f *testing.F) {
 		}
 		f.Add(b)
 	}
-	for what := range kind(offer + 2) {
+	for what := range offer + 2 {
 		add(note(what, 8, 1, 0, 1, 2, 3), note(what, 200, 1, 1<<48|1<<32|5, 0xff, 0xff, 0xff, 0xff, 0xff), note(eager, 40, 1, 9))
 	}
 	add(note(offer, 0, 0, 5), note(offer, 0, 0, offerReady|5), note(offer, 0, 1, 6), note(offer, 0, 7, ^uint64(0)))
