@@ -57,8 +57,8 @@ func (t *Table) Bytes() []byte {
 	return b.Bytes()
 }
 
-// ParseTable reads a table's file form. What it does not know, and rules that do
-// not ascend or do not fit, are errors that name the line.
+// ParseTable reads a table's file form. Unknown words, and rules that do not
+// ascend or do not fit, are errors that name the line.
 func ParseTable(data []byte) (*Table, error) {
 	p := tableParser{data: data}
 	t := DefaultTable()

@@ -23,7 +23,7 @@ type Handle struct {
 
 // Start starts a job and returns while it runs. The error is a *JobError when the
 // job makes no sense; what turns out later, as that its program does not exist,
-// Wait returns. What is said at Run holds here too. The job goes on until it is
+// Wait returns. The rules of Run hold here too. The job goes on until it is
 // over, whether or not Wait is called; the end of ctx ends it.
 func Start(ctx context.Context, job Job) (*Handle, error) {
 	seen := job

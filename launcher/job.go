@@ -44,8 +44,8 @@ type Job struct {
 	// the ranks of the first come first.
 	Apps []App
 	// Env is the ranks' environment; of two settings of a name the later wins.
-	// nil stands for the environment of this process, as in os/exec. What an
-	// outer launcher left in it for its own ranks is taken out.
+	// nil stands for the environment of this process, as in os/exec. Variables
+	// that an outer launcher left in it for its own ranks are taken out.
 	Env []string
 	// Dir is the ranks' working directory; "" is that of this process.
 	Dir string

@@ -17,8 +17,8 @@ type Line struct {
 	Time   time.Time // when it was read, on Host
 	Text   string    // without the newline
 	// Partial is set when the line's end is not in Text: it is longer than 16 MiB,
-	// its end was not written for Output.Prompt, or the stream has ended. What
-	// comes of it later is a Line of its own.
+	// its end was not written for Output.Prompt, or the stream has ended. The
+	// rest comes later, as a Line of its own.
 	Partial bool
 }
 

@@ -23,8 +23,8 @@ import (
 // environment, or adopted (Job.Adopt). While it runs, a
 // fork of this process, the guardian, shares its memory copy on write: a large
 // program that changes much of it needs the room twice. It marks the
-// descriptors that this process has inherited close-on-exec. Nobody else in
-// the process may wait for children that are not his, as wait4(-1) does.
+// descriptors that this process has inherited close-on-exec. The rest of
+// the process may wait for its own children only, so not by wait4(-1).
 func Run(ctx context.Context, job Job) (Result, error) { return runFor(ctx, job, nil) }
 
 // runFor is Run, with a handle that looks on; nil: nobody does.

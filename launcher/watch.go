@@ -12,7 +12,7 @@ import (
 // ChangeKind is what a Change tells of.
 type ChangeKind uint8
 
-// What happens in a job.
+// Changes in a job.
 const (
 	AgentReady  ChangeKind = iota + 1 // Host's agent has answered
 	RankStarted                       // as PID

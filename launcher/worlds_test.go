@@ -139,7 +139,7 @@ func TestProgramsAtOnce(t *testing.T) {
 }
 
 // Another user's process is not let in, which is told, and fails no job. Only root
-// can be another user; whoever it is may connect as himself and say nothing.
+// can be another user; the user of the test may connect and say nothing.
 func TestStrangers(t *testing.T) {
 	testenv.Need(t, "bash")
 	for as, warnings := range map[string]int{"": 0, "setpriv --reuid 65534 --clear-groups ": 1} {

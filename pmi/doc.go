@@ -22,17 +22,17 @@
 //	 set size, rank           v                                       |
 //	                       finalized --> gone <-- Disconnect ---------+
 //
-// A client of PMI-2 says so in its first line, and fullinit takes it up. What it
-// says then is another codec's (commands with their length before them), but the
-// commands do the same: kvs-fence is barrier_in, so that ranks of both versions
+// A client of PMI-2 says so in its first line, and fullinit takes it up. Its
+// later commands go through another codec (with their length before them), but
+// they do the same: kvs-fence is barrier_in, so that ranks of both versions
 // meet in one fence, over however many hosts, and read each other's keys. Only
 // PMI-2 has attributes that the ranks of one host tell each other without a fence.
 //
 // A fence has an epoch, counted from 1 by each host for itself: all ranks of a
 // job take part in every fence, so the counts agree. Once all ranks of the host
 // are in, the engine emits [Fence] with this host's contribution; the owner
-// passes it to the job's Store and hands the union back with FenceDone. What
-// ranks put becomes visible to get by that, on the own host too, so that a
+// passes it to the job's Store and hands the union back with FenceDone. By
+// that, keys that ranks put become visible to get, on the own host too, so that a
 // program behaves alike however its ranks are placed. When the last rank of a
 // host of a larger job has finalized or gone, the engine takes part in one more
 // fence to say so, and a host that still waits learns it instead of waiting for

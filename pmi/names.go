@@ -3,7 +3,7 @@ package pmi
 // NameOp is what to do with a published name.
 type NameOp uint8
 
-// What ranks do with names.
+// Operations on names.
 const (
 	Publish NameOp = iota
 	Lookup

@@ -157,9 +157,9 @@ func skipBlanks(s string, pos int) int {
 	return pos
 }
 
-// AppendTo appends the message as a line with its newline. What came out of
-// ParseLine reads back as it was; a value with a newline does not, so whoever
-// makes a message of foreign text checks it first.
+// AppendTo appends the message as a line with its newline. A message of
+// ParseLine reads back as it was; a value with a newline does not, so a caller
+// that makes a message of foreign text checks it first.
 func (m Message) AppendTo(b []byte) []byte {
 	for i, f := range m.Fields {
 		if i > 0 {

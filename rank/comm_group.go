@@ -13,8 +13,8 @@ import (
 
 // CreateGroup makes a communicator of a group of ranks of c (MPI_Comm_create_group).
 // Only the members call it, with the same group and tag; calls of groups that
-// have a member in common are told apart by tag or by their order. Who is not in
-// the group gets nil at once.
+// have a member in common are told apart by tag or by their order. A rank that is
+// not in the group gets nil at once.
 func (c *Comm) CreateGroup(ctx context.Context, g Group, tag int) (*Comm, error) {
 	const op = "create_group"
 	if err := c.enterCollective(); err != nil {

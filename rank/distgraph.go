@@ -11,8 +11,8 @@ import (
 
 // DistGraphCreateAdjacent makes a communicator with a graph of which each rank
 // gives its own edges (MPI_Dist_graph_create_adjacent): from whom it receives, and
-// to whom it sends. Who names a destination must be named there as a source, as
-// often; it is an error on all ranks otherwise. Weights are one for each edge, or
+// to whom it sends. A rank that names a destination must be named there as a
+// source, as often; it is an error on all ranks otherwise. Weights are one for each edge, or
 // nil on all ranks that give edges (MPI_UNWEIGHTED). All ranks call it. reorder
 // permits other ranks in the new communicator; today they stay the same.
 func (c *Comm) DistGraphCreateAdjacent(ctx context.Context, sources, sourceWeights, destinations, destinationWeights []int, reorder bool) (*Comm, error) {

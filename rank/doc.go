@@ -15,8 +15,8 @@
 //		})
 //	}
 //
-// The words and the rules are MPI's. What carries a type is a function with a
-// type parameter ([Send], [Recv], [Alltoall], [Allreduce], ...), as methods
+// The words and the rules are MPI's. Operations on typed data are functions with
+// type parameters ([Send], [Recv], [Alltoall], [Allreduce], ...), as methods
 // cannot have any. [Run] runs ranks as goroutines of one process, so that a
 // program is tested by "go test" without a launcher.
 //
@@ -45,8 +45,8 @@
 //
 // Functions with a type parameter take slices of numbers, and of structs and arrays
 // of them. The methods of [Comm] with the same names take a [Buffer]: memory with a
-// [Datatype] that says where in it the data lies, [Of] a slice or [Typed]. What
-// travels is the data alone, without gaps and padding, in the order of the type, so
+// [Datatype] that says where in it the data lies, [Of] a slice or [Typed]. The
+// data alone travels, without gaps and padding, in the order of the type, so
 // that the two sides of a message may lay it out differently. Data without gaps goes
 // straight from memory to memory; other data is packed into recycled memory and
 // unpacked at the other end.
@@ -79,8 +79,8 @@
 // All ranks of a communicator call a collective, in the same order, with the same
 // root and operation, and with lengths that fit. A nil send operand ([InPlace] of
 // the methods) means that the data is in the receive operand already, where the call
-// allows that. What does not fit in the caller's own operands fails there, before
-// anything moves. What does not fit between ranks (lengths, types, roots,
+// allows that. An error in the caller's own operands fails there, before
+// anything moves. A mismatch between ranks (lengths, types, roots,
 // operations, the calls themselves) ends the call of some of them with an error that
 // tells both sides, and revokes the communicator: nothing is cut short in silence.
 // Of ranks whose own part was done already the next collective, or Finalize, tells.

@@ -8,7 +8,7 @@ import (
 	"github.com/gorun-mpi/gorun/coll"
 )
 
-// What callers branch on.
+// Errors that callers branch on.
 var (
 	// ErrFinalized: the world was finalized before the call.
 	ErrFinalized = errors.New("the world is finalized")

@@ -23,7 +23,7 @@ var starts = []struct {
 	{"isend", rank.Isend[byte]}, {"issend", rank.Issend[byte]}, {"irsend", rank.Irsend[byte]}, {"ibsend", rank.Ibsend[byte]},
 }
 
-// Everybody sends to everybody, himself too, in all modes and lengths at once, and
+// Each rank sends to every rank, itself too, in all modes and lengths at once, and
 // waits in different ways.
 func TestEveryMessageInEveryMode(t *testing.T) {
 	testenv.NoLeaks(t)

@@ -32,7 +32,7 @@ func checkLetter(b []byte, src, tag, number int) error {
 func TestSendRecvLengths(t *testing.T) {
 	testenv.NoLeaks(t)
 	ranktest.Each(t, []int{2, 3}, func(ctx context.Context, c *rank.Comm) error {
-		// Around the ring: rank 0 starts, so that nobody waits for himself.
+		// Around the ring: rank 0 starts, so that no rank waits for itself.
 		next, before := (c.Rank()+1)%c.Size(), (c.Rank()+c.Size()-1)%c.Size()
 		for round, n := range lengths {
 			out, err := make1[byte](c, n, round)

@@ -154,8 +154,8 @@ type Counters struct {
 	Errors                 uint64 // completions with a status other than success
 	RNRRetries, AckRetries uint64
 	DCConnects, DCCNAKs    uint64 // of dynamically connected initiators
-	// What a device would have done on its bus for the requests posted, with
-	// FeatureDoorbellCounts: the provider's page has the rule.
+	// With FeatureDoorbellCounts, what a device would have done on its bus for the
+	// requests posted: the provider's page has the rule.
 	Doorbells  uint64 // writes of a producer index
 	WQEFetches uint64 // DMA reads of work queue entries
 	DirectWQEs uint64 // entries that came with the doorbell

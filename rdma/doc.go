@@ -17,7 +17,7 @@
 //
 // # Ownership
 //
-// Whoever creates an object closes it, in the reverse order; closing an object
+// The creator of an object closes it, in the reverse order; closing an object
 // that others still use is an error wrapping [ErrBusy] and changes nothing.
 // Memory named in a scatter/gather entry belongs to the device from the post to
 // the completion (an inline send's is free again when the post returns).

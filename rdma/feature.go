@@ -5,7 +5,7 @@ import "strconv"
 // A Feature is an ability that devices have or lack. Context.Supports tells.
 type Feature uint8
 
-// The features. What each one means stands at the verb that uses it.
+// The features. The verb that uses one says what it means.
 const (
 	FeatureRC             Feature = iota // reliable connected queue pairs
 	FeatureUC                            // unreliable connected queue pairs

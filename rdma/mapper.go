@@ -29,7 +29,7 @@ type PeerMemory interface {
 	// or writing them never faults.
 	Map(addr uint64, rkey uint32, length int, access Access) ([]byte, error)
 	// Notify ends the peer's Sleep (Sleeper), if it sleeps or is about to,
-	// and costs a load when it does not. What was stored before the call is
-	// visible to the peer when it wakes.
+	// and costs a load when it does not. The peer sees all that was stored
+	// before the call when it wakes.
 	Notify()
 }

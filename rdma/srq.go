@@ -79,8 +79,8 @@ type SRQInitAttr struct {
 // an ordinary queue.
 //
 // In a shared receive queue (SRQBasic) messages of several queue pairs lie in one
-// request, and the last of them to complete has WCFlagLastStride, wherever it lies. What
-// no message has come into, as its sender has died, is passed by too. A completion
+// request, and the last of them to complete has WCFlagLastStride, wherever it lies. Room
+// that a sender which died has claimed, and not filled, is passed by too. A completion
 // that failed never returns a request: another does.
 type StridingRQ struct {
 	StrideBytes int // a power of two

@@ -8,8 +8,8 @@
 // It inherits a socket to the host (package link has the frames) and the socket
 // that the ranks connect to. It starts libpmix's server, which listens at a
 // port of its own, and carries bytes between the ranks' connections and that
-// port (relay.go), after a look at whose they are (package peer). What libpmix
-// wants of a launcher becomes frames (handler.go); queries it answers from the
+// port (relay.go), after a look at whose they are (package peer). Requests
+// of libpmix to a launcher become frames (handler.go); it answers queries from the
 // launcher's table of processes (query.go).
 //
 // # Who may connect

@@ -8,9 +8,9 @@
 // drives the reading of the command line (read.go, parse.go), the help, the
 // manual page, the shells' completion, the suggestions and the README's table.
 // A pre-pass knows the grammar, which is mpirun's and mpiexec's: which argument
-// is an option, how many values it takes, where a program ends. What it finds it
-// hands, as --name=value, to a pflag.FlagSet made from the table, for each
-// program one, which takes the values. Reading the command line is pure: it gets the arguments and
+// is an option, how many values it takes, where a program ends. It hands
+// the options, as --name=value, to a pflag.FlagSet made from the table, one for each
+// program, which takes the values. Reading the command line is pure: it gets the arguments and
 // the environment and gives a request, so that tests need no process.
 //
 // # Command line
@@ -19,11 +19,11 @@
 // follows "--". From there on nothing is read but a bare ":", which starts
 // another program with options of its own, unless "--" precedes the program.
 //
-// What launchers do not agree about goes by the name that gorun was called by
+// Where launchers disagree, the name that gorun was called by decides
 // (names.go); options of others that it has nothing for are accepted with a note
-// or refused with the reason (options_openmpi.go, options_hydra.go). What the
-// command line does not say, parameters (--mca), Hydra's configuration file and
-// the environment may say, in this order.
+// or refused with the reason (options_openmpi.go, options_hydra.go). Settings that
+// the command line leaves open are taken from parameters (--mca), Hydra's
+// configuration file and the environment, in this order.
 //
 // # Exit status
 //

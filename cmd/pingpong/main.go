@@ -15,8 +15,8 @@
 // The ends speak over a control connection (control.go: TCP, or the PMI of the
 // launcher), first about what is to be done, which must be the same for both,
 // then about where their queue pairs and memory are. An end (end.go) owns the
-// verbs objects of one side, for any transport. What goes over the queue pairs
-// is in tutorial.go, latency.go and bandwidth.go; ibv.go speaks the protocol of
+// verbs objects of one side, for any transport. The traffic of the queue
+// pairs is in tutorial.go, latency.go and bandwidth.go; ibv.go speaks the protocol of
 // rdma-core's ibv_rc_pingpong instead.
 //
 // # Blocking

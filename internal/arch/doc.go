@@ -11,9 +11,9 @@
 //   - Release stores. Go's atomic store is an XCHG on amd64, a full barrier that
 //     waits for the store buffer to drain: more than 100 ns behind a contended
 //     line. [StoreRelease32] and [StoreRelease64] are a MOV there and STLR on
-//     arm64: all that the caller loaded or stored before is visible to whoever
-//     reads the value with a sync/atomic load. What they do not give on amd64 is
-//     an order between this store and a LATER load; who needs that uses
+//     arm64: all that the caller loaded or stored before is visible to a reader
+//     that gets the value with a sync/atomic load. On amd64 they give no order
+//     between this store and a LATER load; a caller that needs it uses
 //     sync/atomic, or the other side calls [Membarrier].
 //   - Yields. [Yield] keeps the goroutine's processor and costs one system call;
 //     as the Go runtime cannot step in, a loop needs a [YieldSafe] now and then.
@@ -31,5 +31,5 @@
 package arch
 
 // CacheLine is the size of what two processors pass to each other, in bytes.
-// What different ranks write lies on different lines.
+// Data that different ranks write lies on different lines.
 const CacheLine = 64

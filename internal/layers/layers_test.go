@@ -11,6 +11,7 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -84,10 +85,28 @@ type file struct {
 	ast  *ast.File
 }
 
-// sources parses every Go file of the module.
+var root = filepath.Join("..", "..")
+
+// sources gives every Go file of the module, which is parsed once.
 func sources(t *testing.T) (*token.FileSet, []file) {
 	t.Helper()
-	root := filepath.Join("..", "..")
+	p := parsed()
+	if p.err != nil {
+		t.Fatal(p.err)
+	}
+	if len(p.files) < 20 {
+		t.Fatalf("found only %d Go files below %s: the walk misses the module", len(p.files), root)
+	}
+	return p.fset, p.files
+}
+
+type tree struct {
+	fset  *token.FileSet
+	files []file
+	err   error
+}
+
+var parsed = sync.OnceValue(func() tree {
 	fset := token.NewFileSet()
 	var files []file
 	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
@@ -103,7 +122,7 @@ func sources(t *testing.T) (*token.FileSet, []file) {
 		if !strings.HasSuffix(p, ".go") {
 			return nil
 		}
-		parsed, err := parser.ParseFile(fset, p, nil, parser.SkipObjectResolution)
+		parsed, err := parser.ParseFile(fset, p, nil, parser.SkipObjectResolution|parser.ParseComments)
 		if err != nil {
 			return err
 		}
@@ -116,14 +135,8 @@ func sources(t *testing.T) (*token.FileSet, []file) {
 		files = append(files, file{path: rel, part: part(pkg), pkg: pkg, test: strings.HasSuffix(rel, "_test.go"), ast: parsed})
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(files) < 20 {
-		t.Fatalf("found only %d Go files below %s: the walk misses the module", len(files), root)
-	}
-	return fset, files
-}
+	return tree{fset, files, err}
+})
 
 func part(pkg string) string {
 	for p := pkg; p != "."; p = path.Dir(p) {

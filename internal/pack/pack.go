@@ -2,7 +2,7 @@
 // other at start-up: cards, greetings, the contributions to a fence.
 //
 // The encoding is vmihailenco/msgpack's, through its streaming calls (its
-// reflection would allocate for every field). What this package adds is what
+// reflection would allocate for every field). This package adds what
 // bytes from others demand: lengths are held against what is left before
 // anything is allocated, the first damage sticks so that a parser asks once at
 // its end, and binary comes out as a part of the input instead of a copy.

@@ -19,7 +19,7 @@
 // itself and the other one. Index 1 is the IPv4 address, with which a device reaches itself
 // only, since both are in one network namespace. The memory that may be locked is not limited.
 // Beside busybox's programs there are ip, rdma, ibv_devinfo, ibv_*_pingpong, ib_write_lat and others of
-// perftest, and rping. What else is needed is Put there.
+// perftest, and rping. Put adds other files.
 //
 // # How it is made
 //

@@ -49,8 +49,8 @@ type VM struct {
 	readers sync.WaitGroup
 }
 
-// Errors that a caller may tell apart. What the guest's console said last is in
-// the text of the error around them.
+// Errors that a caller may tell apart. The error around them has
+// the last lines of the guest's console in its text.
 var (
 	// ErrMissing: programs that are needed are not installed; the error says which and how to get them.
 	ErrMissing = errors.New("not installed")

@@ -12,12 +12,12 @@
 //	| geometry   | 0   | 1   |     |           |          |          |
 //	+------------+-----+-----+- - -+-----------+----------+----------+- -
 //
-// Who makes it: [Create] in the launcher (or in one rank where a foreign
-// launcher is at work); the others inherit the descriptor ([Open]) or open it
+// Making: the launcher calls [Create] (or one rank does, under a foreign
+// launcher); the others inherit the descriptor ([Open]) or open it
 // through /proc ([OpenPeer]). [NewLocal] is the same thing for ranks that are
 // goroutines of one process, without a file.
 //
-// Who owns what: a Segment owns its descriptor and its mappings. The file is mapped
+// Ownership: a Segment owns its descriptor and its mappings. The file is mapped
 // as a whole when an arena is first asked for: pages and page tables are made for
 // what is touched, so they grow with the peers one talks to. Slices from [Segment.Arena] and the [Bell]s end with
 // [Segment.Close]. Pages belong to the file: they go when the last process that
@@ -32,7 +32,7 @@
 // Liveness: the launcher calls [Segment.SetDead] when a process has ended and
 // before its PID can be used again. Once dead, a rank stays dead.
 //
-// What may block: [Bell.Sleep], for at most 10 ms, and [Segment.Close], for as
+// Blocking: [Bell.Sleep], for at most 10 ms, and [Segment.Close], for as
 // long as the registration described at coverage takes (10 ms). Everything else
 // takes microseconds. All methods may be called from several goroutines at
 // once, except that a Bell has one owner who prepares and sleeps.

@@ -22,8 +22,8 @@
 //
 // The rules behind it:
 //
-//   - No wait ends by a time-out when what it waits for has come. What comes after
-//     Prepare wakes the rank; what came before is found by the poll behind Prepare, in
+//   - No wait ends by a time-out when what it waits for has come. An event after
+//     Prepare wakes the rank; an earlier one is found by the poll behind Prepare, in
 //     which the Condition looks at everything ([Waiter.Thorough]). [Counts] has the
 //     exceptions.
 //   - A thread that makes only raw system calls never lets the runtime in, and a
@@ -38,8 +38,8 @@
 //     on two CPUs then take 2-3 times as long. So an oversubscribed rank that waits
 //     returns to the CPU of its place now and then. It is not bound to it: where
 //     another program needs that CPU, the kernel may move the rank for up to 128 ms.
-//   - A waiting rank makes no system call that may block, but for its sleep. What moves
-//     it is another goroutine, which lives for one move.
+//   - A waiting rank makes no system call that may block, but for its sleep. Another
+//     goroutine moves it, which lives for one move.
 //   - The clock (28 ns) and the context are looked at every 8th yield and when
 //     idle: a yield beside a busy process can take milliseconds.
 //

@@ -174,7 +174,7 @@ func yieldBoth() {
 
 // Thorough tells whether the poll under way, or one outside of any wait, has to look
 // at every source of the Condition. A Condition may pass over what costs more than a
-// load in other polls. Whatever layers it consists of ask here instead of counting
+// load in other polls. All layers below it ask here instead of counting
 // polls, so that their budgets do not multiply. Thorough are one poll of
 // thoroughEvery while the rank spins, each poll behind a yield or a switch, which
 // costs more than any look, and above all the one between Prepare and Sleep: what

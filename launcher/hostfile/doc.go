@@ -21,7 +21,7 @@
 //	node11 user=me
 //	^node05                          not this one
 //
-// Comments begin with "#" or "//". What is said of a host more than once adds
+// Comments begin with "#" or "//". Slots that several lines give a host add
 // up; a host that is listed n times without slots has n. Words that Open MPI
 // accepts and does nothing with (boards, sockets, cores) are skipped.
 package hostfile

@@ -7,8 +7,8 @@
 //
 // [Probe] tells whether there is a libpmix that this build can use. [Start]
 // makes the [Server] of this process, which answers processes of the
-// [Namespace]s that Register is given. What they ask of the launcher comes to
-// the server's [Handler]; what it takes longer to answer is a [Request].
+// [Namespace]s that Register is given. Their questions to the launcher come
+// to the server's [Handler]; one that takes longer to answer is a [Request].
 //
 // # What processes may ask for
 //
@@ -32,8 +32,8 @@
 // No header of PMIx is needed to build: abi.h declares what is used of libpmix, and a
 // test compares it with the real headers where these are installed. [Probe] and
 // [Start] look for the library, its version and each function (dlopen, dlsym). They
-// take versions 4.2 to 7, between which these declarations are the same. Whatever is
-// missing is an error that names it and what to install. Without cgo the package
+// take versions 4.2 to 7, between which these declarations are the same. The error
+// for a missing one names it and what to install. Without cgo the package
 // compiles and says so.
 //
 // # Ownership

@@ -37,7 +37,7 @@ type Namespace struct {
 // Kind is what processes meet for. Only equal kinds meet.
 type Kind int
 
-// What processes meet for.
+// Kinds of meetings.
 const (
 	Fence Kind = iota
 	Connect

@@ -145,7 +145,7 @@ func rndvFinRNR(r *rig) {
 	src.Store(0, pattern(1, 200))
 	request := rndv(1, 99, src, 0, 200)
 	l.deliver(head, 1, request)
-	// The receiver has its data; the sender's memory is in use until he hears.
+	// The receiver has its data; the sender's memory is in use until it hears.
 	m.matched(1, 1, 99, 200)
 	r.same("payload", dst.Load(0, 200), pattern(1, 200))
 	before := m.ctx.Counters().RNRRetries
@@ -236,7 +236,7 @@ func rndvRefused(r *rig) {
 			head.Store(0, rvh.Append(rdma.TMH{Opcode: rdma.TMRndv, AppCtx: 5, Tag: 1}.Append(nil)))
 			l.send(send(1, head.sge(0, rndvLen)))
 			// Its read takes the sender's queue pair to ERR, before or after the
-			// sender has heard that his request is there.
+			// sender has heard that its request is there.
 			if wc := a.next(a.scq); wc.Status != rdma.WCSuccess && wc.Status != rdma.WCWRFlushErr {
 				r.Fatalf("the request: %+v %q", wc, wc.Status)
 			}
@@ -418,7 +418,7 @@ func rndvMany(r *rig) {
 					r.Fatalf("the end of rendezvous %+v of sender %d: %+v %q", tmh, i, wc, wc.Status)
 				}
 				delete(s.busy, tmh.Tag%window)
-				s.src.Store(int(tmh.Tag%window)*size, make([]byte, size)) // it is his again
+				s.src.Store(int(tmh.Tag%window)*size, make([]byte, size)) // the memory is the sender's again
 				postRecv(r, s.qa, receive(wc.WRID, s.head.sge(at, 64)))
 			}
 			for s.sent < each && s.sent < room[i] && !s.busy[s.sent%window] && s.rng.IntN(3) > 0 {

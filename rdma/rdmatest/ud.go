@@ -437,7 +437,7 @@ func udBad(r *rig) {
 	}
 }
 
-// udSQE: an error of the sender's own stops his send queue and no more; RTS
+// udSQE: an error of the sender's own stops its send queue and no more; RTS
 // starts it again.
 func udSQE(r *rig) {
 	a, b := r.sides[0].port(), r.sides[1].port()

@@ -129,9 +129,9 @@ const (
 )
 
 // A regionEntry is a line of the protection table. The owner fills it in while
-// state is 0 and publishes state with release. Who looks at it as an initiator
-// has marked it before (queueContext.mark), so it is not filled in anew under
-// his eyes: see memoryRegion.Close.
+// state is 0 and publishes state with release. An initiator
+// marks it (queueContext.mark) before it looks, so the entry is not filled in anew
+// meanwhile: see memoryRegion.Close.
 type regionEntry struct {
 	state  uint64 // key | regionLive; 0 when free or being deregistered; to 0 also by a peer's send with invalidate
 	addr   uint64 // as remote addresses name it; 0 for zero-based and implicit
@@ -156,7 +156,7 @@ type lastAtomic struct {
 
 // A queueContext is what others may know of a queue pair: four cache lines,
 // by writer. A connected initiator works on line 0 (reading) and line 2, which
-// nobody else looks at while he does.
+// nobody else looks at meanwhile.
 type queueContext struct {
 	// Line 0, written by the owner; word also by the initiator, by
 	// compare-and-swap, to put the queue pair into ERR.
@@ -176,11 +176,11 @@ type queueContext struct {
 	scope    uint64 // UD: the Q_Key; XRC target: its domain; DC target: its access key
 
 	// Line 1, written by the owner as initiator.
-	mark uint64 // turn << 32 | what he is at: region index + 1, markQueue, 0 when idle
+	mark uint64 // turn << 32 | what the owner is at: region index + 1, markQueue, 0 when idle
 	_    [56]byte
 
 	// Line 2, written by the connected initiator as the responder's hand, and
-	// by the owner when he leaves RESET.
+	// by the owner when the queue pair leaves RESET.
 	expect uint32 // PSN of the next request
 	head   uint32 // next receive slot to fill, counted for ever
 	last   lastAtomic
@@ -241,7 +241,7 @@ type slotSGE struct {
 // looks at is on another cache line than what the owner's polls take back.
 type queueHeader struct {
 	armed  uint32 // the owner waits for completions: armedSolicited, armedAny, or 0
-	stamps uint32 // 1: he wants their times
+	stamps uint32 // 1: the owner wants their times
 	_      [56]byte
 
 	attention uint32 // an initiator has set a ready word of an attached queue pair
@@ -273,8 +273,8 @@ const (
 // but for one that was given back, which its owner posts anew.
 //
 // The memory of a queue that is destroyed serves only other shared queues of the
-// same shape, and n goes on. So whoever was about to claim when the queue went finds
-// no claim that he could mistake for one that he has read of.
+// same shape, and n goes on. So an initiator that was about to claim when the queue went finds
+// no claim that it could mistake for one that it has read.
 type sharedHeader struct {
 	// Line 0, written by the owner.
 	num      uint32 // of the queue; 0: there is none

@@ -115,10 +115,10 @@ func (s *peer) unlock(l *uint64, held uint64) {
 	atomic.CompareAndSwapUint64(l, held, held&^(1<<32-1))
 }
 
-// holderDead tells whether a rank of the segment is known to have ended. Who holds
-// something here need not have been introduced: a sender of datagrams, an initiator
-// of DC, somebody else at the same target. Then it goes by the process that his
-// arena names, which is 0 when its provider was closed.
+// holderDead tells whether a rank of the segment is known to have ended. The rank
+// that holds something here need not have been introduced: a sender of datagrams, an
+// initiator of DC, another initiator of the same target. Then holderDead goes by the
+// process that the rank's arena names, which is 0 when its provider was closed.
 func (p *Provider) holderDead(rank int) bool {
 	if rank < 0 || rank >= p.segment.Ranks() {
 		return true

@@ -77,8 +77,8 @@ const (
 	entryNote                    // nothing
 )
 
-// freed gives the place of a completed request back. Who posts may see it late:
-// then the queue is full for him a moment longer.
+// freed gives the place of a completed request back. The poster may see it late:
+// then it finds the queue full a moment longer.
 func (p *Provider) freed(e *entry) {
 	switch e.kind {
 	case entrySend:

@@ -25,9 +25,9 @@ import (
 // acknowledgement was lost is answered and not executed again. An initiator gives it
 // back when it has no use for that any more.
 //
-// In the segment the initiator claims the responder himself, and they are also how a
-// provider knows whom to wait for when it takes back a region or a target. Over TCP
-// he calls for it:
+// In the segment the initiator itself claims the responder. Claims also tell a
+// provider which initiators to wait for when it takes back a region or a target. Over
+// TCP the initiator calls for one:
 //
 //	call, request, request ...  ->  a responder is claimed, for this target and key
 //	                            <-  answers as for RC, or busy: none was free
@@ -292,7 +292,8 @@ func (q *queuePair) endCalls() {
 	}
 }
 
-// initiator is who holds a responder of this provider: his context, and his rank.
+// initiator gives the context and the rank of the initiator that holds a responder
+// of this provider.
 func (p *Provider) initiator(r *responder) (*queueContext, int) {
 	w := atomic.LoadUint64(&r.claim)
 	rank := int(w>>32) - 1

@@ -57,7 +57,7 @@
 // A layout (Mkey) lies in its owner's arena and names regions by their keys, which
 // are looked up at every access; whoever executes a request walks its blocks. A
 // layout names no other layout, and a send cannot invalidate it.
-// What lies in an arena a program may also load and store itself (rdma.Mapper).
+// A program may also load and store memory in an arena itself (rdma.Mapper).
 //
 // Order. Writes of one queue pair become visible in the order of their posting,
 // and 4 or 8 aligned bytes are one store, so a program may poll memory for a
@@ -72,8 +72,8 @@
 // complete then, after 8 of them or 4 KiB at the latest: see batch.go.
 //
 // Shared queues. A receive queue that many initiators take from has no turn to
-// wait for: each claims the next receive by one compare-and-swap that records who
-// he is (sharedHeader). The owner's polls move what was completed into the completion
+// wait for: each claims the next receive by one compare-and-swap that records its
+// rank (sharedHeader). The owner's polls move what was completed into the completion
 // queues, put back what was given back, and find the claims of the dead, when
 // somebody wants a receive and has got none. Each queue pair's messages complete
 // in order; of messages that one XRC target has put into different shared queues,
@@ -85,8 +85,8 @@
 // waits, as the socket does. An Adversary loses one in eight.
 //
 // XRC. A domain that was opened by a file is one for all processes of the segment
-// that open it. Whoever executes a request works on the arena of the third process
-// whose queue it names, of which he must have been told (AddEndpoint). A target
+// that open it. The executor of a request works on the arena of the third process,
+// whose queue the request names; it must have been told of that process (AddEndpoint). A target
 // queue pair lives in the process of its maker: OpenQP elsewhere shares it, and it
 // ends with its maker's context. A message over TCP of more than 64 KiB keeps its
 // claim until its last piece has come.
@@ -99,7 +99,7 @@
 // Strides. In a striding receive queue slots are strides, and a message is recorded
 // in the first that it takes: see striding.go, and sharedstride.go for shared queues.
 //
-// Tags. Whoever executes a message to a queue with tags matches it, in the owner's
+// Tags. The executor of a message to a queue with tags matches it, in the owner's
 // arena, without a lock: each decision is one compare-and-swap of the next word of a
 // log (tag.go). The owner reads what a rendezvous announces by requests of the device's
 // own in the queue pair's send queue (rendezvous.go).

@@ -29,8 +29,8 @@ type seenMark struct {
 	mark    uint64
 }
 
-// drainOf begins the wait for who may be at what, which is taken back already:
-// for everybody, or for q's peer alone where only he can be. Called with q's mu
+// drainOf begins the wait for initiators that may be at what, which is taken back
+// already: for all of them, or for q's peer alone where only that one can be. Called with q's mu
 // held, which keeps q itself out.
 func (p *Provider) drainOf(what uint64, q *queuePair, everybody bool) *drain {
 	barrier()
@@ -70,7 +70,7 @@ func (p *Provider) drainOf(what uint64, q *queuePair, everybody bool) *drain {
 	return d
 }
 
-// look notes a queue pair's peer if he is at what.
+// look notes a queue pair's peer if it is at what.
 func (d *drain) look(q *queuePair, what uint64) {
 	if t := q.target.Load(); t != nil {
 		d.note(t.context, t.peer.checkDead, what)

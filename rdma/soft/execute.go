@@ -251,7 +251,8 @@ func (q *queuePair) await(wr *rdma.SendWR, n uint64) (tk *ticket, ok bool, a ans
 	ok = s.next(c, rank, n, tk)
 	if !ok && (!q.unreliable || c.shared != 0) {
 		// A full barrier: either the owner sees this or the next look sees
-		// his receive, up to his own store buffer; the timer covers that.
+		// its receive, unless that is in the owner's store buffer still; the timer
+		// covers that.
 		s.starve(c)
 		ok = s.next(c, rank, n, tk)
 	}

@@ -22,7 +22,7 @@ import (
 //
 // A proof is HMAC-SHA256 with the secret over the prover's role and all that
 // was said before it. A recorded one is of no use: each side's nonce is new. The last
-// byte says that the listener has kept the connection, which he may not when
+// byte says that the listener has kept the connection, which it may not when
 // many want in at once: a link that is up stays up.
 const (
 	helloSize = 16 + 32 + 16 + 16

@@ -362,8 +362,8 @@ func (s *spoken) Write(b []byte) (int, error)   { return len(b), nil }
 func (s *spoken) Close() error                  { return nil }
 func (s *spoken) SetDeadline(_ time.Time) error { return nil }
 
-// FuzzHandshake: who does not know the secret gets in on neither side, whatever he
-// says.
+// FuzzHandshake: a process that does not know the secret gets in on neither side,
+// whatever it says.
 func FuzzHandshake(f *testing.F) {
 	hello := make([]byte, helloSize+proofSize)
 	copy(hello, helloMagic[:])

@@ -67,9 +67,9 @@ func FuzzEndpoint(f *testing.F) {
 	})
 }
 
-// FuzzSegment scribbles over both arenas, as a member may that has gone mad,
-// and then uses them. What the owner keeps in his heap is out of reach, and so
-// is, here, the memory of his process: the peer counts as another process's.
+// FuzzSegment scribbles over both arenas, as a faulty member may,
+// and then uses them. The owner's heap is out of reach, and so is, here, the memory
+// of its process: the peer counts as another process's.
 func FuzzSegment(f *testing.F) {
 	f.Add(uint64(1), uint16(40))
 	f.Add(uint64(2), uint16(4000))
@@ -132,7 +132,7 @@ func scribble(t *testing.T, seed uint64, words uint16, whileInUse bool) {
 	xrc, toXRC := a.intoXRC(b)
 	tags := b.tagged(8, 8)
 	if arch.RaceEnabled {
-		// The watch for tags would read while a neighbour writes, and write where he
+		// The watch for tags would read while a neighbour writes, and write where it
 		// sends to, which is what the detector is there to tell of.
 		b.p.watch.leave()
 		b.p.watch.ended.Wait()
@@ -488,7 +488,8 @@ func TestFlushAfterAPeerDiedUntold(t *testing.T) {
 
 // Claims of a shared queue whose claimant has died are found by its owner, told
 // of the death or not, when somebody wants a receive; so are claims that were
-// given back when others had gone past them. Who is alive keeps his.
+// given back when others had gone past them. A claimant that is alive
+// keeps its claim.
 func TestClaimOfTheDead(t *testing.T) {
 	for _, c := range []struct {
 		name        string
@@ -556,8 +557,8 @@ func TestClaimOfTheDead(t *testing.T) {
 	}
 }
 
-// What others scribble on the protection table leads nobody about in his own
-// process: neither over loopback nor when he serves what came over TCP.
+// An owner does not go by its protection table in the arena, on which others may
+// scribble: neither over loopback nor when it serves what came over TCP.
 func TestOwnMemoryIsNotLookedUpInTheArena(t *testing.T) {
 	n := nodes(t, 1, Config{})[0]
 	mine, other := make([]byte, 64), make([]byte, 64)

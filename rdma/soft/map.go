@@ -52,7 +52,7 @@ func (s *peer) Map(addr uint64, rkey uint32, length int, access rdma.Access) ([]
 	}
 	e := mapped{}
 	if s.own {
-		// As in translate, the owner goes by what he knows.
+		// As in translate, the owner goes by what it knows.
 		if r := s.p.byKey.get(rkey >> 8); r != nil && r.key == rkey {
 			e = mapped{r.addr, r.length, r.offset, uint32(r.access), r.kind}
 		}

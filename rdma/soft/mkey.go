@@ -9,8 +9,8 @@ import (
 )
 
 // mkey is a memory key with a layout. The layout is in the arena, for peers, and
-// in the owner's heap, for himself. What it names is looked up when it is
-// accessed: a region that has been deregistered meanwhile fails the request.
+// in the owner's heap, for itself. The regions that it names are looked up at each
+// access: one that has been deregistered meanwhile fails the request.
 //
 //	FREE -> (WRRegMkey) -> LAID OUT -> (WRRegMkey) -> LAID OUT, (WRLocalInv) -> FREE
 type mkey struct {

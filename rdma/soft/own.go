@@ -113,7 +113,7 @@ type invalidatable interface {
 	// invalidated: nobody is at what the key opened any more.
 	invalidated(key uint32)
 	// endBy closes the key for the peer of queue pair num, who asks for it with
-	// a send, if he may.
+	// a send, if it may.
 	endBy(num, key uint32) bool
 }
 
@@ -150,7 +150,7 @@ func (s *peer) invalidate(c *queueContext, key uint32) bool {
 	return atomic.CompareAndSwapUint64(&e.state, live, 0)
 }
 
-// ended does the owner's part for a key that the queue pair's peer says he has
+// ended does the owner's part for a key that the queue pair's peer says it has
 // invalidated.
 func (q *queuePair) ended(key uint32) {
 	if k := q.p.keyed(key, q.pd); k != nil {

@@ -514,13 +514,13 @@ func (q *queuePair) slot(i uint32) *recvSlot {
 	return at[recvSlot](q.p.arena, q.slotsAt+uint64(i&(q.slots-1))*uint64(q.stride))
 }
 
-// mark says what this initiator is at, before he looks at the target's state.
+// mark says what this initiator is at, before it looks at the target's state.
 func (q *queuePair) mark(what uint64) {
 	q.turn += markTurn
 	if q.p.quiet.Load() {
 		arch.StoreRelease64(&q.own.mark, q.turn|what)
 	} else {
-		// A full barrier: whoever deregisters cannot reach this process with his.
+		// A full barrier: the barrier of a peer that deregisters does not reach this process.
 		atomic.StoreUint64(&q.own.mark, q.turn|what)
 	}
 }
@@ -536,8 +536,7 @@ const (
 
 var errStuck = errors.New("peer does not finish")
 
-// A patience measures how long somebody has been waiting, by his own looks:
-// when all processes of a job are stopped and go on, nobody has waited.
+// A patience measures a wait by the waiter's own looks: when all processes of a job are stopped and go on, nobody has waited.
 type patience struct {
 	last   time.Time
 	waited time.Duration
@@ -598,7 +597,7 @@ func (q *queuePair) drainPeer(what uint64, waited *patience) (stuck bool) {
 	return waitMark(t.context, t.peer.checkDead, what, waited)
 }
 
-// waitMark waits until an initiator, if he was at what, is so no more.
+// waitMark waits until an initiator is not, or no longer, at what.
 func waitMark(c *queueContext, dead func() bool, what uint64, waited *patience) (stuck bool) {
 	first := atomic.LoadUint64(&c.mark)
 	if !names(first, what) {

@@ -10,7 +10,7 @@ import (
 // queue pair that it came in on: a read into the entry's memory, and behind it,
 // fenced, a message that says that it is over. They stand in its send queue as its
 // program's own do, with their timers, retries and ends, but hold no place in it and
-// complete as the entry. The owner of the list makes them: when he polls, or else on
+// complete as the entry. The owner of the list makes them: when it polls, or else on
 // the goroutine of watch, which a queue with tags keeps running.
 
 // A rendezvous is one that is under way, of one entry.
@@ -32,7 +32,7 @@ func (t *tagList) fetch(a arrival, sl *recvSlot, info *tagInfo) {
 	e.fetch = rendezvous{t: t, index: a.index, num: sl.qp, srcQP: sl.srcQP, info: *info}
 	t.fetches = append(t.fetches, &e.fetch)
 	t.waiting.Store(true)
-	// Whoever is here may not begin it: he may hold a queue pair's lock.
+	// The caller may not begin it: it may hold a queue pair's lock.
 	atomic.StoreUint32(&t.h.recv.head.attention, 1)
 	t.h.p.self.alarm.Ring()
 }

@@ -34,7 +34,7 @@ func (s *peer) open(sp *span, c *queueContext, key uint32, addr, n uint64, need 
 	return s.look(sp, key, c.pd, c.num, addr, n, need)
 }
 
-// resolve resolves a key of the peer's domain pd that the peer himself names.
+// resolve resolves a key of the peer's domain pd that the peer itself names.
 func (s *peer) resolve(sp *span, key, pd uint32, addr, n uint64, need rdma.Access) bool {
 	return s.look(sp, key, pd, 0, addr, n, need)
 }
@@ -100,7 +100,7 @@ func (s *peer) woven(sp *span, key uint32, off uint64, need rdma.Access) {
 	}
 }
 
-// anywhere is n bytes of the peer's address space, his arena among them.
+// anywhere is n bytes of the peer's address space, its arena among them.
 func (s *peer) anywhere(sp *span, va, n uint64) bool {
 	if at := va - s.base; at < uint64(len(s.arena)) {
 		return s.inArena(sp, at, n)
@@ -108,8 +108,8 @@ func (s *peer) anywhere(sp *span, va, n uint64) bool {
 	return s.inProcess(sp, va, n)
 }
 
-// translate is look for the own memory. The owner goes by what he knows of
-// his regions, not by the table, which others may have scribbled on.
+// translate is look for the own memory. The owner goes by what it knows of
+// its regions, not by the table, which others may have scribbled on.
 func (s *peer) translate(sp *span, key, pd, num uint32, addr, n uint64, need rdma.Access) bool {
 	r := s.p.byKey.get(key >> 8)
 	if r == nil || r.key != key || r.pd.id != pd {
@@ -274,8 +274,8 @@ const (
 
 // answersTo tells whether a responder's queue pair, which num names, takes
 // requests of the queue pair that dest names. The caller has marked the responder.
-// Others than his peer may ask: he waits for them as little as for a stranger, so
-// nothing else of the context is for them to read.
+// Others than the responder's peer may ask. The responder waits for them as little as
+// for a stranger, so they may read nothing else of the context.
 func answersTo(c *queueContext, num uint32, dest uint64) bool {
 	// Ordered after the mark by the barrier of who leaves the state.
 	switch atomic.LoadUint32(&c.word) {
@@ -342,7 +342,7 @@ func (s *peer) slot(c *queueContext) (sl *recvSlot, at_ uint64) {
 }
 
 // fault moves the responder's queue pair to ERR for the cause; its owner finds
-// out when he next looks, and flushes.
+// out when it next looks, and flushes.
 func (s *peer) fault(c *queueContext, cause uint32) {
 	if rdma.QPType(atomic.LoadUint32(&c.rights)>>24) == rdma.DCT && cause != faultFatal {
 		return // one initiator does not end it for the others
@@ -408,7 +408,7 @@ func (tk *ticket) receive(n uint64, to *scatter) (requester, responder rdma.WCSt
 		n, skip = n-size, 0
 	}
 	if b := tk.payload(whole); b != nil {
-		// The receiver copies it; his memory was looked up for what is wrong with it.
+		// The receiver copies it; its memory was looked up to find errors only.
 		to.spans[0], to.sizes[0], to.n = span{s: tk.s, mem: b}, len(b), 1
 		tk.carried = true
 	}

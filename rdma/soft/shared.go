@@ -7,9 +7,8 @@ import (
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
-// What is here is done to a responder's receive queues by whoever executes a
-// request for him. A queue pair's own queue has one initiator at a time, who
-// takes its slots one after the other. A shared queue has many: see sharedHeader.
+// The executor of a request works so on its responder's receive queues. A queue
+// pair's own queue has one initiator at a time, which takes its slots one after the other. A shared queue has many: see sharedHeader.
 
 // A ticket is a receive request that an execution has got hold of.
 type ticket struct {
@@ -153,7 +152,7 @@ func (s *peer) starve(c *queueContext) {
 }
 
 // hunger is starve for a shared queue: every claim may be one of the dead, which
-// the owner finds out when he looks.
+// the owner finds out when it looks.
 func (s *peer) hunger(h *sharedHeader, cq uint32) {
 	atomic.StoreUint32(&h.starved, 1)
 	s.attend(cq, false)
@@ -274,15 +273,15 @@ func (s *peer) raise(c *queueContext) {
 }
 
 // attend tells the owner's completion queue that there is something to see, and
-// wakes him when he waits for that.
+// wakes the owner when it waits for that.
 func (s *peer) attend(cq uint32, solicited bool) {
 	if int(cq) >= len(s.cqs) {
 		return
 	}
 	h := &s.cqs[cq]
 	arch.StoreRelease32(&h.attention, 1)
-	// This look may overtake the stores before it. Whoever goes to sleep has a
-	// barrier of all initiators first and then looks himself: see watch.run.
+	// This look may overtake the stores before it. An owner that goes to
+	// sleep first has a barrier of all initiators and then looks itself: see watch.run.
 	if a := atomic.LoadUint32(&h.armed); a == armedAny || a == armedSolicited && solicited {
 		s.alarm.Ring()
 	}

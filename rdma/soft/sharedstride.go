@@ -12,8 +12,8 @@ import (
 // one does: sharedHeader.head and tail, and the n of a claim, are strides, and there is
 // a claim and a slot for each. order names the receives, each of which is as many
 // slots as it has strides. A claim is of the first stride that a message takes and
-// says how many those are, so that whoever comes next finds where the free ones
-// begin, also when the claimant has died before he moved head on:
+// says how many those are, so that the next claimant finds where the free ones
+// begin, also when this one has died before it moved head on:
 //
 //	n << 32 | rank + 1 << 20 | strides - 1 << 8 | state
 //
@@ -168,7 +168,7 @@ func (t *strideQueue) gather() {
 				continue
 			}
 			if head != c {
-				// Of a claimant who died before he moved it on, or scribbled.
+				// Of a claimant that died before it moved head on, or scribbled.
 				atomic.CompareAndSwapUint32(&h.head.head, head, c)
 			}
 			break

@@ -332,7 +332,7 @@ func (h *sharedQueue) gather() {
 			if ahead := head - n; ahead == 0 {
 				break
 			} else if ahead > h.posted-n {
-				// Of a claimant who died before he moved it on, or scribbled.
+				// Of a claimant that died before it moved head on, or scribbled.
 				atomic.CompareAndSwapUint32(&h.head.head, head, n)
 				break
 			}

@@ -12,8 +12,8 @@ import (
 
 // sva is the whole address space under one key, with a table of what may be
 // touched. The table is in the arena, for peers, and in the owner's heap, for
-// himself. It is replaced as a whole: who is in the middle of an operation goes
-// by the one that he has found, and Protect waits for him.
+// itself. It is replaced as a whole: an operation under way goes by the table that
+// it has found, and Protect waits for its end.
 type sva struct {
 	d     *domain
 	r     *region

@@ -15,7 +15,7 @@ import (
 //	match   a message takes an entry
 //	stray   a message that matches none takes a receive, and counts as unexpected
 //	plain   a message without a tag, or a write with immediate, takes a receive
-//	enable  the owner lets entries match that he has added
+//	enable  the owner lets entries match that it has added
 //	remove  the owner takes an entry out
 //
 // A decision is one compare-and-swap of the next word of the log, by who has looked
@@ -30,7 +30,7 @@ import (
 // An entry that is POSTED matches when its position is before sharedHeader.stand,
 // which enable moves on. The owner adds entries behind it, where nobody looks, and
 // enables them when software has consumed all the unexpected messages that the log
-// has: his enable is the next decision or it fails, so none came in between.
+// has: its enable is the next decision or it fails, so none came in between.
 //
 // A claim of somebody who has died, or gives it back, is undone by the owner: the
 // entry is posted again at its old position, in a state that it has not had. The
@@ -38,8 +38,8 @@ import (
 // one that is complete is told by a completion of its own, and its data by another.
 //
 // Only the owner moves through the log (tagList.consume). A word of it is written
-// again when he has consumed it: it has room for a decision on every entry and
-// receive there is, and each is in it once until the owner frees it.
+// again when the owner has consumed it: the log has room for a decision on every
+// entry and receive, and each is in it once until the owner frees it.
 const (
 	maxTags     = 1 << 12
 	maxTagOps   = maxWR
@@ -180,8 +180,8 @@ func (v *tagView) next() (n uint32, old uint64, ok bool) {
 	for range v.log {
 		old = atomic.LoadUint64(v.word(n))
 		if !decided(old, n) {
-			// Who was stopped meanwhile may find a later decision here, which he must
-			// not replace.
+			// A claimant that was stopped meanwhile may find a later decision here, which
+			// it must not replace.
 			return n, old, decided(old, v.before(n))
 		}
 		v.apply(n, old)

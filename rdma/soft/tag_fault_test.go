@@ -44,7 +44,7 @@ func eager(tag uint64) rdma.SendWR {
 	return rdma.SendWR{Opcode: rdma.WRSend, Flags: rdma.SendInline, Inline: append(rdma.TMH{Opcode: rdma.TMEager, Tag: tag}.Append(nil), "payload."...)}
 }
 
-// A claimant stands still somewhere between his decision and the end of his message.
+// A claimant stands still somewhere between its decision and the end of its message.
 func TestTagClaims(t *testing.T) {
 	const dead, owner, other = 0, 1, 2
 	const match, valid = rdma.WCFlagTMMatch, rdma.WCFlagTMDataValid
@@ -55,11 +55,11 @@ func TestTagClaims(t *testing.T) {
 		s    *srq
 		dst  rdma.MR
 		from *queuePair // of the other sender
-		view *peer      // of him who stands still
+		view *peer      // of the claimant that stands still
 		tk   ticket
 		seen uint64 // the state of the first entry before
 	}
-	// Where he stands.
+	// Where the claimant stands still.
 	moments := map[string]func(*scene){
 		"decided": func(c *scene) {
 			var v tagView
@@ -130,7 +130,7 @@ func TestTagClaims(t *testing.T) {
 				died(c, told)
 				c.s.tags.patrol()
 				none(c)
-				// Somebody who helped to apply the match has been stopped before his
+				// A helper that was to apply the match was stopped before its
 				// compare-and-swap, and goes on.
 				if c.tk.matched || name == "decided" {
 					atomic.CompareAndSwapUint64(&c.s.tags.v.keys[0].state, c.seen, takenBy(uint32(c.seen>>32), dead))
@@ -151,8 +151,8 @@ func TestTagClaims(t *testing.T) {
 			})
 		}
 	}
-	// One that is stopped is waited for by nobody but himself: others match, and
-	// his match is told ahead of theirs.
+	// Nobody waits for a claimant that is stopped: others match, and its match is
+	// told ahead of theirs.
 	t.Run("stopped/in its payload", func(t *testing.T) {
 		c := begin(t, "in its payload")
 		post(t, c.from, eager(2), eager(1)) // the second finds none: it is unexpected

@@ -76,14 +76,14 @@ func TestTagAllocs(t *testing.T) {
 // A tagPair is two queue pairs of one context, of which the second takes what it
 // receives from a queue with tags.
 type tagPair struct {
-	a, b      rdma.QP
-	cq, tagCQ rdma.CQ
-	srq       rdma.SRQ
-	mine, his rdma.MR
-	op        []rdma.OpsWR
-	wr        []rdma.SendWR
-	wcs       [1]rdma.WCEx
-	sent      [1]rdma.WC
+	a, b        rdma.QP
+	cq, tagCQ   rdma.CQ
+	srq         rdma.SRQ
+	mine, other rdma.MR
+	op          []rdma.OpsWR
+	wr          []rdma.SendWR
+	wcs         [1]rdma.WCEx
+	sent        [1]rdma.WC
 }
 
 func newTagPair(t testing.TB, tags int) *tagPair {
@@ -117,9 +117,9 @@ func newTagPair(t testing.TB, tags int) *tagPair {
 	p.mine, err = pd.AllocMR(4096, all)
 	made("AllocMR")
 	closes(p.mine)
-	p.his, err = pd.AllocMR(4096, all)
+	p.other, err = pd.AllocMR(4096, all)
 	made("AllocMR")
-	closes(p.his)
+	closes(p.other)
 	p.srq, err = pd.CreateSRQ(rdma.SRQInitAttr{Type: rdma.SRQTagMatching, Attr: rdma.SRQAttr{MaxWR: 16, MaxSGE: 1}, CQ: p.tagCQ, MaxTags: tags, MaxOps: 2 * tags})
 	made("CreateSRQ")
 	closes(p.srq)
@@ -141,7 +141,7 @@ func newTagPair(t testing.TB, tags int) *tagPair {
 			made("Modify")
 		}
 	}
-	p.op = []rdma.OpsWR{{Opcode: rdma.OpAdd, Mask: ^uint64(0), Flags: rdma.SendSignaled, SGL: []rdma.SGE{{Addr: p.his.Addr(), Length: 64, LKey: p.his.LKey()}}}}
+	p.op = []rdma.OpsWR{{Opcode: rdma.OpAdd, Mask: ^uint64(0), Flags: rdma.SendSignaled, SGL: []rdma.SGE{{Addr: p.other.Addr(), Length: 64, LKey: p.other.LKey()}}}}
 	p.wr = []rdma.SendWR{{Opcode: rdma.WRSend, Flags: rdma.SendSignaled, SGL: []rdma.SGE{{Addr: p.mine.Addr(), Length: rdma.TMHLen + 8, LKey: p.mine.LKey()}}}}
 	return p
 }

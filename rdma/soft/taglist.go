@@ -57,7 +57,7 @@ type tagEntry struct {
 }
 
 // posted is the state of an entry in the list. No two are alike, also of one that
-// is posted again: somebody may have been stopped before he replaced the first.
+// is posted again: a claimant may have been stopped before it replaced the first.
 func (e *tagEntry) posted() uint64 {
 	return e.pos<<32 | uint64(e.undone&(1<<claimRankBits-1))<<claimRank | claimPosted
 }
@@ -568,8 +568,8 @@ func (t *tagList) lost(a arrival) {
 		t.complete(&entry{kind: entryTag, wc: rdma.WC{WRID: recvWRID, Status: rdma.WCWRFlushErr}}, 0, false, &tagInfo{})
 		return
 	}
-	// With another decision behind it the match is not applied again, and whoever
-	// was about to apply it does not find the state that he has seen.
+	// With another decision behind it the match is not applied again, and a
+	// helper that was about to apply it does not find the state that it has seen.
 	for !t.propose(logEnable, t.enabled) {
 		t.consume()
 	}

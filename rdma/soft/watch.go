@@ -8,7 +8,7 @@ import (
 
 // A watch looks after completion and shared queues for those who wait for
 // events without polling, on a goroutine that exists while there is somebody.
-// Initiators ring the owner's alarm when they have something to tell him; in
+// Initiators ring the owner's alarm when they have something to tell it; in
 // between the goroutine sleeps, at most 10 ms at a time.
 type watch struct {
 	p *Provider
@@ -46,9 +46,9 @@ func (w *watch) run() {
 	defer w.ended.Done()
 	alarm := w.p.self.alarm
 	for {
-		// Behind it every initiator has passed a barrier: what he completed
-		// before it is seen by the look, and whoever completes after it sees
-		// that he has to ring.
+		// Behind it every initiator has passed a barrier: the look sees what
+		// initiators completed before it, and an initiator that completes after it
+		// sees that it has to ring.
 		alarm.Prepare()
 		w.mu.Lock()
 		if w.waiters == 0 || w.stopped {

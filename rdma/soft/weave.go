@@ -8,7 +8,7 @@ import (
 )
 
 // A walk goes through the blocks of a layout one by one. The pieces may be a
-// peer's, in his arena: each is read once and checked, its region is looked up
+// peer's, in its arena: each is read once and checked, its region is looked up
 // as for any request, and every step covers a byte at least of those that the
 // request asks for.
 type walk struct {
@@ -135,9 +135,8 @@ func (t *span) word() (span, rdma.WCStatus) {
 	return sp, rdma.WCSuccess
 }
 
-// markOf is what an initiator marks for a request on a key: through a layout he
-// gets at any region of the peer. The kind that an entry has had is what the key
-// has, as long as it is live.
+// markOf is what an initiator marks for a request on a key: through a layout it
+// reaches any region of the peer. While a key is live its entry's kind does not change.
 func (s *peer) markOf(key uint32) uint64 {
 	i := uint64(key >> 8)
 	if i < uint64(len(s.regions)) && atomic.LoadUint32(&s.regions[i].kind) == kindMkey {

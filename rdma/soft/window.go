@@ -238,7 +238,7 @@ func (w *window) invalidated(key uint32) {
 	}
 }
 
-// endBy needs no drain: the peer alone could use the window, and his requests
+// endBy needs no drain: the peer alone could use the window, and its requests
 // are executed one after the other.
 func (w *window) endBy(num, key uint32) bool {
 	w.mu.Lock()

@@ -20,9 +20,9 @@ func TestInvalidationWaitsForThePeer(t *testing.T) {
 		typ   rdma.MWType
 		leave func(qa *queuePair, n []*node)
 	}{
-		{"he moves on", rdma.MWType2, func(qa *queuePair, _ []*node) { atomic.StoreUint64(&qa.own.mark, 6*markTurn) }},
-		{"he dies", rdma.MWType2, func(_ *queuePair, n []*node) { n[0].p.segment.SetDead(0) }},
-		{"he moves on", rdma.MWType1, func(qa *queuePair, _ []*node) { atomic.StoreUint64(&qa.own.mark, 6*markTurn) }},
+		{"initiator moves on", rdma.MWType2, func(qa *queuePair, _ []*node) { atomic.StoreUint64(&qa.own.mark, 6*markTurn) }},
+		{"initiator dies", rdma.MWType2, func(_ *queuePair, n []*node) { n[0].p.segment.SetDead(0) }},
+		{"initiator moves on", rdma.MWType1, func(qa *queuePair, _ []*node) { atomic.StoreUint64(&qa.own.mark, 6*markTurn) }},
 	} {
 		t.Run(c.typ.String()+" "+c.name, func(t *testing.T) {
 			n := nodes(t, 2, Config{})

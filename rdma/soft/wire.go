@@ -318,7 +318,7 @@ const silenceLeast = 500 * time.Millisecond
 // in order, so that there is nothing to repeat, and a slow answer is not a lost
 // one: what is timed is the silence of the link. Whenever the other side has
 // said something or taken something, and for a requester that did not look
-// himself, it begins anew. Called with mu held, after a look at the sockets.
+// itself, it begins anew. Called with mu held, after a look at the sockets.
 func (q *queuePair) overdue(now time.Time) {
 	w := &q.wire
 	if w.link == nil || w.link.state.Load() != linkUp || q.pending.n == 0 || q.waiting != accepted || q.attr.Timeout == 0 || q.state() != rdma.StateRTS {

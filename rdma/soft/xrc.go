@@ -18,8 +18,8 @@ import (
 // from. Target and queue must be of one domain. One-sided operations reach the
 // memory of the target's protection domain.
 //
-// Whoever executes a request works on the queue of a third process as he does on
-// that of the target: by claims. He must have been told of that process
+// The executor of a request works on the queue of a third process as on that of
+// the target: by claims. It must have been told of that process
 // (AddEndpoint). A message that comes over TCP in pieces keeps its claim until the
 // last.
 
@@ -347,7 +347,7 @@ func errTargetPost(op string) error {
 }
 
 // Close leaves the queue pair to the others. When its maker has closed it too,
-// his process takes it away.
+// the maker's process takes it away.
 func (o *openedQP) Close() error {
 	if o.closed.Swap(true) {
 		return nil

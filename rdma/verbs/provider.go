@@ -5,7 +5,7 @@ import "github.com/gorun-mpi/gorun/rdma"
 // DefaultLibrary is the name by which libibverbs is looked for.
 const DefaultLibrary = "libibverbs.so.1"
 
-// What keeps Devices from asking libibverbs at all. Each is an
+// Reasons for which Devices cannot ask libibverbs at all. Each is an
 // rdma.ErrNotSupported too.
 const (
 	ErrNoCgo     = lack("this program was built without cgo")

@@ -10,7 +10,7 @@ import (
 	"github.com/gorun-mpi/gorun/cmd/internal/nearest"
 )
 
-// What Parse returns when the user asked for a text instead of a run.
+// Parse returns these when the user asked for a text instead of a run.
 var (
 	ErrHelp    = errors.New("argp: help asked for")
 	ErrVersion = errors.New("argp: version asked for")

@@ -2,7 +2,7 @@
 // itself with the library's own headers, for tests.
 //
 // Programs are compiled with the own declarations only, so that they are the same on
-// every machine. What is compared where the real headers are installed:
+// every machine. Where the real headers are installed, these are compared:
 //
 //   - each struct and union: its size, and each member's place and size;
 //   - each enumerator, and each macro that is a number or a text;

@@ -16,8 +16,8 @@
 // and environment; without one a process that has left its group and cleared its
 // environment escapes, as does one that runs as another user.
 //
-// What is left of the job's files goes then: its directory, and of the files that
-// MPIs make in directories of all jobs those that nobody uses.
+// Then it removes the job's files: its directory, and of the files that MPIs make
+// in directories of all jobs those that nobody uses.
 //
 // A starter that ends in order calls Release before the pipe closes, and the
 // guardian goes without a look at anything. One that knows that it may be killed
@@ -35,8 +35,9 @@
 // The first works when the pipe ends. The second then has it continue, waits for its
 // end, which the socket tells, and does what is not done. While the starter lives, a
 // first that has died is replaced by the starter (FD, Replace) and a second by the
-// first; the second of a first that was replaced goes. Whoever kills the starter and
-// both guardians at once leaves what the kernel does not end with the starter.
+// first; the second of a first that was replaced goes. When the starter and both
+// guardians are killed at once, processes that the kernel does not end with the
+// starter stay.
 //
 // # Memory
 //

@@ -41,8 +41,8 @@
 //
 // Run is one loop on one locked thread with no other wait than epoll. Emit is
 // called on it and must not block. Send may be called from any goroutine and
-// does not block. What the controller has not yet taken of a stream is bounded
-// by Window: beyond it the loop stops reading the pipes of that stream, and the
+// does not block. Window bounds the part of a stream that the controller has
+// not yet taken: beyond it the loop stops reading the pipes of that stream, and the
 // ranks that write wait. A fence between hosts waits in a goroutine of its own,
 // which ends before Run returns. So does the second thread that starts ranks
 // where there are many.

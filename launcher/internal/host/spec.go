@@ -21,7 +21,7 @@ const (
 // Stdin says what the ranks of Spec.Reader read.
 type Stdin uint8
 
-// What they may read.
+// Choices of Stdin.
 const (
 	StdinNone Stdin = iota // /dev/null, as all other ranks
 	StdinFile              // Config.Stdin itself
@@ -111,7 +111,7 @@ func (s *Spec) local(rank int) int {
 // EventKind is what happened.
 type EventKind uint8
 
-// What happens on a host.
+// Events of a host.
 const (
 	Started     EventKind = iota + 1 // Rank runs as PID
 	Output                           // Data of Rank's Stream, which came at Time; Last
@@ -175,7 +175,7 @@ type Event struct {
 // CommandKind is what to do.
 type CommandKind uint8
 
-// What a controller tells a host.
+// Commands of a controller to a host.
 const (
 	Pass     CommandKind = iota + 1 // Signal to Ranks; nil: to all
 	End                             // Signal to all ranks, TERM and KILL later

@@ -12,7 +12,7 @@
 //
 // # Limits
 //
-// What a host asks must fit a frame (link.FrameMax), and so must the answer: a
+// A host's question must fit a frame (link.FrameMax), and so must the answer: a
 // fence whose contributions exceed it is refused, on all hosts, with the sizes.
 package hub
 

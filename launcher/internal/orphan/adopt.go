@@ -73,8 +73,8 @@ func (a *Adopter) reap() {
 	}
 }
 
-// End kills the orphans that are left, and what they leave in turn. Everybody
-// else has waited for the children that are his. It tells how many there were.
+// End kills the orphans that are left, and what they leave in turn. All
+// others have waited for their own children by then. It tells how many there were.
 func (a *Adopter) End() (killed int) {
 	signal.Stop(a.deaths)
 	close(a.over)

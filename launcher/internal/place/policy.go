@@ -39,7 +39,7 @@ type Map struct {
 // Tri is a wish that may not be there.
 type Tri uint8
 
-// What may be wished.
+// Answers that a Tri holds.
 const (
 	Unsaid Tri = iota
 	Yes
@@ -80,7 +80,7 @@ type Bind struct {
 // BindTo is what a rank is bound to.
 type BindTo uint8
 
-// What it may be.
+// Objects to bind to.
 const (
 	BindDefault BindTo = iota // see the package comment
 	DefaultOpenMPI

@@ -8,8 +8,8 @@
 //
 // # Memory
 //
-// What Add and End return and what a Source sends belongs to the receiver, what
-// a Sink is given belongs to the Sink until done is called. A stream holds at
+// The results of Add and End and the data that a Source sends belong to the
+// receiver; the data that a Sink is given belongs to it until done is called. A stream holds at
 // most [Limit] bytes of an unfinished line in memory; its reader keeps the rest, up
 // to [LineMax]. Sinks and Sources hold as much as their callers let them: both work
 // with credits, the bytes that the other side is still willing to take.

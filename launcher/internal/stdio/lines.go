@@ -14,9 +14,9 @@ const LineMax = 16 << 20
 
 // Lines cuts a stream into whole lines. The zero value is ready.
 //
-// Whoever reads the stream puts what is held before what comes next, in one
-// buffer, so that a short line is never in two pieces of memory. What a line has
-// beyond Limit the reader puts aside, as in a file, until the line has ended:
+// The reader of the stream puts the bytes that are held before those that come
+// next, in one buffer, so that a short line is never in two pieces of memory. The
+// part of a line beyond Limit the reader puts aside, as in a file, until the line has ended:
 //
 //	n := l.Begin(buf)          // what is held
 //	m := read(buf[n:])         // what comes next
@@ -125,8 +125,8 @@ func lastNewline(data []byte) int {
 	return -1
 }
 
-// Flush returns what is held back, which is held no more: it is the caller's. What
-// is aside is due.
+// Flush returns what is held back, which is the caller's from then on. The bytes
+// aside are due.
 func (l *Lines) Flush() []byte {
 	out := l.held
 	l.held = nil

@@ -246,7 +246,7 @@ func appendJSON(b, text []byte) []byte {
 	return append(b, '"')
 }
 
-// What stands before and after all elements.
+// XMLBegin stands before all elements, and XMLEnd after them.
 const (
 	XMLBegin = "<mpirun>\n"
 	XMLEnd   = "</mpirun>\n"

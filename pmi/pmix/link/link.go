@@ -16,7 +16,7 @@ const (
 	FirstFD   = 5
 )
 
-// FrameMax bounds a frame. What crosses hosts travels in the frames of agents,
+// FrameMax bounds a frame. Between hosts it travels in a frame of an agent,
 // whose limit is the same with room for their heads.
 const FrameMax = 16<<20 - 4<<10
 
@@ -48,7 +48,7 @@ const (
 // Op is what a helper asks the job for.
 type Op uint8
 
-// What a helper asks for.
+// Questions of a helper.
 const (
 	Meet      Op = iota + 1 // Procs meet (Sort, and Text is equal), and all get all Data; with Wait, a number of the job's own in Status
 	Modex                   // what Proc of another host has put

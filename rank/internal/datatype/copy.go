@@ -3,8 +3,8 @@ package datatype
 import "encoding/binary"
 
 // Pack fills dst with the packed bytes from position from on of the items whose first
-// has its origin at mem[0]. What the items touch must lie in mem (Span), which the
-// items of a negative lower bound do not.
+// has its origin at mem[0]. All bytes that the items touch must lie in mem (Span), which
+// is not so for items of a negative lower bound.
 func (t *Type) Pack(dst, mem []byte, from int) { t.move(dst, mem, 0, from, true) }
 
 // PackAt is Pack where the first item has its origin at origin of mem, which may lie

@@ -23,7 +23,7 @@ import (
 //	connected --the peer's offer said ready--> up
 //
 // Both sides run the same machine, so it does not matter who begins, or that both do.
-// Nobody posts before he is up: the peer's queue pair is in RTS then, and no request has
+// A side posts only when it is up: the peer's queue pair is in RTS then, and no request has
 // to be sent again. An offer that comes twice changes nothing. What takes the offers from
 // rank to rank must lose none of them: an inbox does not, nor does the mail between ranks
 // that do not map each other. Mail may be overtaken by the peer's first message, which says

@@ -20,7 +20,7 @@
 //	        sender <==================read================= receiver
 //	        sender <------------finished{id}--------------- receiver
 //
-// What cannot leave for lack of room waits in line with its sender, as an [Op]
+// A message that cannot leave for lack of room waits in line with its sender, as an [Op]
 // that refers to the caller's memory, and [Engine.Progress] sends it later: no
 // start of an operation blocks or fails for that.
 //
@@ -50,7 +50,7 @@
 // cuts nothing. Where each rank has a CPU, a long message in ordinary memory is moved
 // by both sides at once: share.go.
 //
-// Whatever is read out of shared memory is checked before use: a peer that
+// Values read from shared memory are checked before use: a peer that
 // scribbles spoils data and connections, and nothing else.
 //
 // # Dynamic connections

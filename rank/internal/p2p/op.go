@@ -28,8 +28,8 @@ type Status struct {
 	Bytes  int // a probe: of the message; a receive: of them, what fitted
 }
 
-// A TruncateError reports a message that did not fit. Whoever knows what the buffer
-// is made of adds it.
+// A TruncateError reports a message that did not fit. A caller that knows the
+// buffer's element type adds it.
 type TruncateError struct {
 	Message, Buffer int // bytes
 

@@ -106,8 +106,8 @@ func (e *Engine) Isend(buf []byte, mr rdma.MR, env match.Envelope, peer int, mod
 	return o, nil
 }
 
-// Notify sends an empty message that nobody waits for. What cannot leave at once stays in
-// line, and leaves in some later call of this rank, at the latest in Drain: no time limit
+// Notify sends an empty message that nobody waits for. A message that cannot leave at once
+// stays in line, and leaves in some later call of this rank, at the latest in Drain: no time limit
 // loses it, only the failure of its link.
 func (e *Engine) Notify(env match.Envelope, peer int) {
 	o, err := e.Isend(nil, nil, env, peer, Standard)

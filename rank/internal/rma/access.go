@@ -74,7 +74,7 @@ func (w *Window) Get(member int, off uint64, dst []byte) error {
 }
 
 // Flush returns when all accesses to a member are complete, there and here.
-// What was stored into mapped memory is: the processor orders it before whatever
+// Stores into mapped memory are: the processor orders them before all that
 // this process stores later, which is how others learn of it. The memory of a dead
 // member is there still; that it has died is an error all the same.
 func (w *Window) Flush(ctx context.Context, member int) error {

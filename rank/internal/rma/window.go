@@ -146,7 +146,7 @@ type MemberError struct {
 func (e *MemberError) Error() string { return fmt.Sprintf("member %d: %v", e.Member, e.Err) }
 func (e *MemberError) Unwrap() error { return e.Err }
 
-// What callers branch on.
+// Errors that callers branch on.
 var (
 	// ErrRange: bytes outside a member's window.
 	ErrRange = errors.New("outside the window")

@@ -1624,7 +1624,7 @@ static uint32_t new_number(struct pair *p) {
 static size_t align_to(size_t n, size_t a) { return (n + a - 1) / a * a; }
 
 // make is mlx5_calc_send_wqe and what follows it: what the caller asked for, and what
-// he gets in a->cap.
+// it gets in a->cap.
 static struct pair *make(struct ibv_context *ctx, struct ibv_qp_init_attr_ex *a, int dc) {
 	size_t size = OVERHEAD + (dc ? 48 : 0) + a->cap.max_send_sge * 16;
 	size_t with = a->cap.max_inline_data > 0 ? OVERHEAD + (dc ? 48 : 0) + align_to(4 + a->cap.max_inline_data, 16) : 0;

@@ -8,8 +8,8 @@
 // # States
 //
 // A [Finding] is OK, a Note (it works, and could be better, or will not do for
-// some job), or a Problem (something fails). What is no OK has a Fix, a command
-// where there is one.
+// some job), or a Problem (something fails). A Note and a Problem have a
+// Fix, a command where there is one.
 //
 // # What blocks, and for how long
 //

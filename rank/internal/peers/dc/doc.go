@@ -31,12 +31,12 @@
 //
 // # Completions
 //
-// Each user has a [CQ], which gives the completions of his queue pairs and of his paths: of
+// Each user has a [CQ], which gives the completions of its queue pairs and of its paths: of
 // requests that ask for one, and of all that fail. Nothing moves but in calls: of Poll,
 // PostSend and [Pool.Advance]. All methods may be called from any goroutine.
 //
 // # What a path is not
 //
 // The peer's target is one for all: ERR here does not keep the peer from reading and
-// writing, as on a queue pair's other half. Who takes memory back must see to that itself.
+// writing, as on a queue pair's other half. A rank that takes memory back must see to that itself.
 package dc

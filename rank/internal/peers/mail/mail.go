@@ -6,8 +6,8 @@
 // up. Up to window letters to a rank are on their way at a time; they are sent again,
 // after times that double, until the receiver acknowledges them. That takes the
 // receiver's process, not its calls: an [Office] looks after its letters by itself, every
-// tick, so a rank that computes is no rank that has died. What a letter asks for is done
-// when the receiver takes it in.
+// tick, so a rank that computes is no rank that has died. The receiver acts on a letter
+// when it takes the letter in.
 //
 //	sender                                receiver
 //	letter{number, known, words}  ----->  number = last+1: kept for Take, last = number
@@ -55,7 +55,7 @@ const (
 	slotLen               = 128
 
 	// keptMost is how many letters of one peer wait to be taken: more than anybody has
-	// to say in good faith. What comes beyond is not acknowledged.
+	// to say in good faith. Letters beyond are not acknowledged.
 	keptMost = 32
 )
 

@@ -74,8 +74,8 @@ var errVersion = errors.New("not a card of this version: all ranks must be built
 // ParseCard reads a card. Its slices are parts of b.
 func ParseCard(b []byte) (Card, error) { return parseCard(pack.NewReader(b), b, &Card{}) }
 
-// ParseCards reads the cards of all ranks. What one repeats of the card before, as most
-// do, is kept once.
+// ParseCards reads the cards of all ranks. Parts that equal the card before, as most
+// do, are kept once.
 func ParseCards(packed [][]byte) ([]Card, error) {
 	cards := make([]Card, len(packed))
 	r := pack.NewReader(nil)
