@@ -54,12 +54,13 @@ type Part struct{ Peer, Off, N int }
 // the call with its algorithm, and buffers of the very length that it uses. It
 // sends nothing. Errors wrap ErrArgument.
 func (t *Team) prepare(a *Args, v *invocation) error {
-	if a.Kind == 0 || a.Kind >= farewell || len(choices[a.Kind]) == 0 {
+	if a.Kind == 0 || a.Kind >= farewell {
 		return badf("no collective has the number %d", a.Kind)
 	}
 	if !fits(a.Kind, a.Algorithm) {
 		return badf("%v does not come as %v", a.Kind, a.Algorithm)
 	}
+	op := &operations[a.Kind]
 	// Field by field, here as in giveBack: the caller has just stored them so,
 	// and a wider copy would wait for the stores to reach the cache.
 	c := &v.call
@@ -68,13 +69,13 @@ func (t *Team) prepare(a *Args, v *invocation) error {
 	v.in.Mem, v.in.MR = a.Send.Mem, a.Send.MR
 	v.out.Mem, v.out.MR = a.Recv.Mem, a.Recv.MR
 	v.sends, v.recvs = nil, nil
-	if traits[a.Kind].rooted {
+	if op.rooted {
 		if a.Root < 0 || a.Root >= t.size {
 			return badf("root %d in a team of %d", a.Root, t.size)
 		}
 		c.Root = a.Root
 	}
-	if traits[a.Kind].reduces {
+	if op.reduces {
 		r := &a.Reduction
 		if r.Func == nil || r.Elem < 1 || r.Elem > math.MaxUint16 {
 			return badf("no reduction")
@@ -83,10 +84,10 @@ func (t *Team) prepare(a *Args, v *invocation) error {
 		v.reduction.Func, v.reduction.Elem, v.reduction.ID = r.Func, r.Elem, r.ID
 		v.reduction.Ordered, v.reduction.Name = r.Ordered, r.Name
 	}
-	if traits[a.Kind].parts {
-		c.Algorithm = choices[a.Kind][0]
+	if op.parts != nil {
+		c.Algorithm = op.ways[0].algorithm
 		v.sends, v.recvs = a.Sends, a.Recvs
-		return t.parts(v)
+		return op.parts(t, v)
 	}
 	if a.Bytes < 0 || a.Bytes > math.MaxInt/t.size || a.Bytes%c.Elem != 0 {
 		return badf("%d bytes of elements of %d, in a team of %d", a.Bytes, c.Elem, t.size)
@@ -94,40 +95,26 @@ func (t *Team) prepare(a *Args, v *invocation) error {
 	if err := t.buffers(v); err != nil {
 		return err
 	}
-	c.Algorithm, _, _ = t.selection.choose(c)
+	c.Algorithm, _, _ = t.selection.algorithm(c)
 	return nil
 }
 
 // buffers checks the buffers of a call of equal blocks, and cuts them to what
 // the call uses.
 func (t *Team) buffers(v *invocation) error {
-	c, n := &v.call, t.size
-	atRoot := c.Rank == c.Root
-	send, recv := 1, 1 // blocks
-	place := 0         // of the receive buffer, where the input in place begins
-	canStay := true
-	switch c.Kind {
-	case Barrier:
-		send, recv, canStay, c.Bytes = 0, 0, false, 0
-	case Bcast:
-		send, canStay = 0, false
-	case Reduce:
-		if !atRoot {
-			recv, canStay = 0, false
-		}
-	case AllGather:
-		recv, place = n, c.Rank*c.Bytes
-	case AllToAll:
-		send, recv = n, n
-	case ReduceScatter:
-		send = n
-	case Gather:
-		recv, place = n, c.Rank*c.Bytes
-		if !atRoot {
-			recv, place, canStay = 0, 0, false
-		}
-	case Scatter:
-		return t.scattered(v)
+	c, op := &v.call, &operations[v.call.Kind]
+	root := c.Rank == c.Root
+	if op.send == blocksAtRoot {
+		return t.scattered(v, root)
+	}
+	send, recv := op.send.count(t.size, root), op.recv.count(t.size, root)
+	canStay := send > 0 && recv > 0
+	place := 0 // of the receive buffer, where the input in place begins
+	switch {
+	case op.recv == absent:
+		c.Bytes = 0
+	case canStay && recv > send:
+		place = c.Rank * c.Bytes
 	}
 	if send == 0 {
 		v.in = Buffer{}
@@ -136,7 +123,7 @@ func (t *Team) buffers(v *invocation) error {
 		v.out = Buffer{}
 	}
 	name := "receive"
-	if c.Kind == Bcast {
+	if op.send == absent {
 		name = "broadcast"
 	}
 	if err := holds(name, v.out.Mem, recv, c.Bytes); err != nil {
@@ -167,10 +154,10 @@ func (t *Team) buffers(v *invocation) error {
 
 // scattered is buffers for a Scatter, where it is the receive buffer that is not
 // there in place.
-func (t *Team) scattered(v *invocation) error {
+func (t *Team) scattered(v *invocation, root bool) error {
 	c := &v.call
 	total := t.size * c.Bytes
-	if c.Rank != c.Root {
+	if !root {
 		v.in = Buffer{}
 	} else {
 		if err := holds("send", v.in.Mem, t.size, c.Bytes); err != nil {
@@ -207,25 +194,4 @@ func cut(mem []byte, n int) []byte {
 		return nil
 	}
 	return mem[:n:n]
-}
-
-// A trait is what the calls of a kind have.
-type trait struct {
-	rooted  bool
-	reduces bool
-	parts   bool
-}
-
-var traits = [kinds]trait{
-	Bcast:          {rooted: true},
-	Reduce:         {rooted: true, reduces: true},
-	AllReduce:      {reduces: true},
-	ReduceScatter:  {reduces: true},
-	Gather:         {rooted: true},
-	Scatter:        {rooted: true},
-	Scan:           {reduces: true},
-	ExScan:         {reduces: true},
-	ReduceScatterV: {reduces: true, parts: true},
-	Exchange:       {parts: true},
-	Fold:           {reduces: true, parts: true},
 }

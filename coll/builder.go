@@ -1,5 +1,7 @@
 package coll
 
+import "fmt"
+
 // A builder collects the steps of a plan. It can be used again: what it needs
 // besides the steps it keeps.
 type builder struct {
@@ -15,6 +17,7 @@ type builder struct {
 	unflushed []int32 // the peers of puts, and some that were flushed
 	remote    [operands]bool
 	shows     bool // the operands, see show
+	marks     bool // messages with their lengths, see sized
 
 	landing  []loc // of each peer's pieces, see pipeline
 	count    []int32
@@ -35,105 +38,15 @@ func compile(c Call, t tuning) *plan {
 func (b *builder) compile(p *plan, c *Call, sends, recvs []Part, t tuning) {
 	b.call, b.tuning, b.sends, b.recvs = *c, t, sends, recvs
 	b.steps, b.mark, b.length, b.tmp, b.remote, b.shows = p.steps[:0], 0, 0, 0, [operands]bool{}, false
+	b.marks = sized(c.Kind)
 	if len(b.puts) != c.Size {
 		b.puts, b.count, b.landing = make([]bool, c.Size), make([]int32, c.Size), make([]loc, c.Size)
 	}
-	switch c.Kind {
-	case Barrier:
-		switch c.Algorithm {
-		case Direct:
-			b.barrierDirect()
-		case Central:
-			b.barrierCentral()
-		default:
-			b.barrierDissemination()
-		}
-	case Bcast:
-		switch c.Algorithm {
-		case Direct:
-			b.bcastDirect()
-		case ScatterAllGather:
-			b.bcastScatter()
-		case Pull:
-			b.bcastPull()
-		default:
-			b.bcastBinomial()
-		}
-	case Reduce:
-		switch c.Algorithm {
-		case Direct:
-			b.reduceDirect()
-		case ReduceScatterGather:
-			b.reduceScatterGather()
-		default:
-			b.reduceBinomial()
-		}
-	case AllReduce:
-		switch c.Algorithm {
-		case Direct:
-			b.allReduceDirect()
-		case ReduceScatterGather:
-			b.reduceScatterGather()
-		default:
-			b.allReduceDoubling()
-		}
-	case AllGather:
-		switch c.Algorithm {
-		case Bruck:
-			b.allGatherBruck()
-		case Ring:
-			b.allGatherRing()
-		case Pull:
-			b.allGatherPull()
-		default:
-			b.allGatherDirect()
-		}
-	case ReduceScatter:
-		b.reduceScatterDirect()
-	case ReduceScatterV:
-		b.reduceScatterParts()
-	case AllToAll:
-		switch c.Algorithm {
-		case Bruck:
-			b.allToAllBruck()
-		case Pull:
-			b.allToAllPull()
-		default:
-			b.allToAllDirect()
-		}
-	case Gather:
-		if c.Algorithm == Binomial {
-			b.gatherBinomial()
-		} else {
-			b.gatherDirect()
-		}
-	case Scatter:
-		switch c.Algorithm {
-		case Binomial:
-			b.scatterBinomial()
-		case Pull:
-			b.scatterPull()
-		default:
-			b.scatterDirect()
-		}
-	case Scan, ExScan:
-		switch c.Algorithm {
-		case Direct:
-			b.scanDirect()
-		case Chain:
-			b.scanChain()
-		case Pull:
-			b.scanPull()
-		default:
-			b.scanDoubling()
-		}
-	case Exchange:
-		b.exchangeRounds()
-	case Fold:
-		b.foldDirect()
-	case farewell:
-		b.farewellDirect()
+	w := wayOf(c.Kind, c.Algorithm)
+	if w == nil {
+		panic(fmt.Sprintf("coll: no plan of %v by %v", c.Kind, c.Algorithm))
 	}
+	w.build(b)
 	b.finish(p)
 }
 
@@ -171,7 +84,7 @@ func (b *builder) add(s step) {
 // sized has the messages that follow tell and expect the length n, where the
 // call's kind has them do so.
 func (b *builder) sized(n int) {
-	if sized(b.call.Kind) {
+	if b.marks {
 		b.mark, b.length = lengthMark(uint64(n)), n
 	}
 }

@@ -61,7 +61,7 @@ func (c *cache) forget() {
 // planOf is the plan of an invocation. Calls with parts are seldom the same twice:
 // they are compiled each time, into the invocation's own memory.
 func (t *Team) planOf(v *invocation) *plan {
-	if !traits[v.call.Kind].parts {
+	if operations[v.call.Kind].parts == nil {
 		return t.cache.plan(&v.call, t.tuning)
 	}
 	t.cache.builder.compile(&v.parts, &v.call, v.sends, v.recvs, t.tuning)

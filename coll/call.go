@@ -2,77 +2,9 @@ package coll
 
 import (
 	"fmt"
-	"strconv"
 
 	"github.com/gorun-mpi/gorun/coll/kernel"
 )
-
-// A Kind is a collective operation.
-type Kind uint8
-
-// The collectives.
-const (
-	Barrier Kind = iota + 1
-	Bcast
-	Reduce
-	AllReduce
-	AllGather
-	ReduceScatter
-	AllToAll
-	Gather
-	Scatter
-	Scan
-	ExScan
-	ReduceScatterV
-	Exchange
-	Fold
-	farewell // a team's last words, see Team.Free
-	kinds
-)
-
-var kindNames = [kinds]string{"none",
-	"barrier", "bcast", "reduce", "allreduce", "allgather", "reducescatter", "alltoall",
-	"gather", "scatter", "scan", "exscan", "reducescatterv", "exchange", "fold", "free"}
-
-// String is the collective's name in lower case.
-func (k Kind) String() string {
-	if k < kinds {
-		return kindNames[k]
-	}
-	return "collective " + strconv.Itoa(int(k))
-}
-
-// An Algorithm is a way to do a collective.
-type Algorithm uint8
-
-// The algorithms. Auto lets the package select.
-const (
-	Auto Algorithm = iota
-	Direct
-	Bruck
-	Ring
-	Dissemination
-	Binomial
-	RecursiveDoubling
-	ReduceScatterGather // reduce-scatter, then gather or all-gather
-	ScatterAllGather    // scatter, then all-gather
-	Chain               // from rank to rank, in pieces
-	Pull                // who needs something reads it out of the others' memory
-	Central             // by way of rank 0
-	algorithms
-)
-
-var algorithmNames = [algorithms]string{"auto",
-	"direct", "bruck", "ring", "dissemination", "binomial", "recursive-doubling",
-	"reduce-scatter-gather", "scatter-allgather", "chain", "pull", "central"}
-
-// String is the algorithm's name.
-func (a Algorithm) String() string {
-	if a < algorithms {
-		return algorithmNames[a]
-	}
-	return "algorithm " + strconv.Itoa(int(a))
-}
 
 // A Call is all that a plan depends on. Everything but Rank must be the same in
 // all members.
@@ -118,7 +50,7 @@ func (s summary) String() string {
 	default:
 		text += fmt.Sprintf(" of %d bytes", s.bytes) + s.elements()
 	}
-	if s.kind < kinds && traits[s.kind].rooted {
+	if s.kind < kinds && operations[s.kind].rooted {
 		text += fmt.Sprintf(" with root %d", s.root)
 	}
 	if s.operation != 0 {
@@ -136,9 +68,8 @@ func (s summary) elements() string {
 	return fmt.Sprintf(" (%d elements of %d)", s.bytes/uint64(s.elem), s.elem)
 }
 
-// sized tells whether the messages of a kind say their lengths: its members do
-// not know each other's arguments.
-func sized(k Kind) bool { return k == Exchange || k == Fold }
+// sized tells whether the messages of a kind say their lengths.
+func sized(k Kind) bool { return k < kinds && operations[k].sized }
 
 // mark is the fingerprint of the summary's messages: that of the plan, which does
 // not know the operation, with the operation.

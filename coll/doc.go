@@ -2,6 +2,10 @@
 // that those with counts, neighbours and two groups are made of. [Team.Run] makes
 // a call of [Args]; a [Table] selects its algorithm.
 //
+// Read operations.go first, the table of all collectives, algorithms and their costs;
+// then plan.go, builder.go with one algorithm (barrier.go is the shortest), machine.go,
+// and run.go. docs/collectives.md is the table for users.
+//
 // # Plans
 //
 // A collective is compiled into a plan: a list of steps over operands (send,

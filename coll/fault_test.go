@@ -126,7 +126,7 @@ func TestMembersReachOtherMemory(t *testing.T) {
 			return errors.New("it counts on memory that member 0 does not map")
 		}
 		for k := Barrier; k < farewell; k++ {
-			for _, a := range choices[k] {
+			for _, a := range Algorithms(k) {
 				if err := m.check(ctx, newJob(rand.New(rand.NewPCG(1, uint64(k))), k, a, nw.n, 20000), true); err != nil {
 					return fmt.Errorf("%v by %v: %w", k, a, err)
 				}
@@ -401,8 +401,8 @@ func TestNewTeamRefuses(t *testing.T) {
 		want   string
 	}{
 		{"rank outside", func(cfg *TeamConfig) { cfg.Rank = 2 }, "rank 2 of 2"},
-		{"slots no power of two", func(cfg *TeamConfig) { cfg.Slots = 12 }, "12 slots"},
-		{"unfit algorithm", func(cfg *TeamConfig) { cfg.Algorithms = map[Kind]Algorithm{Bcast: Ring} }, "bcast does not come as ring"},
+		{"slots no power of two", func(cfg *TeamConfig) { cfg.slots = 12 }, "12 slots"},
+		{"no mesh", func(cfg *TeamConfig) { cfg.Mesh = nil }, "no Mesh"},
 		{"member without queue pair", func(cfg *TeamConfig) { cfg.Members = []int{0, 0} }, "no queue pair to member 1"},
 		{"foreign cards", func(cfg *TeamConfig) {
 			cfg.Exchange = func(context.Context, []byte) ([][]byte, error) { return [][]byte{{1}, {2}}, nil }

@@ -194,7 +194,7 @@ func TestProofFindsEveryMissingStep(t *testing.T) {
 					// In place a copy may be of what is there already,
 					// and a maximum may not need all vectors.
 					j := newJob(rng, way.Kind, way.Algorithm, n, bytes)
-					for slices.Contains(j.inPlace, true) || traits[way.Kind].reduces && (j.call.Ordered || kernel.Op(j.r.ID&15) != kernel.Sum) {
+					for slices.Contains(j.inPlace, true) || operations[way.Kind].reduces && (j.call.Ordered || kernel.Op(j.r.ID&15) != kernel.Sum) {
 						j = newJob(rng, way.Kind, way.Algorithm, n, bytes)
 					}
 					list = append(list, j)

@@ -5,17 +5,6 @@ import (
 	"slices"
 )
 
-// parts checks the arguments of a call that has parts.
-func (t *Team) parts(v *invocation) error {
-	switch v.call.Kind {
-	case ReduceScatterV:
-		return t.vector(v)
-	case Fold:
-		return t.fold(v)
-	}
-	return t.movement(v)
-}
-
 // within checks that a part lies in its buffer, in whole elements.
 func (t *Team) within(name string, i int, p *Part, mem []byte, elem int) error {
 	if p.Peer < 0 || p.Peer >= t.size {

@@ -170,7 +170,7 @@ func TestBadParts(t *testing.T) {
 		nw := network{n: 2}
 		nw.run(t, func(ctx context.Context, m *member) error {
 			a := c.args(m.rank)
-			if traits[a.Kind%kinds].rooted && m.rank != a.Root {
+			if operations[a.Kind%kinds].rooted && m.rank != a.Root {
 				return m.team.Barrier(ctx)
 			}
 			if err := m.team.Run(ctx, &a); !errors.Is(err, ErrArgument) || !strings.Contains(err.Error(), c.want) {

@@ -38,7 +38,7 @@ func BenchmarkPath(b *testing.B) {
 					t := m.team
 					call := c.call
 					call.Rank, call.Size = r, 2
-					call.Algorithm, _, _ = t.selection.choose(&call)
+					call.Algorithm, _, _ = t.selection.algorithm(&call)
 					t.call.call, t.call.in, t.call.out, t.call.reduction = call, in, out, c.r
 					if err := t.bind(t.cache.plan(&call, t.tuning)); err != nil {
 						b.Fatal(err)

@@ -22,7 +22,7 @@ var sizes = []int{0, 1, 7, 16, 23, 24, 25, 40, 64, 81, 200}
 // ways are all kinds with all their algorithms.
 func ways() (list []Call) {
 	for kind := Barrier; kind < farewell; kind++ {
-		for _, a := range choices[kind] {
+		for _, a := range Algorithms(kind) {
 			list = append(list, Call{Kind: kind, Algorithm: a})
 		}
 	}
@@ -148,7 +148,7 @@ func TestLongReductionsAreCut(t *testing.T) {
 // The plan of a huge vector in small pieces has as many steps as there is room for.
 func TestPlansAreBounded(t *testing.T) {
 	for _, way := range ways() {
-		if traits[way.Kind].parts {
+		if operations[way.Kind].parts != nil {
 			continue
 		}
 		c := Call{Kind: way.Kind, Algorithm: way.Algorithm, Rank: 1, Size: 3, Bytes: 4 << 30, Elem: 1}

@@ -243,7 +243,7 @@ func (m *member) calls(ctx context.Context, in, out Buffer) []timed {
 func (m *member) rivals(ctx context.Context, in, out Buffer) (list []timed) {
 	sum, _ := kernel.For(kernel.Float32, kernel.Sum)
 	for _, kind := range Kinds() {
-		if len(choices[kind]) < 2 {
+		if len(Algorithms(kind)) < 2 {
 			continue
 		}
 		for _, n := range []int{8, 1 << 10, 8 << 10, 64 << 10, 256 << 10, 1 << 20} {
@@ -253,7 +253,7 @@ func (m *member) rivals(ctx context.Context, in, out Buffer) (list []timed) {
 			if n*m.size > len(in.Mem) && (kind == AllGather || kind == AllToAll || kind == Gather || kind == Scatter) {
 				continue
 			}
-			for _, a := range choices[kind] {
+			for _, a := range Algorithms(kind) {
 				args := &Args{Kind: kind, Algorithm: a, Send: in, Recv: out, Bytes: n, Reduction: sum}
 				calls := 1 + min(9, (64<<10)/n)
 				list = append(list, timed{fmt.Sprintf("%v-%d-%v", kind, n, a), calls, func() error { return m.team.Run(ctx, args) }})

@@ -67,10 +67,10 @@ func reach(parts []Part) (n int) {
 func newJob(rng *rand.Rand, kind Kind, algorithm Algorithm, n, bytes int) *job {
 	j := &job{call: Call{Kind: kind, Algorithm: algorithm, Size: n, Elem: 1}, inPlace: make([]bool, n),
 		sends: make([][]Part, n), recvs: make([][]Part, n), room: make([]int, n)}
-	if traits[kind].rooted {
+	if operations[kind].rooted {
 		j.call.Root = rng.IntN(n)
 	}
-	if traits[kind].reduces {
+	if operations[kind].reduces {
 		j.typ = elements[rng.IntN(len(elements))]
 		j.r, _ = kernel.For(j.typ, []kernel.Op{kernel.Sum, kernel.Max, kernel.Prod}[rng.IntN(3)])
 		if rng.IntN(3) == 0 {

@@ -94,6 +94,9 @@ func (t *Team) Run(ctx context.Context, a *Args) error {
 	return err
 }
 
+// Barrier returns when all members have called it.
+func (t *Team) Barrier(ctx context.Context) error { return t.Run(ctx, &Args{Kind: Barrier}) }
+
 // execute runs t.call, whose arguments are checked, to its end. The busy flag stays set.
 func (t *Team) execute(ctx context.Context) error {
 	if err := t.begin(); err != nil {

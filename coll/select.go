@@ -2,39 +2,106 @@ package coll
 
 import "fmt"
 
-// choices are the algorithms of each kind; the first is for whatever the
-// selection has no reason to do otherwise.
-var choices = [kinds][]Algorithm{
-	Barrier:        {Dissemination, Direct, Central},
-	Bcast:          {Binomial, Direct, ScatterAllGather, Pull},
-	Reduce:         {Binomial, Direct, ReduceScatterGather},
-	AllReduce:      {RecursiveDoubling, Direct, ReduceScatterGather},
-	AllGather:      {Direct, Bruck, Ring, Pull},
-	ReduceScatter:  {Direct},
-	AllToAll:       {Direct, Bruck, Pull},
-	Gather:         {Direct, Binomial},
-	Scatter:        {Direct, Binomial, Pull},
-	Scan:           {RecursiveDoubling, Direct, Chain, Pull},
-	ExScan:         {RecursiveDoubling, Direct, Chain, Pull},
-	ReduceScatterV: {Direct},
-	Exchange:       {Direct},
-	Fold:           {Direct},
-	farewell:       {Direct},
+// A selection is what a team takes of a table: the rules for its own size.
+type selection struct {
+	from  [kinds]int
+	rules [kinds][]Rule
+	// mapped: all members reach each other's memory, as they do where the rules
+	// were measured.
+	mapped bool
+	// crowded: members share CPUs.
+	crowded bool
 }
 
-// fits tells whether a kind can be done by an algorithm.
-func fits(kind Kind, algorithm Algorithm) bool {
-	if algorithm == Auto {
-		return true
+func (t *Table) selection(ranks int) *selection {
+	s := new(selection)
+	for k := range kinds {
+		s.from[k], s.rules[k] = t.Rules(k, ranks)
 	}
-	if kind < kinds {
-		for _, a := range choices[kind] {
-			if a == algorithm {
-				return true
-			}
+	return s
+}
+
+// hash tells selections apart when members compare theirs.
+func (s *selection) hash() uint32 {
+	h := uint64(14695981039346656037)
+	add := func(v int) { h = (h ^ uint64(v)) * 1099511628211 }
+	for k := range kinds {
+		for _, r := range s.rules[k] {
+			add(r.Bytes)
+			add(int(r.Algorithm) + 1)
 		}
 	}
-	return false
+	return uint32(h ^ h>>32)
+}
+
+// A why is the reason of a selection.
+type why uint8
+
+const (
+	whyAsked why = iota // by the call
+	whyOnly
+	whyRule
+	whyFar     // by the rule, but for members that are far from each other
+	whyCrowded // by the rule, but for members that share CPUs
+)
+
+// algorithm is that of a call. It depends on what is the same in all members only.
+func (s *selection) algorithm(c *Call) (a Algorithm, reason why, rule int) {
+	op := &operations[c.Kind]
+	switch {
+	case c.Algorithm != Auto:
+		return c.Algorithm, whyAsked, 0
+	case len(op.ways) == 1:
+		return op.ways[0].algorithm, whyOnly, 0
+	}
+	rules := s.rules[c.Kind]
+	rule = ruleFor(rules, c.Bytes)
+	a = rules[rule].Algorithm
+	otherwise := a
+	switch {
+	case a == Pull && !s.mapped:
+		otherwise, reason = selected(op.far, c), whyFar
+	case a == Direct && s.crowded && op.crowded != nil:
+		otherwise, reason = selected(op.crowded, c), whyCrowded
+	}
+	if otherwise != a {
+		return otherwise, reason, rule
+	}
+	return a, whyRule, rule
+}
+
+// ruleFor is the number of the rule for calls of so many bytes.
+func ruleFor(rules []Rule, bytes int) int {
+	i := len(rules) - 1
+	for i > 0 && rules[i].Bytes > bytes {
+		i--
+	}
+	return i
+}
+
+// selected is the algorithm of a call by a row's own rules.
+func selected(groups []group, c *Call) Algorithm {
+	rules := groupFor(groups, c.Size).rules
+	return rules[ruleFor(rules, c.Bytes)].Algorithm
+}
+
+// explain says why in words.
+func (s *selection) explain(c *Call) (a Algorithm, reason string) {
+	a, w, i := s.algorithm(c)
+	switch w {
+	case whyAsked:
+		return a, "asked for"
+	case whyOnly:
+		return a, "the only one"
+	}
+	reason = fmt.Sprintf("table: from %d ranks on, from %d bytes on", s.from[c.Kind], s.rules[c.Kind][i].Bytes)
+	switch w {
+	case whyFar:
+		reason += ", where it is pull; not all members map each other's memory"
+	case whyCrowded:
+		reason += ", where it is direct; members share CPUs"
+	}
+	return a, reason
 }
 
 // Explain says which algorithm a call of this team would take, by which protocol
@@ -52,7 +119,7 @@ func (t *Team) Explain(a Args) string {
 	if t.tuning.mapped {
 		long = "by descriptor, mapped where it is registered"
 	}
-	if traits[a.Kind].parts {
+	if operations[a.Kind].parts != nil {
 		return fmt.Sprintf("%v on %d ranks: %v, parts up to %d bytes in messages, longer ones %s (%s)", a.Kind, t.size, algorithm, t.tuning.eager, long, reason)
 	}
 	way := long

@@ -46,7 +46,7 @@ type move struct {
 // has none.
 func (t *Team) Short(r *kernel.Reduction) *Short {
 	v := &t.own
-	if t.state != nil || v.call.Kind == 0 || v.call.Kind == farewell || traits[v.call.Kind].parts || v.aliased {
+	if t.state != nil || v.call.Kind == 0 || v.call.Kind == farewell || operations[v.call.Kind].parts != nil || v.aliased {
 		return nil
 	}
 	p := t.cache.plan(&v.call, t.tuning)

@@ -78,7 +78,7 @@ func TestShortCallsAreCalls(t *testing.T) {
 				list := jobs(uint64(n), n, jobsEach, 64, 5000)
 				short := make([]atomic.Int64, n)
 				nw.change = func(cfg *TeamConfig) {
-					cfg.EagerBytes, cfg.Slots = 64, leastSlots
+					cfg.Table, cfg.slots = tableWith(func(t *Table) { t.EagerBytes = 64 }), leastSlots
 					if spins {
 						nw.members[cfg.Rank].patient(cfg)
 					}
@@ -87,7 +87,7 @@ func TestShortCallsAreCalls(t *testing.T) {
 					rng := rand.New(rand.NewPCG(uint64(m.rank), 3))
 					for _, j := range list {
 						r := j.r
-						if !traits[j.call.Kind].reduces {
+						if !operations[j.call.Kind].reduces {
 							r = kernel.Reduction{}
 						}
 						var each [2]Counters // of Run and of RunShort

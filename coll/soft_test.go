@@ -328,12 +328,13 @@ func TestCollectivesOnSoft(t *testing.T) {
 		{name: "two hosts", ranks: []int{2, 3, 4}, registered: true, network: network{hosts: 2}},
 		{name: "two hosts, adversary", ranks: []int{3}, network: network{hosts: 2, adversary: &soft.Adversary{Seed: 5}}},
 		{name: "tree and ring for all", ranks: []int{2, 3, 6}, registered: true, network: network{change: func(cfg *TeamConfig) {
-			cfg.Algorithms = map[Kind]Algorithm{AllGather: Ring, AllReduce: RecursiveDoubling, Reduce: Binomial}
-			cfg.EagerBytes, cfg.ChunkBytes = 64, 1000
+			cfg.Table = tableWith(func(t *Table) { t.EagerBytes, t.ChunkBytes = 64, 1000 },
+				Call{Kind: AllGather, Algorithm: Ring}, Call{Kind: AllReduce, Algorithm: RecursiveDoubling}, Call{Kind: Reduce, Algorithm: Binomial})
 		}}},
 		{name: "bruck and halves for all", ranks: []int{2, 3, 6}, registered: true, network: network{change: func(cfg *TeamConfig) {
-			cfg.Algorithms = map[Kind]Algorithm{AllGather: Bruck, AllReduce: ReduceScatterGather, Reduce: ReduceScatterGather, AllToAll: Bruck}
-			cfg.PieceBytes = 512
+			cfg.Table = tableWith(func(t *Table) { t.PieceBytes = 512 },
+				Call{Kind: AllGather, Algorithm: Bruck}, Call{Kind: AllReduce, Algorithm: ReduceScatterGather},
+				Call{Kind: Reduce, Algorithm: ReduceScatterGather}, Call{Kind: AllToAll, Algorithm: Bruck})
 		}}},
 	}
 	for _, c := range cases {
@@ -362,7 +363,7 @@ func TestCollectivesOnSoft(t *testing.T) {
 
 // The result of a floating-point reduction is the same on all ranks, to the bit.
 func TestFloatsAreTheSameOnAllRanks(t *testing.T) {
-	for _, algorithm := range choices[AllReduce] {
+	for _, algorithm := range Algorithms(AllReduce) {
 		for _, n := range []int{2, 3, 5, 6} {
 			t.Run(fmt.Sprintf("%v/ranks=%d", algorithm, n), func(t *testing.T) {
 				const count = 5001 // longer than a message
@@ -372,7 +373,7 @@ func TestFloatsAreTheSameOnAllRanks(t *testing.T) {
 				// or not; some are in place.
 				for way := range 6 {
 					results := make([][]byte, n)
-					nw := network{n: n, verbs: way%2 == 1, change: func(cfg *TeamConfig) { cfg.Algorithms = map[Kind]Algorithm{AllReduce: algorithm} }}
+					nw := network{n: n, verbs: way%2 == 1, change: func(cfg *TeamConfig) { cfg.Table = tableWith(nil, Call{Kind: AllReduce, Algorithm: algorithm}) }}
 					nw.run(t, func(ctx context.Context, m *member) error {
 						mr, err := m.pd.AllocMR(8*count, rdma.AccessLocalWrite|rdma.AccessRemoteWrite|rdma.AccessRemoteRead)
 						if err != nil {
@@ -562,13 +563,8 @@ func TestPeersThatAreMappedInTheExchange(t *testing.T) {
 func TestPullStaysOnAHost(t *testing.T) {
 	table := DefaultTable()
 	for _, kind := range []Kind{Bcast, Scatter, AllGather, AllToAll, Scan, ExScan} {
-		if err := table.Set(kind, 1, Rule{0, Pull}); err != nil {
+		if err := table.Always(kind, Pull); err != nil {
 			t.Fatal(err)
-		}
-		for _, g := range table.groups[kind] {
-			if err := table.Set(kind, g.ranks, Rule{0, Pull}); err != nil {
-				t.Fatal(err)
-			}
 		}
 	}
 	for hosts, want := range map[int]string{1: "pull, by descriptor", 2: "not all members map each other's memory"} {
@@ -647,7 +643,7 @@ func TestRegionThatCannotBeRead(t *testing.T) {
 }
 
 func TestExplain(t *testing.T) {
-	nw := network{n: 2, change: func(cfg *TeamConfig) { cfg.Algorithms = map[Kind]Algorithm{AllGather: Ring} }}
+	nw := network{n: 2, change: func(cfg *TeamConfig) { cfg.Table = tableWith(nil, Call{Kind: AllGather, Algorithm: Ring}) }}
 	nw.run(t, func(ctx context.Context, m *member) error {
 		for _, c := range []struct {
 			args Args
@@ -656,7 +652,7 @@ func TestExplain(t *testing.T) {
 			{Args{Kind: AllToAll, Bytes: 8}, "alltoall of 8 bytes on 2 ranks: direct, in messages (table: from 1 ranks on, from 0 bytes on)"},
 			{Args{Kind: AllReduce, Bytes: 1 << 20}, "reduce-scatter-gather, by descriptor"},
 			{Args{Kind: AllToAll, Bytes: 8, Algorithm: Bruck}, "bruck, in messages (asked for)"},
-			{Args{Kind: AllGather, Bytes: 8}, "ring, in messages (asked for by the team's configuration)"},
+			{Args{Kind: AllGather, Bytes: 8}, "ring, in messages (table: from 1 ranks on, from 0 bytes on)"},
 			{Args{Kind: ReduceScatter, Bytes: 8}, "direct, in messages (the only one)"},
 			{Args{Kind: Barrier}, "barrier on 2 ranks: direct (table: from 1 ranks on, from 0 bytes on)"},
 			{Args{Kind: Exchange}, "exchange on 2 ranks: direct, parts up to 8192 bytes in messages, longer ones by descriptor"},

@@ -13,6 +13,21 @@ import (
 	"github.com/gorun-mpi/gorun/internal/wait"
 )
 
+// tableWith is the built-in table after a change, and with one algorithm for each of
+// some kinds.
+func tableWith(change func(*Table), ways ...Call) *Table {
+	t := DefaultTable()
+	if change != nil {
+		change(t)
+	}
+	for _, w := range ways {
+		if err := t.Always(w.Kind, w.Algorithm); err != nil {
+			panic(err)
+		}
+	}
+	return t
+}
+
 func TestTableFile(t *testing.T) {
 	before := DefaultTable().Bytes()
 	table := DefaultTable()
@@ -30,10 +45,10 @@ func TestTableFile(t *testing.T) {
 	if got, want := parsed.Bytes(), table.Bytes(); !bytes.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	if parsed.selection(6, nil).hash() != table.selection(6, nil).hash() {
+	if parsed.selection(6).hash() != table.selection(6).hash() {
 		t.Error("the same table has another hash")
 	}
-	if parsed.selection(6, nil).hash() == DefaultTable().selection(6, nil).hash() {
+	if parsed.selection(6).hash() == DefaultTable().selection(6).hash() {
 		t.Error("another table has the same hash")
 	}
 	if !bytes.Equal(DefaultTable().Bytes(), before) {
@@ -43,7 +58,7 @@ func TestTableFile(t *testing.T) {
 		ranks, bytes int
 		want         Algorithm
 	}{{4, 8, Direct}, {5, 0, Bruck}, {5, 199, Bruck}, {7, 200, Direct}, {23, 199, Bruck}, {24, 128, Bruck}, {24, 129, Direct}, {25, 129, Direct}, {1000, 128, Bruck}} {
-		a, _, _ := parsed.selection(c.ranks, nil).choose(&Call{Kind: AllToAll, Bytes: c.bytes})
+		a, _, _ := parsed.selection(c.ranks).algorithm(&Call{Kind: AllToAll, Bytes: c.bytes})
 		if a != c.want {
 			t.Errorf("%d ranks, %d bytes: got %v, want %v", c.ranks, c.bytes, a, c.want)
 		}

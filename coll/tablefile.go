@@ -39,7 +39,7 @@ func (t *Table) Bytes() []byte {
 	b.WriteString("  \"rules\": {")
 	before := "\n"
 	for _, k := range Kinds() {
-		if len(choices[k]) < 2 {
+		if len(operations[k].ways) < 2 {
 			continue // nothing to choose
 		}
 		fmt.Fprintf(&b, "%s    %q: [", before, k)
@@ -213,8 +213,8 @@ func (p *tableParser) table(t *Table) error {
 }
 
 func (p *tableParser) kind(t *Table, name string) error {
-	k := Kind(slices.Index(kindNames[:], name))
-	if k < Barrier || k >= farewell {
+	k := kindNamed(name)
+	if k == 0 {
 		return fmt.Errorf("unknown collective %q", name)
 	}
 	// Rules and groups ascend, so each is put behind the others.

@@ -20,12 +20,6 @@ type TeamConfig struct {
 	Mesh    *Mesh
 	Members []int
 
-	// PD, CQ and QPs are for a team with queue pairs of its own, where Mesh is
-	// nil: see MeshConfig. QPs are by member, nil at Rank.
-	PD  rdma.PD
-	CQ  rdma.CQ
-	QPs []rdma.QP
-
 	// Waiter waits for peers. It serves one call at a time.
 	Waiter *wait.Waiter
 	// Exchange gathers a few bytes of every member, by rank. It is called
@@ -42,24 +36,16 @@ type TeamConfig struct {
 	// reach is registered for each call.
 	ODP rdma.MR
 
-	// Table selects algorithms, and has the sizes below that are 0 here; nil is
-	// the built-in one.
+	// Table selects algorithms and sizes; nil is the built-in one.
 	Table *Table
-	// Algorithms replaces the selection for a kind; Auto leaves it.
-	Algorithms map[Kind]Algorithm
-	// EagerBytes is the longest block that travels in a message; 0 means 8192,
-	// and less where the control region would exceed 1 MiB (from 16 members on).
-	EagerBytes int
-	// Slots is the messages a peer may be ahead, a power of two; 0 means 32, and
-	// less where the control region would exceed 1 MiB: 16 from 5 members on, 8 from 9.
-	Slots int
-	// ChunkBytes is what a broadcast passes on at a time; 0 means 128 KiB.
-	ChunkBytes int
-	// PieceBytes is what a long reduction combines at a time; 0 means 16 KiB.
-	PieceBytes int
+
+	// slots is the messages a peer may be ahead, a power of two; 0 means 32, and less
+	// where the control region would exceed 1 MiB: 16 from 5 members on, 8 from 9. Only
+	// tests set it.
+	slots int
 }
 
-// defaults of TeamConfig.
+// What a Table's 0 means.
 const (
 	defaultEager = 8 << 10
 	defaultSlots = 8 // at least
@@ -127,26 +113,21 @@ func (cfg *TeamConfig) validate() (tuning, error) {
 		cfg.Table = &builtIn
 	}
 	table := cfg.Table
-	slots := or(cfg.Slots, slotsFor(cfg.Size, or(cfg.EagerBytes, or(table.EagerBytes, defaultEager))))
-	t := tuning{slots: slots, eager: or(cfg.EagerBytes, eagerFor(cfg.Size, slots, or(table.EagerBytes, defaultEager))),
-		chunk: or(or(cfg.ChunkBytes, table.ChunkBytes), defaultChunk), piece: or(or(cfg.PieceBytes, table.PieceBytes), defaultPiece)}
+	eager := or(table.EagerBytes, defaultEager)
+	slots := or(cfg.slots, slotsFor(cfg.Size, eager))
+	t := tuning{slots: slots, eager: eagerFor(cfg.Size, slots, eager), chunk: or(table.ChunkBytes, defaultChunk), piece: or(table.PieceBytes, defaultPiece)}
 	if err := table.validate(); err != nil {
 		return t, err
 	}
 	switch {
 	case cfg.Size < 1 || cfg.Rank < 0 || cfg.Rank >= cfg.Size:
 		return t, fmt.Errorf("rank %d of %d", cfg.Rank, cfg.Size)
-	case cfg.Waiter == nil:
-		return t, errors.New("no Waiter")
+	case cfg.Mesh == nil || cfg.Waiter == nil:
+		return t, errors.New("no Mesh, or no Waiter")
 	case t.slots < leastSlots || t.slots > mostSlots || t.slots&(t.slots-1) != 0:
 		return t, fmt.Errorf("%d slots: a power of two from %d to %d is expected", t.slots, leastSlots, mostSlots)
 	case t.eager < descriptorLen || t.chunk < 1 || t.piece < 1:
 		return t, fmt.Errorf("eager %d, chunk %d, piece %d bytes: at least %d, 1, 1 are expected", t.eager, t.chunk, t.piece, descriptorLen)
-	}
-	for kind, algorithm := range cfg.Algorithms {
-		if !fits(kind, algorithm) {
-			return t, fmt.Errorf("%v does not come as %v", kind, algorithm)
-		}
 	}
 	return t, nil
 }
@@ -259,12 +240,7 @@ func newTeam(cfg *TeamConfig) (*Team, error) {
 	}
 	t := &Team{rank: cfg.Rank, size: cfg.Size, mesh: cfg.Mesh, waiter: cfg.Waiter, progress: cfg.Progress,
 		dead: cfg.PeerDead, odp: cfg.ODP, tuning: tuning, peers: make([]peer, cfg.Size)}
-	t.selection = cfg.Table.selection(cfg.Size, cfg.Algorithms)
-	if t.mesh == nil {
-		if t.mesh, err = NewMesh(MeshConfig{PD: cfg.PD, CQ: cfg.CQ, QPs: cfg.QPs}); err != nil {
-			return nil, err
-		}
-	}
+	t.selection = cfg.Table.selection(cfg.Size)
 	inline := tuning.eager
 	for i := range t.peers {
 		at := i

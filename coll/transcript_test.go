@@ -11,7 +11,7 @@ func TestPlanTranscripts(t *testing.T) {
 		call Call
 		want string
 	}{
-		{Call{Kind: Barrier, Rank: 1, Size: 4, Elem: 1}, `
+		{Call{Kind: Barrier, Algorithm: Dissemination, Rank: 1, Size: 4, Elem: 1}, `
 signal 2
 take 0
 signal 3

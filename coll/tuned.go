@@ -94,7 +94,6 @@ var builtIn = Table{groups: [kinds][]group{
 		{12, []Rule{{0, Direct}, {64 << 10, Pull}}},
 		{24, []Rule{{0, Bruck}, {1<<10 + 1, Direct}, {64 << 10, Pull}}},
 	},
-	ReduceScatter: {{1, []Rule{{0, Direct}}}},
 	AllToAll: {
 		{1, []Rule{{0, Direct}, {8<<10 + 1, Pull}}},
 		{24, []Rule{{0, Bruck}, {128 + 1, Direct}, {8<<10 + 1, Pull}}},
@@ -118,8 +117,4 @@ var builtIn = Table{groups: [kinds][]group{
 		{3, []Rule{{0, Chain}, {512 << 10, Pull}}},
 		{24, []Rule{{0, RecursiveDoubling}, {64 << 10, Chain}}},
 	},
-	ReduceScatterV: {{1, []Rule{{0, Direct}}}},
-	Exchange:       {{1, []Rule{{0, Direct}}}},
-	Fold:           {{1, []Rule{{0, Direct}}}},
-	farewell:       {{1, []Rule{{0, Direct}}}},
 }}

@@ -152,10 +152,10 @@ func (w *window) open(ctx context.Context, c *Comm, op string, mem []byte, n int
 	world := c.world
 	g := rma.Group{Rank: d.rank, Size: d.size, World: d.worldRank,
 		AllGather: func(ctx context.Context, all []byte, block int) error {
-			return d.team.AllGather(ctx, coll.Buffer{}, coll.Buffer{Mem: all}, block)
+			return d.team.Run(ctx, &coll.Args{Kind: coll.AllGather, Recv: coll.Buffer{Mem: all}, Bytes: block})
 		},
 		AllToAll: func(ctx context.Context, all []byte, block int) error {
-			return d.team.AllToAll(ctx, coll.Buffer{}, coll.Buffer{Mem: all}, block, coll.Auto)
+			return d.team.Run(ctx, &coll.Args{Kind: coll.AllToAll, Recv: coll.Buffer{Mem: all}, Bytes: block})
 		},
 	}
 	w.in, err = rma.New(ctx, world.oneSided(), g, w.kind, rma.Layout{Elem: w.elem, Unit: w.unit}, mem, n*w.elem)

@@ -40,16 +40,8 @@ func (s *session) prepareTuning() error {
 		table := coll.DefaultTable()
 		for _, k := range coll.Kinds() {
 			if list := coll.Algorithms(k); len(list) > 1 {
-				if err := table.Set(k, 1, coll.Rule{Algorithm: list[min(n, len(list)-1)]}); err != nil {
+				if err := table.Always(k, list[min(n, len(list)-1)]); err != nil {
 					return err
-				}
-				// Rules for more ranks would still hold.
-				for np := 2; np <= slices.Max(s.params.counts); np++ {
-					if from, _ := table.Rules(k, np); from > 1 {
-						if err := table.Set(k, from, coll.Rule{Algorithm: list[min(n, len(list)-1)]}); err != nil {
-							return err
-						}
-					}
 				}
 			}
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -62,5 +63,17 @@ func TestTuned(t *testing.T) {
 	}
 	if _, err := coll.ParseTable(table.Bytes()); err != nil {
 		t.Errorf("the table cannot be read: %v", err)
+	}
+}
+
+// Every collective that comes in several ways has a benchmark, by which it is tuned.
+func TestTuningMeasuresEveryCollective(t *testing.T) {
+	for _, k := range coll.Kinds() {
+		if len(coll.Algorithms(k)) > 1 && !slices.ContainsFunc(benchmarkNames(), func(name string) bool {
+			b := find(name)
+			return b.kind == k && b.how&overlaps == 0
+		}) {
+			t.Errorf("%v has %d algorithms, and no benchmark", k, len(coll.Algorithms(k)))
+		}
 	}
 }

@@ -7,8 +7,7 @@ import (
 	"github.com/gorun-mpi/gorun/coll/kernel"
 )
 
-// These are [Team.Run] under the names of the collectives. What must hold of
-// their buffers is in the table at [Args].
+// Team.Run under the names of the collectives.
 
 // length is count elements in bytes, -1 where there is no such length.
 func length(count int, r *kernel.Reduction) int {
@@ -17,9 +16,6 @@ func length(count int, r *kernel.Reduction) int {
 	}
 	return count * r.Elem
 }
-
-// Barrier returns when all members have called it.
-func (t *Team) Barrier(ctx context.Context) error { return t.Run(ctx, &Args{Kind: Barrier}) }
 
 // Bcast gives all members the first n bytes of the root's buffer.
 func (t *Team) Bcast(ctx context.Context, buf Buffer, n, root int) error {

@@ -1,0 +1,300 @@
+package coll
+
+import (
+	"math"
+	"slices"
+	"strconv"
+)
+
+// A Kind is a collective operation.
+type Kind uint8
+
+// The collectives.
+const (
+	Barrier Kind = iota + 1
+	Bcast
+	Reduce
+	AllReduce
+	AllGather
+	ReduceScatter
+	AllToAll
+	Gather
+	Scatter
+	Scan
+	ExScan
+	ReduceScatterV
+	Exchange
+	Fold
+	farewell // a team's last words, see Team.Free
+	kinds
+)
+
+// An Algorithm is a way to do a collective.
+type Algorithm uint8
+
+// The algorithms. Auto lets the package select.
+const (
+	Auto Algorithm = iota
+	Direct
+	Bruck
+	Ring
+	Dissemination
+	Binomial
+	RecursiveDoubling
+	ReduceScatterGather // reduce-scatter, then gather or all-gather
+	ScatterAllGather    // scatter, then all-gather
+	Chain               // from rank to rank, in pieces
+	Pull                // a rank reads what it needs out of the others' memory
+	Central             // by way of rank 0
+	algorithms
+)
+
+var algorithmNames = [algorithms]string{"auto",
+	"direct", "bruck", "ring", "dissemination", "binomial", "recursive-doubling",
+	"reduce-scatter-gather", "scatter-allgather", "chain", "pull", "central"}
+
+// operations is the package's one table: what each kind of collective is called, what
+// its calls have, and the algorithms that do it, each with the builder of its plan and
+// its cost. The check of arguments, selection, compile, the tests, gorun-bench --tune
+// and docs/collectives.md read it. A test fails on a hole in a row.
+//
+// To add an algorithm, write its builder in a file of its own, name it above, and give
+// it a line here. It is selected where a rule in tuned.go says so.
+var operations = [kinds]operation{
+	Barrier: {name: "barrier",
+		crowded: []group{{1, []Rule{{0, Direct}}}, {3, []Rule{{0, Central}}}},
+		ways: []way{
+			{Dissemination, (*builder).barrierDissemination, logN, zero},
+			{Direct, (*builder).barrierDirect, one, zero},
+			{Central, (*builder).barrierCentral, two, zero},
+		}},
+	Bcast: {name: "bcast", rooted: true, recv: block,
+		// A long one's time is that of its bytes.
+		far: []group{{1, []Rule{{0, Binomial}}}, {3, []Rule{{0, Binomial}, {64 << 10, ScatterAllGather}}}},
+		ways: []way{
+			{Binomial, (*builder).bcastBinomial, logN, logN},
+			{Direct, (*builder).bcastDirect, one, others},
+			{ScatterAllGather, (*builder).bcastScatter, three, one},
+			{Pull, (*builder).bcastPull, two, one},
+		}},
+	Reduce: {name: "reduce", rooted: true, reduces: true, send: block, recv: blockAtRoot,
+		ways: []way{
+			{Binomial, (*builder).reduceBinomial, logN, one},
+			{Direct, (*builder).reduceDirect, one, one},
+			{ReduceScatterGather, (*builder).reduceScatterGather, three, one},
+		}},
+	AllReduce: {name: "allreduce", reduces: true, send: block, recv: block,
+		ways: []way{
+			{RecursiveDoubling, (*builder).allReduceDoubling, doubling, doubled},
+			{Direct, (*builder).allReduceDirect, one, others},
+			{ReduceScatterGather, (*builder).reduceScatterGather, three, twoShares},
+		}},
+	AllGather: {name: "allgather", send: block, recv: blocks,
+		far: always(Direct),
+		ways: []way{
+			{Direct, (*builder).allGatherDirect, one, others},
+			{Bruck, (*builder).allGatherBruck, logN, others},
+			{Ring, (*builder).allGatherRing, others, others},
+			{Pull, (*builder).allGatherPull, two, others},
+		}},
+	ReduceScatter: {name: "reducescatter", reduces: true, send: blocks, recv: block,
+		ways: []way{
+			{Direct, (*builder).reduceScatterDirect, one, others},
+		}},
+	AllToAll: {name: "alltoall", send: blocks, recv: blocks,
+		far: always(Direct),
+		ways: []way{
+			{Direct, (*builder).allToAllDirect, one, others},
+			{Bruck, (*builder).allToAllBruck, logN, halvesLogN},
+			{Pull, (*builder).allToAllPull, two, others},
+		}},
+	Gather: {name: "gather", rooted: true, send: block, recv: blocksAtRoot,
+		ways: []way{
+			{Direct, (*builder).gatherDirect, one, one},
+			{Binomial, (*builder).gatherBinomial, logN, half},
+		}},
+	Scatter: {name: "scatter", rooted: true, send: blocksAtRoot, recv: block,
+		far: always(Direct),
+		ways: []way{
+			{Direct, (*builder).scatterDirect, one, others},
+			{Binomial, (*builder).scatterBinomial, logN, others},
+			{Pull, (*builder).scatterPull, two, one},
+		}},
+	Scan: {name: "scan", reduces: true, send: block, recv: block, far: always(Chain),
+		ways: []way{
+			{RecursiveDoubling, (*builder).scanDoubling, logN, logN},
+			{Direct, (*builder).scanDirect, one, others},
+			{Chain, (*builder).scanChain, others, one},
+			{Pull, (*builder).scanPull, two, twoShares},
+		}},
+	ExScan: {name: "exscan", reduces: true, send: block, recv: block, far: always(Chain),
+		ways: []way{
+			{RecursiveDoubling, (*builder).scanDoubling, logN, logN},
+			{Direct, (*builder).scanDirect, one, others},
+			{Chain, (*builder).scanChain, others, one},
+			{Pull, (*builder).scanPull, two, fewerShares},
+		}},
+	ReduceScatterV: {name: "reducescatterv", reduces: true, parts: (*Team).vector,
+		ways: []way{
+			{Direct, (*builder).reduceScatterParts, one, shares},
+		}},
+	Exchange: {name: "exchange", sized: true, parts: (*Team).movement,
+		ways: []way{
+			{Direct, (*builder).exchangeRounds, perPeer, theParts},
+		}},
+	Fold: {name: "fold", reduces: true, sized: true, parts: (*Team).fold,
+		ways: []way{
+			{Direct, (*builder).foldDirect, one, theParts},
+		}},
+	farewell: {name: "free",
+		ways: []way{
+			{Direct, (*builder).farewellDirect, one, zero},
+		}},
+}
+
+// An operation is a row of the table.
+type operation struct {
+	name    string
+	rooted  bool // one rank differs from the others
+	reduces bool // it combines elements
+	// sized: each message says the length of its part, for members do not know each
+	// other's arguments.
+	sized bool
+	// parts checks the arguments of a kind whose data is in parts; nil where it is in
+	// send and recv.
+	parts      func(*Team, *invocation) error
+	send, recv shape
+	// ways are the algorithms. The first is selected where there is only one.
+	ways []way
+	// far are rules in place of Pull, for teams whose members do not all map each other's
+	// memory: there one member's link would carry what all others read, and a read takes a
+	// round trip. crowded are rules in place of Direct, for members that share CPUs.
+	far, crowded []group
+}
+
+// A shape is how much of a call's data a buffer holds.
+type shape uint8
+
+const (
+	absent shape = iota
+	block        // the vector, or one block
+	blocks       // a block for each rank
+	blockAtRoot
+	blocksAtRoot
+)
+
+// count is the blocks of a member's buffer.
+func (s shape) count(n int, root bool) int {
+	switch {
+	case s == absent, s >= blockAtRoot && !root:
+		return 0
+	case s == blocks, s == blocksAtRoot:
+		return n
+	}
+	return 1
+}
+
+// A way is an algorithm of an operation, and what it costs.
+type way struct {
+	algorithm Algorithm
+	build     func(*builder)
+	// steps is the longest chain of messages of which each waits for the one before. It is
+	// that of vectors which travel in messages; of long ones it is one more, for the
+	// descriptors, and one more for each further piece of those that are passed on in
+	// pieces. Algorithms that go by descriptor always (reduce-scatter-gather,
+	// scatter-allgather, pull) have the descriptor counted.
+	steps cost
+	// moves is the most that one rank sends and reads, as a multiple of [Args].Bytes; of a
+	// ReduceScatterV of the sum of its blocks.
+	moves cost
+}
+
+// A cost is a number that depends on the number of ranks.
+type cost struct {
+	text string
+	of   func(n float64) float64 // nil: it depends on the parts
+}
+
+// The costs.
+var (
+	zero        = cost{"0", func(float64) float64 { return 0 }}
+	one         = cost{"1", func(float64) float64 { return 1 }}
+	two         = cost{"2", func(float64) float64 { return 2 }}
+	three       = cost{"3", func(float64) float64 { return 3 }}
+	half        = cost{"n/2", func(n float64) float64 { return n / 2 }}
+	others      = cost{"n-1", func(n float64) float64 { return n - 1 }}
+	shares      = cost{"(n-1)/n", func(n float64) float64 { return (n - 1) / n }}
+	fewerShares = cost{"(2n-3)/n", func(n float64) float64 { return (2*n - 3) / n }}
+	twoShares   = cost{"2(n-1)/n", func(n float64) float64 { return 2 * (n - 1) / n }}
+	logN        = cost{"ceil(log2 n)", func(n float64) float64 { return math.Ceil(math.Log2(n)) }}
+
+	halvesLogN = cost{"n/2 ceil(log2 n)", func(n float64) float64 { return n / 2 * math.Ceil(math.Log2(n)) }}
+
+	doubling = cost{"floor(log2 n), 2 more unless n is a power of 2", func(n float64) float64 {
+		return math.Floor(math.Log2(n)) + 2*(math.Ceil(math.Log2(n))-math.Floor(math.Log2(n)))
+	}}
+	doubled  = cost{"ceil(log2 n)", logN.of}
+	perPeer  = cost{"parts with one peer", nil}
+	theParts = cost{"the parts", nil}
+)
+
+// always is one algorithm for all teams and lengths.
+func always(a Algorithm) []group { return []group{{1, []Rule{{0, a}}}} }
+
+// wayOf is an operation's way of an algorithm, nil if it has none.
+func wayOf(kind Kind, a Algorithm) *way {
+	if kind < kinds {
+		for i := range operations[kind].ways {
+			if w := &operations[kind].ways[i]; w.algorithm == a {
+				return w
+			}
+		}
+	}
+	return nil
+}
+
+// fits tells whether a kind can be done by an algorithm, or is left to the selection.
+func fits(kind Kind, a Algorithm) bool { return a == Auto || wayOf(kind, a) != nil }
+
+// Kinds are all collectives.
+func Kinds() (list []Kind) {
+	for k := Barrier; k < farewell; k++ {
+		list = append(list, k)
+	}
+	return list
+}
+
+// Algorithms are all that a kind of call can be done by, nil if there is no such
+// kind.
+func Algorithms(kind Kind) (list []Algorithm) {
+	if kind < farewell {
+		for _, w := range operations[kind].ways {
+			list = append(list, w.algorithm)
+		}
+	}
+	return list
+}
+
+// String is the collective's name in lower case.
+func (k Kind) String() string {
+	switch {
+	case k == 0:
+		return "none"
+	case k < kinds:
+		return operations[k].name
+	}
+	return "collective " + strconv.Itoa(int(k))
+}
+
+// kindNamed is the collective of a name; 0 if there is none.
+func kindNamed(name string) Kind {
+	return Kind(1 + slices.IndexFunc(operations[1:farewell], func(o operation) bool { return o.name == name }))
+}
+
+// String is the algorithm's name.
+func (a Algorithm) String() string {
+	if a < algorithms {
+		return algorithmNames[a]
+	}
+	return "algorithm " + strconv.Itoa(int(a))
+}
