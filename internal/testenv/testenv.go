@@ -1,5 +1,5 @@
 // Package testenv says what a test may expect of the machine it runs on, and
-// holds the checks that every test of leftovers shares.
+// holds the checks that tests share: of leftovers, and of pages' generated parts.
 //
 // A test that needs something a machine may lack asks here: where the thing is
 // missing the test is skipped with the reason, except with CI=true in the

@@ -20,6 +20,7 @@ type recorder struct {
 func (r *recorder) Helper()                        {}
 func (r *recorder) Cleanup(f func())               { r.cleanups = append(r.cleanups, f) }
 func (r *recorder) Errorf(format string, a ...any) { r.failed = fmt.Sprintf(format, a...) }
+func (r *recorder) Fatalf(format string, a ...any) { r.Errorf(format, a...); runtime.Goexit() }
 func (r *recorder) Fatal(a ...any)                 { r.failed = fmt.Sprint(a...); runtime.Goexit() }
 func (r *recorder) Skip(a ...any)                  { r.skipped = fmt.Sprint(a...); runtime.Goexit() }
 
