@@ -16,90 +16,161 @@ import (
 	"github.com/gorun-mpi/gorun/internal/testenv"
 )
 
-// TestReadme runs the commands of the README that say so, and compares what they
+// A page is one that shows commands.
+type page struct{ name, text string }
+
+// pages are the README, CONTRIBUTING.md and the files of docs.
+func pages(t *testing.T) []page {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join("..", "docs", "*.md"))
+	if err != nil || len(names) < 5 {
+		t.Fatalf("found only the pages %q in docs, %v", names, err)
+	}
+	var list []page
+	for _, name := range append([]string{filepath.Join("..", "README.md"), filepath.Join("..", contributing)}, names...) {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, page{filepath.Base(name), string(text)})
+	}
+	return list
+}
+
+// contributing is the page whose commands of Go are about this module.
+const contributing = "CONTRIBUTING.md"
+
+// TestReadme runs the commands of the pages that say so, and compares what they
 // print with what stands there.
 func TestReadme(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	blocks := regexp.MustCompile("(?s)<!-- run by go test ./e2e -run TestReadme -->\n```\n(.*?)```\n").FindAllSubmatch(text, -1)
-	if blocks == nil {
-		t.Fatal("found no block in the README that is to be run")
-	}
-	for _, block := range blocks {
-		for example := range strings.SplitSeq(strings.TrimPrefix(string(block[1]), "$ "), "\n$ ") {
-			command, want, _ := strings.Cut(example, "\n")
-			t.Run(command, func(t *testing.T) {
-				ctx, cancel := context.WithTimeout(t.Context(), runLimit*time.Second)
-				defer cancel()
-				cmd := exec.CommandContext(ctx, "sh", "-c", command)
-				var out bytes.Buffer
-				cmd.Stdout, cmd.Stderr = &out, &out
-				cmd.Dir = t.TempDir()
-				// Their status is part of what they show, in words.
-				if err := cmd.Run(); err != nil && ctx.Err() != nil {
-					t.Fatalf("%v: %s", ctx.Err(), &out)
-				}
-				if got, want := printed(out.String()), printed(want); got != want {
-					t.Errorf("it prints, but for times and names,\n%s\nwant\n%s", got, want)
-				}
-			})
+	examples := 0
+	for _, p := range pages(t) {
+		for _, block := range regexp.MustCompile("(?s)<!-- run by go test ./e2e -run TestReadme -->\n```\n(.*?)```\n").FindAllStringSubmatch(p.text, -1) {
+			for example := range strings.SplitSeq(strings.TrimPrefix(block[1], "$ "), "\n$ ") {
+				examples++
+				command, want, _ := strings.Cut(example, "\n")
+				t.Run(p.name+"/"+command, func(t *testing.T) { runExample(t, command, want) })
+			}
 		}
+	}
+	if examples == 0 {
+		t.Fatal("found no example that is to be run")
 	}
 }
 
-// TestReadmeCommands runs every command of the README as it stands there, in a
-// directory with the programs and files that it names.
+func runExample(t *testing.T, command, want string) {
+	ctx, cancel := context.WithTimeout(t.Context(), runLimit*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "sh", "-c", command)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.Dir = t.TempDir()
+	// Their status is part of what they show, in words.
+	if err := cmd.Run(); err != nil && ctx.Err() != nil {
+		t.Fatalf("%v: %s", ctx.Err(), &out)
+	}
+	if got, want := printed(out.String()), printed(want); got != want {
+		t.Errorf("it prints, but for times and names,\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestReadmeCommands runs every command of the pages as it stands there, in a
+// directory with the programs and files that they show or name.
 func TestReadmeCommands(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "README.md"))
+	all := pages(t)
+	dir := readmeDirectory(t, all[0].text)
+	commands := 0
+	for _, p := range all {
+		for _, command := range readmeCommands(p.text) {
+			commands++
+			t.Run(p.name+"/"+command, func(t *testing.T) { runCommand(t, dir, p.name, command) })
+		}
+	}
+	if commands < 40 {
+		t.Fatalf("found only %d commands", commands)
+	}
+}
+
+// needs are the programs without which a command of the pages does not run, by
+// what is in the command.
+var needs = []struct{ text, tool string }{
+	{"mpicc ", "mpicc"}, {"./hello", "mpicc"}, {"mpiexec.mpich", "mpiexec.mpich"}, {"openmpi ", "mpirun.openmpi"},
+	{"mpich ", "mpiexec.mpich"}, {"mpich,openmpi", "mpirun.openmpi"}, {"mpich,openmpi", "mpiexec.mpich"}, {"python3 ", "python3"}, {"man ", "man"}, {"make ", "make"},
+}
+
+func runCommand(t *testing.T, dir, page, command string) {
+	words := strings.Fields(command)
+	statuses := []int{0}
+	for _, n := range needs {
+		if strings.Contains(command, n.text) {
+			testenv.Need(t, n.tool)
+		}
+	}
+	if strings.Contains(command, "sum.py") {
+		needMpi4py(t)
+	}
+	in := dir
+	switch words[0] {
+	case "make":
+		command = "make -n -C " + repository(t) + " " + words[1]
+	case "go":
+		if in = filepath.Join(dir, "go"); page == contributing || words[1] == "install" {
+			command, in = strings.Replace(command, words[1], words[1]+" -n", 1), repository(t)
+		}
+	case "gorun-bench":
+		statuses = []int{0, 130}
+	case "gorun-info":
+		statuses = []int{0, 1} // doctor has found something
+	}
+	if strings.Contains(command, "exit 3;") {
+		statuses = []int{3}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), runLimit*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bash", "-c", command)
+	cmd.Dir = in
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"))
+	var out told
+	out.spoke = func() {}
+	if words[0] == "gorun-bench" {
+		// It takes minutes. Once it has something to say it is asked to end.
+		cmd.Args[2] = "exec " + command
+		out.spoke = func() { _ = cmd.Process.Signal(os.Interrupt) }
+	}
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	if status := cmd.ProcessState.ExitCode(); ctx.Err() != nil || !slices.Contains(statuses, status) {
+		t.Errorf("status %d, %v, want one of %v\n%s", status, err, statuses, &out.text)
+	}
+}
+
+// docs/environment.md names all variables that gorun sets for its ranks.
+func TestEnvironmentOfRanksIsOnItsPage(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "docs", "environment.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	commands := readmeCommands(string(text))
-	if len(commands) < 25 {
-		t.Fatalf("found only %d commands: %q", len(commands), commands)
+	cmd := exec.Command("gorun", "--continuous", "--max-restarts", "1", "--pmi-port", "-np", "1", "env", ":", "-np", "3", "env")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%q: %v", cmd.Args, err)
 	}
-	dir := readmeDirectory(t)
-	for _, command := range commands {
-		t.Run(command, func(t *testing.T) {
-			words := strings.Fields(command)
-			statuses := []int{0}
-			switch words[0] {
-			case "make":
-				command, words = "make -n -C "+repository(t)+" "+words[1], []string{"make"}
-			case "gorun-bench":
-				statuses = []int{0, 130}
-			case "gorun-info":
-				statuses = []int{0, 1} // doctor has found something
-			}
-			if strings.Contains(command, "exit 3;") {
-				statuses = []int{3}
-			}
-			for _, tool := range []string{"mpiexec.mpich", "mpirun.openmpi", "mpicc.openmpi", "python3", "man", "make"} {
-				asks := map[string]string{"mpirun.openmpi": "openmpi ", "mpicc.openmpi": "openmpi ", "mpiexec.mpich": "mpich "}[tool]
-				if slices.Contains(words, tool) || words[0] == "gorun-bench" && asks != "" && strings.Contains(command, asks) {
-					testenv.Need(t, tool)
-				}
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), runLimit*time.Second)
-			defer cancel()
-			cmd := exec.CommandContext(ctx, "bash", "-c", command)
-			cmd.Dir = dir
-			cmd.Env = append(os.Environ(), "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"))
-			var out told
-			out.spoke = func() {}
-			if words[0] == "gorun-bench" {
-				// It takes minutes. Once it has something to say it is asked to end.
-				cmd.Args[2] = "exec " + command
-				out.spoke = func() { _ = cmd.Process.Signal(os.Interrupt) }
-			}
-			cmd.Stdout, cmd.Stderr = &out, &out
-			err := cmd.Run()
-			if status := cmd.ProcessState.ExitCode(); ctx.Err() != nil || !slices.Contains(statuses, status) {
-				t.Errorf("status %d, %v, want one of %v\n%s", status, err, statuses, &out.text)
-			}
-		})
+	found := 0
+	for line := range strings.Lines(string(out)) {
+		name, _, ok := strings.Cut(line, "=")
+		if _, outer := os.LookupEnv(name); !ok || outer {
+			continue
+		}
+		found++
+		if guard := "GORUN_GUARD_"; strings.HasPrefix(name, guard) {
+			name = guard + "JOB_HOST"
+		}
+		if !bytes.Contains(page, []byte("`"+name+"`")) {
+			t.Errorf("a rank has %s, and docs/environment.md does not", name)
+		}
+	}
+	if found < 100 {
+		t.Errorf("found only %d variables in\n%s", found, out)
 	}
 }
 
@@ -121,7 +192,7 @@ func (w *told) Write(b []byte) (int, error) {
 // readmeCommands are the lines of blocks of commands: those behind a prompt, and in
 // blocks without one all that begin as commands do.
 func readmeCommands(text string) (commands []string) {
-	begins := regexp.MustCompile(`^(bin/)?(gorun(-[a-z]+)?|mpiexec\.mpich|mpirun|a2a|pingpong|make|ln|source) `)
+	begins := regexp.MustCompile(`^(bin/)?(gorun(-[a-z]+)?|mpiexec\.mpich|mpirun|mpicc|a2a|pingpong|make|go|ln|source) `)
 	for _, block := range regexp.MustCompile("(?sm)^(?:```(?:sh)?\n(.*?)^```$|((?:    [^\n]*\n)+))").FindAllStringSubmatch(text, -1) {
 		prompt := strings.Contains("\n"+block[1], "\n$ ")
 		for line := range strings.Lines(block[1] + block[2]) {
@@ -136,9 +207,26 @@ func readmeCommands(text string) (commands []string) {
 	return commands
 }
 
-// readmeDirectory has what the README's commands name.
-func readmeDirectory(t *testing.T) string {
+// readmeDirectory has the files that the README shows and what the pages' commands
+// name. Go files are in a module of their own, in the directory go.
+func readmeDirectory(t *testing.T, readme string) string {
 	dir := t.TempDir()
+	write := func(name, text string, mode os.FileMode) {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link := func(path, name string) {
+		t.Helper()
+		if err := os.Symlink(path, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, sub := range []string{"bin", "data"} {
 		if err := os.Mkdir(filepath.Join(dir, sub), 0o755); err != nil {
 			t.Fatal(err)
@@ -149,29 +237,43 @@ func readmeDirectory(t *testing.T) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Symlink(path, filepath.Join(dir, "bin", name)); err != nil {
-			t.Fatal(err)
-		}
+		link(path, filepath.Join("bin", name))
 		if name == "a2a" {
-			if err := os.Symlink(path, filepath.Join(dir, name)); err != nil {
-				t.Fatal(err)
-			}
+			link(path, name)
 		}
+	}
+	link(mpi4pyPython, filepath.Join("bin", "python3"))
+	const program = "#!/bin/sh\necho rank $RANK\n"
+	for _, name := range []string{"hello_mpich", "hello_openmpi", "solver", "master", "worker"} {
+		write(name, program, 0o755)
 	}
 	results, err := os.ReadFile(filepath.Join("..", "testdata", "bench", "quick.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	const program = "#!/bin/sh\necho rank $RANK\n"
-	for name, text := range map[string]string{
-		"hello_mpich": program, "hello_openmpi": program, "solver": program, "master": program, "worker": program,
-		"sum.py":       "print('sum')\n",
-		"hosts":        "node[01-02]:1\nnode05 slots=1 max_slots=16\n",
-		"results.json": string(results),
-	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
+	write("results.json", string(results), 0o644)
+	write("hosts", "node[01-02]:1\nnode05 slots=1 max_slots=16\n", 0o644)
+	shown := regexp.MustCompile("(?s)```[a-z]+\n((?://|#|/\\*) (\\w+\\.(\\w+))[ */]*\n.*?)```\n").FindAllStringSubmatch(readme, -1)
+	if len(shown) != 4 {
+		t.Fatalf("the README shows %d files with their names, want 4", len(shown))
+	}
+	for _, file := range shown {
+		if file[3] == "go" {
+			file[2] = filepath.Join("go", file[2])
+		}
+		write(file[2], file[1], 0o644)
+	}
+	// The module that the README's Go program is in requires this one, as go get does it.
+	for _, name := range []string{"go.mod", "go.sum"} {
+		text, err := os.ReadFile(filepath.Join("..", name))
+		if err != nil {
 			t.Fatal(err)
 		}
+		if name == "go.mod" {
+			text = append(bytes.Replace(text, []byte("module github.com/gorun-mpi/gorun\n"), []byte("module total\n"), 1),
+				"\nrequire github.com/gorun-mpi/gorun v0.0.0\nreplace github.com/gorun-mpi/gorun => "+repository(t)+"\n"...)
+		}
+		write(filepath.Join("go", name), string(text), 0o644)
 	}
 	return dir
 }

@@ -100,9 +100,7 @@ func TestOpenMPI(t *testing.T) {
 	if out, err := exec.Command(testenv.Need(t, "gcc"), append(args, "-lpmix")...).CombinedOutput(); err != nil {
 		testenv.Unsupported(t, fmt.Sprintf("needs libpmix-dev (make test installs it when it may): gcc %s: %v\n%s", args, err, out))
 	}
-	if out, err := exec.Command("/usr/bin/python3", "-c", "import mpi4py").CombinedOutput(); err != nil {
-		testenv.Unsupported(t, fmt.Sprintf("needs python3-mpi4py (make test installs it when it may): %v: %s", err, out))
-	}
+	needMpi4py(t)
 	if out, err := exec.Command("gorun-info", "pmi").CombinedOutput(); err != nil {
 		testenv.Unsupported(t, fmt.Sprintf("needs libpmix (make test installs it when it may): %s", out))
 	}
@@ -192,4 +190,14 @@ func inUse(name string) bool {
 func shared() []string {
 	names, _ := filepath.Glob("/dev/shm/*")
 	return names
+}
+
+// mpi4pyPython is the Python that Debian's package of mpi4py is for.
+const mpi4pyPython = "/usr/bin/python3"
+
+func needMpi4py(t *testing.T) {
+	t.Helper()
+	if out, err := exec.Command(mpi4pyPython, "-c", "import mpi4py").CombinedOutput(); err != nil {
+		testenv.Unsupported(t, fmt.Sprintf("needs python3-mpi4py (make test installs it when it may): %v: %s", err, out))
+	}
 }

@@ -72,7 +72,7 @@ func ExampleStart() {
 	// status 143 <nil>
 }
 
-// A job whose lines come while it runs, and how each rank has ended. The README
+// A job whose lines come while it runs, and how each rank has ended. docs/launching.md
 // shows what is in this function.
 func runHello(ctx context.Context) error {
 	h, err := launcher.Start(ctx, launcher.Job{
@@ -112,9 +112,9 @@ func ExampleHandle() {
 	// rank 1 was the first to fail
 }
 
-// The README's example is the one above.
-func TestReadmeExample(t *testing.T) {
-	readme, err := os.ReadFile("../README.md")
+// The example in docs/launching.md is the one above.
+func TestExampleOfThePage(t *testing.T) {
+	page, err := os.ReadFile("../docs/launching.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,17 +122,17 @@ func TestReadmeExample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, ok := strings.Cut(string(readme), "```go\nh, err := launcher.Start")
+	_, rest, ok := strings.Cut(string(page), "```go\nh, err := launcher.Start")
 	shown, _, closed := strings.Cut("h, err := launcher.Start"+rest, "```")
 	if !ok || !closed {
-		t.Fatal("found no example of launcher.Start in the README")
+		t.Fatal("found no example of launcher.Start in docs/launching.md")
 	}
 	var indented strings.Builder
 	for line := range strings.Lines(shown) {
 		indented.WriteString("\t" + line)
 	}
 	if !strings.Contains(string(code), indented.String()) {
-		t.Errorf("the README has another example than example_test.go:\n%s", shown)
+		t.Errorf("docs/launching.md has another example than example_test.go:\n%s", shown)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gorun-mpi/gorun/internal/testenv"
 	"github.com/gorun-mpi/gorun/rdma"
 	"github.com/gorun-mpi/gorun/rdma/rdmatest"
 	"github.com/gorun-mpi/gorun/rdma/verbs"
@@ -106,7 +107,7 @@ func TestFeatureTable(t *testing.T) {
 			row(p.name, p.meaning, facts.onSoft(p.of), facts.onVerbs(p.of, rxe, model), count(rules), "with `"+p.of.String()+"`")
 		}
 	}
-	compare(t, "README.md", "features", b.String())
+	testenv.Page(t, "README.md", "features", b.String(), *update)
 
 	for _, c := range []struct {
 		mark, head string
@@ -120,7 +121,7 @@ func TestFeatureTable(t *testing.T) {
 		for _, rule := range slices.Sorted(maps.Keys(c.rules)) {
 			row("`"+rule+"`", c.rules[rule])
 		}
-		compare(t, filepath.Join("verbs", "README.md"), c.mark, b.String())
+		testenv.Page(t, filepath.Join("verbs", "README.md"), c.mark, b.String(), *update)
 	}
 }
 
@@ -144,9 +145,9 @@ func TestProviderPages(t *testing.T) {
 	}
 }
 
-// The main README's program is the example that is run.
-func TestReadmeExample(t *testing.T) {
-	text, err := os.ReadFile("example_readme_test.go")
+// The program in docs/rdma.md is the example that is run.
+func TestProgramOfThePage(t *testing.T) {
+	text, err := os.ReadFile("example_program_test.go")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,42 +158,7 @@ func TestReadmeExample(t *testing.T) {
 	}
 	_, imports, _ := strings.Cut(string(text), "import (\n")
 	imports, _, _ = strings.Cut(imports, ")\n")
-	compare(t, filepath.Join("..", "README.md"), "rdma", "```go\npackage main\n\nimport (\n"+imports+")\n\nfunc main() {\n"+body+"} // prints "+strings.TrimSuffix(output, "}\n")+"```\n")
-}
-
-// compare holds a page to the text between its marks, or writes it there.
-func compare(t *testing.T, page, mark, want string) {
-	t.Helper()
-	data, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, ok := strings.Cut(string(data), "<!-- "+mark+": go test ./rdma -update -->\n")
-	got, after, ok2 := strings.Cut(rest, "<!-- end of "+mark+" -->\n")
-	if !ok || !ok2 {
-		t.Fatalf("%s has no marks of %s", page, mark)
-	}
-	if got == want {
-		return
-	}
-	if !*update {
-		t.Errorf("%s is not up to date: go test ./rdma -update\n%s", page, firstDifference(got, want))
-		return
-	}
-	mid := "<!-- " + mark + ": go test ./rdma -update -->\n" + want + "<!-- end of " + mark + " -->\n"
-	if err := os.WriteFile(page, []byte(before+mid+after), 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func firstDifference(got, want string) string {
-	g, w := strings.Split(got, "\n"), strings.Split(want, "\n")
-	for i := range max(len(g), len(w)) {
-		if i >= len(g) || i >= len(w) || g[i] != w[i] {
-			return fmt.Sprintf("has  %s\nwant %s", strings.Join(g[min(i, len(g)):min(i+1, len(g))], ""), strings.Join(w[min(i, len(w)):min(i+1, len(w))], ""))
-		}
-	}
-	return ""
+	testenv.Page(t, filepath.Join("..", "docs", "rdma.md"), "program", "```go\npackage main\n\nimport (\n"+imports+")\n\nfunc main() {\n"+body+"} // prints "+strings.TrimSuffix(output, "}\n")+"```\n", *update)
 }
 
 // A table is what the cells are made from.

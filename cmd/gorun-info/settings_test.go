@@ -1,6 +1,9 @@
 package main
 
 import (
+	"cmp"
+	stdflag "flag"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -10,7 +13,21 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/gorun-mpi/gorun/internal/testenv"
 )
+
+var update = stdflag.Bool("update", false, "write the table of docs/environment.md anew")
+
+// TestEnvironmentPage holds the table in docs/environment.md to the one in the code.
+func TestEnvironmentPage(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("| variable | set by | default | meaning |\n|---|---|---|---|\n")
+	for _, s := range settings() {
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", s.Name, s.SetBy, cmp.Or(s.Default, "-"), s.Help)
+	}
+	testenv.Page(t, filepath.Join("..", "..", "docs", "environment.md"), "settings", b.String(), *update)
+}
 
 // The table of settings has the variables that stand in the code, and no others.
 func TestSettingsAreThoseOfTheCode(t *testing.T) {

@@ -6,7 +6,7 @@
 // result the exit status. The options stand in one table (options.go, and a file
 // of rows for each family: options_job.go, options_hosts.go ...), which
 // drives the reading of the command line (read.go, parse.go), the help, the
-// manual page, the shells' completion, the suggestions and the README's table.
+// manual page, the shells' completion, the suggestions and docs/options.md.
 // A pre-pass knows the grammar, which is mpirun's and mpiexec's: which argument
 // is an option, how many values it takes, where a program ends. It hands
 // the options, as --name=value, to a pflag.FlagSet made from the table, one for each

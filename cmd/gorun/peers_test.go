@@ -115,40 +115,31 @@ func TestListsOfThePeers(t *testing.T) {
 	}
 }
 
-var update = flag.Bool("update", false, "write the table of options into the README")
+var update = flag.Bool("update", false, "write the tables of docs anew")
 
-// TestReadmeTable holds the README's table to the table in the code; with
-// -update it writes it.
-func TestReadmeTable(t *testing.T) {
-	const begin, end = "<!-- options: go test ./cmd/gorun -run TestReadmeTable -update -->\n", "<!-- end of options -->"
-	path := filepath.Join("..", "..", "README.md")
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, ok := strings.Cut(string(text), begin)
-	now, after, closed := strings.Cut(rest, end)
-	if !ok || !closed {
-		t.Fatalf("README.md has no %s...%s", begin, end)
-	}
-	want := readmeTable(t)
-	if now == want {
-		return
-	}
-	if !*update {
-		for line := range strings.Lines(want) {
-			if !strings.Contains(now, line) {
-				t.Logf("missing: %s", line)
-			}
-		}
-		t.Fatal("the table of options in README.md is not that of the code; go test ./cmd/gorun -run TestReadmeTable -update writes it")
-	}
-	if err := os.WriteFile(path, []byte(before+begin+want+end+after), 0o644); err != nil {
-		t.Fatal(err)
-	}
+// TestOptionsPage holds the table in docs/options.md to the one in the code.
+func TestOptionsPage(t *testing.T) {
+	testenv.Page(t, filepath.Join("..", "..", "docs", "options.md"), "options", optionsPage(t), *update)
 }
 
-func readmeTable(t *testing.T) string {
+// TestEnvironmentPage holds the table in docs/environment.md to the one in the code.
+func TestEnvironmentPage(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("| variable | as the option | meaning |\n|---|---|---|\n")
+	for _, v := range variables() {
+		if v.help == "" { // a second line of the same variable
+			continue
+		}
+		option := "-"
+		if v.option != "" {
+			option = "`--" + v.option + "`"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", strings.ReplaceAll(v.name, ", ", "`, `"), option, v.help)
+	}
+	testenv.Page(t, filepath.Join("..", "..", "docs", "environment.md"), "variables", b.String(), *update)
+}
+
+func optionsPage(t *testing.T) string {
 	lists := map[family][]string{}
 	for _, peer := range peers {
 		for name := range peerOptions(t, peer.file) {

@@ -7,7 +7,7 @@ import (
 	"github.com/gorun-mpi/gorun/rdma/soft"
 )
 
-// The README shows this one.
+// docs/rdma.md shows this one.
 func Example() {
 	provider, _ := soft.New(soft.Config{}) // verbs.New(verbs.Config{}) for the devices of libibverbs
 	devices, _ := provider.Devices()
