@@ -20,7 +20,7 @@ endif
 
 .PHONY: help
 help: ## show this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## build every command into bin/
@@ -38,6 +38,18 @@ man: build ## the manual pages, bin/gorun.1 and bin/gorun-info.1
 .PHONY: demo
 demo: build ## the main job: four ranks, all-to-all on the software device
 	bin/gorun -np 4 bin/a2a -m 32
+
+.PHONY: layout
+layout:
+	@files=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$files" ] || { echo "gofmt -w $$files"; exit 1; }
+	$(GO) vet ./...
+
+# The packages whose tests take longer, or measure time: make check leaves them to make test.
+SLOW := e2e(/.*)?|testdata(/.*)?|cmd/(a2a|gorun-bench)|coll|internal/(prelude|wait)|launcher|pmi/gossip|rank|rank/internal/p2p|rdma/(rdmatest|soft|verbs)
+
+.PHONY: check
+check: layout ## before a commit, under a minute: format, vet, imports, words, the tests that are quick
+	$(GO) test -short $$($(GO) list ./... | grep -vE 'gorun/($(SLOW))$$')
 
 # What is missing is installed before anything is built that looks for it.
 .PHONY: test
@@ -58,6 +70,15 @@ fresh: ## README's commands in minimal Debian roots (as root; FRESH="trixie user
 .PHONY: race
 race: ## the tests of the libraries under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -short ./internal/... ./rdma/... ./coll/... ./pmi/... ./rank/... ./launcher/...
+
+.PHONY: race-quick
+race-quick: ## those of them that CI runs
+	CGO_ENABLED=1 $(GO) test -race -short $$($(GO) list ./internal/... | grep -v '/wait$$') ./rdma ./coll/kernel ./pmi/... ./rank/internal/match ./rank/internal/rma ./rank/internal/peers/... ./launcher/internal/hub ./launcher/internal/sidecar ./launcher/internal/stdio
+
+.PHONY: cross
+cross: ## build and vet for arm64
+	GOARCH=arm64 $(GO) build ./...
+	GOARCH=arm64 $(GO) vet ./...
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME (20s), and how many inputs each was given
@@ -86,10 +107,19 @@ bench: ## gorun beside MPICH and Open MPI, then the micro-benchmarks
 	CGO_ENABLED=1 $(GO) test -run '^$$' -bench Instructions -benchtime 1x ./rdma/verbs
 
 .PHONY: lint
-lint: ## gofmt, go vet and golangci-lint
-	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
-	$(GO) vet ./...
+lint: layout ## gofmt, go vet and golangci-lint
 	$(GO) run $(GOLANGCI) run ./...
+
+APIDIFF := golang.org/x/exp/cmd/apidiff@v0.0.0-20261014143641-f0251eb4aa3e
+SINCE   ?= $(shell git describe --tags --abbrev=0 2>/dev/null)
+
+.PHONY: api
+api: ## how the public packages differ from the last release (SINCE=commit)
+	@[ -n "$(SINCE)" ] || { echo "api: no release is tagged; make api SINCE=COMMIT compares with a commit"; exit 1; }
+	@dir=$$(mktemp -d); trap 'rm -rf $$dir' EXIT; set -e; \
+	mkdir $$dir/old; git archive $(SINCE) | tar -x -C $$dir/old; \
+	(cd $$dir/old && $(GO) run $(APIDIFF) -m -w $$dir/api $$($(GO) list -m)); \
+	$(GO) run $(APIDIFF) -m $$dir/api $$($(GO) list -m)
 
 .PHONY: clean
 clean: ## remove what the targets above made
