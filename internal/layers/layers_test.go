@@ -1,6 +1,8 @@
 package layers
 
 import (
+	"flag"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -13,55 +15,81 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/gorun-mpi/gorun/internal/testenv"
 )
 
 const module = "github.com/gorun-mpi/gorun/"
 
-// may lists, for each part of the module, the parts that its non-test files may
-// import. A part is the longest entry that is a prefix of the package's path.
-// Imports point down; launcher and rank meet on the PMI wire only.
-var may = map[string][]string{
-	"internal/arch":    {},
-	"internal/layers":  {},
-	"internal/testenv": {},
-	"internal/shm":     {"internal/arch"},
-	"internal/wait":    {"internal/arch"},
-	"internal/topo":    {},
-	// Recorded machines, for tests.
-	"internal/topo/topotest": {"internal/topo", "testdata"},
-	"internal/pack":          {},
-	"internal/peer":          {},
-	"internal/prelude":       {},
-	"internal/version":       {},
-	"internal/rxevm":         {},
+// A layer is a part of the module: the packages at and below a path, except those
+// that are layers themselves.
+type layer struct {
+	path string
+	what string
+	may  string // the layers that its non-test files may import
+}
 
-	"rdma":              {},
-	"rdma/soft":         {"rdma", "internal/arch", "internal/shm"},
-	"rdma/verbs":        {"rdma"},
-	"rdma/rdmatest":     {"rdma", "internal/testenv"},
-	"coll":              {"rdma", "internal/arch", "internal/wait"},
-	"pmi":               {"internal/pack"},
-	"pmi/gossip":        {"pmi"},
-	"pmi/pmix":          {},
-	"pmi/pmix/link":     {},
-	"rank":              {"coll", "rdma", "rdma/soft", "pmi", "internal/arch", "internal/pack", "internal/shm", "internal/topo", "internal/version", "internal/wait"},
-	"rank/ranktest":     {"rank", "rdma/soft"},
-	"launcher":          {"pmi", "pmi/pmix/link", "internal/peer", "internal/shm", "internal/topo", "internal/version"},
-	"launcher/agent":    {"launcher", "pmi/gossip"},
-	"launcher/hostfile": {},
+// layers is the table in ARCHITECTURE.md. Imports point down; launcher and rank meet
+// on the PMI wire only.
+var layers = []layer{
+	{"cmd/gorun", "the command line becomes a launcher.Job, its result the exit status", "launcher launcher/hostfile cmd/internal internal/prelude internal/topo internal/version"},
+	{"cmd/gorun-agent", "the ranks of one host, for a gorun elsewhere", "launcher/agent internal/version"},
+	{"cmd/gorun-pmix", "the PMIx server of a host, for programs of Open MPI", "pmi/pmix pmi/pmix/link internal/peer"},
+	{"cmd/gorun-info", "the machine's abilities, and what stands in a job's way; internal/doctor: checks, pure functions of a View", "rdma rdma/soft rdma/verbs pmi/pmix/link launcher/hostfile cmd/internal internal/topo internal/version"},
+	{"cmd/a2a", "the all-to-all application", "rank coll rdma rdma/verbs cmd/internal internal/version"},
+	{"cmd/pingpong", "a tutorial of verbs between two processes, and their measurement", "rank rdma rdma/soft rdma/verbs pmi cmd/internal internal/shm internal/version internal/wait"},
+	{"cmd/gorun-bench", "measures gorun, and MPIs beside it, with ranks of itself", "launcher rank coll rdma rdma/verbs cmd/internal internal/topo internal/version testdata"},
+	{"cmd/gorun-bench-init", "the smallest rank, with which gorun-bench times Init and Finalize", "rank"},
+	{"cmd/internal", "what commands share: command lines, logs, manual pages", "internal/version"},
+	{"launcher", "Job, Run, Result; internal: place, host, guard, agent, hub, sidecar, stdio, orphan", "pmi pmi/pmix/link internal/peer internal/shm internal/topo internal/version"},
+	{"launcher/agent", "an agent's program", "launcher pmi/gossip"},
+	{"launcher/hostfile", "lists and files of hosts, pure", ""},
+	{"rank", "Init, World, Comm, messages, collectives, windows, Run; internal: peers, p2p, match, rma, and pure datatype, group, topology", "coll rdma rdma/soft pmi internal/arch internal/pack internal/shm internal/topo internal/version internal/wait"},
+	{"rank/ranktest", "ranks as goroutines, in tests", "rank rdma/soft"},
+	{"coll", "plans and the machine that runs them; kernel: reductions, element by element", "rdma internal/arch internal/wait"},
+	{"pmi", "PMI-1 and PMI-2: wires, engine, Store; PMI-1: client", "internal/pack"},
+	{"pmi/gossip", "the Store across hosts, on memberlist", "pmi"},
+	{"pmi/pmix", "libpmix, found at run time, behind Go types (cgo)", ""},
+	{"pmi/pmix/link", "the frames between a host and its gorun-pmix", ""},
+	{"rdma", "the verbs object model and its rules", ""},
+	{"rdma/soft", "the software device", "rdma internal/arch internal/shm"},
+	{"rdma/verbs", "the devices of libibverbs, found at run time (cgo)", "rdma"},
+	{"rdma/rdmatest", "one conformance suite for every provider", "rdma internal/testenv"},
+	{"internal/shm", "the job segment and its bells", "internal/arch"},
+	{"internal/wait", "how a rank waits", "internal/arch"},
+	{"internal/arch", "PAUSE, release stores, sched_yield, membarrier", ""},
+	{"internal/topo", "the machine: cores, caches, NUMA nodes, packages, and what affinity and control groups leave of it", ""},
+	{"internal/topo/topotest", "recorded machines, for tests", "internal/topo testdata"},
+	{"internal/peer", "the owner of the other end of a local connection, and doors that let in one user's", ""},
+	{"internal/prelude", "a look at the limits of a process before Go's runtime begins", ""},
+	{"internal/pack", "bounded msgpack for cards and fences", ""},
+	{"internal/version", "which gorun this is", ""},
+	{"internal/rxevm", "for tests: a virtual machine with Soft-RoCE devices, and `scripts/rxe`", ""},
+	{"internal/testenv", "for tests: what they may expect of a machine, leaks, generated pages", ""},
+	{"internal/layers", "tests of this table and of the sources' words", ""},
+	{"testdata", "programs and files that gorun-bench carries with it", ""},
+	{"e2e", "tests of the commands as processes, from scripts", ""},
+	{"e2e/attack", "`make attack`: random kills, deaths across hosts, floods; a rank itself", "rank"},
+}
 
-	"cmd/internal":         {"internal/version"},
-	"cmd/gorun-agent":      {"launcher/agent", "internal/version"},
-	"cmd/gorun-pmix":       {"pmi/pmix", "pmi/pmix/link", "internal/peer"},
-	"cmd/gorun-info":       {"rdma", "rdma/soft", "rdma/verbs", "pmi/pmix/link", "launcher/hostfile", "cmd/internal", "internal/version", "internal/topo"},
-	"cmd/gorun":            {"launcher", "launcher/hostfile", "internal/version", "internal/topo", "internal/prelude", "cmd/internal"},
-	"cmd/pingpong":         {"rank", "rdma", "rdma/soft", "rdma/verbs", "pmi", "internal/shm", "internal/wait", "cmd/internal", "internal/version"},
-	"cmd/a2a":              {"rank", "rdma", "rdma/verbs", "coll", "cmd/internal", "internal/version"},
-	"cmd/gorun-bench-init": {"rank"},
-	"cmd/gorun-bench":      {"launcher", "rank", "coll", "rdma", "rdma/verbs", "cmd/internal", "internal/version", "internal/topo", "testdata"},
-	"testdata":             {},
-	"e2e":                  {},
-	"e2e/attack":           {"rank"},
+// may has the imports of each layer by its path.
+var may = func() map[string][]string {
+	m := map[string][]string{}
+	for _, l := range layers {
+		m[l.path] = strings.Fields(l.may)
+	}
+	return m
+}()
+
+var update = flag.Bool("update", false, "write the table in ARCHITECTURE.md anew")
+
+func TestArchitectureHasTheTable(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("| part | what it is | may import |\n|---|---|---|\n")
+	for _, l := range layers {
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", l.path, l.what, strings.Join(strings.Fields(l.may), ", "))
+	}
+	testenv.Page(t, filepath.Join(root, "ARCHITECTURE.md"), "imports", b.String(), *update)
 }
 
 // only names the sole part that may import a package from outside the module.
