@@ -76,11 +76,11 @@ func (c *Comm) SplitType(ctx context.Context, kind SplitKind, key int) (*Comm, e
 // shares what kind says.
 func (c *Comm) companion(kind SplitKind) int {
 	w := c.world
-	own := &w.cards[w.rank]
+	own := w.peers.Card(w.rank)
 	lowest := w.rank
 	for place := range c.size {
 		rank := c.local.Rank(place)
-		card := &w.cards[rank]
+		card := w.peers.Card(rank)
 		// A place without a name is a segment of one rank.
 		shares := card.Place == own.Place && own.Place != ""
 		if kind == TypeHost {

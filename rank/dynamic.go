@@ -4,11 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 
 	"github.com/gorun-mpi/gorun/rank/internal/p2p"
 	"github.com/gorun-mpi/gorun/rank/internal/peers/dc"
-	"github.com/gorun-mpi/gorun/rank/internal/peers/wireup"
 	"github.com/gorun-mpi/gorun/rank/internal/rma"
 	"github.com/gorun-mpi/gorun/rdma"
 )
@@ -53,22 +51,15 @@ func (w *World) chooseTransport(cfg *Config) error {
 	case need <= budget || w.size == 1:
 		w.transport = "queue pairs are reliable connections, made when they are needed: " + facts
 		return nil
-	case !w.onDemand:
+	case !w.peers.OnDemand():
 		w.transport = "queue pairs are reliable connections to all, though over the budget, as the device has no datagrams to make others with: " + facts
 		return nil
 	case missing != nil:
 		w.transport = fmt.Sprintf("queue pairs are reliable connections, made when they are needed, though over the budget, as the device has no dynamic ones (%v): %s", missing, facts)
 		return nil
 	}
-	var err error
-	f.dynamic, err = dc.New(dc.Config{PD: f.pd, Port: f.port, Inline: collectiveInline, Find: func(peer int) (rdma.AV, wireup.Target, error) {
-		_, err := w.reach(peer)
-		card := &w.cards[peer]
-		return wireup.AVOf(card), card.Target, err
-	}})
-	w.targetKey = rand.Uint64()
 	w.transport = fmt.Sprintf("queue pairs are dynamic connections, %d a rank at most: ", dc.Most) + facts
-	return err
+	return w.peers.UsePaths(collectiveInline)
 }
 
 // inBytes is a size for people.
@@ -82,23 +73,4 @@ func inBytes(n int64) string {
 		return fmt.Sprintf("%d KiB", n>>10)
 	}
 	return fmt.Sprintf("%d bytes", n)
-}
-
-// isDynamic tells whether what goes over queue pairs to a rank goes over dynamic connections:
-// both have a target then.
-func (w *World) isDynamic(rank int) bool {
-	return w.fabric.dynamic != nil && w.cards[rank].Target.Number != 0
-}
-
-// answer makes the target of the rank's dynamic connections.
-func (w *World) answer(srq rdma.SRQ, cq rdma.CQ) (rdma.QP, error) {
-	return dc.Target(w.fabric.pd, w.fabric.port, w.fabric.gid, srq, cq, w.targetKey)
-}
-
-// openQueue makes the queue pair for collectives with a peer, or the path to it.
-func (w *World) openQueue(peer int) (rdma.QP, error) {
-	if w.isDynamic(peer) {
-		return w.fabric.openPath(peer)
-	}
-	return w.fabric.openQueue(peer)
 }

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 
+	"github.com/gorun-mpi/gorun/rank/internal/peers"
 	"github.com/gorun-mpi/gorun/rank/internal/peers/dc"
 	"github.com/gorun-mpi/gorun/rank/internal/peers/wireup"
 	"github.com/gorun-mpi/gorun/rdma"
@@ -80,8 +80,7 @@ type fabric struct {
 	cq       rdma.CQ // of the collectives
 	in       rdma.CQ // cq, and what comes of paths
 	queues   []rdma.QP
-	dynamic  *dc.Pool   // nil: all that goes over queue pairs has one for each peer
-	adding   sync.Mutex // one endpoint is added at a time
+	peers    *peers.Set
 }
 
 // choose is the name of the device for a rank: with two named, the lower half of
@@ -186,10 +185,7 @@ func (f *fabric) openCQ(size int) (err error) {
 		if f.cq, err = f.context.CreateCQ(min(collectiveQueue*(size-1), max(f.port.Attr.MaxCQE, 2*size))); err != nil {
 			return err
 		}
-		f.in = f.cq
-	}
-	if f.dynamic != nil {
-		f.in = f.dynamic.CQ(f.cq)
+		f.in = f.peers.CQ(f.cq)
 	}
 	return nil
 }
@@ -203,28 +199,13 @@ func (f *fabric) queueAttr() rdma.QPInitAttr {
 		MaxSendWR: min(collectiveQueue, f.port.Attr.MaxQPWR), MaxSendSGE: 1, MaxInlineData: f.inline()}}
 }
 
-// openPath is openQueue over dynamic connections.
-func (f *fabric) openPath(peer int) (rdma.QP, error) {
-	path, err := f.dynamic.Path(peer, f.in.(*dc.CQ), f.queueAttr().Cap.MaxSendWR)
-	if err != nil {
-		return nil, fmt.Errorf("path to rank %d: %w", peer, err)
-	}
-	f.queues[peer] = path
-	return path, nil
-}
-
-// openQueue makes the queue pair for collectives with a peer, in INIT.
+// openQueue makes the queue pair for collectives with a peer, in INIT, or the path to it.
 func (f *fabric) openQueue(peer int) (rdma.QP, error) {
-	qp, err := f.pd.CreateQP(f.queueAttr())
-	if err != nil {
-		return nil, fmt.Errorf("queue pair for rank %d: %w", peer, err)
+	qp, _, err := f.peers.Half(peer, f.queueAttr(), rdma.AccessRemoteRead|rdma.AccessRemoteWrite, f.in)
+	if err == nil {
+		f.queues[peer] = qp
 	}
-	f.queues[peer] = qp
-	if err := qp.Modify(rdma.QPAttr{State: rdma.StateInit, PortNum: 1, AccessFlags: rdma.AccessRemoteRead | rdma.AccessRemoteWrite},
-		rdma.QPStateMask|rdma.QPPKeyIndexMask|rdma.QPPortMask|rdma.QPAccessFlagsMask); err != nil {
-		return nil, fmt.Errorf("queue pair for rank %d: %w", peer, err)
-	}
-	return qp, nil
+	return qp, err
 }
 
 // closeQueues destroys the collectives' queue pairs: nothing of them reaches a
@@ -242,9 +223,8 @@ func (f *fabric) closeQueues() error {
 // close closes everything in the reverse order.
 func (f *fabric) close() error {
 	errs := []error{f.closeQueues()}
-	if f.dynamic != nil {
-		errs = append(errs, f.dynamic.Close())
-		f.dynamic = nil
+	if f.peers != nil {
+		errs = append(errs, f.peers.Close())
 	}
 	if f.all != nil {
 		errs = append(errs, f.all.Close())
@@ -259,22 +239,4 @@ func (f *fabric) close() error {
 		errs = append(errs, f.soft.Close())
 	}
 	return errors.Join(errs...)
-}
-
-// endpoint is what peers need beside the GID.
-func (f *fabric) endpoint() []byte {
-	if e, ok := f.context.(rdma.Endpointer); ok {
-		return e.Endpoint()
-	}
-	return nil
-}
-
-// addEndpoint passes on what a peer's endpoint said.
-func (f *fabric) addEndpoint(card *wireup.Card) error {
-	if e, ok := f.context.(rdma.Endpointer); ok {
-		f.adding.Lock()
-		defer f.adding.Unlock()
-		return e.AddEndpoint(card.GID, card.Endpoint)
-	}
-	return nil
 }

@@ -16,7 +16,7 @@ func (w *World) Comm() *Comm { return w.comm }
 func (w *World) Host() string { return w.place.host }
 
 // HostOf is the name of a rank's host.
-func (w *World) HostOf(rank int) string { return w.cards[rank].Host }
+func (w *World) HostOf(rank int) string { return w.peers.Card(rank).Host }
 
 // LocalRank is the rank's number among those that share its host's memory.
 func (w *World) LocalRank() int { return w.place.local }
@@ -43,21 +43,8 @@ func (w *World) Device() DeviceInfo {
 
 // mapped counts the ranks whose memory this one maps, or will when it needs them.
 func (w *World) mapped() (n int) {
-	if !w.onDemand {
-		return w.reached()
-	}
 	for peer := range w.size {
-		if peer != w.rank && w.maps(peer) {
-			n++
-		}
-	}
-	return n
-}
-
-// reached counts the ranks whose memory this one maps.
-func (w *World) reached() (n int) {
-	for _, p := range w.peers {
-		if p != nil {
+		if peer != w.rank && w.peers.Maps(peer) {
 			n++
 		}
 	}
@@ -103,10 +90,10 @@ func (w *World) Counters() Counters {
 		n.QueuePairs++
 		n.QueueBytes += rdma.QPBytes(w.fabric.context, init)
 	}
-	if w.onDemand {
+	if w.peers.OnDemand() {
 		n.Peers = 0
 		for peer := range w.size {
-			if w.messages.Met(peer) || w.peers != nil && w.peers[peer] != nil {
+			if w.peers.Met(peer) {
 				n.Peers++
 			}
 		}
@@ -116,10 +103,8 @@ func (w *World) Counters() Counters {
 	}
 	waits := w.waiter.Counts()
 	n.Sleeps, n.Overslept = waits.Sleeps, waits.Overslept
-	if w.mail != nil {
-		letters := w.mail.Counts()
-		n.Datagrams, n.Late = letters.Datagrams, letters.Late
-	}
+	letters := w.peers.MailCounts()
+	n.Datagrams, n.Late = letters.Datagrams, letters.Late
 	return n
 }
 
@@ -133,10 +118,7 @@ func (w *World) queuePairs() []rdma.QP {
 		_, path := qp.(*dc.Path)
 		return qp == nil || path
 	})
-	if w.fabric.dynamic != nil {
-		list = append(list, w.fabric.dynamic.Queues()...)
-	}
-	return list
+	return append(list, w.peers.Initiators()...)
 }
 
 func add(sum *coll.Counters, n coll.Counters) {

@@ -3,29 +3,47 @@ package rank
 import (
 	"context"
 	"fmt"
-	"math"
 	"os"
 
 	"github.com/gorun-mpi/gorun/coll"
 	"github.com/gorun-mpi/gorun/rank/internal/group"
 	"github.com/gorun-mpi/gorun/rank/internal/p2p"
+	"github.com/gorun-mpi/gorun/rank/internal/peers"
 	"github.com/gorun-mpi/gorun/rank/internal/peers/mail"
 	"github.com/gorun-mpi/gorun/rank/internal/peers/wireup"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
+// openPeers decides how the rank reaches the others: memory is mapped among ranks that share
+// a segment, unless a device was named, which gets all the traffic then, and connections are
+// made on demand where all are mapped or the device carries mail to the others.
+func (w *World) openPeers(cfg *Config) (err error) {
+	f := w.fabric
+	pc := peers.Config{Rank: w.rank, Size: w.size, PD: f.pd, Port: f.port, GID: f.gid, Dead: w.watch.dead}
+	if _, ok := f.context.(rdma.Mapper); ok && len(cfg.Devices) == 0 && !cfg.Verbs {
+		pc.Maps = w.maps
+		pc.OnDemand = w.place.whole && !w.adversarial
+	}
+	if !pc.OnDemand && w.size > 1 && mail.Supported(f.context) {
+		pc.OnDemand, pc.Mail = true, true
+	}
+	w.peers, err = peers.Open(pc)
+	f.peers = w.peers
+	return err
+}
+
+// maps tells whether the memory of the rank with a card can be mapped: ranks that share a
+// segment see each other, and an adversary lets nobody see anything.
+func (w *World) maps(card *wireup.Card) bool {
+	return !w.adversarial && w.place.segment != nil && card.Place == w.place.identity && card.Local < w.place.segment.Ranks()
+}
+
 // connect has the rank meet the others. It reaches for each when that is first needed
-// (dialer), where their memory is mapped or the device carries mail between them; else it
+// (peers.Set), where their memory is mapped or the device carries mail between them; else it
 // makes queue pairs here, and connects them with those of all ranks.
 func (w *World) connect(ctx context.Context) (err error) {
 	messages := p2p.Config{Rank: w.rank, Size: w.size, PD: w.fabric.pd, Any: w.fabric.all, Waiter: w.waiter,
 		Dead: w.watch.dead, Remote: w.watch.remote, Idle: &w.watch.sleeps, Peers: w.peers, Alone: w.place.size <= w.place.cpus, Progress: w.progressOthers}
-	if w.onDemand {
-		messages.Contact, messages.Connect, messages.Queue, messages.Mail = w.contact, w.connectQueue, w.openQueue, w.mail
-	}
-	if w.fabric.dynamic != nil {
-		messages.Dynamic, messages.Reaches, messages.Answers = w.fabric.dynamic, w.isDynamic, w.answer
-	}
 	if w.adversarial && w.rank%2 == 1 {
 		messages.OwnMost = -1 // so that the suites run over shared receives too
 	}
@@ -35,9 +53,10 @@ func (w *World) connect(ctx context.Context) (err error) {
 	if err := w.fabric.openCQ(w.size); err != nil {
 		return err
 	}
-	mesh := coll.MeshConfig{PD: w.fabric.pd, CQ: w.fabric.in, Peers: w.peers}
-	if w.onDemand {
-		mesh.OnDemand = (*dialer)(w)
+	mesh := coll.MeshConfig{PD: w.fabric.pd, CQ: w.fabric.in, Peers: w.peers.Memories()}
+	if w.peers.OnDemand() {
+		w.peers.Make(peers.Collectives, w.fabric.openQueue)
+		mesh.OnDemand = peers.Collective{Set: w.peers, MaxInline: w.fabric.inline()}
 	} else {
 		for peer := range w.size {
 			if peer == w.rank {
@@ -91,12 +110,12 @@ const earlyMost = 16
 // of it done. A connection takes a rank and its peer three turns on a CPU, and where other
 // programs keep the CPUs busy each turn is waited for.
 func (w *World) offerEarly() {
-	if w.mail == nil || w.size > earlyMost {
+	if !w.peers.HasMail() || w.size > earlyMost {
 		return
 	}
 	for peer := range w.size {
-		if peer != w.rank && !w.maps(peer) {
-			_, _ = w.messages.Queue(peer, p2p.Collectives) // an error shows when it is needed
+		if peer != w.rank && !w.peers.Maps(peer) {
+			_, _ = w.peers.Queue(peer, peers.Collectives) // an error shows when it is needed
 		}
 	}
 }
@@ -122,16 +141,11 @@ func (w *World) teamConfig(c *Comm, exchange func(context.Context, []byte) ([][]
 func (w *World) meet(ctx context.Context, team []byte) ([][]byte, error) {
 	f := w.fabric
 	own := wireup.Card{Host: w.place.host, Place: w.place.identity, Local: w.place.local, PID: os.Getpid(),
-		Device: w.device, Provider: f.provider, GID: f.gid, Endpoint: f.endpoint(), MTU: f.port.MTU, Team: team}
+		Device: w.device, Provider: f.provider, Team: team}
 	own.Control, own.ControlKey = w.messages.Control()
-	if w.mail != nil {
-		own.Mail = w.mail.Address()
-	}
-	if t := w.messages.Target(); t != nil {
-		own.Target = wireup.Target{Number: t.Num(), Key: w.targetKey}
-	}
+	w.peers.Show(&own, w.messages.Target())
 	for peer := range w.size {
-		if peer != w.rank && !w.onDemand {
+		if peer != w.rank && !w.peers.OnDemand() {
 			own.Messages.Add(w.messages.QP(peer).Num())
 			own.Collectives.Add(f.queues[peer].Num())
 		}
@@ -143,37 +157,35 @@ func (w *World) meet(ctx context.Context, team []byte) ([][]byte, error) {
 	if len(packed) != w.size {
 		return nil, fmt.Errorf("exchange of cards: %d cards in a job of %d ranks", len(packed), w.size)
 	}
-	if w.cards, err = wireup.ParseCards(packed); err != nil {
+	cards, err := wireup.ParseCards(packed)
+	if err != nil {
 		return nil, err
 	}
 	teams := make([][]byte, w.size)
-	for peer := range w.cards {
-		card := &w.cards[peer]
+	for peer := range cards {
+		card := &cards[peer]
 		if err := w.check(peer, card); err != nil {
 			return nil, err
 		}
 		teams[peer] = card.Team
 	}
-	w.watch.learn(w.place, w.cards)
+	w.watch.learn(w.place, cards)
+	w.peers.Learn(cards)
 	if w.size > 1 && w.log != nil {
 		defer func() { w.log(fmt.Sprintf("rank %d: %s", w.rank, w.way())) }()
 	}
-	if w.onDemand {
-		// Who has shown its card is ready for whatever comes.
-		if w.mail != nil {
-			w.messages.Survey(w.maps)
-			w.mail.Start(w.mailPort)
-		}
+	if w.peers.OnDemand() {
+		w.messages.Survey() // a rank that has shown its card is ready for whatever comes
 		return teams, nil
 	}
-	for peer := range w.cards {
+	for peer := range cards {
 		if peer == w.rank {
 			continue
 		}
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		card := &w.cards[peer]
+		card := &cards[peer]
 		if err := w.connectPeer(peer, card); err != nil {
 			return nil, fmt.Errorf("connect rank %d (host %s): %w", peer, card.Host, err)
 		}
@@ -190,94 +202,25 @@ func (w *World) meet(ctx context.Context, team []byte) ([][]byte, error) {
 // check refuses a card that does not fit this job.
 func (w *World) check(peer int, card *wireup.Card) error {
 	n := w.size - 1
-	if w.onDemand {
+	if w.peers.OnDemand() {
 		n = 0
 	}
 	if card.Provider != w.fabric.provider {
 		return fmt.Errorf("rank %d (host %s) uses device %s (%s), which cannot talk to %s (%s) here", peer, card.Host, card.Device, card.Provider, w.device, w.fabric.provider)
 	}
-	if card.Messages.Len() != n || card.Collectives.Len() != n || (card.Mail != mail.Address{}) != (w.mail != nil) {
+	if card.Messages.Len() != n || card.Collectives.Len() != n || (card.Mail != mail.Address{}) != w.peers.HasMail() {
 		return fmt.Errorf("card of rank %d (host %s, device %s): it has %d and %d queue pairs and takes mail at %d, and %d of each are expected here on %s, and mail: %t",
-			peer, card.Host, card.Device, card.Messages.Len(), card.Collectives.Len(), card.Mail.Number, n, w.device, w.mail != nil)
+			peer, card.Host, card.Device, card.Messages.Len(), card.Collectives.Len(), card.Mail.Number, n, w.device, w.peers.HasMail())
 	}
 	return nil
 }
 
 func (w *World) connectPeer(peer int, card *wireup.Card) error {
-	if _, err := w.reach(peer); err != nil {
+	if err := w.peers.Connect(w.messages.QP(peer), peer, card.Messages.For(peer, w.rank)); err != nil {
 		return err
 	}
-	if err := wireup.Connect(w.messages.QP(peer), w.fabric.port, card, card.Messages.For(peer, w.rank)); err != nil {
+	if err := w.messages.Attach(peer); err != nil {
 		return err
 	}
-	if err := w.messages.Attach(peer, card.Control, card.ControlKey); err != nil {
-		return err
-	}
-	return wireup.Connect(w.fabric.queues[peer], w.fabric.port, card, card.Collectives.For(peer, w.rank))
-}
-
-// reach makes a peer's endpoint known, and gives its memory where that can be mapped and
-// the rank wants it: a device that was named gets all the traffic.
-func (w *World) reach(peer int) (rdma.PeerMemory, error) {
-	if w.peers != nil && w.peers[peer] != nil {
-		return w.peers[peer], nil
-	}
-	card := &w.cards[peer]
-	if err := w.fabric.addEndpoint(card); err != nil || !w.maps(peer) {
-		return nil, err
-	}
-	mapped, err := w.fabric.context.(rdma.Mapper).Peer(card.GID)
-	if err == nil {
-		w.peers[peer], card.Endpoint = mapped, nil
-	}
-	return mapped, err
-}
-
-// maps tells whether a peer's memory is mapped, or will be on demand: ranks that share a
-// segment see each other, and an adversary lets nobody see anything.
-func (w *World) maps(peer int) bool {
-	return w.peers != nil && !w.adversarial && w.place.segment != nil && w.cards[peer].Place == w.place.identity && w.cards[peer].Local < w.place.segment.Ranks()
-}
-
-// mailPort is where a peer's mail goes. Other goroutines ask it too, about peers whose
-// cards do not change any more.
-func (w *World) mailPort(peer int) (mail.Port, error) {
-	card := &w.cards[peer]
-	if w.maps(peer) {
-		return mail.Port{}, fmt.Errorf("rank %d (host %s) sends mail though it shares memory", peer, card.Host)
-	}
-	return wireup.MailPort(card), w.fabric.addEndpoint(card)
-}
-
-// contact gets messages ready for a peer, on demand.
-func (w *World) contact(peer int) error {
-	if _, err := w.reach(peer); err != nil {
-		return err
-	}
-	return w.messages.Attach(peer, w.cards[peer].Control, w.cards[peer].ControlKey)
-}
-
-// connectQueue connects a queue pair with a peer's of that number, on demand.
-func (w *World) connectQueue(peer int, qp rdma.QP, number uint32) error {
-	if _, err := w.reach(peer); err != nil {
-		return err
-	}
-	return wireup.Connect(qp, w.fabric.port, &w.cards[peer], number)
-}
-
-// A dialer is a world that reaches for its ranks on demand, as its collectives see it.
-type dialer World
-
-var _ coll.Dialer = (*dialer)(nil)
-
-func (d *dialer) Size() int                                { return d.size }
-func (d *dialer) Maps(peer int) bool                       { return (*World)(d).maps(peer) }
-func (d *dialer) Memory(peer int) (rdma.PeerMemory, error) { return (*World)(d).reach(peer) }
-func (d *dialer) Queue(peer int) (rdma.QP, error)          { return d.messages.Queue(peer, p2p.Collectives) }
-
-func (d *dialer) Inline() int {
-	if d.mail == nil {
-		return math.MaxInt
-	}
-	return d.fabric.inline()
+	return w.peers.Connect(w.fabric.queues[peer], peer, card.Collectives.For(peer, w.rank))
 }

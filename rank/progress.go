@@ -39,7 +39,7 @@ func (w *World) progress() {
 // progressOthers is progress without the messages: what their engine calls while
 // it waits. An advancer that asks for progress in its turn gets none.
 func (w *World) progressOthers() {
-	if w.mail != nil {
+	if w.peers.HasMail() {
 		w.mesh.Settle()
 	}
 	if len(w.active) == 0 || w.advancing {

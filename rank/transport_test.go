@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gorun-mpi/gorun/rank/internal/peers"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
@@ -45,11 +46,15 @@ func TestChooseTransport(t *testing.T) {
 		{"alone", 1, 1, -1, rdma.FeatureUD, false, "when they are needed"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			w := &World{size: tt.size, place: &place{largest: tt.host}, fabric: &fabric{context: device{lacks: tt.lacks}}, onDemand: !tt.mesh}
+			set, err := peers.Open(peers.Config{Size: tt.size, OnDemand: !tt.mesh})
+			if err != nil {
+				t.Fatal(err)
+			}
+			w := &World{size: tt.size, place: &place{largest: tt.host}, fabric: &fabric{context: device{lacks: tt.lacks}}, peers: set}
 			if err := w.chooseTransport(&Config{QPMemory: tt.budget, Environment: &Environment{}}); err != nil {
 				t.Fatal(err)
 			}
-			if w.fabric.dynamic != nil {
+			if set.Paths() {
 				t.Error("it uses dynamic connections")
 			}
 			if !strings.Contains(w.transport, tt.says) {

@@ -66,7 +66,7 @@ func (n *narrator) collective(k *call) {
 // message tells of a message of some bytes to a rank of the world.
 func (n *narrator) message(c *Comm, op string, dst, to, bytes int) {
 	w := n.world
-	reached := to != w.rank && (w.onDemand && w.maps(to) || w.peers != nil && w.peers[to] != nil)
+	reached := to != w.rank && w.peers.Maps(to)
 	self := 0
 	if to == w.rank {
 		self = 1

@@ -9,7 +9,6 @@ import (
 
 	"github.com/gorun-mpi/gorun/coll"
 	"github.com/gorun-mpi/gorun/rank/internal/rma"
-	"github.com/gorun-mpi/gorun/rdma"
 )
 
 // A Win is memory of each rank of a communicator that all of them read and write
@@ -184,25 +183,7 @@ func (w *World) oneSided() *rma.Engine {
 		return w.rma
 	}
 	cfg := rma.Config{Rank: w.rank, Size: w.size, PD: w.fabric.pd, Any: w.fabric.all, Find: w.regions.find,
-		Dynamic: w.fabric.dynamic, Reaches: w.isDynamic,
-		Dead: w.messages.Check, Died: ErrPeerDied, Wait: w.waitFor, Idle: &w.watch.sleeps,
-		Connect: func(qp rdma.QP, rank int, number uint32) error {
-			return w.connectQueue(rank, qp, number) // Peer has reached for it
-		}}
-	if w.peers != nil {
-		// Where peers are not mapped the own memory is not either: then the
-		// device alone orders the accesses to it.
-		own, _ := w.fabric.context.(rdma.Mapper).Peer(w.fabric.gid)
-		cfg.Peer = func(rank int) rdma.PeerMemory {
-			if rank == w.rank {
-				return own
-			}
-			if w.onDemand && w.maps(rank) {
-				_, _ = w.reach(rank) // what is wrong with it shows when it is connected
-			}
-			return w.peers[rank]
-		}
-	}
+		Dead: w.messages.Check, Died: ErrPeerDied, Wait: w.waitFor, Idle: &w.watch.sleeps, Peers: w.peers}
 	w.rma = rma.NewEngine(cfg)
 	w.activate(w.rma)
 	return w.rma

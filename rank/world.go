@@ -14,7 +14,7 @@ import (
 	"github.com/gorun-mpi/gorun/internal/wait"
 	"github.com/gorun-mpi/gorun/pmi"
 	"github.com/gorun-mpi/gorun/rank/internal/p2p"
-	"github.com/gorun-mpi/gorun/rank/internal/peers/mail"
+	"github.com/gorun-mpi/gorun/rank/internal/peers"
 	"github.com/gorun-mpi/gorun/rank/internal/peers/wireup"
 	"github.com/gorun-mpi/gorun/rank/internal/rma"
 	"github.com/gorun-mpi/gorun/rdma"
@@ -25,33 +25,24 @@ import (
 //	Init -> joined -> Finalize -> finalized
 //	          |---> Abort: the job ends
 type World struct {
-	rank, size int
-	log        func(string) // nil: silent
-	launcher   launcher
-	tuning     *coll.Table // nil: built in
-	place      *place
-	fabric     *fabric
-	watch      *watch
-	waiter     *wait.Waiter
-	messages   *p2p.Engine
-	mesh       *coll.Mesh
-	cards      []wireup.Card
-	regions    regions
-	elements   sync.Map // reflect.Type of elements that are not plain: nil, or why they are refused
-	comm       *Comm
-	self       *Comm
-	device     string
-	named      bool // Config.Devices names it
-	// peers are the ranks whose memory this one reaches by loads and stores,
-	// nil entries elsewhere; nil when all goes by verbs. On demand an entry is
-	// nil before its rank is reached for.
-	peers    []rdma.PeerMemory
-	onDemand bool // ranks are reached for when they are needed
-	// mail takes offers of connections to ranks that are not mapped; nil: all are, on
-	// demand, or nothing is on demand.
-	mail        *mail.Office
+	rank, size  int
+	log         func(string) // nil: silent
+	launcher    launcher
+	tuning      *coll.Table // nil: built in
+	place       *place
+	fabric      *fabric
+	watch       *watch
+	waiter      *wait.Waiter
+	messages    *p2p.Engine
+	mesh        *coll.Mesh
+	regions     regions
+	elements    sync.Map // reflect.Type of elements that are not plain: nil, or why they are refused
+	comm        *Comm
+	self        *Comm
+	device      string
+	named       bool // Config.Devices names it
+	peers       *peers.Set
 	adversarial bool
-	targetKey   uint64 // the access key of the dynamic connections' target
 	transport   string // what goes over queue pairs, and why so
 
 	busy  uint32 // 1 while a call runs
@@ -166,21 +157,14 @@ func (w *World) join(ctx context.Context, cfg *Config, waiting wait.Config) (err
 		return err
 	}
 	w.device = w.fabric.context.Device().Name()
-	if _, ok := w.fabric.context.(rdma.Mapper); ok && len(cfg.Devices) == 0 && !cfg.Verbs {
-		w.peers = make([]rdma.PeerMemory, w.size)
-		w.onDemand = w.place.whole && cfg.adversary == 0
-	}
 	w.adversarial = cfg.adversary != 0
-	if !w.onDemand && w.size > 1 && mail.Supported(w.fabric.context) {
-		if w.mail, err = mail.Open(w.fabric.pd, w.rank, w.size); err != nil {
-			return err
-		}
-		w.onDemand = true
+	w.watch = &watch{peers: make([]local, w.size)}
+	if err = w.openPeers(cfg); err != nil {
+		return err
 	}
 	if err = w.chooseTransport(cfg); err != nil {
 		return err
 	}
-	w.watch = &watch{peers: make([]local, w.size)}
 	if s, ok := w.fabric.context.(rdma.Sleeper); ok {
 		w.watch.sleeper = s
 	}
@@ -349,8 +333,8 @@ func (w *World) close() error {
 		errs = append(errs, w.comms[i].team.Close())
 	}
 	w.comms = nil
-	if w.mail != nil {
-		errs = append(errs, w.mail.Close())
+	if w.peers != nil {
+		errs = append(errs, w.peers.CloseMail())
 	}
 	if w.fabric != nil {
 		errs = append(errs, w.fabric.closeQueues())

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/gorun-mpi/gorun/rank/internal/peers"
 )
 
 var onDemand = transports[2:3]
@@ -28,8 +30,8 @@ func TestConnectsOnDemand(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			over(t, onDemand, []int{3, 16}, func(ctx context.Context, p *peer) error {
-				if p.contacts != 0 || len(p.Queues()) != 0 {
-					return fmt.Errorf("before the first message: %d peers reached for, %d queue pairs", p.contacts, len(p.Queues()))
+				if p.contacts() != 0 || len(p.Queues()) != 0 {
+					return fmt.Errorf("before the first message: %d peers reached for, %d queue pairs", p.contacts(), len(p.Queues()))
 				}
 				next, before := (p.rank+1)%p.size, (p.rank+p.size-1)%p.size
 				out, mr := p.memory(tt.bytes, tt.registered)
@@ -43,9 +45,9 @@ func TestConnectsOnDemand(t *testing.T) {
 					}
 				}
 				p.meet() // all have what they were sent, and have answered
-				if p.contacts != 2 || p.connects != tt.connects || len(p.Queues()) != tt.connects {
+				if p.contacts() != 2 || p.connections() != tt.connects || len(p.Queues()) != tt.connects {
 					return fmt.Errorf("after a ring: %d peers reached for, %d queue pairs made, %d connected; want 2, %d and %[4]d",
-						p.contacts, len(p.Queues()), p.connects, tt.connects)
+						p.contacts(), len(p.Queues()), p.connections(), tt.connects)
 				}
 				return nil
 			})
@@ -176,7 +178,7 @@ func TestDeathBeforeConnected(t *testing.T) {
 					return fmt.Errorf("first message to a dead rank: %v, want %v", err, died)
 				}
 			}
-			if p.contacts != 0 {
+			if p.contacts() != 0 {
 				return errors.New("it reached for the memory of a dead rank")
 			}
 		}
@@ -187,21 +189,21 @@ func TestDeathBeforeConnected(t *testing.T) {
 // Offers that nobody should send end the link, or nothing.
 func TestStrangeOffers(t *testing.T) {
 	for _, tt := range []struct {
-		name    string
-		purpose uint64
-		id      uint64
-		fails   bool
+		name  string
+		use   uint64
+		id    uint64
+		fails bool
 	}{
-		{"of no purpose", uint64(purposes), 7, true},
-		{"for collectives, where there are none", uint64(Collectives), 7, true},
-		{"of more than a number", 0, 2 * offerReady, true},
+		{"of no use", uint64(peers.Uses), 7, true},
+		{"for collectives, where there are none", uint64(peers.Collectives), 7, true},
+		{"of more than a number", 0, 2 << 32, true},
 		{"of a number that is no queue pair's", 0, 1<<24 - 1, false},
-		{"ready before it was answered", 0, 3 | offerReady, false},
+		{"ready before it was answered", 0, 3 | 1<<32, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			over(t, onDemand, []int{2}, func(ctx context.Context, p *peer) error {
 				if p.rank == 1 {
-					if l := &p.links[0]; !p.Engine.meet(l) || !p.put(l, offer, tt.purpose, tt.id, nil) || !p.put(l, offer, tt.purpose, tt.id, nil) {
+					if l := &p.links[0]; !p.Engine.meet(l) || !p.put(l, offer, tt.use, tt.id, nil) || !p.put(l, offer, tt.use, tt.id, nil) {
 						return errors.New("the offer does not leave")
 					}
 				}

@@ -3,11 +3,10 @@ package p2p
 import (
 	"sync/atomic"
 
-	"github.com/gorun-mpi/gorun/rank/internal/peers/dc"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
-// This is what is different with peers over dynamic connections (Config.Dynamic).
+// This is what is different with peers over paths (package dc).
 //
 // A path is there when it is first needed, and what the peer sends comes to the one target,
 // whose receives are the shared ones: so there are no offers. Who has sent a message is what
@@ -29,15 +28,14 @@ const (
 	announced = 1 << 32
 )
 
-// isDynamic tells whether a link goes over dynamic connections.
-func (e *Engine) isDynamic(l *link) bool { return e.dynamic != nil && e.reaches(int(l.peer)) }
+// isPath tells whether what a link posts goes over a path.
+func (e *Engine) isPath(l *link) bool { return e.set.IsPath(int(l.peer)) }
 
 // answers makes the target with its first receives.
-func (e *Engine) answers(target func(rdma.SRQ, rdma.CQ) (rdma.QP, error)) error {
-	if e.dynamic == nil {
+func (e *Engine) answers() error {
+	if !e.set.Paths() {
 		return nil
 	}
-	e.in = e.dynamic.CQ(e.cq)
 	if err := e.openShared(); err != nil {
 		return err
 	}
@@ -48,7 +46,7 @@ func (e *Engine) answers(target func(rdma.SRQ, rdma.CQ) (rdma.QP, error)) error 
 		}
 	}
 	var err error
-	e.target, err = target(e.pool.srq, e.cq)
+	e.target, err = e.set.Target(e.pool.srq, e.cq)
 	return err
 }
 
@@ -66,11 +64,7 @@ func (e *Engine) path(l *link) (rdma.QP, error) {
 			return nil, err
 		}
 	}
-	path, err := e.dynamic.Path(int(l.peer), e.in.(*dc.CQ), e.queue)
-	if err != nil {
-		return nil, err
-	}
-	return path, nil
+	return e.set.Path(int(l.peer), e.in, e.queue)
 }
 
 // hold notes an announcement, and gives its word as an offset in the engine's region; false:

@@ -8,8 +8,8 @@ import (
 
 	"github.com/gorun-mpi/gorun/internal/wait"
 	"github.com/gorun-mpi/gorun/rank/internal/match"
+	"github.com/gorun-mpi/gorun/rank/internal/peers"
 	"github.com/gorun-mpi/gorun/rank/internal/peers/dc"
-	"github.com/gorun-mpi/gorun/rank/internal/peers/mail"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
@@ -63,31 +63,14 @@ type Config struct {
 	Waiter *wait.Waiter
 	// Dead tells whether a peer is known to have died, cheaply; nil: never.
 	Dead func(peer int) error
-	// Remote tells that a peer's death shows on the connection only.
+	// Remote tells that a peer's death shows on the connection only; nil: of none.
 	Remote func(peer int) bool
 	// Idle counts how often the rank has gone to sleep; a wait looks after its
 	// peers when the count has changed.
 	Idle *uint32
-	// Peers is the peers' memory by rank, nil for all or one: queue pairs
-	// only. Entries may be filled in until Attach names the peer.
-	Peers []rdma.PeerMemory
-	// Contact has the engine make connections when they are first needed. It is called
-	// once for each peer that a message goes to or comes from, fills in its entry of
-	// Peers if that is mapped, and calls Attach. nil: the caller connects all queue
-	// pairs and attaches all peers.
-	Contact func(peer int) error
-	// With Contact, Mail takes offers to peers that are not mapped; nil where all are.
-	Mail *mail.Office
-	// With Contact, Connect takes a queue pair in INIT to RTS with the peer's of that
-	// number, and Queue makes one for collectives, which stays its maker's to close.
-	Connect func(peer int, qp rdma.QP, number uint32) error
-	Queue   func(peer int) (rdma.QP, error)
-	// Dynamic, with Contact, carries what goes over queue pairs to the peers that Reaches
-	// names, in place of connections; Answers makes the target that peers send to. Queue
-	// gives paths to these peers.
-	Dynamic *dc.Pool
-	Reaches func(peer int) bool
-	Answers func(srq rdma.SRQ, cq rdma.CQ) (rdma.QP, error)
+	// Peers is the rank's way to the others. The engine serves it, and makes the halves of
+	// connections for messages.
+	Peers *peers.Set
 	// Alone tells that each rank of the host has a CPU, so that two may move one
 	// message at the same time.
 	Alone bool
@@ -113,14 +96,8 @@ type Engine struct {
 	idle       *uint32
 	seenIdle   uint32
 	other      func() // Config.Progress
-	contact    func(peer int) error
-	connect    func(peer int, qp rdma.QP, number uint32) error
-	makeQueue  func(peer int) (rdma.QP, error)
-	mail       *mail.Office
-	dynamic    *dc.Pool
-	reaches    func(peer int) bool
-	target     rdma.QP // of dynamically connected peers, nil without Config.Dynamic
-	mailLooks  uint32
+	set        *peers.Set
+	target     rdma.QP // of peers with paths, nil where there are none
 	forever    context.Context
 
 	depth  int // credits of a link
@@ -140,7 +117,7 @@ type Engine struct {
 	pool pool
 
 	// Mapped peers.
-	peers   []rdma.PeerMemory
+	mapping bool // there may be some
 	own     shared
 	distant int      // peers whose messages come over queue pairs, connected or not
 	flying  int      // posted requests that are not known to be complete
@@ -204,8 +181,7 @@ func QueueAttr(d rdma.DeviceAttr, size int) rdma.QPInitAttr {
 func New(cfg Config) (e *Engine, err error) {
 	e = &Engine{
 		rank: cfg.Rank, size: cfg.Size, pd: cfg.PD, all: cfg.Any, waiter: cfg.Waiter,
-		dead: cfg.Dead, remote: cfg.Remote, idle: cfg.Idle, other: cfg.Progress, alone: cfg.Alone, peers: cfg.Peers, forever: context.Background(),
-		contact: cfg.Contact, connect: cfg.Connect, makeQueue: cfg.Queue, mail: cfg.Mail, dynamic: cfg.Dynamic, reaches: cfg.Reaches,
+		dead: cfg.Dead, remote: cfg.Remote, idle: cfg.Idle, other: cfg.Progress, alone: cfg.Alone, set: cfg.Peers, mapping: cfg.Peers.Mapping(), forever: context.Background(),
 		links:   make([]link, cfg.Size),
 		matches: match.New[*Op, arrival](cfg.Size),
 	}
@@ -226,22 +202,20 @@ func New(cfg Config) (e *Engine, err error) {
 	if e.cq, err = cfg.PD.Context().CreateCQ(max(1, (cfg.Size-1)*(e.queue+e.receives()))); err != nil {
 		return nil, err
 	}
-	e.in = e.cq
+	e.in = e.set.CQ(e.cq)
+	e.set.Serve(e)
+	e.set.Make(peers.Messages, e.half)
 	if err := e.layOut(); err != nil {
 		return nil, err
 	}
-	if err := e.answers(cfg.Answers); err != nil {
+	if err := e.answers(); err != nil {
 		return nil, err
 	}
 	for peer := range e.links {
 		l := &e.links[peer]
 		l.peer, l.depth, l.most, l.eager = int32(peer), e.depth, rendezvousMax, e.eager
 		switch {
-		case peer == e.rank:
-		case e.mail != nil: // Survey tells more
-		case e.contact != nil:
-			l.mapped = true
-			l.expect(&e.own.geometry)
+		case peer == e.rank || e.set.OnDemand(): // Survey tells more
 		default:
 			if l.qp, err = e.receiving(l); err != nil {
 				return nil, fmt.Errorf("queue pair for rank %d: %w", peer, err)
@@ -263,10 +237,10 @@ func (e *Engine) slotSize() int { return slotHeader + e.eager }
 func (e *Engine) layOut() (err error) {
 	g := newGeometry(e.size)
 	e.sendOff = (8*e.size + 63) &^ 63
-	if e.peers != nil {
+	if e.mapping {
 		e.sendOff = g.end
 	}
-	if e.dynamic != nil {
+	if e.set.Paths() {
 		e.openOff = e.sendOff
 		e.sendOff += 2 * e.size * openWords * 8
 	}
@@ -276,11 +250,11 @@ func (e *Engine) layOut() (err error) {
 	}
 	e.mem = e.mr.Bytes()
 	e.credit = words(e.mem[:8*e.size])
-	if e.dynamic != nil {
+	if e.set.Paths() {
 		all := words(e.mem[e.openOff:e.sendOff])
 		e.opened, e.checked = all[:len(all)/2], all[len(all)/2:]
 	}
-	if e.peers != nil {
+	if e.mapping {
 		e.own.layOut(g, e.mem)
 	}
 	for i := range sendSlots {
@@ -314,15 +288,7 @@ func (e *Engine) createQP(receives int, shares bool) (rdma.QP, error) {
 	if init.Cap.MaxRecvWR = receives; shares {
 		init.SRQ, init.Cap.MaxRecvWR, init.Cap.MaxRecvSGE = e.pool.srq, 0, 0
 	}
-	qp, err := e.pd.CreateQP(init)
-	if err != nil {
-		return nil, err
-	}
-	if err := qp.Modify(rdma.QPAttr{State: rdma.StateInit, PortNum: 1, AccessFlags: rdma.AccessRemoteRead | rdma.AccessRemoteWrite},
-		rdma.QPStateMask|rdma.QPPKeyIndexMask|rdma.QPPortMask|rdma.QPAccessFlagsMask); err != nil {
-		return nil, errors.Join(err, qp.Close())
-	}
-	return qp, nil
+	return e.set.Create(init, rdma.AccessRemoteRead|rdma.AccessRemoteWrite)
 }
 
 // QP is the queue pair for a peer, nil for the rank itself, and while there is none.
@@ -335,16 +301,16 @@ func (e *Engine) Eager() int { return e.eager }
 // the key of its region.
 func (e *Engine) Control() (address uint64, key uint32) { return e.mr.Addr(), e.mr.RKey() }
 
-// Attach tells where the control words of a peer are, as its Control says. When
-// Config.Peers names the peer's memory by then, messages go through that, and the
-// peer must do the same.
-func (e *Engine) Attach(peer int, address uint64, key uint32) error {
-	l := &e.links[peer]
-	l.control, l.controlKey = address+8*uint64(e.rank), key
-	if e.peers == nil || e.peers[peer] == nil {
-		return nil
+// Attach gets ready for a peer, whose card is known: it maps the peer's region, or its
+// messages go over a queue pair, as the peer's do then.
+func (e *Engine) Attach(peer int) error {
+	l, card := &e.links[peer], e.set.Card(peer)
+	l.control, l.controlKey = card.Control+8*uint64(e.rank), card.ControlKey
+	memory, err := e.set.Memory(peer)
+	if err != nil || memory == nil {
+		return err
 	}
-	return e.attach(l, e.peers[peer], address, key)
+	return e.attach(l, memory, card.Control, card.ControlKey)
 }
 
 // Close destroys the queue pairs and the region. Peers must have stopped.
@@ -352,7 +318,7 @@ func (e *Engine) Close() error {
 	errs := []error{dc.CloseQPs(e.Queues())}
 	e.target = nil
 	for i := range e.links {
-		e.links[i].qp, e.links[i].pairs = nil, nil
+		e.links[i].qp = nil
 	}
 	if e.pool.srq != nil {
 		errs = append(errs, e.pool.srq.Close())
@@ -379,7 +345,7 @@ func (e *Engine) Explain(peer, bytes int) string {
 		e.meet(l)
 	}
 	way, how := "by RDMA", "the receiver reads it by RDMA"
-	if peer != e.rank && e.isDynamic(l) {
+	if peer != e.rank && e.isPath(l) {
 		way, how = "by RDMA over dynamic connections", "the receiver reads it over dynamic connections"
 	}
 	switch {
@@ -387,7 +353,7 @@ func (e *Engine) Explain(peer, bytes int) string {
 		return "copied within the rank"
 	case l.far != nil:
 		way, how = "through mapped memory", "the receiver copies it, out of mapped memory where it is registered and by an RDMA read elsewhere"
-		if e.isDynamic(l) {
+		if e.isPath(l) {
 			how += ", over dynamic connections"
 		} else if e.alone && e.own.geometry.shares && bytes >= shareFrom {
 			how += ", of which a sender that waits writes a half"

@@ -8,6 +8,7 @@ import (
 	"github.com/gorun-mpi/gorun/internal/shm"
 	"github.com/gorun-mpi/gorun/internal/wait"
 	"github.com/gorun-mpi/gorun/rank/internal/match"
+	"github.com/gorun-mpi/gorun/rank/internal/peers"
 	"github.com/gorun-mpi/gorun/rdma"
 	"github.com/gorun-mpi/gorun/rdma/soft"
 )
@@ -18,6 +19,15 @@ type sleeps uint32
 func (*sleeps) Prepare()           {}
 func (s *sleeps) Sleep(int64) bool { *s++; return true }
 func (*sleeps) Cancel()            {}
+
+// strangers are the peers of rank 0 of 2, of whom nothing is known.
+func strangers(t *testing.T, pd rdma.PD) *peers.Set {
+	set, err := peers.Open(peers.Config{Size: 2, PD: pd})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
 
 // Where the segment is too small, as under ulimit -v, an engine is an error.
 func TestEngineInASmallSegment(t *testing.T) {
@@ -46,7 +56,7 @@ func TestEngineInASmallSegment(t *testing.T) {
 	}
 	defer pd.Close()
 	var idle sleeps
-	if _, err := New(Config{Rank: 0, Size: 2, PD: pd, Waiter: wait.New(wait.Config{Scheduler: true, Sleeper: &idle}), Idle: (*uint32)(&idle)}); !errors.Is(err, rdma.ErrNoMemory) {
+	if _, err := New(Config{Rank: 0, Size: 2, PD: pd, Peers: strangers(t, pd), Waiter: wait.New(wait.Config{Scheduler: true, Sleeper: &idle}), Idle: (*uint32)(&idle)}); !errors.Is(err, rdma.ErrNoMemory) {
 		t.Errorf("got %v, want %v", err, rdma.ErrNoMemory)
 	}
 }
@@ -80,7 +90,7 @@ func TestFailedLinkReadsNothing(t *testing.T) {
 	defer pd.Close()
 	died := errors.New("it has died")
 	var idle sleeps
-	e, err := New(Config{Rank: 0, Size: 2, PD: pd, Waiter: wait.New(wait.Config{Scheduler: true, Sleeper: &idle}),
+	e, err := New(Config{Rank: 0, Size: 2, PD: pd, Peers: strangers(t, pd), Waiter: wait.New(wait.Config{Scheduler: true, Sleeper: &idle}),
 		Dead: func(int) error { return died }, Idle: (*uint32)(&idle)})
 	if err != nil {
 		t.Fatal(err)

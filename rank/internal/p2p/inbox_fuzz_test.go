@@ -8,6 +8,7 @@ import (
 
 	"github.com/gorun-mpi/gorun/internal/arch"
 	"github.com/gorun-mpi/gorun/rank/internal/match"
+	"github.com/gorun-mpi/gorun/rank/internal/peers"
 )
 
 // A note is what rank 1 puts into the inbox of rank 0 in FuzzInbox: 24 bytes, and
@@ -39,7 +40,7 @@ func FuzzInbox(f *testing.F) {
 	for what := range offer + 2 {
 		add(note(what, 8, 1, 0, 1, 2, 3), note(what, 200, 1, 1<<48|1<<32|5, 0xff, 0xff, 0xff, 0xff, 0xff), note(eager, 40, 1, 9))
 	}
-	add(note(offer, 0, 0, 5), note(offer, 0, 0, offerReady|5), note(offer, 0, 1, 6), note(offer, 0, 7, ^uint64(0)))
+	add(note(offer, 0, 0, 5), note(offer, 0, 0, 1<<32|5), note(offer, 0, 1, 6), note(offer, 0, 7, ^uint64(0)))
 	add(note(wantRing, 0, 0, 0), note(wantRing, 0, 0, 0), note(useRing, 0, 0, 0), note(grantRing, 0, 0, 3), note(grantRing, 0, 0, 3))
 	add(note(announce, 29, 1, 0, 0, 0, 1), note(announce, 29, 1, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f), note(shareOut, 0, 0, 0), note(finished, 0, 0, 0), note(refused, 0, 0, 0))
 	add(append([]byte{0x80}, note(claimed, 0, 0, 0)[1:]...), note(eager, 1, 1, 0))
@@ -123,8 +124,8 @@ func (p *peer) take(t *testing.T) {
 	if err == nil && st.Bytes > len(room) {
 		t.Errorf("a receive of %d bytes has got %d", len(room), st.Bytes)
 	}
-	for _, purpose := range []Purpose{Messages, Collectives} {
-		if _, err := p.Queue(1, purpose); err != nil && errors.Is(err, context.Canceled) {
+	for use := range peers.Uses {
+		if _, err := p.set.Queue(1, use); err != nil && errors.Is(err, context.Canceled) {
 			t.Errorf("queue pair: %v", err)
 		}
 	}
@@ -133,7 +134,7 @@ func (p *peer) take(t *testing.T) {
 			t.Fatalf("byte %d beside a receive's memory is %#x", i, v)
 		}
 	}
-	if p.connects > int(purposes) {
-		t.Errorf("%d queue pairs were connected with one peer", p.connects)
+	if n := p.connections(); n > 1 {
+		t.Errorf("%d queue pairs for messages are connected with one peer", n)
 	}
 }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/gorun-mpi/gorun/internal/arch"
 	"github.com/gorun-mpi/gorun/rank/internal/match"
-	"github.com/gorun-mpi/gorun/rank/internal/peers/mail"
+	"github.com/gorun-mpi/gorun/rank/internal/peers"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
@@ -17,11 +17,10 @@ import (
 // may still hold, at most queue: an unsignaled request leaves it with the next
 // signaled one's completion.
 type link struct {
-	qp    rdma.QP         // nil while it is not connected, where that is on demand
-	far   *far            // a mapped peer; then qp only moves long messages in ordinary memory
-	pairs *[purposes]pair // on demand, nil: none
-	peer  int32
-	err   error
+	qp   rdma.QP // nil while it is not connected, where that is on demand
+	far  *far    // a mapped peer; then qp only moves long messages in ordinary memory
+	peer int32
+	err  error
 
 	depth int // credits
 	most  int // answers that may be outstanding
@@ -49,7 +48,7 @@ type link struct {
 	lastProbe int64 // when the peer was last made sure of, in ns
 
 	mapped bool   // the peer's memory is mapped, or will be at the first need
-	met    bool   // Config.Contact has been called
+	met    bool   // Attach has been called, on demand
 	shares bool   // its receives are in the shared queue
 	number uint32 // of the queue pair that its messages come over, 0: none
 }
@@ -61,8 +60,8 @@ type chore struct {
 	read   *Op    // whose next read is to be posted
 	help   bool   // or a piece of the send with this id is to be written
 
-	purpose Purpose // of an offer
-	offer   uint64  // its id
+	use   peers.Use // of an offer
+	offer uint64    // its id
 }
 
 // Work request ids: what | peer | count of posted requests | index.
@@ -142,20 +141,15 @@ func (e *Engine) fail(l *link, err error) {
 	todo := l.todo
 	l.todo = nil
 	e.failed++
-	qp := l.qp
-	if qp == nil && l.pairs != nil {
-		qp = l.pairs[Messages].qp
-	}
-	if qp != nil {
+	if qp := e.queueOf(l); qp != nil {
 		// A failure to say so means that it is in ERR or gone.
 		_ = qp.Modify(rdma.QPAttr{State: rdma.StateErr}, rdma.QPStateMask)
 	}
 	l.reading = 0
 	if l.far != nil {
 		e.abandonFar(l)
-	} else if e.mail != nil && e.isDynamic(l) && (e.dead == nil || e.dead(int(l.peer)) == nil) {
-		e.mail.Send(int(l.peer), mail.Letter{What: letterGone})
 	}
+	e.set.Cut(int(l.peer))
 	for i := range e.ops.rows {
 		o := e.ops.rows[i].value
 		if o == nil || o.link != l || o.state == queued {
@@ -294,7 +288,7 @@ func (e *Engine) later(l *link) {
 func (e *Engine) do(l *link, c chore) (over, blocked bool) {
 	switch {
 	case c.answer == offer:
-		return true, !e.put(l, offer, uint64(c.purpose), c.offer, nil)
+		return true, !e.put(l, offer, uint64(c.use), c.offer, nil)
 	case l.far != nil && c.read == nil && !c.help:
 		return true, !e.put(l, c.answer, 0, uint64(c.id), nil)
 	case !e.connected(l) || e.room(l) <= 0:

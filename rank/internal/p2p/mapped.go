@@ -110,7 +110,7 @@ const (
 	grantRing                    // id: the ring
 	useRing                      // all further messages come in the ring
 	shareOut                     // id: of the announcement that the receiver reads in pieces
-	offer                        // route: purpose of a queue pair, id: its number, whether it is ready
+	offer                        // route: use of a queue pair, id: its number, whether it is ready
 	claimed     kind = 255
 )
 
@@ -208,7 +208,7 @@ func (e *Engine) attach(l *link, memory rdma.PeerMemory, address uint64, key uin
 	}
 	l.expect(g)
 	l.mapped = true
-	if e.contact == nil {
+	if !e.set.OnDemand() {
 		e.distant--
 	}
 	return nil
@@ -561,7 +561,7 @@ func (e *Engine) incoming(l *link, what kind, n int, ln *line) {
 		e.help(l, h.id, ln)
 		return
 	case offer:
-		e.offered(l, Purpose(min(ln.route, uint64(purposes))), ln.id)
+		e.set.Offered(int(l.peer), ln.route, ln.id)
 		return
 	default:
 		e.damaged(l)

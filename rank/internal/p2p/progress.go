@@ -16,11 +16,8 @@ func putWord(b *[8]byte, v uint64) { binary.NativeEndian.PutUint64(b[:], v) }
 // When there is nothing to do it costs a look at the completion queue and, between
 // mapped ranks, a load for the inbox and one for each ring that is in use.
 func (e *Engine) Progress() bool {
-	came := e.mail != nil && e.readMail()
-	if e.dynamic != nil {
-		e.dynamic.Advance()
-	}
-	if e.peers != nil {
+	came := e.set.Progress(e.waiter.Thorough())
+	if e.mapping {
 		came = e.look() || came
 		if len(e.shared) > 0 {
 			e.collect()
@@ -126,7 +123,7 @@ func (e *Engine) received(peer uint64, slot int, wc *rdma.WC) {
 		e.fail(l, fmt.Errorf("a message of %d bytes with a damaged header arrived", wc.ByteLen))
 	case e.target != nil && wc.QPNum == e.target.Num() && (l.err != nil || !e.connected(l)):
 		// Dropped. The peer has been told, or has died.
-	case l.qp != nil || e.overtaken(l):
+	case l.qp != nil || e.set.Overtaken(int(l.peer)):
 		credit = e.arrived(l, &h, c.mem[at+h.size():at+int(wc.ByteLen)])
 	}
 	if shared {
@@ -146,7 +143,7 @@ func (e *Engine) comesFrom(l *link, number uint32) bool {
 	if l.number == number {
 		return true
 	}
-	return e.target != nil && number == e.target.Num() && int(l.peer) != e.rank && !l.mapped && e.isDynamic(l)
+	return e.target != nil && number == e.target.Num() && int(l.peer) != e.rank && !l.mapped && e.isPath(l)
 }
 
 // arrived handles a message that a peer has sent over its queue pair. It tells whether the

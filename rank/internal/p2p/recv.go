@@ -164,7 +164,7 @@ func (e *Engine) begin(o *Op, env match.Envelope, l *link, h *header) {
 	l.reading++
 	o.word, o.checking = h.ticket, false
 	// A peer that writes here late is not to be stopped over dynamic connections.
-	if o.mr == nil && temp == nil && o.length >= shareFrom && !e.isDynamic(l) {
+	if o.mr == nil && temp == nil && o.length >= shareFrom && !e.isPath(l) {
 		e.shareOut(o, l, h, key.RKey())
 	}
 	e.assign(l, chore{read: o})
@@ -238,7 +238,7 @@ func (e *Engine) readAll(l *link, o *Op) {
 			}
 		}
 	}
-	unmapped := l.far == nil && e.isDynamic(l)
+	unmapped := l.far == nil && e.isPath(l)
 	if unmapped && !o.checking {
 		o.checking = true
 		e.assign(l, chore{read: o})

@@ -13,8 +13,7 @@ import (
 	"github.com/gorun-mpi/gorun/internal/testenv"
 	"github.com/gorun-mpi/gorun/internal/wait"
 	"github.com/gorun-mpi/gorun/rank/internal/match"
-	"github.com/gorun-mpi/gorun/rank/internal/peers/dc"
-	"github.com/gorun-mpi/gorun/rank/internal/peers/mail"
+	"github.com/gorun-mpi/gorun/rank/internal/peers"
 	"github.com/gorun-mpi/gorun/rank/internal/peers/wireup"
 	"github.com/gorun-mpi/gorun/rdma"
 	"github.com/gorun-mpi/gorun/rdma/soft"
@@ -72,8 +71,26 @@ type peer struct {
 	gone   func(peer int) error // tells of deaths
 	closes []func() error
 	meet   func() // a barrier of all peers, outside the engine
-	// How many peers it has reached for, and how many queue pairs it has connected.
-	contacts, connects int
+}
+
+// contacts is how many peers it has reached for.
+func (p *peer) contacts() (n int) {
+	for i := range p.size {
+		if p.set.Met(i) {
+			n++
+		}
+	}
+	return n
+}
+
+// connections is how many queue pairs it has connected, paths among them.
+func (p *peer) connections() (n int) {
+	for _, qp := range p.Queues() {
+		if qp.State() == rdma.StateRTS {
+			n++
+		}
+	}
+	return n
 }
 
 // sleeper sleeps on the device and counts.
@@ -178,7 +195,15 @@ func (p *peer) open(ctx context.Context, segment *shm.Segment, rank, size int, t
 		return err
 	}
 	p.closes = append(p.closes, all.Close)
-	ec := Config{Rank: rank, Size: size, PD: p.pd, Any: all, OwnMost: tr.own, PoolMost: tr.pool, Idle: (*uint32)(&p.sleeps),
+	gid, err := device.QueryGID(1, 0)
+	if err != nil {
+		return err
+	}
+	port, err := device.QueryPort(1)
+	if err != nil {
+		return err
+	}
+	ec := Config{Rank: rank, Size: size, PD: p.pd, Any: all, OwnMost: tr.own, PoolMost: tr.pool, Idle: (*uint32)(&p.sleeps), Alone: tr.mapped,
 		Waiter: wait.New(wait.Config{Scheduler: true, Sleeper: sleeper{device.(rdma.Sleeper), &p.sleeps}}),
 		Dead: func(peer int) error {
 			if p.gone == nil {
@@ -186,30 +211,20 @@ func (p *peer) open(ctx context.Context, segment *shm.Segment, rank, size int, t
 			}
 			return p.gone(peer)
 		}}
-	if tr.mapped {
-		ec.Peers, ec.Alone = make([]rdma.PeerMemory, size), true
-	}
-	contact := func(i int) error { return nil }
-	connect := func(i int, qp rdma.QP, number uint32) error { return nil }
-	if tr.onDemand {
-		ec.Contact = func(i int) error { return contact(i) }
-		ec.Connect = func(i int, qp rdma.QP, number uint32) error { return connect(i, qp, number) }
-		ec.Queue = func(int) (rdma.QP, error) { return nil, errors.New("there are no collectives here") }
-	}
 	if tr.mail {
 		ec.Remote = func(int) bool { return true }
-		if ec.Mail, err = mail.Open(p.pd, rank, size); err != nil {
-			return err
-		}
-		p.closes = append(p.closes, ec.Mail.Close)
 	}
-	gid, err := device.QueryGID(1, 0)
-	if err != nil {
+	sc := peers.Config{Rank: rank, Size: size, PD: p.pd, Port: wireup.Port{Attr: device.QueryDevice(), MTU: port.ActiveMTU}, GID: gid,
+		OnDemand: tr.onDemand, Mail: tr.mail, Dead: ec.Dead}
+	if tr.mapped {
+		sc.Maps = func(card *wireup.Card) bool { return tr.maps(rank, card.Local) }
+	}
+	if ec.Peers, err = peers.Open(sc); err != nil {
 		return err
 	}
-	theirs := make([]wireup.Card, size)
+	p.closes = append(p.closes, ec.Peers.Close, ec.Peers.CloseMail)
 	if tr.dynamic {
-		if err := p.dynamic(&ec, gid, theirs); err != nil {
+		if err := ec.Peers.UsePaths(512); err != nil {
 			return err
 		}
 	}
@@ -217,101 +232,40 @@ func (p *peer) open(ctx context.Context, segment *shm.Segment, rank, size int, t
 		return err
 	}
 	p.closes = append(p.closes, p.Engine.Close)
-	card := wireup.Card{GID: gid, Endpoint: device.(rdma.Endpointer).Endpoint()}
-	port, err := device.QueryPort(1)
-	if err != nil {
-		return err
-	}
-	card.MTU = port.ActiveMTU
+	card := wireup.Card{Local: rank}
+	p.set.Show(&card, p.Target())
 	card.Control, card.ControlKey = p.Control()
-	if tr.dynamic {
-		card.Target = wireup.Target{Number: p.Target().Num(), Key: targetKey}
-	}
-	if tr.mail {
-		card.Mail = ec.Mail.Address()
-	}
 	for i := range size {
 		if i != rank && !tr.onDemand {
 			card.Messages.Add(p.QP(i).Num())
 			card.Collectives.Add(p.QP(i).Num())
 		}
 	}
-	cards, err := exchange.AllGather(ctx, card.Pack())
+	packed, err := exchange.AllGather(ctx, card.Pack())
 	if err != nil {
 		return err
 	}
-	for i, b := range cards {
-		if theirs[i], err = wireup.ParseCard(b); err != nil {
-			return err
-		}
+	cards, err := wireup.ParseCards(packed)
+	if err != nil {
+		return err
 	}
-	own := wireup.Port{Attr: device.QueryDevice(), MTU: port.ActiveMTU}
-	connect = func(i int, qp rdma.QP, number uint32) error {
-		p.connects++
-		return wireup.Connect(qp, own, &theirs[i], number)
-	}
-	contact = func(i int) error {
-		p.contacts++
-		theirs := &theirs[i]
-		if err := device.(rdma.Endpointer).AddEndpoint(theirs.GID, theirs.Endpoint); err != nil {
-			return err
-		}
-		if !tr.onDemand {
-			if err := connect(i, p.QP(i), theirs.Messages.For(i, rank)); err != nil {
-				return err
-			}
-		}
-		if tr.maps(rank, i) {
-			memory, err := device.(rdma.Mapper).Peer(theirs.GID)
-			if err != nil {
-				return err
-			}
-			ec.Peers[i] = memory
-		}
-		return p.Attach(i, theirs.Control, theirs.ControlKey)
-	}
-	if tr.mail {
-		ec.Mail.Start(func(i int) (mail.Port, error) {
-			if err := device.(rdma.Endpointer).AddEndpoint(theirs[i].GID, theirs[i].Endpoint); err != nil {
-				return mail.Port{}, err
-			}
-			return wireup.MailPort(&theirs[i]), nil
-		})
-		p.Survey(func(i int) bool { return tr.maps(rank, i) })
+	p.set.Learn(cards)
+	if tr.onDemand {
+		p.Survey()
+		return exchange.Barrier(ctx)
 	}
 	for i := range size {
-		if i == rank || tr.onDemand {
+		if i == rank {
 			continue
 		}
-		if err := contact(i); err != nil {
+		if err := p.set.Connect(p.QP(i), i, cards[i].Messages.For(i, rank)); err != nil {
+			return err
+		}
+		if err := p.Attach(i); err != nil {
 			return err
 		}
 	}
 	return exchange.Barrier(ctx)
-}
-
-const targetKey = 1<<63 | 77
-
-// dynamic makes the pool of initiators of the peer.
-func (p *peer) dynamic(ec *Config, gid rdma.GID, cards []wireup.Card) error {
-	device := p.pd.Context()
-	attr, err := device.QueryPort(1)
-	if err != nil {
-		return err
-	}
-	port := wireup.Port{Attr: device.QueryDevice(), MTU: attr.ActiveMTU}
-	ec.Dynamic, err = dc.New(dc.Config{PD: p.pd, Port: port, Inline: 512, Find: func(i int) (rdma.AV, wireup.Target, error) {
-		return wireup.AVOf(&cards[i]), cards[i].Target, device.(rdma.Endpointer).AddEndpoint(cards[i].GID, cards[i].Endpoint)
-	}})
-	if err != nil {
-		return err
-	}
-	p.closes = append(p.closes, ec.Dynamic.Close)
-	ec.Reaches = func(i int) bool { return cards[i].Target.Number != 0 }
-	ec.Answers = func(srq rdma.SRQ, cq rdma.CQ) (rdma.QP, error) {
-		return dc.Target(p.pd, port, gid, srq, cq, targetKey)
-	}
-	return nil
 }
 
 func (p *peer) close() {

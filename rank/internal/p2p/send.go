@@ -244,7 +244,7 @@ func (e *Engine) announce(l *link, o *Op) bool {
 		return true
 	}
 	h := header{kind: announce, source: uint32(e.rank), tag: o.Tag, context: o.Context, id: number, length: uint64(len(o.buf)), address: address(o.buf), key: key.RKey()}
-	if e.isDynamic(l) {
+	if e.isPath(l) {
 		h.ticket, _ = e.hold(l, number) // there is one for each that is outstanding
 	}
 	l.queue.pop()

@@ -171,7 +171,7 @@ func (e *Engine) among(group []int32, f func(*link)) {
 // lookAfter makes sure of the peers that anything waits for. What is wrong with
 // one ends the operations that concern it.
 func (e *Engine) lookAfter(c *condition) {
-	if e.peers != nil {
+	if e.mapping {
 		e.lookAtClaims()
 	}
 	for i := range e.links {
@@ -211,8 +211,8 @@ func (e *Engine) Check(peer int) error {
 			return &PeerError{Peer: peer, Err: err}
 		}
 	}
-	if e.mail != nil && l.qp == nil && !l.mapped {
-		if err := e.mail.Failed(peer); err != nil {
+	if l.qp == nil {
+		if err := e.set.Failed(peer); err != nil {
 			e.fail(l, err)
 			return l.err
 		}
@@ -223,9 +223,9 @@ func (e *Engine) Check(peer int) error {
 		case l.qp != nil && since >= probeEvery:
 			l.lastProbe = now
 			e.probeLink(l)
-		case l.qp == nil && e.mail != nil && since >= mailEvery:
+		case l.qp == nil && since >= mailEvery:
 			l.lastProbe = now
-			e.mail.Probe(peer)
+			e.set.Probe(peer)
 		}
 	}
 	return nil

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/gorun-mpi/gorun/internal/wait"
-	"github.com/gorun-mpi/gorun/rank/internal/peers/dc"
+	"github.com/gorun-mpi/gorun/rank/internal/peers"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
@@ -20,9 +20,9 @@ type Config struct {
 	Any        rdma.MR // the whole address space, nil where the device cannot
 	// Find gives the region that holds all of mem, nil when none does.
 	Find func(mem []byte) rdma.MR
-	// Peer gives the memory of a rank, the own included, where it can be mapped. It
-	// is asked once for each member of a window. nil, and a nil func: by queue pairs.
-	Peer func(rank int) rdma.PeerMemory
+	// Peers is the way to the ranks: their memory where it can be mapped, which is asked
+	// for once for each member of a window, else queue pairs.
+	Peers *peers.Set
 	// Dead says why a rank is not there any more, nil while it is. It is asked
 	// by who has waited for a while, and in each flush of mapped memory.
 	Dead func(rank int) error
@@ -32,12 +32,6 @@ type Config struct {
 	Wait func(ctx context.Context, c wait.Condition) error
 	// Idle counts the sleeps of the rank's waits.
 	Idle *uint32
-	// Dynamic carries the requests to the ranks that Reaches names, in place of queue pairs;
-	// nil: to none.
-	Dynamic *dc.Pool
-	Reaches func(rank int) bool
-	// Connect takes a queue pair in INIT to RTS, towards a rank's one.
-	Connect func(qp rdma.QP, rank int, number uint32) error
 }
 
 // An Engine carries the one-sided traffic of a rank's windows.
@@ -100,10 +94,11 @@ func NewEngine(cfg Config) *Engine { return &Engine{cfg: cfg, patience: patience
 
 // memory is that of a rank which can be mapped, nil elsewhere.
 func (e *Engine) memory(rank int) rdma.PeerMemory {
-	if e.cfg.Peer == nil {
+	if rank != e.cfg.Rank && !e.cfg.Peers.Maps(rank) {
 		return nil
 	}
-	return e.cfg.Peer(rank)
+	memory, _ := e.cfg.Peers.Memory(rank) // what is wrong with it shows when it is connected
+	return memory
 }
 
 // open makes what queue pairs need.
@@ -123,9 +118,7 @@ func (e *Engine) open() (err error) {
 		e.pool = nil
 		return err
 	}
-	if e.in = e.cq; e.cfg.Dynamic != nil {
-		e.in = e.cfg.Dynamic.CQ(e.cq)
-	}
+	e.in = e.cfg.Peers.CQ(e.cq)
 	e.links = make([]*link, e.cfg.Size)
 	return nil
 }

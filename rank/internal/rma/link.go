@@ -2,9 +2,9 @@ package rma
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 
+	"github.com/gorun-mpi/gorun/rank/internal/peers"
 	"github.com/gorun-mpi/gorun/rank/internal/peers/dc"
 	"github.com/gorun-mpi/gorun/rdma"
 )
@@ -32,26 +32,17 @@ var errClosed = errors.New("the window is closed")
 
 // newLink makes a link, whose queue pair is in INIT.
 func (e *Engine) newLink(rank int) (*link, error) {
-	if e.cfg.Dynamic != nil && e.cfg.Reaches(rank) {
-		path, err := e.cfg.Dynamic.Path(rank, e.in.(*dc.CQ), e.depth)
-		if err != nil {
-			return nil, fmt.Errorf("path to rank %d: %w", rank, err)
-		}
-		return e.enlist(&link{rank: rank, qp: path, connected: true}), nil
-	}
 	attr := QueueAttr(e.cfg.PD.Context().QueryDevice(), e.cfg.Size)
 	attr.SendCQ, attr.RecvCQ = e.cq, e.cq
-	qp, err := e.cfg.PD.CreateQP(attr)
-	if err == nil {
-		if err = initialise(qp); err != nil {
-			err = errors.Join(err, qp.Close())
-		}
-	}
+	qp, path, err := e.cfg.Peers.Half(rank, attr, access, e.in)
 	if err != nil {
-		return nil, fmt.Errorf("queue pair for rank %d: %w", rank, err)
+		return nil, err
 	}
-	return e.enlist(&link{rank: rank, qp: qp}), nil
+	return e.enlist(&link{rank: rank, qp: qp, connected: path}), nil
 }
+
+// access is what peers may do with memory through a link.
+const access = rdma.AccessRemoteRead | rdma.AccessRemoteWrite | rdma.AccessRemoteAtomic
 
 func (e *Engine) enlist(l *link) *link {
 	l.number, l.keep = len(e.all), make([][]byte, e.depth)
@@ -73,12 +64,6 @@ func (e *Engine) prepare(rank int) (l *link, err error) {
 	return l, nil
 }
 
-func initialise(qp rdma.QP) error {
-	const access = rdma.AccessRemoteRead | rdma.AccessRemoteWrite | rdma.AccessRemoteAtomic
-	return qp.Modify(rdma.QPAttr{State: rdma.StateInit, PortNum: 1, AccessFlags: access},
-		rdma.QPStateMask|rdma.QPPKeyIndexMask|rdma.QPPortMask|rdma.QPAccessFlagsMask)
-}
-
 // connect connects a link with a rank's queue pair, and gives the link to use. It may
 // be connected already: when the rank had not come as far with a window that was given
 // up, or when it has found the link broken. Then the windows that have it learn so.
@@ -90,7 +75,7 @@ func (e *Engine) connect(l *link, number uint32) (*link, error) {
 		}
 		l = fresh
 	}
-	err := e.cfg.Connect(l.qp, l.rank, number)
+	err := e.cfg.Peers.Connect(l.qp, l.rank, number)
 	l.connected = err == nil
 	return l, err
 }
@@ -107,7 +92,7 @@ func (e *Engine) remake(old *link) (*link, error) {
 	if e.links[l.rank] == old {
 		e.links[l.rank] = l
 	}
-	return l, initialise(l.qp)
+	return l, peers.Initialise(l.qp, access)
 }
 
 // drop gives up what is under way on a link whose queue pair does nothing any more.

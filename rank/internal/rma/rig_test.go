@@ -12,6 +12,7 @@ import (
 	"github.com/gorun-mpi/gorun/internal/shm"
 	"github.com/gorun-mpi/gorun/internal/testenv"
 	"github.com/gorun-mpi/gorun/internal/wait"
+	"github.com/gorun-mpi/gorun/rank/internal/peers"
 	"github.com/gorun-mpi/gorun/rank/internal/peers/wireup"
 	"github.com/gorun-mpi/gorun/rdma"
 	"github.com/gorun-mpi/gorun/rdma/soft"
@@ -35,6 +36,12 @@ var transports = []transport{
 
 // A bareContext is a device that offers little of what is optional.
 type bareContext struct{ rdma.Context }
+
+func (c bareContext) Endpoint() []byte { return c.Context.(rdma.Endpointer).Endpoint() }
+
+func (c bareContext) AddEndpoint(gid rdma.GID, endpoint []byte) error {
+	return c.Context.(rdma.Endpointer).AddEndpoint(gid, endpoint)
+}
 
 func (c bareContext) QueryDevice() rdma.DeviceAttr {
 	a := c.Context.QueryDevice()
@@ -168,36 +175,26 @@ func (m *member) open(ctx context.Context, segment *shm.Segment, rank, size int,
 	if err != nil {
 		return err
 	}
-	card := wireup.Card{GID: gid, MTU: attr.ActiveMTU, Endpoint: device.(rdma.Endpointer).Endpoint()}
+	sc := peers.Config{Rank: rank, Size: size, PD: ec.PD, Port: wireup.Port{Attr: device.QueryDevice(), MTU: attr.ActiveMTU}, GID: gid}
+	if tr.mapped {
+		sc.Maps = func(*wireup.Card) bool { return true }
+	}
+	if ec.Peers, err = peers.Open(sc); err != nil {
+		return err
+	}
+	var card wireup.Card
+	ec.Peers.Show(&card, nil)
 	packed, err := exchange.AllGather(ctx, card.Pack())
 	if err != nil {
 		return err
 	}
-	cards := make([]wireup.Card, size)
-	peers := make([]rdma.PeerMemory, size)
-	ec.Peer = func(rank int) rdma.PeerMemory { return peers[rank] }
-	for i, b := range packed {
-		if cards[i], err = wireup.ParseCard(b); err != nil {
-			return err
-		}
-		if i != rank {
-			if err := device.(rdma.Endpointer).AddEndpoint(cards[i].GID, cards[i].Endpoint); err != nil {
-				return err
-			}
-		}
-		if tr.mapped {
-			p, err := device.(rdma.Mapper).Peer(cards[i].GID)
-			if err != nil {
-				return err
-			}
-			peers[i] = p
-		}
+	cards, err := wireup.ParseCards(packed)
+	if err != nil {
+		return err
 	}
+	ec.Peers.Learn(cards)
 	waiter := wait.New(wait.Config{Scheduler: true, Sleeper: sleeper{device.(rdma.Sleeper), &m.sleeps}})
 	ec.Wait = waiter.Wait
-	ec.Connect = func(qp rdma.QP, peer int, number uint32) error {
-		return wireup.Connect(qp, wireup.Port{Attr: device.QueryDevice(), MTU: attr.ActiveMTU}, &cards[peer], number)
-	}
 	gather := func(ctx context.Context, mine []byte) ([][]byte, error) {
 		return exchange.AllGather(ctx, slices.Clone(mine))
 	}
