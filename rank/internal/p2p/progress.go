@@ -16,7 +16,7 @@ func putWord(b *[8]byte, v uint64) { binary.NativeEndian.PutUint64(b[:], v) }
 // When there is nothing to do it costs a look at the completion queue and, between
 // mapped ranks, a load for the inbox and one for each ring that is in use.
 func (e *Engine) Progress() bool {
-	came := e.set.Progress(e.waiter.Thorough())
+	came := e.set.Moves() && e.set.Progress(e.waiter.Thorough())
 	if e.mapping {
 		came = e.look() || came
 		if len(e.shared) > 0 {

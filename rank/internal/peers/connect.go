@@ -202,6 +202,9 @@ const letterGone = uint64(uses)
 // thorough.
 const lookEvery = 32
 
+// Moves tells whether Progress has anything to do, ever.
+func (s *Set) Moves() bool { return s.mail != nil || s.pool != nil }
+
 // Progress handles the letters of peers, and tells whether there were any. Nothing in them
 // is believed. thorough has it look at the mail in any case.
 func (s *Set) Progress(thorough bool) (came bool) {
