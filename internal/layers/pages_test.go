@@ -42,6 +42,23 @@ func TestLinksLeadToFiles(t *testing.T) {
 	}
 }
 
+// The files that CONTRIBUTING.md sends its readers to are there.
+func TestContributingNamesFiles(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "CONTRIBUTING.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile("`([a-z]+/[a-z0-9_/.-]+)`").FindAllSubmatch(text, -1)
+	if len(named) < 15 {
+		t.Errorf("found only %d files", len(named))
+	}
+	for _, m := range named {
+		if _, err := os.Stat(filepath.Join(root, string(m[1]))); err != nil {
+			t.Errorf("CONTRIBUTING.md names a file that is not there: %v", err)
+		}
+	}
+}
+
 // Pages of decisions have the same headings, and stand in the list of them.
 func TestDecisionsHaveContextAndChoice(t *testing.T) {
 	dir := filepath.Join(root, "docs", "decisions")
