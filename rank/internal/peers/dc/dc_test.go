@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -200,8 +201,7 @@ func TestPathsKeepTheirOrder(t *testing.T) {
 					}
 					seen[i] = number
 					// What is complete is there, with all before it.
-					mem := r.nodes[i].mr.Bytes()
-					if have := binary.LittleEndian.Uint64(mem); have < number {
+					if have := atomic.LoadUint64(wordAt(r.nodes[i].mr.Bytes())); have < number {
 						t.Fatalf("rank %d: request %d is complete, and the memory has %d", i, number, have)
 					}
 					got++
