@@ -43,6 +43,25 @@ var (
 	float16s, bfloat16s       = &Datatype{core: datatype.Of(datatype.Float16)}, &Datatype{core: datatype.Of(datatype.BFloat16)}
 )
 
+// Datatypes of the basic types: what TypeFor gives, without an error to look at.
+var (
+	TypeBool       = plainTypes[reflect.Bool]
+	TypeInt8       = plainTypes[reflect.Int8]
+	TypeInt16      = plainTypes[reflect.Int16]
+	TypeInt32      = plainTypes[reflect.Int32]
+	TypeInt64      = plainTypes[reflect.Int64]
+	TypeUint8      = plainTypes[reflect.Uint8]
+	TypeUint16     = plainTypes[reflect.Uint16]
+	TypeUint32     = plainTypes[reflect.Uint32]
+	TypeUint64     = plainTypes[reflect.Uint64]
+	TypeFloat32    = plainTypes[reflect.Float32]
+	TypeFloat64    = plainTypes[reflect.Float64]
+	TypeComplex64  = plainTypes[reflect.Complex64]
+	TypeComplex128 = plainTypes[reflect.Complex128]
+	TypeFloat16    = float16s
+	TypeBFloat16   = bfloat16s
+)
+
 // TypeFor gives the type of a number, or of a struct or an array of such. Padding
 // between fields is not part of it, and neither sent nor overwritten. A T with a
 // pointer of any sort in it, or of no bytes, is an error that names the field.
@@ -186,6 +205,18 @@ func Contiguous(count int, t *Datatype) (*Datatype, error) {
 		return nil, errNoType
 	}
 	return made(datatype.Contiguous(count, t.core))
+}
+
+// Column is a column of a matrix with so many rows and columns, which lies by rows.
+// Items are columns next to each other: Typed(matrix[j:], 2, column) are columns j and
+// j+1.
+func Column(rows, columns int, t *Datatype) (*Datatype, error) {
+	v, err := Vector(rows, 1, columns, t)
+	if err != nil {
+		return nil, err
+	}
+	_, extent := t.Extent()
+	return Resized(v, 0, extent)
 }
 
 // Vector is count blocks of blocklength items each, whose beginnings are stride

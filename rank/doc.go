@@ -41,6 +41,13 @@
 // a nil send operand, or the same slice as the receive operand. In steady state
 // no call allocates.
 //
+// # Short forms
+//
+// [AllreduceOne], [BcastOne] and their like are collectives of one value. [RecvSlice]
+// receives a message of any length, [SendAny] and [RecvAny] values that are no numbers.
+// [Swap] is a Sendrecv whose arguments have names, [NewGrid] a grid with the neighbours
+// of this rank, and [Pool] has ranks work on tasks. They allocate.
+//
 // # Datatypes
 //
 // Functions with a type parameter take slices of numbers, and of structs and arrays

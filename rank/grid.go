@@ -1,0 +1,41 @@
+package rank
+
+import "context"
+
+// A Grid is a communicator whose ranks form a grid, and this rank's place in it.
+type Grid struct {
+	*Comm
+	Dims   []int // ranks in each dimension
+	Coords []int // of this rank
+	// Below and Above are the neighbours in each dimension, with the next smaller and
+	// the next larger coordinate; beyond an open border ProcNull, to which sends and
+	// from which receives do nothing.
+	Below, Above []int
+}
+
+// NewGrid lays all ranks of c out as a grid: [DimsCreate] fills the zeros of dims, and
+// [Comm.CartCreate] makes the communicator. All ranks call it. periods has an entry
+// for each dimension; nil: all borders are open.
+func NewGrid(ctx context.Context, c *Comm, dims []int, periods []bool) (*Grid, error) {
+	g := &Grid{Dims: append([]int(nil), dims...)}
+	if periods == nil {
+		periods = make([]bool, len(dims))
+	}
+	if err := DimsCreate(c.Size(), g.Dims); err != nil {
+		return nil, err
+	}
+	var err error
+	if g.Comm, err = c.CartCreate(ctx, g.Dims, periods, false); err != nil {
+		return nil, err
+	}
+	if _, _, g.Coords, err = g.CartGet(); err != nil {
+		return nil, err
+	}
+	g.Below, g.Above = make([]int, len(dims)), make([]int, len(dims))
+	for dim := range dims {
+		if g.Below[dim], g.Above[dim], err = g.CartShift(dim, 1); err != nil {
+			return nil, err
+		}
+	}
+	return g, nil
+}
