@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -16,11 +18,12 @@ import (
 )
 
 // relay carries bytes between ranks and libpmix, which the kernel does itself
-// (splice): nothing is buffered here, a side that does not read makes the other
-// wait, and the end of either direction is passed on as that.
+// (splice): nothing but the first message is buffered here, a side that does not read
+// makes the other wait, and the end of either direction is passed on as that.
 //
-// A connection reaches libpmix with its first byte. Those that are silent are bounded:
-// beyond it the one that has been silent for the longest is closed.
+// A connection reaches libpmix with its whole first message: libpmix reads that on the one
+// thread that serves all, and waits for seconds when a part is missing. Connections without
+// one are bounded: beyond it the one that has been silent for the longest is closed.
 type relay struct {
 	listener *net.TCPListener
 	libpmix  string
@@ -125,7 +128,8 @@ func (r *relay) serve(rank *net.TCPConn) error {
 	if err := r.ours(rank.RemoteAddr(), rank.LocalAddr()); err != nil {
 		return fmt.Errorf("a connection from %s is refused: %w", rank.RemoteAddr(), err)
 	}
-	if !r.speaks(rank) {
+	greeting := r.greeting(rank)
+	if greeting == nil {
 		return nil
 	}
 	c, err := net.Dial("tcp", r.libpmix)
@@ -134,6 +138,9 @@ func (r *relay) serve(rank *net.TCPConn) error {
 	}
 	server := c.(*net.TCPConn)
 	defer server.Close()
+	if _, err := server.Write(greeting); err != nil {
+		return fmt.Errorf("libpmix's port: %w", err)
+	}
 	back := make(chan struct{})
 	go func() {
 		defer close(back)
@@ -144,8 +151,14 @@ func (r *relay) serve(rank *net.TCPConn) error {
 	return nil
 }
 
-// speaks waits until a connection has something to say; false if it never does.
-func (r *relay) speaks(c *net.TCPConn) bool {
+// greeting waits for the first message of a connection; nil if there never is one. It
+// begins with a header (pmix_ptl_hdr_t of libpmix 2 to 7):
+//
+//	0     4    8                16
+//	index tag  length           the rest, of that length
+//
+// in the machine's order of bytes.
+func (r *relay) greeting(c *net.TCPConn) []byte {
 	r.mu.Lock()
 	if len(r.silent) >= silentMax {
 		_ = r.silent[0].Close() // it leaves by itself
@@ -153,29 +166,64 @@ func (r *relay) speaks(c *net.TCPConn) bool {
 	}
 	r.silent = append(r.silent, c)
 	r.mu.Unlock()
-	raw, err := c.SyscallConn()
-	if err == nil {
-		// What is there stays there.
-		var first [1]byte
-		silent := false
-		err = raw.Read(func(fd uintptr) bool {
-			_, _, err := syscall.Recvfrom(int(fd), first[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-			if err == syscall.EAGAIN && !silent {
-				silent = true
-				r.leave(c)
-			}
-			return err != syscall.EAGAIN
-		})
-		if silent {
-			r.enter(c)
-		}
-	}
+	text, err := r.readGreeting(c)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if at := slices.Index(r.silent, c); at >= 0 {
 		r.silent = slices.Delete(r.silent, at, at+1)
 	}
-	return err == nil
+	if err != nil {
+		return nil
+	}
+	return text
+}
+
+const (
+	greetingHeader = 16
+	// greetingMost is the longest rest that libpmix takes (PMIX_MAX_CRED_SIZE).
+	greetingMost = 128 << 10
+)
+
+// readGreeting reads it. While it waits the connection does not count as open.
+func (r *relay) readGreeting(c *net.TCPConn) (text []byte, err error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var failed error
+	waits, want := false, greetingHeader
+	var part [4096]byte
+	err = raw.Read(func(fd uintptr) bool {
+		for len(text) < want {
+			n, err := syscall.Read(int(fd), part[:min(len(part), want-len(text))])
+			switch {
+			case err == syscall.EINTR:
+				continue
+			case err == syscall.EAGAIN:
+				if !waits {
+					waits = true
+					r.leave(c)
+				}
+				return false
+			case err != nil || n == 0:
+				failed = cmp.Or(err, io.ErrUnexpectedEOF)
+				return true
+			}
+			if text = append(text, part[:n]...); len(text) == greetingHeader {
+				length := binary.NativeEndian.Uint64(text[8:])
+				if length > greetingMost {
+					failed = fmt.Errorf("its first message has %d bytes", length)
+					return true
+				}
+				want += int(length)
+			}
+		}
+		return true
+	})
+	if waits {
+		r.enter(c)
+	}
+	return text, errors.Join(err, failed)
 }
 
 // carry copies one direction to its end and passes the end on. What cannot be

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"encoding/binary"
+	"io"
 	"net"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 )
@@ -14,12 +17,14 @@ func TestRelay(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer libpmix.Close()
+	var accepted atomic.Int32
 	go func() {
 		for {
 			c, err := libpmix.Accept()
 			if err != nil {
 				return
 			}
+			accepted.Add(1)
 			go func() {
 				defer c.Close()
 				buf := make([]byte, 64<<10)
@@ -61,18 +66,44 @@ func TestRelay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	greets := func(c net.Conn) {
+		text := greetingOf(8, "abcdefgh")
+		for _, part := range []string{text[:10], text[10:20], text[20:]} {
+			if _, err := io.WriteString(c, part); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := io.ReadFull(c, make([]byte, len(text))); err != nil {
+			t.Fatal(err)
+		}
+	}
 	speaks := func() net.Conn {
 		c, err := net.Dial("tcp", l.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Write([]byte("x")); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := c.Read(make([]byte, 1)); err != nil {
-			t.Fatal(err)
-		}
+		greets(c)
 		return c
+	}
+	// Neither a part of a first message nor one that is too long reaches libpmix.
+	half, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer half.Close()
+	if _, err := io.WriteString(half, greetingOf(8, "abc")); err != nil {
+		t.Fatal(err)
+	}
+	long, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer long.Close()
+	if _, err := io.WriteString(long, greetingOf(greetingMost+1, "")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := long.Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("a first message that is too long: %v, want %v", err, io.EOF)
 	}
 	other := speaks()
 	defer other.Close()
@@ -84,6 +115,10 @@ func TestRelay(t *testing.T) {
 	defer later.Close()
 	rank := c.(*net.TCPConn)
 	defer rank.Close()
+	greets(rank)
+	if n := accepted.Load(); n != 3 {
+		t.Errorf("%d connections reach libpmix, want the 3 that have greeted", n)
+	}
 	// More than the sockets hold goes both ways at once, then one direction ends
 	// and the other follows.
 	const size = 16 << 20
@@ -121,6 +156,11 @@ func TestRelay(t *testing.T) {
 	for _, ended := range connected { // though a later one stays
 		<-ended
 	}
+}
+
+// greetingOf is the first message of a client: the rest is said to have so many bytes.
+func greetingOf(length uint64, rest string) string {
+	return string(binary.NativeEndian.AppendUint64(make([]byte, 8), length)) + rest
 }
 
 // A connection that was reset before it is looked at has no address of its client.
