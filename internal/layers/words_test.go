@@ -46,7 +46,7 @@ func TestProcessIsCalledIt(t *testing.T) {
 var headless = regexp.MustCompile(`(?:^|[.!?:]["')]? +)((?:Who|Whom|Whose|Whoever|What|Whatever) [^.?!]*[.?!]?)`)
 
 // documents are Markdown files that TestSentencesNameTheirActor reads.
-var documents = []string{"*.md", "docs/*.md", "docs/decisions/*.md", "rank/*.md", "rdma/*.md", "rdma/*/*.md", "testdata/bench/*.md"}
+var documents = []string{"*.md", "docs/*.md", "examples/*.md", "docs/decisions/*.md", "rank/*.md", "rdma/*.md", "rdma/*/*.md", "testdata/bench/*.md"}
 
 func TestSentencesNameTheirActor(t *testing.T) {
 	fset, files := sources(t)
