@@ -38,9 +38,9 @@ func TestReadmeChart(t *testing.T) {
 	}
 	testenv.Page(t, filepath.Join(root, "README.md"), "chart", fmt.Sprintf(`![Bars: gorun's time by that of the better MPI, for %d benchmarks](docs/chart.svg)
 
-A bar is the middle one of a benchmark's rows (sizes of 8 bytes to 1 MiB, in two kinds of memory); the line reaches from the
-fastest row to the slowest. gorun is faster in %d of these %d rows, and in %d of %d rows of a longer run with eight ranks and
-one-sided access. It starts 4 ranks in %.2f of the time of MPICH's mpiexec. [All rows, the slowest first](docs/benchmarks.md).
+Go ranks of gorun, beside C programs of the MPIs, on two cores. A bar is the middle one of a benchmark's rows (8 bytes to 1 MiB, two
+kinds of memory), the line their range. gorun is faster in %d of these %d rows, and in %d of %d rows of a longer run with eight ranks
+and one-sided access. It starts 4 ranks in %.2f of the time of MPICH's mpiexec. [All rows, the slowest first](docs/benchmarks.md).
 `, len(chartBars(rows)), faster(rows), len(rows), faster(longer), len(longer), started[i].Ratio), *update)
 }
 
