@@ -7,24 +7,6 @@ type SGE struct {
 	LKey   uint32
 }
 
-// WROpcode is the operation of a send work request (enum ibv_wr_opcode).
-type WROpcode uint8
-
-// The send operations, with libibverbs' values.
-const (
-	WRRDMAWrite WROpcode = iota
-	WRRDMAWriteWithImm
-	WRSend
-	WRSendWithImm
-	WRRDMARead
-	WRAtomicCmpAndSwp
-	WRAtomicFetchAndAdd
-	WRLocalInv                  // invalidate a key of this side: a window of type 2, an Mkey
-	WRBindMW                    // bind a window of type 2
-	WRSendWithInv               // a send that invalidates a key of the receiver
-	WRRegMkey     WROpcode = 16 // set the layout of an Mkey; not libibverbs' own (IBV_WR_DRIVER1)
-)
-
 // SendFlags modify a send work request (enum ibv_send_flags).
 type SendFlags uint8
 

@@ -204,7 +204,7 @@ func accessLocal(r *rig) {
 					sge  rdma.SGE
 				}{"huge", huge})
 			}
-			if op.wr.Opcode >= rdma.WRRDMARead { // which write to local memory
+			if op.wr.Opcode.Operation().Fetches() { // which write to local memory
 				all = append(all[:len(all):len(all)], struct {
 					name string
 					sge  rdma.SGE

@@ -143,11 +143,12 @@ func onBusOf(wrs []rdma.SendWR) rdma.Counters {
 	bytes := make([]int, len(wrs))
 	for i, wr := range wrs {
 		bytes[i] = 16 // control
-		switch wr.Opcode {
-		case rdma.WRRDMAWrite, rdma.WRRDMAWriteWithImm, rdma.WRRDMARead:
+		o := wr.Opcode.Operation()
+		if o.Needs&rdma.NeedsRemote != 0 {
 			bytes[i] += 16 // remote address
-		case rdma.WRAtomicCmpAndSwp, rdma.WRAtomicFetchAndAdd:
-			bytes[i] += 16 + 16 // and operands
+		}
+		if o.Needs&rdma.NeedsOperands != 0 {
+			bytes[i] += 16
 		}
 		if wr.Flags&rdma.SendInline != 0 {
 			for data := 4 + len(wr.Inline); data > 0; data -= 16 {
@@ -160,7 +161,7 @@ func onBusOf(wrs []rdma.SendWR) rdma.Counters {
 				continue
 			}
 			bytes[i] += 16
-			if wr.Opcode != rdma.WRRDMARead && wr.Opcode != rdma.WRAtomicCmpAndSwp && wr.Opcode != rdma.WRAtomicFetchAndAdd {
+			if !o.Fetches() {
 				c.DMAReads++
 			}
 		}

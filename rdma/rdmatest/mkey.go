@@ -307,7 +307,7 @@ func mkeyRights(r *rig) {
 	m := b.region(b.pd, Ordinary, 256, rdma.AccessLocalWrite)
 	for _, granted := range []rdma.Access{0, rdma.AccessRemoteRead, rdma.AccessLocalWrite | rdma.AccessRemoteWrite, everything} {
 		for _, op := range remoteOps(src.sge(0, 8)) {
-			if op.wr.Opcode == rdma.WRRDMAWriteWithImm {
+			if op.wr.Opcode.Operation().Received != 0 {
 				continue
 			}
 			r.sub(fmt.Sprintf("%v_%s", granted, op.name), func(r *rig) {

@@ -253,7 +253,7 @@ func mwRights(r *rig) {
 				mw := b.window(rdma.MWType1)
 				src := a.memory(64)
 				for _, op := range remoteOps(src.sge(0, 8)) {
-					if op.wr.Opcode == rdma.WRRDMAWriteWithImm {
+					if op.wr.Opcode.Operation().Received != 0 {
 						continue
 					}
 					l := r.link()

@@ -131,7 +131,7 @@ func odpHidden(r *rig) {
 		b := r.sides[1]
 		b.pages(turn, pageSize, pageSize, pagesHide)
 		for _, op := range remoteOps(src.sge(0, 8)) {
-			if op.wr.Opcode == rdma.WRRDMAWriteWithImm {
+			if op.wr.Opcode.Operation().Received != 0 {
 				continue
 			}
 			wr := op.wr

@@ -177,18 +177,19 @@ func (st *stream) plan(r *rig) []rdma.SendWR {
 			}
 			binary.NativeEndian.PutUint64(m.dst[off:], next)
 		}
-		if wr.Opcode <= rdma.WRSendWithImm && size <= 64 && rng.IntN(2) == 0 {
+		if !wr.Opcode.Operation().Fetches() && size <= 64 && rng.IntN(2) == 0 {
 			wr.Flags |= rdma.SendInline
 			if rng.IntN(2) == 0 {
 				wr.SGL, wr.Inline = nil, append([]byte(nil), m.src[from:from+size]...)
 			}
 		}
-		changes := wr.Opcode != rdma.WRRDMARead && wr.Opcode != rdma.WRSend
+		moves := wr.Opcode.Operation().Moves
+		changes := moves != rdma.MovesFromMemory && moves != rdma.MovesToReceive
 		if reading && changes || rng.IntN(3) == 0 {
 			wr.Flags |= rdma.SendFence
 			reading = false
 		}
-		reading = reading || wr.Opcode == rdma.WRRDMARead
+		reading = reading || moves == rdma.MovesFromMemory
 		if slot < n-1 && rng.IntN(2) == 0 {
 			wr = unsignaled(wr)
 		} else {

@@ -96,7 +96,7 @@ func reregRights(r *rig) {
 				r.Errorf("%d bytes with %v, want 64 with %v", m.Len(), m.Access(), access)
 			}
 			for _, op := range remoteOps(src.sge(0, 8)) {
-				if op.wr.Opcode == rdma.WRRDMAWriteWithImm {
+				if op.wr.Opcode.Operation().Received != 0 {
 					continue // which waits for a receive
 				}
 				want := rdma.WCSuccess

@@ -97,7 +97,7 @@ func statusFields(r *rig) {
 		got := a.next(a.scq)
 		want := c.want
 		want.WRID, want.QPNum = id, mine
-		if c.wr.Opcode < rdma.WRRDMARead {
+		if !c.wr.Opcode.Operation().Fetches() {
 			want.ByteLen = got.ByteLen
 		}
 		want.VendorErr, want.SrcQP = got.VendorErr, got.SrcQP

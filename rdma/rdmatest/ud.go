@@ -400,7 +400,10 @@ func udNobody(r *rig) {
 func udOps(r *rig) {
 	a, b := r.sides[0].port(), r.sides[1].port()
 	b.listen(0)
-	for _, op := range []rdma.WROpcode{rdma.WRRDMAWrite, rdma.WRRDMAWriteWithImm, rdma.WRRDMARead, rdma.WRAtomicCmpAndSwp, rdma.WRAtomicFetchAndAdd} {
+	for _, op := range rdma.Opcodes() {
+		if o := op.Operation(); o.OnType(rdma.UD) || !o.GoesOut() {
+			continue
+		}
 		wr := datagram(1, a.to(b.side), b, a.mem.sge(0, 8))
 		wr.Opcode, wr.RemoteAddr, wr.RKey = op, b.box.Base, b.box.RKey()
 		if n, err := a.qp.PostSend([]rdma.SendWR{wr}); n != 0 || err == nil {

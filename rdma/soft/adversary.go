@@ -67,7 +67,7 @@ func (h *chaos) let(q *queuePair, e *request) bool {
 			return false
 		}
 	case 2: // no receive, or so it seems
-		if e.part.rnr < mostRNR && q.attr.RNRRetry > 0 && consumes(e.wr.Opcode) && e.part.lost == 0 {
+		if e.part.rnr < mostRNR && q.attr.RNRRetry > 0 && e.wr.Opcode.Operation().Received != 0 && e.part.lost == 0 {
 			e.part.rnr++
 			q.counters.RNRRetries++
 			return false
@@ -87,15 +87,11 @@ func (h *chaos) loseAck(q *queuePair, e *request) bool {
 	return true
 }
 
-// consumes tells whether an operation takes a receive request.
-func consumes(op rdma.WROpcode) bool {
-	return isSend(op) || op == rdma.WRRDMAWriteWithImm
-}
-
 // piece places a random piece of a write's payload, when the write is one that
 // will succeed. Words that may be flags stay one store.
 func (h *chaos) piece(q *queuePair, wr *rdma.SendWR) {
-	if wr.Opcode != rdma.WRRDMAWrite && wr.Opcode != rdma.WRRDMAWriteWithImm {
+	o := wr.Opcode.Operation()
+	if o.Moves != rdma.MovesToMemory {
 		return
 	}
 	dynamic := q.init.Type == rdma.DCI
@@ -116,11 +112,11 @@ func (h *chaos) piece(q *queuePair, wr *rdma.SendWR) {
 	} else {
 		a = admit(c, q.attr.DestQPNum, q.dest, q.psn)
 	}
-	if a != accepted || st != rdma.WCSuccess || !permits(atomic.LoadUint32(&c.rights), wr.Opcode) {
+	if a != accepted || st != rdma.WCSuccess || !permits(atomic.LoadUint32(&c.rights), o) {
 		return
 	}
 	var sp span
-	if !q.open(&sp, wr.RKey, wr.RemoteAddr, total, rdma.AccessRemoteWrite) {
+	if !q.open(&sp, wr.RKey, wr.RemoteAddr, total, o.Access) {
 		return
 	}
 	pick := h.below(len(segs))

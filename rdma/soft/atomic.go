@@ -23,7 +23,10 @@ func wordBytes(v uint64) (b [8]byte) {
 
 // atomic executes an atomic on 8 checked bytes of the peer. rank is the
 // initiator's place in the segment.
-func (s *peer) atomic(sp *span, op rdma.WROpcode, compareAdd, swap uint64, rank int) (old uint64, status rdma.WCStatus) {
+func (s *peer) atomic(sp *span, word rdma.Word, compareAdd, swap uint64, rank int) (old uint64, status rdma.WCStatus) {
+	if word != rdma.WordAdd && word != rdma.WordSwap {
+		return 0, rdma.WCRemInvReqErr
+	}
 	if sp.key != 0 {
 		one, st := sp.word()
 		if st != rdma.WCSuccess {
@@ -37,7 +40,7 @@ func (s *peer) atomic(sp *span, op rdma.WROpcode, compareAdd, swap uint64, rank 
 			// A zero-based region need not begin on a multiple of 8.
 			return 0, rdma.WCRemInvReqErr
 		}
-		if op == rdma.WRAtomicFetchAndAdd {
+		if word == rdma.WordAdd {
 			return atomic.AddUint64(w, compareAdd) - compareAdd, rdma.WCSuccess
 		}
 		for {
@@ -66,7 +69,7 @@ func (s *peer) atomic(sp *span, op rdma.WROpcode, compareAdd, swap uint64, rank 
 	}
 	old = binary.NativeEndian.Uint64(b[:])
 	next := old + compareAdd
-	if op == rdma.WRAtomicCmpAndSwp {
+	if word == rdma.WordSwap {
 		if old != compareAdd {
 			return old, rdma.WCSuccess
 		}

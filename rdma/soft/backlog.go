@@ -162,7 +162,7 @@ func (q *queuePair) advance() (moved bool) {
 			moved = true
 			continue
 		}
-		if q.p.cfg.Adversary != nil && status == rdma.WCSuccess && !isOwn(e.wr.Opcode) && q.p.work.chaos.loseAck(q, e) {
+		if q.p.cfg.Adversary != nil && status == rdma.WCSuccess && e.wr.Opcode.Operation().GoesOut() && q.p.work.chaos.loseAck(q, e) {
 			q.psn = (q.psn - 1) & psnMask
 			return true
 		}

@@ -1,5 +1,7 @@
 package soft
 
+import "github.com/gorun-mpi/gorun/rdma"
+
 // The messages of one PostSend are told to their receiver together: each of them is in
 // the receiver's memory and its receive is DONE when the next one begins, but the words
 // that say so (queueHeader.attention, the ready word), which cost both sides a cache line
@@ -31,6 +33,13 @@ type owed struct {
 // with those behind it in the batch. Called with the responder marked.
 func (q *queuePair) deliver(tk *ticket, d delivery) {
 	s, c, o := q.peer, q.remote, &q.owed
+	if tk.claim != nil && tk.op == rdma.TMRndv { // more is to be told than that
+		if o.n > 0 {
+			q.pay()
+		}
+		s.deliver(c, tk, d)
+		return
+	}
 	s.hand(c, tk, d)
 	if o.n > 0 && (o.h != tk.h || o.cq != tk.cq) { // scribbled
 		q.pay()

@@ -110,7 +110,7 @@ func (q *queuePair) fly(wr *rdma.SendWR) (status rdma.WCStatus, moved uint32, a 
 	}
 	if i := wr.RemoteQPN & (maxQueues - 1); int(i) < len(s.queues) {
 		q.grh = h.grh
-		d := q.message(wr, total)
+		d := q.message(wr, total, nil)
 		status = q.land(s, &s.queues[i], wr.RemoteQPN, q.qkeyOf(wr), segs, d, guard)
 		s.bell.Ring()
 	}
@@ -174,7 +174,7 @@ func (q *queuePair) land(s *peer, c *queueContext, num, qkey uint32, segs [][]by
 		tk.giveBack()
 		return mine
 	}
-	s.deliver(c, &tk, delivery{status: theirs})
+	s.deliver(c, &tk, delivery{status: theirs, op: rdma.WRSend})
 	s.fault(c, faultTold)
 	return rdma.WCSuccess
 }

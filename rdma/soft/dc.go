@@ -177,12 +177,12 @@ func (q *queuePair) ask(wr *rdma.SendWR, segs [][]byte, total uint64, guard bool
 	case a == unanswered || status != rdma.WCSuccess:
 		return status, a
 	case a == duplicate:
-		if fetches(wr.Opcode) {
+		if wr.Opcode.Operation().Fetches() {
 			status = q.repeat(wr, segs, total, guard)
 		}
 		return status, a
 	}
-	status, a = q.respond(wr, segs, total, guard)
+	status, a = q.respond(wr.Opcode.Operation(), wr, segs, total, guard, nil)
 	if a == accepted {
 		q.dc.held.expect = (q.psn + 1) & psnMask
 	}

@@ -15,7 +15,8 @@ import "github.com/gorun-mpi/gorun/rdma"
 //     rounded up to 16. An operation on a key of the own side takes 128 bytes,
 //     and behind them, in whole blocks, its list: 16 bytes for a window, 16 for
 //     every piece of an Mkey's list, 16 for interleaving and every piece of it.
-//     An entry fills whole blocks of 64 bytes.
+//     An entry fills whole blocks of 64 bytes. What does not depend on what a request
+//     carries is the column Entry of rdma's table of operations.
 //   - A post of exactly one request, inline and of at most 256 bytes, is a direct
 //     entry: it comes with the doorbell.
 //   - The blocks of any other post are fetched by reads of up to 4 blocks:
@@ -27,16 +28,7 @@ const (
 	wqeBlock   = 64
 	wqeFetch   = 4   // blocks in one read
 	wqeDirect  = 256 // bytes of the register that takes a direct entry
-	wqeOwn     = 128
 )
-
-// wqeFixed is the size of the segments that do not depend on what a request carries.
-var wqeFixed = [...]uint8{
-	rdma.WRRDMAWrite: 32, rdma.WRRDMAWriteWithImm: 32, rdma.WRRDMARead: 32,
-	rdma.WRSend: 16, rdma.WRSendWithImm: 16, rdma.WRSendWithInv: 16,
-	rdma.WRAtomicCmpAndSwp: 48, rdma.WRAtomicFetchAndAdd: 48,
-	rdma.WRLocalInv: wqeOwn, rdma.WRBindMW: wqeOwn + wqeBlock, rdma.WRRegMkey: wqeOwn,
-}
 
 // ring accounts for one post. Called with mu held.
 func (q *queuePair) ring(wrs []rdma.SendWR) {
@@ -45,7 +37,8 @@ func (q *queuePair) ring(wrs []rdma.SendWR) {
 	blocks := uint64(0)
 	for i := range wrs {
 		wr := &wrs[i]
-		n := uint64(wqeFixed[wr.Opcode]) + q.addressing
+		o := wr.Opcode.Operation()
+		n := uint64(o.Entry) + q.addressing
 		switch {
 		case wr.Flags&rdma.SendInline != 0:
 			n += (4 + inlineLength(wr) + wqeSegment - 1) &^ (wqeSegment - 1)
@@ -53,7 +46,7 @@ func (q *queuePair) ring(wrs []rdma.SendWR) {
 				c.DirectWQEs++
 				return
 			}
-		case wr.Opcode == rdma.WRRegMkey:
+		case o.Needs&rdma.NeedsLayout != 0:
 			n += mkeyList(wr.Layout)
 		default:
 			pieces := uint64(0)
@@ -63,7 +56,7 @@ func (q *queuePair) ring(wrs []rdma.SendWR) {
 				}
 			}
 			n += pieces * wqeSegment
-			if !fetches(wr.Opcode) {
+			if !o.Fetches() {
 				c.DMAReads += pieces
 			}
 		}

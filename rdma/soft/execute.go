@@ -15,7 +15,8 @@ const checkEvery = 64
 // or duplicate the request is over, with status; else nothing was done. Called
 // with mu held.
 func (q *queuePair) run(wr *rdma.SendWR) (status rdma.WCStatus, moved uint32, a answer) {
-	if isOwn(wr.Opcode) {
+	o := wr.Opcode.Operation()
+	if !o.GoesOut() {
 		if q.owed.n > 0 {
 			q.announce() // it may have to wait for this very mark
 		}
@@ -29,7 +30,7 @@ func (q *queuePair) run(wr *rdma.SendWR) (status rdma.WCStatus, moved uint32, a 
 	if !ok {
 		return rdma.WCLocProtErr, 0, accepted
 	}
-	if st := q.able(wr, total); st != rdma.WCSuccess {
+	if st := q.able(o, total); st != rdma.WCSuccess {
 		return st, 0, accepted
 	}
 	if q.init.Type == rdma.DCI {
@@ -49,8 +50,7 @@ func (q *queuePair) run(wr *rdma.SendWR) (status rdma.WCStatus, moved uint32, a 
 		return rdma.WCSuccess, uint32(total), accepted
 	}
 	what := markQueue
-	switch wr.Opcode {
-	case rdma.WRRDMAWrite, rdma.WRRDMARead, rdma.WRAtomicCmpAndSwp, rdma.WRAtomicFetchAndAdd:
+	if o.Access != 0 && o.Received == 0 { // it touches the key's region, and no receive queue
 		what = s.markOf(wr.RKey)
 	}
 	if q.owed.n > 0 && (what != markQueue || uint64(q.owed.bytes)+total > owedBytes) {
@@ -76,11 +76,11 @@ func (q *queuePair) run(wr *rdma.SendWR) (status rdma.WCStatus, moved uint32, a 
 		if atomic.LoadUint32(&c.word) == uint32(rdma.StateRTR) {
 			s.begin(c)
 		}
-		status, a = q.respond(wr, segs, total, guard)
+		status, a = q.respond(o, wr, segs, total, guard, nil)
 		if a == accepted && !q.unreliable {
 			c.expect = (q.psn + 1) & psnMask
 		}
-	} else if a == duplicate && fetches(wr.Opcode) {
+	} else if a == duplicate && o.Fetches() {
 		status = q.repeat(wr, segs, total, guard)
 	}
 	if q.owed.n == 0 {
@@ -104,236 +104,14 @@ func (q *queuePair) unheard(st rdma.WCStatus) rdma.WCStatus {
 	return st
 }
 
-// refuse moves the responder to ERR for a request that it does not take, which
-// only one that would be answered does.
-func (q *queuePair) refuse(cause uint32) {
-	if !q.unreliable {
-		q.peer.fault(q.remote, cause)
-	}
-}
-
 // able judges what the requester itself has to refuse, after its memory.
-func (q *queuePair) able(wr *rdma.SendWR, total uint64) rdma.WCStatus {
-	if !fetches(wr.Opcode) {
-		return rdma.WCSuccess
-	}
-	if q.attr.MaxRdAtomic == 0 {
+func (q *queuePair) able(o *rdma.Operation, total uint64) rdma.WCStatus {
+	switch {
+	case !o.Fetches():
+	case q.attr.MaxRdAtomic == 0:
 		return rdma.WCLocQPOpErr
-	}
-	if wr.Opcode != rdma.WRRDMARead && total != 8 {
+	case o.Bytes != 0 && total != uint64(o.Bytes):
 		return rdma.WCLocLenErr
-	}
-	return rdma.WCSuccess
-}
-
-// respond does the responder's part. Called with the responder marked.
-func (q *queuePair) respond(wr *rdma.SendWR, segs [][]byte, total uint64, guard bool) (rdma.WCStatus, answer) {
-	s, c := q.peer, q.remote
-	rights := atomic.LoadUint32(&c.rights)
-	if rights>>24 != uint32(q.answerer) {
-		return 0, unanswered
-	}
-	if !permits(rights, wr.Opcode) {
-		q.refuse(faultRequest)
-		return rdma.WCRemInvReqErr, accepted
-	}
-	var sp span
-	switch wr.Opcode {
-	case rdma.WRRDMAWrite, rdma.WRRDMAWriteWithImm:
-		if total > 0 {
-			if !q.open(&sp, wr.RKey, wr.RemoteAddr, total, rdma.AccessRemoteWrite) {
-				q.refuse(faultAccess)
-				return rdma.WCRemAccessErr, accepted
-			}
-		}
-		var tk *ticket
-		imm := wr.Opcode == rdma.WRRDMAWriteWithImm
-		if imm {
-			var ok bool
-			var a answer
-			if tk, ok, a = q.await(wr, 0); !ok {
-				return q.unnamed(a)
-			}
-		}
-		off := 0
-		for ; segs != nil; segs = q.more() {
-			for _, b := range segs {
-				if st := sp.store(off, b, guard); st != rdma.WCSuccess {
-					if imm {
-						tk.giveBack()
-					}
-					q.blame(st)
-					return st, accepted
-				}
-				off += len(b)
-			}
-		}
-		if imm {
-			q.deliver(tk, q.message(wr, total))
-		}
-		return rdma.WCSuccess, accepted
-
-	case rdma.WRSend, rdma.WRSendWithImm, rdma.WRSendWithInv:
-		if h := s.tagged(c); h != nil {
-			return q.sendTagged(h, wr, segs, total, guard)
-		}
-		tk, ok, a := q.await(wr, total)
-		if !ok {
-			return q.unnamed(a)
-		}
-		if q.to == nil {
-			q.to = new(scatter)
-		}
-		st, theirs := tk.receive(total, q.to)
-		if st == rdma.WCSuccess {
-			if st = q.fill(segs, guard); st == rdma.WCRemAccessErr {
-				st, theirs = rdma.WCRemOpErr, rdma.WCLocProtErr
-			}
-			if st == rdma.WCSuccess {
-				if wr.Opcode == rdma.WRSendWithInv && !s.invalidate(c, wr.InvalidateRKey) {
-					tk.giveBack()
-					s.fault(c, faultAccess)
-					return rdma.WCRemAccessErr, accepted
-				}
-				q.deliver(tk, q.message(wr, total))
-				return rdma.WCSuccess, accepted
-			}
-		}
-		if theirs != rdma.WCSuccess && !(q.unreliable && theirs == rdma.WCLocLenErr) {
-			s.deliver(c, tk, delivery{status: theirs, op: wr.Opcode, srcQP: q.num})
-			s.fault(c, faultTold)
-		} else {
-			tk.giveBack()
-		}
-		return st, accepted
-
-	case rdma.WRRDMARead:
-		if total == 0 {
-			return rdma.WCSuccess, accepted
-		}
-		if !q.open(&sp, wr.RKey, wr.RemoteAddr, total, rdma.AccessRemoteRead) {
-			q.refuse(faultAccess)
-			return rdma.WCRemAccessErr, accepted
-		}
-		return q.bring(&sp, segs, guard), accepted
-	}
-
-	// The atomics.
-	if wr.RemoteAddr%8 != 0 {
-		q.refuse(faultRequest)
-		return rdma.WCRemInvReqErr, accepted
-	}
-	if !q.open(&sp, wr.RKey, wr.RemoteAddr, 8, rdma.AccessRemoteAtomic) {
-		q.refuse(faultAccess)
-		return rdma.WCRemAccessErr, accepted
-	}
-	old, st := s.atomic(&sp, wr.Opcode, wr.CompareAdd, wr.Swap, q.p.cfg.Rank)
-	if st != rdma.WCSuccess {
-		q.blame(st)
-		return st, accepted
-	}
-	*q.lastAtomic() = lastAtomic{q.psn, 1, old}
-	return scatterWord(segs, old, guard), accepted
-}
-
-// await gives the next receive request, and asks to be woken when there is none.
-// Without one the answer says why.
-func (q *queuePair) await(wr *rdma.SendWR, n uint64) (tk *ticket, ok bool, a answer) {
-	s, c, rank := q.peer, q.remote, q.p.cfg.Rank
-	tk = &q.tk
-	if q.answerer == rdma.XRCRecv {
-		var right bool
-		if *tk, ok, right = q.nextNamed(c, wr.SRQNum); !right {
-			return tk, false, accepted
-		}
-		return tk, ok, notReady
-	}
-	ok = s.next(c, rank, n, tk)
-	if !ok && (!q.unreliable || c.shared != 0) {
-		// A full barrier: either the owner sees this or the next look sees
-		// its receive, unless that is in the owner's store buffer still; the timer
-		// covers that.
-		s.starve(c)
-		ok = s.next(c, rank, n, tk)
-	}
-	return tk, ok, notReady
-}
-
-// unnamed answers a request that has got no receive: it waits, or it named a
-// shared queue that is not for it.
-func (q *queuePair) unnamed(a answer) (rdma.WCStatus, answer) {
-	if a == notReady {
-		return 0, notReady
-	}
-	q.refuse(faultRequest)
-	return rdma.WCRemInvReqErr, accepted
-}
-
-// message is what the receiver is told of a message that has arrived.
-func (q *queuePair) message(wr *rdma.SendWR, total uint64) delivery {
-	return delivery{op: wr.Opcode, solicited: wr.Flags&rdma.SendSolicited != 0, n: uint32(total), imm: extra(wr), srcQP: q.num}
-}
-
-// blame puts the responder into ERR when it was its fault.
-func (q *queuePair) blame(st rdma.WCStatus) {
-	if st == rdma.WCRemAccessErr || st == rdma.WCRemOpErr {
-		q.refuse(faultOf(st))
-	}
-}
-
-// repeat answers a read or an atomic that was executed before.
-func (q *queuePair) repeat(wr *rdma.SendWR, segs [][]byte, total uint64, guard bool) rdma.WCStatus {
-	if wr.Opcode != rdma.WRRDMARead {
-		last := q.lastAtomic()
-		if last.valid == 0 || last.psn != q.psn {
-			return rdma.WCRetryExcErr
-		}
-		return scatterWord(segs, last.old, guard)
-	}
-	if total == 0 {
-		return rdma.WCSuccess
-	}
-	var sp span
-	if !q.open(&sp, wr.RKey, wr.RemoteAddr, total, rdma.AccessRemoteRead) {
-		q.refuse(faultAccess)
-		return rdma.WCRemAccessErr
-	}
-	return q.bring(&sp, segs, guard)
-}
-
-// lastAtomic is where the responder's is noted.
-func (q *queuePair) lastAtomic() *lastAtomic {
-	if q.dc.held != nil {
-		return &q.dc.held.last
-	}
-	return &q.remote.last
-}
-
-// bring does a read's copying.
-func (q *queuePair) bring(sp *span, segs [][]byte, guard bool) rdma.WCStatus {
-	off := 0
-	for ; segs != nil; segs = q.more() {
-		for _, b := range segs {
-			if st := sp.load(off, b, guard); st != rdma.WCSuccess {
-				q.blame(st)
-				return st
-			}
-			off += len(b)
-		}
-	}
-	return rdma.WCSuccess
-}
-
-// fill does a message's.
-func (q *queuePair) fill(segs [][]byte, guard bool) rdma.WCStatus {
-	off := 0
-	for ; segs != nil; segs = q.more() {
-		for _, b := range segs {
-			if st := q.to.store(off, b, guard); st != rdma.WCSuccess {
-				return st
-			}
-			off += len(b)
-		}
 	}
 	return rdma.WCSuccess
 }
@@ -390,7 +168,7 @@ func (q *queuePair) gather(wr *rdma.SendWR) (segs [][]byte, total uint64, guard,
 		return segs, total, guard, true
 	}
 	need := rdma.Access(0)
-	if fetches(wr.Opcode) {
+	if wr.Opcode.Operation().Fetches() {
 		need = rdma.AccessLocalWrite
 	}
 	pd := q.gatherFrom(wr)

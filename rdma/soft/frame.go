@@ -114,18 +114,19 @@ func parseFrame(b []byte) (f frame, err error) {
 	} else {
 		f.compareAdd, f.swap = le.Uint64(b[48:]), le.Uint64(b[56:])
 	}
+	o := f.op.Operation()
 	switch {
 	case f.kind == 0 || f.kind >= frameKinds || f.flags&^frameFlags != 0:
 		return f, fmt.Errorf("%w: type %d", errFrame, b[0])
-	case f.op > rdma.WRAtomicFetchAndAdd && f.op != rdma.WRSendWithInv:
+	case !o.GoesOut():
 		return f, fmt.Errorf("%w: operation %d", errFrame, f.op)
 	case f.psn > psnMask || f.total > maxMessage || f.length > pieceSize || f.offset > f.total || f.length > f.total-f.offset:
 		return f, fmt.Errorf("%w: %d bytes at %d of %d, PSN %#x", errFrame, f.length, f.offset, f.total, f.psn)
 	}
-	carries := f.kind == frameData || f.kind == frameDatagram || (f.kind == frameRequest || f.kind == frameMessage) && !fetches(f.op)
+	carries := f.kind == frameData || f.kind == frameDatagram || (f.kind == frameRequest || f.kind == frameMessage) && !o.Fetches()
 	switch {
-	case f.kind == frameDatagram && (f.op != rdma.WRSend && f.op != rdma.WRSendWithImm || f.total > mtu || f.offset != 0),
-		f.kind == frameMessage && !takes(rdma.UC, f.op):
+	case f.kind == frameDatagram && (!o.OnType(rdma.UD) || f.total > mtu || f.offset != 0),
+		f.kind == frameMessage && !o.OnType(rdma.UC):
 		return f, fmt.Errorf("%w: operation %d of %d bytes with type %d", errFrame, f.op, f.total, f.kind)
 	case !carries && f.length != 0:
 		return f, fmt.Errorf("%w: a payload of %d bytes with type %d", errFrame, f.length, f.kind)
@@ -137,6 +138,15 @@ func parseFrame(b []byte) (f frame, err error) {
 
 // last tells whether a piece ends its message.
 func (f *frame) last() bool { return f.offset+f.length == f.total }
+
+// request is the request that a frame is of, as its responder sees it.
+func (f *frame) request(wr *rdma.SendWR) {
+	*wr = rdma.SendWR{Opcode: f.op, ImmData: f.imm, RemoteAddr: f.addr, RKey: f.key, CompareAdd: f.compareAdd, Swap: f.swap,
+		InvalidateRKey: f.imm, SRQNum: uint32(f.swap)}
+	if f.flags&frameSolicited != 0 {
+		wr.Flags = rdma.SendSolicited
+	}
+}
 
 // message is what the receiver is told of a message that has arrived.
 func (f *frame) message() delivery {

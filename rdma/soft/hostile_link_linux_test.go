@@ -39,11 +39,11 @@ func (l *link) say(h []byte, kinds []frameKind, aim func(f *frame)) {
 	case f.op > rdma.WRAtomicFetchAndAdd:
 		f.op = rdma.WRSendWithInv
 	}
-	if f.kind == frameMessage && !takes(rdma.UC, f.op) {
+	if f.kind == frameMessage && !f.op.Operation().OnType(rdma.UC) {
 		f.op = rdma.WROpcode(h[1] % 4)
 	}
 	f.offset = min(f.offset, f.total)
-	if f.kind == frameData || f.kind == frameDatagram || (f.kind == frameRequest || f.kind == frameMessage) && !fetches(f.op) {
+	if f.kind == frameData || f.kind == frameDatagram || (f.kind == frameRequest || f.kind == frameMessage) && !f.op.Operation().Fetches() {
 		f.length = min(f.total-f.offset, pieceSize)
 	} else {
 		f.offset = 0

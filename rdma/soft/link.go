@@ -37,7 +37,8 @@ type link struct {
 	seen uint32 // the events that watch asked for last
 
 	// Guarded by network.mu.
-	rest    []byte // read, and not a whole frame yet
+	rest    []byte      // read, and not a whole frame yet
+	request rdma.SendWR // of the frame that is executed
 	reading readout
 	calls   map[uint32]*call // of DC, by the number of the initiator
 	one     [1][]byte        // scratch

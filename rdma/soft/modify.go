@@ -264,7 +264,7 @@ func (q *queuePair) leaveShared() {
 		return
 	}
 	if q.wire.tk.claim != nil {
-		q.p.self.deliver(q.own, &q.wire.tk, delivery{status: rdma.WCWRFlushErr})
+		q.p.self.deliver(q.own, &q.wire.tk, delivery{status: rdma.WCWRFlushErr, op: rdma.WRSend})
 		q.wire.tk = ticket{}
 	}
 	q.shared.harvest()

@@ -30,48 +30,35 @@ func (q *queuePair) move(op rdma.WROpcode, mem []byte, addr uint64, rkey uint32)
 	if q.peer.dead() {
 		return false
 	}
-	need := rdma.AccessRemoteWrite
-	switch op {
-	case rdma.WRRDMARead:
-		need = rdma.AccessRemoteRead
-		if q.attr.MaxRdAtomic == 0 {
-			return false
-		}
-	case rdma.WRRDMAWrite:
-	default:
+	o := op.Operation()
+	if o.Moves != rdma.MovesToMemory && o.Moves != rdma.MovesFromMemory || o.Received != 0 || o.Fetches() && q.attr.MaxRdAtomic == 0 {
 		return false
 	}
 	if len(mem) == 0 {
 		return true
 	}
 	q.mark(q.peer.markOf(rkey))
-	ok := q.moveMarked(op, mem, addr, rkey, need)
+	ok := q.moveMarked(o, mem, addr, rkey)
 	q.unmark()
 	if !ok {
 		return false
 	}
-	if op == rdma.WRRDMARead {
-		q.counters.Reads++
-		q.counters.ReadBytes += uint64(len(mem))
-	} else {
-		q.counters.Writes++
-		q.counters.WriteBytes += uint64(len(mem))
-	}
+	q.counters.Count(o, 1, uint64(len(mem)))
 	return true
 }
 
 // moveMarked does the responder's part, as respond does. Nothing that it finds
 // wrong is a fault here: the request that is posted instead finds it again.
-func (q *queuePair) moveMarked(op rdma.WROpcode, mem []byte, addr uint64, rkey uint32, need rdma.Access) bool {
+func (q *queuePair) moveMarked(o *rdma.Operation, mem []byte, addr uint64, rkey uint32) bool {
 	c := q.remote
-	if admit(c, q.attr.DestQPNum, q.dest, q.psn) != accepted || !permits(atomic.LoadUint32(&c.rights), op) {
+	if admit(c, q.attr.DestQPNum, q.dest, q.psn) != accepted || !permits(atomic.LoadUint32(&c.rights), o) {
 		return false
 	}
 	var sp span
-	if !q.open(&sp, rkey, addr, uint64(len(mem)), need) {
+	if !q.open(&sp, rkey, addr, uint64(len(mem)), o.Access) {
 		return false
 	}
-	if op == rdma.WRRDMARead {
+	if o.Fetches() {
 		return sp.load(0, mem, false) == rdma.WCSuccess
 	}
 	return sp.store(0, mem, false) == rdma.WCSuccess

@@ -17,42 +17,20 @@ import (
 //
 // Nothing of it blocks: the request waits at the head of the backlog.
 
-// isOwn tells whether a request is one of those.
-func isOwn(op rdma.WROpcode) bool {
-	return op == rdma.WRLocalInv || op == rdma.WRBindMW || op == rdma.WRRegMkey
-}
-
-// fetches tells whether an operation brings the requester something: a read or
-// an atomic. All others of those that go out bring it to the responder.
-func fetches(op rdma.WROpcode) bool {
-	return op-rdma.WRRDMARead <= rdma.WRAtomicFetchAndAdd-rdma.WRRDMARead
-}
-
-// isSend tells whether an operation is a message for a receive's buffer.
-func isSend(op rdma.WROpcode) bool {
-	return op == rdma.WRSend || op == rdma.WRSendWithImm || op == rdma.WRSendWithInv
-}
-
-// extra is what goes with a message beside its bytes: the immediate, or the key
-// to invalidate.
-func extra(wr *rdma.SendWR) uint32 {
-	if wr.Opcode == rdma.WRSendWithInv {
-		return wr.InvalidateRKey
-	}
-	return wr.ImmData
-}
-
 // checkOwn judges such a request as a post does.
 func (q *queuePair) checkOwn(wr *rdma.SendWR) (wrong string) {
-	switch {
-	case wr.Flags&rdma.SendInline != 0:
+	if wr.Flags&rdma.SendInline != 0 {
 		return "an operation on a key has no payload to inline"
-	case wr.Opcode == rdma.WRBindMW:
-		return q.checkBind(wr)
-	case wr.Opcode == rdma.WRRegMkey:
-		return q.checkLayout(wr)
 	}
-	return ""
+	switch wr.Opcode.Operation().Needs {
+	case rdma.NeedsWindow:
+		return q.checkBind(wr)
+	case rdma.NeedsLayout:
+		return q.checkLayout(wr)
+	case rdma.NeedsKey:
+		return ""
+	}
+	return "this device has no such operation on a key"
 }
 
 // runOwn executes such a request, or goes on with it. Called with mu held.
@@ -74,31 +52,30 @@ func (q *queuePair) runOwn(wr *rdma.SendWR) (rdma.WCStatus, answer) {
 	return rdma.WCSuccess, accepted
 }
 
-// begin judges the request and closes the key. The drain is nil when nobody can
-// be at it.
+// begin judges the request, whose fields checkOwn has seen, and closes the key. The
+// drain is nil when nobody can be at it.
 func (q *queuePair) begin(wr *rdma.SendWR) (*drain, bool) {
-	switch wr.Opcode {
-	case rdma.WRBindMW:
+	switch wr.Opcode.Operation().Needs {
+	case rdma.NeedsWindow:
 		return wr.MW.(*window).begin(q, wr)
-	case rdma.WRRegMkey:
+	case rdma.NeedsLayout:
 		return wr.Mkey.(*mkey).begin(q, wr)
-	case rdma.WRLocalInv:
-		if q.subject = q.p.keyed(wr.InvalidateRKey, q.pd); q.subject == nil {
-			return nil, false
+	case rdma.NeedsKey:
+		if q.subject = q.p.keyed(wr.InvalidateRKey, q.pd); q.subject != nil {
+			return q.subject.invalidate(q, wr.InvalidateRKey)
 		}
-		return q.subject.invalidate(q, wr.InvalidateRKey)
 	}
 	return nil, false
 }
 
 // end opens it.
 func (q *queuePair) end(wr *rdma.SendWR) bool {
-	switch wr.Opcode {
-	case rdma.WRBindMW:
+	switch wr.Opcode.Operation().Needs {
+	case rdma.NeedsWindow:
 		return wr.MW.(*window).end(q, wr)
-	case rdma.WRRegMkey:
+	case rdma.NeedsLayout:
 		return wr.Mkey.(*mkey).end(wr)
-	case rdma.WRLocalInv:
+	case rdma.NeedsKey:
 		q.subject.invalidated(wr.InvalidateRKey)
 		q.subject = nil
 		return true

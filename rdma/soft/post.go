@@ -95,10 +95,11 @@ func (q *queuePair) check(wr *rdma.SendWR) error {
 	bad := func(format string, args ...any) error {
 		return &rdma.OpError{Op: "post_send", Detail: fmt.Sprintf(format, args...), Err: rdma.ErrInvalid}
 	}
-	if !takes(q.init.Type, wr.Opcode) {
-		return bad("operation %d is not one of a queue pair of type %v", wr.Opcode, q.init.Type)
+	o := wr.Opcode.Operation()
+	if !o.OnType(q.init.Type) {
+		return bad("operation %d is not one of a queue pair of type %v", uint8(wr.Opcode), q.init.Type)
 	}
-	if isOwn(wr.Opcode) {
+	if !o.GoesOut() {
 		if wrong := q.checkOwn(wr); wrong != "" {
 			return bad("%s", wrong)
 		}
@@ -114,7 +115,7 @@ func (q *queuePair) check(wr *rdma.SendWR) error {
 	}
 	total := uint64(0)
 	if wr.Flags&rdma.SendInline != 0 {
-		if fetches(wr.Opcode) {
+		if o.Fetches() {
 			return bad("a read or an atomic has no payload to inline")
 		}
 		if total = inlineLength(wr); total > uint64(q.init.Cap.MaxInlineData) {
@@ -129,19 +130,6 @@ func (q *queuePair) check(wr *rdma.SendWR) error {
 		return bad("%d bytes in one message: the port takes %d", total, maxMessage)
 	}
 	return nil
-}
-
-// takes tells whether a send queue of a transport has an operation.
-func takes(typ rdma.QPType, op rdma.WROpcode) bool {
-	switch typ {
-	case rdma.DCT:
-		return false
-	case rdma.UD:
-		return op == rdma.WRSend || op == rdma.WRSendWithImm
-	case rdma.UC:
-		return op <= rdma.WRSendWithImm || isOwn(op)
-	}
-	return op <= rdma.WRAtomicFetchAndAdd || op == rdma.WRSendWithInv || isOwn(op)
 }
 
 // sglLength is how long the pieces are together.
@@ -174,33 +162,8 @@ func (q *queuePair) finish(wr *rdma.SendWR, seq uint32, status rdma.WCStatus, mo
 		return
 	}
 	c := &q.counters
-	var op rdma.WCOpcode
-	switch wr.Opcode {
-	case rdma.WRRDMAWrite, rdma.WRRDMAWriteWithImm:
-		c.Writes++
-		c.WriteBytes += uint64(moved)
-		op = rdma.WCRDMAWrite
-	case rdma.WRSend, rdma.WRSendWithImm, rdma.WRSendWithInv:
-		c.Sends++
-		c.SendBytes += uint64(moved)
-		op = rdma.WCSend
-	case rdma.WRRDMARead:
-		c.Reads++
-		c.ReadBytes += uint64(moved)
-		op = rdma.WCRDMARead
-	case rdma.WRAtomicCmpAndSwp:
-		c.Atomics++
-		op = rdma.WCCompSwap
-	case rdma.WRAtomicFetchAndAdd:
-		c.Atomics++
-		op = rdma.WCFetchAdd
-	case rdma.WRBindMW:
-		op = rdma.WCBindMW
-	case rdma.WRLocalInv:
-		op = rdma.WCLocalInv
-	case rdma.WRRegMkey:
-		op = rdma.WCRegMkey
-	}
+	o := wr.Opcode.Operation()
+	c.Count(o, 1, uint64(moved))
 	if wr.Flags&rdma.SendInline != 0 {
 		c.Inline++
 	}
@@ -210,7 +173,7 @@ func (q *queuePair) finish(wr *rdma.SendWR, seq uint32, status rdma.WCStatus, mo
 	if wr.Flags&rdma.SendSignaled == 0 && !q.init.SigAll {
 		return
 	}
-	e := entry{q: q, free: seq, wc: rdma.WC{WRID: wr.WRID, Opcode: op, ByteLen: moved, QPNum: q.num}}
+	e := entry{q: q, free: seq, wc: rdma.WC{WRID: wr.WRID, Opcode: o.Done, ByteLen: moved, QPNum: q.num}}
 	if q.owed.n > 0 {
 		q.held[q.kept] = e
 		q.kept++

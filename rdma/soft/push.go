@@ -24,7 +24,7 @@ func (q *queuePair) push(wrs []rdma.SendWR) bool {
 	key := wrs[0].RKey
 	for i := range wrs {
 		wr := &wrs[i]
-		if wr.Opcode != rdma.WRRDMAWrite || wr.Flags&^rdma.SendSignaled != rdma.SendInline || wr.RKey != key ||
+		if o := wr.Opcode.Operation(); o.Moves != rdma.MovesToMemory || o.Received != 0 || wr.Flags&^rdma.SendSignaled != rdma.SendInline || wr.RKey != key ||
 			len(wr.Inline) == 0 || len(wr.Inline) > q.init.Cap.MaxInlineData {
 			return false
 		}
@@ -48,7 +48,7 @@ func (q *queuePair) pushMarked(wrs []rdma.SendWR, key uint32) bool {
 	c := q.remote
 	rights := atomic.LoadUint32(&c.rights)
 	if admit(c, q.attr.DestQPNum, q.dest, q.psn) != accepted || atomic.LoadUint32(&c.word) != uint32(rdma.StateRTS) ||
-		rights>>24 != uint32(q.answerer) || !permits(rights, rdma.WRRDMAWrite) {
+		rights>>24 != uint32(q.answerer) || !permits(rights, wrs[0].Opcode.Operation()) {
 		return false
 	}
 	var spans [pushMost]span

@@ -122,7 +122,7 @@ func ofDevice(wr *rdma.SendWR) *rendezvous {
 
 // fetched is finish for a request of a rendezvous.
 func (q *queuePair) fetched(r *rendezvous, wr *rdma.SendWR, st rdma.WCStatus, n uint32) {
-	if wr.Opcode == rdma.WRRDMARead {
+	if wr.Opcode.Operation().Fetches() {
 		r.over(st, n)
 	} else if st != rdma.WCSuccess && st != rdma.WCWRFlushErr {
 		q.tell(rdma.EventQPFatal) // no completion says it

@@ -2,432 +2,333 @@ package soft
 
 import (
 	"sync/atomic"
-	"syscall"
 
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
-// What is here is done on behalf of the responder, in its arena, by whoever
-// executes a request: the initiator in the segment, or the responder itself
-// for a request that came in over TCP (then the peer is Provider.self).
+// The responder: what a request does at the queue pair that it reaches. It is one
+// for both ways a request comes. The initiator executes it in the segment, with its own
+// memory as the source (in is nil, and the responder is q's peer); and the owner does
+// for a request that came over TCP, a piece at a time (in is not nil, the source is the
+// piece, and the responder is q).
+//
+//	permits -> key, address -> receive request -> bytes -> completion
+//
+// The status is the requester's. The answer is accepted; or notReady, or unanswered,
+// and then nothing has happened. It is called with the responder marked.
 
-// A span is checked memory of a responder.
-type span struct {
-	s     *peer
-	mem   []byte      // when it is memory of this process
-	guard bool        // mem may not be mapped
-	va    uint64      // else: the address in the peer's process, or, with
-	key   uint32      // a key of the peer's that has a layout, the place in that
-	need  rdma.Access // the right that the layout's pieces must grant
-}
-
-// Whoever looks for memory gives the span to fill in: it is too large to be
-// handed up several levels for each request.
-
-// here makes it memory of this process. va and need count without mem alone.
-func (t *span) here(s *peer, mem []byte, guard bool) {
-	t.s, t.mem, t.guard, t.key = s, mem, guard, 0
-}
-
-// open resolves a key that a request for the queue pair c names.
-func (s *peer) open(sp *span, c *queueContext, key uint32, addr, n uint64, need rdma.Access) bool {
-	return s.look(sp, key, c.pd, c.num, addr, n, need)
-}
-
-// resolve resolves a key of the peer's domain pd that the peer itself names.
-func (s *peer) resolve(sp *span, key, pd uint32, addr, n uint64, need rdma.Access) bool {
-	return s.look(sp, key, pd, 0, addr, n, need)
-}
-
-// look checks a key against the protection table, in the order of the
-// InfiniBand rules, and translates. The caller has marked the region. num is the
-// peer's queue pair whose request it is, 0 for none.
-func (s *peer) look(sp *span, key, pd, num uint32, addr, n uint64, need rdma.Access) bool {
-	if s.own {
-		return s.translate(sp, key, pd, num, addr, n, need)
+// respond executes a request of total bytes, of which segs are all, or those of the
+// piece that in is about.
+func (q *queuePair) respond(o *rdma.Operation, wr *rdma.SendWR, segs [][]byte, total uint64, guard bool, in *inbound) (rdma.WCStatus, answer) {
+	_, c, _ := q.responder(in)
+	rights := atomic.LoadUint32(&c.rights)
+	if in == nil && rights>>24 != uint32(q.answerer) {
+		return 0, unanswered
 	}
-	index := uint64(key >> 8)
-	if index >= uint64(len(s.regions)) {
-		return false
+	if !permits(rights, o) {
+		return q.refuse(in, rdma.WCRemInvReqErr, faultRequest)
 	}
-	e := &s.regions[index]
-	// The load is ordered after the mark by the barrier of who deregisters.
-	if atomic.LoadUint64(&e.state) != uint64(key)|regionLive {
-		return false
-	}
-	if e.pd != pd {
-		return false
-	}
-	length := e.length
-	off := addr - e.addr
-	if addr < e.addr || off > length || n > length-off {
-		return false
-	}
-	if uint32(need)&^e.access != 0 {
-		return false
-	}
-	kind := e.kind
-	if kind&kindPrivate != 0 {
-		if e.queue != num {
-			return false
+	switch o.Moves {
+	case rdma.MovesToMemory:
+		var sp span
+		if total > 0 && !q.opens(&sp, o, wr, total, in) {
+			return q.refuse(in, rdma.WCRemAccessErr, faultAccess)
 		}
-		kind &^= kindPrivate
-	}
-	switch kind {
-	case kindSegment:
-		return s.inArena(sp, e.offset+off, n)
-	case kindOrdinary:
-		return s.inProcess(sp, e.va+off, n)
-	case kindImplicit:
-		return s.anywhere(sp, e.va+off, n)
-	case kindShared:
-		if s.grants(e, addr, n, need) {
-			return s.anywhere(sp, addr, n)
+		var tk *ticket
+		if o.Received != 0 {
+			var ok bool
+			var a answer
+			if tk, ok, a = q.await(wr, 0, in); !ok {
+				return q.unnamed(in, a)
+			}
 		}
-	case kindMkey:
-		s.woven(sp, key, off, need)
-		return true
+		off := in.offset()
+		for ; segs != nil; segs = q.more() {
+			for _, b := range segs {
+				if st := sp.store(off, b, guard); st != rdma.WCSuccess {
+					if tk != nil && in == nil {
+						tk.giveBack()
+					}
+					return q.blame(in, st)
+				}
+				off += len(b)
+			}
+		}
+		if tk != nil {
+			q.arrived(tk, q.message(wr, total, in), in)
+		}
+		return rdma.WCSuccess, accepted
+
+	case rdma.MovesToReceive:
+		return q.takeMessage(o, wr, segs, total, guard, in)
+
+	case rdma.MovesFromMemory:
+		if total == 0 {
+			return rdma.WCSuccess, accepted
+		}
+		var sp span
+		if !q.opens(&sp, o, wr, total, in) {
+			return q.refuse(in, rdma.WCRemAccessErr, faultAccess)
+		}
+		if in != nil {
+			return rdma.WCSuccess, accepted // link.startRead sends it
+		}
+		return q.bring(&sp, segs, guard)
+
+	case rdma.MovesWord:
+		return q.changeWord(o, wr, segs, total, guard, in)
 	}
-	return false
+	return q.refuse(in, rdma.WCRemInvReqErr, faultRequest)
 }
 
-// woven is a place in the layout of a key. Its pieces are found when they are
-// accessed; what is to be written needs regions that their owner may write to.
-func (s *peer) woven(sp *span, key uint32, off uint64, need rdma.Access) {
-	*sp = span{s: s, key: key, va: off}
-	if need&(rdma.AccessRemoteWrite|rdma.AccessRemoteAtomic|rdma.AccessLocalWrite) != 0 {
-		sp.need = rdma.AccessLocalWrite
+// responder is where a request is executed, and the receive request that it has.
+func (q *queuePair) responder(in *inbound) (*peer, *queueContext, *ticket) {
+	if in != nil {
+		return q.p.self, q.own, &in.tk
+	}
+	return q.peer, q.remote, &q.tk
+}
+
+// opens resolves the memory that a request names. A layout that came to be after the
+// request was marked is not there for it.
+func (q *queuePair) opens(sp *span, o *rdma.Operation, wr *rdma.SendWR, n uint64, in *inbound) bool {
+	s, c, _ := q.responder(in)
+	return s.open(sp, c, wr.RKey, wr.RemoteAddr, n, o.Access) && (in != nil || sp.key == 0 || q.own.mark&markWhat == markQueue)
+}
+
+// refuse ends a request that the responder does not take. One that would be answered
+// moves it to ERR for the cause.
+func (q *queuePair) refuse(in *inbound, st rdma.WCStatus, cause uint32) (rdma.WCStatus, answer) {
+	if in != nil {
+		in.cause = uint8(cause)
+	} else if !q.unreliable {
+		q.peer.fault(q.remote, cause)
+	}
+	return st, accepted
+}
+
+// blame ends a request that has failed, and refuses it where that is the responder's
+// fault.
+func (q *queuePair) blame(in *inbound, st rdma.WCStatus) (rdma.WCStatus, answer) {
+	switch st {
+	case rdma.WCRemAccessErr, rdma.WCRemOpErr, rdma.WCRemInvReqErr:
+		return q.refuse(in, st, faultOf(st))
+	}
+	return st, accepted
+}
+
+// takeMessage is the responder's part of a send.
+func (q *queuePair) takeMessage(o *rdma.Operation, wr *rdma.SendWR, segs [][]byte, total uint64, guard bool, in *inbound) (rdma.WCStatus, answer) {
+	s, c, tk := q.responder(in)
+	skip, incomplete := uint64(0), false // bytes that are a header
+	if h := s.tagged(c); h != nil {
+		var m tagMessage
+		if st, a := q.headed(h, &m, segs, total, guard, in); st != rdma.WCSuccess || a != accepted {
+			return st, a
+		}
+		skip, incomplete = tk.headers(&m, total)
+	} else {
+		if _, ok, a := q.await(wr, total, in); !ok {
+			return q.unnamed(in, a)
+		}
+	}
+	if q.to == nil {
+		q.to = new(scatter)
+	}
+	st, theirs := tk.receive(total-skip, q.to)
+	if st == rdma.WCSuccess {
+		if st = q.fill(segs, in.offset()-int(skip), guard); st == rdma.WCRemAccessErr {
+			st, theirs = rdma.WCRemOpErr, rdma.WCLocProtErr
+		}
+	}
+	switch {
+	case st == rdma.WCSuccess:
+	case theirs == rdma.WCSuccess, q.unreliable && theirs == rdma.WCLocLenErr:
+		if in == nil {
+			tk.giveBack()
+		}
+		return st, accepted
+	default:
+		s.deliver(c, tk, delivery{status: theirs, op: wr.Opcode, srcQP: q.source(in)})
+		s.fault(c, faultTold)
+		if in != nil {
+			*tk = ticket{}
+		}
+		return q.refuse(in, st, faultTold)
+	}
+	if in != nil && !in.last {
+		return rdma.WCSuccess, accepted
+	}
+	if o.Needs&rdma.NeedsKey != 0 && !s.invalidate(c, wr.InvalidateRKey) {
+		if in == nil {
+			tk.giveBack()
+		}
+		return q.refuse(in, rdma.WCRemAccessErr, faultAccess)
+	}
+	d := q.message(wr, total, in)
+	d.n -= uint32(skip)
+	if incomplete {
+		d.status = rdma.WCTMRndvIncomplete
+	}
+	q.arrived(tk, d, in)
+	return rdma.WCSuccess, accepted
+}
+
+// changeWord is the responder's part of an atomic.
+func (q *queuePair) changeWord(o *rdma.Operation, wr *rdma.SendWR, segs [][]byte, total uint64, guard bool, in *inbound) (rdma.WCStatus, answer) {
+	if wr.RemoteAddr%8 != 0 || total != uint64(o.Bytes) {
+		return q.refuse(in, rdma.WCRemInvReqErr, faultRequest)
+	}
+	var sp span
+	if !q.opens(&sp, o, wr, total, in) {
+		return q.refuse(in, rdma.WCRemAccessErr, faultAccess)
+	}
+	s, _, _ := q.responder(in)
+	old, st := s.atomic(&sp, o.Word, wr.CompareAdd, wr.Swap, q.p.cfg.Rank)
+	if st != rdma.WCSuccess {
+		return q.blame(in, st)
+	}
+	if in == nil {
+		*q.lastAtomic() = lastAtomic{q.psn, 1, old}
+		return scatterWord(segs, old, guard), accepted
+	}
+	if len(in.results) >= maxRdAtom {
+		in.results = in.results[:copy(in.results, in.results[1:])]
+	}
+	in.results = append(in.results, result{in.psn, old})
+	return rdma.WCSuccess, accepted
+}
+
+// await gives the next receive request for n bytes, and asks to be woken when there is
+// none. Without one the answer says why. All pieces of a message take the same.
+func (q *queuePair) await(wr *rdma.SendWR, n uint64, in *inbound) (tk *ticket, ok bool, a answer) {
+	s, c, tk := q.responder(in)
+	rank, target := q.p.cfg.Rank, q.answerer
+	if in != nil {
+		if tk.claim != nil {
+			return tk, true, accepted
+		}
+		target = q.init.Type
+	}
+	if target == rdma.XRCRecv {
+		var right bool
+		if *tk, ok, right = q.nextNamed(c, wr.SRQNum); !right {
+			return tk, false, accepted
+		}
+		return tk, ok, notReady
+	}
+	ok = s.next(c, rank, n, tk)
+	if !ok && (!q.unreliable || c.shared != 0) {
+		// A full barrier: either the owner sees this or the next look sees
+		// its receive, unless that is in the owner's store buffer still; the timer
+		// covers that.
+		s.starve(c)
+		ok = s.next(c, rank, n, tk)
+	}
+	return tk, ok, notReady
+}
+
+// unnamed answers a request that has got no receive: it waits, or it named a
+// shared queue that is not for it.
+func (q *queuePair) unnamed(in *inbound, a answer) (rdma.WCStatus, answer) {
+	if a == notReady {
+		return 0, notReady
+	}
+	return q.refuse(in, rdma.WCRemInvReqErr, faultRequest)
+}
+
+// message is what the receiver is told of a message that has arrived.
+func (q *queuePair) message(wr *rdma.SendWR, total uint64, in *inbound) delivery {
+	return delivery{op: wr.Opcode, solicited: wr.Flags&rdma.SendSolicited != 0, n: uint32(total), imm: extra(wr), srcQP: q.source(in)}
+}
+
+// source is the number of the queue pair that a request comes from.
+func (q *queuePair) source(in *inbound) uint32 {
+	if in != nil {
+		return in.from
+	}
+	return q.num
+}
+
+// arrived completes the receive request of a message, with its last piece.
+func (q *queuePair) arrived(tk *ticket, d delivery, in *inbound) {
+	s, c, _ := q.responder(in)
+	switch {
+	case in == nil:
+		q.deliver(tk, d)
+	case in.last:
+		s.deliver(c, tk, d)
+		*tk = ticket{}
 	}
 }
 
-// anywhere is n bytes of the peer's address space, its arena among them.
-func (s *peer) anywhere(sp *span, va, n uint64) bool {
-	if at := va - s.base; at < uint64(len(s.arena)) {
-		return s.inArena(sp, at, n)
+// extra is what goes with a message beside its bytes: the immediate, or the key
+// to invalidate.
+func extra(wr *rdma.SendWR) uint32 {
+	if wr.Opcode.Operation().Needs&rdma.NeedsKey != 0 {
+		return wr.InvalidateRKey
 	}
-	return s.inProcess(sp, va, n)
+	return wr.ImmData
 }
 
-// translate is look for the own memory. The owner goes by what it knows of
-// its regions, not by the table, which others may have scribbled on.
-func (s *peer) translate(sp *span, key, pd, num uint32, addr, n uint64, need rdma.Access) bool {
-	r := s.p.byKey.get(key >> 8)
-	if r == nil || r.key != key || r.pd.id != pd {
-		return false
+// repeat answers a read or an atomic that was executed before.
+func (q *queuePair) repeat(wr *rdma.SendWR, segs [][]byte, total uint64, guard bool) rdma.WCStatus {
+	o := wr.Opcode.Operation()
+	if o.Moves == rdma.MovesWord {
+		last := q.lastAtomic()
+		if last.valid == 0 || last.psn != q.psn {
+			return rdma.WCRetryExcErr
+		}
+		return scatterWord(segs, last.old, guard)
 	}
-	off := addr - r.addr
-	if addr < r.addr || off > r.length || n > r.length-off || need&^r.access != 0 {
-		return false
-	}
-	if r.queue != 0 && r.queue != num {
-		return false
-	}
-	kind := r.kind &^ kindPrivate
-	if kind == kindShared && !grants(*r.grants.Load(), addr, n, need) {
-		return false
-	}
-	if kind == kindMkey {
-		s.woven(sp, key, off, need)
-		return true
-	}
-	if kind != kindImplicit && kind != kindShared {
-		// Atomics on ordinary memory are guarded by a lock, as a peer's are.
-		sp.here(s, r.mem[off:off+n:off+n], kind != kindSegment)
-		return true
-	}
-	if at := r.va + off - addressOf(s.arena); at < uint64(len(s.arena)) {
-		return s.inArena(sp, at, n)
-	}
-	return s.inProcess(sp, r.va+off, n)
-}
-
-// inArena is n bytes of the arena's heap.
-func (s *peer) inArena(sp *span, at, n uint64) bool {
-	size := uint64(len(s.arena))
-	if at < s.p.layout.heapAt || at > size || n > size-at {
-		return false
-	}
-	sp.here(s, s.arena[at:at+n:at+n], false)
-	return true
-}
-
-// lowestAddress and highestAddress bound what a user's address can be.
-const (
-	lowestAddress  = 1 << 12
-	highestAddress = 1 << 56
-)
-
-// inProcess is n bytes of the peer's process.
-func (s *peer) inProcess(sp *span, va, n uint64) bool {
-	if va < lowestAddress || va > highestAddress || n > highestAddress-va {
-		return false
-	}
-	if s.reach == reachSame {
-		sp.here(s, memoryAt(va, int(n)), true)
-		return true
-	}
-	*sp = span{s: s, va: va}
-	return true
-}
-
-// store places src at off; the span has room for it.
-func (t *span) store(off int, src []byte, guardLocal bool) rdma.WCStatus {
-	if len(src) == 0 {
+	if total == 0 {
 		return rdma.WCSuccess
 	}
-	if t.mem != nil && !t.guard && !guardLocal {
-		place(t.mem[off:off+len(src)], src)
-		return rdma.WCSuccess
+	var sp span
+	if !q.opens(&sp, o, wr, total, nil) {
+		st, _ := q.refuse(nil, rdma.WCRemAccessErr, faultAccess)
+		return st
 	}
-	if t.key != 0 {
-		return t.weave(off, src, guardLocal, false)
-	}
-	return t.put(off, src, guardLocal)
+	st, _ := q.bring(&sp, segs, guard)
+	return st
 }
 
-// put is store for a span that is no layout.
-func (t *span) put(off int, src []byte, guardLocal bool) rdma.WCStatus {
-	if t.mem != nil {
-		dst := t.mem[off : off+len(src)]
-		if !t.guard && !guardLocal {
-			place(dst, src)
-			return rdma.WCSuccess
-		}
-		return guardedStatus(dst, src, guardLocal)
+// lastAtomic is where the responder's is noted.
+func (q *queuePair) lastAtomic() *lastAtomic {
+	if q.dc.held != nil {
+		return &q.dc.held.last
 	}
-	if t.s.reach != reachVM {
-		return rdma.WCRemOpErr
-	}
-	return t.s.processStatus(writeProcess(int(t.s.ep.pid), src, t.va+uint64(off)), guardLocal)
+	return &q.remote.last
 }
 
-// load fills dst from off.
-func (t *span) load(off int, dst []byte, guardLocal bool) rdma.WCStatus {
-	if len(dst) == 0 {
-		return rdma.WCSuccess
-	}
-	if t.mem != nil && !t.guard && !guardLocal {
-		place(dst, t.mem[off:off+len(dst)])
-		return rdma.WCSuccess
-	}
-	if t.key != 0 {
-		return t.weave(off, dst, guardLocal, true)
-	}
-	return t.get(off, dst, guardLocal)
-}
-
-// get is load for a span that is no layout.
-func (t *span) get(off int, dst []byte, guardLocal bool) rdma.WCStatus {
-	if t.mem != nil {
-		src := t.mem[off : off+len(dst)]
-		if !t.guard && !guardLocal {
-			place(dst, src)
-			return rdma.WCSuccess
-		}
-		return guardedStatus(dst, src, guardLocal)
-	}
-	if t.s.reach != reachVM {
-		return rdma.WCRemOpErr
-	}
-	return t.s.processStatus(readProcess(int(t.s.ep.pid), dst, t.va+uint64(off)), guardLocal)
-}
-
-func guardedStatus(dst, src []byte, guardLocal bool) rdma.WCStatus {
-	if guarded(dst, src) {
-		return rdma.WCSuccess
-	}
-	if guardLocal {
-		return rdma.WCLocProtErr
-	}
-	return rdma.WCRemAccessErr
-}
-
-// processStatus is what an error of process_vm_* means to the requester.
-func (s *peer) processStatus(err error, guardLocal bool) rdma.WCStatus {
-	switch err {
-	case nil:
-		return rdma.WCSuccess
-	case syscall.ESRCH:
-		s.lost.Store(true)
-		return rdma.WCRetryExcErr
-	case syscall.EFAULT:
-		if guardLocal {
-			return rdma.WCLocProtErr
-		}
-		return rdma.WCRemAccessErr
-	}
-	return rdma.WCRemOpErr
-}
-
-// An answer is a responder's first reaction to a request.
-type answer uint8
-
-const (
-	accepted    answer = iota
-	duplicate          // it was executed before
-	unanswered         // the queue pair is not there for this initiator, or expects another PSN
-	notReady           // no receive is posted
-	noResponder        // of DC: none is free
-	abroad             // of DC: the target is reached over TCP
-	draining           // of an operation on a key of the requester's own: somebody is at it
-)
-
-// answersTo tells whether a responder's queue pair, which num names, takes
-// requests of the queue pair that dest names. The caller has marked the responder.
-// Others than the responder's peer may ask. The responder waits for them as little as
-// for a stranger, so they may read nothing else of the context.
-func answersTo(c *queueContext, num uint32, dest uint64) bool {
-	// Ordered after the mark by the barrier of who leaves the state.
-	switch atomic.LoadUint32(&c.word) {
-	case uint32(rdma.StateRTR), uint32(rdma.StateRTS), uint32(rdma.StateSQD), uint32(rdma.StateSQE):
-		return atomic.LoadUint64(&c.dest) == dest && atomic.LoadUint32(&c.num) == num
-	}
-	return false
-}
-
-// admit is answersTo for the request psn of a reliable connection.
-func admit(c *queueContext, num uint32, dest uint64, psn uint32) answer {
-	if !answersTo(c, num, dest) {
-		return unanswered
-	}
-	return numbered(psn, c.expect)
-}
-
-// numbered looks at the number of a request where expect is due.
-func numbered(psn, expect uint32) answer {
-	switch ahead := (psn - expect) & psnMask; {
-	case ahead == 0:
-		return accepted
-	case ahead > psnMask/2:
-		return duplicate
-	}
-	return unanswered
-}
-
-const psnMask = 1<<24 - 1
-
-// The fields of queueContext.rights.
-func packRights(typ rdma.QPType, access rdma.Access, maxDestRdAtomic, minRNRTimer uint8) uint32 {
-	return uint32(access)&0xff | uint32(maxDestRdAtomic)<<8 | uint32(minRNRTimer)<<16 | uint32(typ)<<24
-}
-
-// permits tells whether the queue pair accepts an operation at all.
-func permits(rights uint32, op rdma.WROpcode) bool {
-	switch op {
-	case rdma.WRRDMAWrite, rdma.WRRDMAWriteWithImm:
-		return rights&uint32(rdma.AccessRemoteWrite) != 0
-	case rdma.WRRDMARead:
-		return rights&uint32(rdma.AccessRemoteRead) != 0 && rights>>8&0xff != 0
-	case rdma.WRAtomicCmpAndSwp, rdma.WRAtomicFetchAndAdd:
-		return rights&uint32(rdma.AccessRemoteAtomic) != 0 && rights>>8&0xff != 0
-	}
-	return true
-}
-
-// slot is the receive request that is next, nil when none is posted.
-func (s *peer) slot(c *queueContext) (sl *recvSlot, at_ uint64) {
-	n := c.slots
-	if n == 0 || n&(n-1) != 0 {
-		return nil, 0
-	}
-	at_ = c.slotsAt + uint64(c.head&(n-1))*uint64(c.slotSize)
-	if at_ < s.p.layout.heapAt {
-		return nil, 0
-	}
-	sl = at[recvSlot](s.arena, at_)
-	if sl == nil || atomic.LoadUint32(&sl.state) != slotPosted {
-		return nil, 0
-	}
-	return sl, at_
-}
-
-// fault moves the responder's queue pair to ERR for the cause; its owner finds
-// out when it next looks, and flushes.
-func (s *peer) fault(c *queueContext, cause uint32) {
-	if rdma.QPType(atomic.LoadUint32(&c.rights)>>24) == rdma.DCT && cause != faultFatal {
-		return // one initiator does not end it for the others
-	}
-	for {
-		w := atomic.LoadUint32(&c.word)
-		if !live(rdma.QPState(w & queueState)) {
-			return
-		}
-		if atomic.CompareAndSwapUint32(&c.word, w, uint32(rdma.StateErr)|cause<<faultShift) {
-			break
+// bring does a read's copying.
+func (q *queuePair) bring(sp *span, segs [][]byte, guard bool) (rdma.WCStatus, answer) {
+	off := 0
+	for ; segs != nil; segs = q.more() {
+		for _, b := range segs {
+			if st := sp.load(off, b, guard); st != rdma.WCSuccess {
+				return q.blame(nil, st)
+			}
+			off += len(b)
 		}
 	}
-	s.raise(c)
-	s.attend(c.recvCQ, true)
-	s.attend(c.sendCQ, true)
-	s.alarm.Ring() // there may be an event to tell
+	return rdma.WCSuccess, accepted
 }
 
-// live tells whether a queue pair in the state takes requests.
-func live(st rdma.QPState) bool {
-	return st == rdma.StateRTR || st == rdma.StateRTS || st == rdma.StateSQD || st == rdma.StateSQE
-}
-
-// A scatter walks a receive request's memory.
-type scatter struct {
-	spans [maxSGE]span
-	sizes [maxSGE]int
-	n     int
-}
-
-// receive resolves the memory of a receive request for a message of n bytes.
-// The statuses are the requester's and the responder's; both are success or
-// neither is.
-func (tk *ticket) receive(n uint64, to *scatter) (requester, responder rdma.WCStatus) {
-	list, room, whole := tk.entries(), uint64(0), n
-	for i := range list {
-		room += uint64(list[i].length)
-	}
-	if tk.whole > 0 {
-		room = min(room, tk.whole)
-	}
-	skip := tk.skip
-	if n > room || skip > room-n {
-		return rdma.WCRemInvReqErr, rdma.WCLocLenErr
-	}
-	to.n = 0
-	for i := range list {
-		if n == 0 {
-			break
+// fill does a message's, from byte off of the receive's memory on; where off is
+// negative, so many bytes of the message are left out.
+func (q *queuePair) fill(segs [][]byte, off int, guard bool) rdma.WCStatus {
+	for ; segs != nil; segs = q.more() {
+		for _, b := range segs {
+			if off < 0 {
+				k := min(len(b), -off)
+				b, off = b[k:], off+k
+			}
+			if st := q.to.store(off, b, guard); st != rdma.WCSuccess {
+				return st
+			}
+			off += len(b)
 		}
-		length := uint64(list[i].length)
-		if length <= skip {
-			skip -= length
-			continue
-		}
-		size := min(n, length-skip)
-		if !tk.s.resolve(&to.spans[to.n], list[i].lkey, tk.pd, list[i].addr+skip, size, rdma.AccessLocalWrite) {
-			return rdma.WCRemOpErr, rdma.WCLocProtErr
-		}
-		to.sizes[to.n] = int(size)
-		to.n++
-		n, skip = n-size, 0
-	}
-	if b := tk.payload(whole); b != nil {
-		// The receiver copies it; its memory was looked up to find errors only.
-		to.spans[0], to.sizes[0], to.n = span{s: tk.s, mem: b}, len(b), 1
-		tk.carried = true
-	}
-	return rdma.WCSuccess, rdma.WCSuccess
-}
-
-// store places src at off of the whole message.
-func (to *scatter) store(off int, src []byte, guardLocal bool) rdma.WCStatus {
-	for i := 0; i < to.n && len(src) > 0; i++ {
-		size := to.sizes[i]
-		if off >= size {
-			off -= size
-			continue
-		}
-		k := min(size-off, len(src))
-		if st := to.spans[i].store(off, src[:k], guardLocal); st != rdma.WCSuccess {
-			return st
-		}
-		src, off = src[k:], 0
 	}
 	return rdma.WCSuccess
 }

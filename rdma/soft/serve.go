@@ -18,7 +18,7 @@ func (l *link) serve(f *frame, payload []byte) {
 		return
 	}
 	defer q.mu.Unlock()
-	c := q.own
+	c, o := q.own, f.op.Operation()
 	switch a {
 	case unanswered:
 		// Also to a request from beyond one that was refused, which comes
@@ -28,14 +28,14 @@ func (l *link) serve(f *frame, payload []byte) {
 		l.queue(&answer, 0, nil)
 		return
 	case duplicate:
-		if !fetches(f.op) {
+		if !o.Fetches() {
 			if f.last() {
 				answer.kind = frameAck
 				l.queue(&answer, 0, nil)
 			}
 			return
 		}
-		if f.op != rdma.WRRDMARead {
+		if o.Moves == rdma.MovesWord {
 			l.repeatAtomic(in, f, answer)
 			return
 		}
@@ -45,7 +45,7 @@ func (l *link) serve(f *frame, payload []byte) {
 	if f.offset == 0 {
 		in.inside = 0
 	}
-	if !fetches(f.op) && f.offset != in.inside {
+	if !o.Fetches() && f.offset != in.inside {
 		return // behind a piece that was refused
 	}
 	if atomic.LoadUint32(&c.word) == uint32(rdma.StateRTR) && q.init.Type != rdma.DCT {
@@ -62,10 +62,10 @@ func (l *link) serve(f *frame, payload []byte) {
 		p.self.fault(c, cause)
 		answer.kind, answer.code = frameNak, uint8(requester)
 		l.queue(&answer, 0, nil)
-	case f.op == rdma.WRRDMARead:
+	case o.Moves == rdma.MovesFromMemory:
 		*expect = (f.psn + 1) & psnMask
 		l.startRead(q, f)
-	case fetches(f.op):
+	case o.Moves == rdma.MovesWord:
 		*expect = (f.psn + 1) & psnMask
 		l.repeatAtomic(in, f, answer)
 	case f.last():
@@ -132,133 +132,23 @@ func (l *link) message(f *frame, payload []byte) {
 		p.self.begin(c)
 	}
 	w.comesBy(l)
-	if requester, cause, retry := q.perform(l, &w.inbound, f, payload); retry || requester != rdma.WCSuccess {
+	if requester, _, retry := q.perform(l, &w.inbound, f, payload); retry || requester != rdma.WCSuccess {
 		w.drop()
 		w.inside = ^uint32(0)
-		if cause == faultTold {
-			p.self.fault(c, cause)
-		}
 		return
 	}
 	w.inside += f.length
 }
 
-// ticket gives the receive request that the message which is coming in takes,
-// all its pieces the same.
-// Without one it may come later, or never for a target of XRC that must not
-// take from the queue named.
-func (q *queuePair) ticket(in *inbound, f *frame) (tk *ticket, ok, retry bool) {
-	s, rank := q.p.self, q.p.cfg.Rank
-	if in.tk.claim != nil {
-		return &in.tk, true, false
-	}
-	n := uint64(f.total)
-	if !isSend(f.op) {
-		n = 0 // of a write, whose bytes go elsewhere
-	}
-	if q.init.Type == rdma.XRCRecv {
-		var right bool
-		in.tk, ok, right = q.nextNamed(q.own, uint32(f.swap))
-		return &in.tk, ok, right
-	}
-	if ok = s.next(q.own, rank, n, &in.tk); !ok && !q.unreliable {
-		s.starve(q.own)
-		ok = s.next(q.own, rank, n, &in.tk)
-	}
-	return &in.tk, ok, true
-}
-
-// perform does what a request asks, by the rules of queuePair.respond. cause
-// goes with a status for the requester other than success. Called with mu held.
+// perform executes a piece of a request. retry: it finds no receive. Called with mu
+// held.
 func (q *queuePair) perform(l *link, in *inbound, f *frame, payload []byte) (requester rdma.WCStatus, cause uint32, retry bool) {
-	refuse := func(st rdma.WCStatus) (rdma.WCStatus, uint32, bool) { return st, faultOf(st), false }
-	s, c := q.p.self, q.own
-	if !permits(atomic.LoadUint32(&c.rights), f.op) {
-		return refuse(rdma.WCRemInvReqErr)
-	}
-	switch f.op {
-	case rdma.WRRDMAWrite, rdma.WRRDMAWriteWithImm:
-		var sp span
-		if f.total > 0 {
-			if !s.open(&sp, c, f.key, f.addr, uint64(f.total), rdma.AccessRemoteWrite) {
-				return refuse(rdma.WCRemAccessErr)
-			}
-		}
-		var tk *ticket
-		if f.op == rdma.WRRDMAWriteWithImm {
-			var ok bool
-			if tk, ok, retry = q.ticket(in, f); !ok {
-				return rdma.WCRemInvReqErr, faultRequest, retry
-			}
-		}
-		if len(payload) > 0 {
-			if st := sp.store(int(f.offset), payload, false); st != rdma.WCSuccess {
-				return refuse(st)
-			}
-		}
-		if tk != nil && f.last() {
-			s.deliver(c, tk, f.message())
-			*tk = ticket{}
-		}
-		return rdma.WCSuccess, 0, false
-
-	case rdma.WRSend, rdma.WRSendWithImm, rdma.WRSendWithInv:
-		if h := s.tagged(c); h != nil {
-			return q.performTagged(h, in, f, payload)
-		}
-		tk, ok, retry := q.ticket(in, f)
-		if !ok {
-			return rdma.WCRemInvReqErr, faultRequest, retry
-		}
-		if q.to == nil {
-			q.to = new(scatter)
-		}
-		st, theirs := tk.receive(uint64(f.total), q.to)
-		if st == rdma.WCSuccess && q.to.store(int(f.offset), payload, false) != rdma.WCSuccess {
-			st, theirs = rdma.WCRemOpErr, rdma.WCLocProtErr
-		}
-		if st != rdma.WCSuccess && q.unreliable && theirs == rdma.WCLocLenErr {
-			return st, 0, false
-		}
-		if st != rdma.WCSuccess {
-			s.deliver(c, tk, delivery{status: theirs, op: f.op, srcQP: f.from})
-			*tk = ticket{}
-			return st, faultTold, false
-		}
-		if f.last() {
-			if f.op == rdma.WRSendWithInv && !s.invalidate(c, f.imm) {
-				return refuse(rdma.WCRemAccessErr)
-			}
-			s.deliver(c, tk, f.message())
-			*tk = ticket{}
-		}
-		return rdma.WCSuccess, 0, false
-
-	case rdma.WRRDMARead:
-		if f.total > 0 {
-			if !s.open(new(span), c, f.key, f.addr, uint64(f.total), rdma.AccessRemoteRead) {
-				return refuse(rdma.WCRemAccessErr)
-			}
-		}
-		return rdma.WCSuccess, 0, false
-	}
-
-	if f.addr%8 != 0 || f.total != 8 {
-		return refuse(rdma.WCRemInvReqErr)
-	}
-	var sp span
-	if !s.open(&sp, c, f.key, f.addr, 8, rdma.AccessRemoteAtomic) {
-		return refuse(rdma.WCRemAccessErr)
-	}
-	old, st := s.atomic(&sp, f.op, f.compareAdd, f.swap, q.p.cfg.Rank)
-	if st != rdma.WCSuccess {
-		return refuse(st)
-	}
-	if len(in.results) >= maxRdAtom {
-		in.results = in.results[:copy(in.results, in.results[1:])]
-	}
-	in.results = append(in.results, result{f.psn, old})
-	return rdma.WCSuccess, 0, false
+	in.at, in.last, in.from, in.psn, in.cause = f.offset, f.last(), f.from, f.psn, 0
+	f.request(&l.request)
+	l.one[0], q.woven = payload, false // it is no memory of the queue pair's
+	st, a := q.respond(f.op.Operation(), &l.request, l.one[:], uint64(f.total), false, in)
+	l.one[0] = nil
+	return st, uint32(in.cause), a == notReady
 }
 
 // word answers an atomic.
@@ -317,7 +207,7 @@ func (l *link) piece(q *queuePair) bool {
 	ok := l.queue(&answer, int(n), func(to []byte) bool {
 		// The region may have gone since the last piece.
 		var sp span
-		ok := l.n.p.self.open(&sp, q.own, f.key, f.addr, uint64(f.total), rdma.AccessRemoteRead)
+		ok := l.n.p.self.open(&sp, q.own, f.key, f.addr, uint64(f.total), f.op.Operation().Access)
 		return ok && !q.closed && sp.load(int(r.sent), to, false) == rdma.WCSuccess
 	})
 	if !ok {

@@ -207,17 +207,9 @@ func (d *delivery) urgent() bool { return d.solicited || d.status != rdma.WCSucc
 func (s *peer) hand(c *queueContext, tk *ticket, d delivery) {
 	sl := tk.sl
 	sl.status, sl.byteLen, sl.srcQP, sl.imm = uint8(d.status), d.n, d.srcQP, d.imm
-	sl.opcode = uint8(rdma.WCRecv)
-	flags := uint8(d.flags)
-	switch d.op {
-	case rdma.WRSendWithImm:
-		flags |= uint8(rdma.WCFlagWithImm)
-	case rdma.WRSendWithInv:
-		flags |= uint8(rdma.WCFlagWithInv)
-	case rdma.WRRDMAWriteWithImm:
-		flags |= uint8(rdma.WCFlagWithImm)
-		sl.opcode = uint8(rdma.WCRecvRDMAWithImm)
-	}
+	o := d.op.Operation()
+	sl.opcode = uint8(o.Received)
+	flags := uint8(d.flags | o.Flags)
 	if d.solicited {
 		flags |= slotSolicited
 	}

@@ -362,14 +362,6 @@ func (tk *ticket) headers(m *tagMessage, total uint64) (skip uint64, incomplete 
 	return total, false
 }
 
-// arrived completes the delivery of a message to a queue with tags.
-func (tk *ticket) arrived(d *delivery, total, skip uint64, incomplete bool) {
-	d.n = uint32(total - skip)
-	if incomplete {
-		d.status = rdma.WCTMRndvIncomplete
-	}
-}
-
 // label makes the completion of a receive that of a message with a tag.
 func (tk *ticket) label(sl *recvSlot) {
 	switch {
@@ -381,62 +373,34 @@ func (tk *ticket) label(sl *recvSlot) {
 	}
 }
 
-// sendTagged is the responder's part of a message to a queue with tags. Called with
-// the responder marked.
-func (q *queuePair) sendTagged(h *sharedHeader, wr *rdma.SendWR, segs [][]byte, total uint64, guard bool) (rdma.WCStatus, answer) {
-	s, c, rank := q.peer, q.remote, q.p.cfg.Rank
+// headed reads the header of a message to a queue with tags into m and gives the
+// message the request that it matches, when it has none yet. The results are
+// those of respond.
+func (q *queuePair) headed(h *sharedHeader, m *tagMessage, segs [][]byte, total uint64, guard bool, in *inbound) (rdma.WCStatus, answer) {
+	s, c, tk := q.responder(in)
+	if in != nil && tk.claim != nil {
+		*m = in.tagged
+		return rdma.WCSuccess, accepted
+	}
 	var b [rdma.TMHLen + rdma.RVHLen]byte
 	k, readable := peek(b[:], segs, guard)
 	if !readable {
 		return rdma.WCLocProtErr, accepted
 	}
-	m, ok := parseTagged(b[:k], total)
-	if !ok {
-		q.refuse(faultRequest)
-		return rdma.WCRemInvReqErr, accepted
+	var ok bool
+	if *m, ok = parseTagged(b[:k], total); !ok || in.offset() != 0 {
+		return q.refuse(in, rdma.WCRemInvReqErr, faultRequest)
 	}
-	tk := &q.tk
-	if !s.arrive(h, rank, &m, tk) {
+	if in != nil {
+		in.tagged = *m
+	}
+	if !s.arrive(h, q.p.cfg.Rank, m, tk) {
 		s.starve(c)
-		if !s.arrive(h, rank, &m, tk) {
+		if !s.arrive(h, q.p.cfg.Rank, m, tk) {
 			return 0, notReady
 		}
 	}
-	if q.to == nil {
-		q.to = new(scatter)
-	}
-	skip, incomplete := tk.headers(&m, total)
-	st, theirs := tk.receive(total-skip, q.to)
-	if st == rdma.WCSuccess {
-		if st = q.fillFrom(segs, int(skip), guard); st == rdma.WCRemAccessErr {
-			st, theirs = rdma.WCRemOpErr, rdma.WCLocProtErr
-		}
-	}
-	if st == rdma.WCSuccess {
-		if wr.Opcode == rdma.WRSendWithInv && !s.invalidate(c, wr.InvalidateRKey) {
-			tk.giveBack()
-			s.fault(c, faultAccess)
-			return rdma.WCRemAccessErr, accepted
-		}
-		d := q.message(wr, total)
-		tk.arrived(&d, total, skip, incomplete)
-		if m.op != rdma.TMRndv {
-			q.deliver(tk, d)
-			return rdma.WCSuccess, accepted
-		}
-		if q.owed.n > 0 {
-			q.pay()
-		}
-		s.deliver(c, tk, d)
-		return rdma.WCSuccess, accepted
-	}
-	if theirs != rdma.WCSuccess {
-		s.deliver(c, tk, delivery{status: theirs, op: wr.Opcode, srcQP: q.num})
-		s.fault(c, faultTold)
-	} else {
-		tk.giveBack()
-	}
-	return st, accepted
+	return rdma.WCSuccess, accepted
 }
 
 // peek copies the first bytes of a request's memory. The first blocks of a layout
@@ -455,72 +419,6 @@ func peek(b []byte, segs [][]byte, guard bool) (n int, ok bool) {
 		n += k
 	}
 	return n, true
-}
-
-// fillFrom is fill from byte skip of the message on.
-func (q *queuePair) fillFrom(segs [][]byte, skip int, guard bool) rdma.WCStatus {
-	off := 0
-	for ; segs != nil; segs = q.more() {
-		for _, b := range segs {
-			if skip >= len(b) {
-				skip -= len(b)
-				continue
-			}
-			b, skip = b[skip:], 0
-			if st := q.to.store(off, b, guard); st != rdma.WCSuccess {
-				return st
-			}
-			off += len(b)
-		}
-	}
-	return rdma.WCSuccess
-}
-
-// performTagged is sendTagged for a piece of a message that came over TCP.
-func (q *queuePair) performTagged(h *sharedHeader, w *inbound, f *frame, payload []byte) (requester rdma.WCStatus, cause uint32, retry bool) {
-	s, c := q.p.self, q.own
-	if w.tk.claim == nil {
-		m, ok := parseTagged(payload, uint64(f.total))
-		if !ok || f.offset != 0 {
-			return rdma.WCRemInvReqErr, faultRequest, false
-		}
-		w.tagged = m
-		if !s.arrive(h, q.p.cfg.Rank, &m, &w.tk) {
-			s.starve(c)
-			if !s.arrive(h, q.p.cfg.Rank, &m, &w.tk) {
-				return 0, 0, true
-			}
-		}
-	}
-	tk, total := &w.tk, uint64(f.total)
-	if q.to == nil {
-		q.to = new(scatter)
-	}
-	skip, incomplete := tk.headers(&w.tagged, total)
-	st, theirs := tk.receive(total-skip, q.to)
-	off, body := int(f.offset)-int(skip), payload
-	if off < 0 {
-		body, off = payload[min(len(payload), -off):], 0
-	}
-	if st == rdma.WCSuccess && q.to.store(off, body, false) != rdma.WCSuccess {
-		st, theirs = rdma.WCRemOpErr, rdma.WCLocProtErr
-	}
-	if st != rdma.WCSuccess {
-		s.deliver(c, tk, delivery{status: theirs, op: f.op, srcQP: f.from})
-		*tk = ticket{}
-		return st, faultTold, false
-	}
-	if !f.last() {
-		return rdma.WCSuccess, 0, false
-	}
-	if f.op == rdma.WRSendWithInv && !s.invalidate(c, f.imm) {
-		return rdma.WCRemAccessErr, faultAccess, false
-	}
-	d := f.message()
-	tk.arrived(&d, total, skip, incomplete)
-	s.deliver(c, tk, d)
-	*tk = ticket{}
-	return rdma.WCSuccess, 0, false
 }
 
 // finOf is what is sent when a rendezvous is over: its own headers.

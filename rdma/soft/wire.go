@@ -36,9 +36,24 @@ func (w *wireState) comesBy(l *link) {
 // queue pair's mu.
 type inbound struct {
 	inside  uint32     // bytes of the request that is due that have been placed
+	at      uint32     // of the piece that is executed: its place in the message
 	tk      ticket     // the receive request that it takes, once it is known; claimed in a shared queue
 	tagged  tagMessage // that it is of
 	results []result   // of atomics, for duplicates
+
+	// Of the piece that is executed, too:
+	from  uint32 // whose queue pair sends it
+	psn   uint32
+	last  bool  // it ends its message
+	cause uint8 // why the responder is to go to ERR, if the request has failed
+}
+
+// offset is the place of a piece in its message; what does not come in is whole.
+func (in *inbound) offset() int {
+	if in == nil {
+		return 0
+	}
+	return int(in.at)
 }
 
 // drop gives the receive request back, if one was taken.
@@ -117,7 +132,8 @@ func (q *queuePair) advanceWire() (moved bool) {
 		}
 		e := q.pending.at(w.next)
 		wr := &e.wr
-		if isOwn(wr.Opcode) {
+		o := wr.Opcode.Operation()
+		if !o.GoesOut() {
 			if w.next > 0 {
 				return moved // it begins when all before it is complete
 			}
@@ -143,10 +159,10 @@ func (q *queuePair) advanceWire() (moved bool) {
 		segs, total, guard, ok := q.gather(wr)
 		bad := rdma.WCLocProtErr
 		if ok {
-			bad = q.able(wr, total)
+			bad = q.able(o, total)
 			ok = bad == rdma.WCSuccess
 		}
-		if ok && fetches(wr.Opcode) && q.unanswered() >= int(q.attr.MaxRdAtomic) {
+		if ok && o.Fetches() && q.unanswered() >= int(q.attr.MaxRdAtomic) {
 			return moved
 		}
 		if !ok {
@@ -177,7 +193,7 @@ func (q *queuePair) advanceWire() (moved bool) {
 // follows tells whether a request of an initiator of DC goes where those under way
 // go. When none is, the connection turns to its target.
 func (q *queuePair) follows(wr *rdma.SendWR) bool {
-	if isOwn(wr.Opcode) || q.dc.leadsTo(wr) {
+	if !wr.Opcode.Operation().GoesOut() || q.dc.leadsTo(wr) {
 		return true
 	}
 	if q.wire.next == 0 && q.wire.offset == 0 {
@@ -189,7 +205,7 @@ func (q *queuePair) follows(wr *rdma.SendWR) bool {
 // unanswered counts the reads and atomics that are sent.
 func (q *queuePair) unanswered() (n int) {
 	for i := range q.wire.next {
-		if fetches(q.pending.at(i).wr.Opcode) {
+		if q.pending.at(i).wr.Opcode.Operation().Fetches() {
 			n++
 		}
 	}
@@ -200,6 +216,7 @@ func (q *queuePair) unanswered() (n int) {
 // takes no more.
 func (q *queuePair) sendPieces(e *request, segs [][]byte, total uint32, guard bool) bool {
 	w, wr := &q.wire, &e.wr
+	fetches := wr.Opcode.Operation().Fetches()
 	f := frame{
 		kind: frameRequest, op: wr.Opcode, to: q.attr.DestQPNum, from: q.num, psn: (q.psn + w.next) & psnMask,
 		life: q.life, imm: extra(wr), total: total, key: wr.RKey, addr: wr.RemoteAddr, compareAdd: wr.CompareAdd, swap: wr.Swap,
@@ -214,7 +231,7 @@ func (q *queuePair) sendPieces(e *request, segs [][]byte, total uint32, guard bo
 	switch q.init.Type {
 	case rdma.XRCSend:
 		f.flags |= frameXRC
-		if !fetches(f.op) {
+		if !fetches {
 			f.swap = uint64(wr.SRQNum)
 		}
 	case rdma.DCI:
@@ -229,7 +246,7 @@ func (q *queuePair) sendPieces(e *request, segs [][]byte, total uint32, guard bo
 	for {
 		f.offset, f.length = w.offset, 0
 		send := segs
-		if !fetches(wr.Opcode) {
+		if !fetches {
 			f.length = min(total-w.offset, pieceSize)
 		} else {
 			send = nil
@@ -383,14 +400,14 @@ func (l *link) answered(f *frame, payload []byte) {
 	case frameAck:
 		for ; at != psnMask; at = (at - 1) & psnMask {
 			e := q.pending.first()
-			if fetches(e.wr.Opcode) {
+			if e.wr.Opcode.Operation().Fetches() {
 				return // its data must come
 			}
 			q.acknowledged(e, rdma.WCSuccess, uint32(requestLength(&e.wr)))
 		}
 	case frameData:
 		e := q.pending.first()
-		if at != 0 || !fetches(e.wr.Opcode) || f.offset != w.settled {
+		if at != 0 || !e.wr.Opcode.Operation().Fetches() || f.offset != w.settled {
 			return
 		}
 		segs, total, guard, ok := q.gather(&e.wr)

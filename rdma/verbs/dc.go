@@ -80,9 +80,8 @@ func (q *queuePair) numberTarget() {
 // layOutDC names the target in a request of an initiator.
 func (q *queuePair) layOutDC(to *sendWR, wr *rdma.SendWR) error {
 	const op = "post_send"
-	switch wr.Opcode {
-	case rdma.WRLocalInv, rdma.WRBindMW, rdma.WRRegMkey:
-		return notSupported(op, "opcode %d through an initiator", wr.Opcode)
+	if !wr.Opcode.Operation().GoesOut() {
+		return notSupported(op, "opcode %d through an initiator", uint8(wr.Opcode))
 	}
 	ah, ok := wr.AH.(*address)
 	if !ok || ah.d.c != q.c || wr.RemoteQPN >= 1<<24 {

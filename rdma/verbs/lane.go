@@ -77,15 +77,10 @@ func (t *tally) add(e *entry) {
 
 // report adds what was counted.
 func (t *tally) report(to *rdma.Counters) {
-	requests := func(op rdma.WROpcode) uint64 { return t.ops[op].requests + t.ops[op|opInline].requests }
-	bytes := func(op rdma.WROpcode) uint64 { return t.ops[op].bytes + t.ops[op|opInline].bytes }
-	to.Writes += requests(rdma.WRRDMAWrite) + requests(rdma.WRRDMAWriteWithImm)
-	to.WriteBytes += bytes(rdma.WRRDMAWrite) + bytes(rdma.WRRDMAWriteWithImm)
-	to.Reads += requests(rdma.WRRDMARead)
-	to.ReadBytes += bytes(rdma.WRRDMARead)
-	to.Sends += requests(rdma.WRSend) + requests(rdma.WRSendWithImm) + requests(rdma.WRSendWithInv)
-	to.SendBytes += bytes(rdma.WRSend) + bytes(rdma.WRSendWithImm) + bytes(rdma.WRSendWithInv)
-	to.Atomics += requests(rdma.WRAtomicCmpAndSwp) + requests(rdma.WRAtomicFetchAndAdd)
+	for _, op := range rdma.Opcodes() {
+		plain, inline := &t.ops[opOf(op)], &t.ops[opOf(op)|opInline]
+		to.Count(op.Operation(), plain.requests+inline.requests, plain.bytes+inline.bytes)
+	}
 	for i := range t.ops[opInline:] {
 		to.Inline += t.ops[opInline+i].requests
 	}

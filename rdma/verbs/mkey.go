@@ -114,6 +114,9 @@ func (k *mkey) Close() error {
 // opRegMkey is the place of WRRegMkey in a tally.
 const opRegMkey = 15
 
+// opOf is the place of an operation in a tally.
+func opOf(op rdma.WROpcode) uint8 { return uint8(min(op, opRegMkey)) }
+
 // wrDriver1 and wcDriver1 are IBV_WR_DRIVER1 and IBV_WC_DRIVER1: mlx5 has them for
 // what sets a layout.
 const (
@@ -175,7 +178,7 @@ func (q *queuePair) submit(b *batch[sendWR], n int, wrs []rdma.SendWR) (int, C.i
 		taken, rc := q.postExtended(b, n)
 		q.countConnects(wrs[:taken])
 		return taken, rc
-	case wrs[n-1].Opcode == rdma.WRRegMkey:
+	case wrs[n-1].Opcode.Operation().Needs&rdma.NeedsLayout != 0:
 		return q.postExtended(b, n)
 	}
 	return postSend(q.h, b, n)

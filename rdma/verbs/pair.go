@@ -178,10 +178,8 @@ func (q *queuePair) addLanes() error {
 		q.sends.sge = max(1, q.init.Cap.MaxSendSGE)
 		switch {
 		case q.init.Cap.MaxSendSGE == 0:
-		case q.init.Type == rdma.RC:
-			q.plain = dataOps
-		case q.init.Type == rdma.UC:
-			q.plain = dataOps &^ (1 << rdma.WRRDMARead)
+		case q.init.Type == rdma.RC, q.init.Type == rdma.UC:
+			q.plain = plainOps(q.init.Type)
 		}
 		q.sends.inline = (q.init.Cap.MaxInlineData + 7) &^ 7
 	}

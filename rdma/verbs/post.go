@@ -74,7 +74,7 @@ func (q *queuePair) postSends(wrs []rdma.SendWR) (int, error) {
 		if bad = q.layOut(n, head+uint64(n), &wrs[n]); bad != nil {
 			break
 		}
-		if n++; n == limit || wrs[n-1].Opcode == rdma.WRBindMW || wrs[n-1].Opcode == rdma.WRRegMkey {
+		if n++; n == limit || wrs[n-1].Opcode.Operation().Needs&(rdma.NeedsWindow|rdma.NeedsLayout) != 0 {
 			break // what follows may need the window's new key, or room for another layout
 		}
 	}
@@ -82,7 +82,7 @@ func (q *queuePair) postSends(wrs []rdma.SendWR) (int, error) {
 		return 0, bad
 	}
 	var w *window
-	if wrs[n-1].Opcode == rdma.WRBindMW {
+	if wrs[n-1].Opcode.Operation().Needs&rdma.NeedsWindow != 0 {
 		w = wrs[n-1].MW.(*window)
 		w.mu.Lock()
 		b.wrs[n-1].mw = uint64(w.h)
@@ -100,8 +100,16 @@ func (q *queuePair) postSends(wrs []rdma.SendWR) (int, error) {
 	return taken, bad
 }
 
-// dataOps are the operations whose requests a connected queue pair lays out alike.
-const dataOps = 1<<rdma.WRRDMAWrite | 1<<rdma.WRRDMAWriteWithImm | 1<<rdma.WRSend | 1<<rdma.WRSendWithImm | 1<<rdma.WRRDMARead
+// plainOps are the operations whose requests a connected queue pair of a type lays out
+// alike: they need no more than remote memory and an immediate. Bit n is opcode n.
+func plainOps(typ rdma.QPType) (plain uint32) {
+	for _, op := range rdma.Opcodes() {
+		if o := op.Operation(); o.GoesOut() && o.OnType(typ) && o.Needs&^(rdma.NeedsRemote|rdma.NeedsImm) == 0 {
+			plain |= 1 << op
+		}
+	}
+	return plain
+}
 
 // layOut writes a request to its place in the batch and in the ring.
 func (q *queuePair) layOut(i int, seq uint64, wr *rdma.SendWR) error {
@@ -129,37 +137,39 @@ func (q *queuePair) layOut(i int, seq uint64, wr *rdma.SendWR) error {
 			to.numSGE = b.payload(i, wr.Inline)
 		}
 	}
-	switch wr.Opcode {
-	case rdma.WRRDMAWriteWithImm:
+	o := wr.Opcode.Operation()
+	if !o.OnType(q.init.Type) {
+		return invalid(op, "operation %d is not one of a queue pair of type %v", uint8(wr.Opcode), q.init.Type)
+	}
+	if o.Needs&rdma.NeedsRemote != 0 {
+		to.addr = wr.RemoteAddr
+		if o.Needs&rdma.NeedsOperands != 0 {
+			to.swap, to.atomic = wr.Swap, wr.RKey
+			to.setCompareAdd(wr.CompareAdd)
+		} else {
+			to.rkey[0] = wr.RKey
+		}
+	}
+	if o.Needs&rdma.NeedsImm != 0 {
 		to.imm = network(wr.ImmData)
-		to.addr, to.rkey[0] = wr.RemoteAddr, wr.RKey
-	case rdma.WRRDMAWrite, rdma.WRRDMARead:
-		to.addr, to.rkey[0] = wr.RemoteAddr, wr.RKey
-	case rdma.WRSendWithImm:
-		to.imm = network(wr.ImmData)
-	case rdma.WRSendWithInv:
+	}
+	if o.Needs&rdma.NeedsKey != 0 {
 		to.imm = wr.InvalidateRKey
-	case rdma.WRSend:
-	case rdma.WRAtomicCmpAndSwp, rdma.WRAtomicFetchAndAdd:
-		to.addr, to.swap, to.atomic = wr.RemoteAddr, wr.Swap, wr.RKey
-		to.setCompareAdd(wr.CompareAdd)
-	case rdma.WRLocalInv:
-		to.imm = wr.InvalidateRKey
-	case rdma.WRBindMW:
+	}
+	if o.Needs&rdma.NeedsWindow != 0 {
 		if err := layOutBind(to, wr); err != nil {
 			return err
 		}
-	case rdma.WRRegMkey:
+	}
+	if o.Needs&rdma.NeedsLayout != 0 {
 		if err := q.layOutMkey(to, wr); err != nil {
 			return err
 		}
-	default:
-		return invalid(op, "opcode %d is none", wr.Opcode)
 	}
 	switch q.init.Type {
 	case rdma.UD:
 		ah, ok := wr.AH.(*address)
-		if !ok || ah.d.c != q.c || wr.Opcode != rdma.WRSend && wr.Opcode != rdma.WRSendWithImm {
+		if !ok || ah.d.c != q.c {
 			return invalid(op, "a datagram is a send with an address handle of this context")
 		}
 		h := ah.open.Load()
@@ -167,10 +177,6 @@ func (q *queuePair) layOut(i int, seq uint64, wr *rdma.SendWR) error {
 			return invalid(op, "the address handle is closed")
 		}
 		to.addr, to.rkey = h, [2]uint32{wr.RemoteQPN, wr.RemoteQKey}
-	case rdma.UC:
-		if wr.Opcode >= rdma.WRRDMARead && wr.Opcode <= rdma.WRAtomicFetchAndAdd {
-			return invalid(op, "UC has no reads and no atomics")
-		}
 	case rdma.XRCSend:
 		to.srqNum = wr.SRQNum
 	case rdma.DCI:
@@ -178,7 +184,7 @@ func (q *queuePair) layOut(i int, seq uint64, wr *rdma.SendWR) error {
 			return err
 		}
 	}
-	e := entry{wrid: wr.WRID, bytes: uint32(bytes), op: uint8(min(wr.Opcode, opRegMkey))}
+	e := entry{wrid: wr.WRID, bytes: uint32(bytes), op: opOf(wr.Opcode)}
 	if wr.Flags&rdma.SendInline != 0 {
 		e.op |= opInline
 	}
