@@ -113,6 +113,9 @@ func (h *Host) takeInput(data []byte, last bool) {
 
 // inputReady is called when a rank's pipe takes more, or nobody will read it.
 func (h *Host) inputReady(i int, events uint32) {
+	if i >= len(h.input.feeds) || h.input.feeds[i].fd < 0 {
+		return // an earlier event of the batch has ended it
+	}
 	if events&unix.EPOLLERR != 0 {
 		h.unwatch(&h.input.feeds[i].fd)
 	} else {
