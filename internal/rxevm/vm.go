@@ -249,15 +249,15 @@ func (c *console) read(r *os.File) {
 	for {
 		line, err := lines.ReadString('\n')
 		if line = strings.TrimRight(line, "\r\n"); line != "" {
-			if c.hear != nil {
-				c.hear(line)
-			}
 			c.mu.Lock()
 			c.panic = c.panic || strings.Contains(line, "Kernel panic - not syncing")
 			if c.lines = append(c.lines, line); len(c.lines) > consoleLines {
 				c.lines = c.lines[1:]
 			}
 			c.mu.Unlock()
+			if c.hear != nil { // which may end the boot, and the error then shows the line
+				c.hear(line)
+			}
 		}
 		if err != nil {
 			return
