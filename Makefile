@@ -45,7 +45,7 @@ layout:
 	$(GO) vet ./...
 
 # The packages whose tests take longer, or measure time: make check leaves them to make test.
-SLOW := e2e(/.*)?|testdata(/.*)?|cmd/(a2a|gorun-bench)|coll|internal/(prelude|wait)|launcher|pmi/gossip|rank|rank/internal/p2p|rdma/(rdmatest|soft|verbs)
+SLOW := e2e(/.*)?|testdata(/.*)?|cmd/(a2a|gorun-bench)|coll|internal/(prelude|wait)|launcher|internal/gossip|rank|rank/internal/p2p|rdma/(rdmatest|soft|verbs)
 
 .PHONY: check
 check: layout ## before a commit, under a minute: format, vet, imports, words, the tests that are quick
@@ -73,7 +73,7 @@ race: ## the tests of the libraries under the race detector (needs a C compiler)
 
 .PHONY: race-quick
 race-quick: ## those of them that CI runs
-	CGO_ENABLED=1 $(GO) test -race -short $$($(GO) list ./internal/... | grep -vE '/(layers|prelude|wait)$$') ./rdma ./coll/kernel ./pmi/... ./rank/internal/match ./rank/internal/rma ./rank/internal/peers/... ./launcher/internal/hub ./launcher/internal/sidecar ./launcher/internal/stdio
+	CGO_ENABLED=1 $(GO) test -race -short $$($(GO) list ./internal/... | grep -vE '/(layers|prelude|wait)$$') ./rdma ./pmi ./rank/internal/match ./rank/internal/rma ./rank/internal/peers/... ./launcher/internal/hub ./launcher/internal/sidecar ./launcher/internal/stdio
 
 .PHONY: cross
 cross: ## build and vet for arm64

@@ -3,7 +3,7 @@ package coll
 import (
 	"math"
 
-	"github.com/gorun-mpi/gorun/coll/kernel"
+	"github.com/gorun-mpi/gorun/internal/kernel"
 )
 
 // Args are the arguments of one collective call. Everything but the buffers, the

@@ -3,7 +3,7 @@ package coll
 import (
 	"fmt"
 
-	"github.com/gorun-mpi/gorun/coll/kernel"
+	"github.com/gorun-mpi/gorun/internal/kernel"
 )
 
 // A Call is all that a plan depends on. Everything but Rank must be the same in

@@ -4,7 +4,7 @@ import (
 	"context"
 	"math"
 
-	"github.com/gorun-mpi/gorun/coll/kernel"
+	"github.com/gorun-mpi/gorun/internal/kernel"
 )
 
 // Team.Run under the names of the collectives.

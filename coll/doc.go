@@ -6,6 +6,13 @@
 // then plan.go, builder.go with one algorithm (barrier.go is the shortest), machine.go,
 // and run.go. docs/collectives.md is the table for users.
 //
+// # Who uses it
+//
+// Package rank, for every collective call. a2a and gorun-bench read its names of
+// algorithms and its [Table], and other programs may do the same; a program calls
+// collectives through a rank.Comm, since the reductions of [Args] are those of
+// internal/kernel.
+//
 // # Plans
 //
 // A collective is compiled into a plan: a list of steps over operands (send,

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gorun-mpi/gorun/coll/kernel"
+	"github.com/gorun-mpi/gorun/internal/kernel"
 	"github.com/gorun-mpi/gorun/internal/testenv"
 	"github.com/gorun-mpi/gorun/internal/wait"
 	"github.com/gorun-mpi/gorun/rdma"

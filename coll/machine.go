@@ -1,8 +1,8 @@
 package coll
 
 import (
-	"github.com/gorun-mpi/gorun/coll/kernel"
 	"github.com/gorun-mpi/gorun/internal/arch"
+	"github.com/gorun-mpi/gorun/internal/kernel"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/gorun-mpi/gorun/coll/kernel"
+	"github.com/gorun-mpi/gorun/internal/kernel"
 )
 
 // A proof is worth what it notices: each of these mistakes in a plan, or in the

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gorun-mpi/gorun/coll/kernel"
 	"github.com/gorun-mpi/gorun/internal/arch"
+	"github.com/gorun-mpi/gorun/internal/kernel"
 )
 
 // A sender's wrong count is found by who receives, whatever way the bytes would

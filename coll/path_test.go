@@ -4,7 +4,7 @@ import (
 	"context"
 	"testing"
 
-	"github.com/gorun-mpi/gorun/coll/kernel"
+	"github.com/gorun-mpi/gorun/internal/kernel"
 )
 
 // BenchmarkPath is the processor's work in a call of both of two ranks, without

@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gorun-mpi/gorun/coll/kernel"
 	"github.com/gorun-mpi/gorun/internal/arch"
+	"github.com/gorun-mpi/gorun/internal/kernel"
 	"github.com/gorun-mpi/gorun/internal/shm"
 	"github.com/gorun-mpi/gorun/internal/testenv"
 	"github.com/gorun-mpi/gorun/internal/wait"

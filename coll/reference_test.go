@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 	"math/rand/v2"
 
-	"github.com/gorun-mpi/gorun/coll/kernel"
+	"github.com/gorun-mpi/gorun/internal/kernel"
 )
 
 // A job is one collective call of all members, with their data.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/gorun-mpi/gorun/coll/kernel"
+	"github.com/gorun-mpi/gorun/internal/kernel"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 

@@ -4,8 +4,8 @@ import (
 	"context"
 	"sync/atomic"
 
-	"github.com/gorun-mpi/gorun/coll/kernel"
 	"github.com/gorun-mpi/gorun/internal/arch"
+	"github.com/gorun-mpi/gorun/internal/kernel"
 )
 
 // A Short is a call that [Team.Run] has made, with everything that could be found

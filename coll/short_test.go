@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gorun-mpi/gorun/coll/kernel"
+	"github.com/gorun-mpi/gorun/internal/kernel"
 	"github.com/gorun-mpi/gorun/internal/wait"
 	"github.com/gorun-mpi/gorun/rdma"
 	"github.com/gorun-mpi/gorun/rdma/soft"

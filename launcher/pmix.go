@@ -9,9 +9,9 @@ import (
 	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 
+	"github.com/gorun-mpi/gorun/internal/pmix/link"
 	"github.com/gorun-mpi/gorun/launcher/internal/host"
 	"github.com/gorun-mpi/gorun/launcher/internal/hub"
-	"github.com/gorun-mpi/gorun/pmi/pmix/link"
 )
 
 // openMPI is what the controller knows of a group's ranks that use the PMIx

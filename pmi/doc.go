@@ -3,12 +3,18 @@
 // which MPICH and programs of Slurm's and Cray's libraries speak, from the
 // launcher's.
 //
+// # Who uses it
+//
+// gorun for the ranks of a host ([Engine], [Store]), package rank to join a job
+// ([FromEnviron], [Dial]), and any program that wants the wire of MPICH's, Slurm's
+// or Flux's launchers alone.
+//
 // # Types
 //
 // [Env] says what a launcher left in the environment. [Message] is one line of
 // the wire, of either version. [Engine] is a launcher's side for the ranks of one host: bytes of
 // the ranks' sockets in, [Event]s out. [Store] completes a fence over all hosts
-// of a job; [NewMemStore] does so inside one process, package gossip between
+// of a job; [NewMemStore] does so inside one process, internal/gossip between
 // agents. [Client] is a rank's side.
 //
 // # States

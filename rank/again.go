@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/gorun-mpi/gorun/coll"
-	"github.com/gorun-mpi/gorun/coll/kernel"
+	"github.com/gorun-mpi/gorun/internal/kernel"
 )
 
 // Programs make the same collectives over and over. A blocking one of small operands

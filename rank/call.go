@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/gorun-mpi/gorun/coll"
-	"github.com/gorun-mpi/gorun/coll/kernel"
+	"github.com/gorun-mpi/gorun/internal/kernel"
 	"github.com/gorun-mpi/gorun/rank/internal/datatype"
 )
 

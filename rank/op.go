@@ -3,7 +3,7 @@ package rank
 import (
 	"reflect"
 
-	"github.com/gorun-mpi/gorun/coll/kernel"
+	"github.com/gorun-mpi/gorun/internal/kernel"
 )
 
 // An Op is an operation of a reduction (MPI_Op). A reduction combines in the same

@@ -1,6 +1,6 @@
 package rank
 
-import "github.com/gorun-mpi/gorun/coll/kernel"
+import "github.com/gorun-mpi/gorun/internal/kernel"
 
 // ReduceLocal sets inout[i] to in[i] op inout[i] for all i, on this rank alone
 // (MPI_Reduce_local). in is from the lower rank, where that matters.

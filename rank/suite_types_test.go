@@ -6,7 +6,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/gorun-mpi/gorun/coll/kernel"
+	"github.com/gorun-mpi/gorun/internal/kernel"
 	"github.com/gorun-mpi/gorun/internal/testenv"
 	"github.com/gorun-mpi/gorun/rank"
 	"github.com/gorun-mpi/gorun/rank/ranktest"

@@ -3,7 +3,7 @@ package rank
 import (
 	"math/bits"
 
-	"github.com/gorun-mpi/gorun/coll/kernel"
+	"github.com/gorun-mpi/gorun/internal/kernel"
 	"github.com/gorun-mpi/gorun/rank/internal/rma"
 )
 

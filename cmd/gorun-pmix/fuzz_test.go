@@ -4,8 +4,8 @@ import (
 	"os"
 	"testing"
 
-	"github.com/gorun-mpi/gorun/pmi/pmix"
-	"github.com/gorun-mpi/gorun/pmi/pmix/link"
+	"github.com/gorun-mpi/gorun/internal/pmix"
+	"github.com/gorun-mpi/gorun/internal/pmix/link"
 )
 
 // An asking is a request of a process that counts its answers.

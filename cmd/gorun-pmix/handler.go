@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gorun-mpi/gorun/pmi/pmix"
-	"github.com/gorun-mpi/gorun/pmi/pmix/link"
+	"github.com/gorun-mpi/gorun/internal/pmix"
+	"github.com/gorun-mpi/gorun/internal/pmix/link"
 )
 
 // helper stands between libpmix and the host.

@@ -45,8 +45,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gorun-mpi/gorun/pmi/pmix"
-	"github.com/gorun-mpi/gorun/pmi/pmix/link"
+	"github.com/gorun-mpi/gorun/internal/pmix"
+	"github.com/gorun-mpi/gorun/internal/pmix/link"
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }

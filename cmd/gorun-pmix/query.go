@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gorun-mpi/gorun/pmi/pmix"
-	"github.com/gorun-mpi/gorun/pmi/pmix/link"
+	"github.com/gorun-mpi/gorun/internal/pmix"
+	"github.com/gorun-mpi/gorun/internal/pmix/link"
 )
 
 // Query answers what processes want to know of the job. libpmix itself answers what

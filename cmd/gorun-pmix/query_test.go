@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gorun-mpi/gorun/pmi/pmix"
-	"github.com/gorun-mpi/gorun/pmi/pmix/link"
+	"github.com/gorun-mpi/gorun/internal/pmix"
+	"github.com/gorun-mpi/gorun/internal/pmix/link"
 )
 
 // Two namespaces over two hosts, as host 0 sees them.

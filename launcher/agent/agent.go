@@ -15,9 +15,9 @@ import (
 	"io"
 	"os"
 
+	"github.com/gorun-mpi/gorun/internal/gossip"
 	"github.com/gorun-mpi/gorun/launcher/internal/agent"
 	"github.com/gorun-mpi/gorun/launcher/internal/orphan"
-	"github.com/gorun-mpi/gorun/pmi/gossip"
 )
 
 // Main is an agent's life: the ranks of one host, as the launcher at the other

@@ -7,8 +7,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gorun-mpi/gorun/internal/pmix/link"
 	"github.com/gorun-mpi/gorun/launcher/internal/sidecar"
-	"github.com/gorun-mpi/gorun/pmi/pmix/link"
 )
 
 // openPMIx opens the port for programs of Open MPI that the environment of the

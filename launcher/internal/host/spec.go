@@ -6,7 +6,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/gorun-mpi/gorun/pmi/pmix/link"
+	"github.com/gorun-mpi/gorun/internal/pmix/link"
 )
 
 // Window is how much output of each stream may be on its way to the controller.

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/gorun-mpi/gorun/pmi/pmix/link"
+	"github.com/gorun-mpi/gorun/internal/pmix/link"
 )
 
 // FuzzTake has the helpers of three hosts send the hub anything. Bytes 0xfe part what

@@ -22,7 +22,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gorun-mpi/gorun/pmi/pmix/link"
+	"github.com/gorun-mpi/gorun/internal/pmix/link"
 )
 
 // Wildcard is the rank that stands for all of a namespace (pmix.Wildcard, which

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gorun-mpi/gorun/internal/pmix/link"
 	"github.com/gorun-mpi/gorun/pmi"
-	"github.com/gorun-mpi/gorun/pmi/pmix/link"
 )
 
 // job is a hub of the namespace "a" with ranks 0, 1 on host 0 and 2 on host 1, and

@@ -3,8 +3,8 @@ package hub
 import (
 	"slices"
 
+	"github.com/gorun-mpi/gorun/internal/pmix/link"
 	"github.com/gorun-mpi/gorun/pmi"
-	"github.com/gorun-mpi/gorun/pmi/pmix/link"
 )
 
 // Published names are one table for all ranks of a job, whichever protocol they

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gorun-mpi/gorun/internal/peer"
+	"github.com/gorun-mpi/gorun/internal/pmix/link"
 	"github.com/gorun-mpi/gorun/launcher/internal/stdio"
-	"github.com/gorun-mpi/gorun/pmi/pmix/link"
 )
 
 // DefaultPatience is how long the helper may take to start, or to answer, without

@@ -14,8 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gorun-mpi/gorun/internal/pmix/link"
 	"github.com/gorun-mpi/gorun/internal/testenv"
-	"github.com/gorun-mpi/gorun/pmi/pmix/link"
 )
 
 // The test binary is also the helper that the tests start, in several characters.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gorun-mpi/gorun/pmi/pmix/link"
+	"github.com/gorun-mpi/gorun/internal/pmix/link"
 )
 
 // The helper is looked at looks times in Config.Patience.

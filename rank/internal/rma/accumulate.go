@@ -1,7 +1,7 @@
 package rma
 
 import (
-	"github.com/gorun-mpi/gorun/coll/kernel"
+	"github.com/gorun-mpi/gorun/internal/kernel"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gorun-mpi/gorun/coll/kernel"
+	"github.com/gorun-mpi/gorun/internal/kernel"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gorun-mpi/gorun/coll/kernel"
+	"github.com/gorun-mpi/gorun/internal/kernel"
 )
 
 // FuzzSharedState has rank 1, that has gone mad, write any words to the control regions of

@@ -4,8 +4,8 @@ import (
 	"encoding/binary"
 	"sync/atomic"
 
-	"github.com/gorun-mpi/gorun/coll/kernel"
 	"github.com/gorun-mpi/gorun/internal/arch"
+	"github.com/gorun-mpi/gorun/internal/kernel"
 )
 
 // Single elements of 4 and 8 bytes, in windows that all members map: the processor's

@@ -3,7 +3,7 @@ package rma
 import (
 	"fmt"
 
-	"github.com/gorun-mpi/gorun/coll/kernel"
+	"github.com/gorun-mpi/gorun/internal/kernel"
 	"github.com/gorun-mpi/gorun/rank/internal/datatype"
 	"github.com/gorun-mpi/gorun/rdma"
 )

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/gorun-mpi/gorun/coll/kernel"
+	"github.com/gorun-mpi/gorun/internal/kernel"
 )
 
 func sum(t *testing.T) kernel.Reduction {

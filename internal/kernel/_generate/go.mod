@@ -1,4 +1,4 @@
-module github.com/gorun-mpi/gorun/coll/kernel/_generate
+module github.com/gorun-mpi/gorun/internal/kernel/_generate
 
 go 1.26.0
 
