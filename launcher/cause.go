@@ -4,8 +4,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/sirupsen/logrus"
-
 	"github.com/gorun-mpi/gorun/launcher/internal/host"
 )
 
@@ -79,7 +77,7 @@ func (c *controller) failed(cause *Cause) {
 		c.fail(cause)
 		return
 	}
-	c.note(logrus.InfoLevel, "a failure, and the job goes on", logrus.Fields{"cause": cause.String()})
+	c.job.Log.Info("a failure, and the job goes on", "cause", cause.String())
 	c.consider(cause)
 }
 
@@ -94,7 +92,7 @@ func (c *controller) fail(cause *Cause) {
 	if c.told || c.looking {
 		return
 	}
-	c.note(logrus.InfoLevel, "the job fails", logrus.Fields{"cause": c.cause.String()})
+	c.job.Log.Info("the job fails", "cause", c.cause.String())
 	c.tell(host.Command{Kind: host.End, Signal: syscall.SIGTERM, Heed: c.cause.evidence() < outside})
 }
 
@@ -104,7 +102,7 @@ func (c *controller) consider(cause *Cause) {
 		if !cause.explains(was) || !c.told && time.Since(c.causeAt) > sameFailure {
 			return // the second: the job has gone on since, so these are two failures
 		}
-		c.note(logrus.InfoLevel, "an earlier failure", logrus.Fields{"cause": cause.String()})
+		c.job.Log.Info("an earlier failure", "cause", cause.String())
 	}
 	c.cause, c.causeAt = cause, time.Now()
 }

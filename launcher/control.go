@@ -15,7 +15,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 
 	"github.com/gorun-mpi/gorun/launcher/internal/host"
@@ -153,7 +152,7 @@ func (c *controller) event(s *seat, e host.Event) {
 		}
 		c.isUp(g)
 		c.watch.put(Change{Kind: RankStarted, Group: g.id, Rank: e.Rank, Host: name, PID: e.PID})
-		c.note(logrus.DebugLevel, "rank started", logrus.Fields{"group": g.id, "rank": e.Rank, "host": name, "pid": e.PID})
+		c.job.Log.Debug("rank started", "group", g.id, "rank", e.Rank, "host", name, "pid", e.PID)
 	case host.Ended:
 		c.ended(s, e)
 	case host.Aborted:
@@ -278,7 +277,7 @@ func (c *controller) ended(s *seat, e host.Event) {
 	g.gone[e.Rank] = true
 	g.ranks[e.Rank] = RankEnd{Group: g.id, Rank: e.Rank, Host: s.host(), PID: e.PID, Status: e.Status, Signal: e.Signal, Told: e.Told}
 	c.watch.put(Change{Kind: RankEnded, Group: g.id, Rank: e.Rank, Host: s.host(), PID: e.PID, End: g.ranks[e.Rank]})
-	c.note(logrus.DebugLevel, "rank ended", logrus.Fields{"group": g.id, "rank": e.Rank, "host": s.host(), "status": e.Status, "told": e.Told})
+	c.job.Log.Debug("rank ended", "group", g.id, "rank", e.Rank, "host", s.host(), "status", e.Status, "told", e.Told)
 	if e.Told || g.off {
 		return
 	}
@@ -424,7 +423,7 @@ func (c *controller) signal(s os.Signal) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.note(logrus.InfoLevel, "signal", logrus.Fields{"signal": unix.SignalName(sig)})
+	c.job.Log.Info("signal", "signal", unix.SignalName(sig))
 	switch sig {
 	case unix.SIGCHLD, unix.SIGURG, unix.SIGPIPE:
 		// Of this process's own life.
@@ -544,11 +543,4 @@ func isFile(w io.Writer) bool {
 	}
 	info, err := f.Stat()
 	return err == nil && info.Mode().IsRegular()
-}
-
-// note logs a fact about a rank or the job.
-func (c *controller) note(level logrus.Level, message string, fields logrus.Fields) {
-	if c.job.Log != nil {
-		c.job.Log.WithFields(fields).Log(level, message)
-	}
 }

@@ -2,10 +2,9 @@ package launcher
 
 import (
 	"io"
+	"log/slog"
 	"os"
 	"time"
-
-	"github.com/sirupsen/logrus"
 
 	"github.com/gorun-mpi/gorun/launcher/internal/sidecar"
 )
@@ -215,8 +214,9 @@ type Job struct {
 	Sample time.Duration
 
 	// Log takes diagnostics, as they arise and from whoever has them: the job waits
-	// for a log that blocks. nil is silent.
-	Log *logrus.Logger
+	// for a log that blocks. Below slog.LevelDebug are the messages of PMIx servers.
+	// nil is silent.
+	Log *slog.Logger
 }
 
 // App is one of several programs of a job.

@@ -1,12 +1,13 @@
 package launcher
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"syscall"
 
-	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 
 	"github.com/gorun-mpi/gorun/internal/pmix/link"
@@ -55,7 +56,7 @@ func spaceOf(name string) string { return "gorun_" + name }
 
 // toHub takes what a seat's PMIx server asks for.
 func (c *controller) toHub(s *seat, data []byte) {
-	c.note(logrus.TraceLevel, "from a PMIx server", logrus.Fields{"group": s.group.id, "host": s.host(), "bytes": len(data)})
+	c.job.Log.Log(context.Background(), slog.LevelDebug-4, "from a PMIx server", "group", s.group.id, "host", s.host(), "bytes", len(data))
 	before := c.hub.Fences()
 	letters, due, err := c.hub.Take(s.group.mpi.base+s.at, data)
 	if c.hub.Fences() > before {
@@ -147,7 +148,7 @@ func (c *controller) control(due *hub.Due) (there bool) {
 			s.Send(host.Command{Kind: host.Pass, Signal: signal, Ranks: ranks})
 		}
 	}
-	c.note(logrus.InfoLevel, "a rank sends a signal", logrus.Fields{"by": due.Proc.Rank, "of": due.Proc.Space, "signal": unix.SignalName(syscall.Signal(due.Status))})
+	c.job.Log.Info("a rank sends a signal", "by", due.Proc.Rank, "of", due.Proc.Space, "signal", unix.SignalName(syscall.Signal(due.Status)))
 	send(syscall.Signal(due.Status))
 	if due.Wait {
 		c.after(c.grace(), func() { send(syscall.SIGKILL) })
@@ -168,7 +169,7 @@ func (c *controller) connected(g *group, rank int) {
 	if m.came == g.size() && g.id == 0 && len(g.shares) == 1 {
 		c.stats.gathered()
 	}
-	c.note(logrus.DebugLevel, "rank has connected to the PMIx server", logrus.Fields{"group": g.id, "rank": rank})
+	c.job.Log.Debug("rank has connected to the PMIx server", "group", g.id, "rank", rank)
 	if m.joined[rank] > m.most {
 		m.most, m.who = m.joined[rank], rank
 	}

@@ -10,7 +10,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 
 	"github.com/gorun-mpi/gorun/launcher/internal/agent"
@@ -96,7 +95,7 @@ func (r *remotes) start(spec host.Spec, stdin host.Stdin) error {
 			c.mu.Lock()
 			return &JobError{Field: "Agent", Value: strings.Join(c.job.Agent, " "), ExitStatus: statusFailed, Err: fmt.Errorf("host %s: %w", share.Host, err)}
 		}
-		c.note(logrus.DebugLevel, "agent started", logrus.Fields{"host": share.Host, "pid": l.PID()})
+		c.job.Log.Debug("agent started", "host", share.Host, "pid", l.PID())
 		r.links = append(r.links, l)
 		s.site = l
 		g.seats = append(g.seats, s)
@@ -163,7 +162,7 @@ func (r *remotes) killDeaf() {
 			}
 		}
 		if started == 0 || left > 0 {
-			r.c.note(logrus.WarnLevel, "the agent does not answer and is killed", logrus.Fields{"host": share.Host})
+			r.c.job.Log.Warn("the agent does not answer and is killed", "host", share.Host)
 			r.links[i].Kill()
 		}
 	}
@@ -179,7 +178,7 @@ func (r *remotes) event(s *seat, e host.Event) {
 // lose is the end of an agent's stream, regular or not.
 func (r *remotes) lose(at int, err error) {
 	if err != nil {
-		r.c.note(logrus.WarnLevel, "agent's stream", logrus.Fields{"host": r.g.shares[at].Host, "error": err})
+		r.c.job.Log.Warn("agent's stream", "host", r.g.shares[at].Host, "error", err)
 		r.links[at].Kill()
 	}
 	r.finished(at, true)

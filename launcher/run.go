@@ -3,6 +3,7 @@ package launcher
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"runtime"
 	"slices"
@@ -124,6 +125,9 @@ func check(job *Job) (*wish, *JobError) {
 	}
 	if job.Env == nil {
 		job.Env = os.Environ()
+	}
+	if job.Log == nil {
+		job.Log = slog.New(slog.DiscardHandler)
 	}
 	if err := checkApps(job); err != nil {
 		return nil, err

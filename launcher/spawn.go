@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/sirupsen/logrus"
-
 	"github.com/gorun-mpi/gorun/internal/topo"
 	"github.com/gorun-mpi/gorun/launcher/internal/host"
 	"github.com/gorun-mpi/gorun/launcher/internal/place"
@@ -85,7 +83,7 @@ func (c *controller) spawn(s *seat, rank int, a *host.Ask) {
 	g := newGroup(len(c.groups), apps, places)
 	g.asked, g.preset, g.spawner = by, a.Spawn.Preset, c.nameOf(s.group)
 	c.groups = append(c.groups, g)
-	c.note(logrus.InfoLevel, "a rank spawns", logrus.Fields{"by": rank, "of": s.group.id, "group": g.id, "ranks": g.size(), "program": apps[0].Argv[0]})
+	c.job.Log.Info("a rank spawns", "by", rank, "of", s.group.id, "group", g.id, "ranks", g.size(), "program", apps[0].Argv[0])
 	c.spawned.Go(func() { c.runSpawned(g) })
 }
 
@@ -95,7 +93,7 @@ const groupsMax = 1 << 16
 
 // refuse tells a rank that nothing was started.
 func (c *controller) refuse(by *asked, why string) {
-	c.note(logrus.WarnLevel, "spawn is refused", logrus.Fields{"by": by.rank, "of": by.seat.group.id, "error": why})
+	c.job.Log.Warn("spawn is refused", "by", by.rank, "of", by.seat.group.id, "error", why)
 	if !c.told {
 		// MPI's own word for it is a number.
 		c.warn(fmt.Sprintf("rank %d (host %s) asked for more ranks, and none was started: %s", by.rank, by.seat.host(), why))

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 
 	"github.com/gorun-mpi/gorun/launcher/internal/host"
@@ -60,7 +59,7 @@ func (c *controller) outputFailed(name string, err error) {
 	switch {
 	case errors.Is(err, unix.EPIPE) && name == "standard error":
 		// Nobody wants to hear what the ranks complain about.
-		c.note(logrus.InfoLevel, "nobody reads standard error any more", nil)
+		c.job.Log.Info("nobody reads standard error any more")
 	case errors.Is(err, unix.EPIPE) && name == "standard output":
 		// As with any program in a pipeline whose reader has had enough.
 		c.fail(&Cause{Rank: -1, Status: statusSignal + int(unix.SIGPIPE), Signal: unix.SIGPIPE, Message: "nobody reads standard output any more"})

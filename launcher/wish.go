@@ -166,10 +166,8 @@ func (w *wish) place(job *Job) (*place.Result, *JobError) {
 	if job.NP > maxRanks {
 		return nil, bad("NP", strconv.Itoa(job.NP), "want %d ranks or fewer", maxRanks)
 	}
-	if job.Log != nil {
-		for _, o := range placed.Over {
-			job.Log.Infof("oversubscribed: %v", o)
-		}
+	for _, o := range placed.Over {
+		job.Log.Info(fmt.Sprintf("oversubscribed: %v", o))
 	}
 	return placed, nil
 }

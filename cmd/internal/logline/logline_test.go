@@ -2,6 +2,8 @@ package logline
 
 import (
 	"bytes"
+	"context"
+	"log/slog"
 	"regexp"
 	"strings"
 	"testing"
@@ -18,6 +20,19 @@ func TestLine(t *testing.T) {
 	want := regexp.MustCompile(`^\[04:05:06:007008\]\[\d+\]\[GORUN\]\[WRN\]\[logline_test\.go:\d+\]\[TestLine\] two blocks of 4 bytes host=a rank=3\n$`)
 	if !want.MatchString(out.String()) {
 		t.Errorf("got line %q, want it to match %s", out.String(), want)
+	}
+}
+
+func TestHandlerWritesSlogRecordsAsLines(t *testing.T) {
+	var out bytes.Buffer
+	log := slog.New(Handler{Logger: New(&out, Debug)})
+	log.With("host", "a").WithGroup("rank").Warn("ended", "status", 3, slog.Group("told", "by", "user"))
+	log.Debug("seen")
+	log.Log(context.Background(), slog.LevelDebug-4, "not seen")
+	want := regexp.MustCompile(`^\[[\d:]+\]\[\d+\]\[GORUN\]\[WRN\]\[logline_test\.go:\d+\]\[TestHandlerWritesSlogRecordsAsLines\] ended host=a rank\.status=3 rank\.told\.by=user\n` +
+		`\[[\d:]+\]\[\d+\]\[GORUN\]\[DBG\]\[logline_test\.go:\d+\]\[TestHandlerWritesSlogRecordsAsLines\] seen\n$`)
+	if !want.MatchString(out.String()) {
+		t.Errorf("got %q, want it to match %s", out.String(), want)
 	}
 }
 

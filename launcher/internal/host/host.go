@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
 	"os"
 	"runtime"
 	"sync"
 	"time"
 
-	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 
 	"github.com/gorun-mpi/gorun/internal/shm"
@@ -36,7 +36,7 @@ type Config struct {
 	// Adopted: this process adopts orphans, and somebody kills them later.
 	Adopted bool
 	// Log may be nil.
-	Log *logrus.Logger
+	Log *slog.Logger
 }
 
 // Host runs the ranks of one host.
@@ -277,7 +277,7 @@ func (h *Host) emit(e Event) { h.cfg.Emit(e) }
 
 func (h *Host) log(format string, args ...any) {
 	if h.cfg.Log != nil {
-		h.cfg.Log.WithField("host", h.spec.Host).Debugf(format, args...)
+		h.cfg.Log.Debug(fmt.Sprintf(format, args...), "host", h.spec.Host)
 	}
 }
 
