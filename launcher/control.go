@@ -299,6 +299,12 @@ func (c *controller) ended(s *seat, e host.Event) {
 		return
 	}
 	c.failed(cause)
+	if e.Spins && c.job.Continuous && !c.told && g.size() > 1 {
+		note := c.rankCause(s, e)
+		note.Status = statusFailed
+		note.Message = "failed between MPI_Init and MPI_Finalize, and the job goes on; ranks of MPICH that need it, in MPI_Finalize at the latest, wait for it for ever: --timeout TIME ends the job then"
+		c.warnOnce(about{kind: e.Kind}, note)
+	}
 	c.missing(g, e.Rank) // where the job goes on
 }
 

@@ -75,6 +75,7 @@ type peer struct {
 	state  state
 
 	joined, finalized bool // whatever came after
+	shown             bool // a card, as ranks of package rank do
 
 	wire    codec
 	partial []byte // an unfinished line or command
@@ -143,6 +144,10 @@ func (e *Engine) Joined(rank int) bool { return e.peer(rank).joined }
 // Finalized tells whether a rank has ever said finalize. One that joined and
 // did not ended irregularly, whatever its exit status.
 func (e *Engine) Finalized(rank int) bool { return e.peer(rank).finalized }
+
+// Shown tells whether a rank has ever shown a card: it is one of package rank, whose
+// calls end with an error when they need a rank that has died.
+func (e *Engine) Shown(rank int) bool { return e.peer(rank).shown }
 
 // InFence tells whether a rank is in a fence that is not complete.
 func (e *Engine) InFence(rank int) bool { return e.peer(rank).state == inFence }

@@ -37,7 +37,7 @@ func (e *Engine) receiveCard(p *peer, m Message) {
 		e.violate(p, ErrLimit, fmt.Sprintf("gorun_allgather size=%s, the limit is %d bytes", clip(v), CardMax))
 		return
 	}
-	p.card, p.need = make([]byte, 0, size), size
+	p.card, p.need, p.shown = make([]byte, 0, size), size, true
 	if size == 0 {
 		e.enter(p, fenceCards)
 	}

@@ -40,7 +40,8 @@ func (b *bench) kill(r *rand.Rand, i int) error {
 	if hosts > 0 {
 		args = []string{"--quiet", "-np", fmt.Sprint(hosts * (1 + r.IntN(2))), "--launcher", "fork", "-H", []string{"a:2", "a:2,b:2"}[hosts-1]}
 	}
-	if r.IntN(4) == 0 {
+	// Ranks of MPICH wait for one that has gone for ever, as gorun's warning says.
+	if r.IntN(4) == 0 && (b.mpich == "" || program[0] != b.mpich) {
 		args = append(args, "--continuous")
 	}
 	j, err := b.start(fmt.Sprintf("kill-%d", i), append(args, program...)...)

@@ -242,6 +242,7 @@ func (h *Host) processEnded(local int) {
 			e.Text = strings.Replace(e.Text, "with --pmi-port", "without --pmi-fd", 1)
 		}
 	}
+	e.Spins = r.world == 0 && e.Joined && !e.Finalized && !h.engine(local).Shown(number)
 	h.addPMIx(&e, r)
 	if how.signal == syscall.SIGKILL && !e.Told {
 		e.OOM = max(0, topo.OOMKills()-h.oom)

@@ -155,6 +155,7 @@ type Event struct {
 	Late      bool             `msgpack:"l,omitempty"` // something else that is on its way may have caused this
 	Elsewhere bool             `msgpack:"E,omitempty"` // a rank of another host is why: a fence with that host failed
 	Stuck     bool             `msgpack:"w,omitempty"` // and ranks wait for what can never be
+	Spins     bool             `msgpack:"z,omitempty"` // it ended inside of an MPI whose other ranks may look for it for ever
 	OOM       int              `msgpack:"o,omitempty"` // processes the kernel has killed for want of memory since the host began
 	Core      bool             `msgpack:"c,omitempty"` // the rank's memory was dumped
 	CoreFile  string           `msgpack:"h,omitempty"` // there; "" if that is not known
