@@ -21,7 +21,7 @@ import (
 //	attention = 1
 //
 // Each goes in the opposite order of the other, so nothing stays unseen. Of a
-// batch the initiator sets the words once for several messages: see batch.go.
+// batch the initiator sets the words once for several messages: see qp_batch.go.
 type completionQueue struct {
 	rdma.UnsupportedCQ
 	ctx   *context

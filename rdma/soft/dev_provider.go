@@ -74,7 +74,7 @@ type Provider struct {
 
 	work  progress
 	watch watch
-	tcp   atomic.Pointer[network] // nil without TCP; it may come later, see rescue.go
+	tcp   atomic.Pointer[network] // nil without TCP; it may come later, see tcp_rescue.go
 }
 
 // New sets up a provider in its place of the segment.

@@ -31,6 +31,20 @@
 //	progress      who executes them: every poll, else a goroutine
 //	network, link TCP: one epoll set, one connection for each direction of a pair
 //
+// Files. The beginning of a file's name says which part it is of. Read arena.go first:
+// all parts work on what it draws. Then, each in the order of the files named:
+//
+//	arena_  what a rank shows to others: the arena, its allocator, typed views of bytes
+//	dev_    provider, contexts, peers, events: dev_provider.go, dev_peer.go, dev_progress.go
+//	mem_    what keys open, and copying to it: mem_region.go, mem_span.go, mem_layout.go
+//	qp_     queue pairs, and what a transport adds: qp.go, qp_modify.go, qp_post.go,
+//	        qp_execute.go, qp_respond.go, qp_backlog.go
+//	rq_     a queue pair's receives: rq_post.go, rq_ticket.go for who takes them
+//	srq_    shared receive queues: srq.go
+//	cq_     completion queues and channels: cq.go
+//	tag_    matching of tags: tag.go for the sender, tag_list.go for the owner
+//	tcp_    other hosts: tcp_frame.go, tcp_link.go, tcp_requester.go, tcp_serve.go
+//
 // Memory. The arena's contents belong to the rank whose arena it is, with the
 // exceptions noted at each field; the bookkeeping (allocator, free keys, what a
 // key means to the rank itself) is in the owner's Go heap, out of everybody's
@@ -39,7 +53,7 @@
 // the same process copy directly, others use process_vm_readv and
 // process_vm_writev, tried when the endpoint is added. Where the kernel refuses
 // those, all requests to that peer go over TCP. Where no secret was given, the two
-// sides arrange for that through the segment (rescue.go).
+// sides arrange for that through the segment (tcp_rescue.go).
 // Registration looks whether that memory is there and may be written, as pinning
 // it would (EFAULT), and touches none of it. With AccessOnDemand it does not
 // look, nor does it for a nil region with AccessOnDemand, which is the whole
@@ -53,7 +67,7 @@
 // A memory window that is bound has an entry of its own in the protection table,
 // so it costs what a region costs. Requests that bind and invalidate are executed
 // when all before them is complete, and complete when nobody is in the middle of
-// an operation on what the key opened (file own.go).
+// an operation on what the key opened (qp_keys.go).
 // A layout (Mkey) lies in its owner's arena and names regions by their keys, which
 // are looked up at every access; whoever executes a request walks its blocks. A
 // layout names no other layout, and a send cannot invalidate it.
@@ -69,7 +83,7 @@
 // the hand-over of completions are drawn at recvSlot and completionQueue.
 //
 // Batches. The messages of one PostSend are told to their receiver together, and
-// complete then, after 8 of them or 4 KiB at the latest: see batch.go.
+// complete then, after 8 of them or 4 KiB at the latest: see qp_batch.go.
 //
 // Shared queues. A receive queue that many initiators take from has no turn to
 // wait for: each claims the next receive by one compare-and-swap that records its
@@ -97,17 +111,17 @@
 // somebody looks: a poll, a query of a queue pair's state, a wait for events.
 //
 // Strides. In a striding receive queue slots are strides, and a message is recorded
-// in the first that it takes: see striding.go, and sharedstride.go for shared queues.
+// in the first that it takes: see rq_striding.go, and srq_striding.go for shared queues.
 //
 // Tags. The executor of a message to a queue with tags matches it, in the owner's
 // arena, without a lock: each decision is one compare-and-swap of the next word of a
 // log (tag.go). The owner reads what a rendezvous announces by requests of the device's
-// own in the queue pair's send queue (rendezvous.go).
+// own in the queue pair's send queue (tag_rendezvous.go).
 //
 // Dynamic connections. An initiator looks its target's access key up as it looks a
 // region's key up, and takes its receives from the target's shared queue. Of what
 // a device holds for a connection there is a responder, while requests are under
-// way: see dc.go and Config.DCResponders. One queue pair has targets in the segment and
+// way: see qp_dc.go and Config.DCResponders. One queue pair has targets in the segment and
 // over TCP, and its requests are executed in their order.
 //
 // Leaving. Deregistration and the destruction of a queue pair first take back
@@ -132,7 +146,7 @@
 //
 // Counters. Beside what was done the device counts what a device on a bus would
 // have done for it: doorbells, fetches of work queue entries and of payload, and
-// entries that come with the doorbell. The rule stands in doorbell.go.
+// entries that come with the doorbell. The rule stands in qp_doorbell.go.
 //
 // # Blocking and goroutines
 //

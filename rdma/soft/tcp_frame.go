@@ -23,7 +23,7 @@ import (
 //
 // An initiator of DC goes before the first request of a connection with a call, and
 // ends the connection with a hang-up, neither of which is answered unless it is
-// refused: see dc.go.
+// refused: see qp_dc.go.
 type frame struct {
 	kind          frameKind
 	op            rdma.WROpcode
