@@ -125,87 +125,48 @@ func copyRun(packed, run []byte, pack bool) {
 // mem stride, the first at mem[at:].
 func moveRuns(packed []byte, every int, mem []byte, at, stride, n, count int, pack bool) {
 	if pack {
-		gather(packed, every, mem, at, stride, n, count)
+		moveStrided(packed, 0, every, mem, at, stride, n, count)
 	} else {
-		scatter(packed, every, mem, at, stride, n, count)
+		moveStrided(mem, at, stride, packed, 0, every, n, count)
 	}
 }
 
-// gather is moveRuns that packs. For the lengths of numbers it is a loop of loads
+// moveStrided copies count runs of n bytes, which are srcStep apart in src from src[from:]
+// on and dstStep in dst from dst[to:] on. For the lengths of numbers it is a loop of loads
 // and stores: a call of copy takes several times as long.
-func gather(packed []byte, every int, mem []byte, at, stride, n, count int) {
-	to := 0
+func moveStrided(dst []byte, to, dstStep int, src []byte, from, srcStep, n, count int) {
 	switch n {
 	case 1:
 		for range count {
-			packed[to] = mem[at]
-			to, at = to+every, at+stride
+			dst[to] = src[from]
+			to, from = to+dstStep, from+srcStep
 		}
 	case 2:
 		for range count {
-			binary.NativeEndian.PutUint16(packed[to:], binary.NativeEndian.Uint16(mem[at:]))
-			to, at = to+every, at+stride
+			binary.NativeEndian.PutUint16(dst[to:], binary.NativeEndian.Uint16(src[from:]))
+			to, from = to+dstStep, from+srcStep
 		}
 	case 4:
 		for range count {
-			binary.NativeEndian.PutUint32(packed[to:], binary.NativeEndian.Uint32(mem[at:]))
-			to, at = to+every, at+stride
+			binary.NativeEndian.PutUint32(dst[to:], binary.NativeEndian.Uint32(src[from:]))
+			to, from = to+dstStep, from+srcStep
 		}
 	case 8:
 		for range count {
-			binary.NativeEndian.PutUint64(packed[to:], binary.NativeEndian.Uint64(mem[at:]))
-			to, at = to+every, at+stride
+			binary.NativeEndian.PutUint64(dst[to:], binary.NativeEndian.Uint64(src[from:]))
+			to, from = to+dstStep, from+srcStep
 		}
 	case 16:
 		for range count {
-			p, m := packed[to:to+16], mem[at:at+16]
-			binary.NativeEndian.PutUint64(p, binary.NativeEndian.Uint64(m))
-			binary.NativeEndian.PutUint64(p[8:], binary.NativeEndian.Uint64(m[8:]))
-			to, at = to+every, at+stride
+			d, s := dst[to:to+16], src[from:from+16]
+			binary.NativeEndian.PutUint64(d, binary.NativeEndian.Uint64(s))
+			binary.NativeEndian.PutUint64(d[8:], binary.NativeEndian.Uint64(s[8:]))
+			to, from = to+dstStep, from+srcStep
 		}
 	default:
 		for range count {
-			copy(packed[to:to+n], mem[at:at+n])
-			to, at = to+every, at+stride
-		}
-	}
-}
-
-// scatter is moveRuns that unpacks.
-func scatter(packed []byte, every int, mem []byte, at, stride, n, count int) {
-	from := 0
-	switch n {
-	case 1:
-		for range count {
-			mem[at] = packed[from]
-			from, at = from+every, at+stride
-		}
-	case 2:
-		for range count {
-			binary.NativeEndian.PutUint16(mem[at:], binary.NativeEndian.Uint16(packed[from:]))
-			from, at = from+every, at+stride
-		}
-	case 4:
-		for range count {
-			binary.NativeEndian.PutUint32(mem[at:], binary.NativeEndian.Uint32(packed[from:]))
-			from, at = from+every, at+stride
-		}
-	case 8:
-		for range count {
-			binary.NativeEndian.PutUint64(mem[at:], binary.NativeEndian.Uint64(packed[from:]))
-			from, at = from+every, at+stride
-		}
-	case 16:
-		for range count {
-			p, m := packed[from:from+16], mem[at:at+16]
-			binary.NativeEndian.PutUint64(m, binary.NativeEndian.Uint64(p))
-			binary.NativeEndian.PutUint64(m[8:], binary.NativeEndian.Uint64(p[8:]))
-			from, at = from+every, at+stride
-		}
-	default:
-		for range count {
-			copy(mem[at:at+n], packed[from:from+n])
-			from, at = from+every, at+stride
+			copy(dst[to:to+n], src[from:from+n])
+			to, from = to+dstStep, from+srcStep
 		}
 	}
 }
