@@ -40,22 +40,22 @@ type params struct {
 // that depend on it are in the params at once.
 func newParser(ranks int) (*argp.Parser, *params) {
 	p := &params{msgsize: ranks * intSize, iterations: -1, warmup: -1, seed: 1}
-	parser := argp.New("a2a", "An all-to-all exchange whose data moves by RDMA writes: block k of rank i lands in block i of rank k.\n"+
-		"Start it with gorun -np N; without a launcher it is a world of one rank.", version.Line("a2a"))
+	parser := argp.New("a2a", "Runs an all-to-all exchange by RDMA writes: block k of rank i lands in block i of rank k.\n"+
+		"Start it with gorun -np N; without a launcher it runs as one rank.", version.Line("a2a"))
 	parser.Int(&p.msgsize, argp.Flag{Long: "msgsize", Short: 'm', Value: "BYTES", Check: func() error { return p.checkSize(ranks) },
-		Help: "bytes of one rank's whole send buffer, a multiple of 4, at least 4 for each rank (default: 4 for each rank)"})
+		Help: "size of one rank's send buffer in bytes, a multiple of 4, at least 4 per rank (default: 4 per rank)"})
 	parser.String(&p.deviceList, argp.Flag{Long: "devices", Short: 'd', Value: "NAME[,NAME]", Check: p.checkDevices,
-		Help: "RDMA device to use; of two the lower half of the ranks uses the first (default: the best there is)"})
+		Help: "RDMA device to use; with two names, the lower half of the ranks uses the first (default: the best device)"})
 	parser.Int(&p.iterations, argp.Flag{Long: "iterations", Short: 'i', Value: "N", Check: func() error { return atLeast(p.iterations, 0, "calls to time") },
-		Help: "calls to time after the first (default: 1000, fewer for large ones)"})
+		Help: "number of calls to time after the first one (default: 1000, fewer for large messages)"})
 	parser.Int(&p.warmup, argp.Flag{Long: "warmup", Short: 'w', Value: "N", Check: func() error { return atLeast(p.warmup, 0, "calls to warm up with") },
-		Help: "calls between the first and the timed ones (default: a tenth of these)"})
-	parser.Bool(&p.strict, argp.Flag{Long: "strict", Help: "refuse a size that the ranks cannot share out evenly, instead of a warning"})
+		Help: "number of warm-up calls, between the first and the timed ones (default: a tenth of -i)"})
+	parser.Bool(&p.strict, argp.Flag{Long: "strict", Help: "fail, instead of warning, when the ranks cannot divide the size evenly"})
 	parser.String(&p.print, argp.Flag{Long: "print", Value: "full|head|none", Check: p.checkPrint,
-		Help: "matrices: whole, first and last 8 columns, or not at all (default: full up to 64 KiB a rank, else head)"})
+		Help: "print the matrices in full, only their first and last 8 columns, or not at all (default: full up to 64 KiB per rank, else head)"})
 	parser.String(&p.output, argp.Flag{Long: "output-json", Value: "FILE",
-		Help: "write the results to FILE as JSON, - for standard output (-j/--json reads parameters)"})
-	parser.Int64(&p.seed, argp.Flag{Long: "seed", Value: "N", Help: "seed of the random numbers in the matrices (default 1)"})
+		Help: "write the results as JSON to FILE, or - for standard output (-j/--json reads parameters)"})
+	parser.Int64(&p.seed, argp.Flag{Long: "seed", Value: "N", Help: "seed of the matrices' random numbers (default 1)"})
 	return parser, p
 }
 

@@ -196,9 +196,9 @@ func quoted(text string) string {
 // method says in a sentence how collectives were timed.
 func (p *params) method() string {
 	if p.backToBack {
-		return "Calls follow each other; the mean over the ranks of a call's time."
+		return "Calls follow each other; the figure is the mean of the ranks' times for a call."
 	}
-	return "As the OSU micro-benchmarks: each call behind an untimed barrier, the mean over the ranks of its time."
+	return "As in the OSU micro-benchmarks, an untimed barrier precedes each call; the figure is the mean of the ranks' times."
 }
 
 func readFile(name string) (*header, []row, error) {

@@ -27,7 +27,7 @@ func TestBadCommandLines(t *testing.T) {
 		want   string // on standard error
 	}{
 		{"--size 8", 1, "did you mean --sizes?"},
-		{"-b allredce", 1, `-b: found "allredce", which is no benchmark; did you mean allreduce?`},
+		{"-b allredce", 1, `-b: found "allredce", expected the name of a benchmark; did you mean allreduce?`},
 		{"-b barrier,", 1, `-b: found ""`},
 		{"-m 8:4", 1, "-m: found the range"},
 		{"--sizes x", 1, `-m: found "x"`},

@@ -34,43 +34,43 @@ type params struct {
 
 func newParser() (*argp.Parser, *params) {
 	p := &params{typ: "float", iterations: 0, warmup: -1, memoryList: registered + "," + ordinary}
-	parser := argp.New("gorun-bench", "Measures messages, collectives and launches of gorun, and with --compare of the MPIs of this machine in turn,\n"+
-		"so that the ratio of their times can be trusted. All results are verified before they are timed.\n"+
+	parser := argp.New("gorun-bench", "Measures messages, collectives and launches of gorun. With --compare it measures the MPIs of this machine in turn with gorun,\n"+
+		"so that drift of the machine affects all of them alike. It verifies all results before it times them.\n"+
 		"Benchmarks: "+strings.Join(benchmarkNames(), ", ")+".", version.Line("gorun-bench"))
 	parser.Rename("json", "parameters", 'j')
 	parser.Rename("version", "version", 'V')
 	parser.String(&p.benchmarkList, argp.Flag{Long: "benchmarks", Short: 'b', Value: "LIST", Check: p.checkBenchmarks,
 		Help: "what to measure: names, or messages, collectives, nonblocking, onesided, start, all (default: all)"})
 	parser.String(&p.countList, argp.Flag{Long: "np", Short: 'n', Value: "LIST", Check: p.checkCounts,
-		Help: "numbers of ranks: 2,4 or 2:16 (default: 2, with --quick 2,4)"})
+		Help: "numbers of ranks: 2,4 or 2:16 (default: 2; with --quick 2,4)"})
 	parser.String(&p.sizeList, argp.Flag{Long: "sizes", Short: 'm', Value: "LIST", Check: p.checkSizes,
-		Help: "bytes of a message, vector or block: 8,1K,64K or 8:1M or 8:1M*4 (default: 8,1K,64K,256K,1M)"})
+		Help: "sizes of a message, vector or block in bytes: 8,1K,64K or 8:1M or 8:1M*4 (default: 8,1K,64K,256K,1M)"})
 	parser.String(&p.typ, argp.Flag{Long: "type", Short: 't', Value: "TYPE", Check: p.checkType,
-		Help: "type of the elements of reductions: " + typeNames + " (default float)"})
+		Help: "element type of reductions: " + typeNames + " (default float)"})
 	parser.String(&p.memoryList, argp.Flag{Long: "memory", Value: "LIST", Check: p.checkMemory,
-		Help: "memory of gorun's ranks: registered,ordinary (default: both)"})
+		Help: "kinds of memory that gorun's ranks use: registered,ordinary (default: both)"})
 	parser.String(&p.deviceList, argp.Flag{Long: "devices", Short: 'd', Value: "NAME[,NAME]", Check: p.checkDevices,
-		Help: "RDMA device that gorun's ranks move all data through; of two the lower half of the ranks uses the first (default: soft0 and shared memory)"})
+		Help: "RDMA device for all data of gorun's ranks; with two names, the lower half of the ranks uses the first (default: soft0 and shared memory)"})
 	parser.String(&p.compareList, argp.Flag{Long: "compare", Short: 'c', Value: "LIST", Check: p.checkCompare,
-		Help: "MPIs to measure in turn: mpich,openmpi (default: none, with --quick those that are installed)"})
-	parser.Bool(&p.quick, argp.Flag{Long: "quick", Help: "the comparison that matters most, in less than two minutes"})
+		Help: "MPIs to compare with: mpich,openmpi (default: none; with --quick those that are installed)"})
+	parser.Bool(&p.quick, argp.Flag{Long: "quick", Help: "run the most important comparison, in less than two minutes"})
 	parser.Int(&p.runs, argp.Flag{Long: "runs", Short: 'r', Value: "N", Check: func() error { return atLeast(p.runs, 1) },
-		Help: "rounds; in each every system runs once (default 5)"})
+		Help: "number of rounds; every system runs once in each (default 5)"})
 	parser.String(&p.timeText, argp.Flag{Long: "time", Value: "TIME", Check: p.checkTime,
-		Help: "time for a point in a round (default 100ms, with --quick 25ms)"})
+		Help: "time to measure one point in one round (default 100ms; with --quick 25ms)"})
 	parser.Int(&p.iterations, argp.Flag{Long: "iterations", Short: 'i', Value: "N", Check: func() error { return atLeast(p.iterations, 1) },
-		Help: "calls to time for a point in a round, instead of --time"})
+		Help: "number of calls to time for one point in one round, instead of --time"})
 	parser.Int(&p.warmup, argp.Flag{Long: "warmup", Short: 'w', Value: "N", Check: func() error { return atLeast(p.warmup, 0) },
-		Help: "calls to warm up with (default: a tenth of the time)"})
-	parser.Bool(&p.backToBack, argp.Flag{Long: "back-to-back", Help: "time collectives one behind the other, without a barrier before each"})
+		Help: "number of calls for warm-up (default: a tenth of the time)"})
+	parser.Bool(&p.backToBack, argp.Flag{Long: "back-to-back", Help: "time collectives in sequence, without a barrier before each"})
 	parser.String(&p.csv, argp.Flag{Long: "csv", Value: "FILE", Help: "write the rows as CSV"})
-	parser.String(&p.json, argp.Flag{Long: "json", Value: "FILE", Help: "write a header and the rows as JSON, an object a line"})
-	parser.String(&p.html, argp.Flag{Long: "html", Value: "FILE", Help: "write a page with plots, complete in itself"})
-	parser.String(&p.from, argp.Flag{Long: "from", Value: "FILE", Help: "measure nothing: take the results from a file that --json wrote"})
+	parser.String(&p.json, argp.Flag{Long: "json", Value: "FILE", Help: "write a header and the rows as JSON, one object per line"})
+	parser.String(&p.html, argp.Flag{Long: "html", Value: "FILE", Help: "write a page with plots, which needs no other files"})
+	parser.String(&p.from, argp.Flag{Long: "from", Value: "FILE", Help: "measure nothing; read the results from a file that --json wrote"})
 	parser.String(&p.tune, argp.Flag{Long: "tune", Value: "FILE", Check: p.checkTune,
-		Help: "time every algorithm of the collectives at these numbers of ranks and sizes, and write the best as a table for GORUN_TUNING=FILE"})
-	parser.Bool(&p.verbose, argp.Flag{Long: "verbose", Short: 'v', Help: "tell which algorithm was chosen for each point, and why"})
-	parser.Bool(&p.quiet, argp.Flag{Long: "quiet", Short: 'q', Help: "no progress"})
+		Help: "time every algorithm of the collectives for these ranks and sizes, and write the fastest ones as a table for GORUN_TUNING=FILE"})
+	parser.Bool(&p.verbose, argp.Flag{Long: "verbose", Short: 'v', Help: "print which algorithm was chosen for each point, and why"})
+	parser.Bool(&p.quiet, argp.Flag{Long: "quiet", Short: 'q', Help: "do not show the progress"})
 	return parser, p
 }
 
@@ -114,7 +114,7 @@ func (p *params) selected() ([]*benchmark, error) {
 			if n := nearest.Name(name, benchmarkNames()); n != "" {
 				hint = "did you mean " + n + "?"
 			}
-			return nil, fmt.Errorf("found %q, which is no benchmark; %s", name, hint)
+			return nil, fmt.Errorf("found %q, expected the name of a benchmark; %s", name, hint)
 		}
 		for i := range benchmarks {
 			if b := &benchmarks[i]; b.name == name || group != nil && group(b) {
@@ -170,7 +170,7 @@ func (p *params) checkDevices() error {
 
 func (p *params) checkTune() error {
 	if p.compareList != "" || p.quick || p.from != "" {
-		return errors.New("tunes gorun alone, expected no --compare, --quick or --from beside it")
+		return errors.New("found --compare, --quick or --from beside it, expected none of them: --tune measures only gorun")
 	}
 	return nil
 }

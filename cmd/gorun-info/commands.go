@@ -44,13 +44,13 @@ type command struct {
 
 func commands() []command {
 	return []command{
-		{"", "", "an overview: versions, MPIs, the machine, settings", []string{"json"}, showOverview},
-		{"doctor", "[HOST...]", "what this machine, and hosts by ssh, can do, and what stands in the way, with the command that mends it",
+		{"", "", "print an overview: versions, MPIs, the machine, settings", []string{"json"}, showOverview},
+		{"doctor", "[HOST...]", "check this machine, and other hosts by ssh, and print the command that fixes each problem",
 			[]string{"json", "np", "verbose"}, showDoctor},
-		{"devices", "", "the RDMA devices, with their ports, limits and features, and what keeps others away", []string{"json", "emulate"}, showDevices},
-		{"topo", "", "the CPUs of this machine as a tree", []string{"json", "record"}, showTopology},
-		{"settings", "", "the environment variables that count, with their defaults", []string{"json"}, showSettings},
-		{"pmi", "", "which MPI programs gorun can start here", []string{"json"}, showPMI},
+		{"devices", "", "list the RDMA devices with ports, limits and features, and say why others are missing", []string{"json", "emulate"}, showDevices},
+		{"topo", "", "draw the CPUs of this machine as a tree", []string{"json", "record"}, showTopology},
+		{"settings", "", "list gorun's environment variables with their defaults", []string{"json"}, showSettings},
+		{"pmi", "", "say which MPI programs gorun can start here", []string{"json"}, showPMI},
 	}
 }
 
@@ -66,19 +66,19 @@ func flags() []flag {
 		return func(f *pflag.FlagSet, r *request, o *flag) { f.BoolVarP(dst(r), o.long, o.short, false, o.help) }
 	}
 	return []flag{
-		{"np", "n", "N", "doctor: the ranks of the job that is thought of (default: as many as CPUs)", nil,
+		{"np", "n", "N", "doctor: check for a job of N ranks (default: the number of CPUs)", nil,
 			func(f *pflag.FlagSet, r *request, o *flag) {
 				f.IntVarP(&r.np, o.long, o.short, max(1, topo.CPUs()), o.help)
 			}},
-		{"json", "", "", "for programs", nil, onOff(func(r *request) *bool { return &r.json })},
-		{"emulate", "", "NAME,...", "devices: the software devices' names, as gorun --emulate gives them (default: GORUN_EMULATE, else soft0)", nil,
+		{"json", "", "", "print JSON, for programs", nil, onOff(func(r *request) *bool { return &r.json })},
+		{"emulate", "", "NAME,...", "devices: names of the software devices, as in gorun --emulate (default: GORUN_EMULATE, else soft0)", nil,
 			func(f *pflag.FlagSet, r *request, o *flag) { f.StringVar(&r.emulate, o.long, "", o.help) }},
-		{"record", "", "", "topo: the kernel's files, to send with a report of a fault; testdata/topo has such", nil, onOff(func(r *request) *bool { return &r.record })},
-		{"verbose", "v", "", "doctor: say why things matter also where they are well", nil, onOff(func(r *request) *bool { return &r.verbose })},
+		{"record", "", "", "topo: print the kernel's files that the tree is made from, for a bug report", nil, onOff(func(r *request) *bool { return &r.record })},
+		{"verbose", "v", "", "doctor: also show the checks that are ok, and why each matters", nil, onOff(func(r *request) *bool { return &r.verbose })},
 		{"version", "V", "", "print the version and exit", nil, onOff(func(r *request) *bool { return &r.version })},
 		{"help", "h", "", "print this text and exit", nil, onOff(func(r *request) *bool { return &r.help })},
 		{"man", "", "", "print the manual page and exit: gorun-info --man | man -l -", nil, onOff(func(r *request) *bool { return &r.man })},
-		{"completion", "", "SHELL", "print what completes the command line in bash, zsh or fish", []string{"bash", "zsh", "fish"},
+		{"completion", "", "SHELL", "print the completion script for bash, zsh or fish", []string{"bash", "zsh", "fish"},
 			func(f *pflag.FlagSet, r *request, o *flag) { f.StringVar(&r.completion, o.long, "", o.help) }},
 	}
 }
@@ -116,14 +116,14 @@ func parse(args []string) (*request, error) {
 	case r.command == nil:
 		return nil, fmt.Errorf("found %q, expected %s%s", name, commandNames(), meant(name))
 	case len(words) > 0 && r.command.args == "":
-		return nil, fmt.Errorf("%s: found %q, expected no more words", name, words)
+		return nil, fmt.Errorf("%s: found %q, expected no further arguments", name, words)
 	case r.np < 1:
 		return nil, fmt.Errorf("--np: found %d, expected a number of ranks, 1 or more", r.np)
 	}
 	var unfit error
 	set.Visit(func(f *pflag.Flag) {
 		if !slices.Contains(ofAll[:], f.Name) && !slices.Contains(r.command.flags, f.Name) {
-			unfit = fmt.Errorf("--%s means nothing to %s", f.Name, strings.TrimSpace("gorun-info "+name))
+			unfit = fmt.Errorf("--%s has no meaning for %s", f.Name, strings.TrimSpace("gorun-info "+name))
 		}
 	})
 	if unfit != nil {
@@ -172,7 +172,7 @@ func parseError(err error, table []flag) error {
 		return fmt.Errorf("there is no option %s", name)
 	}
 	if missing, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
-		return fmt.Errorf("--%s: expected a value behind it", missing.GetFlag().Name)
+		return fmt.Errorf("--%s: expected a value after it", missing.GetFlag().Name)
 	}
 	if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		return fmt.Errorf("--%s: found %q, expected %s", bad.GetFlag().Name, bad.GetValue(), map[string]string{"int": "a number", "bool": "no value"}[bad.GetFlag().Value.Type()])

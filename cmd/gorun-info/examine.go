@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/gorun-mpi/gorun/cmd/gorun-info/internal/doctor"
@@ -36,24 +38,41 @@ func showDoctor(ctx context.Context, r *request) int {
 	return 0
 }
 
-// writeFindings prints findings for people: a line each, and below what is not
-// well why it matters and what to do.
+// writeFindings prints findings for people: problems, then notes, each with why it
+// matters and what to do. verbose shows the checks that are ok too, all in their
+// order.
 func writeFindings(w io.Writer, findings []doctor.Finding, verbose bool) {
-	name := 0
 	counts := map[doctor.State]int{}
 	for _, f := range findings {
-		name = max(name, len(f.Name))
 		counts[f.State]++
 	}
+	ok := counted(counts[doctor.OK], "check") + " ok"
+	if !verbose {
+		ok += map[bool]string{true: " (-v shows it)", false: " (-v shows them)"}[counts[doctor.OK] == 1]
+		findings = slices.DeleteFunc(slices.Clone(findings), func(f doctor.Finding) bool { return f.State == doctor.OK })
+		slices.SortStableFunc(findings, func(a, b doctor.Finding) int { return cmp.Compare(b.State, a.State) })
+	}
+	name := 0
 	for _, f := range findings {
-		fmt.Fprintf(w, "%-7s  %-*s  %s\n", f.State, name, f.Name, f.Found)
+		name = max(name, len(f.Name))
+	}
+	for _, f := range findings {
 		below := strings.Repeat(" ", 7+2+name+2)
-		if f.State != doctor.OK || verbose {
-			fmt.Fprintf(w, "%swhy: %s\n", below, f.Why)
-		}
+		fmt.Fprintf(w, "%-7s  %-*s  %s\n%swhy: %s\n", f.State, name, f.Name, f.Found, below, f.Why)
 		if f.Fix != "" {
 			fmt.Fprintf(w, "%sfix: %s\n", below, f.Fix)
 		}
 	}
-	fmt.Fprintf(w, "\n%d ok, %d of note, %d a problem\n", counts[doctor.OK], counts[doctor.Note], counts[doctor.Problem])
+	if len(findings) > 0 {
+		fmt.Fprintln(w)
+	}
+	fmt.Fprintf(w, "%s, %s, %s\n", ok, counted(counts[doctor.Note], "note"), counted(counts[doctor.Problem], "problem"))
+}
+
+// counted is a number of things: "1 note", "2 notes".
+func counted(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
 }

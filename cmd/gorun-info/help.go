@@ -8,7 +8,7 @@ import (
 // help is the text of --help, made from the tables.
 func help() string {
 	var b strings.Builder
-	b.WriteString("Usage: gorun-info [command] [options]\n\nTells what this machine offers to gorun's jobs, and what stands in their way.\n\nCommands:\n")
+	b.WriteString("Usage: gorun-info [command] [options]\n\nReports what this machine offers to gorun's jobs and which problems they would meet.\n\nCommands:\n")
 	row := func(left, text string) {
 		if len(left) > 20 {
 			left += fmt.Sprintf("\n  %20s", "")

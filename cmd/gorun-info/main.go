@@ -1,5 +1,5 @@
-// Gorun-info tells what this machine offers to gorun's jobs, and what stands in
-// their way.
+// Gorun-info reports what this machine offers to gorun's jobs and which problems
+// they would meet.
 //
 //	gorun-info                      an overview
 //	gorun-info doctor [HOST...]     every check, with what to do
@@ -55,7 +55,7 @@ type stdio struct{ out, err io.Writer }
 func run(ctx context.Context, args, environ []string, std stdio) int {
 	r, err := parse(args)
 	if err != nil {
-		fmt.Fprintf(std.err, "gorun-info: %v\ngorun-info --help tells what there is\n", err)
+		fmt.Fprintf(std.err, "gorun-info: %v\nsee gorun-info --help\n", err)
 		return statusUsage
 	}
 	out := output.New(std.out)

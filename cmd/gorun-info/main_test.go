@@ -75,14 +75,14 @@ func TestCommandLine(t *testing.T) {
 		{"--completion tcsh", 2, `found "tcsh", expected bash, zsh or fish`},
 		{"nonsense", 2, `found "nonsense", expected doctor, devices, topo, settings, pmi`},
 		{"doctr", 2, "did you mean doctor?"},
-		{"pmi pmi", 2, `pmi: found ["pmi"], expected no more words`},
+		{"pmi pmi", 2, `pmi: found ["pmi"], expected no further arguments`},
 		{"doctor --jsn", 2, "did you mean --json?"},
 		{"doctor -x", 2, "there is no option"},
 		{"doctor --np", 2, "--np: expected a value"},
 		{"doctor -np x", 2, `--np: found "x", expected a number`},
 		{"doctor -np 0", 2, "--np: found 0, expected a number of ranks"},
-		{"doctor --record", 2, "--record means nothing to gorun-info doctor"},
-		{"topo -np 3", 2, "--np means nothing to gorun-info topo"},
+		{"doctor --record", 2, "--record has no meaning for gorun-info doctor"},
+		{"topo -np 3", 2, "--np has no meaning for gorun-info topo"},
 		{"doctor a:b", 2, "a:b"},
 		{"doctor -- -oProxyCommand=true", 2, "expected NAME"},
 	} {
@@ -132,7 +132,7 @@ func TestDoctor(t *testing.T) {
 		}
 	}
 	status, out, _ = info(t, "doctor")
-	if status != 1 || !strings.Contains(out, "problem  gorun ") || !strings.Contains(out, "fix: make build") || !strings.Contains(out, " a problem\n") {
+	if status != 1 || !strings.Contains(out, "problem  gorun ") || !strings.Contains(out, "fix: make build") || !strings.Contains(out, " problem") {
 		t.Errorf("got status %d and\n%s", status, out)
 	}
 }
@@ -149,15 +149,22 @@ func TestInterrupted(t *testing.T) {
 
 func TestReport(t *testing.T) {
 	var b strings.Builder
-	writeFindings(&b, []doctor.Finding{{Name: "a", State: doctor.OK, Found: "well", Why: "it counts"}, {Name: "long", State: doctor.Note, Found: "so so", Why: "it matters", Fix: "do it"}}, false)
-	const want = "ok       a     well\nnote     long  so so\n               why: it matters\n               fix: do it\n\n1 ok, 1 of note, 0 a problem\n"
+	writeFindings(&b, []doctor.Finding{{Name: "a", State: doctor.OK, Found: "well", Why: "it counts"}, {Name: "long", State: doctor.Note, Found: "so so", Why: "it matters", Fix: "do it"},
+		{Name: "bad", State: doctor.Problem, Found: "broken", Why: "it fails", Fix: "mend it"}}, false)
+	const want = "problem  bad   broken\n               why: it fails\n               fix: mend it\n" +
+		"note     long  so so\n               why: it matters\n               fix: do it\n\n1 check ok (-v shows it), 1 note, 1 problem\n"
 	if b.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
 	}
 	b.Reset()
 	writeFindings(&b, []doctor.Finding{{Name: "a", State: doctor.OK, Found: "well", Why: "it counts"}}, true)
-	if !strings.Contains(b.String(), "why: it counts") {
-		t.Errorf("-v: got\n%s", b.String())
+	if got, want := b.String(), "ok       a  well\n            why: it counts\n\n1 check ok, 0 notes, 0 problems\n"; got != want {
+		t.Errorf("-v: got\n%s\nwant\n%s", got, want)
+	}
+	b.Reset()
+	writeFindings(&b, []doctor.Finding{{State: doctor.OK}, {State: doctor.OK}}, false)
+	if got, want := b.String(), "2 checks ok (-v shows them), 0 notes, 0 problems\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

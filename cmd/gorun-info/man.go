@@ -13,7 +13,7 @@ func manual() string {
 	var m roff.Page
 	m.Title("gorun-info", version.Line("gorun-info"))
 	m.Section("NAME")
-	m.Text("gorun-info - what this machine offers to gorun's jobs, and what stands in their way")
+	m.Text("gorun-info - report what this machine offers to gorun's jobs and which problems they would meet")
 	m.Section("SYNOPSIS")
 	for i, c := range commands() {
 		if i > 0 {
@@ -34,13 +34,13 @@ func manual() string {
 		m.Entry(left(&o), sentence(o.help))
 	}
 	m.Section("WHAT DOCTOR LOOKS AT")
-	m.Text("Each finding is ok, of note (it works, and could be better), or a problem (something fails), with what was found, why it matters and the command that mends it. All checks run at once, no one for longer than ten seconds, and leave nothing behind. With --json there is an object a line: name, state, found, why, fix.")
+	m.Text("Each finding is ok, a note (it works and could be better) or a problem (something fails). It says what was found, why that matters, and which command fixes it. All checks run at once; none takes longer than ten seconds or leaves anything behind. --json prints one JSON object per line: name, state, found, why, fix.")
 	for _, c := range doctor.Checks() {
 		m.Entry(c.Name, sentence(c.Why))
 	}
-	m.Paragraph("Of each host that is named: its address, whether ssh comes through without a question within five seconds, the gorun-agent there, and its clock. Hosts are named as gorun's --host has them.")
+	m.Paragraph("For each host on the command line, doctor checks its address, whether ssh connects within five seconds without a question, its gorun-agent, and its clock. Hosts are written as for gorun --host.")
 	m.Section("ENVIRONMENT")
-	m.Text("gorun-info reads PATH and TMPDIR. These are gorun's own:")
+	m.Text("gorun-info reads PATH and TMPDIR. gorun has these variables:")
 	for _, s := range settings() {
 		text := s.Help + "; set by " + s.SetBy
 		if s.Default != "" {
@@ -49,7 +49,7 @@ func manual() string {
 		m.Entry(s.Name, sentence(text))
 	}
 	m.Section("EXIT STATUS")
-	m.Text("0 when all is well, 1 when doctor finds a problem, pmi that something is missing or devices one that cannot be used, 2 for a wrong command line, 130 when it is interrupted.")
+	m.Text("0: no problem. 1: doctor found a problem, pmi found something missing, or devices found one that cannot be used. 2: wrong command line. 130: interrupted.")
 	m.Section("EXAMPLES")
 	m.Example("gorun-info doctor -np 64", "gorun-info doctor node[01-04] user@node05", "gorun-info topo --record >machine.txt")
 	m.Section("SEE ALSO")

@@ -61,7 +61,7 @@ func showOverview(ctx context.Context, r *request) int {
 	_ = t.Flush() // told by run, if it fails
 	fmt.Fprintln(r.out)
 	writeSettings(r.out, o.Settings)
-	fmt.Fprintln(r.out, "\ngorun-info doctor tells what stands in the way of jobs here.")
+	fmt.Fprintln(r.out, "\ngorun-info doctor finds what would keep jobs from running here.")
 	return 0
 }
 

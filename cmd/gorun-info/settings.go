@@ -28,26 +28,26 @@ const (
 // reads them.
 func settings() []setting {
 	return []setting{
-		{"GORUN_TUNING", "the built-in table", "a file: which algorithm each collective takes; gorun-bench --tune writes one", byUser, ""},
-		{"GORUN_VERBOSE", "0", "1: rank 0 says on standard error which ways messages and collectives take; gorun -v sets it", byUser, ""},
-		{"GORUN_QP_MEMORY", "256M", "a size: when the queue pairs of a host could come to take more, its ranks use dynamic connections (DC), of few queue pairs; 0: always", byUser, ""},
-		{"GORUN_EMULATE", "soft0", "the software RDMA devices, separated by commas; gorun --emulate sets it, under other launchers you may", byUser, ""},
-		{"GORUN_ALONE", "0", "1: a process that another launcher has started, whose protocol is not spoken here, is a world of one", byUser, ""},
+		{"GORUN_TUNING", "the built-in table", "file that selects the algorithm of each collective; gorun-bench --tune writes one", byUser, ""},
+		{"GORUN_VERBOSE", "0", "1: rank 0 prints on standard error which transports messages and collectives use; gorun -v sets it", byUser, ""},
+		{"GORUN_QP_MEMORY", "256M", "memory limit for the queue pairs of a host; ranks that could need more use dynamic connections (DC), which need few queue pairs; 0: always", byUser, ""},
+		{"GORUN_EMULATE", "soft0", "names of the software RDMA devices, separated by commas; gorun --emulate sets it, and you may under other launchers", byUser, ""},
+		{"GORUN_ALONE", "0", "1: a process that a launcher with an unknown protocol has started is a world of one rank", byUser, ""},
 		{"GORUN_JOB", "", "the job's identity", byGorun, ""},
 		{"GORUN_HOST", "", "the host's name in the job", byGorun, ""},
 		{"GORUN_HOST_INDEX", "", "the host's number in the job, from 0", byGorun, ""},
 		{"GORUN_LOCAL_RANK", "", "the rank's number among those of its host, from 0", byGorun, ""},
 		{"GORUN_LOCAL_SIZE", "", "the ranks on its host", byGorun, ""},
-		{"GORUN_DIR", "", "the job's directory: what the MPIs leave in it goes with the job", byGorun, ""},
+		{"GORUN_DIR", "", "the job's directory, which gorun removes with all files that the MPIs leave in it", byGorun, ""},
 		{"GORUN_SEGMENT", "", "the descriptor of the memory that the ranks of a host share", byGorun, ""},
-		{"GORUN_CPUS", "", "the CPUs that the rank shares with others, or has", byGorun, ""},
-		{"GORUN_CPU_RANKS", "", "the ranks that share them", byGorun, ""},
-		{"GORUN_PMI", "", "cards: the launcher knows gorun's own commands beside PMI-1's", byGorun, ""},
+		{"GORUN_CPUS", "", "the CPUs that the rank may use", byGorun, ""},
+		{"GORUN_CPU_RANKS", "", "the number of ranks that share these CPUs", byGorun, ""},
+		{"GORUN_PMI", "", "cards: the launcher knows gorun's own commands besides those of PMI-1", byGorun, ""},
 		{"GORUN_SET", "", "which of RANK, MASTER_ADDR and the like gorun has set, and to what", byGorun, ""},
-		{"GORUN_RESTART_COUNT", "", "how often the job was started again before (--max-restarts)", byGorun, ""},
+		{"GORUN_RESTART_COUNT", "", "the number of restarts of the job so far (--max-restarts)", byGorun, ""},
 		{"GORUN_CONTINUOUS", "", "1: the job goes on when a rank fails (--continuous)", byGorun, ""},
-		{"GORUN_GUARD_JOB_HOST", "", "1: a mark by which a job's guardian knows its processes", byGorun, ""},
-		{"GORUN_BENCH_JOB", "", "a mark by which gorun-bench knows the processes of the MPIs", byBench, ""},
+		{"GORUN_GUARD_JOB_HOST", "", "1: mark by which a job's guardian recognizes its processes", byGorun, ""},
+		{"GORUN_BENCH_JOB", "", "mark by which gorun-bench recognizes the processes of the MPIs", byBench, ""},
 	}
 }
 

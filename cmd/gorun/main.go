@@ -113,7 +113,7 @@ func run(ctx context.Context, c commandLine, std stdio) int {
 func (r *request) text() string {
 	switch r.action {
 	case showHelp:
-		return help()
+		return help(r.topic)
 	case showVersion:
 		return versionAs(r.name)
 	case showManual:

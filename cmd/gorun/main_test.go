@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -36,7 +37,7 @@ func begins(got, want string) bool {
 }
 
 func TestHelpNamesEveryOption(t *testing.T) {
-	text := help()
+	text := help("all")
 	for _, o := range options() {
 		if named := strings.Contains(text, shown(&o, o.names[0])+" ") || strings.Contains(text, shown(&o, o.names[0])+","); named != (o.family != "") {
 			t.Errorf("--%s: named in the help: %v, family %q", o.names[0], named, o.family)
@@ -46,6 +47,53 @@ func TestHelpNamesEveryOption(t *testing.T) {
 		if len(line) > 130 {
 			t.Errorf("help line of %d bytes: %s", len(line), line)
 		}
+	}
+}
+
+// --help alone shows some options and all topics; a topic has the options of its
+// family, an option its row; a word that is neither is told the nearest.
+func TestHelpOnTopic(t *testing.T) {
+	overview := help("")
+	for _, tp := range topics() {
+		if !strings.Contains(overview, "\n   "+tp.name+" ") {
+			t.Errorf("--help names no topic %s", tp.name)
+		}
+		if text, ok := helpOn(tp.name); !ok || text == "" || strings.Count(overview, "\n") > 60 {
+			t.Errorf("--help %s: %q, %v; --help has %d lines, want at most 60", tp.name, text, ok, strings.Count(overview, "\n"))
+		}
+	}
+	for _, o := range options() {
+		for _, name := range o.allNames() {
+			topic := topicName(o.family)
+			if text, _ := helpOn(topic); o.family != "" && !strings.Contains(text, row(&o)) {
+				t.Errorf("--help %s: no row of --%s", topic, name)
+			}
+			if text, ok := helpOn(name); o.family != "" && !slices.Contains(topicNames(), name) && (!ok || text != row(&o)) {
+				t.Errorf("--help %s: got %q, %v; want %q", name, text, ok, row(&o))
+			}
+		}
+	}
+	for _, c := range []struct {
+		args, topic, err string
+	}{
+		{"--help placement", "placement", ""},
+		{"-h exit-status", "exit-status", ""},
+		{"-vh hosts", "hosts", ""},
+		{"--help=output", "output", ""},
+		{"--help bind-to", "bind-to", ""},
+		{"--help", "", ""},
+		{"--help -np 4", "", ""},
+		{"--help=false prog", "", ""},
+		{"--help placment", "", `--help: found "placment", expected one of the topics job, environment, hosts, placement, devices, output, failures, open-mpi, help, exit-status, all, or an option; did you mean placement?`},
+		{"--help bindto", "", "did you mean bind-to?"},
+	} {
+		req, err := parse(line(nil, strings.Fields(c.args)...))
+		if c.err == "" && (err != nil || req.topic != c.topic) || c.err != "" && (err == nil || !strings.HasSuffix(err.Error(), c.err)) {
+			t.Errorf("%s: topic %q, %v; want %q, %q", c.args, req.topic, err, c.topic, c.err)
+		}
+	}
+	if text := help("environment"); !strings.Contains(text, "MPIEXEC_TIMEOUT") || !strings.Contains(text, "--unset-env") {
+		t.Errorf("--help environment: got %q", text)
 	}
 }
 

@@ -18,19 +18,19 @@ func manual() string {
 	m.Section("SYNOPSIS")
 	m.Text("gorun [options] program [arguments] [: [options] program [arguments]]...")
 	m.Section("DESCRIPTION")
-	m.Text("gorun starts the ranks of a parallel program and waits for them: programs of MPI and Go programs of package rank find each other, all others just run.")
+	m.Text("gorun starts the ranks of a parallel program and waits for them: MPI programs and Go programs of package rank find each other; all other programs simply run.")
 	m.Paragraph("It replaces mpirun and mpiexec: it takes the options of Open MPI 4 and 5, of Hydra (MPICH, Intel MPI) and of the MPI standard's mpiexec. Long options may be written with one dash.")
-	m.Paragraph("Options end at the program. A bare : in its arguments starts another program of the same job, with options of its own; -- before a program takes that meaning away. Options that are said to be of the program hold for the one that follows, all others for the job.")
+	m.Paragraph("Options end at the program. A bare : in its arguments starts another program of the same job, with options of its own; -- before a program ends this: later colons are then its arguments. Some options hold only for the program that follows, and say so; all others hold for the job.")
 	m.Paragraph("A program without a slash in its name is looked for in PATH, then in its working directory. A script that does not begin with #! is run by the shell.")
-	m.Paragraph("Output comes in whole lines; standard input goes to rank 0. Signals are passed on; INT and TERM end the job, a second one at once.")
+	m.Paragraph("gorun writes the ranks' output in whole lines, gives standard input to rank 0, and passes signals on. INT and TERM end the job; a second one ends it at once.")
 	m.Section("OPTIONS")
 	table := everyOption()
-	for _, family := range families {
+	for _, f := range families {
 		first := true
 		for i := range table {
-			if o := &table[i]; o.family == family {
+			if o := &table[i]; o.family == f.name {
 				if first {
-					m.Line(".SS %s", roff.Quoted(family))
+					m.Line(".SS %s", roff.Quoted(f.name))
 					first = false
 				}
 				m.option(o)
@@ -38,13 +38,13 @@ func manual() string {
 		}
 	}
 	m.Section("OPTIONS WITHOUT EFFECT")
-	m.Text("Options of other launchers that change no result here are accepted, with one note on standard error (-q: without).")
+	m.Text("gorun accepts these options of other launchers, which would change no result, with one note on standard error (-q suppresses it).")
 	m.fates(table, noted)
 	m.Section("OPTIONS NOT SUPPORTED")
-	m.Text("Options that would change the result, and that gorun has nothing for, end it with status 2 and the reason.")
+	m.Text("These options would change the result, and gorun does not have them. It prints the reason and exits with status 2.")
 	m.fates(table, refused)
 	m.Section("CALLED BY ANOTHER NAME")
-	m.Text("A link to gorun may be called mpirun, orterun, prterun, mpirun.openmpi (it then does as Open MPI) or mpiexec, mpiexec.hydra, mpiexec.mpich (as Hydra), where the two do not agree:")
+	m.Text("A link to gorun may be called mpirun, orterun, prterun, mpirun.openmpi (gorun then behaves like Open MPI) or mpiexec, mpiexec.hydra, mpiexec.mpich (like Hydra), where the two differ:")
 	for _, c := range clashes() {
 		m.Line(".TP")
 		m.Line(".B %s", roff.Escaped(c.what))
@@ -55,10 +55,10 @@ func manual() string {
 		m.Line("mpiexec: %s.", roff.Escaped(c.hydras))
 	}
 	m.Section("FILES OF HOSTS")
-	m.Text("One host a line: a name, an address or a range of names, and behind it slots=N, max_slots=N, user=NAME, or a number of slots after a colon. What is said of a host more than once adds up; ^NAME leaves a host out; comments begin with # or //.")
+	m.Text("A hostfile has one host per line: a name, an address or a range of names, then slots=N, max_slots=N, user=NAME, or a number of slots after a colon. The slots of a host that is named more than once add up; ^NAME leaves a host out; comments begin with # or //.")
 	m.Example("node01 slots=8 max_slots=16", "node[02-09]:8", "[fe80::1]:4")
 	m.Section("FILES OF PROGRAMS")
-	m.Text("--app and -configfile read a program a line, with its options before it. Words may be quoted; comments begin with #; a line that ends in a backslash goes on in the next.")
+	m.Text("--app and -configfile read one program per line, with its options before it. Words may be quoted; comments begin with #; a line that ends in a backslash continues in the next one.")
 	m.Example("-n 1 ./master", "-n 3 -wdir /scratch ./worker 'an argument'")
 	m.Section("ENVIRONMENT")
 	for _, v := range variables() {
@@ -70,7 +70,7 @@ func manual() string {
 		m.Line("%s", roff.Escaped(v.help))
 	}
 	m.Section("EXIT STATUS")
-	m.Text("That of the first rank that failed, 128+N when signal N ended it; 124 after --timeout, 125 when gorun itself failed, 126 for a program that cannot be run, 127 for one that is not found, 2 for a wrong command line.")
+	m.Text("gorun exits with the status of the first rank that failed, 128+N when signal N ended it; with 124 after --timeout, 125 when gorun itself failed, 126 for a program that cannot be run, 127 for a program that is not found, and 2 for a wrong command line.")
 	m.Section("EXAMPLES")
 	m.Example("gorun -np 4 ./a2a -m 32", "gorun --launcher fork -H a:2,b:2 ./a2a -m 32",
 		"gorun -np 2 -x OMP_NUM_THREADS=4 --timeout 1m30s -- ./solver --flag-of-its-own", "gorun -np 1 ./master : -np 3 -wdir /scratch ./worker")
@@ -91,10 +91,10 @@ func (m *page) option(o *option) {
 	m.Line("%s", text)
 	help := sentence(o.help)
 	if o.local {
-		help += " Of the program that follows."
+		help += " Only for the program that follows."
 	}
 	if o.under != 0 && o.under&own == 0 {
-		help += " When called mpiexec."
+		help += " Only under the name mpiexec."
 	}
 	m.Line("%s", roff.Escaped(help))
 }

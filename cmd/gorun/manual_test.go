@@ -20,8 +20,8 @@ func TestManualRenders(t *testing.T) {
 	}
 	text := strings.Join(strings.Fields(out.String()), " ")
 	for _, want := range []string{
-		"GORUN(1)", "NAME gorun - start the ranks of a parallel program", "-n, -np, -c N Ranks to start",
-		"--wdir, --wd, --cwd DIR Run the ranks in DIR. Of the program that follows.",
+		"GORUN(1)", "NAME gorun - start the ranks of a parallel program", "-n, -np, -c N Start N ranks",
+		"--wdir, --wd, --cwd DIR Run the ranks in DIR. Only for the program that follows.",
 		"CALLED BY ANOTHER NAME", "exit status gorun: that of the first rank", "node[02-09]:8", "MPIEXEC_TIMEOUT",
 		"^NAME leaves a host out", "-n 3 -wdir /scratch ./worker 'an argument'",
 	} {

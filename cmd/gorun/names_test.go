@@ -69,8 +69,8 @@ func TestSensesUnderOtherNames(t *testing.T) {
 		{command: "gorun", args: "--allow-run-as-root prog"},
 		{command: "gorun", args: "--mca plm_rsh_agent ssh --mca oob_tcp_if_include eth0 prog", note: "Open MPI's own launcher"},
 		{command: "gorun", args: "--xterm 1 prog", err: "--xterm: not supported: gorun starts no debugger"},
-		{command: "gorun", args: "-gpus-per-proc 1 prog", err: "-gpus-per-proc: not supported: gorun hands out no GPUs"},
-		{command: "mpiexec", args: "-file x prog", note: "-configfile reads programs"},
+		{command: "gorun", args: "-gpus-per-proc 1 prog", err: "-gpus-per-proc: not supported: gorun assigns no GPUs"},
+		{command: "mpiexec", args: "-file x prog", note: "use -configfile for programs"},
 		{command: "gorun", args: "--debug-daemons --hetero-nodes prog", note: "daemons"},
 	} {
 		got, err := parse(under(c.command, nil, strings.Fields(c.args)...))

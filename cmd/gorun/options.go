@@ -26,6 +26,7 @@ type request struct {
 	action   action
 	name     string // what gorun was called as
 	shell    string // whose completion is asked for
+	topic    string // of the help; "": the overview
 	job      launcher.Job
 	verbose  int  // 1: say what happens, 2 and more: in detail
 	quiet    bool // no notes, no warnings
@@ -81,24 +82,36 @@ const (
 
 // option is a line of the table: everything there is to know of one option.
 type option struct {
-	names  []string // as the help shows them, the first in messages too; each may be written with one dash or two
-	more   []string // other names, which only the manual shows
-	short  string   // one letter, "" for none
-	arity  int      // values on the command line: 0, 1 or 2; two are joined by "="
-	pair   bool     // of arity 2: NAME=VALUE in one argument will do
-	local  bool     // says something of the next program only, not of the job
-	family string   // heading in the help, "" hides the option
-	value  string   // what the values are called
-	help   string   // one line
-	words  []string // values there are, for completion
-	under  family   // kinds of launcher that have it in this sense; 0: all
-	fate   fate
-	reason string // of fate: why; follows "has no effect: " or "not supported: "
-	set    func(s *settings, value string) error
+	names    []string // as the help shows them, the first in messages too; each may be written with one dash or two
+	more     []string // other names, which only the manual shows
+	short    string   // one letter, "" for none
+	arity    int      // values on the command line: 0, 1 or 2; two are joined by "="
+	optional bool     // of arity 0: takes the next argument as its value, unless that begins with a dash
+	pair     bool     // of arity 2: NAME=VALUE in one argument will do
+	local    bool     // says something of the next program only, not of the job
+	family   string   // heading in the help, "" hides the option
+	value    string   // what the values are called
+	help     string   // one line
+	words    []string // values there are, for completion
+	under    family   // kinds of launcher that have it in this sense; 0: all
+	fate     fate
+	reason   string // of fate: why; follows "has no effect: " or "not supported: "
+	set      func(s *settings, value string) error
 }
 
-// The families, in the order of the help. Each has a file of rows.
-var families = []string{"Job", "Environment", "Hosts", "Place", "Devices", "Output", "End", "Open MPI", "Help"}
+// The families, in the order of the help, each with what it is about. Each has a
+// file of rows.
+var families = []struct{ name, about string }{
+	{"Job", "how many ranks, of which programs"},
+	{"Environment", "variables of the ranks, and those that gorun reads"},
+	{"Hosts", "the hosts to run on"},
+	{"Placement", "where each rank runs, and on which CPUs"},
+	{"Devices", "RDMA devices of the ranks"},
+	{"Output", "the ranks' output and input, and gorun's own messages"},
+	{"Failures", "timeouts, signals, failed ranks, restarts"},
+	{"Open MPI", "parameters of Open MPI"},
+	{"Help", "version, manual, completion"},
+}
 
 // everyOption is the table, the senses that options have under other names
 // included. It is a function so that nothing can change it.

@@ -10,7 +10,7 @@ import (
 func deviceOptions() []option {
 	return []option{
 		{names: []string{"emulate"}, arity: 1, family: "Devices", value: "NAME,...",
-			help: "name the software RDMA devices that the ranks find (default: soft0)", set: setEmulate},
+			help: "names of the software RDMA devices that ranks see (default: soft0)", set: setEmulate},
 	}
 }
 

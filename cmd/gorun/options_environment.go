@@ -10,17 +10,17 @@ import (
 func environmentOptions() []option {
 	return []option{
 		{names: []string{"x"}, short: "x", arity: 1, local: true, family: "Environment", value: "NAME[=VALUE]",
-			help: "set NAME for the ranks; without VALUE to what it is here; NAME* passes on all that begin so", set: setExport},
+			help: "set NAME for the ranks; without VALUE to gorun's own value; NAME* does so for all names with that beginning", set: setExport},
 		{names: []string{"env"}, more: []string{"set-env"}, arity: 2, pair: true, local: true, family: "Environment", value: "NAME VALUE",
-			help: "the same in two arguments, as MPICH has it", set: setEnv(false)},
+			help: "set NAME to VALUE for the ranks, in two arguments as MPICH does", set: setEnv(false)},
 		{names: []string{"genv"}, arity: 2, pair: true, family: "Environment", value: "NAME VALUE",
-			help: "the same for all programs of the job", set: setEnv(true)},
+			help: "set NAME to VALUE for all programs of the job", set: setEnv(true)},
 		{names: []string{"envlist"}, arity: 1, local: true, family: "Environment", value: "NAME,...",
-			help: "pass on these variables and no others", set: setInherit(false, inheritListed)},
+			help: "pass on only these variables", set: setInherit(false, inheritListed)},
 		{names: []string{"genvlist"}, arity: 1, family: "Environment", value: "NAME,...",
 			help: "the same for all programs", set: setInherit(true, inheritListed)},
 		{names: []string{"envnone"}, local: true, family: "Environment",
-			help: "pass on no variables but those set by options", set: setInherit(false, inheritNone)},
+			help: "pass on no variables; ranks get only those that options set", set: setInherit(false, inheritNone)},
 		{names: []string{"genvnone"}, family: "Environment",
 			help: "the same for all programs", set: setInherit(true, inheritNone)},
 		{names: []string{"envall"}, local: true, family: "Environment",
@@ -28,11 +28,11 @@ func environmentOptions() []option {
 		{names: []string{"genvall"}, family: "Environment",
 			help: "the same for all programs", set: setInherit(true, inheritAll)},
 		{names: []string{"unset-env"}, arity: 1, local: true, family: "Environment", value: "NAME",
-			help: "take NAME out of the ranks' environment", set: setUnset},
+			help: "remove NAME from the ranks' environment", set: setUnset},
 		{names: []string{"prepend-env"}, arity: 2, pair: true, local: true, family: "Environment", value: "NAME[SEPARATOR] VALUE",
-			help: "put VALUE before what NAME is, with SEPARATOR (default: ':') between", set: setExtend(prepended)},
+			help: "put VALUE before the present value of NAME, with SEPARATOR (default: ':') between them", set: setExtend(prepended)},
 		{names: []string{"append-env"}, arity: 2, pair: true, local: true, family: "Environment", value: "NAME[SEPARATOR] VALUE",
-			help: "put VALUE behind what NAME is", set: setExtend(appended)},
+			help: "put VALUE after the present value of NAME", set: setExtend(appended)},
 	}
 }
 

@@ -5,12 +5,12 @@ func helpOptions() []option {
 	return []option{
 		{names: []string{"version"}, short: "V", more: []string{"info"}, family: "Help",
 			help: "print the version and exit", set: setAction(showVersion)},
-		{names: []string{"help"}, short: "h", family: "Help",
-			help: "print this text and exit", set: setAction(showHelp)},
+		{names: []string{"help"}, short: "h", family: "Help", value: "[TOPIC]", optional: true, words: topicNames(),
+			help: "print help on a topic or an option and exit: gorun --help placement, gorun --help bind-to", set: setHelp},
 		{names: []string{"man"}, family: "Help",
 			help: "print the manual page and exit: gorun --man | man -l -", set: setAction(showManual)},
 		{names: []string{"completion"}, arity: 1, family: "Help", value: "SHELL", words: []string{"bash", "zsh", "fish"},
-			help: "print what completes gorun's options in bash, zsh or fish: source <(gorun --completion bash)", set: setCompletion},
+			help: "print the completion script for bash, zsh or fish: source <(gorun --completion bash)", set: setCompletion},
 	}
 }
 

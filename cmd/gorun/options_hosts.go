@@ -25,15 +25,15 @@ func hostOptions() []option {
 	return []option{
 		{names: []string{"host", "hosts"}, short: "H", more: []string{"hostlist", "machines", "machinelist", "hosts-group"}, arity: 1, local: true,
 			family: "Hosts", value: "NAME[:SLOTS],...",
-			help: "hosts to run on and how many ranks each takes (1; *: one a CPU); node[01-04,7] is five", set: setHosts},
+			help: "run on these hosts, with SLOTS ranks on each (default 1; *: one per CPU); node[01-04,7] is five hosts", set: setHosts},
 		{names: []string{"hostfile", "machinefile"}, short: "f", arity: 1, family: "Hosts", value: "FILE",
-			help: "the same from a file, one a line: node01 slots=8, node[02-04]:8; -H then chooses among them", set: setHostfile},
+			help: "read hosts from FILE, one per line: node01 slots=8, node[02-04]:8; -H then selects some of them", set: setHostfile},
 		{names: []string{"default-hostfile"}, arity: 1, family: "Hosts", value: "FILE",
-			help: "a hostfile that counts where nothing else names hosts", set: setDefaultHostfile},
+			help: "hostfile to use when no other option names hosts", set: setDefaultHostfile},
 		{names: []string{"machine"}, arity: 1, under: hydra, family: "Hosts", value: "NAME,...|FILE",
-			help: "a file of hosts (Intel MPI), or hosts (MPICH)", set: setMachine},
+			help: "file of hosts (Intel MPI), or list of hosts (MPICH)", set: setMachine},
 		{names: []string{"launcher"}, arity: 1, under: own | openMPI, family: "Hosts", value: "fork", words: []string{"fork"},
-			help: "how to reach the hosts; fork: an agent process for each, on this machine", set: setLauncher},
+			help: "how to reach the hosts; fork: start an agent process for each host on this machine", set: setLauncher},
 	}
 }
 
@@ -161,7 +161,7 @@ func (s *settings) finishHosts() error {
 	for _, h := range hosts {
 		if h.User != "" {
 			s.spelling = h.User + "@" + h.Name
-			s.note("only a remote shell would log in, and all hosts are reached without one")
+			s.note("gorun logs in nowhere: all hosts are on this machine")
 		}
 		if h.Slots == 0 {
 			h.Slots = -1 // the launcher's word for one a CPU

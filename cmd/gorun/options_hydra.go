@@ -4,13 +4,13 @@ package main
 // has nothing for: those that change no result are noted, the others refused.
 func hydraOptions() []option {
 	const (
-		reach      = "all hosts that can be reached are this machine, which takes no remote shell"
-		inside     = "gorun has no such part"
+		reach      = "all hosts are on this machine, so gorun uses no remote shell"
+		inside     = "gorun has no such component"
 		network    = "between hosts gorun uses the addresses of their names"
-		checkpoint = "gorun takes no checkpoints; programs do that themselves"
+		checkpoint = "gorun takes no checkpoints; programs can write their own"
 		tools      = "gorun starts no tools; put the tool before the program: gorun -np 4 tool ./program"
-		gpus       = "gorun hands out no GPUs; a wrapper can, by GORUN_LOCAL_RANK: CUDA_VISIBLE_DEVICES=$GORUN_LOCAL_RANK"
-		fabric     = "the program's MPI chooses its network; its own variables say otherwise, I_MPI_FABRICS for Intel MPI's"
+		gpus       = "gorun assigns no GPUs; a wrapper can, by GORUN_LOCAL_RANK: CUDA_VISIBLE_DEVICES=$GORUN_LOCAL_RANK"
+		fabric     = "the program's MPI chooses its network; use its own variables, for Intel MPI I_MPI_FABRICS"
 	)
 	return []option{
 		note1(reach, "bootstrap", "rmk"),
@@ -22,16 +22,16 @@ func hydraOptions() []option {
 		note1(network, "iface", "localhost"),
 		note0(network, "disable-hostname-propagation", "enable-hostname-propagation"),
 		note0("gorun never mixes the lines of ranks", "ordered-output"),
-		only(hydra, note1("the program's Intel MPI reads I_MPI_TUNING_BIN", "tune")),
-		note0("nothing of a job stays behind", "cleanup"),
+		only(hydra, note1("gorun does not tune Intel MPI; use its own variable I_MPI_TUNING_BIN", "tune")),
+		note0("gorun always cleans up after a job", "cleanup"),
 		note0(fabric, "ofi", "rdma", "RDMA", "dapl", "ib", "tmi", "psm", "psm2", "mx", "shm", "ilp64"),
 		refuse0("the ranks of a job have the same paths on all hosts", "hybrid-hosts"),
-		refuse1("gorun is its own name server, for its own job", "nameserver"),
+		refuse1("gorun publishes names only within one job", "nameserver"),
 		refuse1(gpus, "gpus-per-proc", "g", "gpu-subdevs-per-proc"),
 		refuse1(checkpoint, "ckpointlib", "ckpoint-prefix", "ckpoint-interval", "ckpoint-num", "ckpoint-preserve", "ckpoint-logfile"),
 		refuse0(checkpoint, "ckpoint", "restart"),
 		refuse1(tools, "gtool", "gtoolfile", "gdba"),
 		refuse0(tools, "gdb", "trace", "check_mpi", "aps", "mps"),
-		refuse1("ranks have the umask of gorun; set it before: (umask 022; gorun ...)", "umask"),
+		refuse1("ranks inherit gorun's umask; set it first: (umask 022; gorun ...)", "umask"),
 	}
 }

@@ -41,22 +41,22 @@ type program struct {
 func jobOptions() []option {
 	return []option{
 		{names: []string{"np", "n"}, short: "n", more: []string{"c"}, arity: 1, local: true, family: "Job", value: "N",
-			help: "ranks to start (default: one for each slot of the hosts, 1 without hosts)", set: setNP},
+			help: "start N ranks (default: one for each slot of the hosts; 1 without hosts)", set: setNP},
 		{names: []string{"soft"}, arity: 1, local: true, family: "Job", value: "FIRST:LAST:STEP,...",
-			help: "numbers of ranks that will do: the largest of them up to -np is started", set: setSoft},
+			help: "numbers of ranks to choose from: gorun starts the largest one up to -np", set: setSoft},
 		{names: []string{"wdir", "wd"}, more: []string{"cwd"}, arity: 1, local: true, family: "Job", value: "DIR",
 			help: "run the ranks in DIR", set: setDir},
 		{names: []string{"path"}, arity: 1, local: true, family: "Job", value: "DIR:...",
-			help: "look there for the program, not in PATH", set: setPath},
+			help: "search these directories for the program, instead of PATH", set: setPath},
 		{names: []string{"app"}, more: []string{"configfile"}, arity: 1, family: "Job", value: "FILE",
-			help: "read programs from FILE, one a line: [options] program [arguments]", set: setAppFile},
+			help: "read programs from FILE, one per line: [options] program [arguments]", set: setAppFile},
 		{names: []string{"arch"}, arity: 1, local: true, family: "Job", value: "NAME",
-			help: "the machine that the program is for: an error unless it is this one", set: setArch},
+			help: "fail unless this machine has that architecture or system: x86_64, amd64, linux", set: setArch},
 		{names: []string{"initial-errhandler"}, arity: 1, family: "Job", value: "NAME",
 			words: []string{"mpi_errors_are_fatal", "mpi_errors_abort", "mpi_errors_return"},
-			help:  "MPI's first error handler: mpi_errors_are_fatal, _abort, _return (Open MPI reads it)", set: setErrhandler},
+			help:  "initial error handler of MPI: mpi_errors_are_fatal, _abort, _return (only Open MPI reads it)", set: setErrhandler},
 		{names: []string{"memory-alloc-kinds"}, arity: 1, family: "Job", value: "KIND,...",
-			help: "kinds of memory the program asks MPI for (Open MPI reads it)", set: setMCAVariable("mpi_memory_alloc_kinds")},
+			help: "kinds of memory that the program requests from MPI (only Open MPI reads it)", set: setMCAVariable("mpi_memory_alloc_kinds")},
 	}
 }
 

@@ -13,25 +13,25 @@ import (
 func mcaOptions() []option {
 	return []option{
 		{names: []string{"mca", "gmca"}, more: []string{"omca", "gomca"}, arity: 2, family: "Open MPI", value: "NAME VALUE",
-			help: "set a parameter of Open MPI: OMPI_MCA_NAME for the ranks, an option for what is the launcher's", set: setMCA("OMPI_MCA_")},
+			help: "set a parameter of Open MPI: OMPI_MCA_NAME for the ranks; parameters of the launcher set gorun's options", set: setMCA("OMPI_MCA_")},
 		{names: []string{"pmixmca"}, arity: 2, family: "Open MPI", value: "NAME VALUE",
 			help: "set a parameter of PMIx: PMIX_MCA_NAME for the ranks", set: setMCA("PMIX_MCA_")},
 		{names: []string{"prtemca"}, arity: 2, family: "Open MPI", value: "NAME VALUE",
 			help: "set a parameter of Open MPI 5's launcher", set: setMCA("PRTE_MCA_")},
 		{names: []string{"am"}, more: []string{"amca"}, arity: 1, under: own | openMPI, family: "Open MPI", value: "FILE,...",
-			help: "parameters of Open MPI from files, NAME = VALUE a line", set: setTune},
+			help: "read parameters of Open MPI from files, one NAME = VALUE per line", set: setTune},
 		{names: []string{"tune"}, arity: 1, under: own | openMPI, family: "Open MPI", value: "FILE,...",
-			help: "the same, and in a line also --mca NAME VALUE and -x NAME[=VALUE]", set: setTune},
+			help: "the same; lines may also hold --mca NAME VALUE and -x NAME[=VALUE]", set: setTune},
 		{names: []string{"allow-run-as-root"}, family: "Open MPI",
-			help: "nothing: root may run gorun as anybody may", set: setSwitch(func(*settings, bool) {})},
+			help: "no effect: root may always run gorun", set: setSwitch(func(*settings, bool) {})},
 		{names: []string{"with-ft"}, arity: 1, family: "Open MPI", value: "no", words: []string{"no"},
-			help: "no: a rank that has failed ends the job, which is how it is; there is no other way yet", set: setFaultTolerance},
+			help: "no: a rank that fails ends the job; gorun has no other mode yet", set: setFaultTolerance},
 		{names: []string{"display-comm"}, family: "Open MPI",
-			help: "let MPI_Init tell which ways messages take", set: setDisplayComm("mpi_init")},
+			help: "MPI_Init prints which transports messages take", set: setDisplayComm("mpi_init")},
 		{names: []string{"display-comm-finalize"}, family: "Open MPI",
-			help: "let MPI_Finalize tell it", set: setDisplayComm("mpi_finalize")},
+			help: "MPI_Finalize prints which transports messages took", set: setDisplayComm("mpi_finalize")},
 		{names: []string{"stream-buffering"}, arity: 1, family: "Open MPI", value: "0|1|2", words: []string{"0", "1", "2"},
-			help: "how a rank's own library buffers its output: not at all, lines, blocks", set: setStreamBuffering},
+			help: "how a rank's library buffers its output: 0 not at all, 1 by line, 2 by block", set: setStreamBuffering},
 	}
 }
 
@@ -127,7 +127,7 @@ func (r *reader) follow(parameters []parameter, quiet bool) error {
 		o := longOption(r.table, mapped[p.name])
 		if o == nil {
 			if !quiet {
-				r.s.note("a parameter of Open MPI's own launcher, which is not at work here")
+				r.s.note("a parameter of Open MPI's own launcher, which gorun replaces")
 			}
 			continue
 		}

@@ -4,12 +4,12 @@ package main
 // has nothing for: those that change no result are noted, the others refused.
 func openMPIOptions() []option {
 	const (
-		daemons   = "Open MPI's daemons are not at work here"
-		install   = "no MPI need be installed where ranks run; PATH and LD_LIBRARY_PATH are passed on"
-		attach    = "gorun starts no debugger; try gorun -np 2 xterm -e gdb ./program, or attach to the PIDs that gorun -vv tells"
-		elsewhere = "jobs do not meet through a server of Open MPI's"
-		restart   = "say which: --continuous has the job go on without ranks that have failed, --max-restarts N starts it again"
-		copies    = "gorun copies no files to hosts; put them where the hosts find them, and say --wdir"
+		daemons   = "gorun does not use Open MPI's daemons"
+		install   = "gorun needs no installation of MPI; it passes on PATH and LD_LIBRARY_PATH"
+		attach    = "gorun starts no debugger; try gorun -np 2 xterm -e gdb ./program, or attach to the PIDs that gorun -vv prints"
+		elsewhere = "gorun has no server through which jobs connect"
+		restart   = "choose one: --continuous goes on without the ranks that failed, --max-restarts N starts the job again"
+		copies    = "gorun copies no files to hosts; copy them yourself and set --wdir"
 	)
 	return []option{
 		note0(daemons, "debug-daemons", "debug-daemons-file", "leave-session-attached", "novm", "do-not-resolve", "use-regexp",
@@ -17,26 +17,26 @@ func openMPIOptions() []option {
 		note1(daemons, "launch-agent", "max-vm-size", "spawn-timeout", "report-events"),
 		note0(install, "noprefix", "no-app-prefix"),
 		note1(install, "prefix", "app-pmix-prefix", "pmix-prefix"),
-		note1("files of the job are made where they are needed; --mca orte_tmpdir_base moves those of Open MPI's library", "tmpdir"),
-		note1("programs of every MPI are run alike", "personality"),
-		note0("messages are whole lines, each told once", "no-aggregate-help", "parsable", "parseable", "p"),
+		note1("gorun chooses the directory of the job's files; --mca orte_tmpdir_base moves those of Open MPI's library", "tmpdir"),
+		note1("gorun runs programs of every MPI in the same way", "personality"),
+		note0("gorun prints each message once, in whole lines", "no-aggregate-help", "parsable", "parseable", "p"),
 		note0("gorun passes on its whole environment", "fwd-environment"),
-		note0("that is how gorun works", "disable-recovery", "enable-auto-cleanup"),
-		note1("what GPUs there are is for the program's MPI to find", "gpu-support"),
-		only(own|openMPI, note0("every host that can be reached is on this machine, where the program is already", "preload-binary", "s")),
+		note0("gorun always does this", "disable-recovery", "enable-auto-cleanup"),
+		note1("the program's MPI finds the GPUs", "gpu-support"),
+		only(own|openMPI, note0("all hosts are on this machine, which has the program", "preload-binary", "s")),
 		refuse1(copies, "preload-files"),
-		refuse0("gorun makes no directory for the ranks; --wdir names one", "set-cwd-to-session-dir"),
+		refuse0("gorun makes no session directory; use --wdir DIR", "set-cwd-to-session-dir"),
 		refuse1(attach, "debugger", "xterm"),
 		refuse0(attach, "tv", "output-proctable", "stop-on-exec", "stop-in-init", "stop-in-app"),
 		only(own|openMPI, refuse0(attach, "debug")),
 		refuse1(elsewhere, "ompi-server", "hnp", "report-uri", "dvm-uri"),
-		refuse0("there is no virtual machine of daemons; gorun starts a job by itself", "dvm"),
+		refuse0("gorun has no persistent daemons; each gorun starts its own job", "dvm"),
 		refuse0(restart, "enable-recovery"),
-		refuse0("every rank's failure counts, those of spawned jobs too", "report-child-jobs-separately"),
-		refuse1("the machine is read as the kernel shows it", "cartofile", "cf"),
-		refuse0("all ranks of a program have the same arguments", "index-argv-by-rank"),
-		refuse1("processes are in no named sets", "pset"),
-		note1("the standard leaves its contents to each launcher, and gorun has none; -configfile reads programs", "file"),
+		refuse0("gorun counts the failure of every rank, also of spawned jobs", "report-child-jobs-separately"),
+		refuse1("gorun reads the machine's topology from the kernel", "cartofile", "cf"),
+		refuse0("all ranks of a program get the same arguments", "index-argv-by-rank"),
+		refuse1("gorun has no named process sets", "pset"),
+		note1("the MPI standard leaves the format to the launcher, and gorun has none; use -configfile for programs", "file"),
 	}
 }
 

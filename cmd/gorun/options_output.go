@@ -33,7 +33,7 @@ func outputOptions() []option {
 	when := []string{"auto", "always", "never"}
 	return []option{
 		{names: []string{"tag-output"}, family: "Output",
-			help: "put [1,RANK]<stdout>: before each line, stderr alike", set: setSwitch(func(s *settings, on bool) { s.tag = on })},
+			help: "put [1,RANK]<stdout>: or [1,RANK]<stderr>: before each line", set: setSwitch(func(s *settings, on bool) { s.tag = on })},
 		{names: []string{"prepend-rank"}, short: "l", family: "Output",
 			help: "put [RANK] before each line", set: setSwitch(func(s *settings, on bool) { s.pattern = map[bool]string{true: launcher.RankPrefix}[on] })},
 		{names: []string{"prepend-pattern"}, arity: 1, family: "Output", value: "PATTERN",
@@ -42,43 +42,43 @@ func outputOptions() []option {
 		{names: []string{"timestamp-output"}, family: "Output",
 			help: "put the date and time before each line", set: setSwitch(func(s *settings, on bool) { s.timestamp = on })},
 		{names: []string{"color"}, arity: 1, family: "Output", value: "auto|always|never", words: when,
-			help: "colour by rank what stands before lines (auto: on a terminal without NO_COLOR)", set: setWhen(func(s *settings) *string { return &s.looks.color })},
+			help: "colour the prefixes of lines by rank (auto: on a terminal without NO_COLOR)", set: setWhen(func(s *settings) *string { return &s.looks.color })},
 		{names: []string{"output"}, arity: 1, family: "Output", value: "WORD,...", words: []string{"json", "tag", "rank", "timestamp", "xml", "merge-stderr-to-stdout", "dir=", "file="},
-			help: "json: an object a line, and for start, failure, end; tag, rank, xml, dir=DIR, file=FILE ...", set: setOutput},
+			help: "json: one object per line of output, and for start, failure and end; tag, rank, xml, dir=DIR, file=FILE ...", set: setOutput},
 		{names: []string{"output-filename"}, more: []string{"output-directory"}, arity: 1, family: "Output", value: "DIR[:nocopy]",
-			help: "write also to DIR/1/rank.RANK/stdout and stderr; :nocopy only there", set: setOutputFilename},
+			help: "write also to DIR/1/rank.RANK/stdout and stderr; with :nocopy only there", set: setOutputFilename},
 		{names: []string{"outfile-pattern"}, more: []string{"outfile"}, arity: 1, family: "Output", value: "FILE",
-			help: "write standard output to FILE instead, for each rank another one with %r, %h ... in it", set: setFilePattern(launcherStdout)},
+			help: "write standard output only to FILE; %r (rank), %h (host) ... in its name give each rank a file", set: setFilePattern(launcherStdout)},
 		{names: []string{"errfile-pattern"}, more: []string{"errfile"}, arity: 1, family: "Output", value: "FILE",
-			help: "the same of standard error", set: setFilePattern(launcherStderr)},
+			help: "the same for standard error", set: setFilePattern(launcherStderr)},
 		{names: []string{"output-from"}, arity: 1, family: "Output", value: "RANK,...",
 			help: "show the output of these ranks only", set: setOutputFrom},
 		{names: []string{"merge-stderr-to-stdout"}, more: []string{"merge-stderr"}, family: "Output",
-			help: "ranks write standard error to their standard output", set: setSwitch(func(s *settings, on bool) { s.job.Output.Merge = on })},
+			help: "send the ranks' standard error to their standard output", set: setSwitch(func(s *settings, on bool) { s.job.Output.Merge = on })},
 		{names: []string{"xml"}, family: "Output",
 			help: "write output as XML", set: setSwitch(func(s *settings, on bool) { s.job.Output.Form = map[bool]launcher.Form{true: launcher.XML}[on] })},
 		{names: []string{"xml-file"}, arity: 1, family: "Output", value: "FILE",
-			help: "write output as XML to FILE instead", set: setXMLFile},
+			help: "write output as XML, only to FILE", set: setXMLFile},
 		{names: []string{"stdin"}, arity: 1, family: "Output", value: "RANK|all|none", words: []string{"all", "none"},
-			help: "who reads standard input (rank 0)", set: setStdin},
+			help: "rank that reads standard input (default 0)", set: setStdin},
 		{names: []string{"s"}, arity: 1, under: hydra, family: "Output", value: "RANK|all|none",
-			help: "as --stdin", set: setStdin},
+			help: "same as --stdin", set: setStdin},
 		{names: []string{"pty"}, arity: 1, family: "Output", value: "auto|always|never", words: when,
-			help: "ranks have a terminal as standard output (auto: when gorun's is one)", set: setWhen(func(s *settings) *string { return &s.looks.pty })},
+			help: "give ranks a terminal as standard output (auto: when gorun has one)", set: setWhen(func(s *settings) *string { return &s.looks.pty })},
 		{names: []string{"progress"}, more: []string{"show-progress"}, family: "Output",
-			help: "show the start and a table of the ranks, on a terminal; lines when standard error is none", set: setSwitch(func(s *settings, on bool) { s.looks.progress = on })},
+			help: "show a table of the ranks on a terminal, failed and slow ranks first; print lines when standard error is no terminal", set: setSwitch(func(s *settings, on bool) { s.looks.progress = on })},
 		{names: []string{"verbose"}, short: "v", family: "Output",
-			help: "say on standard error what happens, and which algorithms were chosen; -vv more", set: setVerbose(1)},
+			help: "print on standard error what happens, and which algorithms were chosen; -vv prints more", set: setVerbose(1)},
 		{names: []string{"debug-devel"}, short: "d", family: "Output",
-			help: "as -vv", set: setVerbose(2)},
+			help: "same as -vv", set: setVerbose(2)},
 		{names: []string{"debug"}, under: hydra, family: "Output",
-			help: "as -v", set: setVerbose(1)},
+			help: "same as -v", set: setVerbose(1)},
 		{names: []string{"quiet"}, short: "q", family: "Output",
-			help: "no notes and warnings about the command line, and of a failure its cause only", set: setSwitch(func(s *settings, on bool) { s.quiet = on })},
+			help: "print no notes or warnings about the command line, and only the cause of a failure", set: setSwitch(func(s *settings, on bool) { s.quiet = on })},
 		{names: []string{"metrics"}, arity: 1, family: "Output", value: "HOST:PORT",
-			help: "serve the job's figures to Prometheus while it runs, at http://HOST:PORT/metrics", set: setMetrics},
+			help: "serve metrics of the job to Prometheus while it runs, at http://HOST:PORT/metrics", set: setMetrics},
 		{names: []string{"report-pid"}, arity: 1, family: "Output", value: "-|+|FILE",
-			help: "write gorun's process number to standard output, standard error or FILE", set: setReportPID},
+			help: "write gorun's process ID to standard output (-), standard error (+) or FILE", set: setReportPID},
 	}
 }
 
@@ -143,7 +143,7 @@ func setOutput(s *settings, value string) error {
 			case "nocopy", "copy":
 				out.NoCopy = strings.EqualFold(q, "nocopy")
 			case "raw":
-				s.note("lines are whole in any case")
+				s.note("gorun always writes whole lines")
 			default:
 				return unfit(q, "nocopy, copy or raw behind the ':'")
 			}

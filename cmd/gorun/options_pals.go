@@ -9,12 +9,12 @@ import (
 // machines, that no other mpiexec has.
 func palsOptions() []option {
 	return []option{
-		{names: []string{"cpu-bind"}, arity: 1, family: "Place", value: "WORD",
+		{names: []string{"cpu-bind"}, arity: 1, family: "Placement", value: "WORD",
 			words: []string{"none", "thread", "core", "socket", "numa", "depth", "list:"},
-			help:  "as --bind-to in HPE's words: none, thread, core, socket, numa, depth, list:0-1:2-3", set: setCPUBind},
-		{names: []string{"depth"}, arity: 1, family: "Place", value: "N",
-			help: "how many cores each rank is bound to by --cpu-bind depth", set: setDepth},
-		note0("gorun reserves no part of a network for the job", "no-vni"),
+			help:  "bind each rank to CPUs, in HPE's words: none, thread, core, socket, numa, depth, list:0-1:2-3", set: setCPUBind},
+		{names: []string{"depth"}, arity: 1, family: "Placement", value: "N",
+			help: "number of cores for each rank, for --cpu-bind depth", set: setDepth},
+		note0("gorun reserves no network resources", "no-vni"),
 	}
 }
 
@@ -45,7 +45,7 @@ func setCPUBind(s *settings, value string) error {
 		// in --bind-to user.
 		s.job.Bind = "user:" + strings.NewReplacer(",", "+", ":", ",").Replace(list)
 	case kind == "mask", kind == "map_cpu", kind == "mask_cpu", word == "rank":
-		s.note(fmt.Sprintf("%q is not done; --bind-to binds ranks, or --cpu-bind list:0-1:2-3", word))
+		s.note(fmt.Sprintf("gorun does not support %q; use --bind-to, or --cpu-bind list:0-1:2-3", word))
 	default:
 		return unfit(value, "none, thread, core, socket, numa, depth or list:CPUS:CPUS")
 	}
@@ -66,6 +66,6 @@ func (s *settings) finishDepth() {
 		s.modifiers = append(s.modifiers, fmt.Sprintf("pe=%d", max(1, s.depth)))
 	case s.depth > 0:
 		s.spelling = s.depthSpelling
-		s.note("--cpu-bind depth binds each rank to so many cores, and is not there")
+		s.note("--depth counts only together with --cpu-bind depth")
 	}
 }

@@ -12,11 +12,11 @@ import (
 func pmiOptions() []option {
 	return []option{
 		{names: []string{"pmi-port"}, family: "Job",
-			help: "MPICH programs connect to gorun instead of inheriting a connection, as those in scripts do", set: setSwitch(func(s *settings, on bool) { s.job.PMIPort, s.job.PMIFD = on, s.job.PMIFD && !on })},
+			help: "MPICH programs connect to a TCP port of gorun (default: only those in scripts do; others inherit a connection)", set: setSwitch(func(s *settings, on bool) { s.job.PMIPort, s.job.PMIFD = on, s.job.PMIFD && !on })},
 		{names: []string{"pmi-fd"}, family: "Job",
-			help: "MPICH programs inherit a connection, those in scripts too; for ranks in a network of their own", set: setSwitch(func(s *settings, on bool) { s.job.PMIFD, s.job.PMIPort = on, s.job.PMIPort && !on })},
+			help: "MPICH programs inherit a connection to gorun, in scripts too; for ranks in their own network namespace", set: setSwitch(func(s *settings, on bool) { s.job.PMIFD, s.job.PMIPort = on, s.job.PMIPort && !on })},
 		{names: []string{"usize"}, arity: 1, family: "Job", value: "N",
-			help: "what MPI_UNIVERSE_SIZE says; SYSTEM: the CPUs, INFINITE: unknown (default: the slots)", set: setUniverse},
+			help: "value of MPI_UNIVERSE_SIZE; SYSTEM: number of CPUs, INFINITE: unknown (default: number of slots)", set: setUniverse},
 	}
 }
 

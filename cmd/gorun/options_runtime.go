@@ -11,7 +11,7 @@ func runtimeOptions() []option {
 	return []option{
 		{names: []string{"runtime-options"}, more: []string{"rtos"}, arity: 1, family: "Open MPI", value: "WORD[=VALUE],...",
 			words: []string{"donotlaunch", "show-progress", "continuous", "max-restarts=", "timeout=", "report-state-on-timeout", "get-stack-traces"},
-			help:  "options in a list: donotlaunch, show-progress, continuous, max-restarts=N, timeout=TIME ...", set: setRuntimeOptions},
+			help:  "several options in one list: donotlaunch, show-progress, continuous, max-restarts=N, timeout=TIME ...", set: setRuntimeOptions},
 	}
 }
 
@@ -65,6 +65,6 @@ func (s *settings) always(word, text string) error {
 	if on, err := strconv.ParseBool(text); text != "" && (err != nil || !on) {
 		return fmt.Errorf("%s=%s is not supported: gorun does so always", word, text)
 	}
-	s.note("that is how gorun works")
+	s.note("gorun always does this")
 	return nil
 }

@@ -206,10 +206,10 @@ func TestTable(t *testing.T) {
 			if (o.fate == done) != (o.set != nil) || (o.fate == done) != (o.reason == "") || (o.fate == done) != (o.family != "") {
 				t.Errorf("--%s: fate %d with family %q, reason %q and a setter: %v", o.names[0], o.fate, o.family, o.reason, o.set != nil)
 			}
-			if o.family != "" && !slices.Contains(families, o.family) {
+			if o.family != "" && !slices.ContainsFunc(families, func(f struct{ name, about string }) bool { return f.name == o.family }) {
 				t.Errorf("--%s: family %q is in no heading of the help", o.names[0], o.family)
 			}
-			if (o.arity == 0) != (o.value == "") {
+			if (o.arity == 0 && !o.optional) != (o.value == "") {
 				t.Errorf("--%s: arity %d with the value name %q", o.names[0], o.arity, o.value)
 			}
 			for _, n := range o.allNames() {

@@ -162,10 +162,10 @@ func optionsPage(t *testing.T) string {
 	var b strings.Builder
 	b.WriteString("| gorun | mpirun (Open MPI 4, 5) | Hydra (MPICH, Intel), standard | what it does here |\n|---|---|---|---|\n")
 	table := everyOption()
-	for _, family := range families {
+	for _, f := range families {
 		for i := range table {
 			o := &table[i]
-			if o.family != family {
+			if o.family != f.name {
 				continue
 			}
 			name := "`" + shown(o, o.names[0]) + "`"

@@ -42,6 +42,7 @@ type shownRank struct {
 	host        string
 	state       string
 	line        string
+	heard       time.Time // when it started, or wrote the line
 	cpu         time.Duration
 	at          time.Time // of cpu
 	share       float64   // of a CPU
@@ -93,12 +94,12 @@ func (p *progress) watch(c launcher.Change) {
 	now := p.now()
 	switch c.Kind {
 	case launcher.RankStarted:
-		*r = shownRank{group: c.Group, rank: c.Rank, host: c.Host, state: "running"}
+		*r = shownRank{group: c.Group, rank: c.Rank, host: c.Host, state: running, heard: now}
 		if p.screen == nil && len(p.ranks) == p.want {
 			p.tell("%d ranks started%s after %.2f s", p.want, p.on(), now.Sub(p.begun).Seconds())
 		}
 	case launcher.RankSaid:
-		r.line = clean(c.Line)
+		r.line, r.heard = clean(c.Line), now
 	case launcher.RankUses:
 		if !r.at.IsZero() && now.After(r.at) {
 			r.share = max(0, float64(c.CPU-r.cpu)/float64(now.Sub(r.at)))
@@ -126,13 +127,20 @@ func (p *progress) rank(c launcher.Change) *shownRank {
 		return r.rank - c.Rank
 	})
 	if !found {
-		p.ranks = slices.Insert(p.ranks, at, &shownRank{group: c.Group, rank: c.Rank, host: c.Host, state: "starting"})
+		p.ranks = slices.Insert(p.ranks, at, &shownRank{group: c.Group, rank: c.Rank, host: c.Host, state: starting})
 		if c.Group > 0 {
 			p.want++
 		}
 	}
 	return p.ranks[at]
 }
+
+// States of a rank that has not ended.
+const (
+	starting = "starting"
+	running  = "running"
+	slow     = "slow"
+)
 
 // Ways to end that are neither a status nor a signal.
 const (
@@ -207,8 +215,8 @@ func (p *progress) tell(format string, args ...any) {
 	fmt.Fprintf(p.out, "gorun: "+format+"\n", args...)
 }
 
-// draw shows the table anew. Where there is not room for all ranks those that
-// run come first.
+// draw shows the table anew: the ranks that failed, those that are slow, those
+// that run, those that have ended.
 func (p *progress) draw() {
 	if p.screen == nil {
 		return
@@ -218,10 +226,9 @@ func (p *progress) draw() {
 	rows, _ := p.screen.dimensions()
 	room := max(1, rows/2-3)
 	shown := slices.Clone(p.ranks)
-	if len(shown) > room {
-		slices.SortStableFunc(shown, func(a, b *shownRank) int { return order(a) - order(b) })
-		shown = shown[:room]
-	}
+	p.judge()
+	slices.SortStableFunc(shown, func(a, b *shownRank) int { return a.urgency() - b.urgency() })
+	shown = shown[:min(room, len(shown))]
 	if len(shown) > 0 {
 		table = append(table, fmt.Sprintf("%6s  %-12s  %-11s  %5s  %8s  %s", "rank", "host", "state", "CPU", "memory", "last line"))
 	}
@@ -238,11 +245,33 @@ func (p *progress) draw() {
 	p.screen.show(table)
 }
 
-func order(r *shownRank) int {
-	if r.state == "running" {
-		return 0
+// slowAfter is how long a rank may write nothing while others write.
+const slowAfter = 5 * time.Second
+
+// judge finds the slow ranks: those that have written nothing for slowAfter while
+// more than half of all that run have. So no rank is slow where only one writes.
+func (p *progress) judge() {
+	alive, fresh := 0, 0
+	for _, r := range p.ranks {
+		if r.state == running || r.state == slow {
+			if r.state, alive = running, alive+1; p.last.Sub(r.heard) < slowAfter {
+				fresh++
+			}
+		}
 	}
-	return 1
+	for _, r := range p.ranks {
+		if r.state == running && 2*fresh > alive && p.last.Sub(r.heard) >= slowAfter {
+			r.state = slow
+		}
+	}
+}
+
+// urgency is where a rank stands in the table.
+func (r *shownRank) urgency() int {
+	if at := slices.Index([]string{slow, starting, running, wayTold, wayDone}, r.state); at >= 0 {
+		return 1 + at
+	}
+	return 0 // it has failed
 }
 
 func size(n int64) string {

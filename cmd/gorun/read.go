@@ -201,6 +201,10 @@ func (p *prepared) long(o *option, args []string, value string, attached bool) (
 		p.add(o, spelling, "="+value)
 		return 1, nil
 	}
+	if o.optional && len(args) > 1 && !strings.HasPrefix(args[1], "-") {
+		p.add(o, spelling, "="+args[1])
+		return 2, nil
+	}
 	if o.arity == 0 {
 		p.add(o, spelling, "")
 		return 1, nil
@@ -238,6 +242,8 @@ func (p *prepared) shorts(args []string, body string, table []option) (int, erro
 		case assigned || o.arity > 0 && value != "":
 			p.add(o, spelling, "="+value)
 			return 1, nil
+		case o.optional && value == "":
+			return p.long(o, append([]string{spelling}, args[1:]...), "", false)
 		case o.arity == 0:
 			p.add(o, spelling, "")
 		case len(args) < 2:

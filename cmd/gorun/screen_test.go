@@ -164,6 +164,44 @@ gorun: 1 of 2 ranks have ended after 2.00 s, 1 with status 3
 	}
 }
 
+// Failed ranks come first, then those that are silent while most others write, then
+// the rest in order.
+func TestProgressShowsFailedAndSlowRanksFirst(t *testing.T) {
+	now := time.Unix(1000, 0)
+	g := &glass{cols: 100, t: t}
+	s := &screen{w: g, size: func() (int, int) { return 16, 100 }} // room for five ranks
+	p := newProgress(s, s, func() time.Time { return now })
+	p.placed(launcher.Placement{Ranks: make([]launcher.PlacedRank, 7)})
+	order := func() string {
+		var list []string
+		for _, line := range strings.Split(g.String(), "\n")[2:] {
+			list = append(list, strings.Join(strings.Fields(line)[:2], " "))
+		}
+		return strings.Join(list, ", ")
+	}
+	for rank := range 7 {
+		p.watch(launcher.Change{Kind: launcher.RankStarted, Rank: rank, Host: "a"})
+	}
+	now = now.Add(slowAfter)
+	p.watch(launcher.Change{Kind: launcher.RankSaid, Rank: 0, Host: "a", Line: "step 1"})
+	if got, want := order(), "0 a, 1 a, 2 a, 3 a, 4 a, ... and"; got != want || strings.Contains(g.String(), slow) {
+		t.Errorf("one rank writes: got %s, want %s and none slow", got, want)
+	}
+	for _, rank := range []int{1, 2, 3, 6} {
+		p.watch(launcher.Change{Kind: launcher.RankSaid, Rank: rank, Host: "a", Line: "step 1"})
+	}
+	p.watch(launcher.Change{Kind: launcher.RankEnded, Rank: 0, Host: "a"})
+	p.watch(launcher.Change{Kind: launcher.RankEnded, Rank: 6, Host: "a", End: launcher.RankEnd{Status: 3}})
+	if got, want := order(), "6 a, 4 a, 5 a, 1 a, 2 a, ... and"; got != want || strings.Count(g.String(), slow) != 2 {
+		t.Errorf("rank 6 failed, 4 and 5 are silent: got %s, want %s, in\n%s", got, want, g)
+	}
+	p.watch(launcher.Change{Kind: launcher.RankSaid, Rank: 4, Host: "a", Line: "step 1"})
+	p.watch(launcher.Change{Kind: launcher.RankEnded, Rank: 1, Host: "a", End: launcher.RankEnd{Told: true, Signal: 15}})
+	if got, want := order(), "6 a, 5 a, 2 a, 3 a, 4 a, ... and"; got != want {
+		t.Errorf("rank 4 has written: got %s, want %s", got, want)
+	}
+}
+
 func TestProgressInLines(t *testing.T) {
 	now := time.Unix(1000, 0)
 	var b strings.Builder

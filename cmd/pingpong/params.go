@@ -70,34 +70,34 @@ type params struct {
 func newParser(launched bool) (*argp.Parser, *params) {
 	p := &params{launched: launched, gidIndex: -1, op: opTutorial, qp: "rc", transport: rdma.RC, size: 4096, iterations: 1000, warmup: -1,
 		depth: 128, timeoutMS: 6000}
-	parser := argp.New("pingpong", "Two ends write and read each other's memory over RDMA, and time it. Without --connect it is the server;\n"+
+	parser := argp.New("pingpong", "Two ends write and read each other's memory over RDMA and time it. Without --connect, pingpong is the server;\n"+
 		"under gorun -np 2 the ends are the two ranks.", version.Line("pingpong"))
 	parser.String(&p.deviceName, argp.Flag{Long: "device", Short: 'd', Value: "NAME", Help: "RDMA device to use (default: soft0, the software device)"})
 	parser.Int(&p.gidIndex, argp.Flag{Long: "gid-index", Short: 'g', Value: "N", Check: func() error { return within(p.gidIndex, 0, math.MaxUint8) },
-		Help: "entry of the port's GID table (default: the first that is set)"})
+		Help: "index in the port's GID table (default: the first valid entry)"})
 	parser.String(&p.qp, argp.Flag{Long: "qp", Value: "rc|uc|ud|xrc|dc", Check: p.checkQP, Help: "transport (default rc)"})
 	parser.String(&p.op, argp.Flag{Long: "op", Value: "OP", Check: p.checkOp,
 		Help: "measure write, read, send or atomic (default: the tutorial, one write and one read)"})
 	parser.Int(&p.size, argp.Flag{Long: "size", Short: 's', Value: "BYTES", Check: func() error { return within(p.size, 1, 1<<30) },
-		Help: "bytes of a message (default 4096)"})
+		Help: "message size in bytes (default 4096)"})
 	parser.Int(&p.iterations, argp.Flag{Long: "iterations", Short: 'n', Value: "N", Check: func() error { return within(p.iterations, 1, 1<<30) },
-		Help: "round trips to time, and messages for the bandwidth (default 1000)"})
+		Help: "number of round trips to time, and of messages for the bandwidth (default 1000)"})
 	parser.Int(&p.warmup, argp.Flag{Long: "warmup", Short: 'w', Value: "N", Check: func() error { return within(p.warmup, 0, 1<<30) },
-		Help: "round trips before them (default: a tenth of these)"})
+		Help: "number of warm-up round trips (default: a tenth of -n)"})
 	parser.Int(&p.depth, argp.Flag{Long: "depth", Value: "N", Check: func() error { return within(p.depth, 2, 1<<14) },
-		Help: "requests outstanding when bandwidth is measured (default 128)"})
+		Help: "number of outstanding requests when measuring bandwidth (default 128)"})
 	parser.Int(&p.mtu, argp.Flag{Long: "mtu", Short: 'm', Value: "BYTES", Check: p.checkMTU,
 		Help: "path MTU: 256, 512, 1024, 2048 or 4096 (default: the port's; 1024 with --peer)"})
 	parser.String(&p.listen, argp.Flag{Long: "listen", Value: "HOST:PORT", Check: func() error { return p.checkAddress(&p.listen) },
-		Help: "where the server waits for its client (default 127.0.0.1:18515: this machine only)"})
+		Help: "address where the server waits for its client (default 127.0.0.1:18515: only this machine)"})
 	parser.String(&p.connect, argp.Flag{Long: "connect", Short: 'c', Value: "HOST[:PORT]", Check: func() error { return p.checkAddress(&p.connect) },
-		Help: "be the client of the server there"})
+		Help: "connect to this server as its client"})
 	parser.String(&p.peer, argp.Flag{Long: "peer", Value: peerIBV, Check: p.checkPeer,
-		Help: "the other end is this program of rdma-core; give both the same size, iterations and MTU"})
+		Help: "the other end is this program of rdma-core; both need the same size, iterations and MTU"})
 	parser.Int(&p.timeoutMS, argp.Flag{Long: "timeout", Value: "MS", Check: func() error { return within(p.timeoutMS, 1, 1<<30) },
-		Help: "give up when nothing comes from the peer for so long (default 6000); a server waits for its client as long as it takes"})
+		Help: "give up when the peer sends nothing for MS milliseconds (default 6000); a server waits for its client without limit"})
 	parser.String(&p.output, argp.Flag{Long: "output-json", Value: "FILE",
-		Help: "write the client's results to FILE as JSON, - for standard output"})
+		Help: "write the client's results as JSON to FILE, or - for standard output"})
 	return parser, p
 }
 

@@ -57,8 +57,8 @@ func New(program, summary, version string) *Parser {
 	p.add(integer, setInt(&p.values.LogLevel), Flag{Long: "log-level", Short: 'l', Value: "N", Check: checkLevel(&p.values.LogLevel),
 		Help: "log level of the program: " + logline.Names() + " (default 50)"})
 	p.add(integer, setInt(&p.values.SDKLogLevel), Flag{Long: "sdk-log-level", Value: "N", Check: checkLevel(&p.values.SDKLogLevel),
-		Help: "log level of the runtime, same numbers (default 50)"})
-	p.add(text, setString(&p.file), Flag{Long: "json", Short: 'j', Value: "PATH", Help: "read flags from a JSON file; flags given here win"})
+		Help: "log level of the runtime, with the same numbers (default 50)"})
+	p.add(text, setString(&p.file), Flag{Long: "json", Short: 'j', Value: "PATH", Help: "read flags from a JSON file; flags on the command line win"})
 	for _, e := range p.entries {
 		e.general = true
 	}

@@ -232,8 +232,8 @@ General Flags:
   -h, --help               print this text and exit
   -v, --version            print the version and exit
   -l, --log-level <N>      log level of the program: 10=DISABLE, 20=CRITICAL, 30=ERROR, 40=WARNING, 50=INFO, 60=DEBUG, 70=TRACE (default 50)
-  --sdk-log-level <N>      log level of the runtime, same numbers (default 50)
-  -j, --json <PATH>        read flags from a JSON file; flags given here win
+  --sdk-log-level <N>      log level of the runtime, with the same numbers (default 50)
+  -j, --json <PATH>        read flags from a JSON file; flags on the command line win
 
 Program Flags:
   -s, --msg-size <BYTES>   bytes per message (mandatory)
