@@ -56,7 +56,7 @@ func Start(marker string) (*Guard, error) {
 func (g *Guard) fork(era uint32) error {
 	pid, err := fork(g.ledger, g.reader, era)
 	if err != nil {
-		return fmt.Errorf("guardian: %w", os.NewSyscallError("clone", err))
+		return fmt.Errorf("guardian: %w (see ulimit -u and the pids limit of the control group)", os.NewSyscallError("clone", err))
 	}
 	g.pid = pid
 	if g.watch, err = unix.PidfdOpen(pid, 0); err != nil {
