@@ -1,7 +1,6 @@
 package launcher
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"strings"
@@ -29,37 +28,10 @@ type remotes struct {
 
 	// Guarded by the controller's mu.
 	addresses []string
-	missing   int    // of those
-	pulse     *pulse // nil before all are there
-	done      []bool // its last event was read, or never will be
-	lost      []bool // its stream ended before that
-}
-
-// runAgents runs the job through an agent for each host.
-func (c *controller) runAgents(ctx context.Context, g *group) error {
-	stdin, _, err := c.openStdin(false)
-	if err != nil {
-		return err
-	}
-	r := newRemotes(c, g)
-	c.mu.Lock()
-	err = r.start(c.spec(g), stdin)
-	c.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	stop := c.attend(ctx)
-	if stdin == host.StdinPump {
-		if err := c.pump(); err != nil {
-			c.mu.Lock()
-			c.fail(&Cause{Rank: -1, Status: statusFailed, Message: err.Error()})
-			c.mu.Unlock()
-		}
-	}
-	r.wait()
-	c.spawned.Wait()
-	stop()
-	return nil
+	missing   int        // of those
+	heartbeat *heartbeat // nil before all are there
+	done      []bool     // its last event was read, or never will be
+	lost      []bool     // its stream ended before that
 }
 
 func newRemotes(c *controller, g *group) *remotes {
@@ -76,12 +48,12 @@ func (r *remotes) start(spec host.Spec, stdin host.Stdin) error {
 		return os.NewSyscallError("getrandom", err)
 	}
 	for i, share := range g.shares {
-		spec := c.of(g, spec, i)
+		spec := g.specOf(spec, i)
 		s := &seat{group: g, at: i}
-		if c.readsInput(s) {
+		if c.input.readBy(s) {
 			spec.Stdin = stdin
 		}
-		l, err := c.crew.take(share.Host), error(nil)
+		l, err := c.agents.take(share.Host), error(nil)
 		if l == nil {
 			l, err = agent.Start(c.job.Agent, c.job.Env, share.Host)
 		}
@@ -106,8 +78,8 @@ func (r *remotes) start(spec host.Spec, stdin host.Stdin) error {
 			Alive:   func() { r.heard[i].Store(time.Now().UnixNano()) },
 		})
 	}
-	c.deaf = append(c.deaf, r.killDeaf)
-	c.after(startLimit, r.late)
+	c.end.deaf = append(c.end.deaf, r.killDeaf)
+	c.clock.after(startLimit, r.late)
 	return nil
 }
 
@@ -121,18 +93,18 @@ func (r *remotes) address(at int, a string) {
 	}
 	r.addresses[at] = a
 	r.c.watch.put(Change{Kind: AgentReady, Group: r.g.id, Rank: -1, Host: r.g.shares[at].Host})
-	if r.missing--; r.missing > 0 || r.c.told {
+	if r.missing--; r.missing > 0 || r.c.end.told {
 		return
 	}
 	for _, l := range r.links {
 		l.Peers(r.addresses)
 	}
-	r.feel()
+	r.beginHeartbeat()
 }
 
 // late ends a job whose agents do not all answer.
 func (r *remotes) late() {
-	if r.missing == 0 || r.c.told {
+	if r.missing == 0 || r.c.end.told {
 		return
 	}
 	var names []string
@@ -142,7 +114,7 @@ func (r *remotes) late() {
 			r.links[i].Kill()
 		}
 	}
-	r.c.fail(&Cause{Rank: -1, Host: strings.Join(names, ", "), Status: statusFailed, Message: fmt.Sprintf("no answer of the agent within %v", startLimit)})
+	r.c.end.fail(&Cause{Rank: -1, Host: strings.Join(names, ", "), Status: statusFailed, Message: fmt.Sprintf("no answer of the agent within %v", startLimit)})
 }
 
 // killDeaf ends agents that should long have told of the end of their ranks:
@@ -191,17 +163,14 @@ func (r *remotes) finished(at int, lost bool) {
 		return
 	}
 	r.done[at], r.lost[at] = true, lost
-	s := r.g.seats[at]
-	s.done = true
-	r.c.passed(s)
-	r.c.long.forget(s)
+	r.c.done(r.g.seats[at])
 	r.over <- at
 }
 
 // wait returns when no host has anything left, and no agent is left.
 func (r *remotes) wait() {
 	var closing sync.WaitGroup
-	abandon := r.c.abandon
+	abandon := r.c.end.abandon
 	for left := len(r.links); left > 0; {
 		select {
 		case at := <-r.over:
@@ -251,5 +220,5 @@ func (r *remotes) mourn(at int) {
 	if n := len(complaints); n > 0 {
 		message += ": " + complaints[n-1]
 	}
-	c.failed(&Cause{Rank: -1, Host: share.Host, PID: l.PID(), Status: statusFailed, Message: message, Stderr: complaints, lost: !l.Killed()})
+	c.end.failed(&Cause{Rank: -1, Host: share.Host, PID: l.PID(), Status: statusFailed, Message: message, Stderr: complaints, lost: !l.Killed()})
 }

@@ -1,6 +1,9 @@
 package launcher
 
 import (
+	"context"
+	"fmt"
+	"sync"
 	"syscall"
 	"time"
 
@@ -70,41 +73,60 @@ func (c *Cause) evidence() evidence {
 	return ownWord
 }
 
+// ending decides what the cause of a job's failure is, and ends its ranks. Guarded
+// by the controller's mu.
+type ending struct {
+	job    *Job
+	clock  *clock
+	worlds *worlds
+
+	cause      *Cause
+	causeAt    time.Time // when it became that
+	suspect    *Cause    // becomes the cause unless a better one comes
+	start      *JobError // why the ranks could not be started
+	told       bool      // the sites are ending their ranks
+	held       bool      // they are not to begin yet: the ranks are looked at
+	interrupts int
+	deaf       []func()      // end sites that do not answer
+	abandon    chan struct{} // closed when output need not be waited for
+	hurry      sync.Once
+}
+
 // failed notes that a rank or a host has failed, which ends the job unless that
 // is to go on.
-func (c *controller) failed(cause *Cause) {
-	if !c.job.Continuous || c.told {
-		c.fail(cause)
+func (e *ending) failed(cause *Cause) {
+	if !e.job.Continuous || e.told {
+		e.fail(cause)
 		return
 	}
-	c.job.Log.Info("a failure, and the job goes on", "cause", cause.String())
-	c.consider(cause)
+	e.job.Log.Info("a failure, and the job goes on", "cause", cause.String())
+	e.consider(cause)
 }
 
 // fail takes cause into account and ends the job.
 //
 // A suspect that is no hearsay explains another rank's exit.
-func (c *controller) fail(cause *Cause) {
-	if s := c.suspect; s != nil && s.evidence() > hearsay && cause.Rank >= 0 && !cause.same(s) && cause.evidence() < death {
+func (e *ending) fail(cause *Cause) {
+	if s := e.suspect; s != nil && s.evidence() > hearsay && cause.Rank >= 0 && !cause.same(s) && cause.evidence() < death {
 		cause = s
 	}
-	c.consider(cause)
-	if c.told || c.looking {
+	e.consider(cause)
+	if e.told || e.held {
 		return
 	}
-	c.job.Log.Info("the job fails", "cause", c.cause.String())
-	c.tell(host.Command{Kind: host.End, Signal: syscall.SIGTERM, Heed: c.cause.evidence() < outside})
+	e.job.Log.Info("the job fails", "cause", e.cause.String())
+	e.tell(host.Command{Kind: host.End, Signal: syscall.SIGTERM, Heed: e.cause.evidence() < outside})
 }
 
 // consider makes cause the job's if there is none yet, or if it explains that.
-func (c *controller) consider(cause *Cause) {
-	if was := c.cause; was != nil {
-		if !cause.explains(was) || !c.told && time.Since(c.causeAt) > sameFailure {
+func (e *ending) consider(cause *Cause) {
+	if was := e.cause; was != nil {
+		if !cause.explains(was) || !e.told && time.Since(e.causeAt) > sameFailure {
 			return // the second: the job has gone on since, so these are two failures
 		}
-		c.job.Log.Info("an earlier failure", "cause", cause.String())
+		e.job.Log.Info("an earlier failure", "cause", cause.String())
 	}
-	c.cause, c.causeAt = cause, time.Now()
+	e.cause, e.causeAt = cause, time.Now()
 }
 
 // explains tells whether another rank's failure, which was known before this one,
@@ -113,19 +135,108 @@ func (c *Cause) explains(was *Cause) bool {
 	return !c.same(was) && c.evidence() > was.evidence() && c.evidence() < outside
 }
 
-// suspectLocked makes cause the job's if no better one comes soon.
-func (c *controller) suspectLocked(cause *Cause) {
+// suspectLater makes cause the job's if no better one comes soon.
+func (e *ending) suspectLater(cause *Cause) {
 	switch {
-	case c.told || c.suspect != nil && c.suspect.evidence() >= cause.evidence():
+	case e.told || e.suspect != nil && e.suspect.evidence() >= cause.evidence():
 		return
-	case c.suspect != nil:
-		c.suspect = cause // the time of the first goes on
+	case e.suspect != nil:
+		e.suspect = cause // the time of the first goes on
 		return
 	}
-	c.suspect = cause
-	c.after(settle, func() {
-		if c.suspect != nil {
-			c.fail(c.suspect)
+	e.suspect = cause
+	e.clock.after(settle, func() {
+		if e.suspect != nil {
+			e.fail(e.suspect)
 		}
 	})
+}
+
+// aborted judges a rank's call of MPI_Abort.
+func (e *ending) aborted(s *seat, ev host.Event) {
+	status := ev.Status & 0xff
+	if status == 0 {
+		status = statusFailed // an abort is never a success
+	}
+	cause := s.cause(ev)
+	cause.Status, cause.Aborted = status, true
+	if ev.Status != status && cause.Message == "" {
+		cause.Message = fmt.Sprintf("it gave %d", ev.Status)
+	}
+	e.fail(cause)
+}
+
+// violated judges a rank that has broken the rules of PMI.
+func (e *ending) violated(s *seat, ev host.Event) {
+	cause := s.cause(ev)
+	cause.Status, cause.elsewhere = statusFailed, ev.Elsewhere
+	switch {
+	case !ev.Stuck && e.job.Continuous:
+		e.failed(cause) // it left, and nobody needs it
+	case ev.Late:
+		e.suspectLater(cause)
+	default:
+		e.fail(cause)
+	}
+}
+
+// explain adds what a rank wrote last to the cause.
+func (e *ending) explain(s *seat, ev host.Event) {
+	for _, cause := range [...]*Cause{e.cause, e.suspect} {
+		if cause != nil && cause.Group == s.group.id && s.has(cause.Rank) {
+			cause.Stderr, cause.Reason = ev.Tails[cause.Rank], ev.Reasons[cause.Rank]
+			return
+		}
+	}
+}
+
+// cancelled ends a job whose context has ended.
+func (e *ending) cancelled(ctx context.Context) {
+	e.giveUp(2 * e.job.grace())
+	e.fail(&Cause{Rank: -1, Status: statusFailed, Message: context.Cause(ctx).Error()})
+}
+
+// interrupt ends the job with the user's signal; a second one kills at once.
+func (e *ending) interrupt(sig syscall.Signal) {
+	if e.interrupts++; e.interrupts > 1 {
+		e.tell(host.Command{Kind: host.Kill})
+		e.giveUp(settle)
+		return
+	}
+	e.giveUp(2 * e.job.grace())
+	if e.told {
+		e.worlds.tell(host.Command{Kind: host.Pass, Signal: sig})
+		return
+	}
+	e.cause = &Cause{Rank: -1, Status: statusSignal + int(sig), Signal: sig}
+	e.suspect = nil
+	e.tell(host.Command{Kind: host.End, Signal: sig})
+}
+
+// tell has all sites end their ranks: cmd is End or Kill.
+func (e *ending) tell(cmd host.Command) {
+	if !e.told {
+		e.told = true
+		for _, deaf := range e.deaf {
+			e.clock.after(2*e.job.grace(), deaf)
+		}
+	}
+	e.worlds.tell(cmd)
+}
+
+// giveUp bounds how long output is waited for that nobody reads.
+func (e *ending) giveUp(d time.Duration) {
+	e.clock.after(d, func() {
+		e.hurry.Do(func() {
+			close(e.abandon)
+			e.worlds.tell(host.Command{Kind: host.Discard})
+		})
+	})
+}
+
+func (job *Job) grace() time.Duration {
+	if job.Grace > 0 {
+		return job.Grace
+	}
+	return DefaultGrace
 }

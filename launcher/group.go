@@ -1,6 +1,9 @@
 package launcher
 
 import (
+	"fmt"
+	"iter"
+	"strconv"
 	"sync/atomic"
 
 	"github.com/gorun-mpi/gorun/launcher/internal/host"
@@ -27,14 +30,15 @@ type group struct {
 
 	spawner string // the job whose rank has spawned it; "": none has
 
-	seats []*seat   // by share, once they are started
-	ranks []RankEnd // by rank; PID 0: not started
-	gone  []bool    // by rank: it has ended
-	up    int       // ranks that were started
-	asked *asked    // who waits for it to run; nil: nobody, any more
-	mpi   openMPI
-	mix   mixture
-	off   bool // it could not be started, and how its ranks end is no matter
+	seats   []*seat   // by share, once they are started
+	hubSeat int       // the hub's number of the first
+	ranks   []RankEnd // by rank; PID 0: not started
+	gone    []bool    // by rank: it has ended
+	up      int       // ranks that were started
+	asked   *asked    // who waits for it to run; nil: nobody, any more
+	joins   joins
+	mix     mixture
+	off     bool // it could not be started, and how its ranks end is no matter
 }
 
 // seat is a group's part on one host.
@@ -80,4 +84,124 @@ func (s *seat) host() string { return s.group.shares[s.at].Host }
 // has tells whether a rank of the group runs there.
 func (s *seat) has(rank int) bool {
 	return rank >= 0 && rank < len(s.group.hostOf) && s.group.hostOf[rank] == s.at
+}
+
+// written gives the seat credit for more output, in batches: each one wakes it.
+func (s *seat) written(stream int, n int64) {
+	if stream != host.Stdout && stream != host.Stderr {
+		return
+	}
+	owed := &s.owed[stream]
+	if owed.Add(n) >= host.Window/4 {
+		s.Send(host.Command{Kind: host.Credit, Stream: stream, N: int(owed.Swap(0))})
+	}
+}
+
+// answer is for a rank that asked for something.
+func (s *seat) answer(rank int, r host.Reply) {
+	s.Send(host.Command{Kind: host.Answer, Rank: rank, Reply: &r})
+}
+
+// cause is a cause that an event names a rank for.
+func (s *seat) cause(e host.Event) *Cause {
+	g := s.group
+	cause := &Cause{Group: g.id, Rank: e.Rank, Host: s.host(), Message: e.Text}
+	if e.Rank < 0 || e.Rank >= g.size() {
+		return cause
+	}
+	cause.Program = g.apps[g.appOf[e.Rank]].Argv[0]
+	if r := g.ranks[e.Rank]; r.PID > 0 {
+		cause.PID, cause.Host = r.PID, r.Host
+	}
+	return cause
+}
+
+// failure is the cause that a rank's end is; nil: it has ended well.
+func (s *seat) failure(e host.Event) *Cause {
+	cause := s.cause(e)
+	cause.Status, cause.Signal, cause.Core, cause.CoreFile = e.Status, e.Signal, e.Core, e.CoreFile
+	switch {
+	case e.Status == 0 && e.Joined && !e.Finalized:
+		cause.Status = statusFailed
+		cause.Message = "exited with status 0 after MPI_Init without MPI_Finalize"
+	case e.Status == 0:
+		return nil
+	case e.OOM == 1:
+		cause.Message = "out of memory: the kernel's OOM killer has ended a process of its control group since the job began"
+	case e.OOM > 1:
+		cause.Message = fmt.Sprintf("out of memory: the kernel's OOM killer has ended %d processes of its control group since the job began", e.OOM)
+	}
+	return cause
+}
+
+// worlds are the groups of a job, and the hosts that have room for them. Guarded by
+// the controller's mu; the fields but groups never change.
+type worlds struct {
+	job     *Job
+	cpus    func() int // of this machine
+	policy  place.Policy
+	placed  *place.Result
+	name    string   // the job's, random
+	attempt int      // as in host.Spec
+	groups  []*group // by id
+}
+
+// seats are those of all groups.
+func (w *worlds) seats() iter.Seq[*seat] {
+	return func(yield func(*seat) bool) {
+		for _, g := range w.groups {
+			for _, s := range g.seats {
+				if !yield(s) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// tell gives all sites a command.
+func (w *worlds) tell(cmd host.Command) {
+	for s := range w.seats() {
+		s.Send(cmd)
+	}
+}
+
+// nameOf is the random name of a group.
+func (w *worlds) nameOf(g *group) string {
+	if g.id == 0 {
+		return w.name
+	}
+	return w.name + "_" + strconv.Itoa(g.id)
+}
+
+// routeOf is the route of a stream; nil for one that no host has.
+func (w *worlds) routeOf(group, rank, stream int) *route {
+	if group >= len(w.groups) {
+		return nil
+	}
+	return w.groups[group].routeOf(rank, stream)
+}
+
+// universe is how many ranks the job has room for.
+func (w *worlds) universe() int {
+	room := 0
+	for _, h := range w.job.Hosts {
+		room += max(1, h.Slots)
+	}
+	if room == 0 {
+		room = w.cpus()
+	}
+	return max(room, w.groups[0].size())
+}
+
+// universeTold is what programs are told of that; 0: nothing.
+func (w *worlds) universeTold() int {
+	switch n := w.job.Universe; n {
+	case 0:
+		return w.universe()
+	case UniverseCPUs:
+		return w.cpus()
+	default:
+		return max(0, n)
+	}
 }

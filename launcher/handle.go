@@ -127,7 +127,7 @@ func (h *Handle) Ranks() []RankStatus {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var list []RankStatus
-	for _, g := range c.groups {
+	for _, g := range c.worlds.groups {
 		for rank, end := range g.ranks {
 			s := RankStatus{RankEnd: end}
 			switch {
@@ -149,6 +149,5 @@ func (h *Handle) attach(c *controller) {
 	h.mu.Lock()
 	h.c = c
 	h.mu.Unlock()
-	c.stats = &h.stats
-	h.stats.placed(c.attempt)
+	h.stats.placed(c.worlds.attempt)
 }

@@ -7,39 +7,32 @@ import (
 	"time"
 )
 
-// pulse asks the agents of a group now and then whether they are there: one that
+// heartbeat asks the agents of a group now and then whether they are there: one that
 // is stopped, or on a machine that hangs, closes no stream. What gossip thinks of
 // it is no evidence: ranks that poll may starve a healthy agent for a while.
-type pulse struct {
+type heartbeat struct {
 	timer *time.Timer
 	every time.Duration
 	last  time.Time // when they were asked
 }
 
-// pulses is how often an agent is asked before it is given up.
-const pulses = 4
+// heartbeats is how often an agent is asked before it is given up.
+const heartbeats = 4
 
-// feel begins it; the caller holds the controller's lock.
-func (r *remotes) feel() {
-	every := r.c.agentTimeout() / pulses
-	r.pulse = &pulse{every: every, last: time.Now()}
+// beginHeartbeat begins it; the caller holds the controller's lock.
+func (r *remotes) beginHeartbeat() {
+	every := r.c.job.agentTimeout() / heartbeats
+	r.heartbeat = &heartbeat{every: every, last: time.Now()}
 	for i := range r.heard {
-		r.heard[i].Store(r.pulse.last.UnixNano())
+		r.heard[i].Store(r.heartbeat.last.UnixNano())
 	}
-	r.pulse.timer = time.AfterFunc(every, func() {
-		r.c.mu.Lock()
-		defer r.c.mu.Unlock()
-		if !r.c.over {
-			r.ask()
-		}
-	})
-	r.c.timers = append(r.c.timers, r.pulse.timer)
+	r.heartbeat.timer = r.c.clock.after(every, r.ask)
 }
 
 // ask gives up the agents that have not been heard of for too long and asks the
 // others.
 func (r *remotes) ask() {
-	p := r.pulse
+	p := r.heartbeat
 	now := time.Now()
 	// Did this process itself stand still, stopped or without a CPU, then there
 	// may be answers that it has not read.
@@ -55,11 +48,11 @@ func (r *remotes) ask() {
 			r.heard[i].Store(now.UnixNano())
 		}
 		silent := now.Sub(time.Unix(0, r.heard[i].Load()))
-		if silent <= r.c.agentTimeout() {
+		if silent <= r.c.job.agentTimeout() {
 			l.Ping()
 			continue
 		}
-		r.c.failed(&Cause{Rank: -1, Host: r.g.shares[i].Host, PID: l.PID(), Status: statusFailed,
+		r.c.end.failed(&Cause{Rank: -1, Host: r.g.shares[i].Host, PID: l.PID(), Status: statusFailed,
 			Message: fmt.Sprintf("its agent (pid %d%s) has not answered for %v", l.PID(), processState(l.PID()), silent.Round(100*time.Millisecond))})
 		l.Kill()
 	}
@@ -83,9 +76,9 @@ func processState(pid int) string {
 	return ""
 }
 
-func (c *controller) agentTimeout() time.Duration {
-	if c.job.AgentTimeout > 0 {
-		return c.job.AgentTimeout
+func (job *Job) agentTimeout() time.Duration {
+	if job.AgentTimeout > 0 {
+		return job.AgentTimeout
 	}
 	return DefaultAgentTimeout
 }

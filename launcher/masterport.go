@@ -10,7 +10,7 @@ import (
 // and MASTER_PORT tell them: the address of rank 0's host, and a port that is
 // free there now. Nobody holds the port until rank 0 takes it, as under torchrun.
 // All hosts that can be reached are this machine.
-func (c *controller) master(g *group) (address string, port int) {
+func (g *group) master() (address string, port int) {
 	for _, app := range g.apps {
 		if !host.UserSets(app.Env, "MASTER_PORT") {
 			return "127.0.0.1", freePort()

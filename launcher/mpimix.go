@@ -26,7 +26,13 @@ const (
 	mixedLimit = 5 * time.Second
 )
 
-// mixture is the look-out for two MPIs in a group.
+// mixWatch looks out for two MPIs in one group. Guarded by the controller's mu.
+type mixWatch struct {
+	clock *clock
+	end   *ending
+}
+
+// mixture is what it knows of a group.
 type mixture struct {
 	looking bool      // a look is due or under way
 	asked   int       // hosts that have yet to answer
@@ -34,39 +40,21 @@ type mixture struct {
 	since   time.Time // of the first look that found it; zero: the last has not
 }
 
-// lookForMixture begins to look out unless that goes on.
-func (c *controller) lookForMixture(g *group) {
-	if !g.mix.looking && len(g.mpi.behind(g)) > 0 {
+// begin begins to look out unless that goes on.
+func (w *mixWatch) begin(g *group) {
+	if !g.mix.looking && len(g.joins.behind(g.gone)) > 0 {
 		g.mix.looking = true
-		c.after(mixedFirst, func() { c.whoWaits(g) })
+		w.clock.after(mixedFirst, func() { w.look(g) })
 	}
 }
 
-// behind are the ranks that live and have not connected to PMIx as often as the
-// one that is in its most recent program.
-func (m *openMPI) behind(g *group) []int {
-	most := 0
-	for rank, n := range m.joined {
-		if n > m.left[rank] {
-			most = max(most, n)
-		}
-	}
-	var behind []int
-	for rank, n := range m.joined {
-		if n < most && !g.gone[rank] {
-			behind = append(behind, rank)
-		}
-	}
-	return behind
-}
-
-// whoWaits asks the hosts of a group, again and again.
-func (c *controller) whoWaits(g *group) {
+// look asks the hosts of a group, again and again.
+func (w *mixWatch) look(g *group) {
 	m := &g.mix
 	if m.asked > 0 { // one hangs, or has gone meanwhile
-		c.judgeMixture(g)
+		w.judge(g)
 	}
-	if c.told || len(g.mpi.behind(g)) == 0 {
+	if w.end.told || len(g.joins.behind(g.gone)) == 0 {
 		*m = mixture{}
 		return
 	}
@@ -77,22 +65,22 @@ func (c *controller) whoWaits(g *group) {
 			s.Send(host.Command{Kind: host.WhoWaits})
 		}
 	}
-	c.after(mixedEvery, func() { c.whoWaits(g) })
+	w.clock.after(mixedEvery, func() { w.look(g) })
 }
 
-// waiting takes a host's answer.
-func (c *controller) waiting(s *seat, ranks []int) {
+// answered takes a host's answer.
+func (w *mixWatch) answered(s *seat, ranks []int) {
 	m := &s.group.mix
 	m.waits = append(m.waits, ranks...)
 	if m.asked--; m.asked == 0 {
-		c.judgeMixture(s.group)
+		w.judge(s.group)
 	}
 }
 
-// judgeMixture ends a job of two MPIs.
-func (c *controller) judgeMixture(g *group) {
+// judge ends a job of two MPIs.
+func (w *mixWatch) judge(g *group) {
 	m := &g.mix
-	behind := g.mpi.behind(g)
+	behind := g.joins.behind(g.gone)
 	one := slices.DeleteFunc(m.waits, func(rank int) bool { return !slices.Contains(behind, rank) })
 	now := time.Now()
 	switch {
@@ -102,16 +90,16 @@ func (c *controller) judgeMixture(g *group) {
 	case m.since.IsZero():
 		m.since = now
 	}
-	if c.job.StrictPMI || now.Sub(m.since) >= mixedLimit {
-		c.fail(&Cause{Rank: -1, Status: statusFailed, Message: g.mixed(one)})
+	if w.end.job.StrictPMI || now.Sub(m.since) >= mixedLimit {
+		w.end.fail(&Cause{Rank: -1, Status: statusFailed, Message: g.mixed(one)})
 	}
 }
 
 // mixed says who waits for whom.
 func (g *group) mixed(one []int) string {
 	var other []int
-	for rank, n := range g.mpi.joined {
-		if n > g.mpi.left[rank] {
+	for rank, n := range g.joins.of {
+		if n > g.joins.left[rank] {
 			other = append(other, rank)
 		}
 	}

@@ -3,9 +3,13 @@ package launcher
 import (
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -80,30 +84,33 @@ func checkOutput(o *Output) *JobError {
 	return nil
 }
 
-// outlet is where ranks' output goes: sinks by their names.
+// outlet is where ranks' output goes. Hosts bring it on goroutines of their own, and a
+// sink writes it on its own: none of them waits for the controller's mu. A group's
+// routes are made before its ranks are.
 type outlet struct {
 	job   *Job
 	start time.Time
 	more  bool // files are gone on with, as those of an earlier attempt
 	fail  func(name string, err error)
 
-	// The first two are for Job.Stdout and Job.Stderr and may be the same.
-	// Guarded by the controller's mu once ranks run.
-	sinks []*stdio.Sink
-	lines *stdio.Sink // for Job.Lines; nil: nobody wants them
-	files map[string]*stdio.Sink
+	out, err *stdio.Sink // for Job.Stdout and Job.Stderr; they may be the same
+	lines    *stdio.Sink // for Job.Lines; nil: nobody wants them
+	long     longLines
+
+	mu    sync.Mutex
+	files map[string]*stdio.Sink // by name
+	last  stdio.Tail             // of what went to err
 }
 
 func newOutlet(job *Job, more bool, fail func(name string, err error)) *outlet {
 	o := &outlet{job: job, start: time.Now(), more: more, fail: fail, files: make(map[string]*stdio.Sink)}
-	out := stdio.NewSink(job.Stdout, o.view(job.Output.Color), func(err error) { fail("standard output", err) })
-	o.sinks = []*stdio.Sink{out, out}
+	o.out = stdio.NewSink(job.Stdout, o.view(job.Output.Color), func(err error) { fail("standard output", err) })
+	o.err = o.out
 	if job.Output.Form == Plain && !stdio.SameFile(job.Stdout, job.Stderr) {
-		o.sinks[1] = stdio.NewSink(job.Stderr, o.view(job.Output.Color), func(err error) { fail("standard error", err) })
+		o.err = stdio.NewSink(job.Stderr, o.view(job.Output.Color), func(err error) { fail("standard error", err) })
 	}
 	if job.Lines != nil {
-		o.sinks = append(o.sinks, stdio.NewTaker(func(p stdio.Piece) { eachLine(p, job.Lines) }))
-		o.lines = o.sinks[2]
+		o.lines = stdio.NewTaker(func(p stdio.Piece) { eachLine(p, job.Lines) })
 	}
 	return o
 }
@@ -118,13 +125,24 @@ func (o *outlet) view(color bool) stdio.View {
 	return stdio.NewView(s, o.start)
 }
 
-// shown are the sinks that something is written to: all, the files' included.
-func (o *outlet) shown() []*stdio.Sink {
-	list := slices.Clone(o.sinks)
-	if o.sinks[0] == o.sinks[1] {
-		list = list[1:]
+// flush waits until what the ranks wrote is out, or need not be waited for.
+func (o *outlet) flush(abandon <-chan struct{}) {
+	o.frame(stdio.XMLEnd)
+	sinks := []*stdio.Sink{o.out, o.err}
+	if o.lines != nil {
+		sinks = append(sinks, o.lines)
 	}
-	return list
+	o.mu.Lock()
+	sinks = slices.AppendSeq(sinks, maps.Values(o.files))
+	o.mu.Unlock()
+	for _, sink := range sinks {
+		select {
+		case <-sink.Idle():
+		case <-abandon:
+			return
+		}
+	}
+	o.close()
 }
 
 // frame writes what stands before, or after, all elements of XML.
@@ -132,8 +150,10 @@ func (o *outlet) frame(text string) {
 	if o.job.Output.Form != XML {
 		return
 	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	if len(o.files) == 0 || !o.job.Output.NoCopy {
-		o.sinks[0].Put(stdio.Piece{Data: []byte(text)}, func() {})
+		o.out.Put(stdio.Piece{Data: []byte(text)}, func() {})
 	}
 	for _, s := range o.files {
 		s.Put(stdio.Piece{Data: []byte(text)}, func() {})
@@ -147,8 +167,10 @@ type route struct {
 }
 
 // open makes the routes of a group's ranks, by rank and stream, and their files.
-func (o *outlet) open(g *group) error {
+func (o *outlet) open(g *group) *JobError {
 	want := &o.job.Output
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	for rank := range g.size() {
 		at := g.hostOf[rank]
 		for stream, pattern := range []string{host.Stdout: want.Stdout, host.Stderr: want.Stderr} {
@@ -160,12 +182,12 @@ func (o *outlet) open(g *group) error {
 			if pattern != "" && !(stream == host.Stderr && want.Merge) {
 				s, err := o.file(string(stdio.Expand(nil, pattern, r.from, o.start, o.start)))
 				if err != nil {
-					return err
+					return badFile(err)
 				}
 				r.sinks = append(r.sinks, s)
 			}
 			if (pattern == "" || !want.NoCopy) && (want.Ranks == nil || slices.Contains(want.Ranks, rank)) {
-				r.sinks = append(r.sinks, o.sinks[stream-1])
+				r.sinks = append(r.sinks, [...]*stdio.Sink{host.Stdout: o.out, host.Stderr: o.err}[stream])
 			}
 			if o.lines != nil {
 				r.sinks = append(r.sinks, o.lines)
@@ -176,6 +198,15 @@ func (o *outlet) open(g *group) error {
 	return nil
 }
 
+// badFile is an output file that cannot be made.
+func badFile(err error) *JobError {
+	name := ""
+	if p, ok := errors.AsType[*os.PathError](err); ok {
+		name, err = p.Path, fmt.Errorf("%s: %w", p.Op, p.Err)
+	}
+	return &JobError{Field: "Output.Stdout", Value: name, ExitStatus: statusFailed, Err: err}
+}
+
 // routeOf is the route of a stream; nil for one that no host has.
 func (g *group) routeOf(rank, stream int) *route {
 	if rank < 0 || rank >= g.size() || stream != host.Stdout && stream != host.Stderr {
@@ -184,7 +215,7 @@ func (g *group) routeOf(rank, stream int) *route {
 	return &g.routes[rank*3+stream]
 }
 
-// file is the sink of a file, which is made.
+// file is the sink of a file, which is made. The caller holds mu.
 func (o *outlet) file(name string) (*stdio.Sink, error) {
 	name = filepath.Clean(name)
 	if s := o.files[name]; s != nil {
@@ -203,38 +234,41 @@ func (o *outlet) file(name string) (*stdio.Sink, error) {
 	}
 	s := stdio.NewSink(f, o.view(false), func(err error) { o.fail("output file "+name, err) })
 	o.files[name] = s
-	o.sinks = append(o.sinks, s)
 	return s, nil
 }
 
 // close closes the files.
 func (o *outlet) close() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	for _, s := range o.files {
 		s.Close()
 	}
 }
 
-// output writes what a host has read from its ranks.
-func (c *controller) output(s *seat, e host.Event) {
+// take writes what a host has read from its ranks.
+func (o *outlet) take(s *seat, e host.Event) {
 	n := len(e.Data)
 	written := func() {}
 	if e.Long {
-		written = c.long.came(s, e)
+		written = o.long.came(s, e)
 	}
 	credit := func() {
 		if e.Free != nil {
 			e.Free()
 		}
 		written()
-		c.written(s, e.Stream, int64(n))
+		s.written(e.Stream, int64(n))
 	}
 	r := s.group.routeOf(e.Rank, e.Stream)
 	if r == nil || len(r.sinks) == 0 {
 		credit()
 		return
 	}
-	if slices.Contains(r.sinks, c.outlet.sinks[1]) {
-		c.last.add(e.Data)
+	if slices.Contains(r.sinks, o.err) {
+		o.mu.Lock()
+		o.last.Add(e.Data)
+		o.mu.Unlock()
 	}
 	p := stdio.Piece{From: r.from, Data: e.Data, Last: e.Last}
 	if e.Time != 0 {
@@ -255,17 +289,39 @@ func (c *controller) output(s *seat, e host.Event) {
 	}
 }
 
-// openOutput makes the files of a group's ranks.
-func (c *controller) openOutput(g *group) *JobError {
-	err := c.outlet.open(g)
-	if err == nil {
-		return nil
+// shows tells whether a cause's lines of standard error went to Job.Stderr and are easy
+// to find there: last of all, in a file, or as a crash report whose reason is repeated.
+// r is the route of its standard error; nil: it is of no rank.
+func (o *outlet) shows(cause *Cause, r *route) bool {
+	if o.ends(cause.Stderr) {
+		return true
 	}
-	name := ""
-	if p, ok := errors.AsType[*os.PathError](err); ok {
-		name, err = p.Path, fmt.Errorf("%s: %w", p.Op, p.Err)
+	return r != nil && slices.Contains(r.sinks, o.err) && (cause.Reason != "" || isFile(o.job.Stderr))
+}
+
+// ends tells whether standard error ends with these lines, tags before them or not.
+func (o *outlet) ends(lines []string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	all := o.last.Lines()
+	if len(all) < len(lines) {
+		return false
 	}
-	return &JobError{Field: "Output.Stdout", Value: name, ExitStatus: statusFailed, Err: err}
+	for i, line := range all[len(all)-len(lines):] {
+		if !strings.HasSuffix(line, lines[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func isFile(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode().IsRegular()
 }
 
 // terminal is what hosts are told of ranks' terminals.

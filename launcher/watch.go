@@ -187,8 +187,8 @@ func (w *watcher) state() (told int, idle chan struct{}) {
 }
 
 // said tells of the last line of what a rank has written.
-func (c *controller) said(s *seat, e *host.Event) {
-	if !c.watch.watches() {
+func (w *watcher) said(s *seat, e *host.Event) {
+	if !w.watches() {
 		return
 	}
 	text := bytes.TrimRight(e.Data, "\r\n")
@@ -199,20 +199,36 @@ func (c *controller) said(s *seat, e *host.Event) {
 		return
 	}
 	text = text[:min(len(text), lineMost)]
-	c.watch.put(Change{Kind: RankSaid, Group: s.group.id, Rank: e.Rank, Host: s.host(), Line: strings.ToValidUTF8(string(text), "\uFFFD")})
+	w.put(Change{Kind: RankSaid, Group: s.group.id, Rank: e.Rank, Host: s.host(), Line: strings.ToValidUTF8(string(text), "\uFFFD")})
 }
 
 // lineMost is how much of a line is told.
 const lineMost = 400
 
-// warn tells the user something while the job runs.
-func (c *controller) warn(text string) { c.watch.putWarning(text) }
-
 // uses tells what ranks use.
-func (c *controller) uses(s *seat, samples []host.Sample) {
+func (w *watcher) uses(s *seat, samples []host.Sample) {
 	for i, u := range samples {
 		if s.has(u.Rank) {
-			c.watch.put(Change{Kind: RankUses, Group: s.group.id, Rank: u.Rank, Host: s.host(), CPU: u.CPU, RSS: u.RSS, More: i < len(samples)-1})
+			w.put(Change{Kind: RankUses, Group: s.group.id, Rank: u.Rank, Host: s.host(), CPU: u.CPU, RSS: u.RSS, More: i < len(samples)-1})
 		}
+	}
+}
+
+// warnings tells the user the first of each kind. Guarded by the controller's mu.
+type warnings struct {
+	watch *watcher
+	said  map[warning]bool
+}
+
+// warning is what the user is told once.
+type warning struct {
+	kind   host.EventKind
+	nobody bool // it is not of a rank
+}
+
+func (w *warnings) once(what warning, cause *Cause) {
+	if !w.said[what] {
+		w.said[what] = true
+		w.watch.putWarning(strings.TrimPrefix(cause.String(), "gorun: "))
 	}
 }

@@ -1,0 +1,99 @@
+package launcher
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strconv"
+)
+
+// check validates a job and fills in its defaults.
+func check(job *Job) (*placer, *JobError) {
+	if job.Timeout < 0 {
+		return nil, bad("Timeout", job.Timeout.String(), "want 0 for none, or a time")
+	}
+	if job.HangTimeout < 0 {
+		return nil, bad("HangTimeout", job.HangTimeout.String(), "want 0 for none, or a time")
+	}
+	if job.AgentTimeout < 0 {
+		return nil, bad("AgentTimeout", job.AgentTimeout.String(), "want 0 for %v, or a time", DefaultAgentTimeout)
+	}
+	if job.PMIxTimeout < 0 {
+		return nil, bad("PMIxTimeout", job.PMIxTimeout.String(), "want 0 for %v, or a time", DefaultPMIxTimeout)
+	}
+	if job.Grace < 0 {
+		return nil, bad("Grace", job.Grace.String(), "want 0 for %v, or a time", DefaultGrace)
+	}
+	if job.Env == nil {
+		job.Env = os.Environ()
+	}
+	if job.Log == nil {
+		job.Log = slog.New(slog.DiscardHandler)
+	}
+	if err := checkApps(job); err != nil {
+		return nil, err
+	}
+	if err := checkOutput(&job.Output); err != nil {
+		return nil, err
+	}
+	if job.PMIPort && job.PMIFD {
+		return nil, bad("PMIFD", "true", "want it or PMIPort, not both")
+	}
+	switch job.Launcher {
+	case "":
+	case "fork":
+		if len(job.Agent) == 0 {
+			return nil, bad("Agent", "", "launcher fork needs the command of an agent")
+		}
+	default:
+		return nil, bad("Launcher", job.Launcher, `want "fork", or none`)
+	}
+	return newPlacer(job)
+}
+
+// checkApps validates the programs of a job and makes its only one a list of one.
+func checkApps(job *Job) *JobError {
+	if job.Apps == nil {
+		job.Apps = []App{{Argv: job.Argv, NP: job.NP, Env: job.Env, Dir: job.Dir, Path: job.Path}}
+	} else {
+		if len(job.Argv) > 0 || job.NP != 0 {
+			return bad("Apps", "", "want either Apps, or Argv and NP")
+		}
+		job.Apps = slices.Clone(job.Apps)
+	}
+	job.NP = 0
+	for i := range job.Apps {
+		a := &job.Apps[i]
+		switch {
+		case a.NP < 0:
+			return bad("NP", strconv.Itoa(a.NP), "want 1 rank or more, or 0 for all slots")
+		case len(a.Argv) == 0:
+			return bad("Argv", "", "no program: want a program and its arguments")
+		}
+		if a.Env == nil {
+			a.Env = job.Env
+		}
+		if a.Dir == "" {
+			a.Dir = job.Dir
+		}
+		if a.Path == "" {
+			a.Path = job.Path
+		}
+		if job.NP += a.NP; job.NP > maxRanks {
+			return bad("NP", strconv.Itoa(job.NP), "want %d ranks or fewer", maxRanks)
+		}
+	}
+	if len(job.Apps) == 0 {
+		return bad("Apps", "", "no program: want one or more")
+	}
+	return nil
+}
+
+// maxRanks is more than any machine can hold, and what a segment has room for.
+const maxRanks = 1 << 16
+
+// bad is what is wrong with a field of a job.
+func bad(field, value, format string, args ...any) *JobError {
+	return &JobError{Field: field, Value: value, ExitStatus: statusFailed, Err: fmt.Errorf(format, args...)}
+}

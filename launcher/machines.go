@@ -1,0 +1,104 @@
+package launcher
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gorun-mpi/gorun/internal/topo"
+	"github.com/gorun-mpi/gorun/launcher/internal/agent"
+)
+
+// agentPool are agents that run before the ranks are placed, by host.
+type agentPool map[string]*agent.Link
+
+// take is the agent of a host; nil when there is none yet.
+func (p agentPool) take(host string) *agent.Link {
+	l := p[host]
+	delete(p, host)
+	return l
+}
+
+// dismiss ends the agents that nobody took.
+func (p agentPool) dismiss() {
+	var closing sync.WaitGroup
+	for _, l := range p {
+		closing.Go(func() { l.Close() })
+	}
+	closing.Wait()
+	clear(p)
+}
+
+// askMachines finds out what the machines are, where the placement needs it: it starts the
+// agents and asks them, all at once. A signal that would end a job, or the end of
+// ctx, ends it with that cause.
+func (p *placer) askMachines(ctx context.Context, job *Job) (agentPool, *Cause, error) {
+	if !job.Topology && !p.policy.NeedsMachines(p.hosts) {
+		return nil, nil, nil
+	}
+	if job.Launcher == "" {
+		m := topo.Here()
+		for i := range p.hosts {
+			p.hosts[i].Machine = &m
+		}
+		return nil, nil, nil
+	}
+	limit := startLimit
+	if job.Timeout > 0 {
+		limit = min(limit, job.Timeout)
+	}
+	links := agentPool{}
+	type answer struct {
+		host    string
+		machine *topo.Machine
+		err     error
+	}
+	for _, h := range p.hosts {
+		if h.Name == "" || links[h.Name] != nil {
+			continue
+		}
+		l, err := agent.Start(job.Agent, job.Env, h.Name)
+		if err != nil {
+			return links, nil, &JobError{Field: "Agent", Value: job.Agent[0], ExitStatus: statusFailed, Err: fmt.Errorf("host %s: %w", h.Name, err)}
+		}
+		links[h.Name] = l
+	}
+	answers := make(chan answer, len(links))
+	for name, l := range links {
+		go func() {
+			m, err := l.Machine(limit)
+			answers <- answer{name, m, err}
+		}()
+	}
+	machines := map[string]*topo.Machine{}
+	stop := func(cause *Cause) (agentPool, *Cause, error) {
+		for _, l := range links {
+			l.Kill()
+		}
+		for n := len(machines); n < len(links); n++ {
+			<-answers
+		}
+		return links, cause, nil
+	}
+	for len(machines) < len(links) {
+		select {
+		case a := <-answers:
+			machines[a.host] = a.machine
+			if a.err != nil {
+				return stop(&Cause{Rank: -1, Host: a.host, Status: statusFailed, Message: a.err.Error()})
+			}
+		case s := <-job.Signals:
+			if sig, ok := s.(unix.Signal); ok && (sig == unix.SIGINT || sig == unix.SIGTERM) {
+				return stop(&Cause{Rank: -1, Status: statusSignal + int(sig), Signal: sig})
+			}
+		case <-ctx.Done():
+			return stop(&Cause{Rank: -1, Status: statusFailed, Message: context.Cause(ctx).Error()})
+		}
+	}
+	for i := range p.hosts {
+		p.hosts[i].Machine = machines[p.hosts[i].Name]
+	}
+	return links, nil, nil
+}

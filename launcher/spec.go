@@ -1,0 +1,84 @@
+package launcher
+
+import (
+	"slices"
+
+	"github.com/gorun-mpi/gorun/launcher/internal/host"
+	"github.com/gorun-mpi/gorun/pmi"
+)
+
+// spec is what all hosts of a group have in common.
+func (c *controller) spec(g *group) host.Spec {
+	apps := make([]host.AppSpec, len(g.apps))
+	for i, a := range g.apps {
+		apps[i] = host.AppSpec{Argv: a.Argv, Env: a.Env, Dir: a.Dir, Path: a.Path, NP: a.NP}
+	}
+	master, port := g.master()
+	out := &c.job.Output
+	spec := host.Spec{
+		Job:     c.worlds.nameOf(g),
+		Group:   g.id,
+		Hosts:   len(g.shares),
+		NP:      g.size(),
+		Apps:    apps,
+		Mapping: pmi.Mapping(g.hostOf),
+		Emulate: c.job.Emulate,
+		PMIPort: c.job.PMIPort,
+		PMIFD:   c.job.PMIFD,
+		Attempt: c.worlds.attempt,
+
+		Continuous: c.job.Continuous,
+		Hang:       c.job.HangTimeout,
+		// An abort would end the ranks that go on.
+		PythonAbort: !c.job.NoPythonAbort && !c.job.Continuous,
+		Grace:       c.job.grace(),
+
+		Master:     master,
+		MasterPort: port,
+
+		PMIx:        c.requests.space(g),
+		Helper:      c.job.PMIx,
+		PMIxTimeout: c.job.PMIxTimeout,
+
+		Universe: c.worlds.universeTold(),
+		Preset:   g.preset,
+		Spawner:  g.spawner,
+
+		Reader: c.job.StdinRank,
+		Merge:  out.Merge,
+		Stamp:  c.outlet.style().Stamped() || c.job.Lines != nil,
+		Prompt: out.Prompt,
+		Sample: c.job.Sample,
+	}
+	out.terminal(&spec)
+	return spec
+}
+
+// specOf is the spec of one share.
+func (g *group) specOf(spec host.Spec, at int) host.Spec {
+	s := g.shares[at]
+	spec.Host, spec.Index = s.Host, at
+	if spec.PMIx != nil {
+		space := *spec.PMIx
+		space.Node = at
+		spec.PMIx = &space
+	}
+	spec.Ranks = make([]host.RankSpec, len(s.Ranks))
+	runs := make([]bool, len(spec.Apps))
+	for i, rank := range s.Ranks {
+		app := g.appOf[rank]
+		spec.Ranks[i] = host.RankSpec{Rank: rank, App: app}
+		if s.CPUs != nil {
+			spec.Ranks[i].CPUs = s.CPUs[i].List()
+		}
+		runs[app] = true
+	}
+	// What no rank of the host runs need not travel there.
+	spec.Apps = slices.Clone(spec.Apps)
+	for i := range spec.Apps {
+		if !runs[i] {
+			spec.Apps[i] = host.AppSpec{NP: spec.Apps[i].NP}
+		}
+	}
+	return spec
+}

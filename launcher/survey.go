@@ -1,0 +1,104 @@
+package launcher
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gorun-mpi/gorun/launcher/internal/host"
+)
+
+// How long ranks have, at the timeout, to be looked at, and to write their stacks.
+const (
+	lookLimit   = settle
+	tracesLimit = 2 * time.Second
+)
+
+// survey asks the hosts what their ranks are doing: at the timeout, and when nothing
+// moves. Guarded by the controller's mu.
+type survey struct {
+	job    *Job
+	limit  time.Duration // the job's timeout, of which earlier attempts have taken their part
+	clock  *clock
+	worlds *worlds
+	end    *ending
+	watch  *watcher
+
+	states  []RankState // at the timeout
+	told    bool        // that nothing moves
+	hunting bool        // the ranks are looked at for that
+	hang    []RankState // what they are doing then
+}
+
+// timeout ends a job that takes too long.
+func (v *survey) timeout() {
+	cause := &Cause{Rank: -1, Status: statusTimeout, Message: fmt.Sprintf("the job took longer than its timeout of %v", v.limit)}
+	if v.end.told || !v.job.ReportState && !v.job.StackTraces {
+		v.end.giveUp(2 * v.job.grace())
+		v.end.fail(cause)
+		return
+	}
+	// The ranks live on until they were looked at.
+	limit := lookLimit
+	v.hunting = false
+	if v.job.StackTraces {
+		limit = tracesLimit
+	}
+	v.end.giveUp(limit + 2*v.job.grace())
+	v.worlds.tell(host.Command{Kind: host.Look, Last: v.job.StackTraces})
+	if v.end.cause == nil { // else a rank has failed before, and the others went on
+		v.end.cause = cause
+	}
+	v.end.suspect, v.end.held = nil, true
+	v.clock.after(limit, func() {
+		v.end.held = false
+		v.end.fail(cause)
+	})
+}
+
+// looked takes what the ranks of a host are doing.
+func (v *survey) looked(s *seat, states map[int][]string) {
+	list := &v.states
+	if v.hunting {
+		list = &v.hang
+	}
+	for rank, lines := range states {
+		if s.has(rank) {
+			*list = append(*list, RankState{Group: s.group.id, Rank: rank, Host: s.host(), Lines: lines})
+		}
+	}
+}
+
+// stalled tells what the ranks are doing when nothing moves on any host, once until
+// something moves again.
+func (v *survey) stalled() {
+	for s := range v.worlds.seats() {
+		if !s.done && !s.still {
+			v.told = false
+			return
+		}
+	}
+	if v.told || v.hunting || v.end.told || v.end.held {
+		return
+	}
+	v.told, v.hunting, v.hang = true, true, nil
+	v.worlds.tell(host.Command{Kind: host.Look})
+	v.clock.after(lookLimit, func() {
+		v.hunting = false
+		sortStates(v.hang)
+		text := fmt.Sprintf("nothing has moved for %v; the job goes on (--timeout ends one)", v.job.HangTimeout)
+		for _, s := range v.hang {
+			for _, line := range s.Lines {
+				text += "\n" + s.who() + ": " + line
+			}
+		}
+		v.watch.putWarning(text)
+	})
+}
+
+func sortStates(states []RankState) {
+	slices.SortFunc(states, func(a, b RankState) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Rank, b.Rank))
+	})
+}
