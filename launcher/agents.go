@@ -83,7 +83,7 @@ func (r *remotes) start(spec host.Spec, stdin host.Stdin) error {
 	return nil
 }
 
-// address takes the place of an agent's gossip member; the last one lets all
+// address takes the address of an agent's gossip member; the last one lets all
 // agents begin.
 func (r *remotes) address(at int, a string) {
 	r.c.mu.Lock()

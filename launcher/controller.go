@@ -135,7 +135,7 @@ func (c *controller) event(s *seat, e host.Event) {
 		}
 	case host.Tails:
 		c.end.explain(s, e)
-	case host.Alone, host.Refused:
+	case host.Singleton, host.Refused:
 		// The others of the program will be so too, so one is told. What is of no rank
 		// may be of whoever is on this machine.
 		cause := s.cause(e)
@@ -162,8 +162,8 @@ func (c *controller) event(s *seat, e host.Event) {
 		}
 	case host.Passed:
 		c.passed(s)
-	case host.Still:
-		s.still = e.N > 0
+	case host.Stalled:
+		s.stalled = e.N > 0
 		c.survey.stalled()
 	case host.States:
 		c.survey.looked(s, e.Tails)

@@ -74,7 +74,7 @@ func (v *survey) looked(s *seat, states map[int][]string) {
 // something moves again.
 func (v *survey) stalled() {
 	for s := range v.worlds.seats() {
-		if !s.done && !s.still {
+		if !s.done && !s.stalled {
 			v.told = false
 			return
 		}

@@ -47,7 +47,7 @@ type watcher struct {
 	mu     sync.Mutex
 	queue  []news
 	told   int            // news taken from the queue so far
-	at     map[rumour]int // places of those that a later one replaces, counted from the first news of all
+	at     map[rumour]int // positions of those that a later one replaces, counted from the first news of all
 	warns  int            // in the queue
 	idle   chan struct{}  // closed when the goroutine ends; nil: there is none
 	closed bool

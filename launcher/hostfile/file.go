@@ -106,12 +106,12 @@ func (f *file) line(line string) error {
 // nameOf reads the first word of a line: as in a list, but an IPv6 address needs
 // no brackets, since slots=N can stand beside it.
 func nameOf(word string) ([]Host, error) {
-	user, place, hasUser := strings.Cut(word, "@")
+	user, at, hasUser := strings.Cut(word, "@")
 	if !hasUser {
-		user, place = "", word
+		user, at = "", word
 	}
-	if _, err := netip.ParseAddr(place); err == nil && printable(place) && (!hasUser || printable(user)) {
-		return []Host{{Name: place, User: user}}, nil
+	if _, err := netip.ParseAddr(at); err == nil && printable(at) && (!hasUser || printable(user)) {
+		return []Host{{Name: at, User: user}}, nil
 	}
 	return hostsOf(word)
 }

@@ -65,16 +65,16 @@ func items(text string) []string {
 // hostsOf reads [USER@]NAME[:SLOTS], which is several hosts if NAME has a range.
 // Its error says what was expected.
 func hostsOf(item string) ([]Host, error) {
-	user, place, hasUser := strings.Cut(item, "@")
+	user, at, hasUser := strings.Cut(item, "@")
 	if !hasUser {
-		user, place = "", item
+		user, at = "", item
 	} else if !printable(user) {
 		return nil, errors.New("a user's name before the @")
 	}
-	if strings.HasPrefix(place, "[") {
-		return addressOf(user, place[1:])
+	if strings.HasPrefix(at, "[") {
+		return addressOf(user, at[1:])
 	}
-	name, slots, counted := strings.Cut(place, ":")
+	name, slots, counted := strings.Cut(at, ":")
 	names, err := expand(name)
 	if err != nil {
 		return nil, err

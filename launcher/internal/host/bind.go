@@ -69,14 +69,14 @@ func (e *bindError) Error() string {
 }
 func (e *bindError) Unwrap() error { return e.err }
 
-// sharing is how many CPUs a rank shares with how many ranks, itself included.
-type sharing struct{ cpus, ranks int }
+// cpuSharing is how many CPUs a rank shares with how many ranks, itself included.
+type cpuSharing struct{ cpus, ranks int }
 
-// shares are those of the ranks of a host that may keep most CPUs busy. Ranks
+// cpuSharings are those of the ranks of a host that may keep most CPUs busy. Ranks
 // whose CPUs overlap share them all, also by way of others.
-func shares(ranks []RankSpec, most int) []sharing {
-	list := make([]sharing, len(ranks))
-	all := sharing{most, len(ranks)}
+func cpuSharings(ranks []RankSpec, most int) []cpuSharing {
+	list := make([]cpuSharing, len(ranks))
+	all := cpuSharing{most, len(ranks)}
 	group := make(map[int]int) // by CPU: a rank that represents those who share it
 	leader := make([]int, len(ranks))
 	find := func(i int) int {
@@ -108,7 +108,7 @@ func shares(ranks []RankSpec, most int) []sharing {
 	for i := range ranks {
 		list[i] = all
 		if !free {
-			list[i] = sharing{min(most, cpus[find(i)]), members[find(i)]}
+			list[i] = cpuSharing{min(most, cpus[find(i)]), members[find(i)]}
 			if len(group) > most && len(ranks) > most {
 				list[i] = all // a quota is for all of them
 			}

@@ -28,7 +28,7 @@ func TestShares(t *testing.T) {
 		for i, cpus := range c.ranks {
 			ranks = append(ranks, RankSpec{Rank: i, CPUs: cpus})
 		}
-		if got := fmt.Sprint(shares(ranks, c.most)); got != c.want {
+		if got := fmt.Sprint(cpuSharings(ranks, c.most)); got != c.want {
 			t.Errorf("%s: got %s, want %s", c.name, got, c.want)
 		}
 	}

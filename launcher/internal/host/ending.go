@@ -254,7 +254,7 @@ func (h *Host) processEnded(local int) {
 		r.bad = true
 	}
 	if e.Status == 0 {
-		h.endedAlone(local)
+		h.endedSingleton(local)
 	}
 	h.emit(e)
 	h.leaveWorlds(local)
@@ -282,7 +282,7 @@ func (r *rank) lastWords() (reason string, lines []string) {
 func (h *Host) allEnded() {
 	h.killGroups()
 	h.closeWorlds()
-	if !h.abandoned && (h.pmix == nil || h.pmix.Idle()) && h.left.files == nil && h.removeEmpty() && h.removeEmptyGroup() {
+	if !h.abandoned && (h.pmix == nil || h.pmix.Idle()) && h.temp.files == nil && h.removeEmpty() && h.removeEmptyGroup() {
 		h.guard.Release()
 	}
 	h.count()

@@ -92,11 +92,11 @@ func foreign(name string) bool {
 // share that run the same program are made once.
 type environment struct {
 	spec    *Spec
-	ports   []string   // where the PMI server listens, by program; "": its ranks inherit a socket
-	common  [][]string // by program; nil where no rank of the host runs it
-	meeting []meeting  // by program
-	shares  []sharing  // by local rank
-	calm    []bool     // by program: its environment says nothing of how Open MPI waits
+	ports   []string     // where the PMI server listens, by program; "": its ranks inherit a socket
+	common  [][]string   // by program; nil where no rank of the host runs it
+	torch   []torchVars  // by program
+	sharing []cpuSharing // by local rank
+	calm    []bool       // by program: its environment says nothing of how Open MPI waits
 }
 
 func newEnvironment(spec *Spec, cpus int, segment bool, dir string, server *sidecar.Server, ports []string, python string, files []string) *environment {
@@ -132,7 +132,7 @@ func newEnvironment(spec *Spec, cpus int, segment bool, dir string, server *side
 	}
 	host = append(host, programVars(spec.Apps)...)
 	host = append(host, pmixVars(spec, server)...)
-	e := &environment{spec: spec, ports: ports, common: make([][]string, len(spec.Apps)), meeting: make([]meeting, len(spec.Apps)), shares: shares(spec.Ranks, cpus), calm: make([]bool, len(spec.Apps))}
+	e := &environment{spec: spec, ports: ports, common: make([][]string, len(spec.Apps)), torch: make([]torchVars, len(spec.Apps)), sharing: cpuSharings(spec.Ranks, cpus), calm: make([]bool, len(spec.Apps))}
 	for _, r := range spec.Ranks {
 		if e.common[r.App] == nil {
 			user := Scrub(spec.Apps[r.App].Env)
@@ -140,7 +140,7 @@ func newEnvironment(spec *Spec, cpus int, segment bool, dir string, server *side
 				user = withPython(user, python)
 			}
 			e.common[r.App] = slices.Concat(host, commandVars(spec.Apps[r.App].Argv), directorySettings(dir, user), user)
-			e.meeting[r.App] = newMeeting(spec, user)
+			e.torch[r.App] = newTorchVars(spec, user)
 			e.calm[r.App] = !slices.ContainsFunc(user, func(entry string) bool {
 				return strings.HasPrefix(entry, ompiOver) || strings.HasPrefix(entry, ompiYield)
 			})
@@ -187,19 +187,19 @@ func (e *environment) of(local int) []string {
 	common := e.common[r.App]
 	env := make([]string, len(common), len(common)+23)
 	copy(env, common)
-	env = e.meeting[r.App].append(env, rank, index)
+	env = e.torch[r.App].append(env, rank, index)
 	env = append(env,
 		"GORUN_LOCAL_RANK="+index,
 		"OMPI_COMM_WORLD_RANK="+rank,
 		"OMPI_COMM_WORLD_LOCAL_RANK="+index,
 		"OMPI_COMM_WORLD_NODE_RANK="+index,
 		"MPI_LOCALRANKID="+index,
-		"GORUN_CPUS="+strconv.Itoa(e.shares[local].cpus),
-		"GORUN_CPU_RANKS="+strconv.Itoa(e.shares[local].ranks))
+		"GORUN_CPUS="+strconv.Itoa(e.sharing[local].cpus),
+		"GORUN_CPU_RANKS="+strconv.Itoa(e.sharing[local].ranks))
 	if e.spec.PMIx != nil {
 		env = append(env, "PMIX_RANK="+rank)
 	}
-	if s := e.shares[local]; s.ranks > s.cpus && e.calm[r.App] {
+	if s := e.sharing[local]; s.ranks > s.cpus && e.calm[r.App] {
 		env = append(env, ompiOver+"1", ompiYield+"1")
 	}
 	server := pmi.Env{FD: pmiFD, Rank: r.Rank, Size: e.spec.NP, Cards: true, Spawned: e.spec.Group > 0}

@@ -47,29 +47,29 @@ type Host struct {
 	ranks    []rank
 	running  int  // ranks that were started and have not ended
 	complete bool // no more will start
-	spawner  *spawner
+	starter  *starter
 	binder   binder // of the loop's thread
 	startErr error  // why a rank could not be started
 
-	guard   *guard.Guard
-	dir     string // the job directory
-	rankDir string // that ranks are told of: dir, or "" if it could not be made
-	left    leavings
-	cgroup  cgroup
-	segment *shm.Segment
-	worlds  []*pmi.Engine // see engine
-	fences  uint64        // that were emitted, of all worlds
-	alone   loneliness
-	linked  map[int]string  // MPI library, by program
-	pmix    *sidecar.Server // nil: programs of Open MPI are not served
-	port    port
-	dialers []bool  // by program: its ranks connect to the port
-	denied  [2]bool // a rank's program was not let in there, or somebody else, and that was told
-	input   input
-	streams [3]stream // by number; 0 is unused
-	long    long
-	discard bool // nobody wants output any more
-	ending  ending
+	guard      *guard.Guard
+	dir        string // the job directory
+	rankDir    string // that ranks are told of: dir, or "" if it could not be made
+	temp       tempFiles
+	cgroup     cgroup
+	segment    *shm.Segment
+	worlds     []*pmi.Engine // see engine
+	fences     uint64        // that were emitted, of all worlds
+	singletons singletonSearch
+	linked     map[int]string  // MPI library, by program
+	pmix       *sidecar.Server // nil: programs of Open MPI are not served
+	port       port
+	dialers    []bool  // by program: its ranks connect to the port
+	denied     [2]bool // a rank's program was not let in there, or somebody else, and that was told
+	input      input
+	streams    [3]stream // by number; 0 is unused
+	aside      lineFile
+	discard    bool // nobody wants output any more
+	ending     ending
 	// abandoned: the controller is gone, and this process may be killed next.
 	abandoned bool
 	// quitting: ranks were made to write their stacks and end.
@@ -77,7 +77,7 @@ type Host struct {
 	buf       []byte    // what one read returns
 	buffers   sync.Pool // of bufMost bytes
 	prompt    time.Time // when the begin of a line may be due; zero: none is
-	still     stillness
+	stall     stallWatch
 	moves     uint64    // events of the ranks' pipes, sockets and processes
 	sample    time.Time // when to look at the ranks; zero: never
 	open      int       // pipes of output that may bring more
@@ -171,7 +171,7 @@ func (h *Host) prepare() error {
 		return err
 	}
 	h.watchGuard()
-	if err := h.guard.RemoveUnused(sharedFiles[:]...); err != nil {
+	if err := h.guard.RemoveUnused(tempPrefixes[:]...); err != nil {
 		return err
 	}
 	if err := h.makeDirectory(); err != nil {
@@ -217,7 +217,7 @@ func (h *Host) finish() {
 		closeFD(&r.pipes[Stdout].fd)
 		closeFD(&r.pipes[Stderr].fd)
 	}
-	h.left.remove(h.log)
+	h.temp.remove(h.log)
 	h.removeGroup()
 	h.removeDirectory()
 	switch {
@@ -232,7 +232,7 @@ func (h *Host) finish() {
 	}
 	h.closeInput()
 	h.closePort()
-	h.long.close()
+	h.aside.close()
 	closeFD(&h.poll)
 	h.workers.Wait()
 	if h.segment != nil {

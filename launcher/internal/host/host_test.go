@@ -56,7 +56,7 @@ func TestMeetingLeavesTheUsers(t *testing.T) {
 		{[]string{"MASTER_ADDR=head", "RANK=", "RANKS=1"}, []string{"WORLD_SIZE=6", "LOCAL_WORLD_SIZE=3", "MASTER_PORT=4711", "LOCAL_RANK=2",
 			"GORUN_SET=WORLD_SIZE=6 LOCAL_WORLD_SIZE=3 MASTER_PORT=4711 LOCAL_RANK=2"}},
 	} {
-		m := newMeeting(spec, c.user)
+		m := newTorchVars(spec, c.user)
 		if got := m.append(nil, "5", "2"); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("beside %q: got %q, want %q", c.user, got, c.want)
 		}

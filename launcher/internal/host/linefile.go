@@ -27,7 +27,7 @@ import (
 // It goes to the controller as one piece, since other ranks' lines stand between
 // pieces. All hosts' long lines could fill the controller's memory, so a host asks
 // with the event Long and waits for the command GoOn.
-type long struct {
+type lineFile struct {
 	file    int     // descriptor; 0: not opened yet, -1: it cannot be
 	err     error   // why a line could not be kept
 	limit   uint64  // of the file's size
@@ -87,9 +87,9 @@ func (h *Host) keep(local, number int, data []byte) bool {
 // torn tells once of each reason for which lines are not whole. Where there is one
 // rank nothing comes between.
 func (h *Host) torn(local, number int, err error, text string) {
-	told := &h.long.told[0]
+	told := &h.aside.told[0]
 	if err != nil {
-		told = &h.long.told[1]
+		told = &h.aside.told[1]
 	}
 	if *told || h.spec.NP == 1 {
 		return
@@ -100,21 +100,21 @@ func (h *Host) torn(local, number int, err error, text string) {
 
 // put writes to the file.
 func (h *Host) put(p *pipe, data []byte, at int) error {
-	if h.long.file == 0 {
-		h.long.open(h.spec.users())
+	if h.aside.file == 0 {
+		h.aside.open(h.spec.users())
 	}
-	if h.long.file < 0 {
-		return h.long.err
+	if h.aside.file < 0 {
+		return h.aside.err
 	}
 	if p.slot == 0 {
-		p.slot = h.long.take()
+		p.slot = h.aside.take()
 	}
 	offset := int64(p.slot-1)*slotSize + int64(at)
-	if uint64(offset)+uint64(len(data)) > h.long.limit { // SIGXFSZ would end this process
+	if uint64(offset)+uint64(len(data)) > h.aside.limit { // SIGXFSZ would end this process
 		return fmt.Errorf("%w (ulimit -f)", unix.EFBIG)
 	}
 	for len(data) > 0 {
-		n, err := unix.Pwrite(h.long.file, data, offset)
+		n, err := unix.Pwrite(h.aside.file, data, offset)
 		switch {
 		case err == unix.EINTR:
 		case err != nil:
@@ -129,7 +129,7 @@ func (h *Host) put(p *pipe, data []byte, at int) error {
 }
 
 // open makes the file, in TMPDIR or where a disk is.
-func (l *long) open(env []string) {
+func (l *lineFile) open(env []string) {
 	l.file, l.limit = -1, 1<<63-1
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &limit); err == nil {
@@ -168,7 +168,7 @@ func nameless(dir string) (int, error) {
 }
 
 // take is a slot that is free, from 1.
-func (l *long) take() int {
+func (l *lineFile) take() int {
 	at := slices.Index(l.slots, false)
 	if at < 0 {
 		at = len(l.slots)
@@ -178,7 +178,7 @@ func (l *long) take() int {
 	return at + 1
 }
 
-func (l *long) close() {
+func (l *lineFile) close() {
 	if l.file > 0 {
 		closeFD(&l.file)
 	}
@@ -186,7 +186,7 @@ func (l *long) close() {
 }
 
 // read gives back what was put in a slot.
-func (l *long) read(slot, n int) ([]byte, error) {
+func (l *lineFile) read(slot, n int) ([]byte, error) {
 	data := make([]byte, n)
 	for at := 0; at < n; {
 		m, err := unix.Pread(l.file, data[at:], int64(slot-1)*slotSize+int64(at))
@@ -204,7 +204,7 @@ func (l *long) read(slot, n int) ([]byte, error) {
 }
 
 // free gives a slot back, and the disk what it took.
-func (l *long) free(slot, n int) {
+func (l *lineFile) free(slot, n int) {
 	l.slots[slot-1] = false
 	// Where holes cannot be made, the next line overwrites it.
 	_ = unix.Fallocate(l.file, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(slot-1)*slotSize, int64(n))
@@ -219,7 +219,7 @@ func (h *Host) asks(local, number int) {
 		return
 	}
 	p.waits, p.since = true, time.Time{}
-	h.long.waiting++
+	h.aside.waiting++
 	if p.fd >= 0 && !h.streams[number].paused {
 		if err := unix.EpollCtl(h.poll, unix.EPOLL_CTL_DEL, p.fd, nil); err != nil {
 			h.log("epoll_ctl: %v", err)
@@ -242,7 +242,7 @@ func (h *Host) goOn(local, number int) {
 		return
 	}
 	p.waits = false
-	h.long.waiting--
+	h.aside.waiting--
 	if p.fd >= 0 && !h.streams[number].paused {
 		if err := h.watch(p.fd, unix.EPOLLIN, source(number), local); err != nil {
 			h.log("%v", err)
@@ -250,13 +250,13 @@ func (h *Host) goOn(local, number int) {
 	}
 	n := p.lines.Due()
 	if !h.discard {
-		data, err := h.long.read(p.slot, n)
+		data, err := h.aside.read(p.slot, n)
 		if err != nil {
 			h.emit(Event{Kind: Failed, Text: fmt.Sprintf("rank %d: %d bytes of a long line are lost: %v", h.rankOf(local), n-len(data), err)})
 		}
 		h.output(local, number, Event{Data: data, Last: p.last, Long: true})
 	}
-	h.long.free(p.slot, n)
+	h.aside.free(p.slot, n)
 	p.slot = 0
 	rest := p.lines.Passed()
 	h.sort(local, number, rest, len(rest), h.sendOwn)

@@ -54,11 +54,11 @@ func (h *Host) unwatch(fd *int) {
 // loop serves the ranks until all have ended and their output is in.
 func (h *Host) loop() error {
 	h.complete = true
-	h.alone.since = time.Now()
+	h.singletons.since = time.Now()
 	if h.spec.Sample > 0 {
 		h.sample = time.Now().Add(h.spec.Sample)
 	}
-	h.beginStill()
+	h.beginStallWatch()
 	if h.running == 0 {
 		h.allEnded() // during the start
 	}
@@ -70,7 +70,7 @@ func (h *Host) loop() error {
 	}
 	h.lastSaid()
 	h.flushLines()
-	for h.long.waiting > 0 && !h.discard {
+	for h.aside.waiting > 0 && !h.discard {
 		if err := h.turn(-1); err != nil {
 			return err
 		}
@@ -103,7 +103,7 @@ func (h *Host) patience() time.Duration {
 			next = t
 		}
 	}
-	if h.running == 0 && !h.paused() && h.long.waiting == 0 {
+	if h.running == 0 && !h.paused() && h.aside.waiting == 0 {
 		sooner(h.quiet.Add(drainSilence))
 	}
 	if h.holds > 0 {
@@ -116,7 +116,7 @@ func (h *Host) patience() time.Duration {
 	sooner(h.prompt)
 	sooner(h.sample)
 	sooner(h.crashLook)
-	sooner(h.still.next)
+	sooner(h.stall.next)
 	if next.IsZero() {
 		return -1
 	}
@@ -125,7 +125,7 @@ func (h *Host) patience() time.Duration {
 
 // onTime does what is due.
 func (h *Host) onTime() {
-	if !h.ending.wished && h.ending.next.IsZero() && h.holds == 0 && h.prompt.IsZero() && h.sample.IsZero() && h.crashLook.IsZero() && h.still.next.IsZero() && h.nextLook().IsZero() && h.nextGuest().IsZero() {
+	if !h.ending.wished && h.ending.next.IsZero() && h.holds == 0 && h.prompt.IsZero() && h.sample.IsZero() && h.crashLook.IsZero() && h.stall.next.IsZero() && h.nextLook().IsZero() && h.nextGuest().IsZero() {
 		return
 	}
 	now := time.Now()
@@ -137,7 +137,7 @@ func (h *Host) onTime() {
 	h.sampleOnTime(now)
 	h.crashesOnTime(now)
 	h.guestsOnTime(now)
-	h.stillOnTime(now)
+	h.stallOnTime(now)
 }
 
 // turn waits for events, at most for d, for ever if d < 0, and serves them.
@@ -196,8 +196,8 @@ func (h *Host) readMail() {
 		case l.heard:
 			h.ranks[l.local].heard = true
 			h.processEnded(l.local)
-		case l.spawned != nil:
-			h.rankSpawned(*l.spawned)
+		case l.started != nil:
+			h.rankStarted(*l.started)
 		case l.fence != nil:
 			h.fenceReturned(l.fence)
 		default:

@@ -16,7 +16,7 @@ type letter struct {
 	guest    bool // that descriptor is a connection to the port
 	stranger bool // that user was not let in
 	fence    *fenced
-	spawned  *spawned
+	started  *started
 }
 
 // mailbox carries letters to the loop and wakes it.

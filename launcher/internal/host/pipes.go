@@ -165,7 +165,7 @@ func (h *Host) awaitNewline(p *pipe) {
 }
 
 // stopped tells whether some rank may be silent since its pipe is not read.
-func (h *Host) stopped() bool { return h.paused() || h.long.waiting > 0 }
+func (h *Host) stopped() bool { return h.paused() || h.aside.waiting > 0 }
 
 // awaitAll begins to wait for all ends of lines anew, when ranks may write again.
 func (h *Host) awaitAll() {
@@ -282,10 +282,10 @@ func (h *Host) count() {
 // others add need not be waited for. A process that left its group may hold a
 // pipe for ever, and write to it for ever.
 func (h *Host) drained() bool {
-	if h.discard || h.open == 0 && h.long.waiting == 0 {
+	if h.discard || h.open == 0 && h.aside.waiting == 0 {
 		return true
 	}
-	if h.long.waiting > 0 || h.paused() || time.Since(h.quiet) < drainSilence {
+	if h.aside.waiting > 0 || h.paused() || time.Since(h.quiet) < drainSilence {
 		return false
 	}
 	for _, r := range h.up() {

@@ -73,7 +73,7 @@ func newDesk(t *testing.T, np int) *desk {
 			closeFD(&d.pipes[i])
 			closeFD(&d.Host.ranks[i].pipes[Stdout].fd)
 		}
-		d.long.close()
+		d.aside.close()
 		closeFD(&d.poll)
 		d.mail.close()
 	})
@@ -151,8 +151,8 @@ func TestLongLines(t *testing.T) {
 				d.spec.Apps[0].Env = []string{"TMPDIR=" + c.dir}
 			}
 			if c.limit > 0 {
-				d.long.open(nil)
-				d.long.limit = c.limit
+				d.aside.open(nil)
+				d.aside.limit = c.limit
 			}
 			d.write(0, c.write)
 			closeFD(&d.pipes[0])
@@ -168,11 +168,11 @@ func TestLongLines(t *testing.T) {
 			if got := strings.Join(d.torn, "; "); !strings.Contains(got, c.torn) || (got == "") != (c.torn == "") || len(d.torn) > 1 {
 				t.Errorf("told %q, want %q", got, c.torn)
 			}
-			if len(d.failed) > 0 || d.long.waiting != 0 || len(d.long.slots) > 1 {
-				t.Errorf("failures %q, %d lines wait, %d slots", d.failed, d.long.waiting, len(d.long.slots))
+			if len(d.failed) > 0 || d.aside.waiting != 0 || len(d.aside.slots) > 1 {
+				t.Errorf("failures %q, %d lines wait, %d slots", d.failed, d.aside.waiting, len(d.aside.slots))
 			}
 			var st unix.Stat_t
-			if d.long.file > 0 && (unix.Fstat(d.long.file, &st) != nil || st.Nlink != 0 || st.Blocks > 64) {
+			if d.aside.file > 0 && (unix.Fstat(d.aside.file, &st) != nil || st.Nlink != 0 || st.Blocks > 64) {
 				t.Errorf("the file has %d names, %d blocks", st.Nlink, st.Blocks)
 			}
 		})
@@ -183,10 +183,10 @@ func TestLongLines(t *testing.T) {
 func TestLongLinesOnAFullDisk(t *testing.T) {
 	d := newDesk(t, 2)
 	var err error
-	if d.long.file, err = unix.Open("/dev/full", unix.O_RDWR|unix.O_CLOEXEC, 0); err != nil {
+	if d.aside.file, err = unix.Open("/dev/full", unix.O_RDWR|unix.O_CLOEXEC, 0); err != nil {
 		t.Fatal(err)
 	}
-	d.long.limit = 1 << 62
+	d.aside.limit = 1 << 62
 	text := strings.Repeat("x", 500_000) + "\n"
 	d.write(0, text)
 	d.serve()
@@ -229,8 +229,8 @@ func TestLongLineWaits(t *testing.T) {
 	}
 	had := d.out[0].Len()
 	d.discardOutput()
-	if d.long.waiting != 0 || d.out[0].Len() != had || !d.drained() {
-		t.Errorf("%d lines wait, %d bytes passed on, drained %v", d.long.waiting, d.out[0].Len()-had, d.drained())
+	if d.aside.waiting != 0 || d.out[0].Len() != had || !d.drained() {
+		t.Errorf("%d lines wait, %d bytes passed on, drained %v", d.aside.waiting, d.out[0].Len()-had, d.drained())
 	}
 }
 

@@ -28,8 +28,8 @@ const (
 // looksAt are the ages of a job at which silent ranks are looked at.
 var looksAt = [...]time.Duration{400 * time.Millisecond, 3 * time.Second}
 
-// loneliness is the state of the search.
-type loneliness struct {
+// singletonSearch is the state of the search.
+type singletonSearch struct {
 	looks int  // made
 	timed int  // of looksAt
 	told  bool // an event was emitted: one is enough
@@ -82,14 +82,14 @@ func (h *Host) spoke(local int) {
 		return
 	}
 	r.spoken = true
-	if h.mayBeAlone(local) && h.alone.looks < looksMost/2 { // the clock has the rest
+	if h.mayBeSingleton(local) && h.singletons.looks < looksMost/2 { // the clock has the rest
 		h.look(local)
 	}
 }
 
-// mayBeAlone tells whether a rank could be one of several worlds.
-func (h *Host) mayBeAlone(local int) bool {
-	return h.spec.NP > 1 && !h.alone.told && !h.ending.begun && !h.hasJoined(local)
+// mayBeSingleton tells whether a rank could be one of several worlds.
+func (h *Host) mayBeSingleton(local int) bool {
+	return h.spec.NP > 1 && !h.singletons.told && !h.ending.begun && !h.hasJoined(local)
 }
 
 // hasJoined tells whether a rank has ever met either server.
@@ -100,7 +100,7 @@ func (h *Host) hasJoined(local int) bool {
 
 // nextLook is when silent ranks are looked at; zero: never.
 func (h *Host) nextLook() time.Time {
-	a := &h.alone
+	a := &h.singletons
 	if a.timed >= len(looksAt) || a.told || h.spec.NP == 1 || h.running == 0 {
 		return time.Time{}
 	}
@@ -113,12 +113,12 @@ func (h *Host) lookOnTime(now time.Time) {
 	if next.IsZero() || now.Before(next) {
 		return
 	}
-	h.alone.timed++
+	h.singletons.timed++
 	for local, r := range h.up() {
-		if h.alone.looks >= looksMost {
+		if h.singletons.looks >= looksMost {
 			return
 		}
-		if !r.gone && h.mayBeAlone(local) {
+		if !r.gone && h.mayBeSingleton(local) {
 			h.look(local)
 			return
 		}
@@ -127,7 +127,7 @@ func (h *Host) lookOnTime(now time.Time) {
 
 // look looks at the processes of a rank.
 func (h *Host) look(local int) {
-	h.alone.looks++
+	h.singletons.looks++
 	r := &h.ranks[local]
 	l, pid, ok := lookAt(r.pid, looksDepth)
 	if !ok || h.ofOthers(pid) {
@@ -138,7 +138,7 @@ func (h *Host) look(local int) {
 	// since, but not after it was seen initialised.
 	h.receive(local)
 	if l.sure && !h.hasJoined(local) {
-		h.tellAlone(local, fmt.Sprintf("has initialised %s without meeting its launcher, so each rank is a world of its own (rank 0 of 1): %s", l.name, h.whyAlone(local, pid)))
+		h.tellSingleton(local, fmt.Sprintf("has initialised %s without meeting its launcher, so each rank is a world of its own (rank 0 of 1): %s", l.name, h.whySingleton(local, pid)))
 	}
 }
 
@@ -199,8 +199,8 @@ func mappedFiles(maps []byte) iter.Seq[string] {
 	}
 }
 
-// whyAlone is what a process shows of the reason.
-func (h *Host) whyAlone(local, pid int) string {
+// whySingleton is what a process shows of the reason.
+func (h *Host) whySingleton(local, pid int) string {
 	proc := "/proc/" + strconv.Itoa(pid)
 	env, err := os.ReadFile(proc + "/environ")
 	if err != nil {
@@ -231,18 +231,18 @@ func (h *Host) whyAlone(local, pid int) string {
 	return "it knows neither PMI-1 (" + name + ") nor PMIx (PMIX_NAMESPACE); gorun-info pmi tells what gorun can serve"
 }
 
-// endedAlone looks back at a rank that has ended well, has written, and joined
+// endedSingleton looks back at a rank that has ended well, has written, and joined
 // nobody.
-func (h *Host) endedAlone(local int) {
+func (h *Host) endedSingleton(local int) {
 	r := &h.ranks[local]
-	if !r.spoken || !h.mayBeAlone(local) {
+	if !r.spoken || !h.mayBeSingleton(local) {
 		return
 	}
 	if r.linked == "" {
 		r.linked = h.linkedWith(h.spec.Ranks[local].App)
 	}
 	if r.linked != "" {
-		h.tellAlone(local, fmt.Sprintf("is linked with %s but has not met its launcher; if it called MPI_Init, each rank was a world of its own (rank 0 of 1)", r.linked))
+		h.tellSingleton(local, fmt.Sprintf("is linked with %s but has not met its launcher; if it called MPI_Init, each rank was a world of its own (rank 0 of 1)", r.linked))
 	}
 }
 
@@ -255,7 +255,7 @@ func (h *Host) linkedWith(app int) string {
 	if known {
 		return name
 	}
-	if file := h.spawner.files[app]; file != "" {
+	if file := h.starter.files[app]; file != "" {
 		if !filepath.IsAbs(file) {
 			file = filepath.Join(h.spec.Apps[app].Dir, file)
 		}
@@ -271,7 +271,7 @@ func (h *Host) linkedWith(app int) string {
 	return name
 }
 
-func (h *Host) tellAlone(local int, text string) {
-	h.alone.told = true
-	h.emit(Event{Kind: Alone, Rank: h.rankOf(local), Text: text})
+func (h *Host) tellSingleton(local int, text string) {
+	h.singletons.told = true
+	h.emit(Event{Kind: Singleton, Rank: h.rankOf(local), Text: text})
 }

@@ -127,7 +127,7 @@ const (
 	Joined                           // Rank has connected to the PMIx server
 	Left                             // Rank has finalized there
 	ToHub                            // Data of the PMIx server
-	Alone                            // Rank seems to be a world of its own: Text
+	Singleton                        // Rank seems to be a world of its own: Text
 	Sampled                          // Samples of the ranks that run
 	States                           // the answer to Look: lines for each rank, in Tails
 	Fenced                           // all ranks have passed a fence of PMI
@@ -135,7 +135,7 @@ const (
 	Refused                          // a program of Rank, or of nobody's if that is below 0, was not let in by the PMI server: Text
 	Long                             // Rank has a long line of N bytes for Stream, and waits for GoOn
 	Torn                             // lines of Rank's Stream are not passed on whole: Text
-	Still                            // nothing has moved for Spec.Hang if N is 1; else it moves again
+	Stalled                          // nothing has moved for Spec.Hang if N is 1; else it moves again
 	Done                             // nothing is left
 )
 

@@ -6,7 +6,7 @@ import "time"
 // Spec.Hang: no rank writes, reads its input, ends or talks to its PMI server, and none uses
 // a CPU, which here is a twentieth of the time. A rank that has said
 // what it waits for, and still waits for it, does not move whatever CPU its polls take.
-type stillness struct {
+type stallWatch struct {
 	next  time.Time     // when it is looked at again; zero: never
 	since time.Time     // nothing has moved
 	seen  uint64        // moves of the loop
@@ -17,45 +17,45 @@ type stillness struct {
 }
 
 const (
-	// stillShare is the share of a CPU that a rank which does nothing may take.
-	stillShare = 20
-	// stillLooks is how often the host looks in the time that is a hang.
-	stillLooks = 5
-	// stillLeast and stillMost bound the time between two looks.
-	stillLeast, stillMost = 50 * time.Millisecond, 10 * time.Second
+	// stallDivisor: a rank that does nothing takes at most one CPU by this number.
+	stallDivisor = 20
+	// stallLooks is how often the host looks in the time that is a hang.
+	stallLooks = 5
+	// stallLeast and stallMost bound the time between two looks.
+	stallLeast, stallMost = 50 * time.Millisecond, 10 * time.Second
 )
 
-func (h *Host) beginStill() {
+func (h *Host) beginStallWatch() {
 	if h.spec.Hang > 0 {
 		now := time.Now()
-		h.still = stillness{next: now, since: now, at: now}
+		h.stall = stallWatch{next: now, since: now, at: now}
 	}
 }
 
-// stillOnTime looks whether anything has moved.
-func (h *Host) stillOnTime(now time.Time) {
-	s := &h.still
+// stallOnTime looks whether anything has moved.
+func (h *Host) stallOnTime(now time.Time) {
+	s := &h.stall
 	if s.next.IsZero() || now.Before(s.next) {
 		return
 	}
-	s.next = now.Add(min(max(h.spec.Hang/stillLooks, stillLeast), stillMost))
+	s.next = now.Add(min(max(h.spec.Hang/stallLooks, stallLeast), stallMost))
 	if h.hasMoved(now) {
 		s.since = now
 		if s.told {
 			s.told = false
-			h.emit(Event{Kind: Still})
+			h.emit(Event{Kind: Stalled})
 		}
 		return
 	}
 	if !s.told && h.running > 0 && !h.ending.begun && now.Sub(s.since) >= h.spec.Hang {
 		s.told = true
-		h.emit(Event{Kind: Still, N: 1})
+		h.emit(Event{Kind: Stalled, N: 1})
 	}
 }
 
 // hasMoved tells whether anything has since it was called last.
 func (h *Host) hasMoved(now time.Time) bool {
-	s := &h.still
+	s := &h.stall
 	moved := s.seen != h.moves
 	took := now.Sub(s.at)
 	s.seen, s.at = h.moves, now
@@ -66,7 +66,7 @@ func (h *Host) hasMoved(now time.Time) bool {
 			cpu[local] += p.ticks
 		}
 		used := time.Duration(cpu[local]-s.cpu[local]) * tick
-		if used <= took/stillShare+tick {
+		if used <= took/stallDivisor+tick {
 			continue
 		}
 		w, ok := h.segment.Waits(local, clock)

@@ -29,8 +29,8 @@ const pollEvery = 16
 // waits for the kernel to load the program.
 const helpFrom = 4 // ranks
 
-// spawner starts ranks; several threads may.
-type spawner struct {
+// starter starts ranks; several threads may.
+type starter struct {
 	h     *Host
 	files []string // to execute, by program; "" where no rank here runs it
 	null  int
@@ -43,13 +43,13 @@ type spawner struct {
 }
 
 // take is the next rank to start; done when there is none.
-func (s *spawner) take() (local int, done bool) {
+func (s *starter) take() (local int, done bool) {
 	local = int(s.next.Add(1)) - 1
 	return local, s.stop.Load() || local >= len(s.h.ranks)
 }
 
-// spawned is a rank that was started, or was not.
-type spawned struct {
+// started is a rank that was started, or was not.
+type started struct {
 	local int
 	err   error
 }
@@ -82,16 +82,16 @@ func (h *Host) start() error {
 	}()
 
 	h.ranks = make([]rank, len(h.spec.Ranks))
-	h.spawner = &spawner{h: h, files: files, null: null, stdin: stdin, env: newEnvironment(&h.spec, h.cfg.CPUs, h.segment.FD() >= 0, h.rankDir, h.pmix, h.ports(), h.layPython(files), files)}
+	h.starter = &starter{h: h, files: files, null: null, stdin: stdin, env: newEnvironment(&h.spec, h.cfg.CPUs, h.segment.FD() >= 0, h.rankDir, h.pmix, h.ports(), h.layPython(files), files)}
 	done := make(chan struct{})
 	if len(h.ranks) >= helpFrom && runtime.GOMAXPROCS(0) > 1 {
-		h.workers.Go(func() { h.spawner.help(done) })
+		h.workers.Go(func() { h.starter.help(done) })
 	} else {
 		close(done)
 	}
 	err = h.startSome()
 	h.binder.restore()
-	h.spawner.stop.Store(true)
+	h.starter.stop.Store(true)
 	<-done
 	h.readMail()
 	if err == nil {
@@ -102,14 +102,14 @@ func (h *Host) start() error {
 
 // help starts ranks on a thread of its own, which stays until the job is over:
 // the kernel kills them when it ends.
-func (s *spawner) help(done chan<- struct{}) {
+func (s *starter) help(done chan<- struct{}) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var b binder
 	defer b.restore()
 	for local, none := s.take(); !none; local, none = s.take() {
-		err := s.spawn(local, &b)
-		s.h.mail.post(letter{spawned: &spawned{local, err}})
+		err := s.start(local, &b)
+		s.h.mail.post(letter{started: &started{local, err}})
 		if err != nil {
 			break
 		}
@@ -122,11 +122,11 @@ func (s *spawner) help(done chan<- struct{}) {
 // or there is a reason to start no more.
 func (h *Host) startSome() error {
 	for n := 1; ; n++ {
-		local, none := h.spawner.take()
+		local, none := h.starter.take()
 		if none {
 			return nil
 		}
-		h.rankSpawned(spawned{local, h.spawner.spawn(local, &h.binder)})
+		h.rankStarted(started{local, h.starter.start(local, &h.binder)})
 		if n%pollEvery == 0 {
 			if err := h.turn(0); err != nil {
 				return err
@@ -138,8 +138,8 @@ func (h *Host) startSome() error {
 	}
 }
 
-// rankSpawned takes a rank into the loop.
-func (h *Host) rankSpawned(s spawned) {
+// rankStarted takes a rank into the loop.
+func (h *Host) rankStarted(s started) {
 	err := s.err
 	if err == nil {
 		h.running++
@@ -154,13 +154,13 @@ func (h *Host) rankSpawned(s spawned) {
 		}
 	}
 	if h.startErr == nil {
-		h.startErr = h.spawnError(s.local, err)
+		h.startErr = h.startFailure(s.local, err)
 	}
 }
 
-// spawnError explains why a rank could not be started. Those before it are
+// startFailure explains why a rank could not be started. Those before it are
 // killed by finish.
-func (h *Host) spawnError(local int, err error) error {
+func (h *Host) startFailure(local int, err error) error {
 	status, text := 1, err
 	var be *bindError
 	switch {
@@ -169,7 +169,7 @@ func (h *Host) spawnError(local int, err error) error {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
 		// It was there a moment ago, so its interpreter is not.
 		name := "its dynamic loader (readelf -l shows it)"
-		if s := interpreter(h.appOf(local).Dir, h.spawner.files[h.spec.Ranks[local].App]); s != "" {
+		if s := interpreter(h.appOf(local).Dir, h.starter.files[h.spec.Ranks[local].App]); s != "" {
 			name = strconv.Quote(s) + ", which its first line names as its interpreter,"
 			if strings.HasSuffix(s, "\r") {
 				name = strconv.Quote(s) + ", which its first line names (with a carriage return, as Windows ends lines)"
@@ -192,9 +192,9 @@ func (h *Host) spawnError(local int, err error) error {
 	return &startError{status, "Argv", h.appOf(local).Argv[0], text}
 }
 
-// spawn starts one rank. Its ends of the pipes are closed again in any case,
+// start starts one rank. Its ends of the pipes are closed again in any case,
 // ours are closed by finish.
-func (s *spawner) spawn(local int, b *binder) (err error) {
+func (s *starter) start(local int, b *binder) (err error) {
 	h := s.h
 	r, app := &h.ranks[local], h.appOf(local)
 	r.pidfd, r.socket = -1, -1

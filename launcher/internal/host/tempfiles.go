@@ -21,7 +21,7 @@ import (
 // has them too.
 
 // Beginnings of the names of such files, and who makes them.
-var sharedFiles = [...]string{
+var tempPrefixes = [...]string{
 	"/dev/shm/ucx_shm_posix_", // UCX, where UCX_POSIX_DIR did not reach it
 	"/dev/shm/mpich_shar_tmp", // MPICH, which has no setting for it
 	"/tmp/mpich_shar_tmp",     // where there is no /dev/shm
@@ -29,18 +29,18 @@ var sharedFiles = [...]string{
 	"/dev/shm/sm_segment.",    // Open MPI 5
 }
 
-// leavingsTime bounds a look: signals wait for it.
-const leavingsTime = 50 * time.Millisecond
+// tempFilesTime bounds a look: signals wait for it.
+const tempFilesTime = 50 * time.Millisecond
 
 // fileID is a file, whatever it is called.
 type fileID struct{ device, inode uint64 }
 
-// leavings are files of ranks in places that they share with other jobs.
-type leavings struct{ files map[string]fileID }
+// tempFiles are files of ranks in directories that other jobs use too.
+type tempFiles struct{ files map[string]fileID }
 
 // look notes what the ranks have open.
-func (l *leavings) look(pids []int) {
-	end := time.Now().Add(leavingsTime)
+func (l *tempFiles) look(pids []int) {
+	end := time.Now().Add(tempFilesTime)
 	for _, pid := range pids {
 		if time.Now().After(end) {
 			return
@@ -50,7 +50,7 @@ func (l *leavings) look(pids []int) {
 }
 
 // lookAt notes what a process and those below it have open.
-func (l *leavings) lookAt(pid, depth int) {
+func (l *tempFiles) lookAt(pid, depth int) {
 	proc := "/proc/" + strconv.Itoa(pid)
 	for _, path := range openFiles(proc) {
 		l.add(path)
@@ -66,7 +66,7 @@ func (l *leavings) lookAt(pid, depth int) {
 	}
 }
 
-// openFiles are those of sharedFiles that a process has open or mapped.
+// openFiles are those of tempPrefixes that a process has open or mapped.
 func openFiles(proc string) (paths []string) {
 	fds, _ := os.ReadDir(proc + "/fd")
 	for _, fd := range fds {
@@ -87,12 +87,12 @@ func openFiles(proc string) (paths []string) {
 
 // isShared tells whether a path as /proc shows it is such a file, and not removed.
 func isShared(path string) bool {
-	return slices.ContainsFunc(sharedFiles[:], func(prefix string) bool {
+	return slices.ContainsFunc(tempPrefixes[:], func(prefix string) bool {
 		return strings.HasPrefix(path, prefix) && !strings.HasSuffix(path, " (deleted)")
 	})
 }
 
-func (l *leavings) add(path string) {
+func (l *tempFiles) add(path string) {
 	if _, known := l.files[path]; known {
 		return
 	}
@@ -116,7 +116,7 @@ func ownFile(path string) (fileID, bool) {
 }
 
 // remove removes what is left of all that was seen, when the ranks are gone.
-func (l *leavings) remove(log func(format string, args ...any)) {
+func (l *tempFiles) remove(log func(format string, args ...any)) {
 	for path, id := range l.files {
 		if now, ok := ownFile(path); ok && now == id {
 			if err := os.Remove(path); err != nil {
@@ -126,7 +126,7 @@ func (l *leavings) remove(log func(format string, args ...any)) {
 	}
 }
 
-// lookBeforeSignal notes the leavings of the ranks that live. They are stopped, so
+// lookBeforeSignal notes the temporary files of the ranks that live. They are stopped, so
 // that they make no more: KILL or CONT must follow.
 func (h *Host) lookBeforeSignal() {
 	var pids []int
@@ -136,5 +136,5 @@ func (h *Host) lookBeforeSignal() {
 		}
 	}
 	h.signalGroups(syscall.SIGSTOP)
-	h.left.look(pids)
+	h.temp.look(pids)
 }

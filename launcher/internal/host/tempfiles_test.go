@@ -12,13 +12,13 @@ import (
 )
 
 // What a process has open under one of the names goes, and nothing else does.
-func TestLeavings(t *testing.T) {
+func TestFilesOfKilledRanksAreRemoved(t *testing.T) {
 	testenv.NoLeaks(t)
 	if _, err := os.Stat(memoryDirectory); err != nil {
 		testenv.Unsupported(t, fmt.Sprintf("needs POSIX shared memory: %v", err))
 	}
 	name := func(prefix string) string { return prefix + "test" + strconv.Itoa(os.Getpid()) }
-	opened, replaced, others, own := name(sharedFiles[0]), name(sharedFiles[1]), name(sharedFiles[0])+"o", filepath.Join(t.TempDir(), "own")
+	opened, replaced, others, own := name(tempPrefixes[0]), name(tempPrefixes[1]), name(tempPrefixes[0])+"o", filepath.Join(t.TempDir(), "own")
 	for _, path := range []string{opened, replaced, others, own} {
 		if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
 			t.Fatal(err)
@@ -41,7 +41,7 @@ func TestLeavings(t *testing.T) {
 	if _, err := out.Read(make([]byte, 16)); err != nil {
 		t.Fatal(err)
 	}
-	var l leavings
+	var l tempFiles
 	l.look([]int{cmd.Process.Pid, 1 << 30})
 	in.Close()
 	if err := cmd.Wait(); err != nil {

@@ -5,19 +5,19 @@ import (
 	"strings"
 )
 
-// meeting are the variables by which the processes of a Python training script,
+// torchVars are the variables by which the processes of a Python training script,
 // and others that follow torchrun, find each other: RANK, WORLD_SIZE and so on.
 // What the user has set stays as it is.
 //
 // Their names are so common that a job inside a job could not tell the outer
 // launcher's from the user's. GORUN_SET lists what was set here, with the values:
 // Scrub takes out what still has them.
-type meeting struct {
+type torchVars struct {
 	common      []string // settings, the same for all ranks of the host
 	rank, local bool     // whether RANK and LOCAL_RANK are to be set
 }
 
-func newMeeting(spec *Spec, user []string) meeting {
+func newTorchVars(spec *Spec, user []string) torchVars {
 	taken := make(map[string]bool)
 	for _, entry := range user {
 		name, _, _ := strings.Cut(entry, "=")
@@ -26,7 +26,7 @@ func newMeeting(spec *Spec, user []string) meeting {
 			taken[name] = true
 		}
 	}
-	m := meeting{rank: !taken["RANK"], local: !taken["LOCAL_RANK"]}
+	m := torchVars{rank: !taken["RANK"], local: !taken["LOCAL_RANK"]}
 	set := func(name, value string) {
 		if !taken[name] && value != "" {
 			m.common = append(m.common, name+"="+value)
@@ -42,7 +42,7 @@ func newMeeting(spec *Spec, user []string) meeting {
 }
 
 // append adds the variables of a rank.
-func (m *meeting) append(env []string, rank, local string) []string {
+func (m *torchVars) append(env []string, rank, local string) []string {
 	n := len(env)
 	env = append(env, m.common...)
 	if m.rank {

@@ -50,7 +50,7 @@ type Due struct {
 type Hub struct {
 	spaces map[string]space
 	meets  map[string][]*meet   // by who meets; several when some are ahead
-	names  map[string]link.Pair // by where, see place
+	names  map[string]link.Pair // by where, see nameKey
 	waits  []wait               // for names
 	modex  map[uint64]asker     // by our number
 	next   uint64

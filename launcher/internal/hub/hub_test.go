@@ -71,7 +71,7 @@ func take(t *testing.T, h *Hub, from int, m link.Message) (out []string) {
 	return out
 }
 
-func meeting(id uint64, data string, procs ...link.Proc) link.Message {
+func fenceOf(id uint64, data string, procs ...link.Proc) link.Message {
 	return link.Message{Kind: link.Ask, Op: link.Meet, ID: id, Data: []byte(data), Procs: procs}
 }
 
@@ -96,38 +96,38 @@ func TestTranscripts(t *testing.T) {
 	}
 	for name, steps := range map[string][]step{
 		"a fence gives everybody all in the order of hosts": {
-			{1, meeting(7, "Y", all), ""},
-			{0, meeting(3, "X", all), "0: answer 3 XY, 1: answer 7 XY"},
+			{1, fenceOf(7, "Y", all), ""},
+			{0, fenceOf(3, "X", all), "0: answer 3 XY, 1: answer 7 XY"},
 		},
 		"a host that is ahead waits in the next one": {
-			{0, meeting(1, "p", all), ""},
-			{0, meeting(2, "q", all), ""},
-			{1, meeting(1, "P", all), "0: answer 1 pP, 1: answer 1 pP"},
-			{1, meeting(2, "Q", all), "0: answer 2 qQ, 1: answer 2 qQ"},
+			{0, fenceOf(1, "p", all), ""},
+			{0, fenceOf(2, "q", all), ""},
+			{1, fenceOf(1, "P", all), "0: answer 1 pP, 1: answer 1 pP"},
+			{1, fenceOf(2, "Q", all), "0: answer 2 qQ, 1: answer 2 qQ"},
 		},
 		"fences of others do not meet": {
-			{0, meeting(1, "all", all), ""},
-			{0, meeting(2, "two", a0, a2), ""},
-			{1, meeting(1, "TWO", a2, a0), "0: answer 2 twoTWO, 1: answer 1 twoTWO"},
+			{0, fenceOf(1, "all", all), ""},
+			{0, fenceOf(2, "two", a0, a2), ""},
+			{1, fenceOf(1, "TWO", a2, a0), "0: answer 2 twoTWO, 1: answer 1 twoTWO"},
 		},
 		"a connect is no fence": {
-			{0, meeting(1, "", all), ""},
+			{0, fenceOf(1, "", all), ""},
 			{1, link.Message{Kind: link.Ask, Op: link.Meet, Sort: 1, ID: 1, Procs: []link.Proc{all}}, ""},
 		},
 		"a fence of one host is over": {
-			{1, meeting(5, "me", a2), "1: answer 5 me"},
+			{1, fenceOf(5, "me", a2), "1: answer 5 me"},
 		},
 		"strangers are introduced before they meet, once": {
-			{2, meeting(1, "b", a0, b0), ""},
-			{0, meeting(1, "a", a0, b0), "0: meet b at node -1, 0: answer 1 ab, 2: meet a at node -1, 2: answer 1 ab"},
-			{0, meeting(2, "c", a0, b0), ""},
-			{2, meeting(2, "d", a0, b0), "0: answer 2 cd, 2: answer 2 cd"},
+			{2, fenceOf(1, "b", a0, b0), ""},
+			{0, fenceOf(1, "a", a0, b0), "0: meet b at node -1, 0: answer 1 ab, 2: meet a at node -1, 2: answer 1 ab"},
+			{0, fenceOf(2, "c", a0, b0), ""},
+			{2, fenceOf(2, "d", a0, b0), "0: answer 2 cd, 2: answer 2 cd"},
 		},
 		"fences that cannot be": {
-			{0, meeting(1, "", link.Proc{Space: "c"}), `0: answer 1 refused: no namespace is called "c"`},
-			{0, meeting(2, "", link.Proc{Space: "a", Rank: 3}), "0: answer 2 refused: namespace a has 3 ranks, none of number 3"},
-			{0, meeting(3, ""), "0: answer 3 refused: a fence of nobody"},
-			{0, meeting(4, "", a2), "0: answer 4 refused: host 0 is in a fence without any of its ranks"},
+			{0, fenceOf(1, "", link.Proc{Space: "c"}), `0: answer 1 refused: no namespace is called "c"`},
+			{0, fenceOf(2, "", link.Proc{Space: "a", Rank: 3}), "0: answer 2 refused: namespace a has 3 ranks, none of number 3"},
+			{0, fenceOf(3, ""), "0: answer 3 refused: a fence of nobody"},
+			{0, fenceOf(4, "", a2), "0: answer 4 refused: host 0 is in a fence without any of its ranks"},
 		},
 		"what a process has put": {
 			{0, link.Message{Kind: link.Ask, Op: link.Modex, ID: 9, Proc: a2}, "1: request 1 of a.2"},
@@ -274,7 +274,7 @@ func TestNamesOfBothProtocols(t *testing.T) {
 func TestGroups(t *testing.T) {
 	h := job()
 	group := func(from int, id uint64, name string, number bool) []string {
-		m := meeting(id, name, all)
+		m := fenceOf(id, name, all)
 		m.Sort, m.Text, m.Wait = 3, name, number
 		return take(t, h, from, m)
 	}
@@ -313,8 +313,8 @@ func TestNonsense(t *testing.T) {
 func TestTooMuch(t *testing.T) {
 	h := job()
 	half := strings.Repeat("x", link.FrameMax/2+1)
-	take(t, h, 0, meeting(1, half, all))
-	got := take(t, h, 1, meeting(1, half, all))
+	take(t, h, 0, fenceOf(1, half, all))
+	got := take(t, h, 1, fenceOf(1, half, all))
 	if len(got) != 2 || !strings.HasPrefix(got[0], "0: answer 1 refused: ") || !strings.HasPrefix(got[1], "1: answer 1 refused: ") {
 		t.Errorf("got %.80q", got)
 	}

@@ -20,12 +20,12 @@ import (
 // namesMax bounds the table.
 const namesMax = 4096
 
-// place is where a name stands in the table.
-func place(space, key string) string { return space + "\x00" + key }
+// nameKey is where a name stands in the table.
+func nameKey(space, key string) string { return space + "\x00" + key }
 
 // get finds what the ranks of a namespace see under a name, and where it stands.
 func (h *Hub) get(space, key string) (p link.Pair, at string, found bool) {
-	for _, at := range [...]string{place(space, key), place("", key)} {
+	for _, at := range [...]string{nameKey(space, key), nameKey("", key)} {
 		if p, found := h.names[at]; found {
 			return p, at, true
 		}
@@ -36,7 +36,7 @@ func (h *Hub) get(space, key string) (p link.Pair, at string, found bool) {
 // remove takes back a name that a process has published, or a rank of PMI-1: these
 // take back what anybody has published, and are not told apart.
 func (h *Hub) remove(key string, by link.Proc) {
-	for _, at := range [...]string{place(by.Space, key), place("", key)} {
+	for _, at := range [...]string{nameKey(by.Space, key), nameKey("", key)} {
 		if p, found := h.names[at]; found && (p.By == by || p.By.Space == "" || by.Space == "") {
 			delete(h.names, at)
 			return
@@ -51,7 +51,7 @@ func (h *Hub) publish(from int, m link.Message) {
 		if p.Own {
 			at[i] = p.By.Space
 		}
-		at[i] = place(at[i], p.Key)
+		at[i] = nameKey(at[i], p.Key)
 		if _, there := h.names[at[i]]; there {
 			h.answer(from, m.ID, link.Message{Code: link.Duplicate})
 			return
@@ -133,7 +133,7 @@ func (h *Hub) Name(q pmi.NameQuery) (pmi.NameAnswer, []Letter) {
 		return pmi.NameAnswer{Err: "too_many_services"}, nil
 	default:
 		p = link.Pair{Key: q.Service, Value: []byte(q.Port), Text: true}
-		h.names[place("", q.Service)] = p
+		h.names[nameKey("", q.Service)] = p
 		h.wake()
 	}
 	out := h.out
