@@ -7,6 +7,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"path"
 	"path/filepath"
 	"slices"
@@ -74,6 +75,38 @@ var layers = []layer{
 	{"e2e/attack", "`make attack`: random kills, deaths across hosts, floods; a rank itself", "rank"},
 }
 
+// inner has the order inside of rank/internal and launcher/internal: which package
+// may import which others of them. rank and launcher may import all of theirs.
+var inner = map[string]string{
+	"rank/internal/datatype":     "",
+	"rank/internal/group":        "",
+	"rank/internal/match":        "",
+	"rank/internal/p2p":          "rank/internal/match rank/internal/peers rank/internal/peers/dc",
+	"rank/internal/peers":        "rank/internal/peers/dc rank/internal/peers/mail rank/internal/peers/wireup",
+	"rank/internal/peers/dc":     "rank/internal/peers/wireup",
+	"rank/internal/peers/mail":   "",
+	"rank/internal/peers/wireup": "rank/internal/peers/mail",
+	"rank/internal/rma":          "rank/internal/datatype rank/internal/peers rank/internal/peers/dc",
+	"rank/internal/topology":     "",
+	"launcher/internal/agent":    "launcher/internal/host launcher/internal/stdio",
+	"launcher/internal/guard":    "",
+	"launcher/internal/host":     "launcher/internal/guard launcher/internal/orphan launcher/internal/sidecar launcher/internal/stdio",
+	"launcher/internal/hub":      "",
+	"launcher/internal/orphan":   "",
+	"launcher/internal/place":    "",
+	"launcher/internal/sidecar":  "launcher/internal/stdio",
+	"launcher/internal/stdio":    "",
+}
+
+// mayInside has the imports of each such package by its path.
+var mayInside = func() map[string][]string {
+	m := map[string][]string{}
+	for p, list := range inner {
+		m[p] = strings.Fields(list)
+	}
+	return m
+}()
+
 // may has the imports of each layer by its path.
 var may = func() map[string][]string {
 	m := map[string][]string{}
@@ -92,6 +125,21 @@ func TestArchitectureHasTheTable(t *testing.T) {
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", l.path, l.what, strings.Join(strings.Fields(l.may), ", "))
 	}
 	testenv.Page(t, filepath.Join(root, "ARCHITECTURE.md"), "imports", b.String(), *update)
+}
+
+func TestArchitectureHasTheInnerTable(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("| package | may import, beside what its part may |\n|---|---|\n")
+	var leaves []string
+	for _, p := range slices.Sorted(maps.Keys(mayInside)) {
+		if list := mayInside[p]; len(list) > 0 {
+			fmt.Fprintf(&b, "| %s | %s |\n", p, strings.Join(list, ", "))
+		} else {
+			leaves = append(leaves, p)
+		}
+	}
+	fmt.Fprintf(&b, "| %s | none of these |\n", strings.Join(leaves, ", "))
+	testenv.Page(t, filepath.Join(root, "ARCHITECTURE.md"), "inner imports", b.String(), *update)
 }
 
 // only names the sole part that may import a package from outside the module.
@@ -221,6 +269,27 @@ func TestImportsPointDown(t *testing.T) {
 	}
 }
 
+func TestImportsPointDownInsideRankAndLauncher(t *testing.T) {
+	_, files := sources(t)
+	for _, f := range files {
+		internal := f.part + "/internal"
+		if f.part != "rank" && f.part != "launcher" || !within(f.pkg, internal) || f.test {
+			continue
+		}
+		allowed, known := mayInside[f.pkg]
+		if !known {
+			t.Errorf("%s: package %s stands in no line of the table of packages inside of %s", f.path, f.pkg, f.part)
+			continue
+		}
+		for _, imp := range imports(f) {
+			target := strings.TrimPrefix(imp, module)
+			if target != imp && part(target) == f.part && !contains(allowed, target) {
+				t.Errorf("%s imports %s: of %s, %s may import only %q", f.path, imp, f.part, f.pkg, allowed)
+			}
+		}
+	}
+}
+
 func TestOutsideImportsStayWhereTheyBelong(t *testing.T) {
 	_, files := sources(t)
 	for _, f := range files {
@@ -305,7 +374,7 @@ func TestTableNamesOnlyWhatExists(t *testing.T) {
 		}
 	}
 	var gone []string
-	for p := range may {
+	for _, p := range slices.Concat(slices.Collect(maps.Keys(may)), slices.Collect(maps.Keys(inner))) {
 		if !seen[p] {
 			gone = append(gone, p)
 		}
