@@ -71,7 +71,7 @@ var layers = []layer{
 	{"internal/layers", "tests of this table and of the sources' words", ""},
 	{"testdata", "programs and files that gorun-bench carries with it", ""},
 	{"e2e", "tests of the commands as processes, from scripts", ""},
-	{"examples", "programs of 40 to 80 lines, which tests run", "rank"},
+	{"examples", "programs of 40 to 80 lines, which tests run", "rank rdma rdma/soft"},
 	{"e2e/attack", "`make attack`: random kills, deaths across hosts, floods; a rank itself", "rank"},
 }
 

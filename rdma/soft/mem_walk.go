@@ -1,0 +1,129 @@
+package soft
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+// A Step is one check that the responder's device makes of a request.
+type Step struct {
+	Name   string        // "index", "tag", "domain" ...
+	Found  string        // what the device compares, in words
+	Status rdma.WCStatus // WCSuccess, or how the request ends here
+}
+
+// Walk shows which checks a request for the queue pair qp of this package goes through
+// before its bytes move, in their order, and ends with the first that fails. They are
+// those of the device's real tables, as they are now; nothing is read or written.
+//
+//	request  the queue pair grants the operation; an atomic is 8 bytes at a multiple of 8
+//	index    the upper 24 bits of the key are a line of the protection table (MPT)
+//	tag      the line is live, and has the key's low 8 bits
+//	domain   the line and the queue pair have the same protection domain
+//	range    the bytes lie in the region
+//	rights   the region grants what the operation needs
+//	binding  of a window of type 2: it is bound for this queue pair
+//	entry    the translation table (MTT) has memory for the bytes, for an atomic a word
+//	page     the first page is mapped, and so are the others; the offset in it
+//
+// A read or write of no bytes names no memory, and so does an operation that moves
+// bytes to a receive buffer: only the first step is theirs.
+func Walk(qp rdma.QP, op rdma.WROpcode, rkey uint32, addr, length uint64) (steps []Step) {
+	q := qp.(*queuePair)
+	o, p, s := op.Operation(), q.p, q.p.self
+	// check notes a step, and tells whether the request goes on.
+	check := func(ok bool, failed rdma.WCStatus, name, format string, args ...any) bool {
+		if ok {
+			failed = rdma.WCSuccess
+		}
+		steps = append(steps, Step{name, fmt.Sprintf(format, args...), failed})
+		return ok
+	}
+	denied := func(ok bool, name, format string, args ...any) bool {
+		return check(ok, rdma.WCRemAccessErr, name, format, args...)
+	}
+	rights := atomic.LoadUint32(&q.own.rights)
+	aligned := o.Moves != rdma.MovesWord || addr%8 == 0 && length == uint64(o.Bytes)
+	if !check(permits(rights, o) && aligned, rdma.WCRemInvReqErr, "request", "%s of %d bytes, queue pair %d grants %v",
+		o.Name, length, q.num, rdma.Access(rights&0xff)) || o.Needs&rdma.NeedsRemote == 0 || length == 0 {
+		return steps
+	}
+	index := rkey >> 8
+	if !denied(int(index) < len(p.regions), "index", "key %#x is line %d of %d", rkey, index, len(p.regions)) {
+		return steps
+	}
+	e := &p.regions[index]
+	state := atomic.LoadUint64(&e.state)
+	found := "nothing"
+	if state&regionLive != 0 {
+		found = fmt.Sprintf("tag %#02x", uint8(state))
+	}
+	if !denied(state == uint64(rkey)|regionLive, "tag", "tag %#02x, the line has %s", uint8(rkey), found) ||
+		!denied(e.pd == q.own.pd, "domain", "domain %d, the line has %d", q.own.pd, e.pd) {
+		return steps
+	}
+	off := addr - e.addr
+	inside := addr >= e.addr && off <= e.length && length <= e.length-off
+	if !denied(inside, "range", "%#x to %#x, the region has %#x to %#x", addr, addr+length, e.addr, e.addr+e.length) ||
+		!denied(uint32(o.Access)&^e.access == 0, "rights", "%v, the region grants %v", o.Access, rdma.Access(e.access)) {
+		return steps
+	}
+	if e.kind&kindPrivate != 0 && !denied(e.queue == q.num, "binding", "queue pair %d, the window is for %d", q.num, e.queue) {
+		return steps
+	}
+	var sp span
+	translated := s.open(&sp, q.own, rkey, addr, length, o.Access)
+	pieces := []span{sp}
+	if translated && sp.key != 0 {
+		pieces, translated = s.pieces(&sp, length)
+	}
+	word := o.Moves != rdma.MovesWord || len(pieces[0].mem) == 8 && addressOf(pieces[0].mem)%8 == 0
+	failed := rdma.WCRemAccessErr
+	if translated && !word {
+		failed = rdma.WCRemInvReqErr
+	}
+	if !check(translated && word, failed, "entry", "%s, %d of it is %#x of the process", kindNames[e.kind&^kindPrivate], off, addressOf(pieces[0].mem)) {
+		return steps
+	}
+	for _, piece := range pieces {
+		at, n := addressOf(piece.mem), uint64(len(piece.mem))
+		mapped := !piece.guard || p.touches(piece.mem, o.Access != rdma.AccessRemoteRead)
+		if !denied(mapped, "page", "page %#x, offset %d, %d bytes", at/pageSize, at%pageSize, n) {
+			break
+		}
+	}
+	return steps
+}
+
+var kindNames = map[uint32]string{kindSegment: "memory of the arena", kindOrdinary: "memory of the process",
+	kindImplicit: "the whole address space", kindShared: "a list of grants", kindMkey: "a layout of pieces"}
+
+// pieces is the memory behind a place in a layout.
+func (s *peer) pieces(t *span, n uint64) (list []span, ok bool) {
+	w, ok := s.walk(t.key, t.va, n)
+	for ok && w.left > 0 {
+		var b block
+		var sp span
+		if b, ok = w.next(); ok {
+			ok = s.resolve(&sp, b.lkey, w.pd, b.addr, b.n, t.need) && sp.key == 0
+			list = append(list, sp)
+		}
+	}
+	return append(list, span{})[:max(1, len(list))], ok
+}
+
+// touches tells whether memory is mapped, and may be written if asked.
+func (p *Provider) touches(mem []byte, write bool) bool {
+	if p.maps.check(addressOf(mem), uint64(len(mem)), write) != nil {
+		return false
+	}
+	var b [1]byte
+	for i := uint64(0); i < uint64(len(mem)); i += pageSize - (addressOf(mem)+i)%pageSize {
+		if !guarded(b[:], mem[i:i+1]) {
+			return false
+		}
+	}
+	return true
+}
