@@ -22,4 +22,18 @@
 // None may wait for the job's end: the job would wait for it. All ranks, and
 // what they started, have ended when Run returns; when this process is killed, in
 // whatever way, a guardian ends them.
+//
+// # Files
+//
+// Read job.go first, then run.go, which has the order of a job. The rest in this order:
+//
+//	check.go, placer.go, machines.go    the Job becomes a placement, which placement.go shows
+//	controller.go                       takes the news of hosts, and hands them to the parts below
+//	group.go, spec.go                   groups of ranks, and what a host is told of its part
+//	agents.go, heartbeat.go             the agents of a group
+//	cause.go, survey.go                 why and how a job ends, and what its ranks do meanwhile
+//	joins.go, mpimix.go                 ranks that wait in vain for others
+//	outlet.go, longlines.go, input.go   what ranks write and read, lines.go line by line
+//	requests.go, spawns.go              what ranks ask for: spawnplan.go, spawninfo.go say what runs where
+//	handle.go, stats.go, watch.go       what the caller sees; result.go at the end, restart.go before another start
 package launcher

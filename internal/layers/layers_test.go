@@ -10,6 +10,7 @@ import (
 	"maps"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"sort"
 	"strconv"
@@ -361,6 +362,23 @@ func TestSkipsGoThroughTestenv(t *testing.T) {
 			}
 			return true
 		})
+	}
+}
+
+// A reading order that names a file which was renamed leads nowhere.
+func TestPackageDocsNameFilesThatExist(t *testing.T) {
+	_, files := sources(t)
+	exists := map[string]bool{}
+	for _, f := range files {
+		exists[f.path] = true
+	}
+	names := regexp.MustCompile(`[\w/.-]*\w\.go\b`)
+	for _, f := range files {
+		for _, name := range names.FindAllString(f.ast.Doc.Text(), -1) {
+			if !exists[path.Join(f.pkg, name)] && !exists[name] {
+				t.Errorf("%s: the package doc names %s, which is not there", f.path, name)
+			}
+		}
 	}
 }
 

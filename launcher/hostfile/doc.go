@@ -24,4 +24,8 @@
 // Comments begin with "#" or "//". Slots that several lines give a host add
 // up; a host that is listed n times without slots has n. Words that Open MPI
 // accepts and does nothing with (boards, sockets, cores) are skipped.
+//
+// # Files
+//
+// Read name.go first, the names of a list, then file.go.
 package hostfile

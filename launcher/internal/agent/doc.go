@@ -32,4 +32,8 @@
 // Send and Emit queue and return; what they queue is bounded by the credits of
 // package host. A Link has two goroutines, which Close ends; an agent has one
 // for each direction, one that joins, and the host's loop.
+//
+// # Files
+//
+// Read frame.go first, the messages, then link.go, the side of the controller, and main.go.
 package agent

@@ -56,4 +56,9 @@
 // # Limits
 //
 // Linux only.
+//
+// # Files
+//
+// Read guard.go first, the side of the host, then guardian_unsafe.go, the process, and
+// leftover_unsafe.go, the files that it removes.
 package guard

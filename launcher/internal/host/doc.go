@@ -46,4 +46,18 @@
 // ranks that write wait. A fence between hosts waits in a goroutine of its own,
 // which ends before Run returns. So does the second thread that starts ranks
 // where there are many.
+//
+// # Files
+//
+// Read spec.go first, what a host is told and tells, then host.go, the life of a Host. The
+// rest in this order:
+//
+//	loop.go, mailbox.go              the loop, and how other goroutines reach it
+//	starter.go                       starts ranks: lookup.go, elf.go, bind.go, terminal.go
+//	env.go, torchvars.go, python.go  their environment
+//	pmi.go, worlds.go, port.go       their PMI server; ask.go what it passes on, pmixserver.go that of PMIx
+//	pipes.go, linefile.go, input.go  what they write and read
+//	ending.go, crash.go, core.go     how they end
+//	directory.go, tempfiles.go, cgroup.go   what is removed then
+//	state.go, sample.go, stall.go, singleton.go   what they are doing
 package host

@@ -1,6 +1,6 @@
 // Package hub is where the PMIx servers of a job's hosts meet: it matches fences,
 // passes requests for what a process has put to the host that has it, and keeps
-// published names, those of PMI-1 included (names.go). It belongs to the controller of the job.
+// published names, those of PMI-1 included. It belongs to the controller of the job.
 //
 // It has no I/O and no goroutine: what a host's helper asked goes in, letters to
 // hosts come out (package link has the messages). Not safe for concurrent use.
@@ -14,6 +14,10 @@
 //
 // A host's question must fit a frame (link.FrameMax), and so must the answer: a
 // fence whose contributions exceed it is refused, on all hosts, with the sizes.
+//
+// # Files
+//
+// Read hub.go first, then names.go.
 package hub
 
 import (

@@ -22,4 +22,8 @@
 //
 // End and Sweep take milliseconds, and two seconds when the kernel does not let
 // processes go that were killed.
+//
+// # Files
+//
+// Read adopt.go first, then sweep.go.
 package orphan

@@ -33,4 +33,10 @@
 // shared batch nodes, where the launcher sees more CPUs than are its own; so even
 // DefaultOpenMPI binds nothing where only a part of the machine may be used, or
 // ranks outnumber CPUs or slots.
+//
+// # Files
+//
+// Read policy.go first, what is asked for, then place.go, which has the order: deal.go
+// maps, number.go ranks, bind.go binds. bindmore.go binds ranks that come later. parse.go
+// and rankfile.go read the words.
 package place

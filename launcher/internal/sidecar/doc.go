@@ -42,4 +42,8 @@
 // When somebody connects one looks who it is, and ends with the first one of this
 // user. Then one starts the helper, on a thread of its own (whose end would kill it),
 // and reads its frames; one writes; one keeps its last words. All end with Close.
+//
+// # Files
+//
+// Read server.go first, then start.go, the helper, and watch.go, which gives it up.
 package sidecar

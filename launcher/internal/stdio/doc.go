@@ -20,4 +20,8 @@
 // the reader; each lives only while there is something to do, and Idle and Stop
 // tell when it has ended. A writer that blocks for ever keeps its goroutine;
 // so does a reader that is no file.
+//
+// # Files
+//
+// Read lines.go first, then crash.go, view.go, sink.go and source.go.
 package stdio
