@@ -2,6 +2,7 @@ package rank
 
 import (
 	"context"
+	"reflect"
 
 	"github.com/gorun-mpi/gorun/coll"
 	"github.com/gorun-mpi/gorun/internal/kernel"
@@ -16,15 +17,42 @@ import (
 // are: what was right for one call is right for another of the same shape.
 type shape struct {
 	kind       coll.Kind
-	elem       uintptr // typeWord of the elements
-	op         Op      // of a reduction
-	root       int
-	send, recv int // bytes; absent: nil, in place
 	algorithm  coll.Algorithm
+	op         Op // of a reduction
+	root       int
+	send, recv operand
 }
 
-// absent is the length of a nil operand.
+// An operand is what a Buffer says, but for where it is.
+type operand struct {
+	t typeID
+	n int // items of a datatype that was given, else bytes
+}
+
+// absent is the number of items of an operand that is in place.
 const absent = -1
+
+// noOperand is the operand that a collective has none of.
+var noOperand Buffer
+
+// operandOf gives what b says; ok is false for items that do not lie in its memory.
+func operandOf(b *Buffer) (o operand, ok bool) {
+	switch {
+	case b.here():
+		return operand{elementID(b.elem), absent}, true
+	case !b.typed:
+		return operand{elementID(b.elem), len(b.mem)}, true
+	}
+	return operand{datatypeID(b.t), b.count}, b.run() != nil
+}
+
+func operandOfSlice[T Element](s []T) operand {
+	o := operand{elementID(reflect.TypeFor[T]()), absent}
+	if s != nil {
+		o.n = len(s) * sizeOf[T]()
+	}
+	return o
+}
 
 // A habit is a shape of calls with their short form.
 type habit struct {
@@ -40,19 +68,23 @@ type habits [4]habit
 
 // place is the first of a shape's places.
 func (s *shape) place() uint32 {
-	h := uint32(s.send) + uint32(s.recv)<<2 + uint32(s.root)<<5 + uint32(s.op.code)
+	h := uint32(s.send.n) + uint32(s.recv.n)<<2 + uint32(s.root)<<5 + uint32(s.op.code)
 	return h * 0x9e3779b1 >> (32 - 2)
 }
 
-func shapeOf[T Element](kind coll.Kind, send, recv []T, op Op, root int) shape {
-	s := shape{kind: kind, elem: typeWord[T](), op: op, root: root, send: absent, recv: absent}
-	if send != nil {
-		s.send = len(send) * sizeOf[T]()
-	}
-	if recv != nil {
-		s.recv = len(recv) * sizeOf[T]()
+// shapeOf is the shape of a call, of kind 0 if there is a mistake in it.
+func shapeOf(kind coll.Kind, send, recv *Buffer, op Op, root int) (s shape) {
+	from, ok := operandOf(send)
+	to, too := operandOf(recv)
+	if ok && too {
+		s = shape{kind: kind, op: op, root: root, send: from, recv: to}
 	}
 	return s
+}
+
+// shapeOfSlices is shapeOf(kind, Of(send), Of(recv), op, root), and takes half the time.
+func shapeOfSlices[T Element](kind coll.Kind, send, recv []T, op Op, root int) shape {
+	return shape{kind: kind, op: op, root: root, send: operandOfSlice(send), recv: operandOfSlice(recv)}
 }
 
 // again makes a call of a shape that is remembered; done is false when it is none, and

@@ -49,6 +49,8 @@ func TestCallsThatAreRemembered(t *testing.T) {
 						rank.Barrier(ctx, c),
 						rank.Allreduce(ctx, c, one, out, rank.Sum), want("allreduce", out, all),
 						rank.Allreduce(ctx, c, one, out, rank.Max), want("allreduce max", out, v(size-1)),
+						c.Allreduce(ctx, rank.Typed(one, 1, rank.TypeInt64), rank.Of(out), rank.Sum), want("allreduce of Buffers", out, all),
+						c.Alltoall(ctx, rank.Typed(mine, size, rank.TypeInt64), rank.Typed(every, size, rank.TypeInt64)), want("alltoall of Buffers", every, ranks...),
 						rank.Scan(ctx, c, one, out, rank.Sum), want("scan", out, below+v(me)),
 						rank.Allgather(ctx, c, one, every), want("allgather", every, ranks...),
 						rank.Alltoall(ctx, c, mine, every), want("alltoall", every, ranks...),
@@ -74,6 +76,8 @@ func TestCallsThatAreRemembered(t *testing.T) {
 						rank.Gather(ctx, c, one, every, root), want("gather", every, gathered...),
 						rank.Scatter(ctx, c, ranks, out, root), want("scatter", out, v(me)),
 						rank.Bcast(ctx, c, buf, root), want("bcast", buf, v(root)),
+						c.Bcast(ctx, rank.Typed(buf, 1, rank.TypeInt64), root), want("bcast of a Buffer", buf, v(root)),
+						c.Gather(ctx, rank.Typed(one, 1, rank.TypeInt64), rank.Of(every), root), want("gather of Buffers", every, gathered...),
 						// In place, because send says so or is the same memory.
 						rank.Allreduce(ctx, c, nil, one, rank.Sum), want("allreduce in place", one, all),
 						rank.Allreduce(ctx, c, buf, buf, rank.Sum), want("allreduce of one slice", buf, int64(size)*v(root)),
@@ -91,8 +95,10 @@ func TestCallsThatAreRemembered(t *testing.T) {
 func TestMistakesInCallsThatAreRemembered(t *testing.T) {
 	ranktest.Run(t, 1, func(ctx context.Context, c *rank.Comm) error {
 		mem := make([]float64, 6)
+		typed := func(s []float64, count int) rank.Buffer { return rank.Typed(s, count, rank.TypeFloat64) }
 		right := func(c *rank.Comm) error {
-			return errors.Join(rank.Allreduce(ctx, c, mem[:2], mem[2:4], rank.Sum), rank.Bcast(ctx, c, mem, 0), rank.Barrier(ctx, c))
+			return errors.Join(rank.Allreduce(ctx, c, mem[:2], mem[2:4], rank.Sum), rank.Bcast(ctx, c, mem, 0), rank.Barrier(ctx, c),
+				c.Allreduce(ctx, typed(mem[:2], 2), typed(mem[2:], 2), rank.Sum), c.Bcast(ctx, typed(mem, 0), 0), c.Bcast(ctx, typed(nil, 0), 0))
 		}
 		if err := errors.Join(right(c), right(c)); err != nil {
 			return err
@@ -112,6 +118,10 @@ func TestMistakesInCallsThatAreRemembered(t *testing.T) {
 			{"operands that overlap", rank.Allreduce(ctx, c, mem[:2], mem[1:3], rank.Sum), rank.ErrArgument},
 			{"other lengths", rank.Allreduce(ctx, c, mem[:2], mem[2:5], rank.Sum), rank.ErrArgument},
 			{"an operation without this type", rank.Allreduce(ctx, c, mem[:2], mem[2:4], rank.BAnd), rank.ErrArgument},
+			{"Buffers of too little memory", c.Allreduce(ctx, typed(mem[:2], 2), typed(mem[2:3], 2), rank.Sum), rank.ErrArgument},
+			{"a Buffer of fewer than no items", c.Bcast(ctx, typed(mem, -1), 0), rank.ErrArgument},
+			{"a Buffer without a type", c.Allreduce(ctx, typed(mem[:2], 2), rank.Typed(mem[2:4], 2, nil), rank.Sum), rank.ErrArgument},
+			{"Buffers of another type", c.Allreduce(ctx, typed(mem[:2], 2), rank.Typed(mem[2:4], 2, rank.TypeInt64), rank.Sum), rank.ErrArgument},
 			{"another root", rank.Bcast(ctx, c, mem, 1), rank.ErrArgument},
 			{"a freed communicator", rank.Barrier(ctx, other), rank.ErrFreed},
 			{"none", rank.Barrier(ctx, nil), rank.ErrArgument},
@@ -156,5 +166,23 @@ func TestConcurrentCallsThatAreRemembered(t *testing.T) {
 			return fmt.Errorf("got %v and %v, want that another call is running", err, again)
 		}
 		return <-done
+	})
+}
+
+// Buffers cost no allocation either, where the call is remembered.
+func TestBuffersThatAreRememberedAllocateNothing(t *testing.T) {
+	ranktest.Run(t, 1, func(ctx context.Context, c *rank.Comm) error {
+		var err error
+		in, out := make([]int32, 4), make([]int32, 4)
+		call := func() {
+			if err == nil {
+				err = c.Allreduce(ctx, rank.Typed(in, 4, rank.TypeInt32), rank.Of(out), rank.Sum)
+			}
+		}
+		call()
+		if n := testing.AllocsPerRun(100, call); n != 0 {
+			t.Errorf("%v allocations a call, want 0", n)
+		}
+		return err
 	})
 }

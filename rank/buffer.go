@@ -106,6 +106,21 @@ func (b *Buffer) solid() bool { return b.t.core.Solid() }
 // bytes is the memory of a solid buffer.
 func (b *Buffer) bytes() []byte { return b.mem[:b.size()] }
 
+// run is bytes of a buffer that has not been checked, and of use where its like was; nil
+// for items that do not lie in its memory.
+func (b *Buffer) run() []byte {
+	switch {
+	case !b.typed:
+		return b.mem
+	case b.t == nil:
+		return nil
+	}
+	if n := b.size(); b.count >= 0 && 0 <= n && n <= len(b.mem) {
+		return b.mem[:n:n]
+	}
+	return nil
+}
+
 // Pack puts the data of b into dst from position on, as a message carries it, and
 // gives the position behind it (MPI_Pack). Data of all types is packed alike: what
 // was packed in several calls can be unpacked by one, and received as bytes.

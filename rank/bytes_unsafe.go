@@ -1,6 +1,9 @@
 package rank
 
-import "unsafe"
+import (
+	"reflect"
+	"unsafe"
+)
 
 // sizeOf is the size of a T in bytes.
 func sizeOf[T Element]() int {
@@ -8,12 +11,13 @@ func sizeOf[T Element]() int {
 	return int(unsafe.Sizeof(zero))
 }
 
-// typeWord is a number for each type, by which it is compared faster than by its
-// reflect.Type: the address of a pointer type's description.
-func typeWord[T Element]() uintptr {
-	var p any = (*T)(nil)
-	return *(*uintptr)(unsafe.Pointer(&p))
-}
+// A typeID is a type of elements or of items, and is compared faster than a reflect.Type:
+// the address of its description, which it keeps.
+type typeID unsafe.Pointer
+
+func elementID(t reflect.Type) typeID { return (*[2]typeID)(unsafe.Pointer(&t))[1] }
+
+func datatypeID(t *Datatype) typeID { return typeID(t) }
 
 // bytesOf is the memory of s. It keeps s alive as s itself does, and a nil or
 // empty s gives an empty slice: nil for nil, so that "in place" stays visible.

@@ -41,7 +41,7 @@ func BarrierInit(c *Comm) (Request, error) {
 // Bcast copies buf of rank root into buf of all others (MPI_Bcast), which is as
 // long there.
 func Bcast[T Element](ctx context.Context, c *Comm, buf []T, root int) error {
-	shape := shapeOf(coll.Bcast, []T(nil), buf, Op{}, root)
+	shape := shapeOfSlices(coll.Bcast, []T(nil), buf, Op{}, root)
 	if done, err := c.again(ctx, &shape, nil, bytesOf(buf)); done {
 		return err
 	}
@@ -62,7 +62,7 @@ func BcastInit[T Element](c *Comm, buf []T, root int) (Request, error) {
 // (MPI_Gather): len(recv) is Size times len(send) there and ignored elsewhere. In
 // place at the root: nil send, and the own block already in recv.
 func Gather[T Element](ctx context.Context, c *Comm, send, recv []T, root int) error {
-	shape := shapeOf(coll.Gather, send, recv, Op{}, root)
+	shape := shapeOfSlices(coll.Gather, send, recv, Op{}, root)
 	if done, err := c.again(ctx, &shape, bytesOf(send), bytesOf(recv)); done {
 		return err
 	}
@@ -83,7 +83,7 @@ func GatherInit[T Element](c *Comm, send, recv []T, root int) (Request, error) {
 // Size times len(recv) there and ignored elsewhere. In place at the root: nil
 // recv, and the own block stays where it is.
 func Scatter[T Element](ctx context.Context, c *Comm, send, recv []T, root int) error {
-	shape := shapeOf(coll.Scatter, send, recv, Op{}, root)
+	shape := shapeOfSlices(coll.Scatter, send, recv, Op{}, root)
 	if done, err := c.again(ctx, &shape, bytesOf(send), bytesOf(recv)); done {
 		return err
 	}
@@ -104,7 +104,7 @@ func ScatterInit[T Element](c *Comm, send, recv []T, root int) (Request, error) 
 // (MPI_Allgather): len(recv) is Size times len(send). In place: nil send, and the
 // own block already in recv.
 func Allgather[T Element](ctx context.Context, c *Comm, send, recv []T) error {
-	shape := shapeOf(coll.AllGather, send, recv, Op{}, 0)
+	shape := shapeOfSlices(coll.AllGather, send, recv, Op{}, 0)
 	if done, err := c.again(ctx, &shape, bytesOf(send), bytesOf(recv)); done {
 		return err
 	}
@@ -141,7 +141,7 @@ func AlltoallInit[T Element](c *Comm, send, recv []T) (Request, error) {
 // AlltoallWith is Alltoall by a given algorithm: coll.Direct, coll.Bruck, or
 // coll.Auto, which is Alltoall. All ranks give the same.
 func AlltoallWith[T Element](ctx context.Context, c *Comm, send, recv []T, algorithm coll.Algorithm) error {
-	shape := shapeOf(coll.AllToAll, send, recv, Op{}, 0)
+	shape := shapeOfSlices(coll.AllToAll, send, recv, Op{}, 0)
 	shape.algorithm = algorithm
 	if done, err := c.again(ctx, &shape, bytesOf(send), bytesOf(recv)); done {
 		return err

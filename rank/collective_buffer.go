@@ -27,7 +27,11 @@ func (c *Comm) BarrierInit() (Request, error) {
 
 // Bcast is [Bcast] of Buffers.
 func (c *Comm) Bcast(ctx context.Context, buf Buffer, root int) error {
-	return c.begin("bcast").bcast(buf, root).run(ctx)
+	shape := shapeOf(coll.Bcast, &noOperand, &buf, Op{}, root)
+	if done, err := c.again(ctx, &shape, nil, buf.run()); done {
+		return err
+	}
+	return c.begin("bcast").like(&shape).bcast(buf, root).run(ctx)
 }
 
 // Ibcast is [Ibcast] of Buffers.
@@ -42,7 +46,11 @@ func (c *Comm) BcastInit(buf Buffer, root int) (Request, error) {
 
 // Gather is [Gather] of Buffers.
 func (c *Comm) Gather(ctx context.Context, send, recv Buffer, root int) error {
-	return c.begin("gather").gather(send, recv, root).run(ctx)
+	shape := shapeOf(coll.Gather, &send, &recv, Op{}, root)
+	if done, err := c.again(ctx, &shape, send.run(), recv.run()); done {
+		return err
+	}
+	return c.begin("gather").like(&shape).gather(send, recv, root).run(ctx)
 }
 
 // Igather is [Igather] of Buffers.
@@ -57,7 +65,11 @@ func (c *Comm) GatherInit(send, recv Buffer, root int) (Request, error) {
 
 // Scatter is [Scatter] of Buffers.
 func (c *Comm) Scatter(ctx context.Context, send, recv Buffer, root int) error {
-	return c.begin("scatter").scatter(send, recv, root).run(ctx)
+	shape := shapeOf(coll.Scatter, &send, &recv, Op{}, root)
+	if done, err := c.again(ctx, &shape, send.run(), recv.run()); done {
+		return err
+	}
+	return c.begin("scatter").like(&shape).scatter(send, recv, root).run(ctx)
 }
 
 // Iscatter is [Iscatter] of Buffers.
@@ -72,7 +84,11 @@ func (c *Comm) ScatterInit(send, recv Buffer, root int) (Request, error) {
 
 // Allgather is [Allgather] of Buffers.
 func (c *Comm) Allgather(ctx context.Context, send, recv Buffer) error {
-	return c.begin("allgather").allgather(send, recv).run(ctx)
+	shape := shapeOf(coll.AllGather, &send, &recv, Op{}, 0)
+	if done, err := c.again(ctx, &shape, send.run(), recv.run()); done {
+		return err
+	}
+	return c.begin("allgather").like(&shape).allgather(send, recv).run(ctx)
 }
 
 // Iallgather is [Iallgather] of Buffers.
@@ -87,7 +103,16 @@ func (c *Comm) AllgatherInit(send, recv Buffer) (Request, error) {
 
 // Alltoall is [Alltoall] of Buffers.
 func (c *Comm) Alltoall(ctx context.Context, send, recv Buffer) error {
-	return c.begin("alltoall").alltoall(send, recv, coll.Auto).run(ctx)
+	return c.alltoall(ctx, send, recv, coll.Auto)
+}
+
+func (c *Comm) alltoall(ctx context.Context, send, recv Buffer, algorithm coll.Algorithm) error {
+	shape := shapeOf(coll.AllToAll, &send, &recv, Op{}, 0)
+	shape.algorithm = algorithm
+	if done, err := c.again(ctx, &shape, send.run(), recv.run()); done {
+		return err
+	}
+	return c.begin("alltoall").like(&shape).alltoall(send, recv, algorithm).run(ctx)
 }
 
 // Ialltoall is [Ialltoall] of Buffers.

@@ -15,7 +15,7 @@ import (
 // Reduce combines send of all ranks into recv of rank root (MPI_Reduce). recv is
 // ignored elsewhere. In place at the root.
 func Reduce[T Element](ctx context.Context, c *Comm, send, recv []T, op Op, root int) error {
-	shape := shapeOf(coll.Reduce, send, recv, op, root)
+	shape := shapeOfSlices(coll.Reduce, send, recv, op, root)
 	if done, err := c.again(ctx, &shape, bytesOf(send), bytesOf(recv)); done {
 		return err
 	}
@@ -34,7 +34,7 @@ func ReduceInit[T Element](c *Comm, send, recv []T, op Op, root int) (Request, e
 
 // Allreduce combines send of all ranks into recv of every rank (MPI_Allreduce).
 func Allreduce[T Element](ctx context.Context, c *Comm, send, recv []T, op Op) error {
-	shape := shapeOf(coll.AllReduce, send, recv, op, 0)
+	shape := shapeOfSlices(coll.AllReduce, send, recv, op, 0)
 	if done, err := c.again(ctx, &shape, bytesOf(send), bytesOf(recv)); done {
 		return err
 	}
@@ -55,7 +55,7 @@ func AllreduceInit[T Element](c *Comm, send, recv []T, op Op) (Request, error) {
 // result (MPI_Reduce_scatter_block): len(send) is Size times len(recv). In place
 // recv holds all blocks, and its first gets the result.
 func ReduceScatterBlock[T Element](ctx context.Context, c *Comm, send, recv []T, op Op) error {
-	shape := shapeOf(coll.ReduceScatter, send, recv, op, 0)
+	shape := shapeOfSlices(coll.ReduceScatter, send, recv, op, 0)
 	if done, err := c.again(ctx, &shape, bytesOf(send), bytesOf(recv)); done {
 		return err
 	}
@@ -91,7 +91,7 @@ func ReduceScatterInit[T Element](c *Comm, send, recv []T, counts []int, op Op) 
 
 // Scan combines send of all ranks up to the own into recv (MPI_Scan).
 func Scan[T Element](ctx context.Context, c *Comm, send, recv []T, op Op) error {
-	shape := shapeOf(coll.Scan, send, recv, op, 0)
+	shape := shapeOfSlices(coll.Scan, send, recv, op, 0)
 	if done, err := c.again(ctx, &shape, bytesOf(send), bytesOf(recv)); done {
 		return err
 	}
@@ -111,7 +111,7 @@ func ScanInit[T Element](c *Comm, send, recv []T, op Op) (Request, error) {
 // Exscan combines send of all ranks before the own into recv (MPI_Exscan). On
 // rank 0 recv stays as it is.
 func Exscan[T Element](ctx context.Context, c *Comm, send, recv []T, op Op) error {
-	shape := shapeOf(coll.ExScan, send, recv, op, 0)
+	shape := shapeOfSlices(coll.ExScan, send, recv, op, 0)
 	if done, err := c.again(ctx, &shape, bytesOf(send), bytesOf(recv)); done {
 		return err
 	}

@@ -8,7 +8,11 @@ import (
 
 // Reduce is [Reduce] of Buffers.
 func (c *Comm) Reduce(ctx context.Context, send, recv Buffer, op Op, root int) error {
-	return c.begin("reduce").reduce(send, recv, op, root).run(ctx)
+	shape := shapeOf(coll.Reduce, &send, &recv, op, root)
+	if done, err := c.again(ctx, &shape, send.run(), recv.run()); done {
+		return err
+	}
+	return c.begin("reduce").like(&shape).reduce(send, recv, op, root).run(ctx)
 }
 
 // Ireduce is [Ireduce] of Buffers.
@@ -23,7 +27,11 @@ func (c *Comm) ReduceInit(send, recv Buffer, op Op, root int) (Request, error) {
 
 // Allreduce is [Allreduce] of Buffers.
 func (c *Comm) Allreduce(ctx context.Context, send, recv Buffer, op Op) error {
-	return c.begin("allreduce").allreduce(send, recv, op).run(ctx)
+	shape := shapeOf(coll.AllReduce, &send, &recv, op, 0)
+	if done, err := c.again(ctx, &shape, send.run(), recv.run()); done {
+		return err
+	}
+	return c.begin("allreduce").like(&shape).allreduce(send, recv, op).run(ctx)
 }
 
 // Iallreduce is [Iallreduce] of Buffers.
@@ -38,7 +46,11 @@ func (c *Comm) AllreduceInit(send, recv Buffer, op Op) (Request, error) {
 
 // ReduceScatterBlock is [ReduceScatterBlock] of Buffers.
 func (c *Comm) ReduceScatterBlock(ctx context.Context, send, recv Buffer, op Op) error {
-	return c.begin("reduce_scatter_block").scatterBlock(send, recv, op).run(ctx)
+	shape := shapeOf(coll.ReduceScatter, &send, &recv, op, 0)
+	if done, err := c.again(ctx, &shape, send.run(), recv.run()); done {
+		return err
+	}
+	return c.begin("reduce_scatter_block").like(&shape).scatterBlock(send, recv, op).run(ctx)
 }
 
 // IreduceScatterBlock is [IreduceScatterBlock] of Buffers.
@@ -68,7 +80,11 @@ func (c *Comm) ReduceScatterInit(send, recv Buffer, counts []int, op Op) (Reques
 
 // Scan is [Scan] of Buffers.
 func (c *Comm) Scan(ctx context.Context, send, recv Buffer, op Op) error {
-	return c.begin("scan").scan(coll.Scan, send, recv, op).run(ctx)
+	shape := shapeOf(coll.Scan, &send, &recv, op, 0)
+	if done, err := c.again(ctx, &shape, send.run(), recv.run()); done {
+		return err
+	}
+	return c.begin("scan").like(&shape).scan(coll.Scan, send, recv, op).run(ctx)
 }
 
 // Iscan is [Iscan] of Buffers.
@@ -83,7 +99,11 @@ func (c *Comm) ScanInit(send, recv Buffer, op Op) (Request, error) {
 
 // Exscan is [Exscan] of Buffers.
 func (c *Comm) Exscan(ctx context.Context, send, recv Buffer, op Op) error {
-	return c.begin("exscan").scan(coll.ExScan, send, recv, op).run(ctx)
+	shape := shapeOf(coll.ExScan, &send, &recv, op, 0)
+	if done, err := c.again(ctx, &shape, send.run(), recv.run()); done {
+		return err
+	}
+	return c.begin("exscan").like(&shape).scan(coll.ExScan, send, recv, op).run(ctx)
 }
 
 // Iexscan is [Iexscan] of Buffers.
