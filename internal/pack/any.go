@@ -2,7 +2,9 @@ package pack
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
+	"reflect"
 
 	"github.com/vmihailenco/msgpack/v5"
 )
@@ -16,10 +18,21 @@ func Marshal(v any) ([]byte, error) { return msgpack.Marshal(v) }
 // Unmarshal reads one value, which is all of b, into *to. Bytes that are not whole,
 // go on behind the value, or are nested too deep are ErrDamaged before anything is
 // allocated; an error of the type is msgpack's.
-func Unmarshal(b []byte, to any) error {
+func Unmarshal(b []byte, to any) (err error) {
 	if !whole(b) {
 		return ErrDamaged
 	}
+	// msgpack v5.4.1 panics where it finds nil for a time.Time or another struct that
+	// decodes itself.
+	defer func() {
+		if p := recover(); p != nil {
+			wrong, ok := p.(*reflect.ValueError)
+			if !ok {
+				panic(p)
+			}
+			err = fmt.Errorf("msgpack: nil, or another value that does not fit: %w", wrong)
+		}
+	}()
 	return msgpack.Unmarshal(b, to)
 }
 

@@ -57,6 +57,18 @@ func TestUnmarshalRefusesDamage(t *testing.T) {
 	}
 }
 
+// A nil where a struct is expected that decodes itself is an error.
+func TestUnmarshalOfNilIntoATime(t *testing.T) {
+	b, err := Marshal(map[string]any{"At": nil})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var v struct{ At time.Time }
+	if err := Unmarshal(b, &v); err == nil || !v.At.IsZero() {
+		t.Errorf("%v, error %v; want an error", v.At, err)
+	}
+}
+
 // Foreign bytes are a value or an error.
 func FuzzUnmarshal(f *testing.F) {
 	for _, v := range []any{nil, true, -1, 1 << 40, 1.5, "text", []byte("bytes"), []any{1, "x"}, map[string]any{"k": []int{1}}, time.Unix(1, 2)} {
