@@ -178,19 +178,16 @@ func TestAgentIsKilled(t *testing.T) {
 			testenv.NoLeaks(t)
 			entry := fmt.Sprintf("LAUNCHER_TEST=%d-%d", os.Getpid(), time.Now().UnixNano())
 			var out, errs buffer
-			job := Job{NP: 4, Argv: sh("sleep 100 & echo up $PPID $GORUN_HOST; wait"), Env: append(os.Environ(), entry), Stdout: &out, Stderr: &errs, Grace: 200 * time.Millisecond}
+			job := Job{NP: 4, Argv: sh("sleep 100 & echo rank $PMI_RANK $PPID $GORUN_HOST; wait"), Env: append(os.Environ(), entry), Stdout: &out, Stderr: &errs, Grace: 200 * time.Millisecond}
 			overAgents(t, &job, 2)
 			ctx := testenv.Deadline(t, 30*time.Second)
 			go func() {
-				for _, text := range []string{"up"} {
-					<-out.await(text)
-				}
-				for strings.Count(out.String(), "up") < job.NP && ctx.Err() == nil {
-					time.Sleep(time.Millisecond)
+				for rank := range job.NP {
+					<-out.await(fmt.Sprintf("rank %d ", rank))
 				}
 				for line := range strings.Lines(out.String()) {
-					if f := strings.Fields(line); len(f) == 3 && f[2] == "b" {
-						pid, _ := strconv.Atoi(f[1])
+					if f := strings.Fields(line); len(f) == 4 && f[3] == "b" {
+						pid, _ := strconv.Atoi(f[2])
 						syscall.Kill(pid, signal)
 						return
 					}
@@ -292,15 +289,16 @@ func guardiansOf(pid int) []int {
 // guardian waits for a child of a process that is a guardian, and not other.
 func guardian(t *testing.T, pid, other int) int {
 	t.Helper()
-	for ctx := testenv.Deadline(t, 30*time.Second); ctx.Err() == nil; time.Sleep(time.Millisecond) {
+	found := 0
+	testenv.Await(t, 30*time.Second, fmt.Sprintf("a guardian of process %d", pid), func() bool {
 		for _, g := range guardiansOf(pid) {
 			if g != other {
-				return g
+				found = g
 			}
 		}
-	}
-	t.Fatalf("process %d has no guardian", pid)
-	return 0
+		return found != 0
+	})
+	return found
 }
 
 // jobDirectory is that of a job, one of whose processes says so.
@@ -317,14 +315,10 @@ func jobDirectory(t *testing.T, out *bufio.Reader) string {
 // expectGone waits for a file to go.
 func expectGone(t *testing.T, file string) {
 	t.Helper()
-	for ctx := testenv.Deadline(t, killedWithin); ; time.Sleep(time.Millisecond) {
-		if _, err := os.Stat(file); os.IsNotExist(err) {
-			return
-		}
-		if ctx.Err() != nil {
-			t.Fatalf("%s stays", file)
-		}
-	}
+	testenv.Await(t, killedWithin, file+" is removed", func() bool {
+		_, err := os.Stat(file)
+		return os.IsNotExist(err)
+	})
 }
 
 // TestLauncherAndGuardianAreKilled kills them together, and the guardian before.
@@ -357,22 +351,22 @@ func TestGuardianIsStopped(t *testing.T) {
 	for _, hosts := range []int{0, 2} {
 		t.Run(fmt.Sprintf("hosts=%d", hosts), func(t *testing.T) {
 			testenv.NoLeaks(t)
-			job := Job{NP: max(1, hosts), Dir: t.TempDir(), Argv: sh("echo $PPID >parent.$PMI_RANK; mv parent.$PMI_RANK rank.$PMI_RANK; until [ -e stopped ]; do sleep 0.01; done; exit 3")}
+			said := make(chan string, max(1, hosts)) // by each rank: its parent
+			job := Job{NP: max(1, hosts), Dir: t.TempDir(), Argv: sh("echo $PPID; until [ -e stopped ]; do sleep 0.01; done; exit 3"), Lines: func(l Line) { said <- l.Text }}
 			overAgents(t, &job, hosts)
+			ctx := testenv.Deadline(t, 30*time.Second)
 			watched := make(chan struct{})
 			go func() {
 				defer close(watched)
-				ctx := testenv.Deadline(t, 30*time.Second)
-				for rank := 0; rank < job.NP && ctx.Err() == nil; time.Sleep(time.Millisecond) {
-					text, err := os.ReadFile(filepath.Join(job.Dir, fmt.Sprintf("rank.%d", rank)))
-					if err != nil {
-						continue
+				for range job.NP {
+					select {
+					case text := <-said:
+						parent, _ := strconv.Atoi(text)
+						for _, g := range guardiansOf(parent) {
+							syscall.Kill(g, syscall.SIGSTOP)
+						}
+					case <-ctx.Done():
 					}
-					parent, _ := strconv.Atoi(strings.TrimSpace(string(text)))
-					for _, g := range guardiansOf(parent) {
-						syscall.Kill(g, syscall.SIGSTOP)
-					}
-					rank++
 				}
 				if err := os.WriteFile(filepath.Join(job.Dir, "stopped"), nil, 0o600); err != nil {
 					t.Error(err)

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gorun-mpi/gorun/internal/testenv"
 )
 
 // Lines come one at a time, each rank's in its order, with what is known of them,
@@ -78,9 +80,7 @@ func TestSlowLines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for h.Stats().Stdout == 0 { // figures are asked for; nothing tells that they have changed
-		time.Sleep(time.Millisecond)
-	}
+	testenv.Await(t, 30*time.Second, "a figure that counts output", func() bool { return h.Stats().Stdout > 0 })
 	if s := h.Stats(); s.Stdout == bytesEach || s.Running != 1 {
 		t.Errorf("while nobody takes its lines the rank has written all: %+v", s)
 	}
@@ -106,10 +106,9 @@ func TestHandle(t *testing.T) {
 	for range 3 {
 		<-ready
 	}
-	// States are asked for; nothing tells that they have changed.
-	for !slices.ContainsFunc(h.Ranks(), func(r RankStatus) bool { return r.State == StateEnded }) {
-		time.Sleep(time.Millisecond)
-	}
+	testenv.Await(t, 30*time.Second, "the end of a rank", func() bool {
+		return slices.ContainsFunc(h.Ranks(), func(r RankStatus) bool { return r.State == StateEnded })
+	})
 	for i, r := range h.Ranks() {
 		want := StateRunning
 		if i == 2 {

@@ -295,13 +295,7 @@ func TestCoverage(t *testing.T) {
 		t.Error("registers for its own arena")
 	}
 	arena(t, s, 1)
-	ctx := testenv.Deadline(t, 10*time.Second)
-	for !s.covered.on.Load() {
-		if ctx.Err() != nil {
-			t.Fatal("not registered after 10 s")
-		}
-		time.Sleep(time.Millisecond)
-	}
+	testenv.Await(t, 10*time.Second, "registered", s.covered.on.Load)
 }
 
 func BenchmarkRingAwake(b *testing.B) {

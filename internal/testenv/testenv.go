@@ -43,3 +43,15 @@ func Deadline(t testing.TB, d time.Duration) context.Context {
 	t.Cleanup(cancel)
 	return ctx
 }
+
+// Await asks, each millisecond, until holds says yes; after d the test fails with what
+// it waits for. It is for what sends no event: another process's state, files that
+// it makes or removes, figures.
+func Await(t testing.TB, d time.Duration, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(d); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within %v: %s", d, what)
+		}
+	}
+}

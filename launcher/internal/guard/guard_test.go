@@ -86,14 +86,19 @@ func alive(pid int) bool {
 	return err == nil && !bytes.Contains(stat, []byte(") Z "))
 }
 
-// gone waits until a process has ended, at most for five seconds: the machine may be busy.
-func gone(pid int) bool {
-	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		if !alive(pid) {
-			return true
-		}
-	}
-	return !alive(pid)
+// awaitEnd waits for a process's end, whoever its parent is.
+func awaitEnd(t *testing.T, pid int) {
+	t.Helper()
+	testenv.Await(t, 20*time.Second, fmt.Sprintf("the end of process %d", pid), func() bool { return !alive(pid) })
+}
+
+// awaitRemoved waits until a file is removed.
+func awaitRemoved(t *testing.T, file string) {
+	t.Helper()
+	testenv.Await(t, 20*time.Second, file+" is removed", func() bool {
+		_, err := os.Stat(file)
+		return os.IsNotExist(err)
+	})
 }
 
 func start(t *testing.T, scripts ...string) (cmd *exec.Cmd, guardian int, pids []int) {
@@ -143,11 +148,11 @@ func TestStarterIsKilled(t *testing.T) {
 				t.Fatal(err)
 			}
 			cmd.Wait()
-			if !gone(guardian) {
-				t.Errorf("the guardian stays")
-			}
-			if got := gone(pids[0]); got != c.dies {
-				t.Errorf("gone: got %v, want %v", got, c.dies)
+			awaitEnd(t, guardian)
+			if c.dies {
+				awaitEnd(t, pids[0])
+			} else {
+				stop(t, pids[0]) // one that was sent KILL would end instead
 			}
 			syscall.Kill(-pids[0], syscall.SIGKILL)
 		})
@@ -166,22 +171,23 @@ func TestGuardianIsDeafAndBare(t *testing.T) {
 	}
 	proc := fmt.Sprintf("/proc/%d/", guardian)
 	// It may not have come to the end of its preparations.
-	deadline := time.Now().Add(5 * time.Second)
-	for {
-		fds, err := os.ReadDir(proc + "fd")
-		if err != nil {
+	var fds []os.DirEntry
+	var name []byte
+	var cwd string
+	defer func() {
+		if t.Failed() {
+			t.Logf("it has %d descriptors, name %q, directory %s", len(fds), name, cwd)
+		}
+	}()
+	testenv.Await(t, 5*time.Second, "2 descriptors at most (the pipe, and a socket to the second), name gorun-guardian, directory /proc", func() bool {
+		var err error
+		if fds, err = os.ReadDir(proc + "fd"); err != nil {
 			t.Fatalf("a signal ended it: %v", err)
 		}
-		name, _ := os.ReadFile(proc + "comm")
-		cwd, _ := os.Readlink(proc + "cwd")
-		if len(fds) <= 2 && string(name) == "gorun-guardian\n" && cwd == "/proc" {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("got %d descriptors, name %q, directory %s, want 2 at most (the pipe, and a socket to the second), gorun-guardian, /proc", len(fds), name, cwd)
-		}
-		time.Sleep(time.Millisecond)
-	}
+		name, _ = os.ReadFile(proc + "comm")
+		cwd, _ = os.Readlink(proc + "cwd")
+		return len(fds) <= 2 && string(name) == "gorun-guardian\n" && cwd == "/proc"
+	})
 	// In a session of its own: sixth field of stat, and leader of it.
 	stat, err := os.ReadFile(proc + "stat")
 	if err != nil {
@@ -312,9 +318,7 @@ func TestDirectoryGoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd.Wait()
-	if !gone(guardian) {
-		t.Error("the guardian stays")
-	}
+	awaitEnd(t, guardian)
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
 		t.Errorf("the directory stays: %v", err)
 	}
@@ -389,9 +393,7 @@ func TestLeftoversGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd.Wait()
-	if !gone(guardian) {
-		t.Error("the guardian stays")
-	}
+	awaitEnd(t, guardian)
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)

@@ -18,26 +18,17 @@ import (
 // secondOf waits for a second guardian other than one, and returns its process.
 func secondOf(t *testing.T, first, other int) int {
 	t.Helper()
-	for ctx := testenv.Deadline(t, 20*time.Second); ctx.Err() == nil; time.Sleep(time.Millisecond) {
+	second := 0
+	testenv.Await(t, 20*time.Second, fmt.Sprintf("a second of guardian %d", first), func() bool {
 		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", first, first))
 		for _, f := range strings.Fields(string(text)) {
 			if pid, err := strconv.Atoi(f); err == nil && pid != other {
-				return pid
+				second = pid
 			}
 		}
-	}
-	t.Fatalf("guardian %d has no second", first)
-	return 0
-}
-
-// awaitEnd waits for a process's end, whoever its parent is.
-func awaitEnd(t *testing.T, pid int) {
-	t.Helper()
-	for ctx := testenv.Deadline(t, 20*time.Second); alive(pid); time.Sleep(time.Millisecond) {
-		if ctx.Err() != nil {
-			t.Fatalf("process %d stays", pid)
-		}
-	}
+		return second != 0
+	})
+	return second
 }
 
 func stop(t *testing.T, pid int) {
@@ -45,12 +36,10 @@ func stop(t *testing.T, pid int) {
 	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	for ctx := testenv.Deadline(t, 20*time.Second); ctx.Err() == nil; time.Sleep(time.Millisecond) {
-		if stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); strings.Contains(string(stat), ") T ") {
-			return
-		}
-	}
-	t.Fatalf("process %d does not stop", pid)
+	testenv.Await(t, 20*time.Second, fmt.Sprintf("process %d is stopped", pid), func() bool {
+		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		return strings.Contains(string(stat), ") T ")
+	})
 }
 
 // TestStarterAndGuardiansAreKilled kills, with the starter, one of the guardians, or
@@ -90,14 +79,7 @@ func TestStarterAndGuardiansAreKilled(t *testing.T) {
 			for _, pid := range append(pids, first, second) {
 				awaitEnd(t, pid)
 			}
-			for ctx := testenv.Deadline(t, 20*time.Second); ; time.Sleep(time.Millisecond) {
-				if _, err := os.Stat(dir); os.IsNotExist(err) {
-					break
-				}
-				if ctx.Err() != nil {
-					t.Fatalf("%s stays", dir)
-				}
-			}
+			awaitRemoved(t, dir)
 		})
 	}
 }
@@ -209,14 +191,7 @@ func TestDisband(t *testing.T) {
 	for _, pid := range pids {
 		awaitEnd(t, pid)
 	}
-	for ctx := testenv.Deadline(t, 20*time.Second); ; time.Sleep(time.Millisecond) {
-		if _, err := os.Stat(dir); os.IsNotExist(err) {
-			break
-		}
-		if ctx.Err() != nil {
-			t.Fatalf("%s stays", dir)
-		}
-	}
+	awaitRemoved(t, dir)
 }
 
 // controlGroup makes one below this process's.

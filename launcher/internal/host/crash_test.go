@@ -1,12 +1,15 @@
 package host
 
 import (
+	"fmt"
 	"os/exec"
 	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gorun-mpi/gorun/internal/testenv"
 )
 
 func TestReportsOfCrashes(t *testing.T) {
@@ -43,14 +46,10 @@ func TestHungCrashIsEnded(t *testing.T) {
 	defer unix.Kill(pid, unix.SIGKILL)
 	state := func(want byte) {
 		t.Helper()
-		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
-			if _, _, got, ok := statOf(pid); ok && got == want {
-				return
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("the process does not come to state %c", want)
-			}
-		}
+		testenv.Await(t, 20*time.Second, fmt.Sprintf("the process is in state %c", want), func() bool {
+			_, _, got, ok := statOf(pid)
+			return ok && got == want
+		})
 	}
 	state('S')
 	start := time.Now()

@@ -159,20 +159,16 @@ func TestEnded(t *testing.T) {
 			t.Errorf("%s: over %v, %v before its end", c.script, how.over, err)
 		}
 		in.Close()
-		deadline := time.Now().Add(10 * time.Second)
-		for {
+		testenv.Await(t, 10*time.Second, "the end of "+c.script, func() bool {
 			how, err := ended(cmd.Process.Pid)
-			if err != nil || time.Now().After(deadline) {
+			if err != nil {
 				t.Fatalf("%s: %v", c.script, err)
 			}
-			if how.over {
-				if how.status != c.status || how.signal != c.signal {
-					t.Errorf("%s: got %d, %v, want %d, %v", c.script, how.status, how.signal, c.status, c.signal)
-				}
-				break
+			if how.over && (how.status != c.status || how.signal != c.signal) {
+				t.Errorf("%s: got %d, %v, want %d, %v", c.script, how.status, how.signal, c.status, c.signal)
 			}
-			time.Sleep(time.Millisecond)
-		}
+			return how.over
+		})
 		cmd.Wait() // it was not reaped before
 		if _, err := ended(cmd.Process.Pid); !errors.Is(err, syscall.ECHILD) {
 			t.Errorf("%s: reaped: got %v, want ECHILD", c.script, err)

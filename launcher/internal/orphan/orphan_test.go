@@ -110,14 +110,7 @@ func TestReap(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(endPause) {
-		if gone(daemons[0]) {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d was not waited for", daemons[0])
-		}
-	}
+	testenv.Await(t, 20*time.Second, fmt.Sprintf("%d is waited for", daemons[0]), func() bool { return gone(daemons[0]) })
 	if err := own.Wait(); fmt.Sprint(err) != "exit status 7" {
 		t.Errorf("own child: %v", err)
 	}
@@ -131,15 +124,10 @@ func TestSweep(t *testing.T) {
 	defer unix.Kill(others[0], unix.SIGKILL)
 	Sweep(marker)
 	// It has been sent the signal, and may be on its way out.
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(endPause) {
+	testenv.Await(t, 20*time.Second, fmt.Sprintf("the end of %d", pids[0]), func() bool {
 		s, ok := statOf(pids[0])
-		if !ok || s.state == "Z" || s.state == "X" {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d is in state %s", pids[0], s.state)
-		}
-	}
+		return !ok || s.state == "Z" || s.state == "X"
+	})
 	if s, ok := statOf(others[0]); !ok || s.state == "Z" {
 		t.Errorf("%d, whose marker is another, was killed", others[0])
 	}
