@@ -23,17 +23,26 @@ type page struct {
 	// Judged rows have an aim, and some of them miss it.
 	Judged, Missed int
 	Rates          string
-	// Ratios and Curves are the plots; Count is how many bars or curves each has.
-	Ratios, Curves    []figureOf
-	BarLegend, Legend []legendEntry
-	Peers             []string
-	Lines             []pageLine
-	Notes             []string
+	Summary        string
+	// Ratios are the panels of bars, which share the scale of Ticks.
+	Ratios []panel
+	Ticks  []tick
+	Scale  string
+	Curves []figureOf
+	Legend []legendEntry
+	Peers  []string
+	Lines  []pageLine
+	Notes  []string
+}
+
+type panel struct {
+	Title string
+	Bars  []bar
 }
 
 type figureOf struct {
 	Title string
-	Count int
+	Count int // of the curves
 	SVG   template.HTML
 }
 
@@ -71,14 +80,10 @@ func writePage(w io.Writer, h *header, rows []row) error {
 	if err != nil {
 		return err
 	}
-	p, err := newPage(h, rows)
-	if err != nil {
-		return err
-	}
-	return parsed.Execute(w, p)
+	return parsed.Execute(w, newPage(h, rows))
 }
 
-func newPage(h *header, rows []row) (*page, error) {
+func newPage(h *header, rows []row) *page {
 	p := &page{Header: h, Memory: sizeOfMemory(h.Machine.Memory), Title: "gorun"}
 	systems := systemsOf(rows)
 	for i, name := range systems {
@@ -94,9 +99,7 @@ func newPage(h *header, rows []row) (*page, error) {
 	}
 	p.Judged, p.Missed = judged(rows)
 	p.Rates = ratesText(rows)
-	if err := p.plot(rows); err != nil {
-		return nil, err
-	}
+	p.plot(rows)
 	for _, l := range linesOf(rows) {
 		p.Lines = append(p.Lines, newLine(l, systems))
 	}
@@ -112,7 +115,7 @@ func newPage(h *header, rows []row) (*page, error) {
 				what, r.Memory, figure(r.Median), figure(r.Total), figure(r.Compute), *r.Overlap))
 		}
 	}
-	return p, nil
+	return p
 }
 
 func sizeOfMemory(bytes int64) string {
@@ -120,22 +123,23 @@ func sizeOfMemory(bytes int64) string {
 }
 
 // plot draws the bars of each number of ranks, and the curves of each benchmark
-// and number of ranks that was measured in several sizes.
-func (p *page) plot(rows []row) error {
+// and number of ranks that was measured in several sizes. All bars have one scale, and
+// so have all curves of a unit.
+func (p *page) plot(rows []row) {
 	type place struct {
 		benchmark string
 		np        int
 	}
-	ratios := map[int][]*row{}
-	groups := map[place][]row{}
-	var counts []int
+	ratios, groups := map[int][]*row{}, map[place][]row{}
+	var compared []*row
 	var places []place
+	var sizes []int
+	var bytes scale
+	values := map[string]*scale{}
 	for i := range rows {
 		r := &rows[i]
 		if r.Peer != "" {
-			if ratios[r.NP] == nil {
-				counts = append(counts, r.NP)
-			}
+			compared = append(compared, r)
 			ratios[r.NP] = append(ratios[r.NP], r)
 		}
 		at := place{r.Benchmark, r.NP}
@@ -144,46 +148,69 @@ func (p *page) plot(rows []row) error {
 		}
 		groups[at] = append(groups[at], *r)
 	}
-	slices.Sort(counts)
 	drawn := make([]bool, len(styles))
-	for _, np := range counts {
-		svg, err := bars(np, ratios[np])
-		if err != nil {
-			return err
-		}
-		p.Ratios = append(p.Ratios, figureOf{fmt.Sprintf("%d ranks", np), len(ratios[np]), template.HTML(svg)})
-		for _, r := range ratios[np] {
-			drawn[styleOf(r)] = true
+	s := ratioScale(compared)
+	p.Ticks, p.Scale = s.powers(), fmt.Sprintf("%s to %g", s.powers()[0].Name, s.high)
+	for _, np := range slices.Sorted(maps.Keys(ratios)) {
+		p.Ratios = append(p.Ratios, panel{fmt.Sprintf("%d ranks", np), bars(ratios[np], s)})
+	}
+	// Only what is drawn widens the scales: benchmarks with two sizes and more.
+	places = slices.DeleteFunc(places, func(at place) bool { return !several(groups[at]) })
+	for _, at := range places {
+		b := find(at.benchmark)
+		for _, r := range groups[at] {
+			if r.Runs > 0 && r.Bytes > 0 {
+				sizes = append(sizes, r.Bytes)
+				bytes.with(float64(r.Bytes))
+				if values[b.unit()] == nil {
+					values[b.unit()] = new(scale)
+				}
+				values[b.unit()].with(b.in(r.Least, r.Bytes))
+				values[b.unit()].with(b.in(r.Most, r.Bytes))
+				drawn[styleOf(&r)] = true
+			}
 		}
 	}
-	p.BarLegend = legend(drawn)
-	clear(drawn)
+	slices.Sort(sizes)
+	sizes = slices.Compact(sizes)
 	for _, at := range places {
-		points := make([]int, len(styles))
-		for i := range groups[at] {
-			if r := &groups[at][i]; r.Runs > 0 && r.Bytes > 0 {
-				points[styleOf(r)]++
-			}
-		}
-		lines := 0
-		for i, n := range points {
-			if n > 1 {
-				lines++
-				drawn[i] = true
-			}
-		}
-		if lines == 0 {
-			continue
-		}
 		b := find(at.benchmark)
-		svg, err := curves(b, at.np, groups[at])
-		if err != nil {
-			return err
-		}
+		svg, lines := curves(b, at.np, groups[at], sizes, bytes, *values[b.unit()])
 		p.Curves = append(p.Curves, figureOf{fmt.Sprintf("%s, %d ranks", b.title, at.np), lines, template.HTML(svg)})
 	}
 	p.Legend = legend(drawn)
-	return nil
+	p.Summary = summary(compared)
+}
+
+// several tells whether a series of the rows has more than one size.
+func several(rows []row) bool {
+	points := make([]int, len(styles))
+	for i := range rows {
+		if r := &rows[i]; r.Runs > 0 && r.Bytes > 0 {
+			points[styleOf(r)]++
+		}
+	}
+	return slices.Max(points) > 1
+}
+
+// summary says in a line how gorun compares.
+func summary(rows []*row) string {
+	if len(rows) == 0 {
+		return ""
+	}
+	var ratios []float64
+	slowest, slower := rows[0], 0
+	for _, r := range rows {
+		ratios = append(ratios, r.Ratio)
+		if r.Ratio > 1 {
+			slower++
+		}
+		if r.Ratio > slowest.Ratio {
+			slowest = r
+		}
+	}
+	return fmt.Sprintf("gorun is faster in %d of %d measurements and slower in %d. Its median time is %s of that of the better system; the slowest measurement is %s on %d ranks, with %s of the time of %s.",
+		len(rows)-slower, len(rows), slower, figure(middle(ratios)), slowest.label(), slowest.NP, figure(slowest.Ratio), fullNames[slowest.Peer])
 }
 
 // legend are the entries of the series that were drawn.
@@ -193,14 +220,7 @@ func legend(drawn []bool) []legendEntry {
 		if !drawn[i] {
 			continue
 		}
-		dashes := make([]string, len(s.dashes))
-		for k, d := range s.dashes {
-			dashes[k] = fmt.Sprintf("%g", float64(d))
-		}
-		if len(dashes) == 0 {
-			dashes = []string{"none"}
-		}
-		list = append(list, legendEntry{s.name, s.mark, template.CSS(s.variable), template.CSS(strings.Join(dashes, ","))})
+		list = append(list, legendEntry{s.name, s.mark, template.CSS(s.variable), template.CSS(s.dashes)})
 	}
 	return list
 }

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"html"
 	"image/png"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -86,8 +88,8 @@ func recordedPage(t *testing.T) string {
 
 var (
 	figures   = regexp.MustCompile(`(?s)<figure class="(\w+)" data-count="(\d+)">(.*?)</figure>`)
-	curveLine = regexp.MustCompile(`<path [^>]*style="fill:none;stroke:var\(--s-`)
-	barShape  = regexp.MustCompile(`<path [^>]*style="fill:var\(--s-`)
+	curveLine = regexp.MustCompile(`<g class="series" style="stroke:var\(--s-`)
+	barShape  = regexp.MustCompile(`<i class="length" style="left: ?[0-9.]+%; ?width: ?[0-9.]+%; ?background: ?var\(--s(lower)?-`)
 )
 
 func TestPageInABrowser(t *testing.T) {
@@ -107,8 +109,8 @@ func TestPageInABrowser(t *testing.T) {
 			t.Fatal(err)
 		}
 		shape := map[string]*regexp.Regexp{"curves": curveLine, "bars": barShape}[f[1]]
-		if got := len(shape.FindAllString(f[3], -1)); got != want || !strings.Contains(f[3], `role="img"`) {
-			t.Errorf("%s: %d shapes, want %d, in a picture with a name:\n%s", f[1], got, want, f[3])
+		if got := len(shape.FindAllString(f[3], -1)); got != want || f[1] == "curves" && !strings.Contains(f[3], `role="img"`) {
+			t.Errorf("%s: %d shapes, want %d, the curves in a picture with a name:\n%s", f[1], got, want, f[3])
 		}
 	}
 	// Latency, a size of bandwidth, a barrier and two all-reduces; all but the
@@ -127,6 +129,58 @@ func TestPageInABrowser(t *testing.T) {
 	}
 	if strings.Contains(page, "<script") || regexp.MustCompile(`(src|href)="`).MatchString(strings.ReplaceAll(page, "xlink:href", "")) {
 		t.Error("the page is not complete in itself")
+	}
+}
+
+// All panels of bars have one scale; the slowest comes first, and is of another
+// colour; the spread and the aims lie where the scale says.
+func TestBarsShareAScale(t *testing.T) {
+	rows := []*row{
+		{Benchmark: "allreduce", System: gorun, NP: 2, Bytes: 8, Memory: registered, Peer: mpich, Ratio: 0.5, RatioLow: 0.25, RatioHigh: 1, Pairs: 3},
+		{Benchmark: "latency", System: gorun, NP: 2, Bytes: 8, Memory: ordinary, Peer: mpich, Ratio: 3, RatioLow: 3, RatioHigh: 3, Pairs: 1},
+		{Benchmark: "bcast", System: gorun, NP: 2, Bytes: 8, Memory: registered, Peer: mpich, Ratio: 100, RatioLow: 90, RatioHigh: 110, Pairs: 3},
+	}
+	s := ratioScale(rows)
+	if s != (scale{0.25, widest}) || len(s.powers()) != 8 || s.powers()[0] != (tick{"1/4", "0.00%"}) || s.powers()[7] != (tick{"32", "100.00%"}) {
+		t.Errorf("scale %v with the ticks %v", s, s.powers())
+	}
+	var got []string
+	for _, b := range bars(rows, s) {
+		got = append(got, fmt.Sprint(b.Name, " ", b.Value, " ", b.Slower, " ", b.Colour, " ", b.Left, " ", b.Width, " ", b.SpreadLeft, " ", b.SpreadTo))
+	}
+	want := []string{
+		"bcast 8 100 true --slower-registered 28.57% 71.43% 100.00% 0.00%",
+		"latency 8 3.00 true --slower-ordinary 28.57% 22.64%  ",
+		"allreduce 8 0.50 false --s-registered 14.29% 14.29% 0.00% 28.57%",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	page := recordedPage(t)
+	if ticks := regexp.MustCompile(`<div class="ticks">.*`).FindAllString(page, -1); len(ticks) == 0 || ticks[0] != ticks[len(ticks)-1] {
+		t.Errorf("the panels have the axes %q", ticks)
+	}
+	if summary := regexp.MustCompile(`<p class="summary">gorun is faster in \d+ of 9 measurements .*slowest measurement is .* aim are within it\.</p>`); !summary.MatchString(page) {
+		t.Errorf("no line at the top like %v", summary)
+	}
+}
+
+// A window of 420 pixels shows all of the page's width, in letters of 10 pixels and
+// more: only the table scrolls.
+func TestPageFitsANarrowWindow(t *testing.T) {
+	page := strings.Replace(recordedPage(t), "default-src 'none'", "default-src 'none'; script-src 'unsafe-inline'", 1)
+	page = strings.Replace(page, "</body>", `<script>
+var least = 99;
+for (const e of document.querySelectorAll("p, .bar span, .bar b, .ticks span, dd")) least = Math.min(least, parseFloat(getComputedStyle(e).fontSize));
+for (const e of document.querySelectorAll(".curves text")) least = Math.min(least, 11 * e.ownerSVGElement.getBoundingClientRect().width / 400);
+parent.document.body.dataset.fits = document.documentElement.scrollWidth + " of " + document.documentElement.clientWidth + ", " + (least >= 10 ? "readable" : least);
+</script></body>`, 1)
+	// No window of the browser is so narrow, but a frame is.
+	dom, _, _ := browser(t, `<!DOCTYPE html><title>x</title><body><iframe width="420" height="900" style="border:0" srcdoc="`+html.EscapeString(page)+`"></iframe></body>`)
+	if m := regexp.MustCompile(`data-fits="([^"]*)"`).FindStringSubmatch(dom); m == nil || !regexp.MustCompile(`^(\d+) of (\d+), readable$`).MatchString(m[1]) {
+		t.Errorf("got %q", m)
+	} else if p := strings.Fields(strings.ReplaceAll(m[1], ",", "")); p[0] != p[2] {
+		t.Errorf("the page needs %s pixels, its frame has %s", p[0], p[2])
 	}
 }
 

@@ -151,7 +151,6 @@ var only = map[string][]string{
 	"github.com/tailscale/hujson":       {"cmd/internal"},
 	"github.com/vmihailenco/msgpack/v5": {"internal/pack", "launcher", "internal/pmix/link"},
 	"github.com/rogpeppe/go-internal":   {"e2e"},
-	"gonum.org/v1/plot":                 {"cmd/gorun-bench"},
 	"net/http":                          {"e2e/attack"},
 	"C":                                 {"internal/pmix", "rdma/verbs"},
 }
