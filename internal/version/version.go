@@ -6,7 +6,8 @@ import (
 	"runtime/debug"
 )
 
-// Number is the version of this source tree, after semver.org.
+// Number is the last release before this source tree, as CHANGELOG.md has it; the commit
+// that --version prints beside it says what came after.
 const Number = "0.1.0"
 
 // Line is what --version of the named command prints, without the newline:
