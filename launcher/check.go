@@ -6,25 +6,11 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"time"
 )
 
 // check validates a job and fills in its defaults.
 func check(job *Job) (*placer, *JobError) {
-	if job.Timeout < 0 {
-		return nil, bad("Timeout", job.Timeout.String(), "want 0 for none, or a time")
-	}
-	if job.HangTimeout < 0 {
-		return nil, bad("HangTimeout", job.HangTimeout.String(), "want 0 for none, or a time")
-	}
-	if job.AgentTimeout < 0 {
-		return nil, bad("AgentTimeout", job.AgentTimeout.String(), "want 0 for %v, or a time", DefaultAgentTimeout)
-	}
-	if job.PMIxTimeout < 0 {
-		return nil, bad("PMIxTimeout", job.PMIxTimeout.String(), "want 0 for %v, or a time", DefaultPMIxTimeout)
-	}
-	if job.Grace < 0 {
-		return nil, bad("Grace", job.Grace.String(), "want 0 for %v, or a time", DefaultGrace)
-	}
 	if job.Env == nil {
 		job.Env = os.Environ()
 	}
@@ -50,6 +36,28 @@ func check(job *Job) (*placer, *JobError) {
 		return nil, bad("Launcher", job.Launcher, `want "fork", or none`)
 	}
 	return newPlacer(job)
+}
+
+// checkTimes validates what a job says of times and restarts.
+func checkTimes(job *Job) *JobError {
+	for _, c := range [...]struct {
+		field     string
+		set, none time.Duration // none: what 0 stands for
+	}{
+		{"Timeout", job.Timeout, 0}, {"HangTimeout", job.HangTimeout, 0}, {"Grace", job.Grace, DefaultGrace}, {"RestartPause", job.RestartPause, DefaultRestartPause},
+		{"AgentTimeout", job.AgentTimeout, DefaultAgentTimeout}, {"PMIxTimeout", job.PMIxTimeout, DefaultPMIxTimeout},
+	} {
+		switch {
+		case c.set < 0 && c.none > 0:
+			return bad(c.field, c.set.String(), "want 0 for %v, or a time", c.none)
+		case c.set < 0:
+			return bad(c.field, c.set.String(), "want 0 for none, or a time")
+		}
+	}
+	if job.MaxRestarts < 0 {
+		return bad("MaxRestarts", strconv.Itoa(job.MaxRestarts), "want 0 for none, or a number")
+	}
+	return nil
 }
 
 // checkApps validates the programs of a job and makes its only one a list of one.

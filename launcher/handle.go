@@ -27,7 +27,7 @@ type Handle struct {
 // over, whether or not Wait is called; the end of ctx ends it.
 func Start(ctx context.Context, job Job) (*Handle, error) {
 	seen := job
-	if err := checkRestarts(&seen); err != nil {
+	if err := checkTimes(&seen); err != nil {
 		return nil, err
 	}
 	if _, err := check(&seen); err != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -79,14 +80,7 @@ func newPlacer(job *Job) (*placer, *JobError) {
 // ownNames are names of this machine beside its own.
 var ownNames = [...]string{"localhost", "127.0.0.1", "::1"}
 
-func isOwn(name, own string) bool {
-	for _, n := range ownNames {
-		if name == n {
-			return true
-		}
-	}
-	return name == own
-}
+func isOwn(name, own string) bool { return name == own || slices.Contains(ownNames[:], name) }
 
 // findHosts are the hosts of a job. Without agents, several names of this
 // machine are one host.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -22,19 +21,6 @@ type attempt struct {
 	limit  time.Duration // Job.Timeout as it was asked for
 	handle *Handle       // looks on; nil: nobody does
 	watch  *watcher      // for all of them
-}
-
-// checkRestarts validates what a job says of restarts.
-func checkRestarts(job *Job) *JobError {
-	switch {
-	case job.MaxRestarts < 0:
-		return bad("MaxRestarts", strconv.Itoa(job.MaxRestarts), "want 0 for none, or a number")
-	case job.RestartPause < 0:
-		return bad("RestartPause", job.RestartPause.String(), "want 0 for %v, or a time", DefaultRestartPause)
-	case job.Timeout < 0:
-		return bad("Timeout", job.Timeout.String(), "want 0 for none, or a time")
-	}
-	return nil
 }
 
 // runAgain runs a job until it ends well, or its restarts are used up.

@@ -28,7 +28,7 @@ func Run(ctx context.Context, job Job) (Result, error) { return runFor(ctx, job,
 
 // runFor is Run, with a handle that looks on; nil: nobody does.
 func runFor(ctx context.Context, job Job, h *Handle) (Result, error) {
-	if err := checkRestarts(&job); err != nil {
+	if err := checkTimes(&job); err != nil {
 		return Result{ExitStatus: err.ExitStatus}, err
 	}
 	at := attempt{limit: job.Timeout, handle: h, watch: newWatcher(&job)}

@@ -114,12 +114,8 @@ func (w *worlds) free() *room {
 	if w.job.Launcher == "" {
 		own := w.groups[0].shares[0].Host
 		r.names, r.slots = []string{own}, []int{w.universe()}
-		known := []string{"localhost", "127.0.0.1", "::1"}
-		for _, h := range w.job.Hosts {
-			known = append(known, h.Name)
-		}
 		r.alias = func(name string) string {
-			if slices.Contains(known, name) {
+			if isOwn(name, own) || slices.ContainsFunc(w.job.Hosts, func(h Host) bool { return h.Name == name }) {
 				return own
 			}
 			return name

@@ -140,7 +140,7 @@ func runJob(ctx context.Context, req request, std stdio) int {
 	log := logline.New(std.err, logline.Disable)
 	if req.verbose > 0 {
 		log = logline.New(std.err, logline.Info+logline.Level(10*(req.verbose-1)))
-		job.Log = slog.New(logline.Handler{Logger: log})
+		job.Log = slog.New(logline.Handler(log))
 		tellRanks(&job, "GORUN_VERBOSE=1")
 	}
 	if job.Launcher != "" {

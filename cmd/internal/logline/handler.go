@@ -3,84 +3,49 @@ package logline
 import (
 	"context"
 	"log/slog"
-	"maps"
 	"runtime"
 
 	"github.com/sirupsen/logrus"
 )
 
-// Handler writes the records of a slog.Logger as lines of Logger, for packages
-// that know nothing of logrus. A group's name stands before the keys in it, with a dot.
-type Handler struct {
-	Logger *logrus.Logger
+// Handler writes the records of a slog.Logger as lines of a logger made here, for
+// packages that know nothing of logrus.
+func Handler(log *logrus.Logger) slog.Handler { return handler{entry: logrus.NewEntry(log)} }
 
-	fields logrus.Fields
-	prefix string // of the groups that are open
+type handler struct {
+	entry  *logrus.Entry // with the attributes so far
+	prefix string        // of the keys, of the groups that are open
 }
 
-var _ slog.Handler = Handler{}
-
-// Enabled implements slog.Handler.
-func (h Handler) Enabled(_ context.Context, l slog.Level) bool {
-	return h.Logger.IsLevelEnabled(logrusLevel(l))
+func (h handler) Enabled(_ context.Context, l slog.Level) bool {
+	return h.entry.Logger.IsLevelEnabled(logrusLevel(l))
 }
 
-// Handle implements slog.Handler.
-func (h Handler) Handle(_ context.Context, r slog.Record) error {
-	e := logrus.NewEntry(h.Logger)
-	e.Time, e.Data = r.Time, maps.Clone(h.fields)
-	if r.PC != 0 {
-		frame, _ := runtime.CallersFrames([]uintptr{r.PC}).Next()
-		e.Caller = &frame
-	}
-	if e.Data == nil {
-		e.Data = logrus.Fields{}
-	}
+func (h handler) Handle(_ context.Context, r slog.Record) error {
+	e := h.entry.WithTime(r.Time) // a copy
 	r.Attrs(func(a slog.Attr) bool {
-		put(e.Data, h.prefix, a)
+		e.Data[h.prefix+a.Key] = a.Value.Resolve().Any()
 		return true
 	})
+	frame, _ := runtime.CallersFrames([]uintptr{r.PC}).Next()
+	e.Caller = &frame
 	e.Log(logrusLevel(r.Level), r.Message)
 	return nil
 }
 
-// WithAttrs implements slog.Handler.
-func (h Handler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	fields := logrus.Fields{}
-	maps.Copy(fields, h.fields)
+func (h handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	for _, a := range attrs {
-		put(fields, h.prefix, a)
-	}
-	h.fields = fields
-	return h
-}
-
-// WithGroup implements slog.Handler.
-func (h Handler) WithGroup(name string) slog.Handler {
-	if name != "" {
-		h.prefix += name + "."
+		h.entry = h.entry.WithField(h.prefix+a.Key, a.Value.Resolve().Any())
 	}
 	return h
 }
 
-// put adds an attribute, and those of a group one by one.
-func put(fields logrus.Fields, prefix string, a slog.Attr) {
-	v := a.Value.Resolve()
-	if v.Kind() != slog.KindGroup {
-		if !a.Equal(slog.Attr{}) {
-			fields[prefix+a.Key] = v.Any()
-		}
-		return
-	}
-	if a.Key != "" {
-		prefix += a.Key + "."
-	}
-	for _, member := range v.Group() {
-		put(fields, prefix, member)
-	}
+func (h handler) WithGroup(name string) slog.Handler {
+	h.prefix += name + "."
+	return h
 }
 
-// logrusLevel is the most detailed level that l reaches.
+// logrusLevel is the most severe level that l reaches.
 func logrusLevel(l slog.Level) logrus.Level {
 	switch {
 	case l >= slog.LevelError:

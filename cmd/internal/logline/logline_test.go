@@ -25,11 +25,11 @@ func TestLine(t *testing.T) {
 
 func TestHandlerWritesSlogRecordsAsLines(t *testing.T) {
 	var out bytes.Buffer
-	log := slog.New(Handler{Logger: New(&out, Debug)})
+	log := slog.New(Handler(New(&out, Debug)))
 	log.With("host", "a").WithGroup("rank").Warn("ended", "status", 3, slog.Group("told", "by", "user"))
 	log.Debug("seen")
 	log.Log(context.Background(), slog.LevelDebug-4, "not seen")
-	want := regexp.MustCompile(`^\[[\d:]+\]\[\d+\]\[GORUN\]\[WRN\]\[logline_test\.go:\d+\]\[TestHandlerWritesSlogRecordsAsLines\] ended host=a rank\.status=3 rank\.told\.by=user\n` +
+	want := regexp.MustCompile(`^\[[\d:]+\]\[\d+\]\[GORUN\]\[WRN\]\[logline_test\.go:\d+\]\[TestHandlerWritesSlogRecordsAsLines\] ended host=a rank\.status=3 rank\.told=\[by=user\]\n` +
 		`\[[\d:]+\]\[\d+\]\[GORUN\]\[DBG\]\[logline_test\.go:\d+\]\[TestHandlerWritesSlogRecordsAsLines\] seen\n$`)
 	if !want.MatchString(out.String()) {
 		t.Errorf("got %q, want it to match %s", out.String(), want)

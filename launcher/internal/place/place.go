@@ -41,15 +41,6 @@ type Share struct {
 	CPUs  []topo.Set // of each of them; nil when none is bound
 }
 
-// OneHost gives all ranks to one host.
-func OneHost(name string, np int) Share {
-	s := Share{Host: name, Ranks: make([]int, np)}
-	for i := range s.Ranks {
-		s.Ranks[i] = i
-	}
-	return s
-}
-
 // Result is where all ranks run.
 type Result struct {
 	Ranks  []Placed
