@@ -169,7 +169,7 @@ type queueContext struct {
 	slots    uint32 // its length, a power of two
 	slotSize uint32
 	slotSGEs uint16
-	carries  uint16 // bytes of a message that travel in its completion, at most: QPCap.MaxInlineRecv
+	inline   uint16 // bytes of a message that travel in its completion, at most: QPCap.MaxInlineRecv
 	sendCQ   uint32
 	recvCQ   uint32
 	shared   uint32 // index + 1 of the shared queue that receives come from; 0: of the slots above
@@ -331,9 +331,9 @@ const (
 	tagInfoSize   = 32
 )
 
-// slotCarried is in recvSlot.opcode, on a bit that is of no rdma.WCOpcode: the
+// slotInline is in recvSlot.opcode, on a bit that is of no rdma.WCOpcode: the
 // payload lies in the slot, behind the scatter list.
-const slotCarried = 1 << 6
+const slotInline = 1 << 6
 
 // slotStride is the size of a receive slot with room for n scatter entries.
 func slotStride(n int) int { return (slotHeader + n*slotSGESize + 63) &^ 63 }

@@ -94,7 +94,7 @@ func TestSegmentScribbledWhileInUse(t *testing.T) {
 func scribble(t *testing.T, seed uint64, words uint16, whileInUse bool) {
 	n := nodes(t, 2, Config{})
 	a, b := n[0], n[1]
-	b.carries = int(seed%3) * 32
+	b.inlineRecv = int(seed%3) * 32
 	if seed%4 == 3 {
 		b.strides = rdma.StridingRQ{StrideBytes: 64, Strides: 2}
 	}
@@ -116,10 +116,10 @@ func scribble(t *testing.T, seed uint64, words uint16, whileInUse bool) {
 	if err := space.Protect(other.Addr(), 64, all); err != nil {
 		t.Fatal(err)
 	}
-	woven := must[rdma.Mkey](t)(b.pd.CreateMkey(4))
+	laid := must[rdma.Mkey](t)(b.pd.CreateMkey(4))
 	layout := &rdma.MkeyLayout{Access: all, Repeat: 8, Interleaved: []rdma.MkeyPiece{
 		{Addr: dst.Addr(), Count: 3, Skip: 5, LKey: dst.LKey()}, {Addr: other.Addr(), Count: 1, Skip: 1, LKey: other.LKey()}}}
-	post(t, qb, rdma.SendWR{Opcode: rdma.WRRegMkey, Mkey: woven, Layout: layout})
+	post(t, qb, rdma.SendWR{Opcode: rdma.WRRegMkey, Mkey: laid, Layout: layout})
 	rng := rand.New(rand.NewPCG(seed, 0))
 	l := a.p.layout
 	for range 8 {
@@ -221,12 +221,12 @@ func scribble(t *testing.T, seed uint64, words uint16, whileInUse bool) {
 			if rng.IntN(3) == 0 {
 				mr = other
 			}
-			key := [...]uint32{mr.RKey(), mr.RKey(), shared.RKey(), private.RKey(), space.RKey(), woven.RKey()}[rng.IntN(6)]
+			key := [...]uint32{mr.RKey(), mr.RKey(), shared.RKey(), private.RKey(), space.RKey(), laid.RKey()}[rng.IntN(6)]
 			op := [...]rdma.WROpcode{0, 1, 2, 3, 4, 5, 6, rdma.WRSendWithInv}[rng.IntN(8)]
 			qa.PostSend([]rdma.SendWR{{Opcode: op, Flags: rdma.SendSignaled, SGL: []rdma.SGE{sge(src, 0, 8)}, RemoteAddr: [...]uint64{mr.Addr() + 8, 8}[rng.IntN(2)], RKey: key, InvalidateRKey: key}})
 			switch rng.IntN(8) {
 			case 3:
-				qb.PostSend([]rdma.SendWR{{Opcode: rdma.WRRegMkey, Mkey: woven, Layout: layout}})
+				qb.PostSend([]rdma.SendWR{{Opcode: rdma.WRRegMkey, Mkey: laid, Layout: layout}})
 			case 0:
 				qb.PostSend([]rdma.SendWR{{Opcode: rdma.WRLocalInv, InvalidateRKey: private.RKey()}})
 			case 1:
@@ -271,7 +271,7 @@ func scribble(t *testing.T, seed uint64, words uint16, whileInUse bool) {
 			atomic.StoreUint64(&x.p.queues[i].mark, 0)
 		}
 	}
-	for _, w := range []interface{ Close() error }{shared, private, space, woven} {
+	for _, w := range []interface{ Close() error }{shared, private, space, laid} {
 		if err := w.Close(); err != nil {
 			t.Errorf("close a window: %v", err)
 		}

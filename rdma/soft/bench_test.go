@@ -29,13 +29,13 @@ func TestHotPathAllocatesNothing(t *testing.T) {
 		AH: must[rdma.AH](t)(a.pd.CreateAH(rdma.AV{DGID: b.p.gids[0], PortNum: 1})), RemoteQPN: datagrams.num, RemoteQKey: 7}}
 	defer datagram[0].AH.Close()
 	near, far := n[0].laid(qa, src), n[1].laid(qb, dst)
-	woven := []rdma.SendWR{{Flags: rdma.SendSignaled, SGL: []rdma.SGE{{Length: 1024, LKey: near}}, RKey: far}}
+	laid := []rdma.SendWR{{Flags: rdma.SendSignaled, SGL: []rdma.SGE{{Length: 1024, LKey: near}}, RKey: far}}
 	for _, c := range []struct {
 		name string
 		do   func()
 	}{
 		{"layout to layout", func() {
-			post(t, qa, woven...)
+			post(t, qa, laid...)
 			if k, _ := a.cq.Poll(wc); k != 1 || wc[0].Status != rdma.WCSuccess {
 				t.Fatal(wc[0])
 			}

@@ -494,7 +494,7 @@ func (q *queuePair) take() {
 		k := q.took(i, sl)
 		q.rtaken += k
 		e := entry{q: q, free: q.rtaken, kind: entryRecv, wc: receiveWC(sl, q.wrids[i&^(q.strides()-1)], q.num), offset: q.offset(i)}
-		if sl.opcode&slotCarried != 0 {
+		if sl.opcode&slotInline != 0 {
 			q.unpack(i, sl, &e.wc)
 		}
 		stamp, solicited := sl.stamp, sl.flags&slotSolicited != 0

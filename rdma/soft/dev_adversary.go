@@ -98,8 +98,8 @@ func (h *chaos) piece(q *queuePair, wr *rdma.SendWR) {
 	if dynamic && (q.dial(wr) != accepted || q.dc.held == nil) || q.remote == nil {
 		return
 	}
-	segs, total, guard, ok := q.gather(wr)
-	if !ok || guard || q.woven || total <= 8 {
+	segs, total, guard, ok := q.mem.gather(q.pd, wr)
+	if !ok || guard || q.mem.laid || total <= 8 {
 		return
 	}
 	s, c := q.peer, q.remote

@@ -17,7 +17,7 @@
 //	memoryRegion  a memory region
 //	window        a memory window
 //	sva           a shared address space
-//	mkey, weave   a memory key with a layout, and the layout
+//	mkey          a memory key with a layout, which is an mkeyLayout
 //	region        what a key opens, to its owner; regionEntry is its line in the protection table
 //	queuePair     a queue pair; queueContext is what its peer works on
 //	completionQueue

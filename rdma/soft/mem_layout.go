@@ -66,7 +66,7 @@ func (s *peer) walk(key uint32, off, n uint64) (w walk, ok bool) {
 			return w, false
 		}
 		w.pd = r.pd.id
-		return w, w.begin(r.weave.layoutHeader, r.weave.list, off, n)
+		return w, w.begin(r.layout.layoutHeader, r.layout.list, off, n)
 	}
 	index := uint64(key >> 8)
 	if index >= uint64(len(s.regions)) {
@@ -89,8 +89,8 @@ func (s *peer) walk(key uint32, off, n uint64) (w walk, ok bool) {
 	return w, w.begin(h, tableAt[piece](s.arena, at_+layoutHeaderSize, int(h.pieces)), off, n)
 }
 
-// weave stores b at off of a span that is a layout, or loads it from there.
-func (t *span) weave(off int, b []byte, guardLocal, load bool) rdma.WCStatus {
+// moveLaid stores b at off of a span that is a layout, or loads it from there.
+func (t *span) moveLaid(off int, b []byte, guardLocal, load bool) rdma.WCStatus {
 	w, ok := t.s.walk(t.key, t.va+uint64(off), uint64(len(b)))
 	for ok && len(b) > 0 {
 		var at block
@@ -149,161 +149,4 @@ func (s *peer) markOf(key uint32) uint64 {
 // that came to be after the request was marked is not there for it.
 func (q *queuePair) open(sp *span, key uint32, addr, n uint64, need rdma.Access) bool {
 	return q.peer.open(sp, q.remote, key, addr, n, need) && (sp.key == 0 || q.own.mark&markWhat == markQueue)
-}
-
-// A gathering is the local memory of a request that names layouts. It is given
-// out some blocks at a time, so that a layout of thousands needs no list of
-// thousands.
-type gathering struct {
-	pd    *domain
-	sgl   []rdma.SGE
-	need  rdma.Access
-	walk  walk // through the layout of the first of sgl, if woven
-	woven bool
-	guard bool   // what was given out last may not be mapped
-	skip  uint64 // bytes of the first of sgl that are given out
-}
-
-// blocksAtOnce is how many blocks are given out at a time.
-const blocksAtOnce = 64
-
-// gatherWoven is gather from byte from on, for a request with layouts among its
-// memory.
-func (q *queuePair) gatherWoven(wr *rdma.SendWR, need rdma.Access, from uint64) (segs [][]byte, total uint64, guard, ok bool) {
-	pd, woven := q.gatherFrom(wr), false
-	for i := range wr.SGL {
-		total += uint64(wr.SGL[i].Length)
-		if r := q.p.byKey.get(wr.SGL[i].LKey >> 8); r != nil && r.kind == kindMkey {
-			woven = true
-		}
-	}
-	if !woven {
-		return nil, 0, false, false
-	}
-	if q.near == nil {
-		q.near = new(gathering)
-	}
-	// All is looked at before anything goes out.
-	q.near.begin(pd, wr.SGL, need, 0)
-	for {
-		segs, ok = q.blocks(false)
-		if !ok {
-			return nil, 0, false, false
-		}
-		guard = guard || q.near.guard
-		if len(segs) == 0 {
-			break
-		}
-	}
-	q.near.begin(pd, wr.SGL, need, from)
-	q.woven = true
-	segs, ok = q.blocks(true)
-	return segs, total, guard, ok
-}
-
-func (g *gathering) begin(pd *domain, sgl []rdma.SGE, need rdma.Access, from uint64) {
-	*g = gathering{pd: pd, sgl: sgl, need: need}
-	for len(g.sgl) > 0 && from >= uint64(g.sgl[0].Length) {
-		from -= uint64(g.sgl[0].Length)
-		g.sgl = g.sgl[1:]
-	}
-	g.skip = from
-}
-
-// more gives the next blocks of the request that gather began, nil for no more.
-func (q *queuePair) more() [][]byte {
-	if !q.woven {
-		return nil
-	}
-	segs, _ := q.blocks(true)
-	if len(segs) == 0 {
-		q.woven = false
-		return nil
-	}
-	return segs
-}
-
-// blocks gives some blocks. It is false when one of them may not be touched.
-func (q *queuePair) blocks(keep bool) ([][]byte, bool) {
-	g, segs := q.near, q.segs[:0]
-	g.guard = false
-	for len(segs) < blocksAtOnce && len(g.sgl) > 0 {
-		s := &g.sgl[0]
-		if s.Length == 0 {
-			g.sgl = g.sgl[1:]
-			continue
-		}
-		if !g.woven {
-			r := q.p.byKey.get(s.LKey >> 8)
-			if r != nil && r.kind == kindMkey {
-				n := uint64(s.Length)
-				if r.key != s.LKey || r.pd != g.pd || g.need&^r.access != 0 || s.Addr > r.length || n > r.length-s.Addr ||
-					!g.walk.begin(r.weave.layoutHeader, r.weave.list, s.Addr+g.skip, n-g.skip) {
-					return nil, false
-				}
-				g.woven = true
-			}
-		}
-		at := block{s.Addr + g.skip, uint64(s.Length) - g.skip, s.LKey}
-		if g.woven {
-			var ok bool
-			if at, ok = g.walk.next(); !ok {
-				return nil, false
-			}
-		}
-		mem, guard, ok := g.pd.local(&rdma.SGE{Addr: at.addr, Length: uint32(at.n), LKey: at.lkey}, g.need)
-		if !ok {
-			return nil, false
-		}
-		g.guard = g.guard || guard
-		segs = append(segs, mem)
-		if g.skip += at.n; g.skip == uint64(s.Length) {
-			g.sgl, g.skip, g.woven = g.sgl[1:], 0, false
-		}
-	}
-	q.segs = segs
-	return segs, true
-}
-
-// outOf copies n bytes at off of a request's memory, which is layouts or may not
-// be mapped.
-func (q *queuePair) outOf(wr *rdma.SendWR, segs [][]byte, off, n int) ([]byte, bool) {
-	if !q.woven {
-		return guardedCopy(segs, off, n)
-	}
-	b := make([]byte, 0, n)
-	segs, _, _, ok := q.gatherWoven(wr, 0, uint64(off))
-	for ; ok && segs != nil && len(b) < n; segs = q.more() {
-		for _, s := range segs {
-			k := min(len(s), n-len(b))
-			if !guarded(b[len(b):len(b)+k], s[:k]) {
-				return nil, false
-			}
-			b = b[:len(b)+k]
-		}
-	}
-	q.woven = true // there may be another piece to send
-	return b, len(b) == n
-}
-
-// into places b at off of a request's memory.
-func (q *queuePair) into(wr *rdma.SendWR, segs [][]byte, off int, b []byte, guard bool) rdma.WCStatus {
-	if !q.woven {
-		return scatterBytes(segs, off, b, guard)
-	}
-	segs, _, _, ok := q.gatherWoven(wr, rdma.AccessLocalWrite, uint64(off))
-	for ; ok && segs != nil && len(b) > 0; segs = q.more() {
-		for _, s := range segs {
-			k := min(len(s), len(b))
-			if !guarded(s[:k], b[:k]) {
-				return rdma.WCLocProtErr
-			}
-			b = b[k:]
-		}
-	}
-	q.woven = false
-	if len(b) > 0 {
-		return rdma.WCLocProtErr
-	}
-	return rdma.WCSuccess
 }

@@ -49,8 +49,8 @@ const (
 	maxMkeyEntries   = 1 << 16
 )
 
-// A weave is a layout as its owner has it. It never changes.
-type weave struct {
+// An mkeyLayout is a layout as its owner has it. It never changes.
+type mkeyLayout struct {
 	layoutHeader
 	list []piece
 }
@@ -88,9 +88,9 @@ func (q *queuePair) checkLayout(wr *rdma.SendWR) (wrong string) {
 	return wr.Layout.Wrong(k.entries)
 }
 
-// weaveOf is the layout of a request, without pieces of no bytes.
-func weaveOf(l *rdma.MkeyLayout) *weave {
-	w := &weave{layoutHeader: layoutHeader{repeat: 1}}
+// mkeyLayoutOf is the layout of a request, without pieces of no bytes.
+func mkeyLayoutOf(l *rdma.MkeyLayout) *mkeyLayout {
+	w := &mkeyLayout{layoutHeader: layoutHeader{repeat: 1}}
 	add := func(addr uint64, count, skip, lkey uint32) {
 		if count > 0 {
 			w.list = append(w.list, piece{start: w.round, addr: addr, count: count, skip: skip, lkey: lkey})
@@ -110,7 +110,7 @@ func weaveOf(l *rdma.MkeyLayout) *weave {
 
 // behind tells whether all that a layout names is there: regions of the domain
 // that hold every block and grant what the layout does.
-func (w *weave) behind(d *domain, access rdma.Access) bool {
+func (w *mkeyLayout) behind(d *domain, access rdma.Access) bool {
 	need := rdma.Access(0)
 	if access&(rdma.AccessLocalWrite|rdma.AccessRemoteWrite|rdma.AccessRemoteAtomic) != 0 {
 		need = rdma.AccessLocalWrite
@@ -135,7 +135,7 @@ func (w *weave) behind(d *domain, access rdma.Access) bool {
 func (k *mkey) begin(q *queuePair, wr *rdma.SendWR) (*drain, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.closed || k.d != q.pd || !weaveOf(wr.Layout).behind(k.d, wr.Layout.Access) {
+	if k.closed || k.d != q.pd || !mkeyLayoutOf(wr.Layout).behind(k.d, wr.Layout.Access) {
 		return nil, false
 	}
 	return k.withdraw(q), true
@@ -158,11 +158,11 @@ func (k *mkey) end(wr *rdma.SendWR) bool {
 	if k.closed {
 		return false
 	}
-	p, w := k.d.p, weaveOf(wr.Layout)
+	p, w := k.d.p, mkeyLayoutOf(wr.Layout)
 	*at[layoutHeader](p.arena, k.at) = w.layoutHeader
 	copy(tableAt[piece](p.arena, k.at+layoutHeaderSize, len(w.list)), w.list)
 	k.laid = &region{object: k, pd: k.d, index: k.index, key: k.key, kind: kindMkey,
-		access: wr.Layout.Access, length: uint64(w.repeat) * w.round, offset: k.at, weave: w}
+		access: wr.Layout.Access, length: uint64(w.repeat) * w.round, offset: k.at, layout: w}
 	p.publish(k.laid)
 	return true
 }

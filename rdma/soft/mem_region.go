@@ -33,7 +33,7 @@ type region struct {
 	offset uint64 // in the arena, kindSegment
 
 	grants *atomic.Pointer[[]grant] // kindShared
-	weave  *weave                   // kindMkey
+	layout *mkeyLayout              // kindMkey
 }
 
 // take gives a new key of the domain the next free index.

@@ -85,15 +85,15 @@ func (s *peer) look(sp *span, key, pd, num uint32, addr, n uint64, need rdma.Acc
 			return s.anywhere(sp, addr, n)
 		}
 	case kindMkey:
-		s.woven(sp, key, off, need)
+		s.laid(sp, key, off, need)
 		return true
 	}
 	return false
 }
 
-// woven is a place in the layout of a key. Its pieces are found when they are
+// laid is a place in the layout of a key. Its pieces are found when they are
 // accessed; what is to be written needs regions that their owner may write to.
-func (s *peer) woven(sp *span, key uint32, off uint64, need rdma.Access) {
+func (s *peer) laid(sp *span, key uint32, off uint64, need rdma.Access) {
 	*sp = span{s: s, key: key, va: off}
 	if need&(rdma.AccessRemoteWrite|rdma.AccessRemoteAtomic|rdma.AccessLocalWrite) != 0 {
 		sp.need = rdma.AccessLocalWrite
@@ -127,7 +127,7 @@ func (s *peer) translate(sp *span, key, pd, num uint32, addr, n uint64, need rdm
 		return false
 	}
 	if kind == kindMkey {
-		s.woven(sp, key, off, need)
+		s.laid(sp, key, off, need)
 		return true
 	}
 	if kind != kindImplicit && kind != kindShared {
@@ -180,7 +180,7 @@ func (t *span) store(off int, src []byte, guardLocal bool) rdma.WCStatus {
 		return rdma.WCSuccess
 	}
 	if t.key != 0 {
-		return t.weave(off, src, guardLocal, false)
+		return t.moveLaid(off, src, guardLocal, false)
 	}
 	return t.put(off, src, guardLocal)
 }
@@ -211,7 +211,7 @@ func (t *span) load(off int, dst []byte, guardLocal bool) rdma.WCStatus {
 		return rdma.WCSuccess
 	}
 	if t.key != 0 {
-		return t.weave(off, dst, guardLocal, true)
+		return t.moveLaid(off, dst, guardLocal, true)
 	}
 	return t.get(off, dst, guardLocal)
 }
@@ -402,7 +402,7 @@ func (tk *ticket) receive(n uint64, to *scatter) (requester, responder rdma.WCSt
 	if b := tk.payload(whole); b != nil {
 		// The receiver copies it; its memory was looked up to find errors only.
 		to.spans[0], to.sizes[0], to.n = span{s: tk.s, mem: b}, len(b), 1
-		tk.carried = true
+		tk.inlined = true
 	}
 	return rdma.WCSuccess, rdma.WCSuccess
 }

@@ -43,10 +43,8 @@ type queuePair struct {
 	turn       uint64        // of the mark
 	posts      uint32        // executions, to look after the peer now and then
 	pending    backlog       // posted and not executed
-	near       *gathering    // for requests whose local memory has a layout; made when first needed
-	woven      bool          // the request under way is one
-	segs       [][]byte      // scratch for the gather list
-	to         *scatter      // scratch for a receiver's memory; made when first needed
+	mem        gatherer
+	to         *scatter // scratch for a receiver's memory; made when first needed
 	counters   rdma.Counters
 	addressing uint64    // bytes that a work queue entry has for where it goes
 	waiting    answer    // what the head of pending got, if it was tried
@@ -226,7 +224,7 @@ func (q *queuePair) create() error {
 		q.slotsAt = at_
 		q.wrids = make([]uint64, q.slots)
 	}
-	q.segs = make([][]byte, 0, max(q.init.Cap.MaxSendSGE, 1))
+	q.mem.segs = make([][]byte, 0, max(q.init.Cap.MaxSendSGE, 1))
 
 	if err := q.send.attach(q); err != nil {
 		q.freeSlots()
@@ -279,7 +277,7 @@ func (q *queuePair) create() error {
 	atomic.StoreUint32(&c.num, q.num)
 	c.pd = q.pd.id
 	c.slotsAt, c.slots, c.slotSize, c.slotSGEs = q.slotsAt, q.slots, q.stride, uint16(q.init.Cap.MaxRecvSGE)
-	c.carries = uint16(q.init.Cap.MaxInlineRecv)
+	c.inline = uint16(q.init.Cap.MaxInlineRecv)
 	c.sendCQ, c.recvCQ = q.send.index, q.recv.index
 	inbox := uint32(0)
 	if q.shared != nil {

@@ -70,7 +70,7 @@ func (q *queuePair) keep(wr *rdma.SendWR) {
 	if wr.Flags&rdma.SendInline != 0 {
 		// What cannot be read will fail when it is executed.
 		e.inline = e.inline[:0]
-		segs, total, guard, ok := q.gather(wr)
+		segs, total, guard, ok := q.mem.gather(q.pd, wr)
 		if ok {
 			if cap(e.inline) < int(total) {
 				e.inline = make([]byte, 0, total)

@@ -90,7 +90,7 @@ func (q *queuePair) qkeyOf(wr *rdma.SendWR) uint32 {
 // fly executes a datagram. The answer is notReady when the link to another
 // host cannot take it yet; else the request is over. Called with mu held.
 func (q *queuePair) fly(wr *rdma.SendWR) (status rdma.WCStatus, moved uint32, a answer) {
-	segs, total, guard, ok := q.gather(wr)
+	segs, total, guard, ok := q.mem.gather(q.pd, wr)
 	if !ok {
 		return rdma.WCLocProtErr, 0, accepted
 	}
@@ -154,7 +154,7 @@ func (q *queuePair) land(s *peer, c *queueContext, num, qkey uint32, segs [][]by
 		binary.BigEndian.PutUint16(q.grh[4:], uint16(d.n-rdma.GRHLen))
 		st := q.to.store(0, q.grh[:], false)
 		off := rdma.GRHLen
-		for ; segs != nil; segs = q.more() {
+		for ; segs != nil; segs = q.mem.more() {
 			for i := 0; i < len(segs) && st == rdma.WCSuccess; i++ {
 				st = q.to.store(off, segs[i], guard)
 				off += len(segs[i])
@@ -199,8 +199,8 @@ func (q *queuePair) flyWire(wr *rdma.SendWR, h *addressHandle, segs [][]byte, to
 	case linkBroken:
 		return rdma.WCSuccess, total, accepted // nobody is there
 	}
-	if guard || q.woven {
-		copied, ok := q.outOf(wr, segs, 0, int(total))
+	if guard || q.mem.laid {
+		copied, ok := q.mem.outOf(wr, segs, 0, int(total))
 		if !ok {
 			return rdma.WCLocProtErr, 0, accepted
 		}
@@ -238,7 +238,7 @@ func (l *link) datagram(f *frame, payload []byte) {
 	}
 	rdma.GRH{NextHdr: bthHeader, HopLimit: 1, SGID: from, DGID: f.gid}.Append(q.grh[:0])
 	l.one[0] = payload
-	q.woven = false // this is no memory of its own
+	q.mem.laid = false // this is no memory of its own
 	_ = q.land(p.self, q.own, f.to, f.key, l.one[:], f.message(), false)
 	l.one[0] = nil
 }

@@ -26,7 +26,7 @@ func (q *queuePair) run(wr *rdma.SendWR) (status rdma.WCStatus, moved uint32, a 
 	if q.init.Type == rdma.UD {
 		return q.fly(wr)
 	}
-	segs, total, guard, ok := q.gather(wr)
+	segs, total, guard, ok := q.mem.gather(q.pd, wr)
 	if !ok {
 		return rdma.WCLocProtErr, 0, accepted
 	}
@@ -131,95 +131,4 @@ func scatterWord(segs [][]byte, v uint64, guard bool) rdma.WCStatus {
 		off += len(b)
 	}
 	return rdma.WCSuccess
-}
-
-// gather finds the local memory of a request. guard says that a part of it may
-// not be mapped. The result is valid until the next gather.
-func (q *queuePair) gather(wr *rdma.SendWR) (segs [][]byte, total uint64, guard, ok bool) {
-	segs = q.segs[:0]
-	q.woven = false
-	if wr.Flags&rdma.SendInline != 0 {
-		if wr.Inline != nil {
-			if len(wr.Inline) > 0 {
-				segs = append(segs, wr.Inline)
-			}
-			q.segs = segs
-			return segs, uint64(len(wr.Inline)), false, true
-		}
-		for i := range wr.SGL {
-			g := &wr.SGL[i]
-			if g.Length == 0 {
-				continue
-			}
-			// Inline data has no key check. When there is a region after
-			// all its memory is known to be mapped.
-			mem, whole, found := q.local(g, 0)
-			if !found {
-				if g.Addr < lowestAddress || g.Addr > highestAddress {
-					return nil, 0, false, false
-				}
-				mem, whole = memoryAt(g.Addr, int(g.Length)), true
-			}
-			segs = append(segs, mem)
-			guard = guard || whole
-			total += uint64(g.Length)
-		}
-		q.segs = segs
-		return segs, total, guard, true
-	}
-	need := rdma.Access(0)
-	if wr.Opcode.Operation().Fetches() {
-		need = rdma.AccessLocalWrite
-	}
-	pd := q.gatherFrom(wr)
-	for i := range wr.SGL {
-		g := &wr.SGL[i]
-		if g.Length == 0 {
-			continue
-		}
-		mem, whole, found := pd.local(g, need)
-		if !found {
-			return q.gatherWoven(wr, need, 0)
-		}
-		segs = append(segs, mem)
-		guard = guard || whole
-		total += uint64(g.Length)
-	}
-	q.segs = segs
-	return segs, total, guard, true
-}
-
-// gatherFrom is the domain of a request's memory.
-func (q *queuePair) gatherFrom(wr *rdma.SendWR) *domain {
-	if wr.AH != nil {
-		if r := ofDevice(wr); r != nil {
-			return r.t.h.pd
-		}
-	}
-	return q.pd
-}
-
-// local checks and translates a local memory name. guard says that the memory
-// may not be mapped.
-func (q *queuePair) local(g *rdma.SGE, need rdma.Access) (mem []byte, guard, ok bool) {
-	return q.pd.local(g, need)
-}
-
-// local is that of the domain.
-func (d *domain) local(g *rdma.SGE, need rdma.Access) (mem []byte, guard, ok bool) {
-	r := d.p.byKey.get(g.LKey >> 8)
-	if r == nil || r.key != g.LKey || r.pd != d || need&^r.access != 0 || r.window {
-		return nil, false, false
-	}
-	off, n := g.Addr-r.addr, uint64(g.Length)
-	if r.kind >= kindImplicit {
-		if r.kind == kindMkey || !r.holds(g.Addr, n) || r.kind == kindShared && !grants(*r.grants.Load(), g.Addr, n, need) {
-			return nil, false, false
-		}
-		return memoryAt(g.Addr, int(n)), true, true
-	}
-	if g.Addr < r.addr || off > r.length || n > r.length-off {
-		return nil, false, false
-	}
-	return r.mem[off : off+n : off+n], r.guard, true
 }

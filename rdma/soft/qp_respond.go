@@ -43,7 +43,7 @@ func (q *queuePair) respond(o *rdma.Operation, wr *rdma.SendWR, segs [][]byte, t
 			}
 		}
 		off := in.offset()
-		for ; segs != nil; segs = q.more() {
+		for ; segs != nil; segs = q.mem.more() {
 			for _, b := range segs {
 				if st := sp.store(off, b, guard); st != rdma.WCSuccess {
 					if tk != nil && in == nil {
@@ -304,7 +304,7 @@ func (q *queuePair) lastAtomic() *lastAtomic {
 // bring does a read's copying.
 func (q *queuePair) bring(sp *span, segs [][]byte, guard bool) (rdma.WCStatus, answer) {
 	off := 0
-	for ; segs != nil; segs = q.more() {
+	for ; segs != nil; segs = q.mem.more() {
 		for _, b := range segs {
 			if st := sp.load(off, b, guard); st != rdma.WCSuccess {
 				return q.blame(nil, st)
@@ -318,7 +318,7 @@ func (q *queuePair) bring(sp *span, segs [][]byte, guard bool) (rdma.WCStatus, a
 // fill does a message's, from byte off of the receive's memory on; where off is
 // negative, so many bytes of the message are left out.
 func (q *queuePair) fill(segs [][]byte, off int, guard bool) rdma.WCStatus {
-	for ; segs != nil; segs = q.more() {
+	for ; segs != nil; segs = q.mem.more() {
 		for _, b := range segs {
 			if off < 0 {
 				k := min(len(b), -off)

@@ -24,8 +24,8 @@ type node struct {
 	pd  *domain
 	cq  *completionQueue
 
-	carries int             // MaxInlineRecv of its queue pairs
-	strides rdma.StridingRQ // and Striding
+	inlineRecv int             // MaxInlineRecv of its queue pairs
+	strides    rdma.StridingRQ // and Striding
 
 	owned []closer // closed after the queue pairs
 }
@@ -119,7 +119,7 @@ const (
 func (n *node) queue() *queuePair {
 	n.t.Helper()
 	return must[rdma.QP](n.t)(n.pd.CreateQP(rdma.QPInitAttr{SendCQ: n.cq, RecvCQ: n.cq, Type: rdma.RC, Striding: n.strides,
-		Cap: rdma.QPCap{MaxSendWR: 64, MaxRecvWR: 64, MaxSendSGE: 4, MaxRecvSGE: 4, MaxInlineData: 256, MaxInlineRecv: n.carries}})).(*queuePair)
+		Cap: rdma.QPCap{MaxSendWR: 64, MaxRecvWR: 64, MaxSendSGE: 4, MaxRecvSGE: 4, MaxInlineData: 256, MaxInlineRecv: n.inlineRecv}})).(*queuePair)
 }
 
 // intoSRQ connects a queue pair of n to one of b that receives from a shared

@@ -12,7 +12,7 @@ import "github.com/gorun-mpi/gorun/rdma"
 // payload is the room in the slot for a message of n bytes, nil for one that
 // goes to memory.
 func (tk *ticket) payload(n uint64) []byte {
-	if n == 0 || n > uint64(tk.carries) || n > maxInlineRecv {
+	if n == 0 || n > uint64(tk.inline) || n > maxInlineRecv {
 		return nil
 	}
 	return tableAt[byte](tk.s.arena, tk.at+slotHeader+uint64(tk.most)*slotSGESize, int(n))
@@ -25,7 +25,7 @@ func (q *queuePair) unpack(i uint32, sl *recvSlot, wc *rdma.WC) {
 		return
 	}
 	size := q.init.Cap
-	tk := ticket{s: q.p.self, sl: sl, at: q.slotsAt + uint64(i)*uint64(q.stride), most: uint32(size.MaxRecvSGE), carries: uint32(size.MaxInlineRecv), pd: q.pd.id}
+	tk := ticket{s: q.p.self, sl: sl, at: q.slotsAt + uint64(i)*uint64(q.stride), most: uint32(size.MaxRecvSGE), inline: uint32(size.MaxInlineRecv), pd: q.pd.id}
 	b := tk.payload(uint64(wc.ByteLen))
 	list := tk.entries()
 	ok := b != nil

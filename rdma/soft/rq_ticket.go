@@ -25,8 +25,8 @@ type ticket struct {
 	rest, takes uint32
 	last        bool
 
-	carries uint32 // bytes of a message that the slot has room for
-	carried bool   // it lies there
+	inline  uint32 // bytes of a message that the slot has room for
+	inlined bool   // it lies there
 
 	// Of a shared queue:
 	h     *sharedHeader
@@ -73,8 +73,8 @@ func (s *peer) next(c *queueContext, rank int, n uint64, tk *ticket) (ok bool) {
 		return false
 	}
 	tk.s, tk.sl, tk.at, tk.pd, tk.cq = s, sl, at, c.pd, c.recvCQ
-	tk.most, tk.carries = uint32(c.slotSGEs), uint32(c.carries)
-	tk.carried, tk.claim, tk.h = false, nil, nil
+	tk.most, tk.inline = uint32(c.slotSGEs), uint32(c.inline)
+	tk.inlined, tk.claim, tk.h = false, nil, nil
 	if tk.whole != 0 { // of an earlier peer, whose queue had strides
 		tk.skip, tk.whole, tk.rest, tk.takes, tk.last = 0, 0, 0, 0, false
 	}
@@ -219,8 +219,8 @@ func (s *peer) hand(c *queueContext, tk *ticket, d delivery) {
 		flags |= uint8(rdma.WCFlagLastStride)
 	}
 	sl.flags = flags
-	if tk.carried && d.status == rdma.WCSuccess {
-		sl.opcode |= slotCarried
+	if tk.inlined && d.status == rdma.WCSuccess {
+		sl.opcode |= slotInline
 	}
 	if tk.claim == nil {
 		s.stamp(tk.cq, sl)

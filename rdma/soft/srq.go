@@ -425,7 +425,7 @@ func receiveWC(sl *recvSlot, wrid uint64, qp uint32) rdma.WC {
 		return rdma.WC{WRID: wrid, Status: st, QPNum: qp}
 	}
 	return rdma.WC{
-		WRID: wrid, Opcode: rdma.WCOpcode(sl.opcode &^ slotCarried), ByteLen: sl.byteLen, ImmData: sl.imm,
+		WRID: wrid, Opcode: rdma.WCOpcode(sl.opcode &^ slotInline), ByteLen: sl.byteLen, ImmData: sl.imm,
 		QPNum: qp, SrcQP: sl.srcQP, Flags: rdma.WCFlags(sl.flags &^ slotSolicited),
 	}
 }

@@ -138,7 +138,7 @@ func member(t *testing.T, data []byte) {
 		targets = append(targets, q)
 	}
 	with(func(*node) {})
-	with(func(n *node) { n.carries = 64 })
+	with(func(n *node) { n.inlineRecv = 64 })
 	with(func(n *node) { n.strides = rdma.StridingRQ{StrideBytes: 64, Strides: 4} })
 	uc := unreliable(t, a, b)
 	sharing, _ := a.intoSRQ(b)
@@ -157,7 +157,7 @@ func member(t *testing.T, data []byte) {
 	for _, q := range []*queuePair{targets[0], targets[2], uc} {
 		q.PostRecv(receives)
 	}
-	own := b.alloc(512, all) // what is carried is copied by whoever polls, who may be the watch
+	own := b.alloc(512, all) // what came inline is copied by whoever polls, who may be the watch
 	targets[1].PostRecv([]rdma.RecvWR{{SGL: []rdma.SGE{sge(own, 0, 256)}}, {SGL: []rdma.SGE{sge(own, 256, 100), sge(own, 384, 100)}}})
 	for range 2 {
 		sharing.PostRecv(receives)

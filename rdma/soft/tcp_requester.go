@@ -156,7 +156,7 @@ func (q *queuePair) advanceWire() (moved bool) {
 		if wr.Flags&rdma.SendFence != 0 && w.offset == 0 && q.unanswered() > 0 {
 			return moved
 		}
-		segs, total, guard, ok := q.gather(wr)
+		segs, total, guard, ok := q.mem.gather(q.pd, wr)
 		bad := rdma.WCLocProtErr
 		if ok {
 			bad = q.able(o, total)
@@ -252,9 +252,9 @@ func (q *queuePair) sendPieces(e *request, segs [][]byte, total uint32, guard bo
 			send = nil
 		}
 		off := int(w.offset)
-		if (guard || q.woven) && send != nil {
+		if (guard || q.mem.laid) && send != nil {
 			// The kernel would say EFAULT in the middle of a frame.
-			copied, ok := q.outOf(wr, segs, off, int(f.length))
+			copied, ok := q.mem.outOf(wr, segs, off, int(f.length))
 			if !ok {
 				if w.next > 0 {
 					return false
@@ -276,23 +276,6 @@ func (q *queuePair) sendPieces(e *request, segs [][]byte, total uint32, guard bo
 			return true
 		}
 	}
-}
-
-// guardedCopy copies n bytes at off of memory that may not be mapped.
-func guardedCopy(segs [][]byte, off, n int) ([]byte, bool) {
-	b := make([]byte, 0, n)
-	for _, s := range segs {
-		if off >= len(s) {
-			off -= len(s)
-			continue
-		}
-		k := min(len(s)-off, n-len(b))
-		if !guarded(b[len(b):len(b)+k], s[off:off+k]) {
-			return nil, false
-		}
-		b, off = b[:len(b)+k], 0
-	}
-	return b, true
 }
 
 // again looks at the timer of a request that was refused for now; it is true
@@ -403,19 +386,19 @@ func (l *link) answered(f *frame, payload []byte) {
 			if e.wr.Opcode.Operation().Fetches() {
 				return // its data must come
 			}
-			q.acknowledged(e, rdma.WCSuccess, uint32(requestLength(&e.wr)))
+			q.acknowledged(e, rdma.WCSuccess, uint32(inlineLength(&e.wr)))
 		}
 	case frameData:
 		e := q.pending.first()
 		if at != 0 || !e.wr.Opcode.Operation().Fetches() || f.offset != w.settled {
 			return
 		}
-		segs, total, guard, ok := q.gather(&e.wr)
+		segs, total, guard, ok := q.mem.gather(q.pd, &e.wr)
 		if !ok || uint64(f.total) != total {
 			q.acknowledged(e, rdma.WCLocProtErr, 0)
 			return
 		}
-		if st := q.into(&e.wr, segs, int(f.offset), payload, guard); st != rdma.WCSuccess {
+		if st := q.mem.into(&e.wr, segs, int(f.offset), payload, guard); st != rdma.WCSuccess {
 			q.acknowledged(e, st, 0)
 			return
 		}
@@ -463,29 +446,4 @@ func (q *queuePair) acknowledged(e *request, st rdma.WCStatus, n uint32) {
 	}
 	q.wire.settled = 0
 	q.settle(e, st, n)
-}
-
-func requestLength(wr *rdma.SendWR) uint64 { return inlineLength(wr) }
-
-// scatterBytes places b at off of segs.
-func scatterBytes(segs [][]byte, off int, b []byte, guard bool) rdma.WCStatus {
-	for _, s := range segs {
-		if off >= len(s) {
-			off -= len(s)
-			continue
-		}
-		k := min(len(s)-off, len(b))
-		if guard {
-			if !guarded(s[off:off+k], b[:k]) {
-				return rdma.WCLocProtErr
-			}
-		} else {
-			place(s[off:off+k], b[:k])
-		}
-		b, off = b[k:], 0
-		if len(b) == 0 {
-			break
-		}
-	}
-	return rdma.WCSuccess
 }

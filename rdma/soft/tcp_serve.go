@@ -145,7 +145,7 @@ func (l *link) message(f *frame, payload []byte) {
 func (q *queuePair) perform(l *link, in *inbound, f *frame, payload []byte) (requester rdma.WCStatus, cause uint32, retry bool) {
 	in.at, in.last, in.from, in.psn, in.cause = f.offset, f.last(), f.from, f.psn, 0
 	f.request(&l.request)
-	l.one[0], q.woven = payload, false // it is no memory of the queue pair's
+	l.one[0], q.mem.laid = payload, false // it is no memory of the queue pair's
 	st, a := q.respond(f.op.Operation(), &l.request, l.one[:], uint64(f.total), false, in)
 	l.one[0] = nil
 	return st, uint32(in.cause), a == notReady
