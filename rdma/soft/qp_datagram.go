@@ -110,7 +110,8 @@ func (q *queuePair) fly(wr *rdma.SendWR) (status rdma.WCStatus, moved uint32, a 
 	}
 	if i := wr.RemoteQPN & (maxQueues - 1); int(i) < len(s.queues) {
 		q.grh = h.grh
-		d := q.message(wr, total, nil)
+		e := execution{total: total, from: q.num}
+		d := e.message(wr)
 		status = q.land(s, &s.queues[i], wr.RemoteQPN, q.qkeyOf(wr), segs, d, guard)
 		s.bell.Ring()
 	}

@@ -171,18 +171,18 @@ func (q *queuePair) hangUp() {
 }
 
 // ask executes a request on a target. Called with mu held, connected and marked.
-func (q *queuePair) ask(wr *rdma.SendWR, segs [][]byte, total uint64, guard bool) (rdma.WCStatus, answer) {
+func (q *queuePair) ask(e *execution, wr *rdma.SendWR) (rdma.WCStatus, answer) {
 	a, status := q.reaches()
 	switch {
 	case a == unanswered || status != rdma.WCSuccess:
 		return status, a
 	case a == duplicate:
-		if wr.Opcode.Operation().Fetches() {
-			status = q.repeat(wr, segs, total, guard)
+		if e.o.Fetches() {
+			status = e.repeat(wr)
 		}
 		return status, a
 	}
-	status, a = q.respond(wr.Opcode.Operation(), wr, segs, total, guard, nil)
+	status, a = e.respond(wr)
 	if a == accepted {
 		q.dc.held.expect = (q.psn + 1) & psnMask
 	}

@@ -59,8 +59,9 @@ func (q *queuePair) run(wr *rdma.SendWR) (status rdma.WCStatus, moved uint32, a 
 	if q.owed.n == 0 {
 		q.mark(what)
 	}
+	e := execution{q: q, s: s, c: c, tk: &q.tk, o: o, segs: segs, total: total, guard: guard, from: q.num}
 	if q.init.Type == rdma.DCI {
-		status, a = q.ask(wr, segs, total, guard)
+		status, a = q.ask(&e, wr)
 		q.unmark()
 		if a <= duplicate {
 			q.psn = (q.psn + 1) & psnMask
@@ -76,12 +77,12 @@ func (q *queuePair) run(wr *rdma.SendWR) (status rdma.WCStatus, moved uint32, a 
 		if atomic.LoadUint32(&c.word) == uint32(rdma.StateRTR) {
 			s.begin(c)
 		}
-		status, a = q.respond(o, wr, segs, total, guard, nil)
+		status, a = e.respond(wr)
 		if a == accepted && !q.unreliable {
 			c.expect = (q.psn + 1) & psnMask
 		}
 	} else if a == duplicate && o.Fetches() {
-		status = q.repeat(wr, segs, total, guard)
+		status = e.repeat(wr)
 	}
 	if q.owed.n == 0 {
 		q.unmark()

@@ -17,248 +17,239 @@ import (
 // The status is the requester's. The answer is accepted; or notReady, or unanswered,
 // and then nothing has happened. It is called with the responder marked.
 
-// respond executes a request of total bytes, of which segs are all, or those of the
-// piece that in is about.
-func (q *queuePair) respond(o *rdma.Operation, wr *rdma.SendWR, segs [][]byte, total uint64, guard bool, in *inbound) (rdma.WCStatus, answer) {
-	_, c, _ := q.responder(in)
-	rights := atomic.LoadUint32(&c.rights)
-	if in == nil && rights>>24 != uint32(q.answerer) {
+// An execution is a request at its responder. The request itself is not in it: it would
+// escape, and take the array that was posted to the heap.
+type execution struct {
+	q  *queuePair // the initiator, or, of what came over TCP, the responder
+	in *inbound   // what has come of that; nil in the segment
+	s  *peer      // where it is executed
+	c  *queueContext
+	tk *ticket // the receive request that it takes
+
+	o     *rdma.Operation
+	segs  [][]byte // all of its bytes, or those of the piece that in is about
+	total uint64   // bytes of the whole
+	guard bool     // segs may not be mapped
+	from  uint32   // number of the initiator's queue pair
+}
+
+// respond executes the request.
+func (e *execution) respond(wr *rdma.SendWR) (rdma.WCStatus, answer) {
+	rights := atomic.LoadUint32(&e.c.rights)
+	if e.in == nil && rights>>24 != uint32(e.q.answerer) {
 		return 0, unanswered
 	}
-	if !permits(rights, o) {
-		return q.refuse(in, rdma.WCRemInvReqErr, faultRequest)
+	if !permits(rights, e.o) {
+		return e.refuse(rdma.WCRemInvReqErr, faultRequest)
 	}
-	switch o.Moves {
+	switch e.o.Moves {
 	case rdma.MovesToMemory:
 		var sp span
-		if total > 0 && !q.opens(&sp, o, wr, total, in) {
-			return q.refuse(in, rdma.WCRemAccessErr, faultAccess)
+		if e.total > 0 && !e.opens(&sp, wr) {
+			return e.refuse(rdma.WCRemAccessErr, faultAccess)
 		}
-		var tk *ticket
-		if o.Received != 0 {
-			var ok bool
-			var a answer
-			if tk, ok, a = q.await(wr, 0, in); !ok {
-				return q.unnamed(in, a)
+		if e.o.Received != 0 {
+			if ok, a := e.await(wr, 0); !ok {
+				return e.unnamed(a)
 			}
 		}
-		off := in.offset()
-		for ; segs != nil; segs = q.mem.more() {
+		off := e.in.offset()
+		for segs := e.segs; segs != nil; segs = e.q.mem.more() {
 			for _, b := range segs {
-				if st := sp.store(off, b, guard); st != rdma.WCSuccess {
-					if tk != nil && in == nil {
-						tk.giveBack()
+				if st := sp.store(off, b, e.guard); st != rdma.WCSuccess {
+					if e.o.Received != 0 && e.in == nil {
+						e.tk.giveBack()
 					}
-					return q.blame(in, st)
+					return e.blame(st)
 				}
 				off += len(b)
 			}
 		}
-		if tk != nil {
-			q.arrived(tk, q.message(wr, total, in), in)
+		if e.o.Received != 0 {
+			e.arrived(e.message(wr))
 		}
 		return rdma.WCSuccess, accepted
 
 	case rdma.MovesToReceive:
-		return q.takeMessage(o, wr, segs, total, guard, in)
+		return e.takeMessage(wr)
 
 	case rdma.MovesFromMemory:
-		if total == 0 {
+		if e.total == 0 {
 			return rdma.WCSuccess, accepted
 		}
 		var sp span
-		if !q.opens(&sp, o, wr, total, in) {
-			return q.refuse(in, rdma.WCRemAccessErr, faultAccess)
+		if !e.opens(&sp, wr) {
+			return e.refuse(rdma.WCRemAccessErr, faultAccess)
 		}
-		if in != nil {
+		if e.in != nil {
 			return rdma.WCSuccess, accepted // link.startRead sends it
 		}
-		return q.bring(&sp, segs, guard)
+		return e.bring(&sp)
 
 	case rdma.MovesWord:
-		return q.changeWord(o, wr, segs, total, guard, in)
+		return e.changeWord(wr)
 	}
-	return q.refuse(in, rdma.WCRemInvReqErr, faultRequest)
-}
-
-// responder is where a request is executed, and the receive request that it has.
-func (q *queuePair) responder(in *inbound) (*peer, *queueContext, *ticket) {
-	if in != nil {
-		return q.p.self, q.own, &in.tk
-	}
-	return q.peer, q.remote, &q.tk
+	return e.refuse(rdma.WCRemInvReqErr, faultRequest)
 }
 
 // opens resolves the memory that a request names. A layout that came to be after the
 // request was marked is not there for it.
-func (q *queuePair) opens(sp *span, o *rdma.Operation, wr *rdma.SendWR, n uint64, in *inbound) bool {
-	s, c, _ := q.responder(in)
-	return s.open(sp, c, wr.RKey, wr.RemoteAddr, n, o.Access) && (in != nil || sp.key == 0 || q.own.mark&markWhat == markQueue)
+func (e *execution) opens(sp *span, wr *rdma.SendWR) bool {
+	return e.s.open(sp, e.c, wr.RKey, wr.RemoteAddr, e.total, e.o.Access) && (e.in != nil || sp.key == 0 || e.q.own.mark&markWhat == markQueue)
 }
 
 // refuse ends a request that the responder does not take. One that would be answered
 // moves it to ERR for the cause.
-func (q *queuePair) refuse(in *inbound, st rdma.WCStatus, cause uint32) (rdma.WCStatus, answer) {
-	if in != nil {
-		in.cause = uint8(cause)
-	} else if !q.unreliable {
-		q.peer.fault(q.remote, cause)
+func (e *execution) refuse(st rdma.WCStatus, cause uint32) (rdma.WCStatus, answer) {
+	if e.in != nil {
+		e.in.cause = uint8(cause)
+	} else if !e.q.unreliable {
+		e.s.fault(e.c, cause)
 	}
 	return st, accepted
 }
 
 // blame ends a request that has failed, and refuses it where that is the responder's
 // fault.
-func (q *queuePair) blame(in *inbound, st rdma.WCStatus) (rdma.WCStatus, answer) {
+func (e *execution) blame(st rdma.WCStatus) (rdma.WCStatus, answer) {
 	switch st {
 	case rdma.WCRemAccessErr, rdma.WCRemOpErr, rdma.WCRemInvReqErr:
-		return q.refuse(in, st, faultOf(st))
+		return e.refuse(st, faultOf(st))
 	}
 	return st, accepted
 }
 
 // takeMessage is the responder's part of a send.
-func (q *queuePair) takeMessage(o *rdma.Operation, wr *rdma.SendWR, segs [][]byte, total uint64, guard bool, in *inbound) (rdma.WCStatus, answer) {
-	s, c, tk := q.responder(in)
+func (e *execution) takeMessage(wr *rdma.SendWR) (rdma.WCStatus, answer) {
+	q, s, c, tk := e.q, e.s, e.c, e.tk
 	skip, incomplete := uint64(0), false // bytes that are a header
 	if h := s.tagged(c); h != nil {
 		var m tagMessage
-		if st, a := q.headed(h, &m, segs, total, guard, in); st != rdma.WCSuccess || a != accepted {
+		if st, a := e.headed(h, &m); st != rdma.WCSuccess || a != accepted {
 			return st, a
 		}
-		skip, incomplete = tk.headers(&m, total)
+		skip, incomplete = tk.headers(&m, e.total)
 	} else {
-		if _, ok, a := q.await(wr, total, in); !ok {
-			return q.unnamed(in, a)
+		if ok, a := e.await(wr, e.total); !ok {
+			return e.unnamed(a)
 		}
 	}
 	if q.to == nil {
 		q.to = new(scatter)
 	}
-	st, theirs := tk.receive(total-skip, q.to)
+	st, theirs := tk.receive(e.total-skip, q.to)
 	if st == rdma.WCSuccess {
-		if st = q.fill(segs, in.offset()-int(skip), guard); st == rdma.WCRemAccessErr {
+		if st = e.fill(e.in.offset() - int(skip)); st == rdma.WCRemAccessErr {
 			st, theirs = rdma.WCRemOpErr, rdma.WCLocProtErr
 		}
 	}
 	switch {
 	case st == rdma.WCSuccess:
 	case theirs == rdma.WCSuccess, q.unreliable && theirs == rdma.WCLocLenErr:
-		if in == nil {
+		if e.in == nil {
 			tk.giveBack()
 		}
 		return st, accepted
 	default:
-		s.deliver(c, tk, delivery{status: theirs, op: wr.Opcode, srcQP: q.source(in)})
+		s.deliver(c, tk, delivery{status: theirs, op: wr.Opcode, srcQP: e.from})
 		s.fault(c, faultTold)
-		if in != nil {
+		if e.in != nil {
 			*tk = ticket{}
 		}
-		return q.refuse(in, st, faultTold)
+		return e.refuse(st, faultTold)
 	}
-	if in != nil && !in.last {
+	if e.in != nil && !e.in.last {
 		return rdma.WCSuccess, accepted
 	}
-	if o.Needs&rdma.NeedsKey != 0 && !s.invalidate(c, wr.InvalidateRKey) {
-		if in == nil {
+	if e.o.Needs&rdma.NeedsKey != 0 && !s.invalidate(c, wr.InvalidateRKey) {
+		if e.in == nil {
 			tk.giveBack()
 		}
-		return q.refuse(in, rdma.WCRemAccessErr, faultAccess)
+		return e.refuse(rdma.WCRemAccessErr, faultAccess)
 	}
-	d := q.message(wr, total, in)
+	d := e.message(wr)
 	d.n -= uint32(skip)
 	if incomplete {
 		d.status = rdma.WCTMRndvIncomplete
 	}
-	q.arrived(tk, d, in)
+	e.arrived(d)
 	return rdma.WCSuccess, accepted
 }
 
 // changeWord is the responder's part of an atomic.
-func (q *queuePair) changeWord(o *rdma.Operation, wr *rdma.SendWR, segs [][]byte, total uint64, guard bool, in *inbound) (rdma.WCStatus, answer) {
-	if wr.RemoteAddr%8 != 0 || total != uint64(o.Bytes) {
-		return q.refuse(in, rdma.WCRemInvReqErr, faultRequest)
+func (e *execution) changeWord(wr *rdma.SendWR) (rdma.WCStatus, answer) {
+	if wr.RemoteAddr%8 != 0 || e.total != uint64(e.o.Bytes) {
+		return e.refuse(rdma.WCRemInvReqErr, faultRequest)
 	}
 	var sp span
-	if !q.opens(&sp, o, wr, total, in) {
-		return q.refuse(in, rdma.WCRemAccessErr, faultAccess)
+	if !e.opens(&sp, wr) {
+		return e.refuse(rdma.WCRemAccessErr, faultAccess)
 	}
-	s, _, _ := q.responder(in)
-	old, st := s.atomic(&sp, o.Word, wr.CompareAdd, wr.Swap, q.p.cfg.Rank)
+	old, st := e.s.atomic(&sp, e.o.Word, wr.CompareAdd, wr.Swap, e.q.p.cfg.Rank)
 	if st != rdma.WCSuccess {
-		return q.blame(in, st)
+		return e.blame(st)
 	}
-	if in == nil {
-		*q.lastAtomic() = lastAtomic{q.psn, 1, old}
-		return scatterWord(segs, old, guard), accepted
+	if e.in == nil {
+		*e.lastAtomic() = lastAtomic{e.q.psn, 1, old}
+		return scatterWord(e.segs, old, e.guard), accepted
 	}
-	if len(in.results) >= maxRdAtom {
-		in.results = in.results[:copy(in.results, in.results[1:])]
+	if len(e.in.results) >= maxRdAtom {
+		e.in.results = e.in.results[:copy(e.in.results, e.in.results[1:])]
 	}
-	in.results = append(in.results, result{in.psn, old})
+	e.in.results = append(e.in.results, result{e.in.psn, old})
 	return rdma.WCSuccess, accepted
 }
 
 // await gives the next receive request for n bytes, and asks to be woken when there is
 // none. Without one the answer says why. All pieces of a message take the same.
-func (q *queuePair) await(wr *rdma.SendWR, n uint64, in *inbound) (tk *ticket, ok bool, a answer) {
-	s, c, tk := q.responder(in)
-	rank, target := q.p.cfg.Rank, q.answerer
-	if in != nil {
-		if tk.claim != nil {
-			return tk, true, accepted
+func (e *execution) await(wr *rdma.SendWR, n uint64) (ok bool, a answer) {
+	rank, target := e.q.p.cfg.Rank, e.q.answerer
+	if e.in != nil {
+		if e.tk.claim != nil {
+			return true, accepted
 		}
-		target = q.init.Type
+		target = e.q.init.Type
 	}
 	if target == rdma.XRCRecv {
 		var right bool
-		if *tk, ok, right = q.nextNamed(c, wr.SRQNum); !right {
-			return tk, false, accepted
+		if *e.tk, ok, right = e.q.nextNamed(e.c, wr.SRQNum); !right {
+			return false, accepted
 		}
-		return tk, ok, notReady
+		return ok, notReady
 	}
-	ok = s.next(c, rank, n, tk)
-	if !ok && (!q.unreliable || c.shared != 0) {
+	ok = e.s.next(e.c, rank, n, e.tk)
+	if !ok && (!e.q.unreliable || e.c.shared != 0) {
 		// A full barrier: either the owner sees this or the next look sees
 		// its receive, unless that is in the owner's store buffer still; the timer
 		// covers that.
-		s.starve(c)
-		ok = s.next(c, rank, n, tk)
+		e.s.starve(e.c)
+		ok = e.s.next(e.c, rank, n, e.tk)
 	}
-	return tk, ok, notReady
+	return ok, notReady
 }
 
 // unnamed answers a request that has got no receive: it waits, or it named a
 // shared queue that is not for it.
-func (q *queuePair) unnamed(in *inbound, a answer) (rdma.WCStatus, answer) {
+func (e *execution) unnamed(a answer) (rdma.WCStatus, answer) {
 	if a == notReady {
 		return 0, notReady
 	}
-	return q.refuse(in, rdma.WCRemInvReqErr, faultRequest)
+	return e.refuse(rdma.WCRemInvReqErr, faultRequest)
 }
 
 // message is what the receiver is told of a message that has arrived.
-func (q *queuePair) message(wr *rdma.SendWR, total uint64, in *inbound) delivery {
-	return delivery{op: wr.Opcode, solicited: wr.Flags&rdma.SendSolicited != 0, n: uint32(total), imm: extra(wr), srcQP: q.source(in)}
-}
-
-// source is the number of the queue pair that a request comes from.
-func (q *queuePair) source(in *inbound) uint32 {
-	if in != nil {
-		return in.from
-	}
-	return q.num
+func (e *execution) message(wr *rdma.SendWR) delivery {
+	return delivery{op: wr.Opcode, solicited: wr.Flags&rdma.SendSolicited != 0, n: uint32(e.total), imm: extra(wr), srcQP: e.from}
 }
 
 // arrived completes the receive request of a message, with its last piece.
-func (q *queuePair) arrived(tk *ticket, d delivery, in *inbound) {
-	s, c, _ := q.responder(in)
+func (e *execution) arrived(d delivery) {
 	switch {
-	case in == nil:
-		q.deliver(tk, d)
-	case in.last:
-		s.deliver(c, tk, d)
-		*tk = ticket{}
+	case e.in == nil:
+		e.q.deliver(e.tk, d)
+	case e.in.last:
+		e.s.deliver(e.c, e.tk, d)
+		*e.tk = ticket{}
 	}
 }
 
@@ -272,42 +263,41 @@ func extra(wr *rdma.SendWR) uint32 {
 }
 
 // repeat answers a read or an atomic that was executed before.
-func (q *queuePair) repeat(wr *rdma.SendWR, segs [][]byte, total uint64, guard bool) rdma.WCStatus {
-	o := wr.Opcode.Operation()
-	if o.Moves == rdma.MovesWord {
-		last := q.lastAtomic()
-		if last.valid == 0 || last.psn != q.psn {
+func (e *execution) repeat(wr *rdma.SendWR) rdma.WCStatus {
+	if e.o.Moves == rdma.MovesWord {
+		last := e.lastAtomic()
+		if last.valid == 0 || last.psn != e.q.psn {
 			return rdma.WCRetryExcErr
 		}
-		return scatterWord(segs, last.old, guard)
+		return scatterWord(e.segs, last.old, e.guard)
 	}
-	if total == 0 {
+	if e.total == 0 {
 		return rdma.WCSuccess
 	}
 	var sp span
-	if !q.opens(&sp, o, wr, total, nil) {
-		st, _ := q.refuse(nil, rdma.WCRemAccessErr, faultAccess)
+	if !e.opens(&sp, wr) {
+		st, _ := e.refuse(rdma.WCRemAccessErr, faultAccess)
 		return st
 	}
-	st, _ := q.bring(&sp, segs, guard)
+	st, _ := e.bring(&sp)
 	return st
 }
 
 // lastAtomic is where the responder's is noted.
-func (q *queuePair) lastAtomic() *lastAtomic {
-	if q.dc.held != nil {
-		return &q.dc.held.last
+func (e *execution) lastAtomic() *lastAtomic {
+	if e.q.dc.held != nil {
+		return &e.q.dc.held.last
 	}
-	return &q.remote.last
+	return &e.q.remote.last
 }
 
 // bring does a read's copying.
-func (q *queuePair) bring(sp *span, segs [][]byte, guard bool) (rdma.WCStatus, answer) {
+func (e *execution) bring(sp *span) (rdma.WCStatus, answer) {
 	off := 0
-	for ; segs != nil; segs = q.mem.more() {
+	for segs := e.segs; segs != nil; segs = e.q.mem.more() {
 		for _, b := range segs {
-			if st := sp.load(off, b, guard); st != rdma.WCSuccess {
-				return q.blame(nil, st)
+			if st := sp.load(off, b, e.guard); st != rdma.WCSuccess {
+				return e.blame(st)
 			}
 			off += len(b)
 		}
@@ -317,14 +307,14 @@ func (q *queuePair) bring(sp *span, segs [][]byte, guard bool) (rdma.WCStatus, a
 
 // fill does a message's, from byte off of the receive's memory on; where off is
 // negative, so many bytes of the message are left out.
-func (q *queuePair) fill(segs [][]byte, off int, guard bool) rdma.WCStatus {
-	for ; segs != nil; segs = q.mem.more() {
+func (e *execution) fill(off int) rdma.WCStatus {
+	for segs := e.segs; segs != nil; segs = e.q.mem.more() {
 		for _, b := range segs {
 			if off < 0 {
 				k := min(len(b), -off)
 				b, off = b[k:], off+k
 			}
-			if st := q.to.store(off, b, guard); st != rdma.WCSuccess {
+			if st := e.q.to.store(off, b, e.guard); st != rdma.WCSuccess {
 				return st
 			}
 			off += len(b)

@@ -376,27 +376,26 @@ func (tk *ticket) label(sl *recvSlot) {
 // headed reads the header of a message to a queue with tags into m and gives the
 // message the request that it matches, when it has none yet. The results are
 // those of respond.
-func (q *queuePair) headed(h *sharedHeader, m *tagMessage, segs [][]byte, total uint64, guard bool, in *inbound) (rdma.WCStatus, answer) {
-	s, c, tk := q.responder(in)
-	if in != nil && tk.claim != nil {
-		*m = in.tagged
+func (e *execution) headed(h *sharedHeader, m *tagMessage) (rdma.WCStatus, answer) {
+	if e.in != nil && e.tk.claim != nil {
+		*m = e.in.tagged
 		return rdma.WCSuccess, accepted
 	}
 	var b [rdma.TMHLen + rdma.RVHLen]byte
-	k, readable := peek(b[:], segs, guard)
+	k, readable := peek(b[:], e.segs, e.guard)
 	if !readable {
 		return rdma.WCLocProtErr, accepted
 	}
 	var ok bool
-	if *m, ok = parseTagged(b[:k], total); !ok || in.offset() != 0 {
-		return q.refuse(in, rdma.WCRemInvReqErr, faultRequest)
+	if *m, ok = parseTagged(b[:k], e.total); !ok || e.in.offset() != 0 {
+		return e.refuse(rdma.WCRemInvReqErr, faultRequest)
 	}
-	if in != nil {
-		in.tagged = *m
+	if e.in != nil {
+		e.in.tagged = *m
 	}
-	if !s.arrive(h, q.p.cfg.Rank, m, tk) {
-		s.starve(c)
-		if !s.arrive(h, q.p.cfg.Rank, m, tk) {
+	if !e.s.arrive(h, e.q.p.cfg.Rank, m, e.tk) {
+		e.s.starve(e.c)
+		if !e.s.arrive(h, e.q.p.cfg.Rank, m, e.tk) {
 			return 0, notReady
 		}
 	}

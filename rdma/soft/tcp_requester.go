@@ -42,7 +42,6 @@ type inbound struct {
 	results []result   // of atomics, for duplicates
 
 	// Of the piece that is executed, too:
-	from  uint32 // whose queue pair sends it
 	psn   uint32
 	last  bool  // it ends its message
 	cause uint8 // why the responder is to go to ERR, if the request has failed

@@ -143,10 +143,11 @@ func (l *link) message(f *frame, payload []byte) {
 // perform executes a piece of a request. retry: it finds no receive. Called with mu
 // held.
 func (q *queuePair) perform(l *link, in *inbound, f *frame, payload []byte) (requester rdma.WCStatus, cause uint32, retry bool) {
-	in.at, in.last, in.from, in.psn, in.cause = f.offset, f.last(), f.from, f.psn, 0
+	in.at, in.last, in.psn, in.cause = f.offset, f.last(), f.psn, 0
 	f.request(&l.request)
 	l.one[0], q.mem.laid = payload, false // it is no memory of the queue pair's
-	st, a := q.respond(f.op.Operation(), &l.request, l.one[:], uint64(f.total), false, in)
+	e := execution{q: q, in: in, s: q.p.self, c: q.own, tk: &in.tk, o: f.op.Operation(), segs: l.one[:], total: uint64(f.total), from: f.from}
+	st, a := e.respond(&l.request)
 	l.one[0] = nil
 	return st, uint32(in.cause), a == notReady
 }
