@@ -53,7 +53,7 @@ type completionQueue struct {
 type entry struct {
 	wc   rdma.WC
 	q    *queuePair
-	free uint32 // what q.freed or q.rfreed becomes when it is polled, or the index of the shared queue
+	free uint32 // what q.freed or q.rq.freed becomes when it is polled, or the index of the shared queue
 	kind entryKind
 
 	offset uint32 // of a striding receive
@@ -84,7 +84,7 @@ func (p *Provider) freed(e *entry) {
 	case entrySend:
 		arch.StoreRelease32(&e.q.freed, e.free)
 	case entryRecv:
-		arch.StoreRelease32(&e.q.rfreed, e.free)
+		arch.StoreRelease32(&e.q.rq.freed, e.free)
 	case entryShared:
 		if h := p.byShared.get(e.free); h != nil {
 			h.outstanding.Add(-1)
@@ -482,26 +482,26 @@ func (c *completionQueue) harvest() (failed []*queuePair) {
 // take moves the done receives of a queue pair into its completion queue, in
 // order. Called with recv.mu held.
 func (q *queuePair) take() {
-	if q.slots == 0 {
+	if q.rq.slots == 0 {
 		return
 	}
-	for q.rtaken != atomic.LoadUint32(&q.rposted) {
-		i := q.rtaken & (q.slots - 1)
-		sl := q.slot(i)
+	for q.rq.taken != atomic.LoadUint32(&q.rq.posted) {
+		i := q.rq.taken & (q.rq.slots - 1)
+		sl := q.rq.slot(i)
 		if sl == nil || atomic.LoadUint32(&sl.state) != slotDone {
 			return
 		}
-		k := q.took(i, sl)
-		q.rtaken += k
-		e := entry{q: q, free: q.rtaken, kind: entryRecv, wc: receiveWC(sl, q.wrids[i&^(q.strides()-1)], q.num), offset: q.offset(i)}
+		k := q.rq.took(i, sl)
+		q.rq.taken += k
+		e := entry{q: q, free: q.rq.taken, kind: entryRecv, wc: receiveWC(sl, q.rq.wrid(i), q.num), offset: q.rq.offset(i)}
 		if sl.opcode&slotInline != 0 {
 			q.unpack(i, sl, &e.wc)
 		}
 		stamp, solicited := sl.stamp, sl.flags&slotSolicited != 0
 		if e.wc.Flags&rdma.WCFlagWithInv != 0 {
-			q.ended(e.wc.ImmData)
+			q.pd.ended(q.num, e.wc.ImmData)
 		}
-		q.releaseSlots(i, k)
+		q.rq.release(i, k)
 		q.recv.push(&e, stamp, solicited)
 	}
 }

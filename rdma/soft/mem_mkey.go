@@ -80,9 +80,9 @@ func (k *mkey) RKey() uint32 { return k.key }
 
 // checkLayout judges a layout as a post does: what is no layout, whatever lies
 // behind its keys.
-func (q *queuePair) checkLayout(wr *rdma.SendWR) (wrong string) {
+func (c *context) checkLayout(wr *rdma.SendWR) (wrong string) {
 	k, ok := wr.Mkey.(*mkey)
-	if !ok || k.d.ctx != q.pd.ctx || wr.Layout == nil {
+	if !ok || k.d.ctx != c || wr.Layout == nil {
 		return "there must be a key of this context, and a layout"
 	}
 	return wr.Layout.Wrong(k.entries)

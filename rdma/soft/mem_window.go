@@ -84,9 +84,9 @@ func (q *queuePair) BindMW(mw rdma.MW, wrid uint64, flags rdma.SendFlags, bind r
 
 // checkBind judges a binding as a post does: only what is not a binding at all.
 // What the device finds wrong with one completes with MW_BIND_ERR.
-func (q *queuePair) checkBind(wr *rdma.SendWR) (wrong string) {
+func (c *context) checkBind(wr *rdma.SendWR) (wrong string) {
 	w, ok := wr.MW.(*window)
-	if !ok || w.pd.ctx != q.pd.ctx || wr.Bind == nil {
+	if !ok || w.pd.ctx != c || wr.Bind == nil {
 		return "there must be a window of this context, and what it is to show"
 	}
 	if by := wr.Flags&bindMW != 0; by != (w.typ == rdma.MWType1) {

@@ -3,7 +3,6 @@ package soft
 import (
 	"errors"
 	"fmt"
-	"math/bits"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,9 +14,29 @@ import (
 // queuePair is the owner's half of a queue pair; a queueContext is what peers
 // see of it. The queue pair's state is context.word and nothing else.
 //
-// Locks: mu before rmu before the completion queues' mu before Provider.mu.
+// Locks: mu before rq.mu before the completion queues' mu before Provider.mu.
 type queuePair struct {
 	rdma.UnsupportedQP
+	fixed
+
+	mu   sync.Mutex // guards all that follows, but for what says otherwise
+	attr rdma.QPAttr
+	route
+	sendQueue
+	scratch
+	wire   wireState          // over TCP
+	dc     connection         // of DCI
+	calls  map[*call]struct{} // of DCT, over TCP
+	change keyChange          // of the head of pending, when that is for the own side
+	ending
+	target atomic.Pointer[target] // peer and remote, for who deregisters
+
+	rq receiveRing // has a lock of its own
+	batch
+}
+
+// What CreateQP has fixed. Anybody may read it.
+type fixed struct {
 	p     *Provider
 	pd    *domain
 	num   uint32
@@ -27,69 +46,57 @@ type queuePair struct {
 	send  *completionQueue
 	recv  *completionQueue
 
-	shared *sharedQueue // where receives come from, nil for the queue pair's own slots
+	shared     *sharedQueue // where receives come from, nil for the queue pair's own slots
+	within     *xrcDomain   // XRCRecv: the domain
+	addressing uint32       // bytes that a work queue entry has for where it goes
+	unreliable bool         // UC and UD: no answers
+	answerer   rdma.QPType  // of the queue pair at the other end
+}
 
-	unreliable bool        // UC and UD: no answers
-	answerer   rdma.QPType // of the queue pair at the other end
-	within     *xrcDomain  // XRCRecv: the domain
+// A route is where requests go, and how far they have come there. Guarded by mu.
+type route struct {
+	peer   *peer
+	remote *queueContext // the peer's context, nil when requests go over TCP
+	dest   uint64        // how the peer's context names this queue pair
+	turn   uint64        // of the mark
+	psn    uint32        // of the next request to execute
+	posts  uint32        // executions, to look after the peer now and then
+	life   uint32        // of the connection, to tell answers to an earlier one
+}
 
-	mu         sync.Mutex // guards the send side and every change of state:
-	attr       rdma.QPAttr
-	peer       *peer
-	remote     *queueContext // the peer's context, nil when requests go over TCP
-	dest       uint64        // how the peer's context names this queue pair
-	psn        uint32        // of the next request to execute
-	posted     uint32        // requests ever posted, counted for ever
-	turn       uint64        // of the mark
-	posts      uint32        // executions, to look after the peer now and then
-	pending    backlog       // posted and not executed
-	mem        gatherer
-	to         *scatter // scratch for a receiver's memory; made when first needed
-	counters   rdma.Counters
-	addressing uint64    // bytes that a work queue entry has for where it goes
-	waiting    answer    // what the head of pending got, if it was tried
-	until      time.Time // when it is tried again, zero for no end
-	tries      uint8     // how often it was
-	listed     bool      // in Provider.work
-	closed     bool
-	draining   bool               // the program wants to hear when SQD has nothing under way
-	lastWQE    bool               // and has heard that it takes no more from its shared queue
-	wire       wireState          // over TCP
-	dc         connection         // of DCI
-	calls      map[*call]struct{} // of DCT, over TCP
-	changing   *drain             // of the head of pending, when that is for the own side
-	subject    invalidatable      // what it invalidates
-	life       uint32             // of the connection, to tell answers to an earlier one
+// A sendQueue is what was posted and is not complete. Guarded by mu, but for freed.
+type sendQueue struct {
+	posted   uint32  // requests ever posted, counted for ever
+	freed    uint32  // requests whose slot is free again: their completion was polled; atomic
+	pending  backlog // posted and not executed
+	counters rdma.Counters
+	waiting  answer    // what the head of pending got, if it was tried
+	tries    uint8     // how often it was
+	listed   bool      // in Provider.work
+	until    time.Time // when it is tried again, zero for no end
+}
 
-	grh [rdma.GRHLen]byte // scratch for a datagram's header
+// outstanding counts the requests that hold a place in the queue.
+func (s *sendQueue) outstanding() uint32 { return s.posted - atomic.LoadUint32(&s.freed) }
 
-	named namedQueue // XRC: guarded by mu
-	tk    ticket     // scratch for the receive that a request takes
+// A scratch is for the request that is executed. Guarded by mu.
+type scratch struct {
+	mem   gatherer
+	to    *scatter   // a receiver's memory; made when first needed
+	tk    ticket     // the receive that the request takes
+	named namedQueue // XRC
+	grh   [rdma.GRHLen]byte
+}
 
-	behind int  // requests of the batch behind the one that is executed
-	owed   owed // what the receiver is to hear of the batch
-	kept   int  // completions that wait for that, in held
+// An ending is what a queue pair has behind it on its way to its end.
+type ending struct {
+	closed   bool // guarded by mu, as the next two
+	draining bool // the program wants to hear when SQD has nothing under way
+	lastWQE  bool // and has heard that it takes no more from its shared queue
 
-	freed uint32 // requests whose slot is free again: their completion was polled; atomic
-
-	left atomic.Bool // the program has closed it
-	gone atomic.Bool // and nobody else has it open: own is another's soon
-
-	orphaned bool // of XRC: closed while somebody else had it open; guarded by the context's mu
-
-	target atomic.Pointer[target] // peer and remote, for who deregisters
-
-	rmu     sync.Mutex // guards the receive side:
-	slotsAt uint64
-	slots   uint32
-	stride  uint32
-	wrids   []uint64 // by slot
-
-	rposted uint32 // receives ever posted; stored with rmu held; atomic
-	rtaken  uint32 // receives completed; guarded by recv.mu
-	rfreed  uint32 // receives whose completion was polled; atomic
-
-	held [owedMessages]entry // guarded by mu
+	orphaned bool        // of XRC: closed while somebody else had it open; guarded by the context's mu
+	left     atomic.Bool // the program has closed it
+	gone     atomic.Bool // and nobody else has it open: own is another's soon
 }
 
 // A target is where a queue pair executes its requests.
@@ -156,8 +163,9 @@ func (d *domain) CreateQP(init rdma.QPInitAttr) (rdma.QP, error) {
 	if err := d.adopt("create_qp"); err != nil {
 		return nil, err
 	}
-	q := &queuePair{p: d.p, pd: d, init: init, send: send, recv: recv, addressing: addressing(init.Type),
-		answerer: answerer, within: within, unreliable: init.Type == rdma.UC || init.Type == rdma.UD}
+	q := &queuePair{fixed: fixed{p: d.p, pd: d, init: init, send: send, recv: recv, addressing: addressing(init.Type),
+		answerer: answerer, within: within, unreliable: init.Type == rdma.UC || init.Type == rdma.UD}}
+	q.rq = receiveRing{p: d.p, strides: uint32(max(init.Striding.Strides, 1)), strideBytes: uint32(init.Striding.StrideBytes)}
 	if init.SRQ != nil {
 		s, ok := init.SRQ.(*srq)
 		if !ok || s.pd.ctx != d.ctx {
@@ -215,14 +223,9 @@ func (q *queuePair) create() error {
 		q.shared, h.inbox, q.init.Cap.MaxInlineRecv = h, q, 0
 		h.show()
 	case n > 0:
-		q.slots = q.strides() << bits.Len32(uint32(n-1))
-		q.stride = uint32(slotStride(q.init.Cap.MaxRecvSGE + (q.init.Cap.MaxInlineRecv+slotSGESize-1)/slotSGESize))
-		at_, _, err := p.allocate(uint64(q.slots) * uint64(q.stride))
-		if err != nil {
+		if err := q.rq.create(n, q.init.Cap); err != nil {
 			return &rdma.OpError{Op: "create_qp", Detail: "receive queue", Err: err}
 		}
-		q.slotsAt = at_
-		q.wrids = make([]uint64, q.slots)
 	}
 	q.mem.segs = make([][]byte, 0, max(q.init.Cap.MaxSendSGE, 1))
 
@@ -276,7 +279,7 @@ func (q *queuePair) create() error {
 	// Senders of datagrams may be looking for an earlier one.
 	atomic.StoreUint32(&c.num, q.num)
 	c.pd = q.pd.id
-	c.slotsAt, c.slots, c.slotSize, c.slotSGEs = q.slotsAt, q.slots, q.stride, uint16(q.init.Cap.MaxRecvSGE)
+	c.slotsAt, c.slots, c.slotSize, c.slotSGEs = q.rq.at, q.rq.slots, q.rq.size, uint16(q.init.Cap.MaxRecvSGE)
 	c.inline = uint16(q.init.Cap.MaxInlineRecv)
 	c.sendCQ, c.recvCQ = q.send.index, q.recv.index
 	inbox := uint32(0)
@@ -313,9 +316,7 @@ func (q *queuePair) freeSlots() {
 	if q.shared != nil && q.shared.inbox != nil {
 		_ = q.shared.shut(new(patience)) // nobody is at it: who destroys the queue pair has waited
 	}
-	if q.slots > 0 {
-		q.p.release(q.slotsAt, uint64(q.slots)*uint64(q.stride))
-	}
+	q.rq.destroy()
 }
 
 func (q *queuePair) PD() rdma.PD { return q.pd }
@@ -469,7 +470,7 @@ func (q *queuePair) forsake(waited *patience) (stuck bool) {
 	}
 	if q.shared != nil && q.init.Type == rdma.UD {
 		if q.shared.inbox != nil {
-			q.emptyInbox() // first, so that nothing is claimed any more
+			q.shared.empty() // first, so that nothing is claimed any more
 		}
 		stuck = q.shared.settle(waited) || stuck
 	}
@@ -481,15 +482,15 @@ func (q *queuePair) forsake(waited *patience) (stuck bool) {
 	switch {
 	case q.shared == nil:
 	case q.shared.inbox != nil:
-		q.emptyInbox()
+		q.shared.empty()
 	default:
 		q.shared.harvest() // what is for this queue pair, to be purged
 	}
-	q.rmu.Lock()
+	q.rq.mu.Lock()
 	// In this order a poll that goes on meanwhile finds nothing more, and then
 	// counts nothing more as polled.
-	for i := range q.slots {
-		if sl := q.slot(i); sl != nil {
+	for i := range q.rq.slots {
+		if sl := q.rq.slot(i); sl != nil {
 			atomic.StoreUint32(&sl.state, slotFree)
 		}
 	}
@@ -497,19 +498,14 @@ func (q *queuePair) forsake(waited *patience) (stuck bool) {
 	q.recv.purge(q)
 	q.posted = 0
 	atomic.StoreUint32(&q.freed, 0)
-	atomic.StoreUint32(&q.rposted, 0)
-	atomic.StoreUint32(&q.rfreed, 0)
+	atomic.StoreUint32(&q.rq.posted, 0)
+	atomic.StoreUint32(&q.rq.freed, 0)
 	q.recv.mu.Lock()
-	q.rtaken = 0
+	q.rq.taken = 0
 	q.recv.mu.Unlock()
-	q.rmu.Unlock()
+	q.rq.mu.Unlock()
 	q.attr = rdma.QPAttr{}
 	return stuck
-}
-
-// slot is the i-th slot of the own receive queue.
-func (q *queuePair) slot(i uint32) *recvSlot {
-	return at[recvSlot](q.p.arena, q.slotsAt+uint64(i&(q.slots-1))*uint64(q.stride))
 }
 
 // mark says what this initiator is at, before it looks at the target's state.

@@ -106,11 +106,12 @@ func (q *queuePair) forget() {
 	}
 	q.waiting, q.tries, q.until = accepted, 0, time.Time{}
 	q.p.work.done(q)
-	q.changing, q.subject = nil, nil
+	q.change = keyChange{}
 	q.hangUp()
 	q.endCalls()
 	q.dc = connection{}
-	q.forgetWire()
+	q.wire.drop()
+	q.wire = wireState{}
 }
 
 // advance executes what can be executed of the backlog and tells whether it
@@ -210,7 +211,7 @@ func (q *queuePair) wait(a answer) (over bool) {
 	status, limit, forever, each := rdma.WCRetryExcErr, q.attr.RetryCnt, false, rdma.AckTimeout(q.attr.Timeout)
 	if a == notReady {
 		status, limit, forever = rdma.WCRNRRetryExcErr, q.attr.RNRRetry, q.attr.RNRRetry == 7
-		each = q.rnrTimer()
+		each = q.remote.rnrTimer()
 	}
 	if q.waiting != a {
 		if a == notReady && limit == 0 {
@@ -252,21 +253,21 @@ func (q *queuePair) wait(a answer) (over bool) {
 }
 
 // rnrTimer is the wait that the responder asks of who finds no receive.
-func (q *queuePair) rnrTimer() time.Duration {
-	return rdma.RNRTimer(uint8(atomic.LoadUint32(&q.remote.rights) >> 16))
+func (c *queueContext) rnrTimer() time.Duration {
+	return rdma.RNRTimer(uint8(atomic.LoadUint32(&c.rights) >> 16))
 }
 
 // count notes a retry.
-func (q *queuePair) count(a answer) {
+func (s *sendQueue) count(a answer) {
 	if a == noResponder {
 		return
 	}
-	if q.tries < 255 {
-		q.tries++
+	if s.tries < 255 {
+		s.tries++
 	}
 	if a == notReady {
-		q.counters.RNRRetries++
+		s.counters.RNRRetries++
 	} else {
-		q.counters.AckRetries++
+		s.counters.AckRetries++
 	}
 }

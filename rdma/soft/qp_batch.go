@@ -62,6 +62,15 @@ func (q *queuePair) pay() {
 	q.owed = owed{}
 }
 
+// A batch is the messages of one PostSend that have been executed. Guarded by the
+// queue pair's mu.
+type batch struct {
+	behind uint32 // requests of it behind the one that is executed
+	kept   uint32 // completions that wait until the receiver has been told, in held
+	owed   owed   // what it is to hear
+	held   [owedMessages]entry
+}
+
 // announce ends a batch, or a part of it. Called with mu held.
 func (q *queuePair) announce() {
 	if q.owed.n > 0 {

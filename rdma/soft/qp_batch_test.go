@@ -73,7 +73,7 @@ func TestBatchIsToldTogether(t *testing.T) {
 			defer q.mu.Unlock()
 			for i, n := range c.sizes {
 				wr := r.send(n)
-				q.behind = c.behind + len(c.sizes) - 1 - i
+				q.behind = uint32(c.behind + len(c.sizes) - 1 - i)
 				q.posted++
 				status, moved, a := q.run(&wr)
 				if a != accepted || status != rdma.WCSuccess {

@@ -62,13 +62,13 @@ func (h *addressHandle) Close() error {
 	return nil
 }
 
-// aimed checks what a request of a datagram queue pair says of its target.
-func (q *queuePair) aimed(wr *rdma.SendWR) string {
+// aimed checks what a request of a queue pair of the domain says of its target.
+func (d *domain) aimed(wr *rdma.SendWR) string {
 	h, ok := wr.AH.(*addressHandle)
 	switch {
 	case !ok:
 		return "a request without an address handle of this device"
-	case h.pd != q.pd:
+	case h.pd != d:
 		return "the address handle is of another domain"
 	case h.closed.Load():
 		return "the address handle is closed"
@@ -268,9 +268,10 @@ func (h *sharedQueue) revoke(drop func(slot uint32)) {
 }
 
 // flushInbox completes the receive queue of a datagram queue pair in ERR with
-// WR_FLUSH_ERR. What is being filled completes when it is. Called with mu held.
-func (q *queuePair) flushInbox() {
-	h := q.shared
+// WR_FLUSH_ERR. What is being filled completes when it is. Called with the queue
+// pair's mu held.
+func (h *sharedQueue) flushInbox() {
+	q := h.inbox
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.revoke(func(slot uint32) {
@@ -278,9 +279,8 @@ func (q *queuePair) flushInbox() {
 	})
 }
 
-// emptyInbox takes everything out of it.
-func (q *queuePair) emptyInbox() {
-	h := q.shared
+// empty takes everything out of the queue.
+func (h *sharedQueue) empty() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.revoke(func(uint32) { h.outstanding.Add(-1) })

@@ -38,7 +38,7 @@ func (q *queuePair) ring(wrs []rdma.SendWR) {
 	for i := range wrs {
 		wr := &wrs[i]
 		o := wr.Opcode.Operation()
-		n := uint64(o.Entry) + q.addressing
+		n := uint64(o.Entry) + uint64(q.addressing)
 		switch {
 		case wr.Flags&rdma.SendInline != 0:
 			n += (4 + inlineLength(wr) + wqeSegment - 1) &^ (wqeSegment - 1)
@@ -76,7 +76,7 @@ func mkeyList(l *rdma.MkeyLayout) uint64 {
 
 // addressing is the size of the segments that say where a request of a transport
 // goes.
-func addressing(typ rdma.QPType) uint64 {
+func addressing(typ rdma.QPType) uint32 {
 	switch typ {
 	case rdma.UD, rdma.DCI:
 		return 48

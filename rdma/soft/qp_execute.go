@@ -20,7 +20,7 @@ func (q *queuePair) run(wr *rdma.SendWR) (status rdma.WCStatus, moved uint32, a 
 		if q.owed.n > 0 {
 			q.announce() // it may have to wait for this very mark
 		}
-		status, a = q.runOwn(wr)
+		status, a = q.change.run(q, wr)
 		return status, 0, a
 	}
 	if q.init.Type == rdma.UD {

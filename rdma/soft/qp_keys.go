@@ -18,35 +18,41 @@ import (
 // Nothing of it blocks: the request waits at the head of the backlog.
 
 // checkOwn judges such a request as a post does.
-func (q *queuePair) checkOwn(wr *rdma.SendWR) (wrong string) {
+func (c *context) checkOwn(wr *rdma.SendWR) (wrong string) {
 	if wr.Flags&rdma.SendInline != 0 {
 		return "an operation on a key has no payload to inline"
 	}
 	switch wr.Opcode.Operation().Needs {
 	case rdma.NeedsWindow:
-		return q.checkBind(wr)
+		return c.checkBind(wr)
 	case rdma.NeedsLayout:
-		return q.checkLayout(wr)
+		return c.checkLayout(wr)
 	case rdma.NeedsKey:
 		return ""
 	}
 	return "this device has no such operation on a key"
 }
 
-// runOwn executes such a request, or goes on with it. Called with mu held.
-func (q *queuePair) runOwn(wr *rdma.SendWR) (rdma.WCStatus, answer) {
-	if q.changing == nil {
-		d, ok := q.begin(wr)
+// A keyChange is such a request that has begun. Guarded by the queue pair's mu.
+type keyChange struct {
+	drain   *drain        // that it waits for
+	subject invalidatable // what it invalidates
+}
+
+// run executes such a request, or goes on with it. Called with mu held.
+func (k *keyChange) run(q *queuePair, wr *rdma.SendWR) (rdma.WCStatus, answer) {
+	if k.drain == nil {
+		d, ok := k.begin(q, wr)
 		if !ok {
 			return rdma.WCMWBindErr, accepted
 		}
-		q.changing = d
+		k.drain = d
 	}
-	if q.changing != nil && !q.changing.over(q.p) {
+	if k.drain != nil && !k.drain.over(q.p) {
 		return 0, draining
 	}
-	q.changing = nil
-	if !q.end(wr) {
+	k.drain = nil
+	if !k.end(q, wr) {
 		return rdma.WCMWBindErr, accepted
 	}
 	return rdma.WCSuccess, accepted
@@ -54,30 +60,30 @@ func (q *queuePair) runOwn(wr *rdma.SendWR) (rdma.WCStatus, answer) {
 
 // begin judges the request, whose fields checkOwn has seen, and closes the key. The
 // drain is nil when nobody can be at it.
-func (q *queuePair) begin(wr *rdma.SendWR) (*drain, bool) {
+func (k *keyChange) begin(q *queuePair, wr *rdma.SendWR) (*drain, bool) {
 	switch wr.Opcode.Operation().Needs {
 	case rdma.NeedsWindow:
 		return wr.MW.(*window).begin(q, wr)
 	case rdma.NeedsLayout:
 		return wr.Mkey.(*mkey).begin(q, wr)
 	case rdma.NeedsKey:
-		if q.subject = q.p.keyed(wr.InvalidateRKey, q.pd); q.subject != nil {
-			return q.subject.invalidate(q, wr.InvalidateRKey)
+		if k.subject = q.pd.keyed(wr.InvalidateRKey); k.subject != nil {
+			return k.subject.invalidate(q, wr.InvalidateRKey)
 		}
 	}
 	return nil, false
 }
 
 // end opens it.
-func (q *queuePair) end(wr *rdma.SendWR) bool {
+func (k *keyChange) end(q *queuePair, wr *rdma.SendWR) bool {
 	switch wr.Opcode.Operation().Needs {
 	case rdma.NeedsWindow:
 		return wr.MW.(*window).end(q, wr)
 	case rdma.NeedsLayout:
 		return wr.Mkey.(*mkey).end(wr)
 	case rdma.NeedsKey:
-		q.subject.invalidated(wr.InvalidateRKey)
-		q.subject = nil
+		k.subject.invalidated(wr.InvalidateRKey)
+		k.subject = nil
 		return true
 	}
 	return false
@@ -94,10 +100,10 @@ type invalidatable interface {
 	endBy(num, key uint32) bool
 }
 
-// keyed gives what has the key in a domain, if it can be invalidated.
-func (p *Provider) keyed(key uint32, pd *domain) invalidatable {
-	r := p.byKey.get(key >> 8)
-	if r == nil || r.key != key || r.pd != pd {
+// keyed gives what has the key in the domain, if it can be invalidated.
+func (d *domain) keyed(key uint32) invalidatable {
+	r := d.p.byKey.get(key >> 8)
+	if r == nil || r.key != key || r.pd != d {
 		return nil
 	}
 	k, _ := r.object.(invalidatable)
@@ -105,7 +111,7 @@ func (p *Provider) keyed(key uint32, pd *domain) invalidatable {
 }
 
 // invalidate closes a key of the responder's for a send that asks for it. In
-// another process the owner hears of it with the completion: queuePair.ended.
+// another process the owner hears of it with the completion: domain.ended.
 func (s *peer) invalidate(c *queueContext, key uint32) bool {
 	if s.own {
 		r := s.p.byKey.get(key >> 8)
@@ -127,10 +133,10 @@ func (s *peer) invalidate(c *queueContext, key uint32) bool {
 	return atomic.CompareAndSwapUint64(&e.state, live, 0)
 }
 
-// ended does the owner's part for a key that the queue pair's peer says it has
+// ended does the owner's part for a key that the peer of queue pair num says it has
 // invalidated.
-func (q *queuePair) ended(key uint32) {
-	if k := q.p.keyed(key, q.pd); k != nil {
-		k.endBy(q.num, key)
+func (d *domain) ended(num, key uint32) {
+	if k := d.keyed(key); k != nil {
+		k.endBy(num, key)
 	}
 }

@@ -127,7 +127,15 @@ func (q *queuePair) connect(attr rdma.QPAttr) string {
 	// A poll of the queue that it completes to may be looking.
 	atomic.StoreUint32(&c.starved, 0)
 	atomic.StoreUint32(&c.established, establishedNo)
-	q.connectWire()
+	// Over TCP go requests to a peer outside the segment, and to one whose ordinary
+	// memory the kernel keeps from us, if it listens: all of them, for the sake of
+	// their order.
+	q.wire.drop()
+	q.wire = wireState{wired: s.wired()}
+	q.life++
+	if q.wire.wired {
+		q.remote = nil
+	}
 	return ""
 }
 
@@ -175,9 +183,9 @@ func (q *queuePair) flush() {
 // key that has begun: that goes on to its end, and until then flushSend is false
 // and the queue waits for a later call. Called with mu held.
 func (q *queuePair) flushSend() bool {
-	if q.changing != nil && q.pending.n > 0 {
+	if q.change.drain != nil && q.pending.n > 0 {
 		e := q.pending.first()
-		status, a := q.runOwn(&e.wr)
+		status, a := q.change.run(q, &e.wr)
 		if a == draining {
 			return false
 		}
@@ -205,18 +213,18 @@ func (q *queuePair) flushSend() bool {
 func (q *queuePair) flushRecv() {
 	switch {
 	case q.shared != nil && q.shared.inbox != nil:
-		q.flushInbox()
+		q.shared.flushInbox()
 		return
 	case q.shared != nil:
 		q.leaveShared()
 		return
 	}
-	if q.slots == 0 {
+	if q.rq.slots == 0 {
 		return
 	}
-	q.rmu.Lock()
-	defer q.rmu.Unlock()
-	if atomic.LoadUint32(&q.rposted) == q.takenNow() {
+	q.rq.mu.Lock()
+	defer q.rq.mu.Unlock()
+	if atomic.LoadUint32(&q.rq.posted) == q.takenNow() {
 		return
 	}
 	if q.attended() {
@@ -225,14 +233,14 @@ func (q *queuePair) flushRecv() {
 	q.recv.mu.Lock()
 	defer q.recv.mu.Unlock()
 	q.take()
-	for q.rtaken != atomic.LoadUint32(&q.rposted) {
-		i := q.rtaken & (q.slots - 1)
-		n := q.strides()
+	for q.rq.taken != atomic.LoadUint32(&q.rq.posted) {
+		i := q.rq.taken & (q.rq.slots - 1)
+		n := q.rq.strides
 		k := n - i&(n-1) // the rest of a receive
-		q.releaseSlots(i, k)
-		q.rtaken += k
-		q.recv.push(&entry{q: q, free: q.rtaken, kind: entryRecv,
-			wc: rdma.WC{WRID: q.wrids[i&^(n-1)], Status: rdma.WCWRFlushErr, QPNum: q.num}}, 0, false)
+		q.rq.release(i, k)
+		q.rq.taken += k
+		q.recv.push(&entry{q: q, free: q.rq.taken, kind: entryRecv,
+			wc: rdma.WC{WRID: q.rq.wrid(i), Status: rdma.WCWRFlushErr, QPNum: q.num}}, 0, false)
 	}
 }
 
@@ -277,5 +285,5 @@ func (q *queuePair) leaveShared() {
 func (q *queuePair) takenNow() uint32 {
 	q.recv.mu.Lock()
 	defer q.recv.mu.Unlock()
-	return q.rtaken
+	return q.rq.taken
 }

@@ -2,7 +2,6 @@ package soft
 
 import (
 	"fmt"
-	"sync/atomic"
 
 	"github.com/gorun-mpi/gorun/rdma"
 )
@@ -23,7 +22,7 @@ func (q *queuePair) PostSend(wrs []rdma.SendWR) (int, error) {
 		n, err = q.postSend(wrs)
 	}
 	q.behind = 0
-	if q.owed.n|uint32(q.kept) != 0 {
+	if q.owed.n|q.kept != 0 {
 		q.announce()
 	}
 	if n > 0 {
@@ -45,7 +44,7 @@ func (q *queuePair) postSend(wrs []rdma.SendWR) (int, error) {
 	if q.closed || state < rdma.StateRTS {
 		return 0, &rdma.OpError{Op: "post_send", Detail: fmt.Sprintf("the queue pair is in %v: want RTS", state), Err: rdma.ErrInvalid}
 	}
-	room := uint32(q.init.Cap.MaxSendWR) - (q.posted - atomic.LoadUint32(&q.freed))
+	room := uint32(q.init.Cap.MaxSendWR) - q.outstanding()
 	// Over TCP and under an adversary nothing is executed at the post.
 	direct := (q.remote != nil || q.init.Type == rdma.UD || q.init.Type == rdma.DCI) && q.p.cfg.Adversary == nil
 	batch := direct && q.init.Type <= rdma.UC && len(wrs) > 1
@@ -69,7 +68,7 @@ func (q *queuePair) postSend(wrs []rdma.SendWR) (int, error) {
 		}
 		if direct && state == rdma.StateRTS && q.pending.n == 0 {
 			if batch {
-				q.behind = len(wrs) - 1 - i
+				q.behind = uint32(len(wrs) - 1 - i)
 			}
 			status, moved, a := q.run(wr)
 			if a <= duplicate {
@@ -100,13 +99,13 @@ func (q *queuePair) check(wr *rdma.SendWR) error {
 		return bad("operation %d is not one of a queue pair of type %v", uint8(wr.Opcode), q.init.Type)
 	}
 	if !o.GoesOut() {
-		if wrong := q.checkOwn(wr); wrong != "" {
+		if wrong := q.pd.ctx.checkOwn(wr); wrong != "" {
 			return bad("%s", wrong)
 		}
 		return nil
 	}
 	if q.init.Type == rdma.UD || q.init.Type == rdma.DCI {
-		if detail := q.aimed(wr); detail != "" {
+		if detail := q.pd.aimed(wr); detail != "" {
 			return bad("%s", detail)
 		}
 	}
@@ -184,7 +183,7 @@ func (q *queuePair) finish(wr *rdma.SendWR, seq uint32, status rdma.WCStatus, mo
 
 // fail completes a request with an error.
 func (q *queuePair) fail(wrid uint64, seq uint32, status rdma.WCStatus) {
-	if q.owed.n|uint32(q.kept) != 0 {
+	if q.owed.n|q.kept != 0 {
 		q.announce()
 	}
 	q.counters.Errors++

@@ -18,7 +18,7 @@ func (q *queuePair) push(wrs []rdma.SendWR) bool {
 	n := uint32(len(wrs))
 	if n == 0 || n > pushMost || q.init.Type != rdma.RC || q.remote == nil || q.p.cfg.Adversary != nil ||
 		q.pending.n > 0 || q.closed || q.state() != rdma.StateRTS || q.peer.own || q.peer.dead() ||
-		q.posts%checkEvery+n >= checkEvery || uint32(q.init.Cap.MaxSendWR)-(q.posted-atomic.LoadUint32(&q.freed)) < n {
+		q.posts%checkEvery+n >= checkEvery || uint32(q.init.Cap.MaxSendWR)-q.outstanding() < n {
 		return false
 	}
 	key := wrs[0].RKey

@@ -212,7 +212,7 @@ func (e *execution) await(wr *rdma.SendWR, n uint64) (ok bool, a answer) {
 	}
 	if target == rdma.XRCRecv {
 		var right bool
-		if *e.tk, ok, right = e.q.nextNamed(e.c, wr.SRQNum); !right {
+		if *e.tk, ok, right = e.q.named.take(e.q.p, e.c, wr.SRQNum); !right {
 			return false, accepted
 		}
 		return ok, notReady

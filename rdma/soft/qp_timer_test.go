@@ -68,7 +68,7 @@ func TestRetryTimers(t *testing.T) {
 								t.Fatal(err)
 							}
 							c.nobody = false
-						} else if atomic.LoadUint32(&qb.rposted) == 0 {
+						} else if atomic.LoadUint32(&qb.rq.posted) == 0 {
 							postRecv(t, qb, rdma.RecvWR{SGL: []rdma.SGE{sge(dst, 0, 8)}})
 						}
 					}

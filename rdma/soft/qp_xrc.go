@@ -213,12 +213,11 @@ type namedQueue struct {
 	h   *sharedHeader
 }
 
-// nextNamed takes a receive request for the target c from the shared queue num.
+// take takes a receive request for the target c from the shared queue num.
 // right is false when the target must not.
-func (q *queuePair) nextNamed(c *queueContext, num uint32) (tk ticket, ok, right bool) {
-	x := &q.named
+func (x *namedQueue) take(p *Provider, c *queueContext, num uint32) (tk ticket, ok, right bool) {
 	if x.h == nil || x.num != num {
-		s, h := q.p.sharedNamed(num)
+		s, h := p.sharedNamed(num)
 		if h == nil {
 			return tk, false, false
 		}
@@ -231,10 +230,10 @@ func (q *queuePair) nextNamed(c *queueContext, num uint32) (tk ticket, ok, right
 	if !member() {
 		return tk, false, false
 	}
-	tk, ok = x.s.take(x.h, q.p.cfg.Rank)
+	tk, ok = x.s.take(x.h, p.cfg.Rank)
 	if !ok {
 		x.s.hunger(x.h, atomic.LoadUint32(&x.h.cq))
-		if tk, ok = x.s.take(x.h, q.p.cfg.Rank); !ok {
+		if tk, ok = x.s.take(x.h, p.cfg.Rank); !ok {
 			return tk, false, true
 		}
 	}

@@ -19,9 +19,9 @@ func (q *queuePair) PostRecv(wrs []rdma.RecvWR) (int, error) {
 	if q.shared != nil {
 		return 0, &rdma.OpError{Op: "post_recv", Detail: "receives of this queue pair are posted to its shared receive queue", Err: rdma.ErrInvalid}
 	}
-	q.rmu.Lock()
+	q.rq.mu.Lock()
 	n, err := q.postRecv(wrs)
-	q.rmu.Unlock()
+	q.rq.mu.Unlock()
 	if n > 0 {
 		if q.state() == rdma.StateErr {
 			q.flush()
@@ -49,21 +49,21 @@ func (q *queuePair) postRecv(wrs []rdma.RecvWR) (int, error) {
 		if want, room := uint64(q.init.Striding.Strides)*uint64(q.init.Striding.StrideBytes), sglLength(wr.SGL); room < want {
 			return i, &rdma.OpError{Op: "post_recv", Detail: fmt.Sprintf("a buffer of %d bytes: %d strides of %d bytes need %d", room, q.init.Striding.Strides, q.init.Striding.StrideBytes, want), Err: rdma.ErrInvalid}
 		}
-		posted := atomic.LoadUint32(&q.rposted)
-		n := q.strides()
-		if posted+n-atomic.LoadUint32(&q.rfreed) > uint32(q.init.Cap.MaxRecvWR)*n {
+		posted := atomic.LoadUint32(&q.rq.posted)
+		n := q.rq.strides
+		if posted+n-atomic.LoadUint32(&q.rq.freed) > uint32(q.init.Cap.MaxRecvWR)*n {
 			return i, &rdma.OpError{Op: "post_recv", Detail: fmt.Sprintf("%d requests are outstanding: the queue is full", q.init.Cap.MaxRecvWR), Err: rdma.ErrNoMemory}
 		}
-		if q.slot(posted) == nil {
+		if q.rq.slot(posted) == nil {
 			return i, &rdma.OpError{Op: "post_recv", Detail: "the receive queue is not in the arena", Err: rdma.ErrInvalid}
 		}
-		list := tableAt[slotSGE](q.p.arena, q.slotsAt+uint64(posted&(q.slots-1))*uint64(q.stride)+slotHeader, len(wr.SGL))
+		list := tableAt[slotSGE](q.p.arena, q.rq.place(posted)+slotHeader, len(wr.SGL))
 		for k, s := range wr.SGL {
 			list[k] = slotSGE{s.Addr, s.Length, s.LKey}
 		}
-		q.wrids[posted&(q.slots-1)] = wr.WRID
-		arch.StoreRelease32(&q.rposted, posted+n)
-		q.openSlots(posted, uint8(len(wr.SGL)))
+		q.rq.wrids[posted&(q.rq.slots-1)] = wr.WRID
+		arch.StoreRelease32(&q.rq.posted, posted+n)
+		q.rq.open(posted, uint8(len(wr.SGL)))
 	}
 	return len(wrs), nil
 }

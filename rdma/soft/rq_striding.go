@@ -5,13 +5,12 @@ import (
 	"math/bits"
 	"sync/atomic"
 
-	"github.com/gorun-mpi/gorun/internal/arch"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
 // A striding receive queue counts in strides: each has a slot of its own, and a
 // request is as many slots behind each other, of which the first holds the scatter
-// list. queueContext.head, and the owner's rposted, rtaken and rfreed, count strides.
+// list. queueContext.head, and receiveRing.posted, taken and freed, count strides.
 // A message is recorded in the slot of its first stride, with how many it took in
 // recvSlot.qp. When it does not fit into what is left of a request, that is passed
 // by: it completes as a message of no bytes from queue pair 0, and the message
@@ -82,45 +81,4 @@ func (s *peer) nextStrides(c *queueContext, strides, size uint32, n uint64, tk *
 	tk.takes = uint32(min(max((n+uint64(size)-1)/uint64(size), 1), uint64(tk.rest)))
 	tk.last = tk.takes == tk.rest
 	return tk.at >= s.p.layout.heapAt
-}
-
-// strides is how many there are in a receive; 1 in a queue without.
-func (q *queuePair) strides() uint32 { return uint32(max(q.init.Striding.Strides, 1)) }
-
-// took is how many strides the message takes whose record is in slot i.
-func (q *queuePair) took(i uint32, sl *recvSlot) uint32 {
-	n := q.strides()
-	if n == 1 {
-		return 1
-	}
-	left := n - i&(n-1)
-	if rdma.WCStatus(sl.status) != rdma.WCSuccess {
-		return left // a failure returns the receive
-	}
-	return min(max(sl.qp, 1), left)
-}
-
-// releaseSlots frees k slots from i on, before their completion says that the
-// places are free. Called with recv.mu held.
-func (q *queuePair) releaseSlots(i, k uint32) {
-	for n := range k {
-		if sl := q.slot(i + n); sl != nil {
-			arch.StoreRelease32(&sl.state, slotFree)
-		}
-	}
-}
-
-// offset is where in its receive's buffer the stride of slot i begins.
-func (q *queuePair) offset(i uint32) uint32 {
-	return i & (q.strides() - 1) * uint32(q.init.Striding.StrideBytes)
-}
-
-// openSlots hands the slots of a receive to the initiator, who sees what was
-// written before.
-func (q *queuePair) openSlots(from uint32, sges uint8) {
-	for k := range q.strides() {
-		sl := q.slot(from + k)
-		sl.sges = sges
-		arch.StoreRelease32(&sl.state, slotPosted)
-	}
 }

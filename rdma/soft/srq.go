@@ -414,7 +414,7 @@ func (h *sharedQueue) finish(slot uint32) {
 	}
 	e.q = q
 	if e.wc.Flags&rdma.WCFlagWithInv != 0 {
-		q.ended(e.wc.ImmData)
+		q.pd.ended(q.num, e.wc.ImmData)
 	}
 	q.recv.complete(&e, stamp, solicited)
 }

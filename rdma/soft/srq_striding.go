@@ -222,7 +222,7 @@ func (t *strideQueue) settle(s heldStride, thorough bool) bool {
 	if uint32(w>>32) == s.c && w&claimState == claimDone && q != nil {
 		e := entry{kind: entryNote, q: q, free: h.index, offset: offset, wc: receiveWC(sl, wrid, q.num)}
 		if e.wc.Flags&rdma.WCFlagWithInv != 0 {
-			q.ended(e.wc.ImmData)
+			q.pd.ended(q.num, e.wc.ImmData)
 		}
 		good := e.wc.Status == rdma.WCSuccess
 		if last && good {

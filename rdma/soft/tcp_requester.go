@@ -67,24 +67,6 @@ type result struct {
 	old uint64
 }
 
-// connectWire decides at RTR whether requests go over TCP: for a peer outside
-// the segment, and for one whose ordinary memory the kernel keeps from us, if
-// it listens. Then all of them do, for the sake of their order.
-func (q *queuePair) connectWire() {
-	s := q.peer
-	q.wire.drop()
-	q.wire = wireState{wired: s.wired()}
-	q.life++
-	if q.wire.wired {
-		q.remote = nil
-	}
-}
-
-func (q *queuePair) forgetWire() {
-	q.wire.drop()
-	q.wire = wireState{}
-}
-
 // connection gives the peer's link, made when there is none.
 func (s *peer) connection() *link {
 	s.mu.Lock()
@@ -136,7 +118,7 @@ func (q *queuePair) advanceWire() (moved bool) {
 			if w.next > 0 {
 				return moved // it begins when all before it is complete
 			}
-			st, a := q.runOwn(wr)
+			st, a := q.change.run(q, wr)
 			if a == draining {
 				return moved
 			}
@@ -152,7 +134,7 @@ func (q *queuePair) advanceWire() (moved bool) {
 			}
 			return moved
 		}
-		if wr.Flags&rdma.SendFence != 0 && w.offset == 0 && q.unanswered() > 0 {
+		if wr.Flags&rdma.SendFence != 0 && w.offset == 0 && q.pending.fetches(w.next) > 0 {
 			return moved
 		}
 		segs, total, guard, ok := q.mem.gather(q.pd, wr)
@@ -161,7 +143,7 @@ func (q *queuePair) advanceWire() (moved bool) {
 			bad = q.able(o, total)
 			ok = bad == rdma.WCSuccess
 		}
-		if ok && o.Fetches() && q.unanswered() >= int(q.attr.MaxRdAtomic) {
+		if ok && o.Fetches() && q.pending.fetches(w.next) >= int(q.attr.MaxRdAtomic) {
 			return moved
 		}
 		if !ok {
@@ -201,14 +183,14 @@ func (q *queuePair) follows(wr *rdma.SendWR) bool {
 	return false
 }
 
-// unanswered counts the reads and atomics that are sent.
-func (q *queuePair) unanswered() (n int) {
-	for i := range q.wire.next {
-		if q.pending.at(i).wr.Opcode.Operation().Fetches() {
-			n++
+// fetches counts the reads and atomics among the first n.
+func (b *backlog) fetches(n uint32) (k int) {
+	for i := range n {
+		if b.at(i).wr.Opcode.Operation().Fetches() {
+			k++
 		}
 	}
-	return n
+	return k
 }
 
 // sendPieces sends the rest of the request w.next. It is false when the link
