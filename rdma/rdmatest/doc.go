@@ -15,6 +15,14 @@
 // timers that verbs define, and [Fabric.Patience], after which a completion that
 // is due counts as lost.
 //
+// # Files
+//
+// Read fabric.go first, then rig.go, which has what a case works with. Most other files
+// are a group of cases, named for its subject. node.go and proc.go are the two kinds of
+// node; wire.go is the protocol between a Proc (proxy.go) and its agent (agent.go).
+// kill.go, flood.go and tagkill.go stay in this package: they use fifty names of the rig,
+// and the agent runs their other half, so that a package of theirs would close a circle.
+//
 // # Ownership
 //
 // Nodes belong to the Fabric, which closes them through the test's clean-ups.

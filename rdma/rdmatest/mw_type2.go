@@ -1,0 +1,243 @@
+package rdmatest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+func mwOneQueue(r *rig) {
+	a, b := r.sides[0], r.sides[1]
+	m := b.region(b.pd, Ordinary, 64, bindable)
+	mw := b.window(rdma.MWType2)
+	src := a.memory(64)
+	l := r.link()
+	w := l.show(mw, m, 0, 64, remoteAll)
+	r.sub("another_queue_pair", func(r *rig) {
+		r.link().refused("write", write(1, w, 0, src.sge(0, 8)), m)
+	})
+	l.send(write(2, w, 0, src.sge(0, 8)))
+	a.want(a.scq, 2, rdma.WCSuccess)
+}
+
+func mwMustBeFree(r *rig) {
+	a, b := r.sides[0], r.sides[1]
+	m := b.region(b.pd, Ordinary, 64, bindable)
+	mw := b.window(rdma.MWType2)
+	src := a.memory(64)
+	l := r.link()
+	w := l.show(mw, m, 0, 8, remoteAll)
+	other := r.connect(a, b)
+	mwRefused(r, other, func() error {
+		_, err := other.qb.PostSend([]rdma.SendWR{bind2(1, mw, rdma.IncRKey(mw.RKey()), showing(m, 0, 64, remoteAll))})
+		return err
+	})
+	// It is bound as before.
+	l.send(write(2, w, 0, src.sge(0, 8)))
+	a.want(a.scq, 2, rdma.WCSuccess)
+	l.refused("beyond what was bound first", write(3, w, 1, src.sge(0, 8)), m)
+}
+
+// mwOrder posts a bind and the message that tells of it in one list, and so an
+// invalidation and the message behind it: when the peer hears of it, it is done.
+func mwOrder(r *rig) {
+	a, b := r.sides[0], r.sides[1]
+	m := b.region(b.pd, Ordinary, 64, bindable)
+	mw := b.window(rdma.MWType2)
+	src, note := a.memory(64), a.memory(64)
+	l := r.link()
+	key := mw.RKey()
+	for round := range uint64(10) {
+		key = rdma.IncRKey(key)
+		w := through(m, 0, 64, key)
+		postRecv(r, l.qa, receive(1, note.sge(0, 8)), receive(2))
+		post(r, l.qb, bind2(10, mw, key, showing(m, 0, 64, remoteAll)), send(11))
+		a.want(a.rcq, 1, rdma.WCSuccess)
+		src.store64(0, round)
+		l.send(write(3, w, 0, src.sge(0, 8)))
+		a.want(a.scq, 3, rdma.WCSuccess)
+		b.want(b.scq, 10, rdma.WCSuccess)
+		b.want(b.scq, 11, rdma.WCSuccess)
+		if got := m.Load64(0); got != round {
+			r.Fatalf("round %d: the window brought %d", round, got)
+		}
+		post(r, l.qb, unsignaled(localInv(12, key)), send(13))
+		a.want(a.rcq, 2, rdma.WCSuccess)
+		b.want(b.scq, 13, rdma.WCSuccess)
+	}
+	l.refused("after the message that tells of the invalidation", write(4, through(m, 0, 64, key), 0, src.sge(0, 8)), m)
+}
+
+func mwLocalInv(r *rig) {
+	a, b := r.sides[0], r.sides[1]
+	m := b.region(b.pd, Ordinary, 64, bindable)
+	mw := b.window(rdma.MWType2)
+	src := a.memory(64)
+	l := r.link()
+	w := l.show(mw, m, 0, 64, remoteAll)
+	l.send(write(1, w, 0, src.sge(0, 8)))
+	a.want(a.scq, 1, rdma.WCSuccess)
+	post(r, l.qb, localInv(2, w.RKey()))
+	if wc := b.want(b.scq, 2, rdma.WCSuccess); wc.Opcode != rdma.WCLocalInv {
+		r.Errorf("the completion has opcode %d, want %d", wc.Opcode, rdma.WCLocalInv)
+	}
+	again := l.show(mw, m, 0, 64, remoteAll)
+	if again.RKey() == w.RKey() {
+		r.Errorf("bound again the window has the key %#x still", w.RKey())
+	}
+	l.send(write(3, again, 0, src.sge(0, 8)))
+	a.want(a.scq, 3, rdma.WCSuccess)
+	post(r, l.qb, localInv(4, again.RKey()))
+	b.want(b.scq, 4, rdma.WCSuccess)
+	r.closeRegion(m)
+	l.send(write(5, again, 0, src.sge(0, 8)))
+	a.want(a.scq, 5, rdma.WCRemAccessErr)
+}
+
+func mwLocalInvBad(r *rig) {
+	b := r.sides[1]
+	m := b.region(b.pd, Ordinary, 64, bindable)
+	one, two := b.window(rdma.MWType1), b.window(rdma.MWType2)
+	elsewhere := r.link()
+	shown := elsewhere.show(one, m, 0, 64, remoteAll)
+	bound := elsewhere.show(two, m, 0, 64, remoteAll)
+	free := b.window(rdma.MWType2)
+	for name, key := range map[string]uint32{
+		"no such key": 0x00abcd01, "a window that is free": free.RKey(), "a window of type 1": shown.RKey(),
+		"another queue pair's window": bound.RKey(), "another key of a window": bound.RKey() ^ 0x80, "a region": m.RKey(),
+	} {
+		r.sub(name, func(r *rig) {
+			l := r.link()
+			post(r, l.qb, localInv(1, key), send(2))
+			b := r.sides[1]
+			b.want(b.scq, 1, rdma.WCMWBindErr)
+			b.want(b.scq, 2, rdma.WCWRFlushErr)
+		})
+	}
+	src := r.sides[0].memory(64)
+	elsewhere.send(write(1, shown, 0, src.sge(0, 8)), write(2, bound, 0, src.sge(0, 8)), write(3, m, 0, src.sge(0, 8)))
+	for id := uint64(1); id <= 3; id++ {
+		elsewhere.a.want(elsewhere.a.scq, id, rdma.WCSuccess)
+	}
+}
+
+func mwLocalInvUnderFire(r *rig) {
+	const size, depth, rounds = 64 << 10, 8, 6
+	for round := range rounds {
+		for _, kind := range []MemoryKind{Ordinary, Allocated} {
+			r.sub(fmt.Sprintf("%v_%d", kind, round), func(r *rig) {
+				target, writer := r.sides[0], r.sides[1]
+				m := target.region(target.pd, kind, size, bindable)
+				mw := target.window(rdma.MWType2)
+				l := r.connect(writer, target)
+				w := l.show(mw, m, 0, size, remoteAll)
+				underFire(r, target, []*side{writer}, []*link{l}, w, m, depth, func() {
+					post(r, l.qb, localInv(1, w.RKey()))
+					target.want(target.scq, 1, rdma.WCSuccess)
+				})
+			})
+		}
+	}
+}
+
+func mwPairFirst(r *rig) {
+	a, b := r.sides[0], r.sides[1]
+	m := b.region(b.pd, Ordinary, 64, bindable)
+	mw := b.window(rdma.MWType2)
+	src := a.memory(64)
+	l := r.link()
+	w := l.show(mw, m, 0, 64, remoteAll)
+	l.send(write(1, w, 0, src.sge(0, 8)))
+	a.want(a.scq, 1, rdma.WCSuccess)
+	begin := time.Now()
+	r.close(l.qb)
+	if took := time.Since(begin); took > r.f.Patience {
+		r.Errorf("the close took %v", took)
+	}
+	r.link().refused("write through another queue pair", write(2, w, 0, src.sge(0, 8)), m)
+	r.close(mw)
+	r.closeRegion(m)
+}
+
+func mwTypes(r *rig) {
+	b := r.sides[1]
+	m := b.region(b.pd, Ordinary, 64, bindable)
+	one, two := b.window(rdma.MWType1), b.window(rdma.MWType2)
+	l := r.link()
+	r.wantErr("BindMW of a window of type 2", l.qb.BindMW(two, 1, 0, showing(m, 0, 64, remoteAll)), rdma.ErrInvalid)
+	for name, wr := range map[string]rdma.SendWR{
+		"bind of a window of type 1":    bind2(1, one, rdma.IncRKey(one.RKey()), showing(m, 0, 64, remoteAll)),
+		"bind of no window":             {Opcode: rdma.WRBindMW, Bind: &rdma.MWBind{}},
+		"bind to nothing that is named": {Opcode: rdma.WRBindMW, MW: two, RKey: two.RKey()},
+		"a right that windows have not": bind2(1, two, two.RKey(), showing(m, 0, 64, rdma.AccessLocalWrite)),
+	} {
+		_, err := l.qb.PostSend([]rdma.SendWR{wr})
+		r.wantErr(name, err, rdma.ErrInvalid)
+	}
+	_, err := b.pd.AllocMW(3)
+	r.wantErr("a window of type 3", err, rdma.ErrInvalid)
+	l.works(1)
+}
+
+func mwSendInv(r *rig) {
+	a, b := r.sides[0], r.sides[1]
+	m := b.region(b.pd, Ordinary, 64, bindable)
+	mw := b.window(rdma.MWType2)
+	src, box := a.memory(64), b.memory(64)
+	src.Store(0, pattern(1, 64))
+	l := r.link()
+	for round := range 5 {
+		w := l.show(mw, m, 0, 64, remoteAll)
+		l.recv(receive(7, box.sge(0, 64)))
+		l.send(write(1, w, 0, src.sge(0, 8)), sendInv(2, w.RKey(), src.sge(0, 40)))
+		a.want(a.scq, 1, rdma.WCSuccess)
+		a.want(a.scq, 2, rdma.WCSuccess)
+		wc := b.want(b.rcq, 7, rdma.WCSuccess)
+		if wc.Flags&rdma.WCFlagWithInv == 0 || wc.Flags&rdma.WCFlagWithImm != 0 || wc.ImmData != w.RKey() || wc.Opcode != rdma.WCRecv || wc.ByteLen != 40 {
+			r.Errorf("round %d: the completion is %+v, want one of 40 bytes that tells of key %#x", round, wc, w.RKey())
+		}
+		r.same("sent", box.Load(0, 40), pattern(1, 64)[:40])
+	}
+	w := l.show(mw, m, 0, 64, remoteAll)
+	l.recv(receive(8))
+	l.send(sendInv(3, w.RKey()))
+	a.want(a.scq, 3, rdma.WCSuccess)
+	b.want(b.rcq, 8, rdma.WCSuccess)
+	r.closeRegion(m) // which is free of it
+	l.send(write(4, w, 0, src.sge(0, 8)))
+	a.want(a.scq, 4, rdma.WCRemAccessErr)
+}
+
+func mwSendInvBad(r *rig) {
+	b := r.sides[1]
+	m := b.region(b.pd, Ordinary, 64, bindable)
+	one, two := b.window(rdma.MWType1), b.window(rdma.MWType2)
+	elsewhere := r.link()
+	shown := elsewhere.show(one, m, 0, 64, remoteAll)
+	bound := elsewhere.show(two, m, 0, 64, remoteAll)
+	for name, key := range map[string]uint32{
+		"no such key": 0x00abcd01, "largest key": ^uint32(0), "a window of type 1": shown.RKey(),
+		"another queue pair's window": bound.RKey(), "another key of a window": bound.RKey() ^ 0x80, "a region": m.RKey(),
+	} {
+		r.sub(name, func(r *rig) {
+			a, b := r.sides[0], r.sides[1]
+			l := r.link()
+			l.recv(receive(5), receive(6))
+			l.send(sendInv(1, key), send(2))
+			a.want(a.scq, 1, rdma.WCRemAccessErr)
+			a.want(a.scq, 2, rdma.WCWRFlushErr)
+			b.state(l.qb, rdma.StateErr)
+			for range 2 {
+				if wc := b.next(b.rcq); wc.Status == rdma.WCSuccess {
+					r.Errorf("receive %d is a success", wc.WRID)
+				}
+			}
+		})
+	}
+	src := r.sides[0].memory(64)
+	elsewhere.send(write(1, shown, 0, src.sge(0, 8)), write(2, bound, 0, src.sge(0, 8)), write(3, m, 0, src.sge(0, 8)))
+	for id := uint64(1); id <= 3; id++ {
+		elsewhere.a.want(elsewhere.a.scq, id, rdma.WCSuccess)
+	}
+}
