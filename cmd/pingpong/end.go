@@ -386,17 +386,11 @@ func (e *end) post(op rdma.WROpcode) error {
 	at := e.mr.Addr()
 	remote := e.peer.Addr + uint64(e.params.span()+grhRoom) // the peer's inbox
 	flags := rdma.SendSignaled
-	switch op {
-	case rdma.WRRDMARead:
+	if op.Operation().Fetches() {
 		at += uint64(e.params.span() + grhRoom)
 		remote = e.peer.Addr
-	case rdma.WRAtomicFetchAndAdd:
-		at += uint64(e.params.span() + grhRoom)
-		remote = e.peer.Addr
-	default:
-		if e.inline {
-			flags |= rdma.SendInline
-		}
+	} else if e.inline {
+		flags |= rdma.SendInline
 	}
 	e.sge[0] = rdma.SGE{Addr: at, Length: uint32(e.params.size), LKey: e.mr.LKey()}
 	wr := &e.wr[0]
