@@ -83,7 +83,7 @@ func TestScribbledSegment(t *testing.T) {
 }
 
 // Whatever is read twice may be another thing the second time.
-func TestSegmentScribbledWhileInUse(t *testing.T) {
+func TestSegmentScribbledDuringRequests(t *testing.T) {
 	for seed := range uint64(24) {
 		scribble(t, seed, 0, !arch.RaceEnabled) // it is a race
 	}
@@ -279,7 +279,7 @@ func scribble(t *testing.T, seed uint64, words uint16, whileInUse bool) {
 }
 
 // A peer that ended, or stopped, in the middle of an operation.
-func TestDeregistrationAndStuckPeers(t *testing.T) {
+func TestDeregWithStuckPeer(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		mark  func(mr rdma.MR) uint64
@@ -322,7 +322,7 @@ func TestDeregistrationAndStuckPeers(t *testing.T) {
 
 // Writers do not stop while regions come and go. A byte that lands after Close
 // would land in a later region, which must stay as it was made: zero.
-func TestDeregistrationUnderFire(t *testing.T) {
+func TestDeregDuringWrites(t *testing.T) {
 	noLeaks(t)
 	n := nodes(t, 3, Config{})
 	target := n[2]
@@ -395,7 +395,7 @@ func TestDeregistrationUnderFire(t *testing.T) {
 }
 
 // A lock whose holder is dead, or that was scribbled on, is taken over.
-func TestLockOfTheDead(t *testing.T) {
+func TestLockHeldByDeadRank(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		word uint64
@@ -430,7 +430,7 @@ func TestLockOfTheDead(t *testing.T) {
 
 // A queue pair that was left with its peer stuck in it: the memory that the peer
 // may still write to is not given back, and neither is the queue pair used again.
-func TestLeavingAStuckPeer(t *testing.T) {
+func TestCloseWithStuckPeer(t *testing.T) {
 	for _, destroy := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			n := nodes(t, 2, Config{})
@@ -464,7 +464,7 @@ func TestLeavingAStuckPeer(t *testing.T) {
 }
 
 // A peer that died in the middle of a send, of which nobody has told.
-func TestFlushAfterAPeerDiedUntold(t *testing.T) {
+func TestFlushAfterPeerDied(t *testing.T) {
 	n := nodes(t, 2, Config{})
 	qa, qb := pair(t, n[0], n[1], attrs())
 	postRecv(t, qb, rdma.RecvWR{WRID: 3})
@@ -490,7 +490,7 @@ func TestFlushAfterAPeerDiedUntold(t *testing.T) {
 // of the death or not, when somebody wants a receive; so are claims that were
 // given back when others had gone past them. A claimant that is alive
 // keeps its claim.
-func TestClaimOfTheDead(t *testing.T) {
+func TestClaimHeldByDeadRank(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		told, ended bool
@@ -559,7 +559,7 @@ func TestClaimOfTheDead(t *testing.T) {
 
 // An owner does not go by its protection table in the arena, on which others may
 // scribble: neither over loopback nor when it serves what came over TCP.
-func TestOwnMemoryIsNotLookedUpInTheArena(t *testing.T) {
+func TestLocalLookupIgnoresArena(t *testing.T) {
 	n := nodes(t, 1, Config{})[0]
 	mine, other := make([]byte, 64), make([]byte, 64)
 	mr := n.reg(mine, all)

@@ -154,7 +154,7 @@ func TestClosedObjectsInRequests(t *testing.T) {
 // A target of XRC that its maker has closed lives as long as another process has it
 // open, which may be for ever: that one may have died. It holds nothing of its
 // maker's but its context, which takes it away.
-func TestTargetThatOthersHaveOpen(t *testing.T) {
+func TestCloseTargetOpenElsewhere(t *testing.T) {
 	n := nodes(t, 3, Config{})
 	maker, opener, sender := n[0], n[1], n[2]
 	f := must[*os.File](t)(os.CreateTemp(t.TempDir(), "domain"))

@@ -490,7 +490,7 @@ func (c *clumsy) endAll(rng *rand.Rand) {
 	}
 }
 
-func TestClumsyProgram(t *testing.T) {
+func TestMisuseFromManyGoroutines(t *testing.T) {
 	shared := func(cfg Config) func(*testing.T) []*node {
 		return func(t *testing.T) []*node { return nodes(t, 2, cfg) }
 	}

@@ -75,7 +75,7 @@ func tryOne(t *testing.T, a, b *node, wr rdma.SendWR, recv *rdma.RecvWR) (mine, 
 	return mine, theirs
 }
 
-func TestAddressesThatLeadNowhere(t *testing.T) {
+func TestRequestsOnUnmappedAddresses(t *testing.T) {
 	reaches(t, func(t *testing.T, a, b *node) {
 		src, dst, big := a.alloc(64, all), b.alloc(64, all), a.alloc(1<<20, all)
 		near, far := a.reg(nil, all|rdma.AccessOnDemand), b.reg(nil, all|rdma.AccessOnDemand)
@@ -127,7 +127,7 @@ func TestAddressesThatLeadNowhere(t *testing.T) {
 
 // The whole of both address spaces is under keys, but no more than a message
 // goes in one request, however its pieces are cut.
-func TestMoreThanAMessage(t *testing.T) {
+func TestPostOverMaxMessage(t *testing.T) {
 	n := nodes(t, 2, Config{})
 	a, b := n[0], n[1]
 	near, far := a.reg(nil, all|rdma.AccessOnDemand), b.reg(nil, all|rdma.AccessOnDemand)
@@ -164,7 +164,7 @@ func TestMoreThanAMessage(t *testing.T) {
 
 // Every key, queue pair, completion queue and shared queue that there is, and one
 // more; then all of them again.
-func TestEveryPlaceInUse(t *testing.T) {
+func TestCreateWithEveryIndexInUse(t *testing.T) {
 	n := nodes(t, 1, Config{})[0]
 	memory := make([]byte, 64)
 	limits := n.ctx.QueryDevice()

@@ -14,7 +14,7 @@ import (
 // A peer that stands still in mid-write holds an invalidation up, but nobody who
 // posts or polls. Requests behind it wait, and what it is waited for shows at its
 // mark.
-func TestInvalidationWaitsForThePeer(t *testing.T) {
+func TestInvalidateDuringPeersWrite(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		typ   rdma.MWType
@@ -72,7 +72,7 @@ func TestInvalidationWaitsForThePeer(t *testing.T) {
 }
 
 // A window that is closed while a peer stands still in it keeps its region.
-func TestCloseOfAWindowBesideAStuckPeer(t *testing.T) {
+func TestCloseWindowWithStuckPeer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := nodes(t, 2, Config{})
 		qa, qb := pair(t, n[0], n[1], attrs())
@@ -98,7 +98,7 @@ func TestCloseOfAWindowBesideAStuckPeer(t *testing.T) {
 
 // A queue pair that is left with an invalidation under way: the window is closed
 // and its owner can free it.
-func TestResetInMidInvalidation(t *testing.T) {
+func TestResetDuringInvalidate(t *testing.T) {
 	n := nodes(t, 2, Config{})
 	qa, qb := pair(t, n[0], n[1], attrs())
 	mr := n[1].alloc(64, all|rdma.AccessMWBind)

@@ -49,7 +49,7 @@ func (r *batchRig) seen() seen {
 // Of a batch the receiver is told with the last message, or when more than a few
 // messages or bytes wait for that; the mark stands until then, and completions
 // come behind it.
-func TestBatchIsToldTogether(t *testing.T) {
+func TestBatchNotifiesTogether(t *testing.T) {
 	const many = 100
 	untold := seen{marked: true}
 	for _, c := range []struct {

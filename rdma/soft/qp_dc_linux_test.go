@@ -42,7 +42,7 @@ func (q *queuePair) receive(t testing.TB, mr rdma.MR, id uint64, off, n int) {
 }
 
 // Nobody has told of its end, and nobody at the target was introduced to it.
-func TestResponderOfAStranger(t *testing.T) {
+func TestResponderOfUnknownInitiator(t *testing.T) {
 	n := nodes(t, 3, Config{DCResponders: 1})
 	b := n[2]
 	to, mr := b.target(), b.alloc(64, all)
@@ -102,7 +102,7 @@ func TestNoResponderOverTCPIsCNAK(t *testing.T) {
 
 // A link that breaks while nothing is under way costs nothing; what was under way
 // fails, as nobody knows whether it was executed.
-func TestDynamicConnectionOutlivesItsLink(t *testing.T) {
+func TestDCConnectionAfterLinkBroke(t *testing.T) {
 	noLeaks(t)
 	n := hosts(t, 2)
 	to, mr := n[1].target(), n[1].alloc(64, all)
@@ -135,7 +135,7 @@ func TestDynamicConnectionOutlivesItsLink(t *testing.T) {
 
 // Targets of both kinds in turn: order is that of the send queue, across the segment
 // and TCP.
-func TestTargetsHereAndAbroad(t *testing.T) {
+func TestDCTargetsInSegmentAndOverTCP(t *testing.T) {
 	noLeaks(t)
 	for _, adversary := range []*Adversary{nil, {Seed: 3}} {
 		near := nodes(t, 2, Config{Secret: secret, Adversary: adversary})
@@ -180,8 +180,8 @@ func TestTargetsHereAndAbroad(t *testing.T) {
 	}
 }
 
-// Who has called for a connection and says a request twice, or out of turn.
-func TestCallsAndDuplicates(t *testing.T) {
+// An initiator that has called for a connection sends a request twice, or out of turn.
+func TestDCCallsAndDuplicates(t *testing.T) {
 	n := hosts(t, 2)
 	b := n[1]
 	to, mr := b.target(), b.alloc(64, all)
@@ -253,7 +253,7 @@ func TestCallsAndDuplicates(t *testing.T) {
 
 // A message that is coming in when its target leaves, or its initiator, gives its
 // receive back.
-func TestMessageThatDoesNotEnd(t *testing.T) {
+func TestDCMessageUnfinished(t *testing.T) {
 	for name, leave := range map[string]func(l *link, to *queuePair){
 		"target to ERR":   func(_ *link, to *queuePair) { to.Modify(rdma.QPAttr{State: rdma.StateErr}, rdma.QPStateMask) },
 		"target to RESET": func(_ *link, to *queuePair) { to.Modify(rdma.QPAttr{State: rdma.StateReset}, rdma.QPStateMask) },
@@ -304,7 +304,7 @@ func TestMessageThatDoesNotEnd(t *testing.T) {
 
 // A target that stands still, or whose process ends, fails what goes to it in bounded
 // time, and what is behind for others too.
-func TestTargetGone(t *testing.T) {
+func TestDCTargetGone(t *testing.T) {
 	for name, retries := range map[string]uint8{"silent": 1, "closed": 7} {
 		t.Run(name, func(t *testing.T) {
 			noLeaks(t)

@@ -109,7 +109,7 @@ func TestNoResponderIsCNAK(t *testing.T) {
 }
 
 // A responder that one of the dead has held, or that was scribbled on, is taken over.
-func TestResponderOfTheDead(t *testing.T) {
+func TestResponderOfDeadInitiator(t *testing.T) {
 	for name, claim := range map[string]uint64{"dead": 1<<32 | 1<<queueBits, "no such rank": 4000 << 32, "no rank": 7} {
 		t.Run(name, func(t *testing.T) {
 			n := nodes(t, 3, Config{DCResponders: 1})
@@ -126,8 +126,8 @@ func TestResponderOfTheDead(t *testing.T) {
 	}
 }
 
-// Who takes a region or a target back waits for initiators in the middle of it.
-func TestInitiatorsAreWaitedFor(t *testing.T) {
+// To take a region or a target back is to wait for initiators in the middle of it.
+func TestDrainWaitsForInitiators(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		mark func(mr rdma.MR) uint64

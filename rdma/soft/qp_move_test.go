@@ -60,7 +60,7 @@ func TestMove(t *testing.T) {
 func (n *node) dereg(mr rdma.MR) bool { return mr.Close() == nil }
 
 // Without the rights, under an adversary and over TCP it has to be posted.
-func TestMoveHasToBePosted(t *testing.T) {
+func TestMoveRefused(t *testing.T) {
 	noLeaks(t)
 	without := attrs()
 	without.AccessFlags = rdma.AccessRemoteWrite

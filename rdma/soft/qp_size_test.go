@@ -9,7 +9,7 @@ import (
 )
 
 // What QPBytes says is what queue pairs take: of the arena and of the heap.
-func TestQPBytesAreWhatQueuePairsTake(t *testing.T) {
+func TestQPBytes(t *testing.T) {
 	n := nodes(t, 1, Config{})[0]
 	srq := must[rdma.SRQ](t)(n.pd.CreateSRQ(rdma.SRQInitAttr{Attr: rdma.SRQAttr{MaxWR: 8, MaxSGE: 1}}))
 	for _, tt := range []struct {

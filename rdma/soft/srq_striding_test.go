@@ -14,7 +14,7 @@ func (n *node) strided(receives, strides int) *srq {
 	return s
 }
 
-// Who dies, or gives back, in the middle of a message into a shared receive of strides
+// A sender that dies, or gives back, in the middle of a message into a shared receive of strides
 // leaves its strides empty, and the receive is given back all the same, by the last
 // that is complete or by a completion of no bytes.
 func TestStrideClaims(t *testing.T) {

@@ -83,7 +83,7 @@ func TestHandshakeReplay(t *testing.T) {
 	}
 }
 
-func TestHandshakeIsBounded(t *testing.T) {
+func TestHandshakeLimits(t *testing.T) {
 	for _, sent := range []int{0, 10, helloSize} {
 		synctest.Test(t, func(t *testing.T) {
 			a, b := net.Pipe()
@@ -112,7 +112,7 @@ func TestHandshakeIsBounded(t *testing.T) {
 	}
 }
 
-func TestWrongSecretEndsInRetryExceeded(t *testing.T) {
+func TestWrongSecret(t *testing.T) {
 	noLeaks(t)
 	a := open(t, Config{Host: "a", Secret: secret})
 	b := open(t, Config{Host: "b", Secret: []byte("not the secret of this job at all")})
@@ -127,7 +127,7 @@ func TestWrongSecretEndsInRetryExceeded(t *testing.T) {
 
 // The peer's program sleeps; its progress goroutine answers, and the sleeping
 // program is woken by what came.
-func TestTCPWhileTheTargetSleeps(t *testing.T) {
+func TestTCPWithIdleTarget(t *testing.T) {
 	noLeaks(t)
 	n := []*node{open(t, Config{Host: "a", Secret: secret}), open(t, Config{Host: "b", Secret: secret})}
 	introduce(t, n...)

@@ -380,7 +380,7 @@ func FuzzHandshake(f *testing.F) {
 	})
 }
 
-func TestMembersGoneMad(t *testing.T) {
+func TestLinkRejectsForgedFrames(t *testing.T) {
 	for seed := range uint64(40) {
 		rng := rand.New(rand.NewPCG(seed, 13))
 		b := make([]byte, 60*frameSize)

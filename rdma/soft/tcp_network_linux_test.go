@@ -11,7 +11,7 @@ import (
 )
 
 // Strangers of every kind beside two members of a job.
-func TestStrangers(t *testing.T) {
+func TestUnauthenticatedConnections(t *testing.T) {
 	noLeaks(t)
 	n := []*node{open(t, Config{Host: "a", Secret: secret}), open(t, Config{Host: "b", Secret: secret})}
 	introduce(t, n...)
@@ -58,7 +58,7 @@ func TestStrangers(t *testing.T) {
 // Members are not kept out by each other: more of them than a listener has in
 // the handshake at once, all at the same moment, and the dialler is itself
 // dialled meanwhile.
-func TestManyMembersAtOnce(t *testing.T) {
+func TestManyLinksAtOnce(t *testing.T) {
 	noLeaks(t)
 	n := hosts(t, 2)
 	s, back := n[0].p.find(n[1].p.gids[0]), n[1].p.find(n[0].p.gids[0])

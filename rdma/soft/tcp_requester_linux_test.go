@@ -27,7 +27,7 @@ func stop(n *node) (goOn func()) {
 
 // A message that is refused while most of it is still to be sent. It is longer
 // than what the link and both sockets take.
-func TestRefusedWhileBeingSent(t *testing.T) {
+func TestRefusalDuringSend(t *testing.T) {
 	const size = 24 << 20
 	for _, c := range []struct {
 		name string
@@ -130,7 +130,7 @@ func TestSilentPeer(t *testing.T) {
 
 // A peer that is slow is not silent: its process serves a little now and then,
 // and the whole takes longer than all timeouts together.
-func TestSlowPeerIsWaitedFor(t *testing.T) {
+func TestSlowPeer(t *testing.T) {
 	noLeaks(t)
 	n := hosts(t, 2)
 	attr := attrs()
@@ -194,7 +194,7 @@ func TestOtherPSN(t *testing.T) {
 
 // What is still under way when a queue pair is taken down and connected again
 // answers nothing of the new connection.
-func TestAnswerToAnEarlierConnection(t *testing.T) {
+func TestAnswerOfEarlierConnection(t *testing.T) {
 	noLeaks(t)
 	n := hosts(t, 2)
 	qa, qb := pair(t, n[0], n[1], attrs())
@@ -236,7 +236,7 @@ func TestAnswerToAnEarlierConnection(t *testing.T) {
 
 // A read that is being answered when its queue pair goes leaves the next queue
 // pair of that index alone.
-func TestReadOutlivesItsQueuePair(t *testing.T) {
+func TestReadAfterQueuePairClosed(t *testing.T) {
 	n := hosts(t, 2)
 	_, qb := pair(t, n[0], n[1], attrs())
 	mr := n[1].alloc(8, all)

@@ -33,7 +33,7 @@ func postRead(t *testing.T, a, b *node) (dst, src rdma.MR) {
 }
 
 // A peer without a secret listens when it is called, at its next poll and not before.
-func TestRefusedRequesterCallsItsPeer(t *testing.T) {
+func TestRescueCallsPeer(t *testing.T) {
 	noLeaks(t)
 	a, b := refusedPair(t)
 	dst, src := postRead(t, a, b)
@@ -55,7 +55,7 @@ func TestRefusedRequesterCallsItsPeer(t *testing.T) {
 }
 
 // A request to a peer that cannot listen, or has closed its device, fails.
-func TestRefusedRequesterGivesUp(t *testing.T) {
+func TestRescueGivesUp(t *testing.T) {
 	for name, end := range map[string]func(b *node){
 		"the peer cannot listen":    func(b *node) { atomic.StoreUint32(&b.p.head.port, portNone) },
 		"the peer has closed":       func(b *node) { atomic.StoreUint64(&b.p.head.magic, 0) },
