@@ -96,6 +96,29 @@ type arenaHeader struct {
 // portNone in arenaHeader.port: the owner cannot listen.
 const portNone = 1 << 16
 
+// tables are the views of an arena, its own or a peer's.
+type tables struct {
+	arena      []byte
+	regions    []regionEntry
+	queues     []queueContext
+	ready      []uint32
+	cqs        []queueHeader
+	shared     []sharedHeader
+	responders []responder
+}
+
+func tablesOf(arena []byte, l layout) tables {
+	return tables{
+		arena:      arena,
+		regions:    tableAt[regionEntry](arena, l.regionAt, l.regions),
+		queues:     tableAt[queueContext](arena, l.queueAt, l.queues),
+		ready:      tableAt[uint32](arena, l.readyAt, l.queues),
+		cqs:        tableAt[queueHeader](arena, l.completionAt, l.completions),
+		shared:     tableAt[sharedHeader](arena, l.sharedAt, l.shared),
+		responders: tableAt[responder](arena, l.responderAt, l.responders),
+	}
+}
+
 // xrcDomains is how many XRC domains a provider can have open.
 const xrcDomains = 64
 

@@ -24,26 +24,20 @@ const (
 // In the segment it is a view of the peer's arena, through which requests are
 // executed; every index and offset read there is checked before it is used.
 type peer struct {
-	p          *Provider
-	ep         endpoint
-	gids       [gidTable]rdma.GID
-	own        bool // is the provider itself
-	inside     bool // shares the segment; what follows is valid
-	rank       int
-	arena      []byte
-	base       uint64 // address of the arena in the peer's process
-	locks      []lockWord
-	regions    []regionEntry
-	queues     []queueContext
-	ready      []uint32
-	cqs        []queueHeader
-	shared     []sharedHeader
-	responders []responder
-	bell       *shm.Bell
-	alarm      *shm.Bell
-	reach      reach
-	lost       atomic.Bool // its process has ended
-	gone       atomic.Bool // nobody listens for TCP where it did
+	p      *Provider
+	ep     endpoint
+	gids   [gidTable]rdma.GID
+	own    bool // is the provider itself
+	inside bool // shares the segment; what follows is valid
+	rank   int
+	tables        // of its arena
+	base   uint64 // address of the arena in the peer's process
+	locks  []lockWord
+	bell   *shm.Bell
+	alarm  *shm.Bell
+	reach  reach
+	lost   atomic.Bool // its process has ended
+	gone   atomic.Bool // nobody listens for TCP where it did
 
 	mu    sync.Mutex // guards what follows
 	pidfd int        // -1 until asked for
@@ -60,15 +54,9 @@ func (p *Provider) newSelf() *peer {
 // attach makes the views of an arena in the segment.
 func (s *peer) attach(arena []byte) {
 	l := s.p.layout // all arenas of a segment have one size
-	s.arena = arena
+	s.tables = tablesOf(arena, l)
 	s.base = at[arenaHeader](arena, 0).base
 	s.locks = tableAt[lockWord](arena, l.lockAt, lockWords)
-	s.regions = tableAt[regionEntry](arena, l.regionAt, l.regions)
-	s.queues = tableAt[queueContext](arena, l.queueAt, l.queues)
-	s.ready = tableAt[uint32](arena, l.readyAt, l.queues)
-	s.cqs = tableAt[queueHeader](arena, l.completionAt, l.completions)
-	s.shared = tableAt[sharedHeader](arena, l.sharedAt, l.shared)
-	s.responders = tableAt[responder](arena, l.responderAt, l.responders)
 	s.bell, s.alarm = s.p.segment.Bell(s.rank), s.p.segment.Alarm(s.rank)
 	s.inside = true
 }

@@ -22,25 +22,19 @@ const privateArena = 64 << 20
 // A Provider is the software HCA of one rank: the owner of one arena, and of
 // everything that its devices' contexts make.
 type Provider struct {
-	cfg        Config
-	host       string
-	segment    *shm.Segment
-	private    bool // segment is ours to close
-	names      []string
-	layout     layout
-	arena      []byte
-	head       *arenaHeader
-	regions    []regionEntry
-	queues     []queueContext
-	ready      []uint32
-	cqs        []queueHeader
-	shared     []sharedHeader
-	responders []responder
-	gids       [gidTable]rdma.GID
-	pid        int       // of this process
-	probe      *[16]byte // the nonce where peers that know its address can check that they reach this process
-	self       *peer
-	maps       mappings
+	cfg     Config
+	host    string
+	segment *shm.Segment
+	private bool // segment is ours to close
+	names   []string
+	layout  layout
+	tables  // of the arena
+	head    *arenaHeader
+	gids    [gidTable]rdma.GID
+	pid     int       // of this process
+	probe   *[16]byte // the nonce where peers that know its address can check that they reach this process
+	self    *peer
+	maps    mappings
 
 	// quiet: this process takes part in the membarrier of those who
 	// deregister, so marks may be plain stores. Set once it is true.
@@ -133,14 +127,8 @@ func (p *Provider) takeArena() error {
 	if err != nil {
 		return &rdma.OpError{Op: "soft.New", Detail: err.Error(), Err: rdma.ErrNoMemory}
 	}
-	p.layout, p.arena = l, arena
+	p.layout, p.tables = l, tablesOf(arena, l)
 	p.head = at[arenaHeader](arena, 0)
-	p.regions = tableAt[regionEntry](arena, l.regionAt, l.regions)
-	p.queues = tableAt[queueContext](arena, l.queueAt, l.queues)
-	p.ready = tableAt[uint32](arena, l.readyAt, l.queues)
-	p.cqs = tableAt[queueHeader](arena, l.completionAt, l.completions)
-	p.shared = tableAt[sharedHeader](arena, l.sharedAt, l.shared)
-	p.responders = tableAt[responder](arena, l.responderAt, l.responders)
 	if p.head == nil || p.regions == nil || p.queues == nil || p.ready == nil || p.cqs == nil || p.shared == nil || p.responders == nil {
 		return fmt.Errorf("the arena at %#x is not aligned", addressOf(arena))
 	}
