@@ -413,17 +413,41 @@ func (f *refuge) leave(l *floodLife) {
 
 // still stops victims wherever they are, until the function is called: they spin, and a
 // new one is to come up beside them.
-func still[L any](r *rig, alive []L, victim func(L) Victim) (goOn func()) {
+func still[L any](r *rig, alive []L, of func(L) (Victim, func())) (goOn func()) {
 	r.Helper()
 	all := func(do func(stopper) error) {
 		for _, l := range alive {
-			if err := do(victim(l).(stopper)); err != nil {
+			victim, _ := of(l)
+			if err := do(victim.(stopper)); err != nil {
 				r.Fatal(err)
 			}
 		}
 	}
 	all(stopper.Stop)
 	return func() { all(stopper.Continue) }
+}
+
+// strike kills one of those alive at some moment, up to which it looks, and lets leave
+// take back what the dead one had. It gives those that are left.
+func strike[L any](r *rig, rng *rand.Rand, alive []L, of func(L) (Victim, func()), look func(), leave func(L)) []L {
+	r.Helper()
+	for moment := time.Now().Add(time.Duration(rng.IntN(1500)) * time.Microsecond); time.Now().Before(moment); {
+		look()
+		runtime.Gosched()
+	}
+	k := rng.IntN(len(alive))
+	gone := alive[k]
+	alive[k] = alive[len(alive)-1]
+	victim, dead := of(gone)
+	if err := victim.Kill(); err != nil {
+		r.Fatal(err)
+	}
+	if dead != nil && rng.IntN(2) == 0 {
+		dead()
+	}
+	leave(gone)
+	victim.(interface{ Reap() }).Reap()
+	return alive[:len(alive)-1]
 }
 
 // RunFlood kills processes in the middle of messages into queues of every kind, several
@@ -436,30 +460,16 @@ func RunFlood(t *testing.T, f FloodFabric) {
 	r := newRig(t, Fabric{Patience: 20 * time.Second, Open: func(testing.TB, int) []Node { return []Node{survivor} }}, "flood", 1)
 	rng := rand.New(rand.NewPCG(f.Seed, 3))
 	home := newRefuge(r.sides[0])
+	of := func(l *floodLife) (Victim, func()) { return l.victim, l.dead }
 	var alive []*floodLife
 	for kills := range f.Kills {
-		goOn := still(r, alive, func(l *floodLife) Victim { return l.victim })
+		goOn := still(r, alive, of)
 		for len(alive) < floodAlive {
 			v, dead := start(kills + len(alive))
 			alive = append(alive, home.begin(v, dead, rng.Uint64()))
 		}
 		goOn()
-		for moment := time.Now().Add(time.Duration(rng.IntN(1500)) * time.Microsecond); time.Now().Before(moment); {
-			home.look()
-			runtime.Gosched()
-		}
-		k := rng.IntN(len(alive))
-		gone := alive[k]
-		alive[k] = alive[len(alive)-1]
-		alive = alive[:len(alive)-1]
-		if err := gone.victim.Kill(); err != nil {
-			r.Fatalf("kill %d: %v", kills, err)
-		}
-		if gone.dead != nil && rng.IntN(2) == 0 {
-			gone.dead()
-		}
-		home.leave(gone)
-		gone.victim.(interface{ Reap() }).Reap()
+		alive = strike(r, rng, alive, of, home.look, home.leave)
 		got := home.messages()
 		r.until("a message of those who live", func() bool {
 			home.look()

@@ -166,38 +166,9 @@ func reregUnderFire(r *rig) {
 	for round := range rounds {
 		r.sub(fmt.Sprint(round), func(r *rig) {
 			target, writers := r.sides[0], r.sides[1:]
-			flags := target.region(target.pd, Allocated, 64, everything)
 			m := target.region(target.pd, Ordinary, size, everything)
 			to := target.region(target.pd, Ordinary, size, everything)
-			was := m
-			ends := make(chan error, len(writers))
-			for i, w := range writers {
-				l := r.connect(w, target)
-				src := w.memory(size)
-				src.Store(0, pattern(uint64(i), size))
-				half := size / 2
-				go func() {
-					status, err := l.fire(flags, 8*i, src, depth, func(k int) rdma.SendWR {
-						return write(0, was, i*half, src.sge(0, half))
-					}, nil)
-					if err == nil && !r.f.fits(status, rdma.WCRemAccessErr) {
-						err = fmt.Errorf("status %q, want %q", status, rdma.WCRemAccessErr)
-					}
-					ends <- err
-				}()
-			}
-			for i := range writers {
-				r.until("the first write", func() bool { return flags.Load64(8*i) != 0 })
-			}
-			target.rereg(m, rdma.ReregTranslation, nil, to, 0)
-			mark := pattern(99, size)
-			was.Store(0, mark)
-			for range writers {
-				if err := <-ends; err != nil {
-					r.Errorf("a writer: %v", err)
-				}
-			}
-			r.same("the old memory", was.Load(0, size), mark)
+			underFire(r, target, writers, nil, m, m, depth, func() { target.rereg(m, rdma.ReregTranslation, nil, to, 0) })
 		})
 	}
 }

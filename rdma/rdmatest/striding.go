@@ -176,9 +176,17 @@ func stridingFull(r *rig) {
 	for i := range init.Cap.MaxRecvWR {
 		l.recv(receive(uint64(i), dst.sge(0, 256)))
 	}
+	l.fullOfStrides(src, dst, l.qb.PostRecv)
+}
+
+// fullOfStrides uses up the first of the receives of 4 strides that fill the queue of
+// post, which has no place for another until all of it is polled.
+func (l *link) fullOfStrides(src, dst Region, post func([]rdma.RecvWR) (int, error)) {
+	r, b := l.r, l.b
+	r.Helper()
 	refused := func(when string) {
 		r.Helper()
-		n, err := l.qb.PostRecv([]rdma.RecvWR{receive(999, dst.sge(0, 256))})
+		n, err := post([]rdma.RecvWR{receive(999, dst.sge(0, 256))})
 		if n != 0 {
 			r.Fatalf("%s: a full queue took one more", when)
 		}
@@ -193,7 +201,9 @@ func stridingFull(r *rig) {
 			refused("a receive is in use")
 		}
 	}
-	l.recv(receive(1000, dst.sge(0, 256)))
+	if n, err := post([]rdma.RecvWR{receive(1000, dst.sge(0, 256))}); n != 1 {
+		r.Fatalf("the receive has been polled: %v", err)
+	}
 	refused("one posted again")
 }
 

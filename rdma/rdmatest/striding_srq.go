@@ -94,25 +94,7 @@ func sharedStridingFull(r *rig) {
 	src, dst := a.memory(64), b.memory(256)
 	l := r.link(from(1, srq))
 	postSRQ(r, srq, receive(0, dst.sge(0, 256)), receive(1, dst.sge(0, 256)))
-	refused := func(when string) {
-		r.Helper()
-		n, err := srq.PostRecv([]rdma.RecvWR{receive(999, dst.sge(0, 256))})
-		if n != 0 {
-			r.Fatalf("%s: a full queue took one more", when)
-		}
-		r.wantErr(when, err, rdma.ErrNoMemory)
-	}
-	refused("all posted")
-	for i := range 4 {
-		l.transmit(src, uint64(i), 8)
-		refused("a message came")
-		b.arrived(0, i*strideBytes, 8, i == 3)
-		if i < 3 {
-			refused("a receive is in use")
-		}
-	}
-	postSRQ(r, srq, receive(1000, dst.sge(0, 256)))
-	refused("one posted again")
+	l.fullOfStrides(src, dst, srq.PostRecv)
 }
 
 func sharedStridingEmpty(r *rig) {

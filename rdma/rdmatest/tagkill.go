@@ -3,7 +3,6 @@ package rdmatest
 import (
 	"encoding/binary"
 	"math/rand/v2"
-	"runtime"
 	"testing"
 	"time"
 
@@ -216,30 +215,16 @@ func RunTagFlood(t *testing.T, f FloodFabric) {
 		}
 		return life{v, dead, l.qb}
 	}
+	of := func(l life) (Victim, func()) { return l.victim, l.dead }
 	var alive []life
 	kills := 0
 	for ; kills < f.Kills; kills++ {
-		goOn := still(r, alive, func(l life) Victim { return l.victim })
+		goOn := still(r, alive, of)
 		for len(alive) < floodAlive {
 			alive = append(alive, begin(kills+len(alive)))
 		}
 		goOn()
-		for moment := time.Now().Add(time.Duration(rng.IntN(1500)) * time.Microsecond); time.Now().Before(moment); {
-			look()
-			runtime.Gosched()
-		}
-		k := rng.IntN(len(alive))
-		gone := alive[k]
-		alive[k] = alive[len(alive)-1]
-		alive = alive[:len(alive)-1]
-		if err := gone.victim.Kill(); err != nil {
-			r.Fatalf("kill %d: %v", kills, err)
-		}
-		if gone.dead != nil && rng.IntN(2) == 0 {
-			gone.dead()
-		}
-		leave(gone.qp)
-		gone.victim.(interface{ Reap() }).Reap()
+		alive = strike(r, rng, alive, of, look, func(l life) { leave(l.qp) })
 		before := messages
 		r.until("a message of those who live", func() bool {
 			look()
