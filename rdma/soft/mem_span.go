@@ -172,13 +172,6 @@ func (s *peer) inProcess(sp *span, va, n uint64) bool {
 
 // store places src at off; the span has room for it.
 func (t *span) store(off int, src []byte, guardLocal bool) rdma.WCStatus {
-	if len(src) == 0 {
-		return rdma.WCSuccess
-	}
-	if t.mem != nil && !t.guard && !guardLocal {
-		place(t.mem[off:off+len(src)], src)
-		return rdma.WCSuccess
-	}
 	if t.key != 0 {
 		return t.moveLaid(off, src, guardLocal, false)
 	}
@@ -187,29 +180,22 @@ func (t *span) store(off int, src []byte, guardLocal bool) rdma.WCStatus {
 
 // put is store for a span that is no layout.
 func (t *span) put(off int, src []byte, guardLocal bool) rdma.WCStatus {
-	if t.mem != nil {
-		dst := t.mem[off : off+len(src)]
-		if !t.guard && !guardLocal {
-			place(dst, src)
-			return rdma.WCSuccess
-		}
-		return guardedStatus(dst, src, guardLocal)
-	}
-	if t.s.reach != reachVM {
+	switch {
+	case len(src) == 0:
+	case t.mem != nil && !t.guard && !guardLocal:
+		place(t.mem[off:off+len(src)], src)
+	case t.mem != nil:
+		return guardedStatus(t.mem[off:off+len(src)], src, guardLocal)
+	case t.s.reach != reachVM:
 		return rdma.WCRemOpErr
+	default:
+		return t.s.processStatus(writeProcess(int(t.s.ep.pid), src, t.va+uint64(off)), guardLocal)
 	}
-	return t.s.processStatus(writeProcess(int(t.s.ep.pid), src, t.va+uint64(off)), guardLocal)
+	return rdma.WCSuccess
 }
 
 // load fills dst from off.
 func (t *span) load(off int, dst []byte, guardLocal bool) rdma.WCStatus {
-	if len(dst) == 0 {
-		return rdma.WCSuccess
-	}
-	if t.mem != nil && !t.guard && !guardLocal {
-		place(dst, t.mem[off:off+len(dst)])
-		return rdma.WCSuccess
-	}
 	if t.key != 0 {
 		return t.moveLaid(off, dst, guardLocal, true)
 	}
@@ -218,18 +204,18 @@ func (t *span) load(off int, dst []byte, guardLocal bool) rdma.WCStatus {
 
 // get is load for a span that is no layout.
 func (t *span) get(off int, dst []byte, guardLocal bool) rdma.WCStatus {
-	if t.mem != nil {
-		src := t.mem[off : off+len(dst)]
-		if !t.guard && !guardLocal {
-			place(dst, src)
-			return rdma.WCSuccess
-		}
-		return guardedStatus(dst, src, guardLocal)
-	}
-	if t.s.reach != reachVM {
+	switch {
+	case len(dst) == 0:
+	case t.mem != nil && !t.guard && !guardLocal:
+		place(dst, t.mem[off:off+len(dst)])
+	case t.mem != nil:
+		return guardedStatus(dst, t.mem[off:off+len(dst)], guardLocal)
+	case t.s.reach != reachVM:
 		return rdma.WCRemOpErr
+	default:
+		return t.s.processStatus(readProcess(int(t.s.ep.pid), dst, t.va+uint64(off)), guardLocal)
 	}
-	return t.s.processStatus(readProcess(int(t.s.ep.pid), dst, t.va+uint64(off)), guardLocal)
+	return rdma.WCSuccess
 }
 
 func guardedStatus(dst, src []byte, guardLocal bool) rdma.WCStatus {

@@ -371,16 +371,23 @@ func (q *queuePair) Close() error {
 
 // closeNow is Close of a queue pair that nobody else has open.
 func (q *queuePair) closeNow() error {
-	q.mu.Lock()
-	if q.closed {
-		q.mu.Unlock()
+	if !q.closeFirst() {
 		return nil
+	}
+	barrier()
+	return q.destroy(new(patience))
+}
+
+// closeFirst is what comes before the barrier. It is false when that was done before.
+func (q *queuePair) closeFirst() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return false
 	}
 	q.closed = true
 	q.depart()
-	q.mu.Unlock()
-	barrier()
-	return q.destroy(new(patience))
+	return true
 }
 
 // CloseQPs closes queue pairs of the context with one barrier for all of them.
@@ -393,16 +400,9 @@ func (c *context) CloseQPs(qps []rdma.QP) error {
 			errs = append(errs, &rdma.OpError{Op: "destroy_qp", Detail: "a queue pair of another context", Err: rdma.ErrInvalid})
 			continue
 		}
-		if q.left.Swap(true) || q.orphan() {
-			continue
-		}
-		q.mu.Lock()
-		if !q.closed {
-			q.closed = true
-			q.depart()
+		if !q.left.Swap(true) && !q.orphan() && q.closeFirst() {
 			mine = append(mine, q)
 		}
-		q.mu.Unlock()
 	}
 	barrier()
 	var waited patience // one for all: a process that is stopped holds up many
