@@ -38,8 +38,8 @@
 //	dev_    provider, contexts, peers, events: dev_provider.go, dev_peer.go, dev_progress.go
 //	mem_    what keys open, and copying to it: mem_region.go, mem_span.go, mem_layout.go
 //	qp_     queue pairs, and what a transport adds: qp.go, qp_modify.go, qp_post.go,
-//	        qp_execute.go, qp_respond.go, qp_backlog.go
-//	rq_     a queue pair's receives: rq_post.go, rq_ticket.go for who takes them
+//	        qp_gather.go, qp_execute.go, qp_respond.go, qp_backlog.go
+//	rq_     a queue pair's receives: rq.go, rq_post.go, and rq_ticket.go for their takers
 //	srq_    shared receive queues: srq.go
 //	cq_     completion queues and channels: cq.go
 //	tag_    matching of tags: tag.go for the sender, tag_list.go for the owner
