@@ -75,7 +75,7 @@ func TestAppNumbers(t *testing.T) {
 }
 
 // The cause names the program of the rank that failed.
-func TestTheProgramThatFailed(t *testing.T) {
+func TestCauseNamesTheProgramThatFailed(t *testing.T) {
 	for _, way := range ways {
 		t.Run(way.name, func(t *testing.T) {
 			testenv.NoLeaks(t)
@@ -90,7 +90,7 @@ func TestTheProgramThatFailed(t *testing.T) {
 	}
 }
 
-func TestProgramsThatMakeNoJob(t *testing.T) {
+func TestRunRefusesBadApps(t *testing.T) {
 	one := App{Argv: sh("true"), NP: 1}
 	for _, c := range []struct {
 		name  string

@@ -54,10 +54,10 @@ func TestCauseExplains(t *testing.T) {
 	}
 }
 
-// TestCauseOfLateReport has a rank die on a host whose agent is stopped, and goes on
+// TestCauseWhenAReportComesLate has a rank die on a host whose agent is stopped, and goes on
 // when the exit of a rank of the other host, which has seen it die, is known and the
 // stopped agent is told to end its ranks.
-func TestCauseOfLateReport(t *testing.T) {
+func TestCauseWhenAReportComesLate(t *testing.T) {
 	for _, c := range []struct {
 		name, die string
 		status    int
@@ -99,9 +99,9 @@ func TestCauseOfLateReport(t *testing.T) {
 	}
 }
 
-// TestContinuousEndsAWaitForTheDead has a rank die on one host while those of the
+// TestContinuousEndsWhenRanksWaitForAnEndedOne has a rank die on one host while those of the
 // other wait for it in a fence, and the third of its host computes.
-func TestContinuousEndsAWaitForTheDead(t *testing.T) {
+func TestContinuousEndsWhenRanksWaitForAnEndedOne(t *testing.T) {
 	testenv.NoLeaks(t)
 	job := Job{NP: 4, Continuous: true,
 		Argv: roleArgv(t, "pmi", "init", "barrier", "@0", "kill=9", "@1", "sleep=30000", "barrier", "finalize")}

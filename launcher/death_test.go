@@ -133,9 +133,9 @@ func TestLauncherIsKilled(t *testing.T) {
 	}
 }
 
-// TestJobInAJobIsKilled kills the outer launcher: its guardian must not leave
+// TestJobInsideAJobIsKilled kills the outer launcher: its guardian must not leave
 // what the inner one's would have taken care of.
-func TestJobInAJobIsKilled(t *testing.T) {
+func TestJobInsideAJobIsKilled(t *testing.T) {
 	testenv.Need(t, "setsid")
 	testenv.NoLeaks(t)
 	inner := `{"NP":2,"Argv":["sh","-c","sleep 100 & setsid sleep 100 & echo up; wait"]}`
@@ -205,8 +205,8 @@ func TestAgentIsKilled(t *testing.T) {
 	}
 }
 
-// TestAgentDoesNotAnswer stops an agent, which can then not be told to end.
-func TestAgentDoesNotAnswer(t *testing.T) {
+// TestJobFailsWhenAnAgentDoesNotAnswer stops an agent, which can then not be told to end.
+func TestJobFailsWhenAnAgentDoesNotAnswer(t *testing.T) {
 	testenv.NoLeaks(t)
 	entry := fmt.Sprintf("LAUNCHER_TEST=%d-%d", os.Getpid(), time.Now().UnixNano())
 	job := Job{NP: 2, Dir: t.TempDir(), Env: append(os.Environ(), entry), Grace: 100 * time.Millisecond,

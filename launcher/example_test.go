@@ -113,7 +113,7 @@ func ExampleHandle() {
 }
 
 // The example in docs/launching.md is the one above.
-func TestExampleOfThePage(t *testing.T) {
+func TestPageExampleCompilesAndRuns(t *testing.T) {
 	page, err := os.ReadFile("../docs/launching.md")
 	if err != nil {
 		t.Fatal(err)

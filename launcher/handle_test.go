@@ -64,7 +64,7 @@ func TestLinesOfJob(t *testing.T) {
 
 // A callback that does not return makes the ranks wait; their output is bounded
 // until then, and whole in the end.
-func TestSlowLines(t *testing.T) {
+func TestRanksWaitWhileLinesIsSlow(t *testing.T) {
 	const bytesEach = 8 << 20
 	gate := make(chan struct{})
 	var once sync.Once

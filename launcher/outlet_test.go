@@ -110,7 +110,7 @@ func TestStdinForAll(t *testing.T) {
 }
 
 // Input for all that nobody reads ends with the ranks, and little of it is read.
-func TestStdinForAllThatNobodyReads(t *testing.T) {
+func TestRunReturnsWhenStdinForAllIsUnread(t *testing.T) {
 	for _, way := range ways {
 		t.Run(way.name, func(t *testing.T) {
 			testenv.NoLeaks(t)
@@ -165,7 +165,7 @@ func TestWatch(t *testing.T) {
 }
 
 // A watcher that hangs holds up nothing, and what waits for it is bounded.
-func TestWatcherThatHangs(t *testing.T) {
+func TestRunReturnsWhileWatchHangs(t *testing.T) {
 	for _, way := range ways {
 		t.Run(way.name, func(t *testing.T) {
 			testenv.NoLeaks(t)
@@ -190,7 +190,7 @@ func TestWatcherThatHangs(t *testing.T) {
 
 // A slow watcher is told all that ranks do, in order, the last line and the last
 // sample of what came meanwhile, and the end.
-func TestSlowWatcher(t *testing.T) {
+func TestSlowWatchIsToldTheLatestOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []string
 		w := newWatcher(&Job{Watch: func(c Change) {
@@ -300,7 +300,7 @@ func TestLongLines(t *testing.T) {
 }
 
 // A rank whose line is too long to be kept loses no byte of it, and the user is told.
-func TestLineThatIsTooLong(t *testing.T) {
+func TestTooLongLineLosesNoByte(t *testing.T) {
 	const size = 40 << 20
 	for _, way := range ways {
 		t.Run(way.name, func(t *testing.T) {

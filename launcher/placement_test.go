@@ -122,7 +122,7 @@ func TestManyRanksAreBound(t *testing.T) {
 }
 
 // What the user said of how Open MPI waits stays.
-func TestOversubscribedRanksKeepTheUsersWord(t *testing.T) {
+func TestOversubscribedRanksKeepTheUsersSettings(t *testing.T) {
 	testenv.NoLeaks(t)
 	job := Job{Argv: sh("echo $OMPI_MCA_mpi_yield_when_idle/$OMPI_MCA_mpi_oversubscribe"), NP: topo.CPUs() + 1,
 		Env: append(os.Environ(), "OMPI_MCA_mpi_yield_when_idle=0")}
@@ -132,7 +132,7 @@ func TestOversubscribedRanksKeepTheUsersWord(t *testing.T) {
 	}
 }
 
-func TestWhereRanksGo(t *testing.T) {
+func TestPlacementByMapAndRank(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		job  Job
@@ -180,7 +180,7 @@ func TestWhereRanksGo(t *testing.T) {
 }
 
 // PMI works however ranks are spread: each rank's messages go to its own host.
-func TestSpreadRanksMeet(t *testing.T) {
+func TestRanksMeetWhenSpreadOverHosts(t *testing.T) {
 	testenv.NoLeaks(t)
 	job := Job{Argv: append(roleArgv(t, "pmi"), "init", "barrier", "cards=100", "barrier", "finalize"), NP: 6, Map: "node",
 		Launcher: "fork", Agent: roleArgv(t, "agent"), Hosts: []Host{{Name: "a", Slots: 3}, {Name: "b", Slots: 3}}}
@@ -189,7 +189,7 @@ func TestSpreadRanksMeet(t *testing.T) {
 	}
 }
 
-func TestOversubscriptionIsTold(t *testing.T) {
+func TestPlacedNamesOversubscribedHosts(t *testing.T) {
 	hosts := []Host{{Name: "localhost", Slots: 2}}
 	for _, c := range []struct {
 		job  Job
@@ -211,7 +211,7 @@ func TestOversubscriptionIsTold(t *testing.T) {
 
 // An agent that is no agent, or does not answer, ends the job while its machine
 // is asked for.
-func TestAgentsThatDoNotSayWhereTheyAre(t *testing.T) {
+func TestStartFailsWhenAgentsSendNoAddress(t *testing.T) {
 	for _, c := range []struct{ name, script, want string }{
 		{"ends", "exit 4", "EOF"},
 		{"talks nonsense", "printf '\\377\\377\\377\\377'; cat", "no stream of an agent"},
@@ -228,7 +228,7 @@ func TestAgentsThatDoNotSayWhereTheyAre(t *testing.T) {
 	}
 }
 
-func TestSilentAgentsAreInterrupted(t *testing.T) {
+func TestSignalEndsAStartWithSilentAgents(t *testing.T) {
 	testenv.NoLeaks(t)
 	signals := make(chan os.Signal, 1)
 	signals <- os.Interrupt

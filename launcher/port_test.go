@@ -69,7 +69,7 @@ func TestPMIPortEnds(t *testing.T) {
 }
 
 // Strangers at the port are turned away, and ranks are served all the same.
-func TestStrangersAtThePort(t *testing.T) {
+func TestPMIPortTurnsForgedConnectionsAway(t *testing.T) {
 	testenv.NoLeaks(t)
 	var out buffer
 	ready := out.await("PMI_PORT=")
@@ -130,7 +130,7 @@ func TestStrangersAtThePort(t *testing.T) {
 
 // As many silent connections as there may be, and more, keep no rank out, and neither
 // do those that come and go.
-func TestSilentConnectionsAtThePort(t *testing.T) {
+func TestPMIPortServesRanksBesideSilentConnections(t *testing.T) {
 	testenv.NoLeaks(t)
 	var out buffer
 	ready := out.await("PMI_PORT=")
@@ -174,7 +174,7 @@ func TestSilentConnectionsAtThePort(t *testing.T) {
 }
 
 // A second connection of a rank is none.
-func TestRankConnectsTwice(t *testing.T) {
+func TestPMIPortRefusesASecondConnectionOfARank(t *testing.T) {
 	testenv.NoLeaks(t)
 	var out buffer
 	ready := out.await("PMI_PORT=")

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestOthers(t *testing.T) {
+func TestResultOthers(t *testing.T) {
 	cause := RankEnd{Rank: 1, Status: 3}
 	told := func(rank int) RankEnd {
 		return RankEnd{Rank: rank, Status: 143, Signal: syscall.SIGTERM, Told: true}
@@ -38,7 +38,7 @@ func TestOthers(t *testing.T) {
 	}
 }
 
-func TestCauseTellsOfACore(t *testing.T) {
+func TestCauseNamesTheCoreFile(t *testing.T) {
 	c := Cause{Rank: 0, Host: "h", Program: "p", PID: 7, Status: 134, Signal: syscall.SIGABRT, Core: true}
 	for file, want := range map[string]string{
 		"":             "gorun: rank 0 (host h, p, pid 7): killed by signal 6 (aborted), core dumped",

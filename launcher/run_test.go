@@ -17,7 +17,7 @@ import (
 	"github.com/gorun-mpi/gorun/internal/testenv"
 )
 
-func TestHowAJobEnds(t *testing.T) {
+func TestStatusAndCauseOfEnds(t *testing.T) {
 	program := roleArgv(t, "pmi")
 	steps := func(s ...string) []string { return append(append([]string(nil), program...), s...) }
 	for _, c := range []struct {
@@ -76,7 +76,7 @@ func TestHowAJobEnds(t *testing.T) {
 	}
 }
 
-func TestLastWordsAreKept(t *testing.T) {
+func TestCauseKeepsTheLastLinesOfStderr(t *testing.T) {
 	for _, way := range ways {
 		t.Run(way.name, func(t *testing.T) {
 			testenv.NoLeaks(t)
@@ -96,7 +96,7 @@ func TestLastWordsAreKept(t *testing.T) {
 	}
 }
 
-func TestJobsThatCannotBeStarted(t *testing.T) {
+func TestRunRefusesJobs(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string, mode os.FileMode) string {
 		p := filepath.Join(dir, name)
@@ -165,7 +165,7 @@ func closedFile(t *testing.T) *os.File {
 	return f
 }
 
-func TestAgentThatIsNone(t *testing.T) {
+func TestRunFailsWhenTheAgentIsNone(t *testing.T) {
 	testenv.NoLeaks(t)
 	job := Job{NP: 2, Argv: sh("true"), Launcher: "fork", Agent: sh("echo what is this >&2; exit 4"), Hosts: []Host{{Name: "a", Slots: 1}, {Name: "b", Slots: 1}}}
 	r, _, _, err := runJob(t, job)
@@ -271,7 +271,7 @@ func TestFirstRanksOfManyFail(t *testing.T) {
 	}
 }
 
-func TestJobsAtOnce(t *testing.T) {
+func TestRunJobsConcurrently(t *testing.T) {
 	testenv.NoLeaks(t)
 	var wg sync.WaitGroup
 	for i := range 4 {

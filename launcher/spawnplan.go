@@ -94,7 +94,7 @@ func (w *worlds) spawnedCPUs(share *place.Share) []topo.Set {
 			}
 		}
 	}
-	return place.More(w.placed.Hosts[at].Machine, w.policy, w.placed.Bind, live, len(share.Ranks))
+	return place.BindMore(w.placed.Hosts[at].Machine, w.policy, w.placed.Bind, live, len(share.Ranks))
 }
 
 // spawnMax bounds the processes of one spawn.

@@ -181,7 +181,7 @@ func TestSpawnedRankFails(t *testing.T) {
 }
 
 // A parent's failure ends what it spawned; its good end does not.
-func TestParentEnds(t *testing.T) {
+func TestSpawnedGroupWhenItsParentEnds(t *testing.T) {
 	for _, way := range ways {
 		t.Run(way.name+" badly", func(t *testing.T) {
 			testenv.NoLeaks(t)
@@ -208,7 +208,7 @@ func TestParentEnds(t *testing.T) {
 }
 
 // Spawned ranks spawn, and a name that one group publishes others find.
-func TestGroupsOfGroups(t *testing.T) {
+func TestSpawnedRanksSpawn(t *testing.T) {
 	for _, way := range ways {
 		t.Run(way.name, func(t *testing.T) {
 			testenv.NoLeaks(t)
@@ -348,7 +348,7 @@ func TestManySpawns(t *testing.T) {
 	}
 }
 
-func TestSoft(t *testing.T) {
+func TestSpawnInfoSoft(t *testing.T) {
 	for _, c := range []struct {
 		value string
 		most  int

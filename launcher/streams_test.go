@@ -117,7 +117,7 @@ type endless struct{ n int }
 
 func (e *endless) Read(p []byte) (int, error) { e.n += len(p); return len(p), nil }
 
-func TestStdinThatNobodyReads(t *testing.T) {
+func TestRunReturnsWhenStdinIsUnread(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		argv []string
@@ -161,7 +161,7 @@ func (v *valve) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestSlowReaderOfOutput(t *testing.T) {
+func TestRanksWaitForASlowWriter(t *testing.T) {
 	const size = 20 << 20
 	for _, way := range ways {
 		t.Run(way.name, func(t *testing.T) {
@@ -199,7 +199,7 @@ func TestSlowReaderOfOutput(t *testing.T) {
 	}
 }
 
-func TestOutputThatIsNeverTaken(t *testing.T) {
+func TestTimeoutEndsAJobWhoseOutputIsNeverTaken(t *testing.T) {
 	testenv.NoLeaks(t)
 	v := &valve{open: make(chan struct{}), blocked: make(chan struct{})}
 	t.Cleanup(func() { close(v.open) })
@@ -210,7 +210,7 @@ func TestOutputThatIsNeverTaken(t *testing.T) {
 	}
 }
 
-func TestGrandchildHoldsThePipes(t *testing.T) {
+func TestRunReturnsWhenAGrandchildHoldsThePipes(t *testing.T) {
 	for _, c := range []struct{ name, script string }{
 		{"in the group", "sleep 100 & echo gone"},
 		{"in a session of its own", "setsid sleep 30 & echo gone"},
@@ -236,9 +236,9 @@ func TestGrandchildHoldsThePipes(t *testing.T) {
 	}
 }
 
-// TestGrandchildNeverStopsWriting has one that left its group, so that the end
+// TestRunReturnsWhenAGrandchildKeepsWriting has one that left its group, so that the end
 // of the ranks does not end it. What the ranks wrote comes all the same.
-func TestGrandchildNeverStopsWriting(t *testing.T) {
+func TestRunReturnsWhenAGrandchildKeepsWriting(t *testing.T) {
 	testenv.Need(t, "setsid")
 	for _, way := range ways {
 		t.Run(way.name, func(t *testing.T) {
@@ -268,7 +268,7 @@ func TestGrandchildNeverStopsWriting(t *testing.T) {
 	}
 }
 
-func TestNobodyReadsTheOutput(t *testing.T) {
+func TestJobEndsWhenTheOutputPipeIsClosed(t *testing.T) {
 	for _, way := range ways {
 		t.Run(way.name, func(t *testing.T) {
 			testenv.NoLeaks(t)
@@ -293,7 +293,7 @@ type failing struct{}
 
 func (failing) Write([]byte) (int, error) { return 0, errors.New("the disk is full") }
 
-func TestOutputFails(t *testing.T) {
+func TestJobFailsWhenOutputCannotBeWritten(t *testing.T) {
 	testenv.NoLeaks(t)
 	r, _, _, err := runJob(t, Job{NP: 2, Argv: []string{"yes"}, Stdout: failing{}})
 	if err != nil || r.ExitStatus != 1 || r.Cause == nil || !strings.Contains(r.Cause.String(), "standard output: the disk is full") {
@@ -393,7 +393,7 @@ func TestSuspend(t *testing.T) {
 	}
 }
 
-func TestTimeAndContext(t *testing.T) {
+func TestTimeoutAndContextEndJobs(t *testing.T) {
 	for _, way := range ways {
 		t.Run(way.name, func(t *testing.T) {
 			testenv.NoLeaks(t)

@@ -21,7 +21,7 @@ func inARow(t testing.TB, script string) []string {
 
 // A script may run several MPI programs, one after the other. What one of them
 // does in its fences and its key-value space is nothing to the next.
-func TestProgramsInARow(t *testing.T) {
+func TestRankRunsSeveralProgramsInARow(t *testing.T) {
 	for name, script := range map[string]string{
 		"two":    `P init put=K=1 barrier get=K finalize && P init none=K put=K=2 barrier get=K finalize && echo well`,
 		"cards":  `P init cards=1000 finalize && P init cards=3000 barrier finalize && P init cards=0 finalize && echo well`,
@@ -48,7 +48,7 @@ func TestProgramsInARow(t *testing.T) {
 }
 
 // Whoever does not go on with the others is named, in bounded time.
-func TestProgramsLeftOut(t *testing.T) {
+func TestJobFailsWhenARankSkipsAProgram(t *testing.T) {
 	const first = `P init barrier finalize && `
 	for name, c := range map[string]struct {
 		script string
@@ -76,7 +76,7 @@ func TestProgramsLeftOut(t *testing.T) {
 }
 
 // Programs that speak PMI themselves inherit a socket, others are told of a port.
-func TestWhoConnects(t *testing.T) {
+func TestRanksInheritASocketOrConnectToThePort(t *testing.T) {
 	testenv.NoLeaks(t)
 	job := Job{Apps: []App{
 		{NP: 1, Argv: roleArgv(t, "pmi", "env=PMI_FD", "env=PMI_PORT", "init", "barrier", "finalize")},
@@ -97,7 +97,7 @@ func TestWhoConnects(t *testing.T) {
 
 // A host on which nobody connects to a port tells the others too that its ranks will
 // be in no other world.
-func TestProgramsOnOneHostOnly(t *testing.T) {
+func TestProgramsInARowOnOneHostOnly(t *testing.T) {
 	testenv.NoLeaks(t)
 	job := Job{
 		Apps: []App{
@@ -115,7 +115,7 @@ func TestProgramsOnOneHostOnly(t *testing.T) {
 
 // A program that begins beside another of its rank is not let in, which is told
 // once, and is the job's failure if it is strict.
-func TestProgramsAtOnce(t *testing.T) {
+func TestSecondProgramAtOnceIsRefused(t *testing.T) {
 	for _, strict := range []bool{false, true} {
 		for _, way := range ways {
 			t.Run(fmt.Sprintf("strict %v %s", strict, way.name), func(t *testing.T) {
@@ -140,7 +140,7 @@ func TestProgramsAtOnce(t *testing.T) {
 
 // Another user's process is not let in, which is told, and fails no job. Only root
 // can be another user; the user of the test may connect and say nothing.
-func TestStrangers(t *testing.T) {
+func TestOtherUsersProcessIsRefused(t *testing.T) {
 	testenv.Need(t, "bash")
 	for as, warnings := range map[string]int{"": 0, "setpriv --reuid 65534 --clear-groups ": 1} {
 		if as != "" && os.Getuid() != 0 {
@@ -160,7 +160,7 @@ func TestStrangers(t *testing.T) {
 }
 
 // A second program that finds an inherited socket shut is told what helps.
-func TestShutSocket(t *testing.T) {
+func TestSecondProgramFindsTheSocketShut(t *testing.T) {
 	testenv.NoLeaks(t)
 	r, _, stderr, err := runJob(t, Job{NP: 1, Argv: roleArgv(t, "pmi", "init", "finalize", "exit=141")})
 	if err != nil || r.Cause == nil || !strings.Contains(r.Cause.String(), "--pmi-port") {

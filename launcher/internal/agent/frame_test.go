@@ -100,7 +100,7 @@ type half struct{}
 
 func (half) Write([]byte) (int, error) { return 0, errors.New("gone") }
 
-func TestOutboxOfABrokenStream(t *testing.T) {
+func TestOutboxDiscardsOnABrokenStream(t *testing.T) {
 	testenv.NoLeaks(t)
 	o := newOutbox(half{})
 	_ = o.put(report{Address: "x"})

@@ -159,7 +159,7 @@ func TestStarterIsKilled(t *testing.T) {
 	}
 }
 
-func TestGuardianIsDeafAndBare(t *testing.T) {
+func TestGuardianBlocksSignalsAndClosesDescriptors(t *testing.T) {
 	testenv.NoLeaks(t)
 	cmd, guardian, _ := start(t)
 	defer cmd.Wait()
@@ -198,7 +198,7 @@ func TestGuardianIsDeafAndBare(t *testing.T) {
 	}
 }
 
-func TestReleaseHarmsNobody(t *testing.T) {
+func TestReleaseKillsNobody(t *testing.T) {
 	testenv.NoLeaks(t)
 	marker := fmt.Sprintf("GUARD_TEST=%d.release", os.Getpid())
 	for range 50 {
@@ -228,7 +228,7 @@ func TestReleaseHarmsNobody(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeGuarded(t *testing.T) {
+func TestStartRefusesMarkers(t *testing.T) {
 	testenv.NoLeaks(t)
 	for _, marker := range []string{"", strings.Repeat("x", maxMarker+1)} {
 		if g, err := Start(marker); err == nil {
@@ -287,7 +287,7 @@ func BenchmarkGuardian(b *testing.B) {
 
 // What is left in the job directory goes with the starter, whatever it is, and
 // what is linked to stays.
-func TestDirectoryGoes(t *testing.T) {
+func TestDirectoryIsRemovedWithTheStarter(t *testing.T) {
 	testenv.NoLeaks(t)
 	top := t.TempDir()
 	dir, kept := filepath.Join(top, "job"), filepath.Join(top, "kept")
@@ -327,7 +327,7 @@ func TestDirectoryGoes(t *testing.T) {
 	}
 }
 
-func TestDirectoriesThatAreRefused(t *testing.T) {
+func TestRemoveRefusesDirectories(t *testing.T) {
 	testenv.NoLeaks(t)
 	g, err := Start("A=refused")
 	if err != nil {
@@ -342,7 +342,7 @@ func TestDirectoriesThatAreRefused(t *testing.T) {
 }
 
 // Files like those of the job go if nobody has them and they are of its time.
-func TestLeftoversGo(t *testing.T) {
+func TestUnusedFilesAreRemoved(t *testing.T) {
 	testenv.NoLeaks(t)
 	dir, err := os.MkdirTemp("/dev/shm", "gorun-guard-")
 	if err != nil {
@@ -407,7 +407,7 @@ func TestLeftoversGo(t *testing.T) {
 	}
 }
 
-func TestLeftoversThatAreRefused(t *testing.T) {
+func TestRemoveUnusedRefuses(t *testing.T) {
 	testenv.NoLeaks(t)
 	g, err := Start("A=refused")
 	if err != nil {

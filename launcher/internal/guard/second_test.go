@@ -137,8 +137,8 @@ func TestReplace(t *testing.T) {
 	}
 }
 
-// TestStoppedGuardianGoes releases guardians of which one is stopped.
-func TestStoppedGuardianGoes(t *testing.T) {
+// TestReleaseEndsAStoppedGuardian releases guardians of which one is stopped.
+func TestReleaseEndsAStoppedGuardian(t *testing.T) {
 	for _, both := range []bool{false, true} {
 		for _, strike := range []bool{false, true} {
 			t.Run(fmt.Sprintf("both=%v,strike=%v", both, strike), func(t *testing.T) {

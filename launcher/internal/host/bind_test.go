@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestShares(t *testing.T) {
+func TestCPUSharings(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		ranks [][]int // CPUs

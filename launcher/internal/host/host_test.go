@@ -46,7 +46,7 @@ func TestScrubTakesOutWhatGorunHadSet(t *testing.T) {
 	}
 }
 
-func TestMeetingLeavesTheUsers(t *testing.T) {
+func TestTorchVarsKeepTheUsersSettings(t *testing.T) {
 	spec := &Spec{NP: 6, Master: "127.0.0.1", MasterPort: 4711, Ranks: make([]RankSpec, 3)}
 	for _, c := range []struct {
 		user, want []string

@@ -34,7 +34,7 @@ func TestFindMPI(t *testing.T) {
 	}
 }
 
-func TestNeededBy(t *testing.T) {
+func TestReadELFNamesLibraries(t *testing.T) {
 	shell := testenv.Need(t, "bash")
 	file, err := os.Open(shell)
 	if err != nil {

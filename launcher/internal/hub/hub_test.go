@@ -160,7 +160,7 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
-func TestEventsGoToTheOthers(t *testing.T) {
+func TestEventsReachAllOtherHosts(t *testing.T) {
 	got := take(t, job(), 1, link.Message{Kind: link.Ask, Op: link.Notify, Data: []byte("e")})
 	want := map[string]bool{"0: event e": true, "2: event e": true}
 	if len(got) != 2 || !want[got[0]] || !want[got[1]] || got[0] == got[1] {
@@ -169,7 +169,7 @@ func TestEventsGoToTheOthers(t *testing.T) {
 }
 
 // What is the launcher's is given out, and answered by it.
-func TestDue(t *testing.T) {
+func TestHubHandsOverWhatIsTheLaunchers(t *testing.T) {
 	for _, m := range []link.Message{
 		{Kind: link.Ask, Op: link.Spawn, ID: 4, Proc: a2, Apps: []link.App{{Argv: []string{"p", "x"}, Env: []string{"A=1"}, NP: 2}}},
 		{Kind: link.Ask, Op: link.Table, ID: 5},
@@ -293,7 +293,7 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-func TestNonsense(t *testing.T) {
+func TestHubRefusesForgedMessages(t *testing.T) {
 	for _, m := range []link.Message{{Kind: link.Ready}, {Kind: link.Ping}} {
 		data, err := link.Pack(&m)
 		if err != nil {
@@ -310,7 +310,7 @@ func TestNonsense(t *testing.T) {
 
 // A fence whose contributions do not fit a frame is refused everywhere, and no
 // host waits for ever.
-func TestTooMuch(t *testing.T) {
+func TestHubRefusesAFenceBeyondAFrame(t *testing.T) {
 	h := job()
 	half := strings.Repeat("x", link.FrameMax/2+1)
 	take(t, h, 0, fenceOf(1, half, all))

@@ -2,13 +2,13 @@ package place
 
 import "github.com/gorun-mpi/gorun/internal/topo"
 
-// More are the CPUs of n processes that join the ranks of a job on a host, as
+// BindMore gives the CPUs of n processes that join the ranks of a job on a host, as
 // spawned ones do: bound to the same kind of object, b as it was decided for the
 // job, where the fewest of those that live are. live are the CPUs that these are
 // bound to. nil: they are not bound, as where rankfiles or lists of CPUs said
 // where ranks go, where the machine is not known, and where there are not CPUs
 // enough.
-func More(m *topo.Machine, p Policy, b Bind, live []topo.Set, n int) []topo.Set {
+func BindMore(m *topo.Machine, p Policy, b Bind, live []topo.Set, n int) []topo.Set {
 	if m == nil || b.To != BindObject || p.Map.By == Ranks {
 		return nil
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // Processes that join others on a host go where the fewest are.
-func TestMore(t *testing.T) {
+func TestBindMore(t *testing.T) {
 	m := topo.Flat(topo.SetOf(0, 1, 2, 3))
 	core := Bind{To: BindObject, Kind: topo.Core}
 	for name, c := range map[string]struct {
@@ -30,7 +30,7 @@ func TestMore(t *testing.T) {
 		"unknown":        {nil, Policy{}, core, nil, 2, "[]"},
 		"a rankfile":     {&m, Policy{Map: Map{By: Ranks}}, core, nil, 2, "[]"},
 	} {
-		if got := fmt.Sprint(More(c.machine, c.p, c.b, c.live, c.n)); got != c.want {
+		if got := fmt.Sprint(BindMore(c.machine, c.p, c.b, c.live, c.n)); got != c.want {
 			t.Errorf("%s: got %s, want %s", name, got, c.want)
 		}
 	}

@@ -167,7 +167,7 @@ func TestWhichHost(t *testing.T) {
 
 // A host has more ranks than slots when it has more than were said of it, in
 // whatever way.
-func TestOver(t *testing.T) {
+func TestOversubscribedHosts(t *testing.T) {
 	for _, c := range []struct {
 		hosts  string
 		free   bool
@@ -423,7 +423,7 @@ func odds() []int {
 	return list
 }
 
-func TestWordsThatAreNone(t *testing.T) {
+func TestParseRefusesUnknownWords(t *testing.T) {
 	for _, c := range []struct{ what, text, err string }{
 		{"map", "sockets", "want slot, node"},
 		{"map", "board", "the kernel shows no boards"},

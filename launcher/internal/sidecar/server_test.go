@@ -237,7 +237,7 @@ func TestServes(t *testing.T) {
 	}
 }
 
-func TestHelpersThatFail(t *testing.T) {
+func TestServerGivesFailingHelpersUp(t *testing.T) {
 	for how, want := range map[string]string{
 		"missing":     "gorun-pmix does not exist: build it with make build",
 		"dies":        "exited with status 3: out of luck",
