@@ -13,8 +13,8 @@ type Keyval[V any] struct {
 	deleted func(c *Comm, value V) error
 }
 
-// A Holder has attributes: a [Comm] or a [Win]. Callbacks get the communicator, of a
-// window the one that it has for itself.
+// A Holder is what a [Keyval] keeps values with: a [Comm] or a [Win]. Callbacks get the
+// communicator; for a window that is the window's own one.
 type Holder interface{ holder() *Comm }
 
 func (c *Comm) holder() *Comm   { return c }

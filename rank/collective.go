@@ -125,7 +125,7 @@ func AllgatherInit[T Element](c *Comm, send, recv []T) (Request, error) {
 // k (MPI_Alltoall). A block is len(recv) / Size elements; both lengths are equal.
 // In place: nil send.
 func Alltoall[T Element](ctx context.Context, c *Comm, send, recv []T) error {
-	return AlltoallWith(ctx, c, send, recv, coll.Auto)
+	return alltoallWith(ctx, c, send, recv, coll.Auto)
 }
 
 // Ialltoall starts Alltoall.
@@ -138,9 +138,8 @@ func AlltoallInit[T Element](c *Comm, send, recv []T) (Request, error) {
 	return c.AlltoallInit(Of(send), Of(recv))
 }
 
-// AlltoallWith is Alltoall by a given algorithm: coll.Direct, coll.Bruck, or
-// coll.Auto, which is Alltoall. All ranks give the same.
-func AlltoallWith[T Element](ctx context.Context, c *Comm, send, recv []T, algorithm coll.Algorithm) error {
+// alltoallWith is Alltoall by a given algorithm. All ranks give the same.
+func alltoallWith[T Element](ctx context.Context, c *Comm, send, recv []T, algorithm coll.Algorithm) error {
 	shape := shapeOfSlices(coll.AllToAll, send, recv, Op{}, 0)
 	shape.algorithm = algorithm
 	if done, err := c.again(ctx, &shape, bytesOf(send), bytesOf(recv)); done {

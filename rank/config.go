@@ -78,7 +78,8 @@ func (cfg *Config) tuning(env *Environment) (*coll.Table, error) {
 	return table, nil
 }
 
-// An Environment is what a launcher tells a rank.
+// An Environment is what a launcher tells a rank. It is public for programs that need
+// the launcher's answers before Init, or without it, as the device names in pingpong.
 type Environment struct {
 	// PMI is the launcher's PMI server, nil when there is none: a world of one.
 	PMI *pmi.Env

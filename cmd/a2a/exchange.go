@@ -10,7 +10,6 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"github.com/gorun-mpi/gorun/coll"
 	"github.com/gorun-mpi/gorun/rank"
 )
 
@@ -101,7 +100,7 @@ func (e *exchange) allocate() error {
 // call is the all-to-all itself: only what is shared out takes part.
 func (e *exchange) call(s slot) error {
 	n := e.params.perPeer(e.comm.Size()) * e.comm.Size()
-	return rank.AlltoallWith(e.ctx, e.comm, s.send[:n], s.recv[:n], coll.Direct)
+	return rank.Alltoall(e.ctx, e.comm, s.send[:n], s.recv[:n])
 }
 
 // first makes, times, counts and verifies the first call; its buffers stay as

@@ -37,6 +37,7 @@ import (
 
 	"github.com/gorun-mpi/gorun/cmd/internal/argp"
 	"github.com/gorun-mpi/gorun/cmd/internal/logline"
+	"github.com/gorun-mpi/gorun/coll"
 	"github.com/gorun-mpi/gorun/rank"
 	"github.com/gorun-mpi/gorun/rdma"
 	"github.com/gorun-mpi/gorun/rdma/verbs"
@@ -73,7 +74,12 @@ func run(ctx context.Context, started time.Time, args, environ []string, std std
 		return parser.Report(err, general, std.out, std.err)
 	}
 	sdk := logline.New(std.err, general.SDKLogLevel)
-	cfg := rank.Config{Environment: &env, Verbs: true, Providers: []rdma.Provider{verbs.New(verbs.Config{})}, Log: func(line string) { sdk.Debug(line) }}
+	// The direct exchange is what this program shows, at every size.
+	direct := coll.DefaultTable()
+	if err := direct.Always(coll.AllToAll, coll.Direct); err != nil {
+		panic(err) // the table has the algorithm
+	}
+	cfg := rank.Config{Environment: &env, Tuning: direct, Verbs: true, Providers: []rdma.Provider{verbs.New(verbs.Config{})}, Log: func(line string) { sdk.Debug(line) }}
 	var results *os.File
 	if err == nil {
 		results, err = prepare(parser, p, &cfg, place, ranks)
