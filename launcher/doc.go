@@ -1,5 +1,5 @@
 // Package launcher runs parallel jobs: N ranks of a program, on this machine or
-// several, with everything that the command gorun does for them.
+// several, with everything that the command gorun does.
 //
 //	result, err := launcher.Run(ctx, launcher.Job{Argv: []string{"./program"}, NP: 4, Stdout: os.Stdout, Stderr: os.Stderr})
 //

@@ -86,7 +86,7 @@ func (h *Handle) Signal(s os.Signal) error {
 	}
 }
 
-// State is what has become of a rank.
+// State is the state of a rank.
 type State uint8
 
 // States of a rank, in the order in which it goes through them.
@@ -107,7 +107,7 @@ func (s State) String() string {
 	return "ended"
 }
 
-// RankStatus is how a rank is.
+// RankStatus is the present state of a rank.
 type RankStatus struct {
 	// RankEnd has Host, Group and Rank from the beginning, PID once it runs, and
 	// the rest when it has ended.

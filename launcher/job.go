@@ -9,25 +9,25 @@ import (
 	"github.com/gorun-mpi/gorun/launcher/internal/sidecar"
 )
 
-// DefaultGrace is how long ranks that were told to end may take for it.
+// DefaultGrace is the time that ranks have to end after they were told to.
 const DefaultGrace = 2 * time.Second
 
-// DefaultPMIxTimeout is how long gorun-pmix may do nothing when it should answer.
+// DefaultPMIxTimeout is the time after which an idle gorun-pmix that owes an answer counts as failed.
 const DefaultPMIxTimeout = sidecar.DefaultPatience
 
-// DefaultAgentTimeout is how long an agent may not answer.
+// DefaultAgentTimeout is the time without an answer after which an agent's host counts as lost.
 const DefaultAgentTimeout = 30 * time.Second
 
 // DefaultRestartPause is how long a job waits before its first restart.
 const DefaultRestartPause = time.Second
 
-// StdinAll as Job.StdinRank has every rank read standard input.
+// StdinAll, as Job.StdinRank, lets every rank read standard input.
 const StdinAll = -1
 
 // Values of Job.Universe.
 const (
 	UniverseCPUs    = -1 // the CPUs of this machine
-	UniverseUnknown = -2 // programs are told that nobody knows
+	UniverseUnknown = -2 // programs learn that it is unknown
 )
 
 // Job says what to run, where and how. The zero value of every field but Argv
@@ -65,7 +65,7 @@ type Job struct {
 	// RankFile is the text of a rankfile: lines of "rank N=HOST slot=SLOTS". It
 	// goes with Map "rankfile", or "".
 	RankFile string
-	// PerHost is how many ranks each host takes in turn, whatever its slots; 0:
+	// PerHost is how many ranks each host takes in turn, however many slots it has; 0:
 	// its slots.
 	PerHost int
 	// CPUs are those of each host that ranks may be bound to, as "0-3,8"; "": all
@@ -75,10 +75,10 @@ type Job struct {
 	// Hosts, an error. It is otherwise told to the ranks, so that they yield while
 	// they wait.
 	NoOversubscribe bool
-	// Placed is called once, with where the ranks go, before any of them starts:
-	// they start when it has returned.
+	// Placed is called once with the placement, before any rank starts:
+	// the ranks start when it has returned.
 	Placed func(Placement)
-	// Topology wants the hosts' topologies in the Placement though nothing needs them.
+	// Topology adds the hosts' topologies to the Placement, even if the placement does not need them.
 	Topology bool
 	// DryRun starts no rank: Run returns when Placed has been called.
 	DryRun bool
@@ -112,32 +112,33 @@ type Job struct {
 	// UniverseUnknown.
 	Universe int
 
-	// StrictPMI makes it the job's failure when an MPI program was started that
-	// has not met this launcher, so that each rank is a world of its own, or was
-	// not let in by it, as a second one beside the first. Else Warn is told. Ranks of different MPIs, which wait for each other, are the
-	// job's failure in any case: with StrictPMI at once, else after 5 seconds.
+	// StrictPMI fails the job when an MPI program does not connect to this launcher, so
+	// that each rank is a world of its own, or when the launcher refuses it, as a second
+	// program beside the first. Without StrictPMI, Warn gets a text. Ranks of different
+	// MPIs, which wait for each other, always fail the job: with StrictPMI at once, else
+	// after 5 seconds.
 	StrictPMI bool
-	// Warn is told what the user should know while the job runs, as Watch is and in
-	// turns with it; when 100 texts wait for it no more are kept. nil: nobody is.
+	// Warn gets what the user should know while the job runs, as Watch does and in
+	// turns with it; when 100 texts wait for it, further ones are dropped. nil: all are.
 	Warn func(text string)
 
-	// Emulate names the software devices that the ranks find.
+	// Emulate has the names of the software RDMA devices that the ranks see.
 	Emulate []string
 
-	// Output says how what the ranks write looks, and where it goes.
+	// Output says how the ranks' output looks and where it goes.
 	Output Output
 	// Timeout ends a job that takes longer, with status 124. 0: never.
 	Timeout time.Duration
-	// ReportState has the ranks looked at when the timeout comes: Result.States.
+	// ReportState records at the timeout what each rank is doing, in Result.States.
 	ReportState bool
-	// StackTraces does so too, and has programs of Go write the stacks of their
+	// StackTraces is like ReportState, and Go programs also write the stacks of their
 	// goroutines to their standard error, for which they have two seconds.
 	StackTraces bool
-	// HangTimeout has the ranks looked at when nothing has moved for so long on any host,
-	// and Warn told what each of them is doing; the job goes on. Something moves when a rank
+	// HangTimeout is the time without progress on any host after which the ranks are examined
+	// and Warn gets what each of them is doing; the job goes on. A rank makes progress when it
 	// writes, reads its input, ends, talks to its PMI server, or takes a twentieth of a CPU's
-	// time. A rank of package rank that says it waits, and for what, does not move by its
-	// polls; one of another MPI that polls does. 0: never.
+	// time. A rank of package rank reports that it waits, and for what: its polls are no
+	// progress. The polls of another MPI's rank are. 0: never.
 	HangTimeout time.Duration
 	// Grace is the time between the signal that tells ranks to end and the one
 	// that ends them. 0: DefaultGrace.
@@ -147,8 +148,8 @@ type Job struct {
 	// a CPU or waiting for one; a busy one has ten times as long. 0:
 	// DefaultPMIxTimeout.
 	PMIxTimeout time.Duration
-	// AgentTimeout is how long an agent may not answer, while its stream is open,
-	// until its host is taken for lost. 0: DefaultAgentTimeout.
+	// AgentTimeout is the time without an answer of an agent, while its stream is open,
+	// after which its host counts as lost. 0: DefaultAgentTimeout.
 	AgentTimeout time.Duration
 	// Adopt makes this process the parent of what ranks leave behind when they end,
 	// as a daemon (prctl(2), PR_SET_CHILD_SUBREAPER), and has Run kill it in the
@@ -156,9 +157,9 @@ type Job struct {
 	// one job at a time. Without it all processes of the machine are looked through
 	// at the end, for those that have the job's mark in their environment.
 	Adopt bool
-	// Continuous has the job go on when a rank fails: it ends when all ranks have
+	// Continuous lets the job go on when a rank fails: it ends when all ranks have
 	// ended, when one aborts, or when ranks wait for one that will never come. Its
-	// status is that of the first failure all the same.
+	// status is still that of the first failure.
 	Continuous bool
 	// NoPythonAbort leaves Python ranks alone. Otherwise an exception that goes uncaught in
 	// a rank of mpi4py aborts the job (not with Continuous), where it would wait in
@@ -205,7 +206,7 @@ type Job struct {
 	// wait for Run or for a signal. nil: nothing.
 	Suspend func()
 
-	// Watch is told what happens, in order and one call at a time, on a goroutine
+	// Watch gets the job's events, in order and one call at a time, on a goroutine
 	// of its own. Nothing waits for it but the end of the job, which has it told
 	// all: for one call 2 seconds at most, after which no other is begun. Of the
 	// lines and samples of a rank a slow Watch is told the latest only. With

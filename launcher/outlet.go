@@ -17,10 +17,10 @@ import (
 	"github.com/gorun-mpi/gorun/launcher/internal/stdio"
 )
 
-// Output says how what ranks write looks, and where it goes. The zero value
+// Output says how the ranks' output looks and where it goes. The zero value
 // passes whole lines on to Job.Stdout and Job.Stderr, and changes no byte.
 type Output struct {
-	// Form is how it looks. JSON and XML of both streams go to Stdout.
+	// Form is the format. JSON and XML of both streams go to Stdout.
 	Form Form
 	// Prefix stands before each line of the plain form. In it %r is the rank, %R
 	// the same as wide as the largest, %g the group (0; others are those that
@@ -47,8 +47,8 @@ type Output struct {
 	// is asked again after a WINCH in Job.Signals. nil: not known.
 	Terminal string
 	Screen   func() (rows, cols int)
-	// Prompt is the silence after which the begin of a line is passed on without
-	// its end. 0: it waits for more of it.
+	// Prompt is the silence after which the beginning of a line is passed on without
+	// its end. 0: gorun waits for the end.
 	Prompt time.Duration
 }
 
@@ -58,14 +58,14 @@ const (
 	RankPrefix = "[%r] "        // Hydra's
 )
 
-// Form is how output looks.
+// Form is a format of output.
 type Form uint8
 
 // Forms of output.
 const (
 	Plain Form = iota // as the ranks write it
-	// JSON is an object a line: time, rank, group (if not 0), host, stream and
-	// text; base64 instead of text for what is no UTF-8, partial where the line
+	// JSON is one object per line: time, rank, group (if not 0), host, stream and
+	// text; base64 instead of text if it is not UTF-8; partial where the line
 	// has no newline at its end.
 	JSON
 	XML // as Open MPI has it

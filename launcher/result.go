@@ -98,8 +98,8 @@ type Cause struct {
 	elsewhere bool // host.Event.Elsewhere
 }
 
-// Quiet tells that the user knows the cause already and the line of String
-// would be in the way: the reader of the output has gone.
+// Quiet tells whether the user already knows the cause and the line of String
+// would only disturb: the reader of the output is gone.
 func (c *Cause) Quiet() bool { return c.Rank < 0 && c.Signal == syscall.SIGPIPE }
 
 // same tells whether two causes are of one rank.

@@ -36,7 +36,7 @@ type Stats struct {
 	Elapsed  time.Duration // since the job was started, until its end
 }
 
-// Stats are the job's figures now.
+// Stats are the job's present figures.
 func (h *Handle) Stats() Stats {
 	s := h.stats.now()
 	for _, r := range h.Ranks() {

@@ -9,7 +9,7 @@ import (
 	"github.com/gorun-mpi/gorun/launcher/internal/host"
 )
 
-// ChangeKind is what a Change tells of.
+// ChangeKind is the kind of event.
 type ChangeKind uint8
 
 // Changes in a job.
@@ -21,7 +21,7 @@ const (
 	RankEnded                         // End says how
 )
 
-// Change is something that happened in a job, for Job.Watch. Group, Rank and Host
+// Change is an event in a job, for Job.Watch. Group, Rank and Host
 // say to whom.
 type Change struct {
 	Kind  ChangeKind
