@@ -224,10 +224,7 @@ func (q *queuePair) flushRecv() {
 	}
 	q.rq.mu.Lock()
 	defer q.rq.mu.Unlock()
-	if atomic.LoadUint32(&q.rq.posted) == q.takenNow() {
-		return
-	}
-	if q.attended() {
+	if atomic.LoadUint32(&q.rq.posted) == q.takenNow() || q.attended() {
 		return
 	}
 	q.recv.mu.Lock()

@@ -112,20 +112,16 @@ func (q *queuePair) check(wr *rdma.SendWR) error {
 	if len(wr.SGL) > q.init.Cap.MaxSendSGE {
 		return bad("%d gather entries: the queue pair has %d", len(wr.SGL), q.init.Cap.MaxSendSGE)
 	}
-	total := uint64(0)
 	if wr.Flags&rdma.SendInline != 0 {
 		if o.Fetches() {
 			return bad("a read or an atomic has no payload to inline")
 		}
-		if total = inlineLength(wr); total > uint64(q.init.Cap.MaxInlineData) {
+		if total := inlineLength(wr); total > uint64(q.init.Cap.MaxInlineData) {
 			return bad("%d bytes inline: the queue pair takes %d", total, q.init.Cap.MaxInlineData)
 		}
 		return nil
 	}
-	for i := range wr.SGL {
-		total += uint64(wr.SGL[i].Length)
-	}
-	if total > maxMessage {
+	if total := sglLength(wr.SGL); total > maxMessage {
 		return bad("%d bytes in one message: the port takes %d", total, maxMessage)
 	}
 	return nil
@@ -139,14 +135,11 @@ func sglLength(sgl []rdma.SGE) (n uint64) {
 	return n
 }
 
-func inlineLength(wr *rdma.SendWR) (n uint64) {
+func inlineLength(wr *rdma.SendWR) uint64 {
 	if wr.Inline != nil {
 		return uint64(len(wr.Inline))
 	}
-	for i := range wr.SGL {
-		n += uint64(wr.SGL[i].Length)
-	}
-	return n
+	return sglLength(wr.SGL)
 }
 
 // finish accounts for an executed request and completes it.
