@@ -57,7 +57,7 @@ func (w *Window) Put(member int, off uint64, src []byte) error {
 		copy(p.mem, src)
 		return nil
 	}
-	return w.e.move(w.lanes[member].link, rdma.WRRDMAWrite, src, p.addr, p.key)
+	return w.e.move(w.lanes[member].target, rdma.WRRDMAWrite, src, p.addr, p.key)
 }
 
 // Get fills dst from off of a member's memory. dst belongs to it until Flush.
@@ -70,7 +70,7 @@ func (w *Window) Get(member int, off uint64, dst []byte) error {
 		copy(dst, p.mem)
 		return nil
 	}
-	return w.e.move(w.lanes[member].link, rdma.WRRDMARead, dst, p.addr, p.key)
+	return w.e.move(w.lanes[member].target, rdma.WRRDMARead, dst, p.addr, p.key)
 }
 
 // Flush returns when all accesses to a member are complete, there and here.
@@ -78,8 +78,8 @@ func (w *Window) Get(member int, off uint64, dst []byte) error {
 // this process stores later, which is how others learn of it. The memory of a dead
 // member is there still; that it has died is an error all the same.
 func (w *Window) Flush(ctx context.Context, member int) error {
-	if l := w.lanes[member].link; l != nil && (l.done != l.posted || l.err != nil) {
-		return w.e.await(ctx, l, l.posted)
+	if t := w.lanes[member].target; t != nil && (t.Flying() > 0 || t.Err() != nil) {
+		return w.e.await(ctx, t, t.Posted())
 	}
 	return w.missed(&w.lanes[member])
 }
@@ -106,17 +106,17 @@ func (w *Window) FlushAll(ctx context.Context) (err error) {
 // Ticket is the number of what has been started towards a member so far; Reached
 // tells whether that is complete, with the error of the way there.
 func (w *Window) Ticket(member int) uint64 {
-	if l := w.lanes[member].link; l != nil {
-		return l.posted
+	if t := w.lanes[member].target; t != nil {
+		return t.Posted()
 	}
 	return 0
 }
 
 // Reached tells whether what a Ticket counts is complete.
 func (w *Window) Reached(member int, ticket uint64) (bool, error) {
-	l := w.lanes[member].link
-	if l == nil || l.done >= ticket && l.err == nil {
+	t := w.lanes[member].target
+	if t == nil {
 		return true, nil
 	}
-	return l.done >= ticket, l.err
+	return t.Done() >= ticket, t.Err()
 }

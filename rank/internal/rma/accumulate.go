@@ -71,7 +71,7 @@ func combine(mem, src, result []byte, op kernel.Reduction) {
 // element that does not fit into the pool goes in several steps; there is no
 // arithmetic for those, so it does not matter where they are divided.
 func (w *Window) remotely(member int, p place, n int, src, result []byte, op kernel.Reduction) error {
-	e, l := w.e, w.lanes[member].link
+	e, l := w.e, w.lanes[member].target
 	if err := w.acquire(member); err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (w *Window) CompareAndSwap(member int, off uint64, value, compare, result [
 	if err := w.acquire(member); err != nil {
 		return err
 	}
-	e, l := w.e, w.lanes[member].link
+	e, l := w.e, w.lanes[member].target
 	if p.mem != nil {
 		copy(result, p.mem)
 	} else {

@@ -206,18 +206,18 @@ func search(t []uint64, addr, n uint64) (key uint32, ok bool) {
 func (w *Window) refresh(l *lane, member int) error {
 	at := l.ctl + 8*uint64(w.tableAt())
 	for c := (changing{w: w, member: member}); ; {
-		version, err := w.e.load(l.link, at, l.ctlKey)
+		version, err := w.e.load(l.target, at, l.ctlKey)
 		if err != nil || version == l.view.version && l.view.entries != nil {
 			return err
 		}
 		if l.view.entries == nil {
 			l.view.entries = make([]uint64, tableWords-1)
 		}
-		if err := w.e.pooled(l.link, rdma.WRRDMARead, poolBuffer, 8*tableWords-8, at+8, l.ctlKey); err != nil {
+		if err := w.e.pooled(l.target, rdma.WRRDMARead, poolBuffer, 8*tableWords-8, at+8, l.ctlKey); err != nil {
 			return err
 		}
 		copy(l.view.entries, wordsOf(w.e.buffer(8*tableWords-8)))
-		again, err := w.e.load(l.link, at, l.ctlKey)
+		again, err := w.e.load(l.target, at, l.ctlKey)
 		if err != nil {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gorun-mpi/gorun/internal/sendq"
 	"github.com/gorun-mpi/gorun/internal/wait"
 	"github.com/gorun-mpi/gorun/rank/internal/peers"
 	"github.com/gorun-mpi/gorun/rdma"
@@ -36,14 +37,14 @@ type Config struct {
 
 // An Engine carries the one-sided traffic of a rank's windows.
 type Engine struct {
-	cfg    Config
-	links  []*link // that windows share, by rank; nil before the first is needed
-	all    []*link // by number, nil for those that are closed
-	cq     rdma.CQ
-	in     rdma.CQ // cq, and what comes of paths
-	most   int     // requests under way at a time, for which cq has room
-	depth  int     // of a send queue
-	inline int
+	cfg     Config
+	targets []*target // that windows share, by rank; nil before the first is needed
+	all     []*target // by number, nil for those that are closed
+	cq      rdma.CQ
+	in      rdma.CQ // cq, and what comes of paths
+	most    int     // requests under way at a time, for which cq has room
+	depth   int     // of a send queue
+	inline  int
 	// patience is how long a member may be in an accumulate before others give
 	// it up: as long as queue pairs wait for a silent peer.
 	patience time.Duration
@@ -81,9 +82,9 @@ func QueueAttr(d rdma.DeviceAttr, size int) rdma.QPInitAttr {
 
 // Queues are the queue pairs of the engine, and its paths.
 func (e *Engine) Queues() (qps []rdma.QP) {
-	for _, l := range e.all {
-		if l != nil && l.qp != nil {
-			qps = append(qps, l.qp)
+	for _, t := range e.all {
+		if t != nil && t.QP != nil {
+			qps = append(qps, t.QP)
 		}
 	}
 	return qps
@@ -103,7 +104,7 @@ func (e *Engine) memory(rank int) rdma.PeerMemory {
 
 // open makes what queue pairs need.
 func (e *Engine) open() (err error) {
-	if e.links != nil {
+	if e.targets != nil {
 		return nil
 	}
 	attr := QueueAttr(e.cfg.PD.Context().QueryDevice(), e.cfg.Size)
@@ -119,14 +120,14 @@ func (e *Engine) open() (err error) {
 		return err
 	}
 	e.in = e.cfg.Peers.CQ(e.cq)
-	e.links = make([]*link, e.cfg.Size)
+	e.targets = make([]*target, e.cfg.Size)
 	return nil
 }
 
 // Close gives everything back, when all windows are freed.
 func (e *Engine) Close() error {
-	errs := []error{e.closeLinks(slices.DeleteFunc(slices.Clone(e.all), func(l *link) bool { return l == nil }))}
-	e.links, e.all = nil, nil
+	errs := []error{e.closeTargets(slices.DeleteFunc(slices.Clone(e.all), func(t *target) bool { return t == nil }))}
+	e.targets, e.all = nil, nil
 	if e.cq != nil {
 		errs = append(errs, e.cq.Close())
 		e.cq = nil
@@ -145,37 +146,36 @@ func (e *Engine) Progress() (advanced bool) {
 	}
 	n, err := e.in.Poll(e.wcs[:])
 	if err != nil {
-		for _, l := range e.all {
-			if l != nil {
-				e.fail(l, fmt.Errorf("poll_cq: %w", err))
-				l.done = l.posted
+		for _, t := range e.all {
+			if t != nil {
+				t.Fail(fmt.Errorf("poll_cq: %w", err))
+				e.flying -= t.Drop()
 			}
 		}
-		e.flying = 0
 		return true
 	}
 	for i := range n {
 		wc := &e.wcs[i]
-		l := e.all[wc.WRID]
-		if l == nil || l.done == l.posted {
+		number, mark := sendq.Split(wc.WRID)
+		t := e.all[number]
+		if t == nil || t.Completed(mark) == 0 {
 			continue // it was given up
 		}
 		if wc.Status != rdma.WCSuccess {
-			e.refused(l, wc.Status)
+			e.refused(t, wc.Status)
 		}
-		l.keep[l.done%uint64(e.depth)] = nil
-		l.done++
+		t.keep[(t.Done()-1)%uint64(e.depth)] = nil
 		e.flying--
 	}
 	return n > 0
 }
 
 // refused takes down why a request failed.
-func (e *Engine) refused(l *link, status rdma.WCStatus) {
-	if l.err != nil {
+func (e *Engine) refused(t *target, status rdma.WCStatus) {
+	if t.Err() != nil {
 		return // the others are flushed
 	}
-	err := e.cfg.Dead(l.rank)
+	err := e.cfg.Dead(t.rank)
 	switch {
 	case err != nil:
 	case status == rdma.WCRetryExcErr:
@@ -183,26 +183,20 @@ func (e *Engine) refused(l *link, status rdma.WCStatus) {
 	default:
 		err = status
 	}
-	e.fail(l, err)
+	t.Fail(err)
 }
 
-func (e *Engine) fail(l *link, err error) {
-	if l.err == nil {
-		l.err = err
-	}
-}
-
-// A reached waits until a link has done its first requests. They end with the
+// A reached waits until a target has done its first requests. They end with the
 // timeout of the queue pair if not before.
 type reached struct {
 	e   *Engine
-	l   *link
+	t   *target
 	seq uint64
 }
 
 func (r *reached) Ready() bool {
 	r.e.Progress()
-	return r.l.done >= r.seq
+	return r.t.Done() >= r.seq
 }
 
 // A room waits until the completion queue has room for one more. Each request ends
@@ -214,25 +208,25 @@ func (r *room) Ready() bool {
 	return r.flying < r.most
 }
 
-// await waits until the link has done the request with number seq and all
+// await waits until the target has done the request with number seq and all
 // before it.
-func (e *Engine) await(ctx context.Context, l *link, seq uint64) error {
-	e.done = reached{e, l, seq}
+func (e *Engine) await(ctx context.Context, t *target, seq uint64) error {
+	e.done = reached{e, t, seq}
 	if !e.done.Ready() {
 		if err := e.cfg.Wait(ctx, &e.done); err != nil {
 			return err
 		}
 	}
-	return l.err
+	return t.Err()
 }
 
 // post posts e.wr[0], when there is room for it. mem is kept alive until it is
 // complete.
-func (e *Engine) post(l *link, mem []byte) error {
-	if l.err == nil && (l.posted-l.done >= uint64(e.depth) || e.flying >= e.most) {
+func (e *Engine) post(t *target, mem []byte) error {
+	if t.Err() == nil && (t.Room() <= 0 || e.flying >= e.most) {
 		wr := e.wr[0] // progress may post
-		if l.posted-l.done >= uint64(e.depth) {
-			if err := e.await(context.Background(), l, l.posted-uint64(e.depth)+1); err != nil {
+		if t.Room() <= 0 {
+			if err := e.await(context.Background(), t, t.Done()+1); err != nil {
 				return err
 			}
 		}
@@ -243,41 +237,37 @@ func (e *Engine) post(l *link, mem []byte) error {
 		}
 		e.wr[0] = wr
 	}
-	if l.err != nil {
-		return l.err
+	if err := t.Err(); err != nil {
+		return err
 	}
-	wr := &e.wr[0]
-	wr.WRID = uint64(l.number)
-	wr.Flags |= rdma.SendSignaled
-	if _, err := l.qp.PostSend(e.wr[:]); err != nil {
-		e.fail(l, fmt.Errorf("post_send: %w", err))
-		return l.err
+	if err := t.Post(e.wr[:], uint64(t.number), true); err != nil {
+		t.Fail(err)
+		return err
 	}
-	l.keep[l.posted%uint64(e.depth)] = mem
-	l.posted++
+	t.keep[(t.Posted()-1)%uint64(e.depth)] = mem
 	e.flying++
 	return nil
 }
 
 // move posts writes of mem, or reads into it. Where mem has no region it goes by
 // way of the pool, and is done when move returns.
-func (e *Engine) move(l *link, op rdma.WROpcode, mem []byte, addr uint64, key uint32) error {
+func (e *Engine) move(t *target, op rdma.WROpcode, mem []byte, addr uint64, key uint32) error {
 	if op == rdma.WRRDMAWrite && len(mem) <= e.inline {
 		e.wr[0] = rdma.SendWR{Opcode: op, Flags: rdma.SendInline, Inline: mem, RemoteAddr: addr, RKey: key}
-		return e.post(l, nil)
+		return e.post(t, nil)
 	}
 	mr := e.cfg.Find(mem)
 	if mr == nil {
 		mr = e.cfg.Any
 	}
 	if mr == nil {
-		return e.staged(l, op, mem, addr, key)
+		return e.staged(t, op, mem, addr, key)
 	}
 	for len(mem) > 0 {
 		piece := mem[:min(len(mem), messageMax)]
 		e.sge[0] = rdma.SGE{Addr: address(piece), Length: uint32(len(piece)), LKey: mr.LKey()}
 		e.wr[0] = rdma.SendWR{Opcode: op, SGL: e.sge[:], RemoteAddr: addr, RKey: key}
-		if err := e.post(l, piece); err != nil {
+		if err := e.post(t, piece); err != nil {
 			return err
 		}
 		mem, addr = mem[len(piece):], addr+uint64(len(piece))
@@ -286,13 +276,13 @@ func (e *Engine) move(l *link, op rdma.WROpcode, mem []byte, addr uint64, key ui
 }
 
 // staged moves memory by way of the pool, and waits for it.
-func (e *Engine) staged(l *link, op rdma.WROpcode, mem []byte, addr uint64, key uint32) error {
+func (e *Engine) staged(t *target, op rdma.WROpcode, mem []byte, addr uint64, key uint32) error {
 	for len(mem) > 0 {
 		b := e.buffer(min(len(mem), poolSize))
 		if op == rdma.WRRDMAWrite {
 			copy(b, mem)
 		}
-		if err := e.pooled(l, op, poolBuffer, len(b), addr, key); err != nil {
+		if err := e.pooled(t, op, poolBuffer, len(b), addr, key); err != nil {
 			return err
 		}
 		if op == rdma.WRRDMARead {
@@ -307,45 +297,45 @@ func (e *Engine) staged(l *link, op rdma.WROpcode, mem []byte, addr uint64, key 
 func (e *Engine) buffer(n int) []byte { return e.pool.Bytes()[poolBuffer : poolBuffer+n] }
 
 // pooled does a request on n bytes of the pool and waits for it.
-func (e *Engine) pooled(l *link, op rdma.WROpcode, off, n int, addr uint64, key uint32) error {
+func (e *Engine) pooled(t *target, op rdma.WROpcode, off, n int, addr uint64, key uint32) error {
 	e.sge[0] = rdma.SGE{Addr: e.pool.Addr() + uint64(off), Length: uint32(n), LKey: e.pool.LKey()}
 	e.wr[0] = rdma.SendWR{Opcode: op, SGL: e.sge[:], RemoteAddr: addr, RKey: key}
-	return e.finish(l)
+	return e.finish(t)
 }
 
 // finish posts e.wr[0] and waits for it.
-func (e *Engine) finish(l *link) error {
-	if err := e.post(l, nil); err != nil {
+func (e *Engine) finish(t *target) error {
+	if err := e.post(t, nil); err != nil {
 		return err
 	}
-	return e.await(context.Background(), l, l.posted)
+	return e.await(context.Background(), t, t.Posted())
 }
 
 // atomic does an atomic and gives the word's old value.
-func (e *Engine) atomic(l *link, op rdma.WROpcode, addr uint64, key uint32, compareAdd, swap uint64) (old uint64, err error) {
+func (e *Engine) atomic(t *target, op rdma.WROpcode, addr uint64, key uint32, compareAdd, swap uint64) (old uint64, err error) {
 	e.sge[0] = rdma.SGE{Addr: e.pool.Addr() + poolResult, Length: 8, LKey: e.pool.LKey()}
 	e.wr[0] = rdma.SendWR{Opcode: op, SGL: e.sge[:], RemoteAddr: addr, RKey: key, CompareAdd: compareAdd, Swap: swap}
-	if err := e.finish(l); err != nil {
+	if err := e.finish(t); err != nil {
 		return 0, err
 	}
 	return binary.NativeEndian.Uint64(e.pool.Bytes()[poolResult:]), nil
 }
 
 // load reads a word.
-func (e *Engine) load(l *link, addr uint64, key uint32) (uint64, error) {
-	if err := e.pooled(l, rdma.WRRDMARead, poolResult, 8, addr, key); err != nil {
+func (e *Engine) load(t *target, addr uint64, key uint32) (uint64, error) {
+	if err := e.pooled(t, rdma.WRRDMARead, poolResult, 8, addr, key); err != nil {
 		return 0, err
 	}
 	return binary.NativeEndian.Uint64(e.pool.Bytes()[poolResult:]), nil
 }
 
 // store posts the write of a word, behind all that was posted before.
-func (e *Engine) store(l *link, addr uint64, key uint32, v uint64) error {
+func (e *Engine) store(t *target, addr uint64, key uint32, v uint64) error {
 	if e.inline < 8 {
 		binary.NativeEndian.PutUint64(e.pool.Bytes()[poolStore:], v)
-		return e.pooled(l, rdma.WRRDMAWrite, poolStore, 8, addr, key)
+		return e.pooled(t, rdma.WRRDMAWrite, poolStore, 8, addr, key)
 	}
 	binary.NativeEndian.PutUint64(e.small[:], v)
 	e.wr[0] = rdma.SendWR{Opcode: rdma.WRRDMAWrite, Flags: rdma.SendInline, Inline: e.small[:], RemoteAddr: addr, RKey: key}
-	return e.post(l, nil)
+	return e.post(t, nil)
 }

@@ -226,7 +226,7 @@ func TestRefusedRequest(t *testing.T) {
 			return err
 		}
 		refuse := func(w *Window) error {
-			l := w.lanes[next].link
+			l := w.lanes[next].target
 			_ = m.move(l, rdma.WRRDMAWrite, []byte{1}, 1<<40, 77) // Flush says it
 			if err := w.Flush(ctx, next); err == nil {
 				return errors.New("a write of nobody's memory is complete")

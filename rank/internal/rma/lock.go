@@ -52,7 +52,7 @@ func (w *Window) try(l *lane, word int, seen *uint64) (ok bool, holder int, err 
 	}
 	for {
 		v := *seen
-		old, err := w.e.atomic(l.link, rdma.WRAtomicCmpAndSwp, l.ctl+8*uint64(word), l.ctlKey, v, held(v, w.g.Rank))
+		old, err := w.e.atomic(l.target, rdma.WRAtomicCmpAndSwp, l.ctl+8*uint64(word), l.ctlKey, v, held(v, w.g.Rank))
 		if err != nil {
 			return false, 0, err
 		}
@@ -77,9 +77,9 @@ func (w *Window) bury(l *lane, word, holder int) error {
 		}
 		return nil
 	}
-	v, err := w.e.load(l.link, l.ctl+8*uint64(word), l.ctlKey)
+	v, err := w.e.load(l.target, l.ctl+8*uint64(word), l.ctlKey)
 	if err == nil && int(v&holderMask) == holder+1 {
-		_, err = w.e.atomic(l.link, rdma.WRAtomicCmpAndSwp, l.ctl+8*uint64(word), l.ctlKey, v, v&^holderMask)
+		_, err = w.e.atomic(l.target, rdma.WRAtomicCmpAndSwp, l.ctl+8*uint64(word), l.ctlKey, v, v&^holderMask)
 	}
 	return err
 }
@@ -91,7 +91,7 @@ func (w *Window) set(l *lane, word int, v uint64) error {
 		atomic.StoreUint64(&l.words[word], v)
 		return nil
 	}
-	return w.e.store(l.link, l.ctl+8*uint64(word), l.ctlKey, v)
+	return w.e.store(l.target, l.ctl+8*uint64(word), l.ctlKey, v)
 }
 
 // wake wakes those who wait for a lock of the member.
@@ -234,22 +234,22 @@ func (w *Window) tryShared(l *lane, again bool) (ok bool, holder int, err error)
 	at, before := l.ctl+8*uint64(mine), uint64(0)
 	if again {
 		before = readerWants
-		if v, err = w.e.load(l.link, l.ctl+8*wordExclusive, l.ctlKey); err != nil {
+		if v, err = w.e.load(l.target, l.ctl+8*wordExclusive, l.ctlKey); err != nil {
 			return false, 0, err
 		}
 	}
 	if v&holderMask == 0 {
-		if _, err = w.e.atomic(l.link, rdma.WRAtomicCmpAndSwp, at, l.ctlKey, before, readerHolds); err != nil {
+		if _, err = w.e.atomic(l.target, rdma.WRAtomicCmpAndSwp, at, l.ctlKey, before, readerHolds); err != nil {
 			return false, 0, err
 		}
-		if v, err = w.e.load(l.link, l.ctl+8*wordExclusive, l.ctlKey); err != nil || v&holderMask == 0 {
+		if v, err = w.e.load(l.target, l.ctl+8*wordExclusive, l.ctlKey); err != nil || v&holderMask == 0 {
 			return err == nil, 0, err
 		}
-		if err = w.e.store(l.link, at, l.ctlKey, readerWants); err != nil {
+		if err = w.e.store(l.target, at, l.ctlKey, readerWants); err != nil {
 			return false, 0, err
 		}
 	}
-	return false, int(v&holderMask) - 1, w.e.store(l.link, l.ctl+8*wordWanting, l.ctlKey, 1)
+	return false, int(v&holderMask) - 1, w.e.store(l.target, l.ctl+8*wordWanting, l.ctlKey, 1)
 }
 
 // tryExclusive tries to take the lock's word, unless it is some reader's turn. holder
@@ -258,7 +258,7 @@ func (w *Window) tryExclusive(l *lane, looking bool) (ok bool, holder int, err e
 	var wanting uint64
 	if l.words != nil {
 		wanting = atomic.LoadUint64(&l.words[wordWanting])
-	} else if wanting, err = w.e.load(l.link, l.ctl+8*wordWanting, l.ctlKey); err != nil {
+	} else if wanting, err = w.e.load(l.target, l.ctl+8*wordWanting, l.ctlKey); err != nil {
 		return false, 0, err
 	}
 	if wanting != 0 {
@@ -305,11 +305,11 @@ func (w *Window) readReaders(l *lane, first, n int) error {
 	for i := range n {
 		e.sge[0] = rdma.SGE{Addr: e.pool.Addr() + poolBuffer + 8*uint64(i), Length: 8, LKey: e.pool.LKey()}
 		e.wr[0] = rdma.SendWR{Opcode: rdma.WRRDMARead, SGL: e.sge[:], RemoteAddr: l.ctl + 8*uint64(w.readers()+first+i), RKey: l.ctlKey}
-		if err := e.post(l.link, nil); err != nil {
+		if err := e.post(l.target, nil); err != nil {
 			return err
 		}
 	}
-	return e.await(context.Background(), l.link, l.link.posted)
+	return e.await(context.Background(), l.target, l.target.Posted())
 }
 
 // What a wait is for.

@@ -128,7 +128,7 @@ func TestPostUnreachable(t *testing.T) {
 			broken := w.lanes[1].words == nil
 			died := errors.New("it has died")
 			if broken {
-				m.fail(w.lanes[1].link, died)
+				w.lanes[1].target.Fail(died)
 			}
 			if err := w.Post([]int{1, 2}); broken != errors.Is(err, died) {
 				return fmt.Errorf("post: %v", err)

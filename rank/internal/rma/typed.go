@@ -83,7 +83,7 @@ func (w *Window) moveTyped(op rdma.WROpcode, member int, off uint64, at, own *It
 
 // requests posts a request for each run that lies in one piece on both sides.
 func (w *Window) requests(op rdma.WROpcode, member int, p place, lo int, at, own *Items) error {
-	l, pos := w.lanes[member].link, 0
+	l, pos := w.lanes[member].target, 0
 	return at.Type.Runs(0, at.size(), func(far, n int) error {
 		addr := p.addr + uint64(far-lo)
 		err := own.Type.Runs(pos, n, func(near, n int) error {

@@ -58,14 +58,14 @@ type Window struct {
 	wait             waiting
 
 	allMapped bool                          // all members load and store the memory of all
-	own       []*link                       // that no other window uses
+	own       []*target                       // that no other window uses
 	one       struct{ old, result [8]byte } // of a single element
 }
 
 // A lane is the way to one member.
 type lane struct {
 	world  int
-	link   *link           // nil where all is mapped
+	target *target         // nil where all is mapped
 	peer   rdma.PeerMemory // nil where nothing is
 	mem    []byte          // its memory, nil where that is not mapped
 	base   uint64          // its memory as requests name it
@@ -336,7 +336,7 @@ func (w *Window) connect(ctx context.Context, mine card, cards []card) error {
 	w.allMapped = !verbs
 	if verbs {
 		// Who has a member that it cannot map, or memory that cannot be mapped,
-		// is linked with all: so both sides of a pair agree.
+		// is connected with all: so both sides of a pair agree.
 		numbers := make([]byte, 4*w.g.Size)
 		for i := range w.lanes {
 			l := &w.lanes[i]
@@ -345,19 +345,19 @@ func (w *Window) connect(ctx context.Context, mine card, cards []card) error {
 			}
 			var err error
 			if w.kind == Dynamic {
-				if l.link, err = e.newLink(l.world); err == nil {
-					w.own = append(w.own, l.link)
+				if l.target, err = e.newTarget(l.world); err == nil {
+					w.own = append(w.own, l.target)
 				}
 			} else {
-				l.link, err = e.prepare(l.world)
+				l.target, err = e.prepare(l.world)
 			}
 			if err != nil {
-				l.link = nil
+				l.target = nil
 				fail(i, err)
 				continue
 			}
-			number := l.link.qp.Num()
-			if l.link.connected {
+			number := l.target.QP.Num()
+			if l.target.connected {
 				number |= connected
 			}
 			binary.NativeEndian.PutUint32(numbers[4*i:], number)
@@ -367,15 +367,15 @@ func (w *Window) connect(ctx context.Context, mine card, cards []card) error {
 		}
 		for i := range w.lanes {
 			l := &w.lanes[i]
-			if l.link == nil {
+			if l.target == nil {
 				continue
 			}
 			switch number := binary.NativeEndian.Uint32(numbers[4*i:]); {
 			case number == 0:
 				fail(i, errors.New("it has no queue pair for this rank"))
-			case !l.link.connected || number&connected == 0:
+			case !l.target.connected || number&connected == 0:
 				var err error
-				l.link, err = e.connect(l.link, number&^connected)
+				l.target, err = e.connect(l.target, number&^connected)
 				fail(i, err)
 			}
 		}
@@ -422,8 +422,8 @@ func (w *Window) open(member int, c *card) error {
 		}
 		l.mem = w.mem
 	}
-	if l.mem == nil && l.link == nil && (l.size > 0 || w.kind == Dynamic && member != w.g.Rank) {
-		return errors.New("its memory is neither mapped nor linked")
+	if l.mem == nil && l.target == nil && (l.size > 0 || w.kind == Dynamic && member != w.g.Rank) {
+		return errors.New("its memory is neither mapped nor connected")
 	}
 	return nil
 }
@@ -445,7 +445,7 @@ func (w *Window) Close() error {
 	var errs []error
 	errs = append(errs, w.table.close())
 	if w.own != nil {
-		errs = append(errs, w.e.closeLinks(w.own))
+		errs = append(errs, w.e.closeTargets(w.own))
 		w.own = nil
 	}
 	if w.memory != nil {

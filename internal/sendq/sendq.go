@@ -1,0 +1,125 @@
+// Package sendq accounts for what is posted to a queue pair: what has left its send queue,
+// which requests are signalled, whether it has failed. Everything that a rank posts to a
+// peer goes through a [Queue], of messages, collectives and windows alike.
+//
+//	Open -> Post ... Completed ... -> Fail, or Drop
+//
+// Counts are of requests, run on for ever, and keep
+//
+//	done <= signalled <= posted <= done + depth
+//
+// since a request that is not signalled leaves the queue with the next signalled one's
+// completion. A queue pair completes in order, so one number says all: each request has the
+// low bits of its count in its work request id, above which are the owner's ([Split]).
+//
+// A Queue is up, then failed, for good, with its first error; what was posted before may
+// still complete. The zero Queue has no queue pair and no room. Nothing here blocks or
+// allocates, but for the first error. The queue pair is the owner's to connect and to close.
+//
+// Posting belongs to one goroutine at a time, the owner's or the holder of a lock of its own.
+// Completions may be told by one other at the same time, and Done, Err and Fail are anybody's.
+// The room of a completion queue that several queues share is accounted for by their owner.
+package sendq
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+const (
+	markBits = 16
+	// deepest is the most requests that a queue holds: a mark is unambiguous then, also
+	// that of a completion which comes after Drop.
+	deepest = 1 << (markBits - 1)
+)
+
+// A Queue is a queue pair with the account of its send queue.
+type Queue struct {
+	QP        rdma.QP // nil while there is none
+	depth     uint64
+	posted    uint64
+	signalled uint64 // up to this one completions tell
+	done      atomic.Uint64
+	failure   atomic.Pointer[failure]
+}
+
+type failure struct{ err error }
+
+// Open gives the queue its queue pair, which takes so many requests.
+func (q *Queue) Open(qp rdma.QP, depth int) { q.QP, q.depth = qp, uint64(min(depth, deepest)) }
+
+// Room is how many requests the send queue can take.
+func (q *Queue) Room() int { return int(q.depth - q.Flying()) }
+
+// Flying is how many requests were posted and have not left.
+func (q *Queue) Flying() uint64 { return q.posted - q.done.Load() }
+
+// Posted is how many requests were posted, ever.
+func (q *Queue) Posted() uint64 { return q.posted }
+
+// Done is how many of them have left.
+func (q *Queue) Done() uint64 { return q.done.Load() }
+
+// Tells tells whether a completion is to come that says that all has left.
+func (q *Queue) Tells() bool { return q.Flying() > 0 && q.signalled == q.posted }
+
+// Due tells whether the last of n more requests is signalled so that the queue drains: one
+// in a quarter of it is.
+func (q *Queue) Due(n int) bool { return q.posted+uint64(n)-q.signalled > q.depth/4 }
+
+// Post posts requests that the queue has Room for, with the owner's id, which has 48 bits.
+// The last one is signalled when asked, or when it is Due. When the queue pair refuses a
+// request the account has those before it, and the caller fails the queue.
+func (q *Queue) Post(wrs []rdma.SendWR, id uint64, signal bool) error {
+	if signal = signal || q.Due(len(wrs)); signal {
+		wrs[len(wrs)-1].Flags |= rdma.SendSignaled
+	}
+	for i := range wrs {
+		wrs[i].WRID = id<<markBits | (q.posted+uint64(i)+1)&(1<<markBits-1)
+	}
+	took, err := q.QP.PostSend(wrs)
+	q.posted += uint64(took)
+	if err != nil {
+		return fmt.Errorf("post_send: %w", err)
+	}
+	if signal {
+		q.signalled = q.posted
+	}
+	return nil
+}
+
+// Split takes the id of a completed request apart into the owner's and the mark.
+func Split(wrid uint64) (id uint64, mark uint16) { return wrid >> markBits, uint16(wrid) }
+
+// Completed takes in that the request with a mark is complete, and gives how many have left
+// by that: 0 for one that was dropped.
+func (q *Queue) Completed(mark uint16) int {
+	done := q.done.Load()
+	n := uint64(mark - uint16(done))
+	if n > q.depth {
+		return 0
+	}
+	q.done.Store(done + n)
+	return int(n)
+}
+
+// Drop gives up what has not left, because the queue pair does nothing any more, and gives
+// how many that were.
+func (q *Queue) Drop() int {
+	n := q.Flying()
+	q.done.Store(q.posted)
+	return int(n)
+}
+
+// Fail notes the queue's first error; false: it has one.
+func (q *Queue) Fail(err error) bool { return q.failure.CompareAndSwap(nil, &failure{err}) }
+
+// Err is why nothing more is posted, nil while the queue is up.
+func (q *Queue) Err() error {
+	if f := q.failure.Load(); f != nil {
+		return f.err
+	}
+	return nil
+}
