@@ -77,7 +77,7 @@ func (q *Queue) Post(wrs []rdma.SendWR, id uint64, signal bool) error {
 		wrs[len(wrs)-1].Flags |= rdma.SendSignaled
 	}
 	for i := range wrs {
-		wrs[i].WRID = id<<markBits | (q.posted+uint64(i)+1)&(1<<markBits-1)
+		wrs[i].WRID = WRID(id, uint16(q.posted)+uint16(i)+1)
 	}
 	took, err := q.QP.PostSend(wrs)
 	q.posted += uint64(took)
@@ -90,7 +90,10 @@ func (q *Queue) Post(wrs []rdma.SendWR, id uint64, signal bool) error {
 	return nil
 }
 
-// Split takes the id of a completed request apart into the owner's and the mark.
+// WRID is the id of a work request: the owner's, and the mark of a request in a Queue.
+func WRID(id uint64, mark uint16) uint64 { return id<<markBits | uint64(mark) }
+
+// Split takes the id of a work request apart.
 func Split(wrid uint64) (id uint64, mark uint16) { return wrid >> markBits, uint16(wrid) }
 
 // Completed takes in that the request with a mark is complete, and gives how many have left

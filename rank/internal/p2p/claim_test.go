@@ -35,7 +35,7 @@ func liveClaim(t *testing.T, dies bool) {
 		}
 		return nil
 	}
-	over(t, mappedOnly, []int{3, 12}, func(ctx context.Context, p *peer) error {
+	over(t, mappedOnly, []int{3, 12}, func(ctx context.Context, p *member) error {
 		b := make([]byte, 8)
 		switch p.rank {
 		case 0: // receives
@@ -101,8 +101,8 @@ func liveClaim(t *testing.T, dies bool) {
 			binary.LittleEndian.PutUint64(b, uint64(n))
 			return p.Send(ctx, b, nil, p.env(2), 0)
 		case 2: // claims
-			l := &p.links[0]
-			at, ok := p.claim(l.far)
+			to := &p.peers[0]
+			at, ok := p.claim(to.far)
 			if !ok {
 				return errors.New("no line to claim")
 			}
@@ -113,13 +113,13 @@ func liveClaim(t *testing.T, dies bool) {
 				return errSilent
 			}
 			// As putInbox goes on.
-			ln := &l.far.inbox[at%inboxLines]
+			ln := &to.far.inbox[at%inboxLines]
 			env := p.env(1)
 			ln.route, ln.id = uint64(env.Tag)<<32|uint64(env.Context), 0
 			letter(ln.data[:8], 2, 1, 0)
 			arch.StoreRelease64(&ln.word, pack(uint32(at/inboxLines), eager, 8, p.rank))
-			l.far.memory.Notify()
-			l.sent++
+			to.far.memory.Notify()
+			to.sent++
 		default:
 			p.meet()
 			p.meet()

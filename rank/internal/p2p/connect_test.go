@@ -29,7 +29,7 @@ func TestConnectsOnDemand(t *testing.T) {
 		{"long", long, false, 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			over(t, onDemand, []int{3, 16}, func(ctx context.Context, p *peer) error {
+			over(t, onDemand, []int{3, 16}, func(ctx context.Context, p *member) error {
 				if p.contacts() != 0 || len(p.Queues()) != 0 {
 					return fmt.Errorf("before the first message: %d peers reached for, %d queue pairs", p.contacts(), len(p.Queues()))
 				}
@@ -58,7 +58,7 @@ func TestConnectsOnDemand(t *testing.T) {
 // Everybody has a long message for rank 0, and rank 0 one for everybody, all at first
 // contact and at once.
 func TestFirstContactAtOnce(t *testing.T) {
-	over(t, onDemand, []int{2, 9, 16}, func(ctx context.Context, p *peer) error {
+	over(t, onDemand, []int{2, 9, 16}, func(ctx context.Context, p *member) error {
 		var ops []*Op
 		in, out := make([][]byte, p.size), make([][]byte, p.size)
 		p.meet()
@@ -100,7 +100,7 @@ func TestFirstContactAtOnce(t *testing.T) {
 // A receive that waits for the sender to answer its offer ends with its context, the
 // sender is let go, and the next message arrives.
 func TestReceiveGivenUpBeforeConnected(t *testing.T) {
-	over(t, onDemand, []int{2}, func(ctx context.Context, p *peer) error {
+	over(t, onDemand, []int{2}, func(ctx context.Context, p *member) error {
 		in, out := make([]byte, long), make([]byte, long)
 		if p.rank == 1 {
 			o, err := p.Isend(letter(out, 1, 1, 0), nil, p.env(1), 0, Standard)
@@ -136,7 +136,7 @@ func TestReceiveGivenUpBeforeConnected(t *testing.T) {
 // has answered an offer ends what waits for that.
 func TestDeathBeforeConnected(t *testing.T) {
 	died := errors.New("it has died")
-	over(t, onDemand, []int{3}, func(ctx context.Context, p *peer) error {
+	over(t, onDemand, []int{3}, func(ctx context.Context, p *member) error {
 		dead := func(gone int) {
 			p.gone = func(peer int) error {
 				if peer == gone {
@@ -186,7 +186,7 @@ func TestDeathBeforeConnected(t *testing.T) {
 	})
 }
 
-// Offers that nobody should send end the link, or nothing.
+// Offers that nobody should send fail the peer, or nothing.
 func TestStrangeOffers(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -201,17 +201,17 @@ func TestStrangeOffers(t *testing.T) {
 		{"ready before it was answered", 0, 3 | 1<<32, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			over(t, onDemand, []int{2}, func(ctx context.Context, p *peer) error {
+			over(t, onDemand, []int{2}, func(ctx context.Context, p *member) error {
 				if p.rank == 1 {
-					if l := &p.links[0]; !p.Engine.meet(l) || !p.put(l, offer, tt.use, tt.id, nil) || !p.put(l, offer, tt.use, tt.id, nil) {
+					if to := &p.peers[0]; !p.Engine.meet(to) || !p.put(to, offer, tt.use, tt.id, nil) || !p.put(to, offer, tt.use, tt.id, nil) {
 						return errors.New("the offer does not leave")
 					}
 				}
 				p.meet()
 				if p.rank == 0 {
 					p.Progress()
-					if err := p.links[1].err; (err != nil) != tt.fails {
-						return fmt.Errorf("the link's error is %v, want one: %v", err, tt.fails)
+					if err := p.peers[1].Err(); (err != nil) != tt.fails {
+						return fmt.Errorf("the peer's error is %v, want one: %v", err, tt.fails)
 					}
 				}
 				return errSilent

@@ -4,9 +4,8 @@
 //
 // # Types
 //
-// An [Engine] is one rank's end of all its connections. A link is the connection
-// to one peer: its queue pair, what was posted on it, and the credit on both
-// sides. The pool is what queue pairs receive into. The matching of messages with receives is package match.
+// An [Engine] is one rank's end of all its connections. A peer is another rank, with the connection to it: its queue pair, the account
+// of what was posted (package sendq), and the credit on both sides. The pool is what queue pairs receive into. The matching of messages with receives is package match.
 //
 // # Protocol
 //
@@ -55,7 +54,7 @@
 //
 // # Dynamic connections
 //
-// With Config.Dynamic the links have paths instead of queue pairs (package dc), and all
+// With Config.Dynamic peers have paths instead of queue pairs (package dc), and all
 // messages come to one target: dynamic.go.
 //
 // # Memory
@@ -69,7 +68,7 @@
 //
 // # States
 //
-// A link is up, then failed, for good, with the first error: a completion with
+// A peer is up, then failed, for good, with the first error: a completion with
 // an error, a dead peer, or a long send that its context ended, whose memory the
 // peer must not read any more: the sender says "gone" and takes its queue pair to
 // ERR, so that nothing is read of it afterwards.
@@ -77,8 +76,8 @@
 // # What may block, what runs
 //
 // Send, Recv, Exchange, Probe, Mprobe, Wait, WaitFor and Drain wait with the
-// engine's Waiter and progress all links meanwhile; nothing else blocks. A failed
-// link ends all operations that concern it, whoever waits for what. There is no goroutine: messages advance
+// engine's Waiter and make progress with all peers meanwhile; nothing else blocks. A failed
+// peer ends all operations that concern it, whoever waits for what. There is no goroutine: messages advance
 // when the rank is in some call, by [Engine.Progress]. An Engine serves one call
 // at a time.
 package p2p

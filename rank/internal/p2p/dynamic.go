@@ -12,7 +12,7 @@ import (
 // whose receives are the shared ones: so there are no offers. Who has sent a message is what
 // it says: whoever knows the access key is of this job.
 //
-// A link that has failed still gets what its peer sends, and the peer still reads here: the
+// A peer that has failed here still sends, and still reads here: the
 // target is that of others too. What comes is dropped, and the peer is told by mail. As for
 // an announced message that was given up, its receiver finds out by itself: when it
 // has read the message it reads the announcement's word too,
@@ -28,8 +28,8 @@ const (
 	announced = 1 << 32
 )
 
-// isPath tells whether what a link posts goes over a path.
-func (e *Engine) isPath(l *link) bool { return e.set.IsPath(int(l.peer)) }
+// isPath tells whether what is posted to a peer goes over a path.
+func (e *Engine) isPath(p *peer) bool { return e.set.IsPath(int(p.rank)) }
 
 // answers makes the target with its first receives.
 func (e *Engine) answers() error {
@@ -41,7 +41,7 @@ func (e *Engine) answers() error {
 	}
 	// For those who send before this rank has had to do with them.
 	for range min(firstChunks, e.size-1) {
-		if err := e.bring(&link{shares: true}, nil); err != nil {
+		if err := e.bring(&peer{shares: true}, nil); err != nil {
 			return err
 		}
 	}
@@ -56,22 +56,22 @@ const firstChunks = 8
 // Target is the queue pair that dynamically connected peers send to, nil where there are none.
 func (e *Engine) Target() rdma.QP { return e.target }
 
-// path makes the path of a link, which is its queue pair from then on.
-func (e *Engine) path(l *link) (rdma.QP, error) {
-	if !l.mapped {
-		l.shares = true
-		if err := e.bring(l, nil); err != nil {
+// path makes the path to a peer, which is its queue pair from then on.
+func (e *Engine) path(p *peer) (rdma.QP, error) {
+	if !p.mapped {
+		p.shares = true
+		if err := e.bring(p, nil); err != nil {
 			return nil, err
 		}
 	}
-	return e.set.Path(int(l.peer), e.in, e.queue)
+	return e.set.Path(int(p.rank), e.in, e.queue)
 }
 
 // hold notes an announcement, and gives its word as an offset in the engine's region; false:
 // there are too many.
-func (e *Engine) hold(l *link, number uint32) (word uint32, ok bool) {
+func (e *Engine) hold(p *peer, number uint32) (word uint32, ok bool) {
 	for k := range openWords {
-		if at := int(l.peer)*openWords + k; e.opened[at] == 0 {
+		if at := int(p.rank)*openWords + k; e.opened[at] == 0 {
 			// Before the announcement leaves.
 			atomic.StoreUint64(&e.opened[at], announced|uint64(number))
 			return uint32(e.openOff + 8*at), true
@@ -80,30 +80,30 @@ func (e *Engine) hold(l *link, number uint32) (word uint32, ok bool) {
 	return 0, false
 }
 
-// letGo takes the word of an announcement back; number noNumber: all of the link's.
-func (e *Engine) letGo(l *link, number uint32) {
-	if e.opened == nil || l.mapped {
+// letGo takes the word of an announcement back; number noNumber: all of the peer's.
+func (e *Engine) letGo(p *peer, number uint32) {
+	if e.opened == nil || p.mapped {
 		return
 	}
 	for k := range openWords {
-		if w := &e.opened[int(l.peer)*openWords+k]; number == noNumber || *w == announced|uint64(number) {
+		if w := &e.opened[int(p.rank)*openWords+k]; number == noNumber || *w == announced|uint64(number) {
 			atomic.StoreUint64(w, 0)
 		}
 	}
 }
 
 // readWord posts the read of the word of a message that was read.
-func (e *Engine) readWord(l *link, o *Op) {
+func (e *Engine) readWord(p *peer, o *Op) {
 	at := e.openOff + 8*(len(e.opened)+e.wordOf(o))
 	e.sge[0] = rdma.SGE{Addr: e.mr.Addr() + uint64(at), Length: 8, LKey: e.mr.LKey()}
-	e.wr[0] = rdma.SendWR{Opcode: rdma.WRRDMARead, SGL: e.sge[:], RemoteAddr: l.control - 8*uint64(e.rank) + uint64(o.word), RKey: l.controlKey}
+	e.wr[0] = rdma.SendWR{Opcode: rdma.WRRDMARead, SGL: e.sge[:], RemoteAddr: p.control - 8*uint64(e.rank) + uint64(o.word), RKey: p.controlKey}
 	o.pending++
-	_ = e.post(l, whatRead, o.number) // a failure fails the link, and o with it
+	_ = e.post(p, whatRead, o.number) // a failure fails the peer, and o with it
 }
 
 // wordOf is where among checked the word of a message comes. The peer has openWords of them
 // behind each other.
-func (e *Engine) wordOf(o *Op) int { return int(o.link.peer)*openWords + int(o.word)/8%openWords }
+func (e *Engine) wordOf(o *Op) int { return int(o.peer.rank)*openWords + int(o.word)/8%openWords }
 
 // held tells whether a message that was read had not been given up until then.
 func (e *Engine) held(o *Op) bool {

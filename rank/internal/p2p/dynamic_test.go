@@ -13,9 +13,9 @@ import (
 var dynamicOnly = transports[slices.IndexFunc(transports, func(tr transport) bool { return tr.name == "dynamic" }):][:1]
 
 // A long message that its sender gives up while it is read, so that what was read may be
-// anything, is not received; nor does the link outlive it, on either side.
+// anything, is not received; nor does the connection outlive it, on either side.
 func TestGivenUpWhileRead(t *testing.T) {
-	over(t, dynamicOnly, []int{3}, func(ctx context.Context, p *peer) error {
+	over(t, dynamicOnly, []int{3}, func(ctx context.Context, p *member) error {
 		b := make([]byte, long)
 		switch p.rank {
 		case 0:
@@ -53,7 +53,7 @@ func TestGivenUpWhileRead(t *testing.T) {
 					return errors.New("the announcement does not leave")
 				}
 			}
-			p.letGo(&p.links[0], o.number)
+			p.letGo(&p.peers[0], o.number)
 			clear(b)
 			p.meet()
 			p.meet()

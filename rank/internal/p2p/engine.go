@@ -22,7 +22,7 @@ const (
 	unexpectedMax = 1 << 20
 	// readMax is the longest single read; longer messages take several.
 	readMax = 1 << 30
-	// sendSlots is the size of the pool of send slots, which all links share.
+	// sendSlots is the size of the pool of send slots, which all peers share.
 	sendSlots = 64
 	// inlineMost is the most that is posted inline: beyond, building the
 	// message in a slot costs as much.
@@ -35,7 +35,7 @@ const (
 	pollEvery = 32
 )
 
-// ErrCut fails a link when a long message was given up: the peer may hold its
+// ErrCut fails a peer when a long message was given up: it may hold the
 // announcement, or be in the middle of it, and must not reach memory that is the caller's
 // again.
 var ErrCut = errors.New("a long message was given up before all of it had been received")
@@ -100,7 +100,7 @@ type Engine struct {
 	target     rdma.QP // of peers with paths, nil where there are none
 	forever    context.Context
 
-	depth  int // credits of a link
+	depth  int // credits of a peer
 	eager  int // longest eager payload
 	inline int // longest inline send
 	queue  int // depth of a send queue
@@ -126,10 +126,10 @@ type Engine struct {
 	shared  []uint32 // receives that wait for the sender's part, by number
 	turn    uint32   // of collect
 
-	links   []link
-	failed  int     // links that have failed
+	peers   []peer
+	failed  int     // peers that have failed
 	leaving bool    // nobody receives here any more
-	due     []int32 // links with work that could not be posted yet
+	due     []int32 // peers with work that could not be posted yet
 	behind  []int32 // the other half of due
 	err     error   // the engine itself is broken
 	matches *match.Queue[*Op, arrival]
@@ -182,7 +182,7 @@ func New(cfg Config) (e *Engine, err error) {
 	e = &Engine{
 		rank: cfg.Rank, size: cfg.Size, pd: cfg.PD, all: cfg.Any, waiter: cfg.Waiter,
 		dead: cfg.Dead, remote: cfg.Remote, idle: cfg.Idle, other: cfg.Progress, alone: cfg.Alone, set: cfg.Peers, mapping: cfg.Peers.Mapping(), forever: context.Background(),
-		links:   make([]link, cfg.Size),
+		peers:   make([]peer, cfg.Size),
 		matches: match.New[*Op, arrival](cfg.Size),
 	}
 	e.depth, e.eager = shape(cfg.Size)
@@ -211,22 +211,24 @@ func New(cfg Config) (e *Engine, err error) {
 	if err := e.answers(); err != nil {
 		return nil, err
 	}
-	for peer := range e.links {
-		l := &e.links[peer]
-		l.peer, l.depth, l.most, l.eager = int32(peer), e.depth, rendezvousMax, e.eager
+	for peer := range e.peers {
+		p := &e.peers[peer]
+		p.rank, p.depth, p.most, p.eager = int32(peer), e.depth, rendezvousMax, e.eager
 		switch {
 		case peer == e.rank || e.set.OnDemand(): // Survey tells more
 		default:
-			if l.qp, err = e.receiving(l); err != nil {
+			qp, err := e.receiving(p)
+			if err != nil {
 				return nil, fmt.Errorf("queue pair for rank %d: %w", peer, err)
 			}
+			e.Connected(peer, qp)
 			e.distant++
 		}
 	}
 	return e, nil
 }
 
-// receives is how many receives a link has posted.
+// receives is how many receives a connection has posted.
 func (e *Engine) receives() int { return e.depth + rendezvousMax }
 
 func (e *Engine) slotSize() int { return slotHeader + e.eager }
@@ -264,19 +266,19 @@ func (e *Engine) layOut() (err error) {
 }
 
 // receiving makes the queue pair for a peer's messages, with its receives posted.
-func (e *Engine) receiving(l *link) (rdma.QP, error) {
+func (e *Engine) receiving(p *peer) (rdma.QP, error) {
 	var err error
-	if l.shares, err = e.shares(); err != nil {
+	if p.shares, err = e.shares(); err != nil {
 		return nil, err
 	}
-	qp, err := e.createQP(e.receives(), l.shares)
+	qp, err := e.createQP(e.receives(), p.shares)
 	if err != nil {
 		return nil, err
 	}
-	if err := e.bring(l, qp); err != nil {
+	if err := e.bring(p, qp); err != nil {
 		return nil, errors.Join(err, qp.Close())
 	}
-	l.number = qp.Num()
+	p.number = qp.Num()
 	return qp, nil
 }
 
@@ -292,7 +294,7 @@ func (e *Engine) createQP(receives int, shares bool) (rdma.QP, error) {
 }
 
 // QP is the queue pair for a peer, nil for the rank itself, and while there is none.
-func (e *Engine) QP(peer int) rdma.QP { return e.links[peer].qp }
+func (e *Engine) QP(peer int) rdma.QP { return e.peers[peer].QP }
 
 // Eager is the longest message that is sent without waiting for its receiver.
 func (e *Engine) Eager() int { return e.eager }
@@ -304,21 +306,21 @@ func (e *Engine) Control() (address uint64, key uint32) { return e.mr.Addr(), e.
 // Attach gets ready for a peer, whose card is known: it maps the peer's region, or its
 // messages go over a queue pair, as the peer's do then.
 func (e *Engine) Attach(peer int) error {
-	l, card := &e.links[peer], e.set.Card(peer)
-	l.control, l.controlKey = card.Control+8*uint64(e.rank), card.ControlKey
+	p, card := &e.peers[peer], e.set.Card(peer)
+	p.control, p.controlKey = card.Control+8*uint64(e.rank), card.ControlKey
 	memory, err := e.set.Memory(peer)
 	if err != nil || memory == nil {
 		return err
 	}
-	return e.attach(l, memory, card.Control, card.ControlKey)
+	return e.attach(p, memory, card.Control, card.ControlKey)
 }
 
 // Close destroys the queue pairs and the region. Peers must have stopped.
 func (e *Engine) Close() error {
 	errs := []error{dc.CloseQPs(e.Queues())}
 	e.target = nil
-	for i := range e.links {
-		e.links[i].qp = nil
+	for i := range e.peers {
+		e.peers[i].QP = nil
 	}
 	if e.pool.srq != nil {
 		errs = append(errs, e.pool.srq.Close())
@@ -340,27 +342,27 @@ func (e *Engine) Close() error {
 
 // Explain says by which protocol a message of some bytes would go to a peer, and why.
 func (e *Engine) Explain(peer, bytes int) string {
-	l := &e.links[peer]
-	if peer != e.rank && l.mapped {
-		e.meet(l)
+	p := &e.peers[peer]
+	if peer != e.rank && p.mapped {
+		e.meet(p)
 	}
 	way, how := "by RDMA", "the receiver reads it by RDMA"
-	if peer != e.rank && e.isPath(l) {
+	if peer != e.rank && e.isPath(p) {
 		way, how = "by RDMA over dynamic connections", "the receiver reads it over dynamic connections"
 	}
 	switch {
 	case peer == e.rank:
 		return "copied within the rank"
-	case l.far != nil:
+	case p.far != nil:
 		way, how = "through mapped memory", "the receiver copies it, out of mapped memory where it is registered and by an RDMA read elsewhere"
-		if e.isPath(l) {
+		if e.isPath(p) {
 			how += ", over dynamic connections"
 		} else if e.alone && e.own.geometry.shares && bytes >= shareFrom {
 			how += ", of which a sender that waits writes a half"
 		}
 	}
-	if bytes <= l.eager {
-		return fmt.Sprintf("eager, %s (up to %d bytes)", way, l.eager)
+	if bytes <= p.eager {
+		return fmt.Sprintf("eager, %s (up to %d bytes)", way, p.eager)
 	}
-	return fmt.Sprintf("rendezvous: announced %s, and %s (longer than %d bytes)", way, how, l.eager)
+	return fmt.Sprintf("rendezvous: announced %s, and %s (longer than %d bytes)", way, how, p.eager)
 }

@@ -19,7 +19,7 @@ var lengths = []int{0, 1, 8, 39, 40, 41, 64, 239, 240, 241, 1000, 4031, 4032, 40
 var modes = []Mode{Standard, Synchronous, Ready}
 
 // finished waits for operations and gives the first error.
-func (p *peer) finish(ctx context.Context, ops ...*Op) error {
+func (p *member) finish(ctx context.Context, ops ...*Op) error {
 	for i, o := range ops {
 		if err := p.Wait(ctx, o); err != nil {
 			return fmt.Errorf("operation %d: %w", i, err)
@@ -34,7 +34,7 @@ func (p *peer) finish(ctx context.Context, ops ...*Op) error {
 // Everybody sends to everybody, itself included, in every length and mode and in
 // both kinds of memory, with receives before and after.
 func TestAllPairs(t *testing.T) {
-	each(t, []int{1, 2, 3, 16}, func(ctx context.Context, p *peer) error {
+	each(t, []int{1, 2, 3, 16}, func(ctx context.Context, p *member) error {
 		for round, n := range lengths {
 			if p.size > 3 && round%4 != 0 {
 				continue
@@ -88,7 +88,7 @@ func TestAllPairs(t *testing.T) {
 // way that there is: nothing is lost, nothing of one sender is overtaken.
 func TestFloodInOrder(t *testing.T) {
 	const messages = 400
-	each(t, []int{2, 5}, func(ctx context.Context, p *peer) error {
+	each(t, []int{2, 5}, func(ctx context.Context, p *member) error {
 		rnd := rand.New(rand.NewPCG(uint64(p.rank), 7))
 		if p.rank > 0 {
 			var ops []*Op
@@ -162,7 +162,7 @@ func TestFloodInOrder(t *testing.T) {
 // Cancels race arrivals: each message is received by exactly one of the receives
 // that were not cancelled.
 func TestCancelRacesArrivals(t *testing.T) {
-	each(t, []int{2}, func(ctx context.Context, p *peer) error {
+	each(t, []int{2}, func(ctx context.Context, p *member) error {
 		const messages = 300
 		rnd := rand.New(rand.NewPCG(uint64(p.rank), 9))
 		if p.rank == 0 {
@@ -203,7 +203,7 @@ func TestCancelRacesArrivals(t *testing.T) {
 
 // A synchronous send is not done before its receive.
 func TestSynchronous(t *testing.T) {
-	each(t, []int{1, 2}, func(ctx context.Context, p *peer) error {
+	each(t, []int{1, 2}, func(ctx context.Context, p *member) error {
 		other := (p.rank + 1) % p.size
 		for _, n := range lengths {
 			o, err := p.Isend(letter(make([]byte, n), p.rank, 1, n), nil, p.env(1), other, Synchronous)
@@ -245,7 +245,7 @@ func TestSynchronous(t *testing.T) {
 
 // A receive that is too short gets the beginning and an error with both sizes.
 func TestTruncate(t *testing.T) {
-	each(t, []int{1, 2}, func(ctx context.Context, p *peer) error {
+	each(t, []int{1, 2}, func(ctx context.Context, p *member) error {
 		other := (p.rank + 1) % p.size
 		for _, n := range lengths[1:] {
 			for _, room := range []int{0, n / 2, n - 1} {
@@ -276,7 +276,7 @@ func TestTruncate(t *testing.T) {
 
 // Messages that come for a communicator after it was freed are refused.
 func TestPurgeForGood(t *testing.T) {
-	each(t, []int{2}, func(ctx context.Context, p *peer) error {
+	each(t, []int{2}, func(ctx context.Context, p *member) error {
 		if p.rank == 1 {
 			p.Purge(1)
 			p.meet()
@@ -284,8 +284,8 @@ func TestPurgeForGood(t *testing.T) {
 			if err == nil {
 				_, err = p.Recv(ctx, nil, nil, match.Envelope{Context: 2, Source: 0, Tag: 0}, nil)
 			}
-			if err == nil && p.links[0].held != 0 {
-				err = fmt.Errorf("%d bytes of a freed communicator are held", p.links[0].held)
+			if err == nil && p.peers[0].held != 0 {
+				err = fmt.Errorf("%d bytes of a freed communicator are held", p.peers[0].held)
 			}
 			return err
 		}
@@ -320,7 +320,7 @@ func TestPurgeForGood(t *testing.T) {
 // When a peer has died all operations that concern it end, and no others.
 func TestDeathEndsOperations(t *testing.T) {
 	died := errors.New("it has died")
-	each(t, []int{3}, func(ctx context.Context, p *peer) error {
+	each(t, []int{3}, func(ctx context.Context, p *member) error {
 		if p.rank == 2 {
 			p.meet()
 			return errSilent
@@ -395,7 +395,7 @@ func (a allDone) Ready() bool {
 // with those who are left.
 func TestExpiredSend(t *testing.T) {
 	// Under an adversary the peer learns of it by an ack timeout, after 8 s.
-	over(t, transports[:3], []int{3}, func(ctx context.Context, p *peer) error {
+	over(t, transports[:3], []int{3}, func(ctx context.Context, p *member) error {
 		switch p.rank {
 		case 0:
 			short, cancel := context.WithTimeout(ctx, 5*time.Millisecond)
@@ -427,7 +427,7 @@ func TestNotifyWaitsForNobody(t *testing.T) {
 		for _, n := range []int{2, 5} {
 			t.Run(fmt.Sprintf("%s/n=%d", tr.name, n), func(t *testing.T) {
 				given := make(chan int, 1)
-				runEngines(t, n, tr, func(ctx context.Context, p *peer) error {
+				runEngines(t, n, tr, func(ctx context.Context, p *member) error {
 					if p.rank == 0 {
 						before := 0
 						for p.TrySend([]byte{1}, p.env(1), 1, Standard) && before < 10000 {

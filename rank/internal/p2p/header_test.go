@@ -64,7 +64,7 @@ func TestTable(t *testing.T) {
 	}
 	for range 1 << 10 {
 		n, ok := tab.add(&a)
-		if !ok || n >= 1<<markShift {
+		if !ok || n >= indexMask+1 {
 			t.Fatalf("number %#x, %v: 24 bits are expected", n, ok)
 		}
 	}

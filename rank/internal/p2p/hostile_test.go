@@ -16,7 +16,7 @@ var mappedOnly = transports[1:2]
 // A rank that dies between its claim in an inbox and its message holds up neither
 // the receiver nor those who send behind it.
 func TestDeadClaimIsPassedOver(t *testing.T) {
-	over(t, mappedOnly, []int{3, 12}, func(ctx context.Context, p *peer) error {
+	over(t, mappedOnly, []int{3, 12}, func(ctx context.Context, p *member) error {
 		switch p.rank {
 		case 0:
 			p.gone = func(peer int) error {
@@ -44,7 +44,7 @@ func TestDeadClaimIsPassedOver(t *testing.T) {
 			}
 		case 2:
 			for range 3 {
-				if _, ok := p.claim(p.links[0].far); !ok {
+				if _, ok := p.claim(p.peers[0].far); !ok {
 					return errors.New("no line to claim")
 				}
 			}
@@ -59,7 +59,7 @@ func TestDeadClaimIsPassedOver(t *testing.T) {
 
 // Whatever stands in a rank's mapped memory, its calls end, and nothing crashes.
 func TestScribbledMemory(t *testing.T) {
-	over(t, mappedOnly, []int{2, 10}, func(ctx context.Context, p *peer) error {
+	over(t, mappedOnly, []int{2, 10}, func(ctx context.Context, p *member) error {
 		rnd := rand.New(rand.NewPCG(uint64(p.size), 11))
 		for range hotAfter * 4 { // to a ring, where there is one to be had
 			other := p.rank ^ 1
@@ -71,7 +71,7 @@ func TestScribbledMemory(t *testing.T) {
 			p.meet()
 			if p.rank == 1 {
 				// Likely words and any words, all over what peers may write.
-				mem := words(p.links[0].far.whole)
+				mem := words(p.peers[0].far.whole)
 				for range 400 {
 					at, w := rnd.IntN(len(mem)), rnd.Uint64()
 					if round%2 == 0 { // at the head of a line

@@ -24,8 +24,8 @@ import (
 const stuckLooks = 1 << 12
 
 // putInbox sends a line through a peer's inbox; false: it is full.
-func (e *Engine) putInbox(l *link, what kind, route, id uint64, data []byte) bool {
-	f := l.far
+func (e *Engine) putInbox(p *peer, what kind, route, id uint64, data []byte) bool {
+	f := p.far
 	at, ok := e.claim(f)
 	if !ok {
 		return false
@@ -36,7 +36,7 @@ func (e *Engine) putInbox(l *link, what kind, route, id uint64, data []byte) boo
 	arch.StoreRelease64(&ln.word, pack(uint32(at/inboxLines), what, len(data), e.rank))
 	f.memory.Notify()
 	if f.messages++; f.messages >= hotAfter && !f.asked && what < wantRing {
-		f.asked = e.putInbox(l, wantRing, 0, 0, nil)
+		f.asked = e.putInbox(p, wantRing, 0, 0, nil)
 	}
 	return true
 }
@@ -95,8 +95,8 @@ func (e *Engine) lookInbox() (came bool) {
 			}
 			what = free // passed over
 		}
-		if is == lap && what != free && what != claimed && source < e.size && source != e.rank && e.meet(&e.links[source]) {
-			e.incoming(&e.links[source], what, n, ln)
+		if is == lap && what != free && what != claimed && source < e.size && source != e.rank && e.meet(&e.peers[source]) {
+			e.incoming(&e.peers[source], what, n, ln)
 		}
 		// Else it was scribbled on. Release: the line was read before it is
 		// free for the next lap.
@@ -118,5 +118,5 @@ func (e *Engine) lookAtClaims() {
 }
 
 func (e *Engine) isDead(peer int) bool {
-	return e.links[peer].err != nil && !e.links[peer].wasCut() || e.dead != nil && e.dead(peer) != nil
+	return e.peers[peer].Err() != nil && !e.peers[peer].wasCut() || e.dead != nil && e.dead(peer) != nil
 }

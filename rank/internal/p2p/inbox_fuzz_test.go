@@ -46,7 +46,7 @@ func FuzzInbox(f *testing.F) {
 	add(append([]byte{0x80}, note(claimed, 0, 0, 0)[1:]...), note(eager, 1, 1, 0))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, tr := range []transport{{name: "on demand", mapped: true, onDemand: true}} {
-			runEngines(t, 2, tr, func(ctx context.Context, p *peer) error {
+			runEngines(t, 2, tr, func(ctx context.Context, p *member) error {
 				other := p.rank ^ 1
 				if _, err := p.Exchange(ctx, []byte{1}, nil, p.env(0), other, make([]byte, 1), nil, want(other, 0), nil); err != nil {
 					return err
@@ -69,10 +69,10 @@ func FuzzInbox(f *testing.F) {
 }
 
 // notes puts some notes, and gives the rest.
-func (p *peer) notes(data []byte) (rest []byte) {
-	l := &p.links[0]
+func (p *member) notes(data []byte) (rest []byte) {
+	to := &p.peers[0]
 	for range 16 {
-		if len(data) < noteSize || l.far == nil {
+		if len(data) < noteSize || to.far == nil {
 			return nil
 		}
 		b := data[:noteSize]
@@ -81,11 +81,11 @@ func (p *peer) notes(data []byte) (rest []byte) {
 		if b[1] > byte(offer)+2 && b[0]&1 == 0 {
 			what = kind(b[1] % byte(offer+1))
 		}
-		at, ok := p.claim(l.far)
+		at, ok := p.claim(to.far)
 		if !ok {
 			return data
 		}
-		ln, source, lap := &l.far.inbox[at%inboxLines], 1, uint32(at/inboxLines)
+		ln, source, lap := &to.far.inbox[at%inboxLines], 1, uint32(at/inboxLines)
 		if b[0]&0x80 != 0 {
 			source, lap = int(b[3]), lap+uint32(b[0]>>5&3)-1
 		}
@@ -102,7 +102,7 @@ func (p *peer) notes(data []byte) (rest []byte) {
 }
 
 // take has rank 0 do what it does with what came.
-func (p *peer) take(t *testing.T) {
+func (p *member) take(t *testing.T) {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	env := match.Envelope{Context: 1, Source: match.Any, Tag: match.Any}

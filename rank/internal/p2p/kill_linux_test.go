@@ -27,15 +27,15 @@ func (quiet) Map(uint64, uint32, int, rdma.Access) ([]byte, error) { return nil,
 func (quiet) Notify()                                              {}
 
 // sendInto makes an engine that sends to the receiver whose mapped part is mem.
-func sendInto(mem []byte, rank, size int) (*Engine, *link) {
+func sendInto(mem []byte, rank, size int) (*Engine, *peer) {
 	g := newGeometry(size)
-	e := &Engine{rank: rank, size: size, links: make([]link, size), credit: make([]uint64, size)}
+	e := &Engine{rank: rank, size: size, peers: make([]peer, size), credit: make([]uint64, size)}
 	e.own.layOut(g, make([]byte, g.end))
-	l := &e.links[0]
-	l.far = &far{memory: quiet{}, granted: -1, hint: &words(mem[g.inbox-lineSize:][:8])[0],
+	p := &e.peers[0]
+	p.far = &far{memory: quiet{}, granted: -1, hint: &words(mem[g.inbox-lineSize:][:8])[0],
 		inbox: linesOf(mem[g.inbox:g.ring]), rings: linesOf(mem[g.ring:g.ticket])}
-	l.depth = g.depth()
-	return e, l
+	p.depth = g.depth()
+	return e, p
 }
 
 func mapFile(f *os.File, n int) ([]byte, error) {
@@ -65,9 +65,9 @@ func sendForEver(how string) error {
 	if err != nil {
 		return err
 	}
-	e, l := sendInto(mem, 1, 3)
+	e, p := sendInto(mem, 1, 3)
 	if how == "ring" {
-		l.far.granted = 0
+		p.far.granted = 0
 	}
 	taken := &words(mem[:8])[0] // the receiver's count of credits
 	os.Stdout.WriteString("go\n")
@@ -80,11 +80,11 @@ func sendForEver(how string) error {
 		env := match.Envelope{Context: 1, Source: 1, Tag: int32(i)}
 		for how == "ring" {
 			e.credit[0] = atomic.LoadUint64(taken)
-			if e.sendMapped(l, eager, body(b, n, i), env, 0) {
+			if e.sendMapped(p, eager, body(b, n, i), env, 0) {
 				break
 			}
 		}
-		for how != "ring" && !e.putInbox(l, eager, uint64(i)<<32|1, 0, body(b, n, i)) {
+		for how != "ring" && !e.putInbox(p, eager, uint64(i)<<32|1, 0, body(b, n, i)) {
 		}
 	}
 }
@@ -124,7 +124,7 @@ func killSender(t *testing.T, how string, after time.Duration) int {
 	defer func() { _ = syscall.Munmap(mem) }()
 
 	dead := false
-	e := &Engine{rank: 0, size: 3, mem: mem, links: make([]link, 3), forever: context.Background(), matches: match.New[*Op, arrival](3)}
+	e := &Engine{rank: 0, size: 3, mem: mem, peers: make([]peer, 3), forever: context.Background(), matches: match.New[*Op, arrival](3)}
 	e.own.layOut(g, mem)
 	e.dead = func(peer int) error {
 		if peer == 1 && dead {
@@ -132,14 +132,14 @@ func killSender(t *testing.T, how string, after time.Duration) int {
 		}
 		return nil
 	}
-	for i := range e.links {
-		l := &e.links[i]
-		l.peer, l.depth = int32(i), g.depth()
-		l.far = &far{memory: quiet{}, credit: new(uint64)}
+	for i := range e.peers {
+		p := &e.peers[i]
+		p.rank, p.depth = int32(i), g.depth()
+		p.far = &far{memory: quiet{}, credit: new(uint64)}
 	}
-	e.links[1].far.credit = &words(mem[:8])[0]
+	e.peers[1].far.credit = &words(mem[:8])[0]
 	all := linesOf(mem[g.ring:g.ticket])
-	e.own.rings = append(e.own.rings, ring{lines: all[:g.ringLines], from: &e.links[1]})
+	e.own.rings = append(e.own.rings, ring{lines: all[:g.ringLines], from: &e.peers[1]})
 
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), victimEnv+"="+how)
@@ -170,8 +170,8 @@ func killSender(t *testing.T, how string, after time.Duration) int {
 				e.release(m)
 			}
 		}
-		for i := range e.links {
-			if err := e.links[i].err; err != nil {
+		for i := range e.peers {
+			if err := e.peers[i].Err(); err != nil {
 				t.Fatalf("%s: rank %d: %v", how, i, err)
 			}
 		}

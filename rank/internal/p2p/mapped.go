@@ -67,7 +67,7 @@ const (
 // that can be touched stays below 384 KiB.
 type geometry struct {
 	rings, ringLines           int
-	answers                    int  // rendezvous of a link
+	answers                    int  // rendezvous of a peer
 	longest                    int  // lines of a message
 	shares                     bool // there is room for shareOut
 	inbox, ring, ticket, state int  // offsets in the region
@@ -90,7 +90,7 @@ func newGeometry(size int) geometry {
 	return g
 }
 
-// depth is the credit of a link. An announcement is answered by two lines at most:
+// depth is the credit of a peer. An announcement is answered by two lines at most:
 // shareOut, and the answer proper.
 func (g *geometry) depth() int {
 	if g.shares {
@@ -146,11 +146,11 @@ type shared struct {
 // A ring is a peer's way in, once it is hot.
 type ring struct {
 	lines []line
-	from  *link
+	from  *peer
 	head  uint64
 }
 
-// A far is a mapped peer, as a link knows it.
+// A far is a mapped peer, as this rank knows it.
 type far struct {
 	memory   rdma.PeerMemory
 	whole    []byte  // its control words and mapped part
@@ -190,13 +190,13 @@ func (s *shared) layOut(g geometry, mem []byte) {
 }
 
 // attach maps a peer's region.
-func (e *Engine) attach(l *link, memory rdma.PeerMemory, address uint64, key uint32) error {
+func (e *Engine) attach(p *peer, memory rdma.PeerMemory, address uint64, key uint32) error {
 	g := &e.own.geometry
 	mem, err := memory.Map(address, key, g.end, rdma.AccessRemoteRead|rdma.AccessRemoteWrite)
 	if err != nil {
-		return fmt.Errorf("map the messages of rank %d: %w", l.peer, err)
+		return fmt.Errorf("map the messages of rank %d: %w", p.rank, err)
 	}
-	l.far = &far{
+	p.far = &far{
 		memory: memory, whole: mem, granted: -1,
 		credit:  &words(mem[8*e.rank:][:8])[0],
 		hint:    &words(mem[g.inbox-lineSize:][:8])[0],
@@ -206,23 +206,23 @@ func (e *Engine) attach(l *link, memory rdma.PeerMemory, address uint64, key uin
 		states:  words(mem[g.state:][:slotMax*8]),
 		slots:   mem[g.slot:g.end],
 	}
-	l.expect(g)
-	l.mapped = true
+	p.expect(g)
+	p.mapped = true
 	if !e.set.OnDemand() {
 		e.distant--
 	}
 	return nil
 }
 
-// expect gives a link the credit and the limits of a mapped peer.
-func (l *link) expect(g *geometry) { l.depth, l.most, l.eager = g.depth(), g.answers, mappedEager }
+// expect gives a peer the credit and the limits of a mapped peer.
+func (p *peer) expect(g *geometry) { p.depth, p.most, p.eager = g.depth(), g.answers, mappedEager }
 
 // put sends a line; false: the way to the peer is full. Messages have paid credit
 // for it.
-func (e *Engine) put(l *link, what kind, route, id uint64, data []byte) bool {
-	f := l.far
-	if !e.toRing(l) {
-		return e.putInbox(l, what, route, id, data)
+func (e *Engine) put(p *peer, what kind, route, id uint64, data []byte) bool {
+	f := p.far
+	if !e.toRing(p) {
+		return e.putInbox(p, what, route, id, data)
 	}
 	ln := &f.ring[f.tail&uint64(len(f.ring)-1)]
 	ln.route, ln.id = route, id
@@ -240,8 +240,8 @@ func (e *Engine) put(l *link, what kind, route, id uint64, data []byte) bool {
 
 // putLong is put of a message over several lines of a ring. All lines but the first
 // hold nothing but payload.
-func (e *Engine) putLong(l *link, what kind, route, id uint64, data []byte) {
-	f := l.far
+func (e *Engine) putLong(p *peer, what kind, route, id uint64, data []byte) {
+	f := p.far
 	size := uint64(len(f.ring))
 	first, at := f.tail&(size-1), (f.tail+1)&(size-1)
 	rest := data[lineData:]
@@ -317,15 +317,15 @@ func (r *remnant) credits() int { return 1 + (r.bytes+lineSize-1)/lineSize }
 // linesFor is how many lines a message of n bytes needs in a ring.
 func linesFor(n int) int { return 1 + (max(n-lineData, 0)+lineSize-1)/lineSize }
 
-// toRing moves the link's messages from the inbox to a ring that was granted, and
+// toRing moves the peer's messages from the inbox to a ring that was granted, and
 // tells whether they go there. The line that says so is the last in the inbox, so
 // nothing is overtaken.
-func (e *Engine) toRing(l *link) bool {
-	f := l.far
+func (e *Engine) toRing(p *peer) bool {
+	f := p.far
 	if f.ring != nil {
 		return true
 	}
-	if f.granted < 0 || !e.putInbox(l, useRing, 0, 0, nil) {
+	if f.granted < 0 || !e.putInbox(p, useRing, 0, 0, nil) {
 		return false
 	}
 	n := e.own.geometry.ringLines
@@ -333,21 +333,21 @@ func (e *Engine) toRing(l *link) bool {
 	return true
 }
 
-// sendMapped is sendShort over a mapped link.
-func (e *Engine) sendMapped(l *link, what kind, buf []byte, env match.Envelope, number uint32) bool {
-	if e.credits(l) <= 0 {
+// sendMapped is sendShort to a mapped peer.
+func (e *Engine) sendMapped(p *peer, what kind, buf []byte, env match.Envelope, number uint32) bool {
+	if e.credits(p) <= 0 {
 		return false
 	}
 	route := uint64(uint32(env.Tag))<<32 | uint64(env.Context)
 	if len(buf) <= lineData {
-		if !e.put(l, what, route, uint64(number), buf) {
+		if !e.put(p, what, route, uint64(number), buf) {
 			return false
 		}
-		l.sent++
+		p.sent++
 		return true
 	}
-	if n := linesFor(len(buf)); n <= e.own.geometry.longest && e.toRing(l) {
-		if e.credits(l) < n {
+	if n := linesFor(len(buf)); n <= e.own.geometry.longest && e.toRing(p) {
+		if e.credits(p) < n {
 			return false
 		}
 		if what == eager {
@@ -355,11 +355,11 @@ func (e *Engine) sendMapped(l *link, what kind, buf []byte, env match.Envelope, 
 		} else {
 			what = linedSync
 		}
-		e.putLong(l, what, route, uint64(number)|uint64(len(buf))<<32, buf)
-		l.sent += uint64(n)
+		e.putLong(p, what, route, uint64(number)|uint64(len(buf))<<32, buf)
+		p.sent += uint64(n)
 		return true
 	}
-	slot, ok := e.takeSlot(l)
+	slot, ok := e.takeSlot(p)
 	if !ok {
 		return false
 	}
@@ -369,17 +369,17 @@ func (e *Engine) sendMapped(l *link, what kind, buf []byte, env match.Envelope, 
 	} else {
 		what = slottedSync
 	}
-	if !e.put(l, what, route, uint64(number)|uint64(slot)<<32|uint64(len(buf))<<48, nil) {
+	if !e.put(p, what, route, uint64(number)|uint64(slot)<<32|uint64(len(buf))<<48, nil) {
 		e.freeSlot(slot)
 		return false
 	}
-	l.sent++
+	p.sent++
 	return true
 }
 
 // takeSlot gives a slot for a message. A peer that takes none out leaves some to
 // the others.
-func (e *Engine) takeSlot(l *link) (int, bool) {
+func (e *Engine) takeSlot(p *peer) (int, bool) {
 	s := &e.own
 	if len(s.freeSlots) == 0 {
 		for i := range s.slotOf {
@@ -390,25 +390,25 @@ func (e *Engine) takeSlot(l *link) (int, bool) {
 		}
 	}
 	n := len(s.freeSlots)
-	if n == 0 || e.size > 2 && l.far.using >= slotMax*3/4 {
-		if n == 0 || !e.reclaim(l) {
+	if n == 0 || e.size > 2 && p.far.using >= slotMax*3/4 {
+		if n == 0 || !e.reclaim(p) {
 			return 0, false
 		}
 		n = len(s.freeSlots)
 	}
 	i := s.freeSlots[n-1]
 	s.freeSlots = s.freeSlots[:n-1]
-	s.slotOf[i] = l.peer
-	l.far.using++
+	s.slotOf[i] = p.rank
+	p.far.using++
 	arch.StoreRelease64(&s.states[i], 1) // before the line that names the slot
 	return int(i), true
 }
 
 // reclaim takes a peer's slots back that it is through with.
-func (e *Engine) reclaim(l *link) (some bool) {
+func (e *Engine) reclaim(p *peer) (some bool) {
 	s := &e.own
 	for i := range s.slotOf {
-		if s.slotOf[i] == l.peer && atomic.LoadUint64(&s.states[i]) == 0 {
+		if s.slotOf[i] == p.rank && atomic.LoadUint64(&s.states[i]) == 0 {
 			e.freeSlot(i)
 			some = true
 		}
@@ -418,7 +418,7 @@ func (e *Engine) reclaim(l *link) (some bool) {
 
 func (e *Engine) freeSlot(i int) {
 	s := &e.own
-	e.links[s.slotOf[i]].far.using--
+	e.peers[s.slotOf[i]].far.using--
 	s.slotOf[i] = -1
 	s.freeSlots = append(s.freeSlots, uint16(i))
 }
@@ -457,27 +457,27 @@ func (e *Engine) look() (came bool) {
 
 // short is incoming for the most frequent case: a message on one line that a receive
 // waits for.
-func (e *Engine) short(l *link, n int, ln *line) {
-	if l.err != nil || n > lineData || int32(ln.route>>32) < 0 {
-		e.incoming(l, eager, n, ln)
+func (e *Engine) short(p *peer, n int, ln *line) {
+	if p.Err() != nil || n > lineData || int32(ln.route>>32) < 0 {
+		e.incoming(p, eager, n, ln)
 		return
 	}
-	env := match.Envelope{Context: uint32(ln.route), Source: l.peer, Tag: int32(ln.route >> 32)}
+	env := match.Envelope{Context: uint32(ln.route), Source: p.rank, Tag: int32(ln.route >> 32)}
 	r := e.matches.Arrive(env)
 	if r == nil {
-		e.incoming(l, eager, n, ln)
+		e.incoming(p, eager, n, ln)
 		return
 	}
 	e.deliver(r.Value, env, ln.data[:n])
-	e.giveBack(l, 1)
+	e.giveBack(p, 1)
 }
 
 // long handles a message of several lines of a ring, whose head is behind the first.
 func (e *Engine) long(r *ring, what kind, ln *line) {
-	l, length := r.from, int(ln.id>>32)
+	p, length := r.from, int(ln.id>>32)
 	lines := linesFor(length)
 	if length <= lineData || lines > e.own.geometry.longest {
-		e.damaged(l)
+		e.damaged(p)
 		return
 	}
 	e.rest = remnant{lines: r.lines, at: r.head, bytes: length - lineData}
@@ -487,18 +487,18 @@ func (e *Engine) long(r *ring, what kind, ln *line) {
 	} else {
 		what = eagerSync
 	}
-	e.incoming(l, what, lineData, ln)
+	e.incoming(p, what, lineData, ln)
 	e.rest.bytes = 0
 }
 
 // incoming handles a line of a peer. Nothing on it is believed.
-func (e *Engine) incoming(l *link, what kind, n int, ln *line) {
-	if l.far == nil {
+func (e *Engine) incoming(p *peer, what kind, n int, ln *line) {
+	if p.far == nil {
 		return
 	}
-	if l.err != nil {
+	if p.Err() != nil {
 		if what == offer { // who waits for the answer hears that there is none
-			e.put(l, gone, 0, 0, nil)
+			e.put(p, gone, 0, 0, nil)
 		}
 		return
 	}
@@ -510,20 +510,20 @@ func (e *Engine) incoming(l *link, what kind, n int, ln *line) {
 	switch what {
 	case eager, eagerSync:
 		if n > lineData {
-			e.damaged(l)
+			e.damaged(p)
 			return
 		}
 		payload = ln.data[:n]
 	case slotted, slottedSync:
 		length := int(ln.id >> 48)
 		if slot = int(ln.id >> 32 & 0xffff); slot >= slotMax || length > slotBytes {
-			e.damaged(l)
+			e.damaged(p)
 			return
 		}
 		if h.kind = eager; what == slottedSync {
 			h.kind = eagerSync
 		}
-		payload = l.far.slots[slot*slotBytes:][:length]
+		payload = p.far.slots[slot*slotBytes:][:length]
 	case announce:
 		h.length = binary.NativeEndian.Uint64(ln.data[0:])
 		h.address = binary.NativeEndian.Uint64(ln.data[8:])
@@ -532,68 +532,68 @@ func (e *Engine) incoming(l *link, what kind, n int, ln *line) {
 		h.generation = binary.NativeEndian.Uint32(ln.data[24:])
 		h.mapped = ln.data[28] != 0
 		if h.length > 1<<62 || h.ticket >= ticketMax {
-			e.damaged(l)
+			e.damaged(p)
 			return
 		}
 	case finished:
-		e.answered(l, h.id, nil)
+		e.answered(p, h.id, nil)
 		return
 	case refused:
-		e.answered(l, h.id, ErrRefused)
+		e.answered(p, h.id, ErrRefused)
 		return
 	case gone:
-		e.fail(l, ErrCut)
+		e.fail(p, ErrCut)
 		return
 	case wantRing:
-		e.grant(l)
+		e.grant(p)
 		return
 	case grantRing:
-		if int(h.id) >= e.own.geometry.rings || l.far.granted >= 0 {
-			e.damaged(l)
+		if int(h.id) >= e.own.geometry.rings || p.far.granted >= 0 {
+			e.damaged(p)
 			return
 		}
-		l.far.granted = int(h.id)
+		p.far.granted = int(h.id)
 		return
 	case useRing:
-		e.activate(l)
+		e.activate(p)
 		return
 	case shareOut:
-		e.help(l, h.id, ln)
+		e.help(p, h.id, ln)
 		return
 	case offer:
-		e.set.Offered(int(l.peer), ln.route, ln.id)
+		e.set.Offered(int(p.rank), ln.route, ln.id)
 		return
 	default:
-		e.damaged(l)
+		e.damaged(p)
 		return
 	}
 	if h.tag < 0 {
-		e.damaged(l)
+		e.damaged(p)
 		return
 	}
-	credit := e.accept(l, &h, payload)
+	credit := e.accept(p, &h, payload)
 	if slot >= 0 {
 		// Release: the bytes were read before the slot is free.
-		arch.StoreRelease64(&l.far.states[slot], 0)
+		arch.StoreRelease64(&p.far.states[slot], 0)
 	}
 	credits := e.rest.credits()
 	if !credit {
 		credits-- // the lines are free all the same; one holds the sender back
 	}
-	if credits > 0 && l.err == nil {
-		e.giveBack(l, credits)
+	if credits > 0 && p.Err() == nil {
+		e.giveBack(p, credits)
 	}
 }
 
-func (e *Engine) damaged(l *link) {
-	e.fail(l, fmt.Errorf("a damaged message arrived"))
+func (e *Engine) damaged(p *peer) {
+	e.fail(p, fmt.Errorf("a damaged message arrived"))
 }
 
 // grant gives a peer a ring, if there is one left.
-func (e *Engine) grant(l *link) {
+func (e *Engine) grant(p *peer) {
 	s := &e.own
 	for i := range s.rings {
-		if s.rings[i].from == l {
+		if s.rings[i].from == p {
 			return
 		}
 	}
@@ -602,15 +602,15 @@ func (e *Engine) grant(l *link) {
 	}
 	n := s.geometry.ringLines
 	all := linesOf(e.mem[s.geometry.ring:s.geometry.ticket])
-	s.rings = append(s.rings, ring{lines: all[len(s.rings)*n:][:n], from: l})
-	e.assign(l, chore{answer: grantRing, id: uint32(len(s.rings) - 1)})
+	s.rings = append(s.rings, ring{lines: all[len(s.rings)*n:][:n], from: p})
+	e.assign(p, chore{answer: grantRing, id: uint32(len(s.rings) - 1)})
 }
 
 // activate has look take lines out of a peer's ring.
-func (e *Engine) activate(l *link) {
+func (e *Engine) activate(p *peer) {
 	s := &e.own
 	for i := range s.rings {
-		if s.rings[i].from == l {
+		if s.rings[i].from == p {
 			for _, a := range s.active {
 				if a == i {
 					return
@@ -620,19 +620,19 @@ func (e *Engine) activate(l *link) {
 			return
 		}
 	}
-	e.damaged(l)
+	e.damaged(p)
 }
 
-// abandonFar ends what a mapped link that has failed holds here.
-func (e *Engine) abandonFar(l *link) {
+// abandonFar ends what a mapped peer that has failed holds here.
+func (e *Engine) abandonFar(p *peer) {
 	s := &e.own
 	for i := range s.slotOf {
-		if s.slotOf[i] == l.peer {
+		if s.slotOf[i] == p.rank {
 			e.freeSlot(i)
 		}
 	}
 	for at, i := range s.active {
-		if s.rings[i].from == l {
+		if s.rings[i].from == p {
 			s.active = append(s.active[:at], s.active[at+1:]...)
 			break
 		}

@@ -48,7 +48,7 @@ func (e *TruncateError) Error() string {
 //	receive   posted --short message--> done
 //	             |--announcement--> moving --last byte--> done
 //
-// A send to the rank itself that waits for its receive is sent. A failed link
+// A send to the rank itself that waits for its receive is sent. A failed peer
 // takes all operations that concern it to done.
 type state uint8
 
@@ -74,7 +74,7 @@ type Op struct {
 	mr    rdma.MR
 	group []int32 // who may send it, when the source is open
 
-	link   *link   // of a send; of a receive from when it moves
+	peer   *peer   // of a send; of a receive from when it moves
 	number uint32  // in Engine.ops, while sent or moving
 	temp   rdma.MR // registered for this operation
 
@@ -97,7 +97,7 @@ type Op struct {
 	word     uint32 // of the announcement, where its sender says so
 	checking bool   // the message is here, and the word is read
 
-	next *Op // in link.queue, or recycled
+	next *Op // in peer.queue, or recycled
 }
 
 // Done tells whether the operation is over. It makes no progress.
@@ -135,8 +135,8 @@ func (e *Engine) recycle(o *Op) {
 	if o.group != nil {
 		o.group = nil
 	}
-	if o.link != nil {
-		o.link = nil
+	if o.peer != nil {
+		o.peer = nil
 	}
 	if o.err != nil {
 		o.err = nil
@@ -192,13 +192,13 @@ func (e *Engine) giveUp(o *Op, cause error) (Status, error) {
 func (e *Engine) quit(o *Op, cause error) {
 	switch o.state {
 	case queued:
-		o.link.remove(o)
+		o.peer.remove(o)
 		e.complete(o, cause)
 	case posted:
 		e.matches.Cancel(&o.Receive)
 		e.complete(o, cause)
 	case sent:
-		if o.link == nil || len(o.buf) > o.link.eager {
+		if o.peer == nil || len(o.buf) > o.peer.eager {
 			e.withdraw(o, cause)
 			break
 		}
@@ -227,9 +227,9 @@ func (e *Engine) arrive(o *Op, cause error) {
 	switch {
 	case o.state == done:
 	case o.share.of != nil && err == ctx.Err():
-		l := o.link
-		e.breakOff(l)
-		o.err = &PeerError{Peer: int(l.peer), Err: fmt.Errorf("%w, and %w", cause, ErrStill)}
+		p := o.peer
+		e.breakOff(p)
+		o.err = &PeerError{Peer: int(p.rank), Err: fmt.Errorf("%w, and %w", cause, ErrStill)}
 	default:
 		e.complete(o, err)
 	}
@@ -247,8 +247,8 @@ func (e *Engine) Settle(ctx context.Context, o *Op) {
 
 // withdraw takes back a long message that was announced.
 func (e *Engine) withdraw(o *Op, cause error) {
-	l := o.link
-	if l == nil { // to the rank itself
+	p := o.peer
+	if p == nil { // to the rank itself
 		for m := e.matches.Peek(o.Envelope); m != nil; m = e.matches.Next(m) {
 			if m.Value.op == o {
 				e.matches.Drop(m)
@@ -260,11 +260,11 @@ func (e *Engine) withdraw(o *Op, cause error) {
 		e.complete(o, cause)
 		return
 	}
-	if l.far != nil {
+	if p.far != nil {
 		e.withdrawMapped(o, cause)
 		return
 	}
-	e.cut(l)
+	e.cut(p)
 	o.err = cause
 }
 

@@ -3,6 +3,7 @@ package p2p
 import (
 	"fmt"
 
+	"github.com/gorun-mpi/gorun/internal/sendq"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
@@ -80,9 +81,9 @@ func (e *Engine) openShared() error {
 
 // bring adds the chunk of a connection, whose slots are posted to qp, or to the shared
 // queue unless the pool is as large as it may be.
-func (e *Engine) bring(l *link, qp rdma.QP) error {
-	p := &e.pool
-	if l.shares && len(p.chunks) >= p.most {
+func (e *Engine) bring(p *peer, qp rdma.QP) error {
+	pool := &e.pool
+	if p.shares && len(pool.chunks) >= pool.most {
 		return nil
 	}
 	bytes := e.receives() * e.slotSize()
@@ -90,13 +91,13 @@ func (e *Engine) bring(l *link, qp rdma.QP) error {
 	if err != nil {
 		return fmt.Errorf("%d bytes for its receives: %w", bytes, err)
 	}
-	first := len(p.chunks) * e.receives()
-	p.chunks = append(p.chunks, chunk{mr, mr.Bytes()})
+	first := len(pool.chunks) * e.receives()
+	pool.chunks = append(pool.chunks, chunk{mr, mr.Bytes()})
 	for slot := first; slot < first+e.receives() && err == nil; slot++ {
-		if l.shares {
+		if p.shares {
 			err = e.free(slot)
 		} else {
-			err = e.postRecv(l.peer, qp, slot)
+			err = e.postRecv(p.rank, qp, slot)
 		}
 	}
 	if err == nil {
@@ -114,7 +115,7 @@ func (e *Engine) slot(n int) (c *chunk, at int) {
 func (e *Engine) fill(wr *rdma.RecvWR, sge *rdma.SGE, peer int32, slot int) {
 	c, at := e.slot(slot)
 	sge.Addr, sge.Length, sge.LKey = c.mr.Addr()+uint64(at), uint32(e.slotSize()), c.mr.LKey()
-	wr.WRID = whatRecv<<whatShift | uint64(peer)<<peerShift | uint64(slot)
+	wr.WRID = sendq.WRID(idOf(whatRecv, peer, uint32(slot)), 0)
 }
 
 // postRecv posts a slot for a peer on its queue pair.
@@ -163,11 +164,11 @@ func (e *Engine) broken(err error) {
 	}
 }
 
-// sender is the link whose queue pair took a shared receive, nil if that is gone.
-func (e *Engine) sender(number uint32) *link {
-	for i := range e.links {
-		if l := &e.links[i]; l.shares && l.number == number {
-			return l
+// sender is the peer whose queue pair took a shared receive, nil if that is gone.
+func (e *Engine) sender(number uint32) *peer {
+	for i := range e.peers {
+		if p := &e.peers[i]; p.shares && p.number == number {
+			return p
 		}
 	}
 	return nil

@@ -23,7 +23,7 @@ func TestReceivesAreBounded(t *testing.T) {
 	chunk := func(depth, slot int) int { return (depth + rendezvousMax) * slot }
 	depth, eager := shape(ranks)
 	tr := transport{name: "by mail", onDemand: true, mail: true, own: own, pool: most*chunk(depth, slotHeader+eager) + 1}
-	over(t, []transport{tr}, []int{ranks}, func(ctx context.Context, p *peer) error {
+	over(t, []transport{tr}, []int{ranks}, func(ctx context.Context, p *member) error {
 		for n := 1; n < ranks; n++ { // rank 0 meets them one by one
 			b := make([]byte, 8)
 			switch p.rank {
@@ -62,7 +62,7 @@ func TestIncastWithoutReceives(t *testing.T) {
 				continue
 			}
 			var waited atomic.Bool
-			over(t, []transport{tr}, []int{n}, func(ctx context.Context, p *peer) error {
+			over(t, []transport{tr}, []int{n}, func(ctx context.Context, p *member) error {
 				messages := p.depth + 3 // the last ones wait for credit
 				lengths := []int{8, 100, p.eager, 1000}
 				if p.rank == 0 {
@@ -105,7 +105,7 @@ func TestIncastWithoutReceives(t *testing.T) {
 }
 
 // takeAll is rank 0 of the incast.
-func (p *peer) takeAll(ctx context.Context, messages int, lengths []int) error {
+func (p *member) takeAll(ctx context.Context, messages int, lengths []int) error {
 	b := make([]byte, p.eager)
 	for from := 1; from < p.size; from++ {
 		if _, err := p.Recv(ctx, b[:8], nil, want(from, 1), nil); err != nil {
@@ -136,7 +136,7 @@ func (p *peer) takeAll(ctx context.Context, messages int, lengths []int) error {
 }
 
 // A message over a shared queue that is not what it should be, or not of who it says, ends
-// the link of who sent it, and no other; its receive is used again.
+// the peer that sent it, and no other; its receive is used again.
 func TestDamagedSharedMessage(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -149,7 +149,7 @@ func TestDamagedSharedMessage(t *testing.T) {
 		{"an answer that nobody waits for", func(b []byte) int { h := header{kind: finished, source: 1, id: 5}; return h.put(b) }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			over(t, oneChunk[:2], []int{3}, func(ctx context.Context, p *peer) error {
+			over(t, oneChunk[:2], []int{3}, func(ctx context.Context, p *member) error {
 				b := make([]byte, 8)
 				talk := func(a, z int) error {
 					if p.rank == a {
@@ -166,7 +166,7 @@ func TestDamagedSharedMessage(t *testing.T) {
 				}
 				p.meet()
 				if p.rank == 1 {
-					if err := p.postInline(&p.links[0], tt.send(p.small[:])); err != nil {
+					if err := p.postInline(&p.peers[0], tt.send(p.small[:])); err != nil {
 						return err
 					}
 					p.meet()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/gorun-mpi/gorun/internal/sendq"
 	"github.com/gorun-mpi/gorun/rank/internal/match"
 	"github.com/gorun-mpi/gorun/rdma"
 )
@@ -66,125 +67,124 @@ func (e *Engine) catchUp() {
 	due := e.due
 	e.due = e.behind[:0] // chores and pump append while the loop runs
 	for _, peer := range due {
-		l := &e.links[peer]
-		l.due = false
-		e.chores(l)
-		e.pump(l)
+		p := &e.peers[peer]
+		p.due = false
+		e.chores(p)
+		e.pump(p)
 	}
 	e.behind = due
 }
 
 func (e *Engine) completion(wc *rdma.WC) {
-	what, peer, index := wc.WRID>>whatShift, wc.WRID>>peerShift&peerMask, uint32(wc.WRID&indexMask)
+	id, mark := sendq.Split(wc.WRID)
+	what, peer, index := id>>whatShift, id>>peerShift&peerMask, uint32(id&indexMask)
 	if what == whatRecv {
 		e.received(peer, int(index), wc)
 		return
 	}
-	l := &e.links[peer]
-	retired := uint16(wc.WRID >> markShift & markMask)
-	e.flying -= int(retired - l.retired)
-	l.retired = retired
-	if len(l.todo) > 0 {
-		e.chores(l)
+	p := &e.peers[peer]
+	e.flying -= p.Completed(mark)
+	if len(p.todo) > 0 {
+		e.chores(p)
 	}
 	if what == whatSlot {
 		e.slots = append(e.slots, int32(index))
 	}
 	if wc.Status != rdma.WCSuccess {
-		e.fail(l, wc.Status)
+		e.fail(p, wc.Status)
 	} else if what == whatRead {
-		e.readDone(l, index)
+		e.readDone(p, index)
 	} else if what == whatHelp {
 		e.pieceWritten(index)
 	}
 }
 
 // received handles the completion of a receive, and posts its slot anew.
-func (e *Engine) received(peer uint64, slot int, wc *rdma.WC) {
+func (e *Engine) received(from uint64, slot int, wc *rdma.WC) {
 	c, at := e.slot(slot)
 	var h header
 	whole := wc.Status == rdma.WCSuccess && h.parse(c.mem[at:at+int(wc.ByteLen)])
-	shared := peer == nobody
-	var l *link
+	shared := from == nobody
+	var p *peer
 	if !shared {
-		l = &e.links[peer]
-		whole = whole && h.source == uint32(peer)
-	} else if whole && int(h.source) < len(e.links) && e.comesFrom(&e.links[h.source], wc.QPNum) {
-		l = &e.links[h.source]
+		p = &e.peers[from]
+		whole = whole && h.source == uint32(from)
+	} else if whole && int(h.source) < len(e.peers) && e.comesFrom(&e.peers[h.source], wc.QPNum) {
+		p = &e.peers[h.source]
 	} else { // not of who it says
-		l, whole = e.sender(wc.QPNum), false
+		p, whole = e.sender(wc.QPNum), false
 	}
 	credit := false
 	switch {
-	case l == nil:
+	case p == nil:
 	case wc.Status != rdma.WCSuccess:
-		e.fail(l, wc.Status)
+		e.fail(p, wc.Status)
 	case !whole:
-		e.fail(l, fmt.Errorf("a message of %d bytes with a damaged header arrived", wc.ByteLen))
-	case e.target != nil && wc.QPNum == e.target.Num() && (l.err != nil || !e.connected(l)):
+		e.fail(p, fmt.Errorf("a message of %d bytes with a damaged header arrived", wc.ByteLen))
+	case e.target != nil && wc.QPNum == e.target.Num() && (p.Err() != nil || !e.connected(p)):
 		// Dropped. The peer has been told, or has died.
-	case l.qp != nil || e.set.Overtaken(int(l.peer)):
-		credit = e.arrived(l, &h, c.mem[at+h.size():at+int(wc.ByteLen)])
+	case p.QP != nil || e.set.Overtaken(int(p.rank)):
+		credit = e.arrived(p, &h, c.mem[at+h.size():at+int(wc.ByteLen)])
 	}
 	if shared {
 		e.broken(e.free(slot))
-	} else if l.err == nil {
-		if err := e.postRecv(l.peer, l.qp, slot); err != nil {
-			e.fail(l, err)
+	} else if p.Err() == nil {
+		if err := e.postRecv(p.rank, p.QP, slot); err != nil {
+			e.fail(p, err)
 		}
 	}
-	if credit && l.err == nil {
-		e.giveBack(l, 1)
+	if credit && p.Err() == nil {
+		e.giveBack(p, 1)
 	}
 }
 
-// comesFrom tells whether a link's messages come over the queue pair of that number.
-func (e *Engine) comesFrom(l *link, number uint32) bool {
-	if l.number == number {
+// comesFrom tells whether a peer's messages come over the queue pair of that number.
+func (e *Engine) comesFrom(p *peer, number uint32) bool {
+	if p.number == number {
 		return true
 	}
-	return e.target != nil && number == e.target.Num() && int(l.peer) != e.rank && !l.mapped && e.isPath(l)
+	return e.target != nil && number == e.target.Num() && int(p.rank) != e.rank && !p.mapped && e.isPath(p)
 }
 
 // arrived handles a message that a peer has sent over its queue pair. It tells whether the
 // credit is the peer's again when the receive is posted anew.
-func (e *Engine) arrived(l *link, h *header, payload []byte) (credit bool) {
+func (e *Engine) arrived(p *peer, h *header, payload []byte) (credit bool) {
 	switch h.kind {
 	case finished:
-		e.answered(l, h.id, nil)
+		e.answered(p, h.id, nil)
 	case refused:
-		e.answered(l, h.id, ErrRefused)
+		e.answered(p, h.id, ErrRefused)
 	case gone:
-		e.fail(l, ErrCut)
+		e.fail(p, ErrCut)
 	default:
-		return e.accept(l, h, payload)
+		return e.accept(p, h, payload)
 	}
 	return false
 }
 
 // accept gives a message to the receive that waits for it, or keeps it. It tells
 // whether the credit is the peer's again already.
-func (e *Engine) accept(l *link, h *header, payload []byte) (credit bool) {
-	env := match.Envelope{Context: h.context, Source: l.peer, Tag: h.tag}
+func (e *Engine) accept(p *peer, h *header, payload []byte) (credit bool) {
+	env := match.Envelope{Context: h.context, Source: p.rank, Tag: h.tag}
 	if r := e.matches.First(env); r != nil {
-		if h.kind == announce && !e.claimTicket(l, h) {
-			e.answer(l, refused, h.id)
+		if h.kind == announce && !e.claimTicket(p, h) {
+			e.answer(p, refused, h.id)
 			return true
 		}
 		e.matches.Cancel(r)
 		if h.kind == announce {
-			e.begin(r.Value, env, l, h)
+			e.begin(r.Value, env, p, h)
 			return true
 		}
 		e.deliver(r.Value, env, payload)
 		if h.kind == eagerSync {
-			e.answer(l, finished, h.id)
+			e.answer(p, finished, h.id)
 		}
 		return true
 	}
 	if e.leaving || e.freed.has(h.context) {
 		if h.kind != eager {
-			e.answer(l, refused, h.id)
+			e.answer(p, refused, h.id)
 		}
 		return true
 	}
@@ -200,8 +200,8 @@ func (e *Engine) accept(l *link, h *header, payload []byte) (credit bool) {
 		a.size += a.length
 	}
 	a.size += slotHeader
-	l.held += a.size
-	a.withheld = l.held > unexpectedMax
+	p.held += a.size
+	a.withheld = p.held > unexpectedMax
 	e.matches.Keep(m)
 	return !a.withheld
 }
@@ -212,7 +212,7 @@ type arrival struct {
 	data     []byte // its payload, or
 	op       *Op    // the send of the rank itself that holds it
 	length   int    // of the message
-	size     int    // what it counts for in link.held
+	size     int    // what it counts for in peer.held
 	withheld bool   // a credit was not given back
 	next     *Message
 }
@@ -233,10 +233,10 @@ func (e *Engine) newArrival(env match.Envelope) *Message {
 // release recycles a message that was received, and gives back its credit.
 func (e *Engine) release(m *Message) {
 	if m.Source != int32(e.rank) {
-		l := &e.links[m.Source]
-		l.held -= m.Value.size
-		if m.Value.withheld && l.err == nil {
-			e.giveBack(l, 1)
+		p := &e.peers[m.Source]
+		p.held -= m.Value.size
+		if m.Value.withheld && p.Err() == nil {
+			e.giveBack(p, 1)
 		}
 	}
 	if cap(m.Value.data) > max(e.slotSize(), mappedEager) {
@@ -270,10 +270,10 @@ func (e *Engine) refuse(m *Message) {
 		e.complete(a.op, ErrRefused)
 		a.op = nil
 	case a.header.kind == announce || a.header.kind == eagerSync:
-		e.answer(&e.links[m.Source], refused, a.header.id)
+		e.answer(&e.peers[m.Source], refused, a.header.id)
 	}
 	e.release(m)
 }
 
-// errStray fails a link over which an answer came that nobody waits for.
+// errStray fails a peer from which an answer came that nobody waits for.
 var errStray = errors.New("an answer to a message that was never announced arrived")

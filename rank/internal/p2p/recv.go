@@ -105,11 +105,11 @@ func (e *Engine) consume(o *Op, m *match.Message[arrival]) {
 		e.complete(a.op, nil)
 		a.op = nil
 	case a.header.kind == announce:
-		e.begin(o, m.Envelope, &e.links[m.Source], &a.header)
+		e.begin(o, m.Envelope, &e.peers[m.Source], &a.header)
 	default:
 		e.deliver(o, m.Envelope, a.data)
 		if a.header.kind == eagerSync {
-			e.answer(&e.links[m.Source], finished, a.header.id)
+			e.answer(&e.peers[m.Source], finished, a.header.id)
 		}
 	}
 	e.release(m)
@@ -130,49 +130,49 @@ func (e *Engine) deliver(o *Op, env match.Envelope, payload []byte) {
 }
 
 // begin reads an announced message.
-func (e *Engine) begin(o *Op, env match.Envelope, l *link, h *header) {
+func (e *Engine) begin(o *Op, env match.Envelope, p *peer, h *header) {
 	o.length = min(len(o.buf), int(h.length))
 	o.st = Status{Source: int(env.Source), Tag: int(env.Tag), Bytes: o.length}
 	if int(h.length) > len(o.buf) {
 		o.err = &TruncateError{Message: int(h.length), Buffer: len(o.buf)}
 	}
-	o.link, o.id, o.address, o.rkey = l, h.id, h.address, h.key
+	o.peer, o.id, o.address, o.rkey = p, h.id, h.address, h.key
 	o.asked, o.pending = 0, 0
 	o.share = share{}
-	if l.far != nil {
-		o.offer, o.generation = &l.far.tickets[h.ticket], h.generation
+	if p.far != nil {
+		o.offer, o.generation = &p.far.tickets[h.ticket], h.generation
 	}
-	if l.err != nil {
-		e.complete(o, l.err)
+	if p.Err() != nil {
+		e.complete(o, p.Err())
 		return
 	}
 	if o.length == 0 {
-		e.answer(l, finished, o.id)
+		e.answer(p, finished, o.id)
 		e.complete(o, o.err)
 		return
 	}
-	if h.mapped && e.copyMapped(o, l, h) {
+	if h.mapped && e.copyMapped(o, p, h) {
 		return
 	}
 	key, temp, err := e.key(o.buf[:o.length], o.mr, rdma.AccessLocalWrite)
 	if err != nil {
-		e.answer(l, finished, o.id) // the sender is not to blame
+		e.answer(p, finished, o.id) // the sender is not to blame
 		e.complete(o, err)
 		return
 	}
 	o.temp, o.lkey, o.state, o.number = temp, key.LKey(), moving, noNumber
-	l.reading++
+	p.reading++
 	o.word, o.checking = h.ticket, false
 	// A peer that writes here late is not to be stopped over dynamic connections.
-	if o.mr == nil && temp == nil && o.length >= shareFrom && !e.isPath(l) {
-		e.shareOut(o, l, h, key.RKey())
+	if o.mr == nil && temp == nil && o.length >= shareFrom && !e.isPath(p) {
+		e.shareOut(o, p, h, key.RKey())
 	}
-	e.assign(l, chore{read: o})
+	e.assign(p, chore{read: o})
 }
 
 // read posts the next read of a receive and tells whether the chore is over. It
 // stays when there are too many operations with a number.
-func (e *Engine) read(l *link, o *Op) (over, blocked bool) {
+func (e *Engine) read(p *peer, o *Op) (over, blocked bool) {
 	if o.number == noNumber {
 		number, ok := e.ops.add(o)
 		if !ok {
@@ -181,7 +181,7 @@ func (e *Engine) read(l *link, o *Op) (over, blocked bool) {
 		o.number = number
 	}
 	if o.checking {
-		e.readWord(l, o)
+		e.readWord(p, o)
 		return true, false
 	}
 	at, n := o.asked, min(o.length-o.asked, readMax)
@@ -198,32 +198,32 @@ func (e *Engine) read(l *link, o *Op) (over, blocked bool) {
 		o.asked += n
 	}
 	over = o.asked == o.length
-	e.readPart(l, o, at, n)
+	e.readPart(p, o, at, n)
 	return over, false
 }
 
 // readPart posts a read of a part of a receive.
-func (e *Engine) readPart(l *link, o *Op, at, n int) {
+func (e *Engine) readPart(p *peer, o *Op, at, n int) {
 	e.sge[0] = rdma.SGE{Addr: address(o.buf) + uint64(at), Length: uint32(n), LKey: o.lkey}
 	e.wr[0] = rdma.SendWR{Opcode: rdma.WRRDMARead, SGL: e.sge[:], RemoteAddr: o.address + uint64(at), RKey: o.rkey}
 	o.pending++
-	_ = e.post(l, whatRead, o.number) // a failure fails the link, and o with it
+	_ = e.post(p, whatRead, o.number) // a failure fails the peer, and o with it
 }
 
 // readDone handles the completion of a read.
-func (e *Engine) readDone(l *link, number uint32) {
+func (e *Engine) readDone(p *peer, number uint32) {
 	o := e.ops.get(number)
-	if o == nil || o.link != l || o.state != moving {
+	if o == nil || o.peer != p || o.state != moving {
 		return
 	}
 	o.pending--
 	if o.pending == 0 && o.asked == o.length {
-		e.readAll(l, o)
+		e.readAll(p, o)
 	}
 }
 
 // readAll ends a receive that has read all that it is to read.
-func (e *Engine) readAll(l *link, o *Op) {
+func (e *Engine) readAll(p *peer, o *Op) {
 	if s := &o.share; s.of != nil {
 		switch s.stage() {
 		case stageFree, stageTheirs:
@@ -233,19 +233,19 @@ func (e *Engine) readAll(l *link, o *Op) {
 			atomic.StoreUint64(&s.of.claim, 0) // no piece is taken any more
 			o.asked = min(s.taken*s.piece, o.length)
 			if o.share = (share{}); o.asked < o.length {
-				e.assign(l, chore{read: o})
+				e.assign(p, chore{read: o})
 				return
 			}
 		}
 	}
-	unmapped := l.far == nil && e.isPath(l)
+	unmapped := p.far == nil && e.isPath(p)
 	if unmapped && !o.checking {
 		o.checking = true
-		e.assign(l, chore{read: o})
+		e.assign(p, chore{read: o})
 		return
 	}
 	e.ops.remove(o.number)
-	l.reading--
+	p.reading--
 	if err := o.drop(); err != nil && o.err == nil {
 		o.err = err
 	}
@@ -253,6 +253,6 @@ func (e *Engine) readAll(l *link, o *Op) {
 		e.complete(o, ErrWithdrawn)
 		return
 	}
-	e.answer(l, finished, o.id)
+	e.answer(p, finished, o.id)
 	e.complete(o, o.err)
 }

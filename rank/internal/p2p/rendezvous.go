@@ -31,7 +31,7 @@ const (
 // copyMost is how much is copied between two safe points of the Go scheduler.
 const copyMost = 1 << 20
 
-// ErrStill fails a link whose peer stood still in the middle of a long message, stopped by
+// ErrStill fails a peer that stood still in the middle of a long message, stopped by
 // a signal, say, when the call here was given up: what it would do with the message when
 // it goes on must not reach memory that is the caller's again.
 var ErrStill = errors.New("it stood still in the middle of a message that was given up")
@@ -43,9 +43,9 @@ var ErrWithdrawn = errors.New("the sender has given the message up")
 func ticketWord(generation uint32, state uint64) uint64 { return uint64(generation)<<8 | state }
 
 // announceMapped announces the first send in line; false: there is no room.
-func (e *Engine) announceMapped(l *link, o *Op) bool {
+func (e *Engine) announceMapped(p *peer, o *Op) bool {
 	s := &e.own
-	if e.credits(l) <= 0 || l.outstanding >= l.most || len(s.freeTickets) == 0 {
+	if e.credits(p) <= 0 || p.outstanding >= p.most || len(s.freeTickets) == 0 {
 		return false
 	}
 	number, ok := e.ops.add(o)
@@ -55,7 +55,7 @@ func (e *Engine) announceMapped(l *link, o *Op) bool {
 	key, temp, err := e.key(o.buf, o.mr, rdma.AccessRemoteRead)
 	if err != nil {
 		e.ops.remove(number)
-		l.queue.pop()
+		p.queue.pop()
 		e.complete(o, err)
 		return true
 	}
@@ -73,7 +73,7 @@ func (e *Engine) announceMapped(l *link, o *Op) bool {
 	s.tickets[t].moved = 0
 	// Before the line that names it, which is a release too.
 	arch.StoreRelease64(&s.tickets[t].state, ticketWord(s.generation, ticketOpen))
-	if !e.put(l, announce, uint64(uint32(o.Tag))<<32|uint64(o.Context), uint64(number), data[:]) {
+	if !e.put(p, announce, uint64(uint32(o.Tag))<<32|uint64(o.Context), uint64(number), data[:]) {
 		e.ops.remove(number)
 		if temp != nil {
 			_ = temp.Close() // it is made anew at the next try
@@ -81,9 +81,9 @@ func (e *Engine) announceMapped(l *link, o *Op) bool {
 		return false
 	}
 	s.freeTickets = s.freeTickets[:len(s.freeTickets)-1]
-	l.queue.pop()
-	l.sent++
-	l.outstanding++
+	p.queue.pop()
+	p.sent++
+	p.outstanding++
 	o.temp, o.state, o.number = temp, sent, number
 	o.ticket, o.generation = int32(t)+1, s.generation
 	return true
@@ -99,11 +99,11 @@ func (e *Engine) freeTicket(o *Op) {
 
 // claimTicket makes sure that an announced message stays where it is while it is
 // read; false: its sender has taken it back.
-func (e *Engine) claimTicket(l *link, h *header) bool {
-	if l.far == nil || l.err != nil {
+func (e *Engine) claimTicket(p *peer, h *header) bool {
+	if p.far == nil || p.Err() != nil {
 		return true
 	}
-	return atomic.CompareAndSwapUint64(&l.far.tickets[h.ticket].state, ticketWord(h.generation, ticketOpen), ticketWord(h.generation, ticketRead))
+	return atomic.CompareAndSwapUint64(&p.far.tickets[h.ticket].state, ticketWord(h.generation, ticketOpen), ticketWord(h.generation, ticketRead))
 }
 
 // claimKept is claimTicket for a message that was kept.
@@ -112,7 +112,7 @@ func (e *Engine) claimKept(m *Message) bool {
 	if a.op != nil || a.header.kind != announce {
 		return true
 	}
-	return e.claimTicket(&e.links[m.Source], &a.header)
+	return e.claimTicket(&e.peers[m.Source], &a.header)
 }
 
 // stale tells whether the sender of a kept message has taken it back.
@@ -121,8 +121,8 @@ func (e *Engine) stale(m *Message) bool {
 	if a.op != nil || a.header.kind != announce {
 		return false
 	}
-	l := &e.links[m.Source]
-	return l.far != nil && l.err == nil && atomic.LoadUint64(&l.far.tickets[a.header.ticket].state) != ticketWord(a.header.generation, ticketOpen)
+	p := &e.peers[m.Source]
+	return p.far != nil && p.Err() == nil && atomic.LoadUint64(&p.far.tickets[a.header.ticket].state) != ticketWord(a.header.generation, ticketOpen)
 }
 
 // withdrawMapped takes back a long message that was announced to a mapped peer. If
@@ -132,7 +132,7 @@ func (e *Engine) withdrawMapped(o *Op, cause error) {
 	if atomic.CompareAndSwapUint64(&t.state, ticketWord(o.generation, ticketOpen), ticketWord(o.generation, ticketWithdrawn)) {
 		// The peer's answer is nobody's.
 		rest := e.newOp()
-		rest.state, rest.detached, rest.link, rest.number, rest.ticket = sent, true, o.link, o.number, o.ticket
+		rest.state, rest.detached, rest.peer, rest.number, rest.ticket = sent, true, o.peer, o.number, o.ticket
 		e.ops.replace(o.number, rest)
 		o.ticket = 0
 		if err := o.drop(); err != nil {
@@ -149,23 +149,23 @@ func (e *Engine) withdrawMapped(o *Op, cause error) {
 	}
 	atomic.StoreUint64(&t.state, ticketWord(o.generation, ticketWithdrawn)) // who copies finds out
 	if err == short.Err() {
-		e.breakOff(o.link)
+		e.breakOff(o.peer)
 	} else {
-		e.fail(o.link, err)
+		e.fail(o.peer, err)
 	}
 }
 
-// breakOff fails the link of a peer that stands still, with all operations that concern it,
+// breakOff fails a peer that stands still, with all operations that concern it,
 // and tells it for when it goes on. A ring has room for that.
-func (e *Engine) breakOff(l *link) {
-	_ = e.put(l, gone, 0, 0, nil)
-	e.fail(l, ErrStill)
+func (e *Engine) breakOff(p *peer) {
+	_ = e.put(p, gone, 0, 0, nil)
+	e.fail(p, ErrStill)
 }
 
 // copyMapped copies an announced message out of the sender's mapped memory; false:
 // it is not mapped.
-func (e *Engine) copyMapped(o *Op, l *link, h *header) bool {
-	from, err := l.far.memory.Map(h.address, h.key, o.length, rdma.AccessRemoteRead)
+func (e *Engine) copyMapped(o *Op, p *peer, h *header) bool {
+	from, err := p.far.memory.Map(h.address, h.key, o.length, rdma.AccessRemoteRead)
 	if err != nil {
 		return false
 	}
@@ -175,7 +175,7 @@ func (e *Engine) copyMapped(o *Op, l *link, h *header) bool {
 	if o.withdrawn() {
 		e.complete(o, ErrWithdrawn)
 	} else {
-		e.answer(l, finished, h.id)
+		e.answer(p, finished, h.id)
 		e.complete(o, o.err)
 	}
 	return true
@@ -185,15 +185,15 @@ func (e *Engine) copyMapped(o *Op, l *link, h *header) bool {
 // the queue pair is not connected: the peer may be busy outside of any call. Its sender
 // is let go.
 func (e *Engine) unread(o *Op) bool {
-	l := o.link
-	if l.qp != nil || o.number != noNumber {
+	p := o.peer
+	if p.QP != nil || o.number != noNumber {
 		return false
 	}
-	l.todo = slices.DeleteFunc(l.todo, func(c chore) bool { return c.read == o })
+	p.todo = slices.DeleteFunc(p.todo, func(c chore) bool { return c.read == o })
 	e.helpless(o)
-	l.reading--
+	p.reading--
 	_ = o.drop()
-	e.answer(l, finished, o.id)
+	e.answer(p, finished, o.id)
 	return true
 }
 

@@ -49,11 +49,11 @@ var transports = []transport{{name: "queue pairs"}, {name: "mapped", mapped: tru
 	{name: "dynamic, adversary 6", onDemand: true, mail: true, dynamic: true, seed: 6}}
 
 // each runs f on engines of each size over each transport.
-func each(t *testing.T, sizes []int, f func(ctx context.Context, p *peer) error) {
+func each(t *testing.T, sizes []int, f func(ctx context.Context, p *member) error) {
 	over(t, transports, sizes, f)
 }
 
-func over(t *testing.T, transports []transport, sizes []int, f func(ctx context.Context, p *peer) error) {
+func over(t *testing.T, transports []transport, sizes []int, f func(ctx context.Context, p *member) error) {
 	testenv.NoLeaks(t)
 	for _, tr := range transports {
 		for _, n := range sizes {
@@ -62,8 +62,8 @@ func over(t *testing.T, transports []transport, sizes []int, f func(ctx context.
 	}
 }
 
-// A peer is one rank of a rig.
-type peer struct {
+// A member is one rank of a rig.
+type member struct {
 	*Engine
 	t      testing.TB
 	pd     rdma.PD
@@ -74,7 +74,7 @@ type peer struct {
 }
 
 // contacts is how many peers it has reached for.
-func (p *peer) contacts() (n int) {
+func (p *member) contacts() (n int) {
 	for i := range p.size {
 		if p.set.Met(i) {
 			n++
@@ -84,7 +84,7 @@ func (p *peer) contacts() (n int) {
 }
 
 // connections is how many queue pairs it has connected, paths among them.
-func (p *peer) connections() (n int) {
+func (p *member) connections() (n int) {
 	for _, qp := range p.Queues() {
 		if qp.State() == rdma.StateRTS {
 			n++
@@ -102,7 +102,7 @@ type sleeper struct {
 func (s sleeper) Sleep(ns int64) bool { *s.count++; return s.Sleeper.Sleep(ns) }
 
 // runEngines runs f as each of n ranks, which are goroutines.
-func runEngines(t testing.TB, n int, tr transport, f func(ctx context.Context, p *peer) error) {
+func runEngines(t testing.TB, n int, tr transport, f func(ctx context.Context, p *member) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
@@ -115,7 +115,7 @@ func runEngines(t testing.TB, n int, tr transport, f func(ctx context.Context, p
 	var group sync.WaitGroup
 	for r := range n {
 		group.Go(func() {
-			p := &peer{t: t}
+			p := &member{t: t}
 			defer p.close()
 			exchange := hub.Member(r)
 			p.meet = func() {
@@ -167,7 +167,7 @@ func (c isClosed) Ready() bool {
 }
 
 // open makes the engine and connects it with its peers'.
-func (p *peer) open(ctx context.Context, segment *shm.Segment, rank, size int, tr transport, exchange wireup.Exchange) error {
+func (p *member) open(ctx context.Context, segment *shm.Segment, rank, size int, tr transport, exchange wireup.Exchange) error {
 	cfg := soft.Config{Segment: segment, Rank: rank, Host: "rig"}
 	if tr.seed != 0 {
 		cfg.Adversary = &soft.Adversary{Seed: tr.seed*100 + uint64(rank)}
@@ -268,7 +268,7 @@ func (p *peer) open(ctx context.Context, segment *shm.Segment, rank, size int, t
 	return exchange.Barrier(ctx)
 }
 
-func (p *peer) close() {
+func (p *member) close() {
 	for i := len(p.closes) - 1; i >= 0; i-- {
 		if err := p.closes[i](); err != nil {
 			p.t.Errorf("close: %v", err)
@@ -277,7 +277,7 @@ func (p *peer) close() {
 }
 
 // memory gives n bytes, registered or ordinary, until the end of the run.
-func (p *peer) memory(n int, registered bool) ([]byte, rdma.MR) {
+func (p *member) memory(n int, registered bool) ([]byte, rdma.MR) {
 	if !registered || n == 0 {
 		return make([]byte, n), nil
 	}
@@ -314,7 +314,7 @@ func checkLetter(b []byte, source, tag, number int) error {
 }
 
 // env is the envelope of what this rank sends.
-func (p *peer) env(tag int) match.Envelope {
+func (p *member) env(tag int) match.Envelope {
 	return match.Envelope{Context: 1, Source: int32(p.rank), Tag: int32(tag)}
 }
 

@@ -28,12 +28,12 @@ func (e *Engine) SendMode(ctx context.Context, buf []byte, mr rdma.MR, env match
 	if peer == e.rank {
 		return e.sendSelf(buf, env, mode)
 	}
-	l := &e.links[peer]
-	if l.err != nil {
-		return l.err
+	p := &e.peers[peer]
+	if p.Err() != nil {
+		return p.Err()
 	}
-	if len(buf) <= l.eager && mode != Synchronous && l.queue.head == nil && e.sendShort(l, eager, buf, env, 0) {
-		return l.err
+	if len(buf) <= p.eager && mode != Synchronous && p.queue.head == nil && e.sendShort(p, eager, buf, env, 0) {
+		return p.Err()
 	}
 	o, err := e.Isend(buf, mr, env, peer, mode)
 	if err != nil {
@@ -77,8 +77,8 @@ func (e *Engine) TrySend(buf []byte, env match.Envelope, peer int, mode Mode) bo
 	if mode != Standard && mode != Ready || peer == e.rank || e.err != nil {
 		return false
 	}
-	l := &e.links[peer]
-	return l.err == nil && len(buf) <= l.eager && l.queue.head == nil && e.sendShort(l, eager, buf, env, 0) && l.err == nil
+	p := &e.peers[peer]
+	return p.Err() == nil && len(buf) <= p.eager && p.queue.head == nil && e.sendShort(p, eager, buf, env, 0) && p.Err() == nil
 }
 
 // Isend starts to send buf, which is the operation's until that is done. It does
@@ -90,25 +90,25 @@ func (e *Engine) Isend(buf []byte, mr rdma.MR, env match.Envelope, peer int, mod
 	if peer == e.rank {
 		return e.isendSelf(buf, env, mode), nil
 	}
-	l := &e.links[peer]
-	if l.err != nil {
-		return nil, l.err
+	p := &e.peers[peer]
+	if p.Err() != nil {
+		return nil, p.Err()
 	}
 	o := e.newOp()
-	if len(buf) <= l.eager && mode != Synchronous && l.queue.head == nil && e.sendShort(l, eager, buf, env, 0) {
-		o.state, o.err = done, l.err
+	if len(buf) <= p.eager && mode != Synchronous && p.queue.head == nil && e.sendShort(p, eager, buf, env, 0) {
+		o.state, o.err = done, p.Err()
 		return o, nil
 	}
-	o.Envelope, o.link, o.mode = env, l, mode
+	o.Envelope, o.peer, o.mode = env, p, mode
 	o.state, o.buf, o.mr = queued, buf, mr
-	l.queue.push(o)
-	e.pump(l)
+	p.queue.push(o)
+	e.pump(p)
 	return o, nil
 }
 
 // Notify sends an empty message that nobody waits for. A message that cannot leave at once
 // stays in line, and leaves in some later call of this rank, at the latest in Drain: no time limit
-// loses it, only the failure of its link.
+// loses it, only the failure of its peer.
 func (e *Engine) Notify(env match.Envelope, peer int) {
 	o, err := e.Isend(nil, nil, env, peer, Standard)
 	if err != nil {
@@ -141,22 +141,22 @@ func (e *Engine) isendSelf(buf []byte, env match.Envelope, mode Mode) *Op {
 
 // pump sends what waits in line, in order, as far as there is room; what is left
 // goes on when Progress finds some.
-func (e *Engine) pump(l *link) {
-	for l.err == nil && l.queue.head != nil && e.ship(l, l.queue.head) {
+func (e *Engine) pump(p *peer) {
+	for p.Err() == nil && p.queue.head != nil && e.ship(p, p.queue.head) {
 	}
-	if l.err == nil && l.queue.head != nil {
-		e.later(l)
+	if p.Err() == nil && p.queue.head != nil {
+		e.later(p)
 	}
 }
 
 // ship lets the first send in line leave; false: there is no room.
-func (e *Engine) ship(l *link, o *Op) bool {
-	if len(o.buf) > l.eager {
-		return e.announce(l, o)
+func (e *Engine) ship(p *peer, o *Op) bool {
+	if len(o.buf) > p.eager {
+		return e.announce(p, o)
 	}
 	what, number := eager, uint32(0)
 	if o.mode == Synchronous {
-		if l.outstanding >= l.most {
+		if p.outstanding >= p.most {
 			return false
 		}
 		var ok bool
@@ -165,71 +165,71 @@ func (e *Engine) ship(l *link, o *Op) bool {
 		}
 		what = eagerSync
 	}
-	if !e.sendShort(l, what, o.buf, o.Envelope, number) {
+	if !e.sendShort(p, what, o.buf, o.Envelope, number) {
 		if what == eagerSync {
 			e.ops.remove(number)
 		}
 		return false
 	}
-	if l.err != nil { // which has ended the operation too
+	if p.Err() != nil { // which has ended the operation too
 		if what == eagerSync {
 			e.ops.remove(number)
 		}
 		return true
 	}
-	l.queue.pop()
+	p.queue.pop()
 	if what == eager {
 		e.complete(o, nil)
 		return true
 	}
-	l.outstanding++
+	p.outstanding++
 	o.state, o.number = sent, number
 	return true
 }
 
 // sendShort sends a message of at most l.eager bytes; false: there is no room.
-func (e *Engine) sendShort(l *link, what kind, buf []byte, env match.Envelope, number uint32) bool {
-	if l.far != nil {
-		return e.sendMapped(l, what, buf, env, number)
+func (e *Engine) sendShort(p *peer, what kind, buf []byte, env match.Envelope, number uint32) bool {
+	if p.far != nil {
+		return e.sendMapped(p, what, buf, env, number)
 	}
-	if l.mapped {
-		// A failure fails the link, which ends the message too.
-		return !e.meet(l) || e.sendMapped(l, what, buf, env, number)
+	if p.mapped {
+		// A failure fails the peer, which ends the message too.
+		return !e.meet(p) || e.sendMapped(p, what, buf, env, number)
 	}
-	if !e.connected(l) {
-		return l.err != nil
+	if !e.connected(p) {
+		return p.Err() != nil
 	}
 	inline := eagerHeader+len(buf) <= e.inline
-	if e.credits(l) <= 0 || e.room(l) <= 0 || !inline && len(e.slots) == 0 {
+	if e.credits(p) <= 0 || p.Room() <= 0 || !inline && len(e.slots) == 0 {
 		return false
 	}
 	h := header{kind: what, source: uint32(e.rank), tag: env.Tag, context: env.Context, id: number}
-	l.sent++
+	p.sent++
 	if inline {
 		n := h.put(e.small[:])
-		_ = e.postInline(l, n+copy(e.small[n:], buf)) // a failure fails the link
+		_ = e.postInline(p, n+copy(e.small[n:], buf)) // a failure fails the peer
 		return true
 	}
 	slot := e.slots[len(e.slots)-1]
 	e.slots = e.slots[:len(e.slots)-1]
 	b := e.mem[e.slotAt(slot):]
 	n := h.put(b)
-	_ = e.postSlot(l, slot, n+copy(b[n:], buf))
+	_ = e.postSlot(p, slot, n+copy(b[n:], buf))
 	return true
 }
 
 // announce announces the first send in line; false: there is no room.
-func (e *Engine) announce(l *link, o *Op) bool {
-	if l.far != nil {
-		return e.announceMapped(l, o)
+func (e *Engine) announce(p *peer, o *Op) bool {
+	if p.far != nil {
+		return e.announceMapped(p, o)
 	}
-	if l.mapped {
-		return !e.meet(l) || e.announceMapped(l, o) // as in sendShort
+	if p.mapped {
+		return !e.meet(p) || e.announceMapped(p, o) // as in sendShort
 	}
-	if !e.connected(l) {
-		return l.err != nil
+	if !e.connected(p) {
+		return p.Err() != nil
 	}
-	if e.credits(l) <= 0 || e.room(l) <= 0 || l.outstanding >= l.most {
+	if e.credits(p) <= 0 || p.Room() <= 0 || p.outstanding >= p.most {
 		return false
 	}
 	number, ok := e.ops.add(o)
@@ -239,51 +239,51 @@ func (e *Engine) announce(l *link, o *Op) bool {
 	key, temp, err := e.key(o.buf, o.mr, rdma.AccessRemoteRead)
 	if err != nil {
 		e.ops.remove(number)
-		l.queue.pop()
+		p.queue.pop()
 		e.complete(o, err)
 		return true
 	}
 	h := header{kind: announce, source: uint32(e.rank), tag: o.Tag, context: o.Context, id: number, length: uint64(len(o.buf)), address: address(o.buf), key: key.RKey()}
-	if e.isPath(l) {
-		h.ticket, _ = e.hold(l, number) // there is one for each that is outstanding
+	if e.isPath(p) {
+		h.ticket, _ = e.hold(p, number) // there is one for each that is outstanding
 	}
-	l.queue.pop()
-	l.sent++
-	l.outstanding++
+	p.queue.pop()
+	p.sent++
+	p.outstanding++
 	o.temp, o.state, o.number = temp, sent, number
-	_ = e.postInline(l, h.put(e.small[:])) // a failure fails the link, and o with it
+	_ = e.postInline(p, h.put(e.small[:])) // a failure fails the peer, and o with it
 	return true
 }
 
 // answered handles the answer to an announcement.
-func (e *Engine) answered(l *link, id uint32, err error) {
+func (e *Engine) answered(p *peer, id uint32, err error) {
 	o := e.ops.get(id)
-	if o == nil || o.link != l || o.state != sent {
-		e.fail(l, errStray)
+	if o == nil || o.peer != p || o.state != sent {
+		e.fail(p, errStray)
 		return
 	}
 	e.ops.remove(id)
 	e.freeTicket(o)
-	e.letGo(l, id)
-	l.outstanding--
+	e.letGo(p, id)
+	p.outstanding--
 	if closing := o.drop(); err == nil {
 		err = closing
 	}
 	e.complete(o, err)
-	if l.queue.head != nil {
-		e.pump(l)
+	if p.queue.head != nil {
+		e.pump(p)
 	}
 }
 
-// cut fails a link whose peer may still read memory that its owner takes back.
+// cut fails a peer that may still read memory that its owner takes back.
 // The peer is told when that takes no waiting; otherwise it finds out by reading.
-func (e *Engine) cut(l *link) {
-	if l.qp != nil && e.credits(l) > 0 && e.room(l) > 0 {
+func (e *Engine) cut(p *peer) {
+	if p.QP != nil && e.credits(p) > 0 && p.Room() > 0 {
 		h := header{kind: gone, source: uint32(e.rank)}
-		l.sent++
-		_ = e.postInline(l, h.put(e.small[:])) // a failure fails the link
+		p.sent++
+		_ = e.postInline(p, h.put(e.small[:])) // a failure fails the peer
 	}
-	e.fail(l, ErrCut)
+	e.fail(p, ErrCut)
 }
 
 // key is the region by which buf is named: the caller's, the whole address

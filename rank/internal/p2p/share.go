@@ -100,29 +100,29 @@ func (s *share) last(length int) (at, n int) {
 
 // shareOut has the sender help with a message that is about to be read, where that
 // can be.
-func (e *Engine) shareOut(o *Op, l *link, h *header, key uint32) {
-	if l.far == nil || !e.alone || !e.own.geometry.shares {
+func (e *Engine) shareOut(o *Op, p *peer, h *header, key uint32) {
+	if p.far == nil || !e.alone || !e.own.geometry.shares {
 		return
 	}
-	s := newShare(&l.far.tickets[h.ticket], h.generation, o.length)
+	s := newShare(&p.far.tickets[h.ticket], h.generation, o.length)
 	var data [32]byte
 	binary.NativeEndian.PutUint64(data[0:], uint64(o.length))
 	binary.NativeEndian.PutUint64(data[8:], address(o.buf))
 	binary.NativeEndian.PutUint32(data[16:], key)
 	binary.NativeEndian.PutUint32(data[20:], h.generation)
 	arch.StoreRelease64(&s.of.claim, claimWord(s.generation, 0, s.pieces))
-	if e.put(l, shareOut, 0, uint64(h.id), data[:]) {
+	if e.put(p, shareOut, 0, uint64(h.id), data[:]) {
 		o.share = s
 	}
 }
 
 // help begins to help the receiver of an announced message.
-func (e *Engine) help(l *link, id uint32, ln *line) {
+func (e *Engine) help(p *peer, id uint32, ln *line) {
 	length := binary.NativeEndian.Uint64(ln.data[0:])
 	o := e.ops.get(id)
-	if o == nil || o.link != l || o.state != sent || o.ticket == 0 || length < shareFrom || length > uint64(len(o.buf)) ||
+	if o == nil || o.peer != p || o.state != sent || o.ticket == 0 || length < shareFrom || length > uint64(len(o.buf)) ||
 		binary.NativeEndian.Uint32(ln.data[20:]) != o.generation {
-		e.damaged(l)
+		e.damaged(p)
 		return
 	}
 	o.length = int(length)
@@ -136,14 +136,14 @@ func (e *Engine) help(l *link, id uint32, ln *line) {
 		o.lkey = e.all.LKey()
 	}
 	o.share = newShare(&e.own.tickets[o.ticket-1], o.generation, o.length)
-	e.assign(l, chore{help: true, id: id})
+	e.assign(p, chore{help: true, id: id})
 }
 
 // writePiece writes the next piece of a send and tells whether there is none. The send
 // queue has room.
-func (e *Engine) writePiece(l *link, id uint32) (over bool) {
+func (e *Engine) writePiece(p *peer, id uint32) (over bool) {
 	o := e.ops.get(id)
-	if o == nil || o.link != l || o.state != sent || o.share.of == nil {
+	if o == nil || o.peer != p || o.state != sent || o.share.of == nil {
 		return true
 	}
 	at, n := o.share.last(o.length)
@@ -152,7 +152,7 @@ func (e *Engine) writePiece(l *link, id uint32) (over bool) {
 	}
 	e.sge[0] = rdma.SGE{Addr: address(o.buf) + uint64(at), Length: uint32(n), LKey: o.lkey}
 	e.wr[0] = rdma.SendWR{Opcode: rdma.WRRDMAWrite, SGL: e.sge[:], RemoteAddr: o.address + uint64(at), RKey: o.rkey}
-	_ = e.post(l, whatHelp, id) // a failure fails the link, and o with it
+	_ = e.post(p, whatHelp, id) // a failure fails the peer, and o with it
 	return false
 }
 
@@ -209,7 +209,7 @@ func (e *Engine) settle(i int, read bool) (left bool) {
 	at, n := 0, 0
 	if o != nil { // else it has failed
 		switch stage := o.share.stage(); {
-		case stage == stageTheirs, stage == stageFree && (!read || e.room(o.link) <= 0):
+		case stage == stageTheirs, stage == stageFree && (!read || o.peer.Room() <= 0):
 			return false
 		case stage == stageFree:
 			if at, n = o.share.first(o.length, o.share.pieces); n == 0 {
@@ -221,9 +221,9 @@ func (e *Engine) settle(i int, read bool) (left bool) {
 	switch {
 	case o == nil:
 	case n > 0:
-		e.readPart(o.link, o, at, n)
+		e.readPart(o.peer, o, at, n)
 	default:
-		e.readAll(o.link, o)
+		e.readAll(o.peer, o)
 	}
 	return true
 }
@@ -254,7 +254,7 @@ func (e *Engine) helpless(o *Op) {
 			continue
 		}
 		moved := atomic.LoadUint64(&s.of.moved)
-		if uint32(w>>32) != s.generation || moved >= uint64(s.pieces-end) || time.Since(begin) > helpLimit || e.dead != nil && e.dead(int(o.link.peer)) != nil {
+		if uint32(w>>32) != s.generation || moved >= uint64(s.pieces-end) || time.Since(begin) > helpLimit || e.dead != nil && e.dead(int(o.peer.rank)) != nil {
 			return
 		}
 		time.Sleep(helpPoll)

@@ -64,7 +64,7 @@ func TestForeignClaimGivesNothing(t *testing.T) {
 // A sender that is busy elsewhere leaves all of its messages to the receiver, and so
 // does one that says in the middle that it cannot help.
 func TestReceiverReadsAlone(t *testing.T) {
-	over(t, mappedOnly, []int{2}, func(ctx context.Context, p *peer) error {
+	over(t, mappedOnly, []int{2}, func(ctx context.Context, p *member) error {
 		for _, fails := range []bool{false, true} {
 			if p.rank == 1 {
 				var ops []*Op
@@ -105,7 +105,7 @@ func TestReceiverReadsAlone(t *testing.T) {
 // Windows of long messages both ways, into buffers of their own, some of them too long.
 func TestWindowIsShared(t *testing.T) {
 	const window, rounds = 40, 3
-	over(t, mappedOnly, []int{2}, func(ctx context.Context, p *peer) error {
+	over(t, mappedOnly, []int{2}, func(ctx context.Context, p *member) error {
 		out, in := make([][]byte, window), make([][]byte, window)
 		for round := range rounds {
 			var ops []*Op
@@ -139,7 +139,7 @@ func TestWindowIsShared(t *testing.T) {
 // A sender that looks while the receiver is elsewhere writes its half, and the receive
 // is over with the next look.
 func TestSenderHelps(t *testing.T) {
-	over(t, mappedOnly, []int{2}, func(ctx context.Context, p *peer) error {
+	over(t, mappedOnly, []int{2}, func(ctx context.Context, p *member) error {
 		const n = 1<<20 + 12345
 		if p.rank == 1 {
 			o, err := p.Isend(letter(make([]byte, n), 1, 1, 0), nil, p.env(1), 0, Standard)
@@ -178,7 +178,7 @@ func TestSenderHelps(t *testing.T) {
 // before.
 func TestHelperDies(t *testing.T) {
 	died := errors.New("it has died")
-	over(t, mappedOnly, []int{2}, func(ctx context.Context, p *peer) error {
+	over(t, mappedOnly, []int{2}, func(ctx context.Context, p *member) error {
 		if p.rank == 1 {
 			o, err := p.Isend(make([]byte, 1<<20), nil, p.env(1), 0, Standard)
 			if err != nil {

@@ -13,7 +13,7 @@ import (
 // Everybody exchanges messages with everybody in an order that all know, while
 // pairs move from inboxes to rings.
 func TestTraffic(t *testing.T) {
-	over(t, transports[:3], []int{4, 9, 10, 16}, func(ctx context.Context, p *peer) error {
+	over(t, transports[:3], []int{4, 9, 10, 16}, func(ctx context.Context, p *member) error {
 		order := rand.New(rand.NewPCG(uint64(p.size), 5)) // the same in all
 		b := make([]byte, 100)
 		for i := range 40 * p.size * p.size {
@@ -49,7 +49,7 @@ func TestWrapAround(t *testing.T) {
 		messages = 10_000
 	}
 	// Up to 9 ranks a message has as many lines as it needs, beyond at most 8.
-	over(t, transports[:3], []int{2, 10}, func(ctx context.Context, p *peer) error {
+	over(t, transports[:3], []int{2, 10}, func(ctx context.Context, p *member) error {
 		const window = 24
 		other := p.rank ^ 1
 		own, theirs := rand.New(rand.NewPCG(uint64(p.rank), 13)), rand.New(rand.NewPCG(uint64(other), 13))

@@ -111,16 +111,16 @@ func (c *condition) satisfied() bool {
 }
 
 func (e *Engine) drained() bool {
-	for i := range e.links {
-		l := &e.links[i]
-		if i == e.rank || l.err != nil {
+	for i := range e.peers {
+		p := &e.peers[i]
+		if i == e.rank || p.Err() != nil {
 			continue
 		}
-		if l.posted != l.retired {
-			e.probeLink(l)
+		if p.Flying() > 0 {
+			e.probePeer(p)
 			return false
 		}
-		if len(l.todo) > 0 || l.queue.head != nil || l.outstanding > 0 {
+		if len(p.todo) > 0 || p.queue.head != nil || p.outstanding > 0 {
 			return false
 		}
 	}
@@ -132,39 +132,39 @@ func (e *Engine) drained() bool {
 // that only took its connection back (ErrCut) does when nobody else is left.
 func (e *Engine) hopeless(want match.Envelope, group []int32) (err error) {
 	if want.Source >= 0 {
-		return e.links[want.Source].err
+		return e.peers[want.Source].Err()
 	}
 	someone := false
-	e.among(group, func(l *link) {
+	e.among(group, func(p *peer) {
 		switch {
-		case int(l.peer) == e.rank:
-		case l.err == nil:
+		case int(p.rank) == e.rank:
+		case p.Err() == nil:
 			someone = true
-		case !l.wasCut():
-			err = l.err
+		case !p.wasCut():
+			err = p.Err()
 		}
 	})
 	if err != nil || someone {
 		return err
 	}
-	e.among(group, func(l *link) {
-		if l.err != nil {
-			err = l.err
+	e.among(group, func(p *peer) {
+		if p.Err() != nil {
+			err = p.Err()
 		}
 	})
 	return err
 }
 
-// among calls f for the links of a group, of all for nil.
-func (e *Engine) among(group []int32, f func(*link)) {
+// among calls f for the peers of a group, of all for nil.
+func (e *Engine) among(group []int32, f func(*peer)) {
 	if group == nil {
-		for i := range e.links {
-			f(&e.links[i])
+		for i := range e.peers {
+			f(&e.peers[i])
 		}
 		return
 	}
 	for _, peer := range group {
-		f(&e.links[peer])
+		f(&e.peers[peer])
 	}
 }
 
@@ -174,9 +174,9 @@ func (e *Engine) lookAfter(c *condition) {
 	if e.mapping {
 		e.lookAtClaims()
 	}
-	for i := range e.links {
-		l := &e.links[i]
-		if l.queue.head != nil || l.outstanding > 0 || l.reading > 0 || e.matches.Awaits(i) || c.what == untilDrained {
+	for i := range e.peers {
+		p := &e.peers[i]
+		if p.queue.head != nil || p.outstanding > 0 || p.reading > 0 || e.matches.Awaits(i) || c.what == untilDrained {
 			_ = e.Check(i)
 		}
 	}
@@ -191,44 +191,44 @@ func (e *Engine) lookAfter(c *condition) {
 }
 
 func (e *Engine) checkGroup(group []int32) {
-	e.among(group, func(l *link) { _ = e.Check(int(l.peer)) })
+	e.among(group, func(p *peer) { _ = e.Check(int(p.rank)) })
 }
 
 // Check makes sure of a peer: the error says that it has died or cannot be
-// reached. It is meant for a rank that has waited for a while. A link that was
-// cut because a long send was given up says nothing about its peer.
+// reached. It is meant for a rank that has waited for a while. That it was cut
+// because a long send was given up says nothing about it.
 func (e *Engine) Check(peer int) error {
 	if peer == e.rank {
 		return nil
 	}
-	l := &e.links[peer]
-	if l.err != nil && !l.wasCut() {
-		return l.err
+	p := &e.peers[peer]
+	if p.Err() != nil && !p.wasCut() {
+		return p.Err()
 	}
 	if e.dead != nil {
 		if err := e.dead(peer); err != nil {
-			e.fail(l, err)
+			e.fail(p, err)
 			return &PeerError{Peer: peer, Err: err}
 		}
 	}
-	if l.qp == nil {
+	if p.QP == nil {
 		if err := e.set.Failed(peer); err != nil {
-			e.fail(l, err)
-			return l.err
+			e.fail(p, err)
+			return p.Err()
 		}
 	}
 	if e.remote != nil && e.remote(peer) {
 		now := time.Now().UnixNano()
-		switch since := now - l.lastProbe; {
-		case l.qp != nil && since >= probeEvery:
-			l.lastProbe = now
-			e.probeLink(l)
-		case l.qp == nil && since >= mailEvery:
-			l.lastProbe = now
+		switch since := now - p.lastProbe; {
+		case p.QP != nil && since >= probeEvery:
+			p.lastProbe = now
+			e.probePeer(p)
+		case p.QP == nil && since >= mailEvery:
+			p.lastProbe = now
 			e.set.Probe(peer)
 		}
 	}
 	return nil
 }
 
-func (l *link) wasCut() bool { return errors.Is(l.err, ErrCut) || errors.Is(l.err, ErrStill) }
+func (p *peer) wasCut() bool { return errors.Is(p.Err(), ErrCut) || errors.Is(p.Err(), ErrStill) }

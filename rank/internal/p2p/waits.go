@@ -22,11 +22,11 @@ func (e *Engine) AppendWait(b []byte) []byte {
 	case untilMessage:
 		return appendEnvelope(append(b, "in a probe for a message from "...), c.want)
 	case untilDrained:
-		for i := range e.links {
-			l := &e.links[i]
-			if i != e.rank && l.err == nil && (l.posted != l.retired || len(l.todo) > 0 || l.queue.head != nil || l.outstanding > 0) {
+		for i := range e.peers {
+			p := &e.peers[i]
+			if i != e.rank && p.Err() == nil && (p.Flying() > 0 || len(p.todo) > 0 || p.queue.head != nil || p.outstanding > 0) {
 				b = append(b, "for what was sent to rank "...)
-				return append(strconv.AppendInt(b, int64(l.peer), 10), " to arrive"...)
+				return append(strconv.AppendInt(b, int64(p.rank), 10), " to arrive"...)
 			}
 		}
 	}
@@ -41,11 +41,11 @@ func (e *Engine) AppendOp(b []byte, o *Op) []byte {
 	case o.state == moving:
 		b = appendEnvelope(append(b, "in a receive from "...), o.Envelope)
 		return append(b, ", which has begun"...)
-	case o.link == nil:
+	case o.peer == nil:
 		return append(b, "in a send to itself"...)
 	}
 	b = append(b, "in a send to rank "...)
-	b = strconv.AppendInt(b, int64(o.link.peer), 10)
+	b = strconv.AppendInt(b, int64(o.peer.rank), 10)
 	b = append(b, ", tag "...)
 	b = strconv.AppendInt(b, int64(o.Tag), 10)
 	if o.state == sent {
