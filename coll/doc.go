@@ -83,6 +83,6 @@
 // time, and all members make the same calls in the same order. [Team.Start]
 // does not wait: what it started runs in that order too, moved on by
 // [Team.Progress] and by the team's later calls. Teams of one
-// mesh may be used at the same time by several goroutines. The package starts
-// no goroutines.
+// mesh may be used at the same time by several goroutines once all its peers are connected;
+// before, by one at a time. The package starts no goroutines.
 package coll

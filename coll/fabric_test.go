@@ -17,8 +17,8 @@ type fabric struct {
 	rng    *rand.Rand
 	tuning tuning
 	nodes  []*node
-	busy   []*queue // queues with writes under way
-	lame   *node    // makes a step seldom, if not nil
+	busy   []*stream // queues with writes under way
+	lame   *node     // makes a step seldom, if not nil
 	// refuse makes ports say now and then that they have no room.
 	refuse   bool
 	mutate   func(*plan)    // spoils every plan, if not nil
@@ -32,10 +32,10 @@ type node struct {
 	fabric   *fabric
 	rank     int
 	machine  *machine
-	lanes    []lane   // what each peer writes here
-	queues   []*queue // to each peer
-	reads    []*queue // of each peer's memory: later writes may overtake them
-	epoch    int      // number of the call that runs, or ran last
+	lanes    []lane    // what each peer writes here
+	queues   []*stream // to each peer
+	reads    []*stream // of each peer's memory: later writes may overtake them
+	epoch    int       // number of the call that runs, or ran last
 	running  bool
 	operands [operands][]byte
 	exposed  []exposure     // every one there ever was; its index is the address
@@ -53,8 +53,8 @@ type exposure struct {
 	mem   []byte
 }
 
-// A queue is the writes from one node to another.
-type queue struct {
+// A stream is the writes from one node to another.
+type stream struct {
 	from, to *node
 	writes   []write
 	puts     int // of them
@@ -89,8 +89,8 @@ func newFabric(seed uint64, n int, t tuning) *fabric {
 				l.payloads[i] = make([]byte, t.eager)
 			}
 			d.lanes = append(d.lanes, l)
-			d.queues = append(d.queues, &queue{from: d, to: peer})
-			d.reads = append(d.reads, &queue{from: d, to: peer})
+			d.queues = append(d.queues, &stream{from: d, to: peer})
+			d.reads = append(d.reads, &stream{from: d, to: peer})
 		}
 	}
 	// Every channel begins somewhere, so that some counters wrap.
@@ -130,7 +130,7 @@ func (d *node) post(peer int, writes ...write) bool {
 	return true
 }
 
-func (f *fabric) enqueue(q *queue, writes ...write) {
+func (f *fabric) enqueue(q *stream, writes ...write) {
 	if len(q.writes) == 0 {
 		f.busy = append(f.busy, q)
 	}
@@ -199,7 +199,7 @@ func (d *node) view(peer int, at *descriptor) []byte {
 }
 
 // land lets the first write of a queue, or a part of it, take effect.
-func (f *fabric) land(q *queue) (empty bool) {
+func (f *fabric) land(q *stream) (empty bool) {
 	w := &q.writes[0]
 	lane := &q.to.lanes[q.from.rank]
 	channel := &q.to.machine.channels[q.from.rank]

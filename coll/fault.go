@@ -155,7 +155,7 @@ type leaving struct {
 func (l *leaving) Ready() bool {
 	t := l.team
 	t.mesh.poll()
-	switch err := t.peers[l.peer].link.failure(); {
+	switch err := t.peers[l.peer].queue.Err(); {
 	case t.hear(l.peer):
 		l.err = t.call.err
 	case t.dead != nil && t.dead(l.peer):
@@ -254,14 +254,14 @@ func (t *Team) tellWaiting(peer int, word uint64) {
 		p.memory.Notify()
 		return
 	}
-	l := p.link
-	if !t.mesh.connected(l) {
+	q := p.queue
+	if !t.mesh.connected(q) {
 		return // it is told again
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.writeWord(0, p.lane+8, p.rkey, word)
-	t.mesh.post(l, 1, false)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.writeWord(0, p.lane+8, p.rkey, word)
+	t.mesh.post(q, 1, false)
 }
 
 // entangled ends the call of a member that waits in a circle for peer.
@@ -357,7 +357,7 @@ func (t *Team) tellOthers(but int, f fault) {
 // peer may have freed its region.
 func (t *Team) tell(peer int, f fault) {
 	p := &t.peers[peer]
-	if p.informed || t.call.call.Kind == farewell || p.link == nil {
+	if p.informed || t.call.call.Kind == farewell || p.queue == nil {
 		return
 	}
 	if t.reach(peer) {
@@ -367,13 +367,13 @@ func (t *Team) tell(peer int, f fault) {
 		p.memory.Notify()
 		return
 	}
-	if p.maps || p.link.failure() != nil {
+	if p.maps || p.queue.Err() != nil {
 		return
 	}
 	p.informed = true // it may be reading the record from now on
-	if t.mesh.connected(p.link) {
+	if t.mesh.connected(p.queue) {
 		t.write(peer, f)
-	} else if t.mesh.dialer != nil && p.link.failure() == nil {
+	} else if p.queue.Err() == nil {
 		t.mesh.debts = append(t.mesh.debts, debt{t, peer, f})
 	}
 }
@@ -382,13 +382,13 @@ func (t *Team) tell(peer int, f fault) {
 func (t *Team) write(peer int, f fault) {
 	p := &t.peers[peer]
 	far := p.lane + faultOffset
-	l := p.link
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.wrs[0] = rdma.SendWR{Opcode: rdma.WRRDMAWrite, Flags: rdma.SendInline, RemoteAddr: far + 8, RKey: p.rkey, Inline: f.bytes()}
-	l.writeWord(1, far, p.rkey, 1)
-	t.mesh.post(l, 2, false)
-	l.wrs[0].Inline = nil
+	q := p.queue
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.wrs[0] = rdma.SendWR{Opcode: rdma.WRRDMAWrite, Flags: rdma.SendInline, RemoteAddr: far + 8, RKey: p.rkey, Inline: f.bytes()}
+	q.writeWord(1, far, p.rkey, 1)
+	t.mesh.post(q, 2, false)
+	q.wrs[0].Inline = nil
 }
 
 // broken puts the team into that state. Peers may still write to what was

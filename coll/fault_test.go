@@ -151,6 +151,9 @@ func TestMemoryOfTheDead(t *testing.T) {
 		}}
 		errs := nw.errorsOf(t, func(ctx context.Context, m *member) error {
 			if m.rank == 0 {
+				if !m.team.reach(1) {
+					return errors.New("it cannot be reached")
+				}
 				m.team.peers[1].memory = gone{m.team.peers[1].memory}
 				dead.Store(died)
 			}

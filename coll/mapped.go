@@ -33,47 +33,26 @@ func (m *Mesh) findSelf() error {
 // maps tells whether the member maps memory of peers at all. Which peers it can is
 // known when it has their cards: a world connects with them in the exchange.
 func (t *Team) maps() bool {
-	return t.mesh.self != nil && t.mesh.peers != nil
+	return t.mesh.self != nil
 }
 
 // mapsAll tells whether there is memory of all other members here. Members that map
 // at all see each other, or not, on both sides.
 func (t *Team) mapsAll() bool {
 	for i := range t.peers {
-		if i != t.rank && !t.mesh.maps(t.peers[i].at) {
+		if i != t.rank && !t.mesh.dialer.Maps(t.peers[i].at) {
 			return false
 		}
 	}
 	return t.mesh.self != nil
 }
 
-// maps tells whether the memory of a peer is mapped, or will be on demand.
-func (m *Mesh) maps(peer int) bool {
-	if m.dialer != nil {
-		return m.dialer.Maps(peer)
-	}
-	return peer < len(m.peers) && m.peers[peer] != nil
-}
-
-// mapPeers maps the team's lane in the control region of each peer that has
-// memory here, unless that is done on demand. all: each member can map each.
+// mapPeers takes in whose memory is mapped; reach maps it. all: each member can map each.
 func (t *Team) mapPeers(all bool) {
 	for i := range t.peers {
-		p := &t.peers[i]
-		if i == t.rank {
-			continue
-		}
-		maps := t.mesh.maps(p.at)
-		if t.remote = t.remote || !maps; !maps {
-			continue
-		}
-		if t.mesh.dialer != nil {
-			p.maps = true
-			continue
-		}
-		if t.mapLane(p, t.mesh.peers[p.at]) != nil {
-			// It may have left by now: the first call says what has become of it.
-			t.remote = true
+		if p := &t.peers[i]; i != t.rank {
+			p.maps = t.mesh.dialer.Maps(p.at)
+			t.remote = t.remote || !p.maps
 		}
 	}
 	t.mappable(addressOf(t.bytes), t.region)
@@ -93,11 +72,11 @@ func (t *Team) mapLane(p *peer, memory rdma.PeerMemory) error {
 	return err
 }
 
-// reach tells whether the lane in a member's control region is mapped, and maps it on
-// demand. What keeps it from that ends the call, at its next look.
+// reach tells whether the lane in a member's control region is mapped, and maps it when
+// it is first needed. What keeps it from that ends the call, at its next look.
 func (t *Team) reach(member int) bool {
 	p := &t.peers[member]
-	if p.words != nil || !p.maps || p.link.failure() != nil {
+	if p.words != nil || !p.maps || p.queue.Err() != nil {
 		return p.words != nil
 	}
 	memory, err := t.mesh.dialer.Memory(p.at)
@@ -105,7 +84,7 @@ func (t *Team) reach(member int) bool {
 		err = t.mapLane(p, memory)
 	}
 	if err != nil && (t.dead == nil || !t.dead(member)) {
-		t.mesh.fail(p.link, rdma.WCRemAccessErr)
+		t.mesh.fail(p.queue, rdma.WCRemAccessErr)
 	}
 	return err == nil
 }

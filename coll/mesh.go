@@ -6,64 +6,59 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/gorun-mpi/gorun/internal/sendq"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
-// A MeshConfig describes a process's queue pairs.
+// A MeshConfig describes a process's way to its peers.
 type MeshConfig struct {
 	PD rdma.PD
-	// CQ is the send queue of all QPs. The mesh polls it and expects nothing
+	// CQ is the send queue of all queue pairs. The mesh polls it and expects nothing
 	// else there. Two entries a queue pair are enough, more are better.
 	CQ rdma.CQ
-	// QPs are RC queue pairs in RTS, by the mesh's own numbering of peers; nil
-	// where there is none (the process itself). The mesh posts no receives.
-	// They allow remote reads and writes, and have resources for a read or more in
-	// both directions. They need 64 bytes of inline data and 8 send requests or more; messages
-	// longer than the inline data are copied once more, so 2048 are good to have,
-	// and with 64 requests completions are rare.
-	QPs []rdma.QP
-	// Peers is the memory of the peers, by the same numbers: to those that have
-	// some here, headers and small data are stores into their control regions,
-	// and data for registered memory is copied into it; nil entries, or nil:
-	// queue pairs only. A team looks at it when it has exchanged its cards.
-	// If there are Peers, the PD's context is a Mapper that knows itself too.
-	Peers []rdma.PeerMemory
-	// OnDemand, in place of QPs, makes connections when a call first needs them.
-	// Entries of Peers are not looked at then, but Peers is not nil where some are
-	// mapped. All teams of the mesh are used by one goroutine at a time.
-	OnDemand Dialer
+	// Peers connects the process with its peers, nil where it has none.
+	Peers Dialer
 }
 
-// A Dialer connects a process with its peers.
+// A Dialer connects a process with its peers, which it numbers. It is asked for a
+// connection when a call first needs it, until it has given one.
 type Dialer interface {
 	// Size is how many processes there are, this one included.
 	Size() int
 	// Inline is the inline data that each queue pair of Queue has at least, and
 	// math.MaxInt where all peers are mapped.
 	Inline() int
+	// Mapping tells whether there is memory of peers at all. Then the PD's context is a
+	// Mapper that knows itself too.
+	Mapping() bool
 	// Maps tells whether Memory gives a peer's memory. It is asked when a team has
 	// exchanged its cards.
 	Maps(peer int) bool
-	// Memory gives what a PeerMemory of MeshConfig.Peers is, or an error for good.
+	// Memory gives the memory of a peer that is mapped, or an error for good: headers and
+	// small data are stores into its control region then, and data for registered memory
+	// is copied into it.
 	Memory(peer int) (rdma.PeerMemory, error)
-	// Queue gives what a QP of MeshConfig.QPs is, nil while the connection is being
-	// made: it is asked again. An error is for good.
+	// Queue gives an RC queue pair in RTS, nil while the connection is being made: it is
+	// asked again. An error is for good. The mesh posts no receives. The queue pair allows
+	// remote reads and writes, and has resources for a read or more in both directions. It
+	// needs 64 bytes of inline data and 8 send requests or more; messages longer than the
+	// inline data are copied once more, so 2048 are good to have, and with 64 requests
+	// completions are rare. Queue pairs stay their owner's to close, after the mesh.
 	Queue(peer int) (rdma.QP, error)
 }
 
 // A Mesh is the queue pairs of one process, shared by all its teams. It keeps
 // what a closed or broken team must not free yet.
 type Mesh struct {
-	pd    rdma.PD
-	cq    rdma.CQ
-	links []link
-	room  int32        // completions the CQ holds
-	owed  atomic.Int32 // completions under way
-	hurt  atomic.Bool  // some link has failed
-	used  atomic.Bool  // something was posted, ever
+	pd     rdma.PD
+	cq     rdma.CQ
+	queues []queue
+	room   int32        // completions the CQ holds
+	owed   atomic.Int32 // completions under way
+	hurt   atomic.Bool  // some queue has failed
+	used   atomic.Bool  // something was posted, ever
 
-	peers  []rdma.PeerMemory
-	dialer Dialer
+	dialer Dialer          // nil: there are no peers
 	debts  []debt          // to peers that are not connected yet
 	self   rdma.PeerMemory // nil: nothing of this process is mappable
 
@@ -75,26 +70,17 @@ type Mesh struct {
 	pinned [][]byte  // operands of broken calls that a peer's late write may reach
 }
 
-// A link is one queue pair with the account of its send queue.
-//
-//	done <= signaled <= posted <= done + depth
-type link struct {
-	qp     rdma.QP
-	index  int
-	depth  uint64
-	inline int
+// A queue is the queue pair to a peer, with what posting to it takes.
+type queue struct {
+	mu sync.Mutex // guards posting; taken before Mesh.polling
+	sendq.Queue
+	at     int        // the peer
+	inline int        // longest inline data
 	mover  rdma.Mover // nil: everything is posted
-
-	done   atomic.Uint64 // requests completed, written by the poller
-	status atomic.Uint32 // first error status, 0 while there is none
-
-	mu       sync.Mutex // guards what follows; taken before Mesh.polling
-	posted   uint64     // requests, ever
-	signaled uint64     // up to this one completions tell
 	*requests
 }
 
-// requests are the scratch of a link with a queue pair: most have none.
+// requests are the scratch of a queue with a queue pair: most have none.
 type requests struct {
 	wrs  [3]rdma.SendWR
 	sges [2]rdma.SGE
@@ -107,25 +93,22 @@ const (
 	leastDepth  = 8
 	// longestWrite bounds one request's payload, below the 2 GiB of InfiniBand.
 	longestWrite = 1 << 30
-	// wridBits hold a link's request count in a work request's id.
-	wridBits = 40
 )
 
-// NewMesh takes the queue pairs over for collectives. They stay their owner's to
-// close, after the mesh.
+// NewMesh takes a process's peers for collectives.
 func NewMesh(cfg MeshConfig) (*Mesh, error) {
-	size := len(cfg.QPs)
-	if cfg.OnDemand != nil {
-		size = cfg.OnDemand.Size()
+	size := 0
+	if cfg.Peers != nil {
+		size = cfg.Peers.Size()
 	}
 	if cfg.PD == nil || cfg.CQ == nil && size > 1 {
 		return nil, errors.New("mesh: needs a PD and a CQ")
 	}
-	m := &Mesh{pd: cfg.PD, cq: cfg.CQ, links: make([]link, size), peers: cfg.Peers, dialer: cfg.OnDemand}
-	for i := range m.links {
-		m.links[i].index = i
+	m := &Mesh{pd: cfg.PD, cq: cfg.CQ, queues: make([]queue, size), dialer: cfg.Peers}
+	for i := range m.queues {
+		m.queues[i].at = i
 	}
-	if cfg.Peers != nil {
+	if size > 0 && cfg.Peers.Mapping() {
 		if err := m.findSelf(); err != nil {
 			return nil, fmt.Errorf("mesh: %w", err)
 		}
@@ -133,44 +116,38 @@ func NewMesh(cfg MeshConfig) (*Mesh, error) {
 	if cfg.CQ != nil {
 		m.room = int32(cfg.CQ.Cap())
 	}
-	for i, qp := range cfg.QPs {
-		if qp == nil {
-			continue
-		}
-		if err := m.links[i].take(qp); err != nil {
-			return nil, fmt.Errorf("mesh: %w", err)
-		}
-	}
 	return m, nil
 }
 
-// take gives a link its queue pair.
-func (l *link) take(qp rdma.QP) error {
+// take gives a queue its queue pair.
+func (q *queue) take(qp rdma.QP) error {
 	_, init := qp.Query()
 	if init.Cap.MaxInlineData < leastInline || init.Cap.MaxSendWR < leastDepth {
 		return fmt.Errorf("queue pair %d has %d bytes of inline data and %d send requests: collectives need %d and %d",
-			l.index, init.Cap.MaxInlineData, init.Cap.MaxSendWR, leastInline, leastDepth)
+			q.at, init.Cap.MaxInlineData, init.Cap.MaxSendWR, leastInline, leastDepth)
 	}
-	l.qp, l.requests = qp, new(requests)
-	l.mover, _ = qp.(rdma.Mover)
-	l.depth, l.inline = uint64(init.Cap.MaxSendWR), init.Cap.MaxInlineData
+	q.Open(qp, init.Cap.MaxSendWR)
+	q.requests, q.inline = new(requests), init.Cap.MaxInlineData
+	q.mover, _ = qp.(rdma.Mover)
 	return nil
 }
 
-// connected tells whether a link has its queue pair, and sees to it that it gets one. An
-// error shows in status.
-func (m *Mesh) connected(l *link) bool {
-	if l.qp != nil || m.dialer == nil || l.failure() != nil {
-		return l.qp != nil
+// connected tells whether a queue has its queue pair, and sees to it that it gets one. An
+// error shows in Err.
+func (m *Mesh) connected(q *queue) bool {
+	if q.QP != nil || q.Err() != nil {
+		return q.QP != nil
 	}
-	qp, err := m.dialer.Queue(l.index)
-	if err == nil && qp != nil {
-		err = l.take(qp)
+	qp, err := m.dialer.Queue(q.at)
+	if err != nil {
+		err = rdma.WCRetryExcErr
+	} else if qp != nil {
+		err = q.take(qp)
 	}
 	if err != nil {
-		m.fail(l, rdma.WCRetryExcErr)
+		m.fail(q, err)
 	}
-	return l.qp != nil
+	return q.QP != nil
 }
 
 // A debt is what a broken team has to tell a peer that it is not connected with.
@@ -180,20 +157,19 @@ type debt struct {
 	what fault
 }
 
-// Settle tells peers what they are owed, as far as they are connected by now. Where
-// connections are made on demand it is called whenever one may have come about: the call
-// that owes it is over.
+// Settle tells peers what they are owed, as far as they are connected by now. It is called
+// whenever a connection may have come about: the call that owes it is over.
 func (m *Mesh) Settle() {
 	if len(m.debts) == 0 {
 		return
 	}
 	kept := m.debts[:0]
 	for _, d := range m.debts {
-		l := d.team.peers[d.peer].link
+		q := d.team.peers[d.peer].queue
 		switch {
-		case m.connected(l):
+		case m.connected(q):
 			d.team.write(d.peer, d.what)
-		case l.failure() == nil:
+		case q.Err() == nil:
 			kept = append(kept, d)
 		}
 	}
@@ -229,40 +205,31 @@ func (m *Mesh) pin(mem []byte) {
 	m.pinned = append(m.pinned, mem)
 }
 
-// post posts the link's first n requests, the last one signaled if asked or if
-// it is time. It returns the count to wait for in done; ok is false if there is
-// no room now. An error shows in status. l.mu is held.
-func (m *Mesh) post(l *link, n int, signal bool) (count uint64, ok bool) {
-	if l.posted+uint64(n)-l.done.Load() > l.depth {
+// post posts the queue's first n requests, the last one signalled if asked or if
+// it is time. It returns the count to wait for in Done; ok is false if there is
+// no room now. An error shows in Err. q.mu is held.
+func (m *Mesh) post(q *queue, n int, signal bool) (count uint64, ok bool) {
+	if q.Room() < n {
 		m.poll()
-		if l.posted+uint64(n)-l.done.Load() > l.depth {
+		if q.Room() < n {
 			return 0, false
 		}
 	}
 	if !m.used.Load() {
 		m.used.Store(true)
 	}
-	last := &l.wrs[n-1]
-	if signal || l.posted+uint64(n)-l.signaled > l.depth/4 {
-		if m.owed.Add(1) > m.room {
-			m.owed.Add(-1)
-			m.poll()
-			return 0, false
-		}
-		last.Flags |= rdma.SendSignaled
-		l.signaled = l.posted + uint64(n)
+	if signal = signal || q.Due(n); signal && m.owed.Add(1) > m.room {
+		m.owed.Add(-1)
+		m.poll()
+		return 0, false
 	}
-	l.posted += uint64(n)
-	last.WRID = uint64(l.index)<<wridBits | l.posted&(1<<wridBits-1)
-	for i := range n - 1 {
-		l.wrs[i].WRID = uint64(l.index)<<wridBits | l.posted&(1<<wridBits-1)
-	}
-	if took, err := l.qp.PostSend(l.wrs[:n]); took != n || err != nil {
+	count = q.Posted() + uint64(n)
+	if q.Post(q.wrs[:n], uint64(q.at), signal) != nil {
 		// The queue pair refused: its state is no longer RTS, or a request
-		// is invalid. Both end the link.
-		m.fail(l, rdma.WCWRFlushErr)
+		// is invalid. Both end the queue.
+		m.fail(q, rdma.WCWRFlushErr)
 	}
-	return l.posted, true
+	return count, true
 }
 
 // poll takes completions in. If another goroutine does that just now it returns
@@ -278,8 +245,8 @@ func (m *Mesh) poll() {
 			m.complete(&m.wcs[i])
 		}
 		if err != nil {
-			for i := range m.links {
-				m.fail(&m.links[i], rdma.WCFatalErr)
+			for i := range m.queues {
+				m.fail(&m.queues[i], rdma.WCFatalErr)
 			}
 			return
 		}
@@ -290,32 +257,21 @@ func (m *Mesh) poll() {
 }
 
 func (m *Mesh) complete(wc *rdma.WC) {
-	index := wc.WRID >> wridBits
-	if index >= uint64(len(m.links)) {
+	at, mark := sendq.Split(wc.WRID)
+	if at >= uint64(len(m.queues)) {
 		return // not ours
 	}
-	l := &m.links[index]
+	q := &m.queues[at]
 	if wc.Status != rdma.WCSuccess {
-		m.fail(l, wc.Status)
+		m.fail(q, wc.Status) // what has failed is never done: no call takes it for moved
 		return
 	}
 	m.owed.Add(-1)
-	// The id has the low bits of the count; no link is 2^40 requests behind.
-	done := l.done.Load()
-	done += (wc.WRID - done) & (1<<wridBits - 1)
-	l.done.Store(done)
+	q.Completed(mark)
 }
 
-// fail notes a link's first error. It stays so.
-func (m *Mesh) fail(l *link, status rdma.WCStatus) {
-	l.status.CompareAndSwap(0, uint32(status))
+// fail notes a queue's first error. It stays so.
+func (m *Mesh) fail(q *queue, err error) {
+	q.Fail(err)
 	m.hurt.Store(true)
-}
-
-// failure is the link's error, nil while there is none.
-func (l *link) failure() error {
-	if s := l.status.Load(); s != 0 {
-		return rdma.WCStatus(s)
-	}
-	return nil
 }

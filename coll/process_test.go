@@ -185,7 +185,7 @@ func joinSegment(ctx context.Context, rank, size int, h *hub, mapped bool) (*mem
 	if _, err := h.exchange(ctx, nil); err != nil { // all are in RTS
 		return nil, err
 	}
-	if m.mesh, err = NewMesh(MeshConfig{PD: m.pd, CQ: m.cq, QPs: m.qps, Peers: peers}); err != nil {
+	if m.mesh, err = meshOf(m.pd, m.cq, m.qps, peers); err != nil {
 		return nil, err
 	}
 	m.team, err = NewTeam(ctx, TeamConfig{Rank: rank, Size: size, Mesh: m.mesh, ODP: m.odp, Exchange: h.exchange,

@@ -233,7 +233,7 @@ func (t *Team) look(wide bool) (broken bool) {
 		if t.hear(i) {
 			return true
 		}
-		if err := t.peers[i].link.failure(); err != nil {
+		if err := t.peers[i].queue.Err(); err != nil {
 			c.err = t.breakUp(i, faultLink, err)
 			return true
 		}
@@ -350,8 +350,8 @@ func (t *Team) finish() error {
 	}
 	if t.mesh.hurt.Load() {
 		for i := range t.peers {
-			if i != t.rank && t.peers[i].link.failure() != nil {
-				return t.breakUp(i, faultLink, t.peers[i].link.failure())
+			if i != t.rank && t.peers[i].queue.Err() != nil {
+				return t.breakUp(i, faultLink, t.peers[i].queue.Err())
 			}
 		}
 	}

@@ -157,7 +157,7 @@ func (nw *network) open(t testing.TB) {
 			must(err)
 			must(connect(m.qps[i], gid, peer.qps[m.rank].Num()))
 		}
-		m.mesh, err = NewMesh(MeshConfig{PD: m.pd, CQ: m.cq, QPs: m.qps, Peers: nw.peersOf(m)})
+		m.mesh, err = meshOf(m.pd, m.cq, m.qps, nw.peersOf(m))
 		must(err)
 	}
 	nw.meeting = newMeeting(nw.n)
@@ -537,7 +537,7 @@ func TestPeersThatAreMappedInTheExchange(t *testing.T) {
 	nw.run(t, func(ctx context.Context, m *member) error {
 		known := nw.peersOf(m)
 		late := make([]rdma.PeerMemory, nw.n)
-		mesh, err := NewMesh(MeshConfig{PD: m.pd, CQ: m.cq, QPs: m.qps, Peers: late})
+		mesh, err := meshOf(m.pd, m.cq, m.qps, late)
 		if err != nil {
 			return err
 		}

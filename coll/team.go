@@ -169,15 +169,14 @@ type Team struct {
 
 // A peer is what a team knows of a member.
 type peer struct {
-	at   int // its number in the mesh
-	link *link
-	lane uint64 // where our lane in its control region is
-	rkey uint32
-	put  uint64 // the link's request count of our last put or get
+	at    int // its number in the mesh
+	queue *queue
+	lane  uint64 // where our lane in its control region is
+	rkey  uint32
+	put   uint64 // the queue's request count of our last put or get
 
-	// Of a peer whose memory is mapped: its memory, and our lane there. On demand
-	// they are nil before the first use, see Team.reach.
-	maps   bool // on demand
+	maps bool // its memory is mapped, or will be
+	// The memory of such a peer, and our lane there; nil before the first use, see Team.reach.
 	memory rdma.PeerMemory
 	bytes  []byte
 	words  []uint64
@@ -241,28 +240,25 @@ func newTeam(cfg *TeamConfig) (*Team, error) {
 	t := &Team{rank: cfg.Rank, size: cfg.Size, mesh: cfg.Mesh, waiter: cfg.Waiter, progress: cfg.Progress,
 		dead: cfg.PeerDead, odp: cfg.ODP, tuning: tuning, peers: make([]peer, cfg.Size)}
 	t.selection = cfg.Table.selection(cfg.Size)
-	inline := tuning.eager
-	for i := range t.peers {
-		at := i
-		if cfg.Members != nil {
-			if i >= len(cfg.Members) {
-				return nil, fmt.Errorf("%d Members for a team of %d", len(cfg.Members), cfg.Size)
-			}
-			at = cfg.Members[i]
+	at := func(member int) int { return member }
+	if cfg.Members != nil {
+		if len(cfg.Members) < cfg.Size {
+			return nil, fmt.Errorf("%d Members for a team of %d", len(cfg.Members), cfg.Size)
 		}
+		at = func(member int) int { return cfg.Members[member] }
+	}
+	for i := range t.peers {
 		if i == t.rank {
 			continue
 		}
-		t.peers[i].at = at
-		if at < 0 || at >= len(t.mesh.links) || t.mesh.links[at].qp == nil && t.mesh.dialer == nil {
+		to := at(i)
+		if to < 0 || to >= len(t.mesh.queues) || to == at(t.rank) {
 			return nil, fmt.Errorf("no queue pair to member %d", i)
 		}
-		t.peers[i].link = &t.mesh.links[at]
-		if t.mesh.dialer == nil {
-			inline = min(inline, t.mesh.links[at].inline)
-		}
+		t.peers[i].at, t.peers[i].queue = to, &t.mesh.queues[to]
 	}
-	if t.mesh.dialer != nil {
+	inline := tuning.eager
+	if t.size > 1 {
 		inline = min(inline, t.mesh.dialer.Inline())
 	}
 	t.machine = newMachine((*wire)(t), t.size, tuning.slots)

@@ -65,11 +65,11 @@ func (w *wire) view(of int, d *descriptor) []byte {
 	return mem
 }
 
-// word fills request i of the link: v is written to addr.
-func (l *link) writeWord(i int, addr uint64, rkey uint32, v uint64) {
-	binary.NativeEndian.PutUint64(l.word[:], v)
-	wr := &l.wrs[i]
-	wr.Opcode, wr.Flags, wr.SGL, wr.Inline = rdma.WRRDMAWrite, rdma.SendInline, nil, l.word[:]
+// word fills request i of the queue: v is written to addr.
+func (q *queue) writeWord(i int, addr uint64, rkey uint32, v uint64) {
+	binary.NativeEndian.PutUint64(q.word[:], v)
+	wr := &q.wrs[i]
+	wr.Opcode, wr.Flags, wr.SGL, wr.Inline = rdma.WRRDMAWrite, rdma.SendInline, nil, q.word[:]
 	wr.RemoteAddr, wr.RKey = addr, rkey
 }
 
@@ -84,14 +84,14 @@ func (w *wire) giveCredit(to int, taken uint16) bool {
 	if p.maps {
 		return (*Team)(w).reach(to) && w.giveCredit(to, taken)
 	}
-	l := p.link
-	if !w.mesh.connected(l) {
+	q := p.queue
+	if !w.mesh.connected(q) {
 		return false
 	}
-	l.mu.Lock()
-	l.writeWord(0, p.lane, p.rkey, uint64(taken))
-	_, ok := w.mesh.post(l, 1, false)
-	l.mu.Unlock()
+	q.mu.Lock()
+	q.writeWord(0, p.lane, p.rkey, uint64(taken))
+	_, ok := w.mesh.post(q, 1, false)
+	q.mu.Unlock()
 	return ok
 }
 
@@ -113,64 +113,64 @@ func (w *wire) send(to, slot int, payload []byte, header uint64) bool {
 // post is send over the peer's queue pair.
 func (w *wire) post(to, slot int, payload []byte, header uint64) bool {
 	p := &w.peers[to]
-	l := p.link
-	if !w.mesh.connected(l) {
+	q := p.queue
+	if !w.mesh.connected(q) {
 		return false
 	}
 	far := p.lane + ringOffset + uint64(slot*w.layout.stride)
 	n := 0
-	l.mu.Lock()
+	q.mu.Lock()
 	if len(payload) > 0 {
 		n = 1
-		wr := &l.wrs[0]
+		wr := &q.wrs[0]
 		wr.Opcode, wr.RemoteAddr, wr.RKey = rdma.WRRDMAWrite, far+headerLen, p.rkey
-		if len(payload) <= l.inline {
+		if len(payload) <= q.inline {
 			wr.Flags, wr.SGL, wr.Inline = rdma.SendInline, nil, payload
 		} else {
 			// The staging slot is free again when the peer has given
 			// the slot back, as it has here.
 			at := w.layout.stage(to, slot)
 			copy(w.bytes[at:], payload)
-			l.sges[0] = rdma.SGE{Addr: w.region.Addr() + uint64(at), Length: uint32(len(payload)), LKey: w.region.LKey()}
-			wr.Flags, wr.SGL, wr.Inline = 0, l.sges[:1], nil
+			q.sges[0] = rdma.SGE{Addr: w.region.Addr() + uint64(at), Length: uint32(len(payload)), LKey: w.region.LKey()}
+			wr.Flags, wr.SGL, wr.Inline = 0, q.sges[:1], nil
 		}
 	}
-	l.writeWord(n, far, p.rkey, header)
-	_, ok := w.mesh.post(l, n+1, false)
-	l.wrs[0].Inline = nil
-	l.mu.Unlock()
+	q.writeWord(n, far, p.rkey, header)
+	_, ok := w.mesh.post(q, n+1, false)
+	q.wrs[0].Inline = nil
+	q.mu.Unlock()
 	return ok
 }
 
 // move has the queue pair to a mapped peer move n bytes of an operand at once.
 func (w *wire) move(p *peer, op rdma.WROpcode, o operand, off, n int, addr uint64, rkey uint32) bool {
-	return p.words != nil && p.link.mover != nil && p.link.mover.Move(op, w.machine.operands[o][off:off+n], addr, rkey)
+	return p.words != nil && p.queue.mover != nil && p.queue.mover.Move(op, w.machine.operands[o][off:off+n], addr, rkey)
 }
 
 func (w *wire) put(to int, addr uint64, rkey uint32, from operand, off, n int, slot int, header uint64) bool {
 	p := &w.peers[to]
-	l := p.link
-	if !w.mesh.connected(l) {
+	q := p.queue
+	if !w.mesh.connected(q) {
 		return false
 	}
 	if w.move(p, rdma.WRRDMAWrite, from, off, n, addr, rkey) {
 		return header == 0 || w.send(to, slot, nil, header)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	for {
 		part := min(n, longestWrite)
 		last := part == n
-		w.place(&l.sges[0], from, off, part)
-		wr := &l.wrs[0]
-		wr.Opcode, wr.Flags, wr.SGL, wr.Inline = rdma.WRRDMAWrite, 0, l.sges[:1], nil
+		w.place(&q.sges[0], from, off, part)
+		wr := &q.wrs[0]
+		wr.Opcode, wr.Flags, wr.SGL, wr.Inline = rdma.WRRDMAWrite, 0, q.sges[:1], nil
 		wr.RemoteAddr, wr.RKey = addr, rkey
 		requests := 1
 		if last && header != 0 {
-			l.writeWord(1, p.lane+ringOffset+uint64(slot*w.layout.stride), p.rkey, header)
+			q.writeWord(1, p.lane+ringOffset+uint64(slot*w.layout.stride), p.rkey, header)
 			requests = 2
 		}
-		count, ok := w.mesh.post(l, requests, last)
+		count, ok := w.mesh.post(q, requests, last)
 		if !ok {
 			return false // what was posted of a long one is posted again: the same bytes
 		}
@@ -184,22 +184,22 @@ func (w *wire) put(to int, addr uint64, rkey uint32, from operand, off, n int, s
 
 func (w *wire) get(from int, addr uint64, rkey uint32, to operand, off, n int) bool {
 	p := &w.peers[from]
-	l := p.link
-	if !w.mesh.connected(l) {
+	q := p.queue
+	if !w.mesh.connected(q) {
 		return false
 	}
 	if w.move(p, rdma.WRRDMARead, to, off, n, addr, rkey) {
 		return true
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	for {
 		part := min(n, longestWrite)
-		w.place(&l.sges[0], to, off, part)
-		wr := &l.wrs[0]
-		wr.Opcode, wr.Flags, wr.SGL, wr.Inline = rdma.WRRDMARead, 0, l.sges[:1], nil
+		w.place(&q.sges[0], to, off, part)
+		wr := &q.wrs[0]
+		wr.Opcode, wr.Flags, wr.SGL, wr.Inline = rdma.WRRDMARead, 0, q.sges[:1], nil
 		wr.RemoteAddr, wr.RKey = addr, rkey
-		count, ok := w.mesh.post(l, 1, part == n)
+		count, ok := w.mesh.post(q, 1, part == n)
 		if !ok {
 			return false // what was posted of a long one is posted again: the same bytes
 		}
@@ -213,9 +213,9 @@ func (w *wire) get(from int, addr uint64, rkey uint32, to operand, off, n int) b
 
 func (w *wire) flushed(to int) bool {
 	p := &w.peers[to]
-	if p.link.done.Load() >= p.put {
+	if p.queue.Done() >= p.put {
 		return true
 	}
 	w.mesh.poll()
-	return p.link.done.Load() >= p.put
+	return p.queue.Done() >= p.put
 }

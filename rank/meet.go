@@ -53,22 +53,17 @@ func (w *World) connect(ctx context.Context) (err error) {
 	if err := w.fabric.openCQ(w.size); err != nil {
 		return err
 	}
-	mesh := coll.MeshConfig{PD: w.fabric.pd, CQ: w.fabric.in, Peers: w.peers.Memories()}
-	if w.peers.OnDemand() {
-		w.peers.Make(peers.Collectives, w.fabric.openQueue)
-		mesh.OnDemand = peers.Collective{Set: w.peers, MaxInline: w.fabric.inline()}
-	} else {
-		for peer := range w.size {
-			if peer == w.rank {
-				continue
-			}
-			if _, err := w.fabric.openQueue(peer); err != nil {
-				return err
-			}
+	w.peers.Make(peers.Collectives, w.fabric.openQueue)
+	for peer := range w.size {
+		if peer == w.rank || w.peers.OnDemand() {
+			continue
 		}
-		mesh.QPs = w.fabric.queues
+		if _, err := w.fabric.openQueue(peer); err != nil {
+			return err
+		}
 	}
-	if w.mesh, err = coll.NewMesh(mesh); err != nil {
+	dialer := peers.Collective{Set: w.peers, MaxInline: w.fabric.inline(), Mesh: w.fabric.queues}
+	if w.mesh, err = coll.NewMesh(coll.MeshConfig{PD: w.fabric.pd, CQ: w.fabric.in, Peers: dialer}); err != nil {
 		return err
 	}
 	everybody := group.All(w.size)

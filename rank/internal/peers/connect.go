@@ -258,14 +258,20 @@ func (s *Set) Probe(peer int) {
 type Collective struct {
 	*Set
 	MaxInline int
+	Mesh      []rdma.QP // those of all peers, where they are not made on demand
 }
 
 // Queue is the Set's, for collectives.
-func (c Collective) Queue(peer int) (rdma.QP, error) { return c.Set.Queue(peer, Collectives) }
+func (c Collective) Queue(peer int) (rdma.QP, error) {
+	if !c.OnDemand() {
+		return c.Mesh[peer], nil
+	}
+	return c.Set.Queue(peer, Collectives)
+}
 
 // Inline is the inline data of each queue pair, math.MaxInt where all peers are mapped.
 func (c Collective) Inline() int {
-	if c.mail == nil {
+	if c.OnDemand() && c.mail == nil {
 		return math.MaxInt
 	}
 	return c.MaxInline

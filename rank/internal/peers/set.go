@@ -131,9 +131,6 @@ func (s *Set) Mapping() bool { return s.memory != nil }
 // Maps tells whether a peer's memory is mapped, or will be when it is reached for.
 func (s *Set) Maps(peer int) bool { return s.memory != nil && s.cfg.Maps(&s.cards[peer]) }
 
-// Memories are those of all ranks, as far as they are mapped by now; nil where none can be.
-func (s *Set) Memories() []rdma.PeerMemory { return s.memory }
-
 // Met tells whether a peer was reached for.
 func (s *Set) Met(peer int) bool { return s.peers[peer].met }
 

@@ -58,7 +58,7 @@ type Window struct {
 	wait             waiting
 
 	allMapped bool                          // all members load and store the memory of all
-	own       []*target                       // that no other window uses
+	own       []*target                     // that no other window uses
 	one       struct{ old, result [8]byte } // of a single element
 }
 
