@@ -37,21 +37,21 @@ const (
 
 // A Queue is a queue pair with the account of its send queue.
 type Queue struct {
-	QP        rdma.QP // nil while there is none
-	depth     uint64
-	posted    uint64
-	signalled uint64 // up to this one completions tell
-	done      atomic.Uint64
-	failure   atomic.Pointer[failure]
+	QP      rdma.QP // nil while there is none
+	depth   uint32
+	silent  uint32 // requests since the last signalled one
+	posted  uint64
+	done    atomic.Uint64
+	failure atomic.Pointer[failure]
 }
 
 type failure struct{ err error }
 
 // Open gives the queue its queue pair, which takes so many requests.
-func (q *Queue) Open(qp rdma.QP, depth int) { q.QP, q.depth = qp, uint64(min(depth, deepest)) }
+func (q *Queue) Open(qp rdma.QP, depth int) { q.QP, q.depth = qp, uint32(min(depth, deepest)) }
 
 // Room is how many requests the send queue can take.
-func (q *Queue) Room() int { return int(q.depth - q.Flying()) }
+func (q *Queue) Room() int { return int(q.depth) - int(q.Flying()) }
 
 // Flying is how many requests were posted and have not left.
 func (q *Queue) Flying() uint64 { return q.posted - q.done.Load() }
@@ -63,11 +63,11 @@ func (q *Queue) Posted() uint64 { return q.posted }
 func (q *Queue) Done() uint64 { return q.done.Load() }
 
 // Tells tells whether a completion is to come that says that all has left.
-func (q *Queue) Tells() bool { return q.Flying() > 0 && q.signalled == q.posted }
+func (q *Queue) Tells() bool { return q.Flying() > 0 && q.silent == 0 }
 
 // Due tells whether the last of n more requests is signalled so that the queue drains: one
 // in a quarter of it is.
-func (q *Queue) Due(n int) bool { return q.posted+uint64(n)-q.signalled > q.depth/4 }
+func (q *Queue) Due(n int) bool { return q.silent+uint32(n) > q.depth/4 }
 
 // Post posts requests that the queue has Room for, with the owner's id, which has 48 bits.
 // The last one is signalled when asked, or when it is Due. When the queue pair refuses a
@@ -76,16 +76,19 @@ func (q *Queue) Post(wrs []rdma.SendWR, id uint64, signal bool) error {
 	if signal = signal || q.Due(len(wrs)); signal {
 		wrs[len(wrs)-1].Flags |= rdma.SendSignaled
 	}
+	mark := uint16(q.posted)
 	for i := range wrs {
-		wrs[i].WRID = WRID(id, uint16(q.posted)+uint16(i)+1)
+		mark++
+		wrs[i].WRID = WRID(id, mark)
 	}
 	took, err := q.QP.PostSend(wrs)
 	q.posted += uint64(took)
+	q.silent += uint32(took)
 	if err != nil {
 		return fmt.Errorf("post_send: %w", err)
 	}
 	if signal {
-		q.signalled = q.posted
+		q.silent = 0
 	}
 	return nil
 }
@@ -100,11 +103,11 @@ func Split(wrid uint64) (id uint64, mark uint16) { return wrid >> markBits, uint
 // by that: 0 for one that was dropped.
 func (q *Queue) Completed(mark uint16) int {
 	done := q.done.Load()
-	n := uint64(mark - uint16(done))
-	if n > q.depth {
+	n := mark - uint16(done)
+	if uint32(n) > q.depth {
 		return 0
 	}
-	q.done.Store(done + n)
+	q.done.Store(done + uint64(n))
 	return int(n)
 }
 

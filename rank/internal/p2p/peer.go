@@ -15,9 +15,6 @@ import (
 // Counts run on and are compared by difference. sent - credit word is what the
 // peer has not taken yet, at most depth.
 type peer struct {
-	// Its queue pair is nil while it is not connected, where that is on demand. The
-	// queue's error is the peer's: nothing reaches a peer that has failed, by no way.
-	sendq.Queue
 	far  *far // a mapped peer; then the queue pair only moves long messages in ordinary memory
 	rank int32
 
@@ -40,6 +37,11 @@ type peer struct {
 
 	todo []chore // what found no room in the send queue, in order
 	due  bool    // in Engine.due, for todo, queue or a report
+
+	// The queue pair is nil while it is not connected, where that is on demand. The queue's
+	// error is the peer's: nothing reaches a peer that has failed, by no way. Behind the
+	// fields that a mapped peer's messages look at: in front it costs each send 20 ns.
+	sendq.Queue
 
 	lastProbe int64 // when the peer was last made sure of, in ns
 
