@@ -30,12 +30,6 @@ func (m *Mesh) findSelf() error {
 	return nil
 }
 
-// maps tells whether the member maps memory of peers at all. Which peers it can is
-// known when it has their cards: a world connects with them in the exchange.
-func (t *Team) maps() bool {
-	return t.mesh.self != nil
-}
-
 // mapsAll tells whether there is memory of all other members here. Members that map
 // at all see each other, or not, on both sides.
 func (t *Team) mapsAll() bool {

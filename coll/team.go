@@ -285,7 +285,7 @@ func (t *Team) card() card {
 	mine := card{members: uint32(t.size), rank: uint32(t.rank), slots: uint32(t.tuning.slots), eager: uint32(t.tuning.eager),
 		chunk: uint32(t.tuning.chunk), piece: uint32(t.tuning.piece),
 		selection: t.selection.hash(), addr: t.region.Addr(), rkey: t.region.RKey()}
-	if t.maps() {
+	if t.mesh.self != nil { // which peers it maps is known when it has their cards
 		mine.maps = 1
 	}
 	if t.waiter.Crowded() {

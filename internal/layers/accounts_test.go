@@ -14,6 +14,7 @@ var posters = map[string]string{
 	"rank/internal/peers/dc":   "a path is a queue pair to who posts; beneath, the pool shares out initiators, of which it knows who has what under way",
 	"rank/internal/peers/mail": "datagrams are each signalled, and letters are accounted for by their answers",
 	"cmd/pingpong":             "a tutorial of verbs, which shows what posting takes",
+	"examples":                 "they show verbs as they are",
 }
 
 // A package that posts to a queue pair by itself writes a second account of what is posted,

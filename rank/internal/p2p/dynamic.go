@@ -98,7 +98,7 @@ func (e *Engine) readWord(p *peer, o *Op) {
 	e.sge[0] = rdma.SGE{Addr: e.mr.Addr() + uint64(at), Length: 8, LKey: e.mr.LKey()}
 	e.wr[0] = rdma.SendWR{Opcode: rdma.WRRDMARead, SGL: e.sge[:], RemoteAddr: p.control - 8*uint64(e.rank) + uint64(o.word), RKey: p.controlKey}
 	o.pending++
-	_ = e.post(p, whatRead, o.number) // a failure fails the peer, and o with it
+	e.post(p, whatRead, o.number) // a failure fails the peer, and o with it
 }
 
 // wordOf is where among checked the word of a message comes. The peer has openWords of them

@@ -89,27 +89,27 @@ func (e *Engine) credits(p *peer) int {
 }
 
 // post posts e.wr[0], filled in but for id and signal. A request of its own kind
-// (what other than whatMark) is signalled. The caller has seen to room.
-func (e *Engine) post(p *peer, what uint64, index uint32) error {
+// (what other than whatMark) is signalled. The caller has seen to room. A failure fails
+// the peer, with all operations that concern it.
+func (e *Engine) post(p *peer, what uint64, index uint32) {
 	if err := p.Post(e.wr[:], idOf(what, p.rank, index), what != whatMark); err != nil {
 		e.fail(p, err)
-		return p.Err()
+		return
 	}
 	e.flying++
-	return nil
 }
 
 // postInline posts a send of e.small[:n].
-func (e *Engine) postInline(p *peer, n int) error {
+func (e *Engine) postInline(p *peer, n int) {
 	e.wr[0] = rdma.SendWR{Opcode: rdma.WRSend, Flags: rdma.SendInline, Inline: e.small[:n]}
-	return e.post(p, whatMark, 0)
+	e.post(p, whatMark, 0)
 }
 
 // postSlot posts a send of n bytes of a send slot.
-func (e *Engine) postSlot(p *peer, slot int32, n int) error {
+func (e *Engine) postSlot(p *peer, slot int32, n int) {
 	e.sge[0] = rdma.SGE{Addr: e.mr.Addr() + uint64(e.slotAt(slot)), Length: uint32(n), LKey: e.mr.LKey()}
 	e.wr[0] = rdma.SendWR{Opcode: rdma.WRSend, SGL: e.sge[:]}
-	return e.post(p, whatSlot, uint32(slot))
+	e.post(p, whatSlot, uint32(slot))
 }
 
 // slotAt is where in mem a send slot begins.
@@ -286,7 +286,7 @@ func (e *Engine) do(p *peer, c chore) (over, blocked bool) {
 		return e.writePiece(p, c.id), false
 	}
 	h := header{kind: c.answer, source: uint32(e.rank), id: c.id}
-	_ = e.postInline(p, h.put(e.small[:])) // a failure fails the peer
+	e.postInline(p, h.put(e.small[:])) // a failure fails the peer
 	return true, false
 }
 
@@ -304,7 +304,7 @@ func (e *Engine) report(p *peer) {
 	}
 	putWord(&e.word, p.taken)
 	e.wr[0] = rdma.SendWR{Opcode: rdma.WRRDMAWrite, Flags: rdma.SendInline, Inline: e.word[:], RemoteAddr: p.control, RKey: p.controlKey}
-	_ = e.post(p, whatMark, 0)
+	e.post(p, whatMark, 0)
 }
 
 // probePeer posts an empty write, whose completion tells whether the peer is there.
@@ -313,5 +313,5 @@ func (e *Engine) probePeer(p *peer) {
 		return
 	}
 	e.wr[0] = rdma.SendWR{Opcode: rdma.WRRDMAWrite, RemoteAddr: p.control, RKey: p.controlKey}
-	_ = e.post(p, whatProbe, 0)
+	e.post(p, whatProbe, 0)
 }

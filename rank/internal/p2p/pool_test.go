@@ -166,7 +166,8 @@ func TestDamagedSharedMessage(t *testing.T) {
 				}
 				p.meet()
 				if p.rank == 1 {
-					if err := p.postInline(&p.peers[0], tt.send(p.small[:])); err != nil {
+					p.postInline(&p.peers[0], tt.send(p.small[:]))
+					if err := p.peers[0].Err(); err != nil {
 						return err
 					}
 					p.meet()

@@ -207,7 +207,7 @@ func (e *Engine) readPart(p *peer, o *Op, at, n int) {
 	e.sge[0] = rdma.SGE{Addr: address(o.buf) + uint64(at), Length: uint32(n), LKey: o.lkey}
 	e.wr[0] = rdma.SendWR{Opcode: rdma.WRRDMARead, SGL: e.sge[:], RemoteAddr: o.address + uint64(at), RKey: o.rkey}
 	o.pending++
-	_ = e.post(p, whatRead, o.number) // a failure fails the peer, and o with it
+	e.post(p, whatRead, o.number) // a failure fails the peer, and o with it
 }
 
 // readDone handles the completion of a read.

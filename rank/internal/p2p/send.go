@@ -207,14 +207,14 @@ func (e *Engine) sendShort(p *peer, what kind, buf []byte, env match.Envelope, n
 	p.sent++
 	if inline {
 		n := h.put(e.small[:])
-		_ = e.postInline(p, n+copy(e.small[n:], buf)) // a failure fails the peer
+		e.postInline(p, n+copy(e.small[n:], buf)) // a failure fails the peer
 		return true
 	}
 	slot := e.slots[len(e.slots)-1]
 	e.slots = e.slots[:len(e.slots)-1]
 	b := e.mem[e.slotAt(slot):]
 	n := h.put(b)
-	_ = e.postSlot(p, slot, n+copy(b[n:], buf))
+	e.postSlot(p, slot, n+copy(b[n:], buf))
 	return true
 }
 
@@ -251,7 +251,7 @@ func (e *Engine) announce(p *peer, o *Op) bool {
 	p.sent++
 	p.outstanding++
 	o.temp, o.state, o.number = temp, sent, number
-	_ = e.postInline(p, h.put(e.small[:])) // a failure fails the peer, and o with it
+	e.postInline(p, h.put(e.small[:])) // a failure fails the peer, and o with it
 	return true
 }
 
@@ -281,7 +281,7 @@ func (e *Engine) cut(p *peer) {
 	if p.QP != nil && e.credits(p) > 0 && p.Room() > 0 {
 		h := header{kind: gone, source: uint32(e.rank)}
 		p.sent++
-		_ = e.postInline(p, h.put(e.small[:])) // a failure fails the peer
+		e.postInline(p, h.put(e.small[:])) // a failure fails the peer
 	}
 	e.fail(p, ErrCut)
 }

@@ -152,7 +152,7 @@ func (e *Engine) writePiece(p *peer, id uint32) (over bool) {
 	}
 	e.sge[0] = rdma.SGE{Addr: address(o.buf) + uint64(at), Length: uint32(n), LKey: o.lkey}
 	e.wr[0] = rdma.SendWR{Opcode: rdma.WRRDMAWrite, SGL: e.sge[:], RemoteAddr: o.address + uint64(at), RKey: o.rkey}
-	_ = e.post(p, whatHelp, id) // a failure fails the peer, and o with it
+	e.post(p, whatHelp, id) // a failure fails the peer, and o with it
 	return false
 }
 
