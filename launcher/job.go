@@ -21,7 +21,7 @@ const DefaultAgentTimeout = 30 * time.Second
 // DefaultRestartPause is how long a job waits before its first restart.
 const DefaultRestartPause = time.Second
 
-// StdinAll, as Job.StdinRank, lets every rank read standard input.
+// StdinAll is the Job.StdinRank that lets every rank read standard input.
 const StdinAll = -1
 
 // Values of Job.Universe.

@@ -84,13 +84,13 @@ func isOwn(name, own string) bool { return name == own || slices.Contains(ownNam
 
 // findHosts are the hosts of a job. Without agents, several names of this
 // machine are one host.
-func (l *placer) findHosts(job *Job) *JobError {
+func (p *placer) findHosts(job *Job) *JobError {
 	own := ownName()
 	if len(job.Hosts) == 0 {
-		l.hosts = []place.Host{{Name: own, Slots: l.cpus(), Free: true, Here: true}}
+		p.hosts = []place.Host{{Name: own, Slots: p.cpus(), Free: true, Here: true}}
 		// Rankfiles name hosts that need no other list.
-		for i := range l.policy.File {
-			if line := &l.policy.File[i]; isOwn(line.Host, own) {
+		for i := range p.policy.File {
+			if line := &p.policy.File[i]; isOwn(line.Host, own) {
 				line.Host = own
 			}
 		}
@@ -105,17 +105,17 @@ func (l *placer) findHosts(job *Job) *JobError {
 		if job.Launcher == "" && name != "" {
 			name = own
 		}
-		l.hosts = append(l.hosts, place.Host{Name: name, Slots: max(h.Slots, -1), Max: h.Max, Here: here})
+		p.hosts = append(p.hosts, place.Host{Name: name, Slots: max(h.Slots, -1), Max: h.Max, Here: here})
 	}
-	for i := range l.policy.File {
-		line := &l.policy.File[i]
-		line.Host = l.named(job, line.Host)
+	for i := range p.policy.File {
+		line := &p.policy.File[i]
+		line.Host = p.named(job, line.Host)
 	}
 	return nil
 }
 
 // named is a host's name as the job's list has it.
-func (l *placer) named(job *Job, name string) string {
+func (p *placer) named(job *Job, name string) string {
 	if own := ownName(); job.Launcher == "" && isOwn(name, own) {
 		return own
 	}
@@ -131,8 +131,8 @@ func ownName() string {
 }
 
 // place places the ranks; the machines are known.
-func (l *placer) place(job *Job) (*place.Result, *JobError) {
-	placed, err := place.Place(l.hosts, l.apps, l.policy)
+func (p *placer) place(job *Job) (*place.Result, *JobError) {
+	placed, err := place.Place(p.hosts, p.apps, p.policy)
 	if err != nil {
 		field, value := "NP", strconv.Itoa(job.NP)
 		pe, _ := errors.AsType[*place.Error](err) // it always is one
