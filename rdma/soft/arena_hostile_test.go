@@ -261,12 +261,14 @@ func scribble(t *testing.T, seed uint64, words uint16, whileInUse bool) {
 	stop.Store(true)
 	others.Wait()
 	// A mark or a claim that stays would only make the clean-up wait.
-	for _, h := range queues {
-		for i := range h.claims {
-			atomic.StoreUint64(&h.claims[i], claimFree)
-		}
-	}
 	for _, x := range n {
+		for i := range x.p.shared {
+			if h := x.p.byShared.get(uint32(i)); h != nil {
+				for k := range h.claims {
+					atomic.StoreUint64(&h.claims[k], claimFree)
+				}
+			}
+		}
 		for i := range x.p.queues[:12] {
 			atomic.StoreUint64(&x.p.queues[i].mark, 0)
 		}
