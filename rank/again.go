@@ -17,7 +17,6 @@ import (
 // are: what was right for one call is right for another of the same shape.
 type shape struct {
 	kind       coll.Kind
-	algorithm  coll.Algorithm
 	op         Op // of a reduction
 	root       int
 	send, recv operand

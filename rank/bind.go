@@ -207,7 +207,7 @@ func (k *call) allgather(send, recv Buffer) *call {
 	return k
 }
 
-func (k *call) alltoall(send, recv Buffer, algorithm coll.Algorithm) *call {
+func (k *call) alltoall(send, recv Buffer) *call {
 	if k.err != nil {
 		return k
 	}
@@ -228,6 +228,6 @@ func (k *call) alltoall(send, recv Buffer, algorithm coll.Algorithm) *call {
 	if !here {
 		k.same("send", n, total)
 	}
-	k.args.Kind, k.args.Algorithm, k.args.Bytes = coll.AllToAll, algorithm, block
+	k.args.Kind, k.args.Bytes = coll.AllToAll, block
 	return k
 }

@@ -125,7 +125,11 @@ func AllgatherInit[T Element](c *Comm, send, recv []T) (Request, error) {
 // k (MPI_Alltoall). A block is len(recv) / Size elements; both lengths are equal.
 // In place: nil send.
 func Alltoall[T Element](ctx context.Context, c *Comm, send, recv []T) error {
-	return alltoallWith(ctx, c, send, recv, coll.Auto)
+	shape := shapeOfSlices(coll.AllToAll, send, recv, Op{}, 0)
+	if done, err := c.again(ctx, &shape, bytesOf(send), bytesOf(recv)); done {
+		return err
+	}
+	return c.begin("alltoall").like(&shape).alltoall(Of(send), Of(recv)).run(ctx)
 }
 
 // Ialltoall starts Alltoall.
@@ -136,14 +140,4 @@ func Ialltoall[T Element](c *Comm, send, recv []T) (Request, error) {
 // AlltoallInit prepares Alltoall to be started.
 func AlltoallInit[T Element](c *Comm, send, recv []T) (Request, error) {
 	return c.AlltoallInit(Of(send), Of(recv))
-}
-
-// alltoallWith is Alltoall by a given algorithm. All ranks give the same.
-func alltoallWith[T Element](ctx context.Context, c *Comm, send, recv []T, algorithm coll.Algorithm) error {
-	shape := shapeOfSlices(coll.AllToAll, send, recv, Op{}, 0)
-	shape.algorithm = algorithm
-	if done, err := c.again(ctx, &shape, bytesOf(send), bytesOf(recv)); done {
-		return err
-	}
-	return c.begin("alltoall").like(&shape).alltoall(Of(send), Of(recv), algorithm).run(ctx)
 }

@@ -103,24 +103,19 @@ func (c *Comm) AllgatherInit(send, recv Buffer) (Request, error) {
 
 // Alltoall is [Alltoall] of Buffers.
 func (c *Comm) Alltoall(ctx context.Context, send, recv Buffer) error {
-	return c.alltoall(ctx, send, recv, coll.Auto)
-}
-
-func (c *Comm) alltoall(ctx context.Context, send, recv Buffer, algorithm coll.Algorithm) error {
 	shape := shapeOf(coll.AllToAll, &send, &recv, Op{}, 0)
-	shape.algorithm = algorithm
 	if done, err := c.again(ctx, &shape, send.run(), recv.run()); done {
 		return err
 	}
-	return c.begin("alltoall").like(&shape).alltoall(send, recv, algorithm).run(ctx)
+	return c.begin("alltoall").like(&shape).alltoall(send, recv).run(ctx)
 }
 
 // Ialltoall is [Ialltoall] of Buffers.
 func (c *Comm) Ialltoall(send, recv Buffer) (Request, error) {
-	return c.beginRequest("ialltoall").alltoall(send, recv, coll.Auto).launch()
+	return c.beginRequest("ialltoall").alltoall(send, recv).launch()
 }
 
 // AlltoallInit is [AlltoallInit] of Buffers.
 func (c *Comm) AlltoallInit(send, recv Buffer) (Request, error) {
-	return c.beginRequest("alltoall_init").alltoall(send, recv, coll.Auto).keep()
+	return c.beginRequest("alltoall_init").alltoall(send, recv).keep()
 }

@@ -8,5 +8,7 @@ import (
 
 // AlltoallWith lets tests compare the algorithms of one communicator.
 func AlltoallWith[T Element](ctx context.Context, c *Comm, send, recv []T, algorithm coll.Algorithm) error {
-	return alltoallWith(ctx, c, send, recv, algorithm)
+	k := c.begin("alltoall").alltoall(Of(send), Of(recv))
+	k.args.Algorithm = algorithm
+	return k.run(ctx)
 }

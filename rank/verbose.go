@@ -20,12 +20,11 @@ type narrator struct {
 
 // A way is what calls have in common that go alike.
 type way struct {
-	op        string
-	size      int // of the team; of a message: whether it stays in the rank
-	class     int // of the length in bytes: its number of bits
-	kind      coll.Kind
-	algorithm coll.Algorithm // that the call forces
-	reached   bool           // a message's receiver shares memory
+	op      string
+	size    int // of the team; of a message: whether it stays in the rank
+	class   int // of the length in bytes: its number of bits
+	kind    coll.Kind
+	reached bool // a message's receiver shares memory
 }
 
 // narrate gives the world its narrator.
@@ -58,8 +57,8 @@ func (n *narrator) collective(k *call) {
 	for _, p := range a.Sends {
 		bytes += p.N
 	}
-	if n.first(way{op: k.op, size: k.comm.members.Size(), class: bits.Len(uint(bytes)), kind: a.Kind, algorithm: a.Algorithm}) {
-		n.say(fmt.Sprintf("%s on %s: %s", k.op, k.comm.name, k.comm.team.Explain(coll.Args{Kind: a.Kind, Algorithm: a.Algorithm, Bytes: a.Bytes})))
+	if n.first(way{op: k.op, size: k.comm.members.Size(), class: bits.Len(uint(bytes)), kind: a.Kind}) {
+		n.say(fmt.Sprintf("%s on %s: %s", k.op, k.comm.name, k.comm.team.Explain(coll.Args{Kind: a.Kind, Bytes: a.Bytes})))
 	}
 }
 

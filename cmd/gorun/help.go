@@ -50,13 +50,9 @@ type topic struct {
 func topics() []topic {
 	var list []topic
 	for _, f := range families {
-		text := func() string {
-			return headed(f.name, func(o *option) bool { return o.family == f.name })
-		}
+		text := func() string { return headed(f.name) }
 		if f.name == "Environment" {
-			text = func() string {
-				return headed(f.name, func(o *option) bool { return o.family == f.name }) + variablesHelp()
-			}
+			text = func() string { return headed(f.name) + variablesHelp() }
 		}
 		list = append(list, topic{topicName(f.name), f.about, text})
 	}
@@ -65,7 +61,7 @@ func topics() []topic {
 		topic{"all", "all of these", func() string {
 			text := helpHead[strings.Index(helpHead, "\n\n")+1:]
 			for _, f := range families {
-				text += headed(f.name, func(o *option) bool { return o.family == f.name })
+				text += headed(f.name)
 			}
 			return text + "\n" + helpStatus + helpExamples + helpManual
 		}})
@@ -131,12 +127,12 @@ func help(name string) string {
 	return b.String() + helpExamples + helpManual
 }
 
-// headed are options of the table in its order, below a heading.
-func headed(heading string, in func(*option) bool) string {
-	text := "\n" + heading + ":\n"
+// headed are the options of a family in the table's order, below its name.
+func headed(family string) string {
+	text := "\n" + family + ":\n"
 	table := options()
 	for i := range table {
-		if in(&table[i]) {
+		if table[i].family == family {
 			text += row(&table[i])
 		}
 	}
