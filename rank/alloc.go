@@ -7,10 +7,9 @@ import (
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
-// Alloc gives n zeroed elements of memory that is registered with the device
-// (MPI_Alloc_mem): peers read and write it in place. It belongs to the world of
-// c, not to c alone, and lives until Free or Finalize; it is not garbage
-// collected and must not be used afterwards.
+// Alloc returns n zeroed elements of memory that is registered with the device (MPI_Alloc_mem),
+// so that peers read and write it in place. It belongs to the world of c, and is valid until
+// [Free] or [World.Finalize]. It is not garbage collected and must not be used afterwards.
 func Alloc[T Element](c *Comm, n int) ([]T, error) {
 	if err := c.exists(); err != nil {
 		return nil, c.fail("alloc", -1, err)
@@ -28,8 +27,8 @@ func Alloc[T Element](c *Comm, n int) ([]T, error) {
 	return elementsOf[T](mem)[:n], nil
 }
 
-// Free gives memory of Alloc back (MPI_Free_mem): the slice as Alloc gave it,
-// or any slice that begins where that one does.
+// Free frees memory of [Alloc] (MPI_Free_mem). s is the slice that Alloc
+// returned, or any slice with the same first element.
 func Free[T Element](c *Comm, s []T) error {
 	err := c.exists()
 	if err == nil {

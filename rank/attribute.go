@@ -5,16 +5,16 @@ import (
 	"slices"
 )
 
-// A Keyval is a name under which a program keeps a value of its own with a
-// communicator (MPI_Comm_create_keyval) or a window (MPI_Win_create_keyval): a library
-// finds its state there again. Attributes are local to the rank.
+// A Keyval is the key of an attribute: a value that a program keeps with a
+// communicator (MPI_Comm_create_keyval) or a window (MPI_Win_create_keyval),
+// for example a library's state. Attributes are local to the rank.
 type Keyval[V any] struct {
 	copied  func(old *Comm, value V) (V, bool, error)
 	deleted func(c *Comm, value V) error
 }
 
-// A Holder is what a [Keyval] keeps values with: a [Comm] or a [Win]. Callbacks get the
-// communicator; for a window that is the window's own one.
+// A Holder has attributes: a [Comm] or a [Win]. The callbacks of a
+// [Keyval] get the communicator, or the window's internal communicator.
 type Holder interface{ holder() *Comm }
 
 func (c *Comm) holder() *Comm   { return c }
@@ -28,16 +28,15 @@ func held(h Holder) *Comm {
 	return h.holder()
 }
 
-// NewKeyval makes a name that no other is equal to. copied gives the value for a
-// communicator that [Comm.Dup] makes of old, or false for none; nil copies nothing
-// (MPI_COMM_NULL_COPY_FN). deleted is called with a value that is replaced or
-// deleted, or whose communicator is freed; it may be nil. An error of either is
-// what the call, of Dup or Free or Set, ends with.
+// NewKeyval makes a new key. When [Comm.Dup] duplicates old, copied returns the value for the
+// duplicate, or false for none; a nil copied copies nothing (MPI_COMM_NULL_COPY_FN). deleted
+// is called with a value that is replaced or deleted, or whose communicator or window is
+// freed; it may be nil. The call (Dup, Free, Set or Delete) returns an error of either.
 func NewKeyval[V any](copied func(old *Comm, value V) (V, bool, error), deleted func(c *Comm, value V) error) *Keyval[V] {
 	return &Keyval[V]{copied: copied, deleted: deleted}
 }
 
-// CopyValue is for NewKeyval: the value itself is passed on (MPI_COMM_DUP_FN).
+// CopyValue is an argument for [NewKeyval]: the duplicate gets the value itself (MPI_COMM_DUP_FN).
 func CopyValue[V any](_ *Comm, value V) (V, bool, error) { return value, true, nil }
 
 // attribute is a value under its name.
@@ -96,8 +95,7 @@ func (k *Keyval[V]) usable(c *Comm) error {
 	return nil
 }
 
-// Set keeps a value with the communicator (MPI_Comm_set_attr) or window
-// (MPI_Win_set_attr), in the place of any other under this name.
+// Set sets the value of this key (MPI_Comm_set_attr, MPI_Win_set_attr) and replaces an earlier one.
 func (k *Keyval[V]) Set(h Holder, value V) error {
 	c := held(h)
 	if err := k.usable(c); err != nil {
@@ -117,8 +115,7 @@ func (k *Keyval[V]) Set(h Holder, value V) error {
 	return nil
 }
 
-// Get is the value that the communicator keeps under this name, and whether there
-// is one (MPI_Comm_get_attr, MPI_Win_get_attr).
+// Get returns the value of this key, and whether there is one (MPI_Comm_get_attr, MPI_Win_get_attr).
 func (k *Keyval[V]) Get(h Holder) (value V, found bool) {
 	c := held(h)
 	if k.usable(c) != nil {
@@ -131,8 +128,7 @@ func (k *Keyval[V]) Get(h Holder) (value V, found bool) {
 	return c.attributes[i].(*kept[V]).value, true
 }
 
-// Delete forgets the value under this name (MPI_Comm_delete_attr,
-// MPI_Win_delete_attr).
+// Delete deletes the value of this key (MPI_Comm_delete_attr, MPI_Win_delete_attr).
 func (k *Keyval[V]) Delete(h Holder) error {
 	c := held(h)
 	const op = "delete_attr"

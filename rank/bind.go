@@ -6,9 +6,9 @@ import "github.com/gorun-mpi/gorun/coll"
 // most have a kind of their own; the v and w forms, and all movement between the
 // groups of an intercommunicator, are exchanges of parts; reductions there are folds.
 
-// Root as the root of a rooted collective on an intercommunicator is given by the
-// rank that is the root (MPI_ROOT); the others of its group give ProcNull, and those
-// of the other group the root's rank.
+// Root is given as the root of a rooted collective on an intercommunicator
+// by the rank that is the root (MPI_ROOT). The other ranks of its group
+// give [ProcNull], and the ranks of the other group give the root's rank.
 const Root = -3
 
 // A role is a rank's part in a rooted collective.

@@ -7,9 +7,8 @@ import (
 	"github.com/gorun-mpi/gorun/rank/internal/datatype"
 )
 
-// A Buffer is memory as a call takes it: where, how many items, of which type (MPI's
-// address, count and datatype). It is made by [Of] or [Typed]; the zero Buffer holds
-// nothing. A mistake in it shows in the call.
+// A Buffer is memory as a call takes it: address, count and datatype, as MPI's three arguments. [Of]
+// and [Typed] make it; the zero Buffer is empty. A mistake in it is reported by the call that takes it.
 type Buffer struct {
 	mem   []byte // from the origin of the first item on
 	count int
@@ -19,11 +18,11 @@ type Buffer struct {
 	in    bool         // InPlace
 }
 
-// InPlace as the send operand of a collective says that the data is in the receive
-// operand already (MPI_IN_PLACE).
+// InPlace as the send operand of a collective says that the data is
+// already in the receive operand (MPI_IN_PLACE).
 var InPlace = Buffer{in: true}
 
-// Of is all of s. A field of a struct counts, padding does not.
+// Of is a Buffer of all elements of s. Padding inside structs is not sent.
 func Of[T Element](s []T) (b Buffer) {
 	hold(&b, s)
 	return b
@@ -34,9 +33,8 @@ func hold[T Element](b *Buffer, s []T) {
 	b.mem, b.count, b.elem = bytesOf(s), len(s), reflect.TypeFor[T]()
 }
 
-// Typed is count items of type t, the first with its origin at s[0]. All their data
-// must lie in s: a type that reaches back from its origin is moved forward first, by
-// [HindexedBlock].
+// Typed is a Buffer of count items of type t, with the origin of the first at s[0]. All their data must
+// lie in s. A type with data before its origin has to be moved forward first, with [HindexedBlock].
 func Typed[T Element](s []T, count int, t *Datatype) Buffer {
 	return Buffer{mem: bytesOf(s), count: count, elem: reflect.TypeFor[T](), t: t, typed: true}
 }
@@ -121,19 +119,19 @@ func (b *Buffer) run() []byte {
 	return nil
 }
 
-// Pack puts the data of b into dst from position on, as a message carries it, and
-// gives the position behind it (MPI_Pack). Data of all types is packed alike: what
-// was packed in several calls can be unpacked by one, and received as bytes.
+// Pack packs the data of b into dst at position and returns the position after it, in
+// bytes (MPI_Pack). The packed bytes are those of a message, for all types: one Unpack
+// may unpack the result of several calls of Pack, and a receive of bytes may receive it.
 func Pack(c *Comm, dst []byte, position int, b Buffer) (int, error) {
 	return c.pack("pack", dst, position, &b, toRead)
 }
 
-// Unpack is the opposite of Pack (MPI_Unpack).
+// Unpack unpacks src at position into b and returns the position after it, in bytes (MPI_Unpack).
 func Unpack(c *Comm, src []byte, position int, b Buffer) (int, error) {
 	return c.pack("unpack", src, position, &b, toWrite)
 }
 
-// PackSize is how many bytes Pack needs for count items of type t (MPI_Pack_size).
+// PackSize is the number of bytes that Pack needs for count items of type t (MPI_Pack_size).
 func PackSize(count int, t *Datatype) (int, error) {
 	if t == nil {
 		return 0, errNoType

@@ -7,9 +7,9 @@ import (
 	"github.com/gorun-mpi/gorun/rank/internal/topology"
 )
 
-// DimsCreate fills the zeros of dims so that nodes ranks make a grid of that many
-// in each dimension (MPI_Dims_create), as close to each other as can be, the
-// largest first. It is an error when what is given does not divide nodes.
+// DimsCreate fills the zeros of dims so that their product is nodes (MPI_Dims_create).
+// The values that it chooses are as close to each other as possible, in falling order.
+// It is an error when the given values do not divide nodes.
 func DimsCreate(nodes int, dims []int) error {
 	if err := topology.Dims(nodes, dims); err != nil {
 		return &Error{Op: "dims_create", Peer: -1, Err: badClass(ClassDims, "%v", err)}
@@ -17,11 +17,10 @@ func DimsCreate(nodes int, dims []int) error {
 	return nil
 }
 
-// CartCreate makes a communicator whose ranks form a grid (MPI_Cart_create), by
-// rows: the last coordinate changes fastest. In a dimension with a period the last
-// rank's neighbour is the first. All ranks give the same; those that the grid has
-// no room for get nil. reorder permits other ranks in the new communicator; today
-// they stay the same, for neighbours by rank are on one host as gorun places them.
+// CartCreate makes a communicator whose ranks form a grid (MPI_Cart_create) in row-major order: the last
+// coordinate changes fastest. In a periodic dimension the last rank's neighbour is the first. All ranks
+// give the same arguments. Ranks that do not fit into the grid get nil. reorder permits a new order of
+// ranks; at present the order stays the same, because gorun places neighbouring ranks on one host.
 func (c *Comm) CartCreate(ctx context.Context, dims []int, periods []bool, reorder bool) (*Comm, error) {
 	grid, points, err := topology.New(slices.Clone(dims), slices.Clone(periods))
 	if err != nil {
@@ -53,8 +52,8 @@ func (c *Comm) setGrid(grid topology.Grid) {
 	c.layout = l
 }
 
-// CartMap is the rank that CartCreate with reorder would give the caller
-// (MPI_Cart_map), Undefined where the grid has no room for it. It asks nobody.
+// CartMap is the rank that [Comm.CartCreate] with reorder would give to the caller, or
+// Undefined if the grid has no room for it (MPI_Cart_map). It does not communicate.
 func (c *Comm) CartMap(dims []int, periods []bool) (int, error) {
 	_, points, err := topology.New(slices.Clone(dims), slices.Clone(periods))
 	if err != nil {
@@ -63,7 +62,7 @@ func (c *Comm) CartMap(dims []int, periods []bool) (int, error) {
 	return c.placed("cart_map", points, err)
 }
 
-// GraphMap is CartMap for GraphCreate (MPI_Graph_map).
+// GraphMap is [Comm.CartMap] for [Comm.GraphCreate] (MPI_Graph_map).
 func (c *Comm) GraphMap(index, edges []int) (int, error) {
 	return c.placed("graph_map", len(index), checkGraph(index, edges))
 }
@@ -89,8 +88,8 @@ func (c *Comm) placed(op string, points int, err error) (int, error) {
 	return c.rank, nil
 }
 
-// CartSub makes a communicator of each part of the grid that the dimensions to
-// keep span (MPI_Cart_sub). All ranks give the same.
+// CartSub divides the grid into subgrids of the dimensions to keep, and makes
+// a communicator of each (MPI_Cart_sub). All ranks give the same argument.
 func (c *Comm) CartSub(ctx context.Context, keep []bool) (*Comm, error) {
 	const op = "cart_sub"
 	l, err := c.laidOut(op, Cartesian)
@@ -121,8 +120,8 @@ func (c *Comm) CartSub(ctx context.Context, keep []bool) (*Comm, error) {
 	return d, err
 }
 
-// CartGet is the grid, and where this rank is in it (MPI_Cart_get, with
-// MPI_Cartdim_get in the lengths).
+// CartGet returns the grid and this rank's coordinates (MPI_Cart_get;
+// the lengths are those of MPI_Cartdim_get).
 func (c *Comm) CartGet() (dims []int, periods []bool, coords []int, err error) {
 	l, err := c.laidOut("cart_get", Cartesian)
 	if err != nil {
@@ -133,7 +132,7 @@ func (c *Comm) CartGet() (dims []int, periods []bool, coords []int, err error) {
 	return slices.Clone(l.grid.Dims), slices.Clone(l.grid.Periods), coords, nil
 }
 
-// CartCoords is where a rank is in the grid (MPI_Cart_coords).
+// CartCoords returns the coordinates of a rank in the grid (MPI_Cart_coords).
 func (c *Comm) CartCoords(rank int) ([]int, error) {
 	const op = "cart_coords"
 	l, err := c.laidOut(op, Cartesian)
@@ -148,8 +147,8 @@ func (c *Comm) CartCoords(rank int) ([]int, error) {
 	return coords, nil
 }
 
-// CartRank is the rank at coords (MPI_Cart_rank). In a dimension with a period any
-// coordinate will do.
+// CartRank is the rank at coords (MPI_Cart_rank). In a periodic
+// dimension a coordinate outside of the grid is wrapped.
 func (c *Comm) CartRank(coords []int) (int, error) {
 	const op = "cart_rank"
 	l, err := c.laidOut(op, Cartesian)
@@ -163,9 +162,8 @@ func (c *Comm) CartRank(coords []int) (int, error) {
 	return rank, nil
 }
 
-// CartShift tells with whom to exchange when all ranks pass something on by so
-// many steps in one dimension (MPI_Cart_shift): source is who passes it to this
-// rank, dest to whom this one does. Beyond an open border it is ProcNull.
+// CartShift returns the peers for a shift by steps along one dimension (MPI_Cart_shift): this rank
+// receives from source and sends to dest. Beyond a border that is not periodic the peer is [ProcNull].
 func (c *Comm) CartShift(dim, steps int) (source, dest int, err error) {
 	const op = "cart_shift"
 	l, err := c.laidOut(op, Cartesian)

@@ -23,7 +23,7 @@ import (
 // items of a block.
 
 // Barrier returns when all ranks have called it (MPI_Barrier); on an
-// intercommunicator, all of both groups.
+// intercommunicator, all ranks of both groups.
 func Barrier(ctx context.Context, c *Comm) error {
 	return c.Barrier(ctx)
 }
@@ -33,13 +33,13 @@ func Ibarrier(c *Comm) (Request, error) {
 	return c.Ibarrier()
 }
 
-// BarrierInit prepares Barrier to be started.
+// BarrierInit prepares a persistent Barrier.
 func BarrierInit(c *Comm) (Request, error) {
 	return c.BarrierInit()
 }
 
-// Bcast copies buf of rank root into buf of all others (MPI_Bcast), which is as
-// long there.
+// Bcast copies buf of rank root into buf of all other ranks (MPI_Bcast).
+// buf has the same length on all ranks.
 func Bcast[T Element](ctx context.Context, c *Comm, buf []T, root int) error {
 	shape := shapeOfSlices(coll.Bcast, []T(nil), buf, Op{}, root)
 	if done, err := c.again(ctx, &shape, nil, bytesOf(buf)); done {
@@ -53,14 +53,14 @@ func Ibcast[T Element](c *Comm, buf []T, root int) (Request, error) {
 	return c.Ibcast(Of(buf), root)
 }
 
-// BcastInit prepares Bcast to be started.
+// BcastInit prepares a persistent Bcast.
 func BcastInit[T Element](c *Comm, buf []T, root int) (Request, error) {
 	return c.BcastInit(Of(buf), root)
 }
 
 // Gather collects send of every rank, in rank order, in recv of rank root
-// (MPI_Gather): len(recv) is Size times len(send) there and ignored elsewhere. In
-// place at the root: nil send, and the own block already in recv.
+// (MPI_Gather). On the root len(recv) is Size times len(send); elsewhere recv is
+// ignored. In place at the root: send is nil, and the root's block is already in recv.
 func Gather[T Element](ctx context.Context, c *Comm, send, recv []T, root int) error {
 	shape := shapeOfSlices(coll.Gather, send, recv, Op{}, root)
 	if done, err := c.again(ctx, &shape, bytesOf(send), bytesOf(recv)); done {
@@ -74,14 +74,14 @@ func Igather[T Element](c *Comm, send, recv []T, root int) (Request, error) {
 	return c.Igather(Of(send), Of(recv), root)
 }
 
-// GatherInit prepares Gather to be started.
+// GatherInit prepares a persistent Gather.
 func GatherInit[T Element](c *Comm, send, recv []T, root int) (Request, error) {
 	return c.GatherInit(Of(send), Of(recv), root)
 }
 
-// Scatter gives rank k block k of send of rank root (MPI_Scatter): len(send) is
-// Size times len(recv) there and ignored elsewhere. In place at the root: nil
-// recv, and the own block stays where it is.
+// Scatter gives rank k block k of send of rank root (MPI_Scatter). On the
+// root len(send) is Size times len(recv); elsewhere send is ignored. In
+// place at the root: recv is nil, and the root's block stays where it is.
 func Scatter[T Element](ctx context.Context, c *Comm, send, recv []T, root int) error {
 	shape := shapeOfSlices(coll.Scatter, send, recv, Op{}, root)
 	if done, err := c.again(ctx, &shape, bytesOf(send), bytesOf(recv)); done {
@@ -95,14 +95,13 @@ func Iscatter[T Element](c *Comm, send, recv []T, root int) (Request, error) {
 	return c.Iscatter(Of(send), Of(recv), root)
 }
 
-// ScatterInit prepares Scatter to be started.
+// ScatterInit prepares a persistent Scatter.
 func ScatterInit[T Element](c *Comm, send, recv []T, root int) (Request, error) {
 	return c.ScatterInit(Of(send), Of(recv), root)
 }
 
-// Allgather collects send of every rank, in rank order, in recv of every rank
-// (MPI_Allgather): len(recv) is Size times len(send). In place: nil send, and the
-// own block already in recv.
+// Allgather collects send of every rank, in rank order, in recv of every rank (MPI_Allgather).
+// len(recv) is Size times len(send). In place: send is nil, and this rank's block is already in recv.
 func Allgather[T Element](ctx context.Context, c *Comm, send, recv []T) error {
 	shape := shapeOfSlices(coll.AllGather, send, recv, Op{}, 0)
 	if done, err := c.again(ctx, &shape, bytesOf(send), bytesOf(recv)); done {
@@ -116,14 +115,13 @@ func Iallgather[T Element](c *Comm, send, recv []T) (Request, error) {
 	return c.Iallgather(Of(send), Of(recv))
 }
 
-// AllgatherInit prepares Allgather to be started.
+// AllgatherInit prepares a persistent Allgather.
 func AllgatherInit[T Element](c *Comm, send, recv []T) (Request, error) {
 	return c.AllgatherInit(Of(send), Of(recv))
 }
 
-// Alltoall sends block k of send to rank k and receives block k of recv from rank
-// k (MPI_Alltoall). A block is len(recv) / Size elements; both lengths are equal.
-// In place: nil send.
+// Alltoall sends block k of send to rank k, and receives block k of recv from rank k (MPI_Alltoall).
+// A block has len(recv) / Size elements. Both lengths are equal. In place: send is nil.
 func Alltoall[T Element](ctx context.Context, c *Comm, send, recv []T) error {
 	shape := shapeOfSlices(coll.AllToAll, send, recv, Op{}, 0)
 	if done, err := c.again(ctx, &shape, bytesOf(send), bytesOf(recv)); done {
@@ -137,7 +135,7 @@ func Ialltoall[T Element](c *Comm, send, recv []T) (Request, error) {
 	return c.Ialltoall(Of(send), Of(recv))
 }
 
-// AlltoallInit prepares Alltoall to be started.
+// AlltoallInit prepares a persistent Alltoall.
 func AlltoallInit[T Element](c *Comm, send, recv []T) (Request, error) {
 	return c.AlltoallInit(Of(send), Of(recv))
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/gorun-mpi/gorun/coll"
 )
 
-// Barrier is [Barrier].
+// Barrier is the function [Barrier].
 func (c *Comm) Barrier(ctx context.Context) error {
 	shape := shape{kind: coll.Barrier}
 	if done, err := c.again(ctx, &shape, nil, nil); done {
@@ -15,12 +15,12 @@ func (c *Comm) Barrier(ctx context.Context) error {
 	return c.begin("barrier").like(&shape).barrier().run(ctx)
 }
 
-// Ibarrier is [Ibarrier].
+// Ibarrier is the function [Ibarrier].
 func (c *Comm) Ibarrier() (Request, error) {
 	return c.beginRequest("ibarrier").barrier().launch()
 }
 
-// BarrierInit is [BarrierInit].
+// BarrierInit is the function [BarrierInit].
 func (c *Comm) BarrierInit() (Request, error) {
 	return c.beginRequest("barrier_init").barrier().keep()
 }

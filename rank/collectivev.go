@@ -7,9 +7,9 @@ import "context"
 // with nil displs one block follows the other. What one rank sends another must be
 // what that one receives.
 
-// Gatherv collects send of every rank in recv of rank root (MPI_Gatherv), where
-// counts and displs are those of recv; recv, counts and displs are ignored
-// elsewhere. In place at the root: nil send, and the own block already in recv.
+// Gatherv collects send of every rank in recv of rank root (MPI_Gatherv). counts and
+// displs describe recv, in elements. recv, counts and displs are ignored elsewhere.
+// In place at the root: send is nil, and the root's block is already in recv.
 func Gatherv[T Element](ctx context.Context, c *Comm, send, recv []T, counts, displs []int, root int) error {
 	return c.Gatherv(ctx, Of(send), Of(recv), counts, displs, root)
 }
@@ -19,14 +19,14 @@ func Igatherv[T Element](c *Comm, send, recv []T, counts, displs []int, root int
 	return c.Igatherv(Of(send), Of(recv), counts, displs, root)
 }
 
-// GathervInit prepares Gatherv to be started.
+// GathervInit prepares a persistent Gatherv.
 func GathervInit[T Element](c *Comm, send, recv []T, counts, displs []int, root int) (Request, error) {
 	return c.GathervInit(Of(send), Of(recv), counts, displs, root)
 }
 
-// Scatterv gives each rank its block of send of rank root (MPI_Scatterv); send,
-// counts and displs are ignored elsewhere. In place at the root: nil recv, and
-// the own block stays where it is.
+// Scatterv gives rank k block k of send of rank root (MPI_Scatterv). counts and
+// displs describe send, in elements. send, counts and displs are ignored elsewhere.
+// In place at the root: recv is nil, and the root's block stays where it is.
 func Scatterv[T Element](ctx context.Context, c *Comm, send []T, counts, displs []int, recv []T, root int) error {
 	return c.Scatterv(ctx, Of(send), counts, displs, Of(recv), root)
 }
@@ -36,14 +36,13 @@ func Iscatterv[T Element](c *Comm, send []T, counts, displs []int, recv []T, roo
 	return c.Iscatterv(Of(send), counts, displs, Of(recv), root)
 }
 
-// ScattervInit prepares Scatterv to be started.
+// ScattervInit prepares a persistent Scatterv.
 func ScattervInit[T Element](c *Comm, send []T, counts, displs []int, recv []T, root int) (Request, error) {
 	return c.ScattervInit(Of(send), counts, displs, Of(recv), root)
 }
 
-// Allgatherv collects send of every rank in recv of every rank (MPI_Allgatherv),
-// where counts and displs are those of recv. In place: nil send, and the own
-// block already in recv.
+// Allgatherv collects send of every rank in recv of every rank (MPI_Allgatherv). counts and displs
+// describe recv, in elements. In place: send is nil, and this rank's block is already in recv.
 func Allgatherv[T Element](ctx context.Context, c *Comm, send, recv []T, counts, displs []int) error {
 	return c.Allgatherv(ctx, Of(send), Of(recv), counts, displs)
 }
@@ -53,14 +52,14 @@ func Iallgatherv[T Element](c *Comm, send, recv []T, counts, displs []int) (Requ
 	return c.Iallgatherv(Of(send), Of(recv), counts, displs)
 }
 
-// AllgathervInit prepares Allgatherv to be started.
+// AllgathervInit prepares a persistent Allgatherv.
 func AllgathervInit[T Element](c *Comm, send, recv []T, counts, displs []int) (Request, error) {
 	return c.AllgathervInit(Of(send), Of(recv), counts, displs)
 }
 
-// Alltoallv sends rank k its block of send and receives its own from rank k
-// (MPI_Alltoallv). In place: nil send, and recv holds the blocks to be sent, as
-// its counts and displacements say; the send counts are ignored then.
+// Alltoallv sends block k of send to rank k, and receives block k of recv from rank k
+// (MPI_Alltoallv). Counts and displacements are in elements. In place: send is nil, recvCounts and
+// recvDispls describe the blocks in recv that are sent and replaced, and the send counts are ignored.
 func Alltoallv[T Element](ctx context.Context, c *Comm, send []T, sendCounts, sendDispls []int, recv []T, recvCounts, recvDispls []int) error {
 	return c.Alltoallv(ctx, Of(send), sendCounts, sendDispls, Of(recv), recvCounts, recvDispls)
 }
@@ -70,7 +69,7 @@ func Ialltoallv[T Element](c *Comm, send []T, sendCounts, sendDispls []int, recv
 	return c.Ialltoallv(Of(send), sendCounts, sendDispls, Of(recv), recvCounts, recvDispls)
 }
 
-// AlltoallvInit prepares Alltoallv to be started.
+// AlltoallvInit prepares a persistent Alltoallv.
 func AlltoallvInit[T Element](c *Comm, send []T, sendCounts, sendDispls []int, recv []T, recvCounts, recvDispls []int) (Request, error) {
 	return c.AlltoallvInit(Of(send), sendCounts, sendDispls, Of(recv), recvCounts, recvDispls)
 }

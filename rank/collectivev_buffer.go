@@ -64,9 +64,8 @@ func (c *Comm) AlltoallvInit(send Buffer, sendCounts, sendDispls []int, recv Buf
 	return c.beginRequest("alltoallv_init").alltoallv(send, sendCounts, sendDispls, recv, recvCounts, recvDispls).keep()
 }
 
-// Alltoallw sends buffer k of send to rank k and receives buffer k of recv from
-// it (MPI_Alltoallw): each has its own type. In place: nil send, and what recv
-// holds is sent.
+// Alltoallw sends buffer k of send to rank k, and receives buffer k of recv from rank k (MPI_Alltoallw).
+// Each buffer has its own type. In place: send is nil, and the data in recv is sent and replaced.
 func (c *Comm) Alltoallw(ctx context.Context, send, recv []Buffer) error {
 	return c.begin("alltoallw").alltoallw(send, recv).run(ctx)
 }
@@ -76,7 +75,7 @@ func (c *Comm) Ialltoallw(send, recv []Buffer) (Request, error) {
 	return c.beginRequest("ialltoallw").alltoallw(send, recv).launch()
 }
 
-// AlltoallwInit prepares Alltoallw to be started.
+// AlltoallwInit prepares a persistent Alltoallw.
 func (c *Comm) AlltoallwInit(send, recv []Buffer) (Request, error) {
 	return c.beginRequest("alltoallw_init").alltoallw(send, recv).keep()
 }

@@ -7,17 +7,15 @@ import (
 	"github.com/gorun-mpi/gorun/rank/internal/group"
 )
 
-// Undefined as a color leaves the caller out of every new communicator, and is
-// the rank of who is no member of a group (MPI_UNDEFINED). It is no wildcard: a
-// receive of an undefined rank is an error.
+// Undefined as the color of [Comm.Split] leaves the caller out of every new communicator.
+// [Group.Rank] and [Group.Translate] return it for a process that is not in the group
+// (MPI_UNDEFINED). It is no wildcard: a receive from rank Undefined is an error.
 const Undefined = -32766
 
 const worldName = "world"
 
-// A Comm is a communicator: an ordered group of ranks whose messages and
-// collectives are apart from every other communicator's (MPI_Comm). An
-// intercommunicator has two groups, and its messages go from one to the other;
-// see [CreateIntercomm].
+// A Comm is a communicator: an ordered group of ranks with messages and collectives of its own (MPI_Comm).
+// An intercommunicator has two groups, and its messages go from one to the other; see [CreateIntercomm].
 type Comm struct {
 	world *World
 	name  string
@@ -53,23 +51,23 @@ type Comm struct {
 	attributes []attribute // in the order in which they were set first
 }
 
-// Rank is the caller's rank in its own group, from 0 (MPI_Comm_rank).
+// Rank is the caller's rank, from 0, of an intercommunicator in its own group (MPI_Comm_rank).
 func (c *Comm) Rank() int { return c.rank }
 
-// Size is the number of ranks of the own group (MPI_Comm_size).
+// Size is the number of ranks, of an intercommunicator in the caller's group (MPI_Comm_size).
 func (c *Comm) Size() int { return c.size }
 
-// World is the world that the communicator is part of.
+// World is the world that the communicator belongs to.
 func (c *Comm) World() *World { return c.world }
 
-// Group is the own group (MPI_Comm_group).
+// Group is the group of the communicator, of an intercommunicator the caller's (MPI_Comm_group).
 func (c *Comm) Group() Group { return c.world.groupOf(c.local) }
 
-// Name is what the communicator is called in messages (MPI_Comm_get_name):
-// "world", or how it was made, unless SetName said otherwise.
+// Name is the communicator's name in errors and logs (MPI_Comm_get_name):
+// "world", or the way it was made, unless SetName has set another.
 func (c *Comm) Name() string { return c.name }
 
-// SetName changes the name, here only (MPI_Comm_set_name).
+// SetName changes the name on this rank (MPI_Comm_set_name).
 func (c *Comm) SetName(name string) { c.name = name }
 
 // worldRank is the rank in the world of one that messages name.
@@ -160,10 +158,9 @@ func (c *Comm) enterCollective() error {
 // revokedBy is why a revoked communicator refuses a collective.
 func revokedBy(cause error) error { return fmt.Errorf("%w: %w", ErrRevoked, cause) }
 
-// Compare tells how two communicators are related (MPI_Comm_compare): Ident, the
-// same one; Congruent, the same groups in another context; Similar, the same
-// members in another order; Unequal. An intercommunicator is compared group by
-// group.
+// Compare compares two communicators (MPI_Comm_compare): Ident for the same
+// one, Congruent for the same groups, Similar for the same members in another
+// order, otherwise Unequal. It compares intercommunicators group by group.
 func Compare(a, b *Comm) Comparison {
 	switch {
 	case a == b:

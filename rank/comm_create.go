@@ -12,9 +12,8 @@ import (
 	"github.com/gorun-mpi/gorun/rank/internal/p2p"
 )
 
-// Dup makes a communicator of the same groups in the same order, with the same
-// topology, error handler and, as their keyvals say, attributes (MPI_Comm_dup).
-// All ranks call it, of an intercommunicator both groups.
+// Dup makes a communicator with the same groups, topology and error handler (MPI_Comm_dup). Attributes
+// are copied as their keyvals say. All ranks call it; on an intercommunicator, all ranks of both groups.
 func (c *Comm) Dup(ctx context.Context) (*Comm, error) {
 	d, err := c.derive(ctx, "dup", choice{}, nil)
 	if err != nil {
@@ -31,11 +30,9 @@ func (c *Comm) Dup(ctx context.Context) (*Comm, error) {
 	return d, nil
 }
 
-// Split makes a communicator of each set of ranks that give the same color,
-// ordered by key and then by rank (MPI_Comm_split). All ranks call it; with
-// color Undefined the communicator is nil. Of an intercommunicator the ranks of
-// one color in both groups make an intercommunicator, nil where one group has
-// none.
+// Split makes one communicator for each color, of the ranks that give it, ordered by key and then by rank
+// (MPI_Comm_split). All ranks call it. With color [Undefined] the result is nil. On an intercommunicator
+// the ranks with one color in both groups make an intercommunicator, or nil if one group has none.
 func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
 	var bad error
 	if color < 0 && color != Undefined {
@@ -44,17 +41,17 @@ func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
 	return c.derive(ctx, "split", choice{color: int64(color), key: int64(key)}, bad)
 }
 
-// A SplitKind says what the ranks of one communicator of [Comm.SplitType] share.
+// A SplitKind says what the ranks of a communicator made by [Comm.SplitType] share.
 type SplitKind int
 
-// The kinds. Undefined leaves the caller out.
+// The kinds. A rank that gives [Undefined] instead gets no communicator.
 const (
-	TypeShared SplitKind = iota + 1 // memory (MPI_COMM_TYPE_SHARED): what shared windows need
-	TypeHost                        // the host's name, whether they share memory or not
+	TypeShared SplitKind = iota + 1 // memory (MPI_COMM_TYPE_SHARED), which shared windows need
+	TypeHost                        // the host's name, with or without shared memory
 )
 
-// SplitType is Split with a color for each set of ranks that share something
-// (MPI_Comm_split_type). All ranks call it, with the same kind or Undefined.
+// SplitType is Split by what ranks share (MPI_Comm_split_type). All
+// ranks call it, with the same kind or [Undefined].
 func (c *Comm) SplitType(ctx context.Context, kind SplitKind, key int) (*Comm, error) {
 	color, bad := Undefined, error(nil)
 	switch {
@@ -93,12 +90,10 @@ func (c *Comm) companion(kind SplitKind) int {
 	return lowest
 }
 
-// Create makes a communicator of the members of a group of ranks of c
-// (MPI_Comm_create). All ranks of c call it. Members give the same group, and
-// several groups that have no member in common make several communicators; who
-// is in none gives the empty group, or any other that it is not in, and gets nil.
-// Of an intercommunicator the result is one too, between the groups that either
-// side gives; it is nil where one of them is empty.
+// Create makes a communicator of a group of ranks of c (MPI_Comm_create). All ranks of c call it, and the
+// members of g give the same group. Groups without common members make one communicator each. A rank that
+// is in no group gives the empty group, or a group that it is not in, and gets nil. On an intercommunicator
+// the result is an intercommunicator of the groups that the two sides give, or nil if one of them is empty.
 func (c *Comm) Create(ctx context.Context, g Group) (*Comm, error) {
 	if err := c.exists(); err != nil {
 		return nil, c.fail("create", -1, err)
@@ -225,8 +220,8 @@ func (c *Comm) choose(ctx context.Context, own choice) ([]choice, error) {
 	return choices, nil
 }
 
-// ErrContexts says that some rank has been in as many communicators as there are numbers
-// to tell their messages apart.
+// ErrContexts: a rank has been in so many communicators that no number
+// is left to tell the messages of another one apart.
 var ErrContexts = errors.New("all 2^29 context numbers are used up")
 
 // agree is the context of a new communicator: the lowest that no member has

@@ -6,15 +6,14 @@ import (
 	"slices"
 )
 
-// Free gives the communicator back (MPI_Comm_free). All ranks call it, of an
-// intercommunicator both groups, when all their calls on it have returned. The
-// world's own is freed by Finalize. Collectives that were started run to their end
-// first, and their requests can be waited for afterwards. Messages that nobody has
-// received are lost.
+// Free frees the communicator (MPI_Comm_free). All ranks call it, when all their calls
+// on it have returned; on an intercommunicator, all ranks of both groups. Finalize frees
+// the world's communicator. Collectives that were started complete first, and their
+// requests can be waited for afterwards. Messages that were not received are lost.
 func (c *Comm) Free(ctx context.Context) error { return c.free(ctx, "free") }
 
-// Disconnect is Free (MPI_Comm_disconnect): as Free waits for all ranks, nothing
-// is under way on the communicator afterwards.
+// Disconnect is Free (MPI_Comm_disconnect), which waits for all ranks:
+// no communication is pending on the communicator afterwards.
 func (c *Comm) Disconnect(ctx context.Context) error { return c.free(ctx, "disconnect") }
 
 func (c *Comm) free(ctx context.Context, op string) error {

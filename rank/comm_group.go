@@ -11,10 +11,9 @@ import (
 	"github.com/gorun-mpi/gorun/rank/internal/p2p"
 )
 
-// CreateGroup makes a communicator of a group of ranks of c (MPI_Comm_create_group).
-// Only the members call it, with the same group and tag; calls of groups that
-// have a member in common are told apart by tag or by their order. A rank that is
-// not in the group gets nil at once.
+// CreateGroup makes a communicator of a group of ranks of c (MPI_Comm_create_group). Only the
+// members call it, with the same group and tag. Calls for groups that have a common member are told
+// apart by their tags, or else by their order. A rank that is not in the group gets nil at once.
 func (c *Comm) CreateGroup(ctx context.Context, g Group, tag int) (*Comm, error) {
 	const op = "create_group"
 	if err := c.enterCollective(); err != nil {

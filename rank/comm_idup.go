@@ -9,10 +9,10 @@ import (
 	"github.com/gorun-mpi/gorun/rank/internal/p2p"
 )
 
-// Idup starts a Dup (MPI_Comm_idup). The communicator may be used when the request has
-// reported its end; before, calls on it fail with [ErrUnfinished]. Attributes are copied
-// by this call; where that fails, or anything else on some rank, the request reports
-// so on all. All ranks call it, among the collectives of c in the same order.
+// Idup starts a Dup (MPI_Comm_idup). The communicator may be used after the request has
+// completed; before that, calls on it fail with [ErrUnfinished]. Attributes are copied
+// by this call. If that or anything else fails on some rank, the request reports it on
+// all ranks. All ranks call it, in the same order among their collectives on c.
 func (c *Comm) Idup() (*Comm, Request, error) {
 	const op = "idup"
 	if err := c.exists(); err != nil {

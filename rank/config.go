@@ -13,37 +13,34 @@ import (
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
-// Config says how a rank joins its job. The zero value is the default.
+// Config says how a rank joins its job. The zero value holds the defaults.
 type Config struct {
-	// Environment is the place in the job; nil reads the process's own
-	// environment with [FromEnviron].
+	// Environment is what the launcher told the rank; nil reads the
+	// environment of the process with [FromEnviron].
 	Environment *Environment
-	// Providers bring devices beyond the software ones, which are always there.
+	// Providers are the providers of devices beside the software devices, which always exist.
 	Providers []rdma.Provider
-	// Devices names the device to use for everything; with two names the
-	// lower half of the ranks uses the first. Empty: the first software device.
+	// Devices names the device for all communication. With two names the lower
+	// half of the ranks uses the first. Empty: the first software device.
 	Devices []string
-	// Verbs has all data go through the device as RDMA, as when Devices names
-	// it. Otherwise ranks that share memory also load and store there. The ranks of a
-	// world of up to 16 begin to connect in Init then, and not when they first
-	// communicate.
+	// Verbs has all data go through the device as RDMA, as when Devices names it. Otherwise
+	// ranks that share memory also use loads and stores. With Verbs, the ranks of a world
+	// of up to 16 begin to connect in Init instead of at their first communication.
 	Verbs bool
-	// Tuning selects the algorithms of collectives and the lengths that their
-	// protocols change at; nil reads the file that the environment names, or is
-	// the table that is built in. All ranks have the same.
+	// Tuning selects the algorithms of collectives and the sizes at which protocols change. nil reads
+	// the file that the environment names, else the built-in table. It is the same on all ranks.
 	Tuning *coll.Table
-	// QPMemory is the budget of a host for queue pairs, in bytes: when its ranks could come
-	// to take more with one to each peer for messages, collectives and windows each, they talk
-	// over dynamic connections instead, where the device has them. 0 is what the environment
-	// says, else 256 MiB; -1 is none at all. All ranks have the same.
+	// QPMemory is the memory in bytes that the queue pairs of a host may take. If one queue
+	// pair to each peer for messages, collectives and windows each could take more, ranks use
+	// dynamically connected queue pairs instead, if the device has them. 0 is the
+	// environment's value, else 256 MiB; -1 permits none at all. It is the same on all ranks.
 	QPMemory int64
-	// Verbose has rank 0 tell which algorithm and protocol its collectives and
-	// messages take, and why, each at its first use: to Log, or on standard
-	// error where Log is nil. The environment may ask for it too, on standard
-	// error whatever Log is.
+	// Verbose has rank 0 report the algorithm and the protocol of its collectives and
+	// messages, with the reason, at the first use of each: to Log, or to standard error
+	// if Log is nil. The environment may ask for the same, always on standard error.
 	Verbose bool
-	// Log gets a line about each fact of the start-up and of failures, without
-	// a newline; nil is silent. It is called on the goroutine of the rank.
+	// Log gets one line, without a newline, for each event of start-up and each
+	// failure. nil logs nothing. It is called on the goroutine of the rank.
 	Log func(line string)
 
 	// adversary is the seed of the software device's adversarial mode; 0 is plain.
@@ -79,35 +76,34 @@ func (cfg *Config) tuning(env *Environment) (*coll.Table, error) {
 }
 
 // An Environment is what a launcher tells a rank. It is public for programs that need
-// the launcher's answers before Init, or without it, as the device names in pingpong.
+// it before Init or without Init, such as pingpong, which reads the device names.
 type Environment struct {
-	// PMI is the launcher's PMI server, nil when there is none: a world of one.
+	// PMI is how to reach the launcher's PMI server; nil: there is none, and the rank is a world of one.
 	PMI *pmi.Env
-	// Gorun tells that gorun is the launcher, so that the fields below are set.
+	// Gorun reports that the launcher is gorun, so that the fields below are set.
 	Gorun     bool
 	Job       string // the job's identity (GORUN_JOB)
 	Host      string // the host's name in the job (GORUN_HOST)
 	HostIndex int    // counted from 0 (GORUN_HOST_INDEX)
-	LocalRank int    // among the ranks of the host (GORUN_LOCAL_RANK)
-	LocalSize int    // ranks on the host (GORUN_LOCAL_SIZE)
-	SegmentFD int    // the job's shared segment, inherited; -1: none (GORUN_SEGMENT)
-	// CPUs is how many CPUs this rank shares with how many ranks, itself included
-	// (GORUN_CPUS, GORUN_CPU_RANKS); 0: not known, and all of the host.
+	LocalRank int    // this rank's number among the ranks of the host (GORUN_LOCAL_RANK)
+	LocalSize int    // the number of ranks on the host (GORUN_LOCAL_SIZE)
+	SegmentFD int    // the inherited descriptor of the job's shared segment; -1: none (GORUN_SEGMENT)
+	// CPUs is the number of CPUs that this rank shares, and CPURanks the number of ranks that share them,
+	// including this one (GORUN_CPUS, GORUN_CPU_RANKS). 0: unknown, all CPUs of the host are assumed.
 	CPUs, CPURanks int
 	// Emulate names the software devices; empty: soft0 (GORUN_EMULATE).
 	Emulate []string
-	// Tuning is the file with the table that selects collectives' algorithms;
-	// empty: the built-in one (GORUN_TUNING).
+	// Tuning is the file with the table that selects the algorithms of
+	// collectives; empty: the built-in table (GORUN_TUNING).
 	Tuning string
-	// QPMemory is Config.QPMemory (GORUN_QP_MEMORY, where 0 is none at all); 0: not set.
+	// QPMemory is Config.QPMemory; 0: not set. GORUN_QP_MEMORY=0 permits none at all, as Config's -1.
 	QPMemory int64
 	// Verbose is Config.Verbose (GORUN_VERBOSE=1, which gorun -v sets).
 	Verbose bool
-	// Foreign says why a process without PMI must not be a world of one: another launcher has
-	// started it as one of several, and what to do. "": nothing speaks against it.
+	// Foreign is set if another launcher has started the process as one of several, but serves no
+	// PMI-1. It says which launcher, and what to do. Init then fails instead of making a world of one.
 	Foreign string
-	// Continuous tells that the job goes on when a rank fails (GORUN_CONTINUOUS=1, which
-	// gorun --continuous sets).
+	// Continuous: the job goes on when a rank fails (GORUN_CONTINUOUS=1, which gorun --continuous sets).
 	Continuous bool
 }
 
@@ -127,8 +123,8 @@ func parseMemory(text string) (int64, error) {
 	return n << shift, nil
 }
 
-// FromEnviron reads what a launcher left in environ, as os.Environ gives it.
-// A variable that makes no sense is an error that names it.
+// FromEnviron reads the launcher's variables in environ, which has the form
+// of [os.Environ]. An invalid value is an error that names the variable.
 func FromEnviron(environ []string) (Environment, error) {
 	env := Environment{SegmentFD: -1, LocalSize: 1}
 	server, found, err := pmi.FromEnviron(environ)

@@ -10,13 +10,11 @@ import (
 )
 
 // A Datatype says where the data of an item lies in memory (MPI_Datatype): which
-// numbers, in which order, at which distances from the item's origin. It is
-// immutable and may be used by all goroutines and worlds; there is nothing to commit
-// and nothing to free.
+// numbers, in which order, at which distances from the item's origin. It is immutable,
+// and all goroutines and worlds may use it. It need not be committed or freed.
 //
-// [TypeFor] gives the type of a Go type; the functions below build others of it.
-// Messages fit when the sequence of numbers is the same on both sides, wherever
-// they lie: rows may be sent and received as columns.
+// [TypeFor] returns the type of a Go type; the functions below build others from it. Two sides of a message
+// match when the sequence of numbers is the same, wherever they lie: a row may be received as a column.
 type Datatype struct {
 	core *datatype.Type
 	pair kernel.Type // of a pair of MINLOC and MAXLOC, which has padding; else 0
@@ -24,7 +22,9 @@ type Datatype struct {
 
 // Float16 and BFloat16 are 16-bit floating-point numbers, for sending and reducing.
 type (
-	Float16  = kernel.F16
+	// Float16 is an IEEE 754 half-precision number, for sending and reducing.
+	Float16 = kernel.F16
+	// BFloat16 is a 16-bit number with the exponent range of a float32, for sending and reducing.
 	BFloat16 = kernel.BF16
 )
 
@@ -43,7 +43,7 @@ var (
 	float16s, bfloat16s       = &Datatype{core: datatype.Of(datatype.Float16)}, &Datatype{core: datatype.Of(datatype.BFloat16)}
 )
 
-// Datatypes of the basic types: what TypeFor gives, without an error to look at.
+// Datatypes of the basic types. [TypeFor] returns the same values, with an error.
 var (
 	TypeBool       = plainTypes[reflect.Bool]
 	TypeInt8       = plainTypes[reflect.Int8]
@@ -62,9 +62,9 @@ var (
 	TypeBFloat16   = bfloat16s
 )
 
-// TypeFor gives the type of a number, or of a struct or an array of such. Padding
-// between fields is not part of it, and neither sent nor overwritten. A T with a
-// pointer of any sort in it, or of no bytes, is an error that names the field.
+// TypeFor returns the type of a number, or of a struct or array of numbers. Padding
+// between fields is not part of it, and is neither sent nor overwritten. A T that
+// contains a pointer, or that has no bytes, is an error that names the field.
 func TypeFor[T Element]() (*Datatype, error) {
 	t := reflect.TypeFor[T]()
 	if d := plainType(t); d != nil {
@@ -199,7 +199,7 @@ func made(core *datatype.Type, err error) (*Datatype, error) {
 // errNoType: a constructor was given a nil *Datatype.
 var errNoType = badClass(ClassType, "the datatype is nil")
 
-// Contiguous is count items one after the other (MPI_Type_contiguous).
+// Contiguous is count consecutive items (MPI_Type_contiguous).
 func Contiguous(count int, t *Datatype) (*Datatype, error) {
 	if t == nil {
 		return nil, errNoType
@@ -207,9 +207,8 @@ func Contiguous(count int, t *Datatype) (*Datatype, error) {
 	return made(datatype.Contiguous(count, t.core))
 }
 
-// Column is a column of a matrix with so many rows and columns, which lies by rows.
-// Items are columns next to each other: Typed(matrix[j:], 2, column) are columns j and
-// j+1.
+// Column is a column of a row-major matrix with these numbers of rows and columns.
+// Consecutive items are adjacent columns: Typed(matrix[j:], 2, column) are columns j and j+1.
 func Column(rows, columns int, t *Datatype) (*Datatype, error) {
 	v, err := Vector(rows, 1, columns, t)
 	if err != nil {
@@ -219,8 +218,7 @@ func Column(rows, columns int, t *Datatype) (*Datatype, error) {
 	return Resized(v, 0, extent)
 }
 
-// Vector is count blocks of blocklength items each, whose beginnings are stride
-// items apart (MPI_Type_vector).
+// Vector is count blocks of blocklength items each, whose origins are stride items apart (MPI_Type_vector).
 func Vector(count, blocklength, stride int, t *Datatype) (*Datatype, error) {
 	if t == nil {
 		return nil, errNoType
@@ -236,8 +234,7 @@ func Hvector(count, blocklength, stride int, t *Datatype) (*Datatype, error) {
 	return made(datatype.Hvector(count, blocklength, stride, t.core))
 }
 
-// Indexed is blocks of different lengths at different displacements, both in items
-// (MPI_Type_indexed).
+// Indexed is blocks with their own lengths and displacements, both in items (MPI_Type_indexed).
 func Indexed(blocklengths, displs []int, t *Datatype) (*Datatype, error) {
 	if t == nil {
 		return nil, errNoType
@@ -270,9 +267,8 @@ func HindexedBlock(blocklength int, displs []int, t *Datatype) (*Datatype, error
 	return made(datatype.HindexedBlock(blocklength, displs, t.core))
 }
 
-// StructOf is blocks of different types at displacements in bytes
-// (MPI_Type_create_struct). Unless one of the types was resized, the extent is
-// rounded up as a C compiler rounds up a struct.
+// StructOf is blocks of different types at displacements in bytes (MPI_Type_create_struct). Unless
+// one of the types was resized, the extent is rounded up to the alignment, as that of a C struct.
 func StructOf(blocklengths, displs []int, types []*Datatype) (*Datatype, error) {
 	cores := make([]*datatype.Type, len(types))
 	for i, t := range types {
@@ -284,9 +280,8 @@ func StructOf(blocklengths, displs []int, types []*Datatype) (*Datatype, error) 
 	return made(datatype.Struct(blocklengths, displs, cores))
 }
 
-// Resized is t with another lower bound and extent, in bytes
-// (MPI_Type_create_resized): the next item begins extent bytes further on. Larger
-// types around it take their bounds from resized ones alone.
+// Resized is t with another lower bound and extent in bytes (MPI_Type_create_resized): the next item begins
+// extent bytes after this one. A type that contains resized types takes its bounds from those alone.
 func Resized(t *Datatype, lb, extent int) (*Datatype, error) {
 	if t == nil {
 		return nil, errNoType
@@ -294,9 +289,9 @@ func Resized(t *Datatype, lb, extent int) (*Datatype, error) {
 	return made(datatype.Resized(t.core, lb, extent))
 }
 
-// Subarray is the part of an array with the given sizes that begins at starts and has
-// subsizes; the last index runs fastest, as in Go and C (MPI_Type_create_subarray,
-// MPI_ORDER_C). Its extent is that of the whole array.
+// Subarray is the part of an array with the given sizes that begins at starts and
+// has the given subsizes. The array is row-major, as in Go and C
+// (MPI_Type_create_subarray, MPI_ORDER_C). Its extent is that of the whole array.
 func Subarray(sizes, subsizes, starts []int, t *Datatype) (*Datatype, error) {
 	if t == nil {
 		return nil, errNoType
@@ -304,8 +299,7 @@ func Subarray(sizes, subsizes, starts []int, t *Datatype) (*Datatype, error) {
 	return made(datatype.Subarray(sizes, subsizes, starts, t.core))
 }
 
-// SubarrayColumns is Subarray where the first index runs fastest, as in Fortran
-// (MPI_ORDER_FORTRAN).
+// SubarrayColumns is Subarray of a column-major array, as in Fortran (MPI_ORDER_FORTRAN).
 func SubarrayColumns(sizes, subsizes, starts []int, t *Datatype) (*Datatype, error) {
 	return Subarray(backwards(sizes), backwards(subsizes), backwards(starts), t)
 }
@@ -316,29 +310,28 @@ func backwards(list []int) []int {
 	return list
 }
 
-// A Distribution says how the indices of a dimension are dealt out to the ranks of a
-// grid.
+// A Distribution says how the indices of a dimension are distributed over the ranks of a grid.
 type Distribution = datatype.Distribution
 
-// NotDistributed leaves a dimension whole (MPI_DISTRIBUTE_NONE): its grid has one rank.
+// NotDistributed does not distribute a dimension (MPI_DISTRIBUTE_NONE).
+// The grid has one rank in this dimension.
 func NotDistributed() Distribution { return Distribution{Kind: datatype.Whole} }
 
-// Blocks gives each rank one block of n indices (MPI_DISTRIBUTE_BLOCK), which cover all;
-// with 0 the shortest that do.
+// Blocks gives each rank one block of n indices (MPI_DISTRIBUTE_BLOCK). The
+// blocks must cover all indices; n = 0 is the shortest length that does.
 func Blocks(n int) Distribution { return Distribution{Kind: datatype.Blocks, N: n} }
 
-// Cyclic deals out n indices at a time (MPI_DISTRIBUTE_CYCLIC); 0 stands for 1.
+// Cyclic distributes n indices at a time, round robin (MPI_DISTRIBUTE_CYCLIC); n = 0 stands for 1.
 func Cyclic(n int) Distribution { return Distribution{Kind: datatype.Cyclic, N: n} }
 
-// Darray is the part of an array with the given sizes that a rank has when it is dealt
-// out to a grid of size ranks with dims in each dimension, by rows
-// (MPI_Type_create_darray, MPI_ORDER_C). Its extent is that of the whole array.
+// Darray is the part of a distributed array that one rank has (MPI_Type_create_darray,
+// MPI_ORDER_C). The array has the given sizes, and is distributed over a row-major grid
+// of size ranks with dims ranks in each dimension. Its extent is that of the whole array.
 func Darray(size, rank int, sizes []int, how []Distribution, dims []int, t *Datatype) (*Datatype, error) {
 	return darray(size, rank, sizes, how, dims, false, t)
 }
 
-// DarrayColumns is Darray of an array whose first index runs fastest
-// (MPI_ORDER_FORTRAN). The grid is by rows all the same.
+// DarrayColumns is Darray of a column-major array (MPI_ORDER_FORTRAN). The grid is row-major here too.
 func DarrayColumns(size, rank int, sizes []int, how []Distribution, dims []int, t *Datatype) (*Datatype, error) {
 	return darray(size, rank, sizes, how, dims, true, t)
 }
@@ -350,15 +343,14 @@ func darray(size, rank int, sizes []int, how []Distribution, dims []int, columns
 	return made(datatype.Darray(size, rank, sizes, how, dims, columns, t.core))
 }
 
-// Size is how many bytes of data an item has (MPI_Type_size).
+// Size is the number of bytes of data in an item (MPI_Type_size).
 func (t *Datatype) Size() int { return t.core.Size() }
 
-// Extent is where an item begins and how far on the next one does, in bytes from its
-// origin (MPI_Type_get_extent).
+// Extent is the lower bound of an item and the distance to the next item, in bytes (MPI_Type_get_extent).
 func (t *Datatype) Extent() (lb, extent int) { return t.core.Extent() }
 
-// TrueExtent is where the data of an item begins and the length of the range that it
-// lies in (MPI_Type_get_true_extent).
+// TrueExtent is the lower bound of an item's data and the length of the
+// range that contains all of it, in bytes (MPI_Type_get_true_extent).
 func (t *Datatype) TrueExtent() (lb, extent int) { return t.core.TrueExtent() }
 
 // String describes the type as it was built.

@@ -9,12 +9,11 @@ import (
 	"github.com/gorun-mpi/gorun/rank/internal/match"
 )
 
-// DistGraphCreateAdjacent makes a communicator with a graph of which each rank
-// gives its own edges (MPI_Dist_graph_create_adjacent): from whom it receives, and
-// to whom it sends. A rank that names a destination must be named there as a
-// source, as often; it is an error on all ranks otherwise. Weights are one for each edge, or
-// nil on all ranks that give edges (MPI_UNWEIGHTED). All ranks call it. reorder
-// permits other ranks in the new communicator; today they stay the same.
+// DistGraphCreateAdjacent makes a communicator with a graph of which each rank gives its own
+// edges (MPI_Dist_graph_create_adjacent): the ranks it receives from, and the ranks it sends to.
+// Both ends must name an edge the same number of times; otherwise it is an error on all ranks.
+// Weights have one entry per edge, or are nil on all ranks that give edges (MPI_UNWEIGHTED). All
+// ranks call it. reorder permits a new order of ranks; at present the order stays the same.
 func (c *Comm) DistGraphCreateAdjacent(ctx context.Context, sources, sourceWeights, destinations, destinationWeights []int, reorder bool) (*Comm, error) {
 	const op = "dist_graph_create_adjacent"
 	weighted := sourceWeights != nil || destinationWeights != nil
@@ -66,9 +65,9 @@ func (c *Comm) setEdges(sources, destinations []int, w weights) {
 		neighbours: neighbourhood{sources: sources, destinations: destinations, arrival: upTo(len(sources))}}
 }
 
-// DistGraphNeighbors are the own edges (MPI_Dist_graph_neighbors, with
-// MPI_Dist_graph_neighbors_count in the lengths), in the order of the blocks of
-// neighbour collectives. The weights are nil where the graph has none.
+// DistGraphNeighbors returns this rank's edges (MPI_Dist_graph_neighbors; the
+// lengths are those of MPI_Dist_graph_neighbors_count), in the order of the
+// blocks of neighbour collectives. The weights are nil if the graph has none.
 func (c *Comm) DistGraphNeighbors() (sources, sourceWeights, destinations, destinationWeights []int, err error) {
 	l, err := c.laidOut("dist_graph_neighbors", DistGraph)
 	if err != nil {
@@ -88,12 +87,11 @@ const (
 	weighing                    // it has a weight
 )
 
-// DistGraphCreate makes a communicator with a graph of which each rank gives any
-// edges (MPI_Dist_graph_create): degrees[i] of them lead from rank sources[i] to the
-// next of destinations. edgeWeights has one for each destination, or is nil on all
-// ranks that give edges (MPI_UNWEIGHTED). All ranks call it; a rank's edges are then
-// in the order of the ranks that gave them. reorder permits other ranks in the new
-// communicator; today they stay the same.
+// DistGraphCreate makes a communicator with a graph of which each rank may give any edges
+// (MPI_Dist_graph_create): degrees[i] edges lead from rank sources[i] to the next entries of
+// destinations. edgeWeights has one entry per destination, or is nil on all ranks that give
+// edges (MPI_UNWEIGHTED). All ranks call it. Each rank's edges are ordered by the rank that
+// gave them. reorder permits a new order of ranks; at present the order stays the same.
 func (c *Comm) DistGraphCreate(ctx context.Context, sources, degrees, destinations, edgeWeights []int, reorder bool) (*Comm, error) {
 	const op = "dist_graph_create"
 	weighted := edgeWeights != nil

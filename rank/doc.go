@@ -1,6 +1,5 @@
-// Package rank is MPI for programs written in Go: a program calls [Init], or
-// wraps its body in [Main], and talks to the other ranks of its job through a
-// communicator.
+// Package rank is MPI for programs written in Go. A program calls [Init], or wraps
+// its body in [Main], and talks to the other ranks of its job through a communicator.
 //
 //	func main() {
 //		rank.Main(func(ctx context.Context, c *rank.Comm) error {
@@ -15,118 +14,106 @@
 //		})
 //	}
 //
-// The words and the rules are MPI's. Operations on typed data are functions with
-// type parameters ([Send], [Recv], [Alltoall], [Allreduce], ...), as methods
-// cannot have any. [Run] runs ranks as goroutines of one process, so that a
-// program is tested by "go test" without a launcher.
+// The words and the rules are those of MPI 4.1. Operations on typed data are functions with type
+// parameters ([Send], [Recv], [Alltoall], [Allreduce], ...), because Go's methods cannot have any.
+// [Run] runs ranks as goroutines of one process, so that "go test" tests a program without a launcher.
 //
-// MPI.md, beside this file, is the table of MPI's functions and of what they are here.
+// The file MPI.md of this package lists the functions of MPI and their names here.
 //
 // # Starting
 //
-// A rank learns its place from the environment: PMI_FD, PMI_RANK and PMI_SIZE,
-// which gorun, MPICH's mpiexec and Slurm's srun set, and GORUN_*, which gorun
-// adds. Without them the program is a world of one. [Init] joins the job: ranks
-// exchange cards (host, device, where they take mail) in one all-gather. Connections are made
-// when they are first needed: to a peer whose memory is not mapped a queue pair for messages,
-// one for collectives and one for windows. When those of a host could come to take more than
-// [Config.QPMemory], all go over dynamic connections instead, of which a rank has few.
+// A rank reads its place in the job from the environment: PMI_FD, PMI_RANK and PMI_SIZE, which gorun,
+// MPICH's mpiexec and Slurm's srun set, and GORUN_*, which only gorun sets. Without them the program is
+// a world of one rank. [Init] joins the job: the ranks exchange their addresses (host, device, address
+// for connection requests) in one all-gather. A rank connects to a peer when it first needs to. If it
+// does not map the peer's memory, it connects one queue pair for messages, one for collectives and one
+// for windows. If the queue pairs of a host could take more memory than [Config.QPMemory], all data
+// goes over dynamically connected queue pairs instead, of which a rank needs only a few.
 //
 // # Memory
 //
-// A slice given to a call belongs to the call until it returns, and one given to a
-// call that was only started until its request has reported the end. Any slice will
-// do; memory from [Alloc] is registered with the device, so that peers reach it
-// directly. Operands of one call must not overlap, save for the in-place forms:
-// a nil send operand, or the same slice as the receive operand. In steady state
-// no call allocates.
+// A slice given to a blocking call belongs to the call until it returns. A slice given
+// to a nonblocking call belongs to it until its request has reported completion. Any
+// slice will do. Memory from [Alloc] is registered with the device, so that peers access
+// it directly. The operands of one call must not overlap, except in place: a nil send
+// operand, or the same slice as the receive operand. In steady state no call allocates.
 //
 // # Short forms
 //
 // [AllreduceOne], [BcastOne] and their like are collectives of one value. [RecvSlice]
-// receives a message of any length, [SendAny] and [RecvAny] values that are no numbers.
-// [Swap] is a Sendrecv whose arguments have names, [NewGrid] a grid with the neighbours
-// of this rank, and [Pool] has ranks work on tasks. They allocate.
+// receives a message of any length. [SendAny] and [RecvAny] transfer values of other types
+// than numbers. [Swap] is [Sendrecv] with named arguments. [NewGrid] makes a grid with the
+// neighbours of this rank. [Pool] distributes tasks to ranks. These forms allocate memory.
 //
 // # Datatypes
 //
-// Functions with a type parameter take slices of numbers, and of structs and arrays
-// of them. The methods of [Comm] with the same names take a [Buffer]: memory with a
-// [Datatype] that says where in it the data lies, [Of] a slice or [Typed]. The
-// data alone travels, without gaps and padding, in the order of the type, so
-// that the two sides of a message may lay it out differently. Data without gaps goes
-// straight from memory to memory; other data is packed into recycled memory and
-// unpacked at the other end.
+// Functions with a type parameter take slices of numbers, and of structs and arrays of numbers. The
+// methods of [Comm] with the same names take a [Buffer]: memory with a [Datatype] that says where the
+// data lies in it. [Of] and [Typed] make one. A message carries only the data, in the order of the type,
+// without gaps and padding, so the two sides may lay it out differently. Data without gaps is moved
+// directly from memory to memory. Other data is packed into recycled memory and unpacked by the receiver.
 //
 // # Requests
 //
-// Calls that begin with I start an operation and give a [Request]; those that end
-// in Init prepare one that [Request.Start] starts any number of times. [WaitAll] and
-// its kind take several. A Request is a value: when the end of its call was
-// reported, all copies of it are null requests, never somebody else's.
-// Nothing runs in the background: what was started moves on while the rank is in
-// some call of this package, whichever it is.
+// A call whose name begins with I starts an operation and returns a [Request]. A call
+// whose name ends in Init prepares an operation that [Request.Start] starts any number
+// of times. [WaitAll] and similar calls take several requests. A Request is a value:
+// after completion was reported, all copies of it are null requests. Nothing runs in the
+// background: started operations progress while the rank is in any call of this package.
 //
 // # Blocking and errors
 //
-// Every call of a communicator may block until the other side has called too. It
-// ends early when its context ends, when a peer it needs has died, or when the
-// communicator is broken; the error is an [*Error]. A collective that ends early
-// revokes its communicator: what the other ranks hold of it is unknown, so every
-// later collective on it fails with the same cause. [Send] and [Recv] fail alone,
-// with one exception: a long Send that its context ends before the peer has
-// received it ends all messages between the two ranks, for the peer may hold the
-// address of memory that is its owner's again.
+// Every call on a communicator may block until the other side has called too. It returns early
+// when its context ends, when a peer that it needs has died, or when the communicator is
+// revoked; the error is an [*Error]. A collective that returns early revokes its communicator:
+// the state of the other ranks is unknown, so every later collective on it fails with the same
+// cause. A failed [Send] or [Recv] does not affect other calls, with one exception: when the
+// context of a long Send ends before the peer has received it, all messages between the two
+// ranks end, because the peer may still read from the memory that Send returned to its caller.
 //
-// Errors have MPI's classes: errors.Is(err, rank.ClassTruncate), or [ClassOf]. A
-// communicator's error handler ([Comm.SetErrhandler]) is called with each.
+// Errors have MPI's classes: use errors.Is(err, rank.ClassTruncate), or [ClassOf]. Each
+// error is also passed to the error handler of the communicator ([Comm.SetErrhandler]).
 //
 // # Collectives
 //
-// All ranks of a communicator call a collective, in the same order, with the same
-// root and operation, and with lengths that fit. A nil send operand ([InPlace] of
-// the methods) means that the data is in the receive operand already, where the call
-// allows that. An error in the caller's own operands fails there, before
-// anything moves. A mismatch between ranks (lengths, types, roots,
-// operations, the calls themselves) ends the call of some of them with an error that
-// tells both sides, and revokes the communicator: nothing is cut short in silence.
-// Of ranks whose own part was done already the next collective, or Finalize, tells.
+// All ranks of a communicator call the same collectives in the same order, with the same root
+// and operation, and with matching lengths. A nil send operand ([InPlace] for the methods)
+// means that the data is already in the receive operand, for calls that permit it. A call with
+// invalid operands fails on this rank before any data moves. A mismatch between ranks (lengths,
+// types, roots, operations, or the calls themselves) ends the call on some ranks with an error
+// that names both sides, and revokes the communicator: data is never truncated silently. A rank
+// that had already finished its part gets the error from its next collective or from Finalize.
 //
-// Several may be started on one communicator: they run in the order of their
-// starts, which is the same on all ranks, and may be waited for in any. A blocking
-// one ends those that were started before it. Reductions combine in the same order
-// in every run, so that floating-point results have the same bits on all ranks.
-// [OpFunc] makes an operation of a function. gorun -v, or [Config].Verbose, tells
-// which algorithms and protocols were chosen, and why.
+// Several collectives may be under way on one communicator: they run in the order in which they were
+// started, which is the same on all ranks, and may be waited for in any order. A blocking collective
+// completes those that were started before it. Reductions combine in the same order in every run, so
+// that floating-point results have the same bits on all ranks. [OpFunc] makes an operation of a Go
+// function. gorun -v, or [Config].Verbose, reports which algorithms and protocols were chosen, and why.
 //
 // # Communicators
 //
-// [Comm.Split], [Comm.SplitType], [Comm.Create] and [Comm.Dup] are calls of all ranks
-// of a communicator, [Comm.CreateGroup] of the members of a [Group] only, and
-// [CreateIntercomm] of two groups, whose messages then go from one to the other.
-// [Comm.CartCreate] and [Comm.DistGraphCreate] give ranks neighbours. A message is
-// received on the communicator on which it was sent, and on no other, whenever
-// that was made or freed. Arguments that are wrong on one rank, or not the same on
-// all, are an error on every rank that calls.
+// All ranks of a communicator call [Comm.Split], [Comm.SplitType], [Comm.Create] and [Comm.Dup]. Only
+// the members of the [Group] call [Comm.CreateGroup]. Two groups call [CreateIntercomm]; messages on
+// the intercommunicator go from one group to the other. [Comm.CartCreate] and [Comm.DistGraphCreate]
+// give ranks neighbours. A message is received only on the communicator on which it was sent. Arguments
+// that are invalid on one rank, or that differ between ranks, are an error on every rank that calls.
 //
 // # One-sided communication
 //
-// A [Win] is memory of each rank that the others read and write by themselves:
-// [WinCreate], [WinAllocate], [WinAllocateShared] and [WinCreateDynamic] make one.
-// Accesses stand between two calls of Fence, between Start and Complete, or under a
-// lock; the target's program does nothing for those under a lock. Between ranks
-// that share memory they are loads and stores, elsewhere RDMA requests.
+// A [Win] is memory of each rank that the other ranks read and write. [WinCreate], [WinAllocate],
+// [WinAllocateShared] and [WinCreateDynamic] make one. An access needs an epoch: between two calls
+// of Fence, between Start and Complete, or under a lock. Under a lock the target makes no call.
+// Accesses are loads and stores between ranks that share memory, and RDMA requests between others.
 //
 // # Goroutines
 //
-// A world serves one call at a time (MPI_THREAD_SERIALIZED): calls from several
-// goroutines are fine as long as they do not overlap, and one that does fails
-// with [ErrConcurrent] instead of corrupting the other.
+// A world serves one call at a time (MPI_THREAD_SERIALIZED). Several goroutines may call as long
+// as their calls do not overlap; a call that overlaps another one fails with [ErrConcurrent].
 //
-// # What dies when
+// # Ownership
 //
 // A [World] owns the device context, the queue pairs and the memory of [Alloc]
-// until [World.Finalize]; a [Comm] made by Dup or Split shares the queue pairs and
-// owns the memory of its collectives until [Comm.Free] or Finalize. The package starts no goroutine of its own but
-// for the ranks of [Run]; nothing outlives the process.
+// until [World.Finalize]. A [Comm] made by Dup or Split shares the queue pairs, and
+// owns the memory of its collectives until [Comm.Free] or Finalize. The package
+// starts no goroutines except the ranks of [Run], and nothing outlives the process.
 package rank

@@ -10,29 +10,27 @@ import (
 // started is where Wtime counts from.
 var started = time.Now()
 
-// Wtime is the time in seconds since some moment before (MPI_Wtime), each process's
-// own: MPI_WTIME_IS_GLOBAL is false.
+// Wtime is the time in seconds since some time in the past (MPI_Wtime).
+// Each process has its own clock: MPI_WTIME_IS_GLOBAL is false.
 func Wtime() float64 { return time.Since(started).Seconds() }
 
-// Wtick is the resolution of Wtime in seconds (MPI_Wtick).
+// Wtick is the resolution of [Wtime] in seconds (MPI_Wtick).
 func Wtick() float64 { return 1e-9 }
 
 // Version is the version of the MPI standard that the calls follow
 // (MPI_Get_version).
 func Version() (version, subversion int) { return 4, 0 }
 
-// LibraryVersion is the version of this library, for people
-// (MPI_Get_library_version).
+// LibraryVersion is the version of this library as text (MPI_Get_library_version).
 func LibraryVersion() string { return version.Line("gorun") }
 
 // ProcessorName is the name of the rank's host (MPI_Get_processor_name).
 func (w *World) ProcessorName() string { return w.Host() }
 
-// Finalized tells whether Finalize was called (MPI_Finalized).
+// Finalized reports whether Finalize was called (MPI_Finalized).
 func (w *World) Finalized() bool { return w.final }
 
-// Self is the communicator of this rank alone (MPI_COMM_SELF). Its attributes are
-// deleted first when the world is finalized.
+// Self is the communicator of this rank alone (MPI_COMM_SELF). Finalize deletes its attributes first.
 func (w *World) Self() *Comm { return w.self }
 
 // An asker is a launcher that knows more about the job.
@@ -43,14 +41,14 @@ type asker interface {
 	AppNum(ctx context.Context) (n int, known bool, err error)
 }
 
-// UniverseSize is how many ranks the job could have (MPI_UNIVERSE_SIZE), as its
-// launcher says; false when it does not.
+// UniverseSize is the number of ranks that the job could have
+// (MPI_UNIVERSE_SIZE). known is false if the launcher does not provide it.
 func (w *World) UniverseSize(ctx context.Context) (n int, known bool, err error) {
 	return w.ask(ctx, "universe_size", asker.Universe)
 }
 
-// AppNum is the number of this rank's program among those of the job, from 0
-// (MPI_APPNUM), as its launcher says; false when it does not.
+// AppNum is the number of this rank's program among the programs of the job,
+// from 0 (MPI_APPNUM). known is false if the launcher does not provide it.
 func (w *World) AppNum(ctx context.Context) (n int, known bool, err error) {
 	return w.ask(ctx, "appnum", asker.AppNum)
 }

@@ -11,15 +11,14 @@ import (
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
-// A Class is one of MPI's error classes. It is an error too, by which errors are
-// told apart: errors.Is(err, rank.ClassRoot). Classes, codes and texts that MPI has a
-// program add are Go's own here: errors of the program's types.
+// A Class is one of MPI's error classes. It is also an error to compare with: errors.Is(err,
+// rank.ClassRoot). Programs do not add classes and codes as in MPI; they use Go errors of their own types.
 type Class uint8
 
-// The classes that this package gives.
+// The classes of errors that this package returns.
 const (
 	ClassSuccess    Class = iota // no error
-	ClassBuffer                  // MPI_ERR_BUFFER: memory that does not fit, or overlaps
+	ClassBuffer                  // MPI_ERR_BUFFER: memory that is too short, or that overlaps
 	ClassCount                   // MPI_ERR_COUNT
 	ClassType                    // MPI_ERR_TYPE: a datatype
 	ClassTag                     // MPI_ERR_TAG
@@ -31,19 +30,19 @@ const (
 	ClassOp                      // MPI_ERR_OP: the operation of a reduction
 	ClassTopology                // MPI_ERR_TOPOLOGY
 	ClassDims                    // MPI_ERR_DIMS
-	ClassArg                     // MPI_ERR_ARG: another argument
-	ClassTruncate                // MPI_ERR_TRUNCATE: a message longer than its buffer
-	ClassOther                   // MPI_ERR_OTHER: a context that ended, calls that do not match, a finalized world
-	ClassIntern                  // MPI_ERR_INTERN: the device or this package is broken
-	ClassInStatus                // MPI_ERR_IN_STATUS: the statuses tell which of several requests failed
-	ClassPending                 // MPI_ERR_PENDING: a request that neither failed nor is done
+	ClassArg                     // MPI_ERR_ARG: an invalid argument of another kind
+	ClassTruncate                // MPI_ERR_TRUNCATE: a message is longer than the receive buffer
+	ClassOther                   // MPI_ERR_OTHER: a context has ended, the calls of two ranks do not match, or the world is finalized
+	ClassIntern                  // MPI_ERR_INTERN: the device failed, or this package has an error
+	ClassInStatus                // MPI_ERR_IN_STATUS: one or more of several requests failed; see [RequestError]
+	ClassPending                 // MPI_ERR_PENDING: the request is neither complete nor failed
 	ClassKeyval                  // MPI_ERR_KEYVAL
 	ClassNoMem                   // MPI_ERR_NO_MEM
 	ClassWin                     // MPI_ERR_WIN: a window
 	ClassRMARange                // MPI_ERR_RMA_RANGE: memory outside of the window
-	ClassRMASync                 // MPI_ERR_RMA_SYNC: an access outside of an epoch
+	ClassRMASync                 // MPI_ERR_RMA_SYNC: an access or a synchronisation that does not fit the open epochs
 	ClassLockType                // MPI_ERR_LOCKTYPE
-	ClassDisp                    // MPI_ERR_DISP: the unit of displacements of a window
+	ClassDisp                    // MPI_ERR_DISP: an invalid displacement unit of a window
 	ClassInfo                    // MPI_ERR_INFO
 	ClassProcFailed              // MPI_ERR_PROC_FAILED: a peer has died
 	ClassRevoked                 // MPI_ERR_REVOKED: the communicator is revoked
@@ -54,7 +53,7 @@ var classNames = [classes]string{"SUCCESS", "BUFFER", "COUNT", "TYPE", "TAG", "C
 	"TOPOLOGY", "DIMS", "ARG", "TRUNCATE", "OTHER", "INTERN", "IN_STATUS", "PENDING", "KEYVAL", "NO_MEM", "WIN", "RMA_RANGE", "RMA_SYNC",
 	"LOCKTYPE", "DISP", "INFO", "PROC_FAILED", "REVOKED"}
 
-// String is MPI's name: "MPI_ERR_ROOT".
+// String is MPI's name, such as "MPI_ERR_ROOT".
 func (c Class) String() string {
 	switch {
 	case c == ClassSuccess:
@@ -67,8 +66,8 @@ func (c Class) String() string {
 
 func (c Class) Error() string { return c.String() }
 
-// ClassOf is the class of an error of this package (MPI_Error_class):
-// ClassSuccess for nil, and ClassOther for what came from elsewhere.
+// ClassOf is the class of an error (MPI_Error_class): ClassSuccess for
+// nil, and ClassOther for an error of another package.
 func ClassOf(err error) Class {
 	if err == nil {
 		return ClassSuccess
@@ -109,10 +108,10 @@ var sentinelClasses = [...]struct {
 	{p2p.ErrRefused, ClassOther}, {context.Canceled, ClassOther}, {context.DeadlineExceeded, ClassOther},
 }
 
-// Class is MPI's class of the error.
+// Class is MPI's class of the error (MPI_Error_class).
 func (e *Error) Class() Class { return ClassOf(e.Err) }
 
-// Is tells whether target is the error's class.
+// Is reports whether target is the error's class.
 func (e *Error) Is(target error) bool {
 	c, ok := target.(Class)
 	return ok && c == e.Class()

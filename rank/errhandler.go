@@ -10,13 +10,12 @@ import (
 	"github.com/gorun-mpi/gorun/rank/internal/p2p"
 )
 
-// An Errhandler is called with each error of a communicator's calls before the
-// call returns it (MPI_Comm_errhandler_function). It runs inside the call: it
-// must not call into the world except for Abort.
+// An Errhandler is called with each error of a communicator's calls before
+// the call returns it (MPI_Comm_errhandler_function). It runs inside that
+// call, and must not call the world's functions except [World.Abort].
 type Errhandler func(c *Comm, err error)
 
-// ErrorsReturn does nothing: the call returns the error (MPI_ERRORS_RETURN). It
-// is the default.
+// ErrorsReturn does nothing: the call just returns the error (MPI_ERRORS_RETURN). It is the default.
 func ErrorsReturn(*Comm, error) {}
 
 // ErrorsAreFatal prints the error to standard error and aborts the job
@@ -26,13 +25,13 @@ func ErrorsAreFatal(c *Comm, err error) {
 	c.world.Abort(1, c.world.inAbort(err))
 }
 
-// SetErrhandler says what happens when a call on the communicator fails, on this
-// rank (MPI_Comm_set_errhandler). Communicators made of it afterwards inherit it.
-// nil is ErrorsReturn.
+// SetErrhandler sets the function that is called when a call on the
+// communicator fails on this rank (MPI_Comm_set_errhandler). Communicators
+// that are made from c afterwards inherit it. nil is [ErrorsReturn].
 func (c *Comm) SetErrhandler(h Errhandler) { c.handler = h }
 
-// Errhandler is what SetErrhandler has set, ErrorsReturn when nothing
-// (MPI_Comm_get_errhandler).
+// Errhandler is the error handler (MPI_Comm_get_errhandler),
+// [ErrorsReturn] unless [Comm.SetErrhandler] set another.
 func (c *Comm) Errhandler() Errhandler {
 	if c.handler == nil {
 		return ErrorsReturn
@@ -40,21 +39,19 @@ func (c *Comm) Errhandler() Errhandler {
 	return c.handler
 }
 
-// CallErrhandler has an error of the program go the way of this package's own
-// (MPI_Comm_call_errhandler). The class of the error, by [ClassOf], may be one of the
-// program: see [Class].
+// CallErrhandler passes an error to the error handler of the communicator (MPI_Comm_call_errhandler),
+// as the calls of this package do. It may be an error of the program's own type: see [Class].
 func (c *Comm) CallErrhandler(err error) { c.Errhandler()(c, err) }
 
-// SetErrhandler says what happens when a call on the window fails, on this rank
-// (MPI_Win_set_errhandler). A window begins with its communicator's. The handler gets
-// the communicator that the window has for itself, whose name is the window's.
+// SetErrhandler sets the function that is called when a call on the window fails on
+// this rank (MPI_Win_set_errhandler). At first it is that of the window's communicator.
+// It gets the window's internal communicator, which has the window's name.
 func (w *window) SetErrhandler(h Errhandler) { w.comm.handler = h }
 
-// Errhandler is what SetErrhandler has set (MPI_Win_get_errhandler).
+// Errhandler is the window's error handler (MPI_Win_get_errhandler).
 func (w *window) Errhandler() Errhandler { return w.comm.Errhandler() }
 
-// CallErrhandler has an error of the program go the way of the window's
-// (MPI_Win_call_errhandler).
+// CallErrhandler passes an error of the program to the window's error handler (MPI_Win_call_errhandler).
 func (w *window) CallErrhandler(err error) { w.comm.CallErrhandler(err) }
 
 // fail makes an *Error of what went wrong, for the caller, and calls the error

@@ -8,33 +8,33 @@ import (
 	"github.com/gorun-mpi/gorun/coll"
 )
 
-// Errors that callers branch on.
+// Errors to test for with errors.Is.
 var (
 	// ErrFinalized: the world was finalized before the call.
 	ErrFinalized = errors.New("the world is finalized")
 	// ErrFreed: the communicator was freed before the call.
 	ErrFreed = errors.New("the communicator is freed")
-	// ErrUnfinished: the request of the Idup that makes the communicator is not
-	// over, or was not waited for.
+	// ErrUnfinished: the request of [Comm.Idup], which makes the
+	// communicator, was not waited for or is not complete.
 	ErrUnfinished = errors.New("the communicator is not made yet: wait for its request")
-	// ErrRevoked: an earlier collective on the communicator failed, here or on
-	// a peer; the error that says so wraps the first cause too.
+	// ErrRevoked: an earlier collective on the communicator failed, here or
+	// on a peer. The error also wraps the first cause.
 	ErrRevoked = errors.New("the communicator is revoked")
 	// ErrConcurrent: another call of the same rank was still running.
 	ErrConcurrent = errors.New("another call of this rank is running (a world serves one call at a time)")
-	// ErrPeerDied: the peer's process has ended without finalizing.
+	// ErrPeerDied: the peer's process has ended without calling Finalize.
 	ErrPeerDied = errors.New("the process has died")
-	// ErrArgument: an operand, a rank, a tag or an operation does not fit.
+	// ErrArgument: an operand, a rank, a tag or an operation is invalid.
 	ErrArgument = coll.ErrArgument
 )
 
-// An Error tells what failed, where and with whom. Unwrap reaches the cause.
+// An Error says which call failed, where and with which peer. Unwrap returns the cause.
 type Error struct {
 	Op       string // the call: "send", "allreduce", "init"
-	Comm     string // the communicator's name, "" when none is concerned
-	Rank     int    // the caller's rank in the communicator, in the world when there is none
+	Comm     string // the communicator's name; "": none is concerned
+	Rank     int    // the caller's rank in the communicator, or in the world if there is none
 	Host     string // the caller's host
-	Peer     int    // the other side's rank, -1 when nobody in particular
+	Peer     int    // the peer's rank; -1: no particular peer
 	PeerHost string
 	Err      error
 }
@@ -62,13 +62,13 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Err }
 
 // A TruncateError reports a message that is longer than the receive buffer
-// (MPI_ERR_TRUNCATE). The message is consumed; the buffer holds its beginning.
+// (MPI_ERR_TRUNCATE). The message is consumed, and the buffer holds its beginning.
 type TruncateError struct {
-	Message int // bytes sent
-	Buffer  int // bytes of room
+	Message int // length of the message in bytes
+	Buffer  int // length of the buffer in bytes
 
-	Type string // of the buffer's elements; "" if it is not known
-	Elem int    // bytes of one
+	Type string // type of the buffer's elements; "": not known
+	Elem int    // size of an element in bytes
 }
 
 func (e *TruncateError) Error() string {
@@ -83,10 +83,10 @@ func (e *TruncateError) size(bytes int) string {
 	return fmt.Sprintf("%d bytes (%d of %s)", bytes, bytes/e.Elem, e.Type)
 }
 
-// A DeviceError reports devices that were asked for and do not exist.
+// A DeviceError reports that a requested device does not exist.
 type DeviceError struct {
-	Name string   // what was asked for
-	Have []string // what there is, as "name (provider)"
+	Name string   // the requested name
+	Have []string // the devices that exist, as "name (provider)"
 }
 
 func (e *DeviceError) Error() string {
@@ -97,7 +97,7 @@ func (e *DeviceError) Error() string {
 	return fmt.Sprintf("no RDMA device %q: %s (gorun --emulate %s makes a software device of that name)", e.Name, have, e.Name)
 }
 
-// An AbortError is why the ranks of Run ended when one of them called Abort.
+// An AbortError is the reason that the ranks of [Run] ended when one of them called Abort.
 type AbortError struct {
 	Rank    int
 	Code    int
@@ -108,17 +108,17 @@ func (e *AbortError) Error() string {
 	return fmt.Sprintf("rank %d called abort(%d): %s", e.Rank, e.Code, e.Message)
 }
 
-// A PanicError is a rank's function that has panicked.
+// A PanicError reports a panic in the function of a rank.
 type PanicError struct {
 	Rank  int
-	Value any    // of the panic
-	Stack []byte // of the goroutine, from what has panicked on; Error leaves it out
+	Value any    // the argument of panic
+	Stack []byte // of the goroutine, from the function that panicked; Error does not print it
 	title string
 }
 
 func (e *PanicError) Error() string { return fmt.Sprintf("%spanic: %v", e.title, e.Value) }
 
-// Unwrap is Value if it is an error, as a runtime.Error.
+// Unwrap returns Value if it is an error, such as a [runtime.Error].
 func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err

@@ -2,10 +2,9 @@ package rank
 
 import "github.com/gorun-mpi/gorun/coll"
 
-// Explain names the algorithm and the protocol that a collective of c would use, and
-// says why. bytes is the size of the vector or of a block, as in [coll.Args]. Explain
-// sends nothing. It returns "" when c can make no more calls. It is public because
-// programs that measure, as gorun-bench -v, report it beside their figures.
+// Explain names the algorithm and the protocol that a collective of c would use, and says why. bytes is the
+// size of the vector or of a block, as in [coll.Args]. Explain does not communicate. It returns "" when c
+// can make no more calls. Programs that measure, such as gorun-bench -v, print it beside their results.
 func (c *Comm) Explain(kind coll.Kind, bytes int) string {
 	if err := c.enter(); err != nil {
 		return ""

@@ -12,9 +12,9 @@ import (
 	"github.com/gorun-mpi/gorun/rdma/soft"
 )
 
-// FindDevices tells whether the devices that cfg names exist, without joining
-// the job: nil, or the error that [Init] would give. A program that wants one
-// message instead of one from each rank asks here first.
+// FindDevices checks whether the devices that cfg names exist, without
+// joining the job. It returns the error that [Init] would return, or nil. A
+// program calls it to report a missing device once instead of from each rank.
 func FindDevices(cfg Config) error {
 	if len(cfg.Devices) > 2 {
 		return badArgument("%d devices named: one, or two for the lower and the upper half of the ranks", len(cfg.Devices))

@@ -18,21 +18,21 @@ func (w *World) Host() string { return w.place.host }
 // HostOf is the name of a rank's host.
 func (w *World) HostOf(rank int) string { return w.peers.Card(rank).Host }
 
-// LocalRank is the rank's number among those that share its host's memory.
+// LocalRank is this rank's number among the ranks that share the host's memory.
 func (w *World) LocalRank() int { return w.place.local }
 
-// LocalSize is how many ranks share the host's memory.
+// LocalSize is the number of ranks that share the host's memory.
 func (w *World) LocalSize() int { return w.place.size }
 
-// DeviceInfo names a device.
+// DeviceInfo describes a device.
 type DeviceInfo struct {
 	Name     string // "soft0"
 	Provider string // "soft"
-	// OneSided: a peer's memory is reached without the peer's help.
+	// OneSided: a peer's memory is accessed without the help of the peer's process.
 	OneSided bool
-	// Mapped is how many other ranks' memory is reached by loads and stores,
-	// without posting work: ranks of the same host, unless the device was
-	// asked for by name.
+	// Mapped is the number of other ranks whose memory is accessed by loads
+	// and stores instead of work requests: the ranks of the same host,
+	// unless the device was named in Config.Devices or Config.Verbs is set.
 	Mapped int
 }
 
@@ -61,25 +61,23 @@ func (w *World) way() string {
 
 // Counters count what a rank did since Init.
 type Counters struct {
-	Device     rdma.Counters // all work requests, messages and collectives alike
-	Collective coll.Counters // of all communicators, freed ones too
-	// Peers is how many other ranks this one has reached for, or has been reached by,
-	// and QueuePairs how many queue pairs it has for messages, collectives and windows. Both
-	// grow as they are needed; on a device that has no datagrams Init makes all.
+	Device     rdma.Counters // all work requests, of messages, collectives and windows
+	Collective coll.Counters // of all communicators, including freed ones
+	// Peers is the number of other ranks that this rank has connected to or mapped, from
+	// either side. QueuePairs is the number of its queue pairs for messages, collectives and
+	// windows. Both grow on demand; on a device without datagrams Init connects all peers.
 	Peers, QueuePairs int
-	// QueueBytes is the memory that these queue pairs take, by what the device says
-	// ([rdma.QPBytes]).
+	// QueueBytes is the memory of these queue pairs in bytes, as the device reports it ([rdma.QPBytes]).
 	QueueBytes int
-	// Sleeps is how often the rank has slept while it waited. Overslept is how many of
-	// these sleeps ended by a time-out although what the rank waited for had come; it
-	// is 0 unless a wake-up was missed.
+	// Sleeps is how often the rank has slept while it waited. Overslept is how many of these
+	// sleeps ended by a time-out although the event had come; it is 0 unless a wake-up was missed.
 	Sleeps, Overslept uint64
-	// Datagrams is how many datagrams the rank has sent to make connections on demand,
-	// and Late how many letters it took in only when their sender repeated them.
+	// Datagrams is the number of datagrams that the rank has sent to connect on demand. Late is
+	// the number of connection messages that it received only when the sender repeated them.
 	Datagrams, Late uint64
 }
 
-// Counters reads the counters. After Finalize they are zero.
+// Counters returns the counters. After Finalize they are zero.
 func (w *World) Counters() Counters {
 	if w.final {
 		return Counters{}

@@ -2,20 +2,19 @@ package rank
 
 import "context"
 
-// A Grid is a communicator whose ranks form a grid, and this rank's place in it.
+// A Grid is a communicator whose ranks form a grid, with this rank's position and neighbours.
 type Grid struct {
 	*Comm
 	Dims   []int // ranks in each dimension
 	Coords []int // of this rank
-	// Below and Above are the neighbours in each dimension, with the next smaller and
-	// the next larger coordinate; beyond an open border ProcNull, to which sends and
-	// from which receives do nothing.
+	// Below and Above are the neighbours in each dimension, with the next smaller and the next
+	// larger coordinate. Beyond a border that is not periodic the neighbour is [ProcNull].
 	Below, Above []int
 }
 
-// NewGrid lays all ranks of c out as a grid: [DimsCreate] fills the zeros of dims, and
-// [Comm.CartCreate] makes the communicator. All ranks call it. periods has an entry
-// for each dimension; nil: all borders are open.
+// NewGrid arranges all ranks of c in a grid: [DimsCreate] fills the zeros
+// of dims, and [Comm.CartCreate] makes the communicator. All ranks call it.
+// periods has an entry for each dimension; nil: no dimension is periodic.
 func NewGrid(ctx context.Context, c *Comm, dims []int, periods []bool) (*Grid, error) {
 	g := &Grid{Dims: append([]int(nil), dims...)}
 	if periods == nil {

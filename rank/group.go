@@ -2,9 +2,8 @@ package rank
 
 import "github.com/gorun-mpi/gorun/rank/internal/group"
 
-// A Group is an ordered set of ranks (MPI_Group). It is a value: nothing changes
-// or frees one, and it may be used at any time. The zero Group is empty
-// (MPI_GROUP_EMPTY).
+// A Group is an ordered set of ranks (MPI_Group). It is immutable, and
+// need not be freed. The zero Group is empty (MPI_GROUP_EMPTY).
 type Group struct {
 	set group.Set
 	// self is one more than the caller's rank in the world, so that the zero
@@ -12,13 +11,13 @@ type Group struct {
 	self int
 }
 
-// A Comparison is how two groups or communicators are related.
+// A Comparison is the result of comparing two groups or communicators.
 type Comparison int
 
-// The comparisons, the closest first.
+// The results of a comparison, from equal to different.
 const (
-	Ident     Comparison = iota // MPI_IDENT: the same members in the same order; the same communicator
-	Congruent                   // MPI_CONGRUENT: of communicators only: the same groups, another context
+	Ident     Comparison = iota // MPI_IDENT: the same members in the same order; for communicators, the same communicator
+	Congruent                   // MPI_CONGRUENT: different communicators with the same groups
 	Similar                     // MPI_SIMILAR: the same members in another order
 	Unequal                     // MPI_UNEQUAL
 )
@@ -36,8 +35,8 @@ func (c Comparison) String() string {
 	return "MPI_UNEQUAL"
 }
 
-// A Range is the ranks First, First+Stride, First+2*Stride and so on up to Last,
-// which is met or not. Stride may be negative and must lead from First to Last.
+// A Range is the ranks First, First+Stride, First+2*Stride and so on, up to
+// Last at most. Stride may be negative and must lead from First towards Last.
 type Range = group.Range
 
 // Group is the group of all ranks.
@@ -48,8 +47,7 @@ func (w *World) groupOf(s group.Set) Group { return Group{set: s, self: w.rank +
 // Size is the number of members (MPI_Group_size).
 func (g Group) Size() int { return g.set.Size() }
 
-// Rank is the caller's rank in the group, Undefined when it is no member
-// (MPI_Group_rank).
+// Rank is the caller's rank in the group, or [Undefined] if it is not a member (MPI_Group_rank).
 func (g Group) Rank() int { return g.rankOf(g.self - 1) }
 
 // rankOf is the rank in the group of one of the world, or Undefined.
@@ -60,9 +58,8 @@ func (g Group) rankOf(world int) int {
 	return Undefined
 }
 
-// Translate gives the ranks in other of the members with these ranks in g
-// (MPI_Group_translate_ranks): Undefined where other has no such member, and
-// ProcNull for ProcNull.
+// Translate returns the ranks in other of the members of g with these ranks (MPI_Group_translate_ranks):
+// [Undefined] for members that are not in other, and [ProcNull] for ProcNull.
 func (g Group) Translate(ranks []int, other Group) ([]int, error) {
 	to := make([]int, len(ranks))
 	for i, r := range ranks {
@@ -78,21 +75,21 @@ func (g Group) Translate(ranks []int, other Group) ([]int, error) {
 	return to, nil
 }
 
-// Incl is the group of these members, in the order given (MPI_Group_incl). A rank
-// that is not in g or comes twice is an error.
+// Incl is the group of the members with these ranks, in this order
+// (MPI_Group_incl). A rank that is not in g, or that is given twice, is an error.
 func (g Group) Incl(ranks []int) (Group, error) {
 	s, err := g.set.Incl(ranks)
 	return g.made("group_incl", s, err)
 }
 
-// Excl is g without these members (MPI_Group_excl). A rank that is not in g or
-// comes twice is an error.
+// Excl is g without the members with these ranks (MPI_Group_excl). A
+// rank that is not in g, or that is given twice, is an error.
 func (g Group) Excl(ranks []int) (Group, error) {
 	s, err := g.set.Excl(ranks)
 	return g.made("group_excl", s, err)
 }
 
-// RangeIncl is Incl of the ranks of all ranges (MPI_Group_range_incl).
+// RangeIncl is Incl with the ranks of all ranges (MPI_Group_range_incl).
 func (g Group) RangeIncl(ranges []Range) (Group, error) {
 	ranks, err := group.Expand(ranges, g.set.Size())
 	var s group.Set
@@ -102,7 +99,7 @@ func (g Group) RangeIncl(ranges []Range) (Group, error) {
 	return g.made("group_range_incl", s, err)
 }
 
-// RangeExcl is Excl of the ranks of all ranges (MPI_Group_range_excl).
+// RangeExcl is Excl with the ranks of all ranges (MPI_Group_range_excl).
 func (g Group) RangeExcl(ranges []Range) (Group, error) {
 	ranks, err := group.Expand(ranges, g.set.Size())
 	var s group.Set
@@ -112,24 +109,23 @@ func (g Group) RangeExcl(ranges []Range) (Group, error) {
 	return g.made("group_range_excl", s, err)
 }
 
-// Union is the members of g, then those of other that are not in g
-// (MPI_Group_union).
+// Union is the group of the members of g, followed by those of other that are not in g (MPI_Group_union).
 func (g Group) Union(other Group) Group { return g.with(other, group.Union(&g.set, &other.set)) }
 
-// Intersection is the members of g that are in other too, in the order of g
-// (MPI_Group_intersection).
+// Intersection is the group of the members of g that are also in other,
+// in the order of g (MPI_Group_intersection).
 func (g Group) Intersection(other Group) Group {
 	return g.with(other, group.Intersection(&g.set, &other.set))
 }
 
-// Difference is the members of g that are not in other, in the order of g
-// (MPI_Group_difference).
+// Difference is the group of the members of g that are not in other, in
+// the order of g (MPI_Group_difference).
 func (g Group) Difference(other Group) Group {
 	return g.with(other, group.Difference(&g.set, &other.set))
 }
 
-// Compare tells whether the groups have the same members in the same order,
-// Ident, in another one, Similar, or not, Unequal (MPI_Group_compare).
+// Compare compares two groups (MPI_Group_compare): Ident for the same members in
+// the same order, Similar for the same members in another order, otherwise Unequal.
 func (g Group) Compare(other Group) Comparison { return compareSets(&g.set, &other.set) }
 
 func compareSets(a, b *group.Set) Comparison {

@@ -13,15 +13,14 @@ import (
 	"github.com/gorun-mpi/gorun/rank/internal/p2p"
 )
 
-// CreateIntercomm makes an intercommunicator of two groups that have no rank in
-// common (MPI_Intercomm_create). All ranks of both call it: local is a
-// communicator of the own group, localLeader the same rank of it everywhere. The
-// two leaders talk to each other through peer, where the other one's rank is
-// remoteLeader, with tag; peer and remoteLeader say nothing elsewhere, and peer
-// may be nil there.
+// CreateIntercomm makes an intercommunicator of two groups that have no rank in common
+// (MPI_Intercomm_create). All ranks of both groups call it. local is a communicator of
+// the caller's group, and localLeader is a rank of it, the same on all ranks. The two
+// leaders communicate through peer, with tag; remoteLeader is the rank in peer of the
+// other leader. On other ranks peer and remoteLeader are ignored, and peer may be nil.
 //
-// On an intercommunicator Rank, Size and Group are of the own group, and
-// messages and roots name ranks of the other one.
+// On an intercommunicator Rank, Size and Group concern the caller's
+// group. Peers and roots are ranks of the other group.
 func CreateIntercomm(ctx context.Context, local *Comm, localLeader int, peer *Comm, remoteLeader, tag int) (*Comm, error) {
 	const op = "intercomm_create"
 	if err := local.enterCollective(); err != nil {
@@ -169,11 +168,11 @@ func (c *Comm) lead(ctx context.Context, peer *Comm, remoteLeader, tag int, numb
 	return number, ranks, nil
 }
 
-// IsInter tells whether the communicator has two groups (MPI_Comm_test_inter).
+// IsInter reports whether c is an intercommunicator (MPI_Comm_test_inter).
 func (c *Comm) IsInter() bool { return c.inter }
 
-// RemoteSize is the size of the other group (MPI_Comm_remote_size), 0 where there
-// is none.
+// RemoteSize is the size of the other group of an intercommunicator
+// (MPI_Comm_remote_size), and 0 for other communicators.
 func (c *Comm) RemoteSize() int {
 	if !c.inter {
 		return 0
@@ -181,8 +180,8 @@ func (c *Comm) RemoteSize() int {
 	return c.peers.Size()
 }
 
-// RemoteGroup is the other group (MPI_Comm_remote_group), empty where there is
-// none.
+// RemoteGroup is the other group of an intercommunicator
+// (MPI_Comm_remote_group). It is empty for other communicators.
 func (c *Comm) RemoteGroup() Group {
 	if !c.inter {
 		return c.world.groupOf(group.Set{})
@@ -195,10 +194,9 @@ func (c *Comm) RemoteGroup() Group {
 func (c *Comm) localMember(rank int) int  { return c.base + rank }
 func (c *Comm) remoteMember(rank int) int { return c.far + rank }
 
-// Merge makes an ordinary communicator of both groups (MPI_Intercomm_merge): the
-// ranks of the group that gives high as false come first. All ranks of a group
-// give the same; where both give the same, the group whose rank 0 is lower in
-// the world comes first. All ranks of both groups call it.
+// Merge makes an ordinary communicator of both groups (MPI_Intercomm_merge). All ranks of both groups call
+// it, and all ranks of a group give the same value. The ranks of the group that gives high as false come
+// first. If both groups give the same value, the group whose rank 0 is lower in the world comes first.
 func (c *Comm) Merge(ctx context.Context, high bool) (*Comm, error) {
 	const op = "merge"
 	if err := c.enterCollective(); err != nil {

@@ -10,15 +10,13 @@ import (
 	"strings"
 )
 
-// Main is the main function of a rank: it joins the job, calls f with the world's
-// communicator, and leaves the job. When f returns an error or panics, Main prints
-// that, with the rank, to standard error and aborts the whole job with exit
-// status 1; under gorun --continuous it ends only its own process, with status 1.
-// Otherwise Main returns. f may have called Finalize itself.
+// Main is the main function of a rank. It joins the job, calls f with the communicator of the
+// world, and leaves the job. When f returns an error or panics, Main prints that with the rank
+// to standard error and aborts the job with exit status 1. Under gorun --continuous it ends
+// only its own process, with status 1. Otherwise Main returns. f may call Finalize itself.
 //
-// SIGINT and SIGTERM end f's context. When f then returns because of that, the
-// signal ends the process. So it does at a second signal, and when nobody has
-// looked at the context for half a second: f computes.
+// SIGINT and SIGTERM cancel f's context. When f then returns because of it, the signal ends the process.
+// The process also ends at a second signal, and when f has not looked at its context within half a second.
 func Main(f func(ctx context.Context, c *Comm) error) {
 	w, err := Init(context.Background(), Config{})
 	if err != nil {

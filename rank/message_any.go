@@ -6,7 +6,7 @@ import (
 	"github.com/gorun-mpi/gorun/internal/pack"
 )
 
-// RecvSlice is [Recv] of a message of any length: it makes the slice.
+// RecvSlice is Recv of a message of any length: it allocates the slice.
 func RecvSlice[T Element](ctx context.Context, c *Comm, src, tag int) ([]T, Status, error) {
 	m, st, err := c.Mprobe(ctx, src, tag)
 	if err != nil {
@@ -21,8 +21,8 @@ func RecvSlice[T Element](ctx context.Context, c *Comm, src, tag int) ([]T, Stat
 	return buf, st, err
 }
 
-// SendAny is [Send] of a value of any type that msgpack can express: structs by their
-// exported fields, maps, slices, texts, pointers to such. The receiver calls [RecvAny].
+// SendAny sends a value of any type that msgpack can encode: structs by their exported
+// fields, maps, slices, strings, and pointers to those. The receiver calls [RecvAny].
 func SendAny(ctx context.Context, c *Comm, v any, dst, tag int) error {
 	b, err := pack.Marshal(v)
 	if err != nil {
@@ -31,8 +31,8 @@ func SendAny(ctx context.Context, c *Comm, v any, dst, tag int) error {
 	return Send(ctx, c, b, dst, tag)
 }
 
-// RecvAny receives what [SendAny] has sent. T need not be the sender's type: fields go
-// by name. A value that does not fit T is an error, and the message is gone then.
+// RecvAny receives a message of [SendAny]. T may differ from the sender's type: fields are
+// matched by name. If the value does not fit T the call fails, and the message is lost.
 func RecvAny[T any](ctx context.Context, c *Comm, src, tag int) (v T, st Status, err error) {
 	b, st, err := RecvSlice[byte](ctx, c, src, tag)
 	if err != nil || st.Source == ProcNull {
@@ -44,8 +44,8 @@ func RecvAny[T any](ctx context.Context, c *Comm, src, tag int) (v T, st Status,
 	return v, st, nil
 }
 
-// CountOf is how many elements of type T a message has, Undefined when the last is not
-// whole: [Status.GetCount] for a Go type.
+// CountOf is the number of elements of type T in a message, or Undefined when
+// the last element is incomplete. It is [Status.GetCount] for a Go type.
 func CountOf[T Element](s Status) int {
 	t, err := TypeFor[T]()
 	if err != nil {
@@ -54,8 +54,8 @@ func CountOf[T Element](s Status) int {
 	return s.GetCount(t)
 }
 
-// A Swap sends to one rank and receives from another at once: [Sendrecv] with names
-// for its arguments. ProcNull, as To or From, leaves that half out.
+// A Swap is a [Sendrecv] with named arguments: it sends to one rank and receives
+// from another at the same time. [ProcNull] as To or From leaves that half out.
 type Swap[T Element] struct {
 	Send []T
 	To   int
@@ -64,7 +64,7 @@ type Swap[T Element] struct {
 	Tag  int // of both messages
 }
 
-// Do sends and receives. Its Status is that of the receive.
+// Do sends and receives. The Status is that of the receive.
 func (s Swap[T]) Do(ctx context.Context, c *Comm) (Status, error) {
 	return Sendrecv(ctx, c, s.Send, s.To, s.Tag, s.Recv, s.From, s.Tag)
 }

@@ -11,8 +11,7 @@ func Isendrecv[T Element](c *Comm, send []T, dst, sendTag int, recv []T, src, re
 	return c.Isendrecv(Of(send), dst, sendTag, Of(recv), src, recvTag)
 }
 
-// IsendrecvReplace starts a SendrecvReplace (MPI_Isendrecv_replace): what buf holds
-// is copied first.
+// IsendrecvReplace starts a SendrecvReplace (MPI_Isendrecv_replace). The data to send is copied first.
 func IsendrecvReplace[T Element](c *Comm, buf []T, dst, sendTag, src, recvTag int) (Request, error) {
 	return c.IsendrecvReplace(Of(buf), dst, sendTag, src, recvTag)
 }

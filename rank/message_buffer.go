@@ -31,8 +31,8 @@ func (c *Comm) Recv(ctx context.Context, b Buffer, src, tag int) (Status, error)
 	return c.recv(ctx, &b, src, tag)
 }
 
-// Sendrecv is [Sendrecv] of Buffers. Data of types with gaps may lie in the same
-// memory, where its bytes are apart.
+// Sendrecv is the function [Sendrecv] for Buffers. Buffers of types with
+// gaps may share memory as long as their data does not overlap.
 func (c *Comm) Sendrecv(ctx context.Context, send Buffer, dst, sendTag int, recv Buffer, src, recvTag int) (Status, error) {
 	return c.sendrecv(ctx, "sendrecv", &send, dst, sendTag, &recv, src, recvTag)
 }

@@ -9,16 +9,15 @@ import (
 	"github.com/gorun-mpi/gorun/rank/internal/p2p"
 )
 
-// ErrBuffer says that a buffered send found no room in the buffer of AttachBuffer
-// (MPI_ERR_BUFFER).
+// ErrBuffer: a buffered send found no room in the buffer of [World.AttachBuffer] (MPI_ERR_BUFFER).
 var ErrBuffer = errors.New("the buffer for buffered sends has no room")
 
-// BsendOverhead is what each message takes in the attached buffer besides its bytes
-// (MPI_BSEND_OVERHEAD).
+// BsendOverhead is the room in bytes that each message needs in the
+// attached buffer, beside its data (MPI_BSEND_OVERHEAD).
 const BsendOverhead = 0
 
-// AttachBuffer lets buffered sends keep up to n bytes of messages that could not leave
-// yet (MPI_Buffer_attach). The memory is the package's own. There is one at a time.
+// AttachBuffer provides room for n bytes of buffered messages that have not left yet
+// (MPI_Buffer_attach). The package allocates the memory. Only one buffer may be attached at a time.
 func (w *World) AttachBuffer(n int) error {
 	if err := w.enter(); err != nil {
 		return w.comm.fail("buffer_attach", -1, err)
@@ -34,10 +33,9 @@ func (w *World) AttachBuffer(n int) error {
 	return nil
 }
 
-// DetachBuffer waits until all buffered messages have left, and gives the length of
-// the buffer, which is gone then (MPI_Buffer_detach). When ctx ends first the buffer
-// stays. When a message was lost, because its receiver has died, say, the error is the
-// first one's.
+// DetachBuffer waits until all buffered messages have left, detaches the buffer and returns
+// its length (MPI_Buffer_detach). When ctx ends first, the buffer stays attached. If
+// messages were lost, for example because their receiver died, it returns the first error.
 func (w *World) DetachBuffer(ctx context.Context) (int, error) {
 	if err := w.enter(); err != nil {
 		return 0, w.comm.fail("buffer_detach", -1, err)
@@ -54,8 +52,8 @@ func (w *World) DetachBuffer(ctx context.Context) (int, error) {
 	return n, w.loss()
 }
 
-// FlushBuffer waits until all buffered messages have left (MPI_Buffer_flush). When one
-// was lost the error is as of DetachBuffer.
+// FlushBuffer waits until all buffered messages have left
+// (MPI_Buffer_flush). If messages were lost, it returns the first error.
 func (w *World) FlushBuffer(ctx context.Context) error {
 	if err := w.enter(); err != nil {
 		return w.comm.fail("buffer_flush", -1, err)

@@ -6,37 +6,37 @@ import (
 	"github.com/gorun-mpi/gorun/rank/internal/p2p"
 )
 
-// Probe waits until a message that fits has come, and tells which (MPI_Probe). The
-// message stays: a receive with the same src and tag takes it, unless another
-// receive was first. Count is in bytes: GetCount gives it in items.
+// Probe waits for a message that matches src and tag, and describes it
+// (MPI_Probe). The message stays in the queue for the next receive that
+// matches it. Count is in bytes; [Status.GetCount] converts it to items.
 func Probe(ctx context.Context, c *Comm, src, tag int) (Status, error) { return c.Probe(ctx, src, tag) }
 
-// Iprobe is Probe without the wait (MPI_Iprobe): found is false when there is none.
+// Iprobe is Probe that does not wait (MPI_Iprobe): found is false when there is no such message.
 func Iprobe(c *Comm, src, tag int) (st Status, found bool, err error) { return c.Iprobe(src, tag) }
 
-// Mprobe is Probe that takes the message out of all others' reach: only the Message
-// can be received with (MPI_Mprobe).
+// Mprobe is Probe that also takes the message out of the queue: only a
+// receive with the returned Message gets it (MPI_Mprobe).
 func Mprobe(ctx context.Context, c *Comm, src, tag int) (Message, Status, error) {
 	return c.Mprobe(ctx, src, tag)
 }
 
-// Improbe is Mprobe without the wait (MPI_Improbe).
+// Improbe is Mprobe that does not wait (MPI_Improbe).
 func Improbe(c *Comm, src, tag int) (m Message, st Status, found bool, err error) {
 	return c.Improbe(src, tag)
 }
 
-// Mrecv receives a message that a probe has given (MPI_Mrecv). The message is there
-// already: when ctx ends the call returns when all of it has come, or with an error when
-// its sender stands still.
+// Mrecv receives a message from a matched probe (MPI_Mrecv). Its sender has
+// already started to send it. When ctx ends, the call still returns when the
+// whole message has arrived, or with an error if the sender makes no progress.
 func Mrecv[T Element](ctx context.Context, m Message, buf []T) (Status, error) {
 	return m.Recv(ctx, Of(buf))
 }
 
-// Imrecv starts to receive a message that a probe has given (MPI_Imrecv).
+// Imrecv starts a receive of a message from a matched probe (MPI_Imrecv).
 func Imrecv[T Element](m Message, buf []T) (Request, error) { return m.Irecv(Of(buf)) }
 
-// A Message is one that a matched probe has found (MPI_Message). It is received once:
-// then all copies of the value stand for nothing, as the zero Message does.
+// A Message is the result of a matched probe (MPI_Message). It is received
+// once; after that all copies of the value are empty, as the zero Message is.
 type Message struct{ q Request }
 
 // probed is the status of a probe.
@@ -44,7 +44,7 @@ func (c *Comm) probed(st p2p.Status) Status {
 	return Status{Source: c.rankOf(st.Source), Tag: st.Tag, Count: st.Bytes, Bytes: st.Bytes}
 }
 
-// Probe is [Probe].
+// Probe is the function [Probe].
 func (c *Comm) Probe(ctx context.Context, src, tag int) (Status, error) {
 	if err := c.enter(); err != nil {
 		return Status{}, c.fail("probe", -1, err)
@@ -64,7 +64,7 @@ func (c *Comm) Probe(ctx context.Context, src, tag int) (Status, error) {
 	return c.probed(st), nil
 }
 
-// Iprobe is [Iprobe].
+// Iprobe is the function [Iprobe].
 func (c *Comm) Iprobe(src, tag int) (st Status, found bool, err error) {
 	if err := c.enter(); err != nil {
 		return Status{}, false, c.fail("iprobe", -1, err)
@@ -89,7 +89,7 @@ func (c *Comm) Iprobe(src, tag int) (st Status, found bool, err error) {
 	return c.probed(s), true, nil
 }
 
-// Mprobe is [Mprobe].
+// Mprobe is the function [Mprobe].
 func (c *Comm) Mprobe(ctx context.Context, src, tag int) (Message, Status, error) {
 	if err := c.enter(); err != nil {
 		return Message{}, Status{}, c.fail("mprobe", -1, err)
@@ -109,7 +109,7 @@ func (c *Comm) Mprobe(ctx context.Context, src, tag int) (Message, Status, error
 	return c.matched(m), c.probed(st), nil
 }
 
-// Improbe is [Improbe].
+// Improbe is the function [Improbe].
 func (c *Comm) Improbe(src, tag int) (m Message, st Status, found bool, err error) {
 	if err := c.enter(); err != nil {
 		return Message{}, Status{}, false, c.fail("improbe", -1, err)
@@ -146,7 +146,7 @@ func (c *Comm) matched(m *p2p.Message) Message {
 	return Message{Request{r, r.generation}}
 }
 
-// Irecv is [Imrecv] into a Buffer.
+// Irecv is the function [Imrecv] for a Buffer.
 func (m Message) Irecv(b Buffer) (Request, error) {
 	r, err := m.into("imrecv", &b)
 	if err != nil {
@@ -156,7 +156,7 @@ func (m Message) Irecv(b Buffer) (Request, error) {
 	return r.launch()
 }
 
-// Recv is [Mrecv] into a Buffer.
+// Recv is the function [Mrecv] for a Buffer.
 func (m Message) Recv(ctx context.Context, b Buffer) (Status, error) {
 	r, err := m.into("mrecv", &b)
 	if err != nil {

@@ -10,8 +10,8 @@ import "context"
 // all as long. There is no in place. Who has no topology gets an error of
 // [ClassTopology].
 
-// NeighborAllgather sends all of send to every destination
-// (MPI_Neighbor_allgather).
+// NeighborAllgather sends all of send to every neighbour that is a destination,
+// and receives one block of recv from every source (MPI_Neighbor_allgather).
 func NeighborAllgather[T Element](ctx context.Context, c *Comm, send, recv []T) error {
 	return c.NeighborAllgather(ctx, Of(send), Of(recv))
 }
@@ -21,13 +21,13 @@ func IneighborAllgather[T Element](c *Comm, send, recv []T) (Request, error) {
 	return c.IneighborAllgather(Of(send), Of(recv))
 }
 
-// NeighborAllgatherInit prepares NeighborAllgather to be started.
+// NeighborAllgatherInit prepares a persistent NeighborAllgather.
 func NeighborAllgatherInit[T Element](c *Comm, send, recv []T) (Request, error) {
 	return c.NeighborAllgatherInit(Of(send), Of(recv))
 }
 
-// NeighborAllgatherv is NeighborAllgather with blocks of different lengths
-// (MPI_Neighbor_allgatherv).
+// NeighborAllgatherv is NeighborAllgather with a count and a
+// displacement in recv for each source (MPI_Neighbor_allgatherv).
 func NeighborAllgatherv[T Element](ctx context.Context, c *Comm, send, recv []T, counts, displs []int) error {
 	return c.NeighborAllgatherv(ctx, Of(send), Of(recv), counts, displs)
 }
@@ -37,13 +37,13 @@ func IneighborAllgatherv[T Element](c *Comm, send, recv []T, counts, displs []in
 	return c.IneighborAllgatherv(Of(send), Of(recv), counts, displs)
 }
 
-// NeighborAllgathervInit prepares NeighborAllgatherv to be started.
+// NeighborAllgathervInit prepares a persistent NeighborAllgatherv.
 func NeighborAllgathervInit[T Element](c *Comm, send, recv []T, counts, displs []int) (Request, error) {
 	return c.NeighborAllgathervInit(Of(send), Of(recv), counts, displs)
 }
 
-// NeighborAlltoall sends each destination a block of its own
-// (MPI_Neighbor_alltoall).
+// NeighborAlltoall sends one block of send to each destination, and
+// receives one block of recv from each source (MPI_Neighbor_alltoall).
 func NeighborAlltoall[T Element](ctx context.Context, c *Comm, send, recv []T) error {
 	return c.NeighborAlltoall(ctx, Of(send), Of(recv))
 }
@@ -53,13 +53,13 @@ func IneighborAlltoall[T Element](c *Comm, send, recv []T) (Request, error) {
 	return c.IneighborAlltoall(Of(send), Of(recv))
 }
 
-// NeighborAlltoallInit prepares NeighborAlltoall to be started.
+// NeighborAlltoallInit prepares a persistent NeighborAlltoall.
 func NeighborAlltoallInit[T Element](c *Comm, send, recv []T) (Request, error) {
 	return c.NeighborAlltoallInit(Of(send), Of(recv))
 }
 
-// NeighborAlltoallv is NeighborAlltoall with blocks of different lengths
-// (MPI_Neighbor_alltoallv).
+// NeighborAlltoallv is NeighborAlltoall with a count and a displacement
+// for each neighbour (MPI_Neighbor_alltoallv).
 func NeighborAlltoallv[T Element](ctx context.Context, c *Comm, send []T, sendCounts, sendDispls []int, recv []T, recvCounts, recvDispls []int) error {
 	return c.NeighborAlltoallv(ctx, Of(send), sendCounts, sendDispls, Of(recv), recvCounts, recvDispls)
 }
@@ -69,7 +69,7 @@ func IneighborAlltoallv[T Element](c *Comm, send []T, sendCounts, sendDispls []i
 	return c.IneighborAlltoallv(Of(send), sendCounts, sendDispls, Of(recv), recvCounts, recvDispls)
 }
 
-// NeighborAlltoallvInit prepares NeighborAlltoallv to be started.
+// NeighborAlltoallvInit prepares a persistent NeighborAlltoallv.
 func NeighborAlltoallvInit[T Element](c *Comm, send []T, sendCounts, sendDispls []int, recv []T, recvCounts, recvDispls []int) (Request, error) {
 	return c.NeighborAlltoallvInit(Of(send), sendCounts, sendDispls, Of(recv), recvCounts, recvDispls)
 }

@@ -64,8 +64,8 @@ func (c *Comm) NeighborAlltoallvInit(send Buffer, sendCounts, sendDispls []int, 
 	return c.beginRequest("neighbor_alltoallv_init").neighborAlltoallv(send, sendCounts, sendDispls, recv, recvCounts, recvDispls).keep()
 }
 
-// NeighborAlltoallw is NeighborAlltoall with a buffer of its own type for each
-// neighbour (MPI_Neighbor_alltoallw).
+// NeighborAlltoallw is NeighborAlltoall with one Buffer of its own type
+// for each neighbour (MPI_Neighbor_alltoallw).
 func (c *Comm) NeighborAlltoallw(ctx context.Context, send, recv []Buffer) error {
 	return c.begin("neighbor_alltoallw").neighborAlltoallw(send, recv).run(ctx)
 }
@@ -75,7 +75,7 @@ func (c *Comm) IneighborAlltoallw(send, recv []Buffer) (Request, error) {
 	return c.beginRequest("ineighbor_alltoallw").neighborAlltoallw(send, recv).launch()
 }
 
-// NeighborAlltoallwInit prepares NeighborAlltoallw to be started.
+// NeighborAlltoallwInit prepares a persistent NeighborAlltoallw.
 func (c *Comm) NeighborAlltoallwInit(send, recv []Buffer) (Request, error) {
 	return c.beginRequest("neighbor_alltoallw_init").neighborAlltoallw(send, recv).keep()
 }

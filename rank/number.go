@@ -7,10 +7,9 @@ type Number interface {
 		~float32 | ~float64
 }
 
-// Element is a type whose values can be sent: numbers, complex ones too, bool, and
-// arrays and structs of those. Go cannot write that down as a constraint, so a
-// type that holds a pointer of any sort (a string, a slice, a map) compiles, and
-// the call fails with [ErrArgument] and names the field. Types of no bytes are
-// refused too. The check costs nothing measurable for plain types, and for others
-// the first use of the type costs some reflection.
+// Element is a type whose values can be sent: numbers, including complex numbers, bool,
+// and arrays and structs of those. Go's constraints cannot express that. Therefore a
+// type that contains a pointer (a string, a slice, a map) compiles, and the call fails
+// with [ErrArgument] and names the field. Types of size zero fail too. The first use of
+// a struct or array type needs some reflection; later uses cost nothing measurable.
 type Element interface{ any }

@@ -4,14 +4,14 @@ import "context"
 
 // The functions below are collectives of one value a rank, without slices around it.
 
-// BcastOne is [Bcast] of one value: all ranks get that of rank root.
+// BcastOne is Bcast of one value. It returns the value of rank root on every rank.
 func BcastOne[T Element](ctx context.Context, c *Comm, v T, root int) (T, error) {
 	buf := []T{v}
 	err := Bcast(ctx, c, buf, root)
 	return buf[0], err
 }
 
-// ReduceOne is [Reduce] of one value; only rank root gets the result.
+// ReduceOne is Reduce of one value. Only rank root gets the result.
 func ReduceOne[T Element](ctx context.Context, c *Comm, v T, op Op, root int) (T, error) {
 	buf := []T{v, *new(T)}
 	err := Reduce(ctx, c, buf[:1], buf[1:], op, root)
@@ -32,14 +32,14 @@ func ScanOne[T Element](ctx context.Context, c *Comm, v T, op Op) (T, error) {
 	return buf[1], err
 }
 
-// ExscanOne is [Exscan] of one value; rank 0 gets the zero value.
+// ExscanOne is Exscan of one value. Rank 0 gets the zero value.
 func ExscanOne[T Element](ctx context.Context, c *Comm, v T, op Op) (T, error) {
 	buf := []T{v, *new(T)}
 	err := Exscan(ctx, c, buf[:1], buf[1:], op)
 	return buf[1], err
 }
 
-// GatherOne is [Gather] of one value: rank root gets them by rank, others nil.
+// GatherOne is Gather of one value. Rank root gets one value per rank, other ranks get nil.
 func GatherOne[T Element](ctx context.Context, c *Comm, v T, root int) ([]T, error) {
 	var all []T
 	if c.Rank() == root {
@@ -48,7 +48,7 @@ func GatherOne[T Element](ctx context.Context, c *Comm, v T, root int) ([]T, err
 	return all, Gather(ctx, c, []T{v}, all, root)
 }
 
-// AllgatherOne is [Allgather] of one value: all ranks get them by rank.
+// AllgatherOne is Allgather of one value. The result has one value per rank.
 func AllgatherOne[T Element](ctx context.Context, c *Comm, v T) ([]T, error) {
 	all := make([]T, c.Size())
 	return all, Allgather(ctx, c, []T{v}, all)

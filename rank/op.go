@@ -13,9 +13,9 @@ type Op struct {
 	user *userOp // nil: code says it all
 }
 
-// The operations. Arrays and structs of one number type are combined number by
-// number; MinLoc and MaxLoc take a [Pair], the bit operations integers, the
-// logical ones integers and bool.
+// The predefined operations. Arrays and structs of one number type are
+// combined number by number. MinLoc and MaxLoc take a [Pair], the bitwise
+// operations take integers, and the logical operations take integers and bool.
 var (
 	Sum     = Op{code: kernel.Sum}     // MPI_SUM
 	Prod    = Op{code: kernel.Prod}    // MPI_PROD
@@ -33,8 +33,7 @@ var (
 	NoOp    = Op{code: kernel.NoOp}    // MPI_NO_OP, of windows above all
 )
 
-// A Pair is the element of MinLoc and MaxLoc: a value and where it is, most often
-// a rank.
+// A Pair is the element of MinLoc and MaxLoc: a value and its location, usually a rank.
 type Pair[V kernel.PairValue] = kernel.Pair[V]
 
 // A userOp is the operation of a function of the program.
@@ -44,11 +43,10 @@ type userOp struct {
 	reduction kernel.Reduction
 }
 
-// OpFunc is the operation of a function (MPI_Op_create), which sets dst[i] to a[i]
-// op b[i] for all i. dst may be a or b. op is associative; where it is not
-// commutative, a has what came from lower ranks. The name stands in errors, and all
-// ranks give the same: it tells operations apart. The function must not call this
-// package.
+// OpFunc is an operation defined by a function (MPI_Op_create). f sets dst[i] to a[i]
+// op b[i] for all i; dst may be the same slice as a or b. op must be associative. If
+// it is not commutative, a holds the data of lower ranks. The name appears in errors
+// and identifies the operation: all ranks give the same. f must not call this package.
 func OpFunc[T Element](name string, commutative bool, f func(dst, a, b []T)) Op {
 	bytewise := func(dst, a, b []byte) {
 		if aligned[T](dst) && aligned[T](a) && aligned[T](b) {

@@ -8,17 +8,16 @@ import (
 	"github.com/gorun-mpi/gorun/rank/internal/p2p"
 )
 
-// PsendInit prepares a send in partitions, of as many items each (MPI_Psend_init).
-// After [Request.Start] each leaves when [Request.Pready] says that it may, in any order.
-// The receiver's PrecvInit is the one that has been called as often before for this rank
-// and tag; it may cut the same bytes into another number of partitions. A request waits
-// until all partitions were said to be ready.
+// PsendInit prepares a send of partitions of equal length (MPI_Psend_init). After [Request.Start]
+// the program releases each partition with [Request.Pready], in any order. The n-th PsendInit for a
+// rank and tag matches the receiver's n-th PrecvInit for this rank and tag; it may divide the same
+// bytes into another number of partitions. The request completes after all partitions were released.
 func PsendInit[T Element](c *Comm, buf []T, partitions, dst, tag int) (Request, error) {
 	return c.PsendInit(Of(buf), partitions, dst, tag)
 }
 
-// PrecvInit prepares a receive in partitions (MPI_Precv_init); [Request.Parrived] tells
-// which have come. There are no wildcards.
+// PrecvInit prepares a partitioned receive (MPI_Precv_init); [Request.Parrived]
+// reports which partitions have arrived. src and tag must not be wildcards.
 func PrecvInit[T Element](c *Comm, buf []T, partitions, src, tag int) (Request, error) {
 	return c.PrecvInit(Of(buf), partitions, src, tag)
 }
@@ -33,12 +32,11 @@ func (c *Comm) PrecvInit(b Buffer, partitions, src, tag int) (Request, error) {
 	return c.partition("precv_init", b, partitions, src, tag, false)
 }
 
-// Pready says that partition i of a started PsendInit may leave (MPI_Pready). Its memory
-// is the request's from then on.
+// Pready releases partition i of a started PsendInit to be sent
+// (MPI_Pready). Its memory belongs to the request from then on.
 func (q Request) Pready(i int) error { return q.PreadyRange(i, i) }
 
-// PreadyRange is Pready of the partitions from low to high, high included
-// (MPI_Pready_range).
+// PreadyRange is Pready for the partitions from low to high, including high (MPI_Pready_range).
 func (q Request) PreadyRange(low, high int) error {
 	return q.partitioned("pready", true, func(p *partitioned) error {
 		for i := low; i <= high; i++ {
@@ -50,7 +48,7 @@ func (q Request) PreadyRange(low, high int) error {
 	})
 }
 
-// PreadyList is Pready of several partitions (MPI_Pready_list).
+// PreadyList is Pready for several partitions (MPI_Pready_list).
 func (q Request) PreadyList(partitions []int) error {
 	return q.partitioned("pready", true, func(p *partitioned) error {
 		for _, i := range partitions {
@@ -62,9 +60,9 @@ func (q Request) PreadyList(partitions []int) error {
 	})
 }
 
-// Parrived tells whether partition i of a PrecvInit has come (MPI_Parrived): then it may
-// be read, but not written to before the request's end was reported. It moves on what is
-// under way. Of a request that is not active all have come.
+// Parrived reports whether partition i of a PrecvInit has arrived (MPI_Parrived).
+// It may then be read, but not written until completion of the request was
+// reported. The call makes progress. For an inactive request it is true.
 func (q Request) Parrived(i int) (arrived bool, err error) {
 	err = q.partitioned("parrived", false, func(p *partitioned) error {
 		if i < 0 || i >= p.parts {

@@ -14,12 +14,12 @@ type reply[Out any] struct {
 	Error  string
 }
 
-// Pool has all ranks but 0 work on the tasks of rank 0, each on one at a time, and
-// gives rank 0 the results in the order of the tasks; it returns nil elsewhere. All
-// ranks call it, with the same f; tasks are those of rank 0. Tasks and results travel
-// as [SendAny] has them. A single rank works alone.
+// Pool runs f on the tasks of rank 0. All other ranks work, each on one task at a
+// time; when there is only one rank, it works itself. Pool returns the results on rank
+// 0, in the order of the tasks, and nil elsewhere. All ranks call it, with the same f;
+// tasks is ignored on other ranks. Tasks and results are encoded as by [SendAny].
 //
-// After an f that fails no further task is begun, and rank 0 gets the error.
+// After an f has failed no further task is started, and rank 0 gets the error.
 func Pool[In, Out any](ctx context.Context, c *Comm, tasks []In, f func(ctx context.Context, task In) (Out, error)) ([]Out, error) {
 	if c.Size() == 1 {
 		results := make([]Out, len(tasks))

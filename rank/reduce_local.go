@@ -2,8 +2,8 @@ package rank
 
 import "github.com/gorun-mpi/gorun/internal/kernel"
 
-// ReduceLocal sets inout[i] to in[i] op inout[i] for all i, on this rank alone
-// (MPI_Reduce_local). in is from the lower rank, where that matters.
+// ReduceLocal sets inout[i] to in[i] op inout[i] for all i, without communication
+// (MPI_Reduce_local). For an operation that is not commutative, in holds the data of the lower rank.
 func ReduceLocal[T Element](c *Comm, in, inout []T, op Op) error {
 	return c.ReduceLocal(Of(in), Of(inout), op)
 }
@@ -62,8 +62,7 @@ func (c *Comm) reduceLocal(in, inout *Buffer, op Op) error {
 
 var errOperands = badClass(ClassBuffer, "the two operands overlap")
 
-// Commutative tells whether the order of the operands makes no difference
-// (MPI_Op_commutative).
+// Commutative reports whether the operation is commutative (MPI_Op_commutative).
 func (o Op) Commutative() bool {
 	if o.user != nil {
 		return !o.user.reduction.Ordered

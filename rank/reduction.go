@@ -12,8 +12,8 @@ import (
 // there is no scan. A reduce-scatter wants vectors of one length in both groups, of
 // which each group's ranks get parts of their own.
 
-// Reduce combines send of all ranks into recv of rank root (MPI_Reduce). recv is
-// ignored elsewhere. In place at the root.
+// Reduce combines send of all ranks into recv of rank root (MPI_Reduce).
+// recv is ignored elsewhere. In place at the root: send is nil.
 func Reduce[T Element](ctx context.Context, c *Comm, send, recv []T, op Op, root int) error {
 	shape := shapeOfSlices(coll.Reduce, send, recv, op, root)
 	if done, err := c.again(ctx, &shape, bytesOf(send), bytesOf(recv)); done {
@@ -27,7 +27,7 @@ func Ireduce[T Element](c *Comm, send, recv []T, op Op, root int) (Request, erro
 	return c.Ireduce(Of(send), Of(recv), op, root)
 }
 
-// ReduceInit prepares Reduce to be started.
+// ReduceInit prepares a persistent Reduce.
 func ReduceInit[T Element](c *Comm, send, recv []T, op Op, root int) (Request, error) {
 	return c.ReduceInit(Of(send), Of(recv), op, root)
 }
@@ -46,14 +46,14 @@ func Iallreduce[T Element](c *Comm, send, recv []T, op Op) (Request, error) {
 	return c.Iallreduce(Of(send), Of(recv), op)
 }
 
-// AllreduceInit prepares Allreduce to be started.
+// AllreduceInit prepares a persistent Allreduce.
 func AllreduceInit[T Element](c *Comm, send, recv []T, op Op) (Request, error) {
 	return c.AllreduceInit(Of(send), Of(recv), op)
 }
 
-// ReduceScatterBlock combines send of all ranks and gives rank k block k of the
-// result (MPI_Reduce_scatter_block): len(send) is Size times len(recv). In place
-// recv holds all blocks, and its first gets the result.
+// ReduceScatterBlock combines send of all ranks, and gives rank k block k of the
+// result (MPI_Reduce_scatter_block). len(send) is Size times len(recv). In place:
+// send is nil, recv holds all blocks, and its first block gets the result.
 func ReduceScatterBlock[T Element](ctx context.Context, c *Comm, send, recv []T, op Op) error {
 	shape := shapeOfSlices(coll.ReduceScatter, send, recv, op, 0)
 	if done, err := c.again(ctx, &shape, bytesOf(send), bytesOf(recv)); done {
@@ -67,14 +67,14 @@ func IreduceScatterBlock[T Element](c *Comm, send, recv []T, op Op) (Request, er
 	return c.IreduceScatterBlock(Of(send), Of(recv), op)
 }
 
-// ReduceScatterBlockInit prepares ReduceScatterBlock to be started.
+// ReduceScatterBlockInit prepares a persistent ReduceScatterBlock.
 func ReduceScatterBlockInit[T Element](c *Comm, send, recv []T, op Op) (Request, error) {
 	return c.ReduceScatterBlockInit(Of(send), Of(recv), op)
 }
 
-// ReduceScatter combines send of all ranks and gives rank k its counts[k]
-// elements of the result (MPI_Reduce_scatter): len(send) is the sum of counts. In
-// place recv holds all of it, and its beginning gets the result.
+// ReduceScatter combines send of all ranks, and gives rank k its counts[k] elements
+// of the result (MPI_Reduce_scatter). len(send) is the sum of counts. In place:
+// send is nil, recv holds the whole vector, and its beginning gets the result.
 func ReduceScatter[T Element](ctx context.Context, c *Comm, send, recv []T, counts []int, op Op) error {
 	return c.ReduceScatter(ctx, Of(send), Of(recv), counts, op)
 }
@@ -84,12 +84,12 @@ func IreduceScatter[T Element](c *Comm, send, recv []T, counts []int, op Op) (Re
 	return c.IreduceScatter(Of(send), Of(recv), counts, op)
 }
 
-// ReduceScatterInit prepares ReduceScatter to be started.
+// ReduceScatterInit prepares a persistent ReduceScatter.
 func ReduceScatterInit[T Element](c *Comm, send, recv []T, counts []int, op Op) (Request, error) {
 	return c.ReduceScatterInit(Of(send), Of(recv), counts, op)
 }
 
-// Scan combines send of all ranks up to the own into recv (MPI_Scan).
+// Scan combines send of all ranks up to and including this one into recv (MPI_Scan).
 func Scan[T Element](ctx context.Context, c *Comm, send, recv []T, op Op) error {
 	shape := shapeOfSlices(coll.Scan, send, recv, op, 0)
 	if done, err := c.again(ctx, &shape, bytesOf(send), bytesOf(recv)); done {
@@ -103,13 +103,12 @@ func Iscan[T Element](c *Comm, send, recv []T, op Op) (Request, error) {
 	return c.Iscan(Of(send), Of(recv), op)
 }
 
-// ScanInit prepares Scan to be started.
+// ScanInit prepares a persistent Scan.
 func ScanInit[T Element](c *Comm, send, recv []T, op Op) (Request, error) {
 	return c.ScanInit(Of(send), Of(recv), op)
 }
 
-// Exscan combines send of all ranks before the own into recv (MPI_Exscan). On
-// rank 0 recv stays as it is.
+// Exscan combines send of all lower ranks into recv (MPI_Exscan). On rank 0 recv is unchanged.
 func Exscan[T Element](ctx context.Context, c *Comm, send, recv []T, op Op) error {
 	shape := shapeOfSlices(coll.ExScan, send, recv, op, 0)
 	if done, err := c.again(ctx, &shape, bytesOf(send), bytesOf(recv)); done {
@@ -123,7 +122,7 @@ func Iexscan[T Element](c *Comm, send, recv []T, op Op) (Request, error) {
 	return c.Iexscan(Of(send), Of(recv), op)
 }
 
-// ExscanInit prepares Exscan to be started.
+// ExscanInit prepares a persistent Exscan.
 func ExscanInit[T Element](c *Comm, send, recv []T, op Op) (Request, error) {
 	return c.ExscanInit(Of(send), Of(recv), op)
 }

@@ -5,15 +5,13 @@ import (
 	"errors"
 )
 
-// A Request is a call that was started and goes on by itself (MPI_Request). It is a
-// small value. When Wait, Test or one of their kind has reported the end of the
-// call, all copies of the value are null requests (MPI_REQUEST_NULL), as the zero
-// Request is: they wait for nothing. A persistent request, of one of the ...Init
-// functions, is inactive before Start and after its end was reported; it is to be
-// given back with Free.
+// A Request is the handle of a started operation (MPI_Request). It is a small value. After Wait, Test or
+// a similar call has reported completion, all copies of the value are null requests (MPI_REQUEST_NULL),
+// as the zero Request is, and waiting for them returns at once. A persistent request, made by an ...Init
+// function, is inactive before Start and after completion was reported; Free frees it.
 //
-// The buffers of a call belong to it until its end was reported. Calls move on
-// only while the rank is in some call of this package.
+// The buffers belong to the operation until completion was reported.
+// Operations progress only while the rank is in a call of this package.
 type Request struct {
 	r          *request
 	generation uint64
@@ -156,10 +154,9 @@ var emptyStatus = Status{Source: AnySource, Tag: AnyTag}
 // Ready lets a request be waited for.
 func (r *request) Ready() bool { return r.done() }
 
-// Wait returns when the call is over, with its outcome (MPI_Wait). For a null or
-// inactive request that is at once, with an empty Status. When ctx ends first, the
-// call goes on: it can be waited for again, or cancelled. Of a send only Cancelled
-// means anything in the Status.
+// Wait returns the result when the operation is complete (MPI_Wait). For a null or inactive
+// request it returns at once, with an empty Status. When ctx ends first, the operation continues:
+// it can be waited for again, or cancelled. For a send only Status.Cancelled is meaningful.
 func (q Request) Wait(ctx context.Context) (Status, error) {
 	if q.r == nil {
 		return emptyStatus, nil
@@ -182,8 +179,8 @@ func (q Request) Wait(ctx context.Context) (Status, error) {
 	return w.status, err
 }
 
-// Test is Wait when the call is over, and false when it is not (MPI_Test). It moves
-// on what is under way.
+// Test completes the request if the operation is complete, and returns its result;
+// otherwise it returns false (MPI_Test). It makes progress on all operations.
 func (q Request) Test() (st Status, done bool, err error) {
 	return q.test("test", false)
 }
@@ -217,9 +214,9 @@ func (q Request) test(call string, keep bool) (st Status, done bool, err error) 
 	return w.status, true, err
 }
 
-// Cancel ends the call if that is still possible (MPI_Cancel), which it is for a
-// receive that no message has met. Either way the request is to be waited for:
-// the Status tells whether it was cancelled.
+// Cancel cancels the operation if that is still possible (MPI_Cancel): only a
+// receive without a matching message can be cancelled. In either case the
+// program still waits for the request; the Status says whether it was cancelled.
 func (q Request) Cancel() error {
 	return q.do("cancel", func(r *request) error {
 		if r.active && !r.done() {
@@ -229,11 +226,10 @@ func (q Request) Cancel() error {
 	})
 }
 
-// Free gives a request back (MPI_Request_free): a persistent one, or one whose
-// outcome nobody wants to know. A call that runs goes on until it is over, and
-// its buffers belong to it until the program knows by other means, or to
-// Finalize, which waits for sends and cancels receives. A stale request is free
-// already.
+// Free frees a request (MPI_Request_free): a persistent one, or one whose result
+// is not needed. A running operation continues until it is complete. Its buffers
+// belong to it until the program knows that from elsewhere, or until Finalize,
+// which waits for sends and cancels receives. Freeing a null request does nothing.
 func (q Request) Free() error {
 	return q.do("free request", func(r *request) error {
 		w := r.world
@@ -263,7 +259,7 @@ func (o once) finish(st *Status) error {
 	return err
 }
 
-// Start begins the call of a persistent request that is not active (MPI_Start).
+// Start starts the operation of an inactive persistent request (MPI_Start).
 func (q Request) Start() error {
 	return q.do("start", (*request).begin)
 }

@@ -2,29 +2,28 @@ package rank
 
 import "sync/atomic"
 
-// A General is an operation of the program itself that others wait for as they do for
-// one of this package (a generalised request): see [Comm.StartGeneral].
+// A General is an operation of the program with a generalized request,
+// which calls of this package can wait for: see [Comm.StartGeneral].
 type General struct {
 	over  atomic.Bool
 	calls GeneralCalls
 }
 
-// GeneralCalls are what the request of a General asks the program. Each may be nil. They
-// run inside a call of the world, and must not call into it.
+// GeneralCalls are the callbacks of a generalized request. Each may be
+// nil. They run inside a call of the world, and must not call into it.
 type GeneralCalls struct {
-	// Query gives the outcome of an operation that is over.
+	// Query returns the status or the error of a completed operation.
 	Query func() (Status, error)
-	// Free is called when the request is done with. An error is what the call that
-	// waits ends with, unless Query has given one.
+	// Free is called when the request is freed. If Query returned no error,
+	// the waiting call returns Free's.
 	Free func() error
-	// Cancel is called by [Request.Cancel] while the operation is not over. It is
-	// still to be completed.
+	// Cancel is called by [Request.Cancel] while the operation is not
+	// complete. The program still has to call [General.Complete].
 	Cancel func()
 }
 
-// StartGeneral makes a request of an operation that the program carries out
-// (MPI_Grequest_start), in a goroutine of its own most often. It is over when
-// [General.Complete] says so.
+// StartGeneral makes a generalized request for an operation that the program carries out
+// (MPI_Grequest_start), usually in a goroutine. It completes when the program calls [General.Complete].
 func (c *Comm) StartGeneral(calls GeneralCalls) (*General, Request, error) {
 	const op = "grequest_start"
 	if err := c.enter(); err != nil {
@@ -35,9 +34,8 @@ func (c *Comm) StartGeneral(calls GeneralCalls) (*General, Request, error) {
 	return g, c.world.newRequest(c, "generalised request").started((*general)(g)), nil
 }
 
-// Complete says that the operation is over (MPI_Grequest_complete). It may be called by
-// any goroutine, while the rank is in another call too; who waits notices within some
-// milliseconds.
+// Complete reports that the operation is complete (MPI_Grequest_complete). Any goroutine may call it, also
+// while the rank is in another call. A call that waits for the request notices within some milliseconds.
 func (g *General) Complete() { g.over.Store(true) }
 
 // general is a General as its request sees it.

@@ -1,7 +1,7 @@
 package rank
 
-// GetStatus is Test that leaves the request as it is (MPI_Request_get_status): of a
-// call that is over Wait and its kind report the same outcome afterwards.
+// GetStatus is Test that does not change the request (MPI_Request_get_status):
+// Wait and Test report the same completion afterwards.
 func (q Request) GetStatus() (st Status, done bool, err error) {
 	return q.test("request_get_status", true)
 }

@@ -7,14 +7,12 @@ import (
 	"strings"
 )
 
-// A RequestError tells which of several requests failed (MPI_ERR_IN_STATUS). It
-// unwraps to their errors.
+// A RequestError says which of several requests failed (MPI_ERR_IN_STATUS). It unwraps to their errors.
 type RequestError struct {
-	// Index are the places in the slice of the requests that failed, Err why.
+	// Index are the positions of the failed requests in the slice, and Err their errors.
 	Index []int
 	Err   []error
-	// Pending is how many calls are not over; they are requests still
-	// (MPI_ERR_PENDING).
+	// Pending is the number of requests that are not complete and still active (MPI_ERR_PENDING).
 	Pending int
 }
 
@@ -34,15 +32,14 @@ func (e *RequestError) Error() string {
 
 func (e *RequestError) Unwrap() []error { return e.Err }
 
-// Is tells whether target is the error's class.
+// Is reports whether target is the error's class.
 func (e *RequestError) Is(target error) bool { return target == ClassInStatus }
 
-// WaitAll waits for all requests (MPI_Waitall). statuses is nil, or has a place for
-// each. Requests whose end was reported become null requests in reqs, persistent
-// ones inactive. When some fail the error is a *RequestError. After a failure that
-// concerns more than one message, such as a peer that has died, WaitAll does not
-// wait for the rest, which may need what has failed: they stay in reqs. So they do
-// when ctx ends.
+// WaitAll waits for all requests (MPI_Waitall). statuses is nil, or has an entry for each
+// request. Completed requests become null requests in reqs, and persistent requests become
+// inactive. When some fail the error is a [*RequestError]. After a failure that concerns
+// more than one message, such as the death of a peer, WaitAll does not wait for the rest,
+// which may need what has failed; the rest stays in reqs. The same holds when ctx ends.
 func WaitAll(ctx context.Context, reqs []Request, statuses []Status) error {
 	w, err := enterAll("waitall", reqs, statuses, len(reqs))
 	if w == nil {
@@ -57,8 +54,8 @@ func WaitAll(ctx context.Context, reqs []Request, statuses []Status) error {
 	return s.end(w, "waitall", err)
 }
 
-// TestAll is WaitAll when all calls are over (MPI_Testall). Otherwise it gives false
-// and reports the end of none.
+// TestAll completes all requests if all are complete, as WaitAll does, and
+// returns true (MPI_Testall). Otherwise it returns false and changes no request.
 func TestAll(reqs []Request, statuses []Status) (done bool, err error) {
 	w, err := enterAll("testall", reqs, statuses, len(reqs))
 	if w == nil {
@@ -80,9 +77,9 @@ func TestAll(reqs []Request, statuses []Status) (done bool, err error) {
 	return true, s.end(w, "testall", nil)
 }
 
-// WaitAny waits for one of the requests and gives its index (MPI_Waitany). When
-// none is active that is at once, with the index Undefined and an empty Status.
-// When ctx ends first the index is Undefined too.
+// WaitAny waits for one of the requests and returns its index (MPI_Waitany).
+// If no request is active it returns at once, with the index Undefined and
+// an empty Status. When ctx ends first the index is Undefined too.
 func WaitAny(ctx context.Context, reqs []Request) (index int, st Status, err error) {
 	w, err := enterAll("waitany", reqs, nil, 0)
 	if w == nil {
@@ -106,8 +103,8 @@ func WaitAny(ctx context.Context, reqs []Request) (index int, st Status, err err
 	return index, w.status, err
 }
 
-// TestAny is WaitAny when one of the calls is over, or none is active
-// (MPI_Testany); otherwise done is false.
+// TestAny is WaitAny that does not wait (MPI_Testany): done is false if
+// no request is complete and some are active.
 func TestAny(reqs []Request) (index int, st Status, done bool, err error) {
 	w, err := enterAll("testany", reqs, nil, 0)
 	if w == nil {
@@ -127,11 +124,10 @@ func TestAny(reqs []Request) (index int, st Status, done bool, err error) {
 	return a.index, w.status, true, err
 }
 
-// WaitSome waits until at least one of the requests is over, and reports the ends
-// of all that are (MPI_Waitsome): indices[:n] tells which. indices has a place for
-// each request, statuses too, or is nil; statuses[k] belongs to indices[k]. When
-// none is active n is Undefined. When some of them failed the error is a
-// *RequestError.
+// WaitSome waits until at least one of the requests is complete, and reports all that are
+// (MPI_Waitsome). indices[:n] are their positions in reqs. indices has room for each request.
+// statuses is nil or has room for each request too; statuses[k] belongs to indices[k]. When
+// no request is active n is Undefined. When some failed the error is a [*RequestError].
 func WaitSome(ctx context.Context, reqs []Request, indices []int, statuses []Status) (n int, err error) {
 	w, err := enterSome("waitsome", reqs, indices, statuses)
 	if w == nil {
@@ -154,7 +150,7 @@ func WaitSome(ctx context.Context, reqs []Request, indices []int, statuses []Sta
 	return completeSome(reqs, indices, statuses)
 }
 
-// TestSome is WaitSome without the wait (MPI_Testsome): n may be 0.
+// TestSome is WaitSome that does not wait (MPI_Testsome): n may be 0.
 func TestSome(reqs []Request, indices []int, statuses []Status) (n int, err error) {
 	w, err := enterSome("testsome", reqs, indices, statuses)
 	if w == nil {
@@ -173,8 +169,8 @@ func TestSome(reqs []Request, indices []int, statuses []Status) (n int, err erro
 	return completeSome(reqs, indices, statuses)
 }
 
-// StartAll starts persistent requests (MPI_Startall). The first that cannot be
-// started ends it, with an error that tells its index.
+// StartAll starts persistent requests (MPI_Startall). It stops at the
+// first that cannot be started, and the error names its index.
 func StartAll(reqs []Request) error {
 	for i, q := range reqs {
 		if err := q.Start(); err != nil {

@@ -11,25 +11,24 @@ import (
 	"github.com/gorun-mpi/gorun/rank/internal/peers/wireup"
 )
 
-// Run runs f on n ranks, which are goroutines of this process, and returns when
-// all have ended. The first rank that fails, panics or aborts ends the context of
-// the others; the error joins those of all ranks that failed by themselves, each
-// with its rank; that of a panic is a *PanicError.
+// Run runs f on n ranks, which are goroutines of this process, and returns when all have returned. The
+// first rank that fails, panics or aborts cancels the contexts of the others. The error joins the
+// errors of all ranks that failed by themselves, each with its rank; for a panic it is a [*PanicError].
 func Run(n int, f func(ctx context.Context, c *Comm) error) error {
 	return RunConfig{}.Run(context.Background(), n, f)
 }
 
-// RunConfig says how Run runs ranks. The zero value is the default.
+// RunConfig configures [Run]. The zero value holds the defaults.
 type RunConfig struct {
-	// Seed, when not 0, makes the software device misbehave in all the ways
-	// that the rules of RDMA allow, as a function of Seed: late and reordered
-	// execution, payload landing in pieces, lost acknowledgements, repeats.
+	// Seed, if not 0, makes the software device as unpredictable as the rules
+	// of RDMA permit, reproducibly: late and reordered execution, payload
+	// that arrives in pieces, lost acknowledgements, repeated requests.
 	Seed uint64
-	// Config is each rank's configuration; its Environment is not used.
+	// Config is the configuration of each rank. Its Environment is ignored.
 	Config Config
 }
 
-// Run is [Run] with a configuration. When ctx ends the ranks' contexts end.
+// Run is the function [Run] with a configuration. When ctx ends, the contexts of the ranks end.
 func (rc RunConfig) Run(ctx context.Context, n int, f func(ctx context.Context, c *Comm) error) error {
 	if n < 1 {
 		return badArgument("%d ranks", n)

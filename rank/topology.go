@@ -7,8 +7,7 @@ import (
 	"github.com/gorun-mpi/gorun/rank/internal/topology"
 )
 
-// A TopologyKind says what neighbours the ranks of a communicator have
-// (MPI_Topo_test).
+// A TopologyKind is the kind of a communicator's topology (MPI_Topo_test).
 type TopologyKind int
 
 // The kinds.
@@ -47,7 +46,7 @@ type neighbourhood struct {
 	arrival []int
 }
 
-// Topology tells what kind of topology the communicator has (MPI_Topo_test).
+// Topology is the kind of the communicator's topology (MPI_Topo_test).
 func (c *Comm) Topology() TopologyKind {
 	if c.layout == nil {
 		return NoTopology
@@ -118,10 +117,10 @@ func upTo(n int) []int {
 	return list
 }
 
-// GraphCreate makes a communicator with a graph that all ranks know
-// (MPI_Graph_create): edges[index[r-1]:index[r]] are the neighbours of rank r, from
-// 0 for rank 0. All ranks give the same; those from len(index) on get nil. reorder
-// permits other ranks in the new communicator; today they stay the same.
+// GraphCreate makes a communicator with a graph that all ranks know (MPI_Graph_create).
+// The neighbours of rank r are edges[index[r-1]:index[r]], or edges[:index[0]] for rank
+// 0. All ranks give the same arguments. Ranks from len(index) on get nil. reorder
+// permits a new order of ranks; at present the order stays the same.
 func (c *Comm) GraphCreate(ctx context.Context, index, edges []int, reorder bool) (*Comm, error) {
 	bad := checkGraph(index, edges)
 	d, err := c.layOut(ctx, "graph_create", len(index), hashed(hashed(hashInit, index), edges), 0, bad)
@@ -159,7 +158,7 @@ func (l *layout) of(rank int) []int {
 	return l.edges[begin:l.index[rank]]
 }
 
-// GraphGet is the graph of GraphCreate (MPI_Graph_get).
+// GraphGet returns the arguments of [Comm.GraphCreate] (MPI_Graph_get).
 func (c *Comm) GraphGet() (index, edges []int, err error) {
 	l, err := c.laidOut("graph_get", Graph)
 	if err != nil {
@@ -168,7 +167,7 @@ func (c *Comm) GraphGet() (index, edges []int, err error) {
 	return slices.Clone(l.index), slices.Clone(l.edges), nil
 }
 
-// GraphNeighbors are the neighbours of a rank (MPI_Graph_neighbors).
+// GraphNeighbors returns the neighbours of a rank (MPI_Graph_neighbors).
 func (c *Comm) GraphNeighbors(rank int) ([]int, error) {
 	l, err := c.laidOut("graph_neighbors", Graph)
 	if err == nil {

@@ -11,31 +11,28 @@ import (
 	"github.com/gorun-mpi/gorun/rank/internal/rma"
 )
 
-// A Win is memory of each rank of a communicator that all of them read and write
-// by themselves (MPI_Win). Ranks are those of the communicator, displacements
-// count elements of type T, unless the target has made its part with another unit
-// ([WinInfo]). The methods that end in Typed take datatypes on both sides.
+// A Win is a window: memory of each rank of a communicator that all of them may read and write
+// (MPI_Win). Ranks are those of the communicator. Displacements count elements of type T, unless the
+// target has set another unit ([WinInfo]). The methods that end in Typed take datatypes for both sides.
 //
-// Accesses (Put, Get, Accumulate and their kind) belong into an epoch: between two
-// calls of Fence, between Start and Complete towards a rank that has called Post,
-// or under a lock. They return at once, and their memory belongs to them until the
-// end of the epoch or a flush; Accumulate and its kind may wait for another rank's,
-// and are complete when they return. They fail when that one's process is stopped
-// in it for 10 s. The accumulates of all ranks on one element
-// exclude each other, whatever the operation.
+// Accesses (Put, Get, Accumulate and similar) need an epoch: between two calls of Fence,
+// between Start and Complete towards a rank that has called Post, or under a lock. Put and
+// Get return at once, and their memory belongs to them until the end of the epoch or a flush.
+// Accumulate and similar calls may wait for accumulates of other ranks, and are complete when
+// they return. They fail when a process stands still for 10 s inside of an accumulate. The
+// accumulates of all ranks on one element are atomic, whatever their operations.
 //
-// The methods of one window follow the rules of a communicator: one call of the
-// world at a time, errors are [*Error] and name the window in place of the
-// communicator.
+// The methods of a window follow the rules of a communicator: a world serves one call at
+// a time, and errors are [*Error], with the window's name in place of the communicator's.
 type Win[T Element] struct {
 	window
 	value, other, result [1]T // of the calls with single elements
 }
 
-// A Flavor is how a window was made (MPI_WIN_CREATE_FLAVOR).
+// A Flavor says by which call a window was made (MPI_WIN_CREATE_FLAVOR).
 type Flavor uint8
 
-// The flavors.
+// The flavors of windows.
 const (
 	FlavorCreate   = Flavor(rma.Create)   // WinCreate
 	FlavorAllocate = Flavor(rma.Allocate) // WinAllocate
@@ -43,11 +40,10 @@ const (
 	FlavorDynamic  = Flavor(rma.Dynamic)  // WinCreateDynamic
 )
 
-// A Model is how the memory that a rank sees and the one that others see are
-// related (MPI_WIN_MODEL).
+// A Model says how the public and the private copy of a window's memory are related (MPI_WIN_MODEL).
 type Model uint8
 
-// Unified says that they are the same (MPI_WIN_UNIFIED). There is no other model here.
+// Unified says that both copies are the same memory (MPI_WIN_UNIFIED). All windows have this model.
 const Unified Model = 1
 
 // window is a Win without its type.
@@ -63,46 +59,43 @@ type window struct {
 	idle *access // recycled
 }
 
-// A WinInfo is what a rank says of its part of a window. The zero value is the usual
-// window.
+// A WinInfo configures one rank's part of a window. The zero value holds the defaults.
 type WinInfo struct {
-	// DispUnit is how many bytes a displacement in this rank's memory counts
-	// (disp_unit), for all who access it; 0 are those of an element. Ranks may give
-	// different ones. In a dynamic window it is 1.
+	// DispUnit is the displacement unit of this rank's memory in bytes, for
+	// all ranks that access it (disp_unit); 0 is the size of an element.
+	// Ranks may give different units. In a dynamic window it is 1.
 	DispUnit int
 }
 
-// WinCreate makes a window of the program's memory (MPI_Win_create): mem may have
-// another length on each rank, and may be empty. It stays the program's, which may
-// use it between epochs. Memory of [Alloc] is reached fastest. All ranks of c call it,
-// each with one info or none.
+// WinCreate makes a window of the program's memory (MPI_Win_create). The length of mem may
+// differ between ranks, and may be 0. The program owns mem, and may use it between epochs.
+// Memory of [Alloc] is fastest. All ranks of c call it, each with at most one info.
 func WinCreate[T Element](ctx context.Context, c *Comm, mem []T, info ...WinInfo) (*Win[T], error) {
 	return newWin[T](ctx, c, "win_create", rma.Create, bytesOf(mem), 0, info)
 }
 
-// WinAllocate makes a window of n zeroed elements of its own (MPI_Win_allocate),
-// which [Win.Base] gives. n may differ between ranks. All ranks of c call it.
+// WinAllocate makes a window and allocates n zeroed elements for it (MPI_Win_allocate);
+// [Win.Base] returns them. n may differ between ranks. All ranks of c call it.
 func WinAllocate[T Element](ctx context.Context, c *Comm, n int, info ...WinInfo) (*Win[T], error) {
 	return newWin[T](ctx, c, "win_allocate", rma.Allocate, nil, n, info)
 }
 
-// WinAllocateShared is WinAllocate of ranks that share memory, which they reach
-// with loads and stores too (MPI_Win_allocate_shared); see [Win.Query]. The memory
-// of all ranks is one piece, in the order of ranks. Where some rank does not share
-// memory with the others, all calls fail; [Comm.SplitType] makes communicators of
-// those that do.
+// WinAllocateShared is WinAllocate for ranks that share memory, which they may also
+// load from and store to (MPI_Win_allocate_shared); see [Win.Query]. The memory of
+// all ranks is contiguous, in the order of ranks. If some ranks do not share memory,
+// the call fails on all; [Comm.SplitType] makes communicators of ranks that do.
 func WinAllocateShared[T Element](ctx context.Context, c *Comm, n int, info ...WinInfo) (*Win[T], error) {
 	return newWin[T](ctx, c, "win_allocate_shared", rma.Shared, nil, n, info)
 }
 
-// WinCreateDynamic makes a window without memory, to which each rank attaches some
-// later (MPI_Win_create_dynamic). Displacements are addresses at the target, in
-// bytes: what [Address] gives there.
+// WinCreateDynamic makes a window without memory, to which each rank
+// attaches memory later (MPI_Win_create_dynamic). Displacements are
+// addresses at the target in bytes: the results of [Address] there.
 func WinCreateDynamic[T Element](ctx context.Context, c *Comm) (*Win[T], error) {
 	return newWin[T](ctx, c, "win_create_dynamic", rma.Dynamic, nil, 0, nil)
 }
 
-// Address is where s begins, for displacements of dynamic windows (MPI_Get_address).
+// Address is the address of s[0], for displacements in dynamic windows (MPI_Get_address).
 func Address[T Element](s []T) int { return int(address(bytesOf(s))) }
 
 func newWin[T Element](ctx context.Context, c *Comm, op string, kind rma.Kind, mem []byte, n int, info []WinInfo) (*Win[T], error) {
@@ -202,8 +195,7 @@ func (w *World) closeWindows() error {
 	return errors.Join(errs...)
 }
 
-// Free gives the window back (MPI_Win_free). All ranks call it, outside of epochs.
-// It waits for all of them.
+// Free frees the window (MPI_Win_free). All ranks call it, outside of epochs, and it waits for all of them.
 func (w *window) Free(ctx context.Context) error {
 	const op = "win_free"
 	if err := w.enter(); err != nil {
@@ -273,17 +265,16 @@ func (w *window) fail(op string, peer int, err error) error {
 	return w.comm.fail(op, peer, err)
 }
 
-// Name is what the window is called in messages (MPI_Win_get_name).
+// Name is the window's name in errors (MPI_Win_get_name).
 func (w *window) Name() string { return w.comm.name }
 
-// SetName changes the name, here only (MPI_Win_set_name).
+// SetName changes the name on this rank (MPI_Win_set_name).
 func (w *window) SetName(name string) { w.comm.name = name }
 
 // Group is the group of the window's ranks (MPI_Win_get_group).
 func (w *window) Group() Group { return w.comm.Group() }
 
-// Size is the length of the own memory in bytes (MPI_WIN_SIZE), 0 of a window that
-// is freed.
+// Size is the length of this rank's memory in bytes (MPI_WIN_SIZE), and 0 for a freed window.
 func (w *window) Size() int {
 	if w.in == nil {
 		return 0
@@ -291,18 +282,17 @@ func (w *window) Size() int {
 	return w.in.Size(w.comm.rank)
 }
 
-// DispUnit is how many bytes a displacement counts in the own memory
-// (MPI_WIN_DISP_UNIT).
+// DispUnit is the displacement unit of this rank's memory in bytes (MPI_WIN_DISP_UNIT).
 func (w *window) DispUnit() int { return w.unit }
 
-// Flavor is how the window was made (MPI_WIN_CREATE_FLAVOR).
+// Flavor says by which call the window was made (MPI_WIN_CREATE_FLAVOR).
 func (w *window) Flavor() Flavor { return Flavor(w.kind) }
 
 // Model is Unified (MPI_WIN_MODEL).
 func (w *window) Model() Model { return Unified }
 
-// Base is the own memory (MPI_WIN_BASE), nil of a dynamic window and of one that is
-// freed. Of a window that allocated it, it is gone with Free.
+// Base is this rank's memory (MPI_WIN_BASE), nil for dynamic and for
+// freed windows. If the window allocated it, it is not valid after Free.
 func (w *Win[T]) Base() []T {
 	if w.in == nil {
 		return nil
@@ -310,10 +300,9 @@ func (w *Win[T]) Base() []T {
 	return elementsOf[T](w.in.Mem())
 }
 
-// Query is the memory of a rank of a shared window, to be loaded and stored
-// directly (MPI_Win_shared_query). ProcNull stands for the first rank that has any.
-// Accesses of several ranks are the program's to order: between calls of Fence, or
-// under locks, with Sync before and after.
+// Query returns the memory of a rank in a shared window, for loads and stores
+// (MPI_Win_shared_query). ProcNull stands for the first rank with memory. The program orders the
+// accesses of several ranks: between calls of Fence, or under locks, with Sync before and after.
 func (w *Win[T]) Query(rank int) ([]T, error) {
 	const op = "win_shared_query"
 	err := w.enter()
@@ -338,12 +327,12 @@ func (w *window) noRank(rank int) error {
 	return badClass(ClassRank, "rank %d in a window of %d ranks", rank, w.comm.size)
 }
 
-// Attach adds memory of this rank to a dynamic window (MPI_Win_attach). It must not
-// be empty nor overlap what is attached, and stays the program's.
+// Attach adds memory of this rank to a dynamic window (MPI_Win_attach). It
+// must not be empty and must not overlap attached memory. The program owns it.
 func (w *Win[T]) Attach(mem []T) error { return w.attach("win_attach", bytesOf(mem), true) }
 
-// Detach takes memory out of a dynamic window that Attach was given
-// (MPI_Win_detach). Nobody may be accessing it.
+// Detach removes memory that was attached from a dynamic window
+// (MPI_Win_detach). No rank may be accessing it.
 func (w *Win[T]) Detach(mem []T) error { return w.attach("win_detach", bytesOf(mem), false) }
 
 func (w *window) attach(op string, mem []byte, add bool) error {

@@ -47,7 +47,7 @@ func (w *window) end(op string, target int, err error) error {
 	return nil
 }
 
-// Put stores src at displacement disp of a rank's memory (MPI_Put).
+// Put copies src to displacement disp of the target (MPI_Put).
 func (w *Win[T]) Put(src []T, target, disp int) error {
 	off, null, err := w.begin("put", target, disp, false)
 	if null || err != nil {
@@ -56,7 +56,7 @@ func (w *Win[T]) Put(src []T, target, disp int) error {
 	return w.end("put", target, w.in.Put(target, off, bytesOf(src)))
 }
 
-// Get fills dst from displacement disp of a rank's memory (MPI_Get).
+// Get copies the elements at displacement disp of the target to dst (MPI_Get).
 func (w *Win[T]) Get(dst []T, target, disp int) error {
 	off, null, err := w.begin("get", target, disp, false)
 	if null || err != nil {
@@ -65,8 +65,8 @@ func (w *Win[T]) Get(dst []T, target, disp int) error {
 	return w.end("get", target, w.in.Get(target, off, bytesOf(dst)))
 }
 
-// Accumulate sets the elements at disp of a rank's memory to themselves op those of
-// src (MPI_Accumulate), Replace and NoOp included.
+// Accumulate combines src into the elements at displacement disp of the
+// target with op (MPI_Accumulate). Replace and NoOp are permitted.
 func (w *Win[T]) Accumulate(src []T, target, disp int, op Op) error {
 	off, null, err := w.begin("accumulate", target, disp, false)
 	if null || err != nil {
@@ -79,8 +79,8 @@ func (w *Win[T]) Accumulate(src []T, target, disp int, op Op) error {
 	return w.end("accumulate", target, err)
 }
 
-// GetAccumulate is Accumulate, and gives in result what was there before
-// (MPI_Get_accumulate). result is as long as src; with NoOp src may be nil.
+// GetAccumulate is Accumulate that also copies the earlier values to result
+// (MPI_Get_accumulate). result has the length of src; with NoOp src may be nil.
 func (w *Win[T]) GetAccumulate(src, result []T, target, disp int, op Op) error {
 	off, null, err := w.begin("get_accumulate", target, disp, false)
 	if null || err != nil {
@@ -93,8 +93,8 @@ func (w *Win[T]) GetAccumulate(src, result []T, target, disp int, op Op) error {
 	return w.end("get_accumulate", target, err)
 }
 
-// FetchAndOp sets one element to itself op value and gives what it was before
-// (MPI_Fetch_and_op).
+// FetchAndOp combines value into one element with op, and returns the
+// element's earlier value (MPI_Fetch_and_op).
 func (w *Win[T]) FetchAndOp(value T, target, disp int, op Op) (before T, err error) {
 	off, null, err := w.begin("fetch_and_op", target, disp, false)
 	if null || err != nil {
@@ -109,8 +109,8 @@ func (w *Win[T]) FetchAndOp(value T, target, disp int, op Op) (before T, err err
 	return before, w.end("fetch_and_op", target, err)
 }
 
-// CompareAndSwap sets one element to value if it is compare, bit by bit, and gives
-// what it was before (MPI_Compare_and_swap).
+// CompareAndSwap sets one element to value if it equals compare in all
+// bits, and returns its earlier value (MPI_Compare_and_swap).
 func (w *Win[T]) CompareAndSwap(value, compare T, target, disp int) (before T, err error) {
 	off, null, err := w.begin("compare_and_swap", target, disp, false)
 	if null || err != nil {
@@ -202,8 +202,8 @@ func (w *window) request(op string, target int, err error) (Request, error) {
 	return q, nil
 }
 
-// Rput is Put with a request, whose end says that src is free again (MPI_Rput).
-// Accesses with requests are for ranks under a lock.
+// Rput is Put with a request (MPI_Rput). At completion src may be
+// reused. Accesses with requests need a lock of the target.
 func (w *Win[T]) Rput(src []T, target, disp int) (Request, error) {
 	off, null, err := w.begin("rput", target, disp, true)
 	if null || err != nil {
@@ -212,7 +212,7 @@ func (w *Win[T]) Rput(src []T, target, disp int) (Request, error) {
 	return w.request("rput", target, w.in.Put(target, off, bytesOf(src)))
 }
 
-// Rget is Get with a request, whose end says that dst is filled (MPI_Rget).
+// Rget is Get with a request (MPI_Rget). At completion dst holds the data.
 func (w *Win[T]) Rget(dst []T, target, disp int) (Request, error) {
 	off, null, err := w.begin("rget", target, disp, true)
 	if null || err != nil {

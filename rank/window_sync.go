@@ -8,25 +8,25 @@ import (
 	"github.com/gorun-mpi/gorun/rank/internal/rma"
 )
 
-// An Assert tells a call of synchronisation what the program knows (MPI's mode
-// constants). A wrong one makes the result undefined.
+// An Assert tells a synchronisation call what the program guarantees
+// (MPI's assertions). The result of a wrong assertion is undefined.
 type Assert uint8
 
-// The assertions. Those that a call has no use for are ignored.
+// The assertions. A call ignores those that do not concern it.
 const (
-	ModeNoCheck   Assert = 1 << iota // Lock, LockAll: nobody holds a conflicting lock; Start: all targets have posted
-	ModeNoStore                      // Fence, Post: no stores into the own memory since the last call
-	ModeNoPut                        // Fence, Post: nobody will put into the own memory
-	ModeNoPrecede                    // Fence: no accesses before it
-	ModeNoSucceed                    // Fence: none behind it
+	ModeNoCheck   Assert = 1 << iota // Lock, LockAll: no rank holds a conflicting lock; Start: all targets have called Post
+	ModeNoStore                      // Fence, Post: this rank has not stored into its own window memory since the last synchronisation
+	ModeNoPut                        // Fence, Post: no rank will put or accumulate into this rank's memory
+	ModeNoPrecede                    // Fence: this rank has started no accesses before this call
+	ModeNoSucceed                    // Fence: this rank will start no accesses after this call
 )
 
-// A LockType is what others may do under a lock.
+// A LockType says whether other ranks may hold the lock at the same time.
 type LockType uint8
 
 // The lock types.
 const (
-	LockShared    LockType = iota + 1 // MPI_LOCK_SHARED: others may hold it shared
+	LockShared    LockType = iota + 1 // MPI_LOCK_SHARED: other ranks may hold a shared lock too
 	LockExclusive                     // MPI_LOCK_EXCLUSIVE
 	lockUnchecked                     // ModeNoCheck: nothing is held
 )
@@ -114,8 +114,8 @@ func (w *window) call(op string, target int, f func() error) error {
 	return nil
 }
 
-// Fence ends the accesses of all ranks since the last Fence and begins an epoch in
-// which each may access all (MPI_Win_fence). All ranks call it.
+// Fence completes all accesses of all ranks since the last Fence, and begins an
+// epoch in which each rank may access all others (MPI_Win_fence). All ranks call it.
 func (w *window) Fence(ctx context.Context, assert Assert) error {
 	const op = "win_fence"
 	err := w.enter()
@@ -141,8 +141,8 @@ func (w *window) Fence(ctx context.Context, assert Assert) error {
 	return nil
 }
 
-// Lock begins an epoch of accesses to one rank, which does nothing for it
-// (MPI_Win_lock). It waits until no other rank holds a lock there that excludes it.
+// Lock begins an epoch of accesses to the target, which makes no call itself
+// (MPI_Win_lock). It waits while another rank holds a conflicting lock.
 func (w *window) Lock(ctx context.Context, kind LockType, target int, assert Assert) error {
 	if target == ProcNull {
 		return nil
@@ -173,8 +173,8 @@ func (w *window) Lock(ctx context.Context, kind LockType, target int, assert Ass
 	})
 }
 
-// Unlock ends the epoch of Lock: all accesses to the rank are complete, there and
-// here (MPI_Win_unlock). When ctx ends first, the lock is held still.
+// Unlock ends the epoch of Lock: all accesses to the target are complete on
+// both sides (MPI_Win_unlock). When ctx ends first, the lock is still held.
 func (w *window) Unlock(ctx context.Context, target int) error {
 	if target == ProcNull {
 		return nil
@@ -203,7 +203,7 @@ func (w *window) unlock(ctx context.Context, target int, kind LockType) error {
 	return w.in.Unlock(ctx, target, kind == LockExclusive)
 }
 
-// LockAll locks all ranks, shared (MPI_Win_lock_all).
+// LockAll locks all ranks with shared locks (MPI_Win_lock_all).
 func (w *window) LockAll(ctx context.Context, assert Assert) error {
 	return w.call("win_lock_all", -1, func() error {
 		if err := w.openable(); err != nil {
@@ -248,8 +248,8 @@ func (w *window) UnlockAll(ctx context.Context) error {
 	})
 }
 
-// Flush returns when all accesses to a rank so far are complete, there and here
-// (MPI_Win_flush). The rank is to be locked.
+// Flush returns when all earlier accesses to the target are complete on
+// both sides (MPI_Win_flush). The target must be locked.
 func (w *window) Flush(ctx context.Context, target int) error {
 	_, null, err := w.begin("win_flush", target, 0, true)
 	if null || err != nil {
@@ -258,7 +258,7 @@ func (w *window) Flush(ctx context.Context, target int) error {
 	return w.end("win_flush", target, w.in.Flush(ctx, target))
 }
 
-// FlushAll is Flush of all ranks (MPI_Win_flush_all).
+// FlushAll is Flush for all ranks (MPI_Win_flush_all).
 func (w *window) FlushAll(ctx context.Context) error {
 	err := w.enter()
 	if err != nil {
@@ -272,15 +272,15 @@ func (w *window) FlushAll(ctx context.Context) error {
 	return w.end("win_flush_all", -1, err)
 }
 
-// FlushLocal returns when the memory of all accesses to a rank so far is the
-// program's again (MPI_Win_flush_local).
+// FlushLocal returns when the program may reuse the memory of all
+// earlier accesses to the target (MPI_Win_flush_local).
 func (w *window) FlushLocal(ctx context.Context, target int) error { return w.Flush(ctx, target) }
 
-// FlushLocalAll is FlushLocal of all ranks (MPI_Win_flush_local_all).
+// FlushLocalAll is FlushLocal for all ranks (MPI_Win_flush_local_all).
 func (w *window) FlushLocalAll(ctx context.Context) error { return w.FlushAll(ctx) }
 
-// Sync orders the own loads and stores of the window's memory before it against
-// those behind it (MPI_Win_sync).
+// Sync orders this rank's loads and stores of window memory before the
+// call and those after it (MPI_Win_sync).
 func (w *window) Sync() error {
 	return w.call("win_sync", -1, func() error {
 		var fence uint32
@@ -303,8 +303,8 @@ func (w *window) members(g Group, list []int) ([]int, error) {
 	return list, nil
 }
 
-// Post begins an epoch in which the ranks of a group may access this one's memory
-// (MPI_Win_post). It does not wait for them.
+// Post begins an epoch in which the ranks of a group may access this
+// rank's memory (MPI_Win_post). It does not wait for them.
 func (w *window) Post(origins Group, _ Assert) error {
 	return w.call("win_post", -1, func() error {
 		if w.exposed {
@@ -319,8 +319,8 @@ func (w *window) Post(origins Group, _ Assert) error {
 	})
 }
 
-// Start begins an epoch of accesses to the ranks of a group, when each of them has
-// called Post with this one in its group (MPI_Win_start).
+// Start begins an epoch of accesses to the ranks of a group (MPI_Win_start).
+// It waits until each of them has called Post with this rank in its group.
 func (w *window) Start(ctx context.Context, targets Group, _ Assert) error {
 	return w.call("win_start", -1, func() error {
 		if err := w.openable(); err != nil {
@@ -342,9 +342,8 @@ func (w *window) Start(ctx context.Context, targets Group, _ Assert) error {
 	})
 }
 
-// Complete ends the epoch of Start: all accesses are complete here, and will be
-// there when Wait returns there (MPI_Win_complete). When ctx ends first, the epoch
-// stays open.
+// Complete ends the epoch of Start (MPI_Win_complete): all accesses are complete on this side, and
+// will be complete at the targets when Wait returns there. When ctx ends first, the epoch stays open.
 func (w *window) Complete(ctx context.Context) error {
 	return w.call("win_complete", -1, func() error {
 		if !w.started {
@@ -359,8 +358,7 @@ func (w *window) Complete(ctx context.Context) error {
 	})
 }
 
-// Wait ends the epoch of Post, when all ranks of its group have called Complete
-// (MPI_Win_wait).
+// Wait ends the epoch of Post (MPI_Win_wait). It waits until all ranks of the group have called Complete.
 func (w *window) Wait(ctx context.Context) error {
 	return w.call("win_wait", -1, func() error {
 		if !w.exposed {
@@ -374,7 +372,7 @@ func (w *window) Wait(ctx context.Context) error {
 	})
 }
 
-// Test is Wait when it need not wait, and false when it must (MPI_Win_test).
+// Test is Wait that does not block: it returns false when Wait would have to wait (MPI_Win_test).
 func (w *window) Test() (done bool, err error) {
 	err = w.call("win_test", -1, func() error {
 		if !w.exposed {

@@ -11,7 +11,7 @@ import (
 // first of which has its origin at displacement disp; the sequence of numbers is the
 // same on both sides, as in messages. What T is plays no part.
 
-// PutTyped is Put of a Buffer to items of a type (MPI_Put).
+// PutTyped is Put of a Buffer into items of a type (MPI_Put).
 func (w *window) PutTyped(src Buffer, target, disp, count int, t *Datatype) error {
 	return w.typed(&transfer{op: "put", src: src, reads: true}, target, disp, count, t)
 }
@@ -21,14 +21,14 @@ func (w *window) GetTyped(dst Buffer, target, disp, count int, t *Datatype) erro
 	return w.typed(&transfer{op: "get", result: dst, writes: true}, target, disp, count, t)
 }
 
-// AccumulateTyped is Accumulate of a Buffer to items of a type (MPI_Accumulate): of
-// one number type throughout, or of pairs one behind the other.
+// AccumulateTyped is Accumulate of a Buffer into items of a type
+// (MPI_Accumulate). Both types consist of one number type, or of adjacent pairs.
 func (w *window) AccumulateTyped(src Buffer, target, disp, count int, t *Datatype, op Op) error {
 	return w.typed(&transfer{op: "accumulate", src: src, reads: true, by: op, combines: true}, target, disp, count, t)
 }
 
-// GetAccumulateTyped is AccumulateTyped, and gives in result what was there before
-// (MPI_Get_accumulate). With NoOp src may be the zero Buffer.
+// GetAccumulateTyped is AccumulateTyped that also copies the earlier values
+// to result (MPI_Get_accumulate). With NoOp src may be the zero Buffer.
 func (w *window) GetAccumulateTyped(src, result Buffer, target, disp, count int, t *Datatype, op Op) error {
 	return w.typed(&transfer{op: "get_accumulate", src: src, result: result, reads: true, writes: true, by: op, combines: true}, target, disp, count, t)
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
-// A World is a rank's membership in its job, from [Init] to Finalize.
+// A World is a rank's membership in its job, from [Init] to [World.Finalize].
 //
 //	Init -> joined -> Finalize -> finalized
 //	          |---> Abort: the job ends
@@ -93,11 +93,10 @@ type launcher interface {
 	Close() error
 }
 
-// Init joins the job that the environment names, as a rank of its own (MPI_Init).
-// All ranks call it, once; it returns when they are connected. A process that no launcher
-// has started is a world of one. Where a launcher has, as one of several, whose protocol is not
-// spoken here, Init fails, unless the process is below a rank of another MPI or GORUN_ALONE=1
-// is in the environment.
+// Init joins the job that the environment describes (MPI_Init). All ranks call it once, and
+// it returns when all have. A process without a launcher is a world of one rank. If another
+// launcher has started the process as one of several, but serves no PMI-1, Init fails, unless
+// the process is the child of a rank of another MPI or GORUN_ALONE=1 is in the environment.
 func Init(ctx context.Context, cfg Config) (*World, error) {
 	env, err := cfg.environment()
 	if err != nil {
@@ -226,11 +225,10 @@ func (w *World) entered() error {
 // leave publishes what the call did to the next one, on whatever goroutine.
 func (w *World) leave() { arch.StoreRelease32(&w.busy, 0) }
 
-// Finalize leaves the job (MPI_Finalize): it waits until all ranks have called
-// it, and gives everything back. All ranks call it, when all their calls have
-// returned; short messages that were sent and never received are lost, and the
-// Send of a long one fails. Memory from Alloc is gone afterwards, also when
-// Finalize fails.
+// Finalize leaves the job (MPI_Finalize). It waits until all ranks have called it,
+// and frees everything. All ranks call it after all their other calls have
+// returned. Short messages that were not received are lost, and the Send of a long
+// one fails. Memory from [Alloc] is not valid afterwards, even if Finalize fails.
 func (w *World) Finalize(ctx context.Context) error {
 	if err := w.enter(); err != nil {
 		return w.comm.fail("finalize", -1, err)
@@ -359,9 +357,8 @@ func (w *World) close() error {
 	return errors.Join(errs...)
 }
 
-// Abort ends the job with an exit code (MPI_Abort), and this process with it: it
-// does not return. A code whose low 8 bits, all that a process's status has room
-// for, are 0 counts as 1, for a job that is aborted has failed.
+// Abort ends the job with an exit code (MPI_Abort). It ends this process too, and does not return. An
+// exit status has only 8 bits; a code whose low 8 bits are 0 counts as 1, because the job has failed.
 func (w *World) Abort(code int, message string) {
 	if code&0xff == 0 {
 		code = 1
