@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -30,13 +29,12 @@ type remotes struct {
 	addresses []string
 	missing   int        // of those
 	heartbeat *heartbeat // nil before all are there
-	done      []bool     // its last event was read, or never will be
-	lost      []bool     // its stream ended before that
+	lost      []bool     // the stream ended before the last event
 }
 
 func newRemotes(c *controller, g *group) *remotes {
 	n := len(g.shares)
-	return &remotes{c: c, g: g, heard: make([]atomic.Int64, n), over: make(chan int, n), addresses: make([]string, n), missing: n, done: make([]bool, n), lost: make([]bool, n)}
+	return &remotes{c: c, g: g, heard: make([]atomic.Int64, n), over: make(chan int, n), addresses: make([]string, n), missing: n, lost: make([]bool, n)}
 }
 
 // start starts all agents. The caller holds the lock, which keeps what they tell
@@ -74,7 +72,7 @@ func (r *remotes) start(spec host.Spec, stdin host.Stdin) error {
 		l.Begin(spec, key, agent.Told{
 			Address: func(a string) { r.address(i, a) },
 			Event:   func(e host.Event) { r.event(s, e) },
-			Lost:    func(err error) { r.lose(i, err) },
+			Lost:    func(err error) { r.lose(s, err) },
 			Alive:   func() { r.heard[i].Store(time.Now().UnixNano()) },
 		})
 	}
@@ -121,7 +119,7 @@ func (r *remotes) late() {
 // they are stopped, or hang. One that waits for output to be read has told.
 func (r *remotes) killDeaf() {
 	for i, share := range r.g.shares {
-		if r.done[i] {
+		if r.g.seats[i].done {
 			continue
 		}
 		started, left := 0, 0
@@ -141,30 +139,31 @@ func (r *remotes) killDeaf() {
 }
 
 func (r *remotes) event(s *seat, e host.Event) {
-	r.c.event(s, e)
 	if e.Kind == host.Done {
-		r.finished(s.at, false)
+		r.finished(s, false)
+		return
 	}
+	r.c.event(s, e)
 }
 
 // lose is the end of an agent's stream, regular or not.
-func (r *remotes) lose(at int, err error) {
+func (r *remotes) lose(s *seat, err error) {
 	if err != nil {
-		r.c.job.Log.Warn("agent's stream", "host", r.g.shares[at].Host, "error", err)
-		r.links[at].Kill()
+		r.c.job.Log.Warn("agent's stream", "host", s.host(), "error", err)
+		r.links[s.at].Kill()
 	}
-	r.finished(at, true)
+	r.finished(s, true)
 }
 
-func (r *remotes) finished(at int, lost bool) {
+func (r *remotes) finished(s *seat, lost bool) {
 	r.c.mu.Lock()
 	defer r.c.mu.Unlock()
-	if r.done[at] {
+	if s.done {
 		return
 	}
-	r.done[at], r.lost[at] = true, lost
-	r.c.done(r.g.seats[at])
-	r.over <- at
+	r.lost[s.at] = lost
+	r.c.done(s)
+	r.over <- s.at
 }
 
 // wait returns when no host has anything left, and no agent is left.
@@ -186,7 +185,7 @@ func (r *remotes) wait() {
 			abandon = nil
 			r.c.mu.Lock()
 			for i, l := range r.links {
-				if !r.done[i] {
+				if !r.g.seats[i].done {
 					l.Kill()
 				}
 			}
@@ -204,21 +203,13 @@ func (r *remotes) wait() {
 
 // mourn tells why an agent is lost.
 func (r *remotes) mourn(at int) {
-	l := r.links[at]
+	l, s := r.links[at], r.g.seats[at]
 	how, complaints := l.Close()
-	c := r.c
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	share := r.g.shares[at]
-	for _, rank := range share.Ranks {
-		if e := &r.g.ranks[rank]; e.PID > 0 && !r.g.gone[rank] {
-			r.g.gone[rank] = true
-			e.Status, e.Signal, e.Told = statusSignal+int(syscall.SIGKILL), syscall.SIGKILL, true
-		}
-	}
 	message := fmt.Sprintf("its agent (pid %d) %s", l.PID(), how)
 	if n := len(complaints); n > 0 {
 		message += ": " + complaints[n-1]
 	}
-	c.end.failed(&Cause{Rank: -1, Host: share.Host, PID: l.PID(), Status: statusFailed, Message: message, Stderr: complaints, lost: !l.Killed()})
+	r.c.mu.Lock()
+	defer r.c.mu.Unlock()
+	r.c.lost(s, &Cause{Rank: -1, Host: s.host(), PID: l.PID(), Status: statusFailed, Message: message, Stderr: complaints, lost: !l.Killed()})
 }

@@ -131,7 +131,7 @@ func (c *controller) event(s *seat, e host.Event) {
 		c.end.tell(host.Command{Kind: host.Kill})
 	case host.Failed:
 		if !c.spawns.isNot(g, "host "+s.host()+": "+e.Text) {
-			c.end.fail(&Cause{Rank: -1, Host: s.host(), Status: statusFailed, Message: e.Text})
+			c.end.fail(&Cause{Rank: -1, Host: s.host(), Status: statusFailed, Message: e.Text, lost: true})
 		}
 	case host.Tails:
 		c.end.explain(s, e)
@@ -187,10 +187,7 @@ func (c *controller) started(s *seat, e host.Event) {
 // ended judges the end of a rank.
 func (c *controller) ended(s *seat, e host.Event) {
 	g := s.group
-	g.gone[e.Rank] = true
-	g.ranks[e.Rank] = RankEnd{Group: g.id, Rank: e.Rank, Host: s.host(), PID: e.PID, Status: e.Status, Signal: e.Signal, Told: e.Told}
-	c.watch.put(Change{Kind: RankEnded, Group: g.id, Rank: e.Rank, Host: s.host(), PID: e.PID, End: g.ranks[e.Rank]})
-	c.job.Log.Debug("rank ended", "group", g.id, "rank", e.Rank, "host", s.host(), "status", e.Status, "told", e.Told)
+	c.noteEnd(s, e)
 	if e.Told || g.off {
 		return
 	}
@@ -204,6 +201,31 @@ func (c *controller) ended(s *seat, e host.Event) {
 		}
 	}
 	g.joins.ended(e.Rank) // it will be in no more programs, and the job may go on
+	c.suspectAbsentee(g)
+}
+
+// noteEnd keeps how a rank ended.
+func (c *controller) noteEnd(s *seat, e host.Event) {
+	g := s.group
+	g.gone[e.Rank] = true
+	g.ranks[e.Rank] = RankEnd{Group: g.id, Rank: e.Rank, Host: s.host(), PID: e.PID, Status: e.Status, Signal: e.Signal, Told: e.Told}
+	c.watch.put(Change{Kind: RankEnded, Group: g.id, Rank: e.Rank, Host: s.host(), PID: e.PID, End: g.ranks[e.Rank]})
+	c.job.Log.Debug("rank ended", "group", g.id, "rank", e.Rank, "host", s.host(), "status", e.Status, "told", e.Told)
+}
+
+// lost notes that a host's agent is lost, and its ranks with it.
+func (c *controller) lost(s *seat, cause *Cause) {
+	g := s.group
+	c.end.failed(cause)
+	for _, rank := range g.shares[s.at].Ranks {
+		if g.gone[rank] {
+			continue
+		}
+		if pid := g.ranks[rank].PID; pid > 0 {
+			c.noteEnd(s, host.Event{Rank: rank, PID: pid, Status: statusSignal + int(unix.SIGKILL), Signal: unix.SIGKILL, Told: true})
+		}
+		g.joins.ended(rank)
+	}
 	c.suspectAbsentee(g)
 }
 
@@ -230,6 +252,7 @@ func (c *controller) suspectAbsentee(g *group) {
 func (c *controller) done(s *seat) {
 	s.done = true
 	c.passed(s)
+	c.requests.gone(s)
 	c.outlet.long.forget(s)
 }
 

@@ -40,7 +40,7 @@ func (r *remotes) ask() {
 	p.last = now
 	left := false
 	for i, l := range r.links {
-		if r.done[i] {
+		if r.g.seats[i].done {
 			continue
 		}
 		left = true

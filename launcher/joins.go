@@ -69,10 +69,12 @@ func (g *group) absentee() *Cause {
 	}
 	cause := g.seats[g.hostOf[j.gone]].cause(host.Event{Rank: j.gone})
 	cause.Status = statusFailed
+	end := g.ranks[j.gone]
+	how := (&Cause{Status: end.Status, Signal: end.Signal}).how()
 	if j.of[j.gone] == 0 {
-		cause.Message = fmt.Sprintf("exited with status 0 without MPI_Init, where rank %d waits for it", j.most)
+		cause.Message = fmt.Sprintf("%s without MPI_Init, where rank %d waits for it", how, j.most)
 	} else {
-		cause.Message = fmt.Sprintf("exited with status 0, but rank %d has begun another MPI program and waits for it in MPI_Init", j.most)
+		cause.Message = fmt.Sprintf("%s, but rank %d has begun another MPI program and waits for it in MPI_Init", how, j.most)
 	}
 	return cause
 }

@@ -110,6 +110,13 @@ func (q *requests) fromPMIx(s *seat, data []byte) {
 	}
 }
 
+// gone is told that nothing more comes from a seat.
+func (q *requests) gone(s *seat) {
+	if q.job.PMIx != "" {
+		q.post(q.hub.Gone(s.group.hubSeat + s.at))
+	}
+}
+
 // post sends the hub's letters.
 func (q *requests) post(letters []hub.Letter) {
 	for _, l := range letters {

@@ -57,6 +57,7 @@ type Hub struct {
 	names  map[string]link.Pair // by where, see nameKey
 	waits  []wait               // for names
 	modex  map[uint64]asker     // by our number
+	gone   map[int]bool         // hosts that send nothing more
 	next   uint64
 	groups int // numbers given to groups
 	fences int // complete
@@ -92,7 +93,7 @@ type wait struct {
 
 // New makes the hub of a job of so many hosts.
 func New() *Hub {
-	return &Hub{spaces: map[string]space{}, meets: map[string][]*meet{}, names: map[string]link.Pair{}, modex: map[uint64]asker{}}
+	return &Hub{spaces: map[string]space{}, meets: map[string][]*meet{}, names: map[string]link.Pair{}, modex: map[uint64]asker{}, gone: map[int]bool{}}
 }
 
 // Add makes a namespace known, and on which host each rank is; the servers of
@@ -233,12 +234,10 @@ func (h *Hub) meet(from int, m link.Message) {
 	f.data[from], f.ids[from] = m.Data, m.ID
 	f.number = f.number || m.Wait
 	if len(f.ids) < len(f.hosts) {
+		h.giveUp(key)
 		return
 	}
-	h.meets[key] = slices.DeleteFunc(h.meets[key], func(o *meet) bool { return o == f })
-	if len(h.meets[key]) == 0 {
-		delete(h.meets, key)
-	}
+	h.drop(key, func(o *meet) bool { return o == f })
 	var all []byte
 	for _, host := range f.hosts {
 		all = append(all, f.data[host]...)
@@ -254,6 +253,48 @@ func (h *Hub) meet(from int, m link.Message) {
 	for _, host := range f.hosts {
 		h.introduce(host, m.Procs)
 		h.answer(host, f.ids[host], link.Message{Data: all, Status: number})
+	}
+}
+
+// Gone is told that a host sends nothing more: its ranks have ended, or its agent is
+// lost. Fences, requests and lookups that wait for it fail.
+func (h *Hub) Gone(host int) []Letter {
+	h.gone[host] = true
+	for key := range h.meets {
+		h.giveUp(key)
+	}
+	for id, a := range h.modex {
+		if a.from == host {
+			h.replied(host, link.Message{ID: id, Code: link.NotFound})
+		}
+	}
+	h.waits = slices.DeleteFunc(h.waits, func(w wait) bool { return w.asker.host == host })
+	out := h.out
+	h.out = nil
+	return out
+}
+
+// giveUp refuses those fences of a key that a host which is gone has not entered.
+func (h *Hub) giveUp(key string) {
+	h.drop(key, func(f *meet) bool {
+		entered := func(host int) bool { _, ok := f.ids[host]; return ok }
+		missing := slices.IndexFunc(f.hosts, func(host int) bool { return h.gone[host] && !entered(host) })
+		if missing < 0 {
+			return false
+		}
+		for _, host := range f.hosts {
+			if entered(host) {
+				h.refuse(host, f.ids[host], "host %d is gone and has not entered the fence", f.hosts[missing])
+			}
+		}
+		return true
+	})
+}
+
+// drop removes the fences of a key that which names.
+func (h *Hub) drop(key string, which func(*meet) bool) {
+	if h.meets[key] = slices.DeleteFunc(h.meets[key], which); len(h.meets[key]) == 0 {
+		delete(h.meets, key)
 	}
 }
 
@@ -300,7 +341,7 @@ func signature(sort uint8, procs []link.Proc) string {
 // fetch passes a request on to the host of the process.
 func (h *Hub) fetch(from int, m link.Message) {
 	hosts, err := h.members([]link.Proc{m.Proc})
-	if err != nil || len(hosts) != 1 {
+	if err != nil || len(hosts) != 1 || h.gone[hosts[0]] {
 		h.answer(from, m.ID, link.Message{Code: link.NotFound})
 		return
 	}

@@ -30,6 +30,12 @@ func take(t *testing.T, h *Hub, from int, m link.Message) (out []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return words(t, letters)
+}
+
+// words are the hub's letters in words.
+func words(t *testing.T, letters []Letter) (out []string) {
+	t.Helper()
 	for _, l := range letters {
 		m, err := link.Unpack(l.Data)
 		if err != nil {
@@ -85,7 +91,7 @@ var (
 func TestTranscripts(t *testing.T) {
 	type step struct {
 		from int
-		m    link.Message
+		m    link.Message // the zero Message: nothing more comes from there
 		want string
 	}
 	pub := func(id uint64, key, value string) link.Message {
@@ -123,6 +129,22 @@ func TestTranscripts(t *testing.T) {
 			{0, fenceOf(2, "c", a0, b0), ""},
 			{2, fenceOf(2, "d", a0, b0), "0: answer 2 cd, 2: answer 2 cd"},
 		},
+		"a fence that a host has not entered ends with the host": {
+			{0, fenceOf(1, "x", all), ""},
+			{1, link.Message{}, "0: answer 1 refused: host 1 is gone and has not entered the fence"},
+			{0, fenceOf(2, "y", all), "0: answer 2 refused: host 1 is gone and has not entered the fence"},
+			{0, fenceOf(3, "z", a0), "0: answer 3 z"},
+		},
+		"a fence that a host has entered goes on without it": {
+			{1, fenceOf(7, "Y", all), ""},
+			{1, link.Message{}, ""},
+			{0, fenceOf(3, "X", all), "0: answer 3 XY, 1: answer 7 XY"},
+		},
+		"what a process of a lost host has put is not found": {
+			{0, link.Message{Kind: link.Ask, Op: link.Modex, ID: 9, Proc: a2}, "1: request 1 of a.2"},
+			{1, link.Message{}, "0: answer 9 not found"},
+			{0, link.Message{Kind: link.Ask, Op: link.Modex, ID: 10, Proc: a2}, "0: answer 10 not found"},
+		},
 		"fences that cannot be": {
 			{0, fenceOf(1, "", link.Proc{Space: "c"}), `0: answer 1 refused: no namespace is called "c"`},
 			{0, fenceOf(2, "", link.Proc{Space: "a", Rank: 3}), "0: answer 2 refused: namespace a has 3 ranks, none of number 3"},
@@ -152,7 +174,13 @@ func TestTranscripts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := job()
 			for i, s := range steps {
-				if got := strings.Join(take(t, h, s.from, s.m), ", "); got != s.want {
+				var out []string
+				if s.m.Kind == 0 {
+					out = words(t, h.Gone(s.from))
+				} else {
+					out = take(t, h, s.from, s.m)
+				}
+				if got := strings.Join(out, ", "); got != s.want {
 					t.Errorf("step %d: got %q, want %q", i, got, s.want)
 				}
 			}
