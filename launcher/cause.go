@@ -41,7 +41,7 @@ const (
 	hearsay evidence = iota // a fence failed, because of a rank of another host
 	ownWord                 // a rank exited or aborted, as one that has lost a peer does
 	byShell                 // the status of a shell whose program was killed by a signal, or SIGABRT
-	death                   // a signal that nobody here sent, or the loss of a host's agent
+	death                   // a signal that nobody here sent, or the loss of a host's agent or PMIx helper
 	outside                 // the user, the timeout, gorun itself: no rank's failure explains it
 )
 

@@ -20,6 +20,7 @@ func TestCauseExplains(t *testing.T) {
 	}
 	shell := Cause{Rank: 0, Host: "a", Status: 137}
 	lost := Cause{Rank: -1, Host: "a", Status: 1, lost: true}
+	helper := Cause{Rank: -1, Host: "b", Status: 1, lost: true}
 	timeout := Cause{Rank: -1, Status: statusTimeout}
 	fence := Cause{Rank: 2, Host: "b", Status: 1, elsewhere: true}
 	for _, c := range []struct {
@@ -33,6 +34,7 @@ func TestCauseExplains(t *testing.T) {
 		{"exit, then abort(3)", exit, signal(0, syscall.SIGABRT), true},
 		{"exit, then a shell whose program was killed", exit, shell, true},
 		{"exit, then the loss of a host", exit, lost, true},
+		{"exit, then the death of its host's PMIx helper", exit, helper, true},
 		{"exit, then another", exit, Cause{Rank: 0, Host: "a", Status: 2}, false},
 		{"exit, then SIGPIPE", exit, signal(0, syscall.SIGPIPE), false},
 		{"exit, then MPI_Abort", exit, Cause{Rank: 0, Host: "a", Status: 2, Aborted: true}, false},

@@ -94,7 +94,7 @@ type Cause struct {
 	// all, in a regular file, or as the crash report of Reason.
 	Shown bool
 
-	lost      bool // the host's agent has ended, and not by this process's hand
+	lost      bool // the host's agent or its PMIx helper has ended, and not by this process's hand, or the host cannot go on
 	elsewhere bool // host.Event.Elsewhere
 }
 

@@ -218,7 +218,7 @@ const drainPing = 1 << 63
 // must have ended: what the last one said may still be on its way.
 func (s *Server) Drain(limit time.Duration) {
 	s.mu.Lock()
-	if s.state != serving || s.drained != nil {
+	if s.state != starting && s.state != serving || s.drained != nil {
 		s.mu.Unlock()
 		return
 	}
@@ -231,6 +231,14 @@ func (s *Server) Drain(limit time.Duration) {
 	select {
 	case <-drained:
 	case <-timer.C:
+	}
+}
+
+// endDrain lets Drain return, if it waits.
+func (s *Server) endDrain() {
+	if s.drained != nil {
+		close(s.drained)
+		s.drained = nil
 	}
 }
 
@@ -287,6 +295,7 @@ func (s *Server) fail(format string, args ...any) {
 		text += ": " + lines[len(lines)-1]
 	}
 	s.cfg.Failed(text)
+	s.endDrain()
 }
 
 func (s *Server) stopListening() {
@@ -380,9 +389,8 @@ func (s *Server) told(m link.Message) {
 			s.waiting = false
 		}
 	case link.Pong:
-		if s.drained != nil && m.ID == drainPing {
-			close(s.drained)
-			s.drained = nil
+		if m.ID == drainPing {
+			s.endDrain()
 		}
 		if m.ID == s.pings {
 			s.waiting = false

@@ -318,6 +318,24 @@ func TestDrain(t *testing.T) {
 	}
 }
 
+// A helper that dies is told of before Drain returns: ranks that end because of it
+// may be seen first.
+func TestDrainWaitsForADyingHelper(t *testing.T) {
+	testenv.NoLeaks(t)
+	s := serve(t, "dies", 10*time.Second)
+	s.connect(t)
+	testenv.Await(t, 20*time.Second, "the helper's start", func() bool { return !s.Idle() })
+	s.Drain(time.Hour)
+	select {
+	case got := <-s.told:
+		if want := "exited with status 3: out of luck"; !strings.Contains(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	default:
+		t.Error("Drain returned before the helper's death was told")
+	}
+}
+
 func TestParseStat(t *testing.T) {
 	for _, c := range []struct {
 		text  string
