@@ -15,7 +15,7 @@ func Alloc[T Element](c *Comm, n int) ([]T, error) {
 		return nil, c.fail("alloc", -1, err)
 	}
 	if n < 0 {
-		return nil, c.fail("alloc", -1, badArgument("%d elements", n))
+		return nil, c.fail("alloc", -1, badArgument("%d elements: expected 0 or more", n))
 	}
 	if err := checkElement[T](c, "alloc"); err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ func (w *World) alloc(n, size int) ([]byte, error) {
 	}
 	defer w.leave()
 	if n > (math.MaxInt-cacheLine)/size {
-		return nil, badArgument("too large")
+		return nil, badArgument("too large for memory")
 	}
 	const access = rdma.AccessLocalWrite | rdma.AccessRemoteWrite | rdma.AccessRemoteRead | rdma.AccessRemoteAtomic
 	// Not less than a line, so that an empty slice has an address of its own.
@@ -69,7 +69,7 @@ func (w *World) free(mem []byte) error {
 	defer w.leave()
 	mr := w.regions.remove(address(mem))
 	if mr == nil {
-		return badArgument("this memory does not come from Alloc, or is free already")
+		return badArgument("the slice is not memory of Alloc, or was already freed")
 	}
 	return mr.Close()
 }

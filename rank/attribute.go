@@ -137,7 +137,7 @@ func (k *Keyval[V]) Delete(h Holder) error {
 	}
 	i := c.find(k)
 	if i < 0 {
-		return c.fail(op, -1, badClass(ClassKeyval, "the communicator has no such attribute"))
+		return c.fail(op, -1, badClass(ClassKeyval, "the communicator or window has no attribute of this keyval"))
 	}
 	a := c.attributes[i]
 	if err := a.delete(c); err != nil {

@@ -53,7 +53,7 @@ func (k *call) exchange() { k.args.Kind = coll.Exchange }
 // equal cuts the n bytes of an operand into blocks of as many items each.
 func (k *call) equal(name string, b *Buffer, n, blocks int) int {
 	if k.err == nil && b.count%blocks != 0 {
-		k.fault(badClass(ClassCount, "%s holds %d items, which are no %d equal blocks", name, b.count, blocks))
+		k.fault(badClass(ClassCount, "%s holds %d items, which cannot be divided into %d equal blocks", name, b.count, blocks))
 	}
 	return n / blocks
 }
@@ -61,21 +61,21 @@ func (k *call) equal(name string, b *Buffer, n, blocks int) int {
 // same checks that two lengths which must be equal are.
 func (k *call) same(what string, got, want int) {
 	if k.err == nil && got != want {
-		k.fault(badClass(ClassCount, "%s holds %d bytes, %d are expected", what, got, want))
+		k.fault(badClass(ClassCount, "%s holds %d bytes, expected %d", what, got, want))
 	}
 }
 
 // notHere refuses in place where there is none.
 func (k *call) notHere(here bool) {
 	if here && k.err == nil {
-		k.fault(badClass(ClassBuffer, "there is no in place here"))
+		k.fault(badClass(ClassBuffer, "the call cannot work in place here: pass a send and a receive operand"))
 	}
 }
 
 // onlyIntra refuses intercommunicators.
 func (k *call) onlyIntra() bool {
 	if k.err == nil && k.comm.inter {
-		k.fault(badClass(ClassComm, "not on an intercommunicator"))
+		k.fault(badClass(ClassComm, "the call is not possible on an intercommunicator"))
 	}
 	return k.err == nil
 }

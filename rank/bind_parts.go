@@ -156,7 +156,7 @@ func (k *call) saved(b *Buffer, counts, displs []int, rank int, next *int) (off,
 		return 0, 0
 	}
 	if counts[rank] < 0 || displ < 0 || counts[rank] > b.count-displ {
-		k.fault(badClass(ClassCount, "a block of %d items from item %d on, in a buffer of %d", counts[rank], displ, b.count))
+		k.fault(badClass(ClassCount, "a block of %d items at displacement %d does not fit into a buffer of %d items", counts[rank], displ, b.count))
 		return 0, 0
 	}
 	if counts[rank] == 0 {
@@ -179,7 +179,7 @@ func (k *call) alltoallw(send, recv []Buffer) *call {
 		send = recv
 	}
 	if k.err == nil && (len(send) != c.others() || len(recv) != c.others()) {
-		k.fault(badClass(ClassCount, "%d send and %d receive buffers, %d of each are expected", len(send), len(recv), c.others()))
+		k.fault(badClass(ClassCount, "%d send and %d receive buffers, expected %d of each", len(send), len(recv), c.others()))
 	}
 	if k.err != nil {
 		return k
@@ -298,7 +298,7 @@ func (k *call) neighborAlltoallv(send Buffer, sendCounts, sendDispls []int, recv
 func (k *call) neighborAlltoallw(send, recv []Buffer) *call {
 	in, out := k.degrees()
 	if k.err == nil && (len(send) != out || len(recv) != in) {
-		k.fault(badClass(ClassCount, "%d send and %d receive buffers, %d and %d are expected", len(send), len(recv), out, in))
+		k.fault(badClass(ClassCount, "%d send and %d receive buffers, expected %d and %d", len(send), len(recv), out, in))
 	}
 	return k.neighbours(
 		func(i int) (int, int) { return k.staged(&k.recv, recv[i], toWrite) },

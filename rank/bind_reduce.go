@@ -111,7 +111,7 @@ func (k *call) reduceScatter(send, recv Buffer, counts []int, op Op) *call {
 	total, before := 0, 0
 	for r, n := range counts {
 		if n < 0 {
-			k.fault(badClass(ClassCount, "count %d of rank %d", n, r))
+			k.fault(badClass(ClassCount, "count %d for rank %d: expected 0 or more", n, r))
 			return k
 		}
 		if r < c.rank {
@@ -128,7 +128,7 @@ func (k *call) reduceScatter(send, recv Buffer, counts []int, op Op) *call {
 		in = &recv
 	}
 	if in.count != total {
-		k.fault(badClass(ClassCount, "send holds %d items, and the counts are %d in all", in.count, total))
+		k.fault(badClass(ClassCount, "send holds %d items, but the counts add up to %d", in.count, total))
 		return k
 	}
 	elem := 0 // bytes of an item as it travels

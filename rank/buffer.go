@@ -61,7 +61,7 @@ const mostData = 1 << 40
 func (b *Buffer) check(w *World, u use) (err error) {
 	if b.elem == nil {
 		if b.in {
-			return badClass(ClassBuffer, "InPlace stands where memory is expected")
+			return badClass(ClassBuffer, "InPlace was passed where a buffer is expected")
 		}
 		b.t = plainTypes[reflect.Uint8] // the zero Buffer
 		return nil
@@ -77,17 +77,17 @@ func (b *Buffer) check(w *World, u use) (err error) {
 		return errNoType
 	}
 	if b.count < 0 {
-		return badClass(ClassCount, "%d items", b.count)
+		return badClass(ClassCount, "%d items: expected 0 or more", b.count)
 	}
 	if over, size := bits.Mul64(uint64(b.count), uint64(b.t.core.Size())); over != 0 || size > mostData {
-		return badClass(ClassCount, "%d items of %v are more data than fits any memory", b.count, b.t)
+		return badClass(ClassCount, "%d items of %v do not fit into memory", b.count, b.t)
 	}
 	lo, hi, ok := b.t.core.Span(b.count)
 	if !ok || lo < 0 || hi > len(b.mem) {
 		return badClass(ClassBuffer, "%d items of %v reach from byte %d to %d of a slice of %d bytes", b.count, b.t, lo, hi, len(b.mem))
 	}
 	if u == toWrite && b.t.core.Overlaps(b.count) {
-		return badClass(ClassBuffer, "%d items of %v overlap one another, and are to be written", b.count, b.t)
+		return badClass(ClassBuffer, "%d items of %v overlap each other, so they cannot be written", b.count, b.t)
 	}
 	return nil
 }
@@ -150,7 +150,7 @@ func (c *Comm) pack(op string, packed []byte, position int, b *Buffer, u use) (i
 	defer c.world.leave()
 	err := b.check(c.world, u)
 	if err == nil && (position < 0 || position > len(packed) || b.size() > len(packed)-position) {
-		err = badArgument("%d bytes of data from position %d on, in %d bytes", b.size(), position, len(packed))
+		err = badArgument("%d bytes of data at position %d do not fit into %d bytes", b.size(), position, len(packed))
 	}
 	if err != nil {
 		return position, c.fail(op, -1, err)

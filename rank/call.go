@@ -376,7 +376,7 @@ func (k *call) block(r ragged, count, displ int) (off, n int) {
 	}
 	b := r.b
 	if count < 0 || displ < 0 || count > b.count-displ {
-		k.fault(badClass(ClassCount, "a block of %d items from item %d on, in a buffer of %d", count, displ, b.count))
+		k.fault(badClass(ClassCount, "a block of %d items at displacement %d does not fit into a buffer of %d items", count, displ, b.count))
 		return 0, 0
 	}
 	t := b.core()
@@ -408,9 +408,9 @@ func (k *call) counted(name string, counts, displs []int, want int) bool {
 	switch {
 	case k.err != nil:
 	case len(counts) != want:
-		k.fault(badClass(ClassCount, "%d %s counts, %d are expected", len(counts), name, want))
+		k.fault(badClass(ClassCount, "%d %s counts, expected %d", len(counts), name, want))
 	case displs != nil && len(displs) != want:
-		k.fault(badClass(ClassCount, "%d %s displacements, %d are expected", len(displs), name, want))
+		k.fault(badClass(ClassCount, "%d %s displacements, expected %d", len(displs), name, want))
 	}
 	return k.err == nil
 }
@@ -442,7 +442,7 @@ func (k *call) apart() {
 	end = 0
 	for _, p := range k.sorted {
 		if p.N > 0 && p.Off < end {
-			k.fault(badClass(ClassBuffer, "two blocks overlap in recv, at byte %d", p.Off))
+			k.fault(badClass(ClassBuffer, "two blocks overlap in recv at byte %d", p.Off))
 			return
 		}
 		end = max(end, p.Off+p.N)
@@ -487,7 +487,7 @@ func (k *call) vector(s *side, b *Buffer, op Op, u use) (n int) {
 	case raw:
 		_, extent := b.core().Extent()
 		if b.count > len(b.mem)/extent { // the padding of the last one
-			k.fault(badClass(ClassBuffer, "%d elements of %d bytes in a slice of %d bytes", b.count, extent, len(b.mem)))
+			k.fault(badClass(ClassBuffer, "%d elements of %d bytes do not fit into a slice of %d bytes", b.count, extent, len(b.mem)))
 			return 0
 		}
 		s.mem = b.mem[:b.count*extent]
@@ -516,7 +516,7 @@ func (k *call) arithmetic(b *Buffer, op Op) (raw bool, err error) {
 	case have.Func == nil:
 		*have = f.reduction
 	case have.Elem != f.reduction.Elem || have.ID != f.reduction.ID:
-		return false, badArgument("send holds %v and recv %v", have, b.t)
+		return false, badArgument("the types differ: send holds %v, but recv holds %v", have, b.t)
 	}
 	return f.raw, nil
 }

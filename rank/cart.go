@@ -75,9 +75,9 @@ func (c *Comm) placed(op string, points int, err error) (int, error) {
 	switch {
 	case err != nil:
 	case c.inter:
-		err = badClass(ClassComm, "an intercommunicator has no topology")
+		err = badClass(ClassComm, "an intercommunicator cannot have a topology")
 	case points > c.size:
-		err = badClass(ClassDims, "a topology of %d ranks in a communicator of %d", points, c.size)
+		err = badClass(ClassDims, "a topology of %d ranks does not fit into a communicator of %d ranks", points, c.size)
 	}
 	switch {
 	case err != nil:
@@ -100,7 +100,7 @@ func (c *Comm) CartSub(ctx context.Context, keep []bool) (*Comm, error) {
 	own := choice{}
 	var bad error
 	if len(keep) != len(l.grid.Dims) {
-		bad = badClass(ClassDims, "%d dimensions to keep or not, of %d", len(keep), len(l.grid.Dims))
+		bad = badClass(ClassDims, "keep has %d entries, but the grid has %d dimensions", len(keep), len(l.grid.Dims))
 	} else {
 		var which, place int
 		sub, which, place = l.grid.Sub(keep, c.rank)
@@ -171,7 +171,7 @@ func (c *Comm) CartShift(dim, steps int) (source, dest int, err error) {
 		return 0, 0, err
 	}
 	if dim < 0 || dim >= len(l.grid.Dims) {
-		return 0, 0, c.fail(op, -1, badClass(ClassDims, "dimension %d of %d", dim, len(l.grid.Dims)))
+		return 0, 0, c.fail(op, -1, badClass(ClassDims, "dimension %d in a grid of %d dimensions", dim, len(l.grid.Dims)))
 	}
 	source, dest = l.grid.Shift(c.rank, dim, steps)
 	return source, dest, nil

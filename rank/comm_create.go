@@ -36,7 +36,7 @@ func (c *Comm) Dup(ctx context.Context) (*Comm, error) {
 func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
 	var bad error
 	if color < 0 && color != Undefined {
-		bad = badArgument("color %d: 0 or more, or Undefined", color)
+		bad = badArgument("color %d: expected 0 or more, or Undefined", color)
 	}
 	return c.derive(ctx, "split", choice{color: int64(color), key: int64(key)}, bad)
 }
@@ -60,7 +60,7 @@ func (c *Comm) SplitType(ctx context.Context, kind SplitKind, key int) (*Comm, e
 			color = c.companion(kind)
 		}
 	case kind != Undefined:
-		bad = badArgument("split kind %d: TypeShared, TypeHost or Undefined", int(kind))
+		bad = badArgument("split kind %d: expected TypeShared, TypeHost or Undefined", int(kind))
 	}
 	own := choice{color: int64(color), key: int64(key)}
 	if kind != Undefined {
@@ -113,7 +113,7 @@ func (c *Comm) Create(ctx context.Context, g Group) (*Comm, error) {
 func (c *Comm) within(g Group) error {
 	for place := range g.set.Size() {
 		if rank := g.set.Rank(place); c.local.Place(rank) == group.None {
-			return badClass(ClassGroup, "rank %d of the group (%d in the world) is not in the communicator's", place, rank)
+			return badClass(ClassGroup, "rank %d of the group (rank %d of the world) is not in the communicator", place, rank)
 		}
 	}
 	return nil
@@ -185,7 +185,7 @@ func (c *Comm) derive(ctx context.Context, op string, own choice, bad error) (*C
 }
 
 // errRefused is what a call fails with because a peer's arguments were wrong.
-var errRefused = fmt.Errorf("%w: those of another rank were wrong, as its error says", ErrArgument)
+var errRefused = fmt.Errorf("%w: the arguments of another rank are wrong, see the error of that rank", ErrArgument)
 
 // choose gathers the choices of all members.
 func (c *Comm) choose(ctx context.Context, own choice) ([]choice, error) {
@@ -284,14 +284,14 @@ func (c *Comm) judge(choices []choice) (member int, err error) {
 	}
 	for i := range choices {
 		if choices[i].alike != 0 && choices[i].alike != alike {
-			return i, badArgument("its arguments are not the same")
+			return i, badArgument("its arguments differ from those of another rank")
 		}
 	}
 	if sum != 0 {
-		return -1, badClass(ClassTopology, "some rank names a destination that does not name it as a source, or a source that does not name it as a destination")
+		return -1, badClass(ClassTopology, "an edge is named at one end only: a destination must name the rank as a source, and a source as a destination")
 	}
 	if i := c.disagreeing(choices); i >= 0 {
-		return i, badClass(ClassGroup, "the ranks of its group did not all give that group")
+		return i, badClass(ClassGroup, "not all ranks of its group gave the same group")
 	}
 	return -1, nil
 }
@@ -405,7 +405,7 @@ func (c *Comm) introduce(ctx context.Context, d *Comm, card []byte) ([][]byte, e
 // putIntro writes a card behind its length; nil has none.
 func putIntro(into, card []byte) error {
 	if len(card) > introLen-2 {
-		return fmt.Errorf("a team's card has %d bytes, and there is room for %d", len(card), introLen-2)
+		return fmt.Errorf("the address of a team has %d bytes, expected at most %d", len(card), introLen-2)
 	}
 	binary.NativeEndian.PutUint16(into, uint16(len(card)))
 	copy(into[2:], card)

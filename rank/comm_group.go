@@ -23,9 +23,9 @@ func (c *Comm) CreateGroup(ctx context.Context, g Group, tag int) (*Comm, error)
 	err := c.within(g)
 	switch {
 	case c.inter:
-		err = badClass(ClassComm, "an intercommunicator; one group is needed")
+		err = badClass(ClassComm, "the communicator is an intercommunicator: expected one with a single group")
 	case tag < 0 || tag > MaxTag:
-		err = badClass(ClassTag, "tag %d: 0 to %d are expected", tag, MaxTag)
+		err = badClass(ClassTag, "tag %d: expected 0 to %d", tag, MaxTag)
 	}
 	if err != nil {
 		return nil, c.fail(op, -1, err)
@@ -113,7 +113,7 @@ func (c *Comm) introduceByMessages(ctx context.Context, card []byte) ([][]byte, 
 }
 
 // errTold is what gatherFrom fails with where another member has failed.
-var errTold = errors.New("it has heard of a failure")
+var errTold = errors.New("it was told that another rank failed")
 
 // gatherFrom gathers a block of every member of a set, by place, by messages
 // alone. Blocks have the same length everywhere.

@@ -239,5 +239,5 @@ func (p *duplication) discard() error {
 // cancel does nothing: the others need this rank.
 func (p *duplication) cancel() {}
 
-func (p *duplication) start() error { return badClass(ClassRequest, "it is not persistent") }
+func (p *duplication) start() error { return badClass(ClassRequest, "the request is not persistent") }
 func (p *duplication) free()        {}

@@ -118,7 +118,7 @@ func parseMemory(text string) (int64, error) {
 	}
 	n, err := strconv.ParseInt(number, 10, 64)
 	if err != nil || n < 0 || n > math.MaxInt64>>shift || shift == 0 && strings.HasSuffix(strings.ToLower(text), "i") {
-		return 0, errors.New("want a number of bytes, as 4096, 64K, 256M or 2G")
+		return 0, errors.New("expected a number of bytes, such as 4096, 64K, 256M or 2G")
 	}
 	return n << shift, nil
 }
@@ -157,7 +157,7 @@ func FromEnviron(environ []string) (Environment, error) {
 	env.Tuning = vars["GORUN_TUNING"]
 	if value := vars["GORUN_VERBOSE"]; value != "" {
 		if env.Verbose, err = strconv.ParseBool(value); err != nil {
-			return env, fmt.Errorf("GORUN_VERBOSE=%s: want 1 or 0", value)
+			return env, fmt.Errorf("GORUN_VERBOSE=%s: expected 1 or 0", value)
 		}
 	}
 	if value := vars["GORUN_QP_MEMORY"]; value != "" {
@@ -193,7 +193,7 @@ func FromEnviron(environ []string) (Environment, error) {
 		}
 		n, err := strconv.Atoi(value)
 		if err != nil || n < v.least {
-			return env, fmt.Errorf("%s=%s: want a number of %d or more", v.name, value, v.least)
+			return env, fmt.Errorf("%s=%s: expected a number of at least %d", v.name, value, v.least)
 		}
 		*v.into = n
 	}

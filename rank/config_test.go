@@ -36,13 +36,13 @@ func TestFromEnviron(t *testing.T) {
 		{"a budget in other units", "GORUN_QP_MEMORY=3GiB", rank.Environment{SegmentFD: -1, LocalSize: 1, QPMemory: 3 << 30}, ""},
 		{"a budget in bytes", "GORUN_QP_MEMORY=4097", rank.Environment{SegmentFD: -1, LocalSize: 1, QPMemory: 4097}, ""},
 		{"a budget of nothing", "GORUN_QP_MEMORY=0", rank.Environment{SegmentFD: -1, LocalSize: 1, QPMemory: -1}, ""},
-		{"a budget that is none", "GORUN_QP_MEMORY=much", rank.Environment{}, "GORUN_QP_MEMORY=much: want a number of bytes, as 4096, 64K, 256M or 2G"},
+		{"a budget that is none", "GORUN_QP_MEMORY=much", rank.Environment{}, "GORUN_QP_MEMORY=much: expected a number of bytes, such as 4096, 64K, 256M or 2G"},
 		{"a budget of less than nothing", "GORUN_QP_MEMORY=-1", rank.Environment{}, "GORUN_QP_MEMORY=-1: want"},
 		{"a budget in no unit", "GORUN_QP_MEMORY=5i", rank.Environment{}, "GORUN_QP_MEMORY=5i: want"},
 		{"a budget of too much", "GORUN_QP_MEMORY=99999999T", rank.Environment{}, "GORUN_QP_MEMORY=99999999T: want"},
 		{"no PMI server", "GORUN_JOB=7 GORUN_LOCAL_RANK=9", rank.Environment{Job: "7", SegmentFD: -1, LocalSize: 1}, ""},
 		{"a rank that is none", "PMI_FD=5 PMI_RANK=x PMI_SIZE=4", rank.Environment{}, "PMI_RANK=x"},
-		{"a local size that is none", "PMI_FD=5 PMI_RANK=2 PMI_SIZE=4 GORUN_JOB=7 GORUN_LOCAL_SIZE=0", rank.Environment{}, "GORUN_LOCAL_SIZE=0: want a number of 1 or more"},
+		{"a local size that is none", "PMI_FD=5 PMI_RANK=2 PMI_SIZE=4 GORUN_JOB=7 GORUN_LOCAL_SIZE=0", rank.Environment{}, "GORUN_LOCAL_SIZE=0: expected a number of at least 1"},
 		{"a local rank too large", "PMI_FD=5 PMI_RANK=2 PMI_SIZE=4 GORUN_JOB=7 GORUN_LOCAL_RANK=2 GORUN_LOCAL_SIZE=2", rank.Environment{}, "GORUN_LOCAL_RANK=2 is not below GORUN_LOCAL_SIZE=2"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -110,7 +110,7 @@ func TestDevices(t *testing.T) {
 		{"two", []string{"mlx5_1", "mlx5_0"}, []string{"mlx5_1", "mlx5_1", "mlx5_0"}, ""},
 		{"unknown", []string{"nosuch"}, nil, `no RDMA device "nosuch": there is mlx5_0 (soft), mlx5_1 (soft) (gorun --emulate nosuch`},
 		{"the second unknown", []string{"mlx5_0", "nosuch"}, nil, `no RDMA device "nosuch"`},
-		{"three", []string{"mlx5_0", "mlx5_1", "mlx5_0"}, nil, "3 devices named"},
+		{"three", []string{"mlx5_0", "mlx5_1", "mlx5_0"}, nil, "3 devices are named"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg := rank.Config{Environment: &env, Devices: tt.devices}

@@ -95,7 +95,7 @@ func plainType(t reflect.Type) *Datatype {
 func reflectType(t reflect.Type) (*Datatype, error) {
 	core, err := reflected(t, t.String())
 	if err == nil && core.Size() == 0 {
-		err = badClass(ClassType, "elements of type %v have no bytes", t)
+		err = badClass(ClassType, "elements of type %v have size 0", t)
 	}
 	if err != nil {
 		return nil, err
@@ -159,7 +159,7 @@ func reflected(t reflect.Type, path string) (*datatype.Type, error) {
 	case reflect.Struct:
 		return reflectedStruct(t, path)
 	}
-	return nil, badClass(ClassType, "%s is a %s, which means nothing to another process: elements are numbers, bool, and arrays and structs of those", path, kindName(t))
+	return nil, badClass(ClassType, "%s is a %s, which is not valid in another process: use numbers, bool, or arrays and structs of those", path, kindName(t))
 }
 
 func reflectedStruct(t reflect.Type, path string) (*datatype.Type, error) {

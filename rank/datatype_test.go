@@ -267,11 +267,11 @@ func TestBadBuffers(t *testing.T) {
 			{c.Send(ctx, rank.Typed([]string{""}, 1, float), 0, 0), rank.ClassType, "string"},
 			{recv(rank.Typed(b, 1, twice)), rank.ClassBuffer, "overlap"},
 			{recv(rank.Typed(b, 2, must(rank.Resized(float, 0, 4)))), rank.ClassBuffer, "overlap"},
-			{c.Send(ctx, rank.Typed(b, 1<<60, must(rank.Resized(float, 0, 0))), 0, 0), rank.ClassCount, "fits any memory"},
-			{recv(rank.Typed(b, 1<<60+1, must(rank.Resized(float, 0, 0)))), rank.ClassCount, "fits any memory"},
+			{c.Send(ctx, rank.Typed(b, 1<<60, must(rank.Resized(float, 0, 0))), 0, 0), rank.ClassCount, "do not fit into memory"},
+			{recv(rank.Typed(b, 1<<60+1, must(rank.Resized(float, 0, 0)))), rank.ClassCount, "do not fit into memory"},
 			{both, rank.ClassBuffer, "overlap"},
-			{pack, rank.ClassArg, "80 bytes of data from position 0 on, in 79"},
-			{position, rank.ClassArg, "from position 1"},
+			{pack, rank.ClassArg, "80 bytes of data at position 0 do not fit into 79"},
+			{position, rank.ClassArg, "at position 1"},
 			{packSize, rank.ClassType, "negative"},
 		} {
 			if !errors.Is(tt.err, tt.class) || !strings.Contains(fmt.Sprint(tt.err), tt.want) {

@@ -23,7 +23,7 @@ func (c *Comm) DistGraphCreateAdjacent(ctx context.Context, sources, sourceWeigh
 		bad = ranksIn("destination", destinations, n)
 	}
 	if bad == nil && weighted && (len(sourceWeights) != len(sources) || len(destinationWeights) != len(destinations)) {
-		bad = badArgument("%d and %d weights for %d sources and %d destinations", len(sourceWeights), len(destinationWeights), len(sources), len(destinations))
+		bad = badArgument("%d and %d weights for %d sources and %d destinations, expected one for each", len(sourceWeights), len(destinationWeights), len(sources), len(destinations))
 	}
 	// Over all ranks the edges' hashes cancel out when both ends name them.
 	balance := uint64(0)
@@ -101,17 +101,17 @@ func (c *Comm) DistGraphCreate(ctx context.Context, sources, degrees, destinatio
 		bad = ranksIn("destination", destinations, n)
 	}
 	if bad == nil && len(degrees) != len(sources) {
-		bad = badArgument("%d degrees for %d sources", len(degrees), len(sources))
+		bad = badArgument("%d degrees for %d sources, expected one for each", len(degrees), len(sources))
 	}
 	total := 0
 	for _, d := range degrees {
 		if bad == nil && (d < 0 || d > len(destinations)-total) {
-			bad = badArgument("degree %d, of %d destinations that are left", d, len(destinations)-total)
+			bad = badArgument("degree %d, but only %d destinations are left", d, len(destinations)-total)
 		}
 		total += d
 	}
 	if bad == nil && (total != len(destinations) || weighted && len(edgeWeights) != total) {
-		bad = badArgument("%d destinations and %d weights for degrees of %d together", len(destinations), len(edgeWeights), total)
+		bad = badArgument("%d destinations and %d weights, but the degrees add up to %d", len(destinations), len(edgeWeights), total)
 	}
 	d, err := c.layOut(ctx, op, n, alikeWeighted(weighted, len(destinations)), 0, bad)
 	if d == nil {

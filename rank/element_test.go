@@ -39,7 +39,7 @@ func TestElementsWithPointersAreRefused(t *testing.T) {
 				{"chan int", rank.Bcast(ctx, c, []chan int{nil}, 0)},
 				{"func()", rank.Bcast(ctx, c, []func(){nil}, 0)},
 				{"interface", rank.Bcast(ctx, c, []any{nil}, 0)},
-				{"have no bytes", rank.Bcast(ctx, c, []struct{}{{}}, 0)},
+				{"have size 0", rank.Bcast(ctx, c, []struct{}{{}}, 0)},
 			} {
 				if !errors.Is(tt.err, rank.ErrArgument) || !strings.Contains(tt.err.Error(), tt.want) {
 					return fmt.Errorf("error %v, want one that says %q", tt.err, tt.want)

@@ -17,7 +17,7 @@ import (
 // program calls it to report a missing device once instead of from each rank.
 func FindDevices(cfg Config) error {
 	if len(cfg.Devices) > 2 {
-		return badArgument("%d devices named: one, or two for the lower and the upper half of the ranks", len(cfg.Devices))
+		return badArgument("%d devices are named: expected one, or two (for the lower and the upper half of the ranks)", len(cfg.Devices))
 	}
 	names, err := softNames(cfg)
 	if err != nil {

@@ -43,7 +43,7 @@ func CreateIntercomm(ctx context.Context, local *Comm, localLeader int, peer *Co
 		case choices[i].refused:
 			return nil, local.fail(op, i, errRefused)
 		case choices[i].color != int64(localLeader):
-			return nil, local.fail(op, i, badArgument("local leader %d here and %d there", localLeader, choices[i].color))
+			return nil, local.fail(op, i, badArgument("the local leader is %d on this rank, but %d on the other", localLeader, choices[i].color))
 		}
 	}
 	number, err := w.agree(choices)
@@ -91,7 +91,7 @@ func (c *Comm) meetGroup(ctx context.Context, leader int, peer *Comm, remoteLead
 	}
 	n := int(binary.NativeEndian.Uint32(intro[4:]))
 	if n == 0 {
-		return nil, 0, &p2p.PeerError{Peer: c.local.Rank(leader), Err: errors.New("as the leader it did not meet the other group")}
+		return nil, 0, &p2p.PeerError{Peer: c.local.Rank(leader), Err: errors.New("it is the local leader, and could not reach the other group")}
 	}
 	if c.rank != leader {
 		ranks = make([]byte, 4*n)
@@ -103,12 +103,12 @@ func (c *Comm) meetGroup(ctx context.Context, leader int, peer *Comm, remoteLead
 	for i := range list {
 		list[i] = int32(binary.NativeEndian.Uint32(ranks[4*i:]))
 		if list[i] < 0 || int(list[i]) >= c.world.size {
-			return nil, 0, badClass(ClassGroup, "the other group has a rank %d of a world of %d", list[i], c.world.size)
+			return nil, 0, badClass(ClassGroup, "the other group has rank %d, but the world has %d ranks", list[i], c.world.size)
 		}
 	}
 	remote, err := group.New(list)
 	if err == nil && !group.Disjoint(&c.local, &remote) {
-		err = errors.New("some rank is in both groups")
+		err = errors.New("a rank is in both groups")
 	}
 	if err != nil {
 		return nil, 0, badClass(ClassGroup, "%v", err)
@@ -156,7 +156,7 @@ func (c *Comm) lead(ctx context.Context, peer *Comm, remoteLeader, tag int, numb
 	number = max(number, binary.NativeEndian.Uint32(theirs))
 	n := binary.NativeEndian.Uint32(theirs[4:])
 	if n == 0 || int64(n) > int64(w.size) || number > lastContext {
-		return 0, nil, fmt.Errorf("rank %d of %s: a group of %d, context %d", remoteLeader, peer.name, n, number)
+		return 0, nil, fmt.Errorf("rank %d of %s sent an invalid answer: a group of %d ranks, context %d", remoteLeader, peer.name, n, number)
 	}
 	own, ranks := make([]byte, 4*c.size), make([]byte, 4*n)
 	for place := range c.size {
@@ -222,7 +222,7 @@ func (c *Comm) Merge(ctx context.Context, high bool) (*Comm, error) {
 			begin = first
 		}
 		if choices[i].color != choices[begin].color {
-			return nil, c.fail(op, c.rankOf(c.members.Rank(i)), badArgument("the ranks of a group disagree about who comes first"))
+			return nil, c.fail(op, c.rankOf(c.members.Rank(i)), badArgument("the ranks of one group gave different values of high"))
 		}
 	}
 	number, err := w.agree(choices)

@@ -186,7 +186,7 @@ func TestIntercommFaults(t *testing.T) {
 			return fmt.Errorf("barrier on a revoked intercommunicator: %v", err)
 		}
 		switch {
-		case c.Rank() == 1 && (e.Peer != -1 || !strings.Contains(err.Error(), "rank 0 of the own group")), c.Rank() >= 2 && e.Peer != 0:
+		case c.Rank() == 1 && (e.Peer != -1 || !strings.Contains(err.Error(), "rank 0 of the local group")), c.Rank() >= 2 && e.Peer != 0:
 			return fmt.Errorf("rank 0 is not named: %v", err)
 		}
 		// The other side does not come: the leader gives up, and its group with it.

@@ -147,10 +147,10 @@ func (w *World) meet(ctx context.Context, team []byte) ([][]byte, error) {
 	}
 	packed, err := w.launcher.AllGather(ctx, own.Pack())
 	if err != nil {
-		return nil, fmt.Errorf("exchange of cards: %w", err)
+		return nil, fmt.Errorf("exchange of addresses: %w", err)
 	}
 	if len(packed) != w.size {
-		return nil, fmt.Errorf("exchange of cards: %d cards in a job of %d ranks", len(packed), w.size)
+		return nil, fmt.Errorf("exchange of addresses: got %d addresses in a job of %d ranks", len(packed), w.size)
 	}
 	cards, err := wireup.ParseCards(packed)
 	if err != nil {
@@ -201,10 +201,10 @@ func (w *World) check(peer int, card *wireup.Card) error {
 		n = 0
 	}
 	if card.Provider != w.fabric.provider {
-		return fmt.Errorf("rank %d (host %s) uses device %s (%s), which cannot talk to %s (%s) here", peer, card.Host, card.Device, card.Provider, w.device, w.fabric.provider)
+		return fmt.Errorf("rank %d (host %s) uses device %s (%s), which cannot connect to this rank's %s (%s)", peer, card.Host, card.Device, card.Provider, w.device, w.fabric.provider)
 	}
 	if card.Messages.Len() != n || card.Collectives.Len() != n || (card.Mail != mail.Address{}) != w.peers.HasMail() {
-		return fmt.Errorf("card of rank %d (host %s, device %s): it has %d and %d queue pairs and takes mail at %d, and %d of each are expected here on %s, and mail: %t",
+		return fmt.Errorf("address of rank %d (host %s, device %s): %d and %d queue pairs and datagram queue pair %d, but this rank on %[8]s expects %[7]d of each, and datagrams: %[9]t",
 			peer, card.Host, card.Device, card.Messages.Len(), card.Collectives.Len(), card.Mail.Number, n, w.device, w.peers.HasMail())
 	}
 	return nil

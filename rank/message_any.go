@@ -39,7 +39,7 @@ func RecvAny[T any](ctx context.Context, c *Comm, src, tag int) (v T, st Status,
 		return v, st, err
 	}
 	if err := pack.Unmarshal(b, &v); err != nil {
-		return v, st, c.fail("recv_any", st.Source, badClass(ClassType, "%d bytes are no %T: %v", len(b), v, err))
+		return v, st, c.fail("recv_any", st.Source, badClass(ClassType, "%d bytes do not decode as %T: %v", len(b), v, err))
 	}
 	return v, st, nil
 }

@@ -111,5 +111,5 @@ func (b *both) finish(st *Status) error {
 // cancel gives up the receive. What was sent is on its way.
 func (b *both) cancel() { b.in.what.cancel() }
 
-func (b *both) start() error { return badClass(ClassRequest, "it is not persistent") }
+func (b *both) start() error { return badClass(ClassRequest, "the request is not persistent") }
 func (b *both) free()        {}

@@ -25,7 +25,7 @@ func (w *World) AttachBuffer(n int) error {
 	defer w.leave()
 	switch {
 	case n < 1:
-		return w.comm.fail("buffer_attach", -1, badClass(ClassBuffer, "%d bytes", n))
+		return w.comm.fail("buffer_attach", -1, badClass(ClassBuffer, "%d bytes: expected 1 or more", n))
 	case w.attached > 0:
 		return w.comm.fail("buffer_attach", -1, badClass(ClassBuffer, "a buffer of %d bytes is attached already", w.attached))
 	}
@@ -85,7 +85,7 @@ func (c *Comm) keep(name string, b *Buffer, e match.Envelope, peer, to int) erro
 	w, n := c.world, b.size()
 	w.reap()
 	if n > w.attached-w.held {
-		return fmt.Errorf("%w: a message of %d bytes, and %d of %d bytes are taken", ErrBuffer, n, w.held, w.attached)
+		return fmt.Errorf("%w: the message has %d bytes, and %d of %d are in use", ErrBuffer, n, w.held, w.attached)
 	}
 	r := w.newRequest(c, name)
 	m := &r.message

@@ -17,7 +17,7 @@ func (c *Comm) envelope(context uint32, peer, tag int, wild bool) (match.Envelop
 		return e, 0, badClass(ClassRank, "rank %d in a communicator of %d ranks", peer, c.peers.Size())
 	}
 	if (tag < 0 || tag > MaxTag) && !(wild && tag == AnyTag) {
-		return e, 0, badClass(ClassTag, "tag %d: 0 to %d are expected", tag, MaxTag)
+		return e, 0, badClass(ClassTag, "tag %d: expected 0 to %d", tag, MaxTag)
 	}
 	world := -1
 	if peer >= 0 {

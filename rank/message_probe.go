@@ -177,7 +177,7 @@ func (m Message) Recv(ctx context.Context, b Buffer) (Status, error) {
 // into gives a Message its buffer. The world is entered when there is no error.
 func (m Message) into(name string, b *Buffer) (*request, error) {
 	if m.q.r == nil {
-		return nil, &Error{Op: name, Peer: -1, Err: badClass(ClassRequest, "this is no message of Mprobe or Improbe")}
+		return nil, &Error{Op: name, Peer: -1, Err: badClass(ClassRequest, "the Message is empty: expected one of Mprobe or Improbe")}
 	}
 	w := m.q.r.world
 	if err := w.enter(); err != nil {

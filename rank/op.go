@@ -79,17 +79,17 @@ func (o Op) reduction(b *Buffer) (r kernel.Reduction, raw bool, err error) {
 	if o.user != nil {
 		raw, ok := o.user.takes(b)
 		if !ok {
-			return r, false, badClass(ClassOp, "operation %v takes elements of type %v, and here is %v", o, o.user.elem, b.t)
+			return r, false, badClass(ClassOp, "operation %v takes elements of type %v, but the buffer holds %v", o, o.user.elem, b.t)
 		}
 		return o.user.reduction, raw, nil
 	}
 	element, _, uniform := b.t.reducible()
 	if !uniform {
-		return r, false, badClass(ClassOp, "there is no %v of %v: its numbers are of several types", o, b.t)
+		return r, false, badClass(ClassOp, "operation %v is not defined for %v, which has numbers of several types", o, b.t)
 	}
 	r, ok := kernel.For(element, o.code)
 	if !ok {
-		return r, false, badClass(ClassOp, "there is no %v of %v", o, b.t)
+		return r, false, badClass(ClassOp, "operation %v is not defined for %v", o, b.t)
 	}
 	return r, b.t.pair != 0, nil
 }

@@ -66,7 +66,7 @@ func (q Request) PreadyList(partitions []int) error {
 func (q Request) Parrived(i int) (arrived bool, err error) {
 	err = q.partitioned("parrived", false, func(p *partitioned) error {
 		if i < 0 || i >= p.parts {
-			return badArgument("partition %d of %d", i, p.parts)
+			return badArgument("partition %d of a request with %d partitions", i, p.parts)
 		}
 		if arrived = !p.request.active || p.peer == ProcNull || p.came(i); !arrived {
 			p.comm.world.progress()
@@ -88,7 +88,7 @@ func (q Request) partitioned(op string, sends bool, f func(*partitioned) error) 
 		p, ok := r.what.(*partitioned)
 		switch {
 		case !ok || p.sends != sends:
-			return badClass(ClassRequest, "the request is of %s", r.op)
+			return badClass(ClassRequest, "the request is one of %s", r.op)
 		case sends && !r.active:
 			return badClass(ClassRequest, "the request is not active: start it first")
 		}
@@ -153,9 +153,9 @@ func (c *Comm) partition(op string, b Buffer, parts, peer, tag int, sends bool) 
 	switch {
 	case err != nil:
 	case parts < 1:
-		err = badClass(ClassCount, "%d partitions", parts)
+		err = badClass(ClassCount, "%d partitions: expected 1 or more", parts)
 	case b.count%parts != 0:
-		err = badClass(ClassCount, "%d items, which are no %d equal partitions", b.count, parts)
+		err = badClass(ClassCount, "%d items cannot be divided into %d equal partitions", b.count, parts)
 	case sends && w.partitions > MaxTag-parts:
 		err = badClass(ClassTag, "all 2^31 tags of partitions are used up")
 	}
@@ -232,11 +232,11 @@ func (p *partitioned) learn() {
 	total := binary.NativeEndian.Uint64(p.intro[8:])
 	switch {
 	case p.theirs < 1 || p.base > MaxTag-p.theirs || total%uint64(p.theirs) != 0:
-		p.bad, p.theirs = fmt.Errorf("%d partitions of %d bytes in all were announced", p.theirs, total), 0
+		p.bad, p.theirs = fmt.Errorf("the sender announced %d partitions of %d bytes in all", p.theirs, total), 0
 	case total > uint64(len(p.data)):
 		p.bad = &TruncateError{Message: int(total), Buffer: len(p.data)}
 	case total < uint64(len(p.data)):
-		p.bad = badClass(ClassCount, "%d bytes are sent, and %d are expected", total, len(p.data))
+		p.bad = badClass(ClassCount, "the sender has %d bytes, expected %d", total, len(p.data))
 	}
 	p.failed = p.bad
 	p.reserve()
@@ -271,11 +271,11 @@ func (p *partitioned) piece(i int) []byte {
 func (p *partitioned) ready(i int) error {
 	switch {
 	case i < 0 || i >= p.parts:
-		return badArgument("partition %d of %d", i, p.parts)
+		return badArgument("partition %d of a request with %d partitions", i, p.parts)
 	case p.peer == ProcNull:
 		return nil
 	case p.begun[i]:
-		return badArgument("partition %d was ready already", i)
+		return badArgument("Pready was already called for partition %d", i)
 	}
 	w, out := p.comm.world, p.piece(i)
 	if p.packing != nil {

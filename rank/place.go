@@ -78,14 +78,14 @@ func gorunPlace(ctx context.Context, env *Environment, exchange wireup.Exchange,
 		p.cpus = topo.CPUs()
 	}
 	if env.SegmentFD < 0 {
-		return nil, errors.New("gorun gave no segment: GORUN_SEGMENT is not set")
+		return nil, errors.New("GORUN_SEGMENT is not set, although gorun started this rank")
 	}
 	var err error
 	if p.segment, err = shm.Open(env.SegmentFD); err != nil {
 		return nil, fmt.Errorf("GORUN_SEGMENT=%d: %w", env.SegmentFD, err)
 	}
 	if p.segment.Ranks() < p.size {
-		return nil, errors.Join(fmt.Errorf("GORUN_SEGMENT=%d has room for %d ranks, and GORUN_LOCAL_SIZE is %d", env.SegmentFD, p.segment.Ranks(), p.size), p.close())
+		return nil, errors.Join(fmt.Errorf("GORUN_SEGMENT=%d has room for %d ranks, but GORUN_LOCAL_SIZE is %d", env.SegmentFD, p.segment.Ranks(), p.size), p.close())
 	}
 	if p.size == size {
 		p.whole, p.largest = true, size
@@ -122,7 +122,7 @@ func greet(ctx context.Context, exchange wireup.Exchange, own *wireup.Greeting, 
 	}
 	cards, err := exchange.AllGather(ctx, own.Pack())
 	if err != nil {
-		return nil, fmt.Errorf("exchange of greetings: %w", err)
+		return nil, fmt.Errorf("exchange of host names: %w", err)
 	}
 	all := make([]wireup.Greeting, len(cards))
 	for i, card := range cards {
@@ -131,7 +131,7 @@ func greet(ctx context.Context, exchange wireup.Exchange, own *wireup.Greeting, 
 		}
 	}
 	if len(all[0].Secret) != secretLen {
-		return nil, fmt.Errorf("rank 0 gave a secret of %d bytes, %d are expected", len(all[0].Secret), secretLen)
+		return nil, fmt.Errorf("rank 0 sent a secret of %d bytes, expected %d", len(all[0].Secret), secretLen)
 	}
 	return all, nil
 }
@@ -146,7 +146,7 @@ func foreignPlace(ctx context.Context, p *place, exchange wireup.Exchange, rank,
 		return nil, err
 	}
 	if len(all) != size {
-		return nil, fmt.Errorf("%d greetings in a job of %d ranks", len(all), size)
+		return nil, fmt.Errorf("exchange of host names: got %d in a job of %d ranks", len(all), size)
 	}
 	p.secret, p.size = all[0].Secret, 0
 	p.largest = largest(all, func(g *wireup.Greeting) string { return g.Machine })

@@ -268,7 +268,7 @@ func (q Request) Start() error {
 func (r *request) begin() error {
 	switch {
 	case !r.persistent:
-		return badClass(ClassRequest, "a request of %s is started already, and once: a persistent one is expected", r.op)
+		return badClass(ClassRequest, "the request of %s is not persistent: only a persistent one can be started", r.op)
 	case r.active:
 		return badClass(ClassRequest, "the persistent %s is active: wait for it first", r.op)
 	case r.comm.freed:
@@ -285,7 +285,7 @@ func (r *request) begin() error {
 // by now is left alone, unless it never was a request.
 func (q Request) do(op string, f func(*request) error) error {
 	if q.r == nil {
-		return &Error{Op: op, Peer: -1, Err: badClass(ClassRequest, "this is the null request")}
+		return &Error{Op: op, Peer: -1, Err: badClass(ClassRequest, "the request is null")}
 	}
 	w := q.r.world
 	if err := w.enter(); err != nil {
@@ -295,7 +295,7 @@ func (q Request) do(op string, f func(*request) error) error {
 	r := q.live()
 	if r == nil {
 		if op == "start" {
-			return w.comm.fail(op, -1, badClass(ClassRequest, "this request is not in use any more"))
+			return w.comm.fail(op, -1, badClass(ClassRequest, "the request was already freed"))
 		}
 		return nil
 	}

@@ -64,5 +64,5 @@ func (g *general) cancel() {
 	}
 }
 
-func (g *general) start() error { return badClass(ClassRequest, "it is not persistent") }
+func (g *general) start() error { return badClass(ClassRequest, "the request is not persistent") }
 func (g *general) free()        {}

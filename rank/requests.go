@@ -335,7 +335,7 @@ func completeSome(reqs []Request, indices []int, statuses []Status) (n int, err 
 // be none.
 func enterAll(op string, reqs []Request, statuses []Status, n int) (*World, error) {
 	if statuses != nil && len(statuses) < n {
-		return nil, &Error{Op: op, Peer: -1, Err: badArgument("%d statuses for %d requests", len(statuses), n)}
+		return nil, &Error{Op: op, Peer: -1, Err: badArgument("%d statuses for %d requests: expected none, or one for each", len(statuses), n)}
 	}
 	if statuses != nil {
 		for i := range n {
@@ -364,7 +364,7 @@ func enterAll(op string, reqs []Request, statuses []Status, n int) (*World, erro
 // enterSome is enterAll of the calls that tell which requests are over.
 func enterSome(op string, reqs []Request, indices []int, statuses []Status) (*World, error) {
 	if len(indices) < len(reqs) {
-		return nil, &Error{Op: op, Peer: -1, Err: badArgument("%d indices for %d requests", len(indices), len(reqs))}
+		return nil, &Error{Op: op, Peer: -1, Err: badArgument("%d indices for %d requests: expected one for each", len(indices), len(reqs))}
 	}
 	return enterAll(op, reqs, statuses, len(reqs))
 }

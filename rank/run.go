@@ -31,7 +31,7 @@ type RunConfig struct {
 // Run is the function [Run] with a configuration. When ctx ends, the contexts of the ranks end.
 func (rc RunConfig) Run(ctx context.Context, n int, f func(ctx context.Context, c *Comm) error) error {
 	if n < 1 {
-		return badArgument("%d ranks", n)
+		return badArgument("%d ranks: expected 1 or more", n)
 	}
 	segment, err := shm.NewLocal(shm.DefaultGeometry(n, shm.Limit()))
 	if err != nil {

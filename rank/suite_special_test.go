@@ -185,7 +185,7 @@ func TestBadCollectiveArguments(t *testing.T) {
 				func(ctx context.Context) error { return rank.Gatherv(ctx, c, b[:1], b, []int{1}, nil, c.Rank()) },
 				func() (rank.Request, error) { return rank.Igatherv(c, b[:1], b, []int{1}, nil, c.Rank()) },
 				func() (rank.Request, error) { return rank.GathervInit(c, b[:1], b, []int{1}, nil, c.Rank()) }}),
-				"1 receive counts, 2 are expected"},
+				"1 receive counts, expected 2"},
 			{"a negative count", forms(calls{
 				func(ctx context.Context) error { return rank.Scatterv(ctx, c, b, []int{-1, 2}, nil, b, c.Rank()) },
 				func() (rank.Request, error) { return rank.Iscatterv(c, b, []int{-1, 2}, nil, b, c.Rank()) },
@@ -200,7 +200,7 @@ func TestBadCollectiveArguments(t *testing.T) {
 				},
 				func() (rank.Request, error) {
 					return rank.AlltoallvInit(c, b, []int{1, 1}, []int{0, 8}, make([]int32, 2), []int{1, 1}, nil)
-				}}), "a block of 1 items from item 8 on, in a buffer of 8"},
+				}}), "a block of 1 items at displacement 8 does not fit into a buffer of 8 items"},
 			{"blocks that overlap", forms(calls{
 				func(ctx context.Context) error {
 					return rank.Allgatherv(ctx, c, make([]int32, 2), b, []int{2, 2}, []int{1, 0})
@@ -218,7 +218,7 @@ func TestBadCollectiveArguments(t *testing.T) {
 				func(ctx context.Context) error { return rank.Gather(ctx, c, b[:5], make([]int32, 8), c.Rank()) },
 				func() (rank.Request, error) { return rank.Igather(c, b[:5], make([]int32, 8), c.Rank()) },
 				func() (rank.Request, error) { return rank.GatherInit(c, b[:5], make([]int32, 8), c.Rank()) }}),
-				"send holds 20 bytes, 16 are expected"},
+				"send holds 20 bytes, expected 16"},
 			{"in place where there is none", forms(calls{
 				func(ctx context.Context) error { return far.Allreduce(ctx, rank.InPlace, rank.Of(b), rank.Sum) },
 				func() (rank.Request, error) { return far.Iallreduce(rank.InPlace, rank.Of(b), rank.Sum) },
@@ -247,11 +247,11 @@ func TestBadCollectiveArguments(t *testing.T) {
 				func(ctx context.Context) error { return rank.ReduceScatter(ctx, c, b, b[:4], []int{4, 5}, rank.Sum) },
 				func() (rank.Request, error) { return rank.IreduceScatter(c, b, b[:4], []int{4, 5}, rank.Sum) },
 				func() (rank.Request, error) { return rank.ReduceScatterInit(c, b, b[:4], []int{4, 5}, rank.Sum) }}),
-				"send holds 8 items, and the counts are 9 in all"},
+				"send holds 8 items, but the counts add up to 9"},
 			{"alltoallw of too few", forms(calls{
 				func(ctx context.Context) error { return c.Alltoallw(ctx, nil, []rank.Buffer{rank.Of(b)}) },
 				func() (rank.Request, error) { return c.Ialltoallw(nil, []rank.Buffer{rank.Of(b)}) },
-				func() (rank.Request, error) { return c.AlltoallwInit(nil, []rank.Buffer{rank.Of(b)}) }}), "1 receive buffers, 2"},
+				func() (rank.Request, error) { return c.AlltoallwInit(nil, []rank.Buffer{rank.Of(b)}) }}), "1 receive buffers, expected 2"},
 			{"a nil communicator", forms(calls{
 				func(ctx context.Context) error { return rank.Alltoallv(ctx, none, nil, nil, nil, b, []int{4, 4}, nil) },
 				func() (rank.Request, error) { return rank.Ialltoallv(none, nil, nil, nil, b, []int{4, 4}, nil) },

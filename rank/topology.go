@@ -87,9 +87,9 @@ func (c *Comm) layOut(ctx context.Context, op string, n int, arguments, edges ui
 		switch {
 		case bad != nil:
 		case c.inter:
-			bad = badClass(ClassComm, "an intercommunicator has no topology")
+			bad = badClass(ClassComm, "an intercommunicator cannot have a topology")
 		case n > c.size:
-			bad = badClass(ClassDims, "a topology of %d ranks in a communicator of %d", n, c.size)
+			bad = badClass(ClassDims, "a topology of %d ranks does not fit into a communicator of %d ranks", n, c.size)
 		}
 		if c.rank >= n {
 			own.color = Undefined
@@ -139,12 +139,12 @@ func checkGraph(index, edges []int) error {
 	before := 0
 	for r, end := range index {
 		if end < before || end > len(edges) {
-			return badArgument("the edges of rank %d end at %d, between %d and %d is expected", r, end, before, len(edges))
+			return badArgument("the edges of rank %d end at %d, expected %d to %d", r, end, before, len(edges))
 		}
 		before = end
 	}
 	if before != len(edges) {
-		return badArgument("%d edges, of which the last rank's end at %d", len(edges), before)
+		return badArgument("%d edges, but those of the last rank end at %d", len(edges), before)
 	}
 	return ranksIn("neighbour", edges, len(index))
 }

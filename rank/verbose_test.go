@@ -86,7 +86,7 @@ func TestVerbose(t *testing.T) {
 
 func TestVerboseFromEnviron(t *testing.T) {
 	for value, want := range map[string]string{"1": "true <nil>", "0": "false <nil>", "": "false <nil>",
-		"loud": "false GORUN_VERBOSE=loud: want 1 or 0"} {
+		"loud": "false GORUN_VERBOSE=loud: expected 1 or 0"} {
 		env, err := rank.FromEnviron([]string{"GORUN_VERBOSE=" + value})
 		if got := fmt.Sprint(env.Verbose, " ", err); got != want {
 			t.Errorf("GORUN_VERBOSE=%s: %s, want %s", value, got, want)

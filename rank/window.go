@@ -118,17 +118,17 @@ func newWin[T Element](ctx context.Context, c *Comm, op string, kind rma.Kind, m
 // has nothing to do with the window's collectives.
 func (w *window) open(ctx context.Context, c *Comm, op string, mem []byte, n int, info []WinInfo) error {
 	if c != nil && c.inter {
-		return c.fail(op, -1, badClass(ClassComm, "an intercommunicator has no windows"))
+		return c.fail(op, -1, badClass(ClassComm, "an intercommunicator cannot have windows"))
 	}
 	var bad error
 	if n < 0 || n > math.MaxInt/w.elem {
-		bad = badClass(ClassArg, "%d elements", n)
+		bad = badClass(ClassArg, "%d elements: expected 0 or more", n)
 	}
 	switch {
 	case len(info) > 1:
-		bad = badClass(ClassInfo, "%d infos: one at most is expected", len(info))
+		bad = badClass(ClassInfo, "%d infos: expected at most one", len(info))
 	case len(info) == 1 && info[0].DispUnit < 0:
-		bad = badClass(ClassDisp, "a displacement of %d bytes", info[0].DispUnit)
+		bad = badClass(ClassDisp, "a displacement unit of %d bytes: expected 0 or more", info[0].DispUnit)
 	case len(info) == 1 && info[0].DispUnit > 0:
 		w.unit = info[0].DispUnit
 	}
@@ -311,7 +311,7 @@ func (w *Win[T]) Query(rank int) ([]T, error) {
 	}
 	defer w.comm.world.leave()
 	if w.kind != rma.Shared {
-		return nil, w.fail(op, -1, badClass(ClassWin, "the window is not one of WinAllocateShared"))
+		return nil, w.fail(op, -1, badClass(ClassWin, "the window was not made by WinAllocateShared"))
 	}
 	if rank == ProcNull {
 		for rank = 0; rank < w.comm.size-1 && w.in.Size(rank) == 0; rank++ {
@@ -342,9 +342,9 @@ func (w *window) attach(op string, mem []byte, add bool) error {
 	}
 	switch {
 	case w.kind != rma.Dynamic:
-		err = badClass(ClassWin, "the window is not one of WinCreateDynamic")
+		err = badClass(ClassWin, "the window was not made by WinCreateDynamic")
 	case len(mem) == 0:
-		err = badClass(ClassArg, "no memory")
+		err = badClass(ClassArg, "the slice is empty")
 	case add:
 		err = w.in.Attach(mem)
 	default:

@@ -27,7 +27,7 @@ func (w *window) begin(op string, target, disp int, passive bool) (off uint64, n
 		if err = w.allows(target, passive); err == nil {
 			var over uint64
 			if over, off = bits.Mul64(uint64(max(disp, 0)), w.in.Unit(target)); disp < 0 || over != 0 {
-				err = badClass(ClassRMARange, "displacement %d", disp)
+				err = badClass(ClassRMARange, "displacement %d is outside of the window", disp)
 			}
 		}
 	}
@@ -126,7 +126,7 @@ func (w *window) accumulate(target int, off uint64, src, result []byte, r kernel
 	if r.ID&15 == uint16(kernel.NoOp) {
 		src = nil
 	} else if result != nil && len(result) != len(src) {
-		return badClass(ClassCount, "src has %d elements and result %d", len(src)/w.elem, len(result)/w.elem)
+		return badClass(ClassCount, "src has %d elements, but result has %d", len(src)/w.elem, len(result)/w.elem)
 	}
 	return w.in.Accumulate(target, off, src, result, r)
 }
@@ -143,7 +143,7 @@ func accumulation[T Element](op Op) (kernel.Reduction, error) {
 			return kernel.Reduction{Func: replace, Elem: sizeOf[T](), ID: uint16(op.code)}, nil
 		}
 	}
-	return kernel.Reduction{}, badClass(ClassOp, "there is no accumulate by %v of %v", op, reflect.TypeFor[T]())
+	return kernel.Reduction{}, badClass(ClassOp, "accumulate with %v is not defined for %v", op, reflect.TypeFor[T]())
 }
 
 // replace gives b.
@@ -182,7 +182,7 @@ func (a *access) finish(st *Status) error {
 }
 
 func (a *access) cancel()      {}
-func (a *access) start() error { return fmt.Errorf("an access is not persistent") }
+func (a *access) start() error { return fmt.Errorf("the request is not persistent") }
 func (a *access) free()        {}
 
 // request ends an access with a request for what has been started.

@@ -386,7 +386,7 @@ func TestWindowMistakes(t *testing.T) {
 			return err
 		}
 		want(rank.ClassRMASync, w.Put(one, peer, 0), "put", fmt.Sprintf("rank %d", peer), "no epoch")
-		want(rank.ClassRMASync, w.Unlock(ctx, peer), "win_unlock", "not locked")
+		want(rank.ClassRMASync, w.Unlock(ctx, peer), "win_unlock", "holds no lock")
 		want(rank.ClassRMASync, w.UnlockAll(ctx))
 		want(rank.ClassRMASync, w.Flush(ctx, peer), "win_flush")
 		want(rank.ClassRMASync, w.FlushAll(ctx))

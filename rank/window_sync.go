@@ -52,21 +52,21 @@ type epochs struct {
 // errSync is an error of class RMA_SYNC.
 func errSync(format string, args ...any) error { return badClass(ClassRMASync, format, args...) }
 
-func errExposed() error { return errSync("the epoch of Post is open: Wait ends it") }
+func errExposed() error { return errSync("the epoch of Post is open: call Wait first") }
 
 // allows tells why a rank must not be accessed now.
 func (w *window) allows(target int, passive bool) error {
 	switch {
 	case w.all != 0 || w.locks[target] != 0:
 	case passive:
-		return errSync("it needs a lock of the rank: Lock or LockAll")
+		return errSync("the call needs a lock of the target: call Lock or LockAll first")
 	case w.fenced:
 		w.used = true
 	case w.started && w.targets[target]:
 	case w.started:
-		return errSync("the rank is not in the group of Start")
+		return errSync("the target is not in the group of Start")
 	default:
-		return errSync("there is no epoch: Fence, Start, Lock or LockAll come first")
+		return errSync("no epoch is open: call Fence, Start, Lock or LockAll first")
 	}
 	return nil
 }
@@ -75,11 +75,11 @@ func (w *window) allows(target int, passive bool) error {
 func (w *window) closed() error {
 	switch {
 	case w.started:
-		return errSync("the epoch of Start is open: Complete ends it")
+		return errSync("the epoch of Start is open: call Complete first")
 	case w.all != 0:
-		return errSync("the epoch of LockAll is open: UnlockAll ends it")
+		return errSync("the epoch of LockAll is open: call UnlockAll first")
 	case w.locked > 0:
-		return errSync("%d ranks are locked: Unlock ends that", w.locked)
+		return errSync("%d ranks are locked: call Unlock first", w.locked)
 	}
 	return nil
 }
@@ -87,7 +87,7 @@ func (w *window) closed() error {
 // openable is closed, and ends an epoch of Fence without accesses.
 func (w *window) openable() error {
 	if w.fenced && w.used {
-		return errSync("the epoch of Fence is open and has accesses: Fence with ModeNoSucceed ends it")
+		return errSync("the epoch of Fence is open and has accesses: call Fence with ModeNoSucceed first")
 	}
 	if err := w.closed(); err != nil {
 		return err
@@ -152,10 +152,10 @@ func (w *window) Lock(ctx context.Context, kind LockType, target int, assert Ass
 			return w.noRank(target)
 		}
 		if kind != LockShared && kind != LockExclusive {
-			return badClass(ClassLockType, "lock type %d: LockShared or LockExclusive are expected", kind)
+			return badClass(ClassLockType, "lock type %d: expected LockShared or LockExclusive", kind)
 		}
 		if w.locks[target] != 0 {
-			return errSync("the rank is locked already")
+			return errSync("this rank already holds a lock of the target")
 		}
 		if w.locked == 0 {
 			if err := w.openable(); err != nil {
@@ -185,7 +185,7 @@ func (w *window) Unlock(ctx context.Context, target int) error {
 		}
 		kind := w.locks[target]
 		if kind == 0 {
-			return errSync("the rank is not locked")
+			return errSync("this rank holds no lock of the target: call Lock first")
 		}
 		err := w.unlock(ctx, target, kind)
 		if err == nil || err != ctx.Err() {
@@ -230,7 +230,7 @@ func (w *window) LockAll(ctx context.Context, assert Assert) error {
 func (w *window) UnlockAll(ctx context.Context) error {
 	return w.call("win_unlock_all", -1, func() error {
 		if w.all == 0 {
-			return errSync("there is no epoch of LockAll")
+			return errSync("no epoch of LockAll is open")
 		}
 		err := w.in.FlushAll(ctx)
 		if err != nil && ctx.Err() != nil {
@@ -296,7 +296,7 @@ func (w *window) members(g Group, list []int) ([]int, error) {
 	for i := range g.Size() {
 		r := w.comm.rankOf(g.set.Rank(i))
 		if r < 0 {
-			return nil, badClass(ClassGroup, "rank %d of the group, %d in the world, is none of the window's", i, g.set.Rank(i))
+			return nil, badClass(ClassGroup, "rank %d of the group (rank %d of the world) is not in the window's group", i, g.set.Rank(i))
 		}
 		list = append(list, r)
 	}
@@ -308,7 +308,7 @@ func (w *window) members(g Group, list []int) ([]int, error) {
 func (w *window) Post(origins Group, _ Assert) error {
 	return w.call("win_post", -1, func() error {
 		if w.exposed {
-			return errSync("the epoch of the last Post is open: Wait ends it")
+			return errSync("the epoch of the last Post is open: call Wait first")
 		}
 		list, err := w.members(origins, w.posted)
 		if err != nil {
@@ -347,7 +347,7 @@ func (w *window) Start(ctx context.Context, targets Group, _ Assert) error {
 func (w *window) Complete(ctx context.Context) error {
 	return w.call("win_complete", -1, func() error {
 		if !w.started {
-			return errSync("there is no epoch of Start")
+			return errSync("no epoch of Start is open")
 		}
 		err := w.in.Complete(ctx)
 		if err == nil || err != ctx.Err() {
@@ -362,7 +362,7 @@ func (w *window) Complete(ctx context.Context) error {
 func (w *window) Wait(ctx context.Context) error {
 	return w.call("win_wait", -1, func() error {
 		if !w.exposed {
-			return errSync("there is no epoch of Post")
+			return errSync("no epoch of Post is open")
 		}
 		if err := w.in.Wait(ctx); err != nil {
 			return err
@@ -376,7 +376,7 @@ func (w *window) Wait(ctx context.Context) error {
 func (w *window) Test() (done bool, err error) {
 	err = w.call("win_test", -1, func() error {
 		if !w.exposed {
-			return errSync("there is no epoch of Post")
+			return errSync("no epoch of Post is open")
 		}
 		w.comm.world.progress()
 		done, err = w.in.Test()

@@ -84,7 +84,7 @@ func (w *window) transfer(a *transfer, target int, off uint64, count int, t *Dat
 		return errNoType
 	}
 	if over, size := bits.Mul64(uint64(max(count, 0)), uint64(t.core.Size())); count < 0 || over != 0 || size > mostData {
-		return badClass(ClassCount, "%d items of %v at the target", count, t)
+		return badClass(ClassCount, "%d items of %v do not fit into the target's memory", count, t)
 	}
 	world := w.comm.world
 	if a.combines && a.by.user == nil && a.by.code == kernel.NoOp {
@@ -107,7 +107,7 @@ func (w *window) transfer(a *transfer, target int, off uint64, count int, t *Dat
 	}
 	// Both sides may write where the target's items are stored into.
 	if a.reads && t.core.Overlaps(count) {
-		return badClass(ClassType, "%d items of %v overlap one another, and are to be written", count, t)
+		return badClass(ClassType, "%d items of %v overlap each other, so they cannot be written", count, t)
 	}
 	at := rma.Items{Type: t.core, Count: count}
 	switch {
@@ -125,17 +125,17 @@ func items(b *Buffer) rma.Items { return rma.Items{Mem: b.mem, Type: b.core(), C
 func (w *window) combine(a *transfer, target int, off uint64, at rma.Items, t *Datatype) error {
 	element, _, uniform := t.reducible()
 	if !uniform && t.core.Size()*at.Count > 0 {
-		return badClass(ClassOp, "there is no accumulate to %v: its numbers are not all of one type", t)
+		return badClass(ClassOp, "accumulate is not defined for %v, which has numbers of several types", t)
 	}
 	if a.by.user != nil {
-		return badClass(ClassOp, "there is no accumulate by %v, which is a function of the program", a.by)
+		return badClass(ClassOp, "accumulate with %v is not possible: MPI permits only predefined operations", a.by)
 	}
 	r, ok := kernel.For(element, a.by.code)
 	if !uniform {
 		return nil // there is no number to combine
 	}
 	if !ok {
-		return badClass(ClassOp, "there is no accumulate by %v of %v", a.by, t)
+		return badClass(ClassOp, "accumulate with %v is not defined for %v", a.by, t)
 	}
 	if t.pair != 0 {
 		return w.combinePairs(a, target, off, at, r)
@@ -172,7 +172,7 @@ func (w *window) combinePairs(a *transfer, target int, off uint64, at rma.Items,
 			continue
 		}
 		if o.b.t.pair == 0 {
-			return badClass(ClassType, "%v here and pairs at the target", o.b.t)
+			return badClass(ClassType, "the buffer holds %v, but the target holds pairs", o.b.t)
 		}
 		*o.mem = o.b.mem[:o.b.count*r.Elem]
 	}
