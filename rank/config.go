@@ -24,8 +24,8 @@ type Config struct {
 	// half of the ranks uses the first. Empty: the first software device.
 	Devices []string
 	// Verbs has all data go through the device as RDMA, as when Devices names it. Otherwise
-	// ranks that share memory also use loads and stores. With Verbs, the ranks of a world
-	// of up to 16 begin to connect in Init instead of at their first communication.
+	// ranks that share memory also use loads and stores. If all ranks of a world of up to 16
+	// set Verbs, Init connects its collectives, instead of their first communication.
 	Verbs bool
 	// Tuning selects the algorithms of collectives and the sizes at which protocols change. nil reads
 	// the file that the environment names, else the built-in table. It is the same on all ranks.

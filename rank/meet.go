@@ -40,8 +40,9 @@ func (w *World) maps(card *wireup.Card) bool {
 
 // connect has the rank meet the others. It reaches for each when that is first needed
 // (peers.Set), where their memory is mapped or the device carries mail between them; else it
-// makes queue pairs here, and connects them with those of all ranks.
-func (w *World) connect(ctx context.Context) (err error) {
+// makes queue pairs here, and connects them with those of all ranks. The collectives' are made
+// here too in a small world whose program wants its data to go through the device (verbs).
+func (w *World) connect(ctx context.Context, verbs bool) (err error) {
 	messages := p2p.Config{Rank: w.rank, Size: w.size, PD: w.fabric.pd, Any: w.fabric.all, Waiter: w.waiter,
 		Dead: w.watch.dead, Remote: w.watch.remote, Idle: &w.watch.sleeps, Peers: w.peers, Alone: w.place.size <= w.place.cpus, Progress: w.progressOthers}
 	if w.adversarial && w.rank%2 == 1 {
@@ -54,11 +55,16 @@ func (w *World) connect(ctx context.Context) (err error) {
 		return err
 	}
 	w.peers.Make(peers.Collectives, w.fabric.openQueue)
+	early := verbs && w.size <= earlyMost && w.peers.HasMail() && !w.peers.Paths()
 	for peer := range w.size {
-		if peer == w.rank || w.peers.OnDemand() {
-			continue
+		switch {
+		case peer == w.rank:
+		case early:
+			err = w.peers.Begin(peer, peers.Collectives)
+		case !w.peers.OnDemand():
+			_, err = w.fabric.openQueue(peer)
 		}
-		if _, err := w.fabric.openQueue(peer); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -97,23 +103,10 @@ func (w *World) connect(ctx context.Context) (err error) {
 	return nil
 }
 
-// earlyMost is the size of the largest world whose ranks begin to connect in Init.
+// earlyMost is the size of the largest world whose collectives are connected in Init where
+// the program wants its data to go through the device. A connection on demand takes a rank and
+// its peer three turns on a CPU and a letter for each; this takes one and a barrier for all.
 const earlyMost = 16
-
-// offerEarly begins to connect with all ranks that are not mapped, where these are few
-// and the program wants its data to go through the device: the first collective finds most
-// of it done. A connection takes a rank and its peer three turns on a CPU, and where other
-// programs keep the CPUs busy each turn is waited for.
-func (w *World) offerEarly() {
-	if !w.peers.HasMail() || w.size > earlyMost {
-		return
-	}
-	for peer := range w.size {
-		if peer != w.rank && !w.peers.Maps(peer) {
-			_, _ = w.peers.Queue(peer, peers.Collectives) // an error shows when it is needed
-		}
-	}
-}
 
 // teamConfig describes the collectives' team of a communicator.
 func (w *World) teamConfig(c *Comm, exchange func(context.Context, []byte) ([][]byte, error)) coll.TeamConfig {
@@ -142,7 +135,9 @@ func (w *World) meet(ctx context.Context, team []byte) ([][]byte, error) {
 	for peer := range w.size {
 		if peer != w.rank && !w.peers.OnDemand() {
 			own.Messages.Add(w.messages.QP(peer).Num())
-			own.Collectives.Add(f.queues[peer].Num())
+		}
+		if qp := f.queues[peer]; qp != nil {
+			own.Collectives.Add(qp.Num())
 		}
 	}
 	packed, err := w.launcher.AllGather(ctx, own.Pack())
@@ -156,13 +151,13 @@ func (w *World) meet(ctx context.Context, team []byte) ([][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	teams := make([][]byte, w.size)
+	teams, begun := make([][]byte, w.size), true
 	for peer := range cards {
 		card := &cards[peer]
 		if err := w.check(peer, card); err != nil {
 			return nil, err
 		}
-		teams[peer] = card.Team
+		teams[peer], begun = card.Team, begun && card.Collectives.Len() > 0
 	}
 	w.watch.learn(w.place, cards)
 	w.peers.Learn(cards)
@@ -171,7 +166,9 @@ func (w *World) meet(ctx context.Context, team []byte) ([][]byte, error) {
 	}
 	if w.peers.OnDemand() {
 		w.messages.Survey() // a rank that has shown its card is ready for whatever comes
-		return teams, nil
+		if !begun {         // all ranks see the same cards
+			return teams, nil
+		}
 	}
 	for peer := range cards {
 		if peer == w.rank {
@@ -185,25 +182,32 @@ func (w *World) meet(ctx context.Context, team []byte) ([][]byte, error) {
 			return nil, fmt.Errorf("connect rank %d (host %s): %w", peer, card.Host, err)
 		}
 		// The rest of the card is needed once; a job has many.
-		card.Endpoint, card.Team, card.Messages, card.Collectives = nil, nil, wireup.Numbers{}, wireup.Numbers{}
+		if card.Messages, card.Collectives = (wireup.Numbers{}), (wireup.Numbers{}); !w.peers.OnDemand() {
+			card.Endpoint, card.Team = nil, nil
+		}
 	}
 	// Nobody sends before all can receive.
 	if err := w.launcher.Barrier(ctx); err != nil {
 		return nil, fmt.Errorf("barrier after connecting: %w", err)
+	}
+	if w.peers.OnDemand() {
+		w.peers.Up(peers.Collectives)
 	}
 	return teams, nil
 }
 
 // check refuses a card that does not fit this job.
 func (w *World) check(peer int, card *wireup.Card) error {
-	n := w.size - 1
+	n, collectives := w.size-1, card.Collectives.Len()
 	if w.peers.OnDemand() {
-		n = 0
+		if n = 0; collectives == w.size-1 { // it begins to connect them
+			collectives = 0
+		}
 	}
 	if card.Provider != w.fabric.provider {
 		return fmt.Errorf("rank %d (host %s) uses device %s (%s), which cannot connect to this rank's %s (%s)", peer, card.Host, card.Device, card.Provider, w.device, w.fabric.provider)
 	}
-	if card.Messages.Len() != n || card.Collectives.Len() != n || (card.Mail != mail.Address{}) != w.peers.HasMail() {
+	if card.Messages.Len() != n || collectives != n || (card.Mail != mail.Address{}) != w.peers.HasMail() {
 		return fmt.Errorf("address of rank %d (host %s, device %s): %d and %d queue pairs and datagram queue pair %d, but this rank on %[8]s expects %[7]d of each, and datagrams: %[9]t",
 			peer, card.Host, card.Device, card.Messages.Len(), card.Collectives.Len(), card.Mail.Number, n, w.device, w.peers.HasMail())
 	}
@@ -211,11 +215,13 @@ func (w *World) check(peer int, card *wireup.Card) error {
 }
 
 func (w *World) connectPeer(peer int, card *wireup.Card) error {
-	if err := w.peers.Connect(w.messages.QP(peer), peer, card.Messages.For(peer, w.rank)); err != nil {
-		return err
-	}
-	if err := w.messages.Attach(peer); err != nil {
-		return err
+	if !w.peers.OnDemand() {
+		if err := w.peers.Connect(w.messages.QP(peer), peer, card.Messages.For(peer, w.rank)); err != nil {
+			return err
+		}
+		if err := w.messages.Attach(peer); err != nil {
+			return err
+		}
 	}
 	return w.peers.Connect(w.fabric.queues[peer], peer, card.Collectives.For(peer, w.rank))
 }

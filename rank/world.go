@@ -185,13 +185,7 @@ func (w *World) join(ctx context.Context, cfg *Config, waiting wait.Config) (err
 	if w.size > 1 && w.narrator != nil && !w.narrator.logs {
 		w.narrator.say(w.transport)
 	}
-	if err := w.connect(ctx); err != nil {
-		return err
-	}
-	if cfg.Verbs {
-		w.offerEarly()
-	}
-	return nil
+	return w.connect(ctx, cfg.Verbs)
 }
 
 // enter begins a call; leave ends it.

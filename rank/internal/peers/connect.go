@@ -103,6 +103,24 @@ func (s *Set) Begun(peer int, use Use) rdma.QP {
 	return nil
 }
 
+// Begin makes the own half of a connection before the cards are known, which may show its
+// number. Where all do, the caller connects it in Init, and Up follows.
+func (s *Set) Begin(peer int, use Use) error {
+	_, err := s.half(peer, use)
+	return err
+}
+
+// Up says that all queue pairs of a use have been made and are in RTS, here and at the peers.
+func (s *Set) Up(use Use) {
+	for peer := range s.peers {
+		if pairs := s.peers[peer].pairs; pairs != nil {
+			p := &pairs[use]
+			p.offered, p.ready, p.theirs = true, true, true
+			s.isUp(peer, use, p)
+		}
+	}
+}
+
 // half is the own half, made if there is none.
 func (s *Set) half(peer int, use Use) (*pair, error) {
 	if s.peers[peer].pairs == nil {
