@@ -5,18 +5,17 @@ import (
 	"fmt"
 )
 
-// An AH is an address handle: a port that datagrams and dynamically connected
-// requests go to (struct ibv_ah).
+// An AH is an address handle: the destination port of datagrams and of
+// dynamically connected requests (struct ibv_ah).
 type AH interface {
 	PD() PD
-	// Close destroys the handle. Requests that name it must be complete.
+	// Close destroys the handle. Requests that use it must be complete.
 	Close() error
 }
 
-// GRHLen is the length of the global routing header that comes before the
-// payload in the buffer of every datagram received: the buffer is that much
-// longer than the message, and WC.ByteLen counts it. It is there, and not
-// merely left room for, when the completion has WCFlagGRH.
+// GRHLen is the length in bytes of the global routing header, which precedes the payload in
+// the receive buffer of every datagram. The buffer must be that much longer than the message,
+// and [WC].ByteLen includes it. The header is valid only if the completion has [WCFlagGRH].
 const GRHLen = 40
 
 // A GRH is a global routing header (struct ibv_grh).
@@ -29,7 +28,7 @@ type GRH struct {
 	SGID, DGID   GID
 }
 
-// Append appends the header as it lies in a receive buffer.
+// Append appends the header in the format of a receive buffer.
 func (h GRH) Append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint32(b, 6<<28|uint32(h.TrafficClass)<<20|h.FlowLabel&0xfffff)
 	b = binary.BigEndian.AppendUint16(b, h.PayLen)
@@ -38,12 +37,11 @@ func (h GRH) Append(b []byte) []byte {
 	return append(b, h.DGID[:]...)
 }
 
-// ParseGRH reads the header at the start of the buffer b of a datagram. On
-// RoCE over IPv4 the last 20 of its bytes are an IP header, whose addresses it
-// gives as IPv4-mapped GIDs.
+// ParseGRH reads the header at the beginning of a datagram's receive buffer b. For RoCE over IPv4
+// the last 20 bytes of it are an IPv4 header; ParseGRH returns its addresses as IPv4-mapped GIDs.
 func ParseGRH(b []byte) (GRH, error) {
 	if len(b) < GRHLen {
-		return GRH{}, fmt.Errorf("a global routing header has %d bytes, this buffer %d", GRHLen, len(b))
+		return GRH{}, fmt.Errorf("the buffer has %d bytes, expected at least %d for a global routing header", len(b), GRHLen)
 	}
 	first := binary.BigEndian.Uint32(b)
 	if first>>28 == 6 {
@@ -57,7 +55,7 @@ func ParseGRH(b []byte) (GRH, error) {
 	}
 	ip := b[20:40]
 	if ip[0]>>4 != 4 {
-		return GRH{}, fmt.Errorf("no global routing header: version %d, and %d where an IPv4 header may be", first>>28, ip[0]>>4)
+		return GRH{}, fmt.Errorf("no global routing header: IP version %d, and %d in the place of an IPv4 header", first>>28, ip[0]>>4)
 	}
 	h := GRH{TrafficClass: ip[1], NextHdr: ip[9], HopLimit: ip[8]}
 	if total := binary.BigEndian.Uint16(ip[2:]); total >= 20 {
@@ -70,8 +68,8 @@ func ParseGRH(b []byte) (GRH, error) {
 	return h, nil
 }
 
-// ReplyAV gives the address vector that leads back to the sender of a datagram
-// that came in on port (ibv_init_ah_from_wc). buf is the receive buffer.
+// ReplyAV returns the address vector for a reply to the sender of a datagram
+// that was received on port (ibv_init_ah_from_wc). buf is the receive buffer.
 func ReplyAV(wc WC, buf []byte, port uint8) (AV, error) {
 	if wc.Flags&WCFlagGRH == 0 {
 		return AV{}, &OpError{"init_ah_from_wc", "the completion has no GRH", ErrInvalid}

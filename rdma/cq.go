@@ -4,57 +4,54 @@ import "strconv"
 
 // A CQ is a completion queue (struct ibv_cq).
 type CQ interface {
-	// Poll moves up to len(wc) completions into wc and returns how many. It
-	// never blocks. An error means that the queue itself is broken (overrun).
+	// Poll stores up to len(wc) completions in wc and returns their number. It
+	// never blocks. An error means that the queue has overrun and is unusable.
 	Poll(wc []WC) (int, error)
-	// PollEx is Poll for the extended fields (ibv_start_poll).
+	// PollEx is Poll with the extended fields (ibv_start_poll).
 	PollEx(wc []WCEx) (int, error)
-	// ReqNotify asks for one event on the queue's channel when the next
-	// completion comes; with solicitedOnly when the next solicited or failed
-	// one does (ibv_req_notify_cq). Completions that are there already count
-	// for nothing: poll again after asking.
+	// ReqNotify requests one event on the queue's channel for the next completion, or
+	// with solicitedOnly for the next solicited or failed one (ibv_req_notify_cq).
+	// Completions that are already in the queue cause no event: poll again afterwards.
 	ReqNotify(solicitedOnly bool) error
-	// Resize changes the number of entries (ibv_resize_cq). Fewer than are
-	// outstanding is EINVAL.
+	// Resize changes the number of entries (ibv_resize_cq). Fewer entries
+	// than there are outstanding completions is EINVAL.
 	Resize(cqe int) error
-	// Cap is the number of entries the queue holds.
+	// Cap is the number of entries.
 	Cap() int
-	// Close destroys the queue; with queue pairs attached it fails with ErrBusy.
+	// Close destroys the queue. It fails with ErrBusy while queue pairs use it.
 	Close() error
 }
 
-// CQInitAttr describes a completion queue to create (struct
-// ibv_cq_init_attr_ex).
+// CQInitAttr are the attributes for creating a completion queue (struct ibv_cq_init_attr_ex).
 type CQInitAttr struct {
 	CQE     int
 	Channel CompChannel // for ReqNotify; nil for a queue that is only polled
-	// Timestamps: PollEx gives the device's time of each completion.
+	// Timestamps: PollEx returns the device's time of each completion.
 	Timestamps bool
-	// IgnoreOverrun: the program keeps count itself, the device does not check.
+	// IgnoreOverrun: the device does not check for overrun; the program counts completions itself.
 	IgnoreOverrun bool
 }
 
-// A WCEx is a work completion with the fields of an extended completion queue.
+// A WCEx is a work completion of an extended completion queue.
 type WCEx struct {
 	WC
-	Timestamp uint64 // of the device's clock, DeviceAttr.ClockHz; with CQInitAttr.Timestamps
-	Offset    uint32 // striding receive: where in the request's buffer the message begins
+	Timestamp uint64 // the device's time, in units of 1/DeviceAttr.ClockHz; with CQInitAttr.Timestamps
+	Offset    uint32 // striding receive: position of the message in the request's buffer
 	TMTag     uint64 // tag matching: the message's tag
-	TMAppCtx  uint32 // and its AppCtx (IBV_WC_EX_WITH_TM_INFO)
+	TMAppCtx  uint32 // tag matching: the message's AppCtx (IBV_WC_EX_WITH_TM_INFO)
 }
 
-// A WC is a work completion (struct ibv_wc). When Status is not WCSuccess only
-// WRID, Status, QPNum and VendorErr are valid, but for WCTMRndvIncomplete, with
-// which all are.
+// A WC is a work completion (struct ibv_wc). If Status is not WCSuccess only WRID,
+// Status, QPNum and VendorErr are valid; with WCTMRndvIncomplete all fields are.
 type WC struct {
 	WRID      uint64
 	Status    WCStatus
 	Opcode    WCOpcode
 	VendorErr uint32
-	ByteLen   uint32 // bytes moved: receives, reads and atomics
-	ImmData   uint32 // as posted by the sender, with WCFlagWithImm; the key that was invalidated, with WCFlagWithInv
+	ByteLen   uint32 // bytes transferred, for receives, reads and atomics
+	ImmData   uint32 // with WCFlagWithImm the sender's value; with WCFlagWithInv the key that was invalidated
 	QPNum     uint32 // the local queue pair
-	SrcQP     uint32 // the sender's, for receives
+	SrcQP     uint32 // the sender's queue pair, for receives
 	Flags     WCFlags
 }
 
@@ -63,13 +60,13 @@ type WCFlags uint8
 
 // The flags, with libibverbs' values; WCFlagLastStride is mlx5's.
 const (
-	WCFlagGRH         WCFlags = 1 << 0 // a datagram's buffer begins with its GRH
-	WCFlagWithImm     WCFlags = 1 << 1 // ImmData is the sender's
-	WCFlagWithInv     WCFlags = 1 << 3 // ImmData is a key of this side that the sender invalidated
-	WCFlagTMSyncReq   WCFlags = 1 << 4 // the device waits to be told of consumed messages (OpSync)
-	WCFlagTMMatch     WCFlags = 1 << 5 // the message has found its tag
-	WCFlagTMDataValid WCFlags = 1 << 6 // and its bytes are in place
-	WCFlagLastStride  WCFlags = 1 << 7 // striding receive: the request's buffer is the program's again
+	WCFlagGRH         WCFlags = 1 << 0 // the datagram's buffer begins with a valid GRH
+	WCFlagWithImm     WCFlags = 1 << 1 // ImmData is the sender's immediate data
+	WCFlagWithInv     WCFlags = 1 << 3 // ImmData is the local key that the sender has invalidated
+	WCFlagTMSyncReq   WCFlags = 1 << 4 // the device needs the number of consumed unexpected messages (OpSync)
+	WCFlagTMMatch     WCFlags = 1 << 5 // the message matched an entry of the tag list
+	WCFlagTMDataValid WCFlags = 1 << 6 // the message's data is in the entry's memory
+	WCFlagLastStride  WCFlags = 1 << 7 // striding receive: the program may reuse the request's buffer
 )
 
 // WCOpcode says which operation completed (enum ibv_wc_opcode).
@@ -84,7 +81,7 @@ const (
 	WCFetchAdd
 	WCBindMW
 	WCLocalInv
-	WCRegMkey         WCOpcode = 16 // not libibverbs' own: IBV_WC_DRIVER1 stands for it there
+	WCRegMkey         WCOpcode = 16 // libibverbs has IBV_WC_DRIVER1 instead
 	WCRecv            WCOpcode = 128
 	WCRecvRDMAWithImm WCOpcode = 129
 	WCTMAdd           WCOpcode = 130
@@ -94,8 +91,7 @@ const (
 	WCTMNoTag         WCOpcode = 134
 )
 
-// WCStatus tells how a work request ended (enum ibv_wc_status). It is an error
-// unless it is WCSuccess.
+// WCStatus is the result of a work request (enum ibv_wc_status). It is an error unless it is WCSuccess.
 type WCStatus uint8
 
 // The statuses, with libibverbs' values.
@@ -122,8 +118,8 @@ const (
 	WCFatalErr
 	WCRespTimeoutErr
 	WCGeneralErr
-	WCTMErr            // OpDel of an entry that a message has taken
-	WCTMRndvIncomplete // the rendezvous is left to software: its headers are in the buffer of the tag
+	WCTMErr            // OpDel of an entry that a message has already taken
+	WCTMRndvIncomplete // software has to complete the rendezvous: its headers are in the entry's memory
 )
 
 var wcStatusNames = [...]string{
@@ -135,7 +131,7 @@ var wcStatusNames = [...]string{
 	"invalid EE context state", "fatal error", "response timeout error", "general error", "TM error", "TM software rendezvous",
 }
 
-// String is what ibv_wc_status_str says.
+// String is the text of ibv_wc_status_str.
 func (s WCStatus) String() string {
 	if int(s) < len(wcStatusNames) {
 		return wcStatusNames[s]
@@ -143,5 +139,5 @@ func (s WCStatus) String() string {
 	return "status " + strconv.Itoa(int(s))
 }
 
-// Error makes a status usable as an error.
+// Error makes a WCStatus an error.
 func (s WCStatus) Error() string { return s.String() }

@@ -2,20 +2,19 @@ package rdma
 
 import "sync"
 
-// A DCTarget is where a dynamically connected request goes.
+// A DCTarget is the destination of dynamically connected requests.
 type DCTarget struct {
 	AH  AH
 	Num uint32 // the target's queue pair number
 	Key uint64 // its access key
 }
 
-// A DCIPool shares a few initiators among many targets. Each change of target
-// costs an initiator a connection, so a target's requests go through the initiator
-// that had its last one, as long as that has had no other target's since. A new
-// target gets the initiator that was used longest ago.
+// A DCIPool shares a few initiators among many targets. An initiator must connect again at each change
+// of its target. Therefore the requests of a target go through the initiator that served it last, unless
+// that has served another target since. A new target gets the initiator that was used longest ago.
 //
-// The requests of one target that went through different initiators are not
-// ordered with each other. All methods may be called at any time by anybody.
+// Requests of one target that went through different initiators are not ordered
+// among each other. All methods may be called from several goroutines at once.
 type DCIPool struct {
 	mu    sync.Mutex // guards what follows, and the order of posts
 	lanes []dciLane
@@ -29,8 +28,7 @@ type dciLane struct {
 	used uint64 // the turn of its last request, 0 for none
 }
 
-// NewDCIPool makes a pool of one initiator at least, all in RTS. They stay the
-// caller's, who closes them.
+// NewDCIPool makes a pool of at least one initiator, each in state RTS. The caller owns and closes them.
 func NewDCIPool(initiators ...QP) *DCIPool {
 	if len(initiators) == 0 {
 		panic("rdma: a DCIPool of no initiators")
@@ -42,9 +40,9 @@ func NewDCIPool(initiators ...QP) *DCIPool {
 	return p
 }
 
-// PostSend writes the target into the requests and posts them through an
-// initiator, which it gives: completions name it. n and err are those of its
-// QP.PostSend; one whose queue is full is not replaced by another.
+// PostSend sets the target in the requests, posts them through an initiator and
+// returns that initiator, whose number is in the completions. n and err are those of
+// [QP].PostSend. If the initiator's queue is full, PostSend does not try another one.
 func (p *DCIPool) PostSend(to DCTarget, wrs []SendWR) (qp QP, n int, err error) {
 	for i := range wrs {
 		wrs[i].AH, wrs[i].RemoteQPN, wrs[i].DCAccessKey = to.AH, to.Num, to.Key

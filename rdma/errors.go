@@ -5,20 +5,20 @@ import (
 	"syscall"
 )
 
-// Errors that callers branch on. Each is an errno as libibverbs returns it, so
-// errors.Is works with these and with the errno alike.
+// Errors to test for. Each is the errno that libibverbs returns, so
+// errors.Is works with these names and with the errno.
 const (
-	ErrInvalid      = syscall.EINVAL     // an argument, an attribute or a state does not fit
-	ErrBusy         = syscall.EBUSY      // others still use the object
-	ErrNoMemory     = syscall.ENOMEM     // the queue is full (post), or the device has no more
-	ErrNotSupported = syscall.EOPNOTSUPP // this device cannot
-	ErrNoDevice     = syscall.ENODEV     // no device of that name, or it has gone
+	ErrInvalid      = syscall.EINVAL     // an argument, an attribute or a state is invalid
+	ErrBusy         = syscall.EBUSY      // the object is still in use by others
+	ErrNoMemory     = syscall.ENOMEM     // the queue is full (at a post), or the device has no resources left
+	ErrNotSupported = syscall.EOPNOTSUPP // the device does not support it
+	ErrNoDevice     = syscall.ENODEV     // there is no device with that name, or it was removed
 )
 
-// OpError says which verb failed, on what, and why. Unwrap reaches the errno.
+// An OpError says which verb failed, on which object, and why. Unwrap returns the errno.
 type OpError struct {
-	Op     string // the verb in libibverbs' words: "reg_mr", "modify_qp"
-	Detail string // what was found and what was expected
+	Op     string // the verb as in libibverbs: "reg_mr", "modify_qp"
+	Detail string // what was found, and what was expected
 	Err    error
 }
 

@@ -5,20 +5,17 @@ import (
 	"strconv"
 )
 
-// A CompChannel tells when completions have come, so that a program can wait
-// without polling (struct ibv_comp_channel). The order is: CQ.ReqNotify, Poll
-// once more until nothing comes, then Get.
+// A CompChannel reports new completions, so that a program can wait without polling (struct
+// ibv_comp_channel). The order is: CQ.ReqNotify, then Poll until the queue is empty, then Get.
 type CompChannel interface {
-	// Get waits for the next event and gives the CQ that it is for
-	// (ibv_get_cq_event). One event comes for each ReqNotify whose condition was
-	// met; it counts as acknowledged. When ctx ends first the error is its cause.
+	// Get waits for the next event and returns its CQ (ibv_get_cq_event). Each ReqNotify whose condition
+	// was met gives one event, which is already acknowledged. When ctx ends first the error is its cause.
 	Get(ctx context.Context) (CQ, error)
-	// Close destroys the channel; with CQs attached it fails with ErrBusy. A
-	// Get that waits ends with an error.
+	// Close destroys the channel. It fails with ErrBusy while CQs use it. A waiting Get returns an error.
 	Close() error
 }
 
-// An EventType names an asynchronous event (enum ibv_event_type).
+// An EventType is the type of an asynchronous event (enum ibv_event_type).
 type EventType uint8
 
 // The asynchronous events, with libibverbs' values.
@@ -53,7 +50,7 @@ var eventNames = [...]string{
 	"last WQE reached", "client reregistration", "GID table change", "WQ fatal",
 }
 
-// String is what ibv_event_type_str says.
+// String is the text of ibv_event_type_str.
 func (t EventType) String() string {
 	if int(t) < len(eventNames) {
 		return eventNames[t]
@@ -61,9 +58,8 @@ func (t EventType) String() string {
 	return "event " + strconv.Itoa(int(t))
 }
 
-// An AsyncEvent is something that happened to an object beside any request
-// (struct ibv_async_event). Of QP, CQ, SRQ and Port the one is set that the type
-// speaks of. It counts as acknowledged.
+// An AsyncEvent is an event of an object that no completion reports (struct ibv_async_event).
+// Type says which of QP, CQ, SRQ and Port is set. The event is already acknowledged.
 type AsyncEvent struct {
 	Type EventType
 	QP   QP

@@ -2,10 +2,10 @@ package rdma
 
 import "strconv"
 
-// A Feature is an ability that devices have or lack. Context.Supports tells.
+// A Feature is a feature that a device may have: see [Context].Supports.
 type Feature uint8
 
-// The features. The verb that uses one says what it means.
+// The features. The method that needs one describes it.
 const (
 	FeatureRC             Feature = iota // reliable connected queue pairs
 	FeatureUC                            // unreliable connected queue pairs
@@ -14,14 +14,14 @@ const (
 	FeatureDC                            // dynamically connected transport
 	FeatureSRQ                           // shared receive queues, with a limit
 	FeatureAtomics                       // compare and swap, fetch and add
-	FeatureInlineSend                    // payload copied at the post
-	FeatureInlineRecv                    // small payload in the completion
+	FeatureInlineSend                    // payload is copied at the post
+	FeatureInlineRecv                    // small payload arrives in the completion
 	FeatureMW1                           // memory windows of type 1
 	FeatureMW2                           // memory windows of type 2
 	FeatureSendWithInv                   // SEND_WITH_INV and LOCAL_INV
-	FeatureIOVA                          // regions with addresses of the caller's choice
-	FeatureZeroBased                     // regions whose addresses are offsets
-	FeatureReregMR                       // changing a region in place
+	FeatureIOVA                          // regions with chosen start addresses
+	FeatureZeroBased                     // regions whose addresses begin at 0
+	FeatureReregMR                       // changing a region with MR.Rereg
 	FeatureODP                           // on-demand paging
 	FeatureImplicitODP                   // one region for the whole address space
 	FeatureSVA                           // shared virtual addressing
@@ -32,7 +32,7 @@ const (
 	FeatureCompChannel                   // completion notification
 	FeatureAsyncEvents                   // asynchronous events
 	FeatureExtendedCQ                    // completions with extended fields
-	FeatureDoorbellCounts                // Counters tells doorbells, fetches and DMA reads
+	FeatureDoorbellCounts                // Counters has doorbells, fetches and DMA reads
 	numFeatures
 )
 
@@ -42,7 +42,7 @@ var featureNames = [numFeatures]string{
 	"tag-matching", "striding-rq", "comp-channel", "async-events", "extended-cq", "doorbell-counts",
 }
 
-// String is the feature's name in tables and JSON.
+// String is the feature's name, as in tables and JSON.
 func (f Feature) String() string {
 	if f < numFeatures {
 		return featureNames[f]
@@ -50,7 +50,7 @@ func (f Feature) String() string {
 	return "feature " + strconv.Itoa(int(f))
 }
 
-// Features lists all features that there are, in the order of their tables.
+// Features returns all features, in the order of their tables.
 func Features() []Feature {
 	all := make([]Feature, numFeatures)
 	for i := range all {

@@ -5,10 +5,9 @@ import (
 	"math"
 )
 
-// An Mkey is a memory key whose layout a work request sets (mlx5dv_mkey, user
-// memory registration): its addresses count from 0 without a gap, whatever the
-// memory behind them looks like. WRRegMkey sets the layout; requests posted
-// behind it on the same queue pair see it. WRLocalInv takes it back.
+// An Mkey is a memory key whose layout is set by a work request (mlx5dv_mkey, user memory
+// registration). Its addresses are contiguous from 0, wherever the pieces of memory lie. [WRRegMkey]
+// sets the layout for later requests on the same queue pair, and [WRLocalInv] removes it.
 type Mkey interface {
 	PD() PD
 	LKey() uint32
@@ -16,10 +15,9 @@ type Mkey interface {
 	Close() error
 }
 
-// An MkeyLayout is the memory behind an Mkey: either a List of pieces, one after
-// the other (mlx5dv_wr_mr_list), or Repeat rounds, each of which takes Count
-// bytes from every one of Interleaved and steps over Skip behind them
-// (mlx5dv_wr_mr_interleaved). One interleaved piece alone is a stride.
+// An MkeyLayout is the memory of an [Mkey]. It is either a List of consecutive pieces (mlx5dv_wr_mr_list),
+// or Repeat rounds, each of which takes Count bytes of every piece of Interleaved and then skips Skip
+// bytes of it (mlx5dv_wr_mr_interleaved). A single interleaved piece is a strided layout.
 type MkeyLayout struct {
 	Access      Access
 	List        []SGE
@@ -27,15 +25,15 @@ type MkeyLayout struct {
 	Interleaved []MkeyPiece
 }
 
-// An MkeyPiece is one of the interleaved pieces (struct mlx5dv_mr_interleaved).
+// An MkeyPiece is a piece of an interleaved layout (struct mlx5dv_mr_interleaved).
 type MkeyPiece struct {
-	Addr  uint64 // of its first block
-	Count uint32 // bytes in a block
-	Skip  uint32 // bytes between the end of a block and the begin of the next
+	Addr  uint64 // of the first block
+	Count uint32 // length of a block in bytes
+	Skip  uint32 // bytes between the end of a block and the next block
 	LKey  uint32
 }
 
-// Len is the number of bytes that the layout shows.
+// Len is the length of the layout in bytes.
 func (l MkeyLayout) Len() uint64 {
 	var n uint64
 	for _, s := range l.List {
@@ -48,8 +46,8 @@ func (l MkeyLayout) Len() uint64 {
 	return n + uint64(l.Repeat)*round
 }
 
-// Wrong says what keeps a layout from being one for a key of so many entries,
-// whatever lies behind the keys that it names; "" for nothing.
+// Wrong returns why the layout is invalid for a key with so many entries,
+// or "" if it is valid. It does not check the keys in the layout.
 func (l *MkeyLayout) Wrong(entries int) string {
 	if CheckAccess(l.Access) != nil || l.Access&^(AccessLocalWrite|AccessRemoteWrite|AccessRemoteRead|AccessRemoteAtomic) != 0 {
 		return fmt.Sprintf("a layout cannot grant %v", l.Access)

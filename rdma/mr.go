@@ -2,10 +2,10 @@ package rdma
 
 import "strings"
 
-// Access says what may be done with a region, or on a queue pair (enum ibv_access_flags).
+// Access is a set of access rights of a region or a queue pair (enum ibv_access_flags).
 type Access uint32
 
-// The access rights, with libibverbs' values. Local read is always granted.
+// The access rights, with libibverbs' values. Local read is always permitted.
 const (
 	AccessLocalWrite   Access = 1 << 0
 	AccessRemoteWrite  Access = 1 << 1
@@ -16,7 +16,7 @@ const (
 	AccessOnDemand     Access = 1 << 6
 )
 
-// String names the rights, joined by "|".
+// String is the names of the rights, joined by "|".
 func (a Access) String() string {
 	names := []string{"LOCAL_WRITE", "REMOTE_WRITE", "REMOTE_READ", "REMOTE_ATOMIC", "MW_BIND", "ZERO_BASED", "ON_DEMAND"}
 	var on []string
@@ -31,73 +31,66 @@ func (a Access) String() string {
 	return strings.Join(on, "|")
 }
 
-// A PD is a protection domain: a queue pair reaches only regions of its own (struct ibv_pd).
+// A PD is a protection domain: its queue pairs can access only its regions (struct ibv_pd).
 type PD interface {
 	Context() Context
-	// RegMR registers memory that the caller owns (ibv_reg_mr). The region
-	// keeps buf alive, and on the heap, until it is closed. Memory that is not
-	// mapped, or read-only memory with AccessLocalWrite, is EFAULT, unless it is
-	// on demand: then the request that touches it fails. Without
-	// AccessLocalWrite, AccessRemoteWrite and AccessRemoteAtomic are EINVAL.
+	// RegMR registers memory that the caller owns (ibv_reg_mr). The region keeps buf alive,
+	// and on the heap, until Close. Memory that is not mapped, or that is read-only with
+	// AccessLocalWrite, is EFAULT; for an on-demand region, the request that accesses it fails
+	// instead. AccessRemoteWrite and AccessRemoteAtomic without AccessLocalWrite are EINVAL.
 	//
-	// A nil buf with AccessOnDemand registers the whole address space, where
-	// DeviceAttr.ODP says so: whoever posts an address inside it keeps that
-	// memory alive and on the heap until the work is complete.
+	// A nil buf with AccessOnDemand registers the whole address space, if
+	// DeviceAttr.ODP is true. A program that posts an address in it must keep
+	// that memory alive, and on the heap, until the request is complete.
 	RegMR(buf []byte, access Access) (MR, error)
-	// AllocMR registers fresh zeroed memory of the device's own choice,
-	// which peers reach fastest. It is given back by Close.
+	// AllocMR allocates and registers zeroed memory that peers access fastest. Close frees it.
 	AllocMR(length int, access Access) (MR, error)
-	// RegMRIOVA is RegMR with the region's addresses counted from iova on
-	// (ibv_reg_mr_iova): the byte at address x is buf[x-iova]. iova and the
-	// memory lie alike in their pages, else it is EINVAL.
+	// RegMRIOVA is RegMR with addresses that begin at iova (ibv_reg_mr_iova): the byte at address
+	// x is buf[x-iova]. iova and buf must have the same offset in a page, else it is EINVAL.
 	RegMRIOVA(buf []byte, iova uint64, access Access) (MR, error)
-	// RegDMABufMR registers length bytes of the dma-buf fd, from offset on,
-	// with addresses from iova on (ibv_reg_dmabuf_mr). Bytes of it is nil.
+	// RegDMABufMR registers length bytes of the dma-buf fd from offset on,
+	// with addresses that begin at iova (ibv_reg_dmabuf_mr). Its Bytes is nil.
 	RegDMABufMR(offset, length, iova uint64, fd int, access Access) (MR, error)
 	// AdviseMR prefetches pages of on-demand regions (ibv_advise_mr).
 	AdviseMR(advice Advice, flags AdviseFlags, sgl []SGE) error
-	// ShareVA gives the device the process's own address space: nothing is
-	// registered or pinned, only what may be touched is noted.
+	// ShareVA gives the device access to the address space of the process. Memory
+	// is not registered or pinned; SVA.Protect says which memory may be accessed.
 	ShareVA() (SVA, error)
-	// AllocMW makes an unbound memory window (ibv_alloc_mw).
+	// AllocMW allocates an unbound memory window (ibv_alloc_mw).
 	AllocMW(typ MWType) (MW, error)
-	// CreateMkey makes a key for layouts of at most entries pieces
-	// (mlx5dv_create_mkey).
+	// CreateMkey creates a key for layouts with at most entries pieces (mlx5dv_create_mkey).
 	CreateMkey(entries int) (Mkey, error)
-	// CreateAH makes an address handle (ibv_create_ah).
+	// CreateAH creates an address handle (ibv_create_ah).
 	CreateAH(av AV) (AH, error)
-	// CreateSRQ makes a shared receive queue (ibv_create_srq_ex).
+	// CreateSRQ creates a shared receive queue (ibv_create_srq_ex).
 	CreateSRQ(attr SRQInitAttr) (SRQ, error)
 	CreateQP(attr QPInitAttr) (QP, error)
-	// Close frees the domain; with objects left it fails with ErrBusy.
+	// Close frees the domain. It fails with ErrBusy while objects are left.
 	Close() error
 }
 
 // An MR is a registered memory region (struct ibv_mr).
 type MR interface {
 	PD() PD
-	// Addr is the address of the region's first byte, as SGEs and remote
-	// addresses name it (0 for a zero-based region).
+	// Addr is the address of the first byte for SGEs and remote addresses; 0 for a zero-based region.
 	Addr() uint64
 	Len() uint64
 	LKey() uint32
 	RKey() uint32
 	Access() Access
-	// Bytes is the region's memory, nil for an implicit on-demand region.
-	// It must not be used after Close when it came from AllocMR.
+	// Bytes is the region's memory, or nil for an implicit on-demand region.
+	// After Close, memory of AllocMR must not be used.
 	Bytes() []byte
-	// Rereg changes what flags name: the domain, the memory, the rights
-	// (ibv_rereg_mr). The keys may change. A failure is either harmless, when
-	// it wraps ErrInvalid, ErrBusy or ErrNotSupported, or leaves a region that
-	// can only be closed.
+	// Rereg changes the protection domain, the memory or the rights, as flags say
+	// (ibv_rereg_mr). The keys may change. After an error that wraps ErrInvalid, ErrBusy or
+	// ErrNotSupported the region is unchanged. After any other error it can only be closed.
 	Rereg(flags ReregFlags, pd PD, buf []byte, access Access) error
-	// Close deregisters the region; while a memory window is bound to it, it
-	// fails with ErrBusy. When it returns no operation of a peer
-	// touches the memory any more, and its keys are stale.
+	// Close deregisters the region (ibv_dereg_mr). It fails with ErrBusy while a memory window is bound
+	// to it. After it has returned no operation of a peer accesses the memory, and the keys are invalid.
 	Close() error
 }
 
-// ReregFlags say what MR.Rereg changes (enum ibv_rereg_mr_flags).
+// ReregFlags say what [MR].Rereg changes (enum ibv_rereg_mr_flags).
 type ReregFlags uint8
 
 // The flags, with libibverbs' values.
@@ -107,32 +100,31 @@ const (
 	ReregAccess      ReregFlags = 1 << 2
 )
 
-// Advice is what AdviseMR asks for (enum ib_uverbs_advise_mr_advice).
+// Advice is a request of AdviseMR (enum ib_uverbs_advise_mr_advice).
 type Advice uint8
 
-// The advice, with libibverbs' values.
+// The kinds of advice, with libibverbs' values.
 const (
 	AdvisePrefetch        Advice = iota // for reading
-	AdvisePrefetchWrite                 // for writing: without the right it fails
-	AdvisePrefetchNoFault               // only what is in memory already
+	AdvisePrefetchWrite                 // for writing; fails if the region does not permit it
+	AdvisePrefetchNoFault               // only pages that are already in memory
 )
 
-// AdviseFlags qualify AdviseMR.
+// AdviseFlags modify AdviseMR.
 type AdviseFlags uint8
 
-// AdviseFlush makes AdviseMR wait until it is done, and report errors.
+// AdviseFlush makes AdviseMR wait until the prefetch is complete, and return its errors.
 const AdviseFlush AdviseFlags = 1
 
 // An SVA is the whole address space of the process under one key (shared
-// virtual addressing). An address may be touched as far as Protect allows.
+// virtual addressing). Protect says which addresses may be accessed.
 type SVA interface {
 	PD() PD
 	LKey() uint32
 	RKey() uint32
-	// Protect allows access to the length bytes at addr, in place of what was
-	// allowed there; no rights at all take it back. Memory that is not mapped
-	// when it is touched fails the request. The caller keeps memory of the Go
-	// heap alive and in its place while it is allowed.
+	// Protect sets the rights for length bytes at addr and replaces earlier rights; 0
+	// forbids all access. A request that accesses memory that is not mapped fails. The
+	// caller keeps memory of the Go heap alive, and on the heap, while access is permitted.
 	Protect(addr, length uint64, access Access) error
 	Close() error
 }

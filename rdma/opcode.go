@@ -14,10 +14,10 @@ const (
 	WRRDMARead
 	WRAtomicCmpAndSwp
 	WRAtomicFetchAndAdd
-	WRLocalInv                  // invalidate a key of this side: a window of type 2, an Mkey
+	WRLocalInv                  // invalidate a local key: a window of type 2 or an Mkey
 	WRBindMW                    // bind a window of type 2
-	WRSendWithInv               // a send that invalidates a key of the receiver
-	WRRegMkey     WROpcode = 16 // set the layout of an Mkey; not libibverbs' own (IBV_WR_DRIVER1)
+	WRSendWithInv               // a send that also invalidates a key of the receiver
+	WRRegMkey     WROpcode = 16 // set the layout of an Mkey; libibverbs has IBV_WR_DRIVER1 instead
 )
 
 // operations is the one table of the send operations. Providers post, answer, count
@@ -54,35 +54,34 @@ var operations = [256]Operation{
 
 const reliable = 1<<RC | 1<<XRCSend | 1<<DCI
 
-// An Operation is a row of the table: what there is to know of an opcode. It belongs
-// to the table and is never written.
+// An Operation describes an opcode; it is a row of the table of opcodes and must not be changed.
 type Operation struct {
 	Moves    Moves
 	Word     Word // of MovesWord
 	Needs    Needs
-	Access   Access   // what the responder's queue pair and the key must grant; 0: the request names no memory there
-	On       uint16   // the types of queue pairs whose send queues have it: 1 << QPType
-	Bytes    uint8    // the length of the local memory; 0: any
-	Entry    uint8    // bytes of a work queue entry's segments that do not depend on the request, as mlx5 has them
-	Done     WCOpcode // of the requester's completion
-	Received WCOpcode // of the responder's, where the operation takes a receive request there; else 0
-	Flags    WCFlags  // of that
+	Access   Access   // the rights that the responder's queue pair and the key must have; 0: the request names no remote memory
+	On       uint16   // the types of queue pairs that accept it in their send queue, as bits 1 << QPType
+	Bytes    uint8    // the required length of the local memory; 0: any
+	Entry    uint8    // length in bytes of the fixed segments of a work queue entry, as on mlx5
+	Done     WCOpcode // the opcode of the requester's completion
+	Received WCOpcode // the opcode of the responder's completion, if the operation consumes a receive request there; else 0
+	Flags    WCFlags  // the flags of the responder's completion
 	Name     string
 }
 
-// Moves is what an operation does with bytes.
+// Moves says where an operation moves bytes.
 type Moves uint8
 
 const (
 	MovesNot        Moves = iota // there is no such operation
-	MovesKey                     // it moves none: it changes a key of the requester's own side
+	MovesKey                     // nowhere: it changes a key of the requester
 	MovesToMemory                // into the responder's memory that the request names
 	MovesToReceive               // into the buffer of a receive request
-	MovesFromMemory              // out of the responder's memory
-	MovesWord                    // it changes a word there, and brings what that was
+	MovesFromMemory              // from the responder's memory that the request names
+	MovesWord                    // it changes a 64-bit word of the responder, and returns the old value
 )
 
-// Word is what becomes of a word: a sum, or another one where it compares equal.
+// Word is how an atomic changes a word.
 type Word uint8
 
 const (
@@ -90,8 +89,8 @@ const (
 	WordSwap
 )
 
-// Needs are the fields of a SendWR that an operation reads, beside those of its queue
-// pair's type and those of its payload.
+// Needs are the fields of a [SendWR] that an operation reads, beside
+// those for the payload and those for the type of the queue pair.
 type Needs uint8
 
 const (
@@ -103,8 +102,8 @@ const (
 	NeedsLayout                     // Mkey, Layout
 )
 
-// Operation is the opcode's row. That of no operation has MovesNot, and is on no queue
-// pair.
+// Operation returns the opcode's row of the table. For an unknown opcode
+// it has MovesNot, and no type of queue pair accepts it.
 func (op WROpcode) Operation() *Operation { return &operations[op] }
 
 // String is the operation's name.
@@ -115,7 +114,7 @@ func (op WROpcode) String() string {
 	return "operation " + strconv.Itoa(int(op))
 }
 
-// Opcodes are those of all operations.
+// Opcodes returns the opcodes of all operations.
 func Opcodes() (list []WROpcode) {
 	for op := range operations {
 		if operations[op].Moves != MovesNot {
@@ -125,17 +124,17 @@ func Opcodes() (list []WROpcode) {
 	return list
 }
 
-// OnType tells whether send queues of a type have it.
+// OnType reports whether send queues of this type accept the operation.
 func (o *Operation) OnType(typ QPType) bool { return o.On>>typ&1 != 0 }
 
-// GoesOut tells whether another queue pair executes it.
+// GoesOut reports whether another queue pair executes the operation.
 func (o *Operation) GoesOut() bool { return o.Moves >= MovesToMemory }
 
-// Fetches tells whether it brings the requester bytes: a read or an atomic. It needs
-// MaxRdAtomic, and memory that may be written to.
+// Fetches reports whether the operation returns bytes to the requester: a read
+// or an atomic. It needs MaxRdAtomic, and local memory with write access.
 func (o *Operation) Fetches() bool { return o.Moves >= MovesFromMemory }
 
-// Count counts requests of the operation that were executed.
+// Count counts executed requests of an operation.
 func (c *Counters) Count(o *Operation, requests, bytes uint64) {
 	switch o.Moves {
 	case MovesToMemory:

@@ -10,39 +10,35 @@ type QP interface {
 	PD() PD
 	// Num is the queue pair number, 24 bits.
 	Num() uint32
-	// State is the state it is in now; a failed operation moves it to ERR.
+	// State is the current state. A failed request changes it to ERR (UC and UD senders: SQE).
 	State() QPState
-	// Modify moves the queue pair through its states (ibv_modify_qp): mask
-	// says which fields of attr are set, and must hold QPStateMask for a
-	// transition. A missing or an extra attribute is EINVAL (a *ModifyError)
-	// and changes nothing.
+	// Modify changes attributes and the state (ibv_modify_qp). mask says which
+	// fields of attr are set; a transition needs QPStateMask. A missing or
+	// extra attribute is EINVAL (a *ModifyError), and then nothing has changed.
 	Modify(attr QPAttr, mask QPAttrMask) error
-	// Query gives the attributes in force (ibv_query_qp).
+	// Query returns the current attributes (ibv_query_qp).
 	Query() (QPAttr, QPInitAttr)
-	// PostSend appends requests to the send queue in order and returns how
-	// many it took; err says what was wrong with wrs[n] (ibv_post_send). The
-	// slices inside wrs are the caller's again when it returns.
+	// PostSend appends requests to the send queue in order and returns how many it accepted; err says
+	// why wrs[n] was refused (ibv_post_send). The caller may reuse the slices inside wrs after the call.
 	PostSend(wrs []SendWR) (n int, err error)
-	// BindMW binds a window of type 1 (ibv_bind_mw): a request like those of
-	// PostSend, of which flags has SendSignaled and SendFence. The window's key
-	// changes at once.
+	// BindMW binds a window of type 1 (ibv_bind_mw). It is a request as those of PostSend;
+	// flags may be SendSignaled and SendFence. The window's key changes at once.
 	BindMW(mw MW, wrid uint64, flags SendFlags, bind MWBind) error
 	// PostRecv appends requests to the receive queue (ibv_post_recv).
 	PostRecv(wrs []RecvWR) (n int, err error)
-	// Close destroys the queue pair. Work that is queued gets no completion.
+	// Close destroys the queue pair (ibv_destroy_qp). Queued requests get no completion.
 	Close() error
 }
 
-// A QPCloser is a context that closes many queue pairs cheaper than one after
-// the other. It is an optional ability of a Context.
+// A QPCloser is a Context that can close several queue pairs at lower
+// cost than one by one. It is an optional interface of a [Context].
 type QPCloser interface {
-	// CloseQPs closes all of qps, which are of this context. The error joins
-	// those of the ones that failed.
+	// CloseQPs closes qps, which belong to this context, and joins their errors.
 	CloseQPs(qps []QP) error
 }
 
-// CloseQPs closes queue pairs of one context in whatever way is cheapest there,
-// leaves out those that are nil, and joins their errors.
+// CloseQPs closes queue pairs of one context in the cheapest way that it
+// has. It skips nil entries and joins the errors.
 func CloseQPs(qps []QP) error {
 	list := make([]QP, 0, len(qps))
 	for _, qp := range qps {
@@ -66,21 +62,21 @@ func CloseQPs(qps []QP) error {
 // QPType is the transport of a queue pair (enum ibv_qp_type).
 type QPType uint8
 
-// The transports, with libibverbs' values where it has them; the two halves of
-// the dynamically connected one are its IBV_QPT_DRIVER.
+// The types, with libibverbs' values where it has them. It has one
+// value, IBV_QPT_DRIVER, for both DCI and DCT.
 const (
 	RC      QPType = 2  // reliable connected
-	UC      QPType = 3  // unreliable connected: no acks, lost messages are lost
+	UC      QPType = 3  // unreliable connected: no acknowledgements, no retransmission
 	UD      QPType = 4  // unreliable datagram
 	XRCSend QPType = 9  // extended reliable connected, initiator: no receive queue
-	XRCRecv QPType = 10 // its target: no send queue, receives from the SRQ that a request names
-	DCI     QPType = 14 // dynamically connected, initiator: every request has its target
-	DCT     QPType = 15 // its target: an SRQ and an access key
+	XRCRecv QPType = 10 // its target: no send queue; a request names the SRQ that it takes a receive from
+	DCI     QPType = 14 // dynamically connected, initiator: every request names its target
+	DCT     QPType = 15 // its target: with an SRQ and an access key
 )
 
 var typeNames = [...]string{RC: "RC", UC: "UC", UD: "UD", XRCSend: "XRC_SEND", XRCRecv: "XRC_RECV", DCI: "DCI", DCT: "DCT"}
 
-// String names the transport.
+// String is the name of the type.
 func (t QPType) String() string {
 	if int(t) < len(typeNames) && typeNames[t] != "" {
 		return typeNames[t]
@@ -91,7 +87,8 @@ func (t QPType) String() string {
 // QPState is the state of a queue pair (enum ibv_qp_state).
 type QPState uint8
 
-// The states, with libibverbs' values:
+// The states, with libibverbs' values. The transitions (InfiniBand
+// Architecture volume 1, section 10.3.1) are:
 //
 //	RESET -> INIT -> RTR -> RTS <-> SQD
 //	any but RESET -> ERR or RESET; ERR -> RESET
@@ -115,25 +112,25 @@ func (s QPState) String() string {
 	return "state " + strconv.Itoa(int(s))
 }
 
-// QPCap holds the sizes of a queue pair's queues (struct ibv_qp_cap).
+// QPCap are the capacities of a queue pair (struct ibv_qp_cap).
 type QPCap struct {
 	MaxSendWR, MaxRecvWR   int
 	MaxSendSGE, MaxRecvSGE int
 	MaxInlineData          int // bytes
-	MaxInlineRecv          int // bytes of a message that travel in its completion
+	MaxInlineRecv          int // bytes of a received message that its completion can carry
 }
 
-// QPInitAttr describes a queue pair to create (struct ibv_qp_init_attr).
+// QPInitAttr are the attributes for creating a queue pair (struct ibv_qp_init_attr).
 type QPInitAttr struct {
 	SendCQ, RecvCQ CQ
 	Cap            QPCap
 	Type           QPType
-	SigAll         bool // every send request completes as if signaled (sq_sig_all)
+	SigAll         bool // every send request creates a completion, as with SendSignaled (sq_sig_all)
 
-	SRQ         SRQ        // where receives come from, in place of a receive queue
+	SRQ         SRQ        // shared receive queue, in place of a receive queue
 	XRCD        XRCD       // XRCRecv: its domain
-	DCAccessKey uint64     // DCT: what initiators must know
-	Striding    StridingRQ // of the queue pair's own receive queue
+	DCAccessKey uint64     // DCT: the key that initiators must give
+	Striding    StridingRQ // for the queue pair's own receive queue
 }
 
 // AV is the address vector of the peer's port (struct ibv_ah_attr with a GRH).
@@ -144,25 +141,25 @@ type AV struct {
 	PortNum  uint8
 }
 
-// QPAttr holds a queue pair's attributes (struct ibv_qp_attr).
+// QPAttr are a queue pair's attributes (struct ibv_qp_attr).
 type QPAttr struct {
 	State           QPState
 	PKeyIndex       uint16
 	PortNum         uint8
-	AccessFlags     Access // what peers may do: AccessRemoteWrite, AccessRemoteRead, AccessRemoteAtomic
+	AccessFlags     Access // rights of peers: AccessRemoteWrite, AccessRemoteRead, AccessRemoteAtomic
 	AV              AV
 	PathMTU         MTU
 	DestQPNum       uint32
 	RQPSN           uint32
 	SQPSN           uint32
-	MaxDestRdAtomic uint8  // reads and atomics of the peer answered at a time; 0 refuses them
-	MaxRdAtomic     uint8  // own reads and atomics outstanding
-	MinRNRTimer     uint8  // code of the wait asked of a peer that finds no receive: see RNRTimer
-	Timeout         uint8  // ack timeout is 4.096 us * 2^Timeout; 0 waits for ever
+	MaxDestRdAtomic uint8  // incoming reads and atomics processed at a time; 0 refuses them
+	MaxRdAtomic     uint8  // outgoing reads and atomics outstanding at a time
+	MinRNRTimer     uint8  // how long a sender waits when this side has no receive posted: a code of RNRTimer
+	Timeout         uint8  // time-out of acknowledgements, 4.096 us * 2^Timeout; 0 waits for ever
 	RetryCnt        uint8  // 0..7
 	RNRRetry        uint8  // 0..6; 7 retries for ever
-	QKey            uint32 // UD: what datagrams must carry
-	SQDAsyncNotify  bool   // RTS to SQD: EventSQDrained when the last request is complete
+	QKey            uint32 // UD: the key that datagrams must carry
+	SQDAsyncNotify  bool   // RTS to SQD: send EventSQDrained when the last request is complete
 }
 
 // QPAttrMask says which fields of a QPAttr are set (enum ibv_qp_attr_mask).

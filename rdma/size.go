@@ -2,18 +2,18 @@ package rdma
 
 import "math/bits"
 
-// A QPSizer is a context that knows how much memory a queue pair takes. It is an optional
-// ability of a Context.
+// A QPSizer is a Context that knows how much memory its queue pairs
+// take. It is an optional interface of a [Context].
 type QPSizer interface {
-	// QPBytes is what a queue pair takes from its creation on, of the process and of
-	// the device, in bytes. The queues of init are not looked at, only whether they are there.
+	// QPBytes is the memory in bytes that a queue pair takes when it is created, in the
+	// process and in the device. It depends on which queues init has, not on their contents.
 	QPBytes(init QPInitAttr) int
 }
 
-// QPBytes is how much memory a queue pair takes: what a [QPSizer] says, else an estimate
-// after mlx5, which has work queue entries of 64 bytes (16 each for control, address and
-// a scatter entry, inline data in place of the latter) as many as the next power of two, in
-// whole pages, a doorbell record of 64 bytes and a context of 512 in the device.
+// QPBytes is the memory in bytes that a queue pair takes: the result of [QPSizer], else an estimate
+// for mlx5. There a queue has a power of two of work queue entries of 64 bytes (segments of 16 bytes
+// for control, address and each scatter entry; inline data replaces the latter), in whole pages, and
+// the queue pair has a doorbell record of 64 bytes and a context of 512 bytes in the device.
 func QPBytes(ctx Context, init QPInitAttr) int {
 	if s, ok := ctx.(QPSizer); ok {
 		return s.QPBytes(init)

@@ -2,31 +2,30 @@ package rdma
 
 import "os"
 
-// An SRQ is a shared receive queue (struct ibv_srq): many queue pairs take their
-// receives from it. Receives are posted only through it, not through its queue
-// pairs. When a queue pair fails, what is in the SRQ stays there, and the event
-// EventQPLastWQEReached says when the queue pair takes no more of it.
+// An SRQ is a shared receive queue (struct ibv_srq): several queue pairs take their receives from
+// it. Receives are posted to it, not to its queue pairs. When a queue pair fails, the receives
+// stay in the SRQ, and [EventQPLastWQEReached] reports that the queue pair takes no more of them.
 type SRQ interface {
 	PD() PD
-	// Num is the number by which XRC requests name it (ibv_get_srq_num).
+	// Num is the number that XRC requests give to select it (ibv_get_srq_num).
 	Num() uint32
 	// PostRecv appends receives (ibv_post_srq_recv).
 	PostRecv(wrs []RecvWR) (n int, err error)
-	// PostOps changes the list of tags of an SRQTagMatching (ibv_post_srq_ops).
-	// It sets Handle of every OpAdd that it took.
+	// PostOps changes the tag list of an SRQTagMatching (ibv_post_srq_ops).
+	// It sets Handle in every OpAdd that it accepted.
 	PostOps(ops []OpsWR) (n int, err error)
-	// Modify arms the limit, or resizes the queue where the device can
-	// (ibv_modify_srq; DeviceAttr.SRQResize, else ErrNotSupported). EventSRQLimitReached comes once when fewer than
-	// attr.Limit receives remain; then the limit is 0 until it is set again. A
-	// limit above MaxWR is EINVAL.
+	// Modify sets the limit, or the number of receives if the device can
+	// (ibv_modify_srq); if DeviceAttr.SRQResize is false that is ErrNotSupported.
+	// EventSRQLimitReached comes once, when fewer than attr.Limit receives remain;
+	// then the limit is 0 until it is set again. A limit above MaxWR is EINVAL.
 	Modify(attr SRQAttr, mask SRQAttrMask) error
-	// Query gives the attributes in force (ibv_query_srq).
+	// Query returns the current attributes (ibv_query_srq).
 	Query() SRQAttr
-	// Close destroys the queue; with queue pairs attached it fails with ErrBusy.
+	// Close destroys the queue. It fails with ErrBusy while queue pairs use it.
 	Close() error
 }
 
-// SRQAttr holds the attributes of a shared receive queue (struct ibv_srq_attr).
+// SRQAttr are the attributes of a shared receive queue (struct ibv_srq_attr).
 type SRQAttr struct {
 	MaxWR, MaxSGE int
 	Limit         int
@@ -41,7 +40,7 @@ const (
 	SRQLimitMask SRQAttrMask = 1 << 1
 )
 
-// SRQType says what a shared receive queue is for (enum ibv_srq_type).
+// SRQType is the kind of a shared receive queue (enum ibv_srq_type).
 type SRQType uint8
 
 // The types, with libibverbs' values.
@@ -51,55 +50,51 @@ const (
 	SRQTagMatching
 )
 
-// SRQInitAttr describes a shared receive queue to create (struct
-// ibv_srq_init_attr_ex). Striding makes it one that takes many messages a
-// receive.
+// SRQInitAttr are the attributes for creating a shared receive queue (struct
+// ibv_srq_init_attr_ex). With Striding, one receive takes several messages.
 type SRQInitAttr struct {
 	Attr SRQAttr
 	Type SRQType
-	XRCD XRCD // SRQXRC: the domain whose target queue pairs reach it
-	CQ   CQ   // SRQXRC and SRQTagMatching: where its receives and operations complete
+	XRCD XRCD // SRQXRC: the domain whose target queue pairs may use it
+	CQ   CQ   // SRQXRC and SRQTagMatching: the CQ for its receives and operations
 
-	MaxTags int // SRQTagMatching: entries in the list of tags
-	MaxOps  int // SRQTagMatching: operations outstanding
+	MaxTags int // SRQTagMatching: entries in the tag list
+	MaxOps  int // SRQTagMatching: outstanding operations
 
 	Striding StridingRQ
 }
 
-// StridingRQ makes a receive queue one of strides, where each receive request
-// is a buffer of Strides times StrideBytes that takes many messages. A message
-// occupies whole strides and never spans two requests. Each gives a completion
-// with the request's WRID and, in WCEx.Offset, where its bytes begin; the last of
-// a request has WCFlagLastStride. One of no bytes takes a stride too. When a message
-// does not fit into what is left of a request, the rest is passed by: that makes a
-// completion with WCFlagLastStride of no bytes and from queue pair 0. One longer
-// than a whole request is an error as with any receive, and like every failed
-// completion the last of its request. A write with immediate takes one stride, and
-// a flush completes once for each request that was not returned. The zero value is
-// an ordinary queue.
+// A StridingRQ describes a striding receive queue: each receive request is a buffer of Strides *
+// StrideBytes bytes that takes several messages. A message occupies whole strides and never
+// spans two requests; a message of length 0 takes one stride. Each message creates a completion
+// with the request's WRID and, in [WCEx].Offset, the position of its first byte. The last
+// completion of a request has [WCFlagLastStride]. When a message does not fit into the rest of a
+// request, that rest is skipped, which creates a completion with WCFlagLastStride, length 0 and
+// queue pair number 0. A message longer than a whole request is an error, as for any receive. A
+// failed completion is always the last of its request. A write with immediate takes one stride.
+// A flush completes each unfinished request once. The zero value is an ordinary queue.
 //
-// In a shared receive queue (SRQBasic) messages of several queue pairs lie in one
-// request, and the last of them to complete has WCFlagLastStride, wherever it lies. Room
-// that a sender which died has claimed, and not filled, is passed by too. A completion
-// that failed never returns a request: another does.
+// In a shared receive queue ([SRQBasic]) the messages of several queue pairs share a request;
+// the one that completes last has WCFlagLastStride, wherever it lies. Strides that a dead sender
+// had claimed are skipped too. There a failed completion never has WCFlagLastStride; another one has.
 type StridingRQ struct {
 	StrideBytes int // a power of two
 	Strides     int // a power of two
 }
 
-// An XRCD is an XRC domain (struct ibv_xrcd): target queue pairs and SRQs of one
-// domain work together, also between processes that opened it by one file.
+// An XRCD is an XRC domain (struct ibv_xrcd). Target queue pairs and SRQs of one domain
+// belong together, also those of several processes that opened it with the same file.
 type XRCD interface {
-	// Close leaves the domain; with objects of this context in it it fails with
-	// ErrBusy. The last to close it frees it.
+	// Close closes the domain. It fails with ErrBusy while objects of this
+	// context are in it. The last close frees the domain.
 	Close() error
 }
 
-// XRCDInitAttr names an XRC domain (struct ibv_xrcd_init_attr).
+// XRCDInitAttr selects an XRC domain (struct ibv_xrcd_init_attr).
 type XRCDInitAttr struct {
-	// File is the inode by which processes share the domain; nil makes one for
-	// this context alone.
+	// File is the inode that identifies the domain for several processes.
+	// nil creates a domain for this context only.
 	File *os.File
-	// Flags are O_CREAT and O_EXCL as open(2) has them.
+	// Flags are O_CREAT and O_EXCL, as for open(2).
 	Flags int
 }

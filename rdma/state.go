@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// A ModifyError says why a modification of a queue pair was refused. It wraps
-// EINVAL; nothing was changed.
+// A ModifyError says why a modification of a queue pair was refused. It
+// wraps EINVAL. The queue pair is unchanged.
 type ModifyError struct {
 	Type     QPType
 	From, To QPState
-	Missing  QPAttrMask // required for this transition and not in the mask
-	Extra    QPAttrMask // in the mask and not allowed for this transition
-	Detail   string     // any other reason: the transition itself, or a value
+	Missing  QPAttrMask // attributes that the transition requires, but the mask lacks
+	Extra    QPAttrMask // attributes in the mask that the transition does not permit
+	Detail   string     // another reason: the transition or a value is invalid
 }
 
 func (e *ModifyError) Error() string {
@@ -40,7 +40,7 @@ var attrNames = [...]string{
 	17: "MAX_DEST_RD_ATOMIC", 20: "DEST_QPN",
 }
 
-// String names the attributes, joined by "|".
+// String is the names of the attributes, joined by "|".
 func (m QPAttrMask) String() string {
 	if m == 0 {
 		return "0"
@@ -178,8 +178,8 @@ func permitted(steps []transition, from, to QPState) (transition, bool) {
 	return transition{from: from, to: to}, ok
 }
 
-// Required gives the attributes that a queue pair's step from one state to another
-// must have, QPStateMask among them, and 0 for a step that there is not.
+// Required returns the attributes that a transition must set, including
+// [QPStateMask], or 0 if there is no such transition.
 func Required(typ QPType, from, to QPState) QPAttrMask {
 	steps := transitions(typ)
 	if step, ok := permitted(steps, from, to); ok && steps != nil {
@@ -188,10 +188,9 @@ func Required(typ QPType, from, to QPState) QPAttrMask {
 	return 0
 }
 
-// CheckModify judges a modification of a queue pair in state current. The
-// error is nil or a *ModifyError. Without QPStateMask the queue pair stays in
-// its state, under the rules of that step. Whether the values name a port, a
-// peer or a depth that exists is left to the provider.
+// CheckModify checks a modification of a queue pair in state current. The error is nil or a [*ModifyError].
+// Without [QPStateMask] the queue pair stays in its state, and the rules are those of a transition to the
+// same state. The provider checks whether the values name an existing port, peer or depth.
 func CheckModify(typ QPType, current QPState, attr QPAttr, mask QPAttrMask) error {
 	next := current
 	if mask&QPStateMask != 0 {
@@ -253,7 +252,7 @@ func checkValues(a QPAttr, mask QPAttrMask) string {
 	return ""
 }
 
-// Apply copies the fields that mask names from src into a.
+// Apply copies the fields in mask from src to a.
 func (a *QPAttr) Apply(src QPAttr, mask QPAttrMask) {
 	if mask&QPStateMask != 0 {
 		a.State = src.State
@@ -314,13 +313,13 @@ var rnrHundredths = [32]int64{
 	256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
 }
 
-// RNRTimer is the wait that an RNR timer code asks for; the code has 5 bits.
+// RNRTimer is the waiting time for an RNR timer code of 5 bits.
 func RNRTimer(code uint8) time.Duration {
 	return time.Duration(rnrHundredths[code&31]) * 10 * time.Microsecond
 }
 
-// AckTimeout is the wait for an acknowledgement that a timeout code asks for:
-// 4.096 us * 2^code. Code 0 gives 0, which means for ever.
+// AckTimeout is the time to wait for an acknowledgement for a timeout
+// code: 4.096 us * 2^code. Code 0 waits for ever, and gives 0.
 func AckTimeout(code uint8) time.Duration {
 	if code == 0 {
 		return 0
@@ -331,8 +330,8 @@ func AckTimeout(code uint8) time.Duration {
 // regionAccess are the rights that a memory region may be given.
 const regionAccess = qpAccess | AccessZeroBased | AccessOnDemand
 
-// CheckAccess judges the rights asked for a memory region: an error wraps
-// EINVAL. REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE.
+// CheckAccess checks the access rights of a memory region: REMOTE_WRITE and
+// REMOTE_ATOMIC need LOCAL_WRITE (ibv_reg_mr(3)). The error wraps EINVAL.
 func CheckAccess(access Access) error {
 	if access&^regionAccess != 0 {
 		return &OpError{"reg_mr", fmt.Sprintf("unknown access rights %#x", uint32(access&^regionAccess)), ErrInvalid}

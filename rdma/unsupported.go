@@ -6,17 +6,17 @@ import "context"
 // wrapping ErrNotSupported. A provider embeds them in its own types and writes
 // the verbs that it has; it keeps compiling when verbs are added here.
 type (
-	// UnsupportedContext is for types of Context.
+	// UnsupportedContext is embedded in a type of Context that lacks these features.
 	UnsupportedContext struct{}
-	// UnsupportedPD is for types of PD.
+	// UnsupportedPD is embedded in a type of PD that lacks these features.
 	UnsupportedPD struct{}
-	// UnsupportedMR is for types of MR.
+	// UnsupportedMR is embedded in a type of MR that lacks this feature.
 	UnsupportedMR struct{}
-	// UnsupportedCQ is for types of CQ.
+	// UnsupportedCQ is embedded in a type of CQ that lacks these features.
 	UnsupportedCQ struct{}
-	// UnsupportedQP is for types of QP.
+	// UnsupportedQP is embedded in a type of QP that lacks this feature.
 	UnsupportedQP struct{}
-	// UnsupportedSRQ is for types of SRQ.
+	// UnsupportedSRQ is embedded in a type of SRQ that lacks this feature.
 	UnsupportedSRQ struct{}
 )
 

@@ -1,25 +1,25 @@
 package rdma
 
-// An SGE names local memory of one work request (struct ibv_sge).
+// An SGE is a scatter/gather entry: a piece of local memory of a work request (struct ibv_sge).
 type SGE struct {
 	Addr   uint64
 	Length uint32
 	LKey   uint32
 }
 
-// SendFlags modify a send work request (enum ibv_send_flags).
+// SendFlags modify a send request (enum ibv_send_flags).
 type SendFlags uint8
 
 // The send flags, with libibverbs' values.
 const (
 	SendFence     SendFlags = 1 << 0 // start after all earlier reads and atomics are complete
-	SendSignaled  SendFlags = 1 << 1 // complete with a WC (errors always do)
+	SendSignaled  SendFlags = 1 << 1 // create a completion on success; failed requests always create one
 	SendSolicited SendFlags = 1 << 2
-	SendInline    SendFlags = 1 << 3 // copy the payload at post; Inline or the SGEs' memory is free at once
+	SendInline    SendFlags = 1 << 3 // copy the payload at the post; the memory of Inline or of the SGEs may be reused at once
 )
 
-// A SendWR is a work request for a send queue (struct ibv_send_wr). The fields
-// of operations that it does not name are ignored.
+// A SendWR is a work request for a send queue (struct ibv_send_wr). An
+// operation ignores fields that it does not use.
 type SendWR struct {
 	WRID    uint64
 	Opcode  WROpcode
@@ -29,24 +29,23 @@ type SendWR struct {
 
 	RemoteAddr uint64 // write, read, atomic
 	RKey       uint32 // write, read, atomic
-	CompareAdd uint64 // atomic: what to compare with, or to add
+	CompareAdd uint64 // atomic: the value to compare with, or to add
 	Swap       uint64 // compare and swap: the new value
 
 	InvalidateRKey uint32 // send with invalidate, local invalidate
 	SRQNum         uint32 // XRC: the receiver's SRQ
-	AH             AH     // UD and DC: where to
-	RemoteQPN      uint32 // UD: the queue pair there; DC: the target's number
+	AH             AH     // UD and DC: the destination port
+	RemoteQPN      uint32 // UD: the destination queue pair; DC: the target's number
 	RemoteQKey     uint32 // UD
 	DCAccessKey    uint64 // DC
 
 	MW     MW          // bind: the window; RKey is its new key
-	Bind   *MWBind     // bind: what it shows
+	Bind   *MWBind     // bind: the memory of the window
 	Mkey   Mkey        // WRRegMkey
 	Layout *MkeyLayout // WRRegMkey; read until the post returns
 
-	// Inline, when not nil, is the payload of a request posted with
-	// SendInline, in place of the memory that SGL names: no local region is
-	// needed then. It goes beyond libibverbs, where an SGE's address serves.
+	// Inline, if not nil, is the payload of a request with SendInline, in place of the memory in
+	// SGL. It needs no local region. libibverbs has no such field: there an SGE holds the address.
 	Inline []byte
 }
 

@@ -39,16 +39,16 @@ func (q *queuePair) judgeDC(op string) error {
 	var ok bool
 	if a.Type == rdma.DCI {
 		if q.sendCQ, ok = a.SendCQ.(*completionQueue); !ok || q.sendCQ.c != q.c {
-			return invalid(op, "the send CQ is of another context, or there is none")
+			return invalid(op, "the send CQ is missing, or of another context")
 		}
 		a.RecvCQ, a.SRQ, a.Cap.MaxRecvWR, a.Cap.MaxRecvSGE = a.SendCQ, nil, 0, 0
 		return nil
 	}
 	if q.recvCQ, ok = a.RecvCQ.(*completionQueue); !ok || q.recvCQ.c != q.c {
-		return invalid(op, "the receive CQ is of another context, or there is none")
+		return invalid(op, "the receive CQ is missing, or of another context")
 	}
 	if a.SRQ == nil {
-		return invalid(op, "a target needs a shared receive queue")
+		return invalid(op, "a DC target needs a shared receive queue")
 	}
 	a.SendCQ, a.Cap = a.RecvCQ, rdma.QPCap{}
 	return nil
@@ -85,7 +85,7 @@ func (q *queuePair) layOutDC(to *sendWR, wr *rdma.SendWR) error {
 	}
 	ah, ok := wr.AH.(*address)
 	if !ok || ah.d.c != q.c || wr.RemoteQPN >= 1<<24 {
-		return invalid(op, "a request of an initiator has an address handle of this context and a number of 24 bits")
+		return invalid(op, "a request of a DC initiator needs an address handle of this context and a target number of 24 bits")
 	}
 	h := ah.open.Load()
 	if h == 0 {

@@ -83,7 +83,7 @@ func (c *deviceContext) adopt(parents ...*node) {
 func check(op string, parents ...*node) error {
 	for _, p := range parents {
 		if p.closed {
-			return invalid(op, "the object that it is to be made on is closed")
+			return invalid(op, "the parent object is closed")
 		}
 	}
 	return nil

@@ -67,7 +67,7 @@ var _ rdma.MW = (*window)(nil)
 
 func (d *domain) AllocMW(typ rdma.MWType) (rdma.MW, error) {
 	if typ != rdma.MWType1 && typ != rdma.MWType2 {
-		return nil, invalid("alloc_mw", "%v: there are types 1 and 2", typ)
+		return nil, invalid("alloc_mw", "%v: expected type 1 or 2", typ)
 	}
 	c := d.c
 	c.mu.Lock()

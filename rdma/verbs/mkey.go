@@ -136,7 +136,7 @@ func (q *queuePair) layOutMkey(to *sendWR, wr *rdma.SendWR) error {
 	}
 	k, ok := wr.Mkey.(*mkey)
 	if !ok || k.d.c != q.c || wr.Layout == nil {
-		return invalid(op, "a layout that is to be set, and the key of this context that is to have it, must be there")
+		return invalid(op, "the request needs an Mkey of this context and a layout")
 	}
 	l := wr.Layout
 	if wrong := l.Wrong(k.entries); wrong != "" {
@@ -147,7 +147,7 @@ func (q *queuePair) layOutMkey(to *sendWR, wr *rdma.SendWR) error {
 	}
 	strided := len(l.Interleaved) > 0
 	if n, room := len(l.List)+len(l.Interleaved), roomForPieces(q.init.Cap.MaxInlineData, strided); n > room {
-		return invalid(op, "a layout of %d pieces: requests of this queue pair have room for %d; MaxInlineData %d makes it", n, room, inlineForPieces(n, strided))
+		return invalid(op, "a layout of %d pieces: requests of this queue pair have room for %d; create it with MaxInlineData %d", n, room, inlineForPieces(n, strided))
 	}
 	if !strided && l.Len() > mostList {
 		return notSupported(op, "a list of %d bytes: libmlx5 counts them to %d", l.Len(), mostList)

@@ -41,7 +41,7 @@ func (c *deviceContext) mlx5(op string) (*extension, error) {
 		case errors.Is(err, rdma.ErrNotSupported):
 			facts.noExt = err.Error()
 		default:
-			return nil, &rdma.OpError{Op: op, Detail: "whether the device is mlx5", Err: err}
+			return nil, &rdma.OpError{Op: op, Detail: "find out whether the device is mlx5", Err: err}
 		}
 	}
 	if facts.ext == nil {
@@ -60,7 +60,7 @@ func (c *deviceContext) findMlx5() (*extension, error) {
 	case syscall.ENODEV:
 		return no("only mlx5 devices have it, and the driver of this one is in " + driver)
 	default:
-		return nil, &rdma.OpError{Op: "mlx5dv_is_supported", Detail: "the library of the device's driver is not found: " + driver, Err: rc}
+		return nil, &rdma.OpError{Op: "mlx5dv_is_supported", Detail: "the driver library of the device was not found: " + driver, Err: rc}
 	}
 	if missing := C.gv_mlx5_lacks(&ext.lib, 0); missing != nil {
 		return no("libmlx5 is too old: it has no " + C.GoString(missing))

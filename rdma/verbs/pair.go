@@ -123,12 +123,12 @@ func (q *queuePair) judge(op string) error {
 		}
 	} else if a.Type != rdma.XRCRecv {
 		if q.sendCQ, ok = a.SendCQ.(*completionQueue); !ok || q.sendCQ.c != q.c {
-			return invalid(op, "the send CQ is of another context, or there is none")
+			return invalid(op, "the send CQ is missing, or of another context")
 		}
 	}
 	if a.Type != rdma.XRCRecv && a.Type != rdma.XRCSend && !q.isDC() {
 		if q.recvCQ, ok = a.RecvCQ.(*completionQueue); !ok || q.recvCQ.c != q.c {
-			return invalid(op, "the receive CQ is of another context, or there is none")
+			return invalid(op, "the receive CQ is missing, or of another context")
 		}
 	}
 	if a.SRQ != nil {
@@ -136,12 +136,12 @@ func (q *queuePair) judge(op string) error {
 			return invalid(op, "the SRQ is of another context")
 		}
 		if q.srq.tags != nil && a.Type != rdma.RC {
-			return invalid(op, "%v with a queue that matches tags: RC has them", a.Type)
+			return invalid(op, "type %v with a tag-matching SRQ: expected RC", a.Type)
 		}
 	}
 	if a.Type == rdma.XRCRecv {
 		if q.xrcd, ok = a.XRCD.(*xrcDomain); !ok || q.xrcd.c != q.c {
-			return invalid(op, "the XRC domain is of another context, or there is none")
+			return invalid(op, "the XRC domain is missing, or of another context")
 		}
 	}
 	if a.Striding != (rdma.StridingRQ{}) {
@@ -162,7 +162,7 @@ func (q *queuePair) judge(op string) error {
 		}
 	}
 	if a.Cap.MaxInlineData < 0 || a.Cap.MaxInlineData > 1<<20 {
-		return invalid(op, "MaxInlineData %d", a.Cap.MaxInlineData)
+		return invalid(op, "MaxInlineData %d: expected 0 to %d", a.Cap.MaxInlineData, 1<<20)
 	}
 	q.extend(op)
 	return nil
@@ -199,7 +199,7 @@ func (c *deviceContext) OpenQP(num uint32, xrcd rdma.XRCD) (rdma.QP, error) {
 	const op = "open_qp"
 	x, ok := xrcd.(*xrcDomain)
 	if !ok || x.c != c {
-		return nil, invalid(op, "the XRC domain is of another context, or there is none")
+		return nil, invalid(op, "the XRC domain is missing, or of another context")
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

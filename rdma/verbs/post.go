@@ -50,7 +50,7 @@ func (q *queuePair) commit(wrs []rdma.SendWR) (taken int, err error) {
 
 // refused is the error of a post in a state that does not take it.
 func (q *queuePair) refused(op string) error {
-	return invalid(op, "the queue pair is in RESET, not yet in the state for it, or closed")
+	return invalid(op, "the queue pair is closed, or its state does not permit it")
 }
 
 // postSends posts as many of wrs as fit into one batch. Without an error it took
@@ -139,7 +139,7 @@ func (q *queuePair) layOut(i int, seq uint64, wr *rdma.SendWR) error {
 	}
 	o := wr.Opcode.Operation()
 	if !o.OnType(q.init.Type) {
-		return invalid(op, "operation %d is not one of a queue pair of type %v", uint8(wr.Opcode), q.init.Type)
+		return invalid(op, "operation %d is not possible on a queue pair of type %v", uint8(wr.Opcode), q.init.Type)
 	}
 	if o.Needs&rdma.NeedsRemote != 0 {
 		to.addr = wr.RemoteAddr
@@ -170,7 +170,7 @@ func (q *queuePair) layOut(i int, seq uint64, wr *rdma.SendWR) error {
 	case rdma.UD:
 		ah, ok := wr.AH.(*address)
 		if !ok || ah.d.c != q.c {
-			return invalid(op, "a datagram is a send with an address handle of this context")
+			return invalid(op, "a datagram needs a send operation and an address handle of this context")
 		}
 		h := ah.open.Load()
 		if h == 0 {
@@ -198,20 +198,20 @@ func layOutBind(to *sendWR, wr *rdma.SendWR) error {
 	const op = "post_send"
 	w, ok := wr.MW.(*window)
 	if !ok || wr.Bind == nil {
-		return invalid(op, "a bind without a window of this provider, or without what it is to show")
+		return invalid(op, "a bind needs a window of this provider, and Bind")
 	}
 	if w.typ != rdma.MWType2 {
-		return invalid(op, "WRBindMW is for windows of type 2: QP.BindMW binds one of type 1")
+		return invalid(op, "WRBindMW binds windows of type 2: call QP.BindMW for type 1")
 	}
 	r, ok := wr.Bind.MR.(*region)
 	if !ok || r.c != w.d.c {
-		return invalid(op, "a window of type 2 shows a region of its context")
+		return invalid(op, "the region of a window of type 2 must be of the window's context")
 	}
 	if err := w.d.c.alive(op, &w.node, &r.node); err != nil {
 		return err
 	}
 	if wr.Bind.Access&^windowAccess != 0 {
-		return invalid(op, "a window with %v", wr.Bind.Access)
+		return invalid(op, "a memory window cannot have the rights %v", wr.Bind.Access)
 	}
 	to.mwRKey = wr.RKey
 	to.bindAddr, to.bindLen, to.bindAcc = wr.Bind.Addr, wr.Bind.Length, uint32(wr.Bind.Access)
@@ -278,7 +278,7 @@ func (q *queuePair) BindMW(mw rdma.MW, wrid uint64, flags rdma.SendFlags, bind r
 	const op = "bind_mw"
 	w, ok := mw.(*window)
 	if !ok || w.d.c != q.c || w.typ != rdma.MWType1 {
-		return invalid(op, "no window of type 1 of this context")
+		return invalid(op, "the window is not one of type 1 of this context")
 	}
 	var r *region
 	if bind.MR != nil {
@@ -287,7 +287,7 @@ func (q *queuePair) BindMW(mw rdma.MW, wrid uint64, flags rdma.SendFlags, bind r
 		}
 	}
 	if bind.Access&^windowAccess != 0 {
-		return invalid(op, "a window with %v", bind.Access)
+		return invalid(op, "a memory window cannot have the rights %v", bind.Access)
 	}
 	nodes := []*node{&w.node}
 	if r != nil {

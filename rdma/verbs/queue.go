@@ -132,7 +132,7 @@ func (q *completionQueue) usable() error {
 
 // fail is for a library that cannot poll: what it says once holds for good.
 func (q *completionQueue) fail(rc int) error {
-	e := &rdma.OpError{Op: "poll_cq", Detail: "the library answers " + strconv.Itoa(rc), Err: syscall.EIO}
+	e := &rdma.OpError{Op: "poll_cq", Detail: "the library returned " + strconv.Itoa(rc), Err: syscall.EIO}
 	q.broken.CompareAndSwap(nil, e)
 	return q.broken.Load()
 }

@@ -60,7 +60,7 @@ func (d *domain) RegMR(buf []byte, access rdma.Access) (rdma.MR, error) {
 
 func (d *domain) RegMRIOVA(buf []byte, iova uint64, access rdma.Access) (rdma.MR, error) {
 	if access&rdma.AccessZeroBased != 0 {
-		return nil, invalid("reg_mr_iova", "ZERO_BASED beside an address")
+		return nil, invalid("reg_mr_iova", "ZERO_BASED is not possible together with iova")
 	}
 	return d.register("reg_mr_iova", buf, iova, true, access, nil)
 }
@@ -96,7 +96,7 @@ func (d *domain) register(op string, buf []byte, iova uint64, moved bool, access
 		return nil, err
 	}
 	if len(buf) == 0 {
-		return nil, invalid(op, "no memory")
+		return nil, invalid(op, "the buffer is empty")
 	}
 	if err := d.c.checkOnDemand(op, access); err != nil {
 		return nil, err
@@ -112,7 +112,7 @@ func (d *domain) register(op string, buf []byte, iova uint64, moved bool, access
 			return nil, invalid(op, same, iova, addressOf(buf))
 		}
 		if iova+uint64(len(buf))-1 < iova {
-			return nil, invalid(op, "%d bytes from %#x on wrap", len(buf), iova)
+			return nil, invalid(op, "%d bytes at %#x exceed the address space", len(buf), iova)
 		}
 	}
 	r := &region{c: d.c, mapped: mapped}
@@ -181,10 +181,10 @@ func (d *domain) RegDMABufMR(offset, length, iova uint64, fd int, access rdma.Ac
 		return nil, err
 	}
 	if access&(rdma.AccessZeroBased|rdma.AccessOnDemand) != 0 {
-		return nil, invalid(op, "%v of a dma-buf", access)
+		return nil, invalid(op, "a dma-buf region cannot have the rights %v", access)
 	}
 	if length > 0 && iova+length-1 < iova {
-		return nil, invalid(op, "%d bytes from %#x on wrap", length, iova)
+		return nil, invalid(op, "%d bytes at %#x exceed the address space", length, iova)
 	}
 	r := &region{c: d.c}
 	err := r.make(op, &C.gv_mr{kind: C.GV_MR_DMABUF, fd: C.int(fd), access: C.uint32_t(access & accessMask),
@@ -217,7 +217,7 @@ func (d *domain) AdviseMR(advice rdma.Advice, flags rdma.AdviseFlags, sgl []rdma
 func (r *region) Rereg(flags rdma.ReregFlags, pd rdma.PD, buf []byte, access rdma.Access) error {
 	const op = "rereg_mr"
 	if flags == 0 || flags&^(rdma.ReregTranslation|rdma.ReregPD|rdma.ReregAccess) != 0 {
-		return invalid(op, "flags %#x", uint8(flags))
+		return invalid(op, "unknown flags %#x", uint8(flags))
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -230,7 +230,7 @@ func (r *region) Rereg(flags rdma.ReregFlags, pd rdma.PD, buf []byte, access rdm
 	if flags&rdma.ReregPD != 0 {
 		d, ok := pd.(*domain)
 		if !ok || d.c != r.c {
-			return invalid(op, "a domain of another context")
+			return invalid(op, "the protection domain is of another context")
 		}
 		to.d, pdHandle = d, d.h
 	}
@@ -250,7 +250,7 @@ func (r *region) Rereg(flags rdma.ReregFlags, pd rdma.PD, buf []byte, access rdm
 	var pin runtime.Pinner
 	if flags&rdma.ReregTranslation != 0 {
 		if len(buf) == 0 {
-			return invalid(op, "no memory")
+			return invalid(op, "the buffer is empty")
 		}
 		pin.Pin(&buf[0])
 		to.buf, to.addr, to.length = buf, addressOf(buf), uint64(len(buf))

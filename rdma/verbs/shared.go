@@ -49,7 +49,7 @@ func (d *domain) CreateSRQ(attr rdma.SRQInitAttr) (rdma.SRQ, error) {
 	case rdma.SRQTagMatching:
 		feature = rdma.FeatureTagMatching
 	default:
-		return nil, invalid(op, "type %d is none", attr.Type)
+		return nil, invalid(op, "unknown type %d", attr.Type)
 	}
 	if attr.Striding != (rdma.StridingRQ{}) {
 		feature = rdma.FeatureStridingRQ
@@ -58,15 +58,15 @@ func (d *domain) CreateSRQ(attr rdma.SRQInitAttr) (rdma.SRQ, error) {
 		return nil, err
 	}
 	if a, l := attr.Attr, c.attr; a.MaxWR < 1 || a.MaxWR > l.MaxSRQWR || a.MaxSGE < 0 || a.MaxSGE > l.MaxSRQSGE || a.Limit < 0 || a.Limit > a.MaxWR {
-		return nil, invalid(op, "%+v: the device has %d requests of %d scatter entries, and the limit is one of them", a, l.MaxSRQWR, l.MaxSRQSGE)
+		return nil, invalid(op, "%+v: the device has %d requests of %d scatter entries, and the limit is at most MaxWR", a, l.MaxSRQWR, l.MaxSRQSGE)
 	}
 	if attr.Type == rdma.SRQXRC {
 		var ok bool
 		if s.xrcd, ok = attr.XRCD.(*xrcDomain); !ok || s.xrcd.c != c {
-			return nil, invalid(op, "the XRC domain is of another context, or there is none")
+			return nil, invalid(op, "the XRC domain is missing, or of another context")
 		}
 		if s.cq, ok = attr.CQ.(*completionQueue); !ok || s.cq.c != c {
-			return nil, invalid(op, "the CQ is of another context, or there is none")
+			return nil, invalid(op, "the CQ is missing, or of another context")
 		}
 		request.xrc, request.xrcd, request.cq = 1, s.xrcd.h, s.cq.h
 		parents = append(parents, &s.xrcd.node, &s.cq.node)

@@ -68,14 +68,14 @@ func (c *deviceContext) tryTags(f rdma.Feature) error {
 func (s *sharedQueue) judgeTags(op string) error {
 	a, d := &s.init, &s.c.attr
 	if a.MaxTags < 1 || a.MaxTags > d.MaxTags || a.MaxOps < 1 || a.MaxOps > d.MaxTagOps {
-		return invalid(op, "a list of %d tags and %d operations: the device has 1 to %d, and 1 to %d", a.MaxTags, a.MaxOps, d.MaxTags, d.MaxTagOps)
+		return invalid(op, "%d tags and %d operations: the device has 1 to %d, and 1 to %d", a.MaxTags, a.MaxOps, d.MaxTags, d.MaxTagOps)
 	}
 	var ok bool
 	if s.cq, ok = a.CQ.(*completionQueue); !ok || s.cq.c != s.c {
-		return invalid(op, "the CQ is of another context, or there is none")
+		return invalid(op, "the CQ is missing, or of another context")
 	}
 	if !s.cq.extended {
-		return invalid(op, "the CQ of a queue that matches tags is made by CreateCQEx")
+		return invalid(op, "the CQ of a tag-matching SRQ must be made by CreateCQEx")
 	}
 	s.tags = &tagList{entries: make(map[uint32]tagEntry), handles: make(map[uint32]uint32)}
 	return nil
@@ -177,7 +177,7 @@ func (s *sharedQueue) layOutOp(i int, seq uint64, wr *rdma.OpsWR, adds int) (pla
 	const op = "post_srq_ops"
 	t := s.tags
 	if wr.Flags&^(rdma.SendSignaled|rdma.OpsTMSync) != 0 {
-		return 0, invalid(op, "flags %#x", uint8(wr.Flags))
+		return 0, invalid(op, "unknown flags %#x", uint8(wr.Flags))
 	}
 	to := &t.batch.wrs[i]
 	*to = opWR{wrID: t.ops.id(seq), opcode: int32(wr.Opcode), unexpected: wr.UnexpectedCnt}
@@ -205,7 +205,7 @@ func (s *sharedQueue) layOutOp(i int, seq uint64, wr *rdma.OpsWR, adds int) (pla
 		to.handle, posted.bytes = e.handle, wr.Handle
 	case rdma.OpSync:
 	default:
-		return 0, invalid(op, "operation %d is none", wr.Opcode)
+		return 0, invalid(op, "unknown operation %d", wr.Opcode)
 	}
 	*t.ops.at(seq) = posted
 	return place, nil
