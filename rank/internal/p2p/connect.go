@@ -14,115 +14,189 @@ import (
 
 var _ peers.Traffic = (*Engine)(nil)
 
-// Meet gets ready to talk with a peer.
-func (e *Engine) Meet(peer int) error {
-	p := &e.peers[peer]
-	if !e.meet(p) {
-		return p.Err()
-	}
-	return nil
+// links is the ways to peers: their mapped memory, queue pairs and paths.
+type links struct {
+	pool
+	cq      rdma.CQ
+	in      rdma.CQ // cq, and what comes of paths
+	target  rdma.QP // of peers with paths, nil where there are none
+	distant int     // peers whose messages come over queue pairs, connected or not
+	flying  int     // posted requests that are not known to be complete
+
+	// Scratch of one call at a time, here so that it does not escape anew.
+	wr    [1]rdma.SendWR
+	sge   [1]rdma.SGE
+	small [inlineMost]byte
+	word  [8]byte
 }
 
 // meet is Meet; false: the peer has failed.
-func (e *Engine) meet(p *peer) bool {
-	if p.met || p.far != nil || !e.set.OnDemand() || p.Err() != nil {
+func (l *links) meet(p *peer) bool {
+	if p.met || p.far != nil || !l.set.OnDemand() || p.Err() != nil {
 		return p.Err() == nil
 	}
 	p.met = true
 	var err error
-	if e.dead != nil {
-		err = e.dead(int(p.rank))
+	if l.failures.dead != nil {
+		err = l.failures.dead(int(p.rank))
 	}
 	if err == nil {
-		err = e.Attach(int(p.rank))
+		err = l.Attach(int(p.rank))
 	}
 	if err == nil && p.far == nil && p.mapped {
 		err = errors.New("its memory cannot be mapped")
 	}
 	if err != nil {
-		e.fail(p, err)
+		l.failures.fail(p, err)
 	}
 	return err == nil
 }
 
 // connected tells whether requests can be posted to a peer, and sees to it that they can.
-func (e *Engine) connected(p *peer) bool {
-	if p.QP == nil {
-		_, _ = e.set.Queue(int(p.rank), peers.Messages) // a failure fails the peer
-	}
+func (l *links) connected(p *peer) bool { return p.QP != nil || l.connect(p) }
+
+// connect is the part of connected that is not inlined, so that the other is.
+//
+//go:noinline
+func (l *links) connect(p *peer) bool {
+	_, _ = l.set.Queue(int(p.rank), peers.Messages) // a failure fails the peer
 	return p.QP != nil
 }
 
 // half makes the own half of a connection for messages. It has receives where the peer is
 // not mapped.
-func (e *Engine) half(peer int) (rdma.QP, error) {
-	switch p := &e.peers[peer]; {
-	case e.isPath(p):
-		return e.path(p)
+func (l *links) half(peer int) (rdma.QP, error) {
+	switch p := &l.peers[peer]; {
+	case l.isPath(p):
+		return l.path(p)
 	case p.mapped:
-		return e.createQP(0, false)
+		return l.createQP(0, false)
 	default:
-		return e.receiving(p)
+		return l.receiving(p)
 	}
-}
-
-// Offer puts an offer into a mapped peer's inbox, at once or ahead of what may be waiting
-// for this very connection.
-func (e *Engine) Offer(peer int, use peers.Use, id uint64) {
-	p := &e.peers[peer]
-	if !e.put(p, offer, uint64(use), id, nil) {
-		p.todo = append(p.todo, chore{})
-		copy(p.todo[1:], p.todo)
-		p.todo[0] = chore{answer: offer, use: use, offer: id}
-		e.later(p)
-	}
-}
-
-// Connected gives a peer its queue pair; catchUp goes on with what waits for it.
-func (e *Engine) Connected(peer int, qp rdma.QP) { e.peers[peer].Open(qp, e.queue) }
-
-// Fail fails a peer.
-func (e *Engine) Fail(peer int, err error) error {
-	p := &e.peers[peer]
-	if errors.Is(err, peers.ErrGone) {
-		err = ErrCut
-	}
-	e.fail(p, err)
-	return p.Err()
 }
 
 // Survey takes in which peers will be mapped, when all cards are known.
-func (e *Engine) Survey() {
-	for peer := range e.peers {
-		p := &e.peers[peer]
+func (l *links) Survey() {
+	for peer := range l.peers {
+		p := &l.peers[peer]
 		switch {
-		case peer == e.rank:
-		case e.set.Maps(peer):
+		case peer == l.rank:
+		case l.set.Maps(peer):
 			p.mapped = true
-			p.expect(&e.own.geometry)
+			p.expect(&l.rings.geometry)
 		default:
-			e.distant++
+			l.distant++
 		}
 	}
 }
 
 // Queues are the queue pairs and paths of the engine's own making.
-func (e *Engine) Queues() (qps []rdma.QP) {
-	if e.target != nil {
-		qps = append(qps, e.target)
+func (l *links) Queues() (qps []rdma.QP) {
+	if l.target != nil {
+		qps = append(qps, l.target)
 	}
-	for i := range e.peers {
-		if qp := e.queueOf(&e.peers[i]); qp != nil {
+	for i := range l.peers {
+		if qp := l.failures.queueOf(&l.peers[i]); qp != nil {
 			qps = append(qps, qp)
 		}
 	}
 	return qps
 }
 
-// queueOf is a peer's queue pair, connected or not.
-func (e *Engine) queueOf(p *peer) rdma.QP {
-	if p.QP != nil {
-		return p.QP
+// receiving makes the queue pair for a peer's messages, with its receives posted.
+func (l *links) receiving(p *peer) (rdma.QP, error) {
+	var err error
+	if p.shares, err = l.pool.shares(); err != nil {
+		return nil, err
 	}
-	return e.set.Begun(int(p.rank), peers.Messages)
+	qp, err := l.createQP(l.receives(), p.shares)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.pool.bring(p, qp); err != nil {
+		return nil, errors.Join(err, qp.Close())
+	}
+	p.number = qp.Num()
+	return qp, nil
+}
+
+// createQP makes a queue pair in INIT, with room for so many receives, or with the shared
+// queue's.
+func (l *links) createQP(receives int, shares bool) (rdma.QP, error) {
+	init := QueueAttr(l.memory.pd.Context().QueryDevice(), l.size)
+	init.SendCQ, init.RecvCQ = l.cq, l.cq
+	if init.Cap.MaxRecvWR = receives; shares {
+		init.SRQ, init.Cap.MaxRecvWR, init.Cap.MaxRecvSGE = l.pool.srq, 0, 0
+	}
+	return l.set.Create(init, rdma.AccessRemoteRead|rdma.AccessRemoteWrite)
+}
+
+// QP is the queue pair for a peer, nil for the rank itself, and while there is none.
+func (l *links) QP(peer int) rdma.QP { return l.peers[peer].QP }
+
+// Attach gets ready for a peer, whose card is known: it maps the peer's region, or its
+// messages go over a queue pair, as the peer's do then.
+func (l *links) Attach(peer int) error {
+	p, card := &l.peers[peer], l.set.Card(peer)
+	p.control, p.controlKey = card.Control+8*uint64(l.rank), card.ControlKey
+	memory, err := l.set.Memory(peer)
+	if err != nil || memory == nil {
+		return err
+	}
+	if err = l.rings.attach(p, memory, card.Control, card.ControlKey); err == nil && !l.set.OnDemand() {
+		l.distant--
+	}
+	return err
+}
+
+// post posts wr[0], filled in but for id and signal. A request of its own kind
+// (what other than whatMark) is signalled. The caller has seen to room. A failure fails
+// the peer, with all operations that concern it.
+func (l *links) post(p *peer, what uint64, index uint32) {
+	if err := p.Post(l.wr[:], idOf(what, p.rank, index), what != whatMark); err != nil {
+		l.failures.fail(p, err)
+		return
+	}
+	l.flying++
+}
+
+// postInline posts a send of small[:n].
+func (l *links) postInline(p *peer, n int) {
+	l.wr[0] = rdma.SendWR{Opcode: rdma.WRSend, Flags: rdma.SendInline, Inline: l.small[:n]}
+	l.post(p, whatMark, 0)
+}
+
+// postSlot posts a send of n bytes of a send slot.
+func (l *links) postSlot(p *peer, slot int32, n int) {
+	l.sge[0] = rdma.SGE{Addr: l.memory.mr.Addr() + uint64(l.memory.slotAt(slot)), Length: uint32(n), LKey: l.memory.mr.LKey()}
+	l.wr[0] = rdma.SendWR{Opcode: rdma.WRSend, SGL: l.sge[:]}
+	l.post(p, whatSlot, uint32(slot))
+}
+
+// probePeer posts an empty write, whose completion tells whether the peer is there.
+func (l *links) probePeer(p *peer) {
+	if p.Err() != nil || p.QP == nil || p.Room() <= 0 || p.Tells() {
+		return
+	}
+	l.wr[0] = rdma.SendWR{Opcode: rdma.WRRDMAWrite, RemoteAddr: p.control, RKey: p.controlKey}
+	l.post(p, whatProbe, 0)
+}
+
+// sender is the peer whose queue pair took a shared receive, nil if that is gone.
+func (l *links) sender(number uint32) *peer {
+	for i := range l.peers {
+		if p := &l.peers[i]; p.shares && p.number == number {
+			return p
+		}
+	}
+	return nil
+}
+
+// comesFrom tells whether a peer's messages come over the queue pair of that number.
+func (l *links) comesFrom(p *peer, number uint32) bool {
+	if p.number == number {
+		return true
+	}
+	return l.target != nil && number == l.target.Num() && int(p.rank) != l.rank && !p.mapped && l.isPath(p)
 }

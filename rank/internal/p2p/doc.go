@@ -2,14 +2,32 @@
 // that both map when they share a host, else over RDMA queue pairs, one reliable
 // connection for each pair of ranks. All messages of a pair go one way.
 //
-// # Types
+// # Parts
 //
-// An [Engine] is one rank's end of all its connections. A peer is another rank, with the connection to it: its queue pair, the account
-// of what was posted (package sendq), and the credit on both sides. The pool is what queue pairs receive into. The matching of messages with receives is package match.
+// An [Engine] is one rank's end of all its connections: engine.go. It has these parts, each within the
+// next, so that a part reaches those before it and no other. The calls that wait (calls.go) stand above all.
+//
+//	ranks     peer.go      this rank and its peers; a peer's credit, and what is due to it
+//	memory    memory.go    the region that peers write, send slots, keys of user memory
+//	ops       op.go        operations under way, and package match's queue of them
+//	rings     mapped.go    lines, slots and tickets in mapped memory; inbox.go
+//	failures  fail.go      failed peers, and the end of what waits for them
+//	pool      pool.go      what queue pairs receive into
+//	links     connect.go   queue pairs and paths, and posting to them; paths.go
+//	chores    chores.go    answers, credit and reads that are due, as far as there is room
+//	inbound   arrivals.go  matching, messages that are kept, long receives; share.go
+//	outbound  send.go      messages that leave or wait in line; rendezvous.go, as inbound
+//	progress  progress.go  completions and lines are handed to their part
+//	waits     wait.go      the call that waits, and how an operation is given up
+//
+// No part has a lock: all of them are the one caller's, on whatever goroutine it is. Only atomics touch
+// words that peers write (credit, the inbox, rings, tickets). The Engine is entered by its exported methods
+// alone. Those of [peers.Traffic] are called by peers.Set in the midst of a call, for collectives too.
+// A call that waits lets others in between two calls of condition.Ready, and nowhere else.
 //
 // # Protocol
 //
-// A message of at most [Engine.Eager] bytes travels in one send behind its
+// A message of at most peer.eager bytes travels in one send behind its
 // header, into a receive that the peer has posted; a longer one is announced,
 // and the receiver reads it straight out of the sender's memory:
 //
@@ -54,8 +72,8 @@
 //
 // # Dynamic connections
 //
-// With Config.Dynamic peers have paths instead of queue pairs (package dc), and all
-// messages come to one target: dynamic.go.
+// Peers may have paths instead of queue pairs (package dc), and all messages come to one
+// target: paths.go.
 //
 // # Memory
 //

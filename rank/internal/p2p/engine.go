@@ -83,75 +83,9 @@ type Config struct {
 	Progress func()
 }
 
-// An Engine is a rank's end of its connections.
-type Engine struct {
-	rank, size int
-	pd         rdma.PD
-	cq         rdma.CQ
-	in         rdma.CQ // cq, and what comes of paths
-	all        rdma.MR // Config.Any
-	waiter     *wait.Waiter
-	dead       func(peer int) error
-	remote     func(peer int) bool
-	idle       *uint32
-	seenIdle   uint32
-	other      func() // Config.Progress
-	set        *peers.Set
-	target     rdma.QP // of peers with paths, nil where there are none
-	forever    context.Context
-
-	depth  int // credits of a peer
-	eager  int // longest eager payload
-	inline int // longest inline send
-	queue  int // depth of a send queue
-
-	mr      rdma.MR
-	mem     []byte
-	credit  []uint64 // by peer: how many of our messages it has taken; peers write it
-	sendOff int      // of the send slots in mem
-	openOff int      // of opened in mem
-	opened  []uint64 // announcements to dynamic peers that hold, openWords a peer
-	checked []uint64 // what the peers' opened said, after their messages were read
-	slots   []int32  // free send slots
-
-	pool pool
-
-	// Mapped peers.
-	mapping bool // there may be some
-	own     shared
-	distant int      // peers whose messages come over queue pairs, connected or not
-	flying  int      // posted requests that are not known to be complete
-	looks   uint32   // of Progress
-	alone   bool     // Config.Alone
-	shared  []uint32 // receives that wait for the sender's part, by number
-	turn    uint32   // of collect
-
-	peers   []peer
-	failed  int     // peers that have failed
-	leaving bool    // nobody receives here any more
-	due     []int32 // peers with work that could not be posted yet
-	behind  []int32 // the other half of due
-	err     error   // the engine itself is broken
-	matches *match.Queue[*Op, arrival]
-	ops     table[Op]
-	taken   []*Message // by Mprobe, and not received yet
-	freed   contexts   // those whose messages nobody receives
-
-	// Recycled.
-	spare    *Op
-	arrivals *Message
-
-	// Scratch of one call at a time, here so that it does not escape anew.
-	wcs     [pollBatch]rdma.WC
-	wr      [1]rdma.SendWR
-	sge     [1]rdma.SGE
-	recvWR  [1]rdma.RecvWR
-	recvSGE [1]rdma.SGE
-	small   [inlineMost]byte
-	word    [8]byte
-	rest    remnant // of the message that is being taken out of a ring
-	cond    condition
-}
+// An Engine is a rank's end of its connections, in parts that the package doc lists. Each
+// is in the next one, by value: it reaches those before it, at no cost, and no other.
+type Engine struct{ waits }
 
 // shape is how deep the queues of a job of so many ranks are, and how long an
 // eager message: the receive slots of all peers together stay below 16 MiB or so where
@@ -179,12 +113,11 @@ func QueueAttr(d rdma.DeviceAttr, size int) rdma.QPInitAttr {
 // New makes the queue pairs in INIT, with their receives posted. The caller
 // connects them ([Engine.QP]) and tells the peers' control words ([Engine.Attach]).
 func New(cfg Config) (e *Engine, err error) {
-	e = &Engine{
-		rank: cfg.Rank, size: cfg.Size, pd: cfg.PD, all: cfg.Any, waiter: cfg.Waiter,
-		dead: cfg.Dead, remote: cfg.Remote, idle: cfg.Idle, other: cfg.Progress, alone: cfg.Alone, set: cfg.Peers, mapping: cfg.Peers.Mapping(), forever: context.Background(),
-		peers:   make([]peer, cfg.Size),
-		matches: match.New[*Op, arrival](cfg.Size),
-	}
+	e = &Engine{}
+	e.ranks = ranks{rank: cfg.Rank, size: cfg.Size, set: cfg.Peers, peers: make([]peer, cfg.Size), mapping: cfg.Peers.Mapping()}
+	e.memory.pd, e.all, e.alone, e.dead = cfg.PD, cfg.Any, cfg.Alone, cfg.Dead
+	e.waiter, e.remote, e.idle, e.other, e.forever = cfg.Waiter, cfg.Remote, cfg.Idle, cfg.Progress, context.Background()
+	e.matches = match.New[*Op, arrival](cfg.Size)
 	e.depth, e.eager = shape(cfg.Size)
 	init := QueueAttr(cfg.PD.Context().QueryDevice(), cfg.Size)
 	e.queue = init.Cap.MaxSendWR
@@ -205,8 +138,11 @@ func New(cfg Config) (e *Engine, err error) {
 	e.in = e.set.CQ(e.cq)
 	e.set.Serve(e)
 	e.set.Make(peers.Messages, e.half)
-	if err := e.layOut(); err != nil {
+	if err := e.memory.layOut(); err != nil {
 		return nil, err
+	}
+	if e.mapping {
+		e.rings.layOut(newGeometry(e.size), e.mem)
 	}
 	if err := e.answers(); err != nil {
 		return nil, err
@@ -229,91 +165,9 @@ func New(cfg Config) (e *Engine, err error) {
 }
 
 // receives is how many receives a connection has posted.
-func (e *Engine) receives() int { return e.depth + rendezvousMax }
+func (r *ranks) receives() int { return r.depth + rendezvousMax }
 
-func (e *Engine) slotSize() int { return slotHeader + e.eager }
-
-// layOut allocates the engine's region and cuts it up:
-//
-//	control words, 8 bytes a peer | mapped part | words of dynamic peers | send slots
-func (e *Engine) layOut() (err error) {
-	g := newGeometry(e.size)
-	e.sendOff = (8*e.size + 63) &^ 63
-	if e.mapping {
-		e.sendOff = g.end
-	}
-	if e.set.Paths() {
-		e.openOff = e.sendOff
-		e.sendOff += 2 * e.size * openWords * 8
-	}
-	total := e.sendOff + sendSlots*e.slotSize()
-	if e.mr, err = e.pd.AllocMR(total, rdma.AccessLocalWrite|rdma.AccessRemoteWrite|rdma.AccessRemoteRead); err != nil {
-		return fmt.Errorf("%d bytes for messages: %w", total, err)
-	}
-	e.mem = e.mr.Bytes()
-	e.credit = words(e.mem[:8*e.size])
-	if e.set.Paths() {
-		all := words(e.mem[e.openOff:e.sendOff])
-		e.opened, e.checked = all[:len(all)/2], all[len(all)/2:]
-	}
-	if e.mapping {
-		e.own.layOut(g, e.mem)
-	}
-	for i := range sendSlots {
-		e.slots = append(e.slots, int32(sendSlots-1-i))
-	}
-	return nil
-}
-
-// receiving makes the queue pair for a peer's messages, with its receives posted.
-func (e *Engine) receiving(p *peer) (rdma.QP, error) {
-	var err error
-	if p.shares, err = e.shares(); err != nil {
-		return nil, err
-	}
-	qp, err := e.createQP(e.receives(), p.shares)
-	if err != nil {
-		return nil, err
-	}
-	if err := e.bring(p, qp); err != nil {
-		return nil, errors.Join(err, qp.Close())
-	}
-	p.number = qp.Num()
-	return qp, nil
-}
-
-// createQP makes a queue pair in INIT, with room for so many receives, or with the shared
-// queue's.
-func (e *Engine) createQP(receives int, shares bool) (rdma.QP, error) {
-	init := QueueAttr(e.pd.Context().QueryDevice(), e.size)
-	init.SendCQ, init.RecvCQ = e.cq, e.cq
-	if init.Cap.MaxRecvWR = receives; shares {
-		init.SRQ, init.Cap.MaxRecvWR, init.Cap.MaxRecvSGE = e.pool.srq, 0, 0
-	}
-	return e.set.Create(init, rdma.AccessRemoteRead|rdma.AccessRemoteWrite)
-}
-
-// QP is the queue pair for a peer, nil for the rank itself, and while there is none.
-func (e *Engine) QP(peer int) rdma.QP { return e.peers[peer].QP }
-
-// Eager is the longest message that is sent without waiting for its receiver.
-func (e *Engine) Eager() int { return e.eager }
-
-// Control tells where peers write: the address of the first control word, and
-// the key of its region.
-func (e *Engine) Control() (address uint64, key uint32) { return e.mr.Addr(), e.mr.RKey() }
-
-// Attach gets ready for a peer, whose card is known: it maps the peer's region, or its
-// messages go over a queue pair, as the peer's do then.
-func (e *Engine) Attach(peer int) error {
-	p, card := &e.peers[peer], e.set.Card(peer)
-	p.control, p.controlKey = card.Control+8*uint64(e.rank), card.ControlKey
-	memory, err := e.set.Memory(peer)
-	if err != nil || memory == nil {
-		return err
-	}
-	return e.attach(p, memory, card.Control, card.ControlKey)
-}
+func (r *ranks) slotSize() int { return slotHeader + r.eager }
 
 // Close destroys the queue pairs and the region. Peers must have stopped.
 func (e *Engine) Close() error {
@@ -328,14 +182,15 @@ func (e *Engine) Close() error {
 	for _, c := range e.pool.chunks {
 		errs = append(errs, c.mr.Close())
 	}
-	e.pool = pool{}
+	e.srq, e.chunks = nil, nil
 	if e.cq != nil {
 		errs = append(errs, e.cq.Close())
 		e.cq = nil
 	}
 	if e.mr != nil {
 		errs = append(errs, e.mr.Close())
-		e.mr, e.mem, e.credit, e.own = nil, nil, nil, shared{}
+		e.mr, e.mem, e.credit = nil, nil, nil
+		e.inbox, e.rings.given, e.active, e.tickets, e.states, e.rings.slots = nil, nil, nil, nil, nil, nil
 	}
 	return errors.Join(errs...)
 }
@@ -357,7 +212,7 @@ func (e *Engine) Explain(peer, bytes int) string {
 		way, how = "through mapped memory", "the receiver copies it, out of mapped memory where it is registered and by an RDMA read elsewhere"
 		if e.isPath(p) {
 			how += ", over dynamic connections"
-		} else if e.alone && e.own.geometry.shares && bytes >= shareFrom {
+		} else if e.alone && e.rings.geometry.shares && bytes >= shareFrom {
 			how += ", of which a sender that waits writes a half"
 		}
 	}
@@ -365,4 +220,26 @@ func (e *Engine) Explain(peer, bytes int) string {
 		return fmt.Sprintf("eager, %s (up to %d bytes)", way, p.eager)
 	}
 	return fmt.Sprintf("rendezvous: announced %s, and %s (longer than %d bytes)", way, how, p.eager)
+}
+
+// Meet gets ready to talk with a peer.
+func (e *Engine) Meet(peer int) error {
+	p := &e.peers[peer]
+	if !e.meet(p) {
+		return p.Err()
+	}
+	return nil
+}
+
+// Connected gives a peer its queue pair; catchUp goes on with what waits for it.
+func (e *Engine) Connected(peer int, qp rdma.QP) { e.peers[peer].Open(qp, e.queue) }
+
+// Fail fails a peer.
+func (e *Engine) Fail(peer int, err error) error {
+	p := &e.peers[peer]
+	if errors.Is(err, peers.ErrGone) {
+		err = ErrCut
+	}
+	e.fail(p, err)
+	return p.Err()
 }

@@ -24,25 +24,25 @@ import (
 const stuckLooks = 1 << 12
 
 // putInbox sends a line through a peer's inbox; false: it is full.
-func (e *Engine) putInbox(p *peer, what kind, route, id uint64, data []byte) bool {
+func (s *rings) putInbox(p *peer, what kind, route, id uint64, data []byte) bool {
 	f := p.far
-	at, ok := e.claim(f)
+	at, ok := s.claim(f)
 	if !ok {
 		return false
 	}
 	ln := &f.inbox[at%inboxLines]
 	ln.route, ln.id = route, id
 	copy(ln.data[:], data)
-	arch.StoreRelease64(&ln.word, pack(uint32(at/inboxLines), what, len(data), e.rank))
+	arch.StoreRelease64(&ln.word, pack(uint32(at/inboxLines), what, len(data), s.rank))
 	f.memory.Notify()
 	if f.messages++; f.messages >= hotAfter && !f.asked && what < wantRing {
-		f.asked = e.putInbox(p, wantRing, 0, 0, nil)
+		f.asked = s.putInbox(p, wantRing, 0, 0, nil)
 	}
 	return true
 }
 
 // claim claims the first free line.
-func (e *Engine) claim(f *far) (at uint64, ok bool) {
+func (s *rings) claim(f *far) (at uint64, ok bool) {
 	at = f.next
 	if hint := atomic.LoadUint64(f.hint); hint > at {
 		// The line before was claimed when the hint was stored, unless
@@ -58,7 +58,7 @@ func (e *Engine) claim(f *far) (at uint64, ok bool) {
 		mine := uint32(at / inboxLines)
 		switch {
 		case lap == mine && what == free:
-			if atomic.CompareAndSwapUint64(&ln.word, w, pack(mine, claimed, 0, e.rank)) {
+			if atomic.CompareAndSwapUint64(&ln.word, w, pack(mine, claimed, 0, s.rank)) {
 				f.next = at + 1
 				if atomic.LoadUint64(f.hint) <= at {
 					atomic.StoreUint64(f.hint, at+1) // may go back a little; see above
@@ -76,47 +76,4 @@ func (e *Engine) claim(f *far) (at uint64, ok bool) {
 		}
 	}
 	return 0, false
-}
-
-// lookInbox takes lines out of the own inbox and tells whether there were any.
-func (e *Engine) lookInbox() (came bool) {
-	s := &e.own
-	for range lookMost {
-		ln := &s.inbox[s.head%inboxLines]
-		w := atomic.LoadUint64(&ln.word)
-		lap := uint32(s.head / inboxLines)
-		if w == pack(lap, free, 0, 0) {
-			break
-		}
-		is, what, n, source := unpack(w)
-		if is == lap && what == claimed && source < e.size {
-			if s.stuck++; s.stuck%stuckLooks != 0 || !e.isDead(source) {
-				break
-			}
-			what = free // passed over
-		}
-		if is == lap && what != free && what != claimed && source < e.size && source != e.rank && e.meet(&e.peers[source]) {
-			e.incoming(&e.peers[source], what, n, ln)
-		}
-		// Else it was scribbled on. Release: the line was read before it is
-		// free for the next lap.
-		arch.StoreRelease64(&ln.word, pack(lap+1, free, 0, 0))
-		s.head++
-		s.stuck = 0
-		came = true
-	}
-	return came
-}
-
-// lookAtClaims passes over a claim at the head whose owner has died, for a rank
-// that has waited for a while.
-func (e *Engine) lookAtClaims() {
-	if e.own.stuck > 0 {
-		e.own.stuck = stuckLooks - 1
-		e.lookInbox()
-	}
-}
-
-func (e *Engine) isDead(peer int) bool {
-	return e.peers[peer].Err() != nil && !e.peers[peer].wasCut() || e.dead != nil && e.dead(peer) != nil
 }

@@ -2,7 +2,6 @@ package p2p
 
 import (
 	"bufio"
-	"context"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -29,8 +28,9 @@ func (quiet) Notify()                                              {}
 // sendInto makes an engine that sends to the receiver whose mapped part is mem.
 func sendInto(mem []byte, rank, size int) (*Engine, *peer) {
 	g := newGeometry(size)
-	e := &Engine{rank: rank, size: size, peers: make([]peer, size), credit: make([]uint64, size)}
-	e.own.layOut(g, make([]byte, g.end))
+	e := &Engine{}
+	e.ranks, e.credit = ranks{rank: rank, size: size, peers: make([]peer, size)}, make([]uint64, size)
+	e.rings.layOut(g, make([]byte, g.end))
 	p := &e.peers[0]
 	p.far = &far{memory: quiet{}, granted: -1, hint: &words(mem[g.inbox-lineSize:][:8])[0],
 		inbox: linesOf(mem[g.inbox:g.ring]), rings: linesOf(mem[g.ring:g.ticket])}
@@ -124,8 +124,9 @@ func killSender(t *testing.T, how string, after time.Duration) int {
 	defer func() { _ = syscall.Munmap(mem) }()
 
 	dead := false
-	e := &Engine{rank: 0, size: 3, mem: mem, peers: make([]peer, 3), forever: context.Background(), matches: match.New[*Op, arrival](3)}
-	e.own.layOut(g, mem)
+	e := &Engine{}
+	e.ranks, e.mem, e.matches = ranks{rank: 0, size: 3, peers: make([]peer, 3)}, mem, match.New[*Op, arrival](3)
+	e.rings.layOut(g, mem)
 	e.dead = func(peer int) error {
 		if peer == 1 && dead {
 			return os.ErrProcessDone
@@ -139,7 +140,7 @@ func killSender(t *testing.T, how string, after time.Duration) int {
 	}
 	e.peers[1].far.credit = &words(mem[:8])[0]
 	all := linesOf(mem[g.ring:g.ticket])
-	e.own.rings = append(e.own.rings, ring{lines: all[:g.ringLines], from: &e.peers[1]})
+	e.rings.given = append(e.rings.given, ring{lines: all[:g.ringLines], from: &e.peers[1]})
 
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), victimEnv+"="+how)

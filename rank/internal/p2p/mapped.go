@@ -124,15 +124,18 @@ func unpack(w uint64) (lap uint32, what kind, n, source int) {
 	return uint32(w >> 32), kind(w >> 24), int(w >> 16 & 0xff), int(w & 0xffff)
 }
 
-// A shared is the rank's own mapped part.
-type shared struct {
+// rings is the rank's own mapped part, and what it stores into those of others.
+type rings struct {
+	ops
+	alone    bool   // Config.Alone
+	looks    uint32 // of Progress
 	geometry geometry
 	hint     *uint64
 	inbox    []line
 	head     uint64 // lines taken out of the inbox
 	stuck    int    // looks at a claimed line at the head
-	rings    []ring // given out, by index
-	active   []int  // rings that are in use
+	given    []ring // by index
+	active   []int  // of them, those in use
 	tickets  []ticket
 	states   []uint64
 	slots    []byte
@@ -172,14 +175,14 @@ type far struct {
 	using    int    // our slots that hold messages to this peer
 }
 
-func (s *shared) layOut(g geometry, mem []byte) {
+func (s *rings) layOut(g geometry, mem []byte) {
 	s.geometry = g
 	s.hint = &words(mem[g.inbox-lineSize:][:8])[0]
 	s.inbox = linesOf(mem[g.inbox:g.ring])
 	s.tickets = ticketsOf(mem[g.ticket:g.state])
 	s.states = words(mem[g.state:][:slotMax*8])
 	s.slots = mem[g.slot:g.end]
-	s.rings = make([]ring, 0, g.rings) // it does not move: look holds on to one
+	s.given = make([]ring, 0, g.rings) // it does not move: look holds on to one
 	for i := range ticketMax {
 		s.freeTickets = append(s.freeTickets, uint16(ticketMax-1-i))
 	}
@@ -190,15 +193,15 @@ func (s *shared) layOut(g geometry, mem []byte) {
 }
 
 // attach maps a peer's region.
-func (e *Engine) attach(p *peer, memory rdma.PeerMemory, address uint64, key uint32) error {
-	g := &e.own.geometry
+func (s *rings) attach(p *peer, memory rdma.PeerMemory, address uint64, key uint32) error {
+	g := &s.geometry
 	mem, err := memory.Map(address, key, g.end, rdma.AccessRemoteRead|rdma.AccessRemoteWrite)
 	if err != nil {
 		return fmt.Errorf("map the messages of rank %d: %w", p.rank, err)
 	}
 	p.far = &far{
 		memory: memory, whole: mem, granted: -1,
-		credit:  &words(mem[8*e.rank:][:8])[0],
+		credit:  &words(mem[8*s.rank:][:8])[0],
 		hint:    &words(mem[g.inbox-lineSize:][:8])[0],
 		inbox:   linesOf(mem[g.inbox:g.ring]),
 		rings:   linesOf(mem[g.ring:g.ticket]),
@@ -208,9 +211,6 @@ func (e *Engine) attach(p *peer, memory rdma.PeerMemory, address uint64, key uin
 	}
 	p.expect(g)
 	p.mapped = true
-	if !e.set.OnDemand() {
-		e.distant--
-	}
 	return nil
 }
 
@@ -219,10 +219,10 @@ func (p *peer) expect(g *geometry) { p.depth, p.most, p.eager = g.depth(), g.ans
 
 // put sends a line; false: the way to the peer is full. Messages have paid credit
 // for it.
-func (e *Engine) put(p *peer, what kind, route, id uint64, data []byte) bool {
+func (s *rings) put(p *peer, what kind, route, id uint64, data []byte) bool {
 	f := p.far
-	if !e.toRing(p) {
-		return e.putInbox(p, what, route, id, data)
+	if !s.toRing(p) {
+		return s.putInbox(p, what, route, id, data)
 	}
 	ln := &f.ring[f.tail&uint64(len(f.ring)-1)]
 	ln.route, ln.id = route, id
@@ -231,16 +231,16 @@ func (e *Engine) put(p *peer, what kind, route, id uint64, data []byte) bool {
 	// The release makes the line's content visible with its word. That the
 	// line is free follows from credit, which came back with a release after
 	// the peer had read it, and from answers, each of which follows a message.
-	arch.StoreRelease64(&ln.word, pack(uint32(f.tail/uint64(len(f.ring)))+1, what, len(data), e.rank))
+	arch.StoreRelease64(&ln.word, pack(uint32(f.tail/uint64(len(f.ring)))+1, what, len(data), s.rank))
 	f.tail++
 	f.memory.Notify()
-	e.fetch(f, 1)
+	s.fetch(f, 1)
 	return true
 }
 
 // putLong is put of a message over several lines of a ring. All lines but the first
 // hold nothing but payload.
-func (e *Engine) putLong(p *peer, what kind, route, id uint64, data []byte) {
+func (s *rings) putLong(p *peer, what kind, route, id uint64, data []byte) {
 	f := p.far
 	size := uint64(len(f.ring))
 	first, at := f.tail&(size-1), (f.tail+1)&(size-1)
@@ -257,10 +257,10 @@ func (e *Engine) putLong(p *peer, what kind, route, id uint64, data []byte) {
 	copy(ln.data[:], data)
 	next := f.tail + uint64(linesFor(len(data)))
 	f.blank(next)
-	arch.StoreRelease64(&ln.word, pack(uint32(f.tail/size)+1, what, lineData, e.rank))
+	arch.StoreRelease64(&ln.word, pack(uint32(f.tail/size)+1, what, lineData, s.rank))
 	f.tail = next
 	f.memory.Notify()
-	e.fetch(f, linesFor(len(data)))
+	s.fetch(f, linesFor(len(data)))
 }
 
 // fetch has the lines come that the message after the one just stored will need, when
@@ -268,15 +268,15 @@ func (e *Engine) putLong(p *peer, what kind, route, id uint64, data []byte) {
 // them wait for its copies to go, and more than two messages' stores do not fit the
 // CPU's queue of them. A rank that looks for an answer in between has the time, and its
 // message is faster alone.
-func (e *Engine) fetch(f *far, lines int) {
-	if f.looks == e.looks {
+func (s *rings) fetch(f *far, lines int) {
+	if f.looks == s.looks {
 		at := f.tail
 		if lines == 1 {
 			at += fetchAhead
 		}
 		prefetch(f.ring, at, lines)
 	}
-	f.looks = e.looks
+	f.looks = s.looks
 }
 
 // prefetch asks for lines of a ring to write, as far as they lie in one run.
@@ -320,34 +320,34 @@ func linesFor(n int) int { return 1 + (max(n-lineData, 0)+lineSize-1)/lineSize }
 // toRing moves the peer's messages from the inbox to a ring that was granted, and
 // tells whether they go there. The line that says so is the last in the inbox, so
 // nothing is overtaken.
-func (e *Engine) toRing(p *peer) bool {
+func (s *rings) toRing(p *peer) bool {
 	f := p.far
 	if f.ring != nil {
 		return true
 	}
-	if f.granted < 0 || !e.putInbox(p, useRing, 0, 0, nil) {
+	if f.granted < 0 || !s.putInbox(p, useRing, 0, 0, nil) {
 		return false
 	}
-	n := e.own.geometry.ringLines
+	n := s.geometry.ringLines
 	f.ring, f.payload = f.rings[f.granted*n:][:n], make([]bool, n)
 	return true
 }
 
 // sendMapped is sendShort to a mapped peer.
-func (e *Engine) sendMapped(p *peer, what kind, buf []byte, env match.Envelope, number uint32) bool {
-	if e.credits(p) <= 0 {
+func (s *rings) sendMapped(p *peer, what kind, buf []byte, env match.Envelope, number uint32) bool {
+	if s.memory.credits(p) <= 0 {
 		return false
 	}
 	route := uint64(uint32(env.Tag))<<32 | uint64(env.Context)
 	if len(buf) <= lineData {
-		if !e.put(p, what, route, uint64(number), buf) {
+		if !s.put(p, what, route, uint64(number), buf) {
 			return false
 		}
 		p.sent++
 		return true
 	}
-	if n := linesFor(len(buf)); n <= e.own.geometry.longest && e.toRing(p) {
-		if e.credits(p) < n {
+	if n := linesFor(len(buf)); n <= s.geometry.longest && s.toRing(p) {
+		if s.memory.credits(p) < n {
 			return false
 		}
 		if what == eager {
@@ -355,22 +355,22 @@ func (e *Engine) sendMapped(p *peer, what kind, buf []byte, env match.Envelope, 
 		} else {
 			what = linedSync
 		}
-		e.putLong(p, what, route, uint64(number)|uint64(len(buf))<<32, buf)
+		s.putLong(p, what, route, uint64(number)|uint64(len(buf))<<32, buf)
 		p.sent += uint64(n)
 		return true
 	}
-	slot, ok := e.takeSlot(p)
+	slot, ok := s.takeSlot(p)
 	if !ok {
 		return false
 	}
-	copy(e.own.slots[slot*slotBytes:], buf)
+	copy(s.slots[slot*slotBytes:], buf)
 	if what == eager {
 		what = slotted
 	} else {
 		what = slottedSync
 	}
-	if !e.put(p, what, route, uint64(number)|uint64(slot)<<32|uint64(len(buf))<<48, nil) {
-		e.freeSlot(slot)
+	if !s.put(p, what, route, uint64(number)|uint64(slot)<<32|uint64(len(buf))<<48, nil) {
+		s.freeSlot(slot)
 		return false
 	}
 	p.sent++
@@ -379,19 +379,18 @@ func (e *Engine) sendMapped(p *peer, what kind, buf []byte, env match.Envelope, 
 
 // takeSlot gives a slot for a message. A peer that takes none out leaves some to
 // the others.
-func (e *Engine) takeSlot(p *peer) (int, bool) {
-	s := &e.own
+func (s *rings) takeSlot(p *peer) (int, bool) {
 	if len(s.freeSlots) == 0 {
 		for i := range s.slotOf {
 			// The peer stored 0 with release after it had copied the bytes.
 			if s.slotOf[i] >= 0 && atomic.LoadUint64(&s.states[i]) == 0 {
-				e.freeSlot(i)
+				s.freeSlot(i)
 			}
 		}
 	}
 	n := len(s.freeSlots)
-	if n == 0 || e.size > 2 && p.far.using >= slotMax*3/4 {
-		if n == 0 || !e.reclaim(p) {
+	if n == 0 || s.size > 2 && p.far.using >= slotMax*3/4 {
+		if n == 0 || !s.reclaim(p) {
 			return 0, false
 		}
 		n = len(s.freeSlots)
@@ -405,236 +404,68 @@ func (e *Engine) takeSlot(p *peer) (int, bool) {
 }
 
 // reclaim takes a peer's slots back that it is through with.
-func (e *Engine) reclaim(p *peer) (some bool) {
-	s := &e.own
+func (s *rings) reclaim(p *peer) (some bool) {
 	for i := range s.slotOf {
 		if s.slotOf[i] == p.rank && atomic.LoadUint64(&s.states[i]) == 0 {
-			e.freeSlot(i)
+			s.freeSlot(i)
 			some = true
 		}
 	}
 	return some
 }
 
-func (e *Engine) freeSlot(i int) {
-	s := &e.own
-	e.peers[s.slotOf[i]].far.using--
+func (s *rings) freeSlot(i int) {
+	s.peers[s.slotOf[i]].far.using--
 	s.slotOf[i] = -1
 	s.freeSlots = append(s.freeSlots, uint16(i))
 }
 
-// look takes lines out of the rings and the inbox and tells whether there were
-// any.
-func (e *Engine) look() (came bool) {
-	s := &e.own
-	for _, i := range s.active {
-		r := &s.rings[i]
-		for n := range lookMost {
-			if n >= readAfter { // the peer is ahead by more than a line or two
-				arch.PrefetchRead(&r.lines[(r.head+readAhead)&uint64(len(r.lines)-1)].word, 1)
-			}
-			ln := &r.lines[r.head&uint64(len(r.lines)-1)]
-			// An acquire: what stands on the line was stored before its word.
-			w := atomic.LoadUint64(&ln.word)
-			if uint32(w>>32) != uint32(r.head/uint64(len(r.lines)))+1 {
-				break
-			}
-			r.head++
-			came = true
-			_, what, n, _ := unpack(w)
-			switch what {
-			case eager:
-				e.short(r.from, n, ln)
-			case lined, linedSync:
-				e.long(r, what, ln)
-			default:
-				e.incoming(r.from, what, n, ln)
-			}
-		}
-	}
-	return e.lookInbox() || came
-}
-
-// short is incoming for the most frequent case: a message on one line that a receive
-// waits for.
-func (e *Engine) short(p *peer, n int, ln *line) {
-	if p.Err() != nil || n > lineData || int32(ln.route>>32) < 0 {
-		e.incoming(p, eager, n, ln)
-		return
-	}
-	env := match.Envelope{Context: uint32(ln.route), Source: p.rank, Tag: int32(ln.route >> 32)}
-	r := e.matches.Arrive(env)
-	if r == nil {
-		e.incoming(p, eager, n, ln)
-		return
-	}
-	e.deliver(r.Value, env, ln.data[:n])
-	e.giveBack(p, 1)
-}
-
-// long handles a message of several lines of a ring, whose head is behind the first.
-func (e *Engine) long(r *ring, what kind, ln *line) {
-	p, length := r.from, int(ln.id>>32)
-	lines := linesFor(length)
-	if length <= lineData || lines > e.own.geometry.longest {
-		e.damaged(p)
-		return
-	}
-	e.rest = remnant{lines: r.lines, at: r.head, bytes: length - lineData}
-	r.head += uint64(lines - 1)
-	if what == lined {
-		what = eager
-	} else {
-		what = eagerSync
-	}
-	e.incoming(p, what, lineData, ln)
-	e.rest.bytes = 0
-}
-
-// incoming handles a line of a peer. Nothing on it is believed.
-func (e *Engine) incoming(p *peer, what kind, n int, ln *line) {
-	if p.far == nil {
-		return
-	}
-	if p.Err() != nil {
-		if what == offer { // who waits for the answer hears that there is none
-			e.put(p, gone, 0, 0, nil)
-		}
-		return
-	}
-	var h header
-	var payload []byte
-	h.tag, h.context, h.id = int32(ln.route>>32), uint32(ln.route), uint32(ln.id)
-	h.kind = what
-	slot := -1
-	switch what {
-	case eager, eagerSync:
-		if n > lineData {
-			e.damaged(p)
-			return
-		}
-		payload = ln.data[:n]
-	case slotted, slottedSync:
-		length := int(ln.id >> 48)
-		if slot = int(ln.id >> 32 & 0xffff); slot >= slotMax || length > slotBytes {
-			e.damaged(p)
-			return
-		}
-		if h.kind = eager; what == slottedSync {
-			h.kind = eagerSync
-		}
-		payload = p.far.slots[slot*slotBytes:][:length]
-	case announce:
-		h.length = binary.NativeEndian.Uint64(ln.data[0:])
-		h.address = binary.NativeEndian.Uint64(ln.data[8:])
-		h.key = binary.NativeEndian.Uint32(ln.data[16:])
-		h.ticket = binary.NativeEndian.Uint32(ln.data[20:])
-		h.generation = binary.NativeEndian.Uint32(ln.data[24:])
-		h.mapped = ln.data[28] != 0
-		if h.length > 1<<62 || h.ticket >= ticketMax {
-			e.damaged(p)
-			return
-		}
-	case finished:
-		e.answered(p, h.id, nil)
-		return
-	case refused:
-		e.answered(p, h.id, ErrRefused)
-		return
-	case gone:
-		e.fail(p, ErrCut)
-		return
-	case wantRing:
-		e.grant(p)
-		return
-	case grantRing:
-		if int(h.id) >= e.own.geometry.rings || p.far.granted >= 0 {
-			e.damaged(p)
-			return
-		}
-		p.far.granted = int(h.id)
-		return
-	case useRing:
-		e.activate(p)
-		return
-	case shareOut:
-		e.help(p, h.id, ln)
-		return
-	case offer:
-		e.set.Offered(int(p.rank), ln.route, ln.id)
-		return
-	default:
-		e.damaged(p)
-		return
-	}
-	if h.tag < 0 {
-		e.damaged(p)
-		return
-	}
-	credit := e.accept(p, &h, payload)
-	if slot >= 0 {
-		// Release: the bytes were read before the slot is free.
-		arch.StoreRelease64(&p.far.states[slot], 0)
-	}
-	credits := e.rest.credits()
-	if !credit {
-		credits-- // the lines are free all the same; one holds the sender back
-	}
-	if credits > 0 && p.Err() == nil {
-		e.giveBack(p, credits)
-	}
-}
-
-func (e *Engine) damaged(p *peer) {
-	e.fail(p, fmt.Errorf("a damaged message arrived"))
-}
-
-// grant gives a peer a ring, if there is one left.
-func (e *Engine) grant(p *peer) {
-	s := &e.own
-	for i := range s.rings {
-		if s.rings[i].from == p {
-			return
-		}
-	}
-	if len(s.rings) == s.geometry.rings {
-		return
-	}
-	n := s.geometry.ringLines
-	all := linesOf(e.mem[s.geometry.ring:s.geometry.ticket])
-	s.rings = append(s.rings, ring{lines: all[len(s.rings)*n:][:n], from: p})
-	e.assign(p, chore{answer: grantRing, id: uint32(len(s.rings) - 1)})
-}
-
-// activate has look take lines out of a peer's ring.
-func (e *Engine) activate(p *peer) {
-	s := &e.own
-	for i := range s.rings {
-		if s.rings[i].from == p {
-			for _, a := range s.active {
-				if a == i {
-					return
-				}
-			}
-			s.active = append(s.active, i)
-			return
-		}
-	}
-	e.damaged(p)
-}
-
 // abandonFar ends what a mapped peer that has failed holds here.
-func (e *Engine) abandonFar(p *peer) {
-	s := &e.own
+func (s *rings) abandonFar(p *peer) {
 	for i := range s.slotOf {
 		if s.slotOf[i] == p.rank {
-			e.freeSlot(i)
+			s.freeSlot(i)
 		}
 	}
 	for at, i := range s.active {
-		if s.rings[i].from == p {
+		if s.given[i].from == p {
 			s.active = append(s.active[:at], s.active[at+1:]...)
 			break
 		}
+	}
+}
+
+// freeTicket gives back the ticket of a send that was answered.
+func (s *rings) freeTicket(o *Op) {
+	if o.ticket > 0 {
+		s.freeTickets = append(s.freeTickets, uint16(o.ticket-1))
+		o.ticket = 0
+	}
+}
+
+// claimTicket makes sure that an announced message stays where it is while it is
+// read; false: its sender has taken it back.
+func (s *rings) claimTicket(p *peer, h *header) bool {
+	if p.far == nil || p.Err() != nil {
+		return true
+	}
+	return atomic.CompareAndSwapUint64(&p.far.tickets[h.ticket].state, ticketWord(h.generation, ticketOpen), ticketWord(h.generation, ticketRead))
+}
+
+// shareOut has the sender help with a message that is about to be read, where that
+// can be.
+func (s *rings) shareOut(o *Op, p *peer, h *header, key uint32) {
+	if p.far == nil || !s.alone || !s.geometry.shares {
+		return
+	}
+	mine := newShare(&p.far.tickets[h.ticket], h.generation, o.length)
+	var data [32]byte
+	binary.NativeEndian.PutUint64(data[0:], uint64(o.length))
+	binary.NativeEndian.PutUint64(data[8:], address(o.buf))
+	binary.NativeEndian.PutUint32(data[16:], key)
+	binary.NativeEndian.PutUint32(data[20:], h.generation)
+	arch.StoreRelease64(&mine.of.claim, claimWord(mine.generation, 0, mine.pieces))
+	if s.put(p, shareOut, 0, uint64(h.id), data[:]) {
+		o.share = mine
 	}
 }

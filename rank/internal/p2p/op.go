@@ -1,7 +1,6 @@
 package p2p
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -103,31 +102,40 @@ type Op struct {
 // Done tells whether the operation is over. It makes no progress.
 func (o *Op) Done() bool { return o.state == done }
 
+// ops is the operations under way: by number those that a peer may answer, and in matches
+// the receives that are posted and the messages that are kept.
+type ops struct {
+	memory
+	table[Op]
+	matches *match.Queue[*Op, arrival]
+	spare   *Op // recycled
+}
+
 // newOp gives a recycled or a new operation.
-func (e *Engine) newOp() *Op {
-	o := e.spare
+func (ops *ops) newOp() *Op {
+	o := ops.spare
 	if o == nil {
 		o = new(Op)
 		o.Value = o
 		return o
 	}
-	e.spare = o.next
+	ops.spare = o.next
 	o.next = nil
 	return o
 }
 
 // Finish gives the outcome of an operation that is done, which must not be used
 // afterwards.
-func (e *Engine) Finish(o *Op) (Status, error) {
+func (ops *ops) Finish(o *Op) (Status, error) {
 	if o.state != done {
 		panic("p2p: Finish of an operation that is not done")
 	}
 	st, err := o.st, o.err
-	e.recycle(o)
+	ops.recycle(o)
 	return st, err
 }
 
-func (e *Engine) recycle(o *Op) {
+func (ops *ops) recycle(o *Op) {
 	o.buf = nil
 	if o.mr != nil {
 		o.mr = nil
@@ -146,15 +154,15 @@ func (e *Engine) recycle(o *Op) {
 	}
 	o.st.Source, o.st.Tag, o.st.Bytes = 0, 0, 0
 	o.detached, o.mode = false, Standard
-	o.next = e.spare
-	e.spare = o
+	o.next = ops.spare
+	ops.spare = o
 }
 
 // complete ends an operation.
-func (e *Engine) complete(o *Op, err error) {
+func (ops *ops) complete(o *Op, err error) {
 	o.state, o.err = done, err
 	if o.detached {
-		e.recycle(o)
+		ops.recycle(o)
 	}
 }
 
@@ -170,105 +178,10 @@ func (o *Op) drop() error {
 
 // Cancel ends a receive that no message has matched: it is done, with
 // ErrCancelled. It is false for other operations, which go their way.
-func (e *Engine) Cancel(o *Op) bool {
-	if o.state != posted || !e.matches.Cancel(&o.Receive) {
+func (ops *ops) Cancel(o *Op) bool {
+	if o.state != posted || !ops.matches.Cancel(&o.Receive) {
 		return false
 	}
-	e.complete(o, ErrCancelled)
+	ops.complete(o, ErrCancelled)
 	return true
 }
-
-// giveUp ends an operation, whatever has become of it, and gives its outcome:
-// cause, unless it was done in the meantime. Its memory is the caller's again.
-// It takes bounded time.
-func (e *Engine) giveUp(o *Op, cause error) (Status, error) {
-	if e.quit(o, cause); o.detached {
-		return Status{}, cause
-	}
-	return e.Finish(o)
-}
-
-// quit is giveUp without the outcome. The operation is done, or detached.
-func (e *Engine) quit(o *Op, cause error) {
-	switch o.state {
-	case queued:
-		o.peer.remove(o)
-		e.complete(o, cause)
-	case posted:
-		e.matches.Cancel(&o.Receive)
-		e.complete(o, cause)
-	case sent:
-		if o.peer == nil || len(o.buf) > o.peer.eager {
-			e.withdraw(o, cause)
-			break
-		}
-		// The message has left; the answer to it is nobody's.
-		o.detached, o.buf = true, nil
-	case moving:
-		e.arrive(o, cause)
-	}
-}
-
-// arrive waits for a message that is being moved, which ends in bounded time, for better
-// or worse: the device sees to a peer that does not answer, and here a peer that
-// helps and stands still loses the connection.
-func (e *Engine) arrive(o *Op, cause error) {
-	if e.unread(o) {
-		e.complete(o, cause)
-		return
-	}
-	ctx := e.forever
-	if o.share.of != nil {
-		short, cancel := context.WithTimeout(ctx, stillLimit)
-		defer cancel()
-		ctx = short
-	}
-	err := e.wait(ctx, condition{what: untilDone, op: o})
-	switch {
-	case o.state == done:
-	case o.share.of != nil && err == ctx.Err():
-		p := o.peer
-		e.breakOff(p)
-		o.err = &PeerError{Peer: int(p.rank), Err: fmt.Errorf("%w, and %w", cause, ErrStill)}
-	default:
-		e.complete(o, err)
-	}
-}
-
-// Settle waits until a receive is done, as far as ctx allows, and then gives it up. It is
-// done in any case.
-func (e *Engine) Settle(ctx context.Context, o *Op) {
-	if o.state != done {
-		if err := e.Wait(ctx, o); err != nil {
-			e.quit(o, err)
-		}
-	}
-}
-
-// withdraw takes back a long message that was announced.
-func (e *Engine) withdraw(o *Op, cause error) {
-	p := o.peer
-	if p == nil { // to the rank itself
-		for m := e.matches.Peek(o.Envelope); m != nil; m = e.matches.Next(m) {
-			if m.Value.op == o {
-				e.matches.Drop(m)
-				m.Value.op = nil
-				e.release(m)
-				break
-			}
-		}
-		e.complete(o, cause)
-		return
-	}
-	if p.far != nil {
-		e.withdrawMapped(o, cause)
-		return
-	}
-	e.cut(p)
-	o.err = cause
-}
-
-// Abandon gives an operation up, whatever has become of it: its memory is the
-// caller's again, and the operation is the engine's. A long send that was
-// announced takes its connection down (ErrCut). It takes bounded time.
-func (e *Engine) Abandon(o *Op) { _, _ = e.giveUp(o, ErrCancelled) }

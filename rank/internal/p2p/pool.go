@@ -24,6 +24,7 @@ import (
 // A slot is in the receive queue, or is being read in [Engine.received], or is freed and
 // about to be posted. It belongs to the engine until that closes.
 type pool struct {
+	failures
 	srq    rdma.SRQ // nil: no connection shares yet
 	most   int      // chunks
 	own    int      // connections that have receive queues of their own, at most
@@ -34,6 +35,10 @@ type pool struct {
 	freed int
 	wrs   [pollBatch]rdma.RecvWR
 	sges  [pollBatch]rdma.SGE
+
+	// Scratch, here so that it does not escape anew.
+	recvWR  [1]rdma.RecvWR
+	recvSGE [1]rdma.SGE
 }
 
 // A chunk is the slots that a connection has brought.
@@ -54,122 +59,100 @@ const (
 
 // shares tells whether the next connection takes its receives from the shared queue, which
 // is made if there is none.
-func (e *Engine) shares() (bool, error) {
-	p := &e.pool
-	if p.given < p.own || e.pd.Context().Supports(rdma.FeatureSRQ) != nil {
-		p.given++
+func (pool *pool) shares() (bool, error) {
+	if pool.given < pool.own || pool.memory.pd.Context().Supports(rdma.FeatureSRQ) != nil {
+		pool.given++
 		return false, nil
 	}
-	return true, e.openShared()
+	return true, pool.openShared()
 }
 
 // openShared makes the shared queue, if there is none.
-func (e *Engine) openShared() error {
-	p := &e.pool
-	if p.srq != nil {
+func (pool *pool) openShared() error {
+	if pool.srq != nil {
 		return nil
 	}
-	slots := max(1, min(p.most-len(p.chunks), e.size-1)) * e.receives()
-	if limit := e.pd.Context().QueryDevice().MaxSRQWR; slots > limit {
-		slots = max(1, limit/e.receives()) * e.receives()
+	slots := max(1, min(pool.most-len(pool.chunks), pool.size-1)) * pool.receives()
+	if limit := pool.memory.pd.Context().QueryDevice().MaxSRQWR; slots > limit {
+		slots = max(1, limit/pool.receives()) * pool.receives()
 	}
-	p.most = len(p.chunks) + slots/e.receives()
+	pool.most = len(pool.chunks) + slots/pool.receives()
 	var err error
-	p.srq, err = e.pd.CreateSRQ(rdma.SRQInitAttr{Attr: rdma.SRQAttr{MaxWR: slots, MaxSGE: 1}})
+	pool.srq, err = pool.memory.pd.CreateSRQ(rdma.SRQInitAttr{Attr: rdma.SRQAttr{MaxWR: slots, MaxSGE: 1}})
 	return err
 }
 
 // bring adds the chunk of a connection, whose slots are posted to qp, or to the shared
 // queue unless the pool is as large as it may be.
-func (e *Engine) bring(p *peer, qp rdma.QP) error {
-	pool := &e.pool
+func (pool *pool) bring(p *peer, qp rdma.QP) error {
 	if p.shares && len(pool.chunks) >= pool.most {
 		return nil
 	}
-	bytes := e.receives() * e.slotSize()
-	mr, err := e.pd.AllocMR(bytes, rdma.AccessLocalWrite)
+	bytes := pool.receives() * pool.slotSize()
+	mr, err := pool.memory.pd.AllocMR(bytes, rdma.AccessLocalWrite)
 	if err != nil {
 		return fmt.Errorf("%d bytes for its receives: %w", bytes, err)
 	}
-	first := len(pool.chunks) * e.receives()
+	first := len(pool.chunks) * pool.receives()
 	pool.chunks = append(pool.chunks, chunk{mr, mr.Bytes()})
-	for slot := first; slot < first+e.receives() && err == nil; slot++ {
+	for slot := first; slot < first+pool.receives() && err == nil; slot++ {
 		if p.shares {
-			err = e.free(slot)
+			err = pool.free(slot)
 		} else {
-			err = e.postRecv(p.rank, qp, slot)
+			err = pool.postRecv(p.rank, qp, slot)
 		}
 	}
 	if err == nil {
-		err = e.refill()
+		err = pool.refill()
 	}
 	return err
 }
 
 // slot is the memory of a receive slot.
-func (e *Engine) slot(n int) (c *chunk, at int) {
-	return &e.pool.chunks[n/e.receives()], n % e.receives() * e.slotSize()
+func (pool *pool) slot(n int) (c *chunk, at int) {
+	return &pool.chunks[n/pool.receives()], n % pool.receives() * pool.slotSize()
 }
 
 // fill makes a receive of a slot.
-func (e *Engine) fill(wr *rdma.RecvWR, sge *rdma.SGE, peer int32, slot int) {
-	c, at := e.slot(slot)
-	sge.Addr, sge.Length, sge.LKey = c.mr.Addr()+uint64(at), uint32(e.slotSize()), c.mr.LKey()
+func (pool *pool) fill(wr *rdma.RecvWR, sge *rdma.SGE, peer int32, slot int) {
+	c, at := pool.slot(slot)
+	sge.Addr, sge.Length, sge.LKey = c.mr.Addr()+uint64(at), uint32(pool.slotSize()), c.mr.LKey()
 	wr.WRID = sendq.WRID(idOf(whatRecv, peer, uint32(slot)), 0)
 }
 
 // postRecv posts a slot for a peer on its queue pair.
-func (e *Engine) postRecv(peer int32, qp rdma.QP, slot int) error {
-	e.recvWR[0].SGL = e.recvSGE[:]
-	e.fill(&e.recvWR[0], &e.recvSGE[0], peer, slot)
-	if _, err := qp.PostRecv(e.recvWR[:]); err != nil {
+func (pool *pool) postRecv(peer int32, qp rdma.QP, slot int) error {
+	pool.recvWR[0].SGL = pool.recvSGE[:]
+	pool.fill(&pool.recvWR[0], &pool.recvSGE[0], peer, slot)
+	if _, err := qp.PostRecv(pool.recvWR[:]); err != nil {
 		return fmt.Errorf("post_recv: %w", err)
 	}
 	return nil
 }
 
 // free has a slot posted to the shared queue, with the next ones.
-func (e *Engine) free(slot int) error {
-	p := &e.pool
-	if p.freed == len(p.wrs) {
-		if err := e.refill(); err != nil {
+func (pool *pool) free(slot int) error {
+	if pool.freed == len(pool.wrs) {
+		if err := pool.refill(); err != nil {
 			return err
 		}
 	}
-	p.wrs[p.freed].SGL = p.sges[p.freed : p.freed+1]
-	e.fill(&p.wrs[p.freed], &p.sges[p.freed], nobody, slot)
-	p.freed++
+	pool.wrs[pool.freed].SGL = pool.sges[pool.freed : pool.freed+1]
+	pool.fill(&pool.wrs[pool.freed], &pool.sges[pool.freed], nobody, slot)
+	pool.freed++
 	return nil
 }
 
 // refill posts the slots that were freed. It is called before anybody is told that
 // there is room.
-func (e *Engine) refill() error {
-	p := &e.pool
-	if p.freed == 0 {
+func (pool *pool) refill() error {
+	if pool.freed == 0 {
 		return nil
 	}
-	n := p.freed
-	p.freed = 0
-	if _, err := p.srq.PostRecv(p.wrs[:n]); err != nil {
+	n := pool.freed
+	pool.freed = 0
+	if _, err := pool.srq.PostRecv(pool.wrs[:n]); err != nil {
 		return fmt.Errorf("post_srq_recv: %w", err)
-	}
-	return nil
-}
-
-// broken ends the engine, as a device that refuses what it has to take does.
-func (e *Engine) broken(err error) {
-	if err != nil && e.err == nil {
-		e.err = err
-	}
-}
-
-// sender is the peer whose queue pair took a shared receive, nil if that is gone.
-func (e *Engine) sender(number uint32) *peer {
-	for i := range e.peers {
-		if p := &e.peers[i]; p.shares && p.number == number {
-			return p
-		}
 	}
 	return nil
 }

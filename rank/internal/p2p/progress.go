@@ -4,276 +4,400 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
+	"sync/atomic"
 
+	"github.com/gorun-mpi/gorun/internal/arch"
 	"github.com/gorun-mpi/gorun/internal/sendq"
+	"github.com/gorun-mpi/gorun/internal/wait"
 	"github.com/gorun-mpi/gorun/rank/internal/match"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
 func putWord(b *[8]byte, v uint64) { binary.NativeEndian.PutUint64(b[:], v) }
 
+// progress takes in what has come, of completions and of lines, and gives it to the part
+// that it concerns.
+type progress struct {
+	outbound
+	waiter *wait.Waiter
+	wcs    [pollBatch]rdma.WC // scratch
+}
+
 // Progress moves messages on without waiting and tells whether anything came.
 // When there is nothing to do it costs a look at the completion queue and, between
 // mapped ranks, a load for the inbox and one for each ring that is in use.
-func (e *Engine) Progress() bool {
-	came := e.set.Moves() && e.set.Progress(e.waiter.Thorough())
-	if e.mapping {
-		came = e.look() || came
-		if len(e.shared) > 0 {
-			e.collect()
+func (pr *progress) Progress() bool {
+	came := pr.set.Moves() && pr.set.Progress(pr.waiter.Thorough())
+	if pr.mapping {
+		came = pr.look() || came
+		if len(pr.chores.shared) > 0 {
+			pr.inbound.collect()
 		}
-		if e.looks++; e.flying == 0 && e.distant == 0 && e.looks%pollEvery != 0 && !e.waiter.Thorough() {
+		if pr.rings.looks++; pr.links.flying == 0 && pr.links.distant == 0 && pr.rings.looks%pollEvery != 0 && !pr.waiter.Thorough() {
 			// Nothing comes over queue pairs.
-			if len(e.due) > 0 {
-				e.catchUp()
+			if len(pr.chores.due) > 0 {
+				pr.catchUp()
 			}
 			return came
 		}
 	}
-	n, err := e.in.Poll(e.wcs[:])
+	n, err := pr.links.in.Poll(pr.wcs[:])
 	if n > 0 || err != nil {
-		return e.advance(n, err)
+		return pr.advance(n, err)
 	}
-	if len(e.due) > 0 {
-		e.catchUp()
+	if len(pr.chores.due) > 0 {
+		pr.catchUp()
 	}
 	return came
 }
 
 // advance handles the n completions in wcs and all that follow.
-func (e *Engine) advance(n int, err error) bool {
+func (pr *progress) advance(n int, err error) bool {
 	for {
 		if err != nil {
-			e.broken(fmt.Errorf("completion queue: %w", err))
+			pr.failures.broken(fmt.Errorf("completion queue: %w", err))
 		}
 		for i := range n {
-			e.completion(&e.wcs[i])
+			pr.completion(&pr.wcs[i])
 		}
-		e.broken(e.refill())
-		if len(e.due) > 0 {
-			e.catchUp()
+		pr.failures.broken(pr.pool.refill())
+		if len(pr.chores.due) > 0 {
+			pr.catchUp()
 		}
-		if n < len(e.wcs) {
+		if n < len(pr.wcs) {
 			return true
 		}
-		n, err = e.in.Poll(e.wcs[:])
+		n, err = pr.links.in.Poll(pr.wcs[:])
 	}
 }
 
 // catchUp does what found no room before. Credit comes back without a
 // completion, so it is called at every look while something is due.
-func (e *Engine) catchUp() {
-	due := e.due
-	e.due = e.behind[:0] // chores and pump append while the loop runs
+func (pr *progress) catchUp() {
+	due := pr.chores.due
+	pr.chores.due = pr.chores.behind[:0] // chores and pump append while the loop runs
 	for _, peer := range due {
-		p := &e.peers[peer]
+		p := &pr.peers[peer]
 		p.due = false
-		e.chores(p)
-		e.pump(p)
+		pr.chores.work(p)
+		pr.outbound.pump(p)
 	}
-	e.behind = due
-}
-
-func (e *Engine) completion(wc *rdma.WC) {
-	id, mark := sendq.Split(wc.WRID)
-	what, peer, index := id>>whatShift, id>>peerShift&peerMask, uint32(id&indexMask)
-	if what == whatRecv {
-		e.received(peer, int(index), wc)
-		return
-	}
-	p := &e.peers[peer]
-	e.flying -= p.Completed(mark)
-	if len(p.todo) > 0 {
-		e.chores(p)
-	}
-	if what == whatSlot {
-		e.slots = append(e.slots, int32(index))
-	}
-	if wc.Status != rdma.WCSuccess {
-		e.fail(p, wc.Status)
-	} else if what == whatRead {
-		e.readDone(p, index)
-	} else if what == whatHelp {
-		e.pieceWritten(index)
-	}
+	pr.chores.behind = due
 }
 
 // received handles the completion of a receive, and posts its slot anew.
-func (e *Engine) received(from uint64, slot int, wc *rdma.WC) {
-	c, at := e.slot(slot)
+func (pr *progress) received(from uint64, slot int, wc *rdma.WC) {
+	c, at := pr.pool.slot(slot)
 	var h header
 	whole := wc.Status == rdma.WCSuccess && h.parse(c.mem[at:at+int(wc.ByteLen)])
 	shared := from == nobody
 	var p *peer
 	if !shared {
-		p = &e.peers[from]
+		p = &pr.peers[from]
 		whole = whole && h.source == uint32(from)
-	} else if whole && int(h.source) < len(e.peers) && e.comesFrom(&e.peers[h.source], wc.QPNum) {
-		p = &e.peers[h.source]
+	} else if whole && int(h.source) < len(pr.peers) && pr.links.comesFrom(&pr.peers[h.source], wc.QPNum) {
+		p = &pr.peers[h.source]
 	} else { // not of who it says
-		p, whole = e.sender(wc.QPNum), false
+		p, whole = pr.links.sender(wc.QPNum), false
 	}
 	credit := false
 	switch {
 	case p == nil:
 	case wc.Status != rdma.WCSuccess:
-		e.fail(p, wc.Status)
+		pr.failures.fail(p, wc.Status)
 	case !whole:
-		e.fail(p, fmt.Errorf("a message of %d bytes with a damaged header arrived", wc.ByteLen))
-	case e.target != nil && wc.QPNum == e.target.Num() && (p.Err() != nil || !e.connected(p)):
+		pr.failures.fail(p, fmt.Errorf("a message of %d bytes with a damaged header arrived", wc.ByteLen))
+	case pr.links.target != nil && wc.QPNum == pr.links.target.Num() && (p.Err() != nil || !pr.links.connected(p)):
 		// Dropped. The peer has been told, or has died.
-	case p.QP != nil || e.set.Overtaken(int(p.rank)):
-		credit = e.arrived(p, &h, c.mem[at+h.size():at+int(wc.ByteLen)])
+	case p.QP != nil || pr.set.Overtaken(int(p.rank)):
+		credit = pr.arrived(p, &h, c.mem[at+h.size():at+int(wc.ByteLen)])
 	}
 	if shared {
-		e.broken(e.free(slot))
+		pr.failures.broken(pr.pool.free(slot))
 	} else if p.Err() == nil {
-		if err := e.postRecv(p.rank, p.QP, slot); err != nil {
-			e.fail(p, err)
+		if err := pr.pool.postRecv(p.rank, p.QP, slot); err != nil {
+			pr.failures.fail(p, err)
 		}
 	}
 	if credit && p.Err() == nil {
-		e.giveBack(p, 1)
+		pr.chores.giveBack(p, 1)
 	}
-}
-
-// comesFrom tells whether a peer's messages come over the queue pair of that number.
-func (e *Engine) comesFrom(p *peer, number uint32) bool {
-	if p.number == number {
-		return true
-	}
-	return e.target != nil && number == e.target.Num() && int(p.rank) != e.rank && !p.mapped && e.isPath(p)
 }
 
 // arrived handles a message that a peer has sent over its queue pair. It tells whether the
 // credit is the peer's again when the receive is posted anew.
-func (e *Engine) arrived(p *peer, h *header, payload []byte) (credit bool) {
+func (pr *progress) arrived(p *peer, h *header, payload []byte) (credit bool) {
 	switch h.kind {
 	case finished:
-		e.answered(p, h.id, nil)
+		pr.outbound.answered(p, h.id, nil)
 	case refused:
-		e.answered(p, h.id, ErrRefused)
+		pr.outbound.answered(p, h.id, ErrRefused)
 	case gone:
-		e.fail(p, ErrCut)
+		pr.failures.fail(p, ErrCut)
 	default:
-		return e.accept(p, h, payload)
+		return pr.inbound.accept(p, h, payload)
 	}
 	return false
 }
 
-// accept gives a message to the receive that waits for it, or keeps it. It tells
-// whether the credit is the peer's again already.
-func (e *Engine) accept(p *peer, h *header, payload []byte) (credit bool) {
-	env := match.Envelope{Context: h.context, Source: p.rank, Tag: h.tag}
-	if r := e.matches.First(env); r != nil {
-		if h.kind == announce && !e.claimTicket(p, h) {
-			e.answer(p, refused, h.id)
-			return true
-		}
-		e.matches.Cancel(r)
-		if h.kind == announce {
-			e.begin(r.Value, env, p, h)
-			return true
-		}
-		e.deliver(r.Value, env, payload)
-		if h.kind == eagerSync {
-			e.answer(p, finished, h.id)
-		}
-		return true
-	}
-	if e.leaving || e.freed.has(h.context) {
-		if h.kind != eager {
-			e.answer(p, refused, h.id)
-		}
-		return true
-	}
-	m := e.newArrival(env)
-	a := &m.Value
-	a.header, a.length = *h, len(payload)
-	if h.kind == announce {
-		a.length = int(h.length)
-	} else {
-		a.length += e.rest.bytes
-		a.data = append(slices.Grow(a.data[:0], a.length), payload...)[:a.length]
-		e.rest.copy(a.data[len(payload):])
-		a.size += a.length
-	}
-	a.size += slotHeader
-	p.held += a.size
-	a.withheld = p.held > unexpectedMax
-	e.matches.Keep(m)
-	return !a.withheld
-}
-
-// An arrival is an unexpected message.
-type arrival struct {
-	header   header // of a peer's; it may announce the message, else
-	data     []byte // its payload, or
-	op       *Op    // the send of the rank itself that holds it
-	length   int    // of the message
-	size     int    // what it counts for in peer.held
-	withheld bool   // a credit was not given back
-	next     *Message
-}
-
-// newArrival gives a recycled or a new message.
-func (e *Engine) newArrival(env match.Envelope) *Message {
-	m := e.arrivals
-	if m == nil {
-		m = &Message{}
-	} else {
-		e.arrivals = m.Value.next
-		m.Value = arrival{data: m.Value.data}
-	}
-	m.Envelope = env
-	return m
-}
-
-// release recycles a message that was received, and gives back its credit.
-func (e *Engine) release(m *Message) {
-	if m.Source != int32(e.rank) {
-		p := &e.peers[m.Source]
-		p.held -= m.Value.size
-		if m.Value.withheld && p.Err() == nil {
-			e.giveBack(p, 1)
-		}
-	}
-	if cap(m.Value.data) > max(e.slotSize(), mappedEager) {
-		m.Value.data = nil // a long message to the rank itself
-	}
-	m.Value.next = e.arrivals
-	e.arrivals = m
-}
-
-// Purge forgets the messages of a communicator that nobody will receive any
-// more, also those that still come, and releases those who wait for them.
-func (e *Engine) Purge(context uint32) {
-	e.freed.add(context)
-	e.matches.Purge(context, e.refuse)
-}
-
-// Leave forgets the messages of all communicators, and those that still come.
-func (e *Engine) Leave() {
-	e.leaving = true
-	e.matches.PurgeAll(e.refuse)
-	for _, m := range e.taken {
-		e.refuse(m)
-	}
-	e.taken = nil
-}
-
-// refuse forgets a message, and tells its sender when that waits.
-func (e *Engine) refuse(m *Message) {
-	switch a := &m.Value; {
-	case a.op != nil:
-		e.complete(a.op, ErrRefused)
-		a.op = nil
-	case a.header.kind == announce || a.header.kind == eagerSync:
-		e.answer(&e.peers[m.Source], refused, a.header.id)
-	}
-	e.release(m)
-}
-
 // errStray fails a peer from which an answer came that nobody waits for.
 var errStray = errors.New("an answer to a message that was never announced arrived")
+
+func (pr *progress) completion(wc *rdma.WC) {
+	id, mark := sendq.Split(wc.WRID)
+	what, peer, index := id>>whatShift, id>>peerShift&peerMask, uint32(id&indexMask)
+	if what == whatRecv {
+		pr.received(peer, int(index), wc)
+		return
+	}
+	p := &pr.peers[peer]
+	pr.links.flying -= p.Completed(mark)
+	if len(p.todo) > 0 {
+		pr.chores.work(p)
+	}
+	if what == whatSlot {
+		pr.memory.slots = append(pr.memory.slots, int32(index))
+	}
+	if wc.Status != rdma.WCSuccess {
+		pr.failures.fail(p, wc.Status)
+	} else if what == whatRead {
+		pr.inbound.readDone(p, index)
+	} else if what == whatHelp {
+		pr.chores.pieceWritten(index)
+	}
+}
+
+// lookInbox takes lines out of the own inbox and tells whether there were any.
+func (pr *progress) lookInbox() (came bool) {
+	s := &pr.rings
+	for range lookMost {
+		ln := &s.inbox[s.head%inboxLines]
+		w := atomic.LoadUint64(&ln.word)
+		lap := uint32(s.head / inboxLines)
+		if w == pack(lap, free, 0, 0) {
+			break
+		}
+		is, what, n, source := unpack(w)
+		if is == lap && what == claimed && source < pr.size {
+			if s.stuck++; s.stuck%stuckLooks != 0 || !pr.failures.isDead(source) {
+				break
+			}
+			what = free // passed over
+		}
+		if is == lap && what != free && what != claimed && source < pr.size && source != pr.rank && pr.links.meet(&pr.peers[source]) {
+			pr.incoming(&pr.peers[source], what, n, ln)
+		}
+		// Else it was scribbled on. Release: the line was read before it is
+		// free for the next lap.
+		arch.StoreRelease64(&ln.word, pack(lap+1, free, 0, 0))
+		s.head++
+		s.stuck = 0
+		came = true
+	}
+	return came
+}
+
+// lookAtClaims passes over a claim at the head whose owner has died, for a rank
+// that has waited for a while.
+func (pr *progress) lookAtClaims() {
+	if pr.rings.stuck > 0 {
+		pr.rings.stuck = stuckLooks - 1
+		pr.lookInbox()
+	}
+}
+
+// look takes lines out of the rings and the inbox and tells whether there were
+// any.
+func (pr *progress) look() (came bool) {
+	s := &pr.rings
+	for _, i := range s.active {
+		r := &s.given[i]
+		for n := range lookMost {
+			if n >= readAfter { // the peer is ahead by more than a line or two
+				arch.PrefetchRead(&r.lines[(r.head+readAhead)&uint64(len(r.lines)-1)].word, 1)
+			}
+			ln := &r.lines[r.head&uint64(len(r.lines)-1)]
+			// An acquire: what stands on the line was stored before its word.
+			w := atomic.LoadUint64(&ln.word)
+			if uint32(w>>32) != uint32(r.head/uint64(len(r.lines)))+1 {
+				break
+			}
+			r.head++
+			came = true
+			_, what, n, _ := unpack(w)
+			switch what {
+			case eager:
+				pr.short(r.from, n, ln)
+			case lined, linedSync:
+				pr.long(r, what, ln)
+			default:
+				pr.incoming(r.from, what, n, ln)
+			}
+		}
+	}
+	return pr.lookInbox() || came
+}
+
+// short is incoming for the most frequent case: a message on one line that a receive
+// waits for.
+func (pr *progress) short(p *peer, n int, ln *line) {
+	if p.Err() != nil || n > lineData || int32(ln.route>>32) < 0 {
+		pr.incoming(p, eager, n, ln)
+		return
+	}
+	env := match.Envelope{Context: uint32(ln.route), Source: p.rank, Tag: int32(ln.route >> 32)}
+	r := pr.ops.matches.Arrive(env)
+	if r == nil {
+		pr.incoming(p, eager, n, ln)
+		return
+	}
+	pr.inbound.deliver(r.Value, env, ln.data[:n])
+	pr.chores.giveBack(p, 1)
+}
+
+// long handles a message of several lines of a ring, whose head is behind the first.
+func (pr *progress) long(r *ring, what kind, ln *line) {
+	p, length := r.from, int(ln.id>>32)
+	lines := linesFor(length)
+	if length <= lineData || lines > pr.rings.geometry.longest {
+		pr.failures.damaged(p)
+		return
+	}
+	pr.inbound.rest = remnant{lines: r.lines, at: r.head, bytes: length - lineData}
+	r.head += uint64(lines - 1)
+	if what == lined {
+		what = eager
+	} else {
+		what = eagerSync
+	}
+	pr.incoming(p, what, lineData, ln)
+	pr.inbound.rest.bytes = 0
+}
+
+// incoming handles a line of a peer. Nothing on it is believed.
+func (pr *progress) incoming(p *peer, what kind, n int, ln *line) {
+	if p.far == nil {
+		return
+	}
+	if p.Err() != nil {
+		if what == offer { // who waits for the answer hears that there is none
+			pr.rings.put(p, gone, 0, 0, nil)
+		}
+		return
+	}
+	var h header
+	var payload []byte
+	h.tag, h.context, h.id = int32(ln.route>>32), uint32(ln.route), uint32(ln.id)
+	h.kind = what
+	slot := -1
+	switch what {
+	case eager, eagerSync:
+		if n > lineData {
+			pr.failures.damaged(p)
+			return
+		}
+		payload = ln.data[:n]
+	case slotted, slottedSync:
+		length := int(ln.id >> 48)
+		if slot = int(ln.id >> 32 & 0xffff); slot >= slotMax || length > slotBytes {
+			pr.failures.damaged(p)
+			return
+		}
+		if h.kind = eager; what == slottedSync {
+			h.kind = eagerSync
+		}
+		payload = p.far.slots[slot*slotBytes:][:length]
+	case announce:
+		h.length = binary.NativeEndian.Uint64(ln.data[0:])
+		h.address = binary.NativeEndian.Uint64(ln.data[8:])
+		h.key = binary.NativeEndian.Uint32(ln.data[16:])
+		h.ticket = binary.NativeEndian.Uint32(ln.data[20:])
+		h.generation = binary.NativeEndian.Uint32(ln.data[24:])
+		h.mapped = ln.data[28] != 0
+		if h.length > 1<<62 || h.ticket >= ticketMax {
+			pr.failures.damaged(p)
+			return
+		}
+	case finished:
+		pr.outbound.answered(p, h.id, nil)
+		return
+	case refused:
+		pr.outbound.answered(p, h.id, ErrRefused)
+		return
+	case gone:
+		pr.failures.fail(p, ErrCut)
+		return
+	case wantRing:
+		pr.grant(p)
+		return
+	case grantRing:
+		if int(h.id) >= pr.rings.geometry.rings || p.far.granted >= 0 {
+			pr.failures.damaged(p)
+			return
+		}
+		p.far.granted = int(h.id)
+		return
+	case useRing:
+		pr.activate(p)
+		return
+	case shareOut:
+		pr.inbound.help(p, h.id, ln)
+		return
+	case offer:
+		pr.set.Offered(int(p.rank), ln.route, ln.id)
+		return
+	default:
+		pr.failures.damaged(p)
+		return
+	}
+	if h.tag < 0 {
+		pr.failures.damaged(p)
+		return
+	}
+	credit := pr.inbound.accept(p, &h, payload)
+	if slot >= 0 {
+		// Release: the bytes were read before the slot is free.
+		arch.StoreRelease64(&p.far.states[slot], 0)
+	}
+	credits := pr.inbound.rest.credits()
+	if !credit {
+		credits-- // the lines are free all the same; one holds the sender back
+	}
+	if credits > 0 && p.Err() == nil {
+		pr.chores.giveBack(p, credits)
+	}
+}
+
+// grant gives a peer a ring, if there is one left.
+func (pr *progress) grant(p *peer) {
+	s := &pr.rings
+	for i := range s.given {
+		if s.given[i].from == p {
+			return
+		}
+	}
+	if len(s.given) == s.geometry.rings {
+		return
+	}
+	n := s.geometry.ringLines
+	all := linesOf(pr.memory.mem[s.geometry.ring:s.geometry.ticket])
+	s.given = append(s.given, ring{lines: all[len(s.given)*n:][:n], from: p})
+	pr.chores.assign(p, chore{answer: grantRing, id: uint32(len(s.given) - 1)})
+}
+
+// activate has look take lines out of a peer's ring.
+func (pr *progress) activate(p *peer) {
+	s := &pr.rings
+	for i := range s.given {
+		if s.given[i].from == p {
+			for _, a := range s.active {
+				if a == i {
+					return
+				}
+			}
+			s.active = append(s.active, i)
+			return
+		}
+	}
+	pr.failures.damaged(p)
+}

@@ -1,13 +1,13 @@
 package p2p
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"slices"
 	"sync/atomic"
 
 	"github.com/gorun-mpi/gorun/internal/arch"
+	"github.com/gorun-mpi/gorun/rank/internal/match"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
@@ -42,129 +42,9 @@ var ErrWithdrawn = errors.New("the sender has given the message up")
 
 func ticketWord(generation uint32, state uint64) uint64 { return uint64(generation)<<8 | state }
 
-// announceMapped announces the first send in line; false: there is no room.
-func (e *Engine) announceMapped(p *peer, o *Op) bool {
-	s := &e.own
-	if e.credits(p) <= 0 || p.outstanding >= p.most || len(s.freeTickets) == 0 {
-		return false
-	}
-	number, ok := e.ops.add(o)
-	if !ok {
-		return false
-	}
-	key, temp, err := e.key(o.buf, o.mr, rdma.AccessRemoteRead)
-	if err != nil {
-		e.ops.remove(number)
-		p.queue.pop()
-		e.complete(o, err)
-		return true
-	}
-	t := s.freeTickets[len(s.freeTickets)-1]
-	s.generation++
-	var data [32]byte
-	binary.NativeEndian.PutUint64(data[0:], uint64(len(o.buf)))
-	binary.NativeEndian.PutUint64(data[8:], address(o.buf))
-	binary.NativeEndian.PutUint32(data[16:], key.RKey())
-	binary.NativeEndian.PutUint32(data[20:], uint32(t))
-	binary.NativeEndian.PutUint32(data[24:], s.generation)
-	if o.mr != nil {
-		data[28] = 1
-	}
-	s.tickets[t].moved = 0
-	// Before the line that names it, which is a release too.
-	arch.StoreRelease64(&s.tickets[t].state, ticketWord(s.generation, ticketOpen))
-	if !e.put(p, announce, uint64(uint32(o.Tag))<<32|uint64(o.Context), uint64(number), data[:]) {
-		e.ops.remove(number)
-		if temp != nil {
-			_ = temp.Close() // it is made anew at the next try
-		}
-		return false
-	}
-	s.freeTickets = s.freeTickets[:len(s.freeTickets)-1]
-	p.queue.pop()
-	p.sent++
-	p.outstanding++
-	o.temp, o.state, o.number = temp, sent, number
-	o.ticket, o.generation = int32(t)+1, s.generation
-	return true
-}
-
-// freeTicket gives back the ticket of a send that was answered.
-func (e *Engine) freeTicket(o *Op) {
-	if o.ticket > 0 {
-		e.own.freeTickets = append(e.own.freeTickets, uint16(o.ticket-1))
-		o.ticket = 0
-	}
-}
-
-// claimTicket makes sure that an announced message stays where it is while it is
-// read; false: its sender has taken it back.
-func (e *Engine) claimTicket(p *peer, h *header) bool {
-	if p.far == nil || p.Err() != nil {
-		return true
-	}
-	return atomic.CompareAndSwapUint64(&p.far.tickets[h.ticket].state, ticketWord(h.generation, ticketOpen), ticketWord(h.generation, ticketRead))
-}
-
-// claimKept is claimTicket for a message that was kept.
-func (e *Engine) claimKept(m *Message) bool {
-	a := &m.Value
-	if a.op != nil || a.header.kind != announce {
-		return true
-	}
-	return e.claimTicket(&e.peers[m.Source], &a.header)
-}
-
-// stale tells whether the sender of a kept message has taken it back.
-func (e *Engine) stale(m *Message) bool {
-	a := &m.Value
-	if a.op != nil || a.header.kind != announce {
-		return false
-	}
-	p := &e.peers[m.Source]
-	return p.far != nil && p.Err() == nil && atomic.LoadUint64(&p.far.tickets[a.header.ticket].state) != ticketWord(a.header.generation, ticketOpen)
-}
-
-// withdrawMapped takes back a long message that was announced to a mapped peer. If
-// that reads it already, it is waited for.
-func (e *Engine) withdrawMapped(o *Op, cause error) {
-	t := &e.own.tickets[o.ticket-1]
-	if atomic.CompareAndSwapUint64(&t.state, ticketWord(o.generation, ticketOpen), ticketWord(o.generation, ticketWithdrawn)) {
-		// The peer's answer is nobody's.
-		rest := e.newOp()
-		rest.state, rest.detached, rest.peer, rest.number, rest.ticket = sent, true, o.peer, o.number, o.ticket
-		e.ops.replace(o.number, rest)
-		o.ticket = 0
-		if err := o.drop(); err != nil {
-			cause = errors.Join(cause, err)
-		}
-		e.complete(o, cause)
-		return
-	}
-	short, cancel := context.WithTimeout(e.forever, stillLimit+helpLimit)
-	defer cancel()
-	err := e.wait(short, condition{what: untilDone, op: o})
-	if o.state == done {
-		return
-	}
-	atomic.StoreUint64(&t.state, ticketWord(o.generation, ticketWithdrawn)) // who copies finds out
-	if err == short.Err() {
-		e.breakOff(o.peer)
-	} else {
-		e.fail(o.peer, err)
-	}
-}
-
-// breakOff fails a peer that stands still, with all operations that concern it,
-// and tells it for when it goes on. A ring has room for that.
-func (e *Engine) breakOff(p *peer) {
-	_ = e.put(p, gone, 0, 0, nil)
-	e.fail(p, ErrStill)
-}
-
 // copyMapped copies an announced message out of the sender's mapped memory; false:
 // it is not mapped.
-func (e *Engine) copyMapped(o *Op, p *peer, h *header) bool {
+func (in *inbound) copyMapped(o *Op, p *peer, h *header) bool {
 	from, err := p.far.memory.Map(h.address, h.key, o.length, rdma.AccessRemoteRead)
 	if err != nil {
 		return false
@@ -173,10 +53,10 @@ func (e *Engine) copyMapped(o *Op, p *peer, h *header) bool {
 		move(o.buf[at:min(at+copyMost, o.length)], from[at:])
 	}
 	if o.withdrawn() {
-		e.complete(o, ErrWithdrawn)
+		in.ops.complete(o, ErrWithdrawn)
 	} else {
-		e.answer(p, finished, h.id)
-		e.complete(o, o.err)
+		in.chores.answer(p, finished, h.id)
+		in.ops.complete(o, o.err)
 	}
 	return true
 }
@@ -184,16 +64,16 @@ func (e *Engine) copyMapped(o *Op, p *peer, h *header) bool {
 // unread takes back a receive that was to read from a peer and has not begun, because
 // the queue pair is not connected: the peer may be busy outside of any call. Its sender
 // is let go.
-func (e *Engine) unread(o *Op) bool {
+func (in *inbound) unread(o *Op) bool {
 	p := o.peer
 	if p.QP != nil || o.number != noNumber {
 		return false
 	}
 	p.todo = slices.DeleteFunc(p.todo, func(c chore) bool { return c.read == o })
-	e.helpless(o)
+	in.failures.helpless(o)
 	p.reading--
 	_ = o.drop()
-	e.answer(p, finished, o.id)
+	in.chores.answer(p, finished, o.id)
 	return true
 }
 
@@ -207,3 +87,181 @@ func (o *Op) withdrawn() bool {
 //
 //go:noinline
 func move(dst, src []byte) { copy(dst, src) }
+
+// begin reads an announced message.
+func (in *inbound) begin(o *Op, env match.Envelope, p *peer, h *header) {
+	o.length = min(len(o.buf), int(h.length))
+	o.st = Status{Source: int(env.Source), Tag: int(env.Tag), Bytes: o.length}
+	if int(h.length) > len(o.buf) {
+		o.err = &TruncateError{Message: int(h.length), Buffer: len(o.buf)}
+	}
+	o.peer, o.id, o.address, o.rkey = p, h.id, h.address, h.key
+	o.asked, o.pending = 0, 0
+	o.share = share{}
+	if p.far != nil {
+		o.offer, o.generation = &p.far.tickets[h.ticket], h.generation
+	}
+	if p.Err() != nil {
+		in.ops.complete(o, p.Err())
+		return
+	}
+	if o.length == 0 {
+		in.chores.answer(p, finished, o.id)
+		in.ops.complete(o, o.err)
+		return
+	}
+	if h.mapped && in.copyMapped(o, p, h) {
+		return
+	}
+	key, temp, err := in.memory.key(o.buf[:o.length], o.mr, rdma.AccessLocalWrite)
+	if err != nil {
+		in.chores.answer(p, finished, o.id) // the sender is not to blame
+		in.ops.complete(o, err)
+		return
+	}
+	o.temp, o.lkey, o.state, o.number = temp, key.LKey(), moving, noNumber
+	p.reading++
+	o.word, o.checking = h.ticket, false
+	// A peer that writes here late is not to be stopped over dynamic connections.
+	if o.mr == nil && temp == nil && o.length >= shareFrom && !in.links.isPath(p) {
+		in.rings.shareOut(o, p, h, key.RKey())
+	}
+	in.chores.assign(p, chore{read: o})
+}
+
+// readDone handles the completion of a read.
+func (in *inbound) readDone(p *peer, number uint32) {
+	o := in.ops.get(number)
+	if o == nil || o.peer != p || o.state != moving {
+		return
+	}
+	o.pending--
+	if o.pending == 0 && o.asked == o.length {
+		in.readAll(p, o)
+	}
+}
+
+// readAll ends a receive that has read all that it is to read.
+func (in *inbound) readAll(p *peer, o *Op) {
+	if s := &o.share; s.of != nil {
+		switch s.stage() {
+		case stageFree, stageTheirs:
+			in.chores.shared = append(in.chores.shared, o.number)
+			return
+		case stageAlone:
+			atomic.StoreUint64(&s.of.claim, 0) // no piece is taken any more
+			o.asked = min(s.taken*s.piece, o.length)
+			if o.share = (share{}); o.asked < o.length {
+				in.chores.assign(p, chore{read: o})
+				return
+			}
+		}
+	}
+	unmapped := p.far == nil && in.links.isPath(p)
+	if unmapped && !o.checking {
+		o.checking = true
+		in.chores.assign(p, chore{read: o})
+		return
+	}
+	in.ops.remove(o.number)
+	p.reading--
+	if err := o.drop(); err != nil && o.err == nil {
+		o.err = err
+	}
+	if o.withdrawn() || unmapped && !in.memory.held(o) {
+		in.ops.complete(o, ErrWithdrawn)
+		return
+	}
+	in.chores.answer(p, finished, o.id)
+	in.ops.complete(o, o.err)
+}
+
+// announce announces the first send in line; false: there is no room.
+func (out *outbound) announce(p *peer, o *Op) bool {
+	if p.mapped {
+		if !out.links.meet(p) {
+			return true // as in sendShort
+		}
+	} else if !out.links.connected(p) {
+		return p.Err() != nil
+	}
+	if out.memory.credits(p) <= 0 || p.outstanding >= p.most || p.far == nil && p.Room() <= 0 || p.far != nil && len(out.rings.freeTickets) == 0 {
+		return false
+	}
+	number, ok := out.ops.add(o)
+	if !ok {
+		return false
+	}
+	key, temp, err := out.memory.key(o.buf, o.mr, rdma.AccessRemoteRead)
+	if err != nil {
+		out.ops.remove(number)
+		p.queue.pop()
+		out.ops.complete(o, err)
+		return true
+	}
+	if p.far != nil && !out.rings.announce(p, o, number, key.RKey()) {
+		out.ops.remove(number)
+		if temp != nil {
+			_ = temp.Close() // it is made anew at the next try
+		}
+		return false
+	}
+	p.queue.pop()
+	p.sent++
+	p.outstanding++
+	o.temp, o.state, o.number = temp, sent, number
+	if p.far == nil {
+		h := header{kind: announce, source: uint32(out.rank), tag: o.Tag, context: o.Context, id: number, length: uint64(len(o.buf)), address: address(o.buf), key: key.RKey()}
+		if out.links.isPath(p) {
+			h.ticket, _ = out.memory.hold(p, number) // there is one for each that is outstanding
+		}
+		out.links.postInline(p, h.put(out.links.small[:])) // a failure fails the peer, and o with it
+	}
+	return true
+}
+
+// announce announces a send under a number, with a ticket, of which there is one; false: there
+// is no room.
+func (s *rings) announce(p *peer, o *Op, number, key uint32) bool {
+	last := len(s.freeTickets) - 1
+	t := s.freeTickets[last]
+	s.generation++
+	var data [32]byte
+	binary.NativeEndian.PutUint64(data[0:], uint64(len(o.buf)))
+	binary.NativeEndian.PutUint64(data[8:], address(o.buf))
+	binary.NativeEndian.PutUint32(data[16:], key)
+	binary.NativeEndian.PutUint32(data[20:], uint32(t))
+	binary.NativeEndian.PutUint32(data[24:], s.generation)
+	if o.mr != nil {
+		data[28] = 1
+	}
+	s.tickets[t].moved = 0
+	// Before the line that names it, which is a release too.
+	arch.StoreRelease64(&s.tickets[t].state, ticketWord(s.generation, ticketOpen))
+	if !s.put(p, announce, uint64(uint32(o.Tag))<<32|uint64(o.Context), uint64(number), data[:]) {
+		return false
+	}
+	s.freeTickets = s.freeTickets[:last]
+	o.ticket, o.generation = int32(t)+1, s.generation
+	return true
+}
+
+// answered handles the answer to an announcement.
+func (out *outbound) answered(p *peer, id uint32, err error) {
+	o := out.ops.get(id)
+	if o == nil || o.peer != p || o.state != sent {
+		out.failures.fail(p, errStray)
+		return
+	}
+	out.ops.remove(id)
+	out.rings.freeTicket(o)
+	out.memory.letGo(p, id)
+	p.outstanding--
+	if closing := o.drop(); err == nil {
+		err = closing
+	}
+	out.ops.complete(o, err)
+	if p.queue.head != nil {
+		out.pump(p)
+	}
+}

@@ -4,9 +4,6 @@ import (
 	"encoding/binary"
 	"sync/atomic"
 	"time"
-
-	"github.com/gorun-mpi/gorun/internal/arch"
-	"github.com/gorun-mpi/gorun/rdma"
 )
 
 // A long message in ordinary memory is moved by both sides at once, where each has a
@@ -98,31 +95,13 @@ func (s *share) last(length int) (at, n int) {
 	}
 }
 
-// shareOut has the sender help with a message that is about to be read, where that
-// can be.
-func (e *Engine) shareOut(o *Op, p *peer, h *header, key uint32) {
-	if p.far == nil || !e.alone || !e.own.geometry.shares {
-		return
-	}
-	s := newShare(&p.far.tickets[h.ticket], h.generation, o.length)
-	var data [32]byte
-	binary.NativeEndian.PutUint64(data[0:], uint64(o.length))
-	binary.NativeEndian.PutUint64(data[8:], address(o.buf))
-	binary.NativeEndian.PutUint32(data[16:], key)
-	binary.NativeEndian.PutUint32(data[20:], h.generation)
-	arch.StoreRelease64(&s.of.claim, claimWord(s.generation, 0, s.pieces))
-	if e.put(p, shareOut, 0, uint64(h.id), data[:]) {
-		o.share = s
-	}
-}
-
 // help begins to help the receiver of an announced message.
-func (e *Engine) help(p *peer, id uint32, ln *line) {
+func (in *inbound) help(p *peer, id uint32, ln *line) {
 	length := binary.NativeEndian.Uint64(ln.data[0:])
-	o := e.ops.get(id)
+	o := in.ops.get(id)
 	if o == nil || o.peer != p || o.state != sent || o.ticket == 0 || length < shareFrom || length > uint64(len(o.buf)) ||
 		binary.NativeEndian.Uint32(ln.data[20:]) != o.generation {
-		e.damaged(p)
+		in.failures.damaged(p)
 		return
 	}
 	o.length = int(length)
@@ -133,35 +112,10 @@ func (e *Engine) help(p *peer, id uint32, ln *line) {
 	case o.temp != nil:
 		o.lkey = o.temp.LKey()
 	default:
-		o.lkey = e.all.LKey()
+		o.lkey = in.memory.all.LKey()
 	}
-	o.share = newShare(&e.own.tickets[o.ticket-1], o.generation, o.length)
-	e.assign(p, chore{help: true, id: id})
-}
-
-// writePiece writes the next piece of a send and tells whether there is none. The send
-// queue has room.
-func (e *Engine) writePiece(p *peer, id uint32) (over bool) {
-	o := e.ops.get(id)
-	if o == nil || o.peer != p || o.state != sent || o.share.of == nil {
-		return true
-	}
-	at, n := o.share.last(o.length)
-	if n == 0 {
-		return true
-	}
-	e.sge[0] = rdma.SGE{Addr: address(o.buf) + uint64(at), Length: uint32(n), LKey: o.lkey}
-	e.wr[0] = rdma.SendWR{Opcode: rdma.WRRDMAWrite, SGL: e.sge[:], RemoteAddr: o.address + uint64(at), RKey: o.rkey}
-	e.post(p, whatHelp, id) // a failure fails the peer, and o with it
-	return false
-}
-
-// pieceWritten counts a piece that is where it belongs.
-func (e *Engine) pieceWritten(id uint32) {
-	if o := e.ops.get(id); o != nil && o.state == sent && o.share.of != nil {
-		o.share.taken++
-		arch.StoreRelease64(&o.share.of.moved, uint64(o.share.taken))
-	}
+	o.share = newShare(&in.rings.tickets[o.ticket-1], o.generation, o.length)
+	in.chores.assign(p, chore{help: true, id: id})
 }
 
 // A stage is how far a receive in pieces is whose own part is read.
@@ -191,21 +145,21 @@ func (s *share) stage() stage {
 // collect looks after receives that wait for the sender's part, the oldest first, as
 // the sender does, and reads a piece that no sender has taken, of the newest. Each look
 // at a ticket may take its line from the sender, so it looks at three.
-func (e *Engine) collect() {
-	for len(e.shared) > 0 && e.settle(0, false) {
+func (in *inbound) collect() {
+	for len(in.chores.shared) > 0 && in.settle(0, false) {
 	}
-	if n := len(e.shared); n > 1 { // behind a sender that is slow there may be others
-		e.turn++
-		e.settle(int(e.turn%uint32(n)), false)
+	if n := len(in.chores.shared); n > 1 { // behind a sender that is slow there may be others
+		in.turn++
+		in.settle(int(in.turn%uint32(n)), false)
 	}
-	if n := len(e.shared); n > 0 {
-		e.settle(n-1, true)
+	if n := len(in.chores.shared); n > 0 {
+		in.settle(n-1, true)
 	}
 }
 
 // settle looks after one of shared and tells whether it has left.
-func (e *Engine) settle(i int, read bool) (left bool) {
-	o := e.sharedOp(e.shared[i])
+func (in *inbound) settle(i int, read bool) (left bool) {
+	o := in.sharedOp(in.chores.shared[i])
 	at, n := 0, 0
 	if o != nil { // else it has failed
 		switch stage := o.share.stage(); {
@@ -217,46 +171,21 @@ func (e *Engine) settle(i int, read bool) (left bool) {
 			}
 		}
 	}
-	e.shared = append(e.shared[:i], e.shared[i+1:]...)
+	in.chores.shared = append(in.chores.shared[:i], in.chores.shared[i+1:]...)
 	switch {
 	case o == nil:
 	case n > 0:
-		e.readPart(o.peer, o, at, n)
+		in.chores.readPart(o.peer, o, at, n)
 	default:
-		e.readAll(o.peer, o)
+		in.readAll(o.peer, o)
 	}
 	return true
 }
 
 // sharedOp is a receive that is under way in pieces.
-func (e *Engine) sharedOp(number uint32) *Op {
-	if o := e.ops.get(number); o != nil && o.state == moving && o.share.of != nil {
+func (in *inbound) sharedOp(number uint32) *Op {
+	if o := in.ops.get(number); o != nil && o.state == moving && o.share.of != nil {
 		return o
 	}
 	return nil
-}
-
-// helpless ends the help with an operation that fails. It returns when the peer does
-// not write into the memory any more.
-func (e *Engine) helpless(o *Op) {
-	s := &o.share
-	switch {
-	case s.of == nil:
-		return
-	case o.ticket > 0: // the own send
-		atomic.StoreUint64(&s.of.claim, 0) // no piece is taken any more
-		arch.StoreRelease64(&s.of.moved, helpFailed)
-		return
-	}
-	for begin := time.Now(); ; {
-		w, first, end := s.free()
-		if first < end && !atomic.CompareAndSwapUint64(&s.of.claim, w, claimWord(s.generation, end, end)) {
-			continue
-		}
-		moved := atomic.LoadUint64(&s.of.moved)
-		if uint32(w>>32) != s.generation || moved >= uint64(s.pieces-end) || time.Since(begin) > helpLimit || e.dead != nil && e.dead(int(o.peer.rank)) != nil {
-			return
-		}
-		time.Sleep(helpPoll)
-	}
 }

@@ -74,7 +74,7 @@ func TestReceiverReadsAlone(t *testing.T) {
 						return err
 					}
 					if ops = append(ops, o); fails {
-						p.helpless(&Op{ticket: o.ticket, share: share{of: &p.own.tickets[o.ticket-1]}})
+						p.helpless(&Op{ticket: o.ticket, share: share{of: &p.rings.tickets[o.ticket-1]}})
 					}
 				}
 				p.meet()
@@ -185,7 +185,7 @@ func TestHelperDies(t *testing.T) {
 				return err
 			}
 			p.meet()
-			s := newShare(&p.own.tickets[o.ticket-1], o.generation, 1<<20)
+			s := newShare(&p.rings.tickets[o.ticket-1], o.generation, 1<<20)
 			// Claimed as soon as the receiver has offered it.
 			if err := p.waiter.Wait(ctx, ready(func() bool { _, n := s.last(1 << 20); return n > 0 })); err != nil {
 				return err

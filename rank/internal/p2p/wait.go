@@ -3,6 +3,8 @@ package p2p
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/gorun-mpi/gorun/internal/wait"
@@ -19,16 +21,27 @@ const (
 	untilDrained             // all sends have left and are answered
 )
 
+// waits is the one call that waits, and how it ends when it must not wait any longer.
+type waits struct {
+	progress
+	forever  context.Context
+	remote   func(peer int) bool // Config.Remote
+	other    func()              // Config.Progress
+	idle     *uint32             // Config.Idle
+	seenIdle uint32
+	cond     condition
+}
+
 // A condition is what the engine's one running call waits for. Its Ready is
 // called at every poll.
 type condition struct {
-	engine *Engine
-	what   what
-	op     *Op
-	outer  wait.Condition
-	want   match.Envelope
-	group  []int32
-	err    error
+	waits *waits
+	what  what
+	op    *Op
+	outer wait.Condition
+	want  match.Envelope
+	group []int32
+	err   error
 }
 
 // probeEvery is how often an idle wait makes sure of a peer on another host.
@@ -37,63 +50,63 @@ const probeEvery = int64(500 * time.Millisecond)
 // mailEvery is probeEvery for a peer that is not connected: there may be many.
 const mailEvery = int64(time.Second)
 
-func (e *Engine) wait(ctx context.Context, c condition) error {
-	c.engine = e
-	outer := e.cond // giveUp waits where a wait has failed
-	e.cond = c
-	err := e.waiter.Wait(ctx, &e.cond)
+func (w *waits) wait(ctx context.Context, c condition) error {
+	c.waits = w
+	outer := w.cond // giveUp waits where a wait has failed
+	w.cond = c
+	err := w.progress.waiter.Wait(ctx, &w.cond)
 	if err == nil {
-		err = e.cond.err
+		err = w.cond.err
 	}
-	e.cond = outer
+	w.cond = outer
 	return err
 }
 
 // Wait waits until o is done, which a failure of its peer brings about too; o
 // holds its own error. When ctx ends before, or the engine fails, the error says
 // so, and the operation goes on.
-func (e *Engine) Wait(ctx context.Context, o *Op) error {
+func (w *waits) Wait(ctx context.Context, o *Op) error {
 	if o.state == done {
 		return nil
 	}
-	return e.wait(ctx, condition{what: untilDone, op: o})
+	return w.wait(ctx, condition{what: untilDone, op: o})
 }
 
 // WaitFor waits until c is ready and makes progress meanwhile. Operations whose
 // peers fail become done, so a condition made of operations ends in bounded time.
-func (e *Engine) WaitFor(ctx context.Context, c wait.Condition) error {
-	return e.wait(ctx, condition{what: untilReady, outer: c})
+func (w *waits) WaitFor(ctx context.Context, c wait.Condition) error {
+	return w.wait(ctx, condition{what: untilReady, outer: c})
 }
 
 // Drain waits until all that was sent has left and was answered, and the send
 // queues are empty.
-func (e *Engine) Drain(ctx context.Context) error {
-	return e.wait(ctx, condition{what: untilDrained})
+func (w *waits) Drain(ctx context.Context) error {
+	return w.wait(ctx, condition{what: untilDrained})
 }
 
 // Ready tells whether the wait is over, by success or by failure.
 func (c *condition) Ready() bool {
-	e := c.engine
-	e.Progress()
-	if e.other != nil {
-		e.other()
+	w := c.waits
+	w.progress.Progress()
+	if w.other != nil {
+		w.other()
 	}
 	if c.satisfied() {
 		return true
 	}
-	if e.err != nil {
-		c.err = e.err
+	if w.failures.err != nil {
+		c.err = w.failures.err
 		return true
 	}
-	if *e.idle != e.seenIdle {
-		e.seenIdle = *e.idle
-		e.lookAfter(c)
+	if *w.idle != w.seenIdle {
+		w.seenIdle = *w.idle
+		w.lookAfter(c)
 		if c.satisfied() {
 			return true
 		}
 	}
-	if e.failed > 0 && c.what == untilMessage {
-		c.err = e.hopeless(c.want, c.group)
+	if w.failures.failed > 0 && c.what == untilMessage {
+		c.err = w.failures.hopeless(c.want, c.group)
 	}
 	return c.err != nil
 }
@@ -105,19 +118,19 @@ func (c *condition) satisfied() bool {
 	case untilReady:
 		return c.outer.Ready()
 	case untilMessage:
-		return c.engine.peek(c.want) != nil
+		return c.waits.inbound.peek(c.want) != nil
 	}
-	return c.engine.drained()
+	return c.waits.drained()
 }
 
-func (e *Engine) drained() bool {
-	for i := range e.peers {
-		p := &e.peers[i]
-		if i == e.rank || p.Err() != nil {
+func (w *waits) drained() bool {
+	for i := range w.peers {
+		p := &w.peers[i]
+		if i == w.rank || p.Err() != nil {
 			continue
 		}
 		if p.Flying() > 0 {
-			e.probePeer(p)
+			w.links.probePeer(p)
 			return false
 		}
 		if len(p.todo) > 0 || p.queue.head != nil || p.outstanding > 0 {
@@ -127,108 +140,210 @@ func (e *Engine) drained() bool {
 	return true
 }
 
-// hopeless is why no message that fits want can come any more, nil while one
-// can. A peer that has died ends a receive that it might have been meant for. One
-// that only took its connection back (ErrCut) does when nobody else is left.
-func (e *Engine) hopeless(want match.Envelope, group []int32) (err error) {
-	if want.Source >= 0 {
-		return e.peers[want.Source].Err()
-	}
-	someone := false
-	e.among(group, func(p *peer) {
-		switch {
-		case int(p.rank) == e.rank:
-		case p.Err() == nil:
-			someone = true
-		case !p.wasCut():
-			err = p.Err()
-		}
-	})
-	if err != nil || someone {
-		return err
-	}
-	e.among(group, func(p *peer) {
-		if p.Err() != nil {
-			err = p.Err()
-		}
-	})
-	return err
-}
-
-// among calls f for the peers of a group, of all for nil.
-func (e *Engine) among(group []int32, f func(*peer)) {
-	if group == nil {
-		for i := range e.peers {
-			f(&e.peers[i])
-		}
-		return
-	}
-	for _, peer := range group {
-		f(&e.peers[peer])
-	}
-}
-
 // lookAfter makes sure of the peers that anything waits for. What is wrong with
 // one ends the operations that concern it.
-func (e *Engine) lookAfter(c *condition) {
-	if e.mapping {
-		e.lookAtClaims()
+func (w *waits) lookAfter(c *condition) {
+	if w.mapping {
+		w.progress.lookAtClaims()
 	}
-	for i := range e.peers {
-		p := &e.peers[i]
-		if p.queue.head != nil || p.outstanding > 0 || p.reading > 0 || e.matches.Awaits(i) || c.what == untilDrained {
-			_ = e.Check(i)
+	for i := range w.peers {
+		p := &w.peers[i]
+		if p.queue.head != nil || p.outstanding > 0 || p.reading > 0 || w.ops.matches.Awaits(i) || c.what == untilDrained {
+			_ = w.Check(i)
 		}
 	}
-	e.matches.Posted(match.Any, func(r *match.Receive[*Op]) { e.checkGroup(r.Value.group) })
+	w.ops.matches.Posted(match.Any, func(r *match.Receive[*Op]) { w.checkGroup(r.Value.group) })
 	if c.what == untilMessage {
 		if c.want.Source >= 0 {
-			_ = e.Check(int(c.want.Source))
+			_ = w.Check(int(c.want.Source))
 		} else {
-			e.checkGroup(c.group)
+			w.checkGroup(c.group)
 		}
 	}
 }
 
-func (e *Engine) checkGroup(group []int32) {
-	e.among(group, func(p *peer) { _ = e.Check(int(p.rank)) })
+func (w *waits) checkGroup(group []int32) {
+	w.failures.among(group, func(p *peer) { _ = w.Check(int(p.rank)) })
 }
 
 // Check makes sure of a peer: the error says that it has died or cannot be
 // reached. It is meant for a rank that has waited for a while. That it was cut
 // because a long send was given up says nothing about it.
-func (e *Engine) Check(peer int) error {
-	if peer == e.rank {
+func (w *waits) Check(peer int) error {
+	if peer == w.rank {
 		return nil
 	}
-	p := &e.peers[peer]
+	p := &w.peers[peer]
 	if p.Err() != nil && !p.wasCut() {
 		return p.Err()
 	}
-	if e.dead != nil {
-		if err := e.dead(peer); err != nil {
-			e.fail(p, err)
+	if w.failures.dead != nil {
+		if err := w.failures.dead(peer); err != nil {
+			w.failures.fail(p, err)
 			return &PeerError{Peer: peer, Err: err}
 		}
 	}
 	if p.QP == nil {
-		if err := e.set.Failed(peer); err != nil {
-			e.fail(p, err)
+		if err := w.set.Failed(peer); err != nil {
+			w.failures.fail(p, err)
 			return p.Err()
 		}
 	}
-	if e.remote != nil && e.remote(peer) {
+	if w.remote != nil && w.remote(peer) {
 		now := time.Now().UnixNano()
 		switch since := now - p.lastProbe; {
 		case p.QP != nil && since >= probeEvery:
 			p.lastProbe = now
-			e.probePeer(p)
+			w.links.probePeer(p)
 		case p.QP == nil && since >= mailEvery:
 			p.lastProbe = now
-			e.set.Probe(peer)
+			w.set.Probe(peer)
 		}
 	}
 	return nil
 }
 
 func (p *peer) wasCut() bool { return errors.Is(p.Err(), ErrCut) || errors.Is(p.Err(), ErrStill) }
+
+// giveUp ends an operation, whatever has become of it, and gives its outcome:
+// cause, unless it was done in the meantime. Its memory is the caller's again.
+// It takes bounded time.
+func (w *waits) giveUp(o *Op, cause error) (Status, error) {
+	if w.quit(o, cause); o.detached {
+		return Status{}, cause
+	}
+	return w.ops.Finish(o)
+}
+
+// quit is giveUp without the outcome. The operation is done, or detached.
+func (w *waits) quit(o *Op, cause error) {
+	switch o.state {
+	case queued:
+		o.peer.remove(o)
+		w.ops.complete(o, cause)
+	case posted:
+		w.ops.matches.Cancel(&o.Receive)
+		w.ops.complete(o, cause)
+	case sent:
+		if o.peer == nil || len(o.buf) > o.peer.eager {
+			w.withdraw(o, cause)
+			break
+		}
+		// The message has left; the answer to it is nobody's.
+		o.detached, o.buf = true, nil
+	case moving:
+		w.arrive(o, cause)
+	}
+}
+
+// arrive waits for a message that is being moved, which ends in bounded time, for better
+// or worse: the device sees to a peer that does not answer, and here a peer that
+// helps and stands still loses the connection.
+func (w *waits) arrive(o *Op, cause error) {
+	if w.inbound.unread(o) {
+		w.ops.complete(o, cause)
+		return
+	}
+	ctx := w.forever
+	if o.share.of != nil {
+		short, cancel := context.WithTimeout(ctx, stillLimit)
+		defer cancel()
+		ctx = short
+	}
+	err := w.wait(ctx, condition{what: untilDone, op: o})
+	switch {
+	case o.state == done:
+	case o.share.of != nil && err == ctx.Err():
+		p := o.peer
+		w.breakOff(p)
+		o.err = &PeerError{Peer: int(p.rank), Err: fmt.Errorf("%w, and %w", cause, ErrStill)}
+	default:
+		w.ops.complete(o, err)
+	}
+}
+
+// Settle waits until a receive is done, as far as ctx allows, and then gives it up. It is
+// done in any case.
+func (w *waits) Settle(ctx context.Context, o *Op) {
+	if o.state != done {
+		if err := w.Wait(ctx, o); err != nil {
+			w.quit(o, err)
+		}
+	}
+}
+
+// withdraw takes back a long message that was announced.
+func (w *waits) withdraw(o *Op, cause error) {
+	p := o.peer
+	if p == nil { // to the rank itself
+		for m := w.ops.matches.Peek(o.Envelope); m != nil; m = w.ops.matches.Next(m) {
+			if m.Value.op == o {
+				w.ops.matches.Drop(m)
+				m.Value.op = nil
+				w.inbound.release(m)
+				break
+			}
+		}
+		w.ops.complete(o, cause)
+		return
+	}
+	if p.far != nil {
+		w.withdrawMapped(o, cause)
+		return
+	}
+	w.cut(p)
+	o.err = cause
+}
+
+// withdrawMapped takes back a long message that was announced to a mapped peer. If
+// that reads it already, it is waited for.
+func (w *waits) withdrawMapped(o *Op, cause error) {
+	t := &w.rings.tickets[o.ticket-1]
+	if atomic.CompareAndSwapUint64(&t.state, ticketWord(o.generation, ticketOpen), ticketWord(o.generation, ticketWithdrawn)) {
+		// The peer's answer is nobody's.
+		rest := w.ops.newOp()
+		rest.state, rest.detached, rest.peer, rest.number, rest.ticket = sent, true, o.peer, o.number, o.ticket
+		w.ops.replace(o.number, rest)
+		o.ticket = 0
+		if err := o.drop(); err != nil {
+			cause = errors.Join(cause, err)
+		}
+		w.ops.complete(o, cause)
+		return
+	}
+	short, cancel := context.WithTimeout(w.forever, stillLimit+helpLimit)
+	defer cancel()
+	err := w.wait(short, condition{what: untilDone, op: o})
+	if o.state == done {
+		return
+	}
+	atomic.StoreUint64(&t.state, ticketWord(o.generation, ticketWithdrawn)) // who copies finds out
+	if err == short.Err() {
+		w.breakOff(o.peer)
+	} else {
+		w.failures.fail(o.peer, err)
+	}
+}
+
+// breakOff fails a peer that stands still, with all operations that concern it,
+// and tells it for when it goes on. A ring has room for that.
+func (w *waits) breakOff(p *peer) {
+	_ = w.rings.put(p, gone, 0, 0, nil)
+	w.failures.fail(p, ErrStill)
+}
+
+// cut fails a peer that may still read memory that its owner takes back.
+// The peer is told when that takes no waiting; otherwise it finds out by reading.
+func (w *waits) cut(p *peer) {
+	if p.QP != nil && w.memory.credits(p) > 0 && p.Room() > 0 {
+		h := header{kind: gone, source: uint32(w.rank)}
+		p.sent++
+		w.links.postInline(p, h.put(w.links.small[:])) // a failure fails the peer
+	}
+	w.failures.fail(p, ErrCut)
+}
+
+// Abandon gives an operation up, whatever has become of it: its memory is the
+// caller's again, and the operation is the engine's. A long send that was
+// announced takes its connection down (ErrCut). It takes bounded time.
+func (w *waits) Abandon(o *Op) { _, _ = w.giveUp(o, ErrCancelled) }

@@ -8,9 +8,9 @@ import (
 
 // AppendWait says what the engine's running call waits for, in words; nothing when none
 // runs, or it waits for what is not the engine's. It is for a rank that is about to sleep.
-func (e *Engine) AppendWait(b []byte) []byte {
-	c := &e.cond
-	if c.engine == nil {
+func (w *waits) AppendWait(b []byte) []byte {
+	c := &w.cond
+	if c.waits == nil {
 		return b
 	}
 	switch c.what {
@@ -18,13 +18,13 @@ func (e *Engine) AppendWait(b []byte) []byte {
 		if c.op == nil || c.op.state == done {
 			return b
 		}
-		return e.AppendOp(b, c.op)
+		return w.AppendOp(b, c.op)
 	case untilMessage:
 		return appendEnvelope(append(b, "in a probe for a message from "...), c.want)
 	case untilDrained:
-		for i := range e.peers {
-			p := &e.peers[i]
-			if i != e.rank && p.Err() == nil && (p.Flying() > 0 || len(p.todo) > 0 || p.queue.head != nil || p.outstanding > 0) {
+		for i := range w.peers {
+			p := &w.peers[i]
+			if i != w.rank && p.Err() == nil && (p.Flying() > 0 || len(p.todo) > 0 || p.queue.head != nil || p.outstanding > 0) {
 				b = append(b, "for what was sent to rank "...)
 				return append(strconv.AppendInt(b, int64(p.rank), 10), " to arrive"...)
 			}
@@ -34,7 +34,7 @@ func (e *Engine) AppendWait(b []byte) []byte {
 }
 
 // AppendOp says what an operation waits for.
-func (e *Engine) AppendOp(b []byte, o *Op) []byte {
+func (w *waits) AppendOp(b []byte, o *Op) []byte {
 	switch {
 	case o.state == posted:
 		return appendEnvelope(append(b, "in a receive from "...), o.Envelope)

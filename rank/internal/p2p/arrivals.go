@@ -1,0 +1,256 @@
+package p2p
+
+import (
+	"slices"
+	"sync/atomic"
+
+	"github.com/gorun-mpi/gorun/rank/internal/match"
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+// An arrival is an unexpected message.
+type arrival struct {
+	header   header // of a peer's; it may announce the message, else
+	data     []byte // its payload, or
+	op       *Op    // the send of the rank itself that holds it
+	length   int    // of the message
+	size     int    // what it counts for in peer.held
+	withheld bool   // a credit was not given back
+	next     *Message
+}
+
+// inbound is messages that come: they meet their receives, or are kept.
+type inbound struct {
+	chores
+	rest     remnant    // of the message that is being taken out of a ring
+	leaving  bool       // nobody receives here any more
+	freed    contexts   // those whose messages nobody receives
+	taken    []*Message // by Mprobe, and not received yet
+	arrivals *Message   // recycled
+	turn     uint32     // of collect
+}
+
+func (in *inbound) take(m *Message) *Message {
+	in.ops.matches.Drop(m)
+	in.taken = append(in.taken, m)
+	return m
+}
+
+// peek is the message that a receive would take now.
+func (in *inbound) peek(want match.Envelope) *Message {
+	m := in.ops.matches.Peek(want)
+	for ; m != nil && in.stale(m); m = in.ops.matches.Peek(want) {
+		in.ops.matches.Drop(m)
+		in.refuse(m)
+	}
+	return m
+}
+
+// Imrecv starts to receive a message that Mprobe or Improbe has given, into buf,
+// which is the operation's until that is done. The message must not be used
+// afterwards.
+func (in *inbound) Imrecv(m *Message, buf []byte, mr rdma.MR) (*Op, error) {
+	if in.failures.err != nil {
+		return nil, in.failures.err
+	}
+	for i, t := range in.taken {
+		if t == m {
+			last := len(in.taken) - 1
+			in.taken[i], in.taken[last] = in.taken[last], nil
+			in.taken = in.taken[:last]
+			break
+		}
+	}
+	o := in.ops.newOp()
+	o.Envelope, o.buf, o.mr = m.Envelope, buf, mr
+	if in.claimKept(m) {
+		in.consume(o, m)
+		return o, nil
+	}
+	in.refuse(m)
+	in.ops.complete(o, about(int(o.Source), ErrWithdrawn))
+	return o, nil
+}
+
+// accept gives a message to the receive that waits for it, or keeps it. It tells
+// whether the credit is the peer's again already.
+func (in *inbound) accept(p *peer, h *header, payload []byte) (credit bool) {
+	env := match.Envelope{Context: h.context, Source: p.rank, Tag: h.tag}
+	if r := in.ops.matches.First(env); r != nil {
+		if h.kind == announce && !in.rings.claimTicket(p, h) {
+			in.chores.answer(p, refused, h.id)
+			return true
+		}
+		in.ops.matches.Cancel(r)
+		if h.kind == announce {
+			in.begin(r.Value, env, p, h)
+			return true
+		}
+		in.deliver(r.Value, env, payload)
+		if h.kind == eagerSync {
+			in.chores.answer(p, finished, h.id)
+		}
+		return true
+	}
+	if in.leaving || in.freed.has(h.context) {
+		if h.kind != eager {
+			in.chores.answer(p, refused, h.id)
+		}
+		return true
+	}
+	m := in.newArrival(env)
+	a := &m.Value
+	a.header, a.length = *h, len(payload)
+	if h.kind == announce {
+		a.length = int(h.length)
+	} else {
+		a.length += in.rest.bytes
+		a.data = append(slices.Grow(a.data[:0], a.length), payload...)[:a.length]
+		in.rest.copy(a.data[len(payload):])
+		a.size += a.length
+	}
+	a.size += slotHeader
+	p.held += a.size
+	a.withheld = p.held > unexpectedMax
+	in.ops.matches.Keep(m)
+	return !a.withheld
+}
+
+// newArrival gives a recycled or a new message.
+func (in *inbound) newArrival(env match.Envelope) *Message {
+	m := in.arrivals
+	if m == nil {
+		m = &Message{}
+	} else {
+		in.arrivals = m.Value.next
+		m.Value = arrival{data: m.Value.data}
+	}
+	m.Envelope = env
+	return m
+}
+
+// release recycles a message that was received, and gives back its credit.
+func (in *inbound) release(m *Message) {
+	if m.Source != int32(in.rank) {
+		p := &in.peers[m.Source]
+		p.held -= m.Value.size
+		if m.Value.withheld && p.Err() == nil {
+			in.chores.giveBack(p, 1)
+		}
+	}
+	if cap(m.Value.data) > max(in.slotSize(), mappedEager) {
+		m.Value.data = nil // a long message to the rank itself
+	}
+	m.Value.next = in.arrivals
+	in.arrivals = m
+}
+
+// Purge forgets the messages of a communicator that nobody will receive any
+// more, also those that still come, and releases those who wait for them.
+func (in *inbound) Purge(context uint32) {
+	in.freed.add(context)
+	in.ops.matches.Purge(context, in.refuse)
+}
+
+// Leave forgets the messages of all communicators, and those that still come.
+func (in *inbound) Leave() {
+	in.leaving = true
+	in.ops.matches.PurgeAll(in.refuse)
+	for _, m := range in.taken {
+		in.refuse(m)
+	}
+	in.taken = nil
+}
+
+// refuse forgets a message, and tells its sender when that waits.
+func (in *inbound) refuse(m *Message) {
+	switch a := &m.Value; {
+	case a.op != nil:
+		in.ops.complete(a.op, ErrRefused)
+		a.op = nil
+	case a.header.kind == announce || a.header.kind == eagerSync:
+		in.chores.answer(&in.peers[m.Source], refused, a.header.id)
+	}
+	in.release(m)
+}
+
+// Irecv starts to receive a message that fits want into buf, which is the
+// operation's until that is done. group, which is the operation's too, is who may
+// send it when want leaves the source open, nil for all: when one of them dies
+// the operation fails.
+func (in *inbound) Irecv(buf []byte, mr rdma.MR, want match.Envelope, group []int32) (*Op, error) {
+	if in.failures.err != nil {
+		return nil, in.failures.err
+	}
+	o := in.ops.newOp()
+	o.Envelope, o.buf, o.mr, o.group = want, buf, mr, group
+	for m := in.ops.matches.Peek(want); m != nil; m = in.ops.matches.Peek(want) {
+		in.ops.matches.Drop(m)
+		if in.claimKept(m) {
+			in.consume(o, m)
+			return o, nil
+		}
+		in.refuse(m) // its sender has taken it back
+	}
+	if in.failures.failed > 0 {
+		if err := in.failures.hopeless(want, group); err != nil {
+			in.ops.complete(o, err)
+			return o, nil
+		}
+	}
+	o.state = posted
+	in.ops.matches.Stand(&o.Receive)
+	return o, nil
+}
+
+// consume gives a message that was kept to a receive.
+func (in *inbound) consume(o *Op, m *match.Message[arrival]) {
+	a := &m.Value
+	switch {
+	case a.op != nil:
+		in.deliver(o, m.Envelope, a.op.buf)
+		in.ops.complete(a.op, nil)
+		a.op = nil
+	case a.header.kind == announce:
+		in.begin(o, m.Envelope, &in.peers[m.Source], &a.header)
+	default:
+		in.deliver(o, m.Envelope, a.data)
+		if a.header.kind == eagerSync {
+			in.chores.answer(&in.peers[m.Source], finished, a.header.id)
+		}
+	}
+	in.release(m)
+}
+
+// deliver ends a receive with a message that is at hand.
+func (in *inbound) deliver(o *Op, env match.Envelope, payload []byte) {
+	n, length := copy(o.buf, payload), len(payload)
+	if in.rest.bytes > 0 {
+		length += in.rest.bytes
+		n += in.rest.copy(o.buf[n:])
+	}
+	o.st.Source, o.st.Tag, o.st.Bytes = int(env.Source), int(env.Tag), n
+	o.state = done
+	if n < length {
+		o.err = &TruncateError{Message: length, Buffer: len(o.buf)}
+	}
+}
+
+// claimKept is claimTicket for a message that was kept.
+func (in *inbound) claimKept(m *Message) bool {
+	a := &m.Value
+	if a.op != nil || a.header.kind != announce {
+		return true
+	}
+	return in.rings.claimTicket(&in.peers[m.Source], &a.header)
+}
+
+// stale tells whether the sender of a kept message has taken it back.
+func (in *inbound) stale(m *Message) bool {
+	a := &m.Value
+	if a.op != nil || a.header.kind != announce {
+		return false
+	}
+	p := &in.peers[m.Source]
+	return p.far != nil && p.Err() == nil && atomic.LoadUint64(&p.far.tickets[a.header.ticket].state) != ticketWord(a.header.generation, ticketOpen)
+}

@@ -1,0 +1,153 @@
+package p2p
+
+import (
+	"context"
+	"errors"
+
+	"github.com/gorun-mpi/gorun/rank/internal/match"
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+// errGivenUp ends the receive half of an Exchange whose send failed.
+var errGivenUp = errors.New("given up")
+
+// A Message is a message that a probe has taken out of matching: only Imrecv
+// receives it.
+type Message = match.Message[arrival]
+
+// Recv receives a message that fits want into buf. group is who may send it when
+// want leaves the source open, nil for all: when one of them dies Recv fails.
+func (e *Engine) Recv(ctx context.Context, buf []byte, mr rdma.MR, want match.Envelope, group []int32) (Status, error) {
+	o, err := e.Irecv(buf, mr, want, group)
+	if err != nil {
+		return Status{}, err
+	}
+	return e.end(ctx, o)
+}
+
+// Exchange sends and receives at the same time.
+func (e *Engine) Exchange(ctx context.Context, send []byte, sendMR rdma.MR, env match.Envelope, peer int,
+	recv []byte, recvMR rdma.MR, want match.Envelope, group []int32) (Status, error) {
+	_, st, err := e.Swap(ctx, send, sendMR, env, peer, recv, recvMR, want, group)
+	return st, err
+}
+
+// Swap is Exchange, and tells whether the message has left: one that was taken back when
+// ctx ended has not.
+func (e *Engine) Swap(ctx context.Context, send []byte, sendMR rdma.MR, env match.Envelope, peer int,
+	recv []byte, recvMR rdma.MR, want match.Envelope, group []int32) (sent bool, st Status, err error) {
+	o, err := e.Irecv(recv, recvMR, want, group)
+	if err != nil {
+		return false, Status{}, err
+	}
+	if err := e.Send(ctx, send, sendMR, env, peer); err != nil {
+		_, _ = e.giveUp(o, errGivenUp)
+		return false, Status{}, about(peer, err)
+	}
+	st, err = e.end(ctx, o)
+	return true, st, about(int(want.Source), err)
+}
+
+// end waits for an operation and gives its outcome.
+func (e *Engine) end(ctx context.Context, o *Op) (Status, error) {
+	if o.state != done {
+		if err := e.Wait(ctx, o); err != nil {
+			return e.giveUp(o, err)
+		}
+	}
+	return e.Finish(o)
+}
+
+// about is an error with the peer that it concerns, unless it says so already or
+// there is none.
+func about(peer int, err error) error {
+	if err == nil || peer < 0 {
+		return err
+	}
+	if _, said := errors.AsType[*PeerError](err); said {
+		return err
+	}
+	return &PeerError{Peer: peer, Err: err}
+}
+
+// Send sends buf and returns when it may be changed again. mr is the region that
+// holds buf, nil when it is ordinary memory.
+func (e *Engine) Send(ctx context.Context, buf []byte, mr rdma.MR, env match.Envelope, peer int) error {
+	return e.SendMode(ctx, buf, mr, env, peer, Standard)
+}
+
+// SendMode is Send in a mode. When ctx ends the message is taken back; where the
+// peer may hold the announcement of a long one, its connection fails (ErrCut).
+func (e *Engine) SendMode(ctx context.Context, buf []byte, mr rdma.MR, env match.Envelope, peer int, mode Mode) error {
+	if e.err != nil {
+		return e.err
+	}
+	if peer == e.rank {
+		return e.sendSelf(buf, env, mode)
+	}
+	p := &e.peers[peer]
+	if p.Err() != nil {
+		return p.Err()
+	}
+	if len(buf) <= p.eager && mode != Synchronous && p.queue.head == nil && e.sendShort(p, eager, buf, env, 0) {
+		return p.Err()
+	}
+	o, err := e.Isend(buf, mr, env, peer, mode)
+	if err != nil {
+		return err
+	}
+	_, err = e.end(ctx, o)
+	return err
+}
+
+// Iprobe tells whether a message that fits want has come, and which a receive
+// would take. The message stays. group is as in Recv.
+func (e *Engine) Iprobe(want match.Envelope, group []int32) (Status, bool, error) {
+	e.Progress()
+	if m := e.peek(want); m != nil {
+		return found(m), true, nil
+	}
+	return Status{}, false, e.lost(want, group)
+}
+
+// Improbe is Iprobe, and takes the message out of matching.
+func (e *Engine) Improbe(want match.Envelope, group []int32) (*Message, Status, bool, error) {
+	e.Progress()
+	if m := e.peek(want); m != nil {
+		return e.take(m), found(m), true, nil
+	}
+	return nil, Status{}, false, e.lost(want, group)
+}
+
+// Probe waits until a message that fits want has come. group is as in Recv.
+func (e *Engine) Probe(ctx context.Context, want match.Envelope, group []int32) (Status, error) {
+	m, err := e.probe(ctx, want, group)
+	if err != nil {
+		return Status{}, err
+	}
+	return found(m), nil
+}
+
+// Mprobe is Probe, and takes the message out of matching.
+func (e *Engine) Mprobe(ctx context.Context, want match.Envelope, group []int32) (*Message, Status, error) {
+	m, err := e.probe(ctx, want, group)
+	if err != nil {
+		return nil, Status{}, err
+	}
+	return e.take(m), found(m), nil
+}
+
+func (e *Engine) probe(ctx context.Context, want match.Envelope, group []int32) (*Message, error) {
+	if m := e.peek(want); m != nil {
+		return m, nil
+	}
+	if err := e.wait(ctx, condition{what: untilMessage, want: want, group: group}); err != nil {
+		return nil, err
+	}
+	return e.matches.Peek(want), nil
+}
+
+// found is the status of a message that is kept.
+func found(m *Message) Status {
+	return Status{Source: int(m.Source), Tag: int(m.Tag), Bytes: m.Value.length}
+}

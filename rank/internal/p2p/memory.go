@@ -1,0 +1,80 @@
+package p2p
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/gorun-mpi/gorun/rdma"
+)
+
+// memory is the engine's region, and the names of the callers' memory.
+type memory struct {
+	ranks
+	pd      rdma.PD
+	all     rdma.MR // Config.Any
+	mr      rdma.MR
+	mem     []byte
+	credit  []uint64 // by peer: how many of our messages it has taken; peers write it
+	sendOff int      // of the send slots in mem
+	openOff int      // of opened in mem
+	opened  []uint64 // announcements to peers with paths that hold, openWords a peer
+	checked []uint64 // what the peers' opened said, after their messages were read
+	slots   []int32  // free send slots
+}
+
+// layOut allocates the engine's region and cuts it up:
+//
+//	control words, 8 bytes a peer | mapped part | words of dynamic peers | send slots
+func (m *memory) layOut() (err error) {
+	g := newGeometry(m.size)
+	m.sendOff = (8*m.size + 63) &^ 63
+	if m.mapping {
+		m.sendOff = g.end
+	}
+	if m.set.Paths() {
+		m.openOff = m.sendOff
+		m.sendOff += 2 * m.size * openWords * 8
+	}
+	total := m.sendOff + sendSlots*m.slotSize()
+	if m.mr, err = m.pd.AllocMR(total, rdma.AccessLocalWrite|rdma.AccessRemoteWrite|rdma.AccessRemoteRead); err != nil {
+		return fmt.Errorf("%d bytes for messages: %w", total, err)
+	}
+	m.mem = m.mr.Bytes()
+	m.credit = words(m.mem[:8*m.size])
+	if m.set.Paths() {
+		all := words(m.mem[m.openOff:m.sendOff])
+		m.opened, m.checked = all[:len(all)/2], all[len(all)/2:]
+	}
+	for i := range sendSlots {
+		m.slots = append(m.slots, int32(sendSlots-1-i))
+	}
+	return nil
+}
+
+// Control tells where peers write: the address of the first control word, and
+// the key of its region.
+func (m *memory) Control() (address uint64, key uint32) { return m.mr.Addr(), m.mr.RKey() }
+
+// credits is how many more messages the peer can take.
+func (m *memory) credits(p *peer) int {
+	return p.depth - int(p.sent-atomic.LoadUint64(&m.credit[p.rank]))
+}
+
+// slotAt is where in mem a send slot begins.
+func (m *memory) slotAt(slot int32) int { return m.sendOff + int(slot)*m.slotSize() }
+
+// key is the region by which buf is named: the caller's, the whole address
+// space, or one made for this operation, which is temp too.
+func (m *memory) key(buf []byte, mr rdma.MR, access rdma.Access) (key, temp rdma.MR, err error) {
+	if mr != nil {
+		return mr, nil, nil
+	}
+	if m.all != nil {
+		return m.all, nil, nil
+	}
+	temp, err = m.pd.RegMR(buf, access)
+	if err != nil {
+		return nil, nil, fmt.Errorf("register %d bytes: %w", len(buf), err)
+	}
+	return temp, temp, nil
+}
