@@ -69,28 +69,6 @@ const (
 	WCFlagLastStride  WCFlags = 1 << 7 // striding receive: the program may reuse the request's buffer
 )
 
-// WCOpcode says which operation completed (enum ibv_wc_opcode).
-type WCOpcode uint8
-
-// The completed operations.
-const (
-	WCSend WCOpcode = iota
-	WCRDMAWrite
-	WCRDMARead
-	WCCompSwap
-	WCFetchAdd
-	WCBindMW
-	WCLocalInv
-	WCRegMkey         WCOpcode = 16 // libibverbs has IBV_WC_DRIVER1 instead
-	WCRecv            WCOpcode = 128
-	WCRecvRDMAWithImm WCOpcode = 129
-	WCTMAdd           WCOpcode = 130
-	WCTMDel           WCOpcode = 131
-	WCTMSync          WCOpcode = 132
-	WCTMRecv          WCOpcode = 133
-	WCTMNoTag         WCOpcode = 134
-)
-
 // WCStatus is the result of a work request (enum ibv_wc_status). It is an error unless it is WCSuccess.
 type WCStatus uint8
 

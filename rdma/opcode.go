@@ -14,15 +14,44 @@ const (
 	WRRDMARead
 	WRAtomicCmpAndSwp
 	WRAtomicFetchAndAdd
-	WRLocalInv                  // invalidate a local key: a window of type 2 or an Mkey
-	WRBindMW                    // bind a window of type 2
-	WRSendWithInv               // a send that also invalidates a key of the receiver
-	WRRegMkey     WROpcode = 16 // set the layout of an Mkey; libibverbs has IBV_WR_DRIVER1 instead
+	WRLocalInv    // invalidate a local key: a window of type 2 or an Mkey
+	WRBindMW      // bind a window of type 2
+	WRSendWithInv // a send that also invalidates a key of the receiver
+)
+
+// The operations that libibverbs has no number for begin at 16. WRRegMkey stands for
+// IBV_WR_DRIVER1 of mlx5; those behind it are the software device's only.
+const (
+	WRRegMkey WROpcode = 16 + iota // set the layout of an Mkey
+)
+
+// Native tells whether libibverbs has the operation: package verbs refuses others.
+func (op WROpcode) Native() bool { return op <= WRRegMkey }
+
+// WCOpcode says which operation completed (enum ibv_wc_opcode).
+type WCOpcode uint8
+
+// The completed operations.
+const (
+	WCSend WCOpcode = iota
+	WCRDMAWrite
+	WCRDMARead
+	WCCompSwap
+	WCFetchAdd
+	WCBindMW
+	WCLocalInv
+	WCRegMkey         WCOpcode = 16 // libibverbs has IBV_WC_DRIVER1 instead
+	WCRecv            WCOpcode = 128
+	WCRecvRDMAWithImm WCOpcode = 129
+	WCTMAdd           WCOpcode = 130
+	WCTMDel           WCOpcode = 131
+	WCTMSync          WCOpcode = 132
+	WCTMRecv          WCOpcode = 133
+	WCTMNoTag         WCOpcode = 134
 )
 
 // operations is the one table of the send operations. Providers post, answer, count
-// and complete by it, and the suite of rdmatest draws its cases from it; nothing else
-// asks which opcode it has. A test fails on a hole in a row, and on code that compares
+// and complete by it; nothing else asks which opcode it has. A test fails on a hole in a row, and on code that compares
 // opcodes elsewhere.
 //
 // To add an operation, name it above and give it a row; a new way to move bytes also
@@ -88,6 +117,19 @@ const (
 	WordAdd Word = 1 + iota
 	WordSwap
 )
+
+// Next is what a word that is old becomes.
+func (w Word) Next(old, compareAdd, swap uint64) uint64 {
+	switch w {
+	case WordAdd:
+		return old + compareAdd
+	case WordSwap:
+		if old == compareAdd {
+			return swap
+		}
+	}
+	return old
+}
 
 // Needs are the fields of a [SendWR] that an operation reads, beside
 // those for the payload and those for the type of the queue pair.

@@ -39,12 +39,13 @@ func TestOperationsHaveNoHoles(t *testing.T) {
 			}
 		}
 	}
-	if len(names) != 11 {
-		t.Errorf("%d operations, want 11", len(names))
-	}
-	for op, moves := WROpcode(255), MovesNot; op > WRRegMkey; op-- {
-		if o := op.Operation(); o.Moves != moves || o.On != 0 || op.String() != fmt.Sprintf("operation %d", op) {
-			t.Errorf("operation %d is none, and has the row %+v", op, o)
+	for value := range 256 {
+		op := WROpcode(value)
+		switch o := op.Operation(); {
+		case o.Moves == MovesNot && (o.On != 0 || op.String() != fmt.Sprintf("operation %d", value)):
+			t.Errorf("operation %d is none, and has the row %+v", value, o)
+		case o.Moves != MovesNot && op > WRSendWithInv && op < WRRegMkey:
+			t.Errorf("%v has the value %d: libibverbs may give 10 to 15 to operations of its own", op, value)
 		}
 	}
 }

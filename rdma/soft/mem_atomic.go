@@ -24,9 +24,6 @@ func wordBytes(v uint64) (b [8]byte) {
 // atomic executes an atomic on 8 checked bytes of the peer. rank is the
 // initiator's place in the segment.
 func (s *peer) atomic(sp *span, word rdma.Word, compareAdd, swap uint64, rank int) (old uint64, status rdma.WCStatus) {
-	if word != rdma.WordAdd && word != rdma.WordSwap {
-		return 0, rdma.WCRemInvReqErr
-	}
 	if sp.key != 0 {
 		one, st := sp.word()
 		if st != rdma.WCSuccess {
@@ -45,10 +42,8 @@ func (s *peer) atomic(sp *span, word rdma.Word, compareAdd, swap uint64, rank in
 		}
 		for {
 			old = atomic.LoadUint64(w)
-			if old != compareAdd {
-				return old, rdma.WCSuccess
-			}
-			if atomic.CompareAndSwapUint64(w, old, swap) {
+			next := word.Next(old, compareAdd, swap)
+			if next == old || atomic.CompareAndSwapUint64(w, old, next) {
 				return old, rdma.WCSuccess
 			}
 		}
@@ -68,12 +63,9 @@ func (s *peer) atomic(sp *span, word rdma.Word, compareAdd, swap uint64, rank in
 		return 0, status
 	}
 	old = binary.NativeEndian.Uint64(b[:])
-	next := old + compareAdd
-	if word == rdma.WordSwap {
-		if old != compareAdd {
-			return old, rdma.WCSuccess
-		}
-		next = swap
+	next := word.Next(old, compareAdd, swap)
+	if next == old {
+		return old, rdma.WCSuccess
 	}
 	b = wordBytes(next)
 	return old, sp.store(0, b[:], false)

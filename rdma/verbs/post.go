@@ -141,6 +141,9 @@ func (q *queuePair) layOut(i int, seq uint64, wr *rdma.SendWR) error {
 	if !o.OnType(q.init.Type) {
 		return invalid(op, "operation %d is not possible on a queue pair of type %v", uint8(wr.Opcode), q.init.Type)
 	}
+	if !wr.Opcode.Native() {
+		return notSupported(op, "%v: libibverbs has none", wr.Opcode)
+	}
 	if o.Needs&rdma.NeedsRemote != 0 {
 		to.addr = wr.RemoteAddr
 		if o.Needs&rdma.NeedsOperands != 0 {
