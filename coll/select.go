@@ -1,6 +1,9 @@
 package coll
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // A selection is what a team takes of a table: the rules for its own size.
 type selection struct {
@@ -123,7 +126,8 @@ func (t *Team) Explain(a Args) string {
 		return fmt.Sprintf("%v on %d ranks: %v, parts up to %d bytes in messages, longer ones %s (%s)", a.Kind, t.size, algorithm, t.tuning.eager, long, reason)
 	}
 	way := long
-	if a.Bytes <= t.tuning.eager && algorithm != ReduceScatterGather && algorithm != ScatterAllGather && algorithm != Pull {
+	c.Algorithm, c.Elem = algorithm, 1
+	if !slices.ContainsFunc(compile(c, t.tuning).steps, func(s step) bool { return s.verb == vExpose || s.verb == vLearn }) {
 		way = "in messages"
 	}
 	return fmt.Sprintf("%v of %d bytes on %d ranks: %v, %s (%s)", a.Kind, a.Bytes, t.size, algorithm, way, reason)
