@@ -73,7 +73,7 @@ func TestInfoDevices(t *testing.T) {
 		{"no node", "mkdir /tmp/n; mv /dev/infiniband/uverbs* /tmp/n", look, "mv /tmp/n/* /dev/infiniband; rmdir /tmp/n", "0", "no /dev/infiniband/uverbs*", "modprobe ib_uverbs"},
 		{"one node less", "mv /dev/infiniband/uverbs1 /tmp/u", look, "mv /tmp/u /dev/infiniband/uverbs1", "0", "libibverbs shows 1 of 2 devices", "apt-get install ibverbs-providers"},
 		{"no right", "chmod 600 /dev/infiniband/uverbs*", "su -s /bin/sh nobody -c '" + strings.ReplaceAll(look, "'", `'\''`) + "'; ",
-			"chmod 666 /dev/infiniband/uverbs*", "1", "the devices may not be used: permission denied", "chmod 0666 /dev/infiniband/uverbs*"},
+			"chmod 666 /dev/infiniband/uverbs*", "1", "no permission to use the devices: permission denied", "chmod 0666 /dev/infiniband/uverbs*"},
 		{"no library", "mv /usr/lib/x86_64-linux-gnu/libibverbs.so.1 /tmp/l", look, "mv /tmp/l /usr/lib/x86_64-linux-gnu/libibverbs.so.1", "0", "there is no libibverbs that can be used", "apt-get install libibverbs1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

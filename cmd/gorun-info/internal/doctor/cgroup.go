@@ -115,7 +115,7 @@ func groupMemory(_ context.Context, v *View) Finding {
 		return note(fix, "%s left of %s (%s), little for %s", size(b.room()), size(b.max), b.file, count(v.Ranks, "rank"))
 	}
 	if n := v.killed(); n > 0 {
-		return note(fix, "%s left of %s (%s); the kernel has killed %s there for want of it", size(b.room()), size(b.max), b.file, count(n, "process"))
+		return note(fix, "%s left of %s (%s); the kernel has killed %s in it for lack of memory", size(b.room()), size(b.max), b.file, count(n, "process"))
 	}
 	return ok("%s left of %s", size(b.room()), size(b.max))
 }
@@ -180,5 +180,5 @@ func groupOwn(_ context.Context, v *View) Finding {
 		}
 		return ok("%s; groups can be made in %s", version, dir)
 	}
-	return ok("no control groups are to be seen (gorun needs none)")
+	return ok("no control groups are visible (gorun needs none)")
 }

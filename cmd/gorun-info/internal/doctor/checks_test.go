@@ -100,28 +100,28 @@ func TestBadStates(t *testing.T) {
 			m.files["etc/alternatives/mpi"] = &fstest.MapFile{Data: []byte("/usr/bin/mpicc.openmpi"), Mode: fs.ModeSymlink | 0o777}
 		}, OK, "by the alternative mpi: /usr/bin/mpicc.openmpi", ""},
 		{"mpicc", "none", func(m *machine) { delete(m.files, "usr/bin/mpicc") }, Note, "no mpicc", "apt-get install libmpich-dev"},
-		{"mpicc", "unknown", func(m *machine) { m.program("usr/bin/mpicc", "cc -lmpi\n") }, Note, "does not tell whose it is", "/usr/bin/mpicc -show"},
+		{"mpicc", "unknown", func(m *machine) { m.program("usr/bin/mpicc", "cc -lmpi\n") }, Note, "does not say to which MPI it belongs", "/usr/bin/mpicc -show"},
 		{"devices", "InfiniBand", mlx, OK, "mlx5_0 port 1 active, InfiniBand (modules ib_uverbs, mlx5_ib); without -d", ""},
 		{"devices", "built without cgo", all(mlx, lacks(verbs.ErrNoCgo)), Note, "cannot use it: this program was built without cgo", "apt-get install gcc libc6-dev && make build"},
 		{"devices", "no library", all(mlx, lacks(verbs.ErrNoLibrary)), Problem, "there is no libibverbs that can be used", "apt-get install libibverbs1"},
 		{"devices", "no driver", all(mlx, func(m *machine) { m.verbs = 0 }), Problem, "libibverbs shows 0 of 1 devices", "apt-get install ibverbs-providers"},
 		{"devices", "a verb fails", all(mlx, fail("verbs")), Problem, "operation not permitted", "ibv_devinfo"},
-		{"devices", "no permission", all(mlx, fail("open /dev/infiniband/uverbs0")), Problem, "may not be used: operation not permitted", "chmod 0666"},
+		{"devices", "no permission", all(mlx, fail("open /dev/infiniband/uverbs0")), Problem, "no permission to use the devices: operation not permitted", "chmod 0666"},
 		{"devices", "no module", all(mlx, func(m *machine) { delete(m.files, "dev/infiniband/uverbs0") }), Problem, "no /dev/infiniband/uverbs*", "modprobe ib_uverbs"},
 		{"devices", "neither cgo nor library", all(mlx, lacks(verbs.ErrNoCgo), func(m *machine) { delete(m.files, "usr/lib64/libibverbs.so.1") }), Problem, "no libibverbs.so.1", "apt-get install libibverbs1"},
 		{"devices", "port down", all(mlx, put("sys/class/infiniband/mlx5_0/ports/1/state", "1: DOWN\n")), Note, "no port is active", "rdma link"},
 		{"devices", "could have rxe", put("lib/modules/6.1.0-18-amd64/modules.dep", "kernel/drivers/infiniband/sw/rxe/rdma_rxe.ko: x\n"), OK, "rdma link add rxe0", ""},
-		{"memlock", "no device", limit(unix.RLIMIT_MEMLOCK, 8<<20, 8<<20), OK, "8 MiB, of no account", ""},
+		{"memlock", "no device", limit(unix.RLIMIT_MEMLOCK, 8<<20, 8<<20), OK, "8 MiB, which does not matter", ""},
 		{"memlock", "low", all(mlx, limit(unix.RLIMIT_MEMLOCK, 64<<10, 64<<10)), Problem, "64 KiB", "* - memlock unlimited"},
 		{"memlock", "soft only", all(mlx, limit(unix.RLIMIT_MEMLOCK, 64<<10, unlimited)), Note, "64 KiB", "ulimit -l unlimited"},
-		{"memlock", "root", all(mlx, root, limit(unix.RLIMIT_MEMLOCK, 64<<10, 64<<10)), Note, "does not bind root", "memlock"},
+		{"memlock", "root", all(mlx, root, limit(unix.RLIMIT_MEMLOCK, 64<<10, 64<<10)), Note, "does not apply to root", "memlock"},
 		{"nofile", "too few", all(ranks(64), limit(unix.RLIMIT_NOFILE, 256, 256)), Problem, "enough for 56 ranks on this host; 64 ranks need 288", "* - nofile 65536"},
 		{"nofile", "soft is low", limit(unix.RLIMIT_NOFILE, 128, 4096), Note, "128 (soft)", "ulimit -n 4096"},
 		{"nofile", "hopeless", limit(unix.RLIMIT_NOFILE, 8, 8), Problem, "enough for 0 ranks", "nofile"},
 		{"nofile", "cannot be read", func(m *machine) { m.limitError = refused }, Problem, "cannot be read: operation not permitted", ""},
 		{"nproc", "too few", all(ranks(64), limit(unix.RLIMIT_NPROC, 50, 50)), Problem, "50 processes", "* - nproc 4096"},
 		{"nproc", "few", all(ranks(64), limit(unix.RLIMIT_NPROC, 100, 100)), Note, "64 ranks may need 576", "nproc"},
-		{"nproc", "root", all(root, limit(unix.RLIMIT_NPROC, 1, 1)), OK, "does not bind root", ""},
+		{"nproc", "root", all(root, limit(unix.RLIMIT_NPROC, 1, 1)), OK, "does not apply to root", ""},
 		{"core", "none", limit(unix.RLIMIT_CORE, 0, unlimited), Note, "no core files", "ulimit -c unlimited"},
 		{"core", "none, for good", limit(unix.RLIMIT_CORE, 0, 0), Note, "no core files", "* - core unlimited"},
 		{"core", "systemd", all(limit(unix.RLIMIT_CORE, 0, 0), put("proc/sys/kernel/core_pattern", "|/lib/systemd/systemd-coredump %P\n")), OK, "systemd-coredump", ""},
@@ -143,7 +143,7 @@ func TestBadStates(t *testing.T) {
 		{"process_vm", "filtered", all(seccomp, fail("reach")), Note, "copied twice", "docker run --cap-add=SYS_PTRACE"},
 		{"yama", "root only", put("proc/sys/kernel/yama/ptrace_scope", "2\n"), Note, "root only", "sysctl -w kernel.yama.ptrace_scope=1"},
 		{"yama", "root", all(root, put("proc/sys/kernel/yama/ptrace_scope", "2\n")), OK, "root", ""},
-		{"yama", "nobody", put("proc/sys/kernel/yama/ptrace_scope", "3\n"), Note, "nobody", "boot"},
+		{"yama", "nobody", put("proc/sys/kernel/yama/ptrace_scope", "3\n"), Note, "ptrace_scope 3: no process", "boot"},
 		{"membarrier", "none", fail("membarrier"), Note, "fences", "4.16"},
 		{"membarrier", "old", func(m *machine) { m.Membarrier = func() (uint64, error) { return 1, nil } }, Note, "without the expedited", "4.16"},
 		{"seccomp", "filter", seccomp, OK, "a filter", ""},
@@ -165,7 +165,7 @@ func TestBadStates(t *testing.T) {
 		{"cgroup-memory", "full", all(put("sys/fs/cgroup/user.slice/memory.max", "1073741824\n"), put("sys/fs/cgroup/user.slice/memory.current", "1073000000\n")), Problem, "too little for 4 ranks", ">/sys/fs/cgroup/user.slice/memory.max"},
 		{"cgroup-memory", "little", put("sys/fs/cgroup/memory.max", "104857600\n"), Note, "100 MiB left of 100 MiB (/sys/fs/cgroup/memory.max), little", ">/sys/fs/cgroup/memory.max"},
 		{"cgroup-memory", "plenty", put("sys/fs/cgroup/memory.max", "8589934592\n"), OK, "8 GiB left", ""},
-		{"cgroup-memory", "has killed", all(put("sys/fs/cgroup/memory.max", "8589934592\n"), put("sys/fs/cgroup/user.slice/job/memory.events", "oom 3\noom_kill 2\n")), Note, "the kernel has killed 2 processes there", ">/sys/fs/cgroup/memory.max"},
+		{"cgroup-memory", "has killed", all(put("sys/fs/cgroup/memory.max", "8589934592\n"), put("sys/fs/cgroup/user.slice/job/memory.events", "oom 3\noom_kill 2\n")), Note, "the kernel has killed 2 processes in it", ">/sys/fs/cgroup/memory.max"},
 		{"cgroup-memory", "no limit of version 1", all(put("proc/self/cgroup", "4:memory:/x\n"), put("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n")), OK, "no limit", ""},
 		{"cgroup-memory", "version 1", all(put("proc/self/cgroup", "4:memory:/x\n"), put("sys/fs/cgroup/memory/x/memory.limit_in_bytes", "1048576\n")), Problem, "1 MiB left", "/sys/fs/cgroup/memory/x/memory.limit_in_bytes"},
 		{"cgroup-pids", "too few", all(put("sys/fs/cgroup/user.slice/job/pids.max", "100\n"), put("sys/fs/cgroup/user.slice/job/pids.current", "95\n")), Problem, "5 threads left of 100", "echo 4191 >/sys/fs/cgroup/user.slice/job/pids.max"},
@@ -179,12 +179,12 @@ func TestBadStates(t *testing.T) {
 		{"hostname", "nameless", fail("hostname"), Problem, "no name", "hostname NAME"},
 		{"hostname", "Debian's 127.0.1.1", func(m *machine) {
 			m.Resolve = func(context.Context, string) ([]netip.Addr, error) { return addrs("127.0.1.1"), nil }
-		}, Note, "node01 is 127.0.1.1, back node01: other hosts would take it for themselves", "10.0.0.1 node01"},
+		}, Note, "node01 is 127.0.1.1, reverse name node01: other hosts would connect to themselves by this name", "10.0.0.1 node01"},
 		{"hostname", "an address that it has not", func(m *machine) {
 			m.Resolve = func(context.Context, string) ([]netip.Addr, error) { return addrs("10.9.9.9"), nil }
 		}, Problem, "no interface of this host has that address", "/etc/hosts"},
 		{"hostname", "slow", func(m *machine) { m.took = 5 * time.Second }, Note, "it took 5.0 s", "/etc/hosts"},
-		{"hostname", "no name back", fail("reverse"), OK, "which has no name back", ""},
+		{"hostname", "no name back", fail("reverse"), OK, "which has no reverse name", ""},
 		{"interfaces", "Docker", func(m *machine) {
 			m.Interfaces = func() ([]Interface, error) {
 				return append(twoInterfaces(), Interface{"docker0", addrs("172.17.0.1")}, Interface{"virbr0", addrs("192.168.122.1")}, Interface{"veth1", addrs("fe80::2")}), nil
@@ -194,7 +194,7 @@ func TestBadStates(t *testing.T) {
 		{"interfaces", "loopback only", func(m *machine) { m.Interfaces = func() ([]Interface, error) { return twoInterfaces()[:1], nil } }, OK, "no other host can be reached", ""},
 		{"interfaces", "cannot be listed", fail("interfaces"), Note, "operation not permitted", "ip address"},
 		{"tmp", "not there", func(m *machine) { m.variable("TMPDIR", "/scratch") }, Problem, "/scratch is no directory", "mkdir -p /scratch"},
-		{"tmp", "relative", func(m *machine) { m.variable("TMPDIR", "scratch") }, Problem, "no absolute path", "unset TMPDIR"},
+		{"tmp", "relative", func(m *machine) { m.variable("TMPDIR", "scratch") }, Problem, "not an absolute path", "unset TMPDIR"},
 		{"tmp", "not writable", fail("file /tmp"), Problem, "no file can be made in /tmp", "unset TMPDIR"},
 		{"tmp", "full", func(m *machine) { m.space["/tmp"] = Space{Total: 1 << 30, Free: 1 << 20} }, Problem, "1 MiB free", "du -xsh /tmp/*"},
 		{"tmp", "nearly full", func(m *machine) { m.space["/tmp"] = Space{Total: 1 << 30, Free: 100 << 20} }, Note, "100 MiB free", "du -xsh"},
@@ -204,7 +204,7 @@ func TestBadStates(t *testing.T) {
 			m.variable("TMPDIR", dir)
 			m.put(dir[1:]+"/.keep", "")
 			m.space[dir] = Space{Total: 1 << 40, Free: 1 << 40}
-		}, Note, "no room for the paths of sockets", "TMPDIR=/tmp"},
+		}, Note, "paths of sockets in it exceed", "TMPDIR=/tmp"},
 		{"leftovers", "segments", func(m *machine) {
 			m.own("dev/shm/vader_segment.node01.1000.1.0", "12345678", 1000)
 			m.own("dev/shm/mpich_shar_tmpA b", "1", 1000)

@@ -51,7 +51,7 @@ func governor(_ context.Context, v *View) Finding {
 	const dir = "sys/devices/system/cpu/cpufreq"
 	entries, err := fs.ReadDir(v.Root, dir)
 	if err != nil || len(entries) == 0 {
-		return ok("none here: hypervisor or firmware decide")
+		return ok("none here: the hypervisor or the firmware sets the frequency")
 	}
 	var words []string
 	for _, e := range entries {

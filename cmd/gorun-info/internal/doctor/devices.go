@@ -134,7 +134,7 @@ func (v *View) noDevice() []Gap {
 	}
 	for _, name := range nodes {
 		if err := v.TryOpen("/" + name); err != nil {
-			return []Gap{{Reason: fmt.Sprintf("the devices may not be used: %v", err),
+			return []Gap{{Reason: fmt.Sprintf("no permission to use the devices: %v", err),
 				Fix: "chmod 0666 /dev/infiniband/uverbs* (for good: a rule of udev; docker run --device=/dev/infiniband)"}}
 		}
 	}

@@ -27,7 +27,7 @@ func temporary(_ context.Context, v *View) Finding {
 	dir := v.temporaryDirectory()
 	const unset = "unset TMPDIR (then it is /tmp), or export TMPDIR=DIRECTORY"
 	if !path.IsAbs(dir) {
-		return problem(unset, "TMPDIR=%s is no absolute path", dir)
+		return problem(unset, "TMPDIR=%s is not an absolute path", dir)
 	}
 	info, err := v.stat(dir)
 	if err != nil || !info.IsDir() {
@@ -47,9 +47,9 @@ func temporary(_ context.Context, v *View) Finding {
 	case s.Free < 256<<20:
 		return note("du -xsh "+shellWord(dir)+"/* | sort -h, and remove what is old", "%s", found)
 	case s.NoExec:
-		return note("mount -o remount,exec "+shellWord(dir), "%s; noexec: programs that are built there do not run", found)
+		return note("mount -o remount,exec "+shellWord(dir), "%s; noexec: programs in it cannot be executed", found)
 	case len(dir) > longDirectory:
-		return note("export TMPDIR=/tmp", "%s; so long a name leaves MPIs no room for the paths of sockets", found)
+		return note("export TMPDIR=/tmp", "%s; the name is so long that paths of sockets in it exceed their limit", found)
 	}
 	return ok("%s", found)
 }
@@ -78,7 +78,7 @@ const young = time.Minute
 
 func leftovers(_ context.Context, v *View) Finding {
 	if v.text("proc/self/maps") == "" {
-		return ok("not known: /proc does not tell who uses what")
+		return ok("not known: /proc does not show which process uses which file")
 	}
 	var candidates []candidate
 	for _, r := range remains {
@@ -103,7 +103,7 @@ func leftovers(_ context.Context, v *View) Finding {
 	}
 	candidates = v.unused(candidates)
 	if len(candidates) == 0 {
-		return ok("none; what there is, is in use")
+		return ok("none; all such files are in use")
 	}
 	var bytes uint64
 	var words, names []string

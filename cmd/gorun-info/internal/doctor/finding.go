@@ -51,41 +51,41 @@ func problem(fix, format string, args ...any) Finding {
 // checks are all questions about the machine itself, in the order of the report.
 func checks() []check {
 	return []check{
-		{"gorun", "a job needs all its programs, of one version", programs},
-		{"launch", "that is what gorun is for", launch},
-		{"pmix", "Open MPI's programs meet their launcher by it, else each is alone in its world", pmix},
-		{"mpi", "programs need their MPI's library, and a launcher that speaks its protocol", mpis},
-		{"mpicc", "a program of one MPI under the other's launcher is N programs of one rank each", bare},
-		{"devices", "messages between hosts go by RDMA where there are such devices", devices},
-		{"memlock", "memory that an RDMA device reads and writes is locked", memlock},
-		{"nofile", "gorun holds four descriptors a rank", nofile},
-		{"nproc", "each rank is a process with several threads", nproc},
-		{"core", "without core files a crash leaves nothing to look at", core},
-		{"stack", "Fortran programs keep arrays on the stack", stack},
-		{"fsize", "the memory that ranks share is a file of the kernel's", fsize},
+		{"gorun", "gorun and its helper programs must be of the same version", programs},
+		{"launch", "gorun must be able to start ranks here", launch},
+		{"pmix", "programs of Open MPI connect to their launcher by PMIx; without it each rank is a world of its own", pmix},
+		{"mpi", "a program needs the library of its MPI, and a launcher that supports the same protocol", mpis},
+		{"mpicc", "a program of one MPI under the launcher of another runs as N worlds of one rank", bare},
+		{"devices", "hosts with RDMA devices can exchange messages by RDMA", devices},
+		{"memlock", "memory that is registered with an RDMA device is locked", memlock},
+		{"nofile", "gorun needs four file descriptors per rank", nofile},
+		{"nproc", "each rank is a process with several threads, and all count", nproc},
+		{"core", "without a core file a crash cannot be examined in a debugger", core},
+		{"stack", "Fortran programs allocate arrays on the stack", stack},
+		{"fsize", "the limit on file sizes also bounds the memory that ranks share", fsize},
 		{"as", "ranks reserve much more address space than they use", addressSpace},
-		{"shm", "the MPIs keep messages there, and ranks die of SIGBUS when it is full", sharedMemory},
-		{"memfd", "gorun's ranks share memory by it", memfd},
-		{"process_vm", "long messages in ordinary memory are copied by it at once, not twice", reach},
-		{"yama", "it says which processes may read each other's memory", yama},
-		{"membarrier", "with it ranks that wait in the kernel cost the others no fence", membarrier},
-		{"seccomp", "a filter can forbid what is tried here", seccomp},
-		{"kernel", "old kernels lack calls that gorun uses", kernel},
-		{"sysctl", "they bound all jobs of the machine together", sysctls},
-		{"cpu", "ranks that share a CPU wait for each other", cpus},
-		{"smt", "two ranks on the threads of a core have half of it each", smt},
-		{"governor", "a CPU that changes its clock makes times vary", governor},
-		{"hugepages", "large buffers take fewer faults with them", hugepages},
-		{"overcommit", "a strict kernel refuses memory that nobody would have touched", overcommit},
-		{"cgroup-cpu", "ranks above the quota are stopped for the rest of each period, while others wait for them", groupCPU},
-		{"cgroup-memory", "the kernel kills ranks above the limit", groupMemory},
-		{"cgroup-pids", "starting a rank fails above the limit", groupPIDs},
-		{"cgroup-own", "a job in a control group of its own can be bounded, and ended whole", groupOwn},
-		{"loopback", "ranks meet their launcher over it", loopback},
-		{"hostname", "MPIs look up their own host's name when they start, and wait as long as that takes", hostname},
-		{"interfaces", "an MPI that takes a bridge's address for the host's cannot be reached", interfaces},
-		{"tmp", "MPIs keep sockets and session files there", temporary},
-		{"leftovers", "what dead jobs left takes memory until it is removed", leftovers},
+		{"shm", "MPIs keep messages in /dev/shm, and their ranks die of SIGBUS when it is full", sharedMemory},
+		{"memfd", "gorun's ranks share memory by memfd_create", memfd},
+		{"process_vm", "with process_vm_readv a long message in ordinary memory is copied once, else twice", reach},
+		{"yama", "Yama decides which processes may read each other's memory", yama},
+		{"membarrier", "with membarrier a rank need not execute a fence because another may be asleep", membarrier},
+		{"seccomp", "a seccomp filter can forbid system calls that gorun uses", seccomp},
+		{"kernel", "old kernels lack system calls that gorun uses", kernel},
+		{"sysctl", "these limits apply to all jobs of the machine together", sysctls},
+		{"cpu", "ranks that share a CPU slow each other down", cpus},
+		{"smt", "two ranks on the two threads of a core share its speed", smt},
+		{"governor", "a CPU that changes its frequency makes measured times vary", governor},
+		{"hugepages", "with huge pages large buffers cause fewer page faults", hugepages},
+		{"overcommit", "with strict accounting the kernel refuses memory that is reserved but never used", overcommit},
+		{"cgroup-cpu", "when the quota is used up, ranks are stopped for the rest of the period and others wait for them", groupCPU},
+		{"cgroup-memory", "the kernel kills ranks when the memory limit is reached", groupMemory},
+		{"cgroup-pids", "ranks cannot be started when the limit on processes is reached", groupPIDs},
+		{"cgroup-own", "in a control group of its own a job can be limited and ended as a whole", groupOwn},
+		{"loopback", "ranks connect to their launcher over the loopback interface", loopback},
+		{"hostname", "MPIs look up their host's name when they start, and a slow answer delays them", hostname},
+		{"interfaces", "an MPI cannot be reached if it uses the address of a bridge as that of the host", interfaces},
+		{"tmp", "MPIs keep sockets and session files in the directory for temporary files", temporary},
+		{"leftovers", "files of dead jobs take memory until they are removed", leftovers},
 	}
 }
 
@@ -111,7 +111,7 @@ func Examine(ctx context.Context, v *View, hosts []hostfile.Host) []Finding {
 	}
 	gate := make(chan struct{}, hostsAtOnce)
 	for _, h := range hosts {
-		start(gate, "host "+h.Name, "a job starts only when all its hosts answer", func(ctx context.Context) []Finding { return v.host(ctx, h) })
+		start(gate, "host "+h.Name, "a job starts only when all of its hosts answer", func(ctx context.Context) []Finding { return v.host(ctx, h) })
 	}
 	var all []Finding
 	for _, done := range waiting {
@@ -137,7 +137,7 @@ func bounded(ctx context.Context, name, why string, look func(context.Context) [
 		select {
 		case found = <-done:
 		case <-grace.C:
-			found = []Finding{problem("look what it waits for: a name server, a dead network file system", "no answer within %v", Limit)}
+			found = []Finding{problem("find out what it waits for: a name server, or a network file system that does not answer", "no answer within %v", Limit)}
 		}
 	}
 	for i := range found {

@@ -25,7 +25,7 @@ const skewed = time.Second
 func (v *View) host(ctx context.Context, h hostfile.Host) []Finding {
 	name := "host " + h.Name
 	address := v.hostAddress(ctx, h.Name)
-	address.Name, address.Why = name, "ranks on other hosts connect to it"
+	address.Name, address.Why = name, "ranks on other hosts connect to this address"
 	login := h.Name
 	if h.User != "" {
 		login = h.User + "@" + h.Name
@@ -33,7 +33,7 @@ func (v *View) host(ctx context.Context, h hostfile.Host) []Finding {
 	start := v.Now()
 	stdout, stderr, err := v.Run(ctx, v.sshCommand(login)...)
 	end := v.Now()
-	ssh := Finding{Name: name + " ssh", State: OK, Why: "launchers start ranks on other hosts by ssh, without a password"}
+	ssh := Finding{Name: name + " ssh", State: OK, Why: "launchers start agents on other hosts by ssh, without a password"}
 	answered := strings.Contains(stdout, "gorun-info ")
 	if !answered {
 		ssh.State = Problem
@@ -106,13 +106,13 @@ func refusal(login, name, stderr string, err error) (found, fix string) {
 	case has("timed out"), has("No route to host"), has("Network is unreachable"):
 		return "it cannot be reached: " + last, "ping " + name + "; look at its firewall, port 22"
 	case has("executable file not found") || err != nil && strings.Contains(err.Error(), "executable file not found"):
-		return "no ssh here", "apt-get install openssh-client"
+		return "ssh is not installed", "apt-get install openssh-client"
 	}
 	return last, "ssh -v " + login + " true"
 }
 
 func (v *View) hostAgent(name, login, stdout string) Finding {
-	f := Finding{Name: name + " agent", Why: "it runs the ranks there, and must be of the same version"}
+	f := Finding{Name: name + " agent", Why: "the agent runs the ranks of its host, and must be of the same version"}
 	file, version := "", ""
 	for line := range strings.Lines(stdout) {
 		line = strings.TrimSpace(line)
@@ -137,7 +137,7 @@ func (v *View) hostAgent(name, login, stdout string) Finding {
 // hostClock holds a host's clock against ours. The host read it between start
 // and end.
 func hostClock(name, login, stdout string, start, end time.Time) Finding {
-	f := Finding{Name: name + " clock", State: OK, Why: "times in the output of several hosts, and in make, are compared"}
+	f := Finding{Name: name + " clock", State: OK, Why: "make and the output of several hosts compare times of different clocks"}
 	var text string
 	for line := range strings.Lines(stdout) {
 		if rest, found := strings.CutPrefix(line, "gorun-info "); found {

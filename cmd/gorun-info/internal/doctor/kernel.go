@@ -26,7 +26,7 @@ func kernel(_ context.Context, v *View) Finding {
 	text := v.text("proc/sys/kernel/osrelease")
 	major, minor, known := release(text)
 	if !known {
-		return note("", "its version %q is not one that is known", text)
+		return note("", "its version %q cannot be read, expected numbers such as 6.1", text)
 	}
 	before := func(a, b int) bool { return major < a || major == a && minor < b }
 	const newer = "use a kernel of 5.4 or newer"
@@ -48,7 +48,7 @@ func seccomp(_ context.Context, v *View) Finding {
 	case "0":
 		return ok("no filter")
 	case "2":
-		return ok("a filter; memfd, process_vm and membarrier above tell what it lets through")
+		return ok("a filter; the checks memfd, process_vm and membarrier show what it permits")
 	case "1":
 		return problem("run it elsewhere", "strict: no program can be started")
 	}

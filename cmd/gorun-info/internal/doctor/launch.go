@@ -101,7 +101,7 @@ func pmix(ctx context.Context, v *View) Finding {
 	}
 	for _, m := range v.launchers(ctx) {
 		if m.flavour == openMPI {
-			return problem(fix, "Open MPI is here, and gorun cannot serve its programs: %s", p.Problem)
+			return problem(fix, "Open MPI is installed, but gorun cannot serve its programs: %s", p.Problem)
 		}
 	}
 	return note(fix, "programs of Open MPI cannot be served: %s", p.Problem)
@@ -208,11 +208,11 @@ func mpis(ctx context.Context, v *View) Finding {
 func bare(ctx context.Context, v *View) Finding {
 	file := v.program("mpicc")
 	if file == "" {
-		return note("apt-get install libmpich-dev (or libopenmpi-dev)", "no mpicc: programs of C cannot be built here")
+		return note("apt-get install libmpich-dev (or libopenmpi-dev)", "no mpicc: C programs cannot be built here")
 	}
 	cc := v.compiler(ctx, file)
 	if cc.flavour == "" {
-		return note(shellWord(file)+" -show", "%s does not tell whose it is", file)
+		return note(shellWord(file)+" -show", "%s does not say to which MPI it belongs", file)
 	}
 	found := "mpicc is " + cc.flavour + "'s (" + file + v.alternative("mpi") + ")"
 	var wrong []string

@@ -53,11 +53,11 @@ func memlock(_ context.Context, v *View) Finding {
 	case soft == unlimited:
 		return ok("%s", found)
 	case len(v.rdmaDevices()) == 0:
-		return ok("%s, of no account without an RDMA device", found)
+		return ok("%s, which does not matter without an RDMA device", found)
 	case hard == unlimited:
-		return note("ulimit -l unlimited", "%s, and the hard limit is none", found)
+		return note("ulimit -l unlimited", "%s, and there is no hard limit", found)
 	case v.UID == 0:
-		return note(conf("memlock", "unlimited"), "%s, which does not bind root", found)
+		return note(conf("memlock", "unlimited"), "%s, which does not apply to root", found)
 	}
 	return problem(conf("memlock", "unlimited"), "%s", found)
 }
@@ -99,11 +99,11 @@ func nproc(_ context.Context, v *View) Finding {
 	case soft == unlimited:
 		return ok("unlimited")
 	case v.UID == 0:
-		return ok("%d, which does not bind root", soft)
+		return ok("%d, which does not apply to root", soft)
 	case soft < uint64(v.Ranks):
-		return problem(conf("nproc", fmt.Sprint(max(need, 4096))), "%d processes and threads for all that the user runs; %s need %d", soft, count(v.Ranks, "rank"), need)
+		return problem(conf("nproc", fmt.Sprint(max(need, 4096))), "%d processes and threads for everything that the user runs; %s need %d", soft, count(v.Ranks, "rank"), need)
 	case soft < need:
-		return note(conf("nproc", fmt.Sprint(max(need, 4096))), "%d processes and threads for all that the user runs; %s may need %d", soft, count(v.Ranks, "rank"), need)
+		return note(conf("nproc", fmt.Sprint(max(need, 4096))), "%d processes and threads for everything that the user runs; %s may need %d", soft, count(v.Ranks, "rank"), need)
 	}
 	return ok("%d", soft)
 }
@@ -155,7 +155,7 @@ func fsize(_ context.Context, v *View) Finding {
 	case soft < uint64(v.Ranks+1)*leastShared:
 		return problem("ulimit -f unlimited", "%s, too little for %s", size(soft), count(v.Ranks, "rank"))
 	case soft != unlimited:
-		return note("ulimit -f unlimited", "%s: ranks share less memory for it", size(soft))
+		return note("ulimit -f unlimited", "%s: ranks can share less memory", size(soft))
 	}
 	return ok("unlimited")
 }
@@ -166,9 +166,9 @@ func addressSpace(_ context.Context, v *View) Finding {
 	case bad != nil:
 		return *bad
 	case soft < leastAddresses:
-		return problem("ulimit -v unlimited", "%s, and a Go program reserves 1.2 GiB before it does anything", size(soft))
+		return problem("ulimit -v unlimited", "%s, but a Go program reserves 1.2 GiB at its start", size(soft))
 	case soft != unlimited:
-		return note("ulimit -v unlimited", "%s: ranks share less memory for it", size(soft))
+		return note("ulimit -v unlimited", "%s: ranks can share less memory", size(soft))
 	}
 	return ok("unlimited")
 }

@@ -30,7 +30,7 @@ func sharedMemory(_ context.Context, v *View) Finding {
 		return note(more, "%s free of %s; %s of an MPI may need %s", size(s.Free), size(s.Total), count(v.Ranks, "rank"), size(need))
 	case s.NoExec:
 		// Nothing of gorun's or the MPIs' is run from there.
-		return ok("%s free of %s; noexec, which harms nothing here", size(s.Free), size(s.Total))
+		return ok("%s free of %s; noexec, which does not matter here", size(s.Free), size(s.Total))
 	}
 	return ok("%s free of %s", size(s.Free), size(s.Total))
 }
@@ -72,16 +72,16 @@ func yama(_ context.Context, v *View) Finding {
 	case "":
 		return ok("not in this kernel")
 	case "0":
-		return ok("ptrace_scope 0: those of a user")
+		return ok("ptrace_scope 0: processes of the same user")
 	case "1":
-		return ok("ptrace_scope 1: those that are allowed to, and gorun's ranks allow it")
+		return ok("ptrace_scope 1: processes that the other permits, as gorun's ranks do")
 	case "2":
 		if v.UID == 0 {
 			return ok("ptrace_scope 2: root")
 		}
 		return note("sysctl -w kernel.yama.ptrace_scope=1", "ptrace_scope 2: root only")
 	default:
-		return note("boot with kernel.yama.ptrace_scope=1 in /etc/sysctl.d: 3 cannot be taken back", "ptrace_scope %s: nobody", scope)
+		return note("boot with kernel.yama.ptrace_scope=1 in /etc/sysctl.d: 3 cannot be taken back", "ptrace_scope %s: no process", scope)
 	}
 }
 
@@ -92,9 +92,9 @@ func membarrier(_ context.Context, v *View) Finding {
 	commands, err := v.Membarrier()
 	switch {
 	case err != nil:
-		return note("use a kernel of 4.16 or newer; in a container: a seccomp profile that allows membarrier", "not here (%v): gorun's ranks use fences", err)
+		return note("use a kernel of 4.16 or newer; in a container: a seccomp profile that allows membarrier", "not available (%v): gorun's ranks use fences instead", err)
 	case commands&membarrierNeeded != membarrierNeeded:
-		return note("use a kernel of 4.16 or newer", "without the expedited commands: gorun's ranks use fences")
+		return note("use a kernel of 4.16 or newer", "without the expedited commands: gorun's ranks use fences instead")
 	}
 	return ok("works")
 }
@@ -119,7 +119,7 @@ func overcommit(_ context.Context, v *View) Finding {
 	case "1":
 		return ok("always")
 	case "0":
-		return ok("by the kernel's judgement")
+		return ok("heuristic (vm.overcommit_memory=0)")
 	}
 	return ok("not known")
 }

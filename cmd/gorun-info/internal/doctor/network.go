@@ -45,9 +45,9 @@ func hostname(ctx context.Context, v *View) Finding {
 	found := name + " is " + strings.Join(texts, ", ")
 	switch names, err := v.Reverse(ctx, addrs[0]); {
 	case err != nil || len(names) == 0:
-		found += ", which has no name back"
+		found += ", which has no reverse name"
 	default:
-		found += ", back " + strings.TrimSuffix(names[0], ".")
+		found += ", reverse name " + strings.TrimSuffix(names[0], ".")
 	}
 	switch {
 	case !own:
@@ -55,7 +55,7 @@ func hostname(ctx context.Context, v *View) Finding {
 	case took > slow:
 		return note(fix, "%s; it took %.1f s to find out", found, took.Seconds())
 	case !outside && v.address() != "127.0.0.1":
-		return note(fix, "%s: other hosts would take it for themselves", found)
+		return note(fix, "%s: other hosts would connect to themselves by this name", found)
 	}
 	return ok("%s", found)
 }
