@@ -112,7 +112,7 @@ func (r *remotes) late() {
 			r.links[i].Kill()
 		}
 	}
-	r.c.end.fail(&Cause{Rank: -1, Host: strings.Join(names, ", "), Status: statusFailed, Message: fmt.Sprintf("no answer of the agent within %v", startLimit)})
+	r.c.end.fail(&Cause{Rank: -1, Host: strings.Join(names, ", "), Status: statusFailed, Message: fmt.Sprintf("no answer from the agent within %v", startLimit)})
 }
 
 // killDeaf ends agents that should long have told of the end of their ranks:

@@ -104,7 +104,7 @@ func (c *controller) event(s *seat, e host.Event) {
 	switch e.Kind {
 	case host.Started, host.Ended, host.Aborted, host.Joined, host.Left:
 		if !s.has(e.Rank) {
-			c.end.fail(&Cause{Rank: -1, Host: s.host(), Status: statusFailed, Message: fmt.Sprintf("its agent tells of rank %d, which is not there", e.Rank)})
+			c.end.fail(&Cause{Rank: -1, Host: s.host(), Status: statusFailed, Message: fmt.Sprintf("its agent reported rank %d, which does not exist", e.Rank)})
 			return
 		}
 	}
@@ -266,7 +266,7 @@ func (c *controller) outputFailed(name string, err error) {
 		c.job.Log.Info("nobody reads standard error any more")
 	case errors.Is(err, unix.EPIPE) && name == "standard output":
 		// As with any program in a pipeline whose reader has had enough.
-		c.end.fail(&Cause{Rank: -1, Status: statusSignal + int(unix.SIGPIPE), Signal: unix.SIGPIPE, Message: "nobody reads standard output any more"})
+		c.end.fail(&Cause{Rank: -1, Status: statusSignal + int(unix.SIGPIPE), Signal: unix.SIGPIPE, Message: "the reader of standard output has closed it"})
 	default:
 		c.end.fail(&Cause{Rank: -1, Status: statusFailed, Message: fmt.Sprintf("%s: %v", name, err)})
 	}

@@ -2,15 +2,15 @@ package launcher
 
 import "fmt"
 
-// JobError is a Job that could not be started: a field of it asks for what is
-// not there or makes no sense. No rank has run when Run returns one.
+// JobError reports that a job could not be started, because a field of it is invalid
+// or names something that does not exist. No rank has run when Run returns one.
 type JobError struct {
-	// Field is the field of Job, as "NP" or "Argv".
+	// Field is the name of the field of Job, such as "NP" or "Argv".
 	Field string
-	// Value is what was found in it.
+	// Value is the value of the field.
 	Value string
-	// ExitStatus is what a launcher command should exit with: 127 for a program
-	// not found, 126 for one that cannot be run, 1 for all else.
+	// ExitStatus is the exit status for a launcher command: 127 for a program
+	// that was not found, 126 for one that cannot be executed, else 1.
 	ExitStatus int
 	// Err says what is wrong and what was expected.
 	Err error

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// Handle is a job that runs, or has ended. Its methods may be called from any
-// goroutine, also after the end.
+// Handle is a running or ended job. Its methods may be called from several goroutines, also after the end.
 type Handle struct {
 	signals chan os.Signal // what the controller takes in place of Job.Signals
 	done    chan struct{}
@@ -21,10 +20,9 @@ type Handle struct {
 	c     *controller // of the latest start; nil: the ranks are not placed yet
 }
 
-// Start starts a job and returns while it runs. The error is a *JobError when the
-// job makes no sense; what turns out later, as that its program does not exist,
-// Wait returns. The rules of Run hold here too. The job goes on until it is
-// over, whether or not Wait is called; the end of ctx ends it.
+// Start starts a job and returns while it runs. The error is a *JobError when a field of the job
+// is invalid. Wait returns later errors, for example that the program does not exist. The rules
+// of Run apply. The job runs to its end, whether or not Wait is called; the end of ctx ends it.
 func Start(ctx context.Context, job Job) (*Handle, error) {
 	seen := job
 	if err := checkTimes(&seen); err != nil {
@@ -60,18 +58,18 @@ func (h *Handle) pass(from <-chan os.Signal) {
 	}
 }
 
-// Wait waits for the end of the job and returns what Run would.
+// Wait waits for the end of the job and returns the results of Run.
 func (h *Handle) Wait() (Result, error) {
 	<-h.done
 	h.workers.Wait()
 	return h.result, h.err
 }
 
-// Done is closed when the job is over.
+// Done returns a channel that is closed when the job has ended.
 func (h *Handle) Done() <-chan struct{} { return h.done }
 
-// Signal passes a signal on to the ranks, with the meaning that it has in
-// Job.Signals. It returns os.ErrProcessDone when the job is over.
+// Signal passes a signal to the ranks, as Job.Signals does. It returns
+// os.ErrProcessDone when the job has ended.
 func (h *Handle) Signal(s os.Signal) error {
 	select {
 	case <-h.done:
@@ -86,17 +84,17 @@ func (h *Handle) Signal(s os.Signal) error {
 	}
 }
 
-// State is the state of a rank.
+// State is the state of a rank in a running job.
 type State uint8
 
-// States of a rank, in the order in which it goes through them.
+// The states, in their order.
 const (
-	StateWaiting State = iota // it has a place, and is not started
+	StateWaiting State = iota // the rank is placed but not started
 	StateRunning
 	StateEnded
 )
 
-// String is the state in a word.
+// String is the name of the state.
 func (s State) String() string {
 	switch s {
 	case StateWaiting:
@@ -115,8 +113,8 @@ type RankStatus struct {
 	State State
 }
 
-// Ranks are all ranks of the job, by group and rank; none before they are placed.
-// With Job.MaxRestarts they are those of the latest start.
+// Ranks returns all ranks of the job by group and rank, or none before
+// placement. With Job.MaxRestarts it returns those of the latest start.
 func (h *Handle) Ranks() []RankStatus {
 	h.mu.Lock()
 	c := h.c

@@ -8,30 +8,29 @@ import (
 	"github.com/gorun-mpi/gorun/launcher/internal/stdio"
 )
 
-// Line is a line that a rank has written.
+// Line is a line that a rank wrote.
 type Line struct {
 	Group  int // as in RankEnd
 	Rank   int
 	Host   string
 	Stream Stream
-	Time   time.Time // when it was read, on Host
+	Time   time.Time // when it was read on Host
 	Text   string    // without the newline
-	// Partial is set when the line's end is not in Text: it is longer than 16 MiB,
-	// its end was not written for Output.Prompt, or the stream has ended. The
-	// rest comes later, as a Line of its own.
+	// Partial: Text does not end where the line ends, because the line is longer than 16 MiB,
+	// because of Output.Prompt, or because the stream ended. The rest follows as another Line.
 	Partial bool
 }
 
 // Stream is an output stream of a rank.
 type Stream uint8
 
-// Streams, numbered as descriptors.
+// The streams, with the numbers of their descriptors.
 const (
 	Stdout Stream = host.Stdout
 	Stderr Stream = host.Stderr
 )
 
-// String is stdout or stderr.
+// String is "stdout" or "stderr".
 func (s Stream) String() string { return stdio.StreamName(int(s)) }
 
 // eachLine gives what a rank has written to take, line by line.

@@ -17,58 +17,54 @@ import (
 	"github.com/gorun-mpi/gorun/launcher/internal/stdio"
 )
 
-// Output says how the ranks' output looks and where it goes. The zero value
-// passes whole lines on to Job.Stdout and Job.Stderr, and changes no byte.
+// Output is the format and the destination of the ranks' output. The zero
+// value passes whole lines to Job.Stdout and Job.Stderr without change.
 type Output struct {
 	// Form is the format. JSON and XML of both streams go to Stdout.
 	Form Form
-	// Prefix stands before each line of the plain form. In it %r is the rank, %R
-	// the same as wide as the largest, %g the group (0; others are those that
-	// ranks spawned), %G the group from 1 on, %h the host, %p its number, %s stdout
-	// or stderr, %t the seconds since the start, %T the time of day, %c the date
-	// and %% a percent sign.
+	// Prefix precedes each line of the plain form. In it %r is the rank, %R the rank
+	// padded to the width of the largest, %g the group (0; other groups were spawned),
+	// %G the group from 1 on, %h the host, %p its number, %s stdout or stderr, %t the
+	// seconds since the start, %T the time of day, %c the date, and %% a percent sign.
 	Prefix string
-	// Color gives each rank's prefix a colour, on Stdout and Stderr but not in
-	// files; without a prefix, each rank's lines.
+	// Color colours the prefix of each rank, or its lines if there is no
+	// prefix, on Stdout and Stderr but not in files.
 	Color bool
-	// Merge makes each rank's standard error the same as its standard output.
+	// Merge sends each rank's standard error to its standard output.
 	Merge bool
-	// Ranks are those whose output is shown; nil: all. Files have that of all.
+	// Ranks are the ranks whose output is shown; nil: all. Files get the output of all ranks.
 	Ranks []int
-	// Stdout and Stderr are files that take the ranks' output, with the same
-	// letters as Prefix: %t is 0 and %T and %c are the start. Directories are made where there are
-	// none. Ranks with the same name share a file. "": none.
+	// Stdout and Stderr are names of files for the ranks' output, with the letters
+	// of Prefix; here %t is 0, and %T and %c are the time of the start. Missing
+	// directories are created. Ranks with the same name share a file. "": no file.
 	Stdout, Stderr string
-	// NoCopy keeps what goes to a file from going to Job.Stdout or Job.Stderr too.
+	// NoCopy sends output that goes to a file to that file only, not to Job.Stdout or Job.Stderr.
 	NoCopy bool
-	// Terminal gives each rank a terminal as its standard output, so that
-	// programs write lines as they are printed: "auto" where there is one to be
-	// had, "always" or not at all. "": a pipe. Its size is that of Screen, which
-	// is asked again after a WINCH in Job.Signals. nil: not known.
+	// Terminal gives each rank a terminal as its standard output, so that programs write each
+	// line when they print it: "always", or "auto" if the machine has one left. "": a pipe.
+	// Screen returns its size, and is called again after a WINCH in Job.Signals; nil: unknown.
 	Terminal string
 	Screen   func() (rows, cols int)
-	// Prompt is the silence after which the beginning of a line is passed on without
-	// its end. 0: gorun waits for the end.
+	// Prompt is the time without output after which an unfinished line is passed on. 0: never.
 	Prompt time.Duration
 }
 
-// Prefixes that other launchers have.
+// Prefixes of other launchers.
 const (
 	TagPrefix  = "[%G,%r]<%s>:" // Open MPI's
 	RankPrefix = "[%r] "        // Hydra's
 )
 
-// Form is a format of output.
+// Form is an output format.
 type Form uint8
 
-// Forms of output.
+// Output formats.
 const (
-	Plain Form = iota // as the ranks write it
-	// JSON is one object per line: time, rank, group (if not 0), host, stream and
-	// text; base64 instead of text if it is not UTF-8; partial where the line
-	// has no newline at its end.
+	Plain Form = iota // the bytes that ranks write
+	// JSON is one object per line with time, rank, group (if not 0), host, stream and text. Text
+	// that is not UTF-8 is in base64 instead. partial is set if the line did not end with a newline.
 	JSON
-	XML // as Open MPI has it
+	XML // the format of Open MPI
 )
 
 // checkOutput validates a job's Output.

@@ -9,12 +9,12 @@ import (
 	"github.com/gorun-mpi/gorun/launcher/internal/place"
 )
 
-// Placement is where the ranks of a job go.
+// Placement says on which hosts and CPUs the ranks of a job run.
 type Placement struct {
-	Hosts []PlacedHost // also those without ranks
+	Hosts []PlacedHost // including those without ranks
 	Ranks []PlacedRank // by rank
-	// Oversubscribed names the hosts with more ranks than the slots that they were
-	// given, unless Job.Map allows it in so many words.
+	// Oversubscribed are the names of hosts with more ranks than their
+	// explicit slots, unless Job.Map permits it explicitly.
 	Oversubscribed []string
 }
 
@@ -31,11 +31,11 @@ type PlacedHost struct {
 // PlacedRank is a rank of a job.
 type PlacedRank struct {
 	Rank    int
-	App     int // which of the programs it runs
+	App     int // index of its program in Job.Apps
 	Program string
 	Host    int   // index in Placement.Hosts
-	Local   int   // its number among the ranks of the host
-	CPUs    []int // that it is bound to; none: it is not bound
+	Local   int   // number among the ranks of the host
+	CPUs    []int // CPUs that the rank is bound to; none: it is not bound
 }
 
 func newPlacement(job *Job, r *place.Result) Placement {
@@ -65,7 +65,7 @@ func newPlacement(job *Job, r *place.Result) Placement {
 	return p
 }
 
-// Allocation is the hosts and their slots, a line each.
+// Allocation lists the hosts and their slots, one per line.
 func (p *Placement) Allocation() string {
 	var b strings.Builder
 	for _, h := range p.Hosts {
@@ -78,7 +78,7 @@ func (p *Placement) Allocation() string {
 	return b.String()
 }
 
-// Map is the ranks by host: a line for each host, and one for each rank.
+// Map lists the ranks by host: a line for each host and for each rank.
 func (p *Placement) Map() string {
 	var b strings.Builder
 	for _, h := range p.Hosts {
@@ -102,9 +102,9 @@ func cpuList(cpus []int) string {
 	return topo.SetOf(cpus...).String()
 }
 
-// Bindings is a line for each rank: what it is bound to, and a picture of the
-// host's CPUs, with a bracket for each package, a slash between cores, and B for
-// a hardware thread that the rank may use; ~ is one that nobody here may use.
+// Bindings has a line for each rank: the object that it is bound to, and a picture of
+// the host's CPUs, with brackets around packages and a slash between cores. B is a
+// hardware thread that the rank may use, and ~ one that no rank of the job may use.
 func (p *Placement) Bindings() string {
 	var b strings.Builder
 	for i := range p.Ranks {
@@ -113,7 +113,7 @@ func (p *Placement) Bindings() string {
 	return b.String()
 }
 
-// Binding is the line of a rank.
+// Binding is the line of Bindings for one rank.
 func (p *Placement) Binding(rank int) string {
 	r := &p.Ranks[rank]
 	h := &p.Hosts[r.Host]
@@ -176,9 +176,8 @@ func picture(m *topo.Machine, set topo.Set) string {
 	return b.String()
 }
 
-// Topology is the hosts' machines: a line for what each has, and a tree of its
-// larger objects with their CPUs. It needs Job.Topology, or a placement by
-// objects.
+// Topology describes the hosts: a line with the numbers of objects, and a tree of the
+// larger objects with their CPUs. It needs Job.Topology or a placement by objects.
 func (p *Placement) Topology() string {
 	var b strings.Builder
 	for _, h := range p.Hosts {

@@ -39,7 +39,7 @@ func newPlacer(job *Job) (*placer, *JobError) {
 			p.Map.By = place.Ranks
 		}
 		if p.Map.By != place.Ranks {
-			return nil, bad("RankFile", "", "a rankfile says where every rank goes: it does not go with the mapping %s", job.Map)
+			return nil, bad("RankFile", "", "a rankfile places every rank: it cannot be combined with the mapping %s", job.Map)
 		}
 		if p.File, err = place.ParseRankFile(job.RankFile); err != nil {
 			return nil, bad("RankFile", "", "%w", err)

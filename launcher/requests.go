@@ -32,7 +32,7 @@ type requests struct {
 func (q *requests) ask(s *seat, rank int, a *host.Ask) {
 	switch {
 	case a == nil || !s.has(rank):
-		q.end.fail(&Cause{Rank: -1, Host: s.host(), Status: statusFailed, Message: fmt.Sprintf("its agent asks for rank %d and does not say for what", rank)})
+		q.end.fail(&Cause{Rank: -1, Host: s.host(), Status: statusFailed, Message: fmt.Sprintf("its agent sent a request of rank %d without its kind", rank)})
 	case a.Name != nil:
 		answer, letters := q.hub.Name(*a.Name)
 		q.post(letters)

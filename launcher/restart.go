@@ -81,7 +81,7 @@ func (job *Job) sleep(ctx context.Context, pause time.Duration, end time.Time) *
 		case <-wake.C:
 			return nil
 		case <-late:
-			return &Cause{Rank: -1, Status: statusTimeout, Message: "the job's timeout came while it waited to be started again"}
+			return &Cause{Rank: -1, Status: statusTimeout, Message: "the job reached its timeout while it waited for a restart"}
 		case <-ctx.Done():
 			return &Cause{Rank: -1, Status: statusFailed, Message: context.Cause(ctx).Error()}
 		case s, ok := <-signals:

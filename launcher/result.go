@@ -6,28 +6,28 @@ import (
 	"syscall"
 )
 
-// Result is how a job ended.
+// Result says how a job ended.
 type Result struct {
-	// ExitStatus is what a launcher command should exit with: 0 when all ranks
-	// ended well, else that of the first failure; 128+N for signal N, 124 for a
-	// timeout, 127 for a program not found and 126 for one that cannot be run.
+	// ExitStatus is the exit status for a launcher command: 0 when all ranks succeeded,
+	// else the status of the first failure; 128+N for signal N, 124 for a timeout, 127
+	// for a program that was not found, and 126 for one that cannot be executed.
 	ExitStatus int
-	// Cause is the first failure; nil when there was none.
+	// Cause is the first failure; nil: none.
 	Cause *Cause
-	// States are what the ranks were doing at the timeout, with Job.ReportState or
-	// Job.StackTraces; by group and rank.
+	// States says what the ranks were doing at the timeout, with
+	// Job.ReportState or Job.StackTraces, by group and rank.
 	States []RankState
-	// Restarts is how often the job was started again; all else is of the last time.
+	// Restarts is the number of restarts; all other fields describe the last start.
 	Restarts int
-	// Ranks are the ends of all ranks that were started, by group and rank.
+	// Ranks says how each started rank ended, by group and rank.
 	Ranks []RankEnd
 }
 
-// RankState is what a rank was doing when the job's timeout came.
+// RankState says what a rank was doing at the job's timeout.
 type RankState struct {
 	Group, Rank int
 	Host        string
-	Lines       []string // one for each of its processes, and what PMI knows
+	Lines       []string // one for each of its processes, and one for its PMI state
 }
 
 // who names the rank.
@@ -38,7 +38,7 @@ func (s *RankState) who() string {
 	return fmt.Sprintf("rank %d (host %s)", s.Rank, s.Host)
 }
 
-// String is what it was doing, a line for each of Lines.
+// String has a line for each of Lines.
 func (s RankState) String() string {
 	var b strings.Builder
 	for i, line := range s.Lines {
@@ -50,62 +50,58 @@ func (s RankState) String() string {
 	return b.String()
 }
 
-// RankEnd is how one rank ended.
+// RankEnd says how a rank ended.
 type RankEnd struct {
-	// Group is 0 for the ranks of the job as it was started. Ranks that running
-	// ones spawned are in groups of their own, numbered in the order of the
-	// spawns.
+	// Group is 0 for the ranks of the job itself. Spawned ranks are in
+	// groups that are numbered in the order of the spawns.
 	Group  int
 	Rank   int // in its group, from 0
 	Host   string
 	PID    int
 	Status int            // exit status; 128+N for signal N
-	Signal syscall.Signal // that ended it; 0: it exited
-	// Told is set when the launcher had told the rank to end, because of a
-	// failure elsewhere, a signal or the timeout.
+	Signal syscall.Signal // the signal that ended it; 0: it exited
+	// Told: the launcher had told the rank to end because of a failure elsewhere, a signal or the timeout.
 	Told bool
 }
 
-// Cause is why a job did not end well. Only the first failure of a job is its
-// cause; ranks that die of its consequences are not.
+// Cause is the first failure of a job. Ranks that fail as a consequence of it are not reported as causes.
 type Cause struct {
-	// Rank is the rank that failed; -1 when it was no rank but a host, the
-	// timeout, a signal to the launcher or its output.
+	// Rank is the rank that failed; -1 when the cause is a host, the
+	// timeout, a signal to the launcher, or its output.
 	Rank    int
-	Group   int // of that rank, as in RankEnd
+	Group   int // the group of that rank, as in RankEnd
 	Host    string
 	Program string
 	PID     int
-	Status  int            // what ExitStatus became
-	Signal  syscall.Signal // that ended the rank or was sent to the launcher
-	Aborted bool           // the rank called MPI_Abort, or an equal of it
-	Core    bool           // the kernel has dumped the rank's memory
-	// CoreFile is where, if that could be found out: a file on Host, or "|" and
-	// the program there that takes dumps in.
+	Status  int            // the value of Result.ExitStatus
+	Signal  syscall.Signal // the signal that ended the rank, or that was sent to the launcher
+	Aborted bool           // the rank called MPI_Abort or an equivalent
+	Core    bool           // the kernel dumped the rank's memory
+	// CoreFile is the location of the dump if it could be found out: a file
+	// on Host, or "|" and the program there that receives dumps (core(5)).
 	CoreFile string
-	Message  string // what else is known
-	// Reason is why a program of Go or Python has crashed, as its report on standard
-	// error says: "panic: index out of range", "ValueError: no such mesh". "": not known.
+	Message  string // further facts as text
+	// Reason is the error of a crashed Go or Python program, from its report on standard
+	// error: "panic: index out of range", "ValueError: no such mesh". "": unknown.
 	Reason string
-	// Stderr are the last lines of the rank's standard error, five at most; of a crash
-	// report those that say where.
+	// Stderr are the last lines of the rank's standard error, at most five;
+	// for a crash report, the lines with the location.
 	Stderr []string
-	// Shown is set when these lines went to Job.Stderr and are easy to find there: last of
-	// all, in a regular file, or as the crash report of Reason.
+	// Shown: these lines are easy to find in Job.Stderr, because they are its last ones,
+	// because it is a regular file, or because they are the crash report of Reason.
 	Shown bool
 
 	lost      bool // the host's agent or its PMIx helper has ended, and not by this process's hand, or the host cannot go on
 	elsewhere bool // host.Event.Elsewhere
 }
 
-// Quiet tells whether the user already knows the cause and the line of String
-// would only disturb: the reader of the output is gone.
+// Quiet reports whether the line of String is unnecessary: the reader of the job's output has closed it.
 func (c *Cause) Quiet() bool { return c.Rank < 0 && c.Signal == syscall.SIGPIPE }
 
 // same tells whether two causes are of one rank.
 func (c *Cause) same(d *Cause) bool { return c.Group == d.Group && c.Rank == d.Rank }
 
-// String is the cause in one line.
+// String is the cause as one line.
 func (c *Cause) String() string {
 	var b strings.Builder
 	b.WriteString("gorun: ")
@@ -166,8 +162,8 @@ func (c *Cause) how() string {
 	return how
 }
 
-// Others says in a line how ranks ended that are not the cause, as far as that is
-// worth a word: "" when all of them ended well, or were told to end and did.
+// Others is a line about ranks that failed beside the cause. It is "" if
+// all others succeeded, or ended as they were told.
 func (r *Result) Others() string {
 	if r.Cause == nil {
 		return ""
@@ -213,7 +209,7 @@ func others(n int) string {
 	return fmt.Sprintf("%d others were", n)
 }
 
-// String is the end in words: "rank 2 exited with status 1".
+// String says how the rank ended: "rank 2 exited with status 1".
 func (e RankEnd) String() string {
 	who := fmt.Sprintf("rank %d", e.Rank)
 	if e.Group > 0 {

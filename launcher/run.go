@@ -13,17 +13,15 @@ import (
 	"github.com/gorun-mpi/gorun/launcher/internal/orphan"
 )
 
-// Run runs a job to its end. The error is a *JobError when the job could not be
-// started; any other error is a failure of the launcher itself. A job whose
-// ranks failed is no error: the Result tells. When ctx ends the job is ended.
+// Run runs a job to its end. The error is a *JobError when the job could not
+// be started; any other error is a failure of the launcher itself. A job whose
+// ranks failed is no error: see the Result. When ctx ends, Run ends the job.
 //
-// Run may be called several times at once. It returns when no process of the
-// job is left: groups are killed, and daemons are looked for by their
-// environment, or adopted (Job.Adopt). While it runs, a
-// fork of this process, the guardian, shares its memory copy on write: a large
-// program that changes much of it needs the room twice. It marks the
-// descriptors that this process has inherited close-on-exec. The rest of
-// the process may wait for its own children only, so not by wait4(-1).
+// Several goroutines may call Run at the same time. It returns when no process of the job is left: it
+// kills process groups, and finds daemons by their environment, or adopts them (Job.Adopt). While it runs,
+// a fork of this process, the guardian, shares its memory copy-on-write: a large program that changes much
+// of its memory needs that memory twice. Run marks descriptors that this process has inherited
+// close-on-exec. Other parts of the process must wait for their own children by pid, not with wait4(-1).
 func Run(ctx context.Context, job Job) (Result, error) { return runFor(ctx, job, nil) }
 
 // runFor is Run, with a handle that looks on; nil: nobody does.

@@ -133,7 +133,7 @@ func TestRunRefusesJobs(t *testing.T) {
 		{"CPUs that are not there", Job{NP: 1, Argv: sh("true"), CPUs: "8000", Bind: "core"}, "Bind", 1, "none of the CPUs asked for"},
 		{"no rankfile", Job{NP: 1, Argv: sh("true"), Map: "rankfile"}, "Map", 1, "no file was given"},
 		{"a rankfile of nonsense", Job{NP: 1, Argv: sh("true"), RankFile: "rank x"}, "RankFile", 1, "line 1"},
-		{"a rankfile and a mapping", Job{NP: 1, Argv: sh("true"), RankFile: "rank 0=localhost", Map: "core"}, "RankFile", 1, "does not go with"},
+		{"a rankfile and a mapping", Job{NP: 1, Argv: sh("true"), RankFile: "rank 0=localhost", Map: "core"}, "RankFile", 1, "cannot be combined with"},
 		{"negative ranks a host", Job{NP: 1, Argv: sh("true"), PerHost: -1}, "PerHost", 1, "-1"},
 		{"another machine", Job{NP: 1, Argv: sh("true"), Hosts: []Host{{Name: "no-such-host", Slots: 2}}}, "Hosts", 1, "not this machine"},
 		{"no such launcher", Job{NP: 1, Argv: sh("true"), Launcher: "rocket"}, "Launcher", 1, "rocket"},

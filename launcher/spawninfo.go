@@ -134,12 +134,12 @@ func soft(value string, most int) (int, error) {
 		var at [3]int
 		words := strings.Split(strings.TrimSpace(part), ":")
 		if len(words) > 3 {
-			return 0, fmt.Errorf("%q is no triplet a:b:c", part)
+			return 0, fmt.Errorf("%q is not a triplet a:b:c", part)
 		}
 		for i, w := range words {
 			n, err := strconv.ParseInt(strings.TrimSpace(w), 10, 32)
 			if err != nil {
-				return 0, fmt.Errorf("%q is no triplet a:b:c of numbers", part)
+				return 0, fmt.Errorf("%q is not a triplet a:b:c of numbers", part)
 			}
 			at[i] = int(n)
 		}

@@ -22,7 +22,7 @@ func (w *worlds) plan(s *seat, rank int, by *asked, spawn *host.Spawn) ([]App, [
 	free := w.free()
 	for _, a := range spawn.Apps {
 		if len(a.Argv) == 0 || a.Argv[0] == "" {
-			return nil, nil, fmt.Errorf("spawn of no program")
+			return nil, nil, fmt.Errorf("spawn without a program")
 		}
 		if a.N < 1 || len(hosts)+a.N > spawnMax {
 			return nil, nil, fmt.Errorf("spawn of %d processes of %s, want 1 to %d in all", a.N, a.Argv[0], spawnMax)
@@ -56,7 +56,7 @@ func (w *worlds) plan(s *seat, rank int, by *asked, spawn *host.Spawn) ([]App, [
 		apps = append(apps, app)
 	}
 	if len(apps) == 0 {
-		return nil, nil, fmt.Errorf("spawn of no program")
+		return nil, nil, fmt.Errorf("spawn without a program")
 	}
 	if missing {
 		by.codes = codes

@@ -11,32 +11,29 @@ import (
 	"github.com/gorun-mpi/gorun/launcher/internal/host"
 )
 
-// Stats are figures of a job that runs or has ended, for who asks now and then:
-// they cost the job nothing but counting, and who looks late misses none of them.
-// Job.Watch is for who has to know what happens when it does. With Job.MaxRestarts
-// the ranks and phases are those of the latest start, all else is of all of them.
+// Stats are statistics of a running or ended job, for polling: they only count, so reading
+// them late loses nothing. Job.Watch reports events when they happen. With Job.MaxRestarts the
+// numbers of ranks and the phases are those of the latest start; the rest covers all starts.
 type Stats struct {
-	// Waiting, Running and Ended are how many ranks are in these states; Failed
-	// of those that have ended did not end well.
+	// Waiting, Running and Ended are the numbers of ranks in each state.
+	// Failed is the number of ended ranks that failed.
 	Waiting, Running, Ended, Failed int
-	// Place is how long it took to place the ranks, agents' answers included,
-	// Launch how long to start all of them then, and Meet from then to the end of
-	// their first fence, in which MPI_Init or its equal ends; where they speak PMIx
-	// on one host, until all have connected. 0: it has not happened yet, or never
-	// will.
+	// Place is the time to place the ranks, including the agents' answers. Launch
+	// is the time from then until all ranks were started. Meet is the time from
+	// then until the end of their first fence, in which MPI_Init or its equivalent
+	// ends; with PMIx on one host, until all have connected. 0: not yet, or never.
 	Place, Launch, Meet time.Duration
-	// Stdin, Stdout and Stderr are the bytes that the launcher has passed on.
-	// Input that a rank reads itself, as from a file, is not among them.
+	// Stdin, Stdout and Stderr are the numbers of bytes that the launcher has passed
+	// on. Input that a rank reads itself, for example from a file, is not counted.
 	Stdin, Stdout, Stderr int64
-	// Fences are the fences of all ranks that have ended, of PMI-1 and PMIx. Those
-	// of PMIx on one host are not among them: libpmix completes them by itself and
-	// tells nobody.
+	// Fences is the number of completed fences of all ranks, of PMI-1 and PMIx. PMIx fences
+	// on one host are not counted, because libpmix completes them without the launcher.
 	Fences   int64
 	Restarts int
 	Elapsed  time.Duration // since the job was started, until its end
 }
 
-// Stats are the job's present figures.
+// Stats returns the present statistics of the job.
 func (h *Handle) Stats() Stats {
 	s := h.stats.now()
 	for _, r := range h.Ranks() {
@@ -55,8 +52,8 @@ func (h *Handle) Stats() Stats {
 	return s
 }
 
-// WritePrometheus writes the figures in the text format that Prometheus reads, as
-// the answer to a GET of /metrics with the type PrometheusType.
+// WritePrometheus writes the statistics in Prometheus's text format, as
+// the response to a GET of /metrics with content type PrometheusType.
 func (s Stats) WritePrometheus(w io.Writer) error {
 	var b strings.Builder
 	family := func(name, kind, help string) { fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind) }
@@ -93,7 +90,7 @@ func (s Stats) WritePrometheus(w io.Writer) error {
 	return err
 }
 
-// PrometheusType is the Content-Type of what WritePrometheus writes.
+// PrometheusType is the Content-Type of the output of WritePrometheus.
 const PrometheusType = "text/plain; version=0.0.4; charset=utf-8"
 
 // stats is what is counted while a job runs. A controller without a handle has

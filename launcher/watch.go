@@ -9,20 +9,19 @@ import (
 	"github.com/gorun-mpi/gorun/launcher/internal/host"
 )
 
-// ChangeKind is the kind of event.
+// ChangeKind is the kind of a Change.
 type ChangeKind uint8
 
-// Changes in a job.
+// Kinds of changes.
 const (
-	AgentReady  ChangeKind = iota + 1 // Host's agent has answered
-	RankStarted                       // as PID
-	RankSaid                          // Line, which may be unfinished, is the last that it wrote
-	RankUses                          // CPU and RSS
-	RankEnded                         // End says how
+	AgentReady  ChangeKind = iota + 1 // the agent of Host has answered
+	RankStarted                       // the rank runs as process PID
+	RankSaid                          // Line is the last line that the rank wrote; it may be unfinished
+	RankUses                          // CPU and RSS are new samples
+	RankEnded                         // End says how the rank ended
 )
 
-// Change is an event in a job, for Job.Watch. Group, Rank and Host
-// say to whom.
+// Change is an event of a job, for Job.Watch. Group, Rank and Host say where it happened.
 type Change struct {
 	Kind  ChangeKind
 	Group int
@@ -30,10 +29,10 @@ type Change struct {
 	Host  string
 	PID   int
 	Line  string
-	CPU   time.Duration // of its process group, since the start
-	RSS   int64         // of its process group, in bytes
+	CPU   time.Duration // CPU time of the rank's process group since its start
+	RSS   int64         // resident memory of the rank's process group in bytes
 	End   RankEnd
-	More  bool // others of the same moment follow
+	More  bool // more events of the same moment follow
 }
 
 // watcher tells Job.Watch and Job.Warn on a goroutine of its own, so that one that

@@ -14,8 +14,8 @@ import (
 
 // Errors of a client's calls.
 var (
-	ErrNotFound = errors.New("key not found") // Get of a key that nobody has put before the last fence
-	ErrServer   = errors.New("server gone")   // the launcher closed the connection, or died
+	ErrNotFound = errors.New("key not found") // Get: no rank has put the key before the last fence; Lookup: the service is not published
+	ErrServer   = errors.New("server gone")   // the launcher closed the connection or died
 	ErrRefused  = errors.New("refused")       // the server answered with an error
 )
 
@@ -24,8 +24,8 @@ var (
 // seen to wait for more than 10 seconds.
 const answerTimeout = time.Minute
 
-// A Client is a rank's connection to its PMI server. Its calls exclude each
-// other; Abort and Close may come at any time and end a call in progress.
+// A Client is a rank's connection to its PMI server. One call runs at a
+// time and others wait, except Abort and Close, which end a running call.
 type Client struct {
 	conn   conn
 	name   string // of the server, for messages
@@ -48,9 +48,8 @@ type Client struct {
 	held  string     // the greeting, until the first request goes with it
 }
 
-// Dial connects to the server that env names, says init and learns the names
-// and limits. A gorun launcher at PMI_FD is told with the first request. Its context is
-// bounded by a minute; see [DialContext].
+// Dial connects to the server of env, sends init and reads the names and limits. A gorun launcher at
+// PMI_FD gets init with the first request instead. Dial waits at most a minute; see [DialContext].
 func Dial(env Env) (*Client, error) { return DialContext(context.Background(), env) }
 
 // DialContext is [Dial] with a context.
@@ -167,8 +166,8 @@ func (c *Client) Rank() int { return c.rank }
 // Size is the number of ranks of the job.
 func (c *Client) Size() int { return c.size }
 
-// KVSName is the name of the job's key-value space, unique to the job; empty where the
-// connection has broken before the launcher said it.
+// KVSName is the name of the job's key-value space, which is unique. It
+// is empty if the connection broke before the launcher sent it.
 func (c *Client) KVSName() string {
 	c.call.Lock()
 	defer c.call.Unlock()
@@ -176,8 +175,8 @@ func (c *Client) KVSName() string {
 	return c.kvs
 }
 
-// Put stores a value for all ranks to get after the next fence. Neither may
-// hold a newline or NUL, nor the key a blank or '='.
+// Put stores a value that all ranks can get after the next fence. Newline
+// and NUL are not permitted in key and value, blank and '=' not in the key.
 func (c *Client) Put(key, value string) error {
 	if key == "" || strings.ContainsAny(key, " =\n\x00") || strings.ContainsAny(value, "\n\x00") {
 		return fmt.Errorf("pmi: put key %q: %w: no newline or NUL in either, no blank or '=' in the key", clip(key), ErrSyntax)
@@ -205,7 +204,7 @@ func (c *Client) put(ctx context.Context, key, value string) error {
 	return nil
 }
 
-// Get is the value of a key, or [ErrNotFound].
+// Get returns the value of a key, or ErrNotFound.
 func (c *Client) Get(key string) (string, error) {
 	if key == "" || strings.ContainsAny(key, " =\n\x00") {
 		return "", fmt.Errorf("pmi: get key %q: %w: no newline, NUL, blank or '='", clip(key), ErrSyntax)
@@ -237,17 +236,17 @@ func (c *Client) get(ctx context.Context, key string) (string, error) {
 	return value, nil
 }
 
-// Barrier waits until all ranks of the job are in it; what they put before is
-// there to get after.
+// Barrier waits until all ranks of the job are in it. Afterwards Get
+// returns the values that they put before.
 func (c *Client) Barrier(ctx context.Context) error {
 	c.call.Lock()
 	defer c.call.Unlock()
 	return c.barrier(ctx)
 }
 
-// BarrierServing is [Client.Barrier] for a rank that others may need while it waits: it
-// calls serve now and then, first after serveFirst and again after the time that serve
-// returns. An error of serve ends the call, and the connection's use.
+// BarrierServing is [Client.Barrier] that calls serve while it waits, for a rank that
+// serves others: first after serveFirst, then after the time that serve returned. An
+// error of serve ends the call, and the connection cannot be used afterwards.
 func (c *Client) BarrierServing(ctx context.Context, serve func() (next time.Duration, err error)) error {
 	c.call.Lock()
 	defer c.call.Unlock()
@@ -269,9 +268,8 @@ func (c *Client) barrier(ctx context.Context) error {
 	return nil
 }
 
-// Abort asks the launcher to end the job with an exit code, and returns without
-// waiting for that: the process is about to be killed. The message reaches a
-// gorun launcher only, in one line.
+// Abort asks the launcher to end the job with an exit code, and returns without waiting;
+// the launcher then kills the process. Only a gorun launcher gets the message, as one line.
 func (c *Client) Abort(code int, msg string) error {
 	line := "cmd=abort exitcode=" + strconv.Itoa(code)
 	if msg != "" && c.ext {
@@ -286,8 +284,8 @@ func (c *Client) Abort(code int, msg string) error {
 	return c.send([]byte(line + "\n"))
 }
 
-// Finalize says that this rank is through with PMI, waits a bounded time for
-// the answer, and closes the connection.
+// Finalize tells the server that this rank has finished with PMI, waits
+// a bounded time for the answer, and closes the connection.
 func (c *Client) Finalize() error {
 	c.call.Lock()
 	defer c.call.Unlock()
@@ -306,8 +304,8 @@ func (c *Client) Finalize() error {
 
 var errClosed = errors.New("the connection was closed")
 
-// Close ends the connection; a call in progress fails. The launcher takes it as
-// this rank's death unless it has finalized. A second Close does nothing.
+// Close closes the connection and ends a running call. For the launcher
+// this rank has died, unless it has finalized. A second Close does nothing.
 func (c *Client) Close() error {
 	if c.write.TryLock() { // else a request takes the greeting along
 		if c.held != "" { // the launcher is to see that a rank came and went

@@ -5,31 +5,30 @@ import (
 	"fmt"
 )
 
-// Kinds of violations, beside [ErrSyntax] and [ErrLine].
+// Kinds of violations, together with ErrSyntax and ErrLine.
 var (
-	ErrLeft    = errors.New("left the job")         // the connection ended, or finalize came, where others need the rank
-	ErrOrder   = errors.New("command out of order") // a command that the rank's state does not allow
-	ErrCommand = errors.New("unknown command")      // a command that this server does not know
-	ErrLimit   = errors.New("over the limit")       // bigger than a limit of the wire
-	ErrFence   = errors.New("fence failed")         // the store could not complete it
+	ErrLeft    = errors.New("left the job")         // the rank's connection ended, or it sent finalize, although other ranks need it
+	ErrOrder   = errors.New("command out of order") // a command that is not permitted in the rank's state
+	ErrCommand = errors.New("unknown command")      // a command that this server does not implement
+	ErrLimit   = errors.New("over the limit")       // longer than a limit of the wire
+	ErrFence   = errors.New("fence failed")         // the store could not complete the fence
 )
 
-// EngineConfig is the job as the server of one host sees it.
+// EngineConfig describes the job to the server of one host.
 type EngineConfig struct {
 	KVSName  string            // name of the job's key-value space; "gorun" if empty
-	World    int               // how many MPI programs each rank has run before this one; messages tell
+	World    int               // number of MPI programs that each rank has run before this one, for messages
 	Size     int               // ranks of the job
-	Ranks    []int             // global ranks served here, those of this host
-	AppNum   []int             // application context, by index in Ranks; nil: all 0
-	Universe int               // slots of the job, as get_universe_size tells; 0: unknown
-	Mapping  string            // PMI_process_mapping, see [Mapping]; over ValLenMax or empty: not told, and clients exchange host names instead
+	Ranks    []int             // ranks of this host, by their number in the job
+	AppNum   []int             // number of the program, by index in Ranks; nil: all 0
+	Universe int               // answer to get_universe_size; 0: unknown
+	Mapping  string            // PMI_process_mapping, see [Mapping]; if empty or over ValLenMax it is not sent, and clients exchange host names instead
 	Preset   map[string]string // keys that exist from the start
-	Spawner  string            // job of the rank that has spawned this one, as PMI-2 tells; "": none has
+	Spawner  string            // job of the rank that spawned this one, for PMI-2; "": none
 }
 
-// An Engine serves PMI-1 and PMI-2 to the ranks of one host, without I/O: see the
-// package comment. It is not safe for concurrent use. Calls for a rank that is not
-// served here panic.
+// An Engine serves PMI-1 and PMI-2 to the ranks of one host, without I/O: see the package
+// comment. It must not be called concurrently. Calls for a rank that it does not serve panic.
 type Engine struct {
 	kvsName  string
 	world    int
@@ -96,8 +95,7 @@ func (e *Engine) forget(p *peer) {
 	e.forgetWaits(p)
 }
 
-// NewEngine makes the engine of a host. It panics on ranks that are not a set
-// of numbers below Size: that is the owner's mistake.
+// NewEngine makes the engine of a host. It panics if Ranks are not distinct numbers below Size.
 func NewEngine(cfg EngineConfig) *Engine {
 	if cfg.KVSName == "" {
 		cfg.KVSName = "gorun"
@@ -138,27 +136,26 @@ func NewEngine(cfg EngineConfig) *Engine {
 	return e
 }
 
-// Joined tells whether a rank has ever said init.
+// Joined reports whether a rank has sent init.
 func (e *Engine) Joined(rank int) bool { return e.peer(rank).joined }
 
-// Finalized tells whether a rank has ever said finalize. One that joined and
-// did not ended irregularly, whatever its exit status.
+// Finalized reports whether a rank has sent finalize. A rank that joined
+// and did not send it has failed, whatever its exit status.
 func (e *Engine) Finalized(rank int) bool { return e.peer(rank).finalized }
 
-// Shown tells whether a rank has ever shown a card: it is one of package rank, whose
-// calls end with an error when they need a rank that has died.
+// Shown reports whether a rank has sent a card: it is a rank of package
+// rank, whose calls return an error when they need a rank that has died.
 func (e *Engine) Shown(rank int) bool { return e.peer(rank).shown }
 
-// InFence tells whether a rank is in a fence that is not complete.
+// InFence reports whether a rank waits in a fence.
 func (e *Engine) InFence(rank int) bool { return e.peer(rank).state == inFence }
 
-// Waiting is how many ranks are in a fence that is not complete.
+// Waiting is the number of ranks that wait in a fence.
 func (e *Engine) Waiting() int { return e.inside }
 
 func (e *Engine) peer(rank int) *peer { return e.peers[e.index[rank]] }
 
-// Receive takes bytes from a rank's socket, cut anywhere. It copies what it
-// keeps of data.
+// Receive takes bytes from a rank's socket, in pieces of any length. It copies the data that it keeps.
 func (e *Engine) Receive(rank int, data []byte) []Event {
 	p := e.peer(rank)
 	for len(data) > 0 && p.state != violated && p.state != gone {
@@ -170,7 +167,7 @@ func (e *Engine) Receive(rank int, data []byte) []Event {
 	return e.take(p)
 }
 
-// Disconnect says that a rank's socket has ended.
+// Disconnect reports that a rank's socket was closed.
 func (e *Engine) Disconnect(rank int) []Event {
 	p := e.peer(rank)
 	was := p.state

@@ -9,17 +9,16 @@ import (
 // Env is what a launcher tells a rank through its environment.
 type Env struct {
 	FD      int    // the inherited socket (PMI_FD); -1 with PMI_PORT
-	Port    string // host:port of the server (PMI_PORT); empty with PMI_FD
-	ID      string // who this is to that server (PMI_ID)
-	Rank    int    // PMI_RANK; -1 when the server tells it
-	Size    int    // PMI_SIZE; 0 when the server tells it
-	Cards   bool   // GORUN_PMI=cards: the server knows gorun_allgather
-	Spawned bool   // PMI_SPAWNED=1: started by a running program
+	Port    string // host:port of the server (PMI_PORT); "" with PMI_FD
+	ID      string // identity of this process at that server (PMI_ID)
+	Rank    int    // PMI_RANK; -1: the server sends it
+	Size    int    // PMI_SIZE; 0: the server sends it
+	Cards   bool   // GORUN_PMI=cards: the server implements gorun_allgather
+	Spawned bool   // PMI_SPAWNED=1: a running program spawned this process
 }
 
-// FromEnviron reads the variables of PMI-1 out of environ, as os.Environ gives
-// it. Without a PMI server in it found is false; a variable that makes no sense
-// is an error that names it.
+// FromEnviron reads the variables of PMI-1 from environ, which has the form of os.Environ. found
+// is false if there is no PMI server. An invalid value is an error that names the variable.
 func FromEnviron(environ []string) (env Env, found bool, err error) {
 	env = Env{FD: -1, Rank: -1}
 	var rank, size, fd string
@@ -71,8 +70,7 @@ func FromEnviron(environ []string) (env Env, found bool, err error) {
 	return env, true, nil
 }
 
-// Environ is what a server sets for the rank of env, the counterpart of
-// [FromEnviron].
+// Environ is the environment that a server sets for a rank. FromEnviron is its inverse.
 func (env Env) Environ() []string {
 	var vars []string
 	if env.Port != "" {

@@ -176,9 +176,8 @@ func (e *Engine) cardBytes() int {
 	return n
 }
 
-// FenceDone completes the fence of an epoch with the contributions of all
-// hosts, in any order. One that is damaged, or of hosts that do not agree on
-// what they do, is a violation.
+// FenceDone completes the fence of an epoch with the contributions of all hosts, in any
+// order. A damaged contribution, or hosts that are in different operations, are a violation.
 func (e *Engine) FenceDone(epoch uint64, all [][]byte) []Event {
 	if !e.pending || epoch != e.epoch {
 		return nil // of a fence that was given up
@@ -212,8 +211,8 @@ func (e *Engine) FenceDone(epoch uint64, all [][]byte) []Event {
 	return e.take(e.peers[0])
 }
 
-// FenceFailed gives up the fence of an epoch: err is why, and should name a
-// host. If ranks wait in it, that is a violation.
+// FenceFailed ends the fence of an epoch. err is the reason, and should
+// name a host. If ranks wait in the fence, that is a violation.
 func (e *Engine) FenceFailed(epoch uint64, err error) []Event {
 	if !e.pending || epoch != e.epoch || e.broken != nil {
 		return nil

@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// Bounds of PMI-2, in bytes. The length of a command is six digits.
+// FrameMax is the longest command of PMI-2 in bytes: its length has six digits.
 const (
 	lengthDigits = 6
 	FrameMax     = 999_999
 )
 
-// ErrFrame is the error of bytes that cannot be a PMI-2 command.
+// ErrFrame reports bytes that are not a PMI-2 command.
 var ErrFrame = errors.New("not a PMI-2 command")
 
 // frameLength reads the six bytes before a command: its length in digits, with
@@ -28,11 +28,10 @@ func frameLength(head []byte) (int, error) {
 	return int(n), nil
 }
 
-// ParseFrame reads a command of PMI-2, without its length: key=value pairs that
-// each end with a semicolon, cmd=NAME first. A semicolon in a value is doubled.
-// The clients of MPICH 4.1 and later do not double it, so what follows a single one
-// and is no pair belongs to the value before it. The message holds no reference
-// to body.
+// ParseFrame reads a command of PMI-2 without its length: key=value pairs, each with
+// a semicolon at its end, cmd=NAME first. A semicolon in a value is doubled. Clients
+// of MPICH 4.1 and later do not double it; therefore text after a single semicolon
+// that is no pair belongs to the value before it. The message does not refer to body.
 func ParseFrame(body []byte) (Message, error) {
 	if len(body) > FrameMax {
 		return Message{}, fmt.Errorf("%w: %d bytes, the limit is %d", ErrLine, len(body), FrameMax)
@@ -86,8 +85,8 @@ func untilSemicolon(s string, pos int) (text string, next int) {
 	return b.String(), len(s)
 }
 
-// AppendFrame appends the message as a command of PMI-2 with its length. It reads
-// back as it is where keys hold neither '=' nor ';' and nothing holds a zero byte.
+// AppendFrame appends the message as a command of PMI-2 with its length. ParseFrame returns
+// the same message if keys contain neither '=' nor ';', and nothing contains a zero byte.
 func (m Message) AppendFrame(b []byte) []byte {
 	at := len(b)
 	b = append(b, "      "...)

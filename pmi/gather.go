@@ -10,13 +10,13 @@ import (
 	"github.com/gorun-mpi/gorun/internal/pack"
 )
 
-// AllGather is a fence in which each rank gives a card, at most [CardMax]
-// bytes, and gets those of all ranks, by rank. All ranks of the job call it
-// equally often. The cards share memory that belongs to the caller.
+// AllGather is a fence in which each rank gives a card of at most CardMax
+// bytes and gets the cards of all ranks, by rank. All ranks of the job
+// call it equally often. The cards belong to the caller and share memory.
 //
-// With a gorun launcher it costs one request; with others each rank puts its
-// card in hex, in as many pieces as the limit on values asks for, enters a
-// barrier, and gets the pieces of all: size x pieces requests a rank.
+// With a gorun launcher it costs one request. With other launchers each rank puts
+// its card in hexadecimal, in as many pieces as the limit on values requires,
+// enters a barrier, and gets the pieces of all: size x pieces requests per rank.
 func (c *Client) AllGather(ctx context.Context, card []byte) ([][]byte, error) {
 	if len(card) > CardMax {
 		return nil, fmt.Errorf("pmi: all-gather: %w: a card of %d bytes, the limit is %d", ErrLimit, len(card), CardMax)

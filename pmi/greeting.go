@@ -8,24 +8,24 @@ import (
 // initAnswer2 answers cmd=init of PMI-2.
 const initAnswer2 = "cmd=response_to_init pmi_version=2 pmi_subversion=0 rc=0\n"
 
-// GreetingMax bounds the bytes that tell who has connected to PMI_PORT.
+// GreetingMax is the maximum length in bytes of the commands that identify a client at PMI_PORT.
 const GreetingMax = 512
 
-// A Greeting reads what a connection to PMI_PORT says first: whose it is.
+// A Greeting reads the first commands of a connection to PMI_PORT, which contain the rank:
 //
 //	PMI-1   cmd=initack pmiid=RANK
 //	PMI-2   cmd=init pmi_version=2 pmi_subversion=0
 //	        (which is answered)
 //	        cmd=fullinit;pmirank=RANK; ...
 //
-// The zero value is ready. [Engine.Seat] then gives the connection to its rank.
+// The zero value is ready for use. [Engine.Seat] then assigns the connection to its rank.
 type Greeting struct {
 	said     []byte
 	answered bool
 }
 
-// Add takes bytes, cut anywhere. rank is below 0 while it is not known; answer is
-// what to send now, if anything.
+// Add takes bytes in pieces of any length. rank is negative until it is
+// known. answer is the data to send now, if any.
 func (g *Greeting) Add(data []byte) (rank int, answer []byte, err error) {
 	g.said = append(g.said, data...)
 	line, rest, whole := bytes.Cut(g.said, []byte("\n"))
@@ -71,18 +71,18 @@ func (g *Greeting) Add(data []byte) (rank int, answer []byte, err error) {
 // wait is the answer while more has to come.
 func (g *Greeting) wait() (int, []byte, error) {
 	if len(g.said) > GreetingMax {
-		return -1, nil, fmt.Errorf("%w: %q and more, %d bytes are enough to say which rank it is", ErrLine, clip(string(g.said)), GreetingMax)
+		return -1, nil, fmt.Errorf("%w: %q and more does not name a rank within %d bytes", ErrLine, clip(string(g.said)), GreetingMax)
 	}
 	return -1, nil, nil
 }
 
-// Seat gives a rank the connection whose greeting was read.
+// Seat assigns the connection whose greeting was read to a rank.
 func (e *Engine) Seat(rank int, g *Greeting) []Event {
 	e.peer(rank).seated = g.answered
 	return e.Receive(rank, g.said)
 }
 
-// InitAck reads the first line of PMI-1 on a connection to PMI_PORT: whose it is.
+// InitAck reads the first line of PMI-1 on a connection to PMI_PORT, and returns the rank in it.
 func InitAck(line []byte) (rank int, err error) {
 	m, err := ParseLine(line)
 	if err != nil {

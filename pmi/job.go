@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// Universe is how many ranks the job could have, as its launcher says; false when
-// it does not know.
+// Universe is the number of ranks that the job could have. known is
+// false if the launcher does not provide it.
 func (c *Client) Universe(ctx context.Context) (n int, known bool, err error) {
 	return c.number(ctx, "universe_size", "size")
 }
 
-// AppNum is the number of this rank's program among the programs of the job, from
-// 0; false when the launcher does not know.
+// AppNum is the number of this rank's program among the programs of the
+// job, from 0. known is false if the launcher does not provide it.
 func (c *Client) AppNum(ctx context.Context) (n int, known bool, err error) {
 	return c.number(ctx, "appnum", "appnum")
 }
@@ -32,8 +32,7 @@ func (c *Client) number(ctx context.Context, what, key string) (n int, known boo
 	return n, ok && n >= 0, nil
 }
 
-// Publish makes a port known under the name of a service to all ranks of the
-// job, of whatever group.
+// Publish publishes a port under the name of a service, for all ranks and groups of the job.
 func (c *Client) Publish(ctx context.Context, service, port string) error {
 	if err := fit(service, "service"); err != nil {
 		return err
@@ -44,7 +43,7 @@ func (c *Client) Publish(ctx context.Context, service, port string) error {
 	return c.order(ctx, "cmd=publish_name service="+service+" port="+port+"\n", "publish_result")
 }
 
-// Unpublish takes a service back.
+// Unpublish removes a published service.
 func (c *Client) Unpublish(ctx context.Context, service string) error {
 	if err := fit(service, "service"); err != nil {
 		return err
@@ -52,8 +51,7 @@ func (c *Client) Unpublish(ctx context.Context, service string) error {
 	return c.order(ctx, "cmd=unpublish_name service="+service+"\n", "unpublish_result")
 }
 
-// Lookup is the port of a published service. The error is [ErrNotFound] when
-// nobody has published it.
+// Lookup returns the port of a published service, or ErrNotFound.
 func (c *Client) Lookup(ctx context.Context, service string) (port string, err error) {
 	if err := fit(service, "service"); err != nil {
 		return "", err
@@ -71,10 +69,9 @@ func (c *Client) Lookup(ctx context.Context, service string) (port string, err e
 	return port, nil
 }
 
-// Spawn starts processes, a group with a world and a key-value space of their
-// own that holds preset from the start, and returns when they run. codes are
-// those of the processes, 0 for one that runs; nil: all run. On an error none
-// does.
+// Spawn starts processes and returns when they run. They are a group with its own world
+// and its own key-value space, which contains preset from the start. codes has an error
+// code per process, 0 for one that runs; nil: all run. After an error none runs.
 func (c *Client) Spawn(ctx context.Context, apps []SpawnApp, preset map[string]string) (codes []int, err error) {
 	var b []byte
 	line := func(key, value string) {

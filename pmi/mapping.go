@@ -5,14 +5,12 @@ import (
 	"strconv"
 )
 
-// Mapping is the value of PMI_process_mapping for ranks placed on hostOf[rank]:
-// "(vector,(first host, hosts, ranks a host),...)". Neighbouring hosts with
-// equally many consecutive ranks share a block. Hosts are numbers from 0; the
-// order of their first ranks does not matter.
+// Mapping is the value of PMI_process_mapping for ranks that are placed on hostOf[rank]: "(vector,(first
+// host, hosts, ranks per host),...)". Consecutive hosts with the same number of consecutive ranks share
+// a block. Hosts are numbered from 0; the order of their first ranks does not matter.
 //
-// MPICH begins again at the first block when ranks are left over, as Hydra has
-// it do for round-robin placement. Other readers want all blocks, so that is
-// used only where these would exceed ValLenMax.
+// For ranks beyond the last block MPICH starts again at the first one; Hydra uses that for round-robin
+// placement. Other readers need all blocks, so Mapping uses it only if they would exceed ValLenMax.
 func Mapping(hostOf []int) string {
 	m := blocks(hostOf)
 	if len(m) <= ValLenMax {

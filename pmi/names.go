@@ -1,6 +1,6 @@
 package pmi
 
-// NameOp is what to do with a published name.
+// NameOp is an operation on a published name.
 type NameOp uint8
 
 // Operations on names.
@@ -10,16 +10,16 @@ const (
 	Unpublish
 )
 
-// NameQuery is what a rank wants to know of, or do to, the names of its job.
+// NameQuery is a rank's operation on the published names of its job.
 type NameQuery struct {
 	Op      NameOp
 	Service string
 	Port    string // with Publish
 }
 
-// NameAnswer is what came of it.
+// NameAnswer is the result of a NameQuery.
 type NameAnswer struct {
-	Err  string // why not, in one word; empty: done
+	Err  string // the reason of a failure in one word; "": success
 	Port string // with Lookup
 }
 

@@ -20,22 +20,21 @@ const codesMax = 1000
 // reasonMax bounds why a spawn was refused.
 const reasonMax = 500
 
-// SpawnApp is one program of a spawn, as the rank that wants it says.
+// SpawnApp is one program of a spawn.
 type SpawnApp struct {
 	Program string
 	Args    []string    // without the program's name
-	N       int         // processes, 1 or more
-	Info    [][2]string // hints of MPI, key and value, in the order given
+	N       int         // number of processes, at least 1
+	Info    [][2]string // MPI's hints, as keys and values in the given order
 }
 
-// SpawnAnswer is what came of a spawn.
+// SpawnAnswer is the result of a Spawn.
 type SpawnAnswer struct {
-	// Err is why nothing was started; empty: it was.
+	// Err is the reason that no process was started; "": they were started.
 	Err string
-	// Job is the name of the new job's key-value space; "" if it is not known.
+	// Job is the name of the new job's key-value space; "": unknown.
 	Job string
-	// Codes are the error codes of the processes, 0 for one that runs; nil: all
-	// run.
+	// Codes has an error code per process, 0 for one that runs; nil: all run.
 	Codes []int
 }
 

@@ -9,18 +9,16 @@ import (
 
 // A Store completes the fences of a job over all its hosts. Each host has one.
 type Store interface {
-	// Fence gives this host's contribution to the fence of an epoch and
-	// returns those of all hosts, by host index. It blocks until all are there
-	// or ctx ends, or fails with an error that names the host that is gone.
-	// Each epoch is fenced once by each host, in any order and several at a
-	// time. The store keeps contribution; the result must not be changed.
+	// Fence gives this host's contribution to the fence of an epoch, and returns the contributions
+	// of all hosts, by host index. It blocks until all hosts have contributed or ctx ends, or fails
+	// with an error that names the lost host. Each host calls it once per epoch, in any order, and
+	// several epochs may be open. The store keeps contribution. The result must not be changed.
 	Fence(ctx context.Context, epoch uint64, contribution []byte) (all [][]byte, err error)
-	// Close ends fences in progress with an error.
+	// Close ends running fences with an error.
 	Close() error
 }
 
-// ErrStoreClosed ends a fence whose store was closed, by this host or, in one
-// process, by another.
+// ErrStoreClosed reports a fence whose store was closed, by this host or, in one process, by another.
 var ErrStoreClosed = errors.New("store closed")
 
 // memJob is what the stores of one process share.
@@ -47,7 +45,7 @@ type memStore struct {
 
 var _ Store = (*memStore)(nil)
 
-// NewMemStore makes the stores of a job whose hosts are all served by this
+// NewMemStore makes the stores of a job whose hosts are all in this
 // process, by host index. With one host a fence returns at once.
 func NewMemStore(hosts int) []Store {
 	job := &memJob{hosts: hosts, fences: make(map[uint64]*memFence), closed: make(chan struct{}), by: -1}

@@ -8,30 +8,29 @@ import (
 	"unicode"
 )
 
-// Limits of the wire, in bytes. The first three are what every PMI-1 server
-// announces; MPICH's client fixes its buffers by them.
+// Limits of the wire in bytes. PMI-1 servers announce the first three,
+// and MPICH's client allocates its buffers accordingly.
 const (
 	KVSNameMax = 256     // the name of the key-value space
 	KeyLenMax  = 64      // a key
 	ValLenMax  = 1024    // a value
-	LineMax    = 8 << 10 // a line with its newline: a path of a spawned program must fit
+	LineMax    = 8 << 10 // a line with its newline, such as the path of a spawned program
 	CardMax    = 1 << 16 // a card of AllGather
-	StoreMax   = 1 << 28 // all keys and values that an engine keeps
+	StoreMax   = 1 << 28 // all keys and values of an engine
 )
 
-// Errors of a line that cannot be a message.
+// Errors of a line that is not a message.
 var (
-	ErrSyntax = errors.New("not a PMI-1 line") // no command, or a byte that no line may hold
-	ErrLine   = errors.New("line too long")    // more than LineMax bytes
+	ErrSyntax = errors.New("not a PMI-1 line") // no command, or a byte that is not permitted in a line
+	ErrLine   = errors.New("line too long")    // longer than LineMax bytes
 )
 
 // A Field is one key=value of a line.
 type Field struct{ Key, Value string }
 
-// A Message is one line of the wire: blank-separated key=value, the command
-// first as cmd=NAME (mcmd=NAME opens a block of lines that ends with endcmd).
-// A word without '=' belongs to the value before it, and value= takes the rest
-// of the line, so values may hold blanks.
+// A Message is one line of the wire: key=value pairs separated by blanks. The first is the command,
+// cmd=NAME (mcmd=NAME begins a block of lines that ends with endcmd). A word without '=' belongs to
+// the value before it, and value= takes the rest of the line, so values may contain blanks.
 type Message struct{ Fields []Field }
 
 // NewMessage makes a message of a command and of pairs of key and value.
@@ -44,7 +43,7 @@ func NewMessage(cmd string, pairs ...string) Message {
 	return m
 }
 
-// Cmd is the command's name.
+// Cmd is the name of the command.
 func (m Message) Cmd() string {
 	if len(m.Fields) == 0 {
 		return ""
@@ -52,7 +51,7 @@ func (m Message) Cmd() string {
 	return m.Fields[0].Value
 }
 
-// Get is the value of the first field with that key, and whether there is one.
+// Get returns the value of the first field with this key, and whether there is one.
 func (m Message) Get(key string) (string, bool) {
 	for _, f := range m.Fields {
 		if f.Key == key {
@@ -62,8 +61,7 @@ func (m Message) Get(key string) (string, bool) {
 	return "", false
 }
 
-// Int is the number in the field with that key; ok is false when there is no
-// such field or no number in it.
+// Int returns the number in the field with this key. ok is false if the field is missing or not a number.
 func (m Message) Int(key string) (n int, ok bool) {
 	v, ok := m.Get(key)
 	if !ok {
@@ -73,8 +71,7 @@ func (m Message) Int(key string) (n int, ok bool) {
 	return n, err == nil
 }
 
-// ParseLine reads a line, with or without its newline. The message holds no
-// reference to line.
+// ParseLine reads a line with or without its newline. The message does not refer to line.
 func ParseLine(line []byte) (Message, error) {
 	if len(line) > LineMax {
 		return Message{}, fmt.Errorf("%w: %d bytes, the limit is %d", ErrLine, len(line), LineMax)
@@ -157,9 +154,8 @@ func skipBlanks(s string, pos int) int {
 	return pos
 }
 
-// AppendTo appends the message as a line with its newline. A message of
-// ParseLine reads back as it was; a value with a newline does not, so a caller
-// that makes a message of foreign text checks it first.
+// AppendTo appends the message as a line with its newline. A message of ParseLine can be read again
+// without change. A value with a newline cannot, so a caller checks text of unknown origin first.
 func (m Message) AppendTo(b []byte) []byte {
 	for i, f := range m.Fields {
 		if i > 0 {

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// Parse reads a file of hosts; name is what messages call it. Each host is there
-// once, at the place of its first line, with the sum of its slots.
+// Parse reads a file of hosts. name is the file's name in errors. Each host is in
+// the result once, at the position of its first line, with the sum of its slots.
 func Parse(text, name string) ([]Host, error) {
 	return parse(text, name, (*file).merged)
 }
 
-// Lines reads the same file for ranks that go one to a line: each host is there as
-// often as it is named, in the file's order.
+// Lines reads the same file for a placement with one rank per line: a
+// host is in the result as often as it is named, in the file's order.
 func Lines(text, name string) ([]Host, error) {
 	return parse(text, name, (*file).listed)
 }
@@ -137,7 +137,7 @@ func (h *Host) words(words []string) error {
 		case "boards", "sockets", "sockets_per_board", "cores", "cores_per_socket":
 			_, err = positive(value)
 		case "binding":
-			err = errors.New("no binding a host; --bind-to binds the ranks of all hosts")
+			err = errors.New("no binding of a single host; --bind-to binds the ranks of all hosts")
 		case "port":
 			err = errors.New("no port; the configuration of the remote shell has it (~/.ssh/config)")
 		default:

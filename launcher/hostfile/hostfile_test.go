@@ -104,7 +104,7 @@ func TestParseRefuses(t *testing.T) {
 		"a:2 slots=3":           "hosts:1: found two numbers of slots, 2 and 3",
 		"\n\n+n1":               `hosts:3: found "+n1", expected a host's name: hosts relative`,
 		"rank 0=a slot=1":       `hosts:1: found "rank", expected a host's name; a rankfile is given with --rankfile`,
-		"a binding=core":        `hosts:1: found "binding=core", expected no binding a host; --bind-to`,
+		"a binding=core":        `hosts:1: found "binding=core", expected no binding of a single host; --bind-to`,
 		"a port=22":             `hosts:1: found "port=22", expected no port`,
 		"a user=-x":             `hosts:1: found "user=-x", expected a user's name`,
 		"n[1-2":                 `hosts:1: found "n[1-2", expected a ] that closes the range`,

@@ -13,20 +13,19 @@ import (
 // and few enough that a slip of the finger does not fill the memory.
 const maxHosts = 1 << 16
 
-// Auto is the number of slots of NAME:*, as Open MPI has it: one for each CPU of
-// the host.
+// Auto is the number of slots of NAME:*, as in Open MPI: one for each CPU of the host.
 const Auto = -1
 
-// Host is a host of a list or a file.
+// Host is a host of a list or file.
 type Host struct {
 	Name  string
-	User  string // to log in as; "" when not said
-	Slots int    // 0 when not said, or Auto
-	Max   int    // slots that it may be filled up to; 0 when not said
+	User  string // login name; "": not given
+	Slots int    // 0: not given; or Auto
+	Max   int    // maximum number of slots; 0: not given
 }
 
-// List reads a comma-separated list. Hosts stay in order, and are there as
-// often as they were named.
+// List reads a comma-separated list. The result has the order of the
+// list, with a host as often as it is named.
 func List(text string) ([]Host, error) {
 	var hosts []Host
 	for _, item := range items(text) {

@@ -1,6 +1,5 @@
-// Package ranktest runs test functions on ranks that are goroutines of the test's
-// process, on a plain software device and on devices that misbehave in all the
-// ways that the rules of RDMA allow.
+// Package ranktest runs test functions on ranks that are goroutines of the test's process, on a
+// plain software device and on devices that misbehave in every way that the rules of RDMA permit.
 //
 //	func TestRing(t *testing.T) {
 //		ranktest.Each(t, []int{1, 2, 3, 8}, func(ctx context.Context, c *rank.Comm) error {
@@ -8,9 +7,8 @@
 //		})
 //	}
 //
-// It owns nothing after a call has returned. A test that hangs is ended by a
-// context of [Limit], which fails the ranks that wait and says what they waited
-// for.
+// Nothing is left after a call has returned. After [Limit] the contexts of the
+// ranks end: the calls that wait return errors that say what they waited for.
 package ranktest
 
 import (
@@ -22,7 +20,7 @@ import (
 	"github.com/gorun-mpi/gorun/rank"
 )
 
-// Limit is how long the ranks of one run may take.
+// Limit is the maximum time for one run.
 const Limit = time.Minute
 
 // Seeds are the adversaries that Each runs besides the plain device.
@@ -34,8 +32,7 @@ func Run(t testing.TB, n int, f func(ctx context.Context, c *rank.Comm) error) {
 	RunSeed(t, n, 0, f)
 }
 
-// RunSeed is Run on a device that misbehaves as a function of seed; 0 is a plain
-// device.
+// RunSeed is Run on a device that misbehaves reproducibly, as determined by seed; 0 is a plain device.
 func RunSeed(t testing.TB, n int, seed uint64, f func(ctx context.Context, c *rank.Comm) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), Limit)
@@ -45,8 +42,7 @@ func RunSeed(t testing.TB, n int, seed uint64, f func(ctx context.Context, c *ra
 	}
 }
 
-// Each runs f on each number of ranks, on a plain device and on adversaries, as
-// subtests.
+// Each runs f as subtests, for each number of ranks, on a plain device and on misbehaving devices.
 func Each(t *testing.T, sizes []int, f func(ctx context.Context, c *rank.Comm) error) {
 	t.Helper()
 	for _, n := range sizes {

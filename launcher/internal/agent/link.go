@@ -104,7 +104,7 @@ func (l *Link) Machine(limit time.Duration) (*topo.Machine, error) {
 	var r report
 	if err := readFrame(l.in, &r); err != nil {
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			err = fmt.Errorf("no answer of the agent within %v", limit)
+			err = fmt.Errorf("no answer from the agent within %v", limit)
 		}
 		return nil, err
 	}
