@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -53,6 +54,17 @@ func TestWithoutVerbs(t *testing.T) {
 			}
 			if out := run("", "gorun", "-np", "2", filepath.Join(dir, "a2a"), "-m", "32"); !strings.Contains(out, "on every rank") {
 				t.Error(out)
+			}
+			// The program with cgo takes the place of a2a for a device that a2a does not have.
+			other := filepath.Join(dir, "a2a-verbs")
+			if _, err := os.Stat(other); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("%s was built: %v", other, err)
+			}
+			if err := os.WriteFile(other, []byte("#!/bin/sh\necho in its place: $*\n"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if out := run("", "gorun", "-np", "1", filepath.Join(dir, "a2a"), "-d", "mlx5_0", "-m", "32"); out != "in its place: -d mlx5_0 -m 32\n" {
+				t.Errorf("got %q", out)
 			}
 		})
 	}

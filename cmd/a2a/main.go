@@ -33,6 +33,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"syscall"
 	"time"
 
 	"github.com/gorun-mpi/gorun/cmd/internal/argp"
@@ -119,7 +120,7 @@ func prepare(parser *argp.Parser, p *params, cfg *rank.Config, place, ranks int)
 	wanted := *cfg
 	wanted.Devices = p.devices()
 	if err := rank.FindDevices(wanted); err != nil {
-		return nil, &argp.Error{Flag: parser.Name("devices"), Reason: err.Error()}
+		return nil, &argp.Error{Flag: parser.Name("devices"), Reason: err.Error() + withVerbs()}
 	}
 	var results *os.File
 	if place == 0 {
@@ -130,6 +131,21 @@ func prepare(parser *argp.Parser, p *params, cfg *rank.Config, place, ranks int)
 	}
 	*cfg = wanted
 	return results, nil
+}
+
+// withVerbs replaces a process that was built without cgo by the same command built with it,
+// which finds the devices of libibverbs too. It returns where that cannot be, and says why.
+// Without cgo a rank takes 0.8 ms less CPU time until main, and most need no such device.
+func withVerbs() string {
+	if _, err := verbs.New(verbs.Config{}).Devices(); !errors.Is(err, verbs.ErrNoCgo) {
+		return ""
+	}
+	self, err := os.Executable()
+	if err == nil {
+		self += "-verbs"
+		err = &os.PathError{Op: "exec", Path: self, Err: syscall.Exec(self, os.Args, os.Environ())}
+	}
+	return fmt.Sprintf("; the program for the others, which make build makes: %v", err)
 }
 
 // work is what the ranks do together. status is rank 0's judgement of the
