@@ -9,16 +9,15 @@ import (
 
 func abilityCases() []testCase {
 	return []testCase{
-		{name: "ability/progress_alone_brings_everything", nodes: 2, run: abilityProgress},
-		{name: "ability/work_is_done_without_any_call", nodes: 2, run: abilityAlone},
-		{name: "ability/sleeper_wakes_for_peers", nodes: 2, run: abilitySleeper},
+		{name: "ability/progress_alone_brings_everything", nodes: 2, run: pair(abilityProgress)},
+		{name: "ability/work_is_done_without_any_call", nodes: 2, run: pair(abilityAlone)},
+		{name: "ability/sleeper_wakes_for_peers", nodes: 2, run: pair(abilitySleeper)},
 	}
 }
 
 // abilityProgress watches memory and calls Progress, and polls no CQ until all
 // is there.
-func abilityProgress(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func abilityProgress(r *rig, a, b *side) {
 	pa, ok := a.ctx.(rdma.Progresser)
 	if !ok {
 		return
@@ -33,43 +32,35 @@ func abilityProgress(r *rig) {
 			pa.Progress()
 			return dst.Load64(0) == k
 		})
-		if got := dst.Load64(8); got != k {
-			r.Fatalf("round %d: the send before the write brought %d", k, got)
-		}
-		a.want(a.scq, k, rdma.WCSuccess)
-		a.want(a.scq, k, rdma.WCSuccess)
-		b.want(b.rcq, k, rdma.WCSuccess)
+		equal(r, dst.Load64(8), k, "round %d: the send before the write brought", k)
+		a.done(a.scq, k, k)
+		b.done(b.rcq, k)
 	}
 	r.until("a Progress that has nothing to do", func() bool { return !pa.Progress() })
 }
 
 // abilityAlone posts and then calls the device no more: the work is done, if
 // more slowly.
-func abilityAlone(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func abilityAlone(r *rig, a, b *side) {
 	src, dst := a.memory(64), b.memory(64)
 	l := r.link()
 	for k := uint64(1); k <= 10; k++ {
 		src.store64(0, k)
 		l.send(write(k, dst, 0, src.sge(0, 8)))
 		r.until("a write of an idle program", func() bool { return dst.Load64(0) == k })
-		a.want(a.scq, k, rdma.WCSuccess)
+		a.done(a.scq, k)
 	}
 	// The same for work that had to wait.
-	before := a.ctx.Counters().RNRRetries
 	src.store64(0, 77)
-	l.send(send(1), write(2, dst, 0, src.sge(0, 8)))
-	r.until("an RNR retry", func() bool { return a.ctx.Counters().RNRRetries > before })
+	a.untilRNR(1, func() { l.send(send(1), write(2, dst, 0, src.sge(0, 8))) })
 	l.recv(receive(3))
 	r.until("a write behind a late receive", func() bool { return dst.Load64(0) == 77 })
-	a.want(a.scq, 1, rdma.WCSuccess)
-	a.want(a.scq, 2, rdma.WCSuccess)
+	a.done(a.scq, 1, 2)
 }
 
 // abilitySleeper sleeps far longer than the test may take and is woken by a
 // peer's write and by a peer's send.
-func abilitySleeper(r *rig) {
-	target, peer := r.sides[0], r.sides[1]
+func abilitySleeper(r *rig, target, peer *side) {
 	sl, ok := target.ctx.(rdma.Sleeper)
 	if !ok {
 		return
@@ -130,9 +121,7 @@ func abilitySleeper(r *rig) {
 				return ok
 			})
 		}
-		if err := <-posted; err != nil {
-			r.Fatalf("PostSend: %v", err)
-		}
-		peer.want(peer.scq, k, rdma.WCSuccess)
+		r.must(<-posted, "PostSend")
+		peer.done(peer.scq, k)
 	}
 }

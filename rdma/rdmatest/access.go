@@ -8,12 +8,12 @@ import (
 
 func accessCases() []testCase {
 	return []testCase{
-		{name: "access/remote_violations_are_REM_ACCESS_ERR", nodes: 2, run: accessRemote},
-		{name: "access/local_violations_are_LOC_PROT_ERR", nodes: 2, run: accessLocal},
-		{name: "access/local_check_comes_first", nodes: 2, run: accessLocalFirst},
-		{name: "access/qp_flags_come_before_the_key", nodes: 2, run: accessFlagsFirst},
-		{name: "access/whole_range_and_not_a_byte_more", nodes: 2, run: accessRange},
-		{name: "write/rkey_stale_after_dereg", nodes: 2, run: writeStale},
+		{name: "access/remote_violations_are_REM_ACCESS_ERR", nodes: 2, run: pair(accessRemote)},
+		{name: "access/local_violations_are_LOC_PROT_ERR", nodes: 2, run: pair(accessLocal)},
+		{name: "access/local_check_comes_first", nodes: 2, run: pair(accessLocalFirst)},
+		{name: "access/qp_flags_come_before_the_key", nodes: 2, run: pair(accessFlagsFirst)},
+		{name: "access/whole_range_and_not_a_byte_more", nodes: 2, run: pair(accessRange)},
+		{name: "write/rkey_stale_after_dereg", nodes: 2, run: pair(writeStale)},
 	}
 }
 
@@ -42,8 +42,7 @@ func remoteOps(local rdma.SGE) []struct {
 // accessRemote violates each step of the key check, alone and with all later
 // steps violated as well, with each operation. The status is the same; what
 // shows a wrong order is a byte that changed, a crash, or a success.
-func accessRemote(r *rig) {
-	b := r.sides[1]
+func accessRemote(r *rig, _, b *side) {
 	otherPD := b.newPD()
 	for _, kind := range kinds(r) {
 		closed := b.region(b.pd, kind, regionSize, everything)
@@ -122,8 +121,7 @@ func kinds(r *rig) []MemoryKind {
 func refusedRemotely(r *rig, wr rdma.SendWR, status rdma.WCStatus, guarded []Region, changes ...func(*setup)) {
 	r.Helper()
 	a, b := r.sides[0], r.sides[1]
-	src, dst := a.memory(64), b.memory(64)
-	src.Store(0, pattern(1, 64))
+	src, dst := a.filled(64, 1), b.memory(64)
 	for i, m := range guarded {
 		m.Store(0, pattern(uint64(100+i), m.Size))
 	}
@@ -137,8 +135,7 @@ func refusedRemotely(r *rig, wr rdma.SendWR, status rdma.WCStatus, guarded []Reg
 		r.Errorf("the error names queue pair %#x, want %#x", wc.QPNum, l.qa.Num())
 	}
 	a.want(a.scq, 4, rdma.WCWRFlushErr)
-	b.want(b.rcq, 1, rdma.WCWRFlushErr)
-	b.want(b.rcq, 2, rdma.WCWRFlushErr)
+	b.fail(b.rcq, rdma.WCWRFlushErr, 1, 2)
 	a.state(l.qa, rdma.StateErr)
 	b.state(l.qb, rdma.StateErr)
 	for i, m := range guarded {
@@ -185,8 +182,7 @@ func localFaults(s *side, kind MemoryKind) []struct {
 	return faults
 }
 
-func accessLocal(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func accessLocal(r *rig, a, b *side) {
 	for _, kind := range kinds(r) {
 		faults := localFaults(a, kind)
 		mute := a.region(a.pd, kind, 64, 0)
@@ -210,19 +206,18 @@ func accessLocal(r *rig) {
 					sge  rdma.SGE
 				}{"no_local_write", mute.sge(0, 8)})
 			} else {
-				r.sub(fmt.Sprintf("%v_%s_local_read_is_granted", kind, op.name), func(r *rig) {
+				r.sub(fmt.Sprintf("%v_%s_local_read_is_granted", kind, op.name), pair(func(r *rig, a, _ *side) {
 					l := r.link()
 					l.recv(receive(9, dst.sge(8, 8)))
 					wr := op.wr
 					wr.WRID, wr.Flags, wr.SGL = 5, rdma.SendSignaled, []rdma.SGE{mute.sge(0, 8)}
 					wr.RemoteAddr, wr.RKey = dst.Base, dst.RKey()
 					l.send(wr)
-					a := r.sides[0]
-					a.want(a.scq, 5, rdma.WCSuccess)
+					a.done(a.scq, 5)
 					b := r.sides[1]
 					r.move(l.qb, rdma.StateErr) // consumed or not, the receive completes
 					b.next(b.rcq)
-				})
+				}))
 			}
 			for _, f := range all {
 				r.sub(fmt.Sprintf("%v_%s_%s", kind, op.name, f.name), func(r *rig) {
@@ -248,9 +243,7 @@ func refusedLocally(r *rig, wr rdma.SendWR, sge rdma.SGE, dst Region) {
 	l.send(wr)
 	a.want(a.scq, 3, rdma.WCLocProtErr)
 	a.state(l.qa, rdma.StateErr)
-	if got := l.qb.State(); got != rdma.StateRTS {
-		r.Errorf("the responder is in %v, want RTS", got)
-	}
+	equal(r, l.qb.State(), rdma.StateRTS, "the responder is in")
 	b.none(b.rcq)
 	r.same("the responder's memory", dst.Load(0, dst.Size), pattern(7, dst.Size))
 	r.move(l.qb, rdma.StateErr)
@@ -259,8 +252,7 @@ func refusedLocally(r *rig, wr rdma.SendWR, sge rdma.SGE, dst Region) {
 
 // accessLocalFirst: with both ends at fault the requester finds its own first
 // and nothing goes out.
-func accessLocalFirst(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func accessLocalFirst(r *rig, a, b *side) {
 	good := a.memory(64)
 	dst := b.memory(64)
 	for _, op := range remoteOps(rdma.SGE{}) {
@@ -276,8 +268,7 @@ func accessLocalFirst(r *rig) {
 
 // accessFlagsFirst: an operation that the responder's queue pair does not
 // allow is REM_INV_REQ_ERR whether or not the key is good.
-func accessFlagsFirst(r *rig) {
-	b := r.sides[1]
+func accessFlagsFirst(r *rig, _, b *side) {
 	m := b.memory(64)
 	for _, op := range remoteOps(rdma.SGE{}) {
 		for _, key := range []struct {
@@ -300,8 +291,7 @@ func accessFlagsFirst(r *rig) {
 }
 
 // accessRange: every byte of a region of odd size is reachable, both ways.
-func accessRange(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func accessRange(r *rig, a, b *side) {
 	const n = 301
 	for _, kind := range []MemoryKind{Allocated, Ordinary} {
 		src, dst := a.region(a.pd, kind, n, everything), b.region(b.pd, kind, n, everything)
@@ -309,33 +299,27 @@ func accessRange(r *rig) {
 		want := make([]byte, n)
 		for i, w := range []struct{ off, n int }{{0, n}, {0, 1}, {n - 1, 1}, {n - 8, 8}, {1, n - 1}, {0, n - 1}, {293, 8}} {
 			src.Store(0, pattern(uint64(i), n))
-			l.send(write(uint64(i), dst, w.off, src.sge(n-w.n, w.n)))
-			a.want(a.scq, uint64(i), rdma.WCSuccess)
+			l.do(write(uint64(i), dst, w.off, src.sge(n-w.n, w.n)))
 			copy(want[w.off:], pattern(uint64(i), n)[n-w.n:])
 			r.same("written", dst.Load(0, n), want)
-			l.send(read(uint64(i), dst, w.off, src.sge(0, w.n)))
-			a.want(a.scq, uint64(i), rdma.WCSuccess)
+			l.do(read(uint64(i), dst, w.off, src.sge(0, w.n)))
 			r.same("read back", src.Load(0, w.n), want[w.off:w.off+w.n])
 		}
 	}
 }
 
-func writeStale(r *rig) {
-	a, b := r.sides[0], r.sides[1]
-	src := a.memory(64)
-	src.Store(0, pattern(1, 64))
+func writeStale(r *rig, a, b *side) {
+	src := a.filled(64, 1)
 	for _, kind := range kinds(r) {
-		r.sub(kind.String(), func(r *rig) {
-			a, b := r.sides[0], r.sides[1]
+		r.sub(kind.String(), pair(func(r *rig, a, b *side) {
 			dst := b.region(b.pd, kind, 64, everything)
 			l := r.link()
-			l.send(write(1, dst, 0, src.sge(0, 64)))
-			a.want(a.scq, 1, rdma.WCSuccess)
+			l.do(write(1, dst, 0, src.sge(0, 64)))
 			r.closeRegion(dst)
 			l.send(write(2, dst, 0, src.sge(0, 64)))
 			a.want(a.scq, 2, rdma.WCRemAccessErr)
 			b.state(l.qb, rdma.StateErr)
-		})
+		}))
 	}
 	a.none(a.scq)
 	_ = b

@@ -31,7 +31,7 @@ func Serve(conn io.ReadWriter, ctx rdma.Context) error {
 			return fmt.Errorf("read a call: %w", err)
 		}
 		running.Go(func() {
-			ans := answer{Seq: c.Seq}
+			ans := answer{Seq: c.Seq, agent: a}
 			ans.fail(a.do(c, &ans))
 			mu.Lock()
 			defer mu.Unlock()
@@ -112,22 +112,32 @@ func (a *agent) add(o any) handle {
 	return a.last
 }
 
-func object[T any](a *agent, h handle) (T, error) {
+// find sets o to the object that a handle names.
+func find[T any](a *agent, h handle, o *T) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	o, ok := a.objects[h].(T)
-	if !ok {
-		return o, fmt.Errorf("handle %d is a %T, want a %T", h, a.objects[h], o)
+	var ok bool
+	if *o, ok = a.objects[h].(T); !ok {
+		return fmt.Errorf("handle %d is a %T, want a %T", h, a.objects[h], *o)
 	}
-	return o, nil
+	return nil
 }
 
-// optional is nil for handle 0.
-func optional[T any](a *agent, h handle) (o T, err error) {
+// optional leaves o nil for handle 0.
+func optional[T any](a *agent, h handle, o *T) error {
 	if h == 0 {
-		return o, nil
+		return nil
 	}
-	return object[T](a, h)
+	return find(a, h, o)
+}
+
+// on does something to the object that a handle names.
+func on[T any](a *agent, h handle, do func(o T) error) error {
+	var o T
+	if err := find(a, h, &o); err != nil {
+		return err
+	}
+	return do(o)
 }
 
 func (a *agent) do(c *call, ans *answer) error {
@@ -136,93 +146,34 @@ func (a *agent) do(c *call, ans *answer) error {
 		opCreateCQEx, opCreateChannel, opAsyncEvent, opOpenXRCD, opOpenQP:
 		return a.onContext(c, ans)
 	case opCreateQP, opMemory, opAgain, opAgainAt, opAdvise, opCreateSRQ, opCreateAH, opAllocMW, opShareVA, opCreateMkey:
-		pd, err := object[rdma.PD](a, c.On)
-		if err != nil {
-			return err
-		}
-		return a.onPD(pd, c, ans)
+		return on(a, c.On, func(pd rdma.PD) error { return a.onPD(pd, c, ans) })
 	case opState, opModify, opQuery, opPostSend, opPostRecv, opBindMW:
-		qp, err := object[rdma.QP](a, c.On)
-		if err != nil {
-			return err
-		}
-		return a.onQP(qp, c, ans)
+		return on(a, c.On, func(qp rdma.QP) error { return a.onQP(qp, c, ans) })
 	case opSRQPost, opSRQModify, opSRQQuery, opSRQOps:
-		srq, err := object[rdma.SRQ](a, c.On)
-		if err != nil {
-			return err
-		}
-		return onSRQ(srq, c, ans)
-	case opPollEx, opReqNotify, opResize:
-		cq, err := object[rdma.CQ](a, c.On)
-		if err != nil {
-			return err
-		}
-		return onCQ(cq, c, ans)
+		return on(a, c.On, func(srq rdma.SRQ) error { return onSRQ(srq, c, ans) })
+	case opPoll, opPollEx, opReqNotify, opResize:
+		return on(a, c.On, func(cq rdma.CQ) error { return onCQ(cq, c, ans) })
 	case opChannelGet:
-		ch, err := object[rdma.CompChannel](a, c.On)
-		if err != nil {
+		return on(a, c.On, func(ch rdma.CompChannel) error {
+			ctx, done := a.wait(c)
+			defer done()
+			cq, err := ch.Get(ctx)
+			if err == nil {
+				ans.Object = a.handleOf(cq)
+			}
 			return err
-		}
-		ctx, done := a.wait(c)
-		defer done()
-		cq, err := ch.Get(ctx)
-		if err == nil {
-			ans.Object = a.handleOf(cq)
-		}
-		return err
+		})
 	case opProtect:
-		v, err := object[rdma.SVA](a, c.On)
-		if err != nil {
-			return err
-		}
-		return v.Protect(c.Addr, c.Length, c.Access)
+		return on(a, c.On, func(v rdma.SVA) error { return v.Protect(c.Addr, c.Length, c.Access) })
 	case opRKey:
-		k, err := object[interface{ RKey() uint32 }](a, c.On)
-		if err == nil {
-			ans.Key[1] = k.RKey()
-		}
-		return err
+		return on(a, c.On, func(mw rdma.MW) error { ans.Key[1] = mw.RKey(); return nil })
 	case opCancel:
 		a.cancel(uint64(c.N))
 		return nil
-	case opPoll:
-		cq, err := object[rdma.CQ](a, c.On)
-		if err != nil {
-			return err
-		}
-		var wc []rdma.WC
-		if c.N > 0 {
-			wc = make([]rdma.WC, c.N)
-		}
-		ans.N, err = cq.Poll(wc)
-		ans.WCs = wc[:max(0, min(ans.N, len(wc)))]
-		return err
 	case opLoad, opStore, opLoad64, opPages, opRereg:
-		m, err := object[Region](a, c.On)
-		if err != nil {
-			return err
-		}
-		switch c.Op {
-		case opPages:
-			ans.N, err = a.node.Pages(m, c.Off, c.N, c.Page)
-			return err
-		case opRereg:
-			return a.rereg(m, c, ans)
-		case opLoad:
-			ans.Data = m.Load(c.Off, c.N)
-		case opStore:
-			m.Store(c.Off, c.Data)
-		default:
-			ans.Value = m.Load64(c.Off)
-		}
-		return nil
+		return on(a, c.On, func(m Region) error { return a.onRegion(m, c, ans) })
 	case opClose:
-		o, err := object[io.Closer](a, c.On)
-		if err != nil {
-			return err
-		}
-		return o.Close()
+		return on(a, c.On, io.Closer.Close)
 	case opChurn:
 		return a.churn(c)
 	case opFlood:
@@ -257,35 +208,19 @@ func (a *agent) onContext(c *call, ans *answer) (err error) {
 	case opSupports:
 		return a.ctx.Supports(rdma.Feature(c.N))
 	case opAllocPD:
-		pd, err := a.ctx.AllocPD()
-		if err != nil {
-			return err
-		}
-		ans.Object = a.add(pd)
+		return ans.made(a.ctx.AllocPD())
 	case opCreateCQ:
-		cq, err := a.ctx.CreateCQ(c.N)
-		if err != nil {
-			return err
-		}
-		ans.Object, ans.N = a.add(cq), cq.Cap()
+		return ans.made(a.ctx.CreateCQ(c.N))
 	case opCloseContext:
 		return a.ctx.Close()
 	case opCreateCQEx:
 		attr := c.CQInit
-		if attr.Channel, err = optional[rdma.CompChannel](a, c.Send); err != nil {
+		if err := optional(a, c.Send, &attr.Channel); err != nil {
 			return err
 		}
-		cq, err := a.ctx.CreateCQEx(attr)
-		if err != nil {
-			return err
-		}
-		ans.Object, ans.N = a.add(cq), cq.Cap()
+		return ans.made(a.ctx.CreateCQEx(attr))
 	case opCreateChannel:
-		ch, err := a.ctx.CreateCompChannel()
-		if err != nil {
-			return err
-		}
-		ans.Object = a.add(ch)
+		return ans.made(a.ctx.CreateCompChannel())
 	case opAsyncEvent:
 		ctx, done := a.wait(c)
 		defer done()
@@ -310,144 +245,101 @@ func (a *agent) onContext(c *call, ans *answer) (err error) {
 			}
 			defer attr.File.Close()
 		}
-		x, err := a.ctx.OpenXRCD(attr)
-		if err != nil {
-			return err
-		}
-		ans.Object = a.add(x)
+		return ans.made(a.ctx.OpenXRCD(attr))
 	case opOpenQP:
-		x, err := object[rdma.XRCD](a, c.XRCD)
-		if err != nil {
-			return err
-		}
-		qp, err := a.ctx.OpenQP(uint32(c.N), x)
-		if err != nil {
-			return err
-		}
-		ans.Object, ans.Key[0] = a.add(qp), qp.Num()
+		return on(a, c.XRCD, func(x rdma.XRCD) error { return ans.made(a.ctx.OpenQP(uint32(c.N), x)) })
 	}
 	return err
 }
 
 func (a *agent) onPD(pd rdma.PD, c *call, ans *answer) error {
-	var m Region
 	switch c.Op {
 	case opCreateQP:
 		init := rdma.QPInitAttr{Cap: c.Cap, Type: c.Type, SigAll: c.SigAll, DCAccessKey: c.DCKey, Striding: c.Stride}
-		var err error
-		if init.SendCQ, err = optional[rdma.CQ](a, c.Send); err != nil {
+		if err := errors.Join(optional(a, c.Send, &init.SendCQ), optional(a, c.Recv, &init.RecvCQ),
+			optional(a, c.SRQ, &init.SRQ), optional(a, c.XRCD, &init.XRCD)); err != nil {
 			return err
 		}
-		if init.RecvCQ, err = optional[rdma.CQ](a, c.Recv); err != nil {
-			return err
-		}
-		if init.SRQ, err = optional[rdma.SRQ](a, c.SRQ); err != nil {
-			return err
-		}
-		if init.XRCD, err = optional[rdma.XRCD](a, c.XRCD); err != nil {
-			return err
-		}
-		qp, err := pd.CreateQP(init)
-		if err != nil {
-			return err
-		}
-		ans.Object, ans.Key[0] = a.add(qp), qp.Num()
-		return nil
+		return ans.made(pd.CreateQP(init))
 	case opCreateSRQ:
 		init := c.SRQInit
-		var err error
-		if init.CQ, err = optional[rdma.CQ](a, c.Recv); err != nil {
+		if err := errors.Join(optional(a, c.Recv, &init.CQ), optional(a, c.XRCD, &init.XRCD)); err != nil {
 			return err
 		}
-		if init.XRCD, err = optional[rdma.XRCD](a, c.XRCD); err != nil {
-			return err
-		}
-		srq, err := pd.CreateSRQ(init)
-		if err != nil {
-			return err
-		}
-		ans.Object, ans.Key[0] = a.add(srq), srq.Num()
-		return nil
+		return ans.made(pd.CreateSRQ(init))
 	case opCreateAH:
-		ah, err := pd.CreateAH(c.AV)
-		if err != nil {
-			return err
-		}
-		ans.Object = a.add(ah)
-		return nil
+		return ans.made(pd.CreateAH(c.AV))
 	case opMemory:
-		var err error
-		if m, err = a.node.Memory(pd, c.Kind, c.N, c.Access); err != nil {
-			return err
-		}
-	case opAgain, opAgainAt:
-		old, err := object[Region](a, c.Send)
-		if err != nil {
-			return err
-		}
-		if c.Op == opAgain {
-			m, err = a.node.Again(pd, old, c.Off, c.N, c.Access)
-		} else {
-			m, err = a.node.AgainAt(pd, old, c.Off, c.N, c.IOVA, c.Access)
-		}
-		if err != nil {
-			return err
-		}
+		return ans.made(a.node.Memory(pd, c.Kind, c.N, c.Access))
+	case opAgain:
+		return on(a, c.Send, func(old Region) error { return ans.made(a.node.Again(pd, old, c.Off, c.N, c.Access)) })
+	case opAgainAt:
+		return on(a, c.Send, func(old Region) error { return ans.made(a.node.AgainAt(pd, old, c.Off, c.N, c.IOVA, c.Access)) })
 	case opCreateMkey:
-		k, err := pd.CreateMkey(c.N)
-		if err != nil {
-			return err
-		}
-		ans.Object, ans.Key = a.add(k), [2]uint32{k.LKey(), k.RKey()}
-		return nil
+		return ans.made(pd.CreateMkey(c.N))
 	case opShareVA:
-		v, err := pd.ShareVA()
-		if err != nil {
-			return err
-		}
-		ans.Object, ans.Key = a.add(v), [2]uint32{v.LKey(), v.RKey()}
-		return nil
+		return ans.made(pd.ShareVA())
 	case opAllocMW:
-		mw, err := pd.AllocMW(c.MWType)
-		if err != nil {
-			return err
-		}
-		ans.Object = a.add(mw)
-		return nil
-	case opAdvise:
-		return pd.AdviseMR(c.Advice, c.Flush, c.SGL)
+		return ans.made(pd.AllocMW(c.MWType))
 	}
-	ans.Object = a.add(m)
-	ans.describe(m)
-	return nil
+	return pd.AdviseMR(c.Advice, c.Flush, c.SGL)
+}
+
+func (a *agent) onRegion(m Region, c *call, ans *answer) (err error) {
+	switch c.Op {
+	case opPages:
+		ans.N, err = a.node.Pages(m, c.Off, c.N, c.Page)
+	case opRereg:
+		return a.rereg(m, c, ans)
+	case opLoad:
+		ans.Data = m.Load(c.Off, c.N)
+	case opStore:
+		m.Store(c.Off, c.Data)
+	case opLoad64:
+		ans.Value = m.Load64(c.Off)
+	}
+	return err
 }
 
 // rereg changes a region. Its handle still names its old memory.
-func (a *agent) rereg(m Region, c *call, ans *answer) (err error) {
+func (a *agent) rereg(m Region, c *call, ans *answer) error {
 	var pd rdma.PD
 	if c.Rereg&rdma.ReregPD != 0 {
-		if pd, err = object[rdma.PD](a, c.Send); err != nil {
+		if err := find(a, c.Send, &pd); err != nil {
 			return err
 		}
 	}
 	var to Region
 	if c.Rereg&rdma.ReregTranslation != 0 {
-		if to, err = object[Region](a, c.Recv); err != nil {
+		if err := find(a, c.Recv, &to); err != nil {
 			return err
 		}
 	}
-	if m, err = a.node.Rereg(m, c.Rereg, pd, to, c.Off, c.N, c.Access); err != nil {
-		return err
-	}
-	ans.Object = a.add(m)
-	ans.describe(m)
-	return nil
+	return ans.made(a.node.Rereg(m, c.Rereg, pd, to, c.Off, c.N, c.Access))
 }
 
-// describe puts what a region is into the answer.
-func (a *answer) describe(m Region) {
-	a.Addr, a.Base, a.Value = m.Addr(), m.Base, m.Len()
-	a.Key = [2]uint32{m.LKey(), m.RKey()}
+// made takes a new object in, and tells the caller what it has to know of it.
+func (a *answer) made(o any, err error) error {
+	if err != nil {
+		return err
+	}
+	a.Object = a.agent.add(o)
+	if q, ok := o.(interface{ Num() uint32 }); ok {
+		a.Key[0] = q.Num()
+	}
+	if k, ok := o.(interface{ LKey() uint32 }); ok {
+		a.Key[0] = k.LKey()
+	}
+	if k, ok := o.(interface{ RKey() uint32 }); ok {
+		a.Key[1] = k.RKey()
+	}
+	switch o := o.(type) {
+	case rdma.CQ:
+		a.N = o.Cap()
+	case Region:
+		a.Addr, a.Base, a.Value = o.Addr(), o.Base, o.Len()
+	}
+	return nil
 }
 
 func (a *agent) onQP(qp rdma.QP, c *call, ans *answer) (err error) {
@@ -499,6 +391,13 @@ func onSRQ(srq rdma.SRQ, c *call, ans *answer) (err error) {
 
 func onCQ(cq rdma.CQ, c *call, ans *answer) (err error) {
 	switch c.Op {
+	case opPoll:
+		var wc []rdma.WC // nil for none
+		if c.N > 0 {
+			wc = make([]rdma.WC, c.N)
+		}
+		ans.N, err = cq.Poll(wc)
+		ans.WCs = wc[:max(0, min(ans.N, len(wc)))]
 	case opPollEx:
 		wc := make([]rdma.WCEx, c.N)
 		ans.N, err = cq.PollEx(wc)

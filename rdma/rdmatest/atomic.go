@@ -10,15 +10,14 @@ import (
 
 func atomicCases() []testCase {
 	return []testCase{
-		{name: "atomic/values", nodes: 2, run: atomicValues},
+		{name: "atomic/values", nodes: 2, run: pair(atomicValues)},
 		{name: "atomic/many_initiators_exactly_once", nodes: 4, run: atomicOnce},
 		{name: "atomic/compare_and_swap_lets_one_win", nodes: 4, run: atomicLock},
-		{name: "atomic/needs_eight_local_bytes", nodes: 2, run: atomicShort},
+		{name: "atomic/needs_eight_local_bytes", nodes: 2, run: pair(atomicShort)},
 	}
 }
 
-func atomicValues(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func atomicValues(r *rig, a, b *side) {
 	const top = ^uint64(0)
 	const add, swap = rdma.WRAtomicFetchAndAdd, rdma.WRAtomicCmpAndSwp
 	untried := slices.DeleteFunc(rdma.Opcodes(), func(op rdma.WROpcode) bool { return op.Operation().Moves != rdma.MovesWord })
@@ -50,7 +49,7 @@ func atomicValues(r *rig) {
 			} else if n != 1 || err != nil {
 				r.Fatalf("%s: PostSend: %d, %v", what, n, err)
 			}
-			a.want(a.scq, uint64(i), rdma.WCSuccess)
+			a.done(a.scq, uint64(i))
 			if got := src.Load64(8); got != c.before {
 				r.Errorf("%s: brought %#x, want %#x", what, got, c.before)
 			}
@@ -70,10 +69,7 @@ func atomicValues(r *rig) {
 // time. Each value from 0 on must be fetched exactly once: one lost or doubled
 // execution shows.
 func atomicOnce(r *rig) {
-	each, depth := 400, 16
-	if r.f.Brief {
-		each = 80
-	}
+	each, depth := unlessBrief(r, 400, 80), 16
 	owner := r.sides[0]
 	for _, kind := range kinds(r) {
 		word := owner.region(owner.pd, kind, 64, everything)
@@ -125,8 +121,7 @@ func atomicOnce(r *rig) {
 			}
 		}
 		for _, l := range links {
-			r.close(l.qa)
-			r.close(l.qb)
+			r.close(l.qa, l.qb)
 		}
 	}
 }
@@ -168,10 +163,7 @@ func driveWindow(r *rig, cq rdma.CQ, n, depth int, postOne func(k int) error) er
 // atomicLock: in each round all nodes swap the same value for their own; one
 // of them wins and the others see who.
 func atomicLock(r *rig) {
-	rounds := 100
-	if r.f.Brief {
-		rounds = 20
-	}
+	rounds := unlessBrief(r, 100, 20)
 	owner := r.sides[1]
 	word := owner.memory(64)
 	n := len(r.sides)
@@ -186,7 +178,7 @@ func atomicLock(r *rig) {
 		winners := 0
 		now := uint64(0)
 		for i, l := range links {
-			l.a.want(l.a.scq, uint64(round), rdma.WCSuccess)
+			l.a.done(l.a.scq, uint64(round))
 			if old[i].Load64(0) == uint64(round)<<8 {
 				winners++
 				now = uint64(round+1)<<8 | uint64(i)
@@ -209,14 +201,11 @@ func atomicLock(r *rig) {
 
 // atomicShort: an atomic whose local memory is not 8 bytes ends in an error,
 // at post or by completion, and never writes beyond that memory.
-func atomicShort(r *rig) {
-	b := r.sides[1]
+func atomicShort(r *rig, _, b *side) {
 	dst := b.memory(64)
 	for _, n := range []int{0, 1, 4, 7} {
-		r.sub(fmt.Sprint(n), func(r *rig) {
-			a := r.sides[0]
-			src := a.memory(64)
-			src.Store(0, pattern(1, 64))
+		r.sub(fmt.Sprint(n), pair(func(r *rig, a, _ *side) {
+			src := a.filled(64, 1)
 			l := r.link()
 			took, err := l.qa.PostSend([]rdma.SendWR{fetchAdd(1, dst, 0, 1, src.sge(8, n))})
 			if err == nil && took == 1 {
@@ -225,6 +214,6 @@ func atomicShort(r *rig) {
 				}
 			}
 			r.same("memory", src.Load(0, 64), pattern(1, 64))
-		})
+		}))
 	}
 }

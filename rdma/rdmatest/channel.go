@@ -9,47 +9,35 @@ import (
 
 func channelCases() []testCase {
 	return append(needing([]testCase{
-		{name: "channel/event_with_the_next_completion", nodes: 2, run: channelNext},
+		{name: "channel/event_with_the_next_completion", nodes: 2, run: pair(channelNext)},
 		{name: "channel/one_event_for_a_request", nodes: 2, run: channelOnce},
 		{name: "channel/solicited_only", nodes: 2, run: channelSolicited},
 		{name: "channel/failed_completions_are_solicited", nodes: 2, run: channelFailed},
 		{name: "channel/what_is_there_counts_for_nothing", nodes: 2, run: channelStale},
 		{name: "channel/says_which_queue", nodes: 2, run: channelWhich},
 		{name: "channel/wait_ends_with_its_context_and_with_close", nodes: 2, run: channelEnds},
-		{name: "channel/close_in_use_is_EBUSY", nodes: 1, run: channelBusy},
+		{name: "channel/close_in_use_is_EBUSY", nodes: 1, run: single(channelBusy)},
 		{name: "channel/no_wake_up_is_lost", nodes: 2, run: channelPingPong},
 	}, rdma.FeatureCompChannel), append(needing([]testCase{
-		{name: "cq_ex/timestamps_in_order", nodes: 2, run: cqExTimestamps},
-		{name: "cq_ex/fields_as_with_poll", nodes: 2, run: cqExFields},
-	}, rdma.FeatureExtendedCQ), testCase{name: "cq/resize", nodes: 2, run: cqResize, when: func(f Fabric) bool { return !f.Inexact }})...)
+		{name: "cq_ex/timestamps_in_order", nodes: 2, run: pair(cqExTimestamps)},
+		{name: "cq_ex/fields_as_with_poll", nodes: 2, run: pair(cqExFields)},
+	}, rdma.FeatureExtendedCQ), testCase{name: "cq/resize", nodes: 2, run: pair(cqResize), when: func(f Fabric) bool { return !f.Inexact }})...)
 }
 
 func (s *side) newChannel() rdma.CompChannel {
 	s.r.Helper()
-	ch, err := s.ctx.CreateCompChannel()
-	if err != nil {
-		s.r.Fatalf("CreateCompChannel: %v", err)
-	}
-	s.r.own(ch)
-	return ch
+	return result(s.ctx.CreateCompChannel()).owned(s.r, "CreateCompChannel")
 }
 
 func (s *side) newCQEx(attr rdma.CQInitAttr) rdma.CQ {
 	s.r.Helper()
-	cq, err := s.ctx.CreateCQEx(attr)
-	if err != nil {
-		s.r.Fatalf("CreateCQEx(%+v): %v", attr, err)
-	}
-	s.r.own(cq)
-	return cq
+	return result(s.ctx.CreateCQEx(attr)).owned(s.r, "CreateCQEx(%+v)", attr)
 }
 
 // notify asks for an event.
 func (r *rig) notify(cq rdma.CQ, solicitedOnly bool) {
 	r.Helper()
-	if err := cq.ReqNotify(solicitedOnly); err != nil {
-		r.Fatalf("ReqNotify(%v): %v", solicitedOnly, err)
-	}
+	r.must(cq.ReqNotify(solicitedOnly), "ReqNotify(%v)", solicitedOnly)
 }
 
 // get waits for the next event of the channel, which must be for want.
@@ -57,10 +45,7 @@ func (r *rig) get(ch rdma.CompChannel, want rdma.CQ) {
 	r.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), r.f.Patience)
 	defer cancel()
-	cq, err := ch.Get(ctx)
-	if err != nil {
-		r.Fatalf("Get: %v", err)
-	}
+	cq := result(ch.Get(ctx)).must(r, "Get")
 	if cq != want {
 		r.Fatalf("the event is for another queue")
 	}
@@ -91,18 +76,17 @@ func (x *bell) ring(flags rdma.SendFlags) {
 	wr := send(x.id, x.src.sge(0, 8))
 	wr.Flags |= flags
 	x.send(wr)
-	x.a.want(x.a.scq, x.id, rdma.WCSuccess)
+	x.a.done(x.a.scq, x.id)
 }
 
 func (x *bell) took(n uint64) {
 	x.r.Helper()
 	for id := x.id - n + 1; id <= x.id; id++ {
-		x.b.want(x.cq, id, rdma.WCSuccess)
+		x.b.done(x.cq, id)
 	}
 }
 
-func channelNext(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func channelNext(r *rig, a, b *side) {
 	ch := b.newChannel()
 	x := r.bell(ch)
 	for range 5 {
@@ -118,7 +102,7 @@ func channelNext(r *rig) {
 	r.notify(scq, false)
 	l.send(write(1, x.dst, 0, x.src.sge(0, 8)))
 	r.get(mine, scq)
-	a.want(scq, 1, rdma.WCSuccess)
+	a.done(scq, 1)
 }
 
 // channelOnce: the second completion behind a request makes no event.
@@ -224,23 +208,18 @@ func channelEnds(r *rig) {
 	}
 }
 
-func channelBusy(r *rig) {
-	s := r.sides[0]
+func channelBusy(r *rig, s *side) {
 	ch := s.newChannel()
 	cq := s.newCQEx(rdma.CQInitAttr{CQE: 4, Channel: ch})
 	r.wantErr("closing a channel with a queue", ch.Close(), rdma.ErrBusy)
 	r.wantErr("ReqNotify without a channel", s.scq.ReqNotify(false), rdma.ErrInvalid)
-	r.close(cq)
-	r.close(ch)
+	r.close(cq, ch)
 }
 
 // channelPingPong hands one message to and fro between programs that sleep in
 // Get whenever there is nothing.
 func channelPingPong(r *rig) {
-	rounds := uint64(600)
-	if r.f.Brief {
-		rounds = 60
-	}
+	rounds := unlessBrief[uint64](r, 600, 60)
 	var ends [2]struct {
 		ch rdma.CompChannel
 		cq rdma.CQ
@@ -323,8 +302,7 @@ func channelPingPong(r *rig) {
 	}
 }
 
-func cqExTimestamps(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func cqExTimestamps(r *rig, a, b *side) {
 	src, dst := a.memory(64), b.memory(64)
 	if b.ctx.QueryDevice().ClockHz == 0 {
 		r.Log("this device has no clock")
@@ -336,8 +314,7 @@ func cqExTimestamps(r *rig) {
 	for id := range uint64(20) {
 		if id%2 == 0 {
 			l.recv(receive(id, dst.sge(0, 8)))
-			l.send(send(id, src.sge(0, 8)))
-			a.want(a.scq, id, rdma.WCSuccess)
+			l.do(send(id, src.sge(0, 8)))
 		} else {
 			post(r, l.qb, write(id, src, 0, dst.sge(0, 8)))
 		}
@@ -356,22 +333,16 @@ func cqExTimestamps(r *rig) {
 	}
 }
 
-func cqExFields(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func cqExFields(r *rig, a, b *side) {
 	src, dst := a.memory(64), b.memory(64)
 	cq := b.newCQEx(rdma.CQInitAttr{CQE: 16})
 	l := r.link(ownCQs(1, nil, cq))
 	l.recv(receive(1, dst.sge(0, 64)), receive(2, dst.sge(0, 64)))
-	l.send(sendImm(1, 5, src.sge(0, 24)), sendImm(2, 6, src.sge(0, 23)))
-	a.want(a.scq, 1, rdma.WCSuccess)
-	a.want(a.scq, 2, rdma.WCSuccess)
-	first := b.want(cq, 1, rdma.WCSuccess)
+	l.do(sendImm(1, 5, src.sge(0, 24)), sendImm(2, 6, src.sge(0, 23)))
+	first := b.done(cq, 1)
 	var wc [1]rdma.WCEx
 	r.until("a completion", func() bool {
-		n, err := cq.PollEx(wc[:])
-		if err != nil {
-			r.Fatalf("PollEx: %v", err)
-		}
+		n := result(cq.PollEx(wc[:])).must(r, "PollEx")
 		return n == 1
 	})
 	first.WRID, first.ImmData, first.ByteLen = 2, 6, 23
@@ -384,14 +355,11 @@ func cqExFields(r *rig) {
 }
 
 // cqResize: fewer than are outstanding is refused, more is more.
-func cqResize(r *rig) {
-	a := r.sides[0]
+func cqResize(r *rig, a, _ *side) {
 	src, dst := a.memory(64), r.sides[1].memory(64)
 	scq := a.newCQ(4)
 	l := r.link(ownCQs(0, scq, nil))
-	if err := scq.Resize(32); err != nil {
-		r.Fatalf("Resize to 32: %v", err)
-	}
+	r.must(scq.Resize(32), "Resize to 32")
 	if scq.Cap() < 32 {
 		r.Fatalf("resized to 32, it holds %d", scq.Cap())
 	}
@@ -406,7 +374,7 @@ func cqResize(r *rig) {
 		r.Errorf("Resize to what is outstanding: %v", err)
 	}
 	for id := range uint64(20) {
-		a.want(scq, id, rdma.WCSuccess)
+		a.done(scq, id)
 	}
 	a.none(scq)
 }

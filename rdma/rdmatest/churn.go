@@ -1,6 +1,7 @@
 package rdmatest
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 
@@ -29,16 +30,10 @@ const (
 
 // churn starts the traffic on a goroutine that the process's end stops.
 func (a *agent) churn(c *call) error {
-	qp, err := object[rdma.QP](a, c.Churn.QP)
-	if err != nil {
-		return err
-	}
-	cq, err := object[rdma.CQ](a, c.Churn.CQ)
-	if err != nil {
-		return err
-	}
-	mem, err := object[Region](a, c.Churn.Mem)
-	if err != nil {
+	var qp rdma.QP
+	var cq rdma.CQ
+	var mem Region
+	if err := errors.Join(find(a, c.Churn.QP, &qp), find(a, c.Churn.CQ, &cq), find(a, c.Churn.Mem, &mem)); err != nil {
 		return err
 	}
 	go c.Churn.run(qp, cq, mem, func() bool { return false })

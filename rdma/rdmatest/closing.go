@@ -8,28 +8,27 @@ import (
 
 func closeCases() []testCase {
 	return []testCase{
-		{name: "close/with_work_queued", nodes: 2, run: closeQueued},
+		{name: "close/with_work_queued", nodes: 2, run: pair(closeQueued)},
 		{name: "close/under_a_peers_fire", nodes: 2, run: closeFire},
-		{name: "close/while_others_poll", nodes: 2, run: closePolling},
-		{name: "close/with_completions_unpolled", nodes: 2, run: closeUnpolled},
-		{name: "close/many_at_once", nodes: 2, run: closeMany},
+		{name: "close/while_others_poll", nodes: 2, run: pair(closePolling)},
+		{name: "close/with_completions_unpolled", nodes: 2, run: pair(closeUnpolled)},
+		{name: "close/many_at_once", nodes: 2, run: pair(closeMany)},
 	}
 }
 
 // closeQueued closes a queue pair whose sends wait and whose receives are
 // posted. Everything it used can be closed after it, and nothing completes.
-func closeQueued(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func closeQueued(r *rig, a, b *side) {
 	dst := b.memory(64)
 	pd, scq, rcq := a.newPD(), a.newCQ(64), a.newCQ(64)
 	src := a.region(pd, Allocated, 64, everything)
 	mine := *a
 	mine.pd, mine.scq, mine.rcq = pd, scq, rcq
 	l := r.connect(&mine, b, func(u *setup) { u.attr.Timeout, u.attr.RetryCnt = 8, 1 })
-	before := a.ctx.Counters().RNRRetries
-	l.send(send(1, src.sge(0, 8)), write(2, dst, 0, src.sge(0, 8)), read(3, dst, 0, src.sge(8, 8)))
-	postRecv(r, l.qa, receive(4, src.sge(16, 8)))
-	r.until("an RNR retry", func() bool { return a.ctx.Counters().RNRRetries > before })
+	a.untilRNR(1, func() {
+		l.send(send(1, src.sge(0, 8)), write(2, dst, 0, src.sge(0, 8)), read(3, dst, 0, src.sge(8, 8)))
+		postRecv(r, l.qa, receive(4, src.sge(16, 8)))
+	})
 	beside := r.link()
 	r.close(l.qa)
 	for i := range uint64(3) { // what was on its way has passed before these
@@ -45,9 +44,7 @@ func closeQueued(r *rig) {
 	mine.none(scq)
 	mine.none(rcq)
 	r.closeRegion(src)
-	r.close(scq)
-	r.close(rcq)
-	r.close(pd)
+	r.close(scq, rcq, pd)
 	r.link().works(7)
 }
 
@@ -55,8 +52,7 @@ func closeQueued(r *rig) {
 // can: the writer learns of it, and nobody hangs.
 func closeFire(r *rig) {
 	for round := range 8 {
-		r.sub(string(rune('a'+round)), func(r *rig) {
-			target, peer := r.sides[0], r.sides[1]
+		r.sub(string(rune('a'+round)), pair(func(r *rig, target, peer *side) {
 			flag := target.region(target.pd, Allocated, 64, everything)
 			m := target.memory(32 << 10)
 			src, old := peer.memory(32<<10), peer.memory(64)
@@ -81,13 +77,12 @@ func closeFire(r *rig) {
 				r.Errorf("the writer ended with %q, %v, want %q", status, err, rdma.WCRetryExcErr)
 			}
 			r.closeRegion(m)
-		})
+		}))
 	}
 }
 
 // closePolling makes and closes queue pairs while a goroutine polls their CQ.
-func closePolling(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func closePolling(r *rig, a, b *side) {
 	dst := b.memory(64)
 	src := a.memory(64)
 	var stop atomic.Bool
@@ -115,8 +110,7 @@ func closePolling(r *rig) {
 		l.send(write(i, dst, 0, src.sge(0, 8)))
 		r.until("the completion at the poller", func() bool { return successes.Load() == i+1 })
 		l.send(send(i, src.sge(0, 8))) // waits for a receive
-		r.close(l.qa)
-		r.close(l.qb)
+		r.close(l.qa, l.qb)
 	}
 	stop.Store(true)
 	if err := <-failed; err != nil {
@@ -129,16 +123,14 @@ func closePolling(r *rig) {
 
 // closeUnpolled: completions left in the queue by closed queue pairs do no
 // harm to later ones, whichever way the device keeps or drops them.
-func closeUnpolled(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func closeUnpolled(r *rig, a, b *side) {
 	src, dst := a.memory(64), b.memory(64)
 	for range 3 {
 		l := r.link()
 		l.recv(receive(900, dst.sge(0, 8)))
 		l.send(write(901, dst, 0, src.sge(0, 8)), send(902, src.sge(0, 8)), write(903, dst, 0, src.sge(0, 8)))
-		a.want(a.scq, 901, rdma.WCSuccess)
-		r.close(l.qa)
-		r.close(l.qb)
+		a.done(a.scq, 901)
+		r.close(l.qa, l.qb)
 	}
 	l := r.link()
 	l.recv(receive(1, dst.sge(0, 8)))
@@ -166,8 +158,7 @@ func closeUnpolled(r *rig) {
 
 // closeMany closes a dozen queue pairs in one call while the peer writes to some
 // of them: it leaves nothing behind that one after the other would not.
-func closeMany(r *rig) {
-	target, peer := r.sides[0], r.sides[1]
+func closeMany(r *rig, target, peer *side) {
 	flags := target.region(target.pd, Allocated, 64, everything)
 	const links, busy, size = 12, 3, 16 << 10
 	m := target.memory(busy * size) // each writer has its own part

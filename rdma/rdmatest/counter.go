@@ -1,14 +1,12 @@
 package rdmatest
 
-import (
-	"github.com/gorun-mpi/gorun/rdma"
-)
+import "github.com/gorun-mpi/gorun/rdma"
 
 func counterCases() []testCase {
 	return []testCase{
-		{name: "counters/computed_by_hand", nodes: 2, run: countersByHand},
-		{name: "counters/queued_work_is_not_counted", nodes: 2, run: countersQueued},
-		{name: "counters/errors_of_requesters", nodes: 2, run: countersErrors},
+		{name: "counters/computed_by_hand", nodes: 2, run: pair(countersByHand)},
+		{name: "counters/queued_work_is_not_counted", nodes: 2, run: pair(countersQueued)},
+		{name: "counters/errors_of_requesters", nodes: 2, run: pair(countersErrors)},
 	}
 }
 
@@ -36,8 +34,7 @@ func (r *rig) counted(what string, s *side, before, want rdma.Counters) {
 	}
 }
 
-func countersByHand(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func countersByHand(r *rig, a, b *side) {
 	src, dst := a.memory(20_000), b.memory(20_000)
 	l := r.link()
 	started := b.ctx.Counters()
@@ -48,7 +45,7 @@ func countersByHand(r *rig) {
 		l.send(wrs...)
 		for _, wr := range wrs {
 			if wr.Flags&rdma.SendSignaled != 0 {
-				a.want(a.scq, wr.WRID, rdma.WCSuccess)
+				a.done(a.scq, wr.WRID)
 			}
 		}
 		r.counted(what, a, before, want)
@@ -71,31 +68,26 @@ func countersByHand(r *rig) {
 		inline(write(1, dst, 0), 13), inline(send(2), 5), inline(sendImm(3, 9), 7), inline(write(4, dst, 3), 12))
 	before := a.ctx.Counters()
 	for i := range uint64(5) {
-		l.send(write(i, dst, 0, src.sge(0, 1)))
-		a.want(a.scq, i, rdma.WCSuccess)
+		l.do(write(i, dst, 0, src.sge(0, 1)))
 	}
 	r.counted("five posts of one", a, before, rdma.Counters{Writes: 5, WriteBytes: 5, Batches: 5})
 	before = a.ctx.Counters()
 	bad := write(2, dst, 0)
 	bad.Opcode = 99
-	if n, err := l.qa.PostSend([]rdma.SendWR{bad, bad}); n != 0 || err == nil {
-		r.Fatalf("a bad request was taken: %d, %v", n, err)
-	}
+	result(l.qa.PostSend([]rdma.SendWR{bad, bad})).refused(r, "bad requests", nil)
 	r.counted("a refused post", a, before, rdma.Counters{})
 	if n, err := l.qa.PostSend([]rdma.SendWR{write(1, dst, 0, src.sge(0, 2)), bad}); n != 1 || err == nil {
 		r.Fatalf("a half bad list: %d, %v", n, err)
 	}
-	a.want(a.scq, 1, rdma.WCSuccess)
+	a.done(a.scq, 1)
 	r.counted("a half refused post", a, before, rdma.Counters{Writes: 1, WriteBytes: 2, Batches: 1})
 	// All that was done to b; b has done nothing.
 	r.counted("the responder", b, started, rdma.Counters{})
-	post(r, l.qb, write(1, src, 0, dst.sge(0, 21)))
-	b.want(b.scq, 1, rdma.WCSuccess)
+	l.back().do(write(1, src, 0, dst.sge(0, 21)))
 	r.counted("the responder as requester", b, started, rdma.Counters{Writes: 1, WriteBytes: 21, Batches: 1})
 }
 
-func countersQueued(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func countersQueued(r *rig, a, b *side) {
 	src, dst := a.memory(64), b.memory(64)
 	l := r.link()
 	before := a.ctx.Counters()
@@ -110,9 +102,8 @@ func countersQueued(r *rig) {
 		r.Errorf("while the send waits: counted %+v, want one batch", now)
 	}
 	l.recv(receive(3, dst.sge(0, 8)))
-	a.want(a.scq, 1, rdma.WCSuccess)
-	a.want(a.scq, 2, rdma.WCSuccess)
-	b.want(b.rcq, 3, rdma.WCSuccess)
+	a.done(a.scq, 1, 2)
+	b.done(b.rcq, 3)
 	now = minus(a.ctx.Counters(), before)
 	now.RNRRetries, now.AckRetries = 0, 0
 	if want := (rdma.Counters{Sends: 1, SendBytes: 8, Writes: 1, WriteBytes: 8, Batches: 1}); now != want {
@@ -120,28 +111,20 @@ func countersQueued(r *rig) {
 	}
 }
 
-func countersErrors(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func countersErrors(r *rig, a, b *side) {
 	src, dst := a.memory(64), b.memory(64)
 	l := r.link()
 	beforeA, beforeB := a.ctx.Counters(), b.ctx.Counters()
 	l.recv(receive(1, dst.sge(0, 4)), receive(2), receive(3))
 	postRecv(r, l.qa, receive(4))
 	l.send(send(5, src.sge(0, 8)), write(6, dst, 0, src.sge(0, 8)))
-	a.want(a.scq, 5, rdma.WCRemInvReqErr)
-	a.want(a.scq, 6, rdma.WCWRFlushErr)
+	a.fail(a.scq, rdma.WCRemInvReqErr, 5, 6)
 	a.want(a.rcq, 4, rdma.WCWRFlushErr)
-	b.want(b.rcq, 1, rdma.WCLocLenErr)
-	b.want(b.rcq, 2, rdma.WCWRFlushErr)
-	b.want(b.rcq, 3, rdma.WCWRFlushErr)
+	b.fail(b.rcq, rdma.WCLocLenErr, 1, 2, 3)
 	// Those of requesters: b requested nothing.
-	if got := a.ctx.Counters().Errors - beforeA.Errors; got != 2 {
-		r.Errorf("the requester counted %d errors, want 2", got)
-	}
+	equal(r, a.ctx.Counters().Errors-beforeA.Errors, 2, "errors that the requester counted:")
 	r.counted("the responder", b, beforeB, rdma.Counters{})
 	post(r, l.qb, unsignaled(write(7, src, 0, dst.sge(0, 8))))
 	b.want(b.scq, 7, rdma.WCWRFlushErr)
-	if got := b.ctx.Counters().Errors - beforeB.Errors; got != 1 {
-		r.Errorf("the responder, as requester, counted %d errors, want 1", got)
-	}
+	equal(r, b.ctx.Counters().Errors-beforeB.Errors, 1, "errors that the responder counted, as requester:")
 }

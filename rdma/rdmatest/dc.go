@@ -4,18 +4,18 @@ import "github.com/gorun-mpi/gorun/rdma"
 
 func dcCases() []testCase {
 	return needing([]testCase{
-		{name: "dc/every_operation_on_one_connection", nodes: 2, run: dcOperations},
-		{name: "dc/reconnects_on_change_alone", nodes: 3, run: dcReconnects},
-		{name: "dc/wrong_key_is_refused", nodes: 2, run: dcKeys},
+		{name: "dc/every_operation_on_one_connection", nodes: 2, run: pair(dcOperations)},
+		{name: "dc/reconnects_on_change_alone", nodes: 3, run: pair(dcReconnects)},
+		{name: "dc/wrong_key_is_refused", nodes: 2, run: pair(dcKeys)},
 		{name: "dc/bad_requests_end_the_initiator_alone", nodes: 2, run: dcErrors},
-		{name: "dc/no_target_is_RETRY_EXC_ERR", nodes: 2, run: dcNobody},
-		{name: "dc/empty_SRQ_is_RNR", nodes: 2, run: dcEmpty},
+		{name: "dc/no_target_is_RETRY_EXC_ERR", nodes: 2, run: pair(dcNobody)},
+		{name: "dc/empty_SRQ_is_RNR", nodes: 2, run: pair(dcEmpty)},
 		{name: "dc/many_initiators_exactly_once", nodes: 4, run: dcMany},
-		{name: "dc/requests_complete_in_order_over_targets", nodes: 3, run: dcOrder},
-		{name: "dc/halves_have_one_queue_each", nodes: 1, run: dcHalves},
-		{name: "dc/steps_need_their_attributes", nodes: 1, run: dcSteps},
-		{name: "dc/target_that_leaves_answers_nobody", nodes: 2, run: dcLeaves},
-		{name: "dc/pool_keeps_to_the_last_initiator", nodes: 4, run: dcPool},
+		{name: "dc/requests_complete_in_order_over_targets", nodes: 3, run: pair(dcOrder)},
+		{name: "dc/halves_have_one_queue_each", nodes: 1, run: single(dcHalves)},
+		{name: "dc/steps_need_their_attributes", nodes: 1, run: single(dcSteps)},
+		{name: "dc/target_that_leaves_answers_nobody", nodes: 2, run: pair(dcLeaves)},
+		{name: "dc/pool_keeps_to_the_last_initiator", nodes: 4, run: pair(dcPool)},
 	}, rdma.FeatureDC, rdma.FeatureSRQ)
 }
 
@@ -31,10 +31,7 @@ type dcTarget struct {
 // dcPath are the attributes of both halves.
 func dcPath(r *rig, s *side) rdma.QPAttr {
 	r.Helper()
-	gid, err := s.ctx.QueryGID(1, 0)
-	if err != nil {
-		r.Fatalf("QueryGID(1, 0): %v", err)
-	}
+	gid := s.gid()
 	attr := defaults().attr
 	attr.AV = rdma.AV{DGID: gid, HopLimit: 1, PortNum: 1}
 	return attr
@@ -44,9 +41,7 @@ func (s *side) steps(qp rdma.QP, attr rdma.QPAttr, masks ...rdma.QPAttrMask) {
 	s.r.Helper()
 	for i, mask := range masks {
 		attr.State = rdma.StateInit + rdma.QPState(i)
-		if err := qp.Modify(attr, mask|rdma.QPStateMask); err != nil {
-			s.r.Fatalf("side %d: modify to %v: %v", s.index, attr.State, err)
-		}
+		s.r.must(qp.Modify(attr, mask|rdma.QPStateMask), "side %d: modify to %v", s.index, attr.State)
 	}
 }
 
@@ -83,11 +78,7 @@ func (s *side) newTarget(key uint64) *dcTarget {
 // initiator makes an initiator that is ready.
 func (s *side) initiator(changes ...func(*rdma.QPAttr)) rdma.QP {
 	s.r.Helper()
-	qp, err := s.pd.CreateQP(rdma.QPInitAttr{Type: rdma.DCI, SendCQ: s.scq, RecvCQ: s.rcq, Cap: rdma.QPCap{MaxSendWR: 32, MaxSendSGE: 4, MaxInlineData: 64}})
-	if err != nil {
-		s.r.Fatalf("CreateQP of a DCI: %v", err)
-	}
-	s.r.own(qp)
+	qp := result(s.pd.CreateQP(rdma.QPInitAttr{Type: rdma.DCI, SendCQ: s.scq, RecvCQ: s.rcq, Cap: rdma.QPCap{MaxSendWR: 32, MaxSendSGE: 4, MaxInlineData: 64}})).owned(s.r, "CreateQP of a DCI")
 	attr := defaults().attr
 	for _, change := range changes {
 		change(&attr)
@@ -99,12 +90,7 @@ func (s *side) initiator(changes ...func(*rdma.QPAttr)) rdma.QP {
 // handle makes an address handle of the target for a side.
 func (t *dcTarget) handle(s *side) rdma.AH {
 	s.r.Helper()
-	ah, err := s.pd.CreateAH(dcPath(s.r, t.side).AV)
-	if err != nil {
-		s.r.Fatalf("CreateAH: %v", err)
-	}
-	s.r.own(ah)
-	return ah
+	return result(s.pd.CreateAH(dcPath(s.r, t.side).AV)).owned(s.r, "CreateAH")
 }
 
 // at names the target in a request.
@@ -120,15 +106,13 @@ func (t *dcTarget) serves(s *side, m Region) {
 	box := t.memory(64)
 	postSRQ(s.r, t.srq, receive(4242, box.sge(0, 64)))
 	post(s.r, qp, t.at(ah, send(4243, m.sge(0, 16))))
-	s.want(s.scq, 4243, rdma.WCSuccess)
-	t.want(t.rcq, 4242, rdma.WCSuccess)
+	s.done(s.scq, 4243)
+	t.done(t.rcq, 4242)
 	s.r.same("a message to a target that must be well", box.Load(0, 16), m.Load(0, 16))
 }
 
-func dcOperations(r *rig) {
-	a, b := r.sides[0], r.sides[1]
-	src, dst := a.memory(4096), b.memory(4096)
-	src.Store(0, pattern(1, 4096))
+func dcOperations(r *rig, a, b *side) {
+	src, dst := a.filled(4096, 1), b.memory(4096)
 	t, qp := b.target(dcKey), a.initiator()
 	ah := t.handle(a)
 	dst.store64(4088, 5)
@@ -138,18 +122,14 @@ func dcOperations(r *rig) {
 		t.at(ah, write(11, dst, 0, src.sge(0, 500), src.sge(600, 100))), t.at(ah, read(12, dst, 0, src.sge(2048, 300))),
 		t.at(ah, fetchAdd(13, dst, 4088, 2, src.sge(3000, 8))), t.at(ah, compareSwap(14, dst, 4088, 7, 9, src.sge(3008, 8))),
 		t.at(ah, send(15, src.sge(0, 10))), t.at(ah, sendImm(16, 77, src.sge(10, 20))), t.at(ah, writeImm(17, 78, dst, 2000, src.sge(0, 8))))
-	for id := uint64(11); id <= 17; id++ {
-		a.want(a.scq, id, rdma.WCSuccess)
-	}
+	a.done(a.scq, 11, 12, 13, 14, 15, 16, 17)
 	for i, want := range []rdma.WC{
 		{WRID: 1, Opcode: rdma.WCRecv, ByteLen: 10},
 		{WRID: 2, Opcode: rdma.WCRecv, ByteLen: 20, ImmData: 77, Flags: rdma.WCFlagWithImm},
 		{WRID: 3, Opcode: rdma.WCRecvRDMAWithImm, ByteLen: 8, ImmData: 78, Flags: rdma.WCFlagWithImm},
 	} {
 		want.QPNum, want.SrcQP = t.qp.Num(), qp.Num()
-		if got := b.want(b.rcq, uint64(i+1), rdma.WCSuccess); got != want {
-			r.Errorf("completion of a receive: %+v, want %+v", got, want)
-		}
+		equal(r, b.done(b.rcq, uint64(i+1)), want, "completion of a receive")
 	}
 	want := pattern(1, 4096)
 	r.same("written", dst.Load(0, 600), append(want[:500:500], want[600:700]...))
@@ -158,13 +138,10 @@ func dcOperations(r *rig) {
 	if got := dst.Load64(4088); got != 9 || src.Load64(3000) != 5 || src.Load64(3008) != 7 {
 		r.Errorf("atomics left %d and brought %d and %d, want 9, 5, 7", got, src.Load64(3000), src.Load64(3008))
 	}
-	if got := a.ctx.Counters().DCConnects - before.DCConnects; got != 1 {
-		r.Errorf("%d connections were made, want 1", got)
-	}
+	equal(r, a.ctx.Counters().DCConnects-before.DCConnects, 1, "connections made:")
 }
 
-func dcReconnects(r *rig) {
-	a := r.sides[0]
+func dcReconnects(r *rig, a, _ *side) {
 	src := a.memory(64)
 	var targets []*dcTarget
 	var handles []rdma.AH
@@ -180,12 +157,10 @@ func dcReconnects(r *rig) {
 		for i, n := range order {
 			src.Store(0, pattern(uint64(i), 64))
 			post(r, qp, targets[n].at(handles[n], write(uint64(i), mem[n], 0, src.sge(0, 64))))
-			a.want(a.scq, uint64(i), rdma.WCSuccess)
+			a.done(a.scq, uint64(i))
 			r.same("written", mem[n].Load(0, 64), pattern(uint64(i), 64))
 		}
-		if got := a.ctx.Counters().DCConnects - before; got != want {
-			r.Errorf("%s: %d connections were made, want %d", what, got, want)
-		}
+		equal(r, a.ctx.Counters().DCConnects-before, want, "%s: connections made:", what)
 	}
 	connects("ten to one target", 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 	connects("five more", 0, 0, 0, 0, 0, 0)
@@ -195,10 +170,8 @@ func dcReconnects(r *rig) {
 
 // dcKeys: a request with another key than the target's does nothing, and hurts
 // only who sent it.
-func dcKeys(r *rig) {
-	a, b := r.sides[0], r.sides[1]
-	src, dst := a.memory(64), b.memory(64)
-	src.Store(0, pattern(1, 64))
+func dcKeys(r *rig, a, b *side) {
+	src, dst := a.filled(64, 1), b.memory(64)
 	t := b.target(dcKey)
 	ah := t.handle(a)
 	postSRQ(r, t.srq, receive(1, dst.sge(0, 64)))
@@ -210,16 +183,15 @@ func dcKeys(r *rig) {
 		}
 		wrs[0].DCAccessKey = key
 		post(r, qp, wrs...)
-		a.want(a.scq, 10, rdma.WCRemAccessErr)
-		a.want(a.scq, 11, rdma.WCWRFlushErr)
+		a.fail(a.scq, rdma.WCRemAccessErr, 10, 11)
 		a.state(qp, rdma.StateErr)
 	}
 	b.none(b.rcq)
 	r.same("memory behind a wrong key", dst.Load(0, 64), make([]byte, 64))
 	b.state(t.qp, rdma.StateRTR)
 	post(r, a.initiator(), t.at(ah, send(20, src.sge(0, 64))))
-	a.want(a.scq, 20, rdma.WCSuccess)
-	b.want(b.rcq, 1, rdma.WCSuccess)
+	a.done(a.scq, 20)
+	b.done(b.rcq, 1)
 	r.same("sent with the right key", dst.Load(0, 64), src.Load(0, 64))
 }
 
@@ -241,8 +213,7 @@ func dcErrors(r *rig) {
 		{"misaligned atomic", everything, func(m, src Region) rdma.SendWR { return fetchAdd(1, m, 4, 1, src.sge(0, 8)) }, rdma.WCRemInvReqErr, 0},
 		{"too long a message", everything, func(m, src Region) rdma.SendWR { return send(1, src.sge(0, 33)) }, rdma.WCRemInvReqErr, rdma.WCLocLenErr},
 	} {
-		r.sub(c.name, func(r *rig) {
-			a, b := r.sides[0], r.sides[1]
+		r.sub(c.name, pair(func(r *rig, a, b *side) {
 			src, dst := a.memory(64), b.memory(64)
 			t := b.target(dcKey, func(attr *rdma.QPAttr) { attr.AccessFlags = c.access })
 			ah, qp := t.handle(a), a.initiator()
@@ -255,17 +226,16 @@ func dcErrors(r *rig) {
 				b.want(b.rcq, 2, c.theirs)
 			} else {
 				post(r, a.initiator(), t.at(ah, send(4, src.sge(0, 32))))
-				a.want(a.scq, 4, rdma.WCSuccess)
-				b.want(b.rcq, 2, rdma.WCSuccess)
+				a.done(a.scq, 4)
+				b.done(b.rcq, 2)
 			}
 			b.state(t.qp, rdma.StateRTR)
 			t.serves(a, src)
-		})
+		}))
 	}
 }
 
-func dcNobody(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func dcNobody(r *rig, a, b *side) {
 	src, dst := a.memory(64), b.memory(64)
 	t := b.target(dcKey)
 	ah := t.handle(a)
@@ -273,15 +243,14 @@ func dcNobody(r *rig) {
 	young := b.newTarget(dcKey)
 	rc := r.link()
 	for name, num := range map[string]uint32{"a target in RESET": young.qp.Num(), "a connected queue pair": rc.qb.Num(), "no number of anybody": 1<<24 - 1, "an old number": t.qp.Num() ^ 1<<23} {
-		r.sub(name, func(r *rig) {
-			a := r.sides[0]
+		r.sub(name, pair(func(r *rig, a, _ *side) {
 			qp := a.initiator(soon)
 			wr := t.at(ah, write(1, dst, 0, src.sge(0, 8)))
 			wr.RemoteQPN = num
 			post(r, qp, wr)
 			a.want(a.scq, 1, rdma.WCRetryExcErr)
 			a.state(qp, rdma.StateErr)
-		})
+		}))
 	}
 	// An initiator that comes back from ERR connects anew.
 	qp := a.initiator(soon)
@@ -294,28 +263,21 @@ func dcNobody(r *rig) {
 	b.steps(young.qp, dcPath(r, b), dctInit, dctRTR)
 	wr.RemoteQPN = young.qp.Num() // which some have from RTR on
 	post(r, qp, wr)
-	a.want(a.scq, 2, rdma.WCSuccess)
+	a.done(a.scq, 2)
 	rc.works(3)
 }
 
-func dcEmpty(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func dcEmpty(r *rig, a, b *side) {
 	src, dst := a.memory(64), b.memory(64)
 	t := b.target(dcKey)
 	ah := t.handle(a)
 	waits, gives := a.initiator(), a.initiator(func(attr *rdma.QPAttr) { attr.RNRRetry = 1 })
 	post(r, gives, t.at(ah, send(1, src.sge(0, 8))))
 	a.want(a.scq, 1, rdma.WCRNRRetryExcErr)
-	before := a.ctx.Counters().RNRRetries
-	post(r, waits, t.at(ah, send(2, src.sge(0, 8))), t.at(ah, write(3, dst, 32, src.sge(0, 8))))
-	r.until("an RNR retry", func() bool {
-		a.none(a.scq)
-		return a.ctx.Counters().RNRRetries > before
-	})
+	a.untilRNR(1, func() { post(r, waits, t.at(ah, send(2, src.sge(0, 8))), t.at(ah, write(3, dst, 32, src.sge(0, 8)))) })
 	postSRQ(r, t.srq, receive(4, dst.sge(0, 8)))
-	a.want(a.scq, 2, rdma.WCSuccess)
-	a.want(a.scq, 3, rdma.WCSuccess)
-	b.want(b.rcq, 4, rdma.WCSuccess)
+	a.done(a.scq, 2, 3)
+	b.done(b.rcq, 4)
 }
 
 // dcMany: initiators of several sides, two each, add to one word and send to one SRQ.
@@ -346,16 +308,13 @@ func dcMany(r *rig) {
 			post(r, l.qp, t.at(l.ah, fetchAdd(i, dst, 0, 1, l.mem.sge(0, 8))), t.at(l.ah, send(i, l.mem.sge(8, 8))))
 		}
 		for _, l := range lanes {
-			l.want(l.scq, i, rdma.WCSuccess)
-			l.want(l.scq, i, rdma.WCSuccess)
+			l.done(l.scq, i, i)
 		}
 		for range lanes {
-			sent[b.want(b.rcq, i, rdma.WCSuccess).SrcQP]++
+			sent[b.done(b.rcq, i).SrcQP]++
 		}
 	}
-	if got := dst.Load64(0); got != rounds*uint64(len(lanes)) {
-		r.Errorf("%d initiators added 1 %d times each: %d", len(lanes), rounds, got)
-	}
+	equal(r, dst.Load64(0), rounds*uint64(len(lanes)), "%d initiators added 1 %d times each", len(lanes), rounds)
 	for num, n := range sent {
 		if n%rounds != 0 {
 			r.Errorf("%d messages came of initiator %#x, want %d", n, num, rounds)
@@ -363,8 +322,7 @@ func dcMany(r *rig) {
 	}
 }
 
-func dcOrder(r *rig) {
-	a := r.sides[0]
+func dcOrder(r *rig, a, _ *side) {
 	src := a.memory(64)
 	t1, t2 := r.sides[1].target(dcKey), r.sides[2].target(dcKey)
 	m1, m2 := r.sides[1].memory(64), r.sides[2].memory(64)
@@ -372,19 +330,16 @@ func dcOrder(r *rig) {
 	qp := a.initiator()
 	// The message waits for a receive, and what is behind it waits for it.
 	post(r, qp, t1.at(h1, write(1, m1, 0, src.sge(0, 8))), t2.at(h2, send(2, src.sge(0, 8))), t1.at(h1, write(3, m1, 8, src.sge(0, 8))), t2.at(h2, write(4, m2, 8, src.sge(0, 8))))
-	a.want(a.scq, 1, rdma.WCSuccess)
+	a.done(a.scq, 1)
 	for range 200 {
 		a.none(a.scq)
 	}
 	postSRQ(r, t2.srq, receive(9, m2.sge(0, 8)))
-	for id := uint64(2); id <= 4; id++ {
-		a.want(a.scq, id, rdma.WCSuccess)
-	}
-	r.sides[2].want(r.sides[2].rcq, 9, rdma.WCSuccess)
+	a.done(a.scq, 2, 3, 4)
+	r.sides[2].done(r.sides[2].rcq, 9)
 }
 
-func dcHalves(r *rig) {
-	s := r.sides[0]
+func dcHalves(r *rig, s *side) {
 	m := s.memory(64)
 	t, qp := s.target(dcKey), s.initiator()
 	ah := t.handle(s)
@@ -398,28 +353,17 @@ func dcHalves(r *rig) {
 		wr.RemoteQPN = 1 << 24
 		return wr
 	}()} {
-		n, err := qp.PostSend([]rdma.SendWR{wr})
-		if n != 0 {
-			r.Errorf("%s: taken", name)
-		}
-		r.wantErr(name, err, rdma.ErrInvalid)
+		result(qp.PostSend([]rdma.SendWR{wr})).refused(r, name, rdma.ErrInvalid)
 	}
-	if n, err := t.qp.PostSend([]rdma.SendWR{t.at(ah, write(1, m, 0, m.sge(0, 8)))}); n != 0 || err == nil {
-		r.Errorf("a target sends: %d, %v", n, err)
-	}
+	result(t.qp.PostSend([]rdma.SendWR{t.at(ah, write(1, m, 0, m.sge(0, 8)))})).refused(r, "a target sends", nil)
 	for name, q := range map[string]rdma.QP{"target": t.qp, "initiator": qp} {
-		n, err := q.PostRecv([]rdma.RecvWR{receive(1, m.sge(0, 8))})
-		if n != 0 {
-			r.Errorf("a receive posted to the %s: taken", name)
-		}
-		r.wantErr("a receive posted to the "+name, err, rdma.ErrInvalid)
+		result(q.PostRecv([]rdma.RecvWR{receive(1, m.sge(0, 8))})).refused(r, "a receive posted to the "+name, rdma.ErrInvalid)
 	}
 	post(r, qp, t.at(ah, write(2, m, 0, m.sge(8, 8))))
-	s.want(s.scq, 2, rdma.WCSuccess)
+	s.done(s.scq, 2)
 }
 
-func dcSteps(r *rig) {
-	s := r.sides[0]
+func dcSteps(r *rig, s *side) {
 	t := s.newTarget(dcKey)
 	attr := dcPath(r, s)
 	refused := func(what string, qp rdma.QP, to rdma.QPState, mask rdma.QPAttrMask) {
@@ -435,9 +379,7 @@ func dcSteps(r *rig) {
 	refused("a target to RTR without a path", t.qp, rdma.StateRTR, rdma.QPPathMTUMask|rdma.QPMinRNRTimerMask)
 	a := attr
 	a.State = rdma.StateRTR
-	if err := t.qp.Modify(a, dctRTR|rdma.QPStateMask); err != nil {
-		r.Fatalf("a target to RTR: %v", err)
-	}
+	r.must(t.qp.Modify(a, dctRTR|rdma.QPStateMask), "a target to RTR")
 	refused("a target to RTS", t.qp, rdma.StateRTS, dciRTS)
 	qp := s.initiator()
 	r.move(qp, rdma.StateReset)
@@ -448,8 +390,7 @@ func dcSteps(r *rig) {
 
 // dcLeaves: what reaches a target that has left RTR is not answered, and its SRQ
 // keeps its receives.
-func dcLeaves(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func dcLeaves(r *rig, a, b *side) {
 	src, dst := a.memory(64), b.memory(64)
 	soon := func(attr *rdma.QPAttr) { attr.Timeout, attr.RetryCnt = 8, 1 }
 	for name, leave := range map[string]func(*rig, *dcTarget){
@@ -457,25 +398,23 @@ func dcLeaves(r *rig) {
 		"to ERR":   func(r *rig, t *dcTarget) { r.move(t.qp, rdma.StateErr) },
 		"closed":   func(r *rig, t *dcTarget) { r.close(t.qp) },
 	} {
-		r.sub(name, func(r *rig) {
-			a, b := r.sides[0], r.sides[1]
+		r.sub(name, pair(func(r *rig, a, b *side) {
 			t := b.target(dcKey)
 			ah, qp := t.handle(a), a.initiator(soon)
 			postSRQ(r, t.srq, receive(1, dst.sge(0, 8)), receive(2, dst.sge(0, 8)))
 			post(r, qp, t.at(ah, send(3, src.sge(0, 8))))
-			a.want(a.scq, 3, rdma.WCSuccess)
-			b.want(b.rcq, 1, rdma.WCSuccess)
+			a.done(a.scq, 3)
+			b.done(b.rcq, 1)
 			leave(r, t)
 			post(r, qp, t.at(ah, send(4, src.sge(0, 8))))
 			a.want(a.scq, 4, rdma.WCRetryExcErr)
 			b.none(b.rcq)
-		})
+		}))
 	}
 }
 
 // dcPool: two initiators for three targets.
-func dcPool(r *rig) {
-	a := r.sides[0]
+func dcPool(r *rig, a, _ *side) {
 	src := a.memory(64)
 	pool := rdma.NewDCIPool(a.initiator(), a.initiator())
 	var targets []rdma.DCTarget
@@ -495,12 +434,10 @@ func dcPool(r *rig) {
 			if _, n, err := pool.PostSend(targets[n], wrs); err != nil || n != 2 {
 				r.Fatalf("PostSend took %d: %v", n, err)
 			}
-			a.want(a.scq, id, rdma.WCSuccess)
+			a.done(a.scq, id)
 			r.same("written", mem[n].Load(0, 64), pattern(id, 64))
 		}
-		if got := a.ctx.Counters().DCConnects - before; got != want {
-			r.Errorf("%s: %d connections were made, want %d", what, got, want)
-		}
+		equal(r, a.ctx.Counters().DCConnects-before, want, "%s: connections made:", what)
 	}
 	connects("two targets in turn", 2, 0, 1, 0, 1, 0, 1, 0)
 	connects("a third takes the place of the one used longest ago", 1, 2, 0, 2, 0)

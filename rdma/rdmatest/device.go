@@ -12,18 +12,17 @@ import (
 
 func deviceCases() []testCase {
 	return []testCase{
-		{name: "device/limits_are_usable", nodes: 1, run: deviceLimits},
+		{name: "device/limits_are_usable", nodes: 1, run: single(deviceLimits)},
 		{name: "device/port_and_gid_tables", nodes: 2, run: devicePorts},
-		{name: "device/contexts_are_apart", nodes: 1, run: deviceContexts},
+		{name: "device/contexts_are_apart", nodes: 1, run: single(deviceContexts)},
 		{name: "device/unknown_gid_is_refused", nodes: 2, run: deviceUnknownGID},
 		{name: "device/endpoint_garbage_is_refused", nodes: 2, run: deviceEndpoint},
 		{name: "device/supports_all_but_what_it_lacks", nodes: 2, run: deviceSupports},
-		{name: "device/verbs_of_what_it_lacks_are_refused", nodes: 1, run: deviceLacks},
+		{name: "device/verbs_of_what_it_lacks_are_refused", nodes: 1, run: single(deviceLacks)},
 	}
 }
 
-func deviceLimits(r *rig) {
-	s := r.sides[0]
+func deviceLimits(r *rig, s *side) {
 	if s.ctx.Device().Name() == "" {
 		r.Errorf("the device has no name")
 	}
@@ -47,22 +46,16 @@ func deviceLimits(r *rig) {
 func devicePorts(r *rig) {
 	gids := map[rdma.GID]int{}
 	for i, s := range r.sides {
-		p, err := s.ctx.QueryPort(1)
-		if err != nil {
-			r.Fatalf("QueryPort(1): %v", err)
-		}
+		p := result(s.ctx.QueryPort(1)).must(r, "QueryPort(1)")
 		if p.State != rdma.PortActive || p.ActiveMTU.Bytes() == 0 || p.ActiveMTU > p.MaxMTU || p.GIDTblLen < 1 || p.MaxMsgSz < 1<<24 {
 			r.Errorf("side %d: port 1 is %+v", i, p)
 		}
 		for _, port := range []uint8{0, 255} {
-			_, err = s.ctx.QueryPort(port)
-			r.wantErr("QueryPort of a port that is not there", err, rdma.ErrInvalid)
-			_, err = s.ctx.QueryGID(port, 0)
-			r.wantErr("QueryGID of a port that is not there", err, rdma.ErrInvalid)
+			result(s.ctx.QueryPort(port)).refused(r, "QueryPort of a port that is not there", rdma.ErrInvalid)
+			result(s.ctx.QueryGID(port, 0)).refused(r, "QueryGID of a port that is not there", rdma.ErrInvalid)
 		}
 		for _, index := range []int{-1, p.GIDTblLen, 1 << 20} {
-			_, err = s.ctx.QueryGID(1, index)
-			r.wantErr("QueryGID outside the table", err, rdma.ErrInvalid)
+			result(s.ctx.QueryGID(1, index)).refused(r, "QueryGID outside the table", rdma.ErrInvalid)
 		}
 		gid, err := s.ctx.QueryGID(1, 0)
 		if err != nil || gid == (rdma.GID{}) {
@@ -77,13 +70,8 @@ func devicePorts(r *rig) {
 
 // deviceContexts opens the device once more: objects of one context must not
 // be usable with those of the other.
-func deviceContexts(r *rig) {
-	s := r.sides[0]
-	other, err := s.ctx.Device().Open()
-	if err != nil {
-		r.Fatalf("a second Open: %v", err)
-	}
-	r.own(other)
+func deviceContexts(r *rig, s *side) {
+	other := result(s.ctx.Device().Open()).owned(r, "a second Open")
 	cq, err := other.CreateCQ(16)
 	if err != nil {
 		r.Fatalf("CreateCQ: %v", err)
@@ -116,9 +104,7 @@ func deviceUnknownGID(r *rig) {
 	if err := l.qa.Modify(attr, rtrMask); err == nil {
 		r.Errorf("a queue pair was moved to RTR towards %v, which nobody introduced", attr.AV.DGID)
 	}
-	if got := l.qa.State(); got != rdma.StateInit {
-		r.Errorf("after the refusal the state is %v, want INIT", got)
-	}
+	equal(r, l.qa.State(), rdma.StateInit, "after the refusal the state is")
 }
 
 func deviceEndpoint(r *rig) {
@@ -127,10 +113,7 @@ func deviceEndpoint(r *rig) {
 	if !ok {
 		return // nothing to be told
 	}
-	gid, err := b.QueryGID(1, 0)
-	if err != nil {
-		r.Fatal(err)
-	}
+	gid := result(b.QueryGID(1, 0)).must(r, "QueryGID")
 	good := ep.Endpoint()
 	if len(good) == 0 || len(good) > 1024 {
 		r.Errorf("the endpoint has %d bytes, want 1 to 1024: it travels in cards", len(good))
@@ -164,8 +147,7 @@ func deviceSupports(r *rig) {
 }
 
 // deviceLacks tries the verb that each lacking feature begins with.
-func deviceLacks(r *rig) {
-	s := r.sides[0]
+func deviceLacks(r *rig, s *side) {
 	qp := func(typ rdma.QPType) func() (io.Closer, error) {
 		return func() (io.Closer, error) {
 			return s.pd.CreateQP(rdma.QPInitAttr{SendCQ: s.scq, RecvCQ: s.rcq, Type: typ, Cap: rdma.QPCap{MaxSendWR: 1, MaxSendSGE: 1}})

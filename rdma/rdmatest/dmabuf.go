@@ -11,18 +11,16 @@ import (
 
 func dmabufCases() []testCase {
 	return needing([]testCase{
-		{name: "dmabuf/memory_of_a_descriptor", nodes: 2, run: dmabufMemory},
+		{name: "dmabuf/memory_of_a_descriptor", nodes: 2, run: pair(dmabufMemory)},
 		{name: "dmabuf/bad_descriptors_and_ranges", nodes: 1, run: dmabufRefused},
 	}, rdma.FeatureDMABuf)
 }
 
 // dmabufMemory: device and program reach the same bytes, though the descriptor
 // was closed after registration.
-func dmabufMemory(r *rig) {
+func dmabufMemory(r *rig, a, b *side) {
 	const n = 3*pageSize + 100
-	a, b := r.sides[0], r.sides[1]
-	src := a.memory(n)
-	src.Store(0, pattern(1, n))
+	src := a.filled(n, 1)
 	m := b.region(b.pd, Described, n, everything)
 	if m.Bytes() != nil || m.Len() != n {
 		r.Errorf("the region has %d bytes and hands %d out, want %d and none", m.Len(), len(m.Bytes()), n)
@@ -32,11 +30,8 @@ func dmabufMemory(r *rig) {
 	}
 	l := r.link()
 	l.recv(receive(9, m.sge(8, 64)))
-	l.send(write(1, m, 0, src.sge(0, n)), send(2, src.sge(100, 64)), fetchAdd(3, m, 128, 5, src.sge(0, 8)))
-	for id := uint64(1); id <= 3; id++ {
-		a.want(a.scq, id, rdma.WCSuccess)
-	}
-	b.want(b.rcq, 9, rdma.WCSuccess)
+	l.do(write(1, m, 0, src.sge(0, n)), send(2, src.sge(100, 64)), fetchAdd(3, m, 128, 5, src.sge(0, 8)))
+	b.done(b.rcq, 9)
 	want := pattern(1, n)
 	copy(want[8:], pattern(1, n)[100:164])
 	want[128] += 5
@@ -46,15 +41,13 @@ func dmabufMemory(r *rig) {
 	r.same("written", m.Load(0, n), want)
 	m.Store(0, pattern(2, n))
 	got := a.memory(n)
-	l.send(read(4, m, 0, got.sge(0, n)))
-	a.want(a.scq, 4, rdma.WCSuccess)
+	l.do(read(4, m, 0, got.sge(0, n)))
 	r.same("read", got.Load(0, n), pattern(2, n))
 	r.try("beyond", write(5, m, n-7, src.sge(0, 8)), rdma.WCRemAccessErr)
 	near := a.region(a.pd, Described, 64, everything)
 	near.Store(0, pattern(3, 64))
 	dst := b.memory(64)
-	l.send(write(6, dst, 0, near.sge(0, 64)))
-	a.want(a.scq, 6, rdma.WCSuccess)
+	l.do(write(6, dst, 0, near.sge(0, 64)))
 	r.same("written from a descriptor", dst.Load(0, 64), pattern(3, 64))
 	r.closeRegion(m)
 	r.try("stale", write(7, m, 0, src.sge(0, 8)), rdma.WCRemAccessErr)
@@ -78,18 +71,10 @@ func dmabufRefused(r *rig) {
 	}
 	defer pr.Close()
 	defer pw.Close()
-	file, err := os.Create(r.TempDir() + "/file")
-	if err != nil {
-		r.Fatal(err)
-	}
+	file := result(os.Create(r.TempDir()+"/file")).must(r, "Create")
 	defer file.Close()
-	if err := file.Truncate(4 * pageSize); err != nil {
-		r.Fatal(err)
-	}
-	dir, err := os.Open(".")
-	if err != nil {
-		r.Fatal(err)
-	}
+	r.must(file.Truncate(4*pageSize), "Truncate")
+	dir := result(os.Open(".")).must(r, "Open")
 	defer dir.Close()
 	for _, f := range []*os.File{pr, file, dir} {
 		check(fmt.Sprintf("%s, which is no dma-buf", f.Name()), rdma.ErrInvalid, 0, pageSize, 0, int(f.Fd()), everything)

@@ -8,12 +8,12 @@ import (
 
 func doorbellCases() []testCase {
 	return append(needing([]testCase{
-		{name: "doorbell/batching_saves_doorbells_and_fetches", nodes: 2, run: doorbellBatch},
-		{name: "doorbell/inline_alone_is_a_direct_WQE", nodes: 2, run: doorbellDirect},
-		{name: "doorbell/refused_posts_ring_none", nodes: 2, run: doorbellRefused},
-		{name: "doorbell/any_posts_against_the_rule", nodes: 2, run: doorbellRandom},
+		{name: "doorbell/batching_saves_doorbells_and_fetches", nodes: 2, run: pair(doorbellBatch)},
+		{name: "doorbell/inline_alone_is_a_direct_WQE", nodes: 2, run: pair(doorbellDirect)},
+		{name: "doorbell/refused_posts_ring_none", nodes: 2, run: pair(doorbellRefused)},
+		{name: "doorbell/any_posts_against_the_rule", nodes: 2, run: pair(doorbellRandom)},
 	}, rdma.FeatureDoorbellCounts), needing([]testCase{
-		{name: "doorbell/of_operations_on_keys", nodes: 1, run: doorbellOwn},
+		{name: "doorbell/of_operations_on_keys", nodes: 1, run: single(doorbellOwn)},
 	}, rdma.FeatureDoorbellCounts, rdma.FeatureMW1, rdma.FeatureMW2, rdma.FeatureSendWithInv)...)
 }
 
@@ -46,15 +46,14 @@ func inlined(wr rdma.SendWR, n int) rdma.SendWR {
 
 // doorbellBatch: a write of one piece is an entry of 48 bytes, one block, and
 // four blocks are fetched at a time.
-func doorbellBatch(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func doorbellBatch(r *rig, a, b *side) {
 	src, dst := a.memory(64), b.memory(64)
 	l := r.link()
 	one := write(1, dst, 0, src.sge(0, 8))
 	r.onBus("eight writes in eight posts", a, rdma.Counters{Doorbells: 8, WQEFetches: 8, DMAReads: 8}, func() {
 		for range 8 {
 			l.send(one)
-			a.want(a.scq, 1, rdma.WCSuccess)
+			a.done(a.scq, 1)
 		}
 	})
 	batch := []rdma.SendWR{7: one}
@@ -64,14 +63,13 @@ func doorbellBatch(r *rig) {
 	batch[7] = one
 	r.onBus("eight writes in one post", a, rdma.Counters{Doorbells: 1, WQEFetches: 2, DMAReads: 8}, func() {
 		l.send(batch...)
-		a.want(a.scq, 1, rdma.WCSuccess)
+		a.done(a.scq, 1)
 	})
 }
 
 // doorbellDirect: control 16 and address 16 leave 224 bytes of a direct entry of
 // 256, of which 4 say how long the data are.
-func doorbellDirect(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func doorbellDirect(r *rig, a, b *side) {
 	dst := b.memory(1024)
 	l := r.link(func(u *setup) { u.cap.MaxInlineData = 512 })
 	for _, c := range []struct {
@@ -87,53 +85,47 @@ func doorbellDirect(r *rig) {
 	} {
 		r.onBus(c.what, a, c.want, func() {
 			l.send(inlined(write(1, dst, 0), c.n))
-			a.want(a.scq, 1, rdma.WCSuccess)
+			a.done(a.scq, 1)
 		})
 	}
 	r.onBus("two of them in one post", a, rdma.Counters{Doorbells: 1, WQEFetches: 1}, func() {
 		l.send(inlined(unsignaled(write(1, dst, 0)), 8), inlined(write(2, dst, 0), 8))
-		a.want(a.scq, 2, rdma.WCSuccess)
+		a.done(a.scq, 2)
 	})
 }
 
-func doorbellRefused(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func doorbellRefused(r *rig, a, b *side) {
 	src, dst := a.memory(64), b.memory(64)
 	l := r.link()
 	good, bad := write(1, dst, 0, src.sge(0, 8)), write(2, dst, 0)
 	bad.Opcode = 99
 	r.onBus("a refused post", a, rdma.Counters{}, func() {
-		if n, err := l.qa.PostSend([]rdma.SendWR{bad, good}); n != 0 || err == nil {
-			r.Fatalf("PostSend of a bad request took %d, %v", n, err)
-		}
+		result(l.qa.PostSend([]rdma.SendWR{bad, good})).refused(r, "PostSend of a bad request", nil)
 	})
 	r.onBus("a post that is taken in part", a, rdma.Counters{Doorbells: 1, WQEFetches: 1, DMAReads: 1}, func() {
 		if n, err := l.qa.PostSend([]rdma.SendWR{good, bad}); n != 1 || err == nil {
 			r.Fatalf("PostSend of a good and a bad request took %d, %v", n, err)
 		}
-		a.want(a.scq, 1, rdma.WCSuccess)
+		a.done(a.scq, 1)
 	})
 	r.onBus("a read of the queue", a, rdma.Counters{}, func() { l.qa.State() })
 }
 
 // doorbellOwn: a binding is 192 bytes, three blocks, an invalidation 128.
-func doorbellOwn(r *rig) {
-	s := r.sides[0]
+func doorbellOwn(r *rig, s *side) {
 	m := s.region(s.pd, r.f.Memory, 64, everything|rdma.AccessMWBind)
 	l := r.connect(s, s)
 	one, two := s.window(rdma.MWType1), s.window(rdma.MWType2)
 	bind := rdma.MWBind{MR: m.MR, Addr: m.Base, Length: 8, Access: rdma.AccessRemoteRead}
 	r.onBus("BindMW", s, rdma.Counters{Doorbells: 1, WQEFetches: 1}, func() {
-		if err := l.qa.BindMW(one, 1, rdma.SendSignaled, bind); err != nil {
-			r.Fatalf("BindMW: %v", err)
-		}
-		s.want(s.scq, 1, rdma.WCSuccess)
+		r.must(l.qa.BindMW(one, 1, rdma.SendSignaled, bind), "BindMW")
+		s.done(s.scq, 1)
 	})
 	key := rdma.IncRKey(two.RKey())
 	r.onBus("a bind and an invalidation", s, rdma.Counters{Doorbells: 1, WQEFetches: 2}, func() {
 		l.send(rdma.SendWR{WRID: 2, Opcode: rdma.WRBindMW, MW: two, RKey: key, Bind: &bind},
 			rdma.SendWR{WRID: 3, Opcode: rdma.WRLocalInv, Flags: rdma.SendSignaled, InvalidateRKey: key})
-		s.want(s.scq, 3, rdma.WCSuccess)
+		s.done(s.scq, 3)
 	})
 }
 
@@ -182,8 +174,7 @@ func onBusOf(wrs []rdma.SendWR) rdma.Counters {
 	return c
 }
 
-func doorbellRandom(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func doorbellRandom(r *rig, a, b *side) {
 	src, dst := a.memory(4096), b.memory(4096)
 	l := r.link(func(u *setup) { u.cap.MaxInlineData, u.cap.MaxSendSGE = 512, 8 })
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -218,7 +209,7 @@ func doorbellRandom(r *rig) {
 		want.DirectWQEs += cost.DirectWQEs
 		want.DMAReads += cost.DMAReads
 		l.send(wrs...)
-		a.want(a.scq, i, rdma.WCSuccess)
+		a.done(a.scq, i)
 		if got := bus(a.ctx.Counters(), before); got != want {
 			r.Fatalf("after post %d, of %+v: counted\n%+v, want\n%+v", i, wrs, got, want)
 		}

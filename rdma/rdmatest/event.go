@@ -11,13 +11,13 @@ func eventCases() []testCase {
 	exact := func(f Fabric) bool { return !f.Inexact }
 	return needing([]testCase{
 		{name: "event/wait_ends_with_its_context", nodes: 2, run: eventContext},
-		{name: "event/send_overrun_is_CQ_ERR", nodes: 2, run: eventSendOverrun},
-		{name: "event/receive_overrun_is_CQ_ERR", nodes: 2, run: eventRecvOverrun, when: exact},
+		{name: "event/send_overrun_is_CQ_ERR", nodes: 2, run: pair(eventSendOverrun)},
+		{name: "event/receive_overrun_is_CQ_ERR", nodes: 2, run: pair(eventRecvOverrun), when: exact},
 		{name: "event/responder_tells_its_program_why", nodes: 2, run: eventResponder, when: exact},
-		{name: "event/completed_error_is_no_event", nodes: 2, run: eventNone, when: exact},
-		{name: "event/SQ_drained_when_asked", nodes: 2, run: eventDrained},
-		{name: "event/first_message_in_RTR_is_COMM_EST", nodes: 2, run: eventEstablished, when: exact},
-		{name: "event/of_closed_objects_are_gone", nodes: 2, run: eventClosed, when: exact},
+		{name: "event/completed_error_is_no_event", nodes: 2, run: pair(eventNone), when: exact},
+		{name: "event/SQ_drained_when_asked", nodes: 2, run: pair(eventDrained)},
+		{name: "event/first_message_in_RTR_is_COMM_EST", nodes: 2, run: pair(eventEstablished), when: exact},
+		{name: "event/of_closed_objects_are_gone", nodes: 2, run: pair(eventClosed), when: exact},
 	}, rdma.FeatureAsyncEvents)
 }
 
@@ -26,10 +26,7 @@ func (s *side) event(want rdma.EventType) rdma.AsyncEvent {
 	s.r.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), s.r.f.Patience)
 	defer cancel()
-	e, err := s.ctx.GetAsyncEvent(ctx)
-	if err != nil {
-		s.r.Fatalf("side %d: waiting for event %q: %v", s.index, want, err)
-	}
+	e := result(s.ctx.GetAsyncEvent(ctx)).must(s.r, "side %d: waiting for event %q", s.index, want)
 	if e.Type != want {
 		s.r.Fatalf("side %d: event %q, want %q", s.index, e.Type, want)
 	}
@@ -49,9 +46,7 @@ func (s *side) sentinel() {
 
 func drain(r *rig, qp rdma.QP) {
 	r.Helper()
-	if err := qp.Modify(rdma.QPAttr{State: rdma.StateSQD, SQDAsyncNotify: true}, rdma.QPStateMask|rdma.QPSQDAsyncNotifyMask); err != nil {
-		r.Fatalf("modify to SQD: %v", err)
-	}
+	r.must(qp.Modify(rdma.QPAttr{State: rdma.StateSQD, SQDAsyncNotify: true}, rdma.QPStateMask|rdma.QPSQDAsyncNotifyMask), "modify to SQD")
 }
 
 func eventContext(r *rig) {
@@ -59,8 +54,7 @@ func eventContext(r *rig) {
 		ended, cancel := context.WithCancelCause(context.Background())
 		why := errors.New("nobody wants to know")
 		cancel(why)
-		_, err := s.ctx.GetAsyncEvent(ended)
-		r.wantErr("GetAsyncEvent with a context that has ended", err, why)
+		result(s.ctx.GetAsyncEvent(ended)).refused(r, "GetAsyncEvent with a context that has ended", why)
 		waiting, cancel := context.WithCancelCause(context.Background())
 		got := make(chan error, 1)
 		go func() {
@@ -75,8 +69,7 @@ func eventContext(r *rig) {
 	}
 }
 
-func eventSendOverrun(r *rig) {
-	a := r.sides[0]
+func eventSendOverrun(r *rig, a, _ *side) {
 	src, dst := a.memory(64), r.sides[1].memory(64)
 	scq := a.newCQ(4)
 	if scq.Cap() > 60 {
@@ -94,8 +87,7 @@ func eventSendOverrun(r *rig) {
 
 // eventRecvOverrun: nobody polls; the event comes all the same, and so does
 // that of the queue pair.
-func eventRecvOverrun(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func eventRecvOverrun(r *rig, a, b *side) {
 	src, dst := a.memory(64), b.memory(64)
 	rcq := b.newCQ(4)
 	l := r.link(ownCQs(1, nil, rcq))
@@ -130,8 +122,7 @@ func eventResponder(r *rig) {
 		{"range", func(src, dst Region) rdma.SendWR { return read(1, dst, 60, src.sge(0, 8)) }, rdma.WCRemAccessErr, rdma.EventQPAccessErr},
 		{"misaligned", func(src, dst Region) rdma.SendWR { return fetchAdd(1, dst, 4, 1, src.sge(0, 8)) }, rdma.WCRemInvReqErr, rdma.EventQPReqErr},
 	} {
-		r.sub(c.name, func(r *rig) {
-			a, b := r.sides[0], r.sides[1]
+		r.sub(c.name, pair(func(r *rig, a, b *side) {
 			src, dst := a.memory(64), b.memory(64)
 			l := r.link()
 			l.send(c.wr(src, dst))
@@ -141,13 +132,12 @@ func eventResponder(r *rig) {
 			a.want(a.scq, 1, c.status)
 			b.sentinel()
 			a.sentinel() // the requester has its completion
-		})
+		}))
 	}
 }
 
 // eventNone: a receive that completes with the error says it all.
-func eventNone(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func eventNone(r *rig, a, b *side) {
 	src, dst := a.memory(64), b.memory(64)
 	l := r.link()
 	l.recv(receive(1, dst.sge(0, 4)))
@@ -160,8 +150,7 @@ func eventNone(r *rig) {
 
 // eventDrained: the event comes when nothing is under way, and only when it
 // was asked for. What is posted meanwhile waits for RTS.
-func eventDrained(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func eventDrained(r *rig, a, b *side) {
 	src, dst := a.memory(64<<10), b.memory(64<<10)
 	quiet := r.link()
 	r.move(quiet.qa, rdma.StateSQD)
@@ -174,40 +163,35 @@ func eventDrained(r *rig) {
 	if e := a.event(rdma.EventSQDrained); e.QP != l.qa {
 		r.Errorf("the event is of %v, want %v", e.QP, l.qa)
 	}
-	if got := l.qa.State(); got != rdma.StateSQD {
-		r.Errorf("the queue pair is in %v, want SQD", got)
-	}
+	equal(r, l.qa.State(), rdma.StateSQD, "the queue pair is in")
 	r.move(l.qa, rdma.StateRTS)
 	for id := range uint64(9) {
-		a.want(a.scq, id, rdma.WCSuccess)
+		a.done(a.scq, id)
 	}
 	a.sentinel()
 }
 
-func eventEstablished(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func eventEstablished(r *rig, a, b *side) {
 	src, dst := a.memory(64), b.memory(64)
 	for name, wr := range map[string]rdma.SendWR{"send": send(1, src.sge(0, 8)), "write": write(1, dst, 0, src.sge(0, 8))} {
 		r.sub(name, func(r *rig) {
 			l := r.link(func(u *setup) { u.until[1] = rdma.StateRTR })
 			l.recv(receive(1, dst.sge(0, 8)), receive(2, dst.sge(0, 8)))
 			l.send(wr)
-			a.want(a.scq, 1, rdma.WCSuccess)
+			a.done(a.scq, 1)
 			if e := b.event(rdma.EventCommEst); e.QP != l.qb {
 				r.Errorf("the event is of %v, want %v", e.QP, l.qb)
 			}
 			l.send(wr) // once
-			a.want(a.scq, 1, rdma.WCSuccess)
+			a.done(a.scq, 1)
 			l.step(1, l.qb, defaults(), rdma.StateRTS)
-			l.send(write(2, dst, 0, src.sge(0, 8)))
-			a.want(a.scq, 2, rdma.WCSuccess)
+			l.do(write(2, dst, 0, src.sge(0, 8)))
 			b.sentinel()
 		})
 	}
 }
 
-func eventClosed(r *rig) {
-	s := r.sides[0]
+func eventClosed(r *rig, s, _ *side) {
 	l := r.connect(s, s)
 	drain(r, l.qa)
 	r.close(l.qa)

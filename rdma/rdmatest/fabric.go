@@ -1,6 +1,7 @@
 package rdmatest
 
 import (
+	"cmp"
 	"maps"
 	"path"
 	"slices"
@@ -99,9 +100,7 @@ func needing(cases []testCase, features ...rdma.Feature) []testCase {
 // group/rule.
 func Run(t *testing.T, f Fabric) {
 	t.Helper()
-	if f.Patience == 0 {
-		f.Patience = 10 * time.Second
-	}
+	f.Patience = cmp.Or(f.Patience, 10*time.Second)
 	groups, names := map[string][]testCase{}, []string(nil)
 	seen, known := map[string]bool{}, map[string]bool{}
 	for _, c := range allCases() {

@@ -107,11 +107,7 @@ type flooder struct {
 // the survivor sends for ever.
 func (a *agent) flood(c *call, ans *answer) (err error) {
 	if c.On != 0 {
-		f, err := object[*flooder](a, c.On)
-		if err != nil {
-			return err
-		}
-		return f.begin(c.Flood)
+		return on(a, c.On, func(f *flooder) error { return f.begin(c.Flood) })
 	}
 	f := &flooder{ctx: a.ctx}
 	if f.pd, err = a.ctx.AllocPD(); err != nil {
@@ -292,21 +288,14 @@ func newRefuge(s *side) *refuge {
 
 func (s *side) up(qp rdma.QP, kind int, to rdma.GID, num uint32) {
 	s.r.Helper()
-	if err := floodUp(qp, floodAttr(to, num), kind, false); err != nil {
-		s.r.Fatal(err)
-	}
+	s.r.must(floodUp(qp, floodAttr(to, num), kind, false), "take a queue pair to RTS")
 }
 
 // receiver makes a queue pair that receives.
 func (f *refuge) receiver(kind int, init rdma.QPInitAttr) rdma.QP {
 	f.r.Helper()
 	init.SendCQ, init.RecvCQ = f.scq, f.rcq
-	qp, err := f.pd.CreateQP(init)
-	if err != nil {
-		f.r.Fatalf("CreateQP of %s: %v", floodNames[kind], err)
-	}
-	f.r.own(qp)
-	return qp
+	return result(f.pd.CreateQP(init)).owned(f.r, "CreateQP of %s", floodNames[kind])
 }
 
 // look takes in what has arrived.
@@ -314,10 +303,7 @@ func (f *refuge) look() {
 	f.r.Helper()
 	var wcs [16]rdma.WCEx
 	for {
-		n, err := f.rcq.PollEx(wcs[:])
-		if err != nil {
-			f.r.Fatalf("PollEx: %v", err)
-		}
+		n := result(f.rcq.PollEx(wcs[:])).must(f.r, "PollEx")
 		for i := range wcs[:n] {
 			wc := &wcs[i]
 			kind := int(wc.WRID >> 32)
@@ -355,13 +341,8 @@ func (f *refuge) begin(v Victim, dead func(), seed uint64) *floodLife {
 	ask := v.(interface {
 		call(*call) (*answer, error)
 	}).call
-	there, err := ask(&call{Op: opFlood})
-	if err != nil {
-		f.r.Fatalf("make a victim's queue pairs: %v", err)
-	}
-	if err := f.ctx.(rdma.Endpointer).AddEndpoint(there.GID, v.Context().(rdma.Endpointer).Endpoint()); err != nil {
-		f.r.Fatalf("AddEndpoint: %v", err)
-	}
+	there := result(ask(&call{Op: opFlood})).must(f.r, "make a victim's queue pairs")
+	f.r.must(f.ctx.(rdma.Endpointer).AddEndpoint(there.GID, v.Context().(rdma.Endpointer).Endpoint()), "AddEndpoint")
 	own := rdma.QPCap{MaxRecvWR: floodPrivate, MaxRecvSGE: 1}
 	life := &floodLife{victim: v, dead: dead, qps: map[int]rdma.QP{
 		floodRC:     f.receiver(floodRC, rdma.QPInitAttr{Type: rdma.RC, SRQ: f.srq}),
@@ -418,9 +399,7 @@ func still[L any](r *rig, alive []L, of func(L) (Victim, func())) (goOn func()) 
 	all := func(do func(stopper) error) {
 		for _, l := range alive {
 			victim, _ := of(l)
-			if err := do(victim.(stopper)); err != nil {
-				r.Fatal(err)
-			}
+			r.must(do(victim.(stopper)), "stop or continue the victim")
 		}
 	}
 	all(stopper.Stop)
@@ -439,9 +418,7 @@ func strike[L any](r *rig, rng *rand.Rand, alive []L, of func(L) (Victim, func()
 	gone := alive[k]
 	alive[k] = alive[len(alive)-1]
 	victim, dead := of(gone)
-	if err := victim.Kill(); err != nil {
-		r.Fatal(err)
-	}
+	r.must(victim.Kill(), "Kill")
 	if dead != nil && rng.IntN(2) == 0 {
 		dead()
 	}
@@ -477,9 +454,7 @@ func RunFlood(t *testing.T, f FloodFabric) {
 		})
 	}
 	for _, l := range alive {
-		if err := l.victim.Kill(); err != nil {
-			r.Fatal(err)
-		}
+		r.must(l.victim.Kill(), "Kill")
 	}
 	for _, l := range alive {
 		home.leave(l)

@@ -1,24 +1,20 @@
 package rdmatest
 
-import (
-	"github.com/gorun-mpi/gorun/rdma"
-)
+import "github.com/gorun-mpi/gorun/rdma"
 
 func flushCases() []testCase {
 	return []testCase{
-		{name: "flush/follows_an_error_in_order", nodes: 2, run: flushAfterError},
-		{name: "flush/on_modify_to_ERR", nodes: 2, run: flushOnModify},
-		{name: "flush/posts_in_ERR_flush", nodes: 2, run: flushInErr},
-		{name: "flush/done_work_stays_done", nodes: 2, run: flushDone},
+		{name: "flush/follows_an_error_in_order", nodes: 2, run: pair(flushAfterError)},
+		{name: "flush/on_modify_to_ERR", nodes: 2, run: pair(flushOnModify)},
+		{name: "flush/posts_in_ERR_flush", nodes: 2, run: pair(flushInErr)},
+		{name: "flush/done_work_stays_done", nodes: 2, run: pair(flushDone)},
 	}
 }
 
 // flushAfterError: one bad request between good ones, in one list. What
 // precedes it succeeds, what follows is flushed in order, signaled or not.
-func flushAfterError(r *rig) {
-	a, b := r.sides[0], r.sides[1]
-	src, dst := a.memory(64), b.memory(64)
-	src.Store(0, pattern(1, 64))
+func flushAfterError(r *rig, a, b *side) {
+	src, dst := a.filled(64, 1), b.memory(64)
 	l := r.link()
 	postRecv(r, l.qa, receive(50, src.sge(0, 8)), receive(51, src.sge(0, 8)), receive(52, src.sge(0, 8)))
 	l.recv(receive(60, dst.sge(0, 8)), receive(61, dst.sge(0, 8)))
@@ -34,7 +30,7 @@ func flushAfterError(r *rig) {
 		fetchAdd(7, dst, 32, 1, src.sge(0, 8)),
 		unsignaled(rdma.SendWR{WRID: 8, Opcode: rdma.WRSend, Flags: rdma.SendInline, Inline: []byte{1}}),
 	)
-	a.want(a.scq, 1, rdma.WCSuccess)
+	a.done(a.scq, 1)
 	a.want(a.scq, 3, rdma.WCRemAccessErr)
 	for id := uint64(4); id <= 8; id++ {
 		if wc := a.want(a.scq, id, rdma.WCWRFlushErr); wc.QPNum != l.qa.Num() {
@@ -44,11 +40,9 @@ func flushAfterError(r *rig) {
 	for id := uint64(50); id <= 52; id++ {
 		a.want(a.rcq, id, rdma.WCWRFlushErr)
 	}
-	b.want(b.rcq, 60, rdma.WCWRFlushErr)
-	b.want(b.rcq, 61, rdma.WCWRFlushErr)
+	b.fail(b.rcq, rdma.WCWRFlushErr, 60, 61)
 	l.send(unsignaled(send(9)), unsignaled(send(10)))
-	a.want(a.scq, 9, rdma.WCWRFlushErr)
-	a.want(a.scq, 10, rdma.WCWRFlushErr)
+	a.fail(a.scq, rdma.WCWRFlushErr, 9, 10)
 	want := make([]byte, 64)
 	copy(want[8:], pattern(1, 64)[8:24])
 	r.same("the responder's memory", dst.Load(0, 64), want)
@@ -59,8 +53,7 @@ func flushAfterError(r *rig) {
 }
 
 // flushOnModify takes a queue pair with waiting work to ERR.
-func flushOnModify(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func flushOnModify(r *rig, a, b *side) {
 	src, dst := a.memory(64), b.memory(64)
 	l := r.link()
 	postRecv(r, l.qa, receive(50, src.sge(0, 8)), receive(51, src.sge(0, 8)))
@@ -70,8 +63,7 @@ func flushOnModify(r *rig) {
 	for id := uint64(1); id <= 3; id++ {
 		a.want(a.scq, id, rdma.WCWRFlushErr)
 	}
-	a.want(a.rcq, 50, rdma.WCWRFlushErr)
-	a.want(a.rcq, 51, rdma.WCWRFlushErr)
+	a.fail(a.rcq, rdma.WCWRFlushErr, 50, 51)
 	r.move(l.qa, rdma.StateErr) // once more: nothing is flushed twice
 	r.link().works(9)
 	for _, s := range []*side{a, b} {
@@ -80,21 +72,17 @@ func flushOnModify(r *rig) {
 	}
 	r.same("the responder's memory", dst.Load(0, 64), make([]byte, 64))
 	// The peer is not concerned until it sends.
-	if got := l.qb.State(); got != rdma.StateRTS {
-		r.Errorf("the peer is in %v, want RTS", got)
-	}
+	equal(r, l.qb.State(), rdma.StateRTS, "the peer is in")
 }
 
-func flushInErr(r *rig) {
-	a := r.sides[0]
+func flushInErr(r *rig, a, _ *side) {
 	m := a.memory(64)
 	l := r.link()
 	r.move(l.qa, rdma.StateErr)
 	for round := range uint64(40) { // more than the queues hold
 		l.send(unsignaled(send(2*round, m.sge(0, 8))), write(2*round+1, m, 0, m.sge(0, 8)))
 		postRecv(r, l.qa, receive(1000+round, m.sge(0, 8)))
-		a.want(a.scq, 2*round, rdma.WCWRFlushErr)
-		a.want(a.scq, 2*round+1, rdma.WCWRFlushErr)
+		a.fail(a.scq, rdma.WCWRFlushErr, 2*round, 2*round+1)
 		a.want(a.rcq, 1000+round, rdma.WCWRFlushErr)
 	}
 	a.none(a.scq)
@@ -102,18 +90,13 @@ func flushInErr(r *rig) {
 }
 
 // flushDone: completions that came before the error are not lost to it.
-func flushDone(r *rig) {
-	a, b := r.sides[0], r.sides[1]
-	src, dst := a.memory(64), b.memory(64)
-	src.Store(0, pattern(1, 64))
+func flushDone(r *rig, a, b *side) {
+	src, dst := a.filled(64, 1), b.memory(64)
 	l := r.link()
 	l.recv(receive(1, dst.sge(0, 8)), receive(2, dst.sge(8, 8)), receive(3, dst.sge(16, 8)))
-	l.send(send(4, src.sge(0, 8)), send(5, src.sge(8, 8)))
-	a.want(a.scq, 4, rdma.WCSuccess)
-	a.want(a.scq, 5, rdma.WCSuccess)
+	l.do(send(4, src.sge(0, 8)), send(5, src.sge(8, 8)))
 	r.move(l.qb, rdma.StateErr)
-	b.want(b.rcq, 1, rdma.WCSuccess)
-	b.want(b.rcq, 2, rdma.WCSuccess)
+	b.done(b.rcq, 1, 2)
 	b.want(b.rcq, 3, rdma.WCWRFlushErr)
 	r.same("received", dst.Load(0, 24), append(pattern(1, 64)[:16:16], make([]byte, 8)...))
 }

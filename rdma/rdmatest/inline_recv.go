@@ -4,12 +4,12 @@ import "github.com/gorun-mpi/gorun/rdma"
 
 func inlineRecvCases() []testCase {
 	return needing([]testCase{
-		{name: "inline_recv/small_payload_is_copied_at_the_poll", nodes: 2, run: inlineRecvAtPoll},
-		{name: "inline_recv/any_sizes_in_order", nodes: 2, run: inlineRecvOrder},
-		{name: "inline_recv/too_much_is_EINVAL", nodes: 1, run: inlineRecvBad},
+		{name: "inline_recv/small_payload_is_copied_at_the_poll", nodes: 2, run: pair(inlineRecvAtPoll)},
+		{name: "inline_recv/any_sizes_in_order", nodes: 2, run: pair(inlineRecvOrder)},
+		{name: "inline_recv/too_much_is_EINVAL", nodes: 1, run: single(inlineRecvBad)},
 		{name: "inline_recv/errors_as_without_it", nodes: 2, run: inlineRecvErrors},
-		{name: "inline_recv/region_gone_before_the_poll_is_LOC_PROT_ERR", nodes: 2, run: inlineRecvDereg},
-		{name: "inline_recv/flush_and_reset_leave_memory_alone", nodes: 2, run: inlineRecvReset},
+		{name: "inline_recv/region_gone_before_the_poll_is_LOC_PROT_ERR", nodes: 2, run: pair(inlineRecvDereg)},
+		{name: "inline_recv/flush_and_reset_leave_memory_alone", nodes: 2, run: pair(inlineRecvReset)},
 	}, rdma.FeatureInlineRecv)
 }
 
@@ -26,8 +26,7 @@ func carrying(n int) func(*setup) {
 
 // inlineRecvAtPoll: what fits lies in the completion until that is polled, what
 // does not is in place before.
-func inlineRecvAtPoll(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func inlineRecvAtPoll(r *rig, a, b *side) {
 	const size = 256
 	src, dst := a.memory(size), b.memory(size)
 	l := r.link(carrying(32))
@@ -41,8 +40,7 @@ func inlineRecvAtPoll(r *rig) {
 		src.Store(0, want)
 		dst.Store(0, make([]byte, size))
 		l.recv(receive(uint64(i), dst.sge(3, 5), dst.sge(20, 0), dst.sge(20, size-20)))
-		l.send(sendImm(uint64(i), 9, src.sge(0, n)))
-		a.want(a.scq, uint64(i), rdma.WCSuccess)
+		l.do(sendImm(uint64(i), 9, src.sge(0, n)))
 		before := make([]byte, size)
 		landed := func(m []byte) {
 			copy(m[20:], want[copy(m[3:8], want):])
@@ -51,7 +49,7 @@ func inlineRecvAtPoll(r *rig) {
 			landed(before)
 		}
 		r.same("memory before the poll", dst.Load(0, size), before)
-		if wc := b.want(b.rcq, uint64(i), rdma.WCSuccess); wc.Opcode != rdma.WCRecv || wc.ByteLen != uint32(n) || wc.ImmData != 9 || wc.Flags&rdma.WCFlagWithImm == 0 {
+		if wc := b.done(b.rcq, uint64(i)); wc.Opcode != rdma.WCRecv || wc.ByteLen != uint32(n) || wc.ImmData != 9 || wc.Flags&rdma.WCFlagWithImm == 0 {
 			r.Errorf("completion of %d bytes: %+v", n, wc)
 		}
 		after := make([]byte, size)
@@ -60,8 +58,7 @@ func inlineRecvAtPoll(r *rig) {
 	}
 }
 
-func inlineRecvOrder(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func inlineRecvOrder(r *rig, a, b *side) {
 	const size, depth, total = 128, 4, 200
 	src, dst := a.memory(size), b.memory(size*depth)
 	l := r.link(carrying(b.ctx.QueryDevice().MaxInlineRecv))
@@ -71,10 +68,9 @@ func inlineRecvOrder(r *rig) {
 	for i := range uint64(total) {
 		n := int(i*37) % (size + 1)
 		src.Store(0, pattern(i, size))
-		l.send(send(i, src.sge(0, n)))
-		a.want(a.scq, i, rdma.WCSuccess)
+		l.do(send(i, src.sge(0, n)))
 		at := int(i%depth) * size
-		wc := b.want(b.rcq, i, rdma.WCSuccess)
+		wc := b.done(b.rcq, i)
 		if wc.ByteLen != uint32(n) {
 			r.Fatalf("message %d of %d bytes: %+v", i, n, wc)
 		}
@@ -83,16 +79,11 @@ func inlineRecvOrder(r *rig) {
 	}
 }
 
-func inlineRecvBad(r *rig) {
-	s := r.sides[0]
+func inlineRecvBad(r *rig, s *side) {
 	for _, n := range []int{-1, s.ctx.QueryDevice().MaxInlineRecv + 1} {
 		init := rdma.QPInitAttr{SendCQ: s.scq, RecvCQ: s.rcq, Type: rdma.RC, Cap: defaults().cap}
 		init.Cap.MaxInlineRecv = n
-		qp, err := s.pd.CreateQP(init)
-		r.wantErr("an inline receive out of bounds", err, rdma.ErrInvalid)
-		if err == nil {
-			r.own(qp)
-		}
+		result(s.pd.CreateQP(init)).refused(r, "an inline receive out of bounds", rdma.ErrInvalid)
 	}
 }
 
@@ -108,8 +99,7 @@ func inlineRecvErrors(r *rig) {
 		{"no such key", func(g *rdma.SGE) { g.LKey ^= 1 }, rdma.WCRemOpErr, rdma.WCLocProtErr},
 		{"outside the region", func(g *rdma.SGE) { g.Addr += 1 << 20 }, rdma.WCRemOpErr, rdma.WCLocProtErr},
 	} {
-		r.sub(c.name, func(r *rig) {
-			a, b := r.sides[0], r.sides[1]
+		r.sub(c.name, pair(func(r *rig, a, b *side) {
 			src, dst := a.memory(64), b.memory(64)
 			l := r.link(carrying(32))
 			bad := dst.sge(0, 64)
@@ -119,40 +109,33 @@ func inlineRecvErrors(r *rig) {
 			a.want(a.scq, 3, c.theirs)
 			b.want(b.rcq, 1, c.ours)
 			b.want(b.rcq, 2, rdma.WCWRFlushErr)
-		})
+		}))
 	}
 }
 
-func inlineRecvDereg(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func inlineRecvDereg(r *rig, a, b *side) {
 	src, dst := a.memory(64), b.memory(64)
 	l := r.link(carrying(32))
 	l.recv(receive(1, dst.sge(0, 32)), receive(2, dst.sge(0, 32)))
-	l.send(send(3, src.sge(0, 8)))
-	a.want(a.scq, 3, rdma.WCSuccess)
+	l.do(send(3, src.sge(0, 8)))
 	r.closeRegion(dst)
-	b.want(b.rcq, 1, rdma.WCLocProtErr)
-	b.want(b.rcq, 2, rdma.WCWRFlushErr)
+	b.fail(b.rcq, rdma.WCLocProtErr, 1, 2)
 	b.state(l.qb, rdma.StateErr)
 }
 
-func inlineRecvReset(r *rig) {
-	a, b := r.sides[0], r.sides[1]
-	src, dst := a.memory(64), b.memory(64)
-	src.Store(0, pattern(1, 64))
+func inlineRecvReset(r *rig, a, b *side) {
+	src, dst := a.filled(64, 1), b.memory(64)
 	l := r.link(carrying(32))
 	l.recv(receive(1, dst.sge(0, 32)), receive(2, dst.sge(32, 32)))
-	l.send(send(3, src.sge(0, 8)))
-	a.want(a.scq, 3, rdma.WCSuccess)
+	l.do(send(3, src.sge(0, 8)))
 	r.move(l.qb, rdma.StateReset)
 	b.none(b.rcq)
 	r.same("memory of receives that a reset has dropped", dst.Load(0, 64), make([]byte, 64))
 	l = r.link(carrying(32))
 	l.recv(receive(1, dst.sge(0, 32)), receive(2, dst.sge(32, 32)))
-	l.send(send(3, src.sge(0, 8)))
-	a.want(a.scq, 3, rdma.WCSuccess)
+	l.do(send(3, src.sge(0, 8)))
 	r.move(l.qb, rdma.StateErr)
-	b.want(b.rcq, 1, rdma.WCSuccess) // it was complete before
+	b.done(b.rcq, 1) // it was complete before
 	b.want(b.rcq, 2, rdma.WCWRFlushErr)
 	want := append(pattern(1, 64)[:8:8], make([]byte, 56)...)
 	r.same("memory of a receive that was complete, and of one that was flushed", dst.Load(0, 64), want)

@@ -8,8 +8,8 @@ import (
 
 func iovaCases() []testCase {
 	return needing([]testCase{
-		{name: "iova/addresses_count_from_it", nodes: 2, run: iovaAddresses},
-		{name: "iova/range_is_exact_up_to_the_top", nodes: 2, run: iovaRange},
+		{name: "iova/addresses_count_from_it", nodes: 2, run: pair(iovaAddresses)},
+		{name: "iova/range_is_exact_up_to_the_top", nodes: 2, run: pair(iovaRange)},
 		{name: "iova/bad_arguments_are_EINVAL", nodes: 2, run: iovaRefused},
 	}, rdma.FeatureIOVA)
 }
@@ -19,10 +19,7 @@ func iovaCases() []testCase {
 func (s *side) at(m Region, iova uint64) Region {
 	s.r.Helper()
 	iova = iova&^(pageSize-1) | m.Base%pageSize
-	again, err := s.node.AgainAt(s.pd, m, 0, m.Size, iova, everything)
-	if err != nil {
-		s.r.Fatalf("register at IOVA %#x: %v", iova, err)
-	}
+	again := result(s.node.AgainAt(s.pd, m, 0, m.Size, iova, everything)).must(s.r, "register at IOVA %#x", iova)
 	if again.Addr() != iova {
 		s.r.Errorf("a region registered at IOVA %#x begins at %#x", iova, again.Addr())
 	}
@@ -42,8 +39,7 @@ func (r *rig) try(name string, wr rdma.SendWR, want rdma.WCStatus, changes ...fu
 }
 
 // iovaAddresses names both ends of every operation by IOVAs.
-func iovaAddresses(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func iovaAddresses(r *rig, a, b *side) {
 	for _, kind := range []MemoryKind{Ordinary, Paged} {
 		const n = 8192
 		near, far := a.region(a.pd, kind, n, everything), b.region(b.pd, kind, n, everything)
@@ -54,11 +50,8 @@ func iovaAddresses(r *rig) {
 		near.Store(0, pattern(1, n))
 		l := r.link()
 		l.recv(receive(10, dst.sge(6000, 100)))
-		l.send(write(1, dst, 8, src.sge(16, 4000)), read(2, dst, 8, src.sge(4096, 2000)), fetchAdd(3, dst, 8, 1, src.sge(8000, 8)), send(4, src.sge(0, 100)))
-		for id := uint64(1); id <= 4; id++ {
-			a.want(a.scq, id, rdma.WCSuccess)
-		}
-		b.want(b.rcq, 10, rdma.WCSuccess)
+		l.do(write(1, dst, 8, src.sge(16, 4000)), read(2, dst, 8, src.sge(4096, 2000)), fetchAdd(3, dst, 8, 1, src.sge(8000, 8)), send(4, src.sge(0, 100)))
+		b.done(b.rcq, 10)
 		sent := pattern(1, n)
 		r.same("received at an IOVA", far.Load(6000, 100), sent[:100])
 		r.same("written at an IOVA", far.Load(16, 3992), sent[24:4016])
@@ -72,12 +65,10 @@ func iovaAddresses(r *rig) {
 
 // iovaRange puts a region where its last byte has the largest address that
 // there is: one byte more wraps.
-func iovaRange(r *rig) {
-	a, b := r.sides[0], r.sides[1]
-	src := a.memory(pageSize)
+func iovaRange(r *rig, a, b *side) {
+	src := a.filled(pageSize, 1)
 	far := b.region(b.pd, Paged, pageSize, everything)
 	top := b.at(far, ^uint64(pageSize-1))
-	src.Store(0, pattern(1, pageSize))
 	r.try("all", write(1, top, 0, src.sge(0, pageSize)), rdma.WCSuccess)
 	r.same("written at the top", far.Load(0, pageSize), pattern(1, pageSize))
 	r.try("last_byte", write(2, top, pageSize-1, src.sge(7, 1)), rdma.WCSuccess)
@@ -104,11 +95,7 @@ func iovaRefused(r *rig) {
 			{"zero-based and with an IOVA", pageSize, 0x1000_0000, everything | rdma.AccessZeroBased},
 			{"no memory", 0, 0x1000_0000, everything},
 		} {
-			again, err := s.node.AgainAt(s.pd, m, 0, bad.n, bad.iova, bad.access)
-			r.wantErr(fmt.Sprintf("side %d: %s", i, bad.name), err, rdma.ErrInvalid)
-			if err == nil {
-				r.own(again.MR)
-			}
+			result(s.node.AgainAt(s.pd, m, 0, bad.n, bad.iova, bad.access)).refused(r, fmt.Sprintf("side %d: %s", i, bad.name), rdma.ErrInvalid)
 		}
 	}
 }

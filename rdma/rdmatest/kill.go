@@ -1,10 +1,13 @@
 package rdmatest
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -43,9 +46,7 @@ type KillFabric struct {
 // closed, and others' traffic goes on, on the same memory too.
 func RunKills(t *testing.T, f KillFabric) {
 	t.Helper()
-	if f.Patience == 0 {
-		f.Patience = 5 * time.Second
-	}
+	f.Patience = cmp.Or(f.Patience, 5*time.Second)
 	end := time.Now().Add(f.Budget)
 	rounds := 0
 	for ; rounds < f.Rounds && (rounds == 0 || time.Now().Before(end)); rounds++ {
@@ -143,17 +144,14 @@ func runKill(t *testing.T, f KillFabric, rng *rand.Rand) {
 	from := by.memory(64)
 	before := mine.Load64(churnWord)
 	for i := range uint64(20) {
-		beside.send(fetchAdd(i, mine, churnWord, 1, from.sge(0, 8)), write(100+i, mine, churnData, from.sge(8, 8)))
-		by.want(by.scq, i, rdma.WCSuccess)
-		by.want(by.scq, 100+i, rdma.WCSuccess)
+		beside.do(fetchAdd(i, mine, churnWord, 1, from.sge(0, 8)), write(100+i, mine, churnData, from.sge(8, 8)))
 		if got := from.Load64(0); got != before+i {
 			t.Fatalf("atomic %d beside the dead fetched %d, want %d", i, got, before+i)
 		}
 	}
 	start := time.Now()
 	r.closeRegion(mine)
-	r.close(in.qb)
-	r.close(out.qa)
+	r.close(in.qb, out.qa)
 	r.closeRegion(inbox)
 	if took := time.Since(start); took > f.Patience {
 		t.Errorf("closing what the dead peer used took %v", took)
@@ -205,20 +203,11 @@ func checkInbox(r *rig, in *link, inbox Region, receives int) {
 
 // startChurn starts traffic in the agent's process.
 func (p *Proc) startChurn(c churn, qp rdma.QP, cq rdma.CQ, mem Region) error {
-	c.QP, c.CQ, c.Mem = qp.(*procQP).h, cq.(*procCQ).h, mem.MR.(*procMR).h
-	_, err := p.call(&call{Op: opChurn, Churn: c})
-	return err
+	c.QP, c.CQ, c.Mem = handleOf(qp), handleOf(cq), handleOf(mem.MR)
+	return p.do(&call{Op: opChurn, Churn: c})
 }
 
 // forget drops the objects of processes, which have gone with them.
 func (r *rig) forget() {
-	keep := r.owned[:0]
-	for _, o := range r.owned {
-		switch o.(type) {
-		case *procPD, *procCQ, *procQP, *procMR, *procAH:
-		default:
-			keep = append(keep, o)
-		}
-	}
-	r.owned = keep
+	r.owned = slices.DeleteFunc(r.owned, func(o io.Closer) bool { return handleOf(o) != 0 })
 }

@@ -2,6 +2,7 @@ package rdmatest
 
 import (
 	"errors"
+	"fmt"
 	"io"
 
 	"github.com/gorun-mpi/gorun/rdma"
@@ -12,21 +13,17 @@ func lifeCases() []testCase {
 		{name: "life/close_in_use_is_EBUSY", nodes: 2, run: lifeBusy},
 		{name: "life/double_close_spares_the_successor", nodes: 2, run: lifeDoubleClose},
 		{name: "life/closed_objects_refuse", nodes: 2, run: lifeClosed},
-		{name: "life/bad_creations", nodes: 1, run: lifeBadCreations},
+		{name: "life/bad_creations", nodes: 1, run: single(lifeBadCreations)},
 		{name: "life/capacities_are_at_least_as_asked", nodes: 2, run: lifeCapacities},
 		{name: "life/qp_numbers_are_unique_24_bits", nodes: 2, run: lifeNumbers},
-		{name: "life/indices_are_given_back", nodes: 2, run: lifeIndices, long: true},
-		{name: "life/memory_is_given_back_and_zeroed", nodes: 2, run: lifeMemory, long: true},
+		{name: "life/indices_are_given_back", nodes: 2, run: pair(lifeIndices), long: true},
+		{name: "life/memory_is_given_back_and_zeroed", nodes: 2, run: pair(lifeMemory), long: true},
 	}
 }
 
 func lifeBusy(r *rig) {
 	for i, s := range r.sides {
-		pd, err := s.ctx.AllocPD()
-		if err != nil {
-			r.Fatal(err)
-		}
-		r.own(pd)
+		pd := result(s.ctx.AllocPD()).owned(r, "AllocPD")
 		busy := func(what string, c io.Closer) {
 			r.Helper()
 			r.wantErr(what, c.Close(), rdma.ErrBusy)
@@ -38,27 +35,15 @@ func lifeBusy(r *rig) {
 			r.closeRegion(m)
 		}
 		send, recv := s.newCQ(8), s.newCQ(8)
-		qp, err := pd.CreateQP(rdma.QPInitAttr{SendCQ: send, RecvCQ: recv, Cap: defaults().cap, Type: rdma.RC})
-		if err != nil {
-			r.Fatal(err)
-		}
-		r.own(qp)
+		qp := result(pd.CreateQP(rdma.QPInitAttr{SendCQ: send, RecvCQ: recv, Cap: defaults().cap, Type: rdma.RC})).owned(r, "CreateQP")
 		busy("domain with a queue pair", pd)
 		busy("send CQ", send)
 		busy("receive CQ", recv)
 		r.close(qp)
 		both := s.newCQ(8)
-		qp, err = pd.CreateQP(rdma.QPInitAttr{SendCQ: both, RecvCQ: both, Cap: defaults().cap, Type: rdma.RC})
-		if err != nil {
-			r.Fatalf("side %d: CreateQP after refused closes: %v", i, err)
-		}
-		r.own(qp)
+		qp = result(pd.CreateQP(rdma.QPInitAttr{SendCQ: both, RecvCQ: both, Cap: defaults().cap, Type: rdma.RC})).owned(r, "side %d: CreateQP after refused closes", i)
 		busy("CQ of both directions", both)
-		r.close(qp)
-		r.close(both)
-		r.close(send)
-		r.close(recv)
-		r.close(pd)
+		r.close(qp, both, send, recv, pd)
 	}
 	// A refused Close changed nothing.
 	l := r.link()
@@ -83,29 +68,22 @@ func lifeDoubleClose(r *rig) {
 		src, l := a.memory(64), r.link()
 		want := pattern(9, 64)
 		src.Store(0, want)
-		l.send(write(1, dst, 0, src.sge(0, 64)))
-		a.want(a.scq, 1, rdma.WCSuccess)
+		l.do(write(1, dst, 0, src.sge(0, 64)))
 		r.same("memory after a double close of its predecessor", dst.Load(0, 64), want)
 	}
 	for _, s := range r.sides {
 		pd, cq := s.newPD(), s.newCQ(8)
-		r.close(pd)
-		r.close(cq)
+		r.close(pd, cq)
 		pd2, cq2 := s.newPD(), s.newCQ(8)
 		_, _ = pd.Close(), cq.Close()
 		m := s.region(pd2, Allocated, 64, everything)
-		qp, err := pd2.CreateQP(rdma.QPInitAttr{SendCQ: cq2, RecvCQ: cq2, Cap: defaults().cap, Type: rdma.RC})
-		if err != nil {
-			r.Fatalf("CreateQP after double closes: %v", err)
-		}
-		r.own(qp)
+		qp := result(pd2.CreateQP(rdma.QPInitAttr{SendCQ: cq2, RecvCQ: cq2, Cap: defaults().cap, Type: rdma.RC})).owned(r, "CreateQP after double closes")
 		r.close(qp)
 		_ = qp.Close()
 		r.closeRegion(m)
 	}
 	first := r.link()
-	r.close(first.qa)
-	r.close(first.qb)
+	r.close(first.qa, first.qb)
 	second := r.link()
 	_, _ = first.qa.Close(), first.qb.Close()
 	second.works(2)
@@ -116,12 +94,8 @@ func lifeClosed(r *rig) {
 		l := r.connect(s, r.sides[1-i])
 		m := s.memory(64)
 		r.close(l.qa)
-		if n, err := l.qa.PostSend([]rdma.SendWR{send(1, m.sge(0, 8))}); err == nil || n != 0 {
-			r.Errorf("side %d: PostSend on a closed queue pair: %d, %v", i, n, err)
-		}
-		if n, err := l.qa.PostRecv([]rdma.RecvWR{receive(1, m.sge(0, 8))}); err == nil || n != 0 {
-			r.Errorf("side %d: PostRecv on a closed queue pair: %d, %v", i, n, err)
-		}
+		result(l.qa.PostSend([]rdma.SendWR{send(1, m.sge(0, 8))})).refused(r, fmt.Sprintf("side %d: PostSend on a closed queue pair", i), nil)
+		result(l.qa.PostRecv([]rdma.RecvWR{receive(1, m.sge(0, 8))})).refused(r, fmt.Sprintf("side %d: PostRecv on a closed queue pair", i), nil)
 		if err := l.qa.Modify(rdma.QPAttr{State: rdma.StateReset}, rdma.QPStateMask); err == nil {
 			r.Errorf("side %d: Modify of a closed queue pair succeeded", i)
 		}
@@ -149,8 +123,7 @@ func lifeClosed(r *rig) {
 	r.link().works(1)
 }
 
-func lifeBadCreations(r *rig) {
-	s := r.sides[0]
+func lifeBadCreations(r *rig, s *side) {
 	d := s.ctx.QueryDevice()
 	for _, cqe := range []int{0, -1, d.MaxCQE + 1} {
 		if cq, err := s.ctx.CreateCQ(cqe); err == nil {
@@ -218,11 +191,7 @@ func lifeCapacities(r *rig) {
 			{MaxSendWR: 33, MaxRecvWR: 5, MaxSendSGE: 3, MaxRecvSGE: 2, MaxInlineData: 13},
 			{MaxSendWR: 64, MaxRecvWR: 64, MaxSendSGE: d.MaxSGE, MaxRecvSGE: d.MaxSGE, MaxInlineData: d.MaxInlineData},
 		} {
-			qp, err := s.pd.CreateQP(rdma.QPInitAttr{SendCQ: s.scq, RecvCQ: s.rcq, Cap: want, Type: rdma.RC, SigAll: true})
-			if err != nil {
-				r.Fatalf("side %d: CreateQP(%+v): %v", i, want, err)
-			}
-			r.own(qp)
+			qp := result(s.pd.CreateQP(rdma.QPInitAttr{SendCQ: s.scq, RecvCQ: s.rcq, Cap: want, Type: rdma.RC, SigAll: true})).owned(r, "side %d: CreateQP(%+v)", i, want)
 			attr, init := qp.Query()
 			got := init.Cap
 			if got.MaxSendWR < want.MaxSendWR || got.MaxRecvWR < want.MaxRecvWR || got.MaxSendSGE < want.MaxSendSGE ||
@@ -255,64 +224,40 @@ func lifeNumbers(r *rig) {
 
 // lifeIndices makes and closes more objects of each kind than the device has,
 // where that is not too many.
-func lifeIndices(r *rig) {
+func lifeIndices(r *rig, s, _ *side) {
 	const enough = 70_000
-	s := r.sides[0]
 	d := s.ctx.QueryDevice()
 	for i := range min(d.MaxMR+10, enough) {
-		mr, err := s.pd.AllocMR(64, everything)
-		if err != nil {
-			r.Fatalf("AllocMR %d: %v", i, err)
-		}
-		if err := mr.Close(); err != nil {
-			r.Fatalf("Close %d: %v", i, err)
-		}
+		mr := result(s.pd.AllocMR(64, everything)).must(r, "AllocMR %d", i)
+		r.must(mr.Close(), "Close %d", i)
 	}
 	for i := range min(d.MaxQP+10, 20_000) {
-		qp, err := s.pd.CreateQP(rdma.QPInitAttr{SendCQ: s.scq, RecvCQ: s.rcq, Cap: rdma.QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}, Type: rdma.RC})
-		if err != nil {
-			r.Fatalf("CreateQP %d: %v", i, err)
-		}
-		if err := qp.Close(); err != nil {
-			r.Fatalf("Close %d: %v", i, err)
-		}
+		qp := result(s.pd.CreateQP(rdma.QPInitAttr{SendCQ: s.scq, RecvCQ: s.rcq, Cap: rdma.QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}, Type: rdma.RC})).must(r, "CreateQP %d", i)
+		r.must(qp.Close(), "Close %d", i)
 	}
 	for i := range min(d.MaxCQ+10, 20_000) {
-		cq, err := s.ctx.CreateCQ(16)
-		if err != nil {
-			r.Fatalf("CreateCQ %d: %v", i, err)
-		}
-		if err := cq.Close(); err != nil {
-			r.Fatalf("Close %d: %v", i, err)
-		}
+		cq := result(s.ctx.CreateCQ(16)).must(r, "CreateCQ %d", i)
+		r.must(cq.Close(), "Close %d", i)
 	}
 	for i := range min(d.MaxPD+10, 20_000) {
-		pd, err := s.ctx.AllocPD()
-		if err != nil {
-			r.Fatalf("AllocPD %d: %v", i, err)
-		}
-		if err := pd.Close(); err != nil {
-			r.Fatalf("Close %d: %v", i, err)
-		}
+		pd := result(s.ctx.AllocPD()).must(r, "AllocPD %d", i)
+		r.must(pd.Close(), "Close %d", i)
 	}
 	r.link().works(1)
 }
 
 // lifeMemory allocates far more than fits at once, in sizes that do not
 // divide each other, and finds fresh memory zeroed.
-func lifeMemory(r *rig) {
+func lifeMemory(r *rig, a, b *side) {
 	const rounds, size = 24, 3 << 20
-	a, b := r.sides[0], r.sides[1]
 	l := r.link()
-	src := a.memory(4096)
-	src.Store(0, pattern(1, 4096))
+	src := a.filled(4096, 1)
 	zero := make([]byte, 4096)
 	for i := range rounds {
 		m := b.region(b.pd, Allocated, size+4096*i+i, everything)
 		for _, off := range []int{0, size / 2, m.Size - 4096} {
 			r.same("fresh memory", m.Load(off, 4096), zero)
-			l.send(write(uint64(i), m, off, src.sge(0, 4096)))
-			a.want(a.scq, uint64(i), rdma.WCSuccess)
+			l.do(write(uint64(i), m, off, src.sge(0, 4096)))
 		}
 		r.closeRegion(m)
 	}

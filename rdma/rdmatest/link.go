@@ -1,8 +1,6 @@
 package rdmatest
 
-import (
-	"github.com/gorun-mpi/gorun/rdma"
-)
+import "github.com/gorun-mpi/gorun/rdma"
 
 // The attributes that a step of an RC queue pair needs.
 const (
@@ -75,12 +73,7 @@ func (s *side) newQP(u setup, which int) rdma.QP {
 	if u.init != nil {
 		u.init(which, &init)
 	}
-	qp, err := s.pd.CreateQP(init)
-	if err != nil {
-		s.r.Fatalf("CreateQP: %v", err)
-	}
-	s.r.own(qp)
-	return qp
+	return result(s.pd.CreateQP(init)).owned(s.r, "CreateQP")
 }
 
 // attrs are the attributes of side i's queue pair, for every step.
@@ -91,11 +84,7 @@ func (l *link) attrs(i int, s setup) rdma.QPAttr {
 	if i == 1 {
 		peer, there = l.a, l.qa
 	}
-	gid, err := peer.ctx.QueryGID(1, 0)
-	if err != nil {
-		l.r.Fatalf("QueryGID(1, 0): %v", err)
-	}
-	attr.AV = rdma.AV{DGID: gid, HopLimit: 1, PortNum: 1}
+	attr.AV = rdma.AV{DGID: peer.gid(), HopLimit: 1, PortNum: 1}
 	attr.DestQPNum = there.Num()
 	if s.each != nil {
 		s.each(i, &attr)
@@ -108,12 +97,8 @@ func (l *link) step(i int, qp rdma.QP, s setup, to rdma.QPState) {
 	l.r.Helper()
 	attr := l.attrs(i, s)
 	attr.State = to
-	if err := qp.Modify(attr, maskOf(to)); err != nil {
-		l.r.Fatalf("side %d: modify to %v: %v", i, to, err)
-	}
-	if got := qp.State(); got != to {
-		l.r.Fatalf("side %d: modified to %v, the state is %v", i, to, got)
-	}
+	l.r.must(qp.Modify(attr, maskOf(to)), "side %d: modify to %v", i, to)
+	equal(l.r, qp.State(), to, "side %d: modified to %v, the state is", i, to)
 }
 
 // maskOf is the mask of a step forward to the state.
@@ -132,15 +117,27 @@ func maskOf(to rdma.QPState) rdma.QPAttrMask {
 // move makes a transition that needs no attributes.
 func (r *rig) move(qp rdma.QP, to rdma.QPState) {
 	r.Helper()
-	if err := qp.Modify(rdma.QPAttr{State: to}, rdma.QPStateMask); err != nil {
-		r.Fatalf("modify to %v: %v", to, err)
-	}
+	r.must(qp.Modify(rdma.QPAttr{State: to}, rdma.QPStateMask), "modify to %v", to)
 }
 
 // send posts on a's queue pair, which must take everything.
 func (l *link) send(wrs ...rdma.SendWR) {
 	l.r.Helper()
 	post(l.r, l.qa, wrs...)
+}
+
+// back is the link as b sees it.
+func (l *link) back() *link { return &link{r: l.r, a: l.b, b: l.a, qa: l.qb, qb: l.qa} }
+
+// do posts on a's queue pair and waits until the signaled requests are done.
+func (l *link) do(wrs ...rdma.SendWR) {
+	l.r.Helper()
+	l.send(wrs...)
+	for _, wr := range wrs {
+		if wr.Flags&rdma.SendSignaled != 0 {
+			l.a.done(l.a.scq, wr.WRID)
+		}
+	}
 }
 
 func post(r *rig, qp rdma.QP, wrs ...rdma.SendWR) {
@@ -169,8 +166,7 @@ func (l *link) works(id uint64) {
 	src, dst := l.a.memory(64), l.b.memory(64)
 	want := pattern(id, 64)
 	src.Store(0, want)
-	l.send(write(id, dst, 0, src.sge(0, 64)))
-	l.a.want(l.a.scq, id, rdma.WCSuccess)
+	l.do(write(id, dst, 0, src.sge(0, 64)))
 	l.r.same("a write that must arrive", dst.Load(0, 64), want)
 }
 

@@ -13,14 +13,24 @@ import (
 
 func mapCases() []testCase {
 	return []testCase{
-		{name: "map/is_the_peers_memory", nodes: 2, run: mapMemory},
-		{name: "map/takes_no_bad_name", nodes: 2, run: mapRefused},
-		{name: "map/own_memory", nodes: 1, run: mapOwn},
-		{name: "map/unknown_peer_is_EINVAL", nodes: 1, run: mapUnknown},
-		{name: "map/ordinary_memory_is_ENOTSUP", nodes: 2, run: mapOrdinary},
-		{name: "map/agrees_with_requests", nodes: 2, run: mapBesideRequests},
-		{name: "map/notify_wakes_a_sleeper", nodes: 2, run: mapNotify},
-		{name: "map/makes_no_garbage", nodes: 2, run: mapGarbage, long: true},
+		{name: "map/is_the_peers_memory", nodes: 2, run: viewing(mapMemory)},
+		{name: "map/takes_no_bad_name", nodes: 2, run: viewing(mapRefused)},
+		{name: "map/own_memory", nodes: 1, run: viewing(mapOwn)},
+		{name: "map/unknown_peer_is_EINVAL", nodes: 1, run: single(mapUnknown)},
+		{name: "map/ordinary_memory_is_ENOTSUP", nodes: 2, run: pair(mapOrdinary)},
+		{name: "map/agrees_with_requests", nodes: 2, run: viewing(mapBesideRequests)},
+		{name: "map/notify_wakes_a_sleeper", nodes: 2, run: pair(mapNotify)},
+		{name: "map/makes_no_garbage", nodes: 2, run: viewing(mapGarbage), long: true},
+	}
+}
+
+// viewing makes a case of a function that needs a view of side 1, or on one node of itself.
+func viewing(run func(r *rig, a, b *side, p rdma.PeerMemory)) func(*rig) {
+	return func(r *rig) {
+		a, b := r.sides[0], r.sides[len(r.sides)-1]
+		if p := a.view(b); p != nil {
+			run(r, a, b, p)
+		}
 	}
 }
 
@@ -43,19 +53,12 @@ func (s *side) view(of *side) rdma.PeerMemory {
 
 func (s *side) gid() rdma.GID {
 	s.r.Helper()
-	gid, err := s.ctx.QueryGID(1, 0)
-	if err != nil {
-		s.r.Fatalf("QueryGID(1, 0): %v", err)
-	}
-	return gid
+	return result(s.ctx.QueryGID(1, 0)).must(s.r, "QueryGID(1, 0)")
 }
 
 func (r *rig) mapped(p rdma.PeerMemory, m Region, off, n int, access rdma.Access) []byte {
 	r.Helper()
-	b, err := p.Map(m.Base+uint64(off), m.RKey(), n, access)
-	if err != nil {
-		r.Fatalf("Map %d bytes at %d for %v: %v", n, off, access, err)
-	}
+	b := result(p.Map(m.Base+uint64(off), m.RKey(), n, access)).must(r, "Map %d bytes at %d for %v", n, off, access)
 	if len(b) != n || cap(b) != n {
 		r.Fatalf("Map of %d bytes gave %d of %d", n, len(b), cap(b))
 	}
@@ -63,12 +66,7 @@ func (r *rig) mapped(p rdma.PeerMemory, m Region, off, n int, access rdma.Access
 }
 
 // mapMemory: what one side stores the other loads, in both directions.
-func mapMemory(r *rig) {
-	a, b := r.sides[0], r.sides[1]
-	p := a.view(b)
-	if p == nil {
-		return
-	}
+func mapMemory(r *rig, a, b *side, p rdma.PeerMemory) {
 	const size = 10_000
 	m := b.region(b.pd, Allocated, size, everything)
 	all := r.mapped(p, m, 0, size, readWrite)
@@ -87,12 +85,7 @@ func mapMemory(r *rig) {
 
 // mapRefused violates what a request is checked for. Not a byte of what is next
 // to the region comes out.
-func mapRefused(r *rig) {
-	a, b := r.sides[0], r.sides[1]
-	p := a.view(b)
-	if p == nil {
-		return
-	}
+func mapRefused(r *rig, a, b *side, p rdma.PeerMemory) {
 	const size, top = 4096, ^uint64(0)
 	closed := b.region(b.pd, Allocated, size, everything)
 	r.closeRegion(closed)
@@ -127,33 +120,24 @@ func mapRefused(r *rig) {
 	}
 	for _, right := range []rdma.Access{rdma.AccessRemoteRead, rdma.AccessRemoteWrite, rdma.AccessRemoteAtomic} {
 		weak := b.region(b.pd, Allocated, size, everything&^right)
-		_, err := p.Map(weak.Base, weak.RKey(), 8, right)
-		r.wantErr(fmt.Sprintf("%v of a region without it", right), err, rdma.ErrInvalid)
+		result(p.Map(weak.Base, weak.RKey(), 8, right)).refused(r, fmt.Sprintf("%v of a region without it", right), rdma.ErrInvalid)
 		r.mapped(p, weak, 0, 8, everything&^right&^rdma.AccessLocalWrite)
 	}
 	r.mapped(p, good, 0, size, readWrite)
 	r.closeRegion(good)
-	_, err := p.Map(good.Base, good.RKey(), 8, readWrite)
-	r.wantErr("a key that has become stale", err, rdma.ErrInvalid)
+	result(p.Map(good.Base, good.RKey(), 8, readWrite)).refused(r, "a key that has become stale", rdma.ErrInvalid)
 }
 
-func mapOwn(r *rig) {
-	a := r.sides[0]
-	p := a.view(a)
-	if p == nil {
-		return
-	}
+func mapOwn(r *rig, a, _ *side, p rdma.PeerMemory) {
 	m := a.region(a.pd, Allocated, 64, everything)
 	copy(r.mapped(p, m, 0, 64, readWrite), pattern(1, 64))
 	r.same("the own memory", m.Load(0, 64), pattern(1, 64))
 	p.Notify()
 	r.closeRegion(m)
-	_, err := p.Map(m.Base, m.RKey(), 8, readWrite)
-	r.wantErr("a stale key", err, rdma.ErrInvalid)
+	result(p.Map(m.Base, m.RKey(), 8, readWrite)).refused(r, "a stale key", rdma.ErrInvalid)
 }
 
-func mapUnknown(r *rig) {
-	a := r.sides[0]
+func mapUnknown(r *rig, a *side) {
 	m, ok := a.ctx.(rdma.Mapper)
 	if !ok {
 		return
@@ -162,14 +146,12 @@ func mapUnknown(r *rig) {
 	for i := range gid {
 		gid[i] ^= 0x5a
 	}
-	_, err := m.Peer(gid)
-	r.wantErr("Peer of a GID that nobody introduced", err, rdma.ErrInvalid)
+	result(m.Peer(gid)).refused(r, "Peer of a GID that nobody introduced", rdma.ErrInvalid)
 }
 
 // mapOrdinary: memory of the program is not mapped, in the same process
 // neither, so that programs behave alike wherever their peers are.
-func mapOrdinary(r *rig) {
-	a := r.sides[0]
+func mapOrdinary(r *rig, a, _ *side) {
 	for _, b := range r.sides {
 		p := a.view(b)
 		if p == nil {
@@ -177,29 +159,21 @@ func mapOrdinary(r *rig) {
 		}
 		for _, kind := range kinds(r)[1:] {
 			m := b.region(b.pd, kind, 64, everything)
-			_, err := p.Map(m.Base, m.RKey(), 8, readWrite)
-			r.wantErr(fmt.Sprintf("Map of %v memory", kind), err, rdma.ErrNotSupported)
+			result(p.Map(m.Base, m.RKey(), 8, readWrite)).refused(r, fmt.Sprintf("Map of %v memory", kind), rdma.ErrNotSupported)
 		}
 	}
 }
 
 // mapBesideRequests: requests and views reach the same bytes.
-func mapBesideRequests(r *rig) {
-	a, b := r.sides[0], r.sides[1]
-	p := a.view(b)
-	if p == nil {
-		return
-	}
+func mapBesideRequests(r *rig, a, b *side, p rdma.PeerMemory) {
 	src, dst := a.memory(128), b.region(b.pd, Allocated, 128, everything)
 	view := r.mapped(p, dst, 0, 128, readWrite)
 	l := r.link()
 	src.Store(0, pattern(1, 64))
-	l.send(write(1, dst, 0, src.sge(0, 64)))
-	a.want(a.scq, 1, rdma.WCSuccess)
+	l.do(write(1, dst, 0, src.sge(0, 64)))
 	r.same("what a write brought", view[:64], pattern(1, 64))
 	copy(view[64:], pattern(2, 64))
-	l.send(read(2, dst, 64, src.sge(64, 64)))
-	a.want(a.scq, 2, rdma.WCSuccess)
+	l.do(read(2, dst, 64, src.sge(64, 64)))
 	r.same("what a read brought", src.Load(64, 64), pattern(2, 64))
 }
 
@@ -260,18 +234,15 @@ func (b bounce) run(ctx rdma.Context, mine Region) (slow int, err error) {
 
 // bounce is how an agent plays.
 func (a *agent) bounce(c *call, ans *answer) error {
-	mem, err := object[Region](a, c.Bounce.Mem)
-	if err != nil {
+	return on(a, c.Bounce.Mem, func(mem Region) (err error) {
+		ans.N, err = c.Bounce.run(a.ctx, mem)
 		return err
-	}
-	ans.N, err = c.Bounce.run(a.ctx, mem)
-	return err
+	})
 }
 
 // mapNotify plays some hundred rounds. Without Notify every one is slow; a busy
 // machine makes a few.
-func mapNotify(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func mapNotify(r *rig, a, b *side) {
 	if _, ok := a.ctx.(rdma.Sleeper); !ok || a.view(b) == nil {
 		return
 	}
@@ -306,12 +277,7 @@ func mapNotify(r *rig) {
 }
 
 // mapGarbage: programs map on their way.
-func mapGarbage(r *rig) {
-	a, b := r.sides[0], r.sides[1]
-	p := a.view(b)
-	if p == nil {
-		return
-	}
+func mapGarbage(r *rig, a, b *side, p rdma.PeerMemory) {
 	m := b.region(b.pd, Allocated, 4096, everything)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -330,7 +296,7 @@ func mapGarbage(r *rig) {
 
 // bounce plays in the agent's process.
 func (p *Proc) bounce(b bounce, mem Region) (slow int, err error) {
-	b.Mem = mem.MR.(*procMR).h
+	b.Mem = handleOf(mem.MR)
 	a, err := p.call(&call{Op: opBounce, Bounce: b})
 	return a.N, err
 }

@@ -9,30 +9,25 @@ import (
 
 func mkeyCases() []testCase {
 	return needing([]testCase{
-		{name: "mkey/layouts_as_remote_memory", nodes: 2, run: mkeyRemote},
-		{name: "mkey/layouts_as_local_memory", nodes: 2, run: mkeyLocal},
-		{name: "mkey/strided_to_strided", nodes: 2, run: mkeyStrided},
-		{name: "mkey/thousands_of_blocks", nodes: 2, run: mkeyThousands},
+		{name: "mkey/layouts_as_remote_memory", nodes: 2, run: pair(mkeyRemote)},
+		{name: "mkey/layouts_as_local_memory", nodes: 2, run: pair(mkeyLocal)},
+		{name: "mkey/strided_to_strided", nodes: 2, run: pair(mkeyStrided)},
+		{name: "mkey/thousands_of_blocks", nodes: 2, run: pair(mkeyThousands)},
 		{name: "mkey/whole_range_and_not_a_byte_more", nodes: 2, run: mkeyRange},
-		{name: "mkey/atomics_in_one_block", nodes: 2, run: mkeyAtomics},
-		{name: "mkey/rights_are_the_layout's", nodes: 2, run: mkeyRights},
-		{name: "mkey/layout_is_in_force_for_what_is_behind_it", nodes: 2, run: mkeyOrder},
-		{name: "mkey/local_inv_takes_it_back", nodes: 2, run: mkeyInvalidate},
-		{name: "mkey/piece_that_was_deregistered_fails_the_request", nodes: 2, run: mkeyDeregistered},
-		{name: "mkey/bad_layouts_are_refused", nodes: 2, run: mkeyRefused},
-		{name: "mkey/bad_pieces_are_MW_BIND_ERR", nodes: 2, run: mkeyBadPieces},
+		{name: "mkey/atomics_in_one_block", nodes: 2, run: pair(mkeyAtomics)},
+		{name: "mkey/rights_are_the_layout's", nodes: 2, run: pair(mkeyRights)},
+		{name: "mkey/layout_is_in_force_for_what_is_behind_it", nodes: 2, run: pair(mkeyOrder)},
+		{name: "mkey/local_inv_takes_it_back", nodes: 2, run: pair(mkeyInvalidate)},
+		{name: "mkey/piece_that_was_deregistered_fails_the_request", nodes: 2, run: pair(mkeyDeregistered)},
+		{name: "mkey/bad_layouts_are_refused", nodes: 2, run: pair(mkeyRefused)},
+		{name: "mkey/bad_pieces_are_MW_BIND_ERR", nodes: 2, run: pair(mkeyBadPieces)},
 		{name: "mkey/nothing_is_touched_after_local_inv", nodes: 3, run: mkeyUnderFire},
 	}, rdma.FeatureUMR)
 }
 
 func (s *side) mkey(entries int) rdma.Mkey {
 	s.r.Helper()
-	k, err := s.pd.CreateMkey(entries)
-	if err != nil {
-		s.r.Fatalf("CreateMkey(%d): %v", entries, err)
-	}
-	s.r.own(k)
-	return k
+	return result(s.pd.CreateMkey(entries)).owned(s.r, "CreateMkey(%d)", entries)
 }
 
 func regMkey(id uint64, k rdma.Mkey, l rdma.MkeyLayout) rdma.SendWR {
@@ -44,7 +39,7 @@ func regMkey(id uint64, k rdma.Mkey, l rdma.MkeyLayout) rdma.SendWR {
 func (s *side) lay(qp rdma.QP, k rdma.Mkey, l rdma.MkeyLayout) Region {
 	s.r.Helper()
 	post(s.r, qp, regMkey(815, k, l))
-	if wc := s.want(s.scq, 815, rdma.WCSuccess); wc.Opcode != rdma.WCRegMkey {
+	if wc := s.done(s.scq, 815); wc.Opcode != rdma.WCRegMkey {
 		s.r.Errorf("the completion has opcode %d, want %d", wc.Opcode, rdma.WCRegMkey)
 	}
 	return Region{MR: keyed{nil, k.RKey()}, Size: int(l.Len())}
@@ -110,9 +105,8 @@ func layouts(m Region) []struct {
 }
 
 // mkeyRemote writes and reads parts of every layout through it.
-func mkeyRemote(r *rig) {
+func mkeyRemote(r *rig, a, b *side) {
 	const size = 4096
-	a, b := r.sides[0], r.sides[1]
 	l := r.link()
 	k := b.mkey(8)
 	rng := rand.New(rand.NewPCG(1, 1))
@@ -131,9 +125,7 @@ func mkeyRemote(r *rig) {
 				}
 				payload := pattern(uint64(100*i+part), size)
 				src.Store(0, payload)
-				l.send(write(1, w, off, src.sge(0, n)), read(2, w, off, got.sge(0, n)))
-				a.want(a.scq, 1, rdma.WCSuccess)
-				a.want(a.scq, 2, rdma.WCSuccess)
+				l.do(write(1, w, off, src.sge(0, n)), read(2, w, off, got.sge(0, n)))
 				for j := range n {
 					want[c.at[off+j]] = payload[j]
 				}
@@ -145,9 +137,8 @@ func mkeyRemote(r *rig) {
 }
 
 // mkeyLocal sends, writes, reads and receives out of and into every layout.
-func mkeyLocal(r *rig) {
+func mkeyLocal(r *rig, a, b *side) {
 	const size = 4096
-	a, b := r.sides[0], r.sides[1]
 	l := r.link()
 	k := a.mkey(8)
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -170,20 +161,15 @@ func mkeyLocal(r *rig) {
 					out[j] = memory[c.at[off+j]]
 				}
 				l.recv(receive(9, box.sge(0, size)))
-				l.send(write(1, dst, 0, w.sge(off, n)), send(2, w.sge(off, n)))
-				a.want(a.scq, 1, rdma.WCSuccess)
-				a.want(a.scq, 2, rdma.WCSuccess)
-				if wc := b.want(b.rcq, 9, rdma.WCSuccess); wc.ByteLen != uint32(n) {
-					r.Errorf("%s: received %d bytes", what, wc.ByteLen)
-				}
+				l.do(write(1, dst, 0, w.sge(off, n)), send(2, w.sge(off, n)))
+				equal(r, b.done(b.rcq, 9).ByteLen, uint32(n), "%s: bytes received:", what)
 				r.same(what+" written", dst.Load(0, n), out)
 				r.same(what+" sent", box.Load(0, n), out)
 				in := pattern(uint64(100*i+part), n)
 				dst.Store(0, in)
 				// As the second of three places, too.
 				first := min(3, n)
-				l.send(read(3, dst, 0, w.sge(off, first), w.sge(off+first, n-first)))
-				a.want(a.scq, 3, rdma.WCSuccess)
+				l.do(read(3, dst, 0, w.sge(off, first), w.sge(off+first, n-first)))
 				for j := range n {
 					memory[c.at[off+j]] = in[j]
 				}
@@ -191,9 +177,8 @@ func mkeyLocal(r *rig) {
 				in = pattern(uint64(200*i+part), n)
 				dst.Store(0, in)
 				postRecv(r, l.qa, receive(4, w.sge(off, n)))
-				post(r, l.qb, send(5, dst.sge(0, n)))
-				a.want(a.rcq, 4, rdma.WCSuccess)
-				b.want(b.scq, 5, rdma.WCSuccess)
+				l.back().do(send(5, dst.sge(0, n)))
+				a.done(a.rcq, 4)
 				for j := range n {
 					memory[c.at[off+j]] = in[j]
 				}
@@ -204,17 +189,14 @@ func mkeyLocal(r *rig) {
 }
 
 // mkeyStrided moves a column of one matrix to a row of blocks of another.
-func mkeyStrided(r *rig) {
+func mkeyStrided(r *rig, a, b *side) {
 	const size = 64 << 10
-	a, b := r.sides[0], r.sides[1]
 	l := r.link()
-	src, dst := a.memory(size), b.memory(size)
-	src.Store(0, pattern(1, size))
+	src, dst := a.filled(size, 1), b.memory(size)
 	from, fromAt := piecesOf(src, 512, [][3]int{{24, 8, 120}})
 	to, toAt := piecesOf(dst, 256, [][3]int{{100, 16, 200}})
 	near, far := a.lay(l.qa, a.mkey(1), from), b.lay(l.qb, b.mkey(1), to)
-	l.send(write(1, far, 0, near.sge(0, 4096)))
-	a.want(a.scq, 1, rdma.WCSuccess)
+	l.do(write(1, far, 0, near.sge(0, 4096)))
 	want, p := make([]byte, size), pattern(1, size)
 	for i := range fromAt {
 		want[toAt[i]] = p[fromAt[i]]
@@ -222,16 +204,14 @@ func mkeyStrided(r *rig) {
 	r.same("from a stride to a stride", dst.Load(0, size), want)
 	l.recv(receive(3, far.sge(0, 4096)))
 	dst.Store(0, make([]byte, size))
-	l.send(send(2, near.sge(0, 4096)))
-	a.want(a.scq, 2, rdma.WCSuccess)
-	b.want(b.rcq, 3, rdma.WCSuccess)
+	l.do(send(2, near.sge(0, 4096)))
+	b.done(b.rcq, 3)
 	r.same("sent from a stride to a stride", dst.Load(0, size), want)
 }
 
-func mkeyThousands(r *rig) {
+func mkeyThousands(r *rig, a, b *side) {
 	const blocks, count, skip = 5000, 32, 32
 	const size = blocks * (count + skip)
-	a, b := r.sides[0], r.sides[1]
 	l := r.link()
 	for _, kind := range []MemoryKind{Allocated, Ordinary} {
 		src, dst := a.region(a.pd, kind, size, everything), b.region(b.pd, kind, size, everything)
@@ -243,8 +223,7 @@ func mkeyThousands(r *rig) {
 		}
 		to, toAt := listOf(dst, pieces)
 		near, far := a.lay(l.qa, a.mkey(1), from), b.lay(l.qb, b.mkey(1000), to)
-		l.send(write(1, far, 0, near.sge(0, blocks*count)))
-		a.want(a.scq, 1, rdma.WCSuccess)
+		l.do(write(1, far, 0, near.sge(0, blocks*count)))
 		want, p := make([]byte, size), pattern(1, size)
 		for i := range at {
 			want[toAt[i]] = p[at[i]]
@@ -252,8 +231,7 @@ func mkeyThousands(r *rig) {
 		r.same(kind.String()+" written", dst.Load(0, size), want)
 		back := make([]byte, size)
 		src.Store(0, back)
-		l.send(read(2, far, 0, near.sge(0, blocks*count)))
-		a.want(a.scq, 2, rdma.WCSuccess)
+		l.do(read(2, far, 0, near.sge(0, blocks*count)))
 		for _, i := range at {
 			back[i] = p[i]
 		}
@@ -264,8 +242,7 @@ func mkeyThousands(r *rig) {
 func mkeyRange(r *rig) {
 	src := r.sides[0].memory(4096)
 	for i, c := range []struct{ off, n int }{{100, 1}, {99, 2}, {0, 101}, {-1, 1}, {-1, 2}, {1 << 40, 8}} {
-		r.sub(fmt.Sprint(i), func(r *rig) {
-			a, b := r.sides[0], r.sides[1]
+		r.sub(fmt.Sprint(i), pair(func(r *rig, a, b *side) {
 			m := b.region(b.pd, Ordinary, 4096, everything)
 			layout, _ := piecesOf(m, 10, [][3]int{{0, 10, 90}})
 			l := r.link()
@@ -276,12 +253,11 @@ func mkeyRange(r *rig) {
 			again := r.link()
 			again.send(write(2, dst, 0, a.lay(again.qa, a.mkey(1), layout).sge(c.off, c.n)))
 			a.want(a.scq, 2, rdma.WCLocProtErr)
-		})
+		}))
 	}
 }
 
-func mkeyAtomics(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func mkeyAtomics(r *rig, a, b *side) {
 	m := b.region(b.pd, Ordinary, 256, everything)
 	src := a.memory(64)
 	l := r.link()
@@ -289,19 +265,15 @@ func mkeyAtomics(r *rig) {
 	layout, _ := piecesOf(m, 8, [][3]int{{0, 16, 16}})
 	w := b.lay(l.qb, k, layout)
 	m.store64(32, 40)
-	l.send(fetchAdd(1, w, 16, 2, src.sge(0, 8)))
-	a.want(a.scq, 1, rdma.WCSuccess)
-	if got := m.Load64(32); got != 42 {
-		r.Errorf("the word in the second block is %d, want 42", got)
-	}
+	l.do(fetchAdd(1, w, 16, 2, src.sge(0, 8)))
+	equal(r, m.Load64(32), 42, "the word in the second block is")
 	layout, _ = piecesOf(m, 8, [][3]int{{0, 4, 4}})
 	w = b.lay(l.qb, k, layout)
 	l.send(fetchAdd(2, w, 8, 2, src.sge(0, 8)))
 	a.want(a.scq, 2, rdma.WCRemInvReqErr)
 }
 
-func mkeyRights(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func mkeyRights(r *rig, a, b *side) {
 	src := a.memory(64)
 	// The region's remote rights are for its own key.
 	m := b.region(b.pd, Ordinary, 256, rdma.AccessLocalWrite)
@@ -310,8 +282,7 @@ func mkeyRights(r *rig) {
 			if op.wr.Opcode.Operation().Received != 0 {
 				continue
 			}
-			r.sub(fmt.Sprintf("%v_%s", granted, op.name), func(r *rig) {
-				a, b := r.sides[0], r.sides[1]
+			r.sub(fmt.Sprintf("%v_%s", granted, op.name), pair(func(r *rig, a, b *side) {
 				layout, _ := piecesOf(m, 8, [][3]int{{0, 16, 16}})
 				layout.Access = granted
 				l := r.link()
@@ -323,17 +294,15 @@ func mkeyRights(r *rig) {
 					return
 				}
 				l.send(wr)
-				a.want(a.scq, 0, rdma.WCSuccess)
-			})
+				a.done(a.scq, 0)
+			}))
 		}
 	}
 }
 
 // mkeyOrder sets layouts and uses each in one list of requests.
-func mkeyOrder(r *rig) {
-	a, b := r.sides[0], r.sides[1]
-	m, dst := a.memory(4096), b.memory(4096)
-	m.Store(0, pattern(1, 4096))
+func mkeyOrder(r *rig, a, b *side) {
+	m, dst := a.filled(4096, 1), b.memory(4096)
 	l := r.link()
 	k := a.mkey(1)
 	w := Region{MR: keyed{nil, k.RKey()}}
@@ -349,36 +318,31 @@ func mkeyOrder(r *rig) {
 		}
 		wrs[len(wrs)-1].Flags |= rdma.SendSignaled
 		l.send(wrs...)
-		a.want(a.scq, 2, rdma.WCSuccess)
+		a.done(a.scq, 2)
 		r.same(fmt.Sprintf("round %d", round), dst.Load(0, 4096), want)
 	}
 }
 
-func mkeyInvalidate(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func mkeyInvalidate(r *rig, a, b *side) {
 	m := b.region(b.pd, Ordinary, 4096, everything)
 	src := a.memory(64)
 	l := r.link()
 	k := b.mkey(1)
 	layout, _ := piecesOf(m, 8, [][3]int{{0, 16, 16}})
 	w := b.lay(l.qb, k, layout)
-	l.send(write(1, w, 0, src.sge(0, 64)))
-	a.want(a.scq, 1, rdma.WCSuccess)
-	post(r, l.qb, localInv(2, k.RKey()))
-	b.want(b.scq, 2, rdma.WCSuccess)
+	l.do(write(1, w, 0, src.sge(0, 64)))
+	l.back().do(localInv(2, k.RKey()))
 	r.sub("afterwards", func(r *rig) { r.link().refused("write", write(3, w, 0, src.sge(0, 8)), m) })
 	w = b.lay(l.qb, k, layout)
-	l.send(write(4, w, 0, src.sge(0, 64)))
-	a.want(a.scq, 4, rdma.WCSuccess)
+	l.do(write(4, w, 0, src.sge(0, 64)))
 	post(r, l.qb, localInv(5, k.RKey()), localInv(6, k.RKey()))
-	b.want(b.scq, 5, rdma.WCSuccess)
+	b.done(b.scq, 5)
 	b.want(b.scq, 6, rdma.WCMWBindErr) // there is nothing to take back
 	r.close(k)
 	r.try("closed", write(7, w, 0, src.sge(0, 8)), rdma.WCRemAccessErr)
 }
 
-func mkeyDeregistered(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func mkeyDeregistered(r *rig, a, b *side) {
 	src := a.memory(256)
 	for _, kind := range []MemoryKind{Ordinary, Allocated} {
 		first, second := b.region(b.pd, kind, 64, everything), b.region(b.pd, kind, 64, everything)
@@ -386,11 +350,10 @@ func mkeyDeregistered(r *rig) {
 		k := b.mkey(2)
 		l := r.link()
 		w := b.lay(l.qb, k, layout)
-		l.send(write(1, w, 0, src.sge(0, 128)))
-		a.want(a.scq, 1, rdma.WCSuccess)
+		l.do(write(1, w, 0, src.sge(0, 128)))
 		r.closeRegion(second)
 		l.send(write(2, w, 0, src.sge(0, 64))) // the other is there
-		a.want(a.scq, 2, rdma.WCSuccess)
+		a.done(a.scq, 2)
 		l.refused("write", write(3, w, 60, src.sge(0, 8)), first)
 		r.try(kind.String()+"_read", read(4, w, 0, src.sge(0, 128)), rdma.WCRemAccessErr)
 	}
@@ -404,8 +367,7 @@ func mkeyDeregistered(r *rig) {
 	a.want(a.scq, 1, rdma.WCLocProtErr)
 }
 
-func mkeyRefused(r *rig) {
-	a := r.sides[0]
+func mkeyRefused(r *rig, a, _ *side) {
 	m := a.memory(64)
 	l := r.link()
 	k := a.mkey(2)
@@ -423,20 +385,15 @@ func mkeyRefused(r *rig) {
 		"write without the right": {Access: rdma.AccessRemoteWrite, List: []rdma.SGE{good}},
 		"a right of regions":      {Access: rdma.AccessMWBind, List: []rdma.SGE{good}},
 	} {
-		_, err := l.qa.PostSend([]rdma.SendWR{regMkey(1, k, layout)})
-		r.wantErr(name, err, rdma.ErrInvalid)
+		result(l.qa.PostSend([]rdma.SendWR{regMkey(1, k, layout)})).refused(r, name, rdma.ErrInvalid)
 	}
-	_, err := l.qa.PostSend([]rdma.SendWR{{Opcode: rdma.WRRegMkey, Layout: &rdma.MkeyLayout{List: []rdma.SGE{good}}}})
-	r.wantErr("no key", err, rdma.ErrInvalid)
-	_, err = l.qa.PostSend([]rdma.SendWR{{Opcode: rdma.WRRegMkey, Mkey: k}})
-	r.wantErr("no layout", err, rdma.ErrInvalid)
-	_, err = a.pd.CreateMkey(0)
-	r.wantErr("a key for no pieces", err, rdma.ErrInvalid)
+	result(l.qa.PostSend([]rdma.SendWR{{Opcode: rdma.WRRegMkey, Layout: &rdma.MkeyLayout{List: []rdma.SGE{good}}}})).refused(r, "no key", rdma.ErrInvalid)
+	result(l.qa.PostSend([]rdma.SendWR{{Opcode: rdma.WRRegMkey, Mkey: k}})).refused(r, "no layout", rdma.ErrInvalid)
+	result(a.pd.CreateMkey(0)).refused(r, "a key for no pieces", rdma.ErrInvalid)
 	l.works(1)
 }
 
-func mkeyBadPieces(r *rig) {
-	a := r.sides[0]
+func mkeyBadPieces(r *rig, a, _ *side) {
 	m := a.region(a.pd, Ordinary, 4096, everything)
 	mute := a.region(a.pd, Ordinary, 64, rdma.AccessRemoteRead)
 	foreign := a.region(a.newPD(), Ordinary, 64, everything)
@@ -463,51 +420,36 @@ func mkeyBadPieces(r *rig) {
 		"a stride as long as it goes":    strided(^uint32(0), 1, ^uint32(0)),
 		"as many blocks as there are":    strided(1<<31-1, ^uint32(0), ^uint32(0)),
 	} {
-		r.sub(name, func(r *rig) {
-			a := r.sides[0]
+		r.sub(name, pair(func(r *rig, a, _ *side) {
 			l := r.link()
 			k := a.mkey(2)
 			l.send(regMkey(1, k, layout), send(2))
-			a.want(a.scq, 1, rdma.WCMWBindErr)
-			a.want(a.scq, 2, rdma.WCWRFlushErr)
-		})
+			a.fail(a.scq, rdma.WCMWBindErr, 1, 2)
+		}))
 	}
-	r.sub("a key of another domain", func(r *rig) {
-		a := r.sides[0]
+	r.sub("a key of another domain", pair(func(r *rig, a, _ *side) {
 		pd := a.newPD()
-		k, err := pd.CreateMkey(1)
-		if err != nil {
-			r.Fatal(err)
-		}
-		r.own(k)
+		k := result(pd.CreateMkey(1)).owned(r, "CreateMkey")
 		l := r.link()
 		l.send(regMkey(1, k, rdma.MkeyLayout{List: []rdma.SGE{m.sge(0, 8)}}))
 		a.want(a.scq, 1, rdma.WCMWBindErr)
-	})
+	}))
 }
 
 // mkeyUnderFire takes a layout back that two peers write through.
 func mkeyUnderFire(r *rig) {
-	const size, depth, rounds = 64 << 10, 8, 4
-	for round := range rounds {
-		for _, kind := range []MemoryKind{Ordinary, Allocated} {
-			r.sub(fmt.Sprintf("%v_%d", kind, round), func(r *rig) {
-				target, writers := r.sides[0], r.sides[1:]
-				m := target.region(target.pd, kind, size, everything)
-				k := target.mkey(1)
-				setter := r.connect(target, writers[0])
-				layout, _ := piecesOf(m, 64, [][3]int{{0, 1024, 0}})
-				w := target.lay(setter.qa, k, layout)
-				underFire(r, target, writers, nil, w, m, depth, func() {
-					if round%2 == 0 || kind == Allocated { // whose memory goes with its region
-						setter.send(localInv(1, k.RKey()))
-						target.want(target.scq, 1, rdma.WCSuccess)
-						return
-					}
-					// The region goes, and the layout stays.
-					r.closeRegion(m)
-				})
-			})
+	underFire(r, 4, everything, bothKinds, func(r *rig, f *fire) {
+		k := f.target.mkey(1)
+		setter := r.connect(f.target, f.writers[0])
+		layout, _ := piecesOf(f.m, 64, [][3]int{{0, 1024, 0}})
+		f.w = f.target.lay(setter.qa, k, layout)
+		f.stop = func() {
+			if f.round%2 == 0 || f.kind == Allocated { // whose memory goes with its region
+				setter.do(localInv(1, k.RKey()))
+				return
+			}
+			// The region goes, and the layout stays.
+			r.closeRegion(f.m)
 		}
-	}
+	})
 }

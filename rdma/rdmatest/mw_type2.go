@@ -1,14 +1,12 @@
 package rdmatest
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
-func mwOneQueue(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func mwOneQueue(r *rig, a, b *side) {
 	m := b.region(b.pd, Ordinary, 64, bindable)
 	mw := b.window(rdma.MWType2)
 	src := a.memory(64)
@@ -17,12 +15,10 @@ func mwOneQueue(r *rig) {
 	r.sub("another_queue_pair", func(r *rig) {
 		r.link().refused("write", write(1, w, 0, src.sge(0, 8)), m)
 	})
-	l.send(write(2, w, 0, src.sge(0, 8)))
-	a.want(a.scq, 2, rdma.WCSuccess)
+	l.do(write(2, w, 0, src.sge(0, 8)))
 }
 
-func mwMustBeFree(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func mwMustBeFree(r *rig, a, b *side) {
 	m := b.region(b.pd, Ordinary, 64, bindable)
 	mw := b.window(rdma.MWType2)
 	src := a.memory(64)
@@ -34,15 +30,13 @@ func mwMustBeFree(r *rig) {
 		return err
 	})
 	// It is bound as before.
-	l.send(write(2, w, 0, src.sge(0, 8)))
-	a.want(a.scq, 2, rdma.WCSuccess)
+	l.do(write(2, w, 0, src.sge(0, 8)))
 	l.refused("beyond what was bound first", write(3, w, 1, src.sge(0, 8)), m)
 }
 
 // mwOrder posts a bind and the message that tells of it in one list, and so an
 // invalidation and the message behind it: when the peer hears of it, it is done.
-func mwOrder(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func mwOrder(r *rig, a, b *side) {
 	m := b.region(b.pd, Ordinary, 64, bindable)
 	mw := b.window(rdma.MWType2)
 	src, note := a.memory(64), a.memory(64)
@@ -53,103 +47,81 @@ func mwOrder(r *rig) {
 		w := through(m, 0, 64, key)
 		postRecv(r, l.qa, receive(1, note.sge(0, 8)), receive(2))
 		post(r, l.qb, bind2(10, mw, key, showing(m, 0, 64, remoteAll)), send(11))
-		a.want(a.rcq, 1, rdma.WCSuccess)
+		a.done(a.rcq, 1)
 		src.store64(0, round)
-		l.send(write(3, w, 0, src.sge(0, 8)))
-		a.want(a.scq, 3, rdma.WCSuccess)
-		b.want(b.scq, 10, rdma.WCSuccess)
-		b.want(b.scq, 11, rdma.WCSuccess)
-		if got := m.Load64(0); got != round {
-			r.Fatalf("round %d: the window brought %d", round, got)
-		}
+		l.do(write(3, w, 0, src.sge(0, 8)))
+		b.done(b.scq, 10, 11)
+		equal(r, m.Load64(0), round, "round %d: the window brought", round)
 		post(r, l.qb, unsignaled(localInv(12, key)), send(13))
-		a.want(a.rcq, 2, rdma.WCSuccess)
-		b.want(b.scq, 13, rdma.WCSuccess)
+		a.done(a.rcq, 2)
+		b.done(b.scq, 13)
 	}
 	l.refused("after the message that tells of the invalidation", write(4, through(m, 0, 64, key), 0, src.sge(0, 8)), m)
 }
 
-func mwLocalInv(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func mwLocalInv(r *rig, a, b *side) {
 	m := b.region(b.pd, Ordinary, 64, bindable)
 	mw := b.window(rdma.MWType2)
 	src := a.memory(64)
 	l := r.link()
 	w := l.show(mw, m, 0, 64, remoteAll)
-	l.send(write(1, w, 0, src.sge(0, 8)))
-	a.want(a.scq, 1, rdma.WCSuccess)
+	l.do(write(1, w, 0, src.sge(0, 8)))
 	post(r, l.qb, localInv(2, w.RKey()))
-	if wc := b.want(b.scq, 2, rdma.WCSuccess); wc.Opcode != rdma.WCLocalInv {
+	if wc := b.done(b.scq, 2); wc.Opcode != rdma.WCLocalInv {
 		r.Errorf("the completion has opcode %d, want %d", wc.Opcode, rdma.WCLocalInv)
 	}
 	again := l.show(mw, m, 0, 64, remoteAll)
 	if again.RKey() == w.RKey() {
 		r.Errorf("bound again the window has the key %#x still", w.RKey())
 	}
-	l.send(write(3, again, 0, src.sge(0, 8)))
-	a.want(a.scq, 3, rdma.WCSuccess)
-	post(r, l.qb, localInv(4, again.RKey()))
-	b.want(b.scq, 4, rdma.WCSuccess)
+	l.do(write(3, again, 0, src.sge(0, 8)))
+	l.back().do(localInv(4, again.RKey()))
 	r.closeRegion(m)
 	l.send(write(5, again, 0, src.sge(0, 8)))
 	a.want(a.scq, 5, rdma.WCRemAccessErr)
 }
 
-func mwLocalInvBad(r *rig) {
+func mwLocalInvBad(r *rig, _, b *side) {
+	notInvalidated(r, "a window that is free", b.window(rdma.MWType2).RKey(), func(r *rig, _, b *side, key uint32) {
+		l := r.link()
+		post(r, l.qb, localInv(1, key), send(2))
+		b.fail(b.scq, rdma.WCMWBindErr, 1, 2)
+	})
+}
+
+// notInvalidated tries keys that an invalidation must refuse, one of them the caller's. What
+// they name is as good afterwards as before.
+func notInvalidated(r *rig, name string, key uint32, try func(r *rig, a, b *side, key uint32)) {
 	b := r.sides[1]
 	m := b.region(b.pd, Ordinary, 64, bindable)
-	one, two := b.window(rdma.MWType1), b.window(rdma.MWType2)
 	elsewhere := r.link()
-	shown := elsewhere.show(one, m, 0, 64, remoteAll)
-	bound := elsewhere.show(two, m, 0, 64, remoteAll)
-	free := b.window(rdma.MWType2)
+	shown := elsewhere.show(b.window(rdma.MWType1), m, 0, 64, remoteAll)
+	bound := elsewhere.show(b.window(rdma.MWType2), m, 0, 64, remoteAll)
 	for name, key := range map[string]uint32{
-		"no such key": 0x00abcd01, "a window that is free": free.RKey(), "a window of type 1": shown.RKey(),
+		name: key, "no such key": 0x00abcd01, "a window of type 1": shown.RKey(),
 		"another queue pair's window": bound.RKey(), "another key of a window": bound.RKey() ^ 0x80, "a region": m.RKey(),
 	} {
-		r.sub(name, func(r *rig) {
-			l := r.link()
-			post(r, l.qb, localInv(1, key), send(2))
-			b := r.sides[1]
-			b.want(b.scq, 1, rdma.WCMWBindErr)
-			b.want(b.scq, 2, rdma.WCWRFlushErr)
-		})
+		r.sub(name, pair(func(r *rig, a, b *side) { try(r, a, b, key) }))
 	}
 	src := r.sides[0].memory(64)
-	elsewhere.send(write(1, shown, 0, src.sge(0, 8)), write(2, bound, 0, src.sge(0, 8)), write(3, m, 0, src.sge(0, 8)))
-	for id := uint64(1); id <= 3; id++ {
-		elsewhere.a.want(elsewhere.a.scq, id, rdma.WCSuccess)
-	}
+	elsewhere.do(write(1, shown, 0, src.sge(0, 8)), write(2, bound, 0, src.sge(0, 8)), write(3, m, 0, src.sge(0, 8)))
 }
 
 func mwLocalInvUnderFire(r *rig) {
-	const size, depth, rounds = 64 << 10, 8, 6
-	for round := range rounds {
-		for _, kind := range []MemoryKind{Ordinary, Allocated} {
-			r.sub(fmt.Sprintf("%v_%d", kind, round), func(r *rig) {
-				target, writer := r.sides[0], r.sides[1]
-				m := target.region(target.pd, kind, size, bindable)
-				mw := target.window(rdma.MWType2)
-				l := r.connect(writer, target)
-				w := l.show(mw, m, 0, size, remoteAll)
-				underFire(r, target, []*side{writer}, []*link{l}, w, m, depth, func() {
-					post(r, l.qb, localInv(1, w.RKey()))
-					target.want(target.scq, 1, rdma.WCSuccess)
-				})
-			})
-		}
-	}
+	underFire(r, 6, bindable, bothKinds, func(r *rig, f *fire) {
+		l := r.connect(f.writers[0], f.target)
+		f.w, f.links = l.show(f.target.window(rdma.MWType2), f.m, 0, f.m.Size, remoteAll), []*link{l}
+		f.stop = func() { l.back().do(localInv(1, f.w.RKey())) }
+	})
 }
 
-func mwPairFirst(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func mwPairFirst(r *rig, a, b *side) {
 	m := b.region(b.pd, Ordinary, 64, bindable)
 	mw := b.window(rdma.MWType2)
 	src := a.memory(64)
 	l := r.link()
 	w := l.show(mw, m, 0, 64, remoteAll)
-	l.send(write(1, w, 0, src.sge(0, 8)))
-	a.want(a.scq, 1, rdma.WCSuccess)
+	l.do(write(1, w, 0, src.sge(0, 8)))
 	begin := time.Now()
 	r.close(l.qb)
 	if took := time.Since(begin); took > r.f.Patience {
@@ -160,8 +132,7 @@ func mwPairFirst(r *rig) {
 	r.closeRegion(m)
 }
 
-func mwTypes(r *rig) {
-	b := r.sides[1]
+func mwTypes(r *rig, _, b *side) {
 	m := b.region(b.pd, Ordinary, 64, bindable)
 	one, two := b.window(rdma.MWType1), b.window(rdma.MWType2)
 	l := r.link()
@@ -172,28 +143,22 @@ func mwTypes(r *rig) {
 		"bind to nothing that is named": {Opcode: rdma.WRBindMW, MW: two, RKey: two.RKey()},
 		"a right that windows have not": bind2(1, two, two.RKey(), showing(m, 0, 64, rdma.AccessLocalWrite)),
 	} {
-		_, err := l.qb.PostSend([]rdma.SendWR{wr})
-		r.wantErr(name, err, rdma.ErrInvalid)
+		result(l.qb.PostSend([]rdma.SendWR{wr})).refused(r, name, rdma.ErrInvalid)
 	}
-	_, err := b.pd.AllocMW(3)
-	r.wantErr("a window of type 3", err, rdma.ErrInvalid)
+	result(b.pd.AllocMW(3)).refused(r, "a window of type 3", rdma.ErrInvalid)
 	l.works(1)
 }
 
-func mwSendInv(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func mwSendInv(r *rig, a, b *side) {
 	m := b.region(b.pd, Ordinary, 64, bindable)
 	mw := b.window(rdma.MWType2)
-	src, box := a.memory(64), b.memory(64)
-	src.Store(0, pattern(1, 64))
+	src, box := a.filled(64, 1), b.memory(64)
 	l := r.link()
 	for round := range 5 {
 		w := l.show(mw, m, 0, 64, remoteAll)
 		l.recv(receive(7, box.sge(0, 64)))
-		l.send(write(1, w, 0, src.sge(0, 8)), sendInv(2, w.RKey(), src.sge(0, 40)))
-		a.want(a.scq, 1, rdma.WCSuccess)
-		a.want(a.scq, 2, rdma.WCSuccess)
-		wc := b.want(b.rcq, 7, rdma.WCSuccess)
+		l.do(write(1, w, 0, src.sge(0, 8)), sendInv(2, w.RKey(), src.sge(0, 40)))
+		wc := b.done(b.rcq, 7)
 		if wc.Flags&rdma.WCFlagWithInv == 0 || wc.Flags&rdma.WCFlagWithImm != 0 || wc.ImmData != w.RKey() || wc.Opcode != rdma.WCRecv || wc.ByteLen != 40 {
 			r.Errorf("round %d: the completion is %+v, want one of 40 bytes that tells of key %#x", round, wc, w.RKey())
 		}
@@ -201,43 +166,24 @@ func mwSendInv(r *rig) {
 	}
 	w := l.show(mw, m, 0, 64, remoteAll)
 	l.recv(receive(8))
-	l.send(sendInv(3, w.RKey()))
-	a.want(a.scq, 3, rdma.WCSuccess)
-	b.want(b.rcq, 8, rdma.WCSuccess)
+	l.do(sendInv(3, w.RKey()))
+	b.done(b.rcq, 8)
 	r.closeRegion(m) // which is free of it
 	l.send(write(4, w, 0, src.sge(0, 8)))
 	a.want(a.scq, 4, rdma.WCRemAccessErr)
 }
 
 func mwSendInvBad(r *rig) {
-	b := r.sides[1]
-	m := b.region(b.pd, Ordinary, 64, bindable)
-	one, two := b.window(rdma.MWType1), b.window(rdma.MWType2)
-	elsewhere := r.link()
-	shown := elsewhere.show(one, m, 0, 64, remoteAll)
-	bound := elsewhere.show(two, m, 0, 64, remoteAll)
-	for name, key := range map[string]uint32{
-		"no such key": 0x00abcd01, "largest key": ^uint32(0), "a window of type 1": shown.RKey(),
-		"another queue pair's window": bound.RKey(), "another key of a window": bound.RKey() ^ 0x80, "a region": m.RKey(),
-	} {
-		r.sub(name, func(r *rig) {
-			a, b := r.sides[0], r.sides[1]
-			l := r.link()
-			l.recv(receive(5), receive(6))
-			l.send(sendInv(1, key), send(2))
-			a.want(a.scq, 1, rdma.WCRemAccessErr)
-			a.want(a.scq, 2, rdma.WCWRFlushErr)
-			b.state(l.qb, rdma.StateErr)
-			for range 2 {
-				if wc := b.next(b.rcq); wc.Status == rdma.WCSuccess {
-					r.Errorf("receive %d is a success", wc.WRID)
-				}
+	notInvalidated(r, "largest key", ^uint32(0), func(r *rig, a, b *side, key uint32) {
+		l := r.link()
+		l.recv(receive(5), receive(6))
+		l.send(sendInv(1, key), send(2))
+		a.fail(a.scq, rdma.WCRemAccessErr, 1, 2)
+		b.state(l.qb, rdma.StateErr)
+		for range 2 {
+			if wc := b.next(b.rcq); wc.Status == rdma.WCSuccess {
+				r.Errorf("receive %d is a success", wc.WRID)
 			}
-		})
-	}
-	src := r.sides[0].memory(64)
-	elsewhere.send(write(1, shown, 0, src.sge(0, 8)), write(2, bound, 0, src.sge(0, 8)), write(3, m, 0, src.sge(0, 8)))
-	for id := uint64(1); id <= 3; id++ {
-		elsewhere.a.want(elsewhere.a.scq, id, rdma.WCSuccess)
-	}
+		}
+	})
 }

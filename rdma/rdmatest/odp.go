@@ -11,27 +11,23 @@ import (
 func odpCases() []testCase {
 	demand := needing([]testCase{
 		{name: "odp/registration_touches_no_page", nodes: 2, run: odpUntouched},
-		{name: "odp/reclaimed_pages_come_back", nodes: 2, run: odpReclaim},
-		{name: "odp/pages_that_are_not_there_fail_the_request", nodes: 2, run: odpHidden},
+		{name: "odp/reclaimed_pages_come_back", nodes: 2, run: pair(odpReclaim)},
+		{name: "odp/pages_that_are_not_there_fail_the_request", nodes: 2, run: pair(odpHidden)},
 		{name: "odp/read_only_pages_fail_the_write", nodes: 2, run: odpReadOnly},
-		{name: "odp/more_than_there_is_memory", nodes: 2, run: odpHuge},
+		{name: "odp/more_than_there_is_memory", nodes: 2, run: pair(odpHuge)},
 		{name: "odp/advice", nodes: 2, run: odpAdvice},
 		{name: "odp/bad_advice_is_told", nodes: 2, run: odpBadAdvice},
 	}, rdma.FeatureODP)
 	return append(demand,
 		testCase{name: "reg/memory_that_is_not_there_is_EFAULT", nodes: 2, run: pinHidden},
-		testCase{name: "reg/read_only_memory_is_EFAULT_for_writing", nodes: 2, run: pinReadOnly},
+		testCase{name: "reg/read_only_memory_is_EFAULT_for_writing", nodes: 2, run: pair(pinReadOnly)},
 	)
 }
 
 // pages does to a side's Paged memory what op says, and gives what it found.
 func (s *side) pages(m Region, off, n int, op pageOp) int {
 	s.r.Helper()
-	count, err := s.node.Pages(m, off, n, op)
-	if err != nil {
-		s.r.Fatalf("pages %d to %d: operation %d: %v", off/pageSize, (off+n)/pageSize, op, err)
-	}
-	return count
+	return result(s.node.Pages(m, off, n, op)).must(s.r, "pages %d to %d: operation %d", off/pageSize, (off+n)/pageSize, op)
 }
 
 // demanded makes pages on demand, in the ways that the side has: each under a
@@ -61,51 +57,42 @@ func pagesOf(all map[string]Region, name string) Region {
 // eachDemanded runs part for every kind of on-demand memory of side 1.
 func eachDemanded(r *rig, n int, part func(r *rig, m, turn Region)) {
 	for _, name := range []string{"explicit", "implicit"} {
-		r.sub(name, func(r *rig) {
-			b := r.sides[1]
+		r.sub(name, pair(func(r *rig, _, b *side) {
 			if name == "implicit" && !b.ctx.QueryDevice().ODP {
 				return // reg/implicit_names_any_memory holds the device to it
 			}
 			all := b.demanded(n)
 			part(r, all[name], pagesOf(all, name))
-		})
+		}))
 	}
 }
 
 // odpUntouched: a page is there when it was accessed, not before.
 func odpUntouched(r *rig) {
 	const n = 64 * pageSize
-	src := r.sides[0].memory(64)
-	src.Store(0, pattern(1, 64))
+	src := r.sides[0].filled(64, 1)
 	eachDemanded(r, n, func(r *rig, m, turn Region) {
 		b := r.sides[1]
-		if got := b.pages(turn, 0, n, pagesCount); got != 0 {
-			r.Errorf("registration brought %d pages in", got)
-		}
+		equal(r, b.pages(turn, 0, n, pagesCount), 0, "pages that registration brought in:")
 		r.try("write", write(1, m, 5*pageSize, src.sge(0, 64)), rdma.WCSuccess)
 		if got := b.pages(turn, 5*pageSize, pageSize, pagesCount); got != 1 {
 			r.Error("the page that was written is not there")
 		}
-		if got := b.pages(turn, 32*pageSize, 32*pageSize, pagesCount); got != 0 {
-			r.Errorf("a write of 64 bytes brought %d pages far away in", got)
-		}
+		equal(r, b.pages(turn, 32*pageSize, 32*pageSize, pagesCount), 0, "pages far away that a write of 64 bytes brought in:")
 		r.same("written on demand", turn.Load(5*pageSize, 64), pattern(1, 64))
 	})
 }
 
-func odpReclaim(r *rig) {
+func odpReclaim(r *rig, a, _ *side) {
 	const n = 4 * pageSize
-	a := r.sides[0]
-	src := a.memory(n)
-	src.Store(0, pattern(1, n))
+	src := a.filled(n, 1)
 	eachDemanded(r, n, func(r *rig, m, turn Region) {
 		b := r.sides[1]
 		for round := range 3 {
 			r.try(fmt.Sprintf("write_%d", round), write(1, m, 0, src.sge(0, n)), rdma.WCSuccess)
 			r.same("written", turn.Load(0, n), pattern(1, n))
 			b.pages(turn, 0, n, pagesDiscard)
-			got := a.memory(n)
-			got.Store(0, pattern(9, n))
+			got := a.filled(n, 9)
 			r.try(fmt.Sprintf("read_%d", round), read(2, m, 0, got.sge(0, n)), rdma.WCSuccess)
 			r.same("read from pages that were reclaimed", got.Load(0, n), make([]byte, n))
 		}
@@ -122,11 +109,9 @@ func odpReclaim(r *rig) {
 
 // odpHidden: the request fails and the processes live. When the pages are
 // there again, so is the memory, under the same key.
-func odpHidden(r *rig) {
+func odpHidden(r *rig, a, _ *side) {
 	const n = 4 * pageSize
-	a := r.sides[0]
-	src := a.memory(n)
-	src.Store(0, pattern(1, n))
+	src := a.filled(n, 1)
 	eachDemanded(r, n, func(r *rig, m, turn Region) {
 		b := r.sides[1]
 		b.pages(turn, pageSize, pageSize, pagesHide)
@@ -172,8 +157,7 @@ func odpHidden(r *rig) {
 
 func odpReadOnly(r *rig) {
 	const n = 2 * pageSize
-	src := r.sides[0].memory(n)
-	src.Store(0, pattern(1, n))
+	src := r.sides[0].filled(n, 1)
 	eachDemanded(r, n, func(r *rig, m, turn Region) {
 		a, b := r.sides[0], r.sides[1]
 		turn.Store(0, pattern(2, n))
@@ -187,20 +171,17 @@ func odpReadOnly(r *rig) {
 
 // odpHuge registers far more than the machine has, of which one page in the
 // middle is used.
-func odpHuge(r *rig) {
+func odpHuge(r *rig, a, b *side) {
 	const n = 1 << 40
-	a, b := r.sides[0], r.sides[1]
 	m, err := b.node.Memory(b.pd, Paged, n, everything|rdma.AccessOnDemand)
 	if err != nil {
 		testenv.Unsupported(r.T, fmt.Sprintf("no %d bytes of addresses for a process: %v", n, err))
 	}
 	r.own(m.MR)
-	src := a.memory(64)
-	src.Store(0, pattern(1, 64))
+	src := a.filled(64, 1)
 	l := r.link()
 	for i, off := range []int{0, n / 2, n - 64} {
-		l.send(write(uint64(i), m, off, src.sge(0, 64)))
-		a.want(a.scq, uint64(i), rdma.WCSuccess)
+		l.do(write(uint64(i), m, off, src.sge(0, 64)))
 		r.same("written", m.Load(off, 64), pattern(1, 64))
 	}
 	r.try("beyond", write(9, m, n-63, src.sge(0, 64)), rdma.WCRemAccessErr)
@@ -308,23 +289,15 @@ func pinHidden(r *rig) {
 	}
 }
 
-func pinReadOnly(r *rig) {
-	a := r.sides[0]
+func pinReadOnly(r *rig, a, _ *side) {
 	for i, s := range r.sides {
 		m := s.region(s.pd, Paged, 2*pageSize, everything)
 		m.Store(0, pattern(1, 64))
 		s.pages(m, 0, pageSize, pagesReadOnly)
 		for _, access := range []rdma.Access{rdma.AccessLocalWrite, everything} {
-			again, err := s.node.Again(s.pd, m, 0, 2*pageSize, access)
-			r.wantErr(fmt.Sprintf("side %d: read-only memory with %v", i, access), err, syscall.EFAULT)
-			if err == nil {
-				r.own(again.MR)
-			}
+			result(s.node.Again(s.pd, m, 0, 2*pageSize, access)).refused(r, fmt.Sprintf("side %d: read-only memory with %v", i, access), syscall.EFAULT)
 		}
-		reader, err := s.node.Again(s.pd, m, 0, 2*pageSize, rdma.AccessRemoteRead)
-		if err != nil {
-			r.Fatalf("side %d: read-only memory for reading: %v", i, err)
-		}
+		reader := result(s.node.Again(s.pd, m, 0, 2*pageSize, rdma.AccessRemoteRead)).must(r, "side %d: read-only memory for reading", i)
 		r.own(reader.MR)
 		if s != a {
 			got := a.memory(64)

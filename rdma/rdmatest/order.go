@@ -9,20 +9,17 @@ import (
 func orderCases() []testCase {
 	return []testCase{
 		{name: "order/flag_after_payload_may_be_polled", nodes: 2, run: orderFlag},
-		{name: "order/payload_is_there_with_the_receive", nodes: 2, run: orderReceive},
-		{name: "order/reads_see_earlier_writes_of_their_queue_pair", nodes: 2, run: orderReads},
-		{name: "order/fence_waits_for_reads_and_atomics", nodes: 2, run: orderFence},
-		{name: "order/completions_in_posting_order", nodes: 2, run: orderCompletions},
+		{name: "order/payload_is_there_with_the_receive", nodes: 2, run: pair(orderReceive)},
+		{name: "order/reads_see_earlier_writes_of_their_queue_pair", nodes: 2, run: pair(orderReads)},
+		{name: "order/fence_waits_for_reads_and_atomics", nodes: 2, run: pair(orderFence)},
+		{name: "order/completions_in_posting_order", nodes: 2, run: pair(orderCompletions)},
 	}
 }
 
 // orderFlag writes a payload and then a flag of 8 bytes, nothing else, and
 // watches the flag in memory while both are on their way.
 func orderFlag(r *rig) {
-	rounds := 240                     // the flag has 255 values
-	if r.f.Brief || r.f.Adversarial { // which does nothing fast
-		rounds = 50
-	}
+	rounds := unlessSlow(r, 240, 50) // the flag has 255 values
 	for _, kind := range kinds(r) {
 		r.sub(kind.String(), func(r *rig) { orderFlagIn(r, kind, rounds) })
 	}
@@ -68,10 +65,8 @@ func orderFlagIn(r *rig, kind MemoryKind, rounds int) {
 		})
 		n := sizeOf(k, most)
 		r.same(fmt.Sprintf("round %d: payload before its flag", k), dst.Load(most-n, n), pattern(k, n))
-		if err := <-posted; err != nil {
-			r.Fatalf("round %d: PostSend: %v", k, err)
-		}
-		a.want(a.scq, k, rdma.WCSuccess)
+		r.must(<-posted, "round %d: PostSend", k)
+		a.done(a.scq, k)
 		a.none(a.scq)
 	}
 }
@@ -92,12 +87,8 @@ func sizeOf(k uint64, most int) int {
 	return 1 + int(k*k*2654435761%uint64(most))>>(k%5*3)
 }
 
-func orderReceive(r *rig) {
-	rounds := uint64(200)
-	if r.f.Brief || r.f.Adversarial { // which does nothing fast
-		rounds = 40
-	}
-	a, b := r.sides[0], r.sides[1]
+func orderReceive(r *rig, a, b *side) {
+	rounds := unlessSlow[uint64](r, 200, 40)
 	const most = 64 << 10
 	for _, kind := range kinds(r) {
 		src, dst := a.memory(most), b.region(b.pd, kind, most, everything)
@@ -118,25 +109,19 @@ func orderReceive(r *rig) {
 				}
 				posted <- err
 			}()
-			if wc := b.want(b.rcq, k, rdma.WCSuccess); wc.ByteLen != uint32(n) {
-				r.Fatalf("round %d: %d bytes, want %d", k, wc.ByteLen, n)
-			}
+			equal(r, b.done(b.rcq, k).ByteLen, uint32(n), "round %d: bytes:", k)
 			r.same(fmt.Sprintf("%v, round %d: payload", kind, k), dst.Load(0, n), pattern(k, n))
-			if err := <-posted; err != nil {
-				r.Fatalf("PostSend: %v", err)
-			}
-			a.want(a.scq, k, rdma.WCSuccess)
+			r.must(<-posted, "PostSend")
+			a.done(a.scq, k)
 		}
-		r.closeRegion(src)
-		r.closeRegion(dst)
+		r.closeRegion(src, dst)
 	}
 }
 
 // orderReads alternates writes and reads of the same memory in one list. The
 // writes are fenced: a read that the device had to repeat might else come
 // behind the next write. A read behind a write needs no fence.
-func orderReads(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func orderReads(r *rig, a, b *side) {
 	const n, steps = 5000, 8
 	src, got, dst := a.memory(steps*n), a.memory(steps*n), b.memory(n)
 	l := r.link()
@@ -151,15 +136,14 @@ func orderReads(r *rig) {
 		}
 		list[len(list)-1].Flags |= rdma.SendSignaled
 		l.send(list...)
-		a.want(a.scq, 0, rdma.WCSuccess)
+		a.done(a.scq, 0)
 		r.same("what the reads saw", got.Load(0, steps*n), p)
 	}
 }
 
 // orderFence passes data on that a read or an atomic has just brought. With the
 // fence the request behind carries the new data.
-func orderFence(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func orderFence(r *rig, a, b *side) {
 	const n = 48 << 10
 	near, far := a.memory(n+64), b.memory(2*n)
 	l := r.link()
@@ -172,18 +156,16 @@ func orderFence(r *rig) {
 		far.Store(0, p)
 		near.Store(0, make([]byte, n+64))
 		l.send(unsignaled(read(1, far, 0, near.sge(0, n))), fenced(write(2, far, n, near.sge(0, n))))
-		a.want(a.scq, 2, rdma.WCSuccess)
+		a.done(a.scq, 2)
 		r.same("written behind a read", far.Load(n, n), p)
 		// The fetched value travels on in a send.
 		l.recv(receive(9, far.sge(n+8, 8)))
 		far.store64(0, round+7)
 		near.Store(n, make([]byte, 64))
 		l.send(unsignaled(fetchAdd(3, far, 0, 1, near.sge(n, 8))), fenced(send(4, near.sge(n, 8))))
-		a.want(a.scq, 4, rdma.WCSuccess)
-		b.want(b.rcq, 9, rdma.WCSuccess)
-		if got := far.Load64(n + 8); got != round+7 {
-			r.Fatalf("round %d: the send behind an atomic carried %d, want %d", round, got, round+7)
-		}
+		a.done(a.scq, 4)
+		b.done(b.rcq, 9)
+		equal(r, far.Load64(n+8), round+7, "round %d: the send behind an atomic carried", round)
 		// A chain through both memories.
 		far.store64(0, 100+round)
 		far.Store(8, make([]byte, 64))
@@ -192,18 +174,15 @@ func orderFence(r *rig) {
 			unsignaled(read(7, far, 8, near.sge(8, 8))), fenced(unsignaled(write(8, far, 16, near.sge(8, 8)))),
 			unsignaled(fetchAdd(9, far, 16, 1, near.sge(16, 8))), fenced(write(10, far, 24, near.sge(16, 8))),
 		)
-		a.want(a.scq, 10, rdma.WCSuccess)
+		a.done(a.scq, 10)
 		for i, want := range []uint64{100 + round, 100 + round, 101 + round, 100 + round} {
-			if got := far.Load64(8 * i); got != want {
-				r.Fatalf("round %d: step %d of the chain left %d, want %d", round, i, got, want)
-			}
+			equal(r, far.Load64(8*i), want, "round %d: step %d of the chain left", round, i)
 		}
 	}
 }
 
 // orderCompletions mixes requests that take long with such that do not.
-func orderCompletions(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func orderCompletions(r *rig, a, b *side) {
 	const big = 256 << 10
 	src, got, dst := a.memory(big+64), a.memory(big+64), b.memory(big+64)
 	l := r.link()
@@ -229,10 +208,10 @@ func orderCompletions(r *rig) {
 		}
 		l.send(list...)
 		for i := range uint64(20) {
-			a.want(a.scq, round*100+i, rdma.WCSuccess)
+			a.done(a.scq, round*100+i)
 		}
 		for i := range uint64(4) {
-			b.want(b.rcq, i, rdma.WCSuccess)
+			b.done(b.rcq, i)
 		}
 	}
 }

@@ -2,46 +2,41 @@ package rdmatest
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
 func postCases() []testCase {
 	return []testCase{
-		{name: "post/send_needs_RTS", nodes: 2, run: postSendStates},
-		{name: "post/receive_needs_INIT", nodes: 2, run: postRecvStates},
-		{name: "post/receives_of_INIT_serve_in_RTS", nodes: 2, run: postRecvInit},
-		{name: "post/SQD_holds_requests_back", nodes: 2, run: postSQD},
-		{name: "post/list_stops_at_first_bad", nodes: 2, run: postStops},
-		{name: "post/full_send_queue_is_ENOMEM", nodes: 2, run: postSendFull},
-		{name: "post/full_receive_queue_is_ENOMEM", nodes: 2, run: postRecvFull},
-		{name: "post/slices_are_free_after_post", nodes: 2, run: postSlices},
+		{name: "post/send_needs_RTS", nodes: 2, run: pair(postSendStates)},
+		{name: "post/receive_needs_INIT", nodes: 2, run: pair(postRecvStates)},
+		{name: "post/receives_of_INIT_serve_in_RTS", nodes: 2, run: pair(postRecvInit)},
+		{name: "post/SQD_holds_requests_back", nodes: 2, run: pair(postSQD)},
+		{name: "post/list_stops_at_first_bad", nodes: 2, run: pair(postStops)},
+		{name: "post/full_send_queue_is_ENOMEM", nodes: 2, run: pair(postSendFull)},
+		{name: "post/full_receive_queue_is_ENOMEM", nodes: 2, run: pair(postRecvFull)},
+		{name: "post/slices_are_free_after_post", nodes: 2, run: pair(postSlices)},
 		{name: "post/empty_list", nodes: 2, run: postEmpty},
 	}
 }
 
-func postSendStates(r *rig) {
+func postSendStates(r *rig, a, _ *side) {
 	m := r.sides[0].memory(64)
 	for _, state := range []rdma.QPState{rdma.StateReset, rdma.StateInit, rdma.StateRTR} {
 		qp, _ := r.in(state)
 		for _, wr := range []rdma.SendWR{send(1, m.sge(0, 8)), write(2, m, 0, m.sge(0, 8)), read(3, m, 0, m.sge(0, 8))} {
-			n, err := qp.PostSend([]rdma.SendWR{wr, wr})
-			if n != 0 || !errors.Is(err, rdma.ErrInvalid) {
-				r.Errorf("PostSend of opcode %d in %v: %d, %v, want 0, EINVAL", wr.Opcode, state, n, err)
-			}
+			result(qp.PostSend([]rdma.SendWR{wr, wr})).refused(r, fmt.Sprintf("PostSend of opcode %d in %v", wr.Opcode, state), rdma.ErrInvalid)
 		}
 	}
-	a := r.sides[0]
 	r.link().works(4)
 	a.none(a.scq)
 }
 
-func postRecvStates(r *rig) {
-	s := r.sides[0]
+func postRecvStates(r *rig, s, _ *side) {
 	m := s.memory(64)
 	for _, state := range rcStates {
-		r.sub(state.String(), func(r *rig) {
-			s := r.sides[0]
+		r.sub(state.String(), pair(func(r *rig, s, _ *side) {
 			qp, _ := r.in(state)
 			n, err := qp.PostRecv([]rdma.RecvWR{receive(1, m.sge(0, 8)), receive(2, m.sge(0, 8))})
 			switch {
@@ -50,16 +45,14 @@ func postRecvStates(r *rig) {
 			case state != rdma.StateReset && (n != 2 || err != nil):
 				r.Errorf("PostRecv in %v: %d, %v, want 2, nil", state, n, err)
 			case state == rdma.StateErr:
-				s.want(s.rcq, 1, rdma.WCWRFlushErr)
-				s.want(s.rcq, 2, rdma.WCWRFlushErr)
+				s.fail(s.rcq, rdma.WCWRFlushErr, 1, 2)
 			}
 			s.none(s.rcq)
-		})
+		}))
 	}
 }
 
-func postRecvInit(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func postRecvInit(r *rig, a, b *side) {
 	src, dst := a.memory(64), b.memory(64)
 	l := r.link(func(u *setup) { u.until = [2]rdma.QPState{rdma.StateInit, rdma.StateInit} })
 	l.recv(receive(1, dst.sge(0, 8)), receive(2, dst.sge(8, 8)))
@@ -72,19 +65,16 @@ func postRecvInit(r *rig) {
 	// b stays in RTR: it may receive there.
 	l.send(send(4, src.sge(0, 8)), send(5, src.sge(8, 8)), send(6, src.sge(16, 8)))
 	for i := range uint64(3) {
-		a.want(a.scq, 4+i, rdma.WCSuccess)
-		b.want(b.rcq, 1+i, rdma.WCSuccess)
+		a.done(a.scq, 4+i)
+		b.done(b.rcq, 1+i)
 	}
 	r.same("receives", dst.Load(0, 24), pattern(1, 24))
 }
 
-func postSQD(r *rig) {
-	a, b := r.sides[0], r.sides[1]
-	src, dst := a.memory(64), b.memory(64)
-	src.Store(0, pattern(1, 64))
+func postSQD(r *rig, a, b *side) {
+	src, dst := a.filled(64, 1), b.memory(64)
 	l, beside := r.link(), r.link()
-	l.send(write(1, dst, 0, src.sge(0, 8)))
-	a.want(a.scq, 1, rdma.WCSuccess)
+	l.do(write(1, dst, 0, src.sge(0, 8)))
 	r.move(l.qa, rdma.StateSQD)
 	l.send(write(2, dst, 8, src.sge(8, 8)), write(3, dst, 16, src.sge(16, 8)))
 	// Traffic on another queue pair passes, so the device had its time.
@@ -94,20 +84,14 @@ func postSQD(r *rig) {
 	a.none(a.scq)
 	r.same("memory while the send queue rests", dst.Load(8, 16), make([]byte, 16))
 	// The peer's requests are still answered.
-	post(r, l.qb, read(4, src, 0, dst.sge(32, 8)))
-	b.want(b.scq, 4, rdma.WCSuccess)
-	if err := l.qa.Modify(rdma.QPAttr{State: rdma.StateRTS}, rdma.QPStateMask); err != nil {
-		r.Fatalf("modify SQD to RTS: %v", err)
-	}
-	a.want(a.scq, 2, rdma.WCSuccess)
-	a.want(a.scq, 3, rdma.WCSuccess)
+	l.back().do(read(4, src, 0, dst.sge(32, 8)))
+	r.must(l.qa.Modify(rdma.QPAttr{State: rdma.StateRTS}, rdma.QPStateMask), "modify SQD to RTS")
+	a.done(a.scq, 2, 3)
 	r.same("memory after SQD", dst.Load(0, 24), pattern(1, 64)[:24])
 }
 
-func postStops(r *rig) {
-	a, b := r.sides[0], r.sides[1]
-	src, dst := a.memory(64), b.memory(256)
-	src.Store(0, pattern(1, 64))
+func postStops(r *rig, a, b *side) {
+	src, dst := a.filled(64, 1), b.memory(256)
 	l := r.link()
 	_, init := l.qa.Query()
 	tooMany := make([]rdma.SGE, init.Cap.MaxSendSGE+1)
@@ -135,7 +119,7 @@ func postStops(r *rig) {
 				r.Errorf("%s at %d: PostSend took %d, %v", bad.name, at, n, err)
 			}
 			for i := range at {
-				a.want(a.scq, id+uint64(i), rdma.WCSuccess)
+				a.done(a.scq, id+uint64(i))
 			}
 			// Neither the bad one nor those behind it are done.
 			l.works(id + 9)
@@ -143,9 +127,7 @@ func postStops(r *rig) {
 			want := make([]byte, 256)
 			copy(want, pattern(1, 64)[:8*at])
 			r.same(bad.name, dst.Load(0, 256), want)
-			if got := l.qa.State(); got != rdma.StateRTS {
-				r.Fatalf("%s: a refused post left the queue pair in %v", bad.name, got)
-			}
+			equal(r, l.qa.State(), rdma.StateRTS, "%s: a refused post left the queue pair in", bad.name)
 		}
 	}
 	_, init = l.qb.Query()
@@ -159,19 +141,15 @@ func postStops(r *rig) {
 	}
 	l.recv(receive(4, dst.sge(32, 8)))
 	l.send(send(500, src.sge(0, 8)), send(501, src.sge(8, 8)))
-	b.want(b.rcq, 1, rdma.WCSuccess)
-	b.want(b.rcq, 4, rdma.WCSuccess)
-	a.want(a.scq, 500, rdma.WCSuccess)
-	a.want(a.scq, 501, rdma.WCSuccess)
+	b.done(b.rcq, 1, 4)
+	a.done(a.scq, 500, 501)
 }
 
 func src2(m Region) []rdma.SGE { return []rdma.SGE{m.sge(0, 8)} }
 
 // postSendFull fills a send queue whose first request cannot be done yet.
-func postSendFull(r *rig) {
-	a, b := r.sides[0], r.sides[1]
-	src, dst := a.memory(64), b.memory(64)
-	src.Store(0, pattern(1, 64))
+func postSendFull(r *rig, a, b *side) {
+	src, dst := a.filled(64, 1), b.memory(64)
 	l := r.link(func(u *setup) { u.cap.MaxSendWR, u.cap.MaxRecvWR = 8, 8 })
 	_, init := l.qa.Query()
 	room := init.Cap.MaxSendWR
@@ -183,21 +161,17 @@ func postSendFull(r *rig) {
 	if n != room || !errors.Is(err, rdma.ErrNoMemory) {
 		r.Fatalf("PostSend of %d to a queue of %d: %d, %v, want %d, ENOMEM", len(list), room, n, err, room)
 	}
-	n, err = l.qa.PostSend(list[room : room+1])
-	if n != 0 || !errors.Is(err, rdma.ErrNoMemory) {
-		r.Fatalf("PostSend to a full queue: %d, %v, want 0, ENOMEM", n, err)
-	}
+	result(l.qa.PostSend(list[room:room+1])).refused(r, "PostSend to a full queue", rdma.ErrNoMemory)
 	l.recv(receive(99, dst.sge(0, 8)))
 	for i := range room {
-		a.want(a.scq, uint64(i), rdma.WCSuccess)
+		a.done(a.scq, uint64(i))
 	}
-	b.want(b.rcq, 99, rdma.WCSuccess)
+	b.done(b.rcq, 99)
 	l.works(1000)
 	a.none(a.scq)
 }
 
-func postRecvFull(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func postRecvFull(r *rig, a, b *side) {
 	src, dst := a.memory(64), b.memory(64)
 	l := r.link(func(u *setup) { u.cap.MaxRecvWR = 8 })
 	_, init := l.qb.Query()
@@ -212,9 +186,8 @@ func postRecvFull(r *rig) {
 			r.Fatalf("round %d: PostRecv of %d to a queue of %d: %d, %v, want %d, ENOMEM", round, len(list), room, n, err, room)
 		}
 		for i := range room {
-			l.send(send(uint64(i), src.sge(0, 8)))
-			a.want(a.scq, uint64(i), rdma.WCSuccess)
-			b.want(b.rcq, uint64(i), rdma.WCSuccess)
+			l.do(send(uint64(i), src.sge(0, 8)))
+			b.done(b.rcq, uint64(i))
 		}
 	}
 	b.none(b.rcq)
@@ -222,10 +195,8 @@ func postRecvFull(r *rig) {
 
 // postSlices scribbles over every slice that was posted while the requests
 // still wait for a receive.
-func postSlices(r *rig) {
-	a, b := r.sides[0], r.sides[1]
-	src, dst := a.memory(128), b.memory(128)
-	src.Store(0, pattern(1, 128))
+func postSlices(r *rig, a, b *side) {
+	src, dst := a.filled(128, 1), b.memory(128)
 	l := r.link()
 	sgl := []rdma.SGE{src.sge(0, 8), src.sge(16, 8)}
 	wsgl := []rdma.SGE{src.sge(32, 8)}
@@ -243,18 +214,16 @@ func postSlices(r *rig) {
 	l.recv(rlist...)
 	clear(rsgl)
 	clear(rlist)
-	a.want(a.scq, 1, rdma.WCSuccess)
-	a.want(a.scq, 2, rdma.WCSuccess)
-	wc := b.want(b.rcq, 3, rdma.WCSuccess)
+	a.done(a.scq, 1, 2)
+	wc := b.done(b.rcq, 3)
 	if wc.ByteLen != 16 {
 		r.Errorf("received %d bytes, want 16", wc.ByteLen)
 	}
 	p := pattern(1, 128)
 	r.same("sent", dst.Load(0, 16), append(append([]byte(nil), p[0:8]...), p[16:24]...))
 	r.same("written", dst.Load(32, 8), p[32:40])
-	l.send(send(5, src.sge(64, 16)))
-	a.want(a.scq, 5, rdma.WCSuccess)
-	b.want(b.rcq, 4, rdma.WCSuccess)
+	l.do(send(5, src.sge(64, 16)))
+	b.done(b.rcq, 4)
 	r.same("sent to the second receive", dst.Load(0, 16), p[64:80])
 }
 

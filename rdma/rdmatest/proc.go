@@ -85,6 +85,12 @@ func (p *Proc) read() {
 // call sends one call and waits for its answer. The answer is never nil.
 func (p *Proc) call(c *call) (*answer, error) { return p.callUntil(context.Background(), c) }
 
+// do is call for what gives nothing but an error.
+func (p *Proc) do(c *call) error {
+	_, err := p.call(c)
+	return err
+}
+
 // callUntil is call for one that waits at the agent: when ctx ends it is
 // cancelled there.
 func (p *Proc) callUntil(ctx context.Context, c *call) (*answer, error) {
@@ -120,13 +126,6 @@ func (p *Proc) callUntil(ctx context.Context, c *call) (*answer, error) {
 	return a, a.err()
 }
 
-// know notes an object that events may be of.
-func (p *Proc) know(h handle, o any) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.objects[h] = o
-}
-
 // known finds an object that the agent names.
 func (p *Proc) known(h handle) any {
 	p.mu.Lock()
@@ -139,46 +138,24 @@ func (p *Proc) Context() rdma.Context { return p.ctx }
 
 // Memory makes memory in the agent's process.
 func (p *Proc) Memory(pd rdma.PD, kind MemoryKind, n int, access rdma.Access) (Region, error) {
-	d := pd.(*procPD)
-	a, err := p.call(&call{Op: opMemory, On: d.h, Kind: kind, N: n, Access: access})
-	if err != nil {
-		return Region{}, err
-	}
-	return region(d, a, n, access), nil
+	return p.region(pd, &call{Op: opMemory, Kind: kind, N: n, Access: access})
 }
 
 // Again registers memory of the agent's process once more.
 func (p *Proc) Again(pd rdma.PD, r Region, off, n int, access rdma.Access) (Region, error) {
-	d := pd.(*procPD)
-	a, err := p.call(&call{Op: opAgain, On: d.h, Send: r.MR.(*procMR).h, Off: off, N: n, Access: access})
-	if err != nil {
-		return Region{}, err
-	}
-	return region(d, a, n, access), nil
+	return p.region(pd, &call{Op: opAgain, Send: handleOf(r.MR), Off: off, N: n, Access: access})
 }
 
 // AgainAt registers it with addresses from iova on.
 func (p *Proc) AgainAt(pd rdma.PD, r Region, off, n int, iova uint64, access rdma.Access) (Region, error) {
-	d := pd.(*procPD)
-	a, err := p.call(&call{Op: opAgainAt, On: d.h, Send: r.MR.(*procMR).h, Off: off, N: n, IOVA: iova, Access: access})
-	if err != nil {
-		return Region{}, err
-	}
-	return region(d, a, n, access), nil
+	return p.region(pd, &call{Op: opAgainAt, Send: handleOf(r.MR), Off: off, N: n, IOVA: iova, Access: access})
 }
 
 // Rereg changes a region of the agent's.
 func (p *Proc) Rereg(r Region, flags rdma.ReregFlags, pd rdma.PD, to Region, off, n int, access rdma.Access) (Region, error) {
 	m := r.MR.(*procMR)
-	c := &call{Op: opRereg, On: m.h, Rereg: flags, Off: off, N: n, Access: access}
-	d, ok := pd.(*procPD)
-	if ok {
-		c.Send = d.h
-	}
-	if t, ok := to.MR.(*procMR); ok {
-		c.Recv = t.h
-	}
-	a, err := p.call(c)
+	d, _ := pd.(*procPD)
+	a, err := p.call(&call{Op: opRereg, On: m.h, Rereg: flags, Send: handleOf(pd), Recv: handleOf(to.MR), Off: off, N: n, Access: access})
 	if err != nil {
 		return Region{}, err
 	}
@@ -202,7 +179,12 @@ func (p *Proc) Pages(r Region, off, n int, op pageOp) (int, error) {
 	return a.N, err
 }
 
-func region(pd *procPD, a *answer, n int, access rdma.Access) Region {
-	mr := &procMR{procObject: procObject{pd.p, a.Object}, pd: pd, addr: a.Addr, len: a.Value, key: a.Key, access: access}
-	return Region{MR: mr, Base: a.Base, Size: n, memory: (*procMemory)(&mr.procObject)}
+// region has the agent register memory of the domain.
+func (p *Proc) region(pd rdma.PD, c *call) (Region, error) {
+	d := pd.(*procPD)
+	c.On = d.h
+	return create(p, c, func(o procObject, a *answer) Region {
+		mr := &procMR{procKeys: procKeys{o, d, a.Key}, addr: a.Addr, len: a.Value, access: c.Access}
+		return Region{MR: mr, Base: a.Base, Size: c.N, memory: (*procMemory)(&mr.procObject)}
+	})
 }

@@ -42,47 +42,24 @@ func (c *procContext) QueryGID(port uint8, index int) (rdma.GID, error) {
 }
 
 func (c *procContext) AllocPD() (rdma.PD, error) {
-	a, err := c.p.call(&call{Op: opAllocPD})
-	if err != nil {
-		return nil, err
-	}
-	return &procPD{procObject: procObject{c.p, a.Object}}, nil
+	return create(c.p, &call{Op: opAllocPD}, func(o procObject, _ *answer) rdma.PD { return &procPD{procObject: o} })
 }
 
 func (c *procContext) CreateCQ(cqe int) (rdma.CQ, error) {
-	a, err := c.p.call(&call{Op: opCreateCQ, N: cqe})
-	if err != nil {
-		return nil, err
-	}
-	return c.cq(a), nil
+	return create(c.p, &call{Op: opCreateCQ, N: cqe}, newProcCQ)
 }
 
-func (c *procContext) cq(a *answer) rdma.CQ {
-	cq := &procCQ{procObject: procObject{c.p, a.Object}, size: a.N}
-	c.p.know(a.Object, cq)
-	return cq
-}
+func newProcCQ(o procObject, a *answer) rdma.CQ { return &procCQ{procObject: o, size: a.N} }
 
 func (c *procContext) CreateCQEx(attr rdma.CQInitAttr) (rdma.CQ, error) {
-	k := &call{Op: opCreateCQEx}
-	if ch, ok := attr.Channel.(*procChannel); ok {
-		k.Send = ch.h
-	}
+	k := &call{Op: opCreateCQEx, Send: handleOf(attr.Channel)}
 	attr.Channel = nil
 	k.CQInit = attr
-	a, err := c.p.call(k)
-	if err != nil {
-		return nil, err
-	}
-	return c.cq(a), nil
+	return create(c.p, k, newProcCQ)
 }
 
 func (c *procContext) CreateCompChannel() (rdma.CompChannel, error) {
-	a, err := c.p.call(&call{Op: opCreateChannel})
-	if err != nil {
-		return nil, err
-	}
-	return &procChannel{procObject{c.p, a.Object}}, nil
+	return create(c.p, &call{Op: opCreateChannel}, func(o procObject, _ *answer) rdma.CompChannel { return &procChannel{o} })
 }
 
 func (c *procContext) GetAsyncEvent(ctx context.Context) (rdma.AsyncEvent, error) {
@@ -105,30 +82,16 @@ func (c *procContext) OpenXRCD(attr rdma.XRCDInitAttr) (rdma.XRCD, error) {
 	if attr.File != nil {
 		k.Data = []byte(attr.File.Name())
 	}
-	a, err := c.p.call(k)
-	if err != nil {
-		return nil, err
-	}
-	return &procXRCD{procObject{c.p, a.Object}}, nil
+	return create(c.p, k, func(o procObject, _ *answer) rdma.XRCD { return &procXRCD{o} })
 }
 
 func (c *procContext) OpenQP(num uint32, xrcd rdma.XRCD) (rdma.QP, error) {
-	k := &call{Op: opOpenQP, N: int(num)}
-	if x, ok := xrcd.(*procXRCD); ok {
-		k.XRCD = x.h
-	}
-	a, err := c.p.call(k)
-	if err != nil {
-		return nil, err
-	}
-	qp := &procQP{procObject: procObject{c.p, a.Object}, num: a.Key[0]}
-	c.p.know(a.Object, qp)
-	return qp, nil
+	k := &call{Op: opOpenQP, N: int(num), XRCD: handleOf(xrcd)}
+	return create(c.p, k, func(o procObject, a *answer) rdma.QP { return &procQP{procObject: o, num: a.Key[0]} })
 }
 
 func (c *procContext) Supports(f rdma.Feature) error {
-	_, err := c.p.call(&call{Op: opSupports, N: int(f)})
-	return err
+	return c.p.do(&call{Op: opSupports, N: int(f)})
 }
 
 func (c *procContext) Counters() rdma.Counters {
@@ -137,8 +100,7 @@ func (c *procContext) Counters() rdma.Counters {
 }
 
 func (c *procContext) Close() error {
-	_, err := c.p.call(&call{Op: opCloseContext})
-	return err
+	return c.p.do(&call{Op: opCloseContext})
 }
 
 // A procEndpoint is a context whose device needs endpoints.
@@ -150,8 +112,7 @@ type procEndpoint struct {
 func (c *procEndpoint) Endpoint() []byte { return c.endpoint }
 
 func (c *procEndpoint) AddEndpoint(gid rdma.GID, endpoint []byte) error {
-	_, err := c.p.call(&call{Op: opAddEndpoint, GID: gid, Data: endpoint})
-	return err
+	return c.p.do(&call{Op: opAddEndpoint, GID: gid, Data: endpoint})
 }
 
 type procObject struct {
@@ -159,9 +120,28 @@ type procObject struct {
 	h handle
 }
 
-func (o *procObject) Close() error {
-	_, err := o.p.call(&call{Op: opClose, On: o.h})
-	return err
+func (o *procObject) handle() handle { return o.h }
+func (o *procObject) Close() error   { return o.p.do(&call{Op: opClose, On: o.h}) }
+
+// handleOf is 0 for what an agent does not have.
+func handleOf(o any) handle {
+	if o, ok := o.(interface{ handle() handle }); ok {
+		return o.handle()
+	}
+	return 0
+}
+
+// create has the agent make an object, for which of makes one here. Events may be of it.
+func create[T any](p *Proc, c *call, of func(procObject, *answer) T) (o T, err error) {
+	a, err := p.call(c)
+	if err != nil {
+		return o, err
+	}
+	o = of(procObject{p, a.Object}, a)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.objects[a.Object] = o
+	return o, nil
 }
 
 type procPD struct {
@@ -183,58 +163,26 @@ func (d *procPD) AllocMR(length int, access rdma.Access) (rdma.MR, error) {
 }
 
 func (d *procPD) AdviseMR(advice rdma.Advice, flags rdma.AdviseFlags, sgl []rdma.SGE) error {
-	_, err := d.p.call(&call{Op: opAdvise, On: d.h, Advice: advice, Flush: flags, SGL: sgl})
-	return err
+	return d.p.do(&call{Op: opAdvise, On: d.h, Advice: advice, Flush: flags, SGL: sgl})
 }
 
 func (d *procPD) CreateQP(i rdma.QPInitAttr) (rdma.QP, error) {
-	c := &call{Op: opCreateQP, On: d.h, Cap: i.Cap, Type: i.Type, SigAll: i.SigAll, DCKey: i.DCAccessKey, Stride: i.Striding}
-	if cq, ok := i.SendCQ.(*procCQ); ok {
-		c.Send = cq.h
-	}
-	if cq, ok := i.RecvCQ.(*procCQ); ok {
-		c.Recv = cq.h
-	}
-	if s, ok := i.SRQ.(*procSRQ); ok {
-		c.SRQ = s.h
-	}
-	if x, ok := i.XRCD.(*procXRCD); ok {
-		c.XRCD = x.h
-	}
-	a, err := d.p.call(c)
-	if err != nil {
-		return nil, err
-	}
-	qp := &procQP{procObject: procObject{d.p, a.Object}, pd: d, num: a.Key[0], init: i}
-	d.p.know(a.Object, qp)
-	return qp, nil
+	c := &call{Op: opCreateQP, On: d.h, Cap: i.Cap, Type: i.Type, SigAll: i.SigAll, DCKey: i.DCAccessKey, Stride: i.Striding,
+		Send: handleOf(i.SendCQ), Recv: handleOf(i.RecvCQ), SRQ: handleOf(i.SRQ), XRCD: handleOf(i.XRCD)}
+	return create(d.p, c, func(o procObject, a *answer) rdma.QP {
+		return &procQP{procObject: o, pd: d, num: a.Key[0], init: i}
+	})
 }
 
 func (d *procPD) CreateSRQ(init rdma.SRQInitAttr) (rdma.SRQ, error) {
-	c := &call{Op: opCreateSRQ, On: d.h}
-	if cq, ok := init.CQ.(*procCQ); ok {
-		c.Recv = cq.h
-	}
-	if x, ok := init.XRCD.(*procXRCD); ok {
-		c.XRCD = x.h
-	}
+	c := &call{Op: opCreateSRQ, On: d.h, Recv: handleOf(init.CQ), XRCD: handleOf(init.XRCD)}
 	init.CQ, init.XRCD = nil, nil
 	c.SRQInit = init
-	a, err := d.p.call(c)
-	if err != nil {
-		return nil, err
-	}
-	srq := &procSRQ{procObject: procObject{d.p, a.Object}, pd: d, num: a.Key[0]}
-	d.p.know(a.Object, srq)
-	return srq, nil
+	return create(d.p, c, func(o procObject, a *answer) rdma.SRQ { return &procSRQ{procObject: o, pd: d, num: a.Key[0]} })
 }
 
 func (d *procPD) CreateAH(av rdma.AV) (rdma.AH, error) {
-	a, err := d.p.call(&call{Op: opCreateAH, On: d.h, AV: av})
-	if err != nil {
-		return nil, err
-	}
-	return &procAH{procObject{d.p, a.Object}, d}, nil
+	return create(d.p, &call{Op: opCreateAH, On: d.h, AV: av}, func(o procObject, _ *answer) rdma.AH { return &procAH{o, d} })
 }
 
 type procAH struct {
@@ -285,8 +233,7 @@ func (s *procSRQ) PostOps(ops []rdma.OpsWR) (int, error) {
 }
 
 func (s *procSRQ) Modify(attr rdma.SRQAttr, mask rdma.SRQAttrMask) error {
-	_, err := s.p.call(&call{Op: opSRQModify, On: s.h, SRQAttr: attr, SRQMask: mask})
-	return err
+	return s.p.do(&call{Op: opSRQModify, On: s.h, SRQAttr: attr, SRQMask: mask})
 }
 
 func (s *procSRQ) Query() rdma.SRQAttr {
@@ -295,52 +242,33 @@ func (s *procSRQ) Query() rdma.SRQAttr {
 }
 
 func (d *procPD) AllocMW(typ rdma.MWType) (rdma.MW, error) {
-	a, err := d.p.call(&call{Op: opAllocMW, On: d.h, MWType: typ})
-	if err != nil {
-		return nil, err
-	}
-	return &procMW{procObject{d.p, a.Object}, d, typ}, nil
+	return create(d.p, &call{Op: opAllocMW, On: d.h, MWType: typ}, func(o procObject, _ *answer) rdma.MW { return &procMW{o, d, typ} })
 }
 
 func (d *procPD) ShareVA() (rdma.SVA, error) {
-	a, err := d.p.call(&call{Op: opShareVA, On: d.h})
-	if err != nil {
-		return nil, err
-	}
-	return &procSVA{procObject{d.p, a.Object}, d, a.Key}, nil
+	return create(d.p, &call{Op: opShareVA, On: d.h}, func(o procObject, a *answer) rdma.SVA { return &procSVA{procKeys{o, d, a.Key}} })
 }
 
 func (d *procPD) CreateMkey(entries int) (rdma.Mkey, error) {
-	a, err := d.p.call(&call{Op: opCreateMkey, On: d.h, N: entries})
-	if err != nil {
-		return nil, err
-	}
-	return &procMkey{procObject{d.p, a.Object}, d, a.Key}, nil
+	return create(d.p, &call{Op: opCreateMkey, On: d.h, N: entries}, func(o procObject, a *answer) rdma.Mkey { return &procKeys{o, d, a.Key} })
 }
 
-type procMkey struct {
+// procKeys names memory of a domain: a layout as it is, and part of an address space and
+// of a region.
+type procKeys struct {
 	procObject
 	pd  *procPD
 	key [2]uint32
 }
 
-func (k *procMkey) PD() rdma.PD  { return k.pd }
-func (k *procMkey) LKey() uint32 { return k.key[0] }
-func (k *procMkey) RKey() uint32 { return k.key[1] }
+func (k *procKeys) PD() rdma.PD  { return k.pd }
+func (k *procKeys) LKey() uint32 { return k.key[0] }
+func (k *procKeys) RKey() uint32 { return k.key[1] }
 
-type procSVA struct {
-	procObject
-	pd  *procPD
-	key [2]uint32
-}
-
-func (v *procSVA) PD() rdma.PD  { return v.pd }
-func (v *procSVA) LKey() uint32 { return v.key[0] }
-func (v *procSVA) RKey() uint32 { return v.key[1] }
+type procSVA struct{ procKeys }
 
 func (v *procSVA) Protect(addr, length uint64, access rdma.Access) error {
-	_, err := v.p.call(&call{Op: opProtect, On: v.h, Addr: addr, Length: length, Access: access})
-	return err
+	return v.p.do(&call{Op: opProtect, On: v.h, Addr: addr, Length: length, Access: access})
 }
 
 type procMW struct {
@@ -359,18 +287,13 @@ func (w *procMW) RKey() uint32 {
 
 type procMR struct {
 	rdma.UnsupportedMR
-	procObject
-	pd        *procPD
+	procKeys
 	addr, len uint64
-	key       [2]uint32
 	access    rdma.Access
 }
 
-func (m *procMR) PD() rdma.PD         { return m.pd }
 func (m *procMR) Addr() uint64        { return m.addr }
 func (m *procMR) Len() uint64         { return m.len }
-func (m *procMR) LKey() uint32        { return m.key[0] }
-func (m *procMR) RKey() uint32        { return m.key[1] }
 func (m *procMR) Access() rdma.Access { return m.access }
 func (m *procMR) Bytes() []byte       { return nil } // not in this process
 
@@ -420,8 +343,7 @@ func (q *procCQ) ReqNotify(solicitedOnly bool) error {
 	if solicitedOnly {
 		c.N = 1
 	}
-	_, err := q.p.call(c)
-	return err
+	return q.p.do(c)
 }
 
 func (q *procCQ) Resize(cqe int) error {
@@ -452,8 +374,7 @@ func (q *procQP) State() rdma.QPState {
 }
 
 func (q *procQP) Modify(attr rdma.QPAttr, mask rdma.QPAttrMask) error {
-	_, err := q.p.call(&call{Op: opModify, On: q.h, Attr: attr, Mask: mask})
-	return err
+	return q.p.do(&call{Op: opModify, On: q.h, Attr: attr, Mask: mask})
 }
 
 func (q *procQP) Query() (rdma.QPAttr, rdma.QPInitAttr) {
@@ -474,8 +395,7 @@ func (q *procQP) PostSend(wrs []rdma.SendWR) (int, error) {
 
 func (q *procQP) BindMW(mw rdma.MW, wrid uint64, flags rdma.SendFlags, bind rdma.MWBind) error {
 	wr := callOfSend(rdma.SendWR{WRID: wrid, Flags: flags, MW: mw, Bind: &bind})
-	_, err := q.p.call(&call{Op: opBindMW, On: q.h, Sends: []sendCall{wr}})
-	return err
+	return q.p.do(&call{Op: opBindMW, On: q.h, Sends: []sendCall{wr}})
 }
 
 func (q *procQP) PostRecv(wrs []rdma.RecvWR) (int, error) {

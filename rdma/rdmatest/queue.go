@@ -11,12 +11,12 @@ import (
 
 func cqCases() []testCase {
 	return []testCase{
-		{name: "cq/filled_to_the_last_entry", nodes: 2, run: cqFull},
-		{name: "cq/send_overrun_kills_it_and_its_queue_pairs", nodes: 2, run: cqSendOverrun},
-		{name: "cq/receive_overrun_kills_it_and_its_queue_pairs", nodes: 2, run: cqRecvOverrun},
-		{name: "cq/polls_of_every_size", nodes: 2, run: cqPolls},
-		{name: "cq/shared_by_both_directions_and_many", nodes: 2, run: cqShared},
-		{name: "cq/concurrent_posts_and_polls", nodes: 2, run: cqConcurrent},
+		{name: "cq/filled_to_the_last_entry", nodes: 2, run: pair(cqFull)},
+		{name: "cq/send_overrun_kills_it_and_its_queue_pairs", nodes: 2, run: pair(cqSendOverrun)},
+		{name: "cq/receive_overrun_kills_it_and_its_queue_pairs", nodes: 2, run: pair(cqRecvOverrun)},
+		{name: "cq/polls_of_every_size", nodes: 2, run: pair(cqPolls)},
+		{name: "cq/shared_by_both_directions_and_many", nodes: 2, run: pair(cqShared)},
+		{name: "cq/concurrent_posts_and_polls", nodes: 2, run: pair(cqConcurrent)},
 	}
 }
 
@@ -40,8 +40,7 @@ func ownCQs(which int, send, recv rdma.CQ) func(*setup) {
 
 // rounds of exactly Cap completions on both sides: none is lost, none is an
 // overrun.
-func cqFull(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func cqFull(r *rig, a, b *side) {
 	src, dst := a.memory(64), b.memory(64)
 	scq, rcq := a.newCQ(5), b.newCQ(5)
 	full := min(scq.Cap(), rcq.Cap(), 64)
@@ -63,10 +62,10 @@ func cqFull(r *rig) {
 			l.send(send(round*100+i, src.sge(0, 8)))
 		}
 		for i := range uint64(full) {
-			a.want(scq, round*100+i, rdma.WCSuccess)
+			a.done(scq, round*100+i)
 		}
 		for i := range uint64(full) {
-			b.want(rcq, round*100+i, rdma.WCSuccess)
+			b.done(rcq, round*100+i)
 		}
 		a.none(scq)
 		b.none(rcq)
@@ -86,8 +85,7 @@ func (s *side) broken(cq rdma.CQ) {
 	}
 }
 
-func cqSendOverrun(r *rig) {
-	a := r.sides[0]
+func cqSendOverrun(r *rig, a, _ *side) {
 	src, dst := a.memory(64), r.sides[1].memory(64)
 	scq := a.newCQ(4)
 	if scq.Cap() > 60 {
@@ -102,17 +100,12 @@ func cqSendOverrun(r *rig) {
 	a.state(l.qa, rdma.StateErr)
 	a.broken(scq)
 	a.state(other.qa, rdma.StateErr)
-	if got := bystander.qa.State(); got != rdma.StateRTS {
-		r.Errorf("a queue pair with another CQ is in %v", got)
-	}
+	equal(r, bystander.qa.State(), rdma.StateRTS, "a queue pair with another CQ is in")
 	bystander.works(1)
-	r.close(l.qa)
-	r.close(other.qa)
-	r.close(scq)
+	r.close(l.qa, other.qa, scq)
 }
 
-func cqRecvOverrun(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func cqRecvOverrun(r *rig, a, b *side) {
 	src, dst := a.memory(64), b.memory(64)
 	rcq := b.newCQ(4)
 	if rcq.Cap() > 60 {
@@ -137,15 +130,12 @@ func cqRecvOverrun(r *rig) {
 	b.state(l.qb, rdma.StateErr)
 	b.state(other.qb, rdma.StateErr)
 	bystander.send(send(900, src.sge(0, 8)))
-	b.want(b.rcq, 1, rdma.WCSuccess)
-	a.want(a.scq, 900, rdma.WCSuccess)
-	r.close(l.qb)
-	r.close(other.qb)
-	r.close(rcq)
+	b.done(b.rcq, 1)
+	a.done(a.scq, 900)
+	r.close(l.qb, other.qb, rcq)
 }
 
-func cqPolls(r *rig) {
-	a := r.sides[0]
+func cqPolls(r *rig, a, _ *side) {
 	src, dst := a.memory(64), r.sides[1].memory(64)
 	l := r.link()
 	if n, err := a.scq.Poll(nil); n != 0 || err != nil {
@@ -181,8 +171,7 @@ func cqPolls(r *rig) {
 }
 
 // cqShared puts sends and receives of several queue pairs into one queue.
-func cqShared(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func cqShared(r *rig, a, b *side) {
 	src, dst := a.memory(64), b.memory(64)
 	cq := b.newCQ(256)
 	const links, each = 5, 12
@@ -221,8 +210,7 @@ func cqShared(r *rig) {
 
 // cqConcurrent lets goroutines post on shared queue pairs and poll one queue.
 // Every request completes exactly once.
-func cqConcurrent(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func cqConcurrent(r *rig, a, b *side) {
 	const posters, pollers, each = 4, 3, 300
 	src, dst := a.memory(64), b.memory(64)
 	links := []*link{r.link(), r.link()}

@@ -1,6 +1,7 @@
 package rdmatest
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
@@ -50,10 +51,7 @@ const (
 // between all nodes (and within one) at once, and compares all memory and all
 // completions with a model.
 func randomModel(r *rig) {
-	rounds := 60
-	if r.f.Brief {
-		rounds = 12
-	}
+	rounds := unlessBrief(r, 60, 12)
 	var streams []*stream
 	for seed, ends := range [][2]int{{0, 1}, {1, 2}, {2, 0}, {1, 1}, {0, 1}} {
 		l := r.connect(r.sides[ends[0]], r.sides[ends[1]])
@@ -120,9 +118,7 @@ func (st *stream) plan(r *rig) []rdma.SendWR {
 		if rng.IntN(4) == 0 {
 			size = rng.IntN(17)
 		}
-		if size == 0 {
-			size = 1
-		}
+		size = cmp.Or(size, 1)
 		off := rng.IntN(streamData - size)
 		gather := func(m Region, base int) (sgl []rdma.SGE) { // up to 3 adjacent pieces
 			c1, c2 := rng.IntN(size+1), rng.IntN(size+1)

@@ -1,17 +1,15 @@
 package rdmatest
 
-import (
-	"github.com/gorun-mpi/gorun/rdma"
-)
+import "github.com/gorun-mpi/gorun/rdma"
 
 func recvCases() []testCase {
 	return []testCase{
 		{name: "recv/too_small_is_LOC_LEN_ERR", nodes: 2, run: recvTooSmall},
-		{name: "recv/bad_sge_is_LOC_PROT_ERR", nodes: 2, run: recvBadSGE},
-		{name: "recv/filled_in_posting_order", nodes: 2, run: recvOrder},
-		{name: "recv/one_message_one_receive", nodes: 2, run: recvWhole},
-		{name: "recv/write_imm_takes_one_and_leaves_its_memory", nodes: 2, run: recvWriteImm},
-		{name: "recv/plain_one_sided_operations_take_none", nodes: 2, run: recvNone},
+		{name: "recv/bad_sge_is_LOC_PROT_ERR", nodes: 2, run: pair(recvBadSGE)},
+		{name: "recv/filled_in_posting_order", nodes: 2, run: pair(recvOrder)},
+		{name: "recv/one_message_one_receive", nodes: 2, run: pair(recvWhole)},
+		{name: "recv/write_imm_takes_one_and_leaves_its_memory", nodes: 2, run: pair(recvWriteImm)},
+		{name: "recv/plain_one_sided_operations_take_none", nodes: 2, run: pair(recvNone)},
 		{name: "recv/error_does_not_disturb_other_queue_pairs", nodes: 3, run: recvBystander},
 	}
 }
@@ -24,11 +22,8 @@ func recvTooSmall(r *rig) {
 	}{
 		{"one_byte_too_long", []int{8}, 9}, {"no_room_at_all", nil, 1}, {"two_pieces", []int{8, 8}, 17}, {"far_too_long", []int{16}, 4000},
 	} {
-		r.sub(c.name, func(r *rig) {
-			a, b := r.sides[0], r.sides[1]
-			src, dst := a.memory(4096), b.memory(4096)
-			src.Store(0, pattern(1, 4096))
-			dst.Store(0, pattern(2, 4096))
+		r.sub(c.name, pair(func(r *rig, a, b *side) {
+			src, dst := a.filled(4096, 1), b.filled(4096, 2)
 			var sgl []rdma.SGE
 			pos, named := 64, make([]bool, 4096)
 			for _, n := range c.room {
@@ -41,8 +36,7 @@ func recvTooSmall(r *rig) {
 			l := r.link()
 			l.recv(receive(1, sgl...), receive(2, dst.sge(0, 8)))
 			l.send(unsignaled(send(3, src.sge(0, c.size))), unsignaled(write(4, dst, 2048, src.sge(0, 8))))
-			a.want(a.scq, 3, rdma.WCRemInvReqErr)
-			a.want(a.scq, 4, rdma.WCWRFlushErr)
+			a.fail(a.scq, rdma.WCRemInvReqErr, 3, 4)
 			if wc := b.want(b.rcq, 1, rdma.WCLocLenErr); wc.QPNum != l.qb.Num() {
 				r.Errorf("the error names queue pair %#x, want %#x", wc.QPNum, l.qb.Num())
 			}
@@ -58,12 +52,11 @@ func recvTooSmall(r *rig) {
 			r.same("memory beside the receive", got, want)
 			b.none(b.rcq)
 			a.none(a.scq)
-		})
+		}))
 	}
 }
 
-func recvBadSGE(r *rig) {
-	b := r.sides[1]
+func recvBadSGE(r *rig, _, b *side) {
 	for _, kind := range kinds(r) {
 		faults := localFaults(b, kind)
 		mute := b.region(b.pd, kind, 64, 0)
@@ -76,21 +69,19 @@ func recvBadSGE(r *rig) {
 				recvRefused(r, func(l *link) { l.recv(receive(1, f.sge)) })
 			})
 		}
-		r.sub(kind.String()+"_closed_after_post", func(r *rig) {
-			b := r.sides[1]
+		r.sub(kind.String()+"_closed_after_post", pair(func(r *rig, _, b *side) {
 			m := b.region(b.pd, kind, 64, everything)
 			recvRefused(r, func(l *link) {
 				l.recv(receive(1, m.sge(0, 8)))
 				r.closeRegion(m)
 			})
-		})
-		r.sub(kind.String()+"_second_of_two", func(r *rig) {
-			b := r.sides[1]
+		}))
+		r.sub(kind.String()+"_second_of_two", pair(func(r *rig, _, b *side) {
 			m := b.region(b.pd, kind, 64, everything)
 			bad := m.sge(8, 8)
 			bad.LKey ^= 1
 			recvRefused(r, func(l *link) { l.recv(receive(1, m.sge(0, 4), bad)) })
-		})
+		}))
 		r.same("memory without local write", mute.Load(0, 64), make([]byte, 64))
 	}
 }
@@ -100,24 +91,20 @@ func recvBadSGE(r *rig) {
 func recvRefused(r *rig, post func(*link)) {
 	r.Helper()
 	a, b := r.sides[0], r.sides[1]
-	src := a.memory(64)
-	src.Store(0, pattern(1, 64))
+	src := a.filled(64, 1)
 	l := r.link()
 	post(l)
 	l.recv(receive(2))
 	l.send(unsignaled(send(3, src.sge(0, 8))), unsignaled(send(4)))
-	a.want(a.scq, 3, rdma.WCRemOpErr)
-	a.want(a.scq, 4, rdma.WCWRFlushErr)
-	b.want(b.rcq, 1, rdma.WCLocProtErr)
-	b.want(b.rcq, 2, rdma.WCWRFlushErr)
+	a.fail(a.scq, rdma.WCRemOpErr, 3, 4)
+	b.fail(b.rcq, rdma.WCLocProtErr, 1, 2)
 	a.state(l.qa, rdma.StateErr)
 	b.state(l.qb, rdma.StateErr)
 }
 
 // recvOrder runs many messages of different lengths through a queue that is
 // refilled as it goes, so that its indices wrap many times.
-func recvOrder(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func recvOrder(r *rig, a, b *side) {
 	const depth, total, most = 7, 400, 96
 	src, dst := a.memory(most), b.memory(depth*most)
 	l := r.link(func(u *setup) { u.cap.MaxRecvWR = depth })
@@ -127,9 +114,8 @@ func recvOrder(r *rig) {
 	for i := range uint64(total) {
 		n := int(i*37) % (most + 1)
 		src.Store(0, pattern(i, most))
-		l.send(send(i, src.sge(0, n)))
-		a.want(a.scq, i, rdma.WCSuccess)
-		wc := b.want(b.rcq, i, rdma.WCSuccess)
+		l.do(send(i, src.sge(0, n)))
+		wc := b.done(b.rcq, i)
 		slot := int(i % depth)
 		if wc.ByteLen != uint32(n) {
 			r.Fatalf("message %d: %d bytes, want %d", i, wc.ByteLen, n)
@@ -141,19 +127,14 @@ func recvOrder(r *rig) {
 
 // recvWhole: a short message leaves the rest of its receive alone, and the
 // next message takes the next receive.
-func recvWhole(r *rig) {
-	a, b := r.sides[0], r.sides[1]
-	src, dst := a.memory(64), b.memory(192)
-	src.Store(0, pattern(1, 64))
-	dst.Store(0, pattern(2, 192))
+func recvWhole(r *rig, a, b *side) {
+	src, dst := a.filled(64, 1), b.filled(192, 2)
 	l := r.link()
 	l.recv(receive(1, dst.sge(0, 64)), receive(2, dst.sge(64, 64)), receive(3, dst.sge(128, 64)))
 	l.send(send(4, src.sge(0, 5)), send(5), send(6, src.sge(5, 64-5)))
 	for i, n := range []uint32{5, 0, 59} {
-		a.want(a.scq, uint64(4+i), rdma.WCSuccess)
-		if wc := b.want(b.rcq, uint64(1+i), rdma.WCSuccess); wc.ByteLen != n {
-			r.Errorf("message %d has %d bytes, want %d", i, wc.ByteLen, n)
-		}
+		a.done(a.scq, uint64(4+i))
+		equal(r, b.done(b.rcq, uint64(1+i)).ByteLen, n, "bytes of message %d:", i)
 	}
 	want := pattern(2, 192)
 	copy(want, pattern(1, 64)[:5])
@@ -161,28 +142,23 @@ func recvWhole(r *rig) {
 	r.same("receives", dst.Load(0, 192), want)
 }
 
-func recvWriteImm(r *rig) {
-	a, b := r.sides[0], r.sides[1]
-	src, dst := a.memory(64), b.memory(128)
-	src.Store(0, pattern(1, 64))
+func recvWriteImm(r *rig, a, b *side) {
+	src, dst := a.filled(64, 1), b.memory(128)
 	l := r.link()
 	// Of three receives one names memory, one names none, one names memory it
 	// may not use: a write with immediate looks at none of them.
 	bad := dst.sge(64, 8)
 	bad.LKey ^= 1
 	l.recv(receive(1, dst.sge(64, 64)), receive(2), receive(3, bad), receive(4, dst.sge(64, 32)))
-	l.send(writeImm(5, 50, dst, 0, src.sge(0, 16)), writeImm(6, 60, dst, 16, src.sge(16, 16)), writeImm(7, 70, dst, 32, src.sge(32, 16)),
+	l.do(writeImm(5, 50, dst, 0, src.sge(0, 16)), writeImm(6, 60, dst, 16, src.sge(16, 16)), writeImm(7, 70, dst, 32, src.sge(32, 16)),
 		send(8, src.sge(0, 32)))
-	for id := uint64(5); id <= 8; id++ {
-		a.want(a.scq, id, rdma.WCSuccess)
-	}
 	for i := range uint32(3) {
-		wc := b.want(b.rcq, uint64(1+i), rdma.WCSuccess)
+		wc := b.done(b.rcq, uint64(1+i))
 		if wc.ImmData != 50+10*i || wc.Opcode != rdma.WCRecvRDMAWithImm || wc.ByteLen != 16 {
 			r.Errorf("write with immediate %d: %+v", i, wc)
 		}
 	}
-	if wc := b.want(b.rcq, 4, rdma.WCSuccess); wc.Opcode != rdma.WCRecv || wc.ByteLen != 32 || wc.Flags&rdma.WCFlagWithImm != 0 {
+	if wc := b.done(b.rcq, 4); wc.Opcode != rdma.WCRecv || wc.ByteLen != 32 || wc.Flags&rdma.WCFlagWithImm != 0 {
 		r.Errorf("the send behind: %+v", wc)
 	}
 	want := make([]byte, 128)
@@ -191,17 +167,13 @@ func recvWriteImm(r *rig) {
 	r.same("memory", dst.Load(0, 128), want)
 }
 
-func recvNone(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func recvNone(r *rig, a, b *side) {
 	src, dst := a.memory(64), b.memory(128)
 	l := r.link()
 	l.recv(receive(1, dst.sge(64, 8)))
-	l.send(write(2, dst, 0, src.sge(0, 8)), read(3, dst, 0, src.sge(0, 8)), fetchAdd(4, dst, 0, 1, src.sge(0, 8)),
+	l.do(write(2, dst, 0, src.sge(0, 8)), read(3, dst, 0, src.sge(0, 8)), fetchAdd(4, dst, 0, 1, src.sge(0, 8)),
 		compareSwap(5, dst, 0, 1, 2, src.sge(0, 8)), send(6, src.sge(0, 4)))
-	for id := uint64(2); id <= 6; id++ {
-		a.want(a.scq, id, rdma.WCSuccess)
-	}
-	if wc := b.want(b.rcq, 1, rdma.WCSuccess); wc.ByteLen != 4 || wc.Opcode != rdma.WCRecv {
+	if wc := b.done(b.rcq, 1); wc.ByteLen != 4 || wc.Opcode != rdma.WCRecv {
 		r.Errorf("the receive: %+v, want the send's 4 bytes", wc)
 	}
 	b.none(b.rcq)
@@ -225,12 +197,10 @@ func recvBystander(r *rig) {
 		}
 		l.works(5)
 	}
-	beside.send(send(6, src.sge(0, 8)))
-	a.want(a.scq, 6, rdma.WCSuccess)
-	b.want(b.rcq, 10, rdma.WCSuccess)
+	beside.do(send(6, src.sge(0, 8)))
+	b.done(b.rcq, 10)
 	from := c.memory(64)
-	far.send(send(7, from.sge(0, 8)))
-	c.want(c.scq, 7, rdma.WCSuccess)
-	b.want(b.rcq, 20, rdma.WCSuccess)
+	far.do(send(7, from.sge(0, 8)))
+	b.done(b.rcq, 20)
 	b.none(b.rcq)
 }

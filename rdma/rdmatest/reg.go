@@ -10,11 +10,11 @@ func regCases() []testCase {
 	return []testCase{
 		{name: "reg/remote_write_needs_local_write", nodes: 2, run: regLocalWrite},
 		{name: "reg/unknown_rights_are_EINVAL", nodes: 2, run: regUnknown},
-		{name: "reg/same_memory_many_rights", nodes: 2, run: regTwice},
+		{name: "reg/same_memory_many_rights", nodes: 2, run: pair(regTwice)},
 		{name: "reg/region_says_what_it_is", nodes: 2, run: regAccessors},
-		{name: "reg/zero_based_addresses_are_offsets", nodes: 2, run: regZeroBased},
+		{name: "reg/zero_based_addresses_are_offsets", nodes: 2, run: pair(regZeroBased)},
 		{name: "reg/implicit_names_any_memory", nodes: 2, run: regImplicit},
-		{name: "reg/stale_key_stays_stale", nodes: 2, run: regStale},
+		{name: "reg/stale_key_stays_stale", nodes: 2, run: pair(regStale)},
 	}
 }
 
@@ -59,14 +59,10 @@ func regUnknown(r *rig) {
 
 // regTwice registers one buffer under several keys: each key gives its own
 // rights and its own range, and closing one leaves the others.
-func regTwice(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func regTwice(r *rig, a, b *side) {
 	all := b.region(b.pd, Ordinary, 256, everything)
 	again := func(off, n int, access rdma.Access) Region {
-		m, err := b.node.Again(b.pd, all, off, n, access)
-		if err != nil {
-			r.Fatalf("register again [%d,%d) with %v: %v", off, off+n, access, err)
-		}
+		m := result(b.node.Again(b.pd, all, off, n, access)).must(r, "register again [%d,%d) with %v", off, off+n, access)
 		r.own(m.MR)
 		return m
 	}
@@ -76,8 +72,7 @@ func regTwice(r *rig) {
 	if len(keys) != 3 {
 		r.Fatalf("three regions over one memory have the keys %v", keys)
 	}
-	src := a.memory(256)
-	src.Store(0, pattern(3, 256))
+	src := a.filled(256, 3)
 	try := func(name string, wr rdma.SendWR, want rdma.WCStatus) {
 		r.Helper()
 		r.sub(name, func(r *rig) {
@@ -125,16 +120,11 @@ func regAccessors(r *rig) {
 	}
 }
 
-func regZeroBased(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func regZeroBased(r *rig, a, b *side) {
 	for _, kind := range []MemoryKind{Allocated, Ordinary} {
 		access := everything | rdma.AccessZeroBased
 		if r.f.Refuses&rdma.AccessZeroBased != 0 {
-			m, err := b.node.Memory(b.pd, kind, 64, access)
-			r.wantErr("a zero-based region", err, rdma.ErrNotSupported)
-			if err == nil {
-				r.own(m.MR)
-			}
+			result(b.node.Memory(b.pd, kind, 64, access)).refused(r, "a zero-based region", rdma.ErrNotSupported)
 			continue
 		}
 		if kind == Ordinary && r.f.WholePages {
@@ -147,8 +137,7 @@ func regZeroBased(r *rig) {
 		src.Store(0, pattern(5, 128))
 		r.sub("offsets_"+kind.String(), func(r *rig) {
 			l := r.link()
-			l.send(write(1, dst, 32, src.sge(16, 96)))
-			l.a.want(l.a.scq, 1, rdma.WCSuccess)
+			l.do(write(1, dst, 32, src.sge(16, 96)))
 		})
 		want := make([]byte, 128)
 		copy(want[32:], pattern(5, 128)[16:112])
@@ -179,12 +168,9 @@ func regImplicit(r *rig) {
 		// Memory that was never registered by itself, through the same key.
 		other := s.region(s.pd, Implicit, 4096, everything)
 		other.MR = whole.MR
-		src := peer.memory(4096)
-		src.Store(0, pattern(uint64(i), 4096))
+		src := peer.filled(4096, uint64(i))
 		l := r.connect(peer, s)
-		l.send(write(1, whole, 0, src.sge(0, 4096)), write(2, other, 8, src.sge(0, 100)))
-		peer.want(peer.scq, 1, rdma.WCSuccess)
-		peer.want(peer.scq, 2, rdma.WCSuccess)
+		l.do(write(1, whole, 0, src.sge(0, 4096)), write(2, other, 8, src.sge(0, 100)))
 		r.same("memory behind the implicit key", whole.Load(0, 4096), pattern(uint64(i), 4096))
 		r.same("other memory behind it", other.Load(8, 100), pattern(uint64(i), 4096)[:100])
 	}
@@ -192,17 +178,13 @@ func regImplicit(r *rig) {
 
 // regStale closes a region and makes others until its index is used again:
 // the old key must not open the new region.
-func regStale(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func regStale(r *rig, a, b *side) {
 	src := a.memory(64)
 	old := b.region(b.pd, Ordinary, 64, everything)
 	r.closeRegion(old)
 	for i := range 8 {
 		// One index has 256 keys; 8 successors are within reach of one.
-		m, err := b.node.Again(b.pd, old, 0, 64, everything)
-		if err != nil {
-			r.Fatal(err)
-		}
+		m := result(b.node.Again(b.pd, old, 0, 64, everything)).must(r, "Again")
 		r.own(m.MR)
 		if m.RKey() == old.RKey() {
 			r.Fatalf("successor %d has the key %#x of the closed region", i, m.RKey())

@@ -17,7 +17,7 @@ func rendezvousCases() []testCase {
 		{name: "tag/rendezvous_that_cannot_be_read_fails_its_entry", nodes: 2, run: rndvRefused},
 		{name: "tag/rendezvous_of_a_queue_pair_in_ERR_is_flushed", nodes: 2, run: rndvFlush},
 		{name: "tag/rendezvous_of_a_queue_pair_that_is_closed_is_flushed", nodes: 2, run: rndvClosed},
-		{name: "tag/rendezvous_into_memory_of_the_queues_domain", nodes: 2, run: rndvDomain},
+		{name: "tag/rendezvous_into_memory_of_the_queues_domain", nodes: 2, run: pair(rndvDomain)},
 		{name: "tag/rendezvous_and_eager_from_many_at_once", nodes: 4, run: rndvMany},
 	}
 }
@@ -40,7 +40,7 @@ func fin(request []byte) []byte {
 // freed waits for the end of a rendezvous at its sender, in receive id at memory at.
 func (l *link) freed(id uint64, at Region, off int, request []byte) {
 	l.r.Helper()
-	wc := l.a.want(l.a.rcq, id, rdma.WCSuccess)
+	wc := l.a.done(l.a.rcq, id)
 	if wc.Opcode != rdma.WCRecv || wc.ByteLen != rndvLen || wc.QPNum != l.qa.Num() || wc.SrcQP != l.qb.Num() {
 		l.r.Fatalf("the end of a rendezvous: %+v", wc)
 	}
@@ -98,7 +98,7 @@ func rndvRead(r *rig) {
 		}
 	}
 	for i := range 4 {
-		a.want(a.scq, uint64(i), rdma.WCSuccess)
+		a.done(a.scq, uint64(i))
 		l.freed(uint64(i+20), ends, i*64, requests[i])
 	}
 	m.nothing()
@@ -170,11 +170,11 @@ func rndvUnexpected(r *rig) {
 	postRecv(r, back.qb, receive(50, head.sge(64, 64)))
 	dst.Store(5000, fin(got))
 	post(r, back.qa, rdma.SendWR{WRID: 1, Opcode: rdma.WRRDMARead, Flags: rdma.SendSignaled, SGL: []rdma.SGE{dst.sge(0, int(rvh.Length))}, RemoteAddr: rvh.Addr, RKey: rvh.RKey})
-	m.want(m.scq, 1, rdma.WCSuccess)
+	m.done(m.scq, 1)
 	r.same("payload", dst.Load(0, 4000), pattern(1, 4000))
 	post(r, back.qa, send(2, dst.sge(5000, rndvLen)))
-	m.want(m.scq, 2, rdma.WCSuccess)
-	a.want(a.rcq, 50, rdma.WCSuccess)
+	m.done(m.scq, 2)
+	a.done(a.rcq, 50)
 	r.same("the end of a rendezvous", head.Load(64, rndvLen), fin(request))
 	m.add(2, 2, exact) // consumed as others are
 }
@@ -331,8 +331,7 @@ func rndvClosed(r *rig) {
 
 // rndvDomain: an entry's memory is of the domain of the queue, as a receive's is,
 // whatever the queue pair's is.
-func rndvDomain(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func rndvDomain(r *rig, a, b *side) {
 	mine := b.pd
 	b.pd = b.newPD()
 	m := b.matching(4, 4)
@@ -366,10 +365,7 @@ func rndvMany(r *rig) {
 	const window, size = 4, 5000
 	m := r.sides[0].matching(8, 3*window)
 	dst := m.memory(3 * window * size)
-	each := uint64(150)
-	if r.f.Brief || r.f.Adversarial {
-		each = 40
-	}
+	each := unlessSlow[uint64](r, 150, 40)
 	type sender struct {
 		*link
 		head, src Region
@@ -440,10 +436,7 @@ func rndvMany(r *rig) {
 		}
 		var wc [1]rdma.WCEx
 		for {
-			n, err := m.rcq.PollEx(wc[:])
-			if err != nil {
-				r.Fatalf("PollEx: %v", err)
-			}
+			n := result(m.rcq.PollEx(wc[:])).must(r, "PollEx")
 			if n == 0 {
 				break
 			}

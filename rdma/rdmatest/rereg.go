@@ -9,12 +9,12 @@ import (
 
 func reregCases() []testCase {
 	return needing([]testCase{
-		{name: "rereg/translation", nodes: 2, run: reregTranslation},
-		{name: "rereg/domain", nodes: 2, run: reregDomain},
-		{name: "rereg/rights", nodes: 2, run: reregRights},
-		{name: "rereg/everything_at_once", nodes: 2, run: reregAll},
-		{name: "rereg/refused_changes_nothing", nodes: 2, run: reregRefused},
-		{name: "rereg/failure_leaves_a_region_that_can_only_be_closed", nodes: 2, run: reregFailed},
+		{name: "rereg/translation", nodes: 2, run: pair(reregTranslation)},
+		{name: "rereg/domain", nodes: 2, run: pair(reregDomain)},
+		{name: "rereg/rights", nodes: 2, run: pair(reregRights)},
+		{name: "rereg/everything_at_once", nodes: 2, run: pair(reregAll)},
+		{name: "rereg/refused_changes_nothing", nodes: 2, run: pair(reregRefused)},
+		{name: "rereg/failure_leaves_a_region_that_can_only_be_closed", nodes: 2, run: pair(reregFailed)},
 		{name: "rereg/nothing_touches_the_old_memory", nodes: 3, run: reregUnderFire},
 	}, rdma.FeatureReregMR)
 }
@@ -22,17 +22,11 @@ func reregCases() []testCase {
 // rereg changes a region of the side, which must go well.
 func (s *side) rereg(m Region, flags rdma.ReregFlags, pd rdma.PD, to Region, access rdma.Access) Region {
 	s.r.Helper()
-	m, err := s.node.Rereg(m, flags, pd, to, 0, to.Size, access)
-	if err != nil {
-		s.r.Fatalf("rereg %#x: %v", uint8(flags), err)
-	}
-	return m
+	return result(s.node.Rereg(m, flags, pd, to, 0, to.Size, access)).must(s.r, "rereg %#x", uint8(flags))
 }
 
-func reregTranslation(r *rig) {
-	a, b := r.sides[0], r.sides[1]
-	src := a.memory(128)
-	src.Store(0, pattern(1, 128))
+func reregTranslation(r *rig, a, b *side) {
+	src := a.filled(128, 1)
 	m, to := b.region(b.pd, Ordinary, 64, everything), b.region(b.pd, Ordinary, 128, everything)
 	was := m
 	r.try("before", write(1, m, 0, src.sge(0, 64)), rdma.WCSuccess)
@@ -57,13 +51,9 @@ func reregTranslation(r *rig) {
 	r.try("from_old_memory", write(5, to, 0, old), rdma.WCLocProtErr)
 }
 
-func reregDomain(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func reregDomain(r *rig, a, b *side) {
 	src := a.memory(64)
-	first, err := b.ctx.AllocPD()
-	if err != nil {
-		r.Fatalf("AllocPD: %v", err)
-	}
+	first := result(b.ctx.AllocPD()).must(r, "AllocPD")
 	m, err := b.node.Memory(first, Ordinary, 64, everything)
 	if err != nil {
 		r.Fatal(err)
@@ -84,8 +74,7 @@ func reregDomain(r *rig) {
 	r.wantErr("close the domain that the region is in", second.Close(), rdma.ErrBusy)
 }
 
-func reregRights(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func reregRights(r *rig, a, b *side) {
 	src := a.memory(64)
 	for _, kind := range []MemoryKind{Ordinary, Allocated} {
 		m := b.region(b.pd, kind, 64, 0)
@@ -111,10 +100,8 @@ func reregRights(r *rig) {
 	}
 }
 
-func reregAll(r *rig) {
-	a, b := r.sides[0], r.sides[1]
-	src := a.memory(64)
-	src.Store(0, pattern(1, 64))
+func reregAll(r *rig, a, b *side) {
+	src := a.filled(64, 1)
 	m := b.region(b.newPD(), Ordinary, 64, 0)
 	to := b.region(b.pd, Ordinary, 64, 0)
 	m = b.rereg(m, rdma.ReregTranslation|rdma.ReregPD|rdma.ReregAccess, b.pd, to, everything)
@@ -122,8 +109,7 @@ func reregAll(r *rig) {
 	r.same("the new memory", to.Load(0, 64), pattern(1, 64))
 }
 
-func reregRefused(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func reregRefused(r *rig, a, b *side) {
 	src := a.memory(64)
 	m := b.region(b.pd, Ordinary, 64, everything)
 	for i, bad := range []struct {
@@ -138,37 +124,29 @@ func reregRefused(r *rig) {
 		{"a right that there is not", rdma.ReregAccess, 64, 1 << 31},
 		{"no memory", rdma.ReregTranslation, 0, 0},
 	} {
-		_, err := b.node.Rereg(m, bad.flags, nil, m, 0, bad.n, bad.access)
-		r.wantErr(bad.name, err, rdma.ErrInvalid)
+		result(b.node.Rereg(m, bad.flags, nil, m, 0, bad.n, bad.access)).refused(r, bad.name, rdma.ErrInvalid)
 		r.try(fmt.Sprintf("after_%d", i), write(1, m, 0, src.sge(0, 64)), rdma.WCSuccess)
 	}
 }
 
 // reregFailed moves a region to memory that is not there.
-func reregFailed(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func reregFailed(r *rig, a, b *side) {
 	src := a.memory(64)
 	m := b.region(b.pd, Ordinary, 64, everything)
 	gone := b.region(b.pd, Paged, pageSize, everything)
 	b.pages(gone, 0, pageSize, pagesHide)
-	_, err := b.node.Rereg(m, rdma.ReregTranslation, nil, gone, 0, pageSize, 0)
-	r.wantErr("rereg to memory that is not there", err, syscall.EFAULT)
+	result(b.node.Rereg(m, rdma.ReregTranslation, nil, gone, 0, pageSize, 0)).refused(r, "rereg to memory that is not there", syscall.EFAULT)
 	r.try("after", write(1, m, 0, src.sge(0, 8)), rdma.WCRemAccessErr)
-	_, err = b.node.Rereg(m, rdma.ReregAccess, nil, Region{}, 0, 0, everything)
-	r.wantErr("rereg of a region that a rereg has spoilt", err, rdma.ErrInvalid)
+	result(b.node.Rereg(m, rdma.ReregAccess, nil, Region{}, 0, 0, everything)).refused(r, "rereg of a region that a rereg has spoilt", rdma.ErrInvalid)
 	r.closeRegion(m)
 }
 
 // reregUnderFire moves a region to other memory while two peers write to it.
 // When that is done, what the program stores in the old memory stays.
 func reregUnderFire(r *rig) {
-	const size, depth, rounds = 64 << 10, 8, 4
-	for round := range rounds {
-		r.sub(fmt.Sprint(round), func(r *rig) {
-			target, writers := r.sides[0], r.sides[1:]
-			m := target.region(target.pd, Ordinary, size, everything)
-			to := target.region(target.pd, Ordinary, size, everything)
-			underFire(r, target, writers, nil, m, m, depth, func() { target.rereg(m, rdma.ReregTranslation, nil, to, 0) })
-		})
-	}
+	underFire(r, 4, everything, []MemoryKind{Ordinary}, func(r *rig, f *fire) {
+		to := f.target.region(f.target.pd, Ordinary, f.m.Size, everything)
+		f.w = f.m
+		f.stop = func() { f.target.rereg(f.m, rdma.ReregTranslation, nil, to, 0) }
+	})
 }

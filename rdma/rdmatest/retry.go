@@ -10,10 +10,10 @@ import (
 func rnrCases() []testCase {
 	return []testCase{
 		{name: "rnr/retry_count_then_RNR_RETRY_EXC_ERR", nodes: 2, run: rnrCounts},
-		{name: "rnr/count_7_waits_for_ever", nodes: 2, run: rnrForEver},
-		{name: "rnr/retries_start_anew_with_each_message", nodes: 2, run: rnrAnew},
-		{name: "rnr/write_imm_needs_a_receive_too", nodes: 2, run: rnrWriteImm},
-		{name: "rnr/nothing_overtakes_a_waiting_send", nodes: 2, run: rnrOrder},
+		{name: "rnr/count_7_waits_for_ever", nodes: 2, run: pair(rnrForEver)},
+		{name: "rnr/retries_start_anew_with_each_message", nodes: 2, run: pair(rnrAnew)},
+		{name: "rnr/write_imm_needs_a_receive_too", nodes: 2, run: pair(rnrWriteImm)},
+		{name: "rnr/nothing_overtakes_a_waiting_send", nodes: 2, run: pair(rnrOrder)},
 	}
 }
 
@@ -21,8 +21,7 @@ func rnrCases() []testCase {
 // responder's timer apart.
 func rnrCounts(r *rig) {
 	for _, count := range []uint8{0, 1, 3, 6} {
-		r.sub(fmt.Sprint(count), func(r *rig) {
-			a, b := r.sides[0], r.sides[1]
+		r.sub(fmt.Sprint(count), pair(func(r *rig, a, b *side) {
 			src, dst := a.memory(64), b.memory(64)
 			l := r.link(func(u *setup) { u.attr.RNRRetry, u.attr.MinRNRTimer = count, 14 }) // 1.28 ms
 			before := a.ctx.Counters()
@@ -33,77 +32,53 @@ func rnrCounts(r *rig) {
 			a.want(a.scq, 2, rdma.WCWRFlushErr)
 			a.state(l.qa, rdma.StateErr)
 			// The responder lives on.
-			if got := l.qb.State(); got != rdma.StateRTS {
-				r.Errorf("the responder is in %v, want RTS", got)
-			}
+			equal(r, l.qb.State(), rdma.StateRTS, "the responder is in")
 			if least := time.Duration(count) * 1280 * time.Microsecond; took < least {
 				r.Errorf("gave up after %v, want at least %d waits of 1.28 ms", took, count)
 			}
 			if got := a.ctx.Counters().RNRRetries - before.RNRRetries; got != uint64(count) && !(r.f.Adversarial && got > uint64(count)) && !r.f.InexactRetries {
 				r.Errorf("counted %d retries, want %d", got, count)
 			}
-			if got := a.ctx.Counters().Errors - before.Errors; got != 2 {
-				r.Errorf("counted %d errors, want 2", got)
-			}
-		})
+			equal(r, a.ctx.Counters().Errors-before.Errors, 2, "errors counted:")
+		}))
 	}
 }
 
 // rnrForEver posts the receive only after more than seven retries.
-func rnrForEver(r *rig) {
-	a, b := r.sides[0], r.sides[1]
-	src, dst := a.memory(64), b.memory(64)
-	src.Store(0, pattern(1, 64))
+func rnrForEver(r *rig, a, b *side) {
+	src, dst := a.filled(64, 1), b.memory(64)
 	l := r.link(func(u *setup) { u.attr.RNRRetry, u.attr.MinRNRTimer = 7, 1 })
-	before := a.ctx.Counters().RNRRetries
-	l.send(send(1, src.sge(0, 64)))
-	r.until("20 RNR retries", func() bool {
-		a.none(a.scq)
-		return a.ctx.Counters().RNRRetries-before >= 20
-	})
+	a.untilRNR(20, func() { l.send(send(1, src.sge(0, 64))) })
 	l.recv(receive(2, dst.sge(0, 64)))
-	a.want(a.scq, 1, rdma.WCSuccess)
-	b.want(b.rcq, 2, rdma.WCSuccess)
+	a.done(a.scq, 1)
+	b.done(b.rcq, 2)
 	r.same("received", dst.Load(0, 64), pattern(1, 64))
 	b.none(b.rcq)
 }
 
 // rnrAnew sends more messages, each late served, than one message may have
 // retries.
-func rnrAnew(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func rnrAnew(r *rig, a, b *side) {
 	src, dst := a.memory(64), b.memory(64)
 	l := r.link(func(u *setup) { u.attr.RNRRetry, u.attr.MinRNRTimer = 6, 24 }) // 40.96 ms each: time to post
 	for i := range uint64(8) {
-		before := a.ctx.Counters().RNRRetries
-		l.send(send(i, src.sge(0, 8)))
-		r.until("an RNR retry", func() bool {
-			a.none(a.scq)
-			return a.ctx.Counters().RNRRetries > before
-		})
+		a.untilRNR(1, func() { l.send(send(i, src.sge(0, 8))) })
 		l.recv(receive(100+i, dst.sge(0, 8)))
-		a.want(a.scq, i, rdma.WCSuccess)
-		b.want(b.rcq, 100+i, rdma.WCSuccess)
+		a.done(a.scq, i)
+		b.done(b.rcq, 100+i)
 	}
 }
 
-func rnrWriteImm(r *rig) {
-	a, b := r.sides[0], r.sides[1]
-	src, dst := a.memory(64), b.memory(64)
-	src.Store(0, pattern(1, 64))
+func rnrWriteImm(r *rig, a, b *side) {
+	src, dst := a.filled(64, 1), b.memory(64)
 	never := r.link(func(u *setup) { u.attr.RNRRetry = 1 })
 	never.send(writeImm(1, 5, dst, 0, src.sge(0, 8)))
 	a.want(a.scq, 1, rdma.WCRNRRetryExcErr)
 	late := r.link()
-	before := a.ctx.Counters().RNRRetries
-	late.send(writeImm(2, 6, dst, 8, src.sge(8, 8)))
-	r.until("an RNR retry", func() bool {
-		a.none(a.scq)
-		return a.ctx.Counters().RNRRetries > before
-	})
+	a.untilRNR(1, func() { late.send(writeImm(2, 6, dst, 8, src.sge(8, 8))) })
 	late.recv(receive(3))
-	a.want(a.scq, 2, rdma.WCSuccess)
-	if wc := b.want(b.rcq, 3, rdma.WCSuccess); wc.ImmData != 6 || wc.ByteLen != 8 {
+	a.done(a.scq, 2)
+	if wc := b.done(b.rcq, 3); wc.ImmData != 6 || wc.ByteLen != 8 {
 		r.Errorf("the immediate came as %+v", wc)
 	}
 	r.same("written", dst.Load(8, 8), pattern(1, 64)[8:16])
@@ -111,36 +86,31 @@ func rnrWriteImm(r *rig) {
 
 // rnrOrder: whatever stands behind a send that waits stays where it is, while
 // another queue pair of the same contexts goes on.
-func rnrOrder(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func rnrOrder(r *rig, a, b *side) {
 	src, dst := a.memory(128), b.memory(128)
 	src.Store(0, pattern(1, 64))
 	l, beside := r.link(), r.link()
-	before := a.ctx.Counters().RNRRetries
-	l.send(send(1, src.sge(0, 8)), write(2, dst, 8, src.sge(8, 8)), fetchAdd(3, dst, 64, 5, src.sge(64, 8)))
-	l.send(read(4, dst, 0, src.sge(72, 16)))
-	r.until("5 RNR retries", func() bool { return a.ctx.Counters().RNRRetries-before >= 5 })
+	a.untilRNR(5, func() {
+		l.send(send(1, src.sge(0, 8)), write(2, dst, 8, src.sge(8, 8)), fetchAdd(3, dst, 64, 5, src.sge(64, 8)))
+		l.send(read(4, dst, 0, src.sge(72, 16)))
+	})
 	for i := range uint64(10) {
 		beside.works(10 + i)
 	}
 	a.none(a.scq)
 	r.same("memory before the receive", dst.Load(0, 128), make([]byte, 128))
 	l.recv(receive(5, dst.sge(0, 8)))
-	for id := uint64(1); id <= 4; id++ {
-		a.want(a.scq, id, rdma.WCSuccess)
-	}
-	b.want(b.rcq, 5, rdma.WCSuccess)
-	if got := dst.Load64(64); got != 5 {
-		r.Errorf("the atomic left %d, want 5", got)
-	}
+	a.done(a.scq, 1, 2, 3, 4)
+	b.done(b.rcq, 5)
+	equal(r, dst.Load64(64), 5, "the atomic left")
 	r.same("the read at the end", src.Load(72, 16), pattern(1, 64)[:16])
 }
 
 func ackCases() []testCase {
 	return []testCase{
 		{name: "ack/nobody_is_RETRY_EXC_ERR", nodes: 2, run: ackNobody},
-		{name: "ack/late_peer_is_waited_for", nodes: 2, run: ackLate},
-		{name: "ack/timeout_0_never_gives_up", nodes: 2, run: ackNever},
+		{name: "ack/late_peer_is_waited_for", nodes: 2, run: pair(ackLate)},
+		{name: "ack/timeout_0_never_gives_up", nodes: 2, run: pair(ackNever)},
 		{name: "ack/stranger_reaches_nothing", nodes: 3, run: ackStranger},
 		{name: "ack/number_used_again_is_not_the_peer", nodes: 3, run: ackReused},
 	}
@@ -159,11 +129,8 @@ func ackNobody(r *rig) {
 	} {
 		for _, op := range remoteOps(rdma.SGE{}) {
 			for _, count := range []uint8{0, 2} {
-				r.sub(fmt.Sprintf("%s_%s_retry_%d", c.name, op.name, count), func(r *rig) {
-					a, b := r.sides[0], r.sides[1]
-					src, dst := a.memory(64), b.memory(64)
-					src.Store(0, pattern(1, 64))
-					dst.Store(0, pattern(2, 64))
+				r.sub(fmt.Sprintf("%s_%s_retry_%d", c.name, op.name, count), pair(func(r *rig, a, b *side) {
+					src, dst := a.filled(64, 1), b.filled(64, 2)
 					l := r.link(func(u *setup) {
 						u.until[1] = c.stop
 						u.attr.Timeout, u.attr.RetryCnt = 8, count // 1.05 ms
@@ -187,17 +154,15 @@ func ackNobody(r *rig) {
 					if least := time.Duration(count) * 1048 * time.Microsecond; took < least {
 						r.Errorf("gave up after %v, want at least %d timeouts of 1.05 ms", took, count)
 					}
-				})
+				}))
 			}
 		}
 	}
 }
 
 // ackLate posts before the peer is ready to receive.
-func ackLate(r *rig) {
-	a, b := r.sides[0], r.sides[1]
-	src, dst := a.memory(64), b.memory(128)
-	src.Store(0, pattern(1, 64))
+func ackLate(r *rig, a, b *side) {
+	src, dst := a.filled(64, 1), b.memory(128)
 	l := r.link(func(u *setup) {
 		u.until[1] = rdma.StateInit
 		u.attr.Timeout = 15 // 0.13 s, eight times
@@ -211,17 +176,15 @@ func ackLate(r *rig) {
 	a.none(a.scq)
 	r.same("memory of a peer in INIT", dst.Load(0, 128), make([]byte, 128))
 	l.step(1, l.qb, defaults(), rdma.StateRTR)
-	a.want(a.scq, 2, rdma.WCSuccess)
-	a.want(a.scq, 3, rdma.WCSuccess)
-	b.want(b.rcq, 1, rdma.WCSuccess)
+	a.done(a.scq, 2, 3)
+	b.done(b.rcq, 1)
 	r.same("written", dst.Load(0, 8), pattern(1, 64)[:8])
 	r.same("received", dst.Load(64, 8), pattern(1, 64)[8:16])
 }
 
 // ackNever: with a timeout of 0 a request waits on where others give up. (No
 // more is said: nothing makes a device repeat it.)
-func ackNever(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func ackNever(r *rig, a, b *side) {
 	src, dst := a.memory(64), b.memory(64)
 	waiting := r.link(func(u *setup) {
 		u.until[1] = rdma.StateInit
@@ -237,9 +200,7 @@ func ackNever(r *rig) {
 		a.want(a.scq, 2+i, rdma.WCRetryExcErr)
 	}
 	a.none(a.scq)
-	if got := waiting.qa.State(); got != rdma.StateRTS {
-		r.Errorf("the queue pair is in %v, want RTS", got)
-	}
+	equal(r, waiting.qa.State(), rdma.StateRTS, "the queue pair is in")
 	r.move(waiting.qa, rdma.StateErr)
 	a.want(a.scq, 1, rdma.WCWRFlushErr)
 }
@@ -248,8 +209,7 @@ func ackNever(r *rig) {
 func ackStranger(r *rig) {
 	a, b, c := r.sides[0], r.sides[1], r.sides[2]
 	l := r.link()
-	dst := b.memory(64)
-	dst.Store(0, pattern(1, 64))
+	dst := b.filled(64, 1)
 	l.recv(receive(1, dst.sge(0, 8)))
 	u := defaults()
 	u.attr.Timeout, u.attr.RetryCnt = 8, 1
@@ -271,20 +231,17 @@ func ackStranger(r *rig) {
 	b.none(b.rcq)
 	l.works(3)
 	mine := a.memory(64)
-	l.send(send(4, mine.sge(0, 8)))
-	a.want(a.scq, 4, rdma.WCSuccess)
-	b.want(b.rcq, 1, rdma.WCSuccess)
+	l.do(send(4, mine.sge(0, 8)))
+	b.done(b.rcq, 1)
 }
 
 // ackReused closes b's queue pair and makes new ones, connected with c, until
 // the number may be used again: a's traffic must not reach them.
 func ackReused(r *rig) {
 	a, b, c := r.sides[0], r.sides[1], r.sides[2]
-	src, dst := a.memory(64), b.memory(64)
-	dst.Store(0, pattern(1, 64))
+	src, dst := a.memory(64), b.filled(64, 1)
 	l := r.link(func(u *setup) { u.attr.Timeout, u.attr.RetryCnt = 8, 1 })
-	l.send(write(1, dst, 8, src.sge(0, 1)))
-	a.want(a.scq, 1, rdma.WCSuccess)
+	l.do(write(1, dst, 8, src.sge(0, 1)))
 	dst.Store(0, pattern(1, 64))
 	r.close(l.qb)
 	var successors []*link

@@ -93,6 +93,16 @@ func (r *rig) sub(name string, run func(*rig)) {
 	})
 }
 
+// pair makes a case, or a part of one, of a function of the first two sides.
+func pair(run func(r *rig, a, b *side)) func(*rig) {
+	return func(r *rig) { run(r, r.sides[0], r.sides[1]) }
+}
+
+// single makes a case of a function of the only side.
+func single(run func(r *rig, s *side)) func(*rig) {
+	return func(r *rig) { run(r, r.sides[0]) }
+}
+
 func (r *rig) own(c io.Closer) { r.owned = append(r.owned, c) }
 
 func (r *rig) closeAll() {
@@ -104,12 +114,12 @@ func (r *rig) closeAll() {
 	r.owned = nil
 }
 
-// close closes an object of the rig now and without an error.
-func (r *rig) close(c io.Closer) {
+// close closes objects of the rig now and without an error.
+func (r *rig) close(objects ...io.Closer) {
 	r.Helper()
-	r.disown(c)
-	if err := c.Close(); err != nil {
-		r.Fatalf("closing a %T: %v", c, err)
+	for _, c := range objects {
+		r.disown(c)
+		r.must(c.Close(), "closing a %T", c)
 	}
 }
 
@@ -125,22 +135,12 @@ func (r *rig) disown(c io.Closer) {
 
 func (s *side) newPD() rdma.PD {
 	s.r.Helper()
-	pd, err := s.ctx.AllocPD()
-	if err != nil {
-		s.r.Fatalf("AllocPD: %v", err)
-	}
-	s.r.own(pd)
-	return pd
+	return result(s.ctx.AllocPD()).owned(s.r, "AllocPD")
 }
 
 func (s *side) newCQ(cqe int) rdma.CQ {
 	s.r.Helper()
-	cq, err := s.ctx.CreateCQ(cqe)
-	if err != nil {
-		s.r.Fatalf("CreateCQ(%d): %v", cqe, err)
-	}
-	s.r.own(cq)
-	return cq
+	return result(s.ctx.CreateCQ(cqe)).owned(s.r, "CreateCQ(%d)", cqe)
 }
 
 // memory makes n bytes of the fabric's usual kind with all rights.
@@ -149,30 +149,34 @@ func (s *side) memory(n int) Region {
 	return s.region(s.pd, s.r.f.Memory, n, everything)
 }
 
+// filled is memory that holds the pattern of the seed.
+func (s *side) filled(n int, seed uint64) Region {
+	s.r.Helper()
+	m := s.memory(n)
+	m.Store(0, pattern(seed, n))
+	return m
+}
+
 func (s *side) region(pd rdma.PD, kind MemoryKind, n int, access rdma.Access) Region {
 	s.r.Helper()
-	m, err := s.node.Memory(pd, kind, n, access)
-	if err != nil {
-		s.r.Fatalf("register %d bytes of %v memory with %v: %v", n, kind, access, err)
-	}
+	m := result(s.node.Memory(pd, kind, n, access)).must(s.r, "register %d bytes of %v memory with %v", n, kind, access)
 	s.r.own(m.MR)
 	return m
 }
 
-// closeRegion deregisters one region now.
-func (r *rig) closeRegion(m Region) {
+// closeRegion deregisters regions now.
+func (r *rig) closeRegion(regions ...Region) {
 	r.Helper()
-	r.close(m.MR)
+	for _, m := range regions {
+		r.close(m.MR)
+	}
 }
 
 // poll is one look at the queue for one completion.
 func (s *side) poll(cq rdma.CQ) (rdma.WC, bool) {
 	s.r.Helper()
 	var wc [1]rdma.WC
-	n, err := cq.Poll(wc[:])
-	if err != nil {
-		s.r.Fatalf("Poll: %v", err)
-	}
+	n := result(cq.Poll(wc[:])).must(s.r, "Poll")
 	if n < 0 || n > 1 {
 		s.r.Fatalf("Poll of one completion gave %d", n)
 	}
@@ -200,6 +204,40 @@ func (s *side) want(cq rdma.CQ, id uint64, status rdma.WCStatus) rdma.WC {
 		s.r.Fatalf("side %d: completion of request %d is %q, want request %d %q", s.index, wc.WRID, wc.Status, id, status)
 	}
 	return wc
+}
+
+// done waits for the successes of requests, in this order, and gives the last.
+func (s *side) done(cq rdma.CQ, ids ...uint64) (last rdma.WC) {
+	s.r.Helper()
+	for _, id := range ids {
+		last = s.want(cq, id, rdma.WCSuccess)
+	}
+	return last
+}
+
+// fail waits for the failure of a request, and the flush of those behind it.
+func (s *side) fail(cq rdma.CQ, status rdma.WCStatus, id uint64, behind ...uint64) {
+	s.r.Helper()
+	s.want(cq, id, status)
+	for _, id := range behind {
+		s.want(cq, id, rdma.WCWRFlushErr)
+	}
+}
+
+// unlessBrief gives the usual number, or the brief one where the fabric is to be brief.
+func unlessBrief[N int | uint64](r *rig, usual, brief N) N {
+	if r.f.Brief {
+		return brief
+	}
+	return usual
+}
+
+// unlessSlow is unlessBrief, also for an adversarial device, which does nothing fast.
+func unlessSlow[N int | uint64](r *rig, usual, brief N) N {
+	if r.f.Adversarial {
+		return brief
+	}
+	return unlessBrief(r, usual, brief)
 }
 
 // fits tells whether a status will do where want is due.
@@ -242,6 +280,18 @@ func waitFor(patience time.Duration, done func() bool) bool {
 	return true
 }
 
+// untilRNR does something, and waits until requests of the side have met no receive n
+// times since. Nothing completes meanwhile.
+func (s *side) untilRNR(n uint64, do func()) {
+	s.r.Helper()
+	before := s.ctx.Counters().RNRRetries
+	do()
+	s.r.until("an RNR retry", func() bool {
+		s.none(s.scq)
+		return s.ctx.Counters().RNRRetries-before >= n
+	})
+}
+
 // state waits until the queue pair is in the state.
 func (s *side) state(qp rdma.QP, want rdma.QPState) {
 	s.r.Helper()
@@ -250,11 +300,66 @@ func (s *side) state(qp rdma.QP, want rdma.QPState) {
 	}
 }
 
+// must ends the case where err is not nil. The format says what was tried.
+func (r *rig) must(err error, format string, args ...any) {
+	r.Helper()
+	if err != nil {
+		r.Fatalf(format+": %v", append(args, err)...)
+	}
+}
+
+// An outcome is what a call gave that must not fail.
+type outcome[T any] struct {
+	v   T
+	err error
+}
+
+func result[T any](v T, err error) outcome[T] { return outcome[T]{v, err} }
+
+func (o outcome[T]) must(r *rig, format string, args ...any) T {
+	r.Helper()
+	r.must(o.err, format, args...)
+	return o.v
+}
+
+// owned leaves it to the rig to close what was made.
+func (o outcome[T]) owned(r *rig, format string, args ...any) T {
+	r.Helper()
+	r.must(o.err, format, args...)
+	r.own(any(o.v).(io.Closer))
+	return o.v
+}
+
+// refused checks that nothing was made, and no request taken, and that the error wraps
+// target, or is any where that is nil. What was made all the same is the rig's to close.
+func (o outcome[T]) refused(r *rig, what string, target error) {
+	r.Helper()
+	if n, ok := any(o.v).(int); ok && n != 0 {
+		r.Errorf("%s: took %d", what, n)
+	}
+	if target != nil {
+		r.wantErr(what, o.err, target)
+	} else if o.err == nil {
+		r.Errorf("%s: no error", what)
+	}
+	if c, ok := any(o.v).(io.Closer); ok && o.err == nil {
+		r.own(c)
+	}
+}
+
 // wantErr checks that err is there and wraps target.
 func (r *rig) wantErr(what string, err, target error) {
 	r.Helper()
 	if !errors.Is(err, target) {
 		r.Errorf("%s: error %v, want one wrapping %q", what, err, target)
+	}
+}
+
+// equal compares what is there with what should be. The format ends where the value is named.
+func equal[T comparable](r *rig, got, want T, format string, args ...any) {
+	r.Helper()
+	if got != want {
+		r.Fatalf(format+" %v, want %v", append(args, got, want)...)
 	}
 }
 

@@ -1,17 +1,18 @@
 package rdmatest
 
 import (
+	"fmt"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
 func signalCases() []testCase {
 	return []testCase{
-		{name: "signal/only_signaled_complete", nodes: 2, run: signalSome},
-		{name: "signal/sig_all_completes_all", nodes: 2, run: signalAll},
-		{name: "signal/long_runs_without_signal", nodes: 2, run: signalRare},
-		{name: "inline/buffer_is_free_after_post", nodes: 2, run: inlineReuse},
-		{name: "inline/needs_no_key", nodes: 2, run: inlineNoKey},
-		{name: "inline/longest_fits_and_one_more_does_not", nodes: 2, run: inlineLimit},
+		{name: "signal/only_signaled_complete", nodes: 2, run: pair(signalSome)},
+		{name: "signal/sig_all_completes_all", nodes: 2, run: pair(signalAll)},
+		{name: "signal/long_runs_without_signal", nodes: 2, run: pair(signalRare)},
+		{name: "inline/buffer_is_free_after_post", nodes: 2, run: pair(inlineReuse)},
+		{name: "inline/needs_no_key", nodes: 2, run: pair(inlineNoKey)},
+		{name: "inline/longest_fits_and_one_more_does_not", nodes: 2, run: pair(inlineLimit)},
 	}
 }
 
@@ -32,8 +33,7 @@ func mixed(first uint64, src, dst Region, signaled func(i int) bool) []rdma.Send
 	return list
 }
 
-func signalSome(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func signalSome(r *rig, a, b *side) {
 	src, dst := a.memory(128), b.memory(128)
 	l := r.link()
 	for mask := range 32 { // which of eight are signaled, the last one always
@@ -43,32 +43,28 @@ func signalSome(r *rig) {
 		l.send(mixed(100, src, dst, signaled)...)
 		for i := range 8 {
 			if signaled(i) {
-				a.want(a.scq, 100+uint64(i), rdma.WCSuccess)
+				a.done(a.scq, 100+uint64(i))
 			}
 		}
 		a.none(a.scq)
-		for id := uint64(1); id <= 3; id++ {
-			b.want(b.rcq, id, rdma.WCSuccess)
-		}
+		b.done(b.rcq, 1, 2, 3)
 		b.none(b.rcq)
 	}
 }
 
-func signalAll(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func signalAll(r *rig, a, b *side) {
 	src, dst := a.memory(128), b.memory(128)
 	l := r.link(func(u *setup) { u.sigAll = true })
 	l.recv(receive(1, dst.sge(96, 8)), receive(2, dst.sge(96, 8)), receive(3, dst.sge(96, 8)))
 	l.send(mixed(100, src, dst, func(int) bool { return false })...)
 	for i := range uint64(8) {
-		a.want(a.scq, 100+i, rdma.WCSuccess)
+		a.done(a.scq, 100+i)
 	}
 	a.none(a.scq)
 }
 
 // signalRare: slots of unsignaled requests come back with the next signaled one.
-func signalRare(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func signalRare(r *rig, a, b *side) {
 	src, dst := a.memory(64), b.memory(64)
 	l := r.link(func(u *setup) { u.cap.MaxSendWR = 16 })
 	_, init := l.qa.Query()
@@ -81,17 +77,14 @@ func signalRare(r *rig) {
 		}
 		list[room-1].Flags |= rdma.SendSignaled
 		l.send(list...)
-		a.want(a.scq, round*100+uint64(room-1), rdma.WCSuccess)
-		if got := dst.Load64(8 * ((room - 1) % 8)); got != round {
-			r.Fatalf("round %d: the last write brought %d", round, got)
-		}
+		a.done(a.scq, round*100+uint64(room-1))
+		equal(r, dst.Load64(8*((room-1)%8)), round, "round %d: the last write brought", round)
 	}
 	a.none(a.scq)
 }
 
 // inlineReuse overwrites what was posted inline while it waits for a receive.
-func inlineReuse(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func inlineReuse(r *rig, a, b *side) {
 	src, dst := a.memory(64), b.memory(256)
 	p := pattern(1, 64)
 	src.Store(0, p)
@@ -106,22 +99,15 @@ func inlineReuse(r *rig) {
 	src.Store(0, make([]byte, 64))
 	clear(buf)
 	l.recv(receive(4, dst.sge(0, 64)), receive(5, dst.sge(64, 64)))
-	for id := uint64(1); id <= 3; id++ {
-		a.want(a.scq, id, rdma.WCSuccess)
-	}
-	if wc := b.want(b.rcq, 4, rdma.WCSuccess); wc.ByteLen != 20 {
-		r.Errorf("received %d bytes inline, want 20", wc.ByteLen)
-	}
-	if wc := b.want(b.rcq, 5, rdma.WCSuccess); wc.ByteLen != 40 {
-		r.Errorf("received %d bytes inline, want 40", wc.ByteLen)
-	}
+	a.done(a.scq, 1, 2, 3)
+	equal(r, b.done(b.rcq, 4).ByteLen, 20, "bytes received inline:")
+	equal(r, b.done(b.rcq, 5).ByteLen, 40, "bytes received inline:")
 	r.same("inline from SGEs", dst.Load(0, 20), append(append([]byte(nil), p[0:10]...), p[20:30]...))
 	r.same("inline from a slice", dst.Load(64, 40), p[:40])
 	r.same("inline write", dst.Load(200, 10), p[40:50])
 }
 
-func inlineNoKey(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func inlineNoKey(r *rig, a, b *side) {
 	src, dst := a.memory(64), b.memory(64)
 	foreign := a.region(a.newPD(), r.f.Memory, 64, 0)
 	p := pattern(1, 64)
@@ -134,13 +120,12 @@ func inlineNoKey(r *rig) {
 		wr := write(uint64(i), dst, 16*i, sge)
 		wr.Flags |= rdma.SendInline
 		l.send(wr)
-		a.want(a.scq, uint64(i), rdma.WCSuccess)
+		a.done(a.scq, uint64(i))
 	}
 	r.same("inline without a key", dst.Load(0, 32), p[:32])
 }
 
-func inlineLimit(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func inlineLimit(r *rig, a, b *side) {
 	d := a.ctx.QueryDevice()
 	for _, ask := range []int{0, 1, 64, d.MaxInlineData} {
 		l := r.link(func(u *setup) { u.cap.MaxInlineData = ask })
@@ -155,20 +140,18 @@ func inlineLimit(r *rig) {
 		slice.Inline = p
 		sges.SGL = []rdma.SGE{src.sge(0, most), src.sge(most, 1)}
 		for _, long := range []rdma.SendWR{slice, sges} {
-			if n, err := l.qa.PostSend([]rdma.SendWR{long}); n != 0 || err == nil {
-				r.Errorf("inline of %d bytes where %d is the limit: %d, %v", most+1, most, n, err)
-			}
+			result(l.qa.PostSend([]rdma.SendWR{long})).refused(r, fmt.Sprintf("inline of %d bytes where %d is the limit", most+1, most), nil)
 		}
 		slice.Inline = p[:most]
 		l.send(slice)
-		a.want(a.scq, 1, rdma.WCSuccess)
+		a.done(a.scq, 1)
 		want := append(p[:most:most], 0)
 		r.same("the longest inline write", dst.Load(0, most+1), want)
 		if most > 0 {
 			dst.Store(0, make([]byte, most+1))
 			sges.SGL = []rdma.SGE{src.sge(0, most)}
 			l.send(sges)
-			a.want(a.scq, 1, rdma.WCSuccess)
+			a.done(a.scq, 1)
 			r.same("the longest inline write from an SGE", dst.Load(0, most+1), want)
 		}
 	}

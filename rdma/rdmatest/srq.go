@@ -8,34 +8,29 @@ import (
 
 func srqCases() []testCase {
 	cases := []testCase{
-		{name: "srq/filled_in_posting_order_by_all", nodes: 2, run: srqOrder},
-		{name: "srq/posts_go_through_it_alone", nodes: 1, run: srqPosts},
-		{name: "srq/bad_attributes_are_EINVAL", nodes: 1, run: srqBad},
-		{name: "srq/list_stops_at_first_bad", nodes: 1, run: srqList},
-		{name: "srq/full_until_polled", nodes: 2, run: srqFull},
-		{name: "srq/close_in_use_is_EBUSY", nodes: 1, run: srqBusy},
-		{name: "srq/empty_is_RNR", nodes: 3, run: srqEmpty},
-		{name: "srq/write_imm_takes_one", nodes: 2, run: srqWriteImm},
+		{name: "srq/filled_in_posting_order_by_all", nodes: 2, run: pair(srqOrder)},
+		{name: "srq/posts_go_through_it_alone", nodes: 1, run: single(srqPosts)},
+		{name: "srq/bad_attributes_are_EINVAL", nodes: 1, run: single(srqBad)},
+		{name: "srq/list_stops_at_first_bad", nodes: 1, run: single(srqList)},
+		{name: "srq/full_until_polled", nodes: 2, run: pair(srqFull)},
+		{name: "srq/close_in_use_is_EBUSY", nodes: 1, run: single(srqBusy)},
+		{name: "srq/empty_is_RNR", nodes: 3, run: pair(srqEmpty)},
+		{name: "srq/write_imm_takes_one", nodes: 2, run: pair(srqWriteImm)},
 		{name: "srq/error_stays_with_its_queue_pair", nodes: 2, run: srqErrors},
-		{name: "srq/queue_pair_in_ERR_leaves_it_to_the_others", nodes: 2, run: srqFlush},
-		{name: "srq/completions_go_to_each_queue_pairs_CQ", nodes: 2, run: srqCQs},
+		{name: "srq/queue_pair_in_ERR_leaves_it_to_the_others", nodes: 2, run: pair(srqFlush)},
+		{name: "srq/completions_go_to_each_queue_pairs_CQ", nodes: 2, run: pair(srqCQs)},
 		{name: "srq/many_peers_at_once", nodes: 4, run: srqMany},
-		{name: "srq/queue_pairs_come_and_go", nodes: 2, run: srqChurn},
+		{name: "srq/queue_pairs_come_and_go", nodes: 2, run: pair(srqChurn)},
 	}
 	return append(needing(cases, rdma.FeatureSRQ), needing([]testCase{
-		{name: "srq/limit_event_comes_once", nodes: 2, run: srqLimit},
-		{name: "srq/last_WQE_reached", nodes: 2, run: srqLastWQE},
+		{name: "srq/limit_event_comes_once", nodes: 2, run: pair(srqLimit)},
+		{name: "srq/last_WQE_reached", nodes: 2, run: pair(srqLastWQE)},
 	}, rdma.FeatureSRQ, rdma.FeatureAsyncEvents)...)
 }
 
 func (s *side) newSRQ(maxWR int) rdma.SRQ {
 	s.r.Helper()
-	srq, err := s.pd.CreateSRQ(rdma.SRQInitAttr{Attr: rdma.SRQAttr{MaxWR: maxWR, MaxSGE: 2}})
-	if err != nil {
-		s.r.Fatalf("CreateSRQ of %d: %v", maxWR, err)
-	}
-	s.r.own(srq)
-	return srq
+	return result(s.pd.CreateSRQ(rdma.SRQInitAttr{Attr: rdma.SRQAttr{MaxWR: maxWR, MaxSGE: 2}})).owned(s.r, "CreateSRQ of %d", maxWR)
 }
 
 func postSRQ(r *rig, srq rdma.SRQ, wrs ...rdma.RecvWR) {
@@ -62,8 +57,7 @@ func from(which int, srq rdma.SRQ) func(*setup) {
 
 // srqOrder: whichever queue pair a message comes in on, it takes the receive
 // that was posted first, and its completion names the queue pair.
-func srqOrder(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func srqOrder(r *rig, a, b *side) {
 	const size, depth, total = 64, 8, 200
 	src, dst := a.memory(size), b.memory(depth*size)
 	srq := b.newSRQ(depth)
@@ -75,9 +69,8 @@ func srqOrder(r *rig) {
 		l := links[i*7%3]
 		src.Store(0, pattern(i, size))
 		n := int(i) % (size + 1)
-		l.send(sendImm(i, uint32(i), src.sge(0, n)))
-		a.want(a.scq, i, rdma.WCSuccess)
-		wc := b.want(b.rcq, i, rdma.WCSuccess)
+		l.do(sendImm(i, uint32(i), src.sge(0, n)))
+		wc := b.done(b.rcq, i)
 		if wc.QPNum != l.qb.Num() || wc.SrcQP != l.qa.Num() || wc.ByteLen != uint32(n) || wc.ImmData != uint32(i) {
 			r.Fatalf("message %d of %d bytes to queue pair %#x: %+v", i, n, l.qb.Num(), wc)
 		}
@@ -88,16 +81,11 @@ func srqOrder(r *rig) {
 	b.none(b.rcq)
 }
 
-func srqPosts(r *rig) {
-	s := r.sides[0]
+func srqPosts(r *rig, s *side) {
 	m := s.memory(64)
 	srq := s.newSRQ(4)
 	l := r.connect(s, s, from(1, srq))
-	if n, err := l.qb.PostRecv([]rdma.RecvWR{receive(1, m.sge(0, 8))}); n != 0 || err == nil {
-		r.Errorf("PostRecv on a queue pair with a shared queue took %d, %v", n, err)
-	} else {
-		r.wantErr("PostRecv on a queue pair with a shared queue", err, rdma.ErrInvalid)
-	}
+	result(l.qb.PostRecv([]rdma.RecvWR{receive(1, m.sge(0, 8))})).refused(r, "PostRecv on a queue pair with a shared queue", rdma.ErrInvalid)
 	if _, init := l.qb.Query(); init.SRQ != srq {
 		r.Errorf("the queue pair's shared queue is %v, want %v", init.SRQ, srq)
 	}
@@ -106,17 +94,12 @@ func srqPosts(r *rig) {
 	}
 }
 
-func srqBad(r *rig) {
-	s := r.sides[0]
+func srqBad(r *rig, s *side) {
 	limits := s.ctx.QueryDevice()
 	for name, a := range map[string]rdma.SRQAttr{
 		"no requests": {}, "fewer than none": {MaxWR: -1}, "too many": {MaxWR: limits.MaxSRQWR + 1}, "too many entries": {MaxWR: 1, MaxSGE: limits.MaxSRQSGE + 1},
 	} {
-		made, err := s.pd.CreateSRQ(rdma.SRQInitAttr{Attr: a})
-		r.wantErr("CreateSRQ with "+name, err, rdma.ErrInvalid)
-		if err == nil {
-			r.own(made)
-		}
+		result(s.pd.CreateSRQ(rdma.SRQInitAttr{Attr: a})).refused(r, "CreateSRQ with "+name, rdma.ErrInvalid)
 	}
 	srq := s.newSRQ(8)
 	if got := srq.Query(); got.MaxWR < 8 || got.MaxSGE < 2 || got.Limit != 0 {
@@ -130,17 +113,14 @@ func srqBad(r *rig) {
 		if err := srq.Modify(rdma.SRQAttr{Limit: limit}, rdma.SRQLimitMask); err != nil {
 			r.Errorf("limit %d of %d: %v", limit, size, err)
 		}
-		if got := srq.Query().Limit; got != limit {
-			r.Errorf("the limit is %d, want %d", got, limit)
-		}
+		equal(r, srq.Query().Limit, limit, "the limit is")
 	}
 	if !limits.SRQResize {
 		r.wantErr("another size, where the device has that not", srq.Modify(rdma.SRQAttr{MaxWR: size}, rdma.SRQMaxWRMask), rdma.ErrNotSupported)
 	}
 }
 
-func srqList(r *rig) {
-	s := r.sides[0]
+func srqList(r *rig, s *side) {
 	m := s.memory(64)
 	srq := s.newSRQ(8)
 	sge := m.sge(0, 8)
@@ -155,101 +135,78 @@ func srqList(r *rig) {
 	r.wantErr("too many entries", err, rdma.ErrInvalid)
 	l := r.connect(s, s, from(1, srq))
 	l.send(send(10), send(11))
-	s.want(s.rcq, 1, rdma.WCSuccess)
-	s.want(s.rcq, 2, rdma.WCSuccess)
+	s.done(s.rcq, 1, 2)
 }
 
 // srqFull: a receive holds its place until its completion is polled.
-func srqFull(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func srqFull(r *rig, a, b *side) {
 	dst := b.memory(64)
 	srq := b.newSRQ(4)
 	size := uint64(srq.Query().MaxWR)
 	l := r.link(from(1, srq))
 	refused := func(when string) {
 		r.Helper()
-		n, err := srq.PostRecv([]rdma.RecvWR{receive(999, dst.sge(0, 8))})
-		if n != 0 {
-			r.Fatalf("%s: a full queue took one more", when)
-		}
-		r.wantErr(when, err, rdma.ErrNoMemory)
+		result(srq.PostRecv([]rdma.RecvWR{receive(999, dst.sge(0, 8))})).refused(r, when, rdma.ErrNoMemory)
 	}
 	for i := range size {
 		postSRQ(r, srq, receive(i, dst.sge(0, 8)))
 	}
 	refused("all posted")
-	l.send(send(1))
-	a.want(a.scq, 1, rdma.WCSuccess)
+	l.do(send(1))
 	refused("one used and not polled")
-	b.want(b.rcq, 0, rdma.WCSuccess)
+	b.done(b.rcq, 0)
 	postSRQ(r, srq, receive(size, dst.sge(0, 8)))
 	refused("one polled and posted again")
 	for i := uint64(1); i <= size; i++ {
-		l.send(send(i))
-		a.want(a.scq, i, rdma.WCSuccess)
-		b.want(b.rcq, i, rdma.WCSuccess)
+		l.do(send(i))
+		b.done(b.rcq, i)
 	}
 }
 
-func srqBusy(r *rig) {
-	s := r.sides[0]
+func srqBusy(r *rig, s *side) {
 	srq := s.newSRQ(4)
 	qp := s.newQP(func() setup { u := defaults(); from(0, srq)(&u); return u }(), 0)
 	r.wantErr("closing a shared queue with a queue pair", srq.Close(), rdma.ErrBusy)
-	r.close(qp)
-	r.close(srq)
+	r.close(qp, srq)
 	if _, err := s.pd.CreateQP(rdma.QPInitAttr{SendCQ: s.scq, RecvCQ: s.rcq, Type: rdma.RC, SRQ: srq, Cap: rdma.QPCap{MaxSendWR: 1, MaxSendSGE: 1}}); err == nil {
 		r.Error("a queue pair was made with a shared queue that is closed")
 	}
 }
 
 // srqEmpty: two peers wait for one receive each; two are posted.
-func srqEmpty(r *rig) {
-	b := r.sides[1]
+func srqEmpty(r *rig, _, b *side) {
 	dst := b.memory(64)
 	srq := b.newSRQ(4)
 	peers := []*side{r.sides[0], r.sides[2]}
 	var links []*link
 	for i, s := range peers {
 		l := r.connect(s, b, from(1, srq))
-		before := s.ctx.Counters().RNRRetries
-		l.send(send(uint64(i)))
-		r.until("an RNR retry", func() bool {
-			s.none(s.scq)
-			return s.ctx.Counters().RNRRetries > before
-		})
+		s.untilRNR(1, func() { l.send(send(uint64(i))) })
 		links = append(links, l)
 	}
 	postSRQ(r, srq, receive(10, dst.sge(0, 8)), receive(11, dst.sge(0, 8)))
 	for i, s := range peers {
-		s.want(s.scq, uint64(i), rdma.WCSuccess)
+		s.done(s.scq, uint64(i))
 	}
-	b.want(b.rcq, 10, rdma.WCSuccess)
-	b.want(b.rcq, 11, rdma.WCSuccess)
+	b.done(b.rcq, 10, 11)
 	never := r.connect(peers[0], b, from(1, srq), func(u *setup) { u.attr.RNRRetry = 1 })
 	never.send(send(5))
 	peers[0].want(peers[0].scq, 5, rdma.WCRNRRetryExcErr)
 	postSRQ(r, srq, receive(12, dst.sge(0, 8)))
-	links[1].send(send(6))
-	peers[1].want(peers[1].scq, 6, rdma.WCSuccess)
-	b.want(b.rcq, 12, rdma.WCSuccess)
+	links[1].do(send(6))
+	b.done(b.rcq, 12)
 }
 
-func srqWriteImm(r *rig) {
-	a, b := r.sides[0], r.sides[1]
-	src, dst := a.memory(64), b.memory(128)
-	src.Store(0, pattern(1, 64))
+func srqWriteImm(r *rig, a, b *side) {
+	src, dst := a.filled(64, 1), b.memory(128)
 	srq := b.newSRQ(4)
 	l := r.link(from(1, srq))
 	postSRQ(r, srq, receive(1, dst.sge(64, 64)), receive(2, dst.sge(64, 64)))
-	l.send(write(1, dst, 0, src.sge(0, 8)), writeImm(2, 77, dst, 8, src.sge(8, 8)), send(3, src.sge(0, 16)))
-	for id := uint64(1); id <= 3; id++ {
-		a.want(a.scq, id, rdma.WCSuccess)
-	}
-	if wc := b.want(b.rcq, 1, rdma.WCSuccess); wc.Opcode != rdma.WCRecvRDMAWithImm || wc.ImmData != 77 || wc.ByteLen != 8 {
+	l.do(write(1, dst, 0, src.sge(0, 8)), writeImm(2, 77, dst, 8, src.sge(8, 8)), send(3, src.sge(0, 16)))
+	if wc := b.done(b.rcq, 1); wc.Opcode != rdma.WCRecvRDMAWithImm || wc.ImmData != 77 || wc.ByteLen != 8 {
 		r.Errorf("the write's completion: %+v", wc)
 	}
-	if wc := b.want(b.rcq, 2, rdma.WCSuccess); wc.Opcode != rdma.WCRecv || wc.ByteLen != 16 {
+	if wc := b.done(b.rcq, 2); wc.Opcode != rdma.WCRecv || wc.ByteLen != 16 {
 		r.Errorf("the send's completion: %+v", wc)
 	}
 	r.same("written", dst.Load(0, 16), pattern(1, 64)[:16])
@@ -268,10 +225,8 @@ func srqErrors(r *rig) {
 		{"too_small", func(s *rdma.SGE) { s.Length = 4 }, rdma.WCLocLenErr, rdma.WCRemInvReqErr},
 		{"bad_key", func(s *rdma.SGE) { s.LKey ^= 1 }, rdma.WCLocProtErr, rdma.WCRemOpErr},
 	} {
-		r.sub(c.name, func(r *rig) {
-			a, b := r.sides[0], r.sides[1]
-			src, dst := a.memory(64), b.memory(64)
-			src.Store(0, pattern(1, 64))
+		r.sub(c.name, pair(func(r *rig, a, b *side) {
+			src, dst := a.filled(64, 1), b.memory(64)
 			srq := b.newSRQ(4)
 			l, other := r.link(from(1, srq)), r.link(from(1, srq))
 			bad := dst.sge(0, 8)
@@ -284,36 +239,28 @@ func srqErrors(r *rig) {
 				r.Errorf("the error names queue pair %#x, want %#x", wc.QPNum, l.qb.Num())
 			}
 			b.state(l.qb, rdma.StateErr)
-			if got := other.qb.State(); got != rdma.StateRTS {
-				r.Errorf("the other queue pair is in %v", got)
-			}
-			other.send(send(5, src.sge(0, 8)))
-			a.want(a.scq, 5, rdma.WCSuccess)
-			b.want(b.rcq, 2, rdma.WCSuccess)
+			equal(r, other.qb.State(), rdma.StateRTS, "the other queue pair is in")
+			other.do(send(5, src.sge(0, 8)))
+			b.done(b.rcq, 2)
 			r.same("received by the other", dst.Load(0, 8), pattern(1, 64)[:8])
-		})
+		}))
 	}
 }
 
 // srqFlush: receives of a shared queue are not flushed with a queue pair.
-func srqFlush(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func srqFlush(r *rig, a, b *side) {
 	dst := b.memory(64)
 	srq := b.newSRQ(4)
 	l, other := r.link(from(1, srq)), r.link(from(1, srq))
 	postSRQ(r, srq, receive(1, dst.sge(0, 8)), receive(2, dst.sge(0, 8)))
 	r.move(l.qb, rdma.StateErr)
 	b.state(l.qb, rdma.StateErr)
-	other.send(send(3), send(4))
-	a.want(a.scq, 3, rdma.WCSuccess)
-	a.want(a.scq, 4, rdma.WCSuccess)
-	b.want(b.rcq, 1, rdma.WCSuccess)
-	b.want(b.rcq, 2, rdma.WCSuccess)
+	other.do(send(3), send(4))
+	b.done(b.rcq, 1, 2)
 	b.none(b.rcq)
 }
 
-func srqCQs(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func srqCQs(r *rig, a, b *side) {
 	src, dst := a.memory(64), b.memory(64)
 	srq := b.newSRQ(8)
 	second := b.newCQ(16)
@@ -327,9 +274,8 @@ func srqCQs(r *rig) {
 		if id%2 == 1 {
 			l, cq = two, second
 		}
-		l.send(send(id, src.sge(0, 8)))
-		a.want(a.scq, id, rdma.WCSuccess)
-		b.want(cq, id, rdma.WCSuccess)
+		l.do(send(id, src.sge(0, 8)))
+		b.done(cq, id)
 	}
 	b.none(b.rcq)
 	b.none(second)
@@ -341,10 +287,7 @@ func srqCQs(r *rig) {
 func srqMany(r *rig) {
 	b := r.sides[0]
 	const size, depth = 16, 24
-	each := uint64(300)
-	if r.f.Brief {
-		each = 40
-	}
+	each := unlessBrief[uint64](r, 300, 40)
 	dst := b.memory(depth * size)
 	srq := b.newSRQ(depth)
 	type sender struct {
@@ -410,32 +353,28 @@ func srqMany(r *rig) {
 
 // srqChurn: queue pairs that go, with and without messages that nobody has
 // polled, leave the rest of the queue to those that come.
-func srqChurn(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func srqChurn(r *rig, a, b *side) {
 	dst := b.memory(64)
 	srq := b.newSRQ(8)
 	for round := range uint64(12) {
 		postSRQ(r, srq, receive(round, dst.sge(0, 8)))
 		l := r.link(from(1, srq))
-		l.send(send(round))
-		a.want(a.scq, round, rdma.WCSuccess)
+		l.do(send(round))
 		switch round % 3 {
 		case 0:
-			b.want(b.rcq, round, rdma.WCSuccess)
+			b.done(b.rcq, round)
 		case 1:
-			b.want(b.rcq, round, rdma.WCSuccess)
+			b.done(b.rcq, round)
 			r.move(l.qb, rdma.StateReset)
 		} // else it goes with its completion
-		r.close(l.qa)
-		r.close(l.qb)
+		r.close(l.qa, l.qb)
 		b.none(b.rcq)
 	}
 }
 
 // srqLimit: the event comes when fewer than the limit remain, once, and again
 // when the limit is set again.
-func srqLimit(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func srqLimit(r *rig, a, b *side) {
 	dst := b.memory(64)
 	srq := b.newSRQ(16)
 	l := r.link(from(1, srq))
@@ -443,33 +382,26 @@ func srqLimit(r *rig) {
 	use := func(n int) {
 		r.Helper()
 		for range n {
-			l.send(send(id))
-			a.want(a.scq, id, rdma.WCSuccess)
-			b.want(b.rcq, id, rdma.WCSuccess)
+			l.do(send(id))
+			b.done(b.rcq, id)
 			id++
 		}
 	}
 	arm := func(limit int) {
 		r.Helper()
-		if err := srq.Modify(rdma.SRQAttr{Limit: limit}, rdma.SRQLimitMask); err != nil {
-			r.Fatalf("limit %d: %v", limit, err)
-		}
+		r.must(srq.Modify(rdma.SRQAttr{Limit: limit}, rdma.SRQLimitMask), "limit %d", limit)
 	}
 	for i := range uint64(10) {
 		postSRQ(r, srq, receive(i, dst.sge(0, 8)))
 	}
 	arm(7)
 	use(3)
-	if got := srq.Query().Limit; got != 7 {
-		r.Errorf("with 7 left the limit is %d, want it armed at 7", got)
-	}
+	equal(r, srq.Query().Limit, 7, "with 7 left the armed limit is")
 	use(1)
 	if e := b.event(rdma.EventSRQLimitReached); e.SRQ != srq {
 		r.Errorf("the event is of %v, want %v", e.SRQ, srq)
 	}
-	if got := srq.Query().Limit; got != 0 {
-		r.Errorf("after the event the limit is %d, want 0", got)
-	}
+	equal(r, srq.Query().Limit, 0, "after the event the limit is")
 	use(2) // below it, and disarmed
 	arm(3)
 	use(2)
@@ -484,14 +416,12 @@ func srqLimit(r *rig) {
 	b.event(rdma.EventQPLastWQEReached)
 }
 
-func srqLastWQE(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func srqLastWQE(r *rig, a, b *side) {
 	dst := b.memory(64)
 	srq := b.newSRQ(4)
 	l, second := r.link(from(1, srq)), r.link(from(1, srq))
 	postSRQ(r, srq, receive(1, dst.sge(0, 8)), receive(2, dst.sge(0, 8)))
-	l.send(send(1))
-	a.want(a.scq, 1, rdma.WCSuccess)
+	l.do(send(1))
 	r.move(l.qb, rdma.StateErr)
 	if e := b.event(rdma.EventQPLastWQEReached); e.QP != l.qb {
 		r.Errorf("the event is of %v, want %v", e.QP, l.qb)

@@ -15,9 +15,9 @@ func stateCases() []testCase {
 		{name: "state/optional_attributes", nodes: 2, run: stateOptional},
 		{name: "state/bad_values_are_EINVAL", nodes: 2, run: stateValues},
 		{name: "state/query_gives_what_was_set", nodes: 2, run: stateQuery},
-		{name: "state/access_flags_change_in_RTS", nodes: 2, run: stateAccessInRTS},
-		{name: "state/reset_forgets_work", nodes: 2, run: stateReset},
-		{name: "state/error_reset_and_reuse", nodes: 2, run: stateReuse},
+		{name: "state/access_flags_change_in_RTS", nodes: 2, run: pair(stateAccessInRTS)},
+		{name: "state/reset_forgets_work", nodes: 2, run: pair(stateReset)},
+		{name: "state/error_reset_and_reuse", nodes: 2, run: pair(stateReuse)},
 	}
 }
 
@@ -87,9 +87,7 @@ func (r *rig) in(state rdma.QPState) (rdma.QP, rdma.QPAttr) {
 	if state > rdma.StateRTS {
 		r.move(l.qa, state)
 	}
-	if got := l.qa.State(); got != state {
-		r.Fatalf("the queue pair is in %v, want %v", got, state)
-	}
+	equal(r, l.qa.State(), state, "the queue pair is in")
 	return l.qa, l.attrs(0, defaults())
 }
 
@@ -210,10 +208,7 @@ func stateOptional(r *rig) {
 
 func stateValues(r *rig) {
 	d := r.sides[0].ctx.QueryDevice()
-	port, err := r.sides[0].ctx.QueryPort(1)
-	if err != nil {
-		r.Fatal(err)
-	}
+	port := result(r.sides[0].ctx.QueryPort(1)).must(r, "QueryPort")
 	for _, bad := range []struct {
 		name   string
 		to     rdma.QPState
@@ -277,22 +272,15 @@ func stateQuery(r *rig) {
 	}
 }
 
-func stateAccessInRTS(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func stateAccessInRTS(r *rig, a, b *side) {
 	src, dst := a.memory(64), b.memory(64)
 	l := r.link()
-	l.send(write(1, dst, 0, src.sge(0, 8)))
-	a.want(a.scq, 1, rdma.WCSuccess)
+	l.do(write(1, dst, 0, src.sge(0, 8)))
 	// Without the state in the mask it is RTS to RTS all the same.
-	if err := l.qb.Modify(rdma.QPAttr{AccessFlags: rdma.AccessRemoteRead}, rdma.QPAccessFlagsMask); err != nil {
-		r.Fatalf("modify the access flags in RTS: %v", err)
-	}
-	if got := l.qb.State(); got != rdma.StateRTS {
-		r.Fatalf("the state is %v, want RTS", got)
-	}
+	r.must(l.qb.Modify(rdma.QPAttr{AccessFlags: rdma.AccessRemoteRead}, rdma.QPAccessFlagsMask), "modify the access flags in RTS")
+	equal(r, l.qb.State(), rdma.StateRTS, "the state is")
 	src.Store(0, pattern(1, 64))
-	l.send(read(2, dst, 0, src.sge(0, 8)))
-	a.want(a.scq, 2, rdma.WCSuccess)
+	l.do(read(2, dst, 0, src.sge(0, 8)))
 	l.send(write(3, dst, 0, src.sge(8, 8)))
 	a.want(a.scq, 3, rdma.WCRemInvReqErr)
 	r.same("memory", dst.Load(0, 64), make([]byte, 64))
@@ -300,8 +288,7 @@ func stateAccessInRTS(r *rig) {
 
 // stateReset: work of before RESET neither completes nor is done, and the
 // queue pair starts again as if new.
-func stateReset(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func stateReset(r *rig, a, b *side) {
 	mem, far := a.memory(256), b.memory(256)
 	l := r.link()
 	l.recv(receive(1, far.sge(0, 64)), receive(2, far.sge(64, 64)))
@@ -316,16 +303,14 @@ func stateReset(r *rig) {
 	}
 	mem.Store(0, pattern(1, 64))
 	l.recv(receive(5, far.sge(192, 64)))
-	l.send(send(6, mem.sge(0, 64)))
-	a.want(a.scq, 6, rdma.WCSuccess)
-	b.want(b.rcq, 5, rdma.WCSuccess)
+	l.do(send(6, mem.sge(0, 64)))
+	b.done(b.rcq, 5)
 	r.same("the receive posted after the reset", far.Load(192, 64), pattern(1, 64))
 	r.same("the receives posted before it", far.Load(0, 128), make([]byte, 128))
 	postRecv(r, l.qa, receive(7, mem.sge(64, 64)))
 	far.Store(0, pattern(2, 64))
-	post(r, l.qb, send(8, far.sge(0, 64)))
-	b.want(b.scq, 8, rdma.WCSuccess)
-	a.want(a.rcq, 7, rdma.WCSuccess)
+	l.back().do(send(8, far.sge(0, 64)))
+	a.done(a.rcq, 7)
 	r.same("what arrives after the reset", mem.Load(64, 64), pattern(2, 64))
 	for _, s := range r.sides[:2] {
 		s.none(s.scq)
@@ -333,8 +318,7 @@ func stateReset(r *rig) {
 	}
 }
 
-func stateReuse(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func stateReuse(r *rig, a, b *side) {
 	src, dst := a.memory(64), b.memory(64)
 	l := r.link()
 	u := defaults()
@@ -355,8 +339,7 @@ func stateReuse(r *rig) {
 			l.step(0, l.qa, u, to)
 		}
 		src.Store(0, pattern(id, 64))
-		l.send(write(id+2, dst, 0, src.sge(0, 64)))
-		a.want(a.scq, id+2, rdma.WCSuccess)
+		l.do(write(id+2, dst, 0, src.sge(0, 64)))
 		r.same("a write after the reset", dst.Load(0, 64), pattern(id, 64))
 	}
 }

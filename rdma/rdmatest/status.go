@@ -8,16 +8,15 @@ import (
 
 func statusCases() []testCase {
 	return []testCase{
-		{name: "status/no_responder_resources_is_REM_INV_REQ", nodes: 2, run: statusNoResources},
-		{name: "status/misaligned_atomic_is_REM_INV_REQ", nodes: 2, run: statusMisaligned},
-		{name: "status/completion_fields", nodes: 2, run: statusFields},
+		{name: "status/no_responder_resources_is_REM_INV_REQ", nodes: 2, run: pair(statusNoResources)},
+		{name: "status/misaligned_atomic_is_REM_INV_REQ", nodes: 2, run: pair(statusMisaligned)},
+		{name: "status/completion_fields", nodes: 2, run: pair(statusFields)},
 	}
 }
 
 // statusNoResources: with max_dest_rd_atomic 0 the responder answers no read
 // and no atomic; writes pass.
-func statusNoResources(r *rig) {
-	b := r.sides[1]
+func statusNoResources(r *rig, _, b *side) {
 	m := b.memory(64)
 	none := func(u *setup) {
 		u.each = func(side int, attr *rdma.QPAttr) {
@@ -39,8 +38,7 @@ func statusNoResources(r *rig) {
 	r.link(none).works(1)
 }
 
-func statusMisaligned(r *rig) {
-	b := r.sides[1]
+func statusMisaligned(r *rig, _, b *side) {
 	for _, kind := range kinds(r) {
 		m := b.region(b.pd, kind, 64, everything)
 		for _, op := range remoteOps(rdma.SGE{}) {
@@ -60,8 +58,7 @@ func statusMisaligned(r *rig) {
 
 // statusFields checks every field of the successful completion of every
 // operation, on both sides.
-func statusFields(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func statusFields(r *rig, a, b *side) {
 	src, dst := a.memory(256), b.memory(256)
 	l := r.link()
 	mine, theirs := l.qa.Num(), l.qb.Num()

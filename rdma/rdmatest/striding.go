@@ -8,20 +8,25 @@ import (
 
 func stridingCases() []testCase {
 	return needing([]testCase{
-		{name: "striding/one_receive_takes_many_messages", nodes: 2, run: stridingMany},
-		{name: "striding/message_never_spans_two_receives", nodes: 2, run: stridingRest},
+		{name: "striding/one_receive_takes_many_messages", nodes: 2, run: pair(stridingMany)},
+		{name: "striding/message_never_spans_two_receives", nodes: 2, run: pair(stridingRest)},
 		{name: "striding/longer_than_a_receive_is_LOC_LEN_ERR", nodes: 2, run: stridingTooLong},
-		{name: "striding/write_imm_takes_one_stride", nodes: 2, run: stridingImm},
-		{name: "striding/full_until_the_last_is_polled", nodes: 2, run: stridingFull},
-		{name: "striding/flush_is_once_for_each_receive", nodes: 2, run: stridingFlush},
-		{name: "striding/empty_is_RNR", nodes: 2, run: stridingEmpty},
-		{name: "striding/bad_shapes_are_EINVAL", nodes: 1, run: stridingBad},
-		{name: "striding/any_sizes_against_a_model", nodes: 2, run: stridingRandom},
+		{name: "striding/write_imm_takes_one_stride", nodes: 2, run: pair(stridingImm)},
+		{name: "striding/full_until_the_last_is_polled", nodes: 2, run: pair(stridingFull)},
+		{name: "striding/flush_is_once_for_each_receive", nodes: 2, run: pair(stridingFlush)},
+		{name: "striding/empty_is_RNR", nodes: 2, run: pair(stridingEmpty)},
+		{name: "striding/bad_shapes_are_EINVAL", nodes: 1, run: single(stridingBad)},
+		{name: "striding/any_sizes_against_a_model", nodes: 2, run: pair(stridingRandom)},
 	}, rdma.FeatureStridingRQ, rdma.FeatureExtendedCQ)
 }
 
 // strideBytes is a size that devices have.
 const strideBytes = 64
+
+var badStrides = map[string]rdma.StridingRQ{
+	"strides of 100 bytes": {StrideBytes: 100, Strides: 4}, "three strides": {StrideBytes: strideBytes, Strides: 3},
+	"no strides": {StrideBytes: strideBytes}, "strides of nothing": {Strides: 4}, "fewer than none": {StrideBytes: strideBytes, Strides: -4},
+}
 
 // strided makes b's queue pair of a link one of receives of n strides.
 func strided(n int) func(*setup) {
@@ -38,11 +43,7 @@ func strided(n int) func(*setup) {
 // the receive queue, of which each request makes many completions.
 func (s *side) extended() {
 	s.r.Helper()
-	cq, err := s.ctx.CreateCQEx(rdma.CQInitAttr{CQE: 512, Timestamps: true})
-	if err != nil {
-		s.r.Fatalf("CreateCQEx: %v", err)
-	}
-	s.r.own(cq)
+	cq := result(s.ctx.CreateCQEx(rdma.CQInitAttr{CQE: 512, Timestamps: true})).owned(s.r, "CreateCQEx")
 	s.rcq = cq
 }
 
@@ -51,10 +52,7 @@ func (s *side) nextEx() rdma.WCEx {
 	s.r.Helper()
 	var wc [1]rdma.WCEx
 	s.r.until("a completion", func() bool {
-		n, err := s.rcq.PollEx(wc[:])
-		if err != nil {
-			s.r.Fatalf("PollEx: %v", err)
-		}
+		n := result(s.rcq.PollEx(wc[:])).must(s.r, "PollEx")
 		return n == 1
 	})
 	return wc[0]
@@ -75,12 +73,10 @@ func (s *side) arrived(id uint64, offset, n int, last bool) rdma.WCEx {
 func (l *link) transmit(src Region, seed uint64, n int) {
 	l.r.Helper()
 	src.Store(0, pattern(seed, max(n, 1)))
-	l.send(send(seed, src.sge(0, n)))
-	l.a.want(l.a.scq, seed, rdma.WCSuccess)
+	l.do(send(seed, src.sge(0, n)))
 }
 
-func stridingMany(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func stridingMany(r *rig, a, b *side) {
 	b.extended()
 	src, dst := a.memory(1024), b.memory(1024)
 	l := r.link(strided(8))
@@ -101,8 +97,7 @@ func stridingMany(r *rig) {
 	r.same("a message as long as a receive", dst.Load(512, 512), pattern(20, 512))
 }
 
-func stridingRest(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func stridingRest(r *rig, a, b *side) {
 	b.extended()
 	src, dst := a.memory(512), b.memory(768)
 	l := r.link(strided(4))
@@ -123,15 +118,14 @@ func stridingRest(r *rig) {
 	b.arrived(2, 2*strideBytes, 0, true)
 	a.none(a.scq)
 	l.recv(receive(3, dst.sge(512, 256)))
-	a.want(a.scq, 13, rdma.WCSuccess)
+	a.done(a.scq, 13)
 	b.arrived(3, 0, 256, true)
 	r.same("the message that waited", dst.Load(512, 256), pattern(13, 256))
 }
 
 func stridingTooLong(r *rig) {
 	for _, before := range []int{0, 1} {
-		r.sub([]string{"into a whole receive", "into a receive that is in use"}[before], func(r *rig) {
-			a, b := r.sides[0], r.sides[1]
+		r.sub([]string{"into a whole receive", "into a receive that is in use"}[before], pair(func(r *rig, a, b *side) {
 			b.extended()
 			src, dst := a.memory(1024), b.memory(1024)
 			l := r.link(strided(4))
@@ -142,22 +136,18 @@ func stridingTooLong(r *rig) {
 			}
 			l.send(send(20, src.sge(0, 257)))
 			a.want(a.scq, 20, rdma.WCRemInvReqErr)
-			b.want(b.rcq, 1, rdma.WCLocLenErr)
-			b.want(b.rcq, 2, rdma.WCWRFlushErr)
+			b.fail(b.rcq, rdma.WCLocLenErr, 1, 2)
 			b.none(b.rcq)
-		})
+		}))
 	}
 }
 
-func stridingImm(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func stridingImm(r *rig, a, b *side) {
 	b.extended()
 	src, dst, far := a.memory(512), b.memory(128), b.memory(512)
 	l := r.link(strided(2))
 	l.recv(receive(1, dst.sge(0, 128)))
-	l.send(writeImm(2, 5, far, 0, src.sge(0, 512)), sendImm(3, 6, src.sge(0, 8)))
-	a.want(a.scq, 2, rdma.WCSuccess)
-	a.want(a.scq, 3, rdma.WCSuccess)
+	l.do(writeImm(2, 5, far, 0, src.sge(0, 512)), sendImm(3, 6, src.sge(0, 8)))
 	if wc := b.arrived(1, 0, 512, false); wc.Opcode != rdma.WCRecvRDMAWithImm || wc.ImmData != 5 {
 		r.Errorf("completion of a write: %+v", wc)
 	}
@@ -167,8 +157,7 @@ func stridingImm(r *rig) {
 }
 
 // stridingFull: a receive has its place until its last completion is polled.
-func stridingFull(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func stridingFull(r *rig, a, b *side) {
 	b.extended()
 	src, dst := a.memory(64), b.memory(256)
 	l := r.link(strided(4))
@@ -207,8 +196,7 @@ func (l *link) fullOfStrides(src, dst Region, post func([]rdma.RecvWR) (int, err
 	refused("one posted again")
 }
 
-func stridingFlush(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func stridingFlush(r *rig, a, b *side) {
 	b.extended()
 	src, dst := a.memory(64), b.memory(1024)
 	l := r.link(strided(4))
@@ -228,54 +216,35 @@ func stridingFlush(r *rig) {
 	b.none(b.rcq)
 }
 
-func stridingEmpty(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func stridingEmpty(r *rig, a, b *side) {
 	b.extended()
 	src, dst := a.memory(64), b.memory(128)
 	l := r.link(strided(2))
 	l.recv(receive(1, dst.sge(0, 128)))
 	l.transmit(src, 10, 8)
 	l.transmit(src, 11, 64)
-	before := a.ctx.Counters().RNRRetries
-	l.send(send(12, src.sge(0, 8)))
-	r.until("an RNR retry", func() bool {
-		a.none(a.scq)
-		return a.ctx.Counters().RNRRetries > before
-	})
+	a.untilRNR(1, func() { l.send(send(12, src.sge(0, 8))) })
 	l.recv(receive(2, dst.sge(0, 128)))
-	a.want(a.scq, 12, rdma.WCSuccess)
+	a.done(a.scq, 12)
 	b.arrived(1, 0, 8, false)
 	b.arrived(1, strideBytes, 64, true)
 	b.arrived(2, 0, 8, false)
 }
 
-func stridingBad(r *rig) {
-	s := r.sides[0]
-	for name, shape := range map[string]rdma.StridingRQ{
-		"strides of 100 bytes": {StrideBytes: 100, Strides: 4}, "three strides": {StrideBytes: strideBytes, Strides: 3},
-		"no strides": {StrideBytes: strideBytes}, "strides of nothing": {Strides: 4}, "fewer than none": {StrideBytes: strideBytes, Strides: -4},
-	} {
+func stridingBad(r *rig, s *side) {
+	for name, shape := range badStrides {
 		init := rdma.QPInitAttr{SendCQ: s.scq, RecvCQ: s.rcq, Type: rdma.RC, Cap: defaults().cap, Striding: shape}
-		qp, err := s.pd.CreateQP(init)
-		r.wantErr(name, err, rdma.ErrInvalid)
-		if err == nil {
-			r.own(qp)
-		}
+		result(s.pd.CreateQP(init)).refused(r, name, rdma.ErrInvalid)
 	}
 	s.extended()
 	m := s.memory(256)
 	l := r.connect(s, s, strided(4))
-	n, err := l.qb.PostRecv([]rdma.RecvWR{receive(1, m.sge(0, 255))})
-	if n != 0 {
-		r.Errorf("a receive shorter than its strides was taken")
-	}
-	r.wantErr("a receive shorter than its strides", err, rdma.ErrInvalid)
+	result(l.qb.PostRecv([]rdma.RecvWR{receive(1, m.sge(0, 255))})).refused(r, "a receive shorter than its strides", rdma.ErrInvalid)
 }
 
 // stridingRandom: messages of any sizes, several outstanding, against a model of
 // the rules.
-func stridingRandom(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func stridingRandom(r *rig, a, b *side) {
 	b.extended()
 	const strides, depth, total = 8, 8, 400
 	const size = strides * strideBytes
@@ -315,7 +284,7 @@ func stridingRandom(r *rig) {
 			}
 		}
 		for k := range burst {
-			a.want(a.scq, id+uint64(k), rdma.WCSuccess)
+			a.done(a.scq, id+uint64(k))
 		}
 		id += uint64(burst)
 	}

@@ -11,12 +11,12 @@ import (
 // pairs lie in one receive.
 func sharedStridingCases() []testCase {
 	return needing([]testCase{
-		{name: "striding/shared_receive_takes_messages_of_many", nodes: 2, run: sharedStridingMany},
-		{name: "striding/shared_longer_than_a_receive_is_LOC_LEN_ERR", nodes: 2, run: sharedStridingTooLong},
-		{name: "striding/shared_full_until_the_last_is_polled", nodes: 2, run: sharedStridingFull},
-		{name: "striding/shared_empty_is_RNR", nodes: 2, run: sharedStridingEmpty},
-		{name: "striding/shared_bad_shapes_are_EINVAL", nodes: 1, run: sharedStridingBad},
-		{name: "striding/shared_any_sizes_against_a_model", nodes: 2, run: sharedStridingModel},
+		{name: "striding/shared_receive_takes_messages_of_many", nodes: 2, run: pair(sharedStridingMany)},
+		{name: "striding/shared_longer_than_a_receive_is_LOC_LEN_ERR", nodes: 2, run: pair(sharedStridingTooLong)},
+		{name: "striding/shared_full_until_the_last_is_polled", nodes: 2, run: pair(sharedStridingFull)},
+		{name: "striding/shared_empty_is_RNR", nodes: 2, run: pair(sharedStridingEmpty)},
+		{name: "striding/shared_bad_shapes_are_EINVAL", nodes: 1, run: single(sharedStridingBad)},
+		{name: "striding/shared_any_sizes_against_a_model", nodes: 2, run: pair(sharedStridingModel)},
 		{name: "striding/shared_by_many_peers_at_once", nodes: 4, run: sharedStridingPeers},
 	}, rdma.FeatureStridingRQ, rdma.FeatureSRQ, rdma.FeatureExtendedCQ)
 }
@@ -26,16 +26,10 @@ func sharedStridingCases() []testCase {
 func (s *side) stridedSRQ(maxWR, n int) rdma.SRQ {
 	s.r.Helper()
 	s.extended()
-	srq, err := s.pd.CreateSRQ(rdma.SRQInitAttr{Attr: rdma.SRQAttr{MaxWR: maxWR, MaxSGE: 2}, Striding: rdma.StridingRQ{StrideBytes: strideBytes, Strides: n}})
-	if err != nil {
-		s.r.Fatalf("CreateSRQ of %d receives of %d strides: %v", maxWR, n, err)
-	}
-	s.r.own(srq)
-	return srq
+	return result(s.pd.CreateSRQ(rdma.SRQInitAttr{Attr: rdma.SRQAttr{MaxWR: maxWR, MaxSGE: 2}, Striding: rdma.StridingRQ{StrideBytes: strideBytes, Strides: n}})).owned(s.r, "CreateSRQ of %d receives of %d strides", maxWR, n)
 }
 
-func sharedStridingMany(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func sharedStridingMany(r *rig, a, b *side) {
 	srq := b.stridedSRQ(4, 8)
 	src, dst := a.memory(1024), b.memory(1536)
 	links := []*link{r.link(from(1, srq)), r.link(from(1, srq)), r.link(from(1, srq))}
@@ -58,8 +52,7 @@ func sharedStridingMany(r *rig) {
 	b.arrived(2, 0, 65, false)
 	r.same("the message in the next receive", dst.Load(512, 65), pattern(20, 65))
 	// A write with immediate takes a stride.
-	links[2].send(writeImm(30, 5, dst, 1024, src.sge(0, 400)))
-	a.want(a.scq, 30, rdma.WCSuccess)
+	links[2].do(writeImm(30, 5, dst, 1024, src.sge(0, 400)))
 	if wc := b.arrived(2, 2*strideBytes, 400, false); wc.Opcode != rdma.WCRecvRDMAWithImm || wc.ImmData != 5 {
 		r.Errorf("completion of a write: %+v", wc)
 	}
@@ -68,8 +61,7 @@ func sharedStridingMany(r *rig) {
 	b.none(b.rcq)
 }
 
-func sharedStridingTooLong(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func sharedStridingTooLong(r *rig, a, b *side) {
 	srq := b.stridedSRQ(4, 4)
 	src, dst := a.memory(1024), b.memory(1024)
 	l, other := r.link(from(1, srq)), r.link(from(1, srq))
@@ -88,8 +80,7 @@ func sharedStridingTooLong(r *rig) {
 	b.none(b.rcq)
 }
 
-func sharedStridingFull(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func sharedStridingFull(r *rig, a, b *side) {
 	srq := b.stridedSRQ(2, 4)
 	src, dst := a.memory(64), b.memory(256)
 	l := r.link(from(1, srq))
@@ -97,61 +88,39 @@ func sharedStridingFull(r *rig) {
 	l.fullOfStrides(src, dst, srq.PostRecv)
 }
 
-func sharedStridingEmpty(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func sharedStridingEmpty(r *rig, a, b *side) {
 	srq := b.stridedSRQ(2, 2)
 	src, dst := a.memory(64), b.memory(128)
 	l := r.link(from(1, srq))
 	postSRQ(r, srq, receive(1, dst.sge(0, 128)))
 	l.transmit(src, 10, 8)
 	l.transmit(src, 11, 64)
-	before := a.ctx.Counters().RNRRetries
-	l.send(send(12, src.sge(0, 8)))
-	r.until("an RNR retry", func() bool {
-		a.none(a.scq)
-		return a.ctx.Counters().RNRRetries > before
-	})
+	a.untilRNR(1, func() { l.send(send(12, src.sge(0, 8))) })
 	postSRQ(r, srq, receive(2, dst.sge(0, 128)))
-	a.want(a.scq, 12, rdma.WCSuccess)
+	a.done(a.scq, 12)
 	b.arrived(1, 0, 8, false)
 	b.arrived(1, strideBytes, 64, true)
 	b.arrived(2, 0, 8, false)
 }
 
-func sharedStridingBad(r *rig) {
-	s := r.sides[0]
-	for name, shape := range map[string]rdma.StridingRQ{
-		"strides of 100 bytes": {StrideBytes: 100, Strides: 4}, "three strides": {StrideBytes: strideBytes, Strides: 3},
-		"no strides": {StrideBytes: strideBytes}, "strides of nothing": {Strides: 4}, "fewer than none": {StrideBytes: strideBytes, Strides: -4},
-	} {
-		srq, err := s.pd.CreateSRQ(rdma.SRQInitAttr{Attr: rdma.SRQAttr{MaxWR: 4, MaxSGE: 1}, Striding: shape})
-		r.wantErr(name, err, rdma.ErrInvalid)
-		if err == nil {
-			r.own(srq)
-		}
+func sharedStridingBad(r *rig, s *side) {
+	for name, shape := range badStrides {
+		result(s.pd.CreateSRQ(rdma.SRQInitAttr{Attr: rdma.SRQAttr{MaxWR: 4, MaxSGE: 1}, Striding: shape})).refused(r, name, rdma.ErrInvalid)
 	}
 	srq := s.stridedSRQ(4, 4)
 	m := s.memory(256)
-	n, err := srq.PostRecv([]rdma.RecvWR{receive(1, m.sge(0, 255))})
-	if n != 0 {
-		r.Errorf("a receive shorter than its strides was taken")
-	}
-	r.wantErr("a receive shorter than its strides", err, rdma.ErrInvalid)
+	result(srq.PostRecv([]rdma.RecvWR{receive(1, m.sge(0, 255))})).refused(r, "a receive shorter than its strides", rdma.ErrInvalid)
 }
 
 // sharedStridingModel: messages of any sizes on any of three queue pairs, against a
 // model of the rules.
-func sharedStridingModel(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func sharedStridingModel(r *rig, a, b *side) {
 	const strides, depth = 8, 8
 	const size = strides * strideBytes
 	srq := b.stridedSRQ(depth, strides)
 	src, dst := a.memory(size), b.memory(depth*size)
 	links := []*link{r.link(from(1, srq)), r.link(from(1, srq)), r.link(from(1, srq))}
-	total := uint64(400)
-	if r.f.Brief || r.f.Adversarial {
-		total = 100
-	}
+	total := unlessSlow[uint64](r, 400, 100)
 	for i := range uint64(depth) {
 		postSRQ(r, srq, receive(i, dst.sge(int(i)*size, size)))
 	}
@@ -188,10 +157,7 @@ func sharedStridingPeers(r *rig) {
 	b := r.sides[0]
 	srq := b.stridedSRQ(depth, strides)
 	dst := b.memory(depth * size)
-	each := uint64(500)
-	if r.f.Brief || r.f.Adversarial {
-		each = 80
-	}
+	each := unlessSlow[uint64](r, 500, 80)
 	type sender struct {
 		*link
 		src       Region
@@ -235,10 +201,7 @@ func sharedStridingPeers(r *rig) {
 			}
 		}
 		var list [4]rdma.WCEx
-		n, err := b.rcq.PollEx(list[:])
-		if err != nil {
-			r.Fatalf("PollEx: %v", err)
-		}
+		n := result(b.rcq.PollEx(list[:])).must(r, "PollEx")
 		for _, wc := range list[:n] {
 			if wc.Status != rdma.WCSuccess {
 				r.Fatalf("a completion: %+v %q", wc, wc.Status)

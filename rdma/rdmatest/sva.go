@@ -9,42 +9,33 @@ import (
 
 func svaCases() []testCase {
 	return needing([]testCase{
-		{name: "sva/what_is_allowed_and_not_a_byte_more", nodes: 2, run: svaBounds},
-		{name: "sva/rights_of_every_piece", nodes: 2, run: svaPieces},
-		{name: "sva/as_local_memory", nodes: 2, run: svaLocal},
-		{name: "sva/memory_that_is_not_there_fails_the_request", nodes: 2, run: svaHidden},
+		{name: "sva/what_is_allowed_and_not_a_byte_more", nodes: 2, run: pair(svaBounds)},
+		{name: "sva/rights_of_every_piece", nodes: 2, run: pair(svaPieces)},
+		{name: "sva/as_local_memory", nodes: 2, run: pair(svaLocal)},
+		{name: "sva/memory_that_is_not_there_fails_the_request", nodes: 2, run: pair(svaHidden)},
 		{name: "sva/taken_back_nothing_is_touched", nodes: 3, run: svaUnderFire},
-		{name: "sva/against_a_map_of_bytes", nodes: 2, run: svaRandom},
+		{name: "sva/against_a_map_of_bytes", nodes: 2, run: pair(svaRandom)},
 		{name: "sva/bad_arguments_are_EINVAL", nodes: 2, run: svaRefused},
-		{name: "sva/closing_ends_the_key", nodes: 2, run: svaClose},
+		{name: "sva/closing_ends_the_key", nodes: 2, run: pair(svaClose)},
 	}, rdma.FeatureSVA)
 }
 
 func (s *side) shareVA() rdma.SVA {
 	s.r.Helper()
-	v, err := s.pd.ShareVA()
-	if err != nil {
-		s.r.Fatalf("ShareVA: %v", err)
-	}
-	s.r.own(v)
-	return v
+	return result(s.pd.ShareVA()).owned(s.r, "ShareVA")
 }
 
 func (r *rig) protect(v rdma.SVA, m Region, off, n int, access rdma.Access) {
 	r.Helper()
-	if err := v.Protect(m.Base+uint64(off), uint64(n), access); err != nil {
-		r.Fatalf("Protect %d bytes at %d: %v", n, off, err)
-	}
+	r.must(v.Protect(m.Base+uint64(off), uint64(n), access), "Protect %d bytes at %d", n, off)
 }
 
 // memories are where an address may lead.
 var memories = []MemoryKind{Ordinary, Allocated, Paged}
 
-func svaBounds(r *rig) {
+func svaBounds(r *rig, a, b *side) {
 	const size, from, n = 3 * pageSize, 1000, 5000
-	a, b := r.sides[0], r.sides[1]
-	src := a.memory(size)
-	src.Store(0, pattern(1, size))
+	src := a.filled(size, 1)
 	for _, kind := range memories {
 		m := b.region(b.pd, kind, size, everything)
 		v := b.shareVA()
@@ -67,7 +58,7 @@ func svaBounds(r *rig) {
 					return
 				}
 				l.send(wr)
-				l.a.want(l.a.scq, 1, rdma.WCSuccess)
+				l.a.done(l.a.scq, 1)
 				r.same("written", m.Load(from+c.off, c.n), pattern(1, size)[:c.n])
 			})
 		}
@@ -78,8 +69,7 @@ func svaBounds(r *rig) {
 
 // svaPieces allows different things of neighbours: a request needs its right of
 // all that it touches.
-func svaPieces(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func svaPieces(r *rig, a, b *side) {
 	m := b.region(b.pd, Ordinary, 64, 0)
 	src := a.memory(64)
 	v := b.shareVA()
@@ -107,8 +97,7 @@ func svaPieces(r *rig) {
 	r.try("atomic", fetchAdd(1, w, 56, 7, src.sge(0, 8)), rdma.WCSuccess)
 }
 
-func svaLocal(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func svaLocal(r *rig, a, b *side) {
 	for _, kind := range memories {
 		m := a.region(a.pd, kind, 128, 0)
 		m.Store(0, pattern(1, 128))
@@ -123,20 +112,17 @@ func svaLocal(r *rig) {
 		r.try(kind.String()+"_read_into_what_is_not_written", read(1, dst, 0, near.sge(56, 16)), rdma.WCLocProtErr)
 		r.try(kind.String()+"_read", read(1, dst, 0, near.sge(64, 32)), rdma.WCSuccess)
 		r.same("read", m.Load(64, 32), pattern(1, 128)[:32])
-		r.sub(kind.String()+"_receive", func(r *rig) {
-			a, b := r.sides[0], r.sides[1]
+		r.sub(kind.String()+"_receive", pair(func(r *rig, a, b *side) {
 			l := r.connect(b, a)
 			l.recv(receive(5, near.sge(64, 64)))
-			l.send(send(6, dst.sge(0, 64)))
-			b.want(b.scq, 6, rdma.WCSuccess)
-			a.want(a.rcq, 5, rdma.WCSuccess)
+			l.do(send(6, dst.sge(0, 64)))
+			a.done(a.rcq, 5)
 			r.same("received", m.Load(64, 64), pattern(1, 128)[:64])
-		})
+		}))
 	}
 }
 
-func svaHidden(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func svaHidden(r *rig, a, b *side) {
 	src := a.memory(64)
 	m := b.region(b.pd, Paged, 2*pageSize, everything)
 	v := b.shareVA()
@@ -151,41 +137,32 @@ func svaHidden(r *rig) {
 }
 
 func svaUnderFire(r *rig) {
-	const size, depth, rounds = 64 << 10, 8, 4
-	for round := range rounds {
-		for _, kind := range []MemoryKind{Ordinary, Allocated} {
-			r.sub(fmt.Sprintf("%v_%d", kind, round), func(r *rig) {
-				target, writers := r.sides[0], r.sides[1:]
-				m := target.region(target.pd, kind, size, everything)
-				other := target.region(target.pd, kind, size, everything)
-				v := target.shareVA()
-				r.protect(v, m, 0, size, everything)
-				underFire(r, target, writers, nil, through(m, 0, size, v.RKey()), m, depth, func() {
-					// What changes elsewhere disturbs nobody.
-					for i := range 50 {
-						r.protect(v, other, i*512, 100, everything)
-					}
-					r.protect(v, m, 0, size, 0)
-				})
-			})
+	underFire(r, 4, everything, bothKinds, func(r *rig, f *fire) {
+		m, size := f.m, f.m.Size
+		other := f.target.region(f.target.pd, f.kind, size, everything)
+		v := f.target.shareVA()
+		r.protect(v, m, 0, size, everything)
+		f.w = through(m, 0, size, v.RKey())
+		f.stop = func() {
+			// What changes elsewhere disturbs nobody.
+			for i := range 50 {
+				r.protect(v, other, i*512, 100, everything)
+			}
+			r.protect(v, m, 0, size, 0)
 		}
-	}
+	})
 }
 
 // svaRandom compares the table with one that has a line for each byte.
-func svaRandom(r *rig) {
+func svaRandom(r *rig, a, b *side) {
 	const size = 512
-	a, b := r.sides[0], r.sides[1]
 	src := a.memory(size)
 	m := b.region(b.pd, Ordinary, size, 0)
 	v := b.shareVA()
 	w := through(m, 0, size, v.RKey())
 	var model [size]rdma.Access
 	rng := rand.New(rand.NewPCG(5, 5))
-	rounds := 60
-	if r.f.Brief {
-		rounds = 20
-	}
+	rounds := unlessBrief(r, 60, 20)
 	for round := range rounds {
 		from := rng.IntN(size)
 		n := 1 + rng.IntN(size-from)
@@ -226,23 +203,17 @@ func svaRefused(r *rig) {
 	}
 }
 
-func svaClose(r *rig) {
-	b := r.sides[1]
+func svaClose(r *rig, _, b *side) {
 	m := b.region(b.pd, Ordinary, 64, everything)
 	pd := b.newPD()
-	v, err := pd.ShareVA()
-	if err != nil {
-		r.Fatal(err)
-	}
-	r.own(v)
+	result(pd.ShareVA()).owned(r, "ShareVA")
 	r.wantErr("close a domain with an address space", pd.Close(), rdma.ErrBusy)
 	own := b.shareVA()
 	r.protect(own, m, 0, 64, everything)
 	src := r.sides[0].memory(64)
 	w := through(m, 0, 64, own.RKey())
 	l := r.link()
-	l.send(write(1, w, 0, src.sge(0, 8)))
-	l.a.want(l.a.scq, 1, rdma.WCSuccess)
+	l.do(write(1, w, 0, src.sge(0, 8)))
 	r.close(own)
 	l.refused("write", write(2, w, 0, src.sge(0, 8)), m)
 	r.wantErr("Protect after Close", own.Protect(m.Base, 64, everything), rdma.ErrInvalid)

@@ -11,16 +11,16 @@ func tagCases() []testCase {
 		{name: "tag/new_entries_wait_until_unexpected_are_consumed", nodes: 2, run: tagSync},
 		{name: "tag/removed_entry_matches_nothing", nodes: 2, run: tagRemoved},
 		{name: "tag/removal_of_a_taken_entry_is_TM_ERR", nodes: 2, run: tagTaken},
-		{name: "tag/list_full_until_polled_is_ENOMEM", nodes: 2, run: tagFull},
-		{name: "tag/operations_full_until_polled_is_ENOMEM", nodes: 1, run: tagOps},
-		{name: "tag/list_of_operations_stops_at_first_bad", nodes: 2, run: tagList},
-		{name: "tag/longer_than_its_entry_is_LOC_LEN_ERR", nodes: 2, run: tagTooLong},
-		{name: "tag/entry_with_a_bad_key_is_LOC_PROT_ERR", nodes: 2, run: tagBadKey},
+		{name: "tag/list_full_until_polled_is_ENOMEM", nodes: 2, run: pair(tagFull)},
+		{name: "tag/operations_full_until_polled_is_ENOMEM", nodes: 1, run: single(tagOps)},
+		{name: "tag/list_of_operations_stops_at_first_bad", nodes: 2, run: pair(tagList)},
+		{name: "tag/longer_than_its_entry_is_LOC_LEN_ERR", nodes: 2, run: pair(tagTooLong)},
+		{name: "tag/entry_with_a_bad_key_is_LOC_PROT_ERR", nodes: 2, run: pair(tagBadKey)},
 		{name: "tag/message_without_a_header_is_refused", nodes: 2, run: tagMalformed},
-		{name: "tag/only_the_unexpected_wait_for_a_receive", nodes: 2, run: tagRNR},
-		{name: "tag/write_imm_takes_a_receive", nodes: 2, run: tagWriteImm},
-		{name: "tag/queue_pair_in_ERR_leaves_the_list_to_the_others", nodes: 2, run: tagFlush},
-		{name: "tag/bad_attributes_are_EINVAL", nodes: 1, run: tagBad},
+		{name: "tag/only_the_unexpected_wait_for_a_receive", nodes: 2, run: pair(tagRNR)},
+		{name: "tag/write_imm_takes_a_receive", nodes: 2, run: pair(tagWriteImm)},
+		{name: "tag/queue_pair_in_ERR_leaves_the_list_to_the_others", nodes: 2, run: pair(tagFlush)},
+		{name: "tag/bad_attributes_are_EINVAL", nodes: 1, run: single(tagBad)},
 		{name: "tag/close_in_use_is_EBUSY", nodes: 1, run: tagBusy},
 		{name: "tag/any_operations_against_a_model", nodes: 2, run: tagModel},
 		{name: "tag/software_behind_the_list_loses_no_order", nodes: 4, run: tagSoftware},
@@ -150,8 +150,7 @@ func eager(id, tag uint64, ctx uint32, n int) []byte {
 func (l *link) deliver(src Region, id uint64, b []byte) {
 	l.r.Helper()
 	src.Store(0, b)
-	l.send(send(id, src.sge(0, len(b))))
-	l.a.want(l.a.scq, id, rdma.WCSuccess)
+	l.do(send(id, src.sge(0, len(b))))
 }
 
 // nothing checks that there is no completion.
@@ -207,8 +206,7 @@ func tagPayload(r *rig) {
 		b := eager(id, id, 5, n)
 		src.Store(0, b)
 		// The header may be in pieces.
-		l.send(sendImm(id, uint32(i), src.sge(0, 3), src.sge(3, 10), src.sge(13, len(b)-13)))
-		a.want(a.scq, id, rdma.WCSuccess)
+		l.do(sendImm(id, uint32(i), src.sge(0, 3), src.sge(3, 10), src.sge(13, len(b)-13)))
 		if wc := m.matched(id, id, 5, n); wc.ImmData != uint32(i) || wc.Flags&rdma.WCFlagWithImm == 0 {
 			r.Errorf("a message with an immediate: %+v", wc)
 		}
@@ -234,7 +232,7 @@ func tagUnexpected(r *rig) {
 	r.same("memory of another tag", dst.Load(0, 128), make([]byte, 128))
 	// A plain poll tells the same, but for the header.
 	l.deliver(src, 2, eager(2, 0x12, 78, 8))
-	if wc := m.want(m.rcq, 101, rdma.WCSuccess); wc.Opcode != rdma.WCTMRecv || wc.ByteLen != rdma.TMHLen+8 || wc.SrcQP != l.qa.Num() || wc.QPNum != l.qb.Num() {
+	if wc := m.done(m.rcq, 101); wc.Opcode != rdma.WCTMRecv || wc.ByteLen != rdma.TMHLen+8 || wc.SrcQP != l.qa.Num() || wc.QPNum != l.qb.Num() {
 		r.Errorf("an unexpected message: %+v", wc)
 	}
 	// The entry that was there before still matches.

@@ -2,8 +2,7 @@ package rdmatest
 
 import "github.com/gorun-mpi/gorun/rdma"
 
-func tagTooLong(r *rig) {
-	a := r.sides[0]
+func tagTooLong(r *rig, a, _ *side) {
 	m := r.sides[1].matching(4, 4)
 	src, dst := a.memory(256), m.memory(512)
 	l, other := m.to(a), m.to(a)
@@ -20,8 +19,7 @@ func tagTooLong(r *rig) {
 	r.same("memory that was too little", dst.Load(0, 128), make([]byte, 128))
 }
 
-func tagBadKey(r *rig) {
-	a := r.sides[0]
+func tagBadKey(r *rig, a, _ *side) {
 	m := r.sides[1].matching(4, 4)
 	src, dst := a.memory(256), m.memory(512)
 	gone := m.memory(64)
@@ -45,8 +43,7 @@ func tagMalformed(r *rig) {
 		"nothing": {}, "half a header": eager(1, 1, 0, 0)[:rdma.TMHLen-1], "an unknown kind": rdma.TMH{Opcode: 4, Tag: 1}.Append(nil),
 		"half a rendezvous header": long[:rdma.TMHLen+rdma.RVHLen-1], "a rendezvous header that is too long": long[:r.sides[1].ctx.QueryDevice().MaxRndvHdr+1],
 	} {
-		r.sub(name, func(r *rig) {
-			a := r.sides[0]
+		r.sub(name, pair(func(r *rig, a, _ *side) {
 			m := r.sides[1].matching(4, 4)
 			src, dst := a.memory(512), m.memory(512)
 			l, other := m.to(a), m.to(a)
@@ -58,12 +55,11 @@ func tagMalformed(r *rig) {
 			m.matched(1, 1, 7, 8)
 			other.deliver(src, 3, eager(3, 1, 7, 8))
 			m.stray(100, 1, 7, rdma.TMHLen+8)
-		})
+		}))
 	}
 }
 
-func tagRNR(r *rig) {
-	a := r.sides[0]
+func tagRNR(r *rig, a, _ *side) {
 	m := r.sides[1].matching(4, 4)
 	src, dst := a.memory(256), m.memory(512)
 	l := m.to(a)
@@ -72,36 +68,29 @@ func tagRNR(r *rig) {
 	m.matched(1, 1, 0, 8)
 	waits := func(id uint64, tag uint64) {
 		r.Helper()
-		before := a.ctx.Counters().RNRRetries
 		src.Store(0, eager(id, tag, 0, 8))
-		l.send(send(id, src.sge(0, rdma.TMHLen+8)))
-		r.until("an RNR retry", func() bool {
-			a.none(a.scq)
-			return a.ctx.Counters().RNRRetries > before
-		})
+		a.untilRNR(1, func() { l.send(send(id, src.sge(0, rdma.TMHLen+8))) })
 	}
 	waits(2, 2)
 	postSRQ(r, m.srq, receive(100, dst.sge(64, 64)))
-	a.want(a.scq, 2, rdma.WCSuccess)
+	a.done(a.scq, 2)
 	m.stray(100, 2, 0, rdma.TMHLen+8)
 	// What waits has not come: it matches what is added meanwhile.
 	waits(3, 3)
 	m.add(3, 3, exact, dst.sge(0, 64))
-	a.want(a.scq, 3, rdma.WCSuccess)
+	a.done(a.scq, 3)
 	m.matched(3, 3, 0, 8)
 	m.nothing()
 }
 
-func tagWriteImm(r *rig) {
-	a := r.sides[0]
+func tagWriteImm(r *rig, a, _ *side) {
 	m := r.sides[1].matching(4, 4)
 	src, dst := a.memory(256), m.memory(512)
 	l := m.to(a)
 	m.add(1, 0, 0, dst.sge(0, 64)) // any
 	postSRQ(r, m.srq, receive(100))
 	src.Store(0, eager(1, 1, 0, 100))
-	l.send(writeImm(1, 9, dst, 128, src.sge(0, 116)))
-	a.want(a.scq, 1, rdma.WCSuccess)
+	l.do(writeImm(1, 9, dst, 128, src.sge(0, 116)))
 	if wc := m.nextEx(); wc.WRID != 100 || wc.Opcode != rdma.WCRecvRDMAWithImm || wc.ImmData != 9 || wc.ByteLen != 116 || wc.TMTag != 0 {
 		r.Errorf("completion of a write: %+v", wc)
 	}
@@ -112,8 +101,7 @@ func tagWriteImm(r *rig) {
 	m.matched(2, 2, 0, 8)
 }
 
-func tagFlush(r *rig) {
-	a := r.sides[0]
+func tagFlush(r *rig, a, _ *side) {
 	m := r.sides[1].matching(4, 4)
 	src, dst := a.memory(256), m.memory(512)
 	l, other := m.to(a), m.to(a)
@@ -130,8 +118,7 @@ func tagFlush(r *rig) {
 	m.nothing()
 }
 
-func tagBad(r *rig) {
-	s := r.sides[0]
+func tagBad(r *rig, s *side) {
 	s.extended()
 	limits := s.ctx.QueryDevice()
 	if limits.MaxTags < 1 || limits.MaxTagOps < 1 || limits.MaxTagSGE < 1 || limits.MaxRndvHdr < rdma.TMHLen+rdma.RVHLen {
@@ -146,11 +133,7 @@ func tagBad(r *rig) {
 	} {
 		init := rdma.SRQInitAttr{Attr: rdma.SRQAttr{MaxWR: 1, MaxSGE: 1}, Type: rdma.SRQTagMatching, CQ: s.rcq, MaxTags: 1, MaxOps: 1}
 		change(&init)
-		made, err := s.pd.CreateSRQ(init)
-		r.wantErr("CreateSRQ with "+name, err, rdma.ErrInvalid)
-		if err == nil {
-			r.own(made)
-		}
+		result(s.pd.CreateSRQ(init)).refused(r, "CreateSRQ with "+name, rdma.ErrInvalid)
 	}
 	m := s.matching(1, 1)
 	_, err := s.pd.CreateQP(rdma.QPInitAttr{SendCQ: s.scq, RecvCQ: s.rcq, Type: rdma.UC, SRQ: m.srq, Cap: rdma.QPCap{MaxSendWR: 1, MaxSendSGE: 1}})
@@ -170,8 +153,7 @@ func tagBusy(r *rig) {
 	r.wantErr("closing a queue of tags with a queue pair", m.srq.Close(), rdma.ErrBusy)
 	r.wantErr("closing the completion queue of one", m.rcq.Close(), rdma.ErrBusy)
 	m.add(1, 1, exact)
-	r.close(l.qa)
-	r.close(l.qb)
+	r.close(l.qa, l.qb)
 	r.close(m.srq) // with an entry in it
 	n, err := m.srq.PostOps([]rdma.OpsWR{{Opcode: rdma.OpSync}})
 	if n != 0 {

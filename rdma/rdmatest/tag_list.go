@@ -150,8 +150,7 @@ func tagTaken(r *rig) {
 	m.matched(2, 2, 4, 8)
 }
 
-func tagFull(r *rig) {
-	a := r.sides[0]
+func tagFull(r *rig, a, _ *side) {
 	m := r.sides[1].matching(4, 3)
 	src, dst := a.memory(256), m.memory(512)
 	l := m.to(a)
@@ -180,14 +179,9 @@ func tagFull(r *rig) {
 	refused("one removed, and another added")
 }
 
-func tagOps(r *rig) {
-	s := r.sides[0]
+func tagOps(r *rig, s *side) {
 	s.extended()
-	srq, err := s.pd.CreateSRQ(rdma.SRQInitAttr{Attr: rdma.SRQAttr{MaxWR: 1, MaxSGE: 1}, Type: rdma.SRQTagMatching, CQ: s.rcq, MaxTags: 2, MaxOps: 4})
-	if err != nil {
-		r.Fatal(err)
-	}
-	r.own(srq)
+	srq := result(s.pd.CreateSRQ(rdma.SRQInitAttr{Attr: rdma.SRQAttr{MaxWR: 1, MaxSGE: 1}, Type: rdma.SRQTagMatching, CQ: s.rcq, MaxTags: 2, MaxOps: 4})).owned(r, "CreateSRQ")
 	m := &matcher{side: s, srq: srq}
 	quiet := rdma.OpsWR{WRID: 1, Opcode: rdma.OpSync}
 	loud := rdma.OpsWR{WRID: 2, Opcode: rdma.OpSync, Flags: rdma.SendSignaled}
@@ -216,8 +210,7 @@ func tagOps(r *rig) {
 	m.nothing()
 }
 
-func tagList(r *rig) {
-	a := r.sides[0]
+func tagList(r *rig, a, _ *side) {
 	m := r.sides[1].matching(4, 8)
 	src, dst := a.memory(256), m.memory(512)
 	l := m.to(a)

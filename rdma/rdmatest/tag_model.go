@@ -29,10 +29,7 @@ func tagModel(r *rig) {
 	}
 	next, delivered := uint64(0), uint32(0)
 	rng := rand.New(rand.NewPCG(5, 6))
-	steps := 1500
-	if r.f.Brief || r.f.Adversarial {
-		steps = 300
-	}
+	steps := unlessSlow(r, 1500, 300)
 	for step := range uint64(steps) {
 		switch k := rng.IntN(10); {
 		case k < 4 && len(list) < tags:
@@ -100,10 +97,7 @@ func tagSoftware(r *rig) {
 	const receives, tags, size, window = 8, 16, 64, 12
 	m := r.sides[0].matching(receives, tags)
 	dst := m.memory((receives + window) * size)
-	total := uint64(1200)
-	if r.f.Brief || r.f.Adversarial {
-		total = 240
-	}
+	total := unlessSlow[uint64](r, 1200, 240)
 	type sender struct {
 		*link
 		src  Region
@@ -223,10 +217,7 @@ func tagSoftware(r *rig) {
 		}
 		for {
 			var wc [4]rdma.WCEx
-			n, err := m.rcq.PollEx(wc[:1+rng.IntN(4)])
-			if err != nil {
-				r.Fatalf("PollEx: %v", err)
-			}
+			n := result(m.rcq.PollEx(wc[:1+rng.IntN(4)])).must(r, "PollEx")
 			if n == 0 {
 				break
 			}

@@ -2,6 +2,7 @@ package rdmatest
 
 import (
 	"encoding/binary"
+	"errors"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -25,20 +26,10 @@ type tagFlood struct {
 
 func (a *agent) tagFlood(c *call) error {
 	f := c.TagFlood
-	qp, err := object[rdma.QP](a, f.QP)
-	if err != nil {
-		return err
-	}
-	cq, err := object[rdma.CQ](a, f.CQ)
-	if err != nil {
-		return err
-	}
-	rcq, err := object[rdma.CQ](a, f.RecvCQ)
-	if err != nil {
-		return err
-	}
-	mem, err := object[Region](a, f.Mem)
-	if err != nil {
+	var qp rdma.QP
+	var cq, rcq rdma.CQ
+	var mem Region
+	if err := errors.Join(find(a, f.QP, &qp), find(a, f.CQ, &cq), find(a, f.RecvCQ, &rcq), find(a, f.Mem, &mem)); err != nil {
 		return err
 	}
 	go f.run(qp, cq, rcq, mem)
@@ -140,10 +131,7 @@ func RunTagFlood(t *testing.T, f FloodFabric) {
 	}
 	look := func() {
 		var list [4]rdma.WCEx
-		n, err := m.rcq.PollEx(list[:])
-		if err != nil {
-			r.Fatalf("PollEx: %v", err)
-		}
+		n := result(m.rcq.PollEx(list[:])).must(r, "PollEx")
 		for _, wc := range list[:n] {
 			id := wc.WRID
 			switch {
@@ -209,7 +197,7 @@ func RunTagFlood(t *testing.T, f FloodFabric) {
 		p := v.(interface {
 			call(*call) (*answer, error)
 		})
-		fl := tagFlood{QP: l.qa.(*procQP).h, CQ: kid.scq.(*procCQ).h, RecvCQ: kid.rcq.(*procCQ).h, Mem: mem.MR.(*procMR).h, Seed: uint64(i + 1)}
+		fl := tagFlood{QP: handleOf(l.qa), CQ: handleOf(kid.scq), RecvCQ: handleOf(kid.rcq), Mem: handleOf(mem.MR), Seed: uint64(i + 1)}
 		if _, err := p.call(&call{Op: opTagFlood, TagFlood: fl}); err != nil {
 			r.Fatalf("start victim %d: %v", i, err)
 		}
@@ -232,9 +220,7 @@ func RunTagFlood(t *testing.T, f FloodFabric) {
 		})
 	}
 	for _, v := range alive {
-		if err := v.victim.Kill(); err != nil {
-			r.Fatal(err)
-		}
+		r.must(v.victim.Kill(), "Kill")
 	}
 	for _, v := range alive {
 		leave(v.qp)

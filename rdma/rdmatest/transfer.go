@@ -9,21 +9,19 @@ import (
 
 func transferCases() []testCase {
 	return []testCase{
-		{name: "transfer/zero_length_checks_no_key", nodes: 2, run: transferZero},
-		{name: "transfer/gather_and_scatter", nodes: 2, run: transferSGL},
-		{name: "transfer/matrix_of_memory_kinds", nodes: 2, run: transferMatrix},
-		{name: "transfer/megabytes", nodes: 2, run: transferLarge, long: true},
-		{name: "transfer/batch_of_everything_in_order", nodes: 2, run: transferBatch},
-		{name: "transfer/loopback_between_own_queue_pairs", nodes: 1, run: transferLoopback},
-		{name: "transfer/loopback_to_itself", nodes: 1, run: transferSelf},
+		{name: "transfer/zero_length_checks_no_key", nodes: 2, run: pair(transferZero)},
+		{name: "transfer/gather_and_scatter", nodes: 2, run: pair(transferSGL)},
+		{name: "transfer/matrix_of_memory_kinds", nodes: 2, run: pair(transferMatrix)},
+		{name: "transfer/megabytes", nodes: 2, run: pair(transferLarge), long: true},
+		{name: "transfer/batch_of_everything_in_order", nodes: 2, run: pair(transferBatch)},
+		{name: "transfer/loopback_between_own_queue_pairs", nodes: 1, run: single(transferLoopback)},
+		{name: "transfer/loopback_to_itself", nodes: 1, run: single(transferSelf)},
 		{name: "transfer/four_nodes_all_to_all", nodes: 4, run: transferAll},
 	}
 }
 
-func transferZero(r *rig) {
-	a, b := r.sides[0], r.sides[1]
-	dst := b.memory(64)
-	dst.Store(0, pattern(1, 64))
+func transferZero(r *rig, a, b *side) {
+	dst := b.filled(64, 1)
 	l := r.link()
 	l.recv(receive(10), receive(11, dst.sge(0, 8)), receive(12))
 	zero := func(op rdma.WROpcode, id uint64) rdma.SendWR {
@@ -34,13 +32,13 @@ func transferZero(r *rig) {
 	l.send(zero(rdma.WRRDMAWrite, 1), zero(rdma.WRRDMARead, 2), zero(rdma.WRSend, 3), zero(rdma.WRSendWithImm, 4),
 		zero(rdma.WRRDMAWriteWithImm, 5), inline)
 	for id := uint64(1); id <= 6; id++ {
-		wc := a.want(a.scq, id, rdma.WCSuccess)
+		wc := a.done(a.scq, id)
 		if wc.Opcode == rdma.WCRDMARead && wc.ByteLen != 0 {
 			r.Errorf("a read of nothing moved %d bytes", wc.ByteLen)
 		}
 	}
 	for i, op := range []rdma.WCOpcode{rdma.WCRecv, rdma.WCRecv, rdma.WCRecvRDMAWithImm} {
-		wc := b.want(b.rcq, uint64(10+i), rdma.WCSuccess)
+		wc := b.done(b.rcq, uint64(10+i))
 		if wc.ByteLen != 0 || wc.Opcode != op || i > 0 && (wc.ImmData != 7 || wc.Flags&rdma.WCFlagWithImm == 0) {
 			r.Errorf("receive %d of nothing: %+v", i, wc)
 		}
@@ -76,8 +74,7 @@ func cut(rng *rand.Rand, m Region, n, most int) (sgl []rdma.SGE, offsets []int) 
 
 // transferSGL moves random pieces by every operation and compares every byte
 // of both memories, gaps included.
-func transferSGL(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func transferSGL(r *rig, a, b *side) {
 	const size = 4096
 	d := a.ctx.QueryDevice()
 	most := min(d.MaxSGE, 16)
@@ -85,10 +82,7 @@ func transferSGL(r *rig) {
 	src, dst := a.memory(size), b.memory(size)
 	rng := rand.New(rand.NewPCG(1, 2))
 	near, far := make([]byte, size), make([]byte, size)
-	rounds := 300
-	if r.f.Brief {
-		rounds = 60
-	}
+	rounds := unlessBrief(r, 300, 60)
 	for round := range rounds {
 		n := 1 + rng.IntN(200)
 		if round%10 == 0 {
@@ -114,14 +108,12 @@ func transferSGL(r *rig) {
 			rsgl, to := cut(rng, dst, n+rng.IntN(50), most)
 			l.recv(receive(uint64(round), rsgl...))
 			l.send(send(uint64(round), sgl...))
-			if wc := b.want(b.rcq, uint64(round), rdma.WCSuccess); wc.ByteLen != uint32(n) {
-				r.Fatalf("round %d: received %d bytes, want %d", round, wc.ByteLen, n)
-			}
+			equal(r, b.done(b.rcq, uint64(round)).ByteLen, uint32(n), "round %d: bytes received:", round)
 			for i, o := range at {
 				far[to[i]] = near[o]
 			}
 		}
-		a.want(a.scq, uint64(round), rdma.WCSuccess)
+		a.done(a.scq, uint64(round))
 		r.same(fmt.Sprintf("round %d: near memory", round), src.Load(0, size), near)
 		r.same(fmt.Sprintf("round %d: far memory", round), dst.Load(0, size), far)
 	}
@@ -129,8 +121,7 @@ func transferSGL(r *rig) {
 
 // transferMatrix moves bytes of every kind of memory to every kind, by every
 // operation, in sizes around words and pages and at odd offsets.
-func transferMatrix(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func transferMatrix(r *rig, a, b *side) {
 	l := r.link()
 	const size = 70_000
 	id := uint64(0)
@@ -145,17 +136,14 @@ func transferMatrix(r *rig) {
 					src.Store(0, p)
 					blank := pattern(^id, size)
 					dst.Store(0, blank)
-					l.send(write(id, dst, off, src.sge(5, n)), read(id+1, dst, off, got.sge(off, n)))
-					a.want(a.scq, id, rdma.WCSuccess)
-					a.want(a.scq, id+1, rdma.WCSuccess)
+					l.do(write(id, dst, off, src.sge(5, n)), read(id+1, dst, off, got.sge(off, n)))
 					want := append([]byte(nil), blank...)
 					copy(want[off:], p[5:5+n])
 					r.same(what+": written", dst.Load(0, n+64), want[:n+64])
 					r.same(what+": read back", got.Load(off, n), p[5:5+n])
 					l.recv(receive(id, dst.sge(off+16, n)))
-					l.send(send(id+2, src.sge(off, n)))
-					a.want(a.scq, id+2, rdma.WCSuccess)
-					b.want(b.rcq, id, rdma.WCSuccess)
+					l.do(send(id+2, src.sge(off, n)))
+					b.done(b.rcq, id)
 					copy(want[off+16:], p[off:off+n])
 					r.same(what+": received", dst.Load(0, n+64), want[:n+64])
 				}
@@ -163,7 +151,7 @@ func transferMatrix(r *rig) {
 			dst.store64(64, 40)
 			l.send(fetchAdd(1, dst, 64, 2, got.sge(8, 8)), compareSwap(2, dst, 64, 42, 99, got.sge(16, 8)), compareSwap(3, dst, 64, 42, 7, got.sge(24, 8)))
 			for i, old := range []uint64{40, 42, 99} {
-				a.want(a.scq, uint64(1+i), rdma.WCSuccess)
+				a.done(a.scq, uint64(1+i))
 				if v := got.Load64(8 + 8*i); v != old {
 					r.Fatalf("%v to %v: atomic %d brought %d, want %d", near, far, i, v, old)
 				}
@@ -171,15 +159,12 @@ func transferMatrix(r *rig) {
 			if v := dst.Load64(64); v != 99 {
 				r.Fatalf("%v to %v: the atomics left %d, want 99", near, far, v)
 			}
-			r.closeRegion(src)
-			r.closeRegion(dst)
-			r.closeRegion(got)
+			r.closeRegion(src, dst, got)
 		}
 	}
 }
 
-func transferLarge(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func transferLarge(r *rig, a, b *side) {
 	l := r.link()
 	const n, guard = 4<<20 + 17, 4096
 	for _, kind := range []MemoryKind{Allocated, Ordinary} {
@@ -188,34 +173,26 @@ func transferLarge(r *rig) {
 		src.Store(0, p)
 		mark := pattern(77, n+2*guard)
 		dst.Store(0, mark)
-		l.send(write(1, dst, guard+3, src.sge(guard, n-3)))
-		a.want(a.scq, 1, rdma.WCSuccess)
+		l.do(write(1, dst, guard+3, src.sge(guard, n-3)))
 		want := append([]byte(nil), mark...)
 		copy(want[guard+3:], p[guard:guard+n-3])
 		r.same("megabytes written", dst.Load(0, n+2*guard), want)
 		dst.Store(0, mark)
 		l.recv(receive(2, dst.sge(guard, n/2), dst.sge(guard+n/2, n-n/2)))
-		l.send(send(3, src.sge(guard, 1), src.sge(guard+1, n-1)))
-		a.want(a.scq, 3, rdma.WCSuccess)
-		if wc := b.want(b.rcq, 2, rdma.WCSuccess); wc.ByteLen != n {
-			r.Errorf("received %d bytes, want %d", wc.ByteLen, n)
-		}
+		l.do(send(3, src.sge(guard, 1), src.sge(guard+1, n-1)))
+		equal(r, b.done(b.rcq, 2).ByteLen, n, "bytes received:")
 		copy(want, mark)
 		copy(want[guard:], p[guard:guard+n])
 		r.same("megabytes received", dst.Load(0, n+2*guard), want)
 		src.Store(0, mark)
 		l.send(read(4, dst, guard, src.sge(guard, n)))
-		if wc := a.want(a.scq, 4, rdma.WCSuccess); wc.ByteLen != n {
-			r.Errorf("read %d bytes, want %d", wc.ByteLen, n)
-		}
+		equal(r, a.done(a.scq, 4).ByteLen, n, "bytes read:")
 		r.same("megabytes read", src.Load(0, n+2*guard), want)
-		r.closeRegion(src)
-		r.closeRegion(dst)
+		r.closeRegion(src, dst)
 	}
 }
 
-func transferBatch(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func transferBatch(r *rig, a, b *side) {
 	src, dst := a.memory(512), b.memory(512)
 	l := r.link()
 	p := pattern(1, 512)
@@ -231,12 +208,8 @@ func transferBatch(r *rig) {
 		writeImm(7, 77, dst, 60, src.sge(96, 10)),
 		read(8, dst, 60, src.sge(424, 10)),
 	)
-	for id := uint64(1); id <= 8; id++ {
-		a.want(a.scq, id, rdma.WCSuccess)
-	}
-	for id := uint64(50); id <= 52; id++ {
-		b.want(b.rcq, id, rdma.WCSuccess)
-	}
+	a.done(a.scq, 1, 2, 3, 4, 5, 6, 7, 8)
+	b.done(b.rcq, 50, 51, 52)
 	want := make([]byte, 512)
 	copy(want, p[0:8])
 	copy(want[4:], p[16:24])
@@ -249,42 +222,33 @@ func transferBatch(r *rig) {
 	r.same("read behind the write with immediate", src.Load(424, 10), want[60:70])
 }
 
-func transferLoopback(r *rig) {
-	s := r.sides[0]
+func transferLoopback(r *rig, s *side) {
 	l := r.connect(s, s)
-	src, dst := s.memory(128), s.memory(128)
-	src.Store(0, pattern(1, 128))
+	src, dst := s.filled(128, 1), s.memory(128)
 	l.recv(receive(1, dst.sge(0, 64)))
-	l.send(send(2, src.sge(0, 64)), write(3, dst, 64, src.sge(64, 64)), read(4, dst, 64, src.sge(0, 8)))
-	for id := uint64(2); id <= 4; id++ {
-		s.want(s.scq, id, rdma.WCSuccess)
-	}
-	s.want(s.rcq, 1, rdma.WCSuccess)
+	l.do(send(2, src.sge(0, 64)), write(3, dst, 64, src.sge(64, 64)), read(4, dst, 64, src.sge(0, 8)))
+	s.done(s.rcq, 1)
 	r.same("memory", dst.Load(0, 128), pattern(1, 128))
 	r.same("read back", src.Load(0, 8), pattern(1, 128)[64:72])
-	post(r, l.qb, write(5, src, 0, dst.sge(0, 8)))
-	s.want(s.scq, 5, rdma.WCSuccess)
+	l.back().do(write(5, src, 0, dst.sge(0, 8)))
 }
 
 // transferSelf connects one queue pair with itself.
-func transferSelf(r *rig) {
-	s := r.sides[0]
+func transferSelf(r *rig, s *side) {
 	u := defaults()
 	qp := s.newQP(u, 0)
 	l := &link{r: r, a: s, b: s, qa: qp, qb: qp}
 	for _, to := range []rdma.QPState{rdma.StateInit, rdma.StateRTR, rdma.StateRTS} {
 		l.step(0, qp, u, to)
 	}
-	src, dst := s.memory(128), s.memory(128)
-	src.Store(0, pattern(1, 128))
+	src, dst := s.filled(128, 1), s.memory(128)
 	l.recv(receive(1, dst.sge(0, 64)))
 	l.send(send(2, src.sge(0, 64)), write(3, dst, 64, src.sge(64, 64)), send(4, src.sge(0, 8)))
-	s.want(s.scq, 2, rdma.WCSuccess)
-	s.want(s.scq, 3, rdma.WCSuccess)
-	s.want(s.rcq, 1, rdma.WCSuccess)
+	s.done(s.scq, 2, 3)
+	s.done(s.rcq, 1)
 	l.recv(receive(5, dst.sge(0, 8)))
-	s.want(s.scq, 4, rdma.WCSuccess)
-	s.want(s.rcq, 5, rdma.WCSuccess)
+	s.done(s.scq, 4)
+	s.done(s.rcq, 5)
 	r.same("memory", dst.Load(0, 128), pattern(1, 128))
 	bad := write(6, dst, 0, src.sge(0, 8))
 	bad.RKey ^= 1

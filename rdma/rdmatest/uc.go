@@ -1,21 +1,22 @@
 package rdmatest
 
 import (
+	"fmt"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
 func ucCases() []testCase {
 	exact := func(f Fabric) bool { return !f.Inexact }
 	return needing([]testCase{
-		{name: "uc/write_send_and_immediate", nodes: 2, run: ucTransfer},
-		{name: "uc/without_a_receive_it_is_lost", nodes: 2, run: ucNoReceive},
-		{name: "uc/what_the_responder_refuses_is_lost", nodes: 2, run: ucRefused, when: exact},
-		{name: "uc/to_nobody_is_lost", nodes: 2, run: ucNobody},
-		{name: "uc/no_reads_and_no_atomics", nodes: 2, run: ucOps},
-		{name: "uc/local_error_is_SQE", nodes: 2, run: ucSQE, when: exact},
-		{name: "uc/bad_receive_is_ERR", nodes: 2, run: ucBadReceive, when: exact},
-		{name: "uc/states_have_no_timers", nodes: 1, run: ucStates},
-		{name: "uc/order_of_what_arrives", nodes: 2, run: ucOrder},
+		{name: "uc/write_send_and_immediate", nodes: 2, run: pair(ucTransfer)},
+		{name: "uc/without_a_receive_it_is_lost", nodes: 2, run: pair(ucNoReceive)},
+		{name: "uc/what_the_responder_refuses_is_lost", nodes: 2, run: pair(ucRefused), when: exact},
+		{name: "uc/to_nobody_is_lost", nodes: 2, run: pair(ucNobody)},
+		{name: "uc/no_reads_and_no_atomics", nodes: 2, run: pair(ucOps)},
+		{name: "uc/local_error_is_SQE", nodes: 2, run: pair(ucSQE), when: exact},
+		{name: "uc/bad_receive_is_ERR", nodes: 2, run: pair(ucBadReceive), when: exact},
+		{name: "uc/states_have_no_timers", nodes: 1, run: single(ucStates)},
+		{name: "uc/order_of_what_arrives", nodes: 2, run: pair(ucOrder)},
 	}, rdma.FeatureUC)
 }
 
@@ -42,9 +43,7 @@ func (r *rig) unreliable(changes ...func(*setup)) *link {
 			mask rdma.QPAttrMask
 		}{{rdma.StateInit, initMask}, {rdma.StateRTR, ucRTRMask}, {rdma.StateRTS, ucRTSMask}} {
 			attr.State = step.to
-			if err := qp.Modify(attr, step.mask); err != nil {
-				r.Fatalf("side %d: modify to %v: %v", i, step.to, err)
-			}
+			r.must(qp.Modify(attr, step.mask), "side %d: modify to %v", i, step.to)
 		}
 	}
 	return l
@@ -56,7 +55,7 @@ func (l *link) shout(wr rdma.SendWR, there func() bool) {
 	l.r.Helper()
 	for try := 1; ; try++ {
 		l.send(wr)
-		l.a.want(l.a.scq, wr.WRID, rdma.WCSuccess)
+		l.a.done(l.a.scq, wr.WRID)
 		if !l.r.f.Adversarial {
 			l.r.until("an unreliable message", there)
 			return
@@ -84,8 +83,7 @@ func (l *link) arrives(wr rdma.SendWR, id uint64) (wc rdma.WC) {
 	return wc
 }
 
-func ucTransfer(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func ucTransfer(r *rig, a, b *side) {
 	const most = 200_000
 	src, dst := a.memory(most+8), b.memory(most+8)
 	l := r.unreliable()
@@ -99,9 +97,7 @@ func ucTransfer(r *rig) {
 		if wc := l.arrives(writeImm(id, uint32(id), dst, most, src.sge(most, 8)), id); wc.Opcode != rdma.WCRecvRDMAWithImm || wc.ImmData != uint32(id) || wc.ByteLen != 8 {
 			r.Errorf("the immediate: %+v", wc)
 		}
-		if got := dst.Load64(most); got != id {
-			r.Errorf("written %d with the immediate, want %d", got, id)
-		}
+		equal(r, dst.Load64(most), id, "written with the immediate:")
 		if !r.f.Adversarial {
 			r.same("written", dst.Load(0, size), pattern(id, size))
 		}
@@ -121,12 +117,11 @@ func (l *link) lost(wrs ...rdma.SendWR) {
 	l.r.Helper()
 	l.send(wrs...)
 	for i := range wrs {
-		l.a.want(l.a.scq, wrs[i].WRID, rdma.WCSuccess)
+		l.a.done(l.a.scq, wrs[i].WRID)
 	}
 }
 
-func ucNoReceive(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func ucNoReceive(r *rig, a, b *side) {
 	src, dst := a.memory(64), b.memory(64)
 	l := r.unreliable()
 	l.lost(send(1, src.sge(0, 8)), send(2, src.sge(0, 8)), writeImm(3, 1, dst, 32, src.sge(0, 8)))
@@ -135,16 +130,12 @@ func ucNoReceive(r *rig) {
 	l.recv(receive(9, dst.sge(8, 8)))
 	l.arrives(send(5, src.sge(0, 8)), 9)
 	b.none(b.rcq)
-	if got := l.qb.State(); got != rdma.StateRTS {
-		r.Errorf("the responder is in %v, want RTS", got)
-	}
+	equal(r, l.qb.State(), rdma.StateRTS, "the responder is in")
 }
 
 // ucRefused: nobody tells the requester, and the responder goes on.
-func ucRefused(r *rig) {
-	a, b := r.sides[0], r.sides[1]
-	src, dst := a.memory(128), b.memory(128)
-	src.Store(0, pattern(1, 128))
+func ucRefused(r *rig, a, b *side) {
+	src, dst := a.filled(128, 1), b.memory(128)
 	l := r.unreliable()
 	stale := write(1, dst, 0, src.sge(0, 8))
 	stale.RKey ^= 1
@@ -158,63 +149,45 @@ func ucRefused(r *rig) {
 	r.same("memory that nothing may reach", dst.Load(0, 64), make([]byte, 64))
 	r.same("received", dst.Load(64, 8), pattern(1, 128)[:8])
 	for _, qp := range []rdma.QP{l.qa, l.qb, mute.qa, mute.qb} {
-		if got := qp.State(); got != rdma.StateRTS {
-			r.Errorf("a queue pair is in %v, want RTS", got)
-		}
+		equal(r, qp.State(), rdma.StateRTS, "a queue pair is in")
 	}
 }
 
-func ucNobody(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func ucNobody(r *rig, a, b *side) {
 	src, dst := a.memory(64), b.memory(64)
 	l, beside := r.unreliable(), r.unreliable()
 	r.close(l.qb)
 	l.lost(write(1, dst, 0, src.sge(0, 8)), send(2, src.sge(0, 8)))
 	src.store64(0, 5)
 	beside.shout(write(3, dst, 8, src.sge(0, 8)), func() bool { return dst.Load64(8) == 5 })
-	if got := dst.Load64(0); got != 0 {
-		r.Errorf("a write to a queue pair that is closed left %d", got)
-	}
-	if got := l.qa.State(); got != rdma.StateRTS {
-		r.Errorf("the requester is in %v, want RTS", got)
-	}
+	equal(r, dst.Load64(0), 0, "a write to a queue pair that is closed left")
+	equal(r, l.qa.State(), rdma.StateRTS, "the requester is in")
 }
 
-func ucOps(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func ucOps(r *rig, a, b *side) {
 	src, dst := a.memory(64), b.memory(64)
 	l := r.unreliable()
 	for _, wr := range []rdma.SendWR{read(1, dst, 0, src.sge(0, 8)), fetchAdd(2, dst, 0, 1, src.sge(0, 8)), compareSwap(3, dst, 0, 0, 1, src.sge(0, 8))} {
-		if n, err := l.qa.PostSend([]rdma.SendWR{wr}); n != 0 || err == nil {
-			r.Errorf("operation %d: took %d, %v", wr.Opcode, n, err)
-		}
+		result(l.qa.PostSend([]rdma.SendWR{wr})).refused(r, fmt.Sprintf("operation %d", wr.Opcode), nil)
 	}
 	src.store64(0, 5)
 	l.shout(write(4, dst, 8, src.sge(0, 8)), func() bool { return dst.Load64(8) == 5 })
 	a.none(a.scq)
-	if got := dst.Load64(0); got != 0 {
-		r.Errorf("what was refused left %d", got)
-	}
+	equal(r, dst.Load64(0), 0, "what was refused left")
 }
 
-func ucSQE(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func ucSQE(r *rig, a, b *side) {
 	l := r.unreliable()
 	dst := b.memory(64)
 	p := &port{side: a, qp: l.qa, mem: a.memory(64)}
 	sqe(r, p, b, func(id uint64, sgl ...rdma.SGE) rdma.SendWR { return write(id, dst, 0, sgl...) })
 	p.mem.store64(8, 5)
 	l.shout(write(4, dst, 8, p.mem.sge(8, 8)), func() bool { return dst.Load64(8) == 5 })
-	if got := dst.Load64(0); got != 0 {
-		r.Errorf("what was flushed left %d", got)
-	}
-	if got := l.qb.State(); got != rdma.StateRTS {
-		r.Errorf("the responder is in %v, want RTS", got)
-	}
+	equal(r, dst.Load64(0), 0, "what was flushed left")
+	equal(r, l.qb.State(), rdma.StateRTS, "the responder is in")
 }
 
-func ucBadReceive(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func ucBadReceive(r *rig, a, b *side) {
 	src, dst := a.memory(64), b.memory(64)
 	l := r.unreliable()
 	bad := dst.sge(0, 8)
@@ -231,36 +204,26 @@ func ucBadReceive(r *rig) {
 	}
 	b.want(b.rcq, 2, rdma.WCWRFlushErr)
 	b.state(l.qb, rdma.StateErr)
-	if got := l.qa.State(); got != rdma.StateRTS {
-		r.Errorf("the requester is in %v, want RTS", got)
-	}
+	equal(r, l.qa.State(), rdma.StateRTS, "the requester is in")
 }
 
-func ucStates(r *rig) {
-	s := r.sides[0]
+func ucStates(r *rig, s *side) {
 	l := r.unreliable()
 	r.move(l.qa, rdma.StateReset)
 	attr := l.attrs(0, defaults())
 	attr.State = rdma.StateInit
-	if err := l.qa.Modify(attr, initMask); err != nil {
-		r.Fatalf("modify to INIT: %v", err)
-	}
+	r.must(l.qa.Modify(attr, initMask), "modify to INIT")
 	attr.State = rdma.StateRTR
 	r.wantErr("RTR with what answers need", l.qa.Modify(attr, rtrMask), rdma.ErrInvalid)
-	if err := l.qa.Modify(attr, ucRTRMask); err != nil {
-		r.Fatalf("modify to RTR: %v", err)
-	}
+	r.must(l.qa.Modify(attr, ucRTRMask), "modify to RTR")
 	attr.State = rdma.StateRTS
 	r.wantErr("RTS with timers", l.qa.Modify(attr, rtsMask), rdma.ErrInvalid)
-	if err := l.qa.Modify(attr, ucRTSMask); err != nil {
-		r.Fatalf("modify to RTS: %v", err)
-	}
+	r.must(l.qa.Modify(attr, ucRTSMask), "modify to RTS")
 	s.state(l.qa, rdma.StateRTS)
 }
 
 // ucOrder: of many messages those that arrive do so in order, and whole.
-func ucOrder(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func ucOrder(r *rig, a, b *side) {
 	const each, depth, total = 3000, 8, 64
 	src, dst := a.memory(each), b.memory(depth*each)
 	l := r.unreliable()
@@ -270,8 +233,7 @@ func ucOrder(r *rig) {
 	next, last := uint64(0), -1
 	for k := range total {
 		src.Store(0, pattern(uint64(k), each))
-		l.send(sendImm(uint64(k), uint32(k), src.sge(0, each)))
-		a.want(a.scq, uint64(k), rdma.WCSuccess)
+		l.do(sendImm(uint64(k), uint32(k), src.sge(0, each)))
 		look := func() bool {
 			wc, ok := b.poll(b.rcq)
 			if !ok {

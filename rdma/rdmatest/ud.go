@@ -2,6 +2,7 @@ package rdmatest
 
 import (
 	"encoding/binary"
+	"fmt"
 	"time"
 
 	"github.com/gorun-mpi/gorun/rdma"
@@ -25,8 +26,8 @@ func udCases() []testCase {
 		{name: "ud/local_error_is_SQE", nodes: 2, run: udSQE, when: func(f Fabric) bool { return !f.Inexact }},
 		{name: "ud/bad_receive_is_ERR", nodes: 2, run: udBadReceive, when: func(f Fabric) bool { return !f.Inexact }},
 		{name: "ud/receives_are_flushed", nodes: 2, run: udFlush},
-		{name: "ud/states_need_the_QKey", nodes: 1, run: udStates},
-		{name: "ud/handle_holds_its_domain", nodes: 1, run: udHandle},
+		{name: "ud/states_need_the_QKey", nodes: 1, run: single(udStates)},
+		{name: "ud/handle_holds_its_domain", nodes: 1, run: single(udHandle)},
 	}, rdma.FeatureUD)
 }
 
@@ -71,30 +72,20 @@ func (p *port) up(u setup) {
 		{rdma.StateInit, rdma.QPPKeyIndexMask | rdma.QPPortMask | rdma.QPQKeyMask}, {rdma.StateRTR, 0}, {rdma.StateRTS, rdma.QPSQPSNMask},
 	} {
 		u.attr.State = step.to
-		if err := p.qp.Modify(u.attr, step.mask|rdma.QPStateMask); err != nil {
-			p.r.Fatalf("side %d: modify to %v: %v", p.index, step.to, err)
-		}
+		p.r.must(p.qp.Modify(u.attr, step.mask|rdma.QPStateMask), "side %d: modify to %v", p.index, step.to)
 	}
 }
 
 // to makes an address handle of the port to a side.
 func (p *port) to(s *side) rdma.AH {
 	p.r.Helper()
-	gid, err := s.ctx.QueryGID(1, 0)
-	if err != nil {
-		p.r.Fatalf("QueryGID(1, 0): %v", err)
-	}
+	gid := s.gid()
 	return p.handle(rdma.AV{DGID: gid, HopLimit: 1, PortNum: 1})
 }
 
 func (p *port) handle(av rdma.AV) rdma.AH {
 	p.r.Helper()
-	ah, err := p.pd.CreateAH(av)
-	if err != nil {
-		p.r.Fatalf("CreateAH(%+v): %v", av, err)
-	}
-	p.r.own(ah)
-	return ah
+	return result(p.pd.CreateAH(av)).owned(p.r, "CreateAH(%+v)", av)
 }
 
 // datagram makes a signaled request.
@@ -119,7 +110,7 @@ func (p *port) shout(wr rdma.SendWR, to *port) rdma.WC {
 	p.r.Helper()
 	for try := 1; ; try++ {
 		post(p.r, p.qp, wr)
-		p.want(p.scq, wr.WRID, rdma.WCSuccess)
+		p.done(p.scq, wr.WRID)
 		if !p.r.f.Adversarial {
 			return to.next(to.rcq)
 		}
@@ -190,17 +181,14 @@ func udMany(r *rig) {
 	for n := range 8 {
 		b.listen(n)
 	}
-	rounds := 40
-	if r.f.Brief {
-		rounds = 8
-	}
+	rounds := unlessBrief(r, 40, 8)
 	seen := map[*port]int{}
 	for k := range rounds {
 		for i, p := range from {
 			p.mem.Store(0, binary.LittleEndian.AppendUint64(nil, uint64(k)<<8|uint64(i)))
 			wr := datagram(uint64(k), handles[i], b, p.mem.sge(0, 8))
 			post(r, p.qp, wr)
-			p.want(p.scq, uint64(k), rdma.WCSuccess)
+			p.done(p.scq, uint64(k))
 		}
 		due := len(from)
 		look := func() bool {
@@ -227,7 +215,7 @@ func udMany(r *rig) {
 			for i, p := range from {
 				if seen[p] == 0 {
 					post(r, p.qp, datagram(0, handles[i], b, p.mem.sge(0, 8)))
-					p.want(p.scq, 0, rdma.WCSuccess)
+					p.done(p.scq, 0)
 				}
 			}
 			for wc, ok := b.poll(b.rcq); ok; wc, ok = b.poll(b.rcq) {
@@ -267,10 +255,7 @@ func udReply(r *rig) {
 	b.listen(0)
 	a.mem.Store(0, pattern(1, 8))
 	wc := a.shout(datagram(1, a.to(b.side), b, a.mem.sge(0, 8)), b)
-	av, err := rdma.ReplyAV(wc, b.box.Load(0, rdma.GRHLen), 1)
-	if err != nil {
-		r.Fatalf("ReplyAV: %v", err)
-	}
+	av := result(rdma.ReplyAV(wc, b.box.Load(0, rdma.GRHLen), 1)).must(r, "ReplyAV")
 	b.mem.Store(0, pattern(2, 8))
 	back := datagram(2, b.handle(av), a, b.mem.sge(0, 8))
 	back.RemoteQPN = wc.SrcQP
@@ -297,7 +282,7 @@ func (p *port) lost(wrs ...rdma.SendWR) {
 	p.r.Helper()
 	post(p.r, p.qp, wrs...)
 	for i := range wrs {
-		p.want(p.scq, wrs[i].WRID, rdma.WCSuccess)
+		p.done(p.scq, wrs[i].WRID)
 	}
 }
 
@@ -312,9 +297,7 @@ func udQKey(r *rig) {
 	a.reaches(b, 0)
 	b.none(b.rcq)
 	// A new key counts from then on.
-	if err := b.qp.Modify(rdma.QPAttr{QKey: udKey + 1}, rdma.QPQKeyMask); err != nil {
-		r.Fatalf("modify the Q_Key: %v", err)
-	}
+	r.must(b.qp.Modify(rdma.QPAttr{QKey: udKey + 1}, rdma.QPQKeyMask), "modify the Q_Key")
 	b.listen(1)
 	wr.RemoteQKey = udKey
 	a.lost(wr)
@@ -354,9 +337,7 @@ func udNoReceive(r *rig) {
 	b.listen(0)
 	a.reaches(b, 0)
 	b.none(b.rcq)
-	if got := b.qp.State(); got != rdma.StateRTS {
-		r.Errorf("the receiver is in %v, want RTS", got)
-	}
+	equal(r, b.qp.State(), rdma.StateRTS, "the receiver is in")
 }
 
 func udTooLong(r *rig) {
@@ -406,9 +387,7 @@ func udOps(r *rig) {
 		}
 		wr := datagram(1, a.to(b.side), b, a.mem.sge(0, 8))
 		wr.Opcode, wr.RemoteAddr, wr.RKey = op, b.box.Base, b.box.RKey()
-		if n, err := a.qp.PostSend([]rdma.SendWR{wr}); n != 0 || err == nil {
-			r.Errorf("operation %d: took %d, %v", op, n, err)
-		}
+		result(a.qp.PostSend([]rdma.SendWR{wr})).refused(r, fmt.Sprintf("operation %d", op), nil)
 	}
 	a.reaches(b, 0)
 	a.none(a.scq)
@@ -422,21 +401,13 @@ func udBad(r *rig) {
 	} {
 		wr := good
 		spoil(&wr)
-		n, err := a.qp.PostSend([]rdma.SendWR{wr})
-		if n != 0 {
-			r.Errorf("%s: taken", name)
-		}
-		r.wantErr(name, err, rdma.ErrInvalid)
+		result(a.qp.PostSend([]rdma.SendWR{wr})).refused(r, name, rdma.ErrInvalid)
 	}
 	gid, _ := b.ctx.QueryGID(1, 0)
 	for name, av := range map[string]rdma.AV{
 		"port 0": {DGID: gid}, "port 9": {DGID: gid, PortNum: 9}, "nobody": {DGID: rdma.GID{1}, PortNum: 1}, "source GID": {DGID: gid, PortNum: 1, SGIDIdx: 200},
 	} {
-		ah, err := a.pd.CreateAH(av)
-		r.wantErr("CreateAH: "+name, err, rdma.ErrInvalid)
-		if err == nil {
-			r.own(ah)
-		}
+		result(a.pd.CreateAH(av)).refused(r, "CreateAH: "+name, rdma.ErrInvalid)
 	}
 }
 
@@ -457,14 +428,11 @@ func sqe(r *rig, a *port, b *side, request func(id uint64, sgl ...rdma.SGE) rdma
 	bad := a.mem.sge(0, 8)
 	bad.LKey ^= 1
 	post(r, a.qp, unsignaled(request(1, bad)), unsignaled(request(2, a.mem.sge(0, 8))))
-	a.want(a.scq, 1, rdma.WCLocProtErr)
-	a.want(a.scq, 2, rdma.WCWRFlushErr)
+	a.fail(a.scq, rdma.WCLocProtErr, 1, 2)
 	a.state(a.qp, rdma.StateSQE)
 	post(r, a.qp, unsignaled(request(3, a.mem.sge(0, 8))))
 	a.want(a.scq, 3, rdma.WCWRFlushErr)
-	if err := a.qp.Modify(rdma.QPAttr{State: rdma.StateRTS}, rdma.QPStateMask); err != nil {
-		r.Fatalf("modify SQE to RTS: %v", err)
-	}
+	r.must(a.qp.Modify(rdma.QPAttr{State: rdma.StateRTS}, rdma.QPStateMask), "modify SQE to RTS")
 }
 
 func udBadReceive(r *rig) {
@@ -487,8 +455,7 @@ func udFlush(r *rig) {
 	}
 	a.reaches(b, 0)
 	r.move(b.qp, rdma.StateErr)
-	b.want(b.rcq, 1, rdma.WCWRFlushErr)
-	b.want(b.rcq, 2, rdma.WCWRFlushErr)
+	b.fail(b.rcq, rdma.WCWRFlushErr, 1, 2)
 	b.listen(3)
 	b.want(b.rcq, 3, rdma.WCWRFlushErr)
 	wr := datagram(1, a.to(b.side), b, a.mem.sge(0, 8))
@@ -511,8 +478,7 @@ func udFlush(r *rig) {
 	b.none(b.rcq)
 }
 
-func udStates(r *rig) {
-	s := r.sides[0]
+func udStates(r *rig, s *side) {
 	u := defaults()
 	u.init = func(_ int, i *rdma.QPInitAttr) { i.Type = rdma.UD }
 	qp := s.newQP(u, 0)
@@ -520,27 +486,19 @@ func udStates(r *rig) {
 	mask := rdma.QPStateMask | rdma.QPPKeyIndexMask | rdma.QPPortMask
 	r.wantErr("INIT without a Q_Key", qp.Modify(attr, mask), rdma.ErrInvalid)
 	r.wantErr("INIT with access flags", qp.Modify(attr, mask|rdma.QPQKeyMask|rdma.QPAccessFlagsMask), rdma.ErrInvalid)
-	if err := qp.Modify(attr, mask|rdma.QPQKeyMask); err != nil {
-		r.Fatalf("modify to INIT: %v", err)
-	}
+	r.must(qp.Modify(attr, mask|rdma.QPQKeyMask), "modify to INIT")
 	attr.State = rdma.StateRTR
 	r.wantErr("RTR with a destination", qp.Modify(attr, rdma.QPStateMask|rdma.QPDestQPNMask), rdma.ErrInvalid)
-	if err := qp.Modify(attr, rdma.QPStateMask); err != nil {
-		r.Fatalf("modify to RTR: %v", err)
-	}
+	r.must(qp.Modify(attr, rdma.QPStateMask), "modify to RTR")
 	if got, init := qp.Query(); got.QKey != udKey || got.State != rdma.StateRTR || init.Type != rdma.UD {
 		r.Errorf("the query gives Q_Key %#x, %v, %v", got.QKey, got.State, init.Type)
 	}
 }
 
-func udHandle(r *rig) {
-	s := r.sides[0]
+func udHandle(r *rig, s *side) {
 	pd := s.newPD()
 	gid, _ := s.ctx.QueryGID(1, 0)
-	ah, err := pd.CreateAH(rdma.AV{DGID: gid, PortNum: 1, HopLimit: 1})
-	if err != nil {
-		r.Fatalf("CreateAH: %v", err)
-	}
+	ah := result(pd.CreateAH(rdma.AV{DGID: gid, PortNum: 1, HopLimit: 1})).must(r, "CreateAH")
 	if ah.PD() != pd {
 		r.Errorf("the handle is of another domain")
 	}

@@ -1,6 +1,7 @@
 package rdmatest
 
 import (
+	"cmp"
 	"errors"
 	"syscall"
 
@@ -136,62 +137,28 @@ type bindCall struct {
 }
 
 func callOfSend(wr rdma.SendWR) sendCall {
-	c := sendCall{WR: wr}
-	if ah, ok := wr.AH.(*procAH); ok {
-		c.AH = ah.h
-	}
-	if mw, ok := wr.MW.(*procMW); ok {
-		c.MW = mw.h
-	}
-	if wr.Bind != nil {
-		c.Bind = callOfBind(*wr.Bind)
-	}
-	if k, ok := wr.Mkey.(*procMkey); ok {
-		c.Mkey = k.h
+	c := sendCall{WR: wr, AH: handleOf(wr.AH), MW: handleOf(wr.MW), Mkey: handleOf(wr.Mkey)}
+	if b := wr.Bind; b != nil {
+		c.Bind = &bindCall{MR: handleOf(b.MR), Addr: b.Addr, Length: b.Length, Access: b.Access}
 	}
 	c.WR.AH, c.WR.MW, c.WR.Bind, c.WR.Mkey = nil, nil, nil, nil
-	return c
-}
-
-func callOfBind(bind rdma.MWBind) *bindCall {
-	c := &bindCall{Addr: bind.Addr, Length: bind.Length, Access: bind.Access}
-	if mr, ok := bind.MR.(*procMR); ok {
-		c.MR = mr.h
-	}
 	return c
 }
 
 // request is the request at the agent, whose objects the handles name.
 func (c *sendCall) request(a *agent) (wr rdma.SendWR, err error) {
 	wr = c.WR
-	if wr.AH, err = optional[rdma.AH](a, c.AH); err != nil {
-		return wr, err
-	}
-	if wr.MW, err = optional[rdma.MW](a, c.MW); err != nil {
-		return wr, err
-	}
-	if wr.Mkey, err = optional[rdma.Mkey](a, c.Mkey); err != nil {
-		return wr, err
-	}
-	if c.Bind != nil {
-		wr.Bind, err = c.Bind.bind(a)
+	err = errors.Join(optional(a, c.AH, &wr.AH), optional(a, c.MW, &wr.MW), optional(a, c.Mkey, &wr.Mkey))
+	if err == nil && c.Bind != nil {
+		var m Region
+		err = optional(a, c.Bind.MR, &m)
+		wr.Bind = &rdma.MWBind{MR: m.MR, Addr: c.Bind.Addr, Length: c.Bind.Length, Access: c.Bind.Access}
 	}
 	return wr, err
 }
 
-func (c *bindCall) bind(a *agent) (*rdma.MWBind, error) {
-	bind := &rdma.MWBind{Addr: c.Addr, Length: c.Length, Access: c.Access}
-	if c.MR != 0 {
-		m, err := object[Region](a, c.MR)
-		if err != nil {
-			return nil, err
-		}
-		bind.MR = m.MR
-	}
-	return bind, nil
-}
-
 type answer struct {
+	agent *agent // that makes it
 	Seq   uint64
 	Fault string // an error's text, "" for none
 	Errno syscall.Errno
@@ -234,10 +201,7 @@ func (a *answer) fail(err error) {
 	if err == nil {
 		return
 	}
-	a.Fault = err.Error()
-	if a.Fault == "" {
-		a.Fault = "an error without a text"
-	}
+	a.Fault = cmp.Or(err.Error(), "an error without a text")
 	errors.As(err, &a.Errno)
 }
 

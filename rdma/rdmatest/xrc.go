@@ -10,17 +10,17 @@ import (
 
 func xrcCases() []testCase {
 	return needing([]testCase{
-		{name: "xrc/request_names_the_queue", nodes: 2, run: xrcNames},
-		{name: "xrc/one_sided_operations_and_atomics_once", nodes: 2, run: xrcOneSided},
-		{name: "xrc/queue_of_another_domain_is_refused", nodes: 2, run: xrcIsolation},
-		{name: "xrc/queue_that_is_not_there_is_refused", nodes: 2, run: xrcNoQueue},
-		{name: "xrc/empty_queue_is_RNR", nodes: 2, run: xrcRNR},
-		{name: "xrc/halves_have_no_other_queue", nodes: 2, run: xrcHalves},
-		{name: "xrc/states", nodes: 2, run: xrcStates},
-		{name: "xrc/close_in_use_is_EBUSY", nodes: 1, run: xrcBusy},
-		{name: "xrc/domain_of_a_file", nodes: 2, run: xrcFile},
+		{name: "xrc/request_names_the_queue", nodes: 2, run: pair(xrcNames)},
+		{name: "xrc/one_sided_operations_and_atomics_once", nodes: 2, run: pair(xrcOneSided)},
+		{name: "xrc/queue_of_another_domain_is_refused", nodes: 2, run: pair(xrcIsolation)},
+		{name: "xrc/queue_that_is_not_there_is_refused", nodes: 2, run: pair(xrcNoQueue)},
+		{name: "xrc/empty_queue_is_RNR", nodes: 2, run: pair(xrcRNR)},
+		{name: "xrc/halves_have_no_other_queue", nodes: 2, run: pair(xrcHalves)},
+		{name: "xrc/states", nodes: 2, run: pair(xrcStates)},
+		{name: "xrc/close_in_use_is_EBUSY", nodes: 1, run: single(xrcBusy)},
+		{name: "xrc/domain_of_a_file", nodes: 2, run: pair(xrcFile)},
 		{name: "xrc/one_connection_for_all_processes_of_a_node", nodes: 3, run: xrcNode},
-		{name: "xrc/opened_by_its_number", nodes: 2, run: xrcOpen},
+		{name: "xrc/opened_by_its_number", nodes: 2, run: pair(xrcOpen)},
 	}, rdma.FeatureXRC)
 }
 
@@ -32,23 +32,14 @@ type target struct {
 
 func (s *side) domain(attr rdma.XRCDInitAttr) *target {
 	s.r.Helper()
-	x, err := s.ctx.OpenXRCD(attr)
-	if err != nil {
-		s.r.Fatalf("OpenXRCD(%+v): %v", attr, err)
-	}
-	s.r.own(x)
+	x := result(s.ctx.OpenXRCD(attr)).owned(s.r, "OpenXRCD(%+v)", attr)
 	return &target{s, x}
 }
 
 // queue makes a shared queue of the domain that completes in cq.
 func (t *target) queue(maxWR int, cq rdma.CQ) rdma.SRQ {
 	t.r.Helper()
-	srq, err := t.pd.CreateSRQ(rdma.SRQInitAttr{Attr: rdma.SRQAttr{MaxWR: maxWR, MaxSGE: 2}, Type: rdma.SRQXRC, XRCD: t.x, CQ: cq})
-	if err != nil {
-		t.r.Fatalf("CreateSRQ for XRC: %v", err)
-	}
-	t.r.own(srq)
-	return srq
+	return result(t.pd.CreateSRQ(rdma.SRQInitAttr{Attr: rdma.SRQAttr{MaxWR: maxWR, MaxSGE: 2}, Type: rdma.SRQXRC, XRCD: t.x, CQ: cq})).owned(t.r, "CreateSRQ for XRC")
 }
 
 // from connects an initiator on side a to a target queue pair of the domain.
@@ -77,9 +68,7 @@ func (t *target) from(a *side, changes ...func(*setup)) *link {
 		masks := [][2]rdma.QPAttrMask{{initMask, initMask}, {ucRTRMask, rtrMask}, {rtsMask, rdma.QPStateMask | rdma.QPTimeoutMask | rdma.QPSQPSNMask}}
 		for k, to := range []rdma.QPState{rdma.StateInit, rdma.StateRTR, rdma.StateRTS} {
 			attr.State = to
-			if err := qp.Modify(attr, masks[k][i]); err != nil {
-				t.r.Fatalf("side %d: modify %v to %v: %v", i, []string{"the initiator", "the target"}[i], to, err)
-			}
+			t.r.must(qp.Modify(attr, masks[k][i]), "side %d: modify %v to %v", i, []string{"the initiator", "the target"}[i], to)
 		}
 	}
 	return l
@@ -91,8 +80,7 @@ func into(srq rdma.SRQ, wr rdma.SendWR) rdma.SendWR {
 	return wr
 }
 
-func xrcNames(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func xrcNames(r *rig, a, b *side) {
 	t := b.domain(rdma.XRCDInitAttr{Flags: os.O_CREATE})
 	src, dst := a.memory(64), b.memory(512)
 	cqs := []rdma.CQ{b.newCQ(64), b.newCQ(64)}
@@ -111,8 +99,8 @@ func xrcNames(r *rig) {
 			wr = writeImm(i, uint32(i), dst, 128, src.sge(0, 24))
 		}
 		l.send(into(queues[k], wr))
-		a.want(a.scq, i, rdma.WCSuccess)
-		wc := b.want(cqs[k], i, rdma.WCSuccess)
+		a.done(a.scq, i)
+		wc := b.done(cqs[k], i)
 		if wc.ImmData != uint32(i) || wc.ByteLen != 24 || wc.QPNum != l.qb.Num() {
 			r.Fatalf("message %d through queue pair %#x: %+v", i, l.qb.Num(), wc)
 		}
@@ -125,22 +113,16 @@ func xrcNames(r *rig) {
 	}
 }
 
-func xrcOneSided(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func xrcOneSided(r *rig, a, b *side) {
 	t := b.domain(rdma.XRCDInitAttr{Flags: os.O_CREATE})
 	src, dst := a.memory(8192), b.memory(8192)
 	l := t.from(a)
 	src.Store(0, pattern(1, 4000))
-	l.send(write(1, dst, 0, src.sge(0, 4000)), read(2, dst, 0, src.sge(4096, 4000)))
-	a.want(a.scq, 1, rdma.WCSuccess)
-	a.want(a.scq, 2, rdma.WCSuccess)
+	l.do(write(1, dst, 0, src.sge(0, 4000)), read(2, dst, 0, src.sge(4096, 4000)))
 	r.same("written and read", src.Load(4096, 4000), pattern(1, 4000))
 	for i := range uint64(50) {
-		l.send(fetchAdd(i, dst, 8000, 1, src.sge(8000, 8)))
-		a.want(a.scq, i, rdma.WCSuccess)
-		if got := src.Load64(8000); got != i {
-			r.Fatalf("atomic %d fetched %d", i, got)
-		}
+		l.do(fetchAdd(i, dst, 8000, 1, src.sge(8000, 8)))
+		equal(r, src.Load64(8000), i, "atomic %d fetched", i)
 	}
 	stale := write(9, dst, 0, src.sge(0, 8))
 	stale.RKey ^= 1
@@ -159,11 +141,9 @@ func (l *link) isRefused(wr rdma.SendWR) {
 }
 
 // xrcIsolation: a target reaches the queues of its own domain alone.
-func xrcIsolation(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func xrcIsolation(r *rig, a, b *side) {
 	mine, other := b.domain(rdma.XRCDInitAttr{Flags: os.O_CREATE}), b.domain(rdma.XRCDInitAttr{Flags: os.O_CREATE})
-	src, dst := a.memory(64), b.memory(64)
-	src.Store(0, pattern(1, 64))
+	src, dst := a.filled(64, 1), b.memory(64)
 	q, foreign := mine.queue(4, b.rcq), other.queue(4, b.rcq)
 	postSRQ(r, q, receive(1, dst.sge(0, 8)))
 	postSRQ(r, foreign, receive(2, dst.sge(0, 8)))
@@ -176,16 +156,15 @@ func xrcIsolation(r *rig) {
 	r.same("memory of the other domain's receives", dst.Load(0, 64), make([]byte, 64))
 	l := mine.from(a)
 	l.send(into(q, send(7, src.sge(0, 8))))
-	a.want(a.scq, 7, rdma.WCSuccess)
-	b.want(b.rcq, 1, rdma.WCSuccess)
+	a.done(a.scq, 7)
+	b.done(b.rcq, 1)
 	l = other.from(a)
 	l.send(into(foreign, send(8, src.sge(0, 8))))
-	a.want(a.scq, 8, rdma.WCSuccess)
-	b.want(b.rcq, 2, rdma.WCSuccess)
+	a.done(a.scq, 8)
+	b.done(b.rcq, 2)
 }
 
-func xrcNoQueue(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func xrcNoQueue(r *rig, a, b *side) {
 	t := b.domain(rdma.XRCDInitAttr{Flags: os.O_CREATE})
 	src := a.memory(64)
 	gone := t.queue(4, b.rcq)
@@ -205,49 +184,35 @@ func xrcNoQueue(r *rig) {
 	t.from(a).isRefused(wr)
 	l := t.from(a)
 	l.send(into(again, send(5)))
-	a.want(a.scq, 5, rdma.WCSuccess)
-	b.want(b.rcq, 3, rdma.WCSuccess)
+	a.done(a.scq, 5)
+	b.done(b.rcq, 3)
 	b.none(b.rcq)
 }
 
-func xrcRNR(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func xrcRNR(r *rig, a, b *side) {
 	t := b.domain(rdma.XRCDInitAttr{Flags: os.O_CREATE})
 	src := a.memory(64)
 	cq := b.newCQ(8)
 	full, empty := t.queue(4, cq), t.queue(4, b.rcq)
 	postSRQ(r, full, receive(1), receive(2))
 	l := t.from(a)
-	before := a.ctx.Counters().RNRRetries
-	l.send(into(empty, send(3, src.sge(0, 0))), into(full, send(4, src.sge(0, 0))))
-	r.until("an RNR retry", func() bool {
-		a.none(a.scq)
-		return a.ctx.Counters().RNRRetries > before
-	})
+	a.untilRNR(1, func() { l.send(into(empty, send(3, src.sge(0, 0))), into(full, send(4, src.sge(0, 0)))) })
 	b.none(cq) // nothing overtakes it
 	postSRQ(r, empty, receive(5))
-	a.want(a.scq, 3, rdma.WCSuccess)
-	a.want(a.scq, 4, rdma.WCSuccess)
-	b.want(b.rcq, 5, rdma.WCSuccess)
-	b.want(cq, 1, rdma.WCSuccess)
+	a.done(a.scq, 3, 4)
+	b.done(b.rcq, 5)
+	b.done(cq, 1)
 	never := t.from(a, func(u *setup) { u.attr.RNRRetry = 1 })
 	never.send(into(empty, send(6)))
 	a.want(a.scq, 6, rdma.WCRNRRetryExcErr)
 }
 
-func xrcHalves(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func xrcHalves(r *rig, a, b *side) {
 	t := b.domain(rdma.XRCDInitAttr{Flags: os.O_CREATE})
 	l := t.from(a)
-	if n, err := l.qa.PostRecv([]rdma.RecvWR{receive(1)}); n != 0 || err == nil {
-		r.Errorf("the initiator took %d receives, %v", n, err)
-	}
-	if n, err := l.qb.PostRecv([]rdma.RecvWR{receive(1)}); n != 0 || err == nil {
-		r.Errorf("the target took %d receives, %v", n, err)
-	}
-	if n, err := l.qb.PostSend([]rdma.SendWR{send(1)}); n != 0 || err == nil {
-		r.Errorf("the target took %d requests, %v", n, err)
-	}
+	result(l.qa.PostRecv([]rdma.RecvWR{receive(1)})).refused(r, "a receive at the initiator", nil)
+	result(l.qb.PostRecv([]rdma.RecvWR{receive(1)})).refused(r, "a receive at the target", nil)
+	result(l.qb.PostSend([]rdma.SendWR{send(1)})).refused(r, "a request at the target", nil)
 	l.works(2)
 	if _, err := b.pd.CreateQP(rdma.QPInitAttr{Type: rdma.XRCRecv}); err == nil {
 		r.Error("a target without a domain was made")
@@ -262,8 +227,7 @@ func xrcHalves(r *rig) {
 
 // xrcStates: the initiator has what a requester needs, the target what a
 // responder does.
-func xrcStates(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func xrcStates(r *rig, a, b *side) {
 	t := b.domain(rdma.XRCDInitAttr{Flags: os.O_CREATE})
 	l := t.from(a)
 	r.move(l.qa, rdma.StateReset)
@@ -271,46 +235,36 @@ func xrcStates(r *rig) {
 	for i, qp := range []rdma.QP{l.qa, l.qb} {
 		attr := l.attrs(i, defaults())
 		attr.State = rdma.StateInit
-		if err := qp.Modify(attr, initMask); err != nil {
-			r.Fatalf("half %d to INIT: %v", i, err)
-		}
+		r.must(qp.Modify(attr, initMask), "half %d to INIT", i)
 		attr.State = rdma.StateRTR
 		wrong, right := rtrMask, ucRTRMask
 		if i == 1 {
 			wrong, right = right, wrong
 		}
 		r.wantErr("RTR with the other half's attributes", qp.Modify(attr, wrong), rdma.ErrInvalid)
-		if err := qp.Modify(attr, right); err != nil {
-			r.Fatalf("half %d to RTR: %v", i, err)
-		}
+		r.must(qp.Modify(attr, right), "half %d to RTR", i)
 		attr.State = rdma.StateRTS
 		wrong, right = rdma.QPStateMask|rdma.QPTimeoutMask|rdma.QPSQPSNMask, rtsMask
 		if i == 1 {
 			wrong, right = right, wrong
 		}
 		r.wantErr("RTS with the other half's attributes", qp.Modify(attr, wrong), rdma.ErrInvalid)
-		if err := qp.Modify(attr, right); err != nil {
-			r.Fatalf("half %d to RTS: %v", i, err)
-		}
+		r.must(qp.Modify(attr, right), "half %d to RTS", i)
 	}
 	l.works(1)
 }
 
-func xrcBusy(r *rig) {
-	s := r.sides[0]
+func xrcBusy(r *rig, s *side) {
 	t := s.domain(rdma.XRCDInitAttr{Flags: os.O_CREATE})
 	srq := t.queue(4, s.rcq)
 	r.wantErr("closing a domain with a queue", t.x.Close(), rdma.ErrBusy)
 	cq := s.newCQ(4)
 	other := t.queue(4, cq)
 	r.wantErr("closing a completion queue with a queue of XRC", cq.Close(), rdma.ErrBusy)
-	r.close(other)
-	r.close(cq)
-	r.close(srq)
+	r.close(other, cq, srq)
 	l := t.from(s)
 	r.wantErr("closing a domain with a target", t.x.Close(), rdma.ErrBusy)
-	r.close(l.qb)
-	r.close(t.x)
+	r.close(l.qb, t.x)
 	if _, err := s.pd.CreateSRQ(rdma.SRQInitAttr{Attr: rdma.SRQAttr{MaxWR: 1}, Type: rdma.SRQXRC, XRCD: t.x, CQ: s.rcq}); err == nil {
 		r.Error("a queue was made in a domain that is closed")
 	}
@@ -319,18 +273,14 @@ func xrcBusy(r *rig) {
 // a file that names domains, in the test's directory.
 func (r *rig) file(name string) *os.File {
 	r.Helper()
-	f, err := os.Create(filepath.Join(r.TempDir(), name))
-	if err != nil {
-		r.Fatal(err)
-	}
+	f := result(os.Create(filepath.Join(r.TempDir(), name))).must(r, "Create")
 	r.Cleanup(func() { f.Close() })
 	return f
 }
 
 // xrcFile: who opens a domain by one file has the same one, by the rules of
 // open(2); it goes with the last who closes it.
-func xrcFile(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func xrcFile(r *rig, a, b *side) {
 	f, g := r.file("one"), r.file("two")
 	refuse := func(what string, attr rdma.XRCDInitAttr) {
 		r.Helper()
@@ -350,12 +300,10 @@ func xrcFile(r *rig) {
 	postSRQ(r, foreign, receive(2))
 	l := t.from(a)
 	l.send(into(q, send(3)))
-	a.want(a.scq, 3, rdma.WCSuccess)
-	b.want(b.rcq, 1, rdma.WCSuccess)
+	a.done(a.scq, 3)
+	b.done(b.rcq, 1)
 	l.isRefused(into(foreign, send(4)))
-	r.close(q)
-	r.close(l.qb)
-	r.close(t.x)
+	r.close(q, l.qb, t.x)
 	r.close(b.domain(rdma.XRCDInitAttr{File: f}).x) // it is still there
 	r.close(same.x)
 	refuse("a domain that all have closed", rdma.XRCDInitAttr{File: f})
@@ -387,8 +335,8 @@ func xrcNode(r *rig) {
 		postSRQ(r, q, receive(i, m.sge(0, 100), m.sge(100, n)))
 		src.Store(0, pattern(i, n))
 		l.send(into(q, send(i, src.sge(0, n))))
-		a.want(a.scq, i, rdma.WCSuccess)
-		if wc := side.want(side.rcq, i, rdma.WCSuccess); wc.ByteLen != uint32(n) || wc.QPNum != l.qb.Num() {
+		a.done(a.scq, i)
+		if wc := side.done(side.rcq, i); wc.ByteLen != uint32(n) || wc.QPNum != l.qb.Num() {
 			r.Fatalf("message %d of %d bytes: %+v", i, n, wc)
 		}
 		r.same("message", m.Load(0, n), pattern(i, n))
@@ -430,8 +378,7 @@ func xrcNode(r *rig) {
 }
 
 // xrcOpen: a target is shared by its number; closing it leaves it to the others.
-func xrcOpen(r *rig) {
-	a, b := r.sides[0], r.sides[1]
+func xrcOpen(r *rig, a, b *side) {
 	f := r.file("domain")
 	t := b.domain(rdma.XRCDInitAttr{File: f, Flags: os.O_CREATE})
 	other := b.domain(rdma.XRCDInitAttr{Flags: os.O_CREATE})
@@ -444,10 +391,7 @@ func xrcOpen(r *rig) {
 	if _, err := b.ctx.OpenQP(num^1, t.x); err == nil {
 		r.Error("a target that there is not was opened")
 	}
-	first, err := b.ctx.OpenQP(num, t.x)
-	if err != nil {
-		r.Fatalf("OpenQP(%#x): %v", num, err)
-	}
+	first := result(b.ctx.OpenQP(num, t.x)).must(r, "OpenQP(%#x)", num)
 	second, err := b.ctx.OpenQP(num, t.x)
 	if err != nil {
 		r.Fatalf("OpenQP(%#x) again: %v", num, err)
@@ -456,8 +400,8 @@ func xrcOpen(r *rig) {
 		r.Helper()
 		postSRQ(r, q, receive(id))
 		l.send(into(q, send(id)))
-		a.want(a.scq, id, rdma.WCSuccess)
-		b.want(b.rcq, id, rdma.WCSuccess)
+		a.done(a.scq, id)
+		b.done(b.rcq, id)
 	}
 	if first.Num() != num || first.State() != rdma.StateRTS {
 		r.Errorf("opened %#x as %#x in %v", num, first.Num(), first.State())
