@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -102,9 +103,7 @@ func explain(err error, job launcher.Job, written []writtenOption, errOut io.Wri
 		name = bad.Field + " " + bad.Value
 	}
 	fmt.Fprintf(errOut, "gorun: %s: %v%s\n", name, bad.Err, hint(bad, job))
-	if status == 0 {
-		status = statusFailed
-	}
+	status = cmp.Or(status, statusFailed)
 	return status
 }
 

@@ -146,6 +146,18 @@ func setSwitch(set func(*settings, bool)) func(*settings, string) error {
 	}
 }
 
+// setText reads an option whose value is kept as it is: one of the words, or any where there
+// are none, and nothing only where nothing is expected.
+func setText(field func(*settings) *string, expected string, words ...string) func(*settings, string) error {
+	return func(s *settings, value string) error {
+		if words != nil && !slices.Contains(words, value) || value == "" && expected != "" {
+			return unfit(value, expected)
+		}
+		*field(s) = value
+		return nil
+	}
+}
+
 // note notes that the option being set does nothing.
 func (s *settings) note(reason string) {
 	for i := range s.notes {

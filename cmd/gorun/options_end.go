@@ -15,11 +15,11 @@ import (
 func endOptions() []option {
 	return []option{
 		{names: []string{"timeout"}, arity: 1, family: "Failures", value: "TIME",
-			help: "end a job that runs longer, with status 124: 90 (seconds), 1m30s", set: setTimeout},
+			help: "end a job that runs longer, with status 124: 90 (seconds), 1m30s", set: setTime("--timeout 90 or --timeout 1m30s", func(s *settings) *time.Duration { return &s.job.Timeout })},
 		{names: []string{"report-state-on-timeout"}, family: "Failures",
 			help: "at the timeout, print what every rank is doing", set: setSwitch(func(s *settings, on bool) { s.job.ReportState = on })},
 		{names: []string{"hang-timeout"}, arity: 1, family: "Failures", value: "TIME",
-			help: "print what every rank is doing when none has made progress for TIME; the job goes on", set: setHangTimeout},
+			help: "print what every rank is doing when none has made progress for TIME; the job goes on", set: setTime("--hang-timeout 60 or --hang-timeout 5m", func(s *settings) *time.Duration { return &s.job.HangTimeout })},
 		{names: []string{"get-stack-traces"}, family: "Failures",
 			help: "like --report-state-on-timeout, and Go programs write the stacks of their goroutines", set: setSwitch(func(s *settings, on bool) { s.job.StackTraces = on })},
 		{names: []string{"forward-signals"}, arity: 1, family: "Failures", value: "SIGNAL,...",
@@ -33,48 +33,30 @@ func endOptions() []option {
 		{names: []string{"max-restarts"}, arity: 1, family: "Failures", value: "N",
 			help: "restart the whole job up to N times when a rank fails; ranks see the number in GORUN_RESTART_COUNT", set: setMaxRestarts},
 		{names: []string{"restart-delay"}, arity: 1, family: "Failures", value: "TIME",
-			help: "wait TIME before the first restart (default 1s); each later wait is twice as long, up to a minute", set: setRestartDelay},
+			help: "wait TIME before the first restart (default 1s); each later wait is twice as long, up to a minute", set: setTime("--restart-delay 5 or --restart-delay 500ms", func(s *settings) *time.Duration { return &s.job.RestartPause })},
 		{names: []string{"agent-timeout"}, arity: 1, family: "Failures", value: "TIME",
-			help: "consider a host lost when its agent has not answered for TIME (default 30s)", set: setAgentTimeout},
+			help: "consider a host lost when its agent has not answered for TIME (default 30s)", set: setTime("--agent-timeout 60 or --agent-timeout 5m", func(s *settings) *time.Duration { return &s.job.AgentTimeout })},
 		{names: []string{"pmix-timeout"}, arity: 1, family: "Failures", value: "TIME",
-			help: "consider gorun-pmix failed when it has not answered for TIME (default 20s; ten times that while it uses CPU)", set: setPMIxTimeout},
+			help: "consider gorun-pmix failed when it has not answered for TIME (default 20s; ten times that while it uses CPU)", set: setTime("--pmix-timeout 60 or --pmix-timeout 5m", func(s *settings) *time.Duration { return &s.job.PMIxTimeout })},
 		{names: []string{"print-all-exitcodes"}, family: "Failures",
 			help: "print the exit statuses of all ranks at the end", set: setSwitch(func(s *settings, on bool) { s.ends.everyStatus = on })},
 	}
 }
 
-func setTimeout(s *settings, value string) error {
-	return setTime(value, "--timeout 90 or --timeout 1m30s", &s.job.Timeout)
-}
-
-func setHangTimeout(s *settings, value string) error {
-	return setTime(value, "--hang-timeout 60 or --hang-timeout 5m", &s.job.HangTimeout)
-}
-
-func setRestartDelay(s *settings, value string) error {
-	return setTime(value, "--restart-delay 5 or --restart-delay 500ms", &s.job.RestartPause)
-}
-
-func setPMIxTimeout(s *settings, value string) error {
-	return setTime(value, "--pmix-timeout 60 or --pmix-timeout 5m", &s.job.PMIxTimeout)
-}
-
-func setAgentTimeout(s *settings, value string) error {
-	return setTime(value, "--agent-timeout 60 or --agent-timeout 5m", &s.job.AgentTimeout)
-}
-
 // setTime reads a time above 0.
-func setTime(value, examples string, to *time.Duration) error {
-	d, err := time.ParseDuration(value)
-	if err != nil {
-		// A bare number counts seconds.
-		d, err = time.ParseDuration(value + "s")
+func setTime(examples string, field func(*settings) *time.Duration) func(*settings, string) error {
+	return func(s *settings, value string) error {
+		d, err := time.ParseDuration(value)
+		if err != nil {
+			// A bare number counts seconds.
+			d, err = time.ParseDuration(value + "s")
+		}
+		if err != nil || d <= 0 {
+			return unfit(value, "a time above 0 in seconds or with units; try "+examples)
+		}
+		*field(s) = d
+		return nil
 	}
-	if err != nil || d <= 0 {
-		return unfit(value, "a time above 0 in seconds or with units; try "+examples)
-	}
-	*to = d
-	return nil
 }
 
 func setPythonAbort(s *settings, value string) error {

@@ -33,7 +33,8 @@ func hostOptions() []option {
 		{names: []string{"machine"}, arity: 1, under: hydra, family: "Hosts", value: "NAME,...|FILE",
 			help: "file of hosts (Intel MPI), or list of hosts (MPICH)", set: setMachine},
 		{names: []string{"launcher"}, arity: 1, under: own | openMPI, family: "Hosts", value: "fork", words: []string{"fork"},
-			help: "how to reach the hosts; fork: start an agent process for each host on this machine", set: setLauncher},
+			help: "how to reach the hosts; fork: start an agent process for each host on this machine", set: setText(func(s *settings) *string { return &s.job.Launcher },
+				"fork, the only way there is yet to reach hosts; try --launcher fork -H a:2,b:2", "fork")},
 	}
 }
 
@@ -44,9 +45,7 @@ func setHosts(s *settings, value string) error {
 	}
 	for i := range hosts {
 		// Each time that a host is named is a slot.
-		if hosts[i].Slots == 0 {
-			hosts[i].Slots = 1
-		}
+		hosts[i].Slots = cmp.Or(hosts[i].Slots, 1)
 	}
 	if s.under == hydra {
 		s.hosts = append(s.hosts, hosts...)
@@ -95,14 +94,6 @@ func setMachine(s *settings, value string) error {
 		}
 	}
 	return setHosts(s, value)
-}
-
-func setLauncher(s *settings, value string) error {
-	if value != "fork" {
-		return unfit(value, "fork, the only way there is yet to reach hosts; try --launcher fork -H a:2,b:2")
-	}
-	s.job.Launcher = value
-	return nil
 }
 
 // finishHosts gives the job its hosts, and each program those that it is kept to.

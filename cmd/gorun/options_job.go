@@ -45,9 +45,9 @@ func jobOptions() []option {
 		{names: []string{"soft"}, arity: 1, local: true, family: "Job", value: "FIRST:LAST:STEP,...",
 			help: "numbers of ranks to choose from: gorun starts the largest one up to -np", set: setSoft},
 		{names: []string{"wdir", "wd"}, more: []string{"cwd"}, arity: 1, local: true, family: "Job", value: "DIR",
-			help: "run the ranks in DIR", set: setDir},
+			help: "run the ranks in DIR", set: setText(func(s *settings) *string { return &s.program.dir }, "a directory")},
 		{names: []string{"path"}, arity: 1, local: true, family: "Job", value: "DIR:...",
-			help: "search these directories for the program, instead of PATH", set: setPath},
+			help: "search these directories for the program, instead of PATH", set: setText(func(s *settings) *string { return &s.program.path }, "directories, separated by colons")},
 		{names: []string{"app"}, more: []string{"configfile"}, arity: 1, family: "Job", value: "FILE",
 			help: "read programs from FILE, one per line: [options] program [arguments]", set: setAppFile},
 		{names: []string{"arch"}, arity: 1, local: true, family: "Job", value: "NAME",
@@ -140,22 +140,6 @@ func (s *settings) ranks(p *program) (int, error) {
 		return 0, fmt.Errorf("-soft: found no number from 1 to %d in it, expected one that -np allows", np)
 	}
 	return best, nil
-}
-
-func setDir(s *settings, value string) error {
-	if value == "" {
-		return unfit(value, "a directory")
-	}
-	s.program.dir = value
-	return nil
-}
-
-func setPath(s *settings, value string) error {
-	if value == "" {
-		return unfit(value, "directories, separated by colons")
-	}
-	s.program.path = value
-	return nil
 }
 
 func setAppFile(s *settings, value string) error {

@@ -83,14 +83,7 @@ func outputOptions() []option {
 }
 
 func setWhen(field func(*settings) *string) func(*settings, string) error {
-	return func(s *settings, value string) error {
-		switch value {
-		case "auto", "always", "never":
-			*field(s) = value
-			return nil
-		}
-		return unfit(value, "auto, always or never")
-	}
+	return setText(field, "auto, always or never", "auto", "always", "never")
 }
 
 // outputWords are those of --output; each may be shortened as long as it is clear.

@@ -33,7 +33,7 @@ func placeOptions() []option {
 			help:  "assign ranks to hosts and their parts by slot, node, core, l3cache, numa, package, ppr:N:numa, slot:pe=2 ...", set: setMap},
 		{names: []string{"rank-by"}, arity: 1, family: "Placement", value: "WORD",
 			words: []string{"slot", "node", "fill", "span", "core", "numa", "package"},
-			help:  "number the ranks by slot, node, fill, span, package ... (default: in the order of --map-by)", set: setRank},
+			help:  "number the ranks by slot, node, fill, span, package ... (default: in the order of --map-by)", set: setText(func(s *settings) *string { return &s.job.Rank }, "")},
 		{names: []string{"bind-to"}, arity: 1, family: "Placement", value: "WORD",
 			words: []string{"none", "hwthread", "core", "l1cache", "l2cache", "l3cache", "numa", "package", "machine", "user:"},
 			help:  "bind each rank to CPUs: none, hwthread, core, l3cache, numa, package, user:0+2,1 ...", set: setBind},
@@ -48,7 +48,7 @@ func placeOptions() []option {
 		{names: []string{"rankfile"}, more: []string{"rf"}, arity: 1, family: "Placement", value: "FILE",
 			help: "read where each rank runs from FILE, one rank per line: rank 0=node01 slot=1:0-2 (cores 0-2 of package 1), slot=4, slot=p7", set: setRankFile},
 		{names: []string{"cpu-set"}, more: []string{"cpu-list"}, arity: 1, family: "Placement", value: "LIST",
-			help: "ranks use only these CPUs, bound or not: 0-3,8", set: setCPUs},
+			help: "ranks use only these CPUs, bound or not: 0-3,8", set: setText(func(s *settings) *string { return &s.job.CPUs }, "")},
 		{names: []string{"cpus-per-rank"}, more: []string{"cpus-per-proc"}, arity: 1, family: "Placement", value: "N",
 			help: "bind each rank to N cores; same as --map-by slot:pe=N", set: setPE},
 		{names: []string{"use-hwthread-cpus"}, family: "Placement",
@@ -155,11 +155,6 @@ func setMap(s *settings, value string) error {
 	return nil
 }
 
-func setRank(s *settings, value string) error {
-	s.job.Rank = value
-	return nil
-}
-
 func setBind(s *settings, value string) error {
 	s.job.Bind = value
 	return nil
@@ -211,11 +206,6 @@ func setRankFile(s *settings, value string) error {
 		return unfit(value, "a file with a line for each rank: rank N=HOST slot=SLOTS")
 	}
 	s.job.RankFile = text
-	return nil
-}
-
-func setCPUs(s *settings, value string) error {
-	s.job.CPUs = value
 	return nil
 }
 
