@@ -1,6 +1,7 @@
 package coll
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -103,19 +104,11 @@ func eagerFor(size, slots, eager int) int {
 }
 
 func (cfg *TeamConfig) validate() (tuning, error) {
-	or := func(v, otherwise int) int {
-		if v == 0 {
-			return otherwise
-		}
-		return v
-	}
-	if cfg.Table == nil {
-		cfg.Table = &builtIn
-	}
+	cfg.Table = cmp.Or(cfg.Table, &builtIn)
 	table := cfg.Table
-	eager := or(table.EagerBytes, defaultEager)
-	slots := or(cfg.slots, slotsFor(cfg.Size, eager))
-	t := tuning{slots: slots, eager: eagerFor(cfg.Size, slots, eager), chunk: or(table.ChunkBytes, defaultChunk), piece: or(table.PieceBytes, defaultPiece)}
+	eager := cmp.Or(table.EagerBytes, defaultEager)
+	slots := cmp.Or(cfg.slots, slotsFor(cfg.Size, eager))
+	t := tuning{slots: slots, eager: eagerFor(cfg.Size, slots, eager), chunk: cmp.Or(table.ChunkBytes, defaultChunk), piece: cmp.Or(table.PieceBytes, defaultPiece)}
 	if err := table.validate(); err != nil {
 		return t, err
 	}

@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -154,10 +155,7 @@ func (e *ending) suspectLater(cause *Cause) {
 
 // aborted judges a rank's call of MPI_Abort.
 func (e *ending) aborted(s *seat, ev host.Event) {
-	status := ev.Status & 0xff
-	if status == 0 {
-		status = statusFailed // an abort is never a success
-	}
+	status := cmp.Or(ev.Status&0xff, statusFailed) // an abort is never a success
 	cause := s.cause(ev)
 	cause.Status, cause.Aborted = status, true
 	if ev.Status != status && cause.Message == "" {

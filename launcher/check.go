@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"os"
@@ -82,12 +83,8 @@ func checkApps(job *Job) *JobError {
 		if a.Env == nil {
 			a.Env = job.Env
 		}
-		if a.Dir == "" {
-			a.Dir = job.Dir
-		}
-		if a.Path == "" {
-			a.Path = job.Path
-		}
+		a.Dir = cmp.Or(a.Dir, job.Dir)
+		a.Path = cmp.Or(a.Path, job.Path)
 		if job.NP += a.NP; job.NP > maxRanks {
 			return bad("NP", strconv.Itoa(job.NP), "want %d ranks or fewer", maxRanks)
 		}

@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,10 +27,7 @@ type attempt struct {
 // runAgain runs a job until it ends well, or its restarts are used up.
 func runAgain(ctx context.Context, job Job, at attempt) (Result, error) {
 	end := time.Now().Add(job.Timeout)
-	pause := job.RestartPause
-	if pause == 0 {
-		pause = DefaultRestartPause
-	}
+	pause := cmp.Or(job.RestartPause, DefaultRestartPause)
 	rewind := rewinder(job.Stdin)
 	_, file := job.Stdin.(*os.File)
 	for {

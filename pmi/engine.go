@@ -1,6 +1,7 @@
 package pmi
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 )
@@ -97,9 +98,7 @@ func (e *Engine) forget(p *peer) {
 
 // NewEngine makes the engine of a host. It panics if Ranks are not distinct numbers below Size.
 func NewEngine(cfg EngineConfig) *Engine {
-	if cfg.KVSName == "" {
-		cfg.KVSName = "gorun"
-	}
+	cfg.KVSName = cmp.Or(cfg.KVSName, "gorun")
 	if len(cfg.KVSName) >= KVSNameMax {
 		panic("pmi: EngineConfig.KVSName is too long")
 	}

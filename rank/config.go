@@ -1,6 +1,7 @@
 package rank
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -164,9 +165,7 @@ func FromEnviron(environ []string) (Environment, error) {
 		if env.QPMemory, err = parseMemory(value); err != nil {
 			return env, fmt.Errorf("GORUN_QP_MEMORY=%s: %w", value, err)
 		}
-		if env.QPMemory == 0 {
-			env.QPMemory = -1
-		}
+		env.QPMemory = cmp.Or(env.QPMemory, -1)
 	}
 	env.Job, env.Gorun = vars["GORUN_JOB"]
 	if !env.Gorun || !found {

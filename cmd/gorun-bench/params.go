@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -237,9 +238,7 @@ func (p *params) settle() error {
 			p.counts = []int{2, 4}
 		}
 	}
-	if p.runs == 0 {
-		p.runs = 5
-	}
+	p.runs = cmp.Or(p.runs, 5)
 	if p.budget == 0 {
 		p.budget = 100 * time.Millisecond
 		if p.quick {
@@ -263,9 +262,7 @@ func (p *params) settle() error {
 			p.benchmarkList = "collectives"
 		}
 	}
-	if p.sizeList == "" {
-		p.sizeList = "8,1K,64K,256K,1M"
-	}
+	p.sizeList = cmp.Or(p.sizeList, "8,1K,64K,256K,1M")
 	chosen, err := p.selected()
 	for _, b := range chosen {
 		p.list(b, p.sizeList)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -16,10 +17,7 @@ func help() string {
 		fmt.Fprintf(&b, "  %-20s  %s\n", left, text)
 	}
 	for _, c := range commands() {
-		name := c.name
-		if name == "" {
-			name = "(none)"
-		}
+		name := cmp.Or(c.name, "(none)")
 		row(strings.TrimSpace(name+" "+c.args), c.help)
 	}
 	b.WriteString("\nOptions:\n")

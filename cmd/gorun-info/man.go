@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/gorun-mpi/gorun/cmd/gorun-info/internal/doctor"
@@ -23,10 +24,7 @@ func manual() string {
 	}
 	m.Section("COMMANDS")
 	for _, c := range commands() {
-		name := c.name
-		if name == "" {
-			name = "none"
-		}
+		name := cmp.Or(c.name, "none")
 		m.Entry(strings.TrimSpace(name+" "+c.args), sentence(c.help))
 	}
 	m.Section("OPTIONS")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -31,9 +32,7 @@ const ibvDepth = 500
 
 // ibvPingPong exchanges sends with an ibv_rc_pingpong.
 func ibvPingPong(ctx context.Context, env *rank.Environment, p *params, out io.Writer, log *logrus.Logger) (err error) {
-	if p.mtu == 0 {
-		p.mtu = 1024 // its default
-	}
+	p.mtu = cmp.Or(p.mtu, 1024) // its default
 	p.op, p.depth = opSend, ibvDepth
 	e, err := newEnd(env, p, p.connect == "", nil)
 	if err != nil {

@@ -1,6 +1,7 @@
 package gossip
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -100,12 +101,8 @@ func Listen(cfg Config) (*Node, error) {
 }
 
 func (cfg *Config) validate() error {
-	if cfg.Bind == "" {
-		cfg.Bind = "127.0.0.1:0"
-	}
-	if cfg.Fanout == 0 {
-		cfg.Fanout = 2
-	}
+	cfg.Bind = cmp.Or(cfg.Bind, "127.0.0.1:0")
+	cfg.Fanout = cmp.Or(cfg.Fanout, 2)
 	switch {
 	case cfg.Host == "" || strings.ContainsAny(cfg.Host, " \n"):
 		return fmt.Errorf("gossip: Config.Host %q: want a name without blanks", cfg.Host)

@@ -4,6 +4,7 @@ package rxevm
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -348,10 +349,7 @@ func unpackImage(bz []byte) ([]byte, error) {
 	if v := binary.LittleEndian.Uint16(bz[version:]); v < 0x208 {
 		return nil, fmt.Errorf("boot protocol %#x is too old, want 2.08", v)
 	}
-	sects := int(bz[setupSects])
-	if sects == 0 {
-		sects = 4
-	}
+	sects := cmp.Or(int(bz[setupSects]), 4)
 	start := (sects+1)*512 + int(binary.LittleEndian.Uint32(bz[payloadOffset:]))
 	end := start + int(binary.LittleEndian.Uint32(bz[payloadLength:]))
 	if start > end || end > len(bz) {

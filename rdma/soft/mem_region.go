@@ -343,12 +343,7 @@ func (p *Provider) reshow(next, old *region, buf []byte, flags rdma.ReregFlags) 
 
 // harmless tells whether a region is what it was after an error of Rereg.
 func harmless(err error) bool {
-	for _, target := range []error{rdma.ErrInvalid, rdma.ErrBusy, rdma.ErrNotSupported} {
-		if errors.Is(err, target) {
-			return true
-		}
-	}
-	return false
+	return errors.Is(err, rdma.ErrInvalid) || errors.Is(err, rdma.ErrBusy) || errors.Is(err, rdma.ErrNotSupported)
 }
 
 // replace puts next in old's place, or nothing when the change has failed.

@@ -1,6 +1,7 @@
 package soft
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -54,10 +55,7 @@ const halfMost = 128
 // newNetwork listens for links, whose two sides prove to each other that they know
 // the secret.
 func newNetwork(p *Provider, secret []byte) (*network, error) {
-	at := p.cfg.Listen
-	if at == "" {
-		at = "127.0.0.1:0"
-	}
+	at := cmp.Or(p.cfg.Listen, "127.0.0.1:0")
 	l, bound, err := listen(at)
 	if err != nil {
 		return nil, &rdma.OpError{Op: "soft.New", Detail: "listen for TCP links on " + at, Err: err}

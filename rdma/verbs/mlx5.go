@@ -6,6 +6,7 @@ package verbs
 import "C"
 
 import (
+	"cmp"
 	"errors"
 	"path/filepath"
 	"syscall"
@@ -137,12 +138,8 @@ func (q *queuePair) create(init *C.gv_qp_init) C.int {
 		return C.gv_create_qp(&q.c.lib.c, q.c.h, init)
 	}
 	if q.isDC() { // libibverbs wants both queues of both halves
-		if init.send_cq == 0 {
-			init.send_cq = init.recv_cq
-		}
-		if init.recv_cq == 0 {
-			init.recv_cq = init.send_cq
-		}
+		init.send_cq = cmp.Or(init.send_cq, init.recv_cq)
+		init.recv_cq = cmp.Or(init.recv_cq, init.send_cq)
 	}
 	return C.gv_mlx5_create_qp(&q.ext.lib, q.c.h, init, &q.how)
 }

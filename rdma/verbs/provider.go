@@ -1,6 +1,9 @@
 package verbs
 
-import "github.com/gorun-mpi/gorun/rdma"
+import (
+	"cmp"
+	"github.com/gorun-mpi/gorun/rdma"
+)
 
 // DefaultLibrary is the name by which libibverbs is looked for.
 const DefaultLibrary = "libibverbs.so.1"
@@ -39,9 +42,7 @@ var _ rdma.Provider = (*Provider)(nil)
 
 // New makes a provider. The library is loaded at the first call of Devices.
 func New(cfg Config) *Provider {
-	if cfg.Library == "" {
-		cfg.Library = DefaultLibrary
-	}
+	cfg.Library = cmp.Or(cfg.Library, DefaultLibrary)
 	return &Provider{cfg: cfg, found: found{}}
 }
 

@@ -1,6 +1,7 @@
 package argp
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -43,10 +44,7 @@ func (e *entry) usageLeft() string {
 	}
 	b.WriteString("--" + e.Long)
 	if e.kind != toggle {
-		value := e.Value
-		if value == "" {
-			value = "VALUE"
-		}
+		value := cmp.Or(e.Value, "VALUE")
 		b.WriteString(" <" + value + ">")
 	}
 	return b.String()

@@ -3,6 +3,7 @@ package host
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -114,10 +115,8 @@ func directorySettings(dir string, users []string) []string {
 
 // sets tells whether an environment has a variable with a value.
 func sets(env []string, name string) bool {
-	for _, e := range env {
-		if len(e) > len(name)+1 && e[len(name)] == '=' && e[:len(name)] == name {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(env, func(e string) bool {
+		value, ok := strings.CutPrefix(e, name+"=")
+		return ok && value != ""
+	})
 }

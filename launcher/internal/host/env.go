@@ -80,12 +80,7 @@ func foreign(name string) bool {
 	if ours[name] {
 		return true
 	}
-	for _, prefix := range outer {
-		if strings.HasPrefix(name, prefix) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(outer[:], func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
 // environment gives each rank its own. The entries that all ranks of the host

@@ -91,9 +91,7 @@ func program(name, dir, path string, env []string) (string, error) {
 	}
 	var found error
 	for _, d := range filepath.SplitList(search) {
-		if d == "" {
-			d = "." // as POSIX has it
-		}
+		d = cmp.Or(d, ".") // as POSIX has it
 		file := filepath.Join(d, name)
 		if !strings.Contains(file, "/") {
 			file = "./" + file

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -58,12 +59,10 @@ func (m *torchVars) append(env []string, rank, local string) []string {
 // gave it.
 func UserSets(environ []string, name string) bool {
 	set := settings(environ)
-	for _, entry := range environ {
-		if value, ok := strings.CutPrefix(entry, name+"="); ok && value != "" && !set[entry] {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(environ, func(entry string) bool {
+		value, ok := strings.CutPrefix(entry, name+"=")
+		return ok && value != "" && !set[entry]
+	})
 }
 
 // settings are the entries that an outer gorun says it has set.

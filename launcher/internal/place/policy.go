@@ -1,6 +1,8 @@
 package place
 
 import (
+	"slices"
+
 	"github.com/gorun-mpi/gorun/internal/topo"
 )
 
@@ -106,15 +108,6 @@ func (p *Policy) NeedsMachines(hosts []Host) bool {
 		p.Bind.To == BindObject, p.Bind.To == BindLists, p.Bind.To == DefaultOpenMPI, p.CPUs != nil:
 		return true
 	}
-	for _, l := range p.File {
-		if l.Slots != "" {
-			return true
-		}
-	}
-	for _, h := range hosts {
-		if h.Slots < 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.File, func(l Line) bool { return l.Slots != "" }) ||
+		slices.ContainsFunc(hosts, func(h Host) bool { return h.Slots < 0 })
 }

@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -87,9 +88,7 @@ const (
 // Listen opens the port. Nothing runs until a rank connects. The caller closes the
 // server.
 func Listen(cfg Config) (*Server, error) {
-	if cfg.Patience == 0 {
-		cfg.Patience = DefaultPatience
-	}
+	cfg.Patience = cmp.Or(cfg.Patience, DefaultPatience)
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return nil, os.NewSyscallError("socket", err)

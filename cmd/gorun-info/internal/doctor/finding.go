@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -141,12 +142,8 @@ func bounded(ctx context.Context, name, why string, look func(context.Context) [
 		}
 	}
 	for i := range found {
-		if found[i].Name == "" {
-			found[i].Name = name
-		}
-		if found[i].Why == "" {
-			found[i].Why = why
-		}
+		found[i].Name = cmp.Or(found[i].Name, name)
+		found[i].Why = cmp.Or(found[i].Why, why)
 	}
 	return found
 }
