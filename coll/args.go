@@ -30,24 +30,22 @@ import (
 // ExScan is left as it is.
 type Args struct {
 	Kind       Kind
-	Algorithm  Algorithm // Auto: selected
-	Send, Recv Buffer    // longer ones than needed are good; what lies behind is not touched
+	Algorithm  Algorithm // Auto: the table selects one
+	Send, Recv Buffer    // may be longer than needed; the rest is not accessed
 	Root       int       // Bcast, Reduce, Gather, Scatter
 	Bytes      int
 	Reduction  kernel.Reduction // of the reductions
 
-	// Sends say to whom what of Send goes (Exchange, Fold).
+	// Sends are the parts of Send and their receivers (Exchange, Fold).
 	Sends []Part
-	// Recvs say from whom what goes where in Recv (Exchange); whose vectors,
-	// all of the length of the first, are combined in this order into Recv
-	// (Fold); or what the block of each rank is, by rank, the same in all
-	// members (ReduceScatterV, where Peer says nothing).
+	// For Exchange, Recvs are the parts of Recv and their senders. For Fold, they are the members whose
+	// vectors are combined into Recv, in this order; all have the length of the first. For ReduceScatterV,
+	// they are the block of each rank, by rank and the same in all members; Peer is ignored.
 	Recvs []Part
 }
 
-// A Part is N bytes at Off of a buffer that come from or go to Peer. Several
-// parts with one peer match the peer's in their order. Parts of no bytes are
-// left out. Parts with oneself are copied.
+// A Part is N bytes at Off of a buffer that are received from or sent to Peer. The parts for one peer match
+// that peer's parts in their order. Parts of length 0 are skipped. Parts for the caller itself are copied.
 type Part struct{ Peer, Off, N int }
 
 // prepare checks a call's arguments and makes it ready to be run: v then holds
@@ -58,7 +56,7 @@ func (t *Team) prepare(a *Args, v *invocation) error {
 		return badf("no collective has the number %d", a.Kind)
 	}
 	if !fits(a.Kind, a.Algorithm) {
-		return badf("%v does not come as %v", a.Kind, a.Algorithm)
+		return badf("%v has no algorithm %v", a.Kind, a.Algorithm)
 	}
 	op := &operations[a.Kind]
 	// Field by field, here as in giveBack: the caller has just stored them so,

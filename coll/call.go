@@ -6,24 +6,23 @@ import (
 	"github.com/gorun-mpi/gorun/internal/kernel"
 )
 
-// A Call is all that a plan depends on. Everything but Rank must be the same in
-// all members.
+// A Call is everything that a plan depends on. All members give the same values except Rank.
 type Call struct {
 	Kind      Kind
 	Algorithm Algorithm
-	InPlace   bool // the input is where the output goes
+	InPlace   bool // the input is in the output buffer
 	Rank      int
 	Size      int
-	// Root is that of the kinds that have one. A ReduceScatterV has a hash of
-	// its blocks' lengths here.
+	// Root is the root of the kinds that have one. For ReduceScatterV it is
+	// a hash of the lengths of its blocks.
 	Root int
-	// Bytes is as in Args; of a ReduceScatterV the sum of its blocks. An
-	// Exchange and a Fold have 0: their lengths are compared message by message.
+	// Bytes is as in Args; for ReduceScatterV it is the sum of the blocks. For Exchange
+	// and Fold it is 0, because their lengths are compared message by message.
 	Bytes int
-	// Elem is the length of an element of a reduction, which is never torn; 1
-	// for the others.
+	// Elem is the length of an element of a reduction in bytes, and 1 for
+	// other kinds. Blocks consist of whole elements.
 	Elem int
-	// Ordered: the reduction is not commutative, so rank 0 comes first.
+	// Ordered: the reduction is not commutative, so data is combined from rank 0 on.
 	Ordered bool
 }
 

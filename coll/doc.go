@@ -19,7 +19,7 @@
 // receive, scratch, the slot of a peer's message) and offsets. A plan is a pure
 // function of the [Call] and holds no address, so it is cached and is the same
 // in every call of its kind. A call binds the operands, and a machine steps
-// through the plan without ever blocking; who drives it decides whether the
+// through the plan without ever blocking; the caller of the machine decides whether the
 // call is blocking. Tests drive the same machine over a fabric of plain memory,
 // in any interleaving.
 //
@@ -45,26 +45,25 @@
 //
 // Small blocks travel in the slots. For larger ones the receiver sends a
 // descriptor {address, key, length} of the memory of this very call, the sender
-// writes there and then sends an empty message. Nobody writes into a member's
-// memory without its descriptor for this call.
+// writes there and then sends an empty message. A member's memory is written only
+// with its descriptor for this call.
 //
-// Or the owner of the data sends the descriptor, and who needs the data reads it
-// (see pull.go): all readers at once, and what they read is in their caches. The
-// owner waits for the message of each that it has read.
+// Or the owner of the data sends the descriptor, and each member that needs the data
+// reads it (see pull.go): all readers at once, each into its own cache. The owner
+// waits until each reader has sent a message that it is done.
 //
-// Where peers' memory is mapped, messages are stores, what was exposed in
-// registered memory is copied into, and a long reduction whose operands are all
+// If peers' memory is mapped, messages are stores, data is copied into exposed
+// registered memory, and a long reduction whose operands are all
 // registered reads the inputs of all members where they are.
 //
 // A blocking call that repeats one before it, and that needs messages to mapped
-// members only, can be made by its [Short], which has all that could be found out
-// about it.
+// members only, can be made by its [Short], which keeps what Run has looked up.
 //
 // # Determinism
 //
 // The order in which a reduction combines depends on the call, the number of ranks
-// and the table only, never on who comes first, whose memory is registered or
-// mapped, or what is in place: the same bits in all members and in every run.
+// and the table only, never on which member is first, which memory is registered or
+// mapped, or which operand is in place: the same bits in all members and in every run.
 //
 // # Ownership, states, blocking
 //

@@ -5,31 +5,29 @@ import (
 	"fmt"
 )
 
-// Errors that callers branch on.
+// Errors to test for with errors.Is.
 var (
-	// ErrClosed is returned by the calls of a closed team.
+	// ErrClosed: the team is closed.
 	ErrClosed = errors.New("team is closed")
-	// ErrBusy is returned by a call while another one of the same team runs.
+	// ErrBusy: another call of the same team is running.
 	ErrBusy = errors.New("another collective of this team is running")
-	// ErrPending is the error of a team that is closed before the calls that
-	// were started are over, and of those calls.
-	ErrPending = errors.New("calls that were started are not over")
-	// ErrPeerDead breaks a team when TeamConfig.PeerDead says that a member died.
+	// ErrPending: the team was closed before its started calls had completed. Those calls return it too.
+	ErrPending = errors.New("started calls are not complete")
+	// ErrPeerDead: TeamConfig.PeerDead reported that a member has died. It breaks the team.
 	ErrPeerDead = errors.New("peer has died")
-	// ErrMismatch breaks a team whose members called different things.
+	// ErrMismatch: the members made different calls. It breaks the team.
 	ErrMismatch = errors.New("members called different collectives")
-	// ErrRevoked breaks a team because another member found it broken.
+	// ErrRevoked: another member's team is broken. It breaks the team.
 	ErrRevoked = errors.New("team was revoked")
-	// ErrArgument is returned for a call's own mistake, which does not break
-	// the team: nothing was sent.
+	// ErrArgument: an argument is invalid. Nothing was sent, and the team is not broken.
 	ErrArgument = errors.New("bad argument")
 )
 
-// An Error says which collective failed, where, and with whom.
+// An Error says which collective failed, on which rank, and with which member.
 type Error struct {
 	Op   string // "alltoall"
 	Rank int    // of the caller
-	Peer int    // the member it concerns, -1 if none
+	Peer int    // the member that caused it; -1: none
 	Err  error
 }
 
@@ -40,7 +38,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s: rank %d, peer %d: %v", e.Op, e.Rank, e.Peer, e.Err)
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
 // badf makes the cause of a refused call.

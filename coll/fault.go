@@ -131,7 +131,7 @@ func (t *Team) mismatched() error {
 }
 
 // errUnmapped: a member's memory was there when the team was made.
-var errUnmapped = errors.New("its memory cannot be mapped any more")
+var errUnmapped = errors.New("its memory can no longer be mapped")
 
 // lost ends the call after a peer's memory could not be mapped though it has shown it:
 // most often it has gone, which is known soon if not yet.
@@ -317,7 +317,7 @@ func (t *Team) disagree(peer int, theirs summary) *Error {
 	what := theirs.String()
 	switch {
 	case theirs == mine:
-		return t.broken(peer, fmt.Errorf("%w: ranks %d and %d are both in %s, and what they called before does not match", ErrMismatch, t.rank, peer, mine))
+		return t.broken(peer, fmt.Errorf("%w: ranks %d and %d are both in %s, but their earlier calls did not match", ErrMismatch, t.rank, peer, mine))
 	case theirs.algorithm == Auto:
 		what = theirs.kind.String() + " of unknown size" // it did not answer
 	}
@@ -330,9 +330,8 @@ func (t *Team) breakUp(peer int, why reason, cause error) *Error {
 	return t.broken(peer, cause)
 }
 
-// Revoke breaks the team for a cause that its calls do not know of, and tells
-// the other members, whose next call would wait for this one in vain. A team
-// that is not open stays as it is.
+// Revoke breaks the team for an outside cause, and tells the other members, whose next
+// call would otherwise wait for this one. A team that is broken or closed is unchanged.
 func (t *Team) Revoke(op string, cause error) {
 	if t.enter(0) != nil {
 		return

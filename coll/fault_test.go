@@ -276,7 +276,7 @@ func TestBadArguments(t *testing.T) {
 		}, "-1 bytes"},
 		{"unfit algorithm", func(ctx context.Context, t *Team, _ rdma.MR) error {
 			return t.AllToAll(ctx, buf(16), buf(16), 8, Binomial)
-		}, "alltoall does not come as binomial"},
+		}, "alltoall has no algorithm binomial"},
 		{"other region", func(ctx context.Context, t *Team, mr rdma.MR) error {
 			return t.AllToAll(ctx, buf(32768), Buffer{Mem: make([]byte, 32768), MR: mr}, 16384, Auto)
 		}, "does not lie in its region"},

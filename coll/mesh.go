@@ -10,45 +10,43 @@ import (
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
-// A MeshConfig describes a process's way to its peers.
+// A MeshConfig configures a mesh.
 type MeshConfig struct {
 	PD rdma.PD
-	// CQ is the send queue of all queue pairs. The mesh polls it and expects nothing
-	// else there. Two entries a queue pair are enough, more are better.
+	// CQ is the CQ for the send queues of all queue pairs. Only the mesh polls it, and
+	// nothing else may use it. It has at least two entries per queue pair; more are better.
 	CQ rdma.CQ
-	// Peers connects the process with its peers, nil where it has none.
+	// Peers connects the process with its peers; nil: there are none.
 	Peers Dialer
 }
 
-// A Dialer connects a process with its peers, which it numbers. It is asked for a
-// connection when a call first needs it, until it has given one.
+// A Dialer connects a process with its peers, which it numbers. A mesh asks it
+// for a connection when a call first needs one, and again until it has one.
 type Dialer interface {
-	// Size is how many processes there are, this one included.
+	// Size is the number of processes, including this one.
 	Size() int
-	// Inline is the inline data that each queue pair of Queue has at least, and
-	// math.MaxInt where all peers are mapped.
+	// Inline is the smallest MaxInlineData of the queue pairs of Queue, or
+	// math.MaxInt if all peers are mapped.
 	Inline() int
-	// Mapping tells whether there is memory of peers at all. Then the PD's context is a
-	// Mapper that knows itself too.
+	// Mapping reports whether memory of peers may be mapped. If so, the PD's
+	// context is a Mapper that can also map its own memory.
 	Mapping() bool
-	// Maps tells whether Memory gives a peer's memory. It is asked when a team has
-	// exchanged its cards.
+	// Maps reports whether Memory returns a peer's memory. It is called
+	// after the members of a team have exchanged their cards.
 	Maps(peer int) bool
-	// Memory gives the memory of a peer that is mapped, or an error for good: headers and
-	// small data are stores into its control region then, and data for registered memory
-	// is copied into it.
+	// Memory returns the mapped memory of a peer, or a permanent error. Headers and small data are
+	// then stores into the peer's control region, and data for registered memory is copied into it.
 	Memory(peer int) (rdma.PeerMemory, error)
-	// Queue gives an RC queue pair in RTS, nil while the connection is being made: it is
-	// asked again. An error is for good. The mesh posts no receives. The queue pair allows
-	// remote reads and writes, and has resources for a read or more in both directions. It
-	// needs 64 bytes of inline data and 8 send requests or more; messages longer than the
-	// inline data are copied once more, so 2048 are good to have, and with 64 requests
-	// completions are rare. Queue pairs stay their owner's to close, after the mesh.
+	// Queue returns an RC queue pair in RTS, or nil while the connection is being made; then it is called
+	// again. An error is permanent. The mesh posts no receives. The queue pair permits remote reads and
+	// writes, and at least one outstanding read in both directions. It needs 64 bytes of inline data and
+	// 8 send requests. Messages longer than the inline data are copied once more, so 2048 bytes are
+	// better; with 64 requests completions are rare. The owner closes queue pairs, after the mesh.
 	Queue(peer int) (rdma.QP, error)
 }
 
-// A Mesh is the queue pairs of one process, shared by all its teams. It keeps
-// what a closed or broken team must not free yet.
+// A Mesh has the connections of a process, which all its teams share. It
+// owns memory of closed and broken teams that peers may still access.
 type Mesh struct {
 	pd     rdma.PD
 	cq     rdma.CQ
@@ -95,7 +93,7 @@ const (
 	longestWrite = 1 << 30
 )
 
-// NewMesh takes a process's peers for collectives.
+// NewMesh makes a mesh over the connections of cfg.
 func NewMesh(cfg MeshConfig) (*Mesh, error) {
 	size := 0
 	if cfg.Peers != nil {
@@ -157,8 +155,8 @@ type debt struct {
 	what fault
 }
 
-// Settle tells peers what they are owed, as far as they are connected by now. It is called
-// whenever a connection may have come about: the call that owes it is over.
+// Settle sends the credits and notices of completed calls that peers still need, as
+// far as they are connected. Call it when a connection may have been established.
 func (m *Mesh) Settle() {
 	if len(m.debts) == 0 {
 		return
@@ -177,9 +175,8 @@ func (m *Mesh) Settle() {
 	m.debts = kept
 }
 
-// Close frees what closed and broken teams left behind. It waits for nothing:
-// the caller sees to it that all members are done, by a barrier of its own or by
-// closing the queue pairs first.
+// Close frees the memory that closed and broken teams left. It does not wait: the caller makes sure
+// that all members have finished, by a barrier of its own or by closing the queue pairs first.
 func (m *Mesh) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

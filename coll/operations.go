@@ -29,10 +29,10 @@ const (
 	kinds
 )
 
-// An Algorithm is a way to do a collective.
+// An Algorithm is a way to carry out a collective.
 type Algorithm uint8
 
-// The algorithms. Auto lets the package select.
+// The algorithms. Auto leaves the choice to the package.
 const (
 	Auto Algorithm = iota
 	Direct
@@ -44,8 +44,8 @@ const (
 	ReduceScatterGather // reduce-scatter, then gather or all-gather
 	ScatterAllGather    // scatter, then all-gather
 	Chain               // from rank to rank, in pieces
-	Pull                // a rank reads what it needs out of the others' memory
-	Central             // by way of rank 0
+	Pull                // each rank reads the data that it needs from its owner's memory
+	Central             // through rank 0
 	algorithms
 )
 
@@ -256,7 +256,7 @@ func wayOf(kind Kind, a Algorithm) *way {
 // fits tells whether a kind can be done by an algorithm, or is left to the selection.
 func fits(kind Kind, a Algorithm) bool { return a == Auto || wayOf(kind, a) != nil }
 
-// Kinds are all collectives.
+// Kinds returns all collectives.
 func Kinds() (list []Kind) {
 	for k := Barrier; k < farewell; k++ {
 		list = append(list, k)
@@ -264,8 +264,7 @@ func Kinds() (list []Kind) {
 	return list
 }
 
-// Algorithms are all that a kind of call can be done by, nil if there is no such
-// kind.
+// Algorithms returns the algorithms for a kind of call, or nil for an unknown kind.
 func Algorithms(kind Kind) (list []Algorithm) {
 	if kind < farewell {
 		for _, w := range operations[kind].ways {

@@ -8,13 +8,11 @@ import (
 	"github.com/gorun-mpi/gorun/internal/arch"
 )
 
-// A Pending is a collective call that was started and goes on by itself, as far
-// as [Team.Progress] is called. It belongs to the caller of Start until Done has
-// said that the call is over; the team uses it again for later ones.
+// A Pending is a started call that progresses in [Team.Progress]. The caller of Start
+// owns it until Done has reported that the call is complete; then the team reuses it.
 //
-// Calls that were started run one after the other, in the order of their start,
-// which is the same in all members. Arguments, operands and machine are those of
-// a blocking call; only who drives the machine is another.
+// Started calls run one after the other, in the order of their start, which is the same in
+// all members. They have the same arguments and run the same machine as blocking calls.
 //
 //	idle -- Start --> queued -- Progress, or a blocking call --> over -- Done --> idle
 type Pending struct {
@@ -30,8 +28,8 @@ const (
 	pendingOver
 )
 
-// Done tells whether the call is over, and its outcome. It makes no progress.
-// After true the Pending is the team's: it must not be asked again.
+// Done reports whether the call is complete, and its error. It makes no
+// progress. After it has returned true the Pending must not be used.
 func (p *Pending) Done() (done bool, err error) {
 	if p.state.Load() != pendingOver {
 		return false, nil
@@ -112,9 +110,9 @@ func (t *Team) occupy(as uint32) bool {
 // vacate ends that. What was written to the team becomes visible before it.
 func (t *Team) vacate() { arch.StoreRelease32(&t.busy, busyNot) }
 
-// Start begins a collective call and does not wait for it. The slices of a, the
-// operands among them, belong to the call until it is over; *a is copied. A wrong
-// argument is reported at once. It allocates nothing in steady state.
+// Start starts a collective call and does not wait for it. The slices of a,
+// including the operands, belong to the call until it is complete; *a is copied.
+// An invalid argument is reported at once. It allocates nothing in steady state.
 func (t *Team) Start(a *Args) (*Pending, error) {
 	if err := t.enter(a.Kind); err != nil {
 		return nil, err
@@ -129,10 +127,9 @@ func (t *Team) Start(a *Args) (*Pending, error) {
 	return p, nil
 }
 
-// Progress moves the calls on that were started, as far as they go without
-// waiting, and tells whether one did. It costs a load when there are none. It
-// may be called at any time: while a call of the team runs, which does the same,
-// it does nothing.
+// Progress advances started calls as far as they go without waiting, and reports
+// whether one advanced. Without started calls it costs a load. It may be called at any
+// time; while a call of the team runs it does nothing, because that call advances them.
 func (t *Team) Progress() (advanced bool) {
 	if t.backlog.count.Load() == 0 || !atomic.CompareAndSwapUint32(&t.busy, busyNot, busyMoving) {
 		return false

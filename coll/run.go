@@ -13,8 +13,8 @@ import (
 // A Buffer is an operand of a call.
 type Buffer struct {
 	Mem []byte
-	// MR is a region that Mem lies in, of the mesh's PD and with remote read and
-	// write access; nil for ordinary memory, and one without them is as good as nil.
+	// MR is a region that contains Mem, of the mesh's PD and with remote read and write
+	// access. nil is ordinary memory. A region without these rights is treated as nil.
 	MR rdma.MR
 }
 
@@ -70,9 +70,8 @@ func (t *Team) refuse(kind Kind, err error) error {
 	return &Error{Op: kind.String(), Rank: t.rank, Peer: -1, Err: err}
 }
 
-// Run makes a collective call. It returns when this member's part is done: its
-// buffers are the caller's again. Calls that were started before are over then
-// too. It allocates nothing in steady state.
+// Run makes a collective call. It returns when this member's part is complete and its buffers may be
+// reused. Calls that were started before are complete then too. It allocates nothing in steady state.
 func (t *Team) Run(ctx context.Context, a *Args) error {
 	if err := t.enter(a.Kind); err != nil {
 		return err

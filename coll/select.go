@@ -107,11 +107,11 @@ func (s *selection) explain(c *Call) (a Algorithm, reason string) {
 	return a, reason
 }
 
-// Explain says which algorithm a call of this team would take, by which protocol
-// its data would go, and why. The buffers and the parts of a do not matter.
+// Explain says which algorithm a call of this team would take, by which
+// protocol its data would go, and why. It ignores the buffers and parts of a.
 func (t *Team) Explain(a Args) string {
 	if a.Kind == 0 || a.Kind >= farewell || !fits(a.Kind, a.Algorithm) {
-		return fmt.Sprintf("%v does not come as %v", a.Kind, a.Algorithm)
+		return fmt.Sprintf("%v has no algorithm %v", a.Kind, a.Algorithm)
 	}
 	c := Call{Kind: a.Kind, Algorithm: a.Algorithm, Rank: t.rank, Size: t.size, Bytes: a.Bytes}
 	algorithm, reason := t.selection.explain(&c)

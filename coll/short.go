@@ -8,16 +8,13 @@ import (
 	"github.com/gorun-mpi/gorun/internal/kernel"
 )
 
-// A Short is a call that [Team.Run] has made, with everything that could be found
-// out about it: its arguments are right, and its plan needs nothing but messages.
-// [Team.RunShort] makes calls that are the same but for where their operands lie, at a
-// fourth of what Run costs before anybody is waited for. It belongs to the team, which
-// makes each once.
+// A Short is a call that [Team.Run] has made, with its checked arguments and its looked-up
+// plan, which needs only messages. [Team.RunShort] repeats it with other operands, at a fourth
+// of the cost that Run has before it waits. It belongs to the team, which makes each once.
 //
-// RunShort makes the plan's steps on the machine's channels, as the machine does.
-// Where a step is blocked for longer than a short spin, or finds anything wrong, the
-// machine takes over at that very step: to wait for long, contexts, faults and other
-// traffic are its affair alone.
+// RunShort takes the steps of the plan on the channels of the machine. If a step is
+// blocked for longer than a short spin, or finds an error, the machine continues at
+// this step: only the machine handles long waits, contexts, faults and other traffic.
 type Short struct {
 	team      *Team
 	plan      *plan
@@ -42,8 +39,7 @@ type move struct {
 	a, b    loc
 }
 
-// Short is the short form of the call that Run made last, with reduction r; nil if it
-// has none.
+// Short is the short form of the last call of Run, with reduction r; nil if it has none.
 func (t *Team) Short(r *kernel.Reduction) *Short {
 	v := &t.own
 	if t.state != nil || v.call.Kind == 0 || v.call.Kind == farewell || operations[v.call.Kind].parts != nil || v.aliased {
@@ -107,10 +103,9 @@ func (s *Short) compile() bool {
 // a microsecond.
 const shortSpin = 64
 
-// RunShort makes a call like that of s, with the reduction's function. done is false
-// if nothing was done and Run has to make it: the team does something else or is
-// broken, or the operands overlap. The caller sees to it that the team is used by
-// nobody else meanwhile, Progress included.
+// RunShort repeats the call of s, with the function of the reduction. If done is false
+// nothing was done, and the caller must call Run: the team is in use or broken, or the
+// operands overlap. No other goroutine may use the team meanwhile, not even for Progress.
 func (t *Team) RunShort(ctx context.Context, s *Short, send, recv []byte, combine kernel.Func) (done bool, err error) {
 	if s.team != t || atomic.LoadUint32(&t.busy) != busyNot || t.state != nil || !t.backlog.empty() || t.mesh.hurt.Load() || len(send) < s.in || len(recv) < s.out {
 		return false, nil

@@ -656,7 +656,7 @@ func TestExplain(t *testing.T) {
 			{Args{Kind: ReduceScatter, Bytes: 8}, "direct, in messages (the only one)"},
 			{Args{Kind: Barrier}, "barrier on 2 ranks: direct (table: from 1 ranks on, from 0 bytes on)"},
 			{Args{Kind: Exchange}, "exchange on 2 ranks: direct, parts up to 8192 bytes in messages, longer ones by descriptor"},
-			{Args{Kind: Barrier, Algorithm: Ring}, "barrier does not come as ring"},
+			{Args{Kind: Barrier, Algorithm: Ring}, "barrier has no algorithm ring"},
 		} {
 			if got := m.team.Explain(c.args); !strings.Contains(got, c.want) {
 				return fmt.Errorf("%+v: got %q, want %q", c.args, got, c.want)

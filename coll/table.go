@@ -5,18 +5,17 @@ import (
 	"slices"
 )
 
-// A Table says which algorithm a call takes, by its kind, the ranks of the team
-// and the bytes of the call, and which lengths the protocols change at. The zero
-// Table is not valid: see [DefaultTable] and [ParseTable]. All members of a team
-// use the same; they compare it when the team is made. A Table that a team uses
-// must not be changed any more.
+// A Table selects the algorithm of a call by its kind, the number of ranks and the
+// bytes, and the sizes at which protocols change. The zero Table is not valid: see
+// [DefaultTable] and [ParseTable]. All members of a team use the same table, and
+// compare it when the team is made. A Table that is in use must not be changed.
 type Table struct {
-	// EagerBytes is the longest block that travels in a message; 0 means 8192, and less
-	// where the control region would exceed 1 MiB (from 16 members on).
+	// EagerBytes is the longest block that travels in a message; 0 means 8192,
+	// and less if the control region would exceed 1 MiB (from 16 members on).
 	EagerBytes int
-	// ChunkBytes is what a broadcast passes on at a time; 0 means 128 KiB.
+	// ChunkBytes is the length of the pieces in which a broadcast passes data on; 0 means 128 KiB.
 	ChunkBytes int
-	// PieceBytes is what a long reduction combines at a time; 0 means 16 KiB.
+	// PieceBytes is the length of the pieces that a long reduction combines; 0 means 16 KiB.
 	PieceBytes int
 
 	groups [kinds][]group // ascending, the first from 1 rank on
@@ -28,14 +27,14 @@ type group struct {
 	rules []Rule
 }
 
-// A Rule names the algorithm for calls of so many bytes and more, up to the next
-// rule. Bytes is [Args].Bytes: of the vector, or of a block.
+// A Rule is the algorithm for calls of at least Bytes bytes, up to the
+// next rule. Bytes is as in Args: of the vector, or of a block.
 type Rule struct {
 	Bytes     int
 	Algorithm Algorithm
 }
 
-// DefaultTable is a copy of the table that is built in.
+// DefaultTable returns a copy of the built-in table.
 func DefaultTable() *Table { return builtIn.clone() }
 
 func (t *Table) clone() *Table {
@@ -49,8 +48,8 @@ func (t *Table) clone() *Table {
 	return &c
 }
 
-// Rules are those for calls of a kind in a team of so many ranks, and the ranks
-// from which on they are.
+// Rules returns the rules for a kind of call in a team with this number
+// of ranks, and the smallest number of ranks that they apply to.
 func (t *Table) Rules(kind Kind, ranks int) (from int, rules []Rule) {
 	if kind == 0 || kind >= kinds {
 		return 0, nil
@@ -73,15 +72,14 @@ func groupFor(groups []group, ranks int) (found group) {
 	return found
 }
 
-// Set replaces the rules for calls of a kind in teams of so many ranks and more, up
-// to where the table has other ones. The first rule is from 0 bytes on, and they
-// ascend.
+// Set replaces the rules for a kind of call in teams of at least ranks ranks, up to the
+// next number of ranks in the table. The first rule begins at 0 bytes, and rules ascend.
 func (t *Table) Set(kind Kind, ranks int, rules ...Rule) error {
 	if kind == 0 || kind >= farewell {
 		return fmt.Errorf("no collective has the number %d", kind)
 	}
 	if ranks < 1 {
-		return fmt.Errorf("%v: from %d ranks on: at least 1 is expected", kind, ranks)
+		return fmt.Errorf("%v: rules from %d ranks on, expected 1 or more", kind, ranks)
 	}
 	for i, r := range rules {
 		if err := follows(kind, ranks, rules[:i], r); err != nil {
@@ -103,10 +101,10 @@ func (t *Table) Set(kind Kind, ranks int, rules ...Rule) error {
 	return nil
 }
 
-// Always replaces all rules for calls of a kind by one algorithm.
+// Always replaces all rules for a kind of call by one algorithm.
 func (t *Table) Always(kind Kind, a Algorithm) error {
 	if kind == 0 || kind >= farewell || wayOf(kind, a) == nil {
-		return fmt.Errorf("%v does not come as %v", kind, a)
+		return fmt.Errorf("%v has no algorithm %v", kind, a)
 	}
 	t.groups[kind] = always(a)
 	return nil
@@ -117,11 +115,11 @@ func follows(kind Kind, ranks int, before []Rule, r Rule) error {
 	n := len(before)
 	switch {
 	case n == 0 && r.Bytes != 0:
-		return fmt.Errorf("%v from %d ranks on: the first rule is from %d bytes on: 0 is expected", kind, ranks, r.Bytes)
+		return fmt.Errorf("%v from %d ranks on: the first rule begins at %d bytes, expected 0", kind, ranks, r.Bytes)
 	case n > 0 && r.Bytes <= before[n-1].Bytes:
-		return fmt.Errorf("%v from %d ranks on: a rule from %d bytes on overlaps the one from %d", kind, ranks, r.Bytes, before[n-1].Bytes)
+		return fmt.Errorf("%v from %d ranks on: the rule from %d bytes on does not ascend from the one at %d", kind, ranks, r.Bytes, before[n-1].Bytes)
 	case wayOf(kind, r.Algorithm) == nil:
-		return fmt.Errorf("%v does not come as %v", kind, r.Algorithm)
+		return fmt.Errorf("%v has no algorithm %v", kind, r.Algorithm)
 	}
 	return nil
 }
@@ -137,7 +135,7 @@ func (t *Table) validate() error {
 		}
 	}
 	if t.EagerBytes < 0 || t.ChunkBytes < 0 || t.PieceBytes < 0 {
-		return fmt.Errorf("selection table: eager %d, chunk %d, piece %d bytes", t.EagerBytes, t.ChunkBytes, t.PieceBytes)
+		return fmt.Errorf("selection table: eager %d, chunk %d, piece %d bytes: expected 0 or more", t.EagerBytes, t.ChunkBytes, t.PieceBytes)
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ import (
 //	  }
 //	}
 
-// Bytes is the table's file form, which ParseTable reads.
+// Bytes is the table in the file form that ParseTable reads.
 func (t *Table) Bytes() []byte {
 	var b bytes.Buffer
 	b.WriteString("{\n")
@@ -57,8 +57,8 @@ func (t *Table) Bytes() []byte {
 	return b.Bytes()
 }
 
-// ParseTable reads a table's file form. Unknown words, and rules that do not
-// ascend or do not fit, are errors that name the line.
+// ParseTable reads the file form of a table. Unknown words, rules in descending
+// order and algorithms of another kind are errors that name the line.
 func ParseTable(data []byte) (*Table, error) {
 	p := tableParser{data: data}
 	t := DefaultTable()
@@ -199,7 +199,7 @@ func (p *tableParser) table(t *Table) error {
 		case "rules":
 			err = p.object(func(kind string) error { return p.kind(t, kind) })
 		default:
-			err = fmt.Errorf("unknown field %q: eager_bytes, chunk_bytes, piece_bytes and rules are known", field)
+			err = fmt.Errorf("unknown field %q: expected eager_bytes, chunk_bytes, piece_bytes or rules", field)
 		}
 		return err
 	})
@@ -265,7 +265,7 @@ func (p *tableParser) rule(name string) (ranks int, r Rule, err error) {
 				err = fmt.Errorf("%s: unknown algorithm %q", name, text)
 			}
 		default:
-			err = fmt.Errorf("%s: unknown field %q: ranks_from, bytes_from and algorithm are known", name, field)
+			err = fmt.Errorf("%s: unknown field %q: expected ranks_from, bytes_from or algorithm", name, field)
 		}
 		return err
 	})

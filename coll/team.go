@@ -11,33 +11,29 @@ import (
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
-// A TeamConfig describes a team to its member.
+// A TeamConfig configures a member's team.
 type TeamConfig struct {
 	Rank, Size int
 
-	// Mesh and Members say which queue pairs lead to the members: member i is
-	// the mesh's peer Members[i] (nil: peer i). Teams of one process share
-	// their mesh.
+	// Mesh has the connections of the members: member i is peer Members[i]
+	// of the mesh (nil: peer i). Teams of one process share a mesh.
 	Mesh    *Mesh
 	Members []int
 
 	// Waiter waits for peers. It serves one call at a time.
 	Waiter *wait.Waiter
-	// Exchange gathers a few bytes of every member, by rank. It is called
-	// once, by NewTeam.
+	// Exchange gathers a few bytes of every member, by rank. NewTeam calls it once.
 	Exchange func(ctx context.Context, mine []byte) ([][]byte, error)
-	// Progress lets other traffic of the process advance while a call waits.
-	// May be nil.
+	// Progress advances other traffic of the process while a call waits. nil: there is none.
 	Progress func()
-	// PeerDead tells whether a member is known to have died. It is asked
-	// about once a millisecond while a call waits. May be nil.
+	// PeerDead reports whether a member is known to have died. It is called
+	// about once a millisecond while a call waits. nil: unknown.
 	PeerDead func(member int) bool
-	// ODP is a region of the whole address space with remote read and write access;
-	// nil where the device has none. Without it, ordinary memory that peers
-	// reach is registered for each call.
+	// ODP is a region of the whole address space with remote read and write access; nil if the
+	// device has none. Without it, ordinary memory that peers access is registered for each call.
 	ODP rdma.MR
 
-	// Table selects algorithms and sizes; nil is the built-in one.
+	// Table selects algorithms and sizes; nil: the built-in table.
 	Table *Table
 
 	// slots is the messages a peer may be ahead, a power of two; 0 means 32, and less
@@ -118,15 +114,15 @@ func (cfg *TeamConfig) validate() (tuning, error) {
 	case cfg.Mesh == nil || cfg.Waiter == nil:
 		return t, errors.New("no Mesh, or no Waiter")
 	case t.slots < leastSlots || t.slots > mostSlots || t.slots&(t.slots-1) != 0:
-		return t, fmt.Errorf("%d slots: a power of two from %d to %d is expected", t.slots, leastSlots, mostSlots)
+		return t, fmt.Errorf("%d slots: expected a power of two from %d to %d", t.slots, leastSlots, mostSlots)
 	case t.eager < descriptorLen || t.chunk < 1 || t.piece < 1:
-		return t, fmt.Errorf("eager %d, chunk %d, piece %d bytes: at least %d, 1, 1 are expected", t.eager, t.chunk, t.piece, descriptorLen)
+		return t, fmt.Errorf("eager %d, chunk %d, piece %d bytes: expected at least %d, 1, 1", t.eager, t.chunk, t.piece, descriptorLen)
 	}
 	return t, nil
 }
 
-// A Team is a group of ranks that make collective calls. See the package's
-// documentation for its states and who may use it when.
+// A Team is a group of ranks that make collective calls. The package
+// documentation describes its states and concurrent use.
 type Team struct {
 	rank, size int
 	mesh       *Mesh
@@ -177,8 +173,8 @@ type peer struct {
 	informed bool // has been told of a fault
 }
 
-// NewTeam makes the team's control region and exchanges it with the other
-// members. All members call it, with the same sizes.
+// NewTeam makes the team's control region and exchanges its address with
+// the other members. All members call it, with the same sizes.
 func NewTeam(ctx context.Context, cfg TeamConfig) (*Team, error) {
 	if cfg.Exchange == nil && cfg.Size > 1 {
 		return nil, errors.New("new team: no Exchange")
@@ -198,9 +194,8 @@ func NewTeam(ctx context.Context, cfg TeamConfig) (*Team, error) {
 	return t, nil
 }
 
-// PrepareTeam is the half of NewTeam before the exchange, for those who exchange cards
-// by themselves: card is what all others are to get. The team is of no use before Join.
-// TeamConfig.Exchange plays no part.
+// PrepareTeam is NewTeam up to the exchange, for callers that exchange cards themselves: all other
+// members must get card. The team cannot be used before [Team.Join]. TeamConfig.Exchange is ignored.
 func PrepareTeam(cfg TeamConfig) (t *Team, card []byte, err error) {
 	if t, err = newTeam(&cfg); err != nil {
 		return nil, nil, fmt.Errorf("new team: %w", err)
@@ -211,7 +206,7 @@ func PrepareTeam(cfg TeamConfig) (t *Team, card []byte, err error) {
 	return t, card, nil
 }
 
-// Join is the other half of NewTeam. cards are those of all members.
+// Join is the rest of NewTeam after PrepareTeam. cards are the cards of all members.
 func (t *Team) Join(cards [][]byte) error {
 	if t.size == 1 {
 		return nil
@@ -319,12 +314,12 @@ func (t *Team) meet(cards [][]byte) error {
 // Size is the number of members.
 func (t *Team) Size() int { return t.size }
 
-// Rank is this member's number.
+// Rank is this member's number in the team.
 func (t *Team) Rank() int { return t.rank }
 
-// Waits tells what this member is calling, which of its calls that is, and for whom it waits
-// there, -1 for nobody in particular; false: it is in no blocking call. It is for whoever runs
-// the team, while the call waits.
+// Waits returns the call that this member is in, its number, and the member that
+// it waits for, or -1 for no particular one. ok is false if the member is in no
+// blocking call. It is called by the goroutine that runs the call, while it waits.
 func (t *Team) Waits() (kind Kind, number uint64, peer int, ok bool) {
 	if t.state != nil || t.call == nil || t.machine == nil || atomic.LoadUint32(&t.busy) != busyCall {
 		return 0, 0, -1, false
@@ -332,15 +327,14 @@ func (t *Team) Waits() (kind Kind, number uint64, peer int, ok bool) {
 	return t.call.call.Kind, t.machine.count.Calls + 1, t.machine.waitsFor(), true
 }
 
-// Counters is what the team's calls did so far. It must not be called while one
-// runs.
+// Counters returns the counters of the team. It must not be called while a call of the team runs.
 func (t *Team) Counters() Counters {
 	t.cache.count()
 	return t.machine.count
 }
 
-// Missed tells whether a member is in a call that this one, which runs none, has not
-// made. It looks at words of each member.
+// Missed reports whether another member is in a call that this member, which
+// is in none, has not made. It reads one or more words of each member.
 func (t *Team) Missed() bool {
 	for i := range t.peers {
 		if i == t.rank {
@@ -355,10 +349,9 @@ func (t *Team) Missed() bool {
 	return false
 }
 
-// Close ends the use of the team. It is not collective and waits for nothing:
-// peers may still be writing their last words, so the control region is left to
-// the mesh, which frees it with itself. Free gives it back at once. Calls that
-// were started and are not over fail, and Close says so.
+// Close ends the use of the team. It is not collective and does not wait. Peers may still
+// write to the control region, so the mesh keeps it until it is closed itself; [Team.Free]
+// frees it at once. Started calls that are not complete fail, and Close returns ErrPending.
 func (t *Team) Close() error {
 	if !t.occupy(busyCall) {
 		return &Error{Op: "close", Rank: t.rank, Peer: -1, Err: ErrBusy}
@@ -383,9 +376,8 @@ func (t *Team) Close() error {
 	return err
 }
 
-// Free ends the use of the team in all members, as a collective call: when it
-// returns nil, no peer writes to this member any more, and the memory has been
-// given back. Otherwise it has done what Close does.
+// Free ends the use of the team in all members, as a collective call. If it returns nil, no peer
+// writes to this member any more, and the memory is freed. Otherwise it has done the same as Close.
 func (t *Team) Free(ctx context.Context) error {
 	if err := t.enter(farewell); err != nil {
 		if errors.Is(err, ErrBusy) || errors.Is(err, ErrClosed) {
