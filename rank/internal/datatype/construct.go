@@ -73,7 +73,7 @@ func Hindexed(lengths, displs []int, t *Type) (*Type, error) {
 
 func indexed(name string, lengths, displs []int, unit int, t *Type) (*Type, error) {
 	if len(lengths) != len(displs) {
-		return nil, fmt.Errorf("%d blocklengths and %d displacements", len(lengths), len(displs))
+		return nil, fmt.Errorf("%d blocklengths and %d displacements: expected as many of each", len(lengths), len(displs))
 	}
 	blocks := make([]block, len(displs))
 	for i, d := range displs {
@@ -106,7 +106,7 @@ func HindexedBlock(length int, displs []int, t *Type) (*Type, error) {
 // that of the first.
 func Struct(lengths, displs []int, types []*Type) (*Type, error) {
 	if len(lengths) != len(displs) || len(lengths) != len(types) {
-		return nil, fmt.Errorf("%d blocklengths, %d displacements and %d types", len(lengths), len(displs), len(types))
+		return nil, fmt.Errorf("%d blocklengths, %d displacements and %d types: expected as many of each", len(lengths), len(displs), len(types))
 	}
 	blocks := make([]block, len(types))
 	for i, t := range types {
@@ -151,13 +151,13 @@ func Sized(name string, t *Type, lb, extent int) (*Type, error) {
 // is that of the whole array.
 func Subarray(sizes, subsizes, starts []int, t *Type) (*Type, error) {
 	if len(sizes) != len(subsizes) || len(sizes) != len(starts) || len(sizes) == 0 {
-		return nil, fmt.Errorf("%d sizes, %d subsizes and %d starts", len(sizes), len(subsizes), len(starts))
+		return nil, fmt.Errorf("%d sizes, %d subsizes and %d starts: expected as many of each", len(sizes), len(subsizes), len(starts))
 	}
 	extent := t.ub - t.lb
 	part, at := t, 0
 	for d := len(sizes) - 1; d >= 0; d-- {
 		if sizes[d] < 1 || subsizes[d] < 1 || starts[d] < 0 || starts[d] > sizes[d]-subsizes[d] {
-			return nil, fmt.Errorf("dimension %d: %d from %d on are not in an array of %d", d, subsizes[d], starts[d], sizes[d])
+			return nil, fmt.Errorf("dimension %d: %d indices from %d on are outside of an array of %d", d, subsizes[d], starts[d], sizes[d])
 		}
 		var err error
 		if part, err = Hvector(subsizes[d], 1, extent, part); err != nil {

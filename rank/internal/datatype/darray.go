@@ -38,7 +38,7 @@ func (d Distribution) deal(n, place, places int) (lengths, starts []int, err err
 	case d.Kind < Whole || d.Kind > Cyclic:
 		return nil, nil, fmt.Errorf("%v", d)
 	case step < 0:
-		return nil, nil, fmt.Errorf("%v: a block has 1 index or more", d)
+		return nil, nil, fmt.Errorf("%v: expected a block of 1 index or more", d)
 	case d.Kind == Whole && places != 1:
 		return nil, nil, fmt.Errorf("%d ranks in a dimension that is not distributed", places)
 	case d.Kind == Whole:
@@ -46,7 +46,7 @@ func (d Distribution) deal(n, place, places int) (lengths, starts []int, err err
 	case d.Kind == Blocks && step == 0:
 		step = (n + places - 1) / places
 	case d.Kind == Blocks && step < (n+places-1)/places:
-		return nil, nil, fmt.Errorf("%v: %d of them do not cover %d indices", d, places, n)
+		return nil, nil, fmt.Errorf("%v: %d such blocks do not cover %d indices", d, places, n)
 	case step == 0:
 		step = 1
 	}
@@ -65,7 +65,7 @@ func (d Distribution) deal(n, place, places int) (lengths, starts []int, err err
 func Darray(size, rank int, sizes []int, how []Distribution, grid []int, columns bool, t *Type) (*Type, error) {
 	n := len(sizes)
 	if n == 0 || len(how) != n || len(grid) != n {
-		return nil, fmt.Errorf("%d sizes, %d distributions and %d dimensions of a grid", n, len(how), len(grid))
+		return nil, fmt.Errorf("%d sizes, %d distributions and %d grid dimensions: expected as many of each", n, len(how), len(grid))
 	}
 	ranks := 1
 	for d, p := range grid {

@@ -41,7 +41,7 @@ func New(ranks []int32) (Set, error) {
 	slices.SortFunc(s.index, func(a, b entry) int { return int(a.rank - b.rank) })
 	for i := 1; i < len(s.index); i++ {
 		if s.index[i].rank == s.index[i-1].rank {
-			return Set{}, fmt.Errorf("rank %d comes twice", s.index[i].rank)
+			return Set{}, fmt.Errorf("rank %d is given twice", s.index[i].rank)
 		}
 	}
 	return s, nil
@@ -126,7 +126,7 @@ func (s *Set) check(places []int) error {
 			return fmt.Errorf("rank %d in a group of %d", place, s.n)
 		}
 		if seen[place] {
-			return fmt.Errorf("rank %d comes twice", place)
+			return fmt.Errorf("rank %d is given twice", place)
 		}
 		seen[place] = true
 	}
@@ -216,7 +216,7 @@ func Expand(ranges []Range, n int) ([]int, error) {
 			return nil, fmt.Errorf("range %d to %d: the stride is 0", r.First, r.Last)
 		}
 		if r.First != r.Last && r.Last > r.First != (r.Stride > 0) {
-			return nil, fmt.Errorf("range %d to %d: a stride of %d leads away", r.First, r.Last, r.Stride)
+			return nil, fmt.Errorf("range %d to %d: a stride of %d leads away from the end", r.First, r.Last, r.Stride)
 		}
 		// Before counting: a range of billions is not walked.
 		last := r.First + (r.Last-r.First)/r.Stride*r.Stride
@@ -232,7 +232,7 @@ func Expand(ranges []Range, n int) ([]int, error) {
 			}
 		}
 		if len(places) > n {
-			return nil, fmt.Errorf("ranges of more than the group's %d ranks: some come twice", n)
+			return nil, fmt.Errorf("the ranges have more than the group's %d ranks: some are given twice", n)
 		}
 	}
 	return places, nil

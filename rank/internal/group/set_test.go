@@ -147,10 +147,10 @@ func TestBadPlaces(t *testing.T) {
 	}{
 		{"incl beyond", "rank 4 in a group of 4", func() error { _, err := s.Incl([]int{0, 4}); return err }},
 		{"incl negative", "rank -1", func() error { _, err := s.Incl([]int{-1}); return err }},
-		{"incl twice", "rank 2 comes twice", func() error { _, err := s.Incl([]int{2, 1, 2}); return err }},
+		{"incl twice", "rank 2 is given twice", func() error { _, err := s.Incl([]int{2, 1, 2}); return err }},
 		{"excl beyond", "rank 9", func() error { _, err := s.Excl([]int{9}); return err }},
-		{"excl twice", "rank 0 comes twice", func() error { _, err := s.Excl([]int{0, 0}); return err }},
-		{"new twice", "rank 7 comes twice", func() error { _, err := New([]int32{7, 3, 7}); return err }},
+		{"excl twice", "rank 0 is given twice", func() error { _, err := s.Excl([]int{0, 0}); return err }},
+		{"new twice", "rank 7 is given twice", func() error { _, err := New([]int32{7, 3, 7}); return err }},
 		{"new negative", "rank -2", func() error { _, err := New([]int32{-2}); return err }},
 		{"range of billions", "rank 9223372036854775807", func() error { _, err := Expand([]Range{{0, math.MaxInt, 1}}, 4); return err }},
 		{"ranges twice", "twice", func() error { _, err := Expand([]Range{{0, 3, 1}, {0, 3, 1}}, 4); return err }},

@@ -50,11 +50,11 @@ func (w *Window) Attach(mem []byte) error {
 	for i := range w.table.list {
 		a := &w.table.list[i]
 		if addr < a.addr+uint64(len(a.mem)) && a.addr < addr+uint64(len(mem)) {
-			return fmt.Errorf("%w: %d bytes overlap %d that are attached", ErrAttach, len(mem), len(a.mem))
+			return fmt.Errorf("%w: %d bytes overlap %d attached bytes", ErrAttach, len(mem), len(a.mem))
 		}
 	}
 	if len(w.table.list) == tableMost {
-		return fmt.Errorf("%w: %d regions are attached, which is the most", ErrAttach, tableMost)
+		return fmt.Errorf("%w: the limit of %d attached regions is reached", ErrAttach, tableMost)
 	}
 	a := attachment{mem: mem, mr: w.e.cfg.Find(mem), addr: addr}
 	if a.mr == nil {
@@ -135,7 +135,7 @@ func (w *Window) attached(member int, addr, n uint64) (place, error) {
 }
 
 func (w *Window) unattached(member int, addr, n uint64) (place, error) {
-	return place{}, fmt.Errorf("%w: %d bytes at address %#x, where rank %d has attached nothing or less", ErrRange, n, addr, member)
+	return place{}, fmt.Errorf("%w: %d bytes at address %#x, which rank %d has not attached", ErrRange, n, addr, member)
 }
 
 // lookUp finds the key of attached memory in a member's table.
@@ -182,7 +182,7 @@ func (c *changing) look() error {
 		c.since = time.Now()
 	}
 	if most := c.w.e.patience; time.Since(c.since) > most {
-		return &MemberError{c.member, fmt.Errorf("%w: it is in an attach or detach since %v", ErrStopped, most)}
+		return &MemberError{c.member, fmt.Errorf("%w: it has been in an attach or detach for %v", ErrStopped, most)}
 	}
 	return nil
 }

@@ -403,7 +403,7 @@ func (c *waiting) stopped(holder int, turn uint64) error {
 	if now.Sub(c.since) < most {
 		return nil
 	}
-	return &MemberError{holder, fmt.Errorf("%w: it is in an accumulate to rank %d since %v", ErrStopped, c.member, most)}
+	return &MemberError{holder, fmt.Errorf("%w: it has been in an accumulate to rank %d for %v", ErrStopped, c.member, most)}
 }
 
 // Ready is for what lies in mapped memory.

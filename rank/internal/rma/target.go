@@ -24,7 +24,7 @@ type target struct {
 }
 
 // errAnew: the other side has found a queue pair broken before this one did.
-var errAnew = errors.New("requests towards this rank have failed there, and a later window has taken the queue pair")
+var errAnew = errors.New("earlier requests to this rank failed, and a later window has replaced the queue pair")
 
 var errClosed = errors.New("the window is closed")
 

@@ -156,9 +156,9 @@ var (
 	ErrUnshared = errors.New("the ranks do not share memory")
 
 	// ErrStopped: a member keeps a lock that is held for some copies only.
-	ErrStopped = errors.New("the process does not go on")
+	ErrStopped = errors.New("the process makes no progress")
 
-	errOther = errors.New("it could not make its part of the window")
+	errOther = errors.New("it could not create its part of the window")
 )
 
 const memoryAccess = rdma.AccessLocalWrite | rdma.AccessRemoteWrite | rdma.AccessRemoteRead
@@ -231,10 +231,10 @@ func (w *Window) gather(ctx context.Context, mine card, failed error, all []byte
 			return &MemberError{i, errOther}
 		}
 		if c.kind != mine.kind {
-			return &MemberError{i, fmt.Errorf("%w: it makes a window of flavor %d, and this rank one of flavor %d", ErrMismatch, c.kind, mine.kind)}
+			return &MemberError{i, fmt.Errorf("%w: its window has flavor %d, this rank's has flavor %d", ErrMismatch, c.kind, mine.kind)}
 		}
 		if c.elem != mine.elem {
-			return &MemberError{i, fmt.Errorf("%w: its elements have %d bytes, and here %d", ErrMismatch, c.elem, mine.elem)}
+			return &MemberError{i, fmt.Errorf("%w: its elements have %d bytes, this rank's have %d", ErrMismatch, c.elem, mine.elem)}
 		}
 		cards[i] = c
 	}

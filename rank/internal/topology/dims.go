@@ -25,7 +25,7 @@ func Dims(nodes int, dims []int) error {
 		case d == 0:
 			free++
 		case rest%d != 0:
-			return fmt.Errorf("%d nodes are no multiple of the dimensions %v", nodes, dims)
+			return fmt.Errorf("%d nodes are not a multiple of the dimensions %v", nodes, dims)
 		default:
 			rest /= d
 		}

@@ -18,7 +18,7 @@ type Grid struct {
 // New checks a grid and counts its points. Without dimensions it has one.
 func New(dims []int, periods []bool) (g Grid, points int, err error) {
 	if len(periods) != len(dims) {
-		return g, 0, fmt.Errorf("%d dimensions and %d periods", len(dims), len(periods))
+		return g, 0, fmt.Errorf("%d dimensions and %d periods: expected as many of each", len(dims), len(periods))
 	}
 	points = 1
 	for i, d := range dims {
@@ -45,7 +45,7 @@ func (g *Grid) Coords(point int, into []int) {
 // coordinate will do.
 func (g *Grid) Point(coords []int) (int, error) {
 	if len(coords) != len(g.Dims) {
-		return 0, fmt.Errorf("%d coordinates in %d dimensions", len(coords), len(g.Dims))
+		return 0, fmt.Errorf("%d coordinates for a grid of %d dimensions", len(coords), len(g.Dims))
 	}
 	point := 0
 	for i, at := range coords {

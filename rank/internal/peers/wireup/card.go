@@ -69,7 +69,7 @@ func (c *Card) Pack() []byte {
 }
 
 // errVersion: the card is of another version, or not a card at all.
-var errVersion = errors.New("not a card of this version: all ranks must be built from the same version of the package")
+var errVersion = errors.New("the address is of another version: build all ranks from the same version of this package")
 
 // ParseCard reads a card. Its slices are parts of b.
 func ParseCard(b []byte) (Card, error) { return parseCard(pack.NewReader(b), b, &Card{}) }
@@ -84,7 +84,7 @@ func ParseCards(packed [][]byte) ([]Card, error) {
 		r.Reset(b)
 		var err error
 		if cards[rank], err = parseCard(r, b, before); err != nil {
-			return nil, fmt.Errorf("card of rank %d: %w", rank, err)
+			return nil, fmt.Errorf("address of rank %d: %w", rank, err)
 		}
 		before = &cards[rank]
 	}

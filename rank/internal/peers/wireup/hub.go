@@ -62,7 +62,7 @@ func (m member) enter(card []byte) (*round, error) {
 	defer h.mu.Unlock()
 	r := h.round
 	if r.cards[m.rank] != nil {
-		return nil, fmt.Errorf("rank %d is in the exchange already", m.rank)
+		return nil, fmt.Errorf("rank %d has already joined the exchange", m.rank)
 	}
 	r.cards[m.rank] = append(make([]byte, 0, len(card)), card...)
 	if r.there++; r.there == h.size {
