@@ -20,10 +20,9 @@ import (
 	"github.com/gorun-mpi/gorun/launcher/internal/orphan"
 )
 
-// Main is an agent's life: the ranks of one host, as the launcher at the other
-// end of stdin and stdout tells. It returns the process's exit status when that
-// stream has ended and its ranks are gone. The process must have no other
-// children.
+// Main runs an agent: it runs the ranks of one host as the launcher at the other end
+// of stdin and stdout requests. It returns the exit status of the process when that
+// stream has ended and its ranks are gone. The process must have no other children.
 func Main(ctx context.Context, stdin io.Reader, stdout io.Writer) int {
 	// Daemons that ranks leave become this process's children, and end with the job.
 	orphans, adoptErr := orphan.Adopt()

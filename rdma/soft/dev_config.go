@@ -7,43 +7,38 @@ import (
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
-// Config says what a Provider stands on. The zero value is one device "soft0"
-// that reaches nobody but itself.
+// Config configures a Provider. The zero value is one device "soft0" that can reach only itself.
 type Config struct {
-	// Names are the devices' names; none is "soft0".
+	// Names are the names of the devices; nil: "soft0".
 	Names []string
-	// Segment is the memory shared with the other ranks of this host. It
-	// stays the caller's, who closes it after the Provider. Nil: a private one.
+	// Segment is the memory shared with the other ranks of this host. The
+	// caller owns it, and closes it after the Provider. nil: a private one.
 	Segment *shm.Segment
-	// Rank is this provider's place in the Segment. One at a time may have it.
+	// Rank is this provider's number in the Segment. Only one provider at a time may have it.
 	Rank int
-	// Host names whoever shares the Segment: two providers with equal Host
-	// meet in it (which they verify), others over TCP. Without a Segment ""
-	// is a name of its own.
+	// Host identifies the Segment: providers with equal Host connect through
+	// it (and verify that), others over TCP. "" without a Segment is unique.
 	Host string
-	// Secret is the job's secret for links over TCP, known to every provider
-	// of the job. Nil: TCP only between peers of the Segment of whom the kernel keeps
-	// one from the other's memory; a peer that is not in the Segment is out of reach.
+	// Secret is the job's secret for TCP connections; all providers of the job have the same. nil: TCP only
+	// between peers of the Segment that may not read each other's memory; other peers cannot be reached.
 	Secret []byte
-	// Listen is the address for TCP links, IP:port or :port; "" is "127.0.0.1:0".
+	// Listen is the address for TCP connections, IP:port or :port; "" is "127.0.0.1:0".
 	Listen string
-	// Advertise is the IP address that peers dial; "" is the one of Listen,
-	// or the loopback address when Listen names none.
+	// Advertise is the IP address that peers connect to; "" is that of
+	// Listen, or the loopback address if Listen has none.
 	Advertise string
-	// DCResponders is how many dynamically connected initiators can have requests
-	// under way at this provider's targets at a time, from the segment and over TCP;
-	// the next gets a CNAK and waits. 0 is as many as the segment has room for, 16 at least.
+	// DCResponders is the number of dynamically connected initiators that can have requests
+	// under way at this provider's targets at a time, from the segment and over TCP. Another
+	// one gets a CNAK and waits. 0 is as many as the segment has room for, at least 16.
 	DCResponders int
-	// Adversary, when not nil, makes the device misbehave as far as the rules
-	// of verbs allow.
+	// Adversary, if not nil, makes the device misbehave within the rules of verbs.
 	Adversary *Adversary
 }
 
-// An Adversary delays the execution of requests until somebody polls, reorders
-// queue pairs against each other, lets a payload land in pieces of any order,
-// loses acknowledgements, repeats requests and pretends that no receive is
-// posted: everything that real devices may do and that a device in shared
-// memory never would by itself. Its choices follow from Seed.
+// An Adversary makes the device as unpredictable as real devices may be: it delays
+// the execution of requests until a poll, reorders queue pairs against each other,
+// stores payload in pieces in any order, loses acknowledgements, repeats requests
+// and pretends that no receive is posted. Seed determines its choices.
 type Adversary struct {
 	Seed uint64
 }

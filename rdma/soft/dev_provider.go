@@ -19,8 +19,7 @@ import (
 // privateArena is the size of the arena of a provider without a segment.
 const privateArena = 64 << 20
 
-// A Provider is the software HCA of one rank: the owner of one arena, and of
-// everything that its devices' contexts make.
+// A Provider is the software device of one rank. It owns an arena, and all objects of its contexts.
 type Provider struct {
 	cfg     Config
 	host    string
@@ -71,7 +70,7 @@ type Provider struct {
 	tcp   atomic.Pointer[network] // nil without TCP; it may come later, see tcp_rescue.go
 }
 
-// New sets up a provider in its place of the segment.
+// New creates the provider of a rank of the segment.
 func New(cfg Config) (*Provider, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
@@ -190,7 +189,7 @@ func (p *Provider) leaveArena() {
 // Name is "soft".
 func (p *Provider) Name() string { return "soft" }
 
-// Devices lists the devices of Config.Names.
+// Devices returns the devices of Config.Names.
 func (p *Provider) Devices() ([]rdma.Device, error) {
 	ds := make([]rdma.Device, len(p.names))
 	for i, n := range p.names {
@@ -199,8 +198,8 @@ func (p *Provider) Devices() ([]rdma.Device, error) {
 	return ds, nil
 }
 
-// Close gives the provider's place back: it stops its goroutines and its TCP
-// links. With contexts open it fails with ErrBusy. Closing twice is no error.
+// Close stops the provider's goroutines and TCP connections, and frees its arena.
+// It fails with ErrBusy while contexts are open. A second Close does nothing.
 func (p *Provider) Close() error {
 	p.mu.Lock()
 	if p.closed {

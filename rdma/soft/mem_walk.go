@@ -7,16 +7,15 @@ import (
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
-// A Step is one check that the responder's device makes of a request.
+// A Step is one check of a request by the responder's device.
 type Step struct {
 	Name   string        // "index", "tag", "domain" ...
-	Found  string        // what the device compares, in words
-	Status rdma.WCStatus // WCSuccess, or how the request ends here
+	Found  string        // what the device compares, as text
+	Status rdma.WCStatus // WCSuccess, or the status of the request that this check refuses
 }
 
-// Walk shows which checks a request for the queue pair qp of this package goes through
-// before its bytes move, in their order, and ends with the first that fails. They are
-// those of the device's real tables, as they are now; nothing is read or written.
+// Walk shows the checks of a request for the queue pair qp of this package before its bytes move, in their
+// order, up to the first that fails. It uses the present tables of the device. It reads and writes no data.
 //
 //	request  the queue pair grants the operation; an atomic is 8 bytes at a multiple of 8
 //	index    the upper 24 bits of the key are a line of the protection table (MPT)
@@ -28,8 +27,8 @@ type Step struct {
 //	entry    the translation table (MTT) has memory for the bytes, for an atomic a word
 //	page     the first page is mapped, and so are the others; the offset in it
 //
-// A read or write of no bytes names no memory, and so does an operation that moves
-// bytes to a receive buffer: only the first step is theirs.
+// A read or write of length 0, and an operation that moves bytes to a
+// receive buffer, name no remote memory: they have only the first step.
 func Walk(qp rdma.QP, op rdma.WROpcode, rkey uint32, addr, length uint64) (steps []Step) {
 	q := qp.(*queuePair)
 	o, p, s := op.Operation(), q.p, q.p.self
