@@ -16,8 +16,8 @@ type found struct {
 	facts map[string]*facts // by device, for all its contexts
 }
 
-// Devices lists what libibverbs knows. An error says why it cannot be asked:
-// ErrNoLibrary, ErrNoKernel, or what a verb answers.
+// Devices returns the devices of libibverbs. An error says why that is
+// not possible: ErrNoLibrary, ErrNoKernel, or the error of a verb.
 func (p *Provider) Devices() ([]rdma.Device, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

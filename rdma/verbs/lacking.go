@@ -2,8 +2,8 @@ package verbs
 
 import "github.com/gorun-mpi/gorun/rdma"
 
-// Lacking are the features that this provider has on no device, with the reasons.
-// Of all others the device decides: rdma.Context.Supports.
+// Lacking returns the features that this provider supports on no device, with the
+// reasons. For all other features it depends on the device: see [rdma.Context].Supports.
 func Lacking() map[rdma.Feature]string {
 	return map[rdma.Feature]string{
 		rdma.FeatureStridingRQ:     "only mlx5 devices have it, and mlx5dv_create_wq makes striding queues for raw packets alone: no RC or UC queue pair, and no SRQ, takes one",

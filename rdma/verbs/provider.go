@@ -5,11 +5,10 @@ import (
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
-// DefaultLibrary is the name by which libibverbs is looked for.
+// DefaultLibrary is the default file name of libibverbs.
 const DefaultLibrary = "libibverbs.so.1"
 
-// Reasons for which Devices cannot ask libibverbs at all. Each is an
-// rdma.ErrNotSupported too.
+// Reasons for which Devices cannot use libibverbs at all. errors.Is with [rdma.ErrNotSupported] is true for each.
 const (
 	ErrNoCgo     = lack("this program was built without cgo")
 	ErrNoLibrary = lack("there is no libibverbs that can be used")
@@ -24,15 +23,13 @@ func (l lack) Error() string { return string(l) }
 // Is tells that each of them means rdma.ErrNotSupported.
 func (l lack) Is(target error) bool { return target == rdma.ErrNotSupported }
 
-// Config says where the provider finds its library. The zero value is the
-// usual place.
+// Config configures a Provider. The zero value holds the defaults.
 type Config struct {
-	// Library is the file name or path of libibverbs, DefaultLibrary when "".
+	// Library is the file name or path of libibverbs; "": DefaultLibrary.
 	Library string
 }
 
-// A Provider names the devices that libibverbs knows. It holds no resource: it
-// need not be closed.
+// A Provider lists the devices of libibverbs. It holds no resources and need not be closed.
 type Provider struct {
 	cfg Config
 	found
@@ -40,7 +37,7 @@ type Provider struct {
 
 var _ rdma.Provider = (*Provider)(nil)
 
-// New makes a provider. The library is loaded at the first call of Devices.
+// New makes a provider. The first call of Devices loads the library.
 func New(cfg Config) *Provider {
 	cfg.Library = cmp.Or(cfg.Library, DefaultLibrary)
 	return &Provider{cfg: cfg, found: found{}}
