@@ -2,6 +2,7 @@ package rdmatest
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/gorun-mpi/gorun/rdma"
 )
@@ -19,18 +20,24 @@ func accessCases() []testCase {
 
 const regionSize = 4096
 
-// remoteOps are all operations that name remote memory, 8 bytes of it.
-func remoteOps(local rdma.SGE) []struct {
+// A remoteOp is an operation that names remote memory, 8 bytes of it.
+type remoteOp struct {
 	name string
 	need rdma.Access
 	wr   rdma.SendWR
-} {
+}
+
+// to is the operation on these addresses.
+func (op *remoteOp) to(addr uint64, rkey uint32) rdma.SendWR {
+	wr := op.wr
+	wr.RemoteAddr, wr.RKey = addr, rkey
+	return wr
+}
+
+// remoteOps are all of them.
+func remoteOps(local rdma.SGE) []remoteOp {
 	one := []rdma.SGE{local}
-	return []struct {
-		name string
-		need rdma.Access
-		wr   rdma.SendWR
-	}{
+	return []remoteOp{
 		{"write", rdma.AccessRemoteWrite, rdma.SendWR{Opcode: rdma.WRRDMAWrite, SGL: one}},
 		{"write_imm", rdma.AccessRemoteWrite, rdma.SendWR{Opcode: rdma.WRRDMAWriteWithImm, SGL: one}},
 		{"read", rdma.AccessRemoteRead, rdma.SendWR{Opcode: rdma.WRRDMARead, SGL: one}},
@@ -93,10 +100,7 @@ func accessRemote(r *rig, _, b *side) {
 			}
 			for _, f := range faults {
 				r.sub(fmt.Sprintf("%v_%s_%s", kind, op.name, f.name), func(r *rig) {
-					guarded := []Region{good, foreign, foreignMute, weak}
-					wr := op.wr
-					wr.RemoteAddr, wr.RKey = f.addr, f.rkey
-					refusedRemotely(r, wr, rdma.WCRemAccessErr, guarded)
+					refusedRemotely(r, op.to(f.addr, f.rkey), rdma.WCRemAccessErr, []Region{good, foreign, foreignMute, weak})
 				})
 			}
 		}
@@ -143,25 +147,22 @@ func refusedRemotely(r *rig, wr rdma.SendWR, status rdma.WCStatus, guarded []Reg
 	}
 	r.same("the requester's memory", src.Load(0, 64), pattern(1, 64))
 	r.same("the responder's memory", dst.Load(0, 64), make([]byte, 64))
-	for _, s := range []*side{a, b} {
-		s.none(s.scq)
-		s.none(s.rcq)
-	}
+	r.quiet()
 }
 
-// localFaults are SGEs of 8 bytes that side s may not use.
-func localFaults(s *side, kind MemoryKind) []struct {
+// A localFault is an SGE that a side may not use.
+type localFault struct {
 	name string
 	sge  rdma.SGE
-} {
+}
+
+// localFaults are such of 8 bytes.
+func localFaults(s *side, kind MemoryKind) []localFault {
 	closed := s.region(s.pd, kind, 64, everything)
 	s.r.closeRegion(closed)
 	good := s.region(s.pd, kind, 64, everything)
 	foreign := s.region(s.newPD(), kind, 64, everything)
-	faults := []struct {
-		name string
-		sge  rdma.SGE
-	}{
+	faults := []localFault{
 		{"index", rdma.SGE{Addr: good.Base, Length: 8, LKey: good.LKey() ^ 0x00abcd00}},
 		{"zero", rdma.SGE{Addr: good.Base, Length: 8}},
 		{"key", rdma.SGE{Addr: good.Base, Length: 8, LKey: good.LKey() ^ 1}},
@@ -170,14 +171,7 @@ func localFaults(s *side, kind MemoryKind) []struct {
 		{"wrap", rdma.SGE{Addr: ^uint64(3), Length: 8, LKey: good.LKey()}},
 	}
 	if kind != Implicit {
-		faults = append(faults, []struct {
-			name string
-			sge  rdma.SGE
-		}{
-			{"before", good.sge(-1, 8)},
-			{"crosses_end", good.sge(57, 8)},
-			{"beyond", good.sge(64, 8)},
-		}...)
+		faults = append(faults, localFault{"before", good.sge(-1, 8)}, localFault{"crosses_end", good.sge(57, 8)}, localFault{"beyond", good.sge(64, 8)})
 	}
 	return faults
 }
@@ -187,33 +181,20 @@ func accessLocal(r *rig, a, b *side) {
 		faults := localFaults(a, kind)
 		mute := a.region(a.pd, kind, 64, 0)
 		dst := b.region(b.pd, kind, 64, everything)
-		for _, op := range append(remoteOps(rdma.SGE{}), struct {
-			name string
-			need rdma.Access
-			wr   rdma.SendWR
-		}{"send", 0, rdma.SendWR{Opcode: rdma.WRSend}}) {
+		for _, op := range append(remoteOps(rdma.SGE{}), remoteOp{"send", 0, rdma.SendWR{Opcode: rdma.WRSend}}) {
 			all := faults
 			if op.need != rdma.AccessRemoteAtomic && kind != Implicit { // a result has 8 bytes, and here is no end
-				huge := mute.sge(0, 1<<31)
-				all = append(all[:len(all):len(all)], struct {
-					name string
-					sge  rdma.SGE
-				}{"huge", huge})
+				all = append(slices.Clip(all), localFault{"huge", mute.sge(0, 1<<31)})
 			}
 			if op.wr.Opcode.Operation().Fetches() { // which write to local memory
-				all = append(all[:len(all):len(all)], struct {
-					name string
-					sge  rdma.SGE
-				}{"no_local_write", mute.sge(0, 8)})
+				all = append(slices.Clip(all), localFault{"no_local_write", mute.sge(0, 8)})
 			} else {
 				r.sub(fmt.Sprintf("%v_%s_local_read_is_granted", kind, op.name), pair(func(r *rig, a, _ *side) {
 					l := r.link()
 					l.recv(receive(9, dst.sge(8, 8)))
-					wr := op.wr
+					wr := op.to(dst.Base, dst.RKey())
 					wr.WRID, wr.Flags, wr.SGL = 5, rdma.SendSignaled, []rdma.SGE{mute.sge(0, 8)}
-					wr.RemoteAddr, wr.RKey = dst.Base, dst.RKey()
-					l.send(wr)
-					a.done(a.scq, 5)
+					l.do(wr)
 					b := r.sides[1]
 					r.move(l.qb, rdma.StateErr) // consumed or not, the receive completes
 					b.next(b.rcq)
@@ -221,9 +202,7 @@ func accessLocal(r *rig, a, b *side) {
 			}
 			for _, f := range all {
 				r.sub(fmt.Sprintf("%v_%s_%s", kind, op.name, f.name), func(r *rig) {
-					wr := op.wr
-					wr.RemoteAddr, wr.RKey = dst.Base, dst.RKey()
-					refusedLocally(r, wr, f.sge, dst)
+					refusedLocally(r, op.to(dst.Base, dst.RKey()), f.sge, dst)
 				})
 			}
 		}
@@ -257,11 +236,9 @@ func accessLocalFirst(r *rig, a, b *side) {
 	dst := b.memory(64)
 	for _, op := range remoteOps(rdma.SGE{}) {
 		r.sub(op.name, func(r *rig) {
-			wr := op.wr
-			wr.RemoteAddr, wr.RKey = dst.Base+1, dst.RKey()^1
 			bad := good.sge(0, 8)
 			bad.LKey ^= 1
-			refusedLocally(r, wr, bad, dst)
+			refusedLocally(r, op.to(dst.Base+1, dst.RKey()^1), bad, dst)
 		})
 	}
 }
@@ -276,9 +253,7 @@ func accessFlagsFirst(r *rig, _, b *side) {
 			rkey uint32
 		}{{"good_key", m.RKey()}, {"bad_key", m.RKey() ^ 1}} {
 			r.sub(op.name+"_"+key.name, func(r *rig) {
-				wr := op.wr
-				wr.RemoteAddr, wr.RKey = m.Base, key.rkey
-				refusedRemotely(r, wr, rdma.WCRemInvReqErr, []Region{m}, func(u *setup) {
+				refusedRemotely(r, op.to(m.Base, key.rkey), rdma.WCRemInvReqErr, []Region{m}, func(u *setup) {
 					u.each = func(side int, attr *rdma.QPAttr) {
 						if side == 1 {
 							attr.AccessFlags &^= op.need
@@ -316,11 +291,9 @@ func writeStale(r *rig, a, b *side) {
 			l := r.link()
 			l.do(write(1, dst, 0, src.sge(0, 64)))
 			r.closeRegion(dst)
-			l.send(write(2, dst, 0, src.sge(0, 64)))
-			a.want(a.scq, 2, rdma.WCRemAccessErr)
+			l.fails(rdma.WCRemAccessErr, write(2, dst, 0, src.sge(0, 64)))
 			b.state(l.qb, rdma.StateErr)
 		}))
 	}
 	a.none(a.scq)
-	_ = b
 }

@@ -296,9 +296,7 @@ func channelPingPong(r *rig) {
 		go func() { failed <- play(i, qp) }()
 	}
 	for range 2 {
-		if err := <-failed; err != nil {
-			r.Errorf("ping-pong: %v", err)
-		}
+		r.must(<-failed, "ping-pong")
 	}
 }
 
@@ -346,9 +344,7 @@ func cqExFields(r *rig, a, b *side) {
 		return n == 1
 	})
 	first.WRID, first.ImmData, first.ByteLen = 2, 6, 23
-	if wc[0].WC != first {
-		r.Errorf("PollEx gave %+v, want %+v", wc[0].WC, first)
-	}
+	equal(r, wc[0].WC, first, "PollEx gave")
 	if n, err := cq.PollEx(wc[:]); n != 0 || err != nil {
 		r.Errorf("PollEx of an empty queue: %d, %v", n, err)
 	}
@@ -370,9 +366,7 @@ func cqResize(r *rig, a, _ *side) {
 	r.until("20 writes", func() bool { return a.ctx.Counters().Writes-before >= 20 })
 	r.wantErr("Resize to fewer than are outstanding", scq.Resize(19), rdma.ErrInvalid)
 	r.wantErr("Resize to nothing", scq.Resize(0), rdma.ErrInvalid)
-	if err := scq.Resize(20); err != nil {
-		r.Errorf("Resize to what is outstanding: %v", err)
-	}
+	r.must(scq.Resize(20), "Resize to what is outstanding")
 	for id := range uint64(20) {
 		a.done(scq, id)
 	}

@@ -113,9 +113,7 @@ func closePolling(r *rig, a, b *side) {
 		r.close(l.qa, l.qb)
 	}
 	stop.Store(true)
-	if err := <-failed; err != nil {
-		r.Errorf("Poll beside closes: %v", err)
-	}
+	r.must(<-failed, "Poll beside closes")
 	if polls.Load() == 0 {
 		r.Errorf("the poller did not run")
 	}
@@ -195,13 +193,9 @@ func closeMany(r *rig, target, peer *side) {
 		}
 	}
 	for _, qp := range qps[1:] {
-		if err := qp.Close(); err != nil {
-			r.Errorf("closing once more: %v", err)
-		}
+		r.must(qp.Close(), "closing once more")
 	}
 	r.closeRegion(m)
 	r.link().works(1)
-	if err := rdma.CloseQPs(nil); err != nil {
-		r.Errorf("CloseQPs of none: %v", err)
-	}
+	r.must(rdma.CloseQPs(nil), "CloseQPs of none")
 }

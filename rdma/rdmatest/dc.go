@@ -31,12 +31,12 @@ type dcTarget struct {
 // dcPath are the attributes of both halves.
 func dcPath(r *rig, s *side) rdma.QPAttr {
 	r.Helper()
-	gid := s.gid()
 	attr := defaults().attr
-	attr.AV = rdma.AV{DGID: gid, HopLimit: 1, PortNum: 1}
+	attr.AV = rdma.AV{DGID: s.gid(), HopLimit: 1, PortNum: 1}
 	return attr
 }
 
+// steps takes a queue pair of the side from RESET on, a state for each mask.
 func (s *side) steps(qp rdma.QP, attr rdma.QPAttr, masks ...rdma.QPAttrMask) {
 	s.r.Helper()
 	for i, mask := range masks {
@@ -67,11 +67,7 @@ func (s *side) target(key uint64, changes ...func(*rdma.QPAttr)) *dcTarget {
 func (s *side) newTarget(key uint64) *dcTarget {
 	s.r.Helper()
 	t := &dcTarget{side: s, srq: s.newSRQ(64)}
-	var err error
-	if t.qp, err = s.pd.CreateQP(rdma.QPInitAttr{Type: rdma.DCT, SendCQ: s.scq, RecvCQ: s.rcq, SRQ: t.srq, DCAccessKey: key}); err != nil {
-		s.r.Fatalf("CreateQP of a DCT: %v", err)
-	}
-	s.r.own(t.qp)
+	t.qp = result(s.pd.CreateQP(rdma.QPInitAttr{Type: rdma.DCT, SendCQ: s.scq, RecvCQ: s.rcq, SRQ: t.srq, DCAccessKey: key})).owned(s.r, "CreateQP of a DCT")
 	return t
 }
 
@@ -203,11 +199,7 @@ func dcErrors(r *rig) {
 		want   rdma.WCStatus
 		theirs rdma.WCStatus // of the receive, when it is used up
 	}{
-		{"no such key", everything, func(m, src Region) rdma.SendWR {
-			wr := write(1, m, 0, src.sge(0, 8))
-			wr.RKey ^= 1
-			return wr
-		}, rdma.WCRemAccessErr, 0},
+		{"no such key", everything, func(m, src Region) rdma.SendWR { return astray(write(1, m, 0, src.sge(0, 8))) }, rdma.WCRemAccessErr, 0},
 		{"outside the region", everything, func(m, src Region) rdma.SendWR { return read(1, m, 60, src.sge(0, 8)) }, rdma.WCRemAccessErr, 0},
 		{"no right", rdma.AccessRemoteRead, func(m, src Region) rdma.SendWR { return write(1, m, 0, src.sge(0, 8)) }, rdma.WCRemInvReqErr, 0},
 		{"misaligned atomic", everything, func(m, src Region) rdma.SendWR { return fetchAdd(1, m, 4, 1, src.sge(0, 8)) }, rdma.WCRemInvReqErr, 0},
@@ -343,11 +335,7 @@ func dcHalves(r *rig, s *side) {
 	m := s.memory(64)
 	t, qp := s.target(dcKey), s.initiator()
 	ah := t.handle(s)
-	if _, err := s.pd.CreateQP(rdma.QPInitAttr{Type: rdma.DCT, SendCQ: s.scq, RecvCQ: s.rcq, DCAccessKey: dcKey}); err == nil {
-		r.Error("a target was made without a shared receive queue")
-	} else {
-		r.wantErr("a target without a shared receive queue", err, rdma.ErrInvalid)
-	}
+	result(s.pd.CreateQP(rdma.QPInitAttr{Type: rdma.DCT, SendCQ: s.scq, RecvCQ: s.rcq, DCAccessKey: dcKey})).refused(r, "a target without a shared receive queue", rdma.ErrInvalid)
 	for name, wr := range map[string]rdma.SendWR{"no handle": write(1, m, 0, m.sge(0, 8)), "a number of 25 bits": func() rdma.SendWR {
 		wr := t.at(ah, write(1, m, 0, m.sge(0, 8)))
 		wr.RemoteQPN = 1 << 24
@@ -377,9 +365,8 @@ func dcSteps(r *rig, s *side) {
 	refused("a target to INIT without rights", t.qp, rdma.StateInit, dciInit)
 	s.steps(t.qp, attr, dctInit)
 	refused("a target to RTR without a path", t.qp, rdma.StateRTR, rdma.QPPathMTUMask|rdma.QPMinRNRTimerMask)
-	a := attr
-	a.State = rdma.StateRTR
-	r.must(t.qp.Modify(a, dctRTR|rdma.QPStateMask), "a target to RTR")
+	attr.State = rdma.StateRTR
+	r.must(t.qp.Modify(attr, dctRTR|rdma.QPStateMask), "a target to RTR")
 	refused("a target to RTS", t.qp, rdma.StateRTS, dciRTS)
 	qp := s.initiator()
 	r.move(qp, rdma.StateReset)

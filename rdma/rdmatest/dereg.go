@@ -158,9 +158,7 @@ func deregUnderReads(r *rig) {
 			r.closeRegion(m)
 			m.Store(0, pattern(^uint64(round), size))
 			for range readers {
-				if err := <-ends; err != nil {
-					r.Errorf("a reader: %v", err)
-				}
+				r.must(<-ends, "a reader")
 			}
 		})
 	}

@@ -80,9 +80,7 @@ func eventSendOverrun(r *rig, a, _ *side) {
 	for i := range scq.Cap() + 2 {
 		l.send(write(uint64(i), dst, 0, src.sge(0, 8)))
 	}
-	if e := a.event(rdma.EventCQErr); e.CQ != scq {
-		r.Errorf("the event is of %v, want %v", e.CQ, scq)
-	}
+	equal(r, a.event(rdma.EventCQErr).CQ, scq, "the event is of")
 }
 
 // eventRecvOverrun: nobody polls; the event comes all the same, and so does
@@ -97,12 +95,8 @@ func eventRecvOverrun(r *rig, a, b *side) {
 	for i := range rcq.Cap() + 1 {
 		l.send(unsignaled(send(uint64(i), src.sge(0, 8))))
 	}
-	if e := b.event(rdma.EventCQErr); e.CQ != rcq {
-		r.Errorf("the event is of %v, want %v", e.CQ, rcq)
-	}
-	if e := b.event(rdma.EventQPFatal); e.QP != l.qb {
-		r.Errorf("the event is of %v, want %v", e.QP, l.qb)
-	}
+	equal(r, b.event(rdma.EventCQErr).CQ, rcq, "the event is of")
+	equal(r, b.event(rdma.EventQPFatal).QP, l.qb, "the event is of")
 }
 
 // eventResponder: a request that the responder refuses completes nothing there;
@@ -115,8 +109,7 @@ func eventResponder(r *rig) {
 		want   rdma.EventType
 	}{
 		{"key", func(src, dst Region) rdma.SendWR {
-			wr := write(1, dst, 0, src.sge(0, 8))
-			wr.RKey ^= 1
+			wr := astray(write(1, dst, 0, src.sge(0, 8)))
 			return wr
 		}, rdma.WCRemAccessErr, rdma.EventQPAccessErr},
 		{"range", func(src, dst Region) rdma.SendWR { return read(1, dst, 60, src.sge(0, 8)) }, rdma.WCRemAccessErr, rdma.EventQPAccessErr},
@@ -126,9 +119,7 @@ func eventResponder(r *rig) {
 			src, dst := a.memory(64), b.memory(64)
 			l := r.link()
 			l.send(c.wr(src, dst))
-			if e := b.event(c.want); e.QP != l.qb {
-				r.Errorf("the event is of %v, want %v", e.QP, l.qb)
-			}
+			equal(r, b.event(c.want).QP, l.qb, "the event is of")
 			a.want(a.scq, 1, c.status)
 			b.sentinel()
 			a.sentinel() // the requester has its completion
@@ -141,8 +132,7 @@ func eventNone(r *rig, a, b *side) {
 	src, dst := a.memory(64), b.memory(64)
 	l := r.link()
 	l.recv(receive(1, dst.sge(0, 4)))
-	l.send(send(2, src.sge(0, 8)))
-	a.want(a.scq, 2, rdma.WCRemInvReqErr)
+	l.fails(rdma.WCRemInvReqErr, send(2, src.sge(0, 8)))
 	b.want(b.rcq, 1, rdma.WCLocLenErr)
 	b.sentinel()
 	a.sentinel()
@@ -160,9 +150,7 @@ func eventDrained(r *rig, a, b *side) {
 	}
 	drain(r, l.qa)
 	l.send(write(8, dst, 0, src.sge(0, 8)))
-	if e := a.event(rdma.EventSQDrained); e.QP != l.qa {
-		r.Errorf("the event is of %v, want %v", e.QP, l.qa)
-	}
+	equal(r, a.event(rdma.EventSQDrained).QP, l.qa, "the event is of")
 	equal(r, l.qa.State(), rdma.StateSQD, "the queue pair is in")
 	r.move(l.qa, rdma.StateRTS)
 	for id := range uint64(9) {
@@ -179,9 +167,7 @@ func eventEstablished(r *rig, a, b *side) {
 			l.recv(receive(1, dst.sge(0, 8)), receive(2, dst.sge(0, 8)))
 			l.send(wr)
 			a.done(a.scq, 1)
-			if e := b.event(rdma.EventCommEst); e.QP != l.qb {
-				r.Errorf("the event is of %v, want %v", e.QP, l.qb)
-			}
+			equal(r, b.event(rdma.EventCommEst).QP, l.qb, "the event is of")
 			l.send(wr) // once
 			a.done(a.scq, 1)
 			l.step(1, l.qb, defaults(), rdma.StateRTS)

@@ -378,9 +378,7 @@ func (f *refuge) leave(l *floodLife) {
 		}
 		f.r.move(qp, rdma.StateErr)
 		if kind == floodRC {
-			if e := f.event(rdma.EventQPLastWQEReached); e.QP != qp {
-				f.r.Fatalf("the event is of another queue pair")
-			}
+			equal(f.r, f.event(rdma.EventQPLastWQEReached).QP, qp, "the event is of")
 		}
 		f.look()
 		if in != nil {

@@ -46,10 +46,7 @@ func flushAfterError(r *rig, a, b *side) {
 	want := make([]byte, 64)
 	copy(want[8:], pattern(1, 64)[8:24])
 	r.same("the responder's memory", dst.Load(0, 64), want)
-	for _, s := range []*side{a, b} {
-		s.none(s.scq)
-		s.none(s.rcq)
-	}
+	r.quiet()
 }
 
 // flushOnModify takes a queue pair with waiting work to ERR.
@@ -66,10 +63,7 @@ func flushOnModify(r *rig, a, b *side) {
 	a.fail(a.rcq, rdma.WCWRFlushErr, 50, 51)
 	r.move(l.qa, rdma.StateErr) // once more: nothing is flushed twice
 	r.link().works(9)
-	for _, s := range []*side{a, b} {
-		s.none(s.scq)
-		s.none(s.rcq)
-	}
+	r.quiet()
 	r.same("the responder's memory", dst.Load(0, 64), make([]byte, 64))
 	// The peer is not concerned until it sends.
 	equal(r, l.qb.State(), rdma.StateRTS, "the peer is in")

@@ -101,24 +101,12 @@ func lifeClosed(r *rig) {
 		}
 		pd := s.newPD()
 		r.close(pd)
-		if mr, err := pd.AllocMR(64, everything); err == nil {
-			r.own(mr)
-			r.Errorf("side %d: AllocMR on a closed domain succeeded", i)
-		}
-		if m, err := s.node.Memory(pd, Ordinary, 64, everything); err == nil {
-			r.own(m.MR)
-			r.Errorf("side %d: RegMR on a closed domain succeeded", i)
-		}
-		if qp, err := pd.CreateQP(rdma.QPInitAttr{SendCQ: s.scq, RecvCQ: s.rcq, Cap: defaults().cap, Type: rdma.RC}); err == nil {
-			r.own(qp)
-			r.Errorf("side %d: CreateQP on a closed domain succeeded", i)
-		}
+		result(pd.AllocMR(64, everything)).refused(r, fmt.Sprintf("side %d: AllocMR on a closed domain", i), nil)
+		result(s.node.Memory(pd, Ordinary, 64, everything)).refused(r, fmt.Sprintf("side %d: RegMR on a closed domain", i), nil)
+		result(pd.CreateQP(rdma.QPInitAttr{SendCQ: s.scq, RecvCQ: s.rcq, Cap: defaults().cap, Type: rdma.RC})).refused(r, fmt.Sprintf("side %d: CreateQP on a closed domain", i), nil)
 		cq := s.newCQ(8)
 		r.close(cq)
-		if qp, err := s.pd.CreateQP(rdma.QPInitAttr{SendCQ: cq, RecvCQ: s.rcq, Cap: defaults().cap, Type: rdma.RC}); err == nil {
-			r.own(qp)
-			r.Errorf("side %d: CreateQP on a closed CQ succeeded", i)
-		}
+		result(s.pd.CreateQP(rdma.QPInitAttr{SendCQ: cq, RecvCQ: s.rcq, Cap: defaults().cap, Type: rdma.RC})).refused(r, fmt.Sprintf("side %d: CreateQP on a closed CQ", i), nil)
 	}
 	r.link().works(1)
 }
@@ -126,27 +114,13 @@ func lifeClosed(r *rig) {
 func lifeBadCreations(r *rig, s *side) {
 	d := s.ctx.QueryDevice()
 	for _, cqe := range []int{0, -1, d.MaxCQE + 1} {
-		if cq, err := s.ctx.CreateCQ(cqe); err == nil {
-			r.own(cq)
-			r.Errorf("CreateCQ(%d) succeeded", cqe)
-		} else {
-			r.wantErr("CreateCQ", err, rdma.ErrInvalid)
-		}
+		result(s.ctx.CreateCQ(cqe)).refused(r, fmt.Sprintf("CreateCQ(%d)", cqe), rdma.ErrInvalid)
 	}
-	if mr, err := s.pd.AllocMR(-1, everything); err == nil {
-		r.own(mr)
-		r.Errorf("AllocMR(-1) succeeded")
-	}
+	result(s.pd.AllocMR(-1, everything)).refused(r, "AllocMR(-1)", nil)
 	if d.MaxMRSize < 1<<62 {
-		if mr, err := s.pd.AllocMR(int(d.MaxMRSize)+1, everything); err == nil {
-			r.own(mr)
-			r.Errorf("AllocMR(MaxMRSize+1) succeeded")
-		}
+		result(s.pd.AllocMR(int(d.MaxMRSize)+1, everything)).refused(r, "AllocMR(MaxMRSize+1)", nil)
 	}
-	if mr, err := s.pd.RegMR(nil, everything); err == nil {
-		r.own(mr)
-		r.Errorf("RegMR(nil) without on-demand succeeded")
-	}
+	result(s.pd.RegMR(nil, everything)).refused(r, "RegMR(nil) without on-demand", nil)
 	for _, bad := range []struct {
 		name   string
 		change func(*rdma.QPInitAttr)

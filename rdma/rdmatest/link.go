@@ -92,6 +92,14 @@ func (l *link) attrs(i int, s setup) rdma.QPAttr {
 	return attr
 }
 
+// steps moves side i's queue pair from RESET to RTS.
+func (l *link) steps(i int, qp rdma.QP, s setup) {
+	l.r.Helper()
+	for _, to := range []rdma.QPState{rdma.StateInit, rdma.StateRTR, rdma.StateRTS} {
+		l.step(i, qp, s, to)
+	}
+}
+
 // step moves side i's queue pair on to the next state.
 func (l *link) step(i int, qp rdma.QP, s setup, to rdma.QPState) {
 	l.r.Helper()
@@ -124,6 +132,13 @@ func (r *rig) move(qp rdma.QP, to rdma.QPState) {
 func (l *link) send(wrs ...rdma.SendWR) {
 	l.r.Helper()
 	post(l.r, l.qa, wrs...)
+}
+
+// fails posts a request on a's queue pair and waits until it has failed.
+func (l *link) fails(status rdma.WCStatus, wr rdma.SendWR) {
+	l.r.Helper()
+	l.send(wr)
+	l.a.want(l.a.scq, wr.WRID, status)
 }
 
 // back is the link as b sees it.
@@ -168,6 +183,12 @@ func (l *link) works(id uint64) {
 	src.Store(0, want)
 	l.do(write(id, dst, 0, src.sge(0, 64)))
 	l.r.same("a write that must arrive", dst.Load(0, 64), want)
+}
+
+// astray gives a request a key that nothing has.
+func astray(wr rdma.SendWR) rdma.SendWR {
+	wr.RKey ^= 1
+	return wr
 }
 
 // The constructors below make signaled requests.

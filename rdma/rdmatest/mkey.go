@@ -251,8 +251,7 @@ func mkeyRange(r *rig) {
 			layout, _ = piecesOf(near, 10, [][3]int{{0, 10, 90}})
 			dst := b.memory(4096)
 			again := r.link()
-			again.send(write(2, dst, 0, a.lay(again.qa, a.mkey(1), layout).sge(c.off, c.n)))
-			a.want(a.scq, 2, rdma.WCLocProtErr)
+			again.fails(rdma.WCLocProtErr, write(2, dst, 0, a.lay(again.qa, a.mkey(1), layout).sge(c.off, c.n)))
 		}))
 	}
 }
@@ -269,8 +268,7 @@ func mkeyAtomics(r *rig, a, b *side) {
 	equal(r, m.Load64(32), 42, "the word in the second block is")
 	layout, _ = piecesOf(m, 8, [][3]int{{0, 4, 4}})
 	w = b.lay(l.qb, k, layout)
-	l.send(fetchAdd(2, w, 8, 2, src.sge(0, 8)))
-	a.want(a.scq, 2, rdma.WCRemInvReqErr)
+	l.fails(rdma.WCRemInvReqErr, fetchAdd(2, w, 8, 2, src.sge(0, 8)))
 }
 
 func mkeyRights(r *rig, a, b *side) {
@@ -363,8 +361,7 @@ func mkeyDeregistered(r *rig, a, b *side) {
 	layout, _ := listOf(near, [][2]int{{0, 8}, {16, 8}})
 	w := a.lay(l.qa, a.mkey(2), layout)
 	r.closeRegion(near)
-	l.send(write(1, dst, 0, w.sge(0, 16)))
-	a.want(a.scq, 1, rdma.WCLocProtErr)
+	l.fails(rdma.WCLocProtErr, write(1, dst, 0, w.sge(0, 16)))
 }
 
 func mkeyRefused(r *rig, a, _ *side) {

@@ -234,8 +234,8 @@ func mwRights(r *rig) {
 					}
 					l := r.link()
 					w := l.show(mw, m, 8, 16, granted)
-					wr := op.wr
-					wr.Flags, wr.RemoteAddr, wr.RKey = rdma.SendSignaled, w.Base, w.RKey()
+					wr := op.to(w.Base, w.RKey())
+					wr.Flags = rdma.SendSignaled
 					if granted&op.need == 0 {
 						l.refused(op.name, wr, m)
 						continue
@@ -396,8 +396,7 @@ func mwLocal(r *rig, a, b *side) {
 	dst := b.memory(64)
 	r.connect(b, a).show(mw, m, 0, 64, remoteAll)
 	l := r.link()
-	l.send(write(1, dst, 0, rdma.SGE{Addr: m.Base, Length: 8, LKey: mw.RKey()}))
-	a.want(a.scq, 1, rdma.WCLocProtErr)
+	l.fails(rdma.WCLocProtErr, write(1, dst, 0, rdma.SGE{Addr: m.Base, Length: 8, LKey: mw.RKey()}))
 	r.close(mw)
 }
 
@@ -468,9 +467,7 @@ func underFire(r *rig, rounds int, access rdma.Access, kinds []MemoryKind, prepa
 				mark := pattern(99, size)
 				m.Store(0, mark)
 				for range writers {
-					if err := <-ends; err != nil {
-						r.Errorf("a writer: %v", err)
-					}
+					r.must(<-ends, "a writer")
 				}
 				r.same("the memory afterwards", m.Load(0, size), mark)
 			})

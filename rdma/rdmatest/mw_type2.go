@@ -77,8 +77,7 @@ func mwLocalInv(r *rig, a, b *side) {
 	l.do(write(3, again, 0, src.sge(0, 8)))
 	l.back().do(localInv(4, again.RKey()))
 	r.closeRegion(m)
-	l.send(write(5, again, 0, src.sge(0, 8)))
-	a.want(a.scq, 5, rdma.WCRemAccessErr)
+	l.fails(rdma.WCRemAccessErr, write(5, again, 0, src.sge(0, 8)))
 }
 
 func mwLocalInvBad(r *rig, _, b *side) {
@@ -169,8 +168,7 @@ func mwSendInv(r *rig, a, b *side) {
 	l.do(sendInv(3, w.RKey()))
 	b.done(b.rcq, 8)
 	r.closeRegion(m) // which is free of it
-	l.send(write(4, w, 0, src.sge(0, 8)))
-	a.want(a.scq, 4, rdma.WCRemAccessErr)
+	l.fails(rdma.WCRemAccessErr, write(4, w, 0, src.sge(0, 8)))
 }
 
 func mwSendInvBad(r *rig) {

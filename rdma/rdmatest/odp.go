@@ -202,9 +202,7 @@ func odpAdvice(r *rig) {
 		} {
 			for _, flags := range []rdma.AdviseFlags{0, rdma.AdviseFlush} {
 				m := s.region(s.pd, Paged, n, everything|rdma.AccessOnDemand)
-				if err := s.pd.AdviseMR(c.advice, flags, []rdma.SGE{m.sge(0, 8*pageSize), m.sge(8*pageSize, 8*pageSize)}); err != nil {
-					r.Errorf("side %d: %s, flags %d: %v", i, c.name, flags, err)
-				}
+				r.must(s.pd.AdviseMR(c.advice, flags, []rdma.SGE{m.sge(0, 8*pageSize), m.sge(8*pageSize, 8*pageSize)}), "side %d: %s, flags %d", i, c.name, flags)
 				in := s.pages(m, 0, n, pagesCount)
 				if flags == rdma.AdviseFlush && in < c.want {
 					r.Errorf("side %d: %s: %d pages are in memory, want %d", i, c.name, in, c.want)
@@ -214,9 +212,7 @@ func odpAdvice(r *rig) {
 				}
 			}
 		}
-		if err := s.pd.AdviseMR(rdma.AdvisePrefetch, 0, nil); err != nil {
-			r.Errorf("side %d: advice about nothing: %v", i, err)
-		}
+		r.must(s.pd.AdviseMR(rdma.AdvisePrefetch, 0, nil), "side %d: advice about nothing", i)
 	}
 }
 
@@ -251,9 +247,7 @@ func odpBadAdvice(r *rig) {
 		} {
 			r.wantErr(fmt.Sprintf("side %d: %s", i, c.name), s.pd.AdviseMR(c.advice, c.flags, []rdma.SGE{m.sge(0, 8), c.sge}), c.want)
 		}
-		if err := s.pd.AdviseMR(rdma.AdvisePrefetch, rdma.AdviseFlush, []rdma.SGE{mute.sge(0, 8)}); err != nil {
-			r.Errorf("side %d: prefetch for reading of a region without local write: %v", i, err)
-		}
+		r.must(s.pd.AdviseMR(rdma.AdvisePrefetch, rdma.AdviseFlush, []rdma.SGE{mute.sge(0, 8)}), "side %d: prefetch for reading of a region without local write", i)
 	}
 }
 
@@ -274,9 +268,7 @@ func pinHidden(r *rig) {
 			r.wantErr(fmt.Sprintf("side %d: %d bytes at %d of which some are not there", i, bad.n, bad.off), again(bad.off, bad.n), syscall.EFAULT)
 		}
 		for _, good := range []struct{ off, n int }{{0, pageSize}, {2 * pageSize, pageSize}, {pageSize - 1, 1}} {
-			if err := again(good.off, good.n); err != nil {
-				r.Errorf("side %d: %d bytes at %d beside memory that is not there: %v", i, good.n, good.off, err)
-			}
+			r.must(again(good.off, good.n), "side %d: %d bytes at %d beside memory that is not there", i, good.n, good.off)
 		}
 		gone := s.region(s.pd, Paged, n, everything)
 		r.closeRegion(gone)

@@ -252,8 +252,5 @@ func settle(r *rig, streams []*stream) {
 		}
 		return due <= 0
 	})
-	for _, s := range r.sides {
-		s.none(s.scq)
-		s.none(s.rcq)
-	}
+	r.quiet()
 }

@@ -60,10 +60,7 @@ func recvBadSGE(r *rig, _, b *side) {
 	for _, kind := range kinds(r) {
 		faults := localFaults(b, kind)
 		mute := b.region(b.pd, kind, 64, 0)
-		faults = append(faults, struct {
-			name string
-			sge  rdma.SGE
-		}{"no_local_write", mute.sge(0, 8)})
+		faults = append(faults, localFault{"no_local_write", mute.sge(0, 8)})
 		for _, f := range faults {
 			r.sub(kind.String()+"_"+f.name, func(r *rig) {
 				recvRefused(r, func(l *link) { l.recv(receive(1, f.sge)) })
@@ -187,8 +184,7 @@ func recvBystander(r *rig) {
 	beside.recv(receive(10, dst.sge(8, 8)))
 	far.recv(receive(20, dst.sge(16, 8)))
 	broken.recv(receive(1, dst.sge(0, 4)))
-	broken.send(send(2, src.sge(0, 8)))
-	a.want(a.scq, 2, rdma.WCRemInvReqErr)
+	broken.fails(rdma.WCRemInvReqErr, send(2, src.sge(0, 8)))
 	b.want(b.rcq, 1, rdma.WCLocLenErr)
 	b.state(broken.qb, rdma.StateErr)
 	for _, l := range []*link{beside, far} {

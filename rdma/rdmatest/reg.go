@@ -46,12 +46,7 @@ func regUnknown(r *rig) {
 	for i, s := range r.sides {
 		for _, bit := range []rdma.Access{1 << 30, 1 << 31} {
 			for _, kind := range []MemoryKind{Allocated, Ordinary} {
-				if m, err := s.node.Memory(s.pd, kind, 64, everything|bit); err == nil {
-					r.own(m.MR)
-					r.Errorf("side %d: %v memory with the unknown right %#x was registered", i, kind, uint32(bit))
-				} else {
-					r.wantErr("unknown right", err, rdma.ErrInvalid)
-				}
+				result(s.node.Memory(s.pd, kind, 64, everything|bit)).refused(r, fmt.Sprintf("side %d: %v memory with the unknown right %#x was registered", i, kind, uint32(bit)), rdma.ErrInvalid)
 			}
 		}
 	}

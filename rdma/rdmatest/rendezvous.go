@@ -204,8 +204,7 @@ func rndvTooLong(r *rig) {
 	// With no room for the headers either it is a message that is too long.
 	request = rndv(1, 3, src, 0, 101)
 	head.Store(0, request)
-	l.send(send(3, head.sge(0, len(request))))
-	a.want(a.scq, 3, rdma.WCRemInvReqErr)
+	l.fails(rdma.WCRemInvReqErr, send(3, head.sge(0, len(request))))
 	m.want(m.rcq, 1, rdma.WCLocLenErr)
 }
 

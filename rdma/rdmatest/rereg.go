@@ -66,9 +66,7 @@ func reregDomain(r *rig, a, b *side) {
 		r.Error("the region names another domain")
 	}
 	r.try("after", write(2, m, 0, src.sge(0, 8)), rdma.WCSuccess)
-	if err := first.Close(); err != nil {
-		r.Errorf("close the domain that the region has left: %v", err)
-	}
+	r.must(first.Close(), "close the domain that the region has left")
 	m = b.rereg(m, rdma.ReregPD, second, Region{}, 0)
 	r.try("away_again", write(3, m, 0, src.sge(0, 8)), rdma.WCRemAccessErr)
 	r.wantErr("close the domain that the region is in", second.Close(), rdma.ErrBusy)

@@ -72,8 +72,7 @@ func rnrAnew(r *rig, a, b *side) {
 func rnrWriteImm(r *rig, a, b *side) {
 	src, dst := a.filled(64, 1), b.memory(64)
 	never := r.link(func(u *setup) { u.attr.RNRRetry = 1 })
-	never.send(writeImm(1, 5, dst, 0, src.sge(0, 8)))
-	a.want(a.scq, 1, rdma.WCRNRRetryExcErr)
+	never.fails(rdma.WCRNRRetryExcErr, writeImm(1, 5, dst, 0, src.sge(0, 8)))
 	late := r.link()
 	a.untilRNR(1, func() { late.send(writeImm(2, 6, dst, 8, src.sge(8, 8))) })
 	late.recv(receive(3))
@@ -137,9 +136,8 @@ func ackNobody(r *rig) {
 					})
 					c.peer(r, l)
 					before := a.ctx.Counters()
-					wr := op.wr
+					wr := op.to(dst.Base, dst.RKey())
 					wr.WRID, wr.SGL = 1, []rdma.SGE{src.sge(0, 8)}
-					wr.RemoteAddr, wr.RKey = dst.Base, dst.RKey()
 					start := time.Now()
 					l.send(wr, unsignaled(write(2, dst, 0, src.sge(0, 8))))
 					a.want(a.scq, 1, rdma.WCRetryExcErr)
@@ -217,9 +215,7 @@ func ackStranger(r *rig) {
 	for i, wr := range []rdma.SendWR{write(2, dst, 0, src.sge(0, 8)), send(2, src.sge(0, 8)), fetchAdd(2, dst, 0, 1, src.sge(0, 8)), read(2, dst, 0, src.sge(0, 8))} {
 		qp := c.newQP(u, 0)
 		x := &link{r: r, a: c, b: b, qa: qp, qb: l.qb}
-		for _, to := range []rdma.QPState{rdma.StateInit, rdma.StateRTR, rdma.StateRTS} {
-			x.step(0, qp, u, to)
-		}
+		x.steps(0, qp, u)
 		post(r, qp, wr)
 		if wc := c.next(c.scq); wc.Status == rdma.WCSuccess {
 			r.Errorf("operation %d of a stranger succeeded", i)

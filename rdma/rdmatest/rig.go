@@ -257,6 +257,15 @@ func (s *side) none(cq rdma.CQ) {
 	}
 }
 
+// quiet checks that no queue of connect's holds anything now.
+func (r *rig) quiet() {
+	r.Helper()
+	for _, s := range r.sides {
+		s.none(s.scq)
+		s.none(s.rcq)
+	}
+}
+
 // until waits for an event, with back-off so that peers get the processor.
 func (r *rig) until(what string, done func() bool) {
 	r.Helper()

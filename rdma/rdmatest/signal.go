@@ -2,6 +2,7 @@ package rdmatest
 
 import (
 	"fmt"
+
 	"github.com/gorun-mpi/gorun/rdma"
 )
 

@@ -110,9 +110,7 @@ func srqBad(r *rig, s *side) {
 		r.wantErr("a limit outside the queue", srq.Modify(rdma.SRQAttr{Limit: limit}, rdma.SRQLimitMask), rdma.ErrInvalid)
 	}
 	for _, limit := range []int{size, 1, 0} {
-		if err := srq.Modify(rdma.SRQAttr{Limit: limit}, rdma.SRQLimitMask); err != nil {
-			r.Errorf("limit %d of %d: %v", limit, size, err)
-		}
+		r.must(srq.Modify(rdma.SRQAttr{Limit: limit}, rdma.SRQLimitMask), "limit %d of %d", limit, size)
 		equal(r, srq.Query().Limit, limit, "the limit is")
 	}
 	if !limits.SRQResize {
@@ -168,9 +166,7 @@ func srqBusy(r *rig, s *side) {
 	qp := s.newQP(func() setup { u := defaults(); from(0, srq)(&u); return u }(), 0)
 	r.wantErr("closing a shared queue with a queue pair", srq.Close(), rdma.ErrBusy)
 	r.close(qp, srq)
-	if _, err := s.pd.CreateQP(rdma.QPInitAttr{SendCQ: s.scq, RecvCQ: s.rcq, Type: rdma.RC, SRQ: srq, Cap: rdma.QPCap{MaxSendWR: 1, MaxSendSGE: 1}}); err == nil {
-		r.Error("a queue pair was made with a shared queue that is closed")
-	}
+	result(s.pd.CreateQP(rdma.QPInitAttr{SendCQ: s.scq, RecvCQ: s.rcq, Type: rdma.RC, SRQ: srq, Cap: rdma.QPCap{MaxSendWR: 1, MaxSendSGE: 1}})).refused(r, "a queue pair with a shared queue that is closed", nil)
 }
 
 // srqEmpty: two peers wait for one receive each; two are posted.
@@ -398,16 +394,12 @@ func srqLimit(r *rig, a, b *side) {
 	use(3)
 	equal(r, srq.Query().Limit, 7, "with 7 left the armed limit is")
 	use(1)
-	if e := b.event(rdma.EventSRQLimitReached); e.SRQ != srq {
-		r.Errorf("the event is of %v, want %v", e.SRQ, srq)
-	}
+	equal(r, b.event(rdma.EventSRQLimitReached).SRQ, srq, "the event is of")
 	equal(r, srq.Query().Limit, 0, "after the event the limit is")
 	use(2) // below it, and disarmed
 	arm(3)
 	use(2)
-	if e := b.event(rdma.EventSRQLimitReached); e.SRQ != srq {
-		r.Errorf("the second event is of %v, want %v", e.SRQ, srq)
-	}
+	equal(r, b.event(rdma.EventSRQLimitReached).SRQ, srq, "the event is of")
 	if r.f.differs("srq/last_WQE_reached") {
 		return
 	}
@@ -423,16 +415,12 @@ func srqLastWQE(r *rig, a, b *side) {
 	postSRQ(r, srq, receive(1, dst.sge(0, 8)), receive(2, dst.sge(0, 8)))
 	l.do(send(1))
 	r.move(l.qb, rdma.StateErr)
-	if e := b.event(rdma.EventQPLastWQEReached); e.QP != l.qb {
-		r.Errorf("the event is of %v, want %v", e.QP, l.qb)
-	}
+	equal(r, b.event(rdma.EventQPLastWQEReached).QP, l.qb, "the event is of")
 	// What it had taken is there by then.
 	if wc, ok := b.poll(b.rcq); !ok || wc.WRID != 1 || wc.Status != rdma.WCSuccess {
 		r.Errorf("behind the event: %+v, %v, want the receive that was taken", wc, ok)
 	}
 	r.move(l.qb, rdma.StateErr) // once more: nothing is told twice
 	r.move(second.qb, rdma.StateErr)
-	if e := b.event(rdma.EventQPLastWQEReached); e.QP != second.qb {
-		r.Errorf("the next event is of %v, want the second queue pair", e.QP)
-	}
+	equal(r, b.event(rdma.EventQPLastWQEReached).QP, second.qb, "the event is of")
 }

@@ -156,9 +156,7 @@ func stateMissing(r *rig) {
 		})
 		r.refused(fmt.Sprintf("%v to %v with the state alone", t.from, t.to), qp, attr, rdma.QPStateMask)
 		// After all refusals the right call still works.
-		if err := qp.Modify(attr, t.required); err != nil {
-			r.Errorf("%v to %v: %v", t.from, t.to, err)
-		}
+		r.must(qp.Modify(attr, t.required), "%v to %v", t.from, t.to)
 	}
 }
 
@@ -239,9 +237,7 @@ func stateValues(r *rig) {
 		attr.State = bad.to
 		r.refused(bad.name, qp, attr, maskOf(bad.to))
 		good.State = bad.to
-		if err := qp.Modify(good, maskOf(bad.to)); err != nil {
-			r.Errorf("%s: afterwards the good values: %v", bad.name, err)
-		}
+		r.must(qp.Modify(good, maskOf(bad.to)), "%s: afterwards the good values", bad.name)
 	}
 }
 
@@ -281,8 +277,7 @@ func stateAccessInRTS(r *rig, a, b *side) {
 	equal(r, l.qb.State(), rdma.StateRTS, "the state is")
 	src.Store(0, pattern(1, 64))
 	l.do(read(2, dst, 0, src.sge(0, 8)))
-	l.send(write(3, dst, 0, src.sge(8, 8)))
-	a.want(a.scq, 3, rdma.WCRemInvReqErr)
+	l.fails(rdma.WCRemInvReqErr, write(3, dst, 0, src.sge(8, 8)))
 	r.same("memory", dst.Load(0, 64), make([]byte, 64))
 }
 
@@ -312,10 +307,7 @@ func stateReset(r *rig, a, b *side) {
 	l.back().do(send(8, far.sge(0, 64)))
 	a.done(a.rcq, 7)
 	r.same("what arrives after the reset", mem.Load(64, 64), pattern(2, 64))
-	for _, s := range r.sides[:2] {
-		s.none(s.scq)
-		s.none(s.rcq)
-	}
+	r.quiet()
 }
 
 func stateReuse(r *rig, a, b *side) {
@@ -325,10 +317,7 @@ func stateReuse(r *rig, a, b *side) {
 	for round := range 5 {
 		id := uint64(10 * round)
 		l.recv(receive(id, dst.sge(0, 8)))
-		bad := write(id+1, dst, 0, src.sge(0, 8))
-		bad.RKey ^= 1
-		l.send(bad)
-		a.want(a.scq, id+1, rdma.WCRemAccessErr)
+		l.fails(rdma.WCRemAccessErr, astray(write(id+1, dst, 0, src.sge(0, 8))))
 		b.want(b.rcq, id, rdma.WCWRFlushErr)
 		a.state(l.qa, rdma.StateErr)
 		b.state(l.qb, rdma.StateErr)

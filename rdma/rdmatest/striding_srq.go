@@ -68,8 +68,7 @@ func sharedStridingTooLong(r *rig, a, b *side) {
 	postSRQ(r, srq, receive(1, dst.sge(0, 512)), receive(2, dst.sge(512, 256))) // the first is longer than its strides
 	other.transmit(src, 10, 8)
 	b.arrived(1, 0, 8, false)
-	l.send(send(20, src.sge(0, 257)))
-	a.want(a.scq, 20, rdma.WCRemInvReqErr)
+	l.fails(rdma.WCRemInvReqErr, send(20, src.sge(0, 257)))
 	// It fails, and the receive is given back by a completion of its own.
 	b.want(b.rcq, 1, rdma.WCLocLenErr)
 	b.arrived(1, strideBytes, 0, true)

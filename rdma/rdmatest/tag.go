@@ -45,13 +45,8 @@ const opID = 1 << 32
 func (s *side) matching(receives, tags int) *matcher {
 	s.r.Helper()
 	s.extended()
-	srq, err := s.pd.CreateSRQ(rdma.SRQInitAttr{Attr: rdma.SRQAttr{MaxWR: receives, MaxSGE: 2}, Type: rdma.SRQTagMatching,
-		CQ: s.rcq, MaxTags: tags, MaxOps: 2*tags + 2})
-	if err != nil {
-		s.r.Fatalf("CreateSRQ with %d tags: %v", tags, err)
-	}
-	s.r.own(srq)
-	return &matcher{side: s, srq: srq}
+	init := rdma.SRQInitAttr{Attr: rdma.SRQAttr{MaxWR: receives, MaxSGE: 2}, Type: rdma.SRQTagMatching, CQ: s.rcq, MaxTags: tags, MaxOps: 2*tags + 2}
+	return &matcher{side: s, srq: result(s.pd.CreateSRQ(init)).owned(s.r, "CreateSRQ with %d tags", tags)}
 }
 
 // to connects a side to the queue.

@@ -175,9 +175,7 @@ func RunTagFlood(t *testing.T, f FloodFabric) {
 	}
 	leave := func(qp rdma.QP) {
 		r.move(qp, rdma.StateErr)
-		if e := s.event(rdma.EventQPLastWQEReached); e.QP != qp {
-			r.Fatalf("the event is of another queue pair")
-		}
+		equal(r, s.event(rdma.EventQPLastWQEReached).QP, qp, "the event is of")
 		look()
 		r.close(qp)
 	}

@@ -238,9 +238,7 @@ func transferSelf(r *rig, s *side) {
 	u := defaults()
 	qp := s.newQP(u, 0)
 	l := &link{r: r, a: s, b: s, qa: qp, qb: qp}
-	for _, to := range []rdma.QPState{rdma.StateInit, rdma.StateRTR, rdma.StateRTS} {
-		l.step(0, qp, u, to)
-	}
+	l.steps(0, qp, u)
 	src, dst := s.filled(128, 1), s.memory(128)
 	l.recv(receive(1, dst.sge(0, 64)))
 	l.send(send(2, src.sge(0, 64)), write(3, dst, 64, src.sge(64, 64)), send(4, src.sge(0, 8)))
@@ -250,10 +248,7 @@ func transferSelf(r *rig, s *side) {
 	s.done(s.scq, 4)
 	s.done(s.rcq, 5)
 	r.same("memory", dst.Load(0, 128), pattern(1, 128))
-	bad := write(6, dst, 0, src.sge(0, 8))
-	bad.RKey ^= 1
-	l.send(bad)
-	s.want(s.scq, 6, rdma.WCRemAccessErr)
+	l.fails(rdma.WCRemAccessErr, astray(write(6, dst, 0, src.sge(0, 8))))
 	s.state(qp, rdma.StateErr)
 }
 

@@ -2,6 +2,7 @@ package rdmatest
 
 import (
 	"fmt"
+
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
@@ -37,14 +38,7 @@ func (r *rig) unreliable(changes ...func(*setup)) *link {
 	l := &link{r: r, a: r.sides[0], b: r.sides[len(r.sides)-1]}
 	l.qa, l.qb = l.a.newQP(u, 0), l.b.newQP(u, 1)
 	for i, qp := range []rdma.QP{l.qa, l.qb} {
-		attr := l.attrs(i, u)
-		for _, step := range []struct {
-			to   rdma.QPState
-			mask rdma.QPAttrMask
-		}{{rdma.StateInit, initMask}, {rdma.StateRTR, ucRTRMask}, {rdma.StateRTS, ucRTSMask}} {
-			attr.State = step.to
-			r.must(qp.Modify(attr, step.mask), "side %d: modify to %v", i, step.to)
-		}
+		l.a.steps(qp, l.attrs(i, u), initMask, ucRTRMask, ucRTSMask)
 	}
 	return l
 }
@@ -137,8 +131,7 @@ func ucNoReceive(r *rig, a, b *side) {
 func ucRefused(r *rig, a, b *side) {
 	src, dst := a.filled(128, 1), b.memory(128)
 	l := r.unreliable()
-	stale := write(1, dst, 0, src.sge(0, 8))
-	stale.RKey ^= 1
+	stale := astray(write(1, dst, 0, src.sge(0, 8)))
 	l.recv(receive(9, dst.sge(64, 8)))
 	l.lost(stale, write(2, dst, 124, src.sge(0, 8)), send(3, src.sge(0, 9)))
 	mute := r.unreliable(func(u *setup) {

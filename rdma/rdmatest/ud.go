@@ -10,22 +10,22 @@ import (
 
 func udCases() []testCase {
 	return needing([]testCase{
-		{name: "ud/message_with_its_GRH", nodes: 2, run: udMessage},
+		{name: "ud/message_with_its_GRH", nodes: 2, run: ports(udMessage)},
 		{name: "ud/many_to_one", nodes: 4, run: udMany},
 		{name: "ud/one_to_many", nodes: 3, run: udTargets},
-		{name: "ud/reply_goes_back_by_the_GRH", nodes: 2, run: udReply},
+		{name: "ud/reply_goes_back_by_the_GRH", nodes: 2, run: ports(udReply)},
 		{name: "ud/to_itself", nodes: 1, run: udLoopback},
-		{name: "ud/QKey_is_checked", nodes: 2, run: udQKey},
-		{name: "ud/QKey_with_the_high_bit_is_the_queue_pairs", nodes: 2, run: udOwnQKey},
-		{name: "ud/without_a_receive_it_is_lost", nodes: 2, run: udNoReceive},
-		{name: "ud/longer_than_the_MTU_is_not_sent", nodes: 2, run: udTooLong},
-		{name: "ud/too_long_for_the_receive_is_lost", nodes: 2, run: udTooSmall, when: func(f Fabric) bool { return !f.Inexact }},
-		{name: "ud/to_nobody_is_lost", nodes: 2, run: udNobody},
-		{name: "ud/send_alone", nodes: 2, run: udOps},
-		{name: "ud/bad_requests_are_EINVAL", nodes: 2, run: udBad, when: func(f Fabric) bool { return !f.Inexact }},
-		{name: "ud/local_error_is_SQE", nodes: 2, run: udSQE, when: func(f Fabric) bool { return !f.Inexact }},
-		{name: "ud/bad_receive_is_ERR", nodes: 2, run: udBadReceive, when: func(f Fabric) bool { return !f.Inexact }},
-		{name: "ud/receives_are_flushed", nodes: 2, run: udFlush},
+		{name: "ud/QKey_is_checked", nodes: 2, run: ports(udQKey)},
+		{name: "ud/QKey_with_the_high_bit_is_the_queue_pairs", nodes: 2, run: ports(udOwnQKey)},
+		{name: "ud/without_a_receive_it_is_lost", nodes: 2, run: ports(udNoReceive)},
+		{name: "ud/longer_than_the_MTU_is_not_sent", nodes: 2, run: ports(udTooLong)},
+		{name: "ud/too_long_for_the_receive_is_lost", nodes: 2, run: ports(udTooSmall), when: func(f Fabric) bool { return !f.Inexact }},
+		{name: "ud/to_nobody_is_lost", nodes: 2, run: ports(udNobody)},
+		{name: "ud/send_alone", nodes: 2, run: ports(udOps)},
+		{name: "ud/bad_requests_are_EINVAL", nodes: 2, run: ports(udBad), when: func(f Fabric) bool { return !f.Inexact }},
+		{name: "ud/local_error_is_SQE", nodes: 2, run: ports(udSQE), when: func(f Fabric) bool { return !f.Inexact }},
+		{name: "ud/bad_receive_is_ERR", nodes: 2, run: ports(udBadReceive), when: func(f Fabric) bool { return !f.Inexact }},
+		{name: "ud/receives_are_flushed", nodes: 2, run: ports(udFlush)},
 		{name: "ud/states_need_the_QKey", nodes: 1, run: single(udStates)},
 		{name: "ud/handle_holds_its_domain", nodes: 1, run: single(udHandle)},
 	}, rdma.FeatureUD)
@@ -62,25 +62,21 @@ func (s *side) port(changes ...func(*setup)) *port {
 	return p
 }
 
+// ports makes a case of a function of a port on each of two sides.
+func ports(run func(r *rig, a, b *port)) func(*rig) {
+	return func(r *rig) { run(r, r.sides[0].port(), r.sides[1].port()) }
+}
+
 // up takes the queue pair from RESET to RTS.
 func (p *port) up(u setup) {
 	p.r.Helper()
-	for _, step := range []struct {
-		to   rdma.QPState
-		mask rdma.QPAttrMask
-	}{
-		{rdma.StateInit, rdma.QPPKeyIndexMask | rdma.QPPortMask | rdma.QPQKeyMask}, {rdma.StateRTR, 0}, {rdma.StateRTS, rdma.QPSQPSNMask},
-	} {
-		u.attr.State = step.to
-		p.r.must(p.qp.Modify(u.attr, step.mask|rdma.QPStateMask), "side %d: modify to %v", p.index, step.to)
-	}
+	p.steps(p.qp, u.attr, rdma.QPPKeyIndexMask|rdma.QPPortMask|rdma.QPQKeyMask, 0, rdma.QPSQPSNMask)
 }
 
 // to makes an address handle of the port to a side.
 func (p *port) to(s *side) rdma.AH {
 	p.r.Helper()
-	gid := s.gid()
-	return p.handle(rdma.AV{DGID: gid, HopLimit: 1, PortNum: 1})
+	return p.handle(rdma.AV{DGID: s.gid(), HopLimit: 1, PortNum: 1})
 }
 
 func (p *port) handle(av rdma.AV) rdma.AH {
@@ -138,8 +134,7 @@ func (p *port) reaches(to *port, n int) {
 	p.r.same("datagram", to.payload(n, 64), want)
 }
 
-func udMessage(r *rig) {
-	a, b := r.sides[0].port(), r.sides[1].port()
+func udMessage(r *rig, a, b *port) {
 	ah := a.to(b.side)
 	sgid, _ := a.ctx.QueryGID(1, 0)
 	dgid, _ := b.ctx.QueryGID(1, 0)
@@ -250,8 +245,7 @@ func udTargets(r *rig) {
 	}
 }
 
-func udReply(r *rig) {
-	a, b := r.sides[0].port(), r.sides[1].port()
+func udReply(r *rig, a, b *port) {
 	b.listen(0)
 	a.mem.Store(0, pattern(1, 8))
 	wc := a.shout(datagram(1, a.to(b.side), b, a.mem.sge(0, 8)), b)
@@ -286,8 +280,7 @@ func (p *port) lost(wrs ...rdma.SendWR) {
 	}
 }
 
-func udQKey(r *rig) {
-	a, b := r.sides[0].port(), r.sides[1].port()
+func udQKey(r *rig, a, b *port) {
 	b.listen(0)
 	wr := datagram(1, a.to(b.side), b, a.mem.sge(0, 8))
 	for _, key := range []uint32{udKey ^ 1, 0, udKey ^ 1<<30} {
@@ -308,8 +301,7 @@ func udQKey(r *rig) {
 	b.none(b.rcq)
 }
 
-func udOwnQKey(r *rig) {
-	a, b := r.sides[0].port(), r.sides[1].port()
+func udOwnQKey(r *rig, a, b *port) {
 	other := r.sides[0].port(func(u *setup) { u.attr.QKey = udKey + 1 })
 	b.listen(0)
 	b.listen(1)
@@ -323,8 +315,7 @@ func udOwnQKey(r *rig) {
 	b.none(b.rcq)
 }
 
-func udNoReceive(r *rig) {
-	a, b := r.sides[0].port(), r.sides[1].port()
+func udNoReceive(r *rig, a, b *port) {
 	wr := datagram(1, a.to(b.side), b, a.mem.sge(0, 8))
 	for range 3 {
 		a.lost(wr)
@@ -340,8 +331,7 @@ func udNoReceive(r *rig) {
 	equal(r, b.qp.State(), rdma.StateRTS, "the receiver is in")
 }
 
-func udTooLong(r *rig) {
-	a, b := r.sides[0].port(), r.sides[1].port()
+func udTooLong(r *rig, a, b *port) {
 	mtu := 4096
 	if p, err := a.ctx.QueryPort(1); err == nil {
 		mtu = p.ActiveMTU.Bytes()
@@ -355,8 +345,7 @@ func udTooLong(r *rig) {
 	b.none(b.rcq)
 }
 
-func udTooSmall(r *rig) {
-	a, b := r.sides[0].port(), r.sides[1].port()
+func udTooSmall(r *rig, a, b *port) {
 	postRecv(r, b.qp, receive(0, b.box.sge(0, rdma.GRHLen+64)))
 	for _, size := range []int{65, 1000} {
 		a.lost(datagram(1, a.to(b.side), b, a.mem.sge(0, size)))
@@ -365,8 +354,7 @@ func udTooSmall(r *rig) {
 	b.none(b.rcq)
 }
 
-func udNobody(r *rig) {
-	a, b := r.sides[0].port(), r.sides[1].port()
+func udNobody(r *rig, a, b *port) {
 	gone := r.sides[1].port()
 	wr := datagram(1, a.to(b.side), b, a.mem.sge(0, 8))
 	wr.RemoteQPN = gone.qp.Num()
@@ -378,8 +366,7 @@ func udNobody(r *rig) {
 	a.reaches(b, 0)
 }
 
-func udOps(r *rig) {
-	a, b := r.sides[0].port(), r.sides[1].port()
+func udOps(r *rig, a, b *port) {
 	b.listen(0)
 	for _, op := range rdma.Opcodes() {
 		if o := op.Operation(); o.OnType(rdma.UD) || !o.GoesOut() {
@@ -393,8 +380,7 @@ func udOps(r *rig) {
 	a.none(a.scq)
 }
 
-func udBad(r *rig) {
-	a, b := r.sides[0].port(), r.sides[1].port()
+func udBad(r *rig, a, b *port) {
 	good := datagram(1, a.to(b.side), b, a.mem.sge(0, 8))
 	for name, spoil := range map[string]func(*rdma.SendWR){
 		"no handle": func(w *rdma.SendWR) { w.AH = nil }, "a number of 25 bits": func(w *rdma.SendWR) { w.RemoteQPN |= 1 << 24 },
@@ -413,8 +399,7 @@ func udBad(r *rig) {
 
 // udSQE: an error of the sender's own stops its send queue and no more; RTS
 // starts it again.
-func udSQE(r *rig) {
-	a, b := r.sides[0].port(), r.sides[1].port()
+func udSQE(r *rig, a, b *port) {
 	sqe(r, a, b.side, func(id uint64, sgl ...rdma.SGE) rdma.SendWR { return datagram(id, a.to(b.side), b, sgl...) })
 	b.listen(0)
 	a.reaches(b, 0)
@@ -435,8 +420,7 @@ func sqe(r *rig, a *port, b *side, request func(id uint64, sgl ...rdma.SGE) rdma
 	r.must(a.qp.Modify(rdma.QPAttr{State: rdma.StateRTS}, rdma.QPStateMask), "modify SQE to RTS")
 }
 
-func udBadReceive(r *rig) {
-	a, b := r.sides[0].port(), r.sides[1].port()
+func udBadReceive(r *rig, a, b *port) {
 	bad := b.box.sge(0, udSlot)
 	bad.LKey ^= 1
 	postRecv(r, b.qp, receive(0, bad))
@@ -448,8 +432,7 @@ func udBadReceive(r *rig) {
 	b.state(b.qp, rdma.StateErr)
 }
 
-func udFlush(r *rig) {
-	a, b := r.sides[0].port(), r.sides[1].port()
+func udFlush(r *rig, a, b *port) {
 	for n := range 3 {
 		b.listen(n)
 	}
@@ -503,8 +486,6 @@ func udHandle(r *rig, s *side) {
 		r.Errorf("the handle is of another domain")
 	}
 	r.wantErr("closing a domain with a handle", pd.Close(), rdma.ErrBusy)
-	if err := ah.Close(); err != nil {
-		r.Errorf("Close: %v", err)
-	}
+	r.must(ah.Close(), "Close")
 	r.close(pd)
 }

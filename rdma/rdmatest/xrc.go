@@ -32,8 +32,7 @@ type target struct {
 
 func (s *side) domain(attr rdma.XRCDInitAttr) *target {
 	s.r.Helper()
-	x := result(s.ctx.OpenXRCD(attr)).owned(s.r, "OpenXRCD(%+v)", attr)
-	return &target{s, x}
+	return &target{s, result(s.ctx.OpenXRCD(attr)).owned(s.r, "OpenXRCD(%+v)", attr)}
 }
 
 // queue makes a shared queue of the domain that completes in cq.
@@ -64,12 +63,8 @@ func (t *target) from(a *side, changes ...func(*setup)) *link {
 	l := &link{r: t.r, a: a, b: t.side}
 	l.qa, l.qb = a.newQP(u, 0), t.newQP(u, 1)
 	for i, qp := range []rdma.QP{l.qa, l.qb} {
-		attr := l.attrs(i, u)
-		masks := [][2]rdma.QPAttrMask{{initMask, initMask}, {ucRTRMask, rtrMask}, {rtsMask, rdma.QPStateMask | rdma.QPTimeoutMask | rdma.QPSQPSNMask}}
-		for k, to := range []rdma.QPState{rdma.StateInit, rdma.StateRTR, rdma.StateRTS} {
-			attr.State = to
-			t.r.must(qp.Modify(attr, masks[k][i]), "side %d: modify %v to %v", i, []string{"the initiator", "the target"}[i], to)
-		}
+		masks := [][]rdma.QPAttrMask{{initMask, ucRTRMask, rtsMask}, {initMask, rtrMask, rdma.QPTimeoutMask | rdma.QPSQPSNMask}}
+		[]*side{a, t.side}[i].steps(qp, l.attrs(i, u), masks[i]...)
 	}
 	return l
 }
@@ -124,18 +119,14 @@ func xrcOneSided(r *rig, a, b *side) {
 		l.do(fetchAdd(i, dst, 8000, 1, src.sge(8000, 8)))
 		equal(r, src.Load64(8000), i, "atomic %d fetched", i)
 	}
-	stale := write(9, dst, 0, src.sge(0, 8))
-	stale.RKey ^= 1
-	l.send(stale)
-	a.want(a.scq, 9, rdma.WCRemAccessErr)
+	l.fails(rdma.WCRemAccessErr, astray(write(9, dst, 0, src.sge(0, 8))))
 	b.state(l.qb, rdma.StateErr)
 }
 
 // isRefused sends one request that the target must refuse, and looks at both ends.
 func (l *link) isRefused(wr rdma.SendWR) {
 	l.r.Helper()
-	l.send(wr)
-	l.a.want(l.a.scq, wr.WRID, rdma.WCRemInvReqErr)
+	l.fails(rdma.WCRemInvReqErr, wr)
 	l.a.state(l.qa, rdma.StateErr)
 	l.b.state(l.qb, rdma.StateErr)
 }
@@ -155,12 +146,10 @@ func xrcIsolation(r *rig, a, b *side) {
 	b.none(b.rcq)
 	r.same("memory of the other domain's receives", dst.Load(0, 64), make([]byte, 64))
 	l := mine.from(a)
-	l.send(into(q, send(7, src.sge(0, 8))))
-	a.done(a.scq, 7)
+	l.do(into(q, send(7, src.sge(0, 8))))
 	b.done(b.rcq, 1)
 	l = other.from(a)
-	l.send(into(foreign, send(8, src.sge(0, 8))))
-	a.done(a.scq, 8)
+	l.do(into(foreign, send(8, src.sge(0, 8))))
 	b.done(b.rcq, 2)
 }
 
@@ -183,8 +172,7 @@ func xrcNoQueue(r *rig, a, b *side) {
 	wr.SRQNum = num
 	t.from(a).isRefused(wr)
 	l := t.from(a)
-	l.send(into(again, send(5)))
-	a.done(a.scq, 5)
+	l.do(into(again, send(5)))
 	b.done(b.rcq, 3)
 	b.none(b.rcq)
 }
@@ -214,15 +202,9 @@ func xrcHalves(r *rig, a, b *side) {
 	result(l.qb.PostRecv([]rdma.RecvWR{receive(1)})).refused(r, "a receive at the target", nil)
 	result(l.qb.PostSend([]rdma.SendWR{send(1)})).refused(r, "a request at the target", nil)
 	l.works(2)
-	if _, err := b.pd.CreateQP(rdma.QPInitAttr{Type: rdma.XRCRecv}); err == nil {
-		r.Error("a target without a domain was made")
-	}
-	if _, err := b.pd.CreateSRQ(rdma.SRQInitAttr{Attr: rdma.SRQAttr{MaxWR: 1}, Type: rdma.SRQXRC, CQ: b.rcq}); err == nil {
-		r.Error("a queue of XRC without a domain was made")
-	}
-	if _, err := b.pd.CreateSRQ(rdma.SRQInitAttr{Attr: rdma.SRQAttr{MaxWR: 1}, Type: rdma.SRQXRC, XRCD: t.x}); err == nil {
-		r.Error("a queue of XRC without a completion queue was made")
-	}
+	result(b.pd.CreateQP(rdma.QPInitAttr{Type: rdma.XRCRecv})).refused(r, "a target without a domain", nil)
+	result(b.pd.CreateSRQ(rdma.SRQInitAttr{Attr: rdma.SRQAttr{MaxWR: 1}, Type: rdma.SRQXRC, CQ: b.rcq})).refused(r, "a queue of XRC without a domain", nil)
+	result(b.pd.CreateSRQ(rdma.SRQInitAttr{Attr: rdma.SRQAttr{MaxWR: 1}, Type: rdma.SRQXRC, XRCD: t.x})).refused(r, "a queue of XRC without a completion queue", nil)
 }
 
 // xrcStates: the initiator has what a requester needs, the target what a
@@ -265,9 +247,7 @@ func xrcBusy(r *rig, s *side) {
 	l := t.from(s)
 	r.wantErr("closing a domain with a target", t.x.Close(), rdma.ErrBusy)
 	r.close(l.qb, t.x)
-	if _, err := s.pd.CreateSRQ(rdma.SRQInitAttr{Attr: rdma.SRQAttr{MaxWR: 1}, Type: rdma.SRQXRC, XRCD: t.x, CQ: s.rcq}); err == nil {
-		r.Error("a queue was made in a domain that is closed")
-	}
+	result(s.pd.CreateSRQ(rdma.SRQInitAttr{Attr: rdma.SRQAttr{MaxWR: 1}, Type: rdma.SRQXRC, XRCD: t.x, CQ: s.rcq})).refused(r, "a queue in a domain that is closed", nil)
 }
 
 // a file that names domains, in the test's directory.
@@ -284,11 +264,7 @@ func xrcFile(r *rig, a, b *side) {
 	f, g := r.file("one"), r.file("two")
 	refuse := func(what string, attr rdma.XRCDInitAttr) {
 		r.Helper()
-		x, err := b.ctx.OpenXRCD(attr)
-		if err == nil {
-			r.Errorf("%s: no error", what)
-			r.own(x)
-		}
+		result(b.ctx.OpenXRCD(attr)).refused(r, what, nil)
 	}
 	refuse("a domain that there is not", rdma.XRCDInitAttr{File: f})
 	t := b.domain(rdma.XRCDInitAttr{File: f, Flags: os.O_CREATE | os.O_EXCL})
@@ -299,8 +275,7 @@ func xrcFile(r *rig, a, b *side) {
 	postSRQ(r, q, receive(1))
 	postSRQ(r, foreign, receive(2))
 	l := t.from(a)
-	l.send(into(q, send(3)))
-	a.done(a.scq, 3)
+	l.do(into(q, send(3)))
 	b.done(b.rcq, 1)
 	l.isRefused(into(foreign, send(4)))
 	r.close(q, l.qb, t.x)
@@ -334,8 +309,7 @@ func xrcNode(r *rig) {
 		n := 16 << (i % 13)
 		postSRQ(r, q, receive(i, m.sge(0, 100), m.sge(100, n)))
 		src.Store(0, pattern(i, n))
-		l.send(into(q, send(i, src.sge(0, n))))
-		a.done(a.scq, i)
+		l.do(into(q, send(i, src.sge(0, n))))
 		if wc := side.done(side.rcq, i); wc.ByteLen != uint32(n) || wc.QPNum != l.qb.Num() {
 			r.Fatalf("message %d of %d bytes: %+v", i, n, wc)
 		}
@@ -385,38 +359,24 @@ func xrcOpen(r *rig, a, b *side) {
 	q := t.queue(8, b.rcq)
 	l := t.from(a)
 	num := l.qb.Num()
-	if _, err := b.ctx.OpenQP(num, other.x); err == nil {
-		r.Error("a target of another domain was opened")
-	}
-	if _, err := b.ctx.OpenQP(num^1, t.x); err == nil {
-		r.Error("a target that there is not was opened")
-	}
+	result(b.ctx.OpenQP(num, other.x)).refused(r, "a target of another domain", nil)
+	result(b.ctx.OpenQP(num^1, t.x)).refused(r, "a target that there is not", nil)
 	first := result(b.ctx.OpenQP(num, t.x)).must(r, "OpenQP(%#x)", num)
-	second, err := b.ctx.OpenQP(num, t.x)
-	if err != nil {
-		r.Fatalf("OpenQP(%#x) again: %v", num, err)
-	}
+	second := result(b.ctx.OpenQP(num, t.x)).must(r, "OpenQP(%#x) again", num)
 	works := func(id uint64) {
 		r.Helper()
 		postSRQ(r, q, receive(id))
-		l.send(into(q, send(id)))
-		a.done(a.scq, id)
+		l.do(into(q, send(id)))
 		b.done(b.rcq, id)
 	}
 	if first.Num() != num || first.State() != rdma.StateRTS {
 		r.Errorf("opened %#x as %#x in %v", num, first.Num(), first.State())
 	}
 	works(1)
-	if err := first.Close(); err != nil {
-		r.Errorf("closing what was opened: %v", err)
-	}
+	r.must(first.Close(), "closing what was opened")
 	works(2)
 	r.close(l.qb) // its maker's own
 	works(3)
-	if err := second.Close(); err != nil {
-		r.Errorf("closing what was opened last: %v", err)
-	}
-	if _, err := b.ctx.OpenQP(num, t.x); err == nil {
-		r.Error("a target that all have closed was opened")
-	}
+	r.must(second.Close(), "closing what was opened last")
+	result(b.ctx.OpenQP(num, t.x)).refused(r, "a target that all have closed", nil)
 }
