@@ -1,8 +1,6 @@
 package rank
 
-import (
-	"context"
-)
+import "context"
 
 // Gatherv is [Gatherv] of Buffers.
 func (c *Comm) Gatherv(ctx context.Context, send, recv Buffer, counts, displs []int, root int) error {

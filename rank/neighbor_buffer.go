@@ -1,8 +1,6 @@
 package rank
 
-import (
-	"context"
-)
+import "context"
 
 // NeighborAllgather is [NeighborAllgather] of Buffers.
 func (c *Comm) NeighborAllgather(ctx context.Context, send, recv Buffer) error {

@@ -367,8 +367,6 @@ func cqResize(r *rig, a, _ *side) {
 	r.wantErr("Resize to fewer than are outstanding", scq.Resize(19), rdma.ErrInvalid)
 	r.wantErr("Resize to nothing", scq.Resize(0), rdma.ErrInvalid)
 	r.must(scq.Resize(20), "Resize to what is outstanding")
-	for id := range uint64(20) {
-		a.done(scq, id)
-	}
+	a.done(scq, ids(0, 20)...)
 	a.none(scq)
 }

@@ -153,9 +153,7 @@ func eventDrained(r *rig, a, b *side) {
 	equal(r, a.event(rdma.EventSQDrained).QP, l.qa, "the event is of")
 	equal(r, l.qa.State(), rdma.StateSQD, "the queue pair is in")
 	r.move(l.qa, rdma.StateRTS)
-	for id := range uint64(9) {
-		a.done(a.scq, id)
-	}
+	a.done(a.scq, ids(0, 9)...)
 	a.sentinel()
 }
 

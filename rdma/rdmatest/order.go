@@ -207,11 +207,7 @@ func orderCompletions(r *rig, a, b *side) {
 			}
 		}
 		l.send(list...)
-		for i := range uint64(20) {
-			a.done(a.scq, round*100+i)
-		}
-		for i := range uint64(4) {
-			b.done(b.rcq, i)
-		}
+		a.done(a.scq, ids(round*100, 20)...)
+		b.done(b.rcq, ids(0, 4)...)
 	}
 }

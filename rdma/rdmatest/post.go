@@ -118,9 +118,7 @@ func postStops(r *rig, a, b *side) {
 			if n != at || err == nil {
 				r.Errorf("%s at %d: PostSend took %d, %v", bad.name, at, n, err)
 			}
-			for i := range at {
-				a.done(a.scq, id+uint64(i))
-			}
+			a.done(a.scq, ids(id, at)...)
 			// Neither the bad one nor those behind it are done.
 			l.works(id + 9)
 			a.none(a.scq)
@@ -163,9 +161,7 @@ func postSendFull(r *rig, a, b *side) {
 	}
 	result(l.qa.PostSend(list[room:room+1])).refused(r, "PostSend to a full queue", rdma.ErrNoMemory)
 	l.recv(receive(99, dst.sge(0, 8)))
-	for i := range room {
-		a.done(a.scq, uint64(i))
-	}
+	a.done(a.scq, ids(0, room)...)
 	b.done(b.rcq, 99)
 	l.works(1000)
 	a.none(a.scq)

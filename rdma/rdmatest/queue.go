@@ -61,12 +61,8 @@ func cqFull(r *rig, a, b *side) {
 		for i := range uint64(full) {
 			l.send(send(round*100+i, src.sge(0, 8)))
 		}
-		for i := range uint64(full) {
-			a.done(scq, round*100+i)
-		}
-		for i := range uint64(full) {
-			b.done(rcq, round*100+i)
-		}
+		a.done(scq, ids(round*100, full)...)
+		b.done(rcq, ids(round*100, full)...)
 		a.none(scq)
 		b.none(rcq)
 	}

@@ -215,6 +215,15 @@ func (s *side) done(cq rdma.CQ, ids ...uint64) (last rdma.WC) {
 	return last
 }
 
+// ids are n requests' from first on.
+func ids(first uint64, n int) []uint64 {
+	list := make([]uint64, n)
+	for i := range list {
+		list[i] = first + uint64(i)
+	}
+	return list
+}
+
 // fail waits for the failure of a request, and the flush of those behind it.
 func (s *side) fail(cq rdma.CQ, status rdma.WCStatus, id uint64, behind ...uint64) {
 	s.r.Helper()

@@ -58,9 +58,7 @@ func signalAll(r *rig, a, b *side) {
 	l := r.link(func(u *setup) { u.sigAll = true })
 	l.recv(receive(1, dst.sge(96, 8)), receive(2, dst.sge(96, 8)), receive(3, dst.sge(96, 8)))
 	l.send(mixed(100, src, dst, func(int) bool { return false })...)
-	for i := range uint64(8) {
-		a.done(a.scq, 100+i)
-	}
+	a.done(a.scq, ids(100, 8)...)
 	a.none(a.scq)
 }
 

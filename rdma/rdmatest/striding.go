@@ -278,9 +278,7 @@ func stridingRandom(r *rig, a, b *side) {
 				done()
 			}
 		}
-		for k := range burst {
-			a.done(a.scq, id+uint64(k))
-		}
+		a.done(a.scq, ids(id, burst)...)
 		id += uint64(burst)
 	}
 }

@@ -1,8 +1,6 @@
 package soft
 
-import (
-	"sync/atomic"
-)
+import "sync/atomic"
 
 // A drain is the wait for those who may be in the middle of an operation on a
 // key that was taken back: what Provider.drain does, asked again and again

@@ -2,9 +2,7 @@
 
 package verbs
 
-import (
-	"github.com/gorun-mpi/gorun/rdma"
-)
+import "github.com/gorun-mpi/gorun/rdma"
 
 // PostSend lays the requests out in C memory and posts up to batchLimit of them
 // by one call of C.
