@@ -220,8 +220,8 @@ func (c *Comm) choose(ctx context.Context, own choice) ([]choice, error) {
 	return choices, nil
 }
 
-// ErrContexts: a rank has been in so many communicators that no number
-// is left to tell the messages of another one apart.
+// ErrContexts says that a rank has been in so many communicators that no
+// number is left to tell the messages of another one apart.
 var ErrContexts = errors.New("all 2^29 context numbers are used up")
 
 // agree is the context of a new communicator: the lowest that no member has

@@ -9,7 +9,7 @@ import (
 	"github.com/gorun-mpi/gorun/rank/internal/p2p"
 )
 
-// ErrBuffer: a buffered send found no room in the buffer of [World.AttachBuffer] (MPI_ERR_BUFFER).
+// ErrBuffer says that a buffered send found no room in the buffer of [World.AttachBuffer] (MPI_ERR_BUFFER).
 var ErrBuffer = errors.New("the buffer for buffered sends has no room")
 
 // BsendOverhead is the room in bytes that each message needs in the
