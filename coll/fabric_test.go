@@ -148,7 +148,7 @@ func (d *node) giveCredit(peer int, taken uint16) bool {
 
 func (d *node) send(peer, slot int, payload []byte, header uint64) bool {
 	seq := sequenceOf(header)
-	if int(seq)&(d.fabric.tuning.slots-1) != slot {
+	if int(seq-1)&(d.fabric.tuning.slots-1) != slot {
 		d.fabric.breach("rank %d sends message %d to slot %d", d.rank, seq, slot)
 	}
 	h := write{what: 'h', slot: slot, header: header, seq: seq}

@@ -183,7 +183,8 @@ func (m *machine) at(l loc, n int) []byte {
 	return m.operands[l.operand][l.off : l.off+n : l.off+n]
 }
 
-func (m *machine) slotOf(sequence uint16) int { return int(sequence) & (m.slots - 1) }
+// slotOf is the slot of a message. The first one's shares a page with the words of its lane.
+func (m *machine) slotOf(sequence uint16) int { return int(sequence-1) & (m.slots - 1) }
 
 // room tells whether peer has a free slot for us, looking for news if not: in
 // the credit word and in the headers that have arrived but not been waited for.

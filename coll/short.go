@@ -127,7 +127,7 @@ func (t *Team) RunShort(ctx context.Context, s *Short, send, recv []byte, combin
 		mem[scratch] = t.scratch.Bytes()
 	}
 	m := t.machine
-	stride, mask := t.layout.stride, uint16(m.slots-1)
+	stride, mask := t.layout.stride, uint16(m.slots-1) // message n is in slot n-1, as slotOf has it
 	for pc := range s.moves {
 		v := &s.moves[pc]
 		c := v.channel
@@ -142,13 +142,13 @@ func (t *Team) RunShort(ctx context.Context, s *Short, send, recv []byte, combin
 				if v.n > 0 {
 					payload = t.short(&mem, &v.a, v.n)
 				}
-				if !(*wire)(t).post(v.to, int((c.sent+1)&mask), payload, c.header(s.mark)) {
+				if !(*wire)(t).post(v.to, int(c.sent&mask), payload, c.header(s.mark)) {
 					return true, t.handOver(ctx, s, pc, false, &mem, combine)
 				}
 				c.posted()
 				continue
 			}
-			at := ringOffset + int((c.sent+1)&mask)*stride
+			at := ringOffset + int(c.sent&mask)*stride
 			if v.n > 0 {
 				store(p.bytes[at+headerLen:], t.short(&mem, &v.a, v.n))
 			}
@@ -157,7 +157,7 @@ func (t *Team) RunShort(ctx context.Context, s *Short, send, recv []byte, combin
 			c.posted()
 		case vAwait, vTake:
 			next := c.awaited + 1
-			word := &t.words[(v.lane+int(next&mask)*stride)/8]
+			word := &t.words[(v.lane+int(c.awaited&mask)*stride)/8]
 			h := atomic.LoadUint64(word)
 			if sequenceOf(h) != next {
 				if h = t.waiter.Spin(word, sequenceBits, sequenced(next), shortSpin); sequenceOf(h) != next {
