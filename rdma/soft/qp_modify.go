@@ -115,6 +115,7 @@ func (q *queuePair) connect(attr rdma.QPAttr) string {
 		if i := attr.DestQPNum & (maxQueues - 1); int(i) < len(s.queues) {
 			q.remote = &s.queues[i]
 			q.target.Store(&target{s, q.remote})
+			_ = atomic.LoadUint32(&q.remote.word) // its page is mapped here, not in the first post
 		}
 		atomic.StoreUint64(&c.dest, uint64(s.rank+1)<<32|uint64(attr.DestQPNum))
 		q.dest = uint64(q.p.cfg.Rank+1)<<32 | uint64(q.num)
