@@ -17,7 +17,7 @@ func deviceOptions() []option {
 func setEmulate(s *settings, value string) error {
 	for name := range strings.SplitSeq(value, ",") {
 		if !deviceName(name) {
-			return unfit(value, "device names of letters, digits, '_', '-' and '.', separated by commas; try --emulate mlx5_0,mlx5_1")
+			return unfit(value, "device names of letters, digits, '_', '-', '.' and ':', separated by commas; try --emulate mlx5_0,0000:03:00.0")
 		}
 		if slices.Contains(s.job.Emulate, name) {
 			return fmt.Errorf("found %q twice, expected different names", name)
@@ -31,6 +31,6 @@ func setEmulate(s *settings, value string) error {
 // comma-separated variable and stands in messages.
 func deviceName(name string) bool {
 	return name != "" && len(name) <= 64 && strings.IndexFunc(name, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-' || r == '.')
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-' || r == '.' || r == ':')
 	}) < 0
 }

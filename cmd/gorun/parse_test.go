@@ -68,8 +68,8 @@ func TestParse(t *testing.T) {
 			launcher.Job{Argv: prog, NP: 1, Hosts: []launcher.Host{{Name: "a", Slots: 2}, {Name: "::1", Slots: 3}}}},
 		{"--launcher fork", []string{"--launcher", "fork", "-H", "a", "prog"},
 			launcher.Job{Argv: prog, Launcher: "fork", Hosts: []launcher.Host{{Name: "a", Slots: 1}}}},
-		{"--emulate", []string{"--emulate", "mlx5_0,mlx5_1", "--emulate=x.y-z", "prog"},
-			launcher.Job{Argv: prog, Emulate: []string{"mlx5_0", "mlx5_1", "x.y-z"}}},
+		{"--emulate", []string{"--emulate", "mlx5_0,mlx5_1", "--emulate=x.y-z,0000:03:00.0", "prog"},
+			launcher.Job{Argv: prog, Emulate: []string{"mlx5_0", "mlx5_1", "x.y-z", "0000:03:00.0"}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.want.Env == nil {
