@@ -24,6 +24,7 @@ type request struct {
 	json       bool
 	record     bool
 	emulate    string
+	reps       bool
 	verbose    bool
 	help       bool
 	version    bool
@@ -47,7 +48,7 @@ func commands() []command {
 		{"", "", "print an overview: versions, MPIs, the machine, settings", []string{"json"}, showOverview},
 		{"doctor", "[HOST...]", "check this machine, and other hosts by ssh, and print the command that fixes each problem",
 			[]string{"json", "np", "verbose"}, showDoctor},
-		{"devices", "", "list the RDMA devices with ports, limits and features, and say why others are missing", []string{"json", "emulate"}, showDevices},
+		{"devices", "", "list the RDMA devices with ports, limits and features, and say why others are missing", []string{"json", "emulate", "representors"}, showDevices},
 		{"topo", "", "draw the CPUs of this machine as a tree", []string{"json", "record"}, showTopology},
 		{"settings", "", "list gorun's environment variables with their defaults", []string{"json"}, showSettings},
 		{"pmi", "", "say which MPI programs gorun can start here", []string{"json"}, showPMI},
@@ -73,6 +74,7 @@ func flags() []flag {
 		{"json", "", "", "print JSON, for programs", nil, onOff(func(r *request) *bool { return &r.json })},
 		{"emulate", "", "NAME,...", "devices: names of the software devices, as in gorun --emulate (default: GORUN_EMULATE, else soft0)", nil,
 			func(f *pflag.FlagSet, r *request, o *flag) { f.StringVar(&r.emulate, o.long, "", o.help) }},
+		{"representors", "", "", "devices: list the representors of the host's functions instead, as on a DPU", nil, onOff(func(r *request) *bool { return &r.reps })},
 		{"record", "", "", "topo: print the kernel's files that the tree is made from, for a bug report", nil, onOff(func(r *request) *bool { return &r.record })},
 		{"verbose", "v", "", "doctor: also show the checks that are ok, and why each matters", nil, onOff(func(r *request) *bool { return &r.verbose })},
 		{"version", "V", "", "print the version and exit", nil, onOff(func(r *request) *bool { return &r.version })},

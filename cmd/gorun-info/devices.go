@@ -107,6 +107,9 @@ var limits = []struct {
 
 // showDevices is gorun-info devices.
 func showDevices(ctx context.Context, r *request) int {
+	if r.reps {
+		return showRepresentors(ctx, r)
+	}
 	report, err := survey(ctx, r)
 	if err != nil {
 		fmt.Fprintf(r.err, "gorun-info: %v\n", err)

@@ -64,6 +64,32 @@ func TestDevices(t *testing.T) {
 	}
 }
 
+func TestRepresentors(t *testing.T) {
+	status, out, errs := info(t, "devices", "--representors", "--json", "--emulate", "soft0,0000:03:00.0")
+	var list []deviceRepresentors
+	if err := json.Unmarshal([]byte(out), &list); status != 0 || errs != "" || err != nil || len(list) < 2 {
+		t.Fatalf("status %d, %q, %v: %+v", status, errs, err, list)
+	}
+	for i, want := range []deviceRepresentors{
+		{Device: "soft0", Provider: "soft", Representors: []representorFact{{"soft0-host", "0000:18:00.0"}}},
+		{Device: "0000:03:00.0", Provider: "soft", PCI: "0000:03:00.0", Representors: []representorFact{{"0000:03:00.0-host", "0000:18:00.1"}}},
+	} {
+		if !reflect.DeepEqual(list[i], want) {
+			t.Errorf("got %+v, want %+v", list[i], want)
+		}
+	}
+	status, out, errs = info(t, "devices", "--representors", "--emulate", "one")
+	if status != 0 || errs != "" || !strings.Contains(squeeze(out), "\none soft - one-host 0000:18:00.0\n") {
+		t.Errorf("status %d, %q\n%s", status, errs, out)
+	}
+	if status, _, errs = info(t, "devices", "--representors", "--emulate", "one,one"); status != statusUsage || !strings.Contains(errs, "--emulate") {
+		t.Errorf("names that are there twice: status %d, %q", status, errs)
+	}
+	if status, _, errs = info(t, "topo", "--representors"); status != statusUsage || !strings.Contains(errs, "--representors has no meaning") {
+		t.Errorf("with topo: status %d, %q", status, errs)
+	}
+}
+
 // A limit that is added to the attributes is added to the table.
 func TestLimitsAreAllOfThem(t *testing.T) {
 	numbers := reflect.ValueOf(&rdma.DeviceAttr{}).Elem()

@@ -31,6 +31,7 @@ func settings() []setting {
 		{"GORUN_TUNING", "the built-in table", "file that selects the algorithm of each collective; gorun-bench --tune writes one", byUser, ""},
 		{"GORUN_VERBOSE", "0", "1: rank 0 prints on standard error which transports messages and collectives use; gorun -v sets it", byUser, ""},
 		{"GORUN_QP_MEMORY", "256M", "memory limit for the queue pairs of a host; ranks that could need more use dynamic connections (DC), which need few queue pairs; 0: always", byUser, ""},
+		{"GORUN_CHANNEL", "none", "name of the channel of secure-channel, unless --name is given", byUser, ""},
 		{"GORUN_EMULATE", "soft0", "names of the software RDMA devices, separated by commas; gorun --emulate sets it, and you may under other launchers", byUser, ""},
 		{"GORUN_ALONE", "0", "1: a process that a launcher with an unknown protocol has started is a world of one rank", byUser, ""},
 		{"GORUN_JOB", "", "the job's identity", byGorun, ""},

@@ -109,7 +109,7 @@ func awaitHere(ctx context.Context, cfg *Config) (*net.UnixConn, error) {
 		return nil, fmt.Errorf("no listener has the name %q, and %d clients wait for one already", cfg.Name, waiting)
 	}
 	defer door.Close()
-	defer context.AfterFunc(ctx, func() { door.SetReadDeadline(time.Unix(1, 0)) })()
+	defer context.AfterFunc(ctx, func() { _ = door.SetReadDeadline(time.Unix(1, 0)) })()
 	for {
 		conn, err := dialHere(cfg)
 		if !absent(err) {
@@ -225,7 +225,7 @@ func takeFD(oob []byte) (int, error) {
 // begin bounds the handshake in time, and ends it with ctx.
 func (t *talk) begin(ctx context.Context) (end func() bool) {
 	_ = t.conn.SetDeadline(time.Now().Add(handshakeMost))
-	return context.AfterFunc(ctx, func() { t.conn.SetDeadline(time.Unix(1, 0)) })
+	return context.AfterFunc(ctx, func() { _ = t.conn.SetDeadline(time.Unix(1, 0)) })
 }
 
 // finish makes the socket what the watcher reads.

@@ -341,7 +341,7 @@ func handshake(ctx context.Context, cfg *Config, conn net.Conn, role string, tc 
 // confirm has the server tell the client that it accepts it: a client's handshake ends
 // before the server has seen its certificate.
 func confirm(ctx context.Context, secure *tls.Conn, role string) error {
-	defer context.AfterFunc(ctx, func() { secure.SetDeadline(time.Unix(1, 0)) })()
+	defer context.AfterFunc(ctx, func() { _ = secure.SetDeadline(time.Unix(1, 0)) })()
 	var b [1]byte
 	if role == roleServer {
 		_, err := secure.Write(b[:])
@@ -364,7 +364,6 @@ func DialTLS(ctx context.Context, cfg Config, address string) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The name is not sent; TLS wants one or none.
 	conn, err := dialTCP(ctx, address)
 	if err != nil {
 		return nil, err
