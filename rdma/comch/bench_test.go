@@ -87,7 +87,7 @@ func BenchmarkOneWay(b *testing.B) {
 	for _, kind := range []string{"pair", "here", "tls"} {
 		for _, size := range []int{8, 256, 4080} {
 			b.Run(fmt.Sprintf("%s/%d", kind, size), func(b *testing.B) {
-				server, client := connected(b, kind, Config{Buffer: min(size+8, MaxBuffer)})
+				server, client := connected(b, kind, Config{Buffer: max(size, MinBuffer)})
 				b.ReportAllocs()
 				b.SetBytes(int64(size))
 				b.ResetTimer()
@@ -122,5 +122,49 @@ func BenchmarkAlone(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// BenchmarkBurst is the time of some messages of 256 B until the receiver's program has all.
+func BenchmarkBurst(b *testing.B) {
+	for _, kind := range []string{"here", "tls"} {
+		for _, n := range []int{1, 10, 100, 1000} {
+			b.Run(fmt.Sprintf("%s/%d", kind, n), func(b *testing.B) {
+				server, client := connected(b, kind, Config{})
+				ctx := context.Background()
+				done := make(chan error, 1)
+				go func() {
+					buf, one := make([]byte, MaxMessage), []byte{1}
+					for got := 1; ; got++ {
+						_, err := server.Recv(ctx, buf)
+						if err == nil && got%n == 0 {
+							err = server.Send(ctx, one)
+						}
+						if err != nil {
+							if err == io.EOF {
+								err = nil
+							}
+							done <- err
+							return
+						}
+					}
+				}()
+				msg, ack := make([]byte, 256), make([]byte, 1)
+				for b.Loop() {
+					for range n {
+						if err := client.Send(ctx, msg); err != nil {
+							b.Fatal(err)
+						}
+					}
+					if _, err := client.Recv(ctx, ack); err != nil {
+						b.Fatal(err)
+					}
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/msg")
+				if err := errors.Join(client.CloseSend(ctx), <-done); err != nil {
+					b.Fatal(err)
+				}
+			})
+		}
 	}
 }

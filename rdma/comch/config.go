@@ -34,7 +34,7 @@ const (
 	MaxBuffer     = 4096
 	DefaultBuffer = 256
 	MaxQueue      = 1 << 16
-	DefaultQueue  = 256
+	DefaultQueue  = 1024
 )
 
 // Config says what an end is like. The zero value is a channel without name and key.
