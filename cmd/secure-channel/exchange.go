@@ -93,7 +93,7 @@ func (x *exchange) run(ctx context.Context) error {
 		}
 		sent, err := x.send(trace)
 		if err != nil {
-			return fmt.Errorf(saidNotSent+": %w", x.Sent+1, err)
+			return fmt.Errorf("%s: %w", fmt.Sprintf(saidNotSent, x.Sent+1), err)
 		}
 		received, err := x.receive(trace)
 		if err != nil {
