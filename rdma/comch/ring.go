@@ -59,6 +59,10 @@ const (
 	kindEnd    = 2 // the end mark, without bytes
 )
 
+// How many slots ahead an end asks for the cache lines that it will need, which the other
+// end had last: without that each message waits for each of its lines.
+const sendAhead, recvAhead = 4, 2
+
 func (g geometry) stride() int {
 	return (headerLen + g.Room + arch.CacheLine - 1) / arch.CacheLine * arch.CacheLine
 }
@@ -139,6 +143,9 @@ func (s *ringSender) try(p []byte) (bool, error) {
 		arch.StoreRelease64(word(s.mem, at), header(s.turn, kindFirst, len(p)))
 		s.turn++
 		s.at = s.after(at)
+		if ahead := at + sendAhead*s.step; ahead < s.limit {
+			arch.PrefetchWrite(word(s.mem, ahead), s.step/arch.CacheLine)
+		}
 		return true, nil
 	}
 	n := s.parts(len(p))
@@ -243,6 +250,9 @@ func (r *ringReceiver) try(p []byte) (n int, ok bool, err error) {
 	case n > len(p):
 		return 0, false, fmt.Errorf("%w: a message of %d bytes, and a buffer of %d", ErrSize, n, len(p))
 	case n <= r.Room:
+		if ahead := r.at + recvAhead*r.step; ahead < r.limit {
+			arch.PrefetchRead(word(r.mem, ahead), r.step/arch.CacheLine)
+		}
 		copy(p[:n], r.mem[r.at+headerLen:r.at+headerLen+r.Room])
 		r.turn++
 		r.at = r.after(r.at)

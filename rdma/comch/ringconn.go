@@ -7,6 +7,7 @@ import (
 	"os"
 	"sync/atomic"
 
+	"github.com/gorun-mpi/gorun/internal/arch"
 	"github.com/gorun-mpi/gorun/internal/shm"
 	"github.com/gorun-mpi/gorun/internal/wait"
 )
@@ -47,6 +48,10 @@ type ringConn struct {
 	message                messageReady
 	any                    anyReady
 
+	stream   int         // messages received since this end has sent; under Conn.recvMu
+	answered atomic.Bool // this end has sent since
+	patience int         // pauses before a stream's receiver looks again
+
 	interrupted atomic.Bool
 	gone        atomic.Bool   // the peer has closed, or its process has ended
 	line        io.Closer     // the socket by which that is noticed; nil: none
@@ -78,6 +83,9 @@ func newRingConn(cfg *Config, segment *shm.Segment, server bool, out, in geometr
 	c.theirs.recv, c.theirs.send = segment.Bell(peer), segment.Bell(peer+1)
 	c.recvWaiter = wait.New(wait.Config{Oversubscribed: cfg.Crowded, Scheduler: cfg.Shared, Sleeper: c.mine.recv, CPU: own / 2})
 	c.sendWaiter = wait.New(wait.Config{Oversubscribed: cfg.Crowded, Scheduler: cfg.Shared, Sleeper: c.mine.send, CPU: own / 2})
+	if !cfg.Crowded && !cfg.Shared {
+		c.patience = streamPauses
+	}
 	c.room.c, c.taken.c, c.message.c, c.any.c = c, c, c, c
 	return c, nil
 }
@@ -121,6 +129,9 @@ func (c *ringConn) sent(sent bool, err error) (bool, error) {
 	switch {
 	case sent:
 		c.theirs.recv.Ring()
+		if !c.answered.Load() {
+			c.answered.Store(true)
+		}
 	case err == nil && c.gone.Load():
 		err = ErrPeerGone
 	}
@@ -140,6 +151,7 @@ func (c *ringConn) tryRecv(p []byte) (int, bool, error) {
 	n, ok, err := c.in.try(p)
 	switch {
 	case ok:
+		c.stream++
 		if c.in.due() {
 			c.tell()
 		}
@@ -200,8 +212,25 @@ func (r *anyReady) Ready() bool { return !r.c.in.ended && r.c.message.Ready() ||
 
 func (c *ringConn) waitSend(ctx context.Context) error    { return c.sendWaiter.Wait(ctx, &c.room) }
 func (c *ringConn) waitDrained(ctx context.Context) error { return c.sendWaiter.Wait(ctx, &c.taken) }
-func (c *ringConn) waitRecv(ctx context.Context) error    { return c.recvWaiter.Wait(ctx, &c.message) }
 func (c *ringConn) waitAny(ctx context.Context) error     { return c.recvWaiter.Wait(ctx, &c.any) }
+
+// A receiver that is as fast as the sender finds each message alone, and takes its cache lines
+// while the sender needs the next ones: 5 M messages of 256 B a second instead of 8 to 24. So
+// the receiver of a stream, of streamLeast messages without an answer, lets the sender get
+// some microseconds ahead when it has run dry. Requests and answers do not wait.
+const streamLeast, streamPauses = 64, 100
+
+func (c *ringConn) waitRecv(ctx context.Context) error {
+	if c.answered.Swap(false) {
+		c.stream = 0
+	}
+	if c.stream >= streamLeast {
+		for range c.patience {
+			arch.Pause()
+		}
+	}
+	return c.recvWaiter.Wait(ctx, &c.message)
+}
 
 func (c *ringConn) close() error {
 	var err error
