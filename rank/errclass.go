@@ -108,7 +108,7 @@ var sentinelClasses = [...]struct {
 	{p2p.ErrRefused, ClassOther}, {context.Canceled, ClassOther}, {context.DeadlineExceeded, ClassOther},
 }
 
-// Class is MPI's class of the error (MPI_Error_class).
+// Class is the class of the error, as [ClassOf] gives it.
 func (e *Error) Class() Class { return ClassOf(e.Err) }
 
 // Is reports whether target is the error's class.

@@ -118,17 +118,15 @@ const (
 	WordSwap
 )
 
-// Next is what a word that is old becomes.
-func (w Word) Next(old, compareAdd, swap uint64) uint64 {
+// Next is what a word that is old becomes, and whether it is written at all.
+func (w Word) Next(old, compareAdd, swap uint64) (next uint64, written bool) {
 	switch w {
 	case WordAdd:
-		return old + compareAdd
+		return old + compareAdd, true
 	case WordSwap:
-		if old == compareAdd {
-			return swap
-		}
+		return swap, old == compareAdd
 	}
-	return old
+	return old, false
 }
 
 // Needs are the fields of a [SendWR] that an operation reads, beside

@@ -38,7 +38,7 @@ func TestBadCommandLines(t *testing.T) {
 		{"--compare mpich,mpich", 1, "-c: found"},
 		{"-d nosuch", 1, `-d: no RDMA device "nosuch": there is soft0 (soft)`},
 		{"-d soft0,", 1, `-d: no RDMA device ""`},
-		{"--devices soft0,soft0,soft0", 1, "-d: bad argument: 3 devices named"},
+		{"--devices soft0,soft0,soft0", 1, "-d: bad argument: 3 devices are named"},
 		{"--compare openmpy", 1, "did you mean openmpi?"},
 		{"--runs 0", 1, "-r: found 0, expected 1 or more"},
 		{"--iterations -1", 1, "-i: found -1"},

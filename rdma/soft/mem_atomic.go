@@ -42,8 +42,8 @@ func (s *peer) atomic(sp *span, word rdma.Word, compareAdd, swap uint64, rank in
 		}
 		for {
 			old = atomic.LoadUint64(w)
-			next := word.Next(old, compareAdd, swap)
-			if next == old || atomic.CompareAndSwapUint64(w, old, next) {
+			next, written := word.Next(old, compareAdd, swap)
+			if !written || atomic.CompareAndSwapUint64(w, old, next) {
 				return old, rdma.WCSuccess
 			}
 		}
@@ -63,8 +63,8 @@ func (s *peer) atomic(sp *span, word rdma.Word, compareAdd, swap uint64, rank in
 		return 0, status
 	}
 	old = binary.NativeEndian.Uint64(b[:])
-	next := word.Next(old, compareAdd, swap)
-	if next == old {
+	next, written := word.Next(old, compareAdd, swap)
+	if !written {
 		return old, rdma.WCSuccess
 	}
 	b = wordBytes(next)
