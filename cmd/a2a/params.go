@@ -45,7 +45,7 @@ func newParser(ranks int) (*argp.Parser, *params) {
 	parser.Int(&p.msgsize, argp.Flag{Long: "msgsize", Short: 'm', Value: "BYTES", Check: func() error { return p.checkSize(ranks) },
 		Help: "size of one rank's send buffer in bytes, a multiple of 4, at least 4 per rank (default: 4 per rank)"})
 	parser.String(&p.deviceList, argp.Flag{Long: "devices", Short: 'd', Value: "NAME[,NAME]", Check: p.checkDevices,
-		Help: "RDMA device to use; with two names, the lower half of the ranks uses the first (default: the best device)"})
+		Help: "RDMA device to use; with two names, the lower half of the ranks uses the first (default: the first software device)"})
 	parser.Int(&p.iterations, argp.Flag{Long: "iterations", Short: 'i', Value: "N", Check: func() error { return atLeast(p.iterations, 0, "calls to time") },
 		Help: "number of calls to time after the first one (default: 1000, fewer for large messages)"})
 	parser.Int(&p.warmup, argp.Flag{Long: "warmup", Short: 'w', Value: "N", Check: func() error { return atLeast(p.warmup, 0, "calls to warm up with") },

@@ -73,18 +73,18 @@ func newParser(launched bool) (*argp.Parser, *params) {
 	parser := argp.New("pingpong", "Two ends write and read each other's memory over RDMA and time it. Without --connect, pingpong is the server;\n"+
 		"under gorun -np 2 the ends are the two ranks.", version.Line("pingpong"))
 	parser.String(&p.deviceName, argp.Flag{Long: "device", Short: 'd', Value: "NAME", Help: "RDMA device to use (default: soft0, the software device)"})
-	parser.Int(&p.gidIndex, argp.Flag{Long: "gid-index", Short: 'g', Value: "N", Check: func() error { return within(p.gidIndex, 0, math.MaxUint8) },
+	parser.Int(&p.gidIndex, argp.Flag{Long: "gid-index", Short: 'g', Value: "N", Check: func() error { return argp.Within(p.gidIndex, 0, math.MaxUint8) },
 		Help: "index in the port's GID table (default: the first valid entry)"})
 	parser.String(&p.qp, argp.Flag{Long: "qp", Value: "rc|uc|ud|xrc|dc", Check: p.checkQP, Help: "transport (default rc)"})
 	parser.String(&p.op, argp.Flag{Long: "op", Value: "OP", Check: p.checkOp,
 		Help: "measure write, read, send or atomic (default: the tutorial, one write and one read)"})
-	parser.Int(&p.size, argp.Flag{Long: "size", Short: 's', Value: "BYTES", Check: func() error { return within(p.size, 1, 1<<30) },
+	parser.Int(&p.size, argp.Flag{Long: "size", Short: 's', Value: "BYTES", Check: func() error { return argp.Within(p.size, 1, 1<<30) },
 		Help: "message size in bytes (default 4096)"})
-	parser.Int(&p.iterations, argp.Flag{Long: "iterations", Short: 'n', Value: "N", Check: func() error { return within(p.iterations, 1, 1<<30) },
+	parser.Int(&p.iterations, argp.Flag{Long: "iterations", Short: 'n', Value: "N", Check: func() error { return argp.Within(p.iterations, 1, 1<<30) },
 		Help: "number of round trips to time, and of messages for the bandwidth (default 1000)"})
-	parser.Int(&p.warmup, argp.Flag{Long: "warmup", Short: 'w', Value: "N", Check: func() error { return within(p.warmup, 0, 1<<30) },
+	parser.Int(&p.warmup, argp.Flag{Long: "warmup", Short: 'w', Value: "N", Check: func() error { return argp.Within(p.warmup, 0, 1<<30) },
 		Help: "number of warm-up round trips (default: a tenth of -n)"})
-	parser.Int(&p.depth, argp.Flag{Long: "depth", Value: "N", Check: func() error { return within(p.depth, 2, 1<<14) },
+	parser.Int(&p.depth, argp.Flag{Long: "depth", Value: "N", Check: func() error { return argp.Within(p.depth, 2, 1<<14) },
 		Help: "number of outstanding requests when measuring bandwidth (default 128)"})
 	parser.Int(&p.mtu, argp.Flag{Long: "mtu", Short: 'm', Value: "BYTES", Check: p.checkMTU,
 		Help: "path MTU: 256, 512, 1024, 2048 or 4096 (default: the port's; 1024 with --peer)"})
@@ -94,18 +94,11 @@ func newParser(launched bool) (*argp.Parser, *params) {
 		Help: "connect to this server as its client"})
 	parser.String(&p.peer, argp.Flag{Long: "peer", Value: peerIBV, Check: p.checkPeer,
 		Help: "the other end is this program of rdma-core; both need the same size, iterations and MTU"})
-	parser.Int(&p.timeoutMS, argp.Flag{Long: "timeout", Value: "MS", Check: func() error { return within(p.timeoutMS, 1, 1<<30) },
+	parser.Int(&p.timeoutMS, argp.Flag{Long: "timeout", Value: "MS", Check: func() error { return argp.Within(p.timeoutMS, 1, 1<<30) },
 		Help: "give up when the peer sends nothing for MS milliseconds (default 6000); a server waits for its client without limit"})
 	parser.String(&p.output, argp.Flag{Long: "output-json", Value: "FILE",
 		Help: "write the client's results as JSON to FILE, or - for standard output"})
 	return parser, p
-}
-
-func within(n, least, most int) error {
-	if n < least || n > most {
-		return fmt.Errorf("found %d, expected %d to %d", n, least, most)
-	}
-	return nil
 }
 
 func (p *params) checkQP() error {

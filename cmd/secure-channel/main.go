@@ -148,34 +148,27 @@ func (a *app) run(ctx context.Context) (err error) {
 // serveAll serves as many clients as there are to be, each on a goroutine of its own.
 func (a *app) serveAll(ctx context.Context, m *meeting) error {
 	var all sync.WaitGroup
-	defer all.Wait()
-	errs := make(chan error, 1)
-	done := make(chan struct{})
-	var joined []error
-	go func() {
-		defer close(done)
-		for err := range errs {
-			joined = append(joined, err)
-		}
-	}()
+	var mu sync.Mutex // guards errs
+	var errs []error
+	note := func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		errs = append(errs, err)
+	}
 	for n := 0; a.forever || n < m.clients; n++ {
 		conn, err := a.accept(ctx, m, n)
 		if err != nil {
-			errs <- err
+			note(err)
 			break
 		}
 		if !a.forever && n == m.clients-1 {
 			// Nobody else is let in, and the name is another one's to take.
-			if err := m.listener.Close(); err != nil {
-				errs <- err
-			}
+			note(m.listener.Close())
 		}
-		all.Go(func() { errs <- a.serve(ctx, conn) })
+		all.Go(func() { note(a.serve(ctx, conn)) })
 	}
 	all.Wait()
-	close(errs)
-	<-done
-	return errors.Join(joined...)
+	return errors.Join(errs...)
 }
 
 // accept waits for the next client: for the first ones not for ever.

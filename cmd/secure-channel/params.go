@@ -57,9 +57,9 @@ func newParser(launched bool) (*argp.Parser, *params) {
 	parser.String(&p.role, argp.Flag{Long: "role", Value: "host|dpu", Check: p.checkRole,
 		Help: "which end this is (default: dpu with --rep-pci, else host; under a launcher rank 0 is the DPU)"})
 	parser.Bool(&p.forever, argp.Flag{Long: "forever", Help: "do not end by itself: print the totals after Ctrl-C"})
-	parser.Int(&p.buffer, argp.Flag{Long: "buffer-size", Value: "BYTES", Check: func() error { return within(p.buffer, comch.MinBuffer, comch.MaxBuffer) },
+	parser.Int(&p.buffer, argp.Flag{Long: "buffer-size", Value: "BYTES", Check: func() error { return argp.Within(p.buffer, comch.MinBuffer, comch.MaxBuffer) },
 		Help: fmt.Sprintf("bytes of a slot of the send queue, %d to %d; longer messages take several (default: the message size)", comch.MinBuffer, comch.MaxBuffer)})
-	parser.Int(&p.queue, argp.Flag{Long: "queue-size", Value: "N", Check: func() error { return within(p.queue, 1, comch.MaxQueue) },
+	parser.Int(&p.queue, argp.Flag{Long: "queue-size", Value: "N", Check: func() error { return argp.Within(p.queue, 1, comch.MaxQueue) },
 		Help: fmt.Sprintf("slots of the send queue (default %d); a full one holds the sender up", comch.DefaultQueue)})
 	parser.String(&p.name, argp.Flag{Long: "name", Value: "NAME", Check: p.checkName,
 		Help: "name of the channel, where one device has several; the same at both ends (default: GORUN_CHANNEL)"})
@@ -69,20 +69,13 @@ func newParser(launched bool) (*argp.Parser, *params) {
 		Help: "host: address of a DPU on another machine; needs --key"})
 	parser.String(&p.keyFile, argp.Flag{Long: "key", Value: "FILE", Check: p.loadKey,
 		Help: fmt.Sprintf("file with a secret of %d bytes or more, mode 0600, the same at both ends", comch.MinKey)})
-	parser.Int(&p.clients, argp.Flag{Long: "clients", Value: "N", Check: func() error { return within(p.clients, 1, 1<<16) },
+	parser.Int(&p.clients, argp.Flag{Long: "clients", Value: "N", Check: func() error { return argp.Within(p.clients, 1, 1<<16) },
 		Help: "DPU: number of hosts to serve before it ends (default 1; under a launcher all other ranks)"})
-	parser.Int(&p.seconds, argp.Flag{Long: "connect-timeout", Value: "SECONDS", Check: func() error { return within(p.seconds, 1, 1<<30) },
+	parser.Int(&p.seconds, argp.Flag{Long: "connect-timeout", Value: "SECONDS", Check: func() error { return argp.Within(p.seconds, 1, 1<<30) },
 		Help: "how long an end waits for the other one to come (default 30; with --forever a DPU waits without limit)"})
 	parser.String(&p.output, argp.Flag{Long: "output-json", Value: "FILE",
 		Help: "write the results as JSON to FILE, or - for standard output (-j/--json reads parameters)"})
 	return parser, p
-}
-
-func within(n, least, most int) error {
-	if n < least || n > most {
-		return fmt.Errorf("found %d, expected %d to %d", n, least, most)
-	}
-	return nil
 }
 
 func (p *params) checkSize() error {

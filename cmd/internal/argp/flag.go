@@ -101,3 +101,11 @@ func setBool(dst *bool) func(string) error {
 		return nil
 	}
 }
+
+// Within is a [Flag.Check] of a number that has a least and a most value.
+func Within(n, least, most int) error {
+	if n < least || n > most {
+		return fmt.Errorf("found %d, expected %d to %d", n, least, most)
+	}
+	return nil
+}
