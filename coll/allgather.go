@@ -3,11 +3,11 @@ package coll
 // own has the caller's block at its place in the output.
 func (b *builder) own() loc {
 	block := b.call.Bytes
-	place := b.dest().plus(b.call.Rank * block)
+	at := b.dest().plus(b.call.Rank * block)
 	if !b.call.InPlace {
-		b.copy(place, b.source(), block, false)
+		b.copy(at, b.source(), block, false)
 	}
-	return place
+	return at
 }
 
 // block is the caller's block, wherever it is.

@@ -107,12 +107,12 @@ func (t *Team) buffers(v *invocation) error {
 	}
 	send, recv := op.send.count(t.size, root), op.recv.count(t.size, root)
 	canStay := send > 0 && recv > 0
-	place := 0 // of the receive buffer, where the input in place begins
+	at := 0 // of the receive buffer, where the input in place begins
 	switch {
 	case op.recv == absent:
 		c.Bytes = 0
 	case canStay && recv > send:
-		place = c.Rank * c.Bytes
+		at = c.Rank * c.Bytes
 	}
 	if send == 0 {
 		v.in = Buffer{}
@@ -130,7 +130,7 @@ func (t *Team) buffers(v *invocation) error {
 	if canStay {
 		if v.in.Mem == nil {
 			c.InPlace = true
-		} else if _, same := overlap(v.in.Mem, v.out.Mem[place:]); same {
+		} else if _, same := overlap(v.in.Mem, v.out.Mem[at:]); same {
 			c.InPlace = true
 		}
 	}

@@ -219,12 +219,12 @@ func (b *builder) reduceMappedBlocks(shareOf func(rank int) share, result loc) {
 		}
 	}
 	fork := b.show(total, nobody)
-	place := func(off int) loc { return result.plus(off - own.off) }
-	b.reduceMapped(own, place, loc{}, nil)
+	at := func(off int) loc { return result.plus(off - own.off) }
+	b.reduceMapped(own, at, loc{}, nil)
 	b.meet()
 	b.copy(b.dest(), result, own.n, false)
 	b.otherwise(fork)
-	b.reducePulled(own, place, nil)
+	b.reducePulled(own, at, nil)
 	b.meet()
 	b.copy(b.dest(), result, own.n, false)
 }

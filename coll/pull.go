@@ -139,14 +139,14 @@ func (b *builder) allToAllPull() {
 	b.aside(first, n*block)
 }
 
-// collect gets n bytes of each peer, who has exposed them, to place(peer), and meets
+// collect gets n bytes of each peer, who has exposed them, to at(peer), and meets
 // the peers: what this rank has exposed is free again.
-func (b *builder) collect(n int, place func(from int) loc) {
+func (b *builder) collect(n int, at func(from int) loc) {
 	size, me := b.call.Size, b.call.Rank
 	for i := 1; i < size; i++ {
 		from := (me + i) % size
 		b.learn(from, 0)
-		b.pull(from, 0, 0, place(from), n)
+		b.pull(from, 0, 0, at(from), n)
 		b.flush(from)
 		b.signal(from)
 	}

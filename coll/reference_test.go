@@ -115,9 +115,9 @@ func (j *job) ragged(rng *rand.Rand, bytes int) int {
 	return n / j.call.Elem * j.call.Elem
 }
 
-// place gives parts their places in a buffer, in a random order that keeps that of
+// scatter gives parts their places in a buffer, in a random order that keeps that of
 // the parts of each peer, with gaps; sometimes an empty part more.
-func place(rng *rand.Rand, byPeer [][]int, elem int) (parts []Part, room int) {
+func scatter(rng *rand.Rand, byPeer [][]int, elem int) (parts []Part, room int) {
 	left := make([][]int, len(byPeer))
 	var peers []int
 	for peer, lengths := range byPeer {
@@ -157,8 +157,8 @@ func (j *job) drawExchange(rng *rand.Rand, bytes int) {
 		}
 	}
 	for r := range n {
-		j.sends[r], _ = place(rng, out[r], 1)
-		j.recvs[r], j.room[r] = place(rng, in[r], 1)
+		j.sends[r], _ = scatter(rng, out[r], 1)
+		j.recvs[r], j.room[r] = scatter(rng, in[r], 1)
 	}
 }
 
@@ -180,7 +180,7 @@ func (j *job) drawFold(rng *rand.Rand, bytes int) {
 		j.room[to] = length
 	}
 	for r := range n {
-		j.sends[r], _ = place(rng, out[r], j.call.Elem)
+		j.sends[r], _ = scatter(rng, out[r], j.call.Elem)
 	}
 	for to := range n {
 		// A sender may have left out a part of nothing; to itself it must not.

@@ -42,8 +42,8 @@ func (w *wire) credit(peer int) uint16 {
 	return uint16(atomic.LoadUint64(&w.words[w.layout.credit(peer)/8]))
 }
 
-// place names n bytes of an operand for local access.
-func (w *wire) place(r *rdma.SGE, from operand, off, n int) {
+// describe names n bytes of an operand for local access.
+func (w *wire) describe(r *rdma.SGE, from operand, off, n int) {
 	k := &w.call.keys[from]
 	r.Addr, r.Length, r.LKey = k.addr+uint64(off), uint32(n), k.lkey
 }
@@ -161,7 +161,7 @@ func (w *wire) put(to int, addr uint64, rkey uint32, from operand, off, n int, s
 	for {
 		part := min(n, longestWrite)
 		last := part == n
-		w.place(&q.sges[0], from, off, part)
+		w.describe(&q.sges[0], from, off, part)
 		wr := &q.wrs[0]
 		wr.Opcode, wr.Flags, wr.SGL, wr.Inline = rdma.WRRDMAWrite, 0, q.sges[:1], nil
 		wr.RemoteAddr, wr.RKey = addr, rkey
@@ -195,7 +195,7 @@ func (w *wire) get(from int, addr uint64, rkey uint32, to operand, off, n int) b
 	defer q.mu.Unlock()
 	for {
 		part := min(n, longestWrite)
-		w.place(&q.sges[0], to, off, part)
+		w.describe(&q.sges[0], to, off, part)
 		wr := &q.wrs[0]
 		wr.Opcode, wr.Flags, wr.SGL, wr.Inline = rdma.WRRDMARead, 0, q.sges[:1], nil
 		wr.RemoteAddr, wr.RKey = addr, rkey

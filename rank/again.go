@@ -61,12 +61,12 @@ type habit struct {
 	f     kernel.Func // of a reduction
 }
 
-// habits are those of a kind of calls. A shape has two places, the one that its hash
+// habits are those of a kind of calls. A shape has two buckets, the one that its hash
 // says and the neighbouring one, where what is replaced moves to.
 type habits [4]habit
 
-// place is the first of a shape's places.
-func (s *shape) place() uint32 {
+// bucket is the first of a shape's buckets.
+func (s *shape) bucket() uint32 {
 	h := uint32(s.send.n) + uint32(s.recv.n)<<2 + uint32(s.root)<<5 + uint32(s.op.code)
 	return h * 0x9e3779b1 >> (32 - 2)
 }
@@ -96,7 +96,7 @@ func (c *Comm) again(ctx context.Context, s *shape, send, recv []byte) (done boo
 	if known == nil {
 		return false, nil
 	}
-	at := s.place()
+	at := s.bucket()
 	h := &known[at]
 	if h.shape != *s {
 		if h = &known[at^1]; h.shape != *s {
@@ -135,7 +135,7 @@ func (k *call) remember() {
 	if *known == nil {
 		*known = new(habits)
 	}
-	at := k.shape.place()
+	at := k.shape.bucket()
 	if old := (*known)[at]; old.shape != k.shape {
 		(*known)[at^1] = old
 	}

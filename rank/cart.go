@@ -102,9 +102,9 @@ func (c *Comm) CartSub(ctx context.Context, keep []bool) (*Comm, error) {
 	if len(keep) != len(l.grid.Dims) {
 		bad = badClass(ClassDims, "keep has %d entries, but the grid has %d dimensions", len(keep), len(l.grid.Dims))
 	} else {
-		var which, place int
-		sub, which, place = l.grid.Sub(keep, c.rank)
-		own.color, own.key, own.alike = int64(which), int64(place), hashInit
+		var which, index int
+		sub, which, index = l.grid.Sub(keep, c.rank)
+		own.color, own.key, own.alike = int64(which), int64(index), hashInit
 		for _, k := range keep {
 			flag := 0
 			if k {

@@ -74,7 +74,7 @@ func (c *Comm) SetName(name string) { c.name = name }
 func (c *Comm) worldRank(rank int) int { return c.peers.Rank(rank) }
 
 // rankOf is by which rank messages name one of the world, -1 when by none.
-func (c *Comm) rankOf(world int) int { return c.peers.Place(world) }
+func (c *Comm) rankOf(world int) int { return c.peers.Index(world) }
 
 // The contexts of a communicator's messages: the program's, those by which
 // communicators are made, and those of sends in partitions and of their introductions.

@@ -75,8 +75,8 @@ func (c *Comm) companion(kind SplitKind) int {
 	w := c.world
 	own := w.peers.Card(w.rank)
 	lowest := w.rank
-	for place := range c.size {
-		rank := c.local.Rank(place)
+	for index := range c.size {
+		rank := c.local.Rank(index)
 		card := w.peers.Card(rank)
 		// A place without a name is a segment of one rank.
 		shares := card.Place == own.Place && own.Place != ""
@@ -100,8 +100,8 @@ func (c *Comm) Create(ctx context.Context, g Group) (*Comm, error) {
 	}
 	own := choice{color: Undefined}
 	bad := c.within(g)
-	if place := g.set.Place(c.world.rank); place != group.None && bad == nil {
-		own = choice{color: int64(g.set.Rank(0)), key: int64(place), group: fingerprint(&g.set)}
+	if index := g.set.Index(c.world.rank); index != group.None && bad == nil {
+		own = choice{color: int64(g.set.Rank(0)), key: int64(index), group: fingerprint(&g.set)}
 		if c.inter {
 			own.color = 0
 		}
@@ -111,9 +111,9 @@ func (c *Comm) Create(ctx context.Context, g Group) (*Comm, error) {
 
 // within tells whether all members of g are in the own group.
 func (c *Comm) within(g Group) error {
-	for place := range g.set.Size() {
-		if rank := g.set.Rank(place); c.local.Place(rank) == group.None {
-			return badClass(ClassGroup, "rank %d of the group (rank %d of the world) is not in the communicator", place, rank)
+	for index := range g.set.Size() {
+		if rank := g.set.Rank(index); c.local.Index(rank) == group.None {
+			return badClass(ClassGroup, "rank %d of the group (rank %d of the world) is not in the communicator", index, rank)
 		}
 	}
 	return nil
@@ -244,13 +244,13 @@ func (w *World) agree(choices []choice) (uint32, error) {
 // begins among the members. Groups of different colors share a context: no rank
 // is in two of them.
 func (c *Comm) chosen(choices []choice, color int64, of *group.Set, base int) group.Set {
-	var places []int // in the group
-	for place := range of.Size() {
-		if choices[base+place].color == color {
-			places = append(places, place)
+	var indices []int // in the group
+	for index := range of.Size() {
+		if choices[base+index].color == color {
+			indices = append(indices, index)
 		}
 	}
-	slices.SortStableFunc(places, func(a, b int) int {
+	slices.SortStableFunc(indices, func(a, b int) int {
 		switch ka, kb := choices[base+a].key, choices[base+b].key; {
 		case ka < kb:
 			return -1
@@ -259,10 +259,10 @@ func (c *Comm) chosen(choices []choice, color int64, of *group.Set, base int) gr
 		}
 		return 0
 	})
-	if len(places) == of.Size() && slices.IsSorted(places) {
+	if len(indices) == of.Size() && slices.IsSorted(indices) {
 		return *of // the same, in the same memory
 	}
-	s, err := of.Incl(places)
+	s, err := of.Incl(indices)
 	if err != nil {
 		panic("rank: " + err.Error())
 	}
@@ -309,7 +309,7 @@ func (c *Comm) disagreeing(choices []choice) int {
 			continue
 		}
 		of, base := &c.local, c.base
-		if c.inter && c.local.Place(c.members.Rank(i)) == group.None {
+		if c.inter && c.local.Index(c.members.Rank(i)) == group.None {
 			of, base = &c.peers, c.far
 		}
 		key := part{choices[i].color, base}
@@ -327,7 +327,7 @@ func (c *Comm) disagreeing(choices []choice) int {
 // child is a communicator made of c, without its team. remote is nil, or the
 // other group of an intercommunicator.
 func (c *Comm) child(name string, number uint32, local group.Set, remote *group.Set) *Comm {
-	d := &Comm{world: c.world, name: name, rank: local.Place(c.world.rank), size: local.Size(),
+	d := &Comm{world: c.world, name: name, rank: local.Index(c.world.rank), size: local.Size(),
 		local: local, peers: local, members: local, context: number, handler: c.handler}
 	if remote != nil {
 		d.inter, d.peers = true, *remote
@@ -397,7 +397,7 @@ func (c *Comm) introduce(ctx context.Context, d *Comm, card []byte) ([][]byte, e
 	}
 	cards := make([][]byte, d.members.Size())
 	for i := range cards {
-		cards[i] = intro(all[c.members.Place(d.members.Rank(i))*introLen:][:introLen])
+		cards[i] = intro(all[c.members.Index(d.members.Rank(i))*introLen:][:introLen])
 	}
 	return cards, nil
 }

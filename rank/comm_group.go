@@ -31,7 +31,7 @@ func (c *Comm) CreateGroup(ctx context.Context, g Group, tag int) (*Comm, error)
 		return nil, c.fail(op, -1, err)
 	}
 	w := c.world
-	if g.set.Place(w.rank) == group.None {
+	if g.set.Index(w.rank) == group.None {
 		return nil, nil
 	}
 	// The next context of every member, and which group it thinks of.
@@ -70,8 +70,8 @@ func (c *Comm) CreateGroup(ctx context.Context, g Group, tag int) (*Comm, error)
 // fingerprint is a hash of the members in their order, never 0.
 func fingerprint(s *group.Set) uint64 {
 	h := hashInit
-	for place := range s.Size() {
-		h = hash(h, s.Rank(place))
+	for index := range s.Size() {
+		h = hash(h, s.Rank(index))
 	}
 	return h | 1
 }
@@ -115,24 +115,24 @@ func (c *Comm) introduceByMessages(ctx context.Context, card []byte) ([][]byte, 
 // errTold is what gatherFrom fails with where another member has failed.
 var errTold = errors.New("it was told that another rank failed")
 
-// gatherFrom gathers a block of every member of a set, by place, by messages
+// gatherFrom gathers a block of every member of a set, by index, by messages
 // alone. Blocks have the same length everywhere.
 //
 // It is Bruck's all-gather: in step k everybody sends the blocks it has, its own
-// and those of the next 2^k-1 members, to the member 2^k places before it. Cost:
+// and those of the next 2^k-1 members, to the member 2^k before it. Cost:
 // log2(n) steps, n-1 blocks. Each pair of members exchanges at most one message
 // in each direction, so one context and tag do. A member that fails goes on with
 // empty messages, which tell the others, as they reach all in the remaining steps.
 // One whose context has ended leaves them to its later calls: it waits for nothing,
 // and the others are told however long the messages take to leave.
 func (w *World) gatherFrom(ctx context.Context, s *group.Set, context uint32, tag int, mine []byte) ([]byte, error) {
-	n, block, place := s.Size(), len(mine), s.Place(w.rank)
-	blocks := make([]byte, n*block) // from the own place on
+	n, block, index := s.Size(), len(mine), s.Index(w.rank)
+	blocks := make([]byte, n*block) // from the own index on
 	copy(blocks, mine)
 	var failure error
 	for have := 1; have < n; have *= 2 {
 		count := min(have, n-have)
-		to, from := s.Rank((place+n-have)%n), s.Rank((place+have)%n)
+		to, from := s.Rank((index+n-have)%n), s.Rank((index+have)%n)
 		send, recv := blocks[:count*block], blocks[have*block:][:count*block]
 		if failure != nil {
 			send = nil
@@ -161,6 +161,6 @@ func (w *World) gatherFrom(ctx context.Context, s *group.Set, context uint32, ta
 		return nil, failure
 	}
 	all := make([]byte, 0, n*block)
-	all = append(all, blocks[(n-place)%n*block:]...)
-	return append(all, blocks[:(n-place)%n*block]...), nil
+	all = append(all, blocks[(n-index)%n*block:]...)
+	return append(all, blocks[:(n-index)%n*block]...), nil
 }

@@ -117,7 +117,7 @@ func (c *Comm) failCollective(op string, err error) error {
 		err = fmt.Errorf("%w: %w", ErrRevoked, err)
 	}
 	if world >= 0 && peer < 0 {
-		err = fmt.Errorf("rank %d of the local group: %w", c.local.Place(world), err)
+		err = fmt.Errorf("rank %d of the local group: %w", c.local.Index(world), err)
 	}
 	return c.revoke(op, c.fail(op, peer, err))
 }

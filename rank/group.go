@@ -52,8 +52,8 @@ func (g Group) Rank() int { return g.rankOf(g.self - 1) }
 
 // rankOf is the rank in the group of one of the world, or Undefined.
 func (g Group) rankOf(world int) int {
-	if place := g.set.Place(world); place != group.None {
-		return place
+	if index := g.set.Index(world); index != group.None {
+		return index
 	}
 	return Undefined
 }
@@ -129,8 +129,8 @@ func (g Group) Difference(other Group) Group {
 func (g Group) Compare(other Group) Comparison { return compareSets(&g.set, &other.set) }
 
 func compareSets(a, b *group.Set) Comparison {
-	switch members, places := group.Compare(a, b); {
-	case places:
+	switch members, order := group.Compare(a, b); {
+	case order:
 		return Ident
 	case members:
 		return Similar

@@ -139,7 +139,7 @@ func (c *Comm) lead(ctx context.Context, peer *Comm, remoteLeader, tag int, numb
 	case remoteLeader == ProcNull:
 		return 0, nil, badClass(ClassRank, "the remote leader is ProcNull")
 	}
-	if c.local.Place(to) != group.None {
+	if c.local.Index(to) != group.None {
 		return 0, nil, badClass(ClassRank, "the remote leader, rank %d of %s, is in the local group", remoteLeader, peer.name)
 	}
 	want := match.Envelope{Context: env.Context, Source: int32(to), Tag: env.Tag}
@@ -159,8 +159,8 @@ func (c *Comm) lead(ctx context.Context, peer *Comm, remoteLeader, tag int, numb
 		return 0, nil, fmt.Errorf("rank %d of %s sent an invalid answer: a group of %d ranks, context %d", remoteLeader, peer.name, n, number)
 	}
 	own, ranks := make([]byte, 4*c.size), make([]byte, 4*n)
-	for place := range c.size {
-		binary.NativeEndian.PutUint32(own[4*place:], uint32(c.local.Rank(place)))
+	for index := range c.size {
+		binary.NativeEndian.PutUint32(own[4*index:], uint32(c.local.Rank(index)))
 	}
 	if err := exchange(own, ranks); err != nil {
 		return 0, nil, err

@@ -16,13 +16,13 @@ type DCTarget struct {
 // Requests of one target that went through different initiators are not ordered
 // among each other. All methods may be called from several goroutines at once.
 type DCIPool struct {
-	mu    sync.Mutex // guards what follows, and the order of posts
-	lanes []dciLane
-	turns uint64
+	mu         sync.Mutex // guards what follows, and the order of posts
+	initiators []dci
+	turns      uint64
 }
 
-// A dciLane is an initiator with its last target.
-type dciLane struct {
+// A dci is an initiator with its last target.
+type dci struct {
 	qp   QP
 	last DCTarget
 	used uint64 // the turn of its last request, 0 for none
@@ -35,7 +35,7 @@ func NewDCIPool(initiators ...QP) *DCIPool {
 	}
 	p := new(DCIPool)
 	for _, qp := range initiators {
-		p.lanes = append(p.lanes, dciLane{qp: qp})
+		p.initiators = append(p.initiators, dci{qp: qp})
 	}
 	return p
 }
@@ -49,7 +49,7 @@ func (p *DCIPool) PostSend(to DCTarget, wrs []SendWR) (qp QP, n int, err error) 
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	l := p.lane(to)
+	l := p.choose(to)
 	n, err = l.qp.PostSend(wrs)
 	if n > 0 {
 		p.turns++
@@ -58,11 +58,11 @@ func (p *DCIPool) PostSend(to DCTarget, wrs []SendWR) (qp QP, n int, err error) 
 	return l.qp, n, err
 }
 
-// lane chooses the initiator. Called with mu held.
-func (p *DCIPool) lane(to DCTarget) *dciLane {
-	oldest := &p.lanes[0]
-	for i := range p.lanes {
-		l := &p.lanes[i]
+// choose chooses the initiator. Called with mu held.
+func (p *DCIPool) choose(to DCTarget) *dci {
+	oldest := &p.initiators[0]
+	for i := range p.initiators {
+		l := &p.initiators[i]
 		if l.used > 0 && l.last == to {
 			return l
 		}

@@ -62,14 +62,14 @@ func run(ctx context.Context, started time.Time, args, environ []string, std std
 		logline.New(std.err, logline.Info).Errorf("the launcher's environment: %v", err)
 		return statusFailed
 	}
-	place, ranks := 0, 1
+	own, ranks := 0, 1
 	if env.PMI != nil {
-		place, ranks = env.PMI.Rank, env.PMI.Size
+		own, ranks = env.PMI.Rank, env.PMI.Size
 	}
 	parser, p := newParser(ranks)
 	general, err := parser.Parse(args)
 	if errors.Is(err, argp.ErrHelp) || errors.Is(err, argp.ErrVersion) {
-		if place > 0 { // the same on every rank: no need to meet
+		if own > 0 { // the same on every rank: no need to meet
 			return 0
 		}
 		return parser.Report(err, general, std.out, std.err)
@@ -83,10 +83,10 @@ func run(ctx context.Context, started time.Time, args, environ []string, std std
 	cfg := rank.Config{Environment: &env, Tuning: direct, Verbs: true, Providers: []rdma.Provider{verbs.New(verbs.Config{})}, Log: func(line string) { sdk.Debug(line) }}
 	var results *os.File
 	if err == nil {
-		results, err = prepare(parser, p, &cfg, place, ranks)
+		results, err = prepare(parser, p, &cfg, own, ranks)
 	}
 	status := 0
-	if place == 0 {
+	if own == 0 {
 		status = parser.Report(err, general, std.out, std.err)
 	}
 	if results != nil {
@@ -115,7 +115,7 @@ func run(ctx context.Context, started time.Time, args, environ []string, std std
 // prepare checks what the parser cannot: the devices and, on rank 0, the file
 // for the results, which it opens. cfg gets the devices when all is well; else
 // the ranks meet without, to hear of it.
-func prepare(parser *argp.Parser, p *params, cfg *rank.Config, place, ranks int) (*os.File, error) {
+func prepare(parser *argp.Parser, p *params, cfg *rank.Config, own, ranks int) (*os.File, error) {
 	p.settle(ranks)
 	wanted := *cfg
 	wanted.Devices = p.devices()
@@ -123,7 +123,7 @@ func prepare(parser *argp.Parser, p *params, cfg *rank.Config, place, ranks int)
 		return nil, &argp.Error{Flag: parser.Name("devices"), Reason: err.Error() + withVerbs()}
 	}
 	var results *os.File
-	if place == 0 {
+	if own == 0 {
 		var err error
 		if results, err = p.openOutput(); err != nil {
 			return nil, &argp.Error{Flag: parser.Name("output-json"), Reason: fmt.Sprintf("cannot write the results: %v", err)}

@@ -126,13 +126,13 @@ func sizeOfMemory(bytes int64) string {
 // and number of ranks that was measured in several sizes. All bars have one scale, and
 // so have all curves of a unit.
 func (p *page) plot(rows []row) {
-	type place struct {
+	type section struct {
 		benchmark string
 		np        int
 	}
-	ratios, groups := map[int][]*row{}, map[place][]row{}
+	ratios, groups := map[int][]*row{}, map[section][]row{}
 	var compared []*row
-	var places []place
+	var sections []section
 	var sizes []int
 	var bytes scale
 	values := map[string]*scale{}
@@ -142,9 +142,9 @@ func (p *page) plot(rows []row) {
 			compared = append(compared, r)
 			ratios[r.NP] = append(ratios[r.NP], r)
 		}
-		at := place{r.Benchmark, r.NP}
+		at := section{r.Benchmark, r.NP}
 		if groups[at] == nil {
-			places = append(places, at)
+			sections = append(sections, at)
 		}
 		groups[at] = append(groups[at], *r)
 	}
@@ -155,8 +155,8 @@ func (p *page) plot(rows []row) {
 		p.Ratios = append(p.Ratios, panel{fmt.Sprintf("%d ranks", np), bars(ratios[np], s)})
 	}
 	// Only what is drawn widens the scales: benchmarks with two sizes and more.
-	places = slices.DeleteFunc(places, func(at place) bool { return !several(groups[at]) })
-	for _, at := range places {
+	sections = slices.DeleteFunc(sections, func(at section) bool { return !several(groups[at]) })
+	for _, at := range sections {
 		b := find(at.benchmark)
 		for _, r := range groups[at] {
 			if r.Runs > 0 && r.Bytes > 0 {
@@ -173,7 +173,7 @@ func (p *page) plot(rows []row) {
 	}
 	slices.Sort(sizes)
 	sizes = slices.Compact(sizes)
-	for _, at := range places {
+	for _, at := range sections {
 		b := find(at.benchmark)
 		svg, lines := curves(b, at.np, groups[at], sizes, bytes, *values[b.unit()])
 		p.Curves = append(p.Curves, figureOf{fmt.Sprintf("%s, %d ranks", b.title, at.np), lines, template.HTML(svg)})

@@ -11,26 +11,26 @@ import (
 // results are what a session measured: for each contender, number of ranks and
 // point a sample of each round.
 type results struct {
-	taken  map[place]map[int]sample
-	failed map[place]string // why a point has no sample of a contender
-	order  []place          // as first met
+	taken  map[cell]map[int]sample
+	failed map[cell]string // why a point has no sample of a contender
+	order  []cell          // as first met
 }
 
-// place is where a sample belongs.
-type place struct {
+// cell is where a sample belongs.
+type cell struct {
 	system, memory, variant string
 	np                      int
 	point                   point
 }
 
-func placeOf(j *job, p point) place {
-	return place{j.system, j.memory, j.variant, j.np, p}
+func cellOf(j *job, p point) cell {
+	return cell{j.system, j.memory, j.variant, j.np, p}
 }
 
-// at makes sure that the place is known.
-func (r *results) at(w place) map[int]sample {
+// at makes sure that the cell is known.
+func (r *results) at(w cell) map[int]sample {
 	if r.taken == nil {
-		r.taken, r.failed = map[place]map[int]sample{}, map[place]string{}
+		r.taken, r.failed = map[cell]map[int]sample{}, map[cell]string{}
 	}
 	if r.taken[w] == nil {
 		r.taken[w] = map[int]sample{}
@@ -39,21 +39,21 @@ func (r *results) at(w place) map[int]sample {
 	return r.taken[w]
 }
 
-func (r *results) add(j *job, p point, round int, s sample) { r.at(placeOf(j, p))[round] = s }
+func (r *results) add(j *job, p point, round int, s sample) { r.at(cellOf(j, p))[round] = s }
 
 func (r *results) has(j *job, p point, round int) bool {
-	_, ok := r.taken[placeOf(j, p)][round]
+	_, ok := r.taken[cellOf(j, p)][round]
 	return ok
 }
 
-func (r *results) count(j *job, p point) int { return len(r.taken[placeOf(j, p)]) }
+func (r *results) count(j *job, p point) int { return len(r.taken[cellOf(j, p)]) }
 
 // fail notes why the points of a job that were never measured are missing.
 func (r *results) fail(j *job, err error) {
 	for _, p := range j.points {
 		if r.count(j, p) == 0 {
-			r.at(placeOf(j, p))
-			r.failed[placeOf(j, p)] = err.Error()
+			r.at(cellOf(j, p))
+			r.failed[cellOf(j, p)] = err.Error()
 		}
 	}
 }
@@ -79,8 +79,8 @@ func (r *results) faults() []string {
 	return list
 }
 
-// medians are the rounds' medians at a place.
-func (r *results) medians(w place) map[int]float64 {
+// medians are the rounds' medians in a cell.
+func (r *results) medians(w cell) map[int]float64 {
 	m := map[int]float64{}
 	for round, s := range r.taken[w] {
 		if !s.wrong {
@@ -100,7 +100,7 @@ func (r *results) rows(points []point) []row {
 		point          point
 	}
 	best := map[key]row{}
-	bestPlace := map[key]place{}
+	bestCell := map[key]cell{}
 	var keys []key
 	for _, w := range r.order {
 		k := key{w.system, w.memory, w.np, w.point}
@@ -110,7 +110,7 @@ func (r *results) rows(points []point) []row {
 			keys = append(keys, k)
 		}
 		if !known || candidate.better(&old) {
-			best[k], bestPlace[k] = candidate, w
+			best[k], bestCell[k] = candidate, w
 		}
 	}
 	var list []row
@@ -123,7 +123,7 @@ func (r *results) rows(points []point) []row {
 				if !ok || !theirs.Verified || theirs.Runs == 0 || !row.Verified {
 					continue
 				}
-				q, ok := ratioOf(system, r.medians(bestPlace[k]), r.medians(bestPlace[other]))
+				q, ok := ratioOf(system, r.medians(bestCell[k]), r.medians(bestCell[other]))
 				if ok && (row.Peer == "" || theirs.Median < best[key{row.Peer, ordinary, k.np, k.point}].Median) {
 					row.Peer, row.Ratio, row.RatioLow, row.RatioHigh, row.Pairs = system, significant(q.median), significant(q.low), significant(q.high), q.pairs
 				}
@@ -143,8 +143,8 @@ func (r *results) rows(points []point) []row {
 	return list
 }
 
-// row sums up the rounds at a place.
-func (r *results) row(w place) row {
+// row sums up the rounds in a cell.
+func (r *results) row(w cell) row {
 	runs := r.taken[w]
 	one := row{Benchmark: w.point.benchmark, System: w.system, NP: w.np, Bytes: w.point.bytes, Type: w.point.typ,
 		Memory: w.memory, Variant: w.variant, Verified: true, Failed: r.failed[w]}

@@ -62,8 +62,8 @@ func TestEveryLengthAndAlignment(t *testing.T) {
 			}
 			reference[typ][op](want, a, b)
 			for shift := 0; shift < vectorBytes; shift += step {
-				x, y := place(a, shift), place(b, rng.IntN(vectorBytes))
-				d, where := place(make([]byte, len(a)), rng.IntN(vectorBytes)), "apart"
+				x, y := unaligned(a, shift), unaligned(b, rng.IntN(vectorBytes))
+				d, where := unaligned(make([]byte, len(a)), rng.IntN(vectorBytes)), "apart"
 				switch (n + shift) % 3 {
 				case 1:
 					d, where = x, "dst is a"
@@ -87,9 +87,9 @@ const vectorBytes = 64
 
 const edge = 0xa5
 
-// place copies s to shift bytes after the start of an allocation, which is aligned,
+// unaligned copies s to shift bytes after the start of an allocation, which is aligned,
 // with an edge behind it.
-func place(s []byte, shift int) []byte {
+func unaligned(s []byte, shift int) []byte {
 	room := bytes.Repeat([]byte{edge}, len(s)+2*vectorBytes)
 	copy(room[shift:], s)
 	return room[shift : shift+len(s) : len(room)]

@@ -85,8 +85,8 @@ func header(turn uint64, kind, bytes int) uint64 {
 	return turn<<turnShift | uint64(kind)<<kindShift | uint64(bytes)
 }
 
-// place is where an end of a ring is. It never comes from the peer.
-type place struct {
+// cursor is where an end of a ring is. It never comes from the peer.
+type cursor struct {
 	geometry
 	mem   []byte
 	step  int
@@ -95,13 +95,13 @@ type place struct {
 	limit int    // where the last one ends
 }
 
-func newPlace(g geometry, mem []byte) place {
+func newCursor(g geometry, mem []byte) cursor {
 	mem = mem[:g.size():g.size()]
-	return place{geometry: g, mem: mem, step: g.stride(), turn: 1, at: slotsAt, limit: len(mem)}
+	return cursor{geometry: g, mem: mem, step: g.stride(), turn: 1, at: slotsAt, limit: len(mem)}
 }
 
 // after is where the slot behind the one at at begins.
-func (p *place) after(at int) int {
+func (p *cursor) after(at int) int {
 	if at += p.step; at == p.limit {
 		at = slotsAt
 	}
@@ -110,7 +110,7 @@ func (p *place) after(at int) int {
 
 // A ringSender is the sending end. It belongs to one goroutine at a time.
 type ringSender struct {
-	place
+	cursor
 	taken uint64 // what the receiver has said last: turns up to here may be used again
 	need  int    // slots of the message that had no room last
 }
@@ -193,7 +193,7 @@ func (s *ringSender) drained() (bool, error) {
 
 // A ringReceiver is the receiving end. It belongs to one goroutine at a time.
 type ringReceiver struct {
-	place
+	cursor
 	told  uint64 // what the sender was told of as taken
 	ended bool
 }

@@ -16,7 +16,7 @@ func TestRingIsAQueue(t *testing.T) {
 		g := geometry{Room: MinBuffer + r.IntN(300), Slots: 0}
 		g.Slots = g.parts(MaxMessage) + r.IntN(20)
 		mem := make([]byte, g.size())
-		s, rec := ringSender{place: newPlace(g, mem)}, ringReceiver{place: newPlace(g, mem)}
+		s, rec := ringSender{cursor: newCursor(g, mem)}, ringReceiver{cursor: newCursor(g, mem)}
 		var model [][]byte
 		slots := 0
 		buf := make([]byte, MaxMessage)
@@ -56,7 +56,7 @@ func TestRingIsAQueue(t *testing.T) {
 func TestNoMessageForgesAnother(t *testing.T) {
 	g := geometry{Room: 64, Slots: 64}
 	mem := make([]byte, g.size())
-	s, r := ringSender{place: newPlace(g, mem)}, ringReceiver{place: newPlace(g, mem)}
+	s, r := ringSender{cursor: newCursor(g, mem)}, ringReceiver{cursor: newCursor(g, mem)}
 	buf := make([]byte, MaxMessage)
 	for turn := range uint64(1000) {
 		// Words that would be the header of any of the next turns.
@@ -101,11 +101,11 @@ func TestScribbledRing(t *testing.T) {
 		binary.LittleEndian.PutUint64(mem[c.at:], c.word)
 		var err error
 		if c.send {
-			s := ringSender{place: newPlace(g, mem), taken: 1}
+			s := ringSender{cursor: newCursor(g, mem), taken: 1}
 			s.turn = 17
 			_, err = s.room(16)
 		} else {
-			r := ringReceiver{place: newPlace(g, mem)}
+			r := ringReceiver{cursor: newCursor(g, mem)}
 			_, _, err = r.try(make([]byte, MaxMessage))
 		}
 		if !errors.Is(err, ErrForged) {
@@ -128,7 +128,7 @@ func FuzzRing(f *testing.F) {
 		// Behind the ring is memory that is not its own.
 		guard := bytes.Repeat([]byte{0xa5}, 4096)
 		all := append(make([]byte, g.size()), guard...)
-		s, r := ringSender{place: newPlace(g, all)}, ringReceiver{place: newPlace(g, all)}
+		s, r := ringSender{cursor: newCursor(g, all)}, ringReceiver{cursor: newCursor(g, all)}
 		buf := make([]byte, MaxMessage)
 		for i, step := range steps {
 			switch step % 6 {

@@ -78,7 +78,7 @@ func newRingConn(cfg *Config, segment *shm.Segment, server bool, out, in geometr
 	if len(from) < in.size() || len(to) < out.size() {
 		return nil, errors.New("the shared memory is too small for its rings")
 	}
-	c.out.place, c.in.place = newPlace(out, to), newPlace(in, from)
+	c.out.cursor, c.in.cursor = newCursor(out, to), newCursor(in, from)
 	c.mine.recv, c.mine.send = segment.Bell(own), segment.Bell(own+1)
 	c.theirs.recv, c.theirs.send = segment.Bell(peer), segment.Bell(peer+1)
 	c.recvWaiter = wait.New(wait.Config{Oversubscribed: cfg.Crowded, Scheduler: cfg.Shared, Sleeper: c.mine.recv, CPU: own / 2})

@@ -279,34 +279,34 @@ func dcMany(r *rig) {
 	dst := b.memory(4096)
 	t := b.target(dcKey)
 	senders := r.sides[1:]
-	type lane struct {
+	type initiator struct {
 		*side
 		qp  rdma.QP
 		ah  rdma.AH
 		mem Region
 	}
-	var lanes []lane
+	var initiators []initiator
 	for _, s := range senders {
 		for range 2 {
-			lanes = append(lanes, lane{s, s.initiator(), t.handle(s), s.memory(64)})
+			initiators = append(initiators, initiator{s, s.initiator(), t.handle(s), s.memory(64)})
 		}
 	}
 	sent := map[uint32]int{}
 	for i := range uint64(rounds) {
-		for range lanes {
+		for range initiators {
 			postSRQ(r, t.srq, receive(i, dst.sge(64, 8)))
 		}
-		for _, l := range lanes {
+		for _, l := range initiators {
 			post(r, l.qp, t.at(l.ah, fetchAdd(i, dst, 0, 1, l.mem.sge(0, 8))), t.at(l.ah, send(i, l.mem.sge(8, 8))))
 		}
-		for _, l := range lanes {
+		for _, l := range initiators {
 			l.done(l.scq, i, i)
 		}
-		for range lanes {
+		for range initiators {
 			sent[b.done(b.rcq, i).SrcQP]++
 		}
 	}
-	equal(r, dst.Load64(0), rounds*uint64(len(lanes)), "%d initiators added 1 %d times each", len(lanes), rounds)
+	equal(r, dst.Load64(0), rounds*uint64(len(initiators)), "%d initiators added 1 %d times each", len(initiators), rounds)
 	for num, n := range sent {
 		if n%rounds != 0 {
 			r.Errorf("%d messages came of initiator %#x, want %d", n, num, rounds)

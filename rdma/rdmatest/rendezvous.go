@@ -385,10 +385,10 @@ func rndvMany(r *rig) {
 		}
 		senders = append(senders, x)
 	}
-	place := func(i int, seq uint64) int { return (i*window + int(seq%window)) * size }
+	slotOf := func(i int, seq uint64) int { return (i*window + int(seq%window)) * size }
 	for i := range senders {
 		for seq := range uint64(window) {
-			m.add(tagOf(i, seq), tagOf(i, seq), exact, dst.sge(place(i, seq), size))
+			m.add(tagOf(i, seq), tagOf(i, seq), exact, dst.sge(slotOf(i, seq), size))
 		}
 	}
 	got := uint64(0)
@@ -450,10 +450,10 @@ func rndvMany(r *rig) {
 			if wc.WRID != wc.TMTag || wc.ByteLen != uint32(length) || wc.TMAppCtx != uint32(length) {
 				r.Fatalf("a message of tag %#x and %d bytes: %+v", wc.TMTag, length, wc)
 			}
-			r.same("payload", dst.Load(place(i, seq), length), pattern(wc.TMTag, max(length, 1))[:length])
+			r.same("payload", dst.Load(slotOf(i, seq), length), pattern(wc.TMTag, max(length, 1))[:length])
 			got++
 			if next := seq + window; next < each {
-				m.ops(addTag(tagOf(i, next), tagOf(i, next), exact, dst.sge(place(i, next), size)))
+				m.ops(addTag(tagOf(i, next), tagOf(i, next), exact, dst.sge(slotOf(i, next), size)))
 			}
 			room[i] = max(room[i], 0) + 1
 		}

@@ -118,13 +118,13 @@ func tagSoftware(r *rig) {
 		n         uint64 // in the order of posting
 		tag, mask uint64
 		handle    uint32
-		place     uint64
+		slot      uint64
 	}
 	var expected []wanted
 	var unexpected []message
-	places := []uint64{}
+	slots := []uint64{}
 	for i := range uint64(window) {
-		places = append(places, i)
+		slots = append(slots, i)
 	}
 	posted, got := uint64(0), uint64(0)
 	last := map[uint64]uint64{} // of each tag: sequence number
@@ -156,7 +156,7 @@ func tagSoftware(r *rig) {
 				r.Fatalf("the removal of an entry that an unexpected message matches: %+v %q", wc, wc.Status)
 			}
 			delete(removals, wc.WRID)
-			places = append(places, w.place)
+			slots = append(slots, w.slot)
 		case wc.Status != rdma.WCSuccess || wc.Opcode != rdma.WCTMRecv:
 			r.Fatalf("a completion: %+v %q", wc, wc.Status)
 		case wc.Flags&rdma.WCFlagTMMatch != 0:
@@ -165,7 +165,7 @@ func tagSoftware(r *rig) {
 					accept(w, message{wc.TMTag, uint64(wc.TMAppCtx)})
 					expected = append(expected[:i], expected[i+1:]...)
 					if wc.Flags&rdma.WCFlagTMDataValid != 0 {
-						places = append(places, w.place)
+						slots = append(slots, w.slot)
 					} else {
 						removals[wc.WRID] = w // its data comes
 					}
@@ -177,7 +177,7 @@ func tagSoftware(r *rig) {
 			}
 			r.Fatalf("a match of an entry that is not there: %+v", wc)
 		case wc.Flags&rdma.WCFlagTMDataValid != 0:
-			places = append(places, removals[wc.WRID].place)
+			slots = append(slots, removals[wc.WRID].slot)
 			delete(removals, wc.WRID)
 		default:
 			at := int(wc.WRID-1000) * size
@@ -225,8 +225,8 @@ func tagSoftware(r *rig) {
 				complete(wc)
 			}
 		}
-		for posted < total && len(places) > 0 && rng.IntN(3) > 0 {
-			w := wanted{n: posted, place: places[0], tag: rng.Uint64N(3)<<8 | rng.Uint64N(3), mask: []uint64{exact, 0xff00, 0}[rng.IntN(3)]}
+		for posted < total && len(slots) > 0 && rng.IntN(3) > 0 {
+			w := wanted{n: posted, slot: slots[0], tag: rng.Uint64N(3)<<8 | rng.Uint64N(3), mask: []uint64{exact, 0xff00, 0}[rng.IntN(3)]}
 			found := false
 			for i, msg := range unexpected {
 				if found = (w.tag^msg.tag)&w.mask == 0; found {
@@ -239,8 +239,8 @@ func tagSoftware(r *rig) {
 			if found {
 				continue
 			}
-			places = places[1:]
-			wr := addTag(w.n, w.tag, w.mask, dst.sge(int(receives+w.place)*size, size))
+			slots = slots[1:]
+			wr := addTag(w.n, w.tag, w.mask, dst.sge(int(receives+w.slot)*size, size))
 			wr.Flags |= rdma.OpsTMSync
 			wr.UnexpectedCnt, reported = m.consumed, m.consumed
 			list := []rdma.OpsWR{wr}

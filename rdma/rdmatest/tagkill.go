@@ -104,13 +104,13 @@ func RunTagFlood(t *testing.T, f FloodFabric) {
 	m := s.matching(floodDepth, tagKillEntries)
 	const slot = 8 << 10
 	dst := s.memory((tagKillEntries + floodDepth) * slot)
-	place := func(i uint64) rdma.SGE { return dst.sge(int(i)*slot, slot) }
+	slotOf := func(i uint64) rdma.SGE { return dst.sge(int(i)*slot, slot) }
 	for i := range uint64(floodDepth) {
-		postSRQ(r, m.srq, receive(1000+i, place(tagKillEntries+i)))
+		postSRQ(r, m.srq, receive(1000+i, slotOf(tagKillEntries+i)))
 	}
 	handles := map[uint64]uint32{} // of the entries
 	add := func(id uint64) {
-		wr := addTag(id, id/2, exact, place(id))
+		wr := addTag(id, id/2, exact, slotOf(id))
 		wr.Flags |= rdma.OpsTMSync
 		wr.UnexpectedCnt = m.consumed
 		list := []rdma.OpsWR{wr}
@@ -146,7 +146,7 @@ func RunTagFlood(t *testing.T, f FloodFabric) {
 						whole("an unexpected message", off+rdma.TMHLen, tagKillSize)
 					}
 				}
-				postSRQ(r, m.srq, receive(id, place(tagKillEntries+id-1000)))
+				postSRQ(r, m.srq, receive(id, slotOf(tagKillEntries+id-1000)))
 			case wc.Status != rdma.WCSuccess:
 				ended++ // its sender has died
 				delete(told, id)
@@ -247,7 +247,7 @@ func RunTagFlood(t *testing.T, f FloodFabric) {
 			if wc.Opcode == rdma.WCTMRecv {
 				m.consumed++
 			}
-			postSRQ(r, m.srq, receive(wc.WRID, place(tagKillEntries+wc.WRID-1000)))
+			postSRQ(r, m.srq, receive(wc.WRID, slotOf(tagKillEntries+wc.WRID-1000)))
 		}
 		for id := range uint64(tagKillEntries) {
 			if !seen[id] {

@@ -104,7 +104,7 @@ func guarded(dst, src []byte) (ok bool) {
 			ok = false
 		}
 	}()
-	place(dst, src)
+	copyRelease(dst, src)
 	return true
 }
 

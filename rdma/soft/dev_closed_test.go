@@ -11,20 +11,20 @@ import (
 // What is done to a closed object fails, and does nothing to whoever has been
 // given its place in the arena since.
 
-// successor makes objects until one has the place of an earlier one, and closes
+// successor makes objects until one has the number of an earlier one, and closes
 // those before it.
-func successor[T closer](t *testing.T, place func(T) uint32, want uint32, make func() T) T {
+func successor[T closer](t *testing.T, number func(T) uint32, want uint32, make func() T) T {
 	t.Helper()
 	for range 4096 {
 		o := make()
-		if place(o) == want {
+		if number(o) == want {
 			return o
 		}
 		if err := o.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	t.Fatalf("place %d was not given again", want)
+	t.Fatalf("number %d was not given again", want)
 	panic("unreachable")
 }
 

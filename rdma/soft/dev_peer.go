@@ -131,7 +131,8 @@ func (s *peer) meet() error {
 func (p *Provider) reachOf(e *endpoint) reach {
 	var got [16]byte
 	if readProcess(int(e.pid), got[:], e.probe) != nil || got != e.nonce {
-		if int(e.pid) == os.Getpid() && e.started == processStart(os.Getpid()) && p.samePlace(e) {
+		// The kernel does not let this process ask itself: only it can have a local segment.
+		if int(e.pid) == os.Getpid() && e.started == processStart(os.Getpid()) && p.segment.FD() < 0 {
 			return reachSame
 		}
 		return reachNone
@@ -141,10 +142,6 @@ func (p *Provider) reachOf(e *endpoint) reach {
 	}
 	return reachVM
 }
-
-// samePlace tells whether e's nonce is in this process, where the kernel does
-// not let it ask: the segment is a local one, which only this process can have.
-func (p *Provider) samePlace(*endpoint) bool { return p.segment.FD() < 0 }
 
 // find gives the peer behind a GID, nil for none.
 func (p *Provider) find(gid rdma.GID) *peer {

@@ -183,7 +183,7 @@ func (t *span) put(off int, src []byte, guardLocal bool) rdma.WCStatus {
 	switch {
 	case len(src) == 0:
 	case t.mem != nil && !t.guard && !guardLocal:
-		place(t.mem[off:off+len(src)], src)
+		copyRelease(t.mem[off:off+len(src)], src)
 	case t.mem != nil:
 		return guardedStatus(t.mem[off:off+len(src)], src, guardLocal)
 	case t.s.reach != reachVM:
@@ -207,7 +207,7 @@ func (t *span) get(off int, dst []byte, guardLocal bool) rdma.WCStatus {
 	switch {
 	case len(dst) == 0:
 	case t.mem != nil && !t.guard && !guardLocal:
-		place(dst, t.mem[off:off+len(dst)])
+		copyRelease(dst, t.mem[off:off+len(dst)])
 	case t.mem != nil:
 		return guardedStatus(dst, t.mem[off:off+len(dst)], guardLocal)
 	case t.s.reach != reachVM:

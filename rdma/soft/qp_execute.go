@@ -127,7 +127,7 @@ func scatterWord(segs [][]byte, v uint64, guard bool) rdma.WCStatus {
 				return rdma.WCLocProtErr
 			}
 		} else {
-			place(b, word[off:off+len(b)])
+			copyRelease(b, word[off:off+len(b)])
 		}
 		off += len(b)
 	}

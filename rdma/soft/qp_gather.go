@@ -275,7 +275,7 @@ func scatterBytes(segs [][]byte, off int, b []byte, guard bool) rdma.WCStatus {
 				return rdma.WCLocProtErr
 			}
 		} else {
-			place(s[off:off+k], b[:k])
+			copyRelease(s[off:off+k], b[:k])
 		}
 		b, off = b[k:], 0
 		if len(b) == 0 {

@@ -59,7 +59,7 @@ func (q *queuePair) pushMarked(wrs []rdma.SendWR, key uint32) bool {
 		}
 	}
 	for i := range wrs {
-		place(spans[i].mem, wrs[i].Inline)
+		copyRelease(spans[i].mem, wrs[i].Inline)
 	}
 	q.psn = (q.psn + uint32(len(wrs))) & psnMask
 	c.expect = q.psn

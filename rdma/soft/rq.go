@@ -40,13 +40,13 @@ func (r *receiveRing) destroy() {
 	}
 }
 
-// place is the offset of the i-th slot in the arena.
-func (r *receiveRing) place(i uint32) uint64 {
+// slotAt is the offset of the i-th slot in the arena.
+func (r *receiveRing) slotAt(i uint32) uint64 {
 	return r.at + uint64(i&(r.slots-1))*uint64(r.size)
 }
 
 // slot is the i-th slot.
-func (r *receiveRing) slot(i uint32) *recvSlot { return at[recvSlot](r.p.arena, r.place(i)) }
+func (r *receiveRing) slot(i uint32) *recvSlot { return at[recvSlot](r.p.arena, r.slotAt(i)) }
 
 // wrid is the id of the receive that slot i is of.
 func (r *receiveRing) wrid(i uint32) uint64 { return r.wrids[i&(r.slots-1)&^(r.strides-1)] }

@@ -25,7 +25,7 @@ func (q *queuePair) unpack(i uint32, sl *recvSlot, wc *rdma.WC) {
 		return
 	}
 	size := q.init.Cap
-	tk := ticket{s: q.p.self, sl: sl, at: q.rq.place(i), most: uint32(size.MaxRecvSGE), inline: uint32(size.MaxInlineRecv), pd: q.pd.id}
+	tk := ticket{s: q.p.self, sl: sl, at: q.rq.slotAt(i), most: uint32(size.MaxRecvSGE), inline: uint32(size.MaxInlineRecv), pd: q.pd.id}
 	b := tk.payload(uint64(wc.ByteLen))
 	list := tk.entries()
 	ok := b != nil

@@ -57,7 +57,7 @@ func (q *queuePair) postRecv(wrs []rdma.RecvWR) (int, error) {
 		if q.rq.slot(posted) == nil {
 			return i, &rdma.OpError{Op: "post_recv", Detail: "the receive queue is not in the arena", Err: rdma.ErrInvalid}
 		}
-		list := tableAt[slotSGE](q.p.arena, q.rq.place(posted)+slotHeader, len(wr.SGL))
+		list := tableAt[slotSGE](q.p.arena, q.rq.slotAt(posted)+slotHeader, len(wr.SGL))
 		for k, s := range wr.SGL {
 			list[k] = slotSGE{s.Addr, s.Length, s.LKey}
 		}

@@ -25,7 +25,7 @@ type deviceContext struct {
 	attr   rdma.DeviceAttr
 	caps   C.gv_device_attr
 
-	lanes lanes
+	workQueues workQueues
 	// dead is set when the device is gone or has failed: Poll says so.
 	dead  atomic.Pointer[rdma.OpError]
 	watch *watcher

@@ -26,7 +26,7 @@
 //	mlx5.c        the same of libmlx5, for dc.go and mkey.go
 //	tag.c         and of tag matching
 //	wire_unsafe   requests and completions as they lie in C memory
-//	lane          which request a completion is of
+//	workqueue     which request a completion is of
 //	queuePair, sharedQueue, completionQueue, region, window, ...
 //	watcher       the goroutine that reads a context's asynchronous events
 //
@@ -35,7 +35,7 @@
 // laid out in C memory, which is linked once for all, registered Go memory is pinned in its place for as long
 // as its region lives, and AllocMR memory is mapped outside the Go heap.
 //
-// Every request carries an identity of ours (see lane), so a failed completion
+// Every request carries an identity of ours (see workQueue), so a failed completion
 // names its request whatever the driver leaves out, a completion that a closed
 // or reset queue pair left behind is dropped, and Counters counts what was
 // executed. An unsignaled request counts, and its slot is free again, when a

@@ -40,8 +40,8 @@ type queuePair struct {
 	attr rdma.QPAttr // what was set; the state may have moved on to ERR or SQE
 
 	sendMu   sync.Mutex
-	send     *lane // nil without a send queue
-	sendOK   bool  // the state takes sends
+	send     *workQueue // nil without a send queue
+	sendOK   bool       // the state takes sends
 	sends    batch[sendWR]
 	plain    uint32 // operations, as bits, that layOutData lays out
 	batches  atomic.Uint64
@@ -50,7 +50,7 @@ type queuePair struct {
 	connects atomic.Uint64
 
 	recvMu sync.Mutex
-	recv   *lane // nil without a receive queue of its own
+	recv   *workQueue // nil without a receive queue of its own
 	recvOK bool
 	recvs  batch[recvWR]
 }
@@ -98,7 +98,7 @@ func (d *domain) CreateQP(attr rdma.QPInitAttr) (rdma.QP, error) {
 	q.num.Store(uint32(request.num))
 	q.init.Cap = rdma.QPCap{MaxSendWR: int(request.max_send_wr), MaxRecvWR: int(request.max_recv_wr),
 		MaxSendSGE: int(request.max_send_sge), MaxRecvSGE: int(request.max_recv_sge), MaxInlineData: int(request.max_inline)}
-	if err := q.addLanes(); err != nil {
+	if err := q.addQueues(); err != nil {
 		C.gv_destroy_qp(&c.lib.c, q.h)
 		return nil, err
 	}
@@ -168,11 +168,11 @@ func (q *queuePair) judge(op string) error {
 	return nil
 }
 
-// addLanes makes the rings of the work queues. The caller holds c.mu.
-func (q *queuePair) addLanes() error {
+// addQueues makes the rings of the work queues. The caller holds c.mu.
+func (q *queuePair) addQueues() error {
 	if q.sendCQ != nil {
-		q.send = &lane{pair: q, send: true, room: uint64(q.init.Cap.MaxSendWR), ring: make([]entry, ringSize(q.init.Cap.MaxSendWR))}
-		if err := q.c.lanes.add(q.send); err != nil {
+		q.send = &workQueue{pair: q, send: true, room: uint64(q.init.Cap.MaxSendWR), ring: make([]entry, ringSize(q.init.Cap.MaxSendWR))}
+		if err := q.c.workQueues.add(q.send); err != nil {
 			return err
 		}
 		q.sends.sge = max(1, q.init.Cap.MaxSendSGE)
@@ -184,9 +184,9 @@ func (q *queuePair) addLanes() error {
 		q.sends.inline = (q.init.Cap.MaxInlineData + 7) &^ 7
 	}
 	if q.recvCQ != nil && q.srq == nil {
-		q.recv = &lane{pair: q, room: uint64(q.init.Cap.MaxRecvWR), ring: make([]entry, ringSize(q.init.Cap.MaxRecvWR))}
-		if err := q.c.lanes.add(q.recv); err != nil {
-			q.c.lanes.remove(q.send)
+		q.recv = &workQueue{pair: q, room: uint64(q.init.Cap.MaxRecvWR), ring: make([]entry, ringSize(q.init.Cap.MaxRecvWR))}
+		if err := q.c.workQueues.add(q.recv); err != nil {
+			q.c.workQueues.remove(q.send)
 			return err
 		}
 		q.recvs.sge = max(1, q.init.Cap.MaxRecvSGE)
@@ -326,7 +326,7 @@ func (q *queuePair) modify(attr rdma.QPAttr, mask rdma.QPAttrMask) error {
 	}
 	if reset {
 		q.attr = rdma.QPAttr{}
-		q.each(func(l *lane, cq *completionQueue) {
+		q.each(func(l *workQueue, cq *completionQueue) {
 			cq.mu.Lock()
 			l.forget()
 			cq.mu.Unlock()
@@ -393,8 +393,8 @@ func (q *queuePair) kill() {
 	_ = q.modify(rdma.QPAttr{State: rdma.StateErr}, rdma.QPStateMask) // what cannot be killed is dead
 }
 
-// each calls f for the queue pair's lanes and where they complete.
-func (q *queuePair) each(f func(*lane, *completionQueue)) {
+// each calls f for the queue pair's work queues and where they complete.
+func (q *queuePair) each(f func(*workQueue, *completionQueue)) {
 	if q.send != nil {
 		f(q.send, q.sendCQ)
 	}
@@ -454,9 +454,9 @@ func (q *queuePair) destroy() error {
 	delete(c.queues, q)
 	c.mu.Unlock()
 	c.countMu.Unlock()
-	q.each(func(l *lane, cq *completionQueue) {
-		cq.mu.Lock() // a poller may be at the lane
-		c.lanes.remove(l)
+	q.each(func(l *workQueue, cq *completionQueue) {
+		cq.mu.Lock() // a poller may be at the work queue
+		c.workQueues.remove(l)
 		cq.mu.Unlock()
 	})
 	return nil

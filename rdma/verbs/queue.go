@@ -25,7 +25,7 @@ type completionQueue struct {
 	tags       bool // it tells of tags
 	broken     atomic.Pointer[rdma.OpError]
 
-	mu      sync.Mutex // guards what follows, and tail and count of the lanes that complete here
+	mu      sync.Mutex // guards what follows, and tail and count of the work queues that complete here
 	gone    bool
 	entries int
 	harvest harvest
@@ -138,19 +138,19 @@ func (q *completionQueue) fail(rc int) error {
 }
 
 // translateAll makes completions what the program knows and gives how many that are.
-// Most are of requests that were executed: those are retired here, lane by lane, as
-// lane.retire does it one by one.
+// Most are of requests that were executed: those are retired here, queue by queue, as
+// workQueue.retire does it one by one.
 func (q *completionQueue) translateAll(raws []rawWC, wc []rdma.WC) (got int) {
-	var l *lane
-	var next, tail, outstanding uint64 // of the lane: the next's identity, its number, and how many there are
+	var l *workQueue
+	var next, tail, outstanding uint64 // of the work queue: the next's identity, its number, and how many there are
 	for i := range raws {
 		raw, to := &raws[i], &wc[got]
 		behind := raw.wrID - next // whom it is behind, in units of an identity
-		if l == nil || behind&laneMask != 0 {
+		if l == nil || behind&queueMask != 0 {
 			if l != nil {
 				l.tail.Store(tail)
 			}
-			if l = q.c.lanes.of(raw.wrID); l != nil {
+			if l = q.c.workQueues.of(raw.wrID); l != nil {
 				tail = l.tail.Load()
 				next, outstanding = l.id(tail), l.head.Load()-tail
 				behind = raw.wrID - next
@@ -166,12 +166,12 @@ func (q *completionQueue) translateAll(raws []rawWC, wc []rdma.WC) (got int) {
 			}
 			continue
 		}
-		behind >>= laneBits
+		behind >>= queueBits
 		if behind >= outstanding {
 			continue
 		}
 		outstanding -= behind + 1
-		next += (behind + 1) << laneBits
+		next += (behind + 1) << queueBits
 		for ; behind > 0; behind-- {
 			l.count.add(l.at(tail))
 			tail++
@@ -192,7 +192,7 @@ func (q *completionQueue) translateAll(raws []rawWC, wc []rdma.WC) (got int) {
 // translate makes a completion what the program knows. It is false for one of a
 // queue that is no more.
 func (q *completionQueue) translate(raw *rawWC, wc *rdma.WC) bool {
-	l := q.c.lanes.of(raw.wrID)
+	l := q.c.workQueues.of(raw.wrID)
 	if l == nil {
 		return false
 	}

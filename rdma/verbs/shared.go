@@ -14,22 +14,22 @@ import (
 
 // A sharedQueue is an SRQ.
 type sharedQueue struct {
-	c    *deviceContext
-	d    *domain
-	h    handle
-	num  uint32
-	node node
-	init rdma.SRQInitAttr
-	xrcd *xrcDomain
-	cq   *completionQueue
-	lane *lane // for its index
-	tags *tagList
+	c         *deviceContext
+	d         *domain
+	h         handle
+	num       uint32
+	node      node
+	init      rdma.SRQInitAttr
+	xrcd      *xrcDomain
+	cq        *completionQueue
+	workQueue *workQueue // for its index
+	tags      *tagList
 
 	mu    sync.Mutex // guards what follows
 	gone  bool
 	sge   int
 	wrids []uint64 // of the receives posted, by the number in their identity
-	free  []uint32 // places in wrids
+	free  []uint32 // grow in wrids
 	recvs batch[recvWR]
 }
 
@@ -89,8 +89,8 @@ func (d *domain) CreateSRQ(attr rdma.SRQInitAttr) (rdma.SRQ, error) {
 	s.h, s.num = request.handle, uint32(request.num)
 	s.sge = int(request.max_sge)
 	s.recvs.sge = max(1, s.sge)
-	s.lane = &lane{shared: s}
-	if err := s.addLanes(); err != nil {
+	s.workQueue = &workQueue{shared: s}
+	if err := s.addQueues(); err != nil {
 		C.gv_destroy_srq(&c.lib.c, s.h)
 		return nil, err
 	}
@@ -115,13 +115,13 @@ func (s *sharedQueue) create(request *C.gv_srq_init) C.int {
 	return C.gv_create_srq(&s.c.lib.c, s.c.h, request)
 }
 
-func (s *sharedQueue) addLanes() error {
-	if err := s.c.lanes.add(s.lane); err != nil {
+func (s *sharedQueue) addQueues() error {
+	if err := s.c.workQueues.add(s.workQueue); err != nil {
 		return err
 	}
 	if s.tags != nil {
 		if err := s.addOps(); err != nil {
-			s.c.lanes.remove(s.lane)
+			s.c.workQueues.remove(s.workQueue)
 			return err
 		}
 	}
@@ -135,7 +135,7 @@ func (s *sharedQueue) arm(limit int) error {
 func (s *sharedQueue) PD() rdma.PD { return s.d }
 func (s *sharedQueue) Num() uint32 { return s.num }
 
-// PostRecv posts receives. Their identities are places in a table: a shared
+// PostRecv posts receives. Their identities are indices of a table: a shared
 // queue completes in any order.
 func (s *sharedQueue) PostRecv(wrs []rdma.RecvWR) (int, error) {
 	const op = "post_srq_recv"
@@ -151,16 +151,16 @@ func (s *sharedQueue) PostRecv(wrs []rdma.RecvWR) (int, error) {
 		if !b.reserve(limit) {
 			return taken, errFull(op)
 		}
-		s.places(limit)
+		s.grow(limit)
 		var bad error
 		n := 0
 		for n < limit {
 			wr := &wrs[taken+n]
-			place := s.free[len(s.free)-1-n]
-			if bad = receive(b, n, uint64(place)<<laneBits|uint64(s.lane.index), wr.SGL, s.sge); bad != nil {
+			index := s.free[len(s.free)-1-n]
+			if bad = receive(b, n, uint64(index)<<queueBits|uint64(s.workQueue.index), wr.SGL, s.sge); bad != nil {
 				break
 			}
-			s.wrids[place] = wr.WRID
+			s.wrids[index] = wr.WRID
 			n++
 		}
 		if n > 0 {
@@ -178,9 +178,9 @@ func (s *sharedQueue) PostRecv(wrs []rdma.RecvWR) (int, error) {
 	return taken, nil
 }
 
-// places makes room for n receives more. How many there may be is the device's
-// to say; what it drops with a queue pair leaves its place taken.
-func (s *sharedQueue) places(n int) {
+// grow makes room for n receives more. How many there may be is the device's
+// to say; what it drops with a queue pair leaves its index taken.
+func (s *sharedQueue) grow(n int) {
 	for len(s.free) < n {
 		old := len(s.wrids)
 		s.wrids = append(s.wrids, make([]uint64, max(16, old))...)
@@ -194,12 +194,12 @@ func (s *sharedQueue) places(n int) {
 func (s *sharedQueue) take(id uint64) (uint64, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	place := id >> laneBits
-	if place >= uint64(len(s.wrids)) {
+	index := id >> queueBits
+	if index >= uint64(len(s.wrids)) {
 		return 0, false
 	}
-	s.free = append(s.free, uint32(place))
-	return s.wrids[place], true
+	s.free = append(s.free, uint32(index))
+	return s.wrids[index], true
 }
 
 func (s *sharedQueue) Modify(attr rdma.SRQAttr, mask rdma.SRQAttrMask) error {
@@ -264,10 +264,10 @@ func (s *sharedQueue) Close() error {
 		}
 		s.gone = true
 		s.recvs.free()
-		s.c.lanes.remove(s.lane)
+		s.c.workQueues.remove(s.workQueue)
 		if s.tags != nil {
 			s.tags.batch.free()
-			s.c.lanes.remove(s.tags.ops)
+			s.c.workQueues.remove(s.tags.ops)
 		}
 		return nil
 	}, parents...)

@@ -12,23 +12,23 @@ import (
 )
 
 // A tagList is what a shared queue has beside its receives when it matches tags. The
-// device completes operations in their order, so they are in a ring (see lane), where
+// device completes operations in their order, so they are in a ring (see workQueue), where
 // one that is unsignaled has its place until a later one completes. What an entry of
 // the list will be called in its completion is in the table of the receives: it comes
 // there when the entry is added, and goes with the completion that says that its
 // bytes are in place, or with that of its removal. Everything is guarded by the lock of
 // the shared queue; the ring's tail by that of the CQ too.
 type tagList struct {
-	ops     *lane
+	ops     *workQueue
 	batch   batch[opWR]
 	entries map[uint32]tagEntry // by the handle that the program has
-	handles map[uint32]uint32   // place in the table -> that handle
+	handles map[uint32]uint32   // index in the table -> that handle
 	next    uint32              // the next one: the device gives its own out again
 }
 
 // A tagEntry is one of the list.
 type tagEntry struct {
-	place  uint32 // in the table
+	index  uint32 // in the table
 	handle uint32 // the device's
 }
 
@@ -84,9 +84,9 @@ func (s *sharedQueue) judgeTags(op string) error {
 // addOps makes the ring of the operations. The caller holds c.mu.
 func (s *sharedQueue) addOps() error {
 	t := s.tags
-	t.ops = &lane{shared: s, ops: true, room: uint64(s.init.MaxOps), ring: make([]entry, ringSize(s.init.MaxOps))}
+	t.ops = &workQueue{shared: s, ops: true, room: uint64(s.init.MaxOps), ring: make([]entry, ringSize(s.init.MaxOps))}
 	t.batch.sge = max(1, s.c.attr.MaxTagSGE)
-	return s.c.lanes.add(t.ops)
+	return s.c.workQueues.add(t.ops)
 }
 
 // PostOps posts operations in one call of C for up to batchLimit of them.
@@ -123,7 +123,7 @@ func (s *sharedQueue) postOps(ops []rdma.OpsWR) (int, error) {
 	if limit == 0 || !b.reserve(limit) {
 		return 0, errFull(op)
 	}
-	s.places(limit)
+	s.grow(limit)
 	head := l.head.Load()
 	var bad error
 	n, adds := 0, 0
@@ -132,12 +132,12 @@ func (s *sharedQueue) postOps(ops []rdma.OpsWR) (int, error) {
 			bad = &rdma.OpError{Op: op, Detail: fmt.Sprintf("the list is full: it has %d entries", s.init.MaxTags), Err: rdma.ErrNoMemory}
 			break
 		}
-		var place uint32
-		if place, bad = s.layOutOp(n, head+uint64(n), &ops[n], adds); bad != nil {
+		var index uint32
+		if index, bad = s.layOutOp(n, head+uint64(n), &ops[n], adds); bad != nil {
 			break
 		}
 		if ops[n].Opcode == rdma.OpAdd {
-			s.wrids[place] = ops[n].RecvWRID
+			s.wrids[index] = ops[n].RecvWRID
 			adds++
 		}
 		n++
@@ -157,14 +157,14 @@ func (s *sharedQueue) postOps(ops []rdma.OpsWR) (int, error) {
 		if ops[i].Opcode != rdma.OpAdd {
 			continue
 		}
-		place := s.free[len(s.free)-1-adds]
+		index := s.free[len(s.free)-1-adds]
 		for t.next++; ; t.next++ {
 			if _, used := t.entries[t.next]; !used {
 				break
 			}
 		}
 		ops[i].Handle = t.next
-		t.entries[t.next], t.handles[place] = tagEntry{place, b.wrs[i].handle}, t.next
+		t.entries[t.next], t.handles[index] = tagEntry{index, b.wrs[i].handle}, t.next
 		adds++
 	}
 	s.free = s.free[:len(s.free)-adds]
@@ -172,8 +172,8 @@ func (s *sharedQueue) postOps(ops []rdma.OpsWR) (int, error) {
 }
 
 // layOutOp writes an operation to its place in the batch and in the ring. One that
-// adds gets the place in the table that is the adds-th free one.
-func (s *sharedQueue) layOutOp(i int, seq uint64, wr *rdma.OpsWR, adds int) (place uint32, err error) {
+// adds gets the adds-th free index of the table.
+func (s *sharedQueue) layOutOp(i int, seq uint64, wr *rdma.OpsWR, adds int) (index uint32, err error) {
 	const op = "post_srq_ops"
 	t := s.tags
 	if wr.Flags&^(rdma.SendSignaled|rdma.OpsTMSync) != 0 {
@@ -193,10 +193,10 @@ func (s *sharedQueue) layOutOp(i int, seq uint64, wr *rdma.OpsWR, adds int) (pla
 		if most := s.c.attr.MaxTagSGE; len(wr.SGL) > most {
 			return 0, invalid(op, "%d scatter entries of a tag: the device has %d", len(wr.SGL), most)
 		}
-		place = s.free[len(s.free)-1-adds]
-		to.recvID = uint64(place)<<laneBits | uint64(s.lane.index)
+		index = s.free[len(s.free)-1-adds]
+		to.recvID = uint64(index)<<queueBits | uint64(s.workQueue.index)
 		to.tag, to.mask = wr.Tag, wr.Mask
-		to.sgl, to.numSGE = t.batch.place(i), t.batch.scatter(i, wr.SGL)
+		to.sgl, to.numSGE = t.batch.scatterAt(i), t.batch.scatter(i, wr.SGL)
 	case rdma.OpDel:
 		e, there := t.entries[wr.Handle]
 		if !there {
@@ -208,12 +208,12 @@ func (s *sharedQueue) layOutOp(i int, seq uint64, wr *rdma.OpsWR, adds int) (pla
 		return 0, invalid(op, "unknown operation %d", wr.Opcode)
 	}
 	*t.ops.at(seq) = posted
-	return place, nil
+	return index, nil
 }
 
 // tagged makes a completion of a queue that matches tags what the program knows. The
 // caller holds the lock of the CQ.
-func (s *sharedQueue) tagged(l *lane, raw *rawWC, wc *rdma.WC) bool {
+func (s *sharedQueue) tagged(l *workQueue, raw *rawWC, wc *rdma.WC) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.tags
@@ -221,7 +221,7 @@ func (s *sharedQueue) tagged(l *lane, raw *rawWC, wc *rdma.WC) bool {
 	flags := rdma.WCFlags(raw.flags) & (tmFlags | rdma.WCFlagWithImm)
 	if l.ops {
 		tail, head := l.tail.Load(), l.head.Load()
-		seq := tail + (raw.wrID>>laneBits-tail)&seqMask
+		seq := tail + (raw.wrID>>queueBits-tail)&seqMask
 		if seq >= head {
 			return false
 		}
@@ -238,15 +238,15 @@ func (s *sharedQueue) tagged(l *lane, raw *rawWC, wc *rdma.WC) bool {
 		}
 		return true
 	}
-	place := raw.wrID >> laneBits
-	if place >= uint64(len(s.wrids)) {
+	index := raw.wrID >> queueBits
+	if index >= uint64(len(s.wrids)) {
 		return false
 	}
-	wc.WRID = s.wrids[place]
+	wc.WRID = s.wrids[index]
 	told := success || wc.Status == rdma.WCTMRndvIncomplete
-	h, is := t.handles[uint32(place)]
+	h, is := t.handles[uint32(index)]
 	if !is {
-		s.free = append(s.free, uint32(place))
+		s.free = append(s.free, uint32(index))
 	} else if !success || flags&rdma.WCFlagTMDataValid != 0 {
 		s.leave(h)
 	}
@@ -269,7 +269,7 @@ func (s *sharedQueue) tagged(l *lane, raw *rawWC, wc *rdma.WC) bool {
 func (s *sharedQueue) leave(h uint32) {
 	if e, there := s.tags.entries[h]; there {
 		delete(s.tags.entries, h)
-		delete(s.tags.handles, e.place)
-		s.free = append(s.free, e.place)
+		delete(s.tags.handles, e.index)
+		s.free = append(s.free, e.index)
 	}
 }

@@ -68,12 +68,12 @@ func (b *tagBench) send(op rdma.TMOpcode, tag uint64, app uint32, payload string
 	}
 }
 
-func (b *tagBench) place(i int) rdma.SGE {
+func (b *tagBench) slotOf(i int) rdma.SGE {
 	return rdma.SGE{Addr: b.mr.Addr() + uint64(64*i), Length: 64, LKey: b.mr.LKey()}
 }
 
-func (b *tagBench) add(recv, tag, mask uint64, place int, flags rdma.SendFlags) rdma.OpsWR {
-	return rdma.OpsWR{WRID: recv + 1000, Opcode: rdma.OpAdd, Flags: flags, RecvWRID: recv, Tag: tag, Mask: mask, SGL: []rdma.SGE{b.place(place)}}
+func (b *tagBench) add(recv, tag, mask uint64, slotOf int, flags rdma.SendFlags) rdma.OpsWR {
+	return rdma.OpsWR{WRID: recv + 1000, Opcode: rdma.OpAdd, Flags: flags, RecvWRID: recv, Tag: tag, Mask: mask, SGL: []rdma.SGE{b.slotOf(slotOf)}}
 }
 
 func (b *tagBench) ops(ops ...rdma.OpsWR) []rdma.OpsWR {
@@ -139,7 +139,7 @@ func TestTagsMatchInOrder(t *testing.T) {
 func TestUnexpectedMessagesHoldTheListBack(t *testing.T) {
 	b := newTagBench(t)
 	for i := range uint64(3) {
-		if _, err := b.srq.PostRecv([]rdma.RecvWR{{WRID: 50 + i, SGL: []rdma.SGE{b.place(10 + int(i))}}}); err != nil {
+		if _, err := b.srq.PostRecv([]rdma.RecvWR{{WRID: 50 + i, SGL: []rdma.SGE{b.slotOf(10 + int(i))}}}); err != nil {
 			t.Fatal(err)
 		}
 	}

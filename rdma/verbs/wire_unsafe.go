@@ -120,7 +120,7 @@ func (b *batch[W]) reserve(n int) bool {
 	b.bytes = unsafe.Slice((*byte)(after), n*b.inline)
 	if _, ops := any(&w).(*opWR); !ops {
 		for i := range n {
-			b.head(i).sgList = b.place(i)
+			b.head(i).sgList = b.scatterAt(i)
 			if i+1 < n {
 				b.head(i).next = uintptr(unsafe.Pointer(b.head(i + 1)))
 			}
@@ -134,8 +134,8 @@ func (b *batch[W]) free() {
 	b.memory, b.wrs, b.sgl, b.bytes = nil, nil, nil, nil
 }
 
-// place is the address of request i's scatter list.
-func (b *batch[W]) place(i int) uintptr { return uintptr(unsafe.Pointer(&b.sgl[i*b.sge])) }
+// scatterAt is the address of request i's scatter list.
+func (b *batch[W]) scatterAt(i int) uintptr { return uintptr(unsafe.Pointer(&b.sgl[i*b.sge])) }
 
 // head is how request i begins, which is no operation on a list of tags.
 func (b *batch[W]) head(i int) *wrHead { return (*wrHead)(unsafe.Pointer(&b.wrs[i])) }
@@ -171,7 +171,7 @@ func (b *batch[W]) end(n int) (next uintptr) {
 // ring, up to the first that is not of plain, or is inline, or has too long a list, and
 // gives the index of that. What libibverbs does not read of a request stays from an
 // earlier one.
-func layOutData(l *lane, b *batch[sendWR], plain uint32, n int, wrs []rdma.SendWR) int {
+func layOutData(l *workQueue, b *batch[sendWR], plain uint32, n int, wrs []rdma.SendWR) int {
 	if n >= len(wrs) {
 		return n
 	}
@@ -192,9 +192,9 @@ func layOutData(l *lane, b *batch[sendWR], plain uint32, n int, wrs []rdma.SendW
 			*(*rdma.SGE)(unsafe.Add(list, i*int(unsafe.Sizeof(sgl[i])))) = sgl[i]
 			bytes += sgl[i].Length
 		}
-		e := &ring[id>>laneBits&uint64(len(ring)-1)]
+		e := &ring[id>>queueBits&uint64(len(ring)-1)]
 		e.wrid, e.bytes, e.op = wr.WRID, bytes, uint8(wr.Opcode)
-		id += 1 << laneBits
+		id += 1 << queueBits
 		w = unsafe.Add(w, unsafe.Sizeof(*to))
 		list = unsafe.Add(list, uintptr(sge)*unsafe.Sizeof(sgl[0]))
 	}

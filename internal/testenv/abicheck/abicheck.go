@@ -225,11 +225,11 @@ func (h *Header) layout(name string, t *dwarf.StructType) []string {
 	}
 	facts := []string{fmt.Sprintf("%s %s %d", size, relation, t.ByteSize)}
 	for _, m := range members(nil, "", 0, t) {
-		place := fmt.Sprintf("offsetof(%s, %s) == %d", name, m.name, m.at)
+		check := fmt.Sprintf("offsetof(%s, %s) == %d", name, m.name, m.at)
 		if end {
-			place = fmt.Sprintf("%s - offsetof(%s, %s) == %d", size, name, m.name, t.ByteSize-m.at)
+			check = fmt.Sprintf("%s - offsetof(%s, %s) == %d", size, name, m.name, t.ByteSize-m.at)
 		}
-		facts = append(facts, place, fmt.Sprintf("sizeof(((%s *)0)->%s) == %d", name, m.name, m.size))
+		facts = append(facts, check, fmt.Sprintf("sizeof(((%s *)0)->%s) == %d", name, m.name, m.size))
 	}
 	return facts
 }

@@ -31,26 +31,26 @@ func (d Distribution) String() string {
 	return "no distribution"
 }
 
-// deal gives the indices of a dimension of n that belong to place of places, as blocks.
-func (d Distribution) deal(n, place, places int) (lengths, starts []int, err error) {
+// deal gives the indices of a dimension of n that belong to the process at coord of procs, as blocks.
+func (d Distribution) deal(n, coord, procs int) (lengths, starts []int, err error) {
 	step := d.N
 	switch {
 	case d.Kind < Whole || d.Kind > Cyclic:
 		return nil, nil, fmt.Errorf("%v", d)
 	case step < 0:
 		return nil, nil, fmt.Errorf("%v: expected a block of 1 index or more", d)
-	case d.Kind == Whole && places != 1:
-		return nil, nil, fmt.Errorf("%d ranks in a dimension that is not distributed", places)
+	case d.Kind == Whole && procs != 1:
+		return nil, nil, fmt.Errorf("%d ranks in a dimension that is not distributed", procs)
 	case d.Kind == Whole:
 		step = n
 	case d.Kind == Blocks && step == 0:
-		step = (n + places - 1) / places
-	case d.Kind == Blocks && step < (n+places-1)/places:
-		return nil, nil, fmt.Errorf("%v: %d such blocks do not cover %d indices", d, places, n)
+		step = (n + procs - 1) / procs
+	case d.Kind == Blocks && step < (n+procs-1)/procs:
+		return nil, nil, fmt.Errorf("%v: %d such blocks do not cover %d indices", d, procs, n)
 	case step == 0:
 		step = 1
 	}
-	for at := place * min(step, n); at < n; at += places * min(step, n) {
+	for at := coord * min(step, n); at < n; at += procs * min(step, n) {
 		lengths, starts = append(lengths, min(step, n-at)), append(starts, at)
 		if d.Kind != Cyclic {
 			break
@@ -80,9 +80,9 @@ func Darray(size, rank int, sizes []int, how []Distribution, grid []int, columns
 	if ranks != size || rank < 0 || rank >= size {
 		return nil, fmt.Errorf("rank %d of %d in a grid %v", rank, size, grid)
 	}
-	places := make([]int, n)
+	coords := make([]int, n)
 	for d, rest := n-1, rank; d >= 0; d-- {
-		places[d], rest = rest%grid[d], rest/grid[d]
+		coords[d], rest = rest%grid[d], rest/grid[d]
 	}
 	stride := t.ub - t.lb
 	part := t
@@ -91,7 +91,7 @@ func Darray(size, rank int, sizes []int, how []Distribution, grid []int, columns
 		if columns {
 			d = i
 		}
-		lengths, starts, err := how[d].deal(sizes[d], places[d], grid[d])
+		lengths, starts, err := how[d].deal(sizes[d], coords[d], grid[d])
 		if err != nil {
 			return nil, fmt.Errorf("dimension %d: %w", d, err)
 		}

@@ -7,21 +7,21 @@ import (
 )
 
 // dealt is the owner of an index, as MPI's text defines it.
-func dealt(d Distribution, n, places, index int) int {
+func dealt(d Distribution, n, procs, index int) int {
 	step := d.N
 	switch d.Kind {
 	case Whole:
 		return 0
 	case Blocks:
 		if step == 0 {
-			step = (n + places - 1) / places
+			step = (n + procs - 1) / procs
 		}
 		return index / step
 	}
 	if step == 0 {
 		step = 1
 	}
-	return index / step % places
+	return index / step % procs
 }
 
 // The parts of all ranks together are the array, each element at its owner's, in the

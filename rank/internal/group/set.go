@@ -1,6 +1,6 @@
 // Package group is the arithmetic of ordered sets of ranks, by MPI's rules.
 //
-// A [Set] gives each of its members, which are ranks of the world, a place,
+// A [Set] gives each of its members, which are ranks of the world, an index,
 // counted from 0. Sets are values: no function changes one, so they are shared
 // freely, by goroutines too. The package does no input or output.
 package group
@@ -10,17 +10,17 @@ import (
 	"slices"
 )
 
-// None is the place of a rank that is no member.
+// None is the index of a rank that is no member.
 const None = -1
 
 // A Set is an ordered set of ranks. The zero Set is empty.
 type Set struct {
-	n     int
-	ranks []int32 // by place; nil in a set of All
-	index []entry // sorted by rank; nil in a set of All
+	n      int
+	ranks  []int32 // by index; nil in a set of All
+	byRank []entry // sorted by rank; nil in a set of All
 }
 
-type entry struct{ rank, place int32 }
+type entry struct{ rank, index int32 }
 
 // All is the set of the ranks 0 to n-1, in this order. It takes no memory.
 func All(n int) Set { return Set{n: n} }
@@ -31,17 +31,17 @@ func New(ranks []int32) (Set, error) {
 	if len(ranks) == 0 {
 		return Set{}, nil
 	}
-	s := Set{n: len(ranks), ranks: ranks, index: make([]entry, len(ranks))}
-	for place, rank := range ranks {
+	s := Set{n: len(ranks), ranks: ranks, byRank: make([]entry, len(ranks))}
+	for index, rank := range ranks {
 		if rank < 0 {
 			return Set{}, fmt.Errorf("rank %d", rank)
 		}
-		s.index[place] = entry{rank, int32(place)}
+		s.byRank[index] = entry{rank, int32(index)}
 	}
-	slices.SortFunc(s.index, func(a, b entry) int { return int(a.rank - b.rank) })
-	for i := 1; i < len(s.index); i++ {
-		if s.index[i].rank == s.index[i-1].rank {
-			return Set{}, fmt.Errorf("rank %d is given twice", s.index[i].rank)
+	slices.SortFunc(s.byRank, func(a, b entry) int { return int(a.rank - b.rank) })
+	for i := 1; i < len(s.byRank); i++ {
+		if s.byRank[i].rank == s.byRank[i-1].rank {
+			return Set{}, fmt.Errorf("rank %d is given twice", s.byRank[i].rank)
 		}
 	}
 	return s, nil
@@ -59,86 +59,86 @@ func made(ranks []int32) Set {
 // Size is the number of members.
 func (s *Set) Size() int { return s.n }
 
-// Rank is the member at a place, which must be one of the set's.
-func (s *Set) Rank(place int) int {
+// Rank is the member at an index, which must be one of the set's.
+func (s *Set) Rank(index int) int {
 	if s.ranks == nil {
-		return place
+		return index
 	}
-	return int(s.ranks[place])
+	return int(s.ranks[index])
 }
 
-// Place is where a rank is, None when it is no member. Cost: a binary search.
-func (s *Set) Place(rank int) int {
+// Index is where a rank is, None when it is no member. Cost: a binary search.
+func (s *Set) Index(rank int) int {
 	if s.ranks == nil {
 		if rank < 0 || rank >= s.n {
 			return None
 		}
 		return rank
 	}
-	i, found := slices.BinarySearchFunc(s.index, int32(rank), func(e entry, r int32) int { return int(e.rank - r) })
+	i, found := slices.BinarySearchFunc(s.byRank, int32(rank), func(e entry, r int32) int { return int(e.rank - r) })
 	if !found {
 		return None
 	}
-	return int(s.index[i].place)
+	return int(s.byRank[i].index)
 }
 
-// Ranks are the members by place, nil for a set of All. They must not be changed.
+// Ranks are the members by index, nil for a set of All. They must not be changed.
 func (s *Set) Ranks() []int32 { return s.ranks }
 
-// list are the members by place, to be kept and changed.
+// list are the members by index, to be kept and changed.
 func (s *Set) list() []int32 {
 	ranks := make([]int32, s.n)
-	for place := range ranks {
-		ranks[place] = int32(s.Rank(place))
+	for index := range ranks {
+		ranks[index] = int32(s.Rank(index))
 	}
 	return ranks
 }
 
-// Incl is the set of the members at these places, in their order.
-func (s *Set) Incl(places []int) (Set, error) {
-	if err := s.check(places); err != nil {
+// Incl is the set of the members at these indices, in their order.
+func (s *Set) Incl(indices []int) (Set, error) {
+	if err := s.check(indices); err != nil {
 		return Set{}, err
 	}
-	ranks := make([]int32, len(places))
-	for i, place := range places {
-		ranks[i] = int32(s.Rank(place))
+	ranks := make([]int32, len(indices))
+	for i, index := range indices {
+		ranks[i] = int32(s.Rank(index))
 	}
 	return made(ranks), nil
 }
 
-// Excl is the set without the members at these places, the others in their order.
-func (s *Set) Excl(places []int) (Set, error) {
-	if err := s.check(places); err != nil {
+// Excl is the set without the members at these indices, the others in their order.
+func (s *Set) Excl(indices []int) (Set, error) {
+	if err := s.check(indices); err != nil {
 		return Set{}, err
 	}
 	out := make([]bool, s.n)
-	for _, place := range places {
-		out[place] = true
+	for _, index := range indices {
+		out[index] = true
 	}
-	return s.filter(func(place int) bool { return !out[place] }), nil
+	return s.filter(func(index int) bool { return !out[index] }), nil
 }
 
-// check tells whether these are places of the set, none twice.
-func (s *Set) check(places []int) error {
+// check tells whether these are indices of the set, none twice.
+func (s *Set) check(indices []int) error {
 	seen := make([]bool, s.n)
-	for _, place := range places {
-		if place < 0 || place >= s.n {
-			return fmt.Errorf("rank %d in a group of %d", place, s.n)
+	for _, index := range indices {
+		if index < 0 || index >= s.n {
+			return fmt.Errorf("rank %d in a group of %d", index, s.n)
 		}
-		if seen[place] {
-			return fmt.Errorf("rank %d is given twice", place)
+		if seen[index] {
+			return fmt.Errorf("rank %d is given twice", index)
 		}
-		seen[place] = true
+		seen[index] = true
 	}
 	return nil
 }
 
-// filter is the set of the members whose places are kept.
-func (s *Set) filter(keep func(place int) bool) Set {
+// filter is the set of the members whose indices are kept.
+func (s *Set) filter(keep func(index int) bool) Set {
 	ranks := make([]int32, 0, s.n)
-	for place := range s.n {
-		if keep(place) {
-			ranks = append(ranks, int32(s.Rank(place)))
+	for index := range s.n {
+		if keep(index) {
+			ranks = append(ranks, int32(s.Rank(index)))
 		}
 	}
 	return made(ranks)
@@ -147,8 +147,8 @@ func (s *Set) filter(keep func(place int) bool) Set {
 // Union is a, then those of b that are not in a.
 func Union(a, b *Set) Set {
 	ranks := a.list()
-	for place := range b.n {
-		if rank := b.Rank(place); a.Place(rank) == None {
+	for index := range b.n {
+		if rank := b.Rank(index); a.Index(rank) == None {
 			ranks = append(ranks, int32(rank))
 		}
 	}
@@ -157,12 +157,12 @@ func Union(a, b *Set) Set {
 
 // Intersection is those of a that are in b, in the order of a.
 func Intersection(a, b *Set) Set {
-	return a.filter(func(place int) bool { return b.Place(a.Rank(place)) != None })
+	return a.filter(func(index int) bool { return b.Index(a.Rank(index)) != None })
 }
 
 // Difference is those of a that are not in b, in the order of a.
 func Difference(a, b *Set) Set {
-	return a.filter(func(place int) bool { return b.Place(a.Rank(place)) == None })
+	return a.filter(func(index int) bool { return b.Index(a.Rank(index)) == None })
 }
 
 // Sorted is the same members in the order of their ranks.
@@ -175,29 +175,29 @@ func (s *Set) Sorted() Set {
 	return made(ranks)
 }
 
-// Compare tells whether two sets have the same members, and those the same places.
-func Compare(a, b *Set) (members, places bool) {
+// Compare tells whether two sets have the same members, and in the same order.
+func Compare(a, b *Set) (members, order bool) {
 	if a.n != b.n {
 		return false, false
 	}
-	places = true
-	for place := range a.n {
-		rank := a.Rank(place)
-		if rank == b.Rank(place) {
+	order = true
+	for index := range a.n {
+		rank := a.Rank(index)
+		if rank == b.Rank(index) {
 			continue
 		}
-		places = false
-		if b.Place(rank) == None {
+		order = false
+		if b.Index(rank) == None {
 			return false, false
 		}
 	}
-	return true, places
+	return true, order
 }
 
 // Disjoint tells whether no rank is in both sets.
 func Disjoint(a, b *Set) bool {
-	for place := range a.n {
-		if b.Place(a.Rank(place)) != None {
+	for index := range a.n {
+		if b.Index(a.Rank(index)) != None {
 			return false
 		}
 	}
@@ -208,9 +208,9 @@ func Disjoint(a, b *Set) bool {
 // met or not. Stride may be negative.
 type Range struct{ First, Last, Stride int }
 
-// Expand lists the places of ranges, in order, of a set of n members.
+// Expand lists the indices of ranges, in order, of a set of n members.
 func Expand(ranges []Range, n int) ([]int, error) {
-	var places []int
+	var indices []int
 	for _, r := range ranges {
 		if r.Stride == 0 {
 			return nil, fmt.Errorf("range %d to %d: the stride is 0", r.First, r.Last)
@@ -225,15 +225,15 @@ func Expand(ranges []Range, n int) ([]int, error) {
 				return nil, fmt.Errorf("range %d to %d: rank %d in a group of %d", r.First, r.Last, end, n)
 			}
 		}
-		for place := r.First; ; place += r.Stride {
-			places = append(places, place)
-			if place == last {
+		for index := r.First; ; index += r.Stride {
+			indices = append(indices, index)
+			if index == last {
 				break
 			}
 		}
-		if len(places) > n {
+		if len(indices) > n {
 			return nil, fmt.Errorf("the ranges have more than the group's %d ranks: some are given twice", n)
 		}
 	}
-	return places, nil
+	return indices, nil
 }

@@ -73,8 +73,8 @@ func TestSetsAgainstObviousVersion(t *testing.T) {
 				t.Fatalf("seed %d: %s of %v and %v is %v, want %v", seed, what, la, lb, members(got), want)
 			}
 			for r := -1; r <= world; r++ {
-				if place, want := got.Place(r), slices.Index(want, r); place != want {
-					t.Fatalf("seed %d: rank %d of %s %v is at place %d, want %d", seed, r, what, members(got), place, want)
+				if index, want := got.Index(r), slices.Index(want, r); index != want {
+					t.Fatalf("seed %d: rank %d of %s %v has index %d, want %d", seed, r, what, members(got), index, want)
 				}
 			}
 		}
@@ -95,22 +95,22 @@ func TestSetsAgainstObviousVersion(t *testing.T) {
 		if got, want := Disjoint(&a, &b), len(dumbIntersection(la, lb)) == 0; got != want {
 			t.Fatalf("seed %d: %v and %v are disjoint: %v, want %v", seed, la, lb, got, want)
 		}
-		places := rnd.Perm(a.Size())[:rnd.IntN(a.Size()+1)]
-		incl, err := a.Incl(places)
+		indices := rnd.Perm(a.Size())[:rnd.IntN(a.Size()+1)]
+		incl, err := a.Incl(indices)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var in, ex []int
-		for _, p := range places {
+		for _, p := range indices {
 			in = append(in, la[p])
 		}
 		for p, r := range la {
-			if !slices.Contains(places, p) {
+			if !slices.Contains(indices, p) {
 				ex = append(ex, r)
 			}
 		}
 		check("incl", incl, in)
-		excl, err := a.Excl(places)
+		excl, err := a.Excl(indices)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,39 +7,39 @@ import (
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
-// A place is where an access goes: mapped memory, else what a request names.
-type place struct {
+// A location is where an access goes: mapped memory, else what a request names.
+type location struct {
 	mem  []byte
 	addr uint64
 	key  uint32
 }
 
-// part is n bytes of the place from off.
-func (p place) part(off, n int) place {
+// part is n bytes of the location from off.
+func (p location) part(off, n int) location {
 	if p.mem != nil {
-		return place{mem: p.mem[off : off+n]}
+		return location{mem: p.mem[off : off+n]}
 	}
-	return place{addr: p.addr + uint64(off), key: p.key}
+	return location{addr: p.addr + uint64(off), key: p.key}
 }
 
-// find gives the place of n bytes at off of a member's memory, which is an
+// find gives the location of n bytes at off of a member's memory, which is an
 // address in a dynamic window.
-func (w *Window) find(member int, off uint64, n int) (place, error) {
-	l := &w.lanes[member]
+func (w *Window) find(member int, off uint64, n int) (location, error) {
+	l := &w.remotes[member]
 	if w.kind == Dynamic {
 		return w.attached(member, off, uint64(n))
 	}
 	if off > l.size || uint64(n) > l.size-off {
-		return place{}, fmt.Errorf("%w: %s at %s, rank %d has %s", ErrRange, l.span(uint64(n)), l.span(off), member, l.span(l.size))
+		return location{}, fmt.Errorf("%w: %s at %s, rank %d has %s", ErrRange, l.span(uint64(n)), l.span(off), member, l.span(l.size))
 	}
 	if l.mem != nil {
-		return place{mem: l.mem[off : off+uint64(n)]}, nil
+		return location{mem: l.mem[off : off+uint64(n)]}, nil
 	}
-	return place{addr: l.base + off, key: l.key}, nil
+	return location{addr: l.base + off, key: l.key}, nil
 }
 
 // span is a number of bytes, with the elements that they are in the member's memory.
-func (l *lane) span(bytes uint64) string {
+func (l *remote) span(bytes uint64) string {
 	if l.unit < 2 || bytes%l.unit != 0 {
 		return fmt.Sprintf("%d bytes", bytes)
 	}
@@ -57,7 +57,7 @@ func (w *Window) Put(member int, off uint64, src []byte) error {
 		copy(p.mem, src)
 		return nil
 	}
-	return w.e.move(w.lanes[member].target, rdma.WRRDMAWrite, src, p.addr, p.key)
+	return w.e.move(w.remotes[member].target, rdma.WRRDMAWrite, src, p.addr, p.key)
 }
 
 // Get fills dst from off of a member's memory. dst belongs to it until Flush.
@@ -70,7 +70,7 @@ func (w *Window) Get(member int, off uint64, dst []byte) error {
 		copy(dst, p.mem)
 		return nil
 	}
-	return w.e.move(w.lanes[member].target, rdma.WRRDMARead, dst, p.addr, p.key)
+	return w.e.move(w.remotes[member].target, rdma.WRRDMARead, dst, p.addr, p.key)
 }
 
 // Flush returns when all accesses to a member are complete, there and here.
@@ -78,15 +78,15 @@ func (w *Window) Get(member int, off uint64, dst []byte) error {
 // this process stores later, which is how others learn of it. The memory of a dead
 // member is there still; that it has died is an error all the same.
 func (w *Window) Flush(ctx context.Context, member int) error {
-	if t := w.lanes[member].target; t != nil && (t.Flying() > 0 || t.Err() != nil) {
+	if t := w.remotes[member].target; t != nil && (t.Flying() > 0 || t.Err() != nil) {
 		return w.e.await(ctx, t, t.Posted())
 	}
-	return w.missed(&w.lanes[member])
+	return w.missed(&w.remotes[member])
 }
 
 // missed says that a member has died whose memory is mapped: no request tells. It
 // costs a load where the launcher watches the ranks.
-func (w *Window) missed(l *lane) error {
+func (w *Window) missed(l *remote) error {
 	if l.peer == nil {
 		return nil
 	}
@@ -95,7 +95,7 @@ func (w *Window) missed(l *lane) error {
 
 // FlushAll is Flush of all members. It flushes all even if one fails.
 func (w *Window) FlushAll(ctx context.Context) (err error) {
-	for i := range w.lanes {
+	for i := range w.remotes {
 		if failed := w.Flush(ctx, i); failed != nil && err == nil {
 			err = &MemberError{i, failed}
 		}
@@ -106,7 +106,7 @@ func (w *Window) FlushAll(ctx context.Context) (err error) {
 // Ticket is the number of what has been started towards a member so far; Reached
 // tells whether that is complete, with the error of the way there.
 func (w *Window) Ticket(member int) uint64 {
-	if t := w.lanes[member].target; t != nil {
+	if t := w.remotes[member].target; t != nil {
 		return t.Posted()
 	}
 	return 0
@@ -114,7 +114,7 @@ func (w *Window) Ticket(member int) uint64 {
 
 // Reached tells whether what a Ticket counts is complete.
 func (w *Window) Reached(member int, ticket uint64) (bool, error) {
-	t := w.lanes[member].target
+	t := w.remotes[member].target
 	if t == nil {
 		return true, nil
 	}

@@ -32,7 +32,7 @@ func (w *Window) Accumulate(member int, off uint64, src, result []byte, op kerne
 // others come in between.
 func stepOf(op kernel.Reduction) int { return max(poolSize/op.Elem, 1) * op.Elem }
 
-func (w *Window) accumulate(member int, p place, n int, src, result []byte, op kernel.Reduction) error {
+func (w *Window) accumulate(member int, p location, n int, src, result []byte, op kernel.Reduction) error {
 	if n == op.Elem && w.direct(p.mem) {
 		if done, err := w.accumulateOne(member, p.mem, src, result, op); done || err != nil {
 			return err
@@ -70,8 +70,8 @@ func combine(mem, src, result []byte, op kernel.Reduction) {
 // remotely does a piece of an accumulate by requests, under the lock. Only an
 // element that does not fit into the pool goes in several steps; there is no
 // arithmetic for those, so it does not matter where they are divided.
-func (w *Window) remotely(member int, p place, n int, src, result []byte, op kernel.Reduction) error {
-	e, l := w.e, w.lanes[member].target
+func (w *Window) remotely(member int, p location, n int, src, result []byte, op kernel.Reduction) error {
+	e, l := w.e, w.remotes[member].target
 	if err := w.acquire(member); err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (w *Window) CompareAndSwap(member int, off uint64, value, compare, result [
 	if err := w.acquire(member); err != nil {
 		return err
 	}
-	e, l := w.e, w.lanes[member].target
+	e, l := w.e, w.remotes[member].target
 	if p.mem != nil {
 		copy(result, p.mem)
 	} else {

@@ -18,7 +18,7 @@ import (
 
 // signal sets a word at a member and wakes it.
 func (w *Window) signal(member, word int, v uint64) error {
-	l := &w.lanes[member]
+	l := &w.remotes[member]
 	if l.words == nil {
 		return w.set(l, word, v)
 	}
@@ -34,7 +34,7 @@ func (w *Window) signal(member, word int, v uint64) error {
 func (w *Window) Post(origins []int) (err error) {
 	w.exposed = origins
 	for _, o := range origins {
-		l := &w.lanes[o]
+		l := &w.remotes[o]
 		l.posted++
 		if failed := w.signal(o, w.posted()+w.g.Rank, l.posted); failed != nil && err == nil {
 			err = &MemberError{o, failed}
@@ -52,7 +52,7 @@ func (w *Window) Start(ctx context.Context, targets []int) error {
 		return err
 	}
 	for _, t := range targets {
-		w.lanes[t].postedSeen++
+		w.remotes[t].postedSeen++
 	}
 	return nil
 }
@@ -69,7 +69,7 @@ func (w *Window) Complete(ctx context.Context) (err error) {
 		}
 	}
 	for _, t := range w.started {
-		l := &w.lanes[t]
+		l := &w.remotes[t]
 		l.completed++
 		if failed := w.signal(t, w.completed()+w.g.Rank, l.completed); failed != nil && err == nil {
 			err = &MemberError{t, failed}
@@ -98,7 +98,7 @@ func (w *Window) Test() (done bool, err error) {
 
 func (w *Window) endExposure() {
 	for _, o := range w.exposed {
-		w.lanes[o].completedSeen++
+		w.remotes[o].completedSeen++
 	}
 	w.exposed = nil
 }
@@ -108,7 +108,7 @@ func (w *Window) endExposure() {
 func (w *Window) met(members []int, words int, looking bool) (ok bool, err error) {
 	missing := false
 	for _, m := range members {
-		l := &w.lanes[m]
+		l := &w.remotes[m]
 		seen := l.postedSeen
 		if words == w.completed() {
 			seen = l.completedSeen

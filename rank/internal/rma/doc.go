@@ -5,7 +5,7 @@
 //
 // An [Engine] is a rank's share in all its windows: queue pairs, made when the
 // first window needs them, one completion queue and a buffer. A [Window] has a
-// lane to each member: the member's memory and control words, mapped where the
+// remote for each member: the member's memory and control words, mapped where the
 // device can (rdma.Mapper), else the names by which requests reach them.
 //
 //	access         mapped                      by requests

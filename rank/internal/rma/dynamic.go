@@ -104,43 +104,43 @@ func (w *Window) publish() {
 }
 
 // attached finds n bytes at an address of a member.
-func (w *Window) attached(member int, addr, n uint64) (place, error) {
+func (w *Window) attached(member int, addr, n uint64) (location, error) {
 	if member == w.g.Rank {
 		for i := range w.table.list {
 			a := &w.table.list[i]
 			if off := addr - a.addr; addr >= a.addr && off <= uint64(len(a.mem)) && n <= uint64(len(a.mem))-off {
-				return place{mem: a.mem[off : off+n]}, nil
+				return location{mem: a.mem[off : off+n]}, nil
 			}
 		}
 		return w.unattached(member, addr, n)
 	}
 	key, ok, err := w.lookUp(member, addr, n)
 	if err != nil {
-		return place{}, err
+		return location{}, err
 	}
 	if !ok {
 		return w.unattached(member, addr, n)
 	}
-	l := &w.lanes[member]
+	l := &w.remotes[member]
 	if l.peer != nil {
 		mem, err := l.peer.Map(addr, key, int(n), rdma.AccessRemoteRead|rdma.AccessRemoteWrite)
 		if err == nil {
-			return place{mem: mem}, nil
+			return location{mem: mem}, nil
 		}
 		if !errors.Is(err, rdma.ErrNotSupported) {
-			return place{}, err
+			return location{}, err
 		}
 	}
-	return place{addr: addr, key: key}, nil
+	return location{addr: addr, key: key}, nil
 }
 
-func (w *Window) unattached(member int, addr, n uint64) (place, error) {
-	return place{}, fmt.Errorf("%w: %d bytes at address %#x, which rank %d has not attached", ErrRange, n, addr, member)
+func (w *Window) unattached(member int, addr, n uint64) (location, error) {
+	return location{}, fmt.Errorf("%w: %d bytes at address %#x, which rank %d has not attached", ErrRange, n, addr, member)
 }
 
 // lookUp finds the key of attached memory in a member's table.
 func (w *Window) lookUp(member int, addr, n uint64) (key uint32, ok bool, err error) {
-	l := &w.lanes[member]
+	l := &w.remotes[member]
 	if l.words == nil {
 		if err := w.refresh(l, member); err != nil {
 			return 0, false, err
@@ -173,7 +173,7 @@ type changing struct {
 // look is called for each look at the table that was in vain.
 func (c *changing) look() error {
 	if c.w.dead(c.member) {
-		return c.w.e.cfg.Dead(c.w.lanes[c.member].world)
+		return c.w.e.cfg.Dead(c.w.remotes[c.member].world)
 	}
 	if c.looks++; c.looks%changingLooks != 0 {
 		return nil
@@ -203,7 +203,7 @@ func search(t []uint64, addr, n uint64) (key uint32, ok bool) {
 }
 
 // refresh reads a member's table by requests, unless it is as it was.
-func (w *Window) refresh(l *lane, member int) error {
+func (w *Window) refresh(l *remote, member int) error {
 	at := l.ctl + 8*uint64(w.tableAt())
 	for c := (changing{w: w, member: member}); ; {
 		version, err := w.e.load(l.target, at, l.ctlKey)

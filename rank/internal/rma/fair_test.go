@@ -22,7 +22,7 @@ func TestReadersTurn(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		me, l := m.g.Rank, &w.lanes[0]
+		me, l := m.g.Rank, &w.remotes[0]
 		step := func(who int, f func() error) {
 			if err == nil && who == me {
 				err = errors.Join(f(), w.Flush(ctx, 0))
@@ -178,7 +178,7 @@ func TestDeathAtASingle(t *testing.T) {
 			return err
 		}
 		if m.g.Rank == 1 {
-			if !w.announce(&w.lanes[0]) {
+			if !w.announce(&w.remotes[0]) {
 				return errors.New("nobody has the lock, and the announcement fails")
 			}
 			m.meet()
@@ -226,7 +226,7 @@ func TestRefusedRequest(t *testing.T) {
 			return err
 		}
 		refuse := func(w *Window) error {
-			l := w.lanes[next].target
+			l := w.remotes[next].target
 			_ = m.move(l, rdma.WRRDMAWrite, []byte{1}, 1<<40, 77) // Flush says it
 			if err := w.Flush(ctx, next); err == nil {
 				return errors.New("a write of nobody's memory is complete")

@@ -64,7 +64,7 @@ func FuzzSharedState(f *testing.F) {
 // scribbled writes the words and uses the window.
 func scribbled(t *testing.T, w *Window, data []byte, add kernel.Reduction) {
 	for ; len(data) >= 10; data = data[10:] {
-		words := w.lanes[1].words
+		words := w.remotes[1].words
 		if data[0]&0x80 != 0 {
 			words = w.words
 		}

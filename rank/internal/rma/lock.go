@@ -35,7 +35,7 @@ import (
 func held(free uint64, rank int) uint64 { return (free>>32+1)<<32 | uint64(rank+1) }
 
 // try takes a lock word. When somebody has it, holder says who.
-func (w *Window) try(l *lane, word int, seen *uint64) (ok bool, holder int, err error) {
+func (w *Window) try(l *remote, word int, seen *uint64) (ok bool, holder int, err error) {
 	if l.words != nil {
 		p := &l.words[word]
 		for {
@@ -69,7 +69,7 @@ func (w *Window) try(l *lane, word int, seen *uint64) (ok bool, holder int, err 
 
 // bury frees a lock word that a member holds who has died. It does nothing when
 // the word has changed.
-func (w *Window) bury(l *lane, word, holder int) error {
+func (w *Window) bury(l *remote, word, holder int) error {
 	if l.words != nil {
 		p := &l.words[word]
 		if v := atomic.LoadUint64(p); int(v&holderMask) == holder+1 {
@@ -85,7 +85,7 @@ func (w *Window) bury(l *lane, word, holder int) error {
 }
 
 // set sets a word of a member's control region, after all that was done before.
-func (w *Window) set(l *lane, word int, v uint64) error {
+func (w *Window) set(l *remote, word int, v uint64) error {
 	if l.words != nil {
 		// A full barrier: the look at waiting comes after it.
 		atomic.StoreUint64(&l.words[word], v)
@@ -95,13 +95,13 @@ func (w *Window) set(l *lane, word int, v uint64) error {
 }
 
 // wake wakes those who wait for a lock of the member.
-func (w *Window) wake(l *lane) {
+func (w *Window) wake(l *remote) {
 	if l.words == nil || atomic.LoadUint64(&l.words[wordWaiting]) == 0 {
 		return
 	}
 	atomic.StoreUint64(&l.words[wordWaiting], 0)
-	for i := range w.lanes {
-		if p := w.lanes[i].peer; p != nil {
+	for i := range w.remotes {
+		if p := w.remotes[i].peer; p != nil {
 			p.Notify()
 		}
 	}
@@ -110,14 +110,14 @@ func (w *Window) wake(l *lane) {
 // dead tells whether a member is known not to be there any more. A number that
 // is no member's was scribbled.
 func (w *Window) dead(member int) bool {
-	return member < 0 || member >= w.g.Size || member != w.g.Rank && w.e.cfg.Dead(w.lanes[member].world) != nil
+	return member < 0 || member >= w.g.Size || member != w.g.Rank && w.e.cfg.Dead(w.remotes[member].world) != nil
 }
 
 // acquire takes the accumulate lock of a member. Holders have it for the time of
 // some copies, so contexts are not asked: only their death, and whether one keeps it
 // for so long that its process must have been stopped.
 func (w *Window) acquire(member int) error {
-	l := &w.lanes[member]
+	l := &w.remotes[member]
 	if err := w.missed(l); err != nil || l.owned {
 		return err // who has locked the member is alone there
 	}
@@ -141,7 +141,7 @@ func (w *Window) acquire(member int) error {
 // nobody: who sleeps over this lock has met a holder that lost its CPU, and looks
 // again by itself in some milliseconds.
 func (w *Window) release(member int) error {
-	l := &w.lanes[member]
+	l := &w.remotes[member]
 	if l.owned {
 		return nil
 	}
@@ -157,7 +157,7 @@ func (w *Window) release(member int) error {
 
 // Lock takes the passive-target lock of a member (MPI_Win_lock).
 func (w *Window) Lock(ctx context.Context, member int, exclusive bool) error {
-	l := &w.lanes[member]
+	l := &w.remotes[member]
 	if !exclusive {
 		err := w.until(ctx, forShared, member)
 		if err != nil {
@@ -181,7 +181,7 @@ func (w *Window) Lock(ctx context.Context, member int, exclusive bool) error {
 // Unlock gives it back, when all accesses to the member are complete
 // (MPI_Win_unlock). When ctx ends before, the lock is not given back.
 func (w *Window) Unlock(ctx context.Context, member int, exclusive bool) error {
-	l := &w.lanes[member]
+	l := &w.remotes[member]
 	err := w.Flush(ctx, member)
 	if err != nil && err == ctx.Err() {
 		return err
@@ -209,7 +209,7 @@ const (
 
 // tryShared tries to take the lock shared. Who has tried before looks for the
 // writer first: readers that announce themselves again and again would keep it out.
-func (w *Window) tryShared(l *lane, again bool) (ok bool, holder int, err error) {
+func (w *Window) tryShared(l *remote, again bool) (ok bool, holder int, err error) {
 	mine := w.readers() + w.g.Rank
 	var v uint64
 	if l.words != nil {
@@ -254,7 +254,7 @@ func (w *Window) tryShared(l *lane, again bool) (ok bool, holder int, err error)
 
 // tryExclusive tries to take the lock's word, unless it is some reader's turn. holder
 // is who has it, or that reader.
-func (w *Window) tryExclusive(l *lane, looking bool) (ok bool, holder int, err error) {
+func (w *Window) tryExclusive(l *remote, looking bool) (ok bool, holder int, err error) {
 	var wanting uint64
 	if l.words != nil {
 		wanting = atomic.LoadUint64(&l.words[wordWanting])
@@ -275,7 +275,7 @@ func (w *Window) tryExclusive(l *lane, looking bool) (ok bool, holder int, err e
 }
 
 // drained tells whether the word of no living reader is state, else whose is.
-func (w *Window) drained(l *lane, state uint64, bury bool) (ok bool, holder int, err error) {
+func (w *Window) drained(l *remote, state uint64, bury bool) (ok bool, holder int, err error) {
 	for i := range w.g.Size {
 		var v uint64
 		if l.words != nil {
@@ -300,7 +300,7 @@ const readAtOnce = poolSize / 8
 
 // readReaders reads n words of readers into the pool. Each is a request of its
 // own, for only single words are read in one piece; they do not wait for each other.
-func (w *Window) readReaders(l *lane, first, n int) error {
+func (w *Window) readReaders(l *remote, first, n int) error {
 	e := w.e
 	for i := range n {
 		e.sge[0] = rdma.SGE{Addr: e.pool.Addr() + poolBuffer + 8*uint64(i), Length: 8, LKey: e.pool.LKey()}
@@ -341,7 +341,7 @@ type waiting struct {
 func (w *Window) until(ctx context.Context, what purpose, member int) error {
 	c := &w.wait
 	c.what, c.member, c.again, c.err, c.idle, c.since = what, member, false, nil, *w.e.cfg.Idle, time.Time{}
-	if what < forPosted && w.lanes[member].words == nil {
+	if what < forPosted && w.remotes[member].words == nil {
 		return c.ask(ctx)
 	}
 	if err := w.e.cfg.Wait(ctx, c); err != nil {
@@ -354,9 +354,9 @@ func (w *Window) until(ctx context.Context, what purpose, member int) error {
 // look after who it waits for.
 func (c *waiting) attempt(looking bool) (ok bool, err error) {
 	w := c.w
-	var l *lane
+	var l *remote
 	if c.what < forPosted {
-		l = &w.lanes[c.member]
+		l = &w.remotes[c.member]
 	}
 	word, holder := wordExclusive, 0
 	switch c.what {
@@ -412,7 +412,7 @@ func (c *waiting) Ready() bool {
 	c.idle = *c.w.e.cfg.Idle
 	ok, err := c.attempt(looking)
 	if !ok && err == nil && (c.what == forExclusive || c.what == forReaders || c.what == forShared) {
-		if p := &c.w.lanes[c.member].words[wordWaiting]; atomic.LoadUint64(p) == 0 {
+		if p := &c.w.remotes[c.member].words[wordWaiting]; atomic.LoadUint64(p) == 0 {
 			atomic.StoreUint64(p, 1)
 			ok, err = c.attempt(false)
 		}

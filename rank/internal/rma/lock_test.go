@@ -125,10 +125,10 @@ func TestPostUnreachable(t *testing.T) {
 		}
 		switch m.g.Rank {
 		case 0:
-			broken := w.lanes[1].words == nil
+			broken := w.remotes[1].words == nil
 			died := errors.New("it has died")
 			if broken {
-				w.lanes[1].target.Fail(died)
+				w.remotes[1].target.Fail(died)
 			}
 			if err := w.Post([]int{1, 2}); broken != errors.Is(err, died) {
 				return fmt.Errorf("post: %v", err)

@@ -25,7 +25,7 @@ import (
 func (w *Window) direct(mem []byte) bool { return w.allMapped && mem != nil }
 
 // announce keeps vectors out of a member's memory, unless one is there.
-func (w *Window) announce(l *lane) bool {
+func (w *Window) announce(l *remote) bool {
 	mine := &l.words[w.single(w.g.Rank)]
 	atomic.StoreUint64(mine, 1) // a full barrier
 	if atomic.LoadUint64(&l.words[wordAccumulate])&holderMask == 0 {
@@ -36,11 +36,11 @@ func (w *Window) announce(l *lane) bool {
 }
 
 // retract lets them in again, behind what was done.
-func (w *Window) retract(l *lane) { arch.StoreRelease64(&l.words[w.single(w.g.Rank)], 0) }
+func (w *Window) retract(l *remote) { arch.StoreRelease64(&l.words[w.single(w.g.Rank)], 0) }
 
 // quiet tells whether no member is at a single element of the member of l, and who is.
 // What the dead announced is taken back when there is time to look.
-func (w *Window) quiet(l *lane, looking bool) (ok bool, member int) {
+func (w *Window) quiet(l *remote, looking bool) (ok bool, member int) {
 	for i := range w.g.Size {
 		p := &l.words[w.single(i)]
 		if i == w.g.Rank || atomic.LoadUint64(p) == 0 {
@@ -62,7 +62,7 @@ func whole(mem []byte) bool {
 
 // accumulateOne is accumulate of one element, if that can be done here.
 func (w *Window) accumulateOne(member int, mem, src, result []byte, op kernel.Reduction) (done bool, err error) {
-	l := &w.lanes[member]
+	l := &w.remotes[member]
 	if l.owned || !whole(mem) {
 		return false, nil
 	}
@@ -136,7 +136,7 @@ func (w *Window) fetch32(p *uint32, src []byte, op kernel.Reduction) uint32 {
 
 // swapOne is CompareAndSwap, if that can be done here.
 func (w *Window) swapOne(member int, mem, value, compare, result []byte) (done bool, err error) {
-	l := &w.lanes[member]
+	l := &w.remotes[member]
 	if l.owned || !whole(mem) {
 		return false, nil
 	}

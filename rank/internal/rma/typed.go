@@ -25,11 +25,11 @@ func (i *Items) size() int { return i.Count * i.Type.Size() }
 
 // reach finds what items at off of a member's memory touch. lo is where that begins,
 // from their origin on.
-func (w *Window) reach(member int, off uint64, at *Items) (p place, lo int, err error) {
+func (w *Window) reach(member int, off uint64, at *Items) (p location, lo int, err error) {
 	lo, hi, ok := at.Type.Span(at.Count)
 	begin := off + uint64(lo)
 	if !ok || lo < 0 && off < uint64(-lo) || lo > 0 && begin < off {
-		return place{}, 0, fmt.Errorf("%w: %d items of %v at %d of rank %d", ErrRange, at.Count, at.Type, off, member)
+		return location{}, 0, fmt.Errorf("%w: %d items of %v at %d of rank %d", ErrRange, at.Count, at.Type, off, member)
 	}
 	p, err = w.find(member, begin, hi-lo)
 	return p, lo, err
@@ -82,8 +82,8 @@ func (w *Window) moveTyped(op rdma.WROpcode, member int, off uint64, at, own *It
 }
 
 // requests posts a request for each run that lies in one piece on both sides.
-func (w *Window) requests(op rdma.WROpcode, member int, p place, lo int, at, own *Items) error {
-	l, pos := w.lanes[member].target, 0
+func (w *Window) requests(op rdma.WROpcode, member int, p location, lo int, at, own *Items) error {
+	l, pos := w.remotes[member].target, 0
 	return at.Type.Runs(0, at.size(), func(far, n int) error {
 		addr := p.addr + uint64(far-lo)
 		err := own.Type.Runs(pos, n, func(near, n int) error {

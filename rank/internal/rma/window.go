@@ -44,12 +44,12 @@ type Group struct {
 //	     singles    a line for each member: it is at a single element, see single.go
 //	     table      of a dynamic window: see dynamic.go
 type Window struct {
-	e     *Engine
-	g     Group
-	kind  Kind
-	lanes []lane
-	mem   []byte // own
-	words []uint64
+	e       *Engine
+	g       Group
+	kind    Kind
+	remotes []remote
+	mem     []byte // own
+	words   []uint64
 
 	memory, control rdma.MR // own; memory only where the window has registered it
 	table           table
@@ -62,8 +62,8 @@ type Window struct {
 	one       struct{ old, result [8]byte } // of a single element
 }
 
-// A lane is the way to one member.
-type lane struct {
+// A remote is one member as this rank reaches it.
+type remote struct {
 	world  int
 	target *target         // nil where all is mapped
 	peer   rdma.PeerMemory // nil where nothing is
@@ -171,7 +171,7 @@ type Layout struct{ Elem, Unit int }
 // program's memory (Create); n are the bytes wanted (Allocate, Shared). When one
 // member fails all do.
 func New(ctx context.Context, e *Engine, g Group, kind Kind, layout Layout, mem []byte, n int) (w *Window, err error) {
-	w = &Window{e: e, g: g, kind: kind, lanes: make([]lane, g.Size)}
+	w = &Window{e: e, g: g, kind: kind, remotes: make([]remote, g.Size)}
 	w.wait.w = w
 	mine := card{kind: kind, elem: uint64(layout.Elem), unit: uint64(layout.Unit)}
 	all := make([]byte, g.Size*cardLen)
@@ -280,14 +280,14 @@ func (w *Window) prepare(mine *card, mem []byte, n int) (err error) {
 	if mr != nil {
 		mine.key, mine.size = mr.RKey(), uint64(len(w.mem))
 	}
-	for i := range w.lanes {
-		l := &w.lanes[i]
+	for i := range w.remotes {
+		l := &w.remotes[i]
 		l.world = w.g.World(i)
 		if l.peer = w.e.memory(l.world); l.peer == nil {
 			mine.verbs = true
 		}
 	}
-	if own := w.lanes[w.g.Rank].peer; w.kind == Dynamic {
+	if own := w.remotes[w.g.Rank].peer; w.kind == Dynamic {
 		mine.verbs = true // what will be attached is not known
 	} else if mr != nil && own != nil {
 		if _, err := own.Map(mine.base, mine.key, len(w.mem), rdma.AccessRemoteRead); err != nil {
@@ -320,7 +320,7 @@ func (w *Window) share(cards []card) (err error) {
 	return nil
 }
 
-// connect makes the lanes. Whatever fails here, all exchanges are made.
+// connect makes the remotes. Whatever fails here, all exchanges are made.
 func (w *Window) connect(ctx context.Context, mine card, cards []card) error {
 	e := w.e
 	var failed error
@@ -338,8 +338,8 @@ func (w *Window) connect(ctx context.Context, mine card, cards []card) error {
 		// Who has a member that it cannot map, or memory that cannot be mapped,
 		// is connected with all: so both sides of a pair agree.
 		numbers := make([]byte, 4*w.g.Size)
-		for i := range w.lanes {
-			l := &w.lanes[i]
+		for i := range w.remotes {
+			l := &w.remotes[i]
 			if !cards[i].verbs && !mine.verbs || i == w.g.Rank && l.peer != nil {
 				continue
 			}
@@ -365,8 +365,8 @@ func (w *Window) connect(ctx context.Context, mine card, cards []card) error {
 		if err := w.g.AllToAll(ctx, numbers, 4); err != nil {
 			return err
 		}
-		for i := range w.lanes {
-			l := &w.lanes[i]
+		for i := range w.remotes {
+			l := &w.remotes[i]
 			if l.target == nil {
 				continue
 			}
@@ -380,7 +380,7 @@ func (w *Window) connect(ctx context.Context, mine card, cards []card) error {
 			}
 		}
 	}
-	for i := range w.lanes {
+	for i := range w.remotes {
 		fail(i, w.open(i, &cards[i]))
 	}
 	return failed
@@ -393,7 +393,7 @@ const connected = 1 << 31
 
 // open takes in what a member's card says.
 func (w *Window) open(member int, c *card) error {
-	l := &w.lanes[member]
+	l := &w.remotes[member]
 	l.base, l.key, l.size, l.ctl, l.ctlKey, l.unit = c.base, c.key, c.size, c.ctl, c.ctlKey, c.unit
 	if l.peer != nil {
 		b, err := l.peer.Map(c.ctl, c.ctlKey, len(w.words)*8, memoryAccess&^rdma.AccessLocalWrite)
@@ -404,7 +404,7 @@ func (w *Window) open(member int, c *card) error {
 		if c.size > 0 {
 			owner := l.peer
 			if w.kind == Shared {
-				owner = w.lanes[0].peer
+				owner = w.remotes[0].peer
 			}
 			b, err := owner.Map(c.base, c.key, int(c.size), memoryAccess&^rdma.AccessLocalWrite)
 			switch {
@@ -432,13 +432,13 @@ func (w *Window) open(member int, c *card) error {
 func (w *Window) Mem() []byte { return w.mem }
 
 // Size is how many bytes a member's memory has.
-func (w *Window) Size(member int) int { return int(w.lanes[member].size) }
+func (w *Window) Size(member int) int { return int(w.remotes[member].size) }
 
 // Unit is how many bytes a displacement counts in a member's memory.
-func (w *Window) Unit(member int) uint64 { return w.lanes[member].unit }
+func (w *Window) Unit(member int) uint64 { return w.remotes[member].unit }
 
 // Mapped is a member's memory where it can be loaded and stored, else nil.
-func (w *Window) Mapped(member int) []byte { return w.lanes[member].mem }
+func (w *Window) Mapped(member int) []byte { return w.remotes[member].mem }
 
 // Close gives the member's part back. No member uses the window any more.
 func (w *Window) Close() error {

@@ -88,16 +88,16 @@ func (g *Grid) Shift(point, dim, steps int) (from, to int) {
 
 // Sub is the grid of the dimensions that are kept, and where a point is: in which
 // of the grids, and as which point of it.
-func (g *Grid) Sub(keep []bool, point int) (sub Grid, which, place int) {
+func (g *Grid) Sub(keep []bool, point int) (sub Grid, which, index int) {
 	coords := make([]int, len(g.Dims))
 	g.Coords(point, coords)
 	for i, d := range g.Dims {
 		if keep[i] {
 			sub.Dims, sub.Periods = append(sub.Dims, d), append(sub.Periods, g.Periods[i])
-			place = place*d + coords[i]
+			index = index*d + coords[i]
 		} else {
 			which = which*d + coords[i]
 		}
 	}
-	return sub, which, place
+	return sub, which, index
 }

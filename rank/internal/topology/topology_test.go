@@ -140,7 +140,7 @@ func TestGridAgainstObviousVersion(t *testing.T) {
 					}
 				}
 			}
-			sub, which, place := g.Sub(keep, point)
+			sub, which, index := g.Sub(keep, point)
 			var kept []int
 			for i, k := range keep {
 				if k {
@@ -148,10 +148,10 @@ func TestGridAgainstObviousVersion(t *testing.T) {
 				}
 			}
 			want, err := sub.Point(kept)
-			if err != nil || place != want || taken[[2]int{which, place}] {
-				t.Fatalf("%+v keeping %v: point %d is %d of grid %d, %v; want %d, and nobody else there", g, keep, point, place, which, err, want)
+			if err != nil || index != want || taken[[2]int{which, index}] {
+				t.Fatalf("%+v keeping %v: point %d is %d of grid %d, %v; want %d, and nobody else there", g, keep, point, index, which, err, want)
 			}
-			taken[[2]int{which, place}] = true
+			taken[[2]int{which, index}] = true
 		}
 	}
 }

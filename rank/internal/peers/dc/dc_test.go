@@ -183,7 +183,7 @@ func fine(t testing.TB, wcs []rdma.WC) {
 func TestPathsKeepTheirOrder(t *testing.T) {
 	for _, seed := range []uint64{0, 1, 2} {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
-			const peers, rounds = 3 * initiators, 200
+			const peers, rounds = 3 * initiatorsMax, 200
 			r := newRig(t, peers+1, seed)
 			rnd := rand.New(rand.NewPCG(seed, 3))
 			var paths [peers + 1]*Path
@@ -243,8 +243,8 @@ func TestPathsKeepTheirOrder(t *testing.T) {
 					t.Errorf("rank %d: the memory has %d, want %d", i, have, posted[i])
 				}
 			}
-			if n := len(r.pool.Queues()); n != initiators {
-				t.Errorf("%d initiators for %d peers, want %d", n, peers, initiators)
+			if n := len(r.pool.Queues()); n != initiatorsMax {
+				t.Errorf("%d initiators for %d peers, want %d", n, peers, initiatorsMax)
 			}
 		})
 	}
@@ -255,7 +255,7 @@ func TestPathsKeepTheirOrder(t *testing.T) {
 func TestNoReceiveHoldsUpNobodyElse(t *testing.T) {
 	for _, seed := range []uint64{0, 1} {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
-			const busy, messages = initiators + 4, 5
+			const busy, messages = initiatorsMax + 4, 5
 			r := newRig(t, busy+2, seed)
 			last := r.path(t, busy+1)
 			var paths []*Path
@@ -332,7 +332,7 @@ func TestNoReceiveHoldsUpNobodyElse(t *testing.T) {
 // A rank that has died fails its paths, with the status first and the rest flushed, and
 // nobody else's, though they share initiators.
 func TestDeathFailsItsPathsOnly(t *testing.T) {
-	const peers = 2 * initiators
+	const peers = 2 * initiatorsMax
 	r := newRig(t, peers+1, 0)
 	var paths [peers + 1]*Path
 	for i := 1; i <= peers; i++ {
@@ -395,7 +395,7 @@ func TestErrAndClose(t *testing.T) {
 	for _, seed := range []uint64{0, 1, 2, 3} {
 		for _, closes := range []bool{false, true} {
 			t.Run(fmt.Sprintf("seed=%d/closes=%v", seed, closes), func(t *testing.T) {
-				const peers = 2 * initiators
+				const peers = 2 * initiatorsMax
 				r := newRig(t, peers+1, seed)
 				into := r.nodes[0].mr
 				read := func(i, at int) rdma.SendWR {
@@ -480,10 +480,10 @@ func TestPathsAllocateNothing(t *testing.T) {
 	if arch.RaceEnabled {
 		return // the race detector allocates on its own account
 	}
-	r := newRig(t, initiators+3, 0)
+	r := newRig(t, initiatorsMax+3, 0)
 	var paths []*Path
 	var wrs [][]rdma.SendWR
-	for i := 1; i < initiators+3; i++ {
+	for i := 1; i < initiatorsMax+3; i++ {
 		paths = append(paths, r.path(t, i))
 		wrs = append(wrs, []rdma.SendWR{r.word(i, 0, 1, 1), r.word(i, 8, 2, 2)})
 	}

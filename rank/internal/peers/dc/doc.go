@@ -2,26 +2,26 @@
 // [Path], over a few dynamically connected initiators that all paths share: queue pairs then
 // take as much memory with a thousand peers as with ten.
 //
-//	messages ──┐  Path to rank 1 ┐             ┌ lane: DCI ──▶ target of rank 7
-//	           ├  Path to rank 7 ┼─▶ Pool ─────┤ lane: DCI ──▶ target of rank 1
+//	messages ──┐  Path to rank 1 ┐             ┌ initiator ──▶ target of rank 7
+//	           ├  Path to rank 7 ┼─▶ Pool ─────┤ initiator ──▶ target of rank 1
 //	windows  ──┘  ...            ┘  (a line)   └ ...
 //
-// # Lanes
+// # Initiators
 //
 // An initiator keeps the order of its requests, and changes its target when all before are
-// acknowledged. So a lane has the requests of one path at a time, and a path is on one
-// lane at most: its requests are executed in their order, as on a connection, which a
+// acknowledged. So it has the requests of one path at a time, and a path is on one
+// initiator at most: its requests are executed in their order, as on a connection, which a
 // [rdma.DCIPool] does not promise, and what goes wrong concerns no other path. A path that finds
-// no lane free waits in line; the holder of a lane gives it up when its requests are
+// no initiator free waits in line; the holder of one gives it up when its requests are
 // complete, and takes no new ones on while others wait.
 //
-//	idle --first request--> in line --lane free--> on a lane --all complete--> idle
-//	on a lane --the receiver has no receive (RNR)--> parked --its time is over--> in line
+//	idle --first request--> in line --one is free--> on an initiator --all complete--> idle
+//	on an initiator --the receiver has no receive (RNR)--> parked --its time is over--> in line
 //	any --error, ERR--> failed: requests complete with the status, then with WR_FLUSH_ERR
 //
-// A receiver without receives would hold a lane up for as long as it computes. So
+// A receiver without receives would hold an initiator up for as long as it computes. So
 // initiators retry for some milliseconds only; the path is then parked with all its requests,
-// none of which was executed, and the lane is made anew for others.
+// none of which was executed, and the initiator is made anew for others.
 //
 // # Memory
 //

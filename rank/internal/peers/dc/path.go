@@ -15,12 +15,12 @@ type Path struct {
 	rdma.UnsupportedQP
 	pool  *Pool
 	cq    *CQ
-	to    place
+	to    destination
 	depth int
 
 	head, tail *request // not complete, in order
 	next       *request // of them, the first that is not posted
-	lane       *lane
+	initiator  *initiator
 	queued     bool // in line, or parked
 	failed     bool
 	wait       time.Duration // of the last parking
@@ -34,7 +34,7 @@ var _ rdma.QP = (*Path)(nil)
 func (p *Pool) Path(peer int, cq *CQ, depth int) (*Path, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	to, ok := p.places[peer]
+	to, ok := p.destinations[peer]
 	if !ok {
 		av, target, err := p.cfg.Find(peer)
 		if err != nil {
@@ -44,7 +44,7 @@ func (p *Pool) Path(peer int, cq *CQ, depth int) (*Path, error) {
 			return nil, err
 		}
 		to.target = target
-		p.places[peer] = to
+		p.destinations[peer] = to
 	}
 	path := &Path{pool: p, cq: cq, to: to, depth: depth}
 	p.paths[path] = struct{}{}
@@ -105,7 +105,7 @@ func (q *Path) PostSend(wrs []rdma.SendWR) (n int, err error) {
 	}
 	switch {
 	case q.next == nil || q.queued:
-	case q.lane != nil:
+	case q.initiator != nil:
 		p.send(q)
 	default:
 		p.queue(q)

@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// initiators is how many lanes there are at most: they are made when all others are
+	// initiatorsMax is how many initiators there are at most: they are made when all others are
 	// taken.
-	initiators = 8
-	// laneDepth is the send queue of an initiator.
-	laneDepth = 64
+	initiatorsMax = 8
+	// initiatorDepth is the send queue of an initiator.
+	initiatorDepth = 64
 	// batch is how many requests are posted at once.
 	batch = 16
 	// parkFirst is how long a path waits first whose receiver has no receives; it doubles
@@ -38,34 +38,34 @@ type Config struct {
 type Pool struct {
 	cfg    Config
 	inline int
-	busy   atomic.Int32 // requests outstanding, and lanes that are to be made anew
+	busy   atomic.Int32 // requests outstanding, and initiators that are to be made anew
 
-	mu     sync.Mutex // guards what follows, and all paths, lanes and rings
-	cq     rdma.CQ
-	lanes  []*lane
-	line   []*Path // that wait for a lane, in order
-	parked []*Path
-	places map[int]place
-	paths  map[*Path]struct{}
-	spare  *request
-	turns  uint64
-	err    error // no initiator works any more
-	wcs    [batch]rdma.WC
-	wrs    [batch]rdma.SendWR
+	mu           sync.Mutex // guards what follows, and all paths, initiators and rings
+	cq           rdma.CQ
+	initiators   []*initiator
+	line         []*Path // that wait for an initiator, in order
+	parked       []*Path
+	destinations map[int]destination
+	paths        map[*Path]struct{}
+	spare        *request
+	turns        uint64
+	err          error // no initiator works any more
+	wcs          [batch]rdma.WC
+	wrs          [batch]rdma.SendWR
 }
 
-// A place is where a peer is.
-type place struct {
+// A destination is what requests to a peer are addressed with.
+type destination struct {
 	ah     rdma.AH
 	target wireup.Target
 }
 
-// A lane is an initiator. Counts are of its life.
-type lane struct {
+// A initiator is an initiator. Counts are of its life.
+type initiator struct {
 	qp     rdma.QP
 	index  int
-	path   *Path // whose requests it has, nil: it is idle, or broken
-	last   place // what it is connected with
+	path   *Path       // whose requests it has, nil: it is idle, or broken
+	last   destination // what it is connected with
 	used   uint64
 	posted uint32
 	done   uint32
@@ -86,8 +86,8 @@ type request struct {
 // New makes a pool, which holds no queue pair before a path needs it.
 func New(cfg Config) (*Pool, error) {
 	attr := cfg.Port.Attr
-	p := &Pool{cfg: cfg, inline: min(cfg.Inline, attr.MaxInlineData), places: make(map[int]place), paths: make(map[*Path]struct{})}
-	cq, err := cfg.PD.Context().CreateCQ(initiators * laneDepth)
+	p := &Pool{cfg: cfg, inline: min(cfg.Inline, attr.MaxInlineData), destinations: make(map[int]destination), paths: make(map[*Path]struct{})}
+	cq, err := cfg.PD.Context().CreateCQ(initiatorsMax * initiatorDepth)
 	if err != nil {
 		return nil, fmt.Errorf("dynamic connections: %w", err)
 	}
@@ -99,7 +99,7 @@ func New(cfg Config) (*Pool, error) {
 func (p *Pool) Queues() (qps []rdma.QP) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, l := range p.lanes {
+	for _, l := range p.initiators {
 		qps = append(qps, l.qp)
 	}
 	return qps
@@ -107,22 +107,22 @@ func (p *Pool) Queues() (qps []rdma.QP) {
 
 // initAttr is how an initiator is made.
 func (p *Pool) initAttr() rdma.QPInitAttr {
-	return rdma.QPInitAttr{SendCQ: p.cq, Type: rdma.DCI, Cap: rdma.QPCap{MaxSendWR: laneDepth, MaxSendSGE: 1, MaxInlineData: p.inline}}
+	return rdma.QPInitAttr{SendCQ: p.cq, Type: rdma.DCI, Cap: rdma.QPCap{MaxSendWR: initiatorDepth, MaxSendSGE: 1, MaxInlineData: p.inline}}
 }
 
 // Most is how many queue pairs a rank has at most that uses dynamic connections: these
 // initiators and its target.
-const Most = initiators + 1
+const Most = initiatorsMax + 1
 
 // Close closes the initiators. All paths are closed before.
 func (p *Pool) Close() error {
 	errs := []error{rdma.CloseQPs(p.Queues())}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, to := range p.places {
+	for _, to := range p.destinations {
 		errs = append(errs, to.ah.Close())
 	}
-	p.lanes, p.places = nil, make(map[int]place)
+	p.initiators, p.destinations = nil, make(map[int]destination)
 	p.busy.Store(0)
 	if p.cq != nil {
 		errs = append(errs, p.cq.Close())
@@ -141,7 +141,7 @@ func (p *Pool) Advance() {
 	p.mu.Unlock()
 }
 
-// advance takes completions in and gives free lanes to those who wait.
+// advance takes completions in and gives free initiators to those who wait.
 func (p *Pool) advance() {
 	if p.cq == nil {
 		return
@@ -165,9 +165,9 @@ func (p *Pool) advance() {
 	p.dispatch()
 }
 
-// complete handles a completion of a lane: of the request with that count, and of all before.
+// complete handles a completion of an initiator: of the request with that count, and of all before.
 func (p *Pool) complete(wc *rdma.WC) {
-	l := p.lanes[wc.WRID>>32]
+	l := p.initiators[wc.WRID>>32]
 	at := uint32(wc.WRID)
 	if l.broken {
 		l.done = at
@@ -183,7 +183,7 @@ func (p *Pool) complete(wc *rdma.WC) {
 	}
 	p.retire(l, at-1)
 	l.done = at
-	l.broken, l.path, path.lane = true, nil, nil
+	l.broken, l.path, path.initiator = true, nil, nil
 	p.busy.Add(1)
 	if wc.Status == rdma.WCRNRRetryExcErr {
 		path.next = path.head
@@ -194,8 +194,8 @@ func (p *Pool) complete(wc *rdma.WC) {
 	p.remake(l)
 }
 
-// retire ends the requests of a lane up to a count.
-func (p *Pool) retire(l *lane, upTo uint32) {
+// retire ends the requests of an initiator up to a count.
+func (p *Pool) retire(l *initiator, upTo uint32) {
 	for l.done != upTo {
 		l.done++
 		r := l.path.pop()
@@ -206,8 +206,8 @@ func (p *Pool) retire(l *lane, upTo uint32) {
 	}
 }
 
-// pass goes on with a lane whose requests may be complete.
-func (p *Pool) pass(l *lane) {
+// pass goes on with an initiator whose requests may be complete.
+func (p *Pool) pass(l *initiator) {
 	path := l.path
 	if l.done != l.posted {
 		p.send(path)
@@ -217,7 +217,7 @@ func (p *Pool) pass(l *lane) {
 		p.send(path)
 		return
 	}
-	l.path, path.lane = nil, nil
+	l.path, path.initiator = nil, nil
 	if path.next != nil {
 		p.queue(path)
 	}
@@ -229,11 +229,11 @@ func (p *Pool) queue(path *Path) {
 	p.line = append(p.line, path)
 }
 
-// dispatch gives lanes to those in line.
+// dispatch gives initiators to those in line.
 func (p *Pool) dispatch() {
 	for len(p.line) > 0 {
 		path := p.line[0]
-		l := p.lane(path.to)
+		l := p.initiator(path.to)
 		if l == nil {
 			if p.err != nil {
 				p.give(p.err)
@@ -248,19 +248,19 @@ func (p *Pool) dispatch() {
 	}
 }
 
-// take puts a path on a lane.
-func (p *Pool) take(path *Path, l *lane) {
+// take puts a path on an initiator.
+func (p *Pool) take(path *Path, l *initiator) {
 	p.turns++
-	l.path, l.last, l.used, path.lane = path, path.to, p.turns, l
+	l.path, l.last, l.used, path.initiator = path, path.to, p.turns, l
 	p.send(path)
 }
 
-// lane is an idle lane, the one that is connected with the place, or was used longest ago;
+// initiator is an idle initiator, the one that is connected with the destination, or was used longest ago;
 // nil: there is none.
-func (p *Pool) lane(to place) *lane {
-	var found *lane
+func (p *Pool) initiator(to destination) *initiator {
+	var found *initiator
 	working := 0
-	for _, l := range p.lanes {
+	for _, l := range p.initiators {
 		if l.dead {
 			continue
 		}
@@ -275,14 +275,14 @@ func (p *Pool) lane(to place) *lane {
 			found = l
 		}
 	}
-	if len(p.lanes) == initiators || found != nil && found.last == (place{}) {
+	if len(p.initiators) == initiatorsMax || found != nil && found.last == (destination{}) {
 		if working == 0 {
-			p.err = errNoLane
+			p.err = errNoInitiator
 		}
 		return found
 	}
 	// A connection of its own for each peer, as long as there are that few.
-	l, err := p.newLane()
+	l, err := p.newInitiator()
 	if err != nil {
 		if working == 0 {
 			p.err = err
@@ -292,9 +292,9 @@ func (p *Pool) lane(to place) *lane {
 	return l
 }
 
-var errNoLane = errors.New("no initiator works any more")
+var errNoInitiator = errors.New("no initiator works any more")
 
-func (p *Pool) newLane() (*lane, error) {
+func (p *Pool) newInitiator() (*initiator, error) {
 	qp, err := p.cfg.PD.CreateQP(p.initAttr())
 	if err != nil {
 		return nil, err
@@ -302,18 +302,18 @@ func (p *Pool) newLane() (*lane, error) {
 	if err := wireup.Initiate(qp, p.cfg.Port); err != nil {
 		return nil, errors.Join(err, qp.Close())
 	}
-	l := &lane{qp: qp, index: len(p.lanes)}
-	p.lanes = append(p.lanes, l)
+	l := &initiator{qp: qp, index: len(p.initiators)}
+	p.initiators = append(p.initiators, l)
 	return l, nil
 }
 
-// remake makes a broken lane anew when nothing of its earlier life is to come.
-func (p *Pool) remake(l *lane) {
+// remake makes a broken initiator anew when nothing of its earlier life is to come.
+func (p *Pool) remake(l *initiator) {
 	if l.done != l.posted {
 		return
 	}
 	p.busy.Add(-1)
-	l.broken, l.last = false, place{}
+	l.broken, l.last = false, destination{}
 	err := l.qp.Modify(rdma.QPAttr{State: rdma.StateReset}, rdma.QPStateMask)
 	if err == nil {
 		err = wireup.Initiate(l.qp, p.cfg.Port)
@@ -321,14 +321,14 @@ func (p *Pool) remake(l *lane) {
 	l.dead = err != nil
 }
 
-// send posts requests of a path as far as its lane has room.
+// send posts requests of a path as far as its initiator has room.
 func (p *Pool) send(path *Path) {
-	l := path.lane
+	l := path.initiator
 	if len(p.line) > 0 && l.posted != l.done {
 		return // when these are complete it is the turn of others
 	}
 	for path.next != nil {
-		room := min(laneDepth-int(l.posted-l.done), batch)
+		room := min(initiatorDepth-int(l.posted-l.done), batch)
 		if room == 0 {
 			return
 		}
@@ -354,10 +354,10 @@ func (p *Pool) send(path *Path) {
 	}
 }
 
-// stop fails a path and takes it off its lane: nothing of it is executed afterwards.
+// stop fails a path and takes it off its initiator: nothing of it is executed afterwards.
 func (p *Pool) stop(path *Path, status rdma.WCStatus) {
-	if l := path.lane; l != nil {
-		l.path, path.lane = nil, nil
+	if l := path.initiator; l != nil {
+		l.path, path.initiator = nil, nil
 		if l.posted != l.done {
 			l.broken = true
 			p.busy.Add(1)
@@ -369,7 +369,7 @@ func (p *Pool) stop(path *Path, status rdma.WCStatus) {
 }
 
 // fail ends all requests of a path: the first with the status, the others flushed. It is on
-// no lane.
+// no initiator.
 func (p *Pool) fail(path *Path, status rdma.WCStatus) {
 	path.failed = true
 	if path.queued {
@@ -389,7 +389,7 @@ func (p *Pool) fail(path *Path, status rdma.WCStatus) {
 func (p *Pool) give(err error) {
 	p.err = err
 	for path := range p.paths {
-		path.lane = nil
+		path.initiator = nil
 		p.fail(path, rdma.WCFatalErr)
 	}
 }
@@ -426,7 +426,7 @@ func (p *Pool) unpark(now time.Time) {
 }
 
 // record copies a request.
-func (p *Pool) record(wr *rdma.SendWR, to place) *request {
+func (p *Pool) record(wr *rdma.SendWR, to destination) *request {
 	r := p.spare
 	if r == nil {
 		r = new(request)

@@ -15,11 +15,11 @@ import (
 // destroyed or reset queue pair left behind is known and dropped.
 //
 //	wr_id:  63            24 23         0
-//	       | sequence number | lane      |
+//	       | sequence number | queue     |
 //
-// A lane is one work queue: the send or the receive queue of a queue pair, or a
+// A work queue is the send or the receive queue of a queue pair, or a
 // shared receive queue. The requests of a queue pair complete in the order of
-// their posting, so a lane is a ring:
+// their posting, so a work queue is a ring:
 //
 //	   tail                head
 //	    v                   v
@@ -31,9 +31,9 @@ import (
 // next completion behind it, as verbs has it. A shared receive queue completes
 // in any order: its slots are in a free list.
 const (
-	laneBits = 24
-	laneMask = 1<<laneBits - 1
-	seqMask  = 1<<(64-laneBits) - 1
+	queueBits = 24
+	queueMask = 1<<queueBits - 1
+	seqMask   = 1<<(64-queueBits) - 1
 )
 
 // An entry is a posted request.
@@ -47,10 +47,10 @@ type entry struct {
 // inline. An operation of no number below it is not posted.
 const opInline = 16
 
-type lane struct {
+type workQueue struct {
 	index  uint32
 	send   bool
-	pair   *queuePair   // whose lane it is, or
+	pair   *queuePair   // whose work queue it is, or
 	shared *sharedQueue // whose, and then what follows is unused, unless
 	ops    bool         // it is of the operations on its list of tags
 
@@ -62,7 +62,7 @@ type lane struct {
 	count tally // guarded by the lock of the CQ
 }
 
-// A tally is what the completions of a lane said was executed.
+// A tally is what the completions of a work queue said was executed.
 type tally struct {
 	ops    [2 * opInline]struct{ requests, bytes uint64 } // by entry.op
 	errors uint64
@@ -88,20 +88,20 @@ func (t *tally) report(to *rdma.Counters) {
 }
 
 // free is how many more requests may be posted.
-func (l *lane) free() int { return int(l.room - (l.head.Load() - l.tail.Load())) }
+func (l *workQueue) free() int { return int(l.room - (l.head.Load() - l.tail.Load())) }
 
 // at is the slot of a sequence number.
-func (l *lane) at(seq uint64) *entry { return &l.ring[seq&uint64(len(l.ring)-1)] }
+func (l *workQueue) at(seq uint64) *entry { return &l.ring[seq&uint64(len(l.ring)-1)] }
 
 // id is the identity under which the device gets a request.
-func (l *lane) id(seq uint64) uint64 { return seq<<laneBits | uint64(l.index) }
+func (l *workQueue) id(seq uint64) uint64 { return seq<<queueBits | uint64(l.index) }
 
 // retire ends the requests up to the one whose completion came, and gives the
-// program's identity of that one. It is false for a request that the lane knows
+// program's identity of that one. It is false for a request that the work queue knows
 // nothing of (any more).
-func (l *lane) retire(id uint64, ok bool) (wrid uint64, known bool) {
+func (l *workQueue) retire(id uint64, ok bool) (wrid uint64, known bool) {
 	tail := l.tail.Load()
-	seq := tail + (id>>laneBits-tail)&seqMask
+	seq := tail + (id>>queueBits-tail)&seqMask
 	if seq >= l.head.Load() {
 		return 0, false
 	}
@@ -122,30 +122,30 @@ func (l *lane) retire(id uint64, ok bool) (wrid uint64, known bool) {
 }
 
 // forget drops everything that is posted: its completions will not be known.
-func (l *lane) forget() { l.tail.Store(l.head.Load()) }
+func (l *workQueue) forget() { l.tail.Store(l.head.Load()) }
 
-// lanes is the table of a context's lanes. Pollers read it without a lock.
-type lanes struct {
-	table atomic.Pointer[[]atomic.Pointer[lane]]
+// workQueues is the table of a context's work queues. Pollers read it without a lock.
+type workQueues struct {
+	table atomic.Pointer[[]atomic.Pointer[workQueue]]
 
 	mu   sync.Mutex
-	next []uint64 // per index, the sequence number that its next lane begins with
+	next []uint64 // per index, the sequence number that its next work queue begins with
 	free []uint32
 }
 
-// of is the lane that an identity names, nil for none.
-func (t *lanes) of(id uint64) *lane {
+// of is the work queue that an identity names, nil for none.
+func (t *workQueues) of(id uint64) *workQueue {
 	if table := t.table.Load(); table != nil {
-		if i := id & laneMask; i < uint64(len(*table)) {
+		if i := id & queueMask; i < uint64(len(*table)) {
 			return (*table)[i].Load()
 		}
 	}
 	return nil
 }
 
-// add gives l an index, whose numbers go on where its last lane's ended: what
+// add gives l an index, whose numbers go on where its last work queue's ended: what
 // that one left in a CQ is no request of l.
-func (t *lanes) add(l *lane) error {
+func (t *workQueues) add(l *workQueue) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.free) == 0 {
@@ -161,17 +161,17 @@ func (t *lanes) add(l *lane) error {
 	return nil
 }
 
-func (t *lanes) grow() error {
+func (t *workQueues) grow() error {
 	old := t.table.Load()
 	n := 0
 	if old != nil {
 		n = len(*old)
 	}
 	size := max(16, 2*n)
-	if size > laneMask+1 {
+	if size > queueMask+1 {
 		return &rdma.OpError{Op: "create_qp", Detail: "too many queues in one context", Err: rdma.ErrNoMemory}
 	}
-	table := make([]atomic.Pointer[lane], size)
+	table := make([]atomic.Pointer[workQueue], size)
 	for i := range n {
 		table[i].Store((*old)[i].Load())
 	}
@@ -183,7 +183,7 @@ func (t *lanes) grow() error {
 	return nil
 }
 
-func (t *lanes) remove(l *lane) {
+func (t *workQueues) remove(l *workQueue) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.next[l.index] = l.head.Load()
