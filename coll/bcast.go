@@ -69,9 +69,9 @@ func (b *builder) bcastDirect() {
 }
 
 // Scatter and all-gather broadcast (van de Geijn 1994), for long vectors: each
-// rank but the root gets a share, and sends it on to the other ones, chunk by
-// chunk. In turn k a rank gets and passes on chunk k of its share, and then collects
-// chunk k of the others' shares.
+// rank but the root gets a portion, and sends it on to the other ones, chunk by
+// chunk. In turn k a rank gets and passes on chunk k of its portion, and then collects
+// chunk k of the others' portions.
 //
 // Steps: 2, and one a further chunk. Bytes: the vector from the root, and almost
 // as much from each of the others.
@@ -83,13 +83,13 @@ func (b *builder) bcastScatter() {
 	me, vector := (b.call.Rank-root+n)%n, b.dest()
 	// Shares are whole cache lines.
 	lines := pieces(bytes, line)
-	shareOf := func(v int) share {
+	portionOf := func(v int) portion {
 		first, next := lines*(v-1)/(n-1)*line, lines*v/(n-1)*line
-		return share{off: first, n: min(next, bytes) - first}
+		return portion{off: first, n: min(next, bytes) - first}
 	}
 	size, turns := b.chunkSize(), 0
 	for v := 1; v < n; v++ {
-		turns = max(turns, pieces(shareOf(v).n, size))
+		turns = max(turns, pieces(portionOf(v).n, size))
 	}
 	others := func(f func(v int)) {
 		for i := 1; i < n; i++ {
@@ -99,30 +99,30 @@ func (b *builder) bcastScatter() {
 		}
 	}
 	if me != 0 {
-		if shareOf(me).n > 0 {
+		if portionOf(me).n > 0 {
 			b.expose(root, 0, vector, bytes)
 		}
 		others(func(v int) {
-			if shareOf(v).n > 0 {
+			if portionOf(v).n > 0 {
 				b.expose(b.ofTree(v), 0, vector, bytes)
 			}
 		})
 	}
-	if me == 0 || shareOf(me).n > 0 {
+	if me == 0 || portionOf(me).n > 0 {
 		others(func(v int) {
-			if me != 0 || shareOf(v).n > 0 {
+			if me != 0 || portionOf(v).n > 0 {
 				b.learn(b.ofTree(v), 0)
 			}
 		})
 	}
 	for k := range turns {
-		if mine := shareOf(max(me, 1)); me != 0 && k < pieces(mine.n, size) {
+		if mine := portionOf(max(me, 1)); me != 0 && k < pieces(mine.n, size) {
 			b.take(root)
 			p := part(mine.n, size, k)
 			others(func(v int) { b.put(b.ofTree(v), 0, mine.off+p.off, vector.plus(mine.off+p.off), p.n) })
 		}
 		others(func(v int) {
-			theirs := shareOf(v)
+			theirs := portionOf(v)
 			if k >= pieces(theirs.n, size) {
 				return
 			}

@@ -284,15 +284,15 @@ func (b *builder) finish(p *plan) {
 	b.steps, b.sends, b.recvs = nil, nil, nil
 }
 
-// A share is a part of a vector: n bytes at off.
-type share struct{ off, n int }
+// A portion is a part of a vector: n bytes at off.
+type portion struct{ off, n int }
 
-// shareOf cuts the call's vector into as many shares as there are ranks, whole
+// portionOf cuts the call's vector into as many portions as there are ranks, whole
 // elements each, the first ones longer by an element where it does not divide.
-func shareOf(c *Call, rank int) share {
+func portionOf(c *Call, rank int) portion {
 	count := c.Bytes / c.Elem
 	q, r := count/c.Size, count%c.Size
-	s := share{off: (rank*q + min(rank, r)) * c.Elem, n: q * c.Elem}
+	s := portion{off: (rank*q + min(rank, r)) * c.Elem, n: q * c.Elem}
 	if rank < r {
 		s.n += c.Elem
 	}
@@ -325,7 +325,7 @@ func (b *builder) chunkSize() int { return max(b.tuning.chunk, pieces(b.call.Byt
 func pieces(n, size int) int { return (n + size - 1) / size }
 
 // part is piece k of n bytes.
-func part(n, size, k int) share {
+func part(n, size, k int) portion {
 	off := k * size
-	return share{off: off, n: min(size, n-off)}
+	return portion{off: off, n: min(size, n-off)}
 }

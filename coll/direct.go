@@ -1,7 +1,7 @@
 package coll
 
 // Reductions between members that map each other's memory. Nothing is sent: each
-// member reads its share of the vector out of all inputs, a piece at a time, and
+// member reads its portion of the vector out of all inputs, a piece at a time, and
 // writes the result, which is hot in its cache then, into all outputs. Where every
 // operand lies in memory that all can map, it reads them where they lie; otherwise
 // it gets them into a piece of scratch, one after the other, so that what it
@@ -9,12 +9,12 @@ package coll
 //
 //	show     the descriptors of the operands to all members, and learn theirs
 //	fork     on to the way by gets and puts, unless everything shown can be mapped
-//	reduce   each piece of the own share, in the order of the ranks
+//	reduce   each piece of the own portion, in the order of the ranks
 //	signal   all members, and wait for theirs: the operands are free again
 //
 // All members see the same descriptors, so all take the same way.
 //
-// In place, an input is somebody's output too. It is safe because a share is read
+// In place, an input is somebody's output too. It is safe because a portion is read
 // and written by its owner alone: whoever overwrites a piece has read all inputs
 // of it before.
 //
@@ -76,10 +76,10 @@ func (b *builder) meet() {
 	}
 }
 
-// reduceMapped reduces share own of all inputs, which were shown, a piece at a
+// reduceMapped reduces portion own of all inputs, which were shown, a piece at a
 // time: the piece at off into result(off), and then to each of copies at off. In
 // place spare holds a piece.
-func (b *builder) reduceMapped(own share, result func(off int) loc, spare loc, copies []loc) {
+func (b *builder) reduceMapped(own portion, result func(off int) loc, spare loc, copies []loc) {
 	for k := range pieces(own.n, b.pieceSize()) {
 		x := part(own.n, b.pieceSize(), k)
 		off := own.off + x.off
@@ -93,7 +93,7 @@ func (b *builder) reduceMapped(own share, result func(off int) loc, spare loc, c
 
 // reducePulled is reduceMapped for operands that are not mapped: pieces are got,
 // and the results put into outputs that the peers to have exposed as #1.
-func (b *builder) reducePulled(own share, result func(off int) loc, to []int) {
+func (b *builder) reducePulled(own portion, result func(off int) loc, to []int) {
 	size := b.pulledSize()
 	landing, spare := b.alloc(size), loc{}
 	if b.call.InPlace {
@@ -147,39 +147,39 @@ func (b *builder) foldPulled(dst, own, spare, landing loc, off, n int) {
 	}
 }
 
-// pulledShare is the share of the vector that a rank reduces where inputs are got:
-// short vectors have few shares, for each takes a call of the kernel for every rank.
+// pulledPortion is the portion of the vector that a rank reduces where inputs are got:
+// short vectors have few portions, for each takes a call of the kernel for every rank.
 // The root of a reduction has its result in place already, while the others have to
 // move theirs, which takes about as long as to get and combine 3/4 of an input.
-func (b *builder) pulledShare(rank int) share {
-	first, extra := 0, 0 // who has the first share, and how much more
+func (b *builder) pulledPortion(rank int) portion {
+	first, extra := 0, 0 // who has the first portion, and how much more
 	if b.call.Kind == Reduce {
 		first, extra = b.call.Root, 3
 	}
-	shares := max(min(b.call.Size, 2), min(b.call.Size, b.call.Bytes/leastShare))
+	portions := max(min(b.call.Size, 2), min(b.call.Size, b.call.Bytes/leastPortion))
 	v := (rank - first + b.call.Size) % b.call.Size
-	if v >= shares {
-		return share{}
+	if v >= portions {
+		return portion{}
 	}
 	weight := 4 * (b.call.Size - 1)
-	all := weight*shares + extra
+	all := weight*portions + extra
 	count := b.call.Bytes / b.call.Elem
-	at := func(v int) int { // where share v begins
+	at := func(v int) int { // where portion v begins
 		if v == 0 {
 			return 0
 		}
 		w := weight*v + extra
 		return (count/all*w + count%all*w/all) * b.call.Elem
 	}
-	return share{off: at(v), n: at(v+1) - at(v)}
+	return portion{off: at(v), n: at(v+1) - at(v)}
 }
 
-// leastShare is the least that a rank gets of each input, if there are ranks enough.
-const leastShare = 32 << 10
+// leastPortion is the least that a rank gets of each input, if there are ranks enough.
+const leastPortion = 32 << 10
 
-// reduceMappedShares is an all-reduce, or a reduction, whose members reduce a
-// share each.
-func (b *builder) reduceMappedShares() {
+// reduceMappedPortions is an all-reduce, or a reduction, whose members reduce a
+// portion each.
+func (b *builder) reduceMappedPortions() {
 	n, me, root := b.call.Size, b.call.Rank, b.call.Root
 	if b.call.Kind == AllReduce {
 		root = everyone
@@ -202,19 +202,19 @@ func (b *builder) reduceMappedShares() {
 	if b.call.InPlace {
 		spare = b.alloc(b.pieceSize())
 	}
-	b.reduceMapped(shareOf(&b.call, me), result, spare, copies)
+	b.reduceMapped(portionOf(&b.call, me), result, spare, copies)
 	b.meet()
 	b.otherwise(fork)
-	b.reducePulled(b.pulledShare(me), result, to)
+	b.reducePulled(b.pulledPortion(me), result, to)
 	b.meet()
 }
 
 // reduceMappedBlocks is a reduce-scatter whose members reduce their block each,
 // into result. In place that is aside, until all have read what it replaces.
-func (b *builder) reduceMappedBlocks(shareOf func(rank int) share, result loc) {
-	own, total := shareOf(b.call.Rank), 0
+func (b *builder) reduceMappedBlocks(portionOf func(rank int) portion, result loc) {
+	own, total := portionOf(b.call.Rank), 0
 	for r := range b.call.Size {
-		if x := shareOf(r); x.n > 0 {
+		if x := portionOf(r); x.n > 0 {
 			total = max(total, x.off+x.n)
 		}
 	}

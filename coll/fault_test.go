@@ -407,12 +407,12 @@ func TestNewTeamRefuses(t *testing.T) {
 		{"slots no power of two", func(cfg *TeamConfig) { cfg.slots = 12 }, "12 slots"},
 		{"no mesh", func(cfg *TeamConfig) { cfg.Mesh = nil }, "no Mesh"},
 		{"member without queue pair", func(cfg *TeamConfig) { cfg.Members = []int{0, 0} }, "no queue pair to member 1"},
-		{"foreign cards", func(cfg *TeamConfig) {
+		{"foreign intros", func(cfg *TeamConfig) {
 			cfg.Exchange = func(context.Context, []byte) ([][]byte, error) { return [][]byte{{1}, {2}}, nil }
-		}, "not a team's card"},
+		}, "not a team's intro"},
 		{"other sizes", func(cfg *TeamConfig) {
 			cfg.Exchange = func(_ context.Context, mine []byte) ([][]byte, error) {
-				theirs, err := readCard(mine)
+				theirs, err := readIntro(mine)
 				theirs.rank, theirs.eager = 1, 4096
 				return [][]byte{mine, theirs.bytes()}, err
 			}

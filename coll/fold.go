@@ -84,7 +84,7 @@ func (b *builder) foldMessages(bytes int) {
 			b.landing[peer] = at(peer)
 		}
 	}
-	b.foldLandings(share{0, bytes}, 0, 0)
+	b.foldLandings(portion{0, bytes}, 0, 0)
 	for i := range b.recvs {
 		if peer := b.recvs[i].Peer; peer != me {
 			b.release(peer)
@@ -93,7 +93,7 @@ func (b *builder) foldMessages(bytes int) {
 }
 
 // foldPiece combines a piece that lies at landed in each peer's window.
-func (b *builder) foldPiece(x share, landed int, signal bool) {
+func (b *builder) foldPiece(x portion, landed int, signal bool) {
 	me := b.call.Rank
 	for i := range b.recvs {
 		if peer := b.recvs[i].Peer; peer != me {
@@ -110,7 +110,7 @@ func (b *builder) foldPiece(x share, landed int, signal bool) {
 
 // foldLandings combines a part of the vectors: landed is where it is behind the
 // peers' landings, and mine behind the own vector.
-func (b *builder) foldLandings(x share, landed, mine int) {
+func (b *builder) foldLandings(x portion, landed, mine int) {
 	dst := b.dest().plus(x.off)
 	from := func(i int) loc {
 		peer := b.recvs[i].Peer

@@ -52,9 +52,9 @@ func (l *layout) stage(member, slot int) int {
 }
 func (l *layout) size() int { return l.members * (l.lane + l.slots*l.room) }
 
-// A card tells the other members where a member's control region is, and what
+// An intro tells the other members where a member's control region is, and what
 // it was made for.
-type card struct {
+type intro struct {
 	members, rank, slots, eager, chunk, piece uint32
 	selection                                 uint32 // hash
 	maps                                      uint32 // 1: it maps memory of peers
@@ -64,12 +64,12 @@ type card struct {
 }
 
 const (
-	cardMagic = "gcoll2\x00\x00"
-	cardLen   = len(cardMagic) + 9*4 + 8 + 4
+	introMagic = "gcoll2\x00\x00"
+	introLen   = len(introMagic) + 9*4 + 8 + 4
 )
 
-func (c card) bytes() []byte {
-	b := append(make([]byte, 0, cardLen), cardMagic...)
+func (c intro) bytes() []byte {
+	b := append(make([]byte, 0, introLen), introMagic...)
 	for _, v := range [...]uint32{c.members, c.rank, c.slots, c.eager, c.chunk, c.piece, c.selection, c.maps, c.crowded} {
 		b = binary.LittleEndian.AppendUint32(b, v)
 	}
@@ -77,12 +77,12 @@ func (c card) bytes() []byte {
 	return binary.LittleEndian.AppendUint32(b, c.rkey)
 }
 
-func readCard(b []byte) (card, error) {
-	if len(b) != cardLen || string(b[:len(cardMagic)]) != cardMagic {
-		return card{}, fmt.Errorf("not a team's card (%d bytes, expected %d)", len(b), cardLen)
+func readIntro(b []byte) (intro, error) {
+	if len(b) != introLen || string(b[:len(introMagic)]) != introMagic {
+		return intro{}, fmt.Errorf("not a team's intro (%d bytes, expected %d)", len(b), introLen)
 	}
-	b = b[len(cardMagic):]
-	var c card
+	b = b[len(introMagic):]
+	var c intro
 	for i, v := range [...]*uint32{&c.members, &c.rank, &c.slots, &c.eager, &c.chunk, &c.piece, &c.selection, &c.maps, &c.crowded} {
 		*v = binary.LittleEndian.Uint32(b[4*i:])
 	}

@@ -32,7 +32,7 @@ type Dialer interface {
 	// context is a Mapper that can also map its own memory.
 	Mapping() bool
 	// Maps reports whether Memory returns a peer's memory. It is called
-	// after the members of a team have exchanged their cards.
+	// after the members of a team have exchanged their intros.
 	Maps(peer int) bool
 	// Memory returns the mapped memory of a peer, or a permanent error. Headers and small data are
 	// then stores into the peer's control region, and data for registered memory is copied into it.

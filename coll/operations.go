@@ -87,7 +87,7 @@ var operations = [kinds]operation{
 		ways: []way{
 			{RecursiveDoubling, (*builder).allReduceDoubling, doubling, doubled},
 			{Direct, (*builder).allReduceDirect, one, others},
-			{ReduceScatterGather, (*builder).reduceScatterGather, three, twoShares},
+			{ReduceScatterGather, (*builder).reduceScatterGather, three, twoPortions},
 		}},
 	AllGather: {name: "allgather", send: block, recv: blocks,
 		far: always(Direct),
@@ -125,18 +125,18 @@ var operations = [kinds]operation{
 			{RecursiveDoubling, (*builder).scanDoubling, logN, logN},
 			{Direct, (*builder).scanDirect, one, others},
 			{Chain, (*builder).scanChain, others, one},
-			{Pull, (*builder).scanPull, two, twoShares},
+			{Pull, (*builder).scanPull, two, twoPortions},
 		}},
 	ExScan: {name: "exscan", reduces: true, send: block, recv: block, far: always(Chain),
 		ways: []way{
 			{RecursiveDoubling, (*builder).scanDoubling, logN, logN},
 			{Direct, (*builder).scanDirect, one, others},
 			{Chain, (*builder).scanChain, others, one},
-			{Pull, (*builder).scanPull, two, fewerShares},
+			{Pull, (*builder).scanPull, two, fewerPortions},
 		}},
 	ReduceScatterV: {name: "reducescatterv", reduces: true, parts: (*Team).vector,
 		ways: []way{
-			{Direct, (*builder).reduceScatterParts, one, shares},
+			{Direct, (*builder).reduceScatterParts, one, portions},
 		}},
 	Exchange: {name: "exchange", sized: true, parts: (*Team).movement,
 		ways: []way{
@@ -217,16 +217,16 @@ type cost struct {
 
 // The costs.
 var (
-	zero        = cost{"0", func(float64) float64 { return 0 }}
-	one         = cost{"1", func(float64) float64 { return 1 }}
-	two         = cost{"2", func(float64) float64 { return 2 }}
-	three       = cost{"3", func(float64) float64 { return 3 }}
-	half        = cost{"n/2", func(n float64) float64 { return n / 2 }}
-	others      = cost{"n-1", func(n float64) float64 { return n - 1 }}
-	shares      = cost{"(n-1)/n", func(n float64) float64 { return (n - 1) / n }}
-	fewerShares = cost{"(2n-3)/n", func(n float64) float64 { return (2*n - 3) / n }}
-	twoShares   = cost{"2(n-1)/n", func(n float64) float64 { return 2 * (n - 1) / n }}
-	logN        = cost{"ceil(log2 n)", func(n float64) float64 { return math.Ceil(math.Log2(n)) }}
+	zero          = cost{"0", func(float64) float64 { return 0 }}
+	one           = cost{"1", func(float64) float64 { return 1 }}
+	two           = cost{"2", func(float64) float64 { return 2 }}
+	three         = cost{"3", func(float64) float64 { return 3 }}
+	half          = cost{"n/2", func(n float64) float64 { return n / 2 }}
+	others        = cost{"n-1", func(n float64) float64 { return n - 1 }}
+	portions      = cost{"(n-1)/n", func(n float64) float64 { return (n - 1) / n }}
+	fewerPortions = cost{"(2n-3)/n", func(n float64) float64 { return (2*n - 3) / n }}
+	twoPortions   = cost{"2(n-1)/n", func(n float64) float64 { return 2 * (n - 1) / n }}
+	logN          = cost{"ceil(log2 n)", func(n float64) float64 { return math.Ceil(math.Log2(n)) }}
 
 	halvesLogN = cost{"n/2 ceil(log2 n)", func(n float64) float64 { return n / 2 * math.Ceil(math.Log2(n)) }}
 

@@ -84,7 +84,7 @@ func TestCosts(t *testing.T) {
 				if root > 0 && !operations[c.Kind].rooted {
 					break
 				}
-				c.Size, c.Root, c.Elem, c.Bytes = n, root, 8, n*(n-1)*line // shares are equal
+				c.Size, c.Root, c.Elem, c.Bytes = n, root, 8, n*(n-1)*line // portions are equal
 				if c.Kind == Barrier {
 					c.Elem, c.Bytes = 1, 0
 				}
@@ -117,7 +117,7 @@ func TestCosts(t *testing.T) {
 func evenly(c *Call) (list []Part) {
 	if c.Kind == ReduceScatterV {
 		for r := range c.Size {
-			x := shareOf(c, r)
+			x := portionOf(c, r)
 			list = append(list, Part{Off: x.off, N: x.n})
 		}
 	}

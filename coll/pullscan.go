@@ -1,6 +1,6 @@
 package coll
 
-// Pulled scan: a rank combines its share of the vector for all ranks. It gets that
+// Pulled scan: a rank combines its portion of the vector for all ranks. It gets that
 // part of the inputs in the order of the ranks, a piece at a time, and puts what it
 // has so far into the output of the rank that this is the result of.
 //
@@ -30,18 +30,18 @@ func (b *builder) scanPull() {
 		peer := (me - i + n) % n
 		b.learnOperands(peer, reads(peer), writes(peer))
 	}
-	mine, size := shareOf(&b.call, me), b.pulledSize()
+	mine, size := portionOf(&b.call, me), b.pulledSize()
 	landing, sum := b.alloc(size), b.alloc(size)
 	for k := range pieces(mine.n, size) {
 		x := part(mine.n, size, k)
-		b.scanPiece(share{mine.off + x.off, x.n}, landing, sum)
+		b.scanPiece(portion{mine.off + x.off, x.n}, landing, sum)
 	}
 	b.flushAll()
 	b.meet()
 }
 
 // scanPiece makes the results of all ranks of a part of the vector.
-func (b *builder) scanPiece(x share, landing, sum loc) {
+func (b *builder) scanPiece(x portion, landing, sum loc) {
 	n, me := b.call.Size, b.call.Rank
 	own, out, exclusive := b.source().plus(x.off), b.dest().plus(x.off), b.call.Kind == ExScan
 	// input is that of rank, in its place or in landing.

@@ -28,7 +28,7 @@ func (b *builder) fold(dst, own, spare loc, in func(rank int) loc, n int) {
 // Steps: 1. Bytes: n-1 blocks a rank; n-1 reductions of a block.
 func (b *builder) reduceScatterDirect() {
 	block := b.call.Bytes
-	b.reduceScatter(block, func(rank int) share { return share{rank * block, block} })
+	b.reduceScatter(block, func(rank int) portion { return portion{rank * block, block} })
 }
 
 // The same with blocks of different lengths, or none. If one is long all go in
@@ -38,12 +38,12 @@ func (b *builder) reduceScatterParts() {
 	for _, p := range b.recvs {
 		longest = max(longest, p.N)
 	}
-	b.reduceScatter(longest, func(rank int) share { return share{b.recvs[rank].Off, b.recvs[rank].N} })
+	b.reduceScatter(longest, func(rank int) portion { return portion{b.recvs[rank].Off, b.recvs[rank].N} })
 }
 
-func (b *builder) reduceScatter(longest int, shareOf func(rank int) share) {
+func (b *builder) reduceScatter(longest int, portionOf func(rank int) portion) {
 	n, me := b.call.Size, b.call.Rank
-	own := shareOf(me)
+	own := portionOf(me)
 	mine, out := b.source().plus(own.off), b.dest()
 	if n == 1 {
 		b.copy(out, mine, own.n, false)
@@ -56,10 +56,10 @@ func (b *builder) reduceScatter(longest int, shareOf func(rank int) share) {
 	}
 	if !b.eager(longest) {
 		if b.tuning.mapped {
-			b.reduceMappedBlocks(shareOf, result)
+			b.reduceMappedBlocks(portionOf, result)
 			return
 		}
-		p := pipeline{b: b, own: own, result: result, shareOf: shareOf}
+		p := pipeline{b: b, own: own, result: result, portionOf: portionOf}
 		p.run()
 		if result != out {
 			b.flushAll()
@@ -68,8 +68,8 @@ func (b *builder) reduceScatter(longest int, shareOf func(rank int) share) {
 		return
 	}
 	for i := 1; i < n; i++ {
-		if to := (me + i) % n; shareOf(to).n > 0 {
-			b.send(to, b.source().plus(shareOf(to).off), shareOf(to).n)
+		if to := (me + i) % n; portionOf(to).n > 0 {
+			b.send(to, b.source().plus(portionOf(to).off), portionOf(to).n)
 		}
 	}
 	if own.n == 0 {
@@ -94,7 +94,7 @@ func (b *builder) reduceScatter(longest int, shareOf func(rank int) share) {
 }
 
 // Reduce-scatter and gather, for an all-reduce (all gather) or a reduction (the
-// root gathers): rank r combines share r of the vector and puts the result into
+// root gathers): rank r combines portion r of the vector and puts the result into
 // the output of those that gather.
 //
 // Steps: 2, in pieces. Bytes: for an all-reduce 2(n-1)/n of the vector a rank,
@@ -109,11 +109,11 @@ func (b *builder) reduceScatterGather() {
 		return
 	}
 	if b.tuning.mapped {
-		b.reduceMappedShares()
+		b.reduceMappedPortions()
 		return
 	}
-	p := pipeline{b: b, own: shareOf(&b.call, me)}
-	p.shareOf = func(rank int) share { return shareOf(&b.call, rank) }
+	p := pipeline{b: b, own: portionOf(&b.call, me)}
+	p.portionOf = func(rank int) portion { return portionOf(&b.call, rank) }
 	p.gathers = func(rank int) bool { return b.call.Kind == AllReduce || rank == b.call.Root }
 	if p.gathers(me) {
 		p.result = b.dest().plus(p.own.off)
@@ -126,23 +126,23 @@ func (b *builder) reduceScatterGather() {
 // A pipeline is the reduce-scatter in pieces, small enough to be combined while
 // they are in the cache. In turn s a rank
 //
-//	pushes    piece s of every peer's share into that peer's scratch,
-//	combines  piece s-1 of its own share and passes the result on,
-//	collects  the results of piece s-2 of the others' shares.
+//	pushes    piece s of every peer's portion into that peer's scratch,
+//	combines  piece s-1 of its own portion and passes the result on,
+//	collects  the results of piece s-2 of the others' portions.
 //
 // A rank's scratch has a window of 3 pieces for each peer. Piece s goes where
 // piece s-3 was, which its owner has combined by then: its result, or where the
 // peer gathers none a bare signal, was collected in the turn before.
 //
 // Between two ranks messages are in this order at both ends, each left out at
-// both ends where a share has no such piece: descriptors of scratch and output;
+// both ends where a portion has no such piece: descriptors of scratch and output;
 // then turn by turn piece s, result s-1.
 type pipeline struct {
-	b       *builder
-	own     share
-	result  loc // where the own share's result goes
-	shareOf func(rank int) share
-	gathers func(rank int) bool // nil: nobody
+	b         *builder
+	own       portion
+	result    loc // where the own portion's result goes
+	portionOf func(rank int) portion
+	gathers   func(rank int) bool // nil: nobody
 }
 
 const window = 3
@@ -152,7 +152,7 @@ func (p *pipeline) run() {
 	in := b.source()
 	size := b.pieceSize()
 	gathers := func(rank int) bool { return p.gathers != nil && p.gathers(rank) }
-	count := func(rank int) int { return pieces(p.shareOf(rank).n, size) }
+	count := func(rank int) int { return pieces(p.portionOf(rank).n, size) }
 	peers := func(f func(peer int)) {
 		for i := 1; i < n; i++ {
 			f((me + i) % n)
@@ -166,7 +166,7 @@ func (p *pipeline) run() {
 			landing[peer] = b.alloc(room)
 			b.expose(peer, 0, landing[peer], room)
 		}
-		if theirs := p.shareOf(peer); gathers(me) && theirs.n > 0 {
+		if theirs := p.portionOf(peer); gathers(me) && theirs.n > 0 {
 			b.expose(peer, 1, b.dest().plus(theirs.off), theirs.n)
 		}
 	})
@@ -186,7 +186,7 @@ func (p *pipeline) run() {
 	for s := range turns + 2 {
 		peers(func(peer int) { // push
 			if s < count(peer) {
-				theirs := p.shareOf(peer)
+				theirs := p.portionOf(peer)
 				x := part(theirs.n, size, s)
 				b.put(peer, 0, s%window*size, in.plus(theirs.off+x.off), x.n)
 			}

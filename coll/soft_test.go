@@ -56,26 +56,26 @@ type network struct {
 // meeting is an all-gather for goroutines.
 type meeting struct {
 	mu     sync.Mutex
-	cards  [][]byte
+	intros [][]byte
 	come   int
 	closed chan struct{}
 }
 
 func newMeeting(n int) *meeting {
-	return &meeting{cards: make([][]byte, n), closed: make(chan struct{})}
+	return &meeting{intros: make([][]byte, n), closed: make(chan struct{})}
 }
 
 func (m *meeting) exchange(rank int) func(context.Context, []byte) ([][]byte, error) {
 	return func(ctx context.Context, mine []byte) ([][]byte, error) {
 		m.mu.Lock()
-		m.cards[rank] = mine
-		if m.come++; m.come == len(m.cards) {
+		m.intros[rank] = mine
+		if m.come++; m.come == len(m.intros) {
 			close(m.closed)
 		}
 		m.mu.Unlock()
 		select {
 		case <-m.closed:
-			return m.cards, nil
+			return m.intros, nil
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -530,7 +530,7 @@ func TestCountersAreExact(t *testing.T) {
 	}
 }
 
-// A world learns whom it maps in the very exchange that a team's cards are part of.
+// A world learns whom it maps in the very exchange that a team's intros are part of.
 func TestPeersThatAreMappedInTheExchange(t *testing.T) {
 	nw := network{n: 3}
 	second := newMeeting(nw.n)
@@ -542,9 +542,9 @@ func TestPeersThatAreMappedInTheExchange(t *testing.T) {
 			return err
 		}
 		cfg := nw.config(m, func(ctx context.Context, mine []byte) ([][]byte, error) {
-			cards, err := second.exchange(m.rank)(ctx, mine)
+			intros, err := second.exchange(m.rank)(ctx, mine)
 			copy(late, known)
-			return cards, err
+			return intros, err
 		})
 		cfg.Mesh = mesh
 		team, err := NewTeam(ctx, cfg)

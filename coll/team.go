@@ -179,39 +179,39 @@ func NewTeam(ctx context.Context, cfg TeamConfig) (*Team, error) {
 	if cfg.Exchange == nil && cfg.Size > 1 {
 		return nil, errors.New("new team: no Exchange")
 	}
-	t, card, err := PrepareTeam(cfg)
+	t, intro, err := PrepareTeam(cfg)
 	if err != nil || t.size == 1 {
 		return t, err
 	}
-	cards, err := cfg.Exchange(ctx, card)
+	intros, err := cfg.Exchange(ctx, intro)
 	if err != nil {
 		t.mesh.keep(t.region)
 		return nil, fmt.Errorf("new team: %w", err)
 	}
-	if err := t.Join(cards); err != nil {
+	if err := t.Join(intros); err != nil {
 		return nil, err
 	}
 	return t, nil
 }
 
-// PrepareTeam is NewTeam up to the exchange, for callers that exchange cards themselves: all other
-// members must get card. The team cannot be used before [Team.Join]. TeamConfig.Exchange is ignored.
-func PrepareTeam(cfg TeamConfig) (t *Team, card []byte, err error) {
+// PrepareTeam is NewTeam up to the exchange, for callers that exchange intros themselves: all other
+// members must get intro. The team cannot be used before [Team.Join]. TeamConfig.Exchange is ignored.
+func PrepareTeam(cfg TeamConfig) (t *Team, intro []byte, err error) {
 	if t, err = newTeam(&cfg); err != nil {
 		return nil, nil, fmt.Errorf("new team: %w", err)
 	}
 	if t.size > 1 {
-		card = t.card().bytes()
+		intro = t.intro().bytes()
 	}
-	return t, card, nil
+	return t, intro, nil
 }
 
-// Join is the rest of NewTeam after PrepareTeam. cards are the cards of all members.
-func (t *Team) Join(cards [][]byte) error {
+// Join is the rest of NewTeam after PrepareTeam. intros are the intros of all members.
+func (t *Team) Join(intros [][]byte) error {
 	if t.size == 1 {
 		return nil
 	}
-	if err := t.meet(cards); err != nil {
+	if err := t.meet(intros); err != nil {
 		// A member that got further may write here.
 		t.mesh.keep(t.region)
 		t.shut()
@@ -268,12 +268,12 @@ func newTeam(cfg *TeamConfig) (*Team, error) {
 	return t, nil
 }
 
-// card is what the member says of itself.
-func (t *Team) card() card {
-	mine := card{members: uint32(t.size), rank: uint32(t.rank), slots: uint32(t.tuning.slots), eager: uint32(t.tuning.eager),
+// intro is what the member says of itself.
+func (t *Team) intro() intro {
+	mine := intro{members: uint32(t.size), rank: uint32(t.rank), slots: uint32(t.tuning.slots), eager: uint32(t.tuning.eager),
 		chunk: uint32(t.tuning.chunk), piece: uint32(t.tuning.piece),
 		selection: t.selection.hash(), addr: t.region.Addr(), rkey: t.region.RKey()}
-	if t.mesh.self != nil { // which peers it maps is known when it has their cards
+	if t.mesh.self != nil { // which peers it maps is known when it has their intros
 		mine.maps = 1
 	}
 	if t.waiter.Crowded() {
@@ -282,15 +282,15 @@ func (t *Team) card() card {
 	return mine
 }
 
-// meet takes in the members' cards.
-func (t *Team) meet(cards [][]byte) error {
-	mine := t.card()
-	if len(cards) != t.size {
-		return fmt.Errorf("exchange gave %d cards for a team of %d", len(cards), t.size)
+// meet takes in the members' intros.
+func (t *Team) meet(intros [][]byte) error {
+	mine := t.intro()
+	if len(intros) != t.size {
+		return fmt.Errorf("exchange gave %d intros for a team of %d", len(intros), t.size)
 	}
 	all := true
-	for i, b := range cards {
-		theirs, err := readCard(b)
+	for i, b := range intros {
+		theirs, err := readIntro(b)
 		if err != nil {
 			return fmt.Errorf("member %d: %w", i, err)
 		}

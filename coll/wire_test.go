@@ -6,11 +6,11 @@ import (
 )
 
 func FuzzReadCard(f *testing.F) {
-	f.Add(card{members: 4, rank: 1, slots: 8, eager: 8192, chunk: 1, piece: 1, addr: 1 << 40, rkey: 7}.bytes())
-	f.Add([]byte(cardMagic))
+	f.Add(intro{members: 4, rank: 1, slots: 8, eager: 8192, chunk: 1, piece: 1, addr: 1 << 40, rkey: 7}.bytes())
+	f.Add([]byte(introMagic))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		c, err := readCard(b)
+		c, err := readIntro(b)
 		if err == nil && !bytes.Equal(c.bytes(), b) {
 			t.Errorf("%x reads as %+v, which writes as %x", b, c, c.bytes())
 		}

@@ -131,12 +131,12 @@ type choice struct {
 
 const choiceLen = 48
 
-// introLen is the room for a team's card when cards are exchanged.
+// introLen is the room for a team's intro when intros are exchanged.
 const introLen = 256
 
 // derive makes new communicators of the ranks that give the same color: an
 // all-gather of choices, from which everyone works out the groups, and one of
-// the new teams' cards. bad is what is wrong with the caller's arguments: all
+// the new teams' intros. bad is what is wrong with the caller's arguments: all
 // others hear of it.
 func (c *Comm) derive(ctx context.Context, op string, own choice, bad error) (*Comm, error) {
 	if err := c.enterCollective(); err != nil {
@@ -178,7 +178,7 @@ func (c *Comm) derive(ctx context.Context, op string, own choice, bad error) (*C
 			}
 		}
 	}
-	if err := c.world.enlist(ctx, d, func(ctx context.Context, card []byte) ([][]byte, error) { return c.introduce(ctx, d, card) }); err != nil {
+	if err := c.world.enlist(ctx, d, func(ctx context.Context, intro []byte) ([][]byte, error) { return c.introduce(ctx, d, intro) }); err != nil {
 		return nil, c.failCollective(op, err)
 	}
 	return d, nil
@@ -342,24 +342,24 @@ func (c *Comm) child(name string, number uint32, local group.Set, remote *group.
 }
 
 // enlist makes the team of a new communicator, which is nil where the rank is in
-// none. meet exchanges the cards of teams, nil for who has none, and gives those
+// none. meet exchanges the intros of teams, nil for who has none, and gives those
 // of d by member. It is called once, whatever happens, as others wait for it.
-func (w *World) enlist(ctx context.Context, d *Comm, meet func(ctx context.Context, card []byte) ([][]byte, error)) error {
+func (w *World) enlist(ctx context.Context, d *Comm, meet func(ctx context.Context, intro []byte) ([][]byte, error)) error {
 	met := false
 	var err error
 	if d != nil {
-		d.team, err = coll.NewTeam(ctx, w.teamConfig(d, func(ctx context.Context, card []byte) ([][]byte, error) {
+		d.team, err = coll.NewTeam(ctx, w.teamConfig(d, func(ctx context.Context, intro []byte) ([][]byte, error) {
 			met = true
-			cards, err := meet(ctx, card)
+			intros, err := meet(ctx, intro)
 			if err != nil {
 				return nil, err
 			}
-			for i, card := range cards {
-				if card == nil {
+			for i, intro := range intros {
+				if intro == nil {
 					return nil, &p2p.PeerError{Peer: d.members.Rank(i), Err: errors.New("it could not make the communicator")}
 				}
 			}
-			return cards, nil
+			return intros, nil
 		}))
 	}
 	if !met {
@@ -382,11 +382,11 @@ func (w *World) enlist(ctx context.Context, d *Comm, meet func(ctx context.Conte
 	return nil
 }
 
-// introduce gathers the cards of new teams from all members of c, and gives those
+// introduce gathers the intros of new teams from all members of c, and gives those
 // of the members of d.
-func (c *Comm) introduce(ctx context.Context, d *Comm, card []byte) ([][]byte, error) {
+func (c *Comm) introduce(ctx context.Context, d *Comm, intro []byte) ([][]byte, error) {
 	all := make([]byte, c.members.Size()*introLen)
-	if err := putIntro(all[(c.base+c.rank)*introLen:][:introLen], card); err != nil {
+	if err := putIntro(all[(c.base+c.rank)*introLen:][:introLen], intro); err != nil {
 		return nil, err
 	}
 	if err := c.team.Run(ctx, &coll.Args{Kind: coll.AllGather, Recv: coll.Buffer{Mem: all}, Bytes: introLen}); err != nil {
@@ -395,25 +395,25 @@ func (c *Comm) introduce(ctx context.Context, d *Comm, card []byte) ([][]byte, e
 	if d == nil {
 		return nil, nil
 	}
-	cards := make([][]byte, d.members.Size())
-	for i := range cards {
-		cards[i] = intro(all[c.members.Index(d.members.Rank(i))*introLen:][:introLen])
+	intros := make([][]byte, d.members.Size())
+	for i := range intros {
+		intros[i] = getIntro(all[c.members.Index(d.members.Rank(i))*introLen:][:introLen])
 	}
-	return cards, nil
+	return intros, nil
 }
 
-// putIntro writes a card behind its length; nil has none.
-func putIntro(into, card []byte) error {
-	if len(card) > introLen-2 {
-		return fmt.Errorf("the address of a team has %d bytes, expected at most %d", len(card), introLen-2)
+// putIntro writes an intro behind its length; nil has none.
+func putIntro(into, intro []byte) error {
+	if len(intro) > introLen-2 {
+		return fmt.Errorf("the address of a team has %d bytes, expected at most %d", len(intro), introLen-2)
 	}
-	binary.NativeEndian.PutUint16(into, uint16(len(card)))
-	copy(into[2:], card)
+	binary.NativeEndian.PutUint16(into, uint16(len(intro)))
+	copy(into[2:], intro)
 	return nil
 }
 
-// intro reads what putIntro wrote, nil when there is no card.
-func intro(b []byte) []byte {
+// getIntro reads what putIntro wrote, nil when there is no intro.
+func getIntro(b []byte) []byte {
 	n := int(binary.NativeEndian.Uint16(b))
 	if n == 0 || n > introLen-2 {
 		return nil

@@ -93,23 +93,23 @@ func hashed(h uint64, list []int) uint64 {
 	return h
 }
 
-// introduceByMessages exchanges the cards of c's team among its members, where
+// introduceByMessages exchanges the intros of c's team among its members, where
 // no team of all of them exists yet. The context is new, so nothing else can be
-// taken for a card.
-func (c *Comm) introduceByMessages(ctx context.Context, card []byte) ([][]byte, error) {
+// taken for an intro.
+func (c *Comm) introduceByMessages(ctx context.Context, intro []byte) ([][]byte, error) {
 	mine := make([]byte, introLen)
-	if err := putIntro(mine, card); err != nil {
+	if err := putIntro(mine, intro); err != nil {
 		return nil, err
 	}
 	all, err := c.world.gatherFrom(ctx, &c.members, c.makingContext(), 0, mine)
 	if err != nil {
 		return nil, err
 	}
-	cards := make([][]byte, c.members.Size())
-	for i := range cards {
-		cards[i] = intro(all[i*introLen:][:introLen])
+	intros := make([][]byte, c.members.Size())
+	for i := range intros {
+		intros[i] = getIntro(all[i*introLen:][:introLen])
 	}
-	return cards, nil
+	return intros, nil
 }
 
 // errTold is what gatherFrom fails with where another member has failed.

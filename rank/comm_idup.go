@@ -41,7 +41,7 @@ func (c *Comm) Idup() (*Comm, Request, error) {
 
 // A duplication makes a communicator little by little.
 //
-//	cards     the members' cards of the new team, gathered on the old communicator
+//	intros     the members' intros of the new team, gathered on the old communicator
 //	numbers   each says the next context that it has not used; the highest is tried
 //	votes     who has used it meanwhile, in another communicator, says no: numbers again
 //	over
@@ -61,15 +61,15 @@ type duplication struct {
 	pending    *coll.Pending
 	by         *Comm // whose team gathers
 	number     uint32
-	failed     error // why this rank has no card
-	err        error // of a gathering, or of the lack of a member's card
+	failed     error // why this rank has no intro
+	err        error // of a gathering, or of the lack of a member's intro
 	broken     bool  // the old communicator is
 	over       bool
 }
 
 // The steps of a duplication.
 const (
-	dupCards uint8 = iota
+	dupIntros uint8 = iota
 	dupNumbers
 	dupVotes
 )
@@ -78,19 +78,19 @@ var _ pending = (*duplication)(nil)
 var _ advancer = (*duplication)(nil)
 
 // begin prepares the new team and starts the first step. Whatever fails but the start,
-// all others hear of it, as there is no card then.
+// all others hear of it, as there is no intro then.
 func (p *duplication) begin() error {
 	w, d := p.from.world, p.made
 	p.all = make([]byte, d.members.Size()*introLen)
 	own := p.all[(d.base+d.rank)*introLen:][:introLen]
-	team, card, err := coll.PrepareTeam(w.teamConfig(d, nil))
+	team, intro, err := coll.PrepareTeam(w.teamConfig(d, nil))
 	if err == nil {
 		d.team = team
-		if card == nil {
-			card = []byte{0} // of a team of one, which nobody reads
+		if intro == nil {
+			intro = []byte{0} // of a team of one, which nobody reads
 		}
 		if p.failed == nil {
-			err = putIntro(own, card)
+			err = putIntro(own, intro)
 		}
 	}
 	if p.failed == nil {
@@ -130,7 +130,7 @@ func (p *duplication) Progress() (advanced bool) {
 		if err == nil {
 			err = p.next()
 		} else {
-			p.broken = p.step == dupCards
+			p.broken = p.step == dupIntros
 		}
 		if err != nil {
 			p.err, p.over = err, true
@@ -145,14 +145,14 @@ func (p *duplication) next() error {
 	d := p.made
 	w, at := d.world, 8*(d.base+d.rank)
 	switch p.step {
-	case dupCards:
-		cards := make([][]byte, d.members.Size())
-		for i := range cards {
-			if cards[i] = intro(p.all[i*introLen:][:introLen]); cards[i] == nil {
+	case dupIntros:
+		intros := make([][]byte, d.members.Size())
+		for i := range intros {
+			if intros[i] = getIntro(p.all[i*introLen:][:introLen]); intros[i] == nil {
 				return &p2p.PeerError{Peer: d.members.Rank(i), Err: errors.New("it could not make the communicator")}
 			}
 		}
-		if err := d.team.Join(cards); err != nil {
+		if err := d.team.Join(intros); err != nil {
 			d.team = nil
 			return err
 		}
@@ -194,7 +194,7 @@ func (p *duplication) next() error {
 func (p *duplication) first() bool {
 	for _, a := range p.from.world.active {
 		o, ok := a.(*duplication)
-		if ok && o != p && o.step != dupCards && !o.over &&
+		if ok && o != p && o.step != dupIntros && !o.over &&
 			(o.from.context < p.from.context || o.from == p.from && o.child < p.child) {
 			return false
 		}

@@ -70,11 +70,11 @@ func CreateIntercomm(ctx context.Context, local *Comm, localLeader int, peer *Co
 func (c *Comm) meetGroup(ctx context.Context, leader int, peer *Comm, remoteLeader, tag int, number uint32) (*group.Set, uint32, error) {
 	var ranks []byte
 	var failure error
-	intro := make([]byte, groupIntro)
+	getIntro := make([]byte, groupIntro)
 	if c.rank == leader {
 		if number, ranks, failure = c.lead(ctx, peer, remoteLeader, tag, number); failure == nil {
-			binary.NativeEndian.PutUint32(intro, number)
-			binary.NativeEndian.PutUint32(intro[4:], uint32(len(ranks)/4))
+			binary.NativeEndian.PutUint32(getIntro, number)
+			binary.NativeEndian.PutUint32(getIntro[4:], uint32(len(ranks)/4))
 		}
 		if failure != nil && ctx.Err() != nil {
 			// The others are told all the same.
@@ -83,13 +83,13 @@ func (c *Comm) meetGroup(ctx context.Context, leader int, peer *Comm, remoteLead
 			ctx = short
 		}
 	}
-	if err := c.team.Run(ctx, &coll.Args{Kind: coll.Bcast, Recv: coll.Buffer{Mem: intro}, Bytes: len(intro), Root: leader}); err != nil {
+	if err := c.team.Run(ctx, &coll.Args{Kind: coll.Bcast, Recv: coll.Buffer{Mem: getIntro}, Bytes: len(getIntro), Root: leader}); err != nil {
 		return nil, 0, errors.Join(failure, err)
 	}
 	if failure != nil {
 		return nil, 0, failure
 	}
-	n := int(binary.NativeEndian.Uint32(intro[4:]))
+	n := int(binary.NativeEndian.Uint32(getIntro[4:]))
 	if n == 0 {
 		return nil, 0, &p2p.PeerError{Peer: c.local.Rank(leader), Err: errors.New("it is the local leader, and could not reach the other group")}
 	}
@@ -113,7 +113,7 @@ func (c *Comm) meetGroup(ctx context.Context, leader int, peer *Comm, remoteLead
 	if err != nil {
 		return nil, 0, badClass(ClassGroup, "%v", err)
 	}
-	return &remote, binary.NativeEndian.Uint32(intro), nil
+	return &remote, binary.NativeEndian.Uint32(getIntro), nil
 }
 
 // farewellTime bounds how long a leader that gives up tells its group so.
@@ -239,7 +239,7 @@ func (c *Comm) Merge(ctx context.Context, high bool) (*Comm, error) {
 	}
 	c.children++
 	d := c.child(fmt.Sprintf("%s.%s%d", c.name, op, c.children), number, both, nil)
-	if err := w.enlist(ctx, d, func(ctx context.Context, card []byte) ([][]byte, error) { return c.introduce(ctx, d, card) }); err != nil {
+	if err := w.enlist(ctx, d, func(ctx context.Context, intro []byte) ([][]byte, error) { return c.introduce(ctx, d, intro) }); err != nil {
 		return nil, c.failCollective(op, err)
 	}
 	return d, nil

@@ -125,7 +125,7 @@ func (w *World) teamConfig(c *Comm, exchange func(context.Context, []byte) ([][]
 }
 
 // meet shows the rank's card to all others and connects with them. team is the
-// card of the world's team; the result are those of all.
+// intro of the world's team; the result are those of all.
 func (w *World) meet(ctx context.Context, team []byte) ([][]byte, error) {
 	f := w.fabric
 	own := wireup.Card{Host: w.place.host, Place: w.place.identity, Local: w.place.local, PID: os.Getpid(),

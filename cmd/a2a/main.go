@@ -151,7 +151,7 @@ func withVerbs() string {
 // work is what the ranks do together. status is rank 0's judgement of the
 // command line, and the result is what all ranks exit with.
 func work(e *exchange, p *params, status int, results *os.File) (int, error) {
-	status, err := share(e.ctx, e.comm, status, p)
+	status, err := bcastParams(e.ctx, e.comm, status, p)
 	if err != nil || status != 0 {
 		return status, err
 	}
@@ -163,9 +163,9 @@ func work(e *exchange, p *params, status int, results *os.File) (int, error) {
 	return 0, report.write(e.out, results, p.output)
 }
 
-// share makes rank 0's parameters, or its refusal of the command line as an
+// bcastParams makes rank 0's parameters, or its refusal of the command line as an
 // exit status, those of all ranks.
-func share(ctx context.Context, c *rank.Comm, status int, p *params) (int, error) {
+func bcastParams(ctx context.Context, c *rank.Comm, status int, p *params) (int, error) {
 	words := append([]int64{int64(status)}, p.words()...)
 	if err := rank.Bcast(ctx, c, words, 0); err != nil {
 		return 0, err

@@ -10,14 +10,14 @@ import (
 
 // FuzzReadPlan reads any plan. Workers in C read the same form.
 func FuzzReadPlan(f *testing.F) {
-	p := plan{points: []point{{"alltoall", "byte", 8}, {"allreduce", "float64", 1 << 20}}, limit: time.Minute, share: time.Second, budget: time.Millisecond,
+	p := plan{points: []point{{"alltoall", "byte", 8}, {"allreduce", "float64", 1 << 20}}, limit: time.Minute, quota: time.Second, budget: time.Millisecond,
 		warmup: -1, memory: ordinary, devices: []string{"soft0"}, separate: true}
 	var b bytes.Buffer
 	if err := p.write(&b); err != nil {
 		f.Fatal(err)
 	}
 	f.Add(b.Bytes())
-	f.Add([]byte("limit 1e300\nshare NaN\n"))
+	f.Add([]byte("limit 1e300\nquota NaN\n"))
 	f.Add([]byte("limit -1\npoint 0 a b 9223372036854775807 9223372036854775807 0 0\n"))
 	f.Add([]byte("point 1 a b 1 1 1 1\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {

@@ -217,10 +217,10 @@ var quickPoints = []struct {
 }
 
 // A quick session begins no job after quickDeadline, and its last one lives no
-// longer than quickShare and quickLateness together: less than two minutes.
+// longer than quickQuota and quickLateness together: less than two minutes.
 const (
 	quickDeadline = 100 * time.Second
-	quickShare    = 5 * time.Second
+	quickQuota    = 5 * time.Second
 	quickLateness = 5 * time.Second
 )
 
@@ -288,17 +288,17 @@ func (p *params) list(b *benchmark, sizes string) {
 	}
 }
 
-// shareOf is how long a job with so many points may go on beginning new ones:
+// quotaOf is how long a job with so many points may go on beginning new ones:
 // several times what it should take, since a system may need milliseconds for
 // what others do in one. In a quick session it may not eat the others' time.
-func (p *params) shareOf(points int) time.Duration {
+func (p *params) quotaOf(points int) time.Duration {
 	each := p.budget + 20*time.Millisecond
 	if p.iterations > 0 {
 		return time.Duration(math.MaxInt32) * time.Second / 1000 // as long as it takes, within three weeks
 	}
-	share := 5*time.Second + 5*time.Duration(points)*each
+	quota := 5*time.Second + 5*time.Duration(points)*each
 	if p.quick {
-		share = min(share, quickShare)
+		quota = min(quota, quickQuota)
 	}
-	return share
+	return quota
 }

@@ -26,7 +26,7 @@ func (p point) String() string { return fmt.Sprintf("%s %s", p.benchmark, sizeNa
 type plan struct {
 	points     []point
 	limit      time.Duration // no rank lives longer
-	share      time.Duration // no point is begun later
+	quota      time.Duration // no point is begun later
 	budget     time.Duration // for a point
 	warmup     int           // calls, -1: a tenth of the budget
 	iterations int           // calls, 0: as many as the budget allows
@@ -41,7 +41,7 @@ func (p *plan) write(w io.Writer) error {
 	if p.separate {
 		separate = 1
 	}
-	fmt.Fprintf(b, "limit %d\nshare %.3f\nseparate %d\n", int((p.limit+time.Second-1)/time.Second), p.share.Seconds(), separate)
+	fmt.Fprintf(b, "limit %d\nquota %.3f\nseparate %d\n", int((p.limit+time.Second-1)/time.Second), p.quota.Seconds(), separate)
 	if p.memory != "" {
 		fmt.Fprintf(b, "memory %s\n", p.memory)
 	}
@@ -64,8 +64,8 @@ func readPlan(r io.Reader) (*plan, error) {
 		switch word {
 		case "limit":
 			_, err = fmt.Sscan(rest, (*seconds)(&p.limit))
-		case "share":
-			_, err = fmt.Sscan(rest, (*seconds)(&p.share))
+		case "quota":
+			_, err = fmt.Sscan(rest, (*seconds)(&p.quota))
 		case "separate":
 			p.separate = rest == "1"
 		case "memory":

@@ -10,7 +10,7 @@ import (
 )
 
 func TestPlanIsReadAsWritten(t *testing.T) {
-	p := &plan{limit: 30 * time.Second, share: 2500 * time.Millisecond, budget: 20 * time.Millisecond, warmup: -1, iterations: 7, separate: true, memory: registered, devices: []string{"soft0", "rxe0"},
+	p := &plan{limit: 30 * time.Second, quota: 2500 * time.Millisecond, budget: 20 * time.Millisecond, warmup: -1, iterations: 7, separate: true, memory: registered, devices: []string{"soft0", "rxe0"},
 		points: []point{{"latency", "byte", 8}, {"allreduce", "double", 1 << 20}}}
 	var b bytes.Buffer
 	if err := p.write(&b); err != nil {

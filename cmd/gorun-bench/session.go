@@ -32,7 +32,7 @@ type session struct {
 	// Versions of the systems, as their ranks tell.
 	versions map[string]string
 
-	lateness time.Duration // how much longer than its share a job may live
+	lateness time.Duration // how much longer than its quota a job may live
 
 	jobs    []*job
 	results results
@@ -158,7 +158,7 @@ func (s *session) job(ctx context.Context, round int, j *job) error {
 	if j.fruitless >= mostFruitless {
 		return nil
 	}
-	// What was measured least often comes first: a slow job's share ends early.
+	// What was measured least often comes first: a slow job's quota ends early.
 	slices.SortStableFunc(j.points, func(a, b point) int {
 		return s.results.count(j, a) - s.results.count(j, b)
 	})
@@ -211,8 +211,8 @@ func (s *session) attempt(ctx context.Context, round int, j *job) (culprit point
 	if len(measured) == 0 {
 		return point{}, nil
 	}
-	share := s.params.shareOf(len(measured))
-	p := &plan{points: measured, limit: share + s.lateness, share: share, budget: s.params.budget, warmup: s.params.warmup,
+	quota := s.params.quotaOf(len(measured))
+	p := &plan{points: measured, limit: quota + s.lateness, quota: quota, budget: s.params.budget, warmup: s.params.warmup,
 		iterations: s.params.iterations, separate: !s.params.backToBack, memory: j.memory}
 	if j.system == gorun {
 		p.devices = j.devices

@@ -113,12 +113,12 @@ func testPeerThatHangsOrFails(t *testing.T, deadline time.Duration, tries int) {
 	})
 	failing := script(mpich, ordinary, "", func(context.Context, *plan, io.Writer) error { return errors.New("exit status 7") })
 	s, log := scripted(t, 1, script(gorun, registered, "", answers(1)), hanging, failing, script(gorun, ordinary, "", answers(2)))
-	s.params.quick = true // a short share
+	s.params.quick = true // a short quota
 	s.params.deadline = deadline
 	for _, j := range s.jobs {
 		j.points = j.points[:1]
 	}
-	s.lateness = -s.params.shareOf(1) + 30*time.Millisecond
+	s.lateness = -s.params.quotaOf(1) + 30*time.Millisecond
 	if err := s.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func TestFruitlessJobsAreLeftOut(t *testing.T) {
 		return nil
 	})
 	s, log := scripted(t, 20, hanging, talking, script(gorun, registered, "", answers(1)))
-	s.lateness = -s.params.shareOf(2) + 30*time.Millisecond
+	s.lateness = -s.params.quotaOf(2) + 30*time.Millisecond
 	if err := s.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +186,7 @@ func TestSecondTryMeasuresTheRest(t *testing.T) {
 	}
 }
 
-// A job whose share ends early begins the next round with what it has least of.
+// A job whose quota ends early begins the next round with what it has least of.
 func TestSlowJobsTakeTurns(t *testing.T) {
 	var plans []string
 	c := script(mpich, ordinary, "", func(_ context.Context, p *plan, out io.Writer) error {

@@ -91,7 +91,7 @@ func (w *worker) run() (err error) {
 	w.calibrate()
 	for i := range w.plan.points {
 		begin := int64(0)
-		if w.now() < w.plan.share.Seconds()*1e6 {
+		if w.now() < w.plan.quota.Seconds()*1e6 {
 			begin = 1
 		}
 		if begin, err = w.decide(begin); err != nil {

@@ -45,7 +45,7 @@ type shownRank struct {
 	heard       time.Time // when it started, or wrote the line
 	cpu         time.Duration
 	at          time.Time // of cpu
-	share       float64   // of a CPU
+	load        float64   // of a CPU
 	rss         int64
 }
 
@@ -102,12 +102,12 @@ func (p *progress) watch(c launcher.Change) {
 		r.line, r.heard = clean(c.Line), now
 	case launcher.RankUses:
 		if !r.at.IsZero() && now.After(r.at) {
-			r.share = max(0, float64(c.CPU-r.cpu)/float64(now.Sub(r.at)))
+			r.load = max(0, float64(c.CPU-r.cpu)/float64(now.Sub(r.at)))
 		}
 		r.cpu, r.rss, r.at = c.CPU, c.RSS, now
 	case launcher.RankEnded:
 		p.ended++
-		r.share, r.state = 0, howEnded(c.End)
+		r.load, r.state = 0, howEnded(c.End)
 		p.ends[r.state]++
 		if p.screen == nil && (p.done() || now.Sub(p.last) >= tellEvery) {
 			p.tell("%s", p.status())
@@ -237,7 +237,7 @@ func (p *progress) draw() {
 		if r.group > 0 {
 			name = fmt.Sprintf("%d.%d", r.group, r.rank) // of a spawn
 		}
-		table = append(table, fmt.Sprintf("%6s  %-12s  %-11s  %4.0f%%  %8s  %s", name, cut(r.host, 12), r.state, 100*r.share, size(r.rss), r.line))
+		table = append(table, fmt.Sprintf("%6s  %-12s  %-11s  %4.0f%%  %8s  %s", name, cut(r.host, 12), r.state, 100*r.load, size(r.rss), r.line))
 	}
 	if more := len(p.ranks) - len(shown); more > 0 {
 		table = append(table, fmt.Sprintf("%6s  and %d more", "...", more))

@@ -112,9 +112,9 @@ func (b *builder) known(k Kind, cpu int) bool {
 	return slices.ContainsFunc(b.sets[k], func(s Set) bool { return s.Has(cpu) })
 }
 
-// share says that CPUs share an object. What overlaps an earlier one, or is not
+// add says that CPUs share an object. What overlaps an earlier one, or is not
 // online, does not count: the kernel never says so, but files may.
-func (b *builder) share(k Kind, s Set) bool {
+func (b *builder) add(k Kind, s Set) bool {
 	s = s.And(b.cpus)
 	if s.Len() == 0 {
 		return false

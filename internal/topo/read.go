@@ -30,7 +30,7 @@ func Read(root fs.FS) Machine {
 		b.caches(root, dir+"cache/", cpu)
 	}
 	for _, node := range list(root, "sys/devices/system/node/online").List() {
-		if b.share(NUMA, list(root, "sys/devices/system/node/node"+strconv.Itoa(node)+"/cpulist")) {
+		if b.add(NUMA, list(root, "sys/devices/system/node/node"+strconv.Itoa(node)+"/cpulist")) {
 			b.nodes = append(b.nodes, node)
 		}
 	}
@@ -61,7 +61,7 @@ func (b *builder) topology(root fs.FS, dir string, cpu int) {
 			s = list(root, dir+f.old)
 		}
 		if s.Has(cpu) {
-			b.share(f.kind, s)
+			b.add(f.kind, s)
 		}
 	}
 }
@@ -87,7 +87,7 @@ func (b *builder) caches(root fs.FS, dir string, cpu int) {
 			continue
 		}
 		if s := list(root, index+"shared_cpu_list"); s.Has(cpu) {
-			b.share(kind, s)
+			b.add(kind, s)
 		}
 	}
 }

@@ -57,9 +57,9 @@ const (
 	// A timer sleep costs 25-75 us of CPU in a Go program, so at a steady
 	// millisecond an idle rank would use several percent of a CPU.
 	napLeast, napMost = 50 * time.Microsecond, 10 * time.Millisecond
-	// napShare is how much longer a rank has waited than it naps: waiting by
-	// naps takes at most 1/napShare longer than waiting.
-	napShare = 8
+	// napDivisor is how many times longer a rank has waited than it naps: waiting by
+	// naps takes at most 1/napDivisor longer than waiting.
+	napDivisor = 8
 )
 
 // A Condition is what a rank waits for.
@@ -291,7 +291,7 @@ func (w *Waiter) waitLong(ctx context.Context, c Condition) error {
 		// The last chance of goroutines that share the processor.
 		w.enter()
 		if w.sleeper == nil {
-			time.Sleep(min(max(time.Since(start)/napShare, napLeast), napMost))
+			time.Sleep(min(max(time.Since(start)/napDivisor, napLeast), napMost))
 			ready, err = w.yieldFor(ctx, c, 0, 1)
 			continue
 		}

@@ -94,8 +94,8 @@ func (h *chaos) piece(q *queuePair, wr *rdma.SendWR) {
 	if o.Moves != rdma.MovesToMemory {
 		return
 	}
-	dynamic := q.init.Type == rdma.DCI
-	if dynamic && (q.dial(wr) != accepted || q.dc.held == nil) || q.remote == nil {
+	dci := q.init.Type == rdma.DCI
+	if dci && (q.dial(wr) != accepted || q.dc.held == nil) || q.remote == nil {
 		return
 	}
 	segs, total, guard, ok := q.mem.gather(q.pd, wr)
@@ -107,7 +107,7 @@ func (h *chaos) piece(q *queuePair, wr *rdma.SendWR) {
 	defer q.unmark()
 	var a answer
 	st := rdma.WCSuccess
-	if dynamic {
+	if dci {
 		a, st = q.reaches()
 	} else {
 		a = admit(c, q.attr.DestQPNum, q.dest, q.psn)

@@ -146,13 +146,13 @@ func member(t *testing.T, data []byte) {
 	tags := b.tagged(8, 8)
 	a.into(b, tags)
 	_, datagrams := a.datagrams(b)
-	dynamic := b.target()
+	dct := b.target()
 	for q := range b.ctx.queues {
 		if q.init.SRQ == rdma.SRQ(sharing) || q.init.SRQ == rdma.SRQ(tags) || q.init.Type == rdma.XRCRecv {
 			targets = append(targets, q)
 		}
 	}
-	targets = append(targets, datagrams, dynamic, uc)
+	targets = append(targets, datagrams, dct, uc)
 	receives := []rdma.RecvWR{{SGL: []rdma.SGE{sge(mr, 0, 100), sge(mr, 200, 200)}}, {SGL: []rdma.SGE{sge(mr, 0, room)}}, {}, {SGL: []rdma.SGE{sge(mr, 0, 256)}}}
 	for _, q := range []*queuePair{targets[0], targets[2], uc} {
 		q.PostRecv(receives)
@@ -164,7 +164,7 @@ func member(t *testing.T, data []byte) {
 		xrc.PostRecv(receives)
 		tags.PostRecv(receives)
 		tags.PostOps([]rdma.OpsWR{{Opcode: rdma.OpAdd, Tag: 1, Mask: 1, SGL: []rdma.SGE{sge(mr, 0, 300)}}, {Opcode: rdma.OpAdd, Mask: 0, SGL: []rdma.SGE{sge(mr, 0, room)}}})
-		dynamic.init.SRQ.PostRecv([]rdma.RecvWR{{SGL: []rdma.SGE{sge(mr, 0, room)}}})
+		dct.init.SRQ.PostRecv([]rdma.RecvWR{{SGL: []rdma.SGE{sge(mr, 0, room)}}})
 		datagrams.PostRecv(receives)
 	}
 	window := b.window(rdma.MWType2)
@@ -187,7 +187,7 @@ func member(t *testing.T, data []byte) {
 			case frameMessage:
 				q = uc
 			case frameCall, frameHangUp:
-				q = dynamic
+				q = dct
 			}
 			q.mu.Lock()
 			defer q.mu.Unlock()

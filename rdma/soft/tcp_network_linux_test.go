@@ -116,7 +116,7 @@ func FuzzServe(f *testing.F) {
 		n := nodes(t, 2, Config{Secret: secret, DCResponders: 2})
 		a, b := n[0], n[1]
 		qa, qb := pair(t, a, b, attrs())
-		dynamic := b.target()
+		dct := b.target()
 		mr := b.alloc(64, all)
 		postRecv(t, qb, rdma.RecvWR{SGL: []rdma.SGE{sge(mr, 0, 16)}})
 		l := &link{n: b.p.tcp.Load(), from: a.p.gids[0], fd: -1}
@@ -127,7 +127,7 @@ func FuzzServe(f *testing.F) {
 			if h[3]&^frameDC == 1 {
 				to := qb.num
 				if h[3] &= frameDC; h[3] != 0 || frameKind(h[0]) == frameCall || frameKind(h[0]) == frameHangUp {
-					to = dynamic.num
+					to = dct.num
 				}
 				if frameKind(h[0]) == frameCall {
 					binary.LittleEndian.PutUint64(h[48:], dcTestKey)
@@ -146,8 +146,8 @@ func FuzzServe(f *testing.F) {
 		}
 		b.p.abandon(l)
 		b.p.tcp.Load().mu.Unlock()
-		if k := b.held(); k != 0 || len(dynamic.calls) != 0 {
-			t.Errorf("without the link %d responders are held, by %d calls", k, len(dynamic.calls))
+		if k := b.held(); k != 0 || len(dct.calls) != 0 {
+			t.Errorf("without the link %d responders are held, by %d calls", k, len(dct.calls))
 		}
 		var wc [16]rdma.WC
 		b.cq.Poll(wc[:])

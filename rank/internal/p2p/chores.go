@@ -11,7 +11,7 @@ type chores struct {
 	links
 	due    []int32  // peers with work that could not be posted yet
 	behind []int32  // the other half of due
-	shared []uint32 // receives that wait for the sender's part, by number
+	splits []uint32 // receives that wait for the sender's part, by number
 }
 
 // Offer puts an offer into a mapped peer's inbox, at once or ahead of what may be waiting
@@ -104,7 +104,7 @@ func (cs *chores) do(p *peer, c chore) (over, blocked bool) {
 // report writes the count of taken messages into the peer's control word.
 func (cs *chores) report(p *peer) {
 	p.reported = p.taken
-	if p.shares {
+	if p.pooled {
 		cs.failures.broken(cs.pool.refill())
 	}
 	if p.far != nil {
@@ -133,16 +133,16 @@ func (cs *chores) read(p *peer, o *Op) (over, blocked bool) {
 		return true, false
 	}
 	at, n := o.asked, min(o.length-o.asked, readMax)
-	if o.share.of != nil {
-		if at, n = o.share.first(o.length, (o.share.pieces+1)/2); n == 0 {
+	if o.split.of != nil {
+		if at, n = o.split.first(o.length, (o.split.pieces+1)/2); n == 0 {
 			o.asked = o.length
 			if o.pending == 0 {
-				cs.shared = append(cs.shared, o.number)
+				cs.splits = append(cs.splits, o.number)
 			}
 			return true, false
 		}
 	}
-	if o.share.of == nil {
+	if o.split.of == nil {
 		o.asked += n
 	}
 	over = o.asked == o.length
@@ -162,10 +162,10 @@ func (cs *chores) readPart(p *peer, o *Op, at, n int) {
 // queue has room.
 func (cs *chores) writePiece(p *peer, id uint32) (over bool) {
 	o := cs.ops.get(id)
-	if o == nil || o.peer != p || o.state != sent || o.share.of == nil {
+	if o == nil || o.peer != p || o.state != sent || o.split.of == nil {
 		return true
 	}
-	at, n := o.share.last(o.length)
+	at, n := o.split.last(o.length)
 	if n == 0 {
 		return true
 	}
@@ -177,8 +177,8 @@ func (cs *chores) writePiece(p *peer, id uint32) (over bool) {
 
 // pieceWritten counts a piece that is where it belongs.
 func (cs *chores) pieceWritten(id uint32) {
-	if o := cs.ops.get(id); o != nil && o.state == sent && o.share.of != nil {
-		o.share.taken++
-		arch.StoreRelease64(&o.share.of.moved, uint64(o.share.taken))
+	if o := cs.ops.get(id); o != nil && o.state == sent && o.split.of != nil {
+		o.split.taken++
+		arch.StoreRelease64(&o.split.of.moved, uint64(o.split.taken))
 	}
 }

@@ -107,10 +107,10 @@ func (l *links) Queues() (qps []rdma.QP) {
 // receiving makes the queue pair for a peer's messages, with its receives posted.
 func (l *links) receiving(p *peer) (rdma.QP, error) {
 	var err error
-	if p.shares, err = l.pool.shares(); err != nil {
+	if p.pooled, err = l.pool.pooled(); err != nil {
 		return nil, err
 	}
-	qp, err := l.createQP(l.receives(), p.shares)
+	qp, err := l.createQP(l.receives(), p.pooled)
 	if err != nil {
 		return nil, err
 	}
@@ -123,10 +123,10 @@ func (l *links) receiving(p *peer) (rdma.QP, error) {
 
 // createQP makes a queue pair in INIT, with room for so many receives, or with the shared
 // queue's.
-func (l *links) createQP(receives int, shares bool) (rdma.QP, error) {
+func (l *links) createQP(receives int, pooled bool) (rdma.QP, error) {
 	init := QueueAttr(l.memory.pd.Context().QueryDevice(), l.size)
 	init.SendCQ, init.RecvCQ = l.cq, l.cq
-	if init.Cap.MaxRecvWR = receives; shares {
+	if init.Cap.MaxRecvWR = receives; pooled {
 		init.SRQ, init.Cap.MaxRecvWR, init.Cap.MaxRecvSGE = l.pool.srq, 0, 0
 	}
 	return l.set.Create(init, rdma.AccessRemoteRead|rdma.AccessRemoteWrite)
@@ -186,7 +186,7 @@ func (l *links) probePeer(p *peer) {
 // sender is the peer whose queue pair took a shared receive, nil if that is gone.
 func (l *links) sender(number uint32) *peer {
 	for i := range l.peers {
-		if p := &l.peers[i]; p.shares && p.number == number {
+		if p := &l.peers[i]; p.pooled && p.number == number {
 			return p
 		}
 	}

@@ -15,7 +15,7 @@
 //	pool      pool.go      what queue pairs receive into
 //	links     connect.go   queue pairs and paths, and posting to them; paths.go
 //	chores    chores.go    answers, credit and reads that are due, as far as there is room
-//	inbound   arrivals.go  matching, messages that are kept, long receives; share.go
+//	inbound   arrivals.go  matching, messages that are kept, long receives; split.go
 //	outbound  send.go      messages that leave or wait in line; rendezvous.go, as inbound
 //	progress  progress.go  completions and lines are handed to their part
 //	waits     wait.go      the call that waits, and how an operation is given up
@@ -65,7 +65,7 @@
 // message is announced, read, or taken back. Credit, matching and the bounds on
 // what is kept are those of queue pairs; an expired long send is taken back and
 // cuts nothing. Where each rank has a CPU, a long message in ordinary memory is moved
-// by both sides at once: share.go.
+// by both sides at once: split.go.
 //
 // Values read from shared memory are checked before use: a peer that
 // scribbles spoils data and connections, and nothing else.

@@ -212,7 +212,7 @@ func (e *Engine) Explain(peer, bytes int) string {
 		way, how = "through mapped memory", "the receiver copies it, out of mapped memory where it is registered and by an RDMA read elsewhere"
 		if e.isPath(p) {
 			how += ", over dynamic connections"
-		} else if e.alone && e.rings.geometry.shares && bytes >= shareFrom {
+		} else if e.alone && e.rings.geometry.splits && bytes >= splitFrom {
 			how += ", of which a sender that waits writes a half"
 		}
 	}

@@ -106,7 +106,7 @@ func (f *failures) lost(want match.Envelope, group []int32) error {
 // helpless ends the help with an operation that fails. It returns when the peer does
 // not write into the memory any more.
 func (f *failures) helpless(o *Op) {
-	s := &o.share
+	s := &o.split
 	switch {
 	case s.of == nil:
 		return

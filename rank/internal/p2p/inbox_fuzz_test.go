@@ -42,7 +42,7 @@ func FuzzInbox(f *testing.F) {
 	}
 	add(note(offer, 0, 0, 5), note(offer, 0, 0, 1<<32|5), note(offer, 0, 1, 6), note(offer, 0, 7, ^uint64(0)))
 	add(note(wantRing, 0, 0, 0), note(wantRing, 0, 0, 0), note(useRing, 0, 0, 0), note(grantRing, 0, 0, 3), note(grantRing, 0, 0, 3))
-	add(note(announce, 29, 1, 0, 0, 0, 1), note(announce, 29, 1, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f), note(shareOut, 0, 0, 0), note(finished, 0, 0, 0), note(refused, 0, 0, 0))
+	add(note(announce, 29, 1, 0, 0, 0, 1), note(announce, 29, 1, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f), note(splitOut, 0, 0, 0), note(finished, 0, 0, 0), note(refused, 0, 0, 0))
 	add(append([]byte{0x80}, note(claimed, 0, 0, 0)[1:]...), note(eager, 1, 1, 0))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, tr := range []transport{{name: "on demand", mapped: true, onDemand: true}} {

@@ -69,7 +69,7 @@ type geometry struct {
 	rings, ringLines           int
 	answers                    int  // rendezvous of a peer
 	longest                    int  // lines of a message
-	shares                     bool // there is room for shareOut
+	splits                     bool // there is room for splitOut
 	inbox, ring, ticket, state int  // offsets in the region
 	slot, end                  int
 }
@@ -77,7 +77,7 @@ type geometry struct {
 func newGeometry(size int) geometry {
 	g := geometry{rings: 16, ringLines: 64, answers: 16, longest: 8}
 	if size <= 9 {
-		g.rings, g.ringLines, g.answers, g.longest, g.shares = 8, 512, 64, linesFor(mappedEager), true
+		g.rings, g.ringLines, g.answers, g.longest, g.splits = 8, 512, 64, linesFor(mappedEager), true
 	}
 	at := (8*size + lineSize - 1) &^ (lineSize - 1)
 	at += lineSize // hint
@@ -91,9 +91,9 @@ func newGeometry(size int) geometry {
 }
 
 // depth is the credit of a peer. An announcement is answered by two lines at most:
-// shareOut, and the answer proper.
+// splitOut, and the answer proper.
 func (g *geometry) depth() int {
-	if g.shares {
+	if g.splits {
 		return g.ringLines - 2*g.answers - controlLines
 	}
 	return g.ringLines - g.answers - controlLines
@@ -109,7 +109,7 @@ const (
 	wantRing                     // asks for a ring
 	grantRing                    // id: the ring
 	useRing                      // all further messages come in the ring
-	shareOut                     // id: of the announcement that the receiver reads in pieces
+	splitOut                     // id: of the announcement that the receiver reads in pieces
 	offer                        // route: use of a queue pair, id: its number, whether it is ready
 	claimed     kind = 255
 )
@@ -452,20 +452,20 @@ func (s *rings) claimTicket(p *peer, h *header) bool {
 	return atomic.CompareAndSwapUint64(&p.far.tickets[h.ticket].state, ticketWord(h.generation, ticketOpen), ticketWord(h.generation, ticketRead))
 }
 
-// shareOut has the sender help with a message that is about to be read, where that
+// splitOut has the sender help with a message that is about to be read, where that
 // can be.
-func (s *rings) shareOut(o *Op, p *peer, h *header, key uint32) {
-	if p.far == nil || !s.alone || !s.geometry.shares {
+func (s *rings) splitOut(o *Op, p *peer, h *header, key uint32) {
+	if p.far == nil || !s.alone || !s.geometry.splits {
 		return
 	}
-	mine := newShare(&p.far.tickets[h.ticket], h.generation, o.length)
+	mine := newSplit(&p.far.tickets[h.ticket], h.generation, o.length)
 	var data [32]byte
 	binary.NativeEndian.PutUint64(data[0:], uint64(o.length))
 	binary.NativeEndian.PutUint64(data[8:], address(o.buf))
 	binary.NativeEndian.PutUint32(data[16:], key)
 	binary.NativeEndian.PutUint32(data[20:], h.generation)
 	arch.StoreRelease64(&mine.of.claim, claimWord(mine.generation, 0, mine.pieces))
-	if s.put(p, shareOut, 0, uint64(h.id), data[:]) {
-		o.share = mine
+	if s.put(p, splitOut, 0, uint64(h.id), data[:]) {
+		o.split = mine
 	}
 }

@@ -24,7 +24,7 @@ type memory struct {
 
 // layOut allocates the engine's region and cuts it up:
 //
-//	control words, 8 bytes a peer | mapped part | words of dynamic peers | send slots
+//	control words, 8 bytes a peer | mapped part | words of pathed peers | send slots
 func (m *memory) layOut() (err error) {
 	g := newGeometry(m.size)
 	m.sendOff = (8*m.size + 63) &^ 63

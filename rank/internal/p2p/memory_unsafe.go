@@ -26,7 +26,7 @@ func bytesOfLines(lines []line) []byte {
 // read, and who moves which part of it.
 type ticket struct {
 	state uint64
-	claim uint64 // see share.go
+	claim uint64 // see split.go
 	moved uint64 // pieces that the sender has moved
 	_     [lineSize - 24]byte
 }

@@ -90,7 +90,7 @@ type Op struct {
 	length  int // bytes to read
 	asked   int // of them, asked for
 	pending int // reads that are not complete
-	share   share
+	split   split
 
 	// Over dynamic connections.
 	word     uint32 // of the announcement, where its sender says so
@@ -150,7 +150,7 @@ func (ops *ops) recycle(o *Op) {
 		o.err = nil
 	}
 	if o.offer != nil {
-		o.offer, o.share = nil, share{}
+		o.offer, o.split = nil, split{}
 	}
 	o.st.Source, o.st.Tag, o.st.Bytes = 0, 0, 0
 	o.detached, o.mode = false, Standard

@@ -44,7 +44,7 @@ func (l *links) answers() error {
 	}
 	// For those who send before this rank has had to do with them.
 	for range min(firstChunks, l.size-1) {
-		if err := l.pool.bring(&peer{shares: true}, nil); err != nil {
+		if err := l.pool.bring(&peer{pooled: true}, nil); err != nil {
 			return err
 		}
 	}
@@ -59,7 +59,7 @@ func (l *links) Target() rdma.QP { return l.target }
 // path makes the path to a peer, which is its queue pair from then on.
 func (l *links) path(p *peer) (rdma.QP, error) {
 	if !p.mapped {
-		p.shares = true
+		p.pooled = true
 		if err := l.pool.bring(p, nil); err != nil {
 			return nil, err
 		}

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// dynamicOnly has all go over dynamic connections.
-var dynamicOnly = transports[slices.IndexFunc(transports, func(tr transport) bool { return tr.name == "dynamic" }):][:1]
+// pathsOnly has all go over dynamic connections.
+var pathsOnly = transports[slices.IndexFunc(transports, func(tr transport) bool { return tr.name == "dynamic" }):][:1]
 
 // A long message that its sender gives up while it is read, so that what was read may be
 // anything, is not received; nor does the connection outlive it, on either side.
 func TestGivenUpWhileRead(t *testing.T) {
-	over(t, dynamicOnly, []int{3}, func(ctx context.Context, p *member) error {
+	over(t, pathsOnly, []int{3}, func(ctx context.Context, p *member) error {
 		b := make([]byte, long)
 		switch p.rank {
 		case 0:

@@ -55,7 +55,7 @@ type peer struct {
 
 	mapped bool   // the peer's memory is mapped, or will be at the first need
 	met    bool   // Attach has been called, on demand
-	shares bool   // its receives are in the shared queue
+	pooled bool   // its receives are in the shared queue
 	number uint32 // of the queue pair that its messages come over, 0: none
 }
 

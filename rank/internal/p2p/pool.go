@@ -57,9 +57,9 @@ const (
 	nobody = peerMask
 )
 
-// shares tells whether the next connection takes its receives from the shared queue, which
+// pooled tells whether the next connection takes its receives from the shared queue, which
 // is made if there is none.
-func (pool *pool) shares() (bool, error) {
+func (pool *pool) pooled() (bool, error) {
 	if pool.given < pool.own || pool.memory.pd.Context().Supports(rdma.FeatureSRQ) != nil {
 		pool.given++
 		return false, nil
@@ -85,7 +85,7 @@ func (pool *pool) openShared() error {
 // bring adds the chunk of a connection, whose slots are posted to qp, or to the shared
 // queue unless the pool is as large as it may be.
 func (pool *pool) bring(p *peer, qp rdma.QP) error {
-	if p.shares && len(pool.chunks) >= pool.most {
+	if p.pooled && len(pool.chunks) >= pool.most {
 		return nil
 	}
 	bytes := pool.receives() * pool.slotSize()
@@ -96,7 +96,7 @@ func (pool *pool) bring(p *peer, qp rdma.QP) error {
 	first := len(pool.chunks) * pool.receives()
 	pool.chunks = append(pool.chunks, chunk{mr, mr.Bytes()})
 	for slot := first; slot < first+pool.receives() && err == nil; slot++ {
-		if p.shares {
+		if p.pooled {
 			err = pool.free(slot)
 		} else {
 			err = pool.postRecv(p.rank, qp, slot)

@@ -14,7 +14,7 @@ import (
 var oneChunk = []transport{{name: "queue pairs, one chunk", own: -1, pool: 1},
 	{name: "by mail, one chunk", onDemand: true, mail: true, own: -1, pool: 1},
 	{name: "one chunk, adversary 5", own: -1, pool: 1, seed: 5},
-	{name: "dynamic, one chunk", onDemand: true, mail: true, dynamic: true, pool: 1}}
+	{name: "dynamic, one chunk", onDemand: true, mail: true, paths: true, pool: 1}}
 
 // Receives grow with the connections up to a bound: the first have their own, the others
 // share what they bring, and those that come when the pool is full bring nothing.

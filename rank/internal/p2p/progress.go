@@ -30,7 +30,7 @@ func (pr *progress) Progress() bool {
 	came := pr.set.Moves() && pr.set.Progress(pr.waiter.Thorough())
 	if pr.mapping {
 		came = pr.look() || came
-		if len(pr.chores.shared) > 0 {
+		if len(pr.chores.splits) > 0 {
 			pr.inbound.collect()
 		}
 		if pr.rings.looks++; pr.links.flying == 0 && pr.links.distant == 0 && pr.rings.looks%pollEvery != 0 && !pr.waiter.Thorough() {
@@ -340,7 +340,7 @@ func (pr *progress) incoming(p *peer, what kind, n int, ln *line) {
 	case useRing:
 		pr.activate(p)
 		return
-	case shareOut:
+	case splitOut:
 		pr.inbound.help(p, h.id, ln)
 		return
 	case offer:

@@ -97,7 +97,7 @@ func (in *inbound) begin(o *Op, env match.Envelope, p *peer, h *header) {
 	}
 	o.peer, o.id, o.address, o.rkey = p, h.id, h.address, h.key
 	o.asked, o.pending = 0, 0
-	o.share = share{}
+	o.split = split{}
 	if p.far != nil {
 		o.offer, o.generation = &p.far.tickets[h.ticket], h.generation
 	}
@@ -123,8 +123,8 @@ func (in *inbound) begin(o *Op, env match.Envelope, p *peer, h *header) {
 	p.reading++
 	o.word, o.checking = h.ticket, false
 	// A peer that writes here late is not to be stopped over dynamic connections.
-	if o.mr == nil && temp == nil && o.length >= shareFrom && !in.links.isPath(p) {
-		in.rings.shareOut(o, p, h, key.RKey())
+	if o.mr == nil && temp == nil && o.length >= splitFrom && !in.links.isPath(p) {
+		in.rings.splitOut(o, p, h, key.RKey())
 	}
 	in.chores.assign(p, chore{read: o})
 }
@@ -143,15 +143,15 @@ func (in *inbound) readDone(p *peer, number uint32) {
 
 // readAll ends a receive that has read all that it is to read.
 func (in *inbound) readAll(p *peer, o *Op) {
-	if s := &o.share; s.of != nil {
+	if s := &o.split; s.of != nil {
 		switch s.stage() {
 		case stageFree, stageTheirs:
-			in.chores.shared = append(in.chores.shared, o.number)
+			in.chores.splits = append(in.chores.splits, o.number)
 			return
 		case stageAlone:
 			atomic.StoreUint64(&s.of.claim, 0) // no piece is taken any more
 			o.asked = min(s.taken*s.piece, o.length)
-			if o.share = (share{}); o.asked < o.length {
+			if o.split = (split{}); o.asked < o.length {
 				in.chores.assign(p, chore{read: o})
 				return
 			}

@@ -29,7 +29,7 @@ type transport struct {
 	onDemand bool
 	mail     bool // onDemand: ranks of the same parity alone map each other, if mapped
 	seed     uint64
-	dynamic  bool // onDemand
+	paths    bool // onDemand
 	// Config.OwnMost and PoolMost
 	own, pool int
 }
@@ -43,10 +43,10 @@ var transports = []transport{{name: "queue pairs"}, {name: "mapped", mapped: tru
 	{name: "by mail, adversary 3", onDemand: true, mail: true, seed: 3},
 	{name: "shared receives", own: -1}, {name: "half by mail, shared receives", mapped: true, onDemand: true, mail: true, own: -1},
 	{name: "shared receives, adversary 4", own: -1, seed: 4},
-	{name: "dynamic", onDemand: true, mail: true, dynamic: true},
-	{name: "half dynamic", mapped: true, onDemand: true, mail: true, dynamic: true},
-	{name: "mapped, dynamic", mapped: true, onDemand: true, dynamic: true},
-	{name: "dynamic, adversary 6", onDemand: true, mail: true, dynamic: true, seed: 6}}
+	{name: "dynamic", onDemand: true, mail: true, paths: true},
+	{name: "half dynamic", mapped: true, onDemand: true, mail: true, paths: true},
+	{name: "mapped, dynamic", mapped: true, onDemand: true, paths: true},
+	{name: "dynamic, adversary 6", onDemand: true, mail: true, paths: true, seed: 6}}
 
 // each runs f on engines of each size over each transport.
 func each(t *testing.T, sizes []int, f func(ctx context.Context, p *member) error) {
@@ -223,7 +223,7 @@ func (p *member) open(ctx context.Context, segment *shm.Segment, rank, size int,
 		return err
 	}
 	p.closes = append(p.closes, ec.Peers.Close, ec.Peers.CloseMail)
-	if tr.dynamic {
+	if tr.paths {
 		if err := ec.Peers.UsePaths(512); err != nil {
 			return err
 		}

@@ -245,7 +245,7 @@ func (w *waits) arrive(o *Op, cause error) {
 		return
 	}
 	ctx := w.forever
-	if o.share.of != nil {
+	if o.split.of != nil {
 		short, cancel := context.WithTimeout(ctx, stillLimit)
 		defer cancel()
 		ctx = short
@@ -253,7 +253,7 @@ func (w *waits) arrive(o *Op, cause error) {
 	err := w.wait(ctx, condition{what: untilDone, op: o})
 	switch {
 	case o.state == done:
-	case o.share.of != nil && err == ctx.Err():
+	case o.split.of != nil && err == ctx.Err():
 		p := o.peer
 		w.breakOff(p)
 		o.err = &PeerError{Peer: int(p.rank), Err: fmt.Errorf("%w, and %w", cause, ErrStill)}

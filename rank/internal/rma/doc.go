@@ -3,7 +3,7 @@
 //
 // # Design
 //
-// An [Engine] is a rank's share in all its windows: queue pairs, made when the
+// An [Engine] is a rank's part of all its windows: queue pairs, made when the
 // first window needs them, one completion queue and a buffer. A [Window] has a
 // remote for each member: the member's memory and control words, mapped where the
 // device can (rdma.Mapper), else the names by which requests reach them.

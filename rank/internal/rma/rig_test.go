@@ -182,17 +182,17 @@ func (m *member) open(ctx context.Context, segment *shm.Segment, rank, size int,
 	if ec.Peers, err = peers.Open(sc); err != nil {
 		return err
 	}
-	var card wireup.Card
-	ec.Peers.Show(&card, nil)
-	packed, err := exchange.AllGather(ctx, card.Pack())
+	var intro wireup.Card
+	ec.Peers.Show(&intro, nil)
+	packed, err := exchange.AllGather(ctx, intro.Pack())
 	if err != nil {
 		return err
 	}
-	cards, err := wireup.ParseCards(packed)
+	intros, err := wireup.ParseCards(packed)
 	if err != nil {
 		return err
 	}
-	ec.Peers.Learn(cards)
+	ec.Peers.Learn(intros)
 	waiter := wait.New(wait.Config{Scheduler: true, Sleeper: sleeper{device.(rdma.Sleeper), &m.sleeps}})
 	ec.Wait = waiter.Wait
 	gather := func(ctx context.Context, mine []byte) ([][]byte, error) {

@@ -105,8 +105,8 @@ func (w *Window) single(member int) int {
 
 func (w *Window) tableAt() int { return w.single(w.g.Size) }
 
-// A card is what a member says of its part of a window.
-type card struct {
+// An intro is what a member says of its part of a window.
+type intro struct {
 	failed          bool
 	kind            Kind
 	verbs           bool // there are members that it cannot map, or memory of its own that cannot be
@@ -115,9 +115,9 @@ type card struct {
 	key, ctlKey     uint32
 }
 
-const cardLen = 56
+const introLen = 56
 
-func (c *card) put(b []byte) {
+func (c *intro) put(b []byte) {
 	flags := uint64(0)
 	if c.failed {
 		flags |= 1
@@ -131,9 +131,9 @@ func (c *card) put(b []byte) {
 	}
 }
 
-func getCard(b []byte) (c card) {
+func getIntro(b []byte) (c intro) {
 	at := func(i int) uint64 { return binary.NativeEndian.Uint64(b[8*i:]) }
-	return card{failed: at(0)&1 != 0, verbs: at(0)&2 != 0, kind: Kind(at(0) >> 8), elem: at(1), base: at(2), size: at(3), ctl: at(4),
+	return intro{failed: at(0)&1 != 0, verbs: at(0)&2 != 0, kind: Kind(at(0) >> 8), elem: at(1), base: at(2), size: at(3), ctl: at(4),
 		key: uint32(at(5) >> 32), ctlKey: uint32(at(5)), unit: at(6)}
 }
 
@@ -173,8 +173,8 @@ type Layout struct{ Elem, Unit int }
 func New(ctx context.Context, e *Engine, g Group, kind Kind, layout Layout, mem []byte, n int) (w *Window, err error) {
 	w = &Window{e: e, g: g, kind: kind, remotes: make([]remote, g.Size)}
 	w.wait.w = w
-	mine := card{kind: kind, elem: uint64(layout.Elem), unit: uint64(layout.Unit)}
-	all := make([]byte, g.Size*cardLen)
+	mine := intro{kind: kind, elem: uint64(layout.Elem), unit: uint64(layout.Unit)}
+	all := make([]byte, g.Size*introLen)
 	failed := w.prepare(&mine, mem, n)
 	defer func() {
 		if err != nil {
@@ -182,51 +182,51 @@ func New(ctx context.Context, e *Engine, g Group, kind Kind, layout Layout, mem 
 			w = nil
 		}
 	}()
-	cards := make([]card, g.Size)
+	intros := make([]intro, g.Size)
 	if kind == Shared {
 		// The first member makes the memory of all, in one piece.
-		if err := w.gather(ctx, mine, failed, all, cards); err != nil {
+		if err := w.gather(ctx, mine, failed, all, intros); err != nil {
 			return w, err
 		}
-		failed = w.share(cards)
+		failed = w.allocateShared(intros)
 		mine.base, mine.key = 0, 0
 		if w.memory != nil {
 			mine.base, mine.key = w.memory.Addr(), w.memory.RKey()
 		}
 	}
-	if err := w.gather(ctx, mine, failed, all, cards); err != nil {
+	if err := w.gather(ctx, mine, failed, all, intros); err != nil {
 		return w, err
 	}
 	if kind == Shared {
-		at := cards[0].base
-		for i := range cards {
-			cards[i].base, cards[i].key = at, cards[0].key
-			at += cards[i].size
+		at := intros[0].base
+		for i := range intros {
+			intros[i].base, intros[i].key = at, intros[0].key
+			at += intros[i].size
 		}
 	}
-	failed = w.connect(ctx, mine, cards)
+	failed = w.connect(ctx, mine, intros)
 	if err := ctx.Err(); err != nil && failed == nil {
 		failed = err
 	}
 	// Nobody uses the window before all can.
-	if err := w.gather(ctx, mine, failed, all, cards); err != nil {
+	if err := w.gather(ctx, mine, failed, all, intros); err != nil {
 		return w, err
 	}
 	return w, nil
 }
 
-// gather exchanges cards. The error is failed, or that another member has failed.
-func (w *Window) gather(ctx context.Context, mine card, failed error, all []byte, cards []card) error {
+// gather exchanges intros. The error is failed, or that another member has failed.
+func (w *Window) gather(ctx context.Context, mine intro, failed error, all []byte, intros []intro) error {
 	mine.failed = failed != nil
-	mine.put(all[w.g.Rank*cardLen:])
-	if err := w.g.AllGather(ctx, all, cardLen); err != nil {
+	mine.put(all[w.g.Rank*introLen:])
+	if err := w.g.AllGather(ctx, all, introLen); err != nil {
 		return err
 	}
 	if failed != nil {
 		return failed
 	}
-	for i := range cards {
-		c := getCard(all[i*cardLen:])
+	for i := range intros {
+		c := getIntro(all[i*introLen:])
 		if c.failed {
 			return &MemberError{i, errOther}
 		}
@@ -236,13 +236,13 @@ func (w *Window) gather(ctx context.Context, mine card, failed error, all []byte
 		if c.elem != mine.elem {
 			return &MemberError{i, fmt.Errorf("%w: its elements have %d bytes, this rank's have %d", ErrMismatch, c.elem, mine.elem)}
 		}
-		cards[i] = c
+		intros[i] = c
 	}
 	return nil
 }
 
 // prepare makes the member's own part.
-func (w *Window) prepare(mine *card, mem []byte, n int) (err error) {
+func (w *Window) prepare(mine *intro, mem []byte, n int) (err error) {
 	words := w.tableAt()
 	if w.kind == Dynamic {
 		words += tableWords
@@ -303,15 +303,15 @@ func (w *Window) prepare(mine *card, mem []byte, n int) (err error) {
 	return nil
 }
 
-// share allocates the memory of a shared window at its first member.
-func (w *Window) share(cards []card) (err error) {
+// allocateShared allocates the memory of a shared window at its first member.
+func (w *Window) allocateShared(intros []intro) (err error) {
 	if w.g.Rank != 0 {
 		return nil
 	}
 	total := uint64(0)
-	for i := range cards {
-		if total += cards[i].size; total < cards[i].size || total > 1<<62 {
-			return fmt.Errorf("%d bytes and more: %w", cards[i].size, rdma.ErrNoMemory)
+	for i := range intros {
+		if total += intros[i].size; total < intros[i].size || total > 1<<62 {
+			return fmt.Errorf("%d bytes and more: %w", intros[i].size, rdma.ErrNoMemory)
 		}
 	}
 	if w.memory, err = w.e.cfg.PD.AllocMR(int(max(total, 64)), memoryAccess); err != nil {
@@ -321,7 +321,7 @@ func (w *Window) share(cards []card) (err error) {
 }
 
 // connect makes the remotes. Whatever fails here, all exchanges are made.
-func (w *Window) connect(ctx context.Context, mine card, cards []card) error {
+func (w *Window) connect(ctx context.Context, mine intro, intros []intro) error {
 	e := w.e
 	var failed error
 	fail := func(member int, err error) {
@@ -330,8 +330,8 @@ func (w *Window) connect(ctx context.Context, mine card, cards []card) error {
 		}
 	}
 	verbs := false
-	for i := range cards {
-		verbs = verbs || cards[i].verbs
+	for i := range intros {
+		verbs = verbs || intros[i].verbs
 	}
 	w.allMapped = !verbs
 	if verbs {
@@ -340,7 +340,7 @@ func (w *Window) connect(ctx context.Context, mine card, cards []card) error {
 		numbers := make([]byte, 4*w.g.Size)
 		for i := range w.remotes {
 			l := &w.remotes[i]
-			if !cards[i].verbs && !mine.verbs || i == w.g.Rank && l.peer != nil {
+			if !intros[i].verbs && !mine.verbs || i == w.g.Rank && l.peer != nil {
 				continue
 			}
 			var err error
@@ -381,7 +381,7 @@ func (w *Window) connect(ctx context.Context, mine card, cards []card) error {
 		}
 	}
 	for i := range w.remotes {
-		fail(i, w.open(i, &cards[i]))
+		fail(i, w.open(i, &intros[i]))
 	}
 	return failed
 }
@@ -391,8 +391,8 @@ func (w *Window) connect(ctx context.Context, mine card, cards []card) error {
 // window was given up in between, and both connect again.
 const connected = 1 << 31
 
-// open takes in what a member's card says.
-func (w *Window) open(member int, c *card) error {
+// open takes in what a member's intro says.
+func (w *Window) open(member int, c *intro) error {
 	l := &w.remotes[member]
 	l.base, l.key, l.size, l.ctl, l.ctlKey, l.unit = c.base, c.key, c.size, c.ctl, c.ctlKey, c.unit
 	if l.peer != nil {

@@ -35,7 +35,7 @@ type Card struct {
 	// Control is where peers return message credit.
 	Control    uint64
 	ControlKey uint32
-	Team       []byte // the world's collectives' own card
+	Team       []byte // the intro of the world's team
 }
 
 // cardFields is how many elements a card has.

@@ -13,14 +13,14 @@ import (
 
 // Whatever two sides take at the same time is all of the message, and each byte once.
 func TestPiecesAreTakenOnce(t *testing.T) {
-	for _, length := range []int{1, 4096, shareFrom, shareFrom + 1, 300000, 1<<20 - 1, 1 << 31, 1<<40 + 7, math.MaxInt64 >> 2} {
+	for _, length := range []int{1, 4096, splitFrom, splitFrom + 1, 300000, 1<<20 - 1, 1 << 31, 1<<40 + 7, math.MaxInt64 >> 2} {
 		var of ticket
-		s := newShare(&of, 7, length)
-		if s.pieces > piecesMost || (s.pieces-1)*s.piece >= length || length > s.pieces*s.piece || length >= shareFrom && s.pieces < 2 {
+		s := newSplit(&of, 7, length)
+		if s.pieces > piecesMost || (s.pieces-1)*s.piece >= length || length > s.pieces*s.piece || length >= splitFrom && s.pieces < 2 {
 			t.Fatalf("%d bytes: %d pieces of %d", length, s.pieces, s.piece)
 		}
 		of.claim = claimWord(7, 0, s.pieces)
-		var sides [2]share
+		var sides [2]split
 		var bytes [2]int
 		var group sync.WaitGroup
 		for side := range sides {
@@ -49,7 +49,7 @@ func TestPiecesAreTakenOnce(t *testing.T) {
 // A claim of another message, or one that was scribbled on, gives no piece.
 func TestForeignClaimGivesNothing(t *testing.T) {
 	var of ticket
-	s := newShare(&of, 7, 1<<20)
+	s := newSplit(&of, 7, 1<<20)
 	for _, w := range []uint64{0, claimWord(8, 0, 2), claimWord(7, 0, 3), claimWord(7, 2, 1), math.MaxUint64} {
 		of.claim = w
 		if _, n := s.first(1<<20, s.pieces); n != 0 {
@@ -69,12 +69,12 @@ func TestReceiverReadsAlone(t *testing.T) {
 			if p.rank == 1 {
 				var ops []*Op
 				for i := range 5 {
-					o, err := p.Isend(letter(make([]byte, shareFrom+i*9973), 1, 1, i), nil, p.env(1), 0, Standard)
+					o, err := p.Isend(letter(make([]byte, splitFrom+i*9973), 1, 1, i), nil, p.env(1), 0, Standard)
 					if err != nil {
 						return err
 					}
 					if ops = append(ops, o); fails {
-						p.helpless(&Op{ticket: o.ticket, share: share{of: &p.rings.tickets[o.ticket-1]}})
+						p.helpless(&Op{ticket: o.ticket, split: split{of: &p.rings.tickets[o.ticket-1]}})
 					}
 				}
 				p.meet()
@@ -87,7 +87,7 @@ func TestReceiverReadsAlone(t *testing.T) {
 			}
 			p.meet()
 			for i := range 5 {
-				b := make([]byte, shareFrom+i*9973)
+				b := make([]byte, splitFrom+i*9973)
 				if _, err := p.Recv(ctx, b, nil, want(1, 1), nil); err != nil {
 					return err
 				}
@@ -110,7 +110,7 @@ func TestWindowIsShared(t *testing.T) {
 		for round := range rounds {
 			var ops []*Op
 			for i := range window {
-				n := shareFrom - 2 + (i*round*7919)%200000
+				n := splitFrom - 2 + (i*round*7919)%200000
 				out[i], in[i] = letter(make([]byte, n), p.rank, round, i), make([]byte, n+i%3*1000)
 				r, err := p.Irecv(in[i], nil, want(1-p.rank, round), nil)
 				if err != nil {
@@ -148,7 +148,7 @@ func TestSenderHelps(t *testing.T) {
 			}
 			p.meet()
 			p.meet() // the receiver has its half
-			for p.Progress(); o.share.taken == 0; p.Progress() {
+			for p.Progress(); o.split.taken == 0; p.Progress() {
 			}
 			p.meet()
 			return p.finish(ctx, o)
@@ -185,7 +185,7 @@ func TestHelperDies(t *testing.T) {
 				return err
 			}
 			p.meet()
-			s := newShare(&p.rings.tickets[o.ticket-1], o.generation, 1<<20)
+			s := newSplit(&p.rings.tickets[o.ticket-1], o.generation, 1<<20)
 			// Claimed as soon as the receiver has offered it.
 			if err := p.waiter.Wait(ctx, ready(func() bool { _, n := s.last(1 << 20); return n > 0 })); err != nil {
 				return err
@@ -215,11 +215,11 @@ func TestHelperDies(t *testing.T) {
 		if _, err := p.Finish(o); !errors.Is(err, died) {
 			return fmt.Errorf("%v, want %v", err, died)
 		}
-		if len(p.shared) > 0 {
+		if len(p.splits) > 0 {
 			p.Progress()
 		}
-		if len(p.shared) > 0 {
-			return fmt.Errorf("%d receives wait still", len(p.shared))
+		if len(p.splits) > 0 {
+			return fmt.Errorf("%d receives wait still", len(p.splits))
 		}
 		return nil
 	})

@@ -25,8 +25,8 @@ import (
 // The sender counts those that it has moved in the ticket, or says there that it cannot
 // (helpFailed): then the receiver reads them.
 const (
-	// shareFrom is the shortest message that is shared, and piecesMost what fits a claim.
-	shareFrom, piecesMost = 64 << 10, 1 << 15
+	// splitFrom is the shortest message that is split, and piecesMost what fits a claim.
+	splitFrom, piecesMost = 64 << 10, 1 << 15
 	pageSize              = 4096
 	// helpFailed as the number of pieces moved says that the rest will not be.
 	helpFailed = ^uint64(0)
@@ -38,8 +38,8 @@ const (
 	stillLimit = time.Second
 )
 
-// A share is a message in pieces.
-type share struct {
+// A split is a message in pieces, which both sides move.
+type split struct {
 	of         *ticket // nil: it is in one
 	generation uint32
 	piece      int // bytes; the last piece is shorter
@@ -47,10 +47,10 @@ type share struct {
 	taken      int // by this side
 }
 
-func newShare(of *ticket, generation uint32, length int) share {
+func newSplit(of *ticket, generation uint32, length int) split {
 	piece := max(min(length/2, readMax-pageSize), length/piecesMost)
 	piece = piece/pageSize*pageSize + pageSize
-	return share{of: of, generation: generation, piece: piece, pieces: (length + piece - 1) / piece}
+	return split{of: of, generation: generation, piece: piece, pieces: (length + piece - 1) / piece}
 }
 
 func claimWord(generation uint32, first, end int) uint64 {
@@ -58,7 +58,7 @@ func claimWord(generation uint32, first, end int) uint64 {
 }
 
 // free is which pieces are free; none where the claim is not of this message.
-func (s *share) free() (w uint64, first, end int) {
+func (s *split) free() (w uint64, first, end int) {
 	w = atomic.LoadUint64(&s.of.claim)
 	first, end = int(w>>16&0xffff), int(w&0xffff)
 	if uint32(w>>32) != s.generation || end > s.pieces {
@@ -69,7 +69,7 @@ func (s *share) free() (w uint64, first, end int) {
 
 // first takes the first piece that is free, of those before limit; n is 0 when there is
 // none.
-func (s *share) first(length, limit int) (at, n int) {
+func (s *split) first(length, limit int) (at, n int) {
 	for {
 		w, first, end := s.free()
 		if first >= min(end, limit) {
@@ -83,7 +83,7 @@ func (s *share) first(length, limit int) (at, n int) {
 }
 
 // last takes the last piece that is free.
-func (s *share) last(length int) (at, n int) {
+func (s *split) last(length int) (at, n int) {
 	for {
 		w, first, end := s.free()
 		if first >= end {
@@ -99,7 +99,7 @@ func (s *share) last(length int) (at, n int) {
 func (in *inbound) help(p *peer, id uint32, ln *line) {
 	length := binary.NativeEndian.Uint64(ln.data[0:])
 	o := in.ops.get(id)
-	if o == nil || o.peer != p || o.state != sent || o.ticket == 0 || length < shareFrom || length > uint64(len(o.buf)) ||
+	if o == nil || o.peer != p || o.state != sent || o.ticket == 0 || length < splitFrom || length > uint64(len(o.buf)) ||
 		binary.NativeEndian.Uint32(ln.data[20:]) != o.generation {
 		in.failures.damaged(p)
 		return
@@ -114,7 +114,7 @@ func (in *inbound) help(p *peer, id uint32, ln *line) {
 	default:
 		o.lkey = in.memory.all.LKey()
 	}
-	o.share = newShare(&in.rings.tickets[o.ticket-1], o.generation, o.length)
+	o.split = newSplit(&in.rings.tickets[o.ticket-1], o.generation, o.length)
 	in.chores.assign(p, chore{help: true, id: id})
 }
 
@@ -128,7 +128,7 @@ const (
 	stageOver
 )
 
-func (s *share) stage() stage {
+func (s *split) stage() stage {
 	moved := atomic.LoadUint64(&s.of.moved)
 	w, first, end := s.free()
 	switch {
@@ -146,32 +146,32 @@ func (s *share) stage() stage {
 // the sender does, and reads a piece that no sender has taken, of the newest. Each look
 // at a ticket may take its line from the sender, so it looks at three.
 func (in *inbound) collect() {
-	for len(in.chores.shared) > 0 && in.settle(0, false) {
+	for len(in.chores.splits) > 0 && in.settle(0, false) {
 	}
-	if n := len(in.chores.shared); n > 1 { // behind a sender that is slow there may be others
+	if n := len(in.chores.splits); n > 1 { // behind a sender that is slow there may be others
 		in.turn++
 		in.settle(int(in.turn%uint32(n)), false)
 	}
-	if n := len(in.chores.shared); n > 0 {
+	if n := len(in.chores.splits); n > 0 {
 		in.settle(n-1, true)
 	}
 }
 
-// settle looks after one of shared and tells whether it has left.
+// settle looks after one of splits and tells whether it has left.
 func (in *inbound) settle(i int, read bool) (left bool) {
-	o := in.sharedOp(in.chores.shared[i])
+	o := in.splitOp(in.chores.splits[i])
 	at, n := 0, 0
 	if o != nil { // else it has failed
-		switch stage := o.share.stage(); {
+		switch stage := o.split.stage(); {
 		case stage == stageTheirs, stage == stageFree && (!read || o.peer.Room() <= 0):
 			return false
 		case stage == stageFree:
-			if at, n = o.share.first(o.length, o.share.pieces); n == 0 {
+			if at, n = o.split.first(o.length, o.split.pieces); n == 0 {
 				return false // the sender was faster
 			}
 		}
 	}
-	in.chores.shared = append(in.chores.shared[:i], in.chores.shared[i+1:]...)
+	in.chores.splits = append(in.chores.splits[:i], in.chores.splits[i+1:]...)
 	switch {
 	case o == nil:
 	case n > 0:
@@ -182,9 +182,9 @@ func (in *inbound) settle(i int, read bool) (left bool) {
 	return true
 }
 
-// sharedOp is a receive that is under way in pieces.
-func (in *inbound) sharedOp(number uint32) *Op {
-	if o := in.ops.get(number); o != nil && o.state == moving && o.share.of != nil {
+// splitOp is a receive that is under way in pieces.
+func (in *inbound) splitOp(number uint32) *Op {
+	if o := in.ops.get(number); o != nil && o.state == moving && o.split.of != nil {
 		return o
 	}
 	return nil
