@@ -244,24 +244,9 @@ func TestMPICHProgram(t *testing.T) {
 		ctx := testenv.Deadline(t, time.Minute)
 		j := newTestJob(t, []int{0, 0}, NewMemStore(1))
 		j.launch(t, func(j *testJob, kill func()) {
-			for {
-				select {
-				case <-j.seen:
-				case <-ctx.Done():
-					t.Error("no abort")
-					kill()
-					return
-				}
-				j.mu.Lock()
-				last := j.events[len(j.events)-1]
-				j.mu.Unlock()
-				if a, ok := last.(Abort); ok {
-					if a.Rank != 1 || a.Code != 7 {
-						t.Errorf("got %+v, want rank 1 and code 7", a)
-					}
-					kill()
-					return
-				}
+			defer kill()
+			if a := await(ctx, j, func(Abort) bool { return true }); a.Rank != 1 || a.Code != 7 {
+				t.Errorf("got %+v, want rank 1 and code 7", a)
 			}
 		}, hello, "abort")
 	})

@@ -167,19 +167,25 @@ func (j *testJob) ranks(f func(c *Client) error) {
 // a failed fence may be told before what it failed of.
 func (j *testJob) violation(ctx context.Context) Violation {
 	j.t.Helper()
+	return await(ctx, j, func(v Violation) bool { return !errors.Is(v.Err, ErrFence) })
+}
+
+// await is the first event of a type that is wanted.
+func await[E Event](ctx context.Context, j *testJob, wanted func(E) bool) E {
+	j.t.Helper()
 	for {
 		j.mu.Lock()
 		for _, ev := range j.events {
-			if v, ok := ev.(Violation); ok && !errors.Is(v.Err, ErrFence) {
+			if e, ok := ev.(E); ok && wanted(e) {
 				j.mu.Unlock()
-				return v
+				return e
 			}
 		}
 		j.mu.Unlock()
 		select {
 		case <-j.seen:
 		case <-ctx.Done():
-			j.t.Fatal("no violation")
+			j.t.Fatalf("no %T has come", *new(E))
 		}
 	}
 }
