@@ -72,26 +72,13 @@ func (b *builder) allGatherBruck() {
 //
 // Steps: n-1. Bytes: n-1 blocks a rank.
 func (b *builder) allGatherRing() {
-	n, me, block := b.call.Size, b.call.Rank, b.call.Bytes
+	n, block := b.call.Size, b.call.Bytes
 	if block == 0 {
 		return
 	}
-	out := b.dest()
-	right, left := (me+1)%n, (me-1+n)%n
 	if n > 1 && !b.eager(block) {
-		b.expose(left, 0, out, n*block)
+		b.expose((b.call.Rank+n-1)%n, 0, b.dest(), n*block)
 	}
 	b.own()
-	if n > 1 && !b.eager(block) {
-		b.learn(right, 0)
-	}
-	for k := range n - 1 {
-		out0, in0 := (me-k+n)%n*block, (me-k-1+n)%n*block
-		if b.eager(block) {
-			b.send(right, out.plus(out0), block)
-		} else {
-			b.put(right, 0, out0, out.plus(out0), block)
-		}
-		b.get(left, out.plus(in0), block)
-	}
+	b.gatherRing(0, block, func(rank int) portion { return portion{rank * block, block} })
 }

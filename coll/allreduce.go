@@ -80,3 +80,19 @@ func (b *builder) allReduceDirect() {
 	}
 	b.combine()
 }
+
+// Binomial all-reduce: a reduction to rank 0, then a broadcast, on the same tree.
+//
+// Steps: 2 ceil(log2 n), and one a further chunk. Bytes: the vector once a rank, of
+// which rank 0 sends ceil(log2 n) times the vector.
+func (b *builder) allReduceBinomial() {
+	if b.call.Bytes == 0 {
+		return
+	}
+	have := b.reduceTree(0, b.dest(), b.call.Bytes)
+	if b.call.Rank == 0 {
+		b.copy(b.dest(), have, b.call.Bytes, false) // of a world of one
+	}
+	b.flushAll() // the output is about to be overwritten
+	b.bcastBinomial()
+}

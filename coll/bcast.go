@@ -8,44 +8,62 @@ package coll
 // Steps: ceil(log2 n), and one a further chunk. Bytes: the vector once a rank,
 // of which the root sends ceil(log2 n) times the vector.
 func (b *builder) bcastBinomial() {
-	n, bytes := b.call.Size, b.call.Bytes
-	if bytes == 0 || n == 1 {
+	me, low := b.inTree()
+	var children []int
+	for bit := low / 2; bit > 0; bit /= 2 {
+		if me+bit < b.call.Size {
+			children = append(children, b.ofTree(me+bit))
+		}
+	}
+	b.passOn(b.ofTree(me-low+b.call.Size), children)
+}
+
+// Chain broadcast, the pipelined one: each rank passes the vector on to the next,
+// in chunks as they come, so that all links are busy at once.
+//
+// Steps: n-1, and one a further chunk. Bytes: the vector once a rank.
+func (b *builder) bcastChain() {
+	me, _ := b.inTree()
+	var next []int
+	if me+1 < b.call.Size {
+		next = []int{b.ofTree(me + 1)}
+	}
+	b.passOn(b.ofTree(me-1+b.call.Size), next)
+}
+
+// passOn has the vector come from the parent, unless this is the root, and go to the
+// children, chunk by chunk.
+func (b *builder) passOn(parent int, children []int) {
+	bytes, vector, root := b.call.Bytes, b.dest(), b.call.Rank == b.call.Root
+	if bytes == 0 || b.call.Size == 1 {
 		return
 	}
-	me, low := b.inTree()
-	rank := b.ofTree
-	vector := b.dest()
 	if b.eager(bytes) {
 		from := vector
-		if me != 0 {
-			b.await(rank(me - low))
-			from = at(rank(me - low))
+		if !root {
+			b.await(parent)
+			from = at(parent)
 		}
-		for bit := low / 2; bit > 0; bit /= 2 {
-			if me+bit < n {
-				b.send(rank(me+bit), from, bytes)
-			}
+		for _, child := range children {
+			b.send(child, from, bytes)
 		}
-		b.copy(vector, from, bytes, me != 0)
+		b.copy(vector, from, bytes, !root)
 		return
 	}
-	if me != 0 {
-		b.expose(rank(me-low), 0, vector, bytes)
+	if !root {
+		b.expose(parent, 0, vector, bytes)
 	}
 	size := b.chunkSize()
 	for k := range pieces(bytes, size) {
 		p := part(bytes, size, k)
-		if me != 0 {
-			b.take(rank(me - low))
+		if !root {
+			b.take(parent)
 		}
-		for bit := low / 2; bit > 0; bit /= 2 {
-			if me+bit >= n {
-				continue
-			}
+		for _, child := range children {
 			if k == 0 {
-				b.learn(rank(me+bit), 0)
+				b.learn(child, 0)
 			}
-			b.put(rank(me+bit), 0, p.off, vector.plus(p.off), p.n)
+			b.put(child, 0, p.off, vector.plus(p.off), p.n)
 		}
 	}
 }

@@ -87,6 +87,22 @@ func TestProofFindsMistakes(t *testing.T) {
 					}
 				}
 			}},
+		{"opens its output to the ring while it is still passed on", Call{Kind: AllReduce, Algorithm: Ring}, 3, 400,
+			func(p *plan) {
+				for i := 1; i < len(p.steps); i++ {
+					if p.steps[i].verb == vExpose && p.steps[i-1].verb == vFlush {
+						p.steps[i], p.steps[i-1] = p.steps[i-1], step{verb: vCopy}
+					}
+				}
+			}},
+		{"takes the ring's portions in another order", Call{Kind: ReduceScatter, Algorithm: Ring}, 4, 100,
+			func(p *plan) {
+				for i := range p.steps {
+					if s := &p.steps[i]; s.verb == vPut && s.dst.off < 100 {
+						s.dst.off += 100
+					}
+				}
+			}},
 		{"says that it has read when it has not", Call{Kind: Bcast, Algorithm: Pull}, 3, 100,
 			func(p *plan) {
 				for i := range p.steps {

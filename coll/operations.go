@@ -75,6 +75,7 @@ var operations = [kinds]operation{
 			{Binomial, (*builder).bcastBinomial, logN, logN},
 			{Direct, (*builder).bcastDirect, one, others},
 			{ScatterAllGather, (*builder).bcastScatter, three, one},
+			{Chain, (*builder).bcastChain, others, one},
 			{Pull, (*builder).bcastPull, two, one},
 		}},
 	Reduce: {name: "reduce", rooted: true, reduces: true, send: block, recv: blockAtRoot,
@@ -88,6 +89,8 @@ var operations = [kinds]operation{
 			{RecursiveDoubling, (*builder).allReduceDoubling, doubling, doubled},
 			{Direct, (*builder).allReduceDirect, one, others},
 			{ReduceScatterGather, (*builder).reduceScatterGather, three, twoPortions},
+			{Ring, (*builder).allReduceRing, twiceOthers, twoPortions},
+			{Binomial, (*builder).allReduceBinomial, twiceLogN, logN},
 		}},
 	AllGather: {name: "allgather", send: block, recv: blocks,
 		far: always(Direct),
@@ -100,6 +103,8 @@ var operations = [kinds]operation{
 	ReduceScatter: {name: "reducescatter", reduces: true, send: blocks, recv: block,
 		ways: []way{
 			{Direct, (*builder).reduceScatterDirect, one, others},
+			{Ring, (*builder).reduceScatterRing, others, others},
+			{Binomial, (*builder).reduceScatterBinomial, twiceLogN, upAndDown},
 		}},
 	AllToAll: {name: "alltoall", send: blocks, recv: blocks,
 		far: always(Direct),
@@ -227,6 +232,10 @@ var (
 	fewerPortions = cost{"(2n-3)/n", func(n float64) float64 { return (2*n - 3) / n }}
 	twoPortions   = cost{"2(n-1)/n", func(n float64) float64 { return 2 * (n - 1) / n }}
 	logN          = cost{"ceil(log2 n)", func(n float64) float64 { return math.Ceil(math.Log2(n)) }}
+
+	twiceOthers = cost{"2(n-1)", func(n float64) float64 { return 2 * (n - 1) }}
+	twiceLogN   = cost{"2 ceil(log2 n)", func(n float64) float64 { return 2 * logN.of(n) }}
+	upAndDown   = cost{"3n/2-1", func(n float64) float64 { return 3*n/2 - 1 }}
 
 	halvesLogN = cost{"n/2 ceil(log2 n)", func(n float64) float64 { return n / 2 * math.Ceil(math.Log2(n)) }}
 

@@ -9,27 +9,47 @@ package coll
 // Steps: ceil(log2 n), and 1 where the order matters. Bytes: the vector once a rank
 // but the root.
 func (b *builder) reduceBinomial() {
-	n, bytes, root := b.call.Size, b.call.Bytes, b.call.Root
+	bytes, root, top := b.call.Bytes, b.call.Root, b.call.Root
 	if bytes == 0 {
 		return
 	}
-	top := root
 	if b.call.Ordered {
 		top = 0
 	}
+	var sum loc
+	if b.call.Rank == top && root == top {
+		sum = b.dest()
+	}
+	have := b.reduceTree(top, sum, bytes)
+	switch {
+	case root == top:
+		if b.call.Rank == root {
+			b.copy(b.dest(), have, bytes, false) // of a world of one
+		}
+	case b.call.Rank == top:
+		b.give(root, have, bytes)
+	case b.call.Rank == root:
+		b.flushAll() // in place the output is what was sent
+		b.open(top, b.dest(), bytes)
+		b.get(top, b.dest(), bytes)
+	}
+}
+
+// reduceTree combines the vectors of all ranks, of so many bytes, at the top of a
+// binomial tree, and says where what this rank has combined is: in sum, where it is
+// given, else in scratch or the source.
+func (b *builder) reduceTree(top int, sum loc, bytes int) (have loc) {
+	n, have := b.call.Size, b.source()
 	me := (b.call.Rank - top + n) % n
 	rank := func(v int) int { return (v + top) % n }
-	have, sum := b.source(), b.dest()
-	if n == 1 {
-		b.copy(sum, have, bytes, false)
-		return
-	}
-	if b.call.Rank != root && me&1 == 0 && me+1 < n || b.call.Rank == root && root != top {
-		sum = b.alloc(bytes) // there is no output, or it is for the result
-	}
 	var incoming loc
-	if me&1 == 0 && !b.eager(bytes) {
-		incoming = b.alloc(bytes)
+	if me&1 == 0 && me+1 < n {
+		if sum.operand == none {
+			sum = b.alloc(bytes)
+		}
+		if !b.eager(bytes) {
+			incoming = b.alloc(bytes)
+		}
 	}
 	for bit := 1; bit < n; bit *= 2 {
 		if me&bit != 0 {
@@ -45,15 +65,7 @@ func (b *builder) reduceBinomial() {
 		b.reduce(sum, have, theirs, bytes, held)
 		have = sum
 	}
-	switch {
-	case root == top:
-	case me == 0:
-		b.give(root, have, bytes)
-	case b.call.Rank == root:
-		b.flushAll() // in place the output is what was sent
-		b.open(top, b.dest(), bytes)
-		b.get(top, b.dest(), bytes)
-	}
+	return have
 }
 
 // Direct reduction: every rank sends its vector to the root, which combines them

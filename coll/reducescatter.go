@@ -31,6 +31,23 @@ func (b *builder) reduceScatterDirect() {
 	b.reduceScatter(block, func(rank int) portion { return portion{rank * block, block} })
 }
 
+// Binomial reduce-scatter: a reduction of all blocks to rank 0, then a scatter, on the
+// same tree.
+//
+// Steps: 2 ceil(log2 n). Bytes: all blocks once a rank, and a block for each rank below.
+func (b *builder) reduceScatterBinomial() {
+	n, block := b.call.Size, b.call.Bytes
+	if block == 0 {
+		return
+	}
+	have := b.reduceTree(0, loc{}, n*block)
+	b.flushAll() // in place the output is what was sent
+	b.scatterTree(have)
+	if b.call.Rank == 0 {
+		b.copy(b.dest(), have, block, false)
+	}
+}
+
 // The same with blocks of different lengths, or none. If one is long all go in
 // pieces.
 func (b *builder) reduceScatterParts() {

@@ -29,44 +29,49 @@ func (b *builder) scatterDirect() {
 //
 // Steps: ceil(log2 n). Bytes: a block for each rank below, at most n/2 a message.
 func (b *builder) scatterBinomial() {
-	n, root, block := b.call.Size, b.call.Root, b.call.Bytes
+	block, in := b.call.Bytes, loc{operand: input}
 	if block == 0 {
 		return
 	}
+	b.scatterTree(in)
+	if b.call.Rank == b.call.Root && !b.call.InPlace {
+		b.copy(b.dest(), in.plus(b.call.Root*block), block, false)
+	}
+}
+
+// scatterTree has every rank but the root get its block of those at in, the root's.
+func (b *builder) scatterTree(in loc) {
+	n, block := b.call.Size, b.call.Bytes
 	me, low := b.inTree()
-	if me != 0 {
-		parent, subtree := b.ofTree(me-low), min(low, n-me)
-		if subtree == 1 {
-			b.open(parent, b.dest(), block)
-			b.get(parent, b.dest(), block)
-			return
-		}
-		have := loc{}
-		if !b.eager(subtree * block) {
-			have = b.alloc(subtree * block)
-		}
-		b.open(parent, have, subtree*block)
-		where, held := b.receive(parent, have, subtree*block)
+	if me == 0 {
 		for bit := low / 2; bit > 0; bit /= 2 {
-			if me+bit < n {
-				b.give(b.ofTree(me+bit), where.plus(bit*block), min(bit, n-me-bit)*block)
+			child, blocks := b.ofTree(bit), min(bit, n-bit)
+			from := in.plus(child * block)
+			if child+blocks > n {
+				from = b.alloc(blocks * block) // it wraps
+				b.copy(from, in.plus(child*block), (n-child)*block, false)
+				b.copy(from.plus((n-child)*block), in, (blocks-n+child)*block, false)
 			}
+			b.give(child, from, blocks*block)
 		}
-		b.copy(b.dest(), where, block, held)
 		return
 	}
-	in := loc{operand: input}
+	parent, subtree := b.ofTree(me-low), min(low, n-me)
+	if subtree == 1 {
+		b.open(parent, b.dest(), block)
+		b.get(parent, b.dest(), block)
+		return
+	}
+	have := loc{}
+	if !b.eager(subtree * block) {
+		have = b.alloc(subtree * block)
+	}
+	b.open(parent, have, subtree*block)
+	where, held := b.receive(parent, have, subtree*block)
 	for bit := low / 2; bit > 0; bit /= 2 {
-		child, blocks := b.ofTree(bit), min(bit, n-bit)
-		from := in.plus(child * block)
-		if child+blocks > n {
-			from = b.alloc(blocks * block) // it wraps
-			b.copy(from, in.plus(child*block), (n-child)*block, false)
-			b.copy(from.plus((n-child)*block), in, (blocks-n+child)*block, false)
+		if me+bit < n {
+			b.give(b.ofTree(me+bit), where.plus(bit*block), min(bit, n-me-bit)*block)
 		}
-		b.give(child, from, blocks*block)
 	}
-	if !b.call.InPlace {
-		b.copy(b.dest(), in.plus(root*block), block, false)
-	}
+	b.copy(b.dest(), where, block, held)
 }

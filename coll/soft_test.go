@@ -653,9 +653,11 @@ func TestExplain(t *testing.T) {
 			{Args{Kind: AllReduce, Bytes: 1 << 20}, "reduce-scatter-gather, by descriptor"},
 			{Args{Kind: AllToAll, Bytes: 8, Algorithm: Bruck}, "bruck, in messages (asked for)"},
 			{Args{Kind: AllGather, Bytes: 8}, "ring, in messages (table: from 1 ranks on, from 0 bytes on)"},
-			{Args{Kind: ReduceScatter, Bytes: 8}, "direct, in messages (the only one)"},
+			{Args{Kind: ReduceScatter, Bytes: 8}, "direct, in messages (table: from 1 ranks on, from 0 bytes on)"},
+			{Args{Kind: ReduceScatter, Bytes: 8, Algorithm: Ring}, "ring, in messages (asked for)"},
 			{Args{Kind: Barrier}, "barrier on 2 ranks: direct (table: from 1 ranks on, from 0 bytes on)"},
 			{Args{Kind: Exchange}, "exchange on 2 ranks: direct, parts up to 8192 bytes in messages, longer ones by descriptor"},
+			{Args{Kind: Fold}, "(the only one)"},
 			{Args{Kind: Barrier, Algorithm: Ring}, "barrier has no algorithm ring"},
 		} {
 			if got := m.team.Explain(c.args); !strings.Contains(got, c.want) {

@@ -94,6 +94,7 @@ var builtIn = Table{groups: [kinds][]group{
 		{12, []Rule{{0, Direct}, {64 << 10, Pull}}},
 		{24, []Rule{{0, Bruck}, {1<<10 + 1, Direct}, {64 << 10, Pull}}},
 	},
+	ReduceScatter: always(Direct),
 	AllToAll: {
 		{1, []Rule{{0, Direct}, {8<<10 + 1, Pull}}},
 		{24, []Rule{{0, Bruck}, {128 + 1, Direct}, {8<<10 + 1, Pull}}},
