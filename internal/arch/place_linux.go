@@ -46,3 +46,23 @@ func nth(set *unix.CPUSet, index int) int {
 		index--
 	}
 }
+
+// CPUs are the numbers of the CPUs that the calling thread may use, nil when nobody knows.
+func CPUs() (list []int) {
+	var all unix.CPUSet
+	if unix.SchedGetaffinity(0, &all) != nil {
+		return nil
+	}
+	for i := range all.Count() {
+		list = append(list, nth(&all, i))
+	}
+	return list
+}
+
+// Pin has the calling thread run on one CPU only, and tells whether it could. The caller has
+// locked its goroutine to the thread. Like MoveTo it can take seconds where that CPU is busy.
+func Pin(cpu int) bool {
+	var one unix.CPUSet
+	one.Set(cpu)
+	return unix.SchedSetaffinity(0, &one) == nil
+}

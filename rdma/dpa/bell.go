@@ -1,0 +1,71 @@
+package dpa
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gorun-mpi/gorun/internal/wait"
+)
+
+// A bell wakes the goroutines of this process that sleep until a word changes. No wake-up is lost: a
+// sleeper counts itself and then looks at the word, a publisher stores the word and then looks at
+// the count, each by atomic operations that Go orders, so one of them sees the other.
+type bell struct {
+	waiting atomic.Int32
+	mu      sync.Mutex
+	rung    chan struct{} // closed by ring; nil: nobody has slept since
+}
+
+// ring is called after the store. It costs a load while nobody sleeps.
+func (b *bell) ring() {
+	if b.waiting.Load() == 0 {
+		return
+	}
+	b.mu.Lock()
+	if b.rung != nil {
+		close(b.rung)
+		b.rung = nil
+	}
+	b.mu.Unlock()
+}
+
+// A sleeper sleeps on one bell at a time.
+type sleeper struct {
+	on    *bell
+	rung  chan struct{}
+	timer *time.Timer
+}
+
+var _ wait.Sleeper = (*sleeper)(nil)
+
+func (s *sleeper) Prepare() {
+	s.on.waiting.Add(1)
+	s.on.mu.Lock()
+	if s.on.rung == nil {
+		s.on.rung = make(chan struct{})
+	}
+	s.rung = s.on.rung
+	s.on.mu.Unlock()
+}
+
+func (s *sleeper) Sleep(nanoseconds int64) (woken bool) {
+	if s.timer == nil {
+		s.timer = time.NewTimer(time.Duration(nanoseconds))
+	} else {
+		s.timer.Reset(time.Duration(nanoseconds))
+	}
+	select {
+	case <-s.rung:
+		woken = true
+	case <-s.timer.C:
+	}
+	s.timer.Stop()
+	s.Cancel()
+	return woken
+}
+
+func (s *sleeper) Cancel() {
+	s.on.waiting.Add(-1)
+	s.rung = nil
+}
