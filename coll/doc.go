@@ -81,7 +81,8 @@
 // context, and in bounded time when a peer dies. A team runs one call at a
 // time, and all members make the same calls in the same order. [Team.Start]
 // does not wait: what it started runs in that order too, moved on by
-// [Team.Progress] and by the team's later calls. Teams of one
+// [Team.Progress] and by the team's later calls. [Team.Defer] leaves even the first step to
+// those, for a thread beside the program's. Teams of one
 // mesh may be used at the same time by several goroutines once all its peers are connected;
 // before, by one at a time. The package starts no goroutines.
 package coll

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/gorun-mpi/gorun/internal/arch"
+	"github.com/gorun-mpi/gorun/internal/kernel"
 )
 
 // A Pending is a started call that progresses in [Team.Progress]. The caller of Start
@@ -17,8 +18,9 @@ import (
 //	idle -- Start --> queued -- Progress, or a blocking call --> over -- Done --> idle
 type Pending struct {
 	invocation
-	state atomic.Uint32
-	err   error // of one that is over
+	state    atomic.Uint32
+	deferred bool  // started by Defer
+	err      error // of one that is over
 }
 
 // The states of a Pending.
@@ -45,9 +47,11 @@ type backlog struct {
 	all   []*Pending // that the team ever made
 	spare int        // where in all the search for an idle one begins
 	queue []*Pending
-	first int          // of the queue
-	begun bool         // the first has been bound to the machine
-	count atomic.Int32 // len(queue) - first, for those who only look
+	first int  // of the queue
+	begun bool // the first has been bound to the machine
+	// deferred is how many of queue were started by Defer.
+	deferred int
+	count    atomic.Int32 // len(queue) - first, for those who only look
 }
 
 // idle is a Pending that nobody uses.
@@ -71,11 +75,19 @@ func (b *backlog) push(p *Pending) {
 		b.queue, b.first = b.queue[:n], 0
 	}
 	p.state.Store(pendingQueued)
+	if p.deferred {
+		b.deferred++
+	}
 	b.queue = append(b.queue, p)
 	b.count.Add(1)
 }
 
 func (b *backlog) empty() bool { return b.first == len(b.queue) }
+
+// callsProgram tells whether the first call's reduction is a function of the program.
+func (b *backlog) callsProgram() bool {
+	return b.queue[b.first].reduction.ID >= kernel.UserID
+}
 
 // pop ends the first call.
 func (b *backlog) pop(err error) {
@@ -84,6 +96,9 @@ func (b *backlog) pop(err error) {
 	b.first++
 	b.begun = false
 	b.count.Add(-1)
+	if p.deferred {
+		b.deferred--
+	}
 	p.err = err
 	p.state.Store(pendingOver) // from here on it may be idle
 }
@@ -113,7 +128,16 @@ func (t *Team) vacate() { arch.StoreRelease32(&t.busy, busyNot) }
 // Start starts a collective call and does not wait for it. The slices of a,
 // including the operands, belong to the call until it is complete; *a is copied.
 // An invalid argument is reported at once. It allocates nothing in steady state.
-func (t *Team) Start(a *Args) (*Pending, error) {
+//
+// It goes as far as it can without waiting, unless a call of [Team.Defer] is before it.
+func (t *Team) Start(a *Args) (*Pending, error) { return t.start(a, false) }
+
+// Defer is Start that takes no step and moves no data: the first [Team.Progress],
+// [Team.ProgressBeside] or later call of the team does. A reduction that calls a function
+// of the program is started by Start nevertheless.
+func (t *Team) Defer(a *Args) (*Pending, error) { return t.start(a, a.Reduction.ID < kernel.UserID) }
+
+func (t *Team) start(a *Args, deferred bool) (*Pending, error) {
 	if err := t.enter(a.Kind); err != nil {
 		return nil, err
 	}
@@ -121,8 +145,11 @@ func (t *Team) Start(a *Args) (*Pending, error) {
 	if err := t.prepare(a, &p.invocation); err != nil {
 		return nil, t.refuse(a.Kind, err)
 	}
+	p.deferred = deferred
 	t.backlog.push(p)
-	t.advance()
+	if t.backlog.deferred == 0 {
+		t.advance(false)
+	}
 	t.vacate()
 	return p, nil
 }
@@ -130,18 +157,24 @@ func (t *Team) Start(a *Args) (*Pending, error) {
 // Progress advances started calls as far as they go without waiting, and reports
 // whether one advanced. Without started calls it costs a load. It may be called at any
 // time; while a call of the team runs it does nothing, because that call advances them.
-func (t *Team) Progress() (advanced bool) {
+func (t *Team) Progress() (advanced bool) { return t.move(false) }
+
+// ProgressBeside is Progress on another thread than the program's: it leaves reductions
+// that call a function of the program, and what was started after them, to Progress.
+func (t *Team) ProgressBeside() (advanced bool) { return t.move(true) }
+
+func (t *Team) move(beside bool) (advanced bool) {
 	if t.backlog.count.Load() == 0 || !atomic.CompareAndSwapUint32(&t.busy, busyNot, busyMoving) {
 		return false
 	}
-	advanced = t.advance()
+	advanced = t.advance(beside)
 	t.vacate()
 	return advanced
 }
 
-// advance is Progress by the team's only user.
-func (t *Team) advance() (advanced bool) {
-	for !t.backlog.empty() && t.beginFirst() {
+// advance is Progress, or ProgressBeside, by the team's only user.
+func (t *Team) advance(beside bool) (advanced bool) {
+	for !t.backlog.empty() && (!beside || !t.backlog.callsProgram()) && t.beginFirst() {
 		pc := t.machine.pc
 		if t.waiting.poll(false) {
 			if err, over := t.outcome(); over {

@@ -108,7 +108,11 @@ func TestStartedCalls(t *testing.T) {
 								}
 							} else {
 								in, out := j.operands(m.rank)
-								p, err := m.team.Start(j.args(m.rank, Buffer{Mem: in}, Buffer{Mem: out}))
+								start := m.team.Start
+								if rng.IntN(3) == 0 {
+									start = m.team.Defer
+								}
+								p, err := start(j.args(m.rank, Buffer{Mem: in}, Buffer{Mem: out}))
 								if err != nil {
 									return fmt.Errorf("start of call %d: %w", i, err)
 								}
@@ -401,4 +405,98 @@ func TestStartedCallsDoNotAllocate(t *testing.T) {
 			return failed
 		})
 	}
+}
+
+// Calls that all members have deferred have moved nothing, and neither has a call that was
+// started after one. ProgressBeside completes them.
+func TestDeferMovesNoData(t *testing.T) {
+	for _, verbs := range []bool{false, true} {
+		t.Run(fmt.Sprintf("verbs=%v", verbs), func(t *testing.T) {
+			testenv.NoLeaks(t)
+			nw := network{n: 2, verbs: verbs}
+			both := newMeeting(2)
+			sum, _ := kernel.For(kernel.Int64, kernel.Sum)
+			nw.run(t, func(ctx context.Context, m *member) error {
+				before := m.team.Counters()
+				mem := make([]byte, 100<<10)
+				mem[0] = byte(m.rank + 1)
+				big, err := m.team.Defer(&Args{Kind: AllReduce, Recv: Buffer{Mem: mem}, Bytes: len(mem), Reduction: sum})
+				if err != nil {
+					return err
+				}
+				short, err := m.team.Start(&Args{Kind: Barrier})
+				if err != nil {
+					return err
+				}
+				if _, err := both.exchange(m.rank)(ctx, nil); err != nil {
+					return err
+				}
+				if done, _ := big.Done(); done || mem[0] != byte(m.rank+1) || m.team.Counters() != before {
+					return fmt.Errorf("done %v, the data begins with %d, counters %+v, want %+v", done, mem[0], m.team.Counters(), before)
+				}
+				for _, p := range []*Pending{big, short} {
+					u := beside{until{team: m.team, p: p}}
+					if err := m.team.waiter.Wait(ctx, &u); err != nil || u.err != nil {
+						return errors.Join(err, u.err)
+					}
+				}
+				if mem[0] != 3 {
+					return fmt.Errorf("the sum begins with %d, want 3", mem[0])
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// beside is until by ProgressBeside.
+type beside struct{ until }
+
+func (b *beside) Ready() (over bool) {
+	b.team.ProgressBeside()
+	over, b.err = b.p.Done()
+	return over
+}
+
+// ProgressBeside calls no function of the program, and what was started behind such a
+// reduction waits for Progress too.
+func TestProgressBesideLeavesFunctionsOfTheProgram(t *testing.T) {
+	testenv.NoLeaks(t)
+	nw := network{n: 2}
+	started := newMeeting(2)
+	nw.run(t, func(ctx context.Context, m *member) error {
+		calls := 0
+		op := kernel.User("add", 1, false, func(dst, a, b []byte) {
+			calls++
+			for i := range dst {
+				dst[i] = a[i] + b[i]
+			}
+		})
+		mem := bytes.Repeat([]byte{byte(m.rank + 1)}, 100<<10)
+		p, err := m.team.Defer(&Args{Kind: AllReduce, Recv: Buffer{Mem: mem}, Bytes: len(mem), Reduction: op})
+		if err != nil {
+			return err
+		}
+		behind, err := m.team.Start(&Args{Kind: Barrier})
+		if err != nil {
+			return err
+		}
+		if _, err := started.exchange(m.rank)(ctx, nil); err != nil {
+			return err
+		}
+		// The last to start may have got through in Defer.
+		had, over := calls, p.state.Load() == pendingOver
+		for range 100 {
+			if !over && (m.team.ProgressBeside() || calls != had) {
+				return fmt.Errorf("ProgressBeside moved a reduction of the program on: %d calls, want %d", calls, had)
+			}
+		}
+		if err := errors.Join(m.finish(ctx, p), m.finish(ctx, behind)); err != nil {
+			return err
+		}
+		if calls == 0 || mem[0] != 3 || mem[len(mem)-1] != 3 {
+			return fmt.Errorf("%d calls; the sum is %d ... %d, want 3", calls, mem[0], mem[len(mem)-1])
+		}
+		return nil
+	})
 }

@@ -103,7 +103,11 @@ func (c *Comm) again(ctx context.Context, s *shape, send, recv []byte) (done boo
 			return false, nil
 		}
 	}
-	if c.freed || c.revoked != nil || c.world.enter() != nil {
+	if c.world.enter() != nil {
+		return false, nil
+	}
+	if c.freed || c.revoked != nil {
+		c.world.leave()
 		return false, nil
 	}
 	if done, err = c.team.RunShort(ctx, h.short, send, recv, h.f); err != nil {

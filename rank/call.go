@@ -211,7 +211,14 @@ func (k *call) start() error {
 	if n := c.world.narrator; n != nil {
 		n.collective(k)
 	}
-	p, err := c.team.Start(&k.args)
+	var p *coll.Pending
+	var err error
+	bytes := max(len(k.args.Send.Mem), len(k.args.Recv.Mem))
+	if c.world.besideMoves(bytes) {
+		p, err = c.team.Defer(&k.args)
+	} else {
+		p, err = c.team.Start(&k.args)
+	}
 	if err != nil {
 		return c.failCollective(k.op, err)
 	}
@@ -219,6 +226,7 @@ func (k *call) start() error {
 	if c.started++; c.started == 1 {
 		c.world.activate(c.team)
 	}
+	c.world.tellBeside(bytes)
 	return nil
 }
 

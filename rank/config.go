@@ -40,6 +40,9 @@ type Config struct {
 	// messages, with the reason, at the first use of each: to Log, or to standard error
 	// if Log is nil. The environment may ask for the same, always on standard error.
 	Verbose bool
+	// Progress says whether a thread of this rank moves started operations while the program
+	// computes. The zero value is the environment's, else off. It need not be the same on all ranks.
+	Progress Progress
 	// Log gets one line, without a newline, for each event of start-up and each
 	// failure. nil logs nothing. It is called on the goroutine of the rank.
 	Log func(line string)
@@ -59,6 +62,32 @@ func (cfg *Config) environment() (Environment, error) {
 	return FromEnviron(os.Environ())
 }
 
+// withProgress is the configuration with the progress of the process's environment, where
+// it has none.
+func (cfg Config) withProgress() (Config, error) {
+	var err error
+	if cfg.Progress == 0 {
+		cfg.Progress, err = progressIn(os.Environ())
+	}
+	return cfg, err
+}
+
+// progressIn is what the variables of gorun and of the MPIs say, of which the first counts.
+func progressIn(environ []string) (Progress, error) {
+	for _, name := range []string{"GORUN_ASYNC_PROGRESS", "MPICH_ASYNC_PROGRESS", "I_MPI_ASYNC_PROGRESS"} {
+		for _, entry := range environ {
+			if is, value, _ := strings.Cut(entry, "="); is == name && value != "" {
+				p, err := ParseProgress(value)
+				if err != nil {
+					err = fmt.Errorf("%s=%s: %w", name, value, err)
+				}
+				return p, err
+			}
+		}
+	}
+	return 0, nil
+}
+
 // tuning is Config.Tuning, or the table in the file that the environment names,
 // nil if it names none.
 func (cfg *Config) tuning(env *Environment) (*coll.Table, error) {
@@ -74,6 +103,37 @@ func (cfg *Config) tuning(env *Environment) (*coll.Table, error) {
 		return nil, fmt.Errorf("GORUN_TUNING=%s: %w", env.Tuning, err)
 	}
 	return table, nil
+}
+
+// Progress says whether a rank has a progress thread, which moves started collectives, messages
+// and windows while the program computes or sleeps. A started operation of 64 KiB or more is then
+// the thread's from the first byte on; the call that starts it moves no data. With ranks as
+// goroutines ([Run]) the thread is a goroutine. It calls no function of the program.
+type Progress uint8
+
+const (
+	ProgressOff  Progress = iota + 1 // operations move while the rank is in a call
+	ProgressOn                       // the rank has the thread, from its first request or window on
+	ProgressAuto                     // as ProgressOn if there are two CPUs for each rank of the host, else ProgressOff
+)
+
+// progressNames are the values of GORUN_ASYNC_PROGRESS; MPICH's and Intel MPI's variables
+// take the numbers.
+var progressNames = map[string]Progress{"off": ProgressOff, "0": ProgressOff, "no": ProgressOff, "false": ProgressOff, "disable": ProgressOff,
+	"on": ProgressOn, "1": ProgressOn, "yes": ProgressOn, "true": ProgressOn, "enable": ProgressOn, "auto": ProgressAuto}
+
+// ParseProgress reads off, on or auto. 0, no, false and disable mean off, and 1, yes, true and enable mean on.
+func ParseProgress(text string) (Progress, error) {
+	p, known := progressNames[strings.ToLower(text)]
+	if !known {
+		return 0, errors.New("expected off, on or auto")
+	}
+	return p, nil
+}
+
+// String is off, on, auto, or empty for the zero value.
+func (p Progress) String() string {
+	return [...]string{"", "off", "on", "auto"}[p&3]
 }
 
 // An Environment is what a launcher tells a rank. It is public for programs that need
@@ -101,6 +161,9 @@ type Environment struct {
 	QPMemory int64
 	// Verbose is Config.Verbose (GORUN_VERBOSE=1, which gorun -v sets).
 	Verbose bool
+	// Progress is Config.Progress (GORUN_ASYNC_PROGRESS=off, on or auto, else MPICH_ASYNC_PROGRESS
+	// or I_MPI_ASYNC_PROGRESS, where 1 is on and 0 is off).
+	Progress Progress
 	// Foreign is set if another launcher has started the process as one of several, but serves no
 	// PMI-1. It says which launcher, and what to do. Init then fails instead of making a world of one.
 	Foreign string
@@ -149,6 +212,9 @@ func FromEnviron(environ []string) (Environment, error) {
 		if name, value, ok := strings.Cut(entry, "="); ok && strings.HasPrefix(name, "GORUN_") {
 			vars[name] = value
 		}
+	}
+	if env.Progress, err = progressIn(environ); err != nil {
+		return env, err
 	}
 	for name := range strings.SplitSeq(vars["GORUN_EMULATE"], ",") {
 		if name != "" {

@@ -58,8 +58,13 @@
 // A call whose name begins with I starts an operation and returns a [Request]. A call
 // whose name ends in Init prepares an operation that [Request.Start] starts any number
 // of times. [WaitAll] and similar calls take several requests. A Request is a value:
-// after completion was reported, all copies of it are null requests. Nothing runs in the
-// background: started operations progress while the rank is in any call of this package.
+// after completion was reported, all copies of it are null requests. Started operations
+// progress while the rank is in any call of this package.
+//
+// With [Config].Progress a thread of the rank moves them also while the program computes
+// or sleeps, which is worth it where there is a CPU for the thread. It calls no function of
+// the program: a started reduction by an [OpFunc] still needs the rank's calls. If the thread
+// panics, the rank's next call returns the [*PanicError].
 //
 // # Blocking and errors
 //
@@ -115,5 +120,6 @@
 // A [World] owns the device context, the queue pairs and the memory of [Alloc]
 // until [World.Finalize]. A [Comm] made by Dup or Split shares the queue pairs, and
 // owns the memory of its collectives until [Comm.Free] or Finalize. The package
-// starts no goroutines except the ranks of [Run], and nothing outlives the process.
+// starts no goroutines except the ranks of [Run] and progress threads, which end in
+// Finalize, and nothing outlives the process.
 package rank

@@ -12,3 +12,19 @@ func AlltoallWith[T Element](ctx context.Context, c *Comm, send, recv []T, algor
 	k.args.Algorithm = algorithm
 	return k.run(ctx)
 }
+
+// PanicBeside has the rank's progress thread panic. The channel is closed when it has.
+func PanicBeside(c *Comm, value any) <-chan struct{} {
+	w := c.world
+	if err := w.enter(); err != nil {
+		panic(err)
+	}
+	defer w.leave()
+	w.activate(panicker{value})
+	w.beside.start()
+	return w.beside.ended
+}
+
+type panicker struct{ value any }
+
+func (p panicker) Progress() bool { panic(p.value) }

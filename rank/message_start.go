@@ -61,6 +61,7 @@ func (m *message) start() (err error) {
 		data, m.packing = w.incoming(&m.buf)
 		m.op, err = w.messages.Irecv(data, w.regions.find(data), m.envelope, m.comm.ranks)
 	}
+	w.tellBeside(len(data))
 	if err != nil {
 		w.packings.put(m.packing)
 		m.packing = nil

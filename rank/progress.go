@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/gorun-mpi/gorun/coll"
 	"github.com/gorun-mpi/gorun/internal/wait"
 )
 
@@ -34,6 +35,25 @@ func (w *World) deactivate(a advancer) {
 func (w *World) progress() {
 	w.messages.Progress()
 	w.progressOthers()
+}
+
+// progressBeside is progress on the progress thread, and tells whether anything moved on.
+// Reductions by a function of the program are left to the program's calls.
+func (w *World) progressBeside() (moved bool) {
+	moved = w.messages.Progress()
+	if w.peers.HasMail() {
+		w.mesh.Settle()
+	}
+	w.advancing = true
+	for i := 0; i < len(w.active); i++ { // one that is done may take itself out
+		if team, ok := w.active[i].(*coll.Team); ok {
+			moved = team.ProgressBeside() || moved
+		} else {
+			moved = w.active[i].Progress() || moved
+		}
+	}
+	w.advancing = false
+	return moved
 }
 
 // progressOthers is progress without the messages: what their engine calls while

@@ -11,7 +11,7 @@ import (
 // function, is inactive before Start and after completion was reported; Free frees it.
 //
 // The buffers belong to the operation until completion was reported.
-// Operations progress only while the rank is in a call of this package.
+// Operations progress only while the rank is in a call of this package, or with [Config].Progress.
 type Request struct {
 	r          *request
 	generation uint64
@@ -68,6 +68,9 @@ func (w *World) newRequest(c *Comm, op string) *request {
 		w.idle = r.next
 	}
 	r.comm, r.op, r.next = c, op, nil
+	if w.used++; w.beside != nil {
+		w.beside.start()
+	}
 	return r
 }
 
@@ -91,6 +94,7 @@ func (r *request) retire() {
 	}
 	r.comm, r.what, r.persistent, r.active = nil, nil, false, false
 	r.next, r.world.idle = r.world.idle, r
+	r.world.used--
 }
 
 // done tells whether the call of a request is over.

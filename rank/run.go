@@ -24,7 +24,8 @@ type RunConfig struct {
 	// of RDMA permit, reproducibly: late and reordered execution, payload
 	// that arrives in pieces, lost acknowledgements, repeated requests.
 	Seed uint64
-	// Config is the configuration of each rank. Its Environment is ignored.
+	// Config is the configuration of each rank. Its Environment is ignored, and so is the
+	// process's but for the variables of Config.Progress.
 	Config Config
 }
 
@@ -32,6 +33,10 @@ type RunConfig struct {
 func (rc RunConfig) Run(ctx context.Context, n int, f func(ctx context.Context, c *Comm) error) error {
 	if n < 1 {
 		return badArgument("%d ranks: expected 1 or more", n)
+	}
+	var err error
+	if rc.Config, err = rc.Config.withProgress(); err != nil {
+		return err
 	}
 	segment, err := shm.NewLocal(shm.DefaultGeometry(n, shm.Limit()))
 	if err != nil {

@@ -179,6 +179,9 @@ func (w *World) oneSided() *rma.Engine {
 		Dead: w.messages.Check, Died: ErrPeerDied, Wait: w.waitFor, Idle: &w.watch.sleeps, Peers: w.peers}
 	w.rma = rma.NewEngine(cfg)
 	w.activate(w.rma)
+	if w.beside != nil {
+		w.beside.start()
+	}
 	return w.rma
 }
 

@@ -45,8 +45,14 @@ type World struct {
 	adversarial bool
 	transport   string // what goes over queue pairs, and why so
 
-	busy  uint32 // 1 while a call runs
 	final bool
+	// busy says who is inside: the calls of the program and the progress thread exclude
+	// each other. The thread looks at it often, so it has a cache line of its own.
+	_    [arch.CacheLine]byte
+	busy uint32 // busyNot, busyCall, busyThread
+	_    [arch.CacheLine - 4]byte
+	// beside is the progress thread, nil without one.
+	beside *beside
 	// context is the next communicator's, unless a member has used it.
 	context uint32
 	// startedContext is the next one of an Idup; it may grow in any call that waits.
@@ -71,6 +77,7 @@ type World struct {
 
 	requests  []*request // all there are
 	idle      *request   // of them, those not in use
+	used      int        // of them, the others
 	detached  []*request // freed before they were over
 	active    []advancer
 	advancing bool // in their Progress
@@ -185,12 +192,22 @@ func (w *World) join(ctx context.Context, cfg *Config, waiting wait.Config) (err
 	if w.size > 1 && w.narrator != nil && !w.narrator.logs {
 		w.narrator.say(w.transport)
 	}
-	return w.connect(ctx, cfg.Verbs)
+	if err = w.connect(ctx, cfg.Verbs); err != nil {
+		return err
+	}
+	return w.openBeside(cfg)
 }
+
+// The values of World.busy.
+const (
+	busyNot uint32 = iota
+	busyCall
+	busyThread
+)
 
 // enter begins a call; leave ends it.
 func (w *World) enter() error {
-	if !atomic.CompareAndSwapUint32(&w.busy, 0, 1) {
+	if !atomic.CompareAndSwapUint32(&w.busy, busyNot, busyCall) && !w.takeOver() {
 		return ErrConcurrent
 	}
 	return w.entered()
@@ -200,11 +217,16 @@ func (w *World) enter() error {
 // wait for the stores of the message before either, as a compare-and-swap does: two
 // calls that begin within the same hundred nanoseconds may both pass, so that a
 // program that calls from two goroutines finds out a little later.
+//
+// With a progress thread it is enter: the thread must not pass beside a call.
 func (w *World) enterShort() error {
-	if atomic.LoadUint32(&w.busy) != 0 {
+	if w.beside != nil {
+		return w.enter()
+	}
+	if atomic.LoadUint32(&w.busy) != busyNot {
 		return ErrConcurrent
 	}
-	arch.StoreRelease32(&w.busy, 1)
+	arch.StoreRelease32(&w.busy, busyCall)
 	return w.entered()
 }
 
@@ -213,11 +235,14 @@ func (w *World) entered() error {
 		w.leave()
 		return ErrFinalized
 	}
+	if w.beside != nil {
+		return w.besideEntered()
+	}
 	return nil
 }
 
 // leave publishes what the call did to the next one, on whatever goroutine.
-func (w *World) leave() { arch.StoreRelease32(&w.busy, 0) }
+func (w *World) leave() { arch.StoreRelease32(&w.busy, busyNot) }
 
 // Finalize leaves the job (MPI_Finalize). It waits until all ranks have called it,
 // and frees everything. All ranks call it after all their other calls have
@@ -321,6 +346,10 @@ const (
 // close gives everything back in the reverse order of join.
 func (w *World) close() error {
 	var errs []error
+	if w.beside != nil {
+		errs = append(errs, w.beside.close())
+		w.beside = nil
+	}
 	for i := len(w.comms) - 1; i >= 0; i-- {
 		errs = append(errs, w.comms[i].team.Close())
 	}

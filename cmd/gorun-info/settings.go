@@ -30,6 +30,7 @@ func settings() []setting {
 	return []setting{
 		{"GORUN_TUNING", "the built-in table", "file that selects the algorithm of each collective; gorun-bench --tune writes one", byUser, ""},
 		{"GORUN_VERBOSE", "0", "1: rank 0 prints on standard error which transports messages and collectives use; gorun -v sets it", byUser, ""},
+		{"GORUN_ASYNC_PROGRESS", "off", "on: a thread of each rank moves started collectives, messages and windows while the program computes; auto: where each rank has two CPUs; MPICH_ASYNC_PROGRESS and I_MPI_ASYNC_PROGRESS mean the same", byUser, ""},
 		{"GORUN_QP_MEMORY", "256M", "memory limit for the queue pairs of a host; ranks that could need more use dynamic connections (DC), which need few queue pairs; 0: always", byUser, ""},
 		{"GORUN_CHANNEL", "none", "name of the channel of secure-channel, unless --name is given", byUser, ""},
 		{"GORUN_EMULATE", "soft0", "names of the software RDMA devices, separated by commas; gorun --emulate sets it, and you may under other launchers", byUser, ""},

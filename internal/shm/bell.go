@@ -48,7 +48,9 @@ const (
 // It has the method set of rdma.Sleeper.
 type Bell struct {
 	word    *uint32 // in the rank entry
+	second  *uint32 // the word of beside, one that stays 0 where that is nil
 	covered *coverage
+	beside  *Bell                // is rung too
 	wake    chan struct{}        // local segments: capacity 1; nil: a futex on word
 	timer   *time.Timer          // owner's, local segments
 	longest time.Duration        // owner's: how long a sleep may be; 0 before Prepare
@@ -57,22 +59,27 @@ type Bell struct {
 
 // Prepare makes every Ring from now on end the next Sleep. Owner only.
 func (b *Bell) Prepare() {
-	if b.longest != 0 && atomic.LoadUint32(b.word) == 1 {
+	if b.longest != 0 && atomic.LoadUint32(b.word) == listening {
 		// The last Sleep ran out of time and nobody has rung: the word has
 		// been 1 since the barrier behind it, which still holds.
 		return
 	}
-	if b.wake != nil {
-		select { // what a Ring after the last Cancel or Sleep left
-		case <-b.wake:
-		default:
-		}
-	}
-	atomic.StoreUint32(b.word, 1)
+	b.drain()
+	atomic.StoreUint32(b.word, listening)
 	if arch.Membarrier() == nil {
 		b.longest = sleepMost
 	} else {
 		b.longest = sleepUncertain
+	}
+}
+
+// drain takes what a Ring after the last Cancel or Sleep left.
+func (b *Bell) drain() {
+	if b.wake != nil {
+		select {
+		case <-b.wake:
+		default:
+		}
 	}
 }
 
@@ -87,11 +94,12 @@ func (b *Bell) Sleep(nanoseconds int64) (rung bool) {
 }
 
 func (b *Bell) sleep(d time.Duration) {
-	if b.wake == nil {
-		futexWait(b.word, 1, d)
+	word := atomic.LoadUint32(b.word)
+	if word == 0 {
 		return
 	}
-	if atomic.LoadUint32(b.word) == 0 {
+	if b.wake == nil {
+		futexWait(b.word, word, d)
 		return
 	}
 	if b.timer == nil {
@@ -117,12 +125,47 @@ func (b *Bell) Ring() {
 	if !b.covered.on.Load() {
 		fence()
 	}
-	if atomic.LoadUint32(b.word) != 0 {
+	if atomic.LoadUint32(b.word) != 0 || atomic.LoadUint32(b.second) == listening {
 		b.ring()
 	}
 }
 
 func (b *Bell) ring() {
+	b.Wake()
+	if b.beside != nil && atomic.LoadUint32(b.second) == listening {
+		b.beside.Wake()
+	}
+}
+
+// The words of a bell: its owner is awake if neither.
+const (
+	listening = 1 // about to sleep, or asleep
+	dozing    = 2 // the same, and no peer need ring: the second thread's
+)
+
+// Doze is Prepare for a sleep that no peer's Ring ends, but [Bell.Wake] alone does. It is
+// for the bell of a second thread. Owner only.
+func (b *Bell) Doze() {
+	b.drain()
+	atomic.StoreUint32(b.word, dozing)
+	b.longest = sleepMost
+}
+
+// Hush has a Sleep that peers' Rings would have ended, and that goes on or is about to,
+// be one of Doze. Another thread of the owner may call it. It costs a load if there is none.
+func (b *Bell) Hush() {
+	if atomic.LoadUint32(b.word) == listening {
+		atomic.CompareAndSwapUint32(b.word, listening, dozing)
+	}
+}
+
+// Hushed tells whether Hush has come since Prepare. Owner only.
+func (b *Bell) Hushed() bool { return atomic.LoadUint32(b.word) == dozing }
+
+// Wake ends the Sleep of Prepare and of Doze. It takes a full barrier between what the
+// owner is to see and Wake: an atomic read-modify-write of it is one. It costs a load while
+// the owner is awake.
+func (b *Bell) Wake() {
 	// Whoever takes the word back to 0 does the waking. Any value is taken
 	// back, whatever was scribbled there.
 	word := atomic.LoadUint32(b.word)

@@ -97,6 +97,51 @@ func TestBell(t *testing.T) {
 	}
 }
 
+// The second thread of a rank is woken by whoever rings the rank, and neither of the two
+// takes the other's wake-up. While it dozes, the rank alone wakes it.
+func TestBesideBell(t *testing.T) {
+	for _, k := range kinds {
+		t.Run(k.name, func(t *testing.T) {
+			testenv.NoLeaks(t)
+			s := newSegment(t, k.make, smallGeometry)
+			bell, beside := s.Bell(1), s.Beside(1)
+			woken := func(b *Bell) bool { return b.Sleep(int64(time.Millisecond)) }
+			bell.Prepare()
+			beside.Prepare()
+			bell.Ring()
+			if !woken(beside) || !woken(bell) {
+				t.Error("a Ring did not wake both")
+			}
+			beside.Prepare()
+			if bell.Ring(); !woken(beside) {
+				t.Error("a Ring did not wake the second thread alone")
+			}
+			beside.Doze()
+			if bell.Ring(); woken(beside) || !beside.Hushed() {
+				t.Error("a Ring ended a Doze")
+			}
+			if beside.Wake(); !woken(beside) {
+				t.Error("Wake did not end a Doze")
+			}
+			beside.Prepare()
+			beside.Hush()
+			if bell.Ring(); woken(beside) || !beside.Hushed() {
+				t.Error("a Ring ended a Sleep after Hush")
+			}
+			if beside.Prepare(); beside.Hushed() {
+				t.Error("Prepare left the Hush")
+			}
+			if bell.Ring(); !woken(beside) {
+				t.Error("a Ring after Hush and Prepare did not end the Sleep")
+			}
+			beside.Hush()
+			if beside.Hushed() {
+				t.Error("Hush put a bell to sleep whose owner is awake")
+			}
+		})
+	}
+}
+
 // Ranks of one process hand a token round; each sleeps whenever it has nothing.
 // A lost wake-up is a sleep that ran to its end although the token was there.
 func TestBellHandOver(t *testing.T) {

@@ -4,23 +4,26 @@ package shm
 // processes. Its first two cache lines are apart because they are written at
 // different times by different processes:
 //
-//	  0        4                                          64       68       72     128
-//	  +--------+------------------------------------------+--------+--------+------+
-//	  | bell   |                   unused                 | dead   | alarm  |unused|
-//	  +--------+------------------------------------------+--------+--------+------+
+//	  0        4        8                                 64       68       72     128
+//	  +--------+--------+---------------------------------+--------+--------+------+
+//	  | bell   | beside |              unused             | dead   | alarm  |unused|
+//	  +--------+--------+---------------------------------+--------+--------+------+
 //	owner: 0 to 1 when it is about to sleep             launcher: 0 to 1, once,
 //	any peer: 1 to 0 when it rings                      after the process has ended
 //	every publisher reads it after its stores           read while waiting for the rank
 //
+// Beside is the word of a second thread of the owner, which the same peers ring: neither
+// of the two takes the other's wake-up. On the same cache line it costs them nothing.
 // The alarm is a second bell, for the owner's device rather than for its program:
 // few ring it, and whoever sleeps on it is not the one who sleeps on the bell.
 // Behind them is the record of what the owner waits for (waiting.go): the owner writes it
 // when it has slept for a while, and the launcher reads it when somebody asks.
 // All accesses are sync/atomic.
 type rankEntry struct {
-	bell uint32
-	_    [60]byte
-	dead uint32
+	bell   uint32
+	beside uint32
+	_      [56]byte
+	dead   uint32
 
 	alarm uint32
 	_     [56]byte

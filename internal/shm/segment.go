@@ -18,6 +18,8 @@ type Segment struct {
 	entries    []rankEntry
 	bells      []Bell
 	alarms     []Bell
+	besides    []Bell
+	nobody     uint32 // the second word of bells that have none
 	covered    coverage
 	arenas     []atomic.Pointer[[]byte] // nil until asked for; published under mu
 	mapArena   func(s *Segment, rank int) ([]byte, error)
@@ -41,6 +43,7 @@ func NewLocal(g Geometry) (*Segment, error) {
 	for i := range s.bells {
 		s.bells[i].wake = make(chan struct{}, 1)
 		s.alarms[i].wake = make(chan struct{}, 1)
+		s.besides[i].wake = make(chan struct{}, 1)
 	}
 	return s, nil
 }
@@ -51,9 +54,13 @@ func (s *Segment) serve(entries []rankEntry) {
 	s.arenas = make([]atomic.Pointer[[]byte], len(entries))
 	s.bells = make([]Bell, len(entries))
 	s.alarms = make([]Bell, len(entries))
+	s.besides = make([]Bell, len(entries))
 	for i := range s.bells {
-		s.bells[i].word, s.alarms[i].word = &entries[i].bell, &entries[i].alarm
-		s.bells[i].covered, s.alarms[i].covered = &s.covered, &s.covered
+		s.bells[i].word, s.alarms[i].word, s.besides[i].word = &entries[i].bell, &entries[i].alarm, &entries[i].beside
+		for _, b := range []*Bell{&s.bells[i], &s.alarms[i], &s.besides[i]} {
+			b.covered, b.second = &s.covered, &s.nobody
+		}
+		s.bells[i].second, s.bells[i].beside = &entries[i].beside, &s.besides[i]
 	}
 }
 
@@ -116,7 +123,10 @@ func (s *Segment) Dead(rank int) bool {
 // Bell is a rank's bell: its own to sleep on, a peer's to ring.
 func (s *Segment) Bell(rank int) *Bell { return &s.bells[rank] }
 
-// Alarm is a rank's second bell, on which its device sleeps for events that its
+// Beside is the bell of a second thread of the rank. A Ring of the rank's Bell rings it too.
+func (s *Segment) Beside(rank int) *Bell { return &s.besides[rank] }
+
+// Alarm is a rank's other bell, on which its device sleeps for events that its
 // program waits for without polling.
 func (s *Segment) Alarm(rank int) *Bell { return &s.alarms[rank] }
 

@@ -181,8 +181,15 @@ func yieldBoth() {
 // came before Prepare wakes nobody.
 func (w *Waiter) Thorough() bool { return w.thorough || w.crowded || w.scheduler }
 
+// SetThorough says whether polls outside of any wait are thorough ones, for a caller that
+// polls by itself. Wait begins and ends with polls that are not.
+func (w *Waiter) SetThorough(on bool) { w.thorough = on }
+
 // Crowded tells whether there are more ranks than CPUs.
 func (w *Waiter) Crowded() bool { return w.crowded }
+
+// Scheduled tells whether ranks are goroutines of one process.
+func (w *Waiter) Scheduled() bool { return w.scheduler }
 
 // Since is when the wait began in which the Sleeper sleeps.
 func (w *Waiter) Since() time.Time { return w.since }
