@@ -51,7 +51,7 @@ func (w *World) alloc(n, size int) ([]byte, error) {
 	}
 	const access = rdma.AccessLocalWrite | rdma.AccessRemoteWrite | rdma.AccessRemoteRead | rdma.AccessRemoteAtomic
 	// Not less than a line, so that an empty slice has an address of its own.
-	mr, err := w.fabric.pd.AllocMR(max(n*size, cacheLine), access)
+	mr, err := w.device.PD.AllocMR(max(n*size, cacheLine), access)
 	if err != nil {
 		return nil, err
 	}

@@ -38,7 +38,7 @@ type DeviceInfo struct {
 
 // Device is the device that the rank uses.
 func (w *World) Device() DeviceInfo {
-	return DeviceInfo{Name: w.device, Provider: w.fabric.provider, OneSided: w.fabric.port.Attr.OneSided, Mapped: w.mapped()}
+	return DeviceInfo{Name: w.device.Name, Provider: w.device.Provider, OneSided: w.device.Port.Attr.OneSided, Mapped: w.mapped()}
 }
 
 // mapped counts the ranks whose memory this one maps, or will when it needs them.
@@ -54,9 +54,9 @@ func (w *World) mapped() (n int) {
 // way says how bytes go to other ranks, and why.
 func (w *World) way() string {
 	if w.named {
-		return fmt.Sprintf("all through work requests: device %s was asked for by name", w.device)
+		return fmt.Sprintf("all through work requests: device %s was asked for by name", w.device.Name)
 	}
-	return fmt.Sprintf("%d of %d other ranks through mapped memory, the rest through work requests on %s", w.mapped(), w.size-1, w.device)
+	return fmt.Sprintf("%d of %d other ranks through mapped memory, the rest through work requests on %s", w.mapped(), w.size-1, w.device.Name)
 }
 
 // Counters count what a rank did since Init.
@@ -82,11 +82,11 @@ func (w *World) Counters() Counters {
 	if w.final {
 		return Counters{}
 	}
-	n := Counters{Device: w.fabric.context.Counters(), Collective: w.past, Peers: w.size - 1}
+	n := Counters{Device: w.device.Context.Counters(), Collective: w.past, Peers: w.size - 1}
 	for _, qp := range w.queuePairs() {
 		_, init := qp.Query()
 		n.QueuePairs++
-		n.QueueBytes += rdma.QPBytes(w.fabric.context, init)
+		n.QueueBytes += rdma.QPBytes(w.device.Context, init)
 	}
 	if w.peers.OnDemand() {
 		n.Peers = 0
@@ -108,7 +108,7 @@ func (w *World) Counters() Counters {
 
 // queuePairs are all queue pairs for messages, collectives and windows.
 func (w *World) queuePairs() []rdma.QP {
-	list := append(w.messages.Queues(), w.fabric.queues...)
+	list := append(w.messages.Queues(), w.collective.Queues...)
 	if w.rma != nil {
 		list = append(list, w.rma.Queues()...)
 	}

@@ -18,17 +18,16 @@ import (
 // a segment, unless a device was named, which gets all the traffic then, and connections are
 // made on demand where all are mapped or the device carries mail to the others.
 func (w *World) openPeers(cfg *Config) (err error) {
-	f := w.fabric
-	pc := peers.Config{Rank: w.rank, Size: w.size, PD: f.pd, Port: f.port, GID: f.gid, Dead: w.watch.dead}
-	if _, ok := f.context.(rdma.Mapper); ok && len(cfg.Devices) == 0 && !cfg.Verbs {
+	d := w.device
+	pc := peers.Config{Rank: w.rank, Size: w.size, PD: d.PD, Port: d.Port, GID: d.GID, Dead: w.watch.dead}
+	if _, ok := d.Context.(rdma.Mapper); ok && len(cfg.Devices) == 0 && !cfg.Verbs {
 		pc.Maps = w.maps
 		pc.OnDemand = w.place.whole && !w.adversarial
 	}
-	if !pc.OnDemand && w.size > 1 && mail.Supported(f.context) {
+	if !pc.OnDemand && w.size > 1 && mail.Supported(d.Context) {
 		pc.OnDemand, pc.Mail = true, true
 	}
 	w.peers, err = peers.Open(pc)
-	f.peers = w.peers
 	return err
 }
 
@@ -43,7 +42,7 @@ func (w *World) maps(card *wireup.Card) bool {
 // makes queue pairs here, and connects them with those of all ranks. The collectives' are made
 // here too in a small world whose program wants its data to go through the device (verbs).
 func (w *World) connect(ctx context.Context, verbs bool) (err error) {
-	messages := p2p.Config{Rank: w.rank, Size: w.size, PD: w.fabric.pd, Any: w.fabric.all, Waiter: w.waiter,
+	messages := p2p.Config{Rank: w.rank, Size: w.size, PD: w.device.PD, Any: w.device.All, Waiter: w.waiter,
 		Dead: w.watch.dead, Remote: w.watch.remote, Idle: &w.watch.sleeps, Peers: w.peers, Alone: w.place.size <= w.place.cpus, Progress: w.progressOthers}
 	if w.adversarial && w.rank%2 == 1 {
 		messages.OwnMost = -1 // so that the suites run over shared receives too
@@ -51,10 +50,9 @@ func (w *World) connect(ctx context.Context, verbs bool) (err error) {
 	if w.messages, err = p2p.New(messages); err != nil {
 		return err
 	}
-	if err := w.fabric.openCQ(w.size); err != nil {
+	if w.collective, err = w.peers.Collective(); err != nil {
 		return err
 	}
-	w.peers.Make(peers.Collectives, w.fabric.openQueue)
 	early := verbs && w.size <= earlyMost && w.peers.HasMail() && !w.peers.Paths()
 	for peer := range w.size {
 		switch {
@@ -62,14 +60,13 @@ func (w *World) connect(ctx context.Context, verbs bool) (err error) {
 		case early:
 			err = w.peers.Begin(peer, peers.Collectives)
 		case !w.peers.OnDemand():
-			_, err = w.fabric.openQueue(peer)
+			_, err = w.collective.Open(peer)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	dialer := peers.Collective{Set: w.peers, MaxInline: w.fabric.inline(), Mesh: w.fabric.queues}
-	if w.mesh, err = coll.NewMesh(coll.MeshConfig{PD: w.fabric.pd, CQ: w.fabric.in, Peers: dialer}); err != nil {
+	if w.mesh, err = coll.NewMesh(coll.MeshConfig{PD: w.device.PD, CQ: w.collective.CQ, Peers: w.collective}); err != nil {
 		return err
 	}
 	everybody := group.All(w.size)
@@ -111,7 +108,7 @@ const earlyMost = 16
 // teamConfig describes the collectives' team of a communicator.
 func (w *World) teamConfig(c *Comm, exchange func(context.Context, []byte) ([][]byte, error)) coll.TeamConfig {
 	cfg := coll.TeamConfig{
-		Rank: c.base + c.rank, Size: c.members.Size(), Mesh: w.mesh, Waiter: w.waiter, ODP: w.fabric.all, Exchange: exchange,
+		Rank: c.base + c.rank, Size: c.members.Size(), Mesh: w.mesh, Waiter: w.waiter, ODP: w.device.All, Exchange: exchange,
 		Progress: w.progress, Table: w.tuning,
 		PeerDead: func(member int) bool { return w.messages.Check(c.members.Rank(member)) != nil },
 	}
@@ -127,16 +124,15 @@ func (w *World) teamConfig(c *Comm, exchange func(context.Context, []byte) ([][]
 // meet shows the rank's card to all others and connects with them. team is the
 // intro of the world's team; the result are those of all.
 func (w *World) meet(ctx context.Context, team []byte) ([][]byte, error) {
-	f := w.fabric
 	own := wireup.Card{Host: w.place.host, Place: w.place.identity, Local: w.place.local, PID: os.Getpid(),
-		Device: w.device, Provider: f.provider, Team: team}
+		Device: w.device.Name, Provider: w.device.Provider, Team: team}
 	own.Control, own.ControlKey = w.messages.Control()
 	w.peers.Show(&own, w.messages.Target())
 	for peer := range w.size {
 		if peer != w.rank && !w.peers.OnDemand() {
 			own.Messages.Add(w.messages.QP(peer).Num())
 		}
-		if qp := f.queues[peer]; qp != nil {
+		if qp := w.collective.Queues[peer]; qp != nil {
 			own.Collectives.Add(qp.Num())
 		}
 	}
@@ -204,12 +200,12 @@ func (w *World) check(peer int, card *wireup.Card) error {
 			collectives = 0
 		}
 	}
-	if card.Provider != w.fabric.provider {
-		return fmt.Errorf("rank %d (host %s) uses device %s (%s), which cannot connect to this rank's %s (%s)", peer, card.Host, card.Device, card.Provider, w.device, w.fabric.provider)
+	if card.Provider != w.device.Provider {
+		return fmt.Errorf("rank %d (host %s) uses device %s (%s), which cannot connect to this rank's %s (%s)", peer, card.Host, card.Device, card.Provider, w.device.Name, w.device.Provider)
 	}
 	if card.Messages.Len() != n || collectives != n || (card.Mail != mail.Address{}) != w.peers.HasMail() {
 		return fmt.Errorf("address of rank %d (host %s, device %s): %d and %d queue pairs and datagram queue pair %d, but this rank on %[8]s expects %[7]d of each, and datagrams: %[9]t",
-			peer, card.Host, card.Device, card.Messages.Len(), card.Collectives.Len(), card.Mail.Number, n, w.device, w.peers.HasMail())
+			peer, card.Host, card.Device, card.Messages.Len(), card.Collectives.Len(), card.Mail.Number, n, w.device.Name, w.peers.HasMail())
 	}
 	return nil
 }
@@ -223,5 +219,5 @@ func (w *World) connectPeer(peer int, card *wireup.Card) error {
 			return err
 		}
 	}
-	return w.peers.Connect(w.fabric.queues[peer], peer, card.Collectives.For(peer, w.rank))
+	return w.peers.Connect(w.collective.Queues[peer], peer, card.Collectives.For(peer, w.rank))
 }

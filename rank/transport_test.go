@@ -50,7 +50,7 @@ func TestChooseTransport(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w := &World{size: tt.size, place: &place{largest: tt.host}, fabric: &fabric{context: device{lacks: tt.lacks}}, peers: set}
+			w := &World{size: tt.size, place: &place{largest: tt.host}, device: &peers.Device{Context: device{lacks: tt.lacks}}, peers: set}
 			if err := w.chooseTransport(&Config{QPMemory: tt.budget, Environment: &Environment{}}); err != nil {
 				t.Fatal(err)
 			}
@@ -67,9 +67,7 @@ func TestChooseTransport(t *testing.T) {
 // The memory of queue pairs grows with the ranks of the host and with those of the job.
 func TestQueueMemory(t *testing.T) {
 	d := device{}
-	f := &fabric{context: d}
-	f.port.Attr = d.QueryDevice()
-	of := func(host, size int) int64 { return queueMemory(d, host, size, f.queueAttr()) }
+	of := func(host, size int) int64 { return queueMemory(d, host, size) }
 	if one, two := of(1, 1000), of(2, 1000); two != 2*one {
 		t.Errorf("two ranks of a host: %d, want twice the %d of one", two, one)
 	}

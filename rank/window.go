@@ -175,7 +175,7 @@ func (w *World) oneSided() *rma.Engine {
 	if w.rma != nil {
 		return w.rma
 	}
-	cfg := rma.Config{Rank: w.rank, Size: w.size, PD: w.fabric.pd, Any: w.fabric.all, Find: w.regions.find,
+	cfg := rma.Config{Rank: w.rank, Size: w.size, PD: w.device.PD, Any: w.device.All, Find: w.regions.find,
 		Dead: w.messages.Check, Died: ErrPeerDied, Wait: w.waitFor, Idle: &w.watch.sleeps, Peers: w.peers}
 	w.rma = rma.NewEngine(cfg)
 	w.activate(w.rma)

@@ -30,7 +30,8 @@ type World struct {
 	launcher    launcher
 	tuning      *coll.Table // nil: built in
 	place       *place
-	fabric      *fabric
+	device      *peers.Device
+	collective  *peers.Collective
 	watch       *watch
 	waiter      *wait.Waiter
 	messages    *p2p.Engine
@@ -39,7 +40,6 @@ type World struct {
 	elements    sync.Map // reflect.Type of elements that are not plain: nil, or why they are refused
 	comm        *Comm
 	self        *Comm
-	device      string
 	named       bool // Config.Devices names it
 	peers       *peers.Set
 	adversarial bool
@@ -150,19 +150,14 @@ func join(ctx context.Context, cfg Config, l launcher, rank, size int, waiting w
 }
 
 func (w *World) join(ctx context.Context, cfg *Config, waiting wait.Config) (err error) {
-	names, err := softNames(*cfg)
-	if err != nil {
-		return err
-	}
 	if p := cfg.place; p != nil {
 		w.place = p
 	} else if w.place, err = findPlace(ctx, cfg.Environment, w.launcher, w.rank, w.size); err != nil {
 		return err
 	}
-	if w.fabric, err = openFabric(cfg, names, w.place, w.rank, w.size); err != nil {
+	if w.device, err = openDevice(cfg, w.place, w.rank, w.size); err != nil {
 		return err
 	}
-	w.device = w.fabric.context.Device().Name()
 	w.adversarial = cfg.adversary != 0
 	w.watch = &watch{peers: make([]local, w.size)}
 	if err = w.openPeers(cfg); err != nil {
@@ -171,7 +166,7 @@ func (w *World) join(ctx context.Context, cfg *Config, waiting wait.Config) (err
 	if err = w.chooseTransport(cfg); err != nil {
 		return err
 	}
-	if s, ok := w.fabric.context.(rdma.Sleeper); ok {
+	if s, ok := w.device.Context.(rdma.Sleeper); ok {
 		w.watch.sleeper = s
 	}
 	waiting.Sleeper = w.watch
@@ -183,7 +178,7 @@ func (w *World) join(ctx context.Context, cfg *Config, waiting wait.Config) (err
 	}
 	if w.log != nil {
 		w.log(fmt.Sprintf("rank %d of %d on host %s, %d of %d there, %d CPUs, device %s (%s)",
-			w.rank, w.size, w.place.host, w.place.local, w.place.size, w.place.cpus, w.device, w.fabric.provider))
+			w.rank, w.size, w.place.host, w.place.local, w.place.size, w.place.cpus, w.device.Name, w.device.Provider))
 	}
 	w.narrate(cfg)
 	if w.size > 1 && w.log != nil {
@@ -357,8 +352,8 @@ func (w *World) close() error {
 	if w.peers != nil {
 		errs = append(errs, w.peers.CloseMail())
 	}
-	if w.fabric != nil {
-		errs = append(errs, w.fabric.closeQueues())
+	if w.collective != nil {
+		errs = append(errs, w.collective.Close())
 	}
 	if w.mesh != nil {
 		errs = append(errs, w.mesh.Close())
@@ -371,8 +366,11 @@ func (w *World) close() error {
 		errs = append(errs, r.mr.Close())
 	}
 	w.regions = regions{}
-	if w.fabric != nil {
-		errs = append(errs, w.fabric.close())
+	if w.peers != nil {
+		errs = append(errs, w.peers.Close())
+	}
+	if w.device != nil {
+		errs = append(errs, w.device.Close())
 	}
 	if w.place != nil {
 		errs = append(errs, w.place.close())

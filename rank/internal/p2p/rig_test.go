@@ -224,7 +224,7 @@ func (p *member) open(ctx context.Context, segment *shm.Segment, rank, size int,
 	}
 	p.closes = append(p.closes, ec.Peers.Close, ec.Peers.CloseMail)
 	if tr.paths {
-		if err := ec.Peers.UsePaths(512); err != nil {
+		if err := ec.Peers.UsePaths(); err != nil {
 			return err
 		}
 	}

@@ -3,7 +3,6 @@ package peers
 import (
 	"errors"
 	"fmt"
-	"math"
 
 	"github.com/gorun-mpi/gorun/rank/internal/peers/mail"
 	"github.com/gorun-mpi/gorun/rdma"
@@ -269,28 +268,4 @@ func (s *Set) Probe(peer int) {
 	if s.mail != nil && !s.Maps(peer) {
 		s.mail.Probe(peer)
 	}
-}
-
-// Collective is the Set as collectives see it, whose queue pairs have so much inline data:
-// a coll.Dialer.
-type Collective struct {
-	*Set
-	MaxInline int
-	Mesh      []rdma.QP // those of all peers, where they are not made on demand
-}
-
-// Queue is the Set's, for collectives.
-func (c Collective) Queue(peer int) (rdma.QP, error) {
-	if !c.OnDemand() {
-		return c.Mesh[peer], nil
-	}
-	return c.Set.Queue(peer, Collectives)
-}
-
-// Inline is the inline data of each queue pair, math.MaxInt where all peers are mapped.
-func (c Collective) Inline() int {
-	if c.OnDemand() && c.mail == nil {
-		return math.MaxInt
-	}
-	return c.MaxInline
 }

@@ -1,8 +1,9 @@
-// Package peers is a rank's way to its peers: what their cards say, their mapped memory,
-// and the queue pairs towards them, which are made when they are first needed. Messages,
-// collectives and windows stand on one [Set]. Read this file first, then connect.go.
+// Package peers is a rank's way to its peers: the [Device], what their cards say, their mapped
+// memory, and the queue pairs towards them, which are made when they are first needed. Messages,
+// collectives and windows stand on one [Set]. Read this file first, then connect.go; device.go
+// opens the device, and collective.go has the queue pairs of collectives.
 //
-//	Open -> Show (the own card) -> Learn (those of all) -> Memory, Queue, Half, Connect -> Close
+//	OpenDevice -> Open -> Show (the own card) -> Learn (those of all) -> Memory, Queue, Half, Connect -> Close
 //
 // A peer is unmet until it is reached for: by Memory, Connect or Queue, here or there. Then
 // its endpoint is known to the device, and its memory is mapped where that can be.
@@ -80,10 +81,9 @@ func Open(cfg Config) (s *Set, err error) {
 }
 
 // UsePaths has paths take the place of queue pairs, to the peers that have a target too.
-// inline is the longest inline data of a request.
-func (s *Set) UsePaths(inline int) (err error) {
+func (s *Set) UsePaths() (err error) {
 	s.targetKey = rand.Uint64()
-	s.pool, err = dc.New(dc.Config{PD: s.cfg.PD, Port: s.cfg.Port, Inline: inline, Find: func(peer int) (rdma.AV, wireup.Target, error) {
+	s.pool, err = dc.New(dc.Config{PD: s.cfg.PD, Port: s.cfg.Port, Inline: collectiveInline, Find: func(peer int) (rdma.AV, wireup.Target, error) {
 		_, err := s.Memory(peer)
 		card := &s.cards[peer]
 		return wireup.AVOf(card), card.Target, err

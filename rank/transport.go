@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/gorun-mpi/gorun/rank/internal/p2p"
+	"github.com/gorun-mpi/gorun/rank/internal/peers"
 	"github.com/gorun-mpi/gorun/rank/internal/peers/dc"
 	"github.com/gorun-mpi/gorun/rank/internal/rma"
 	"github.com/gorun-mpi/gorun/rdma"
@@ -22,15 +23,15 @@ const defaultQPMemory = 256 << 20
 //
 // each as the device says (rdma.QPBytes). Receive buffers are not in it, which have
 // a bound of their own, nor completion queues, of which a rank has three.
-func queueMemory(ctx rdma.Context, host, size int, collectives rdma.QPInitAttr) int64 {
+func queueMemory(ctx rdma.Context, host, size int) int64 {
 	attr := ctx.QueryDevice()
 	own := p2p.QueueAttr(attr, size)
 	messages := own
 	messages.Cap.MaxRecvWR, messages.Cap.MaxRecvSGE = 0, 0
-	peers := int64(size - 1)
-	each := rdma.QPBytes(ctx, messages) + rdma.QPBytes(ctx, collectives) + rdma.QPBytes(ctx, rma.QueueAttr(attr, size))
+	others := int64(size - 1)
+	each := rdma.QPBytes(ctx, messages) + rdma.QPBytes(ctx, peers.CollectiveAttr(attr)) + rdma.QPBytes(ctx, rma.QueueAttr(attr, size))
 	receive := rdma.QPBytes(ctx, own) - rdma.QPBytes(ctx, messages)
-	return int64(host) * (peers*int64(each) + min(peers, p2p.OwnMost)*int64(receive))
+	return int64(host) * (others*int64(each) + min(others, p2p.OwnMost)*int64(receive))
 }
 
 // chooseTransport decides what goes over queue pairs: a reliable connection to each peer, made
@@ -41,12 +42,11 @@ func queueMemory(ctx rdma.Context, host, size int, collectives rdma.QPInitAttr) 
 // A device without dynamic connections keeps to reliable ones: as they are made on demand, what
 // they take is what the program needs, and no limit of the device.
 func (w *World) chooseTransport(cfg *Config) error {
-	f := w.fabric
 	budget := cmp.Or(cfg.QPMemory, cfg.Environment.QPMemory, defaultQPMemory)
 	host := max(w.place.largest, 1)
-	need := queueMemory(f.context, host, w.size, f.queueAttr())
+	need := queueMemory(w.device.Context, host, w.size)
 	facts := fmt.Sprintf("up to %s of queue pairs on a host of %d ranks, and the budget (GORUN_QP_MEMORY) is %s", inBytes(need), host, inBytes(max(budget, 0)))
-	missing := errors.Join(f.context.Supports(rdma.FeatureDC), f.context.Supports(rdma.FeatureSRQ))
+	missing := errors.Join(w.device.Context.Supports(rdma.FeatureDC), w.device.Context.Supports(rdma.FeatureSRQ))
 	switch {
 	case need <= budget || w.size == 1:
 		w.transport = "queue pairs are reliable connections, made when they are needed: " + facts
@@ -59,7 +59,7 @@ func (w *World) chooseTransport(cfg *Config) error {
 		return nil
 	}
 	w.transport = fmt.Sprintf("queue pairs are dynamic connections, %d a rank at most: ", dc.Most) + facts
-	return w.peers.UsePaths(collectiveInline)
+	return w.peers.UsePaths()
 }
 
 // inBytes is a size for people.

@@ -1,0 +1,77 @@
+package rank
+
+import (
+	"errors"
+
+	"github.com/gorun-mpi/gorun/rank/internal/peers"
+	"github.com/gorun-mpi/gorun/rdma/soft"
+)
+
+// FindDevices checks whether the devices that cfg names exist, without
+// joining the job. It returns the error that [Init] would return, or nil. A
+// program calls it to report a missing device once instead of from each rank.
+func FindDevices(cfg Config) error {
+	if len(cfg.Devices) > 2 {
+		return badArgument("%d devices are named: expected one, or two (for the lower and the upper half of the ranks)", len(cfg.Devices))
+	}
+	names, err := softNames(cfg)
+	if err != nil {
+		return err
+	}
+	for _, name := range cfg.Devices {
+		dc := peers.DeviceConfig{Name: name, Providers: cfg.Providers, Soft: soft.Config{Names: names}}
+		if _, _, err := dc.Find(); err != nil {
+			return deviceError(err)
+		}
+	}
+	return nil
+}
+
+// deviceError has a missing device reported as a DeviceError.
+func deviceError(err error) error {
+	if missing, ok := errors.AsType[*peers.MissingError](err); ok {
+		return (*DeviceError)(missing)
+	}
+	return err
+}
+
+// softNames are the names of the software devices.
+func softNames(cfg Config) ([]string, error) {
+	env, err := cfg.environment()
+	if err != nil {
+		return nil, err
+	}
+	if len(env.Emulate) == 0 {
+		return []string{"soft0"}, nil
+	}
+	return env.Emulate, nil
+}
+
+// choose is the name of the device for a rank, the first software device if none is named. With
+// two named, the lower half of the ranks uses the first.
+func choose(devices, names []string, rank, size int) string {
+	switch {
+	case len(devices) == 0:
+		return names[0]
+	case len(devices) > 1 && rank >= (size+1)/2:
+		return devices[1]
+	}
+	return devices[0]
+}
+
+// openDevice opens the rank's device.
+func openDevice(cfg *Config, p *place, rank, size int) (*peers.Device, error) {
+	names, err := softNames(*cfg)
+	if err != nil {
+		return nil, err
+	}
+	sc := soft.Config{Names: names, Segment: p.segment, Rank: p.local, Host: p.identity, Secret: p.secret, Listen: p.listen}
+	if p.segment == nil {
+		sc.Rank, sc.Host = 0, ""
+	}
+	if cfg.adversary != 0 {
+		sc.Adversary = &soft.Adversary{Seed: cfg.adversary}
+	}
+	d, err := peers.OpenDevice(peers.DeviceConfig{Name: choose(cfg.Devices, names, rank, size), Providers: cfg.Providers, Soft: sc})
+	return d, deviceError(err)
+}

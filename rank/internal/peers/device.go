@@ -1,0 +1,142 @@
+package peers
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gorun-mpi/gorun/rank/internal/peers/wireup"
+	"github.com/gorun-mpi/gorun/rdma"
+	"github.com/gorun-mpi/gorun/rdma/soft"
+)
+
+// DeviceConfig says which device a rank opens.
+type DeviceConfig struct {
+	Name      string          // of the device
+	Providers []rdma.Provider // beside the software devices
+	Soft      soft.Config     // the software devices; Names has at least one
+}
+
+// A Device is the device of a rank, opened, with what all its connections need.
+type Device struct {
+	Name, Provider string
+	Context        rdma.Context
+	Port           wireup.Port
+	GID            rdma.GID
+	PD             rdma.PD
+	All            rdma.MR        // the whole address space, nil where the device cannot
+	soft           *soft.Provider // nil when the device is another provider's
+}
+
+// A MissingError says that there is no device of a name, but those that it has: rank.DeviceError.
+type MissingError struct {
+	Name string
+	Have []string // "name (provider)"
+}
+
+func (e *MissingError) Error() string {
+	have := "there is none"
+	if len(e.Have) > 0 {
+		have = "there is " + strings.Join(e.Have, ", ")
+	}
+	return fmt.Sprintf("no RDMA device %q: %s (gorun --emulate %s makes a software device of that name)", e.Name, have, e.Name)
+}
+
+// Find finds the device in the lists of the providers, or is a MissingError. It is nil, which is no
+// error, for a software device: those are listed once they are opened.
+func (cfg *DeviceConfig) Find() (rdma.Device, rdma.Provider, error) {
+	if slices.Contains(cfg.Soft.Names, cfg.Name) {
+		return nil, nil, nil
+	}
+	missing := &MissingError{Name: cfg.Name}
+	for _, name := range cfg.Soft.Names {
+		missing.Have = append(missing.Have, name+" (soft)")
+	}
+	for _, p := range cfg.Providers {
+		devices, err := p.Devices()
+		if err != nil {
+			missing.Have = append(missing.Have, fmt.Sprintf("no list from %s: %v", p.Name(), err))
+			continue
+		}
+		for _, d := range devices {
+			if d.Name() == cfg.Name {
+				return d, p, nil
+			}
+			missing.Have = append(missing.Have, d.Name()+" ("+p.Name()+")")
+		}
+	}
+	return nil, nil, missing
+}
+
+// OpenDevice opens a device. When it fails it closes what it has opened.
+func OpenDevice(cfg DeviceConfig) (d *Device, err error) {
+	d = &Device{Name: cfg.Name}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.Close())
+			d = nil
+		}
+	}()
+	device, provider, err := cfg.Find()
+	if err != nil {
+		return d, err
+	}
+	if device == nil {
+		if d.soft, err = soft.New(cfg.Soft); err != nil {
+			return d, err
+		}
+		cfg.Providers, cfg.Soft.Names = []rdma.Provider{d.soft}, nil
+		if device, provider, err = cfg.Find(); err != nil {
+			return d, err
+		}
+	}
+	d.Provider = provider.Name()
+	if d.Context, err = device.Open(); err != nil {
+		return d, fmt.Errorf("open %s: %w", d.Name, err)
+	}
+	if err := d.prepare(); err != nil {
+		return d, fmt.Errorf("%s: %w", d.Name, err)
+	}
+	return d, nil
+}
+
+func (d *Device) prepare() (err error) {
+	d.Port.Attr = d.Context.QueryDevice()
+	attr, err := d.Context.QueryPort(1)
+	if err != nil {
+		return err
+	}
+	d.Port.MTU = attr.ActiveMTU
+	if d.GID, err = d.Context.QueryGID(1, 0); err != nil {
+		return err
+	}
+	if d.PD, err = d.Context.AllocPD(); err != nil {
+		return err
+	}
+	if d.Port.Attr.ODP {
+		const access = rdma.AccessLocalWrite | rdma.AccessRemoteWrite | rdma.AccessRemoteRead | rdma.AccessOnDemand
+		if d.All, err = d.PD.RegMR(nil, access); err != nil {
+			return fmt.Errorf("register the address space: %w", err)
+		}
+	}
+	return nil
+}
+
+// Close closes everything in the reverse order.
+func (d *Device) Close() error {
+	var errs []error
+	if d.All != nil {
+		errs = append(errs, d.All.Close())
+	}
+	if d.PD != nil {
+		errs = append(errs, d.PD.Close())
+	}
+	if d.Context != nil {
+		errs = append(errs, d.Context.Close())
+	}
+	if d.soft != nil {
+		errs = append(errs, d.soft.Close())
+	}
+	return errors.Join(errs...)
+}
