@@ -42,105 +42,107 @@
 //	tag_    matching of tags: tag.go for the sender, tag_list.go for the owner
 //	tcp_    other hosts: tcp_frame.go, tcp_link.go, tcp_requester.go, tcp_serve.go
 //
-// Memory. The arena's contents belong to the rank whose arena it is, with the exceptions noted at each
-// field; the bookkeeping (allocator, free keys, what a key means to the rank itself) is in the owner's
-// Go heap, where no other process can change it. AllocMR memory is reached by plain stores. Memory
-// registered with RegMR stays the program's: a region keeps it alive and on the heap; peers in the same
-// process copy directly, others use process_vm_readv and process_vm_writev, tried when the endpoint is
-// added. Where the kernel refuses those, all requests to that peer go over TCP. Where no secret was
-// given, the two sides arrange for that through the segment (tcp_rescue.go). Registration checks that
-// the memory is mapped and writable, as pinning would (EFAULT), and does not access it. With
-// AccessOnDemand, also for a nil region (the whole address space), it does not check: a request that
-// accesses unmapped memory fails, not the process. Re-registration closes the old key and opens another.
-// A shared address space (ShareVA) has a table of what may be touched in its owner's arena, replaced as
-// a whole. A dma-buf is mapped; a memfd that cannot shrink passes for one. Memory of an exporter that
-// the kernel keeps from process_vm_readv is within reach of this process and over TCP alone.
+// Memory. The arena's contents belong to its rank, with the exceptions noted at each field. The
+// bookkeeping (allocator, free keys, what a key means to the rank itself) is in the owner's Go heap,
+// where no other process can change it. AllocMR memory is reached by plain stores. Memory registered
+// with RegMR stays the program's: a region keeps it alive and on the heap. Peers in the same process copy
+// directly; others use process_vm_readv and process_vm_writev, which the device tries when an endpoint is
+// added. Where the kernel refuses these, all requests to that peer go over TCP; without a secret
+// the two sides first agree on one through the segment (tcp_rescue.go). Registration checks that memory
+// is mapped and writable, as pinning would (EFAULT), and does not access it. With AccessOnDemand,
+// also for a nil region (the whole address space), it checks nothing: a request that accesses unmapped
+// memory fails, not the process. Re-registration closes the old key and opens another. A shared address
+// space (ShareVA) has a table of permitted ranges in its owner's arena, which is replaced as a whole. A
+// dma-buf is mapped; a memfd that cannot shrink is accepted as one. If the kernel keeps an exporter's
+// memory from process_vm_readv, only this process and peers over TCP reach it.
 //
-// A memory window that is bound has an entry of its own in the protection table, so it costs what a
-// region costs. Requests that bind and invalidate are executed when all before them is complete, and
-// complete when no peer is in the middle of an operation on the memory of the key (qp_keys.go). A
+// A bound memory window has its own entry in the protection table, so it costs what a region
+// costs. Requests that bind and invalidate are executed when all requests before them are complete. They
+// complete when no peer is in the middle of an operation on the key's memory (qp_keys.go). A
 // layout (Mkey) lies in its owner's arena and names regions by their keys, which are looked up at every
-// access; the executor of a request walks its blocks. A layout names no other layout, and a send
+// access; the executor of a request walks its blocks. A layout cannot name another layout, and a send
 // cannot invalidate it. A program may also load and store memory in an arena itself (rdma.Mapper).
 //
-// Order. Writes of one queue pair become visible in the order of their posting, and
-// 4 or 8 aligned bytes are one store, so a program may poll memory for a flag that
+// Order. Writes of one queue pair become visible in the order of their posting. Each aligned
+// 4 or 8 bytes are written by one store, so a program may poll memory for a flag that
 // was written after its payload. Over TCP and under an Adversary this holds too.
 //
-// States. A queue pair's state is one word in its context; its owner changes
-// it and its peer may move it to ERR, both by compare-and-swap. Receive slots
+// States. A queue pair's state is one word in its context. Its owner changes the word,
+// and its peer may move it to ERR, both by compare-and-swap. The states of receive slots
 // and the hand-over of completions are drawn at recvSlot and completionQueue.
 //
-// Batches. The messages of one PostSend are told to their receiver together,
-// and complete then, after 8 of them or 4 KiB at the latest: see qp_batch.go.
+// Batches. The device tells a receiver of the messages of one PostSend together, after 8
+// of them or 4 KiB at the latest, and they complete then: see qp_batch.go.
 //
-// Shared queues. A receive queue that many initiators take from has no turn to wait for: each claims the
-// next receive by one compare-and-swap that records its rank (sharedHeader). The owner's polls move what
-// was completed into the completion queues, put back what was given back, and find the claims of dead
-// ranks when an initiator needs a receive and has none. Each queue pair's messages complete in order; of
-// messages that one XRC target has put into different shared queues, only those of one queue do.
+// Shared queues. Many initiators take receives from one shared queue. Each claims the next receive by one
+// compare-and-swap, which records the initiator's rank (sharedHeader). The owner's polls move completed
+// receives into the completion queues and put returned receives back. They look for the claims of dead
+// ranks when an initiator needs a receive and finds none. Each queue pair's messages complete in order. If
+// one XRC target puts messages into several shared queues, only those of the same queue complete in order.
 //
-// Unreliable transports. A message of UC and a datagram is executed once. The responder's error
+// Unreliable transports. A UC message and a datagram are executed once. The responder's error
 // is not reported; the send completes successfully. A message to a peer that has died is lost.
 // Over TCP a message to a stopped peer waits in the socket. An Adversary loses one in eight.
 //
-// XRC. A domain that was opened by a file is one for all processes of the segment that open it.
-// The executor of a request works on the arena of the third process, whose queue the request
-// names; it must have been told of that process (AddEndpoint). A target queue pair lives in the
-// process of its maker: OpenQP elsewhere shares it, and it ends with its maker's context. A
-// message over TCP of more than 64 KiB keeps its claim until its last piece has come.
+// XRC. All processes of the segment that open the same file share one domain. The executor of a request
+// works on the arena of the process whose queue the request names, which may be a third process; it
+// must know that process (AddEndpoint). A target queue pair lives in the process that made it. OpenQP in
+// another process shares it, and it ends with the context that made it. Over TCP, a message of more
+// than 64 KiB keeps its claim until its last piece has arrived.
 //
-// Events. Asynchronous events and completion channels are served while a goroutine waits for them, by a
-// goroutine that takes in what initiators have done and sleeps on the owner's alarm in between. An overrun
-// of a completion queue is detected by a poll, a query of a queue pair's state, or a wait for events.
+// Events. While a goroutine waits for an asynchronous event or on a completion channel, a goroutine of the
+// provider takes in what initiators have done, and sleeps on the owner's alarm in between. A poll, a query
+// of a queue pair's state, or a wait for events detects that a completion queue was overrun.
 //
-// Strides. In a striding receive queue slots are strides, and a message is recorded in
-// the first that it takes: see rq_striding.go, and srq_striding.go for shared queues.
+// Strides. In a striding receive queue each slot is a stride, and the first stride of a
+// message has the record of it: see rq_striding.go, and srq_striding.go for shared queues.
 //
-// Tags. The executor of a message to a queue with tags matches it, in the owner's arena, without a lock:
-// each decision is one compare-and-swap of the next word of a log (tag.go). The owner reads what a
-// rendezvous announces by requests of the device's own in the queue pair's send queue (tag_rendezvous.go).
+// Tags. The executor of a message to a queue with tags matches it in the owner's arena, without a lock:
+// each decision is one compare-and-swap of the next word of a log (tag.go). The owner reads the data of a
+// rendezvous with requests of the device's own in the queue pair's send queue (tag_rendezvous.go).
 //
-// Dynamic connections. An initiator looks its target's access key up as it looks a region's key up,
-// and takes its receives from the target's shared queue. Of what a device holds for a connection
-// there is a responder, while requests are under way: see qp_dc.go and Config.DCResponders. One
-// queue pair has targets in the segment and over TCP, and its requests are executed in their order.
+// Dynamic connections. An initiator looks up its target's access key as it looks up a region's key,
+// and takes receives from the target's shared queue. A responder stands for the connection while requests
+// are under way: see qp_dc.go and Config.DCResponders. One initiator can have targets in
+// the segment and over TCP, and its requests are executed in order.
 //
-// Leaving. Deregistration and the destruction of a queue pair first take back what initiators look at,
-// then wait for the mark of each that may have looked before, and for the claims of shared queues: see
-// memoryRegion.Close. An initiator that has died does not count; one that is stopped for 5 s makes
-// Close fail, and the key, the queue pair and the memory are then never used again. Software atomics
-// are serialised by a lock word that names its holder and can be taken from the dead: see peer.lock.
+// Closing. Deregistering a region and destroying a queue pair first remove what initiators look up, and
+// then wait for the mark of each initiator that may have looked before, and for claims in shared queues:
+// see memoryRegion.Close. They do not wait for an initiator that has died. If one is stopped for 5 s,
+// Close fails, and the key, the queue pair and the memory are never used again. A lock word serialises
+// software atomics; it names its holder, and others take it from a dead one: see peer.lock.
 //
 // Death. A peer is dead when the launcher has set its flag in the segment or when its pidfd
-// reports the exit, which is checked at every 64th request and while requests wait. Requests
-// to it then end with RETRY_EXC_ERR. Over TCP the connection's end says it, and so does the
-// ack timer of a queue pair that has one: when a link has shown no sign of life for the
-// timeout, half a second at least, in the first try and in every retry (queuePair.overdue).
-// A peer that is slow is waited for, and with timeout 0 so is one that is stopped.
+// reports the exit; the device checks both at every 64th request and while requests wait. Requests
+// to a dead peer end with RETRY_EXC_ERR. Over TCP a peer is dead when the connection ends. With an
+// ack timeout, it is also dead when the link has shown no sign of life for the timeout, half a
+// second at least, in the first try and in every retry (queuePair.overdue). The device waits
+// for a slow peer, and with timeout 0 for a stopped one too.
 //
-// Trust. The ranks of a segment are one trust domain: one that scribbles can spoil data,
-// but no index, offset or address read from an arena is used unchecked; a rank's own
-// memory it finds without the arena. Over TCP both sides prove that they know the job's
-// secret before anything else is read; what is then said is checked, but not encrypted.
+// Trust. The ranks of a segment are one trust domain: a rank that writes at random can spoil data.
+// The device checks every index, offset and address that it reads from an arena, and finds
+// its own memory without the arena. Over TCP both sides prove that they know the job's secret
+// before either reads anything else. They check what follows, but do not encrypt it.
 //
-// Counters. Beside what was done the device counts what a device on a bus would
-// have done for it: doorbells, fetches of work queue entries and of payload,
-// and entries that come with the doorbell. The rule stands in qp_doorbell.go.
+// Counters. The device counts what it did, and what a device on a bus would have
+// done: doorbells, fetches of work queue entries and of payload, and entries that
+// come with the doorbell. The rule is in qp_doorbell.go.
 //
 // # Blocking and goroutines
 //
-// Posting and polling do not block on peers. MR.Close, QP.Close and QP.Modify to RESET wait
-// for a peer in mid-copy, for 5 s at most. Goroutines belong to the Provider, and Close ends
-// them: progress.run lives while there is a backlog and acts when there was no poll for 1 ms;
-// watch.run lives while a goroutine waits in GetAsyncEvent or CompChannel.Get, and while there
-// is a shared queue with tags; with a Secret network.accept, one short handshake for each new
-// connection, and network.serve, which acts without polls and sleeps in the netpoller.
+// Posting and polling do not block on peers. MR.Close, QP.Close and QP.Modify to RESET wait for a
+// peer that is copying, for 5 s at most. Goroutines belong to the Provider, and Close ends them:
+//
+//	progress.run    while there is a backlog; acts when there was no poll for 1 ms
+//	watch.run       while a goroutine waits in GetAsyncEvent or CompChannel.Get,
+//	                and while there is a shared queue with tags
+//	network.accept  with a Secret; one short handshake for each new connection
+//	network.serve   with a Secret; acts without polls, and sleeps in the netpoller
 //
 // # Limits
 //
-// Port 1, two GIDs, one P_Key; 32 scatter entries; 4 KiB inline, 64 bytes received
-// inline and none of them with an SRQ; 4096 tags in a list and 4 pieces to each; 2 GiB a
-// message. Atomics on memory outside the arena are atomic against other requests of this
-// device, not against the processor (IBV_ATOMIC_HCA). A TCP address is an IP literal.
+// One port, two GIDs, one P_Key; 32 scatter entries; 4 KiB inline; 64 bytes received inline, but
+// none with an SRQ; 4096 tags in a list with 4 pieces each; messages of up to 2 GiB. Atomics on memory
+// outside the arena are atomic for requests of this device, not for the processor (IBV_ATOMIC_HCA).
+// A TCP address is an IP literal.
 package soft

@@ -16,8 +16,8 @@
 //
 // # Guarantees
 //
-// The suite of package rdmatest passes on Soft-RoCE, in a virtual machine (make
-// test-rxe), but for the rules that Soft-RoCE breaks: rxeDiffers in
+// The suite of package rdmatest passes on Soft-RoCE in a virtual machine (make
+// test-rxe), except for the rules that Soft-RoCE breaks: rxeDiffers in
 // conformance_test.go lists them.
 //
 //	abi.h         what is used of libibverbs and libmlx5, as it is in memory
@@ -31,43 +31,41 @@
 //	watcher       the goroutine that reads a context's asynchronous events
 //
 // PostSend, PostRecv and Poll cross into C once for up to 64 requests or
-// completions and allocate nothing. C gets integers only: lists of requests are
-// laid out in C memory, which is linked once for all, registered Go memory is pinned in its place for as long
-// as its region lives, and AllocMR memory is mapped outside the Go heap.
+// completions, and allocate nothing. C gets integers only. Lists of requests are
+// laid out in C memory, which is linked once. Registered Go memory is pinned as
+// long as its region lives, and AllocMR memory is mapped outside the Go heap.
 //
-// Every request carries an identity of ours (see workQueue), so a failed completion
-// names its request whatever the driver leaves out, a completion that a closed
-// or reset queue pair left behind is dropped, and Counters counts what was
-// executed. An unsignaled request counts, and its slot is free again, when a
+// Every request carries an identity of the package (see workQueue). So a failed completion
+// names its request whatever the driver leaves out, Counters counts what was executed,
+// and Poll drops completions that a closed or reset queue pair left behind.
+// An unsignaled request counts, and its slot is free again, when a
 // completion behind it has been polled.
 //
-// Errors are *rdma.OpError with the verb's name and the errno. Supports tells what
-// a device cannot do (the kernel says EOPNOTSUPP or EINVAL to a trial that is
-// right in all else) from what could not be found out (EPERM, ENOMEM), and asks
-// again for the latter.
+// Errors are *rdma.OpError with the verb's name and the errno. Supports distinguishes
+// what a device cannot do from what it could not find out. The device cannot do it if the
+// kernel answers EOPNOTSUPP or EINVAL to a trial whose arguments are otherwise right.
+// After any other answer (EPERM, ENOMEM), the next call tries again.
 //
-// A device that fails or is removed ends every wait: its event, or the end of
-// its event file, makes Poll of all its CQs fail with ENODEV, after what had
-// still completed. A CQ that is overrun fails Poll too, and its queue pairs go to
-// ERR. A port that goes down is an event (GetAsyncEvent) and a state (QueryPort);
-// requests over it end by their own retry count. Soft-RoCE's driver does not give up
-// a device that is used: one that is removed works on until the last one closes it.
+// A device that fails or is removed ends every wait: Poll of all its CQs fails with
+// ENODEV, after the requests that had still completed. Poll of an overrun CQ fails
+// too, and its queue pairs go to ERR. When a port goes down, GetAsyncEvent gives an event and
+// QueryPort the state; requests over the port end by their own retry count. Soft-RoCE's driver keeps
+// a removed device in use: it works on until the last process closes it.
 //
 // # Limits
 //
-// RoCE: an address vector has no LID, so InfiniBand's own link layer is not
-// addressed. Striding and inline receive are not supported, for reasons that the
-// README has. Dynamic connections, layouts, tag matching, on-demand paging, dma-buf
-// regions, re-registration and XRC were run against testdata/model.c, which stands
-// in for libibverbs and libmlx5, and never on a card. The
-// kernel wants a region's address and its memory at the same place of a page, so
-// RegMRIOVA takes only such addresses and AccessZeroBased only memory that begins
-// at a page, as AllocMR's does. Counters' retries are the device's own counts of
-// all its users (sysfs, where rxe and mlx5 have them). Soft-RoCE takes
-// retry_cnt 7 for "for ever"; it gets 6. There, too, a window of type 2 is free and has
-// another key when the queue pair that it was last bound through is closed.
+// Only RoCE: an address vector has no LID, so InfiniBand's own link layer cannot be
+// addressed. Striding and inline receive are not supported; the error of Supports says why.
+// Dynamic connections, layouts, tag matching, on-demand paging, dma-buf regions,
+// re-registration and XRC were run against testdata/model.c, which stands
+// in for libibverbs and libmlx5, and never on a card. The kernel wants a region's address
+// and its memory at the same offset of a page. So RegMRIOVA takes only such addresses, and
+// AccessZeroBased only memory that begins at a page, as AllocMR's does. Counters' retries are
+// the device's own counts for all its users (sysfs, where rxe and mlx5 have them). Soft-RoCE
+// reads retry_cnt 7 as "for ever", so it gets 6. On Soft-RoCE a type 2 window is also freed, and gets
+// another key, when the queue pair that last bound it is closed.
 //
-// Fork: ibv_fork_init is not called. It would take registered pages away from a
+// Fork: the package does not call ibv_fork_init. It would take registered pages away from a
 // child that runs on without exec, which no Go program has: os/exec shares the
 // pages with the child until it execs, and copies none. A program whose C code
 // forks sets RDMAV_FORK_SAFE=1, which libibverbs reads by itself.
