@@ -49,7 +49,7 @@ func (c *cache) plan(call *Call, t tuning) *plan {
 	return p
 }
 
-// forget drops all plans. Whoever holds a short form of one has to ask for it again.
+// forget drops all plans. A caller that holds a short form of one has to ask for it again.
 func (c *cache) forget() {
 	c.count()
 	for _, s := range c.shorts {

@@ -5,7 +5,7 @@ package coll
 // writes the result, which is hot in its cache then, into all outputs. Where every
 // operand lies in memory that all can map, it reads them where they lie; otherwise
 // it gets them into a piece of scratch, one after the other, so that what it
-// combines is in its cache whoever wrote it.
+// combines is in its cache whichever rank wrote it.
 //
 //	show     the descriptors of the operands to all members, and learn theirs
 //	fork     on to the way by gets and puts, unless everything shown can be mapped
@@ -14,8 +14,8 @@ package coll
 //
 // All members see the same descriptors, so all take the same way.
 //
-// In place, an input is somebody's output too. It is safe because a portion is read
-// and written by its owner alone: whoever overwrites a piece has read all inputs
+// In place, an input is another rank's output too. It is safe because a portion is read
+// and written by its owner alone: a rank that overwrites a piece has read all inputs
 // of it before.
 //
 // Steps: 2. Bytes: each input is read once; each output written once.
@@ -37,7 +37,7 @@ const (
 const shown uint32 = 1
 
 // show exchanges the descriptors of all operands: the inputs of n bytes, and the
-// outputs of those who have one. What follows, up to the returned step's target,
+// outputs of those that have one. What follows, up to the returned step's target,
 // is for mapped memory; the target is to be set.
 func (b *builder) show(n int, withOutput int) (fork int) {
 	b.shows = true
@@ -152,7 +152,7 @@ func (b *builder) foldPulled(dst, own, spare, landing loc, off, n int) {
 // The root of a reduction has its result in place already, while the others have to
 // move theirs, which takes about as long as to get and combine 3/4 of an input.
 func (b *builder) pulledPortion(rank int) portion {
-	first, extra := 0, 0 // who has the first portion, and how much more
+	first, extra := 0, 0 // which rank has the first portion, and how much more
 	if b.call.Kind == Reduce {
 		first, extra = b.call.Root, 3
 	}

@@ -28,7 +28,7 @@
 // Between any two members of a [Team] there is one channel in each direction: a
 // ring of slots in the receiver's control region, which only the sender writes.
 // The k-th message of a channel goes into slot k modulo the ring, payload first
-// and then the header word, so that whoever sees the header sees the payload:
+// and then the header word, so that a rank that sees the header sees the payload:
 // writes of one queue pair become visible in order. The eight bytes of a header
 // are one store, or at least come in the order of their addresses: the sequence last.
 //

@@ -21,7 +21,7 @@ import (
 //	then     what the teller was calling: kind, algorithm, element, root, operation, bytes
 type fault struct {
 	reason reason
-	peer   int32 // whom it concerns, -1 if none
+	peer   int32 // which it concerns, -1 if none
 	call   summary
 }
 

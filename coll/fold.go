@@ -1,6 +1,6 @@
 package coll
 
-// Direct fold: every rank sends vectors to some, and who gets any combines them in
+// Direct fold: every rank sends vectors to some, and a rank that gets any combines them in
 // the order that it names. Long ones go by descriptor and in pieces: in turn s a
 // rank
 //

@@ -11,7 +11,7 @@ import (
 // than 56 bytes. What they expose is copied into, where it is registered memory
 // of the device's own choice (PD.AllocMR); ordinary memory is written by queue
 // pair. Who maps what is each sender's own affair: the receiver looks at its
-// control region whoever wrote there, and how. Whether all members map all is what
+// control region which peer wrote there, and how. Whether all members map all is what
 // they tell each other when the team is made, for plans differ by it.
 
 // findSelf has the mesh's own memory, by which it tells what peers can map.

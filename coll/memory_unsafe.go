@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// addressOf is where memory is now. Whoever uses it keeps mem alive and on the
+// addressOf is where memory is now. A caller keeps mem alive and on the
 // heap: a team stores it in itself for the time of the call.
 func addressOf(mem []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(mem)))) }
 

@@ -73,7 +73,7 @@ const (
 	vCopy                    // dst = the n bytes at a; release: then give a's message back
 	vReduce                  // dst = a op b, n bytes; release: then give back the messages of a and b
 	vFlush                   // wait until the memory of all puts to peer is free again, and what was got from it is there
-	vFork                    // go to step to, unless the n bytes at a, at dst if any, and those that peers have exposed are mapped; peer: who has exposed #1
+	vFork                    // go to step to, unless the n bytes at a, at dst if any, and those that peers have exposed are mapped; peer: the one that has exposed #1
 	vEnd                     // the plan is done
 )
 

@@ -1,11 +1,11 @@
 package coll
 
-// Pulling: who needs something reads it out of the memory of who has it, which is
+// Pulling: the rank that needs data reads it from its owner's memory, which is
 // free again when all readers have said so.
 //
-//	expose   the memory, to whoever reads it (the root, or all)
+//	expose   the memory, to the ranks that read it (the root, or all)
 //	get      what is needed, and wait until it is there (flush)
-//	signal   who has exposed it: it is free
+//	signal   the rank that has exposed it: it is free
 //	take     the signals of all readers
 //
 // Nobody reads before the descriptor of this very call has come, nor does the owner
@@ -139,7 +139,7 @@ func (b *builder) allToAllPull() {
 	b.aside(first, n*block)
 }
 
-// collect gets n bytes of each peer, who has exposed them, to at(peer), and meets
+// collect gets n bytes of each peer, which has exposed them, to at(peer), and meets
 // the peers: what this rank has exposed is free again.
 func (b *builder) collect(n int, at func(from int) loc) {
 	size, me := b.call.Size, b.call.Rank

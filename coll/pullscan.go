@@ -4,7 +4,7 @@ package coll
 // part of the inputs in the order of the ranks, a piece at a time, and puts what it
 // has so far into the output of the rank that this is the result of.
 //
-// In place, a rank's output is its input too. It is safe because who writes a part
+// In place, a rank's output is its input too. It is safe because the rank that writes a part
 // of it is the only one to read it, and has read it by then.
 //
 // Steps: 2. Bytes: each input is read once, each output written once.

@@ -58,7 +58,7 @@ func (b *builder) scanDirect() {
 // Recursive doubling scan: in round k the ranks that differ in bit k swap the
 // combination of all vectors of their group of 2^k ranks. Whose partner is below
 // has that before its result so far. A group whose partners are not all there is
-// the last one, and who is in it has nobody above to whom its combination would be
+// the last one, and a rank in it has none above to which its combination would be
 // of use.
 //
 // Steps: ceil(log2 n). Bytes: the vector each step.

@@ -271,7 +271,7 @@ func (c *Counters) add(steps []step, times uint64) {
 }
 
 // store puts a message's payload into its slot, the bytes on the header's line last:
-// who looks at the header takes the line away from the writer, who would have to get
+// a rank that looks at the header takes the line away from the writer, which would have to get
 // it back for the header behind the others.
 func store(to, payload []byte) {
 	const near = line - headerLen

@@ -137,7 +137,7 @@ func (c *controller) event(s *seat, e host.Event) {
 		c.end.explain(s, e)
 	case host.Singleton, host.Refused:
 		// The others of the program will be so too, so one is told. What is of no rank
-		// may be of whoever is on this machine.
+		// may be of any user of this machine.
 		cause := s.cause(e)
 		if cause.Status = statusFailed; c.job.StrictPMI && e.Rank >= 0 {
 			c.end.fail(cause)

@@ -35,7 +35,7 @@ type group struct {
 	ranks   []RankEnd // by rank; PID 0: not started
 	gone    []bool    // by rank: it has ended
 	up      int       // ranks that were started
-	asked   *asked    // who waits for it to run; nil: nobody, any more
+	asked   *asked    // the call that waits for it to run; nil: none, any more
 	joins   joins
 	mix     mixture
 	off     bool // it could not be started, and how its ranks end is no matter

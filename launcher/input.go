@@ -19,7 +19,7 @@ type input struct {
 
 	// Guarded by mu.
 	source   *stdio.Source // nil: the launcher does not read it
-	credited int64         // bytes that all who read have had
+	credited int64         // bytes that all readers have had
 }
 
 // open decides how ranks get their input, and starts the reading where the

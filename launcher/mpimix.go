@@ -16,7 +16,7 @@ import (
 // there: neither can go on before the other. A rank that may run both, one after
 // the other, waits nowhere in between.
 //
-// Hosts are asked who waits only while ranks have connected to PMIx unevenly
+// Hosts are asked which ranks wait only while ranks have connected to PMIx unevenly
 // often, which jobs of one MPI outgrow in moments.
 const (
 	mixedFirst = 200 * time.Millisecond
@@ -95,7 +95,7 @@ func (w *mixWatch) judge(g *group) {
 	}
 }
 
-// mixed says who waits for whom.
+// mixed says which ranks wait for which.
 func (g *group) mixed(one []int) string {
 	var other []int
 	for rank, n := range g.joins.of {

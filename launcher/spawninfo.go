@@ -52,7 +52,7 @@ func readInfo(pairs [][2]string, most int) (info, error) {
 			in.n, err = soft(value, most)
 		case "arch":
 			if !strings.EqualFold(value, runtime.GOARCH) && value != machine() {
-				err = fmt.Errorf("no host is one, all are %s", machine())
+				err = fmt.Errorf("no host has this architecture: all have %s", machine())
 			}
 		}
 		if err != nil {
@@ -121,7 +121,7 @@ func hostsOfFile(file string) ([]string, error) {
 		}
 	}
 	if len(hosts) == 0 {
-		return nil, fmt.Errorf("no host in it")
+		return nil, fmt.Errorf("found no host, expected at least one")
 	}
 	return hosts, nil
 }

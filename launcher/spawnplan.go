@@ -170,7 +170,7 @@ func (r *room) take(in info) (on []string, err error) {
 	}
 	if in.each > 0 {
 		if in.only && n > in.each*len(at) {
-			return nil, fmt.Errorf("%d processes, %d for each of %d hosts", n, in.each, len(at))
+			return nil, fmt.Errorf("found %d processes, expected at most %d for each of %d hosts", n, in.each, len(at))
 		}
 		for k := 0; len(on) < n; k++ {
 			for range min(in.each, n-len(on)) {

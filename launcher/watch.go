@@ -58,7 +58,7 @@ type news struct {
 	warning string
 }
 
-// warnsMax bounds the warnings that wait: whoever has not read the first of them
+// warnsMax bounds the warnings that wait: a reader that has not read the first of them
 // does not miss the last.
 const warnsMax = 100
 

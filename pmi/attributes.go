@@ -37,7 +37,7 @@ func (e *Engine) nodeAttr(key string) (value string, found bool) {
 	return value, found
 }
 
-// putNodeAttr serves info-putnodeattr, and all who wait for the key.
+// putNodeAttr serves info-putnodeattr, and all that wait for the key.
 func (e *Engine) putNodeAttr(p *peer, thread string, m Message) {
 	const cmd = "info-putnodeattr"
 	a := &e.attributes
@@ -103,9 +103,9 @@ func (e *Engine) forgetWaits(p *peer) {
 	e.attributes.waits = slices.DeleteFunc(e.attributes.waits, func(w attributeWait) bool { return w.p == p })
 }
 
-// settleAttributes answers those who wait for an attribute that no rank of the
+// settleAttributes answers those that wait for an attribute that no rank of the
 // host can put any more: each has left, is in a fence, which cannot end without
-// those who wait, or waits for an attribute itself. A rank with threads is not
+// those that wait, or waits for an attribute itself. A rank with threads is not
 // through with waiting in one of them.
 func (e *Engine) settleAttributes() {
 	waits := e.attributes.waits

@@ -109,7 +109,7 @@ func (e *Engine) found(p *peer, cmd, thread, value string, found bool) {
 	e.respond(p, cmd, thread, "found", "TRUE", "value", value, "rc", "0")
 }
 
-// fullinit tells a rank who it is. Values of truth are what all clients can read:
+// fullinit tells a rank its number. Values of truth are what all clients can read:
 // pmiverbose is a number for MPICH's since 4.1, and TRUE or FALSE before.
 func (e *Engine) fullinit(p *peer, m Message) {
 	if p.state != greeted {

@@ -190,7 +190,7 @@ func (e *Engine) Disconnect(rank int) []Event {
 		}
 		e.leave(p, why)
 	}
-	// Whoever said init owes a finalize. leave has told already if someone waits.
+	// A rank that said init owes a finalize. leave has told already if someone waits.
 	if was != fresh && e.broken == nil {
 		e.breakFences(&RankError{Rank: p.rank, Kind: ErrLeft, Detail: e.leaverDetail(p)})
 	}

@@ -112,7 +112,7 @@ func (e *Engine) breakFences(err *RankError) {
 	e.failFence(err)
 }
 
-// failFence answers those who wait in the fence and can be told. The answer of
+// failFence answers those that wait in the fence and can be told. The answer of
 // PMI-1 to barrier_in has no room for an error: MPICH's client would go on as if
 // all were there. So ranks in a barrier wait on until the owner ends the job.
 func (e *Engine) failFence(err error) {

@@ -24,7 +24,7 @@ type Comm struct {
 	inter bool
 
 	local group.Set // the own group
-	peers group.Set // whom messages and roots name: the own group, or the other one
+	peers group.Set // which messages and roots name: the own group, or the other one
 	ranks []int32   // peers.Ranks(), nil in the world's own communicator
 	// members are the team's: the own group; of an intercommunicator both, the
 	// one whose rank 0 is lower in the world first. base is where the own

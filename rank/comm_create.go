@@ -124,7 +124,7 @@ type choice struct {
 	color, key int64
 	context    uint32 // the next one that the rank has not used
 	group      uint64 // what must come out, as a fingerprint; 0: anything
-	alike      uint64 // a hash of what all must give alike who give it; 0: nothing
+	alike      uint64 // a hash of what all that give it must give alike; 0: nothing
 	balance    uint64 // is 0 in the sum of all
 	refused    bool   // its arguments are wrong, so nobody gets anything
 }
@@ -240,7 +240,7 @@ func (w *World) agree(choices []choice) (uint32, error) {
 	return number, nil
 }
 
-// chosen are those of a group who gave the color, by key; base is where the group
+// chosen are those of a group that gave the color, by key; base is where the group
 // begins among the members. Groups of different colors share a context: no rank
 // is in two of them.
 func (c *Comm) chosen(choices []choice, color int64, of *group.Set, base int) group.Set {
@@ -342,7 +342,7 @@ func (c *Comm) child(name string, number uint32, local group.Set, remote *group.
 }
 
 // enlist makes the team of a new communicator, which is nil where the rank is in
-// none. meet exchanges the intros of teams, nil for who has none, and gives those
+// none. meet exchanges the intros of teams, nil for a rank that has none, and gives those
 // of d by member. It is called once, whatever happens, as others wait for it.
 func (w *World) enlist(ctx context.Context, d *Comm, meet func(ctx context.Context, intro []byte) ([][]byte, error)) error {
 	met := false

@@ -39,7 +39,7 @@ func (c *Comm) CreateGroup(ctx context.Context, g Group, tag int) (*Comm, error)
 	mine := make([]byte, blockLen)
 	binary.NativeEndian.PutUint32(mine, w.context)
 	binary.NativeEndian.PutUint64(mine[8:], fingerprint(&g.set))
-	// Sorted: who thinks of another order meets the others, and learns it.
+	// Sorted: a rank that thinks of another order meets the others, and learns it.
 	meeting := g.set.Sorted()
 	all, err := w.gatherFrom(ctx, &meeting, c.makingContext(), tag, mine)
 	if err != nil {

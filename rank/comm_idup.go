@@ -43,7 +43,7 @@ func (c *Comm) Idup() (*Comm, Request, error) {
 //
 //	intros     the members' intros of the new team, gathered on the old communicator
 //	numbers   each says the next context that it has not used; the highest is tried
-//	votes     who has used it meanwhile, in another communicator, says no: numbers again
+//	votes     a rank that has used it meanwhile, in another communicator, says no: numbers again
 //	over
 //
 // Only the first step takes its turn among the old communicator's collectives, on all

@@ -83,7 +83,7 @@ const edgeLen = 24
 
 // What an edge is.
 const (
-	incoming uint64 = 1 << iota // who is told is the destination
+	incoming uint64 = 1 << iota // the rank that is told is the destination
 	weighing                    // it has a weight
 )
 
@@ -142,7 +142,7 @@ func (c *Comm) DistGraphCreate(ctx context.Context, sources, degrees, destinatio
 	var in, out []int
 	var w weights
 	weighted = false            // others may have given what this rank has
-	for _, list := range told { // by who told them
+	for _, list := range told { // by the rank that told them
 		for ; len(list) > 0; list = list[edgeLen:] {
 			what, other := binary.LittleEndian.Uint64(list), int(binary.LittleEndian.Uint64(list[8:]))
 			weight := int(binary.LittleEndian.Uint64(list[16:]))

@@ -223,7 +223,7 @@ func (p *partitioned) learn() {
 	}
 	_, err := p.comm.world.messages.Finish(p.introduce)
 	if p.introduce = nil; err != nil {
-		p.bad = err // whoever sent has gone, or this was cancelled
+		p.bad = err // the sender has gone, or this was cancelled
 		p.failed = err
 		return
 	}

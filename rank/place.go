@@ -26,14 +26,14 @@ const (
 // secretLen is the length of a job's secret for links between hosts.
 const secretLen = 32
 
-// A place is where a rank is: which host, and what it shares with whom there.
+// A place is where a rank is: which host, and what it shares with which ranks there.
 type place struct {
 	host     string // for people
 	identity string // of the segment: ranks with the same one share it
 	segment  *shm.Segment
 	owned    bool // the segment is ours to close
 	whole    bool // all ranks of the world are known to have the segment
-	watched  bool // somebody sets the segment's dead flags
+	watched  bool // the launcher sets the segment's dead flags
 	local    int  // rank in the segment
 	size     int  // ranks in the segment
 	cpus     int  // that it may run on

@@ -8,7 +8,7 @@ import (
 	"github.com/gorun-mpi/gorun/internal/wait"
 )
 
-// An advancer has traffic of its own that moves on when somebody asks: a team with
+// An advancer has traffic of its own that moves on when a call asks: a team with
 // started collectives, a window.
 type advancer interface {
 	// Progress does what can be done without waiting and tells whether that was

@@ -32,7 +32,7 @@ type layout struct {
 // weights are those of the edges, nil without any.
 type weights struct{ sources, destinations []int }
 
-// A neighbourhood is with whom a rank exchanges blocks in the collectives of
+// A neighbourhood is the ranks with which a rank exchanges blocks in the collectives of
 // neighbours, by the places of the blocks in their buffers.
 type neighbourhood struct {
 	// sources and destinations are ranks of the communicator, or ProcNull,

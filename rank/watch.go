@@ -72,7 +72,7 @@ func (w *watch) Cancel() {
 	}
 }
 
-// learn takes in who is where.
+// learn takes in which rank is where.
 func (w *watch) learn(p *place, cards []wireup.Card) {
 	w.segment, w.flags = p.segment, p.watched
 	w.peers = make([]local, len(cards))

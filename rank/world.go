@@ -89,7 +89,7 @@ type World struct {
 	status  Status // that a call returns, or nobody wants
 }
 
-// A launcher is who started the rank: a PMI server, Run, or nobody.
+// A launcher is what started the rank: a PMI server, Run, or nothing.
 type launcher interface {
 	wireup.Exchange
 	// Abort ends the job; it does not return.

@@ -136,7 +136,7 @@ func (h *helper) ask(m link.Message, done func(link.Message)) (id uint64) {
 	return m.ID
 }
 
-// taken is who waits for an answer, once; nil: nobody, any more.
+// taken is the request that waits for an answer, once; nil: none, any more.
 func (h *helper) taken(id uint64) func(link.Message) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

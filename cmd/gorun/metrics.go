@@ -21,7 +21,7 @@ import (
 // everybody; the libraries for Prometheus import it too. What is needed is one
 // request a connection.
 
-// Bounds of who asks.
+// Bounds of clients that ask.
 const (
 	askersMax   = 64               // at once; the next one takes the place of the oldest
 	requestMax  = 16 << 10         // bytes of a request's head
@@ -134,7 +134,7 @@ func (m *meter) talk(conn net.Conn) {
 		whole := headEnds(head)
 		switch {
 		case whole || len(head) > requestMax:
-			_, _ = conn.Write(answer(head, whole, m.text)) // who asked may be gone
+			_, _ = conn.Write(answer(head, whole, m.text)) // the client may be gone
 			return
 		case err != nil:
 			return

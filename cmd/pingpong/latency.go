@@ -67,7 +67,7 @@ func lost(e *end, i int, err error) error {
 // and none is what the memory is cleared to.
 func stamp(i int) byte { return byte(i%251 + 1) }
 
-// writes is the trip of one write each way: who gets it sees its last byte
+// writes is the trip of one write each way: its receiver sees its last byte
 // change, for the bytes of a write come in order.
 func writes(w *clock, e *end) func(int) error {
 	out, in := e.out(), e.inbox()

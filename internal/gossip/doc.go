@@ -23,7 +23,7 @@
 // is keyed (epoch, host, part), so that doubled and reordered messages do no
 // harm. A host that waits asks its parent from time to time: the parent sends
 // what it has complete once more, or asks for the subtree that it misses. So any
-// loss is made good by whoever waits for it. Push-pulls carry what is in flight
+// loss is made good by the node that waits for it. Push-pulls carry what is in flight
 // besides.
 //
 // # States of a fence, at one host

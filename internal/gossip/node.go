@@ -165,7 +165,7 @@ func (n *Node) Addr() string { return n.addr }
 
 // Join makes this node one of the hosts at addrs, by host index, its own
 // included. It returns when all of them have joined, so it may be called before
-// the others listen; when ctx ends first, the error names who is late.
+// the others listen; when ctx ends first, the error names the nodes that are late.
 func (n *Node) Join(ctx context.Context, addrs []string) error {
 	if len(addrs) != n.cfg.Hosts {
 		return fmt.Errorf("gossip: join: %d addresses, want those of %d hosts", len(addrs), n.cfg.Hosts)
@@ -337,7 +337,7 @@ func (n *Node) await(ctx context.Context, v *fence) error {
 	}
 }
 
-// late names who a fence waits for.
+// late names the nodes that a fence waits for.
 func (n *Node) late(v *fence) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -422,7 +422,7 @@ func (n *Node) sendLocked() {
 	}
 }
 
-// Tries of one message; after that, those who wait ask for it.
+// Tries of one message; after that, those that wait ask for it.
 const sendTries = 5
 
 func (n *Node) send(o outgoing, to *memberlist.Node) {

@@ -11,9 +11,9 @@ import (
 
 // A prover begins connections with a proof of the job's key, and checks it:
 //
-//	magic 8 | random 16 | HMAC-SHA256(key, magic, random, address of who is called) 32
+//	magic 8 | random 16 | HMAC-SHA256(key, magic, random, address of the called node) 32
 //
-// It holds for one address. Somebody who reads the network can repeat it there, and can
+// It holds for one address. An attacker that reads the network can repeat it there, and can
 // then make memberlist read up to 20 MiB that it will not accept; without the key
 // nobody else can.
 type prover struct{ key []byte }

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Door lets in those who connect to a port of the loopback address, after a look at
+// Door lets in those that connect to a port of the loopback address, after a look at
 // whose they are, on a goroutine of its own: a flood of strangers costs its owner
 // nothing.
 type Door struct {
@@ -42,7 +42,7 @@ type Config struct {
 }
 
 // pass is how many connections are let in, or not, before the door looks at what else
-// it is asked for. It is the length of the queue of a listener too: who was in it when
+// it is asked for. It is the length of the queue of a listener too: what was in it when
 // a pass began has been let in when it ends.
 const pass = 4096
 
@@ -68,7 +68,7 @@ func address(name unix.Sockaddr) netip.AddrPort {
 	return netip.AddrPort{}
 }
 
-// Left says that one who was let in is inside no more.
+// Left says that one that was let in is inside no more.
 func (d *Door) Left() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -77,7 +77,7 @@ func (d *Door) Left() {
 	}
 }
 
-// After calls f when all who had connected before it were let in or refused, as far as
+// After calls f when all that had connected before it were let in or refused, as far as
 // there is room. f must not block. After Close it is not called.
 func (d *Door) After(f func()) {
 	d.mu.Lock()
@@ -108,7 +108,7 @@ func (d *Door) ring() {
 	_, _ = unix.Write(d.wake, one[:])
 }
 
-// end calls what waits for those who had connected.
+// end calls what waits for those that had connected.
 func (d *Door) end() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -150,7 +150,7 @@ func (d *Door) run() {
 	}
 }
 
-// letIn lets in who has connected, and tells whether the door stays open, and how many
+// letIn lets in what has connected, and tells whether the door stays open, and how many
 // milliseconds it waits where the system has no descriptor for another connection.
 func (d *Door) letIn() (open bool, pause int) {
 	for range pass {

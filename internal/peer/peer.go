@@ -1,6 +1,6 @@
 // Package peer tells whose the other end of a TCP connection within this machine
 // is. Everybody on a machine can connect to its loopback address, and a port that
-// serves one user's processes must ask the kernel who does.
+// serves one user's processes must ask the kernel whose they are.
 package peer
 
 import (

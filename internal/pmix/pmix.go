@@ -52,7 +52,7 @@ type Pair struct {
 	Key   string
 	Value []byte
 	Text  bool
-	By    Proc // who published it
+	By    Proc // the process that published it
 	Own   bool // for its publisher's namespace only
 	Once  bool // gone when it was looked up
 }

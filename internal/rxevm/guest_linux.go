@@ -39,7 +39,7 @@ func Init() {
 }
 
 // reap is PID 1: it starts the agent and waits for everybody, since the dead that
-// nobody waits for would be seen as living by who looks for leftovers.
+// nobody waits for would be seen as living by tests that look for leftovers.
 // When the agent ends the machine does.
 func reap() {
 	must := func(err error) {
@@ -336,7 +336,7 @@ type process struct {
 	name string
 }
 
-// processes lists who lives besides init, the agent and the kernel's threads.
+// processes lists what lives besides init, the agent and the kernel's threads.
 func processes() []process {
 	var list []process
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")

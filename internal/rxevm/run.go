@@ -90,7 +90,7 @@ func (vm *VM) Run(ctx context.Context, cmd Cmd) (Result, error) {
 	}
 }
 
-// write passes output on; who does not want it is no reason to end the command.
+// write passes output on; a reader that does not want it is no reason to end the command.
 func write(w io.Writer, b []byte) {
 	if w != nil {
 		_, _ = w.Write(b)

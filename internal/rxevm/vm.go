@@ -132,7 +132,7 @@ func start(config Config, image, initrd *os.File) (*VM, error) {
 	if err != nil {
 		return nil, os.NewSyscallError("socketpair", err)
 	}
-	// Non-blocking, so that Close unblocks who reads.
+	// Non-blocking, so that Close unblocks a reader.
 	if err := syscall.SetNonblock(ends[0], true); err != nil {
 		return nil, os.NewSyscallError("fcntl", err)
 	}

@@ -35,5 +35,5 @@
 // Blocking: [Bell.Sleep], for at most 10 ms, and [Segment.Close], for as
 // long as the registration described at coverage takes (10 ms). Everything else
 // takes microseconds. All methods may be called from several goroutines at
-// once, except that a Bell has one owner who prepares and sleeps.
+// once, except that a Bell has one owner that prepares and sleeps.
 package shm

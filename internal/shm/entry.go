@@ -15,9 +15,9 @@ package shm
 // Beside is the word of a second thread of the owner, which the same peers ring: neither
 // of the two takes the other's wake-up. On the same cache line it costs them nothing.
 // The alarm is a second bell, for the owner's device rather than for its program:
-// few ring it, and whoever sleeps on it is not the one who sleeps on the bell.
+// few ring it, and a process that sleeps on it is not the one that sleeps on the bell.
 // Behind them is the record of what the owner waits for (waiting.go): the owner writes it
-// when it has slept for a while, and the launcher reads it when somebody asks.
+// when it has slept for a while, and the launcher reads it when a user asks.
 // All accesses are sync/atomic.
 type rankEntry struct {
 	bell   uint32

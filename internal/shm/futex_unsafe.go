@@ -29,7 +29,7 @@ func futexWait(word *uint32, value uint32, d time.Duration) {
 		uintptr(unsafe.Pointer(&ts)), 0, 0)
 }
 
-// futexWake wakes all who sleep on word.
+// futexWake wakes all that sleep on word.
 func futexWake(word *uint32) {
 	syscall.Syscall6(syscall.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexOpWake, math.MaxInt32, 0, 0, 0)
 }

@@ -22,7 +22,7 @@ const (
 )
 
 // A Wait is what a rank says of itself when it has slept for a while: in which call it
-// waits, and for whom.
+// waits, and for which.
 type Wait struct {
 	Text   string
 	Since  time.Duration // before now

@@ -43,7 +43,7 @@
 //   - The clock (28 ns) and the context are looked at every 8th yield and when
 //     idle: a yield beside a busy process can take milliseconds.
 //
-// A Waiter belongs to whoever made it and holds no memory but its own. The Condition is called on the waiting goroutine only, and may
+// A Waiter belongs to its maker and holds no memory but its own. The Condition is called on the waiting goroutine only, and may
 // make progress and block for as long as its caller can bear. Wait ends with the
 // condition or the context, whichever is noticed first; nothing else ends it:
 // the death of a peer is part of the Condition.

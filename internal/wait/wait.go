@@ -23,7 +23,7 @@ const (
 	// microsecond or two.
 	thoroughEvery = 32
 	// A rank that spins in vain, and whose first yields bring what it waits
-	// for, shares its CPU with the one who made it: vainWaits times in a row
+	// for, shares its CPU with the one that made it: vainWaits times in a row
 	// and it moves, but not more often than moveEvery. Yields that bring a part
 	// of it only took as long as the other's spin: an idle CPU's take a third
 	// of a microsecond each.
@@ -79,7 +79,7 @@ type Sleeper interface {
 	Cancel()
 }
 
-// Config says where and with whom a rank waits. The zero value is a process
+// Config says where and with which others a rank waits. The zero value is a process
 // with a CPU of its own and nobody to wake it.
 type Config struct {
 	// Oversubscribed: more ranks than CPUs, so yield at each miss.
@@ -204,7 +204,7 @@ func (w *Waiter) Pass() {
 
 // Spin polls one word of memory until the bits of mask are want, at most polls times
 // and not for longer than Wait spins, and gives what it read last; a crowded rank yields
-// a few times instead. It is for who expects the word at once, and waits as long as it
+// a few times instead. It is for a rank that expects the word at once, and waits as long as it
 // takes by Wait: Spin never looks at a clock, nor does it return to the rank's place.
 func (w *Waiter) Spin(word *uint64, mask, want uint64, polls int) (last uint64) {
 	if w.crowded {

@@ -18,7 +18,7 @@ import (
 //	                                 <------  hello{} with the memfd
 //
 // Either side refuses the other by a hello with the reason. A proof is an HMAC, under the
-// key, of the role and both nonces and queues: who does not know the key can neither make
+// key, of the role and both nonces and queues: a peer without the key can neither make
 // one nor use an old one. Without a key proofs are empty; the kernel has said whose
 // the other end is before any of this.
 type hello struct {

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// MinKey is the least length of a key in bytes. Keys must be random: who connects to a
+// MinKey is the least length of a key in bytes. Keys must be random: a client that connects to a
 // listener between hosts is shown a public key that follows from the key, and could
 // try words of a dictionary against it.
 const MinKey = 16

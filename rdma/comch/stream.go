@@ -39,7 +39,7 @@ type streamConn struct {
 	sentEnd bool
 
 	wake chan struct{} // for the writer; of one place, as the next
-	room chan struct{} // for who sends: something has been written, or acknowledged, or is broken
+	room chan struct{} // for the sender: something has been written, or acknowledged, or is broken
 
 	full, free chan []byte
 	in         reassembler
@@ -269,7 +269,7 @@ func (s *streamConn) waitSend(ctx context.Context) error {
 	return nil
 }
 
-// waitDrained needs nobody who receives once the peer's end mark was taken: what may
+// waitDrained needs no receiver once the peer's end mark was taken: what may
 // follow it is one acknowledgement, for which the reader has a free piece.
 func (s *streamConn) waitDrained(ctx context.Context) error { return s.waitSend(ctx) }
 

@@ -161,7 +161,7 @@ func driveWindow(r *rig, cq rdma.CQ, n, depth int, postOne func(k int) error) er
 }
 
 // atomicLock: in each round all nodes swap the same value for their own; one
-// of them wins and the others see who.
+// of them wins and the others see which.
 func atomicLock(r *rig) {
 	rounds := unlessBrief(r, 100, 20)
 	owner := r.sides[1]

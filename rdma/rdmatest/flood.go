@@ -46,7 +46,7 @@ const (
 
 var floodNames = [floodKinds]string{"rc", "xrc", "dc", "ud", "striding", "uc"}
 
-// A flood is what a victim is told: whom to send to, and its numbers.
+// A flood is what a victim is told: where to send to, and its numbers.
 type flood struct {
 	GID      rdma.GID // of the survivor
 	Endpoint []byte

@@ -93,7 +93,7 @@ func (f tagFlood) run(qp rdma.QP, cq, rcq rdma.CQ, mem Region) {
 // RunTagFlood kills processes in the middle of messages to a queue that matches tags,
 // and of rendezvous, and holds the survivor to this: what completes is whole, every
 // match has an end, no entry and no receive is lost or used twice, and the
-// list goes on for those who live.
+// list goes on for those that live.
 func RunTagFlood(t *testing.T, f FloodFabric) {
 	t.Helper()
 	testenv.NoLeaks(t)

@@ -162,7 +162,7 @@ func udMessage(r *rig, a, b *port) {
 	b.none(b.rcq)
 }
 
-// udMany has three senders, who know nothing of each other, send to one.
+// udMany has three senders, which know nothing of each other, send to one.
 func udMany(r *rig) {
 	b := r.sides[0].port()
 	var from []*port

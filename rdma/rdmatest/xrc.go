@@ -258,8 +258,8 @@ func (r *rig) file(name string) *os.File {
 	return f
 }
 
-// xrcFile: who opens a domain by one file has the same one, by the rules of
-// open(2); it goes with the last who closes it.
+// xrcFile: all that open a domain by one file have the same one, by the rules of
+// open(2); it goes with the last that closes it.
 func xrcFile(r *rig, a, b *side) {
 	f, g := r.file("one"), r.file("two")
 	refuse := func(what string, attr rdma.XRCDInitAttr) {

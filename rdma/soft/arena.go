@@ -6,8 +6,8 @@ import (
 )
 
 // What a rank's arena holds, in this order. Its size alone decides where each
-// part lies and how long it is, so that nobody has to believe a header that
-// somebody else may have scribbled on.
+// part lies and how long it is, so that no process has to believe a header that
+// another process may have scribbled on.
 //
 //	arenaHeader | lockWord x lockWords | regionEntry x regions | queueContext x queues |
 //	ready uint32 x queues | queueHeader x completions | sharedHeader x shared |
@@ -34,7 +34,7 @@ const (
 // layoutFor divides an arena of size bytes.
 func layoutFor(size uint64) (layout, error) {
 	if size < minArena {
-		return layout{}, fmt.Errorf("an arena of %d bytes, at least %d are needed", size, minArena)
+		return layout{}, fmt.Errorf("found an arena of %d bytes, expected at least %d", size, minArena)
 	}
 	l := layout{size: size}
 	l.regions = clampPow2(size/2048, 64, maxRegions)
@@ -126,7 +126,7 @@ const xrcDomains = 64
 // clears that and leaves the rest sparse.
 type touched struct {
 	regions, queues, completions, shared uint32
-	responders                           uint32 // by whoever claims one
+	responders                           uint32 // by the process that claims one
 	_                                    uint32
 	heap                                 uint64
 }
@@ -164,7 +164,7 @@ type regionEntry struct {
 	pd     uint32
 	access uint32
 	kind   uint32
-	queue  uint32 // kindPrivate: the owner's queue pair through whom it is good
+	queue  uint32 // kindPrivate: the owner's queue pair through which it is good
 	_      [8]byte
 }
 
@@ -179,7 +179,7 @@ type lastAtomic struct {
 
 // A queueContext is what others may know of a queue pair: four cache lines,
 // by writer. A connected initiator works on line 0 (reading) and line 2, which
-// nobody else looks at meanwhile.
+// no other process looks at meanwhile.
 type queueContext struct {
 	// Line 0, written by the owner; word also by the initiator, by
 	// compare-and-swap, to put the queue pair into ERR.
@@ -212,7 +212,7 @@ type queueContext struct {
 	// Line 3, rarely written.
 	starved     uint32 // the initiator found no receive and would like to hear of one
 	established uint32 // a message has come in RTR: establishedNow, then establishedTold
-	opens       uint32 // XRC target: how often it was opened by its number, by whoever opens it
+	opens       uint32 // XRC target: how often it was opened by its number, by any process that opens it
 	_           [52]byte
 }
 
@@ -271,7 +271,7 @@ type queueHeader struct {
 	_         [60]byte
 }
 
-// What an owner who waits wants to be woken for.
+// What a waiting owner wants to be woken for.
 const (
 	armedSolicited uint32 = 1 + iota // solicited and failed completions
 	armedAny
@@ -290,7 +290,7 @@ const (
 //	              ^---- (owner) ----'
 //
 // with n in its high half, so that it changes hands by one compare-and-swap that
-// records who has it. The claimant of one that stays CLAIMED may have died: the
+// records which process has it. The claimant of one that stays CLAIMED may have died: the
 // owner finds out and posts the slot anew, as the next (sharedQueue.repair).
 // head is a hint that every claimant moves on: entries before it are not POSTED,
 // but for one that was given back, which its owner posts anew.
@@ -320,10 +320,10 @@ type sharedHeader struct {
 
 	// Line 2, written by claimants and by the owner.
 	head    uint32
-	limit   uint32 // armed by the owner; who leaves fewer than this takes it back to 0
+	limit   uint32 // armed by the owner; the process that leaves fewer than this takes it back to 0
 	fired   uint32 // and sets this to 1
-	starved uint32 // somebody found no receive and would like to hear of one
-	ready   uint32 // somebody has set a claim to DONE, or back to POSTED behind head
+	starved uint32 // an initiator found no receive and would like to hear of one
+	ready   uint32 // an initiator has set a claim to DONE, or back to POSTED behind head
 	end     uint32 // about where the log of decisions ends
 	stand   uint64 // entries of the list of tags before this position match
 	_       [32]byte

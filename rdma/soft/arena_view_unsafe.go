@@ -61,7 +61,7 @@ func addressOf(b []byte) uint64 {
 	return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b))))
 }
 
-// memoryAt views n bytes of this process's memory at addr, which somebody else
+// memoryAt views n bytes of this process's memory at addr, which another process
 // keeps alive. The detour over a variable's bytes keeps checkptr from asking
 // where the pointer came from: from another slice, by way of a number.
 func memoryAt(addr uint64, n int) []byte {

@@ -107,7 +107,7 @@ func (c *context) CreateCQ(cqe int) (rdma.CQ, error) {
 func (c *context) createCQ(op string, attr rdma.CQInitAttr) (rdma.CQ, error) {
 	cqe := attr.CQE
 	if cqe < 1 || cqe > maxCQE {
-		return nil, &rdma.OpError{Op: op, Detail: fmt.Sprintf("%d entries: want 1 to %d", cqe, maxCQE), Err: rdma.ErrInvalid}
+		return nil, &rdma.OpError{Op: op, Detail: fmt.Sprintf("found %d entries, expected 1 to %d", cqe, maxCQE), Err: rdma.ErrInvalid}
 	}
 	if err := c.adopt(op); err != nil {
 		return nil, err
@@ -130,7 +130,7 @@ func (c *context) newCQ(op string, attr rdma.CQInitAttr) (*completionQueue, erro
 	}
 	p.mu.Unlock()
 	if !ok {
-		return nil, &rdma.OpError{Op: op, Detail: fmt.Sprintf("all %d are in use", p.layout.completions), Err: rdma.ErrNoMemory}
+		return nil, &rdma.OpError{Op: op, Detail: fmt.Sprintf("all %d completion queues are in use: close one first", p.layout.completions), Err: rdma.ErrNoMemory}
 	}
 	cq := &completionQueue{ctx: c, p: p, index: uint32(i), head: &p.cqs[i], size: cqe}
 	cq.queues.Store(new([]*queuePair))
@@ -155,7 +155,7 @@ func (c *completionQueue) Close() error {
 		return nil
 	}
 	if c.uses > 0 {
-		return &rdma.OpError{Op: "destroy_cq", Detail: "queue pairs are attached", Err: rdma.ErrBusy}
+		return &rdma.OpError{Op: "destroy_cq", Detail: "queue pairs still use it: close them first", Err: rdma.ErrBusy}
 	}
 	c.closed = true
 	c.over.Store(true) // for a poll to look closer
@@ -456,7 +456,7 @@ func (c *completionQueue) broken() error {
 	if c.closed {
 		return errClosedCQ("poll_cq")
 	}
-	return &rdma.OpError{Op: "poll_cq", Detail: fmt.Sprintf("more than %d completions: the queue was overrun", c.size), Err: rdma.ErrNoMemory}
+	return &rdma.OpError{Op: "poll_cq", Detail: fmt.Sprintf("the queue was overrun: more than %d completions were in it; make it larger or poll more often", c.size), Err: rdma.ErrNoMemory}
 }
 
 // harvest moves what initiators completed into the ring and gives the queue

@@ -10,13 +10,13 @@ import (
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
-// A compChannel tells of completions to who waits without polling.
+// A compChannel tells a goroutine that waits without polling of completions.
 //
 // No wake-up is lost. Whether a completion is one that the program waits for is
 // decided where it enters the ring, under the completion queue's lock, which
 // ReqNotify takes too. What enters it by the owner's own doing is decided there
-// and then. What initiators have completed lies in receive queues until somebody
-// looks: that is Poll, or, while somebody waits in Get, the watch, which sleeps
+// and then. What initiators have completed lies in receive queues until a goroutine
+// looks: that is Poll, or, while one waits in Get, the watch, which sleeps
 // only after a barrier of all initiators and a look behind it (watch.run). Who
 // arms a queue while it sleeps makes it begin anew.
 type compChannel struct {
@@ -81,7 +81,7 @@ func (ch *compChannel) post(c *completionQueue) {
 	ch.signal()
 }
 
-// signal wakes one who waits. Called with mu held.
+// signal wakes one that waits. Called with mu held.
 func (ch *compChannel) signal() {
 	select {
 	case ch.wake <- struct{}{}:
@@ -102,7 +102,7 @@ func (ch *compChannel) next() (*completionQueue, error) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	if ch.closed {
-		ch.signal() // for the others who wait
+		ch.signal() // for the others that wait
 		return nil, &rdma.OpError{Op: "get_cq_event", Detail: "the channel is closed", Err: rdma.ErrInvalid}
 	}
 	if len(ch.list) == 0 {
@@ -146,7 +146,7 @@ func (ch *compChannel) Close() error {
 		return nil
 	}
 	if ch.uses > 0 {
-		return &rdma.OpError{Op: "destroy_comp_channel", Detail: "completion queues are attached", Err: rdma.ErrBusy}
+		return &rdma.OpError{Op: "destroy_comp_channel", Detail: "completion queues still use it: close them first", Err: rdma.ErrBusy}
 	}
 	ch.closed = true
 	ch.signal()
@@ -157,7 +157,7 @@ func (ch *compChannel) Close() error {
 // ReqNotify arms the queue: what completes from now on makes an event.
 func (c *completionQueue) ReqNotify(solicitedOnly bool) error {
 	if c.channel == nil {
-		return &rdma.OpError{Op: "req_notify_cq", Detail: "the completion queue has no channel", Err: rdma.ErrInvalid}
+		return &rdma.OpError{Op: "req_notify_cq", Detail: "the completion queue has no channel: name one in CreateCQEx", Err: rdma.ErrInvalid}
 	}
 	armed := armedAny
 	if solicitedOnly {
@@ -193,7 +193,7 @@ func (c *completionQueue) Resize(cqe int) error {
 	}
 	c.lookLocked()
 	if cqe < 1 || cqe > maxCQE || uint32(cqe) < c.count {
-		return &rdma.OpError{Op: "resize_cq", Detail: fmt.Sprintf("%d entries: want 1 to %d, and %d are outstanding", cqe, maxCQE, c.count), Err: rdma.ErrInvalid}
+		return &rdma.OpError{Op: "resize_cq", Detail: fmt.Sprintf("found %d entries, expected 1 to %d and no fewer than the %d outstanding", cqe, maxCQE, c.count), Err: rdma.ErrInvalid}
 	}
 	c.size = cqe
 	return nil

@@ -114,12 +114,12 @@ func (c *context) Supports(f rdma.Feature) error {
 		}
 		return nil
 	}
-	return &rdma.OpError{Op: "query_device", Detail: f.String() + ": not on this device", Err: rdma.ErrNotSupported}
+	return &rdma.OpError{Op: "query_device", Detail: f.String() + ": this device does not have it", Err: rdma.ErrNotSupported}
 }
 
 func (c *context) QueryPort(port uint8) (rdma.PortAttr, error) {
 	if port != 1 {
-		return rdma.PortAttr{}, &rdma.OpError{Op: "query_port", Detail: fmt.Sprintf("port %d: %s has port 1", port, c.device.name), Err: rdma.ErrInvalid}
+		return rdma.PortAttr{}, &rdma.OpError{Op: "query_port", Detail: fmt.Sprintf("found port %d, expected port 1, the only one of %s", port, c.device.name), Err: rdma.ErrInvalid}
 	}
 	return rdma.PortAttr{
 		State: rdma.PortActive, MaxMTU: rdma.MTU4096, ActiveMTU: rdma.MTU4096,
@@ -129,7 +129,7 @@ func (c *context) QueryPort(port uint8) (rdma.PortAttr, error) {
 
 func (c *context) QueryGID(port uint8, index int) (rdma.GID, error) {
 	if port != 1 || index < 0 || index >= gidTable {
-		return rdma.GID{}, &rdma.OpError{Op: "query_gid", Detail: fmt.Sprintf("port %d index %d: %s has port 1 with %d entries", port, index, c.device.name, gidTable), Err: rdma.ErrInvalid}
+		return rdma.GID{}, &rdma.OpError{Op: "query_gid", Detail: fmt.Sprintf("found port %d and index %d, expected port 1 of %s and an index below %d", port, index, c.device.name, gidTable), Err: rdma.ErrInvalid}
 	}
 	return c.p.gids[index], nil
 }
@@ -205,7 +205,7 @@ func (c *context) Close() error {
 	if c.children > 0 {
 		n := c.children
 		c.mu.Unlock()
-		return &rdma.OpError{Op: "close_device", Detail: fmt.Sprintf("%d objects are left", n), Err: rdma.ErrBusy}
+		return &rdma.OpError{Op: "close_device", Detail: fmt.Sprintf("%d of its objects are open: close them first", n), Err: rdma.ErrBusy}
 	}
 	c.closed = true
 	if c.quiet != nil {
@@ -221,7 +221,7 @@ func (c *context) Close() error {
 
 func (c *context) Endpoint() []byte { return c.p.self.ep.append(nil) }
 
-// Gone tells whether nobody listens any more where the peer did.
+// Gone tells whether no process listens any more where the peer did.
 func (c *context) Gone(gid rdma.GID) bool {
 	s := c.p.find(gid)
 	return s != nil && s.gone.Load()

@@ -47,7 +47,7 @@ func (c *Config) validate() error {
 	seen := make(map[string]bool)
 	for _, n := range c.Names {
 		if n == "" || seen[n] {
-			return &rdma.OpError{Op: "soft.New", Detail: fmt.Sprintf("device names %q: each must be there once and not empty", c.Names), Err: rdma.ErrInvalid}
+			return &rdma.OpError{Op: "soft.New", Detail: fmt.Sprintf("found device names %q, expected names that differ and are not empty", c.Names), Err: rdma.ErrInvalid}
 		}
 		seen[n] = true
 	}
@@ -56,13 +56,13 @@ func (c *Config) validate() error {
 		ranks = c.Segment.Ranks()
 	}
 	if c.Rank < 0 || c.Rank >= ranks {
-		return &rdma.OpError{Op: "soft.New", Detail: fmt.Sprintf("rank %d of a segment with %d", c.Rank, ranks), Err: rdma.ErrInvalid}
+		return &rdma.OpError{Op: "soft.New", Detail: fmt.Sprintf("found rank %d, expected 0 or more and less than the segment's %d ranks", c.Rank, ranks), Err: rdma.ErrInvalid}
 	}
 	if c.DCResponders < 0 {
-		return &rdma.OpError{Op: "soft.New", Detail: fmt.Sprintf("%d DC responders", c.DCResponders), Err: rdma.ErrInvalid}
+		return &rdma.OpError{Op: "soft.New", Detail: fmt.Sprintf("found %d DC responders, expected 0 (the default) or more", c.DCResponders), Err: rdma.ErrInvalid}
 	}
 	if c.Secret != nil && len(c.Secret) < 16 {
-		return &rdma.OpError{Op: "soft.New", Detail: fmt.Sprintf("a secret of %d bytes, at least 16 are needed", len(c.Secret)), Err: rdma.ErrInvalid}
+		return &rdma.OpError{Op: "soft.New", Detail: fmt.Sprintf("found a secret of %d bytes, expected at least 16", len(c.Secret)), Err: rdma.ErrInvalid}
 	}
 	return nil
 }

@@ -46,7 +46,7 @@ func (d *domain) Close() error {
 	if d.children > 0 {
 		n := d.children
 		d.mu.Unlock()
-		return &rdma.OpError{Op: "dealloc_pd", Detail: fmt.Sprintf("%d keys and queue pairs are left", n), Err: rdma.ErrBusy}
+		return &rdma.OpError{Op: "dealloc_pd", Detail: fmt.Sprintf("%d of its keys and queue pairs are open: close them first", n), Err: rdma.ErrBusy}
 	}
 	d.closed = true
 	d.mu.Unlock()

@@ -60,7 +60,7 @@ func (e *endpoint) append(b []byte) []byte {
 	return append(append(b, byte(len(e.address))), e.address...)
 }
 
-// parseEndpoint reads what append wrote, from whoever sent it.
+// parseEndpoint reads what append wrote, from any sender.
 func parseEndpoint(b []byte) (e endpoint, err error) {
 	if len(b) < endpointFixed || b[0] != endpointVersion {
 		return e, errEndpoint

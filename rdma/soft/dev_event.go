@@ -14,7 +14,7 @@ type eventQueue struct {
 	mu     sync.Mutex // guards what follows; no lock is taken under it
 	list   []rdma.AsyncEvent
 	closed bool
-	wake   chan struct{} // capacity 1; made by the first who waits
+	wake   chan struct{} // capacity 1; made by the first that waits
 }
 
 // add appends an event.
@@ -25,7 +25,7 @@ func (q *eventQueue) add(e rdma.AsyncEvent) {
 	q.signal()
 }
 
-// signal wakes one who waits. Called with mu held.
+// signal wakes one that waits. Called with mu held.
 func (q *eventQueue) signal() {
 	if q.wake != nil {
 		select {
@@ -59,7 +59,7 @@ func (q *eventQueue) next() (e rdma.AsyncEvent, wake chan struct{}, err error) {
 	}
 	switch {
 	case q.closed:
-		q.signal() // for the others who wait
+		q.signal() // for the others that wait
 		return e, nil, &rdma.OpError{Op: "get_async_event", Detail: "the context is closed", Err: rdma.ErrInvalid}
 	case len(q.list) == 0:
 		return e, q.wake, nil

@@ -37,7 +37,7 @@ type peer struct {
 	alarm  *shm.Bell
 	reach  reach
 	lost   atomic.Bool // its process has ended
-	gone   atomic.Bool // nobody listens for TCP where it did
+	gone   atomic.Bool // no process listens for TCP where it did
 
 	mu    sync.Mutex // guards what follows
 	pidfd int        // -1 until asked for
@@ -69,7 +69,7 @@ func (p *Provider) addEndpoint(gid rdma.GID, blob []byte) error {
 	}
 	gids := gidsOf(e.host, int(e.rank), e.nonce)
 	if gid != gids[0] && gid != gids[1] {
-		return &rdma.OpError{Op: "add_endpoint", Detail: fmt.Sprintf("the endpoint is not that of %v but of %v", gid, gids[0]), Err: rdma.ErrInvalid}
+		return &rdma.OpError{Op: "add_endpoint", Detail: fmt.Sprintf("found the endpoint of %v, expected that of %v", gids[0], gid), Err: rdma.ErrInvalid}
 	}
 	if gids == p.gids {
 		return nil
@@ -89,7 +89,7 @@ func (p *Provider) addEndpoint(gid rdma.GID, blob []byte) error {
 		return err
 	}
 	if !s.inside && (p.tcp.Load() == nil || e.address == "") {
-		return &rdma.OpError{Op: "add_endpoint", Detail: fmt.Sprintf("%v (rank %d of host %q, this is %q) does not share the segment and there is no TCP: the job's secret is missing on one side", gid, e.rank, e.host, p.host), Err: rdma.ErrNotSupported}
+		return &rdma.OpError{Op: "add_endpoint", Detail: fmt.Sprintf("%v (rank %d of host %q, this is %q) shares no segment with this rank, and one of the two has no secret for TCP: expected Config.Secret on both", gid, e.rank, e.host, p.host), Err: rdma.ErrNotSupported}
 	}
 	if s.inside && (s.reach == reachNone || s.refused()) && s.callable() {
 		if _, err := p.openNetwork(); err != nil && !errors.Is(err, rdma.ErrNotSupported) {
@@ -116,7 +116,7 @@ func (s *peer) meet() error {
 	}
 	h := at[arenaHeader](arena, 0)
 	// Two hosts may have one name, or a rank two lives: only the nonce says
-	// that this is the arena of whoever made the endpoint.
+	// that this is the arena of the process that made the endpoint.
 	if h == nil || atomic.LoadUint64(&h.magic) != arenaMagic || h.nonce != s.ep.nonce {
 		return nil
 	}

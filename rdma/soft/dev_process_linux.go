@@ -152,7 +152,7 @@ func moveProcess(pid int, b []byte, addr uint64, write bool) error {
 
 // discard gives the pages of freed memory back to the kernel, if there are
 // many. They read as zero afterwards, or as they were where it is refused:
-// whoever allocates them clears them in any case.
+// allocating them clears them in any case.
 func discard(b []byte) {
 	if len(b) >= discardFrom {
 		_ = unix.Madvise(b, unix.MADV_REMOVE)

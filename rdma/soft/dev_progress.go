@@ -7,16 +7,16 @@ import (
 )
 
 // progress runs what could not be executed at the post: at every poll, and,
-// when nobody has polled for a tick, on a goroutine that exists only while
+// when there was no poll for a tick, on a goroutine that exists only while
 // there is such work.
 type progress struct {
 	p     *Provider
 	chaos chaos
 
 	busy   atomic.Int32 // queue pairs with a backlog, and 1 while there are TCP links
-	polled atomic.Bool  // somebody polled since the last tick
+	polled atomic.Bool  // there was a poll since the last tick
 
-	turn    sync.Mutex // held by whoever advances; taken by TryLock only
+	turn    sync.Mutex // held by the goroutine that advances; taken by TryLock only
 	scratch []*queuePair
 	calls   uint32
 

@@ -35,7 +35,7 @@ type Provider struct {
 	self    *peer
 	maps    mappings
 
-	// quiet: this process takes part in the membarrier of those who
+	// quiet: this process takes part in the membarrier of those that
 	// deregister, so marks may be plain stores. Set once it is true.
 	quiet atomic.Bool
 
@@ -136,7 +136,7 @@ func (p *Provider) takeArena() error {
 	pid := uint32(p.pid)
 	was := atomic.LoadUint32(&p.head.owner)
 	if was == pid || was > 0 && was <= math.MaxInt32 && processAlive(int(was)) || !atomic.CompareAndSwapUint32(&p.head.owner, was, pid) {
-		return &rdma.OpError{Op: "soft.New", Detail: fmt.Sprintf("rank %d of the segment has a provider already (process %d)", p.cfg.Rank, was), Err: rdma.ErrBusy}
+		return &rdma.OpError{Op: "soft.New", Detail: fmt.Sprintf("rank %d of the segment already has a provider, in process %d", p.cfg.Rank, was), Err: rdma.ErrBusy}
 	}
 	// What an earlier owner left is cleared; the rest was never touched.
 	t := p.head.touched
@@ -209,7 +209,7 @@ func (p *Provider) Close() error {
 	if p.contexts > 0 {
 		n := p.contexts
 		p.mu.Unlock()
-		return &rdma.OpError{Op: "soft close", Detail: fmt.Sprintf("%d contexts are open", n), Err: rdma.ErrBusy}
+		return &rdma.OpError{Op: "soft close", Detail: fmt.Sprintf("%d of its contexts are open: close them first", n), Err: rdma.ErrBusy}
 	}
 	p.closed = true
 	peers := p.peers
@@ -264,7 +264,7 @@ func (p *Provider) release(offset, n uint64) {
 }
 
 // checkQuiet finds out whether this process has been registered for the
-// membarrier of those who deregister. Package shm registers it, in its own time.
+// membarrier of those that deregister. Package shm registers it, in its own time.
 func (p *Provider) checkQuiet() {
 	if !p.quiet.Load() && !arch.RaceEnabled && arch.MembarrierRegistered() {
 		p.quiet.Store(true)

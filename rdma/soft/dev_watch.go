@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A watch looks after completion and shared queues for those who wait for
-// events without polling, on a goroutine that exists while there is somebody.
+// A watch looks after completion and shared queues for those that wait for
+// events without polling, on a goroutine that exists while there is one.
 // Initiators ring the owner's alarm when they have something to tell it; in
 // between the goroutine sleeps, at most 10 ms at a time.
 type watch struct {

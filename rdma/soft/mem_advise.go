@@ -17,7 +17,7 @@ func (d *domain) AdviseMR(advice rdma.Advice, flags rdma.AdviseFlags, sgl []rdma
 		return &rdma.OpError{Op: "advise_mr", Detail: fmt.Sprintf(format, args...), Err: err}
 	}
 	if advice > rdma.AdvisePrefetchNoFault || flags&^rdma.AdviseFlush != 0 {
-		return fail(rdma.ErrInvalid, "advice %d, flags %#x", advice, uint8(flags))
+		return fail(rdma.ErrInvalid, "found advice %d with flags %#x, expected a prefetch and at most AdviseFlush", advice, uint8(flags))
 	}
 	write := advice == rdma.AdvisePrefetchWrite
 	need := rdma.Access(0)
@@ -29,13 +29,13 @@ func (d *domain) AdviseMR(advice rdma.Advice, flags rdma.AdviseFlags, sgl []rdma
 		r := d.p.byKey.get(g.LKey >> 8)
 		switch {
 		case r == nil || r.key != g.LKey || r.pd != d:
-			return fail(syscall.EFAULT, "key %#x is not one of the domain", g.LKey)
+			return fail(syscall.EFAULT, "the protection domain has no region of key %#x", g.LKey)
 		case r.access&rdma.AccessOnDemand == 0:
-			return fail(rdma.ErrInvalid, "the region of key %#x is not on demand", g.LKey)
+			return fail(rdma.ErrInvalid, "the region of key %#x was registered without AccessOnDemand", g.LKey)
 		case need&^r.access != 0:
-			return fail(syscall.EFAULT, "the region of key %#x grants %v", g.LKey, r.access)
+			return fail(syscall.EFAULT, "the region of key %#x grants only %v", g.LKey, r.access)
 		case !r.holds(g.Addr, uint64(g.Length)):
-			return fail(syscall.EFAULT, "%d bytes at %#x: the region has %d at %#x", g.Length, g.Addr, r.length, r.addr)
+			return fail(syscall.EFAULT, "found %d bytes at %#x, expected them within the region's %d at %#x", g.Length, g.Addr, r.length, r.addr)
 		}
 	}
 	if advice == rdma.AdvisePrefetchNoFault {

@@ -11,7 +11,7 @@ import (
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
-// Atomics are atomic against each other (IBV_ATOMIC_HCA), whoever asks for
+// Atomics are atomic against each other (IBV_ATOMIC_HCA), whichever process asks for
 // them. In the arena they are the processor's. Elsewhere, where the processor
 // of the initiator may not reach, they are a read and a write under the lock
 // word of the owner's arena that the address hashes to.

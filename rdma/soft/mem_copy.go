@@ -11,7 +11,7 @@ import (
 // storesInOrder: plain stores of a processor become visible in program order.
 const storesInOrder = runtime.GOARCH == "amd64"
 
-// copyRelease copies src to dst, which has its length, so that whoever sees a byte
+// copyRelease copies src to dst, which has its length, so that a process that sees a byte
 // of it sees everything that this goroutine placed before. Aligned words of 4
 // and 8 bytes are one store, and one load.
 func copyRelease(dst, src []byte) {

@@ -27,17 +27,17 @@ func (d *domain) RegDMABufMR(offset, length, iova uint64, fd int, access rdma.Ac
 		return nil, &rdma.OpError{Op: op, Detail: fmt.Sprintf(format, args...), Err: err}
 	}
 	if access&(rdma.AccessZeroBased|rdma.AccessOnDemand) != 0 {
-		return fail(rdma.ErrInvalid, "%v of a descriptor's memory", access)
+		return fail(rdma.ErrInvalid, "found %v, expected no zero-based and no on-demand access to a descriptor's memory", access)
 	}
 	size, err := sizeOfDMABuf(fd)
 	if err != nil {
 		return fail(err, "descriptor %d", fd)
 	}
 	if length == 0 || offset > size || length > size-offset {
-		return fail(rdma.ErrInvalid, "%d bytes at %d: descriptor %d has %d", length, offset, fd, size)
+		return fail(rdma.ErrInvalid, "found %d bytes at %d, expected 1 or more within descriptor %d, which has %d", length, offset, fd, size)
 	}
 	if iova+(length-1) < iova || (iova^offset)%pageSize != 0 {
-		return fail(rdma.ErrInvalid, "IOVA %#x for %d bytes at %#x", iova, length, offset)
+		return fail(rdma.ErrInvalid, "found IOVA %#x for %d bytes at offset %#x, expected one at the same offset of a page, and no wrap", iova, length, offset)
 	}
 	prot := unix.PROT_READ
 	if access&rdma.AccessLocalWrite != 0 {

@@ -2,7 +2,7 @@ package soft
 
 import "sync/atomic"
 
-// A drain is the wait for those who may be in the middle of an operation on a
+// A drain is the wait for those that may be in the middle of an operation on a
 // key that was taken back: what Provider.drain does, asked again and again
 // instead of blocking.
 type drain struct {
@@ -75,14 +75,14 @@ func (d *drain) look(q *queuePair, what uint64) {
 	}
 }
 
-// note notes an initiator who is at what.
+// note notes an initiator that is at what.
 func (d *drain) note(c *queueContext, dead func() bool, what uint64) {
 	if m := atomic.LoadUint64(&c.mark); names(m, what) {
 		d.marks = append(d.marks, seenMark{c, dead, m})
 	}
 }
 
-// over tells whether nobody is at it any more.
+// over tells whether no process is at it any more.
 func (d *drain) over(p *Provider) bool {
 	kept := d.marks[:0]
 	for _, s := range d.marks {

@@ -31,11 +31,11 @@ func (c *context) Peer(gid rdma.GID) (rdma.PeerMemory, error) {
 	s := c.p.find(gid)
 	switch {
 	case s == nil:
-		return fail(rdma.ErrInvalid, "it is not known: its endpoint was not added")
+		return fail(rdma.ErrInvalid, "the peer is not known: add its endpoint first")
 	case !s.inside:
-		return fail(rdma.ErrNotSupported, "it does not share the segment")
+		return fail(rdma.ErrNotSupported, "the peer does not share this rank's segment")
 	case c.p.cfg.Adversary != nil:
-		return fail(rdma.ErrNotSupported, "an adversary stands between")
+		return fail(rdma.ErrNotSupported, "the device has an adversary, which lets nothing be mapped")
 	}
 	return s, nil
 }
@@ -62,11 +62,11 @@ func (s *peer) Map(addr uint64, rkey uint32, length int, access rdma.Access) ([]
 	off, n := addr-e.addr, uint64(length)
 	switch {
 	case e.kind == 0:
-		return nil, mapError(rkey, rdma.ErrInvalid, "there is no such key")
+		return nil, mapError(rkey, rdma.ErrInvalid, "the peer has no region of this key")
 	case addr < e.addr || off > e.length || n > e.length-off:
-		return nil, mapError(rkey, rdma.ErrInvalid, "%d bytes at %#x: the region has %d at %#x", n, addr, e.length, e.addr)
+		return nil, mapError(rkey, rdma.ErrInvalid, "found %d bytes at %#x, expected them within the region's %d at %#x", n, addr, e.length, e.addr)
 	case uint32(access)&^e.access != 0:
-		return nil, mapError(rkey, rdma.ErrInvalid, "for %v: the region grants %v", access, rdma.Access(e.access))
+		return nil, mapError(rkey, rdma.ErrInvalid, "found access %v, expected no more than the region grants, %v", access, rdma.Access(e.access))
 	}
 	at := e.offset + off
 	switch e.kind {

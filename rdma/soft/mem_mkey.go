@@ -20,7 +20,7 @@ type mkey struct {
 	entries int
 	at      uint64 // of the layout in the arena
 
-	turn sync.Mutex // held by who closes it, before any other lock
+	turn sync.Mutex // held by the goroutine that closes it, before any other lock
 
 	mu     sync.Mutex // guards what follows; after queues' locks
 	laid   *region    // what the key opens, nil for nothing
@@ -58,7 +58,7 @@ type mkeyLayout struct {
 func (d *domain) CreateMkey(entries int) (rdma.Mkey, error) {
 	const op = "create_mkey"
 	if entries < 1 || entries > maxMkeyEntries {
-		return nil, &rdma.OpError{Op: op, Detail: fmt.Sprintf("%d entries: want 1 to %d", entries, maxMkeyEntries), Err: rdma.ErrInvalid}
+		return nil, &rdma.OpError{Op: op, Detail: fmt.Sprintf("found %d entries, expected 1 to %d", entries, maxMkeyEntries), Err: rdma.ErrInvalid}
 	}
 	at_, _, err := d.p.allocate(layoutSize(entries))
 	if err != nil {
@@ -183,7 +183,7 @@ func (k *mkey) invalidated(uint32) {
 }
 
 // endBy is no way to end a layout: others may be in the middle of an operation
-// on it, whom the sender cannot wait for.
+// on it, which the sender cannot wait for.
 func (k *mkey) endBy(_, _ uint32) bool { return false }
 
 func (k *mkey) Close() error {

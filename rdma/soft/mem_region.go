@@ -23,7 +23,7 @@ type region struct {
 	key    uint32
 	access rdma.Access
 	kind   uint32
-	queue  uint32 // kindPrivate: the queue pair through whom it is good
+	queue  uint32 // kindPrivate: the queue pair through which it is good
 	guard  bool   // the memory may not be mapped
 	window bool   // no name for local memory
 	mem    []byte // keeps ordinary memory alive and on the heap
@@ -47,7 +47,7 @@ func (d *domain) take(op string, r *region) error {
 	i, ok := p.freeKeys.take()
 	if !ok {
 		d.disown()
-		return &rdma.OpError{Op: op, Detail: fmt.Sprintf("all %d keys are in use", p.layout.regions), Err: rdma.ErrNoMemory}
+		return &rdma.OpError{Op: op, Detail: fmt.Sprintf("all %d keys are in use: close a region first", p.layout.regions), Err: rdma.ErrNoMemory}
 	}
 	for len(p.keyBytes) <= i {
 		p.keyBytes = append(p.keyBytes, 0)
@@ -65,7 +65,7 @@ func (p *Provider) nextKey(r *region) {
 	r.key = r.index<<8 | uint32(p.keyBytes[r.index])
 }
 
-// giveBack ends a key that nobody uses any more.
+// giveBack ends a key that no process uses any more.
 func (d *domain) giveBack(index uint32) {
 	d.p.mu.Lock()
 	d.p.freeKeys.give(int(index))
@@ -83,7 +83,7 @@ func (p *Provider) publish(r *region) {
 	atomic.StoreUint64(&e.state, uint64(r.key)|regionLive)
 }
 
-// withdraw closes a key, but does not wait for those who have looked at it
+// withdraw closes a key, but does not wait for those that have looked at it
 // before: see drain.
 func (p *Provider) withdraw(index uint32) {
 	atomic.StoreUint64(&p.regions[index].state, 0)
@@ -99,7 +99,7 @@ type memoryRegion struct {
 
 	now atomic.Pointer[region] // what it is; stored with turn held
 
-	turn   sync.Mutex // held by who closes or changes the region, before any other lock
+	turn   sync.Mutex // held by the goroutine that closes or changes the region, before any other lock
 	broken bool       // a change has failed: it can only be closed
 	closed bool
 
@@ -140,7 +140,7 @@ func (m *memoryRegion) leave(op string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if n := len(m.windows); n > 0 {
-		return &rdma.OpError{Op: op, Detail: fmt.Sprintf("%d memory windows are bound", n), Err: rdma.ErrBusy}
+		return &rdma.OpError{Op: op, Detail: fmt.Sprintf("%d memory windows are bound to it: invalidate or close them first", n), Err: rdma.ErrBusy}
 	}
 	m.leaving = true
 	return nil
@@ -201,7 +201,7 @@ func (p *Provider) show(r *region, buf []byte, from base) error {
 		r.kind, r.length = kindImplicit, math.MaxUint64
 		return nil
 	case len(buf) == 0:
-		return bad("no memory")
+		return bad("found no memory, expected a byte or more")
 	}
 	// Memory of the own arena under another name stays what peers reach fastest.
 	if off := r.va - addressOf(p.arena); off < p.layout.size && r.length <= p.layout.size-off {
@@ -214,7 +214,7 @@ func (p *Provider) show(r *region, buf []byte, from base) error {
 	}
 	switch {
 	case r.access&rdma.AccessZeroBased != 0 && from.hasIOVA:
-		return bad("an IOVA for a zero-based region")
+		return bad("found an IOVA for a zero-based region, which begins at 0")
 	case from.hasIOVA && from.iova+(r.length-1) < from.iova:
 		return bad("%d bytes at IOVA %#x wrap", r.length, from.iova)
 	case from.hasIOVA && (from.iova^r.va)%pageSize != 0:
@@ -232,7 +232,7 @@ func (d *domain) AllocMR(length int, access rdma.Access) (rdma.MR, error) {
 		return nil, err
 	}
 	if length <= 0 {
-		return nil, &rdma.OpError{Op: "alloc_mr", Detail: fmt.Sprintf("%d bytes", length), Err: rdma.ErrInvalid}
+		return nil, &rdma.OpError{Op: "alloc_mr", Detail: fmt.Sprintf("found %d bytes, expected 1 or more", length), Err: rdma.ErrInvalid}
 	}
 	offset, mem, err := d.p.allocate(uint64(length))
 	if err != nil {
@@ -279,7 +279,7 @@ func (m *memoryRegion) Bytes() []byte {
 
 const reregAll = rdma.ReregTranslation | rdma.ReregPD | rdma.ReregAccess
 
-// Rereg closes the old key as Close does and opens a new one: whoever was told
+// Rereg closes the old key as Close does and opens a new one: a peer that was told
 // the old one is refused from then on. Memory that is not there or may not be
 // written (EFAULT), and a peer that does not finish, leave a region that can
 // only be closed.
@@ -291,7 +291,7 @@ func (m *memoryRegion) Rereg(flags rdma.ReregFlags, pd rdma.PD, buf []byte, acce
 		return bad("the region is closed, or a change of it has failed")
 	}
 	if flags == 0 || flags&^reregAll != 0 {
-		return bad(fmt.Sprintf("flags %#x", uint8(flags)))
+		return bad(fmt.Sprintf("found flags %#x, expected some of %#x", uint8(flags), uint8(reregAll)))
 	}
 	if err := m.leave("rereg_mr"); err != nil {
 		return err
@@ -306,7 +306,7 @@ func (m *memoryRegion) Rereg(flags rdma.ReregFlags, pd rdma.PD, buf []byte, acce
 	if flags&rdma.ReregPD != 0 {
 		d, ok := pd.(*domain)
 		if !ok || d.ctx != old.pd.ctx {
-			return bad("a domain of another context")
+			return bad("found a protection domain of another context")
 		}
 		next.pd = d
 	}
@@ -391,7 +391,7 @@ func stuckDetail() string {
 //	wait while one names the entry       copy; mark = 0
 //
 // Either the initiator sees the state gone or the owner sees the mark. The
-// barrier is the owner's, who passes it seldom.
+// barrier is the owner's, which passes it seldom.
 func (m *memoryRegion) Close() error {
 	m.turn.Lock()
 	defer m.turn.Unlock()

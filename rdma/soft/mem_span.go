@@ -7,7 +7,7 @@ import (
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
-// What is here is done on behalf of the responder, in its arena, by whoever
+// What is here is done on behalf of the responder, in its arena, by the process that
 // executes a request: the initiator in the segment, or the responder itself
 // for a request that came in over TCP (then the peer is Provider.self).
 
@@ -21,7 +21,7 @@ type span struct {
 	need  rdma.Access // the right that the layout's pieces must grant
 }
 
-// Whoever looks for memory gives the span to fill in: it is too large to be
+// A caller that looks for memory gives the span to fill in: it is too large to be
 // handed up several levels for each request.
 
 // here makes it memory of this process. va and need count without mem alone.
@@ -51,7 +51,7 @@ func (s *peer) look(sp *span, key, pd, num uint32, addr, n uint64, need rdma.Acc
 		return false
 	}
 	e := &s.regions[index]
-	// The load is ordered after the mark by the barrier of who deregisters.
+	// The load is ordered after the mark by the barrier of the process that deregisters.
 	if atomic.LoadUint64(&e.state) != uint64(key)|regionLive {
 		return false
 	}
@@ -255,7 +255,7 @@ const (
 	notReady           // no receive is posted
 	noResponder        // of DC: none is free
 	abroad             // of DC: the target is reached over TCP
-	draining           // of an operation on a key of the requester's own: somebody is at it
+	draining           // of an operation on a key of the requester's own: a process is at it
 )
 
 // answersTo tells whether a responder's queue pair, which num names, takes
@@ -263,7 +263,7 @@ const (
 // Others than the responder's peer may ask. The responder waits for them as little as
 // for a stranger, so they may read nothing else of the context.
 func answersTo(c *queueContext, num uint32, dest uint64) bool {
-	// Ordered after the mark by the barrier of who leaves the state.
+	// Ordered after the mark by the barrier of the process that leaves the state.
 	switch atomic.LoadUint32(&c.word) {
 	case uint32(rdma.StateRTR), uint32(rdma.StateRTS), uint32(rdma.StateSQD), uint32(rdma.StateSQE):
 		return atomic.LoadUint64(&c.dest) == dest && atomic.LoadUint32(&c.num) == num

@@ -17,7 +17,7 @@ import (
 type sva struct {
 	d     *domain
 	r     *region
-	mu    sync.Mutex // held by who changes or closes it, before any other lock
+	mu    sync.Mutex // held by the goroutine that changes or closes it, before any other lock
 	at    uint64     // the table in the arena, 0 for none
 	size  uint64     // that was allocated for it
 	ended bool
@@ -63,15 +63,15 @@ func (v *sva) Protect(addr, length uint64, access rdma.Access) error {
 		return err
 	}
 	if access&^(rdma.AccessLocalWrite|remoteAccess) != 0 {
-		return bad("%v is no right to touch memory", access)
+		return bad("found %v, expected local write and remote rights only", access)
 	}
 	if length == 0 || addr < lowestAddress || addr > highestAddress || length > highestAddress-addr {
-		return bad("%d bytes at %#x", length, addr)
+		return bad("found %d bytes at %#x, expected some between %#x and %#x", length, addr, uint64(lowestAddress), uint64(highestAddress))
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.ended {
-		return bad("it is closed")
+		return bad("the address space is closed")
 	}
 	list := granted(*v.r.grants.Load(), grant{start: addr, end: addr + length, access: uint32(access)})
 	p, at_, size := v.d.p, uint64(0), uint64(0)
@@ -85,7 +85,7 @@ func (v *sva) Protect(addr, length uint64, access rdma.Access) error {
 		copy(tableAt[grant](p.arena, at_+grantHeaderSize, len(list)), list)
 	}
 	v.r.grants.Store(&list)
-	// Whoever sees the table sees its lines.
+	// A process that sees the table sees its lines.
 	arch.StoreRelease64(&p.regions[v.r.index].offset, at_)
 	was, wasSize := v.at, v.size
 	v.at, v.size = at_, size

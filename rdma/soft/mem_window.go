@@ -21,19 +21,19 @@ type window struct {
 	typ   rdma.MWType
 	index uint32
 
-	turn sync.Mutex // held by who closes it, before any other lock
+	turn sync.Mutex // held by the goroutine that closes it, before any other lock
 
 	mu       sync.Mutex    // guards what follows; after queues' locks, before memoryRegion.mu
 	key      uint32        // the last one that was asked for
 	bound    *region       // what the key opens, nil for nothing
 	of       *memoryRegion // whose part that is
-	draining bool          // bound is closed, and somebody may be at it still
+	draining bool          // bound is closed, and a process may be at it still
 	closed   bool
 }
 
 func (d *domain) AllocMW(typ rdma.MWType) (rdma.MW, error) {
 	if typ != rdma.MWType1 && typ != rdma.MWType2 {
-		return nil, &rdma.OpError{Op: "alloc_mw", Detail: typ.String(), Err: rdma.ErrInvalid}
+		return nil, &rdma.OpError{Op: "alloc_mw", Detail: fmt.Sprintf("found type %v, expected type 1 or 2", typ), Err: rdma.ErrInvalid}
 	}
 	r := &region{}
 	if err := d.take("alloc_mw", r); err != nil {
@@ -60,7 +60,7 @@ const bindMW rdma.SendFlags = 1 << 7
 func (q *queuePair) BindMW(mw rdma.MW, wrid uint64, flags rdma.SendFlags, bind rdma.MWBind) error {
 	w, ok := mw.(*window)
 	if !ok || w.typ != rdma.MWType1 || w.pd.ctx != q.pd.ctx {
-		return &rdma.OpError{Op: "bind_mw", Detail: "not a window of type 1 of this context", Err: rdma.ErrInvalid}
+		return &rdma.OpError{Op: "bind_mw", Detail: "found another window, expected one of type 1 of this context", Err: rdma.ErrInvalid}
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -196,7 +196,7 @@ func (w *window) end(q *queuePair, wr *rdma.SendWR) bool {
 	return true
 }
 
-// free unbinds it, when nobody is at what it showed. Called with mu held.
+// free unbinds it, when no process is at what it showed. Called with mu held.
 func (w *window) free() {
 	if w.bound != nil {
 		w.p.byKey.set(w.index, nil)

@@ -29,7 +29,7 @@ type queuePair struct {
 	calls  map[*call]struct{} // of DCT, over TCP
 	change keyChange          // of the head of pending, when that is for the own side
 	ending
-	target atomic.Pointer[target] // peer and remote, for who deregisters
+	target atomic.Pointer[target] // peer and remote, for deregistrations
 
 	rq receiveRing // has a lock of its own
 	batch
@@ -94,9 +94,9 @@ type ending struct {
 	draining bool // the program wants to hear when SQD has nothing under way
 	lastWQE  bool // and has heard that it takes no more from its shared queue
 
-	orphaned bool        // of XRC: closed while somebody else had it open; guarded by the context's mu
+	orphaned bool        // of XRC: closed while another process had it open; guarded by the context's mu
 	left     atomic.Bool // the program has closed it
-	gone     atomic.Bool // and nobody else has it open: own is another's soon
+	gone     atomic.Bool // and no other process has it open: own is another's soon
 }
 
 // A target is where a queue pair executes its requests.
@@ -119,7 +119,7 @@ func (d *domain) CreateQP(init rdma.QPInitAttr) (rdma.QP, error) {
 	case rdma.XRCRecv:
 		var ok bool
 		if within, ok = init.XRCD.(*xrcDomain); !ok || within.ctx != d.ctx {
-			return bad("the XRC domain must be there and of this context")
+			return bad("expected an XRC domain of this context")
 		}
 		quiet, err := d.ctx.quietQueue()
 		if err != nil {
@@ -135,7 +135,7 @@ func (d *domain) CreateQP(init rdma.QPInitAttr) (rdma.QP, error) {
 		}
 		init.SendCQ, init.Cap = init.RecvCQ, rdma.QPCap{} // it sends nothing
 	default:
-		return nil, &rdma.OpError{Op: "create_qp", Detail: init.Type.String() + ": this device has RC, UC, UD, XRC and DC", Err: rdma.ErrNotSupported}
+		return nil, &rdma.OpError{Op: "create_qp", Detail: fmt.Sprintf("found type %v, expected RC, UC, UD, XRC or DC", init.Type), Err: rdma.ErrNotSupported}
 	}
 	if wrong := stridingBad(&init); wrong != "" {
 		return bad("%s", wrong)
@@ -146,7 +146,7 @@ func (d *domain) CreateQP(init rdma.QPInitAttr) (rdma.QP, error) {
 	send, ok1 := init.SendCQ.(*completionQueue)
 	recv, ok2 := init.RecvCQ.(*completionQueue)
 	if !ok1 || !ok2 || send.ctx != d.ctx || recv.ctx != d.ctx {
-		return bad("both completion queues must be there and of this context")
+		return bad("expected two completion queues of this context")
 	}
 	for _, v := range []struct {
 		name   string
@@ -157,7 +157,7 @@ func (d *domain) CreateQP(init rdma.QPInitAttr) (rdma.QP, error) {
 		{"max_inline_data", init.Cap.MaxInlineData, maxInline}, {"max_inline_recv", init.Cap.MaxInlineRecv, maxInlineRecv},
 	} {
 		if v.v < 0 || v.v > v.max {
-			return bad("%s %d: want 0 to %d", v.name, v.v, v.max)
+			return bad("found %s %d, expected 0 to %d", v.name, v.v, v.max)
 		}
 	}
 	if err := d.adopt("create_qp"); err != nil {
@@ -271,7 +271,7 @@ func (q *queuePair) create() error {
 		q.recv.detach(q)
 		q.send.detach(q)
 		q.freeSlots()
-		return &rdma.OpError{Op: "create_qp", Detail: fmt.Sprintf("all %d queue pairs are in use", p.layout.queues), Err: rdma.ErrNoMemory}
+		return &rdma.OpError{Op: "create_qp", Detail: fmt.Sprintf("all %d queue pairs are in use: close one first", p.layout.queues), Err: rdma.ErrNoMemory}
 	}
 	// The context is in RESET, where no initiator reads more than its word:
 	// the last life of this index ended with a drain.
@@ -314,7 +314,7 @@ func (q *queuePair) create() error {
 
 func (q *queuePair) freeSlots() {
 	if q.shared != nil && q.shared.inbox != nil {
-		_ = q.shared.shut(new(patience)) // nobody is at it: who destroys the queue pair has waited
+		_ = q.shared.shut(new(patience)) // no process is at it: the one that destroys the queue pair has waited
 	}
 	q.rq.destroy()
 }
@@ -369,7 +369,7 @@ func (q *queuePair) Close() error {
 	return q.closeNow()
 }
 
-// closeNow is Close of a queue pair that nobody else has open.
+// closeNow is Close of a queue pair that no other process has open.
 func (q *queuePair) closeNow() error {
 	if !q.closeFirst() {
 		return nil
@@ -397,7 +397,7 @@ func (c *context) CloseQPs(qps []rdma.QP) error {
 	for _, qp := range qps {
 		q, ok := qp.(*queuePair)
 		if !ok || q.pd.ctx != c {
-			errs = append(errs, &rdma.OpError{Op: "destroy_qp", Detail: "a queue pair of another context", Err: rdma.ErrInvalid})
+			errs = append(errs, &rdma.OpError{Op: "destroy_qp", Detail: "found a queue pair of another context", Err: rdma.ErrInvalid})
 			continue
 		}
 		if !q.left.Swap(true) && !q.orphan() && q.closeFirst() {
@@ -430,7 +430,7 @@ func (q *queuePair) destroy(waited *patience) error {
 	ctx.events.forget(func(e rdma.AsyncEvent) bool { return e.QP == rdma.QP(q) })
 	atomic.StoreUint64(&q.own.scope, 0)
 	if !stuck {
-		// Else it is still found by who deregisters what the peer may be at,
+		// Else it is still found by a deregistration what the peer may be at,
 		// and its memory and its number are never used again.
 		p.byQPN.set(q.index, nil)
 		q.freeSlots()
@@ -456,7 +456,7 @@ func (q *queuePair) leave() (stuck bool) {
 	return q.forsake(new(patience))
 }
 
-// depart is the half of leave before the barrier: the peer finds nobody.
+// depart is the half of leave before the barrier: the peer finds none.
 func (q *queuePair) depart() {
 	atomic.StoreUint32(&q.own.word, uint32(rdma.StateReset))
 	q.forget()
@@ -475,7 +475,7 @@ func (q *queuePair) forsake(waited *patience) (stuck bool) {
 		stuck = q.shared.settle(waited) || stuck
 	}
 	if !stuck {
-		q.target.Store(nil) // else it stays for who deregisters to see
+		q.target.Store(nil) // else it stays for a deregistration to see
 	}
 	q.peer, q.remote = nil, nil
 	q.draining, q.lastWQE = false, false
@@ -519,7 +519,7 @@ func (q *queuePair) mark(what uint64) {
 	}
 }
 
-// unmark: everything copied is visible to who sees it.
+// unmark: everything copied is visible to a process that sees it.
 func (q *queuePair) unmark() { arch.StoreRelease64(&q.own.mark, q.turn) }
 
 const (
@@ -528,9 +528,9 @@ const (
 	drainPoll  = 20 * time.Microsecond
 )
 
-var errStuck = errors.New("peer does not finish")
+var errStuck = errors.New("a peer does not finish its operation")
 
-// A patience measures a wait by the waiter's own looks: when all processes of a job are stopped and go on, nobody has waited.
+// A patience measures a wait by the waiter's own looks: when all processes of a job are stopped and go on, none has waited.
 type patience struct {
 	last   time.Time
 	waited time.Duration

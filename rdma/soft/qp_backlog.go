@@ -198,7 +198,7 @@ func (q *queuePair) settle(e *request, status rdma.WCStatus, n uint32) {
 // queue pair is in ERR. Called with mu held.
 //
 // A try is counted when its timer has run out. Between, the request is tried
-// at every poll, which nobody can tell from a timer that ended just then.
+// at every poll, which no program can tell from a timer that ended just then.
 func (q *queuePair) wait(a answer) (over bool) {
 	switch a {
 	case abroad:
@@ -252,7 +252,7 @@ func (q *queuePair) wait(a answer) (over bool) {
 	return false
 }
 
-// rnrTimer is the wait that the responder asks of who finds no receive.
+// rnrTimer is the wait that the responder asks of a requester that finds no receive.
 func (c *queueContext) rnrTimer() time.Duration {
 	return rdma.RNRTimer(uint8(atomic.LoadUint32(&c.rights) >> 16))
 }

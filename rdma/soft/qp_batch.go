@@ -9,7 +9,7 @@ import "github.com/gorun-mpi/gorun/rdma"
 //
 //	mark -> message, DONE -> message, DONE -> ... -> ready, attention -> unmark -> completions
 //
-// The mark stands all the while, so that whoever takes the queue pair away waits until
+// The mark stands all the while, so that the process that takes the queue pair away waits until
 // it has been told. Completions come behind that: what has completed is seen although
 // the process may die the moment after. Whatever is no message for a receive of the
 // peer, and whatever fails, first ends what is under way.
@@ -29,7 +29,7 @@ type owed struct {
 	h      *sharedHeader
 }
 
-// deliver hands a message of this queue pair over to its receiver, who hears of it now or
+// deliver hands a message of this queue pair over to its receiver, which hears of it now or
 // with those behind it in the batch. Called with the responder marked.
 func (q *queuePair) deliver(tk *ticket, d delivery) {
 	s, c, o := q.peer, q.remote, &q.owed

@@ -32,14 +32,14 @@ func (d *domain) CreateAH(av rdma.AV) (rdma.AH, error) {
 		return nil, &rdma.OpError{Op: "create_ah", Detail: fmt.Sprintf(format, args...), Err: rdma.ErrInvalid}
 	}
 	if av.PortNum != 1 {
-		return bad("port %d: this device has port 1", av.PortNum)
+		return bad("found port %d, expected port 1, the device's only one", av.PortNum)
 	}
 	if av.SGIDIdx >= gidTable {
-		return bad("source GID index %d: the table has %d entries", av.SGIDIdx, gidTable)
+		return bad("found source GID index %d, expected one below %d", av.SGIDIdx, gidTable)
 	}
 	s := d.p.find(av.DGID)
 	if s == nil {
-		return bad("destination %v is not known: its endpoint was not added", av.DGID)
+		return bad("destination %v is not known: add its endpoint first", av.DGID)
 	}
 	if err := d.adopt("create_ah"); err != nil {
 		return nil, err
@@ -133,7 +133,7 @@ func (q *queuePair) land(s *peer, c *queueContext, num, qkey uint32, segs [][]by
 		s.hunger(h, c.recvCQ)
 		return rdma.WCSuccess
 	}
-	// The claim is seen by who takes the queue pair away, or this sees that it
+	// The process that takes the queue pair away sees the claim, or this sees that it
 	// has gone.
 	if !listens(c, num, qkey) {
 		tk.giveBack()
@@ -198,7 +198,7 @@ func (q *queuePair) flyWire(wr *rdma.SendWR, h *addressHandle, segs [][]byte, to
 	case linkDialling:
 		return 0, 0, notReady
 	case linkBroken:
-		return rdma.WCSuccess, total, accepted // nobody is there
+		return rdma.WCSuccess, total, accepted // no process is there
 	}
 	if guard || q.mem.laid {
 		copied, ok := q.mem.outOf(wr, segs, 0, int(total))
@@ -244,14 +244,14 @@ func (l *link) datagram(f *frame, payload []byte) {
 	l.one[0] = nil
 }
 
-// otherGID is the second GID of who has the first.
+// otherGID is the second GID of the process that has the first.
 func otherGID(first rdma.GID) (g rdma.GID) {
 	g[0] = 0xfd
 	copy(g[8:], first[8:])
 	return g
 }
 
-// revoke takes back the receives that nobody has claimed, and hands each to
+// revoke takes back the receives that no initiator has claimed, and hands each to
 // drop. Called with mu held.
 func (h *sharedQueue) revoke(drop func(slot uint32)) {
 	h.gather()

@@ -15,7 +15,7 @@ import (
 //
 // While requests are under way the connection holds a responder of the target's
 // provider: one of those that Config.DCResponders allows, claimed by one
-// compare-and-swap that records who has it, so that one of the dead is found and
+// compare-and-swap that records which process has it, so that one of the dead is found and
 // taken over. When there is none the answer is a CNAK (Counters.DCCNAKs), and the
 // request waits at the head of its send queue until there is one. A connection
 // with nothing under way holds none: it is dropped in favour of others, and
@@ -43,7 +43,7 @@ import (
 type responder struct {
 	claim uint64 // rank + 1 << 32 | number of the initiator, or of the target for one of another host; 0 is free
 
-	// Of who has claimed it:
+	// Of the process that has claimed it:
 	last   lastAtomic
 	expect uint32 // PSN of the next request
 	_      [36]byte
@@ -111,7 +111,7 @@ func (q *queuePair) dial(wr *rdma.SendWR) answer {
 func (q *queuePair) holder() uint64 { return uint64(q.p.cfg.Rank+1)<<32 | uint64(q.num) }
 
 // inquestEvery is how often a provider asks, at most, whether holders of responders
-// are alive, of whose end nobody has told: that takes system calls for each.
+// are alive, of whose end nothing has told: that takes system calls for each.
 const inquestEvery = 5 * time.Millisecond
 
 // inquest tells whether it is time to ask.

@@ -7,7 +7,7 @@ import (
 )
 
 // checkEvery is after how many executions an initiator looks whether the
-// process whose memory it writes to is alive: who is not there cannot fail a
+// process whose memory it writes to is alive: one that is not there cannot fail a
 // store, and asking costs a system call.
 const checkEvery = 64
 

@@ -6,14 +6,14 @@ import (
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
-// Some requests change keys of the requester's own side. They go out to nobody
+// Some requests change keys of the requester's own side. They go out to no peer
 // and have no sequence number, but stand in the order of the send queue: they
 // are executed when all before them is complete, and nothing behind them has
-// begun. Each closes what a key opened, waits until nobody is in the middle of
+// begun. Each closes what a key opened, waits until no process is in the middle of
 // an operation on it, and opens the key anew, or not.
 //
 //	post -> begin -> DRAINING -> end -> complete
-//	          '- nobody is at it -^
+//	          '- no one is at it -^
 //
 // Nothing of it blocks: the request waits at the head of the backlog.
 
@@ -59,7 +59,7 @@ func (k *keyChange) run(q *queuePair, wr *rdma.SendWR) (rdma.WCStatus, answer) {
 }
 
 // begin judges the request, whose fields checkOwn has seen, and closes the key. The
-// drain is nil when nobody can be at it.
+// drain is nil when no process can be at it.
 func (k *keyChange) begin(q *queuePair, wr *rdma.SendWR) (*drain, bool) {
 	switch wr.Opcode.Operation().Needs {
 	case rdma.NeedsWindow:
@@ -93,9 +93,9 @@ func (k *keyChange) end(q *queuePair, wr *rdma.SendWR) bool {
 type invalidatable interface {
 	// invalidate closes the key, if a request of q may do that.
 	invalidate(q *queuePair, key uint32) (*drain, bool)
-	// invalidated: nobody is at what the key opened any more.
+	// invalidated: no process is at what the key opened any more.
 	invalidated(key uint32)
-	// endBy closes the key for the peer of queue pair num, who asks for it with
+	// endBy closes the key for the peer of queue pair num, which asks for it with
 	// a send, if it may.
 	endBy(num, key uint32) bool
 }

@@ -25,13 +25,13 @@ func (q *queuePair) Modify(attr rdma.QPAttr, mask rdma.QPAttrMask) error {
 		return err
 	}
 	if mask&rdma.QPPortMask != 0 && attr.PortNum != 1 {
-		return fail("port %d: this device has port 1", attr.PortNum)
+		return fail("found port %d, expected port 1, the device's only one", attr.PortNum)
 	}
 	if mask&rdma.QPPKeyIndexMask != 0 && attr.PKeyIndex != 0 {
-		return fail("P_Key index %d: the table has one entry", attr.PKeyIndex)
+		return fail("found P_Key index %d, expected 0: the table has one entry", attr.PKeyIndex)
 	}
 	if mask&rdma.QPMaxRdAtomicMask != 0 && attr.MaxRdAtomic > maxRdAtom || mask&rdma.QPMaxDestRdAtomicMask != 0 && attr.MaxDestRdAtomic > maxRdAtom {
-		return fail("more than %d reads and atomics at a time", maxRdAtom)
+		return fail("expected at most %d reads and atomics at a time", maxRdAtom)
 	}
 	to := from
 	if mask&rdma.QPStateMask != 0 {
@@ -50,7 +50,7 @@ func (q *queuePair) Modify(attr rdma.QPAttr, mask rdma.QPAttrMask) error {
 		q.enterErr()
 		return nil
 	case from == rdma.StateReset && q.target.Load() != nil:
-		// It was left with a peer stuck in it, who would write into the
+		// It was left with a peer stuck in it, which would write into the
 		// receive queue of the next life.
 		barrier()
 		if q.drainPeer(markQueue, new(patience)) {
@@ -111,7 +111,7 @@ func (q *queuePair) connect(attr rdma.QPAttr) string {
 	c := q.own
 	if s.inside {
 		// Who is there is checked at each request: it may be created later.
-		// A number outside the table answers nobody.
+		// A number outside the table names no queue pair.
 		if i := attr.DestQPNum & (maxQueues - 1); int(i) < len(s.queues) {
 			q.remote = &s.queues[i]
 			q.target.Store(&target{s, q.remote})
@@ -120,7 +120,7 @@ func (q *queuePair) connect(attr rdma.QPAttr) string {
 		atomic.StoreUint64(&c.dest, uint64(s.rank+1)<<32|uint64(attr.DestQPNum))
 		q.dest = uint64(q.p.cfg.Rank+1)<<32 | uint64(q.num)
 	} else {
-		atomic.StoreUint64(&c.dest, 0) // nobody in the segment
+		atomic.StoreUint64(&c.dest, 0) // none in the segment
 	}
 	c.expect = attr.RQPSN
 	c.head = 0

@@ -42,7 +42,7 @@ func (q *queuePair) PostSend(wrs []rdma.SendWR) (int, error) {
 func (q *queuePair) postSend(wrs []rdma.SendWR) (int, error) {
 	state := q.state()
 	if q.closed || state < rdma.StateRTS {
-		return 0, &rdma.OpError{Op: "post_send", Detail: fmt.Sprintf("the queue pair is in %v: want RTS", state), Err: rdma.ErrInvalid}
+		return 0, &rdma.OpError{Op: "post_send", Detail: fmt.Sprintf("found the queue pair in %v, expected RTS", state), Err: rdma.ErrInvalid}
 	}
 	room := uint32(q.init.Cap.MaxSendWR) - q.outstanding()
 	// Over TCP and under an adversary nothing is executed at the post.
@@ -54,7 +54,7 @@ func (q *queuePair) postSend(wrs []rdma.SendWR) (int, error) {
 			return i, err
 		}
 		if room == 0 {
-			return i, &rdma.OpError{Op: "post_send", Detail: fmt.Sprintf("%d requests are outstanding: the queue is full", q.init.Cap.MaxSendWR), Err: rdma.ErrNoMemory}
+			return i, &rdma.OpError{Op: "post_send", Detail: fmt.Sprintf("the queue is full with %d requests: poll completions first", q.init.Cap.MaxSendWR), Err: rdma.ErrNoMemory}
 		}
 		room--
 		q.posted++
@@ -96,7 +96,7 @@ func (q *queuePair) check(wr *rdma.SendWR) error {
 	}
 	o := wr.Opcode.Operation()
 	if !o.OnType(q.init.Type) {
-		return bad("operation %d is not one of a queue pair of type %v", uint8(wr.Opcode), q.init.Type)
+		return bad("a queue pair of type %[2]v has no operation %[1]d", uint8(wr.Opcode), q.init.Type)
 	}
 	if !o.GoesOut() {
 		if wrong := q.pd.ctx.checkOwn(wr); wrong != "" {
@@ -110,19 +110,19 @@ func (q *queuePair) check(wr *rdma.SendWR) error {
 		}
 	}
 	if len(wr.SGL) > q.init.Cap.MaxSendSGE {
-		return bad("%d gather entries: the queue pair has %d", len(wr.SGL), q.init.Cap.MaxSendSGE)
+		return bad("found %d gather entries, expected at most %d", len(wr.SGL), q.init.Cap.MaxSendSGE)
 	}
 	if wr.Flags&rdma.SendInline != 0 {
 		if o.Fetches() {
 			return bad("a read or an atomic has no payload to inline")
 		}
 		if total := inlineLength(wr); total > uint64(q.init.Cap.MaxInlineData) {
-			return bad("%d bytes inline: the queue pair takes %d", total, q.init.Cap.MaxInlineData)
+			return bad("found %d bytes inline, expected at most %d", total, q.init.Cap.MaxInlineData)
 		}
 		return nil
 	}
 	if total := sglLength(wr.SGL); total > maxMessage {
-		return bad("%d bytes in one message: the port takes %d", total, maxMessage)
+		return bad("found a message of %d bytes, expected at most %d", total, maxMessage)
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ func (c *context) OpenXRCD(attr rdma.XRCDInitAttr) (rdma.XRCD, error) {
 		return bad(rdma.ErrNotSupported, "rank %d: the numbers of shared queues have room for %d", p.cfg.Rank, 1<<srqRankBits)
 	}
 	if attr.Flags&^(os.O_CREATE|os.O_EXCL) != 0 {
-		return bad(rdma.ErrInvalid, "flags %#x: want O_CREAT and O_EXCL", attr.Flags)
+		return bad(rdma.ErrInvalid, "found flags %#x, expected O_CREAT and O_EXCL only", attr.Flags)
 	}
 	var id uint64
 	if attr.File == nil {
@@ -77,9 +77,9 @@ func (c *context) OpenXRCD(attr rdma.XRCDInitAttr) (rdma.XRCD, error) {
 	if attr.File != nil {
 		switch there := p.domainThere(id); {
 		case there && attr.Flags&os.O_EXCL != 0:
-			return fail(rdma.ErrInvalid, "%s: there is a domain already", attr.File.Name())
+			return fail(rdma.ErrInvalid, "%s: the domain exists already, and O_EXCL was asked for", attr.File.Name())
 		case !there && attr.Flags&os.O_CREATE == 0:
-			return fail(rdma.ErrInvalid, "%s: there is no domain, and O_CREAT was not asked for", attr.File.Name())
+			return fail(rdma.ErrInvalid, "%s: there is no domain: ask for O_CREAT to make it", attr.File.Name())
 		}
 	}
 	p.mu.Lock()
@@ -95,7 +95,7 @@ func (c *context) OpenXRCD(attr rdma.XRCDInitAttr) (rdma.XRCD, error) {
 		}
 	}
 	if free < 0 {
-		return fail(rdma.ErrNoMemory, "%d domains are open", len(p.domains))
+		return fail(rdma.ErrNoMemory, "all %d domains are open: close one first", len(p.domains))
 	}
 	p.domains[free] = openDomain{id, 1}
 	atomic.StoreUint64(&p.head.domains[free], id)
@@ -164,7 +164,7 @@ func (x *xrcDomain) Close() error {
 		return nil
 	}
 	if x.uses > 0 {
-		return &rdma.OpError{Op: "close_xrcd", Detail: fmt.Sprintf("%d queue pairs and shared queues are in it", x.uses), Err: rdma.ErrBusy}
+		return &rdma.OpError{Op: "close_xrcd", Detail: fmt.Sprintf("%d queue pairs and shared queues are in it: close them first", x.uses), Err: rdma.ErrBusy}
 	}
 	x.closed = true
 	p := x.ctx.p
@@ -238,7 +238,7 @@ func (x *namedQueue) take(p *Provider, c *queueContext, num uint32) (tk ticket, 
 		}
 	}
 	tk.cq = atomic.LoadUint32(&x.h.cq)
-	// The claim is seen by who closes the queue, or this sees that it has gone.
+	// The process that closes the queue sees the claim, or this sees that it has gone.
 	if !member() {
 		tk.giveBack()
 		return tk, false, false
@@ -264,7 +264,7 @@ func (c *context) OpenQP(num uint32, xrcd rdma.XRCD) (rdma.QP, error) {
 	}
 	x, ok := xrcd.(*xrcDomain)
 	if !ok || x.ctx != c {
-		return bad("the XRC domain must be there and of this context")
+		return bad("expected an XRC domain of this context")
 	}
 	p := c.p
 	unlock, err := p.lockDomains()
@@ -365,8 +365,8 @@ func (o *openedQP) Close() error {
 }
 
 // orphan keeps a target queue pair that its program has closed while others have
-// it open. It is false when nobody has. It holds neither its protection domain nor
-// its XRC domain: who has it open may be another process, or have died.
+// it open. It is false when no process has. It holds neither its protection domain nor
+// its XRC domain: the process that has it open may be another process, or have died.
 func (q *queuePair) orphan() bool {
 	if q.init.Type != rdma.XRCRecv || atomic.LoadUint32(&q.own.opens) == 0 {
 		return false
@@ -381,7 +381,7 @@ func (q *queuePair) orphan() bool {
 	return true
 }
 
-// reap destroys the orphans that nobody has open any more, or all.
+// reap destroys the orphans that no process has open any more, or all.
 func (c *context) reap(all bool) (err error) {
 	c.mu.Lock()
 	kept, dead := c.orphans[:0:0], []*queuePair(nil)

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inode names a file by what all who have it open see of it.
+// inode names a file by what all that have it open see of it.
 func inode(f *os.File) ([]byte, error) {
 	raw, err := f.SyscallConn()
 	if err != nil {

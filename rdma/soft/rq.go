@@ -79,7 +79,7 @@ func (r *receiveRing) offset(i uint32) uint32 {
 	return i & (r.strides - 1) * r.strideBytes
 }
 
-// open hands the slots of a receive to the initiator, who sees what was
+// open hands the slots of a receive to the initiator, which sees what was
 // written before.
 func (r *receiveRing) open(from uint32, sges uint8) {
 	for k := range r.strides {

@@ -41,18 +41,18 @@ func (q *queuePair) postRecv(wrs []rdma.RecvWR) (int, error) {
 		// Judged anew for each: a flush between two posts is done with what
 		// it saw, and the post after it calls the next one.
 		if q.gone.Load() || q.state() == rdma.StateReset {
-			return i, &rdma.OpError{Op: "post_recv", Detail: "the queue pair is in RESET: want INIT or later", Err: rdma.ErrInvalid}
+			return i, &rdma.OpError{Op: "post_recv", Detail: "found the queue pair in RESET, expected INIT or later", Err: rdma.ErrInvalid}
 		}
 		if len(wr.SGL) > q.init.Cap.MaxRecvSGE {
-			return i, &rdma.OpError{Op: "post_recv", Detail: fmt.Sprintf("%d scatter entries: the queue pair has %d", len(wr.SGL), q.init.Cap.MaxRecvSGE), Err: rdma.ErrInvalid}
+			return i, &rdma.OpError{Op: "post_recv", Detail: fmt.Sprintf("found %d scatter entries, expected at most %d", len(wr.SGL), q.init.Cap.MaxRecvSGE), Err: rdma.ErrInvalid}
 		}
 		if want, room := uint64(q.init.Striding.Strides)*uint64(q.init.Striding.StrideBytes), sglLength(wr.SGL); room < want {
-			return i, &rdma.OpError{Op: "post_recv", Detail: fmt.Sprintf("a buffer of %d bytes: %d strides of %d bytes need %d", room, q.init.Striding.Strides, q.init.Striding.StrideBytes, want), Err: rdma.ErrInvalid}
+			return i, &rdma.OpError{Op: "post_recv", Detail: fmt.Sprintf("found a buffer of %d bytes for %d strides of %d bytes, expected %d", room, q.init.Striding.Strides, q.init.Striding.StrideBytes, want), Err: rdma.ErrInvalid}
 		}
 		posted := atomic.LoadUint32(&q.rq.posted)
 		n := q.rq.strides
 		if posted+n-atomic.LoadUint32(&q.rq.freed) > uint32(q.init.Cap.MaxRecvWR)*n {
-			return i, &rdma.OpError{Op: "post_recv", Detail: fmt.Sprintf("%d requests are outstanding: the queue is full", q.init.Cap.MaxRecvWR), Err: rdma.ErrNoMemory}
+			return i, &rdma.OpError{Op: "post_recv", Detail: fmt.Sprintf("the queue is full with %d requests", q.init.Cap.MaxRecvWR), Err: rdma.ErrNoMemory}
 		}
 		if q.rq.slot(posted) == nil {
 			return i, &rdma.OpError{Op: "post_recv", Detail: "the receive queue is not in the arena", Err: rdma.ErrInvalid}
@@ -71,7 +71,7 @@ func (q *queuePair) postRecv(wrs []rdma.RecvWR) (int, error) {
 // postInbox posts to the receive queue of a datagram queue pair.
 func (q *queuePair) postInbox(wrs []rdma.RecvWR) (int, error) {
 	if q.state() == rdma.StateReset {
-		return 0, &rdma.OpError{Op: "post_recv", Detail: "the queue pair is in RESET: want INIT or later", Err: rdma.ErrInvalid}
+		return 0, &rdma.OpError{Op: "post_recv", Detail: "found the queue pair in RESET, expected INIT or later", Err: rdma.ErrInvalid}
 	}
 	n, err := q.shared.post("post_recv", wrs)
 	if n > 0 && q.state() == rdma.StateErr {

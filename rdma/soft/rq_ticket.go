@@ -35,7 +35,7 @@ type ticket struct {
 	slot  uint32
 
 	// Of one with tags, or strides:
-	logged  bool // the claim is in the log; who gives it back leaves all else to the owner
+	logged  bool // the claim is in the log; the process that gives it back leaves all else to the owner
 	matched bool // it is of an entry
 	told    bool // it is of a message with a header, which
 	op      rdma.TMOpcode
@@ -100,7 +100,7 @@ func (s *peer) take(h *sharedHeader, rank int) (tk ticket, ok bool) {
 	if claims == nil || order == nil {
 		return tk, false
 	}
-	// Each turn either claims, or finds that somebody else has moved on. The
+	// Each turn either claims, or finds that another process has moved on. The
 	// bound is for contents that make no sense.
 	for range 4*n + 64 {
 		head := atomic.LoadUint32(&h.head)
@@ -169,7 +169,7 @@ func (tk *ticket) giveBack() {
 		tk.s.attend(tk.cq, false)
 		return
 	}
-	// It is the next again, unless somebody has taken the one behind it
+	// It is the next again, unless another process has taken the one behind it
 	// meanwhile: then the owner posts it anew.
 	n := uint32(tk.word >> 32)
 	atomic.StoreUint64(tk.claim, uint64(n)<<32|claimPosted)
@@ -195,15 +195,15 @@ func (s *peer) deliver(c *queueContext, tk *ticket, d delivery) {
 	s.hand(c, tk, d)
 	tk.s.tell(c, tk.h, tk.cq, d.urgent())
 	if tk.matched && tk.op == rdma.TMRndv {
-		tk.s.alarm.Ring() // there is something to do, whoever polls
+		tk.s.alarm.Ring() // there is something to do, whichever process polls
 	}
 }
 
-// urgent tells whether a receiver is woken who waits for solicited completions.
+// urgent tells whether a receiver is woken that waits for solicited completions.
 func (d *delivery) urgent() bool { return d.solicited || d.status != rdma.WCSuccess }
 
 // hand is deliver without a word to the receiver. Everything before is visible
-// to who sees DONE.
+// to a process that sees DONE.
 func (s *peer) hand(c *queueContext, tk *ticket, d delivery) {
 	sl := tk.sl
 	sl.status, sl.byteLen, sl.srcQP, sl.imm = uint8(d.status), d.n, d.srcQP, d.imm
@@ -248,7 +248,7 @@ func (s *peer) tell(c *queueContext, h *sharedHeader, cq uint32, urgent bool) {
 	s.attend(cq, urgent)
 }
 
-// stamp notes the time of a completion for who wants to know it.
+// stamp notes the time of a completion for programs that want to know it.
 func (s *peer) stamp(cq uint32, sl *recvSlot) {
 	if int(cq) < len(s.cqs) && s.cqs[cq].stamps != 0 {
 		sl.stamp = deviceTime()

@@ -59,7 +59,7 @@ func (s sharedShape) bytes() uint64 {
 	return uint64(s.slots)*(16+uint64(s.stride)) + s.tagBytes()
 }
 
-// openShared makes a shared queue, of which nobody knows before show.
+// openShared makes a shared queue, of which no process knows before show.
 func (d *domain) openShared(op string, maxWR, maxSGE, maxTags int, striding rdma.StridingRQ) (*sharedQueue, error) {
 	p := d.p
 	h := &sharedQueue{p: p, pd: d, maxWR: maxWR, maxSGE: maxSGE, maxTags: maxTags}
@@ -79,7 +79,7 @@ func (d *domain) openShared(op string, maxWR, maxSGE, maxTags int, striding rdma
 	p.mu.Unlock()
 	if !ok {
 		p.keepBlock(h.block)
-		return nil, &rdma.OpError{Op: op, Detail: fmt.Sprintf("all %d are in use", p.layout.shared), Err: rdma.ErrNoMemory}
+		return nil, &rdma.OpError{Op: op, Detail: fmt.Sprintf("all %d shared receive queues are in use: close one first", p.layout.shared), Err: rdma.ErrNoMemory}
 	}
 	h.index = uint32(i)
 	if h.block.slots == 0 {
@@ -102,7 +102,7 @@ func (d *domain) openShared(op string, maxWR, maxSGE, maxTags int, striding rdma
 	h.posted, h.seen = h.block.next, h.block.next
 	h.head = &p.shared[i]
 	c := h.head
-	// Somebody may still be reading of the queue that had the place before.
+	// A process may still be reading of the queue that had the place before.
 	atomic.StoreUint64(&c.at, h.block.at)
 	atomic.StoreUint32(&c.slots, shape.slots)
 	atomic.StoreUint32(&c.slotSize, shape.stride)
@@ -128,7 +128,7 @@ const noCQ = ^uint32(0)
 
 // shut takes the queue away. No claim is left but those of peers that are stuck,
 // of which it tells; then neither its memory nor its place are used again. Called
-// when nobody is sent to it any more.
+// when no initiator is sent to it any more.
 func (h *sharedQueue) shut(waited *patience) (stuck bool) {
 	p := h.p
 	barrier()
@@ -190,7 +190,7 @@ func (h *sharedQueue) abroad(word uint64) int {
 	return -1
 }
 
-// forsaken tells whether who has a claim has died; thorough finds out.
+// forsaken tells whether the process that has a claim has died; thorough finds out.
 func (h *sharedQueue) forsaken(word uint64, thorough bool) bool {
 	rank := h.claimant(word)
 	if rank == h.p.cfg.Rank {
@@ -235,16 +235,16 @@ func (h *sharedQueue) post(op string, wrs []rdma.RecvWR) (int, error) {
 			return i, &rdma.OpError{Op: op, Detail: "the queue is closed", Err: rdma.ErrInvalid}
 		}
 		if len(wr.SGL) > h.maxSGE {
-			return i, &rdma.OpError{Op: op, Detail: fmt.Sprintf("%d scatter entries: the queue has %d", len(wr.SGL), h.maxSGE), Err: rdma.ErrInvalid}
+			return i, &rdma.OpError{Op: op, Detail: fmt.Sprintf("found %d scatter entries, expected at most %d", len(wr.SGL), h.maxSGE), Err: rdma.ErrInvalid}
 		}
 		if int(h.outstanding.Load()) >= h.maxWR || len(h.free) == 0 {
-			return i, &rdma.OpError{Op: op, Detail: fmt.Sprintf("%d requests are outstanding: the queue is full", h.maxWR), Err: rdma.ErrNoMemory}
+			return i, &rdma.OpError{Op: op, Detail: fmt.Sprintf("the queue is full with %d requests", h.maxWR), Err: rdma.ErrNoMemory}
 		}
 		slot := h.free[len(h.free)-1]
 		at_ := h.slotAt(slot)
 		if t := h.strides; t != nil {
 			if want, room := uint64(t.n)*uint64(t.shape.StrideBytes), sglLength(wr.SGL); room < want {
-				return i, &rdma.OpError{Op: op, Detail: fmt.Sprintf("a buffer of %d bytes: %d strides of %d bytes need %d", room, t.n, t.shape.StrideBytes, want), Err: rdma.ErrInvalid}
+				return i, &rdma.OpError{Op: op, Detail: fmt.Sprintf("found a buffer of %d bytes for %d strides of %d bytes, expected %d", room, t.n, t.shape.StrideBytes, want), Err: rdma.ErrInvalid}
 			}
 			at_ = h.slotAt(slot * t.n)
 		}
@@ -281,7 +281,7 @@ func (h *sharedQueue) publish(slot uint32) {
 	if h.tags != nil {
 		h.tags.slots[slot].n = n
 	}
-	// In this order whoever sees the tail sees the claim, the order and the list.
+	// In this order a process that sees the tail sees the claim, the order and the list.
 	atomic.StoreUint64(&h.order[i], uint64(n)<<32|uint64(slot))
 	arch.StoreRelease64(&h.claims[slot], uint64(n)<<32|claimPosted)
 	h.posted = n + 1
@@ -293,7 +293,7 @@ func (h *sharedQueue) fed() bool {
 	return atomic.LoadUint32(&h.head.starved) != 0 && atomic.SwapUint32(&h.head.starved, 0) != 0
 }
 
-// feed wakes those who found no receive.
+// feed wakes those that found no receive.
 func (h *sharedQueue) feed() {
 	if h.fed() {
 		for rank := range h.p.segment.Ranks() {
@@ -305,7 +305,7 @@ func (h *sharedQueue) feed() {
 // harvest moves what was completed into the completion queues, each queue
 // pair's in order: a queue pair's messages take receives one after the other,
 // and each is DONE before the next is taken. It posts anew what was given back
-// or was claimed by who has died.
+// or was claimed by a process that has died.
 func (h *sharedQueue) harvest() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -443,7 +443,7 @@ type srq struct {
 }
 
 // The number of a shared receive queue: its index, the rank whose arena it is
-// in, and the life of its place, so that a stale number names nobody.
+// in, and the life of its place, so that a stale number names none.
 const (
 	srqIndexBits = 12
 	srqRankBits  = 14
@@ -466,11 +466,11 @@ func (d *domain) CreateSRQ(init rdma.SRQInitAttr) (rdma.SRQ, error) {
 		return nil, &rdma.OpError{Op: "create_srq", Detail: fmt.Sprintf(format, args...), Err: err}
 	}
 	if init.Type > rdma.SRQTagMatching {
-		return bad(rdma.ErrNotSupported, "type %d: this device has basic shared receive queues, those of XRC and those with tags", init.Type)
+		return bad(rdma.ErrNotSupported, "found type %d, expected a basic shared receive queue, one of XRC or one with tags", init.Type)
 	}
 	if init.Striding != (rdma.StridingRQ{}) {
 		if init.Type != rdma.SRQBasic {
-			return bad(rdma.ErrNotSupported, "strides are of basic shared receive queues")
+			return bad(rdma.ErrNotSupported, "only basic shared receive queues have strides")
 		}
 		if wrong := shapeBad(init.Striding, init.Attr.MaxWR); wrong != "" {
 			return bad(rdma.ErrInvalid, "%s", wrong)
@@ -486,10 +486,10 @@ func (d *domain) CreateSRQ(init rdma.SRQInitAttr) (rdma.SRQ, error) {
 	case rdma.SRQTagMatching:
 		var ok bool
 		if cq, ok = init.CQ.(*completionQueue); !ok || cq.ctx != d.ctx {
-			return bad(rdma.ErrInvalid, "the completion queue must be there and of this context")
+			return bad(rdma.ErrInvalid, "expected a completion queue of this context")
 		}
 		if init.MaxTags < 1 || init.MaxTags > maxTags || init.MaxOps < 1 || init.MaxOps > maxTagOps {
-			return bad(rdma.ErrInvalid, "%d tags, %d operations: want 1 to %d and 1 to %d", init.MaxTags, init.MaxOps, maxTags, maxTagOps)
+			return bad(rdma.ErrInvalid, "found %d tags and %d operations, expected 1 to %d and 1 to %d", init.MaxTags, init.MaxOps, maxTags, maxTagOps)
 		}
 		if d.p.segment.Ranks() > 1<<logRankBits {
 			return bad(rdma.ErrNotSupported, "%d ranks: a list of tags has room for %d", d.p.segment.Ranks(), 1<<logRankBits)
@@ -525,7 +525,7 @@ func (d *domain) CreateSRQ(init rdma.SRQInitAttr) (rdma.SRQ, error) {
 	}
 	if cq != nil {
 		if err := s.enter(within, cq, init.MaxOps); err != nil {
-			_ = h.shut(new(patience)) // nobody has heard of it
+			_ = h.shut(new(patience)) // no process has heard of it
 			d.disown()
 			return nil, err
 		}
@@ -577,13 +577,13 @@ func (s *srq) Modify(attr rdma.SRQAttr, mask rdma.SRQAttrMask) error {
 	}
 	switch {
 	case mask&^(rdma.SRQLimitMask|rdma.SRQMaxWRMask) != 0:
-		return bad(rdma.ErrInvalid, "attribute mask %#x", mask)
+		return bad(rdma.ErrInvalid, "found attribute mask %#x, expected limit and max_wr only", mask)
 	case mask&rdma.SRQMaxWRMask != 0:
 		return bad(rdma.ErrNotSupported, "this device cannot resize a shared receive queue")
 	case mask&rdma.SRQLimitMask == 0:
 		return nil
 	case attr.Limit < 0 || attr.Limit > s.maxWR:
-		return bad(rdma.ErrInvalid, "limit %d: the queue has %d", attr.Limit, s.maxWR)
+		return bad(rdma.ErrInvalid, "found limit %d, expected 0 to %d", attr.Limit, s.maxWR)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -637,7 +637,7 @@ func (s *srq) Close() error {
 	if s.uses > 0 {
 		n := s.uses
 		s.usesMu.Unlock()
-		return &rdma.OpError{Op: "destroy_srq", Detail: fmt.Sprintf("%d queue pairs are attached", n), Err: rdma.ErrBusy}
+		return &rdma.OpError{Op: "destroy_srq", Detail: fmt.Sprintf("%d queue pairs still use it: close them first", n), Err: rdma.ErrBusy}
 	}
 	s.gone = true
 	s.usesMu.Unlock()

@@ -121,7 +121,7 @@ type strideQueue struct {
 // A heldStride is a claim of some strides of a receive.
 type heldStride struct{ block, c, takes uint32 }
 
-// openStrides makes the strides of a shared queue that nobody knows yet.
+// openStrides makes the strides of a shared queue that no process knows yet.
 func (h *sharedQueue) openStrides(shape rdma.StridingRQ) {
 	n := uint32(shape.Strides)
 	receives := h.block.slots / n
@@ -144,7 +144,7 @@ func (t *strideQueue) publish(block uint32) {
 		at[recvSlot](h.p.arena, h.slotAt(block*t.n+k)).sges = sges
 		atomic.StoreUint64(&h.claims[block*t.n+k], uint64(c+k)<<32|claimPosted)
 	}
-	// In this order whoever sees the tail sees the claims, the order and the list.
+	// In this order a process that sees the tail sees the claims, the order and the list.
 	arch.StoreRelease64(&h.order[i], uint64(c/t.n)<<32|uint64(block))
 	h.posted = c + t.n
 	arch.StoreRelease32(&h.head.tail, h.posted)

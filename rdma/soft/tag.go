@@ -9,7 +9,7 @@ import (
 )
 
 // Tag matching. The list of tags of a shared receive queue lies in its owner's
-// arena, and whoever executes a message matches it there: the owner does not run
+// arena, and the process that executes a message matches it there: the owner does not run
 // for that. What is decided about the list, by whomever, is one order, the log:
 //
 //	match   a message takes an entry
@@ -18,21 +18,21 @@ import (
 //	enable  the owner lets entries match that it has added
 //	remove  the owner takes an entry out
 //
-// A decision is one compare-and-swap of the next word of the log, by who has looked
+// A decision is one compare-and-swap of the next word of the log, by a process that has looked
 // at the list as all words before have left it. So it needs no lock, waits for
 // nobody, and a process that is killed or stopped has decided or it has not. The
-// state of an entry follows from the log: who decides next sees first that the last
-// decision is applied, whoever made it (tagView.apply).
+// state of an entry follows from the log: the process that decides next sees first that the last
+// decision is applied, whichever process made it (tagView.apply).
 //
 //	FREE -> POSTED (owner) -> CLAIMED (match) -> HEADED -> DONE (claimant) -> FREE (owner)
 //	              '- remove -> FREE     '- RETURNED (claimant) -> POSTED (owner)
 //
 // An entry that is POSTED matches when its position is before sharedHeader.stand,
-// which enable moves on. The owner adds entries behind it, where nobody looks, and
+// which enable moves on. The owner adds entries behind it, where no sender looks, and
 // enables them when software has consumed all the unexpected messages that the log
 // has: its enable is the next decision or it fails, so none came in between.
 //
-// A claim of somebody who has died, or gives it back, is undone by the owner: the
+// A claim of a process that has died, or gives it back, is undone by the owner: the
 // entry is posted again at its old position, in a state that it has not had. The
 // log has the order in which messages complete; a match that has been overtaken by
 // one that is complete is told by a completion of its own, and its data by another.
@@ -53,7 +53,7 @@ const (
 )
 
 // The kinds of decision, in the low bits of a word of the log. Above them are the
-// index of what is taken and the rank of who takes it, or the position, and
+// index of what is taken and the rank that takes it, or the position, and
 // the number of the decision in the high half. A word of another kind decides
 // nothing.
 const (
@@ -191,7 +191,7 @@ func (v *tagView) next() (n uint32, old uint64, ok bool) {
 	return 0, 0, false
 }
 
-// decide makes decision n. It is false when somebody else has made it.
+// decide makes decision n. It is false when another process has made it.
 func (v *tagView) decide(n uint32, old, w uint64) bool {
 	if !atomic.CompareAndSwapUint64(v.word(n), old, w) {
 		return false
@@ -202,7 +202,7 @@ func (v *tagView) decide(n uint32, old, w uint64) bool {
 }
 
 // apply gives an entry the state that decision n, the word w, gives it, unless
-// somebody has done so: when there is a decision n+1 it was done before that.
+// another process has done so: when there is a decision n+1 it was done before that.
 func (v *tagView) apply(n uint32, w uint64) {
 	switch w & logKind {
 	case logMatch:

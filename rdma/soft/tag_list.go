@@ -34,12 +34,12 @@ type tagList struct {
 	arrivals   []arrival  // messages that are not told of yet, or not wholly, in the log's order
 	undo       []arrival  // scratch
 	slots      []tagSlot  // by slot of the queue
-	held       []heldSlot // claimed by somebody and not in the log
+	held       []heldSlot // claimed by a process and not in the log
 
 	fetches []*rendezvous // to begin
 	begun   []*rendezvous // scratch, guarded by turn
 	waiting atomic.Bool   // there are some
-	turn    sync.Mutex    // held by who begins them
+	turn    sync.Mutex    // held by the goroutine that begins them
 }
 
 // A tagEntry is a place in the list.
@@ -113,7 +113,7 @@ func (s sharedShape) tagBytes() uint64 {
 // owner's.
 func (s sharedShape) logLength() uint32 { return 2 << bits.Len32(s.tags+s.slots-1) }
 
-// openTags makes the list of a shared queue that nobody knows yet.
+// openTags makes the list of a shared queue that no process knows yet.
 func (h *sharedQueue) openTags(maxOps int) {
 	b := &h.block
 	t := &tagList{h: h, maxOps: maxOps}
@@ -149,7 +149,7 @@ func (t *tagList) consume() {
 	for range 2 * len(t.v.log) {
 		w := atomic.LoadUint64(t.v.word(t.seen))
 		if !decided(w, t.seen) {
-			if !decided(w, t.v.before(t.seen)) { // scribbled: nobody else would decide
+			if !decided(w, t.v.before(t.seen)) { // scribbled: no other process would decide
 				atomic.CompareAndSwapUint64(t.v.word(t.seen), w, uint64(t.v.before(t.seen))<<32)
 			}
 			break
@@ -220,7 +220,7 @@ func (t *tagList) take() (uint32, bool) {
 	return 0, false
 }
 
-// give frees a place. Nobody is at it.
+// give frees an entry. No process is at it.
 func (t *tagList) give(i uint32) {
 	e := &t.entries[i]
 	e.phase, e.owed, e.told = tagFree, false, false
@@ -258,19 +258,19 @@ func (t *tagList) post(ops []rdma.OpsWR) (int, error) {
 		case t.h.closed:
 			return bad(rdma.ErrInvalid, "the queue is closed")
 		case wr.Opcode > rdma.OpSync:
-			return bad(rdma.ErrInvalid, "operation %d", wr.Opcode)
+			return bad(rdma.ErrInvalid, "found operation %d, expected add, delete or sync", wr.Opcode)
 		case wr.Flags&^(rdma.SendSignaled|rdma.OpsTMSync) != 0:
-			return bad(rdma.ErrInvalid, "flags %#x", uint8(wr.Flags))
+			return bad(rdma.ErrInvalid, "found flags %#x, expected signaled and TM_SYNC only", uint8(wr.Flags))
 		case wr.Opcode == rdma.OpAdd && len(wr.SGL) > maxTagSGE:
-			return bad(rdma.ErrInvalid, "%d scatter entries: a tag has %d", len(wr.SGL), maxTagSGE)
+			return bad(rdma.ErrInvalid, "found %d scatter entries, expected at most %d", len(wr.SGL), maxTagSGE)
 		case wr.Opcode == rdma.OpAdd && sglLength(wr.SGL) > maxMessage:
-			return bad(rdma.ErrInvalid, "a buffer of %d bytes: a message has %d", sglLength(wr.SGL), maxMessage)
+			return bad(rdma.ErrInvalid, "found a buffer of %d bytes, expected at most %d", sglLength(wr.SGL), maxMessage)
 		case wr.Opcode == rdma.OpDel && (int(at) >= len(t.entries) || life == 0 || t.entries[at].life == 0):
-			return bad(rdma.ErrInvalid, "handle %#x was not given", wr.Handle)
+			return bad(rdma.ErrInvalid, "found handle %#x, expected one of an entry on the list", wr.Handle)
 		case int(t.ops.Load()) >= t.maxOps:
-			return bad(rdma.ErrNoMemory, "%d operations are outstanding: there is room for no more", t.maxOps)
+			return bad(rdma.ErrNoMemory, "the queue is full with %d operations: poll completions first", t.maxOps)
 		case wr.Opcode == rdma.OpAdd && int(t.inUse.Load()) >= t.h.maxTags:
-			return bad(rdma.ErrNoMemory, "%d entries: the list is full", t.h.maxTags)
+			return bad(rdma.ErrNoMemory, "the list is full with %d entries", t.h.maxTags)
 		}
 		t.ops.Add(1)
 		if wr.Flags&rdma.OpsTMSync != 0 {
@@ -278,7 +278,7 @@ func (t *tagList) post(ops []rdma.OpsWR) (int, error) {
 		}
 		t.consume()
 		if !t.synced() && len(t.arrivals) > 0 {
-			t.arrive(true) // who was to deliver an unexpected message may have died
+			t.arrive(true) // the process that was to deliver an unexpected message may have died
 		}
 		e := entry{kind: entryOp, free: t.h.index, wc: rdma.WC{WRID: wr.WRID}}
 		switch wr.Opcode {
@@ -591,7 +591,7 @@ func (t *tagList) patrol() {
 	t.beginFetches()
 }
 
-// closeTags ends the list: nobody is at it any more. Called with the queue's mu held.
+// closeTags ends the list: no process is at it any more. Called with the queue's mu held.
 func (h *sharedQueue) closeTags() {
 	t := h.tags
 	t.consume()

@@ -61,7 +61,7 @@ func (t *tagList) beginFetches() {
 	}
 }
 
-// endFetches waits until nobody is beginning any, and none is left. Called when no
+// endFetches waits until no process is beginning any, and none is left. Called when no
 // queue pair is attached.
 func (t *tagList) endFetches() {
 	t.beginFetches()
@@ -77,7 +77,7 @@ func (q *queuePair) fetch(r *rendezvous) {
 	}
 	sgl, ok := r.memory()
 	if !ok {
-		r.over(rdma.WCGeneralErr, 0) // scribbled: who matched it has seen that it fits
+		r.over(rdma.WCGeneralErr, 0) // scribbled: the process that matched it has seen that it fits
 		return
 	}
 	r.fin = finOf(&r.info)

@@ -10,7 +10,7 @@ import (
 
 // What two providers say to each other over TCP, little-endian. A connection
 // carries requests in one direction and their answers in the other, so each
-// side of a pair dials its own and nobody has to break a tie.
+// side of a pair dials its own and neither has to break a tie.
 //
 // A message of more than pieceSize bytes goes in pieces, each with a header
 // that is complete in itself:

@@ -68,7 +68,7 @@ func greet(c stream, secret []byte, own, wanted rdma.GID) error {
 	}
 	reply := make([]byte, replySize)
 	if _, err := io.ReadFull(c, reply); err != nil {
-		return fmt.Errorf("no proof came: %w", err)
+		return fmt.Errorf("the other side sent no proof that it knows the secret: %w", err)
 	}
 	if !hmac.Equal(reply[32:], proof(secret, "listener", hello, reply[:32])) {
 		return errStranger
@@ -77,7 +77,7 @@ func greet(c stream, secret []byte, own, wanted rdma.GID) error {
 		return err
 	}
 	if _, err := io.ReadFull(c, reply[:1]); err != nil {
-		return fmt.Errorf("no welcome came: %w", err)
+		return fmt.Errorf("the other side sent no welcome: %w", err)
 	}
 	return c.SetDeadline(time.Time{})
 }
@@ -93,10 +93,10 @@ func welcome(c stream, secret []byte, own [gidTable]rdma.GID) (from rdma.GID, er
 		return from, err
 	}
 	if [16]byte(hello[:16]) != helloMagic {
-		return from, errors.New("not a peer's greeting")
+		return from, errors.New("found other bytes, expected the greeting of a peer")
 	}
 	if wanted := rdma.GID(hello[64:]); wanted != own[0] && wanted != own[1] {
-		return from, fmt.Errorf("%v is not here", wanted)
+		return from, fmt.Errorf("the greeting is for %v, which is not this process's", wanted)
 	}
 	reply := make([]byte, replySize)
 	if _, err := rand.Read(reply[:32]); err != nil {

@@ -22,7 +22,7 @@ const (
 // mu held.
 type link struct {
 	n     *network
-	peer  *peer    // whom requests go to; nil on the listener's side
+	peer  *peer    // where requests go; nil on the listener's side
 	from  rdma.GID // the other side
 	state atomic.Uint32
 	heard atomic.Uint32 // grows with each sign of life: bytes from the other side, and its taking ours

@@ -168,7 +168,7 @@ func (n *network) dial(s *peer) *link {
 			case <-time.After(pause + rand.N(pause)):
 			}
 		}
-		// Whoever waits for the link may be asleep.
+		// The goroutine that waits for the link may be asleep.
 		n.p.self.bell.Ring()
 	}()
 	return l
@@ -240,7 +240,7 @@ func (n *network) join(l *link, c *os.File) {
 }
 
 // poll serves the links that are ready. It tells whether there were any, and
-// whether it looked at all: it gives way to somebody else's look.
+// whether it looked at all: it gives way to another goroutine's look.
 func (n *network) poll() (moved, looked bool) {
 	if !n.polled.Load() {
 		n.polled.Store(true)
@@ -277,7 +277,7 @@ func (n *network) lookLocked() (moved bool) {
 		}
 		if ev.Events&(unix.EPOLLIN|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
 			if ev.Events&unix.EPOLLHUP != 0 && l.paused() {
-				l.state.Store(linkBroken) // there is nobody to go on for
+				l.state.Store(linkBroken) // there is no peer to go on for
 			} else {
 				l.receive()
 			}
@@ -310,7 +310,7 @@ func (n *network) drop(l *link) {
 	}
 }
 
-// serve is the goroutine that stands in for an owner who does not poll.
+// serve is the goroutine that stands in for an owner that does not poll.
 func (n *network) serve() {
 	defer n.ended.Done()
 	raw, err := n.file.SyscallConn()

@@ -13,8 +13,8 @@ import (
 // What is here makes TCP links between two providers of a segment that were given no
 // secret, because the kernel keeps one from the ordinary memory of the other: a
 // seccomp filter, Yama, another user namespace. Only the requester finds that out, and
-// only its peer can listen. A requester whom the kernel refuses every process says so
-// in its arena, and whoever adds its endpoint listens at once. One that is refused this
+// only its peer can listen. A requester to which the kernel refuses every process says so
+// in its arena, and a process that adds its endpoint listens at once. One that is refused this
 // peer alone finds it out by trying, and calls the peer through the peer's arena:
 //
 //	requester: wanted = 1 in the peer's arena, and rings its bell and its alarm
@@ -53,7 +53,7 @@ func (s *peer) refused() bool {
 }
 
 // called tells whether a peer wants this provider to listen. Nothing is ordered by
-// the load: who answers the call reads nothing that the caller wrote.
+// the load: the process that answers the call reads nothing that the caller wrote.
 func (p *Provider) called() bool { return atomic.LoadUint32(&p.head.wanted) == 1 }
 
 // answerCall listens, and says so in the own arena, or says that it cannot.
@@ -87,7 +87,7 @@ func (p *Provider) openNetwork() (*network, error) {
 	}
 	p.tcp.Store(n)
 	copy(p.head.secret[:], secret)
-	// The secret is stored before the port: whoever sees the port sees the secret.
+	// The secret is stored before the port: a process that sees the port sees the secret.
 	atomic.StoreUint32(&p.head.port, uint32(n.port))
 	return n, nil
 }

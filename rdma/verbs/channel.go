@@ -63,7 +63,7 @@ func (ch *channel) Get(ctx context.Context) (rdma.CQ, error) {
 		return nil, ch.closed()
 	}
 	stop := context.AfterFunc(ctx, func() { _ = ch.file.SetReadDeadline(time.Unix(1, 0)) })
-	// Whoever has the next turn sets the deadline anew, once this one is over.
+	// The goroutine with the next turn sets the deadline anew, once this one is over.
 	defer stop()
 	for {
 		var q *completionQueue

@@ -47,7 +47,7 @@ type deviceContext struct {
 	elsewhere *queuePair
 
 	evMu    sync.Mutex     // guards objects; never held across a verb
-	objects map[handle]any // whom an event of libibverbs means
+	objects map[handle]any // which an event of libibverbs means
 
 	retries retryCounters
 }

@@ -64,7 +64,7 @@ type facts struct {
 	noExt string     // why there is none
 }
 
-// A node is what all objects of a context have in common: who uses it and whether
+// A node is what all objects of a context have in common: which programs use it and whether
 // it is closed, guarded by the context's lock.
 type node struct {
 	users  int

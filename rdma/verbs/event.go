@@ -19,7 +19,7 @@ import (
 const eventBacklog = 256
 
 // A watcher reads a context's asynchronous events in a goroutine, in the
-// netpoller: what they say must be known although nobody asks. A CQ that was
+// netpoller: what they say must be known although no call asks. A CQ that was
 // overrun and a device that is gone are told by Poll.
 type watcher struct {
 	c      *deviceContext
@@ -133,7 +133,7 @@ func (w *watcher) publish(e rdma.AsyncEvent) {
 	}
 }
 
-// GetAsyncEvent waits for the next event. Events nobody has asked for wait, the
+// GetAsyncEvent waits for the next event. Events that no call has asked for wait, the
 // latest 256 of them.
 func (c *deviceContext) GetAsyncEvent(ctx context.Context) (rdma.AsyncEvent, error) {
 	select {

@@ -145,7 +145,7 @@ func (q *completionQueue) translateAll(raws []rawWC, wc []rdma.WC) (got int) {
 	var next, tail, outstanding uint64 // of the work queue: the next's identity, its number, and how many there are
 	for i := range raws {
 		raw, to := &raws[i], &wc[got]
-		behind := raw.wrID - next // whom it is behind, in units of an identity
+		behind := raw.wrID - next // what it is behind, in units of an identity
 		if l == nil || behind&queueMask != 0 {
 			if l != nil {
 				l.tail.Store(tail)

@@ -151,7 +151,7 @@ func (s *sharedQueue) postOps(ops []rdma.OpsWR) (int, error) {
 		l.head.Store(head + uint64(done))
 		bad = failed(op, rc, "")
 	}
-	// Whoever polls what of it has completed waits for the lock.
+	// A goroutine that polls what of it has completed waits for the lock.
 	adds = 0
 	for i := range ops[:done] {
 		if ops[i].Opcode != rdma.OpAdd {

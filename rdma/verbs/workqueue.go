@@ -25,8 +25,8 @@ import (
 //	    v                   v
 //	... | posted, incomplete | free ...
 //
-// Posters, who hold the lock of their side of the queue pair, write the entry
-// and then move head, before the device sees the request. Pollers, who hold the
+// Posters, which hold the lock of their side of the queue pair, write the entry
+// and then move head, before the device sees the request. Pollers, which hold the
 // lock of the CQ, move tail. A slot of an unsignaled request comes back with the
 // next completion behind it, as verbs has it. A shared receive queue completes
 // in any order: its slots are in a free list.

@@ -60,7 +60,7 @@ func Main(ctx context.Context, stdin io.Reader, stdout io.Writer, listen Listen,
 	}
 	if err != nil || first.Setup == nil {
 		if err == nil {
-			err = errors.New("no setup")
+			err = errors.New("found another message, expected the setup")
 		}
 		return fmt.Errorf("an agent is started by gorun and reads its job from standard input: %w", err)
 	}

@@ -124,7 +124,7 @@ func (l *ledger) begins(from, to uintptr, kind uint32) bool {
 //go:nosplit
 //go:norace
 func (l *ledger) unlink(dir, at uintptr) (used bool) {
-	// Without waiting for whoever holds a lease, or the other end of a FIFO.
+	// Without waiting for a process that holds a lease, or the other end of a FIFO.
 	const open = syscall.O_RDWR | syscall.O_CLOEXEC | syscall.O_NOFOLLOW | syscall.O_NONBLOCK
 	name := uintptr(unsafe.Pointer(&l.dirents[at]))
 	fd, _, errno := syscall.RawSyscall6(syscall.SYS_OPENAT, dir, name, open, 0, 0, 0)

@@ -77,7 +77,7 @@ type cpuSharing struct{ cpus, ranks int }
 func cpuSharings(ranks []RankSpec, most int) []cpuSharing {
 	list := make([]cpuSharing, len(ranks))
 	all := cpuSharing{most, len(ranks)}
-	group := make(map[int]int) // by CPU: a rank that represents those who share it
+	group := make(map[int]int) // by CPU: a rank that represents those that share it
 	leader := make([]int, len(ranks))
 	find := func(i int) int {
 		for leader[i] != i {

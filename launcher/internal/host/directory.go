@@ -48,7 +48,7 @@ const maxOuter = 300
 
 // makeDirectory makes the job directory, which the guardian removes too. It costs
 // 10 us with its removal, so it is made for every job. Where it cannot be made
-// nobody is sent there, and who needs it (the PMIx server) says why.
+// nobody is sent there, and the PMIx server, which needs it, says why.
 func (h *Host) makeDirectory() error {
 	h.dir = directory(&h.spec)
 	if err := h.guard.Remove(h.dir); err != nil {

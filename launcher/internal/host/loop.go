@@ -156,7 +156,7 @@ func (h *Host) turn(d time.Duration) error {
 	}
 	for _, e := range events[:n] {
 		// An earlier event of the batch may have closed the descriptor of a
-		// later one: whoever serves it looks.
+		// later one: the goroutine that serves it looks.
 		local := int(e.Pad)
 		if e.Fd != int32(sourceMail) {
 			h.moves++

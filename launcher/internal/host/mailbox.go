@@ -12,7 +12,7 @@ type letter struct {
 	command  Command
 	local    int  // rank, descriptor or user of those below
 	ended    bool // the process of that rank has ended
-	heard    bool // and those who had connected before were let in
+	heard    bool // and those that had connected before were let in
 	guest    bool // that descriptor is a connection to the port
 	stranger bool // that user was not let in
 	fence    *fenced

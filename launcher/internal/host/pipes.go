@@ -10,7 +10,7 @@ import (
 )
 
 // drainSilence is how long the pipes are read on, after the last of what the
-// ranks had written, before they are left to whoever still holds them.
+// ranks had written, before they are left to the processes that still hold them.
 const drainSilence = 100 * time.Millisecond
 
 // The buffer for reads starts small, since most ranks say little, and becomes

@@ -81,7 +81,7 @@ func (h *Host) said(rank, stream int, text []byte) {
 // ompiSession is what a user sets who wants Open MPI's files elsewhere.
 const ompiSession = "OMPI_MCA_orte_tmpdir_base"
 
-// beginPMIx has the server look who connects to the port: a rank's connection starts
+// beginPMIx has the server look what connects to the port: a rank's connection starts
 // the helper.
 func (h *Host) beginPMIx() {
 	if err := unix.EpollCtl(h.poll, unix.EPOLL_CTL_DEL, h.pmix.FD(), nil); err != nil {

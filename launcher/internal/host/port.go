@@ -12,7 +12,7 @@ import (
 	"github.com/gorun-mpi/gorun/pmi"
 )
 
-// Bounds of those who have connected and not said who they are.
+// Bounds of those that have connected and not said who they are.
 const (
 	guestsMax = 256         // beyond it nobody is let in until one has spoken or gone
 	guestTime = time.Second // then one that is silent makes room, where the port is full
@@ -152,7 +152,7 @@ func (h *Host) refused(rank int, text string) {
 	}
 }
 
-// oldestGuest is the one who has been silent for the longest, where the port is full.
+// oldestGuest is the one that has been silent for the longest, where the port is full.
 func (h *Host) oldestGuest() (fd int, since time.Time) {
 	if len(h.port.guests) < guestsMax {
 		return -1, time.Time{}
@@ -165,7 +165,7 @@ func (h *Host) oldestGuest() (fd int, since time.Time) {
 	return fd, since
 }
 
-// nextGuest is when one who is silent makes room; zero: nobody does.
+// nextGuest is when one that is silent makes room; zero: nobody does.
 func (h *Host) nextGuest() time.Time {
 	if _, since := h.oldestGuest(); !since.IsZero() {
 		return since.Add(guestTime)
@@ -231,7 +231,7 @@ func (h *Host) hear(fd int) {
 	}
 }
 
-// hearAll takes what has been said so far by those who were let in.
+// hearAll takes what has been said so far by those that were let in.
 func (h *Host) hearAll() {
 	for fd := range h.port.guests {
 		h.hear(fd)

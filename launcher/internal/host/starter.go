@@ -323,7 +323,7 @@ func (h *Host) await(local, pid int) {
 }
 
 // inheritNothing marks every descriptor close-on-exec that this process was
-// given by whoever started it: ranks get what they are meant to have. Those
+// given by the process that started it: ranks get what they are meant to have. Those
 // that Go opened are marked already.
 func inheritNothing() error {
 	err := unix.CloseRange(3, 1<<32-1, unix.CLOSE_RANGE_CLOEXEC)

@@ -157,7 +157,7 @@ func sharedClock() time.Duration {
 	return time.Duration(clock.Nano())
 }
 
-// waits says in which call a rank of package rank waits, for whom and since when; "" if it
+// waits says in which call a rank of package rank waits, for which and since when; "" if it
 // has not said so.
 func (h *Host) waits(local int) string {
 	w, ok := h.segment.Waits(local, sharedClock())

@@ -11,7 +11,7 @@ import (
 )
 
 // MPIs make files where all jobs of a machine make theirs, open them in one
-// another's processes and remove them some milliseconds later: whoever is killed
+// another's processes and remove them some milliseconds later: a process that is killed
 // between leaves them for ever. What can be told so makes them in the job
 // directory. For the rest, ranks that are about to be signalled are looked at:
 // which of such files they have open or mapped, which is the only thing that says
@@ -20,7 +20,7 @@ import (
 // Those of a rank that ends in whatever other way are missed, unless another rank
 // has them too.
 
-// Beginnings of the names of such files, and who makes them.
+// Beginnings of the names of such files, and the library that makes them.
 var tempPrefixes = [...]string{
 	"/dev/shm/ucx_shm_posix_", // UCX, where UCX_POSIX_DIR did not reach it
 	"/dev/shm/mpich_shar_tmp", // MPICH, which has no setting for it

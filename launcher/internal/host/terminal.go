@@ -78,7 +78,7 @@ func setSize(fd, rows, cols int) error {
 	return os.NewSyscallError("TIOCSWINSZ", unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: uint16(rows), Col: uint16(cols)}))
 }
 
-// resize gives the ranks' terminals another size, and tells the ranks, whom the
+// resize gives the ranks' terminals another size, and tells the ranks, which the
 // kernel does not tell: the terminals control nobody.
 func (h *Host) resize(rows, cols int) {
 	some := false

@@ -53,7 +53,7 @@ type Due struct {
 // Hub is the meeting point of a job. Make it with New.
 type Hub struct {
 	spaces map[string]space
-	meets  map[string][]*meet   // by who meets; several when some are ahead
+	meets  map[string][]*meet   // by the ranks that meet; several when some are ahead
 	names  map[string]link.Pair // by where, see nameKey
 	waits  []wait               // for names
 	modex  map[uint64]asker     // by our number
@@ -74,7 +74,7 @@ type space struct {
 // meet is a fence under way.
 type meet struct {
 	hosts  []int // that take part
-	number bool  // somebody wants one
+	number bool  // a fence wants one
 	data   map[int][]byte
 	ids    map[int]uint64
 }
@@ -87,7 +87,7 @@ type asker struct {
 
 type wait struct {
 	asker asker
-	space string // of who waits
+	space string // of the one that waits
 	keys  []string
 }
 
@@ -318,7 +318,7 @@ func (h *Hub) members(procs []link.Proc) ([]int, error) {
 		}
 	}
 	if len(in) == 0 {
-		return nil, fmt.Errorf("a fence of nobody")
+		return nil, fmt.Errorf("found a fence without ranks, expected at least one")
 	}
 	hosts := make([]int, 0, len(in))
 	for host := range in {

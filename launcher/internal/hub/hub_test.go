@@ -148,7 +148,7 @@ func TestTranscripts(t *testing.T) {
 		"fences that cannot be": {
 			{0, fenceOf(1, "", link.Proc{Space: "c"}), `0: answer 1 refused: no namespace is called "c"`},
 			{0, fenceOf(2, "", link.Proc{Space: "a", Rank: 3}), "0: answer 2 refused: namespace a has 3 ranks, none of number 3"},
-			{0, fenceOf(3, ""), "0: answer 3 refused: a fence of nobody"},
+			{0, fenceOf(3, ""), "0: answer 3 refused: found a fence without ranks, expected at least one"},
 			{0, fenceOf(4, "", a2), "0: answer 4 refused: host 0 is in a fence without any of its ranks"},
 		},
 		"what a process has put": {

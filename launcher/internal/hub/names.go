@@ -68,7 +68,7 @@ func (h *Hub) publish(from int, m link.Message) {
 	h.wake()
 }
 
-// wake answers those who have waited for names that are there now.
+// wake answers those that have waited for names that are there now.
 func (h *Hub) wake() {
 	h.waits = slices.DeleteFunc(h.waits, func(w wait) bool {
 		if !h.all(w.space, w.keys) {
@@ -115,7 +115,7 @@ func (h *Hub) lookup(from int, m link.Message) {
 	h.answer(from, m.ID, link.Message{Code: code, Pairs: found})
 }
 
-// Name serves a rank of PMI-1, and returns what to send to those who have waited for
+// Name serves a rank of PMI-1, and returns what to send to those that have waited for
 // its name.
 func (h *Hub) Name(q pmi.NameQuery) (pmi.NameAnswer, []Letter) {
 	p, at, found := h.get("", q.Service)

@@ -14,7 +14,7 @@
 //
 // While the job runs only the dead are waited for, and among them never one that
 // leads a group in this process's session: so are ranks, agents and helpers
-// started, each of which has somebody who waits for it. At the end, when those
+// started, each of which has a process that waits for it. At the end, when those
 // have been waited for, every child is an orphan but for those that were there
 // before.
 //

@@ -30,7 +30,7 @@ func refused(word string) error {
 		return errors.New("caches beyond the third level are not told apart; use l3cache")
 	case word == "dist", strings.HasPrefix(word, "device="), strings.HasPrefix(word, "pci"), strings.HasPrefix(word, "gpu"),
 		strings.HasPrefix(word, "ib"), strings.HasPrefix(word, "eth"), word == "en", strings.HasPrefix(word, "hfi"), strings.HasPrefix(word, "hsn"):
-		return errors.New("where devices sit is not looked up; use numa, or a rankfile")
+		return errors.New("gorun does not look up where devices are; use numa, or a rankfile")
 	}
 	return nil
 }

@@ -145,7 +145,7 @@ func slots(m *topo.Machine, text string, threads bool) (topo.Set, error) {
 		case !item.all && item.pkg.Len() == 0:
 			within = []topo.Set{topo.SetOf(numbers(m)...)}
 		case !item.all && len(within) < item.pkg.Len():
-			return nil, fmt.Errorf("slot=%s: there is no such package, of %d", text, len(packages))
+			return nil, fmt.Errorf("slot=%s: there is no such package: the machine has %d", text, len(packages))
 		}
 		for _, set := range within {
 			var units []topo.Set
@@ -161,7 +161,7 @@ func slots(m *topo.Machine, text string, threads bool) (topo.Set, error) {
 			}
 			for _, i := range item.cores.List() {
 				if i >= len(units) {
-					return nil, fmt.Errorf("slot=%s: there is no %s %d, of %d", text, kind, i, len(units))
+					return nil, fmt.Errorf("slot=%s: there is no %s %d: there are %d", text, kind, i, len(units))
 				}
 			}
 		}

@@ -25,7 +25,7 @@
 // The helper inherits the first connection and the listening socket, accepts and
 // checks the others itself and carries their bytes: the host's loop never sees them. Its messages
 // (package link has the frames) come over a socket that State reads too, so that
-// whoever has seen the end of a rank knows what that rank had said before.
+// a process that has seen the end of a rank knows what that rank had said before.
 //
 // The job directory, where libpmix and Open MPI write shared memory segments and
 // session directories, is the host's: it makes it before and removes it after.

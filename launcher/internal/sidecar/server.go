@@ -116,7 +116,7 @@ func Listen(cfg Config) (*Server, error) {
 // FD becomes readable when somebody connects: then Begin is due.
 func (s *Server) FD() int { return s.listener }
 
-// Begin looks who connects. The first one of this user starts the helper, which takes
+// Begin looks what connects. The first one of this user starts the helper, which takes
 // it and the listening socket over; others are closed.
 func (s *Server) Begin() {
 	s.mu.Lock()
@@ -257,7 +257,7 @@ func (s *Server) Close() {
 	s.stopListening()
 	files := [...]*os.File{s.control, s.errors}
 	s.mu.Unlock()
-	// A Close waits for those who are using the file, who may wait for mu.
+	// A Close waits for those that are using the file, which may wait for mu.
 	for _, f := range files {
 		if f != nil {
 			_ = f.Close()

@@ -15,7 +15,7 @@ import (
 const (
 	looks = 8
 	// A helper that was found stopped so often, one look after the other, is given up:
-	// whoever has stopped it can have it go on before.
+	// the process that has stopped it can have it go on before.
 	stoppedLooks = 3
 	// A helper that works, or waits for a CPU, has busyFactor times as long.
 	busyFactor = 10

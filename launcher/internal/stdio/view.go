@@ -36,7 +36,7 @@ func (s Style) Stamped() bool {
 	return s.Form == JSON || strings.Contains(s.Prefix, "%c") || strings.Contains(s.Prefix, "%t") || strings.Contains(s.Prefix, "%T")
 }
 
-// Origin is who wrote something.
+// Origin is the rank that wrote something.
 type Origin struct {
 	Group  int
 	Rank   int // in the group

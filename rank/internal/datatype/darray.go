@@ -13,7 +13,7 @@ type Dealing uint8
 
 // The kinds.
 const (
-	Whole  Dealing = iota + 1 // everybody has all, of whom there is one
+	Whole  Dealing = iota + 1 // every rank has all, of which there is one
 	Blocks                    // a block each
 	Cyclic                    // in turn
 )

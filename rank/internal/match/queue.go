@@ -11,7 +11,7 @@
 //	            no: stands in line until a message or Cancel comes
 //
 // Post and Arrive are made of two steps each, Peek and Drop or Stand, First and
-// Cancel or Keep, for callers who look before they take.
+// Cancel or Keep, for callers that look before they take.
 //
 // A Queue is data only: it blocks on nothing, copies nothing, allocates nothing
 // after New, and belongs to one goroutine at a time. The caller owns receives and

@@ -146,7 +146,7 @@ func (in *inbound) release(m *Message) {
 }
 
 // Purge forgets the messages of a communicator that nobody will receive any
-// more, also those that still come, and releases those who wait for them.
+// more, also those that still come, and releases those that wait for them.
 func (in *inbound) Purge(context uint32) {
 	in.freed.add(context)
 	in.ops.matches.Purge(context, in.refuse)
@@ -175,7 +175,7 @@ func (in *inbound) refuse(m *Message) {
 }
 
 // Irecv starts to receive a message that fits want into buf, which is the
-// operation's until that is done. group, which is the operation's too, is who may
+// operation's until that is done. group, which is the operation's too, has the ranks that may
 // send it when want leaves the source open, nil for all: when one of them dies
 // the operation fails.
 func (in *inbound) Irecv(buf []byte, mr rdma.MR, want match.Envelope, group []int32) (*Op, error) {

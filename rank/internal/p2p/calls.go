@@ -15,7 +15,7 @@ var errGivenUp = errors.New("given up")
 // receives it.
 type Message = match.Message[arrival]
 
-// Recv receives a message that fits want into buf. group is who may send it when
+// Recv receives a message that fits want into buf. group has the ranks that may send it when
 // want leaves the source open, nil for all: when one of them dies Recv fails.
 func (e *Engine) Recv(ctx context.Context, buf []byte, mr rdma.MR, want match.Envelope, group []int32) (Status, error) {
 	o, err := e.Irecv(buf, mr, want, group)

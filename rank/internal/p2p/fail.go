@@ -1,7 +1,7 @@
 package p2p
 
 import (
-	"fmt"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -32,7 +32,7 @@ func (f *failures) isDead(peer int) bool {
 }
 
 func (f *failures) damaged(p *peer) {
-	f.fail(p, fmt.Errorf("a damaged message arrived"))
+	f.fail(p, errors.New("it sent a damaged message"))
 }
 
 // fail ends the traffic with a peer: what waits for it fails, now and later. Memory that is

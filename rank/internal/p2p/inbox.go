@@ -16,7 +16,7 @@ import (
 //
 // A claim says whose it is, so that the line of a peer that dies before it has
 // filled it in is passed over. hint is a position near the first that is free:
-// whoever claimed one stores the next. It only saves steps: positions are claimed
+// the sender that claimed one stores the next. It only saves steps: positions are claimed
 // without gaps, because a peer passes over a line only when it sees it claimed, by
 // others or by itself. Zero memory is an empty inbox.
 
@@ -46,7 +46,7 @@ func (s *rings) claim(f *far) (at uint64, ok bool) {
 	at = f.next
 	if hint := atomic.LoadUint64(f.hint); hint > at {
 		// The line before was claimed when the hint was stored, unless
-		// somebody scribbles.
+		// a process scribbles.
 		if lap, what, _, _ := unpack(atomic.LoadUint64(&f.inbox[(hint-1)%inboxLines].word)); uint64(lap) > (hint-1)/inboxLines || uint64(lap) == (hint-1)/inboxLines && what != free {
 			at = hint
 		}

@@ -23,7 +23,7 @@ func bytesOfLines(lines []line) []byte {
 }
 
 // A ticket is the sender's word on an announced message: whether it may still be
-// read, and who moves which part of it.
+// read, and which side moves which part of it.
 type ticket struct {
 	state uint64
 	claim uint64 // see split.go

@@ -14,7 +14,7 @@ type Mode uint8
 const (
 	Standard    Mode = iota // the memory is the caller's again (MPI_Send)
 	Synchronous             // a receive has taken the message too (MPI_Ssend)
-	Ready                   // Standard, by a caller who knows that the receive is posted (MPI_Rsend)
+	Ready                   // Standard, by a caller that knows that the receive is posted (MPI_Rsend)
 )
 
 // ErrCancelled is what a receive ends with that was cancelled.
@@ -71,7 +71,7 @@ type Op struct {
 
 	buf   []byte // the caller's memory
 	mr    rdma.MR
-	group []int32 // who may send it, when the source is open
+	group []int32 // the ranks that may send it, when the source is open
 
 	peer   *peer   // of a send; of a receive from when it moves
 	number uint32  // in Engine.ops, while sent or moving

@@ -42,7 +42,7 @@ func (l *links) answers() error {
 	if err := l.pool.openShared(); err != nil {
 		return err
 	}
-	// For those who send before this rank has had to do with them.
+	// For those that send before this rank has had to do with them.
 	for range min(firstChunks, l.size-1) {
 		if err := l.pool.bring(&peer{pooled: true}, nil); err != nil {
 			return err

@@ -97,7 +97,7 @@ func (pr *progress) received(from uint64, slot int, wc *rdma.WC) {
 		whole = whole && h.source == uint32(from)
 	} else if whole && int(h.source) < len(pr.peers) && pr.links.comesFrom(&pr.peers[h.source], wc.QPNum) {
 		p = &pr.peers[h.source]
-	} else { // not of who it says
+	} else { // not of the rank that it says
 		p, whole = pr.links.sender(wc.QPNum), false
 	}
 	credit := false
@@ -106,7 +106,7 @@ func (pr *progress) received(from uint64, slot int, wc *rdma.WC) {
 	case wc.Status != rdma.WCSuccess:
 		pr.failures.fail(p, wc.Status)
 	case !whole:
-		pr.failures.fail(p, fmt.Errorf("a message of %d bytes with a damaged header arrived", wc.ByteLen))
+		pr.failures.fail(p, fmt.Errorf("it sent a message of %d bytes with a damaged header", wc.ByteLen))
 	case pr.links.target != nil && wc.QPNum == pr.links.target.Num() && (p.Err() != nil || !pr.links.connected(p)):
 		// Dropped. The peer has been told, or has died.
 	case p.QP != nil || pr.set.Overtaken(int(p.rank)):
@@ -141,7 +141,7 @@ func (pr *progress) arrived(p *peer, h *header, payload []byte) (credit bool) {
 }
 
 // errStray fails a peer from which an answer came that nobody waits for.
-var errStray = errors.New("an answer to a message that was never announced arrived")
+var errStray = errors.New("it answered a message that this rank never announced")
 
 func (pr *progress) completion(wc *rdma.WC) {
 	id, mark := sendq.Split(wc.WRID)
@@ -280,7 +280,7 @@ func (pr *progress) incoming(p *peer, what kind, n int, ln *line) {
 		return
 	}
 	if p.Err() != nil {
-		if what == offer { // who waits for the answer hears that there is none
+		if what == offer { // the rank that waits for the answer hears that there is none
 			pr.rings.put(p, gone, 0, 0, nil)
 		}
 		return

@@ -34,7 +34,7 @@ const copyMost = 1 << 20
 // ErrStill fails a peer that stood still in the middle of a long message, stopped by
 // a signal, say, when the call here was given up: what it would do with the message when
 // it goes on must not reach memory that is the caller's again.
-var ErrStill = errors.New("it stood still in the middle of a message that was given up")
+var ErrStill = errors.New("it stopped in the middle of moving a message that this rank gave up")
 
 // ErrWithdrawn is what receiving a matched message ends with when its sender has
 // given it up in the meantime.

@@ -317,7 +317,7 @@ func (w *waits) withdrawMapped(o *Op, cause error) {
 	if o.state == done {
 		return
 	}
-	atomic.StoreUint64(&t.state, ticketWord(o.generation, ticketWithdrawn)) // who copies finds out
+	atomic.StoreUint64(&t.state, ticketWord(o.generation, ticketWithdrawn)) // the process that copies finds out
 	if err == short.Err() {
 		w.breakOff(o.peer)
 	} else {

@@ -60,7 +60,7 @@ func (s *Set) Make(use Use, half func(peer int) (rdma.QP, error)) { s.makers[use
 var ErrGone = errors.New("the peer has given up its connections with this rank")
 
 // ErrDamaged fails a peer that sends offers which make no sense.
-var ErrDamaged = errors.New("an offer of a connection is damaged")
+var ErrDamaged = errors.New("it sent a damaged offer of a connection")
 
 // A pair is the own half of a connection.
 type pair struct {

@@ -179,7 +179,7 @@ func (s *Set) addEndpoint(card *wireup.Card) error {
 func (s *Set) mailPort(peer int) (mail.Port, error) {
 	card := &s.cards[peer]
 	if s.Maps(peer) {
-		return mail.Port{}, fmt.Errorf("rank %d (host %s) sends mail though it shares memory", peer, card.Host)
+		return mail.Port{}, fmt.Errorf("rank %d (host %s) sent a datagram, expected only messages through the memory that it shares", peer, card.Host)
 	}
 	return wireup.MailPort(card), s.addEndpoint(card)
 }

@@ -6,14 +6,14 @@ import (
 )
 
 // Accumulates of a member's memory exclude each other by a lock in its control
-// region, whoever asks for them, also of single words: some members may reach the
+// region, whichever member asks for them, also of single words: some members may reach the
 // memory by loads and stores only, and others by requests only. Where all members
 // map it, an element of 4 or 8 bytes takes no lock: see single.go. Under an exclusive
 // lock of the member there is nobody to exclude. They are complete
 // when they return, so those of one origin keep their order.
 //
 // Cost: mapped, one compare-and-swap and one store beside the arithmetic for each
-// 64 KiB; by requests 4 round trips. An element is never divided: who gets
+// 64 KiB; by requests 4 round trips. An element is never divided: a rank that gets
 // it gets it whole.
 
 // Accumulate sets n bytes at off of a member's memory to themselves op src, and

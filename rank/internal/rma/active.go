@@ -22,7 +22,7 @@ func (w *Window) signal(member, word int, v uint64) error {
 	if l.words == nil {
 		return w.set(l, word, v)
 	}
-	// After all stores of the epoch; Notify has the barrier for who sleeps.
+	// After all stores of the epoch; Notify has the barrier for a rank that sleeps.
 	arch.StoreRelease64(&l.words[word], v)
 	l.peer.Notify()
 	return nil

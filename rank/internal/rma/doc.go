@@ -27,7 +27,7 @@
 //
 // # Death
 //
-// A lock word names its holder, and who waits for it takes it from the dead. A
+// A lock word names its holder, and a rank that waits for it takes it from the dead. A
 // wait for a member's epoch ends with an error when the member has died. Requests
 // end with the timeouts of their queue pairs. One that is refused breaks its queue pair for
 // the windows that use it, and for no others: see target. Mapped memory outlives its owner, so a

@@ -86,7 +86,7 @@ func (w *Window) Detach(mem []byte) error {
 	return fmt.Errorf("%w: this memory is not attached", ErrAttach)
 }
 
-// publish writes the table. Entries of it that somebody reads meanwhile belong
+// publish writes the table. Entries of it that a member reads meanwhile belong
 // to a version that has passed.
 func (w *Window) publish() {
 	t := w.words[w.tableAt():]

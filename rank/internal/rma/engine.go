@@ -25,7 +25,7 @@ type Config struct {
 	// for once for each member of a window, else queue pairs.
 	Peers *peers.Set
 	// Dead says why a rank is not there any more, nil while it is. It is asked
-	// by who has waited for a while, and in each flush of mapped memory.
+	// by a rank that has waited for a while, and in each flush of mapped memory.
 	Dead func(rank int) error
 	// Died is the error of a rank that does not answer.
 	Died error

@@ -25,16 +25,16 @@ import (
 //	exclusive held? want, wait         wait until no living reader holds
 //
 // Both stores are full barriers (atomics), so one of the two sees the other.
-// Writers go before readers who come later, and readers who met a writer go before
+// Writers go before readers that come later, and readers that met a writer go before
 // the next one: neither can keep the others out by coming again and again. The word
 // wanting spares writers the look at all readers. Who sleeps until a lock is free sets
-// the word waiting, looks once more, and is woken by who releases it; between
-// hosts nobody is woken, and who waits asks again and again.
+// the word waiting, looks once more, and is woken by the rank that releases it; between
+// hosts no rank is woken, and one that waits asks again and again.
 
 // held is a lock word with the next turn taken by rank.
 func held(free uint64, rank int) uint64 { return (free>>32+1)<<32 | uint64(rank+1) }
 
-// try takes a lock word. When somebody has it, holder says who.
+// try takes a lock word. When a member has it, holder says which.
 func (w *Window) try(l *remote, word int, seen *uint64) (ok bool, holder int, err error) {
 	if l.words != nil {
 		p := &l.words[word]
@@ -67,7 +67,7 @@ func (w *Window) try(l *remote, word int, seen *uint64) (ok bool, holder int, er
 	}
 }
 
-// bury frees a lock word that a member holds who has died. It does nothing when
+// bury frees the lock word of a member that has died. It does nothing when
 // the word has changed.
 func (w *Window) bury(l *remote, word, holder int) error {
 	if l.words != nil {
@@ -94,7 +94,7 @@ func (w *Window) set(l *remote, word int, v uint64) error {
 	return w.e.store(l.target, l.ctl+8*uint64(word), l.ctlKey, v)
 }
 
-// wake wakes those who wait for a lock of the member.
+// wake wakes those that wait for a lock of the member.
 func (w *Window) wake(l *remote) {
 	if l.words == nil || atomic.LoadUint64(&l.words[wordWaiting]) == 0 {
 		return
@@ -119,7 +119,7 @@ func (w *Window) dead(member int) bool {
 func (w *Window) acquire(member int) error {
 	l := &w.remotes[member]
 	if err := w.missed(l); err != nil || l.owned {
-		return err // who has locked the member is alone there
+		return err // the rank that has locked the member is alone there
 	}
 	ok, _, err := w.try(l, wordAccumulate, &l.accumulate)
 	if !ok && err == nil {
@@ -138,7 +138,7 @@ func (w *Window) acquire(member int) error {
 }
 
 // release gives it back, behind what was done under it, and complete. It wakes
-// nobody: who sleeps over this lock has met a holder that lost its CPU, and looks
+// no rank: one that sleeps over this lock has met a holder that lost its CPU, and looks
 // again by itself in some milliseconds.
 func (w *Window) release(member int) error {
 	l := &w.remotes[member]
@@ -253,7 +253,7 @@ func (w *Window) tryShared(l *remote, again bool) (ok bool, holder int, err erro
 }
 
 // tryExclusive tries to take the lock's word, unless it is some reader's turn. holder
-// is who has it, or that reader.
+// is the member that has it, or that reader.
 func (w *Window) tryExclusive(l *remote, looking bool) (ok bool, holder int, err error) {
 	var wanting uint64
 	if l.words != nil {
@@ -317,9 +317,9 @@ type purpose uint8
 
 const (
 	forAccumulate purpose = iota
-	forSingles            // of whom nobody is to be left
+	forSingles            // of which none is to be left
 	forExclusive
-	forReaders // of whom nobody is to be left
+	forReaders // of which none is to be left
 	forShared
 	forPosted    // exposure epochs of all targets of the access epoch
 	forCompleted // access epochs of all origins of the exposure epoch
@@ -351,7 +351,7 @@ func (w *Window) until(ctx context.Context, what purpose, member int) error {
 }
 
 // attempt tries once; looking says that the rank has waited for long enough to
-// look after who it waits for.
+// look after the rank that it waits for.
 func (c *waiting) attempt(looking bool) (ok bool, err error) {
 	w := c.w
 	var l *remote

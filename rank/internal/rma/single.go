@@ -9,7 +9,7 @@ import (
 )
 
 // Single elements of 4 and 8 bytes, in windows that all members map: the processor's
-// atomics keep them whole, and nobody waits for one who has lost its CPU. What still
+// atomics keep them whole, and no rank waits for one that has lost its CPU. What still
 // has to keep out is the arithmetic of whole vectors, under the accumulate lock. Each
 // side announces itself before it looks at the other:
 //
@@ -38,7 +38,7 @@ func (w *Window) announce(l *remote) bool {
 // retract lets them in again, behind what was done.
 func (w *Window) retract(l *remote) { arch.StoreRelease64(&l.words[w.single(w.g.Rank)], 0) }
 
-// quiet tells whether no member is at a single element of the member of l, and who is.
+// quiet tells whether no member is at a single element of the member of l, and which is.
 // What the dead announced is taken back when there is time to look.
 func (w *Window) quiet(l *remote, looking bool) (ok bool, member int) {
 	for i := range w.g.Size {

@@ -12,7 +12,7 @@ import (
 
 // A target is a rank that requests go to, with the queue pair towards it. Windows share one
 // to each rank, but for dynamic ones: those ask for memory that its owner may have detached
-// meanwhile, and a request that is refused breaks the queue pair for whoever uses it. A
+// meanwhile, and a request that is refused breaks the queue pair for all that use it. A
 // target that has failed stays with its windows and tells its error to each of them for
 // ever; a window that is made later gets a new one.
 type target struct {

@@ -35,7 +35,7 @@ type Group struct {
 // Each member has a control region too, of words that the others work on:
 //
 //	0    exclusive  the passive-target lock: turn << 32 | holder + 1
-//	64   waiting    somebody sleeps until the lock is released
+//	64   waiting    a member sleeps until the lock is released
 //	72   wanting    some reader waits for its turn, or did
 //	128  accumulate the lock of accumulates: turn << 32 | holder + 1
 //	192  readers    a word for each member: it holds the lock shared, or wants to

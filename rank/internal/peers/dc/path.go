@@ -9,7 +9,7 @@ import (
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
-// A Path is the way to a peer: a queue pair to who posts. It is in RTS from the beginning.
+// A Path is the way to a peer: a queue pair to the code that posts. It is in RTS from the beginning.
 // Of the state table it knows the step to ERR.
 type Path struct {
 	rdma.UnsupportedQP
@@ -76,7 +76,7 @@ func (q *Path) Query() (rdma.QPAttr, rdma.QPInitAttr) {
 // Modify takes the path to ERR: when it returns nothing of it is executed any more.
 func (q *Path) Modify(attr rdma.QPAttr, mask rdma.QPAttrMask) error {
 	if attr.State != rdma.StateErr || mask != rdma.QPStateMask {
-		return &rdma.OpError{Op: "modify_qp", Detail: fmt.Sprintf("a path over dynamic connections to %v: it goes to ERR only", attr.State), Err: rdma.ErrInvalid}
+		return &rdma.OpError{Op: "modify_qp", Detail: fmt.Sprintf("found state %v, expected ERR, the only one that a path over dynamic connections can be taken to", attr.State), Err: rdma.ErrInvalid}
 	}
 	q.pool.mu.Lock()
 	defer q.pool.mu.Unlock()
@@ -94,7 +94,7 @@ func (q *Path) PostSend(wrs []rdma.SendWR) (n int, err error) {
 	for ; n < len(wrs); n++ {
 		wr := &wrs[n]
 		if len(wr.SGL) > 1 || len(wr.Inline) > p.inline {
-			err = &rdma.OpError{Op: "post_send", Detail: fmt.Sprintf("%d entries, %d bytes inline: want 1 and %d at most", len(wr.SGL), len(wr.Inline), p.inline), Err: rdma.ErrInvalid}
+			err = &rdma.OpError{Op: "post_send", Detail: fmt.Sprintf("found %d gather entries and %d bytes inline, expected at most 1 and %d", len(wr.SGL), len(wr.Inline), p.inline), Err: rdma.ErrInvalid}
 			break
 		}
 		if q.failed {

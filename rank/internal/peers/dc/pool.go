@@ -141,7 +141,7 @@ func (p *Pool) Advance() {
 	p.mu.Unlock()
 }
 
-// advance takes completions in and gives free initiators to those who wait.
+// advance takes completions in and gives free initiators to those that wait.
 func (p *Pool) advance() {
 	if p.cq == nil {
 		return

@@ -79,7 +79,7 @@ type Address struct{ Number, Key uint32 }
 // A Letter is what a rank tells another.
 type Letter struct{ What, ID uint64 }
 
-// Nothing is a letter that is acknowledged and not kept: who sends it wants to know
+// Nothing is a letter that is acknowledged and not kept: its sender wants to know
 // that the receiver lives.
 var Nothing = Letter{What: 1 << 63}
 
@@ -474,7 +474,7 @@ func (o *Office) poll() {
 	}
 }
 
-// arrived handles a datagram. Its sender is believed when it has the queue pair of who
+// arrived handles a datagram. Its sender is believed when it has the queue pair of the rank that
 // it says it is.
 func (o *Office) arrived(d []byte, from uint32) {
 	kind, peer := binary.LittleEndian.Uint32(d[0:]), binary.LittleEndian.Uint32(d[4:])

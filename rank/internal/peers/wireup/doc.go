@@ -4,7 +4,7 @@
 //
 // A [Card] is written in msgpack. An [Exchange] carries cards: the client of a
 // PMI server, a [Hub] between the goroutines of one process, or [Alone]. The
-// cards of an all-gather belong to who called it; nothing else is kept.
+// cards of an all-gather belong to the caller; nothing else is kept.
 //
 // AllGather and Barrier block until all ranks have called them, their context
 // ends, or the exchange breaks.

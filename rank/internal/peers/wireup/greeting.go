@@ -6,7 +6,7 @@ import (
 	"github.com/gorun-mpi/gorun/internal/pack"
 )
 
-// A Greeting comes before the cards where the launcher does not say who shares a
+// A Greeting comes before the cards where the launcher does not say which ranks share a
 // host, or where a secret must be known to open the device.
 type Greeting struct {
 	Host    string // for people
