@@ -40,6 +40,7 @@ type maker func(w *worker, p point) (call, error)
 type call struct {
 	step        func() error
 	start, wait func() error // the halves of step, of a non-blocking call
+	block       func() error // the blocking call of a non-blocking one
 	// check looks at all of the result and names what is wrong, "" for nothing.
 	check func() (string, error)
 	// spoil overwrites the result with what no result resembles, so that what is

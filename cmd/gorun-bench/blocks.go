@@ -39,11 +39,13 @@ func makeBcast(w *worker, p point) (c call, err error) {
 		c.spoil = func() { spoil(buf) }
 	}
 	c.check = from(buf, 0)
+	block := func() error { return rank.Bcast(w.ctx, w.comm, buf, 0) }
 	if p.benchmark == "ibcast" {
 		started(w, &c, func() (rank.Request, error) { return rank.Ibcast(w.comm, buf, 0) })
+		c.block = block
 		return c, nil
 	}
-	c.step = func() error { return rank.Bcast(w.ctx, w.comm, buf, 0) }
+	c.step = block
 	return c, nil
 }
 
@@ -111,6 +113,7 @@ func makeAlltoall(w *worker, p point) (call, error) {
 func makeIalltoall(w *worker, p point) (call, error) {
 	c, in, out, err := blocks(w, p, w.size, w.size)
 	started(w, &c, func() (rank.Request, error) { return rank.Ialltoall(w.comm, in, out) })
+	c.block = func() error { return rank.Alltoall(w.ctx, w.comm, in, out) }
 	c.check = fromEach(w, p, out, w.rank)
 	return c, err
 }

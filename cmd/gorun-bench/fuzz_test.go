@@ -78,7 +78,7 @@ func FuzzReadJSON(f *testing.F) {
 	overlap := 12.5
 	rows := []row{
 		{Benchmark: "alltoall", System: gorun, NP: 2, Bytes: 8, Type: "byte", Memory: ordinary, Median: 1, P10: 1, P90: 1, P99: 1, Least: 1, Most: 1, Runs: 3, Verified: true,
-			Ratio: 1, RatioLow: 1, RatioHigh: 1, Peer: rivals[0], Overlap: &overlap},
+			Ratio: 1, RatioLow: 1, RatioHigh: 1, Peer: rivals[0], Overlap: &overlap, Honest: &overlap},
 		{Benchmark: "barrier", System: rivals[1], NP: 4, Memory: registered, Failed: "no such program"},
 	}
 	var b bytes.Buffer

@@ -113,6 +113,9 @@ func run(ctx context.Context, args []string, std stdio) int {
 	if err == nil {
 		err = p.settle()
 	}
+	if err == nil {
+		err = p.checkSpare(topo.CPUs())
+	}
 	var files *outputs
 	if err == nil {
 		files, err = openOutputs(parser, p)

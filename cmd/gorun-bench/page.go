@@ -110,9 +110,8 @@ func newPage(h *header, rows []row) *page {
 		if r.Failed != "" {
 			p.Notes = append(p.Notes, what+": failed: "+strings.SplitN(r.Failed, "\n", 2)[0])
 		}
-		if r.Overlap != nil {
-			p.Notes = append(p.Notes, fmt.Sprintf("%s, %s memory: %s us alone, %s us together with %s us of work: overlap %.0f %%",
-				what, r.Memory, figure(r.Median), figure(r.Total), figure(r.Compute), *r.Overlap))
+		if r.Overlap != nil && r.Honest != nil {
+			p.Notes = append(p.Notes, fmt.Sprintf("%s, %s memory: %s", what, r.Memory, r.overlapText()))
 		}
 	}
 	return p

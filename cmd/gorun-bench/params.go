@@ -23,6 +23,7 @@ type params struct {
 	quick, backToBack, verbose, quiet                                     bool
 	csv, json, html, tune, from                                           string
 	deviceList                                                            string // as given: "a" or "a,b"
+	async, compute                                                        string
 
 	// What these come to.
 	counts   []int // of ranks
@@ -34,14 +35,14 @@ type params struct {
 }
 
 func newParser() (*argp.Parser, *params) {
-	p := &params{typ: "float", iterations: 0, warmup: -1, memoryList: registered + "," + ordinary}
+	p := &params{typ: "float", compute: computeSleep, iterations: 0, warmup: -1, memoryList: registered + "," + ordinary}
 	parser := argp.New("gorun-bench", "Measures messages, collectives and launches of gorun. With --compare it measures the MPIs of this machine in turn with gorun,\n"+
 		"so that drift of the machine affects all of them alike. It verifies all results before it times them.\n"+
 		"Benchmarks: "+strings.Join(benchmarkNames(), ", ")+".", version.Line("gorun-bench"))
 	parser.Rename("json", "parameters", 'j')
 	parser.Rename("version", "version", 'V')
 	parser.String(&p.benchmarkList, argp.Flag{Long: "benchmarks", Short: 'b', Value: "LIST", Check: p.checkBenchmarks,
-		Help: "what to measure: names, or messages, collectives, nonblocking, onesided, start, all (default: all)"})
+		Help: "what to measure: names, or messages, collectives, nonblocking, overlap, onesided, start, all (default: all)"})
 	parser.String(&p.countList, argp.Flag{Long: "np", Short: 'n', Value: "LIST", Check: p.checkCounts,
 		Help: "numbers of ranks: 2,4 or 2:16 (default: 2; with --quick 2,4)"})
 	parser.String(&p.sizeList, argp.Flag{Long: "sizes", Short: 'm', Value: "LIST", Check: p.checkSizes,
@@ -54,6 +55,10 @@ func newParser() (*argp.Parser, *params) {
 		Help: "RDMA device for all data of gorun's ranks; with two names, the lower half of the ranks uses the first (default: soft0 and shared memory)"})
 	parser.String(&p.compareList, argp.Flag{Long: "compare", Short: 'c', Value: "LIST", Check: p.checkCompare,
 		Help: "MPIs to compare with: mpich,openmpi (default: none; with --quick those that are installed)"})
+	parser.String(&p.async, argp.Flag{Long: "async-progress", Value: "MODE", Check: p.checkAsync,
+		Help: "off, on or auto: the progress threads of gorun's ranks (default: the environment's)"})
+	parser.String(&p.compute, argp.Flag{Long: "compute", Value: "HOW", Check: p.checkCompute,
+		Help: "the work beside non-blocking calls: sleep, as a program that waits for a GPU; cpu; or spare, the same where each rank has a second CPU (default sleep)"})
 	parser.Bool(&p.quick, argp.Flag{Long: "quick", Help: "run the most important comparison, in less than two minutes"})
 	parser.Int(&p.runs, argp.Flag{Long: "runs", Short: 'r', Value: "N", Check: func() error { return atLeast(p.runs, 1) },
 		Help: "number of rounds; every system runs once in each (default 5)"})
@@ -96,6 +101,7 @@ var groups = map[string]func(b *benchmark) bool{
 	"start":       func(b *benchmark) bool { return b.how&launches != 0 },
 	"messages":    func(b *benchmark) bool { return b.group == "messages" },
 	"collectives": func(b *benchmark) bool { return b.group == "collectives" },
+	"overlap":     func(b *benchmark) bool { return b.name == "iallreduce" || b.name == "ialltoall" },
 	"nonblocking": func(b *benchmark) bool { return b.group == "nonblocking" },
 	"onesided":    func(b *benchmark) bool { return b.group == "onesided" },
 }
@@ -167,6 +173,35 @@ func (p *params) checkDevices() error {
 		return fmt.Errorf("found no name, expected NAME or NAME,NAME")
 	}
 	return rank.FindDevices(onDevices(p.devices(), new(rank.Environment)))
+}
+
+func (p *params) checkAsync() error {
+	_, err := rank.ParseProgress(p.async)
+	if err != nil {
+		err = fmt.Errorf("found %q, %w", p.async, err)
+	}
+	return err
+}
+
+// The kinds of work beside non-blocking calls.
+const (
+	computeSleep, computeCPU, computeSpare = "sleep", "cpu", "spare"
+)
+
+func (p *params) checkCompute() error {
+	if !slices.Contains([]string{computeSleep, computeCPU, computeSpare}, p.compute) {
+		return fmt.Errorf("found %q, expected %s, %s or %s", p.compute, computeSleep, computeCPU, computeSpare)
+	}
+	return nil
+}
+
+// checkSpare refuses work that is to leave a CPU to each rank's progress thread where there
+// is none.
+func (p *params) checkSpare(cpus int) error {
+	if most := slices.Max(p.counts); p.compute == computeSpare && cpus < 2*most {
+		return fmt.Errorf("--compute spare: %d ranks need %d CPUs, found %d; expected --compute sleep or cpu, or fewer ranks", most, 2*most, cpus)
+	}
+	return nil
 }
 
 func (p *params) checkTune() error {

@@ -33,6 +33,7 @@ type plan struct {
 	separate   bool          // a barrier before each collective
 	memory     string        // of gorun's ranks
 	devices    []string      // of gorun's ranks; none: theirs to choose
+	sleeps     bool          // the work beside non-blocking calls is a sleep
 }
 
 func (p *plan) write(w io.Writer) error {
@@ -47,6 +48,9 @@ func (p *plan) write(w io.Writer) error {
 	}
 	for _, name := range p.devices {
 		fmt.Fprintf(b, "device %s\n", name)
+	}
+	if p.sleeps {
+		fmt.Fprintln(b, "sleeps 1")
 	}
 	for i, pt := range p.points {
 		fmt.Fprintf(b, "point %d %s %s %d %d %d %d\n", i, pt.benchmark, pt.typ, pt.bytes, p.budget.Microseconds(), p.warmup, p.iterations)
@@ -72,6 +76,8 @@ func readPlan(r io.Reader) (*plan, error) {
 			p.memory = rest
 		case "device":
 			p.devices = append(p.devices, rest)
+		case "sleeps":
+			p.sleeps = rest == "1"
 		case "point":
 			var pt point
 			var index, budget int
@@ -119,11 +125,21 @@ type sample struct {
 	batch, count       int  // calls in a sample, samples
 	p10, p50, p90, p99 float64
 	// Of the non-blocking calls only: the work between start and wait, all of
-	// it together, and OSU's overlap in per cent.
-	compute, total, overlap float64
-	overlapped              bool
-	explanation             string
+	// it together, the same work alone, and the blocking call.
+	compute, total, alone, comm float64
+	overlapped                  bool
+	explanation                 string
 }
+
+// overlap is that of OSU in per cent: the time saved by that of the non-blocking call
+// alone, the work being what it took beside the call.
+func (s *sample) overlap() float64 { return saved(s.total-s.compute, s.p50) }
+
+// honest is the time saved by that of the blocking call. The work is what it takes alone:
+// a call that slows it down saves nothing by that.
+func (s *sample) honest() float64 { return saved(s.total-s.alone, s.comm) }
+
+func saved(left, all float64) float64 { return min(100, max(0, 100*(1-left/all))) }
 
 // validate finds numbers that are no times.
 func (s *sample) validate() error {
@@ -135,9 +151,9 @@ func (s *sample) validate() error {
 			return errors.New("expected times above 0")
 		}
 	}
-	for _, v := range []float64{s.compute, s.total, s.overlap} {
-		if !(v >= 0 && v < math.MaxFloat32) {
-			return errors.New("expected times and per cents of 0 and more")
+	for _, v := range []float64{s.compute, s.total, s.alone, s.comm} {
+		if !(v >= 0 && v < math.MaxFloat32) || s.overlapped && v == 0 {
+			return errors.New("expected times of the overlap above 0")
 		}
 	}
 	return nil
@@ -146,7 +162,7 @@ func (s *sample) validate() error {
 func (s sample) String() string {
 	text := fmt.Sprintf("%d %d %.6f %.6f %.6f %.6f", s.batch, s.count, s.p10, s.p50, s.p90, s.p99)
 	if s.overlapped {
-		text += fmt.Sprintf(" %.6f %.6f %.3f", s.compute, s.total, s.overlap)
+		text += fmt.Sprintf(" %.6f %.6f %.6f %.6f", s.compute, s.total, s.alone, s.comm)
 	}
 	return text
 }
@@ -188,11 +204,11 @@ func (a *answer) line(text string) error {
 	case "wrong":
 		s.wrong = true
 	case "point":
-		n, err := fmt.Sscan(rest, &s.batch, &s.count, &s.p10, &s.p50, &s.p90, &s.p99, &s.compute, &s.total, &s.overlap)
-		if n != 9 && n != 6 {
+		n, err := fmt.Sscan(rest, &s.batch, &s.count, &s.p10, &s.p50, &s.p90, &s.p99, &s.compute, &s.total, &s.alone, &s.comm)
+		if n != 10 && n != 6 {
 			return fmt.Errorf("answer: line %q: %w", text, err)
 		}
-		s.overlapped = n == 9
+		s.overlapped = n == 10
 		if err := s.validate(); err != nil {
 			return fmt.Errorf("answer: line %q: %w", text, err)
 		}

@@ -59,10 +59,14 @@ type row struct {
 	Most      float64 `json:"max_us"`
 	Rate      float64 `json:"messages_per_s,omitempty"`
 	Bandwidth float64 `json:"mb_per_s,omitempty"` // 10^6 bytes
-	// Of non-blocking calls: the work beside, both together, and OSU's overlap.
+	// Of non-blocking calls: the work beside, both together, the work alone, the blocking
+	// call, and in per cent OSU's overlap and the honest one.
 	Compute float64  `json:"compute_us,omitempty"`
 	Total   float64  `json:"total_us,omitempty"`
-	Overlap *float64 `json:"overlap_percent,omitempty"`
+	Alone   float64  `json:"alone_us,omitempty"`
+	Comm    float64  `json:"comm_us,omitempty"`
+	Overlap *float64 `json:"overlap,omitempty"`
+	Honest  *float64 `json:"overlap_honest,omitempty"`
 	// The median of the rounds' quotients of our time by the better peer's.
 	Ratio     float64 `json:"ratio,omitempty"`
 	RatioLow  float64 `json:"ratio_min,omitempty"`
@@ -169,7 +173,7 @@ func writeCSV(w io.Writer, rows []row) error {
 	c := csv.NewWriter(w)
 	write := func(fields ...string) { _ = c.Write(fields) } // Error has it in the end
 	write("benchmark", "system", "np", "bytes", "type", "memory", "median_us", "p10_us", "p90_us", "p99_us", "runs", "iterations",
-		"verified", "variant", "min_us", "max_us", "messages_per_s", "mb_per_s", "compute_us", "total_us", "overlap_percent",
+		"verified", "variant", "min_us", "max_us", "messages_per_s", "mb_per_s", "compute_us", "total_us", "alone_us", "comm_us", "overlap", "overlap_honest",
 		"ratio", "ratio_min", "ratio_max", "peer", "failed")
 	f := func(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 	some := func(v float64) string {
@@ -179,13 +183,13 @@ func writeCSV(w io.Writer, rows []row) error {
 		return f(v)
 	}
 	for _, r := range rows {
-		overlap := ""
-		if r.Overlap != nil {
-			overlap = f(*r.Overlap)
+		overlap, honest := "", ""
+		if r.Overlap != nil && r.Honest != nil {
+			overlap, honest = f(*r.Overlap), f(*r.Honest)
 		}
 		write(r.Benchmark, r.System, strconv.Itoa(r.NP), strconv.Itoa(r.Bytes), r.Type, r.Memory, f(r.Median), f(r.P10), f(r.P90), f(r.P99),
 			strconv.Itoa(r.Runs), strconv.Itoa(r.Iterations), strconv.FormatBool(r.Verified), r.Variant, f(r.Least), f(r.Most), some(r.Rate), some(r.Bandwidth),
-			some(r.Compute), some(r.Total), overlap, some(r.Ratio), some(r.RatioLow), some(r.RatioHigh), r.Peer, r.Failed)
+			some(r.Compute), some(r.Total), some(r.Alone), some(r.Comm), overlap, honest, some(r.Ratio), some(r.RatioLow), some(r.RatioHigh), r.Peer, r.Failed)
 	}
 	c.Flush()
 	return c.Error()

@@ -38,6 +38,7 @@ func reduction[T rank.Number](w *worker, p point) (c call, err error) {
 		c.step = func() error { return rank.Allreduce(ctx, comm, in, out, rank.Sum) }
 	case "iallreduce":
 		started(w, &c, func() (rank.Request, error) { return rank.Iallreduce(comm, in, out, rank.Sum) })
+		c.block = func() error { return rank.Allreduce(ctx, comm, in, out, rank.Sum) }
 	case "scan":
 		last = w.rank + 1
 		c.step = func() error { return rank.Scan(ctx, comm, in, out, rank.Sum) }

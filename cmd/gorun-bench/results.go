@@ -153,7 +153,7 @@ func (r *results) row(w cell) row {
 	} else {
 		one.Verified = false
 	}
-	var p10, p50, p90, p99, compute, total, overlap []float64
+	var p10, p50, p90, p99, compute, total, alone, comm, overlap, honest []float64
 	for _, round := range slices.Sorted(maps.Keys(runs)) {
 		s := runs[round]
 		one.Explanation = cmp.Or(s.explanation, one.Explanation)
@@ -165,7 +165,8 @@ func (r *results) row(w cell) row {
 		one.Iterations += s.batch * s.count
 		p10, p50, p90, p99 = append(p10, s.p10), append(p50, s.p50), append(p90, s.p90), append(p99, s.p99)
 		if s.overlapped {
-			compute, total, overlap = append(compute, s.compute), append(total, s.total), append(overlap, s.overlap)
+			compute, total, alone, comm = append(compute, s.compute), append(total, s.total), append(alone, s.alone), append(comm, s.comm)
+			overlap, honest = append(overlap, s.overlap()), append(honest, s.honest())
 		}
 	}
 	if one.Runs == 0 {
@@ -174,9 +175,9 @@ func (r *results) row(w cell) row {
 	one.P10, one.Median, one.P90, one.P99 = digits(median(p10)), digits(median(p50)), digits(median(p90)), digits(median(p99))
 	one.Least, one.Most = digits(slices.Min(p50)), digits(slices.Max(p50))
 	if len(overlap) > 0 {
-		one.Compute, one.Total = digits(median(compute)), digits(median(total))
-		o := digits(median(overlap))
-		one.Overlap = &o
+		one.Compute, one.Total, one.Alone, one.Comm = digits(median(compute)), digits(median(total)), digits(median(alone)), digits(median(comm))
+		o, h := digits(median(overlap)), digits(median(honest))
+		one.Overlap, one.Honest = &o, &h
 	}
 	b := find(w.point.benchmark)
 	if b.how&perMessage != 0 && one.Median > 0 {

@@ -60,7 +60,11 @@ func (s *session) prepare() {
 	for _, np := range s.params.counts {
 		var contenders []*contender
 		for _, memory := range s.params.memories {
-			c := gorunContender(s.self, memory)
+			var settings []string
+			if s.params.async != "" {
+				settings = append(settings, "GORUN_ASYNC_PROGRESS="+s.params.async)
+			}
+			c := gorunContender(s.self, memory, settings...)
 			if c.devices = s.params.devices(); len(c.devices) > 0 {
 				c.variant = "device " + s.params.deviceList
 			}
@@ -213,7 +217,7 @@ func (s *session) attempt(ctx context.Context, round int, j *job) (culprit point
 	}
 	quota := s.params.quotaOf(len(measured))
 	p := &plan{points: measured, limit: quota + s.lateness, quota: quota, budget: s.params.budget, warmup: s.params.warmup,
-		iterations: s.params.iterations, separate: !s.params.backToBack, memory: j.memory}
+		iterations: s.params.iterations, separate: !s.params.backToBack, memory: j.memory, sleeps: s.params.compute == computeSleep}
 	if j.system == gorun {
 		p.devices = j.devices
 	} else {

@@ -62,3 +62,21 @@ func TestRatioOfPairsRounds(t *testing.T) {
 		t.Errorf("without a common round: got %+v", got)
 	}
 }
+
+// The honest overlap judges by the work alone and the blocking call, OSU's by the work beside.
+func TestOverlap(t *testing.T) {
+	for _, c := range []struct {
+		name            string
+		s               sample
+		overlap, honest float64
+	}{
+		{"all of it", sample{p50: 20, compute: 100, total: 100, alone: 100, comm: 10}, 100, 100},
+		{"half of it", sample{p50: 20, compute: 100, total: 110, alone: 100, comm: 20}, 50, 50},
+		{"the work takes longer beside the call", sample{p50: 20, compute: 120, total: 120, alone: 100, comm: 20}, 100, 0},
+		{"worse than one after the other", sample{p50: 20, compute: 100, total: 150, alone: 100, comm: 20}, 0, 0},
+	} {
+		if o, h := c.s.overlap(), c.s.honest(); o != c.overlap || h != c.honest {
+			t.Errorf("%s: got %v by OSU's formula and %v, want %v and %v", c.name, o, h, c.overlap, c.honest)
+		}
+	}
+}

@@ -208,8 +208,8 @@ func writeNotes(w io.Writer, rows []row, verbose bool) error {
 	for i := range rows {
 		r := &rows[i]
 		what := fmt.Sprintf("%s on %d ranks, %s", r.label(), r.NP, r.System)
-		if r.Overlap != nil {
-			fmt.Fprintf(&b, "%s, %s: pure %s us, work %s us, both %s us: overlap %.0f %%\n", what, r.Memory, figure(r.Median), figure(r.Compute), figure(r.Total), *r.Overlap)
+		if r.Overlap != nil && r.Honest != nil {
+			fmt.Fprintf(&b, "%s, %s: %s\n", what, r.Memory, r.overlapText())
 		}
 		if r.Failed != "" {
 			fmt.Fprintf(&b, "%s: failed: %s\n", what, strings.SplitN(r.Failed, "\n", 2)[0])
@@ -223,4 +223,10 @@ func writeNotes(w io.Writer, rows []row, verbose bool) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// overlapText says how a non-blocking call overlapped.
+func (r *row) overlapText() string {
+	return fmt.Sprintf("blocking %s us, work alone %s us, both %s us: overlap %.0f %% honest, %.0f %% by OSU's formula",
+		figure(r.Comm), figure(r.Alone), figure(r.Total), *r.Honest, *r.Overlap)
 }

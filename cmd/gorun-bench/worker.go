@@ -4,8 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"runtime"
 	"slices"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gorun-mpi/gorun/rank"
 	"github.com/gorun-mpi/gorun/rdma"
@@ -86,6 +89,12 @@ func onDevices(names []string, env *rank.Environment) rank.Config {
 func (w *worker) run() (err error) {
 	w.rank, w.size = w.comm.Rank(), w.comm.Size()
 	w.control, w.numbers = make([]int64, 1), make([]float64, 2)
+	if w.plan.sleeps {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		// Or the kernel adds 50 us to every sleep, to wake several threads at once.
+		_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
+	}
 	// Nobody outlives a lost launcher: gorun's guardian ends the rank, and the
 	// limit is the driver's.
 	w.calibrate()
@@ -373,41 +382,69 @@ func (m *measured) average(samples []float64) error {
 	return nil
 }
 
-// overlap is the same calls with work of the same length between start and
-// wait, in OSU's words; medians like the pure time, where OSU takes means.
+// overlap is the same calls with work of the same length between start and wait, the work
+// alone, and the blocking calls; medians over the calls, of the means over the ranks.
 func (m *measured) overlap(s *sample) error {
 	m.numbers[0] = s.p50
 	if err := rank.Bcast(m.ctx, m.comm, m.numbers, 0); err != nil {
 		return err
 	}
-	rounds := int(m.numbers[0]/m.perRound) + 1
+	compute := m.compute(m.numbers[0])
 	n := min(s.batch*s.count, overlapCalls)
-	spent := make([]float64, 2*n)
-	for i := range n {
-		if err := m.barrier(); err != nil {
-			return err
+	spent := make([]float64, 4*n)
+	computed, total, alone, comm := spent[:n], spent[n:2*n], spent[2*n:3*n], spent[3*n:]
+	timed := func(into []float64, f func() error) error {
+		for i := range into {
+			if err := m.barrier(); err != nil {
+				return err
+			}
+			t := m.now()
+			if err := f(); err != nil {
+				return err
+			}
+			into[i] = m.now() - t
 		}
-		t := m.now()
+		return nil
+	}
+	if err := timed(comm, m.block); err != nil {
+		return err
+	}
+	if err := timed(alone, func() error { compute(); return nil }); err != nil {
+		return err
+	}
+	beside := 0
+	if err := timed(total, func() error {
 		if err := m.start(); err != nil {
 			return err
 		}
 		begun := m.now()
-		m.product = work(rounds)
-		done := m.now()
-		if err := m.wait(); err != nil {
-			return err
-		}
-		spent[i], spent[n+i] = done-begun, m.now()-t
+		compute()
+		computed[beside] = m.now() - begun
+		beside++
+		return m.wait()
+	}); err != nil {
+		return err
 	}
 	if err := rank.Allreduce(m.ctx, m.comm, nil, spent, rank.Sum); err != nil {
 		return err
 	}
-	slices.Sort(spent[:n])
-	slices.Sort(spent[n:])
-	s.compute, s.total = quantile(spent[:n], 50)/float64(m.size), quantile(spent[n:], 50)/float64(m.size)
+	median := func(of []float64) float64 {
+		slices.Sort(of)
+		return quantile(of, 50) / float64(m.size)
+	}
+	s.compute, s.total, s.alone, s.comm = median(computed), median(total), median(alone), median(comm)
 	s.overlapped = true
-	s.overlap = min(100, max(0, 100*(1-(s.total-s.compute)/s.p50)))
 	return nil
+}
+
+// compute is work that takes so many microseconds on this rank's CPU, or a sleep.
+func (m *measured) compute(us float64) func() {
+	if m.plan.sleeps {
+		length := unix.NsecToTimespec(int64(us * 1e3))
+		return func() { _ = unix.Nanosleep(&length, nil) }
+	}
+	rounds := int(us/m.perRound) + 1
+	return func() { m.product = work(rounds) }
 }
 
 // work computes without looking at the clock.

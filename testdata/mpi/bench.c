@@ -4,10 +4,11 @@
  * Usage: bench PLAN    (or "bench init": MPI_Init, MPI_Finalize and no more)
  *
  * PLAN is a file: "limit SECONDS" after which no rank lives, "share SECONDS"
- * after which no point is begun, "separate 0|1", and a line for each point,
+ * after which no point is begun, "separate 0|1", "sleeps 1" if the work beside
+ * non-blocking calls is a sleep, and a line for each point,
  *     point INDEX BENCHMARK TYPE BYTES BUDGET_US WARMUP ITERATIONS
  * Rank 0 answers on standard output, a line for each point:
- *     point INDEX BATCH SAMPLES P10 P50 P90 P99 [COMPUTE TOTAL OVERLAP]
+ *     point INDEX BATCH SAMPLES P10 P50 P90 P99 [COMPUTE TOTAL ALONE COMM]
  *     wrong INDEX
  * in microseconds a call, or a message; then "end". */
 #define _GNU_SOURCE
@@ -15,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -235,7 +237,7 @@ static const struct benchmark {
 	int how;
 	void (*setup)(void), (*fill)(void), (*step)(void);
 	int (*check)(void);
-	void (*start)(void);
+	void (*start)(void), (*block)(void); /* of a non-blocking call: its first half, and the blocking call */
 } benchmarks[] = {
 	{"latency", HALF | ORIGIN, setup_pair, fill_pair, step_latency, check_latency, 0},
 	{"bw", PER_MESSAGE | SENDERS, setup_pair, fill_pair, step_window, check_window, 0},
@@ -256,9 +258,9 @@ static const struct benchmark {
 	{"scatterv", MEET, setup_all_one, fill_blocks, step_scatterv, check_scatter, 0},
 	{"allgatherv", MEET, setup_one_all, fill_pair, step_allgatherv, check_allgather, 0},
 	{"alltoallv", MEET, setup_all_all, fill_blocks, step_alltoallv, check_alltoall, 0},
-	{"ibcast", MEET | OVERLAP, setup_pair, fill_bcast, step_wait, check_bcast, start_ibcast},
-	{"iallreduce", MEET | OVERLAP, setup_pair, fill_elements, step_wait, check_allreduce, start_iallreduce},
-	{"ialltoall", MEET | OVERLAP, setup_all_all, fill_blocks, step_wait, check_alltoall, start_ialltoall},
+	{"ibcast", MEET | OVERLAP, setup_pair, fill_bcast, step_wait, check_bcast, start_ibcast, step_bcast},
+	{"iallreduce", MEET | OVERLAP, setup_pair, fill_elements, step_wait, check_allreduce, start_iallreduce, step_allreduce},
+	{"ialltoall", MEET | OVERLAP, setup_all_all, fill_blocks, step_wait, check_alltoall, start_ialltoall, step_alltoall},
 	{"put", ORIGIN | IN_WINDOW, setup_pair, fill_pair, step_put, check_put, 0},
 	{"get", ORIGIN | IN_WINDOW, setup_pair, fill_pair, step_get, check_get, 0},
 	{"put_bw", ORIGIN | PER_MESSAGE | IN_WINDOW, setup_pair, fill_pair, step_put_bw, check_put, 0},
@@ -348,24 +350,49 @@ static void average(double *samples, double *sums, long n) {
 	if (rank == 0) qsort(sums, n, sizeof *sums, by_value);
 }
 
+/* compute is work that takes so many rounds on this CPU, or a sleep of so many microseconds. */
+static int sleeps;
+static void compute(long rounds, double us) {
+	struct timespec t = {0, (long)(us * 1000)};
+	while (t.tv_nsec >= 1000000000) t.tv_sec++, t.tv_nsec -= 1000000000;
+	if (sleeps) nanosleep(&t, NULL);
+	else work(rounds);
+}
+
 /* overlapped is the same calls with work of the same length between start and
- * wait, in OSU's words; medians like the pure time, where OSU takes means. */
-static void overlapped(double pure, long n, double *compute, double *total) {
+ * wait, the work alone, and the blocking calls: medians over the calls, of the
+ * means over the ranks. */
+enum { COMPUTED, TOTAL, ALONE, COMM, PHASES };
+static void overlapped(double pure, long n, double *medians) {
 	long rounds = (long)(pure / per_round) + 1;
-	double *spent = malloc(4 * n * sizeof *spent), *all = spent + 2 * n;
+	double *spent = malloc(2 * PHASES * n * sizeof *spent), *all = spent + PHASES * n;
+	for (long i = 0; i < n; i++) {
+		MPI_Barrier(WORLD);
+		double t = now();
+		b->block();
+		spent[COMM * n + i] = now() - t;
+	}
+	for (long i = 0; i < n; i++) {
+		MPI_Barrier(WORLD);
+		double t = now();
+		compute(rounds, pure);
+		spent[ALONE * n + i] = now() - t;
+	}
 	for (long i = 0; i < n; i++) {
 		MPI_Barrier(WORLD);
 		double t = now();
 		b->start();
 		double begun = now();
-		work(rounds);
-		double done = now();
+		compute(rounds, pure);
+		spent[COMPUTED * n + i] = now() - begun;
 		MPI_Wait(requests, MPI_STATUS_IGNORE);
-		spent[i] = done - begun, spent[n + i] = now() - t;
+		spent[TOTAL * n + i] = now() - t;
 	}
-	MPI_Reduce(spent, all, (int)(2 * n), MPI_DOUBLE, MPI_SUM, 0, WORLD);
-	qsort(all, n, sizeof *all, by_value), qsort(all + n, n, sizeof *all, by_value);
-	*compute = quantile(all, n, 50) / size, *total = quantile(all + n, n, 50) / size;
+	MPI_Reduce(spent, all, (int)(PHASES * n), MPI_DOUBLE, MPI_SUM, 0, WORLD);
+	for (int k = 0; k < PHASES; k++) {
+		qsort(all + k * n, n, sizeof *all, by_value);
+		medians[k] = quantile(all + k * n, n, 50) / size;
+	}
 	free(spent);
 }
 
@@ -400,11 +427,11 @@ static void measure(void) {
 		each = (now() - last) / (more * batch), last = now();
 	}
 	average(samples, sums, n);
-	double median = quantile(sums, n, 50), compute = 0, total = 0;
+	double median = quantile(sums, n, 50), medians[PHASES];
 	if (b->how & OVERLAP) {
 		double pure = median;
 		MPI_Bcast(&pure, 1, MPI_DOUBLE, 0, WORLD);
-		overlapped(pure, batch * n < 1000 ? batch * n : 1000, &compute, &total);
+		overlapped(pure, batch * n < 1000 ? batch * n : 1000, medians);
 	}
 	int good = b->check(), all_good;
 	MPI_Reduce(&good, &all_good, 1, MPI_INT, MPI_MIN, 0, WORLD);
@@ -412,10 +439,7 @@ static void measure(void) {
 	else if (rank == 0) {
 		printf("point %d %ld %ld %.6f %.6f %.6f %.6f", p.index, batch, n,
 			quantile(sums, n, 10), median, quantile(sums, n, 90), quantile(sums, n, 99));
-		if (b->how & OVERLAP) {
-			double overlap = 100 * (1 - (total - compute) / median);
-			printf(" %.6f %.6f %.3f", compute, total, overlap < 0 ? 0 : overlap > 100 ? 100 : overlap);
-		}
+		if (b->how & OVERLAP) printf(" %.6f %.6f %.6f %.6f", medians[COMPUTED], medians[TOTAL], medians[ALONE], medians[COMM]);
 		printf("\n");
 	}
 	fflush(stdout);
@@ -496,6 +520,8 @@ int main(int argc, char **argv) {
 		if (sscanf(line, "limit %d", &limit) == 1) alarm(limit); /* nobody outlives a lost launcher */
 		if (sscanf(line, "share %lf", &share) == 1) continue;
 		if (sscanf(line, "separate %d", &separate) == 1) continue;
+		/* Or the kernel adds 50 us to every sleep, to wake several threads at once. */
+		if (sscanf(line, "sleeps %d", &sleeps) == 1) { prctl(PR_SET_TIMERSLACK, 1); continue; }
 		if (sscanf(line, "point %d %31s %15s %ld %ld %ld %ld", &p.index, p.name, p.type, &p.bytes, &p.budget, &p.warmup, &p.iterations) != 7) continue;
 		b = NULL;
 		for (unsigned i = 0; i < sizeof benchmarks / sizeof *benchmarks; i++)
