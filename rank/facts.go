@@ -41,6 +41,12 @@ func (w *World) Device() DeviceInfo {
 	return DeviceInfo{Name: w.device.Name, Provider: w.device.Provider, OneSided: w.device.Port.Attr.OneSided, Mapped: w.mapped()}
 }
 
+// DeviceContext is the rank's open device, for a program that uses verbs itself beside the rank's calls. The program
+// owns the objects that it creates of it, and closes them before [World.Finalize], which closes the device.
+// The rank tells the device the addresses of those peers only that it has met: the program exchanges
+// GIDs and endpoints itself ([rdma.Endpointer]).
+func (w *World) DeviceContext() rdma.Context { return w.device.Context }
+
 // mapped counts the ranks whose memory this one maps, or will when it needs them.
 func (w *World) mapped() (n int) {
 	for peer := range w.size {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -23,6 +24,7 @@ type exchange struct {
 	out     io.Writer
 	started time.Time // of the process
 
+	engine  engine
 	pattern pattern
 	slots   []slot
 	calls   int // made so far, and the number of the next one
@@ -32,7 +34,10 @@ type exchange struct {
 }
 
 // slot holds the buffers of one call of a batch.
-type slot struct{ send, recv []int32 }
+type slot struct {
+	at         int // in the engine's buffers
+	send, recv []int32
+}
 
 // slotBytes is about how much the send buffers of a batch take together: small
 // enough for the caches, so that using many is like using one.
@@ -45,13 +50,17 @@ const maxSlots = 66
 const cacheLine = 64
 
 // run is the whole exchange. The report is rank 0's; it is nil elsewhere.
-func (e *exchange) run() (*report, error) {
+func (e *exchange) run() (r *report, err error) {
 	p, ranks := &e.params, e.comm.Size()
 	e.pattern = pattern{seed: uint64(p.seed)}
 	if over := p.unused(ranks); over > 0 && e.comm.Rank() == 0 {
 		e.log.Warnf("-m %d: %d integers cannot be shared out to %d ranks, so the last %d stay 0 and are not sent; -m %d would leave none over",
 			p.msgsize, p.ints(), ranks, over, p.perPeer(ranks)*ranks*intSize)
 	}
+	if e.engine, err = e.open(); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, e.engine.close(e.ctx, err == nil)) }()
 	if err := e.allocate(); err != nil {
 		return nil, err
 	}
@@ -80,27 +89,17 @@ func (e *exchange) allocate() error {
 	ints := e.params.ints()
 	stride := (ints*intSize + cacheLine - 1) / cacheLine * cacheLine / intSize
 	n := min(max(1, slotBytes/(stride*intSize)), maxSlots)
-	send, err := rank.Alloc[int32](e.comm, n*stride)
-	if err != nil {
-		return err
-	}
-	recv, err := rank.Alloc[int32](e.comm, n*stride)
+	send, recv, err := e.engine.buffers(e.ctx, n*stride)
 	if err != nil {
 		return err
 	}
 	e.slots = make([]slot, n)
 	for i := range e.slots {
-		e.slots[i] = slot{send[i*stride : i*stride+ints : i*stride+ints], recv[i*stride : i*stride+ints : i*stride+ints]}
+		e.slots[i] = slot{i * stride, send[i*stride : i*stride+ints : i*stride+ints], recv[i*stride : i*stride+ints : i*stride+ints]}
 	}
 	e.stamps = make([]time.Time, n+1)
 	e.samples = make([]int64, 0, e.params.iterations)
 	return nil
-}
-
-// call is the all-to-all itself: only what is shared out takes part.
-func (e *exchange) call(s slot) error {
-	n := e.params.perPeer(e.comm.Size()) * e.comm.Size()
-	return rank.Alltoall(e.ctx, e.comm, s.send[:n], s.recv[:n])
 }
 
 // first makes, times, counts and verifies the first call; its buffers stay as
@@ -110,13 +109,13 @@ func (e *exchange) first() (time.Duration, []uint64, error) {
 	if err := rank.Barrier(e.ctx, e.comm); err != nil {
 		return 0, nil, err
 	}
-	before := e.world.Counters()
+	before := e.reading()
 	start := time.Now()
-	if err := e.call(e.slots[0]); err != nil {
+	if err := e.engine.call(e.ctx, e.slots[0]); err != nil {
 		return 0, nil, err
 	}
 	took := time.Since(start)
-	return took, delta(before, e.world.Counters()), e.verify(1)
+	return took, delta(before, e.reading()), e.verify(1)
 }
 
 // batches makes n calls, and times them when asked. A batch of several calls
@@ -138,7 +137,7 @@ func (e *exchange) batches(n int, timed bool) error {
 		}
 		e.stamps[0] = time.Now()
 		for i := range all {
-			if err := e.call(e.slots[i]); err != nil {
+			if err := e.engine.call(e.ctx, e.slots[i]); err != nil {
 				return err
 			}
 			e.stamps[i+1] = time.Now()
@@ -208,7 +207,7 @@ func (e *exchange) collect(setUp, first time.Duration, counted, started []uint64
 		return nil, nil
 	}
 	return &report{
-		ranks: e.comm.Size(), params: e.params, device: e.world.Device(),
+		ranks: e.comm.Size(), params: e.params, device: e.world.Device(), pinned: e.engine.pinned(),
 		setUp: time.Duration(slowest[0]), first: time.Duration(slowest[1]),
 		steady: summarize(all), timed: len(e.samples), calls: e.calls, counted: sum[:counters], started: sum[counters:],
 	}, nil

@@ -24,6 +24,9 @@ func exchangeOn(t *testing.T, ranks int, p params) (*report, string, string) {
 // exchangeWith is exchangeOn with a configuration of the ranks.
 func exchangeWith(t *testing.T, cfg rank.RunConfig, ranks int, p params) (*report, string, string) {
 	t.Helper()
+	if p.engine == "" {
+		p.engine = engineInline
+	}
 	p.settle(ranks)
 	var out, log strings.Builder
 	var first *report

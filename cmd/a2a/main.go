@@ -24,7 +24,10 @@
 // with contents of its own, and no timing holds the verification of another
 // call (exchange.go).
 //
-// Buffers are registered memory, made once. The command starts no goroutine.
+// An engine runs the calls (engine.go): inline, the rank's own collective, or dpa, the kernel of the
+// original on device threads (kernel.go). Nothing falls back from one to the other, and the output says which it was.
+//
+// Buffers are registered memory, made once. The command starts no goroutine but the device threads of --engine dpa.
 package main
 
 import (

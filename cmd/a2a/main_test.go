@@ -22,7 +22,9 @@ func TestRun(t *testing.T) {
 		out, errOut []string // in it; nil: empty
 	}{
 		{"good", []string{"-m", "8", "-i", "3"}, nil, 0,
-			[]string{"-----send buffs-----\nRank 0 | ", "-----recv buffs-----\nRank 0 | ", "(3 calls on 1 rank)\n", "device        soft0 (soft), in one call: 0 writes of 0 bytes in all, 1 copy (own blocks), 0 signals\n"}, nil},
+			[]string{"-----send buffs-----\nRank 0 | ", "-----recv buffs-----\nRank 0 | ", "(3 calls on 1 rank)\n", "device        soft0 (soft), in one call by engine inline: 0 writes of 0 bytes in all, 1 copy (own blocks), 0 signals\n"}, nil},
+		{"device threads", []string{"-m", "8", "-i", "3", "--engine", "dpa"}, nil, 0,
+			[]string{"(3 calls on 1 rank)\n", "in one call by engine dpa (1 device thread a rank, ", "): 1 write of 8 bytes in all, 0 copies (own blocks), 1 signal\n"}, nil},
 		{"results on standard output", []string{"--output-json", "-", "--print", "none"}, nil, 0, []string{`"ranks": 1,`}, nil},
 		{"emulated device", []string{"-d", "mlx5_0"}, []string{"GORUN_EMULATE=mlx5_0"}, 0, []string{"device        mlx5_0 (soft)"}, nil},
 		{"help", []string{"-h"}, nil, 0, []string{"Usage: a2a "}, nil},

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gorun-mpi/gorun/cmd/internal/argp"
 	"github.com/gorun-mpi/gorun/internal/version"
+	"github.com/gorun-mpi/gorun/rdma/dpa"
 )
 
 // intSize is the size of the elements: the matrices hold int32.
@@ -28,6 +29,8 @@ const fullLimit = 64 << 10
 type params struct {
 	msgsize    int    // bytes of one rank's send buffer
 	deviceList string // as given: "a" or "a,b"
+	engine     string // that runs the calls
+	threads    int    // of the engine, a rank; 0: it has none of its own
 	iterations int    // calls to time
 	warmup     int    // calls before them
 	strict     bool
@@ -39,13 +42,17 @@ type params struct {
 // newParser declares the flags. ranks is the size of the world; the defaults
 // that depend on it are in the params at once.
 func newParser(ranks int) (*argp.Parser, *params) {
-	p := &params{msgsize: ranks * intSize, iterations: -1, warmup: -1, seed: 1}
+	p := &params{msgsize: ranks * intSize, engine: engineInline, iterations: -1, warmup: -1, seed: 1}
 	parser := argp.New("a2a", "Runs an all-to-all exchange by RDMA writes: block k of rank i lands in block i of rank k.\n"+
 		"Start it with gorun -np N; without a launcher it runs as one rank.", version.Line("a2a"))
 	parser.Int(&p.msgsize, argp.Flag{Long: "msgsize", Short: 'm', Value: "BYTES", Check: func() error { return p.checkSize(ranks) },
 		Help: "size of one rank's send buffer in bytes, a multiple of 4, at least 4 per rank (default: 4 per rank)"})
 	parser.String(&p.deviceList, argp.Flag{Long: "devices", Short: 'd', Value: "NAME[,NAME]", Check: p.checkDevices,
 		Help: "RDMA device to use; with two names, the lower half of the ranks uses the first (default: the first software device)"})
+	parser.String(&p.engine, argp.Flag{Long: "engine", Value: strings.Join(engines, "|"), Check: p.checkEngine,
+		Help: "what runs the exchange: the rank itself in its call, or device threads, as on a DPA, while the rank waits (default inline)"})
+	parser.Int(&p.threads, argp.Flag{Long: "threads", Value: "N", Check: func() error { return p.checkThreads(ranks) },
+		Help: fmt.Sprintf("number of device threads of a rank, with --engine dpa (default: one for each rank of the job, %d at most)", threadsMost)})
 	parser.Int(&p.iterations, argp.Flag{Long: "iterations", Short: 'i', Value: "N", Check: func() error { return atLeast(p.iterations, 0, "calls to time") },
 		Help: "number of calls to time after the first one (default: 1000, fewer for large messages)"})
 	parser.Int(&p.warmup, argp.Flag{Long: "warmup", Short: 'w', Value: "N", Check: func() error { return atLeast(p.warmup, 0, "calls to warm up with") },
@@ -108,6 +115,38 @@ func (p *params) checkDevices() error {
 		return fmt.Errorf("found %d devices in %q, expected one or two", len(names), p.deviceList)
 	case slices.ContainsFunc(names, func(n string) bool { return n == "" || strings.ContainsAny(n, " \t") }):
 		return fmt.Errorf("found %q, expected NAME or NAME,NAME without blanks", p.deviceList)
+	case len(names) == 2 && names[0] == names[1]:
+		return fmt.Errorf("found %q, expected two different devices, or the name once: all ranks use it then", p.deviceList)
+	}
+	return nil
+}
+
+// What --engine names.
+const (
+	engineInline = "inline"
+	engineDPA    = "dpa"
+)
+
+var engines = []string{engineInline, engineDPA}
+
+// threadsMost is the default's limit, that of the original.
+const threadsMost = 8
+
+func (p *params) checkEngine() error {
+	if !slices.Contains(engines, p.engine) {
+		return fmt.Errorf("found %q, expected %s", p.engine, strings.Join(engines, " or "))
+	}
+	return nil
+}
+
+// checkThreads comes after checkEngine.
+func (p *params) checkThreads(ranks int) error {
+	most := min(ranks, dpa.MaxThreads)
+	switch {
+	case p.engine != engineDPA:
+		return fmt.Errorf("found %d threads for --engine %s, expected --engine %s, whose threads they are", p.threads, p.engine, engineDPA)
+	case p.threads < 1 || p.threads > most:
+		return fmt.Errorf("found %d, expected 1 to %d: each thread serves at least one of %d ranks", p.threads, most, ranks)
 	}
 	return nil
 }
@@ -127,6 +166,9 @@ func (p *params) settle(ranks int) {
 			p.print = printHead
 		}
 	}
+	if p.engine == engineDPA && p.threads == 0 {
+		p.threads = min(ranks, threadsMost)
+	}
 	if p.iterations < 0 {
 		// 64 MiB of traffic, but 1000 calls at most and 10 at least.
 		p.iterations = min(max(10, 64<<20/(p.msgsize*ranks)), 1000)
@@ -143,22 +185,23 @@ func (p *params) words() []int64 {
 		strict = 1
 	}
 	return []int64{int64(p.msgsize), int64(p.iterations), int64(p.warmup), strict, p.seed,
-		int64(len(p.deviceList)), int64(len(p.print)), int64(len(p.output))}
+		int64(p.threads), int64(len(p.deviceList)), int64(len(p.print)), int64(len(p.output)), int64(len(p.engine))}
 }
 
 // texts are the params' strings, one after the other.
-func (p *params) texts() string { return p.deviceList + p.print + p.output }
+func (p *params) texts() string { return p.deviceList + p.print + p.output + p.engine }
 
 // textLen is the length of the texts that belong to words.
-func (p *params) textLen(words []int64) int64 { return words[5] + words[6] + words[7] }
+func (p *params) textLen(words []int64) int64 { return words[6] + words[7] + words[8] + words[9] }
 
 // adopt takes over what words and texts gave.
 func (p *params) adopt(words []int64, texts string) {
 	p.msgsize, p.iterations, p.warmup = int(words[0]), int(words[1]), int(words[2])
-	p.strict, p.seed = words[3] != 0, words[4]
-	p.deviceList, texts = texts[:words[5]], texts[words[5]:]
-	p.print, texts = texts[:words[6]], texts[words[6]:]
-	p.output = texts
+	p.strict, p.seed, p.threads = words[3] != 0, words[4], int(words[5])
+	for i, text := range []*string{&p.deviceList, &p.print, &p.output, &p.engine} {
+		n := words[6+i]
+		*text, texts = texts[:n], texts[n:]
+	}
 }
 
 // openOutput makes the file for the results; nil when there is none to make.

@@ -22,6 +22,8 @@ const (
 	countDescriptors
 	countCredits
 	countDeviceWrites
+	countKernels
+	countPosted
 	counters
 )
 
@@ -40,8 +42,17 @@ func starting(n rank.Counters) []uint64 {
 	return []uint64{startSleeps: n.Sleeps, startOverslept: n.Overslept, startDatagrams: n.Datagrams, startLate: n.Late}
 }
 
+// A reading is what a rank has counted: of all that it did, and of what its engine did
+// with threads of its own.
+type reading struct {
+	rank.Counters
+	engine engineCounts
+}
+
+func (e *exchange) reading() reading { return reading{e.world.Counters(), e.engine.counts()} }
+
 // delta is what was counted between two readings, by the places above.
-func delta(before, after rank.Counters) []uint64 {
+func delta(before, after reading) []uint64 {
 	d := make([]uint64, counters)
 	d[countWrites] = after.Collective.Puts - before.Collective.Puts
 	d[countWriteBytes] = after.Collective.PutBytes - before.Collective.PutBytes
@@ -51,6 +62,12 @@ func delta(before, after rank.Counters) []uint64 {
 	d[countDescriptors] = after.Collective.Descriptors - before.Collective.Descriptors
 	d[countCredits] = after.Collective.Credits - before.Collective.Credits
 	d[countDeviceWrites] = after.Device.Writes - before.Device.Writes
+	of, was := &after.engine, &before.engine
+	d[countWrites] += of.writes - was.writes
+	d[countWriteBytes] += of.writeBytes - was.writeBytes
+	d[countSignals] += of.signals - was.signals
+	d[countKernels] = of.kernels - was.kernels
+	d[countPosted] = of.posted - was.posted
 	return d
 }
 
@@ -75,6 +92,7 @@ type report struct {
 	ranks        int
 	params       params
 	device       rank.DeviceInfo // rank 0's
+	pinned       bool            // the engine's threads, of rank 0
 	setUp, first time.Duration   // of the slowest rank
 	steady       steady          // over the calls of all ranks
 	timed, calls int
@@ -90,6 +108,18 @@ func (r *report) devices() []string {
 	return []string{r.device.Name}
 }
 
+// engine names the engine, with its threads.
+func (r *report) engine() string {
+	if r.params.threads == 0 {
+		return r.params.engine
+	}
+	cpus := "sharing CPUs"
+	if r.pinned {
+		cpus = "pinned"
+	}
+	return fmt.Sprintf("%s (%s a rank, %s)", r.params.engine, count(r.params.threads, "device thread", "device threads"), cpus)
+}
+
 // text is the report for people.
 func (r *report) text() string {
 	var b strings.Builder
@@ -102,8 +132,8 @@ func (r *report) text() string {
 		b.WriteString("steady state  not measured (-i 0)\n")
 	}
 	fmt.Fprintf(&b, "verified      %s of %d, on every rank\n", count(r.calls, "call", "calls"), r.calls)
-	fmt.Fprintf(&b, "device        %s (%s), in one call: %s of %d bytes in all, %s (own blocks), %s\n",
-		strings.Join(r.devices(), ","), r.device.Provider, count(r.counted[countWrites], "write", "writes"), r.counted[countWriteBytes],
+	fmt.Fprintf(&b, "device        %s (%s), in one call by engine %s: %s of %d bytes in all, %s (own blocks), %s\n",
+		strings.Join(r.devices(), ","), r.device.Provider, r.engine(), count(r.counted[countWrites], "write", "writes"), r.counted[countWriteBytes],
 		count(r.counted[countCopies], "copy", "copies"), count(r.counted[countSignals], "signal", "signals"))
 	return b.String()
 }
@@ -137,6 +167,10 @@ type results struct {
 	Seed     int64    `json:"seed"`
 	Devices  []string `json:"devices"`
 	Provider string   `json:"provider"`
+	// Engine ran the calls, with so many threads of its own a rank, which are pinned to CPUs or share them.
+	Engine  string `json:"engine"`
+	Threads int    `json:"threads"`
+	Pinned  bool   `json:"pinned"`
 
 	SetUp    float64     `json:"set_up_us"`     // of the slowest rank, from the start of the process
 	First    float64     `json:"first_call_us"` // of the slowest rank
@@ -183,12 +217,17 @@ type callCount struct {
 	// DeviceWrites are the RDMA writes that the device executed: writes,
 	// signals, credits and twice the descriptors.
 	DeviceWrites uint64 `json:"device_writes"`
+	// Kernels is how often threads of the engine have run its kernel, PostedByThreads
+	// how many requests they have posted; the rest of them was posted by the ranks themselves.
+	Kernels         uint64 `json:"kernels"`
+	PostedByThreads uint64 `json:"posted_by_threads"`
 }
 
 func (r *report) results() results {
 	return results{
 		Ranks: r.ranks, MsgSize: r.params.msgsize, PerPeer: r.params.perPeer(r.ranks) * intSize, Seed: r.params.seed,
 		Devices: r.devices(), Provider: r.device.Provider,
+		Engine: r.params.engine, Threads: r.params.threads, Pinned: r.pinned,
 		SetUp: micros(r.setUp), First: micros(r.first),
 		Steady: steadyState{Iterations: r.timed, Min: micros(r.steady.min), Median: micros(r.steady.median), P99: micros(r.steady.p99),
 			Switches: float64(r.started[steadySwitches]) / float64(max(1, r.timed*r.ranks))},
@@ -202,7 +241,8 @@ func (r *report) results() results {
 func callCounts(counted []uint64) callCount {
 	return callCount{Writes: counted[countWrites], WriteBytes: counted[countWriteBytes], Copies: counted[countCopies],
 		CopyBytes: counted[countCopyBytes], Signals: counted[countSignals], Descriptors: counted[countDescriptors],
-		Credits: counted[countCredits], DeviceWrites: counted[countDeviceWrites]}
+		Credits: counted[countCredits], DeviceWrites: counted[countDeviceWrites],
+		Kernels: counted[countKernels], PostedByThreads: counted[countPosted]}
 }
 
 func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }

@@ -47,12 +47,12 @@ func TestSpan(t *testing.T) {
 }
 
 func sample() *report {
-	before := rank.Counters{Device: rdma.Counters{Writes: 5}}
-	after := rank.Counters{Device: rdma.Counters{Writes: 33}}
+	before := reading{Counters: rank.Counters{Device: rdma.Counters{Writes: 5}}}
+	after := reading{Counters: rank.Counters{Device: rdma.Counters{Writes: 33}}, engine: engineCounts{kernels: 3, posted: 7}}
 	after.Collective.Puts, after.Collective.PutBytes = 12, 96
 	after.Collective.Copies, after.Collective.CopyBytes, after.Collective.Signals = 4, 32, 12
 	after.Collective.Descriptors, after.Collective.Credits = 1, 2
-	return &report{ranks: 4, params: params{msgsize: 32, warmup: 100, seed: 1}, device: rank.DeviceInfo{Name: "soft0", Provider: "soft"},
+	return &report{ranks: 4, params: params{msgsize: 32, engine: engineInline, warmup: 100, seed: 1}, device: rank.DeviceInfo{Name: "soft0", Provider: "soft"},
 		setUp: 3412 * time.Microsecond, first: 12300, steady: steady{812, 934, 1720}, timed: 1000, calls: 1117, counted: delta(before, after),
 		started: append(starting(rank.Counters{Sleeps: 3, Overslept: 1, Datagrams: 24, Late: 2}), 6000)}
 }
@@ -62,14 +62,15 @@ func TestReportText(t *testing.T) {
 first call    12.3 us
 steady state  min 0.812 us, median 0.934 us, p99 1.720 us (1000 calls on 4 ranks)
 verified      1117 calls of 1117, on every rank
-device        soft0 (soft), in one call: 12 writes of 96 bytes in all, 4 copies (own blocks), 12 signals
+device        soft0 (soft), in one call by engine inline: 12 writes of 96 bytes in all, 4 copies (own blocks), 12 signals
 `
 	if got := sample().text(); got != want {
 		t.Errorf("text is\n%s\nwant\n%s", got, want)
 	}
 	r := sample()
 	r.timed, r.params.deviceList = 0, "a,b"
-	if got := r.text(); !strings.Contains(got, "steady state  not measured (-i 0)\n") || !strings.Contains(got, "device        a,b (soft)") {
+	r.params.engine, r.params.threads = engineDPA, 1
+	if got := r.text(); !strings.Contains(got, "steady state  not measured (-i 0)\n") || !strings.Contains(got, "device        a,b (soft), in one call by engine dpa (1 device thread a rank, sharing CPUs): 12 writes") {
 		t.Errorf("text without timed calls and with two devices is\n%s", got)
 	}
 }
@@ -93,7 +94,7 @@ func TestReportJSON(t *testing.T) {
 	if err := json.Unmarshal(data, &got); err != nil {
 		t.Fatalf("%s: %v", data, err)
 	}
-	if got.Ranks != 4 || got.PerPeer != 8 || got.Steady.Median != 0.934 || got.Steady.Switches != 1.5 || got.Verified != 1117 || got.OneCall != (callCount{12, 96, 4, 32, 12, 1, 2, 28}) || got.Start != (startCount{3, 1, 24, 2}) {
+	if got.Ranks != 4 || got.Engine != engineInline || got.PerPeer != 8 || got.Steady.Median != 0.934 || got.Steady.Switches != 1.5 || got.Verified != 1117 || got.OneCall != (callCount{12, 96, 4, 32, 12, 1, 2, 28, 3, 7}) || got.Start != (startCount{3, 1, 24, 2}) {
 		t.Errorf("results are %+v", got)
 	}
 	out.Reset()

@@ -27,6 +27,23 @@ func setEmulate(s *settings, value string) error {
 	return nil
 }
 
+// noteEmulate tells of names of devices that a program would have had from its environment under
+// another launcher. What an outer gorun has set for its ranks is not the user's.
+func (s *settings) noteEmulate(environ []string) {
+	const name = "GORUN_EMULATE"
+	value, _ := lookup(environ, name)
+	if value == "" || value == strings.Join(s.job.Emulate, ",") {
+		return
+	}
+	if outer, _ := lookup(s.environ, name); value == outer {
+		if _, inside := lookup(s.environ, "GORUN_JOB"); inside {
+			return
+		}
+	}
+	s.spelling = name + "=" + value
+	s.note("the devices of gorun's ranks have the names that --emulate gives them; try --emulate " + value)
+}
+
 // deviceName tells whether a device can bear the name: it travels in a
 // comma-separated variable and stands in messages.
 func deviceName(name string) bool {

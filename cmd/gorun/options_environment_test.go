@@ -76,3 +76,32 @@ func TestPrefixWithoutMatchIsAWarning(t *testing.T) {
 		t.Errorf("got %q, %v", got.warnings, err)
 	}
 }
+
+// Names of devices in the environment are for other launchers' ranks.
+func TestEmulateInTheEnvironmentIsNoted(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		environ []string
+		args    string
+		note    string // "" for none
+	}{
+		{"set", []string{"GORUN_EMULATE=mlx5_0"}, "prog", "GORUN_EMULATE=mlx5_0"},
+		{"empty", []string{"GORUN_EMULATE="}, "prog", ""},
+		{"the same by the option", []string{"GORUN_EMULATE=a,b"}, "--emulate a,b prog", ""},
+		{"another by the option", []string{"GORUN_EMULATE=a"}, "--emulate b prog", "GORUN_EMULATE=a"},
+		{"set for the ranks", nil, "-x GORUN_EMULATE=c prog", "GORUN_EMULATE=c"},
+		{"not passed on", []string{"GORUN_EMULATE=a"}, "-genvnone prog", ""},
+		{"for two programs", []string{"GORUN_EMULATE=a"}, "prog : prog", "GORUN_EMULATE=a"},
+		{"an outer gorun's", []string{"GORUN_EMULATE=a", "GORUN_JOB=7"}, "prog", ""},
+		{"set in a rank of an outer gorun", []string{"GORUN_EMULATE=a", "GORUN_JOB=7"}, "-x GORUN_EMULATE=b prog", "GORUN_EMULATE=b"},
+	} {
+		got, err := parse(line(c.environ, strings.Fields(c.args)...))
+		note := ""
+		for _, n := range got.notes {
+			note += strings.Join(n.options, " ")
+		}
+		if err != nil || note != c.note {
+			t.Errorf("%s: notes about %q, %v; want %q", c.name, note, err, c.note)
+		}
+	}
+}

@@ -67,6 +67,7 @@ func (s *settings) finish() (request, error) {
 			return request{}, err
 		}
 		job.Apps = append(job.Apps, app)
+		s.noteEmulate(app.Env)
 	}
 	if len(job.Apps) == 1 {
 		app := job.Apps[0]

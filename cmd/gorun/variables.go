@@ -43,6 +43,7 @@ func variables() []variable {
 			help: "gorun sets them for the ranks, as torchrun does, unless they are set already; it chooses a free port"},
 		{name: "MPIEXEC_PORT_RANGE, HYDRA_IFACE, HYDRA_RMK, HYDRA_LAUNCHER, HYDRA_LAUNCHER_EXEC, HYDRA_DEMUX, HYDRA_TOPOLIB, HYDRA_HOSTNAME_PROPAGATION",
 			help: "no effect, like the options of the same names"},
+		{name: "GORUN_EMULATE", help: "no effect on gorun's ranks, and a note says so: use --emulate"},
 		{name: "GORUN_QP_MEMORY", help: "memory limit for the queue pairs of a host (default 256M); ranks that could need more use dynamic connections; 0: always"},
 		{name: "GORUN_TUNING", help: "file that selects the algorithm of each collective; gorun-bench --tune writes it and the ranks read it"},
 	}

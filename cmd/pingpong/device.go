@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/gorun-mpi/gorun/internal/shm"
 	"github.com/gorun-mpi/gorun/rank"
@@ -32,6 +31,17 @@ func (o *opened) closeBehind() error {
 	return errors.Join(errs...)
 }
 
+// checkDevice tells whether there is a device of that name, "" for any, before anybody is waited for.
+func checkDevice(env *rank.Environment, name string) error {
+	if name == "" {
+		return nil
+	}
+	if err := rank.FindDevices(rank.Config{Environment: env, Devices: []string{name}, Providers: []rdma.Provider{verbs.New(verbs.Config{})}}); err != nil {
+		return fmt.Errorf("-d: %w", err)
+	}
+	return nil
+}
+
 // openDevice opens the device of that name, "" for the first there is.
 func openDevice(env *rank.Environment, name string, secret []byte) (*opened, error) {
 	cfg := soft.Config{Names: env.Emulate, Secret: secret}
@@ -49,14 +59,12 @@ func openDevice(env *rank.Environment, name string, secret []byte) (*opened, err
 		return nil, errors.Join(err, o.closeBehind())
 	}
 	o.behind = append([]io.Closer{provider}, o.behind...)
-	var names []string
 	var missing error // why a provider has no devices
 	for _, pr := range []rdma.Provider{provider, verbs.New(verbs.Config{})} {
 		devices, err := pr.Devices()
 		missing = errors.Join(missing, err)
 		for _, d := range devices {
 			if name != "" && d.Name() != name {
-				names = append(names, d.Name())
 				continue
 			}
 			o.provider = pr.Name()
@@ -66,9 +74,6 @@ func openDevice(env *rank.Environment, name string, secret []byte) (*opened, err
 			return o, nil
 		}
 	}
-	err = fmt.Errorf("-d: no device %s; there are: %s", name, strings.Join(names, ", "))
-	if missing != nil {
-		err = fmt.Errorf("%w (%w)", err, missing)
-	}
+	err = fmt.Errorf("-d: device %s is gone: %w", name, errors.Join(rdma.ErrNoDevice, missing))
 	return nil, errors.Join(err, o.closeBehind())
 }

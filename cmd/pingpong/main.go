@@ -92,6 +92,9 @@ func run(ctx context.Context, args, environ []string, std stdio) int {
 
 // pingpong connects, transfers and reports.
 func pingpong(ctx context.Context, env *rank.Environment, p *params, out io.Writer, log *logrus.Logger) (err error) {
+	if err := checkDevice(env, p.deviceName); err != nil {
+		return err
+	}
 	if p.peer == peerIBV {
 		return ibvPingPong(ctx, env, p, out, log)
 	}

@@ -221,7 +221,7 @@ func TestCommandLine(t *testing.T) {
 		{[]string{"--peer", "ib_write_lat"}, nil, `found "ib_write_lat", expected ibv_rc_pingpong`},
 		{[]string{"--peer", "ibv_rc_pingpong", "--op", "write"}, nil, "leave out --op and --qp"},
 		{[]string{"--connect", "a"}, []string{"PMI_RANK=0", "PMI_SIZE=2", "PMI_FD=77"}, "the ends find each other through it"},
-		{[]string{"-d", "mlx5_0", "--peer", "ibv_rc_pingpong"}, nil, "no device mlx5_0; there are: soft0"},
+		{[]string{"-d", "mlx5_0", "--peer", "ibv_rc_pingpong"}, nil, `-d: no RDMA device "mlx5_0": there is soft0 (soft)`},
 		{[]string{"--peer", "ibv_rc_pingpong"}, nil, "soft0 (soft) cannot reach ibv_rc_pingpong"},
 	} {
 		var out, errOut strings.Builder

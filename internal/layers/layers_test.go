@@ -38,7 +38,7 @@ var layers = []layer{
 	{"cmd/gorun-agent", "the ranks of one host, for a gorun elsewhere", "launcher/agent internal/version"},
 	{"cmd/gorun-pmix", "the PMIx server of a host, for programs of Open MPI", "internal/pmix internal/pmix/link internal/peer"},
 	{"cmd/gorun-info", "the machine's abilities, and what stands in a job's way; internal/doctor: checks, pure functions of a View", "rdma rdma/soft rdma/verbs internal/pmix/link launcher/hostfile cmd/internal internal/topo internal/version"},
-	{"cmd/a2a", "the all-to-all application", "rank coll rdma rdma/verbs cmd/internal internal/version"},
+	{"cmd/a2a", "the all-to-all application", "rank coll rdma rdma/dpa rdma/verbs cmd/internal internal/version"},
 	{"cmd/pingpong", "a tutorial of verbs between two processes, and their measurement", "rank rdma rdma/soft rdma/verbs pmi cmd/internal internal/shm internal/version internal/wait"},
 	{"cmd/secure-channel", "DOCA's secure channel: messages between a host and its DPU", "rank rdma rdma/soft rdma/verbs rdma/comch pmi cmd/internal internal/pack internal/topo internal/version"},
 	{"cmd/gorun-bench", "measures gorun, and MPIs beside it, with ranks of itself", "launcher rank coll rdma rdma/verbs cmd/internal internal/topo internal/version testdata"},

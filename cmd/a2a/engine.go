@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+
+	"github.com/gorun-mpi/gorun/rank"
+)
+
+// An engine runs the all-to-alls of a rank. The exchange owns it, and makes one call at a time.
+type engine interface {
+	// buffers makes n integers each to send and to receive, registered, until close. It comes once,
+	// on all ranks.
+	buffers(ctx context.Context, n int) (send, recv []int32, err error)
+	// call is the all-to-all of a slot: only what is shared out takes part. It returns when the rank's blocks
+	// have arrived and its own have been sent.
+	call(ctx context.Context, s slot) error
+	// counts is what the engine's threads have done so far, which the rank's counters do not name.
+	counts() engineCounts
+	// pinned tells whether these threads have CPUs of their own.
+	pinned() bool
+	// close frees what the engine has made. With meet, when all went well, the ranks come together before.
+	close(ctx context.Context, meet bool) error
+}
+
+// engineCounts are counted by an engine's own threads.
+type engineCounts struct {
+	writes, writeBytes uint64 // of blocks
+	signals            uint64
+	kernels            uint64 // times that a thread has run the kernel
+	posted             uint64 // requests
+}
+
+// open makes the engine that --engine names.
+func (e *exchange) open() (engine, error) {
+	if e.params.engine == engineDPA {
+		return newKernelEngine(e.ctx, e.comm, &e.params)
+	}
+	return &inlineEngine{comm: e.comm, ints: e.params.perPeer(e.comm.Size()) * e.comm.Size()}, nil
+}
+
+// An inlineEngine has the rank run the collective itself.
+type inlineEngine struct {
+	comm *rank.Comm
+	ints int // of a call
+}
+
+func (e *inlineEngine) buffers(_ context.Context, n int) (send, recv []int32, err error) {
+	if send, err = rank.Alloc[int32](e.comm, n); err != nil {
+		return nil, nil, err
+	}
+	recv, err = rank.Alloc[int32](e.comm, n)
+	return send, recv, err
+}
+
+func (e *inlineEngine) call(ctx context.Context, s slot) error {
+	return rank.Alltoall(ctx, e.comm, s.send[:e.ints], s.recv[:e.ints])
+}
+
+func (e *inlineEngine) counts() engineCounts              { return engineCounts{} }
+func (e *inlineEngine) pinned() bool                      { return false }
+func (e *inlineEngine) close(context.Context, bool) error { return nil } // Finalize frees the buffers
