@@ -192,7 +192,7 @@ func (w *told) Write(b []byte) (int, error) {
 // readmeCommands are the lines of blocks of commands: those behind a prompt, and in
 // blocks without one all that begin as commands do.
 func readmeCommands(text string) (commands []string) {
-	begins := regexp.MustCompile(`^(bin/)?(gorun(-[a-z]+)?|mpiexec\.mpich|mpirun|mpicc|a2a|pingpong|secure-channel|make|go|ln|source) `)
+	begins := regexp.MustCompile(`^(bin/)?(gorun(-[a-z]+)?|mpiexec\.mpich|mpirun|mpicc|a2a|pingpong|secure-channel|allreduce|make|go|ln|source) `)
 	for _, block := range regexp.MustCompile("(?sm)^(?:```(?:sh)?\n(.*?)^```$|((?:    [^\n]*\n)+))").FindAllStringSubmatch(text, -1) {
 		prompt := strings.Contains("\n"+block[1], "\n$ ")
 		for line := range strings.Lines(block[1] + block[2]) {
@@ -232,7 +232,7 @@ func readmeDirectory(t *testing.T, readme string) string {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range []string{"gorun", "a2a", "pingpong", "secure-channel", "gorun-bench", "gorun-info"} {
+	for _, name := range []string{"gorun", "a2a", "pingpong", "secure-channel", "allreduce", "gorun-bench", "gorun-info"} {
 		path, err := exec.LookPath(name)
 		if err != nil {
 			t.Fatal(err)
@@ -298,6 +298,8 @@ func printed(text string) string {
 		{`\(host [^,]*,`, `(host H,`},
 		{`\bpid \d+`, `pid P`},
 		{`\b\d+\.\d+ s\b`, `T s`},
+		{`\b\d+\.\d{6}\b`, `T`},
+		{`\b\d+\.\d %`, `P %`},
 	} {
 		text = regexp.MustCompile(c.pattern).ReplaceAllString(text, c.instead)
 	}

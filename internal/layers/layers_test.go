@@ -41,6 +41,7 @@ var layers = []layer{
 	{"cmd/a2a", "the all-to-all application", "rank coll rdma rdma/dpa rdma/verbs cmd/internal internal/version"},
 	{"cmd/pingpong", "a tutorial of verbs between two processes, and their measurement", "rank rdma rdma/soft rdma/verbs pmi cmd/internal internal/shm internal/version internal/wait"},
 	{"cmd/secure-channel", "DOCA's secure channel: messages between a host and its DPU", "rank rdma rdma/soft rdma/verbs rdma/comch pmi cmd/internal internal/pack internal/topo internal/version"},
+	{"cmd/allreduce", "DOCA's all-reduce: daemons that work while their clients compute; internal/group: how members meet and combine", "rank rdma/comch pmi cmd/internal internal/kernel internal/pack internal/peer internal/version"},
 	{"cmd/gorun-bench", "measures gorun, and MPIs beside it, with ranks of itself", "launcher rank coll rdma rdma/verbs cmd/internal internal/topo internal/version testdata"},
 	{"cmd/gorun-bench-init", "the smallest rank, with which gorun-bench times Init and Finalize", "rank"},
 	{"cmd/internal", "what commands share: command lines, logs, manual pages", "internal/version"},
@@ -150,7 +151,7 @@ func TestArchitectureHasTheInnerTable(t *testing.T) {
 // only names the sole part that may import a package from outside the module.
 var only = map[string][]string{
 	"github.com/hashicorp/memberlist":   {"internal/gossip"},
-	"github.com/sirupsen/logrus":        {"cmd/gorun", "cmd/a2a", "cmd/pingpong", "cmd/secure-channel", "cmd/gorun-bench", "cmd/internal"},
+	"github.com/sirupsen/logrus":        {"cmd/gorun", "cmd/a2a", "cmd/pingpong", "cmd/secure-channel", "cmd/allreduce", "cmd/gorun-bench", "cmd/internal"},
 	"github.com/spf13/pflag":            {"cmd/gorun", "cmd/gorun-info", "cmd/a2a", "cmd/internal"},
 	"github.com/tailscale/hujson":       {"cmd/internal"},
 	"github.com/vmihailenco/msgpack/v5": {"internal/pack", "launcher", "internal/pmix/link"},
@@ -322,7 +323,7 @@ func TestUnsafeOnlyInFilesNamedForIt(t *testing.T) {
 // Main and Init, and by tests.
 func TestEnvironmentReadOnlyAtTheEdge(t *testing.T) {
 	fset, files := sources(t)
-	edge := []string{"cmd/gorun", "cmd/gorun-info", "cmd/a2a", "cmd/pingpong", "cmd/secure-channel", "cmd/gorun-bench", "cmd/gorun-bench-init", "cmd/internal", "internal/testenv", "e2e", "e2e/attack"}
+	edge := []string{"cmd/gorun", "cmd/gorun-info", "cmd/a2a", "cmd/pingpong", "cmd/secure-channel", "cmd/allreduce", "cmd/gorun-bench", "cmd/gorun-bench-init", "cmd/internal", "internal/testenv", "e2e", "e2e/attack"}
 	// One function each: the documented defaults of the two public APIs.
 	exempt := map[string]string{"rank/config.go": "Environ", "launcher/check.go": "Environ"}
 	for _, f := range files {

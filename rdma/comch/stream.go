@@ -317,8 +317,31 @@ func (s *streamConn) close() error {
 // handshakeMost bounds how long a peer may take to show who it is.
 const handshakeMost = 10 * time.Second
 
-// handshake makes a channel of a connection, which is closed if that fails.
-func handshake(ctx context.Context, cfg *Config, conn net.Conn, role string, tc *tls.Config) (*Conn, error) {
+// Secure makes a connection of TLS 1.3 between two ends that know cfg.Key out of conn, for
+// programs with a protocol of their own: what ListenTLS and DialTLS have beneath their
+// messages. One end calls it with server, the other one without. It takes at most 10 s; conn
+// is closed if it fails, and belongs to the result else. The result is a [*tls.Conn].
+func Secure(ctx context.Context, cfg Config, conn net.Conn, server bool) (net.Conn, error) {
+	role := roleClient
+	if server {
+		role = roleServer
+	}
+	err := needKey(&cfg)
+	if err == nil {
+		err = cfg.settle()
+	}
+	var tc *tls.Config
+	if err == nil {
+		tc, err = tlsConfig(&cfg, role)
+	}
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return secure(ctx, conn, role, tc)
+}
+
+func secure(ctx context.Context, conn net.Conn, role string, tc *tls.Config) (*tls.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeMost)
 	defer cancel()
 	var secure *tls.Conn
@@ -334,6 +357,15 @@ func handshake(ctx context.Context, cfg *Config, conn net.Conn, role string, tc 
 	if err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("%w: handshake with %s: %w (%w)", ErrRefused, conn.RemoteAddr(), err, errKeys)
+	}
+	return secure, nil
+}
+
+// handshake makes a channel of a connection, which is closed if that fails.
+func handshake(ctx context.Context, cfg *Config, conn net.Conn, role string, tc *tls.Config) (*Conn, error) {
+	secure, err := secure(ctx, conn, role, tc)
+	if err != nil {
+		return nil, err
 	}
 	return &Conn{t: newStreamConn(cfg, secure), peer: conn.RemoteAddr().String()}, nil
 }

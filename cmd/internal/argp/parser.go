@@ -45,6 +45,8 @@ type Parser struct {
 	values                    General
 	file                      string
 	help, wantVersion         bool
+	oldLevels                 bool
+	notes                     []string
 }
 
 // New makes a parser that knows the general flags. summary is one sentence for
@@ -81,6 +83,25 @@ func checkLevel(l *logline.Level) func() error {
 		}
 		return nil
 	}
+}
+
+// OldLevels has -l and --sdk-log-level take the numbers of old releases of DOCA as well,
+// which the guides of some programs still have: 0 to 4 for CRITICAL to DEBUG. [Parser.Notes]
+// then says so.
+func (p *Parser) OldLevels() { p.oldLevels = true }
+
+// Notes are lines about the command line for the program's log, after Parse.
+func (p *Parser) Notes() []string { return p.notes }
+
+// modern replaces an old number of a log level.
+func (p *Parser) modern(long string, l *logline.Level) {
+	e := p.find(long)
+	if !p.oldLevels || e.source == notGiven || *l < 0 || *l > 4 {
+		return
+	}
+	old := *l
+	*l = logline.Critical + 10*old
+	p.notes = append(p.notes, fmt.Sprintf("%s %d is an old log level, taken as %d; today's are %s", e.name(), old, *l, logline.Names()))
 }
 
 // Int declares a flag with a whole number, whose default is what *dst holds.
@@ -173,6 +194,8 @@ func (p *Parser) parse(args []string) error {
 	if first != nil {
 		return first
 	}
+	p.modern("log-level", &p.values.LogLevel)
+	p.modern("sdk-log-level", &p.values.SDKLogLevel)
 	for _, e := range p.entries {
 		if e.Mandatory && e.source == notGiven {
 			return &Error{Flag: e.name(), Reason: "not given, and there is no default; expected " + kindNames[e.kind]}

@@ -1,0 +1,576 @@
+package group
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+)
+
+// Options say what this member is.
+type Options struct {
+	Config
+	Kind Kind
+	// Listener is where other members reach a participant. It is the group's from Form on.
+	Listener net.Listener
+	// Addresses are where other participants are, and for an offloaded client where its daemon
+	// is: for each one or more addresses, HOST:PORT, which are tried in turn.
+	Addresses [][]string
+	// Clients is how many a daemon serves.
+	Clients int
+	// Participants is how many there shall be; 0: those that are named.
+	Participants int
+	// Order comes before the name in the order in which vectors are combined: the rank, under
+	// a launcher.
+	Order int
+	// Key is a secret that all members know: connections are encrypted, and nobody else is let
+	// in. nil: none.
+	Key []byte
+	// Name tells groups with one key apart.
+	Name string
+	// Timeout is how long a group may be incomplete, from its first connection on,
+	// or from the start where this member names another one.
+	Timeout time.Duration
+	Log     *logrus.Logger
+}
+
+// A Group is this participant's part in a group that is complete. Its calls block until the
+// other members have done their part, or the group has failed, which each call then
+// returns. They belong to one goroutine.
+type Group struct {
+	endpoint
+	opt    Options
+	box    *mailbox
+	ctx    context.Context // ends with the first failure, its cause
+	cancel context.CancelCauseFunc
+	all    sync.WaitGroup
+	kick   chan struct{} // of one place: the forming goroutine has something to do
+
+	mu       sync.Mutex // guards the next lines; a link's comes before it
+	phase    phase
+	view     view
+	own      record             // the last that was told
+	links    map[string][]*link // of participants, by ID; more than one where both dialed at once
+	clients  []*link            // of a daemon
+	named    map[string]*target // by address
+	reaching map[string]bool    // participants that are being dialed
+	started  *start
+
+	// Of the group that is complete.
+	members   []string
+	self      int
+	peers     []*link // by member; nil: this one
+	algorithm string
+	op        uint64 // the next operation
+}
+
+type phase int
+
+const (
+	forming phase = iota
+	complete
+	closed
+)
+
+// A target is an address that this participant names.
+type target struct {
+	id  string // who is there; "": not known yet
+	err error  // why not, last
+}
+
+// A start says that a group is complete.
+type start struct {
+	Members       []string `msgpack:"members"` // IDs, in order
+	Contributions int      `msgpack:"contributions"`
+	Algorithm     string   `msgpack:"algorithm"`
+}
+
+func newID() string {
+	var b [16]byte
+	rand.Read(b[:])
+	return hex.EncodeToString(b[:])
+}
+
+func (o *Options) hello(label string) hello {
+	return hello{Magic: magic, Version: protocolVersion, Kind: o.Kind, ID: newID(), Order: o.Order, Label: label, Config: o.Config}
+}
+
+// Form makes this process a participant, and waits until its group is complete.
+func Form(ctx context.Context, opt Options) (*Group, error) {
+	if err := opt.Validate(); err != nil {
+		return nil, errors.Join(err, opt.Listener.Close())
+	}
+	hostname, _ := os.Hostname()
+	place, err := Here(opt.Listener)
+	if err != nil {
+		return nil, errors.Join(err, opt.Listener.Close())
+	}
+	g := &Group{
+		endpoint: endpoint{hello: opt.hello(fmt.Sprintf("%s:%d", hostname, place.Port)), key: opt.Key, name: opt.Name, log: opt.Log},
+		opt:      opt, box: newMailbox(), kick: make(chan struct{}, 1),
+		links: map[string][]*link{}, named: map[string]*target{}, reaching: map[string]bool{},
+	}
+	g.ctx, g.cancel = context.WithCancelCause(ctx)
+	g.own = record{ID: g.hello.ID, Kind: opt.Kind, Label: g.hello.Label, Order: opt.Order, Place: place, Want: opt.Participants, Serves: opt.Clients}
+	g.view = view{self: g.own.ID, records: map[string]*record{g.own.ID: &g.own}}
+	for _, addresses := range opt.Addresses {
+		g.named[addresses[0]] = &target{}
+	}
+	g.all.Go(g.accept)
+	for _, addresses := range opt.Addresses {
+		g.all.Go(func() { g.reach(addresses[0], "", addresses) })
+	}
+	if err := g.form(); err != nil {
+		g.fail(err)
+		return nil, g.Close()
+	}
+	return g, nil
+}
+
+// fail ends the group. The first cause counts.
+func (g *Group) fail(err error) { g.cancel(err) }
+
+// Fail implements Session.
+func (g *Group) Fail(err error) { g.fail(err) }
+
+func (g *Group) wake() {
+	select {
+	case g.kick <- struct{}{}:
+	default:
+	}
+}
+
+// settling is how long what is missing must stay the same before it is told: most of it comes
+// within milliseconds.
+const settling = 200 * time.Millisecond
+
+// form is the forming goroutine: it tells the others what is new, dials who is not connected,
+// and starts the group or waits for the start.
+func (g *Group) form() error {
+	var late <-chan time.Time // while somebody is awaited who should come
+	var told <-chan time.Time // while something else is missing than was told
+	missing, shown := "", ""
+	for {
+		lines, awaited, done, err := g.step(shown)
+		if err != nil || done {
+			return err
+		}
+		switch {
+		case !awaited:
+			late = nil
+		case late == nil:
+			late = time.After(g.opt.Timeout)
+		}
+		if text := strings.Join(lines, "; "); text != missing {
+			missing, told = text, time.After(settling)
+		}
+		select {
+		case <-g.kick:
+		case <-told:
+			told, shown = nil, missing
+			g.log.Infof("waiting: %s", shown)
+			g.wake() // clients are told as well
+		case <-late:
+			return fmt.Errorf("the group is incomplete after %v (--connect-timeout): %s", g.opt.Timeout, missing)
+		case <-g.ctx.Done():
+			return context.Cause(g.ctx)
+		}
+	}
+}
+
+// A message is a frame for a link, to be sent without the lock.
+type message struct {
+	to *link
+	header
+}
+
+// step does what there is to do now. status is for clients. awaited tells whether the group must be
+// complete in time.
+func (g *Group) step(status string) (missing []string, awaited, done bool, err error) {
+	g.mu.Lock()
+	if err := g.view.tooMany(); err != nil {
+		g.mu.Unlock()
+		return nil, false, false, err
+	}
+	g.renew()
+	missing = g.view.missing()
+	if g.started == nil && len(missing) == 0 && g.view.order()[0] == g.own.ID {
+		order := g.view.order()
+		g.started = &start{Members: order, Contributions: g.view.contributions(), Algorithm: choose(&g.opt.Config, len(order))}
+	}
+	var out []message
+	if g.started != nil {
+		out, err = g.begin()
+		done = true
+	} else {
+		g.reachAll()
+		out = g.news(status)
+	}
+	awaited = g.opt.Kind == Direct || len(g.links) > 0 || len(g.clients) > 0 || len(g.own.Open) > 0
+	g.mu.Unlock()
+	if err != nil {
+		return nil, false, false, err
+	}
+	for _, m := range out {
+		// A broken link is the reader's to report.
+		_ = m.to.send(m.header, nil)
+	}
+	return missing, awaited, done, nil
+}
+
+// renew brings this participant's own record up to date.
+func (g *Group) renew() {
+	r := g.own
+	r.Open, r.Joined, r.Clients = nil, nil, len(g.clients)
+	for address, t := range g.named {
+		// One that is connected already may have said so before this end knew it.
+		if t.id != r.ID && g.links[t.id] == nil {
+			if t.err != nil {
+				address += fmt.Sprintf(" (%v)", t.err)
+			}
+			r.Open = append(r.Open, address)
+		}
+	}
+	for id := range g.links {
+		r.Joined = append(r.Joined, id)
+	}
+	slices.Sort(r.Open)
+	slices.Sort(r.Joined)
+	if !reflect.DeepEqual(r, g.own) {
+		r.Version++
+		g.own = r
+	}
+}
+
+// news is what the others have not been told yet.
+func (g *Group) news(status string) []message {
+	var out []message
+	for _, list := range g.links {
+		for _, l := range list {
+			var records []record
+			for id, r := range g.view.records {
+				if version, told := l.told[id]; !told || version < r.Version {
+					l.told[id] = r.Version
+					records = append(records, *r)
+				}
+			}
+			if records != nil {
+				out = append(out, message{l, header{Kind: kindRecord, Records: records}})
+			}
+		}
+	}
+	for _, l := range g.clients {
+		if status != l.status {
+			l.status = status
+			out = append(out, message{l, header{Kind: kindStatus, Text: status}})
+		}
+	}
+	return out
+}
+
+// reachAll dials participants of whom others have told. The first in order dials at once;
+// the other one helps when that takes long, as through a firewall.
+func (g *Group) reachAll() {
+	for id, r := range g.view.records {
+		if id == g.own.ID || g.links[id] != nil || g.reaching[id] {
+			continue
+		}
+		g.reaching[id] = true
+		wait := time.Duration(0)
+		if g.own.ID > id {
+			wait = time.Second
+		}
+		addresses := r.Place.Addresses()
+		g.all.Go(func() {
+			select {
+			case <-time.After(wait):
+				g.reach("", id, addresses)
+			case <-g.ctx.Done():
+			}
+		})
+	}
+}
+
+// reach connects with the participant at an address that this one names, or with one of whom
+// others have told, at any of some addresses.
+func (g *Group) reach(name, id string, addresses []string) {
+	addresses = slices.Clone(addresses)
+	for len(addresses) > 0 && (id == "" || !g.joined(id)) {
+		conn, address, err := dialing(g.ctx, addresses, func(err error) { g.unreached(name, err) })
+		if err != nil {
+			g.fail(err)
+			return
+		}
+		l, err := g.greet(g.ctx, conn, id)
+		if errors.Is(err, errElsewhere) || errors.Is(err, errOwn) && len(addresses) > 1 {
+			addresses = slices.DeleteFunc(addresses, func(a string) bool { return a == address })
+			continue
+		}
+		g.reached(name, address, l, err)
+		return
+	}
+	// None is left: it will come by itself, or the group stays incomplete.
+}
+
+// reached judges what has come of dialing.
+func (g *Group) reached(name, address string, l *link, err error) {
+	switch {
+	case errors.Is(err, errOwn):
+		g.log.Infof("-a %s is this participant's own address: ignored", name)
+		g.resolve(name, g.hello.ID)
+	case errors.Is(err, errDuplicate):
+		g.resolve(name, l.peer.ID)
+	case err != nil:
+		g.fail(fmt.Errorf("%s: %w", address, err))
+	case !l.peer.Kind.participant():
+		l.conn.Close()
+		g.fail(fmt.Errorf("%s is an offloaded client, and no participant", address))
+	default:
+		g.join(l)
+		g.resolve(name, l.peer.ID)
+	}
+}
+
+func (g *Group) joined(id string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.links[id] != nil
+}
+
+func (g *Group) unreached(name string, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if t := g.named[name]; t != nil {
+		t.err = err
+		g.wake()
+	}
+}
+
+func (g *Group) resolve(name, id string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if t := g.named[name]; t != nil {
+		t.id = id
+	}
+	g.wake()
+}
+
+// join takes a link that this participant dialed. The other end counts on it from its answer on.
+func (g *Group) join(l *link) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.phase == closed {
+		l.conn.Close()
+		return
+	}
+	g.connected(l)
+}
+
+// connected adds a participant's link, and reads from it. The lock is held.
+func (g *Group) connected(l *link) {
+	g.links[l.peer.ID] = append(g.links[l.peer.ID], l)
+	g.log.Infof("connected with %s at %s", l.peer.name(), l.conn.RemoteAddr())
+	g.all.Go(func() { g.read(l) })
+	g.wake()
+}
+
+// handshakes is how many may be saying who they are at a time.
+const handshakes = 64
+
+// accept takes connections until the group is closed: those who are late are told so.
+func (g *Group) accept() {
+	slots := make(chan struct{}, handshakes)
+	for {
+		conn, err := g.opt.Listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil { // no descriptor for another one, or a client that left at once
+			select {
+			case <-time.After(10 * time.Millisecond):
+				continue
+			case <-g.ctx.Done():
+				return
+			}
+		}
+		slots <- struct{}{}
+		g.all.Go(func() {
+			defer func() { <-slots }()
+			if err := g.admit(conn); err != nil && (g.ctx.Err() == nil || errors.Is(err, ErrRefused)) {
+				g.log.Errorf("a connection from %s was not let in: %v", conn.RemoteAddr(), err)
+			}
+		})
+	}
+}
+
+// admit has a member say who it is, and takes it or tells it why not.
+func (g *Group) admit(conn net.Conn) error {
+	l, err := g.open(g.ctx, conn, true)
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(g.ctx, func() { _ = l.conn.SetDeadline(time.Unix(1, 0)) })
+	heard := g.hear(l)
+	// Also to one that is refused: it shows both configurations, as this end does.
+	err = l.send(header{Kind: kindHello, Hello: &g.hello}, nil)
+	if heard != nil {
+		err = heard
+	}
+	if err == nil {
+		err = judge(&g.hello, &l.peer)
+	}
+	if !stop() && err == nil {
+		err = context.Cause(g.ctx)
+	}
+	if err == nil {
+		err = l.conn.SetDeadline(time.Time{})
+	}
+	if err != nil {
+		l.conn.Close()
+		if errors.Is(err, errOwn) || errors.Is(err, errElsewhere) {
+			return nil // the end that dialed knows what to do
+		}
+		return err
+	}
+	a := g.take(l)
+	if a.Verdict != accepted {
+		l.conn.Close()
+	}
+	if a.Verdict == refused {
+		return fmt.Errorf("%w: %s: %s", ErrRefused, l.peer.name(), a.Reason)
+	}
+	return nil
+}
+
+// take judges a member that has said who it is, and answers. The answer is the first frame
+// that it gets, because others wait for the link.
+func (g *Group) take(l *link) answer {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	g.mu.Lock()
+	a := g.decide(l)
+	switch {
+	case a.Verdict != accepted:
+	case l.peer.Kind == Offloaded:
+		g.clients = append(g.clients, l)
+		g.log.Infof("%s has come: %d of %d", l.peer.name(), len(g.clients), g.opt.Clients)
+		g.all.Go(func() { g.read(l) })
+		g.wake()
+	default:
+		g.connected(l)
+	}
+	g.mu.Unlock()
+	_ = l.write(&header{Kind: kindAnswer, Answer: &a}, nil) // the reader notices
+	return a
+}
+
+// decide is what to answer. The lock is held.
+func (g *Group) decide(l *link) answer {
+	no := func(format string, args ...any) answer { return answer{refused, fmt.Sprintf(format, args...)} }
+	if err := pairs(g.opt.Kind, l.peer.Kind); err != nil {
+		return no("%v", err)
+	}
+	switch {
+	case g.phase == closed || g.ctx.Err() != nil:
+		return no("this %s is ending", g.opt.Kind)
+	case l.peer.Kind == Offloaded && len(g.clients) >= g.opt.Clients:
+		return no("this daemon serves %d clients (-c), and has them", g.opt.Clients)
+	case l.peer.Kind == Offloaded:
+		return answer{Verdict: accepted}
+	case g.links[l.peer.ID] != nil:
+		return answer{Verdict: duplicate}
+	case g.phase == complete:
+		return no("its group of %d participants is complete without this one: give -a with this one's address to one of them, or --participants %d to all, so that they wait", len(g.members), len(g.members)+1)
+	}
+	return answer{Verdict: accepted}
+}
+
+// begin makes the group that was started this one's. The lock is held.
+func (g *Group) begin() ([]message, error) {
+	s := g.started
+	g.members, g.self, g.algorithm = s.Members, slices.Index(s.Members, g.own.ID), s.Algorithm
+	if g.self < 0 || !slices.Contains(Algorithms(), s.Algorithm) || s.Contributions < 1 {
+		return nil, fmt.Errorf("%w: a start without this participant", errFrame)
+	}
+	if len(g.clients) != g.opt.Clients {
+		return nil, fmt.Errorf("a client left when the group was complete: %d of %d are here", len(g.clients), g.opt.Clients)
+	}
+	var out []message
+	g.peers = make([]*link, len(s.Members))
+	for i, id := range s.Members {
+		if i == g.self {
+			continue
+		}
+		if g.links[id] == nil {
+			return nil, fmt.Errorf("%w: a start with a participant that is not connected", errFrame)
+		}
+		g.peers[i] = g.links[id][0]
+		if g.self == 0 {
+			out = append(out, message{g.peers[i], header{Kind: kindStart, Start: s}})
+		}
+	}
+	for id := range g.links {
+		if !slices.Contains(s.Members, id) {
+			for _, l := range g.links[id] {
+				out = append(out, message{l, header{Kind: kindBye, Text: "its group is complete without this one"}})
+			}
+		}
+	}
+	slices.SortFunc(g.clients, func(a, b *link) int { return byOrder(&a.peer, &b.peer) })
+	for _, l := range g.clients {
+		out = append(out, message{l, header{Kind: kindStart, Start: s}})
+	}
+	g.phase = complete
+	return out, nil
+}
+
+// Members is the number of participants, and Contributions that of vectors which an operation
+// combines.
+func (g *Group) Members() int       { return len(g.members) }
+func (g *Group) Contributions() int { return g.started.Contributions }
+
+// Algorithm is the one that was chosen.
+func (g *Group) Algorithm() string { return g.algorithm }
+
+// Close ends this participant's part, and waits for all that runs. It returns why the group has
+// failed, and tells the other members; nil when all operations are done.
+func (g *Group) Close() error {
+	g.cancel(errDone)
+	cause := context.Cause(g.ctx)
+	reason := ""
+	switch {
+	case errors.Is(cause, errDone):
+		cause = nil
+	case errors.Is(cause, context.Canceled):
+		reason = "it was interrupted"
+	default:
+		reason = cause.Error()
+	}
+	g.mu.Lock()
+	g.phase = closed
+	var links []*link
+	for _, list := range g.links {
+		links = append(links, list...)
+	}
+	links = append(links, g.clients...)
+	g.mu.Unlock()
+	_ = g.opt.Listener.Close() // who comes now finds nobody
+	for _, l := range links {
+		g.all.Go(func() { l.part(reason) })
+	}
+	g.all.Wait()
+	return cause
+}
+
+// errDone ends a group whose operations are done.
+var errDone = errors.New("done")

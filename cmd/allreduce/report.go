@@ -1,0 +1,102 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/gorun-mpi/gorun/cmd/allreduce/internal/group"
+)
+
+// A report is what a client has measured. Times are in seconds, of a batch.
+type report struct {
+	Mode         string       `json:"mode"`
+	Config       group.Config `json:"-"`
+	Operation    string       `json:"operation"`
+	Type         string       `json:"datatype"`
+	Size         int          `json:"size"`  // elements
+	Bytes        int          `json:"bytes"` // of a vector
+	Batch        int          `json:"batch_size"`
+	Batches      int          `json:"num_batches"`
+	Algorithm    string       `json:"algorithm"`
+	Participants int          `json:"participants"`
+	Vectors      int          `json:"vectors"` // that an operation combines
+
+	RunMin   float64 `json:"run_min_s"`
+	RunMax   float64 `json:"run_max_s"`
+	RunAvg   float64 `json:"run_avg_s"`
+	RunTotal float64 `json:"run_total_s"` // of all batches
+	Compute  float64 `json:"compute_s"`
+	Network  float64 `json:"network_s"`
+
+	OverlapDOCA float64 `json:"overlap_doca_percent"`
+	OverlapOSU  float64 `json:"overlap_osu_percent"`
+	Products    int     `json:"products"` // that the load consists of
+
+	runs []time.Duration
+}
+
+// settle works out the figures.
+func (r *report) settle(network, compute time.Duration, products int) {
+	c := &r.Config
+	r.Operation, r.Type, r.Size, r.Batch, r.Batches, r.Products = c.Operation, c.Type, c.Size, c.Batch, c.Batches, products
+	least, most, total := r.runs[0], r.runs[0], time.Duration(0)
+	for _, d := range r.runs {
+		least, most, total = min(least, d), max(most, d), total+d
+	}
+	r.RunMin, r.RunMax, r.RunTotal = least.Seconds(), most.Seconds(), total.Seconds()
+	r.RunAvg = r.RunTotal / float64(len(r.runs))
+	r.Compute, r.Network = compute.Seconds(), network.Seconds()
+	r.OverlapDOCA, r.OverlapOSU = overlapDOCA(r.Network, r.Compute, r.RunAvg), overlapOSU(r.Network, r.Compute, r.RunAvg)
+}
+
+// overlapDOCA is the original's: which part of the longer one of network and load was hidden.
+func overlapDOCA(network, compute, run float64) float64 {
+	return 100 * min(max((network+compute-run)/max(network, compute), 0), 1)
+}
+
+// overlapOSU is that of the OSU benchmarks: which part of the network's time was hidden.
+func overlapOSU(network, compute, run float64) float64 {
+	return 100 * max(0, 1-(run-compute)/network)
+}
+
+// write prints the report for people.
+func (r *report) write(to io.Writer) {
+	w := &bytes.Buffer{} // one write, which a launcher keeps together
+	c := &r.Config
+	fmt.Fprintf(w, "mode           %s\n", r.Mode)
+	fmt.Fprintf(w, "operation      %s\n", c.Operation)
+	fmt.Fprintf(w, "datatype       %s\n", c.Type)
+	fmt.Fprintf(w, "batches        %d\n", c.Batches)
+	fmt.Fprintf(w, "batch size     %d\n", c.Batch)
+	fmt.Fprintf(w, "vector size    %d (%d bytes)\n", c.Size, r.Bytes)
+	fmt.Fprintf(w, "group          %d participants, %d vectors an operation, %s\n", r.Participants, r.Vectors, r.Algorithm)
+	fmt.Fprintf(w, "run time       min %.6f, max %.6f, avg %.6f, total %.6f s\n", r.RunMin, r.RunMax, r.RunAvg, r.RunTotal)
+	fmt.Fprintf(w, "compute time   %.6f s\n", r.Compute)
+	fmt.Fprintf(w, "network time   %.6f s\n", r.Network)
+	fmt.Fprintf(w, "overlap        %.1f %% (DOCA), %.1f %% (OSU)\n", r.OverlapDOCA, r.OverlapOSU)
+	fmt.Fprintf(w, "verified       %d operations; all members have the same bits\n", (c.Batches+group.NetworkBatches)*c.Batch)
+	_, _ = to.Write(w.Bytes())
+}
+
+// save writes the file that --output-json names.
+func (r *report) save(f *os.File, name string, out io.Writer) error {
+	if name == "" {
+		return nil
+	}
+	b, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	var w io.Writer = f
+	if f == nil {
+		w = out
+	}
+	if _, err := w.Write(append(b, '\n')); err != nil && f != nil {
+		return fmt.Errorf("--output-json: cannot write the results: %w", err)
+	}
+	return nil
+}
