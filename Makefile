@@ -75,6 +75,11 @@ race: ## the tests of the libraries under the race detector (needs a C compiler)
 race-quick: ## those of them that CI runs
 	CGO_ENABLED=1 $(GO) test -race -short $$($(GO) list ./internal/... | grep -vE '/(layers|prelude|wait)$$') ./rdma ./pmi ./rank/internal/match ./rank/internal/rma ./rank/internal/peers/... ./launcher/internal/hub ./launcher/internal/sidecar ./launcher/internal/stdio
 
+.PHONY: test-offload
+test-offload: ## the suites of rank and coll with progress threads, and under the race detector (20 minutes; needs a C compiler)
+	GORUN_ASYNC_PROGRESS=on $(GO) test -count=1 -timeout 15m ./coll ./rank/...
+	GORUN_ASYNC_PROGRESS=on CGO_ENABLED=1 $(GO) test -race -short -count=1 -timeout 30m ./coll ./rank
+
 .PHONY: cross
 cross: ## build and vet for arm64
 	GOARCH=arm64 $(GO) build ./...

@@ -36,6 +36,11 @@ func check(job *Job) (*placer, *JobError) {
 	default:
 		return nil, bad("Launcher", job.Launcher, `want "fork", or none`)
 	}
+	switch job.AsyncProgress {
+	case "", "off", "on", "auto":
+	default:
+		return nil, bad("AsyncProgress", job.AsyncProgress, "want off, on, auto, or none")
+	}
 	return newPlacer(job)
 }
 

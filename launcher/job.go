@@ -114,6 +114,11 @@ type Job struct {
 	// Emulate are the names of the software RDMA devices in the ranks.
 	Emulate []string
 
+	// AsyncProgress says whether ranks that are Go programs have a progress thread, which moves started
+	// operations while the program computes: off, on, or auto, which is on where each rank has two CPUs.
+	// Empty: what Env says, else off.
+	AsyncProgress string
+
 	// Output is the format and the destination of the ranks' output.
 	Output Output
 	// Timeout ends a job that takes longer, with status 124. 0: no limit.

@@ -23,6 +23,7 @@ func (c *controller) spec(g *group) host.Spec {
 		Apps:    apps,
 		Mapping: pmi.Mapping(g.hostOf),
 		Emulate: c.job.Emulate,
+		Async:   c.job.AsyncProgress,
 		PMIPort: c.job.PMIPort,
 		PMIFD:   c.job.PMIFD,
 		Attempt: c.worlds.attempt,

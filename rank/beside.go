@@ -49,10 +49,11 @@ const (
 type beside struct {
 	w       *World
 	bell    *shm.Bell
-	own     *shm.Segment // made for the bell; nil: the bell is the place's
+	apart   *shm.Segment // made for the bell; nil: the bell is the place's
 	cpu     bool         // there is a CPU for it: it spins
-	deaf    bool         // peers do not ring
-	running bool         // the program's goroutine alone reads it
+	env     *Environment
+	deaf    bool // peers do not ring
+	running bool // the program's goroutine alone reads it
 	ended   chan struct{}
 
 	kicks  atomic.Uint32 // started operations
@@ -64,23 +65,29 @@ type beside struct {
 // openBeside makes the progress thread where the configuration asks for one.
 func (w *World) openBeside(cfg *Config) error {
 	p := w.place
-	spare := p.cpus >= 2*cmp.Or(p.sharers, p.size)
+	spare := cfg.Environment.ProgressPinned || p.cpus >= 2*cmp.Or(p.sharers, p.size)
 	switch mode := cmp.Or(cfg.Progress, cfg.Environment.Progress); {
 	case w.size == 1:
 		return nil
 	case mode == ProgressOn || mode == ProgressAuto && spare:
+	case mode == ProgressAuto && w.narrator != nil:
+		w.narrator.say("no progress thread: there are not two CPUs for each rank")
+		return nil
 	default:
 		return nil
 	}
-	b := &beside{w: w, cpu: spare, deaf: w.watch.sleeper == nil, ended: make(chan struct{})}
+	if w.narrator != nil {
+		w.narrator.say(fmt.Sprintf("a progress thread moves started operations, those of %d KiB or more from the first byte on", besideFrom>>10))
+	}
+	b := &beside{w: w, cpu: spare, env: cfg.Environment, deaf: w.watch.sleeper == nil, ended: make(chan struct{})}
 	if p.segment != nil {
 		b.bell = p.segment.Beside(p.local)
 	} else {
 		var err error
-		if b.own, err = shm.NewLocal(shm.DefaultGeometry(1, shm.Limit())); err != nil {
+		if b.apart, err = shm.NewLocal(shm.DefaultGeometry(1, shm.Limit())); err != nil {
 			return fmt.Errorf("progress thread: %w", err)
 		}
-		b.bell, b.deaf = b.own.Beside(0), true
+		b.bell, b.deaf = b.apart.Beside(0), true
 	}
 	w.beside = b
 	return nil
@@ -108,8 +115,8 @@ func (b *beside) close() error {
 		b.bell.Wake()
 		<-b.ended
 	}
-	if b.own != nil {
-		return b.own.Close()
+	if b.apart != nil {
+		return b.apart.Close()
 	}
 	return nil
 }
@@ -182,6 +189,9 @@ func (b *beside) run() {
 	}()
 	if !b.scheduled() {
 		runtime.LockOSThread() // to its end, with which the thread ends
+		if b.env.ProgressPinned {
+			_ = arch.Pin(b.env.ProgressCPU) // refused: it runs where the rank may
+		}
 	}
 	for !b.stop.Load() {
 		b.hot()

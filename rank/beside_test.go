@@ -291,6 +291,20 @@ func TestProgressFromEnvironment(t *testing.T) {
 	}
 }
 
+func TestProgressCPUFromEnvironment(t *testing.T) {
+	gorun := []string{"PMI_FD=3", "PMI_RANK=0", "PMI_SIZE=1", "GORUN_JOB=a", "GORUN_HOST=a", "GORUN_SEGMENT=4"}
+	env, err := rank.FromEnviron(append(gorun, "GORUN_ASYNC_CPU=5"))
+	if err != nil || !env.ProgressPinned || env.ProgressCPU != 5 {
+		t.Errorf("got %+v and %v, want CPU 5", env, err)
+	}
+	if env, err = rank.FromEnviron(gorun); err != nil || env.ProgressPinned {
+		t.Errorf("got %+v and %v, want no CPU", env, err)
+	}
+	if _, err = rank.FromEnviron(append(gorun, "GORUN_ASYNC_CPU=any")); err == nil {
+		t.Error("GORUN_ASYNC_CPU=any: got no error")
+	}
+}
+
 func init() {
 	programs["beside"] = func() {
 		rank.Main(func(ctx context.Context, c *rank.Comm) error {

@@ -164,6 +164,10 @@ type Environment struct {
 	// Progress is Config.Progress (GORUN_ASYNC_PROGRESS=off, on or auto, else MPICH_ASYNC_PROGRESS
 	// or I_MPI_ASYNC_PROGRESS, where 1 is on and 0 is off).
 	Progress Progress
+	// ProgressPinned has the progress thread run on ProgressCPU, by the kernel's numbers: a CPU that
+	// the launcher keeps for it (GORUN_ASYNC_CPU). Else it runs where the rank may.
+	ProgressPinned bool
+	ProgressCPU    int
 	// Foreign is set if another launcher has started the process as one of several, but serves no
 	// PMI-1. It says which launcher, and what to do. Init then fails instead of making a world of one.
 	Foreign string
@@ -251,6 +255,7 @@ func FromEnviron(environ []string) (Environment, error) {
 		{"GORUN_SEGMENT", &env.SegmentFD, 0},
 		{"GORUN_CPUS", &env.CPUs, 1},
 		{"GORUN_CPU_RANKS", &env.CPURanks, 1},
+		{"GORUN_ASYNC_CPU", &env.ProgressCPU, 0},
 	} {
 		value, set := vars[v.name]
 		if !set {
@@ -262,6 +267,7 @@ func FromEnviron(environ []string) (Environment, error) {
 		}
 		*v.into = n
 	}
+	_, env.ProgressPinned = vars["GORUN_ASYNC_CPU"]
 	if env.LocalRank >= env.LocalSize {
 		return env, fmt.Errorf("GORUN_LOCAL_RANK=%d is not below GORUN_LOCAL_SIZE=%d", env.LocalRank, env.LocalSize)
 	}

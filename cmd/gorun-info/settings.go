@@ -44,6 +44,7 @@ func settings() []setting {
 		{"GORUN_SEGMENT", "", "the descriptor of the memory that the ranks of a host share", byGorun, ""},
 		{"GORUN_CPUS", "", "the CPUs that the rank may use", byGorun, ""},
 		{"GORUN_CPU_RANKS", "", "the number of ranks that share these CPUs", byGorun, ""},
+		{"GORUN_ASYNC_CPU", "", "the CPU of the rank's progress thread, a core that no rank has", byGorun, ""},
 		{"GORUN_PMI", "", "cards: the launcher knows gorun's own commands besides those of PMI-1", byGorun, ""},
 		{"GORUN_SET", "", "which of RANK, MASTER_ADDR and the like gorun has set, and to what", byGorun, ""},
 		{"GORUN_RESTART_COUNT", "", "the number of restarts of the job so far (--max-restarts)", byGorun, ""},

@@ -23,16 +23,17 @@ type jobField struct {
 // jobFields are those that the launcher may find fault with.
 func jobFields() map[string]jobField {
 	return map[string]jobField{
-		"NP":           {"-np", nil},
-		"Env":          {"-x", nil},
-		"Dir":          {"--wdir", nil},
-		"Launcher":     {"--launcher", nil},
-		"Emulate":      {"--emulate", nil},
-		"Timeout":      {"--timeout", nil},
-		"HangTimeout":  {"--hang-timeout", nil},
-		"MaxRestarts":  {"--max-restarts", nil},
-		"RestartPause": {"--restart-delay", nil},
-		"StdinRank":    {"--stdin", nil},
+		"NP":            {"-np", nil},
+		"Env":           {"-x", nil},
+		"Dir":           {"--wdir", nil},
+		"Launcher":      {"--launcher", nil},
+		"Emulate":       {"--emulate", nil},
+		"Timeout":       {"--timeout", nil},
+		"AsyncProgress": {"--async-progress", nil},
+		"HangTimeout":   {"--hang-timeout", nil},
+		"MaxRestarts":   {"--max-restarts", nil},
+		"RestartPause":  {"--restart-delay", nil},
+		"StdinRank":     {"--stdin", nil},
 
 		"Hosts":    {"-H", []string{"hostfile", "default-hostfile", "machine"}},
 		"Map":      {"--map-by", []string{"map-by", "npernode", "npersocket", "ppr", "pernode", "bynode", "cpus-per-rank", "use-hwthread-cpus", "nolocal", "depth"}},

@@ -55,9 +55,20 @@ func jobOptions() []option {
 		{names: []string{"initial-errhandler"}, arity: 1, family: "Job", value: "NAME",
 			words: []string{"mpi_errors_are_fatal", "mpi_errors_abort", "mpi_errors_return"},
 			help:  "initial error handler of MPI: mpi_errors_are_fatal, _abort, _return (only Open MPI reads it)", set: setErrhandler},
+		{names: []string{"async-progress"}, arity: 1, family: "Job", value: "off|on|auto", words: []string{"off", "on", "auto"},
+			help: "give each rank that is a Go program a thread that moves started operations while it computes; auto: where each has a second CPU (default off)", set: setAsyncProgress},
 		{names: []string{"memory-alloc-kinds"}, arity: 1, family: "Job", value: "KIND,...",
 			help: "kinds of memory that the program requests from MPI (only Open MPI reads it)", set: setMCAVariable("mpi_memory_alloc_kinds")},
 	}
+}
+
+func setAsyncProgress(s *settings, value string) error {
+	switch value {
+	case "off", "on", "auto":
+		s.job.AsyncProgress = value
+		return nil
+	}
+	return unfit(value, "off, on or auto")
 }
 
 func setNP(s *settings, value string) error {

@@ -44,6 +44,9 @@ func variables() []variable {
 		{name: "MPIEXEC_PORT_RANGE, HYDRA_IFACE, HYDRA_RMK, HYDRA_LAUNCHER, HYDRA_LAUNCHER_EXEC, HYDRA_DEMUX, HYDRA_TOPOLIB, HYDRA_HOSTNAME_PROPAGATION",
 			help: "no effect, like the options of the same names"},
 		{name: "GORUN_EMULATE", help: "no effect on gorun's ranks, and a note says so: use --emulate"},
+		{name: "GORUN_ASYNC_PROGRESS", option: "async-progress", help: "off, on or auto: same as --async-progress", value: offOnAuto},
+		{name: "MPICH_ASYNC_PROGRESS", option: "async-progress", help: "0 or 1: same as --async-progress off or on", value: offOnAuto},
+		{name: "I_MPI_ASYNC_PROGRESS", option: "async-progress", help: "the same", value: offOnAuto},
 		{name: "GORUN_QP_MEMORY", help: "memory limit for the queue pairs of a host (default 256M); ranks that could need more use dynamic connections; 0: always"},
 		{name: "GORUN_TUNING", help: "file that selects the algorithm of each collective; gorun-bench --tune writes it and the ranks read it"},
 	}
@@ -61,6 +64,18 @@ func on(value string) (string, bool) {
 		return "", true
 	}
 	return "", false
+}
+
+// offOnAuto has the MPIs' words for off and on, too. Others are the option's to refuse.
+func offOnAuto(value string) (string, bool) {
+	if _, is := on(value); is {
+		return "on", true
+	}
+	switch strings.ToLower(value) {
+	case "0", "no", "false", "off", "disable":
+		return "off", true
+	}
+	return strings.ToLower(value), true
 }
 
 // aboveZero passes a number on that means something.

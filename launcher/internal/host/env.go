@@ -24,6 +24,7 @@ func Marker(spec *Spec) string {
 var ours = map[string]bool{
 	"GORUN_JOB": true, "GORUN_HOST": true, "GORUN_HOST_INDEX": true, "GORUN_LOCAL_RANK": true, "GORUN_LOCAL_SIZE": true,
 	"GORUN_RESTART_COUNT": true, "GORUN_CONTINUOUS": true, dirVar: true, "GORUN_SET": true, "GORUN_SEGMENT": true, "GORUN_CPUS": true, "GORUN_CPU_RANKS": true, "GORUN_EMULATE": true, "GORUN_PMI": true,
+	asyncCPUVar:       true,
 	"MPI_LOCALRANKID": true, "MPI_LOCALNRANKS": true, "HYDI_CONTROL_FD": true,
 	"OMPI_COMMAND": true, "OMPI_ARGV": true, "OMPI_FILE_LOCATION": true,
 	"OMPI_UNIVERSE_SIZE": true, "OMPI_NUM_APP_CTX": true, "OMPI_APP_CTX_NUM_PROCS": true, "OMPI_FIRST_RANKS": true, "OMPI_MCA_orte_local_daemon_uri": true,
@@ -91,6 +92,7 @@ type environment struct {
 	common  [][]string   // by program; nil where no rank of the host runs it
 	torch   []torchVars  // by program
 	sharing []cpuSharing // by local rank
+	async   []int        // the CPU of a progress thread, by local rank; none: -1, or the slice is nil
 	calm    []bool       // by program: its environment says nothing of how Open MPI waits
 }
 
@@ -124,6 +126,9 @@ func newEnvironment(spec *Spec, cpus int, segment bool, dir string, server *side
 	}
 	if len(spec.Emulate) > 0 {
 		host = append(host, "GORUN_EMULATE="+strings.Join(spec.Emulate, ","))
+	}
+	if spec.Async != "" {
+		host = append(host, asyncVar+"="+spec.Async)
 	}
 	host = append(host, programVars(spec.Apps)...)
 	host = append(host, pmixVars(spec, server)...)
@@ -180,7 +185,7 @@ func (e *environment) of(local int) []string {
 	r := &e.spec.Ranks[local]
 	rank, index := strconv.Itoa(r.Rank), strconv.Itoa(local)
 	common := e.common[r.App]
-	env := make([]string, len(common), len(common)+23)
+	env := make([]string, len(common), len(common)+24)
 	copy(env, common)
 	env = e.torch[r.App].append(env, rank, index)
 	env = append(env,
@@ -193,6 +198,9 @@ func (e *environment) of(local int) []string {
 		"GORUN_CPU_RANKS="+strconv.Itoa(e.sharing[local].ranks))
 	if e.spec.PMIx != nil {
 		env = append(env, "PMIX_RANK="+rank)
+	}
+	if e.async != nil && e.async[local] >= 0 {
+		env = append(env, asyncCPUVar+"="+strconv.Itoa(e.async[local]))
 	}
 	if s := e.sharing[local]; s.ranks > s.cpus && e.calm[r.App] {
 		env = append(env, ompiOver+"1", ompiYield+"1")

@@ -48,6 +48,7 @@ type Host struct {
 	running  int  // ranks that were started and have not ended
 	complete bool // no more will start
 	starter  *starter
+	async    *spare // CPUs of progress threads
 	binder   binder // of the loop's thread
 	startErr error  // why a rank could not be started
 
@@ -235,6 +236,9 @@ func (h *Host) finish() {
 	h.aside.close()
 	closeFD(&h.poll)
 	h.workers.Wait()
+	if h.async != nil {
+		h.async.release()
+	}
 	if h.segment != nil {
 		if err := h.segment.Close(); err != nil {
 			h.log("%v", err)

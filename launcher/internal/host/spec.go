@@ -50,6 +50,7 @@ type Spec struct {
 	Apps    []AppSpec  // the programs of the job
 	Mapping string     // of all ranks, as PMI tells it
 	Emulate []string
+	Async   string // Job.AsyncProgress
 	Grace   time.Duration
 	Stdin   Stdin
 	Reader  int           // the rank that has it, or EveryRank

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gorun-mpi/gorun/internal/topo"
 	"github.com/gorun-mpi/gorun/launcher/internal/stdio"
 )
 
@@ -82,7 +83,10 @@ func (h *Host) start() error {
 	}()
 
 	h.ranks = make([]rank, len(h.spec.Ranks))
+	h.async = spareCPUs(&h.spec, topo.Here)
+	h.async.tell(h.log)
 	h.starter = &starter{h: h, files: files, null: null, stdin: stdin, env: newEnvironment(&h.spec, h.cfg.CPUs, h.segment.FD() >= 0, h.rankDir, h.pmix, h.ports(), h.layPython(files), files)}
+	h.starter.env.async = h.async.cpus
 	done := make(chan struct{})
 	if len(h.ranks) >= helpFrom && runtime.GOMAXPROCS(0) > 1 {
 		h.workers.Go(func() { h.starter.help(done) })

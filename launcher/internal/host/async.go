@@ -1,0 +1,98 @@
+package host
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gorun-mpi/gorun/internal/topo"
+)
+
+// What ranks are told of their progress threads: whether they have one, and its CPU.
+const (
+	asyncVar    = "GORUN_ASYNC_PROGRESS"
+	asyncCPUVar = "GORUN_ASYNC_CPU"
+)
+
+// A spare is the CPUs of the host's progress threads: each on a core that no rank of the
+// host has, and that no thread of another job has. It is empty where ranks are not bound,
+// as they may run everywhere then.
+type spare struct {
+	cpus  []int // by local rank, -1: none; nil where there are none at all
+	locks []int // descriptors that hold the cores
+	taken int   // cores that other jobs hold
+}
+
+// spareCPUs picks them for as many ranks as it can. machine is called if there is a need.
+func spareCPUs(spec *Spec, machine func() topo.Machine) *spare {
+	s := &spare{}
+	if spec.Async != "on" && spec.Async != "auto" {
+		return s
+	}
+	var used topo.Set
+	for _, r := range spec.Ranks {
+		if len(r.CPUs) == 0 {
+			return s
+		}
+		for _, c := range r.CPUs {
+			used.Add(c)
+		}
+	}
+	s.cpus = slices.Repeat([]int{-1}, len(spec.Ranks))
+	next, m := 0, machine()
+	for _, core := range m.Objects(topo.Core) {
+		if next == len(s.cpus) {
+			break
+		}
+		usable := core.CPUs.And(m.Allowed)
+		if usable.Len() > 0 && core.CPUs.And(used).Len() == 0 && s.lock(usable.First()) {
+			s.cpus[next] = usable.First()
+			next++
+		}
+	}
+	return s
+}
+
+// lock takes a core for the job; false if another job has it. The lock is the name of an
+// abstract socket, which is gone with the last process that has it: no file is left. A
+// core whose lock cannot be made is taken without one.
+func (s *spare) lock(cpu int) bool {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return true
+	}
+	switch err := unix.Bind(fd, &unix.SockaddrUnix{Name: "@gorun-async-cpu-" + strconv.Itoa(cpu)}); err {
+	case nil:
+		s.locks = append(s.locks, fd)
+		return true
+	case unix.EADDRINUSE:
+		s.taken++
+	default:
+		unix.Close(fd)
+		return true
+	}
+	unix.Close(fd)
+	return false
+}
+
+// tell says which CPUs they are.
+func (s *spare) tell(log func(format string, args ...any)) {
+	if s.cpus == nil {
+		return
+	}
+	text := ""
+	if s.taken > 0 {
+		text = fmt.Sprintf("; other jobs have %d cores", s.taken)
+	}
+	log("CPUs of the progress threads, by local rank (-1: no core is spare): %v%s", s.cpus, text)
+}
+
+// release gives the cores back.
+func (s *spare) release() {
+	for _, fd := range s.locks {
+		unix.Close(fd)
+	}
+	s.locks = nil
+}
