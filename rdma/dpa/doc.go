@@ -52,6 +52,8 @@
 // progress ([rdma.Progresser]). A wait for an event that this process publishes ends by a wake-up, one for a
 // peer's by polls: after a millisecond the thread naps for an eighth of the time waited, 10 ms at most.
 //
+// A kernel closes neither its group nor its Context: both wait for it.
+//
 // Calls of the program may come from several goroutines. A Thread belongs to its kernel's
 // goroutine, an RDMA and a CompletionContext to one thread at a time.
 //

@@ -57,13 +57,13 @@ func (e *StuckError) Error() string {
 
 // A LocationError says that an event was used elsewhere than declared. It wraps [rdma.ErrInvalid].
 type LocationError struct {
-	Op              string   // "set", "add", "get", "wait_gt", "export", "wait event", "completion event"
-	From            Location // where it was used
-	Publisher, Subs Location // as declared
+	Op                    string   // "set", "add", "get", "wait_gt", "export", "wait event", "completion event"
+	From                  Location // where it was used
+	Publisher, Subscriber Location // as declared
 }
 
 func (e *LocationError) Error() string {
-	return fmt.Sprintf("%s of a sync event from %s: its publisher is %s and its subscriber %s", e.Op, e.From, e.Publisher, e.Subs)
+	return fmt.Sprintf("%s of a sync event from %s: its publisher is %s and its subscriber %s", e.Op, e.From, e.Publisher, e.Subscriber)
 }
 
 func (e *LocationError) Unwrap() error { return rdma.ErrInvalid }

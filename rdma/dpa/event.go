@@ -163,7 +163,7 @@ func (e *SyncEvent) fail(err error) {
 }
 
 func (e *SyncEvent) misuse(op string, from Location) error {
-	return &LocationError{Op: op, From: from, Publisher: e.publisher, Subs: e.subscriber}
+	return &LocationError{Op: op, From: from, Publisher: e.publisher, Subscriber: e.subscriber}
 }
 
 // slotBytes keeps events apart: a peer's writes to one must not slow the reader of the next.
