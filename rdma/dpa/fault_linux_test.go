@@ -103,7 +103,7 @@ func stuckHere(release chan struct{}) { <-release }
 // A kernel that does not come back is given up: the event has the thread's name and stack, and another has its seat.
 func TestHangIsGivenUp(t *testing.T) {
 	testenv.NoLeaks(t)
-	c := must[*Context](t)(New(domains(t, 1, 0)[0], Config{Threads: 2, Grace: 100 * time.Millisecond}))
+	c := must[*Context](t)(New(domains(t, 1, fabric{})[0], Config{Threads: 2, Grace: 100 * time.Millisecond}))
 	g, release := group(t, c, 2), make(chan struct{})
 	done := launched(t, g, Launch{Deadline: time.Millisecond, Kernel: func(th *Thread) error {
 		if th.Rank() == 1 {
@@ -131,7 +131,7 @@ func TestHangIsGivenUp(t *testing.T) {
 
 func TestCloseWhileAKernelRuns(t *testing.T) {
 	testenv.NoLeaks(t)
-	c := must[*Context](t)(New(domains(t, 1, 0)[0], Config{Threads: 3}))
+	c := must[*Context](t)(New(domains(t, 1, fabric{})[0], Config{Threads: 3}))
 	g, asleep := group(t, c, 2), group(t, c, 1)
 	begun, never := event(t, c, Device, CPU), event(t, c, CPU, Device)
 	running := launched(t, g, Launch{Kernel: func(th *Thread) error {
@@ -181,7 +181,7 @@ func TestCloseWhileAKernelRuns(t *testing.T) {
 // Close names the threads that do not return, in bounded time.
 func TestCloseGivesUpAHungKernel(t *testing.T) {
 	testenv.NoLeaks(t)
-	c := must[*Context](t)(New(domains(t, 1, 0)[0], Config{Grace: time.Millisecond}))
+	c := must[*Context](t)(New(domains(t, 1, fabric{})[0], Config{Grace: time.Millisecond}))
 	g, begun, release := group(t, c, 1), event(t, c, Device, CPU), make(chan struct{})
 	done := launched(t, g, Launch{Kernel: func(th *Thread) error {
 		err := th.Set(begun, 1)

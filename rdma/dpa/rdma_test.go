@@ -12,15 +12,15 @@ import (
 
 const errInvalid = rdma.ErrInvalid
 
-// seeds are those of the devices that tests run on; 0 is one that behaves.
-var seeds = []uint64{0, 1, 2, 3}
+// fabrics are the devices that tests of two ends run on.
+var fabrics = []fabric{{}, {seed: 1}, {seed: 2}, {seed: 3}, {tcp: true}, {tcp: true, seed: 1}}
 
 // eachDevice runs a test on two connected ends, on devices that misbehave too.
 func eachDevice(t *testing.T, depth int, test func(t *testing.T, a, b *end)) {
-	for _, seed := range seeds {
-		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+	for _, on := range fabrics {
+		t.Run(fmt.Sprintf("%+v", on), func(t *testing.T) {
 			testenv.NoLeaks(t)
-			a, b := ends(t, seed, depth)
+			a, b := ends(t, on, depth)
 			test(t, a, b)
 		})
 	}
@@ -236,7 +236,7 @@ func TestCompletionsWakeTheThread(t *testing.T) {
 // A launch that waits for completions ends when its group does.
 func TestCloseWakesAWaiterForCompletions(t *testing.T) {
 	testenv.NoLeaks(t)
-	a, _ := ends(t, 0, 4)
+	a, _ := ends(t, fabric{}, 4)
 	g := group(t, a.ctx, 1)
 	done := launched(t, g, Launch{On: a.recv, Kernel: func(*Thread) error { return errors.New("it ran") }})
 	if err := g.Close(); err != nil {
@@ -249,7 +249,7 @@ func TestCloseWakesAWaiterForCompletions(t *testing.T) {
 
 func TestHandOverIsChecked(t *testing.T) {
 	testenv.NoLeaks(t)
-	a, _ := ends(t, 0, 4)
+	a, _ := ends(t, fabric{}, 4)
 	small := must[*CompletionContext](t)(a.ctx.NewCompletionContext(4))
 	defer small.Close()
 	create := func(init rdma.QPInitAttr) rdma.QP {

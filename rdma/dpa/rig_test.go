@@ -3,6 +3,7 @@ package dpa
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -25,16 +26,25 @@ func must[T any](t testing.TB) func(T, error) T {
 	}
 }
 
-// domains gives n domains whose devices reach each other, of well-behaved devices with seed 0.
-func domains(t testing.TB, n int, seed uint64) []rdma.PD {
+// A fabric says which devices a test runs on.
+type fabric struct {
+	seed uint64 // of what they do wrong, 0: nothing
+	tcp  bool   // each on a host of its own
+}
+
+// domains gives n domains whose devices reach each other.
+func domains(t testing.TB, n int, on fabric) []rdma.PD {
 	t.Helper()
 	segment := must[*shm.Segment](t)(shm.NewLocal(shm.Geometry{Ranks: n, ArenaSize: 4 << 20}))
 	t.Cleanup(func() { segment.Close() })
 	list := make([]rdma.PD, n)
 	for i := range list {
 		cfg := soft.Config{Segment: segment, Rank: i, Host: "host"}
-		if seed != 0 {
-			cfg.Adversary = &soft.Adversary{Seed: seed*100 + uint64(i)}
+		if on.tcp {
+			cfg = soft.Config{Host: fmt.Sprint("host", i), Secret: []byte("a secret of this test and no job")}
+		}
+		if on.seed != 0 {
+			cfg.Adversary = &soft.Adversary{Seed: on.seed*100 + uint64(i)}
 		}
 		p := must[*soft.Provider](t)(soft.New(cfg))
 		devices := must[[]rdma.Device](t)(p.Devices())
@@ -62,7 +72,7 @@ func domains(t testing.TB, n int, seed uint64) []rdma.PD {
 // open makes a Context on a device of its own.
 func open(t testing.TB, cfg Config) *Context {
 	t.Helper()
-	return openOn(t, domains(t, 1, 0)[0], cfg)
+	return openOn(t, domains(t, 1, fabric{})[0], cfg)
 }
 
 // openOn makes a Context that is closed with the test.
@@ -126,9 +136,9 @@ type end struct {
 }
 
 // ends makes two ends with connected queue pairs.
-func ends(t testing.TB, seed uint64, depth int) (a, b *end) {
+func ends(t testing.TB, on fabric, depth int) (a, b *end) {
 	t.Helper()
-	list := domains(t, 2, seed)
+	list := domains(t, 2, on)
 	pair := make([]*end, 2)
 	for i := range pair {
 		pair[i] = newEnd(t, list[i], depth)
