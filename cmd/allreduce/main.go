@@ -62,8 +62,11 @@ func run(ctx context.Context, args, environ []string, std stdio) int {
 		logline.New(std.err, logline.Info).Errorf("the launcher's environment: %v", err)
 		return statusFailed
 	}
-	launched := env.PMI != nil && env.PMI.Size > 1
-	parser, p := newParser(launched)
+	ranks := 0
+	if env.PMI != nil {
+		ranks = env.PMI.Size
+	}
+	parser, p := newParser(ranks)
 	general, err := parser.Parse(args)
 	if err == nil {
 		err = p.settle(parser)
@@ -129,7 +132,7 @@ func (a *app) run(ctx context.Context) (err error) {
 	}
 	defer func() { err = m.close(err) }()
 	if a.role == roleDaemon {
-		return a.serve(ctx, m)
+		return a.serve(ctx, m, results)
 	}
 	var s group.Session
 	if a.mode == modeOffloaded {
@@ -148,5 +151,5 @@ func (a *app) run(ctx context.Context) (err error) {
 		return err
 	}
 	r.write(a.out)
-	return r.save(results, a.output, a.out)
+	return save(r, results, a.output, a.out)
 }

@@ -5,7 +5,9 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -178,7 +180,7 @@ func TestDaemonAndClient(t *testing.T) {
 	daemon := make(chan int, 1)
 	var daemonOut strings.Builder
 	go func() {
-		daemon <- run(ctx, strings.Fields("-r daemon -c 1 -s 1000 -d int -i 3 -b 4"), nil, stdio{&daemonOut, errOut})
+		daemon <- run(ctx, strings.Fields("-r daemon -c 1 -s 1000 -d int -i 3 -b 4 --output-json -"), nil, stdio{&daemonOut, errOut})
 	}()
 	var port int
 	select {
@@ -191,6 +193,9 @@ func TestDaemonAndClient(t *testing.T) {
 	status := run(ctx, strings.Fields(fmt.Sprintf("-r client -m offloaded -a 127.0.0.1:%d -s 1000 -d int -i 3 -b 4 --output-json -", port)), nil, stdio{&out, &clientErr})
 	if other := <-daemon; status != 0 || other != 0 {
 		t.Fatalf("status %d and %d\n%s%s", status, other, clientErr.String(), errOut.text.String())
+	}
+	if want := "\"operations\": 24,"; !strings.Contains(daemonOut.String(), want) {
+		t.Errorf("no %q in\n%s", want, daemonOut.String())
 	}
 	if want := "served         1 clients, 24 operations in "; !strings.Contains(daemonOut.String(), want) {
 		t.Errorf("no %q in\n%s", want, daemonOut.String())
@@ -234,5 +239,60 @@ func TestLoadIsCalibrated(t *testing.T) {
 	newLoad().run(ctx, math.MaxInt)
 	if d := time.Since(start); d > time.Second {
 		t.Errorf("an interrupted load took %v", d)
+	}
+}
+
+// pair runs a participant that listens and one that names it by an address, in one process.
+func pair(t *testing.T, address func(port int) string) (status int, errOut string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(testenv.Deadline(t, time.Minute))
+	defer cancel()
+	first := &says{want: "listening on port ", said: make(chan string, 1)}
+	said, done := first.said, make(chan int, 1)
+	go func() { done <- run(ctx, strings.Fields("-r client -i 1 -b 1 -s 9"), nil, stdio{io.Discard, first}) }()
+	var port int
+	fmt.Sscan(<-said, &port)
+	var text strings.Builder
+	status = run(ctx, strings.Fields("-r client -m non-offloaded -i 1 -b 1 -s 9 -a "+address(port)), nil, stdio{io.Discard, &text})
+	cancel()
+	<-done
+	return status, text.String()
+}
+
+func TestIPv6(t *testing.T) {
+	if l, err := net.Listen("tcp", "[::1]:0"); err != nil {
+		testenv.Unsupported(t, "needs IPv6: "+err.Error())
+	} else {
+		l.Close()
+	}
+	testenv.NoLeaks(t)
+	if status, errOut := pair(t, func(port int) string { return fmt.Sprintf("[::1]:%d", port) }); status != 0 {
+		t.Errorf("status %d\n%s", status, errOut)
+	}
+}
+
+// A link-local address works with its interface, and is refused without.
+func TestLinkLocalIPv6(t *testing.T) {
+	var address net.IP
+	var zone string
+	all, _ := net.Interfaces()
+	for _, i := range all {
+		addresses, _ := i.Addrs()
+		for _, a := range addresses {
+			if n, ok := a.(*net.IPNet); ok && n.IP.To4() == nil && n.IP.IsLinkLocalUnicast() {
+				address, zone = n.IP, i.Name
+			}
+		}
+	}
+	if address == nil {
+		testenv.Unsupported(t, "needs an interface with a link-local address")
+	}
+	testenv.NoLeaks(t)
+	if status, errOut := pair(t, func(port int) string { return fmt.Sprintf("[%s%%%s]:%d", address, zone, port) }); status != 0 {
+		t.Errorf("status %d\n%s", status, errOut)
+	}
+	status, errOut := pair(t, func(port int) string { return fmt.Sprintf("[%s]:%d", address, port) })
+	if status != 1 || !strings.Contains(errOut, fmt.Sprintf("%%%s]:", zone)) {
+		t.Errorf("without an interface: status %d\n%s", status, errOut)
 	}
 }

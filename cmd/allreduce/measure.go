@@ -113,7 +113,7 @@ func show(c group.Config, v []byte, i int) string { return fmt.Sprint(value(c, v
 func (a *app) measure(s group.Session) (*report, error) {
 	a.log.Infof(saidComplete, s.Members(), s.Contributions(), s.Algorithm())
 	v := newVectors(a.config, s.Contributions())
-	r := &report{Mode: a.mode, Config: a.config, Participants: s.Members(), Vectors: s.Contributions(), Algorithm: s.Algorithm(), Bytes: a.config.Bytes()}
+	r := &report{task: newTask(a.mode, &a.config, s)}
 	batch := func(meanwhile func()) (time.Duration, error) {
 		v.reset()
 		start := time.Now()
@@ -147,7 +147,7 @@ func (a *app) measure(s group.Session) (*report, error) {
 		if err != nil {
 			return nil, failed(s, err)
 		}
-		r.runs = append(r.runs, took)
+		r.took = append(r.took, took)
 	}
 	if err := s.Barrier(v.digest()); err != nil {
 		return nil, err

@@ -74,7 +74,7 @@ func (a *app) listen(m *meeting) error {
 const saidComplete = "the group is complete: %d participants, %d vectors an operation, algorithm %s"
 
 // serve is a daemon's run.
-func (a *app) serve(ctx context.Context, m *meeting) error {
+func (a *app) serve(ctx context.Context, m *meeting, results *os.File) error {
 	g, err := group.Form(ctx, m.options)
 	if err != nil {
 		return err
@@ -89,13 +89,9 @@ func (a *app) serve(ctx context.Context, m *meeting) error {
 	if err != nil {
 		return err
 	}
-	c := &a.config
-	fmt.Fprintf(a.out, "mode           daemon\n"+
-		"operation      %s\ndatatype       %s\nbatches        %d\nbatch size     %d\nvector size    %d (%d bytes)\n"+
-		"group          %d participants, %d vectors an operation, %s\n"+
-		"served         %d clients, %d operations in %.6f s\n",
-		c.Operation, c.Type, c.Batches, c.Batch, c.Size, c.Bytes(), g.Members(), g.Contributions(), g.Algorithm(), m.options.Clients, operations, took.Seconds())
-	return nil
+	r := &service{task: newTask(roleDaemon, &a.config, g), Clients: a.clients, Operations: operations, Seconds: took.Seconds()}
+	r.write(a.out)
+	return save(r, results, a.output, a.out)
 }
 
 // A card is what a rank tells the others, in msgpack.

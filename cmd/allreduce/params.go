@@ -29,6 +29,7 @@ const defaultSize = 65535
 // params is what the command line says.
 type params struct {
 	launched bool // by gorun or another launcher, as one of several ranks
+	alone    bool // as its only rank
 
 	role, mode   string
 	listenPort   int
@@ -46,9 +47,9 @@ type params struct {
 	remarks []string // for the log
 }
 
-// newParser declares the flags.
-func newParser(launched bool) (*argp.Parser, *params) {
-	p := &params{launched: launched, mode: modeDirect, seconds: 30,
+// newParser declares the flags, for one of so many ranks; 0: by hand.
+func newParser(ranks int) (*argp.Parser, *params) {
+	p := &params{launched: ranks > 1, alone: ranks == 1, mode: modeDirect, seconds: 30,
 		config: group.Config{Size: defaultSize, Type: "byte", Operation: "sum", Algorithm: group.Auto}}
 	c := &p.config
 	parser := argp.New("allreduce", "Processes combine their vectors, and each gets the result; daemons do the work for offloaded clients.\n"+
@@ -62,8 +63,8 @@ func newParser(launched bool) (*argp.Parser, *params) {
 			return nil
 		}
 	}
-	parser.String(&p.role, argp.Flag{Long: "role", Short: 'r', Value: "client|daemon", Mandatory: !launched, Check: one(&p.role, roleClient, roleDaemon),
-		Help: "what this process is" + map[bool]string{true: " (default: client; with -m offloaded rank 0 is the daemon)"}[launched]})
+	parser.String(&p.role, argp.Flag{Long: "role", Short: 'r', Value: "client|daemon", Mandatory: ranks == 0, Check: one(&p.role, roleClient, roleDaemon),
+		Help: "what this process is" + map[bool]string{true: " (default: client; with -m offloaded rank 0 is the daemon)"}[ranks > 0]})
 	parser.String(&p.mode, argp.Flag{Long: "mode", Short: 'm', Value: "MODE", Check: one(&p.mode, modeOffloaded, modeDirect),
 		Help: "of a client: offloaded, its daemon does the work; or non-offloaded, it runs the algorithm itself (default non-offloaded)"})
 	parser.Int(&p.listenPort, argp.Flag{Long: "listen-port", Short: 't', Value: "PORT", Check: func() error { return argp.Within(p.listenPort, 0, math.MaxUint16) },
@@ -140,6 +141,12 @@ func (p *params) settle(parser *argp.Parser) error {
 	}
 	if !parser.Given("size") {
 		remark("no -s: vectors have %d elements", c.Size)
+	}
+	if p.role == "" && p.alone {
+		p.role = roleClient
+		if len(p.addresses) == 0 && p.participants == 0 {
+			p.participants = 1
+		}
 	}
 	if p.role == "" {
 		return nil // under a launcher; meet decides

@@ -11,20 +11,60 @@ import (
 	"github.com/gorun-mpi/gorun/cmd/allreduce/internal/group"
 )
 
+// A task is what was done, by a client or a daemon.
+type task struct {
+	Mode         string `json:"mode"`
+	Operation    string `json:"operation"`
+	Type         string `json:"datatype"`
+	Batches      int    `json:"num_batches"`
+	Batch        int    `json:"batch_size"`
+	Size         int    `json:"size"`  // elements
+	Bytes        int    `json:"bytes"` // of a vector
+	Participants int    `json:"participants"`
+	Vectors      int    `json:"vectors"` // that an operation combines
+	Algorithm    string `json:"algorithm"`
+}
+
+// members is what a client or a daemon knows of its group.
+type members interface {
+	Members() int
+	Contributions() int
+	Algorithm() string
+}
+
+func newTask(mode string, c *group.Config, m members) task {
+	return task{Mode: mode, Operation: c.Operation, Type: c.Type, Batches: c.Batches, Batch: c.Batch, Size: c.Size, Bytes: c.Bytes(),
+		Participants: m.Members(), Vectors: m.Contributions(), Algorithm: m.Algorithm()}
+}
+
+func (r *task) write(w io.Writer) {
+	fmt.Fprintf(w, "mode           %s\n", r.Mode)
+	fmt.Fprintf(w, "operation      %s\n", r.Operation)
+	fmt.Fprintf(w, "datatype       %s\n", r.Type)
+	fmt.Fprintf(w, "batches        %d\n", r.Batches)
+	fmt.Fprintf(w, "batch size     %d\n", r.Batch)
+	fmt.Fprintf(w, "vector size    %d (%d bytes)\n", r.Size, r.Bytes)
+	fmt.Fprintf(w, "group          %d participants, %d vectors an operation, %s\n", r.Participants, r.Vectors, r.Algorithm)
+}
+
+// A service is what a daemon has done.
+type service struct {
+	task
+	Clients    int     `json:"clients"`
+	Operations int     `json:"operations"`
+	Seconds    float64 `json:"served_s"`
+}
+
+func (s *service) write(to io.Writer) {
+	w := &bytes.Buffer{} // one write, which a launcher keeps together
+	s.task.write(w)
+	fmt.Fprintf(w, "served         %d clients, %d operations in %.6f s\n", s.Clients, s.Operations, s.Seconds)
+	_, _ = to.Write(w.Bytes())
+}
+
 // A report is what a client has measured. Times are in seconds, of a batch.
 type report struct {
-	Mode         string       `json:"mode"`
-	Config       group.Config `json:"-"`
-	Operation    string       `json:"operation"`
-	Type         string       `json:"datatype"`
-	Size         int          `json:"size"`  // elements
-	Bytes        int          `json:"bytes"` // of a vector
-	Batch        int          `json:"batch_size"`
-	Batches      int          `json:"num_batches"`
-	Algorithm    string       `json:"algorithm"`
-	Participants int          `json:"participants"`
-	Vectors      int          `json:"vectors"` // that an operation combines
-
+	task
 	RunMin   float64 `json:"run_min_s"`
 	RunMax   float64 `json:"run_max_s"`
 	RunAvg   float64 `json:"run_avg_s"`
@@ -36,20 +76,18 @@ type report struct {
 	OverlapOSU  float64 `json:"overlap_osu_percent"`
 	Products    int     `json:"products"` // that the load consists of
 
-	runs []time.Duration
+	took []time.Duration
 }
 
 // settle works out the figures.
 func (r *report) settle(network, compute time.Duration, products int) {
-	c := &r.Config
-	r.Operation, r.Type, r.Size, r.Batch, r.Batches, r.Products = c.Operation, c.Type, c.Size, c.Batch, c.Batches, products
-	least, most, total := r.runs[0], r.runs[0], time.Duration(0)
-	for _, d := range r.runs {
+	least, most, total := r.took[0], r.took[0], time.Duration(0)
+	for _, d := range r.took {
 		least, most, total = min(least, d), max(most, d), total+d
 	}
 	r.RunMin, r.RunMax, r.RunTotal = least.Seconds(), most.Seconds(), total.Seconds()
-	r.RunAvg = r.RunTotal / float64(len(r.runs))
-	r.Compute, r.Network = compute.Seconds(), network.Seconds()
+	r.RunAvg = r.RunTotal / float64(len(r.took))
+	r.Compute, r.Network, r.Products = compute.Seconds(), network.Seconds(), products
 	r.OverlapDOCA, r.OverlapOSU = overlapDOCA(r.Network, r.Compute, r.RunAvg), overlapOSU(r.Network, r.Compute, r.RunAvg)
 }
 
@@ -65,25 +103,18 @@ func overlapOSU(network, compute, run float64) float64 {
 
 // write prints the report for people.
 func (r *report) write(to io.Writer) {
-	w := &bytes.Buffer{} // one write, which a launcher keeps together
-	c := &r.Config
-	fmt.Fprintf(w, "mode           %s\n", r.Mode)
-	fmt.Fprintf(w, "operation      %s\n", c.Operation)
-	fmt.Fprintf(w, "datatype       %s\n", c.Type)
-	fmt.Fprintf(w, "batches        %d\n", c.Batches)
-	fmt.Fprintf(w, "batch size     %d\n", c.Batch)
-	fmt.Fprintf(w, "vector size    %d (%d bytes)\n", c.Size, r.Bytes)
-	fmt.Fprintf(w, "group          %d participants, %d vectors an operation, %s\n", r.Participants, r.Vectors, r.Algorithm)
+	w := &bytes.Buffer{}
+	r.task.write(w)
 	fmt.Fprintf(w, "run time       min %.6f, max %.6f, avg %.6f, total %.6f s\n", r.RunMin, r.RunMax, r.RunAvg, r.RunTotal)
 	fmt.Fprintf(w, "compute time   %.6f s\n", r.Compute)
 	fmt.Fprintf(w, "network time   %.6f s\n", r.Network)
 	fmt.Fprintf(w, "overlap        %.1f %% (DOCA), %.1f %% (OSU)\n", r.OverlapDOCA, r.OverlapOSU)
-	fmt.Fprintf(w, "verified       %d operations; all members have the same bits\n", (c.Batches+group.NetworkBatches)*c.Batch)
+	fmt.Fprintf(w, "verified       %d operations; all members have the same bits\n", (r.Batches+group.NetworkBatches)*r.Batch)
 	_, _ = to.Write(w.Bytes())
 }
 
-// save writes the file that --output-json names.
-func (r *report) save(f *os.File, name string, out io.Writer) error {
+// save writes the file that --output-json names; f is nil for standard output.
+func save(r any, f *os.File, name string, out io.Writer) error {
 	if name == "" {
 		return nil
 	}

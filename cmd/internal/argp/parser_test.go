@@ -290,3 +290,32 @@ func TestRename(t *testing.T) {
 		t.Errorf("-V: err %v, want ErrVersion", err)
 	}
 }
+
+// The numbers of old releases, where a program takes them; today's stay.
+func TestOldLogLevels(t *testing.T) {
+	for _, c := range []struct {
+		args  string
+		old   bool
+		want  logline.Level
+		notes int
+		ok    bool
+	}{
+		{"-l 0", true, logline.Critical, 1, true},
+		{"-l 4", true, logline.Debug, 1, true},
+		{"--log-level 3", true, logline.Info, 1, true},
+		{"-l 60", true, logline.Debug, 0, true},
+		{"", true, logline.Info, 0, true},
+		{"-l 5", true, logline.Info, 0, false},
+		{"-l -1", true, logline.Info, 0, false},
+		{"-l 4", false, logline.Info, 0, false},
+	} {
+		p := New("prog", "", "")
+		if c.old {
+			p.OldLevels()
+		}
+		general, err := p.Parse(strings.Fields(c.args))
+		if general.LogLevel != c.want || len(p.Notes()) != c.notes || (err == nil) != c.ok {
+			t.Errorf("%q: level %d, notes %q, %v; want %d, %d notes, accepted: %v", c.args, general.LogLevel, p.Notes(), err, c.want, c.notes, c.ok)
+		}
+	}
+}

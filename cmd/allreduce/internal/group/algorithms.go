@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/bits"
+	"time"
 
 	"github.com/gorun-mpi/gorun/internal/kernel"
 )
@@ -88,7 +89,7 @@ func (x *exchange) send(to, step int, b []byte) error {
 
 // recv waits for n bytes of a participant, to be released.
 func (x *exchange) recv(from, step, n int) ([]byte, error) {
-	b, err := x.g.box.take(x.g.ctx, slot{x.g.members[from], x.op, step})
+	b, err := x.g.box.take(x.g.ctx, slot{x.g.members[from], x.op, step}, x.g.slow(x.g.peers[from], x.op))
 	if err != nil {
 		return nil, x.g.gone(x.g.peers[from], err)
 	}
@@ -96,6 +97,13 @@ func (x *exchange) recv(from, step, n int) ([]byte, error) {
 		return nil, fmt.Errorf("%s broke the rules: %w: %d bytes in step %d of operation %d, expected %d", x.g.peers[from].peer.name(), errFrame, len(b), step, x.op, n)
 	}
 	return b, nil
+}
+
+// slow tells that a member is awaited.
+func (g *Group) slow(l *link, op uint64) func(time.Duration) {
+	return func(d time.Duration) {
+		g.log.Infof("waiting: %s has not come to operation %d for %v", l.peer.name(), op, d.Round(time.Second))
+	}
 }
 
 // gone is the error of a link, or why the group has failed before.
@@ -282,7 +290,7 @@ func (g *Group) barrier(op uint64, own []byte) ([][]byte, error) {
 	all := make([][]byte, x.n)
 	all[x.own] = own
 	err := x.others(func(k int) error {
-		b, err := g.box.take(g.ctx, slot{g.members[k], op, 0})
+		b, err := g.box.take(g.ctx, slot{g.members[k], op, 0}, g.slow(g.peers[k], op))
 		if err != nil {
 			return g.gone(g.peers[k], err)
 		}

@@ -140,7 +140,7 @@ func TestMemberGoneInABatchIsNamed(t *testing.T) {
 		victim  int
 	}{
 		{"a client of a daemon", []member{{kind: Daemon, clients: 2}, {kind: Offloaded, names: []int{0}}, {kind: Offloaded, names: []int{0}}}, 1},
-		{"a participant", []member{{kind: Direct, names: []int{1, 2}}, {kind: Direct, names: []int{2}}, {kind: Direct}}, 1},
+		{"a participant", counted([]member{{kind: Direct, names: []int{1, 2}}, {kind: Direct, names: []int{2}}, {kind: Direct}}), 1},
 		{"a daemon", []member{{kind: Daemon, clients: 1, names: []int{1}}, {kind: Daemon, clients: 1, want: 2}, {kind: Offloaded, names: []int{0}}, {kind: Offloaded, names: []int{1}}}, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -2,9 +2,13 @@ package group
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"io"
 	"reflect"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 func seeds(f *testing.F) {
@@ -106,4 +110,26 @@ func TestMailboxRefusesWhatIsNotDue(t *testing.T) {
 			t.Errorf("operation %d: %v, want accepted: %v", c.op, err, c.ok)
 		}
 	}
+}
+
+// What is awaited long is told, ever more rarely; a context ends the wait.
+func TestLongWaitsAreTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []time.Duration
+		note := func(d time.Duration) { told = append(told, d) }
+		from := make(chan int)
+		go func() {
+			time.Sleep(40 * time.Second)
+			from <- 7
+		}()
+		v, ok, err := await(t.Context(), from, note)
+		if want := []time.Duration{5 * time.Second, 15 * time.Second, 35 * time.Second}; v != 7 || !ok || err != nil || !reflect.DeepEqual(told, want) {
+			t.Errorf("%d, %v, %v, told at %v; want 7, true, nil, %v", v, ok, err, told, want)
+		}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(errDone)
+		if _, _, err := await(ctx, from, note); !errors.Is(err, errDone) {
+			t.Errorf("a wait that was ended: %v", err)
+		}
+	})
 }

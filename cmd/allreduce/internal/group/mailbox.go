@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 )
 
 // depth is how many operations a participant has under way at a time.
@@ -13,6 +14,9 @@ const depth = 4
 // the peer starts an operation when the one depth before it is done, which is so when this
 // participant has started that one, having done the one depth before that.
 const window = 2 * depth
+
+// maxFree bounds the buffers that are kept.
+const maxFree = 8 * window
 
 // A slot is the place of one payload.
 type slot struct {
@@ -52,7 +56,7 @@ func (m *mailbox) buffer(n int) []byte {
 func (m *mailbox) release(b []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if len(m.free) < window && cap(b) > 0 {
+	if len(m.free) < maxFree && cap(b) > 0 {
 		m.free = append(m.free, b)
 	}
 }
@@ -79,8 +83,8 @@ func (m *mailbox) put(s slot, b []byte) error {
 	return nil
 }
 
-// take waits for a payload, which belongs to the caller until release.
-func (m *mailbox) take(ctx context.Context, s slot) ([]byte, error) {
+// take waits for a payload, which belongs to the caller until release. told is called when that takes long.
+func (m *mailbox) take(ctx context.Context, s slot, told func(time.Duration)) ([]byte, error) {
 	m.mu.Lock()
 	if b, ok := m.full[s]; ok {
 		delete(m.full, s)
@@ -94,14 +98,31 @@ func (m *mailbox) take(ctx context.Context, s slot) ([]byte, error) {
 	w := make(chan []byte, 1)
 	m.waiting[s] = w
 	m.mu.Unlock()
-	select {
-	case b, ok := <-w:
-		if !ok {
-			return nil, fmt.Errorf("it ended before operation %d", s.op)
+	b, ok, err := await(ctx, w, told)
+	if err == nil && !ok {
+		err = fmt.Errorf("it ended before operation %d", s.op)
+	}
+	return b, err
+}
+
+// patience is how long something may be awaited before that is told; then twice as long, and so on.
+const patience = 5 * time.Second
+
+// await receives from a channel, unless ctx ends; ok is false where the channel is closed. It tells
+// how long it has waited.
+func await[T any](ctx context.Context, from <-chan T, told func(time.Duration)) (v T, ok bool, err error) {
+	for since, wait := time.Now(), patience; ; wait *= 2 {
+		timer := time.NewTimer(wait)
+		select {
+		case v, ok = <-from:
+			timer.Stop()
+			return v, ok, nil
+		case <-ctx.Done():
+			timer.Stop()
+			return v, false, context.Cause(ctx)
+		case <-timer.C:
+			told(time.Since(since))
 		}
-		return b, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
 	}
 }
 

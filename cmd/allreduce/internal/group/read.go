@@ -72,7 +72,7 @@ func (g *Group) handle(l *link, h *header, n int) (bye bool, err error) {
 	case h.Kind == kindBye:
 		return true, g.left(l, h.Text)
 	case h.Kind == kindVector && client:
-		b := make([]byte, n)
+		b := g.box.buffer(n)
 		if _, err := io.ReadFull(l.in, b); err != nil {
 			return false, unexpected(err)
 		}

@@ -128,18 +128,16 @@ func (g *Group) serve(operations *int) error {
 func (g *Group) gather(op uint64, n int) ([][]byte, error) {
 	all := make([][]byte, len(g.clients))
 	for i, l := range g.clients {
-		select {
-		case v, ok := <-l.vectors:
-			switch {
-			case !ok:
-				return nil, g.gone(l, fmt.Errorf("it ended before operation %d", op))
-			case v.op != op || n >= 0 && len(v.b) != n || n < 0 && len(v.b) > maxDigest:
-				return nil, fmt.Errorf("%s broke the rules: %w: %d bytes for operation %d, while operation %d is under way", l.peer.name(), errFrame, len(v.b), v.op, op)
-			}
-			all[i] = v.b
-		case <-g.ctx.Done():
-			return nil, context.Cause(g.ctx)
+		v, ok, err := await(g.ctx, l.vectors, g.slow(l, op))
+		switch {
+		case err != nil:
+			return nil, err
+		case !ok:
+			return nil, g.gone(l, fmt.Errorf("it ended before operation %d", op))
+		case v.op != op || n >= 0 && len(v.b) != n || n < 0 && len(v.b) > maxDigest:
+			return nil, fmt.Errorf("%s broke the rules: %w: %d bytes for operation %d, while operation %d is under way", l.peer.name(), errFrame, len(v.b), v.op, op)
 		}
+		all[i] = v.b
 	}
 	return all, nil
 }
@@ -154,10 +152,12 @@ func (g *Group) reduce(op uint64, vectors [][]byte) error {
 	sum := vectors[0]
 	for _, v := range vectors[1:] {
 		r.Func(sum, sum, v)
+		g.box.release(v)
 	}
 	if err := g.allreduce(op, sum); err != nil {
 		return err
 	}
+	defer g.box.release(sum)
 	return g.tell(header{Kind: kindResult, Op: op}, sum)
 }
 

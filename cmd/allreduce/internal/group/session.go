@@ -262,12 +262,10 @@ func (o *Offload) submit(vectors [][]byte) (done chan struct{}) {
 }
 
 func (o *Offload) wait(done chan struct{}) error {
-	select {
-	case <-done:
-	case <-o.ctx.Done():
-		return context.Cause(o.ctx)
-	}
-	return nil
+	_, _, err := await(o.ctx, done, func(d time.Duration) {
+		o.log.Infof("waiting: %s has not sent all results up to operation %d for %v", o.link.peer.name(), o.op-1, d.Round(time.Second))
+	})
+	return err
 }
 
 // finished tells whether all results of the run are here.
