@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gorun-mpi/gorun/internal/arch"
 	"github.com/gorun-mpi/gorun/internal/testenv"
 	"github.com/gorun-mpi/gorun/rank"
 )
@@ -335,6 +336,9 @@ func init() {
 func TestProgressThreadOfProcess(t *testing.T) {
 	testenv.NoLeaks(t)
 	for _, hosts := range [][]int{{3}, {2, 1}} {
+		if arch.RaceEnabled && len(hosts) > 1 {
+			continue // for the reason that TestProcesses gives
+		}
 		t.Run(fmt.Sprint(hosts), func(t *testing.T) {
 			j := &job{program: "beside", hosts: hosts, env: []string{"MPICH_ASYNC_PROGRESS=1"}}
 			j.start(t)
