@@ -56,7 +56,7 @@ var layers = []layer{
 	{"rdma/soft", "the software device", "rdma internal/arch internal/shm"},
 	{"rdma/verbs", "the devices of libibverbs, found at run time (cgo)", "rdma"},
 	{"rdma/comch", "a message channel between two programs: rings within a host, TLS between hosts", "internal/arch internal/pack internal/shm internal/wait"},
-	{"rdma/dpa", "device threads that run kernels, post and poll: DOCA's DPA", "rdma internal/arch internal/sendq internal/wait"},
+	{"rdma/dpa", "device threads that run kernels, post and poll: DOCA's DPA", "rdma internal/arch internal/sendq internal/topo internal/wait"},
 	{"rdma/rdmatest", "one conformance suite for every provider", "rdma internal/testenv"},
 	{"internal/gossip", "the Store across hosts, on memberlist", "pmi"},
 	{"internal/pmix", "libpmix, found at run time, behind Go types (cgo)", ""},

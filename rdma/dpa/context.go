@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gorun-mpi/gorun/internal/arch"
+	"github.com/gorun-mpi/gorun/internal/topo"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
@@ -23,7 +24,7 @@ type Config struct {
 	Threads int
 	// Place is the number of this process among Processes that may run on the same CPUs, 0 to Processes-1.
 	// Processes 0 is 1. Threads are pinned if these CPUs are enough for one of each process, and
-	// for Threads of each.
+	// for Threads of each, and if no thread of other programs of gorun's is pinned there.
 	Place, Processes int
 	// MaxRunTime is the deadline of a launch that names none, from when its kernel begins; 0 is none.
 	MaxRunTime time.Duration
@@ -60,7 +61,8 @@ type Context struct {
 	pd      rdma.PD
 	device  rdma.Context
 	name    string
-	cpus    []int     // to pin threads to, by number; nil: they share the CPUs
+	cpus    []int // to pin threads to, by number; nil: they share the CPUs
+	holds   []topo.Hold
 	waiters sync.Pool // of *waiter, for the program
 	closed  atomic.Bool
 	lastErr atomic.Pointer[error]
@@ -105,12 +107,33 @@ func New(pd rdma.PD, cfg Config) (*Context, error) {
 	c := &Context{cfg: cfg, pd: pd, device: pd.Context(), free: cfg.Threads}
 	c.name = c.device.Device().Name()
 	if all := arch.CPUs(); len(all) >= cfg.Processes*(1+cfg.Threads) {
-		first := cfg.Processes + cfg.Place*cfg.Threads
-		c.cpus = all[first : first+cfg.Threads]
+		c.takeCPUs(all[cfg.Processes:])
 	}
 	c.waiters.New = func() any { return newWaiter(c, c.cpus != nil, cfg.Place) }
 	addProcessors(cfg.Threads)
 	return c, nil
+}
+
+// takeCPUs takes a CPU for each thread, of those that no other process has taken, or none.
+func (c *Context) takeCPUs(from []int) {
+	for i := range from {
+		cpu := from[(c.cfg.Place*c.cfg.Threads+i)%len(from)]
+		if hold, taken := topo.TakeCPU(cpu); taken {
+			c.cpus, c.holds = append(c.cpus, cpu), append(c.holds, hold)
+		}
+		if len(c.cpus) == c.cfg.Threads {
+			return
+		}
+	}
+	c.giveCPUs()
+	c.cpus = nil
+}
+
+func (c *Context) giveCPUs() {
+	for _, hold := range c.holds {
+		hold.Release()
+	}
+	c.holds = nil
 }
 
 // Pinned are the CPUs that the threads are pinned to, one each; nil: they share CPUs with others.
@@ -205,6 +228,7 @@ func (c *Context) Close() error {
 	}
 	c.ended = true
 	addProcessors(-c.cfg.Threads)
+	c.giveCPUs()
 	if c.counts.givenUp.Load() == 0 {
 		for _, mr := range c.pages {
 			errs = append(errs, mr.Close())

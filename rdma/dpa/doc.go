@@ -40,8 +40,8 @@
 //
 // A device thread is an OS thread of its own, which runs no other goroutine. A Context raises GOMAXPROCS by
 // its threads, because each keeps a processor of the Go scheduler while it is awake, and Close lowers it again. Where this process may
-// use enough CPUs, each thread is pinned to one that no process of [Config].Processes and no other
-// device thread of them has. Else the threads are not pinned, share the CPUs, and yield while they wait. A thread without work
+// use enough CPUs, each thread is pinned to one that no process of [Config].Processes, no other
+// device thread and no progress thread of a job of gorun's has. Else the threads are not pinned, share the CPUs, and yield while they wait. A thread without work
 // polls for some time (1 ms, or 100 us where CPUs are shared), and then sleeps until the next launch.
 //
 // # Blocking

@@ -3,9 +3,6 @@ package host
 import (
 	"fmt"
 	"slices"
-	"strconv"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/gorun-mpi/gorun/internal/topo"
 )
@@ -21,8 +18,8 @@ const (
 // as they may run everywhere then.
 type spare struct {
 	cpus  []int // by local rank, -1: none; nil where there are none at all
-	locks []int // descriptors that hold the cores
-	taken int   // cores that other jobs hold
+	locks []topo.Hold
+	taken int // cores that other jobs hold
 }
 
 // spareCPUs picks them for as many ranks as it can. machine is called if there is a need.
@@ -55,26 +52,15 @@ func spareCPUs(spec *Spec, machine func() topo.Machine) *spare {
 	return s
 }
 
-// lock takes a core for the job; false if another job has it. The lock is the name of an
-// abstract socket, which is gone with the last process that has it: no file is left. A
-// core whose lock cannot be made is taken without one.
+// lock takes a core for the job; false if another job has it.
 func (s *spare) lock(cpu int) bool {
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return true
-	}
-	switch err := unix.Bind(fd, &unix.SockaddrUnix{Name: "@gorun-async-cpu-" + strconv.Itoa(cpu)}); err {
-	case nil:
-		s.locks = append(s.locks, fd)
-		return true
-	case unix.EADDRINUSE:
+	hold, taken := topo.TakeCPU(cpu)
+	if !taken {
 		s.taken++
-	default:
-		unix.Close(fd)
-		return true
+		return false
 	}
-	unix.Close(fd)
-	return false
+	s.locks = append(s.locks, hold)
+	return true
 }
 
 // tell says which CPUs they are.
@@ -91,8 +77,8 @@ func (s *spare) tell(log func(format string, args ...any)) {
 
 // release gives the cores back.
 func (s *spare) release() {
-	for _, fd := range s.locks {
-		unix.Close(fd)
+	for _, hold := range s.locks {
+		hold.Release()
 	}
 	s.locks = nil
 }
