@@ -25,9 +25,9 @@
 // and each tells all others what it knows: its record. The group is everyone
 // whom a member names, or who named a member. It is complete when every name was resolved,
 // every pair is connected, and every daemon has its clients. Records only ever add
-// members, so when all members have reported the same set, the first in order starts
-// that set, and no other set with one of its members can start. A participant that comes
-// later is refused, with the reason.
+// members, so when all members have reported the same set, and nothing has changed for a
+// while, the first in order starts that set, and no other set with one of its members can
+// start. A participant that comes later is refused, with the reason.
 //
 // # Operations
 //

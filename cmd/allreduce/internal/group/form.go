@@ -60,6 +60,7 @@ type Group struct {
 	phase    phase
 	view     view
 	own      record             // the last that was told
+	changed  time.Time          // when the last record did
 	links    map[string][]*link // of participants, by ID; more than one where both dialed at once
 	clients  []*link            // of a daemon
 	named    map[string]*target // by address
@@ -204,7 +205,7 @@ func (g *Group) step(status string) (missing []string, awaited, done bool, err e
 	}
 	g.renew()
 	missing = g.view.missing()
-	if g.started == nil && len(missing) == 0 && g.view.order()[0] == g.own.ID {
+	if g.started == nil && len(missing) == 0 && g.view.order()[0] == g.own.ID && g.quiet() {
 		order := g.view.order()
 		g.started = &start{Members: order, Contributions: g.view.contributions(), Algorithm: choose(&g.opt.Config, len(order))}
 	}
@@ -228,6 +229,24 @@ func (g *Group) step(status string) (missing []string, awaited, done bool, err e
 	return missing, awaited, done, nil
 }
 
+// lull is how long nothing must have changed before a group starts whose number of participants nobody
+// has told: one that was started at the same time may come yet.
+const lull = 300 * time.Millisecond
+
+// quiet tells whether nobody else is to be expected. The lock is held.
+func (g *Group) quiet() bool {
+	for _, r := range g.view.records {
+		if r.Want > 0 {
+			return true
+		}
+	}
+	left := lull - time.Since(g.changed)
+	if left > 0 {
+		time.AfterFunc(left, g.wake)
+	}
+	return left <= 0
+}
+
 // renew brings this participant's own record up to date.
 func (g *Group) renew() {
 	r := g.own
@@ -248,7 +267,7 @@ func (g *Group) renew() {
 	slices.Sort(r.Joined)
 	if !reflect.DeepEqual(r, g.own) {
 		r.Version++
-		g.own = r
+		g.own, g.changed = r, time.Now()
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 )
 
 func byOrder(a, b *hello) int {
@@ -109,8 +110,12 @@ func (g *Group) learn(records []record) error {
 		return nil
 	}
 	for _, r := range records {
-		if _, err := g.view.learn(r); err != nil {
+		news, err := g.view.learn(r)
+		if err != nil {
 			return err
+		}
+		if news {
+			g.changed = time.Now()
 		}
 	}
 	g.wake()

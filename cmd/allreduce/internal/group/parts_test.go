@@ -133,3 +133,24 @@ func TestLongWaitsAreTold(t *testing.T) {
 		}
 	})
 }
+
+// A group whose size nobody has told starts when nothing has changed for a while.
+func TestGroupWaitsForThoseStartedAtTheSameTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		own := record{ID: "self", Kind: Daemon}
+		g := &Group{kick: make(chan struct{}, 1), changed: time.Now(), view: view{self: "self", records: map[string]*record{"self": &own}}}
+		time.Sleep(lull / 2)
+		if g.quiet() {
+			t.Error("it starts at once")
+		}
+		<-g.kick
+		if !g.quiet() || time.Since(g.changed) != lull {
+			t.Errorf("it does not start after %v", time.Since(g.changed))
+		}
+		g.changed = time.Now()
+		own.Want = 1
+		if !g.quiet() {
+			t.Error("it waits although the number of participants is known")
+		}
+	})
+}
