@@ -73,7 +73,7 @@ race: ## the tests of the libraries under the race detector (needs a C compiler)
 
 .PHONY: race-quick
 race-quick: ## those of them that CI runs
-	CGO_ENABLED=1 $(GO) test -race -short $$($(GO) list ./internal/... | grep -vE '/(layers|prelude|wait)$$') ./rdma ./pmi ./rank/internal/match ./rank/internal/rma ./rank/internal/peers/... ./launcher/internal/hub ./launcher/internal/sidecar ./launcher/internal/stdio
+	CGO_ENABLED=1 $(GO) test -race -short $$($(GO) list ./internal/... | grep -vE '/(layers|prelude|wait)$$') ./rdma ./rdma/dpa ./pmi ./rank/internal/match ./rank/internal/rma ./rank/internal/peers/... ./launcher/internal/hub ./launcher/internal/sidecar ./launcher/internal/stdio
 
 .PHONY: test-offload
 test-offload: ## the suites of rank and coll with progress threads, and under the race detector (20 minutes; needs a C compiler)

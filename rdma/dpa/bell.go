@@ -32,9 +32,10 @@ func (b *bell) ring() {
 
 // A sleeper sleeps on one bell at a time.
 type sleeper struct {
-	on    *bell
-	rung  chan struct{}
-	timer *time.Timer
+	on      *bell
+	patient bool // all that it waits for rings: it sleeps until then
+	rung    chan struct{}
+	timer   *time.Timer
 }
 
 var _ wait.Sleeper = (*sleeper)(nil)
@@ -50,6 +51,11 @@ func (s *sleeper) Prepare() {
 }
 
 func (s *sleeper) Sleep(nanoseconds int64) (woken bool) {
+	if s.patient {
+		<-s.rung
+		s.Cancel()
+		return true
+	}
 	if s.timer == nil {
 		s.timer = time.NewTimer(time.Duration(nanoseconds))
 	} else {

@@ -66,7 +66,7 @@ func (w *waiter) waitGt(ctx context.Context, e *SyncEvent, above uint64, l *laun
 	if e.publisher == RemoteNet {
 		by = w.naps
 	}
-	w.sleep.on = &e.bell
+	w.sleep.on, w.sleep.patient = &e.bell, false
 	w.cond = condition{w: w, by: by, event: e, above: above, launch: l}
 	err := by.Wait(ctx, &w.cond)
 	ready, failed := e.reached(above)
@@ -83,7 +83,7 @@ func (w *waiter) waitGt(ctx context.Context, e *SyncEvent, above uint64, l *laun
 
 // waitGroup waits until a group has published another launch than the last, or has ended.
 func (w *waiter) waitGroup(g *ThreadGroup, last uint64) {
-	w.sleep.on = &g.bell
+	w.sleep.on, w.sleep.patient = &g.bell, true
 	w.cond = condition{w: w, by: w.woken, group: g, above: last}
 	_ = w.woken.Wait(context.Background(), &w.cond) // this context does not end
 }
