@@ -99,8 +99,8 @@ func (b *beside) start() {
 		return
 	}
 	b.running = true
-	if !b.scheduled() && runtime.GOMAXPROCS(0) == 1 {
-		runtime.GOMAXPROCS(2) // or the thread would wait for the goroutine that computes
+	if !b.scheduled() {
+		arch.AddProcessors(1) // or the thread would wait for goroutines that compute
 	}
 	go b.run()
 }
@@ -114,6 +114,9 @@ func (b *beside) close() error {
 		b.stop.Store(true)
 		b.bell.Wake()
 		<-b.ended
+		if !b.scheduled() {
+			arch.AddProcessors(-1)
+		}
 	}
 	if b.apart != nil {
 		return b.apart.Close()

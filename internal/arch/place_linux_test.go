@@ -29,3 +29,15 @@ func TestMoveToLeavesTheCPUs(t *testing.T) {
 		}
 	}
 }
+
+func TestAddProcessors(t *testing.T) {
+	before := runtime.GOMAXPROCS(0)
+	AddProcessors(2)
+	if got := runtime.GOMAXPROCS(0); got != before+2 {
+		t.Errorf("got %d processors, want %d", got, before+2)
+	}
+	AddProcessors(-2)
+	if got := runtime.GOMAXPROCS(0); got != before {
+		t.Errorf("got %d processors, want %d", got, before)
+	}
+}

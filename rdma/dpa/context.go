@@ -2,7 +2,6 @@ package dpa
 
 import (
 	"errors"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -88,16 +87,6 @@ type Counters struct {
 
 type counts struct{ launches, failed, runs, posted, givenUp atomic.Uint64 }
 
-// processors guards GOMAXPROCS, which belongs to the whole process.
-var processors sync.Mutex
-
-// addProcessors changes GOMAXPROCS by n.
-func addProcessors(n int) {
-	processors.Lock()
-	defer processors.Unlock()
-	runtime.GOMAXPROCS(max(1, runtime.GOMAXPROCS(0)+n))
-}
-
 // New makes a Context (doca_dpa_create) for queue pairs and memory of pd, which must outlive it. It
 // starts no thread: a group does.
 func New(pd rdma.PD, cfg Config) (*Context, error) {
@@ -110,7 +99,7 @@ func New(pd rdma.PD, cfg Config) (*Context, error) {
 		c.takeCPUs(all[cfg.Processes:])
 	}
 	c.waiters.New = func() any { return newWaiter(c, c.cpus != nil, cfg.Place) }
-	addProcessors(cfg.Threads)
+	arch.AddProcessors(cfg.Threads)
 	return c, nil
 }
 
@@ -227,7 +216,7 @@ func (c *Context) Close() error {
 		return nil
 	}
 	c.ended = true
-	addProcessors(-c.cfg.Threads)
+	arch.AddProcessors(-c.cfg.Threads)
 	c.giveCPUs()
 	if c.counts.givenUp.Load() == 0 {
 		for _, mr := range c.pages {
