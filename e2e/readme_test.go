@@ -244,7 +244,7 @@ func readmeDirectory(t *testing.T, readme string) string {
 	}
 	link(mpi4pyPython, filepath.Join("bin", "python3"))
 	const program = "#!/bin/sh\necho rank $RANK\n"
-	for _, name := range []string{"hello_mpich", "hello_openmpi", "solver", "master", "worker"} {
+	for _, name := range []string{"hello_mpich", "hello_openmpi", "solver", "master", "worker", "program"} {
 		write(name, program, 0o755)
 	}
 	results, err := os.ReadFile(filepath.Join("..", "testdata", "bench", "quick.json"))
