@@ -149,12 +149,12 @@ func (b *builder) write(peer, index, off int, a loc, n int) {
 
 // pull reads n bytes at off in peer's exposed memory to dst, where they are once
 // the peer is flushed. Long ones are several reads, see longestReduce.
-func (b *builder) pull(peer, index, off int, dst loc, n int) {
+func (b *builder) pull(peer, off int, dst loc, n int) {
 	b.remote[dst.operand] = true
 	b.written(peer)
 	longest := max(longestReduce, pieces(n, mostPieces))
 	for done := 0; done < n; done += longest {
-		b.add(step{verb: vGet, peer: int32(peer), index: uint8(index), dst: dst.plus(done), a: loc{off: off + done}, n: min(longest, n-done)})
+		b.add(step{verb: vGet, peer: int32(peer), dst: dst.plus(done), a: loc{off: off + done}, n: min(longest, n-done)})
 	}
 }
 

@@ -120,7 +120,7 @@ func (b *builder) foldPulled(dst, own, spare, landing loc, off, n int) {
 		to = spare
 	}
 	fetch := func(from int, to loc) {
-		b.pull(from, 0, off, to, n)
+		b.pull(from, off, to, n)
 		b.flush(from)
 	}
 	if me != 0 {

@@ -85,7 +85,7 @@ func (b *builder) fetch(root int, dst loc, n, first int) {
 		b.expose(root, 0, dst, first)
 	}
 	b.learn(root, 0)
-	b.pull(root, 0, first, dst.plus(first), n-first)
+	b.pull(root, first, dst.plus(first), n-first)
 	b.flush(root)
 	b.signal(root)
 	if first > 0 {
@@ -146,7 +146,7 @@ func (b *builder) collect(n int, at func(from int) loc) {
 	for i := 1; i < size; i++ {
 		from := (me + i) % size
 		b.learn(from, 0)
-		b.pull(from, 0, 0, at(from), n)
+		b.pull(from, 0, at(from), n)
 		b.flush(from)
 		b.signal(from)
 	}

@@ -48,7 +48,7 @@ func (b *builder) scanPiece(x portion, landing, sum loc) {
 	input := func(rank int, landing loc) loc {
 		switch {
 		case rank != me:
-			b.pull(rank, 0, x.off, landing, x.n)
+			b.pull(rank, x.off, landing, x.n)
 			b.flush(rank)
 		case exclusive && b.call.InPlace && me > 0:
 			b.copy(landing, own, x.n, false) // its place is about to be overwritten

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -72,14 +71,12 @@ func limitedGroup(t *testing.T) (string, error) {
 // removeGroup removes a control group once the last of its processes, which the
 // scripts have seen end, has been forgotten.
 func removeGroup(t *testing.T, dir string) {
-	for deadline := time.Now().Add(awaitLimit); ; time.Sleep(poll) {
-		err := os.Remove(dir)
-		if err == nil {
-			return
-		}
-		if !errors.Is(err, unix.EBUSY) || time.Now().After(deadline) {
-			t.Error(err)
-			return
-		}
+	var err error
+	testenv.Holds(awaitLimit, func() bool {
+		err = os.Remove(dir)
+		return !errors.Is(err, unix.EBUSY)
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gorun-mpi/gorun/internal/testenv"
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sys/unix"
 )
@@ -95,16 +96,9 @@ func lookup(ts *testscript.TestScript, name string) *process {
 
 func cmdAwait(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) > 0, "await FILE...")
-	deadline := time.Now().Add(awaitLimit)
 	for _, name := range args {
-		for {
-			if _, err := os.Stat(ts.MkAbs(name)); err == nil {
-				break
-			}
-			if time.Now().After(deadline) {
-				ts.Fatalf("%s did not come within %v", name, awaitLimit)
-			}
-			time.Sleep(poll)
+		if !testenv.Holds(awaitLimit, func() bool { _, err := os.Stat(ts.MkAbs(name)); return err == nil }) {
+			ts.Fatalf("%s did not come within %v", name, awaitLimit)
 		}
 	}
 }
@@ -114,10 +108,8 @@ func cmdSays(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) == 2, "says NAME TEXT")
 	lookup(ts, args[0])
 	file := filepath.Join(ts.Getenv("WORK"), args[0]+".err")
-	for deadline := time.Now().Add(awaitLimit); !strings.Contains(ts.ReadFile(file), args[1]); time.Sleep(poll) {
-		if time.Now().After(deadline) {
-			ts.Fatalf("%s did not say %q within %v but\n%s", args[0], args[1], awaitLimit, ts.ReadFile(file))
-		}
+	if !testenv.Holds(awaitLimit, func() bool { return strings.Contains(ts.ReadFile(file), args[1]) }) {
+		ts.Fatalf("%s did not say %q within %v but\n%s", args[0], args[1], awaitLimit, ts.ReadFile(file))
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gorun-mpi/gorun/internal/testenv"
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
@@ -20,7 +21,6 @@ const (
 	runLimit   = 60 // seconds
 	awaitLimit = 20 * time.Second
 	goneLimit  = time.Second // what gorun promises after its own death
-	poll       = 2 * time.Millisecond
 )
 
 // script is what the commands of one script share.
@@ -66,13 +66,8 @@ func (s *script) finish() error {
 // killed and named.
 func (s *script) gone() error {
 	var living []int
-	for deadline := time.Now().Add(goneLimit); ; time.Sleep(poll) {
-		if living = s.living(); living == nil {
-			return nil
-		}
-		if time.Now().After(deadline) {
-			break
-		}
+	if testenv.Holds(goneLimit, func() bool { living = s.living(); return living == nil }) {
+		return nil
 	}
 	var names []string
 	for _, pid := range living {

@@ -132,15 +132,12 @@ func runScripts(t *testing.T, dir string, vars map[string]string) {
 	t.Cleanup(func() {
 		// The scripts have ended by now, and all their processes. Those of others may
 		// come and go there.
-		for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(poll) {
-			left := slices.DeleteFunc(shared(), func(name string) bool { return slices.Contains(before, name) || inUse(name) })
-			if len(left) == 0 {
-				return
-			}
-			if time.Now().After(deadline) {
-				t.Errorf("left in /dev/shm: %q", left)
-				return
-			}
+		var left []string
+		if !testenv.Holds(5*time.Second, func() bool {
+			left = slices.DeleteFunc(shared(), func(name string) bool { return slices.Contains(before, name) || inUse(name) })
+			return len(left) == 0
+		}) {
+			t.Errorf("left in /dev/shm: %q", left)
 		}
 	})
 	testscript.Run(t, testscript.Params{

@@ -79,6 +79,14 @@ func roleLines(args []string) int {
 	return 0
 }
 
+// await waits for what sends no event, no longer than a role lives.
+func await(holds func() bool) error {
+	if !testenv.Holds(30*time.Second, holds) {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
 // rolePMI is a rank that does with PMI what its arguments say, in order.
 func rolePMI(args []string) int {
 	env, found, err := pmi.FromEnviron(os.Environ())
@@ -146,12 +154,7 @@ func rolePMI(args []string) int {
 		case "touch":
 			err = os.WriteFile(value, nil, 0o600)
 		case "await": // a file
-			for err = ctx.Err(); err == nil; err = ctx.Err() {
-				if _, missing := os.Stat(value); missing == nil {
-					break
-				}
-				time.Sleep(time.Millisecond)
-			}
+			err = await(func() bool { _, missing := os.Stat(value); return missing == nil })
 		case "cpus": // that it may use
 			status, _ := os.ReadFile("/proc/self/status")
 			_, list, _ := strings.Cut(string(status), "Cpus_allowed_list:\t")
@@ -176,13 +179,10 @@ func rolePMI(args []string) int {
 				fmt.Printf("%s is %s\n", value, port)
 			}
 		case "launcher-fds": // until the launcher has at most so many
-			for list := "/proc/" + strconv.Itoa(os.Getppid()) + "/fd"; ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
-				open, err := os.ReadDir(list)
-				if err == nil && len(open) <= n {
-					break
-				}
-			}
-			err = ctx.Err()
+			err = await(func() bool {
+				open, err := os.ReadDir("/proc/" + strconv.Itoa(os.Getppid()) + "/fd")
+				return err == nil && len(open) <= n
+			})
 		case "abort":
 			client.Abort(n, "")
 			time.Sleep(10 * time.Second)

@@ -6,17 +6,16 @@ import (
 	"github.com/gorun-mpi/gorun/launcher/internal/host"
 )
 
-// master is where processes that meet by themselves may do so, as MASTER_ADDR
-// and MASTER_PORT tell them: the address of rank 0's host, and a port that is
-// free there now. Nobody holds the port until rank 0 takes it, as under torchrun.
-// All hosts that can be reached are this machine.
-func (g *group) master() (address string, port int) {
+// masterPort is where processes that meet by themselves may do so, as MASTER_PORT tells
+// them: a port of rank 0's host that is free now, 0 if it cannot be found or the user names
+// one. Nobody holds the port until rank 0 takes it, as under torchrun.
+func (g *group) masterPort() int {
 	for _, app := range g.apps {
 		if !host.UserSets(app.Env, "MASTER_PORT") {
-			return "127.0.0.1", freePort()
+			return freePort()
 		}
 	}
-	return "127.0.0.1", 0
+	return 0
 }
 
 // freePort is a port of this machine that nobody uses; 0 if that cannot be found

@@ -13,7 +13,6 @@ func (c *controller) spec(g *group) host.Spec {
 	for i, a := range g.apps {
 		apps[i] = host.AppSpec{Argv: a.Argv, Env: a.Env, Dir: a.Dir, Path: a.Path, NP: a.NP}
 	}
-	master, port := g.master()
 	out := &c.job.Output
 	spec := host.Spec{
 		Job:     c.worlds.nameOf(g),
@@ -34,8 +33,8 @@ func (c *controller) spec(g *group) host.Spec {
 		PythonAbort: !c.job.NoPythonAbort && !c.job.Continuous,
 		Grace:       c.job.grace(),
 
-		Master:     master,
-		MasterPort: port,
+		Master:     "127.0.0.1", // all hosts that can be reached are this machine
+		MasterPort: g.masterPort(),
 
 		PMIx:        c.requests.space(g),
 		Helper:      c.job.PMIx,

@@ -20,22 +20,29 @@ func (k *call) gatherv(send, recv Buffer, counts, displs []int, root int) *call 
 		if !c.inter {
 			n, here = k.input(&send)
 		}
-		out := k.ragged(&k.recv, &recv, toWrite)
-		next := 0
-		for i := range c.others() {
-			if !c.inter && i == c.rank && here {
-				next += counts[i] // there already
-				continue
-			}
-			off, length := k.item(out, counts, displs, i, &next)
-			k.from(c.remoteMember(i), off, length)
-			if !c.inter && i == c.rank {
-				k.same("send", n, length)
-				k.to(c.localMember(i), 0, n)
-			}
-		}
+		k.items(k.ragged(&k.recv, &recv, toWrite), counts, displs, here, k.from, func(own int) {
+			k.same("send", n, own)
+			k.to(c.localMember(c.rank), 0, n)
+		})
 	}
 	return k
+}
+
+// items names the item of each member in the root's buffer. The root's own is there already, or
+// follow gets its length.
+func (k *call) items(r ragged, counts, displs []int, here bool, item func(member, off, n int), follow func(own int)) {
+	c, next := k.comm, 0
+	for i := range c.others() {
+		own := !c.inter && i == c.rank
+		if own && here {
+			next += counts[i]
+			continue
+		}
+		off, n := k.item(r, counts, displs, i, &next)
+		if item(c.remoteMember(i), off, n); own {
+			follow(n)
+		}
+	}
 }
 
 func (k *call) scatterv(send Buffer, counts, displs []int, recv Buffer, root int) *call {
@@ -56,20 +63,10 @@ func (k *call) scatterv(send Buffer, counts, displs []int, recv Buffer, root int
 		if !c.inter && !recv.here() {
 			n, here = k.output(&recv, false), false
 		}
-		in := k.ragged(&k.send, &send, toRead)
-		next := 0
-		for i := range c.others() {
-			if !c.inter && i == c.rank && here {
-				next += counts[i] // stays
-				continue
-			}
-			off, length := k.item(in, counts, displs, i, &next)
-			k.to(c.remoteMember(i), off, length)
-			if !c.inter && i == c.rank {
-				k.same("recv", n, length)
-				k.from(c.localMember(i), 0, length)
-			}
-		}
+		k.items(k.ragged(&k.send, &send, toRead), counts, displs, here, k.to, func(own int) {
+			k.same("recv", n, own)
+			k.from(c.localMember(c.rank), 0, own)
+		})
 	}
 	return k
 }

@@ -120,15 +120,15 @@ func pairOf(t reflect.Type) kernel.Type {
 	return 0
 }
 
-// reducible is what the elements of a reduction are, and how many an item has; ok is
+// reducible is what the elements of a reduction are; ok is
 // false when they are not all alike. A pair is one element of its whole extent, with
 // the padding that its type map leaves out.
-func (t *Datatype) reducible() (element kernel.Type, n int, ok bool) {
+func (t *Datatype) reducible() (element kernel.Type, ok bool) {
 	if t.pair != 0 {
-		return t.pair, 1, true
+		return t.pair, true
 	}
-	b, n, ok := t.core.Uniform()
-	return basicElements[b], n, ok
+	b, _, ok := t.core.Uniform()
+	return basicElements[b], ok
 }
 
 // basicElements are the elements of reductions by basic type.

@@ -1,8 +1,6 @@
 package rank
 
 import (
-	"errors"
-
 	"github.com/gorun-mpi/gorun/rank/internal/peers"
 	"github.com/gorun-mpi/gorun/rdma/soft"
 )
@@ -19,20 +17,18 @@ func FindDevices(cfg Config) error {
 		return err
 	}
 	for _, name := range cfg.Devices {
-		dc := peers.DeviceConfig{Name: name, Providers: cfg.Providers, Soft: soft.Config{Names: names}}
-		if _, _, err := dc.Find(); err != nil {
-			return deviceError(err)
+		device := cfg.named(name, soft.Config{Names: names})
+		if _, _, err := device.Find(); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// deviceError has a missing device reported as a DeviceError.
-func deviceError(err error) error {
-	if missing, ok := errors.AsType[*peers.MissingError](err); ok {
-		return (*DeviceError)(missing)
-	}
-	return err
+// named is the device of that name.
+func (cfg *Config) named(name string, sc soft.Config) peers.DeviceConfig {
+	return peers.DeviceConfig{Name: name, Providers: cfg.Providers, Soft: sc,
+		Missing: func(have []string) error { return &DeviceError{Name: name, Have: have} }}
 }
 
 // softNames are the names of the software devices.
@@ -72,6 +68,5 @@ func openDevice(cfg *Config, p *place, rank, size int) (*peers.Device, error) {
 	if cfg.adversary != 0 {
 		sc.Adversary = &soft.Adversary{Seed: cfg.adversary}
 	}
-	d, err := peers.OpenDevice(peers.DeviceConfig{Name: choose(cfg.Devices, names, rank, size), Providers: cfg.Providers, Soft: sc})
-	return d, deviceError(err)
+	return peers.OpenDevice(cfg.named(choose(cfg.Devices, names, rank, size), sc))
 }

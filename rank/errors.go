@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/gorun-mpi/gorun/coll"
-	"github.com/gorun-mpi/gorun/rank/internal/peers"
 )
 
 // Errors to test for with errors.Is.
@@ -90,7 +89,13 @@ type DeviceError struct {
 	Have []string // the devices that exist, as "name (provider)"
 }
 
-func (e *DeviceError) Error() string { return (*peers.MissingError)(e).Error() }
+func (e *DeviceError) Error() string {
+	have := "there is none"
+	if len(e.Have) > 0 {
+		have = "there is " + strings.Join(e.Have, ", ")
+	}
+	return fmt.Sprintf("no RDMA device %q: %s (gorun --emulate %s makes a software device of that name)", e.Name, have, e.Name)
+}
 
 // An AbortError is the reason that the ranks of [Run] ended when one of them called Abort.
 type AbortError struct {

@@ -83,7 +83,7 @@ func (o Op) reduction(b *Buffer) (r kernel.Reduction, raw bool, err error) {
 		}
 		return o.user.reduction, raw, nil
 	}
-	element, _, uniform := b.t.reducible()
+	element, uniform := b.t.reducible()
 	if !uniform {
 		return r, false, badClass(ClassOp, "operation %v is not defined for %v, which has numbers of several types", o, b.t)
 	}

@@ -123,7 +123,7 @@ func items(b *Buffer) rma.Items { return rma.Items{Mem: b.mem, Type: b.core(), C
 
 // combine is an accumulate with datatypes.
 func (w *window) combine(a *transfer, target int, off uint64, at rma.Items, t *Datatype) error {
-	element, _, uniform := t.reducible()
+	element, uniform := t.reducible()
 	if !uniform && t.core.Size()*at.Count > 0 {
 		return badClass(ClassOp, "accumulate is not defined for %v, which has numbers of several types", t)
 	}
@@ -138,7 +138,7 @@ func (w *window) combine(a *transfer, target int, off uint64, at rma.Items, t *D
 		return badClass(ClassOp, "accumulate with %v is not defined for %v", a.by, t)
 	}
 	if t.pair != 0 {
-		return w.combinePairs(a, target, off, at, r)
+		return w.combinePairs(a, target, off, r)
 	}
 	world := w.comm.world
 	var src, result []byte
@@ -161,7 +161,7 @@ func (w *window) combine(a *transfer, target int, off uint64, at rma.Items, t *D
 }
 
 // combinePairs is combine of pairs, which are combined with their padding.
-func (w *window) combinePairs(a *transfer, target int, off uint64, at rma.Items, r kernel.Reduction) error {
+func (w *window) combinePairs(a *transfer, target int, off uint64, r kernel.Reduction) error {
 	var src, result []byte
 	for _, o := range [...]struct {
 		b   *Buffer

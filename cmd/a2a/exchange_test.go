@@ -123,7 +123,7 @@ func TestMatricesOfRanks(t *testing.T) {
 	for r := range 4 {
 		row := make([]int32, 9)
 		for k := range 8 {
-			row[k] = p.at(0, k/2, r, k%2)
+			row[k] = value(p.key(0, k/2, r), k%2)
 		}
 		want += string(appendRow(nil, r, row, 0))
 	}

@@ -3,14 +3,7 @@ package main
 // pattern makes the numbers in the blocks: 0..9999, the same for the same seed.
 type pattern struct{ seed uint64 }
 
-// at is integer index of the block that rank from sends to rank to in a call.
-// It is a counter-based generator (splitmix64's mixing function over a key and
-// a counter), so that any block can be made without those before it.
-func (p pattern) at(call, from, to, index int) int32 {
-	return value(p.key(call, from, to), index)
-}
-
-// key stands for a block in value.
+// key stands for the block that rank from sends to rank to in a call.
 func (p pattern) key(call, from, to int) uint64 {
 	k := mix(p.seed + 0x9e3779b97f4a7c15)
 	k = mix(k ^ uint64(call))
@@ -18,6 +11,8 @@ func (p pattern) key(call, from, to int) uint64 {
 	return k
 }
 
+// value is integer index of a block. It is a counter-based generator (splitmix64's mixing function
+// over a key and a counter), so that any block can be made without those before it.
 func value(key uint64, index int) int32 {
 	return int32(mix(key+uint64(index)*0x9e3779b97f4a7c15) % 10000)
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -65,11 +64,7 @@ func TestTerminalStop(t *testing.T) {
 		t.Fatalf("after TSTP: status %#x, %v, want it stopped", status, err)
 	}
 	// It has been sent the signal; it stops when it comes to run.
-	for late := testenv.Deadline(t, testTime); state(t, rank) != "T"; runtime.Gosched() {
-		if late.Err() != nil {
-			t.Fatalf("the rank is in state %s, want T", state(t, rank))
-		}
-	}
+	testenv.Await(t, testTime, "the rank is stopped (state T)", func() bool { return state(t, rank) == "T" })
 	for _, s := range []unix.Signal{unix.SIGCONT, unix.SIGTERM} {
 		if err := cmd.Process.Signal(s); err != nil {
 			t.Fatal(err)

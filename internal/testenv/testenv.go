@@ -49,9 +49,17 @@ func Deadline(t testing.TB, d time.Duration) context.Context {
 // it makes or removes, figures.
 func Await(t testing.TB, d time.Duration, what string, holds func() bool) {
 	t.Helper()
+	if !Holds(d, holds) {
+		t.Fatalf("not within %v: %s", d, what)
+	}
+}
+
+// Holds is Await for code without a test: it tells whether holds said yes within d.
+func Holds(d time.Duration, holds func() bool) bool {
 	for end := time.Now().Add(d); !holds(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("not within %v: %s", d, what)
+			return false
 		}
 	}
+	return true
 }

@@ -271,7 +271,7 @@ func greetHere(ctx context.Context, cfg *Config, conn net.Conn) (*Conn, error) {
 }
 
 func (t *talk) greet(cfg *Config) (*ringConn, error) {
-	client, _, err := t.receiveBare()
+	client, err := t.receiveBare()
 	if err != nil {
 		return nil, err
 	}
@@ -285,7 +285,7 @@ func (t *talk) greet(cfg *Config) (*ringConn, error) {
 	if err := t.send(server); err != nil {
 		return nil, err
 	}
-	answer, _, err := t.receiveBare()
+	answer, err := t.receiveBare()
 	if err != nil {
 		return nil, err
 	}
@@ -308,13 +308,13 @@ func (t *talk) greet(cfg *Config) (*ringConn, error) {
 }
 
 // receiveBare receives a packet that brings no descriptor.
-func (t *talk) receiveBare() (hello, int, error) {
+func (t *talk) receiveBare() (hello, error) {
 	h, fd, err := t.receive()
 	if fd >= 0 {
 		unix.Close(fd)
 		err = fmt.Errorf("%w: a descriptor that nobody asked for", ErrForged)
 	}
-	return h, -1, err
+	return h, err
 }
 
 // joinHere is the client's half. It owns conn.
@@ -349,7 +349,7 @@ func (t *talk) join(cfg *Config) (*ringConn, error) {
 	if err := t.send(client); err != nil {
 		return nil, err
 	}
-	server, _, err := t.receiveBare()
+	server, err := t.receiveBare()
 	if err != nil {
 		return nil, err
 	}

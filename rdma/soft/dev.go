@@ -238,3 +238,8 @@ func (c *context) Sleep(ns int64) (woken bool) {
 	return c.p.segment.Bell(c.p.cfg.Rank).Sleep(ns)
 }
 func (c *context) Cancel() { c.p.segment.Bell(c.p.cfg.Rank).Cancel() }
+
+// opError is the error of a verb.
+func opError(op string, err error, format string, args ...any) error {
+	return &rdma.OpError{Op: op, Detail: fmt.Sprintf(format, args...), Err: err}
+}

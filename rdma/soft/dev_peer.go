@@ -92,7 +92,7 @@ func (p *Provider) addEndpoint(gid rdma.GID, blob []byte) error {
 		return &rdma.OpError{Op: "add_endpoint", Detail: fmt.Sprintf("%v (rank %d of host %q, this is %q) shares no segment with this rank, and one of the two has no secret for TCP: expected Config.Secret on both", gid, e.rank, e.host, p.host), Err: rdma.ErrNotSupported}
 	}
 	if s.inside && (s.reach == reachNone || s.refused()) && s.callable() {
-		if _, err := p.openNetwork(); err != nil && !errors.Is(err, rdma.ErrNotSupported) {
+		if err := p.openNetwork(); err != nil && !errors.Is(err, rdma.ErrNotSupported) {
 			return err
 		}
 	}

@@ -35,11 +35,11 @@
 //	dev_    provider, contexts, peers, events: dev_provider.go, dev_peer.go, dev_progress.go
 //	mem_    what keys open, and copying to it: mem_region.go, mem_span.go, mem_layout.go
 //	qp_     queue pairs, and what a transport adds: qp.go, qp_modify.go, qp_post.go,
-//	        qp_gather.go, qp_execute.go, qp_respond.go, qp_backlog.go
+//	        qp_gather.go, qp_execute.go, qp_respond.go, qp_backlog.go, qp_close.go
 //	rq_     a queue pair's receives: rq.go, rq_post.go, and rq_ticket.go for their takers
-//	srq_    shared receive queues: srq.go
+//	srq_    shared receive queues: srq_queue.go, srq.go as programs have them
 //	cq_     completion queues and channels: cq.go
-//	tag_    matching of tags: tag.go for the sender, tag_list.go for the owner
+//	tag_    matching of tags: tag.go for the sender, tag_list.go and tag_arrive.go for the owner
 //	tcp_    other hosts: tcp_frame.go, tcp_link.go, tcp_requester.go, tcp_serve.go
 //
 // Memory. The arena's contents belong to its rank, with the exceptions noted at each field. The

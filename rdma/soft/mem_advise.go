@@ -1,7 +1,6 @@
 package soft
 
 import (
-	"fmt"
 	"syscall"
 
 	"github.com/gorun-mpi/gorun/rdma"
@@ -13,9 +12,7 @@ import (
 // advice is always told, as libibverbs does it: EFAULT, and EINVAL for a region
 // that is not on demand.
 func (d *domain) AdviseMR(advice rdma.Advice, flags rdma.AdviseFlags, sgl []rdma.SGE) error {
-	fail := func(err error, format string, args ...any) error {
-		return &rdma.OpError{Op: "advise_mr", Detail: fmt.Sprintf(format, args...), Err: err}
-	}
+	fail := func(err error, format string, args ...any) error { return opError("advise_mr", err, format, args...) }
 	if advice > rdma.AdvisePrefetchNoFault || flags&^rdma.AdviseFlush != 0 {
 		return fail(rdma.ErrInvalid, "found advice %d with flags %#x, expected a prefetch and at most AdviseFlush", advice, uint8(flags))
 	}

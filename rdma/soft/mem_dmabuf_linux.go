@@ -24,7 +24,7 @@ func (d *domain) RegDMABufMR(offset, length, iova uint64, fd int, access rdma.Ac
 		return nil, err
 	}
 	fail := func(err error, format string, args ...any) (rdma.MR, error) {
-		return nil, &rdma.OpError{Op: op, Detail: fmt.Sprintf(format, args...), Err: err}
+		return nil, opError(op, err, format, args...)
 	}
 	if access&(rdma.AccessZeroBased|rdma.AccessOnDemand) != 0 {
 		return fail(rdma.ErrInvalid, "found %v, expected no zero-based and no on-demand access to a descriptor's memory", access)

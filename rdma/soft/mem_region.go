@@ -187,9 +187,7 @@ func (d *domain) register(buf []byte, access rdma.Access, from base) (rdma.MR, e
 
 // show makes r the memory of buf, under the rights that r has.
 func (p *Provider) show(r *region, buf []byte, from base) error {
-	bad := func(format string, args ...any) error {
-		return &rdma.OpError{Op: from.op, Detail: fmt.Sprintf(format, args...), Err: rdma.ErrInvalid}
-	}
+	bad := func(format string, args ...any) error { return opError(from.op, rdma.ErrInvalid, format, args...) }
 	demand := r.access&rdma.AccessOnDemand != 0
 	r.mem, r.va, r.length, r.offset = buf, addressOf(buf), uint64(len(buf)), 0
 	r.addr, r.kind, r.guard = r.va, kindOrdinary, demand

@@ -1,7 +1,6 @@
 package soft
 
 import (
-	"fmt"
 	"sort"
 	"sync"
 	"sync/atomic"
@@ -56,9 +55,7 @@ func (v *sva) LKey() uint32 { return v.r.key }
 func (v *sva) RKey() uint32 { return v.r.key }
 
 func (v *sva) Protect(addr, length uint64, access rdma.Access) error {
-	bad := func(format string, args ...any) error {
-		return &rdma.OpError{Op: "protect", Detail: fmt.Sprintf(format, args...), Err: rdma.ErrInvalid}
-	}
+	bad := func(format string, args ...any) error { return opError("protect", rdma.ErrInvalid, format, args...) }
 	if err := rdma.CheckAccess(access); err != nil {
 		return err
 	}

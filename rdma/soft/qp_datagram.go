@@ -29,7 +29,7 @@ type addressHandle struct {
 
 func (d *domain) CreateAH(av rdma.AV) (rdma.AH, error) {
 	bad := func(format string, args ...any) (rdma.AH, error) {
-		return nil, &rdma.OpError{Op: "create_ah", Detail: fmt.Sprintf(format, args...), Err: rdma.ErrInvalid}
+		return nil, opError("create_ah", rdma.ErrInvalid, format, args...)
 	}
 	if av.PortNum != 1 {
 		return bad("found port %d, expected port 1, the device's only one", av.PortNum)

@@ -91,9 +91,7 @@ func (q *queuePair) postSend(wrs []rdma.SendWR) (int, error) {
 
 // check judges a request as a post does, before anything is done with it.
 func (q *queuePair) check(wr *rdma.SendWR) error {
-	bad := func(format string, args ...any) error {
-		return &rdma.OpError{Op: "post_send", Detail: fmt.Sprintf(format, args...), Err: rdma.ErrInvalid}
-	}
+	bad := func(format string, args ...any) error { return opError("post_send", rdma.ErrInvalid, format, args...) }
 	o := wr.Opcode.Operation()
 	if !o.OnType(q.init.Type) {
 		return bad("a queue pair of type %[2]v has no operation %[1]d", uint8(wr.Opcode), q.init.Type)

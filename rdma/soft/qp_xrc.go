@@ -38,7 +38,7 @@ const privateDomain = 1 << 63
 
 func (c *context) OpenXRCD(attr rdma.XRCDInitAttr) (rdma.XRCD, error) {
 	bad := func(err error, format string, args ...any) (rdma.XRCD, error) {
-		return nil, &rdma.OpError{Op: "open_xrcd", Detail: fmt.Sprintf(format, args...), Err: err}
+		return nil, opError("open_xrcd", err, format, args...)
 	}
 	p := c.p
 	if p.cfg.Rank >= 1<<srqRankBits {
@@ -260,7 +260,7 @@ type openedQP struct {
 
 func (c *context) OpenQP(num uint32, xrcd rdma.XRCD) (rdma.QP, error) {
 	bad := func(format string, args ...any) (rdma.QP, error) {
-		return nil, &rdma.OpError{Op: "open_qp", Detail: fmt.Sprintf(format, args...), Err: rdma.ErrInvalid}
+		return nil, opError("open_qp", rdma.ErrInvalid, format, args...)
 	}
 	x, ok := xrcd.(*xrcDomain)
 	if !ok || x.ctx != c {

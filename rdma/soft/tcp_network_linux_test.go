@@ -5,8 +5,8 @@ import (
 	"net"
 	"sync"
 	"testing"
-	"time"
 
+	"github.com/gorun-mpi/gorun/internal/testenv"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
@@ -74,9 +74,8 @@ func TestManyLinksAtOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	up := 0
-	for end := time.Now().Add(dialLimit); up < len(links); {
-		up = 0
+	testenv.Await(t, dialLimit, "all links are up", func() bool {
+		up := 0
 		for i, l := range links {
 			switch l.state.Load() {
 			case linkUp:
@@ -85,11 +84,8 @@ func TestManyLinksAtOnce(t *testing.T) {
 				t.Fatalf("link %d did not come up", i)
 			}
 		}
-		if time.Now().After(end) {
-			t.Fatalf("%d of %d links are up after %v", up, len(links), dialLimit)
-		}
-		time.Sleep(time.Millisecond)
-	}
+		return up == len(links)
+	})
 }
 
 // FuzzServe gives a link whatever a member gone mad may send.

@@ -60,7 +60,7 @@ func (p *Provider) called() bool { return atomic.LoadUint32(&p.head.wanted) == 1
 func (p *Provider) answerCall() {
 	atomic.StoreUint32(&p.head.wanted, 0)
 	// Where the configuration has a secret, the endpoint says where to dial.
-	if _, err := p.openNetwork(); err != nil || p.cfg.Secret != nil {
+	if err := p.openNetwork(); err != nil || p.cfg.Secret != nil {
 		atomic.CompareAndSwapUint32(&p.head.port, 0, portNone)
 	}
 }
@@ -68,28 +68,28 @@ func (p *Provider) answerCall() {
 // openNetwork gives the provider its TCP half, if it has none, and publishes where it
 // listens. With a secret of the configuration there is one from the beginning, which
 // is published in the endpoint alone.
-func (p *Provider) openNetwork() (*network, error) {
+func (p *Provider) openNetwork() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
-		return nil, &rdma.OpError{Op: "listen for TCP links", Detail: "the provider is closed", Err: rdma.ErrNoDevice}
+		return &rdma.OpError{Op: "listen for TCP links", Detail: "the provider is closed", Err: rdma.ErrNoDevice}
 	}
-	if n := p.tcp.Load(); n != nil {
-		return n, nil
+	if p.tcp.Load() != nil {
+		return nil
 	}
 	secret := make([]byte, len(p.head.secret))
 	if _, err := rand.Read(secret); err != nil {
-		return nil, fmt.Errorf("listen for TCP links: a secret: %w", err)
+		return fmt.Errorf("listen for TCP links: a secret: %w", err)
 	}
 	n, err := newNetwork(p, secret)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	p.tcp.Store(n)
 	copy(p.head.secret[:], secret)
 	// The secret is stored before the port: a process that sees the port sees the secret.
 	atomic.StoreUint32(&p.head.port, uint32(n.port))
-	return n, nil
+	return nil
 }
 
 // listener is where the peer is dialled, and with which secret. errNotYet: it has been

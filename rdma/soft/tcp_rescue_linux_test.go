@@ -1,10 +1,10 @@
 package soft
 
 import (
-	"runtime"
 	"sync/atomic"
 	"testing"
 
+	"github.com/gorun-mpi/gorun/internal/testenv"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
@@ -16,7 +16,7 @@ func refusedPair(t *testing.T) (a, b *node) {
 	n := nodes(t, 2, Config{})
 	a, b = n[0], n[1]
 	a.p.find(b.p.gids[0]).reach = reachNone
-	if _, err := a.p.openNetwork(); err != nil { // as addEndpoint does where the kernel refuses
+	if err := a.p.openNetwork(); err != nil { // as addEndpoint does where the kernel refuses
 		t.Fatal(err)
 	}
 	return a, b
@@ -37,9 +37,7 @@ func TestRescueCallsPeer(t *testing.T) {
 	noLeaks(t)
 	a, b := refusedPair(t)
 	dst, src := postRead(t, a, b)
-	for !b.p.called() { // by a's goroutine that dials
-		runtime.Gosched()
-	}
+	testenv.Await(t, dialLimit, "a's goroutine that dials calls", b.p.called)
 	if b.p.tcp.Load() != nil {
 		t.Error("the peer listens though it has not polled since it was called")
 	}

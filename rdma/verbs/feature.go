@@ -230,7 +230,7 @@ func (c *deviceContext) tryMW(f rdma.Feature, t rdma.MWType) error {
 	}))
 }
 
-// withMR registers a page for a trial as request says, but for the place.
+// withMR registers a page for a trial as request says, but for the address.
 func (c *deviceContext) withMR(request *C.gv_mr, f func(pd handle) error) error {
 	memory, err := syscall.Mmap(-1, 0, os.Getpagesize(), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
 	if err != nil {

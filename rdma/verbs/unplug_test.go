@@ -112,14 +112,13 @@ func (e *end) write(id uint64, to *end) {
 func (e *end) next() (rdma.WC, error) {
 	e.t.Helper()
 	var wc [1]rdma.WC
-	for limit := testenv.Deadline(e.t, 30*time.Second); ; time.Sleep(time.Millisecond) {
-		if n, err := e.cq.Poll(wc[:]); n > 0 || err != nil {
-			return wc[0], err
-		}
-		if limit.Err() != nil {
-			e.t.Fatal("no completion within 30 s")
-		}
-	}
+	var err error
+	testenv.Await(e.t, 30*time.Second, "a completion", func() bool {
+		var n int
+		n, err = e.cq.Poll(wc[:])
+		return n > 0 || err != nil
+	})
+	return wc[0], err
 }
 
 // want waits for a completion of a status.
@@ -191,11 +190,7 @@ func TestRemovedWhileInUse(t *testing.T) {
 		a.connect(b)
 		b.connect(a)
 		go func() { removed <- exec.Command("rdma", "link", "delete", far.Name()).Run() }()
-		for limit := testenv.Deadline(t, 30*time.Second); listed(t, far.Name()); time.Sleep(time.Millisecond) {
-			if limit.Err() != nil {
-				t.Fatal("the device is listed still")
-			}
-		}
+		testenv.Await(t, 30*time.Second, "the device is no longer listed", func() bool { return !listed(t, far.Name()) })
 		b.write(1, a)
 		switch wc, err := b.next(); {
 		case errors.Is(err, rdma.ErrNoDevice):

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/gorun-mpi/gorun/rank/internal/peers/wireup"
 	"github.com/gorun-mpi/gorun/rdma"
@@ -16,6 +15,8 @@ type DeviceConfig struct {
 	Name      string          // of the device
 	Providers []rdma.Provider // beside the software devices
 	Soft      soft.Config     // the software devices; Names has at least one
+	// Missing is the error for a device that does not exist beside those that do, as "name (provider)".
+	Missing func(have []string) error
 }
 
 // A Device is the device of a rank, opened, with what all its connections need.
@@ -29,44 +30,30 @@ type Device struct {
 	soft           *soft.Provider // nil when the device is another provider's
 }
 
-// A MissingError says that there is no device of a name, but those that it has: rank.DeviceError.
-type MissingError struct {
-	Name string
-	Have []string // "name (provider)"
-}
-
-func (e *MissingError) Error() string {
-	have := "there is none"
-	if len(e.Have) > 0 {
-		have = "there is " + strings.Join(e.Have, ", ")
-	}
-	return fmt.Sprintf("no RDMA device %q: %s (gorun --emulate %s makes a software device of that name)", e.Name, have, e.Name)
-}
-
-// Find finds the device in the lists of the providers, or is a MissingError. It is nil, which is no
-// error, for a software device: those are listed once they are opened.
+// Find finds the device in the lists of the providers. It is nil, which is no error, for a
+// software device: those are listed once they are opened.
 func (cfg *DeviceConfig) Find() (rdma.Device, rdma.Provider, error) {
 	if slices.Contains(cfg.Soft.Names, cfg.Name) {
 		return nil, nil, nil
 	}
-	missing := &MissingError{Name: cfg.Name}
+	var have []string
 	for _, name := range cfg.Soft.Names {
-		missing.Have = append(missing.Have, name+" (soft)")
+		have = append(have, name+" (soft)")
 	}
 	for _, p := range cfg.Providers {
 		devices, err := p.Devices()
 		if err != nil {
-			missing.Have = append(missing.Have, fmt.Sprintf("no list from %s: %v", p.Name(), err))
+			have = append(have, fmt.Sprintf("no list from %s: %v", p.Name(), err))
 			continue
 		}
 		for _, d := range devices {
 			if d.Name() == cfg.Name {
 				return d, p, nil
 			}
-			missing.Have = append(missing.Have, d.Name()+" ("+p.Name()+")")
+			have = append(have, d.Name()+" ("+p.Name()+")")
 		}
 	}
-	return nil, nil, missing
+	return nil, nil, cfg.Missing(have)
 }
 
 // OpenDevice opens a device. When it fails it closes what it has opened.

@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -77,12 +76,10 @@ func TestRunProgram(t *testing.T) {
 	}
 	// A machine under load may have come to nothing in that time.
 	if text, err := os.ReadFile(pids); err == nil && len(text) > 0 {
-		for dir := "/proc/" + strings.TrimSpace(string(text)); ctx.Err() == nil; runtime.Gosched() {
-			if stat, err := os.ReadFile(dir + "/stat"); err != nil || strings.Contains(string(stat), ") Z ") {
-				return
-			}
-		}
-		t.Errorf("its child %s lives on", text)
+		testenv.Await(t, 30*time.Second, "its child has ended", func() bool {
+			stat, err := os.ReadFile("/proc/" + strings.TrimSpace(string(text)) + "/stat")
+			return err != nil || strings.Contains(string(stat), ") Z ")
+		})
 	}
 }
 

@@ -3,7 +3,6 @@ package mail
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"testing"
 	"time"
 
@@ -97,11 +96,7 @@ func start(all []*member, which ...int) {
 // until waits for done, while the offices look after themselves.
 func until(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for end := time.Now().Add(limit); !done(); runtime.Gosched() {
-		if time.Now().After(end) {
-			t.Fatalf("not after %v: %s", limit, what)
-		}
-	}
+	testenv.Await(t, limit, what, done)
 }
 
 // Letters of everybody to everybody arrive once and in order, whatever the network loses,

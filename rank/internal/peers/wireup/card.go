@@ -71,10 +71,7 @@ func (c *Card) Pack() []byte {
 // errVersion: the card is of another version, or not a card at all.
 var errVersion = errors.New("the address is of another version: build all ranks from the same version of this package")
 
-// ParseCard reads a card. Its slices are parts of b.
-func ParseCard(b []byte) (Card, error) { return parseCard(pack.NewReader(b), b, &Card{}) }
-
-// ParseCards reads the cards of all ranks. Parts that equal the card before, as most
+// ParseCards reads the cards of all ranks. Their slices are parts of packed. Parts that equal the card before, as most
 // do, are kept once.
 func ParseCards(packed [][]byte) ([]Card, error) {
 	cards := make([]Card, len(packed))

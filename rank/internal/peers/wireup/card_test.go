@@ -33,7 +33,7 @@ func sample() Card {
 func TestCardRoundTrip(t *testing.T) {
 	for name, c := range map[string]Card{"full": sample(), "empty": {}} {
 		t.Run(name, func(t *testing.T) {
-			got, err := ParseCard(c.Pack())
+			got, err := parseOne(c.Pack())
 			if err != nil || !reflect.DeepEqual(got, c) {
 				t.Errorf("got %+v, %v\nwant %+v", got, err, c)
 			}
@@ -74,16 +74,16 @@ func TestCardDamaged(t *testing.T) {
 	c := sample()
 	good := c.Pack()
 	for n := range good {
-		if _, err := ParseCard(good[:n]); err == nil {
+		if _, err := parseOne(good[:n]); err == nil {
 			t.Errorf("the first %d of %d bytes pass for a card", n, len(good))
 		}
 	}
-	if _, err := ParseCard(append(slices.Clone(good), 0)); err == nil {
+	if _, err := parseOne(append(slices.Clone(good), 0)); err == nil {
 		t.Error("a card with a byte too many passes")
 	}
 	other := slices.Clone(good)
 	other[1]++ // the version
-	if _, err := ParseCard(other); err != errVersion {
+	if _, err := parseOne(other); err != errVersion {
 		t.Errorf("another version: %v, want %v", err, errVersion)
 	}
 }
@@ -160,13 +160,15 @@ func FuzzParseCard(f *testing.F) {
 	f.Add((&Card{}).Pack())
 	f.Add([]byte{0xdd, 0xff, 0xff, 0xff, 0xff})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		c, err := ParseCard(b)
+		c, err := parseOne(b)
 		if err != nil {
 			return
 		}
-		again, err := ParseCard(c.Pack())
+		again, err := parseOne(c.Pack())
 		if err != nil || !reflect.DeepEqual(again, c) {
 			t.Errorf("%+v comes back as %+v, %v", c, again, err)
 		}
 	})
 }
+
+func parseOne(b []byte) (Card, error) { return parseCard(pack.NewReader(b), b, &Card{}) }
