@@ -14,12 +14,12 @@ const (
 )
 
 // A spare is the CPUs of the host's progress threads: each on a core that no rank of the
-// host has, and that no thread of another job has. It is empty where ranks are not bound,
+// host has, and that no thread of another program has. It is empty where ranks are not bound,
 // as they may run everywhere then.
 type spare struct {
 	cpus  []int // by local rank, -1: none; nil where there are none at all
-	locks []topo.Hold
-	taken int // cores that other jobs hold
+	holds []topo.Hold
+	taken int // cores that other programs hold
 }
 
 // spareCPUs picks them for as many ranks as it can. machine is called if there is a need.
@@ -44,7 +44,7 @@ func spareCPUs(spec *Spec, machine func() topo.Machine) *spare {
 			break
 		}
 		usable := core.CPUs.And(m.Allowed)
-		if usable.Len() > 0 && core.CPUs.And(used).Len() == 0 && s.lock(usable.First()) {
+		if usable.Len() > 0 && core.CPUs.And(used).Len() == 0 && s.take(usable.First()) {
 			s.cpus[next] = usable.First()
 			next++
 		}
@@ -52,14 +52,14 @@ func spareCPUs(spec *Spec, machine func() topo.Machine) *spare {
 	return s
 }
 
-// lock takes a core for the job; false if another job has it.
-func (s *spare) lock(cpu int) bool {
+// take takes a core for the job; false if a thread of another program has it.
+func (s *spare) take(cpu int) bool {
 	hold, taken := topo.TakeCPU(cpu)
 	if !taken {
 		s.taken++
 		return false
 	}
-	s.locks = append(s.locks, hold)
+	s.holds = append(s.holds, hold)
 	return true
 }
 
@@ -70,15 +70,15 @@ func (s *spare) tell(log func(format string, args ...any)) {
 	}
 	text := ""
 	if s.taken > 0 {
-		text = fmt.Sprintf("; other jobs have %d cores", s.taken)
+		text = fmt.Sprintf("; other programs have %d cores", s.taken)
 	}
 	log("CPUs of the progress threads, by local rank (-1: no core is spare): %v%s", s.cpus, text)
 }
 
 // release gives the cores back.
 func (s *spare) release() {
-	for _, hold := range s.locks {
-		hold.Release()
+	for _, h := range s.holds {
+		h.Release()
 	}
-	s.locks = nil
+	s.holds = nil
 }

@@ -54,7 +54,7 @@ func TestSpareCPUs(t *testing.T) {
 			t.Errorf("got %v and %v, want [9002] and [9003]", first.cpus, second.cpus)
 		}
 		said := ""
-		if second.tell(func(format string, args ...any) { said = fmt.Sprintf(format, args...) }); said != "CPUs of the progress threads, by local rank (-1: no core is spare): [9003]; other jobs have 1 cores" {
+		if second.tell(func(format string, args ...any) { said = fmt.Sprintf(format, args...) }); said != "CPUs of the progress threads, by local rank (-1: no core is spare): [9003]; other programs have 1 cores" {
 			t.Errorf("the second says %q", said)
 		}
 		first.release()
