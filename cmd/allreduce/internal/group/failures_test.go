@@ -359,3 +359,56 @@ func TestAddressOfAnotherMemberIsPassedOver(t *testing.T) {
 		t.Errorf("judged %v and %v", x, y)
 	}
 }
+
+// A client that sends and takes nothing holds its daemon up, but not when that is interrupted.
+func TestDaemonIsInterruptedWhileItsClientTakesNothing(t *testing.T) {
+	testenv.NoLeaks(t)
+	ctx, cancel := context.WithCancel(testenv.Deadline(t, time.Minute))
+	c := Config{Size: 8 << 20, Type: "byte", Operation: "sum", Batch: 4, Batches: 1, Algorithm: Auto}
+	all := options(t, c, nil, []member{{kind: Daemon, clients: 1, want: 1}, {kind: Offloaded}})
+	conn, err := net.Dial("tcp", all[0].Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	formed := make(chan *Group, 1)
+	go func() {
+		g, err := Form(ctx, all[0])
+		formed <- g
+		if err == nil {
+			_, err = g.Serve()
+			err = errors.Join(err, g.Close())
+		}
+		served <- err
+	}()
+	client := &endpoint{hello: all[1].hello("client"), log: quiet()}
+	l, err := client.greet(ctx, conn, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// One more than it has under way at a time, and one that stays in its queue.
+	for op := range uint64(depth + 3) {
+		if err := l.send(header{Kind: kindVector, Op: op}, make([]byte, min(op, 1)*uint64(c.Bytes()))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g := <-formed
+	testenv.Await(t, 20*time.Second, "a daemon that writes", func() bool {
+		l := g.clients[0]
+		if l.mu.TryLock() {
+			l.mu.Unlock()
+			return false
+		}
+		return len(l.vectors) == 1
+	})
+	cancel()
+	select {
+	case err := <-served:
+		if !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("the daemon still waits")
+	}
+	conn.Close()
+}

@@ -122,6 +122,7 @@ func Form(ctx context.Context, opt Options) (*Group, error) {
 		links: map[string][]*link{}, named: map[string]*target{}, reaching: map[string]bool{},
 	}
 	g.ctx, g.cancel = context.WithCancelCause(ctx)
+	context.AfterFunc(g.ctx, g.hurry)
 	g.own = record{ID: g.hello.ID, Kind: opt.Kind, Label: g.hello.Label, Order: opt.Order, Place: place, Want: opt.Participants, Serves: opt.Clients}
 	g.view = view{self: g.own.ID, records: map[string]*record{g.own.ID: &g.own}}
 	for _, addresses := range opt.Addresses {
@@ -143,6 +144,24 @@ func (g *Group) fail(err error) { g.cancel(err) }
 
 // Fail implements Session.
 func (g *Group) Fail(err error) { g.fail(err) }
+
+// hurry ends writes to members that take nothing, when the group has ended.
+func (g *Group) hurry() {
+	for _, l := range g.everyone() {
+		_ = l.conn.SetWriteDeadline(time.Now().Add(closeMost))
+	}
+}
+
+// everyone are the links of this participant.
+func (g *Group) everyone() []*link {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	links := slices.Clone(g.clients)
+	for _, list := range g.links {
+		links = append(links, list...)
+	}
+	return links
+}
 
 func (g *Group) wake() {
 	select {
@@ -577,14 +596,9 @@ func (g *Group) Close() error {
 	}
 	g.mu.Lock()
 	g.phase = closed
-	var links []*link
-	for _, list := range g.links {
-		links = append(links, list...)
-	}
-	links = append(links, g.clients...)
 	g.mu.Unlock()
 	_ = g.opt.Listener.Close() // who comes now finds nobody
-	for _, l := range links {
+	for _, l := range g.everyone() {
 		g.all.Go(func() { l.part(reason) })
 	}
 	g.all.Wait()

@@ -297,3 +297,60 @@ func TestGroupsOfBothKinds(t *testing.T) {
 		})
 	}
 }
+
+// The daemon works while its client computes: all results are there before the client waits. A
+// client that is not offloaded has sent nothing until it has computed.
+func TestDaemonWorksWhileItsClientComputes(t *testing.T) {
+	testenv.NoLeaks(t)
+	ctx := testenv.Deadline(t, time.Minute)
+	c := config(5000, "float", "sum", Auto)
+	all := options(t, c, nil, []member{{kind: Daemon, clients: 1, want: 1}, {kind: Offloaded, names: []int{0}}})
+	served := make(chan error, 1)
+	go func() {
+		_, err := one(ctx, 0, all[0])
+		served <- err
+	}()
+	o, err := Connect(ctx, all[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := func() {
+		o.mu.Lock()
+		done := o.done
+		o.mu.Unlock()
+		select {
+		case <-done:
+		case <-ctx.Done():
+			t.Error("the results have not come while the client computed")
+		}
+	}
+	if _, err := work(session{o, whole}, &c, 1); err != nil {
+		t.Error(err)
+	}
+	if err := o.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	g := &Group{ctx: ctx}
+	g.members = []string{"self"}
+	g.opt.Config, g.box = c, newMailbox()
+	if err := g.Batch([][]byte{make([]byte, c.Bytes())}, func() {
+		if g.op != 0 {
+			t.Error("a client that is not offloaded began before it had computed")
+		}
+	}); err != nil || g.op != 1 {
+		t.Errorf("operation %d is next, %v", g.op, err)
+	}
+}
+
+// A session that computes something else.
+type session struct {
+	Session
+	meanwhile func()
+}
+
+func (s session) Batch(vectors [][]byte, _ func()) error {
+	return s.Session.Batch(vectors, s.meanwhile)
+}
