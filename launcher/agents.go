@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"strings"
@@ -46,14 +47,14 @@ func (r *remotes) start(spec host.Spec, stdin host.Stdin) error {
 		return os.NewSyscallError("getrandom", err)
 	}
 	for i, share := range g.shares {
-		spec := g.specOf(spec, i)
+		spec := g.specOf(spec, i, c.job.remote(share.Host))
 		s := &seat{group: g, at: i}
 		if c.input.readBy(s) {
 			spec.Stdin = stdin
 		}
 		l, err := c.agents.take(share.Host), error(nil)
 		if l == nil {
-			l, err = agent.Start(c.job.Agent, c.job.Env, share.Host)
+			l, err = c.job.startAgent(share.Host)
 		}
 		if err != nil {
 			g.seats = nil // nobody is told of them
@@ -63,14 +64,14 @@ func (r *remotes) start(spec host.Spec, stdin host.Stdin) error {
 				l.Close()
 			}
 			c.mu.Lock()
-			return &JobError{Field: "Agent", Value: strings.Join(c.job.Agent, " "), ExitStatus: statusFailed, Err: fmt.Errorf("host %s: %w", share.Host, err)}
+			return &JobError{Field: "Agent", Value: c.job.agentOf(share.Host)[0], ExitStatus: statusFailed, Err: fmt.Errorf("host %s: %w", share.Host, err)}
 		}
-		c.job.Log.Debug("agent started", "host", share.Host, "pid", l.PID())
+		c.job.Log.Debug("agent started", "host", share.Host, "command", strings.Join(c.job.agentOf(share.Host), " "))
 		r.links = append(r.links, l)
 		s.site = l
 		g.seats = append(g.seats, s)
-		l.Begin(spec, key, agent.Told{
-			Address: func(a string) { r.address(i, a) },
+		l.Begin(spec, key, c.reach.of(share.Host), agent.Told{
+			Address: func(a, why string) { r.address(i, a, why) },
 			Event:   func(e host.Event) { r.event(s, e) },
 			Lost:    func(err error) { r.lose(s, err) },
 			Alive:   func() { r.heard[i].Store(time.Now().UnixNano()) },
@@ -83,12 +84,13 @@ func (r *remotes) start(spec host.Spec, stdin host.Stdin) error {
 
 // address takes the address of an agent's gossip member; the last one lets all
 // agents begin.
-func (r *remotes) address(at int, a string) {
+func (r *remotes) address(at int, a, why string) {
 	r.c.mu.Lock()
 	defer r.c.mu.Unlock()
 	if r.addresses[at] != "" {
 		return
 	}
+	r.c.job.Log.Info("host ready", "host", r.g.shares[at].Host, "address", a, "because", why)
 	r.addresses[at] = a
 	r.c.watch.put(Change{Kind: AgentReady, Group: r.g.id, Rank: -1, Host: r.g.shares[at].Host})
 	if r.missing--; r.missing > 0 || r.c.end.told {
@@ -106,13 +108,15 @@ func (r *remotes) late() {
 		return
 	}
 	var names []string
+	instead := ""
 	for i, a := range r.addresses {
 		if a == "" {
 			names = append(names, r.g.shares[i].Host)
+			instead = cmp.Or(instead, r.links[i].Instead())
 			r.links[i].Kill()
 		}
 	}
-	r.c.end.fail(&Cause{Rank: -1, Host: strings.Join(names, ", "), Status: statusFailed, Message: fmt.Sprintf("no answer from the agent within %v", startLimit)})
+	r.c.end.fail(&Cause{Rank: -1, Host: strings.Join(names, ", "), Status: statusFailed, Message: fmt.Sprintf("no answer from the agent within %v%s", startLimit, instead)})
 }
 
 // killDeaf ends agents that should long have told of the end of their ranks:
@@ -151,6 +155,11 @@ func (r *remotes) lose(s *seat, err error) {
 	if err != nil {
 		r.c.job.Log.Warn("agent's stream", "host", s.host(), "error", err)
 		r.links[s.at].Kill()
+		if !r.links[s.at].Reached() {
+			r.c.mu.Lock()
+			r.c.end.fail(&Cause{Rank: -1, Host: s.host(), Status: statusFailed, Message: "no agent was started: " + err.Error()})
+			r.c.mu.Unlock()
+		}
 	}
 	r.finished(s, true)
 }
@@ -205,9 +214,20 @@ func (r *remotes) wait() {
 func (r *remotes) mourn(at int) {
 	l, s := r.links[at], r.g.seats[at]
 	how, complaints := l.Close()
-	message := fmt.Sprintf("its agent (pid %d) %s", l.PID(), how)
+	var message string
+	switch command := r.c.job.agentOf(s.host()); {
+	case !l.Remote():
+		message = fmt.Sprintf("its agent (pid %d) %s", l.PID(), how)
+	case l.Reached():
+		message = fmt.Sprintf("its agent (pid %d there) is lost: %s %s", l.PID(), command[0], how)
+	default:
+		message = fmt.Sprintf("no agent was started: %s %s", command[0], how)
+	}
 	if n := len(complaints); n > 0 {
 		message += ": " + complaints[n-1]
+	}
+	if l.Remote() && !l.Reached() && !l.Killed() {
+		message += "; try " + r.c.job.tryAgent(s.host())
 	}
 	r.c.mu.Lock()
 	defer r.c.mu.Unlock()

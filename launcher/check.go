@@ -27,14 +27,11 @@ func check(job *Job) (*placer, *JobError) {
 	if job.PMIPort && job.PMIFD {
 		return nil, bad("PMIFD", "true", "want it or PMIPort, not both")
 	}
-	switch job.Launcher {
-	case "":
-	case "fork":
-		if len(job.Agent) == 0 {
-			return nil, bad("Agent", "", "launcher fork needs the command of an agent")
-		}
-	default:
-		return nil, bad("Launcher", job.Launcher, `want "fork", or none`)
+	if err := job.findLauncher(); err != nil {
+		return nil, err
+	}
+	if job.Launcher == launcherSSH {
+		job.sendDir()
 	}
 	switch job.AsyncProgress {
 	case "", "off", "on", "auto":

@@ -46,14 +46,15 @@ type controller struct {
 	spawns   spawns    // groups that running ranks ask for
 	requests requests  // all else that ranks ask for, and PMIx
 	agents   agentPool // that run already
+	reach    *reach    // to the hosts
 }
 
-func newController(job *Job, p *placer, placed *place.Result, agents agentPool, at attempt) (*controller, error) {
+func newController(job *Job, p *placer, placed *place.Result, agents agentPool, w *reach, at attempt) (*controller, error) {
 	var random [8]byte
 	if _, err := unix.Getrandom(random[:], 0); err != nil {
 		return nil, os.NewSyscallError("getrandom", err)
 	}
-	c := &controller{job: job, watch: at.watch, agents: agents}
+	c := &controller{job: job, watch: at.watch, agents: agents, reach: w}
 	if at.handle != nil {
 		c.stats = &at.handle.stats
 	}

@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/gorun-mpi/gorun/launcher/internal/agent"
 )
 
 // heartbeat asks the agents of a group now and then whether they are there: one that
@@ -53,7 +55,7 @@ func (r *remotes) ask() {
 			continue
 		}
 		r.c.end.failed(&Cause{Rank: -1, Host: r.g.shares[i].Host, PID: l.PID(), Status: statusFailed,
-			Message: fmt.Sprintf("its agent (pid %d%s) has not answered for %v", l.PID(), processState(l.PID()), silent.Round(100*time.Millisecond))})
+			Message: fmt.Sprintf("its agent (pid %d%s) has not answered for %v", l.PID(), processState(l), silent.Round(100*time.Millisecond))})
 		l.Kill()
 	}
 	if left {
@@ -61,10 +63,12 @@ func (r *remotes) ask() {
 	}
 }
 
-// processState is what the kernel says of a process, ", T (stopped)"; "" if it
-// does not.
-func processState(pid int) string {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+// processState is what the kernel says of an agent, ", T (stopped)"; "" if it does not.
+func processState(l *agent.Link) string {
+	if l.Remote() {
+		return " there"
+	}
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", l.PID()))
 	if err != nil {
 		return ""
 	}

@@ -76,12 +76,22 @@ type Job struct {
 	Topology bool
 	// DryRun starts no rank: Run returns after Placed was called.
 	DryRun bool
-	// Launcher is the way to start agents: "" runs the ranks on this machine without
-	// an agent; "fork" starts one agent process per host, all on this machine.
+	// Launcher is the way to start agents, the processes that run the ranks of a host. "" is by ssh if
+	// Hosts names other machines, else the ranks run on this machine without an agent. "ssh": the
+	// same. "fork" starts one agent process per host, all on this machine.
 	Launcher string
-	// Agent is the command of an agent, which is needed with Launcher "fork": gorun-agent, or a
-	// program that runs agent.Main (package launcher/agent) on its standard input and output.
+	// Agent is the command of an agent, which is needed with Launcher "fork" and for other
+	// machines: gorun-agent, or a program that runs agent.Main (package launcher/agent) on its
+	// standard input and output. Other machines start it by the same absolute path.
 	Agent []string
+	// RemoteAgent is the command of an agent on other machines, if it is not Agent.
+	RemoteAgent []string
+	// RemoteShell is the command that starts a command on another machine; the name of the host and
+	// one argument for a shell are appended. nil: ssh, which asks for no password (BatchMode).
+	RemoteShell []string
+	// Interface is the network interface of every host, by its name or its network in CIDR form, that the
+	// other hosts connect to. "": the one that the remote shell comes to.
+	Interface string
 
 	// PMIx is the path of gorun-pmix, the helper program that serves programs
 	// of Open MPI. It need not exist if no such program runs. "": these
@@ -217,6 +227,7 @@ type App struct {
 // Host is a machine that ranks may run on, or an agent that plays one.
 type Host struct {
 	Name  string
-	Slots int // number of ranks it takes; 0: 1; -1: one per CPU. Slots of a name that is listed twice add up
-	Max   int // maximum number of ranks; 0: no limit
+	Slots int    // number of ranks it takes; 0: 1; -1: one per CPU. Slots of a name that is listed twice add up
+	Max   int    // maximum number of ranks; 0: no limit
+	User  string // login name on another machine; "": the remote shell's choice
 }

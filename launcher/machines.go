@@ -38,7 +38,7 @@ func (p *placer) askMachines(ctx context.Context, job *Job) (agentPool, *Cause, 
 	if !job.Topology && !p.policy.NeedsMachines(p.hosts) {
 		return nil, nil, nil
 	}
-	if job.Launcher == "" {
+	if job.oneHost() {
 		m := topo.Here()
 		for i := range p.hosts {
 			p.hosts[i].Machine = &m
@@ -59,9 +59,9 @@ func (p *placer) askMachines(ctx context.Context, job *Job) (agentPool, *Cause, 
 		if h.Name == "" || links[h.Name] != nil {
 			continue
 		}
-		l, err := agent.Start(job.Agent, job.Env, h.Name)
+		l, err := job.startAgent(h.Name)
 		if err != nil {
-			return links, nil, &JobError{Field: "Agent", Value: job.Agent[0], ExitStatus: statusFailed, Err: fmt.Errorf("host %s: %w", h.Name, err)}
+			return links, nil, &JobError{Field: "Agent", Value: job.agentOf(h.Name)[0], ExitStatus: statusFailed, Err: fmt.Errorf("host %s: %w", h.Name, err)}
 		}
 		links[h.Name] = l
 	}

@@ -1,6 +1,8 @@
 package launcher
 
 import (
+	"cmp"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/gorun-mpi/gorun/launcher/internal/host"
@@ -16,6 +18,15 @@ func (g *group) masterPort() int {
 		}
 	}
 	return 0
+}
+
+// masterAddress is MASTER_ADDR: where the job's hosts reach the one of rank 0, whose name
+// it is on another machine. A port that is free here is so there, most probably.
+func (g *group) masterAddress(r *reach) string {
+	if name := g.shares[g.hostOf[0]].Host; r.job.remote(name) {
+		return name
+	}
+	return cmp.Or(r.own, "127.0.0.1")
 }
 
 // freePort is a port of this machine that nobody uses; 0 if that cannot be found

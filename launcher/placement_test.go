@@ -9,6 +9,7 @@ import (
 
 	"github.com/gorun-mpi/gorun/internal/testenv"
 	"github.com/gorun-mpi/gorun/internal/topo"
+	"github.com/gorun-mpi/gorun/internal/version"
 )
 
 // sayPlace is a rank that says where it is: its rank, host and place there, the
@@ -212,10 +213,13 @@ func TestPlacedNamesOversubscribedHosts(t *testing.T) {
 // An agent that is no agent, or does not answer, ends the job while its machine
 // is asked for.
 func TestStartFailsWhenAgentsSendNoAddress(t *testing.T) {
+	greets := "printf '\\0gorun-agent " + version.Number + " 2 7\\n'; "
 	for _, c := range []struct{ name, script, want string }{
 		{"ends", "exit 4", "EOF"},
-		{"talks nonsense", "printf '\\377\\377\\377\\377'; cat", "no stream of an agent"},
-		{"answers something else", "printf '\\0\\0\\0\\001\\200'; cat", "does not say what machine"},
+		{"says something else", "echo Welcome to a", `found "Welcome to a", expected the greeting of an agent`},
+		{"talks nonsense", greets + "printf '\\377\\377\\377\\377'; cat", "no stream of an agent"},
+		{"answers something else", greets + "printf '\\0\\0\\0\\001\\200'; cat", "does not say what machine"},
+		{"is of another version", "printf '\\0gorun-agent 0.0.9 1 7\\n'; cat", "found an agent of gorun 0.0.9"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			testenv.NoLeaks(t)

@@ -70,7 +70,7 @@ func newPlacer(job *Job) (*placer, *JobError) {
 	for i := range job.Apps {
 		a := place.App{NP: job.Apps[i].NP}
 		for _, name := range job.Apps[i].Hosts {
-			a.Hosts = append(a.Hosts, l.named(job, name))
+			a.Hosts = append(a.Hosts, job.hostName(name))
 		}
 		l.apps = append(l.apps, a)
 	}
@@ -82,7 +82,7 @@ var ownNames = [...]string{"localhost", "127.0.0.1", "::1"}
 
 func isOwn(name, own string) bool { return name == own || slices.Contains(ownNames[:], name) }
 
-// findHosts are the hosts of a job. Without agents, several names of this
+// findHosts are the hosts of a job. But for the launcher fork, several names of this
 // machine are one host.
 func (p *placer) findHosts(job *Job) *JobError {
 	own := ownName()
@@ -98,28 +98,13 @@ func (p *placer) findHosts(job *Job) *JobError {
 	}
 	for _, h := range job.Hosts {
 		here := isOwn(h.Name, own)
-		if job.Launcher == "" && h.Name != "" && !here {
-			return bad("Hosts", h.Name, "it is not this machine (%s), and other machines cannot be reached yet; the launcher fork runs an agent for each named host on this machine", own)
-		}
-		name := h.Name
-		if job.Launcher == "" && name != "" {
-			name = own
-		}
-		p.hosts = append(p.hosts, place.Host{Name: name, Slots: max(h.Slots, -1), Max: h.Max, Here: here})
+		p.hosts = append(p.hosts, place.Host{Name: job.hostName(h.Name), Slots: max(h.Slots, -1), Max: h.Max, Here: here})
 	}
 	for i := range p.policy.File {
 		line := &p.policy.File[i]
-		line.Host = p.named(job, line.Host)
+		line.Host = job.hostName(line.Host)
 	}
 	return nil
-}
-
-// named is a host's name as the job's list has it.
-func (p *placer) named(job *Job, name string) string {
-	if own := ownName(); job.Launcher == "" && isOwn(name, own) {
-		return own
-	}
-	return name
 }
 
 func ownName() string {

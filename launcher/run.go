@@ -54,7 +54,7 @@ func run(ctx context.Context, job Job, at attempt) (Result, error) {
 		}
 		defer a.End()
 	}
-	if job.Launcher != "" {
+	if !job.oneHost() {
 		// The agents live as long as the thread that started them.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
@@ -74,7 +74,7 @@ func run(ctx context.Context, job Job, at attempt) (Result, error) {
 	if job.DryRun {
 		return Result{}, nil
 	}
-	c, err := newController(&job, p, placed, agents, at)
+	c, err := newController(&job, p, placed, agents, findReach(ctx, &job), at)
 	if err != nil {
 		return Result{ExitStatus: statusFailed}, err
 	}
@@ -98,7 +98,7 @@ func stopped(cause *Cause, err error) (Result, error) {
 
 // run runs the job's own group to its end.
 func (c *controller) run(ctx context.Context) error {
-	stdin, file, err := c.input.open(c.job.Launcher == "")
+	stdin, file, err := c.input.open(c.job.oneHost())
 	if err != nil {
 		return err
 	}
@@ -127,11 +127,11 @@ func (c *controller) run(ctx context.Context) error {
 // read as they are. The caller holds mu.
 func (c *controller) start(g *group, stdin host.Stdin, file *os.File) (wait func(), err error) {
 	spec := c.spec(g)
-	if c.job.Launcher != "" {
+	if !c.job.oneHost() {
 		r := newRemotes(c, g)
 		return r.wait, r.start(spec, stdin)
 	}
-	spec = g.specOf(spec, 0)
+	spec = g.specOf(spec, 0, false)
 	spec.Stdin = stdin
 	s := &seat{group: g}
 	h, err := host.New(spec, host.Config{Emit: func(e host.Event) { c.event(s, e) }, Stdin: file, Adopted: c.job.Adopt, CPUs: c.worlds.cpus(), Log: c.job.Log})

@@ -110,8 +110,8 @@ type room struct {
 // free looks at what the ranks that live leave of the job's hosts. Without
 // agents all is one host, under whatever name.
 func (w *worlds) free() *room {
-	r := &room{alias: func(name string) string { return name }}
-	if w.job.Launcher == "" {
+	r := &room{alias: w.job.hostName}
+	if w.job.oneHost() {
 		own := w.groups[0].shares[0].Host
 		r.names, r.slots = []string{own}, []int{w.universe()}
 		r.alias = func(name string) string {
@@ -122,9 +122,10 @@ func (w *worlds) free() *room {
 		}
 	} else {
 		for _, h := range w.job.Hosts {
-			at := slices.Index(r.names, h.Name)
+			name := w.job.hostName(h.Name)
+			at := slices.Index(r.names, name)
 			if at < 0 {
-				at, r.names, r.slots = len(r.names), append(r.names, h.Name), append(r.slots, 0)
+				at, r.names, r.slots = len(r.names), append(r.names, name), append(r.slots, 0)
 			}
 			r.slots[at] += max(1, h.Slots)
 		}

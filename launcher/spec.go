@@ -33,7 +33,7 @@ func (c *controller) spec(g *group) host.Spec {
 		PythonAbort: !c.job.NoPythonAbort && !c.job.Continuous,
 		Grace:       c.job.grace(),
 
-		Master:     "127.0.0.1", // all hosts that can be reached are this machine
+		Master:     g.masterAddress(c.reach),
 		MasterPort: g.masterPort(),
 
 		PMIx:        c.requests.space(g),
@@ -55,7 +55,7 @@ func (c *controller) spec(g *group) host.Spec {
 }
 
 // specOf is the spec of one share.
-func (g *group) specOf(spec host.Spec, at int) host.Spec {
+func (g *group) specOf(spec host.Spec, at int, remote bool) host.Spec {
 	s := g.shares[at]
 	spec.Host, spec.Index = s.Host, at
 	if spec.PMIx != nil {
@@ -78,6 +78,8 @@ func (g *group) specOf(spec host.Spec, at int) host.Spec {
 	for i := range spec.Apps {
 		if !runs[i] {
 			spec.Apps[i] = host.AppSpec{NP: spec.Apps[i].NP}
+		} else if remote {
+			spec.Apps[i].Env = slices.DeleteFunc(slices.Clone(spec.Apps[i].Env), local)
 		}
 	}
 	return spec

@@ -145,6 +145,7 @@ type Environment struct {
 	Gorun     bool
 	Job       string // the job's identity (GORUN_JOB)
 	Host      string // the host's name in the job (GORUN_HOST)
+	Address   string // at which the job's other hosts reach this one; "": this machine only (GORUN_ADDRESS)
 	HostIndex int    // counted from 0 (GORUN_HOST_INDEX)
 	LocalRank int    // this rank's number among the ranks of the host (GORUN_LOCAL_RANK)
 	LocalSize int    // the number of ranks on the host (GORUN_LOCAL_SIZE)
@@ -243,7 +244,7 @@ func FromEnviron(environ []string) (Environment, error) {
 		return env, nil
 	}
 	env.Continuous = vars["GORUN_CONTINUOUS"] == "1"
-	env.Host = vars["GORUN_HOST"]
+	env.Host, env.Address = vars["GORUN_HOST"], vars["GORUN_ADDRESS"]
 	for _, v := range []struct {
 		name  string
 		into  *int

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"slices"
 	"strconv"
@@ -74,6 +75,13 @@ func findPlace(ctx context.Context, env *Environment, exchange wireup.Exchange, 
 func gorunPlace(ctx context.Context, env *Environment, exchange wireup.Exchange, rank, size int) (*place, error) {
 	p := &place{host: env.Host, identity: env.Job + "/" + env.Host, owned: true, watched: true,
 		local: env.LocalRank, size: env.LocalSize, cpus: env.CPUs, sharers: env.CPURanks, listen: loopback}
+	if env.Address != "" {
+		at, err := netip.ParseAddr(env.Address)
+		if err != nil {
+			return nil, fmt.Errorf("GORUN_ADDRESS: %w", err)
+		}
+		p.listen = netip.AddrPortFrom(at, 0).String()
+	}
 	if p.cpus == 0 {
 		p.cpus = topo.CPUs()
 	}

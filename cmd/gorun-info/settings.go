@@ -37,6 +37,7 @@ func settings() []setting {
 		{"GORUN_ALONE", "0", "1: a process that a launcher with an unknown protocol has started is a world of one rank", byUser, ""},
 		{"GORUN_JOB", "", "the job's identity", byGorun, ""},
 		{"GORUN_HOST", "", "the host's name in the job", byGorun, ""},
+		{"GORUN_ADDRESS", "", "the address at which the job's other hosts reach this one", byGorun, ""},
 		{"GORUN_HOST_INDEX", "", "the host's number in the job, from 0", byGorun, ""},
 		{"GORUN_LOCAL_RANK", "", "the rank's number among those of its host, from 0", byGorun, ""},
 		{"GORUN_LOCAL_SIZE", "", "the ranks on its host", byGorun, ""},

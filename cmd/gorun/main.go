@@ -143,13 +143,15 @@ func runJob(ctx context.Context, req request, std stdio) int {
 		job.Log = slog.New(logline.Handler(log))
 		tellRanks(&job, "GORUN_VERBOSE=1")
 	}
-	if job.Launcher != "" {
+	if len(job.Hosts) > 0 {
 		agent, err := findAgent()
-		if err != nil {
+		if err != nil && job.Launcher != "" {
 			fmt.Fprintf(std.err, "gorun: --launcher %s: %v\n", job.Launcher, err)
 			return statusFailed
 		}
-		job.Agent = []string{agent}
+		if err == nil {
+			job.Agent = []string{agent}
+		}
 	}
 	job.PMIx = findPMIx()
 	job.Adopt = true

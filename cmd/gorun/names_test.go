@@ -56,16 +56,16 @@ func TestSensesUnderOtherNames(t *testing.T) {
 		note          string // a part of the only note's reason
 		verbose       int
 	}{
-		{command: "gorun", args: "-s prog", note: "on this machine"},
-		{command: "mpirun", args: "--preload-binary prog", note: "on this machine"},
+		{command: "gorun", args: "-s prog", note: "by the same path"},
+		{command: "mpirun", args: "--preload-binary prog", note: "by the same path"},
 		{command: "mpiexec", args: "-s all prog"},
 		{command: "mpiexec", args: "-s half prog", err: `-s: found "half", expected a rank, all or none`},
 		{command: "mpirun", args: "--debug prog", err: "--debug: not supported: gorun starts no debugger"},
 		{command: "mpiexec", args: "-debug prog", verbose: 1},
 		{command: "gorun", args: "-d prog", verbose: 2},
 		{command: "mpiexec", args: "-tune file prog", note: "Intel MPI"},
-		{command: "mpiexec.hydra", args: "-launcher ssh -rmk slurm prog", note: "no remote shell"},
-		{command: "gorun", args: "--launcher ssh prog", err: `--launcher: found "ssh", expected fork`},
+		{command: "mpiexec.hydra", args: "-launcher ssh -rmk slurm prog", note: "--rsh names another"},
+		{command: "gorun", args: "--launcher ssh prog", err: `--launcher ssh: found no hosts, expected -H`},
 		{command: "gorun", args: "--allow-run-as-root prog"},
 		{command: "gorun", args: "--mca plm_rsh_agent ssh --mca oob_tcp_if_include eth0 prog", note: "Open MPI's own launcher"},
 		{command: "gorun", args: "--xterm 1 prog", err: "--xterm: not supported: gorun starts no debugger"},

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,9 +33,15 @@ func hostOptions() []option {
 			help: "hostfile to use when no other option names hosts", set: setDefaultHostfile},
 		{names: []string{"machine"}, arity: 1, under: hydra, family: "Hosts", value: "NAME,...|FILE",
 			help: "file of hosts (Intel MPI), or list of hosts (MPICH)", set: setMachine},
-		{names: []string{"launcher"}, arity: 1, under: own | openMPI, family: "Hosts", value: "fork", words: []string{"fork"},
-			help: "how to reach the hosts; fork: start an agent process for each host on this machine", set: setText(func(s *settings) *string { return &s.job.Launcher },
-				"fork, the only way there is yet to reach hosts; try --launcher fork -H a:2,b:2", "fork")},
+		{names: []string{"launcher"}, arity: 1, under: own | openMPI, family: "Hosts", value: "ssh|fork", words: []string{"ssh", "fork"},
+			help: "how to reach the hosts: ssh, the default for other machines, or fork: start an agent process for each host on this machine", set: setText(func(s *settings) *string { return &s.job.Launcher },
+				"ssh or fork; try --launcher fork -H a:2,b:2", "ssh", "fork")},
+		{names: []string{"rsh"}, more: []string{"bootstrap-exec", "launcher-exec"}, arity: 1, family: "Hosts", value: "COMMAND",
+			help: "reach other hosts by COMMAND HOST 'exec gorun-agent' instead of ssh, such as \"ssh -p 2222\"", set: setWords("a command and its options; try --rsh \"ssh -p 2222\"", func(s *settings) *[]string { return &s.job.RemoteShell })},
+		{names: []string{"launch-agent"}, arity: 1, under: own | openMPI, family: "Hosts", value: "COMMAND",
+			help: "the agent's command on other hosts (default: the path of gorun-agent here)", set: setWords("a command; try --launch-agent /opt/gorun/bin/gorun-agent", func(s *settings) *[]string { return &s.job.RemoteAgent })},
+		{names: []string{"interface"}, more: []string{"iface"}, arity: 1, family: "Hosts", value: "NAME|CIDR",
+			help: "network interface of every host that the others connect to: eth1 or 10.9.0.0/16", set: setInterface},
 	}
 }
 
@@ -119,7 +126,7 @@ func (s *settings) finishHosts() error {
 			list = s.fileLines
 		}
 		for _, h := range list {
-			s.job.Hosts = append(s.job.Hosts, launcher.Host{Name: h.Name, Slots: h.Slots, Max: h.Max})
+			s.job.Hosts = append(s.job.Hosts, launcher.Host{Name: h.Name, Slots: h.Slots, Max: h.Max, User: h.User})
 		}
 		return nil
 	}
@@ -150,10 +157,6 @@ func (s *settings) finishHosts() error {
 		}
 	}
 	for _, h := range hosts {
-		if h.User != "" {
-			s.spelling = h.User + "@" + h.Name
-			s.note("gorun logs in nowhere: all hosts are on this machine")
-		}
 		if h.Slots == 0 {
 			h.Slots = -1 // the launcher's word for one a CPU
 			if s.under == hydra {
@@ -163,7 +166,7 @@ func (s *settings) finishHosts() error {
 				h.Slots = h.Max
 			}
 		}
-		s.job.Hosts = append(s.job.Hosts, launcher.Host{Name: h.Name, Slots: h.Slots, Max: h.Max})
+		s.job.Hosts = append(s.job.Hosts, launcher.Host{Name: h.Name, Slots: h.Slots, Max: h.Max, User: h.User})
 	}
 	return nil
 }
@@ -276,4 +279,24 @@ func (s *settings) defaultRanks() int {
 		return s.cpus()
 	}
 	return 0
+}
+
+// setWords takes a command whose words blanks part.
+func setWords(expected string, of func(s *settings) *[]string) func(s *settings, value string) error {
+	return func(s *settings, value string) error {
+		words := strings.Fields(value)
+		if len(words) == 0 {
+			return unfit(value, expected)
+		}
+		*of(s) = words
+		return nil
+	}
+}
+
+func setInterface(s *settings, value string) error {
+	if _, err := netip.ParsePrefix(value); value == "" || strings.Contains(value, "/") && err != nil {
+		return unfit(value, "the name of an interface, or a network; try --interface eth1 or --interface 10.9.0.0/16")
+	}
+	s.job.Interface = value
+	return nil
 }

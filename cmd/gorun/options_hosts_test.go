@@ -103,9 +103,9 @@ func TestHostfileIsReadOnce(t *testing.T) {
 	}
 }
 
-func TestUserIsNoted(t *testing.T) {
-	req, err := parse(line(nil, "-H", "me@a,you@b", "prog"))
-	if err != nil || len(req.notes) != 1 || strings.Join(req.notes[0].options, " ") != "me@a you@b" {
-		t.Errorf("notes %v, %v; want one about me@a and you@b", req.notes, err)
+func TestUserOfAHost(t *testing.T) {
+	req, err := parse(line(nil, "-H", "me@a,b", "prog"))
+	if err != nil || len(req.job.Hosts) != 2 || req.job.Hosts[0].User != "me" || req.job.Hosts[1].User != "" {
+		t.Errorf("hosts %+v, %v; want the user me on a", req.job.Hosts, err)
 	}
 }

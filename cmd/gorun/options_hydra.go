@@ -4,7 +4,7 @@ package main
 // has nothing for: those that change no result are noted, the others refused.
 func hydraOptions() []option {
 	const (
-		reach      = "all hosts are on this machine, so gorun uses no remote shell"
+		reach      = "gorun reaches other machines by ssh; --rsh names another command"
 		inside     = "gorun has no such component"
 		network    = "between hosts gorun uses the addresses of their names"
 		checkpoint = "gorun takes no checkpoints; programs can write their own"
@@ -14,12 +14,11 @@ func hydraOptions() []option {
 	)
 	return []option{
 		note1(reach, "bootstrap", "rmk"),
-		note1(reach, "bootstrap-exec", "launcher-exec"),
 		only(hydra, note1(reach, "launcher")),
 		note0(reach, "enable-x", "disable-x"),
 		note1(inside, "demux", "topolib", "branch-count", "pmi-connect"),
 		note0(inside, "profile", "pmi-aggregate", "pmi-noaggregate", "noconf", "localroot", "localonly", "silent-abort"),
-		note1(network, "iface", "localhost"),
+		note1(network, "localhost"),
 		note0(network, "disable-hostname-propagation", "enable-hostname-propagation"),
 		note0("gorun never mixes the lines of ranks", "ordered-output"),
 		only(hydra, note1("gorun does not tune Intel MPI; use its own variable I_MPI_TUNING_BIN", "tune")),

@@ -14,7 +14,7 @@ func openMPIOptions() []option {
 	return []option{
 		note0(daemons, "debug-daemons", "debug-daemons-file", "leave-session-attached", "novm", "do-not-resolve", "use-regexp",
 			"enable-instant-on-support", "fwd-mpirun-port", "hetero-nodes", "uniform-nodes"),
-		note1(daemons, "launch-agent", "max-vm-size", "spawn-timeout", "report-events"),
+		note1(daemons, "max-vm-size", "spawn-timeout", "report-events"),
 		note0(install, "noprefix", "no-app-prefix"),
 		note1(install, "prefix", "app-pmix-prefix", "pmix-prefix"),
 		note1("gorun chooses the directory of the job's files; --mca orte_tmpdir_base moves those of Open MPI's library", "tmpdir"),
@@ -23,7 +23,7 @@ func openMPIOptions() []option {
 		note0("gorun passes on its whole environment", "fwd-environment"),
 		note0("gorun always does this", "disable-recovery", "enable-auto-cleanup"),
 		note1("the program's MPI finds the GPUs", "gpu-support"),
-		only(own|openMPI, note0("all hosts are on this machine, which has the program", "preload-binary", "s")),
+		only(own|openMPI, note0("every host must have the program, by the same path", "preload-binary", "s")),
 		refuse1(copies, "preload-files"),
 		refuse0("gorun makes no session directory; use --wdir DIR", "set-cwd-to-session-dir"),
 		refuse1(attach, "debugger", "xterm"),

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 
 	"github.com/gorun-mpi/gorun/internal/gossip"
@@ -29,7 +30,7 @@ func Main(ctx context.Context, stdin io.Reader, stdout io.Writer) int {
 	if adoptErr == nil {
 		defer orphans.End()
 	}
-	if err := agent.Main(ctx, stdin, stdout, listen, adoptErr == nil); err != nil {
+	if err := agent.Main(ctx, stdin, stdout, os.Getenv("SSH_CONNECTION"), listen, adoptErr == nil); err != nil {
 		// The launcher collects an agent's standard error.
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -40,8 +41,8 @@ func Main(ctx context.Context, stdin io.Reader, stdout io.Writer) int {
 // The launcher makes the key.
 var _ [gossip.KeySize]byte = [agent.KeySize]byte{}
 
-func listen(host string, index, hosts int, key []byte) (agent.Member, error) {
-	node, err := gossip.Listen(gossip.Config{Host: host, Index: index, Hosts: hosts, Key: key})
+func listen(host string, index, hosts int, key []byte, at netip.Addr) (agent.Member, error) {
+	node, err := gossip.Listen(gossip.Config{Host: host, Index: index, Hosts: hosts, Key: key, Bind: netip.AddrPortFrom(at, 0).String()})
 	if err != nil {
 		return nil, err
 	}

@@ -30,12 +30,14 @@ type order struct {
 type setup struct {
 	Spec host.Spec
 	Key  []byte
+	Way  Way
 }
 
 // report is what an agent sends: one of its fields.
 type report struct {
 	Machine *topo.Machine `msgpack:"m,omitempty"` // the answer to Probe
 	Address string        `msgpack:"a,omitempty"`
+	Why     string        `msgpack:"w,omitempty"` // it is that Address
 	Event   *host.Event   `msgpack:"e,omitempty"`
 	Pong    bool          `msgpack:"o,omitempty"` // the answer to Ping
 }

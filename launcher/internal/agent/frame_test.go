@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"os"
 	"reflect"
 	"strings"
 	"syscall"
@@ -20,7 +21,7 @@ import (
 
 func TestFramesRoundTrip(t *testing.T) {
 	orders := []order{
-		{Setup: &setup{host.Spec{Job: "j", Host: "a", Hosts: 2, NP: 4, Ranks: []host.RankSpec{{Rank: 1, App: 1}, {Rank: 3, CPUs: []int{0, 64}}}, Apps: []host.AppSpec{{Argv: []string{"p", ""}, Env: []string{"A=1"}, Dir: "/", NP: 3}, {NP: 1}}, Stamp: true, Grace: time.Second, Stdin: host.StdinPump}, []byte{1, 0, 255}}},
+		{Setup: &setup{host.Spec{Job: "j", Host: "a", Hosts: 2, NP: 4, Ranks: []host.RankSpec{{Rank: 1, App: 1}, {Rank: 3, CPUs: []int{0, 64}}}, Apps: []host.AppSpec{{Argv: []string{"p", ""}, Env: []string{"A=1"}, Dir: "/", NP: 3}, {NP: 1}}, Stamp: true, Grace: time.Second, Stdin: host.StdinPump}, []byte{1, 0, 255}, Way{Toward: "10.0.0.1", Remote: true}}},
 		{Peers: []string{"127.0.0.1:1", "127.0.0.1:2"}},
 		{Command: &host.Command{Kind: host.End, Signal: syscall.SIGINT}},
 		{Command: &host.Command{Kind: host.Input, Data: []byte("\x00\xff"), Last: true}},
@@ -124,10 +125,13 @@ func newTalk(t *testing.T, ctx context.Context) *talk {
 	outR, outW := io.Pipe()
 	k := &talk{t, inW, bufio.NewReader(outR), make(chan error, 1)}
 	go func() {
-		err := Main(ctx, inR, outW, nil, false) // of one host, which listens to nobody
+		err := Main(ctx, inR, outW, "", nil, false) // of one host, which listens to nobody
 		outW.Close()
 		k.result <- err
 	}()
+	if pid, err := readGreeting(k.out, func(string) {}); err != nil || pid != os.Getpid() {
+		t.Fatalf("greeting: pid %d, %v", pid, err)
+	}
 	return k
 }
 
@@ -245,7 +249,7 @@ func TestAgentIsStoppedBeforeItStarts(t *testing.T) {
 func TestAgentWithoutAJob(t *testing.T) {
 	testenv.NoLeaks(t)
 	for _, stream := range []string{"", "hello, are you there?", "\x00\x00\x00\x01\x80"} {
-		if err := Main(context.Background(), strings.NewReader(stream), io.Discard, nil, false); err == nil {
+		if err := Main(context.Background(), strings.NewReader(stream), io.Discard, "", nil, false); err == nil {
 			t.Errorf("%q: got no error", stream)
 		}
 	}

@@ -24,7 +24,8 @@ const leaveLimit = 2 * time.Second
 
 // Link is the controller's end of the stream to an agent.
 type Link struct {
-	pid    int
+	pid    int  // of the process that was started here
+	remote bool // that is a remote shell
 	to     *os.File
 	from   *os.File
 	in     *bufio.Reader // of from
@@ -33,15 +34,19 @@ type Link struct {
 	told   Told
 	killed atomic.Bool // by Kill
 
-	readers sync.WaitGroup
-	tail    stdio.Tail // of errors; complete when readers are done
+	greeted  sync.Once
+	greetErr error
+	stray    atomic.Pointer[string] // what came before the greeting
+	agent    atomic.Int64           // the agent's pid; 0: it has not greeted
+	readers  sync.WaitGroup
+	tail     stdio.Tail // of errors; complete when readers are done
 }
 
 // Told is what a Link tells, each on the link's goroutine: first Address, then
 // Events, at last Lost unless Close came before. Address and Event must not
 // block for longer than the stream may stand still.
 type Told struct {
-	Address func(string)
+	Address func(address, why string)
 	Event   func(host.Event)
 	Lost    func(why error)
 	Alive   func() // at everything that comes; it must be quick
@@ -49,13 +54,14 @@ type Told struct {
 
 // Start starts the agent of a host with an environment, in a process group of
 // its own, on the calling goroutine's thread, whose end the agent does not
-// survive: lock it. Then comes Begin, before it perhaps Machine.
-func Start(argv, env []string, name string) (*Link, error) {
+// survive: lock it. Then comes Begin, before it perhaps Machine. remote: argv is a
+// remote shell that starts the agent.
+func Start(argv, env []string, name string, remote bool) (*Link, error) {
 	file, err := exec.LookPath(argv[0])
 	if err != nil && !errors.Is(err, exec.ErrDot) {
 		return nil, err
 	}
-	l := &Link{}
+	l := &Link{remote: remote}
 	var theirs [3]int
 	defer func() {
 		for _, fd := range theirs {
@@ -102,9 +108,13 @@ func (l *Link) Machine(limit time.Duration) (*topo.Machine, error) {
 	}
 	_ = l.from.SetReadDeadline(time.Now().Add(limit))
 	var r report
-	if err := readFrame(l.in, &r); err != nil {
+	err := l.greet()
+	if err == nil {
+		err = readFrame(l.in, &r)
+	}
+	if err != nil {
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			err = fmt.Errorf("no answer from the agent within %v", limit)
+			err = fmt.Errorf("no answer from the agent within %v%s", limit, l.Instead())
 		}
 		return nil, err
 	}
@@ -116,10 +126,10 @@ func (l *Link) Machine(limit time.Duration) (*topo.Machine, error) {
 }
 
 // Begin gives the agent its work. From now on told is told of the agent.
-func (l *Link) Begin(spec host.Spec, key []byte, told Told) {
+func (l *Link) Begin(spec host.Spec, key []byte, way Way, told Told) {
 	l.told = told
 	// An error is that of the stream, whose end the reader sees too.
-	_ = l.out.put(order{Setup: &setup{spec, key}})
+	_ = l.out.put(order{Setup: &setup{spec, key, way}})
 	l.readers.Go(l.read)
 }
 
@@ -142,13 +152,55 @@ func (l *Link) Kill() {
 // Killed tells whether Kill was called.
 func (l *Link) Killed() bool { return l.killed.Load() }
 
-// PID is the agent's process.
-func (l *Link) PID() int { return l.pid }
+// PID is the agent's process on its host; 0 while a remote shell has not reached it.
+func (l *Link) PID() int {
+	if l.remote {
+		return int(l.agent.Load())
+	}
+	return l.pid
+}
+
+// Remote tells whether a remote shell has started the agent.
+func (l *Link) Remote() bool { return l.remote }
+
+// Reached tells whether the agent has greeted.
+func (l *Link) Reached() bool { return l.agent.Load() > 0 }
+
+// Said is the last line that came instead of a greeting, as that of a login script or of one
+// that asks; "": nothing has.
+func (l *Link) Said() string {
+	if text := l.stray.Load(); text != nil && !l.Reached() {
+		return lastLine(*text)
+	}
+	return ""
+}
+
+// Instead is what Said says, for the end of a message.
+func (l *Link) Instead() string {
+	if said := l.Said(); said != "" {
+		return fmt.Sprintf("; it has said %q", said)
+	}
+	return ""
+}
+
+// greet reads the greeting, once.
+func (l *Link) greet() error {
+	l.greeted.Do(func() {
+		pid, err := readGreeting(l.in, func(stray string) { l.stray.Store(&stray) })
+		l.agent.Store(int64(pid))
+		l.greetErr = err
+	})
+	return l.greetErr
+}
 
 func (l *Link) read() {
+	err := l.greet()
 	for {
 		var r report
-		if err := readFrame(l.in, &r); err != nil {
+		if err == nil {
+			err = readFrame(l.in, &r)
+		}
+		if err != nil {
 			if err == io.EOF || errors.Is(err, os.ErrClosed) {
 				err = nil
 			}
@@ -158,7 +210,7 @@ func (l *Link) read() {
 		l.told.Alive()
 		switch {
 		case r.Address != "":
-			l.told.Address(r.Address)
+			l.told.Address(r.Address, r.Why)
 		case r.Event != nil:
 			l.told.Event(*r.Event)
 		}
@@ -203,7 +255,10 @@ func (l *Link) Close() (how string, complaints []string) {
 	default:
 		how = fmt.Sprintf("exited with status %d", status.ExitStatus())
 	}
-	return how, l.tail.Lines()
+	if said := l.Said(); said != "" {
+		complaints = append(complaints, said)
+	}
+	return how, append(complaints, l.tail.Lines()...)
 }
 
 func (l *Link) closeFiles() {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -34,15 +35,18 @@ type Member interface {
 // ErrLeft means that a member was closed before it had joined.
 var ErrLeft = errors.New("left before the hosts had met")
 
-// Listen makes the member that is host index of hosts.
-type Listen func(host string, index, hosts int, key []byte) (Member, error)
+// Listen makes the member that is host index of hosts, at an address of this machine.
+type Listen func(host string, index, hosts int, key []byte, at netip.Addr) (Member, error)
 
 // Main is an agent's life. It returns when the stream from the controller ends
 // and nothing of its ranks is left, but for daemons if this process adopts them.
-func Main(ctx context.Context, stdin io.Reader, stdout io.Writer, listen Listen, adopts bool) error {
+func Main(ctx context.Context, stdin io.Reader, stdout io.Writer, session string, listen Listen, adopts bool) error {
 	in := bufio.NewReader(stdin)
 	var first order
-	err := readFrame(in, &first)
+	_, err := stdout.Write(greeting())
+	if err == nil {
+		err = readFrame(in, &first)
+	}
 	out := newOutbox(stdout)
 	defer func() {
 		out.close()
@@ -64,20 +68,22 @@ func Main(ctx context.Context, stdin io.Reader, stdout io.Writer, listen Listen,
 		}
 		return fmt.Errorf("an agent is started by gorun and reads its job from standard input: %w", err)
 	}
-	a := &agent{listen: listen, spec: first.Setup.Spec, key: first.Setup.Key, out: out, adopts: adopts, peers: make(chan []string, 1), stop: make(chan struct{}), over: make(chan struct{})}
+	a := &agent{session: session, listen: listen, spec: first.Setup.Spec, key: first.Setup.Key, way: first.Setup.Way, out: out, adopts: adopts, peers: make(chan []string, 1), stop: make(chan struct{}), over: make(chan struct{})}
 	return a.run(ctx, in)
 }
 
 // agent is the state of an agent process.
 type agent struct {
-	listen Listen
-	spec   host.Spec
-	key    []byte
-	out    *outbox
-	adopts bool
-	peers  chan []string // all members' addresses, once
-	stop   chan struct{} // closed when the ranks are not wanted before they run
-	over   chan struct{} // closed when the stream has ended
+	session string // see Way.Address
+	listen  Listen
+	spec    host.Spec
+	key     []byte
+	way     Way
+	out     *outbox
+	adopts  bool
+	peers   chan []string // all members' addresses, once
+	stop    chan struct{} // closed when the ranks are not wanted before they run
+	over    chan struct{} // closed when the stream has ended
 
 	mu      sync.Mutex
 	host    *host.Host     // once it runs
@@ -91,20 +97,16 @@ func (a *agent) emit(e host.Event) {
 }
 
 func (a *agent) run(ctx context.Context, in *bufio.Reader) error {
-	var store pmi.Store
-	address := "-"
-	if a.spec.Hosts > 1 {
-		node, err := a.listen(a.spec.Host, a.spec.Index, a.spec.Hosts, a.key)
-		if err != nil {
-			a.emit(host.Event{Kind: host.Failed, Text: err.Error()})
-			a.emit(host.Event{Kind: host.Done})
-			return err
-		}
-		joined := newJoining(node)
-		defer joined.Close()
-		store, address = joined, node.Addr()
+	store, said, err := a.meet()
+	if err != nil {
+		a.emit(host.Event{Kind: host.Failed, Text: err.Error()})
+		a.emit(host.Event{Kind: host.Done})
+		return err
 	}
-	if err := a.out.put(report{Address: address}); err != nil {
+	if j, ok := store.(*joining); ok {
+		defer j.Close()
+	}
+	if err := a.out.put(said); err != nil {
 		return err
 	}
 	// The reader may block in the stream for longer than the agent lives:
@@ -130,6 +132,23 @@ func (a *agent) run(ctx context.Context, in *bufio.Reader) error {
 	case <-ctx.Done():
 	}
 	return nil
+}
+
+// meet listens for the job's other hosts, where there are any.
+func (a *agent) meet() (pmi.Store, report, error) {
+	if a.spec.Hosts < 2 {
+		return nil, report{Address: "-"}, nil
+	}
+	at, why, err := a.way.Address(a.session)
+	if err != nil {
+		return nil, report{}, err
+	}
+	node, err := a.listen(a.spec.Host, a.spec.Index, a.spec.Hosts, a.key, at)
+	if err != nil {
+		return nil, report{}, err
+	}
+	a.spec.Address = at.String()
+	return newJoining(node), report{Address: node.Addr(), Why: why}, nil
 }
 
 // serve runs the ranks.

@@ -22,7 +22,7 @@ func Marker(spec *Spec) string {
 // ours are the variables that a host sets, and those that an outer launcher may
 // have left in the environment, which would lead a rank to the wrong server.
 var ours = map[string]bool{
-	"GORUN_JOB": true, "GORUN_HOST": true, "GORUN_HOST_INDEX": true, "GORUN_LOCAL_RANK": true, "GORUN_LOCAL_SIZE": true,
+	"GORUN_JOB": true, "GORUN_HOST": true, "GORUN_ADDRESS": true, "GORUN_HOST_INDEX": true, "GORUN_LOCAL_RANK": true, "GORUN_LOCAL_SIZE": true,
 	"GORUN_RESTART_COUNT": true, "GORUN_CONTINUOUS": true, dirVar: true, "GORUN_SET": true, "GORUN_SEGMENT": true, "GORUN_CPUS": true, "GORUN_CPU_RANKS": true, "GORUN_EMULATE": true, "GORUN_PMI": true,
 	asyncCPUVar:       true,
 	"MPI_LOCALRANKID": true, "MPI_LOCALNRANKS": true, "HYDI_CONTROL_FD": true,
@@ -111,6 +111,9 @@ func newEnvironment(spec *Spec, cpus int, segment bool, dir string, server *side
 		"OMPI_COMM_WORLD_LOCAL_SIZE=" + local,
 		"OMPI_UNIVERSE_SIZE=" + strconv.Itoa(max(spec.NP, spec.Universe)),
 		"MPI_LOCALNRANKS=" + local,
+	}
+	if spec.Address != "" {
+		host = append(host, "GORUN_ADDRESS="+spec.Address)
 	}
 	if spec.Attempt > 0 {
 		host = append(host, "GORUN_RESTART_COUNT="+strconv.Itoa(spec.Attempt-1))

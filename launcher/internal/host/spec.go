@@ -44,6 +44,7 @@ type Spec struct {
 	Group   int    // 0: the job as it was started, else what running ranks spawned
 	Host    string // this host's
 	Index   int    // among the job's Hosts
+	Address string // at which the others reach it; "": all are this machine
 	Hosts   int
 	NP      int        // ranks of the job
 	Ranks   []RankSpec // those that run here, in ascending order

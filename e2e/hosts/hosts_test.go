@@ -1,0 +1,244 @@
+// Package hosts tests gorun over several hosts, which it reaches by ssh. See
+// internal/testbed for what the hosts are.
+package hosts
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gorun-mpi/gorun/internal/testbed"
+	"github.com/gorun-mpi/gorun/internal/testenv"
+)
+
+// bin has the commands, at a path that all hosts share.
+var bin string
+
+func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
+
+func buildAndRun(m *testing.M) int {
+	dir, err := os.MkdirTemp("/var/tmp", "gorun-hosts-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	for _, argv := range [][]string{
+		{"go", "build", "-o", dir, "./cmd/gorun", "./cmd/gorun-agent", "./cmd/a2a", "./cmd/gorun-bench"},
+		{"scripts/build-pmix", dir},
+	} {
+		build := exec.Command(argv[0], argv[1:]...)
+		build.Dir, build.Env = "../..", append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "%v: %v\n%s", argv, err, out)
+			return 1
+		}
+	}
+	bin = dir
+	return m.Run()
+}
+
+// ran is how gorun ended on the first host of a bed.
+type ran struct {
+	status   int
+	out, err string
+	took     time.Duration
+}
+
+// gorun runs it on the first host.
+func gorun(t *testing.T, b *testbed.Bed, args ...string) ran {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+	defer cancel()
+	cmd := b.Hosts[0].Command(ctx, append([]string{filepath.Join(bin, "gorun")}, args...)...)
+	var out, complaints bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &complaints
+	cmd.WaitDelay = time.Second
+	began := time.Now()
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) || ctx.Err() != nil {
+		t.Fatalf("gorun %q: %v\n%s%s", args, errors.Join(err, ctx.Err()), out.String(), complaints.String())
+	}
+	return ran{cmd.ProcessState.ExitCode(), out.String(), complaints.String(), time.Since(began)}
+}
+
+// leftLimit is how long what is left of a job may take to go.
+const leftLimit = 1500 * time.Millisecond
+
+func TestJobs(t *testing.T) {
+	b := testbed.New(t, 3)
+	mpi := func(compiler, name string) string {
+		cc := testenv.Need(t, compiler)
+		program := filepath.Join(b.Dir, compiler+"-"+name)
+		if out, err := exec.Command(cc, "-o", program, filepath.Join("..", "..", "testdata", "mpi", name+".c")).CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return program
+	}
+	for _, c := range []struct {
+		name string
+		args []string
+		want []string // all, in standard output
+	}{
+		{"a2a on three hosts", []string{"-H", "h1:2,h2:2,h3:2", bin + "/a2a", "-m", "48"}, []string{"Rank 5 |", "on every rank"}},
+		{"a2a on one other host", []string{"-H", "h2:3", bin + "/a2a", "-m", "48"}, []string{"Rank 2 |", "on every rank"}},
+		{"placed by topology", []string{"--map-by", "core", "--oversubscribe", "-np", "4", "-H", "h2:2,h3:2", "hostname"}, []string{"h2", "h3"}},
+		{"the directory and the environment travel", []string{"-x", "SOME=thing", "-H", "h2", "sh", "-c", "pwd; echo $SOME"}, []string{b.Dir, "thing"}},
+		{"input", []string{"-H", "h2,h3", "sh", "-c", "hostname"}, []string{"h2", "h3"}},
+		{"MASTER_ADDR is rank 0's host", []string{"-H", "h1,h2", "sh", "-c", "echo at $MASTER_ADDR"}, []string{"at 10.9.0.1"}},
+		{"MASTER_ADDR is another host", []string{"-H", "h2,h1", "sh", "-c", "echo at $MASTER_ADDR"}, []string{"at h2"}},
+		{"an interface by its network", []string{"--interface", "10.9.0.0/16", "-H", "h1,h2", "sh", "-c", "echo at $GORUN_ADDRESS"}, []string{"at 10.9.0.1", "at 10.9.0.2"}},
+		{"another shell", []string{"--rsh", "ssh -q", "--launch-agent", bin + "/gorun-agent", "-H", "h3", "hostname"}, []string{"h3"}},
+		{"MPICH", []string{"-H", "h1:2,h2:2", mpi("mpicc.mpich", "hello")}, []string{"3"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := gorun(t, b, c.args...)
+			if got.status != 0 {
+				t.Errorf("gorun %q: status %d\n%s%s", c.args, got.status, got.out, got.err)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(got.out, want) {
+					t.Errorf("gorun %q: no %q in\n%s%s", c.args, want, got.out, got.err)
+				}
+			}
+			b.Idle(leftLimit)
+		})
+	}
+}
+
+// Ranks of two hosts share no segment, although the hosts have one kernel.
+func TestHostsShareNoSegment(t *testing.T) {
+	b := testbed.New(t, 2)
+	got := gorun(t, b, "-H", "h1,h2", "sh", "-c", `stat -L -c "%d:%i" /proc/self/fd/$GORUN_SEGMENT`)
+	f := strings.Fields(got.out)
+	if len(f) != 2 || f[0] == f[1] {
+		t.Errorf("segments %q, want two (status %d)\n%s", f, got.status, got.err)
+	}
+}
+
+// What does not start is one line that names the host, with what ssh says.
+func TestHostsThatDoNotStart(t *testing.T) {
+	b := testbed.New(t, 2)
+	script := func(name, text string) string {
+		path := filepath.Join(b.Dir, name)
+		if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for _, c := range []struct {
+		name string
+		args []string
+		want []string
+	}{
+		{"an unknown host", []string{"-H", "h2,nohost"}, []string{"nohost", "Could not resolve hostname", "try ssh nohost"}},
+		{"no agent there", []string{"--launch-agent", "/nowhere/gorun-agent", "-H", "h2"}, []string{"h2", "/nowhere/gorun-agent", "status 127", "try ssh h2"}},
+		{"an agent of another version", []string{"--launch-agent", script("old", `printf '\000gorun-agent 0.0.9 1 77\n'; exec cat`), "-H", "h2"}, []string{"h2", "gorun 0.0.9", "expected 0."}},
+		{"no agent at all", []string{"--launch-agent", script("chatter", "echo Welcome to h2"), "-H", "h2"}, []string{"h2", "Welcome to h2"}},
+		{"no shell", []string{"--rsh", "no-such-shell", "-H", "h2"}, []string{"no-such-shell"}},
+		{"no such interface", []string{"--interface", "ib7", "-H", "h1,h2"}, []string{"--interface ib7", "eth0 10.9.0."}},
+		{"no such directory", []string{"--wdir", "/tmp/only-here", "-H", "h2"}, []string{"/tmp/only-here"}},
+		{"no such program", []string{"-H", "h2", "/tmp/no-such-program"}, []string{"/tmp/no-such-program"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := gorun(t, b, append(c.args, "hostname")...)
+			if got.status == 0 {
+				t.Errorf("gorun %q: status 0\n%s", c.args, got.out)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(got.err, want) {
+					t.Errorf("gorun %q: no %q in\n%s", c.args, want, got.err)
+				}
+			}
+			b.Idle(leftLimit)
+		})
+	}
+}
+
+// A login script that writes before the agent does no harm.
+func TestLoginScriptMayWrite(t *testing.T) {
+	b := testbed.New(t, 2)
+	loud := filepath.Join(b.Dir, "loud")
+	if err := os.WriteFile(loud, []byte("#!/bin/sh\necho Welcome; echo Terms of use\nprintf 'no newline '\nexec "+bin+"/gorun-agent\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if got := gorun(t, b, "--launch-agent", loud, "-H", "h1,h2", "hostname"); got.status != 0 || len(strings.Fields(got.out)) != 2 {
+		t.Errorf("status %d\n%s%s", got.status, got.out, got.err)
+	}
+	b.Idle(leftLimit)
+}
+
+// Whatever is killed, the job ends on all hosts, its cause names the host, and nothing
+// is left.
+func TestDeaths(t *testing.T) {
+	b := testbed.New(t, 3)
+	for _, c := range []struct {
+		name   string
+		host   int
+		victim string // a part of its command line
+		want   []string
+	}{
+		{"a rank", 1, "sleep 1234", []string{"host h2", "signal 9"}},
+		{"an agent", 1, "gorun-agent", []string{"h2", "its agent"}},
+		{"ssh", 0, "ssh -x -T", []string{"its agent"}},
+		{"gorun", 0, "bin/gorun", nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			ctx := testenv.Deadline(t, 40*time.Second)
+			cmd := b.Hosts[0].Command(ctx, filepath.Join(bin, "gorun"), "-H", "h1,h2,h3", "sh", "-c", "sleep 4321 & exec sleep 12$((30+4))")
+			var complaints bytes.Buffer
+			cmd.Stderr, cmd.WaitDelay = &complaints, time.Second
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			// The first of them: the guardians of an agent have its name.
+			find := func(h *testbed.Host, part string) (first int) {
+				for pid, line := range h.Processes() {
+					if strings.Contains(line, part) && (first == 0 || pid < first) {
+						first = pid
+					}
+				}
+				return first
+			}
+			testenv.Await(t, 30*time.Second, "ranks on all hosts", func() bool {
+				for _, h := range b.Hosts {
+					if find(h, "sleep 1234") == 0 {
+						return false
+					}
+				}
+				return true
+			})
+			victim := c.victim
+			if victim == "bin/gorun" {
+				victim = bin + "/gorun -H"
+			}
+			pid := find(b.Hosts[c.host], victim)
+			if pid == 0 {
+				t.Fatalf("no %q on h%d: %v", victim, c.host+1, b.Hosts[c.host].Processes())
+			}
+			began := time.Now()
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Wait(); err == nil {
+				t.Errorf("gorun ended well")
+			}
+			b.Idle(leftLimit)
+			t.Logf("%s: ended and clean after %v", c.name, time.Since(began).Round(time.Millisecond))
+			for _, want := range c.want {
+				if !strings.Contains(complaints.String(), want) {
+					t.Errorf("no %q in\n%s", want, complaints.String())
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,252 @@
+// Package testbed makes hosts for tests: on one machine, each with its own network,
+// processes, host name, shared memory, IPC, /tmp and /etc/hosts, and with sshd.
+//
+// Hosts are namespaces joined by veth pairs to a bridge in a namespace of its own. They
+// share the machine's files but for those named, and its kernel: what tells machines
+// apart by the boot id alone takes them for one.
+//
+// # What dies when
+//
+// [New] ends the hosts when the test ends. The kernel ends all processes of a host with
+// the first of its PID namespace, which dies with the process that started it, and
+// that with this one; the namespaces go with their last process. Nothing has a name in
+// /run/netns. A directory in /var/tmp stays only if this process is killed.
+//
+// It needs root, OpenSSH and iproute2; without them the test is skipped with the reason.
+package testbed
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	_ "embed"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gorun-mpi/gorun/internal/testenv"
+)
+
+// A Bed is the hosts of a test.
+type Bed struct {
+	Hosts []*Host
+	Dir   string // on all hosts
+	t     testing.TB
+	hub   int // a process in the namespace of the bridge
+}
+
+// A Host is one of them.
+type Host struct {
+	Name string
+	Addr string
+	bed  *Bed
+	pid  int // of its first process, as this one sees it
+}
+
+//go:embed host.sh
+var hostScript string
+
+// startLimit is how long a host may take to start.
+const startLimit = 20 * time.Second
+
+// New makes hosts h1, h2, ... with addresses 10.9.0.1, 10.9.0.2, ...
+func New(t testing.TB, n int) *Bed {
+	t.Helper()
+	if os.Getuid() != 0 {
+		testenv.Unsupported(t, "only root makes hosts of namespaces")
+	}
+	for _, tool := range []string{"ip", "unshare", "nsenter", "ssh", "ssh-keygen"} {
+		testenv.Need(t, tool)
+	}
+	if _, err := os.Stat("/usr/sbin/sshd"); err != nil {
+		testenv.Need(t, "sshd")
+	}
+	dir, err := os.MkdirTemp("/var/tmp", "gorun-bed-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	b := &Bed{t: t, Dir: dir}
+	b.files(n)
+	hub, _, _ := b.start("--net", "sh", "-ec", "ip link set lo up; ip link add br0 type bridge; ip link set br0 up; echo ready; exec cat")
+	b.hub = hub
+	for i := 1; i <= n; i++ {
+		b.Hosts = append(b.Hosts, b.newHost(i))
+	}
+	return b
+}
+
+// files writes what all hosts read.
+func (b *Bed) files(n int) {
+	b.t.Helper()
+	hosts := "127.0.0.1 localhost\n::1 localhost\n"
+	for i := 1; i <= n; i++ {
+		hosts += fmt.Sprintf("10.9.0.%d h%d\n", i, i)
+	}
+	for name, text := range map[string]string{
+		"hosts":      hosts,
+		"ssh_config": "Host *\n\tIdentityFile " + b.Dir + "/user\n\tStrictHostKeyChecking no\n\tUserKnownHostsFile /dev/null\n\tLogLevel ERROR\n",
+	} {
+		if err := os.WriteFile(filepath.Join(b.Dir, name), []byte(text), 0o644); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	for _, key := range []string{"host", "user"} {
+		if out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", filepath.Join(b.Dir, key)).CombinedOutput(); err != nil {
+			b.t.Fatalf("ssh-keygen: %v\n%s", err, out)
+		}
+	}
+}
+
+// start starts a process that unshares namespaces, waits until it says ready, and ends
+// it with the test.
+func (b *Bed) start(args ...string) (pid int, in *os.File, said *bufio.Reader) {
+	b.t.Helper()
+	cmd := exec.Command("unshare", args...)
+	theirs, in, err := os.Pipe()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	cmd.Stdin = theirs
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	var complaints bytes.Buffer
+	cmd.Stderr = &complaints
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	runtime.LockOSThread() // whose end the process does not survive
+	err = cmd.Start()
+	theirs.Close()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() {
+		in.Close()
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		runtime.UnlockOSThread()
+	})
+	said = bufio.NewReader(out)
+	late := time.AfterFunc(startLimit, func() { _ = cmd.Process.Kill() })
+	defer late.Stop()
+	if line, err := said.ReadString('\n'); err != nil || line != "ready\n" {
+		_ = cmd.Wait()
+		b.t.Fatalf("unshare %q: said %q (%v), want ready\n%s", args, line, err, complaints.String())
+	}
+	return cmd.Process.Pid, in, said
+}
+
+func (b *Bed) newHost(i int) *Host {
+	b.t.Helper()
+	h := &Host{Name: "h" + strconv.Itoa(i), Addr: "10.9.0." + strconv.Itoa(i), bed: b}
+	outer, in, said := b.start("--net", "--mount", "--uts", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-ec", hostScript, "sh", h.Name, h.Addr, b.Dir)
+	h.pid = childOf(b.t, outer)
+	link := "v" + strconv.Itoa(i)
+	b.ip("link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", strconv.Itoa(h.pid))
+	b.ip("link", "set", link, "master", "br0", "up")
+	if _, err := in.WriteString("go\n"); err != nil {
+		b.t.Fatal(err)
+	}
+	if line, err := said.ReadString('\n'); err != nil || line != "listens\n" {
+		b.t.Fatalf("host %s: said %q (%v), want listens", h.Name, line, err)
+	}
+	return h
+}
+
+// ip runs ip where the bridge is.
+func (b *Bed) ip(args ...string) {
+	b.t.Helper()
+	args = append([]string{"-t", strconv.Itoa(b.hub), "-n", "ip"}, args...)
+	if out, err := exec.Command("nsenter", args...).CombinedOutput(); err != nil {
+		b.t.Fatalf("nsenter %q: %v\n%s", args, err, out)
+	}
+}
+
+// Link cuts a host off, or joins it again.
+func (h *Host) Link(up bool) {
+	h.bed.t.Helper()
+	state := "down"
+	if up {
+		state = "up"
+	}
+	h.bed.ip("link", "set", "v"+strings.TrimPrefix(h.Name, "h"), state)
+}
+
+// Command is a command on the host, as root and in the bed's directory. It dies with its context; what it has
+// started there dies with the host.
+func (h *Host) Command(ctx context.Context, argv ...string) *exec.Cmd {
+	return exec.CommandContext(ctx, "nsenter", append([]string{"-t", strconv.Itoa(h.pid), "-m", "-u", "-i", "-n", "-p", "--", "sh", "-c", `cd "$0" && exec "$@"`, h.bed.Dir}, argv...)...)
+}
+
+// Processes are the processes of the host, by pid as this process sees them, but for its
+// first one and sshd's.
+func (h *Host) Processes() map[int]string {
+	h.bed.t.Helper()
+	own, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", h.pid))
+	if err != nil {
+		h.bed.t.Fatal(err)
+	}
+	all, err := filepath.Glob("/proc/[0-9]*/ns/pid")
+	if err != nil {
+		h.bed.t.Fatal(err)
+	}
+	found := map[int]string{}
+	for _, path := range all {
+		if space, err := os.Readlink(path); err != nil || space != own {
+			continue // it is another's, or has just gone
+		}
+		pid, _ := strconv.Atoi(strings.Split(path, "/")[2])
+		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		text := strings.TrimSpace(strings.ReplaceAll(string(line), "\x00", " "))
+		// What is over, and waits for the first process to collect it, has none.
+		if err == nil && pid != h.pid && text != "" && !strings.HasPrefix(text, "sshd") {
+			found[pid] = text
+		}
+	}
+	return found
+}
+
+// Idle waits until no process but sshd's is left on any host, and fails the test when one is.
+func (b *Bed) Idle(limit time.Duration) {
+	b.t.Helper()
+	left := map[string]map[int]string{}
+	deadline := time.Now().Add(limit)
+	for {
+		clear(left)
+		for _, h := range b.Hosts {
+			if p := h.Processes(); len(p) > 0 {
+				left[h.Name] = p
+			}
+		}
+		if len(left) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			b.t.Errorf("left after %v: %v", limit, left)
+			return
+		}
+		time.Sleep(5 * time.Millisecond) // the kernel tells nobody who is not the parent
+	}
+}
+
+// childOf is the one child of a process.
+func childOf(t testing.TB, pid int) int {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	child, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatalf("process %d has children %q, want one", pid, text)
+	}
+	return child
+}

@@ -1,0 +1,35 @@
+package testbed
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Two hosts have nothing of what tells machines apart in common, and ssh leads from one
+// to the other.
+func TestHostsAreApart(t *testing.T) {
+	b := New(t, 2)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	const spaces = "hostname; for s in net pid ipc uts mnt; do readlink /proc/self/ns/$s; done; stat -c %d /dev/shm /tmp"
+	own, err := b.Hosts[0].Command(ctx, "sh", "-c", spaces).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, own)
+	}
+	other, err := b.Hosts[0].Command(ctx, "ssh", "h2", spaces).CombinedOutput()
+	if err != nil {
+		t.Fatalf("ssh: %v\n%s", err, other)
+	}
+	a, c := strings.Fields(string(own)), strings.Fields(string(other))
+	if len(a) != 8 || len(c) != 8 {
+		t.Fatalf("got %q and %q, want 8 words each", a, c)
+	}
+	for i := range a {
+		if a[i] == c[i] {
+			t.Errorf("both hosts have %q", a[i])
+		}
+	}
+	b.Idle(time.Second)
+}

@@ -1,0 +1,86 @@
+package agent
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/gorun-mpi/gorun/internal/version"
+)
+
+// An agent's stream begins with its greeting, a line that no program writes by chance:
+//
+//	NUL gorun-agent VERSION STREAM PID
+//
+// What comes before it is of the login scripts of the host's user.
+
+// streamVersion is that of the frames.
+const streamVersion = "2"
+
+const greetingMark = "\x00gorun-agent "
+
+// strayMost bounds what login scripts write.
+const strayMost = 64 << 10
+
+func greeting() []byte {
+	return fmt.Appendf(nil, "%s%s %s %d\n", greetingMark, version.Number, streamVersion, os.Getpid())
+}
+
+// readGreeting reads up to the greeting's end. said is told all that came before it, as it
+// grows. At a stream's end without any byte the error is io.EOF.
+func readGreeting(r *bufio.Reader, said func(stray string)) (pid int, err error) {
+	var all []byte
+	for {
+		if _, err := r.Peek(1); err != nil {
+			if err == io.EOF && len(all) > 0 {
+				err = fmt.Errorf("found %q, expected the greeting of an agent", lastLine(string(all)))
+			}
+			return 0, err
+		}
+		chunk, _ := r.Peek(r.Buffered())
+		before := len(all)
+		all = append(all, chunk...)
+		at := bytes.Index(all, []byte(greetingMark))
+		if at < 0 {
+			said(string(all))
+			if len(all) > strayMost {
+				return 0, fmt.Errorf("found %q and no greeting of an agent within %d bytes; do login scripts there write to standard output?", lastLine(string(all)), strayMost)
+			}
+		} else if n := bytes.IndexByte(all[at:], '\n'); n >= 0 {
+			said(string(all[:at]))
+			_, _ = r.Discard(at + n + 1 - before)
+			return parseGreeting(string(all[at+len(greetingMark) : at+n]))
+		}
+		_, _ = r.Discard(len(chunk))
+	}
+}
+
+func parseGreeting(text string) (pid int, err error) {
+	f := strings.Fields(text)
+	if len(f) != 3 {
+		return 0, fmt.Errorf("found greeting %q of an agent, expected VERSION STREAM PID", text)
+	}
+	if f[0] != version.Number || f[1] != streamVersion {
+		return 0, fmt.Errorf("found an agent of gorun %s (stream %s), expected %s (stream %s): install the same gorun there, or name its agent with --launch-agent", f[0], f[1], version.Number, streamVersion)
+	}
+	if pid, err = strconv.Atoi(f[2]); err != nil || pid < 1 {
+		return 0, errors.New("found greeting of an agent with pid " + strconv.Quote(f[2]) + ", expected a number")
+	}
+	return pid, nil
+}
+
+// lastLine is the last line of a text that is not blank, short enough for a message.
+func lastLine(text string) string {
+	last := ""
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" {
+			last = line
+		}
+	}
+	return last[:min(len(last), 200)]
+}

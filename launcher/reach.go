@@ -1,0 +1,210 @@
+package launcher
+
+import (
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gorun-mpi/gorun/launcher/internal/agent"
+)
+
+// The words for Job.Launcher.
+const (
+	launcherFork = "fork"
+	launcherSSH  = "ssh"
+)
+
+// defaultShell never asks anything: nobody could answer.
+var defaultShell = []string{"ssh", "-x", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ConnectionAttempts=3"}
+
+// findLauncher fills in how agents are started, where the job leaves it open: by ssh as
+// soon as a host is another machine. Where none is, nothing is started by ssh.
+func (job *Job) findLauncher() *JobError {
+	switch job.Launcher {
+	case launcherFork:
+		if len(job.Agent) == 0 {
+			return bad("Agent", "", "launcher fork needs the command of an agent")
+		}
+		return nil
+	case "", launcherSSH:
+	default:
+		return bad("Launcher", job.Launcher, `want "ssh", "fork", or none`)
+	}
+	job.Launcher = ""
+	own := ownName()
+	for _, h := range job.Hosts {
+		if h.Name == "" || isOwn(h.Name, own) {
+			continue
+		}
+		if strings.HasPrefix(h.Name, "-") {
+			return bad("Hosts", h.Name, "a remote shell would take it for an option; want the name of a host")
+		}
+		if len(job.Agent) == 0 {
+			return bad("Hosts", h.Name, "it is not this machine (%s), and Agent, the program that runs the ranks there, is not set", own)
+		}
+		job.Launcher = launcherSSH
+	}
+	return nil
+}
+
+// sendDir has ranks start in this process's directory where the job names none: an agent
+// of another machine is in another one.
+func (job *Job) sendDir() {
+	here, err := os.Getwd()
+	for i := range job.Apps {
+		if a := &job.Apps[i]; err == nil && !filepath.IsAbs(a.Dir) {
+			a.Dir = filepath.Join(here, a.Dir)
+		}
+	}
+}
+
+// remote tells whether a host is reached by the remote shell.
+func (job *Job) remote(host string) bool {
+	return job.Launcher == launcherSSH && host != "" && !isOwn(host, ownName())
+}
+
+// hostName is the name that the job has for a host: this machine has one only, but with
+// the launcher fork, to which each name is a host.
+func (job *Job) hostName(name string) string {
+	if own := ownName(); job.Launcher != launcherFork && isOwn(name, own) {
+		return own
+	}
+	return name
+}
+
+// oneHost tells whether all of the job's host names are this machine's.
+func (job *Job) oneHost() bool { return job.Launcher == "" }
+
+// agentOf is the command that starts the agent of a host.
+func (job *Job) agentOf(host string) []string {
+	if !job.remote(host) {
+		return job.Agent
+	}
+	shell := job.RemoteShell
+	if len(shell) == 0 {
+		shell = defaultShell
+	}
+	return append(slices.Clone(shell), job.login(host), "exec "+quote(job.remoteAgent()))
+}
+
+// login is a host as the remote shell is told it, with the user's name there.
+func (job *Job) login(host string) string {
+	for _, h := range job.Hosts {
+		if h.Name == host && h.User != "" {
+			return h.User + "@" + host
+		}
+	}
+	return host
+}
+
+// remoteAgent is the agent's command on other hosts: that of this one, by its whole
+// path, unless the job names another.
+func (job *Job) remoteAgent() []string {
+	if len(job.RemoteAgent) > 0 {
+		return job.RemoteAgent
+	}
+	there := slices.Clone(job.Agent)
+	if path, err := exec.LookPath(there[0]); err == nil {
+		there[0] = path
+	}
+	if path, err := filepath.Abs(there[0]); err == nil {
+		there[0] = path
+	}
+	return there
+}
+
+// tryAgent is what a user types to see why an agent does not start.
+func (job *Job) tryAgent(host string) string {
+	shell := job.RemoteShell
+	if len(shell) == 0 {
+		shell = defaultShell[:1]
+	}
+	return strings.Join(shell, " ") + " " + job.login(host) + " " + strings.Join(job.remoteAgent(), " ") + " --version"
+}
+
+// quote is a command for a POSIX shell, and for csh.
+func quote(argv []string) string {
+	words := make([]string, len(argv))
+	for i, w := range argv {
+		words[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+	}
+	return strings.Join(words, " ")
+}
+
+// startAgent starts the agent of a host.
+func (job *Job) startAgent(host string) (*agent.Link, error) {
+	return agent.Start(job.agentOf(host), job.Env, host, job.remote(host))
+}
+
+// A reach is how the hosts of a job reach each other, found once.
+type reach struct {
+	job    *Job
+	own    string // an address of this machine, as the other hosts see it; "": not known
+	toward string // an address of another host; "": not known
+}
+
+// lookupLimit is how long the name of a host may take to be found out.
+const lookupLimit = 5 * time.Second
+
+// findReach looks up the first other host of a job, and the address from which this
+// machine reaches it.
+func findReach(ctx context.Context, job *Job) *reach {
+	w := &reach{job: job}
+	at := slices.IndexFunc(job.Hosts, func(h Host) bool { return job.remote(h.Name) })
+	if at < 0 {
+		return w
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookupLimit)
+	defer cancel()
+	name := sshName(ctx, job, job.Hosts[at].Name)
+	if found, err := net.DefaultResolver.LookupIPAddr(ctx, name); err == nil && len(found) > 0 {
+		w.toward = found[0].String()
+	}
+	if a, _, err := w.of("").Address(""); err == nil {
+		w.own = a.String()
+	}
+	return w
+}
+
+// sshName is what ssh's configuration calls a host, which may be an alias there.
+func sshName(ctx context.Context, job *Job, host string) string {
+	if len(job.RemoteShell) > 0 {
+		return host
+	}
+	text, err := exec.CommandContext(ctx, "ssh", "-G", host).Output()
+	if err != nil {
+		return host
+	}
+	for line := range strings.Lines(string(text)) {
+		if name, ok := strings.CutPrefix(line, "hostname "); ok {
+			return strings.TrimSpace(name)
+		}
+	}
+	return host
+}
+
+// of is the way of a host; "" is this machine.
+func (w *reach) of(host string) agent.Way {
+	switch {
+	case w.job.Launcher != launcherSSH:
+		return agent.Way{}
+	case w.job.remote(host):
+		return agent.Way{Interface: w.job.Interface, Toward: w.own, Remote: true}
+	}
+	return agent.Way{Interface: w.job.Interface, Toward: w.toward}
+}
+
+// local tells whether a setting of the environment means something on this machine alone.
+func local(setting string) bool {
+	name, _, _ := strings.Cut(setting, "=")
+	switch name {
+	case "HOSTNAME", "DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "DBUS_SESSION_BUS_ADDRESS", "TMPDIR":
+		return true
+	}
+	return strings.HasPrefix(name, "SSH_") || strings.HasPrefix(name, "XDG_")
+}
