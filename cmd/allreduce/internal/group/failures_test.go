@@ -72,13 +72,13 @@ func TestIncompleteGroupsSayWhoIsMissing(t *testing.T) {
 		{"alone", []member{{kind: Direct}}, "", [][]string{{"no other participant is here"}}},
 		{"fewer than wanted", []member{{kind: Direct, want: 3}, {kind: Direct, names: []int{0}}}, "", [][]string{{"2 of 3 participants are here"}, {"2 of 3 participants are here"}}},
 		{"a third one's name", []member{{kind: Direct}, {kind: Direct, names: []int{0}}}, nobody, [][]string{{nobody}, {nobody}}},
-		{"an offloaded client without a daemon", []member{{kind: Offloaded}}, nobody, [][]string{{"no daemon has answered at " + nobody + " within 500ms (--connect-timeout): connection refused"}}},
+		{"an offloaded client without a daemon", []member{{kind: Offloaded}}, nobody, [][]string{{"no daemon has answered at " + nobody + " within 1s (--connect-timeout): connection refused"}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			testenv.NoLeaks(t)
 			all := options(t, config(10, "int", "sum", Auto), nil, c.members)
 			for i := range all {
-				all[i].Timeout = 500 * time.Millisecond
+				all[i].Timeout = time.Second
 			}
 			if c.extra != "" {
 				all[0].Addresses = append(all[0].Addresses, []string{c.extra})

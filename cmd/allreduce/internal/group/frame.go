@@ -94,8 +94,8 @@ func readHead(r io.Reader, most int) (h header, payload int, err error) {
 		return h, 0, err
 	}
 	n, payload := int(binary.LittleEndian.Uint32(prefix[:])), int(binary.LittleEndian.Uint32(prefix[4:]))
-	if n < 1 || n > maxHeader {
-		return h, 0, fmt.Errorf("%w: a header of %d bytes", errFrame, n)
+	if n < 1 || n > maxHeader || payload > most {
+		return h, 0, fmt.Errorf("%w: a header of %d bytes, a payload of %d", errFrame, n, payload)
 	}
 	b := make([]byte, min(n, 4096))
 	for got := 0; ; {
@@ -116,7 +116,7 @@ func readHead(r io.Reader, most int) (h header, payload int, err error) {
 		return header{}, 0, fmt.Errorf("%w: kind %d", errFrame, h.Kind)
 	}
 	carries := h.Kind == kindData || h.Kind == kindVector || h.Kind == kindResult
-	if payload != 0 && !carries || payload > most {
+	if payload != 0 && !carries {
 		return header{}, 0, fmt.Errorf("%w: a payload of %d bytes behind kind %d", errFrame, payload, h.Kind)
 	}
 	return h, payload, nil
