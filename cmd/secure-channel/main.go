@@ -189,4 +189,4 @@ func (a *app) accept(ctx context.Context, m *meeting, n int) (*comch.Conn, error
 	return conn, err
 }
 
-var errLate = errors.New("nobody came in time")
+var errLate = errors.New("no peer came in time")

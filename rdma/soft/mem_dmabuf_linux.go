@@ -23,9 +23,7 @@ func (d *domain) RegDMABufMR(offset, length, iova uint64, fd int, access rdma.Ac
 	if err := rdma.CheckAccess(access); err != nil {
 		return nil, err
 	}
-	fail := func(err error, format string, args ...any) (rdma.MR, error) {
-		return nil, opError(op, err, format, args...)
-	}
+	fail := func(err error, f string, a ...any) (rdma.MR, error) { return nil, opError(op, err, f, a...) }
 	if access&(rdma.AccessZeroBased|rdma.AccessOnDemand) != 0 {
 		return fail(rdma.ErrInvalid, "found %v, expected no zero-based and no on-demand access to a descriptor's memory", access)
 	}

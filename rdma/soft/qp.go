@@ -104,9 +104,7 @@ type target struct {
 }
 
 func (d *domain) CreateQP(init rdma.QPInitAttr) (rdma.QP, error) {
-	bad := func(format string, args ...any) (rdma.QP, error) {
-		return nil, opError("create_qp", rdma.ErrInvalid, format, args...)
-	}
+	bad := func(f string, a ...any) (rdma.QP, error) { return nil, opError("create_qp", rdma.ErrInvalid, f, a...) }
 	answerer := init.Type
 	var within *xrcDomain
 	switch init.Type {

@@ -28,9 +28,7 @@ type addressHandle struct {
 }
 
 func (d *domain) CreateAH(av rdma.AV) (rdma.AH, error) {
-	bad := func(format string, args ...any) (rdma.AH, error) {
-		return nil, opError("create_ah", rdma.ErrInvalid, format, args...)
-	}
+	bad := func(f string, a ...any) (rdma.AH, error) { return nil, opError("create_ah", rdma.ErrInvalid, f, a...) }
 	if av.PortNum != 1 {
 		return bad("found port %d, expected port 1, the device's only one", av.PortNum)
 	}

@@ -37,9 +37,7 @@ type xrcDomain struct {
 const privateDomain = 1 << 63
 
 func (c *context) OpenXRCD(attr rdma.XRCDInitAttr) (rdma.XRCD, error) {
-	bad := func(err error, format string, args ...any) (rdma.XRCD, error) {
-		return nil, opError("open_xrcd", err, format, args...)
-	}
+	bad := func(err error, f string, a ...any) (rdma.XRCD, error) { return nil, opError("open_xrcd", err, f, a...) }
 	p := c.p
 	if p.cfg.Rank >= 1<<srqRankBits {
 		return bad(rdma.ErrNotSupported, "rank %d: the numbers of shared queues have room for %d", p.cfg.Rank, 1<<srqRankBits)
@@ -259,9 +257,7 @@ type openedQP struct {
 }
 
 func (c *context) OpenQP(num uint32, xrcd rdma.XRCD) (rdma.QP, error) {
-	bad := func(format string, args ...any) (rdma.QP, error) {
-		return nil, opError("open_qp", rdma.ErrInvalid, format, args...)
-	}
+	bad := func(f string, a ...any) (rdma.QP, error) { return nil, opError("open_qp", rdma.ErrInvalid, f, a...) }
 	x, ok := xrcd.(*xrcDomain)
 	if !ok || x.ctx != c {
 		return bad("expected an XRC domain of this context")

@@ -40,9 +40,7 @@ func (p *Provider) numberOf(index uint32) uint32 {
 }
 
 func (d *domain) CreateSRQ(init rdma.SRQInitAttr) (rdma.SRQ, error) {
-	bad := func(err error, format string, args ...any) (rdma.SRQ, error) {
-		return nil, opError("create_srq", err, format, args...)
-	}
+	bad := func(err error, f string, a ...any) (rdma.SRQ, error) { return nil, opError("create_srq", err, f, a...) }
 	if init.Type > rdma.SRQTagMatching {
 		return bad(rdma.ErrNotSupported, "found type %d, expected a basic shared receive queue, one of XRC or one with tags", init.Type)
 	}

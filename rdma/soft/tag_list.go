@@ -249,9 +249,7 @@ func (s *srq) PostOps(ops []rdma.OpsWR) (int, error) {
 func (t *tagList) post(ops []rdma.OpsWR) (int, error) {
 	for i := range ops {
 		wr := &ops[i]
-		bad := func(err error, format string, args ...any) (int, error) {
-			return i, opError("post_srq_ops", err, format, args...)
-		}
+		bad := func(err error, f string, a ...any) (int, error) { return i, opError("post_srq_ops", err, f, a...) }
 		at, life := wr.Handle&(1<<handleIndex-1), uint16(wr.Handle>>handleIndex)
 		switch {
 		case t.h.closed:

@@ -204,7 +204,7 @@ func (h *Host) processEnded(local int) {
 	text := ""
 	switch {
 	case errors.Is(err, unix.ECHILD):
-		how.status, text = 1, "somebody else in this process has waited for it, so its exit status is not known"
+		how.status, text = 1, "another part of this process has waited for it, so its exit status is not known"
 	case err != nil:
 		how.status, text = 1, err.Error()
 	case !how.over:
