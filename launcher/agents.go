@@ -70,7 +70,11 @@ func (r *remotes) start(spec host.Spec, stdin host.Stdin) error {
 		r.links = append(r.links, l)
 		s.site = l
 		g.seats = append(g.seats, s)
-		l.Begin(spec, key, c.reach.of(share.Host), agent.Told{
+		var lease time.Duration
+		if l.Remote() {
+			lease = c.job.agentTimeout()
+		}
+		l.Begin(spec, key, c.reach.of(share.Host), lease, agent.Told{
 			Address: func(a, why string) { r.address(i, a, why) },
 			Event:   func(e host.Event) { r.event(s, e) },
 			Lost:    func(err error) { r.lose(s, err) },

@@ -151,7 +151,8 @@ type Job struct {
 	// uses or waits for a CPU. A busy one has ten times as long. 0: DefaultPMIxTimeout.
 	PMIxTimeout time.Duration
 	// AgentTimeout is the time without an answer from an agent after which its
-	// host is lost, although its connection is open. 0: DefaultAgentTimeout.
+	// host is lost, although its connection is open. An agent on another machine ends its ranks
+	// when it has not heard of this process for as long. 0: DefaultAgentTimeout.
 	AgentTimeout time.Duration
 	// Adopt makes this process the parent of processes that ranks leave behind, such as
 	// daemons (PR_SET_CHILD_SUBREAPER, prctl(2)); Run kills them at the end. It is for a

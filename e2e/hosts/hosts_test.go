@@ -242,3 +242,40 @@ func TestDeaths(t *testing.T) {
 		})
 	}
 }
+
+// A host that is cut off is named, and nothing is left on it, although no stream has ended.
+func TestCutOffHost(t *testing.T) {
+	b := testbed.New(t, 2)
+	ctx := testenv.Deadline(t, time.Minute)
+	cmd := b.Hosts[0].Command(ctx, filepath.Join(bin, "gorun"), "--agent-timeout", "2", "-H", "h1,h2", "sleep", "1234")
+	var complaints bytes.Buffer
+	cmd.Stderr, cmd.WaitDelay = &complaints, time.Second
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Await(t, 30*time.Second, "ranks on both hosts", func() bool {
+		for _, h := range b.Hosts {
+			ranks := 0
+			for _, line := range h.Processes() {
+				if line == "sleep 1234" {
+					ranks++
+				}
+			}
+			if ranks == 0 {
+				return false
+			}
+		}
+		return true
+	})
+	began := time.Now()
+	b.Hosts[1].Link(false)
+	if err := cmd.Wait(); err == nil {
+		t.Error("gorun ended well")
+	}
+	t.Logf("gorun ended after %v", time.Since(began).Round(10*time.Millisecond))
+	b.Idle(5 * time.Second)
+	t.Logf("both hosts are clean after %v", time.Since(began).Round(10*time.Millisecond))
+	if !strings.Contains(complaints.String(), "host h2: its agent") || !strings.Contains(complaints.String(), "has not answered for") {
+		t.Errorf("no h2 that has not answered in\n%s", complaints.String())
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"time"
 
 	"github.com/vmihailenco/msgpack/v5"
 
@@ -31,6 +32,9 @@ type setup struct {
 	Spec host.Spec
 	Key  []byte
 	Way  Way
+	// Lease is how long the agent's ranks outlive the controller's last word; 0: until the
+	// stream ends.
+	Lease time.Duration
 }
 
 // report is what an agent sends: one of its fields.

@@ -21,7 +21,7 @@ import (
 
 func TestFramesRoundTrip(t *testing.T) {
 	orders := []order{
-		{Setup: &setup{host.Spec{Job: "j", Host: "a", Hosts: 2, NP: 4, Ranks: []host.RankSpec{{Rank: 1, App: 1}, {Rank: 3, CPUs: []int{0, 64}}}, Apps: []host.AppSpec{{Argv: []string{"p", ""}, Env: []string{"A=1"}, Dir: "/", NP: 3}, {NP: 1}}, Stamp: true, Grace: time.Second, Stdin: host.StdinPump}, []byte{1, 0, 255}, Way{Toward: "10.0.0.1", Remote: true}}},
+		{Setup: &setup{host.Spec{Job: "j", Host: "a", Hosts: 2, NP: 4, Ranks: []host.RankSpec{{Rank: 1, App: 1}, {Rank: 3, CPUs: []int{0, 64}}}, Apps: []host.AppSpec{{Argv: []string{"p", ""}, Env: []string{"A=1"}, Dir: "/", NP: 3}, {NP: 1}}, Stamp: true, Grace: time.Second, Stdin: host.StdinPump}, []byte{1, 0, 255}, Way{Toward: "10.0.0.1", Remote: true}, time.Minute}},
 		{Peers: []string{"127.0.0.1:1", "127.0.0.1:2"}},
 		{Command: &host.Command{Kind: host.End, Signal: syscall.SIGINT}},
 		{Command: &host.Command{Kind: host.Input, Data: []byte("\x00\xff"), Last: true}},
@@ -160,6 +160,23 @@ func (k *talk) hear(kind host.EventKind) (e host.Event) {
 	}
 }
 
+// hearPong reads reports up to the answer to a ping.
+func (k *talk) hearPong() {
+	k.t.Helper()
+	for {
+		var r report
+		if err := readFrame(k.out, &r); err != nil {
+			k.t.Fatalf("waiting for the answer to a ping: %v", err)
+		}
+		if r.Pong {
+			return
+		}
+	}
+}
+
+// drain reads whatever the agent says from now on.
+func (k *talk) drain() { go io.Copy(io.Discard, k.out) }
+
 func one(argv ...string) order {
 	return order{Setup: &setup{Spec: host.Spec{Job: "0123", Host: "a", Hosts: 1, NP: 1, Ranks: []host.RankSpec{{}}, Apps: []host.AppSpec{{Argv: argv, Env: []string{"PATH=/usr/bin:/bin"}, NP: 1}}, Grace: time.Second}}}
 }
@@ -244,6 +261,55 @@ func TestAgentIsStoppedBeforeItStarts(t *testing.T) {
 	if err := <-k.result; err != nil {
 		t.Error(err)
 	}
+}
+
+// An agent that hears no more of its controller, whose stream stays open, ends its ranks;
+// one that does, or whose job is suspended, does not.
+func TestAgentWhoseLeaseLapses(t *testing.T) {
+	testenv.NoLeaks(t)
+	k := newTalk(t, testenv.Deadline(t, time.Minute))
+	o := one("sleep", "100")
+	o.Setup.Lease = 300 * time.Millisecond
+	k.say(o)
+	k.say(order{Peers: []string{"-"}})
+	k.hear(host.Started)
+	for range 10 { // beyond the limit in all
+		k.say(order{Ping: true})
+		k.hearPong()
+	}
+	k.drain()
+	began := time.Now()
+	if err := <-k.result; err == nil || !strings.Contains(err.Error(), "heard nothing of gorun for 300ms") {
+		t.Errorf("got %v", err)
+	}
+	if took := time.Since(began); took < 250*time.Millisecond {
+		t.Errorf("ended after %v, before its lease was over", took)
+	}
+	k.in.Close()
+}
+
+func TestLeaseRestsWhileTheJobIsSuspended(t *testing.T) {
+	over := make(chan struct{}, 1)
+	l := lease{limit: time.Millisecond, over: func() { over <- struct{}{} }}
+	l.take(&order{Ping: true})
+	if l.timer != nil {
+		t.Fatal("it has begun before the ranks")
+	}
+	l.limit = time.Hour
+	l.take(&order{Peers: []string{"-"}})
+	l.take(&order{Command: &host.Command{Kind: host.Pass, Signal: syscall.SIGTSTP}})
+	l.take(&order{Ping: true})
+	if l.timer.Stop() {
+		t.Error("it runs while the job is suspended")
+	}
+	l.take(&order{Command: &host.Command{Kind: host.Pass, Signal: syscall.SIGCONT}})
+	if !l.timer.Stop() {
+		t.Error("it rests when the job goes on")
+	}
+	l.limit = time.Millisecond
+	l.take(&order{Ping: true})
+	<-over
+	l.end()
 }
 
 func TestAgentWithoutAJob(t *testing.T) {

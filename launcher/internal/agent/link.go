@@ -125,11 +125,12 @@ func (l *Link) Machine(limit time.Duration) (*topo.Machine, error) {
 	return r.Machine, nil
 }
 
-// Begin gives the agent its work. From now on told is told of the agent.
-func (l *Link) Begin(spec host.Spec, key []byte, way Way, told Told) {
+// Begin gives the agent its work. From now on told is told of the agent. lease is how long
+// its ranks outlive the last word to it; 0: until the stream ends.
+func (l *Link) Begin(spec host.Spec, key []byte, way Way, lease time.Duration, told Told) {
 	l.told = told
 	// An error is that of the stream, whose end the reader sees too.
-	_ = l.out.put(order{Setup: &setup{spec, key, way}})
+	_ = l.out.put(order{Setup: &setup{spec, key, way, lease}})
 	l.readers.Go(l.read)
 }
 

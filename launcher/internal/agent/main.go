@@ -48,9 +48,13 @@ func Main(ctx context.Context, stdin io.Reader, stdout io.Writer, session string
 		err = readFrame(in, &first)
 	}
 	out := newOutbox(stdout)
+	lapsed := make(chan struct{})
 	defer func() {
 		out.close()
-		<-out.done
+		select {
+		case <-out.done:
+		case <-lapsed: // nobody takes what it writes
+		}
 	}()
 	if err == nil && first.Probe {
 		machine := topo.Here()
@@ -68,7 +72,11 @@ func Main(ctx context.Context, stdin io.Reader, stdout io.Writer, session string
 		}
 		return fmt.Errorf("an agent is started by gorun and reads its job from standard input: %w", err)
 	}
-	a := &agent{session: session, listen: listen, spec: first.Setup.Spec, key: first.Setup.Key, way: first.Setup.Way, out: out, adopts: adopts, peers: make(chan []string, 1), stop: make(chan struct{}), over: make(chan struct{})}
+	a := &agent{session: session, listen: listen, spec: first.Setup.Spec, key: first.Setup.Key, way: first.Setup.Way, out: out, adopts: adopts, peers: make(chan []string, 1), stop: make(chan struct{}), over: make(chan struct{}), lapsed: lapsed}
+	a.lease = lease{limit: first.Setup.Lease, over: func() {
+		close(lapsed)
+		a.command(host.Command{Kind: host.Abandon})
+	}}
 	return a.run(ctx, in)
 }
 
@@ -84,6 +92,8 @@ type agent struct {
 	peers   chan []string // all members' addresses, once
 	stop    chan struct{} // closed when the ranks are not wanted before they run
 	over    chan struct{} // closed when the stream has ended
+	lapsed  chan struct{} // closed when the lease has
+	lease   lease         // obey's
 
 	mu      sync.Mutex
 	host    *host.Host     // once it runs
@@ -130,6 +140,8 @@ func (a *agent) run(ctx context.Context, in *bufio.Reader) error {
 	select {
 	case <-a.over:
 	case <-ctx.Done():
+	case <-a.lapsed:
+		return fmt.Errorf("heard nothing of gorun for %v: it, or the network between, has gone; its ranks here are ended", a.lease.limit)
 	}
 	return nil
 }
@@ -184,6 +196,7 @@ func (a *agent) serve(store pmi.Store) error {
 // obey reads orders until the stream ends, which ends the ranks.
 func (a *agent) obey(in *bufio.Reader) {
 	defer close(a.over)
+	defer a.lease.end()
 	defer a.command(host.Command{Kind: host.Abandon})
 	given := false
 	for {
@@ -194,6 +207,7 @@ func (a *agent) obey(in *bufio.Reader) {
 			}
 			return
 		}
+		a.lease.take(&o)
 		switch {
 		case o.Peers != nil && !given:
 			given = true
