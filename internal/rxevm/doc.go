@@ -10,7 +10,7 @@
 //	vm, err := rxevm.Boot(ctx, rxevm.Config{})
 //	defer vm.Close()
 //	err = vm.Put("bin/gorun", "")
-//	result, err := vm.Run(ctx, rxevm.Cmd{Args: []string{"gorun", "-np", "2", "ibv_devices"}, Stdout: os.Stdout})
+//	out, err := vm.Output(ctx, "gorun", "-np", "2", "ibv_devices")
 //
 // # The guest
 //

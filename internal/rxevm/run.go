@@ -3,6 +3,7 @@
 package rxevm
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -116,6 +117,20 @@ func (vm *VM) send(f frame) error {
 		return vm.spoil(vm.why())
 	}
 	return nil
+}
+
+// Output is Run for commands whose output is wanted whole, both streams in one.
+// A command that fails is an error with that output.
+func (vm *VM) Output(ctx context.Context, args ...string) (string, error) {
+	var out bytes.Buffer
+	r, err := vm.Run(ctx, Cmd{Args: args, Stdout: &out, Stderr: &out})
+	if err == nil && r.Status != 0 {
+		err = fmt.Errorf("%s", Ended(r.Status))
+	}
+	if err != nil {
+		err = fmt.Errorf("%s: %w\n%s", strings.Join(args, " "), err, out.String())
+	}
+	return out.String(), err
 }
 
 // Ended says how a process ended.

@@ -220,6 +220,9 @@ func (vm *VM) why() error {
 	return ErrGone
 }
 
+// Err tells why the guest can run no more commands, if so.
+func (vm *VM) Err() error { return vm.broken }
+
 // Close ends the guest. It is not shut down: it has nothing to lose.
 func (vm *VM) Close() {
 	vm.kill()
