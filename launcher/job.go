@@ -89,6 +89,8 @@ type Job struct {
 	// RemoteShell is the command that starts a command on another machine; the name of the host and
 	// one argument for a shell are appended. nil: ssh, which asks for no password (BatchMode).
 	RemoteShell []string
+	// RemoteArgs are further options of the remote shell, before the name of the host.
+	RemoteArgs []string
 	// Interface is the network interface of every host, by its name or its network in CIDR form, that the
 	// other hosts connect to. "": the one that the remote shell comes to.
 	Interface string

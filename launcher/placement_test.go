@@ -242,3 +242,17 @@ func TestSignalEndsAStartWithSilentAgents(t *testing.T) {
 		t.Errorf("got %+v, %v", r, err)
 	}
 }
+
+func TestOneNameIsTheOtherWithItsDomain(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		same bool
+	}{
+		{"n1", "n1.cluster", true}, {"n1.cluster", "n1", true}, {"n1", "n10", false}, {"n1.a", "n1.b", false},
+		{"n1.a", "n1.a.b", false}, {"10.9.0.1", "n1", false}, {"n1.", "n1", true},
+	} {
+		if got := sameHost(c.a, c.b); got != c.same {
+			t.Errorf("%q and %q: got %v, want %v", c.a, c.b, got, c.same)
+		}
+	}
+}

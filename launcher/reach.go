@@ -89,7 +89,7 @@ func (job *Job) agentOf(host string) []string {
 	if len(shell) == 0 {
 		shell = defaultShell
 	}
-	return append(slices.Clone(shell), job.login(host), "exec "+quote(job.remoteAgent()))
+	return slices.Concat(shell, job.RemoteArgs, []string{job.login(host), "exec " + quote(job.remoteAgent())})
 }
 
 // login is a host as the remote shell is told it, with the user's name there.
@@ -124,7 +124,7 @@ func (job *Job) tryAgent(host string) string {
 	if len(shell) == 0 {
 		shell = defaultShell[:1]
 	}
-	return strings.Join(shell, " ") + " " + job.login(host) + " " + strings.Join(job.remoteAgent(), " ") + " --version"
+	return strings.Join(slices.Concat(shell, job.RemoteArgs, []string{job.login(host)}, job.remoteAgent(), []string{"--version"}), " ")
 }
 
 // quote is a command for a POSIX shell, and for csh.

@@ -38,6 +38,8 @@ func hostOptions() []option {
 				"ssh or fork; try --launcher fork -H a:2,b:2", "ssh", "fork")},
 		{names: []string{"rsh"}, more: []string{"bootstrap-exec", "launcher-exec"}, arity: 1, family: "Hosts", value: "COMMAND",
 			help: "reach other hosts by COMMAND HOST 'exec gorun-agent' instead of ssh, such as \"ssh -p 2222\"", set: setWords("a command and its options; try --rsh \"ssh -p 2222\"", func(s *settings) *[]string { return &s.job.RemoteShell })},
+		{names: []string{"rsh-args"}, arity: 1, family: "Hosts", value: "OPTIONS",
+			help: "more options for ssh, or for --rsh's command, such as \"-o ConnectionAttempts=10\"", set: setWords("options; try --rsh-args \"-o ConnectionAttempts=10\"", func(s *settings) *[]string { return &s.job.RemoteArgs })},
 		{names: []string{"launch-agent"}, arity: 1, under: own | openMPI, family: "Hosts", value: "COMMAND",
 			help: "the agent's command on other hosts (default: the path of gorun-agent here)", set: setWords("a command; try --launch-agent /opt/gorun/bin/gorun-agent", func(s *settings) *[]string { return &s.job.RemoteAgent })},
 		{names: []string{"interface"}, more: []string{"iface"}, arity: 1, family: "Hosts", value: "NAME|CIDR",
@@ -107,6 +109,13 @@ func setMachine(s *settings, value string) error {
 func (s *settings) finishHosts() error {
 	if s.fileHosts == nil && !s.namesHosts() {
 		s.fileHosts = s.defaultFile
+		if s.fileHosts == nil {
+			given, err := s.allocation()
+			if err != nil {
+				return err
+			}
+			s.fileHosts = given
+		}
 	}
 	lists := []*[]hostfile.Host{&s.hosts}
 	for _, p := range s.programs {

@@ -7,7 +7,7 @@ import (
 )
 
 func TestHosts(t *testing.T) {
-	files := map[string]string{"two": "n1 slots=2\nn2:3\n", "one": "n3\n", "bad": "n1\nn2 slot=3\n", "/root/.mpiexec.hydra.conf": "-genv CONF 1\n"}
+	files := map[string]string{"two": "n1 slots=2\nn2:3\n", "one": "n3\n", "bad": "n1\nn2 slot=3\n", "lines": "p1\np1\np2\n", "grid": "g1 4 all.q@g1 UNDEFINED\ng2 2 all.q@g2 UNDEFINED\n", "none": "\n", "/root/.mpiexec.hydra.conf": "-genv CONF 1\n"}
 	for _, c := range []struct {
 		name, command, args, environ string
 		want                         string // hosts, ranks
@@ -44,6 +44,20 @@ func TestHosts(t *testing.T) {
 		{name: "-machine, hosts", command: "mpiexec", args: "-machine x,y a", want: "x:1 y:1, 0*a"},
 		{name: "-machine is Hydra's", args: "-machine x a", err: "-machine: unknown option"},
 		{name: "the command line of an outer mpirun", args: "a", environ: "OMPI_MCA_ess_base_jobid=1 OMPI_MCA_orte_default_hostfile=two", want: ", 0*a"},
+		{name: "Slurm's", args: "a", environ: "SLURM_JOB_NODELIST=n[1-2],x SLURM_TASKS_PER_NODE=4(x2),3", want: "n1:4 n2:4 x:3, 0*a"},
+		{name: "Slurm's CPUs", args: "-np 3 a", environ: "SLURM_JOB_NODELIST=n1 SLURM_JOB_CPUS_PER_NODE=8", want: "n1:8, 3*a"},
+		{name: "Slurm's, of another number", args: "a", environ: "SLURM_JOB_NODELIST=n[1-3] SLURM_TASKS_PER_NODE=4(x2)", err: `SLURM_JOB_NODELIST: SLURM_TASKS_PER_NODE: found "4(x2)", expected numbers for the 3 nodes of n[1-3]`},
+		{name: "Slurm's, no number", args: "a", environ: "SLURM_JOB_NODELIST=n1 SLURM_TASKS_PER_NODE=many", err: `SLURM_JOB_NODELIST: SLURM_TASKS_PER_NODE: found "many"`},
+		{name: "Slurm's, no list", args: "a", environ: "SLURM_JOB_NODELIST=n[1-", err: `SLURM_JOB_NODELIST: found "n[1-"`},
+		{name: "PBS's", args: "a", environ: "PBS_NODEFILE=lines", want: "p1:2 p2:1, 0*a"},
+		{name: "PBS's, empty", args: "a", environ: "PBS_NODEFILE=none", err: `PBS_NODEFILE: found no hosts in "none"`},
+		{name: "PBS's, not there", args: "a", environ: "PBS_NODEFILE=nosuch", err: `PBS_NODEFILE: found "nosuch"`},
+		{name: "LSF's", args: "a", environ: "LSB_DJOB_HOSTFILE=lines", want: "p1:2 p2:1, 0*a"},
+		{name: "gridengine's", args: "a", environ: "PE_HOSTFILE=grid", want: "g1:4 g2:2, 0*a"},
+		{name: "gridengine's, without slots", args: "a", environ: "PE_HOSTFILE=lines", err: `PE_HOSTFILE: lines: found "p1", expected a host and its number of slots`},
+		{name: "-H before an allocation", args: "-H n7 a", environ: "SLURM_JOB_NODELIST=n[1-2]", want: "n7:1, 0*a"},
+		{name: "a hostfile before an allocation", args: "-f two a", environ: "PBS_NODEFILE=lines", want: "n1:2 n2:3, 0*a"},
+		{name: "inside a job of the allocation", args: "a", environ: "SLURM_JOB_NODELIST=n[1-2] GORUN_JOB=x", want: ", 0*a"},
 		{name: "all CPUs", command: "mpirun", args: "a", want: ", 7*a"},
 		{name: "not of several programs", command: "mpirun", args: "a : b", want: ", 1*a 1*b"},
 		{name: "one rank", command: "mpiexec", args: "a", want: ", 0*a"},

@@ -110,6 +110,7 @@ func mappedParameters() map[string]string {
 		"orte_rankfile":                "rankfile",
 		"orte_default_hostfile":        "default-hostfile",
 		"prte_default_hostfile":        "default-hostfile",
+		"plm_rsh_args":                 "rsh-args",
 		"orte_tag_output":              "tag-output",
 		"orte_timestamp_output":        "timestamp-output",
 		"orte_output_filename":         "output-filename",
