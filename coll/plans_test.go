@@ -158,3 +158,19 @@ func TestPlansAreBounded(t *testing.T) {
 		}
 	}
 }
+
+// Rings of two and of few members, whose neighbours are the same or few, in many
+// interleavings: what is passed on may be an operand in place.
+func TestRingsInAnyInterleaving(t *testing.T) {
+	for _, way := range []Call{{Kind: AllReduce, Algorithm: Ring}, {Kind: ReduceScatter, Algorithm: Ring}, {Kind: AllGather, Algorithm: Ring}, {Kind: Bcast, Algorithm: Chain}} {
+		for n := 2; n <= 4; n++ {
+			for seed := range uint64(200) {
+				rng := rand.New(rand.NewPCG(seed, uint64(n)))
+				jobs := []*job{newJob(rng, way.Kind, way.Algorithm, n, 200), newJob(rng, way.Kind, way.Algorithm, n, 24)}
+				if err := prove(newFabric(seed, n, small), jobs); err != nil {
+					t.Fatalf("seed %d: %v by %v on %d ranks: %v", seed, way.Kind, way.Algorithm, n, err)
+				}
+			}
+		}
+	}
+}

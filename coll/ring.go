@@ -45,20 +45,24 @@ func (b *builder) reduceScatterRing() {
 		return
 	}
 	landing := b.alloc(n * block)
+	result := out
+	if b.call.InPlace && !b.eager(block) {
+		result = landing.plus(me * block) // the output is a block that is sent
+	}
 	b.reduceRing(block, n*block, landing, func(rank int) portion { return portion{rank * block, block} }, func(rank int) loc {
-		if rank != me {
-			return landing.plus(rank * block)
+		if rank == me {
+			return result
 		}
-		if b.call.InPlace {
-			b.flushAll() // the output is a block that was sent
-		}
-		return out
+		return landing.plus(rank * block)
 	})
+	if result != out {
+		b.flushAll()
+		b.copy(out, result, block, false)
+	}
 }
 
 // reduceRing has each rank combine its portion of the vector. Portions come in at landing,
-// laid out as the vector is, and are combined at sum, which is asked for once a portion
-// in the order in which they come; this rank's own portion comes last.
+// laid out as the vector is, and are combined at sum, this rank's own portion last.
 func (b *builder) reduceRing(longest, bytes int, landing loc, portionOf func(rank int) portion, sum func(rank int) loc) {
 	n, me := b.call.Size, b.call.Rank
 	right, left := (me+1)%n, (me+n-1)%n
