@@ -167,7 +167,11 @@ func (t *Team) move(beside bool) (advanced bool) {
 	if t.backlog.count.Load() == 0 || !atomic.CompareAndSwapUint32(&t.busy, busyNot, busyMoving) {
 		return false
 	}
-	advanced = t.advance(beside)
+	if beside {
+		defer t.vacate() // a panic there ends the thread, and not the team's other users
+		return t.advance(true)
+	}
+	advanced = t.advance(false)
 	t.vacate()
 	return advanced
 }

@@ -500,3 +500,29 @@ func TestProgressBesideLeavesFunctionsOfTheProgram(t *testing.T) {
 		return nil
 	})
 }
+
+// A panic on the progress thread leaves the team to its other users, which may close it.
+func TestPanicOfProgressBesideLeavesTheTeamFree(t *testing.T) {
+	nw := network{n: 1}
+	nw.run(t, func(ctx context.Context, m *member) error {
+		sum, _ := kernel.For(kernel.Int64, kernel.Sum)
+		if _, err := m.team.Defer(&Args{Kind: AllReduce, Recv: Buffer{Mem: make([]byte, 8)}, Bytes: 8, Reduction: sum}); err != nil {
+			return err
+		}
+		machine := m.team.machine
+		m.team.machine = nil
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("no panic")
+				}
+			}()
+			m.team.ProgressBeside()
+		}()
+		m.team.machine = machine
+		if !m.team.Progress() {
+			return errors.New("the team is still in use")
+		}
+		return nil
+	})
+}

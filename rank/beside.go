@@ -124,6 +124,16 @@ func (b *beside) close() error {
 	return nil
 }
 
+// endBeside ends the progress thread, if there is one.
+func (w *World) endBeside() error {
+	if w.beside == nil {
+		return nil
+	}
+	err := w.beside.close()
+	w.beside = nil
+	return err
+}
+
 // besideMoves tells whether an operation of so many bytes is left to the progress thread.
 func (w *World) besideMoves(bytes int) bool { return w.beside != nil && bytes >= besideFrom }
 

@@ -38,6 +38,9 @@ type DeviceInfo struct {
 
 // Device is the device that the rank uses.
 func (w *World) Device() DeviceInfo {
+	if w.enter() == nil {
+		defer w.leave()
+	}
 	return DeviceInfo{Name: w.device.Name, Provider: w.device.Provider, OneSided: w.device.Port.Attr.OneSided, Mapped: w.mapped()}
 }
 
@@ -83,11 +86,12 @@ type Counters struct {
 	Datagrams, Late uint64
 }
 
-// Counters returns the counters. After Finalize they are zero.
+// Counters returns the counters. After Finalize, and while another goroutine is in a call, they are zero.
 func (w *World) Counters() Counters {
-	if w.final {
+	if w.enter() != nil {
 		return Counters{}
 	}
+	defer w.leave()
 	n := Counters{Device: w.device.Context.Counters(), Collective: w.past, Peers: w.size - 1}
 	for _, qp := range w.queuePairs() {
 		_, init := qp.Query()

@@ -88,6 +88,7 @@ func (r *runner) rank(ctx context.Context, rank int, f func(context.Context, *Co
 	failed := func(err error) {
 		r.failed(ctx, rank, err)
 		if !w.final {
+			_ = w.endBeside() // which reads it
 			w.final = true
 			_ = w.close() // the error is told already
 		}

@@ -341,10 +341,7 @@ const (
 // close gives everything back in the reverse order of join.
 func (w *World) close() error {
 	var errs []error
-	if w.beside != nil {
-		errs = append(errs, w.beside.close())
-		w.beside = nil
-	}
+	errs = append(errs, w.endBeside())
 	for i := len(w.comms) - 1; i >= 0; i-- {
 		errs = append(errs, w.comms[i].team.Close())
 	}
