@@ -319,7 +319,11 @@ func (e *kernelEngine) close(ctx context.Context, meet bool) error {
 		errs = append(errs, rank.Barrier(ctx, e.comm))
 	}
 	if e.device != nil {
-		errs = append(errs, e.device.Close())
+		err := e.device.Close()
+		if stuck := (*dpa.StuckError)(nil); errors.As(err, &stuck) {
+			return errors.Join(append(errs, err)...) // the kernel still uses what is below
+		}
+		errs = append(errs, err)
 	}
 	qps := make([]rdma.QP, len(e.peers))
 	for i := range e.peers {

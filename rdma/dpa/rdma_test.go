@@ -157,6 +157,33 @@ func TestPostWaitsForRoom(t *testing.T) {
 	})
 }
 
+// A Post that fills the queue pair waits for writes that tell nothing of themselves.
+func TestPostOfTheWholeDepthBehindWrites(t *testing.T) {
+	const depth = 8
+	eachDevice(t, depth, func(t *testing.T, a, b *end) {
+		err := finished(t, launched(t, group(t, a.ctx, 1), Launch{Kernel: func(th *Thread) error {
+			for _, n := range []int{depth, depth - 1, depth/2 + 1} {
+				for range 2 {
+					if err := th.Write(a.rdma, a.piece(0, 1), b.mr.Addr(), b.mr.RKey()); err != nil {
+						return err
+					}
+				}
+				wrs := make([]rdma.SendWR, n)
+				for i := range wrs {
+					wrs[i] = rdma.SendWR{Opcode: rdma.WRRDMAWrite}
+				}
+				if err := th.Post(a.rdma, 1, wrs); err != nil {
+					return err
+				}
+			}
+			return th.Synchronize(a.rdma)
+		}}))
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 func TestFailedRequestIsTheKernelsError(t *testing.T) {
 	eachDevice(t, 8, func(t *testing.T, a, b *end) {
 		g := group(t, a.ctx, 1)
