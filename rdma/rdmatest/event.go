@@ -3,6 +3,7 @@ package rdmatest
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/gorun-mpi/gorun/rdma"
 )
@@ -22,11 +23,15 @@ func eventCases() []testCase {
 }
 
 // event waits for the side's next asynchronous event, which must be of a type.
-func (s *side) event(want rdma.EventType) rdma.AsyncEvent {
+// Events of the types before may come before it.
+func (s *side) event(want rdma.EventType, before ...rdma.EventType) rdma.AsyncEvent {
 	s.r.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), s.r.f.Patience)
 	defer cancel()
 	e := result(s.ctx.GetAsyncEvent(ctx)).must(s.r, "side %d: waiting for event %q", s.index, want)
+	for e.Type != want && slices.Contains(before, e.Type) {
+		e = result(s.ctx.GetAsyncEvent(ctx)).must(s.r, "side %d: waiting for event %q", s.index, want)
+	}
 	if e.Type != want {
 		s.r.Fatalf("side %d: event %q, want %q", s.index, e.Type, want)
 	}
