@@ -165,7 +165,11 @@ func (a *app) meetRanks(ctx context.Context, m *meeting) error {
 	for i, p := range parts {
 		// Of two participants the later one dials.
 		if mine.participant() && p.participant() && i < client.Rank() || !mine.participant() && i == mine.daemon {
-			m.options.Addresses = append(m.options.Addresses, all[i].Place.Addresses())
+			addresses := all[i].Place.Addresses()
+			if len(addresses) == 0 {
+				return fmt.Errorf("rank %d, of another host, has no address that this one reaches: its interfaces have link-local and loopback addresses only", i)
+			}
+			m.options.Addresses = append(m.options.Addresses, addresses)
 		}
 	}
 	return nil

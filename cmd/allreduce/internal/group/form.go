@@ -537,7 +537,7 @@ func (g *Group) decide(l *link) answer {
 func (g *Group) begin() ([]message, error) {
 	s := g.started
 	g.members, g.self, g.algorithm = s.Members, slices.Index(s.Members, g.own.ID), s.Algorithm
-	if g.self < 0 || !slices.Contains(Algorithms(), s.Algorithm) || s.Contributions < 1 {
+	if g.self < 0 || !slices.Contains(Algorithms(), s.Algorithm) || s.Contributions < 1 || s.Contributions > maxContributions {
 		return nil, fmt.Errorf("%w: a start without this participant", errFrame)
 	}
 	if len(g.clients) != g.opt.Clients {

@@ -49,6 +49,9 @@ var errFrame = errors.New("no frame of this protocol")
 
 const prefixLen = 8
 
+// maxDigest is the length of a digest of results, which may be longer than a vector.
+const maxDigest = 32
+
 // appendHead appends what comes before the payload.
 func appendHead(b []byte, h *header, payload int) ([]byte, error) {
 	m, err := pack.Marshal(h)

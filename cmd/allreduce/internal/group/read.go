@@ -22,7 +22,7 @@ func (g *Group) read(l *link) {
 	}
 	bye := false
 	for {
-		h, n, err := readHead(l.in, g.opt.Bytes())
+		h, n, err := readHead(l.in, max(g.opt.Bytes(), maxDigest))
 		if err == nil && bye {
 			err = fmt.Errorf("%w: a frame behind the last", errFrame)
 		}
@@ -42,6 +42,9 @@ func (g *Group) read(l *link) {
 func (g *Group) lost(l *link, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.stranger(l) {
+		return
+	}
 	if l.peer.Kind == Offloaded && g.phase == forming {
 		// Another one may take its place.
 		g.log.Warnf("%s is gone before the group was complete: %v", l.peer.name(), plain(err))
@@ -122,11 +125,21 @@ func (g *Group) learn(records []record) error {
 	return nil
 }
 
+// stranger tells whether a participant came too late for the group, which goes on without it.
+// The lock is held.
+func (g *Group) stranger(l *link) bool {
+	return g.phase == complete && l.peer.Kind != Offloaded && !slices.Contains(g.members, l.peer.ID)
+}
+
 // left notes a member's good-bye.
 func (g *Group) left(l *link, reason string) error {
 	g.mu.Lock()
 	early := g.phase == forming
 	l.bye = true
+	if g.stranger(l) {
+		g.mu.Unlock()
+		return nil
+	}
 	// Of two connections, the other one may have frames that are still to be read.
 	all := !slices.ContainsFunc(g.links[l.peer.ID], func(l *link) bool { return !l.bye })
 	if l.peer.Kind == Offloaded && early {

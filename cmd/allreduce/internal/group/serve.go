@@ -142,9 +142,6 @@ func (g *Group) gather(op uint64, n int) ([][]byte, error) {
 	return all, nil
 }
 
-// maxDigest is the length of a digest.
-const maxDigest = 32
-
 // reduce combines the clients' vectors, in their order, then with the other participants', and
 // gives each client the result.
 func (g *Group) reduce(op uint64, vectors [][]byte) error {

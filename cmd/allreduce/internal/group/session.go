@@ -196,7 +196,7 @@ func (o *Offload) handle(h *header, n int) (bye bool, err error) {
 			o.log.Infof("waiting: %s", strings.ReplaceAll(h.Text, "this daemon", o.link.peer.name()))
 		}
 		return false, nil
-	case h.Kind == kindStart && h.Start != nil && o.start.Members == nil && len(h.Start.Members) > 0:
+	case h.Kind == kindStart && h.Start != nil && o.start.Members == nil && len(h.Start.Members) > 0 && h.Start.Contributions <= maxContributions:
 		o.start = *h.Start
 		close(o.begun)
 		return false, nil

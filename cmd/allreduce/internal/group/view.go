@@ -35,6 +35,9 @@ type view struct {
 // maxMembers bounds a group, and what a peer can make this one remember.
 const maxMembers = 4096
 
+// maxContributions bounds the vectors of a group: those of the clients of all its members.
+const maxContributions = maxMembers * 1024
+
 // learn takes a record of another participant, and tells whether it was news.
 func (v *view) learn(r record) (bool, error) {
 	if r.ID == v.self {
