@@ -1,7 +1,6 @@
 package launcher
 
 import (
-	"cmp"
 	"fmt"
 	"os"
 	"strings"
@@ -31,11 +30,12 @@ type remotes struct {
 	missing   int        // of those
 	heartbeat *heartbeat // nil before all are there
 	lost      []bool     // the stream ended before the last event
+	why       []error    // and was no stream of an agent
 }
 
 func newRemotes(c *controller, g *group) *remotes {
 	n := len(g.shares)
-	return &remotes{c: c, g: g, heard: make([]atomic.Int64, n), over: make(chan int, n), addresses: make([]string, n), missing: n, lost: make([]bool, n)}
+	return &remotes{c: c, g: g, heard: make([]atomic.Int64, n), over: make(chan int, n), addresses: make([]string, n), missing: n, lost: make([]bool, n), why: make([]error, n)}
 }
 
 // start starts all agents. The caller holds the lock, which keeps what they tell
@@ -47,7 +47,11 @@ func (r *remotes) start(spec host.Spec, stdin host.Stdin) error {
 		return os.NewSyscallError("getrandom", err)
 	}
 	for i, share := range g.shares {
-		spec := g.specOf(spec, i, c.job.remote(share.Host))
+		var local func(setting string) bool
+		if c.job.remote(share.Host) {
+			local = c.job.local
+		}
+		spec := g.specOf(spec, i, local)
 		s := &seat{group: g, at: i}
 		if c.input.readBy(s) {
 			spec.Stdin = stdin
@@ -115,8 +119,12 @@ func (r *remotes) late() {
 	instead := ""
 	for i, a := range r.addresses {
 		if a == "" {
-			names = append(names, r.g.shares[i].Host)
-			instead = cmp.Or(instead, r.links[i].Instead())
+			if names = append(names, r.g.shares[i].Host); len(names) == 1 {
+				instead = r.links[i].Instead()
+				if r.links[i].Remote() {
+					instead += "; try " + r.c.job.tryAgent(names[0])
+				}
+			}
 			r.links[i].Kill()
 		}
 	}
@@ -158,12 +166,11 @@ func (r *remotes) event(s *seat, e host.Event) {
 func (r *remotes) lose(s *seat, err error) {
 	if err != nil {
 		r.c.job.Log.Warn("agent's stream", "host", s.host(), "error", err)
-		r.links[s.at].Kill()
-		if !r.links[s.at].Reached() {
-			r.c.mu.Lock()
-			r.c.end.fail(&Cause{Rank: -1, Host: s.host(), Status: statusFailed, Message: "no agent was started: " + err.Error()})
-			r.c.mu.Unlock()
-		}
+		r.c.mu.Lock()
+		l := r.links[s.at] // start may still add to them
+		r.why[s.at] = err
+		r.c.mu.Unlock()
+		l.Kill()
 	}
 	r.finished(s, true)
 }
@@ -214,26 +221,17 @@ func (r *remotes) wait() {
 	closing.Wait()
 }
 
-// mourn tells why an agent is lost.
+// mourn tells why an agent is lost. A group whose hosts are not all there cannot begin.
 func (r *remotes) mourn(at int) {
-	l, s := r.links[at], r.g.seats[at]
-	how, complaints := l.Close()
-	var message string
-	switch command := r.c.job.agentOf(s.host()); {
-	case !l.Remote():
-		message = fmt.Sprintf("its agent (pid %d) %s", l.PID(), how)
-	case l.Reached():
-		message = fmt.Sprintf("its agent (pid %d there) is lost: %s %s", l.PID(), command[0], how)
-	default:
-		message = fmt.Sprintf("no agent was started: %s %s", command[0], how)
-	}
-	if n := len(complaints); n > 0 {
-		message += ": " + complaints[n-1]
-	}
-	if l.Remote() && !l.Reached() && !l.Killed() {
-		message += "; try " + r.c.job.tryAgent(s.host())
-	}
+	s := r.g.seats[at]
+	cause := r.c.job.lostAgent(r.links[at], s.host(), r.why[at])
 	r.c.mu.Lock()
 	defer r.c.mu.Unlock()
-	r.c.lost(s, &Cause{Rank: -1, Host: s.host(), PID: l.PID(), Status: statusFailed, Message: message, Stderr: complaints, lost: !l.Killed()})
+	if r.addresses[at] == "" {
+		if !r.c.spawns.isNot(r.g, "host "+s.host()+": "+cause.Message) {
+			r.c.end.fail(cause)
+		}
+		return
+	}
+	r.c.lost(s, cause)
 }

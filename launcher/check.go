@@ -12,8 +12,9 @@ import (
 
 // check validates a job and fills in its defaults.
 func check(job *Job) (*placer, *JobError) {
+	job.environ = os.Environ()
 	if job.Env == nil {
-		job.Env = os.Environ()
+		job.Env = job.environ
 	}
 	if job.Log == nil {
 		job.Log = slog.New(slog.DiscardHandler)

@@ -43,6 +43,7 @@ func (r *remotes) ask() {
 	left := false
 	for i, l := range r.links {
 		if r.g.seats[i].done {
+			l.Ping() // other hosts may need what its ranks have put
 			continue
 		}
 		left = true

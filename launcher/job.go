@@ -214,6 +214,8 @@ type Job struct {
 	// Log gets diagnostics from several goroutines; the job waits while it blocks.
 	// Messages of PMIx servers are below slog.LevelDebug. nil logs nothing.
 	Log *slog.Logger
+
+	environ []string // this process's own
 }
 
 // App is one of several programs of a job.

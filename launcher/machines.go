@@ -3,6 +3,7 @@ package launcher
 import (
 	"context"
 	"fmt"
+	"io"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -72,22 +73,28 @@ func (p *placer) askMachines(ctx context.Context, job *Job) (agentPool, *Cause, 
 			answers <- answer{name, m, err}
 		}()
 	}
+	all := len(links)
 	machines := map[string]*topo.Machine{}
 	stop := func(cause *Cause) (agentPool, *Cause, error) {
 		for _, l := range links {
 			l.Kill()
 		}
-		for n := len(machines); n < len(links); n++ {
+		for n := len(machines); n < all; n++ {
 			<-answers
 		}
 		return links, cause, nil
 	}
-	for len(machines) < len(links) {
+	for len(machines) < all {
 		select {
 		case a := <-answers:
 			machines[a.host] = a.machine
 			if a.err != nil {
-				return stop(&Cause{Rank: -1, Host: a.host, Status: statusFailed, Message: a.err.Error()})
+				if a.err == io.EOF {
+					a.err = nil // the command has ended, and how says more
+				} else {
+					links[a.host].Kill()
+				}
+				return stop(job.lostAgent(links.take(a.host), a.host, a.err))
 			}
 		case s := <-job.Signals:
 			if sig, ok := s.(unix.Signal); ok && (sig == unix.SIGINT || sig == unix.SIGTERM) {

@@ -1,8 +1,6 @@
 package launcher
 
 import (
-	"cmp"
-
 	"golang.org/x/sys/unix"
 
 	"github.com/gorun-mpi/gorun/launcher/internal/host"
@@ -10,7 +8,7 @@ import (
 
 // masterPort is where processes that meet by themselves may do so, as MASTER_PORT tells
 // them: a port of rank 0's host that is free now, 0 if it cannot be found or the user names
-// one. Nobody holds the port until rank 0 takes it, as under torchrun.
+// one. A port of another machine is free there if it is here, most probably. Nobody holds the port until rank 0 takes it, as under torchrun.
 func (g *group) masterPort() int {
 	for _, app := range g.apps {
 		if !host.UserSets(app.Env, "MASTER_PORT") {
@@ -18,15 +16,6 @@ func (g *group) masterPort() int {
 		}
 	}
 	return 0
-}
-
-// masterAddress is MASTER_ADDR: where the job's hosts reach the one of rank 0, whose name
-// it is on another machine. A port that is free here is so there, most probably.
-func (g *group) masterAddress(r *reach) string {
-	if name := g.shares[g.hostOf[0]].Host; r.job.remote(name) {
-		return name
-	}
-	return cmp.Or(r.own, "127.0.0.1")
 }
 
 // freePort is a port of this machine that nobody uses; 0 if that cannot be found

@@ -215,8 +215,8 @@ func TestPlacedNamesOversubscribedHosts(t *testing.T) {
 func TestStartFailsWhenAgentsSendNoAddress(t *testing.T) {
 	greets := "printf '\\0gorun-agent " + version.Number + " 2 7\\n'; "
 	for _, c := range []struct{ name, script, want string }{
-		{"ends", "exit 4", "EOF"},
-		{"says something else", "echo Welcome to a", `found "Welcome to a", expected the greeting of an agent`},
+		{"ends", "exit 4", "exited with status 4"},
+		{"says something else", "echo Welcome to a", "Welcome to a"},
 		{"talks nonsense", greets + "printf '\\377\\377\\377\\377'; cat", "no stream of an agent"},
 		{"answers something else", greets + "printf '\\0\\0\\0\\001\\200'; cat", "does not say what machine"},
 		{"is of another version", "printf '\\0gorun-agent 0.0.9 1 7\\n'; cat", "found an agent of gorun 0.0.9"},
@@ -243,16 +243,51 @@ func TestSignalEndsAStartWithSilentAgents(t *testing.T) {
 	}
 }
 
-func TestOneNameIsTheOtherWithItsDomain(t *testing.T) {
+func TestNamesOfThisMachine(t *testing.T) {
 	for _, c := range []struct {
-		a, b string
-		same bool
+		name, own string
+		is        bool
 	}{
-		{"n1", "n1.cluster", true}, {"n1.cluster", "n1", true}, {"n1", "n10", false}, {"n1.a", "n1.b", false},
-		{"n1.a", "n1.a.b", false}, {"10.9.0.1", "n1", false}, {"n1.", "n1", true},
+		{"n1", "n1.cluster", true}, {"n1.cluster", "n1.cluster", true}, {"localhost", "n1", true},
+		{"n1.other", "n1", false}, {"n1", "n10.cluster", false}, {"n1.a", "n1.a.b", false}, {"", "n1", false},
 	} {
-		if got := sameHost(c.a, c.b); got != c.same {
-			t.Errorf("%q and %q: got %v, want %v", c.a, c.b, got, c.same)
+		if got := isOwn(c.name, c.own); got != c.is {
+			t.Errorf("%q on %q: got %v, want %v", c.name, c.own, got, c.is)
+		}
+	}
+}
+
+// What the user says of ssh wins, for it comes first; hosts and users are no options.
+func TestRemoteShell(t *testing.T) {
+	job := Job{Agent: []string{"/a b/agent"}, Hosts: []Host{{Name: "far.away", User: "me"}}}
+	if err := job.findLauncher(); err != nil || job.Launcher != "ssh" {
+		t.Fatalf("launcher %q, %v", job.Launcher, err)
+	}
+	job.RemoteArgs = []string{"-o", "ConnectTimeout=60"}
+	argv := job.agentOf("far.away")
+	if got := strings.Join(argv[:5], " "); got != "ssh -o ConnectTimeout=60 -x -T" {
+		t.Errorf("begins %q", got)
+	}
+	if got := argv[len(argv)-2:]; got[0] != "me@far.away" || got[1] != "exec '/a b/agent'" {
+		t.Errorf("ends %q", got)
+	}
+	job.RemoteShell = []string{"rsh", "-4"}
+	if got := strings.Join(job.agentOf("far.away"), " "); got != "rsh -4 -o ConnectTimeout=60 me@far.away exec '/a b/agent'" {
+		t.Errorf("another shell: %q", got)
+	}
+	for _, h := range []Host{{Name: "-oProxyCommand=x"}, {Name: "b", User: "-oProxyCommand=x"}} {
+		if err := (&Job{Agent: []string{"agent"}, Hosts: []Host{h}}).findLauncher(); err == nil {
+			t.Errorf("host %+v is not refused", h)
+		}
+	}
+}
+
+// What means something on this machine alone stays here, unless the user gives it to the ranks.
+func TestEnvironmentOfOtherMachines(t *testing.T) {
+	job := Job{environ: []string{"SSH_AUTH_SOCK=here", "TMPDIR=/tmp/x", "PATH=/bin"}}
+	for setting, stays := range map[string]bool{"SSH_AUTH_SOCK=here": true, "TMPDIR=/tmp/x": true, "TMPDIR=/scratch": false, "PATH=/bin": false} {
+		if got := job.local(setting); got != stays {
+			t.Errorf("%s: stays %v, want %v", setting, got, stays)
 		}
 	}
 }

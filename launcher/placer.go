@@ -81,18 +81,9 @@ func newPlacer(job *Job) (*placer, *JobError) {
 // ownNames are names of this machine beside its own.
 var ownNames = [...]string{"localhost", "127.0.0.1", "::1"}
 
+// isOwn tells whether a name is this machine's, whose own name may have its domain.
 func isOwn(name, own string) bool {
-	return name == own || slices.Contains(ownNames[:], name) || sameHost(name, own)
-}
-
-// sameHost tells whether one name is the other with its domain.
-func sameHost(a, b string) bool {
-	longer, shorter := a, b
-	if len(a) < len(b) {
-		longer, shorter = b, a
-	}
-	rest, found := strings.CutPrefix(longer, shorter)
-	return found && strings.HasPrefix(rest, ".") && !strings.Contains(shorter, ".")
+	return name == own || slices.Contains(ownNames[:], name) || !strings.Contains(name, ".") && strings.HasPrefix(own, name+".")
 }
 
 // findHosts are the hosts of a job. But for the launcher fork, several names of this

@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -19,8 +20,9 @@ const (
 	launcherSSH  = "ssh"
 )
 
-// defaultShell never asks anything: nobody could answer.
-var defaultShell = []string{"ssh", "-x", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ConnectionAttempts=3"}
+// sshOptions never ask anything, for nobody could answer, give up before startLimit, and leave
+// no master connection behind. They come last: ssh takes the first value that it is given.
+var sshOptions = []string{"-x", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ConnectionAttempts=2", "-o", "ControlMaster=no"}
 
 // findLauncher fills in how agents are started, where the job leaves it open: by ssh as
 // soon as a host is another machine. Where none is, nothing is started by ssh.
@@ -41,8 +43,8 @@ func (job *Job) findLauncher() *JobError {
 		if h.Name == "" || isOwn(h.Name, own) {
 			continue
 		}
-		if strings.HasPrefix(h.Name, "-") {
-			return bad("Hosts", h.Name, "a remote shell would take it for an option; want the name of a host")
+		if strings.HasPrefix(h.Name, "-") || strings.HasPrefix(h.User, "-") {
+			return bad("Hosts", strings.TrimPrefix(h.User+"@"+h.Name, "@"), "a remote shell would take it for an option; want the name of a host")
 		}
 		if len(job.Agent) == 0 {
 			return bad("Hosts", h.Name, "it is not this machine (%s), and Agent, the program that runs the ranks there, is not set", own)
@@ -61,6 +63,13 @@ func (job *Job) sendDir() {
 			a.Dir = filepath.Join(here, a.Dir)
 		}
 	}
+}
+
+// NeedsAgent tells whether a job cannot run without Agent: with the launcher fork, and
+// where a host is another machine.
+func (job *Job) NeedsAgent() bool {
+	own := ownName()
+	return job.Launcher == launcherFork || slices.ContainsFunc(job.Hosts, func(h Host) bool { return h.Name != "" && !isOwn(h.Name, own) })
 }
 
 // remote tells whether a host is reached by the remote shell.
@@ -85,11 +94,15 @@ func (job *Job) agentOf(host string) []string {
 	if !job.remote(host) {
 		return job.Agent
 	}
-	shell := job.RemoteShell
-	if len(shell) == 0 {
-		shell = defaultShell
+	return slices.Concat(job.shell(), []string{job.login(host), "exec " + quote(job.remoteAgent())})
+}
+
+// shell is the remote shell with its options.
+func (job *Job) shell() []string {
+	if len(job.RemoteShell) > 0 {
+		return slices.Concat(job.RemoteShell, job.RemoteArgs)
 	}
-	return slices.Concat(shell, job.RemoteArgs, []string{job.login(host), "exec " + quote(job.remoteAgent())})
+	return slices.Concat([]string{"ssh"}, job.RemoteArgs, sshOptions)
 }
 
 // login is a host as the remote shell is told it, with the user's name there.
@@ -122,7 +135,7 @@ func (job *Job) remoteAgent() []string {
 func (job *Job) tryAgent(host string) string {
 	shell := job.RemoteShell
 	if len(shell) == 0 {
-		shell = defaultShell[:1]
+		shell = []string{"ssh"}
 	}
 	return strings.Join(slices.Concat(shell, job.RemoteArgs, []string{job.login(host)}, job.remoteAgent(), []string{"--version"}), " ")
 }
@@ -138,7 +151,37 @@ func quote(argv []string) string {
 
 // startAgent starts the agent of a host.
 func (job *Job) startAgent(host string) (*agent.Link, error) {
-	return agent.Start(job.agentOf(host), job.Env, host, job.remote(host))
+	env := job.Env
+	if job.remote(host) {
+		env = job.environ // ssh is the user's, whatever the ranks' environment is
+	}
+	return agent.Start(job.agentOf(host), env, host, job.remote(host))
+}
+
+// lostAgent ends an agent whose stream has ended, and says why it has: of one that never
+// greeted, what the remote shell said, else what is wrong with its stream.
+func (job *Job) lostAgent(l *agent.Link, host string, why error) *Cause {
+	how, complaints := l.Close()
+	last := ""
+	if n := len(complaints); n > 0 {
+		last = ": " + complaints[n-1]
+	}
+	command := job.agentOf(host)[0]
+	var message string
+	switch {
+	case why != nil && last == "":
+		message = "no agent was started: " + why.Error()
+	case !l.Remote():
+		message = fmt.Sprintf("its agent (pid %d) %s%s", l.PID(), how, last)
+	case l.Reached():
+		message = fmt.Sprintf("its agent (pid %d there) is lost: %s %s%s", l.PID(), command, how, last)
+	default:
+		message = fmt.Sprintf("no agent was started: %s %s%s", command, how, last)
+	}
+	if l.Remote() && !l.Reached() {
+		message += "; try " + job.tryAgent(host)
+	}
+	return &Cause{Rank: -1, Host: host, PID: l.PID(), Status: statusFailed, Message: message, Stderr: complaints, lost: why != nil || !l.Killed()}
 }
 
 // A reach is how the hosts of a job reach each other, found once.
@@ -176,7 +219,7 @@ func sshName(ctx context.Context, job *Job, host string) string {
 	if len(job.RemoteShell) > 0 {
 		return host
 	}
-	text, err := exec.CommandContext(ctx, "ssh", "-G", host).Output()
+	text, err := exec.CommandContext(ctx, "ssh", slices.Concat([]string{"-G"}, job.RemoteArgs, []string{host})...).Output()
 	if err != nil {
 		return host
 	}
@@ -194,13 +237,17 @@ func (w *reach) of(host string) agent.Way {
 	case w.job.Launcher != launcherSSH:
 		return agent.Way{}
 	case w.job.remote(host):
-		return agent.Way{Interface: w.job.Interface, Toward: w.own, Remote: true}
+		return agent.Way{Apart: true, Interface: w.job.Interface, Toward: w.own, Remote: true}
 	}
-	return agent.Way{Interface: w.job.Interface, Toward: w.toward}
+	return agent.Way{Apart: true, Interface: w.job.Interface, Toward: w.toward}
 }
 
-// local tells whether a setting of the environment means something on this machine alone.
-func local(setting string) bool {
+// local tells whether a setting of the environment means something on this machine alone:
+// what this process has, unless the user has said so of the ranks.
+func (job *Job) local(setting string) bool {
+	if !slices.Contains(job.environ, setting) {
+		return false
+	}
 	name, _, _ := strings.Cut(setting, "=")
 	switch name {
 	case "HOSTNAME", "DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "DBUS_SESSION_BUS_ADDRESS", "TMPDIR":

@@ -33,8 +33,9 @@ func (c *controller) spec(g *group) host.Spec {
 		PythonAbort: !c.job.NoPythonAbort && !c.job.Continuous,
 		Grace:       c.job.grace(),
 
-		Master:     g.masterAddress(c.reach),
+		Master:     "127.0.0.1", // unless the hosts are apart
 		MasterPort: g.masterPort(),
+		MasterHost: g.hostOf[0],
 
 		PMIx:        c.requests.space(g),
 		Helper:      c.job.PMIx,
@@ -55,7 +56,7 @@ func (c *controller) spec(g *group) host.Spec {
 }
 
 // specOf is the spec of one share.
-func (g *group) specOf(spec host.Spec, at int, remote bool) host.Spec {
+func (g *group) specOf(spec host.Spec, at int, local func(setting string) bool) host.Spec {
 	s := g.shares[at]
 	spec.Host, spec.Index = s.Host, at
 	if spec.PMIx != nil {
@@ -78,7 +79,7 @@ func (g *group) specOf(spec host.Spec, at int, remote bool) host.Spec {
 	for i := range spec.Apps {
 		if !runs[i] {
 			spec.Apps[i] = host.AppSpec{NP: spec.Apps[i].NP}
-		} else if remote {
+		} else if local != nil {
 			spec.Apps[i].Env = slices.DeleteFunc(slices.Clone(spec.Apps[i].Env), local)
 		}
 	}

@@ -145,12 +145,11 @@ func runJob(ctx context.Context, req request, std stdio) int {
 	}
 	if len(job.Hosts) > 0 {
 		agent, err := findAgent()
-		if err != nil && job.Launcher != "" {
-			fmt.Fprintf(std.err, "gorun: --launcher %s: %v\n", job.Launcher, err)
-			return statusFailed
-		}
 		if err == nil {
 			job.Agent = []string{agent}
+		} else if job.NeedsAgent() {
+			fmt.Fprintf(std.err, "gorun: -H: %v\n", err)
+			return statusFailed
 		}
 	}
 	job.PMIx = findPMIx()

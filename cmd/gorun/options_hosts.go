@@ -37,7 +37,7 @@ func hostOptions() []option {
 			help: "how to reach the hosts: ssh, the default for other machines, or fork: start an agent process for each host on this machine", set: setText(func(s *settings) *string { return &s.job.Launcher },
 				"ssh or fork; try --launcher fork -H a:2,b:2", "ssh", "fork")},
 		{names: []string{"rsh"}, more: []string{"bootstrap-exec", "launcher-exec"}, arity: 1, family: "Hosts", value: "COMMAND",
-			help: "reach other hosts by COMMAND HOST 'exec gorun-agent' instead of ssh, such as \"ssh -p 2222\"", set: setWords("a command and its options; try --rsh \"ssh -p 2222\"", func(s *settings) *[]string { return &s.job.RemoteShell })},
+			help: "reach other hosts by COMMAND HOST 'exec gorun-agent' instead of ssh; it must not ask for a password", set: setWords("a command and its options; try --rsh \"ssh -o BatchMode=yes\"", func(s *settings) *[]string { return &s.job.RemoteShell })},
 		{names: []string{"rsh-args"}, arity: 1, family: "Hosts", value: "OPTIONS",
 			help: "more options for ssh, or for --rsh's command, such as \"-o ConnectionAttempts=10\"", set: setWords("options; try --rsh-args \"-o ConnectionAttempts=10\"", func(s *settings) *[]string { return &s.job.RemoteArgs })},
 		{names: []string{"launch-agent"}, arity: 1, under: own | openMPI, family: "Hosts", value: "COMMAND",
@@ -260,6 +260,7 @@ func among(file, named []hostfile.Host) []hostfile.Host {
 			if named[i].Slots > 1 {
 				h.Slots = named[i].Slots
 			}
+			h.User = cmp.Or(named[i].User, h.User)
 			chosen = append(chosen, h)
 		}
 	}

@@ -118,8 +118,15 @@ func TestHostfileIsReadOnce(t *testing.T) {
 }
 
 func TestUserOfAHost(t *testing.T) {
-	req, err := parse(line(nil, "-H", "me@a,b", "prog"))
-	if err != nil || len(req.job.Hosts) != 2 || req.job.Hosts[0].User != "me" || req.job.Hosts[1].User != "" {
-		t.Errorf("hosts %+v, %v; want the user me on a", req.job.Hosts, err)
+	files := map[string]string{"f": "a\nb user=ann\n"}
+	for _, c := range []struct{ args, want string }{{"-H me@a,b prog", "me@a @b"}, {"-f f -H me@a,b prog", "me@a ann@b"}, {"-f f prog", "@a ann@b"}} {
+		req, err := parse(under("gorun", files, strings.Fields(c.args)...))
+		var got []string
+		for _, h := range req.job.Hosts {
+			got = append(got, h.User+"@"+h.Name)
+		}
+		if err != nil || strings.Join(got, " ") != c.want {
+			t.Errorf("%s: got %q, %v, want %s", c.args, got, err, c.want)
+		}
 	}
 }

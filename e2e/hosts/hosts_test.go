@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -60,7 +61,7 @@ func gorun(t *testing.T, b *testbed.Bed, args ...string) ran {
 	defer cancel()
 	cmd := b.Hosts[0].Command(ctx, append([]string{filepath.Join(bin, "gorun")}, args...)...)
 	var out, complaints bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &complaints
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader("given\n"), &out, &complaints
 	cmd.WaitDelay = time.Second
 	began := time.Now()
 	err := cmd.Run()
@@ -72,7 +73,7 @@ func gorun(t *testing.T, b *testbed.Bed, args ...string) ran {
 }
 
 // leftLimit is how long what is left of a job may take to go.
-const leftLimit = 1500 * time.Millisecond
+const leftLimit = 5 * time.Second
 
 func TestJobs(t *testing.T) {
 	b := testbed.New(t, 3)
@@ -93,9 +94,10 @@ func TestJobs(t *testing.T) {
 		{"a2a on one other host", []string{"-H", "h2:3", bin + "/a2a", "-m", "48"}, []string{"Rank 2 |", "on every rank"}},
 		{"placed by topology", []string{"--map-by", "core", "--oversubscribe", "-np", "4", "-H", "h2:2,h3:2", "hostname"}, []string{"h2", "h3"}},
 		{"the directory and the environment travel", []string{"-x", "SOME=thing", "-H", "h2", "sh", "-c", "pwd; echo $SOME"}, []string{b.Dir, "thing"}},
-		{"input", []string{"-H", "h2,h3", "sh", "-c", "hostname"}, []string{"h2", "h3"}},
+		{"input of rank 0 on another host", []string{"-H", "h2,h3", "sh", "-c", "cat; hostname"}, []string{"given\n", "h2", "h3"}},
+		{"an alias that has no address", []string{"-H", "h1,alias", bin + "/a2a", "-m", "16"}, []string{"on every rank"}},
 		{"MASTER_ADDR is rank 0's host", []string{"-H", "h1,h2", "sh", "-c", "echo at $MASTER_ADDR"}, []string{"at 10.9.0.1"}},
-		{"MASTER_ADDR is another host", []string{"-H", "h2,h1", "sh", "-c", "echo at $MASTER_ADDR"}, []string{"at h2"}},
+		{"MASTER_ADDR is another host", []string{"-H", "h2,h1", "sh", "-c", "echo at $MASTER_ADDR"}, []string{"at 10.9.0.2"}},
 		{"an interface by its network", []string{"--interface", "10.9.0.0/16", "-H", "h1,h2", "sh", "-c", "echo at $GORUN_ADDRESS"}, []string{"at 10.9.0.1", "at 10.9.0.2"}},
 		{"another shell", []string{"--rsh", "ssh -q", "--launch-agent", bin + "/gorun-agent", "-H", "h3", "hostname"}, []string{"h3"}},
 		{"MPICH", []string{"-H", "h1:2,h2:2", mpi("mpicc.mpich", "hello")}, []string{"3"}},
@@ -150,16 +152,23 @@ func TestHostsThatDoNotStart(t *testing.T) {
 		{"no such program", []string{"-H", "h2", "/tmp/no-such-program"}, []string{"/tmp/no-such-program"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := gorun(t, b, append(c.args, "hostname")...)
-			if got.status == 0 {
-				t.Errorf("gorun %q: status 0\n%s", c.args, got.out)
-			}
-			for _, want := range c.want {
-				if !strings.Contains(got.err, want) {
-					t.Errorf("gorun %q: no %q in\n%s", c.args, want, got.err)
+			// Also when the hosts are asked for their machines before.
+			for _, args := range [][]string{c.args, append([]string{"--map-by", "core", "--oversubscribe"}, c.args...), append([]string{"--continuous"}, c.args...)} {
+				args = append(slices.Clip(args), "hostname")
+				got := gorun(t, b, args...)
+				if got.status == 0 {
+					t.Errorf("gorun %q: status 0\n%s", args, got.out)
 				}
+				for _, want := range c.want {
+					if !strings.Contains(got.err, want) {
+						t.Errorf("gorun %q: no %q in\n%s", args, want, got.err)
+					}
+				}
+				if got.took > 15*time.Second {
+					t.Errorf("gorun %q took %v", args, got.took)
+				}
+				b.Idle(leftLimit)
 			}
-			b.Idle(leftLimit)
 		})
 	}
 }
@@ -247,7 +256,7 @@ func TestDeaths(t *testing.T) {
 func TestCutOffHost(t *testing.T) {
 	b := testbed.New(t, 2)
 	ctx := testenv.Deadline(t, time.Minute)
-	cmd := b.Hosts[0].Command(ctx, filepath.Join(bin, "gorun"), "--agent-timeout", "2", "-H", "h1,h2", "sleep", "1234")
+	cmd := b.Hosts[0].Command(ctx, filepath.Join(bin, "gorun"), "--agent-timeout", "4", "-H", "h1,h2", "sleep", "1234")
 	var complaints bytes.Buffer
 	cmd.Stderr, cmd.WaitDelay = &complaints, time.Second
 	if err := cmd.Start(); err != nil {
@@ -273,7 +282,7 @@ func TestCutOffHost(t *testing.T) {
 		t.Error("gorun ended well")
 	}
 	t.Logf("gorun ended after %v", time.Since(began).Round(10*time.Millisecond))
-	b.Idle(5 * time.Second)
+	b.Idle(10 * time.Second)
 	t.Logf("both hosts are clean after %v", time.Since(began).Round(10*time.Millisecond))
 	if !strings.Contains(complaints.String(), "host h2: its agent") || !strings.Contains(complaints.String(), "has not answered for") {
 		t.Errorf("no h2 that has not answered in\n%s", complaints.String())

@@ -14,7 +14,10 @@ ip link set eth0 up
 mkfifo /run/log
 /usr/sbin/sshd -D -e -f /dev/null -h "$3/host" -o "AuthorizedKeysFile=$3/user.pub" \
 	-o StrictModes=no -o PermitRootLogin=yes -o PidFile=none -o UsePAM=no 2>/run/log &
-while read -r line; do
-	case $line in *"Server listening"*) echo listens && break ;; esac
-done </run/log
-exec cat /run/log >/run/sshd.log
+{
+	while read -r line; do
+		echo "$line" >>"$3/sshd.$1"
+		case $line in *"Server listening"*) echo listens && break ;; esac
+	done
+	exec cat >>"$3/sshd.$1"
+} </run/log

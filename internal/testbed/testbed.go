@@ -56,7 +56,8 @@ var hostScript string
 // startLimit is how long a host may take to start.
 const startLimit = 20 * time.Second
 
-// New makes hosts h1, h2, ... with addresses 10.9.0.1, 10.9.0.2, ...
+// New makes hosts h1, h2, ... with addresses 10.9.0.1, 10.9.0.2, ... ssh knows h2 as alias, too,
+// a name that has no address.
 func New(t testing.TB, n int) *Bed {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -92,7 +93,7 @@ func (b *Bed) files(n int) {
 	}
 	for name, text := range map[string]string{
 		"hosts":      hosts,
-		"ssh_config": "Host *\n\tIdentityFile " + b.Dir + "/user\n\tStrictHostKeyChecking no\n\tUserKnownHostsFile /dev/null\n\tLogLevel ERROR\n",
+		"ssh_config": "Host alias\n\tHostName 10.9.0.2\nHost *\n\tIdentityFile " + b.Dir + "/user\n\tStrictHostKeyChecking no\n\tUserKnownHostsFile /dev/null\n\tLogLevel ERROR\n",
 	} {
 		if err := os.WriteFile(filepath.Join(b.Dir, name), []byte(text), 0o644); err != nil {
 			b.t.Fatal(err)
@@ -155,8 +156,11 @@ func (b *Bed) newHost(i int) *Host {
 	if _, err := in.WriteString("go\n"); err != nil {
 		b.t.Fatal(err)
 	}
+	late := time.AfterFunc(startLimit, func() { _ = syscall.Kill(outer, syscall.SIGKILL) })
+	defer late.Stop()
 	if line, err := said.ReadString('\n'); err != nil || line != "listens\n" {
-		b.t.Fatalf("host %s: said %q (%v), want listens", h.Name, line, err)
+		log, _ := os.ReadFile(filepath.Join(b.Dir, "sshd."+h.Name))
+		b.t.Fatalf("host %s: said %q (%v), want listens\n%s", h.Name, line, err, log)
 	}
 	return h
 }

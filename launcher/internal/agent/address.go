@@ -9,8 +9,10 @@ import (
 )
 
 // A Way is what the controller knows of how the hosts of a job reach each other.
-// The zero Way is that of hosts that are all this machine.
 type Way struct {
+	// Apart: the hosts are several machines. Without it they are all this one, whatever
+	// the other fields say.
+	Apart bool
 	// Interface is the name of an interface or a network in CIDR form that the user has
 	// chosen; "" leaves the choice to the host.
 	Interface string
@@ -27,7 +29,7 @@ var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 // that: the one that the user has chosen, else the one that ssh came to, as session, the value
 // of SSH_CONNECTION, tells, else the one from which packets go to another host.
 func (w Way) Address(session string) (a netip.Addr, why string, err error) {
-	if w == (Way{}) {
+	if !w.Apart {
 		return loopback, "all hosts are this machine", nil
 	}
 	if w.Interface != "" {

@@ -63,12 +63,13 @@ func TestAddressOfAHost(t *testing.T) {
 		want, why, fail string
 	}{
 		{way: Way{}, session: "10.0.0.1 5 10.0.0.2 22", want: "127.0.0.1", why: "this machine"},
-		{way: Way{Remote: true}, session: "10.0.0.1 5 10.0.0.2 22", want: "10.0.0.2", why: "ssh has come"},
-		{way: Way{Remote: true}, session: "2001:db8::1 5 2001:db8::2 22", want: "2001:db8::2", why: "ssh has come"},
-		{way: Way{Interface: "lo", Remote: true}, session: "10.0.0.1 5 10.0.0.2 22", want: "127.0.0.1", why: "--interface lo"},
-		{way: Way{Interface: "127.0.0.0/8"}, want: "127.0.0.1", why: "--interface 127.0.0.0/8"},
-		{way: Way{Interface: "no-such"}, fail: "found lo 127.0.0.1/8"},
-		{way: Way{Interface: "203.0.113.0/24"}, fail: "in that network; found lo"},
+		{way: Way{Apart: true, Remote: true}, session: "10.0.0.1 5 10.0.0.2 22", want: "10.0.0.2", why: "ssh has come"},
+		{way: Way{Apart: true, Remote: true}, session: "2001:db8::1 5 2001:db8::2 22", want: "2001:db8::2", why: "ssh has come"},
+		{way: Way{Apart: true, Interface: "lo", Remote: true}, session: "10.0.0.1 5 10.0.0.2 22", want: "127.0.0.1", why: "--interface lo"},
+		{way: Way{Apart: true, Interface: "127.0.0.0/8"}, want: "127.0.0.1", why: "--interface 127.0.0.0/8"},
+		{way: Way{Apart: true, Interface: "no-such"}, fail: "found lo 127.0.0.1/8"},
+		{way: Way{Apart: true, Interface: "203.0.113.0/24"}, fail: "in that network; found lo"},
+		{way: Way{Apart: true}, want: first(all), why: "the first of the interfaces", fail: noneIf(first(all) == "", "expected --interface")},
 	} {
 		a, why, err := c.way.Address(c.session)
 		if c.fail != "" {
@@ -81,4 +82,21 @@ func TestAddressOfAHost(t *testing.T) {
 			t.Errorf("%+v, %q: got %v, %q, %v, want %s, %q", c.way, c.session, a, why, err, c.want, c.why)
 		}
 	}
+}
+
+// first is the address that a host takes of which nothing is known; "": it has none.
+func first(all []interfaceAddress) string {
+	for _, x := range all {
+		if useful(x.prefix.Addr()) && !inner(x.name) {
+			return x.prefix.Addr().String()
+		}
+	}
+	return ""
+}
+
+func noneIf(cond bool, text string) string {
+	if cond {
+		return text
+	}
+	return ""
 }

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,25 +22,20 @@ type lease struct {
 
 // take renews the lease by an order.
 func (l *lease) take(o *order) {
+	if l.limit == 0 {
+		return
+	}
+	if c := o.Command; c != nil && c.Kind == host.Pass && (c.Signal == unix.SIGTSTP || c.Signal == unix.SIGCONT) {
+		l.rests = c.Signal == unix.SIGTSTP
+	}
+	if o.Peers != nil && l.timer == nil {
+		l.timer = time.AfterFunc(l.limit, sync.OnceFunc(l.over)) // a word may come after all
+	}
 	switch {
-	case l.limit == 0:
-		return
-	case o.Peers != nil && l.timer == nil:
-		l.timer = time.AfterFunc(l.limit, l.over)
-		return
 	case l.timer == nil:
-		return
-	}
-	if c := o.Command; c != nil && c.Kind == host.Pass {
-		switch c.Signal {
-		case unix.SIGTSTP:
-			l.rests = true
-			l.timer.Stop()
-		case unix.SIGCONT:
-			l.rests = false
-		}
-	}
-	if !l.rests {
+	case l.rests:
+		l.timer.Stop()
+	default:
 		l.timer.Reset(l.limit)
 	}
 }

@@ -128,6 +128,11 @@ func (a *agent) run(ctx context.Context, in *bufio.Reader) error {
 
 	select {
 	case peers := <-a.peers:
+		if a.way.Apart && a.spec.MasterHost < len(peers) {
+			if at, err := netip.ParseAddrPort(peers[a.spec.MasterHost]); err == nil {
+				a.spec.Master = at.Addr().String()
+			}
+		}
 		if j, ok := store.(*joining); ok {
 			go j.join(ctx, peers, func(err error) { a.emit(host.Event{Kind: host.Failed, Text: err.Error()}) })
 		}

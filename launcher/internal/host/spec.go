@@ -71,6 +71,7 @@ type Spec struct {
 	// there, for programs that meet by themselves. "" and 0: not known.
 	Master     string
 	MasterPort int
+	MasterHost int               // the index of that host
 	Preset     map[string]string // keys that the group's key-value space holds from the start
 	Spawner    string            // the job whose rank has spawned this group; "": none has
 	Attempt    int               // which start of the job this is, from 1; 0: it is started once
