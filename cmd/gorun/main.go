@@ -148,7 +148,11 @@ func runJob(ctx context.Context, req request, std stdio) int {
 		if err == nil {
 			job.Agent = []string{agent}
 		} else if job.NeedsAgent() {
-			fmt.Fprintf(std.err, "gorun: -H: %v\n", err)
+			asked := "-H"
+			if job.Launcher != "" {
+				asked = "--launcher " + job.Launcher
+			}
+			fmt.Fprintf(std.err, "gorun: %s: %v\n", asked, err)
 			return statusFailed
 		}
 	}
