@@ -348,7 +348,14 @@ func rndvDomain(r *rig, a, b *side) {
 	m.matched(1, 1, 3, 4000)
 	r.same("payload", dst.Load(0, 4000), pattern(1, 4000))
 	l.freed(9, head, 64, request)
-	l.deliver(head, 2, rndv(2, 3, src, 0, 4000))
+	request = rndv(2, 3, src, 0, 4000)
+	head.Store(0, request)
+	l.send(send(2, head.sge(0, len(request))))
+	// The queue pair that fetches goes to ERR: what repeats a message whose acknowledgement
+	// was lost is answered no more.
+	if sent := l.a.next(l.a.scq); sent.WRID != 2 || sent.Status != rdma.WCSuccess && !(r.f.Adversarial && sent.Status == rdma.WCRetryExcErr) {
+		r.Fatalf("the message: %+v %q", sent, sent.Status)
+	}
 	wc := m.nextEx()
 	if wc.Status == rdma.WCSuccess && wc.Flags&rdma.WCFlagTMDataValid == 0 {
 		wc = m.nextEx()
