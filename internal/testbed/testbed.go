@@ -12,7 +12,8 @@
 // that with this one; the namespaces go with their last process. Nothing has a name in
 // /run/netns. A directory in /var/tmp stays only if this process is killed.
 //
-// It needs root, OpenSSH and iproute2; without them the test is skipped with the reason.
+// It needs root that may make namespaces, OpenSSH and iproute2; without them the test is skipped
+// with the reason.
 package testbed
 
 import (
@@ -68,6 +69,11 @@ func New(t testing.TB, n int) *Bed {
 	}
 	if _, err := os.Stat("/usr/sbin/sshd"); err != nil {
 		testenv.Need(t, "sshd")
+	}
+	// Root of a container may not.
+	if out, err := exec.Command("unshare", "--net", "--mount", "--uts", "--ipc", "--pid", "--fork", "--mount-proc", "sh", "-ec",
+		"mount -t tmpfs tmpfs /dev/shm; ip link add br0 type bridge; ip link add v0 type veth peer name v1").CombinedOutput(); err != nil {
+		testenv.Unsupported(t, "this machine makes no hosts of namespaces: "+strings.TrimSpace(string(out)))
 	}
 	dir, err := os.MkdirTemp("/var/tmp", "gorun-bed-")
 	if err != nil {
