@@ -45,7 +45,7 @@ layout:
 	$(GO) vet ./...
 
 # The packages whose tests take longer, or measure time: make check leaves them to make test.
-SLOW := e2e(/.*)?|testdata(/.*)?|cmd/(a2a|gorun-bench)|coll|internal/(prelude|wait)|launcher|internal/gossip|rank|rank/internal/p2p|rdma/(rdmatest|soft|verbs)
+SLOW := e2e(/.*)?|testdata(/.*)?|cmd/(a2a|allreduce/internal/group|gorun-bench)|coll|internal/(prelude|wait)|launcher|internal/gossip|pmi|rank|rank/internal/p2p|rdma/(rdmatest|soft|verbs)
 
 .PHONY: check
 check: layout ## before a commit, under a minute: format, vet, imports, words, the tests that are quick
