@@ -41,6 +41,7 @@ import (
 
 	"github.com/gorun-mpi/gorun/cmd/internal/argp"
 	"github.com/gorun-mpi/gorun/cmd/internal/logline"
+	"github.com/gorun-mpi/gorun/cmd/internal/output"
 	"github.com/gorun-mpi/gorun/coll"
 	"github.com/gorun-mpi/gorun/rank"
 	"github.com/gorun-mpi/gorun/rdma"
@@ -128,8 +129,8 @@ func prepare(parser *argp.Parser, p *params, cfg *rank.Config, own, ranks int) (
 	var results *os.File
 	if own == 0 {
 		var err error
-		if results, err = p.openOutput(); err != nil {
-			return nil, &argp.Error{Flag: parser.Name("output-json"), Reason: fmt.Sprintf("cannot write the results: %v", err)}
+		if results, err = output.Create(p.output); err != nil {
+			return nil, &argp.Error{Flag: parser.Name("output-json"), Reason: err.Error()}
 		}
 	}
 	*cfg = wanted

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -202,13 +201,4 @@ func (p *params) adopt(words []int64, texts string) {
 		n := words[6+i]
 		*text, texts = texts[:n], texts[n:]
 	}
-}
-
-// openOutput makes the file for the results; nil when there is none to make.
-// It is made before the calls so that a wrong name costs no waiting.
-func (p *params) openOutput() (*os.File, error) {
-	if p.output == "" || p.output == "-" {
-		return nil, nil
-	}
-	return os.Create(p.output)
 }

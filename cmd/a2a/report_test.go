@@ -11,6 +11,8 @@ import (
 
 	"github.com/gorun-mpi/gorun/rank"
 	"github.com/gorun-mpi/gorun/rdma"
+
+	"github.com/gorun-mpi/gorun/cmd/internal/output"
 )
 
 func TestSummarize(t *testing.T) {
@@ -78,7 +80,7 @@ device        soft0 (soft), in one call by engine inline: 12 writes of 96 bytes 
 func TestReportJSON(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out.json")
 	p := params{output: path}
-	file, err := p.openOutput()
+	file, err := output.Create(p.output)
 	if err != nil {
 		t.Fatal(err)
 	}

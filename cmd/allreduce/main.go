@@ -26,6 +26,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -119,9 +120,9 @@ func (a *app) run(ctx context.Context) (err error) {
 		a.log.Info("no clients: a daemon serves as many as -c says, and -c is 0")
 		return nil
 	}
-	results, err := a.openOutput()
+	results, err := output.Create(a.output)
 	if err != nil {
-		return err
+		return fmt.Errorf("--output-json: %w", err)
 	}
 	if results != nil {
 		defer results.Close()

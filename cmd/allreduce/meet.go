@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/gorun-mpi/gorun/cmd/allreduce/internal/group"
-	"github.com/gorun-mpi/gorun/internal/pack"
+	"github.com/gorun-mpi/gorun/cmd/internal/cards"
 	"github.com/gorun-mpi/gorun/pmi"
 	"github.com/gorun-mpi/gorun/rdma/comch"
 )
@@ -127,7 +127,7 @@ func (a *app) meetRanks(ctx context.Context, m *meeting) error {
 		own.Secret = make([]byte, 32)
 		rand.Read(own.Secret)
 	}
-	all, err := gather(ctx, client, own)
+	all, err := cards.Gather(ctx, client, "allreduce", own)
 	if err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func (a *app) meetRanks(ctx context.Context, m *meeting) error {
 			return errors.Join(err, m.options.Listener.Close())
 		}
 	}
-	if all, err = gather(ctx, client, second); err != nil {
+	if all, err = cards.Gather(ctx, client, "allreduce", second); err != nil {
 		if m.options.Listener != nil {
 			err = errors.Join(err, m.options.Listener.Close())
 		}
@@ -173,24 +173,6 @@ func (a *app) meetRanks(ctx context.Context, m *meeting) error {
 		}
 	}
 	return nil
-}
-
-func gather(ctx context.Context, client *pmi.Client, own card) ([]card, error) {
-	b, err := pack.Marshal(own)
-	if err != nil {
-		return nil, err
-	}
-	cards, err := client.AllGather(ctx, b)
-	if err != nil {
-		return nil, err
-	}
-	all := make([]card, len(cards))
-	for i, b := range cards {
-		if err := pack.Unmarshal(b, &all[i]); err != nil {
-			return nil, fmt.Errorf("rank %d is no allreduce of this version: %w", i, err)
-		}
-	}
-	return all, nil
 }
 
 // A part is what a rank is in the group.

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -172,15 +171,3 @@ func (p *params) settle(parser *argp.Parser) error {
 }
 
 func (p *params) timeout() time.Duration { return time.Duration(p.seconds) * time.Second }
-
-// openOutput makes the file for the results before anybody is met: a wrong name costs no waiting.
-func (p *params) openOutput() (*os.File, error) {
-	if p.output == "" || p.output == "-" {
-		return nil, nil
-	}
-	f, err := os.Create(p.output)
-	if err != nil {
-		return nil, fmt.Errorf("--output-json: cannot write the results: %w", err)
-	}
-	return f, nil
-}

@@ -121,9 +121,9 @@ type app struct {
 
 // run makes the channels and uses them. Its error is context.Canceled after a signal.
 func (a *app) run(ctx context.Context) (err error) {
-	results, err := a.openOutput()
+	results, err := output.Create(a.output)
 	if err != nil {
-		return err
+		return fmt.Errorf("--output-json: %w", err)
 	}
 	if results != nil {
 		defer results.Close()

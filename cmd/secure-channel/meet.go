@@ -10,7 +10,7 @@ import (
 	"os"
 	"slices"
 
-	"github.com/gorun-mpi/gorun/internal/pack"
+	"github.com/gorun-mpi/gorun/cmd/internal/cards"
 	"github.com/gorun-mpi/gorun/internal/topo"
 	"github.com/gorun-mpi/gorun/pmi"
 	"github.com/gorun-mpi/gorun/rdma/comch"
@@ -183,7 +183,7 @@ func (a *app) meetRanks(ctx context.Context, m *meeting) error {
 		own.Secret = make([]byte, 32)
 		rand.Read(own.Secret)
 	}
-	all, err := gather(ctx, client, own)
+	all, err := cards.Gather(ctx, client, "secure-channel", own)
 	if err != nil {
 		return err
 	}
@@ -216,7 +216,7 @@ func (a *app) meetRanks(ctx context.Context, m *meeting) error {
 	if err != nil {
 		return a.explain(err)
 	}
-	if all, err = gather(ctx, client, second); err != nil {
+	if all, err = cards.Gather(ctx, client, "secure-channel", second); err != nil {
 		return err
 	}
 	if a.role == roleDPU {
@@ -225,24 +225,6 @@ func (a *app) meetRanks(ctx context.Context, m *meeting) error {
 	}
 	m.conn, err = a.dial(ctx, name, all[dpu].Address)
 	return err
-}
-
-func gather(ctx context.Context, client *pmi.Client, own card) ([]card, error) {
-	b, err := pack.Marshal(own)
-	if err != nil {
-		return nil, err
-	}
-	cards, err := client.AllGather(ctx, b)
-	if err != nil {
-		return nil, err
-	}
-	all := make([]card, len(cards))
-	for i, b := range cards {
-		if err := pack.Unmarshal(b, &all[i]); err != nil {
-			return nil, fmt.Errorf("rank %d is no secure-channel of this version: %w", i, err)
-		}
-	}
-	return all, nil
 }
 
 // roles finds the DPU: the one rank that says so, else rank 0.

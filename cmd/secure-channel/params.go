@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"net"
-	"os"
 	"time"
 
 	"github.com/gorun-mpi/gorun/cmd/internal/argp"
@@ -177,16 +176,3 @@ func (p *params) settle(parser *argp.Parser) error {
 const needKey = "a channel between hosts needs a key that both ends know: make one by (umask 77; head -c 32 /dev/urandom | base64 >FILE), copy it to the other host by a way that is safe, as scp -p, and give both ends --key FILE"
 
 func (p *params) timeout() time.Duration { return time.Duration(p.seconds) * time.Second }
-
-// openOutput makes the file for the results, before anything is sent: a wrong name
-// costs no waiting.
-func (p *params) openOutput() (*os.File, error) {
-	if p.output == "" || p.output == "-" {
-		return nil, nil
-	}
-	f, err := os.Create(p.output)
-	if err != nil {
-		return nil, fmt.Errorf("--output-json: cannot write the results: %w", err)
-	}
-	return f, nil
-}

@@ -44,7 +44,7 @@ var layers = []layer{
 	{"cmd/allreduce", "DOCA's all-reduce: daemons that work while their clients compute; internal/group: how members meet and combine", "rank rdma/comch pmi cmd/internal internal/kernel internal/pack internal/peer internal/version"},
 	{"cmd/gorun-bench", "measures gorun, and MPIs beside it, with ranks of itself", "launcher rank coll rdma rdma/verbs cmd/internal internal/topo internal/version testdata"},
 	{"cmd/gorun-bench-init", "the smallest rank, with which gorun-bench times Init and Finalize", "rank"},
-	{"cmd/internal", "what commands share: command lines, logs, manual pages", "internal/version"},
+	{"cmd/internal", "what commands share: command lines, logs, manual pages, cards of ranks", "pmi internal/pack internal/version"},
 	{"launcher", "Job, Run, Result; internal: place, host, guard, agent, hub, sidecar, stdio, orphan", "pmi internal/pmix/link internal/peer internal/shm internal/topo internal/version"},
 	{"launcher/agent", "an agent's program", "launcher internal/gossip"},
 	{"launcher/hostfile", "lists and files of hosts, pure", ""},
