@@ -10,6 +10,7 @@ ip link set lo up
 echo ready
 read -r _ # until there is eth0
 ip addr add "$2/24" dev eth0
+ip addr add "fd09::${2##*.}/64" dev eth0 nodad || true # a kernel without IPv6
 ip link set eth0 up
 mkfifo /run/log
 /usr/sbin/sshd -D -e -f /dev/null -h "$3/host" -o "AuthorizedKeysFile=$3/user.pub" \

@@ -21,11 +21,13 @@ import (
 	"bytes"
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -40,7 +42,8 @@ type Bed struct {
 	Hosts []*Host
 	Dir   string // on all hosts
 	t     testing.TB
-	hub   int // a process in the namespace of the bridge
+	hub   int      // a process in the namespace of the bridge
+	env   []string // of commands, beside this process's
 }
 
 // A Host is one of them.
@@ -57,7 +60,7 @@ var hostScript string
 // startLimit is how long a host may take to start.
 const startLimit = 20 * time.Second
 
-// New makes hosts h1, h2, ... with addresses 10.9.0.1, 10.9.0.2, ... ssh knows h2 as alias, too,
+// New makes hosts h1, h2, ... with addresses 10.9.0.1, 10.9.0.2, ... and fd09::1, fd09::2, ... ssh knows h2 as alias, too,
 // a name that has no address.
 func New(t testing.TB, n int) *Bed {
 	t.Helper()
@@ -190,14 +193,76 @@ func (h *Host) Link(up bool) {
 	h.bed.ip("link", "set", "v"+strings.TrimPrefix(h.Name, "h"), state)
 }
 
+// Name gives a host another name, which all hosts know from now on.
+func (b *Bed) Name(name string, h *Host) {
+	b.t.Helper()
+	f, err := os.OpenFile(filepath.Join(b.Dir, "hosts"), os.O_APPEND|os.O_WRONLY, 0)
+	if err == nil {
+		_, err = f.WriteString(h.Addr + " " + name + "\n")
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// SSHD starts another sshd on the host, and returns when it listens.
+func (h *Host) SSHD(port int) {
+	h.bed.t.Helper()
+	at := func(name string) string { return filepath.Join(h.bed.Dir, name) }
+	h.daemon("/usr/sbin/sshd", "-D", "-e", "-f", "/dev/null", "-h", at("host"), "-o", "AuthorizedKeysFile="+at("user.pub"),
+		"-o", "StrictModes=no", "-o", "PermitRootLogin=yes", "-o", "PidFile=none", "-o", "UsePAM=no", "-p", strconv.Itoa(port))
+	testenv.Await(h.bed.t, startLimit, "sshd to listen", func() bool {
+		text, _ := os.ReadFile(at("sshd." + h.Name + ".said.log"))
+		return bytes.Contains(text, []byte("Server listening"))
+	})
+}
+
+// Lossy has the host lose so many percent of the packets that come to it; 0: none any more.
+// It needs nft.
+func (h *Host) Lossy(percent int) {
+	h.bed.t.Helper()
+	testenv.Need(h.bed.t, "nft")
+	rules := "table inet loss\ndelete table inet loss\n"
+	if percent > 0 {
+		rules += fmt.Sprintf("table inet loss {\nchain in {\ntype filter hook input priority 0\niifname eth0 numgen random mod 100 < %d drop\n}\n}\n", percent)
+	}
+	cmd := h.Command(h.bed.t.Context(), "nft", "-f", "-")
+	cmd.Stdin = strings.NewReader(rules)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		h.bed.t.Fatalf("nft on %s: %v\n%s", h.Name, err, out)
+	}
+}
+
+// FillDisk leaves no room on the host in /tmp, /dev/shm and /var/tmp, of which it sees these
+// directories only, besides the bed's. It stays so.
+func (h *Host) FillDisk(keep ...string) {
+	h.bed.t.Helper()
+	const script = `
+mkdir /run/disk
+mount --bind /var/tmp /run/disk
+for full in /tmp /dev/shm /var/tmp; do mount -t tmpfs -o size=16k tmpfs $full; done
+for dir; do mkdir "$dir"; mount --bind "/run/disk/${dir#/var/tmp/}" "$dir"; done
+for full in /tmp /dev/shm /var/tmp; do cat /dev/zero >$full/full 2>/dev/null || true; done`
+	cmd := h.Command(h.bed.t.Context(), append([]string{"sh", "-ec", script, "sh", h.bed.Dir}, keep...)...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		h.bed.t.Fatalf("fill the disk of %s: %v\n%s", h.Name, err, out)
+	}
+}
+
 // Command is a command on the host, as root and in the bed's directory. It dies with its context; what it has
 // started there dies with the host.
 func (h *Host) Command(ctx context.Context, argv ...string) *exec.Cmd {
-	return exec.CommandContext(ctx, "nsenter", append([]string{"-t", strconv.Itoa(h.pid), "-m", "-u", "-i", "-n", "-p", "--", "sh", "-c", `cd "$0" && exec "$@"`, h.bed.Dir}, argv...)...)
+	cmd := exec.CommandContext(ctx, "nsenter", append([]string{"-t", strconv.Itoa(h.pid), "-m", "-u", "-i", "-n", "-p", "--", "sh", "-c", `cd "$0" && exec "$@"`, h.bed.Dir}, argv...)...)
+	cmd.Env = append(cmd.Environ(), h.bed.env...)
+	return cmd
 }
 
+// daemons are programs that are no part of a job.
+var daemons = []string{"sshd", "munged", "slurmctld", "slurmd"}
+
 // Processes are the processes of the host, by pid as this process sees them, but for its
-// first one and sshd's.
+// first one and daemons.
 func (h *Host) Processes() map[int]string {
 	h.bed.t.Helper()
 	own, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", h.pid))
@@ -217,8 +282,25 @@ func (h *Host) Processes() map[int]string {
 		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		text := strings.TrimSpace(strings.ReplaceAll(string(line), "\x00", " "))
 		// What is over, and waits for the first process to collect it, has none.
-		if err == nil && pid != h.pid && text != "" && !strings.HasPrefix(text, "sshd") {
+		if err == nil && pid != h.pid && text != "" && !daemon(text) {
 			found[pid] = text
+		}
+	}
+	return found
+}
+
+// daemon tells whether a command line is that of a daemon, or of what it has forked.
+func daemon(line string) bool {
+	name := strings.TrimSuffix(filepath.Base(strings.Fields(line)[0]), ":")
+	return slices.Contains(daemons, name) || strings.HasSuffix(line, ": slurmscriptd")
+}
+
+// Files are those in /tmp and /dev/shm of the host, which nobody else has.
+func (h *Host) Files() (found []string) {
+	for _, dir := range []string{"/tmp", "/dev/shm"} {
+		entries, _ := os.ReadDir(fmt.Sprintf("/proc/%d/root%s", h.pid, dir))
+		for _, e := range entries {
+			found = append(found, dir+"/"+e.Name())
 		}
 	}
 	return found

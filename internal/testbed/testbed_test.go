@@ -2,9 +2,12 @@ package testbed
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gorun-mpi/gorun/internal/testenv"
 )
 
 // Two hosts have nothing of what tells machines apart in common, and ssh leads from one
@@ -32,4 +35,21 @@ func TestHostsAreApart(t *testing.T) {
 		}
 	}
 	b.Idle(time.Second)
+}
+
+// srun reaches both hosts of a bed with Slurm, each apart.
+func TestSlurmRunsOnHosts(t *testing.T) {
+	b := New(t, 2)
+	b.Slurm()
+	ctx := testenv.Deadline(t, time.Minute)
+	out, err := b.Hosts[0].Command(ctx, "srun", "-N2", "-n4", "sh", "-c", "echo $(hostname) $(readlink /proc/self/ns/pid)").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	slices.Sort(lines)
+	if lines = slices.Compact(lines); len(lines) != 2 || lines[0][:3] != "h1 " || lines[1][:3] != "h2 " || lines[0][2:] == lines[1][2:] {
+		t.Errorf("got %q, want h1 and h2 with a PID namespace each", lines)
+	}
+	b.Idle(5 * time.Second)
 }

@@ -13,10 +13,26 @@ import (
 // quota of 1.5 CPUs counts as 1: two busy threads would be throttled.
 func CPUs() int {
 	n := runtime.NumCPU()
-	if q := quota(kernel{}); q > 0 && q < float64(n) {
+	if q, _ := quota(kernel{}); q > 0 && q < float64(n) {
 		n = max(1, int(q))
 	}
 	return n
+}
+
+// Allowed are the CPUs that this thread may run on; empty where that is not known.
+func Allowed() Set { return affinity(kernel{}) }
+
+// Limit names the control group whose quota bounds what this process can use more than its number
+// of CPUs does; "": none. Processes with the same name of it, the same kernel and the same namespace
+// of control groups share that quota.
+func Limit() string { return limit(kernel{}, runtime.NumCPU()) }
+
+func limit(root fs.FS, cpus int) string {
+	q, at := quota(root)
+	if q == 0 || q >= float64(cpus) {
+		return ""
+	}
+	return at
 }
 
 // OOMKills is how many processes the kernel has killed for want of memory in
@@ -54,9 +70,8 @@ func groups(root fs.FS, controller string) []group {
 
 // quota is the least CPU bandwidth that any control group above this process
 // allows, in CPUs; 0 when none limits it. A container that does not see its
-// own path finds its limit at the mount's root, which the walk ends with.
-func quota(root fs.FS) float64 {
-	least := 0.0
+// own path finds its limit at the mount's root, which the walk ends with. at names that group.
+func quota(root fs.FS) (least float64, at string) {
 	for _, g := range groups(root, "cpu") {
 		for dir := path.Clean("/" + g.path); ; dir = path.Dir(dir) {
 			var q float64
@@ -66,14 +81,17 @@ func quota(root fs.FS) float64 {
 				q = ratio(read(root, g.mount, dir, "cpu.cfs_quota_us"), read(root, g.mount, dir, "cpu.cfs_period_us"))
 			}
 			if q > 0 && (least == 0 || q < least) {
-				least = q
+				least, at = q, path.Join(g.mount, dir)
+				if dir == "/" && !g.unified {
+					at = path.Join(g.mount, g.path) // a container's, whose namespace may be the machine's
+				}
 			}
 			if dir == "/" {
 				break
 			}
 		}
 	}
-	return least
+	return least, at
 }
 
 // ratio reads "QUOTA PERIOD", or the two apart; "max" and -1 are no limit.

@@ -56,7 +56,7 @@ func TestQuota(t *testing.T) {
 		}, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := quota(files(c.files)); got != c.want {
+			if got, _ := quota(files(c.files)); got != c.want {
 				t.Errorf("quota of %v: got %v, want %v", c.files, got, c.want)
 			}
 		})
@@ -103,5 +103,24 @@ func TestOOMKills(t *testing.T) {
 func TestCPUs(t *testing.T) {
 	if got := CPUs(); got < 1 || got > runtime.NumCPU() {
 		t.Errorf("CPUs: got %d, want 1..%d", got, runtime.NumCPU())
+	}
+}
+
+func TestLimit(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		files map[string]string
+		want  string
+	}{
+		{"none", map[string]string{"proc/self/cgroup": "0::/a\n", "sys/fs/cgroup/a/cpu.max": "max 100000\n"}, ""},
+		{"more than the CPUs", map[string]string{"proc/self/cgroup": "0::/a\n", "sys/fs/cgroup/a/cpu.max": "400000 100000\n"}, ""},
+		{"above a group of its own", map[string]string{"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/cpu.max": "200000 100000\n"}, "sys/fs/cgroup/a"},
+		{"of a container", map[string]string{"proc/self/cgroup": "0::/ranks\n", "sys/fs/cgroup/cpu.max": "200000 100000\n"}, "sys/fs/cgroup"},
+		{"of a container, old hierarchy", map[string]string{"proc/self/cgroup": "3:cpu:/docker/x\n",
+			"sys/fs/cgroup/cpu/cpu.cfs_quota_us": "200000\n", "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n"}, "sys/fs/cgroup/cpu/docker/x"},
+	} {
+		if got := limit(files(c.files), 4); got != c.want {
+			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
+		}
 	}
 }

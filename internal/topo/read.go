@@ -42,7 +42,7 @@ func Read(root fs.FS) Machine {
 	if both := allowed.And(online); both.Len() > 0 {
 		m.Allowed = both
 	}
-	m.Quota = quota(root)
+	m.Quota, _ = quota(root)
 	return m
 }
 

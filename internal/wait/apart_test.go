@@ -32,11 +32,11 @@ func TestRanksOnOneCPUGoApart(t *testing.T) {
 			w := New(c.cfg)
 			w.spins = 0 // the spin is in vain anyway
 			w.moved = time.Now().Add(-time.Hour)
-			w.at = func(int) bool { return true }
+			w.home.at = func(int) bool { return true }
 			clock := time.Now()
 			w.now = func() time.Time { return clock }
 			w.yield = func() { clock = clock.Add(c.yield) }
-			w.move = func(cpu int) bool {
+			w.home.move = func(cpu int) bool {
 				got = append(got, cpu)
 				w.moved = time.Now().Add(time.Hour)
 				return true
@@ -62,7 +62,7 @@ func TestShortSpinsSayNothing(t *testing.T) {
 		w.spins = 10
 		w.moved = time.Now().Add(-time.Hour)
 		w.yield = func() {}
-		w.move = func(int) bool {
+		w.home.move = func(int) bool {
 			moves++
 			w.moved = time.Now().Add(time.Hour)
 			return true
@@ -89,27 +89,27 @@ func TestOversubscribedRanksReturn(t *testing.T) {
 	clock := time.Now()
 	w.now = func() time.Time { return clock }
 	w.yield = func() {}
-	w.at = func(cpu int) bool {
+	w.home.at = func(cpu int) bool {
 		if cpu != 5 {
 			t.Errorf("looks for CPU %d, want 5", cpu)
 		}
 		looks++
 		return !away
 	}
-	w.move = func(cpu int) bool {
+	w.home.move = func(cpu int) bool {
 		moves++
 		return cpu == 5
 	}
 	again := func(stay time.Duration) {
 		t.Helper()
-		w.homed = clock.Add(-w.stay)
+		w.home.looked = clock.Add(-w.home.stay)
 		if err := w.Wait(ctx, &after{n: 3}); err != nil {
 			t.Fatal(err)
 		}
-		if w.stay != stay {
-			t.Fatalf("the next look is after %v, want %v", w.stay, stay)
+		if w.home.stay != stay {
+			t.Fatalf("the next look is after %v, want %v", w.home.stay, stay)
 		}
-		w.homed = clock.Add(time.Hour) // too early for a look
+		w.home.looked = clock.Add(time.Hour) // too early for a look
 		if err := w.Wait(ctx, &after{n: 3}); err != nil {
 			t.Fatal(err)
 		}

@@ -53,7 +53,7 @@ func TestPollBeforeSleepIsThorough(t *testing.T) {
 			sleeper.c = cond
 			c.cfg.Sleeper, c.cfg.IdleAfter = sleeper, time.Nanosecond
 			w := New(c.cfg)
-			w.cpu = -1
+			w.home.cpu = -1
 			cond.w = w
 			if err := w.Wait(testenv.Deadline(t, time.Minute), cond); err != nil {
 				t.Fatal(err)

@@ -33,9 +33,6 @@ const (
 	// something left to do by itself.
 	soonPolls = 4
 	moveEvery = time.Millisecond
-	// A rank that shares its CPU with others looks at least this often, and at
-	// most that often, whether it still runs on the CPU of its place.
-	homeMost, homeLeast = 128 * time.Millisecond, time.Millisecond
 	// fewYields are those of a crowded rank's Spin, and longEvery is how many Spins
 	// there are to one that goes on to Wait at once.
 	fewYields, longEvery = 8, 32
@@ -96,9 +93,11 @@ type Config struct {
 	CPU int
 	// IdleAfter is how long a wait lasts before the rank parks; 0 means 1 ms.
 	IdleAfter time.Duration
+	// Turns lets several goroutines wait at the same time. nil: one does.
+	Turns Turns
 }
 
-// A Waiter waits for one goroutine at a time.
+// A Waiter waits for one goroutine at a time, or for several that take turns.
 type Waiter struct {
 	spins   int
 	yields  int // idleYields, less in tests that want to park
@@ -109,10 +108,9 @@ type Waiter struct {
 
 	scheduler bool // Config.Scheduler
 
-	cpu   int // Config.CPU, -1: it does not matter
-	vain  int // waits in a row that ended as if the CPU were shared
+	home  *Home // Config.CPU
+	vain  int   // waits in a row that ended as if the CPU were shared
 	moved time.Time
-	move  func(cpu int) bool
 	now   func() time.Time
 
 	thorough bool // of the poll under way
@@ -121,10 +119,8 @@ type Waiter struct {
 	since time.Time // of the long wait that goes on, or was the last
 
 	crowded bool // Config.Oversubscribed
-	turns   uint // of Spin
-	homed   time.Time
-	stay    time.Duration // from homed to the next look
-	at      func(cpu int) bool
+	spun    uint // calls of Spin
+	turns   Turns
 }
 
 // Counts count what a Waiter did.
@@ -140,7 +136,7 @@ func (w *Waiter) Counts() Counts { return w.counts }
 
 // New makes a Waiter.
 func New(c Config) *Waiter {
-	w := &Waiter{spins: spins, yields: idleYields, yield: arch.Yield, enter: arch.YieldSafe, sleeper: c.Sleeper, idle: c.IdleAfter, scheduler: c.Scheduler}
+	w := &Waiter{spins: spins, yields: idleYields, yield: arch.Yield, enter: arch.YieldSafe, sleeper: c.Sleeper, idle: c.IdleAfter, scheduler: c.Scheduler, turns: c.Turns}
 	switch {
 	case c.Scheduler:
 		w.yield, w.enter = runtime.Gosched, runtime.Gosched
@@ -152,12 +148,12 @@ func New(c Config) *Waiter {
 		// rank.
 		w.enter = yieldBoth
 	}
-	w.cpu, w.move, w.at, w.now = c.CPU, new(mover).move, arch.At, time.Now
+	w.home, w.now = NewHome(c.CPU), time.Now
 	if c.Oversubscribed {
-		w.spins, w.crowded, w.stay = 0, true, homeLeast
+		w.spins, w.crowded = 0, true
 	}
 	if c.Scheduler {
-		w.cpu = -1
+		w.home.cpu = -1
 	}
 	if w.idle <= 0 {
 		w.idle = idleDefault
@@ -187,6 +183,9 @@ func (w *Waiter) SetThorough(on bool) { w.thorough = on }
 
 // Crowded tells whether there are more ranks than CPUs.
 func (w *Waiter) Crowded() bool { return w.crowded }
+
+// InTurns tells whether several goroutines may wait at the same time.
+func (w *Waiter) InTurns() bool { return w.turns != nil }
 
 // Scheduled tells whether ranks are goroutines of one process.
 func (w *Waiter) Scheduled() bool { return w.scheduler }
@@ -223,7 +222,7 @@ func (w *Waiter) Spin(word *uint64, mask, want uint64, polls int) (last uint64) 
 // spinCrowded leaves every longEvery-th wait to Wait, so that the rank looks where it
 // is. Each call is a safe point.
 func (w *Waiter) spinCrowded(word *uint64, mask, want uint64) (last uint64) {
-	if w.turns++; w.turns%longEvery != 0 {
+	if w.spun++; w.spun%longEvery != 0 {
 		for range fewYields {
 			w.yield()
 			if last = atomic.LoadUint64(word); last&mask == want {
@@ -239,6 +238,9 @@ func (w *Waiter) spinCrowded(word *uint64, mask, want uint64) (last uint64) {
 func (w *Waiter) Wait(ctx context.Context, c Condition) error {
 	if c.Ready() {
 		return nil
+	}
+	if w.turns != nil {
+		return w.waitInTurns(ctx, c)
 	}
 	if w.spin(c) {
 		return nil
@@ -277,11 +279,9 @@ func (w *Waiter) waitLong(ctx context.Context, c Condition) error {
 	start := w.now()
 	w.since = start
 	switch {
-	case w.cpu < 0:
+	case w.home.cpu < 0:
 	case w.crowded:
-		if start.Sub(w.homed) >= w.stay {
-			w.home(start)
-		}
+		w.home.Look(start)
 	default:
 		ready := w.yieldFew(c)
 		if now := w.now(); ready || now.Sub(start) >= vainTime {
@@ -328,22 +328,8 @@ func (w *Waiter) apart(now time.Time) {
 		return
 	}
 	w.vain, w.moved = 0, now
-	if !w.move(w.cpu) {
-		w.cpu = -1
-	}
-}
-
-// home moves a rank back to the CPU of its place, each time later: the kernel may have
-// reasons to move it away.
-func (w *Waiter) home(now time.Time) {
-	w.homed = now
-	switch {
-	case w.at(w.cpu):
-		w.stay = max(w.stay/2, homeLeast)
-	case w.move(w.cpu):
-		w.stay = min(2*w.stay, homeMost)
-	default:
-		w.cpu = -1
+	if !w.home.move(w.home.cpu) {
+		w.home.cpu = -1
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"runtime/debug"
 	"strconv"
@@ -42,25 +41,8 @@ func newThread(g *ThreadGroup, rank, number int, seq uint64) *deviceThread {
 	return d
 }
 
-// start starts the thread. The process' main thread is none: it would keep the pinning, and
-// tools take its CPUs for those of the process.
-func (d *deviceThread) start() {
-	go func() {
-		runtime.LockOSThread() // not unlocked, so that the OS thread, with its pinning, ends with the goroutine
-		if arch.Thread() != os.Getpid() {
-			d.run()
-			return
-		}
-		begun := make(chan struct{})
-		go func() {
-			runtime.LockOSThread()
-			close(begun)
-			d.run()
-		}()
-		<-begun
-		runtime.UnlockOSThread()
-	}()
-}
+// start starts the thread.
+func (d *deviceThread) start() { arch.GoThread(d.run) }
 
 // name names the thread to people.
 func (d *deviceThread) name() string {

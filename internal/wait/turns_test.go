@@ -1,0 +1,82 @@
+package wait
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gorun-mpi/gorun/internal/testenv"
+)
+
+// A lock is turns by a mutex.
+type lock struct {
+	sync.Mutex
+	slept int
+}
+
+func (l *lock) Leave() { l.Unlock() }
+
+func (l *lock) Enter(slept bool) {
+	l.Lock()
+	if slept {
+		l.slept++
+	}
+}
+
+// A flag is plain memory: the race detector sees a poll out of turn.
+type flag struct{ set bool }
+
+func (f *flag) Ready() bool { return f.set }
+
+// A goroutine that waits lets another one in, which ends the wait, soon or after naps; and the end
+// of a context leaves it its turn.
+func TestWaitInTurns(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		cfg  Config
+		naps bool
+	}{
+		{"a CPU each", Config{}, false},
+		{"more ranks than CPUs", Config{Oversubscribed: true}, false},
+		{"goroutines", Config{Scheduler: true}, false},
+		{"for long", Config{IdleAfter: time.Nanosecond}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			testenv.NoLeaks(t)
+			ctx := testenv.Deadline(t, time.Minute)
+			l := new(lock)
+			c.cfg.Turns = l
+			w := New(c.cfg)
+			f, other := new(flag), make(chan struct{})
+			l.Lock()
+			go func() {
+				defer close(other)
+				for {
+					l.Lock()
+					over := !c.naps || l.slept > 0
+					f.set = over
+					l.Unlock()
+					if over {
+						return
+					}
+				}
+			}()
+			if err := w.Wait(ctx, f); err != nil || !f.set {
+				t.Errorf("got %v, ready %v", err, f.set)
+			}
+			<-other
+			f.set = false
+			ended, cancel := context.WithCancel(ctx)
+			cancel()
+			if err := w.Wait(ended, f); !errors.Is(err, context.Canceled) {
+				t.Errorf("after the context's end: %v", err)
+			}
+			if l.TryLock() {
+				t.Error("Wait has returned without its turn")
+			}
+			l.Unlock()
+		})
+	}
+}
