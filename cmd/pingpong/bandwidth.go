@@ -77,6 +77,8 @@ func drain(w *clock, e *end, p *params) error {
 	total, half := uint64(p.iterations), uint64(p.depth/2)
 	var taken, credits uint64
 	more := condition(func() bool { return e.received > taken })
+	// The client may have used a credit before its device acknowledges it.
+	room := condition(func() bool { return credits-e.sent <= uint64(p.depth) })
 	for taken < total {
 		if err := e.until(w, more); err != nil {
 			return err
@@ -88,6 +90,9 @@ func drain(w *clock, e *end, p *params) error {
 			}
 			// The client counts on it only while it has messages left.
 			if taken%half == 0 && taken+half < total {
+				if err := e.until(w, room); err != nil {
+					return err
+				}
 				if err := e.post(rdma.WRSend); err != nil {
 					return err
 				}

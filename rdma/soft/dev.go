@@ -235,6 +235,9 @@ func (c *context) Progress() bool { return c.p.work.poll() }
 
 func (c *context) Prepare() { c.p.segment.Bell(c.p.cfg.Rank).Prepare() }
 func (c *context) Sleep(ns int64) (woken bool) {
+	if n := c.p.tcp.Load(); n != nil {
+		n.rest()
+	}
 	return c.p.segment.Bell(c.p.cfg.Rank).Sleep(ns)
 }
 func (c *context) Cancel() { c.p.segment.Bell(c.p.cfg.Rank).Cancel() }

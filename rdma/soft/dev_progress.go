@@ -18,7 +18,7 @@ type progress struct {
 
 	turn    sync.Mutex // held by the goroutine that advances; taken by TryLock only
 	scratch []*queuePair
-	calls   uint32
+	pace    pace
 
 	mu      sync.Mutex // guards what follows; after any queue pair's mu
 	list    []*queuePair
@@ -29,10 +29,9 @@ type progress struct {
 }
 
 const (
-	tick        = time.Millisecond
-	tickMost    = 8 * time.Millisecond // when nothing moves
-	tickLinger  = 4                    // ticks without work before the goroutine ends
-	pollNetwork = 16                   // polls for each look at the sockets
+	tick       = time.Millisecond
+	tickMost   = 8 * time.Millisecond // when nothing moves
+	tickLinger = 4                    // ticks without work before the goroutine ends
 )
 
 func (w *progress) init(p *Provider) {
@@ -52,13 +51,15 @@ func (w *progress) poll() bool {
 	if !w.polled.Load() {
 		w.polled.Store(true)
 	}
-	return w.advance(false)
+	moved, _ := w.advance(false)
+	return moved
 }
 
-// advance lets every queue pair with a backlog do what it can.
-func (w *progress) advance(alone bool) (moved bool) {
+// advance lets every queue pair with a backlog do what it can, unless another goroutine is at it:
+// turn is false then.
+func (w *progress) advance(alone bool) (moved, turn bool) {
 	if !w.turn.TryLock() {
-		return false
+		return false, false
 	}
 	defer w.turn.Unlock()
 	if !alone && w.p.called() {
@@ -82,17 +83,57 @@ func (w *progress) advance(alone bool) (moved bool) {
 		q.mu.Unlock()
 	}
 	if n := w.p.tcp.Load(); n != nil {
-		if w.calls++; alone || w.calls%pollNetwork == 0 {
-			any, looked := n.poll()
+		if alone {
+			any, looked := n.look(true)
 			moved = moved || any
 			if looked {
+				w.time(qs)
+			}
+		} else if w.pace.due() {
+			any, looked := n.poll()
+			w.pace.looked(any)
+			moved = moved || any
+			if looked && !any && w.pace.clock() {
 				w.time(qs)
 			}
 		}
 	}
 	clear(qs)
-	return moved
+	return moved, true
 }
+
+// A pace says which polls look at the sockets, which costs a system call: all while
+// something comes, and fewer the longer nothing has.
+type pace struct {
+	left   uint32 // polls until the next look
+	misses uint32 // looks in a row that found nothing
+}
+
+const (
+	paceHot   = 64 // looks in vain before polls are passed over, twice that before two are ...
+	paceMost  = 8  // polls for each look, at most
+	paceClock = 16 // looks in vain for each look at the ack timers
+)
+
+func (p *pace) due() bool {
+	if p.left > 0 {
+		p.left--
+		return false
+	}
+	return true
+}
+
+func (p *pace) looked(moved bool) {
+	if moved {
+		*p = pace{}
+		return
+	}
+	p.misses++
+	p.left = min(p.misses/paceHot, paceMost-1)
+}
+
+// clock tells whether the look that was in vain is one behind which timers are looked at.
+func (p *pace) clock() bool { return p.misses%paceClock == 0 || p.left == paceMost-1 }
 
 // time looks at the ack timers of requests over TCP.
 func (w *progress) time(qs []*queuePair) {
@@ -161,7 +202,7 @@ func (w *progress) run() {
 		}
 		if w.polled.Swap(false) {
 			every = tick
-		} else if w.advance(true) {
+		} else if moved, _ := w.advance(true); moved {
 			every = tick
 			// The program may be asleep over what has just completed.
 			w.p.self.bell.Ring()

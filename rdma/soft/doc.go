@@ -26,7 +26,8 @@
 //	              ordinary memory is reached, whether it is alive, the TCP link
 //	backlog       requests that could not be executed at the post
 //	progress      executes them: at every poll, else in a goroutine
-//	network, link TCP: one epoll set, one connection for each direction of a pair
+//	network, link TCP: one connection for each direction of a pair, which the owner's polls read
+//	guard         reads them when the owner does not poll
 //
 // Files. The beginning of a file's name says which part it is of. Read arena.go
 // first: all parts work on what it draws. Then, each in the order of the files named:
@@ -40,7 +41,8 @@
 //	srq_    shared receive queues: srq_queue.go, srq.go as programs have them
 //	cq_     completion queues and channels: cq.go
 //	tag_    matching of tags: tag.go for the sender, tag_list.go and tag_arrive.go for the owner
-//	tcp_    other hosts: tcp_frame.go, tcp_link.go, tcp_requester.go, tcp_serve.go
+//	tcp_    other hosts: tcp_frame.go, tcp_link.go, tcp_requester.go, tcp_serve.go,
+//	        tcp_network_linux.go, tcp_guard_linux.go
 //
 // Memory. The arena's contents belong to its rank, with the exceptions noted at each field. The
 // bookkeeping (allocator, free keys, what a key means to the rank itself) is in the owner's Go heap,
@@ -79,6 +81,10 @@
 // receives into the completion queues and put returned receives back. They look for the claims of dead
 // ranks when an initiator needs a receive and finds none. Each queue pair's messages complete in order. If
 // one XRC target puts messages into several shared queues, only those of the same queue complete in order.
+//
+// Sending over TCP. The requests of a post leave by one system call, their payload straight from where
+// it lies. Acknowledgements wait for some looks of the owner, or for the guard, and one stands for all
+// before it. The link keeps the bytes that its socket does not take, and sends nothing more until they are gone.
 //
 // Unreliable transports. A UC message and a datagram are executed once. The responder's error
 // is not reported; the send completes successfully. A message to a peer that has died is lost.
@@ -137,7 +143,7 @@
 //	watch.run       while a goroutine waits in GetAsyncEvent or CompChannel.Get,
 //	                and while there is a shared queue with tags
 //	network.accept  with a Secret; one short handshake for each new connection
-//	network.serve   with a Secret; acts without polls, and sleeps in the netpoller
+//	network.stand   with a Secret, from the first link on; see tcp_guard_linux.go
 //
 // # Limits
 //

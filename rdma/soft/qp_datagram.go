@@ -216,6 +216,7 @@ func (q *queuePair) flyWire(wr *rdma.SendWR, h *addressHandle, segs [][]byte, to
 	if !l.post(&f, nil, segs, 0, int(total)) {
 		return 0, 0, notReady
 	}
+	l.uncork() // the memory is the program's again
 	return rdma.WCSuccess, total, accepted
 }
 

@@ -165,6 +165,7 @@ func (q *queuePair) hangUp() {
 	}
 	if l := q.wire.link; d.called && l != nil {
 		l.post(&frame{kind: frameHangUp, to: d.num, from: q.num, life: q.life}, nil, nil, 0, 0)
+		l.uncork()
 	}
 	d.called = false
 	q.wire.link = nil // which may break without harm now

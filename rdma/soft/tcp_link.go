@@ -27,14 +27,16 @@ type link struct {
 	state atomic.Uint32
 	heard atomic.Uint32 // grows with each sign of life: bytes from the other side, and its taking ours
 
-	mu   sync.Mutex // guards writing: fd, and
-	fd   int
-	out  []byte // what the socket did not take
-	deaf bool   // nothing is read until out is shorter
-	vec  [][]byte
-	head [frameSize]byte
-	lead [frameSize]byte
-	seen uint32 // the events that watch asked for last
+	mu     sync.Mutex // guards writing: fd, and
+	fd     int
+	out    []byte // what waits for the socket, from gone on
+	gone   int    // the beginning of out that it has taken
+	ack    int    // where in out the last frame begins, if it is an acknowledgement; else -1
+	owed   int    // looks until acknowledgements are sent alone; 0: they wait no longer
+	deaf   bool   // nothing is read until out is shorter
+	corked corked
+	iov    vectors // scratch of write
+	seen   uint32  // the events that watch asked for last
 
 	// Guarded by network.mu.
 	rest    []byte      // read, and not a whole frame yet
@@ -45,39 +47,37 @@ type link struct {
 }
 
 const (
-	outMost  = 256 << 10 // above that, requests wait
+	outMost  = 256 << 10 // above that, answers wait
 	deafFrom = 1 << 20   // above that, the other side is not read from
 	readSize = 256 << 10
+	// corkFrames and corkBytes bound what one system call sends of requests.
+	corkFrames = 32
+	corkBytes  = 128 << 10
+	// An acknowledgement waits for as many looks of the owner, for others to come with
+	// it: a program that answers a message does so at once, and its answer goes first. It
+	// leaves before the next message is read, as that of a real device does.
+	owedLooks = 1
+	owedMost  = 4 << 10 // bytes of answers that wait so long
 )
 
-// A readout is a read request that is being answered, piece by piece as the
-// socket takes them.
-type readout struct {
-	active bool
-	f      frame // the request
-	sent   uint32
+// corked are frames that are sent together: those of one post, or of one look.
+// Payload stays where it is, with requests that are under way until it is sent.
+type corked struct {
+	heads [corkFrames][frameSize]byte
+	n     int // of heads
+	vec   [][]byte
+	bytes int
 }
 
-// post sends a frame with n bytes at off of segs, now or when the socket takes
-// it, and lead, unless it is nil, right before. It is false, and nothing was done,
-// when too much waits already or the link is broken. A hang-up goes out in any
-// case: it makes room at the other side.
-func (l *link) post(f, lead *frame, segs [][]byte, off, n int) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.state.Load() != linkUp {
-		return false
-	}
-	if len(l.out) > outMost && f.kind != frameHangUp {
-		return false
-	}
-	l.vec = l.vec[:0]
-	if lead != nil {
-		lead.put(&l.lead)
-		l.vec = append(l.vec, l.lead[:])
-	}
-	f.put(&l.head)
-	l.vec = append(l.vec, l.head[:])
+func (c *corked) add(f *frame) {
+	f.put(&c.heads[c.n])
+	c.vec = append(c.vec, c.heads[c.n][:])
+	c.n++
+	c.bytes += frameSize
+}
+
+func (c *corked) payload(segs [][]byte, off, n int) {
+	c.bytes += n
 	for _, b := range segs {
 		if n == 0 {
 			break
@@ -87,65 +87,185 @@ func (l *link) post(f, lead *frame, segs [][]byte, off, n int) bool {
 			continue
 		}
 		k := min(len(b)-off, n)
-		l.vec = append(l.vec, b[off:off+k])
+		c.vec = append(c.vec, b[off:off+k])
 		off, n = 0, n-k
 	}
+}
+
+// full tells whether a frame with a lead may not fit.
+func (c *corked) full() bool { return c.n+2 > corkFrames || c.bytes >= corkBytes }
+
+func (c *corked) reset() {
+	clear(c.vec)
+	c.vec, c.n, c.bytes = c.vec[:0], 0, 0
+}
+
+// A readout is a read request that is being answered, piece by piece as the
+// socket takes them.
+type readout struct {
+	active bool
+	f      frame // the request
+	sent   uint32
+}
+
+// post adds a frame with n bytes at off of segs to those that the next uncork sends,
+// and lead, unless it is nil, right before. The payload stays as it is until then. It
+// is false, and nothing was done, when something waits for the socket already or the
+// link is broken. A hang-up goes out in any case: it makes room at the other side.
+func (l *link) post(f, lead *frame, segs [][]byte, off, n int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.state.Load() != linkUp {
+		return false
+	}
+	if l.corked.full() {
+		l.send()
+	}
+	if l.waiting() > 0 && f.kind != frameHangUp {
+		return false
+	}
+	if lead != nil {
+		l.corked.add(lead)
+	}
+	l.corked.add(f)
+	l.corked.payload(segs, off, n)
+	return true
+}
+
+// uncork sends what post has added.
+func (l *link) uncork() {
+	l.mu.Lock()
+	l.send()
+	l.mu.Unlock()
+}
+
+// send is uncork with mu held. It keeps a copy of what the socket does not take.
+func (l *link) send() {
+	c := &l.corked
+	if c.n == 0 {
+		return
+	}
+	defer c.reset()
+	if l.state.Load() != linkUp {
+		return
+	}
 	done := 0
-	if len(l.out) == 0 {
-		k, err := l.write(l.vec)
+	if l.waiting() == 0 {
+		k, err := l.write(c.vec)
 		if err != nil {
 			l.breakOff()
-			return true
+			return
 		}
 		done = k
 	}
-	left := len(l.out)
-	for _, b := range l.vec {
+	for _, b := range c.vec {
 		if done >= len(b) {
 			done -= len(b)
 			continue
 		}
-		l.out = append(l.out, b[done:]...)
+		l.append(b[done:])
 		done = 0
 	}
-	if left == 0 && len(l.out) > 0 {
-		l.watch(true)
-	}
-	clear(l.vec)
-	return true
+	l.ack = -1
+	l.watch(l.waiting() > 0)
 }
 
-// queue adds an answer, to be sent by the next flush. n bytes of payload are
+// waiting is how many bytes wait for the socket. Called with mu held.
+func (l *link) waiting() int { return len(l.out) - l.gone }
+
+// append adds bytes that wait. What has gone makes room when that is the larger half,
+// so that each byte moves once at most.
+func (l *link) append(b []byte) { copy(l.grow(len(b)), b) }
+
+// grow is append, for the caller to fill in.
+func (l *link) grow(n int) []byte {
+	if l.gone > 0 && l.gone >= len(l.out)/2 {
+		l.out = l.out[:copy(l.out, l.out[l.gone:])]
+		l.gone, l.ack = 0, -1
+	}
+	l.out = slices.Grow(l.out, n)[:len(l.out)+n]
+	return l.out[len(l.out)-n:]
+}
+
+// queue adds an answer, to be sent by the next flush, or a look or two later if it is an
+// acknowledgement, which takes the place of the one before it. n bytes of payload are
 // filled in by load, which may find that it cannot: then nothing is added.
 func (l *link) queue(f *frame, n int, load func([]byte) bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	f.put(&l.head)
-	had := len(l.out)
-	l.out = append(l.out, l.head[:]...)
-	if n > 0 {
-		l.out = slices.Grow(l.out, n)[:len(l.out)+n]
-		if !load(l.out[len(l.out)-n:]) {
-			l.out = l.out[:had]
-			return false
+	ack := f.kind == frameAck
+	if ack && l.acknowledges(f) {
+		f.put((*[frameSize]byte)(l.out[l.ack:]))
+		return true
+	}
+	had := l.waiting()
+	b := l.grow(frameSize + n)
+	f.put((*[frameSize]byte)(b))
+	if n > 0 && !load(b[frameSize:]) {
+		l.out = l.out[:l.gone+had]
+		return false
+	}
+	switch {
+	case !ack:
+		l.ack, l.owed = -1, 0
+	default:
+		if l.ack = len(l.out) - frameSize; had == 0 {
+			l.owed = owedLooks
 		}
 	}
-	if len(l.out) > deafFrom {
+	if l.waiting() > deafFrom {
 		l.deaf = true
 	}
 	return true
 }
 
-// flush writes what waits.
-func (l *link) flush() {
+// acknowledges tells whether the last frame that waits acknowledges an earlier request of
+// the same requester. Called with mu held.
+func (l *link) acknowledges(f *frame) bool {
+	if l.ack < l.gone || l.ack+frameSize != len(l.out) {
+		return false
+	}
+	was, err := parseFrame(l.out[l.ack:])
+	return err == nil && was.kind == frameAck && was.to == f.to && was.from == f.from && was.life == f.life
+}
+
+// age is the beginning of a look: it flushes, and tells whether nothing is owed.
+func (l *link) age(all bool) bool {
+	l.mu.Lock()
+	if l.owed > 0 {
+		l.owed--
+	}
+	l.mu.Unlock()
+	l.flush(all)
+	return !l.owes()
+}
+
+// owes tells whether acknowledgements wait for another look.
+func (l *link) owes() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.state.Load() != linkUp || len(l.out) == 0 {
+	return l.owed > 0
+}
+
+// flush writes what waits, but for acknowledgements that may wait for another look;
+// all: these too.
+func (l *link) flush(all bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.send()
+	if l.state.Load() != linkUp {
 		return
 	}
-	l.vec = append(l.vec[:0], l.out)
-	k, err := l.write(l.vec)
-	clear(l.vec)
+	if l.waiting() == 0 {
+		l.watch(false) // a readout may have ended without a word
+		return
+	}
+	if !all && l.owed > 0 && l.waiting() < owedMost {
+		return
+	}
+	l.owed = 0
+	one := [1][]byte{l.out[l.gone:]}
+	k, err := l.write(one[:])
 	if err != nil {
 		l.breakOff()
 		return
@@ -153,11 +273,15 @@ func (l *link) flush() {
 	if k > 0 {
 		l.heard.Add(1)
 	}
-	l.out = l.out[:copy(l.out, l.out[k:])]
-	if l.deaf && len(l.out) <= outMost {
+	if l.gone += k; l.gone == len(l.out) {
+		l.out, l.gone, l.ack = l.out[:0], 0, -1
+	} else if l.gone > l.ack {
+		l.ack = -1
+	}
+	if l.deaf && l.waiting() <= outMost {
 		l.deaf = false
 	}
-	l.watch(len(l.out) > 0)
+	l.watch(l.waiting() > 0)
 }
 
 // breakOff marks the link for network.look to drop, which a look at the
@@ -171,7 +295,7 @@ func (l *link) breakOff() {
 func (l *link) full() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.out) > outMost
+	return l.waiting() > outMost
 }
 
 // paused tells whether nothing is read until the other side takes answers. Only

@@ -17,9 +17,10 @@ import (
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
-// network is a provider's TCP: a listener and the links, all in one epoll set
-// that the owner's polling looks at. When the owner does not poll, a goroutine
-// does, which sleeps on the set itself in Go's netpoller.
+// network is a provider's TCP: a listener and the links. The owner's polling reads
+// the sockets itself. When the owner does not poll, a goroutine does (tcp_guard_linux.go),
+// which sleeps on an epoll set of the links. The set is not in Go's netpoller: that
+// would wake a thread for everything that comes, beside an owner that polls.
 //
 // Locks: mu before any queue pair's mu before a link's mu.
 type network struct {
@@ -28,12 +29,13 @@ type network struct {
 	secret   []byte // of the links
 	address  string
 	port     uint16
-	epoll    int
-	file     *os.File // owns epoll
-	polled   atomic.Bool
+	epoll    int // the set, of the links and the guard's eventfd
+	guard    guard
 
 	mu     sync.Mutex    // guards reading from the links and what follows:
 	links  map[int]*link // by descriptor
+	ring   []*link       // the same, for the owner's looks
+	owing  []*link       // some of those whose acknowledgements wait
 	events [64]unix.EpollEvent
 	buf    []byte // what is being read
 	closed bool
@@ -44,8 +46,16 @@ type network struct {
 	shut   bool
 
 	quit   chan struct{}
-	server sync.Once // starts serve with the first link
-	ended  sync.WaitGroup
+	counts wireCounts
+
+	first sync.Once // starts the guard with the first link
+	ended sync.WaitGroup
+}
+
+// wireCounts are the system calls of a network, for tests.
+type wireCounts struct {
+	reads, writes, epolls atomic.Uint64
+	sleeps                atomic.Uint64 // of the guard on the set
 }
 
 // halfMost bounds the connections that have not proved anything yet. One more
@@ -70,13 +80,11 @@ func newNetwork(p *Provider, secret []byte) (*network, error) {
 		l.Close()
 		return nil, fmt.Errorf("listen for TCP links: epoll: %w", err)
 	}
-	// Only a non-blocking descriptor goes into Go's netpoller.
-	if err := unix.SetNonblock(n.epoll, true); err != nil {
+	if err := n.guard.init(n.epoll); err != nil {
 		l.Close()
 		unix.Close(n.epoll)
 		return nil, fmt.Errorf("listen for TCP links: %w", err)
 	}
-	n.file = os.NewFile(uintptr(n.epoll), "links")
 	n.ended.Add(1)
 	go n.accept()
 	return n, nil
@@ -232,62 +240,95 @@ func (n *network) join(l *link, c *os.File) {
 		n.p.work.busy.Add(1)
 	}
 	n.links[fd] = l
+	n.ring = append(n.ring, l)
 	l.state.Store(linkUp)
-	n.server.Do(func() {
+	n.first.Do(func() {
 		n.ended.Add(1)
-		go n.serve()
+		go n.stand()
 	})
 }
 
-// poll serves the links that are ready. It tells whether there were any, and
-// whether it looked at all: it gives way to another goroutine's look.
+// poll is the owner's look. It tells whether anything came, and whether it looked
+// at all: it gives way to another goroutine's look.
 func (n *network) poll() (moved, looked bool) {
-	if !n.polled.Load() {
-		n.polled.Store(true)
-	}
-	return n.look()
+	n.guard.relieve()
+	return n.look(false)
 }
 
-func (n *network) look() (moved, looked bool) {
+// look serves the links, unless another goroutine does. all: acknowledgements do not
+// wait for another look, since there may be none.
+func (n *network) look(all bool) (moved, looked bool) {
 	if !n.mu.TryLock() {
 		return false, false
 	}
 	defer n.mu.Unlock()
-	return n.lookLocked(), true
+	// An owner that looks beside the guard may not look again soon, see network.stand.
+	return n.lookLocked(all || n.guard.on.Load()), true
 }
 
 // lookLocked is look with mu held.
-func (n *network) lookLocked() (moved bool) {
-	if n.closed || len(n.links) == 0 {
+func (n *network) lookLocked(all bool) (moved bool) {
+	if n.closed || len(n.ring) == 0 {
 		return false
 	}
+	if len(n.ring) <= ringMost {
+		return n.lookAtAll(all)
+	}
+	return n.lookAtReady(all)
+}
+
+// ringMost is up to how many links a look tries to read each of them: a read of
+// nothing costs as much as asking the set, which only tells where to read.
+const ringMost = 3
+
+// lookAtAll tries every link. Called with mu held.
+func (n *network) lookAtAll(all bool) (moved bool) {
+	for i := len(n.ring) - 1; i >= 0; i-- { // a link that has broken leaves
+		moved = n.serve(n.ring[i], all) || moved
+	}
+	return moved
+}
+
+// lookAtReady serves the links that the set tells of, and those whose
+// acknowledgements wait. Called with mu held.
+func (n *network) lookAtReady(all bool) (moved bool) {
+	for i := len(n.owing) - 1; i >= 0; i-- {
+		if l := n.owing[i]; l.age(all) {
+			n.owing = slices.Delete(n.owing, i, i+1)
+		}
+	}
 	k, err := unix.EpollWait(n.epoll, n.events[:], 0)
+	n.counts.epolls.Add(1)
 	if err != nil {
 		return false
 	}
 	for _, ev := range n.events[:max(k, 0)] {
-		l := n.links[int(ev.Fd)]
-		if l == nil {
-			continue
-		}
-		moved = true
-		if ev.Events&unix.EPOLLOUT != 0 {
-			l.flush()
-			l.resume()
-		}
-		if ev.Events&(unix.EPOLLIN|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
-			if ev.Events&unix.EPOLLHUP != 0 && l.paused() {
-				l.state.Store(linkBroken) // there is no peer to go on for
-			} else {
-				l.receive()
+		if l := n.links[int(ev.Fd)]; l != nil {
+			moved = true
+			n.serve(l, all)
+			if l.owes() && !slices.Contains(n.owing, l) {
+				n.owing = append(n.owing, l)
 			}
-		}
-		l.flush()
-		if l.state.Load() == linkBroken {
-			n.drop(l)
 		}
 	}
 	return moved
+}
+
+// serve reads and writes what a link's socket has and takes, and drops a link that has
+// broken. It tells whether anything moved. Called with mu held.
+func (n *network) serve(l *link, all bool) (moved bool) {
+	heard := l.heard.Load()
+	l.age(all)
+	l.resume()
+	if !l.paused() { // else the other side has gone when a write says so
+		l.receive()
+	}
+	l.flush(all)
+	if l.state.Load() == linkBroken {
+		n.drop(l)
+		return true
+	}
+	return l.heard.Load() != heard
 }
 
 // drop takes a link out. Called with mu held.
@@ -296,6 +337,8 @@ func (n *network) drop(l *link) {
 		return
 	}
 	delete(n.links, l.fd)
+	gone := func(have *link) bool { return have == l }
+	n.ring, n.owing = slices.DeleteFunc(n.ring, gone), slices.DeleteFunc(n.owing, gone)
 	if len(n.links) == 0 {
 		n.p.work.busy.Add(-1)
 	}
@@ -303,53 +346,23 @@ func (n *network) drop(l *link) {
 	l.state.Store(linkBroken)
 	unix.Close(l.fd)
 	l.fd = -1
-	l.out = nil
+	l.out, l.gone, l.ack = nil, 0, -1
+	l.corked.reset()
 	l.mu.Unlock()
 	if l.peer == nil {
 		l.n.p.abandon(l)
 	}
 }
 
-// serve is the goroutine that stands in for an owner that does not poll.
-func (n *network) serve() {
-	defer n.ended.Done()
-	raw, err := n.file.SyscallConn()
-	if err != nil {
-		return
-	}
-	t := time.NewTimer(tick)
-	defer t.Stop()
-	for {
-		if n.polled.Swap(false) {
-			t.Reset(tick)
-			select {
-			case <-t.C:
-				continue
-			case <-n.quit:
-				return
-			}
-		}
-		if moved, _ := n.look(); moved {
-			n.p.self.bell.Ring()
-			continue
-		}
-		waited := false
-		err := raw.Read(func(uintptr) bool {
-			if waited {
-				return true
-			}
-			waited = true
-			// Read has just forgotten the edges before, so this look must
-			// not give way to anybody: what it finds nothing of is what the
-			// next edge tells of.
-			n.mu.Lock()
-			defer n.mu.Unlock()
-			return n.lookLocked()
-		})
-		if err != nil {
-			return
-		}
-		n.p.self.bell.Ring()
+// rest says that the owner is about to sleep: the guard takes over.
+func (n *network) rest() { n.guard.takeOver() }
+
+// flushAll sends what waits for another look of the owner.
+func (n *network) flushAll() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, l := range n.ring {
+		l.flush(true)
 	}
 }
 
@@ -372,11 +385,14 @@ func (n *network) close() {
 	n.mu.Lock()
 	n.closed = true
 	for _, l := range n.links {
+		l.flush(true)
 		n.drop(l)
 	}
 	n.mu.Unlock()
-	n.file.Close()
+	n.guard.wake()
 	n.ended.Wait()
+	n.guard.close()
+	unix.Close(n.epoll)
 }
 
 // watch asks for a word when the link can be written again, or not. Called
@@ -398,7 +414,8 @@ func (l *link) watch(out bool) {
 // write sends what the socket takes of bufs.
 func (l *link) write(bufs [][]byte) (int, error) {
 	for {
-		k, err := unix.Writev(l.fd, bufs)
+		k, err := writeSocket(l.fd, bufs, &l.iov)
+		l.n.counts.writes.Add(1)
 		switch err {
 		case nil:
 			return k, nil
@@ -414,7 +431,8 @@ func (l *link) write(bufs [][]byte) (int, error) {
 // read fills b with what the socket has; 0 is nothing yet.
 func (l *link) read(b []byte) (k int, end bool) {
 	for {
-		k, err := unix.Read(l.fd, b)
+		k, err := readSocket(l.fd, b)
+		l.n.counts.reads.Add(1)
 		switch {
 		case err == syscall.EINTR:
 			continue

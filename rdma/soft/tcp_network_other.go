@@ -12,16 +12,21 @@ type network struct {
 	buf     []byte
 }
 
+// vectors is tcp_socket_unsafe_linux.go's.
+type vectors struct{}
+
 func newNetwork(*Provider, []byte) (*network, error) {
 	return nil, &rdma.OpError{Op: "soft.New", Detail: "TCP links need Linux", Err: rdma.ErrNotSupported}
 }
 
-func (n *network) dial(s *peer) *link         { return nil }
-func (n *network) poll() (moved, looked bool) { return false, false }
-func (n *network) settle()                    {}
-func (n *network) close()                     {}
-func (l *link) watch(bool)                    {}
-func (l *link) write([][]byte) (int, error)   { return 0, rdma.ErrNotSupported }
-func (l *link) read([]byte) (k int, end bool) { return 0, true }
+func (n *network) dial(s *peer) *link             { return nil }
+func (n *network) poll() (moved, looked bool)     { return false, false }
+func (n *network) look(bool) (moved, looked bool) { return false, false }
+func (n *network) rest()                          {}
+func (n *network) settle()                        {}
+func (n *network) close()                         {}
+func (l *link) watch(bool)                        {}
+func (l *link) write([][]byte) (int, error)       { return 0, rdma.ErrNotSupported }
+func (l *link) read([]byte) (k int, end bool)     { return 0, true }
 
 func (l *link) shutdown() {}

@@ -107,6 +107,16 @@ func (q *queuePair) advanceWire() (moved bool) {
 	if q.p.cfg.Adversary != nil && q.p.work.chaos.below(2) == 0 {
 		return false
 	}
+	l := w.link
+	moved = q.sendOn()
+	l.uncork()
+	return moved
+}
+
+// sendOn is advanceWire with a link that is up: what it sends together waits for the
+// link's uncork.
+func (q *queuePair) sendOn() (moved bool) {
+	w := &q.wire
 	for w.next < q.pending.n {
 		if w.offset == 0 && q.state() == rdma.StateSQD {
 			return moved // what was begun is sent as a whole, and no more
@@ -161,6 +171,7 @@ func (q *queuePair) advanceWire() (moved bool) {
 		}
 		moved = true
 		if q.unreliable && w.next > 0 {
+			w.link.uncork() // the memory is the program's again
 			w.next--
 			q.settle(e, rdma.WCSuccess, uint32(total))
 		}
@@ -226,7 +237,7 @@ func (q *queuePair) sendPieces(e *request, segs [][]byte, total uint32, guard bo
 	}
 	for {
 		f.offset, f.length = w.offset, 0
-		send := segs
+		send, copied := segs, false
 		if !fetches {
 			f.length = min(total-w.offset, pieceSize)
 		} else {
@@ -235,7 +246,7 @@ func (q *queuePair) sendPieces(e *request, segs [][]byte, total uint32, guard bo
 		off := int(w.offset)
 		if (guard || q.mem.laid) && send != nil {
 			// The kernel would say EFAULT in the middle of a frame.
-			copied, ok := q.mem.outOf(wr, segs, off, int(f.length))
+			b, ok := q.mem.outOf(wr, segs, off, int(f.length))
 			if !ok {
 				if w.next > 0 {
 					return false
@@ -243,10 +254,13 @@ func (q *queuePair) sendPieces(e *request, segs [][]byte, total uint32, guard bo
 				q.settle(e, rdma.WCLocProtErr, 0)
 				return true
 			}
-			send, off = [][]byte{copied}, 0
+			send, off, copied = [][]byte{b}, 0, true
 		}
 		if !w.link.post(&f, lead, send, off, int(f.length)) {
 			return false
+		}
+		if copied {
+			w.link.uncork() // it is scratch
 		}
 		if lead != nil {
 			q.dc.called, lead = true, nil

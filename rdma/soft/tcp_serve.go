@@ -196,7 +196,7 @@ func (l *link) readOn() bool {
 // piece queues one piece of a read's data.
 func (l *link) piece(q *queuePair) bool {
 	if l.full() {
-		l.flush()
+		l.flush(true)
 		if l.full() {
 			return false
 		}
