@@ -22,7 +22,27 @@ type Counters struct {
 	Unpacks, UnpackBytes uint64
 	// Reductions are combinations of two vectors.
 	Reductions, ReduceBytes uint64
+	// Offloaded are the calls that a daemon ran for this member, and OffloadNanoseconds is
+	// how long it worked on them.
+	Offloaded, OffloadNanoseconds uint64
 }
 
 // Writes is the number of RDMA writes that this would be without mapped memory.
 func (c Counters) Writes() uint64 { return c.Puts + c.Signals + 2*c.Descriptors + c.Credits }
+
+// steps are the counters of a machine's steps.
+func (c *Counters) steps() [13]*uint64 {
+	return [...]*uint64{&c.Puts, &c.PutBytes, &c.Gets, &c.GetBytes, &c.Signals, &c.Descriptors, &c.Credits,
+		&c.Copies, &c.CopyBytes, &c.Unpacks, &c.UnpackBytes, &c.Reductions, &c.ReduceBytes}
+}
+
+// Add adds the counters of another team, or time.
+func (c *Counters) Add(n Counters) {
+	more := n.steps()
+	for i, v := range c.steps() {
+		*v += *more[i]
+	}
+	c.Calls += n.Calls
+	c.Offloaded += n.Offloaded
+	c.OffloadNanoseconds += n.OffloadNanoseconds
+}

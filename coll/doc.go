@@ -59,6 +59,13 @@
 // A blocking call that repeats one before it, and that needs messages to mapped
 // members only, can be made by its [Short], which keeps what Run has looked up.
 //
+// # Daemon
+//
+// An executor is data: what a started call needs beside the plan that follows from it (its
+// arguments, keys of its operands, the counters of the channels) can be handed to a daemon of
+// the host, which steps it in another process while the program computes. offload.go is the
+// rank's side, daemon.go and deputy.go the daemon's, desk.go what lies between them.
+//
 // # Determinism
 //
 // The order in which a reduction combines depends on the call, the number of ranks

@@ -19,6 +19,8 @@ var (
 	ErrMismatch = errors.New("members called different collectives")
 	// ErrRevoked: another member's team is broken. It breaks the team.
 	ErrRevoked = errors.New("team was revoked")
+	// ErrDaemon: the daemon that had the call could not end it. It breaks the team.
+	ErrDaemon = errors.New("offload daemon")
 	// ErrArgument: an argument is invalid. Nothing was sent, and the team is not broken.
 	ErrArgument = errors.New("bad argument")
 )

@@ -5,11 +5,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync/atomic"
 	"time"
 
 	"github.com/gorun-mpi/gorun/internal/arch"
 	"github.com/gorun-mpi/gorun/internal/kernel"
+	"github.com/gorun-mpi/gorun/internal/wait"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
@@ -118,10 +120,7 @@ func (t *Team) mismatched() error {
 		// It need not be asked.
 		return t.disagree(m.peer, summary{kind: Exchange, algorithm: Direct, bytes: n, elem: 1})
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
-	defer cancel()
-	// Whether it answers or not, there is a mismatch to report.
-	_ = t.waiter.Wait(ctx, &answer{t, m.peer})
+	t.linger(&answer{t, m.peer}) // whether it answers or not, there is a mismatch to report
 	// It may be further on by now, in a call that is not the one that its
 	// message was of.
 	if f, told := t.told(m.peer); told && (f.call.mark() == m.fingerprint || f.call.mark()^shown == m.fingerprint) {
@@ -130,16 +129,39 @@ func (t *Team) mismatched() error {
 	return t.disagree(m.peer, summary{kind: kindOf(m.fingerprint)})
 }
 
+// linger waits for c, for at most answerTime; false: it did not come. Where the team is only moved
+// on, by another wait or a thread beside, the caller's turn is not its own to leave ([wait.Turns]).
+func (t *Team) linger(c wait.Condition) bool {
+	if atomic.LoadUint32(&t.busy) == busyCall {
+		ctx, cancel := context.WithTimeout(context.Background(), answerTime)
+		defer cancel()
+		return t.waiter.Wait(ctx, c) == nil
+	}
+	for deadline := time.Now().Add(answerTime); !c.Ready(); t.yield() {
+		if time.Now().After(deadline) {
+			return false
+		}
+	}
+	return true
+}
+
+// yield lets others run, in a loop of the team's own.
+func (t *Team) yield() {
+	if t.waiter.Scheduled() {
+		runtime.Gosched()
+	} else {
+		arch.YieldSafe()
+	}
+}
+
 // errUnmapped: a member's memory was there when the team was made.
 var errUnmapped = errors.New("its memory can no longer be mapped")
 
 // lost ends the call after a peer's memory could not be mapped though it has shown it:
 // most often it has gone, which is known soon if not yet.
 func (t *Team) lost(peer int) error {
-	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
-	defer cancel()
 	l := &leaving{team: t, peer: peer}
-	if t.waiter.Wait(ctx, l) != nil {
+	if !t.linger(l) {
 		l.err = t.breakUp(peer, faultLink, errUnmapped)
 	}
 	return l.err
@@ -267,10 +289,7 @@ func (t *Team) tellWaiting(peer int, word uint64) {
 // entangled ends the call of a member that waits in a circle for peer.
 func (t *Team) entangled(peer int) error {
 	t.tell(peer, fault{reason: faultMismatch, peer: -1, call: t.calling(peer)})
-	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
-	defer cancel()
-	// It finds out too, or hears of it.
-	_ = t.waiter.Wait(ctx, &answer{t, peer})
+	t.linger(&answer{t, peer}) // it finds out too, or hears of it
 	mine := t.calling(peer)
 	if f, told := t.told(peer); told && f.reason == faultMismatch && f.call != mine {
 		return t.disagree(peer, f.call)
@@ -393,6 +412,7 @@ func (t *Team) write(peer int, f fault) {
 // broken puts the team into that state. Peers may still write to what was
 // exposed, and the device read what was put: the operands are left to the mesh.
 func (t *Team) broken(peer int, cause error) *Error {
+	t.stopOffload()
 	c := t.call
 	for i, mr := range c.own {
 		if mr != nil {

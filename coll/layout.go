@@ -14,6 +14,7 @@ import (
 //	         slots         each: header 8 bytes, payload; a whole number of
 //	                       cache lines, odd, so that headers spread over the sets
 //	staging  for every member: slots of the payload's length
+//	desk     where calls may be lent to a daemon
 //
 // A small payload and its header share a cache line.
 type layout struct {
@@ -50,6 +51,10 @@ func (l *layout) payload(member, slot int) int { return l.header(member, slot) +
 func (l *layout) stage(member, slot int) int {
 	return l.members*l.lane + (member*l.slots+slot)*l.room
 }
+
+// desk is where the desk begins in a region that has one.
+func (l *layout) desk() int { return (l.size() + line - 1) &^ (line - 1) }
+
 func (l *layout) size() int { return l.members * (l.lane + l.slots*l.room) }
 
 // An intro tells the other members where a member's control region is, and what

@@ -1,6 +1,8 @@
 package coll
 
 import (
+	"math"
+
 	"github.com/gorun-mpi/gorun/internal/arch"
 	"github.com/gorun-mpi/gorun/internal/kernel"
 	"github.com/gorun-mpi/gorun/rdma"
@@ -45,6 +47,7 @@ type outcome uint8
 const (
 	moved   outcome = iota // the step is done
 	blocked                // not yet: try again later
+	paused                 // the run has moved as much as it may
 	ended                  // the plan is done
 	failed                 // the machine's mistake field says why
 )
@@ -61,6 +64,8 @@ type machine struct {
 	plan        *plan
 	pc          int
 	done        bool // the step at pc is done but for giving slots back
+	part        int  // of the step at pc: how many bytes are moved
+	left        int  // bytes that the run under way may still move
 	fingerprint uint32
 	combine     kernel.Func
 	operands    [operands][]byte
@@ -83,7 +88,7 @@ func newMachine(p port, size, slots int) *machine {
 
 // bind prepares a call.
 func (m *machine) bind(p *plan, fingerprint uint32, in, out, tmp []byte, combine kernel.Func) {
-	m.plan, m.pc, m.done = p, 0, false
+	m.plan, m.pc, m.done, m.part = p, 0, false, 0
 	m.fingerprint, m.combine = fingerprint, combine
 	m.operands[input], m.operands[output], m.operands[scratch] = in, out, tmp
 }
@@ -94,13 +99,35 @@ func (m *machine) unbind() {
 	m.operands[input], m.operands[output], m.operands[scratch] = nil, nil, nil
 }
 
-// run makes steps until one is blocked.
-func (m *machine) run() outcome {
-	for {
+// anyNumber of bytes is how much a run may move that need not end soon.
+const anyNumber = math.MaxInt
+
+// run makes steps until one is blocked, or until most bytes are moved.
+func (m *machine) run(most int) outcome {
+	for m.left = most; m.left > 0; {
 		if o := m.step(); o != moved {
 			return o
 		}
 	}
+	return paused
+}
+
+// next is which of the n bytes of the step at pc are moved now: all that are left, or as many as the
+// run may still move, in whole units. did, after that, tells whether it was the last of them.
+func (m *machine) next(n, unit int) (from, to int) {
+	if n-m.part > m.left {
+		n = min(n, m.part+max(m.left/unit, 1)*unit)
+	}
+	return m.part, n
+}
+
+func (m *machine) did(from, to, n int) (last bool) {
+	m.left -= to - from
+	if m.part = to; to < n {
+		return false
+	}
+	m.part = 0
+	return true
 }
 
 // step tries to make the step at pc.
@@ -268,8 +295,15 @@ func (m *machine) put(s *step) outcome {
 	if d.view != nil {
 		return m.store(s, c, d.view[s.dst.off:s.dst.off+s.n])
 	}
-	if !m.port.put(peer, d.addr+uint64(s.dst.off), d.rkey, s.a.operand, s.a.off, s.n, m.slotOf(c.sent+1), header) {
+	from, to := m.next(s.n, arch.CacheLine)
+	if to < s.n {
+		header = 0
+	}
+	if !m.port.put(peer, d.addr+uint64(s.dst.off+from), d.rkey, s.a.operand, s.a.off+from, to-from, m.slotOf(c.sent+1), header) {
 		return blocked
+	}
+	if !m.did(from, to, s.n) {
+		return paused
 	}
 	m.count.Puts++
 	m.count.PutBytes += uint64(s.n)
@@ -286,10 +320,14 @@ func (m *machine) get(s *step) outcome {
 		m.mistake = mismatch{peer: int(s.peer), fingerprint: m.fingerprint, descriptor: d.n}
 		return failed
 	}
+	from, to := m.next(s.n, arch.CacheLine)
 	if d.view != nil && d.access&rdma.AccessRemoteRead != 0 {
-		s.move(m.at(s.dst, s.n), d.view[s.a.off:s.a.off+s.n])
-	} else if !m.port.get(int(s.peer), d.addr+uint64(s.a.off), d.rkey, s.dst.operand, s.dst.off, s.n) {
+		s.move(m.at(s.dst, s.n)[from:to], d.view[s.a.off+from:s.a.off+to])
+	} else if !m.port.get(int(s.peer), d.addr+uint64(s.a.off+from), d.rkey, s.dst.operand, s.dst.off+from, to-from) {
 		return blocked
+	}
+	if !m.did(from, to, s.n) {
+		return paused
 	}
 	m.count.Gets++
 	m.count.GetBytes += uint64(s.n)
@@ -305,10 +343,19 @@ func (s *step) move(to, from []byte) {
 	}
 }
 
+// move copies what the run may of a step's bytes, and tells whether all are copied now.
+func (m *machine) move(s *step, to, from []byte) (all bool) {
+	at, end := m.next(s.n, arch.CacheLine)
+	s.move(to[at:end], from[at:end])
+	return m.did(at, end, s.n)
+}
+
 // store is put into memory that is mapped here. There is room for its signal.
 func (m *machine) store(s *step, c *channel, to []byte) outcome {
 	if !m.done {
-		s.move(to, m.at(s.a, s.n))
+		if !m.move(s, to, m.at(s.a, s.n)) {
+			return paused
+		}
 		m.count.Puts++
 		m.count.PutBytes += uint64(s.n)
 	}
@@ -420,7 +467,9 @@ func (m *machine) know(peer int32, index uint8, message []byte) {
 
 func (m *machine) copy(s *step) outcome {
 	if !m.done {
-		s.move(m.at(s.dst, s.n), m.at(s.a, s.n))
+		if !m.move(s, m.at(s.dst, s.n), m.at(s.a, s.n)) {
+			return paused
+		}
 		if s.dst.operand >= exposed0 {
 			m.count.Puts++
 			m.count.PutBytes += uint64(s.n)
@@ -442,7 +491,11 @@ func (m *machine) copy(s *step) outcome {
 
 func (m *machine) reduce(s *step) outcome {
 	if !m.done {
-		m.combine(m.at(s.dst, s.n), m.at(s.a, s.n), m.at(s.b, s.n))
+		at, end := m.next(s.n, m.plan.call.Elem)
+		m.combine(m.at(s.dst, s.n)[at:end], m.at(s.a, s.n)[at:end], m.at(s.b, s.n)[at:end])
+		if !m.did(at, end, s.n) {
+			return paused
+		}
 		m.count.Reductions++
 		m.count.ReduceBytes += uint64(s.n)
 	}

@@ -51,6 +51,9 @@ func (t *Team) mapPeers(all bool) {
 	}
 	t.mappable(addressOf(t.bytes), t.region)
 	t.tuning.mapped, t.selection.mapped = all, all
+	if !all && t.size < crowd { // of a large team the scratch stays small
+		t.tuning.piece = t.sentPiece
+	}
 }
 
 // mapLane maps the lane in a peer's control region. It is 8-aligned as the region is.

@@ -47,7 +47,7 @@ func BenchmarkPath(b *testing.B) {
 				for over := 0; over < 2; {
 					over = 0
 					for _, m := range nw.members {
-						if m.team.machine.run() == ended {
+						if m.team.machine.run(anyNumber) == ended {
 							over++
 						}
 					}

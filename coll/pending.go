@@ -129,7 +129,8 @@ func (t *Team) vacate() { arch.StoreRelease32(&t.busy, busyNot) }
 // including the operands, belong to the call until it is complete; *a is copied.
 // An invalid argument is reported at once. It allocates nothing in steady state.
 //
-// It goes as far as it can without waiting, unless a call of [Team.Defer] is before it.
+// It goes as far as it can without waiting, unless a call of [Team.Defer] is before it. Where
+// the team has an Offload, a long call of registered memory is the daemon's from here on.
 func (t *Team) Start(a *Args) (*Pending, error) { return t.start(a, false) }
 
 // Defer is Start that takes no step and moves no data: the first [Team.Progress],
@@ -145,7 +146,8 @@ func (t *Team) start(a *Args, deferred bool) (*Pending, error) {
 	if err := t.prepare(a, &p.invocation); err != nil {
 		return nil, t.refuse(a.Kind, err)
 	}
-	p.deferred = deferred
+	p.lent = false
+	p.deferred = t.lend(p) || deferred
 	t.backlog.push(p)
 	if t.backlog.deferred == 0 {
 		t.advance(false)
@@ -160,7 +162,8 @@ func (t *Team) start(a *Args, deferred bool) (*Pending, error) {
 func (t *Team) Progress() (advanced bool) { return t.move(false) }
 
 // ProgressBeside is Progress on another thread than the program's: it leaves reductions
-// that call a function of the program, and what was started after them, to Progress.
+// that call a function of the program, and what was started after them, to Progress. It
+// returns after 128 KiB, some 10 us, so that a call of the program need not wait for longer.
 func (t *Team) ProgressBeside() (advanced bool) { return t.move(true) }
 
 func (t *Team) move(beside bool) (advanced bool) {
@@ -169,25 +172,32 @@ func (t *Team) move(beside bool) (advanced bool) {
 	}
 	if beside {
 		defer t.vacate() // a panic there ends the thread, and not the team's other users
-		return t.advance(true)
+		t.most = besideBytes
+		advanced = t.advance(true)
+		t.most = anyNumber
+		return advanced
 	}
 	advanced = t.advance(false)
 	t.vacate()
 	return advanced
 }
 
+// besideBytes is how much ProgressBeside moves.
+const besideBytes = 128 << 10
+
 // advance is Progress, or ProgressBeside, by the team's only user.
 func (t *Team) advance(beside bool) (advanced bool) {
 	for !t.backlog.empty() && (!beside || !t.backlog.callsProgram()) && t.beginFirst() {
-		pc := t.machine.pc
-		if t.waiting.poll(false) {
-			if err, over := t.outcome(); over {
-				t.over(err)
-				advanced = true
-				continue
-			}
+		if !t.waiting.poll(false) {
+			return advanced
 		}
-		return advanced || t.machine.pc != pc
+		err, over := t.outcome()
+		if over {
+			t.over(err)
+		}
+		if advanced = true; !over || beside {
+			return true
+		}
 	}
 	return advanced
 }
@@ -200,7 +210,9 @@ func (t *Team) beginFirst() bool {
 			return false
 		}
 		t.call = &t.backlog.queue[t.backlog.first].invocation
-		if err := t.begin(); err != nil {
+		if t.call.lent {
+			t.watch()
+		} else if err := t.begin(); err != nil {
 			t.over(err)
 			continue
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -525,4 +526,62 @@ func TestPanicOfProgressBesideLeavesTheTeamFree(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// ProgressBeside moves 128 KiB at a time, of a long step too, so that a call of the program
+// gets in; the call then ends the step that has begun.
+func TestProgressBesideMovesAPartAtATime(t *testing.T) {
+	const block = 1<<20 + 24 // bytes
+	parts := 2 * block >> 17 // of 128 KiB
+	sum, _ := kernel.For(kernel.Int64, kernel.Sum)
+	for _, verbs := range []bool{false, true} {
+		for _, kind := range []Kind{AllToAll, AllReduce} {
+			t.Run(fmt.Sprintf("verbs=%v/%v", verbs, kind), func(t *testing.T) {
+				testenv.NoLeaks(t)
+				nw := network{n: 2, verbs: verbs}
+				nw.run(t, func(ctx context.Context, m *member) error {
+					in, out := bytes.Repeat([]byte{byte(m.rank + 1)}, 2*block), make([]byte, 2*block)
+					args, want := Args{Kind: kind, Send: Buffer{Mem: in}, Recv: Buffer{Mem: out}, Bytes: block}, []byte{1, 2}
+					if kind == AllReduce {
+						args.Bytes, args.Reduction, want = 2*block, sum, []byte{3, 3}
+					}
+					for _, whole := range []bool{true, false} {
+						clear(out)
+						p, err := m.team.Defer(&args)
+						if err != nil {
+							return err
+						}
+						moves := 0
+						for done := false; !done && (whole || moves < 3) && ctx.Err() == nil; {
+							if m.team.ProgressBeside() {
+								moves++
+							} else {
+								runtime.Gosched()
+							}
+							if done, err = p.Done(); err != nil {
+								return err
+							}
+						}
+						if least := parts / 2; whole && moves < least {
+							return fmt.Errorf("%d calls have moved it, want at least %d", moves, least)
+						}
+						if !whole {
+							if err := errors.Join(m.team.Barrier(ctx), m.finish(ctx, p)); err != nil {
+								return err
+							}
+						}
+						for i, w := range []byte{want[0], want[0], want[1], want[1]} {
+							if at := []int{0, block - 1, block, 2*block - 1}[i]; out[at] != w {
+								return fmt.Errorf("byte %d is %d, want %d", at, out[at], w)
+							}
+						}
+						if n := bytes.Count(out, want[:1]) + bytes.Count(out, want[1:]); n != 2*block && n != 4*block {
+							return fmt.Errorf("%d bytes of the result are right, want %d", n, 2*block)
+						}
+					}
+					return nil
+				})
+			})
+		}
+	}
 }

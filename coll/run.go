@@ -39,6 +39,9 @@ type invocation struct {
 	looked     time.Time // when it looked at the peers last
 	stuck      int       // how often it did since the last step
 	err        *Error
+
+	lent   bool // the daemon has it
+	record int  // on the desk
 }
 
 // A key is how peers and the device name an operand.
@@ -115,20 +118,31 @@ func (t *Team) begin() error {
 		}
 		return t.breakUp(-1, faultLocal, err)
 	}
-	c.misses, c.outcome, c.err = 0, blocked, nil
+	t.watch()
 	return nil
 }
+
+// watch has t.call be waited for.
+func (t *Team) watch() { t.call.misses, t.call.outcome, t.call.err = 0, blocked, nil }
 
 // complete drives the machine to the end of t.call, waiting.
 func (t *Team) complete(ctx context.Context) error {
 	for {
 		if err := t.waiter.Wait(ctx, &t.waiting); err != nil {
-			return t.breakUp(t.machine.waitsFor(), faultContext, err)
+			return t.breakUp(t.waitsOn(), faultContext, err)
 		}
 		if err, over := t.outcome(); over {
 			return err
 		}
 	}
+}
+
+// waitsOn is the member that t.call waits for, -1 if that is not known.
+func (t *Team) waitsOn() int {
+	if t.call.lent {
+		return -1
+	}
+	return t.machine.waitsFor()
 }
 
 // outcome ends t.call if it is over.
@@ -172,8 +186,11 @@ func (w *waiting) poll(wide bool) bool {
 // step drives the machine and tells whether it could make a step.
 func (t *Team) step() (moved bool) {
 	c, m := t.call, t.machine
+	if c.lent {
+		return t.collect()
+	}
 	before := m.pc
-	c.outcome = m.run()
+	c.outcome = m.run(t.most)
 	if c.outcome == blocked && m.pc == before {
 		return false
 	}
@@ -241,7 +258,7 @@ func (t *Team) look(wide bool) (broken bool) {
 			return true
 		}
 	}
-	if c.stuck++; c.stuck >= stuckLooks && t.deadlocked() {
+	if c.stuck++; !c.lent && c.stuck >= stuckLooks && t.deadlocked() {
 		c.outcome = failed
 		return true
 	}
@@ -357,7 +374,7 @@ func (t *Team) finish() error {
 	if err := t.giveBack(); err != nil {
 		return t.breakUp(-1, faultLocal, err)
 	}
-	if t.size > crowd && t.scratch != nil && t.scratch.Len() > keptScratch {
+	if t.size > crowd && t.offloading.lent == 0 && t.scratch != nil && t.scratch.Len() > keptScratch {
 		old := t.scratch
 		t.scratch = nil
 		if err := old.Close(); err != nil {

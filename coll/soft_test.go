@@ -46,11 +46,16 @@ type network struct {
 	change    func(*TeamConfig)
 	devices   []rdma.Device // taken in turn; nil: software devices
 
+	offload int // threads of a daemon
+
 	create func(shm.Geometry) (*shm.Segment, error) // nil: shm.NewLocal
 
 	segments []*shm.Segment
-	members  []*member
-	meeting  *meeting
+
+	daemons   []*Offload // the members' ways to the daemon
+	endDaemon func()
+	members   []*member
+	meeting   *meeting
 }
 
 // meeting is an all-gather for goroutines.
@@ -100,7 +105,7 @@ func (nw *network) open(t testing.TB) {
 	hosts := max(nw.hosts, 1)
 	var err error
 	for range hosts {
-		segment, err := nw.create(shm.Geometry{Ranks: nw.n, ArenaSize: 32 << 20})
+		segment, err := nw.create(shm.Geometry{Ranks: nw.n + nw.offload, ArenaSize: 32 << 20})
 		must(err)
 		t.Cleanup(func() { must(segment.Close()) })
 		nw.segments = append(nw.segments, segment)
@@ -161,6 +166,9 @@ func (nw *network) open(t testing.TB) {
 		must(err)
 	}
 	nw.meeting = newMeeting(nw.n)
+	if nw.offload > 0 {
+		nw.openDaemon(t)
+	}
 	t.Cleanup(func() {
 		for _, m := range nw.members {
 			for _, qp := range m.qps {
@@ -222,6 +230,9 @@ func (nw *network) config(m *member, exchange func(context.Context, []byte) ([][
 		how.Sleeper = sleeper
 	}
 	cfg := TeamConfig{Rank: m.rank, Size: m.size, Mesh: m.mesh, ODP: m.odp, Exchange: exchange, Waiter: wait.New(how)}
+	if nw.offload > 0 {
+		cfg.Offload = nw.daemons[m.rank]
+	}
 	if nw.change != nil {
 		nw.change(&cfg)
 	}
@@ -265,21 +276,12 @@ func (m *member) check(ctx context.Context, j *job, registered bool) error {
 	given, room := j.operands(m.rank)
 	in, out := Buffer{Mem: given}, Buffer{Mem: room}
 	if registered && len(given)+len(room) > 0 {
-		mr, err := m.pd.AllocMR(16+len(given)+len(room), rdma.AccessLocalWrite|rdma.AccessRemoteWrite|rdma.AccessRemoteRead)
+		mr, a, b, err := m.registered(given, room)
 		if err != nil {
 			return err
 		}
 		defer mr.Close()
-		mem := mr.Bytes()
-		if given != nil {
-			in = Buffer{Mem: mem[8 : 8+len(given) : 8+len(given)], MR: mr}
-			copy(in.Mem, given)
-		}
-		if room != nil {
-			mem = mem[(8+len(given)+7)&^7:]
-			out = Buffer{Mem: mem[:len(room):len(room)], MR: mr}
-			copy(out.Mem, room)
-		}
+		in, out = a, b
 	}
 	if err := m.team.Run(ctx, j.args(m.rank, in, out)); err != nil {
 		return err
@@ -666,4 +668,33 @@ func TestExplain(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// A piece of a reduction is longer where it goes to another host, unless the table
+// has its length.
+func TestPieceBetweenHosts(t *testing.T) {
+	cases := []struct {
+		name         string
+		hosts, table int
+		want         int
+	}{
+		{"one host", 1, 0, defaultPiece},
+		{"two hosts", 2, 0, defaultSentPiece},
+		{"two hosts, by the table", 2, 1000, 1000},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			nw := network{n: 2, hosts: c.hosts, change: func(cfg *TeamConfig) {
+				table := DefaultTable()
+				table.PieceBytes = c.table
+				cfg.Table = table
+			}}
+			nw.run(t, func(_ context.Context, m *member) error {
+				if got := m.team.tuning.piece; got != c.want {
+					return fmt.Errorf("pieces of %d bytes, want %d", got, c.want)
+				}
+				return nil
+			})
+		})
+	}
 }

@@ -33,6 +33,10 @@ type TeamConfig struct {
 	// device has none. Without it, ordinary memory that peers access is registered for each call.
 	ODP rdma.MR
 
+	// Offload is where started calls of registered memory may be lent to; nil: nowhere. The
+	// team is told of its end by the segment.
+	Offload *Offload
+
 	// Table selects algorithms and sizes; nil: the built-in table.
 	Table *Table
 
@@ -49,6 +53,9 @@ const (
 	manySlots    = 32
 	defaultChunk = 128 << 10
 	defaultPiece = 16 << 10
+	// defaultSentPiece is that where some members do not map each other: a message takes
+	// as long there as 16 KiB do.
+	defaultSentPiece = 64 << 10
 	// leastSlots is what the plans need to run without waiting on each
 	// other: half of it may be owed.
 	leastSlots = 8
@@ -131,6 +138,7 @@ type Team struct {
 	dead       func(int) bool
 	odp        rdma.MR
 	tuning     tuning
+	sentPiece  int // tuning.piece where some members do not map each other
 	selection  *selection
 	cache      cache
 
@@ -147,6 +155,7 @@ type Team struct {
 	scratch rdma.MR // grows between calls
 	arena   arena
 	machine *machine
+	most    int // bytes that the machine moves in a row: anyNumber, or besideBytes
 
 	busy    uint32      // busyNot, busyCall, busyMoving
 	state   error       // nil while open: *Error when broken, ErrClosed
@@ -154,6 +163,8 @@ type Team struct {
 	own     invocation  // of the blocking calls
 	waiting waiting
 	backlog backlog
+
+	offloading offloading
 }
 
 // A peer is what a team knows of a member.
@@ -226,7 +237,7 @@ func newTeam(cfg *TeamConfig) (*Team, error) {
 		return nil, err
 	}
 	t := &Team{rank: cfg.Rank, size: cfg.Size, mesh: cfg.Mesh, waiter: cfg.Waiter, progress: cfg.Progress,
-		dead: cfg.PeerDead, odp: cfg.ODP, tuning: tuning, peers: make([]peer, cfg.Size)}
+		dead: cfg.PeerDead, odp: cfg.ODP, tuning: tuning, sentPiece: cmp.Or(cfg.Table.PieceBytes, defaultSentPiece), peers: make([]peer, cfg.Size)}
 	t.selection = cfg.Table.selection(cfg.Size)
 	at := func(member int) int { return member }
 	if cfg.Members != nil {
@@ -249,7 +260,7 @@ func newTeam(cfg *TeamConfig) (*Team, error) {
 	if t.size > 1 {
 		inline = min(inline, t.mesh.dialer.Inline())
 	}
-	t.machine = newMachine((*wire)(t), t.size, tuning.slots)
+	t.machine, t.most = newMachine((*wire)(t), t.size, tuning.slots), anyNumber
 	t.cache.total = &t.machine.count
 	t.waiting.team = t
 	t.call = &t.own
@@ -257,9 +268,13 @@ func newTeam(cfg *TeamConfig) (*Team, error) {
 	if t.size == 1 {
 		return t, nil
 	}
-	t.region, err = t.mesh.pd.AllocMR(t.layout.size(), rdma.AccessLocalWrite|rdma.AccessRemoteWrite)
+	length := t.layout.size()
+	if t.offloading.to = cfg.Offload; cfg.Offload != nil {
+		length = t.layout.desk() + deskSize(t.size)
+	}
+	t.region, err = t.mesh.pd.AllocMR(length, rdma.AccessLocalWrite|rdma.AccessRemoteWrite)
 	if err != nil {
-		return nil, fmt.Errorf("control region of %d bytes: %w", t.layout.size(), err)
+		return nil, fmt.Errorf("control region of %d bytes: %w", length, err)
 	}
 	t.bytes = t.region.Bytes()
 	if t.words, err = wordsOf(t.bytes); err != nil {
@@ -324,7 +339,7 @@ func (t *Team) Waits() (kind Kind, number uint64, peer int, ok bool) {
 	if t.state != nil || t.call == nil || t.machine == nil || atomic.LoadUint32(&t.busy) != busyCall {
 		return 0, 0, -1, false
 	}
-	return t.call.call.Kind, t.machine.count.Calls + 1, t.machine.waitsFor(), true
+	return t.call.call.Kind, t.machine.count.Calls + 1, t.waitsOn(), true
 }
 
 // Counters returns the counters of the team. It must not be called while a call of the team runs.
@@ -334,8 +349,11 @@ func (t *Team) Counters() Counters {
 }
 
 // Missed reports whether another member is in a call that this member, which
-// is in none, has not made. It reads one or more words of each member.
+// is in none, has not made, as far as it knows. It reads one or more words of each member.
 func (t *Team) Missed() bool {
+	if t.offloading.lent > 0 {
+		return false // the daemon counts the messages
+	}
 	for i := range t.peers {
 		if i == t.rank {
 			continue
@@ -396,6 +414,7 @@ func (t *Team) Free(ctx context.Context) error {
 		return errors.Join(err, t.Close())
 	}
 	defer t.vacate()
+	t.stopOffload()
 	var errs []error
 	for _, mr := range []rdma.MR{t.scratch, t.region} {
 		if mr != nil {
@@ -407,6 +426,7 @@ func (t *Team) Free(ctx context.Context) error {
 }
 
 func (t *Team) shut() {
+	t.stopOffload()
 	t.state = ErrClosed
 	t.cache.count()
 	t.region, t.scratch, t.bytes, t.words = nil, nil, nil, nil
