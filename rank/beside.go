@@ -11,6 +11,7 @@ import (
 
 	"github.com/gorun-mpi/gorun/internal/arch"
 	"github.com/gorun-mpi/gorun/internal/shm"
+	"github.com/gorun-mpi/gorun/internal/wait"
 )
 
 const (
@@ -40,10 +41,13 @@ const (
 // at a time, and not while a call asks for it:
 //
 //	hot       looks, until nothing has come for hotTime
-//	listens   asleep; peers that bring something wake it. Only while the program is in
-//	          no call: a call that begins hushes the bell, so that peers of a program
-//	          that makes one call after the other pay for no wake-up
-//	dozes     asleep; only the rank's own start of a long operation wakes it
+//	listens   asleep; peers that bring something wake it. Only while operations are open
+//	          and the program makes no calls: a call that begins hushes the bell, so that
+//	          peers of a program that makes one call after the other pay for no wake-up,
+//	          and wakes the thread when it ends
+//	dozes     asleep; the rank's own start of a long operation wakes it, and while
+//	          operations are open the end of a call that it has found inside. After a
+//	          call it dozes for a millisecond before it listens again
 //
 // It begins with the rank's first request or window, and Finalize ends it.
 type beside struct {
@@ -55,9 +59,12 @@ type beside struct {
 	deaf    bool // peers do not ring
 	running bool // the program's goroutine alone reads it
 	ended   chan struct{}
+	home    *wait.Home // nil: a CPU is kept for it, or it is a goroutine
+	called  bool       // a call has been inside since the thread was; of the one who is inside
 
 	kicks  atomic.Uint32 // started operations
 	wanted atomic.Bool   // a call waits for the thread to get out
+	owed   atomic.Bool   // the end of the call that is inside wakes the thread
 	stop   atomic.Bool
 	failed atomic.Pointer[error] // the thread has died of it
 }
@@ -66,11 +73,12 @@ type beside struct {
 func (w *World) openBeside(cfg *Config) error {
 	p := w.place
 	spare := cfg.Environment.ProgressPinned || p.cpus >= 2*cmp.Or(p.sharers, p.size)
-	switch mode := cmp.Or(cfg.Progress, cfg.Environment.Progress); {
+	asked := cmp.Or(cfg.Progress, cfg.Environment.Progress)
+	switch mode := cmp.Or(asked, ProgressAuto); {
 	case w.size == 1:
 		return nil
 	case mode == ProgressOn || mode == ProgressAuto && spare:
-	case mode == ProgressAuto && w.narrator != nil:
+	case asked == ProgressAuto && w.narrator != nil:
 		w.narrator.say("no progress thread: there are not two CPUs for each rank")
 		return nil
 	default:
@@ -99,10 +107,12 @@ func (b *beside) start() {
 		return
 	}
 	b.running = true
-	if !b.scheduled() {
-		arch.AddProcessors(1) // or the thread would wait for goroutines that compute
+	if b.scheduled() {
+		go b.run()
+		return
 	}
-	go b.run()
+	arch.AddProcessors(1) // or the thread would wait for goroutines that compute
+	arch.GoThread(b.run)
 }
 
 // scheduled tells whether ranks are goroutines, so that the thread is one.
@@ -167,7 +177,10 @@ func (w *World) takeOver() bool {
 
 // besideEntered begins a call beside the thread.
 func (w *World) besideEntered() error {
-	w.beside.bell.Hush()
+	w.beside.called = true
+	if w.beside.bell.Hush() {
+		w.beside.owed.Store(true)
+	}
 	if err := w.beside.failed.Load(); err != nil {
 		w.leave()
 		return *err
@@ -189,6 +202,16 @@ func (b *beside) pause(n int) {
 	}
 }
 
+// besideAt is the place of a thread among the CPUs of a rank: behind those of the ranks where
+// there is one, else the rank's own. Threads that work at the same time wake at the same
+// time too, and the kernel would leave them on one CPU.
+func besideAt(seat, ranks int, spare bool) int {
+	if spare {
+		return ranks + seat
+	}
+	return seat
+}
+
 // run is the life of the thread.
 func (b *beside) run() {
 	defer close(b.ended)
@@ -200,11 +223,12 @@ func (b *beside) run() {
 			b.die(errors.New("the progress thread has ended"))
 		}
 	}()
-	if !b.scheduled() {
-		runtime.LockOSThread() // to its end, with which the thread ends
-		if b.env.ProgressPinned {
-			_ = arch.Pin(b.env.ProgressCPU) // refused: it runs where the rank may
-		}
+	switch p := b.w.place; {
+	case b.scheduled():
+	case b.env.ProgressPinned:
+		_ = arch.Pin(b.env.ProgressCPU) // refused: it runs where the rank may
+	default:
+		b.home = wait.NewHome(besideAt(p.seat, cmp.Or(p.sharers, p.size), b.cpu))
 	}
 	for !b.stop.Load() {
 		b.hot()
@@ -221,9 +245,10 @@ func (b *beside) die(err error) {
 
 // A look is what the thread found inside.
 type look struct {
-	in    bool // it was inside: no call was
-	moved bool
-	open  bool // something is under way
+	in     bool // it was inside: no call was
+	moved  bool
+	open   bool // something is under way
+	called bool // a call was inside since the thread's last look
 }
 
 // look moves on what is under way, unless a call is inside or wants to be.
@@ -236,9 +261,10 @@ func (b *beside) look(thorough bool) (l look) {
 		w.waiter.SetThorough(thorough)
 		l.moved = w.progressBeside()
 		w.waiter.SetThorough(false)
-		l.in, l.open = true, w.used > 0 || len(w.active) > 0
+		l.in, l.open, l.called = true, w.used > 0 || len(w.active) > 0, b.called
+		b.called = false
 	}
-	w.leave()
+	arch.StoreRelease32(&w.busy, busyNot)
 	return l
 }
 
@@ -249,6 +275,9 @@ func (b *beside) hot() {
 		kicks := b.kicks.Load()
 		if kicks != seen {
 			seen, since, idle = kicks, time.Now(), false
+			if b.home != nil {
+				b.home.Look(since)
+			}
 		}
 		if !idle { // else it is the next start that it waits for
 			l := b.look(n%hotThorough == 0)
@@ -267,10 +296,13 @@ func (b *beside) hot() {
 
 // sleep returns when there may be something to do.
 func (b *beside) sleep() {
-	for d := b.shortest(); !b.stop.Load(); {
+	for d, open := b.shortest(), false; !b.stop.Load(); d = min(2*d, sleepMost) {
 		seen := b.kicks.Load()
 		l := b.look(true)
-		if l.open {
+		if l.in {
+			open = l.open
+		}
+		if l.open && !l.called {
 			// What came before Prepare has rung nobody: look once more.
 			b.bell.Prepare()
 			if l = b.look(true); l.moved {
@@ -280,10 +312,17 @@ func (b *beside) sleep() {
 		if l.moved {
 			return
 		}
-		if !l.open {
-			b.bell.Doze()
-		} else if b.deaf {
+		switch {
+		case l.called:
+			d = b.shortest() // there may be more calls
+		case l.open && b.deaf:
 			d = min(d, sleepOpen)
+		}
+		if !l.open || l.called {
+			b.bell.Doze()
+		}
+		if !l.in && open && !b.awaitEnd() {
+			continue
 		}
 		// A start and its Wake may have come before the bell was ready for it.
 		if b.kicks.Load() != seen || b.stop.Load() {
@@ -293,9 +332,26 @@ func (b *beside) sleep() {
 		if b.bell.Sleep(int64(d)) {
 			return
 		}
-		if d = min(2*d, sleepMost); l.open && b.bell.Hushed() {
-			d = b.shortest() // the program has made calls, and may compute again
-		}
+	}
+}
+
+// awaitEnd has the end of the call that is inside wake the thread; false: it has ended. One that
+// ends at this very moment may not see that, and the thread sleeps on for 10 ms at most.
+func (b *beside) awaitEnd() bool {
+	b.owed.Store(true)
+	if atomic.LoadUint32(&b.w.busy) == busyNot {
+		b.owed.Store(false)
+		b.bell.Cancel()
+		return false
+	}
+	return true
+}
+
+// left wakes the thread at the end of a call, if that is what it sleeps for.
+func (b *beside) left() {
+	if b.owed.Load() {
+		b.owed.Store(false) // and the barrier that Wake asks for
+		b.bell.Wake()
 	}
 }
 

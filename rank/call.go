@@ -77,6 +77,9 @@ func (c *Comm) begin(op string) *call {
 		return &call{comm: c, op: op, err: err}
 	}
 	k := &c.world.call
+	if c.world.turns != nil {
+		k = c.world.newCall() // there may be several
+	}
 	k.comm, k.op, k.entered = c, op, true
 	return k
 }
@@ -86,14 +89,18 @@ func (c *Comm) beginRequest(op string) *call {
 	if err := c.enterCollective(); err != nil {
 		return &call{comm: c, op: op, err: err}
 	}
-	w := c.world
+	k := c.world.newCall()
+	k.comm, k.op, k.entered = c, op, true
+	return k
+}
+
+// newCall gives a call, of the recycled ones.
+func (w *World) newCall() *call {
 	k := w.calls
 	if k == nil {
-		k = new(call)
-	} else {
-		w.calls, k.next = k.next, nil
+		return new(call)
 	}
-	k.comm, k.op, k.entered = c, op, true
+	w.calls, k.next = k.next, nil
 	return k
 }
 
@@ -143,7 +150,11 @@ func (k *call) run(ctx context.Context) error {
 			err = c.failCollective(op, err)
 		}
 	}
-	k.reset()
+	if c.world.turns != nil {
+		k.recycle()
+	} else {
+		k.reset()
+	}
 	c.world.leave()
 	return err
 }

@@ -143,6 +143,10 @@ func (c *Comm) derive(ctx context.Context, op string, own choice, bad error) (*C
 		return nil, c.fail(op, -1, err)
 	}
 	defer c.world.leave()
+	if err := c.world.beginMaking(); err != nil {
+		return nil, c.fail(op, -1, err)
+	}
+	defer c.world.endMaking()
 	own.context, own.refused = c.world.context, bad != nil
 	choices, err := c.choose(ctx, own)
 	if err != nil {

@@ -105,6 +105,6 @@ func (c *Comm) purge() {
 func (c *Comm) forget() {
 	w := c.world
 	c.purge()
-	add(&w.past, c.team.Counters())
+	w.past.Add(c.team.Counters())
 	w.comms = slices.DeleteFunc(w.comms, func(o *Comm) bool { return o == c })
 }

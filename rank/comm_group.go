@@ -20,6 +20,10 @@ func (c *Comm) CreateGroup(ctx context.Context, g Group, tag int) (*Comm, error)
 		return nil, c.fail(op, -1, err)
 	}
 	defer c.world.leave()
+	if err := c.world.beginMaking(); err != nil {
+		return nil, c.fail(op, -1, err)
+	}
+	defer c.world.endMaking()
 	err := c.within(g)
 	switch {
 	case c.inter:

@@ -230,7 +230,7 @@ func (p *duplication) discard() error {
 	d := p.made
 	if d.team != nil {
 		_ = d.team.Close() // it is of no use; the error is told
-		add(&d.world.past, d.team.Counters())
+		d.world.past.Add(d.team.Counters())
 		d.team = nil
 	}
 	return d.deleteAttributes()

@@ -41,8 +41,15 @@ type Config struct {
 	// if Log is nil. The environment may ask for the same, always on standard error.
 	Verbose bool
 	// Progress says whether a thread of this rank moves started operations while the program
-	// computes. The zero value is the environment's, else off. It need not be the same on all ranks.
+	// computes. The zero value is the environment's, else auto. It need not be the same on all ranks.
 	Progress Progress
+	// Concurrent permits calls of several goroutines at the same time (MPI_THREAD_MULTIPLE), but has no
+	// windows. The package documentation has the limits. A message takes some 20 to 50 ns more. It need
+	// not be the same on all ranks.
+	Concurrent bool
+	// OffloadFrom is the length in bytes from which started collectives of registered memory are the
+	// daemon's where the host has one (gorun --offload). 0 is 256 KiB; 1 is all, but those of no bytes.
+	OffloadFrom int
 	// Log gets one line, without a newline, for each event of start-up and each
 	// failure. nil logs nothing. It is called on the goroutine of the rank.
 	Log func(line string)
@@ -142,14 +149,18 @@ type Environment struct {
 	// PMI is how to reach the launcher's PMI server; nil: there is none, and the rank is a world of one.
 	PMI *pmi.Env
 	// Gorun reports that the launcher is gorun, so that the fields below are set.
-	Gorun     bool
-	Job       string // the job's identity (GORUN_JOB)
-	Host      string // the host's name in the job (GORUN_HOST)
-	Address   string // at which the job's other hosts reach this one; "": this machine only (GORUN_ADDRESS)
-	HostIndex int    // counted from 0 (GORUN_HOST_INDEX)
-	LocalRank int    // this rank's number among the ranks of the host (GORUN_LOCAL_RANK)
-	LocalSize int    // the number of ranks on the host (GORUN_LOCAL_SIZE)
-	SegmentFD int    // the inherited descriptor of the job's shared segment; -1: none (GORUN_SEGMENT)
+	Gorun   bool
+	Job     string // the job's identity (GORUN_JOB)
+	Host    string // the host's name in the job (GORUN_HOST)
+	Address string // at which the job's other hosts reach this one; "": this machine only (GORUN_ADDRESS)
+	// Interface is the network interface, by its name or its network in CIDR form, at which ranks
+	// of other hosts reach this one under another launcher than gorun, whose Address says more;
+	// "": Init finds one (GORUN_INTERFACE).
+	Interface string
+	HostIndex int // counted from 0 (GORUN_HOST_INDEX)
+	LocalRank int // this rank's number among the ranks of the host (GORUN_LOCAL_RANK)
+	LocalSize int // the number of ranks on the host (GORUN_LOCAL_SIZE)
+	SegmentFD int // the inherited descriptor of the job's shared segment; -1: none (GORUN_SEGMENT)
 	// CPUs is the number of CPUs that this rank shares, and CPURanks the number of ranks that share them,
 	// including this one (GORUN_CPUS, GORUN_CPU_RANKS). 0: unknown, all CPUs of the host are assumed.
 	CPUs, CPURanks int
@@ -169,6 +180,9 @@ type Environment struct {
 	// the launcher keeps for it (GORUN_ASYNC_CPU). Else it runs where the rank may.
 	ProgressPinned bool
 	ProgressCPU    int
+	// Offload is the number of threads of the host's daemon that steps started collectives; 0: there
+	// is none (GORUN_OFFLOAD, which gorun --offload sets).
+	Offload int
 	// Foreign is set if another launcher has started the process as one of several, but serves no
 	// PMI-1. It says which launcher, and what to do. Init then fails instead of making a world of one.
 	Foreign string
@@ -191,6 +205,9 @@ func parseMemory(text string) (int64, error) {
 	}
 	return n << shift, nil
 }
+
+// interfaceVar names the network between hosts.
+const interfaceVar = "GORUN_INTERFACE"
 
 // FromEnviron reads the launcher's variables in environ, which has the form
 // of [os.Environ]. An invalid value is an error that names the variable.
@@ -226,7 +243,7 @@ func FromEnviron(environ []string) (Environment, error) {
 			env.Emulate = append(env.Emulate, name)
 		}
 	}
-	env.Tuning = vars["GORUN_TUNING"]
+	env.Tuning, env.Interface = vars["GORUN_TUNING"], vars[interfaceVar]
 	if value := vars["GORUN_VERBOSE"]; value != "" {
 		if env.Verbose, err = strconv.ParseBool(value); err != nil {
 			return env, fmt.Errorf("GORUN_VERBOSE=%s: expected 1 or 0", value)
@@ -257,6 +274,7 @@ func FromEnviron(environ []string) (Environment, error) {
 		{"GORUN_CPUS", &env.CPUs, 1},
 		{"GORUN_CPU_RANKS", &env.CPURanks, 1},
 		{"GORUN_ASYNC_CPU", &env.ProgressCPU, 0},
+		{"GORUN_OFFLOAD", &env.Offload, 1},
 	} {
 		value, set := vars[v.name]
 		if !set {

@@ -115,6 +115,19 @@
 // A world serves one call at a time (MPI_THREAD_SERIALIZED). Several goroutines may call as long
 // as their calls do not overlap; a call that overlaps another one fails with [ErrConcurrent].
 //
+// With [Config].Concurrent calls may overlap (MPI_THREAD_MULTIPLE). They take turns: a call that
+// waits lets others in, and the progress that they make is its own too. These limits hold:
+//
+//   - A communicator has one collective at a time, as MPI says, and of the calls that make
+//     communicators there is one at a time in the rank; a second one fails with ErrConcurrent.
+//     The program has them follow each other in the same order on all ranks.
+//   - A request is waited for by one goroutine.
+//   - There are no windows: making one fails on all ranks.
+//   - Functions of the program that a call runs (an [OpFunc], say) make no calls. They run while
+//     the rank is inside, on the goroutine of any of its calls.
+//   - A wait of more than a millisecond naps, for a millisecond at most, instead of sleeping until a
+//     peer wakes the rank; gorun is not told what such a rank waits for.
+//
 // # Ownership
 //
 // A [World] owns the device context, the queue pairs and the memory of [Alloc]

@@ -20,8 +20,9 @@ var (
 	// ErrRevoked: an earlier collective on the communicator failed, here or
 	// on a peer. The error also wraps the first cause.
 	ErrRevoked = errors.New("the communicator is revoked")
-	// ErrConcurrent: another call of the same rank was still running.
-	ErrConcurrent = errors.New("another call of this rank is running (a world serves one call at a time)")
+	// ErrConcurrent: another call of the same rank was still running. With Config.Concurrent:
+	// another collective on the communicator, or another call that makes a communicator.
+	ErrConcurrent = errors.New("another call of this rank is running (a world serves one call at a time; see Config.Concurrent)")
 	// ErrPeerDied: the peer's process has ended without calling Finalize.
 	ErrPeerDied = errors.New("the process has died")
 	// ErrArgument: an operand, a rank, a tag or an operation is invalid.

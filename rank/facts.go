@@ -107,7 +107,7 @@ func (w *World) Counters() Counters {
 		}
 	}
 	for _, c := range w.comms {
-		add(&n.Collective, c.team.Counters())
+		n.Collective.Add(c.team.Counters())
 	}
 	waits := w.waiter.Counts()
 	n.Sleeps, n.Overslept = waits.Sleeps, waits.Overslept
@@ -127,19 +127,4 @@ func (w *World) queuePairs() []rdma.QP {
 		return qp == nil || path
 	})
 	return append(list, w.peers.Initiators()...)
-}
-
-func add(sum *coll.Counters, n coll.Counters) {
-	sum.Calls += n.Calls
-	sum.Puts += n.Puts
-	sum.PutBytes += n.PutBytes
-	sum.Signals += n.Signals
-	sum.Descriptors += n.Descriptors
-	sum.Credits += n.Credits
-	sum.Copies += n.Copies
-	sum.CopyBytes += n.CopyBytes
-	sum.Unpacks += n.Unpacks
-	sum.UnpackBytes += n.UnpackBytes
-	sum.Reductions += n.Reductions
-	sum.ReduceBytes += n.ReduceBytes
 }

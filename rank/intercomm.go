@@ -28,6 +28,10 @@ func CreateIntercomm(ctx context.Context, local *Comm, localLeader int, peer *Co
 	}
 	w := local.world
 	defer w.leave()
+	if err := w.beginMaking(); err != nil {
+		return nil, local.fail(op, -1, err)
+	}
+	defer w.endMaking()
 	if local.inter {
 		return nil, local.fail(op, -1, badClass(ClassComm, "the local communicator is an intercommunicator"))
 	}
@@ -204,6 +208,10 @@ func (c *Comm) Merge(ctx context.Context, high bool) (*Comm, error) {
 	}
 	w := c.world
 	defer w.leave()
+	if err := w.beginMaking(); err != nil {
+		return nil, c.fail(op, -1, err)
+	}
+	defer w.endMaking()
 	if !c.inter {
 		return nil, c.fail(op, -1, badClass(ClassComm, "not an intercommunicator"))
 	}

@@ -1,6 +1,7 @@
 package rank
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -43,7 +44,7 @@ func (w *World) maps(card *wireup.Card) bool {
 // here too in a small world whose program wants its data to go through the device (verbs).
 func (w *World) connect(ctx context.Context, verbs bool) (err error) {
 	messages := p2p.Config{Rank: w.rank, Size: w.size, PD: w.device.PD, Any: w.device.All, Waiter: w.waiter,
-		Dead: w.watch.dead, Remote: w.watch.remote, Idle: &w.watch.sleeps, Peers: w.peers, Alone: w.place.size <= w.place.cpus, Progress: w.progressOthers}
+		Dead: w.watch.dead, Remote: w.watch.remote, Idle: &w.watch.sleeps, Peers: w.peers, Alone: cmp.Or(w.place.sharers, w.place.size) <= w.place.cpus, Progress: w.progressOthers}
 	if w.adversarial && w.rank%2 == 1 {
 		messages.OwnMost = -1 // so that the suites run over shared receives too
 	}
@@ -109,7 +110,7 @@ const earlyMost = 16
 func (w *World) teamConfig(c *Comm, exchange func(context.Context, []byte) ([][]byte, error)) coll.TeamConfig {
 	cfg := coll.TeamConfig{
 		Rank: c.base + c.rank, Size: c.members.Size(), Mesh: w.mesh, Waiter: w.waiter, ODP: w.device.All, Exchange: exchange,
-		Progress: w.progress, Table: w.tuning,
+		Progress: w.progress, Table: w.tuning, Offload: w.offload,
 		PeerDead: func(member int) bool { return w.messages.Check(c.members.Rank(member)) != nil },
 	}
 	if c.members.Ranks() != nil {

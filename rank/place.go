@@ -2,6 +2,7 @@ package rank
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -12,17 +13,15 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gorun-mpi/gorun/internal/reach"
 	"github.com/gorun-mpi/gorun/internal/shm"
 	"github.com/gorun-mpi/gorun/internal/topo"
 	"github.com/gorun-mpi/gorun/rank/internal/peers/wireup"
 )
 
 // loopback is where software devices listen when all hosts of the job are this
-// machine; anywhere is for jobs that span machines.
-const (
-	loopback = "127.0.0.1:0"
-	anywhere = ":0"
-)
+// machine.
+const loopback = "127.0.0.1:0"
 
 // secretLen is the length of a job's secret for links between hosts.
 const secretLen = 32
@@ -37,11 +36,13 @@ type place struct {
 	watched  bool // the launcher sets the segment's dead flags
 	local    int  // rank in the segment
 	size     int  // ranks in the segment
+	seat     int  // which of the CPUs is its own; local, unless hosts share their CPUs
 	cpus     int  // that it may run on
 	largest  int  // ranks on the host that has most
 	sharers  int  // ranks that share these, itself included; 0: all of the segment
 	secret   []byte
 	listen   string
+	why      string // it is listen's address, where the rank has found that out; else ""
 }
 
 func (p *place) close() error {
@@ -68,13 +69,13 @@ func findPlace(ctx context.Context, env *Environment, exchange wireup.Exchange, 
 	if size == 1 {
 		return p, nil
 	}
-	return foreignPlace(ctx, p, exchange, rank, size)
+	return foreignPlace(ctx, p, env.Interface, exchange, rank, size)
 }
 
 // gorunPlace is a rank's place as gorun tells it.
 func gorunPlace(ctx context.Context, env *Environment, exchange wireup.Exchange, rank, size int) (*place, error) {
 	p := &place{host: env.Host, identity: env.Job + "/" + env.Host, owned: true, watched: true,
-		local: env.LocalRank, size: env.LocalSize, cpus: env.CPUs, sharers: env.CPURanks, listen: loopback}
+		local: env.LocalRank, seat: env.LocalRank, size: env.LocalSize, cpus: env.CPUs, sharers: env.CPURanks, listen: loopback}
 	if env.Address != "" {
 		at, err := netip.ParseAddr(env.Address)
 		if err != nil {
@@ -100,13 +101,53 @@ func gorunPlace(ctx context.Context, env *Environment, exchange wireup.Exchange,
 		return p, nil
 	}
 	// Other hosts are reached over TCP, whose secret rank 0 makes.
-	own := wireup.Greeting{Host: p.host, PID: os.Getpid()}
+	own := wireup.Greeting{Host: p.host, Kernel: bootID(), CPUs: topo.Allowed().String(), Limit: limit(), PID: os.Getpid()}
 	all, err := greet(ctx, exchange, &own, rank)
 	if err != nil {
 		return nil, errors.Join(err, p.close())
 	}
 	p.secret, p.largest = all[0].Secret, largest(all, func(g *wireup.Greeting) string { return g.Host })
+	p.shareCPUs(all, rank)
 	return p, nil
+}
+
+// shareCPUs takes note of ranks on other hosts that run on the CPUs of this one: hosts
+// may be agents, containers or namespaces of one machine. Without it a rank of each
+// would want the same CPU. Ranks that the launcher has bound are left to it, and containers
+// with CPUs or a quota of their own share nothing.
+func (p *place) shareCPUs(all []wireup.Greeting, rank int) {
+	own := &all[rank]
+	if own.Kernel == "" || p.sharers != 0 && p.sharers != p.size {
+		return
+	}
+	mine, _ := topo.ParseSet(own.CPUs)
+	before, sharers := 0, 0
+	for i := range all {
+		if g := &all[i]; g.Kernel != own.Kernel || g.Limit != own.Limit || g.CPUs != own.CPUs && !meet(mine, g.CPUs) {
+			continue
+		}
+		if sharers++; i < rank {
+			before++
+		}
+	}
+	if sharers > p.size {
+		p.seat, p.sharers = before, sharers
+	}
+}
+
+// meet tells whether CPUs are among those of a greeting. Where either are not known they are.
+func meet(mine topo.Set, theirs string) bool {
+	s, err := topo.ParseSet(theirs)
+	return err != nil || mine.Len() == 0 || s.Len() == 0 || mine.And(s).Len() > 0
+}
+
+// limit names the quota of CPU time that this process has, with others perhaps; "": none limits it.
+func limit() string {
+	at := topo.Limit()
+	if at != "" {
+		at = namespace("cgroup") + " " + at
+	}
+	return at
 }
 
 // largest is how many ranks the place has that has most.
@@ -146,9 +187,17 @@ func greet(ctx context.Context, exchange wireup.Exchange, own *wireup.Greeting, 
 
 // foreignPlace finds the ranks of this machine under a launcher that gives no
 // segment: the lowest of them makes it, the others open it through /proc. Who
-// may not is a place of its own and reaches everybody over TCP.
-func foreignPlace(ctx context.Context, p *place, exchange wireup.Exchange, rank, size int) (*place, error) {
-	own := wireup.Greeting{Host: p.host, Machine: machine(), PID: os.Getpid()}
+// may not is a place of its own and reaches everybody over TCP. chosen is what the user says
+// of the network between hosts.
+func foreignPlace(ctx context.Context, p *place, chosen string, exchange wireup.Exchange, rank, size int) (*place, error) {
+	here, err := reach.Here()
+	if err != nil {
+		here = nil // sandboxes without netlink: ranks of one machine need none
+	}
+	own := wireup.Greeting{Host: p.host, Machine: machine(), Kernel: bootID(), CPUs: topo.Allowed().String(), Limit: limit(), PID: os.Getpid(), Network: network(p.host)}
+	for _, a := range reach.Outer(here) {
+		own.Nets = append(own.Nets, a.Prefix)
+	}
 	all, err := greet(ctx, exchange, &own, rank)
 	if err != nil {
 		return nil, err
@@ -161,18 +210,21 @@ func foreignPlace(ctx context.Context, p *place, exchange wireup.Exchange, rank,
 	lowest := -1
 	for i := range all {
 		if all[i].Machine != own.Machine {
-			p.listen = anywhere
 			continue
 		}
 		if lowest < 0 {
 			lowest = i
 		}
 		if i == rank {
-			p.local = p.size
+			p.local, p.seat = p.size, p.size
 		}
 		p.size++
 	}
+	if p.listen, p.why, err = listenAt(&own, all, here, chosen); err != nil {
+		return nil, err
+	}
 	p.identity = own.Machine + "/" + strconv.Itoa(lowest)
+	p.shareCPUs(all, rank)
 	fd := -1
 	if lowest == rank {
 		s, err := shm.Create(shm.DefaultGeometry(p.size, shm.Limit()))
@@ -213,17 +265,67 @@ func foreignPlace(ctx context.Context, p *place, exchange wireup.Exchange, rank,
 	return p, nil
 }
 
+// listenAt is where a rank under a foreign launcher listens for those of other machines, and why
+// there: at the address in the network that the user names, else the one in a network with most
+// of the other hosts, else the one from which packets go to another host.
+func listenAt(own *wireup.Greeting, all []wireup.Greeting, here []reach.Address, chosen string) (listen, why string, err error) {
+	var hosts []string
+	var others [][]netip.Prefix
+	for i := range all {
+		if g := &all[i]; g.Network != own.Network && !slices.Contains(hosts, g.Network) {
+			hosts, others = append(hosts, g.Network), append(others, g.Nets)
+		}
+	}
+	at := func(a netip.Addr) string { return netip.AddrPortFrom(a, 0).String() }
+	if chosen != "" {
+		a, err := reach.Named(here, interfaceVar, chosen)
+		return at(a), interfaceVar + " is " + chosen, err
+	}
+	if len(hosts) == 0 {
+		return loopback, "", nil
+	}
+	if a, n := reach.Shared(own.Nets, others); n > 0 {
+		return at(a), fmt.Sprintf("%d of %d other hosts have an address in its network", n, len(hosts)), nil
+	}
+	for _, p := range slices.Concat(others...) {
+		if a, ok := reach.Toward(p.Addr().String()); ok {
+			return at(a), "the route to " + p.Addr().String() + " begins there", nil
+		}
+	}
+	first, err := reach.First(here, interfaceVar+"=NAME or CIDR")
+	return at(first.Prefix.Addr()), "it is that of the first of the interfaces, " + first.Interface, err
+}
+
+// bootID names the running kernel, "" where it is not known.
+func bootID() string {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(boot))
+}
+
 // machine names what processes must have in common to open each other's
 // descriptors: the running kernel, its process namespace and the user.
 func machine() string {
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
+	boot := bootID()
+	if boot == "" {
 		// Nobody is known to share it.
 		return "process " + strconv.Itoa(os.Getpid()) + " " + rand.Text()
 	}
-	space, err := os.Readlink("/proc/self/ns/pid")
+	return boot + " " + namespace("pid") + " " + strconv.Itoa(os.Getuid())
+}
+
+// network names what processes have in common that reach each other by the loopback address:
+// the running kernel, or the host's name where that does not show, and its network namespace.
+func network(host string) string {
+	return cmp.Or(bootID(), host) + " " + namespace("net")
+}
+
+func namespace(kind string) string {
+	space, err := os.Readlink("/proc/self/ns/" + kind)
 	if err != nil {
-		space = "?"
+		return "?"
 	}
-	return strings.TrimSpace(string(boot)) + " " + space + " " + strconv.Itoa(os.Getuid())
+	return space
 }

@@ -11,7 +11,7 @@ import (
 // function, is inactive before Start and after completion was reported; Free frees it.
 //
 // The buffers belong to the operation until completion was reported.
-// Operations progress only while the rank is in a call of this package, or with [Config].Progress.
+// Operations progress only while the rank is in a call of this package, with [Config].Progress, or by a daemon.
 type Request struct {
 	r          *request
 	generation uint64

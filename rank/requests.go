@@ -46,7 +46,7 @@ func WaitAll(ctx context.Context, reqs []Request, statuses []Status) error {
 		return err
 	}
 	defer w.leave()
-	s := &w.several
+	s := w.newSeveral()
 	*s = several{reqs: reqs, statuses: statuses}
 	if !s.Ready() {
 		err = w.waitFor(ctx, s)
@@ -69,7 +69,7 @@ func TestAll(reqs []Request, statuses []Status) (done bool, err error) {
 			return false, nil
 		}
 	}
-	s := &w.several
+	s := w.newSeveral()
 	*s = several{reqs: reqs, statuses: statuses}
 	for i := range reqs {
 		s.take(i)
@@ -86,7 +86,7 @@ func WaitAny(ctx context.Context, reqs []Request) (index int, st Status, err err
 		return Undefined, emptyStatus, err
 	}
 	defer w.leave()
-	a := &w.anyOf
+	a := w.newAnyOf()
 	*a = anyOf{reqs: reqs}
 	if !a.Ready() {
 		err = w.waitFor(ctx, a)
@@ -134,7 +134,7 @@ func WaitSome(ctx context.Context, reqs []Request, indices []int, statuses []Sta
 		return Undefined, err
 	}
 	defer w.leave()
-	a := &w.anyOf
+	a := w.newAnyOf()
 	*a = anyOf{reqs: reqs}
 	if !a.Ready() {
 		err = w.waitFor(ctx, a)
@@ -328,6 +328,22 @@ func completeSome(reqs []Request, indices []int, statuses []Status) (n int, err 
 		return n, failed
 	}
 	return n, nil
+}
+
+// newSeveral is what a call waits for: the world's own, or one for this call where several wait.
+func (w *World) newSeveral() *several {
+	if w.turns != nil {
+		return new(several)
+	}
+	return &w.several
+}
+
+// newAnyOf is newSeveral of an anyOf.
+func (w *World) newAnyOf() *anyOf {
+	if w.turns != nil {
+		return new(anyOf)
+	}
+	return &w.anyOf
 }
 
 // enterAll begins a call about several requests, of one world: nil without an

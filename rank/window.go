@@ -121,6 +121,9 @@ func (w *window) open(ctx context.Context, c *Comm, op string, mem []byte, n int
 		return c.fail(op, -1, badClass(ClassComm, "an intercommunicator cannot have windows"))
 	}
 	var bad error
+	if c != nil && c.world != nil && c.world.turns != nil {
+		bad = errors.New("a world with Config.Concurrent has no windows: their calls cannot take turns")
+	}
 	if n < 0 || n > math.MaxInt/w.elem {
 		bad = badClass(ClassArg, "%d elements: expected 0 or more", n)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,8 +52,15 @@ type World struct {
 	_    [arch.CacheLine]byte
 	busy uint32 // busyNot, busyCall, busyThread
 	_    [arch.CacheLine - 4]byte
+	// offload is the way to the host's daemon, nil without one.
+	offload *coll.Offload
 	// beside is the progress thread, nil without one.
 	beside *beside
+	// turns excludes the program's calls from each other, where they may come at the same
+	// time; nil: a second one is an error.
+	turns *turns
+	// making: a call agrees on a new communicator, in several steps.
+	making bool
 	// context is the next communicator's, unless a member has used it.
 	context uint32
 	// startedContext is the next one of an Idup; it may grow in any call that waits.
@@ -169,8 +177,12 @@ func (w *World) join(ctx context.Context, cfg *Config, waiting wait.Config) (err
 	if s, ok := w.device.Context.(rdma.Sleeper); ok {
 		w.watch.sleeper = s
 	}
+	if cfg.Concurrent {
+		w.turns = &turns{world: w}
+		waiting.Turns = w.turns
+	}
 	waiting.Sleeper = w.watch
-	waiting.CPU = w.place.local
+	waiting.CPU = w.place.seat
 	waiting.Oversubscribed = waiting.Oversubscribed || cmp.Or(w.place.sharers, w.place.size) > w.place.cpus
 	w.waiter = wait.New(waiting)
 	if w.place.watched && w.place.segment != nil {
@@ -181,11 +193,23 @@ func (w *World) join(ctx context.Context, cfg *Config, waiting wait.Config) (err
 			w.rank, w.size, w.place.host, w.place.local, w.place.size, w.place.cpus, w.device.Name, w.device.Provider))
 	}
 	w.narrate(cfg)
+	if why := w.place.why; why != "" {
+		where := fmt.Sprintf("other hosts reach it at %s: %s", strings.TrimSuffix(w.place.listen, ":0"), why)
+		if w.log != nil {
+			w.log(fmt.Sprintf("rank %d: %s", w.rank, where))
+		}
+		if w.narrator != nil && !w.narrator.logs {
+			w.narrator.say(where)
+		}
+	}
 	if w.size > 1 && w.log != nil {
 		w.log(fmt.Sprintf("rank %d: %s", w.rank, w.transport))
 	}
 	if w.size > 1 && w.narrator != nil && !w.narrator.logs {
 		w.narrator.say(w.transport)
+	}
+	if err = w.openOffload(cfg); err != nil {
+		return err
 	}
 	if err = w.connect(ctx, cfg.Verbs); err != nil {
 		return err
@@ -202,8 +226,11 @@ const (
 
 // enter begins a call; leave ends it.
 func (w *World) enter() error {
+	if w.turns != nil {
+		w.turns.mu.Lock()
+	}
 	if !atomic.CompareAndSwapUint32(&w.busy, busyNot, busyCall) && !w.takeOver() {
-		return ErrConcurrent
+		return ErrConcurrent // never in turns
 	}
 	return w.entered()
 }
@@ -215,7 +242,7 @@ func (w *World) enter() error {
 //
 // With a progress thread it is enter: the thread must not pass beside a call.
 func (w *World) enterShort() error {
-	if w.beside != nil {
+	if w.beside != nil || w.turns != nil {
 		return w.enter()
 	}
 	if atomic.LoadUint32(&w.busy) != busyNot {
@@ -237,7 +264,15 @@ func (w *World) entered() error {
 }
 
 // leave publishes what the call did to the next one, on whatever goroutine.
-func (w *World) leave() { arch.StoreRelease32(&w.busy, busyNot) }
+func (w *World) leave() {
+	arch.StoreRelease32(&w.busy, busyNot)
+	if w.beside != nil {
+		w.beside.left()
+	}
+	if w.turns != nil {
+		w.turns.mu.Unlock()
+	}
+}
 
 // Finalize leaves the job (MPI_Finalize). It waits until all ranks have called it,
 // and frees everything. All ranks call it after all their other calls have

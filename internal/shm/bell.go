@@ -152,15 +152,11 @@ func (b *Bell) Doze() {
 }
 
 // Hush has a Sleep that peers' Rings would have ended, and that goes on or is about to,
-// be one of Doze. Another thread of the owner may call it. It costs a load if there is none.
-func (b *Bell) Hush() {
-	if atomic.LoadUint32(b.word) == listening {
-		atomic.CompareAndSwapUint32(b.word, listening, dozing)
-	}
+// be one of Doze, and tells whether there is one. Another thread of the owner may call it. It
+// costs a load if there is none.
+func (b *Bell) Hush() (hushed bool) {
+	return atomic.LoadUint32(b.word) == listening && atomic.CompareAndSwapUint32(b.word, listening, dozing)
 }
-
-// Hushed tells whether Hush has come since Prepare. Owner only.
-func (b *Bell) Hushed() bool { return atomic.LoadUint32(b.word) == dozing }
 
 // Wake ends the Sleep of Prepare and of Doze. It takes a full barrier between what the
 // owner is to see and Wake: an atomic read-modify-write of it is one. It costs a load while

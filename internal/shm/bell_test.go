@@ -117,25 +117,24 @@ func TestBesideBell(t *testing.T) {
 				t.Error("a Ring did not wake the second thread alone")
 			}
 			beside.Doze()
-			if bell.Ring(); woken(beside) || !beside.Hushed() {
-				t.Error("a Ring ended a Doze")
+			if bell.Ring(); woken(beside) || beside.Hush() {
+				t.Error("a Ring ended a Doze, or it was hushed")
 			}
 			if beside.Wake(); !woken(beside) {
 				t.Error("Wake did not end a Doze")
 			}
 			beside.Prepare()
-			beside.Hush()
-			if bell.Ring(); woken(beside) || !beside.Hushed() {
+			if !beside.Hush() || beside.Hush() {
+				t.Error("Hush, twice: want true, false")
+			}
+			if bell.Ring(); woken(beside) {
 				t.Error("a Ring ended a Sleep after Hush")
 			}
-			if beside.Prepare(); beside.Hushed() {
-				t.Error("Prepare left the Hush")
-			}
+			beside.Prepare()
 			if bell.Ring(); !woken(beside) {
 				t.Error("a Ring after Hush and Prepare did not end the Sleep")
 			}
-			beside.Hush()
-			if beside.Hushed() {
+			if beside.Hush() || !woken(beside) {
 				t.Error("Hush put a bell to sleep whose owner is awake")
 			}
 		})

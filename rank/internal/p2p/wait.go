@@ -21,7 +21,7 @@ const (
 	untilDrained             // all sends have left and are answered
 )
 
-// waits is the one call that waits, and how it ends when it must not wait any longer.
+// waits is the call that waits, the only one unless calls take turns, and how it ends when it must not wait any longer.
 type waits struct {
 	progress
 	forever  context.Context
@@ -52,6 +52,9 @@ const mailEvery = int64(time.Second)
 
 func (w *waits) wait(ctx context.Context, c condition) error {
 	c.waits = w
+	if w.progress.waiter.InTurns() {
+		return w.waitInTurns(ctx, c)
+	}
 	outer := w.cond // giveUp waits where a wait has failed
 	w.cond = c
 	err := w.progress.waiter.Wait(ctx, &w.cond)
@@ -60,6 +63,16 @@ func (w *waits) wait(ctx context.Context, c condition) error {
 	}
 	w.cond = outer
 	return err
+}
+
+// waitInTurns is wait beside other goroutines that wait.
+func (w *waits) waitInTurns(ctx context.Context, c condition) error {
+	own := new(condition)
+	*own = c
+	if err := w.progress.waiter.Wait(ctx, own); err != nil {
+		return err
+	}
+	return own.err
 }
 
 // Wait waits until o is done, which a failure of its peer brings about too; o

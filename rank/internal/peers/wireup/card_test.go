@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"math/rand/v2"
+	"net/netip"
 	"reflect"
 	"slices"
 	"strings"
@@ -63,7 +64,7 @@ func TestCardIsMsgpack(t *testing.T) {
 	if len(got) != cardFields || got[1] != "a" || got[2] != "job/a" || !bytes.Equal(got[8].([]byte), c.Endpoint) {
 		t.Errorf("a library reads %v", got)
 	}
-	g := Greeting{Host: "h", Machine: "m", PID: 7, Secret: []byte{1}}
+	g := Greeting{Host: "h", Machine: "m", Kernel: "k", PID: 7, Secret: []byte{1}}
 	got = nil
 	if err := msgpack.Unmarshal(g.Pack(), &got); err != nil || len(got) != greetingFields || got[1] != "h" || got[2] != "m" {
 		t.Errorf("a library reads %v, %v", got, err)
@@ -89,7 +90,7 @@ func TestCardDamaged(t *testing.T) {
 }
 
 func TestGreetingRoundTrip(t *testing.T) {
-	g := Greeting{Host: "h", Machine: "boot ns 0", PID: 99, Secret: bytes.Repeat([]byte{3}, 32)}
+	g := Greeting{Host: "h", Machine: "boot ns 0", Kernel: "boot", CPUs: "0-3,8", Limit: "group", PID: 99, Secret: bytes.Repeat([]byte{3}, 32), Network: "boot net 1", Nets: []netip.Prefix{netip.MustParsePrefix("10.9.0.1/24"), netip.MustParsePrefix("2001:db8::1/64")}}
 	packed := g.Pack()
 	if got, err := ParseGreeting(packed); err != nil || !reflect.DeepEqual(got, g) {
 		t.Errorf("got %+v, %v; want %+v", got, err, g)
