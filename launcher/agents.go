@@ -3,15 +3,16 @@ package launcher
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gorun-mpi/gorun/launcher/internal/agent"
 	"github.com/gorun-mpi/gorun/launcher/internal/host"
+	"github.com/gorun-mpi/gorun/launcher/internal/place"
 )
 
 // startLimit is how long agents may take to say where they are.
@@ -19,23 +20,22 @@ const startLimit = 30 * time.Second
 
 // remotes are the agents of a group.
 type remotes struct {
-	c     *controller
-	g     *group
-	links []*agent.Link
-	heard []atomic.Int64 // of each agent at last, in ns since 1970
-	over  chan int       // index of a host that is done, or whose agent is lost, once each
+	c         *controller
+	g         *group
+	links     []*agent.Link
+	heartbeat *heartbeat
+	over      chan int // index of a host that is done, or whose agent is lost, once each
 
 	// Guarded by the controller's mu.
 	addresses []string
-	missing   int        // of those
-	heartbeat *heartbeat // nil before all are there
-	lost      []bool     // the stream ended before the last event
-	why       []error    // and was no stream of an agent
+	missing   int     // of those
+	lost      []bool  // the stream ended before the last event
+	why       []error // and was no stream of an agent
 }
 
 func newRemotes(c *controller, g *group) *remotes {
 	n := len(g.shares)
-	return &remotes{c: c, g: g, heard: make([]atomic.Int64, n), over: make(chan int, n), addresses: make([]string, n), missing: n, lost: make([]bool, n), why: make([]error, n)}
+	return &remotes{c: c, g: g, heartbeat: newHeartbeat(n), over: make(chan int, n), addresses: make([]string, n), missing: n, lost: make([]bool, n), why: make([]error, n)}
 }
 
 // start starts all agents. The caller holds the lock, which keeps what they tell
@@ -45,6 +45,9 @@ func (r *remotes) start(spec host.Spec, stdin host.Stdin) error {
 	key := make([]byte, agent.KeySize)
 	if _, err := unix.Getrandom(key, 0); err != nil {
 		return os.NewSyscallError("getrandom", err)
+	}
+	if slices.ContainsFunc(g.shares, func(s place.Share) bool { return c.job.remote(s.Host) }) {
+		r.heartbeat.listen(c.job, key)
 	}
 	for i, share := range g.shares {
 		var local func(setting string) bool
@@ -67,6 +70,7 @@ func (r *remotes) start(spec host.Spec, stdin host.Stdin) error {
 				l.Kill()
 				l.Close()
 			}
+			r.heartbeat.end()
 			c.mu.Lock()
 			return &JobError{Field: "Agent", Value: c.job.agentOf(share.Host)[0], ExitStatus: statusFailed, Err: fmt.Errorf("host %s: %w", share.Host, err)}
 		}
@@ -75,14 +79,16 @@ func (r *remotes) start(spec host.Spec, stdin host.Stdin) error {
 		s.site = l
 		g.seats = append(g.seats, s)
 		var lease time.Duration
+		port := 0
 		if l.Remote() {
-			lease = c.job.agentTimeout()
+			lease, port = c.job.agentTimeout(), r.heartbeat.port()
 		}
-		l.Begin(spec, key, c.reach.of(share.Host), lease, agent.Told{
+		l.Begin(spec, key, c.reach.of(share.Host), lease, port, agent.Told{
 			Address: func(a, why string) { r.address(i, a, why) },
 			Event:   func(e host.Event) { r.event(s, e) },
 			Lost:    func(err error) { r.lose(s, err) },
-			Alive:   func() { r.heard[i].Store(time.Now().UnixNano()) },
+			Alive:   func() { r.heartbeat.heard(i) },
+			Suspect: func(name string) { r.suspected(s, name) },
 		})
 	}
 	c.end.deaf = append(c.end.deaf, r.killDeaf)
@@ -219,6 +225,7 @@ func (r *remotes) wait() {
 		}
 	}
 	closing.Wait()
+	r.heartbeat.end()
 }
 
 // mourn tells why an agent is lost. A group whose hosts are not all there cannot begin.
@@ -234,4 +241,9 @@ func (r *remotes) mourn(at int) {
 		return
 	}
 	r.c.lost(s, cause)
+	for i, l := range r.links {
+		if i != at && !r.g.seats[i].done {
+			l.Lose(s.host(), cause.Message)
+		}
+	}
 }

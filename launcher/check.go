@@ -31,8 +31,11 @@ func check(job *Job) (*placer, *JobError) {
 	if err := job.findLauncher(); err != nil {
 		return nil, err
 	}
-	if job.Launcher == launcherSSH {
+	if job.apart() {
 		job.sendDir()
+	}
+	if job.Offload < 0 {
+		return nil, bad("Offload", strconv.Itoa(job.Offload), "want a number of threads, or 0 for no daemon")
 	}
 	switch job.AsyncProgress {
 	case "", "off", "on", "auto":
@@ -58,11 +61,17 @@ func checkTimes(job *Job) *JobError {
 			return bad(c.field, c.set.String(), "want 0 for none, or a time")
 		}
 	}
+	if job.AgentTimeout > 0 && job.AgentTimeout < leastAgentTimeout {
+		return bad("AgentTimeout", job.AgentTimeout.String(), "want 0 for %v, or %v or more", DefaultAgentTimeout, leastAgentTimeout)
+	}
 	if job.MaxRestarts < 0 {
 		return bad("MaxRestarts", strconv.Itoa(job.MaxRestarts), "want 0 for none, or a number")
 	}
 	return nil
 }
+
+// leastAgentTimeout is the shortest Job.AgentTimeout: a lease is looked at agent.Looks times in it.
+const leastAgentTimeout = 100 * time.Millisecond
 
 // checkApps validates the programs of a job and makes its only one a list of one.
 func checkApps(job *Job) *JobError {

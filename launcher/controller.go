@@ -145,7 +145,7 @@ func (c *controller) event(s *seat, e host.Event) {
 		} else {
 			c.warnings.once(warning{e.Kind, e.Rank < 0}, cause)
 		}
-	case host.Torn:
+	case host.Torn, host.Unassisted:
 		c.warnings.once(warning{kind: e.Kind}, s.cause(e))
 	case host.ToHub:
 		c.requests.fromPMIx(s, e.Data)

@@ -4,65 +4,180 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gorun-mpi/gorun/launcher/internal/agent"
 )
 
-// heartbeat asks the agents of a group now and then whether they are there: one that
-// is stopped, or on a machine that hangs, closes no stream. What gossip thinks of
-// it is no evidence: ranks that poll may starve a healthy agent for a while.
+// heartbeat finds out which agents of a group are there: one that is stopped, or on a machine
+// that hangs or is cut off, closes no stream. Whatever comes of an agent renews its lease, by
+// the stream or as a datagram. A goroutine of its own sends datagrams and looks at the
+// leases, without the controller's lock; a timer of the controller asks on the streams, so
+// that an agent that hears of it there knows that the controller works.
 type heartbeat struct {
-	timer *time.Timer
-	every time.Duration
-	last  time.Time // when they were asked
+	datagrams *agent.Datagrams // nil: no agent is on another machine
+	leases    []agent.Lease    // of the agents' processes
+	streams   []agent.Lease    // of what they say on their streams; with the controller's lock
+	stop      chan struct{}    // nil before it begins
+	running   sync.WaitGroup
+	timer     *time.Timer
 }
 
-// heartbeats is how often an agent is asked before it is given up.
-const heartbeats = 4
+// questions is how often in a lease an agent is asked on its stream.
+const questions = 4
+
+func newHeartbeat(agents int) *heartbeat {
+	return &heartbeat{leases: make([]agent.Lease, agents), streams: make([]agent.Lease, agents)}
+}
+
+// listen has agents of other machines send datagrams; what cannot be is done without.
+func (b *heartbeat) listen(job *Job, key []byte) {
+	d, err := agent.ListenDatagrams(key, len(b.leases), func(at int) { b.leases[at].Renew(time.Now()) })
+	if err != nil {
+		job.Log.Warn("no datagrams to agents, whose streams have to do", "error", err)
+		return
+	}
+	b.datagrams = d
+}
+
+// port is where this machine takes datagrams; 0: nowhere.
+func (b *heartbeat) port() int {
+	if b.datagrams == nil {
+		return 0
+	}
+	return b.datagrams.Port()
+}
+
+// heard is told of whatever comes on a stream.
+func (b *heartbeat) heard(at int) {
+	now := time.Now()
+	b.leases[at].Renew(now)
+	b.streams[at].Renew(now)
+}
+
+// end ends it, without the controller's lock.
+func (b *heartbeat) end() {
+	if b.stop != nil {
+		close(b.stop)
+	}
+	b.running.Wait()
+	if b.datagrams != nil {
+		b.datagrams.Close()
+	}
+}
 
 // beginHeartbeat begins it; the caller holds the controller's lock.
 func (r *remotes) beginHeartbeat() {
-	every := r.c.job.agentTimeout() / heartbeats
-	r.heartbeat = &heartbeat{every: every, last: time.Now()}
-	for i := range r.heard {
-		r.heard[i].Store(r.heartbeat.last.UnixNano())
+	b, now, limit := r.heartbeat, time.Now(), r.c.job.agentTimeout()
+	for i := range r.links {
+		b.leases[i].Begin(limit, now)
+		b.streams[i].Begin(streamLimit(limit), now)
 	}
-	r.heartbeat.timer = r.c.clock.after(every, r.ask)
+	b.stop = make(chan struct{})
+	b.running.Go(func() { r.watch(limit) })
+	b.timer = r.c.clock.after(limit/questions, r.ask)
 }
 
-// ask gives up the agents that have not been heard of for too long and asks the
-// others.
+// watch sends datagrams, and gives up agents that are silent.
+func (r *remotes) watch(limit time.Duration) {
+	b := r.heartbeat
+	tick := time.NewTicker(limit / agent.Looks)
+	defer tick.Stop()
+	given := make([]bool, len(b.leases))
+	for {
+		for i := range b.leases {
+			if b.datagrams != nil {
+				b.datagrams.Send(i)
+			}
+			if !given[i] && r.silent(i, time.Now()) {
+				given[i] = r.giveUp(i)
+			}
+		}
+		select {
+		case <-b.stop:
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// silent tells whether an agent's lease is over, without the controller's lock. An agent that sends
+// no datagrams has only its answers, and while something holds that lock nobody asks it, and
+// nobody may read what it says: its lease is not looked at then, so that this time does not count.
+func (r *remotes) silent(at int, now time.Time) bool {
+	if r.heartbeat.datagrams == nil || !r.links[at].Remote() {
+		if !r.c.mu.TryLock() {
+			return false
+		}
+		defer r.c.mu.Unlock()
+	}
+	_, over := r.heartbeat.leases[at].Over(now)
+	return over
+}
+
+// giveUp ends a job whose agent at a host is lost, without the controller's lock. It is false
+// where the agent was heard while this waited for the lock, or the wait was long.
+func (r *remotes) giveUp(at int) bool {
+	r.c.mu.Lock()
+	defer r.c.mu.Unlock()
+	silent, over := r.heartbeat.leases[at].Over(time.Now())
+	if over && !r.c.clock.over {
+		r.giveUpLocked(at, "has not answered for "+rounded(silent))
+	}
+	return over
+}
+
+func (r *remotes) giveUpLocked(at int, how string) {
+	if r.g.seats[at].done {
+		return
+	}
+	l := r.links[at]
+	r.c.end.failed(&Cause{Rank: -1, Host: r.g.shares[at].Host, PID: l.PID(), Status: statusFailed, lost: true,
+		Message: fmt.Sprintf("its agent (pid %d%s) %s", l.PID(), processState(l), how)})
+	l.Kill()
+}
+
+// ask asks all agents on their streams: also those that are done, for other hosts may need
+// what their ranks have put. An agent whose stream carries nothing, or whose host does
+// nothing, is given up, though it lives.
 func (r *remotes) ask() {
-	p := r.heartbeat
-	now := time.Now()
-	// Did this process itself stand still, stopped or without a CPU, then there
-	// may be answers that it has not read.
-	slept := now.Sub(p.last) > 2*p.every
-	p.last = now
+	now, every := time.Now(), r.c.job.agentTimeout()/questions
 	left := false
 	for i, l := range r.links {
+		l.Ping()
 		if r.g.seats[i].done {
-			l.Ping() // other hosts may need what its ranks have put
 			continue
 		}
 		left = true
-		if slept {
-			r.heard[i].Store(now.UnixNano())
+		limit := streamLimit(r.c.job.agentTimeout())
+		if silent, over := r.heartbeat.streams[i].Over(now); over {
+			r.giveUpLocked(i, "lives, but its stream has brought nothing for "+rounded(silent))
+		} else if idle := time.Duration(l.Idle()) * every; idle > limit {
+			r.giveUpLocked(i, "answers, but has done nothing for "+rounded(idle))
 		}
-		silent := now.Sub(time.Unix(0, r.heard[i].Load()))
-		if silent <= r.c.job.agentTimeout() {
-			l.Ping()
-			continue
-		}
-		r.c.end.failed(&Cause{Rank: -1, Host: r.g.shares[i].Host, PID: l.PID(), Status: statusFailed,
-			Message: fmt.Sprintf("its agent (pid %d%s) has not answered for %v", l.PID(), processState(l), silent.Round(100*time.Millisecond))})
-		l.Kill()
 	}
 	if left {
-		p.timer.Reset(p.every)
+		r.heartbeat.timer.Reset(every)
 	}
 }
+
+// suspected is told by an agent that another host does not answer it. That is no evidence: ranks
+// that poll may starve a healthy agent for a while. The host is asked at once.
+func (r *remotes) suspected(by *seat, name string) {
+	r.c.mu.Lock()
+	defer r.c.mu.Unlock()
+	r.c.job.Log.Info("a host does not answer another one, and is asked", "host", name, "by", by.host())
+	for i, l := range r.links {
+		if r.g.shares[i].Host == name {
+			l.Ping()
+		}
+	}
+}
+
+func streamLimit(lease time.Duration) time.Duration { return max(agent.StreamLimit, 2*lease) }
+
+func rounded(d time.Duration) string { return d.Round(100 * time.Millisecond).String() }
 
 // processState is what the kernel says of an agent, ", T (stopped)"; "" if it does not.
 func processState(l *agent.Link) string {

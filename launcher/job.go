@@ -16,7 +16,7 @@ const DefaultGrace = 2 * time.Second
 const DefaultPMIxTimeout = sidecar.DefaultPatience
 
 // DefaultAgentTimeout is the default of Job.AgentTimeout.
-const DefaultAgentTimeout = 30 * time.Second
+const DefaultAgentTimeout = 4 * time.Second
 
 // DefaultRestartPause is the default of Job.RestartPause.
 const DefaultRestartPause = time.Second
@@ -78,7 +78,8 @@ type Job struct {
 	DryRun bool
 	// Launcher is the way to start agents, the processes that run the ranks of a host. "" is by ssh if
 	// Hosts names other machines, else the ranks run on this machine without an agent. "ssh": the
-	// same. "fork" starts one agent process per host, all on this machine.
+	// same. "slurm": by srun, inside an allocation of Slurm that has these machines. "fork" starts one
+	// agent process per host, all on this machine.
 	Launcher string
 	// Agent is the command of an agent, which is needed with Launcher "fork" and for other
 	// machines: gorun-agent, or a program that runs agent.Main (package launcher/agent) on its
@@ -89,7 +90,7 @@ type Job struct {
 	// RemoteShell is the command that starts a command on another machine; the name of the host and
 	// one argument for a shell are appended. nil: ssh, which asks for no password (BatchMode).
 	RemoteShell []string
-	// RemoteArgs are further options of the remote shell, before the name of the host.
+	// RemoteArgs are further options of the remote shell or srun, before the name of the host.
 	RemoteArgs []string
 	// Interface is the network interface of every host, by its name or its network in CIDR form, that the
 	// other hosts connect to. "": the one that the remote shell comes to.
@@ -127,9 +128,17 @@ type Job struct {
 	Emulate []string
 
 	// AsyncProgress says whether ranks that are Go programs have a progress thread, which moves started
-	// operations while the program computes: off, on, or auto, which is on where each rank has two CPUs.
-	// Empty: what Env says, else off.
+	// operations while the program computes: off, on, or auto, which is on where each rank has two CPUs
+	// or is bound and a core is spare. Empty: what Env says, else auto.
 	AsyncProgress string
+
+	// Offload is the number of threads of a daemon on each host that is started before the ranks and
+	// steps their started collectives, of 256 KiB and more in registered memory, while the ranks that
+	// are Go programs compute. 0: there is none. More threads than the host has CPUs are an error.
+	Offload int
+	// OffloadProgram is the path of gorun-offload, the daemon's program, on all hosts. Empty: it is
+	// in the directory of the program that starts the host's ranks.
+	OffloadProgram string
 
 	// Output is the format and the destination of the ranks' output.
 	Output Output
@@ -154,7 +163,7 @@ type Job struct {
 	PMIxTimeout time.Duration
 	// AgentTimeout is the time without an answer from an agent after which its
 	// host is lost, although its connection is open. An agent on another machine ends its ranks
-	// when it has not heard of this process for as long. 0: DefaultAgentTimeout.
+	// when it has not heard of this process for as long. 0: DefaultAgentTimeout; else 100 ms or more.
 	AgentTimeout time.Duration
 	// Adopt makes this process the parent of processes that ranks leave behind, such as
 	// daemons (PR_SET_CHILD_SUBREAPER, prctl(2)); Run kills them at the end. It is for a

@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -16,8 +17,9 @@ import (
 
 // The words for Job.Launcher.
 const (
-	launcherFork = "fork"
-	launcherSSH  = "ssh"
+	launcherFork  = "fork"
+	launcherSSH   = "ssh"
+	launcherSlurm = "slurm"
 )
 
 // sshOptions never ask anything, for nobody could answer, give up before startLimit, and leave
@@ -25,8 +27,9 @@ const (
 var sshOptions = []string{"-x", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ConnectionAttempts=2", "-o", "ControlMaster=no"}
 
 // findLauncher fills in how agents are started, where the job leaves it open: by ssh as
-// soon as a host is another machine. Where none is, nothing is started by ssh.
+// soon as a host is another machine. Where none is, nothing is started by ssh or srun.
 func (job *Job) findLauncher() *JobError {
+	remote := cmp.Or(job.Launcher, launcherSSH)
 	switch job.Launcher {
 	case launcherFork:
 		if len(job.Agent) == 0 {
@@ -34,8 +37,15 @@ func (job *Job) findLauncher() *JobError {
 		}
 		return nil
 	case "", launcherSSH:
+	case launcherSlurm:
+		if len(job.RemoteShell) > 0 {
+			return bad("RemoteShell", job.RemoteShell[0], "with the launcher slurm, srun starts the agents; want one of both")
+		}
+		if job.variable("SLURM_JOB_ID") == "" {
+			return bad("Launcher", job.Launcher, "found no SLURM_JOB_ID, want an allocation of Slurm around this process; try salloc --nodes=2 gorun ./program")
+		}
 	default:
-		return bad("Launcher", job.Launcher, `want "ssh", "fork", or none`)
+		return bad("Launcher", job.Launcher, `want "ssh", "slurm", "fork", or none`)
 	}
 	job.Launcher = ""
 	own := ownName()
@@ -49,10 +59,13 @@ func (job *Job) findLauncher() *JobError {
 		if len(job.Agent) == 0 {
 			return bad("Hosts", h.Name, "it is not this machine (%s), and Agent, the program that runs the ranks there, is not set", own)
 		}
-		job.Launcher = launcherSSH
+		job.Launcher = remote
 	}
 	return nil
 }
+
+// apart tells whether some hosts are other machines.
+func (job *Job) apart() bool { return job.Launcher == launcherSSH || job.Launcher == launcherSlurm }
 
 // sendDir has ranks start in this process's directory where the job names none: an agent
 // of another machine is in another one.
@@ -68,13 +81,24 @@ func (job *Job) sendDir() {
 // NeedsAgent tells whether a job cannot run without Agent: with the launcher fork, and
 // where a host is another machine.
 func (job *Job) NeedsAgent() bool {
-	own := ownName()
-	return job.Launcher == launcherFork || slices.ContainsFunc(job.Hosts, func(h Host) bool { return h.Name != "" && !isOwn(h.Name, own) })
+	return job.Launcher == launcherFork || len(job.OtherMachines()) > 0
 }
 
-// remote tells whether a host is reached by the remote shell.
+// OtherMachines are the names of Hosts that are not this machine's.
+func (job *Job) OtherMachines() []string {
+	var names []string
+	own := ownName()
+	for _, h := range job.Hosts {
+		if h.Name != "" && !isOwn(h.Name, own) {
+			names = append(names, h.Name)
+		}
+	}
+	return names
+}
+
+// remote tells whether a host is reached by the remote shell, or by srun.
 func (job *Job) remote(host string) bool {
-	return job.Launcher == launcherSSH && host != "" && !isOwn(host, ownName())
+	return job.apart() && host != "" && !isOwn(host, ownName())
 }
 
 // hostName is the name that the job has for a host: this machine has one only, but with
@@ -91,8 +115,11 @@ func (job *Job) oneHost() bool { return job.Launcher == "" }
 
 // agentOf is the command that starts the agent of a host.
 func (job *Job) agentOf(host string) []string {
-	if !job.remote(host) {
+	switch {
+	case !job.remote(host):
 		return job.Agent
+	case job.Launcher == launcherSlurm:
+		return slices.Concat(job.srun(host), job.remoteAgent())
 	}
 	return slices.Concat(job.shell(), []string{job.login(host), "exec " + quote(job.remoteAgent())})
 }
@@ -133,6 +160,9 @@ func (job *Job) remoteAgent() []string {
 
 // tryAgent is what a user types to see why an agent does not start.
 func (job *Job) tryAgent(host string) string {
+	if job.Launcher == launcherSlurm {
+		return strings.Join(slices.Concat([]string{"srun", "--overlap", "--nodes=1", "--ntasks=1"}, job.RemoteArgs, []string{"--nodelist=" + host}, job.remoteAgent(), []string{"--version"}), " ")
+	}
 	shell := job.RemoteShell
 	if len(shell) == 0 {
 		shell = []string{"ssh"}
@@ -155,7 +185,32 @@ func (job *Job) startAgent(host string) (*agent.Link, error) {
 	if job.remote(host) {
 		env = job.environ // ssh is the user's, whatever the ranks' environment is
 	}
-	return agent.Start(job.agentOf(host), env, host, job.remote(host))
+	var again agent.Again
+	if job.remote(host) && job.Launcher == launcherSSH {
+		again = job.again(host)
+	}
+	return agent.Start(job.agentOf(host), env, host, job.remote(host), again)
+}
+
+// sshPauses are before further tries to reach a host whose name or sshd is not there: a
+// container's come some seconds after it.
+var sshPauses = [...]time.Duration{time.Second, 3 * time.Second}
+
+// again has ssh tried again where a host is not there yet, and tells of it.
+func (job *Job) again(host string) agent.Again {
+	return func(tries int, said []string) (time.Duration, bool) {
+		if tries > len(sshPauses) || len(said) == 0 || !notYet(said[len(said)-1]) {
+			return 0, false
+		}
+		pause := sshPauses[tries-1]
+		job.Log.Info("host not reached yet", "host", host, "said", said[len(said)-1], "try", fmt.Sprintf("%d of %d in %v", tries+1, len(sshPauses)+1, pause))
+		return pause, true
+	}
+}
+
+// notYet tells whether a line is ssh's about a host without a name or an sshd.
+func notYet(line string) bool {
+	return strings.HasPrefix(line, "ssh: ") && (strings.Contains(line, "Could not resolve hostname") || strings.HasSuffix(line, "Connection refused"))
 }
 
 // lostAgent ends an agent whose stream has ended, and says why it has: of one that never
@@ -204,7 +259,10 @@ func findReach(ctx context.Context, job *Job) *reach {
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookupLimit)
 	defer cancel()
-	name := sshName(ctx, job, job.Hosts[at].Name)
+	name := job.Hosts[at].Name
+	if job.Launcher == launcherSSH {
+		name = sshName(ctx, job, name)
+	}
 	if found, err := net.DefaultResolver.LookupIPAddr(ctx, name); err == nil && len(found) > 0 {
 		w.toward = found[0].String()
 	}
@@ -234,10 +292,10 @@ func sshName(ctx context.Context, job *Job, host string) string {
 // of is the way of a host; "" is this machine.
 func (w *reach) of(host string) agent.Way {
 	switch {
-	case w.job.Launcher != launcherSSH:
+	case !w.job.apart():
 		return agent.Way{}
 	case w.job.remote(host):
-		return agent.Way{Apart: true, Interface: w.job.Interface, Toward: w.own, Remote: true}
+		return agent.Way{Apart: true, Interface: w.job.Interface, Toward: w.own, Remote: w.job.Launcher == launcherSSH}
 	}
 	return agent.Way{Apart: true, Interface: w.job.Interface, Toward: w.toward}
 }

@@ -84,7 +84,13 @@ func run(ctx context.Context, job Job, at attempt) (Result, error) {
 	if err := c.run(ctx); err != nil {
 		return Result{ExitStatus: statusFailed}, err
 	}
-	return c.result()
+	r, err := c.result()
+	if r.Cause != nil {
+		if message, is := job.revoked(ctx, r.Cause); is {
+			r.Cause = &Cause{Rank: -1, Status: r.ExitStatus, Message: message}
+		}
+	}
+	return r, err
 }
 
 // stopped is the result of a job that ended before there was a controller.

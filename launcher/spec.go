@@ -23,6 +23,7 @@ func (c *controller) spec(g *group) host.Spec {
 		Mapping: pmi.Mapping(g.hostOf),
 		Emulate: c.job.Emulate,
 		Async:   c.job.AsyncProgress,
+		Offload: c.job.Offload,
 		PMIPort: c.job.PMIPort,
 		PMIFD:   c.job.PMIFD,
 		Attempt: c.worlds.attempt,
@@ -40,6 +41,8 @@ func (c *controller) spec(g *group) host.Spec {
 		PMIx:        c.requests.space(g),
 		Helper:      c.job.PMIx,
 		PMIxTimeout: c.job.PMIxTimeout,
+
+		OffloadProgram: c.job.OffloadProgram,
 
 		Universe: c.worlds.universeTold(),
 		Preset:   g.preset,

@@ -17,6 +17,7 @@ type batchSystem struct {
 
 var batchSystems = []batchSystem{
 	{"SLURM_JOB_NODELIST", slurmHosts},
+	{"SLURM_NTASKS", slurmTasks},
 	{"PBS_NODEFILE", slotLines},
 	{"LSB_DJOB_HOSTFILE", slotLines},
 	{"PE_HOSTFILE", gridHosts},
@@ -25,10 +26,8 @@ var batchSystems = []batchSystem{
 // allocation is the hosts that a batch system has given this process, with their slots;
 // none where there is none, and for a process that a launcher has started inside of one.
 func (s *settings) allocation() ([]hostfile.Host, error) {
-	for _, outer := range []string{"GORUN_JOB", "OMPI_MCA_ess_base_jobid", "PMIX_RANK", "PMI_RANK"} {
-		if _, inside := lookup(s.environ, outer); inside {
-			return nil, nil
-		}
+	if s.launched() {
+		return nil, nil
 	}
 	for _, b := range batchSystems {
 		value, _ := lookup(s.environ, b.variable)
@@ -47,16 +46,53 @@ func (s *settings) allocation() ([]hostfile.Host, error) {
 	return nil, nil
 }
 
+// launched tells whether a launcher has started this process.
+func (s *settings) launched() bool {
+	return slices.ContainsFunc([]string{"GORUN_JOB", "OMPI_MCA_ess_base_jobid", "PMIX_RANK", "PMI_RANK"}, func(name string) bool {
+		_, is := lookup(s.environ, name)
+		return is
+	})
+}
+
+// chooseLauncher has srun start agents where this process is in an allocation of Slurm and
+// the job has other machines, unless the user names another way. These are to be of the allocation.
+func (s *settings) chooseLauncher() error {
+	asked := s.job.Launcher == "slurm"
+	nodes, _ := lookup(s.environ, "SLURM_JOB_NODELIST")
+	id, _ := lookup(s.environ, "SLURM_JOB_ID")
+	others := s.job.OtherMachines()
+	if !asked && (s.job.Launcher != "" || s.job.RemoteShell != nil || s.launched()) || nodes == "" || id == "" || len(others) == 0 {
+		return nil
+	}
+	list, err := hostfile.List(nodes)
+	if err != nil {
+		return fmt.Errorf("SLURM_JOB_NODELIST: %w; --launcher ssh does without it", err)
+	}
+	for _, name := range others {
+		if hostfile.Find(list, name) < 0 {
+			return fmt.Errorf("-H: host %s is not in the allocation, Slurm's job %s with %s; try --launcher ssh, or a host of it", name, id, nodes)
+		}
+	}
+	s.job.Launcher = "slurm"
+	return nil
+}
+
 // slurmHosts are the nodes of a Slurm job, with the tasks that it has on each, or CPUs.
 func slurmHosts(s *settings, value string) ([]hostfile.Host, error) {
 	hosts, err := hostfile.List(value)
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"SLURM_TASKS_PER_NODE", "SLURM_JOB_CPUS_PER_NODE"} {
+	for _, name := range []string{"SLURM_TASKS_PER_NODE", "SLURM_NTASKS", "SLURM_JOB_CPUS_PER_NODE"} {
 		text, _ := lookup(s.environ, name)
 		if text == "" {
 			continue
+		}
+		if name == "SLURM_NTASKS" {
+			if hosts, err = spread(hosts, text); err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+			return hosts, nil
 		}
 		slots, err := slurmCounts(text)
 		if err != nil || len(slots) != len(hosts) {
@@ -70,6 +106,26 @@ func slurmHosts(s *settings, value string) ([]hostfile.Host, error) {
 	return hosts, nil
 }
 
+// slurmTasks is this machine, for a job of which Slurm says the number of tasks alone.
+func slurmTasks(_ *settings, value string) ([]hostfile.Host, error) {
+	return spread([]hostfile.Host{{Name: "localhost"}}, value)
+}
+
+// spread gives hosts as many slots as Slurm has tasks for them; the first have one more where they
+// are not as many on each, and a host without any is left out.
+func spread(hosts []hostfile.Host, tasks string) ([]hostfile.Host, error) {
+	n, err := strconv.Atoi(tasks)
+	if err != nil || n < 1 {
+		return nil, fmt.Errorf("found %q, expected a number of at least 1", tasks)
+	}
+	for i := range hosts {
+		if hosts[i].Slots = n / len(hosts); i < n%len(hosts) {
+			hosts[i].Slots++
+		}
+	}
+	return hosts[:min(len(hosts), n)], nil
+}
+
 // slurmCounts reads "4(x2),3" as 4, 4, 3.
 func slurmCounts(text string) (list []int, err error) {
 	for item := range strings.SplitSeq(text, ",") {
@@ -77,7 +133,10 @@ func slurmCounts(text string) (list []int, err error) {
 		n, err := strconv.Atoi(number)
 		k := 1
 		if err == nil && repeated {
-			k, err = strconv.Atoi(strings.TrimSuffix(times, ")"))
+			inner, closed := strings.CutSuffix(times, ")")
+			if k, err = strconv.Atoi(inner); !closed {
+				k = 0
+			}
 		}
 		if err != nil || n < 1 || k < 1 || len(list)+k > 1<<16 {
 			return nil, fmt.Errorf("found %q", item)

@@ -87,6 +87,7 @@ type option struct {
 	short    string   // one letter, "" for none
 	arity    int      // values on the command line: 0, 1 or 2; two are joined by "="
 	optional bool     // of arity 0: takes the next argument as its value, unless that begins with a dash
+	number   bool     // with optional: only a number is taken
 	pair     bool     // of arity 2: NAME=VALUE in one argument will do
 	local    bool     // says something of the next program only, not of the job
 	family   string   // heading in the help, "" hides the option

@@ -35,7 +35,7 @@ func endOptions() []option {
 		{names: []string{"restart-delay"}, arity: 1, family: "Failures", value: "TIME",
 			help: "wait TIME before the first restart (default 1s); each later wait is twice as long, up to a minute", set: setTime("--restart-delay 5 or --restart-delay 500ms", func(s *settings) *time.Duration { return &s.job.RestartPause })},
 		{names: []string{"agent-timeout"}, arity: 1, family: "Failures", value: "TIME",
-			help: "consider a host lost when its agent has not answered for TIME (default 30s); on another machine the agent then ends its ranks", set: setTime("--agent-timeout 60 or --agent-timeout 5m", func(s *settings) *time.Duration { return &s.job.AgentTimeout })},
+			help: "consider a host lost when its agent has not answered for TIME (default 4s); on another machine the agent then ends its ranks", set: setTime("--agent-timeout 60 or --agent-timeout 5m", func(s *settings) *time.Duration { return &s.job.AgentTimeout })},
 		{names: []string{"pmix-timeout"}, arity: 1, family: "Failures", value: "TIME",
 			help: "consider gorun-pmix failed when it has not answered for TIME (default 20s; ten times that while it uses CPU)", set: setTime("--pmix-timeout 60 or --pmix-timeout 5m", func(s *settings) *time.Duration { return &s.job.PMIxTimeout })},
 		{names: []string{"print-all-exitcodes"}, family: "Failures",

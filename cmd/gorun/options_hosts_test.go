@@ -49,6 +49,17 @@ func TestHosts(t *testing.T) {
 		{name: "Slurm's, of another number", args: "a", environ: "SLURM_JOB_NODELIST=n[1-3] SLURM_TASKS_PER_NODE=4(x2)", err: `SLURM_JOB_NODELIST: SLURM_TASKS_PER_NODE: found "4(x2)", expected numbers for the 3 nodes of n[1-3]`},
 		{name: "Slurm's, no number", args: "a", environ: "SLURM_JOB_NODELIST=n1 SLURM_TASKS_PER_NODE=many", err: `SLURM_JOB_NODELIST: SLURM_TASKS_PER_NODE: found "many"`},
 		{name: "Slurm's, no list", args: "a", environ: "SLURM_JOB_NODELIST=n[1-", err: `SLURM_JOB_NODELIST: found "n[1-"`},
+		{name: "Slurm's tasks", args: "a", environ: "SLURM_JOB_NODELIST=n[1-3] SLURM_NTASKS=4 SLURM_JOB_CPUS_PER_NODE=8(x3)", want: "n1:2 n2:1 n3:1, 0*a"},
+		{name: "Slurm's tasks, fewer than nodes", args: "a", environ: "SLURM_JOB_NODELIST=n[1-3] SLURM_NTASKS=2", want: "n1:1 n2:1, 0*a"},
+		{name: "Slurm's tasks alone", args: "a", environ: "SLURM_NTASKS=4", want: "localhost:4, 0*a"},
+		{name: "Slurm's tasks, no number", args: "a", environ: "SLURM_JOB_NODELIST=n1 SLURM_NTASKS=4x", err: `SLURM_JOB_NODELIST: SLURM_NTASKS: found "4x", expected a number`},
+		{name: "Slurm's tasks alone, none", args: "a", environ: "SLURM_NTASKS=0", err: `SLURM_NTASKS: found "0", expected a number`},
+		{name: "Slurm's tasks for each node, none", args: "a", environ: "SLURM_JOB_NODELIST=n1 SLURM_TASKS_PER_NODE=0", err: `SLURM_JOB_NODELIST: SLURM_TASKS_PER_NODE: found "0"`},
+		{name: "Slurm's tasks for each node, open", args: "a", environ: "SLURM_JOB_NODELIST=n[1-2] SLURM_TASKS_PER_NODE=2(x2", err: `SLURM_JOB_NODELIST: SLURM_TASKS_PER_NODE: found "2(x2"`},
+		{name: "outside of Slurm's allocation", args: "-H n1,n7 a", environ: "SLURM_JOB_ID=5 SLURM_JOB_NODELIST=n[1-2]", err: "-H: host n7 is not in the allocation, Slurm's job 5 with n[1-2]; try --launcher ssh"},
+		{name: "outside of Slurm's allocation, by ssh", args: "--launcher ssh -H n7 a", environ: "SLURM_JOB_ID=5 SLURM_JOB_NODELIST=n[1-2]", want: "n7:1, 0*a"},
+		{name: "of Slurm's allocation, with its domain", args: "-H n1.example.org,n2:2 a", environ: "SLURM_JOB_ID=5 SLURM_JOB_NODELIST=n[1-2]", want: "n1.example.org:1 n2:2, 0*a"},
+		{name: "of Slurm's allocation, without its domain", args: "-H n1,n2:2 a", environ: "SLURM_JOB_ID=5 SLURM_JOB_NODELIST=n1.example.org,n2.example.org", want: "n1:1 n2:2, 0*a"},
 		{name: "PBS's", args: "a", environ: "PBS_NODEFILE=lines", want: "p1:2 p2:1, 0*a"},
 		{name: "PBS's, empty", args: "a", environ: "PBS_NODEFILE=none", err: `PBS_NODEFILE: found no hosts in "none"`},
 		{name: "PBS's, not there", args: "a", environ: "PBS_NODEFILE=nosuch", err: `PBS_NODEFILE: found "nosuch"`},
@@ -97,6 +108,28 @@ func TestHosts(t *testing.T) {
 		}
 		if err != nil || got != c.want {
 			t.Errorf("%s: %s: got %q, %v; want %q", c.name, c.args, got, err, c.want)
+		}
+	}
+}
+
+// The launcher is srun for other machines in an allocation of Slurm, unless the user says otherwise.
+func TestLauncherOfAnAllocation(t *testing.T) {
+	const inside = "SLURM_JOB_ID=5 SLURM_JOB_NODELIST=n[1-2] SLURM_TASKS_PER_NODE=2(x2)"
+	for _, c := range []struct{ args, environ, want string }{
+		{"a", inside, "slurm"},
+		{"-H n2 a", inside, "slurm"},
+		{"--launcher slurm a", inside, "slurm"},
+		{"--launcher ssh a", inside, "ssh"},
+		{"--rsh rsh a", inside, ""},
+		{"-H localhost a", inside, ""},
+		{"-H n2 a", inside + " PMI_RANK=0", ""},
+		{"-H n2 a", "", ""},
+		{"--launcher fork -H x,y a", inside, "fork"},
+	} {
+		line := under("gorun", nil, strings.Fields(c.args)...)
+		line.environ = append(line.environ, strings.Fields(c.environ)...)
+		if req, err := parse(line); err != nil || req.job.Launcher != c.want {
+			t.Errorf("%s, %s: got %q, %v, want %q", c.environ, c.args, req.job.Launcher, err, c.want)
 		}
 	}
 }

@@ -56,7 +56,9 @@ func jobOptions() []option {
 			words: []string{"mpi_errors_are_fatal", "mpi_errors_abort", "mpi_errors_return"},
 			help:  "initial error handler of MPI: mpi_errors_are_fatal, _abort, _return (only Open MPI reads it)", set: setErrhandler},
 		{names: []string{"async-progress"}, arity: 1, family: "Job", value: "off|on|auto", words: []string{"off", "on", "auto"},
-			help: "give each rank that is a Go program a thread that moves started operations while it computes; auto: where each has a second CPU (default off)", set: setAsyncProgress},
+			help: "give each rank that is a Go program a thread that moves started operations while it computes; auto: where each has a second CPU (default auto)", set: setAsyncProgress},
+		{names: []string{"offload"}, arity: 0, optional: true, number: true, family: "Job", value: "[THREADS]",
+			help: "start a daemon of THREADS threads (default 1) on each host, which moves started collectives of registered memory while Go ranks compute", set: setOffload},
 		{names: []string{"memory-alloc-kinds"}, arity: 1, family: "Job", value: "KIND,...",
 			help: "kinds of memory that the program requests from MPI (only Open MPI reads it)", set: setMCAVariable("mpi_memory_alloc_kinds")},
 	}
@@ -69,6 +71,18 @@ func setAsyncProgress(s *settings, value string) error {
 		return nil
 	}
 	return unfit(value, "off, on or auto")
+}
+
+func setOffload(s *settings, value string) error {
+	n := 1
+	if value != "" {
+		var err error
+		if n, err = strconv.Atoi(value); err != nil || n < 1 {
+			return unfit(value, "a number of threads, 1 or more")
+		}
+	}
+	s.job.Offload = n
+	return nil
 }
 
 func setNP(s *settings, value string) error {

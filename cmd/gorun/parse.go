@@ -59,6 +59,9 @@ func (s *settings) finish() (request, error) {
 	if err := s.finishHosts(); err != nil {
 		return request{}, err
 	}
+	if err := s.chooseLauncher(); err != nil {
+		return request{}, err
+	}
 	s.finishPlace()
 	s.finishOutput()
 	for _, p := range s.programs {

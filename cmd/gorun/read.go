@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -201,7 +202,7 @@ func (p *prepared) long(o *option, args []string, value string, attached bool) (
 		p.add(o, spelling, "="+value)
 		return 1, nil
 	}
-	if o.optional && len(args) > 1 && !strings.HasPrefix(args[1], "-") {
+	if o.optional && len(args) > 1 && o.takes(args[1]) {
 		p.add(o, spelling, "="+args[1])
 		return 2, nil
 	}
@@ -219,6 +220,15 @@ func (p *prepared) long(o *option, args []string, value string, attached bool) (
 	}
 	p.add(o, spelling, "="+strings.Join(values[:o.arity], "="))
 	return 1 + o.arity, nil
+}
+
+// takes tells whether the argument behind an option of optional is its value.
+func (o *option) takes(arg string) bool {
+	if o.number {
+		_, err := strconv.Atoi(arg)
+		return err == nil
+	}
+	return !strings.HasPrefix(arg, "-")
 }
 
 // shorts takes a group of short options, -v, -vv, -n4, -n 4, -n=4, and returns

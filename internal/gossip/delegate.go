@@ -67,9 +67,8 @@ func (d delegate) NotifyJoin(node *memberlist.Node) {
 // NotifyUpdate is of no interest.
 func (d delegate) NotifyUpdate(*memberlist.Node) {}
 
-// NotifyLeave comes when a host is found dead, or has left: memberlist does not
-// tell which.
+// NotifyLeave comes when memberlist takes a host for dead.
 func (d delegate) NotifyLeave(node *memberlist.Node) {
 	_, host, _ := strings.Cut(node.Name, ":")
-	d.n.Lost(host, "its agent does not answer any more, or has left")
+	d.n.suspect(host)
 }

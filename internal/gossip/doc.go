@@ -9,7 +9,8 @@
 //
 // # What gossip does and what it does not
 //
-// Membership, failure notice and repair are memberlist's. A fence is counted,
+// Membership, suspicion and repair are memberlist's. That a host is lost its owner says
+// ([Node.Lost]): memberlist takes hosts for dead that have too little CPU. A fence is counted,
 // never inferred from convergence. The hosts form a tree by index with
 // Config.Fanout children each, host 0 its root, for 5 hosts and fanout 2:
 //
@@ -42,9 +43,9 @@
 //
 // # What may block, and what ends what
 //
-// Join and Fence block until their context ends. A host that memberlist declares
-// dead, or that the owner declares lost with [Node.Lost], ends all fences that
-// are not complete, with its name, and all later ones. Close ends everything and
+// Join and Fence block until their context ends. A host that the owner declares lost
+// with [Node.Lost] ends all fences that are not complete, with its name, and all later
+// ones. One that memberlist takes for dead ([Node.Suspects]) ends none. Close ends everything and
 // waits for its goroutines: those that send, one for each message under way.
 // Those of memberlist end by themselves: a probe of another host that is under
 // way takes up to 8 seconds where the machine is busy (AwarenessMaxMultiplier).

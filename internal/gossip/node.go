@@ -54,7 +54,7 @@ type Node struct {
 
 	addr string
 
-	failures chan string
+	suspects chan string
 	joins    chan struct{} // holds one when seen has changed
 	closed   chan struct{}
 	sends    sync.WaitGroup
@@ -78,7 +78,7 @@ func Listen(cfg Config) (*Node, error) {
 	}
 	n := &Node{
 		cfg:      cfg,
-		failures: make(chan string, cfg.Hosts),
+		suspects: make(chan string, cfg.Hosts),
 		joins:    make(chan struct{}, 1),
 		seen:     make([]bool, cfg.Hosts),
 		closed:   make(chan struct{}),
@@ -359,8 +359,8 @@ func (n *Node) nameLocked(host int) string {
 	return fmt.Sprintf("host %d at %s", host, n.addrs[host])
 }
 
-// Lost says that a host is gone, as the owner knows sooner than memberlist: all
-// fences that are not complete end. why is what the error says of it.
+// Lost says that a host is gone, which its owner alone decides: all fences that are not
+// complete end. why is what the error says of it.
 func (n *Node) Lost(host, why string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -369,33 +369,24 @@ func (n *Node) Lost(host, why string) {
 	}
 	n.lost[host] = true
 	n.fences.lose(fmt.Errorf("%w: %s: %s", ErrLost, host, why))
+}
+
+// Suspects tells the names of hosts that memberlist takes for dead. It errs where a host is
+// short of CPUs, or the network loses packets: a suspect's fences go on, and are complete
+// when it answers. The channel is never closed; what nobody takes is dropped.
+func (n *Node) Suspects() <-chan string { return n.suspects }
+
+// suspect notes that memberlist takes a host for dead.
+func (n *Node) suspect(host string) {
 	select {
-	case n.failures <- host:
-	default: // only more names than hosts fill it
+	case n.suspects <- host:
+	default:
 	}
 }
 
-// Failures tells the names of hosts that are seen dead, or declared lost, each
-// once. The channel is never closed.
-func (n *Node) Failures() <-chan string { return n.failures }
-
-// Leave tells the others that this host leaves on purpose, which ends their
-// fences all the same; it waits a bounded time for that to be sent.
-func (n *Node) Leave(timeout time.Duration) error {
-	n.mu.Lock()
-	stopped := n.stopped
-	n.mu.Unlock()
-	if stopped {
-		return ErrClosed
-	}
-	if err := n.list.Leave(timeout); err != nil {
-		return fmt.Errorf("gossip: host %s: leave: %w", n.cfg.Host, err)
-	}
-	return nil
-}
-
-// Close ends the node and its fences in progress, and waits for its goroutines.
-// The others find it dead after a while unless it left before.
+// Close ends the node and its fences in progress, and waits for its goroutines, but for those of
+// a dial under way: two of it live until the other host answers or memberlist's TCPTimeout, 10 s, is over, and
+// close what comes of it. The others suspect it after a while.
 func (n *Node) Close() error {
 	n.mu.Lock()
 	if n.stopped {

@@ -5,8 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log"
+	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -218,42 +222,77 @@ func TestLostHostEndsFences(t *testing.T) {
 		if !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), "c: its agent's connection ended") {
 			t.Errorf("fence of %s: %v, want host c lost", nodes[i].cfg.Host, err)
 		}
-		if got := <-nodes[i].Failures(); got != "c" {
-			t.Errorf("failures of %s: %s, want c", nodes[i].cfg.Host, got)
-		}
 	}
 }
 
-// A killed agent does not say goodbye: memberlist finds out.
-func TestKilledHostEndsFences(t *testing.T) {
+// A host that memberlist takes for dead is a suspect: fences wait for it until the owner
+// says that it is lost, and are complete if it answers after all.
+func TestSuspectsEndNoFence(t *testing.T) {
 	testenv.NoLeaks(t)
 	ctx := testenv.Deadline(t, 30*time.Second)
-	nodes := listenAll(t, 4, func(_ int, cfg *Config) {
+	var down cutOff
+	nodes := listenAll(t, 3, func(i int, cfg *Config) {
 		cfg.ProbeInterval, cfg.ProbeTimeout = 100*time.Millisecond, 50*time.Millisecond
+		under, err := listen(&memberlist.Config{BindAddr: "127.0.0.1", Logger: log.New(io.Discard, "", 0)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.Transport = cutTransport{under, &down, i == 2}
 	})
 	joinAll(t, ctx, nodes)
-	nodes[1].Close()
-	for i, err := range each([]*Node{nodes[0], nodes[2], nodes[3]}, func(_ int, n *Node) error {
-		_, err := n.Fence(ctx, 1, nil)
+	down.Store(&nodes[2].addr)
+	for _, n := range nodes[:2] {
+		if got := <-n.Suspects(); got != "c" {
+			t.Fatalf("%s suspects %q, want c", n.cfg.Host, got)
+		}
+	}
+	fences := make(chan error)
+	go func() { fences <- fenceAll(ctx, nodes, 1, testData(1, 8)) }()
+	down.Store(nil)
+	if err := <-fences; err != nil {
+		t.Fatal(err)
+	}
+	down.Store(&nodes[2].addr)
+	lost := each(nodes[:2], func(i int, n *Node) error {
+		go n.Lost("c", "gorun says so")
+		_, err := n.Fence(ctx, 2, nil)
 		return err
-	}) {
-		if !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), "b: its agent does not answer") {
-			t.Errorf("fence %d: %v, want host b lost", i, err)
+	})
+	for i, err := range lost {
+		if !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), "c: gorun says so") {
+			t.Errorf("fence of %s: %v, want host c lost", nodes[i].cfg.Host, err)
 		}
 	}
 }
 
-func TestLeaveEndsFences(t *testing.T) {
-	testenv.NoLeaks(t)
-	ctx := testenv.Deadline(t, 30*time.Second)
-	nodes := listenAll(t, 2, nil)
-	joinAll(t, ctx, nodes)
-	if err := nodes[1].Leave(10 * time.Second); err != nil {
-		t.Fatal(err)
+// cutOff is the address of a node that is cut off; nil: none is.
+type cutOff = atomic.Pointer[string]
+
+// A cutTransport sends nothing to a node that is cut off, and nothing of its own node if
+// that is the one.
+type cutTransport struct {
+	memberlist.Transport
+	off  *cutOff
+	last bool // it is the transport of that node
+}
+
+func (c cutTransport) cut(addr string) bool {
+	off := c.off.Load()
+	return off != nil && (c.last || addr == *off)
+}
+
+func (c cutTransport) WriteTo(b []byte, addr string) (time.Time, error) {
+	if c.cut(addr) {
+		return time.Now(), nil
 	}
-	if _, err := nodes[0].Fence(ctx, 1, nil); !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), "b: its agent") {
-		t.Errorf("fence after b left: %v", err)
+	return c.Transport.WriteTo(b, addr)
+}
+
+func (c cutTransport) DialTimeout(addr string, timeout time.Duration) (net.Conn, error) {
+	if c.cut(addr) {
+		return nil, errors.New("cut off")
 	}
+	return c.Transport.DialTimeout(addr, timeout)
 }
 
 func TestCloseEndsFences(t *testing.T) {
@@ -267,6 +306,45 @@ func TestCloseEndsFences(t *testing.T) {
 	if err := <-done; !errors.Is(err, ErrClosed) {
 		t.Errorf("fence of a closed node: %v, want ErrClosed", err)
 	}
+}
+
+// A node is closed at once although it dials a host that is cut off.
+func TestCloseWaitsForNoDial(t *testing.T) {
+	testenv.NoLeaks(t)
+	ctx := testenv.Deadline(t, 30*time.Second)
+	dials, free := make(chan string, 100), make(chan struct{})
+	defer close(free)
+	nodes := listenAll(t, 2, func(i int, cfg *Config) {
+		if i == 1 {
+			under, err := listen(&memberlist.Config{BindAddr: "127.0.0.1", Logger: log.New(io.Discard, "", 0)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			cfg.Transport = slowTransport{under, dials, free}
+		}
+	})
+	joined := make(chan error)
+	go func() { joined <- nodes[1].Join(ctx, addrsOf(nodes)) }()
+	<-dials
+	if err := nodes[1].Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-joined; err == nil {
+		t.Error("joined by a dial that does not end")
+	}
+}
+
+// A slowTransport tells of dials, and lets them wait.
+type slowTransport struct {
+	memberlist.Transport
+	dials chan<- string
+	free  <-chan struct{}
+}
+
+func (s slowTransport) DialTimeout(addr string, timeout time.Duration) (net.Conn, error) {
+	s.dials <- addr
+	<-s.free
+	return nil, errors.New("no answer")
 }
 
 func TestJoinErrors(t *testing.T) {

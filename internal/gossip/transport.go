@@ -22,6 +22,7 @@ type transport struct {
 	prover  prover
 	streams chan net.Conn
 	stop    chan struct{}
+	closing chan struct{} // closed by closeAll
 	done    chan struct{} // closed when forward has ended
 	askers  sync.WaitGroup
 
@@ -71,6 +72,7 @@ func newTransport(under memberlist.Transport, timeout time.Duration, key []byte)
 		prover:    prover{key},
 		streams:   make(chan net.Conn),
 		stop:      make(chan struct{}),
+		closing:   make(chan struct{}),
 		done:      make(chan struct{}),
 		conns:     make(map[*countedConn]struct{}),
 	}
@@ -147,7 +149,7 @@ func (t *transport) StreamCh() <-chan net.Conn { return t.streams }
 
 // DialTimeout is memberlist's.
 func (t *transport) DialTimeout(addr string, timeout time.Duration) (net.Conn, error) {
-	c, err := t.Transport.DialTimeout(addr, timeout)
+	c, err := t.dial(addr, timeout)
 	if err != nil {
 		return nil, err
 	}
@@ -162,6 +164,31 @@ func (t *transport) DialTimeout(addr string, timeout time.Duration) (net.Conn, e
 	}
 	counted.first = true
 	return counted, nil
+}
+
+// dial dials, until closeAll: a host that is cut off lets a dial wait for its whole
+// time, which the closing of a node need not. The goroutine ends with the dial.
+func (t *transport) dial(addr string, timeout time.Duration) (net.Conn, error) {
+	type result struct {
+		c   net.Conn
+		err error
+	}
+	dialed := make(chan result, 1)
+	go func() {
+		c, err := t.Transport.DialTimeout(addr, timeout)
+		dialed <- result{c, err}
+	}()
+	select {
+	case r := <-dialed:
+		return r.c, r.err
+	case <-t.closing:
+	}
+	go func() {
+		if r := <-dialed; r.err == nil {
+			r.c.Close()
+		}
+	}()
+	return nil, ErrClosed
 }
 
 // Shutdown is memberlist's; it does nothing the second time.
@@ -197,6 +224,9 @@ func (t *transport) count(c net.Conn) *countedConn {
 // closeAll ends all connections and lets no new one begin.
 func (t *transport) closeAll() {
 	t.mu.Lock()
+	if !t.closed {
+		close(t.closing)
+	}
 	t.closed = true
 	conns := t.conns
 	t.conns = nil

@@ -32,6 +32,15 @@ func TestList(t *testing.T) {
 	}
 }
 
+func TestFind(t *testing.T) {
+	hosts := []Host{{Name: "n1"}, {Name: "n2.cluster"}, {Name: "n2.other"}, {Name: "10.0.0.1"}}
+	for name, want := range map[string]int{"n1": 0, "n1.cluster": 0, "n2": 1, "n2.other": 2, "n2.third": 1, "n3": -1, "n": -1, "10.0.0.1": 3, "10.0.0.2": -1, "10": -1} {
+		if got := Find(hosts, name); got != want {
+			t.Errorf("%s: got %d, want %d", name, got, want)
+		}
+	}
+}
+
 func TestListRefuses(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                        `found "" in "", expected NAME or NAME:SLOTS`,

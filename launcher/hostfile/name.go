@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -22,6 +23,23 @@ type Host struct {
 	User  string // login name; "": not given
 	Slots int    // 0: not given; or Auto
 	Max   int    // maximum number of slots; 0: not given
+}
+
+// Find is the index of the host that a name means: that of the same name, or else the first one that is the
+// same without what follows the first dot, for machines are called with their domain and without. -1: none.
+func Find(hosts []Host, name string) int {
+	short := func(name string) string {
+		if _, err := netip.ParseAddr(name); err == nil {
+			return name
+		}
+		before, _, _ := strings.Cut(name, ".")
+		return before
+	}
+	at := slices.IndexFunc(hosts, func(h Host) bool { return h.Name == name })
+	if at < 0 {
+		at = slices.IndexFunc(hosts, func(h Host) bool { return short(h.Name) == short(name) })
+	}
+	return at
 }
 
 // List reads a comma-separated list. The result has the order of the

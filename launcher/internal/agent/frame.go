@@ -3,8 +3,11 @@ package agent
 import (
 	"bufio"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
+	"net"
+	"os"
 	"sync"
 	"time"
 
@@ -25,8 +28,12 @@ type order struct {
 	Setup   *setup        `msgpack:"s,omitempty"`
 	Peers   []string      `msgpack:"p,omitempty"` // by host index
 	Command *host.Command `msgpack:"c,omitempty"`
-	Ping    bool          `msgpack:"i,omitempty"` // are you there?
+	Ping    bool          `msgpack:"i,omitempty"` // are you there, and does your host do what it is told?
+	Lost    *lost         `msgpack:"l,omitempty"` // a host is gone
 }
+
+// lost is a host that the controller takes for gone.
+type lost struct{ Host, Why string }
 
 type setup struct {
 	Spec host.Spec
@@ -35,6 +42,9 @@ type setup struct {
 	// Lease is how long the agent's ranks outlive the controller's last word; 0: until the
 	// stream ends.
 	Lease time.Duration
+	// Port is where the controller takes datagrams, which renew the lease too; 0: nowhere.
+	// They are of agent number Index of the Spec.
+	Port int
 }
 
 // report is what an agent sends: one of its fields.
@@ -43,8 +53,26 @@ type report struct {
 	Address string        `msgpack:"a,omitempty"`
 	Why     string        `msgpack:"w,omitempty"` // it is that Address
 	Event   *host.Event   `msgpack:"e,omitempty"`
-	Pong    bool          `msgpack:"o,omitempty"` // the answer to Ping
+	Pong    bool          `msgpack:"o,omitempty"` // the answer to Ping, before host.Turned
+	Suspect string        `msgpack:"u,omitempty"` // a host that does not answer this one
 }
+
+// A heardReader tells when something is read.
+type heardReader struct {
+	r     io.Reader
+	heard func()
+}
+
+func (h heardReader) Read(b []byte) (int, error) {
+	n, err := h.r.Read(b)
+	if n > 0 {
+		h.heard()
+	}
+	return n, err
+}
+
+// isClosed tells whether an error is that a file or socket was closed here.
+func isClosed(err error) bool { return errors.Is(err, os.ErrClosed) || errors.Is(err, net.ErrClosed) }
 
 // readFrame reads one frame into v. At the end of the stream between frames the
 // error is io.EOF.

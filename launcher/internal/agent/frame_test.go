@@ -21,7 +21,7 @@ import (
 
 func TestFramesRoundTrip(t *testing.T) {
 	orders := []order{
-		{Setup: &setup{host.Spec{Job: "j", Host: "a", Hosts: 2, NP: 4, Ranks: []host.RankSpec{{Rank: 1, App: 1}, {Rank: 3, CPUs: []int{0, 64}}}, Apps: []host.AppSpec{{Argv: []string{"p", ""}, Env: []string{"A=1"}, Dir: "/", NP: 3}, {NP: 1}}, Stamp: true, Grace: time.Second, Stdin: host.StdinPump}, []byte{1, 0, 255}, Way{Apart: true, Toward: "10.0.0.1", Remote: true}, time.Minute}},
+		{Setup: &setup{host.Spec{Job: "j", Host: "a", Hosts: 2, NP: 4, Ranks: []host.RankSpec{{Rank: 1, App: 1}, {Rank: 3, CPUs: []int{0, 64}}}, Apps: []host.AppSpec{{Argv: []string{"p", ""}, Env: []string{"A=1"}, Dir: "/", NP: 3}, {NP: 1}}, Stamp: true, Grace: time.Second, Stdin: host.StdinPump}, []byte{1, 0, 255}, Way{Apart: true, Toward: "10.0.0.1", Remote: true}, time.Minute, 4711}},
 		{Peers: []string{"127.0.0.1:1", "127.0.0.1:2"}},
 		{Command: &host.Command{Kind: host.End, Signal: syscall.SIGINT}},
 		{Command: &host.Command{Kind: host.Input, Data: []byte("\x00\xff"), Last: true}},
@@ -276,6 +276,7 @@ func TestAgentWhoseLeaseLapses(t *testing.T) {
 	for range 10 { // beyond the limit in all
 		k.say(order{Ping: true})
 		k.hearPong()
+		k.hear(host.Turned)
 	}
 	k.drain()
 	began := time.Now()
@@ -286,37 +287,6 @@ func TestAgentWhoseLeaseLapses(t *testing.T) {
 		t.Errorf("ended after %v, before its lease was over", took)
 	}
 	k.in.Close()
-}
-
-func TestLeaseRestsWhileTheJobIsSuspended(t *testing.T) {
-	over := make(chan struct{}, 1)
-	l := lease{limit: time.Millisecond, over: func() { over <- struct{}{} }}
-	l.take(&order{Ping: true})
-	if l.timer != nil {
-		t.Fatal("it has begun before the ranks")
-	}
-	l.limit = time.Hour
-	l.take(&order{Peers: []string{"-"}})
-	l.take(&order{Command: &host.Command{Kind: host.Pass, Signal: syscall.SIGTSTP}})
-	l.take(&order{Ping: true})
-	if l.timer.Stop() {
-		t.Error("it runs while the job is suspended")
-	}
-	l.take(&order{Command: &host.Command{Kind: host.Pass, Signal: syscall.SIGCONT}})
-	if !l.timer.Stop() {
-		t.Error("it rests when the job goes on")
-	}
-	l.limit = time.Millisecond
-	l.take(&order{Ping: true})
-	<-over
-	l.end()
-
-	early := lease{limit: time.Hour, over: func() {}}
-	early.take(&order{Command: &host.Command{Kind: host.Pass, Signal: syscall.SIGTSTP}})
-	early.take(&order{Peers: []string{"-"}})
-	if early.timer.Stop() {
-		t.Error("it runs although the job was suspended before its ranks began")
-	}
 }
 
 func TestAgentWithoutAJob(t *testing.T) {

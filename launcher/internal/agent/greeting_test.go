@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"github.com/gorun-mpi/gorun/internal/reach"
 )
 
 func TestGreetingIsFoundBehindWhatLoginScriptsWrite(t *testing.T) {
@@ -53,7 +55,7 @@ func FuzzReadGreeting(f *testing.F) {
 }
 
 func TestAddressOfAHost(t *testing.T) {
-	all, err := addresses()
+	all, err := reach.Here()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,11 +87,9 @@ func TestAddressOfAHost(t *testing.T) {
 }
 
 // first is the address that a host takes of which nothing is known; "": it has none.
-func first(all []interfaceAddress) string {
-	for _, x := range all {
-		if useful(x.prefix.Addr()) && !inner(x.name) {
-			return x.prefix.Addr().String()
-		}
+func first(all []reach.Address) string {
+	if a, err := reach.First(all, ""); err == nil {
+		return a.Prefix.Addr().String()
 	}
 	return ""
 }

@@ -3,46 +3,62 @@ package agent
 import (
 	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
-
-	"github.com/gorun-mpi/gorun/launcher/internal/host"
 )
 
-// A lease ends the ranks of a host that no longer hears of the controller: where the network
-// between them breaks without a word, the stream's end may not come for hours. It
-// begins when the controller does to ask, is renewed by whatever comes, and rests
-// while the job is suspended, and the controller with it. One goroutine uses it.
-type lease struct {
-	limit time.Duration // 0: there is none
-	over  func()
-	timer *time.Timer // nil before it begins
-	rests bool
+// Looks is how often in its limit a lease is looked at, and datagrams renew it.
+const Looks = 16
+
+// A Lease is how long one side of a job may be silent before the other takes it for lost. It is
+// looked at Looks times in its limit. A look that comes late means that this process
+// stood still, stopped or without a CPU, or its machine did: what has come meanwhile may
+// not be read yet, so that time does not count. Goroutines may share it.
+type Lease struct {
+	mu     sync.Mutex
+	limit  time.Duration
+	heard  time.Time
+	looked time.Time
+	rests  bool
 }
 
-// take renews the lease by an order.
-func (l *lease) take(o *order) {
-	if l.limit == 0 {
-		return
+// Begin begins it.
+func (l *Lease) Begin(limit time.Duration, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.limit, l.heard, l.looked = limit, now, now
+}
+
+// Renew notes that the other side was heard.
+func (l *Lease) Renew(now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now.After(l.heard) {
+		l.heard = now
 	}
-	if c := o.Command; c != nil && c.Kind == host.Pass && (c.Signal == unix.SIGTSTP || c.Signal == unix.SIGCONT) {
-		l.rests = c.Signal == unix.SIGTSTP
-	}
-	if o.Peers != nil && l.timer == nil {
-		l.timer = time.AfterFunc(l.limit, sync.OnceFunc(l.over)) // a word may come after all
-	}
+}
+
+// Rest has it count no time, until it does again.
+func (l *Lease) Rest(rests bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.rests = rests
+}
+
+// Over looks at it: for how long the other side has been silent, and whether that is too long.
+func (l *Lease) Over(now time.Time) (silent time.Duration, over bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	every := l.limit / Looks
+	slept := now.Sub(l.looked)
+	l.looked = now
 	switch {
-	case l.timer == nil:
 	case l.rests:
-		l.timer.Stop()
-	default:
-		l.timer.Reset(l.limit)
+		l.heard = now
+	case slept > 4*every:
+		l.heard = l.heard.Add(slept - every)
 	}
-}
-
-// end ends it.
-func (l *lease) end() {
-	if l.timer != nil {
-		l.timer.Stop()
+	if l.heard.After(now) { // what came meanwhile was read before this look
+		l.heard = now
 	}
+	silent = now.Sub(l.heard)
+	return silent, silent+every/2 > l.limit
 }

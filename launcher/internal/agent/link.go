@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -9,7 +10,6 @@ import (
 	"os/exec"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -24,8 +24,8 @@ const leaveLimit = 2 * time.Second
 
 // Link is the controller's end of the stream to an agent.
 type Link struct {
-	pid    int  // of the process that was started here
-	remote bool // that is a remote shell
+	tries  tries // the processes that were started here
+	remote bool  // these are remote shells
 	to     *os.File
 	from   *os.File
 	in     *bufio.Reader // of from
@@ -38,8 +38,15 @@ type Link struct {
 	greetErr error
 	stray    atomic.Pointer[string] // what came before the greeting
 	agent    atomic.Int64           // the agent's pid; 0: it has not greeted
+	idle     atomic.Int32           // answers to pings since it has said anything else
 	readers  sync.WaitGroup
 	tail     stdio.Tail // of errors; complete when readers are done
+
+	// What the process of a try has written on errors goes from their reader to attend, which has
+	// written a NUL behind it, and says whether the next one begins anew.
+	marked atomic.Bool
+	said   chan []string
+	fresh  chan bool
 }
 
 // Told is what a Link tells, each on the link's goroutine: first Address, then
@@ -49,54 +56,54 @@ type Told struct {
 	Address func(address, why string)
 	Event   func(host.Event)
 	Lost    func(why error)
-	Alive   func() // at everything that comes; it must be quick
+	Alive   func()            // at everything that comes; it must be quick
+	Suspect func(host string) // whose agent does not answer this one's
 }
 
 // Start starts the agent of a host with an environment, in a process group of
 // its own, on the calling goroutine's thread, whose end the agent does not
 // survive: lock it. Then comes Begin, before it perhaps Machine. remote: argv is a
-// remote shell that starts the agent.
-func Start(argv, env []string, name string, remote bool) (*Link, error) {
+// remote shell that starts the agent. again may start that once more; nil: it does not.
+func Start(argv, env []string, name string, remote bool, again Again) (*Link, error) {
 	file, err := exec.LookPath(argv[0])
 	if err != nil && !errors.Is(err, exec.ErrDot) {
 		return nil, err
 	}
-	l := &Link{remote: remote}
-	var theirs [3]int
-	defer func() {
-		for _, fd := range theirs {
-			if fd > 0 {
-				unix.Close(fd)
-			}
-		}
-	}()
+	l := &Link{remote: remote, said: make(chan []string), fresh: make(chan bool)}
+	t := &l.tries
+	t.quit, t.over = make(chan struct{}), make(chan struct{})
 	for i, mine := range [...]**os.File{&l.to, &l.from, &l.errors} {
 		var ends [2]int
 		if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
 			l.closeFiles()
+			for _, fd := range t.ends[:i] {
+				unix.Close(fd)
+			}
 			return nil, os.NewSyscallError("pipe2", err)
 		}
 		own, their := 0, 1 // we read
 		if i == 0 {
 			own, their = 1, 0
 		}
-		theirs[i] = ends[their]
+		t.ends[i] = ends[their]
 		// Non-blocking, so that Close ends a Read in progress; only this end.
 		_ = unix.SetNonblock(ends[own], true)
 		*mine = os.NewFile(uintptr(ends[own]), "agent of host "+name)
 	}
-	l.pid, err = syscall.ForkExec(file, argv, &syscall.ProcAttr{
-		Files: []uintptr{uintptr(theirs[0]), uintptr(theirs[1]), uintptr(theirs[2])},
-		Env:   env,
-		Sys:   &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
-	})
-	if err != nil {
+	t.start = func() (int, error) { return launch(file, argv, env, t.ends) }
+	if t.pid, err = t.start(); err != nil {
+		t.end()
 		l.closeFiles()
 		return nil, &os.PathError{Op: "exec", Path: file, Err: err}
 	}
-	l.in = bufio.NewReaderSize(l.from, 64<<10)
+	l.in = bufio.NewReaderSize(heardReader{l.from, l.heard}, 64<<10)
 	l.out = newOutbox(l.to)
 	l.readers.Go(l.readErrors)
+	if again == nil {
+		t.end()
+	} else {
+		go l.attend(again) // Close waits for its end
+	}
 	return l, nil
 }
 
@@ -125,12 +132,20 @@ func (l *Link) Machine(limit time.Duration) (*topo.Machine, error) {
 	return r.Machine, nil
 }
 
+// heard is told of whatever the agent sends.
+func (l *Link) heard() {
+	if l.told.Alive != nil {
+		l.told.Alive()
+	}
+}
+
 // Begin gives the agent its work. From now on told is told of the agent. lease is how long
-// its ranks outlive the last word to it; 0: until the stream ends.
-func (l *Link) Begin(spec host.Spec, key []byte, way Way, lease time.Duration, told Told) {
+// its ranks outlive the last word to it; 0: until the stream ends. port is where this
+// process takes datagrams; 0: nowhere.
+func (l *Link) Begin(spec host.Spec, key []byte, way Way, lease time.Duration, port int, told Told) {
 	l.told = told
 	// An error is that of the stream, whose end the reader sees too.
-	_ = l.out.put(order{Setup: &setup{spec, key, way, lease}})
+	_ = l.out.put(order{Setup: &setup{spec, key, way, lease, port}})
 	l.readers.Go(l.read)
 }
 
@@ -141,13 +156,20 @@ func (l *Link) Peers(addresses []string) { _ = l.out.put(order{Peers: addresses}
 // direction tells of it.
 func (l *Link) Send(c host.Command) { _ = l.out.put(order{Command: &c}) }
 
-// Ping asks whether the agent is there; Told.Alive tells.
+// Ping asks whether the agent is there, and whether its host does what it is told;
+// Told.Alive and Idle tell.
 func (l *Link) Ping() { _ = l.out.put(order{Ping: true}) }
+
+// Idle is how often the agent has answered a ping since its host last did anything.
+func (l *Link) Idle() int { return int(l.idle.Load()) }
+
+// Lose tells the agent that a host is gone, which ends what waits for that.
+func (l *Link) Lose(host, why string) { _ = l.out.put(order{Lost: &lost{host, why}}) }
 
 // Kill ends the agent, and with it its ranks, without a word.
 func (l *Link) Kill() {
 	l.killed.Store(true)
-	_ = unix.Kill(l.pid, unix.SIGKILL)
+	l.tries.kill()
 }
 
 // Killed tells whether Kill was called.
@@ -158,7 +180,7 @@ func (l *Link) PID() int {
 	if l.remote {
 		return int(l.agent.Load())
 	}
-	return l.pid
+	return l.tries.process()
 }
 
 // Remote tells whether a remote shell has started the agent.
@@ -202,14 +224,20 @@ func (l *Link) read() {
 			err = readFrame(l.in, &r)
 		}
 		if err != nil {
-			if err == io.EOF || errors.Is(err, os.ErrClosed) {
+			if err == io.EOF || isClosed(err) {
 				err = nil
 			}
 			l.told.Lost(err)
 			return
 		}
-		l.told.Alive()
+		if r.Pong {
+			l.idle.Add(1)
+		} else {
+			l.idle.Store(0)
+		}
 		switch {
+		case r.Suspect != "":
+			l.told.Suspect(r.Suspect)
 		case r.Address != "":
 			l.told.Address(r.Address, r.Why)
 		case r.Event != nil:
@@ -223,7 +251,16 @@ func (l *Link) readErrors() {
 	buf := make([]byte, 4<<10)
 	for {
 		n, err := l.errors.Read(buf)
-		l.tail.Add(buf[:n])
+		text := buf[:n]
+		if before, after, is := bytes.Cut(text, []byte{0}); is && l.marked.Load() {
+			l.tail.Add(before)
+			l.said <- l.tail.Lines()
+			if <-l.fresh {
+				l.tail = stdio.Tail{}
+			}
+			text = after // of what outlives the process
+		}
+		l.tail.Add(text)
 		if err != nil {
 			return
 		}
@@ -234,16 +271,15 @@ func (l *Link) readErrors() {
 // time if its last event was read. It returns how the agent ended and what it
 // complained about.
 func (l *Link) Close() (how string, complaints []string) {
+	l.tries.last()
 	l.out.close()
-	kill := time.AfterFunc(leaveLimit, func() { _ = unix.Kill(l.pid, unix.SIGKILL) })
+	kill := time.AfterFunc(leaveLimit, l.tries.kill)
+	if l.tries.process() == 0 {
+		<-l.tries.over // nothing reads what is to be written
+	}
 	<-l.out.done
 	_ = l.to.Close()
-	var status unix.WaitStatus
-	for {
-		if _, err := unix.Wait4(l.pid, &status, 0, nil); err != unix.EINTR {
-			break
-		}
-	}
+	status, ran := l.tries.wait()
 	kill.Stop()
 	// A process that the agent left behind may hold these.
 	_ = l.from.Close()
@@ -251,6 +287,8 @@ func (l *Link) Close() (how string, complaints []string) {
 	l.readers.Wait()
 	l.closeFiles()
 	switch {
+	case !ran:
+		how = "was not started again"
 	case status.Signaled():
 		how = fmt.Sprintf("was killed by signal %d (%v)", int(status.Signal()), status.Signal())
 	default:

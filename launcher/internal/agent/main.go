@@ -30,6 +30,10 @@ type Member interface {
 	// Join meets the others, whose addresses are in the order of hosts. It
 	// gives ErrLeft when Close ended it.
 	Join(ctx context.Context, addresses []string) error
+	// Suspects are hosts that do not answer this one, which the controller is told.
+	Suspects() <-chan string
+	// Lost says that a host is gone, and why: the controller has decided so.
+	Lost(host, why string)
 }
 
 // ErrLeft means that a member was closed before it had joined.
@@ -41,7 +45,8 @@ type Listen func(host string, index, hosts int, key []byte, at netip.Addr) (Memb
 // Main is an agent's life. It returns when the stream from the controller ends
 // and nothing of its ranks is left, but for daemons if this process adopts them.
 func Main(ctx context.Context, stdin io.Reader, stdout io.Writer, session string, listen Listen, adopts bool) error {
-	in := bufio.NewReader(stdin)
+	v := &vigil{}
+	in := bufio.NewReader(heardReader{stdin, v.streamed})
 	var first order
 	_, err := stdout.Write(greeting())
 	if err == nil {
@@ -72,11 +77,7 @@ func Main(ctx context.Context, stdin io.Reader, stdout io.Writer, session string
 		}
 		return fmt.Errorf("an agent is started by gorun and reads its job from standard input: %w", err)
 	}
-	a := &agent{session: session, listen: listen, spec: first.Setup.Spec, key: first.Setup.Key, way: first.Setup.Way, out: out, adopts: adopts, peers: make(chan []string, 1), stop: make(chan struct{}), over: make(chan struct{}), lapsed: lapsed}
-	a.lease = lease{limit: first.Setup.Lease, over: func() {
-		close(lapsed)
-		a.command(host.Command{Kind: host.Abandon})
-	}}
+	a := &agent{session: session, listen: listen, setup: first.Setup, spec: first.Setup.Spec, out: out, adopts: adopts, vigil: v, peers: make(chan []string, 1), stop: make(chan struct{}), over: make(chan struct{}), lapsed: lapsed}
 	return a.run(ctx, in)
 }
 
@@ -84,16 +85,16 @@ func Main(ctx context.Context, stdin io.Reader, stdout io.Writer, session string
 type agent struct {
 	session string // see Way.Address
 	listen  Listen
-	spec    host.Spec
-	key     []byte
-	way     Way
+	setup   *setup
+	spec    host.Spec // the setup's, completed
 	out     *outbox
 	adopts  bool
 	peers   chan []string // all members' addresses, once
 	stop    chan struct{} // closed when the ranks are not wanted before they run
 	over    chan struct{} // closed when the stream has ended
 	lapsed  chan struct{} // closed when the lease has
-	lease   lease         // obey's
+	vigil   *vigil
+	member  Member // nil: there is no other host
 
 	mu      sync.Mutex
 	host    *host.Host     // once it runs
@@ -114,7 +115,14 @@ func (a *agent) run(ctx context.Context, in *bufio.Reader) error {
 		return err
 	}
 	if j, ok := store.(*joining); ok {
-		defer j.Close()
+		left := make(chan struct{})
+		var passing sync.WaitGroup
+		passing.Go(func() { a.passSuspects(left) })
+		defer func() {
+			close(left)
+			passing.Wait()
+			j.Close()
+		}()
 	}
 	if err := a.out.put(said); err != nil {
 		return err
@@ -128,7 +136,7 @@ func (a *agent) run(ctx context.Context, in *bufio.Reader) error {
 
 	select {
 	case peers := <-a.peers:
-		if a.way.Apart && a.spec.MasterHost < len(peers) {
+		if a.setup.Way.Apart && a.spec.MasterHost < len(peers) {
 			if at, err := netip.ParseAddrPort(peers[a.spec.MasterHost]); err == nil {
 				a.spec.Master = at.Addr().String()
 			}
@@ -146,9 +154,50 @@ func (a *agent) run(ctx context.Context, in *bufio.Reader) error {
 	case <-a.over:
 	case <-ctx.Done():
 	case <-a.lapsed:
-		return fmt.Errorf("heard nothing of gorun for %v: it, or the network between, has gone; its ranks here are ended", a.lease.limit)
+		return fmt.Errorf("%s: it, or the network between, has gone; its ranks here are ended", a.vigil.why)
 	}
 	return nil
+}
+
+// lapse ends the ranks of a host that hears no more of the controller.
+func (a *agent) lapse() {
+	close(a.lapsed)
+	a.command(host.Command{Kind: host.Abandon})
+}
+
+// passSuspects tells the controller which hosts do not answer this one.
+func (a *agent) passSuspects(left <-chan struct{}) {
+	for {
+		select {
+		case name := <-a.member.Suspects():
+			_ = a.out.put(report{Suspect: name}) // as in emit
+		case <-left:
+			return
+		}
+	}
+}
+
+// alive renews the lease that the guardian holds of this process.
+func (a *agent) alive() {
+	a.mu.Lock()
+	h := a.host
+	a.mu.Unlock()
+	if h != nil {
+		h.Alive()
+	}
+}
+
+// turn has the host tell that it does what it is told. Before there is one, nothing can
+// stand still but this.
+func (a *agent) turn() {
+	a.mu.Lock()
+	h := a.host
+	a.mu.Unlock()
+	if h == nil {
+		a.emit(host.Event{Kind: host.Turned})
+		return
+	}
+	h.Send(host.Command{Kind: host.Turn})
 }
 
 // meet listens for the job's other hosts, where there are any.
@@ -156,21 +205,22 @@ func (a *agent) meet() (pmi.Store, report, error) {
 	if a.spec.Hosts < 2 {
 		return nil, report{Address: "-"}, nil
 	}
-	at, why, err := a.way.Address(a.session)
+	at, why, err := a.setup.Way.Address(a.session)
 	if err != nil {
 		return nil, report{}, err
 	}
-	node, err := a.listen(a.spec.Host, a.spec.Index, a.spec.Hosts, a.key, at)
+	node, err := a.listen(a.spec.Host, a.spec.Index, a.spec.Hosts, a.setup.Key, at)
 	if err != nil {
 		return nil, report{}, err
 	}
 	a.spec.Address = at.String()
+	a.member = node
 	return newJoining(node), report{Address: node.Addr(), Why: why}, nil
 }
 
 // serve runs the ranks.
 func (a *agent) serve(store pmi.Store) error {
-	h, err := host.New(a.spec, host.Config{Store: store, Adopted: a.adopts, Emit: func(e host.Event) {
+	h, err := host.New(a.spec, host.Config{Store: store, Adopted: a.adopts, Lease: a.setup.Lease, Emit: func(e host.Event) {
 		if e.Kind != host.Done { // which run says, whatever happened
 			a.emit(e)
 		}
@@ -201,7 +251,7 @@ func (a *agent) serve(store pmi.Store) error {
 // obey reads orders until the stream ends, which ends the ranks.
 func (a *agent) obey(in *bufio.Reader) {
 	defer close(a.over)
-	defer a.lease.end()
+	defer a.vigil.end()
 	defer a.command(host.Command{Kind: host.Abandon})
 	given := false
 	for {
@@ -212,13 +262,19 @@ func (a *agent) obey(in *bufio.Reader) {
 			}
 			return
 		}
-		a.lease.take(&o)
+		a.vigil.obey(&o)
 		switch {
 		case o.Peers != nil && !given:
 			given = true
+			if a.setup.Lease > 0 {
+				a.vigil.begin(a.setup, a.session, a.alive, a.lapse)
+			}
 			a.peers <- o.Peers
 		case o.Ping:
 			_ = a.out.put(report{Pong: true})
+			a.turn()
+		case o.Lost != nil && a.member != nil:
+			a.member.Lost(o.Lost.Host, o.Lost.Why)
 		case o.Command != nil:
 			a.command(*o.Command)
 		}

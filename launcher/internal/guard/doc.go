@@ -23,6 +23,10 @@
 // guardian goes without a look at anything. One that knows that it may be killed
 // at any moment calls Strike instead, which leaves no moment without a guardian.
 //
+// A starter on a machine that nobody may reach any more can have a lease: the guardian
+// kills it, and then does its work, when it has not called Alive for so long, be it stopped
+// or in a loop.
+//
 // # Two of them
 //
 // A guardian may be killed or stopped as well, and its starter with it. So a job

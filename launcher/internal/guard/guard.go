@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,7 +18,7 @@ const MaxGroups = 1 << 16
 // maxMarker is how long a marker may be. Overlap of the reads that look for it.
 const maxMarker = 128
 
-// Guard is the starter's side of a guardian. But for Add it belongs to one
+// Guard is the starter's side of a guardian. But for Add and Alive it belongs to one
 // goroutine.
 type Guard struct {
 	ledger *ledger
@@ -26,11 +27,15 @@ type Guard struct {
 	reader int          // reading end of the pipe, for the next guardian
 	pipe   int          // writing end; -1 once released
 	groups atomic.Int32 // entered
+
+	mu    sync.Mutex
+	freed bool // the ledger is
 }
 
 // Start makes a guardian. marker is what stands as a whole entry, NAME=value,
-// in the environment of every process that it may kill, and in no other.
-func Start(marker string) (*Guard, error) {
+// in the environment of every process that it may kill, and in no other. The guardian
+// kills a starter that has not called Alive for the time of lease; 0: it need not.
+func Start(marker string, lease time.Duration) (*Guard, error) {
 	if marker == "" || len(marker) > maxMarker {
 		return nil, fmt.Errorf("guardian: marker of %d bytes: want 1..%d", len(marker), maxMarker)
 	}
@@ -43,6 +48,7 @@ func Start(marker string) (*Guard, error) {
 		l.free()
 		return nil, fmt.Errorf("guardian: %w", os.NewSyscallError("pipe2", err))
 	}
+	l.starter, l.lease, l.beat = uintptr(unix.Getpid()), int64(lease), ticks()
 	g := &Guard{ledger: l, watch: -1, reader: ends[0], pipe: ends[1]}
 	if err := g.fork(0); err != nil {
 		unix.Close(ends[0])
@@ -63,6 +69,23 @@ func (g *Guard) fork(era uint32) error {
 		g.watch = -1
 	}
 	return nil
+}
+
+// Alive renews the starter's lease. It may be called at any time, by any goroutine.
+func (g *Guard) Alive() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.freed {
+		atomic.StoreInt64(&g.ledger.beat, ticks())
+	}
+}
+
+// free unmaps the ledger.
+func (g *Guard) free() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.freed = true
+	g.ledger.free()
 }
 
 // FD becomes readable when the guardian dies, and then Replace should be called. It
@@ -179,7 +202,7 @@ const (
 )
 
 func (g *Guard) wait(limit time.Duration) error {
-	defer g.ledger.free()
+	defer g.free()
 	defer unix.Close(g.reader)
 	defer g.closeWatch()
 	if g.pid == 0 || g.ended(stopLimit) {

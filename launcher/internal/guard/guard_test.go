@@ -30,9 +30,15 @@ func TestMain(m *testing.M) {
 }
 
 // starter runs each script in a group of its own; those that begin with "+" are
-// entered in the ledger, those with "!" carry the marker, those with "." neither.
+// entered in the ledger, those with "!" carry the marker, those with "." neither. A first
+// one that begins with "~" is the time of a lease, which the starter keeps.
 func starter(marker string, scripts []string) int {
-	g, err := Start(marker)
+	var lease time.Duration
+	if len(scripts) > 0 && scripts[0][0] == '~' {
+		lease, _ = time.ParseDuration(scripts[0][1:])
+		scripts = scripts[1:]
+	}
+	g, err := Start(marker, lease)
 	if err != nil {
 		fmt.Println(err)
 		return 1
@@ -75,6 +81,11 @@ func starter(marker string, scripts []string) int {
 		}
 	}
 	fmt.Println(strings.Join(pids, " "))
+	if lease > 0 {
+		for range time.Tick(lease / 16) {
+			g.Alive()
+		}
+	}
 	for { // select {} would be a deadlock, which ends the process
 		_ = unix.Pause()
 	}
@@ -202,7 +213,7 @@ func TestReleaseKillsNobody(t *testing.T) {
 	testenv.NoLeaks(t)
 	marker := fmt.Sprintf("GUARD_TEST=%d.release", os.Getpid())
 	for range 50 {
-		g, err := Start(marker)
+		g, err := Start(marker, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -231,12 +242,12 @@ func TestReleaseKillsNobody(t *testing.T) {
 func TestStartRefusesMarkers(t *testing.T) {
 	testenv.NoLeaks(t)
 	for _, marker := range []string{"", strings.Repeat("x", maxMarker+1)} {
-		if g, err := Start(marker); err == nil {
+		if g, err := Start(marker, 0); err == nil {
 			g.Wait()
 			t.Errorf("marker of %d bytes: got no error", len(marker))
 		}
 	}
-	g, err := Start("A=" + strings.Repeat("x", maxMarker-2))
+	g, err := Start("A="+strings.Repeat("x", maxMarker-2), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -274,7 +285,7 @@ func TestSearch(t *testing.T) {
 
 func BenchmarkGuardian(b *testing.B) {
 	for b.Loop() {
-		g, err := Start("GUARD_TEST=bench")
+		g, err := Start("GUARD_TEST=bench", 0)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -329,7 +340,7 @@ func TestDirectoryIsRemovedWithTheStarter(t *testing.T) {
 
 func TestRemoveRefusesDirectories(t *testing.T) {
 	testenv.NoLeaks(t)
-	g, err := Start("A=refused")
+	g, err := Start("A=refused", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -409,7 +420,7 @@ func TestUnusedFilesAreRemoved(t *testing.T) {
 
 func TestRemoveUnusedRefuses(t *testing.T) {
 	testenv.NoLeaks(t)
-	g, err := Start("A=refused")
+	g, err := Start("A=refused", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -418,5 +429,39 @@ func TestRemoveUnusedRefuses(t *testing.T) {
 		if err := g.RemoveUnused(prefixes...); err == nil {
 			t.Errorf("%q: no error", prefixes)
 		}
+	}
+}
+
+// A starter that keeps its lease lives. The lease is one that a busy machine lets it keep.
+func TestStarterThatKeepsItsLeaseLives(t *testing.T) {
+	const lease = 4 * time.Second
+	cmd, guardian, pids := start(t, "~"+lease.String(), "+exec sleep 1000")
+	kept := time.Now()
+	testenv.Await(t, 60*time.Second, "more than a lease", func() bool { return time.Since(kept) > lease+lease/2 })
+	if !alive(cmd.Process.Pid) || !alive(pids[0]) {
+		t.Error("a starter that keeps its lease was killed")
+	}
+	_ = cmd.Process.Kill()
+	_, _ = cmd.Process.Wait()
+	awaitEnd(t, pids[0])
+	awaitEnd(t, guardian)
+}
+
+// A starter that is stopped is killed when its lease is over, and what it has started
+// with it.
+func TestStoppedStarterIsKilledWhenItsLeaseIsOver(t *testing.T) {
+	const lease = time.Second
+	cmd, guardian, pids := start(t, "~"+lease.String(), "+exec sleep 1000")
+	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	stopped := time.Now()
+	awaitEnd(t, pids[0])
+	if took := time.Since(stopped); took < lease/2 {
+		t.Errorf("killed after %v, before its lease was over", took)
+	}
+	awaitEnd(t, guardian)
+	if state, err := cmd.Process.Wait(); err != nil || state.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		t.Errorf("the starter ended with %v, %v; want KILL", state, err)
 	}
 }

@@ -29,6 +29,10 @@ type ledger struct {
 	cgroup   [maxDir]byte // a control group that holds nobody but the guarded
 	kill     [maxDir]byte // the file in it that kills them
 	one      [2]byte      // what is written there
+	starter  uintptr
+	lease    int64 // ns that the starter may live without a beat; 0: for ever
+	beat     int64 // when it last called Alive, as ticks
+	clock    syscall.Timespec
 	left     leftovers
 	groups   [MaxGroups]int32
 }
@@ -50,6 +54,13 @@ func newLedger(marker string) (*ledger, error) {
 	copy(l.one[:], "1")
 	l.left.since = now()
 	return l, nil
+}
+
+// ticks is the time in nanoseconds by the clock that starter and guardian share.
+func ticks() int64 {
+	var t unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // it cannot fail
+	return t.Nano()
 }
 
 func (l *ledger) free() {
@@ -196,15 +207,20 @@ func guardian(l *ledger, pipe uintptr, r *roles) {
 	// No directory is kept busy by it: /proc is where it may have to look.
 	syscall.RawSyscall(syscall.SYS_CHDIR, uintptr(unsafe.Pointer(&l.proc)), 0, 0)
 	mate, mates := nobody, uintptr(0) // descriptor and process of the second
+	looked := int64(0)                // at the lease
 	for {
 		wait := int64(secondAfter)
 		if mate != nobody {
 			wait = -1
+			if l.lease > 0 {
+				wait = l.lease / leaseLooks
+			}
 		}
 		over, lost := poll(pipe, mate, wait)
 		if over {
 			break
 		}
+		looked = l.hold(looked)
 		if lost {
 			syscall.RawSyscall(syscall.SYS_CLOSE, mate, 0, 0)
 			syscall.RawSyscall6(syscall.SYS_WAIT4, mates, 0, unix.WALL, 0, 0, 0)
@@ -241,6 +257,33 @@ func guardian(l *ledger, pipe uintptr, r *roles) {
 		syscall.RawSyscall6(syscall.SYS_WAIT4, mates, 0, unix.WALL, 0, 0, 0)
 	}
 	exit()
+}
+
+// leaseLooks is how often in a lease the guardian looks whether it is over.
+const leaseLooks = 16
+
+// hold ends a starter whose lease is over: it is stopped, or hangs, and what it has started
+// runs on unattended. It returns the time for the next call. A guardian that stood still
+// itself, with its machine perhaps, lets the starter have half of its lease anew.
+//
+//go:noinline
+//go:nosplit
+//go:norace
+func (l *ledger) hold(looked int64) int64 {
+	if l.lease == 0 {
+		return 0
+	}
+	syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, unix.CLOCK_MONOTONIC, uintptr(unsafe.Pointer(&l.clock)), 0)
+	now := l.clock.Sec*1e9 + l.clock.Nsec
+	beat := atomic.LoadInt64(&l.beat)
+	if looked > 0 && now-looked > l.lease/4 && now-beat > l.lease/2 {
+		atomic.CompareAndSwapInt64(&l.beat, beat, now-l.lease/2) // it may have called just now
+		return now
+	}
+	if now-beat > l.lease {
+		syscall.RawSyscall(syscall.SYS_KILL, l.starter, uintptr(syscall.SIGKILL), 0)
+	}
+	return now
 }
 
 // second is the life of the second, which does the work if the first does not. first

@@ -87,7 +87,7 @@ func TestStarterAndGuardiansAreKilled(t *testing.T) {
 // TestSecondIsReplaced kills the second while all is well.
 func TestSecondIsReplaced(t *testing.T) {
 	testenv.NoLeaks(t)
-	g, err := Start(fmt.Sprintf("GUARD_TEST=%d.second", os.Getpid()))
+	g, err := Start(fmt.Sprintf("GUARD_TEST=%d.second", os.Getpid()), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func TestSecondIsReplaced(t *testing.T) {
 // TestReplace has the starter replace the first, whose second goes.
 func TestReplace(t *testing.T) {
 	testenv.NoLeaks(t)
-	g, err := Start(fmt.Sprintf("GUARD_TEST=%d.replace", os.Getpid()))
+	g, err := Start(fmt.Sprintf("GUARD_TEST=%d.replace", os.Getpid()), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +143,7 @@ func TestReleaseEndsAStoppedGuardian(t *testing.T) {
 		for _, strike := range []bool{false, true} {
 			t.Run(fmt.Sprintf("both=%v,strike=%v", both, strike), func(t *testing.T) {
 				testenv.NoLeaks(t)
-				g, err := Start(fmt.Sprintf("GUARD_TEST=%d.stopped", os.Getpid()))
+				g, err := Start(fmt.Sprintf("GUARD_TEST=%d.stopped", os.Getpid()), 0)
 				if err != nil {
 					t.Fatal(err)
 				}

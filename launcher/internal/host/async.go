@@ -25,7 +25,7 @@ type spare struct {
 // spareCPUs picks them for as many ranks as it can. machine is called if there is a need.
 func spareCPUs(spec *Spec, machine func() topo.Machine) *spare {
 	s := &spare{}
-	if spec.Async != "on" && spec.Async != "auto" {
+	if spec.Async == "off" || spec.NP == 1 { // the only rank has no thread
 		return s
 	}
 	var used topo.Set

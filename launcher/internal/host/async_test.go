@@ -24,8 +24,8 @@ func TestSpareCPUs(t *testing.T) {
 		}
 		return s
 	}
-	off, free := bound(9001), bound(9001, 9002)
-	off.Async, free.Ranks[1].CPUs = "off", nil
+	off, free, alone, unsaid := bound(9001), bound(9001, 9002), bound(9001), bound(9001, 9003)
+	off.Async, free.Ranks[1].CPUs, alone.NP, unsaid.Async = "off", nil, 1, ""
 	for _, c := range []struct {
 		name string
 		spec *Spec
@@ -33,6 +33,8 @@ func TestSpareCPUs(t *testing.T) {
 	}{
 		{"off", off, nil},
 		{"a rank that is not bound", free, nil},
+		{"the job's only rank", alone, nil},
+		{"auto, as nothing is said", unsaid, []int{9002, 9004}},
 		{"a core for each", bound(9001, 9003), []int{9002, 9004}},
 		{"a core for some", bound(9001, 9002, 9003), []int{9004, -1, -1}},
 		{"none", bound(9001, 9002, 9003, 9004), []int{-1, -1, -1, -1}},

@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -31,6 +32,9 @@ type Config struct {
 	// must outlive this host's ranks by as long as others may need what they
 	// had put, so its owner closes it, after Run.
 	Store pmi.Store
+	// Lease is how long the ranks live after the last call of Alive; 0: for ever. It is for
+	// machines that nobody else may reach.
+	Lease time.Duration
 	// CPUs is how many this machine can keep busy at once; 0: the host looks.
 	CPUs int
 	// Adopted: this process adopts orphans, and somebody kills them later.
@@ -53,11 +57,13 @@ type Host struct {
 	startErr error  // why a rank could not be started
 
 	guard      *guard.Guard
-	dir        string // the job directory
-	rankDir    string // that ranks are told of: dir, or "" if it could not be made
+	held       atomic.Pointer[guard.Guard] // guard, for Alive
+	dir        string                      // the job directory
+	rankDir    string                      // that ranks are told of: dir, or "" if it could not be made
 	temp       tempFiles
 	cgroup     cgroup
 	segment    *shm.Segment
+	daemon     daemon
 	worlds     []*pmi.Engine // see engine
 	fences     uint64        // that were emitted, of all worlds
 	singletons singletonSearch
@@ -120,6 +126,13 @@ type rank struct {
 	world     int  // that it is in, or was last
 }
 
+// Alive renews Config.Lease. Any goroutine may call it, at any time.
+func (h *Host) Alive() {
+	if g := h.held.Load(); g != nil {
+		g.Alive()
+	}
+}
+
 // New makes a host. Run starts it.
 func New(spec Spec, cfg Config) (*Host, error) {
 	h := &Host{spec: spec, cfg: cfg, poll: -1, port: port{fd: -1}, cgroup: cgroup{fd: -1}}
@@ -168,9 +181,10 @@ func (h *Host) prepare() error {
 		return err
 	}
 	h.oom = topo.OOMKills()
-	if h.guard, err = guard.Start(Marker(&h.spec)); err != nil {
+	if h.guard, err = guard.Start(Marker(&h.spec), h.cfg.Lease); err != nil {
 		return err
 	}
+	h.held.Store(h.guard)
 	h.watchGuard()
 	if err := h.guard.RemoveUnused(tempPrefixes[:]...); err != nil {
 		return err
@@ -182,9 +196,15 @@ func (h *Host) prepare() error {
 	if err := h.openPMIx(); err != nil {
 		return err
 	}
-	count := len(h.spec.Ranks)
+	if err := h.checkDaemon(); err != nil {
+		return err
+	}
+	count := len(h.spec.Ranks) + h.spec.Offload
 	if h.segment, err = shm.Create(shm.DefaultGeometry(count, shm.Limit())); err != nil {
 		return fmt.Errorf("shared segment of %d ranks: %w", count, err)
+	}
+	if err := h.startDaemon(); err != nil {
+		return err
 	}
 	h.openWorld()
 	return nil
@@ -198,6 +218,7 @@ func (h *Host) finish() {
 		h.lookBeforeSignal()
 		h.killGroups()
 	}
+	h.endDaemon()
 	if h.pmix != nil {
 		h.pmix.Close()
 	}

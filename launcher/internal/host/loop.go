@@ -22,6 +22,7 @@ const (
 	sourceGuest   source = 7 // its number is the descriptor
 	sourcePMIx    source = 8
 	sourceGuard   source = 9
+	sourceDaemon  source = 10
 )
 
 // watch enters a descriptor in the loop. An epoll event carries 64 bits of its
@@ -178,6 +179,8 @@ func (h *Host) turn(d time.Duration) error {
 			h.hear(local)
 		case sourceGuard:
 			h.guardEnded()
+		case sourceDaemon:
+			h.daemonEnded()
 		}
 	}
 	return nil
@@ -221,6 +224,8 @@ func (h *Host) obey(c Command) {
 		h.endRanks(c.Signal, c.Heed)
 	case Kill:
 		h.killNow()
+	case Turn:
+		h.emit(Event{Kind: Turned})
 	case WhoWaits:
 		h.emit(Event{Kind: Waiting, Ranks: h.waiting()})
 	case Look:

@@ -52,6 +52,7 @@ type Spec struct {
 	Mapping string     // of all ranks, as PMI tells it
 	Emulate []string
 	Async   string // Job.AsyncProgress
+	Offload int    // threads of the daemon that steps started collectives; 0: there is none
 	Grace   time.Duration
 	Stdin   Stdin
 	Reader  int           // the rank that has it, or EveryRank
@@ -81,6 +82,8 @@ type Spec struct {
 	Hang        time.Duration // after which a job in which nothing moves is told of; 0: never
 	PMIx        *link.Space   // for programs of Open MPI; nil: they are not served
 	Helper      string        // gorun-pmix
+	// OffloadProgram is gorun-offload; "": beside this program.
+	OffloadProgram string
 	// PMIxTimeout is how long that may do nothing when it should answer; 0: the
 	// default of package sidecar.
 	PMIxTimeout time.Duration
@@ -137,7 +140,9 @@ const (
 	Waiting                          // the answer to WhoWaits: Ranks
 	Refused                          // a program of Rank, or of nobody's if that is below 0, was not let in by the PMI server: Text
 	Long                             // Rank has a long line of N bytes for Stream, and waits for GoOn
+	Unassisted                       // the daemon that steps started collectives is gone: Text
 	Torn                             // lines of Rank's Stream are not passed on whole: Text
+	Turned                           // the answer to Turn
 	Stalled                          // nothing has moved for Spec.Hang if N is 1; else it moves again
 	Done                             // nothing is left
 )
@@ -195,6 +200,7 @@ const (
 	Say                             // Data on Stream of Rank; a host tells itself
 	Rejoined                        // Rank has connected to the PMIx server anew; a host tells itself
 	GoOn                            // there is room for the long line of Rank's Stream
+	Turn                            // tell that the host does what it is told
 	WhoWaits                        // tell which ranks wait in a fence of PMI-1
 )
 

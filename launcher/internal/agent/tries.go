@@ -1,0 +1,156 @@
+package agent
+
+import (
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Again decides whether a remote shell that has ended before its agent was there is started
+// once more, and after which pause. tries is how many have ended, said is what the last one wrote on
+// its standard error. It may block.
+type Again func(tries int, said []string) (pause time.Duration, again bool)
+
+// tries are the processes that one after the other are to start an agent. They share their pipes:
+// a remote shell that has found no host has read nothing, so the next one reads all of it.
+//
+//	runs --ends--> judged --again--> pauses --> runs
+//	                 |                  | quit
+//	                 v                  v
+//	                over: the ends of the pipes are closed
+type tries struct {
+	start func() (pid int, err error)
+	ends  [3]int // of the pipes, for the process; closed when no other will be started
+
+	mu   sync.Mutex
+	pid  int // of the process that runs, or has ended and is not waited for; 0: none
+	stop bool
+	quit chan struct{} // closed with stop
+	over chan struct{} // closed when no other process will be started
+}
+
+// process is the pid of the present process; 0: there is none.
+func (t *tries) process() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.pid
+}
+
+// last has the present process be the last one.
+func (t *tries) last() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.stop {
+		t.stop = true
+		close(t.quit)
+	}
+}
+
+// next starts another process, unless last was called.
+func (t *tries) next() (ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.stop {
+		return false
+	}
+	pid, err := t.start()
+	if err == nil {
+		t.pid = pid
+	}
+	return err == nil
+}
+
+// reap waits for the present process, which has ended.
+func (t *tries) reap() (status unix.WaitStatus) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for {
+		if _, err := unix.Wait4(t.pid, &status, 0, nil); err != unix.EINTR {
+			break
+		}
+	}
+	t.pid = 0
+	return status
+}
+
+// wait waits until all processes have ended, and gives the last one's status, unless it
+// ended before another was to be started.
+func (t *tries) wait() (status unix.WaitStatus, ran bool) {
+	if pid := t.process(); pid != 0 {
+		awaitEnd(pid)
+	}
+	<-t.over
+	if t.process() == 0 {
+		return 0, false
+	}
+	return t.reap(), true
+}
+
+// kill kills the present process, and has none follow it.
+func (t *tries) kill() {
+	t.last()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.pid > 0 {
+		_ = unix.Kill(t.pid, unix.SIGKILL)
+	}
+}
+
+// awaitEnd waits for the end of a child, and leaves it to be collected.
+func awaitEnd(pid int) {
+	for unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
+	}
+}
+
+// end closes what the processes had.
+func (t *tries) end() {
+	for _, fd := range t.ends {
+		unix.Close(fd)
+	}
+	close(t.over)
+}
+
+// attend starts the remote shell again while again says so. It stays on one thread, whose end
+// no process survives that it has started.
+func (l *Link) attend(again Again) {
+	runtime.LockOSThread()
+	defer l.tries.end()
+	for n := 1; ; n++ {
+		awaitEnd(l.tries.process())
+		if l.Reached() || l.Killed() {
+			return
+		}
+		// What it wrote is in the pipe before the mark.
+		l.marked.Store(true)
+		if _, err := unix.Write(l.tries.ends[2], []byte{0}); err != nil {
+			return
+		}
+		pause, more := again(n, <-l.said)
+		l.marked.Store(false)
+		l.fresh <- more
+		if !more {
+			return
+		}
+		l.tries.reap()
+		select {
+		case <-time.After(pause):
+		case <-l.tries.quit:
+		}
+		if !l.tries.next() {
+			return
+		}
+	}
+}
+
+// launch is the start of a process in a process group of its own, on the calling
+// goroutine's thread.
+func launch(file string, argv, env []string, ends [3]int) (pid int, err error) {
+	return syscall.ForkExec(file, argv, &syscall.ProcAttr{
+		Files: []uintptr{uintptr(ends[0]), uintptr(ends[1]), uintptr(ends[2])},
+		Env:   env,
+		Sys:   &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
+	})
+}

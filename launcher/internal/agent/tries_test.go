@@ -1,0 +1,75 @@
+package agent
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gorun-mpi/gorun/internal/testenv"
+)
+
+// shell starts a script as the remote shell of a link.
+func shell(t *testing.T, script string, again Again) *Link {
+	t.Helper()
+	runtime.LockOSThread()
+	t.Cleanup(runtime.UnlockOSThread)
+	l, err := Start([]string{"sh", "-c", script}, os.Environ(), "h", true, again)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// A remote shell that ends is started again, and the last one reads what was written at first.
+func TestStartAgainReadsTheInput(t *testing.T) {
+	testenv.NoLeaks(t)
+	count := filepath.Join(t.TempDir(), "count")
+	var heard []string
+	l := shell(t, `echo x >>`+count+`; if [ $(wc -l <`+count+`) -lt 3 ]; then echo no $(wc -l <`+count+`) >&2; exit 255; fi; head -c 5 | wc -c >&2; exit 7`, func(tries int, said []string) (time.Duration, bool) {
+		heard = append(heard, strings.Join(said, "|"))
+		return 0, tries < 3
+	})
+	if err := l.out.put(order{Ping: true}); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = l.from.Read(make([]byte, 1)) // its end
+	how, said := l.Close()
+	if how != "exited with status 7" || len(heard) != 3 || heard[0] != "no 1" || heard[1] != "no 2" || len(said) != 1 || said[0] != "5" {
+		t.Errorf("heard %q, at last %q, %q; want the complaint of each, status 7 and 5 bytes of the order", heard, how, said)
+	}
+}
+
+// Close and Kill end the pause between two tries.
+func TestCloseBetweenTries(t *testing.T) {
+	testenv.NoLeaks(t)
+	for _, kill := range []bool{false, true} {
+		judged := make(chan struct{})
+		l := shell(t, "exit 255", func(int, []string) (time.Duration, bool) {
+			close(judged)
+			return time.Hour, true
+		})
+		<-judged
+		if kill {
+			l.Kill()
+		}
+		if how, _ := l.Close(); how != "was not started again" && how != "exited with status 255" {
+			t.Errorf("kill %v: %s", kill, how)
+		}
+	}
+}
+
+// Kill ends a remote shell that hangs, which is not judged.
+func TestKillIsTheLastTry(t *testing.T) {
+	testenv.NoLeaks(t)
+	l := shell(t, "exec sleep 1000", func(int, []string) (time.Duration, bool) {
+		t.Error("judged")
+		return 0, true
+	})
+	l.Kill()
+	if how, _ := l.Close(); !strings.Contains(how, "signal 9") {
+		t.Error(how)
+	}
+}

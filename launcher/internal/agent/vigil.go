@@ -1,0 +1,132 @@
+package agent
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gorun-mpi/gorun/launcher/internal/host"
+)
+
+// StreamLimit is how long a stream between gorun and an agent may stand still, and an agent's
+// host do nothing of what it is told, although both processes live.
+const StreamLimit = 30 * time.Second
+
+// A vigil watches, in an agent of another machine, whether its controller lives, and shows the controller
+// and the guardian that this process does. It has a goroutine of its own, which no rank's output and no
+// long work of the host delays. What the leases prove:
+//
+//   - A datagram: the other process runs, and the network carries. It says nothing of what
+//     the process does.
+//   - A ping on the stream: gorun's controller does its work, and the stream carries. Within
+//     StreamLimit one must come, whatever datagrams say.
+//   - The answer to it, host.Turned: the loop that serves the ranks does its work.
+//   - Towards the guardian: this process runs. One that is stopped is killed.
+type vigil struct {
+	lease  Lease // of gorun
+	stream Lease // of the controller at work
+	why    string
+
+	stop    chan struct{} // nil before begin
+	running sync.WaitGroup
+}
+
+// streamed is told of all bytes that come on the stream.
+func (v *vigil) streamed() {
+	now := time.Now()
+	v.lease.Renew(now)
+	v.stream.Renew(now)
+}
+
+// obey rests while the job is suspended, and the controller with it. A signal to some of the ranks
+// suspends neither.
+func (v *vigil) obey(o *order) {
+	if c := o.Command; c != nil && c.Kind == host.Pass && c.Ranks == nil && (c.Signal == unix.SIGTSTP || c.Signal == unix.SIGCONT) {
+		v.lease.Rest(c.Signal == unix.SIGTSTP)
+		v.stream.Rest(c.Signal == unix.SIGTSTP)
+	}
+}
+
+// begin begins it. alive is called as long as this process runs and the controller lives,
+// over when that is lost; why says then how.
+func (v *vigil) begin(s *setup, session string, alive, over func()) {
+	now := time.Now()
+	v.lease.Begin(s.Lease, now)
+	v.stream.Begin(max(StreamLimit, 2*s.Lease), now)
+	v.stop = make(chan struct{})
+	own := s.Spec.Index
+	var d *Datagrams
+	if s.Port > 0 {
+		// Without it the stream has to do.
+		d, _ = openDatagrams(s.Key, fromAgent, own+1, func(agent int) {
+			if agent == own {
+				v.lease.Renew(time.Now())
+			}
+		})
+	}
+	to := s.Way.controller(session, s.Port)
+	v.running.Go(func() {
+		if d != nil {
+			defer d.Close()
+		}
+		tick := time.NewTicker(s.Lease / Looks)
+		defer tick.Stop()
+		for {
+			alive()
+			if d != nil {
+				d.Send(own, to...)
+			}
+			select {
+			case <-v.stop:
+				return
+			case <-tick.C:
+			}
+			if v.lost(time.Now()) {
+				over()
+				return
+			}
+		}
+	})
+}
+
+// lost looks at the leases.
+func (v *vigil) lost(now time.Time) bool {
+	if silent, over := v.lease.Over(now); over {
+		v.why = fmt.Sprintf("heard nothing of gorun for %v", silent.Round(100*time.Millisecond))
+		return true
+	}
+	if silent, over := v.stream.Over(now); over {
+		v.why = fmt.Sprintf("gorun lives, but its stream has brought nothing for %v", silent.Round(100*time.Millisecond))
+		return true
+	}
+	return false
+}
+
+// end ends it.
+func (v *vigil) end() {
+	if v.stop != nil {
+		close(v.stop)
+		v.running.Wait()
+	}
+}
+
+// controller are the addresses at which an agent may reach the controller's port: that which ssh
+// has come from, and the one that the controller thinks it has.
+func (w Way) controller(session string, port int) (to []netip.AddrPort) {
+	from := ""
+	if f := strings.Fields(session); w.Remote && len(f) == 4 {
+		from = f[0]
+	}
+	for _, text := range []string{from, w.Toward} {
+		a, err := netip.ParseAddr(text)
+		if err != nil || len(to) > 0 && to[0].Addr() == a.Unmap() {
+			continue
+		}
+		to = append(to, netip.AddrPortFrom(a.Unmap(), uint16(port)))
+	}
+	return to
+}

@@ -1,0 +1,111 @@
+package host
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gorun-mpi/gorun/internal/topo"
+)
+
+// A daemon is the process that steps the started collectives of the host's ranks. It has the
+// numbers behind theirs in the segment, by which ranks find it and learn of its death.
+type daemon struct{ pid, pidfd int }
+
+// offloadName is the daemon's program.
+const offloadName = "gorun-offload"
+
+// noDaemon is why the job has none, although it wants one.
+func (h *Host) noDaemon(format string, args ...any) error {
+	return &startError{1, "Offload", strconv.Itoa(h.spec.Offload), fmt.Errorf(format, args...)}
+}
+
+// checkDaemon refuses more threads than the host has CPUs.
+func (h *Host) checkDaemon() error {
+	cpus := h.cfg.CPUs
+	if cpus == 0 {
+		cpus = topo.CPUs()
+	}
+	if h.spec.Offload > cpus {
+		return h.noDaemon("more threads than the %d CPUs of host %s", cpus, h.spec.Host)
+	}
+	return nil
+}
+
+// startDaemon starts it, if the job wants one. Ranks may lend it calls before it runs.
+func (h *Host) startDaemon() error {
+	h.daemon = daemon{pidfd: -1}
+	n := h.spec.Offload
+	if n == 0 {
+		return nil
+	}
+	if h.segment.FD() < 0 {
+		return h.noDaemon("host %s has no memory that processes can share", h.spec.Host)
+	}
+	program := h.spec.OffloadProgram
+	if program == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return h.noDaemon("where this program is, is not known: %w", err)
+		}
+		program = filepath.Join(filepath.Dir(self), offloadName)
+	}
+	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &os.PathError{Op: "open", Path: "/dev/null", Err: err}
+	}
+	defer unix.Close(null)
+	attr := &syscall.ProcAttr{
+		Dir:   "/",
+		Env:   append(Scrub(h.spec.users()), Marker(&h.spec)),
+		Files: []uintptr{uintptr(null), uintptr(null), 2, uintptr(h.segment.FD())},
+		Sys:   &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, PidFD: &h.daemon.pidfd},
+	}
+	argv := []string{offloadName, "--ranks", strconv.Itoa(len(h.spec.Ranks)), "--threads", strconv.Itoa(n)}
+	if h.daemon.pid, err = syscall.ForkExec(program, argv, attr); err != nil {
+		h.daemon.pid = 0
+		return h.noDaemon("%s could not be started: %w; it belongs beside gorun (make build, or go install ./cmd/%s)", program, err, offloadName)
+	}
+	h.guard.Add(h.daemon.pid)
+	h.log("the daemon of started collectives has pid %d and %d threads", h.daemon.pid, n)
+	if h.daemon.pidfd < 0 {
+		return nil // a kernel before 5.4: its end is noticed when the job ends
+	}
+	return h.watch(h.daemon.pidfd, unix.EPOLLIN, sourceDaemon, 0)
+}
+
+// daemonEnded is the end of the daemon while ranks may count on it. Communicators with calls there
+// fail with its name, the others go on without. It stays to be reaped, so that its group, which
+// the guardian knows, is nobody else's.
+func (h *Host) daemonEnded() {
+	how, err := ended(h.daemon.pid)
+	if err == nil && !how.over {
+		return
+	}
+	h.unwatch(&h.daemon.pidfd)
+	for i := range h.spec.Offload {
+		h.segment.SetDead(len(h.spec.Ranks) + i)
+	}
+	text := "exit status " + strconv.Itoa(how.status)
+	if how.signal != 0 {
+		text = unix.SignalName(how.signal)
+	}
+	if !h.ending.begun {
+		h.emit(Event{Kind: Unassisted, Rank: -1, Text: fmt.Sprintf("%s (pid %d), the daemon of --offload, has ended with %s: communicators that it had calls of fail, the others go on without it", offloadName, h.daemon.pid, text)})
+	}
+}
+
+// endDaemon is for a host that has no ranks any more.
+func (h *Host) endDaemon() {
+	if h.daemon.pid == 0 {
+		return
+	}
+	_ = unix.Kill(-h.daemon.pid, unix.SIGKILL)
+	reap(h.daemon.pid)
+	h.daemon.pid = 0
+	closeFD(&h.daemon.pidfd)
+}

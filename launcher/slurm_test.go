@@ -1,0 +1,111 @@
+package launcher
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+func TestAllocationEnd(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		err  error
+		want string // "" for an allocation that goes on, or of which Slurm says nothing
+	}{
+		{"RUNNING None\n", nil, ""},
+		{"SUSPENDED None\n", nil, ""},
+		{"COMPLETING None\n", nil, "the allocation was cancelled (Slurm's job 5)"},
+		{"CANCELLED None\n", nil, "the allocation was cancelled (Slurm's job 5)"},
+		{"COMPLETING TimeLimit\n", nil, "the allocation was cancelled (Slurm's job 5: TimeLimit)"},
+		{"", nil, ""},
+		{"", errors.New("slurm_load_jobs error: Invalid job id specified"), ""},
+	} {
+		if got, is := allocationEnd("5", c.text, c.err); got != c.want || is != (c.want != "") {
+			t.Errorf("%q, %v: got %q, %v, want %q", c.text, c.err, got, is, c.want)
+		}
+	}
+}
+
+// Slurm is not asked about causes that do not come of it, nor outside of its allocations.
+func TestRevokedAsksOnlyWhereItMayBe(t *testing.T) {
+	dir := t.TempDir()
+	asked := filepath.Join(dir, "asked")
+	script := "#!/bin/sh\n: > " + asked + "\necho CANCELLED None\n"
+	if err := os.WriteFile(filepath.Join(dir, "squeue"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir)
+	inside := []string{"SLURM_JOB_ID=5"}
+	for _, c := range []struct {
+		cause   Cause
+		environ []string
+		want    bool
+	}{
+		{Cause{Status: 3}, inside, false},
+		{Cause{Signal: syscall.SIGSEGV, Status: 139}, inside, false},
+		{Cause{Signal: syscall.SIGTERM, Status: 143}, inside, true},
+		{Cause{Status: 137}, inside, true},
+		{Cause{Status: statusFailed, lost: true}, inside, true},
+		{Cause{Signal: syscall.SIGTERM, Status: 143}, nil, false},
+	} {
+		message, is := (&Job{environ: c.environ}).revoked(t.Context(), &c.cause)
+		if is != c.want || is && !strings.Contains(message, "Slurm's job 5") {
+			t.Errorf("%+v, %q: got %q, %v, want %v", c.cause, c.environ, message, is, c.want)
+		}
+		if err := os.Remove(asked); (err == nil) != c.want {
+			t.Errorf("%+v, %q: squeue was called: %v, want %v", c.cause, c.environ, err == nil, c.want)
+		}
+	}
+}
+
+func TestSrunStartsTheAgent(t *testing.T) {
+	job := Job{Launcher: launcherSlurm, environ: []string{"SLURM_JOB_ID=5"}, Agent: []string{"/opt/gorun-agent"}, RemoteArgs: []string{"--gpus=1"}, Hosts: []Host{{Name: "n2"}, {Name: "localhost"}}}
+	if err := job.findLauncher(); err != nil || job.Launcher != launcherSlurm {
+		t.Fatalf("launcher %q, %v", job.Launcher, err)
+	}
+	got := job.agentOf("n2")
+	if !slices.Equal(got[len(got)-3:], []string{"--gpus=1", "--nodelist=n2", "/opt/gorun-agent"}) || got[0] != "srun" || !slices.Contains(got, "--overlap") {
+		t.Errorf("got %q", got)
+	}
+	if got := job.agentOf("localhost"); !slices.Equal(got, job.Agent) {
+		t.Errorf("this host's agent: got %q, want %q", got, job.Agent)
+	}
+}
+
+// srun knows the nodes of an allocation by Slurm's names alone.
+func TestSrunIsToldTheNodesName(t *testing.T) {
+	for _, c := range []struct{ nodes, host, want string }{
+		{"n[1-2]", "n2.cluster", "n2"},
+		{"n1.cluster,n2.cluster", "n2", "n2.cluster"},
+		{"n[1-2]", "n2", "n2"},
+		{"n[1-2]", "n3", "n3"},
+		{"", "n2.cluster", "n2.cluster"},
+		{"n[1-", "n2.cluster", "n2.cluster"},
+	} {
+		job := Job{environ: []string{"SLURM_JOB_NODELIST=" + c.nodes}}
+		if got := job.srun(c.host); got[len(got)-1] != "--nodelist="+c.want {
+			t.Errorf("%s of %q: got %q, want %s", c.host, c.nodes, got[len(got)-1], c.want)
+		}
+	}
+}
+
+func TestLauncherSlurmNeeds(t *testing.T) {
+	for _, c := range []struct {
+		job  Job
+		want string // the launcher, or a part of the error
+	}{
+		{Job{Hosts: []Host{{Name: "n2"}}}, "salloc"},
+		{Job{Hosts: []Host{{Name: "n2"}}, environ: []string{"SLURM_JOB_ID=5"}, RemoteShell: []string{"rsh"}}, "want one of both"},
+		{Job{Hosts: []Host{{Name: "localhost"}}, environ: []string{"SLURM_JOB_ID=5"}}, ""},
+	} {
+		c.job.Launcher, c.job.Agent = launcherSlurm, []string{"agent"}
+		err := c.job.findLauncher()
+		if err == nil && c.job.Launcher != c.want || err != nil && (c.want == "" || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%+v: launcher %q, %v, want %q", c.job.Hosts, c.job.Launcher, err, c.want)
+		}
+	}
+}
