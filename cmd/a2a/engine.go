@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"github.com/gorun-mpi/gorun/rank"
 )
@@ -14,6 +16,8 @@ type engine interface {
 	// call is the all-to-all of a slot: only what is shared out takes part. It returns when the rank's blocks
 	// have arrived and its own have been sent.
 	call(ctx context.Context, s slot) error
+	// ran is an error unless the engine itself has run as many calls so far.
+	ran(calls int) error
 	// counts is what the engine's threads have done so far, which the rank's counters do not name.
 	counts() engineCounts
 	// pinned tells whether these threads have CPUs of their own.
@@ -32,10 +36,14 @@ type engineCounts struct {
 
 // open makes the engine that --engine names.
 func (e *exchange) open() (engine, error) {
-	if e.params.engine == engineDPA {
+	own := inlineEngine{comm: e.comm, ints: e.params.perPeer(e.comm.Size()) * e.comm.Size()}
+	switch {
+	case e.params.engine == engineDPA:
 		return newKernelEngine(e.ctx, e.comm, &e.params)
+	case e.params.engine != engineDaemon:
+		return &own, nil
 	}
-	return &inlineEngine{comm: e.comm, ints: e.params.perPeer(e.comm.Size()) * e.comm.Size()}, nil
+	return &daemonEngine{inlineEngine: own, requests: make(map[int]rank.Request)}, nil
 }
 
 // An inlineEngine has the rank run the collective itself.
@@ -56,6 +64,44 @@ func (e *inlineEngine) call(ctx context.Context, s slot) error {
 	return rank.Alltoall(ctx, e.comm, s.send[:e.ints], s.recv[:e.ints])
 }
 
+// A daemonEngine has the host's daemon run the collective: a request for each slot, which is
+// started again for each call.
+type daemonEngine struct {
+	inlineEngine
+	requests map[int]rank.Request // by place
+}
+
+func (e *daemonEngine) call(ctx context.Context, s slot) (err error) {
+	r, made := e.requests[s.at]
+	if !made {
+		if r, err = rank.AlltoallInit(e.comm, s.send[:e.ints], s.recv[:e.ints]); err != nil {
+			return err
+		}
+		e.requests[s.at] = r
+	}
+	if err := r.Start(); err != nil {
+		return err
+	}
+	_, err = r.Wait(ctx)
+	return err
+}
+
+func (e *daemonEngine) ran(calls int) error {
+	if n := e.comm.World().Counters().Collective.Offloaded; n != uint64(calls) {
+		return fmt.Errorf("the daemon has run %d of %d calls: gorun -v says why", n, calls)
+	}
+	return nil
+}
+
+func (e *daemonEngine) close(context.Context, bool) error {
+	var errs []error
+	for _, r := range e.requests {
+		errs = append(errs, r.Free())
+	}
+	return errors.Join(errs...)
+}
+
+func (e *inlineEngine) ran(int) error                     { return nil }
 func (e *inlineEngine) counts() engineCounts              { return engineCounts{} }
 func (e *inlineEngine) pinned() bool                      { return false }
 func (e *inlineEngine) close(context.Context, bool) error { return nil } // Finalize frees the buffers

@@ -170,7 +170,7 @@ func (e *exchange) verify(n int) error {
 		}
 	}
 	e.calls += n
-	return nil
+	return e.engine.ran(e.calls)
 }
 
 // switches is how often the kernel has given the CPUs of this process to another.

@@ -24,8 +24,9 @@
 // with contents of its own, and no timing holds the verification of another
 // call (exchange.go).
 //
-// An engine runs the calls (engine.go): inline, the rank's own collective, or dpa, the kernel of the
-// original on device threads (kernel.go). Nothing falls back from one to the other, and the output says which it was.
+// An engine runs the calls (engine.go): inline, the rank's own collective; dpa, the kernel of the original on
+// device threads (kernel.go); or daemon, the daemon of gorun --offload. Nothing falls back from one to the other,
+// and the output says which it was.
 //
 // Buffers are registered memory, made once. The command starts no goroutine but the device threads of --engine dpa.
 package main
@@ -84,7 +85,7 @@ func run(ctx context.Context, started time.Time, args, environ []string, std std
 	if err := direct.Always(coll.AllToAll, coll.Direct); err != nil {
 		panic(err) // the table has the algorithm
 	}
-	cfg := rank.Config{Environment: &env, Tuning: direct, Verbs: true, Providers: []rdma.Provider{verbs.New(verbs.Config{})}, Log: func(line string) { sdk.Debug(line) }}
+	cfg := rank.Config{Environment: &env, Tuning: direct, Verbs: p.engine != engineDaemon, OffloadFrom: 1, Providers: []rdma.Provider{verbs.New(verbs.Config{})}, Log: func(line string) { sdk.Debug(line) }}
 	var results *os.File
 	if err == nil {
 		results, err = prepare(parser, p, &cfg, own, ranks)
@@ -121,6 +122,9 @@ func run(ctx context.Context, started time.Time, args, environ []string, std std
 // the ranks meet without, to hear of it.
 func prepare(parser *argp.Parser, p *params, cfg *rank.Config, own, ranks int) (*os.File, error) {
 	p.settle(ranks)
+	if p.engine == engineDaemon && (cfg.Environment.Offload == 0 || ranks == 1) {
+		return nil, &argp.Error{Flag: parser.Name("engine"), Reason: "found daemon without one, expected two ranks or more and gorun --offload, which starts it"}
+	}
 	wanted := *cfg
 	wanted.Devices = p.devices()
 	if err := rank.FindDevices(wanted); err != nil {

@@ -49,7 +49,7 @@ func newParser(ranks int) (*argp.Parser, *params) {
 	parser.String(&p.deviceList, argp.Flag{Long: "devices", Short: 'd', Value: "NAME[,NAME]", Check: p.checkDevices,
 		Help: "RDMA device to use; with two names, the lower half of the ranks uses the first (default: the first software device)"})
 	parser.String(&p.engine, argp.Flag{Long: "engine", Value: strings.Join(engines, "|"), Check: p.checkEngine,
-		Help: "what runs the exchange: the rank itself in its call, or device threads, as on a DPA, while the rank waits (default inline)"})
+		Help: "what runs the exchange: the rank itself in its call, device threads, as on a DPA, or the daemon of gorun --offload (default inline)"})
 	parser.Int(&p.threads, argp.Flag{Long: "threads", Value: "N", Check: func() error { return p.checkThreads(ranks) },
 		Help: fmt.Sprintf("number of device threads of a rank, with --engine dpa (default: one for each rank of the job, %d at most)", threadsMost)})
 	parser.Int(&p.iterations, argp.Flag{Long: "iterations", Short: 'i', Value: "N", Check: func() error { return atLeast(p.iterations, 0, "calls to time") },
@@ -124,16 +124,17 @@ func (p *params) checkDevices() error {
 const (
 	engineInline = "inline"
 	engineDPA    = "dpa"
+	engineDaemon = "daemon"
 )
 
-var engines = []string{engineInline, engineDPA}
+var engines = []string{engineInline, engineDPA, engineDaemon}
 
 // threadsMost is the default's limit, that of the original.
 const threadsMost = 8
 
 func (p *params) checkEngine() error {
 	if !slices.Contains(engines, p.engine) {
-		return fmt.Errorf("found %q, expected %s", p.engine, strings.Join(engines, " or "))
+		return fmt.Errorf("found %q, expected %s", p.engine, strings.Join(engines[:len(engines)-1], ", ")+" or "+engines[len(engines)-1])
 	}
 	return nil
 }
