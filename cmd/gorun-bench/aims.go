@@ -43,7 +43,7 @@ var aims = []struct {
 // must have; ok is false where nothing is set.
 func (r *row) aim() (ratio, rate float64, ok bool) {
 	b := find(r.Benchmark)
-	if r.System != gorun || b.group != "messages" && b.group != "collectives" && b.group != "start" || r.Type != "byte" && r.Type != "float" {
+	if r.System != gorun || r.Application != "" || b.group != "messages" && b.group != "collectives" && b.group != "start" || r.Type != "byte" && r.Type != "float" {
 		return 0, 0, false
 	}
 	for _, a := range aims {

@@ -88,6 +88,7 @@ var benchmarks = []benchmark{
 	{"alltoallv", "Alltoallv", "collectives", meets, 0, makeAlltoallv},
 	{"ibcast", "Non-blocking broadcast", "nonblocking", meets | overlaps, coll.Bcast, makeBcast},
 	{"iallreduce", "Non-blocking allreduce", "nonblocking", meets | overlaps | reduces, coll.AllReduce, makeReduction},
+	{"iallreduce_x16", "Sixteen allreduces at once", "nonblocking", meets | overlaps | reduces, 0, makeReduction},
 	{"ialltoall", "Non-blocking alltoall", "nonblocking", meets | overlaps, coll.AllToAll, makeIalltoall},
 	{"put", "Put and flush", "onesided", origin | twoRanks, 0, makeRMA},
 	{"get", "Get and flush", "onesided", origin | twoRanks, 0, makeRMA},

@@ -11,14 +11,27 @@ func makeBarrier(w *worker, _ point) (call, error) {
 
 // started makes the call a non-blocking one: start and wait, together the step.
 func started(w *worker, c *call, start func() (rank.Request, error)) {
-	var request rank.Request
+	startedAll(w, c, 1, func(int) (rank.Request, error) { return start() })
+}
+
+// startedAll makes the call n non-blocking ones, all started before the first is waited for.
+func startedAll(w *worker, c *call, n int, start func(i int) (rank.Request, error)) {
+	requests := make([]rank.Request, n)
 	c.start = func() (err error) {
-		request, err = start()
-		return err
+		for i := range requests {
+			if requests[i], err = start(i); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	c.wait = func() error {
-		_, err := request.Wait(w.ctx)
-		return err
+		for _, r := range requests {
+			if _, err := r.Wait(w.ctx); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	c.step = func() error {
 		if err := c.start(); err != nil {

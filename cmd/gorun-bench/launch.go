@@ -35,6 +35,9 @@ const mostStarted = 16
 // rivals are the systems that gorun may be compared with.
 var rivals = [...]string{mpich, openmpi, limit}
 
+// rivalSeries are their rows, which gorun's have for a reference, in the order of the table's columns.
+var rivalSeries = [...]series{{mpich, ordinary, "", ""}, {mpich, ordinary, progressOn, ""}, {openmpi, ordinary, "", ""}, {limit, ordinary, "", ""}}
+
 // command is the command line of a job of a benchmark; nil where the system has
 // no part in it.
 func (c *contender) command(b *benchmark, np int) []string {

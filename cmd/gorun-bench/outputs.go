@@ -13,10 +13,18 @@ import (
 // outputs are the files of the results. They are opened before anything is
 // measured, so that a wrong name costs no waiting, and keep what they hold
 // until there is something new.
-type outputs struct{ csv, json, html, tune *os.File }
+type outputs struct {
+	csv, json, html, tune *os.File
+	svg                   string // a directory
+}
 
 func openOutputs(parser *argp.Parser, p *params) (*outputs, error) {
-	o := &outputs{}
+	o := &outputs{svg: p.svg}
+	if p.svg != "" {
+		if err := os.MkdirAll(p.svg, 0o777); err != nil {
+			return nil, &argp.Error{Flag: parser.Name("svg"), Reason: fmt.Sprintf("cannot write the plots: %v", err)}
+		}
+	}
 	taken := map[string]string{filepath.Clean(p.from): "from"}
 	for _, f := range []struct {
 		flag, name string
@@ -79,6 +87,11 @@ func (o *outputs) write(out io.Writer, h *header, rows []row, p *params) error {
 	} {
 		if f.file != nil {
 			errs = append(errs, fill(f.file, f.write))
+		}
+	}
+	if o.svg != "" {
+		for _, f := range newPage(h, rows).Curves {
+			errs = append(errs, os.WriteFile(filepath.Join(o.svg, f.name+".svg"), []byte(f.file()), 0o666))
 		}
 	}
 	errs = append(errs, writeTable(out, rows), writeNotes(out, rows, p.verbose))

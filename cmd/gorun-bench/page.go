@@ -41,9 +41,11 @@ type panel struct {
 }
 
 type figureOf struct {
-	Title string
-	Count int // of the curves
-	SVG   template.HTML
+	name   string // of its file
+	Title  string
+	Count  int // of the curves
+	SVG    template.HTML
+	Legend []legendEntry // of its own curves
 }
 
 type legendEntry struct {
@@ -71,7 +73,7 @@ type pageCell struct {
 func (p *page) Within() int { return p.Judged - p.Missed }
 
 // fullNames of the systems, for people.
-var fullNames = map[string]string{gorun: "gorun", mpich: "MPICH", openmpi: "Open MPI", limit: "limit"}
+var fullNames = map[string]string{gorun: "gorun", mpich: "MPICH", mpich + "-async": "MPICH with progress threads", openmpi: "Open MPI", limit: "limit"}
 
 // writePage writes a page that needs nothing but itself: the plots are in it, no
 // script, no font, no link.
@@ -85,8 +87,8 @@ func writePage(w io.Writer, h *header, rows []row) error {
 
 func newPage(h *header, rows []row) *page {
 	p := &page{Header: h, Memory: sizeOfMemory(h.Machine.Memory), Title: "gorun"}
-	systems := systemsOf(rows)
-	for i, name := range systems {
+	columns := columnsOf(rows)
+	for i, name := range columns {
 		p.Peers = append(p.Peers, fullNames[name])
 		p.Title += []string{" beside ", " and "}[min(i, 1)] + fullNames[name]
 	}
@@ -101,17 +103,17 @@ func newPage(h *header, rows []row) *page {
 	p.Rates = ratesText(rows)
 	p.plot(rows)
 	for _, l := range linesOf(rows) {
-		p.Lines = append(p.Lines, newLine(l, systems))
+		p.Lines = append(p.Lines, newLine(l, columns))
 	}
 	for i := range rows {
 		r := &rows[i]
 		p.Wrong = p.Wrong || !r.Verified
-		what := fmt.Sprintf("%s on %d ranks, %s", r.label(), r.NP, fullNames[r.System])
+		what := fmt.Sprintf("%s on %d ranks, %s", r.label(), r.NP, fullNames[r.column()])
 		if r.Failed != "" {
 			p.Notes = append(p.Notes, what+": failed: "+strings.SplitN(r.Failed, "\n", 2)[0])
 		}
 		if r.Overlap != nil && r.Honest != nil {
-			p.Notes = append(p.Notes, fmt.Sprintf("%s, %s memory: %s", what, r.Memory, r.overlapText()))
+			p.Notes = append(p.Notes, fmt.Sprintf("%s, %s: %s", what, r.settings(), r.overlapText()))
 		}
 	}
 	return p
@@ -142,6 +144,9 @@ func (p *page) plot(rows []row) {
 			ratios[r.NP] = append(ratios[r.NP], r)
 		}
 		at := section{r.Benchmark, r.NP}
+		if r.Application != "" { // it has bars, and no curve
+			continue
+		}
 		if groups[at] == nil {
 			sections = append(sections, at)
 		}
@@ -174,8 +179,18 @@ func (p *page) plot(rows []row) {
 	sizes = slices.Compact(sizes)
 	for _, at := range sections {
 		b := find(at.benchmark)
-		svg, lines := curves(b, at.np, groups[at], sizes, bytes, *values[b.unit()])
-		p.Curves = append(p.Curves, figureOf{fmt.Sprintf("%s, %d ranks", b.title, at.np), lines, template.HTML(svg)})
+		pictures := []picture{times(b, at.np, *values[b.unit()])}
+		if b.how&overlaps != 0 {
+			pictures = append(pictures, honestOverlap(b, at.np))
+		}
+		own := make([]bool, len(styles))
+		for _, r := range groups[at] {
+			own[styleOf(&r)] = own[styleOf(&r)] || r.Runs > 0
+		}
+		for _, d := range pictures {
+			svg, lines := curves(d, groups[at], sizes, bytes)
+			p.Curves = append(p.Curves, figureOf{d.name, d.title, lines, template.HTML(svg), legend(own)})
+		}
 	}
 	p.Legend = legend(drawn)
 	p.Summary = summary(compared)
@@ -224,7 +239,7 @@ func legend(drawn []bool) []legendEntry {
 	return list
 }
 
-func newLine(l line, systems []string) pageLine {
+func newLine(l line, columns []string) pageLine {
 	r := l.gorun
 	b := find(r.Benchmark)
 	one := pageLine{Benchmark: b.title, NP: r.NP, Memory: r.memoryName(), Unit: b.unit(), Gorun: newCell(r)}
@@ -234,7 +249,7 @@ func newLine(l line, systems []string) pageLine {
 	if r.Runs > 0 {
 		one.P10, one.P90, one.P99 = figure(b.in(r.P10, r.Bytes)), figure(b.in(r.P90, r.Bytes)), figure(b.in(r.P99, r.Bytes))
 	}
-	for _, name := range systems {
+	for _, name := range columns {
 		cell := pageCell{Median: "-"}
 		if peer := l.peers[name]; peer != nil {
 			cell = newCell(peer)

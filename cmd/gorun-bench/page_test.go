@@ -141,7 +141,7 @@ func TestBarsShareAScale(t *testing.T) {
 		{Benchmark: "bcast", System: gorun, NP: 2, Bytes: 8, Memory: registered, Peer: mpich, Ratio: 100, RatioLow: 90, RatioHigh: 110, Pairs: 3},
 	}
 	s := ratioScale(rows)
-	if s != (scale{0.25, widest}) || len(s.powers()) != 8 || s.powers()[0] != (tick{"1/4", "0.00%"}) || s.powers()[7] != (tick{"32", "100.00%"}) {
+	if s != (scale{low: 0.25, high: widest}) || len(s.powers()) != 8 || s.powers()[0] != (tick{"1/4", "0.00%"}) || s.powers()[7] != (tick{"32", "100.00%"}) {
 		t.Errorf("scale %v with the ticks %v", s, s.powers())
 	}
 	var got []string

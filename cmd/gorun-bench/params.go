@@ -20,15 +20,16 @@ type params struct {
 	benchmarkList, countList, sizeList, compareList, memoryList, timeText string
 	typ                                                                   string
 	iterations, warmup, runs                                              int
-	quick, backToBack, verbose, quiet                                     bool
-	csv, json, html, tune, from                                           string
+	quick, backToBack, applications, verbose, quiet                       bool
+	csv, json, html, svg, tune, from                                      string
 	deviceList                                                            string // as given: "a" or "a,b"
-	async, compute                                                        string
+	asyncList, compute                                                    string
 
 	// What these come to.
 	counts   []int // of ranks
 	memories []string
 	compare  []string // the MPIs to compare with
+	asyncs   []string // modes of progress threads; none: the environment's
 	points   []point
 	budget   time.Duration // for a point
 	deadline time.Duration // of the session, 0: none
@@ -55,10 +56,11 @@ func newParser() (*argp.Parser, *params) {
 		Help: "RDMA device for all data of gorun's ranks; with two names, the lower half of the ranks uses the first (default: soft0 and shared memory)"})
 	parser.String(&p.compareList, argp.Flag{Long: "compare", Short: 'c', Value: "LIST", Check: p.checkCompare,
 		Help: "MPIs to compare with: mpich,openmpi (default: none; with --quick those that are installed)"})
-	parser.String(&p.async, argp.Flag{Long: "async-progress", Value: "MODE", Check: p.checkAsync,
-		Help: "off, on or auto: the progress threads of gorun's ranks (default: the environment's)"})
+	parser.String(&p.asyncList, argp.Flag{Long: "async-progress", Value: "LIST", Check: p.checkAsync,
+		Help: "off, on, auto, daemon or several of them: the progress threads of gorun's ranks, or gorun --offload, each in rows of its own; with on, MPICH is measured with its own progress threads as well (default: the environment's)"})
 	parser.String(&p.compute, argp.Flag{Long: "compute", Value: "HOW", Check: p.checkCompute,
 		Help: "the work beside non-blocking calls: sleep, as a program that waits for a GPU; cpu; or spare, the same where each rank has a second CPU (default sleep)"})
+	parser.Bool(&p.applications, argp.Flag{Long: "applications", Help: "measure a2a beside alltoall and allreduce beside iallreduce_x16 too, by the figures that these commands give"})
 	parser.Bool(&p.quick, argp.Flag{Long: "quick", Help: "run the most important comparison, in less than two minutes"})
 	parser.Int(&p.runs, argp.Flag{Long: "runs", Short: 'r', Value: "N", Check: func() error { return atLeast(p.runs, 1) },
 		Help: "number of rounds; every system runs once in each (default 5)"})
@@ -72,6 +74,7 @@ func newParser() (*argp.Parser, *params) {
 	parser.String(&p.csv, argp.Flag{Long: "csv", Value: "FILE", Help: "write the rows as CSV"})
 	parser.String(&p.json, argp.Flag{Long: "json", Value: "FILE", Help: "write a header and the rows as JSON, one object per line"})
 	parser.String(&p.html, argp.Flag{Long: "html", Value: "FILE", Help: "write a page with plots, which needs no other files"})
+	parser.String(&p.svg, argp.Flag{Long: "svg", Value: "DIR", Help: "write each plot of --html into this directory, as a picture of its own: BENCHMARK-RANKS.svg, of overlaps BENCHMARK-RANKS-overlap.svg"})
 	parser.String(&p.from, argp.Flag{Long: "from", Value: "FILE", Help: "measure nothing; read the results from a file that --json wrote"})
 	parser.String(&p.tune, argp.Flag{Long: "tune", Value: "FILE", Check: p.checkTune,
 		Help: "time every algorithm of the collectives for these ranks and sizes, and write the fastest ones as a table for GORUN_TUNING=FILE"})
@@ -176,11 +179,21 @@ func (p *params) checkDevices() error {
 }
 
 func (p *params) checkAsync() error {
-	_, err := rank.ParseProgress(p.async)
-	if err != nil {
-		err = fmt.Errorf("found %q, %w", p.async, err)
+	p.asyncs = nil
+	for name := range strings.SplitSeq(p.asyncList, ",") {
+		if name != progressDaemon {
+			mode, err := rank.ParseProgress(name)
+			if err != nil {
+				return fmt.Errorf("found %q, %w, or %s", p.asyncList, err, progressDaemon)
+			}
+			name = mode.String()
+		}
+		if slices.Contains(p.asyncs, name) {
+			return fmt.Errorf("found %q, expected each mode once", p.asyncList)
+		}
+		p.asyncs = append(p.asyncs, name)
 	}
-	return err
+	return nil
 }
 
 // The kinds of work beside non-blocking calls.

@@ -128,6 +128,7 @@ type sample struct {
 	// it together, the same work alone, and the blocking call.
 	compute, total, alone, comm float64
 	overlapped                  bool
+	daemon                      float64 // what the daemon worked on a call of a rank; 0: it ran none
 	explanation                 string
 }
 
@@ -156,6 +157,9 @@ func (s *sample) validate() error {
 			return errors.New("expected times of the overlap above 0")
 		}
 	}
+	if !(s.daemon >= 0 && s.daemon < math.MaxFloat32) {
+		return errors.New("expected a daemon's time of 0 or more")
+	}
 	return nil
 }
 
@@ -163,6 +167,9 @@ func (s sample) String() string {
 	text := fmt.Sprintf("%d %d %.6f %.6f %.6f %.6f", s.batch, s.count, s.p10, s.p50, s.p90, s.p99)
 	if s.overlapped {
 		text += fmt.Sprintf(" %.6f %.6f %.6f %.6f", s.compute, s.total, s.alone, s.comm)
+	}
+	if s.daemon > 0 {
+		text += fmt.Sprintf(" %.6f", s.daemon)
 	}
 	return text
 }
@@ -204,11 +211,11 @@ func (a *answer) line(text string) error {
 	case "wrong":
 		s.wrong = true
 	case "point":
-		n, err := fmt.Sscan(rest, &s.batch, &s.count, &s.p10, &s.p50, &s.p90, &s.p99, &s.compute, &s.total, &s.alone, &s.comm)
-		if n != 10 && n != 6 {
+		n, err := fmt.Sscan(rest, &s.batch, &s.count, &s.p10, &s.p50, &s.p90, &s.p99, &s.compute, &s.total, &s.alone, &s.comm, &s.daemon)
+		if n != 11 && n != 10 && n != 6 {
 			return fmt.Errorf("answer: line %q: %w", text, err)
 		}
-		s.overlapped = n == 10
+		s.overlapped = n >= 10
 		if err := s.validate(); err != nil {
 			return fmt.Errorf("answer: line %q: %w", text, err)
 		}

@@ -14,6 +14,7 @@ import (
 // A style tells a series from the others by more than its colour, which is a CSS
 // variable: it depends on whether the page is read in light or dark.
 type style struct {
+	of       series
 	name     string // in the legend
 	variable string
 	dashes   string
@@ -22,32 +23,37 @@ type style struct {
 
 // styles are the series there are, in the order of the legend.
 var styles = []style{
-	{"gorun, registered memory", "--s-registered", "none", "M-4,0a4,4 0 1,0 8,0a4,4 0 1,0 -8,0z"},
-	{"gorun, ordinary memory", "--s-ordinary", "6,2", "M-3.5,-3.5h7v7h-7z"},
-	{"MPICH", "--s-mpich", "2,2", "M-4,3.5L4,3.5L0,-4z"},
-	{"Open MPI", "--s-openmpi", "6,2,2,2", "M-4.5,0L0,-4.5L4.5,0L0,4.5z"},
+	{series{gorun, registered, "", ""}, "gorun, registered memory", "--s-registered", "none", "M-4,0a4,4 0 1,0 8,0a4,4 0 1,0 -8,0z"},
+	{series{gorun, ordinary, "", ""}, "gorun, ordinary memory", "--s-ordinary", "6,2", "M-3.5,-3.5h7v7h-7z"},
+	{series{gorun, registered, "off", ""}, "gorun, registered memory, progress off", "--s-registered", "2,3", "M-4,0a4,4 0 1,0 8,0a4,4 0 1,0 -8,0z"},
+	{series{gorun, registered, progressOn, ""}, "gorun, registered memory, progress on", "--s-registered", "none", "M-4,-3.5L4,-3.5L0,4z"},
+	{series{gorun, registered, "auto", ""}, "gorun, registered memory, progress auto", "--s-registered", "8,3", "M-4,-1.3H4V1.3H-4z"},
+	{series{gorun, ordinary, "off", ""}, "gorun, ordinary memory, progress off", "--s-ordinary", "2,3", "M-3.5,-3.5h7v7h-7z"},
+	{series{gorun, ordinary, progressOn, ""}, "gorun, ordinary memory, progress on", "--s-ordinary", "none", "M-4.5,0L0,-4.5L4.5,0L0,4.5z"},
+	{series{gorun, ordinary, "auto", ""}, "gorun, ordinary memory, progress auto", "--s-ordinary", "8,3", "M-1.3,-4H1.3V4H-1.3z"},
+	{series{mpich, ordinary, "", ""}, "MPICH", "--s-mpich", "2,2", "M-4,3.5L4,3.5L0,-4z"},
+	{series{mpich, ordinary, progressOn, ""}, "MPICH with progress threads", "--s-mpich", "none", "M-4,-3.5L4,-3.5L0,4z"},
+	{series{openmpi, ordinary, "", ""}, "Open MPI", "--s-openmpi", "6,2,2,2", "M-4.5,0L0,-4.5L4.5,0L0,4.5z"},
 }
 
-// styleOf is the style of a row's series.
+// styleOf is the style of a row's series. The limit, which has none, is never drawn.
 func styleOf(r *row) int {
-	switch {
-	case r.System == mpich:
-		return 2
-	case r.System == openmpi:
-		return 3
-	case r.Memory == ordinary:
-		return 1
-	}
-	return 0
+	return max(0, slices.IndexFunc(styles, func(s style) bool { return s.of == r.series() }))
 }
 
-// A scale is logarithmic, from low to high.
-type scale struct{ low, high float64 }
+// A scale is logarithmic, or linear, from low to high.
+type scale struct {
+	low, high float64
+	linear    bool
+}
 
-// with widens the scale for a value.
+// perCent is the scale of overlaps.
+var perCent = scale{0, 100, true}
+
+// with widens a logarithmic scale for a value.
 func (s *scale) with(v float64) {
 	if s.low == 0 {
-		*s = scale{v, v}
+		s.low, s.high = v, v
 	}
 	s.low, s.high = min(s.low, v), max(s.high, v)
 }
@@ -56,6 +62,9 @@ func (s *scale) with(v float64) {
 func (s scale) at(v float64) float64 {
 	if s.high <= s.low {
 		return 0.5
+	}
+	if s.linear {
+		return max(0, min(1, (v-s.low)/(s.high-s.low)))
 	}
 	return max(0, min(1, math.Log(v/s.low)/math.Log(s.high/s.low)))
 }
@@ -66,7 +75,7 @@ const widest = 32
 
 // ratioScale holds all quotients of the page, with their spread, between powers of two.
 func ratioScale(rows []*row) scale {
-	s := scale{0.5, 2}
+	s := scale{low: 0.5, high: 2}
 	for _, r := range rows {
 		for _, v := range []float64{r.Ratio, r.RatioLow, r.RatioHigh} {
 			if v > 0 {
@@ -74,7 +83,7 @@ func ratioScale(rows []*row) scale {
 			}
 		}
 	}
-	return scale{math.Exp2(math.Floor(math.Log2(s.low))), math.Exp2(math.Ceil(math.Log2(s.high)))}
+	return scale{low: math.Exp2(math.Floor(math.Log2(s.low))), high: math.Exp2(math.Ceil(math.Log2(s.high)))}
 }
 
 // A tick is a line of a scale with its name.
@@ -148,15 +157,47 @@ const (
 	left, right, top, bottom  = 56, 390, 22, 222
 )
 
-// curves draws the figures of a benchmark over the sizes, both logarithmic, with the
+// A picture is what is shown of its rows over the sizes: which figure, in what unit.
+type picture struct {
+	name        string // of its file, without the extension
+	title, unit string
+	value       scale
+	// of is a row's figure with the least and the most of the rounds.
+	of func(r *row) (middle, least, most float64)
+}
+
+// times draws a benchmark's figures.
+func times(b *benchmark, np int, value scale) picture {
+	return picture{fmt.Sprintf("%s-%d", b.name, np), fmt.Sprintf("%s, %d ranks", b.title, np), axisNames[b.unit()], value,
+		func(r *row) (middle, least, most float64) {
+			return b.in(r.Median, r.Bytes), b.in(r.Least, r.Bytes), b.in(r.Most, r.Bytes)
+		}}
+}
+
+// honestOverlap draws how much of a non-blocking call was hidden.
+func honestOverlap(b *benchmark, np int) picture {
+	return picture{fmt.Sprintf("%s-%d-overlap", b.name, np), fmt.Sprintf("%s, %d ranks: honest overlap", b.title, np), "per cent", perCent,
+		func(r *row) (middle, least, most float64) {
+			if r.Honest == nil {
+				return 0, 0, 0
+			}
+			return *r.Honest, r.HonestLeast, r.HonestMost
+		}}
+}
+
+// curves draws figures over the sizes, which are on a logarithmic scale, with the
 // spread of the rounds, and counts the lines. Plots of a unit have the same scales.
-func curves(b *benchmark, np int, rows []row, sizes []int, bytes, value scale) (svg string, lines int) {
-	unit := axisNames[b.unit()]
+func curves(d picture, rows []row, sizes []int, bytes scale) (svg string, lines int) {
+	unit, value := d.unit, d.value
+	kind := "both logarithmic"
+	if value.linear {
+		kind = "these logarithmic"
+	}
 	x := func(n int) float64 { return left + 10 + (right-left-20)*bytes.at(float64(n)) }
 	y := func(v float64) float64 { return bottom - 8 - (bottom-top-16)*value.at(v) }
 	var s strings.Builder
 	fmt.Fprintf(&s, `<svg role="img" viewBox="0 0 %d %d" aria-label="%s">`, curvesWidth, curvesHeight,
-		html.EscapeString(fmt.Sprintf("%s on %d ranks: %s over bytes, both logarithmic; the table has the figures", b.title, np, unit)))
+		html.EscapeString(fmt.Sprintf("%s: %s over bytes, %s; the table has the figures", d.title, unit, kind)))
 	for i, n := range sizes {
 		fmt.Fprintf(&s, `<path class="grid" d="M%.1f,%dV%d"/>`, x(n), top, bottom)
 		if i%((len(sizes)+7)/8) == 0 {
@@ -174,10 +215,11 @@ func curves(b *benchmark, np int, rows []row, sizes []int, bytes, value scale) (
 		n := 0
 		for k := range rows {
 			if r := &rows[k]; styleOf(r) == i && r.Runs > 0 && r.Bytes > 0 {
-				at, v := x(r.Bytes), y(b.in(r.Median, r.Bytes))
+				middle, least, most := d.of(r)
+				at, v := x(r.Bytes), y(middle)
 				fmt.Fprintf(&points, "%.1f,%.1f ", at, v)
 				fmt.Fprintf(&marks, `<path d="%s" transform="translate(%.1f,%.1f)"/>`, style.mark, at, v)
-				fmt.Fprintf(&spread, "M%.1f,%.1fV%.1f", at, y(b.in(r.Least, r.Bytes)), y(b.in(r.Most, r.Bytes)))
+				fmt.Fprintf(&spread, "M%.1f,%.1fV%.1f", at, y(least), y(most))
 				n++
 			}
 		}
@@ -191,9 +233,15 @@ func curves(b *benchmark, np int, rows []row, sizes []int, bytes, value scale) (
 	return s.String(), lines
 }
 
-// decades are the powers of ten of a scale, and 2 and 5 times those of a short one.
+// decades are the powers of ten of a scale, and 2 and 5 times those of a short one; of a linear one its fifths.
 func (s scale) decades() []float64 {
 	var list []float64
+	for v := s.low; s.linear && v <= s.high; v += (s.high - s.low) / 5 {
+		list = append(list, v)
+	}
+	if s.linear {
+		return list
+	}
 	for e := math.Floor(math.Log10(s.low)); math.Pow(10, e) <= s.high; e++ {
 		for _, digit := range []float64{1, 2, 5} {
 			if v := digit * math.Pow(10, e); v >= s.low && v <= s.high && (digit == 1 || s.high/s.low < 1000) {
@@ -202,4 +250,39 @@ func (s scale) decades() []float64 {
 		}
 	}
 	return list
+}
+
+// plotStyle is what of the page's style the plots need.
+func plotStyle() string {
+	_, text, _ := strings.Cut(pageText, "<style>\n")
+	text, _, _ = strings.Cut(text, "</style>")
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		for _, begin := range []string{":root", "  --s-", "@media (prefers-color-scheme", ".curves", ".series"} {
+			if strings.HasPrefix(line, begin) {
+				b.WriteString(line)
+			}
+		}
+	}
+	return b.String()
+}
+
+// legendStep is the height of a line of a file's legend.
+const legendStep = 18
+
+// file is a plot as a file of its own, with its title and a legend.
+func (f *figureOf) file() string {
+	var b strings.Builder
+	height := 22 + curvesHeight + legendStep*len(f.Legend) + 6
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" class="curves" viewBox="0 0 %d %d">`+"\n<title>%s</title>\n<style>\n%s</style>\n",
+		curvesWidth, height, html.EscapeString(f.Title), plotStyle())
+	fmt.Fprintf(&b, `<rect width="%d" height="%d" style="fill:var(--bg)"/><text x="4" y="15" style="font-weight:600">%s</text>`+"\n",
+		curvesWidth, height, html.EscapeString(f.Title))
+	b.WriteString(strings.Replace(string(f.SVG), "<svg ", fmt.Sprintf(`<svg y="22" width="%d" height="%d" `, curvesWidth, curvesHeight), 1) + "\n")
+	for i, e := range f.Legend {
+		fmt.Fprintf(&b, `<g transform="translate(12,%d)"><path d="M0,0H44" style="fill:none;stroke:var(%[2]s);stroke-width:2;stroke-dasharray:%[3]s"/><path d="%[4]s" transform="translate(22,0)" style="fill:var(%[2]s)"/><text x="54" y="4">%[5]s</text></g>`+"\n",
+			22+curvesHeight+legendStep*i+8, e.Variable, e.Dashes, e.Mark, html.EscapeString(e.Name))
+	}
+	b.WriteString("</svg>\n")
+	return b.String()
 }

@@ -54,6 +54,11 @@ type row struct {
 	Iterations int     `json:"iterations"` // of all runs
 	Verified   bool    `json:"verified"`
 
+	// Progress is that of threads: off, on or auto, of MPICH on; daemon: gorun's --offload.
+	Progress string `json:"async_progress,omitempty"`
+	// Application is the command that was measured instead of ranks of gorun-bench.
+	Application string `json:"application,omitempty"`
+
 	Variant   string  `json:"variant,omitempty"` // the settings that were best
 	Least     float64 `json:"min_us"`            // of the runs' medians
 	Most      float64 `json:"max_us"`
@@ -67,6 +72,11 @@ type row struct {
 	Comm    float64  `json:"comm_us,omitempty"`
 	Overlap *float64 `json:"overlap,omitempty"`
 	Honest  *float64 `json:"overlap_honest,omitempty"`
+	// Daemon is what the daemon worked on a call of a rank.
+	Daemon float64 `json:"daemon_work_us,omitempty"`
+	// The least and the most of the rounds.
+	HonestLeast float64 `json:"overlap_honest_min,omitempty"`
+	HonestMost  float64 `json:"overlap_honest_max,omitempty"`
 	// The median of the rounds' quotients of our time by the better peer's.
 	Ratio     float64 `json:"ratio,omitempty"`
 	RatioLow  float64 `json:"ratio_min,omitempty"`
@@ -147,6 +157,8 @@ func (r *row) validate() error {
 		return fmt.Errorf("found the system %q, expected one of %s", r.System, strings.Join(systems, ", "))
 	case r.Memory != registered && r.Memory != ordinary:
 		return fmt.Errorf("found the memory %q, expected %s or %s", r.Memory, registered, ordinary)
+	case !slices.Contains([]string{"", "off", progressOn, "auto", progressDaemon}, r.Progress):
+		return fmt.Errorf("found the async_progress %q, expected off, on, auto or daemon", r.Progress)
 	case r.NP < 1 || r.NP > maxRanks || r.Bytes < 0 || r.Bytes > maxSize || r.Runs < 0:
 		return fmt.Errorf("found %d ranks, %d bytes, %d runs", r.NP, r.Bytes, r.Runs)
 	}
@@ -173,7 +185,7 @@ func writeCSV(w io.Writer, rows []row) error {
 	c := csv.NewWriter(w)
 	write := func(fields ...string) { _ = c.Write(fields) } // Error has it in the end
 	write("benchmark", "system", "np", "bytes", "type", "memory", "median_us", "p10_us", "p90_us", "p99_us", "runs", "iterations",
-		"verified", "variant", "min_us", "max_us", "messages_per_s", "mb_per_s", "compute_us", "total_us", "alone_us", "comm_us", "overlap", "overlap_honest",
+		"verified", "async_progress", "application", "variant", "min_us", "max_us", "messages_per_s", "mb_per_s", "compute_us", "total_us", "alone_us", "comm_us", "overlap", "overlap_honest", "daemon_work_us",
 		"ratio", "ratio_min", "ratio_max", "peer", "failed")
 	f := func(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 	some := func(v float64) string {
@@ -188,8 +200,8 @@ func writeCSV(w io.Writer, rows []row) error {
 			overlap, honest = f(*r.Overlap), f(*r.Honest)
 		}
 		write(r.Benchmark, r.System, strconv.Itoa(r.NP), strconv.Itoa(r.Bytes), r.Type, r.Memory, f(r.Median), f(r.P10), f(r.P90), f(r.P99),
-			strconv.Itoa(r.Runs), strconv.Itoa(r.Iterations), strconv.FormatBool(r.Verified), r.Variant, f(r.Least), f(r.Most), some(r.Rate), some(r.Bandwidth),
-			some(r.Compute), some(r.Total), some(r.Alone), some(r.Comm), overlap, honest, some(r.Ratio), some(r.RatioLow), some(r.RatioHigh), r.Peer, r.Failed)
+			strconv.Itoa(r.Runs), strconv.Itoa(r.Iterations), strconv.FormatBool(r.Verified), r.Progress, r.Application, r.Variant, f(r.Least), f(r.Most), some(r.Rate), some(r.Bandwidth),
+			some(r.Compute), some(r.Total), some(r.Alone), some(r.Comm), overlap, honest, some(r.Daemon), some(r.Ratio), some(r.RatioLow), some(r.RatioHigh), r.Peer, r.Failed)
 	}
 	c.Flush()
 	return c.Error()

@@ -8,6 +8,9 @@ var typeSizes = map[string]int{"char": 1, "int": 4, "long": 8, "float": 4, "doub
 // typeNames lists them for messages.
 const typeNames = "char, int, long, float or double"
 
+// together is how many all-reduces of iallreduce_x16 are under way at once.
+const together = 16
+
 // makeReduction makes any reduction; its operation is the sum.
 func makeReduction(w *worker, p point) (call, error) {
 	return ofType(p.typ, reduction[int8], reduction[int32], reduction[int64], reduction[float32], reduction[float64])(w, p)
@@ -22,8 +25,12 @@ func reduction[T rank.Number](w *worker, p point) (c call, err error) {
 	elem := typeSizes[p.typ]
 	n := p.bytes / elem // elements of the vector, or of a block
 	sent := n
-	if p.benchmark == "reduce_scatter" {
+	switch p.benchmark {
+	case "reduce_scatter":
 		sent = n * w.size
+	case "iallreduce_x16":
+		n *= together
+		sent = n
 	}
 	in, out, err := buffers[T](w, &c, sent, n)
 	if err != nil {
@@ -39,6 +46,12 @@ func reduction[T rank.Number](w *worker, p point) (c call, err error) {
 	case "iallreduce":
 		started(w, &c, func() (rank.Request, error) { return rank.Iallreduce(comm, in, out, rank.Sum) })
 		c.block = func() error { return rank.Allreduce(ctx, comm, in, out, rank.Sum) }
+	case "iallreduce_x16":
+		each := n / together
+		startedAll(w, &c, together, func(i int) (rank.Request, error) {
+			return rank.Iallreduce(comm, in[i*each:(i+1)*each], out[i*each:(i+1)*each], rank.Sum)
+		})
+		c.block = c.step
 	case "scan":
 		last = w.rank + 1
 		c.step = func() error { return rank.Scan(ctx, comm, in, out, rank.Sum) }

@@ -18,13 +18,17 @@ type results struct {
 
 // cell is where a sample belongs.
 type cell struct {
-	system, memory, variant string
-	np                      int
-	point                   point
+	series
+	variant string
+	np      int
+	point   point
 }
 
+// A series is what rows of different sizes have in common.
+type series struct{ system, memory, progress, application string }
+
 func cellOf(j *job, p point) cell {
-	return cell{j.system, j.memory, j.variant, j.np, p}
+	return cell{series{j.system, j.memory, j.progress, j.application}, j.variant, j.np, p}
 }
 
 // at makes sure that the cell is known.
@@ -65,7 +69,7 @@ func (r *results) bad() bool { return len(r.faults()) > 0 }
 func (r *results) faults() []string {
 	var list []string
 	for _, w := range r.order {
-		what := fmt.Sprintf("%v on %d ranks, %s %s", w.point, w.np, w.system, cmp.Or(w.variant, w.memory))
+		what := fmt.Sprintf("%v on %d ranks, %s %s", w.point, w.np, w.column(), cmp.Or(w.variant, w.application, w.memory))
 		if len(r.taken[w]) == 0 && r.failed[w] != "" {
 			list = append(list, what+" failed")
 		}
@@ -90,20 +94,20 @@ func (r *results) medians(w cell) map[int]float64 {
 	return m
 }
 
-// rows are the results for people and programs: of each system, kind of memory,
+// rows are the results for people and programs: of each series,
 // number of ranks and point the best variant, gorun's with the ratio to the
 // better peer. They are sorted by benchmark as in points, ranks, bytes.
 func (r *results) rows(points []point) []row {
 	type key struct {
-		system, memory string
-		np             int
-		point          point
+		series
+		np    int
+		point point
 	}
 	best := map[key]row{}
 	bestCell := map[key]cell{}
 	var keys []key
 	for _, w := range r.order {
-		k := key{w.system, w.memory, w.np, w.point}
+		k := key{w.series, w.np, w.point}
 		candidate := r.row(w)
 		old, known := best[k]
 		if !known {
@@ -117,15 +121,17 @@ func (r *results) rows(points []point) []row {
 	for _, k := range keys {
 		row := best[k]
 		if k.system == gorun {
-			for _, system := range rivals {
-				other := key{system, ordinary, k.np, k.point}
+			least := math.Inf(1)
+			for _, of := range rivalSeries {
+				other := key{of, k.np, k.point}
 				theirs, ok := best[other]
 				if !ok || !theirs.Verified || theirs.Runs == 0 || !row.Verified {
 					continue
 				}
-				q, ok := ratioOf(system, r.medians(bestCell[k]), r.medians(bestCell[other]))
-				if ok && (row.Peer == "" || theirs.Median < best[key{row.Peer, ordinary, k.np, k.point}].Median) {
-					row.Peer, row.Ratio, row.RatioLow, row.RatioHigh, row.Pairs = system, significant(q.median), significant(q.low), significant(q.high), q.pairs
+				q, ok := ratioOf(of.system, r.medians(bestCell[k]), r.medians(bestCell[other]))
+				if ok && theirs.Median < least {
+					least = theirs.Median
+					row.Peer, row.Ratio, row.RatioLow, row.RatioHigh, row.Pairs = of.system, significant(q.median), significant(q.low), significant(q.high), q.pairs
 				}
 			}
 		}
@@ -147,13 +153,13 @@ func (r *results) rows(points []point) []row {
 func (r *results) row(w cell) row {
 	runs := r.taken[w]
 	one := row{Benchmark: w.point.benchmark, System: w.system, NP: w.np, Bytes: w.point.bytes, Type: w.point.typ,
-		Memory: w.memory, Variant: w.variant, Verified: true, Failed: r.failed[w]}
+		Memory: w.memory, Progress: w.progress, Application: w.application, Variant: w.variant, Verified: true, Failed: r.failed[w]}
 	if len(runs) > 0 {
 		one.Failed = ""
 	} else {
 		one.Verified = false
 	}
-	var p10, p50, p90, p99, compute, total, alone, comm, overlap, honest []float64
+	var p10, p50, p90, p99, compute, total, alone, comm, overlap, honest, daemon []float64
 	for _, round := range slices.Sorted(maps.Keys(runs)) {
 		s := runs[round]
 		one.Explanation = cmp.Or(s.explanation, one.Explanation)
@@ -167,6 +173,7 @@ func (r *results) row(w cell) row {
 		if s.overlapped {
 			compute, total, alone, comm = append(compute, s.compute), append(total, s.total), append(alone, s.alone), append(comm, s.comm)
 			overlap, honest = append(overlap, s.overlap()), append(honest, s.honest())
+			daemon = append(daemon, s.daemon)
 		}
 	}
 	if one.Runs == 0 {
@@ -176,8 +183,10 @@ func (r *results) row(w cell) row {
 	one.Least, one.Most = digits(slices.Min(p50)), digits(slices.Max(p50))
 	if len(overlap) > 0 {
 		one.Compute, one.Total, one.Alone, one.Comm = digits(median(compute)), digits(median(total)), digits(median(alone)), digits(median(comm))
+		one.Daemon = digits(median(daemon))
 		o, h := digits(median(overlap)), digits(median(honest))
 		one.Overlap, one.Honest = &o, &h
+		one.HonestLeast, one.HonestMost = digits(slices.Min(honest)), digits(slices.Max(honest))
 	}
 	b := find(w.point.benchmark)
 	if b.how&perMessage != 0 && one.Median > 0 {

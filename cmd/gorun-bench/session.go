@@ -58,20 +58,17 @@ func (s *session) prepare() {
 		foreign[p.name] = p.program
 	}
 	for _, np := range s.params.counts {
-		var contenders []*contender
-		for _, memory := range s.params.memories {
-			var settings []string
-			if s.params.async != "" {
-				settings = append(settings, "GORUN_ASYNC_PROGRESS="+s.params.async)
+		contenders := s.ours()
+		if s.params.applications {
+			for i := range applications {
+				contenders = append(contenders, applications[i].contender(s.self, s.scratch))
 			}
-			c := gorunContender(s.self, memory, settings...)
-			if c.devices = s.params.devices(); len(c.devices) > 0 {
-				c.variant = "device " + s.params.deviceList
-			}
-			contenders = append(contenders, c)
 		}
 		for _, p := range s.peers {
-			contenders = append(contenders, p.variants(np > s.cpus, s.params.quick)...)
+			contenders = append(contenders, p.variants(np > s.cpus, s.params.quick, "")...)
+			if p.name == mpich && slices.Contains(s.params.asyncs, progressOn) {
+				contenders = append(contenders, p.variants(np > s.cpus, s.params.quick, progressOn)...)
+			}
 		}
 		if s.limit != "" {
 			contenders = append(contenders, limitContender(s.self, s.limit))
@@ -92,7 +89,7 @@ func (s *session) prepare() {
 			c.plain, c.foreign = s.limit, foreign
 			j := &job{contender: c, np: np}
 			if c.run != nil {
-				j.points = slices.Clone(points)
+				j.points = c.points(points)
 			}
 			// A launch has neither memory nor binding: once a system. Each is a
 			// job by itself, which fails by itself. And nothing without a size is
@@ -116,6 +113,35 @@ func (s *session) prepare() {
 			}
 		}
 	}
+}
+
+// ours are gorun's contenders: each kind of memory in each mode of progress threads.
+func (s *session) ours() []*contender {
+	modes := s.params.asyncs
+	if len(modes) == 0 {
+		modes = []string{""}
+	}
+	var list []*contender
+	for _, memory := range s.params.memories {
+		for _, mode := range modes {
+			var settings []string
+			threads, daemon := mode, 0
+			if mode == progressDaemon {
+				threads, daemon = "off", 1
+			}
+			if threads != "" {
+				settings = append(settings, "GORUN_ASYNC_PROGRESS="+threads)
+			}
+			c := gorunContender(s.self, memory, settings...)
+			c.offload = daemon
+			c.progress = mode
+			if c.devices = s.params.devices(); len(c.devices) > 0 {
+				c.variant = "device " + s.params.deviceList
+			}
+			list = append(list, c)
+		}
+	}
+	return list
 }
 
 // mostChars is up to how many ranks the sums of the pattern fit into a char.

@@ -30,6 +30,9 @@ const (
 // contenders one after the other.
 type contender struct {
 	system, memory string
+	progress       string   // threads: off, on or auto of gorun's, on of MPICH's; "": as the environment has it; daemon
+	offload        int      // threads of the daemon
+	application    string   // instead of gorun's ranks: see application
 	variant        string   // the settings, in a few words
 	devices        []string // of gorun's ranks, as -d names them
 	// run is missing where no rank can measure. It runs a job: the worker on a plan, and gives its lines to out. It ends
@@ -46,8 +49,14 @@ type contender struct {
 
 func (c *contender) String() string {
 	text := c.system
-	if c.memory != "" && c.system == gorun {
+	switch {
+	case c.application != "":
+		text += ", " + c.application
+	case c.memory != "" && c.system == gorun:
 		text += ", " + c.memory
+	}
+	if c.progress != "" {
+		text += ", progress " + c.progress
 	}
 	if c.variant != "" {
 		text += ", " + c.variant
@@ -55,13 +64,19 @@ func (c *contender) String() string {
 	return text
 }
 
+// progressOn is the mode in which every rank has a progress thread.
+const progressOn = "on"
+
+// progressDaemon is the mode in which a daemon of each host runs started collectives.
+const progressDaemon = "daemon"
+
 // gorunContender starts the ranks through package launcher: they are this
 // program again, with settings added to their environment. launch goes through the command gorun where it stands beside
 // this program or in PATH, as a user's job would.
 func gorunContender(self, memory string, settings ...string) *contender {
 	c := &contender{system: gorun, memory: memory, self: self}
 	c.run = func(ctx context.Context, np int, plan string, out, errs io.Writer) error {
-		result, err := launcher.Run(ctx, launcher.Job{Argv: []string{self, workerWord, plan}, NP: np, Env: append(os.Environ(), settings...), Stdout: out, Stderr: errs})
+		result, err := launcher.Run(ctx, launcher.Job{Offload: c.offload, Argv: []string{self, workerWord, plan}, NP: np, Env: append(os.Environ(), settings...), Stdout: out, Stderr: errs})
 		if err == nil && result.ExitStatus != 0 {
 			err = fmt.Errorf("exit status %d", result.ExitStatus)
 			if result.Cause != nil {
@@ -74,6 +89,14 @@ func gorunContender(self, memory string, settings ...string) *contender {
 		return []string{commandBeside(self, "gorun"), "-np", strconv.Itoa(np)}
 	}
 	return c
+}
+
+// points are those of a list that the contender can measure.
+func (c *contender) points(list []point) []point {
+	return slices.DeleteFunc(slices.Clone(list), func(p point) bool {
+		i := slices.IndexFunc(applications, func(a application) bool { return a.name == c.application })
+		return i >= 0 && !applications[i].takes(p)
+	})
 }
 
 // commandBeside is a command in the directory of this program, else in PATH.
@@ -166,8 +189,8 @@ func buildPeer(ctx context.Context, name string, scratch *scratch) (*peer, error
 }
 
 // variants are the settings that are tried for an MPI; the best one counts. On
-// more ranks than CPUs only what does not bind makes sense.
-func (p *peer) variants(oversubscribed, few bool) []*contender {
+// more ranks than CPUs only what does not bind makes sense. progress on is MPICH's only.
+func (p *peer) variants(oversubscribed, few bool, progress string) []*contender {
 	root := []string(nil)
 	if os.Geteuid() == 0 {
 		root = []string{"--allow-run-as-root"}
@@ -177,7 +200,12 @@ func (p *peer) variants(oversubscribed, few bool) []*contender {
 	yield := []string{"--mca", "mpi_yield_when_idle", "1"}
 	var list []*contender
 	add := func(variant string, args ...[]string) {
-		list = append(list, p.contender(variant, slices.Concat(args...)))
+		if progress == progressOn {
+			args = append([][]string{{"-genv", "MPICH_ASYNC_PROGRESS", "1"}}, args...)
+		}
+		c := p.contender(variant, slices.Concat(args...))
+		c.progress = progress
+		list = append(list, c)
 	}
 	switch {
 	case p.name == mpich && oversubscribed:

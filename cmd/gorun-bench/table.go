@@ -115,7 +115,7 @@ func linesOf(rows []row) []line {
 			peers[k] = map[string]*row{}
 		}
 		if r.System != gorun {
-			peers[k][r.System] = r
+			peers[k][r.column()] = r
 		}
 	}
 	var list []line
@@ -127,15 +127,24 @@ func linesOf(rows []row) []line {
 	return list
 }
 
-// systemsOf are the peers that the rows know, in a fixed order.
-func systemsOf(rows []row) []string {
+// column names a peer's series: mpich, openmpi, limit, and MPICH with its progress threads mpich-async.
+func (s series) column() string {
+	if s.system != gorun && s.progress == progressOn {
+		return s.system + "-async"
+	}
+	return s.system
+}
+
+func (r *row) series() series { return series{r.System, r.Memory, r.Progress, r.Application} }
+
+func (r *row) column() string { return r.series().column() }
+
+// columnsOf are the peers' columns that the rows fill, in a fixed order.
+func columnsOf(rows []row) []string {
 	var list []string
-	for _, name := range rivals {
-		for i := range rows {
-			if rows[i].System == name {
-				list = append(list, name)
-				break
-			}
+	for _, s := range rivalSeries {
+		if slices.ContainsFunc(rows, func(r row) bool { return r.column() == s.column() }) {
+			list = append(list, s.column())
 		}
 	}
 	return list
@@ -146,12 +155,24 @@ func (r *row) memoryName() string {
 	if b := find(r.Benchmark); b.how&(launches|sizeless) != 0 && r.Bytes == 0 {
 		return ""
 	}
+	return r.settings()
+}
+
+// settings are a row's memory and, where it was asked for, its mode of progress threads;
+// or the application.
+func (r *row) settings() string {
+	if r.Application != "" {
+		return r.Application
+	}
+	if r.Progress != "" && r.System == gorun {
+		return r.Memory + ", progress " + r.Progress
+	}
 	return r.Memory
 }
 
 // writeTable prints the rows for people, in lines that a window of 120 columns holds.
 func writeTable(w io.Writer, rows []row) error {
-	peers := systemsOf(rows)
+	peers := columnsOf(rows)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(t, "benchmark\tnp\tbytes\tmemory\tunit\tgorun\t")
 	for _, p := range peers {
@@ -195,7 +216,7 @@ func writeNotes(w io.Writer, rows []row, verbose bool) error {
 	if slices.ContainsFunc(rows, func(r row) bool { return r.Runs > 1 }) {
 		fmt.Fprintln(&b, "±: how far the farthest round was from the median of the rounds.")
 	}
-	if others := systemsOf(rows); len(others) > 0 {
+	if others := columnsOf(rows); len(others) > 0 {
 		better := "the better MPI's"
 		if slices.Contains(others, limit) {
 			better = "the better of the others"
@@ -207,15 +228,15 @@ func writeNotes(w io.Writer, rows []row, verbose bool) error {
 	}
 	for i := range rows {
 		r := &rows[i]
-		what := fmt.Sprintf("%s on %d ranks, %s", r.label(), r.NP, r.System)
+		what := fmt.Sprintf("%s on %d ranks, %s", r.label(), r.NP, r.column())
 		if r.Overlap != nil && r.Honest != nil {
-			fmt.Fprintf(&b, "%s, %s: %s\n", what, r.Memory, r.overlapText())
+			fmt.Fprintf(&b, "%s, %s: %s\n", what, r.settings(), r.overlapText())
 		}
 		if r.Failed != "" {
 			fmt.Fprintf(&b, "%s: failed: %s\n", what, strings.SplitN(r.Failed, "\n", 2)[0])
 		}
 		if verbose && r.Explanation != "" {
-			fmt.Fprintf(&b, "%s, %s: %s\n", what, r.Memory, r.Explanation)
+			fmt.Fprintf(&b, "%s, %s: %s\n", what, r.settings(), r.Explanation)
 		}
 		if verbose && r.Variant != "" {
 			fmt.Fprintf(&b, "%s: best with %s\n", what, r.Variant)

@@ -156,7 +156,7 @@ func (r *results) algorithmTimes(p *params, np int, pt point) map[coll.Algorithm
 	for n, a := range coll.Algorithms(find(pt.benchmark).kind) {
 		sum := 0.0
 		for _, memory := range p.memories {
-			row := r.row(cell{gorun, memory, tableName(n), np, pt})
+			row := r.row(cell{series{system: gorun, memory: memory}, tableName(n), np, pt})
 			if row.Runs == 0 || !row.Verified {
 				sum = math.NaN()
 				break

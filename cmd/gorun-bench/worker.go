@@ -24,7 +24,7 @@ const (
 	windowSize   = 64 // messages under way in bw, bibw and mr
 	mostSamples  = 20000
 	leastSamples = 3
-	overlapCalls = 1000 // at most, for the overlap
+	overlapCalls = 250 // at most, for each phase of the overlap
 )
 
 // worker is one rank at work on a plan.
@@ -412,7 +412,7 @@ func (m *measured) overlap(s *sample) error {
 	if err := timed(alone, func() error { compute(); return nil }); err != nil {
 		return err
 	}
-	beside := 0
+	beside, before := 0, m.offloaded()
 	if err := timed(total, func() error {
 		if err := m.start(); err != nil {
 			return err
@@ -425,9 +425,11 @@ func (m *measured) overlap(s *sample) error {
 	}); err != nil {
 		return err
 	}
+	spent = append(spent, (m.offloaded()-before)/float64(n))
 	if err := rank.Allreduce(m.ctx, m.comm, nil, spent, rank.Sum); err != nil {
 		return err
 	}
+	s.daemon = spent[4*n] / float64(m.size)
 	median := func(of []float64) float64 {
 		slices.Sort(of)
 		return quantile(of, 50) / float64(m.size)
@@ -435,6 +437,11 @@ func (m *measured) overlap(s *sample) error {
 	s.compute, s.total, s.alone, s.comm = median(computed), median(total), median(alone), median(comm)
 	s.overlapped = true
 	return nil
+}
+
+// offloaded is how many microseconds a daemon has worked for this rank.
+func (m *measured) offloaded() float64 {
+	return float64(m.comm.World().Counters().Collective.OffloadNanoseconds) / 1e3
 }
 
 // compute is work that takes so many microseconds on this rank's CPU, or a sleep.

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gorun-mpi/gorun/internal/testenv"
 	"github.com/gorun-mpi/gorun/rank"
 )
 
@@ -207,6 +208,31 @@ func TestShareEnds(t *testing.T) {
 	p := &plan{limit: time.Minute, budget: time.Millisecond, warmup: 1, points: []point{{"barrier", "byte", 0}}}
 	if a, _ := runPlan(t, 2, p); !a.ended || len(a.samples) != 0 {
 		t.Errorf("ended %t with %v, want no point", a.ended, a.samples)
+	}
+}
+
+// So it does in C: the twin reads the same plan.
+func TestShareEndsInC(t *testing.T) {
+	for name, tool := range map[string]string{mpich: "mpiexec.mpich", openmpi: "mpirun.openmpi"} {
+		t.Run(name, func(t *testing.T) {
+			testenv.Need(t, tool)
+			p, err := buildPeer(t.Context(), name, &scratch{dir: t.TempDir(), marker: markerName + "=quota"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			a := &answer{points: 1, samples: map[int]sample{}}
+			file := filepath.Join(t.TempDir(), "plan")
+			if err := writePlan(file, &plan{limit: time.Minute, budget: time.Millisecond, warmup: 1, points: []point{{"barrier", "byte", 0}}}); err != nil {
+				t.Fatal(err)
+			}
+			var said locked
+			if err := p.variants(false, true, "")[1].run(testenv.Deadline(t, time.Minute), 2, file, &lines{take: a.line}, &said); err != nil {
+				t.Fatalf("%v\n%s", err, said.b.String())
+			}
+			if !a.ended || len(a.samples) != 0 {
+				t.Errorf("ended %t with %v, want no point", a.ended, a.samples)
+			}
+		})
 	}
 }
 

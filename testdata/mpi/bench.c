@@ -3,7 +3,7 @@
  *
  * Usage: bench PLAN    (or "bench init": MPI_Init, MPI_Finalize and no more)
  *
- * PLAN is a file: "limit SECONDS" after which no rank lives, "share SECONDS"
+ * PLAN is a file: "limit SECONDS" after which no rank lives, "quota SECONDS"
  * after which no point is begun, "separate 0|1", "sleeps 1" if the work beside
  * non-blocking calls is a sleep, and a line for each point,
  *     point INDEX BENCHMARK TYPE BYTES BUDGET_US WARMUP ITERATIONS
@@ -20,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { WINDOW = 64, MOST_SAMPLES = 20000, LEAST_SAMPLES = 3, TAG = 7 };
+enum { OVERLAP_CALLS = 250, WINDOW = 64, TOGETHER = 16, MOST_SAMPLES = 20000, LEAST_SAMPLES = 3, TAG = 7 };
 
 static int rank, size;
 
@@ -99,6 +99,7 @@ static void setup_none(void) { need(0, 0); }
 static void setup_pair(void) { need(p.bytes, p.bytes); }
 static void setup_one_all(void) { need(p.bytes, p.bytes * size); }
 static void setup_all_one(void) { need(p.bytes * size, p.bytes); }
+static void setup_together(void) { need(p.bytes * TOGETHER, p.bytes * TOGETHER); }
 static void setup_all_all(void) { need(p.bytes * size, p.bytes * size); }
 
 static void fill_none(void) {}
@@ -130,8 +131,15 @@ static void step_alltoallv(void) { MPI_Alltoallv(in, counts, offsets, MPI_BYTE, 
 static void start_ibcast(void) { MPI_Ibcast(out, N, MPI_BYTE, 0, WORLD, requests); }
 static void start_iallreduce(void) { MPI_Iallreduce(in, out, COUNT, type, MPI_SUM, WORLD, requests); }
 static void start_ialltoall(void) { MPI_Ialltoall(in, N, MPI_BYTE, out, N, MPI_BYTE, WORLD, requests); }
+static void start_together(void) {
+	for (int i = 0; i < TOGETHER; i++) MPI_Iallreduce(in + i * p.bytes, out + i * p.bytes, COUNT, type, MPI_SUM, WORLD, &requests[i]);
+}
 static void (*start)(void);
-static void step_wait(void) { start(); MPI_Wait(requests, MPI_STATUS_IGNORE); }
+static void finish(void) {
+	if (start == start_together) MPI_Waitall(TOGETHER, requests, MPI_STATUSES_IGNORE);
+	else MPI_Wait(requests, MPI_STATUS_IGNORE);
+}
+static void step_wait(void) { start(); finish(); }
 
 static void step_latency(void) {
 	if (rank == 0) {
@@ -189,6 +197,7 @@ static void step_accumulate(void) {
 static int check_none(void) { return 1; }
 static int check_bcast(void) { return check_block(out, 0, 0); }
 static int check_allreduce(void) { return check_elements(out, COUNT, 0, 0, size); }
+static int check_together(void) { return check_elements(out, (long)TOGETHER * COUNT, 0, 0, size); }
 static int check_reduce(void) { return rank != 0 || check_allreduce(); }
 static int check_scan(void) { return check_elements(out, COUNT, 0, 0, rank + 1); }
 static int check_exscan(void) { return rank == 0 || check_elements(out, COUNT, 0, 0, rank); }
@@ -260,6 +269,7 @@ static const struct benchmark {
 	{"alltoallv", MEET, setup_all_all, fill_blocks, step_alltoallv, check_alltoall, 0},
 	{"ibcast", MEET | OVERLAP, setup_pair, fill_bcast, step_wait, check_bcast, start_ibcast, step_bcast},
 	{"iallreduce", MEET | OVERLAP, setup_pair, fill_elements, step_wait, check_allreduce, start_iallreduce, step_allreduce},
+	{"iallreduce_x16", MEET | OVERLAP, setup_together, fill_elements, step_wait, check_together, start_together, step_wait},
 	{"ialltoall", MEET | OVERLAP, setup_all_all, fill_blocks, step_wait, check_alltoall, start_ialltoall, step_alltoall},
 	{"put", ORIGIN | IN_WINDOW, setup_pair, fill_pair, step_put, check_put, 0},
 	{"get", ORIGIN | IN_WINDOW, setup_pair, fill_pair, step_get, check_get, 0},
@@ -385,7 +395,7 @@ static void overlapped(double pure, long n, double *medians) {
 		double begun = now();
 		compute(rounds, pure);
 		spent[COMPUTED * n + i] = now() - begun;
-		MPI_Wait(requests, MPI_STATUS_IGNORE);
+		finish();
 		spent[TOTAL * n + i] = now() - t;
 	}
 	MPI_Reduce(spent, all, (int)(PHASES * n), MPI_DOUBLE, MPI_SUM, 0, WORLD);
@@ -431,7 +441,7 @@ static void measure(void) {
 	if (b->how & OVERLAP) {
 		double pure = median;
 		MPI_Bcast(&pure, 1, MPI_DOUBLE, 0, WORLD);
-		overlapped(pure, batch * n < 1000 ? batch * n : 1000, medians);
+		overlapped(pure, batch * n < OVERLAP_CALLS ? batch * n : OVERLAP_CALLS, medians);
 	}
 	int good = b->check(), all_good;
 	MPI_Reduce(&good, &all_good, 1, MPI_INT, MPI_MIN, 0, WORLD);
@@ -512,13 +522,13 @@ int main(int argc, char **argv) {
 	calibrate();
 	char line[256], version[MPI_MAX_LIBRARY_VERSION_STRING];
 	int len, limit;
-	double share = 1e9, begun = now();
+	double quota = 1e9, begun = now();
 	MPI_Get_library_version(version, &len);
 	version[strcspn(version, "\n")] = 0;
 	if (rank == 0) printf("version %s\n", version);
 	while (fgets(line, sizeof line, plan)) {
 		if (sscanf(line, "limit %d", &limit) == 1) alarm(limit); /* nobody outlives a lost launcher */
-		if (sscanf(line, "share %lf", &share) == 1) continue;
+		if (sscanf(line, "quota %lf", &quota) == 1) continue;
 		if (sscanf(line, "separate %d", &separate) == 1) continue;
 		/* Or the kernel adds 50 us to every sleep, to wake several threads at once. */
 		if (sscanf(line, "sleeps %d", &sleeps) == 1) { prctl(PR_SET_TIMERSLACK, 1); continue; }
@@ -530,7 +540,7 @@ int main(int argc, char **argv) {
 			fprintf(stderr, "gorun-bench: no benchmark %s\n", p.name);
 			MPI_Abort(WORLD, 1);
 		}
-		int go = now() - begun < share * 1e6;
+		int go = now() - begun < quota * 1e6;
 		MPI_Bcast(&go, 1, MPI_INT, 0, WORLD);
 		if (!go) break;
 		run();
