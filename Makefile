@@ -63,6 +63,11 @@ test-rxe: ## tests on real verbs: Soft-RoCE in a virtual machine (QEMU, no KVM)
 	@scripts/test-deps rxe
 	$(GO) test -timeout 20m -count=1 ./testdata/rxe
 
+.PHONY: test-hosts
+test-hosts: ## every test of several hosts, with ssh and a Slurm on this machine (as root)
+	@scripts/test-deps
+	$(GO) test -timeout 25m -count=1 ./e2e/hosts -args -all
+
 .PHONY: fresh
 fresh: ## README's commands in minimal Debian roots (as root; FRESH="trixie user" limits it)
 	@scripts/fresh $(FRESH)
@@ -79,6 +84,10 @@ race-quick: ## those of them that CI runs
 test-offload: ## the suites of rank and coll with progress threads, and under the race detector (20 minutes; needs a C compiler)
 	GORUN_ASYNC_PROGRESS=on $(GO) test -count=1 -timeout 15m ./coll ./rank/...
 	GORUN_ASYNC_PROGRESS=on CGO_ENABLED=1 $(GO) test -race -short -count=1 -timeout 30m ./coll ./rank
+
+.PHONY: hosts-table
+hosts-table: ## the table of faults in docs/hosts.md
+	$(GO) test -count=1 -timeout 20m -run TestFaults ./e2e/hosts -args -all -update
 
 .PHONY: cross
 cross: ## build and vet for arm64
@@ -110,6 +119,13 @@ bench: ## gorun beside MPICH and Open MPI, then the micro-benchmarks
 	$(GO) test -run '^$$' -bench Start -benchtime 20x ./cmd/a2a
 	$(GO) test -run '^$$' -bench . -benchtime 200ms ./internal/... ./rdma/... ./coll/... ./rank/...
 	CGO_ENABLED=1 $(GO) test -run '^$$' -bench Instructions -benchtime 1x ./rdma/verbs
+
+.PHONY: results
+results: ## docs/results.md anew: what the applications' guides measured, beside the MPIs (ten minutes; QUICK=1: one, into bin/quick)
+	@scripts/test-deps
+	@$(MAKE) --no-print-directory build
+	$(GO) build -o bin/ ./e2e/results
+	bin/results -bin bin $(if $(QUICK),-quick -to bin/quick,-to docs)
 
 .PHONY: lint
 lint: layout ## gofmt, go vet and golangci-lint

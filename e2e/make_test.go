@@ -30,7 +30,7 @@ func makeIn(t *testing.T, env []string, target string) (said string, calls []str
 	}
 	write("Makefile", string(text), 0o600)
 	const stub = "#!/bin/sh\necho \"$(basename $0) $1 $GOFLAGS\" >>calls\n"
-	for _, name := range []string{"go", "scripts/test-deps", "scripts/build-pmix", "scripts/build-verbs", "bin/gorun", "bin/gorun-bench"} {
+	for _, name := range []string{"go", "scripts/test-deps", "scripts/build-pmix", "scripts/build-verbs", "bin/gorun", "bin/gorun-bench", "bin/results"} {
 		write(name, stub, 0o700)
 	}
 	git := exec.Command(testenv.Need(t, "git"), "init", "-q")
@@ -54,7 +54,7 @@ func makeIn(t *testing.T, env []string, target string) (said string, calls []str
 
 // What looks for an installed library when it is built must not be built before.
 func TestMakeInstallsBeforeItBuilds(t *testing.T) {
-	for _, target := range []string{"test", "bench"} {
+	for _, target := range []string{"test", "bench", "results"} {
 		t.Run(target, func(t *testing.T) {
 			_, calls := makeIn(t, nil, target)
 			if len(calls) < 3 || !strings.HasPrefix(calls[0], "test-deps ") {

@@ -1,0 +1,80 @@
+package hosts
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gorun-mpi/gorun/internal/testbed"
+	"github.com/gorun-mpi/gorun/internal/testenv"
+)
+
+// compiled is a program of testdata/mpi, by a compiler of an MPI, where all hosts see it.
+func compiled(t *testing.T, b *testbed.Bed, compiler, name string) string {
+	t.Helper()
+	cc := testenv.Need(t, compiler)
+	program := filepath.Join(b.Dir, compiler+"-"+name)
+	if out, err := exec.Command(cc, "-o", program, filepath.Join("..", "..", "testdata", "mpi", name+".c")).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return program
+}
+
+// ringSum has each rank add what its neighbours sent, and all check the sum of all.
+const ringSum = `from mpi4py import MPI
+import socket
+c = MPI.COMM_WORLD
+got = c.sendrecv(c.rank, (c.rank + 1) % c.size, source=(c.rank - 1) % c.size)
+assert got == (c.rank - 1) % c.size, got
+assert c.allreduce(got) == c.size * (c.size - 1) // 2
+hosts = sorted(set(c.allgather(socket.gethostname())))
+if c.rank == 0:
+    print("ranks", c.size, "hosts", " ".join(hosts))
+`
+
+// Programs of each MPI run on two hosts that ssh, or Slurm, reaches. A rank on each: of two on each,
+// on two CPUs, MPICH 4.0.2's do not always leave MPI_Finalize, under Hydra neither (2 of 7 runs at load 17).
+func TestMPIs(t *testing.T) {
+	b := testbed.New(t, 2)
+	b.Slurm()
+	const python = "/usr/bin/python3" // which Debian's mpi4py is for
+	if out, err := exec.Command(python, "-c", "import mpi4py").CombinedOutput(); err != nil {
+		testenv.Unsupported(t, "needs python3-mpi4py (make test installs it when it may): "+string(out))
+	}
+	script := filepath.Join(b.Dir, "ring.py")
+	if err := os.WriteFile(script, []byte(ringSum), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	mpich, openMPI := compiled(t, b, "mpicc.mpich", "ring"), compiled(t, b, "mpicc.openmpi", "ring")
+	gorun := filepath.Join(bin, "gorun")
+	for _, program := range []struct {
+		name string
+		argv []string
+		want string
+	}{
+		{"MPICH", []string{mpich}, "round 2 ranks"},
+		{"Open MPI", []string{openMPI}, "round 2 ranks"},
+		{"mpi4py", []string{python, script}, "ranks 2 hosts h1 h2\n"},
+	} {
+		for _, way := range []struct {
+			name string
+			argv []string
+		}{
+			{"ssh", []string{gorun, "--timeout", "30", "-H", "h1,h2"}},
+			{"Slurm", []string{"salloc", "-N2", "-n2", gorun, "--timeout", "30"}},
+		} {
+			if (program.name == "Open MPI") != (way.name == "ssh") && !*all {
+				continue
+			}
+			t.Run(program.name+" by "+way.name, func(t *testing.T) {
+				got := run(t, b, append(way.argv, program.argv...)...)
+				if got.status != 0 || !strings.Contains(got.out, program.want) {
+					t.Errorf("status %d, want %q in\n%s%s", got.status, program.want, got.out, got.err)
+				}
+				b.Idle(leftLimit)
+			})
+		}
+	}
+}
