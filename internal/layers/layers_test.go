@@ -36,6 +36,7 @@ type layer struct {
 var layers = []layer{
 	{"cmd/gorun", "the command line becomes a launcher.Job, its result the exit status", "launcher launcher/hostfile cmd/internal internal/prelude internal/topo internal/version"},
 	{"cmd/gorun-agent", "the ranks of one host, for a gorun elsewhere", "launcher/agent internal/version"},
+	{"cmd/gorun-offload", "the daemon that steps started collectives of a host's ranks", "coll rdma/soft internal/shm internal/version"},
 	{"cmd/gorun-pmix", "the PMIx server of a host, for programs of Open MPI", "internal/pmix internal/pmix/link internal/peer"},
 	{"cmd/gorun-info", "the machine's abilities, and what stands in a job's way; internal/doctor: checks, pure functions of a View", "rdma rdma/soft rdma/verbs internal/pmix/link launcher/hostfile cmd/internal internal/topo internal/version"},
 	{"cmd/a2a", "the all-to-all application", "rank coll rdma rdma/dpa rdma/verbs cmd/internal internal/version"},
@@ -45,12 +46,12 @@ var layers = []layer{
 	{"cmd/gorun-bench", "measures gorun, and MPIs beside it, with ranks of itself", "launcher rank coll rdma rdma/verbs cmd/internal internal/topo internal/version testdata"},
 	{"cmd/gorun-bench-init", "the smallest rank, with which gorun-bench times Init and Finalize", "rank"},
 	{"cmd/internal", "what commands share: command lines, logs, manual pages, cards of ranks", "pmi internal/pack internal/version"},
-	{"launcher", "Job, Run, Result; internal: place, host, guard, agent, hub, sidecar, stdio, orphan", "pmi internal/pmix/link internal/peer internal/shm internal/topo internal/version"},
+	{"launcher", "Job, Run, Result; internal: place, host, guard, agent, hub, sidecar, stdio, orphan", "pmi launcher/hostfile internal/pmix/link internal/peer internal/reach internal/shm internal/topo internal/version"},
 	{"launcher/agent", "an agent's program", "launcher internal/gossip"},
 	{"launcher/hostfile", "lists and files of hosts, pure", ""},
-	{"rank", "Init, World, Comm, messages, collectives, windows, Run; internal: peers, p2p, match, rma, and pure datatype, group, topology", "coll rdma rdma/soft pmi internal/arch internal/kernel internal/pack internal/sendq internal/shm internal/topo internal/version internal/wait"},
+	{"rank", "Init, World, Comm, messages, collectives, windows, Run; internal: peers, p2p, match, rma, and pure datatype, group, topology", "coll rdma rdma/soft pmi internal/arch internal/kernel internal/pack internal/reach internal/sendq internal/shm internal/topo internal/version internal/wait"},
 	{"rank/ranktest", "ranks as goroutines, in tests", "rank rdma/soft"},
-	{"coll", "plans and the machine that runs them", "rdma internal/arch internal/kernel internal/sendq internal/wait"},
+	{"coll", "plans and the machine that runs them", "rdma internal/arch internal/kernel internal/sendq internal/shm internal/wait"},
 	{"pmi", "PMI-1 and PMI-2: wires, engine, Store; PMI-1: client", "internal/pack"},
 	{"rdma", "the verbs object model and its rules", ""},
 	{"rdma/soft", "the software device", "rdma internal/arch internal/shm"},
@@ -70,6 +71,7 @@ var layers = []layer{
 	{"internal/topo/topotest", "recorded machines, for tests", "internal/topo testdata"},
 	{"internal/peer", "the owner of the other end of a local connection, and doors that let in one user's", ""},
 	{"internal/prelude", "a look at the limits of a process before Go's runtime begins", ""},
+	{"internal/reach", "the address at which other hosts reach this one", ""},
 	{"internal/pack", "bounded msgpack for cards and fences", ""},
 	{"internal/version", "which gorun this is", ""},
 	{"internal/rxevm", "for tests: a virtual machine with Soft-RoCE devices, and `scripts/rxe`", ""},
@@ -79,6 +81,8 @@ var layers = []layer{
 	{"testdata", "programs and files that gorun-bench carries with it", ""},
 	{"e2e", "tests of the commands as processes, from scripts", ""},
 	{"examples", "programs of 40 to 80 lines, which tests run", "rank rdma rdma/soft"},
+	{"e2e/results", "`make results`: what the guides of DOCA's applications measured, beside the MPIs", ""},
+	{"e2e/hosts/rank", "what runs on the hosts of e2e/hosts", "rank"},
 	{"e2e/attack", "`make attack`: random kills, deaths across hosts, floods; a rank itself", "rank"},
 }
 
@@ -153,7 +157,7 @@ func TestArchitectureHasTheInnerTable(t *testing.T) {
 var only = map[string][]string{
 	"github.com/hashicorp/memberlist":   {"internal/gossip"},
 	"github.com/sirupsen/logrus":        {"cmd/gorun", "cmd/a2a", "cmd/pingpong", "cmd/secure-channel", "cmd/allreduce", "cmd/gorun-bench", "cmd/internal"},
-	"github.com/spf13/pflag":            {"cmd/gorun", "cmd/gorun-info", "cmd/a2a", "cmd/internal"},
+	"github.com/spf13/pflag":            {"cmd/gorun", "cmd/gorun-info", "cmd/gorun-offload", "cmd/a2a", "cmd/internal"},
 	"github.com/tailscale/hujson":       {"cmd/internal"},
 	"github.com/vmihailenco/msgpack/v5": {"internal/pack", "launcher", "internal/pmix/link"},
 	"github.com/rogpeppe/go-internal":   {"e2e"},
@@ -324,7 +328,7 @@ func TestUnsafeOnlyInFilesNamedForIt(t *testing.T) {
 // Main and Init, and by tests.
 func TestEnvironmentReadOnlyAtTheEdge(t *testing.T) {
 	fset, files := sources(t)
-	edge := []string{"cmd/gorun", "cmd/gorun-info", "cmd/a2a", "cmd/pingpong", "cmd/secure-channel", "cmd/allreduce", "cmd/gorun-bench", "cmd/gorun-bench-init", "cmd/internal", "internal/testenv", "e2e", "e2e/attack"}
+	edge := []string{"cmd/gorun", "cmd/gorun-info", "cmd/a2a", "cmd/pingpong", "cmd/secure-channel", "cmd/allreduce", "cmd/gorun-bench", "cmd/gorun-bench-init", "cmd/internal", "internal/testenv", "e2e", "e2e/hosts/rank", "e2e/attack"}
 	// One function each: the documented defaults of the two public APIs.
 	// launcher/agent: what the remote shell has told the agent of its way.
 	exempt := map[string]string{"rank/config.go": "Environ", "launcher/check.go": "Environ", "launcher/agent/agent.go": "Getenv"}
