@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"sync"
+	"time"
 
 	"github.com/gorun-mpi/gorun/rdma"
 )
@@ -221,11 +222,24 @@ func (c *context) Close() error {
 
 func (c *context) Endpoint() []byte { return c.p.self.ep.append(nil) }
 
-// Gone tells whether no process listens any more where the peer did.
+// Gone tells whether the peer's process has ended, no process listens any more where it did, or
+// its host has acknowledged nothing for goneAfter. A process that is stopped is not gone.
 func (c *context) Gone(gid rdma.GID) bool {
 	s := c.p.find(gid)
-	return s != nil && s.gone.Load()
+	if s == nil {
+		return false
+	}
+	if s.gone.Load() || s.checkDead() {
+		return true
+	}
+	s.mu.Lock()
+	l := s.link
+	s.mu.Unlock()
+	return l != nil && l.state.Load() == linkUp && l.unheard(goneAfter)
 }
+
+// goneAfter is how long a host may be silent: about as long as a queue pair's usual timeout and retries.
+const goneAfter = 8 * time.Second
 
 func (c *context) AddEndpoint(gid rdma.GID, endpoint []byte) error {
 	return c.p.addEndpoint(gid, endpoint)

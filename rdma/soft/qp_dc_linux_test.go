@@ -302,10 +302,10 @@ func TestDCMessageUnfinished(t *testing.T) {
 	}
 }
 
-// A target that stands still, or whose process ends, fails what goes to it in bounded
+// A target whose host is cut off, or whose process ends, fails what goes to it in bounded
 // time, and what is behind for others too.
 func TestDCTargetGone(t *testing.T) {
-	for name, retries := range map[string]uint8{"silent": 1, "closed": 7} {
+	for name, retries := range map[string]uint8{"cut off": 1, "closed": 7} {
 		t.Run(name, func(t *testing.T) {
 			noLeaks(t)
 			n := hosts(t, 2)
@@ -323,8 +323,8 @@ func TestDCTargetGone(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if name == "silent" {
-				defer stop(n[1])()
+			if name == "cut off" {
+				defer cut(t, n...)()
 			} else {
 				n[1].p.tcp.Load().close()
 				defer func() { n[1].p.tcp.Store(nil) }()

@@ -25,7 +25,7 @@ type link struct {
 	peer  *peer    // where requests go; nil on the listener's side
 	from  rdma.GID // the other side
 	state atomic.Uint32
-	heard atomic.Uint32 // grows with each sign of life: bytes from the other side, and its taking ours
+	heard atomic.Uint32 // grows with what moves: bytes from the other side, and its taking ours
 
 	mu     sync.Mutex // guards writing: fd, and
 	fd     int

@@ -428,6 +428,23 @@ func (l *link) write(bufs [][]byte) (int, error) {
 	}
 }
 
+// unheard tells whether the other host has acknowledged nothing for d of what was sent to it. A
+// process that is stopped, as by a debugger, does not matter: its kernel answers.
+func (l *link) unheard(d time.Duration) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.fd < 0 {
+		return false // a poll will say that it has broken
+	}
+	info, err := unix.GetsockoptTCPInfo(l.fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+	if err != nil || time.Duration(info.Last_ack_recv)*time.Millisecond < d {
+		return false
+	}
+	// A receiver without room is asked for it at ever longer intervals, by probes, of which it
+	// answers one in half a second (tcp_invalid_ratelimit), or by sending again.
+	return info.Probes > 2 || info.Retransmits > 0 && info.Last_ack_recv > info.Last_data_sent
+}
+
 // read fills b with what the socket has; 0 is nothing yet.
 func (l *link) read(b []byte) (k int, end bool) {
 	for {

@@ -2,7 +2,11 @@
 
 package soft
 
-import "github.com/gorun-mpi/gorun/rdma"
+import (
+	"time"
+
+	"github.com/gorun-mpi/gorun/rdma"
+)
 
 // network is the TCP half of a provider, which needs epoll.
 type network struct {
@@ -28,5 +32,6 @@ func (n *network) close()                         {}
 func (l *link) watch(bool)                        {}
 func (l *link) write([][]byte) (int, error)       { return 0, rdma.ErrNotSupported }
 func (l *link) read([]byte) (k int, end bool)     { return 0, true }
+func (l *link) unheard(time.Duration) bool        { return false }
 
 func (l *link) shutdown() {}

@@ -16,9 +16,8 @@ type wireState struct {
 	offset  uint32    // how much of it is
 	rnr     uint8     // timer code of the last frameNotReady
 	settled uint32    // bytes of a read's data that have come
-	due     time.Time // when silence has lasted too long; zero: not timed
-	heard   uint32    // link.heard when due was set
-	silent  uint8     // how often it had
+	due     time.Time // when to ask how long the other host has been silent; zero: not timed
+	silent  uint8     // how often it had, one after the other
 
 	from *link // where requests come from
 	inbound
@@ -304,28 +303,30 @@ func (q *queuePair) refused(a answer, each time.Duration) {
 	q.drained()
 }
 
-// silenceLeast is the least time that a peer's process has for a sign of life,
-// whatever the queue pair's timeout: unlike an adapter, it has to be scheduled.
+// silenceLeast is the least time that the other host has for an acknowledgement, whatever
+// the queue pair's timeout: TCP itself repeats what was lost after 200 ms.
 const silenceLeast = 500 * time.Millisecond
 
 // overdue keeps the ack timer over TCP: of a request that is sent, or that the
 // link does not take. TCP loses nothing and the responder answers everything,
 // in order, so that there is nothing to repeat, and a slow answer is not a lost
-// one: what is timed is the silence of the link. Whenever the other side has
-// said something or taken something, and for a requester that did not look
-// itself, it begins anew. Called with mu held, after a look at the sockets.
+// one. As an adapter acknowledges for a process that does not run, the other host's
+// kernel does: what is timed is its silence. For a requester that did not look
+// itself the timer begins anew. Called with mu held, after a look at the sockets.
 func (q *queuePair) overdue(now time.Time) {
 	w := &q.wire
 	if w.link == nil || w.link.state.Load() != linkUp || q.pending.n == 0 || q.waiting != accepted || q.attr.Timeout == 0 || q.state() != rdma.StateRTS {
 		w.due = time.Time{}
 		return
 	}
-	each, heard := max(rdma.AckTimeout(q.attr.Timeout), silenceLeast), w.link.heard.Load()
+	each := max(rdma.AckTimeout(q.attr.Timeout), silenceLeast)
 	switch {
-	case w.due.IsZero() || heard != w.heard || now.Sub(w.due) > each/2:
+	case w.due.IsZero() || now.Sub(w.due) > each/2:
 		w.silent = 0
 	case now.Before(w.due):
 		return
+	case !w.link.unheard(each):
+		w.silent = 0
 	case w.silent >= q.attr.RetryCnt:
 		q.settle(q.pending.first(), rdma.WCRetryExcErr, 0)
 		return
@@ -333,7 +334,7 @@ func (q *queuePair) overdue(now time.Time) {
 		w.silent++
 		q.counters.AckRetries++
 	}
-	w.due, w.heard = now.Add(each), heard
+	w.due = now.Add(each)
 }
 
 // answered acts on an answer to this side's requests. Called with network.mu held.

@@ -5,6 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/gorun-mpi/gorun/internal/testenv"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
@@ -23,6 +26,31 @@ func hosts(t testing.TB, n int) []*node {
 func stop(n *node) (goOn func()) {
 	n.p.tcp.Load().mu.Lock()
 	return sync.OnceFunc(n.p.tcp.Load().mu.Unlock)
+}
+
+// cut lets nothing through the links of nodes until the function is called: the kernel drops
+// all packets that come, as when a cable is pulled.
+func cut(t *testing.T, nodes ...*node) (mend func()) {
+	t.Helper()
+	nothing := [1]unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K}}
+	each := func(do func(fd int) error) {
+		for _, n := range nodes {
+			net := n.p.tcp.Load()
+			net.mu.Lock()
+			defer net.mu.Unlock()
+			for fd := range net.links {
+				if err := do(fd); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	}
+	each(func(fd int) error {
+		return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &nothing[0]})
+	})
+	return sync.OnceFunc(func() {
+		each(func(fd int) error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DETACH_FILTER, 0) })
+	})
 }
 
 // A message that is refused while most of it is still to be sent. It is longer
@@ -71,7 +99,7 @@ func TestRefusalDuringSend(t *testing.T) {
 	}
 }
 
-// A peer whose process stands still: here its links are kept from being served.
+// A host that is cut off acknowledges nothing. One whose process stands still does, as an adapter would.
 // The requester's clock is its progress goroutine's, or its polls'.
 func TestSilentPeer(t *testing.T) {
 	for _, c := range []struct {
@@ -80,14 +108,18 @@ func TestSilentPeer(t *testing.T) {
 		retries uint8
 		size    int
 		polls   bool
-		silence time.Duration // how long the peer stands still, 0: until the end
+		stopped bool          // the process; else the host is cut off
+		silence time.Duration // how long, 0: until the end
 		want    rdma.WCStatus
 	}{
-		{"for ever, timeout as short as can be", 1, 0, 8, false, 0, rdma.WCRetryExcErr},
-		{"for ever, polled", 1, 1, 8, true, 0, rdma.WCRetryExcErr},
-		{"for ever, more than the sockets take", 1, 0, 24 << 20, true, 0, rdma.WCRetryExcErr},
-		{"for less than the retries", 17, 3, 8, true, time.Second, rdma.WCSuccess},
-		{"for a while, without a timeout", 0, 0, 8, true, 2 * time.Second, rdma.WCSuccess},
+		{"cut off for ever, timeout as short as can be", 1, 0, 8, false, false, 0, rdma.WCRetryExcErr},
+		{"cut off for ever, polled", 1, 1, 8, true, false, 0, rdma.WCRetryExcErr},
+		{"cut off for ever, more than the sockets take", 1, 0, 24 << 20, true, false, 0, rdma.WCRetryExcErr},
+		{"cut off for less than the retries", 17, 7, 8, true, false, time.Second, rdma.WCSuccess},
+		{"cut off for a while, without a timeout", 0, 0, 8, true, false, 2 * time.Second, rdma.WCSuccess},
+		{"stopped for longer than all tries", 1, 0, 8, true, true, 4 * silenceLeast, rdma.WCSuccess},
+		{"stopped in a message longer than the sockets take", 1, 0, 24 << 20, true, true, 4 * silenceLeast, rdma.WCSuccess},
+		{"stopped for a while, without a timeout", 0, 0, 8, true, true, 2 * time.Second, rdma.WCSuccess},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -99,7 +131,12 @@ func TestSilentPeer(t *testing.T) {
 			write := rdma.SendWR{Opcode: rdma.WRRDMAWrite, Flags: rdma.SendSignaled, SGL: []rdma.SGE{sge(src, 0, 8)}, RemoteAddr: dst.Addr(), RKey: dst.RKey()}
 			post(t, qa, write)
 			n[0].poll(1, n[1]) // the link is up
-			goOn := stop(n[1])
+			var goOn func()
+			if c.stopped {
+				goOn = stop(n[1])
+			} else {
+				goOn = cut(t, n...)
+			}
 			defer goOn()
 			begin := time.Now()
 			write.SGL[0].Length = uint32(c.size)
@@ -121,8 +158,50 @@ func TestSilentPeer(t *testing.T) {
 			if wc.Status != c.want || took < least-10*time.Millisecond {
 				t.Errorf("got %v after %v, want %v after %v", wc.Status, took, c.want, least)
 			}
-			if k := n[0].ctx.Counters().AckRetries; c.silence == 0 && k != uint64(c.retries) {
+			k := n[0].ctx.Counters().AckRetries
+			if c.silence == 0 && k < uint64(c.retries) { // more, if this process was not scheduled for a while
 				t.Errorf("%d ack retries, want %d", k, c.retries)
+			}
+			if c.stopped && k != 0 {
+				t.Errorf("%d ack retries, want none: the kernel acknowledges", k)
+			}
+		})
+	}
+}
+
+// A peer is gone when its host has been silent for some time, not when its process is stopped.
+func TestGone(t *testing.T) {
+	for name, stopped := range map[string]bool{"stopped": true, "cut off": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := hosts(t, 2)
+			attr := attrs()
+			attr.Timeout = 0
+			qa, _ := pair(t, n[0], n[1], attr)
+			dst := n[1].alloc(8, all)
+			write := rdma.SendWR{Opcode: rdma.WRRDMAWrite, Flags: rdma.SendSignaled | rdma.SendInline, Inline: make([]byte, 8), RemoteAddr: dst.Addr(), RKey: dst.RKey()}
+			post(t, qa, write)
+			n[0].poll(1, n[1])
+			if stopped {
+				defer stop(n[1])()
+			} else {
+				defer cut(t, n...)()
+			}
+			begin := time.Now()
+			post(t, qa, write)
+			peer := n[1].p.gids[0]
+			if !stopped {
+				testenv.Await(t, 10*goneAfter, "the peer is gone", func() bool { return n[0].ctx.Gone(peer) })
+				if took := time.Since(begin); took < goneAfter-silenceLeast { // the last acknowledgement was before
+					t.Errorf("gone after %v, want %v", took, goneAfter)
+				}
+				return
+			}
+			for time.Since(begin) < goneAfter+2*silenceLeast {
+				if n[0].ctx.Gone(peer) {
+					t.Fatalf("gone after %v: it is only stopped", time.Since(begin))
+				}
+				time.Sleep(silenceLeast)
 			}
 		})
 	}

@@ -33,7 +33,8 @@ import (
 var (
 	// ErrGone: nobody listens any more where it did.
 	ErrGone = errors.New("its process has ended")
-	// ErrSilent: it has acknowledged no letter for as long as a connection would have waited.
+	// ErrSilent: it has acknowledged no letter for as long as a connection would have waited, and
+	// the device cannot tell whether it is there.
 	ErrSilent = errors.New("its process has not answered for 10 s")
 )
 
@@ -326,7 +327,7 @@ func (o *Office) Look() {
 			switch {
 			case o.gone != nil && o.gone(b.port.AV.DGID):
 				o.giveUp(b, ErrGone)
-			case now.Sub(b.since) >= patience:
+			case o.gone == nil && now.Sub(b.since) >= patience: // a stopped process is waited for
 				o.giveUp(b, ErrSilent)
 			default:
 				o.repeat(b, now)

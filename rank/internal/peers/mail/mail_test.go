@@ -169,7 +169,8 @@ func TestLettersWaitForStart(t *testing.T) {
 	}
 }
 
-// A peer that does not answer is given up when its time is over, with what is in line for it.
+// A peer that does not answer is given up when its time is over, with what is in line for it,
+// unless the device would tell if it had gone.
 func TestSilentPeerIsGivenUp(t *testing.T) {
 	all := open(t, 3, 0)
 	start(all, 0, 2)
@@ -187,6 +188,13 @@ func TestSilentPeerIsGivenUp(t *testing.T) {
 	}
 	m.mu.Lock()
 	ahead = patience
+	m.mu.Unlock()
+	m.Look()
+	if err := m.Failed(1); err != nil {
+		t.Fatalf("given up with %v, though the device knows that it is there", err)
+	}
+	m.mu.Lock()
+	m.gone = nil
 	m.mu.Unlock()
 	until(t, "the peer is given up", func() bool { return m.Failed(1) != nil })
 	if err := m.Failed(1); !errors.Is(err, ErrSilent) {

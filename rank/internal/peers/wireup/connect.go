@@ -11,9 +11,8 @@ const (
 	// atomicsMost is how many reads of a peer a queue pair answers at a time:
 	// what most adapters offer.
 	atomicsMost = 16
-	// timeout is the code of the ack timeout, 1.07 s: an answer may take as
-	// long as the peer's process is not scheduled, where it is its software
-	// that answers. With retries a silent peer is given up after some 8 s.
+	// timeout is the code of the ack timeout, 1.07 s. With retries a host that
+	// acknowledges nothing is given up after some 8 s, if gorun has not decided before.
 	timeout = 18
 	// rnrTimer is the code of 0.64 ms: receives are missing only where many peers
 	// share them and all send at once, or when a peer gives up.
