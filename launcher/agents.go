@@ -104,6 +104,9 @@ func (r *remotes) address(at int, a, why string) {
 	if r.addresses[at] != "" {
 		return
 	}
+	if why, n := r.links[at].Staged(); why != "" {
+		r.c.job.Log.Info("the agent's program was sent", "host", r.g.shares[at].Host, "bytes", n, "because", map[string]string{"new": "it has none", "changed": "that in the cache had changed"}[why])
+	}
 	r.c.job.Log.Info("host ready", "host", r.g.shares[at].Host, "address", a, "because", why)
 	r.addresses[at] = a
 	r.c.watch.put(Change{Kind: AgentReady, Group: r.g.id, Rank: -1, Host: r.g.shares[at].Host})
@@ -126,7 +129,7 @@ func (r *remotes) late() {
 	for i, a := range r.addresses {
 		if a == "" {
 			if names = append(names, r.g.shares[i].Host); len(names) == 1 {
-				instead = r.links[i].Instead()
+				instead = r.links[i].Late()
 				if r.links[i].Remote() {
 					instead += "; try " + r.c.job.tryAgent(names[0])
 				}

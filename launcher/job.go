@@ -6,6 +6,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/gorun-mpi/gorun/launcher/internal/agent"
 	"github.com/gorun-mpi/gorun/launcher/internal/sidecar"
 )
 
@@ -85,6 +86,9 @@ type Job struct {
 	// machines: gorun-agent, or a program that runs agent.Main (package launcher/agent) on its
 	// standard input and output. Other machines start it by the same absolute path.
 	Agent []string
+	// Stage sends the program Agent to other machines that do not have the same one at the same path. They
+	// keep it for later jobs in $XDG_CACHE_HOME/gorun, ~/.cache/gorun or /tmp/gorun-UID.
+	Stage bool
 	// RemoteAgent is the command of an agent on other machines, if it is not Agent.
 	RemoteAgent []string
 	// RemoteShell is the command that starts a command on another machine; the name of the host and
@@ -224,7 +228,8 @@ type Job struct {
 	// Messages of PMIx servers are below slog.LevelDebug. nil logs nothing.
 	Log *slog.Logger
 
-	environ []string // this process's own
+	environ []string     // this process's own
+	stage   *agent.Stage // nil: nothing is sent
 }
 
 // App is one of several programs of a job.

@@ -119,9 +119,33 @@ func (job *Job) agentOf(host string) []string {
 	case !job.remote(host):
 		return job.Agent
 	case job.Launcher == launcherSlurm:
-		return slices.Concat(job.srun(host), job.remoteAgent())
+		return slices.Concat(job.srun(host), job.remoteStart())
 	}
-	return slices.Concat(job.shell(), []string{job.login(host), "exec " + quote(job.remoteAgent())})
+	return slices.Concat(job.shell(), []string{job.login(host), "exec " + quote(job.remoteStart())})
+}
+
+// remoteStart is what starts an agent on another host: its command, or what sends its program first.
+func (job *Job) remoteStart() []string {
+	if job.stage != nil {
+		return job.stage.Command()
+	}
+	return job.remoteAgent()
+}
+
+// readStage reads the agent's program, where it is to be sent to hosts.
+func (job *Job) readStage() *JobError {
+	if !job.Stage || !job.apart() {
+		return nil
+	}
+	if len(job.RemoteAgent) > 0 || len(job.Agent) != 1 {
+		return bad("Stage", "", "found an agent's command (%s) beside it, want one of both", strings.Join(slices.Concat(job.RemoteAgent, job.Agent[1:]), " "))
+	}
+	stage, err := agent.ReadStage(job.remoteAgent()[0])
+	if err != nil {
+		return bad("Stage", "", "the agent's program: %w", err)
+	}
+	job.stage = stage
+	return nil
 }
 
 // shell is the remote shell with its options.
@@ -158,16 +182,20 @@ func (job *Job) remoteAgent() []string {
 	return there
 }
 
-// tryAgent is what a user types to see why an agent does not start.
+// tryAgent is what a user types to see why an agent does not start. What a script has done before that, it has told.
 func (job *Job) tryAgent(host string) string {
+	check := slices.Concat(job.remoteAgent(), []string{"--version"})
+	if job.stage != nil {
+		check = []string{"true"}
+	}
 	if job.Launcher == launcherSlurm {
-		return strings.Join(slices.Concat([]string{"srun", "--overlap", "--nodes=1", "--ntasks=1"}, job.RemoteArgs, []string{"--nodelist=" + host}, job.remoteAgent(), []string{"--version"}), " ")
+		return strings.Join(slices.Concat([]string{"srun", "--overlap", "--nodes=1", "--ntasks=1"}, job.RemoteArgs, []string{"--nodelist=" + host}, check), " ")
 	}
 	shell := job.RemoteShell
 	if len(shell) == 0 {
 		shell = []string{"ssh"}
 	}
-	return strings.Join(slices.Concat(shell, job.RemoteArgs, []string{job.login(host)}, job.remoteAgent(), []string{"--version"}), " ")
+	return strings.Join(slices.Concat(shell, job.RemoteArgs, []string{job.login(host)}, check), " ")
 }
 
 // quote is a command for a POSIX shell, and for csh.
@@ -186,10 +214,14 @@ func (job *Job) startAgent(host string) (*agent.Link, error) {
 		env = job.environ // ssh is the user's, whatever the ranks' environment is
 	}
 	var again agent.Again
-	if job.remote(host) && job.Launcher == launcherSSH {
-		again = job.again(host)
+	var stage *agent.Stage
+	if job.remote(host) {
+		stage = job.stage
+		if job.Launcher == launcherSSH {
+			again = job.again(host)
+		}
 	}
-	return agent.Start(job.agentOf(host), env, host, job.remote(host), again)
+	return agent.Start(job.agentOf(host), env, host, job.remote(host), again, stage)
 }
 
 // sshPauses are before further tries to reach a host whose name or sshd is not there: a
@@ -233,7 +265,7 @@ func (job *Job) lostAgent(l *agent.Link, host string, why error) *Cause {
 	default:
 		message = fmt.Sprintf("no agent was started: %s %s%s", command, how, last)
 	}
-	if l.Remote() && !l.Reached() {
+	if l.Remote() && !l.Reached() && !strings.Contains(last, ": --stage: ") { // which says what to do
 		message += "; try " + job.tryAgent(host)
 	}
 	return &Cause{Rank: -1, Host: host, PID: l.PID(), Status: statusFailed, Message: message, Stderr: complaints, lost: why != nil || !l.Killed()}

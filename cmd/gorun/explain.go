@@ -28,6 +28,7 @@ func jobFields() map[string]jobField {
 		"Dir":           {"--wdir", nil},
 		"Launcher":      {"--launcher", nil},
 		"RemoteShell":   {"--rsh", nil},
+		"Stage":         {"--stage", nil},
 		"Emulate":       {"--emulate", nil},
 		"Timeout":       {"--timeout", nil},
 		"AsyncProgress": {"--async-progress", nil},

@@ -183,6 +183,9 @@ func (b *Bed) ip(args ...string) {
 	}
 }
 
+// PID is the first process of the host, as this process sees it.
+func (h *Host) PID() int { return h.pid }
+
 // Link cuts a host off, or joins it again.
 func (h *Host) Link(up bool) {
 	h.bed.t.Helper()

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/vmihailenco/msgpack/v5"
@@ -114,16 +115,20 @@ func appendFrame(b []byte, v any) ([]byte, error) {
 type outbox struct {
 	w    io.Writer
 	done chan struct{}
+	sent atomic.Int64 // bytes of ahead that are written
 
 	mu     sync.Mutex
 	wake   sync.Cond // of mu
 	queue  []byte
-	err    error // of the writer; nothing is queued any more
-	closed bool  // write what is queued and end
+	ahead  []byte // goes before the queue, and in pieces; not copied
+	held   bool   // the queue waits for release
+	err    error  // of the writer; nothing is queued any more
+	closed bool   // write what is queued and end
 }
 
-func newOutbox(w io.Writer) *outbox {
-	o := &outbox{w: w, done: make(chan struct{})}
+// newOutbox makes one. held: what is put waits for release, and close drops it.
+func newOutbox(w io.Writer, held bool) *outbox {
+	o := &outbox{w: w, done: make(chan struct{}), held: held}
 	o.wake.L = &o.mu
 	go o.run()
 	return o
@@ -142,6 +147,22 @@ func (o *outbox) put(v any) error {
 	return err
 }
 
+// before writes bytes that are no frame, although the queue is held.
+func (o *outbox) before(b []byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.ahead = b
+	o.wake.Signal()
+}
+
+// release has the queue written.
+func (o *outbox) release() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.held = false
+	o.wake.Signal()
+}
+
 // close ends the goroutine when the queue is written; wait with done.
 func (o *outbox) close() {
 	o.mu.Lock()
@@ -150,24 +171,37 @@ func (o *outbox) close() {
 	o.mu.Unlock()
 }
 
+// aheadPiece is how much of what goes ahead one write takes, so that its progress can be told.
+const aheadPiece = 256 << 10
+
 func (o *outbox) run() {
 	defer close(o.done)
 	for {
 		o.mu.Lock()
-		for len(o.queue) == 0 && !o.closed {
+		for len(o.ahead) == 0 && (len(o.queue) == 0 || o.held) && !o.closed {
 			o.wake.Wait()
 		}
-		queue := o.queue
-		o.queue = nil
+		var next []byte
+		ahead := len(o.ahead) > 0 && !o.closed
+		switch {
+		case ahead:
+			n := min(len(o.ahead), aheadPiece)
+			next, o.ahead = o.ahead[:n], o.ahead[n:]
+		case !o.held:
+			next, o.queue = o.queue, nil
+		}
 		o.mu.Unlock()
-		if len(queue) == 0 {
+		if len(next) == 0 {
 			return
 		}
-		if err := stdio.Write(o.w, queue); err != nil {
+		if err := stdio.Write(o.w, next); err != nil {
 			o.mu.Lock()
-			o.err, o.queue, o.closed = err, nil, true
+			o.err, o.queue, o.ahead, o.closed = err, nil, nil, true
 			o.mu.Unlock()
 			return
+		}
+		if ahead {
+			o.sent.Add(int64(len(next)))
 		}
 	}
 }

@@ -103,7 +103,7 @@ func (half) Write([]byte) (int, error) { return 0, errors.New("gone") }
 
 func TestOutboxDiscardsOnABrokenStream(t *testing.T) {
 	testenv.NoLeaks(t)
-	o := newOutbox(half{})
+	o := newOutbox(half{}, false)
 	_ = o.put(report{Address: "x"})
 	<-o.done
 	if err := o.put(report{Address: "y"}); err == nil {
@@ -129,7 +129,7 @@ func newTalk(t *testing.T, ctx context.Context) *talk {
 		outW.Close()
 		k.result <- err
 	}()
-	if pid, err := readGreeting(k.out, func(string) {}); err != nil || pid != os.Getpid() {
+	if pid, err := readGreeting(k.out, func(string) {}, none); err != nil || pid != os.Getpid() {
 		t.Fatalf("greeting: pid %d, %v", pid, err)
 	}
 	return k

@@ -32,9 +32,10 @@ func greeting() []byte {
 }
 
 // readGreeting reads up to the greeting's end. said is told all that came before it, as it
-// grows. At a stream's end without any byte the error is io.EOF.
-func readGreeting(r *bufio.Reader, said func(stray string)) (pid int, err error) {
+// grows; wanted, once, why the script of a Stage wants the program. At a stream's end without any byte the error is io.EOF.
+func readGreeting(r *bufio.Reader, said, wanted func(text string)) (pid int, err error) {
 	var all []byte
+	asked := false
 	for {
 		if _, err := r.Peek(1); err != nil {
 			if err == io.EOF && len(all) > 0 {
@@ -45,6 +46,16 @@ func readGreeting(r *bufio.Reader, said func(stray string)) (pid int, err error)
 		chunk, _ := r.Peek(r.Buffered())
 		before := len(all)
 		all = append(all, chunk...)
+		if from := bytes.Index(all, []byte(stageMark)); from >= 0 && !asked {
+			if n := bytes.IndexByte(all[from:], '\n'); n >= 0 {
+				asked = true
+				said(string(all[:from]))
+				_, _ = r.Discard(from + n + 1 - before)
+				wanted(string(all[from+len(stageMark) : from+n]))
+				all = all[:from]
+				continue
+			}
+		}
 		at := bytes.Index(all, []byte(greetingMark))
 		if at < 0 {
 			said(string(all))

@@ -18,7 +18,7 @@ func TestGreetingIsFoundBehindWhatLoginScriptsWrite(t *testing.T) {
 			"byte by byte": iotest.OneByteReader(strings.NewReader(before + string(greeting()) + "frames")),
 		} {
 			in, stray := bufio.NewReader(r), ""
-			pid, err := readGreeting(in, func(s string) { stray = s })
+			pid, err := readGreeting(in, func(s string) { stray = s }, none)
 			rest, _ := io.ReadAll(in)
 			if err != nil || pid != os.Getpid() || stray != before || string(rest) != "frames" {
 				t.Errorf("%q, %s: got pid %d, %v, before it %q, behind it %q", before, name, pid, err, stray, rest)
@@ -36,18 +36,21 @@ func TestGreetingsThatAreNone(t *testing.T) {
 		{strings.Replace(string(greeting()), "\n", "x\n", 1), "expected a number"},
 		{strings.Repeat("chatter\n", strayMost/4), "no greeting of an agent within"},
 	} {
-		if _, err := readGreeting(bufio.NewReader(strings.NewReader(c.text)), func(string) {}); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := readGreeting(bufio.NewReader(strings.NewReader(c.text)), func(string) {}, none); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%.40q: got %v, want %q", c.text, err, c.want)
 		}
 	}
 }
+
+// none is for a stream in which nobody asks for a program.
+func none(string) {}
 
 func FuzzReadGreeting(f *testing.F) {
 	f.Add("Welcome\n" + string(greeting()) + "x")
 	f.Add("\x00gorun-agent \n")
 	f.Fuzz(func(t *testing.T, text string) {
 		stray := ""
-		pid, err := readGreeting(bufio.NewReader(iotest.HalfReader(strings.NewReader(text))), func(s string) { stray = s })
+		pid, err := readGreeting(bufio.NewReader(iotest.HalfReader(strings.NewReader(text))), func(s string) { stray = s }, none)
 		if (err == nil) != (pid > 0) || !strings.HasPrefix(text, stray) {
 			t.Errorf("pid %d, %v, before it %q", pid, err, stray)
 		}

@@ -31,6 +31,7 @@ type Link struct {
 	in     *bufio.Reader // of from
 	errors *os.File      // the agent's standard error
 	out    *outbox
+	stage  *Stage // nil: each host has the agent's program
 	told   Told
 	killed atomic.Bool // by Kill
 
@@ -38,6 +39,7 @@ type Link struct {
 	greetErr error
 	stray    atomic.Pointer[string] // what came before the greeting
 	agent    atomic.Int64           // the agent's pid; 0: it has not greeted
+	wanted   atomic.Pointer[string] // why stage was sent; nil: it was not
 	idle     atomic.Int32           // answers to pings since it has said anything else
 	readers  sync.WaitGroup
 	tail     stdio.Tail // of errors; complete when readers are done
@@ -63,13 +65,14 @@ type Told struct {
 // Start starts the agent of a host with an environment, in a process group of
 // its own, on the calling goroutine's thread, whose end the agent does not
 // survive: lock it. Then comes Begin, before it perhaps Machine. remote: argv is a
-// remote shell that starts the agent. again may start that once more; nil: it does not.
-func Start(argv, env []string, name string, remote bool, again Again) (*Link, error) {
+// remote shell that starts the agent. again may start that once more; nil: it does not. stage is the
+// program of the agent, whose Command is part of argv; nil: the host has one.
+func Start(argv, env []string, name string, remote bool, again Again, stage *Stage) (*Link, error) {
 	file, err := exec.LookPath(argv[0])
 	if err != nil && !errors.Is(err, exec.ErrDot) {
 		return nil, err
 	}
-	l := &Link{remote: remote, said: make(chan []string), fresh: make(chan bool)}
+	l := &Link{remote: remote, stage: stage, said: make(chan []string), fresh: make(chan bool)}
 	t := &l.tries
 	t.quit, t.over = make(chan struct{}), make(chan struct{})
 	for i, mine := range [...]**os.File{&l.to, &l.from, &l.errors} {
@@ -97,7 +100,7 @@ func Start(argv, env []string, name string, remote bool, again Again) (*Link, er
 		return nil, &os.PathError{Op: "exec", Path: file, Err: err}
 	}
 	l.in = bufio.NewReaderSize(heardReader{l.from, l.heard}, 64<<10)
-	l.out = newOutbox(l.to)
+	l.out = newOutbox(l.to, stage != nil)
 	l.readers.Go(l.readErrors)
 	if again == nil {
 		t.end()
@@ -121,7 +124,7 @@ func (l *Link) Machine(limit time.Duration) (*topo.Machine, error) {
 	}
 	if err != nil {
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			err = fmt.Errorf("no answer from the agent within %v%s", limit, l.Instead())
+			err = fmt.Errorf("no answer from the agent within %v%s", limit, l.Late())
 		}
 		return nil, err
 	}
@@ -198,20 +201,41 @@ func (l *Link) Said() string {
 	return ""
 }
 
-// Instead is what Said says, for the end of a message.
-func (l *Link) Instead() string {
-	if said := l.Said(); said != "" {
+// Late is how far an agent has come that should long have answered, for the end of a message.
+func (l *Link) Late() string {
+	switch said := l.Said(); {
+	case l.Reached():
+		return fmt.Sprintf(": it runs there (pid %d), and does not say where it listens", l.PID())
+	case l.wanted.Load() != nil:
+		return fmt.Sprintf(": its program is being sent, %d of %d bytes", l.out.sent.Load(), len(l.stage.program))
+	case said != "":
 		return fmt.Sprintf("; it has said %q", said)
 	}
 	return ""
 }
 
+// Staged tells why the host was sent the agent's program, and how much of it; "": it was not.
+func (l *Link) Staged() (why string, bytes int64) {
+	if text := l.wanted.Load(); text != nil {
+		return *text, l.out.sent.Load()
+	}
+	return "", 0
+}
+
 // greet reads the greeting, once.
 func (l *Link) greet() error {
 	l.greeted.Do(func() {
-		pid, err := readGreeting(l.in, func(stray string) { l.stray.Store(&stray) })
+		pid, err := readGreeting(l.in, func(stray string) { l.stray.Store(&stray) }, func(why string) {
+			if l.stage != nil {
+				l.wanted.Store(&why)
+				l.out.before(l.stage.program)
+			}
+		})
 		l.agent.Store(int64(pid))
 		l.greetErr = err
+		if err == nil {
+			l.out.release()
+		}
 	})
 	return l.greetErr
 }

@@ -52,7 +52,7 @@ func Main(ctx context.Context, stdin io.Reader, stdout io.Writer, session string
 	if err == nil {
 		err = readFrame(in, &first)
 	}
-	out := newOutbox(stdout)
+	out := newOutbox(stdout, false)
 	lapsed := make(chan struct{})
 	defer func() {
 		out.close()

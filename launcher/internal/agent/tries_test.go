@@ -16,7 +16,7 @@ func shell(t *testing.T, script string, again Again) *Link {
 	t.Helper()
 	runtime.LockOSThread()
 	t.Cleanup(runtime.UnlockOSThread)
-	l, err := Start([]string{"sh", "-c", script}, os.Environ(), "h", true, again)
+	l, err := Start([]string{"sh", "-c", script}, os.Environ(), "h", true, again, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
