@@ -22,6 +22,8 @@ type Counters struct {
 	Unpacks, UnpackBytes uint64
 	// Reductions are combinations of two vectors.
 	Reductions, ReduceBytes uint64
+	// Beside are the calls of which [Team.Step] has made all steps, on a progress thread or a device thread.
+	Beside uint64
 	// Offloaded are the calls that a daemon ran for this member, and OffloadNanoseconds is
 	// how long it worked on them.
 	Offloaded, OffloadNanoseconds uint64
@@ -43,6 +45,7 @@ func (c *Counters) Add(n Counters) {
 		*v += *more[i]
 	}
 	c.Calls += n.Calls
+	c.Beside += n.Beside
 	c.Offloaded += n.Offloaded
 	c.OffloadNanoseconds += n.OffloadNanoseconds
 }

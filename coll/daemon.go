@@ -102,7 +102,7 @@ type daemonThread struct {
 	bell   *shm.Bell
 	waiter *wait.Waiter
 	doors  []doorway
-	open   []*deputy // that have calls
+	open   []wait.Stepper // deputies that have calls
 	passes uint
 }
 
@@ -170,16 +170,13 @@ func (th *daemonThread) Ready() bool {
 			th.bury()
 		}
 		for i := 0; i < len(th.open); {
-			p := th.open[i]
-			if len(p.queue) > 0 && p.pass() { // its team may have ended since
-				moved = true
-			}
-			if len(p.queue) > 0 {
+			did, over := th.open[i].Step()
+			moved = did || moved
+			if over {
+				th.open = slices.Delete(th.open, i, i+1)
+			} else {
 				i++
-				continue
 			}
-			p.busy.Store(false)
-			th.open = slices.Delete(th.open, i, i+1)
 		}
 		if moved && th.d.cfg.Goroutines {
 			runtime.Gosched()

@@ -139,6 +139,18 @@ func (p *deputy) meet(i int) error {
 	return err
 }
 
+// Step is a pass over the call under way, and tells whether there are no more calls.
+func (p *deputy) Step() (moved, over bool) {
+	if len(p.queue) > 0 { // its team may have ended since
+		moved = p.pass()
+	}
+	if len(p.queue) > 0 {
+		return moved, false
+	}
+	p.busy.Store(false)
+	return moved, true
+}
+
 // pass steps the call under way as far as it goes, and tells whether it moved.
 func (p *deputy) pass() (moved bool) {
 	if p.desk.stops() {

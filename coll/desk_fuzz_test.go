@@ -107,7 +107,7 @@ func (s *scribbler) play(t *testing.T, script []byte) {
 	n.put(o.door.note(o.taken))
 	o.door[doorPosted] = o.taken + 1
 	th.Ready()
-	if len(th.open) > 0 && len(th.open[0].queue) > 0 && n.serial == th.open[0].serial {
+	if len(th.open) > 0 && len(th.open[0].(*deputy).queue) > 0 && n.serial == th.open[0].(*deputy).serial {
 		t.Fatal("a call is still with the daemon after its team was stopped")
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gorun-mpi/gorun/internal/arch"
 	"github.com/gorun-mpi/gorun/internal/kernel"
+	"github.com/gorun-mpi/gorun/internal/wait"
 )
 
 // A Pending is a started call that progresses in [Team.Progress]. The caller of Start
@@ -29,6 +30,9 @@ const (
 	pendingQueued
 	pendingOver
 )
+
+// Over reports whether the call is complete, on any thread. It makes no progress.
+func (p *Pending) Over() bool { return p.state.Load() == pendingOver }
 
 // Done reports whether the call is complete, and its error. It makes no
 // progress. After it has returned true the Pending must not be used.
@@ -134,7 +138,7 @@ func (t *Team) vacate() { arch.StoreRelease32(&t.busy, busyNot) }
 func (t *Team) Start(a *Args) (*Pending, error) { return t.start(a, false) }
 
 // Defer is Start that takes no step and moves no data: the first [Team.Progress],
-// [Team.ProgressBeside] or later call of the team does. A reduction that calls a function
+// [Team.Step] or later call of the team does. A reduction that calls a function
 // of the program is started by Start nevertheless.
 func (t *Team) Defer(a *Args) (*Pending, error) { return t.start(a, a.Reduction.ID < kernel.UserID) }
 
@@ -161,31 +165,41 @@ func (t *Team) start(a *Args, deferred bool) (*Pending, error) {
 // time; while a call of the team runs it does nothing, because that call advances them.
 func (t *Team) Progress() (advanced bool) { return t.move(false) }
 
-// ProgressBeside is Progress on another thread than the program's: it leaves reductions
-// that call a function of the program, and what was started after them, to Progress. It
-// returns after 128 KiB, some 10 us, so that a call of the program need not wait for longer.
-func (t *Team) ProgressBeside() (advanced bool) { return t.move(true) }
+// Step is Progress on another thread than the program's, and tells whether all started calls are
+// over too: it leaves reductions that call a function of the program, and what was started after
+// them, to Progress. It returns after 128 KiB, some 10 us, so that a call of the program need not
+// wait for longer. Calls that it has run from their first step to their last are [Counters].Beside.
+func (t *Team) Step() (moved, over bool) {
+	moved = t.move(true)
+	return moved, t.backlog.count.Load() == 0
+}
+
+var _ wait.Stepper = (*Team)(nil)
 
 func (t *Team) move(beside bool) (advanced bool) {
 	if t.backlog.count.Load() == 0 || !atomic.CompareAndSwapUint32(&t.busy, busyNot, busyMoving) {
 		return false
 	}
 	if beside {
-		defer t.vacate() // a panic there ends the thread, and not the team's other users
-		t.most = besideBytes
-		advanced = t.advance(true)
-		t.most = anyNumber
-		return advanced
+		t.most, t.beside = besideBytes, true
+		defer t.backIn() // a panic there ends the thread, and not the team's other users
+		return t.advance(true)
 	}
 	advanced = t.advance(false)
 	t.vacate()
 	return advanced
 }
 
-// besideBytes is how much ProgressBeside moves.
+// backIn is the end of a Step.
+func (t *Team) backIn() {
+	t.most, t.beside = anyNumber, false
+	t.vacate()
+}
+
+// besideBytes is how much Step moves.
 const besideBytes = 128 << 10
 
-// advance is Progress, or ProgressBeside, by the team's only user.
+// advance is Progress, or Step, by the team's only user.
 func (t *Team) advance(beside bool) (advanced bool) {
 	for !t.backlog.empty() && (!beside || !t.backlog.callsProgram()) && t.beginFirst() {
 		if !t.waiting.poll(false) {

@@ -409,7 +409,7 @@ func TestStartedCallsDoNotAllocate(t *testing.T) {
 }
 
 // Calls that all members have deferred have moved nothing, and neither has a call that was
-// started after one. ProgressBeside completes them.
+// started after one. Step completes them.
 func TestDeferMovesNoData(t *testing.T) {
 	for _, verbs := range []bool{false, true} {
 		t.Run(fmt.Sprintf("verbs=%v", verbs), func(t *testing.T) {
@@ -450,18 +450,18 @@ func TestDeferMovesNoData(t *testing.T) {
 	}
 }
 
-// beside is until by ProgressBeside.
+// beside is until by Step.
 type beside struct{ until }
 
 func (b *beside) Ready() (over bool) {
-	b.team.ProgressBeside()
+	b.team.Step()
 	over, b.err = b.p.Done()
 	return over
 }
 
-// ProgressBeside calls no function of the program, and what was started behind such a
+// Step calls no function of the program, and what was started behind such a
 // reduction waits for Progress too.
-func TestProgressBesideLeavesFunctionsOfTheProgram(t *testing.T) {
+func TestStepLeavesFunctionsOfTheProgram(t *testing.T) {
 	testenv.NoLeaks(t)
 	nw := network{n: 2}
 	started := newMeeting(2)
@@ -488,8 +488,8 @@ func TestProgressBesideLeavesFunctionsOfTheProgram(t *testing.T) {
 		// The last to start may have got through in Defer.
 		had, over := calls, p.state.Load() == pendingOver
 		for range 100 {
-			if !over && (m.team.ProgressBeside() || calls != had) {
-				return fmt.Errorf("ProgressBeside moved a reduction of the program on: %d calls, want %d", calls, had)
+			if moved, _ := m.team.Step(); !over && (moved || calls != had) {
+				return fmt.Errorf("Step moved a reduction of the program on: %d calls, want %d", calls, had)
 			}
 		}
 		if err := errors.Join(m.finish(ctx, p), m.finish(ctx, behind)); err != nil {
@@ -503,7 +503,7 @@ func TestProgressBesideLeavesFunctionsOfTheProgram(t *testing.T) {
 }
 
 // A panic on the progress thread leaves the team to its other users, which may close it.
-func TestPanicOfProgressBesideLeavesTheTeamFree(t *testing.T) {
+func TestPanicOfStepLeavesTheTeamFree(t *testing.T) {
 	nw := network{n: 1}
 	nw.run(t, func(ctx context.Context, m *member) error {
 		sum, _ := kernel.For(kernel.Int64, kernel.Sum)
@@ -518,7 +518,7 @@ func TestPanicOfProgressBesideLeavesTheTeamFree(t *testing.T) {
 					t.Error("no panic")
 				}
 			}()
-			m.team.ProgressBeside()
+			m.team.Step()
 		}()
 		m.team.machine = machine
 		if !m.team.Progress() {
@@ -528,9 +528,9 @@ func TestPanicOfProgressBesideLeavesTheTeamFree(t *testing.T) {
 	})
 }
 
-// ProgressBeside moves 128 KiB at a time, of a long step too, so that a call of the program
+// Step moves 128 KiB at a time, of a long step too, so that a call of the program
 // gets in; the call then ends the step that has begun.
-func TestProgressBesideMovesAPartAtATime(t *testing.T) {
+func TestStepMovesAPartAtATime(t *testing.T) {
 	const block = 1<<20 + 24 // bytes
 	parts := 2 * block >> 17 // of 128 KiB
 	sum, _ := kernel.For(kernel.Int64, kernel.Sum)
@@ -553,7 +553,7 @@ func TestProgressBesideMovesAPartAtATime(t *testing.T) {
 						}
 						moves := 0
 						for done := false; !done && (whole || moves < 3) && ctx.Err() == nil; {
-							if m.team.ProgressBeside() {
+							if moved, _ := m.team.Step(); moved {
 								moves++
 							} else {
 								runtime.Gosched()

@@ -40,6 +40,7 @@ type invocation struct {
 	stuck      int       // how often it did since the last step
 	err        *Error
 
+	helped bool // the caller, or a daemon, has made a step of it
 	lent   bool // the daemon has it
 	record int  // on the desk
 }
@@ -123,7 +124,9 @@ func (t *Team) begin() error {
 }
 
 // watch has t.call be waited for.
-func (t *Team) watch() { t.call.misses, t.call.outcome, t.call.err = 0, blocked, nil }
+func (t *Team) watch() {
+	t.call.misses, t.call.outcome, t.call.err, t.call.helped = 0, blocked, nil, false
+}
 
 // complete drives the machine to the end of t.call, waiting.
 func (t *Team) complete(ctx context.Context) error {
@@ -187,6 +190,7 @@ func (w *waiting) poll(wide bool) bool {
 func (t *Team) step() (moved bool) {
 	c, m := t.call, t.machine
 	if c.lent {
+		c.helped = true
 		return t.collect()
 	}
 	before := m.pc
@@ -194,6 +198,7 @@ func (t *Team) step() (moved bool) {
 	if c.outcome == blocked && m.pc == before {
 		return false
 	}
+	c.helped = c.helped || !t.beside
 	if c.misses = 0; c.stuck != 0 {
 		t.unstick()
 	}
@@ -361,6 +366,9 @@ func within(b Buffer) bool {
 
 // finish ends a call that succeeded.
 func (t *Team) finish() error {
+	if !t.call.helped {
+		t.machine.count.Beside++
+	}
 	if t.machine.count.Calls++; t.machine.count.Calls%pollCalls == 0 && t.mesh.used.Load() {
 		t.mesh.poll()
 	}

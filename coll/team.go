@@ -155,7 +155,8 @@ type Team struct {
 	scratch rdma.MR // grows between calls
 	arena   arena
 	machine *machine
-	most    int // bytes that the machine moves in a row: anyNumber, or besideBytes
+	most    int  // bytes that the machine moves in a row: anyNumber, or besideBytes
+	beside  bool // Step runs the machine
 
 	busy    uint32      // busyNot, busyCall, busyMoving
 	state   error       // nil while open: *Error when broken, ErrClosed

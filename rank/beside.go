@@ -55,12 +55,15 @@ type beside struct {
 	bell    *shm.Bell
 	apart   *shm.Segment // made for the bell; nil: the bell is the place's
 	cpu     bool         // there is a CPU for it: it spins
+	none    bool         // there is no thread: others call Request.Step
 	env     *Environment
 	deaf    bool // peers do not ring
 	running bool // the program's goroutine alone reads it
 	ended   chan struct{}
-	home    *wait.Home // nil: a CPU is kept for it, or it is a goroutine
-	called  bool       // a call has been inside since the thread was; of the one who is inside
+	home    *wait.Home   // nil: a CPU is kept for it, or it is a goroutine
+	called  bool         // a call has been inside since the thread was; of the one who is inside
+	outside *wait.Waiter // for Config.Deferred: how the program waits; nil without
+	stepped stepped
 
 	kicks  atomic.Uint32 // started operations
 	wanted atomic.Bool   // a call waits for the thread to get out
@@ -74,9 +77,14 @@ func (w *World) openBeside(cfg *Config) error {
 	p := w.place
 	spare := cfg.Environment.ProgressPinned || p.cpus >= 2*cmp.Or(p.sharers, p.size)
 	asked := cmp.Or(cfg.Progress, cfg.Environment.Progress)
+	none := false
 	switch mode := cmp.Or(asked, ProgressAuto); {
-	case w.size == 1:
+	case w.size == 1 && !cfg.Deferred:
 		return nil
+	case cfg.Deferred && cfg.Concurrent:
+		return errors.New("found Config.Deferred beside Concurrent, expected one of them at most")
+	case cfg.Deferred && mode == ProgressOff:
+		none = true
 	case mode == ProgressOn || mode == ProgressAuto && spare:
 	case asked == ProgressAuto && w.narrator != nil:
 		w.narrator.say("no progress thread: there are not two CPUs for each rank")
@@ -84,10 +92,10 @@ func (w *World) openBeside(cfg *Config) error {
 	default:
 		return nil
 	}
-	if w.narrator != nil {
+	if w.narrator != nil && !none {
 		w.narrator.say(fmt.Sprintf("a progress thread moves started operations, those of %d KiB or more from the first byte on", besideFrom>>10))
 	}
-	b := &beside{w: w, cpu: spare, env: cfg.Environment, deaf: w.watch.sleeper == nil, ended: make(chan struct{})}
+	b := &beside{w: w, cpu: spare, none: none, env: cfg.Environment, deaf: w.watch.sleeper == nil, ended: make(chan struct{})}
 	if p.segment != nil {
 		b.bell = p.segment.Beside(p.local)
 	} else {
@@ -97,13 +105,16 @@ func (w *World) openBeside(cfg *Config) error {
 		}
 		b.bell, b.deaf = b.apart.Beside(0), true
 	}
+	if cfg.Deferred {
+		b.outside = wait.New(wait.Config{Oversubscribed: true, Scheduler: w.waiter.Scheduled(), CPU: p.seat})
+	}
 	w.beside = b
 	return nil
 }
 
 // start begins the thread, once.
 func (b *beside) start() {
-	if b.running {
+	if b.running || b.none {
 		return
 	}
 	b.running = true
@@ -145,15 +156,25 @@ func (w *World) endBeside() error {
 }
 
 // besideMoves tells whether an operation of so many bytes is left to the progress thread.
-func (w *World) besideMoves(bytes int) bool { return w.beside != nil && bytes >= besideFrom }
+func (w *World) besideMoves(bytes int) bool {
+	return w.beside != nil && !w.beside.none && bytes >= besideFrom
+}
+
+// defers tells whether started collectives are left to others, however short (Config.Deferred).
+func (w *World) defers() bool { return w.beside != nil && w.beside.outside != nil }
 
 // tellBeside wakes the progress thread where a started operation is long.
 func (w *World) tellBeside(bytes int) {
 	if w.besideMoves(bytes) {
-		w.beside.start()
-		w.beside.kicks.Add(1) // and the barrier that Wake asks for
-		w.beside.bell.Wake()
+		w.beside.tell()
 	}
+}
+
+// tell wakes the thread, if there is one.
+func (b *beside) tell() {
+	b.start()
+	b.kicks.Add(1) // and the barrier that Wake asks for
+	b.bell.Wake()
 }
 
 // takeOver waits until the thread is out, and enters; false if another call is inside.

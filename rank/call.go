@@ -225,7 +225,7 @@ func (k *call) start() error {
 	var p *coll.Pending
 	var err error
 	bytes := max(len(k.args.Send.Mem), len(k.args.Recv.Mem))
-	if c.world.besideMoves(bytes) {
+	if c.world.defers() || c.world.besideMoves(bytes) {
 		p, err = c.team.Defer(&k.args)
 	} else {
 		p, err = c.team.Start(&k.args)
@@ -234,10 +234,17 @@ func (k *call) start() error {
 		return c.failCollective(k.op, err)
 	}
 	k.pending, k.over, k.outcome = p, false, nil
+	if k.args.Reduction.ID >= kernel.UserID {
+		c.programs++
+	}
 	if c.started++; c.started == 1 {
 		c.world.activate(c.team)
 	}
-	c.world.tellBeside(bytes)
+	if c.world.defers() {
+		c.world.beside.tell()
+	} else {
+		c.world.tellBeside(bytes)
+	}
 	return nil
 }
 
@@ -251,6 +258,9 @@ func (k *call) done() bool {
 	}
 	k.over, k.outcome, k.pending = true, err, nil
 	c := k.comm
+	if k.args.Reduction.ID >= kernel.UserID {
+		c.programs--
+	}
 	if c.started--; c.started == 0 {
 		c.world.deactivate(c.team)
 	}

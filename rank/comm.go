@@ -40,8 +40,9 @@ type Comm struct {
 	making  bool // by Idup, and marked as freed until it is made
 	// revoked is the first failure of a collective.
 	revoked error
-	// started is how many collectives go on by themselves.
-	started int
+	// started is how many collectives go on by themselves, programs how many of these combine by a function of the
+	// program.
+	started, programs int
 	// children is how many communicators were made of this one, for their names.
 	children int
 	habits   [coll.ExScan + 1]*habits // by kind, nil before the first; see again

@@ -43,12 +43,16 @@ type Config struct {
 	// Progress says whether a thread of this rank moves started operations while the program
 	// computes. The zero value is the environment's, else auto. It need not be the same on all ranks.
 	Progress Progress
+	// Deferred leaves started collectives, however short, to the progress thread, or with ProgressOff to whoever calls
+	// [Request.Step]: neither their start nor Wait takes a step of them. Other calls of the rank do, as ever. It
+	// serves programs that need to know who runs their collectives, and excludes Concurrent.
+	Deferred bool
 	// Concurrent permits calls of several goroutines at the same time (MPI_THREAD_MULTIPLE), but has no
 	// windows. The package documentation has the limits. A message takes some 20 to 50 ns more. It need
 	// not be the same on all ranks.
 	Concurrent bool
 	// OffloadFrom is the length in bytes from which started collectives of registered memory are the
-	// daemon's where the host has one (gorun --offload). 0 is 256 KiB; 1 is all, but those of no bytes.
+	// daemon's where the host has one (gorun --offload). 0 is 256 KiB; 1 is all but those of no bytes, -1 is all.
 	OffloadFrom int
 	// Log gets one line, without a newline, for each event of start-up and each
 	// failure. nil logs nothing. It is called on the goroutine of the rank.

@@ -22,10 +22,10 @@ func (w *World) openOffload(cfg *Config) error {
 	if err != nil {
 		return err
 	}
-	if cfg.OffloadFrom < 0 {
-		return fmt.Errorf("Config.OffloadFrom is %d: expected a number of bytes, or 0", cfg.OffloadFrom)
+	if cfg.OffloadFrom < -1 {
+		return fmt.Errorf("Config.OffloadFrom is %d: expected a number of bytes, 0 or -1", cfg.OffloadFrom)
 	}
-	o.From = cmp.Or(cfg.OffloadFrom, o.From)
+	o.From = max(0, cmp.Or(cfg.OffloadFrom, o.From))
 	w.offload = o
 	if n := w.narrator; n != nil {
 		told := make(map[string]bool)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/gorun-mpi/gorun/coll"
 	"github.com/gorun-mpi/gorun/internal/wait"
 )
 
@@ -46,8 +45,9 @@ func (w *World) progressBeside() (moved bool) {
 	}
 	w.advancing = true
 	for i := 0; i < len(w.active); i++ { // one that is done may take itself out
-		if team, ok := w.active[i].(*coll.Team); ok {
-			moved = team.ProgressBeside() || moved
+		if s, ok := w.active[i].(wait.Stepper); ok {
+			did, _ := s.Step()
+			moved = did || moved
 		} else {
 			moved = w.active[i].Progress() || moved
 		}

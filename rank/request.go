@@ -11,7 +11,7 @@ import (
 // function, is inactive before Start and after completion was reported; Free frees it.
 //
 // The buffers belong to the operation until completion was reported.
-// Operations progress only while the rank is in a call of this package, with [Config].Progress, or by a daemon.
+// Operations progress only while the rank is in a call of this package, with [Config].Progress, by a daemon, or by [Request.Step].
 type Request struct {
 	r          *request
 	generation uint64
@@ -166,6 +166,11 @@ func (q Request) Wait(ctx context.Context) (Status, error) {
 		return emptyStatus, nil
 	}
 	w := q.r.world
+	if w.defers() {
+		if err := q.waitOutside(ctx); err != nil {
+			return Status{}, err
+		}
+	}
 	if err := w.enter(); err != nil {
 		return Status{}, w.comm.fail("wait", -1, err)
 	}

@@ -37,13 +37,18 @@ type engineCounts struct {
 // open makes the engine that --engine names.
 func (e *exchange) open() (engine, error) {
 	own := inlineEngine{comm: e.comm, ints: e.params.perPeer(e.comm.Size()) * e.comm.Size()}
-	switch {
-	case e.params.engine == engineDPA:
+	started := &startedEngine{inlineEngine: own, requests: make(map[int]rank.Request)}
+	switch e.params.engine {
+	case engineDPA:
 		return newKernelEngine(e.ctx, e.comm, &e.params)
-	case e.params.engine != engineDaemon:
-		return &own, nil
+	case engineThread:
+		started.by, started.of = "progress thread", func(c *rank.Counters) uint64 { return c.Collective.Beside }
+		return started, nil
+	case engineDaemon:
+		started.by, started.of = "daemon", func(c *rank.Counters) uint64 { return c.Collective.Offloaded }
+		return started, nil
 	}
-	return &daemonEngine{inlineEngine: own, requests: make(map[int]rank.Request)}, nil
+	return &own, nil
 }
 
 // An inlineEngine has the rank run the collective itself.
@@ -64,14 +69,16 @@ func (e *inlineEngine) call(ctx context.Context, s slot) error {
 	return rank.Alltoall(ctx, e.comm, s.send[:e.ints], s.recv[:e.ints])
 }
 
-// A daemonEngine has the host's daemon run the collective: a request for each slot, which is
-// started again for each call.
-type daemonEngine struct {
+// A startedEngine has another run the collective, the rank's progress thread or the host's daemon: a request for each
+// slot, which is started again for each call.
+type startedEngine struct {
 	inlineEngine
-	requests map[int]rank.Request // by place
+	by       string                      // the other
+	of       func(*rank.Counters) uint64 // the calls that it has run, from the first step to the last
+	requests map[int]rank.Request        // by place
 }
 
-func (e *daemonEngine) call(ctx context.Context, s slot) (err error) {
+func (e *startedEngine) call(ctx context.Context, s slot) (err error) {
 	r, made := e.requests[s.at]
 	if !made {
 		if r, err = rank.AlltoallInit(e.comm, s.send[:e.ints], s.recv[:e.ints]); err != nil {
@@ -86,14 +93,15 @@ func (e *daemonEngine) call(ctx context.Context, s slot) (err error) {
 	return err
 }
 
-func (e *daemonEngine) ran(calls int) error {
-	if n := e.comm.World().Counters().Collective.Offloaded; n != uint64(calls) {
-		return fmt.Errorf("the daemon has run %d of %d calls: gorun -v says why", n, calls)
+func (e *startedEngine) ran(calls int) error {
+	counted := e.comm.World().Counters()
+	if n := e.of(&counted); n != uint64(calls) {
+		return fmt.Errorf("the %s has run %d of %d calls: gorun -v says why", e.by, n, calls)
 	}
 	return nil
 }
 
-func (e *daemonEngine) close(context.Context, bool) error {
+func (e *startedEngine) close(context.Context, bool) error {
 	var errs []error
 	for _, r := range e.requests {
 		errs = append(errs, r.Free())

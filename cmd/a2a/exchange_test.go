@@ -30,8 +30,8 @@ func exchangeWith(t *testing.T, cfg rank.RunConfig, ranks int, p params) (*repor
 	p.settle(ranks)
 	var out, log strings.Builder
 	var first *report
-	var mu sync.Mutex       // the log is written by all ranks
-	cfg.Config.Verbs = true // as run does
+	var mu sync.Mutex // the log is written by all ranks
+	p.configure(&cfg.Config)
 	err := cfg.Run(testenv.Deadline(t, time.Minute), ranks, func(ctx context.Context, c *rank.Comm) error {
 		e := &exchange{ctx: ctx, world: c.World(), comm: c, params: p, out: io.Discard, started: time.Now(),
 			log: logline.New(&locked{mu: &mu, to: &log}, logline.Info)}

@@ -24,11 +24,11 @@
 // with contents of its own, and no timing holds the verification of another
 // call (exchange.go).
 //
-// An engine runs the calls (engine.go): inline, the rank's own collective; dpa, the kernel of the original on
-// device threads (kernel.go); or daemon, the daemon of gorun --offload. Nothing falls back from one to the other,
-// and the output says which it was.
+// An engine runs the calls (engine.go): inline, the rank's own collective; thread, the same by its progress thread;
+// dpa, the kernel of the original on device threads (kernel.go); or daemon, the daemon of gorun --offload. Nothing
+// falls back from one to the other, and the output says which it was.
 //
-// Buffers are registered memory, made once. The command starts no goroutine but the device threads of --engine dpa.
+// Buffers are registered memory, made once. The command starts no goroutine but the threads of its engine.
 package main
 
 import (
@@ -85,7 +85,8 @@ func run(ctx context.Context, started time.Time, args, environ []string, std std
 	if err := direct.Always(coll.AllToAll, coll.Direct); err != nil {
 		panic(err) // the table has the algorithm
 	}
-	cfg := rank.Config{Environment: &env, Tuning: direct, Verbs: p.engine != engineDaemon, OffloadFrom: 1, Providers: []rdma.Provider{verbs.New(verbs.Config{})}, Log: func(line string) { sdk.Debug(line) }}
+	cfg := rank.Config{Environment: &env, Tuning: direct, Providers: []rdma.Provider{verbs.New(verbs.Config{})}, Log: func(line string) { sdk.Debug(line) }}
+	p.configure(&cfg)
 	var results *os.File
 	if err == nil {
 		results, err = prepare(parser, p, &cfg, own, ranks)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gorun-mpi/gorun/cmd/internal/argp"
 	"github.com/gorun-mpi/gorun/internal/version"
+	"github.com/gorun-mpi/gorun/rank"
 	"github.com/gorun-mpi/gorun/rdma/dpa"
 )
 
@@ -49,7 +50,7 @@ func newParser(ranks int) (*argp.Parser, *params) {
 	parser.String(&p.deviceList, argp.Flag{Long: "devices", Short: 'd', Value: "NAME[,NAME]", Check: p.checkDevices,
 		Help: "RDMA device to use; with two names, the lower half of the ranks uses the first (default: the first software device)"})
 	parser.String(&p.engine, argp.Flag{Long: "engine", Value: strings.Join(engines, "|"), Check: p.checkEngine,
-		Help: "what runs the exchange: the rank itself in its call, device threads, as on a DPA, or the daemon of gorun --offload (default inline)"})
+		Help: "what runs the exchange: the rank itself in its call, its progress thread, device threads, as on a DPA, or the daemon of gorun --offload (default inline)"})
 	parser.Int(&p.threads, argp.Flag{Long: "threads", Value: "N", Check: func() error { return p.checkThreads(ranks) },
 		Help: fmt.Sprintf("number of device threads of a rank, with --engine dpa (default: one for each rank of the job, %d at most)", threadsMost)})
 	parser.Int(&p.iterations, argp.Flag{Long: "iterations", Short: 'i', Value: "N", Check: func() error { return atLeast(p.iterations, 0, "calls to time") },
@@ -123,11 +124,12 @@ func (p *params) checkDevices() error {
 // What --engine names.
 const (
 	engineInline = "inline"
+	engineThread = "thread"
 	engineDPA    = "dpa"
 	engineDaemon = "daemon"
 )
 
-var engines = []string{engineInline, engineDPA, engineDaemon}
+var engines = []string{engineInline, engineThread, engineDPA, engineDaemon}
 
 // threadsMost is the default's limit, that of the original.
 const threadsMost = 8
@@ -137,6 +139,14 @@ func (p *params) checkEngine() error {
 		return fmt.Errorf("found %q, expected %s", p.engine, strings.Join(engines[:len(engines)-1], ", ")+" or "+engines[len(engines)-1])
 	}
 	return nil
+}
+
+// configure has the ranks be what the engine needs. Its daemon reaches memory that is mapped.
+func (p *params) configure(cfg *rank.Config) {
+	cfg.Verbs, cfg.OffloadFrom = p.engine != engineDaemon, 1
+	if p.engine == engineThread {
+		cfg.Progress, cfg.Deferred = rank.ProgressOn, true
+	}
 }
 
 // checkThreads comes after checkEngine.

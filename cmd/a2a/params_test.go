@@ -32,7 +32,7 @@ func TestParams(t *testing.T) {
 		{name: "dpa", ranks: 4, args: "--engine dpa", want: params{engine: "dpa", threads: 4, msgsize: 16, iterations: 1000, warmup: 100, print: "full", seed: 1}},
 		{name: "dpa on many ranks", ranks: 16, args: "--engine dpa", want: params{engine: "dpa", threads: 8, msgsize: 64, iterations: 1000, warmup: 100, print: "full", seed: 1}},
 		{name: "threads", ranks: 16, args: "--engine dpa --threads 16", want: params{engine: "dpa", threads: 16, msgsize: 64, iterations: 1000, warmup: 100, print: "full", seed: 1}},
-		{name: "engine", ranks: 4, args: "--engine gpu", err: `--engine: found "gpu", expected inline, dpa or daemon`},
+		{name: "engine", ranks: 4, args: "--engine gpu", err: `--engine: found "gpu", expected inline, thread, dpa or daemon`},
 		{name: "threads without their engine", ranks: 4, args: "--threads 2", err: "--threads: found 2 threads for --engine inline, expected --engine dpa"},
 		{name: "no threads", ranks: 4, args: "--engine dpa --threads 0", err: "--threads: found 0, expected 1 to 4: each thread serves at least one of 4 ranks"},
 		{name: "more threads than ranks", ranks: 4, args: "--engine dpa --threads 5", err: "--threads: found 5, expected 1 to 4"},
