@@ -11,6 +11,7 @@
 //	RDMA               a queue pair in the hands of the device        doca_dpa_dev_rdma_t
 //	CompletionContext  a completion queue that can wake a thread      doca_dpa_completion
 //	Thread             what a kernel calls the device by              doca_dpa_dev_*
+//	Stepper, Steps     work in pieces, and the kernel that runs it    (none: package rank's started collectives)
 //
 // Read group.go first: it has the life of a launch. A program makes a Context on a protection domain, and
 // launches:

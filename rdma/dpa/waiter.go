@@ -18,6 +18,7 @@ type waiter struct {
 	sleep       sleeper
 	progress    rdma.Progresser // nil: the device progresses by itself
 	cond        condition
+	stepping    stepping
 }
 
 // newWaiter makes a waiter for a thread whose home is the cpu-th CPU of the process.
