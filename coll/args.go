@@ -62,7 +62,7 @@ func (t *Team) prepare(a *Args, v *invocation) error {
 	// Field by field, here as in giveBack: the caller has just stored them so,
 	// and a wider copy would wait for the stores to reach the cache.
 	c := &v.call
-	c.Kind, c.Algorithm, c.InPlace, c.Ordered = a.Kind, a.Algorithm, false, false
+	c.Kind, c.Algorithm, c.InPlace, c.Ordered, c.Pairs = a.Kind, a.Algorithm, false, false, false
 	c.Rank, c.Size, c.Root, c.Bytes, c.Elem = t.rank, t.size, 0, a.Bytes, 1
 	v.in.Mem, v.in.MR = a.Send.Mem, a.Send.MR
 	v.out.Mem, v.out.MR = a.Recv.Mem, a.Recv.MR
@@ -93,7 +93,9 @@ func (t *Team) prepare(a *Args, v *invocation) error {
 	if err := t.buffers(v); err != nil {
 		return err
 	}
-	c.Algorithm, _, _ = t.selection.algorithm(c)
+	if c.Algorithm, _, _ = t.selection.algorithm(c); c.Algorithm == TwoLevel {
+		c.Pairs = t.selection.pairs(c)
+	}
 	return nil
 }
 

@@ -24,6 +24,9 @@ type Call struct {
 	Elem int
 	// Ordered: the reduction is not commutative, so data is combined from rank 0 on.
 	Ordered bool
+	// Pairs: vectors that are gathered are combined in the order of recursive doubling, which
+	// is what a team does with them whose members are on one host.
+	Pairs bool
 }
 
 // summary is the part of a call on which the members must agree.

@@ -160,7 +160,7 @@ func (r record) setState(s uint64) { arch.StoreRelease64(&r[recordState], s) }
 func (r record) setCall(c *Call, operation uint16, returned uint64, fresh bool) {
 	clear(r[recordCall:])
 	flags := uint64(0)
-	for i, f := range [...]bool{c.InPlace, c.Ordered, fresh} {
+	for i, f := range [...]bool{c.InPlace, c.Ordered, fresh, c.Pairs} {
 		if f {
 			flags |= 1 << i
 		}
@@ -174,7 +174,7 @@ func (r record) setCall(c *Call, operation uint16, returned uint64, fresh bool) 
 // call reads it, for a member.
 func (r record) call(rank, size int) (c Call, operation uint16, returned uint64, fresh bool) {
 	w, root := r[recordCall], r[recordRoot]
-	c = Call{Kind: Kind(w), Algorithm: Algorithm(w >> 8), InPlace: w>>16&1 != 0, Ordered: w>>17&1 != 0, Elem: int(uint16(w >> 32)),
+	c = Call{Kind: Kind(w), Algorithm: Algorithm(w >> 8), InPlace: w>>16&1 != 0, Ordered: w>>17&1 != 0, Pairs: w>>19&1 != 0, Elem: int(uint16(w >> 32)),
 		Root: int(int32(uint32(root))), Bytes: int(r[recordBytes]), Rank: rank, Size: size}
 	return c, uint16(root >> 32), r[recordGivenUp], w>>18&1 != 0
 }

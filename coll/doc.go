@@ -56,6 +56,9 @@
 // registered memory, and a long reduction whose operands are all
 // registered reads the inputs of all members where they are.
 //
+// Members on several hosts of which some share one can go by two levels (see hosts.go): one
+// member of a host talks with the other hosts. The table has rules of its own for them.
+//
 // A blocking call that repeats one before it, and that needs messages to mapped
 // members only, can be made by its [Short], which keeps what Run has looked up.
 //
@@ -69,8 +72,9 @@
 // # Determinism
 //
 // The order in which a reduction combines depends on the call, the number of ranks
-// and the table only, never on which member is first, which memory is registered or
-// mapped, or which operand is in place: the same bits in all members and in every run.
+// and the table only, never on which member is first, which members share a host, which
+// memory is registered or mapped, or which operand is in place: the same bits in all members
+// and in every run.
 //
 // # Ownership, states, blocking
 //

@@ -75,6 +75,9 @@ type write struct {
 func newFabric(seed uint64, n int, t tuning) *fabric {
 	f := &fabric{rng: rand.New(rand.NewPCG(seed, uint64(n))), tuning: t, refuse: true}
 	f.tuning.mapped = f.rng.IntN(2) == 0
+	if f.rng.IntN(4) > 0 {
+		f.tuning.hosts = anyPlacement(f.rng, n)
+	}
 	for i := range f.whole {
 		f.whole[i] = f.rng.IntN(2) == 0
 	}

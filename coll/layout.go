@@ -64,13 +64,14 @@ type intro struct {
 	selection                                 uint32 // hash
 	maps                                      uint32 // 1: it maps memory of peers
 	crowded                                   uint32 // 1: shares CPUs with others
+	host                                      uint64 // hash of its name
 	addr                                      uint64
 	rkey                                      uint32
 }
 
 const (
-	introMagic = "gcoll2\x00\x00"
-	introLen   = len(introMagic) + 9*4 + 8 + 4
+	introMagic = "gcoll3\x00\x00"
+	introLen   = len(introMagic) + 9*4 + 2*8 + 4
 )
 
 func (c intro) bytes() []byte {
@@ -78,6 +79,7 @@ func (c intro) bytes() []byte {
 	for _, v := range [...]uint32{c.members, c.rank, c.slots, c.eager, c.chunk, c.piece, c.selection, c.maps, c.crowded} {
 		b = binary.LittleEndian.AppendUint32(b, v)
 	}
+	b = binary.LittleEndian.AppendUint64(b, c.host)
 	b = binary.LittleEndian.AppendUint64(b, c.addr)
 	return binary.LittleEndian.AppendUint32(b, c.rkey)
 }
@@ -92,6 +94,6 @@ func readIntro(b []byte) (intro, error) {
 		*v = binary.LittleEndian.Uint32(b[4*i:])
 	}
 	b = b[9*4:]
-	c.addr, c.rkey = binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint32(b[8:])
+	c.host, c.addr, c.rkey = binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:]), binary.LittleEndian.Uint32(b[16:])
 	return c, nil
 }

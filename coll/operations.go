@@ -46,12 +46,13 @@ const (
 	Chain               // from rank to rank, in pieces
 	Pull                // each rank reads the data that it needs from its owner's memory
 	Central             // through rank 0
+	TwoLevel            // one member of each host talks with the other hosts
 	algorithms
 )
 
 var algorithmNames = [algorithms]string{"auto",
 	"direct", "bruck", "ring", "dissemination", "binomial", "recursive-doubling",
-	"reduce-scatter-gather", "scatter-allgather", "chain", "pull", "central"}
+	"reduce-scatter-gather", "scatter-allgather", "chain", "pull", "central", "two-level"}
 
 // operations is the package's one table: what each kind of collective is called, what
 // its calls have, and the algorithms that do it, each with the builder of its plan and
@@ -91,6 +92,7 @@ var operations = [kinds]operation{
 			{ReduceScatterGather, (*builder).reduceScatterGather, three, twoPortions},
 			{Ring, (*builder).allReduceRing, twiceOthers, twoPortions},
 			{Binomial, (*builder).allReduceBinomial, twiceLogN, logN},
+			{TwoLevel, (*builder).allReduceTwoLevel, three, toHosts},
 		}},
 	AllGather: {name: "allgather", send: block, recv: blocks,
 		far: always(Direct),
@@ -217,34 +219,38 @@ type way struct {
 // A cost is a number that depends on the number of ranks.
 type cost struct {
 	text string
-	of   func(n float64) float64 // nil: it depends on the parts
+	of   func(n float64) float64 // nil: it depends on the parts, or on the placement
+	on   func(k, h int) int      // of k ranks on each of h hosts; nil: it depends on n, or on the parts
 }
 
 // The costs.
 var (
-	zero          = cost{"0", func(float64) float64 { return 0 }}
-	one           = cost{"1", func(float64) float64 { return 1 }}
-	two           = cost{"2", func(float64) float64 { return 2 }}
-	three         = cost{"3", func(float64) float64 { return 3 }}
-	half          = cost{"n/2", func(n float64) float64 { return n / 2 }}
-	others        = cost{"n-1", func(n float64) float64 { return n - 1 }}
-	portions      = cost{"(n-1)/n", func(n float64) float64 { return (n - 1) / n }}
-	fewerPortions = cost{"(2n-3)/n", func(n float64) float64 { return (2*n - 3) / n }}
-	twoPortions   = cost{"2(n-1)/n", func(n float64) float64 { return 2 * (n - 1) / n }}
-	logN          = cost{"ceil(log2 n)", func(n float64) float64 { return math.Ceil(math.Log2(n)) }}
+	zero          = cost{text: "0", of: func(float64) float64 { return 0 }}
+	one           = cost{text: "1", of: func(float64) float64 { return 1 }}
+	two           = cost{text: "2", of: func(float64) float64 { return 2 }}
+	three         = cost{text: "3", of: func(float64) float64 { return 3 }}
+	half          = cost{text: "n/2", of: func(n float64) float64 { return n / 2 }}
+	others        = cost{text: "n-1", of: func(n float64) float64 { return n - 1 }}
+	portions      = cost{text: "(n-1)/n", of: func(n float64) float64 { return (n - 1) / n }}
+	fewerPortions = cost{text: "(2n-3)/n", of: func(n float64) float64 { return (2*n - 3) / n }}
+	twoPortions   = cost{text: "2(n-1)/n", of: func(n float64) float64 { return 2 * (n - 1) / n }}
+	logN          = cost{text: "ceil(log2 n)", of: func(n float64) float64 { return math.Ceil(math.Log2(n)) }}
 
-	twiceOthers = cost{"2(n-1)", func(n float64) float64 { return 2 * (n - 1) }}
-	twiceLogN   = cost{"2 ceil(log2 n)", func(n float64) float64 { return 2 * logN.of(n) }}
-	upAndDown   = cost{"3n/2-1", func(n float64) float64 { return 3*n/2 - 1 }}
+	twiceOthers = cost{text: "2(n-1)", of: func(n float64) float64 { return 2 * (n - 1) }}
+	twiceLogN   = cost{text: "2 ceil(log2 n)", of: func(n float64) float64 { return 2 * logN.of(n) }}
+	upAndDown   = cost{text: "3n/2-1", of: func(n float64) float64 { return 3*n/2 - 1 }}
 
-	halvesLogN = cost{"n/2 ceil(log2 n)", func(n float64) float64 { return n / 2 * math.Ceil(math.Log2(n)) }}
+	halvesLogN = cost{text: "n/2 ceil(log2 n)", of: func(n float64) float64 { return n / 2 * math.Ceil(math.Log2(n)) }}
 
-	doubling = cost{"floor(log2 n), 2 more unless n is a power of 2", func(n float64) float64 {
+	doubling = cost{text: "floor(log2 n), 2 more unless n is a power of 2", of: func(n float64) float64 {
 		return math.Floor(math.Log2(n)) + 2*(math.Ceil(math.Log2(n))-math.Floor(math.Log2(n)))
 	}}
-	doubled  = cost{"ceil(log2 n)", logN.of}
-	perPeer  = cost{"parts with one peer", nil}
-	theParts = cost{"the parts", nil}
+	doubled  = cost{text: "ceil(log2 n)", of: logN.of}
+	perPeer  = cost{text: "parts with one peer"}
+	theParts = cost{text: "the parts"}
+
+	// What a leader moves depends on the placement: k members on each of h hosts.
+	toHosts = cost{text: "k(h-1)+k-1", on: func(k, h int) int { return k*(h-1) + k - 1 }}
 )
 
 // always is one algorithm for all teams and lengths.

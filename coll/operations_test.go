@@ -184,8 +184,9 @@ func TestDocs(t *testing.T) {
 <!-- go test ./coll -run TestDocs -update -->
 Steps are the longest chain of messages on n ranks, each sent when the one before has come. A long vector takes one more, for
 the descriptor of its memory, and one more for each further piece where it is passed on in pieces. Bytes are the most that one rank
-sends and reads, in lengths of the vector, or of a block where each rank has one. The last column says where the built-in table
-selects the algorithm: ranks from, bytes from. ` + "`GORUN_TUNING`" + ` names a file with another table, which ` + "`gorun-bench --tune`" + ` measures and writes.
+sends and reads, in lengths of the vector, or of a block where each rank has one; with k ranks on each of h hosts. The last column
+says where the built-in table selects the algorithm: ranks from, bytes from. Rules "across hosts" are for communicators with ranks on several
+hosts of which some share one. ` + "`GORUN_TUNING`" + ` names a file with another table, which ` + "`gorun-bench --tune`" + ` measures and writes.
 
 | collective | algorithm | steps | bytes | selected from |
 |---|---|---|---|---|
@@ -197,6 +198,13 @@ selects the algorithm: ranks from, bytes from. ` + "`GORUN_TUNING`" + ` names a 
 				for _, r := range g.rules {
 					if r.Algorithm == w.algorithm {
 						from = append(from, fmt.Sprintf("%d: %d", g.ranks, r.Bytes))
+					}
+				}
+			}
+			for _, g := range builtIn.across[kind] {
+				for _, r := range g.rules {
+					if r.Algorithm == w.algorithm {
+						from = append(from, fmt.Sprintf("across hosts %d: %d", g.ranks, r.Bytes))
 					}
 				}
 			}

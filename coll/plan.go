@@ -162,4 +162,6 @@ type tuning struct {
 	piece int // bytes that a pipelined reduction works on at a time, hot in the cache
 	// mapped: all members reach the memory of all others by loads and stores.
 	mapped bool
+	// hosts is which members share a host; nil: all.
+	hosts *placement
 }

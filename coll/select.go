@@ -9,17 +9,23 @@ import (
 type selection struct {
 	from  [kinds]int
 	rules [kinds][]Rule
+	// across are the rules where shared, if there are any.
+	across     [kinds][]Rule
+	acrossFrom [kinds]int
 	// mapped: all members reach each other's memory, as they do where the rules
 	// were measured.
 	mapped bool
 	// crowded: members share CPUs.
 	crowded bool
+	// shared: members are on several hosts, and some share one.
+	shared bool
 }
 
 func (t *Table) selection(ranks int) *selection {
 	s := new(selection)
 	for k := range kinds {
 		s.from[k], s.rules[k] = t.Rules(k, ranks)
+		s.acrossFrom[k], s.across[k] = t.RulesAcross(k, ranks)
 	}
 	return s
 }
@@ -29,12 +35,24 @@ func (s *selection) hash() uint32 {
 	h := uint64(14695981039346656037)
 	add := func(v int) { h = (h ^ uint64(v)) * 1099511628211 }
 	for k := range kinds {
-		for _, r := range s.rules[k] {
-			add(r.Bytes)
-			add(int(r.Algorithm) + 1)
+		for _, rules := range [...][]Rule{s.rules[k], s.across[k]} {
+			for _, r := range rules {
+				add(r.Bytes)
+				add(int(r.Algorithm) + 1)
+			}
 		}
+		add(int(k))
 	}
 	return uint32(h ^ h>>32)
+}
+
+// hashOf is a name as intros have it.
+func hashOf(name string) uint64 {
+	h := uint64(14695981039346656037)
+	for i := range len(name) {
+		h = (h ^ uint64(name[i])) * 1099511628211
+	}
+	return h
 }
 
 // A why is the reason of a selection.
@@ -57,7 +75,7 @@ func (s *selection) algorithm(c *Call) (a Algorithm, reason why, rule int) {
 	case len(op.ways) == 1:
 		return op.ways[0].algorithm, whyOnly, 0
 	}
-	rules := s.rules[c.Kind]
+	_, rules, _ := s.rulesFor(c.Kind)
 	rule = ruleFor(rules, c.Bytes)
 	a = rules[rule].Algorithm
 	otherwise := a
@@ -71,6 +89,21 @@ func (s *selection) algorithm(c *Call) (a Algorithm, reason why, rule int) {
 		return otherwise, reason, rule
 	}
 	return a, whyRule, rule
+}
+
+// rulesFor are the rules that the team's members go by, from so many ranks on and where.
+func (s *selection) rulesFor(k Kind) (from int, rules []Rule, where string) {
+	if s.shared && s.across[k] != nil {
+		return s.acrossFrom[k], s.across[k], " across hosts"
+	}
+	return s.from[k], s.rules[k], ""
+}
+
+// pairs tells whether members on one host would combine a call's vectors by recursive
+// doubling: the bits of a result do not depend on who shares a host.
+func (s *selection) pairs(c *Call) bool {
+	rules := s.rules[c.Kind]
+	return rules[ruleFor(rules, c.Bytes)].Algorithm == RecursiveDoubling
 }
 
 // ruleFor is the number of the rule for calls of so many bytes.
@@ -97,7 +130,8 @@ func (s *selection) explain(c *Call) (a Algorithm, reason string) {
 	case whyOnly:
 		return a, "the only one"
 	}
-	reason = fmt.Sprintf("table: from %d ranks on, from %d bytes on", s.from[c.Kind], s.rules[c.Kind][i].Bytes)
+	from, rules, where := s.rulesFor(c.Kind)
+	reason = fmt.Sprintf("table: from %d ranks on%s, from %d bytes on", from, where, rules[i].Bytes)
 	switch w {
 	case whyFar:
 		reason += ", where it is pull; not all members map each other's memory"

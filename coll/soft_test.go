@@ -39,10 +39,11 @@ type network struct {
 	n         int
 	adversary *soft.Adversary
 	cap       rdma.QPCap
-	ordinary  bool // no region of the whole address space
-	hosts     int  // between which there is TCP; 0 means 1
-	verbs     bool // memory of peers is not mapped
-	blind     bool // member 0 alone does not map it
+	ordinary  bool  // no region of the whole address space
+	hosts     int   // between which there is TCP; 0 means 1
+	placed    []int // the host of each member; nil: in turns
+	verbs     bool  // memory of peers is not mapped
+	blind     bool  // member 0 alone does not map it
 	change    func(*TeamConfig)
 	devices   []rdma.Device // taken in turn; nil: software devices
 
@@ -117,7 +118,7 @@ func (nw *network) open(t testing.TB) {
 		if nw.adversary != nil {
 			adversary = &soft.Adversary{Seed: nw.adversary.Seed + uint64(r)}
 		}
-		cfg := soft.Config{Segment: nw.segments[r%hosts], Rank: r, Host: fmt.Sprint("host", r%hosts), Adversary: adversary}
+		cfg := soft.Config{Segment: nw.segments[nw.hostOf(r)], Rank: r, Host: fmt.Sprint("host", nw.hostOf(r)), Adversary: adversary}
 		if hosts > 1 {
 			cfg.Secret = []byte("thirty-two bytes for a test only")
 		}
@@ -190,6 +191,14 @@ func (nw *network) open(t testing.TB) {
 	})
 }
 
+// hostOf is the number of a member's host: in turns, unless the test says which.
+func (nw *network) hostOf(member int) int {
+	if nw.placed != nil {
+		return nw.placed[member]
+	}
+	return member % max(nw.hosts, 1)
+}
+
 // peersOf is the memory of those peers that a member can map.
 func (nw *network) peersOf(m *member) []rdma.PeerMemory {
 	if nw.verbs || nw.blind && m.rank == 0 {
@@ -229,7 +238,7 @@ func (nw *network) config(m *member, exchange func(context.Context, []byte) ([][
 	if sleeper, ok := m.ctx.(rdma.Sleeper); ok {
 		how.Sleeper = sleeper
 	}
-	cfg := TeamConfig{Rank: m.rank, Size: m.size, Mesh: m.mesh, ODP: m.odp, Exchange: exchange, Waiter: wait.New(how)}
+	cfg := TeamConfig{Rank: m.rank, Size: m.size, Host: fmt.Sprint("host", nw.hostOf(m.rank)), Mesh: m.mesh, ODP: m.odp, Exchange: exchange, Waiter: wait.New(how)}
 	if nw.offload > 0 {
 		cfg.Offload = nw.daemons[m.rank]
 	}

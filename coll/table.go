@@ -20,6 +20,9 @@ type Table struct {
 	PieceBytes int
 
 	groups [kinds][]group // ascending, the first from 1 rank on
+	// across are the rules in their place for members on several hosts of which some share
+	// one; none: there are no others.
+	across [kinds][]group
 }
 
 // A group is the rules for teams of so many ranks and more, up to the next group.
@@ -40,10 +43,12 @@ func DefaultTable() *Table { return builtIn.clone() }
 
 func (t *Table) clone() *Table {
 	c := *t
-	for k, list := range t.groups {
-		c.groups[k] = slices.Clone(list)
-		for i, g := range list {
-			c.groups[k][i].rules = slices.Clone(g.rules)
+	for _, all := range [...]*[kinds][]group{&c.groups, &c.across} {
+		for k, list := range all {
+			all[k] = slices.Clone(list)
+			for i, g := range list {
+				all[k][i].rules = slices.Clone(g.rules)
+			}
 		}
 	}
 	return &c
@@ -63,6 +68,16 @@ func (t *Table) Rules(kind Kind, ranks int) (from int, rules []Rule) {
 	return g.ranks, slices.Clone(g.rules)
 }
 
+// RulesAcross is Rules for teams on several hosts where some ranks share one. There are
+// none where those of [Table.Rules] apply to such teams too.
+func (t *Table) RulesAcross(kind Kind, ranks int) (from int, rules []Rule) {
+	if kind == 0 || kind >= kinds {
+		return 0, nil
+	}
+	g := groupFor(t.across[kind], ranks)
+	return g.ranks, slices.Clone(g.rules)
+}
+
 // groupFor is the rules for teams of so many ranks.
 func groupFor(groups []group, ranks int) (found group) {
 	for _, g := range groups {
@@ -76,6 +91,23 @@ func groupFor(groups []group, ranks int) (found group) {
 // Set replaces the rules for a kind of call in teams of at least ranks ranks, up to the
 // next number of ranks in the table. The first rule begins at 0 bytes, and rules ascend.
 func (t *Table) Set(kind Kind, ranks int, rules ...Rule) error {
+	return set(&t.groups, kind, ranks, rules)
+}
+
+// SetAcross is Set for teams on several hosts where some ranks share one. Where there are no
+// such rules yet, smaller teams keep those of [Table.Set].
+func (t *Table) SetAcross(kind Kind, ranks int, rules ...Rule) error {
+	if kind < kinds && len(t.across[kind]) == 0 {
+		for _, g := range t.groups[kind] {
+			if g.ranks < ranks {
+				t.across[kind] = append(t.across[kind], g)
+			}
+		}
+	}
+	return set(&t.across, kind, ranks, rules)
+}
+
+func set(groups *[kinds][]group, kind Kind, ranks int, rules []Rule) error {
 	if kind == 0 || kind >= farewell {
 		return fmt.Errorf("no collective has the number %d", kind)
 	}
@@ -90,7 +122,7 @@ func (t *Table) Set(kind Kind, ranks int, rules ...Rule) error {
 	if len(rules) == 0 {
 		return fmt.Errorf("%v from %d ranks on: no rules", kind, ranks)
 	}
-	list := t.groups[kind]
+	list := groups[kind]
 	i, found := slices.BinarySearchFunc(list, ranks, func(g group, ranks int) int { return g.ranks - ranks })
 	g := group{ranks, slices.Clone(rules)}
 	if found {
@@ -98,16 +130,16 @@ func (t *Table) Set(kind Kind, ranks int, rules ...Rule) error {
 	} else {
 		list = slices.Insert(list, i, g)
 	}
-	t.groups[kind] = list
+	groups[kind] = list
 	return nil
 }
 
-// Always replaces all rules for a kind of call by one algorithm.
+// Always replaces all rules for a kind of call by one algorithm, wherever the ranks are.
 func (t *Table) Always(kind Kind, a Algorithm) error {
 	if kind == 0 || kind >= farewell || wayOf(kind, a) == nil {
 		return fmt.Errorf("%v has no algorithm %v", kind, a)
 	}
-	t.groups[kind] = always(a)
+	t.groups[kind], t.across[kind] = always(a), nil
 	return nil
 }
 

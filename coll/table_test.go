@@ -37,6 +37,12 @@ func TestTableFile(t *testing.T) {
 	if err := table.Set(AllToAll, 5, Rule{0, Bruck}, Rule{200, Direct}); err != nil {
 		t.Fatal(err)
 	}
+	if err := table.SetAcross(AllReduce, 7, Rule{0, TwoLevel}, Rule{100, Ring}); err != nil {
+		t.Fatal(err)
+	}
+	if err := table.SetAcross(Scan, 7, Rule{0, Direct}); err != nil {
+		t.Fatal(err)
+	}
 	table.EagerBytes, table.PieceBytes = 4096, 1000
 	parsed, err := ParseTable(table.Bytes())
 	if err != nil {
@@ -65,6 +71,37 @@ func TestTableFile(t *testing.T) {
 	}
 }
 
+// Rules across hosts are for teams on several hosts of which some members share one. A
+// kind that a file names has none but those that it names too.
+func TestRulesAcrossHosts(t *testing.T) {
+	text := `{"rules": {"allreduce": [{"ranks_from": 1, "bytes_from": 0, "algorithm": "ring"}]}`
+	across := `,"rules_across_hosts": {"allreduce": [{"ranks_from": 1, "bytes_from": 0, "algorithm": "two-level"}, {"ranks_from": 3, "bytes_from": 0, "algorithm": "binomial"}]}`
+	for _, c := range []struct {
+		text   string
+		shared bool
+		ranks  int
+		want   string
+	}{
+		{"{}", false, 4, "direct (table: from 3 ranks on, from 0 bytes on)"},
+		{"{}", true, 4, "two-level (table: from 1 ranks on across hosts, from 0 bytes on)"},
+		{text + "}", true, 4, "ring (table: from 1 ranks on, from 0 bytes on)"},
+		{text + across + "}", false, 4, "ring (table: from 1 ranks on, from 0 bytes on)"},
+		{text + across + "}", true, 4, "binomial (table: from 3 ranks on across hosts, from 0 bytes on)"},
+		{text + across + "}", true, 2, "two-level (table: from 1 ranks on across hosts, from 0 bytes on)"},
+	} {
+		table, err := ParseTable([]byte(c.text))
+		if err != nil {
+			t.Fatalf("%s: %v", c.text, err)
+		}
+		s := table.selection(c.ranks)
+		s.shared = c.shared
+		a, reason := s.explain(&Call{Kind: AllReduce, Size: c.ranks, Bytes: 8, Elem: 8})
+		if got := fmt.Sprintf("%v (%s)", a, reason); got != c.want {
+			t.Errorf("%s, shared %v, %d ranks: got %q, want %q", c.text, c.shared, c.ranks, got, c.want)
+		}
+	}
+}
+
 func TestTableFileMistakes(t *testing.T) {
 	rules := func(text string) string { return "{\n\"rules\": {\n\"alltoall\": [\n" + text + "]}}" }
 	first := `{"ranks_from": 1, "bytes_from": 0, "algorithm": "direct"}`
@@ -87,6 +124,8 @@ func TestTableFileMistakes(t *testing.T) {
 		{rules(`{"ranks_from": 1, "bytes_from": 0}`), "line 4: alltoall: a rule needs"},
 		{rules(`{"ranks_from": 1, "bytes_to": 0}`), `line 4: alltoall: unknown field "bytes_to"`},
 		{rules(first + ",\n" + `{"ranks_from": 4, "bytes_from": 0, "algorithm": "bruck"}` + ",\n" + first), "line 6: alltoall: a rule from 1 ranks on overlaps"},
+		{`{"rules_across_hosts": {"alltoall": []}}`, "alltoall has no rules"},
+		{`{"rules_across": {}}`, "piece_bytes, rules or rules_across_hosts"},
 		{`{} {}`, "after the table"},
 		{"{\n\"rules\": [", "line 2: found [, expected {"},
 		{"{\n\"rules\" {", "line 2: found {, expected :"},
@@ -133,6 +172,13 @@ func TestBuiltInTable(t *testing.T) {
 				continue
 			}
 			if err := table.Set(Kind(k), g.ranks, g.rules...); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	for k, groups := range builtIn.across {
+		for _, g := range groups {
+			if err := table.SetAcross(Kind(k), g.ranks, g.rules...); err != nil {
 				t.Error(err)
 			}
 		}

@@ -21,8 +21,14 @@ import (
 //	      {"ranks_from": 8, "bytes_from": 0, "algorithm": "bruck"},
 //	      {"ranks_from": 8, "bytes_from": 33, "algorithm": "direct"}
 //	    ]
+//	  },
+//	  "rules_across_hosts": {
+//	    "barrier": [{"ranks_from": 1, "bytes_from": 0, "algorithm": "two-level"}]
 //	  }
 //	}
+//
+// The rules across hosts are for ranks on several hosts where some share one. Without
+// them a kind that "rules" names has the same rules there.
 
 // Bytes is the table in the file form that ParseTable reads.
 func (t *Table) Bytes() []byte {
@@ -36,25 +42,32 @@ func (t *Table) Bytes() []byte {
 			fmt.Fprintf(&b, "  %q: %d,\n", f.name, f.n)
 		}
 	}
-	b.WriteString("  \"rules\": {")
+	writeRules(&b, "rules", &t.groups)
+	b.WriteString(",\n")
+	writeRules(&b, "rules_across_hosts", &t.across)
+	b.WriteString("\n}\n")
+	return b.Bytes()
+}
+
+func writeRules(b *bytes.Buffer, field string, groups *[kinds][]group) {
+	fmt.Fprintf(b, "  %q: {", field)
 	before := "\n"
 	for _, k := range Kinds() {
-		if len(operations[k].ways) < 2 {
+		if len(operations[k].ways) < 2 || len(groups[k]) == 0 {
 			continue // nothing to choose
 		}
-		fmt.Fprintf(&b, "%s    %q: [", before, k)
+		fmt.Fprintf(b, "%s    %q: [", before, k)
 		before = "\n"
-		for _, g := range t.groups[k] {
+		for _, g := range groups[k] {
 			for _, r := range g.rules {
-				fmt.Fprintf(&b, "%s      {\"ranks_from\": %d, \"bytes_from\": %d, \"algorithm\": %q}", before, g.ranks, r.Bytes, r.Algorithm)
+				fmt.Fprintf(b, "%s      {\"ranks_from\": %d, \"bytes_from\": %d, \"algorithm\": %q}", before, g.ranks, r.Bytes, r.Algorithm)
 				before = ",\n"
 			}
 		}
 		b.WriteString("\n    ]")
 		before = ",\n"
 	}
-	b.WriteString("\n  }\n}\n")
-	return b.Bytes()
+	b.WriteString("\n  }")
 }
 
 // ParseTable reads the file form of a table. Unknown words, rules in descending
@@ -188,6 +201,7 @@ func (p *tableParser) number(field string, least int) (int, error) {
 }
 
 func (p *tableParser) table(t *Table) error {
+	var named, across [kinds]bool // by the file
 	err := p.object(func(field string) (err error) {
 		switch field {
 		case "eager_bytes":
@@ -197,9 +211,11 @@ func (p *tableParser) table(t *Table) error {
 		case "piece_bytes":
 			t.PieceBytes, err = p.number(field, 1)
 		case "rules":
-			err = p.object(func(kind string) error { return p.kind(t, kind) })
+			err = p.object(func(kind string) error { return p.kind(&t.groups, &named, kind) })
+		case "rules_across_hosts":
+			err = p.object(func(kind string) error { return p.kind(&t.across, &across, kind) })
 		default:
-			err = fmt.Errorf("unknown field %q: expected eager_bytes, chunk_bytes, piece_bytes or rules", field)
+			err = fmt.Errorf("unknown field %q: expected eager_bytes, chunk_bytes, piece_bytes, rules or rules_across_hosts", field)
 		}
 		return err
 	})
@@ -209,10 +225,16 @@ func (p *tableParser) table(t *Table) error {
 	if rest := p.token(); rest != "" {
 		return fmt.Errorf("found %s after the table", rest)
 	}
+	for k := range kinds {
+		if named[k] && !across[k] {
+			t.across[k] = nil
+		}
+	}
 	return nil
 }
 
-func (p *tableParser) kind(t *Table, name string) error {
+// kind reads the rules of a kind into its place in all, and notes that it is named.
+func (p *tableParser) kind(all *[kinds][]group, named *[kinds]bool, name string) error {
 	k := kindNamed(name)
 	if k == 0 {
 		return fmt.Errorf("unknown collective %q", name)
@@ -241,7 +263,7 @@ func (p *tableParser) kind(t *Table, name string) error {
 	if err == nil && groups == nil {
 		err = fmt.Errorf("%s has no rules", name)
 	}
-	t.groups[k] = groups
+	all[k], named[k] = groups, true
 	return err
 }
 

@@ -19,6 +19,8 @@ type TeamConfig struct {
 	// of the mesh (nil: peer i). Teams of one process share a mesh.
 	Mesh    *Mesh
 	Members []int
+	// Host names the host of this member: members with the same name share one.
+	Host string
 
 	// Waiter waits for peers. It serves one call at a time.
 	Waiter *wait.Waiter
@@ -138,7 +140,8 @@ type Team struct {
 	dead       func(int) bool
 	odp        rdma.MR
 	tuning     tuning
-	sentPiece  int // tuning.piece where some members do not map each other
+	host       uint64 // hash of its name
+	sentPiece  int    // tuning.piece where some members do not map each other
 	selection  *selection
 	cache      cache
 
@@ -239,7 +242,7 @@ func newTeam(cfg *TeamConfig) (*Team, error) {
 	}
 	t := &Team{rank: cfg.Rank, size: cfg.Size, mesh: cfg.Mesh, waiter: cfg.Waiter, progress: cfg.Progress,
 		dead: cfg.PeerDead, odp: cfg.ODP, tuning: tuning, sentPiece: cmp.Or(cfg.Table.PieceBytes, defaultSentPiece), peers: make([]peer, cfg.Size)}
-	t.selection = cfg.Table.selection(cfg.Size)
+	t.selection, t.host = cfg.Table.selection(cfg.Size), hashOf(cfg.Host)
 	at := func(member int) int { return member }
 	if cfg.Members != nil {
 		if len(cfg.Members) < cfg.Size {
@@ -288,7 +291,7 @@ func newTeam(cfg *TeamConfig) (*Team, error) {
 func (t *Team) intro() intro {
 	mine := intro{members: uint32(t.size), rank: uint32(t.rank), slots: uint32(t.tuning.slots), eager: uint32(t.tuning.eager),
 		chunk: uint32(t.tuning.chunk), piece: uint32(t.tuning.piece),
-		selection: t.selection.hash(), addr: t.region.Addr(), rkey: t.region.RKey()}
+		selection: t.selection.hash(), host: t.host, addr: t.region.Addr(), rkey: t.region.RKey()}
 	if t.mesh.self != nil { // which peers it maps is known when it has their intros
 		mine.maps = 1
 	}
@@ -304,14 +307,15 @@ func (t *Team) meet(intros [][]byte) error {
 	if len(intros) != t.size {
 		return fmt.Errorf("exchange gave %d intros for a team of %d", len(intros), t.size)
 	}
-	all := true
+	all, names := true, make([]uint64, t.size)
 	for i, b := range intros {
 		theirs, err := readIntro(b)
 		if err != nil {
 			return fmt.Errorf("member %d: %w", i, err)
 		}
 		expected := mine
-		expected.rank, expected.addr, expected.rkey, expected.maps, expected.crowded = uint32(i), theirs.addr, theirs.rkey, theirs.maps, theirs.crowded
+		expected.rank, expected.host, expected.addr, expected.rkey, expected.maps, expected.crowded = uint32(i), theirs.host, theirs.addr, theirs.rkey, theirs.maps, theirs.crowded
+		names[i] = theirs.host
 		all = all && theirs.maps != 0
 		t.selection.crowded = t.selection.crowded || theirs.crowded != 0
 		if theirs.selection != expected.selection {
@@ -324,6 +328,10 @@ func (t *Team) meet(intros [][]byte) error {
 		t.peers[i].rkey = theirs.rkey
 	}
 	t.mapPeers(all && t.mapsAll())
+	if !t.tuning.mapped {
+		t.tuning.hosts = placementOf(names)
+		t.selection.shared = t.tuning.hosts.shared
+	}
 	return nil
 }
 

@@ -109,7 +109,7 @@ const earlyMost = 16
 // teamConfig describes the collectives' team of a communicator.
 func (w *World) teamConfig(c *Comm, exchange func(context.Context, []byte) ([][]byte, error)) coll.TeamConfig {
 	cfg := coll.TeamConfig{
-		Rank: c.base + c.rank, Size: c.members.Size(), Mesh: w.mesh, Waiter: w.waiter, ODP: w.device.All, Exchange: exchange,
+		Rank: c.base + c.rank, Size: c.members.Size(), Host: cmp.Or(w.place.identity, w.place.host), Mesh: w.mesh, Waiter: w.waiter, ODP: w.device.All, Exchange: exchange,
 		Progress: w.progress, Table: w.tuning, Offload: w.offload,
 		PeerDead: func(member int) bool { return w.messages.Check(c.members.Rank(member)) != nil },
 	}

@@ -1,0 +1,170 @@
+package coll
+
+import "slices"
+
+// Two levels: members that share a host meet at its leader, which is its first member, and
+// the leaders exchange one message for each pair of hosts. A message between hosts takes
+// longer than several within one, and all members of a host have one link.
+//
+// Any placement is right: hosts of different sizes, ranks that take turns, one rank a
+// host, all on one. Which hosts there are the members tell each other when the team is
+// made, so that all make plans for the same placement.
+
+// A placement says which members of a team share a host. It is never changed.
+type placement struct {
+	hosts [][]int // the members of each host, ascending; hosts in the order of their first members
+	of    []int   // the host of each member
+	at    []int   // and its index among that host's members
+	// whole: each host's members are a run of ranks, so that combining host after host is
+	// combining in the order of the ranks.
+	whole bool
+	// shared: some members have a host in common, and there are others.
+	shared bool
+}
+
+// placementOf is that of members with these hosts.
+func placementOf(names []uint64) *placement {
+	p := &placement{of: make([]int, len(names)), at: make([]int, len(names)), whole: true}
+	numbers := make(map[uint64]int, 1)
+	for member, name := range names {
+		h, met := numbers[name]
+		if !met {
+			h = len(p.hosts)
+			numbers[name], p.hosts = h, append(p.hosts, nil)
+		}
+		p.whole = p.whole && (!met || names[member-1] == name)
+		p.of[member], p.at[member] = h, len(p.hosts[h])
+		p.hosts[h] = append(p.hosts[h], member)
+	}
+	p.shared = len(p.hosts) > 1 && len(p.hosts) < len(names)
+	return p
+}
+
+// placement is that of the plan's members: all are on one host where the tuning knows of none.
+func (b *builder) placement() *placement {
+	if b.tuning.hosts == nil {
+		return placementOf(make([]uint64, b.call.Size))
+	}
+	return b.tuning.hosts
+}
+
+// others are all hosts but h, the next one first: no two leaders begin with the same one.
+func (p *placement) others(h int) [][]int {
+	return slices.Concat(p.hosts[h+1:], p.hosts[:h])
+}
+
+// Two-level all-reduce, for short vectors: the leader of a host gathers the vectors of its
+// members and sends them in one message to each other leader. Each leader combines the
+// vectors of all ranks and gives its members the result. Vectors are not combined before
+// they travel, so the order of combination is the same on any placement: that of the ranks,
+// or that of recursive doubling in a team that does vectors of this length so on one host.
+//
+// Steps: 3. Bytes: a leader sends the vectors of its host to each other host, and the
+// result to each of its members.
+func (b *builder) allReduceTwoLevel() {
+	n, me, bytes := b.call.Size, b.call.Rank, b.call.Bytes
+	if bytes == 0 {
+		return
+	}
+	if n == 1 {
+		b.copy(b.dest(), b.source(), bytes, false)
+		return
+	}
+	p := b.placement()
+	mine, others := p.hosts[p.of[me]], p.others(p.of[me])
+	if leader := mine[0]; me != leader {
+		b.give(leader, b.source(), bytes)
+		b.open(leader, b.dest(), bytes)
+		b.get(leader, b.dest(), bytes)
+		return
+	}
+	vectors, slots := b.gatherHosts(mine, others, bytes)
+	if b.call.InPlace {
+		b.flushAll() // the output is about to be overwritten
+	}
+	if b.call.Pairs {
+		b.foldPairs(b.dest(), vectors, bytes)
+	} else {
+		var spare loc
+		if b.call.InPlace && me > 1 {
+			spare = b.alloc(bytes)
+		}
+		b.fold(b.dest(), b.source(), spare, func(rank int) loc { return vectors[rank] }, bytes)
+	}
+	for _, leader := range slots {
+		b.release(leader)
+	}
+	for _, r := range mine[1:] {
+		b.give(r, b.dest(), bytes)
+	}
+}
+
+// gatherHosts has a leader gather n bytes of each member of its host, which give them, and
+// exchange what its host has with the other leaders. It says where each rank's bytes are, and
+// which leaders' slots are held for that.
+func (b *builder) gatherHosts(mine []int, others [][]int, n int) (where []loc, held []int) {
+	where = make([]loc, b.call.Size)
+	own, all := b.source(), b.source()
+	if len(mine) > 1 {
+		all = b.alloc(len(mine) * n)
+	}
+	for i, r := range mine {
+		if where[r] = all.plus(i * n); i > 0 {
+			b.open(r, where[r], n)
+		}
+	}
+	landing := make([]loc, len(others))
+	for i, host := range others {
+		if bytes := len(host) * n; !b.eager(bytes) {
+			landing[i] = b.alloc(bytes)
+		}
+		b.open(host[0], landing[i], len(host)*n)
+	}
+	b.copy(all, own, n, false)
+	for _, r := range mine[1:] {
+		b.get(r, where[r], n)
+	}
+	where[mine[0]] = own
+	for _, host := range others {
+		b.give(host[0], all, len(mine)*n)
+	}
+	for i, host := range others {
+		from, slot := b.receive(host[0], landing[i], len(host)*n)
+		if slot {
+			held = append(held, host[0])
+		}
+		for k, r := range host {
+			where[r] = from.plus(k * n)
+		}
+	}
+	return where, held
+}
+
+// foldPairs combines n bytes of all ranks in the order of recursive doubling: where their
+// number is no power of two, pairs of the first ones before; then neighbours, and
+// neighbours of what came of these.
+func (b *builder) foldPairs(dst loc, vectors []loc, n int) {
+	p := 1
+	for 2*p <= len(vectors) {
+		p *= 2
+	}
+	room := b.alloc(p * n) // number i of a round's results is at i
+	left := len(vectors) - p
+	list := make([]loc, 0, p)
+	for i := range left {
+		list = append(list, room.plus(i*n))
+		b.reduce(list[i], vectors[2*i], vectors[2*i+1], n, false)
+	}
+	list = append(list, vectors[2*left:]...)
+	for len(list) > 1 {
+		for i := 0; i < len(list); i += 2 {
+			to := dst
+			if len(list) > 2 {
+				to = room.plus(i / 2 * n)
+			}
+			b.reduce(to, list[i], list[i+1], n, false)
+			list[i/2] = to
+		}
+		list = list[:len(list)/2]
+	}
+}

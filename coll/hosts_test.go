@@ -1,0 +1,240 @@
+package coll
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/gorun-mpi/gorun/internal/kernel"
+	"github.com/gorun-mpi/gorun/rdma/soft"
+)
+
+// anyPlacement puts n members on hosts: in runs, in turns, at random, one a host, or all
+// on one.
+func anyPlacement(rng *rand.Rand, n int) *placement {
+	names, hosts := make([]uint64, n), 1+rng.IntN(min(n, 5))
+	how := rng.IntN(5)
+	for i := range names {
+		names[i] = []uint64{uint64(i * hosts / n), uint64(i % hosts), rng.Uint64N(uint64(hosts)), uint64(i), 0}[how]
+	}
+	return placementOf(names)
+}
+
+func TestPlacement(t *testing.T) {
+	for _, c := range []struct {
+		names         []uint64
+		want          [][]int
+		whole, shared bool
+	}{
+		{[]uint64{7, 7, 7}, [][]int{{0, 1, 2}}, true, false},
+		{[]uint64{7, 9, 3}, [][]int{{0}, {1}, {2}}, true, false},
+		{[]uint64{7, 7, 9, 9}, [][]int{{0, 1}, {2, 3}}, true, true},
+		{[]uint64{7, 9, 7, 9}, [][]int{{0, 2}, {1, 3}}, false, true},
+		{[]uint64{9, 7, 7}, [][]int{{0}, {1, 2}}, true, true},
+	} {
+		p := placementOf(c.names)
+		if fmt.Sprint(p.hosts) != fmt.Sprint(c.want) || p.whole != c.whole || p.shared != c.shared {
+			t.Errorf("%v: got %v, whole %v, shared %v; want %+v", c.names, p.hosts, p.whole, p.shared, c)
+		}
+		for i := range c.names {
+			if p.hosts[p.of[i]][p.at[i]] != i {
+				t.Errorf("%v: member %d is number %d of host %d", c.names, i, p.at[i], p.of[i])
+			}
+		}
+	}
+}
+
+// hostsOf is members on hosts of these sizes, one after the other.
+func hostsOf(sizes ...int) *placement {
+	var names []uint64
+	for h, n := range sizes {
+		names = append(names, slices.Repeat([]uint64{uint64(h)}, n)...)
+	}
+	return placementOf(names)
+}
+
+// interleaved is n members that take turns on so many hosts.
+func interleaved(n, hosts int) *placement {
+	names := make([]uint64, n)
+	for i := range names {
+		names[i] = uint64(i % hosts)
+	}
+	return placementOf(names)
+}
+
+// between counts the messages of a call from each host to each other one: what a member
+// posts that has a header.
+func messagesBetween(c Call, t tuning) map[[2]int]int {
+	count := map[[2]int]int{}
+	for r := range c.Size {
+		c.Rank = r
+		for _, s := range compile(c, t).steps {
+			if s.verb == vSend || s.verb == vExpose || s.verb == vPut && s.signal || s.verb == vGet {
+				if from, to := t.hosts.of[r], t.hosts.of[s.peer]; from != to {
+					count[[2]int{from, to}]++
+				}
+			}
+		}
+	}
+	return count
+}
+
+// Two levels take one message from each host to each other one.
+func TestOneMessageForEachPairOfHosts(t *testing.T) {
+	for _, p := range []*placement{hostsOf(4, 4, 4, 4), hostsOf(2, 2), hostsOf(1, 3, 2), interleaved(8, 2), interleaved(7, 3)} {
+		for _, way := range ways() {
+			if way.Algorithm != TwoLevel {
+				continue
+			}
+			c := Call{Kind: way.Kind, Algorithm: TwoLevel, Size: len(p.of), Bytes: 8, Elem: 1}
+			if c.Kind == Barrier {
+				c.Bytes = 0
+			}
+			count := messagesBetween(c, tuning{slots: leastSlots, eager: defaultEager, chunk: defaultChunk, piece: defaultPiece, hosts: p})
+			for from := range p.hosts {
+				for to := range p.hosts {
+					if got := count[[2]int{from, to}]; from != to && got != 1 {
+						t.Errorf("%v on %v: %d messages from host %d to host %d, want 1", way.Kind, p.hosts, got, from, to)
+					}
+				}
+			}
+		}
+	}
+}
+
+// The leader of two ranks that combines with that of two others, to be read.
+func TestTwoLevelTranscript(t *testing.T) {
+	c := Call{Kind: AllReduce, Algorithm: TwoLevel, Rank: 2, Size: 4, Bytes: 8, Elem: 8}
+	at := small
+	at.hosts = hostsOf(2, 2)
+	want := `
+copy tmp+0 = in+0 8
+await 3
+copy tmp+8 = slot(3)+0 8, release
+send 0: tmp+0 16
+await 0
+reduce out+0 = slot(0)+0 op slot(0)+8 8
+reduce out+0 = out+0 op in+0 8
+reduce out+0 = out+0 op tmp+8 8
+release 0
+send 3: out+0 8
+`
+	if got := compile(c, at).String(); got != want[1:] {
+		t.Errorf("got\n%swant%s", got, want)
+	}
+}
+
+// What two levels cost depends on the placement: the plans come up to it on hosts of one
+// size.
+func TestCostsOfTwoLevels(t *testing.T) {
+	for _, way := range ways() {
+		w := wayOf(way.Kind, way.Algorithm)
+		if w.moves.on == nil {
+			continue
+		}
+		for _, c := range []struct{ k, h int }{{2, 2}, {4, 4}, {1, 3}, {3, 1}, {2, 5}} {
+			whole := tuning{slots: leastSlots, eager: 1 << 20, chunk: 1 << 20, piece: 1 << 20, hosts: hostsOf(slices.Repeat([]int{c.k}, c.h)...)}
+			plans := make([]*plan, c.k*c.h)
+			for r := range plans {
+				plans[r] = compile(Call{Kind: way.Kind, Algorithm: way.Algorithm, Rank: r, Size: len(plans), Bytes: 8, Elem: 8}, whole)
+			}
+			if got, want := chain(t, plans), int(w.steps.of(float64(len(plans)))); got > want || c.k > 1 && c.h > 1 && got != want {
+				t.Errorf("%v by %v, %d ranks on each of %d hosts: a chain of %d messages, want %d", way.Kind, way.Algorithm, c.k, c.h, got, want)
+			}
+			if got, want := bytesMoved(plans), 8*w.moves.on(c.k, c.h); got != want {
+				t.Errorf("%v by %v, %d ranks on each of %d hosts: a rank moves %d bytes, want %d", way.Kind, way.Algorithm, c.k, c.h, got, want)
+			}
+		}
+	}
+}
+
+// The bits of a sum do not depend on who shares a host: a team on several hosts combines as
+// one of as many ranks on one host does.
+func TestFloatsAreTheSameOnAllPlacements(t *testing.T) {
+	const count = 40
+	sum, _ := kernel.For(kernel.Float32, kernel.Sum)
+	for n := 2; n <= 27; n++ {
+		rng := rand.New(rand.NewPCG(1, uint64(n)))
+		given := make([][]byte, n)
+		for r := range given {
+			given[r] = make([]byte, 4*count)
+			for i := range count {
+				putFloat(given[r][4*i:], float32(math.Exp(40*rng.Float64()-20)))
+			}
+		}
+		result := func(p *placement) []byte {
+			s := builtIn.selection(n)
+			s.mapped, s.shared = p == nil, p != nil && p.shared
+			c := Call{Kind: AllReduce, Size: n, Bytes: 4 * count, Elem: 4}
+			a, _, _ := s.algorithm(&c)
+			if p != nil && p.shared != (a == TwoLevel) {
+				t.Errorf("%d ranks on %v: %v", n, p.hosts, a)
+			}
+			c.Algorithm, c.Pairs = a, a == TwoLevel && s.pairs(&c)
+			f := newFabric(uint64(n), n, tuning{slots: leastSlots, eager: 200, chunk: 40, piece: 16})
+			f.tuning.hosts = p
+			outs := make([][]byte, n)
+			for _, d := range f.nodes {
+				c.Rank = d.rank
+				outs[d.rank] = make([]byte, 4*count)
+				d.start(compile(c, f.tuning), bytes.Clone(given[d.rank]), outs[d.rank], sum.Func)
+			}
+			if err := f.run(func(*node) {}); err != nil {
+				t.Fatal(err)
+			}
+			for r, out := range outs {
+				if !bytes.Equal(out, outs[0]) {
+					t.Fatalf("%d ranks: rank %d got other bits than rank 0", n, r)
+				}
+			}
+			return outs[0]
+		}
+		want := result(nil)
+		for range 10 {
+			if p := anyPlacement(rng, n); !bytes.Equal(result(p), want) {
+				t.Errorf("%d ranks on %v: other bits than on one host", n, p.hosts)
+			}
+		}
+	}
+}
+
+// Teams on any hosts, over TCP between them, by the table and by two levels.
+func TestCollectivesAcrossHosts(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		placed    []int
+		adversary *soft.Adversary
+	}{
+		{"even", []int{0, 0, 1, 1}, nil},
+		{"uneven", []int{0, 1, 1, 1, 2}, nil},
+		{"in turns", []int{0, 1, 0, 1, 0, 1}, nil},
+		{"one a host", []int{0, 1, 2}, nil},
+		{"adversary", []int{0, 1, 1, 0}, &soft.Adversary{Seed: 3}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			nw := network{n: len(c.placed), placed: c.placed, hosts: 1 + slices.Max(c.placed), adversary: c.adversary}
+			rng := rand.New(rand.NewPCG(9, uint64(nw.n)))
+			var list []*job
+			for _, way := range ways() {
+				if way.Algorithm != TwoLevel {
+					continue
+				}
+				for _, size := range []int{0, 8, 100, defaultEager + 8, 100 << 10} {
+					list = append(list, newJob(rng, way.Kind, TwoLevel, nw.n, size), newJob(rng, way.Kind, Auto, nw.n, size))
+				}
+			}
+			nw.run(t, func(ctx context.Context, m *member) error {
+				for i, j := range list {
+					if err := m.check(ctx, j, i%2 == 0); err != nil {
+						return fmt.Errorf("call %d: %w", i, err)
+					}
+				}
+				return nil
+			})
+		})
+	}
+}

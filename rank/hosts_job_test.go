@@ -1,0 +1,124 @@
+package rank_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/gorun-mpi/gorun/coll"
+	"github.com/gorun-mpi/gorun/internal/arch"
+	"github.com/gorun-mpi/gorun/internal/testenv"
+	"github.com/gorun-mpi/gorun/rank"
+)
+
+func init() {
+	programs["two levels"] = func() {
+		rank.Main(func(ctx context.Context, c *rank.Comm) error {
+			// Backwards, odd ones first, so that ranks of a host do not stand together.
+			turned, err := c.Split(ctx, 0, c.Rank()%2*100-c.Rank())
+			if err != nil {
+				return err
+			}
+			for _, c := range []*rank.Comm{c, turned} {
+				if err := sumEveryWay(ctx, c); err != nil {
+					return fmt.Errorf("%s: %w", c.Explain(coll.AllReduce, 8), err)
+				}
+			}
+			alone, err := c.SplitType(ctx, rank.TypeHost, 0)
+			if err != nil {
+				return err
+			}
+			fmt.Printf("%s/%s ", algorithmOf(turned), algorithmOf(alone))
+			return nil
+		})
+	}
+}
+
+// algorithmOf is that of a short all-reduce.
+func algorithmOf(c *rank.Comm) string {
+	_, text, _ := strings.Cut(c.Explain(coll.AllReduce, 8), ": ")
+	text, _, _ = strings.Cut(text, ",")
+	return text
+}
+
+// sumEveryWay sums blocking, again, in place, started and persistent.
+func sumEveryWay(ctx context.Context, c *rank.Comm) error {
+	n := int64(c.Size())
+	for k := range int64(4) {
+		mine, sum := []int64{k + int64(c.Rank()), 1}, []int64{-1, -1}
+		check := func(how string, got []int64) error {
+			if got[0] != n*k+n*(n-1)/2 || got[1] != n {
+				return fmt.Errorf("%s, call %d: got %d", how, k, got)
+			}
+			return nil
+		}
+		if err := rank.Allreduce(ctx, c, mine, sum, rank.Sum); err != nil {
+			return err
+		}
+		if err := check("blocking", sum); err != nil {
+			return err
+		}
+		started, err := rank.Iallreduce(c, mine, sum, rank.Sum)
+		if err != nil {
+			return err
+		}
+		if _, err := started.Wait(ctx); err != nil {
+			return err
+		}
+		if err := check("started", sum); err != nil {
+			return err
+		}
+		persistent, err := rank.AllreduceInit(c, mine, sum, rank.Sum)
+		if err != nil {
+			return err
+		}
+		for range 2 {
+			sum[0], sum[1] = -1, -1
+			if err := persistent.Start(); err != nil {
+				return err
+			}
+			if _, err := persistent.Wait(ctx); err != nil {
+				return err
+			}
+			if err := check("persistent", sum); err != nil {
+				return err
+			}
+		}
+		if err := persistent.Free(); err != nil {
+			return err
+		}
+		if err := rank.Allreduce(ctx, c, nil, mine, rank.Sum); err != nil {
+			return err
+		}
+		if err := check("in place", mine); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Ranks know which of them share a host, in any communicator, and go by it.
+func TestTwoLevels(t *testing.T) {
+	if arch.RaceEnabled {
+		return // see TestProcesses
+	}
+	testenv.NoLeaks(t)
+	for _, tt := range []struct {
+		name  string
+		hosts []int
+		want  string
+	}{
+		{"uneven", []int{3, 1, 2}, "two-level/direct two-level/direct two-level/direct two-level/direct two-level/direct two-level/direct "},
+		{"one a host", []int{1, 1}, "direct/direct direct/direct "},
+		{"one host", []int{3}, "direct/direct direct/direct direct/direct "},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			j := &job{program: "two levels", hosts: tt.hosts}
+			j.start(t)
+			if got := j.done(t); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
