@@ -158,9 +158,7 @@ func (c *controller) event(s *seat, e host.Event) {
 	case host.Waiting:
 		c.mix.answered(s, e.Ranks)
 	case host.Fenced:
-		if s.at == 0 { // all hosts of the group tell
-			c.stats.met(g.id == 0)
-		}
+		c.stats.met(g.id == 0)
 	case host.Passed:
 		c.passed(s)
 	case host.Stalled:

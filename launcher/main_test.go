@@ -42,6 +42,7 @@ var roles map[string]func(args []string) int
 func init() {
 	roles = map[string]func([]string) int{
 		"agent":     func([]string) int { return agent.Main(context.Background(), os.Stdin, os.Stdout) },
+		"barriers":  roleBarriers,
 		"lines":     roleLines,
 		"pmi":       rolePMI,
 		"launcher":  roleLauncher,

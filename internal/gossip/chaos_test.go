@@ -2,11 +2,11 @@ package gossip
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
-	"io"
-	"log"
 	"math/rand"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -15,143 +15,181 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// chaos is a transport that loses, doubles and delays whole one-way messages by
-// seed, once it is switched on. Exchanges that await an answer, which are
-// memberlist's push-pulls and pings, are left alone: those it repairs itself.
-type chaos struct {
+// cutter is a transport whose connections end in the midst of what is written to them, by seed,
+// once it is switched on. It counts and keeps what is written to those of the tree.
+type cutter struct {
 	memberlist.Transport
 
-	mu           sync.Mutex
-	rng          *rand.Rand
-	lose, double float64
-	lost, twice  int
-	wg           sync.WaitGroup
+	mu    sync.Mutex
+	rng   *rand.Rand
+	every int // bytes of the tree between two cuts, in the mean; 0: none
+	cuts  int
+	dials map[string]int // by magic
+	sent  bytes.Buffer   // on the first connection of the tree
 }
 
-// newChaos wraps a loopback transport of memberlist.
-func newChaos(t *testing.T, seed int64) *chaos {
+func newCutter(t *testing.T, seed int64) *cutter {
 	t.Helper()
-	under, err := memberlist.NewNetTransport(&memberlist.NetTransportConfig{
-		BindAddrs: []string{"127.0.0.1"}, Logger: log.New(io.Discard, "", 0)})
+	under, err := listen(memberConfigOfTests())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &chaos{Transport: under, rng: rand.New(rand.NewSource(seed))}
+	return &cutter{Transport: under, rng: rand.New(rand.NewSource(seed)), dials: make(map[string]int)}
 }
 
-func (c *chaos) DialTimeout(addr string, timeout time.Duration) (net.Conn, error) {
+func (c *cutter) DialTimeout(addr string, timeout time.Duration) (net.Conn, error) {
 	conn, err := c.Transport.DialTimeout(addr, timeout)
 	if err != nil {
 		return nil, err
 	}
-	return &chaosConn{Conn: conn, of: c, addr: addr}, nil
+	return &cutConn{Conn: conn, of: c}, nil
 }
 
-func (c *chaos) Shutdown() error {
-	c.wg.Wait()
-	return c.Transport.Shutdown()
-}
-
-// A chaosConn holds what is written until it is read from, then it is an
-// exchange and goes through, or closed, then it is a message.
-type chaosConn struct {
-	net.Conn
-	of   *chaos
-	addr string
-	buf  bytes.Buffer
-	once sync.Once
-	pass bool
-}
-
-func (c *chaosConn) Write(b []byte) (int, error) {
-	if c.pass {
-		return c.Conn.Write(b)
-	}
-	return c.buf.Write(b)
-}
-
-func (c *chaosConn) Read(b []byte) (int, error) {
-	if !c.pass {
-		c.pass = true
-		if _, err := c.Conn.Write(c.buf.Bytes()); err != nil {
-			return 0, err
-		}
-	}
-	return c.Conn.Read(b)
-}
-
-func (c *chaosConn) Close() error {
-	defer c.Conn.Close()
-	if c.pass {
-		return nil
-	}
-	c.once.Do(func() { c.of.message(c.addr, c.buf.Bytes()) })
-	return nil
-}
-
-// message loses, doubles or delays a message; what is delayed may be overtaken.
-func (c *chaos) message(addr string, b []byte) {
+// dialed is how many connections were made for a purpose.
+func (c *cutter) dialed(magic string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	copies := 1
-	switch p := c.rng.Float64(); {
-	case p < c.lose:
-		copies = 0
-		c.lost++
-	case p < c.lose+c.double:
-		copies = 2
-		c.twice++
-	}
-	for range copies {
-		var delay time.Duration
-		if c.double > 0 {
-			delay = time.Duration(c.rng.Intn(5000)) * time.Microsecond
-		}
-		c.wg.Add(1)
-		time.AfterFunc(delay, func() {
-			defer c.wg.Done()
-			conn, err := c.Transport.DialTimeout(addr, time.Second)
-			if err != nil {
-				return
-			}
-			defer conn.Close()
-			conn.Write(b)
-		})
-	}
+	return c.dials[magic]
 }
 
-func TestLostAndDoubledMessages(t *testing.T) {
+type cutConn struct {
+	net.Conn
+	of    *cutter
+	magic string
+	first bool // of the tree
+}
+
+func (c *cutConn) Write(b []byte) (int, error) {
+	of := c.of
+	of.mu.Lock()
+	if c.magic == "" {
+		c.magic = string(b[:magicSize])
+		of.dials[c.magic]++
+		c.first = of.dials[c.magic] == 1
+	}
+	if c.magic == magicFence && c.first {
+		of.sent.Write(b)
+	}
+	goes := len(b)
+	if c.magic == magicFence && of.every > 0 && of.rng.Intn(of.every) < len(b) {
+		goes = of.rng.Intn(len(b))
+		of.cuts++
+	}
+	of.mu.Unlock()
+	n, err := c.Conn.Write(b[:goes])
+	if goes < len(b) && err == nil {
+		c.Conn.Close()
+		err = errors.New("cut")
+	}
+	return n, err
+}
+
+// Connections of the tree that end in the midst of a message cost time and nothing else.
+func TestConnectionsAreCut(t *testing.T) {
 	for seed := range int64(2) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			testenv.NoLeaks(t)
 			ctx := testenv.Deadline(t, 60*time.Second)
-			const hosts = 5
-			chaoses := make([]*chaos, hosts)
+			const hosts, wanted = 5, 8
+			cutters := make([]*cutter, hosts)
 			nodes := listenAll(t, hosts, func(i int, cfg *Config) {
-				chaoses[i] = newChaos(t, seed*100+int64(i))
-				cfg.Transport = chaoses[i]
+				cutters[i] = newCutter(t, seed*100+int64(i))
+				cfg.Transport = cutters[i]
 			})
 			joinAll(t, ctx, nodes)
-			for _, c := range chaoses {
+			for _, c := range cutters {
 				c.mu.Lock()
-				c.lose, c.double = 0.15, 0.2
+				c.every = 40 << 10
 				c.mu.Unlock()
 			}
-			// As many fences as it takes to see both.
-			lost, twice, epoch := 0, 0, 0
-			for epoch < 2 || lost == 0 || twice == 0 {
+			cuts, epoch := 0, 0
+			for cuts < wanted {
 				epoch++
 				if err := fenceAll(ctx, nodes, uint64(epoch), testData(epoch, 2000)); err != nil {
 					t.Fatal(err)
 				}
-				lost, twice = 0, 0
-				for _, c := range chaoses {
+				cuts = 0
+				for _, c := range cutters {
 					c.mu.Lock()
-					lost, twice = lost+c.lost, twice+c.twice
+					cuts += c.cuts
 					c.mu.Unlock()
 				}
 			}
-			t.Logf("%d fences, %d messages lost, %d doubled", epoch, lost, twice)
+			t.Logf("%d fences, %d cuts", epoch, cuts)
 		})
+	}
+}
+
+// Fences take the connections that Join has made, and open none: nothing waits in TIME_WAIT for them.
+func TestFencesOpenNoConnections(t *testing.T) {
+	testenv.NoLeaks(t)
+	ctx := testenv.Deadline(t, 60*time.Second)
+	const hosts, fences = 5, 200
+	cutters := make([]*cutter, hosts)
+	nodes := listenAll(t, hosts, func(i int, cfg *Config) {
+		cutters[i] = newCutter(t, 0)
+		cfg.Transport, cfg.ProbeInterval = cutters[i], time.Hour
+	})
+	joinAll(t, ctx, nodes)
+	count := func(magic string) (n int) {
+		for _, c := range cutters {
+			n += c.dialed(magic)
+		}
+		return n
+	}
+	members := count(magicMember)
+	for epoch := range fences {
+		if err := fenceAll(ctx, nodes, uint64(epoch+1), testData(epoch, 100)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := count(magicFence); got != hosts-1 {
+		t.Errorf("%d connections of the tree after %d fences, want %d, one for each host but the first", got, fences, hosts-1)
+	}
+	// memberlist exchanges its state twice a minute, which no fence waits for.
+	if got := count(magicMember) - members; got > hosts {
+		t.Errorf("%d connections of memberlist during %d fences, want %d at most", got, fences, hosts)
+	}
+}
+
+// What a child has sent to its parent, sent again by somebody else, gets nowhere.
+func TestReplayedBranch(t *testing.T) {
+	testenv.NoLeaks(t)
+	ctx := testenv.Deadline(t, 60*time.Second)
+	recorder := newCutter(t, 0)
+	nodes := listenAll(t, 2, func(i int, cfg *Config) {
+		if i == 1 {
+			cfg.Transport = recorder
+		}
+	})
+	joinAll(t, ctx, nodes)
+	if err := fenceAll(ctx, nodes, 1, testData(1, 100)); err != nil {
+		t.Fatal(err)
+	}
+	recorder.mu.Lock()
+	recorded := bytes.Clone(recorder.sent.Bytes())
+	recorder.mu.Unlock()
+	if len(recorded) < 1000 || bytes.Contains(recorded, testData(1, 4)(1)) {
+		t.Fatalf("%d bytes were recorded, want more than 1000, and no contribution among them", len(recorded))
+	}
+	opened := nodes[0].opened.Load()
+	strangers(t, nodes[0], 3, func(c net.Conn) {
+		c.SetDeadline(time.Now().Add(30 * time.Second))
+		_, _ = c.Write(recorded)
+		var got [4096]byte
+		for {
+			if _, err := c.Read(got[:]); err != nil {
+				if strings.Contains(err.Error(), "timeout") {
+					t.Errorf("a replayed connection stays open")
+				}
+				return
+			}
+		}
+	})
+	if got := nodes[0].opened.Load(); got != opened {
+		t.Errorf("%d replayed connections were let in", got-opened)
+	}
+	if err := fenceAll(ctx, nodes, 2, testData(2, 100)); err != nil {
+		t.Fatal(err)
 	}
 }

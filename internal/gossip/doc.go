@@ -4,12 +4,13 @@
 // # Types
 //
 // A [Node] is one host's member of the job and its pmi.Store. Inside, fences is
-// the protocol without I/O, message its codec, and the rest carries messages
-// over memberlist. No other package imports memberlist.
+// the protocol without I/O, message its codec, and branch a connection of the tree, which
+// carries the messages. No other package imports memberlist.
 //
 // # What gossip does and what it does not
 //
-// Membership, suspicion and repair are memberlist's. That a host is lost its owner says
+// Membership, suspicion, and a second way of repair, are memberlist's. Fences go over connections
+// that last, one for each edge of the tree. That a host is lost its owner says
 // ([Node.Lost]): memberlist takes hosts for dead that have too little CPU. A fence is counted,
 // never inferred from convergence. The hosts form a tree by index with
 // Config.Fanout children each, host 0 its root, for 5 hosts and fanout 2:
@@ -46,13 +47,14 @@
 // Join and Fence block until their context ends. A host that the owner declares lost
 // with [Node.Lost] ends all fences that are not complete, with its name, and all later
 // ones. One that memberlist takes for dead ([Node.Suspects]) ends none. Close ends everything and
-// waits for its goroutines: those that send, one for each message under way.
+// waits for its goroutines: two for each branch.
 // Those of memberlist end by themselves: a probe of another host that is under
 // way takes up to 8 seconds where the machine is busy (AwarenessMaxMultiplier).
 //
 // # Security
 //
-// All traffic is encrypted with AES-256 under Config.Key. A process that does not hold
-// the key can neither join nor be joined. It can hold 256 connections open, for which
+// memberlist's traffic is encrypted with AES-256 under Config.Key, and that of the tree by TLS 1.3, whose
+// ends prove by certificates derived from Config.Key that they hold it (internal/tlskey). A process that
+// does not can neither join nor be joined. It can hold 256 connections open, for which
 // nothing is kept but 56 bytes each: see prover.
 package gossip

@@ -146,6 +146,17 @@ func (f *fences) probe(v *fence) {
 	}
 }
 
+// reconnected is called when the connection to the parent is a new one: what the old one had may
+// be lost, either way.
+func (f *fences) reconnected() {
+	for _, v := range f.open {
+		if v.below == 0 && !v.complete() && v.err == nil && !f.busy(v, f.parent()) {
+			f.sendUp(v)
+			f.send(f.parent(), message{kind: kindProbe, epoch: v.epoch})
+		}
+	}
+}
+
 // probed answers a child that waits: with what it misses, or, when its subtree
 // has not come any further since it asked last, with the wish for that.
 func (f *fences) probed(v *fence, child, host int) {

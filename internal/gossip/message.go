@@ -37,8 +37,7 @@ type part struct {
 const (
 	headSize = 1 + 4 + 8 + 8
 	partHead = 4 * 4
-	// memberlist takes messages of up to 20 MiB and no more; ours are smaller
-	// so that one lost costs little.
+	// One that is lost with its connection costs little.
 	partMax    = 1 << 20
 	messageMax = 4 << 20
 	partsMax   = 1 << 12 // pieces of one contribution

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gorun-mpi/gorun/pmi"
@@ -36,7 +37,7 @@ type Config struct {
 	Bind   string    // IP:port to listen on, TCP and UDP; port 0: any free one; empty: 127.0.0.1:0
 	Key    []byte    // the job's, KeySize random bytes
 	Log    io.Writer // memberlist's log lines; nil: silent
-	Fanout int       // children of a host in the tree of a fence; 0: 2
+	Fanout int       // children of a host in the tree of a fence; 0: 8
 
 	Transport memberlist.Transport // instead of sockets on Bind, for tests; nil: sockets
 
@@ -57,14 +58,15 @@ type Node struct {
 	suspects chan string
 	joins    chan struct{} // holds one when seen has changed
 	closed   chan struct{}
-	sends    sync.WaitGroup
+	running  sync.WaitGroup
+	branches map[int]*branch // by host: the neighbours in the tree; it never changes
+	opened   atomic.Int64    // connections of the tree so far, for tests
 
 	mu      sync.Mutex
 	fences  *fences
-	addrs   []string           // by host index, once Join knows them
-	members []*memberlist.Node // the same, as memberlist wants them
-	names   []string           // the same, once Join is complete
-	seen    []bool             // by host index: it is a member
+	addrs   []string // by host index, once Join knows them
+	names   []string // the same, once Join is complete
+	seen    []bool   // by host index: it is a member
 	lost    map[string]bool
 	stopped bool
 }
@@ -84,6 +86,13 @@ func Listen(cfg Config) (*Node, error) {
 		closed:   make(chan struct{}),
 		fences:   newFences(cfg.Index, cfg.Hosts, cfg.Fanout),
 		lost:     make(map[string]bool),
+		branches: make(map[int]*branch),
+	}
+	for _, child := range n.fences.children() {
+		n.branches[child] = newBranch(child)
+	}
+	if cfg.Index > 0 {
+		n.branches[n.fences.parent()] = newBranch(n.fences.parent())
 	}
 	mc, err := n.memberConfig()
 	if err == nil {
@@ -102,7 +111,7 @@ func Listen(cfg Config) (*Node, error) {
 
 func (cfg *Config) validate() error {
 	cfg.Bind = cmp.Or(cfg.Bind, "127.0.0.1:0")
-	cfg.Fanout = cmp.Or(cfg.Fanout, 2)
+	cfg.Fanout = cmp.Or(cfg.Fanout, 8)
 	switch {
 	case cfg.Host == "" || strings.ContainsAny(cfg.Host, " \n"):
 		return fmt.Errorf("gossip: Config.Host %q: want a name without blanks", cfg.Host)
@@ -155,7 +164,12 @@ func (n *Node) memberConfig() (*memberlist.Config, error) {
 			return nil, err
 		}
 	}
-	n.conns = newTransport(under, mc.TCPTimeout, n.cfg.Key)
+	server, client, err := n.secrets()
+	if err != nil {
+		_ = under.Shutdown()
+		return nil, err
+	}
+	n.conns = newTransport(under, mc.TCPTimeout, n.cfg.Key, server, client, n.climbed)
 	mc.Transport = n.conns
 	return mc, nil
 }
@@ -170,18 +184,23 @@ func (n *Node) Join(ctx context.Context, addrs []string) error {
 	if len(addrs) != n.cfg.Hosts {
 		return fmt.Errorf("gossip: join: %d addresses, want those of %d hosts", len(addrs), n.cfg.Hosts)
 	}
-	members := make([]*memberlist.Node, len(addrs))
 	for i, addr := range addrs {
-		// A name would have to be resolved for each message; and without an IP
-		// memberlist would dial this host.
-		at, err := netip.ParseAddrPort(addr)
-		if err != nil || at.Port() == 0 {
+		// A name would have to be resolved for each dial.
+		if at, err := netip.ParseAddrPort(addr); err != nil || at.Port() == 0 {
 			return fmt.Errorf("gossip: join: address %q of host %d: want IP:port", addr, i)
 		}
-		members[i] = &memberlist.Node{Name: strconv.Itoa(i), Addr: at.Addr().AsSlice(), Port: at.Port()}
 	}
 	n.mu.Lock()
-	n.addrs, n.members = addrs, members
+	if n.stopped {
+		n.mu.Unlock()
+		return ErrClosed
+	}
+	if n.addrs == nil && n.cfg.Index > 0 {
+		parent := n.fences.parent()
+		n.running.Add(1)
+		go n.hold(n.branches[parent], addrs[parent])
+	}
+	n.addrs = addrs
 	n.mu.Unlock()
 	if err := n.meet(ctx, addrs[0]); err != nil {
 		return err
@@ -343,7 +362,12 @@ func (n *Node) late(v *fence) string {
 	defer n.mu.Unlock()
 	missing := n.fences.missing(v)
 	if len(missing) == 0 && n.cfg.Index > 0 {
-		return "hosts beyond " + n.nameLocked(n.fences.parent())
+		parent := n.fences.parent()
+		beyond := "hosts beyond " + n.nameLocked(parent)
+		if err := n.branches[parent].trouble(); err != nil {
+			beyond += fmt.Sprintf(", to which there is no connection (%v)", err)
+		}
+		return beyond
 	}
 	names := make([]string, len(missing))
 	for i, h := range missing {
@@ -398,61 +422,41 @@ func (n *Node) Close() error {
 	close(n.closed)
 	n.conns.closeAll()
 	err := n.list.Shutdown()
-	n.sends.Wait()
+	n.running.Wait()
 	return err
 }
 
-// sendLocked starts the sending of what the fences want sent. mu is held.
+// sendLocked has sent what the fences want sent. mu is held.
 func (n *Node) sendLocked() {
 	for _, o := range n.fences.take() {
-		if n.stopped {
-			return
-		}
-		n.sends.Add(1)
-		go n.send(o, n.members[o.to])
-	}
-}
-
-// Tries of one message; after that, those that wait ask for it.
-const sendTries = 5
-
-func (n *Node) send(o outgoing, to *memberlist.Node) {
-	defer n.sends.Done()
-	defer func() {
-		n.mu.Lock()
-		n.fences.sent(o)
-		n.mu.Unlock()
-	}()
-	b := o.m.appendTo(make([]byte, 0, o.m.size()))
-	pause := 2 * time.Millisecond
-	for range sendTries {
-		if err := n.list.SendReliable(to, b); err == nil {
-			return
-		}
-		t := time.NewTimer(pause)
-		select {
-		case <-t.C:
-			pause *= 4
-		case <-n.closed:
-			t.Stop()
-			return
+		if !n.branches[o.to].put(o) {
+			n.fences.sent(o)
 		}
 	}
 }
 
-// receive takes a message that memberlist delivered.
+// repair sends again what a connection to the parent that has ended may have taken with it.
+func (n *Node) repair() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.fences.reconnected()
+	n.sendLocked()
+}
+
+// receive takes a message out of a push-pull.
 func (n *Node) receive(b []byte) {
-	m, err := parseMessage(b, n.cfg.Hosts)
-	if err != nil {
-		return
+	if m, err := parseMessage(b, n.cfg.Hosts); err == nil {
+		n.take(m)
 	}
+}
+
+// take takes a message.
+func (n *Node) take(m message) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.stopped {
 		return
 	}
 	n.fences.receive(m)
-	if n.addrs != nil {
-		n.sendLocked()
-	}
+	n.sendLocked()
 }

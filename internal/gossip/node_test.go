@@ -402,33 +402,35 @@ func TestConfigErrors(t *testing.T) {
 
 func BenchmarkFence(b *testing.B) {
 	for _, hosts := range []int{2, 8, 32} {
-		b.Run(fmt.Sprint(hosts), func(b *testing.B) {
-			nodes := make([]*Node, hosts)
-			for i := range nodes {
-				n, err := Listen(Config{Host: hostName(i), Index: i, Hosts: hosts, Key: testKey})
-				if err != nil {
+		for _, fanout := range []int{2, 4, 8, 16} {
+			b.Run(fmt.Sprintf("hosts=%d/fanout=%d", hosts, fanout), func(b *testing.B) {
+				nodes := make([]*Node, hosts)
+				for i := range nodes {
+					n, err := Listen(Config{Host: hostName(i), Index: i, Hosts: hosts, Key: testKey, Fanout: fanout})
+					if err != nil {
+						b.Fatal(err)
+					}
+					defer n.Close()
+					nodes[i] = n
+				}
+				ctx := context.Background()
+				addrs := addrsOf(nodes)
+				start := time.Now()
+				if err := errors.Join(each(nodes, func(_ int, n *Node) error { return n.Join(ctx, addrs) })...); err != nil {
 					b.Fatal(err)
 				}
-				defer n.Close()
-				nodes[i] = n
-			}
-			ctx := context.Background()
-			addrs := addrsOf(nodes)
-			start := time.Now()
-			if err := errors.Join(each(nodes, func(_ int, n *Node) error { return n.Join(ctx, addrs) })...); err != nil {
-				b.Fatal(err)
-			}
-			join := time.Since(start)
-			epoch := uint64(0)
-			b.ResetTimer()
-			for b.Loop() {
-				epoch++
-				if err := fenceAll(ctx, nodes, epoch, testData(1, 500)); err != nil {
-					b.Fatal(err)
+				join := time.Since(start)
+				epoch := uint64(0)
+				b.ResetTimer()
+				for b.Loop() {
+					epoch++
+					if err := fenceAll(ctx, nodes, epoch, testData(1, 500)); err != nil {
+						b.Fatal(err)
+					}
 				}
-			}
-			b.ReportMetric(float64(join.Microseconds())/1000, "join-ms")
-		})
+				b.ReportMetric(float64(join.Microseconds())/1000, "join-ms")
+			})
+		}
 	}
 }
 

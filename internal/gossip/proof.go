@@ -13,25 +13,27 @@ import (
 //
 //	magic 8 | random 16 | HMAC-SHA256(key, magic, random, address of the called node) 32
 //
-// It holds for one address. An attacker that reads the network can repeat it there, and can
-// then make memberlist read up to 20 MiB that it will not accept; without the key
-// nobody else can.
+// The magic says what the connection is for. The proof holds for one address. An attacker that reads
+// the network can repeat it there, and can then make memberlist read up to 20 MiB that it will not
+// accept, or begin a handshake of TLS that it cannot end; without the key nobody else can.
 type prover struct{ key []byte }
 
 const (
-	magic     = "gorunkey"
-	nonceSize = 16
-	proofSize = len(magic) + nonceSize + sha256.Size
+	magicMember = "gorunkey" // for memberlist
+	magicFence  = "gorunfnc" // a branch of the tree
+	magicSize   = len(magicMember)
+	nonceSize   = 16
+	proofSize   = magicSize + nonceSize + sha256.Size
 )
 
 // refusal answers a proof of another key. No message of memberlist begins like it.
 const refusal = "gorun: the key differs\n"
 
 // proof is what a connection to an address begins with.
-func (p prover) proof(address string) []byte {
-	b := make([]byte, len(magic)+nonceSize, proofSize)
+func (p prover) proof(magic, address string) []byte {
+	b := make([]byte, magicSize+nonceSize, proofSize)
 	copy(b, magic)
-	rand.Read(b[len(magic):]) // it never fails
+	rand.Read(b[magicSize:]) // it never fails
 	return p.sum(b, address)
 }
 
@@ -42,22 +44,26 @@ func (p prover) sum(b []byte, address string) []byte {
 	return h.Sum(b)
 }
 
-// check reads a proof, and tells whether it is of this key, for this address. The word
-// about another key is given time to arrive: a connection that is closed with bytes
-// unread may lose it.
-func (p prover) check(c net.Conn, self string) bool {
+// check reads a proof, and tells what it is for, if it is of this key, for this address; "" if
+// it is not. The word about another key is given time to arrive: a connection that is closed with
+// bytes unread may lose it.
+func (p prover) check(c net.Conn, self string) (magic string) {
 	var got [proofSize]byte
-	if _, err := io.ReadFull(c, got[:]); err != nil || !bytes.HasPrefix(got[:], []byte(magic)) {
-		return false
+	if _, err := io.ReadFull(c, got[:]); err != nil {
+		return ""
 	}
-	if hmac.Equal(got[:], p.sum(got[:len(magic)+nonceSize:len(magic)+nonceSize], self)) {
-		return true
+	magic = string(got[:magicSize])
+	if magic != magicMember && magic != magicFence {
+		return ""
+	}
+	if hmac.Equal(got[:], p.sum(got[:magicSize+nonceSize:magicSize+nonceSize], self)) {
+		return magic
 	}
 	if _, err := c.Write([]byte(refusal)); err == nil {
 		const unread = 1 << 20
 		_, _ = io.CopyN(io.Discard, c, unread)
 	}
-	return false
+	return ""
 }
 
 // refused tells whether an answer begins with the word about another key.

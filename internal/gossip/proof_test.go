@@ -79,22 +79,27 @@ func TestSilentStrangers(t *testing.T) {
 func TestProof(t *testing.T) {
 	key, other := prover{testKey}, prover{bytes.Repeat([]byte{8}, KeySize)}
 	const self = "127.0.0.1:4711"
-	good := key.proof(self)
+	good := key.proof(magicMember, self)
+	fence := key.proof(magicFence, self)
+	turned := bytes.Clone(good)
+	copy(turned, magicFence)
 	bent := bytes.Clone(good)
-	bent[len(magic)] ^= 1
+	bent[magicSize] ^= 1
 	for name, c := range map[string]struct {
 		sent []byte
-		want bool
+		want string
 		told bool // that the key differs
 	}{
-		"good":             {good, true, false},
-		"again":            {good, true, false}, // see prover
-		"another key":      {other.proof(self), false, true},
-		"another address":  {key.proof("127.0.0.1:4712"), false, true},
-		"another random":   {bent, false, true},
-		"another protocol": {append([]byte("GET / HTTP/1.1\r\n\r\n"), make([]byte, proofSize)...), false, false},
-		"too short":        {good[:proofSize-1], false, false},
-		"nothing":          {nil, false, false},
+		"good":             {good, magicMember, false},
+		"again":            {good, magicMember, false}, // see prover
+		"of the tree":      {fence, magicFence, false},
+		"another purpose":  {turned, "", true},
+		"another key":      {other.proof(magicMember, self), "", true},
+		"another address":  {key.proof(magicMember, "127.0.0.1:4712"), "", true},
+		"another random":   {bent, "", true},
+		"another protocol": {append([]byte("GET / HTTP/1.1\r\n\r\n"), make([]byte, proofSize)...), "", false},
+		"too short":        {good[:proofSize-1], "", false},
+		"nothing":          {nil, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ours, theirs := net.Pipe()
@@ -111,7 +116,7 @@ func TestProof(t *testing.T) {
 				answer <- got[:n]
 			}()
 			if got := key.check(ours, self); got != c.want {
-				t.Errorf("got %v, want %v", got, c.want)
+				t.Errorf("got %q, want %q", got, c.want)
 			}
 			ours.Close()
 			if got := <-answer; refused(got) != c.told {

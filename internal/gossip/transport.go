@@ -1,11 +1,14 @@
 package gossip
 
 import (
+	"context"
+	"crypto/tls"
 	"net"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/gorun-mpi/gorun/internal/tlskey"
 	"github.com/hashicorp/memberlist"
 )
 
@@ -15,11 +18,15 @@ import (
 //
 // memberlist reads up to 20 MiB of a connection before it looks whether they were
 // encrypted with the key (net.go, decryptRemoteState). So each connection begins with
-// a proof of the key, and memberlist is given those whose proof is good.
+// a proof of the key, and memberlist is given those whose proof is good. The tree's connections
+// come by the same port; their proof says so.
 type transport struct {
 	memberlist.Transport
 	timeout time.Duration
 	prover  prover
+	server  *tls.Config    // of the branches to children; nil: there are none
+	client  *tls.Config    // of the branch to the parent
+	climbed func(net.Conn) // serves a child's connection, whose TLS is up
 	streams chan net.Conn
 	stop    chan struct{}
 	closing chan struct{} // closed by closeAll
@@ -65,8 +72,10 @@ func listen(mc *memberlist.Config) (memberlist.Transport, error) {
 	return nil, err
 }
 
-func newTransport(under memberlist.Transport, timeout time.Duration, key []byte) *transport {
+func newTransport(under memberlist.Transport, timeout time.Duration, key []byte, server, client *tls.Config, climbed func(net.Conn)) *transport {
 	t := &transport{
+		server: server, client: client,
+		climbed:   climbed,
 		Transport: under,
 		timeout:   timeout,
 		prover:    prover{key},
@@ -115,8 +124,9 @@ func (t *transport) wait(c *countedConn) {
 	t.waiting = append(t.waiting, c)
 }
 
-// proved tells whether a connection proves the key; it waits no more.
-func (t *transport) proved(c *countedConn) bool {
+// proved tells what a connection is for that proves the key, and secures one of the tree; "":
+// it does not. It waits no more.
+func (t *transport) proved(c *countedConn) (conn net.Conn, magic string) {
 	defer func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
@@ -128,12 +138,34 @@ func (t *transport) proved(c *countedConn) bool {
 	t.mu.Lock()
 	self := t.self
 	t.mu.Unlock()
-	return t.prover.check(c, self) && c.SetDeadline(time.Time{}) == nil
+	conn = c
+	if magic = t.prover.check(c, self); magic == magicFence {
+		if t.server == nil {
+			return nil, ""
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), unprovenTime)
+		defer cancel()
+		secure, err := tlskey.Handshake(ctx, c, t.server, tlskey.Server)
+		if err != nil {
+			return nil, ""
+		}
+		conn = secure
+	}
+	if c.SetDeadline(time.Time{}) != nil {
+		return nil, ""
+	}
+	return conn, magic
 }
 
-// admit gives memberlist a connection that proves the key.
+// admit gives memberlist, or the tree, a connection that proves the key.
 func (t *transport) admit(c *countedConn) {
-	if !t.proved(c) {
+	conn, magic := t.proved(c)
+	switch magic {
+	case "":
+		c.Close()
+		return
+	case magicFence:
+		t.climbed(conn)
 		c.Close()
 		return
 	}
@@ -149,6 +181,11 @@ func (t *transport) StreamCh() <-chan net.Conn { return t.streams }
 
 // DialTimeout is memberlist's.
 func (t *transport) DialTimeout(addr string, timeout time.Duration) (net.Conn, error) {
+	return t.open(addr, timeout, magicMember)
+}
+
+// open makes a connection for what magic says, with a deadline.
+func (t *transport) open(addr string, timeout time.Duration, magic string) (net.Conn, error) {
 	c, err := t.dial(addr, timeout)
 	if err != nil {
 		return nil, err
@@ -158,7 +195,7 @@ func (t *transport) DialTimeout(addr string, timeout time.Duration) (net.Conn, e
 		return nil, ErrClosed
 	}
 	counted.SetDeadline(time.Now().Add(t.timeout))
-	if _, err := counted.Write(t.prover.proof(addr)); err != nil {
+	if _, err := counted.Write(t.prover.proof(magic, addr)); err != nil {
 		counted.Close()
 		return nil, err
 	}
@@ -242,7 +279,10 @@ type countedConn struct {
 	first bool // the next Read may bring the word that the key differs
 }
 
-// Read is memberlist's.
+// NetConn is what it counts.
+func (c *countedConn) NetConn() net.Conn { return c.Conn }
+
+// Read gives ErrKey where the other side says so.
 func (c *countedConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if c.first && n > 0 {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/gorun-mpi/gorun/internal/pack"
+	"github.com/gorun-mpi/gorun/internal/tlskey"
 )
 
 // On one host the ends agree over a Unix socket of whole packets, in msgpack:
@@ -75,7 +76,7 @@ func (h *hello) check(cfg *Config) error {
 }
 
 // proof shows that an end knows the key. client and server are the first hellos.
-func proof(key []byte, role string, client, server hello) ([]byte, error) {
+func proof(key []byte, role tlskey.Role, client, server hello) ([]byte, error) {
 	if key == nil {
 		return nil, nil
 	}
@@ -94,7 +95,7 @@ func proof(key []byte, role string, client, server hello) ([]byte, error) {
 }
 
 // prove checks the peer's proof.
-func prove(key []byte, role string, client, server hello, got []byte) error {
+func prove(key []byte, role tlskey.Role, client, server hello, got []byte) error {
 	want, err := proof(key, role, client, server)
 	if err != nil {
 		return err

@@ -9,6 +9,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/gorun-mpi/gorun/internal/tlskey"
 )
 
 const (
@@ -341,19 +343,10 @@ func Secure(ctx context.Context, cfg Config, conn net.Conn, server bool) (net.Co
 	return secure(ctx, conn, role, tc)
 }
 
-func secure(ctx context.Context, conn net.Conn, role string, tc *tls.Config) (*tls.Conn, error) {
+func secure(ctx context.Context, conn net.Conn, role tlskey.Role, tc *tls.Config) (*tls.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeMost)
 	defer cancel()
-	var secure *tls.Conn
-	if role == roleServer {
-		secure = tls.Server(conn, tc)
-	} else {
-		secure = tls.Client(conn, tc)
-	}
-	err := secure.HandshakeContext(ctx)
-	if err == nil {
-		err = confirm(ctx, secure, role)
-	}
+	secure, err := tlskey.Handshake(ctx, conn, tc, role)
 	if err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("%w: handshake with %s: %w (%w)", ErrRefused, conn.RemoteAddr(), err, errKeys)
@@ -362,25 +355,12 @@ func secure(ctx context.Context, conn net.Conn, role string, tc *tls.Config) (*t
 }
 
 // handshake makes a channel of a connection, which is closed if that fails.
-func handshake(ctx context.Context, cfg *Config, conn net.Conn, role string, tc *tls.Config) (*Conn, error) {
+func handshake(ctx context.Context, cfg *Config, conn net.Conn, role tlskey.Role, tc *tls.Config) (*Conn, error) {
 	secure, err := secure(ctx, conn, role, tc)
 	if err != nil {
 		return nil, err
 	}
 	return &Conn{t: newStreamConn(cfg, secure), peer: conn.RemoteAddr().String()}, nil
-}
-
-// confirm has the server tell the client that it accepts it: a client's handshake ends
-// before the server has seen its certificate.
-func confirm(ctx context.Context, secure *tls.Conn, role string) error {
-	defer context.AfterFunc(ctx, func() { _ = secure.SetDeadline(time.Unix(1, 0)) })()
-	var b [1]byte
-	if role == roleServer {
-		_, err := secure.Write(b[:])
-		return err
-	}
-	_, err := io.ReadFull(secure, b[:])
-	return err
 }
 
 // DialTLS connects to the listener at an address of another host, and waits for it

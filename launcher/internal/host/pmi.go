@@ -201,5 +201,7 @@ func (h *Host) fenceReturned(f *fenced) {
 		return
 	}
 	h.apply(f.engine, f.engine.FenceDone(f.epoch, f.all))
-	h.emit(Event{Kind: Fenced})
+	if h.spec.Index == 0 { // one host tells of it
+		h.emit(Event{Kind: Fenced})
+	}
 }

@@ -1,0 +1,274 @@
+package gossip
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gorun-mpi/gorun/internal/tlskey"
+)
+
+// A branch is a neighbour in the tree and the connection to it, over which all messages of
+// fences go. The child dials its parent when it knows the addresses, and again whenever the
+// connection has ended; nothing else ever opens one:
+//
+//	none --(the child dials: proof of the key, TLS 1.3, its index 4)--> up --(an error, or another one of this child)--> none
+//
+// On the connection each message stands behind its length, 4. What a connection takes with it when
+// it ends is sent again: see fences.reconnected, and probe.
+//
+// Lock order: Node.mu before mu.
+type branch struct {
+	host int
+
+	mu    sync.Mutex
+	moved sync.Cond  // of mu: queue, conn or closed has changed
+	queue []outgoing // that no writer has taken
+	conn  net.Conn   // nil: none
+	err   error      // of the last connection, or the last try at one
+}
+
+// frameMax bounds a message: fences.sendEntries sends none of more than messageMax, unless one part is.
+const frameMax = messageMax + partMax
+
+// tlsProtocol is what the ends of a branch speak.
+const tlsProtocol = "gorun-fence/1"
+
+func newBranch(host int) *branch {
+	b := &branch{host: host}
+	b.moved.L = &b.mu
+	return b
+}
+
+// put has a message sent when there is a connection. It is false for one that need not wait for
+// that: the other side will ask.
+func (b *branch) put(o outgoing) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.conn == nil && len(o.m.parts) == 0 {
+		return false
+	}
+	b.queue = append(b.queue, o)
+	b.moved.Signal()
+	return true
+}
+
+// next waits for messages. ok is false when c is not the branch's connection any more.
+func (b *branch) next(c net.Conn) (queue []outgoing, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for len(b.queue) == 0 && b.conn == c {
+		b.moved.Wait()
+	}
+	if b.conn != c {
+		return nil, false
+	}
+	queue, b.queue = b.queue, nil
+	return queue, true
+}
+
+// begin makes c the connection, in place of one whose end nobody here has noticed.
+func (b *branch) begin(c net.Conn) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.conn != nil {
+		closeNow(b.conn)
+	}
+	b.conn, b.err = c, nil
+	b.moved.Broadcast()
+}
+
+// end notes the end of a connection, or with nil that none could be made.
+func (b *branch) end(c net.Conn, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.conn == c {
+		b.conn, b.err = nil, err
+		b.moved.Broadcast()
+	}
+}
+
+// trouble is why there is no connection; nil where there is one, or none was tried.
+func (b *branch) trouble() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.err
+}
+
+// closeNow closes a connection without TLS's last word, for which a stopped process would be waited for.
+func closeNow(c net.Conn) {
+	if s, ok := c.(interface{ NetConn() net.Conn }); ok {
+		c = s.NetConn()
+	}
+	_ = c.Close()
+}
+
+// secrets are how a node shows that it knows the key, to its children and to its parent; nil
+// where it has none.
+func (n *Node) secrets() (server, client *tls.Config, err error) {
+	if len(n.fences.children()) > 0 {
+		server, err = tlskey.Config(n.cfg.Key, tlsProtocol, "", tlskey.Server)
+	}
+	if err == nil && n.cfg.Index > 0 {
+		client, err = tlskey.Config(n.cfg.Key, tlsProtocol, "", tlskey.Client)
+	}
+	return server, client, err
+}
+
+// hold keeps a connection to the parent, until Close.
+func (n *Node) hold(b *branch, addr string) {
+	defer n.running.Done()
+	const least, most = 2 * time.Millisecond, 250 * time.Millisecond
+	pause := least
+	for first := true; ; {
+		c, err := n.climb(addr)
+		if err == nil {
+			n.serve(b, c, func() {
+				if !first {
+					n.repair()
+				}
+			})
+			first, pause = false, least
+		} else {
+			b.end(nil, err)
+		}
+		t := time.NewTimer(pause)
+		select {
+		case <-t.C:
+			pause = min(2*pause, most)
+		case <-n.closed:
+			t.Stop()
+			return
+		}
+	}
+}
+
+// climb connects to the parent.
+func (n *Node) climb(addr string) (net.Conn, error) {
+	raw, err := n.conns.open(addr, n.conns.timeout, magicFence)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), unprovenTime)
+	defer cancel()
+	c, err := tlskey.Handshake(ctx, raw, n.conns.client, tlskey.Client)
+	if err == nil {
+		_, err = c.Write(binary.BigEndian.AppendUint32(nil, uint32(n.cfg.Index)))
+	}
+	if err == nil {
+		err = raw.SetDeadline(time.Time{})
+	}
+	if err != nil {
+		raw.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// climbed serves a connection that a host has made to this one.
+func (n *Node) climbed(c net.Conn) {
+	var index [4]byte
+	if _, err := io.ReadFull(c, index[:]); err != nil {
+		return
+	}
+	b := n.branches[int(binary.BigEndian.Uint32(index[:]))]
+	if b == nil || b.host < n.cfg.Index {
+		return // it is no child
+	}
+	n.serve(b, c, func() {})
+}
+
+// serve carries messages both ways, until the connection ends. begun is called when others may send.
+func (n *Node) serve(b *branch, c net.Conn, begun func()) {
+	lastsNoLonger(c, n.conns.timeout)
+	b.begin(c)
+	begun()
+	n.opened.Add(1)
+	var writing sync.WaitGroup
+	writing.Go(func() { n.write(b, c) })
+	b.end(c, n.read(b, c))
+	closeNow(c)
+	writing.Wait()
+}
+
+func (n *Node) write(b *branch, c net.Conn) {
+	w := bufio.NewWriterSize(c, 16<<10)
+	for {
+		queue, ok := b.next(c)
+		if !ok {
+			return
+		}
+		var err error
+		for _, o := range queue {
+			frame := binary.BigEndian.AppendUint32(make([]byte, 0, 4+o.m.size()), uint32(o.m.size()))
+			if _, err = w.Write(o.m.appendTo(frame)); err != nil {
+				break
+			}
+		}
+		if err == nil {
+			err = w.Flush()
+		}
+		n.mu.Lock()
+		for _, o := range queue {
+			n.fences.sent(o)
+		}
+		n.mu.Unlock()
+		if err != nil {
+			closeNow(c) // which the reader sees, and ends it
+			return
+		}
+	}
+}
+
+func (n *Node) read(b *branch, c net.Conn) error {
+	r := bufio.NewReaderSize(c, 64<<10)
+	for {
+		var head [4]byte
+		if _, err := io.ReadFull(r, head[:]); err != nil {
+			return err
+		}
+		size := binary.BigEndian.Uint32(head[:])
+		if size > frameMax {
+			return fmt.Errorf("host %d: a message of %d bytes, at most %d are allowed", b.host, size, frameMax)
+		}
+		body := make([]byte, size)
+		if _, err := io.ReadFull(r, body); err != nil {
+			return err
+		}
+		m, err := parseMessage(body, n.cfg.Hosts)
+		if err == nil && m.from != b.host {
+			err = errMessage
+		}
+		if err != nil {
+			return fmt.Errorf("host %d: %w", b.host, err)
+		}
+		n.take(m)
+	}
+}
+
+// lastsNoLonger bounds how long what was sent may stay unanswered: a network may forget a
+// connection that was idle, and the next one gets through.
+func lastsNoLonger(c net.Conn, limit time.Duration) {
+	for {
+		if s, ok := c.(interface{ NetConn() net.Conn }); ok {
+			c = s.NetConn()
+			continue
+		}
+		break
+	}
+	if tcp, ok := c.(*net.TCPConn); ok {
+		if raw, err := tcp.SyscallConn(); err == nil {
+			_ = raw.Control(func(fd uintptr) {
+				_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(limit.Milliseconds()))
+			})
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package gossip
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"log"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gorun-mpi/gorun/internal/testenv"
+	"github.com/gorun-mpi/gorun/internal/tlskey"
+	"github.com/hashicorp/memberlist"
+)
+
+func memberConfigOfTests() *memberlist.Config {
+	return &memberlist.Config{BindAddr: "127.0.0.1", Logger: log.New(io.Discard, "", 0)}
+}
+
+// branchTo is the connection of a process that knows the key, as host index, to a node.
+func branchTo(t *testing.T, n *Node, index int) net.Conn {
+	t.Helper()
+	raw, err := net.Dial("tcp", n.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { raw.Close() })
+	raw.SetDeadline(time.Now().Add(30 * time.Second))
+	tc, err := tlskey.Config(testKey, tlsProtocol, "", tlskey.Client)
+	if err == nil {
+		_, err = raw.Write(prover{testKey}.proof(magicFence, n.Addr()))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := tlskey.Handshake(context.Background(), raw, tc, tlskey.Client)
+	if err == nil {
+		_, err = c.Write(binary.BigEndian.AppendUint32(nil, uint32(index)))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// Each connection of the tree is of one child, and carries its messages only; the job goes on beside others.
+func TestBranchRefuses(t *testing.T) {
+	testenv.NoLeaks(t)
+	ctx := testenv.Deadline(t, time.Minute)
+	nodes := listenAll(t, 5, nil)
+	joinAll(t, ctx, nodes)
+	frame := func(m message) []byte {
+		return m.appendTo(binary.BigEndian.AppendUint32(nil, uint32(m.size())))
+	}
+	for name, c := range map[string]struct {
+		index int
+		sent  []byte
+	}{
+		"no child":           {3, nil},
+		"itself":             {0, nil},
+		"no host":            {1 << 31, nil},
+		"another's message":  {1, frame(message{kind: kindUp, from: 2, epoch: 1})},
+		"no message":         {1, frame(message{kind: kindEnd, from: 1, epoch: 1})},
+		"too long a message": {1, binary.BigEndian.AppendUint32(nil, frameMax+1)},
+	} {
+		conn := branchTo(t, nodes[0], c.index)
+		_, _ = conn.Write(c.sent)
+		if _, err := io.ReadAll(conn); err != nil && (errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "timeout")) {
+			t.Errorf("%s: the connection stays open: %v", name, err)
+		}
+	}
+	for epoch := uint64(1); epoch < 4; epoch++ {
+		if err := fenceAll(ctx, nodes, epoch, testData(int(epoch), 10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A parent whose TLS has another key is none, although its port took the proof.
+func TestBranchProvesBothEnds(t *testing.T) {
+	testenv.NoLeaks(t)
+	nodes := listenAll(t, 2, nil)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		tc, err := tlskey.Config(make([]byte, KeySize), tlsProtocol, "", tlskey.Server)
+		if err != nil {
+			return
+		}
+		_, _ = io.ReadFull(c, make([]byte, proofSize))
+		_, _ = tlskey.Handshake(context.Background(), c, tc, tlskey.Server)
+	}()
+	if _, err := nodes[1].climb(l.Addr().String()); err == nil || !strings.Contains(err.Error(), "another key") {
+		t.Errorf("connected to an impostor: %v", err)
+	}
+}
+
+// A fence that waits for a parent that is gone says why there is no connection.
+func TestFenceSaysWhyNoConnection(t *testing.T) {
+	testenv.NoLeaks(t)
+	nodes := listenAll(t, 3, nil)
+	joinAll(t, testenv.Deadline(t, 30*time.Second), nodes)
+	nodes[0].Close()
+	b := nodes[1].branches[0]
+	testenv.Await(t, 20*time.Second, "a dial that fails", func() bool {
+		err := b.trouble()
+		return err != nil && strings.Contains(err.Error(), "refused")
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, err := nodes[1].Fence(ctx, 1, nil)
+	if err == nil || !strings.Contains(err.Error(), "hosts beyond host a, to which there is no connection (") {
+		t.Errorf("a fence without its parent: %v", err)
+	}
+}
