@@ -22,6 +22,7 @@ const (
 	evenRanks                  // for pairs of ranks
 	launches                   // a job is started for each call; no rank measures
 	fourRanks                  // for 4 ranks only
+	startable                  // has begin, so that every engine can run it
 )
 
 // A benchmark is a line of the table of all there are.
@@ -39,8 +40,9 @@ type maker func(w *worker, p point) (call, error)
 // A call is what a point times, bound to its buffers.
 type call struct {
 	step        func() error
-	start, wait func() error // the halves of step, of a non-blocking call
-	block       func() error // the blocking call of a non-blocking one
+	start, wait func() error                 // the halves of step, of a non-blocking call
+	block       func() error                 // the blocking call of a non-blocking one
+	begin       func() (rank.Request, error) // the non-blocking call of a blocking one that starts
 	// check looks at all of the result and names what is wrong, "" for nothing.
 	check func() (string, error)
 	// spoil overwrites the result with what no result resembles, so that what is
@@ -71,15 +73,15 @@ var benchmarks = []benchmark{
 	{"bw", "Bandwidth", "messages", perMessage | senders | twoRanks, 0, makeWindow},
 	{"bibw", "Bandwidth, both ways", "messages", perMessage | bothWays | senders | twoRanks, 0, makeBothWays},
 	{"mr", "Message rate, all pairs", "messages", perMessage | senders | evenRanks, 0, makeWindow},
-	{"barrier", "Barrier", "collectives", sizeless, coll.Barrier, makeBarrier},
-	{"bcast", "Broadcast", "collectives", meets, coll.Bcast, makeBcast},
-	{"reduce", "Reduce", "collectives", meets | reduces, coll.Reduce, makeReduction},
-	{"allreduce", "Allreduce", "collectives", meets | reduces, coll.AllReduce, makeReduction},
+	{"barrier", "Barrier", "collectives", sizeless | startable, coll.Barrier, makeBarrier},
+	{"bcast", "Broadcast", "collectives", meets | startable, coll.Bcast, makeBcast},
+	{"reduce", "Reduce", "collectives", meets | reduces | startable, coll.Reduce, makeReduction},
+	{"allreduce", "Allreduce", "collectives", meets | reduces | startable, coll.AllReduce, makeReduction},
 	{"gather", "Gather", "collectives", meets, coll.Gather, makeGather},
 	{"scatter", "Scatter", "collectives", meets, coll.Scatter, makeScatter},
-	{"allgather", "Allgather", "collectives", meets, coll.AllGather, makeAllgather},
-	{"alltoall", "Alltoall", "collectives", meets, coll.AllToAll, makeAlltoall},
-	{"reduce_scatter", "Reduce-scatter", "collectives", meets | reduces, coll.ReduceScatter, makeReduction},
+	{"allgather", "Allgather", "collectives", meets | startable, coll.AllGather, makeAllgather},
+	{"alltoall", "Alltoall", "collectives", meets | startable, coll.AllToAll, makeAlltoall},
+	{"reduce_scatter", "Reduce-scatter", "collectives", meets | reduces | startable, coll.ReduceScatter, makeReduction},
 	{"scan", "Scan", "collectives", meets | reduces, coll.Scan, makeReduction},
 	{"exscan", "Exclusive scan", "collectives", meets | reduces, coll.ExScan, makeReduction},
 	{"gatherv", "Gatherv", "collectives", meets, 0, makeGatherv},

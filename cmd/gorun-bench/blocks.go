@@ -6,7 +6,7 @@ import "github.com/gorun-mpi/gorun/rank"
 // the whole vector in a broadcast. The root is rank 0.
 
 func makeBarrier(w *worker, _ point) (call, error) {
-	return call{step: w.barrier, check: nothing}, nil
+	return call{step: w.barrier, begin: func() (rank.Request, error) { return rank.Ibarrier(w.comm) }, check: nothing}, nil
 }
 
 // started makes the call a non-blocking one: start and wait, together the step.
@@ -53,8 +53,9 @@ func makeBcast(w *worker, p point) (c call, err error) {
 	}
 	c.check = from(buf, 0)
 	block := func() error { return rank.Bcast(w.ctx, w.comm, buf, 0) }
+	c.begin = func() (rank.Request, error) { return rank.Ibcast(w.comm, buf, 0) }
 	if p.benchmark == "ibcast" {
-		started(w, &c, func() (rank.Request, error) { return rank.Ibcast(w.comm, buf, 0) })
+		started(w, &c, c.begin)
 		c.block = block
 		return c, nil
 	}
@@ -112,6 +113,7 @@ func makeScatter(w *worker, p point) (call, error) {
 func makeAllgather(w *worker, p point) (call, error) {
 	c, in, out, err := blocks(w, p, 1, w.size)
 	c.step = func() error { return rank.Allgather(w.ctx, w.comm, in, out) }
+	c.begin = func() (rank.Request, error) { return rank.Iallgather(w.comm, in, out) }
 	c.check = fromEach(w, p, out, 0)
 	return c, err
 }
@@ -119,6 +121,7 @@ func makeAllgather(w *worker, p point) (call, error) {
 func makeAlltoall(w *worker, p point) (call, error) {
 	c, in, out, err := blocks(w, p, w.size, w.size)
 	c.step = func() error { return rank.Alltoall(w.ctx, w.comm, in, out) }
+	c.begin = func() (rank.Request, error) { return rank.Ialltoall(w.comm, in, out) }
 	c.check = fromEach(w, p, out, w.rank)
 	return c, err
 }

@@ -36,7 +36,7 @@ const mostStarted = 16
 var rivals = [...]string{mpich, openmpi, limit}
 
 // rivalSeries are their rows, which gorun's have for a reference, in the order of the table's columns.
-var rivalSeries = [...]series{{mpich, ordinary, "", ""}, {mpich, ordinary, progressOn, ""}, {openmpi, ordinary, "", ""}, {limit, ordinary, "", ""}}
+var rivalSeries = [...]series{{mpich, ordinary, "", "", ""}, {mpich, ordinary, progressOn, "", ""}, {openmpi, ordinary, "", "", ""}, {limit, ordinary, "", "", ""}}
 
 // command is the command line of a job of a benchmark; nil where the system has
 // no part in it.

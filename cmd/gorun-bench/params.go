@@ -23,13 +23,14 @@ type params struct {
 	quick, backToBack, applications, verbose, quiet                       bool
 	csv, json, html, svg, tune, from                                      string
 	deviceList                                                            string // as given: "a" or "a,b"
-	asyncList, compute                                                    string
+	asyncList, compute, engineList                                        string
 
 	// What these come to.
 	counts   []int // of ranks
 	memories []string
 	compare  []string // the MPIs to compare with
 	asyncs   []string // modes of progress threads; none: the environment's
+	engines  []string // that run collectives; none: the ranks do
 	points   []point
 	budget   time.Duration // for a point
 	deadline time.Duration // of the session, 0: none
@@ -43,7 +44,7 @@ func newParser() (*argp.Parser, *params) {
 	parser.Rename("json", "parameters", 'j')
 	parser.Rename("version", "version", 'V')
 	parser.String(&p.benchmarkList, argp.Flag{Long: "benchmarks", Short: 'b', Value: "LIST", Check: p.checkBenchmarks,
-		Help: "what to measure: names, or messages, collectives, nonblocking, overlap, onesided, start, all (default: all)"})
+		Help: "what to measure: names, or messages, collectives, engines, nonblocking, overlap, onesided, start, all (default: all)"})
 	parser.String(&p.countList, argp.Flag{Long: "np", Short: 'n', Value: "LIST", Check: p.checkCounts,
 		Help: "numbers of ranks: 2,4 or 2:16 (default: 2; with --quick 2,4)"})
 	parser.String(&p.sizeList, argp.Flag{Long: "sizes", Short: 'm', Value: "LIST", Check: p.checkSizes,
@@ -58,6 +59,8 @@ func newParser() (*argp.Parser, *params) {
 		Help: "MPIs to compare with: mpich,openmpi (default: none; with --quick those that are installed)"})
 	parser.String(&p.asyncList, argp.Flag{Long: "async-progress", Value: "LIST", Check: p.checkAsync,
 		Help: "off, on, auto, daemon or several of them: the progress threads of gorun's ranks, or gorun --offload, each in rows of its own; with on, MPICH is measured with its own progress threads as well (default: the environment's)"})
+	parser.String(&p.engineList, argp.Flag{Long: "engine", Value: "LIST", Check: p.checkEngines,
+		Help: "inline, thread, dpa, daemon or several of them: what runs the collectives, the rank itself, its progress thread, a device thread or gorun --offload, each in rows of its own; a call that another has run is an error (with -b engines by default)"})
 	parser.String(&p.compute, argp.Flag{Long: "compute", Value: "HOW", Check: p.checkCompute,
 		Help: "the work beside non-blocking calls: sleep, as a program that waits for a GPU; cpu; or spare, the same where each rank has a second CPU (default sleep)"})
 	parser.Bool(&p.applications, argp.Flag{Long: "applications", Help: "measure a2a beside alltoall and allreduce beside iallreduce_x16 too, by the figures that these commands give"})
@@ -104,6 +107,7 @@ var groups = map[string]func(b *benchmark) bool{
 	"start":       func(b *benchmark) bool { return b.how&launches != 0 },
 	"messages":    func(b *benchmark) bool { return b.group == "messages" },
 	"collectives": func(b *benchmark) bool { return b.group == "collectives" },
+	"engines":     func(b *benchmark) bool { return b.how&startable != 0 },
 	"overlap":     func(b *benchmark) bool { return b.name == "iallreduce" || b.name == "ialltoall" },
 	"nonblocking": func(b *benchmark) bool { return b.group == "nonblocking" },
 	"onesided":    func(b *benchmark) bool { return b.group == "onesided" },
@@ -275,6 +279,9 @@ const (
 // settle fills in what is not given and lists the points.
 func (p *params) settle() error {
 	p.memories = strings.Split(p.memoryList, ",")
+	if err := p.settleEngines(); err != nil {
+		return err
+	}
 	if p.compareList != "" {
 		p.compare = strings.Split(p.compareList, ",")
 	} else if p.quick {

@@ -33,6 +33,7 @@ type plan struct {
 	separate   bool          // a barrier before each collective
 	memory     string        // of gorun's ranks
 	devices    []string      // of gorun's ranks; none: theirs to choose
+	engine     string        // that runs the collectives of gorun's ranks; "": the ranks, in the environment's mode of progress
 	sleeps     bool          // the work beside non-blocking calls is a sleep
 }
 
@@ -48,6 +49,9 @@ func (p *plan) write(w io.Writer) error {
 	}
 	for _, name := range p.devices {
 		fmt.Fprintf(b, "device %s\n", name)
+	}
+	if p.engine != "" {
+		fmt.Fprintf(b, "engine %s\n", p.engine)
 	}
 	if p.sleeps {
 		fmt.Fprintln(b, "sleeps 1")
@@ -76,6 +80,8 @@ func readPlan(r io.Reader) (*plan, error) {
 			p.memory = rest
 		case "device":
 			p.devices = append(p.devices, rest)
+		case "engine":
+			p.engine = rest
 		case "sleeps":
 			p.sleeps = rest == "1"
 		case "point":
@@ -130,6 +136,7 @@ type sample struct {
 	overlapped                  bool
 	daemon                      float64 // what the daemon worked on a call of a rank; 0: it ran none
 	explanation                 string
+	executed                    uint64 // calls that the plan's engine ran, of all ranks
 }
 
 // overlap is that of OSU in per cent: the time saved by that of the non-blocking call
@@ -187,7 +194,7 @@ type answer struct {
 // out of it.
 func (a *answer) line(text string) error {
 	word, rest, _ := strings.Cut(text, " ")
-	if word != "point" && word != "wrong" && word != "chosen" {
+	if word != "point" && word != "wrong" && word != "chosen" && word != "executed" {
 		switch word {
 		case "version":
 			a.version = rest
@@ -208,6 +215,10 @@ func (a *answer) line(text string) error {
 	switch word {
 	case "chosen":
 		s.explanation = rest
+	case "executed":
+		if _, err := fmt.Sscan(rest, &s.executed); err != nil {
+			return fmt.Errorf("answer: line %q: %w", text, err)
+		}
 	case "wrong":
 		s.wrong = true
 	case "point":
@@ -221,7 +232,7 @@ func (a *answer) line(text string) error {
 		}
 	}
 	a.samples[index] = s
-	if word != "chosen" && a.report != nil {
+	if (word == "point" || word == "wrong") && a.report != nil {
 		a.report(index)
 	}
 	return nil

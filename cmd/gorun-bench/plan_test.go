@@ -10,7 +10,7 @@ import (
 )
 
 func TestPlanIsReadAsWritten(t *testing.T) {
-	p := &plan{limit: 30 * time.Second, quota: 2500 * time.Millisecond, budget: 20 * time.Millisecond, warmup: -1, iterations: 7, separate: true, sleeps: true, memory: registered, devices: []string{"soft0", "rxe0"},
+	p := &plan{limit: 30 * time.Second, quota: 2500 * time.Millisecond, budget: 20 * time.Millisecond, warmup: -1, iterations: 7, separate: true, sleeps: true, memory: registered, engine: engineDPA, devices: []string{"soft0", "rxe0"},
 		points: []point{{"latency", "byte", 8}, {"allreduce", "double", 1 << 20}}}
 	var b bytes.Buffer
 	if err := p.write(&b); err != nil {
@@ -33,13 +33,13 @@ func TestAnswer(t *testing.T) {
 	in := &lines{take: a.line}
 	s := sample{batch: 5, count: 100, p10: 1.5, p50: 2, p90: 3, p99: 4}
 	o := sample{batch: 1, count: 3, p10: 1, p50: 2, p90: 3, p99: 4, compute: 2, total: 2.5, alone: 1.9, comm: 1.5, overlapped: true}
-	text := fmt.Sprintf("version 1.2.3, of today\nsome library says hello\nchosen 0 by chance\npoint 0 %v\npoint 1 %v\nwrong 2\nend\n", s, o)
+	text := fmt.Sprintf("version 1.2.3, of today\nsome library says hello\nchosen 0 by chance\nexecuted 0 12\npoint 0 %v\npoint 1 %v\nwrong 2\nend\n", s, o)
 	for part := range strings.SplitAfterSeq(text, "o") { // lines come in pieces
 		if _, err := in.Write([]byte(part)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s.explanation = "by chance"
+	s.explanation, s.executed = "by chance", 12
 	want := map[int]sample{0: s, 1: o, 2: {wrong: true}}
 	if in.err != nil || !a.ended || a.version != "1.2.3, of today" || !reflect.DeepEqual(a.samples, want) {
 		t.Errorf("got %+v, error %v; want %+v", a, in.err, want)

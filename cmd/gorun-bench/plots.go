@@ -23,17 +23,24 @@ type style struct {
 
 // styles are the series there are, in the order of the legend.
 var styles = []style{
-	{series{gorun, registered, "", ""}, "gorun, registered memory", "--s-registered", "none", "M-4,0a4,4 0 1,0 8,0a4,4 0 1,0 -8,0z"},
-	{series{gorun, ordinary, "", ""}, "gorun, ordinary memory", "--s-ordinary", "6,2", "M-3.5,-3.5h7v7h-7z"},
-	{series{gorun, registered, "off", ""}, "gorun, registered memory, progress off", "--s-registered", "2,3", "M-4,0a4,4 0 1,0 8,0a4,4 0 1,0 -8,0z"},
-	{series{gorun, registered, progressOn, ""}, "gorun, registered memory, progress on", "--s-registered", "none", "M-4,-3.5L4,-3.5L0,4z"},
-	{series{gorun, registered, "auto", ""}, "gorun, registered memory, progress auto", "--s-registered", "8,3", "M-4,-1.3H4V1.3H-4z"},
-	{series{gorun, ordinary, "off", ""}, "gorun, ordinary memory, progress off", "--s-ordinary", "2,3", "M-3.5,-3.5h7v7h-7z"},
-	{series{gorun, ordinary, progressOn, ""}, "gorun, ordinary memory, progress on", "--s-ordinary", "none", "M-4.5,0L0,-4.5L4.5,0L0,4.5z"},
-	{series{gorun, ordinary, "auto", ""}, "gorun, ordinary memory, progress auto", "--s-ordinary", "8,3", "M-1.3,-4H1.3V4H-1.3z"},
-	{series{mpich, ordinary, "", ""}, "MPICH", "--s-mpich", "2,2", "M-4,3.5L4,3.5L0,-4z"},
-	{series{mpich, ordinary, progressOn, ""}, "MPICH with progress threads", "--s-mpich", "none", "M-4,-3.5L4,-3.5L0,4z"},
-	{series{openmpi, ordinary, "", ""}, "Open MPI", "--s-openmpi", "6,2,2,2", "M-4.5,0L0,-4.5L4.5,0L0,4.5z"},
+	{series{gorun, registered, "", "", ""}, "gorun, registered memory", "--s-registered", "none", "M-4,0a4,4 0 1,0 8,0a4,4 0 1,0 -8,0z"},
+	{series{gorun, ordinary, "", "", ""}, "gorun, ordinary memory", "--s-ordinary", "6,2", "M-3.5,-3.5h7v7h-7z"},
+	{series{gorun, registered, "off", "", ""}, "gorun, registered memory, progress off", "--s-registered", "2,3", "M-4,0a4,4 0 1,0 8,0a4,4 0 1,0 -8,0z"},
+	{series{gorun, registered, progressOn, "", ""}, "gorun, registered memory, progress on", "--s-registered", "none", "M-4,-3.5L4,-3.5L0,4z"},
+	{series{gorun, registered, "auto", "", ""}, "gorun, registered memory, progress auto", "--s-registered", "8,3", "M-4,-1.3H4V1.3H-4z"},
+	{series{gorun, ordinary, "off", "", ""}, "gorun, ordinary memory, progress off", "--s-ordinary", "2,3", "M-3.5,-3.5h7v7h-7z"},
+	{series{gorun, ordinary, progressOn, "", ""}, "gorun, ordinary memory, progress on", "--s-ordinary", "none", "M-4.5,0L0,-4.5L4.5,0L0,4.5z"},
+	{series{gorun, ordinary, "auto", "", ""}, "gorun, ordinary memory, progress auto", "--s-ordinary", "8,3", "M-1.3,-4H1.3V4H-1.3z"},
+	{series{gorun, registered, "", "", engineInline}, "gorun, registered memory, engine " + engineInline, "--s-registered", "none", "M-4,0a4,4 0 1,0 8,0a4,4 0 1,0 -8,0z"},
+	{series{gorun, registered, "", "", engineThread}, "gorun, registered memory, engine " + engineThread, "--s-registered", "2,3", "M-4,-3.5L4,-3.5L0,4z"},
+	{series{gorun, registered, "", "", engineDPA}, "gorun, registered memory, engine " + engineDPA, "--s-registered", "8,3", "M-4,-1.3H4V1.3H-4z"},
+	{series{gorun, registered, "", "", engineDaemon}, "gorun, registered memory, engine " + engineDaemon, "--s-registered", "6,2,2,2", "M-4.5,0L0,-4.5L4.5,0L0,4.5z"},
+	{series{gorun, ordinary, "", "", engineInline}, "gorun, ordinary memory, engine " + engineInline, "--s-ordinary", "none", "M-4,0a4,4 0 1,0 8,0a4,4 0 1,0 -8,0z"},
+	{series{gorun, ordinary, "", "", engineThread}, "gorun, ordinary memory, engine " + engineThread, "--s-ordinary", "2,3", "M-4,-3.5L4,-3.5L0,4z"},
+	{series{gorun, ordinary, "", "", engineDPA}, "gorun, ordinary memory, engine " + engineDPA, "--s-ordinary", "8,3", "M-4,-1.3H4V1.3H-4z"},
+	{series{mpich, ordinary, "", "", ""}, "MPICH", "--s-mpich", "2,2", "M-4,3.5L4,3.5L0,-4z"},
+	{series{mpich, ordinary, progressOn, "", ""}, "MPICH with progress threads", "--s-mpich", "none", "M-4,-3.5L4,-3.5L0,4z"},
+	{series{openmpi, ordinary, "", "", ""}, "Open MPI", "--s-openmpi", "6,2,2,2", "M-4.5,0L0,-4.5L4.5,0L0,4.5z"},
 }
 
 // styleOf is the style of a row's series. The limit, which has none, is never drawn.

@@ -56,6 +56,10 @@ type row struct {
 
 	// Progress is that of threads: off, on or auto, of MPICH on; daemon: gorun's --offload.
 	Progress string `json:"async_progress,omitempty"`
+	// Engine is what ran the collective (--engine), and Executed the calls of all ranks that it ran from the first
+	// step to the last: all there were.
+	Engine   string `json:"engine,omitempty"`
+	Executed uint64 `json:"engine_calls,omitempty"`
 	// Application is the command that was measured instead of ranks of gorun-bench.
 	Application string `json:"application,omitempty"`
 
@@ -159,6 +163,8 @@ func (r *row) validate() error {
 		return fmt.Errorf("found the memory %q, expected %s or %s", r.Memory, registered, ordinary)
 	case !slices.Contains([]string{"", "off", progressOn, "auto", progressDaemon}, r.Progress):
 		return fmt.Errorf("found the async_progress %q, expected off, on, auto or daemon", r.Progress)
+	case r.Engine != "" && !slices.Contains(engines, r.Engine):
+		return fmt.Errorf("found the engine %q, expected one of %s", r.Engine, strings.Join(engines, ", "))
 	case r.NP < 1 || r.NP > maxRanks || r.Bytes < 0 || r.Bytes > maxSize || r.Runs < 0:
 		return fmt.Errorf("found %d ranks, %d bytes, %d runs", r.NP, r.Bytes, r.Runs)
 	}
@@ -185,7 +191,7 @@ func writeCSV(w io.Writer, rows []row) error {
 	c := csv.NewWriter(w)
 	write := func(fields ...string) { _ = c.Write(fields) } // Error has it in the end
 	write("benchmark", "system", "np", "bytes", "type", "memory", "median_us", "p10_us", "p90_us", "p99_us", "runs", "iterations",
-		"verified", "async_progress", "application", "variant", "min_us", "max_us", "messages_per_s", "mb_per_s", "compute_us", "total_us", "alone_us", "comm_us", "overlap", "overlap_honest", "daemon_work_us",
+		"verified", "async_progress", "engine", "engine_calls", "application", "variant", "min_us", "max_us", "messages_per_s", "mb_per_s", "compute_us", "total_us", "alone_us", "comm_us", "overlap", "overlap_honest", "daemon_work_us",
 		"ratio", "ratio_min", "ratio_max", "peer", "failed")
 	f := func(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 	some := func(v float64) string {
@@ -195,12 +201,15 @@ func writeCSV(w io.Writer, rows []row) error {
 		return f(v)
 	}
 	for _, r := range rows {
-		overlap, honest := "", ""
+		overlap, honest, executed := "", "", ""
+		if r.Engine != "" {
+			executed = strconv.FormatUint(r.Executed, 10)
+		}
 		if r.Overlap != nil && r.Honest != nil {
 			overlap, honest = f(*r.Overlap), f(*r.Honest)
 		}
 		write(r.Benchmark, r.System, strconv.Itoa(r.NP), strconv.Itoa(r.Bytes), r.Type, r.Memory, f(r.Median), f(r.P10), f(r.P90), f(r.P99),
-			strconv.Itoa(r.Runs), strconv.Itoa(r.Iterations), strconv.FormatBool(r.Verified), r.Progress, r.Application, r.Variant, f(r.Least), f(r.Most), some(r.Rate), some(r.Bandwidth),
+			strconv.Itoa(r.Runs), strconv.Itoa(r.Iterations), strconv.FormatBool(r.Verified), r.Progress, r.Engine, executed, r.Application, r.Variant, f(r.Least), f(r.Most), some(r.Rate), some(r.Bandwidth),
 			some(r.Compute), some(r.Total), some(r.Alone), some(r.Comm), overlap, honest, some(r.Daemon), some(r.Ratio), some(r.RatioLow), some(r.RatioHigh), r.Peer, r.Failed)
 	}
 	c.Flush()

@@ -43,6 +43,7 @@ func reduction[T rank.Number](w *worker, p point) (c call, err error) {
 	switch p.benchmark {
 	case "allreduce":
 		c.step = func() error { return rank.Allreduce(ctx, comm, in, out, rank.Sum) }
+		c.begin = func() (rank.Request, error) { return rank.Iallreduce(comm, in, out, rank.Sum) }
 	case "iallreduce":
 		started(w, &c, func() (rank.Request, error) { return rank.Iallreduce(comm, in, out, rank.Sum) })
 		c.block = func() error { return rank.Allreduce(ctx, comm, in, out, rank.Sum) }
@@ -66,9 +67,11 @@ func reduction[T rank.Number](w *worker, p point) (c call, err error) {
 			out, n = nil, 0
 		}
 		c.step = func() error { return rank.Reduce(ctx, comm, in, out, rank.Sum, 0) }
+		c.begin = func() (rank.Request, error) { return rank.Ireduce(comm, in, out, rank.Sum, 0) }
 	case "reduce_scatter":
 		base = w.rank * n
 		c.step = func() error { return rank.ReduceScatterBlock(ctx, comm, in, out, rank.Sum) }
+		c.begin = func() (rank.Request, error) { return rank.IreduceScatterBlock(comm, in, out, rank.Sum) }
 	}
 	c.check = func() (string, error) { return wrongElement(out[:n], elem, base, first, last), nil }
 	return c, nil

@@ -25,10 +25,10 @@ type cell struct {
 }
 
 // A series is what rows of different sizes have in common.
-type series struct{ system, memory, progress, application string }
+type series struct{ system, memory, progress, application, engine string }
 
 func cellOf(j *job, p point) cell {
-	return cell{series{j.system, j.memory, j.progress, j.application}, j.variant, j.np, p}
+	return cell{series{j.system, j.memory, j.progress, j.application, j.engine}, j.variant, j.np, p}
 }
 
 // at makes sure that the cell is known.
@@ -69,7 +69,7 @@ func (r *results) bad() bool { return len(r.faults()) > 0 }
 func (r *results) faults() []string {
 	var list []string
 	for _, w := range r.order {
-		what := fmt.Sprintf("%v on %d ranks, %s %s", w.point, w.np, w.column(), cmp.Or(w.variant, w.application, w.memory))
+		what := fmt.Sprintf("%v on %d ranks, %s %s", w.point, w.np, w.column(), cmp.Or(w.variant, w.application, w.engine, w.memory))
 		if len(r.taken[w]) == 0 && r.failed[w] != "" {
 			list = append(list, what+" failed")
 		}
@@ -153,7 +153,7 @@ func (r *results) rows(points []point) []row {
 func (r *results) row(w cell) row {
 	runs := r.taken[w]
 	one := row{Benchmark: w.point.benchmark, System: w.system, NP: w.np, Bytes: w.point.bytes, Type: w.point.typ,
-		Memory: w.memory, Progress: w.progress, Application: w.application, Variant: w.variant, Verified: true, Failed: r.failed[w]}
+		Memory: w.memory, Progress: w.progress, Application: w.application, Engine: w.engine, Variant: w.variant, Verified: true, Failed: r.failed[w]}
 	if len(runs) > 0 {
 		one.Failed = ""
 	} else {
@@ -169,6 +169,7 @@ func (r *results) row(w cell) row {
 		}
 		one.Runs++
 		one.Iterations += s.batch * s.count
+		one.Executed += s.executed
 		p10, p50, p90, p99 = append(p10, s.p10), append(p50, s.p50), append(p90, s.p90), append(p99, s.p99)
 		if s.overlapped {
 			compute, total, alone, comm = append(compute, s.compute), append(total, s.total), append(alone, s.alone), append(comm, s.comm)

@@ -94,8 +94,8 @@ func (s *session) prepare() {
 			// A launch has neither memory nor binding: once a system. Each is a
 			// job by itself, which fails by itself. And nothing without a size is
 			// different in another memory.
-			if !seen[c.system] {
-				seen[c.system] = true
+			if !seen[c.system+c.engine] {
+				seen[c.system+c.engine] = true
 				whole := *c
 				if c.system == gorun { // nor has it devices
 					whole.variant, whole.devices = "", nil
@@ -115,8 +115,11 @@ func (s *session) prepare() {
 	}
 }
 
-// ours are gorun's contenders: each kind of memory in each mode of progress threads.
+// ours are gorun's contenders: each kind of memory by each engine, or in each mode of progress threads.
 func (s *session) ours() []*contender {
+	if len(s.params.engines) > 0 {
+		return s.byEngines()
+	}
 	modes := s.params.asyncs
 	if len(modes) == 0 {
 		modes = []string{""}
@@ -135,13 +138,35 @@ func (s *session) ours() []*contender {
 			c := gorunContender(s.self, memory, settings...)
 			c.offload = daemon
 			c.progress = mode
-			if c.devices = s.params.devices(); len(c.devices) > 0 {
-				c.variant = "device " + s.params.deviceList
-			}
-			list = append(list, c)
+			list = append(list, s.onDevices(c))
 		}
 	}
 	return list
+}
+
+// byEngines are gorun's contenders with --engine. The daemon reaches no ordinary memory.
+func (s *session) byEngines() (list []*contender) {
+	for _, memory := range s.params.memories {
+		for _, name := range s.params.engines {
+			if name == engineDaemon && memory != registered {
+				continue
+			}
+			c := gorunContender(s.self, memory)
+			if c.engine = name; name == engineDaemon {
+				c.offload = 1
+			}
+			list = append(list, s.onDevices(c))
+		}
+	}
+	return list
+}
+
+// onDevices has a contender of gorun use the devices of -d.
+func (s *session) onDevices(c *contender) *contender {
+	if c.devices = s.params.devices(); len(c.devices) > 0 {
+		c.variant = "device " + s.params.deviceList
+	}
+	return c
 }
 
 // mostChars is up to how many ranks the sums of the pattern fit into a char.
@@ -245,7 +270,7 @@ func (s *session) attempt(ctx context.Context, round int, j *job) (culprit point
 	p := &plan{points: measured, limit: quota + s.lateness, quota: quota, budget: s.params.budget, warmup: s.params.warmup,
 		iterations: s.params.iterations, separate: !s.params.backToBack, memory: j.memory, sleeps: s.params.compute == computeSleep}
 	if j.system == gorun {
-		p.devices = j.devices
+		p.devices, p.engine = j.devices, j.engine
 	} else {
 		p.memory = ""
 	}

@@ -32,6 +32,7 @@ type contender struct {
 	system, memory string
 	progress       string   // threads: off, on or auto of gorun's, on of MPICH's; "": as the environment has it; daemon
 	offload        int      // threads of the daemon
+	engine         string   // that runs the collectives; "": none is asked for
 	application    string   // instead of gorun's ranks: see application
 	variant        string   // the settings, in a few words
 	devices        []string // of gorun's ranks, as -d names them
@@ -57,6 +58,9 @@ func (c *contender) String() string {
 	}
 	if c.progress != "" {
 		text += ", progress " + c.progress
+	}
+	if c.engine != "" {
+		text += ", engine " + c.engine
 	}
 	if c.variant != "" {
 		text += ", " + c.variant

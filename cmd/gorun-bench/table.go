@@ -135,7 +135,7 @@ func (s series) column() string {
 	return s.system
 }
 
-func (r *row) series() series { return series{r.System, r.Memory, r.Progress, r.Application} }
+func (r *row) series() series { return series{r.System, r.Memory, r.Progress, r.Application, r.Engine} }
 
 func (r *row) column() string { return r.series().column() }
 
@@ -153,6 +153,9 @@ func columnsOf(rows []row) []string {
 // memoryName is a row's memory, where that makes a difference.
 func (r *row) memoryName() string {
 	if b := find(r.Benchmark); b.how&(launches|sizeless) != 0 && r.Bytes == 0 {
+		if r.Engine != "" {
+			return "engine " + r.Engine
+		}
 		return ""
 	}
 	return r.settings()
@@ -163,6 +166,9 @@ func (r *row) memoryName() string {
 func (r *row) settings() string {
 	if r.Application != "" {
 		return r.Application
+	}
+	if r.Engine != "" {
+		return r.Memory + ", engine " + r.Engine
 	}
 	if r.Progress != "" && r.System == gorun {
 		return r.Memory + ", progress " + r.Progress

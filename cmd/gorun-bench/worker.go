@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"runtime"
@@ -40,6 +41,7 @@ type worker struct {
 	product  float64 // of work, so that it is done
 	control  []int64 // of rank 0's decisions, registered or not as rank likes
 	numbers  []float64
+	engine   *engine // nil: the plan names none
 }
 
 // runWorker is the program of a rank: "init" joins and leaves, anything else is
@@ -57,7 +59,9 @@ func runWorker(ctx context.Context, what string, environ []string, std stdio) in
 			return statusFailed
 		}
 	}
-	world, err := rank.Init(ctx, onDevices(p.devices, &env))
+	cfg := onDevices(p.devices, &env)
+	p.configureEngine(&cfg)
+	world, err := rank.Init(ctx, cfg)
 	if err != nil {
 		fmt.Fprintln(std.err, "gorun-bench:", err)
 		return statusFailed
@@ -89,6 +93,10 @@ func onDevices(names []string, env *rank.Environment) rank.Config {
 func (w *worker) run() (err error) {
 	w.rank, w.size = w.comm.Rank(), w.comm.Size()
 	w.control, w.numbers = make([]int64, 1), make([]float64, 2)
+	if w.engine, err = w.openEngine(); err != nil {
+		return fmt.Errorf("engine %s: %w", w.plan.engine, err)
+	}
+	defer func() { err = errors.Join(err, w.engine.close()) }()
 	if w.plan.sleeps {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
@@ -152,6 +160,9 @@ func (w *worker) point(index int) error {
 	if err != nil {
 		return fmt.Errorf("%v: %w", p, err)
 	}
+	if w.engine != nil {
+		w.engine.run(&c)
+	}
 	m := &measured{worker: w, benchmark: b, point: p, call: c, meet: w.plan.separate && b.how&meets != 0}
 	if err := m.run(index); err != nil {
 		return fmt.Errorf("%v: %w", p, err)
@@ -187,8 +198,20 @@ func (m *measured) run(index int) error {
 			return err
 		}
 	}
+	executed := []uint64{0}
+	if m.engine != nil {
+		if executed[0], err = m.engine.executed(); err != nil {
+			return err
+		}
+		if err := rank.Allreduce(m.ctx, m.comm, nil, executed, rank.Sum); err != nil {
+			return err
+		}
+	}
 	if m.rank != 0 {
 		return nil
+	}
+	if m.engine != nil {
+		fmt.Fprintf(m.out, "executed %d %d\n", index, executed[0])
 	}
 	if m.kind != 0 {
 		fmt.Fprintf(m.out, "chosen %d %s\n", index, m.comm.Explain(m.kind, m.point.bytes))

@@ -37,7 +37,9 @@ func runPlan(t *testing.T, np int, p *plan) (*answer, string) {
 	a := &answer{points: len(p.points), samples: map[int]sample{}}
 	out := &lines{take: a.line}
 	var said locked
-	err := rank.Run(np, func(ctx context.Context, c *rank.Comm) error {
+	cfg := rank.RunConfig{}
+	p.configureEngine(&cfg.Config)
+	err := cfg.Run(testenv.Deadline(t, 3*time.Minute), np, func(ctx context.Context, c *rank.Comm) error {
 		read, err := loadPlan(name)
 		if err != nil {
 			return err

@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gorun-mpi/gorun/rank"
+	"github.com/gorun-mpi/gorun/rdma"
+	"github.com/gorun-mpi/gorun/rdma/dpa"
+)
+
+// With --engine the same collectives are run by different threads, each in rows of its own:
+//
+//	inline   the rank, in its blocking call
+//	thread   the rank's progress thread; the rank starts the call and waits
+//	dpa      a device thread of package rdma/dpa, which steps the started call
+//	daemon   the daemon of gorun --offload
+//
+// Who has made the steps is counted by package coll, for each call, and a row with any call that another
+// has made a step of is an error: nothing falls back to inline.
+
+// The engines that --engine names.
+const (
+	engineInline = "inline"
+	engineThread = "thread"
+	engineDPA    = "dpa"
+	engineDaemon = "daemon"
+)
+
+var engines = []string{engineInline, engineThread, engineDPA, engineDaemon}
+
+func (p *params) checkEngines() error {
+	if err := known(p.engineList, engines...); err != nil {
+		return err
+	}
+	p.engines = strings.Split(p.engineList, ",")
+	return nil
+}
+
+// settleEngines holds the other options against --engine.
+func (p *params) settleEngines() error {
+	switch {
+	case len(p.engines) == 0:
+		return nil
+	case len(p.asyncs) > 0 || p.tune != "" || p.applications || p.quick:
+		return errors.New("--engine: found --async-progress, --tune, --applications or --quick beside it, expected none of them")
+	case p.engineList == engineDaemon && !slices.Contains(p.memories, registered):
+		return errors.New("--engine daemon: found --memory ordinary, expected registered: the daemon does not reach other memory")
+	}
+	if p.benchmarkList == "" {
+		p.benchmarkList = "engines"
+	}
+	list, err := p.selected()
+	for _, b := range list {
+		if b.how&startable == 0 {
+			return fmt.Errorf("--engine: found -b %s, expected collectives that an engine can run: -b engines has all of them", b.name)
+		}
+	}
+	return err
+}
+
+// configureEngine has a rank be what the plan's engine needs.
+func (p *plan) configureEngine(cfg *rank.Config) {
+	if p.engine == "" {
+		return
+	}
+	cfg.Progress = rank.ProgressOff
+	switch p.engine {
+	case engineThread:
+		cfg.Progress, cfg.Deferred = rank.ProgressOn, true
+	case engineDPA:
+		cfg.Deferred = true
+	case engineDaemon:
+		cfg.OffloadFrom = -1
+	}
+}
+
+// An engine runs the calls of a point for one rank, and counts them. A worker has one.
+type engine struct {
+	w      *worker
+	name   string
+	made   uint64 // calls
+	before rank.Counters
+
+	// Of dpa: its kernel steps request.
+	pd       rdma.PD
+	device   *dpa.Context
+	group    *dpa.ThreadGroup
+	done     *dpa.SyncEvent
+	launched uint64
+	kernel   dpa.Kernel
+	request  rank.Request
+}
+
+// openEngine makes the plan's engine; nil: it names none.
+func (w *worker) openEngine() (e *engine, err error) {
+	if w.plan.engine == "" {
+		return nil, nil
+	}
+	e = &engine{w: w, name: w.plan.engine}
+	if e.name != engineDPA {
+		return e, nil
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, e.close())
+		}
+	}()
+	world := w.comm.World()
+	if e.pd, err = world.DeviceContext().AllocPD(); err != nil {
+		return e, err
+	}
+	if e.device, err = dpa.New(e.pd, dpa.Config{Threads: 1, Place: world.LocalRank(), Processes: world.LocalSize()}); err != nil {
+		return e, err
+	}
+	if e.group, err = e.device.NewThreadGroup(1); err != nil {
+		return e, err
+	}
+	e.kernel = dpa.Steps(e)
+	e.done, err = e.device.NewSyncEvent(dpa.Device, dpa.CPU)
+	return e, err
+}
+
+func (e *engine) close() error {
+	if e == nil {
+		return nil
+	}
+	var errs []error
+	if e.device != nil {
+		errs = append(errs, e.device.Close())
+	}
+	if e.pd != nil {
+		errs = append(errs, e.pd.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Step is the request's that the device thread runs.
+func (e *engine) Step() (moved, over bool) { return e.request.Step() }
+
+// run has the engine run a point's calls from here on.
+func (e *engine) run(c *call) {
+	e.made, e.launched = 0, 0
+	e.before = e.w.comm.World().Counters()
+	if e.device != nil {
+		e.launched = e.device.Counters().Launches
+	}
+	inline, begin := c.step, c.begin
+	c.step = func() error {
+		e.made++
+		if e.name == engineInline {
+			return inline()
+		}
+		r, err := begin()
+		if err != nil {
+			return err
+		}
+		if e.name == engineDPA {
+			if err := e.launch(e.w.ctx, r); err != nil {
+				return err
+			}
+		}
+		_, err = r.Wait(e.w.ctx)
+		return err
+	}
+}
+
+// launch has the device thread step a request to its end, and waits for that.
+func (e *engine) launch(ctx context.Context, r rank.Request) error {
+	e.request = r
+	n := e.launched + e.made
+	if err := e.group.Launch(dpa.Launch{Name: "steps of a collective", Kernel: e.kernel, Complete: e.done, Value: n}); err != nil {
+		return err
+	}
+	return e.done.WaitGt(ctx, n-1)
+}
+
+// executed is how many calls the engine has run from the first step to the last, all there were; else an error.
+func (e *engine) executed() (uint64, error) {
+	now := e.w.comm.World().Counters().Collective
+	was := e.before.Collective
+	calls, beside, offloaded := now.Calls-was.Calls, now.Beside-was.Beside, now.Offloaded-was.Offloaded
+	by, n, others := "rank itself", calls-beside-offloaded, beside+offloaded
+	switch e.name {
+	case engineThread:
+		by, n, others = "progress thread", beside, offloaded
+	case engineDPA:
+		by, n, others = "device thread", min(beside, e.device.Counters().Launches-e.launched), offloaded
+	case engineDaemon:
+		by, n, others = "daemon", offloaded, beside
+	default:
+		n = min(n, e.made) // those that lead the ranks are its too
+	}
+	if n != e.made || others != 0 {
+		return 0, fmt.Errorf("engine %s: the %s has run %d of %d calls, and %d were run by others", e.name, by, n, e.made, e.made-n+others)
+	}
+	return n, nil
+}
