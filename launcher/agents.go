@@ -31,11 +31,13 @@ type remotes struct {
 	missing   int     // of those
 	lost      []bool  // the stream ended before the last event
 	why       []error // and was no stream of an agent
+
+	programs []transfer // to the hosts
 }
 
 func newRemotes(c *controller, g *group) *remotes {
 	n := len(g.shares)
-	return &remotes{c: c, g: g, heartbeat: newHeartbeat(n), over: make(chan int, n), addresses: make([]string, n), missing: n, lost: make([]bool, n), why: make([]error, n)}
+	return &remotes{c: c, g: g, heartbeat: newHeartbeat(n), over: make(chan int, n), addresses: make([]string, n), missing: n, lost: make([]bool, n), why: make([]error, n), programs: make([]transfer, n)}
 }
 
 // start starts all agents. The caller holds the lock, which keeps what they tell
@@ -55,6 +57,7 @@ func (r *remotes) start(spec host.Spec, stdin host.Stdin) error {
 			local = c.job.local
 		}
 		spec := g.specOf(spec, i, local)
+		r.preload(i, &spec)
 		s := &seat{group: g, at: i}
 		if c.input.readBy(s) {
 			spec.Stdin = stdin
@@ -89,6 +92,7 @@ func (r *remotes) start(spec host.Spec, stdin host.Stdin) error {
 			Lost:    func(err error) { r.lose(s, err) },
 			Alive:   func() { r.heartbeat.heard(i) },
 			Suspect: func(name string) { r.suspected(s, name) },
+			Program: func(app int, offset int64, into []byte) (int, error) { return r.program(i, app, offset, into) },
 		})
 	}
 	c.end.deaf = append(c.end.deaf, r.killDeaf)
@@ -117,6 +121,9 @@ func (r *remotes) address(at int, a, why string) {
 		l.Peers(r.addresses)
 	}
 	r.beginHeartbeat()
+	if c := r.c; c.job.preload != nil && r.g.id == 0 {
+		c.clock.after(startLimit, r.lateProgram)
+	}
 }
 
 // late ends a job whose agents do not all answer.

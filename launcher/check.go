@@ -37,6 +37,9 @@ func check(job *Job) (*placer, *JobError) {
 	if err := job.readStage(); err != nil {
 		return nil, err
 	}
+	if err := job.openPrograms(); err != nil {
+		return nil, err
+	}
 	if job.Offload < 0 {
 		return nil, bad("Offload", strconv.Itoa(job.Offload), "want a number of threads, or 0 for no daemon")
 	}

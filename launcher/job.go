@@ -89,6 +89,10 @@ type Job struct {
 	// Stage sends the program Agent to other machines that do not have the same one at the same path. They
 	// keep it for later jobs in $XDG_CACHE_HOME/gorun, ~/.cache/gorun or /tmp/gorun-UID.
 	Stage bool
+	// Preload sends the programs of Apps to the job's directory on each host that has an agent, in place of
+	// those that are there; it is removed with the job. A relative path that is not in Dir here is relative
+	// to this process's directory. Programs that ranks spawn are not sent.
+	Preload bool
 	// RemoteAgent is the command of an agent on other machines, if it is not Agent.
 	RemoteAgent []string
 	// RemoteShell is the command that starts a command on another machine; the name of the host and
@@ -230,6 +234,7 @@ type Job struct {
 
 	environ []string     // this process's own
 	stage   *agent.Stage // nil: nothing is sent
+	preload []program    // by program; nil: none is sent
 }
 
 // App is one of several programs of a job.

@@ -44,6 +44,7 @@ func run(ctx context.Context, job Job, at attempt) (Result, error) {
 		defer at.handle.stats.end()
 	}
 	p, jerr := check(&job)
+	defer job.closePrograms()
 	if jerr != nil {
 		return Result{ExitStatus: jerr.ExitStatus}, jerr
 	}

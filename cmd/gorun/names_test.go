@@ -56,8 +56,8 @@ func TestSensesUnderOtherNames(t *testing.T) {
 		note          string // a part of the only note's reason
 		verbose       int
 	}{
-		{command: "gorun", args: "-s prog", note: "by the same path"},
-		{command: "mpirun", args: "--preload-binary prog", note: "by the same path"},
+		{command: "gorun", args: "-s prog"},
+		{command: "mpirun", args: "--preload-binary prog"},
 		{command: "mpiexec", args: "-s all prog"},
 		{command: "mpiexec", args: "-s half prog", err: `-s: found "half", expected a rank, all or none`},
 		{command: "mpirun", args: "--debug prog", err: "--debug: not supported: gorun starts no debugger"},

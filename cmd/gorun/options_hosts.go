@@ -44,6 +44,8 @@ func hostOptions() []option {
 			help: "the agent's command on other hosts (default: the path of gorun-agent here)", set: setWords("a command; try --launch-agent /opt/gorun/bin/gorun-agent", func(s *settings) *[]string { return &s.job.RemoteAgent })},
 		{names: []string{"stage"}, arity: 0, under: own | openMPI, family: "Hosts",
 			help: "send gorun-agent to hosts that do not have it at the same path; they keep it in ~/.cache/gorun", set: setSwitch(func(s *settings, on bool) { s.job.Stage = on })},
+		{names: []string{"preload-binary"}, more: []string{"s"}, arity: 0, under: own | openMPI, family: "Hosts",
+			help: "send the program to each host, for this job", set: setSwitch(func(s *settings, on bool) { s.job.Preload = on })},
 		{names: []string{"interface"}, more: []string{"iface"}, arity: 1, family: "Hosts", value: "NAME|CIDR",
 			help: "network interface of every host that the others connect to: eth1 or 10.9.0.0/16", set: setInterface},
 	}

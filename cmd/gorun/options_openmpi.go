@@ -9,7 +9,7 @@ func openMPIOptions() []option {
 		attach    = "gorun starts no debugger; try gorun -np 2 xterm -e gdb ./program, or attach to the PIDs that gorun -vv prints"
 		elsewhere = "gorun has no server through which jobs connect"
 		restart   = "choose one: --continuous goes on without the ranks that failed, --max-restarts N starts the job again"
-		copies    = "gorun copies no files to hosts; copy them yourself and set --wdir"
+		copies    = "gorun copies no files but the program (--preload-binary) to hosts; copy them yourself and set --wdir"
 	)
 	return []option{
 		note0(daemons, "debug-daemons", "debug-daemons-file", "leave-session-attached", "novm", "do-not-resolve", "use-regexp",
@@ -23,7 +23,6 @@ func openMPIOptions() []option {
 		note0("gorun passes on its whole environment", "fwd-environment"),
 		note0("gorun always does this", "disable-recovery", "enable-auto-cleanup"),
 		note1("the program's MPI finds the GPUs", "gpu-support"),
-		only(own|openMPI, note0("every host must have the program, by the same path", "preload-binary", "s")),
 		refuse1(copies, "preload-files"),
 		refuse0("gorun makes no session directory; use --wdir DIR", "set-cwd-to-session-dir"),
 		refuse1(attach, "debugger", "xterm"),

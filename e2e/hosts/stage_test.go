@@ -33,6 +33,23 @@ func onHost(t *testing.T, h *testbed.Host, script string) string {
 	return strings.TrimSpace(string(out))
 }
 
+// killFirst kills the first process there whose command line begins so; its guardians, forks of it, come after it.
+func killFirst(t *testing.T, h *testbed.Host, command string) {
+	t.Helper()
+	first := 0
+	for pid, line := range h.Processes() {
+		if strings.HasPrefix(line, command) && (first == 0 || pid < first) {
+			first = pid
+		}
+	}
+	if first == 0 {
+		t.Fatalf("no %s on %s", command, h.Name)
+	}
+	if err := syscall.Kill(first, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+}
+
 const wasSent = "the agent's program was sent"
 
 // --stage sends the agent to hosts that have none, once; what is in the way there is said.
@@ -161,11 +178,7 @@ func TestStageThatHangs(t *testing.T) {
 			_, err := os.Stat(fmt.Sprintf("/proc/%d/root/tmp/receives", h.PID()))
 			return err == nil
 		})
-		for pid, line := range b.Hosts[0].Processes() {
-			if strings.HasPrefix(line, bin+"/gorun ") {
-				_ = syscall.Kill(pid, syscall.SIGKILL)
-			}
-		}
+		killFirst(t, b.Hosts[0], bin+"/gorun ")
 		if err := cmd.Wait(); err == nil {
 			t.Error("gorun ended well, and was not killed")
 		}
@@ -184,4 +197,103 @@ func TestStageThatHangs(t *testing.T) {
 		}
 		b.Idle(leftLimit)
 	})
+}
+
+// --preload-binary sends the program to hosts that do not have it, and takes it away however the job ends.
+func TestPreload(t *testing.T) {
+	b := testbed.New(t, 3)
+	h := b.Hosts[1]
+	for _, host := range b.Hosts[1:] {
+		bare(t, host, "64m")
+	}
+	args := func(program ...string) []string {
+		return append([]string{"--stage", "--preload-binary", "--wdir", "/tmp", "-H", "h1,h2,h3"}, program...)
+	}
+	clean := func(t *testing.T) {
+		t.Helper()
+		b.Idle(leftLimit)
+		for _, h := range b.Hosts {
+			if files := h.Files(); files != nil {
+				t.Errorf("%s has %q", h.Name, files)
+			}
+		}
+	}
+	t.Run("a2a", func(t *testing.T) {
+		if got := gorun(t, b, args(bin+"/a2a", "-m", "48")...); got.status != 0 || !strings.Contains(got.out, "on every rank") {
+			t.Errorf("status %d\n%s%s", got.status, got.out, got.err)
+		}
+		clean(t)
+	})
+	t.Run("no programs in shared memory", func(t *testing.T) {
+		onHost(t, h, "mount -o remount,noexec /dev/shm")
+		if got := gorun(t, b, args(bin+"/a2a", "-m", "48")...); got.status != 0 || !strings.Contains(got.out, "on every rank") {
+			t.Errorf("status %d\n%s%s", got.status, got.out, got.err)
+		}
+		onHost(t, h, "mount -o remount,exec /dev/shm")
+		clean(t)
+	})
+	t.Run("a full disk", func(t *testing.T) {
+		onHost(t, h, "mount -o remount,size=1m /dev/shm")
+		got := gorun(t, b, args(bin+"/a2a", "-m", "48")...)
+		if got.status == 0 || !strings.Contains(got.err, "--preload-binary to host h2: write /dev/shm/") || !strings.Contains(got.err, "no space left on device after ") || strings.Count(got.err, "\n") != 1 {
+			t.Errorf("status %d\n%s", got.status, got.err)
+		}
+		onHost(t, h, "mount -o remount,size=50% /dev/shm")
+		clean(t)
+	})
+	t.Run("no such directory there", func(t *testing.T) {
+		onHost(t, b.Hosts[0], "mkdir /tmp/here")
+		got := gorun(t, b, "--stage", "--preload-binary", "--wdir", "/tmp/here", "-H", "h1,h2", bin+"/a2a")
+		if got.status == 0 || !strings.Contains(got.err, "--wdir /tmp/here") {
+			t.Errorf("status %d\n%s", got.status, got.err)
+		}
+		onHost(t, b.Hosts[0], "rmdir /tmp/here")
+		clean(t)
+	})
+	long := filepath.Join(b.Dir, "long")
+	const script = "#!/bin/sh\nexec sleep 1000\n"
+	if err := os.WriteFile(long, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, victim string
+		host         int
+		size         int64 // of the program
+		await        string
+	}{
+		{"kill -9 of gorun while the program travels", bin + "/gorun ", 0, 200 << 20, "/dev/shm/*/program-0"},
+		{"kill -9 of gorun", bin + "/gorun ", 0, 0, "/dev/shm/*/program-0/long"},
+		{"kill -9 of an agent", cache, 1, 0, "/dev/shm/*/program-0/long"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.size > 0 {
+				if err := os.Truncate(long, c.size); err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = os.Truncate(long, int64(len(script))) }()
+			}
+			cmd := b.Hosts[0].Command(testenv.Deadline(t, time.Minute), filepath.Join(bin, "gorun"))
+			cmd.Args = append(cmd.Args, args(long)...)
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			testenv.Await(t, 20*time.Second, c.await, func() bool {
+				found, _ := filepath.Glob(fmt.Sprintf("/proc/%d/root%s", h.PID(), c.await))
+				if c.size == 0 { // the rank runs
+					found = nil
+					for _, line := range h.Processes() {
+						if strings.Contains(line, "sleep 1000") {
+							found = append(found, line)
+						}
+					}
+				}
+				return found != nil
+			})
+			killFirst(t, b.Hosts[c.host], c.victim)
+			if err := cmd.Wait(); err == nil {
+				t.Error("gorun ended well")
+			}
+			clean(t)
+		})
+	}
 }

@@ -4,6 +4,8 @@
 //
 // # The stream
 //
+// On a host that may lack the agent's program a [Stage] comes first.
+//
 // The agent reads its standard input and writes its standard output. A frame is
 // a length of four bytes, most significant first, and a message in msgpack:
 //
@@ -12,7 +14,9 @@
 //	                          <-------  Machine
 //	Setup (spec, job key)     ------->
 //	                          <-------  Address (of its gossip member)
-//	Peers (all addresses)     ------->          joins, starts its ranks
+//	Peers (all addresses)     ------->          joins
+//	                          <-------  Want (program, offset), where its ranks run a host.Preload
+//	Piece                     ------->          starts its ranks when it has all
 //	Command ...               <------>  Event ..., the last one Done
 //	end of stream             ------->          leaves
 //

@@ -31,7 +31,24 @@ type order struct {
 	Command *host.Command `msgpack:"c,omitempty"`
 	Ping    bool          `msgpack:"i,omitempty"` // are you there, and does your host do what it is told?
 	Lost    *lost         `msgpack:"l,omitempty"` // a host is gone
+	Piece   *piece        `msgpack:"b,omitempty"` // the answer to Want
 }
+
+// want asks for a program's bytes from an offset on. One is under way at a time, so that a slow host does not
+// fill this machine's memory.
+type want struct {
+	App    int   `msgpack:"a"`
+	Offset int64 `msgpack:"o"`
+}
+
+// piece is the answer: bytes, or why there are none.
+type piece struct {
+	Data []byte `msgpack:"d,omitempty"`
+	Why  string `msgpack:"w,omitempty"`
+}
+
+// pieceMost bounds a piece.
+const pieceMost = 1 << 20
 
 // lost is a host that the controller takes for gone.
 type lost struct{ Host, Why string }
@@ -56,6 +73,7 @@ type report struct {
 	Event   *host.Event   `msgpack:"e,omitempty"`
 	Pong    bool          `msgpack:"o,omitempty"` // the answer to Ping, before host.Turned
 	Suspect string        `msgpack:"u,omitempty"` // a host that does not answer this one
+	Want    *want         `msgpack:"n,omitempty"` // a piece of a program
 }
 
 // A heardReader tells when something is read.

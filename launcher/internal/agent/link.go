@@ -60,6 +60,8 @@ type Told struct {
 	Lost    func(why error)
 	Alive   func()            // at everything that comes; it must be quick
 	Suspect func(host string) // whose agent does not answer this one's
+	// Program reads bytes of a program that the host does not have, from an offset on.
+	Program func(app int, offset int64, into []byte) (int, error)
 }
 
 // Start starts the agent of a host with an environment, in a process group of
@@ -260,6 +262,8 @@ func (l *Link) read() {
 			l.idle.Store(0)
 		}
 		switch {
+		case r.Want != nil:
+			l.sendPiece(r.Want)
 		case r.Suspect != "":
 			l.told.Suspect(r.Suspect)
 		case r.Address != "":
@@ -268,6 +272,16 @@ func (l *Link) read() {
 			l.told.Event(*r.Event)
 		}
 	}
+}
+
+// sendPiece answers a host that wants bytes of a program.
+func (l *Link) sendPiece(w *want) {
+	p := &piece{Data: make([]byte, pieceMost)}
+	n, err := l.told.Program(w.App, w.Offset, p.Data)
+	if p.Data = p.Data[:n]; err != nil && err != io.EOF {
+		p = &piece{Why: err.Error()}
+	}
+	_ = l.out.put(order{Piece: p}) // as in Begin
 }
 
 // readErrors keeps what the agent itself complains about.

@@ -77,7 +77,7 @@ func Main(ctx context.Context, stdin io.Reader, stdout io.Writer, session string
 		}
 		return fmt.Errorf("an agent is started by gorun and reads its job from standard input: %w", err)
 	}
-	a := &agent{session: session, listen: listen, setup: first.Setup, spec: first.Setup.Spec, out: out, adopts: adopts, vigil: v, peers: make(chan []string, 1), stop: make(chan struct{}), over: make(chan struct{}), lapsed: lapsed}
+	a := &agent{session: session, listen: listen, setup: first.Setup, spec: first.Setup.Spec, out: out, adopts: adopts, vigil: v, peers: make(chan []string, 1), pieces: make(chan *piece, 1), stop: make(chan struct{}), over: make(chan struct{}), lapsed: lapsed}
 	return a.run(ctx, in)
 }
 
@@ -90,7 +90,8 @@ type agent struct {
 	out     *outbox
 	adopts  bool
 	peers   chan []string // all members' addresses, once
-	stop    chan struct{} // closed when the ranks are not wanted before they run
+	pieces  chan *piece   // of a program, each after it was wanted
+	stop    chan struct{} // closed when the ranks are to end, or never to run
 	over    chan struct{} // closed when the stream has ended
 	lapsed  chan struct{} // closed when the lease has
 	vigil   *vigil
@@ -220,7 +221,7 @@ func (a *agent) meet() (pmi.Store, report, error) {
 
 // serve runs the ranks.
 func (a *agent) serve(store pmi.Store) error {
-	h, err := host.New(a.spec, host.Config{Store: store, Adopted: a.adopts, Lease: a.setup.Lease, Emit: func(e host.Event) {
+	h, err := host.New(a.spec, host.Config{Store: store, Adopted: a.adopts, Lease: a.setup.Lease, Fetch: a.fetch, Emit: func(e host.Event) {
 		if e.Kind != host.Done { // which run says, whatever happened
 			a.emit(e)
 		}
@@ -246,6 +247,22 @@ func (a *agent) serve(store pmi.Store) error {
 	a.mu.Unlock()
 	h.Run()
 	return nil
+}
+
+// fetch asks the controller for a piece of a program, and waits for it.
+func (a *agent) fetch(app int, offset int64) ([]byte, error) {
+	if err := a.out.put(report{Want: &want{app, offset}}); err != nil {
+		return nil, host.ErrNotWanted // the stream's end ends the ranks
+	}
+	select {
+	case p := <-a.pieces:
+		if p.Why != "" {
+			return nil, errors.New(p.Why)
+		}
+		return p.Data, nil
+	case <-a.stop:
+		return nil, host.ErrNotWanted
+	}
 }
 
 // obey reads orders until the stream ends, which ends the ranks.
@@ -275,6 +292,11 @@ func (a *agent) obey(in *bufio.Reader) {
 			a.turn()
 		case o.Lost != nil && a.member != nil:
 			a.member.Lost(o.Lost.Host, o.Lost.Why)
+		case o.Piece != nil:
+			select {
+			case a.pieces <- o.Piece:
+			default: // nobody has asked for it
+			}
 		case o.Command != nil:
 			a.command(*o.Command)
 		}
@@ -286,15 +308,15 @@ func (a *agent) obey(in *bufio.Reader) {
 func (a *agent) command(c host.Command) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	ends := c.Kind == host.End || c.Kind == host.Kill || c.Kind == host.Abandon
+	if ends && !a.stopped {
+		a.stopped = true
+		close(a.stop)
+	}
 	switch {
 	case a.host != nil:
 		a.host.Send(c)
-	case c.Kind == host.End || c.Kind == host.Kill || c.Kind == host.Abandon:
-		if !a.stopped {
-			a.stopped = true
-			close(a.stop)
-		}
-	default:
+	case !ends:
 		a.early = append(a.early, c)
 	}
 }

@@ -37,7 +37,7 @@ func directory(spec *Spec) string {
 	switch {
 	case outer != "" && unix.Access(outer, unix.W_OK|unix.X_OK) == nil:
 		base = outer
-	case unix.Access(base, unix.W_OK|unix.X_OK) != nil:
+	case unix.Access(base, unix.W_OK|unix.X_OK) != nil, spec.preloads() && runsNone(base):
 		base = tmp
 	}
 	return filepath.Join(base, name)

@@ -35,6 +35,9 @@ type Config struct {
 	// Lease is how long the ranks live after the last call of Alive; 0: for ever. It is for
 	// machines that nobody else may reach.
 	Lease time.Duration
+	// Fetch gives a piece of a program's Preload, from an offset on; ErrNotWanted ends the host. It may block
+	// until then. nil: there are none.
+	Fetch func(app int, offset int64) ([]byte, error)
 	// CPUs is how many this machine can keep busy at once; 0: the host looks.
 	CPUs int
 	// Adopted: this process adopts orphans, and somebody kills them later.
@@ -60,6 +63,7 @@ type Host struct {
 	held       atomic.Pointer[guard.Guard] // guard, for Alive
 	dir        string                      // the job directory
 	rankDir    string                      // that ranks are told of: dir, or "" if it could not be made
+	preloaded  []string                    // files of programs that came from the controller, by program; "": it has not
 	temp       tempFiles
 	cgroup     cgroup
 	segment    *shm.Segment
@@ -158,6 +162,8 @@ func (h *Host) Run() {
 	}
 	var start *startError
 	switch {
+	case errors.Is(err, ErrNotWanted):
+		err = nil
 	case errors.As(err, &start):
 		h.emit(Event{Kind: StartFailed, Status: start.status, Field: start.field, Value: start.value, Text: start.err.Error()})
 		err = nil
@@ -190,6 +196,9 @@ func (h *Host) prepare() error {
 		return err
 	}
 	if err := h.makeDirectory(); err != nil {
+		return err
+	}
+	if err := h.fetchPrograms(); err != nil {
 		return err
 	}
 	h.openGroup()

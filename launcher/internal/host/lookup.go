@@ -44,6 +44,12 @@ func (h *Host) programs() ([]string, error) {
 			continue
 		}
 		var err error
+		if *file = h.preloaded[h.spec.Ranks[i].App]; *file != "" {
+			if err := checkDir(app.Dir); err != nil {
+				return nil, err
+			}
+			continue
+		}
 		if *file, err = program(app.Argv[0], app.Dir, app.Path, app.Env); err != nil {
 			return nil, err
 		}
@@ -58,14 +64,8 @@ func program(name, dir, path string, env []string) (string, error) {
 	fail := func(status int, format string, args ...any) error {
 		return &startError{status, "Argv", name, fmt.Errorf(format, args...)}
 	}
-	if dir != "" {
-		st, err := os.Stat(dir)
-		if err != nil {
-			return "", &startError{1, "Dir", dir, reason(err)}
-		}
-		if !st.IsDir() {
-			return "", &startError{1, "Dir", dir, errors.New("not a directory")}
-		}
+	if err := checkDir(dir); err != nil {
+		return "", err
 	}
 	if name == "" {
 		return "", fail(statusNotFound, "the program's name is empty")
@@ -117,6 +117,39 @@ func program(name, dir, path string, env []string) (string, error) {
 		return "", fail(statusNotFound, "no such program in %s", path)
 	}
 	return "", fail(statusNotFound, "no such program in the %s of PATH, nor in %s", directories(search), cmp.Or(dir, "the working directory"))
+}
+
+// checkDir looks at a working directory; "" is this process's.
+func checkDir(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	st, err := os.Stat(dir)
+	if err != nil {
+		return &startError{1, "Dir", dir, reason(err)}
+	}
+	if !st.IsDir() {
+		return &startError{1, "Dir", dir, errors.New("not a directory")}
+	}
+	return nil
+}
+
+// FindHere is the file of a program on this machine, where it is to be sent to hosts: in its directory, if that is
+// here too, else relative to this process's. status is that of a job without it.
+func FindHere(app *AppSpec) (file string, status int, err error) {
+	for _, dir := range []string{app.Dir, ""} {
+		if file, err = program(app.Argv[0], dir, app.Path, app.Env); err == nil {
+			if !filepath.IsAbs(file) {
+				file = filepath.Join(dir, file)
+			}
+			return file, 0, nil
+		}
+	}
+	var start *startError
+	if errors.As(err, &start) {
+		return "", start.status, start.err
+	}
+	return "", statusNotFound, err
 }
 
 // directories is how many a search path has, in words.

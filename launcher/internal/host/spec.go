@@ -103,6 +103,8 @@ type AppSpec struct {
 	Dir  string
 	Path string `msgpack:",omitempty"` // directories to find the program in, instead of PATH in Env
 	NP   int    // ranks that run it, on all hosts
+	// Preload is what comes from the controller in place of Argv[0]; nil: the host has the program.
+	Preload *Preload `msgpack:",omitempty"`
 }
 
 // local is the local number of a rank of the job; -1 when it is not here.

@@ -1,0 +1,98 @@
+package launcher
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"sync/atomic"
+
+	"github.com/gorun-mpi/gorun/launcher/internal/host"
+)
+
+// program is one of a job's that hosts get from here.
+type program struct {
+	file *os.File
+	spec *host.Preload
+}
+
+// openPrograms opens the programs that are to be sent to hosts, which only agents can take.
+func (job *Job) openPrograms() *JobError {
+	if !job.Preload || job.oneHost() || job.DryRun {
+		return nil
+	}
+	for i := range job.Apps {
+		a := &job.Apps[i]
+		path, status, err := host.FindHere(&host.AppSpec{Argv: a.Argv, Env: a.Env, Dir: a.Dir, Path: a.Path})
+		if err != nil {
+			return &JobError{Field: "Argv", Value: a.Argv[0], ExitStatus: status, Err: fmt.Errorf("--preload-binary: %w", err)}
+		}
+		p := program{}
+		if p.file, err = os.Open(path); err == nil {
+			job.preload = append(job.preload, p)
+			p.spec, err = host.PreloadOf(p.file)
+		}
+		if err != nil {
+			return &JobError{Field: "Argv", Value: a.Argv[0], ExitStatus: statusFailed, Err: fmt.Errorf("--preload-binary: %w", err)}
+		}
+		job.preload[i] = p
+	}
+	return nil
+}
+
+func (job *Job) closePrograms() {
+	for _, p := range job.preload {
+		_ = p.file.Close() // it was only read
+	}
+}
+
+// A transfer is how far a host has come with the programs that it gets.
+type transfer struct{ due, sent atomic.Int64 } // bytes
+
+// preload has a host of the job's own group get the programs that its ranks run.
+func (r *remotes) preload(at int, spec *host.Spec) {
+	if r.g.id > 0 {
+		return
+	}
+	seen := map[host.Preload]bool{}
+	for i, p := range r.c.job.preload {
+		if spec.Apps[i].Argv == nil {
+			continue // no rank there runs it
+		}
+		spec.Apps[i].Preload = p.spec
+		if !seen[*p.spec] {
+			r.programs[at].due.Add(p.spec.Size)
+		}
+		seen[*p.spec] = true
+	}
+}
+
+// program reads what a host wants of a program, without the controller's lock.
+func (r *remotes) program(at, app int, offset int64, into []byte) (int, error) {
+	if app < 0 || app >= len(r.c.job.preload) {
+		return 0, fmt.Errorf("found program %d, expected one of %d", app, len(r.c.job.preload))
+	}
+	n, err := r.c.job.preload[app].file.ReadAt(into, offset)
+	r.programs[at].sent.Add(int64(n))
+	return n, err
+}
+
+// lateProgram ends a job whose programs have not come to all hosts.
+func (r *remotes) lateProgram() {
+	if r.c.end.told {
+		return
+	}
+	var names []string
+	far := ""
+	for i := range r.programs {
+		sent, due := r.programs[i].sent.Load(), r.programs[i].due.Load()
+		if sent >= due || r.g.seats[i].done {
+			continue
+		}
+		if names = append(names, r.g.shares[i].Host); len(names) == 1 {
+			far = fmt.Sprintf("%d of %d bytes", sent, due)
+		}
+	}
+	if names != nil {
+		r.c.end.fail(&Cause{Rank: -1, Host: strings.Join(names, ", "), Status: statusFailed, Message: fmt.Sprintf("--preload-binary: the program is still being sent after %v, %s; have each host find it by its path, or send a smaller one (strip)", startLimit, far)})
+	}
+}
