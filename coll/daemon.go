@@ -44,6 +44,16 @@ type Daemon struct {
 
 	mu      sync.RWMutex // guards deputies
 	members map[memberAt]*deputy
+
+	most  int               // daemonBytes, less in tests
+	point func(what string) // tests end the daemon here, before it does what is named
+}
+
+// at is a point at which tests may end the daemon.
+func (d *Daemon) at(what string) {
+	if d.point != nil {
+		d.point(what)
+	}
 }
 
 // memberAt is where a member's control region is: by it two deputies of a team know each other.
@@ -57,7 +67,7 @@ func NewDaemon(cfg DaemonConfig) (*Daemon, error) {
 	if cfg.Segment == nil || cfg.Memory == nil || cfg.Ranks < 1 || cfg.Threads < 1 || cfg.Ranks+cfg.Threads > cfg.Segment.Ranks() {
 		return nil, fmt.Errorf("daemon: found %d ranks and %d threads, expected one or more, and a segment that has a number for each", cfg.Ranks, cfg.Threads)
 	}
-	d := &Daemon{cfg: cfg, members: make(map[memberAt]*deputy)}
+	d := &Daemon{cfg: cfg, members: make(map[memberAt]*deputy), most: daemonBytes}
 	for i := range cfg.Threads {
 		th, err := d.newThread(i)
 		if err != nil {
@@ -89,8 +99,8 @@ func (d *Daemon) log(format string, args ...any) {
 	}
 }
 
-// at is the deputy of the member with such a region, if some thread has it.
-func (d *Daemon) at(m memberAt) *deputy {
+// deputyOf is the deputy of the member with such a region, if some thread has it.
+func (d *Daemon) deputyOf(m memberAt) *deputy {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	return d.members[m]
@@ -99,6 +109,8 @@ func (d *Daemon) at(m memberAt) *deputy {
 // A daemonThread serves some of the ranks.
 type daemonThread struct {
 	d      *Daemon
+	number int  // in the segment
+	used   bool // which says so
 	bell   *shm.Bell
 	waiter *wait.Waiter
 	doors  []doorway
@@ -121,7 +133,7 @@ func (d *Daemon) newThread(i int) (*daemonThread, error) {
 	if err != nil {
 		return nil, err
 	}
-	th := &daemonThread{d: d, bell: d.cfg.Segment.Bell(number)}
+	th := &daemonThread{d: d, number: number, bell: d.cfg.Segment.Bell(number)}
 	for rank := range d.cfg.Ranks {
 		if DaemonFor(rank, d.cfg.Ranks, d.cfg.Threads) != number {
 			continue
@@ -228,6 +240,10 @@ func (th *daemonThread) serve(w *doorway, n note) {
 	if n.record >= deskRecords || len(p.queue) == deskRecords {
 		th.d.log("rank %d left a note of record %d, expected less than %d", w.rank, n.record, deskRecords)
 		return
+	}
+	if !th.used {
+		th.used = true
+		th.d.cfg.Segment.SetUsed(th.number)
 	}
 	if p.queue = append(p.queue, int(n.record)); len(p.queue) == 1 {
 		p.busy.Store(true)

@@ -33,6 +33,7 @@ type deputy struct {
 	keys     [operands]key
 	queue    []int // records, the first is under way
 	begun    bool
+	number   uint64      // of the call that has begun
 	returned uint64      // how often a call was given back
 	stopped  bool        // the rank knows that nothing of it is touched any more
 	apart    bool        // a step needs memory that is not mapped here
@@ -177,7 +178,7 @@ func (p *deputy) pass() (moved bool) {
 	}
 	m := &p.machine
 	before, start := m.pc, time.Now()
-	o := m.run(daemonBytes)
+	o := p.run(p.d.most)
 	moved = m.pc != before || o != blocked
 	if moved {
 		r[recordWork] += uint64(time.Since(start))
@@ -193,6 +194,44 @@ func (p *deputy) pass() (moved bool) {
 		p.over(r, recordFailed)
 	}
 	return moved
+}
+
+// run is the machine's, with the journal.
+func (p *deputy) run(most int) outcome {
+	m := &p.machine
+	for m.left = most; m.left > 0; {
+		peer := -1
+		if m.pc < len(m.plan.steps) {
+			s := &m.plan.steps[m.pc]
+			if peer = s.changes(); !m.done && m.overwrites(s) {
+				p.desk.tears()
+			}
+		}
+		p.d.at("a step")
+		o := m.step()
+		if o != moved && o != paused {
+			return o
+		}
+		p.d.at("an entry")
+		p.note(peer, m.done)
+		if o == paused {
+			return o
+		}
+	}
+	return paused
+}
+
+// note notes how far the call is.
+func (p *deputy) note(peer int, done bool) {
+	at := position{call: p.number, pc: p.machine.pc, part: p.machine.part, done: done}
+	if peer < 0 {
+		p.desk.note(at, peer, nil)
+		return
+	}
+	c := &p.machine.channels[peer]
+	p.desk.note(at, peer, c)
+	p.d.at("a channel")
+	p.desk.follow(peer, c)
 }
 
 // begin binds a record to the machine; false if it is over at once.
@@ -216,7 +255,8 @@ func (p *deputy) begin(r record) bool {
 	}
 	plan := p.cache.plan(&c, p.tuning)
 	p.machine.bind(plan, plan.fingerprint^marked(operation), mem[input], mem[output], mem[scratch], combine)
-	p.begun = true
+	p.begun, p.number = true, r.number()
+	p.note(-1, false)
 	return true
 }
 
@@ -256,7 +296,6 @@ func (p *deputy) bindCall(c *Call, r record, operation uint16, combine *kernel.F
 
 // over is the end of the call under way.
 func (p *deputy) over(r record, state uint64) {
-	p.desk.putChannels(p.machine.channels, false)
 	p.machine.unbind()
 	p.begun = false
 	p.end(r, state)
@@ -265,6 +304,7 @@ func (p *deputy) over(r record, state uint64) {
 // end gives a record back and wakes the rank.
 func (p *deputy) end(r record, state uint64) {
 	r.putCounters(&p.machine.count)
+	p.d.at("an end")
 	if p.queue = slices.Delete(p.queue, 0, 1); len(p.queue) == 0 {
 		p.busy.Store(false) // before the rank may go on: from here on its peers wake it
 	}
@@ -277,7 +317,6 @@ func (p *deputy) end(r record, state uint64) {
 func (p *deputy) giveBack(r record) {
 	p.apart, p.begun = false, false
 	p.returned++
-	p.desk.putChannels(p.machine.channels, true)
 	r.setPlace(p.machine.pc, p.machine.done, true)
 	p.machine.unbind()
 	p.end(r, recordReturned)
@@ -308,6 +347,8 @@ func (p *deputy) credit(peer int) uint16 {
 }
 
 func (p *deputy) giveCredit(peer int, taken uint16) bool {
+	p.note(peer, true) // before the peer may write to the slots
+	p.d.at("a credit")
 	arch.StoreRelease64(&p.peers[peer].words[0], uint64(taken))
 	p.notify(peer)
 	return true
@@ -317,7 +358,9 @@ func (p *deputy) send(peer, slot int, payload []byte, header uint64) bool {
 	q := &p.peers[peer]
 	at := ringOffset + slot*p.layout.stride
 	store(q.bytes[at+headerLen:], payload)
+	p.d.at("a header")
 	arch.StoreRelease64(&q.words[at/8], header)
+	p.d.at("a ring")
 	p.notify(peer)
 	return true
 }
@@ -326,7 +369,7 @@ func (p *deputy) send(peer, slot int, payload []byte, header uint64) bool {
 // looks after, or the rank.
 func (p *deputy) notify(peer int) {
 	q := &p.peers[peer]
-	if other := p.d.at(memberAt{q.number, q.rkey}); other != nil && other.busy.Load() {
+	if other := p.d.deputyOf(memberAt{q.number, q.rkey}); other != nil && other.busy.Load() {
 		if n := DaemonFor(q.number, p.d.cfg.Ranks, p.d.cfg.Threads); n != DaemonFor(p.where.number, p.d.cfg.Ranks, p.d.cfg.Threads) {
 			p.d.cfg.Segment.Bell(n).Ring()
 		}

@@ -13,12 +13,13 @@ import (
 //
 //	head      what the team was made for; stop and stopped
 //	members   number in the segment, and our lane there
-//	channels  counters, and descriptors of a call that is given back
+//	channels  counters, and descriptors of the call under way
+//	journal   how far the daemon is
 //	records   of up to deskRecords calls, taken in turn
 //
 // Who may write what: the head, the members and a free record are the rank's; a lent record
 // is the daemon's, until it stores one of the ends. The channels are the daemon's while any
-// call is lent. The states are stored with release, behind what they speak of.
+// call is lent, and so is the journal. The states are stored with release, behind what they speak of.
 //
 //	free -- rank --> lent -- daemon --> ended | failed | returned | broken -- rank --> free
 //
@@ -52,7 +53,7 @@ const (
 
 // deskWords is the length of the desk of a team, in words.
 func deskWords(size int) int {
-	return deskHead + size*(memberWords+channelWords) + deskRecords*recordWords
+	return deskHead + size*(memberWords+channelWords) + journalWords + deskRecords*recordWords
 }
 
 // deskSize is that in bytes.
@@ -84,41 +85,29 @@ func (d desk) setStopped()     { atomic.StoreUint64(&d.words[headStopped], 1) }
 func (d desk) stopped() bool   { return atomic.LoadUint64(&d.words[headStopped]) != 0 }
 func (d desk) channelsAt() int { return deskHead + d.size*memberWords }
 
-// putChannels writes the channels down, with the descriptors of the call under way if known.
-func (d desk) putChannels(channels []channel, known bool) {
-	at := d.channelsAt()
+// putChannels writes the channels down, for the first call that is lent.
+func (d desk) putChannels(channels []channel) {
+	d.clearJournal()
 	for i := range channels {
-		c, w := &channels[i], d.words[at+i*channelWords:][:channelWords]
-		w[0] = uint64(c.sent) | uint64(c.credited)<<16 | uint64(c.awaited)<<32 | uint64(c.taken)<<48
-		w[1] = uint64(c.told)
-		if !known {
-			continue
-		}
-		for j := range c.known {
-			k := &c.known[j]
-			w[2+3*j], w[3+3*j], w[4+3*j] = k.addr, k.n, uint64(k.rkey)|uint64(uint32(k.access))<<32
-		}
+		channels[i].write(d.channel(i), false)
 	}
 }
 
-// readChannels is the reverse. Views are left to the reader.
+// readChannels is the reverse, with the descriptors of the call under way if known.
 func (d desk) readChannels(channels []channel, known bool) {
-	at := d.channelsAt()
 	for i := range channels {
-		c, w := &channels[i], d.words[at+i*channelWords:][:channelWords]
-		c.sent, c.credited, c.awaited, c.taken = uint16(w[0]), uint16(w[0]>>16), uint16(w[0]>>32), uint16(w[0]>>48)
-		c.told = uint16(w[1])
-		if !known {
-			continue
-		}
-		for j := range c.known {
-			c.known[j] = descriptor{addr: w[2+3*j], n: w[3+3*j], rkey: uint32(w[4+3*j]), access: rdma.Access(w[4+3*j] >> 32)}
-		}
+		channels[i].read(d.channel(i), known)
 	}
+}
+
+func (d desk) channel(i int) []uint64 { return d.words[d.channelsAt()+i*channelWords:][:channelWords] }
+
+func (d desk) journal() journal {
+	return journal(d.words[d.channelsAt()+d.size*channelWords:][:journalWords])
 }
 
 func (d desk) record(i int) record {
-	at := d.channelsAt() + d.size*channelWords + i*recordWords
+	at := d.channelsAt() + d.size*channelWords + journalWords + i*recordWords
 	return record(d.words[at : at+recordWords])
 }
 
@@ -150,9 +139,11 @@ const (
 
 	recordOperands = 10 // input, output, scratch: address, length, key
 	recordCounters = recordOperands + 3*3
+	recordNumber   = recordCounters + 13 // counts the calls that the rank has lent, from 1 on
 )
 
 func (r record) state() uint64     { return atomic.LoadUint64(&r[recordState]) }
+func (r record) number() uint64    { return r[recordNumber] }
 func (r record) setState(s uint64) { arch.StoreRelease64(&r[recordState], s) }
 
 // setCall writes a call down. fresh: the channels are those on the desk, and not what the

@@ -67,7 +67,8 @@
 // An executor is data: what a started call needs beside the plan that follows from it (its
 // arguments, keys of its operands, the counters of the channels) can be handed to a daemon of
 // the host, which steps it in another process while the program computes. offload.go is the
-// rank's side, daemon.go and deputy.go the daemon's, desk.go what lies between them.
+// rank's side, daemon.go and deputy.go the daemon's, desk.go what lies between them. journal.go is
+// how a rank goes on with a call when the daemon's process has ended in it.
 //
 // # Determinism
 //

@@ -36,9 +36,10 @@ const (
 	faultDead
 	faultLink
 	faultLocal
+	faultDaemon
 )
 
-var reasonText = [...]string{"", "calls do not match", "calls do not match", "its context ended", "peer has died", "its connection failed", "it could not go on"}
+var reasonText = [...]string{"", "calls do not match", "calls do not match", "its context ended", "peer has died", "its connection failed", "it could not go on", "the offload daemon that had its call could not end it"}
 
 func (r reason) String() string {
 	if r > 0 && int(r) < len(reasonText) {

@@ -180,6 +180,40 @@ func (m *machine) step() outcome {
 	return o
 }
 
+// changes is the peer whose channel a step changes, -1 if none.
+func (s *step) changes() int {
+	switch {
+	case s.verb <= vRelease:
+		return int(s.peer)
+	case s.release && s.verb == vReduce:
+		return int(s.heldOf())
+	case s.release:
+		return int(s.a.peer)
+	}
+	return -1
+}
+
+// heldOf is the peer whose message a reduction gives back.
+func (s *step) heldOf() int32 {
+	if s.b.operand == slot {
+		return s.b.peer
+	}
+	return s.a.peer
+}
+
+// overwrites tells whether the step at pc writes to memory that it reads.
+func (m *machine) overwrites(s *step) bool {
+	if s.verb != vCopy && s.verb != vReduce {
+		return false
+	}
+	to := m.at(s.dst, s.n)
+	any, _ := overlap(to, m.at(s.a, s.n))
+	if !any && s.verb == vReduce {
+		any, _ = overlap(to, m.at(s.b, s.n))
+	}
+	return any
+}
+
 // waitsFor is the peer that the step at pc concerns, -1 if none.
 func (m *machine) waitsFor() int {
 	if m.plan == nil || m.pc >= len(m.plan.steps) {
@@ -502,11 +536,7 @@ func (m *machine) reduce(s *step) outcome {
 	if !s.release {
 		return moved
 	}
-	from := s.a.peer
-	if s.b.operand == slot {
-		from = s.b.peer
-	}
-	o := m.release(int(from))
+	o := m.release(int(s.heldOf()))
 	m.done = o == blocked
 	return o
 }

@@ -24,7 +24,11 @@ import (
 //	queued ------------> with daemon ---------------------------> over
 //	   ^                      |
 //	   +----- given back -----+   it met memory that it cannot reach: the team goes on
-//	                              at the very step, with all that was lent behind it
+//	   |                      |   at the very step, with all that was lent behind it
+//	   +----- taken over -----+   its process has ended: the same, by its journal
+//
+// There is never more than one executor of a call. A daemon that is only stopped, or slow, may
+// go on at any time, so no rank takes a call from it: the launcher kills one that shows no life.
 //
 // Blocking calls stay with the caller: they have nothing to overlap with.
 
@@ -104,8 +108,9 @@ type offloading struct {
 
 	lent     int    // calls that the daemon has
 	next     int    // the record of the next one
+	number   uint64 // calls ever lent
 	returned uint64 // how often a call was given back
-	recalled int    // of lent, those behind one that was given back: they come back too
+	recalled int    // of lent, those behind one that was given back or taken over: they come back too
 }
 
 // openOffload prepares the team for it. A team that has members elsewhere, or whose memory is
@@ -203,8 +208,10 @@ func (t *Team) handOut(p *Pending) bool {
 		r.setOperand(scratch, key{addr: t.scratch.Addr(), rkey: t.scratch.RKey(), access: reachable}, t.scratch.Len())
 	}
 	if off.lent == 0 {
-		off.desk.putChannels(t.machine.channels, false)
+		off.desk.putChannels(t.machine.channels)
 	}
+	off.number++
+	r[recordNumber] = off.number
 	r.setState(recordLent)
 	n := off.note
 	n.record = uint32(off.next)
@@ -240,13 +247,11 @@ func (t *Team) collect() bool {
 		r.setState(recordFree)
 		c.lent = false
 		off.lent--
-		c.err = t.breakUp(-1, faultLocal, fmt.Errorf("%w: it could not run the call", ErrDaemon))
+		c.err = t.breakUp(-1, faultDaemon, fmt.Errorf("%w: it could not run the call", ErrDaemon))
 		return true
 	default:
 		if off.to.dead() && r.state() == recordLent {
-			off.lent = 0 // nobody has them any more
-			c.err = t.breakUp(-1, faultLocal, fmt.Errorf("%w: its process has ended", ErrDaemon))
-			return true
+			return t.takeOver(r)
 		}
 		c.outcome = blocked
 		return false
@@ -267,40 +272,126 @@ func (t *Team) regain(r record) {
 
 // takeUp goes on with a call that the daemon has given back.
 func (t *Team) takeUp(r record) bool {
-	off, c := &t.offloading, t.call
+	off := &t.offloading
 	pc, done, began := r.place()
 	r.addCounters(&t.machine.count)
-	r.setState(recordFree)
-	c.lent = false
-	off.lent--
+	t.takeBack(r)
 	if !began {
 		off.recalled--
-	}
-	if err := t.begin(); err != nil {
-		if t.state == nil { // the peers are in the midst of this call
-			err = t.breakUp(-1, faultLocal, err)
-		}
-		c.err = err.(*Error)
-		return true
-	}
-	if !began {
+		t.resume(nil)
 		return true
 	}
 	off.returned++
 	off.recalled = off.lent
 	off.desk.readChannels(t.machine.channels, true)
-	t.machine.pc, t.machine.done = min(pc, len(t.machine.plan.steps)), done
-	for i := range t.machine.channels {
+	t.resume(&position{pc: pc, done: done})
+	return true
+}
+
+// takeOver goes on with a call that the daemon had when its process ended. Nobody else steps it:
+// the kernel has ended all threads of the process before the launcher says that it is dead.
+func (t *Team) takeOver(r record) bool {
+	off := &t.offloading
+	number := r.number()
+	t.takeBack(r)
+	if off.recalled > 0 { // the channels are ours, and it had not begun
+		off.recalled--
+		t.resume(nil)
+		return true
+	}
+	off.recalled = off.lent
+	at := off.desk.recover(t.machine.channels)
+	if at.call != number { // it was at none, or at the call before, which had ended
+		t.resume(nil)
+		return true
+	}
+	if t.resume(&at) && !t.redo(at.torn) {
+		t.call.err = t.breakUp(-1, faultDaemon, fmt.Errorf("%w: its process has ended within a reduction in place, of whose operand a part is overwritten", ErrDaemon))
+	}
+	return true
+}
+
+// takeBack makes t.call the rank's own again.
+func (t *Team) takeBack(r record) {
+	r.setState(recordFree)
+	t.call.lent = false
+	t.offloading.lent--
+}
+
+// resume binds t.call, whose channels are ours, to the machine, at a step if at is not nil. It
+// is false when the call is over, with an error.
+func (t *Team) resume(at *position) bool {
+	c, m := t.call, t.machine
+	if err := t.begin(); err != nil {
+		if t.state == nil { // the peers are in the midst of this call
+			err = t.breakUp(-1, faultLocal, err)
+		}
+		c.err = err.(*Error)
+		return false
+	}
+	if at == nil {
+		return true
+	}
+	m.pc, m.part, m.done = min(at.pc, len(m.plan.steps)), at.part, at.done
+	for i := range m.channels {
 		if i == t.rank {
 			continue
 		}
-		for j := range t.machine.channels[i].known {
-			if d := &t.machine.channels[i].known[j]; d.n > 0 {
-				d.view = t.machine.port.view(i, d)
+		for j := range m.channels[i].known {
+			if d := &m.channels[i].known[j]; d.n > 0 {
+				d.view = m.port.view(i, d)
 			}
 		}
 	}
 	return true
+}
+
+// redo has the machine at a step that may be taken, though somebody who has ended may have
+// taken it, or a part of it. torn: it overwrites its operands, and had begun. It is false if there is none.
+func (t *Team) redo(torn bool) bool {
+	m := t.machine
+	if m.pc == len(m.plan.steps) {
+		return true
+	}
+	s := &m.plan.steps[m.pc]
+	switch {
+	case torn:
+		return t.retrace()
+	case (s.verb <= vExpose || s.verb == vPut && s.signal) && t.delivered(int(s.peer)):
+		m.channels[s.peer].posted()
+		m.pc, m.part, m.done = m.pc+1, 0, false
+	}
+	return true
+}
+
+// delivered tells whether the next message to a peer is in its lane already. The slot held one that is
+// older by a whole ring, so the sequence says it.
+func (t *Team) delivered(peer int) bool {
+	next := t.machine.channels[peer].sent + 1
+	if !t.reach(peer) {
+		return false // the peer has gone, and the call ends for that
+	}
+	at := ringOffset + t.machine.slotOf(next)*t.layout.stride
+	return sequenceOf(atomic.LoadUint64(&t.peers[peer].words[at/8])) == next
+}
+
+// retrace goes back from a step that has perhaps overwritten what it reads, to the one that
+// made that: over reductions into the same memory, up to one that reads nothing of it. Their
+// other operands are as they were, because no slot was given back and no message sent since.
+func (t *Team) retrace() bool {
+	m := t.machine
+	last := &m.plan.steps[m.pc]
+	for pc := m.pc; pc >= 0; pc-- {
+		s := &m.plan.steps[pc]
+		if s.verb != vCopy && s.verb != vReduce || s.dst != last.dst || s.n != last.n || s.release && pc != m.pc {
+			return false
+		}
+		if !m.overwrites(s) {
+			m.pc, m.part, m.done = pc, 0, false
+			return true
+		}
+	}
+	return false
 }
 
 // stopTime bounds how long a team that ends waits for the daemon to let go of its operands. One that

@@ -1,11 +1,14 @@
 package coll
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,8 +32,26 @@ func (nw *network) openDaemon(t testing.TB) {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
+	d.most = cmp.Or(nw.most, d.most)
+	var killed atomic.Bool
+	if nw.killed != nil {
+		d.point = func(what string) {
+			if nw.killed(what) {
+				killed.Store(true)
+				stop()
+				runtime.Goexit()
+			}
+		}
+	}
 	var done sync.WaitGroup
-	done.Go(func() { d.Run(ctx) })
+	done.Go(func() {
+		d.Run(ctx)
+		if killed.Load() {
+			for i := range nw.offload {
+				nw.segments[0].SetDead(nw.n + i) // as the launcher does
+			}
+		}
+	})
 	nw.endDaemon = func() {
 		stop()
 		done.Wait()
@@ -200,33 +221,6 @@ func TestOffloadGoesOnAlone(t *testing.T) {
 		}
 		if c := m.team.Counters(); c.Offloaded != 1 || c.OffloadNanoseconds == 0 || c.Reductions == 0 {
 			return fmt.Errorf("the counters are %+v, want one offloaded call with its steps", c)
-		}
-		return mr.Close()
-	})
-}
-
-// A daemon that dies in a call ends the team with its name, at all members.
-func TestOffloadDaemonDies(t *testing.T) {
-	testenv.NoLeaks(t)
-	nw := network{n: 2, offload: 1}
-	started := make(chan struct{})
-	nw.run(t, func(ctx context.Context, m *member) error {
-		if m.rank == 1 { // has not called when the daemon dies
-			<-started
-			return nil
-		}
-		p, _, mr, err := m.lendSum()
-		if err != nil {
-			return err
-		}
-		nw.endDaemon()
-		nw.segments[0].SetDead(nw.n)
-		if err := m.finish(ctx, p); !errors.Is(err, ErrDaemon) {
-			return fmt.Errorf("the call ended with %v, want the daemon's end", err)
-		}
-		close(started)
-		if err := m.team.Barrier(ctx); !errors.Is(err, ErrDaemon) {
-			return fmt.Errorf("the next call ended with %v, want the team's end", err)
 		}
 		return mr.Close()
 	})

@@ -47,7 +47,9 @@ type network struct {
 	change    func(*TeamConfig)
 	devices   []rdma.Device // taken in turn; nil: software devices
 
-	offload int // threads of a daemon
+	offload int                    // threads of a daemon
+	most    int                    // Daemon.most; 0: as it is
+	killed  func(what string) bool // whether the daemon ends at a point; nil: at none
 
 	create func(shm.Geometry) (*shm.Segment, error) // nil: shm.NewLocal
 

@@ -147,6 +147,10 @@ func (c *controller) event(s *seat, e host.Event) {
 		}
 	case host.Torn, host.Unassisted:
 		c.warnings.once(warning{kind: e.Kind}, s.cause(e))
+	case host.Unused:
+		if s.unused = true; c.allUnused() {
+			c.warnings.once(warning{kind: e.Kind}, &Cause{Rank: -1, Message: e.Text})
+		}
 	case host.ToHub:
 		c.requests.fromPMIx(s, e.Data)
 	case host.Asked:
@@ -169,6 +173,16 @@ func (c *controller) event(s *seat, e host.Event) {
 	case host.Done:
 		c.done(s)
 	}
+}
+
+// allUnused tells whether no host's daemon was given anything.
+func (c *controller) allUnused() bool {
+	for s := range c.worlds.seats() {
+		if !s.unused {
+			return false
+		}
+	}
+	return true
 }
 
 func (c *controller) started(s *seat, e host.Event) {

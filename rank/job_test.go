@@ -17,11 +17,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gorun-mpi/gorun/coll"
 	"github.com/gorun-mpi/gorun/internal/arch"
 	"github.com/gorun-mpi/gorun/internal/shm"
 	"github.com/gorun-mpi/gorun/internal/testenv"
 	"github.com/gorun-mpi/gorun/pmi"
 	"github.com/gorun-mpi/gorun/rank"
+	"github.com/gorun-mpi/gorun/rdma/soft"
 )
 
 // programVariable makes the test binary run one of programs as a rank.
@@ -51,6 +53,7 @@ type job struct {
 	foreign bool  // only what every PMI launcher sets
 	env     []string
 	binary  string // "" is the test binary
+	offload int    // threads of a daemon on each host
 
 	ranks []*exec.Cmd
 	out   []output // by rank
@@ -157,16 +160,39 @@ func (j *job) start(t testing.TB) {
 		w := &wire{store: stores[host], conns: make(map[int]net.Conn),
 			engine: pmi.NewEngine(pmi.EngineConfig{Size: n, Ranks: local, Mapping: pmi.Mapping(hostOf), Universe: testUniverse})}
 		j.wires = append(j.wires, w)
-		seg, err := shm.Create(shm.DefaultGeometry(k, shm.Limit()))
+		seg, err := shm.Create(shm.DefaultGeometry(k+j.offload, shm.Limit()))
 		if err != nil {
 			t.Fatal(err)
 		}
 		j.segs = append(j.segs, seg)
+		if j.offload > 0 {
+			j.openDaemon(t, seg, k)
+		}
 		for i, r := range local {
 			j.spawn(t, binary, w, seg, host, i, r)
 		}
 		first += k
 	}
+}
+
+// openDaemon runs a daemon, of this process, beside the ranks of a host.
+func (j *job) openDaemon(t testing.TB, seg *shm.Segment, ranks int) {
+	visitor, err := soft.Visit(seg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := coll.NewDaemon(coll.DaemonConfig{Segment: seg, Ranks: ranks, Threads: j.offload, Memory: visitor.Peer,
+		Log: func(line string) { t.Errorf("the daemon says: %s", line) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	done.Go(func() { d.Run(ctx) })
+	t.Cleanup(func() { // before the ranks are stopped, and the segment is closed
+		stop()
+		done.Wait()
+	})
 }
 
 func (j *job) spawn(t testing.TB, binary string, w *wire, seg *shm.Segment, host, local, r int) {
@@ -199,6 +225,9 @@ func (j *job) spawn(t testing.TB, binary string, w *wire, seg *shm.Segment, host
 		cmd.Env = append(cmd.Env, "GORUN_PMI=cards", "GORUN_JOB=test", "GORUN_HOST="+string(rune('a'+host)),
 			"GORUN_HOST_INDEX="+strconv.Itoa(host), "GORUN_LOCAL_RANK="+strconv.Itoa(local),
 			"GORUN_LOCAL_SIZE="+strconv.Itoa(j.hosts[host]), "GORUN_SEGMENT=4")
+		if j.offload > 0 {
+			cmd.Env = append(cmd.Env, "GORUN_OFFLOAD="+strconv.Itoa(j.offload))
+		}
 	}
 	cmd.Env = append(cmd.Env, j.env...)
 	cmd.Stdout, cmd.Stderr = &j.out[r], &j.errs[r]

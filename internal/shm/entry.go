@@ -4,9 +4,9 @@ package shm
 // processes. Its first two cache lines are apart because they are written at
 // different times by different processes:
 //
-//	  0        4        8                                 64       68       72     128
+//	  0        4        8      12                         64       68       72     128
 //	  +--------+--------+---------------------------------+--------+--------+------+
-//	  | bell   | beside |              unused             | dead   | alarm  |unused|
+//	  | bell   | beside | used |         unused           | dead   | alarm  |unused|
 //	  +--------+--------+---------------------------------+--------+--------+------+
 //	owner: 0 to 1 when it is about to sleep             launcher: 0 to 1, once,
 //	any peer: 1 to 0 when it rings                      after the process has ended
@@ -14,6 +14,7 @@ package shm
 //
 // Beside is the word of a second thread of the owner, which the same peers ring: neither
 // of the two takes the other's wake-up. On the same cache line it costs them nothing.
+// Used is for the numbers of a daemon: 1 once it was given something to do.
 // The alarm is a second bell, for the owner's device rather than for its program:
 // few ring it, and a process that sleeps on it is not the one that sleeps on the bell.
 // Behind them is the record of what the owner waits for (waiting.go): the owner writes it
@@ -22,7 +23,8 @@ package shm
 type rankEntry struct {
 	bell   uint32
 	beside uint32
-	_      [56]byte
+	used   uint32
+	_      [52]byte
 	dead   uint32
 
 	alarm uint32

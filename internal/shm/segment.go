@@ -120,6 +120,13 @@ func (s *Segment) Dead(rank int) bool {
 	return atomic.LoadUint32(&s.entries[rank].dead) != 0
 }
 
+// SetUsed is told by a daemon when it is first given something to do, and Used tells
+// whether it was, when all is over.
+func (s *Segment) SetUsed(number int) { atomic.StoreUint32(&s.entries[number].used, 1) }
+
+// Used tells whether [Segment.SetUsed] was told so.
+func (s *Segment) Used(number int) bool { return atomic.LoadUint32(&s.entries[number].used) != 0 }
+
 // Bell is a rank's bell: its own to sleep on, a peer's to ring.
 func (s *Segment) Bell(rank int) *Bell { return &s.bells[rank] }
 

@@ -118,6 +118,7 @@ func (h *Host) patience() time.Duration {
 	sooner(h.sample)
 	sooner(h.crashLook)
 	sooner(h.stall.next)
+	sooner(h.daemon.look)
 	if next.IsZero() {
 		return -1
 	}
@@ -126,7 +127,7 @@ func (h *Host) patience() time.Duration {
 
 // onTime does what is due.
 func (h *Host) onTime() {
-	if !h.ending.wished && h.ending.next.IsZero() && h.holds == 0 && h.prompt.IsZero() && h.sample.IsZero() && h.crashLook.IsZero() && h.stall.next.IsZero() && h.nextLook().IsZero() && h.nextGuest().IsZero() {
+	if !h.ending.wished && h.ending.next.IsZero() && h.holds == 0 && h.prompt.IsZero() && h.sample.IsZero() && h.crashLook.IsZero() && h.stall.next.IsZero() && h.daemon.look.IsZero() && h.nextLook().IsZero() && h.nextGuest().IsZero() {
 		return
 	}
 	now := time.Now()
@@ -139,6 +140,7 @@ func (h *Host) onTime() {
 	h.crashesOnTime(now)
 	h.guestsOnTime(now)
 	h.stallOnTime(now)
+	h.daemonOnTime(now)
 }
 
 // turn waits for events, at most for d, for ever if d < 0, and serves them.

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -13,8 +14,19 @@ import (
 )
 
 // A daemon is the process that steps the started collectives of the host's ranks. It has the
-// numbers behind theirs in the segment, by which ranks find it and learn of its death.
-type daemon struct{ pid, pidfd int }
+// numbers behind theirs in the segment, by which ranks find it and learn of its death. Where it
+// has calls of theirs, they go on with them when its process has ended, and not before: one that
+// is only stopped may go on at any time. So the host kills a daemon that somebody has stopped.
+type daemon struct {
+	pid, pidfd int
+	over       bool      // its process has ended, and ranks know
+	look       time.Time // when to look at it; zero: never
+	stopped    bool      // it was, at the last look
+}
+
+// daemonEvery is the time between two looks at the daemon. One that is stopped in two of them is
+// killed, so that a stop and what follows from it are over within a second.
+const daemonEvery = 250 * time.Millisecond
 
 // offloadName is the daemon's program.
 const offloadName = "gorun-offload"
@@ -72,20 +84,41 @@ func (h *Host) startDaemon() error {
 	}
 	h.guard.Add(h.daemon.pid)
 	h.log("the daemon of started collectives has pid %d and %d threads", h.daemon.pid, n)
+	h.daemon.look = time.Now().Add(daemonEvery)
 	if h.daemon.pidfd < 0 {
-		return nil // a kernel before 5.4: its end is noticed when the job ends
+		return nil // a kernel before 5.4: a look notices its end
 	}
 	return h.watch(h.daemon.pidfd, unix.EPOLLIN, sourceDaemon, 0)
 }
 
-// daemonEnded is the end of the daemon while ranks may count on it. Communicators with calls there
-// fail with its name, the others go on without. It stays to be reaped, so that its group, which
-// the guardian knows, is nobody else's.
+// daemonOnTime looks whether the daemon is stopped, or has ended where nothing else says so.
+func (h *Host) daemonOnTime(now time.Time) {
+	d := &h.daemon
+	if d.look.IsZero() || now.Before(d.look) {
+		return
+	}
+	d.look = now.Add(daemonEvery)
+	if h.daemonEnded(); d.over {
+		return
+	}
+	var info unix.Siginfo
+	err := unix.Waitid(unix.P_PID, d.pid, &info, unix.WSTOPPED|unix.WNOWAIT|unix.WNOHANG, nil)
+	was := d.stopped
+	if d.stopped = err == nil && info.Signo != 0; was && d.stopped {
+		h.log("the daemon of started collectives was stopped, and is killed")
+		_ = unix.Kill(-d.pid, unix.SIGKILL)
+	}
+}
+
+// daemonEnded takes the end of the daemon in, if it has ended. The ranks go on with the calls
+// that it had, and without it. It stays to be reaped, so that its group, which the guardian
+// knows, is nobody else's.
 func (h *Host) daemonEnded() {
 	how, err := ended(h.daemon.pid)
 	if err == nil && !how.over {
 		return
 	}
+	h.daemon.over, h.daemon.look = true, time.Time{}
 	h.unwatch(&h.daemon.pidfd)
 	for i := range h.spec.Offload {
 		h.segment.SetDead(len(h.spec.Ranks) + i)
@@ -94,8 +127,11 @@ func (h *Host) daemonEnded() {
 	if how.signal != 0 {
 		text = unix.SignalName(how.signal)
 	}
+	if h.daemon.stopped {
+		text += ", for it was stopped"
+	}
 	if !h.ending.begun {
-		h.emit(Event{Kind: Unassisted, Rank: -1, Text: fmt.Sprintf("%s (pid %d), the daemon of --offload, has ended with %s: communicators that it had calls of fail, the others go on without it", offloadName, h.daemon.pid, text)})
+		h.emit(Event{Kind: Unassisted, Rank: -1, Text: fmt.Sprintf("%s (pid %d), the daemon of --offload, has ended with %s: the ranks go on with the calls that it had, and without it", offloadName, h.daemon.pid, text)})
 	}
 }
 
@@ -103,6 +139,13 @@ func (h *Host) daemonEnded() {
 func (h *Host) endDaemon() {
 	if h.daemon.pid == 0 {
 		return
+	}
+	used := h.daemon.over
+	for i := range h.spec.Offload {
+		used = used || h.segment.Used(len(h.spec.Ranks)+i)
+	}
+	if !used && !h.ending.begun {
+		h.emit(Event{Kind: Unused, Rank: -1, Text: fmt.Sprintf("--offload has had no effect: no rank has given %s a call. It takes started and persistent collectives of Go programs, of 256 KiB or more in memory of rank.Alloc, between ranks of one host; gorun -v says why others stay with their ranks", offloadName)})
 	}
 	_ = unix.Kill(-h.daemon.pid, unix.SIGKILL)
 	reap(h.daemon.pid)

@@ -143,6 +143,7 @@ const (
 	Refused                          // a program of Rank, or of nobody's if that is below 0, was not let in by the PMI server: Text
 	Long                             // Rank has a long line of N bytes for Stream, and waits for GoOn
 	Unassisted                       // the daemon that steps started collectives is gone: Text
+	Unused                           // no rank has given that daemon anything: Text
 	Torn                             // lines of Rank's Stream are not passed on whole: Text
 	Turned                           // the answer to Turn
 	Stalled                          // nothing has moved for Spec.Hang if N is 1; else it moves again
