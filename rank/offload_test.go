@@ -29,8 +29,8 @@ func init() {
 			os.Exit(1)
 		}
 	}
-	programs["offload from -1"] = func() {
-		_, err := rank.Init(context.Background(), rank.Config{OffloadFrom: -1})
+	programs["offload from -2"] = func() {
+		_, err := rank.Init(context.Background(), rank.Config{OffloadFrom: -2})
 		fmt.Println(err)
 	}
 }
@@ -75,10 +75,10 @@ func TestOffloadFrom(t *testing.T) {
 	if !j.segs[0].Used(2) {
 		t.Error("the daemon has not said that it was given calls")
 	}
-	refused := &job{program: "offload from -1", hosts: []int{2}, offload: 1}
+	refused := &job{program: "offload from -2", hosts: []int{2}, offload: 1}
 	refused.start(t)
 	for r := range 2 {
-		refused.until(t, r, "Config.OffloadFrom is -1: expected a number of bytes, or 0")
+		refused.until(t, r, "Config.OffloadFrom is -2: expected a number of bytes, 0 or -1")
 		refused.wait(t, r)
 	}
 }
