@@ -306,7 +306,7 @@ func (t *Team) takeOver(r record) bool {
 		return true
 	}
 	if t.resume(&at) && !t.redo(at.torn) {
-		t.call.err = t.breakUp(-1, faultDaemon, fmt.Errorf("%w: its process has ended within a reduction in place, of whose operand a part is overwritten", ErrDaemon))
+		t.call.err = t.breakUp(-1, faultDaemon, fmt.Errorf("%w: its process has ended within a reduction whose result replaces an operand, and a part is overwritten", ErrDaemon))
 	}
 	return true
 }

@@ -85,7 +85,7 @@ func (w *World) openBeside(cfg *Config) error {
 		return errors.New("found Config.Deferred beside Concurrent, expected one of them at most")
 	case cfg.Deferred && mode == ProgressOff:
 		none = true
-	case mode == ProgressOn || mode == ProgressAuto && spare:
+	case mode == ProgressOn || mode == ProgressAuto && (spare || cfg.Deferred):
 	case asked == ProgressAuto && w.narrator != nil:
 		w.narrator.say("no progress thread: there are not two CPUs for each rank")
 		return nil

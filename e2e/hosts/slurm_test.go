@@ -93,7 +93,8 @@ func TestSlurmCancels(t *testing.T) {
 				t.Fatalf("scancel: %v\n%s", err, out)
 			}
 			began := time.Now()
-			if err := cmd.Wait(); err == nil {
+			// Of a cancelled job sbatch -W may say 0, when the job was gone before it asked.
+			if err := cmd.Wait(); err == nil && c.batch == "" {
 				t.Errorf("%q ended well", argv)
 			}
 			b.Idle(leftLimit)
