@@ -165,7 +165,7 @@ func (n *network) dial(s *peer) *link {
 			// A listener that is not there, or is another one, stays so. A
 			// busy one has driven us out, or was too slow, and may do better.
 			if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, errStranger) || errors.Is(err, errNowhere) || time.Since(begin) > dialLimit {
-				l.peer.gone.Store(time.Since(begin) <= dialLimit)
+				l.peer.gone.Store(true)
 				l.state.Store(linkBroken)
 				break
 			}
