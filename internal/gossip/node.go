@@ -57,6 +57,7 @@ type Node struct {
 
 	suspects chan string
 	joins    chan struct{} // holds one when seen has changed
+	bereft   chan struct{} // closed when a host is lost
 	closed   chan struct{}
 	running  sync.WaitGroup
 	branches map[int]*branch // by host: the neighbours in the tree; it never changes
@@ -83,6 +84,7 @@ func Listen(cfg Config) (*Node, error) {
 		suspects: make(chan string, cfg.Hosts),
 		joins:    make(chan struct{}, 1),
 		seen:     make([]bool, cfg.Hosts),
+		bereft:   make(chan struct{}),
 		closed:   make(chan struct{}),
 		fences:   newFences(cfg.Index, cfg.Hosts, cfg.Fanout),
 		lost:     make(map[string]bool),
@@ -241,6 +243,8 @@ func (n *Node) gather(ctx context.Context) error {
 		}
 		select {
 		case <-n.joins:
+		case <-n.bereft:
+			return n.loss()
 		case <-n.closed:
 			return ErrClosed
 		case <-ctx.Done():
@@ -287,6 +291,9 @@ func (n *Node) meet(ctx context.Context, addr string) error {
 		case <-ctx.Done():
 			t.Stop()
 			return fmt.Errorf("gossip: join host 0 at %s: %w: %w", addr, ctx.Err(), err)
+		case <-n.bereft:
+			t.Stop()
+			return n.loss()
 		case <-n.closed:
 			t.Stop()
 			return ErrClosed
@@ -384,15 +391,25 @@ func (n *Node) nameLocked(host int) string {
 }
 
 // Lost says that a host is gone, which its owner alone decides: all fences that are not
-// complete end. why is what the error says of it.
+// complete end, and Join does. why is what the error says of it.
 func (n *Node) Lost(host, why string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.stopped || n.lost[host] || host == n.cfg.Host {
 		return
 	}
+	if len(n.lost) == 0 {
+		close(n.bereft)
+	}
 	n.lost[host] = true
 	n.fences.lose(fmt.Errorf("%w: %s: %s", ErrLost, host, why))
+}
+
+// loss is why the fences end, after bereft.
+func (n *Node) loss() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return fmt.Errorf("gossip: join: %w", n.fences.failed)
 }
 
 // Suspects tells the names of hosts that memberlist takes for dead. It errs where a host is

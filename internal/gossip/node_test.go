@@ -225,6 +225,25 @@ func TestLostHostEndsFences(t *testing.T) {
 	}
 }
 
+// A host that is lost before all have met ends Join at those that wait for it, and at those that it was to answer.
+func TestLostHostEndsJoin(t *testing.T) {
+	testenv.NoLeaks(t)
+	ctx := testenv.Deadline(t, 30*time.Second)
+	nodes := listenAll(t, 3, nil)
+	addrs := addrsOf(nodes)
+	for _, c := range []struct {
+		gone, stay int
+	}{{1, 0}, {0, 2}} {
+		ended := make(chan error)
+		nodes[c.gone].Close()
+		go func() { ended <- nodes[c.stay].Join(ctx, addrs) }()
+		nodes[c.stay].Lost(nodes[c.gone].cfg.Host, "its agent has died")
+		if err := <-ended; !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), "its agent has died") {
+			t.Errorf("Join of %s: %v, want host %s lost", nodes[c.stay].cfg.Host, err, nodes[c.gone].cfg.Host)
+		}
+	}
+}
+
 // A host that memberlist takes for dead is a suspect: fences wait for it until the owner
 // says that it is lost, and are complete if it answers after all.
 func TestSuspectsEndNoFence(t *testing.T) {

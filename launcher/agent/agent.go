@@ -54,8 +54,11 @@ type member struct{ *gossip.Node }
 
 func (m member) Join(ctx context.Context, addresses []string) error {
 	err := m.Node.Join(ctx, addresses)
-	if errors.Is(err, gossip.ErrClosed) {
+	switch {
+	case errors.Is(err, gossip.ErrClosed):
 		return agent.ErrLeft
+	case errors.Is(err, gossip.ErrLost):
+		return fmt.Errorf("%w: %w", agent.ErrBereft, err)
 	}
 	return err
 }

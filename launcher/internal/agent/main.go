@@ -28,7 +28,7 @@ type Member interface {
 	// Addr is where the others reach it.
 	Addr() string
 	// Join meets the others, whose addresses are in the order of hosts. It
-	// gives ErrLeft when Close ended it.
+	// gives ErrLeft when Close ended it, and ErrBereft when Lost did.
 	Join(ctx context.Context, addresses []string) error
 	// Suspects are hosts that do not answer this one, which the controller is told.
 	Suspects() <-chan string
@@ -38,6 +38,9 @@ type Member interface {
 
 // ErrLeft means that a member was closed before it had joined.
 var ErrLeft = errors.New("left before the hosts had met")
+
+// ErrBereft means that a host was lost before all had met.
+var ErrBereft = errors.New("a host was lost before the hosts had met")
 
 // Listen makes the member that is host index of hosts, at an address of this machine.
 type Listen func(host string, index, hosts int, key []byte, at netip.Addr) (Member, error)
@@ -337,7 +340,8 @@ func (j *joining) join(ctx context.Context, peers []string, failed func(error)) 
 	defer cancel()
 	j.err = j.Join(ctx, peers)
 	close(j.done)
-	if j.err != nil && !errors.Is(j.err, ErrLeft) {
+	// Of a lost host the controller knows. Ranks go on that need no fence, if it lets them.
+	if j.err != nil && !errors.Is(j.err, ErrLeft) && !errors.Is(j.err, ErrBereft) {
 		failed(j.err)
 	}
 }
