@@ -263,7 +263,7 @@ func TestPreload(t *testing.T) {
 	}{
 		{"kill -9 of gorun while the program travels", bin + "/gorun ", 0, 200 << 20, "/dev/shm/*/program-0"},
 		{"kill -9 of gorun", bin + "/gorun ", 0, 0, "/dev/shm/*/program-0/long"},
-		{"kill -9 of an agent", cache, 1, 0, "/dev/shm/*/program-0/long"},
+		{"kill -9 of an agent", "./agent-", 1, 0, "/dev/shm/*/program-0/long"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.size > 0 {

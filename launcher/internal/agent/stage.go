@@ -11,8 +11,8 @@ import (
 )
 
 // A Stage is the program of the agent, for hosts that have none. The remote shell there runs a script,
-// which looks for the program by its hash: at the path that it has here, then in a cache of the user's. Where it
-// is in neither, the stream begins so:
+// which looks for the program by its hash: in a cache of the user's, then at the path that it has here, from which
+// it is copied: who can write there could change a file after the look. Where it is in neither, the stream begins so:
 //
 //	controller                         script
 //	                          <-------  NUL gorun-stage REASON
@@ -22,7 +22,9 @@ import (
 //
 // Frames wait for the greeting, so the script may read ahead. The cache is $XDG_CACHE_HOME/gorun, else
 // ~/.cache/gorun, else /tmp/gorun-UID: a directory of the user's own with mode 0700, or the script ends with
-// a complaint, for whoever can write there has the user's processes. It keeps the four programs used last.
+// a complaint, for whoever can write there has the user's processes. The script goes into it before it looks, so
+// that nothing is swapped in between, and replaces no program that is right, for hosts may share the directory and one may
+// be running it. It keeps the four programs used last, and those of a day.
 type Stage struct {
 	path    string
 	program []byte

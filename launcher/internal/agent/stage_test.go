@@ -72,6 +72,10 @@ func TestStageSendsOnce(t *testing.T) {
 			_ = os.MkdirAll(filepath.Join(name, "sub"), 0o700)
 		}},
 		{"open for all", "", func() { _ = os.Chmod(cache, 0o777) }},
+		{"where it is here", "", func() {
+			_ = os.Remove(filepath.Join(cache, "agent-"+stage.hash))
+			stage.path = program
+		}},
 	} {
 		c.before()
 		l, err := Start(stage.Command(), append(os.Environ(), "XDG_CACHE_HOME="+dir), "h", true, nil, stage)
