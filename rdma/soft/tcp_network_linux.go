@@ -428,9 +428,10 @@ func (l *link) write(bufs [][]byte) (int, error) {
 	}
 }
 
-// unheard tells whether the other host has acknowledged nothing for d of what was sent to it. A
-// process that is stopped, as by a debugger, does not matter: its kernel answers.
-func (l *link) unheard(d time.Duration) bool {
+// unheard tells whether the other host has acknowledged nothing for d, though something was sent
+// so many times again: a link that was idle may have heard its last word long ago. A process
+// that is stopped, as by a debugger, does not matter: its kernel answers.
+func (l *link) unheard(d time.Duration, again uint8) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.fd < 0 {
@@ -442,7 +443,7 @@ func (l *link) unheard(d time.Duration) bool {
 	}
 	// A receiver without room is asked for it at ever longer intervals, by probes, of which it
 	// answers one in half a second (tcp_invalid_ratelimit), or by sending again.
-	return info.Probes > 2 || info.Retransmits > 0 && info.Last_ack_recv > info.Last_data_sent
+	return info.Probes > 2 || info.Retransmits >= again && info.Last_ack_recv > info.Last_data_sent
 }
 
 // read fills b with what the socket has; 0 is nothing yet.

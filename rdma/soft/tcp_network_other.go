@@ -32,6 +32,6 @@ func (n *network) close()                         {}
 func (l *link) watch(bool)                        {}
 func (l *link) write([][]byte) (int, error)       { return 0, rdma.ErrNotSupported }
 func (l *link) read([]byte) (k int, end bool)     { return 0, true }
-func (l *link) unheard(time.Duration) bool        { return false }
+func (l *link) unheard(time.Duration, uint8) bool { return false }
 
 func (l *link) shutdown() {}

@@ -325,7 +325,7 @@ func (q *queuePair) overdue(now time.Time) {
 		w.silent = 0
 	case now.Before(w.due):
 		return
-	case !w.link.unheard(each):
+	case !w.link.unheard(each, 1):
 		w.silent = 0
 	case w.silent >= q.attr.RetryCnt:
 		q.settle(q.pending.first(), rdma.WCRetryExcErr, 0)

@@ -31,8 +31,8 @@ import (
 
 // Why a rank was given up.
 var (
-	// ErrGone: nobody listens any more where it did.
-	ErrGone = errors.New("its process has ended")
+	// ErrGone: nobody listens any more where it did, or its host has been silent for long.
+	ErrGone = errors.New("its process has ended, or its host does not answer")
 	// ErrSilent: it has acknowledged no letter for as long as a connection would have waited, and
 	// the device cannot tell whether it is there.
 	ErrSilent = errors.New("its process has not answered for 10 s")
