@@ -399,7 +399,7 @@ func (n *network) close() {
 // with the link's mu held.
 func (l *link) watch(out bool) {
 	ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(l.fd)}
-	if out {
+	if out || l.reading.active { // the socket may have taken all since the last piece: it has room for the next
 		ev.Events |= unix.EPOLLOUT
 	}
 	if l.paused() {
