@@ -45,10 +45,16 @@ func (job *Job) revoked(ctx context.Context, c *Cause) (message string, is bool)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), slurmLimit)
 	defer cancel()
-	ask := exec.CommandContext(ctx, "squeue", "--noheader", "--states=all", "--jobs="+id, "--format=%T %r")
-	ask.Env = job.environ
-	text, err := ask.Output()
-	return allocationEnd(id, string(text), err)
+	for {
+		ask := exec.CommandContext(ctx, "squeue", "--noheader", "--states=all", "--jobs="+id, "--format=%T %r")
+		ask.Env = job.environ
+		text, err := ask.Output()
+		// Slurm's signal is for all processes of a batch step, and may end this one too.
+		if ctx.Err() == nil && ask.ProcessState != nil && ask.ProcessState.Sys().(syscall.WaitStatus).Signaled() {
+			continue
+		}
+		return allocationEnd(id, string(text), err)
+	}
 }
 
 // allocationEnd reads what squeue says of a job: its state, and Slurm's reason for it.

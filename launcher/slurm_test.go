@@ -109,3 +109,17 @@ func TestLauncherSlurmNeeds(t *testing.T) {
 		}
 	}
 }
+
+// Slurm ends an allocation by a signal to all processes, gorun's question among them.
+func TestRevokedAsksAgainWhenTheQuestionIsKilled(t *testing.T) {
+	dir := t.TempDir()
+	script := "#!/bin/sh\n[ -e " + dir + "/once ] && echo CANCELLED None && exit\n: > " + dir + "/once\nkill -TERM $$\n"
+	if err := os.WriteFile(filepath.Join(dir, "squeue"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir)
+	job := &Job{environ: []string{"SLURM_JOB_ID=5"}}
+	if message, is := job.revoked(t.Context(), &Cause{Signal: syscall.SIGTERM, Status: 143}); !is || !strings.Contains(message, "Slurm's job 5") {
+		t.Errorf("got %q, %v", message, is)
+	}
+}
