@@ -40,80 +40,65 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/gorun-mpi/gorun/cmd/internal/argp"
-	"github.com/gorun-mpi/gorun/cmd/internal/logline"
-	"github.com/gorun-mpi/gorun/cmd/internal/output"
+	"github.com/gorun-mpi/gorun/cmd/internal/doca"
 	"github.com/gorun-mpi/gorun/coll"
 	"github.com/gorun-mpi/gorun/rank"
 	"github.com/gorun-mpi/gorun/rdma"
 	"github.com/gorun-mpi/gorun/rdma/verbs"
 )
 
-// stdio is what the command writes.
-type stdio struct{ out, err io.Writer }
-
 func main() {
 	started := time.Now()
-	os.Exit(run(context.Background(), started, os.Args[1:], os.Environ(), stdio{os.Stdout, os.Stderr}))
+	os.Exit(run(context.Background(), started, os.Args[1:], os.Environ(), doca.Stdio{Out: os.Stdout, Err: os.Stderr}))
 }
 
-// statusFailed is the exit status when the all-to-all itself failed.
-const statusFailed = 1
-
 // run is the command: everything but the process.
-func run(ctx context.Context, started time.Time, args, environ []string, std stdio) int {
+func run(ctx context.Context, started time.Time, args, environ []string, std doca.Stdio) int {
 	env, err := rank.FromEnviron(environ)
 	if err != nil {
-		logline.New(std.err, logline.Info).Errorf("the launcher's environment: %v", err)
-		return statusFailed
+		return doca.BadEnvironment(err, std)
 	}
 	own, ranks := 0, 1
 	if env.PMI != nil {
 		own, ranks = env.PMI.Rank, env.PMI.Size
 	}
 	parser, p := newParser(ranks)
-	general, err := parser.Parse(args)
-	if errors.Is(err, argp.ErrHelp) || errors.Is(err, argp.ErrVersion) {
+	err = parser.Parse(args)
+	if errors.Is(err, doca.ErrHelp) || errors.Is(err, doca.ErrVersion) {
 		if own > 0 { // the same on every rank: no need to meet
 			return 0
 		}
-		return parser.Report(err, general, std.out, std.err)
+		return parser.Report(err, std)
 	}
-	sdk := logline.New(std.err, general.SDKLogLevel)
 	// The direct exchange is what this program shows, at every size.
 	direct := coll.DefaultTable()
 	if err := direct.Always(coll.AllToAll, coll.Direct); err != nil {
 		panic(err) // the table has the algorithm
 	}
-	cfg := rank.Config{Environment: &env, Tuning: direct, Providers: []rdma.Provider{verbs.New(verbs.Config{})}, Log: func(line string) { sdk.Debug(line) }}
+	cfg := rank.Config{Environment: &env, Tuning: direct, Providers: []rdma.Provider{verbs.New(verbs.Config{})}}
 	p.configure(&cfg)
-	var results *os.File
 	if err == nil {
-		results, err = prepare(parser, p, &cfg, own, ranks)
+		err = prepare(parser, p, &cfg, own, ranks)
 	}
 	status := 0
 	if own == 0 {
-		status = parser.Report(err, general, std.out, std.err)
+		status = parser.Report(err, std)
 	}
-	if results != nil {
-		defer results.Close()
-	}
-	log := logline.New(std.err, general.LogLevel)
+	r := parser.Start(std)
+	cfg.Log = func(line string) { r.SDK.Debug(line) }
 	world, err := rank.Init(ctx, cfg)
 	if err != nil {
-		log.Error(err)
-		return statusFailed
+		return r.End(ctx, err)
 	}
-	e := &exchange{ctx: ctx, world: world, comm: world.Comm(), log: log, out: std.out, started: started}
-	status, err = work(e, p, status, results)
+	e := &exchange{ctx: ctx, world: world, comm: world.Comm(), log: r.Log, out: r.Out, started: started}
+	status, err = work(e, p, status, r)
 	if err != nil {
-		log.Error(err)
-		world.Abort(statusFailed, err.Error())
-		return statusFailed
+		failed := r.End(ctx, err) // before what ends the process
+		world.Abort(failed, err.Error())
+		return failed
 	}
-	if err := world.Finalize(ctx); err != nil {
-		log.Error(err)
-		return statusFailed
+	if failed := r.End(ctx, world.Finalize(ctx)); failed != 0 {
+		return failed
 	}
 	return status
 }
@@ -121,25 +106,23 @@ func run(ctx context.Context, started time.Time, args, environ []string, std std
 // prepare checks what the parser cannot: the devices and, on rank 0, the file
 // for the results, which it opens. cfg gets the devices when all is well; else
 // the ranks meet without, to hear of it.
-func prepare(parser *argp.Parser, p *params, cfg *rank.Config, own, ranks int) (*os.File, error) {
+func prepare(parser *doca.Parser, p *params, cfg *rank.Config, own, ranks int) error {
 	p.settle(ranks)
 	if p.engine == engineDaemon && (cfg.Environment.Offload == 0 || ranks == 1) {
-		return nil, &argp.Error{Flag: parser.Name("engine"), Reason: "found daemon without one, expected two ranks or more and gorun --offload, which starts it"}
+		return parser.Wrong("engine", "found daemon without one, expected two ranks or more and gorun --offload, which starts it")
 	}
 	wanted := *cfg
 	wanted.Devices = p.devices()
 	if err := rank.FindDevices(wanted); err != nil {
-		return nil, &argp.Error{Flag: parser.Name("devices"), Reason: err.Error() + withVerbs()}
+		return parser.Wrong("devices", "%v%s", err, withVerbs())
 	}
-	var results *os.File
 	if own == 0 {
-		var err error
-		if results, err = output.Create(p.output); err != nil {
-			return nil, &argp.Error{Flag: parser.Name("output-json"), Reason: err.Error()}
+		if err := parser.CreateResults(); err != nil {
+			return err
 		}
 	}
 	*cfg = wanted
-	return results, nil
+	return nil
 }
 
 // withVerbs replaces a process that was built without cgo by the same command built with it,
@@ -159,7 +142,7 @@ func withVerbs() string {
 
 // work is what the ranks do together. status is rank 0's judgement of the
 // command line, and the result is what all ranks exit with.
-func work(e *exchange, p *params, status int, results *os.File) (int, error) {
+func work(e *exchange, p *params, status int, r *doca.Run) (int, error) {
 	status, err := bcastParams(e.ctx, e.comm, status, p)
 	if err != nil || status != 0 {
 		return status, err
@@ -169,7 +152,10 @@ func work(e *exchange, p *params, status int, results *os.File) (int, error) {
 	if err != nil || report == nil {
 		return 0, err
 	}
-	return 0, report.write(e.out, results, p.output)
+	if _, err := io.WriteString(e.out, report.text()); err != nil {
+		return 0, err
+	}
+	return 0, r.WriteResults(report.results())
 }
 
 // bcastParams makes rank 0's parameters, or its refusal of the command line as an

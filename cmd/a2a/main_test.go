@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gorun-mpi/gorun/cmd/internal/doca"
 	"github.com/gorun-mpi/gorun/internal/testenv"
 )
 
@@ -36,7 +37,7 @@ func TestRun(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var out, errOut strings.Builder
-			status := run(context.Background(), time.Now(), c.args, c.environ, stdio{&out, &errOut})
+			status := run(context.Background(), time.Now(), c.args, c.environ, doca.Stdio{Out: &out, Err: &errOut})
 			if status != c.status {
 				t.Errorf("%q: status %d, want %d\nstderr: %s", c.args, status, c.status, errOut.String())
 			}

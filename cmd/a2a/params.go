@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gorun-mpi/gorun/cmd/internal/argp"
+	"github.com/gorun-mpi/gorun/cmd/internal/doca"
 	"github.com/gorun-mpi/gorun/internal/version"
 	"github.com/gorun-mpi/gorun/rank"
 	"github.com/gorun-mpi/gorun/rdma/dpa"
@@ -35,42 +35,33 @@ type params struct {
 	warmup     int    // calls before them
 	strict     bool
 	print      string
-	output     string // file for the results, "-" is standard output, "" none
 	seed       int64
 }
 
 // newParser declares the flags. ranks is the size of the world; the defaults
 // that depend on it are in the params at once.
-func newParser(ranks int) (*argp.Parser, *params) {
+func newParser(ranks int) (*doca.Parser, *params) {
 	p := &params{msgsize: ranks * intSize, engine: engineInline, iterations: -1, warmup: -1, seed: 1}
-	parser := argp.New("a2a", "Runs an all-to-all exchange by RDMA writes: block k of rank i lands in block i of rank k.\n"+
+	parser := doca.New("a2a", "Runs an all-to-all exchange by RDMA writes: block k of rank i lands in block i of rank k.\n"+
 		"Start it with gorun -np N; without a launcher it runs as one rank.", version.Line("a2a"))
-	parser.Int(&p.msgsize, argp.Flag{Long: "msgsize", Short: 'm', Value: "BYTES", Check: func() error { return p.checkSize(ranks) },
+	parser.Int(&p.msgsize, doca.Flag{Long: "msgsize", Short: 'm', Value: "BYTES", Check: func() error { return p.checkSize(ranks) },
 		Help: "size of one rank's send buffer in bytes, a multiple of 4, at least 4 per rank (default: 4 per rank)"})
-	parser.String(&p.deviceList, argp.Flag{Long: "devices", Short: 'd', Value: "NAME[,NAME]", Check: p.checkDevices,
+	parser.String(&p.deviceList, doca.Flag{Long: "devices", Short: 'd', Value: "NAME[,NAME]", Check: p.checkDevices,
 		Help: "RDMA device to use; with two names, the lower half of the ranks uses the first (default: the first software device)"})
-	parser.String(&p.engine, argp.Flag{Long: "engine", Value: strings.Join(engines, "|"), Check: p.checkEngine,
+	parser.String(&p.engine, doca.Flag{Long: "engine", Value: strings.Join(engines, "|"), Check: doca.OneOf(&p.engine, engines...),
 		Help: "what runs the exchange: the rank itself in its call, its progress thread, device threads, as on a DPA, or the daemon of gorun --offload (default inline)"})
-	parser.Int(&p.threads, argp.Flag{Long: "threads", Value: "N", Check: func() error { return p.checkThreads(ranks) },
+	parser.Int(&p.threads, doca.Flag{Long: "threads", Value: "N", Check: func() error { return p.checkThreads(ranks) },
 		Help: fmt.Sprintf("number of device threads of a rank, with --engine dpa (default: one for each rank of the job, %d at most)", threadsMost)})
-	parser.Int(&p.iterations, argp.Flag{Long: "iterations", Short: 'i', Value: "N", Check: func() error { return atLeast(p.iterations, 0, "calls to time") },
+	parser.Int(&p.iterations, doca.Flag{Long: "iterations", Short: 'i', Value: "N", Check: doca.AtLeast(&p.iterations, 0),
 		Help: "number of calls to time after the first one (default: 1000, fewer for large messages)"})
-	parser.Int(&p.warmup, argp.Flag{Long: "warmup", Short: 'w', Value: "N", Check: func() error { return atLeast(p.warmup, 0, "calls to warm up with") },
+	parser.Int(&p.warmup, doca.Flag{Long: "warmup", Short: 'w', Value: "N", Check: doca.AtLeast(&p.warmup, 0),
 		Help: "number of warm-up calls, between the first and the timed ones (default: a tenth of -i)"})
-	parser.Bool(&p.strict, argp.Flag{Long: "strict", Help: "fail, instead of warning, when the ranks cannot divide the size evenly"})
-	parser.String(&p.print, argp.Flag{Long: "print", Value: "full|head|none", Check: p.checkPrint,
+	parser.Bool(&p.strict, doca.Flag{Long: "strict", Help: "fail, instead of warning, when the ranks cannot divide the size evenly"})
+	parser.String(&p.print, doca.Flag{Long: "print", Value: "full|head|none", Check: doca.OneOf(&p.print, printFull, printHead, printNone),
 		Help: "print the matrices in full, only their first and last 8 columns, or not at all (default: full up to 64 KiB per rank, else head)"})
-	parser.String(&p.output, argp.Flag{Long: "output-json", Value: "FILE",
-		Help: "write the results as JSON to FILE, or - for standard output (-j/--json reads parameters)"})
-	parser.Int64(&p.seed, argp.Flag{Long: "seed", Value: "N", Help: "seed of the matrices' random numbers (default 1)"})
+	parser.Results()
+	parser.Int64(&p.seed, doca.Flag{Long: "seed", Value: "N", Help: "seed of the matrices' random numbers (default 1)"})
 	return parser, p
-}
-
-func atLeast(n, least int, what string) error {
-	if n < least {
-		return fmt.Errorf("found %d, expected a number of %s, %d or more", n, what, least)
-	}
-	return nil
 }
 
 // checkSize holds -m against the number of ranks.
@@ -134,13 +125,6 @@ var engines = []string{engineInline, engineThread, engineDPA, engineDaemon}
 // threadsMost is the default's limit, that of the original.
 const threadsMost = 8
 
-func (p *params) checkEngine() error {
-	if !slices.Contains(engines, p.engine) {
-		return fmt.Errorf("found %q, expected %s", p.engine, strings.Join(engines[:len(engines)-1], ", ")+" or "+engines[len(engines)-1])
-	}
-	return nil
-}
-
 // configure has the ranks be what the engine needs. Its daemon reaches memory that is mapped.
 func (p *params) configure(cfg *rank.Config) {
 	cfg.Verbs, cfg.OffloadFrom = p.engine != engineDaemon, 1
@@ -149,7 +133,7 @@ func (p *params) configure(cfg *rank.Config) {
 	}
 }
 
-// checkThreads comes after checkEngine.
+// checkThreads comes after the check of the engine.
 func (p *params) checkThreads(ranks int) error {
 	most := min(ranks, dpa.MaxThreads)
 	switch {
@@ -157,13 +141,6 @@ func (p *params) checkThreads(ranks int) error {
 		return fmt.Errorf("found %d threads for --engine %s, expected --engine %s, whose threads they are", p.threads, p.engine, engineDPA)
 	case p.threads < 1 || p.threads > most:
 		return fmt.Errorf("found %d, expected 1 to %d: each thread serves at least one of %d ranks", p.threads, most, ranks)
-	}
-	return nil
-}
-
-func (p *params) checkPrint() error {
-	if !slices.Contains([]string{printFull, printHead, printNone}, p.print) {
-		return fmt.Errorf("found %q, expected %s, %s or %s", p.print, printFull, printHead, printNone)
 	}
 	return nil
 }
@@ -195,20 +172,20 @@ func (p *params) words() []int64 {
 		strict = 1
 	}
 	return []int64{int64(p.msgsize), int64(p.iterations), int64(p.warmup), strict, p.seed,
-		int64(p.threads), int64(len(p.deviceList)), int64(len(p.print)), int64(len(p.output)), int64(len(p.engine))}
+		int64(p.threads), int64(len(p.deviceList)), int64(len(p.print)), int64(len(p.engine))}
 }
 
 // texts are the params' strings, one after the other.
-func (p *params) texts() string { return p.deviceList + p.print + p.output + p.engine }
+func (p *params) texts() string { return p.deviceList + p.print + p.engine }
 
 // textLen is the length of the texts that belong to words.
-func (p *params) textLen(words []int64) int64 { return words[6] + words[7] + words[8] + words[9] }
+func (p *params) textLen(words []int64) int64 { return words[6] + words[7] + words[8] }
 
 // adopt takes over what words and texts gave.
 func (p *params) adopt(words []int64, texts string) {
 	p.msgsize, p.iterations, p.warmup = int(words[0]), int(words[1]), int(words[2])
 	p.strict, p.seed, p.threads = words[3] != 0, words[4], int(words[5])
-	for i, text := range []*string{&p.deviceList, &p.print, &p.output, &p.engine} {
+	for i, text := range []*string{&p.deviceList, &p.print, &p.engine} {
 		n := words[6+i]
 		*text, texts = texts[:n], texts[n:]
 	}

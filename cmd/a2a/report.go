@@ -1,10 +1,7 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -246,27 +243,3 @@ func callCounts(counted []uint64) callCount {
 }
 
 func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
-
-// write prints the report, and the results as JSON where they were asked for:
-// into file, or on out when the name is "-".
-func (r *report) write(out io.Writer, file *os.File, name string) error {
-	if _, err := io.WriteString(out, r.text()); err != nil {
-		return err
-	}
-	if name == "" {
-		return nil
-	}
-	data, err := json.MarshalIndent(r.results(), "", "  ")
-	if err != nil {
-		return err
-	}
-	data = append(data, '\n')
-	if file == nil {
-		_, err = out.Write(data)
-		return err
-	}
-	if _, err := file.Write(data); err != nil {
-		return err
-	}
-	return file.Close()
-}

@@ -25,107 +25,55 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io"
-	"os"
-	"os/signal"
-	"strings"
-	"syscall"
-
-	"github.com/sirupsen/logrus"
 
 	"github.com/gorun-mpi/gorun/cmd/allreduce/internal/group"
-	"github.com/gorun-mpi/gorun/cmd/internal/argp"
-	"github.com/gorun-mpi/gorun/cmd/internal/logline"
-	"github.com/gorun-mpi/gorun/cmd/internal/output"
+	"github.com/gorun-mpi/gorun/cmd/internal/doca"
 	"github.com/gorun-mpi/gorun/rank"
 )
 
-// stdio is what the command writes.
-type stdio struct{ out, err io.Writer }
-
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	os.Exit(run(ctx, os.Args[1:], os.Environ(), stdio{os.Stdout, os.Stderr}))
-}
-
-const (
-	statusFailed      = 1   // no group, or it broke
-	statusInterrupted = 130 // by SIGINT or SIGTERM
-)
+func main() { doca.Main(run) }
 
 // run is the command: everything but the process.
-func run(ctx context.Context, args, environ []string, std stdio) int {
+func run(ctx context.Context, args, environ []string, std doca.Stdio) int {
 	env, err := rank.FromEnviron(environ)
 	if err != nil {
-		logline.New(std.err, logline.Info).Errorf("the launcher's environment: %v", err)
-		return statusFailed
+		return doca.BadEnvironment(err, std)
 	}
 	ranks := 0
 	if env.PMI != nil {
 		ranks = env.PMI.Size
 	}
 	parser, p := newParser(ranks)
-	general, err := parser.Parse(args)
+	err = parser.Parse(args)
 	if err == nil {
 		err = p.settle(parser)
 	}
-	if err != nil {
-		// Under a launcher each rank says it: their command lines may differ.
-		return parser.Report(err, general, std.out, std.err)
+	if err == nil {
+		err = parser.CreateResults()
 	}
-	out := output.New(std.out)
-	a := &app{params: p, env: &env, log: logline.New(std.err, general.LogLevel), sdk: logline.New(std.err, general.SDKLogLevel), out: out}
-	a.notes(parser, environ)
-	err = a.run(ctx)
-	switch {
-	case out.Failed("allreduce", std.err):
-		return statusFailed
-	case err == nil:
-		return 0
-	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
-		a.log.Warn("interrupted")
-		return statusInterrupted
+	if ucx := doca.Variable(environ, "UCX_NET_DEVICES"); ucx != "" {
+		parser.Note("UCX_NET_DEVICES=%s has no effect: members speak TCP, over the interfaces that lead to their addresses", ucx)
 	}
-	a.log.Error(err)
-	return statusFailed
+	// Under a launcher each rank says it: their command lines may differ.
+	if status := parser.Report(err, std); err != nil {
+		return status
+	}
+	a := &app{params: p, env: &env, Run: parser.Start(std)}
+	return a.End(ctx, a.run(ctx))
 }
 
 // An app is one run.
 type app struct {
 	*params
+	*doca.Run
 	env *rank.Environment
-	log *logrus.Logger // the program's
-	sdk *logrus.Logger // the runtime's
-	out io.Writer
-}
-
-// notes says what of the command line and the environment means less than one may think.
-func (a *app) notes(parser *argp.Parser, environ []string) {
-	for _, note := range append(parser.Notes(), a.remarks...) {
-		a.log.Info(note)
-	}
-	for _, entry := range environ {
-		if name, value, ok := strings.Cut(entry, "="); ok && name == "UCX_NET_DEVICES" && value != "" {
-			a.log.Infof("UCX_NET_DEVICES=%s has no effect: members speak TCP, over the interfaces that lead to their addresses", value)
-		}
-	}
 }
 
 // run makes the member and does its part. Its error is context.Canceled after a signal.
 func (a *app) run(ctx context.Context) (err error) {
 	if a.role == roleDaemon && a.clients == 0 && !a.launched {
-		a.log.Info("no clients: a daemon serves as many as -c says, and -c is 0")
+		a.Log.Info("no clients: a daemon serves as many as -c says, and -c is 0")
 		return nil
-	}
-	results, err := output.Create(a.output)
-	if err != nil {
-		return fmt.Errorf("--output-json: %w", err)
-	}
-	if results != nil {
-		defer results.Close()
 	}
 	m, err := a.meet(ctx)
 	if err != nil {
@@ -133,7 +81,7 @@ func (a *app) run(ctx context.Context) (err error) {
 	}
 	defer func() { err = m.close(err) }()
 	if a.role == roleDaemon {
-		return a.serve(ctx, m, results)
+		return a.serve(ctx, m)
 	}
 	var s group.Session
 	if a.mode == modeOffloaded {
@@ -151,6 +99,6 @@ func (a *app) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	r.write(a.out)
-	return save(r, results, a.output, a.out)
+	r.write(a.Out)
+	return a.WriteResults(r)
 }

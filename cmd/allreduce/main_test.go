@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gorun-mpi/gorun/cmd/allreduce/internal/group"
+	"github.com/gorun-mpi/gorun/cmd/internal/doca"
 	"github.com/gorun-mpi/gorun/internal/testenv"
 )
 
@@ -180,7 +181,7 @@ func TestDaemonAndClient(t *testing.T) {
 	daemon := make(chan int, 1)
 	var daemonOut strings.Builder
 	go func() {
-		daemon <- run(ctx, strings.Fields("-r daemon -c 1 -s 1000 -d int -i 3 -b 4 --output-json -"), nil, stdio{&daemonOut, errOut})
+		daemon <- run(ctx, strings.Fields("-r daemon -c 1 -s 1000 -d int -i 3 -b 4 --output-json -"), nil, doca.Stdio{Out: &daemonOut, Err: errOut})
 	}()
 	var port int
 	select {
@@ -190,7 +191,7 @@ func TestDaemonAndClient(t *testing.T) {
 		t.Fatal("the daemon does not listen")
 	}
 	var out, clientErr strings.Builder
-	status := run(ctx, strings.Fields(fmt.Sprintf("-r client -m offloaded -a 127.0.0.1:%d -s 1000 -d int -i 3 -b 4 --output-json -", port)), nil, stdio{&out, &clientErr})
+	status := run(ctx, strings.Fields(fmt.Sprintf("-r client -m offloaded -a 127.0.0.1:%d -s 1000 -d int -i 3 -b 4 --output-json -", port)), nil, doca.Stdio{Out: &out, Err: &clientErr})
 	if other := <-daemon; status != 0 || other != 0 {
 		t.Fatalf("status %d and %d\n%s%s", status, other, clientErr.String(), errOut.text.String())
 	}
@@ -250,11 +251,13 @@ func pair(t *testing.T, address func(port int) string) (status int, errOut strin
 	defer cancel()
 	first := &says{want: "listening on port ", said: make(chan string, 1)}
 	said, done := first.said, make(chan int, 1)
-	go func() { done <- run(ctx, strings.Fields("-r client -i 1 -b 1 -s 1"), nil, stdio{io.Discard, first}) }()
+	go func() {
+		done <- run(ctx, strings.Fields("-r client -i 1 -b 1 -s 1"), nil, doca.Stdio{Out: io.Discard, Err: first})
+	}()
 	var port int
 	fmt.Sscan(<-said, &port)
 	var text strings.Builder
-	status = run(ctx, strings.Fields("-r client -m non-offloaded -i 1 -b 1 -s 1 -a "+address(port)), nil, stdio{io.Discard, &text})
+	status = run(ctx, strings.Fields("-r client -m non-offloaded -i 1 -b 1 -s 1 -a "+address(port)), nil, doca.Stdio{Out: io.Discard, Err: &text})
 	cancel()
 	<-done
 	return status, text.String()

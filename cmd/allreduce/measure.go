@@ -111,7 +111,7 @@ func show(c group.Config, v []byte, i int) string { return fmt.Sprint(value(c, v
 
 // measure is a client's run: the network alone, the load alone, then both.
 func (a *app) measure(s group.Session) (*report, error) {
-	a.log.Infof(saidComplete, s.Members(), s.Contributions(), s.Algorithm())
+	a.Log.Infof(saidComplete, s.Members(), s.Contributions(), s.Algorithm())
 	v := newVectors(a.config, s.Contributions())
 	r := &report{task: newTask(a.mode, &a.config, s)}
 	batch := func(meanwhile func()) (time.Duration, error) {
@@ -138,7 +138,7 @@ func (a *app) measure(s group.Session) (*report, error) {
 	network /= group.NetworkBatches
 	work := newLoad()
 	products, compute := work.calibrate(s.Context(), network)
-	a.log.Debugf("%d products of a matrix and a vector take %v, a batch of the network alone %v", products, compute, network)
+	a.Log.Debugf("%d products of a matrix and a vector take %v, a batch of the network alone %v", products, compute, network)
 	if err := s.Barrier(nil); err != nil {
 		return nil, err
 	}

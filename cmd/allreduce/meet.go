@@ -47,7 +47,7 @@ func (a *app) meet(ctx context.Context) (*meeting, error) {
 
 // options are those that the command line gives.
 func (a *app) options() group.Options {
-	o := group.Options{Config: a.config, Kind: group.Direct, Participants: a.participants, Key: a.key, Name: "allreduce", Timeout: a.timeout(), Log: a.log}
+	o := group.Options{Config: a.config, Kind: group.Direct, Participants: a.participants, Key: a.key, Name: "allreduce", Timeout: a.timeout(), Log: a.Log, SDK: a.SDK}
 	switch {
 	case a.role == roleDaemon:
 		o.Kind, o.Clients = group.Daemon, a.clients
@@ -67,19 +67,19 @@ func (a *app) listen(m *meeting) error {
 		return fmt.Errorf("cannot listen on port %d (-t): %w", a.listenPort, err)
 	}
 	m.options.Listener = l
-	a.log.Infof("listening on port %d", l.Addr().(*net.TCPAddr).Port)
+	a.Log.Infof("listening on port %d", l.Addr().(*net.TCPAddr).Port)
 	return nil
 }
 
 const saidComplete = "the group is complete: %d participants, %d vectors an operation, algorithm %s"
 
 // serve is a daemon's run.
-func (a *app) serve(ctx context.Context, m *meeting, results *os.File) error {
+func (a *app) serve(ctx context.Context, m *meeting) error {
 	g, err := group.Form(ctx, m.options)
 	if err != nil {
 		return err
 	}
-	a.log.Infof(saidComplete, g.Members(), g.Contributions(), g.Algorithm())
+	a.Log.Infof(saidComplete, g.Members(), g.Contributions(), g.Algorithm())
 	start := time.Now()
 	operations, err := g.Serve()
 	took := time.Since(start)
@@ -90,8 +90,8 @@ func (a *app) serve(ctx context.Context, m *meeting, results *os.File) error {
 		return err
 	}
 	r := &service{task: newTask(roleDaemon, &a.config, g), Clients: a.clients, Operations: operations, Seconds: took.Seconds()}
-	r.write(a.out)
-	return save(r, results, a.output, a.out)
+	r.write(a.Out)
+	return a.WriteResults(r)
 }
 
 // A card is what a rank tells the others, in msgpack.

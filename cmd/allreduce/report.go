@@ -2,10 +2,8 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/gorun-mpi/gorun/cmd/allreduce/internal/group"
@@ -111,23 +109,4 @@ func (r *report) write(to io.Writer) {
 	fmt.Fprintf(w, "overlap        %.1f %% (DOCA), %.1f %% (OSU)\n", r.OverlapDOCA, r.OverlapOSU)
 	fmt.Fprintf(w, "verified       %d operations; all members have the same bits\n", (r.Batches+group.NetworkBatches)*r.Batch)
 	_, _ = to.Write(w.Bytes())
-}
-
-// save writes the file that --output-json names; f is nil for standard output.
-func save(r any, f *os.File, name string, out io.Writer) error {
-	if name == "" {
-		return nil
-	}
-	b, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	var w io.Writer = f
-	if f == nil {
-		w = out
-	}
-	if _, err := w.Write(append(b, '\n')); err != nil && f != nil {
-		return fmt.Errorf("--output-json: cannot write the results: %w", err)
-	}
-	return nil
 }

@@ -46,7 +46,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"github.com/gorun-mpi/gorun/cmd/internal/argp"
+	"github.com/gorun-mpi/gorun/cmd/internal/doca"
 	"github.com/gorun-mpi/gorun/cmd/internal/logline"
 	"github.com/gorun-mpi/gorun/internal/topo"
 	"github.com/gorun-mpi/gorun/internal/version"
@@ -59,7 +59,7 @@ type stdio struct {
 	width    func() int // of the terminal; may be nil
 }
 
-// Exit statuses beyond argp's; 128+N after signal N.
+// Exit statuses beyond doca's; 128+N after signal N.
 const (
 	statusFailed  = 1 // something failed, or a result was wrong
 	statusMissing = 2 // an MPI to compare with is not there
@@ -109,7 +109,7 @@ func run(ctx context.Context, args []string, std stdio) int {
 			args[i] = "--np"
 		}
 	}
-	general, err := parser.Parse(args)
+	err := parser.Parse(args)
 	if err == nil {
 		err = p.settle()
 	}
@@ -121,14 +121,14 @@ func run(ctx context.Context, args []string, std stdio) int {
 		files, err = openOutputs(parser, p)
 	}
 	switch {
-	case errors.Is(err, argp.ErrHelp), errors.Is(err, argp.ErrVersion):
-		return parser.Report(err, general, std.out, std.err)
+	case errors.Is(err, doca.ErrHelp), errors.Is(err, doca.ErrVersion):
+		return parser.Report(err, doca.Stdio{Out: std.out, Err: std.err})
 	case err != nil:
 		_, _ = io.WriteString(std.err, quoted(err.Error()+whereToLook(err)))
-		return argp.StatusUsage
+		return doca.StatusUsage
 	}
 	defer files.close()
-	log := logline.New(std.err, general.LogLevel)
+	log := parser.Start(doca.Stdio{Out: std.out, Err: std.err}).Log
 	log.SetFormatter(plainErrors{})
 	h := &header{Header: true, Time: time.Now().UTC().Truncate(time.Second), Machine: thisMachine(), Commit: version.Commit(),
 		Command: strings.Join(append([]string{"gorun-bench"}, args...), " "), Method: p.method(),

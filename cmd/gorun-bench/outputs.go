@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/gorun-mpi/gorun/cmd/internal/argp"
+	"github.com/gorun-mpi/gorun/cmd/internal/doca"
 )
 
 // outputs are the files of the results. They are opened before anything is
@@ -18,11 +18,11 @@ type outputs struct {
 	svg                   string // a directory
 }
 
-func openOutputs(parser *argp.Parser, p *params) (*outputs, error) {
+func openOutputs(parser *doca.Parser, p *params) (*outputs, error) {
 	o := &outputs{svg: p.svg}
 	if p.svg != "" {
 		if err := os.MkdirAll(p.svg, 0o777); err != nil {
-			return nil, &argp.Error{Flag: parser.Name("svg"), Reason: fmt.Sprintf("cannot write the plots: %v", err)}
+			return nil, &doca.Error{Flag: parser.Name("svg"), Reason: fmt.Sprintf("cannot write the plots: %v", err)}
 		}
 	}
 	taken := map[string]string{filepath.Clean(p.from): "from"}
@@ -48,7 +48,7 @@ func openOutputs(parser *argp.Parser, p *params) (*outputs, error) {
 		}
 		if reason != "" {
 			o.close()
-			return nil, &argp.Error{Flag: parser.Name(f.flag), Reason: reason}
+			return nil, &doca.Error{Flag: parser.Name(f.flag), Reason: reason}
 		}
 	}
 	return o, nil

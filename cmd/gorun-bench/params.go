@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gorun-mpi/gorun/cmd/internal/argp"
+	"github.com/gorun-mpi/gorun/cmd/internal/doca"
 	"github.com/gorun-mpi/gorun/cmd/internal/nearest"
 	"github.com/gorun-mpi/gorun/internal/version"
 	"github.com/gorun-mpi/gorun/rank"
@@ -36,53 +36,53 @@ type params struct {
 	deadline time.Duration // of the session, 0: none
 }
 
-func newParser() (*argp.Parser, *params) {
+func newParser() (*doca.Parser, *params) {
 	p := &params{typ: "float", compute: computeSleep, iterations: 0, warmup: -1, memoryList: registered + "," + ordinary}
-	parser := argp.New("gorun-bench", "Measures messages, collectives and launches of gorun. With --compare it measures the MPIs of this machine in turn with gorun,\n"+
+	parser := doca.New("gorun-bench", "Measures messages, collectives and launches of gorun. With --compare it measures the MPIs of this machine in turn with gorun,\n"+
 		"so that drift of the machine affects all of them alike. It verifies all results before it times them.\n"+
 		"Benchmarks: "+strings.Join(benchmarkNames(), ", ")+".", version.Line("gorun-bench"))
 	parser.Rename("json", "parameters", 'j')
 	parser.Rename("version", "version", 'V')
-	parser.String(&p.benchmarkList, argp.Flag{Long: "benchmarks", Short: 'b', Value: "LIST", Check: p.checkBenchmarks,
+	parser.String(&p.benchmarkList, doca.Flag{Long: "benchmarks", Short: 'b', Value: "LIST", Check: p.checkBenchmarks,
 		Help: "what to measure: names, or messages, collectives, engines, nonblocking, overlap, onesided, start, all (default: all)"})
-	parser.String(&p.countList, argp.Flag{Long: "np", Short: 'n', Value: "LIST", Check: p.checkCounts,
+	parser.String(&p.countList, doca.Flag{Long: "np", Short: 'n', Value: "LIST", Check: p.checkCounts,
 		Help: "numbers of ranks: 2,4 or 2:16 (default: 2; with --quick 2,4)"})
-	parser.String(&p.sizeList, argp.Flag{Long: "sizes", Short: 'm', Value: "LIST", Check: p.checkSizes,
+	parser.String(&p.sizeList, doca.Flag{Long: "sizes", Short: 'm', Value: "LIST", Check: p.checkSizes,
 		Help: "sizes of a message, vector or block in bytes: 8,1K,64K or 8:1M or 8:1M*4 (default: 8,1K,64K,256K,1M)"})
-	parser.String(&p.typ, argp.Flag{Long: "type", Short: 't', Value: "TYPE", Check: p.checkType,
+	parser.String(&p.typ, doca.Flag{Long: "type", Short: 't', Value: "TYPE", Check: p.checkType,
 		Help: "element type of reductions: " + typeNames + " (default float)"})
-	parser.String(&p.memoryList, argp.Flag{Long: "memory", Value: "LIST", Check: p.checkMemory,
+	parser.String(&p.memoryList, doca.Flag{Long: "memory", Value: "LIST", Check: p.checkMemory,
 		Help: "kinds of memory that gorun's ranks use: registered,ordinary (default: both)"})
-	parser.String(&p.deviceList, argp.Flag{Long: "devices", Short: 'd', Value: "NAME[,NAME]", Check: p.checkDevices,
+	parser.String(&p.deviceList, doca.Flag{Long: "devices", Short: 'd', Value: "NAME[,NAME]", Check: p.checkDevices,
 		Help: "RDMA device for all data of gorun's ranks; with two names, the lower half of the ranks uses the first (default: soft0 and shared memory)"})
-	parser.String(&p.compareList, argp.Flag{Long: "compare", Short: 'c', Value: "LIST", Check: p.checkCompare,
+	parser.String(&p.compareList, doca.Flag{Long: "compare", Short: 'c', Value: "LIST", Check: p.checkCompare,
 		Help: "MPIs to compare with: mpich,openmpi (default: none; with --quick those that are installed)"})
-	parser.String(&p.asyncList, argp.Flag{Long: "async-progress", Value: "LIST", Check: p.checkAsync,
+	parser.String(&p.asyncList, doca.Flag{Long: "async-progress", Value: "LIST", Check: p.checkAsync,
 		Help: "off, on, auto, daemon or several of them: the progress threads of gorun's ranks, or gorun --offload, each in rows of its own; with on, MPICH is measured with its own progress threads as well (default: the environment's)"})
-	parser.String(&p.engineList, argp.Flag{Long: "engine", Value: "LIST", Check: p.checkEngines,
+	parser.String(&p.engineList, doca.Flag{Long: "engine", Value: "LIST", Check: p.checkEngines,
 		Help: "inline, thread, dpa, daemon or several of them: what runs the collectives, the rank itself, its progress thread, a device thread or gorun --offload, each in rows of its own; a call that another has run is an error (with -b engines by default)"})
-	parser.String(&p.compute, argp.Flag{Long: "compute", Value: "HOW", Check: p.checkCompute,
+	parser.String(&p.compute, doca.Flag{Long: "compute", Value: "HOW", Check: p.checkCompute,
 		Help: "the work beside non-blocking calls: sleep, as a program that waits for a GPU; cpu; or spare, the same where each rank has a second CPU (default sleep)"})
-	parser.Bool(&p.applications, argp.Flag{Long: "applications", Help: "measure a2a beside alltoall and allreduce beside iallreduce_x16 too, by the figures that these commands give"})
-	parser.Bool(&p.quick, argp.Flag{Long: "quick", Help: "run the most important comparison, in less than two minutes"})
-	parser.Int(&p.runs, argp.Flag{Long: "runs", Short: 'r', Value: "N", Check: func() error { return atLeast(p.runs, 1) },
+	parser.Bool(&p.applications, doca.Flag{Long: "applications", Help: "measure a2a beside alltoall and allreduce beside iallreduce_x16 too, by the figures that these commands give"})
+	parser.Bool(&p.quick, doca.Flag{Long: "quick", Help: "run the most important comparison, in less than two minutes"})
+	parser.Int(&p.runs, doca.Flag{Long: "runs", Short: 'r', Value: "N", Check: doca.AtLeast(&p.runs, 1),
 		Help: "number of rounds; every system runs once in each (default 5)"})
-	parser.String(&p.timeText, argp.Flag{Long: "time", Value: "TIME", Check: p.checkTime,
+	parser.String(&p.timeText, doca.Flag{Long: "time", Value: "TIME", Check: p.checkTime,
 		Help: "time to measure one point in one round (default 100ms; with --quick 25ms)"})
-	parser.Int(&p.iterations, argp.Flag{Long: "iterations", Short: 'i', Value: "N", Check: func() error { return atLeast(p.iterations, 1) },
+	parser.Int(&p.iterations, doca.Flag{Long: "iterations", Short: 'i', Value: "N", Check: doca.AtLeast(&p.iterations, 1),
 		Help: "number of calls to time for one point in one round, instead of --time"})
-	parser.Int(&p.warmup, argp.Flag{Long: "warmup", Short: 'w', Value: "N", Check: func() error { return atLeast(p.warmup, 0) },
+	parser.Int(&p.warmup, doca.Flag{Long: "warmup", Short: 'w', Value: "N", Check: doca.AtLeast(&p.warmup, 0),
 		Help: "number of calls for warm-up (default: a tenth of the time)"})
-	parser.Bool(&p.backToBack, argp.Flag{Long: "back-to-back", Help: "time collectives in sequence, without a barrier before each"})
-	parser.String(&p.csv, argp.Flag{Long: "csv", Value: "FILE", Help: "write the rows as CSV"})
-	parser.String(&p.json, argp.Flag{Long: "json", Value: "FILE", Help: "write a header and the rows as JSON, one object per line"})
-	parser.String(&p.html, argp.Flag{Long: "html", Value: "FILE", Help: "write a page with plots, which needs no other files"})
-	parser.String(&p.svg, argp.Flag{Long: "svg", Value: "DIR", Help: "write each plot of --html into this directory, as a picture of its own: BENCHMARK-RANKS.svg, of overlaps BENCHMARK-RANKS-overlap.svg"})
-	parser.String(&p.from, argp.Flag{Long: "from", Value: "FILE", Help: "measure nothing; read the results from a file that --json wrote"})
-	parser.String(&p.tune, argp.Flag{Long: "tune", Value: "FILE", Check: p.checkTune,
+	parser.Bool(&p.backToBack, doca.Flag{Long: "back-to-back", Help: "time collectives in sequence, without a barrier before each"})
+	parser.String(&p.csv, doca.Flag{Long: "csv", Value: "FILE", Help: "write the rows as CSV"})
+	parser.String(&p.json, doca.Flag{Long: "json", Value: "FILE", Help: "write a header and the rows as JSON, one object per line"})
+	parser.String(&p.html, doca.Flag{Long: "html", Value: "FILE", Help: "write a page with plots, which needs no other files"})
+	parser.String(&p.svg, doca.Flag{Long: "svg", Value: "DIR", Help: "write each plot of --html into this directory, as a picture of its own: BENCHMARK-RANKS.svg, of overlaps BENCHMARK-RANKS-overlap.svg"})
+	parser.String(&p.from, doca.Flag{Long: "from", Value: "FILE", Help: "measure nothing; read the results from a file that --json wrote"})
+	parser.String(&p.tune, doca.Flag{Long: "tune", Value: "FILE", Check: p.checkTune,
 		Help: "time every algorithm of the collectives for these ranks and sizes, and write the fastest ones as a table for GORUN_TUNING=FILE"})
-	parser.Bool(&p.verbose, argp.Flag{Long: "verbose", Short: 'v', Help: "print which algorithm was chosen for each point, and why"})
-	parser.Bool(&p.quiet, argp.Flag{Long: "quiet", Short: 'q', Help: "do not show the progress"})
+	parser.Bool(&p.verbose, doca.Flag{Long: "verbose", Short: 'v', Help: "print which algorithm was chosen for each point, and why"})
+	parser.Bool(&p.quiet, doca.Flag{Long: "quiet", Short: 'q', Help: "do not show the progress"})
 	return parser, p
 }
 
@@ -92,13 +92,6 @@ func benchmarkNames() []string {
 		names = append(names, b.name)
 	}
 	return names
-}
-
-func atLeast(n, least int) error {
-	if n < least {
-		return fmt.Errorf("found %d, expected %d or more", n, least)
-	}
-	return nil
 }
 
 // groups are names for several benchmarks.

@@ -32,73 +32,48 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
-	"syscall"
 
-	"github.com/sirupsen/logrus"
-
-	"github.com/gorun-mpi/gorun/cmd/internal/argp"
-	"github.com/gorun-mpi/gorun/cmd/internal/logline"
-	"github.com/gorun-mpi/gorun/cmd/internal/output"
+	"github.com/gorun-mpi/gorun/cmd/internal/doca"
 	"github.com/gorun-mpi/gorun/rank"
 )
 
-// stdio is what the command writes.
-type stdio struct{ out, err io.Writer }
-
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	status := run(ctx, os.Args[1:], os.Environ(), stdio{os.Stdout, os.Stderr})
-	stop()
-	os.Exit(status)
-}
-
-// statusFailed is the exit status when the transfers failed.
-const statusFailed = 1
+func main() { doca.Main(run) }
 
 // run is the command: everything but the process.
-func run(ctx context.Context, args, environ []string, std stdio) int {
+func run(ctx context.Context, args, environ []string, std doca.Stdio) int {
 	env, err := rank.FromEnviron(environ)
 	if err != nil {
-		logline.New(std.err, logline.Info).Errorf("the launcher's environment: %v", err)
-		return statusFailed
+		return doca.BadEnvironment(err, std)
 	}
 	launched := env.PMI != nil && env.PMI.Size != 1
 	parser, p := newParser(launched)
-	general, err := parser.Parse(args)
+	err = parser.Parse(args)
 	if err == nil {
-		if reason := p.settle(); reason != nil {
-			err = &argp.Error{Reason: reason.Error()}
-		}
+		err = p.settle()
 	}
-	if err != nil {
-		if launched && env.PMI.Rank > 0 { // rank 0 says it
-			std = stdio{io.Discard, io.Discard}
-		}
-		return parser.Report(err, general, std.out, std.err)
+	if err == nil && (launched || p.connect != "") { // the server writes no results
+		err = parser.CreateResults()
 	}
-	out := output.New(std.out)
-	log := logline.New(std.err, general.LogLevel)
-	if err := pingpong(ctx, &env, p, out, log); err != nil {
-		log.Error(err)
-		return statusFailed
+	say := std
+	if launched && env.PMI.Rank > 0 { // rank 0 says it
+		say = doca.Stdio{Out: io.Discard, Err: io.Discard}
 	}
-	if out.Failed("pingpong", std.err) {
-		return statusFailed
+	if status := parser.Report(err, say); err != nil {
+		return status
 	}
-	return 0
+	r := parser.Start(std)
+	return r.End(ctx, pingpong(ctx, &env, p, r))
 }
 
 // pingpong connects, transfers and reports.
-func pingpong(ctx context.Context, env *rank.Environment, p *params, out io.Writer, log *logrus.Logger) (err error) {
+func pingpong(ctx context.Context, env *rank.Environment, p *params, r *doca.Run) (err error) {
 	if err := checkDevice(env, p.deviceName); err != nil {
 		return err
 	}
 	if p.peer == peerIBV {
-		return ibvPingPong(ctx, env, p, out, log)
+		return ibvPingPong(ctx, env, p, r.Out, r.Log)
 	}
-	ctl, err := meet(ctx, env, p, log)
+	ctl, err := meet(ctx, env, p, r.Log)
 	if err != nil {
 		return err
 	}
@@ -115,16 +90,20 @@ func pingpong(ctx context.Context, env *rank.Environment, p *params, out io.Writ
 	if err := e.introduce(ctx, ctl); err != nil {
 		return err
 	}
-	log.Infof("%s", e)
-	r := &report{Op: p.op, Device: e.device, Provider: e.provider, Transport: p.transport.String(), Bytes: p.size}
-	if err := transfer(ctx, e, ctl, p, r); err != nil {
+	r.Log.Infof("%s", e)
+	found := &report{Op: p.op, Device: e.device, Provider: e.provider, Transport: p.transport.String(), Bytes: p.size}
+	if err := transfer(ctx, e, ctl, p, found); err != nil {
 		return err
 	}
 	// Nobody takes its memory away before both are through with it.
 	if err := ctl.barrier(ctx); err != nil {
 		return fmt.Errorf("the transfers are done, but the peer has not said so: %w", err)
 	}
-	return r.write(out, p, ctl.server())
+	found.write(r.Out, p, ctl.server())
+	if ctl.server() {
+		return nil
+	}
+	return r.WriteResults(found)
 }
 
 // transfer does what --op asks for.

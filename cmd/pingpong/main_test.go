@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gorun-mpi/gorun/cmd/internal/doca"
 	"github.com/gorun-mpi/gorun/internal/testenv"
 )
 
@@ -44,7 +45,7 @@ func startServer(t *testing.T, args ...string) *server {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		s.status <- run(ctx, append([]string{"--listen", "127.0.0.1:0"}, args...), nil, stdio{&s.out, s.errOut})
+		s.status <- run(ctx, append([]string{"--listen", "127.0.0.1:0"}, args...), nil, doca.Stdio{Out: &s.out, Err: s.errOut})
 	}()
 	t.Cleanup(func() { cancel(); <-ended })
 	select {
@@ -58,7 +59,7 @@ func startServer(t *testing.T, args ...string) *server {
 // runClient runs the command as the client of s.
 func runClient(s *server, args ...string) (status int, out, errOut string) {
 	var o, e strings.Builder
-	status = run(context.Background(), append([]string{"--connect", s.addr}, args...), nil, stdio{&o, &e})
+	status = run(context.Background(), append([]string{"--connect", s.addr}, args...), nil, doca.Stdio{Out: &o, Err: &e})
 	return status, o.String(), e.String()
 }
 
@@ -119,7 +120,7 @@ func TestEndsMustAgree(t *testing.T) {
 	testenv.NoLeaks(t)
 	s := startServer(t, "--op", "write", "-s", "64")
 	status, _, errOut := runClient(s, "--op", "write", "-s", "128")
-	if got := <-s.status; status != statusFailed || got != statusFailed {
+	if got := <-s.status; status != doca.StatusFailed || got != doca.StatusFailed {
 		t.Errorf("status %d and %d", status, got)
 	}
 	for _, text := range []string{errOut, s.errOut.String()} {
@@ -161,7 +162,7 @@ func TestStrangers(t *testing.T) {
 			if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
 				t.Fatal(err)
 			}
-			if status := <-s.status; status != statusFailed || !strings.Contains(s.errOut.String(), c.want) {
+			if status := <-s.status; status != doca.StatusFailed || !strings.Contains(s.errOut.String(), c.want) {
 				t.Errorf("status %d, %s, want %q", status, s.errOut, c.want)
 			}
 		})
@@ -177,7 +178,7 @@ func TestSilence(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if status := <-s.status; status != statusFailed || !strings.Contains(s.errOut.String(), "timeout") {
+	if status := <-s.status; status != doca.StatusFailed || !strings.Contains(s.errOut.String(), "timeout") {
 		t.Errorf("status %d: %s", status, s.errOut)
 	}
 }
@@ -201,7 +202,7 @@ func TestNoServer(t *testing.T) {
 	}
 	l.Close()
 	status, _, errOut := runClient(&server{addr: l.Addr().String()})
-	if status != statusFailed || !strings.Contains(errOut, "no server at "+l.Addr().String()+"; start one there with pingpong --listen") {
+	if status != doca.StatusFailed || !strings.Contains(errOut, "no server at "+l.Addr().String()+"; start one there with pingpong --listen") {
 		t.Errorf("status %d: %s", status, errOut)
 	}
 }
@@ -214,7 +215,7 @@ func TestCommandLine(t *testing.T) {
 		{[]string{"--qp", "ud"}, nil, "--qp ud needs --op send: the tutorial reads, which UD cannot"},
 		{[]string{"--qp", "uc", "--op", "read"}, nil, "--qp uc cannot read: expected --op write or send"},
 		{[]string{"--qp", "tcp"}, nil, `found "tcp", expected rc, uc, ud, xrc, dc`},
-		{[]string{"--op", "scan"}, nil, `found "scan", expected tutorial, write, read, send, atomic`},
+		{[]string{"--op", "scan"}, nil, `found "scan", expected tutorial, write, read, send or atomic`},
 		{[]string{"-s", "0"}, nil, "found 0, expected 1 to 1073741824"},
 		{[]string{"-m", "1000"}, nil, "found 1000, expected 256"},
 		{[]string{"--listen", "a:1", "--connect", "b"}, nil, "found both --listen and --connect"},
@@ -225,7 +226,7 @@ func TestCommandLine(t *testing.T) {
 		{[]string{"--peer", "ibv_rc_pingpong"}, nil, "soft0 (soft) cannot reach ibv_rc_pingpong"},
 	} {
 		var out, errOut strings.Builder
-		if status := run(context.Background(), c.args, c.environ, stdio{&out, &errOut}); status != 1 || !strings.Contains(errOut.String(), c.want) {
+		if status := run(context.Background(), c.args, c.environ, doca.Stdio{Out: &out, Err: &errOut}); status != 1 || !strings.Contains(errOut.String(), c.want) {
 			t.Errorf("%q: status %d, %s, want %q", c.args, status, errOut.String(), c.want)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gorun-mpi/gorun/cmd/internal/argp"
+	"github.com/gorun-mpi/gorun/cmd/internal/doca"
 	"github.com/gorun-mpi/gorun/internal/version"
 	"github.com/gorun-mpi/gorun/rdma"
 )
@@ -63,41 +63,39 @@ type params struct {
 	connect    string
 	peer       string
 	timeoutMS  int
-	output     string
 }
 
 // newParser declares the flags.
-func newParser(launched bool) (*argp.Parser, *params) {
+func newParser(launched bool) (*doca.Parser, *params) {
 	p := &params{launched: launched, gidIndex: -1, op: opTutorial, qp: "rc", transport: rdma.RC, size: 4096, iterations: 1000, warmup: -1,
 		depth: 128, timeoutMS: 6000}
-	parser := argp.New("pingpong", "Two ends write and read each other's memory over RDMA and time it. Without --connect, pingpong is the server;\n"+
+	parser := doca.New("pingpong", "Two ends write and read each other's memory over RDMA and time it. Without --connect, pingpong is the server;\n"+
 		"under gorun -np 2 the ends are the two ranks.", version.Line("pingpong"))
-	parser.String(&p.deviceName, argp.Flag{Long: "device", Short: 'd', Value: "NAME", Help: "RDMA device to use (default: soft0, the software device)"})
-	parser.Int(&p.gidIndex, argp.Flag{Long: "gid-index", Short: 'g', Value: "N", Check: func() error { return argp.Within(p.gidIndex, 0, math.MaxUint8) },
+	parser.String(&p.deviceName, doca.Flag{Long: "device", Short: 'd', Value: "NAME", Help: "RDMA device to use (default: soft0, the software device)"})
+	parser.Int(&p.gidIndex, doca.Flag{Long: "gid-index", Short: 'g', Value: "N", Check: doca.Within(&p.gidIndex, 0, math.MaxUint8),
 		Help: "index in the port's GID table (default: the first valid entry)"})
-	parser.String(&p.qp, argp.Flag{Long: "qp", Value: "rc|uc|ud|xrc|dc", Check: p.checkQP, Help: "transport (default rc)"})
-	parser.String(&p.op, argp.Flag{Long: "op", Value: "OP", Check: p.checkOp,
+	parser.String(&p.qp, doca.Flag{Long: "qp", Value: "rc|uc|ud|xrc|dc", Check: p.checkQP, Help: "transport (default rc)"})
+	parser.String(&p.op, doca.Flag{Long: "op", Value: "OP", Check: doca.OneOf(&p.op, operations...),
 		Help: "measure write, read, send or atomic (default: the tutorial, one write and one read)"})
-	parser.Int(&p.size, argp.Flag{Long: "size", Short: 's', Value: "BYTES", Check: func() error { return argp.Within(p.size, 1, 1<<30) },
+	parser.Int(&p.size, doca.Flag{Long: "size", Short: 's', Value: "BYTES", Check: doca.Within(&p.size, 1, 1<<30),
 		Help: "message size in bytes (default 4096)"})
-	parser.Int(&p.iterations, argp.Flag{Long: "iterations", Short: 'n', Value: "N", Check: func() error { return argp.Within(p.iterations, 1, 1<<30) },
+	parser.Int(&p.iterations, doca.Flag{Long: "iterations", Short: 'n', Value: "N", Check: doca.Within(&p.iterations, 1, 1<<30),
 		Help: "number of round trips to time, and of messages for the bandwidth (default 1000)"})
-	parser.Int(&p.warmup, argp.Flag{Long: "warmup", Short: 'w', Value: "N", Check: func() error { return argp.Within(p.warmup, 0, 1<<30) },
+	parser.Int(&p.warmup, doca.Flag{Long: "warmup", Short: 'w', Value: "N", Check: doca.Within(&p.warmup, 0, 1<<30),
 		Help: "number of warm-up round trips (default: a tenth of -n)"})
-	parser.Int(&p.depth, argp.Flag{Long: "depth", Value: "N", Check: func() error { return argp.Within(p.depth, 2, 1<<14) },
+	parser.Int(&p.depth, doca.Flag{Long: "depth", Value: "N", Check: doca.Within(&p.depth, 2, 1<<14),
 		Help: "number of outstanding requests when measuring bandwidth (default 128)"})
-	parser.Int(&p.mtu, argp.Flag{Long: "mtu", Short: 'm', Value: "BYTES", Check: p.checkMTU,
+	parser.Int(&p.mtu, doca.Flag{Long: "mtu", Short: 'm', Value: "BYTES", Check: p.checkMTU,
 		Help: "path MTU: 256, 512, 1024, 2048 or 4096 (default: the port's; 1024 with --peer)"})
-	parser.String(&p.listen, argp.Flag{Long: "listen", Value: "HOST:PORT", Check: func() error { return p.checkAddress(&p.listen) },
+	parser.String(&p.listen, doca.Flag{Long: "listen", Value: "HOST:PORT", Check: func() error { return p.checkAddress(&p.listen) },
 		Help: "address where the server waits for its client (default 127.0.0.1:18515: only this machine)"})
-	parser.String(&p.connect, argp.Flag{Long: "connect", Short: 'c', Value: "HOST[:PORT]", Check: func() error { return p.checkAddress(&p.connect) },
+	parser.String(&p.connect, doca.Flag{Long: "connect", Short: 'c', Value: "HOST[:PORT]", Check: func() error { return p.checkAddress(&p.connect) },
 		Help: "connect to this server as its client"})
-	parser.String(&p.peer, argp.Flag{Long: "peer", Value: peerIBV, Check: p.checkPeer,
+	parser.String(&p.peer, doca.Flag{Long: "peer", Value: peerIBV, Check: p.checkPeer,
 		Help: "the other end is this program of rdma-core; both need the same size, iterations and MTU"})
-	parser.Int(&p.timeoutMS, argp.Flag{Long: "timeout", Value: "MS", Check: func() error { return argp.Within(p.timeoutMS, 1, 1<<30) },
+	parser.Int(&p.timeoutMS, doca.Flag{Long: "timeout", Value: "MS", Check: doca.Within(&p.timeoutMS, 1, 1<<30),
 		Help: "give up when the peer sends nothing for MS milliseconds (default 6000); a server waits for its client without limit"})
-	parser.String(&p.output, argp.Flag{Long: "output-json", Value: "FILE",
-		Help: "write the client's results as JSON to FILE, or - for standard output"})
+	parser.Results()
 	return parser, p
 }
 
@@ -111,14 +109,6 @@ func (p *params) checkQP() error {
 		names = append(names, t.name)
 	}
 	return fmt.Errorf("found %q, expected %s", p.qp, strings.Join(names, ", "))
-}
-
-// checkOp comes after checkQP: a transport has not all operations.
-func (p *params) checkOp() error {
-	if !slices.Contains(operations, p.op) {
-		return fmt.Errorf("found %q, expected %s", p.op, strings.Join(operations, ", "))
-	}
-	return nil
 }
 
 func (p *params) checkMTU() error {

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 )
 
 // A report is what an end has to tell.
@@ -22,13 +20,13 @@ type report struct {
 
 // write prints the report: the tutorial's lines at both ends, figures at the
 // client's.
-func (r *report) write(out io.Writer, p *params, server bool) error {
+func (r *report) write(out io.Writer, p *params, server bool) {
 	r.Verified = true // else there would be no report
 	for _, line := range r.Lines {
 		fmt.Fprintln(out, line)
 	}
 	if server {
-		return nil
+		return
 	}
 	if l := r.Latency; l != nil {
 		what := "half a round trip"
@@ -44,25 +42,4 @@ func (r *report) write(out io.Writer, p *params, server bool) error {
 		fmt.Fprintf(out, " %-9s %-12s %-20s %s\n", "#bytes", "#iterations", "BW average[MB/sec]", "MsgRate[Mpps]")
 		fmt.Fprintf(out, " %-9d %-12d %-20.2f %.6f\n", r.Bytes, p.iterations, b.MBps, b.Mpps)
 	}
-	return r.writeJSON(out, p.output)
-}
-
-// writeJSON writes the report to the file that --output-json names.
-func (r *report) writeJSON(out io.Writer, path string) error {
-	if path == "" {
-		return nil
-	}
-	b, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	b = append(b, '\n')
-	if path == "-" {
-		_, err = out.Write(b)
-		return err
-	}
-	if err := os.WriteFile(path, b, 0o666); err != nil {
-		return fmt.Errorf("--output-json: cannot write the results: %w", err)
-	}
-	return nil
 }

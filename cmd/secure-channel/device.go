@@ -6,9 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sirupsen/logrus"
-
-	"github.com/gorun-mpi/gorun/cmd/internal/argp"
+	"github.com/gorun-mpi/gorun/cmd/internal/doca"
 	"github.com/gorun-mpi/gorun/rdma"
 	"github.com/gorun-mpi/gorun/rdma/soft"
 	"github.com/gorun-mpi/gorun/rdma/verbs"
@@ -17,7 +15,7 @@ import (
 // findDevices looks the device and the representor up. Messages travel through memory
 // or TCP, not through the device: it says which channel of this machine is meant, as in the
 // original.
-func (p *params) findDevices(parser *argp.Parser, emulate []string, log *logrus.Logger) error {
+func (p *params) findDevices(parser *doca.Parser, emulate []string) error {
 	software, err := soft.New(soft.Config{Names: emulate})
 	if err != nil {
 		return fmt.Errorf("the software devices %q (GORUN_EMULATE): %w", emulate, err)
@@ -43,17 +41,17 @@ func (p *params) findDevices(parser *argp.Parser, emulate []string, log *logrus.
 		if missing != nil {
 			reason += fmt.Sprintf("; %v", missing)
 		}
-		return &argp.Error{Flag: parser.Name("pci-addr"), Reason: reason}
+		return parser.Wrong("pci-addr", "%s", reason)
 	}
 	p.device = (*device).Name()
-	p.noteColon(log, "pci-addr", p.pci)
+	noteColon(parser, "pci-addr", p.pci)
 	if p.rep == "" {
 		return nil
 	}
 	var reps []rdma.Representor
 	if r, ok := (*device).(rdma.Represents); ok {
 		if reps, err = r.Representors(); err != nil {
-			return &argp.Error{Flag: parser.Name("rep-pci"), Reason: fmt.Sprintf("cannot list the representors of %s: %v", p.device, err)}
+			return parser.Wrong("rep-pci", "cannot list the representors of %s: %v", p.device, err)
 		}
 	}
 	if find(reps, p.rep, func(r rdma.Representor) []string { return []string{r.Name, r.PCI} }) == nil {
@@ -65,10 +63,9 @@ func (p *params) findDevices(parser *argp.Parser, emulate []string, log *logrus.
 		if len(names) > 0 {
 			there = strings.Join(names, ", ")
 		}
-		return &argp.Error{Flag: parser.Name("rep-pci"),
-			Reason: fmt.Sprintf("%s: %s has no representor %q; there are: %s", saidRep, p.device, p.rep, there)}
+		return parser.Wrong("rep-pci", "%s: %s has no representor %q; there are: %s", saidRep, p.device, p.rep, there)
 	}
-	p.noteColon(log, "rep-pci", p.rep)
+	noteColon(parser, "rep-pci", p.rep)
 	return nil
 }
 
@@ -114,8 +111,8 @@ func canonical(name string) string {
 	return strings.ToLower(domain + m[2] + "." + m[3])
 }
 
-func (p *params) noteColon(log *logrus.Logger, flag, given string) {
+func noteColon(parser *doca.Parser, flag, given string) {
 	if m := pciAddress.FindString(given); m != "" && given[len(given)-2] == ':' {
-		log.Infof("--%s: %s is taken as %s", flag, given, canonical(given))
+		parser.Note("--%s: %s is taken as %s", flag, given, canonical(given))
 	}
 }

@@ -45,7 +45,7 @@ type exchange struct {
 }
 
 func newExchange(a *app, conn *comch.Conn) *exchange {
-	return &exchange{conn: conn, log: a.log, size: a.size, left: a.count, buf: make([]byte, comch.MaxMessage),
+	return &exchange{conn: conn, log: a.Log, size: a.size, left: a.count, buf: make([]byte, comch.MaxMessage),
 		result: result{Peer: conn.Peer(), Planned: a.count, Size: a.size}}
 }
 

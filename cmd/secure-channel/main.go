@@ -27,112 +27,63 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"os/signal"
-	"strings"
 	"sync"
-	"syscall"
 
-	"github.com/sirupsen/logrus"
-
-	"github.com/gorun-mpi/gorun/cmd/internal/logline"
-	"github.com/gorun-mpi/gorun/cmd/internal/output"
+	"github.com/gorun-mpi/gorun/cmd/internal/doca"
 	"github.com/gorun-mpi/gorun/rank"
 	"github.com/gorun-mpi/gorun/rdma/comch"
 )
 
-// stdio is what the command writes.
-type stdio struct{ out, err io.Writer }
-
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	os.Exit(run(ctx, os.Args[1:], os.Environ(), stdio{os.Stdout, os.Stderr}))
-}
-
-const (
-	statusFailed      = 1   // no channel, or it broke
-	statusInterrupted = 130 // by SIGINT or SIGTERM, before everything was moved
-)
+func main() { doca.Main(run) }
 
 // run is the command: everything but the process.
-func run(ctx context.Context, args, environ []string, std stdio) int {
+func run(ctx context.Context, args, environ []string, std doca.Stdio) int {
 	env, err := rank.FromEnviron(environ)
 	if err != nil {
-		logline.New(std.err, logline.Info).Errorf("the launcher's environment: %v", err)
-		return statusFailed
+		return doca.BadEnvironment(err, std)
 	}
 	launched := env.PMI != nil && env.PMI.Size > 1
 	parser, p := newParser(launched)
-	p.name = variable(environ, "GORUN_CHANNEL")
-	general, err := parser.Parse(args)
-	log := logline.New(std.err, general.LogLevel)
+	p.name = doca.Variable(environ, "GORUN_CHANNEL")
+	err = parser.Parse(args)
 	if err == nil {
 		err = p.settle(parser)
 	}
 	if err == nil {
-		err = p.findDevices(parser, env.Emulate, log)
+		err = p.findDevices(parser, env.Emulate)
 	}
-	if err != nil {
-		// Under a launcher each rank says it: their command lines may differ, and the first
-		// that ends may end the others.
-		return parser.Report(err, general, std.out, std.err)
+	if err == nil {
+		err = parser.CreateResults()
 	}
-	out := output.New(std.out)
-	a := &app{params: p, env: &env, log: log, sdk: logline.New(std.err, general.SDKLogLevel), out: out}
-	err = a.run(ctx)
-	switch {
-	case out.Failed("secure-channel", std.err):
-		return statusFailed
-	case err == nil:
-		return 0
-	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
-		if p.forever {
-			return 0 // that is how it ends
-		}
-		log.Warn("interrupted")
-		return statusInterrupted
+	// Under a launcher each rank says it: their command lines may differ, and the first
+	// that ends may end the others.
+	if status := parser.Report(err, std); err != nil {
+		return status
 	}
-	log.Error(err)
-	return statusFailed
-}
-
-func variable(environ []string, name string) string {
-	for _, entry := range environ {
-		if value, ok := strings.CutPrefix(entry, name+"="); ok {
-			return value
-		}
-	}
-	return ""
+	a := &app{params: p, env: &env, Run: parser.Start(std)}
+	return a.End(ctx, a.run(ctx))
 }
 
 // An app is one run.
 type app struct {
 	*params
+	*doca.Run
 	env *rank.Environment
-	log *logrus.Logger // the program's
-	sdk *logrus.Logger // the runtime's
 
-	mu      sync.Mutex // guards the next lines
-	out     io.Writer
+	mu      sync.Mutex // guards Out and the next line
 	results []*result
 }
 
-// run makes the channels and uses them. Its error is context.Canceled after a signal.
+// run makes the channels and uses them. Its error is context.Canceled after a signal, unless --forever.
 func (a *app) run(ctx context.Context) (err error) {
-	results, err := output.Create(a.output)
-	if err != nil {
-		return fmt.Errorf("--output-json: %w", err)
-	}
-	if results != nil {
-		defer results.Close()
-	}
 	m, err := a.meet(ctx)
 	if err != nil {
+		if a.forever && errors.Is(err, context.Canceled) {
+			return nil // that is how it ends
+		}
 		return err
 	}
-	a.log.Infof("%d messages of %d bytes to send", a.count, a.size)
+	a.Log.Infof("%d messages of %d bytes to send", a.count, a.size)
 	if m.listener == nil {
 		err = a.serve(ctx, m.conn)
 	} else {
@@ -142,7 +93,11 @@ func (a *app) run(ctx context.Context) (err error) {
 	if a.forever && errors.Is(err, context.Canceled) {
 		err = nil
 	}
-	return errors.Join(err, a.writeResults(results))
+	return errors.Join(err, a.WriteResults(struct {
+		Role     string    `json:"role"`
+		Device   string    `json:"device"`
+		Channels []*result `json:"channels"`
+	}{a.role, a.device, a.results}))
 }
 
 // serveAll serves as many clients as there are to be, each on a goroutine of its own.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gorun-mpi/gorun/cmd/internal/doca"
 	"github.com/gorun-mpi/gorun/internal/testenv"
 )
 
@@ -16,7 +17,7 @@ func one(t *testing.T, args ...string) (status int, out, errOut string) {
 	t.Helper()
 	var o, e strings.Builder
 	environ := []string{fmt.Sprintf("GORUN_CHANNEL=%s-%d", t.Name(), os.Getpid())}
-	status = run(context.Background(), args, environ, stdio{&o, &e})
+	status = run(context.Background(), args, environ, doca.Stdio{Out: &o, Err: &e})
 	return status, o.String(), e.String()
 }
 
@@ -87,7 +88,7 @@ func TestCanonicalAddresses(t *testing.T) {
 func TestRoles(t *testing.T) {
 	for args, want := range map[string]string{"": roleHost, "-r x": roleDPU, "--role dpu": roleDPU, "--role host": roleHost, "-r x --role dpu": roleDPU} {
 		parser, p := newParser(false)
-		_, err := parser.Parse(append(strings.Fields(args), "-s", "1", "-n", "1", "-p", "soft0"))
+		err := parser.Parse(append(strings.Fields(args), "-s", "1", "-n", "1", "-p", "soft0"))
 		if err == nil {
 			err = p.settle(parser)
 		}

@@ -50,7 +50,7 @@ func (a *app) config(name string) comch.Config {
 		Name: name, Key: a.key, Buffer: a.buffer, Queue: a.queue,
 		// Each end is a goroutine that waits, and so is its peer.
 		Crowded: 2*ends > cpus || a.forever, Shared: ends > 1 || a.forever,
-		Log: func(line string) { a.sdk.Warn(line) },
+		Log: func(line string) { a.SDK.Warn(line) },
 	}
 }
 
@@ -82,9 +82,9 @@ func (a *app) meet(ctx context.Context) (*meeting, error) {
 		return nil, a.explain(err)
 	}
 	if m.listener != nil {
-		a.log.Info(saidListening)
+		a.Log.Info(saidListening)
 		if a.listen != "" {
-			a.log.Infof("listening at %s", m.listener.Addr())
+			a.Log.Infof("listening at %s", m.listener.Addr())
 		}
 	}
 	return m, nil
@@ -105,7 +105,7 @@ func (a *app) explain(err error) error {
 func (a *app) dial(ctx context.Context, name, address string) (*comch.Conn, error) {
 	within, cancel := context.WithTimeoutCause(ctx, a.timeout(), errLate)
 	defer cancel()
-	a.log.Debug("connecting to the DPU")
+	a.Log.Debug("connecting to the DPU")
 	var conn *comch.Conn
 	var err error
 	where := "on " + a.device
@@ -117,7 +117,7 @@ func (a *app) dial(ctx context.Context, name, address string) (*comch.Conn, erro
 	}
 	switch {
 	case err == nil:
-		a.log.Info(saidConnected)
+		a.Log.Info(saidConnected)
 		return conn, nil
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
@@ -220,7 +220,7 @@ func (a *app) meetRanks(ctx context.Context, m *meeting) error {
 		return err
 	}
 	if a.role == roleDPU {
-		a.log.Info(saidListening)
+		a.Log.Info(saidListening)
 		return nil
 	}
 	m.conn, err = a.dial(ctx, name, all[dpu].Address)

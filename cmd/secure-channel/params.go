@@ -7,7 +7,7 @@ import (
 	"net"
 	"time"
 
-	"github.com/gorun-mpi/gorun/cmd/internal/argp"
+	"github.com/gorun-mpi/gorun/cmd/internal/doca"
 	"github.com/gorun-mpi/gorun/internal/version"
 	"github.com/gorun-mpi/gorun/rdma/comch"
 )
@@ -35,45 +35,43 @@ type params struct {
 	key         []byte
 	clients     int
 	seconds     int
-	output      string
 
 	device string // that pci names
 }
 
 // newParser declares the flags.
-func newParser(launched bool) (*argp.Parser, *params) {
+func newParser(launched bool) (*doca.Parser, *params) {
 	p := &params{launched: launched, queue: comch.DefaultQueue, clients: 1, seconds: 30}
-	parser := argp.New("secure-channel", "A host and a DPU send each other messages over a channel that nobody else can join, read or forge.\n"+
+	parser := doca.New("secure-channel", "A host and a DPU send each other messages over a channel that nobody else can join, read or forge.\n"+
 		"On one host both ends name the same device; between hosts use --listen, --connect and --key; gorun -np 2 connects its ranks.", version.Line("secure-channel"))
-	parser.Int(&p.size, argp.Flag{Long: "msg-size", Short: 's', Value: "BYTES", Mandatory: true, Check: p.checkSize,
+	parser.Int(&p.size, doca.Flag{Long: "msg-size", Short: 's', Value: "BYTES", Mandatory: true, Check: p.checkSize,
 		Help: fmt.Sprintf("bytes of each message that this end sends, 1 to %d", comch.MaxMessage)})
-	parser.Int(&p.count, argp.Flag{Long: "num-msgs", Short: 'n', Value: "N", Mandatory: true, Check: p.checkCount,
+	parser.Int(&p.count, doca.Flag{Long: "num-msgs", Short: 'n', Value: "N", Mandatory: true, Check: p.checkCount,
 		Help: "number of messages that this end sends"})
-	parser.String(&p.pci, argp.Flag{Long: "pci-addr", Short: 'p', Value: "DEVICE", Mandatory: true,
+	parser.String(&p.pci, doca.Flag{Long: "pci-addr", Short: 'p', Value: "DEVICE", Mandatory: true,
 		Help: "local device: its PCI address or its name; gorun-info devices lists them"})
-	parser.String(&p.rep, argp.Flag{Long: "rep-pci", Short: 'r', Value: "REPRESENTOR", Check: p.checkRep,
+	parser.String(&p.rep, doca.Flag{Long: "rep-pci", Short: 'r', Value: "REPRESENTOR", Check: p.checkRep,
 		Help: "representor of the host, on the DPU: gorun-info devices --representors lists them"})
-	parser.String(&p.role, argp.Flag{Long: "role", Value: "host|dpu", Check: p.checkRole,
+	parser.String(&p.role, doca.Flag{Long: "role", Value: "host|dpu", Check: doca.OneOf(&p.role, roleHost, roleDPU),
 		Help: "which end this is (default: dpu with --rep-pci, else host; under a launcher rank 0 is the DPU)"})
-	parser.Bool(&p.forever, argp.Flag{Long: "forever", Help: "do not end by itself: print the totals after Ctrl-C"})
-	parser.Int(&p.buffer, argp.Flag{Long: "buffer-size", Value: "BYTES", Check: func() error { return argp.Within(p.buffer, comch.MinBuffer, comch.MaxBuffer) },
+	parser.Bool(&p.forever, doca.Flag{Long: "forever", Help: "do not end by itself: print the totals after Ctrl-C"})
+	parser.Int(&p.buffer, doca.Flag{Long: "buffer-size", Value: "BYTES", Check: doca.Within(&p.buffer, comch.MinBuffer, comch.MaxBuffer),
 		Help: fmt.Sprintf("bytes of a slot of the send queue, %d to %d; longer messages take several (default: the message size)", comch.MinBuffer, comch.MaxBuffer)})
-	parser.Int(&p.queue, argp.Flag{Long: "queue-size", Value: "N", Check: func() error { return argp.Within(p.queue, 1, comch.MaxQueue) },
+	parser.Int(&p.queue, doca.Flag{Long: "queue-size", Value: "N", Check: doca.Within(&p.queue, 1, comch.MaxQueue),
 		Help: fmt.Sprintf("slots of the send queue (default %d); a full one holds the sender up", comch.DefaultQueue)})
-	parser.String(&p.name, argp.Flag{Long: "name", Value: "NAME", Check: p.checkName,
+	parser.String(&p.name, doca.Flag{Long: "name", Value: "NAME", Check: p.checkName,
 		Help: "name of the channel, where one device has several; the same at both ends (default: GORUN_CHANNEL)"})
-	parser.String(&p.listen, argp.Flag{Long: "listen", Value: "ADDR:PORT", Check: func() error { return p.checkAddress(p.listen) },
+	parser.String(&p.listen, doca.Flag{Long: "listen", Value: "ADDR:PORT", Check: func() error { return p.checkAddress(p.listen) },
 		Help: "DPU: address where hosts of other machines connect; needs --key"})
-	parser.String(&p.connect, argp.Flag{Long: "connect", Value: "ADDR:PORT", Check: func() error { return p.checkAddress(p.connect) },
+	parser.String(&p.connect, doca.Flag{Long: "connect", Value: "ADDR:PORT", Check: func() error { return p.checkAddress(p.connect) },
 		Help: "host: address of a DPU on another machine; needs --key"})
-	parser.String(&p.keyFile, argp.Flag{Long: "key", Value: "FILE", Check: p.loadKey,
+	parser.String(&p.keyFile, doca.Flag{Long: "key", Value: "FILE", Check: p.loadKey,
 		Help: fmt.Sprintf("file with a secret of %d bytes or more, mode 0600, the same at both ends", comch.MinKey)})
-	parser.Int(&p.clients, argp.Flag{Long: "clients", Value: "N", Check: func() error { return argp.Within(p.clients, 1, 1<<16) },
+	parser.Int(&p.clients, doca.Flag{Long: "clients", Value: "N", Check: doca.Within(&p.clients, 1, 1<<16),
 		Help: "DPU: number of hosts to serve before it ends (default 1; under a launcher all other ranks)"})
-	parser.Int(&p.seconds, argp.Flag{Long: "connect-timeout", Value: "SECONDS", Check: func() error { return argp.Within(p.seconds, 1, 1<<30) },
+	parser.Int(&p.seconds, doca.Flag{Long: "connect-timeout", Value: "SECONDS", Check: doca.Within(&p.seconds, 1, 1<<30),
 		Help: "how long an end waits for the other one to come (default 30; with --forever a DPU waits without limit)"})
-	parser.String(&p.output, argp.Flag{Long: "output-json", Value: "FILE",
-		Help: "write the results as JSON to FILE, or - for standard output (-j/--json reads parameters)"})
+	parser.Results()
 	return parser, p
 }
 
@@ -97,13 +95,6 @@ func (p *params) checkCount() error {
 func (p *params) checkRep() error {
 	if p.rep == "" {
 		return errors.New(`found "", expected a representor`)
-	}
-	return nil
-}
-
-func (p *params) checkRole() error {
-	if p.role != roleHost && p.role != roleDPU {
-		return fmt.Errorf("found %q, expected host or dpu", p.role)
 	}
 	return nil
 }
@@ -135,12 +126,9 @@ func (p *params) loadKey() error {
 }
 
 // settle judges the flags together, and fills in what depends on others.
-func (p *params) settle(parser *argp.Parser) error {
-	wrong := func(flag, format string, args ...any) error {
-		return &argp.Error{Flag: parser.Name(flag), Reason: fmt.Sprintf(format, args...)}
-	}
+func (p *params) settle(parser *doca.Parser) error {
 	if p.role == roleHost && p.rep != "" {
-		return wrong("rep-pci", "found %q, but a host has no representors: leave it out, or start the DPU's end with --role dpu", p.rep)
+		return parser.Wrong("rep-pci", "found %q, but a host has no representors: leave it out, or start the DPU's end with --role dpu", p.rep)
 	}
 	if p.role == "" && !p.launched {
 		p.role = roleHost
@@ -153,19 +141,19 @@ func (p *params) settle(parser *argp.Parser) error {
 	}
 	switch {
 	case p.listen != "" && p.connect != "":
-		return wrong("connect", "found --listen as well, expected one: a DPU listens, a host connects")
+		return parser.Wrong("connect", "found --listen as well, expected one: a DPU listens, a host connects")
 	case p.listen != "" && p.role == roleHost:
-		return wrong("listen", "found %q, but this end is the host's, which connects: give --role dpu, or --connect", p.listen)
+		return parser.Wrong("listen", "found %q, but this end is the host's, which connects: give --role dpu, or --connect", p.listen)
 	case p.connect != "" && p.role == roleDPU:
-		return wrong("connect", "found %q, but this end is the DPU's, which listens: give --role host, or --listen", p.connect)
+		return parser.Wrong("connect", "found %q, but this end is the DPU's, which listens: give --role host, or --listen", p.connect)
 	case p.key == nil && p.listen != "":
-		return wrong("listen", needKey)
+		return parser.Wrong("listen", needKey)
 	case p.key == nil && p.connect != "":
-		return wrong("connect", needKey)
+		return parser.Wrong("connect", needKey)
 	case p.launched && p.clients != 1:
-		return wrong("clients", "found %d, but under a launcher the DPU serves all other ranks", p.clients)
+		return parser.Wrong("clients", "found %d, but under a launcher the DPU serves all other ranks", p.clients)
 	case p.clients != 1 && p.role == roleHost:
-		return wrong("clients", "found %d, but a host has one DPU: give --role dpu", p.clients)
+		return parser.Wrong("clients", "found %d, but a host has one DPU: give --role dpu", p.clients)
 	}
 	if p.buffer == 0 {
 		p.buffer = max(p.size, comch.MinBuffer)

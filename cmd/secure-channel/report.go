@@ -3,11 +3,9 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/gorun-mpi/gorun/rdma/comch"
@@ -87,7 +85,7 @@ func (r *result) write(to io.Writer, role, device string, many bool) {
 
 // serve uses one channel, closes it, and reports.
 func (a *app) serve(ctx context.Context, conn *comch.Conn) error {
-	a.log.Infof("%s: the channel is open", conn.Peer())
+	a.Log.Infof("%s: the channel is open", conn.Peer())
 	x := newExchange(a, conn)
 	err := x.run(ctx)
 	x.settle()
@@ -95,10 +93,10 @@ func (a *app) serve(ctx context.Context, conn *comch.Conn) error {
 		<-ctx.Done()
 		err = ctx.Err()
 	}
-	a.log.Infof(saidSent, x.Sent)
-	a.log.Infof(saidReceived, x.Received)
+	a.Log.Infof(saidSent, x.Sent)
+	a.Log.Infof(saidReceived, x.Received)
 	a.mu.Lock()
-	x.result.write(a.out, a.role, a.device, a.many())
+	x.result.write(a.Out, a.role, a.device, a.many())
 	a.results = append(a.results, &x.result)
 	a.mu.Unlock()
 	if err != nil && !errors.Is(err, context.Canceled) {
@@ -109,27 +107,3 @@ func (a *app) serve(ctx context.Context, conn *comch.Conn) error {
 
 // many tells whether several channels are reported.
 func (a *app) many() bool { return a.forever || a.clients > 1 || a.launched }
-
-// writeResults writes the file that --output-json names.
-func (a *app) writeResults(f *os.File) error {
-	if a.output == "" {
-		return nil
-	}
-	report := struct {
-		Role     string    `json:"role"`
-		Device   string    `json:"device"`
-		Channels []*result `json:"channels"`
-	}{a.role, a.device, a.results}
-	b, err := json.MarshalIndent(report, "", "  ")
-	if err != nil {
-		return err
-	}
-	var w io.Writer = f
-	if f == nil {
-		w = a.out
-	}
-	if _, err := w.Write(append(b, '\n')); err != nil && f != nil {
-		return fmt.Errorf("--output-json: cannot write the results: %w", err)
-	}
-	return nil
-}

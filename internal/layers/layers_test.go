@@ -45,7 +45,7 @@ var layers = []layer{
 	{"cmd/allreduce", "DOCA's all-reduce: daemons that work while their clients compute; internal/group: how members meet and combine", "rank rdma/comch pmi cmd/internal internal/kernel internal/pack internal/peer internal/version"},
 	{"cmd/gorun-bench", "measures gorun, and MPIs beside it, with ranks of itself", "launcher rank coll rdma rdma/dpa rdma/verbs cmd/internal internal/topo internal/version testdata"},
 	{"cmd/gorun-bench-init", "the smallest rank, with which gorun-bench times Init and Finalize", "rank"},
-	{"cmd/internal", "what commands share: command lines, logs, manual pages, cards of ranks", "pmi internal/pack internal/version"},
+	{"cmd/internal", "what commands share: DOCA's conventions, log lines, manual pages, cards of ranks", "pmi internal/pack internal/version"},
 	{"launcher", "Job, Run, Result; internal: place, host, guard, agent, hub, sidecar, stdio, orphan", "pmi launcher/hostfile internal/pmix/link internal/peer internal/reach internal/shm internal/topo internal/version"},
 	{"launcher/agent", "an agent's program", "launcher internal/gossip"},
 	{"launcher/hostfile", "lists and files of hosts, pure", ""},

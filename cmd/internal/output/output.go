@@ -1,5 +1,5 @@
 // Package output has a writer that keeps its first error, for commands whose exit
-// status must tell that what they were asked for is not all there, and makes their files.
+// status must tell that what they were asked for is not all there.
 package output
 
 import (
@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 )
 
 // Writer writes to another one until that fails. It belongs to one goroutine.
@@ -42,17 +41,4 @@ func (w *Writer) Failed(command string, errOut io.Writer) bool {
 	}
 	fmt.Fprintf(errOut, "%s: standard output: %v\n", command, err)
 	return true
-}
-
-// Create makes a file for results, before anything else is done: a wrong name costs no
-// waiting. It is nil for "" and "-", which name none.
-func Create(name string) (*os.File, error) {
-	if name == "" || name == "-" {
-		return nil, nil
-	}
-	f, err := os.Create(name)
-	if err != nil {
-		return nil, fmt.Errorf("cannot write the results: %w", err)
-	}
-	return f, nil
 }

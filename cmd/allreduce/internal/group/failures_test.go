@@ -35,7 +35,7 @@ func TestMismatchIsRefusedWithBothConfigurations(t *testing.T) {
 			ctx := testenv.Deadline(t, time.Minute)
 			all := options(t, base, nil, []member{{kind: Daemon, clients: 1}, {kind: Offloaded, names: []int{0}}, {kind: Offloaded, names: []int{0}}})
 			var log strings.Builder
-			all[0].Log.SetOutput(&log)
+			all[0].SDK.SetOutput(&log)
 			change(&all[1].Config)
 			served := make(chan outcome, 1)
 			go func() {
@@ -381,7 +381,7 @@ func TestDaemonIsInterruptedWhileItsClientTakesNothing(t *testing.T) {
 		}
 		served <- err
 	}()
-	client := &endpoint{hello: all[1].hello("client"), log: quiet()}
+	client := &endpoint{hello: all[1].hello("client"), log: quiet(), sdk: quiet()}
 	l, err := client.greet(ctx, conn, "")
 	if err != nil {
 		t.Fatal(err)

@@ -41,7 +41,8 @@ type Options struct {
 	// Timeout is how long a group may be incomplete, from its first connection on,
 	// or from the start where this member names another one.
 	Timeout time.Duration
-	Log     *logrus.Logger
+	Log     *logrus.Logger // what the group waits for, and has
+	SDK     *logrus.Logger // of connections: strangers, and what others can read
 }
 
 // A Group is this participant's part in a group that is complete. Its calls block until the
@@ -117,7 +118,7 @@ func Form(ctx context.Context, opt Options) (*Group, error) {
 		return nil, errors.Join(err, opt.Listener.Close())
 	}
 	g := &Group{
-		endpoint: endpoint{hello: opt.hello(fmt.Sprintf("%s:%d", hostname, place.Port)), key: opt.Key, name: opt.Name, log: opt.Log},
+		endpoint: endpoint{hello: opt.hello(fmt.Sprintf("%s:%d", hostname, place.Port)), key: opt.Key, name: opt.Name, log: opt.Log, sdk: opt.SDK},
 		opt:      opt, box: newMailbox(), kick: make(chan struct{}, 1),
 		links: map[string][]*link{}, named: map[string]*target{}, reaching: map[string]bool{},
 	}
@@ -445,7 +446,7 @@ func (g *Group) accept() {
 		g.all.Go(func() {
 			defer func() { <-slots }()
 			if err := g.admit(conn); err != nil && (g.ctx.Err() == nil || errors.Is(err, ErrRefused)) {
-				g.log.Errorf("a connection from %s was not let in: %v", conn.RemoteAddr(), err)
+				g.sdk.Warnf("a connection from %s was not let in: %v", conn.RemoteAddr(), err)
 			}
 		})
 	}

@@ -49,7 +49,7 @@ func options(t *testing.T, c Config, key []byte, members []member) []Options {
 	all := make([]Options, len(members))
 	where := make([]string, len(members))
 	for i, m := range members {
-		all[i] = Options{Config: c, Kind: m.kind, Clients: m.clients, Participants: m.want, Order: i, Key: key, Timeout: 20 * time.Second, Log: quiet()}
+		all[i] = Options{Config: c, Kind: m.kind, Clients: m.clients, Participants: m.want, Order: i, Key: key, Timeout: 20 * time.Second, Log: quiet(), SDK: quiet()}
 		if m.kind.participant() {
 			all[i].Listener = listen(t)
 			where[i] = all[i].Listener.Addr().String()

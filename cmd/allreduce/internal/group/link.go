@@ -98,6 +98,7 @@ type endpoint struct {
 	key   []byte
 	name  string // of the group, for those with a key
 	log   *logrus.Logger
+	sdk   *logrus.Logger
 	owner peer.Kernel
 
 	warn sync.Once // that bytes can be read on their way
@@ -166,13 +167,13 @@ func (e *endpoint) whose(conn net.Conn) error {
 	}
 	if here.Addr().Unmap() != there.Addr().Unmap() && !there.Addr().Unmap().IsLoopback() {
 		e.warn.Do(func() {
-			e.log.Warnf("the connection with %s is plain TCP: others can read and change it; give all members the same --key FILE", there.Addr())
+			e.sdk.Warnf("the connection with %s is plain TCP: others can read and change it; give all members the same --key FILE", there.Addr())
 		})
 		return nil
 	}
 	uid, err := e.owner.Owner(there, here)
 	if err != nil {
-		e.log.Debugf("whose the other end at %s is: %v", there, err)
+		e.sdk.Debugf("whose the other end at %s is: %v", there, err)
 		return nil
 	}
 	if uid != os.Geteuid() {

@@ -99,7 +99,7 @@ func Connect(ctx context.Context, opt Options) (*Offload, error) {
 	}
 	hostname, _ := os.Hostname()
 	o := &Offload{
-		endpoint: endpoint{hello: opt.hello(fmt.Sprintf("%s:%d", hostname, os.Getpid())), key: opt.Key, name: opt.Name, log: opt.Log},
+		endpoint: endpoint{hello: opt.hello(fmt.Sprintf("%s:%d", hostname, os.Getpid())), key: opt.Key, name: opt.Name, log: opt.Log, sdk: opt.SDK},
 		begun:    make(chan struct{}), most: opt.Bytes(), last: opt.last(),
 	}
 	o.ctx, o.cancel = context.WithCancelCause(ctx)

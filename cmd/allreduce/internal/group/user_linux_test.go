@@ -58,7 +58,7 @@ func TestOtherUsersAreRefused(t *testing.T) {
 	all := options(t, config(10, "int", "sum", Auto), nil, []member{{kind: Daemon, clients: 1}, {kind: Offloaded}})
 	address := &unix.SockaddrInet4{Port: all[0].Listener.Addr().(*net.TCPAddr).Port, Addr: [4]byte{127, 0, 0, 1}}
 	var log strings.Builder
-	all[0].Log.SetOutput(&log)
+	all[0].SDK.SetOutput(&log)
 	done := make(chan error, 1)
 	go func() {
 		_, err := one(ctx, 0, all[0])
@@ -71,7 +71,7 @@ func TestOtherUsersAreRefused(t *testing.T) {
 		}
 		return fd, unix.Connect(fd, address)
 	})
-	stranger := &endpoint{hello: all[1].hello("stranger"), log: quiet()}
+	stranger := &endpoint{hello: all[1].hello("stranger"), log: quiet(), sdk: quiet()}
 	if _, err := stranger.greet(ctx, conn, ""); !errors.Is(err, ErrRefused) {
 		t.Errorf("the daemon answered another user: %v", err)
 	}
@@ -82,7 +82,7 @@ func TestOtherUsersAreRefused(t *testing.T) {
 	// One that listens where a daemon should.
 	l := listen(t)
 	defer l.Close()
-	member := &endpoint{hello: all[1].hello("member"), log: quiet()}
+	member := &endpoint{hello: all[1].hello("member"), log: quiet(), sdk: quiet()}
 	greeted := make(chan error, 1)
 	go func() {
 		conn, err := net.Dial("tcp", l.Addr().String())

@@ -1,9 +1,11 @@
-package argp
+package doca
 
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 )
 
 // A Flag describes one option of a program.
@@ -102,10 +104,37 @@ func setBool(dst *bool) func(string) error {
 	}
 }
 
-// Within is a [Flag.Check] of a number that has a least and a most value.
-func Within(n, least, most int) error {
-	if n < least || n > most {
-		return fmt.Errorf("found %d, expected %d to %d", n, least, most)
+// Within makes a [Flag.Check] of a number that has a least and a most value.
+func Within(n *int, least, most int) func() error {
+	return func() error {
+		if *n < least || *n > most {
+			return fmt.Errorf("found %d, expected %d to %d", *n, least, most)
+		}
+		return nil
 	}
-	return nil
+}
+
+// AtLeast makes a [Flag.Check] of a number that has a least value.
+func AtLeast(n *int, least int) func() error {
+	return func() error {
+		if *n < least {
+			return fmt.Errorf("found %d, expected %d or more", *n, least)
+		}
+		return nil
+	}
+}
+
+// OneOf makes a [Flag.Check] of a text that is one of several words.
+func OneOf(word *string, words ...string) func() error {
+	return func() error {
+		if slices.Contains(words, *word) {
+			return nil
+		}
+		last := len(words) - 1
+		expected := words[last]
+		if last > 0 {
+			expected = strings.Join(words[:last], ", ") + " or " + expected
+		}
+		return fmt.Errorf("found %q, expected %s", *word, expected)
+	}
 }

@@ -1,4 +1,4 @@
-package argp
+package doca
 
 import (
 	"bytes"

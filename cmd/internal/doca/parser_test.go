@@ -1,4 +1,4 @@
-package argp
+package doca
 
 import (
 	"errors"
@@ -61,7 +61,7 @@ func TestArguments(t *testing.T) {
 		{name: "argument", args: "-s 1 file", err: `found the argument "file", expected flags only`},
 		{name: "switch with a word", args: "-s 1 --strict=maybe", err: `--strict: found "maybe", expected true or false`},
 		{name: "log level", args: "-s 1 -l 55", err: "-l: found 55, expected one of 10=DISABLE"},
-		{name: "runtime's log level", args: "-s 1 --sdk-log-level 0", err: "--sdk-log-level: found 0, expected one of 10=DISABLE"},
+		{name: "runtime's log level", args: "-s 1 --sdk-log-level 9", err: "--sdk-log-level: found 9, expected one of 10=DISABLE"},
 		{name: "no file", args: "-j /nonexistent", err: `-j: cannot read the parameter file "/nonexistent": no such file or directory`},
 		{name: "endless file", args: "-j /dev/zero", err: "longer than"},
 	} {
@@ -71,7 +71,7 @@ func TestArguments(t *testing.T) {
 			for i := range args {
 				args[i] = strings.ReplaceAll(args[i], "|", "")
 			}
-			_, err := newParser(&got).Parse(args)
+			err := newParser(&got).Parse(args)
 			check(t, c.args, got, c.want, err, c.err)
 		})
 	}
@@ -134,7 +134,7 @@ func TestParameterFile(t *testing.T) {
 				t.Fatal(err)
 			}
 			var got params
-			_, err := newParser(&got).Parse(append([]string{"-j", path}, strings.Fields(c.args)...))
+			err := newParser(&got).Parse(append([]string{"-j", path}, strings.Fields(c.args)...))
 			check(t, c.file+" "+c.args, got, c.want, err, c.err)
 		})
 	}
@@ -142,24 +142,27 @@ func TestParameterFile(t *testing.T) {
 
 func TestGeneralFlags(t *testing.T) {
 	var v params
-	g, err := newParser(&v).Parse([]string{"-s", "1", "-l", "70", "--sdk-log-level=10"})
-	if want := (General{LogLevel: logline.Trace, SDKLogLevel: logline.Disable}); err != nil || g != want {
-		t.Errorf("levels %+v, %v; want %+v", g, err, want)
+	g := newParser(&v)
+	err := g.Parse([]string{"-s", "1", "-l", "70", "--sdk-log-level=10"})
+	if err != nil || g.level != logline.Trace || g.sdkLevel != logline.Disable {
+		t.Errorf("levels %d and %d, %v; want 70 and 10", g.level, g.sdkLevel, err)
 	}
 	// An error elsewhere leaves the levels usable.
-	if g, err := newParser(&v).Parse([]string{"-l", "10", "--bogus"}); err == nil || g.LogLevel != logline.Disable {
-		t.Errorf("levels beside an unknown flag %+v, %v; want 10 and an error", g, err)
+	g = newParser(&v)
+	if err := g.Parse([]string{"-l", "10", "--bogus"}); err == nil || g.level != logline.Disable {
+		t.Errorf("levels beside an unknown flag %d, %v; want 10 and an error", g.level, err)
 	}
-	if g, err := newParser(&v).Parse([]string{"-l", "3"}); err == nil || g.LogLevel != logline.Info {
-		t.Errorf("levels with a bad level %+v, %v; want the default and an error", g, err)
+	g = newParser(&v)
+	if err := g.Parse([]string{"-l", "5"}); err == nil || g.level != logline.Info {
+		t.Errorf("levels with a bad level %d, %v; want the default and an error", g.level, err)
 	}
 	for flag, want := range map[string]error{"-h": ErrHelp, "--help": ErrHelp, "-v": ErrVersion, "--version": ErrVersion} {
-		if _, err := newParser(&v).Parse([]string{flag}); err != want {
+		if err := newParser(&v).Parse([]string{flag}); err != want {
 			t.Errorf("%s: got error %v, want %v", flag, err, want)
 		}
 	}
 	p := newParser(&v)
-	if _, err := p.Parse([]string{"-s", "1"}); err != nil || !p.Given("msg-size") || p.Given("seed") || p.Given("nosuch") {
+	if err := p.Parse([]string{"-s", "1"}); err != nil || !p.Given("msg-size") || p.Given("seed") || p.Given("nosuch") {
 		t.Errorf("after -s 1 (%v): Given(msg-size) %v, Given(seed) %v, Given(nosuch) %v; want true, false, false", err, p.Given("msg-size"), p.Given("seed"), p.Given("nosuch"))
 	}
 }
@@ -194,8 +197,8 @@ func TestReport(t *testing.T) {
 			var v params
 			var out, errOut strings.Builder
 			p := newParser(&v)
-			g, err := p.Parse(strings.Fields(c.args))
-			status := p.Report(err, g, &out, &errOut)
+			err := p.Parse(strings.Fields(c.args))
+			status := p.Report(err, Stdio{&out, &errOut})
 			if status != c.status {
 				t.Errorf("status %d, want %d", status, c.status)
 			}
@@ -259,7 +262,7 @@ func FuzzParameterFile(f *testing.F) {
 			t.Fatal(err)
 		}
 		var v params
-		_, err := newParser(&v).Parse([]string{"-j", path})
+		err := newParser(&v).Parse([]string{"-j", path})
 		if err == nil && (v.size < 1 || v.size > 4080) {
 			t.Errorf("%q was accepted with size %d", data, v.size)
 		}
@@ -283,39 +286,34 @@ func TestRename(t *testing.T) {
 		p.Bool(&verbose, Flag{Long: "verbose", Short: 'v'})
 		return p
 	}
-	if _, err := newParser().Parse([]string{"-j", file, "--json", "out", "-v"}); err != nil || size != 7 || results != "out" || !verbose {
+	if err := newParser().Parse([]string{"-j", file, "--json", "out", "-v"}); err != nil || size != 7 || results != "out" || !verbose {
 		t.Errorf("size %d, results %q, verbose %t, err %v; want 7, out, true, none", size, results, verbose, err)
 	}
-	if _, err := newParser().Parse([]string{"-V"}); !errors.Is(err, ErrVersion) {
+	if err := newParser().Parse([]string{"-V"}); !errors.Is(err, ErrVersion) {
 		t.Errorf("-V: err %v, want ErrVersion", err)
 	}
 }
 
-// The numbers of old releases, where a program takes them; today's stay.
+// The numbers of old releases are taken with a note; today's stay.
 func TestOldLogLevels(t *testing.T) {
 	for _, c := range []struct {
 		args  string
-		old   bool
 		want  logline.Level
 		notes int
 		ok    bool
 	}{
-		{"-l 0", true, logline.Critical, 1, true},
-		{"-l 4", true, logline.Debug, 1, true},
-		{"--log-level 3", true, logline.Info, 1, true},
-		{"-l 60", true, logline.Debug, 0, true},
-		{"", true, logline.Info, 0, true},
-		{"-l 5", true, logline.Info, 0, false},
-		{"-l -1", true, logline.Info, 0, false},
-		{"-l 4", false, logline.Info, 0, false},
+		{"-l 0", logline.Critical, 1, true},
+		{"-l 4", logline.Debug, 1, true},
+		{"--log-level 3", logline.Info, 1, true},
+		{"-l 60", logline.Debug, 0, true},
+		{"", logline.Info, 0, true},
+		{"-l 5", logline.Info, 0, false},
+		{"-l -1", logline.Info, 0, false},
 	} {
 		p := New("prog", "", "")
-		if c.old {
-			p.OldLevels()
-		}
-		general, err := p.Parse(strings.Fields(c.args))
-		if general.LogLevel != c.want || len(p.Notes()) != c.notes || (err == nil) != c.ok {
-			t.Errorf("%q: level %d, notes %q, %v; want %d, %d notes, accepted: %v", c.args, general.LogLevel, p.Notes(), err, c.want, c.notes, c.ok)
+		err := p.Parse(strings.Fields(c.args))
+		if p.level != c.want || len(p.notes) != c.notes || (err == nil) != c.ok {
+			t.Errorf("%q: level %d, notes %q, %v; want %d, %d notes, accepted: %v", c.args, p.level, p.notes, err, c.want, c.notes, c.ok)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package argp
+package doca
 
 import (
 	"errors"
@@ -12,8 +12,8 @@ import (
 
 // Parse returns these when the user asked for a text instead of a run.
 var (
-	ErrHelp    = errors.New("argp: help asked for")
-	ErrVersion = errors.New("argp: version asked for")
+	ErrHelp    = errors.New("doca: help asked for")
+	ErrVersion = errors.New("doca: version asked for")
 )
 
 // An Error says which flag is wrong, and why.
@@ -32,33 +32,27 @@ func (e *Error) Error() string {
 	return e.Flag + ": " + e.Reason
 }
 
-// General holds the values of the general flags.
-type General struct {
-	LogLevel    logline.Level // of the program
-	SDKLogLevel logline.Level // of the runtime below it
-}
-
 // A Parser reads one program's command line.
 type Parser struct {
 	program, summary, version string
 	entries                   []*entry
-	values                    General
+	level, sdkLevel           logline.Level // of the program, of the runtime below it
 	file                      string
 	help, wantVersion         bool
-	oldLevels                 bool
 	notes                     []string
+	results                   results
 }
 
 // New makes a parser that knows the general flags. summary is one sentence for
 // the usage, version the line that --version prints.
 func New(program, summary, version string) *Parser {
 	p := &Parser{program: program, summary: summary, version: version,
-		values: General{LogLevel: logline.Info, SDKLogLevel: logline.Info}}
+		level: logline.Info, sdkLevel: logline.Info}
 	p.add(toggle, setBool(&p.help), Flag{Long: "help", Short: 'h', Help: "print this text and exit"})
 	p.add(toggle, setBool(&p.wantVersion), Flag{Long: "version", Short: 'v', Help: "print the version and exit"})
-	p.add(integer, setInt(&p.values.LogLevel), Flag{Long: "log-level", Short: 'l', Value: "N", Check: checkLevel(&p.values.LogLevel),
+	p.add(integer, p.setLevel(&p.level, "log-level"), Flag{Long: "log-level", Short: 'l', Value: "N", Check: checkLevel(&p.level),
 		Help: "log level of the program: " + logline.Names() + " (default 50)"})
-	p.add(integer, setInt(&p.values.SDKLogLevel), Flag{Long: "sdk-log-level", Value: "N", Check: checkLevel(&p.values.SDKLogLevel),
+	p.add(integer, p.setLevel(&p.sdkLevel, "sdk-log-level"), Flag{Long: "sdk-log-level", Value: "N", Check: checkLevel(&p.sdkLevel),
 		Help: "log level of the runtime, with the same numbers (default 50)"})
 	p.add(text, setString(&p.file), Flag{Long: "json", Short: 'j', Value: "PATH", Help: "read flags from a JSON file; flags on the command line win"})
 	for _, e := range p.entries {
@@ -85,23 +79,22 @@ func checkLevel(l *logline.Level) func() error {
 	}
 }
 
-// OldLevels has -l and --sdk-log-level take the numbers of old releases of DOCA as well,
-// which the guides of some programs still have: 0 to 4 for CRITICAL to DEBUG. [Parser.Notes]
-// then says so.
-func (p *Parser) OldLevels() { p.oldLevels = true }
-
-// Notes are lines about the command line for the program's log, after Parse.
-func (p *Parser) Notes() []string { return p.notes }
-
-// modern replaces an old number of a log level.
-func (p *Parser) modern(long string, l *logline.Level) {
-	e := p.find(long)
-	if !p.oldLevels || e.source == notGiven || *l < 0 || *l > 4 {
-		return
+// setLevel takes the numbers of DOCA's old releases too.
+func (p *Parser) setLevel(l *logline.Level, long string) func(string) error {
+	set := setInt(l)
+	return func(raw string) error {
+		err := set(raw)
+		if old := *l; err == nil && old >= 0 && old <= 4 {
+			*l = logline.Critical + 10*old
+			p.Note("%s %d is an old log level, taken as %d; today's are %s", p.Name(long), old, *l, logline.Names())
+		}
+		return err
 	}
-	old := *l
-	*l = logline.Critical + 10*old
-	p.notes = append(p.notes, fmt.Sprintf("%s %d is an old log level, taken as %d; today's are %s", e.name(), old, *l, logline.Names()))
+}
+
+// Note keeps a line about the command line for the program's log, which [Parser.Report] writes.
+func (p *Parser) Note(format string, args ...any) {
+	p.notes = append(p.notes, fmt.Sprintf(format, args...))
 }
 
 // Int declares a flag with a whole number, whose default is what *dst holds.
@@ -120,7 +113,7 @@ func (p *Parser) Bool(dst *bool, f Flag) { p.add(toggle, setBool(dst), f) }
 func (p *Parser) add(k kind, set func(string) error, f Flag) {
 	for _, e := range p.entries {
 		if e.Long == f.Long || f.Short != 0 && e.Short == f.Short {
-			panic(fmt.Sprintf("argp: flag -%c/--%s is declared twice", f.Short, f.Long))
+			panic(fmt.Sprintf("doca: flag -%c/--%s is declared twice", f.Short, f.Long))
 		}
 	}
 	p.entries = append(p.entries, &entry{Flag: f, kind: k, set: set})
@@ -133,9 +126,13 @@ func (p *Parser) Given(long string) bool {
 	return e != nil && e.source != notGiven
 }
 
-// Name is how messages name the flag of that long name, for an [Error] of the
-// program's own after Parse.
+// Name is how messages name the flag of that long name, after Parse.
 func (p *Parser) Name(long string) string { return p.find(long).name() }
+
+// Wrong makes an [Error] about the flag of that long name, for the program's own checks after Parse.
+func (p *Parser) Wrong(long, format string, args ...any) error {
+	return &Error{Flag: p.Name(long), Reason: fmt.Sprintf(format, args...)}
+}
 
 func (p *Parser) find(long string) *entry {
 	for _, e := range p.entries {
@@ -147,19 +144,16 @@ func (p *Parser) find(long string) *entry {
 }
 
 // Parse reads the arguments, without the program's name, and the parameter
-// file that they name. The log levels in the result are valid in any case:
-// those given, where they are good, else the defaults. The error is nil,
-// ErrHelp, ErrVersion or an *Error.
-func (p *Parser) Parse(args []string) (General, error) {
+// file that they name. The error is nil, ErrHelp, ErrVersion or an *Error. After an error the
+// log levels are those given, where they are good, else the defaults.
+func (p *Parser) Parse(args []string) error {
 	err := p.parse(args)
-	levels := p.values
-	if !levels.LogLevel.Valid() {
-		levels.LogLevel = logline.Info
+	for _, l := range []*logline.Level{&p.level, &p.sdkLevel} {
+		if !l.Valid() {
+			*l = logline.Info
+		}
 	}
-	if !levels.SDKLogLevel.Valid() {
-		levels.SDKLogLevel = logline.Info
-	}
-	return levels, err
+	return err
 }
 
 func (p *Parser) parse(args []string) error {
@@ -194,8 +188,6 @@ func (p *Parser) parse(args []string) error {
 	if first != nil {
 		return first
 	}
-	p.modern("log-level", &p.values.LogLevel)
-	p.modern("sdk-log-level", &p.values.SDKLogLevel)
 	for _, e := range p.entries {
 		if e.Mandatory && e.source == notGiven {
 			return &Error{Flag: e.name(), Reason: "not given, and there is no default; expected " + kindNames[e.kind]}

@@ -1,0 +1,58 @@
+package doca
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/gorun-mpi/gorun/cmd/internal/logline"
+	"github.com/gorun-mpi/gorun/cmd/internal/output"
+)
+
+// Report prints what there is to print about the error that Parse, or a later
+// check of the program, gave: for ErrHelp the usage and for ErrVersion the
+// version, on standard output; else, on standard error, the reason as a line of the program, the
+// flag as a line of the runtime, and the usage. Where there is no error, it logs the notes.
+// All lines follow the log levels. It returns the exit status.
+func (p *Parser) Report(err error, std Stdio) int {
+	log := logline.New(std.Err, p.level)
+	switch {
+	case err == nil:
+		for _, note := range p.notes {
+			say(log, logrus.InfoLevel, note)
+		}
+		return 0
+	case errors.Is(err, ErrHelp), errors.Is(err, ErrVersion):
+		text := p.version + "\n"
+		if errors.Is(err, ErrHelp) {
+			text = p.Usage()
+		}
+		to := output.New(std.Out)
+		_, _ = io.WriteString(to, text)
+		if to.Failed(p.program, std.Err) {
+			return StatusFailed
+		}
+		return 0
+	}
+	say(log, logrus.ErrorLevel, err.Error())
+	flag := ""
+	if e, ok := errors.AsType[*Error](err); ok && e.Flag != "" {
+		flag = ": flag " + e.Flag
+	}
+	logline.New(std.Err, p.sdkLevel).Error("invalid command line" + flag)
+	fmt.Fprintf(std.Err, "\n%s", p.Usage())
+	return StatusUsage
+}
+
+// say writes a line as if from the code that called this package.
+func say(log *logrus.Logger, level logrus.Level, text string) {
+	var pcs [1]uintptr
+	runtime.Callers(3, pcs[:])
+	caller, _ := runtime.CallersFrames(pcs[:]).Next()
+	entry := logrus.NewEntry(log)
+	entry.Caller = &caller
+	entry.Log(level, text)
+}

@@ -1,0 +1,89 @@
+package doca
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/gorun-mpi/gorun/cmd/internal/logline"
+	"github.com/gorun-mpi/gorun/cmd/internal/output"
+)
+
+// Exit statuses.
+const (
+	StatusFailed      = 1
+	StatusUsage       = 1   // a wrong command line
+	StatusInterrupted = 130 // by SIGINT or SIGTERM
+)
+
+// Stdio is what a program writes.
+type Stdio struct{ Out, Err io.Writer }
+
+// Main is the process around a program: its context ends with SIGINT or SIGTERM, and
+// a second signal ends the process at once.
+func Main(run func(ctx context.Context, args, environ []string, std Stdio) int) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	os.Exit(run(ctx, os.Args[1:], os.Environ(), Stdio{os.Stdout, os.Stderr}))
+}
+
+// BadEnvironment says that the environment is none of a launcher, before there are
+// log levels, and returns the exit status.
+func BadEnvironment(err error, std Stdio) int {
+	say(logline.New(std.Err, logline.Info), logrus.ErrorLevel, "the launcher's environment: "+err.Error())
+	return StatusFailed
+}
+
+// A Run is a program whose command line was good.
+type Run struct {
+	Log *logrus.Logger // the program's
+	SDK *logrus.Logger // the runtime's
+	Out *output.Writer // standard output
+
+	program string
+	err     io.Writer
+	results results
+}
+
+// Start makes the logs, after Parse and CreateResults.
+func (p *Parser) Start(std Stdio) *Run {
+	return &Run{Log: logline.New(std.Err, p.level), SDK: logline.New(std.Err, p.sdkLevel), Out: output.New(std.Out), program: p.program, err: std.Err, results: p.results}
+}
+
+// End closes the file of the results, logs why the run has ended where it has not ended well, err
+// being its error, and returns the exit status. ctx is Main's.
+func (r *Run) End(ctx context.Context, err error) int {
+	if f := r.results.file; f != nil {
+		if closed := f.Close(); err == nil && closed != nil {
+			err = fmt.Errorf("--%s: cannot write the results: %w", resultsFlag, closed)
+		}
+	}
+	switch {
+	case r.Out.Failed(r.program, r.err):
+		return StatusFailed
+	case err == nil:
+		return 0
+	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
+		say(r.Log, logrus.WarnLevel, "interrupted")
+		return StatusInterrupted
+	}
+	say(r.Log, logrus.ErrorLevel, err.Error())
+	return StatusFailed
+}
+
+// Variable is the value of a variable of the environment, "" where it is not set.
+func Variable(environ []string, name string) string {
+	for _, entry := range environ {
+		if value, ok := strings.CutPrefix(entry, name+"="); ok {
+			return value
+		}
+	}
+	return ""
+}
