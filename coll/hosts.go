@@ -99,6 +99,16 @@ func (b *builder) allReduceTwoLevel() {
 	}
 }
 
+// allVectors is the scratch of a leader that combines the vectors of all ranks: room for
+// them, one more in place, and by pairs for what comes of them.
+func allVectors(s *selection, c *Call) int {
+	vectors := c.Size + 1
+	if s.pairs(c) {
+		vectors += c.Size
+	}
+	return vectors * c.Bytes
+}
+
 // gatherHosts has a leader gather n bytes of each member of its host, which give them, and
 // exchange what its host has with the other leaders. It says where each rank's bytes are, and
 // which leaders' slots are held for that.

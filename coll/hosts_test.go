@@ -168,7 +168,7 @@ func TestFloatsAreTheSameOnAllPlacements(t *testing.T) {
 		}
 		result := func(p *placement) []byte {
 			s := builtIn.selection(n)
-			s.mapped, s.shared = p == nil, p != nil && p.shared
+			s.mapped, s.hosts = p == nil, p
 			c := Call{Kind: AllReduce, Size: n, Bytes: 4 * count, Elem: 4}
 			a, _, _ := s.algorithm(&c)
 			if p != nil && p.shared != (a == TwoLevel) {
@@ -198,6 +198,103 @@ func TestFloatsAreTheSameOnAllPlacements(t *testing.T) {
 			if p := anyPlacement(rng, n); !bytes.Equal(result(p), want) {
 				t.Errorf("%d ranks on %v: other bits than on one host", n, p.hosts)
 			}
+		}
+	}
+}
+
+// A reduction by two levels, or by any other rule across hosts, is one that combines as the
+// rule for one host does.
+func TestRulesAcrossHostsKeepTheBits(t *testing.T) {
+	const n, count = 7, 12
+	sum, _ := kernel.For(kernel.Float32, kernel.Sum)
+	rng := rand.New(rand.NewPCG(5, 5))
+	given := make([][]byte, n)
+	for r := range given {
+		given[r] = make([]byte, 4*count*n)
+		for i := range count * n {
+			putFloat(given[r][4*i:], float32(math.Exp(40*rng.Float64()-20)))
+		}
+	}
+	for _, kind := range Kinds() {
+		if op := &operations[kind]; !op.reduces || op.parts != nil {
+			continue
+		}
+		for _, one := range Algorithms(kind) {
+			for _, across := range Algorithms(kind) {
+				table := DefaultTable()
+				for _, err := range []error{table.Always(kind, one), table.SetAcross(kind, 1, Rule{0, across})} {
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+				result := func(p *placement) (all []byte, a Algorithm) {
+					s := table.selection(n)
+					s.mapped, s.hosts = true, p
+					c := Call{Kind: kind, Size: n, Bytes: 4 * count, Elem: 4}
+					c.Algorithm, _, _ = s.algorithm(&c)
+					c.Pairs = c.Algorithm == TwoLevel && s.pairs(&c)
+					f := newFabric(uint64(n), n, tuning{slots: leastSlots, eager: 200, chunk: 40, piece: 16})
+					f.tuning.hosts = p
+					outs := make([][]byte, n)
+					for _, d := range f.nodes {
+						c.Rank, outs[d.rank] = d.rank, make([]byte, 4*count)
+						d.start(compile(c, f.tuning), bytes.Clone(given[d.rank]), outs[d.rank], sum.Func)
+					}
+					if err := f.run(func(*node) {}); err != nil {
+						t.Fatal(err)
+					}
+					return slices.Concat(outs...), c.Algorithm
+				}
+				p := interleaved(n, 3)
+				want, _ := result(nil)
+				got, a := result(p)
+				if !bytes.Equal(got, want) {
+					t.Errorf("%v by %v on one host, by %v across hosts, which was done by %v: other bits", kind, one, across, a)
+				}
+				if across == TwoLevel && one != Ring && one != Binomial != (a == TwoLevel) {
+					t.Errorf("%v by %v on one host, by %v across hosts: was done by %v", kind, one, across, a)
+				}
+			}
+		}
+	}
+}
+
+// What leaders hold is bounded, and where it would be more all members go the flat way.
+func TestScratchOfLeadersIsBounded(t *testing.T) {
+	for _, c := range []struct {
+		p    *placement
+		from int // the largest that goes by two levels
+	}{{hostsOf(2, 2), 64 << 10}, {hostsOf(slices.Repeat([]int{32}, 8)...), 16 << 10}, {interleaved(24, 3), 64 << 10}} {
+		for _, way := range ways() {
+			if way.Algorithm != TwoLevel {
+				continue
+			}
+			s := builtIn.selection(len(c.p.of))
+			s.hosts = c.p
+			t.Run(fmt.Sprintf("%v on %d hosts", way.Kind, len(c.p.hosts)), func(t *testing.T) {
+				last := -1
+				for n := 1; n <= 1<<20; n *= 2 {
+					call := Call{Kind: way.Kind, Size: len(c.p.of), Bytes: n, Elem: 1}
+					call.Algorithm, _, _ = s.algorithm(&call)
+					if call.Algorithm != TwoLevel {
+						if way.Kind == AllReduce && last > c.from {
+							t.Errorf("two levels up to %d bytes, want %d", last, c.from)
+						}
+						continue
+					}
+					last = n
+					call.Pairs = s.pairs(&call)
+					for _, call.InPlace = range []bool{false, true} {
+						for _, host := range c.p.hosts {
+							call.Rank = host[0]
+							at := tuning{slots: leastSlots, eager: leastEager, chunk: defaultChunk, piece: defaultPiece, hosts: c.p}
+							if got := compile(call, at).scratch; got > mostOfLeader+line*2*call.Size {
+								t.Fatalf("%d bytes, %d ranks: rank %d has %d bytes of scratch, expected %d at most", n, call.Size, call.Rank, got, mostOfLeader)
+							}
+						}
+					}
+				}
+			})
 		}
 	}
 }

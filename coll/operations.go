@@ -85,7 +85,7 @@ var operations = [kinds]operation{
 			{Direct, (*builder).reduceDirect, one, one},
 			{ReduceScatterGather, (*builder).reduceScatterGather, three, one},
 		}},
-	AllReduce: {name: "allreduce", reduces: true, send: block, recv: block,
+	AllReduce: {name: "allreduce", reduces: true, send: block, recv: block, leader: allVectors,
 		ways: []way{
 			{RecursiveDoubling, (*builder).allReduceDoubling, doubling, doubled},
 			{Direct, (*builder).allReduceDirect, one, others},
@@ -177,6 +177,9 @@ type operation struct {
 	// memory: there one member's link would carry what all others read, and a read takes a
 	// round trip. crowded are rules in place of Direct, for members that share CPUs.
 	far, crowded []group
+	// leader is the most scratch that a leader needs by two levels, where it grows with the
+	// number of ranks. It is the same in all members.
+	leader func(*selection, *Call) int
 }
 
 // A shape is how much of a call's data a buffer holds.

@@ -9,7 +9,7 @@ import (
 type selection struct {
 	from  [kinds]int
 	rules [kinds][]Rule
-	// across are the rules where shared, if there are any.
+	// across are the rules where hosts are shared, if there are any.
 	across     [kinds][]Rule
 	acrossFrom [kinds]int
 	// mapped: all members reach each other's memory, as they do where the rules
@@ -17,8 +17,8 @@ type selection struct {
 	mapped bool
 	// crowded: members share CPUs.
 	crowded bool
-	// shared: members are on several hosts, and some share one.
-	shared bool
+	// hosts is which members share a host; nil: all.
+	hosts *placement
 }
 
 func (t *Table) selection(ranks int) *selection {
@@ -64,6 +64,8 @@ const (
 	whyRule
 	whyFar     // by the rule, but for members that are far from each other
 	whyCrowded // by the rule, but for members that share CPUs
+	whyBits    // by the rule for one host, which combines in another order
+	whyRoom    // by the rule for one host, for leaders would need too much scratch
 )
 
 // algorithm is that of a call. It depends on what is the same in all members only.
@@ -75,36 +77,76 @@ func (s *selection) algorithm(c *Call) (a Algorithm, reason why, rule int) {
 	case len(op.ways) == 1:
 		return op.ways[0].algorithm, whyOnly, 0
 	}
-	_, rules, _ := s.rulesFor(c.Kind)
+	_, rules, across := s.rulesFor(c.Kind)
 	rule = ruleFor(rules, c.Bytes)
-	a = rules[rule].Algorithm
-	otherwise := a
+	a, reason = rules[rule].Algorithm, whyRule
+	if across != "" && !s.combinesAlike(c, a) {
+		a, reason = s.onOneHost(c), whyBits
+	}
+	if a == TwoLevel && op.leader != nil && op.leader(s, c) > mostOfLeader {
+		a, reason = s.flat(c), whyRoom
+	}
+	otherwise, why := a, reason
 	switch {
 	case a == Pull && !s.mapped:
-		otherwise, reason = selected(op.far, c), whyFar
+		otherwise, why = selected(op.far, c), whyFar
 	case a == Direct && s.crowded && op.crowded != nil:
-		otherwise, reason = selected(op.crowded, c), whyCrowded
+		otherwise, why = selected(op.crowded, c), whyCrowded
 	}
-	if otherwise != a {
-		return otherwise, reason, rule
+	if otherwise != a && reason == whyRule {
+		reason = why
 	}
-	return a, whyRule, rule
+	return otherwise, reason, rule
+}
+
+// mostOfLeader bounds the scratch of a leader by two levels. What a host's leader holds grows
+// with the number of all ranks, so that its time does too.
+const mostOfLeader = 4 << 20
+
+// onOneHost is the algorithm of a call's rule for members on one host.
+func (s *selection) onOneHost(c *Call) Algorithm {
+	rules := s.rules[c.Kind]
+	return rules[ruleFor(rules, c.Bytes)].Algorithm
+}
+
+// flat is the algorithm of a call for which two levels take too much.
+func (s *selection) flat(c *Call) Algorithm {
+	if a := s.onOneHost(c); a != TwoLevel {
+		return a
+	}
+	return selected(builtIn.groups[c.Kind], c)
+}
+
+// combinesAlike tells whether an algorithm combines as the rule for one host does: the bits
+// of a result do not depend on which members share a host.
+func (s *selection) combinesAlike(c *Call, a Algorithm) bool {
+	one := s.onOneHost(c)
+	switch {
+	case a == one || !operations[c.Kind].reduces:
+		return true
+	case a == TwoLevel:
+		return inOrder(one) || one == RecursiveDoubling
+	}
+	return inOrder(a) && inOrder(one)
+}
+
+// inOrder tells whether an algorithm combines in the order of the ranks, one vector after
+// the other, in each reduction that it does.
+func inOrder(a Algorithm) bool {
+	return a == Direct || a == ReduceScatterGather || a == Chain || a == Pull || a == TwoLevel
 }
 
 // rulesFor are the rules that the team's members go by, from so many ranks on and where.
 func (s *selection) rulesFor(k Kind) (from int, rules []Rule, where string) {
-	if s.shared && s.across[k] != nil {
+	if s.hosts != nil && s.hosts.shared && s.across[k] != nil {
 		return s.acrossFrom[k], s.across[k], " across hosts"
 	}
 	return s.from[k], s.rules[k], ""
 }
 
 // pairs tells whether members on one host would combine a call's vectors by recursive
-// doubling: the bits of a result do not depend on who shares a host.
-func (s *selection) pairs(c *Call) bool {
-	rules := s.rules[c.Kind]
-	return rules[ruleFor(rules, c.Bytes)].Algorithm == RecursiveDoubling
-}
+// doubling: then two levels do so too.
+func (s *selection) pairs(c *Call) bool { return s.onOneHost(c) == RecursiveDoubling }
 
 // ruleFor is the number of the rule for calls of so many bytes.
 func ruleFor(rules []Rule, bytes int) int {
@@ -137,6 +179,10 @@ func (s *selection) explain(c *Call) (a Algorithm, reason string) {
 		reason += ", where it is pull; not all members map each other's memory"
 	case whyCrowded:
 		reason += ", where it is direct; members share CPUs"
+	case whyBits:
+		reason += fmt.Sprintf(", where it is %v; the bits would not be those of %v on one host", rules[i].Algorithm, a)
+	case whyRoom:
+		reason += fmt.Sprintf(", where it is %v; a leader would need more than %d MiB", rules[i].Algorithm, mostOfLeader>>20)
 	}
 	return a, reason
 }

@@ -90,8 +90,13 @@ func groupFor(groups []group, ranks int) (found group) {
 
 // Set replaces the rules for a kind of call in teams of at least ranks ranks, up to the
 // next number of ranks in the table. The first rule begins at 0 bytes, and rules ascend.
+// They hold wherever the ranks are: rules of [Table.SetAcross] are set after it.
 func (t *Table) Set(kind Kind, ranks int, rules ...Rule) error {
-	return set(&t.groups, kind, ranks, rules)
+	if err := set(&t.groups, kind, ranks, rules); err != nil {
+		return err
+	}
+	t.across[kind] = nil
+	return nil
 }
 
 // SetAcross is Set for teams on several hosts where some ranks share one. Where there are no

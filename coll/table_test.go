@@ -86,19 +86,37 @@ func TestRulesAcrossHosts(t *testing.T) {
 		{"{}", true, 4, "two-level (table: from 1 ranks on across hosts, from 0 bytes on)"},
 		{text + "}", true, 4, "ring (table: from 1 ranks on, from 0 bytes on)"},
 		{text + across + "}", false, 4, "ring (table: from 1 ranks on, from 0 bytes on)"},
-		{text + across + "}", true, 4, "binomial (table: from 3 ranks on across hosts, from 0 bytes on)"},
-		{text + across + "}", true, 2, "two-level (table: from 1 ranks on across hosts, from 0 bytes on)"},
+		{text + across + "}", true, 4, "ring (table: from 3 ranks on across hosts, from 0 bytes on, where it is binomial; the bits would not be those of ring on one host)"},
+		{text + across + "}", true, 3, "ring (table: from 3 ranks on across hosts, from 0 bytes on, where it is binomial; the bits would not be those of ring on one host)"},
+		{strings.Replace(text, "ring", "direct", 1) + across + "}", true, 2, "two-level (table: from 1 ranks on across hosts, from 0 bytes on)"},
 	} {
 		table, err := ParseTable([]byte(c.text))
 		if err != nil {
 			t.Fatalf("%s: %v", c.text, err)
 		}
 		s := table.selection(c.ranks)
-		s.shared = c.shared
+		if c.shared {
+			s.hosts = hostsOf(2, max(1, c.ranks-2))
+		}
 		a, reason := s.explain(&Call{Kind: AllReduce, Size: c.ranks, Bytes: 8, Elem: 8})
 		if got := fmt.Sprintf("%v (%s)", a, reason); got != c.want {
 			t.Errorf("%s, shared %v, %d ranks: got %q, want %q", c.text, c.shared, c.ranks, got, c.want)
 		}
+	}
+}
+
+// New rules for a kind hold across hosts too, as those of a file do.
+func TestSetForgetsRulesAcrossHosts(t *testing.T) {
+	table := DefaultTable()
+	if err := table.Set(AllReduce, 2, Rule{0, Ring}); err != nil {
+		t.Fatal(err)
+	}
+	if _, rules := table.RulesAcross(AllReduce, 4); rules != nil {
+		t.Errorf("rules across hosts %v, want none", rules)
+	}
+	read, err := ParseTable(table.Bytes())
+	if err != nil || !bytes.Equal(read.Bytes(), table.Bytes()) {
+		t.Errorf("read back (%v):\n%s\nwant\n%s", err, read.Bytes(), table.Bytes())
 	}
 }
 

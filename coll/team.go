@@ -330,7 +330,7 @@ func (t *Team) meet(intros [][]byte) error {
 	t.mapPeers(all && t.mapsAll())
 	if !t.tuning.mapped {
 		t.tuning.hosts = placementOf(names)
-		t.selection.shared = t.tuning.hosts.shared
+		t.selection.hosts = t.tuning.hosts
 	}
 	return nil
 }
