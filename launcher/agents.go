@@ -15,7 +15,7 @@ import (
 	"github.com/gorun-mpi/gorun/launcher/internal/place"
 )
 
-// startLimit is how long agents may take to say where they are.
+// startLimit is how long an agent that is being started may not come on: see Link.Waits.
 const startLimit = 30 * time.Second
 
 // remotes are the agents of a group.
@@ -32,7 +32,8 @@ type remotes struct {
 	lost      []bool  // the stream ended before the last event
 	why       []error // and was no stream of an agent
 
-	programs []transfer // to the hosts
+	programs []transfer  // to the hosts
+	waiting  *time.Timer // calls late
 }
 
 func newRemotes(c *controller, g *group) *remotes {
@@ -96,7 +97,7 @@ func (r *remotes) start(spec host.Spec, stdin host.Stdin) error {
 		})
 	}
 	c.end.deaf = append(c.end.deaf, r.killDeaf)
-	c.clock.after(startLimit, r.late)
+	r.waiting = c.clock.after(startLimit, r.late)
 	return nil
 }
 
@@ -126,21 +127,35 @@ func (r *remotes) address(at int, a, why string) {
 	}
 }
 
-// late ends a job whose agents do not all answer.
+// late ends a job whose agents do not all come on.
 func (r *remotes) late() {
 	if r.missing == 0 || r.c.end.told {
 		return
 	}
 	var names []string
 	instead := ""
+	next := startLimit
+	for i, a := range r.addresses {
+		if a != "" {
+			continue
+		}
+		if left := startLimit - r.links[i].Waits(); left > 0 {
+			next = min(next, left)
+			continue
+		}
+		if names = append(names, r.g.shares[i].Host); len(names) == 1 {
+			instead = r.links[i].Late()
+			if r.links[i].Remote() {
+				instead += "; try " + r.c.job.tryAgent(names[0])
+			}
+		}
+	}
+	if names == nil {
+		r.waiting.Reset(next)
+		return
+	}
 	for i, a := range r.addresses {
 		if a == "" {
-			if names = append(names, r.g.shares[i].Host); len(names) == 1 {
-				instead = r.links[i].Late()
-				if r.links[i].Remote() {
-					instead += "; try " + r.c.job.tryAgent(names[0])
-				}
-			}
 			r.links[i].Kill()
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/gorun-mpi/gorun/launcher/internal/agent"
 )
 
 // check validates a job and fills in its defaults.
@@ -40,6 +42,10 @@ func check(job *Job) (*placer, *JobError) {
 	if err := job.openPrograms(); err != nil {
 		return nil, err
 	}
+	if job.RemoteAtOnce < 0 {
+		return nil, bad("RemoteAtOnce", strconv.Itoa(job.RemoteAtOnce), "want a number of remote shells, or 0 for %d", remoteAtOnce)
+	}
+	job.gate = agent.NewGate(cmp.Or(job.RemoteAtOnce, remoteAtOnce))
 	if job.Offload < 0 {
 		return nil, bad("Offload", strconv.Itoa(job.Offload), "want a number of threads, or 0 for no daemon")
 	}
@@ -50,6 +56,9 @@ func check(job *Job) (*placer, *JobError) {
 	}
 	return newPlacer(job)
 }
+
+// remoteAtOnce is what Job.RemoteAtOnce is by default.
+const remoteAtOnce = 32
 
 // checkTimes validates what a job says of times and restarts.
 func checkTimes(job *Job) *JobError {

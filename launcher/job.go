@@ -100,6 +100,8 @@ type Job struct {
 	RemoteShell []string
 	// RemoteArgs are further options of the remote shell or srun, before the name of the host.
 	RemoteArgs []string
+	// RemoteAtOnce is how many remote shells, or sruns, may be on their way to their agents at a time. 0: 32.
+	RemoteAtOnce int
 	// Interface is the network interface of every host, by its name or its network in CIDR form, that the
 	// other hosts connect to. "": the one that the remote shell comes to.
 	Interface string
@@ -234,6 +236,7 @@ type Job struct {
 
 	environ []string     // this process's own
 	stage   *agent.Stage // nil: nothing is sent
+	gate    agent.Gate   // of remote shells
 	preload []program    // by program; nil: none is sent
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -46,9 +47,9 @@ func (p *placer) askMachines(ctx context.Context, job *Job) (agentPool, *Cause, 
 		}
 		return nil, nil, nil
 	}
-	limit := startLimit
+	var overdue <-chan time.Time
 	if job.Timeout > 0 {
-		limit = min(limit, job.Timeout)
+		overdue = time.After(job.Timeout)
 	}
 	links := agentPool{}
 	type answer struct {
@@ -69,7 +70,7 @@ func (p *placer) askMachines(ctx context.Context, job *Job) (agentPool, *Cause, 
 	answers := make(chan answer, len(links))
 	for name, l := range links {
 		go func() {
-			m, err := l.Machine(limit)
+			m, err := l.Machine(startLimit)
 			answers <- answer{name, m, err}
 		}()
 	}
@@ -100,6 +101,8 @@ func (p *placer) askMachines(ctx context.Context, job *Job) (agentPool, *Cause, 
 			if sig, ok := s.(unix.Signal); ok && (sig == unix.SIGINT || sig == unix.SIGTERM) {
 				return stop(&Cause{Rank: -1, Status: statusSignal + int(sig), Signal: sig})
 			}
+		case <-overdue:
+			return stop(overtime(job.Timeout))
 		case <-ctx.Done():
 			return stop(&Cause{Rank: -1, Status: statusFailed, Message: context.Cause(ctx).Error()})
 		}

@@ -209,19 +209,15 @@ func quote(argv []string) string {
 
 // startAgent starts the agent of a host.
 func (job *Job) startAgent(host string) (*agent.Link, error) {
-	env := job.Env
-	if job.remote(host) {
-		env = job.environ // ssh is the user's, whatever the ranks' environment is
+	if !job.remote(host) {
+		return agent.Start(job.agentOf(host), job.Env, host, nil)
 	}
-	var again agent.Again
-	var stage *agent.Stage
-	if job.remote(host) {
-		stage = job.stage
-		if job.Launcher == launcherSSH {
-			again = job.again(host)
-		}
+	s := &agent.Shell{Stage: job.stage, Gate: job.gate}
+	if job.Launcher == launcherSSH {
+		s.Again = job.again(host)
 	}
-	return agent.Start(job.agentOf(host), env, host, job.remote(host), again, stage)
+	// ssh is the user's, whatever the ranks' environment is.
+	return agent.Start(job.agentOf(host), job.environ, host, s)
 }
 
 // sshPauses are before further tries to reach a host whose name or sshd is not there: a

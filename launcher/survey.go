@@ -33,7 +33,7 @@ type survey struct {
 
 // timeout ends a job that takes too long.
 func (v *survey) timeout() {
-	cause := &Cause{Rank: -1, Status: statusTimeout, Message: fmt.Sprintf("the job took longer than its timeout of %v", v.limit)}
+	cause := overtime(v.limit)
 	if v.end.told || !v.job.ReportState && !v.job.StackTraces {
 		v.end.giveUp(2 * v.job.grace())
 		v.end.fail(cause)
@@ -55,6 +55,11 @@ func (v *survey) timeout() {
 		v.end.held = false
 		v.end.fail(cause)
 	})
+}
+
+// overtime is the cause that the job's timeout is.
+func overtime(limit time.Duration) *Cause {
+	return &Cause{Rank: -1, Status: statusTimeout, Message: fmt.Sprintf("the job took longer than its timeout of %v", limit)}
 }
 
 // looked takes what the ranks of a host are doing.

@@ -40,6 +40,8 @@ func hostOptions() []option {
 			help: "reach other hosts by COMMAND HOST 'exec gorun-agent' instead of ssh; it must not ask for a password", set: setWords("a command and its options; try --rsh \"ssh -o BatchMode=yes\"", func(s *settings) *[]string { return &s.job.RemoteShell })},
 		{names: []string{"rsh-args"}, arity: 1, family: "Hosts", value: "OPTIONS",
 			help: "more options for ssh, srun, or --rsh's command, such as \"-o ConnectionAttempts=10\"", set: setWords("options; try --rsh-args \"-o ConnectionAttempts=10\"", func(s *settings) *[]string { return &s.job.RemoteArgs })},
+		{names: []string{"launch-fanout"}, arity: 1, family: "Hosts", value: "N",
+			help: "have at most N ssh or srun on their way to hosts at a time (default 32)", set: setFanout},
 		{names: []string{"launch-agent"}, arity: 1, under: own | openMPI, family: "Hosts", value: "COMMAND",
 			help: "the agent's command on other hosts (default: the path of gorun-agent here)", set: setWords("a command; try --launch-agent /opt/gorun/bin/gorun-agent", func(s *settings) *[]string { return &s.job.RemoteAgent })},
 		{names: []string{"stage"}, arity: 0, under: own | openMPI, family: "Hosts",
@@ -305,6 +307,15 @@ func setWords(expected string, of func(s *settings) *[]string) func(s *settings,
 		*of(s) = words
 		return nil
 	}
+}
+
+func setFanout(s *settings, value string) error {
+	n, err := strconv.ParseUint(value, 10, 16)
+	if err != nil || n == 0 {
+		return unfit(value, "a number of hosts; try --launch-fanout 64")
+	}
+	s.job.RemoteAtOnce = int(n)
+	return nil
 }
 
 func setInterface(s *settings, value string) error {

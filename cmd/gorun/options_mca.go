@@ -111,6 +111,7 @@ func mappedParameters() map[string]string {
 		"orte_default_hostfile":        "default-hostfile",
 		"prte_default_hostfile":        "default-hostfile",
 		"plm_rsh_args":                 "rsh-args",
+		"plm_rsh_num_concurrent":       "launch-fanout",
 		"orte_tag_output":              "tag-output",
 		"orte_timestamp_output":        "timestamp-output",
 		"orte_output_filename":         "output-filename",

@@ -134,6 +134,7 @@ type outbox struct {
 	w    io.Writer
 	done chan struct{}
 	sent atomic.Int64 // bytes of ahead that are written
+	went func()       // after each piece of that
 
 	mu     sync.Mutex
 	wake   sync.Cond // of mu
@@ -144,9 +145,10 @@ type outbox struct {
 	closed bool   // write what is queued and end
 }
 
-// newOutbox makes one. held: what is put waits for release, and close drops it.
-func newOutbox(w io.Writer, held bool) *outbox {
-	o := &outbox{w: w, done: make(chan struct{}), held: held}
+// newOutbox makes one. held: what is put waits for release, and close drops it. went is told of each
+// piece of what goes ahead.
+func newOutbox(w io.Writer, held bool, went func()) *outbox {
+	o := &outbox{w: w, done: make(chan struct{}), held: held, went: went}
 	o.wake.L = &o.mu
 	go o.run()
 	return o
@@ -220,6 +222,7 @@ func (o *outbox) run() {
 		}
 		if ahead {
 			o.sent.Add(int64(len(next)))
+			o.went()
 		}
 	}
 }

@@ -103,7 +103,7 @@ func (half) Write([]byte) (int, error) { return 0, errors.New("gone") }
 
 func TestOutboxDiscardsOnABrokenStream(t *testing.T) {
 	testenv.NoLeaks(t)
-	o := newOutbox(half{}, false)
+	o := newOutbox(half{}, false, nil)
 	_ = o.put(report{Address: "x"})
 	<-o.done
 	if err := o.put(report{Address: "y"}); err == nil {

@@ -33,7 +33,8 @@ type Link struct {
 	out    *outbox
 	stage  *Stage // nil: each host has the agent's program
 	told   Told
-	killed atomic.Bool // by Kill
+	killed atomic.Bool  // by Kill
+	moved  atomic.Int64 // when the host came on last, for Waits; 0: no process has been started, or not again
 
 	greeted  sync.Once
 	greetErr error
@@ -66,16 +67,18 @@ type Told struct {
 
 // Start starts the agent of a host with an environment, in a process group of
 // its own, on the calling goroutine's thread, whose end the agent does not
-// survive: lock it. Then comes Begin, before it perhaps Machine. remote: argv is a
-// remote shell that starts the agent. again may start that once more; nil: it does not. stage is the
-// program of the agent, whose Command is part of argv; nil: the host has one.
-func Start(argv, env []string, name string, remote bool, again Again, stage *Stage) (*Link, error) {
+// survive: lock it. With a shell argv is a remote shell that starts the agent, on a thread of its own and when
+// there is a place for it. Then comes Begin, before it perhaps Machine.
+func Start(argv, env []string, name string, shell *Shell) (*Link, error) {
 	file, err := exec.LookPath(argv[0])
 	if err != nil && !errors.Is(err, exec.ErrDot) {
 		return nil, err
 	}
-	l := &Link{remote: remote, stage: stage, said: make(chan []string), fresh: make(chan bool)}
+	l := &Link{remote: shell != nil, said: make(chan []string), fresh: make(chan bool)}
 	t := &l.tries
+	if shell != nil {
+		l.stage, t.gate = shell.Stage, shell.Gate
+	}
 	t.quit, t.over = make(chan struct{}), make(chan struct{})
 	for i, mine := range [...]**os.File{&l.to, &l.from, &l.errors} {
 		var ends [2]int
@@ -95,30 +98,72 @@ func Start(argv, env []string, name string, remote bool, again Again, stage *Sta
 		_ = unix.SetNonblock(ends[own], true)
 		*mine = os.NewFile(uintptr(ends[own]), "agent of host "+name)
 	}
-	t.start = func() (int, error) { return launch(file, argv, env, t.ends) }
-	if t.pid, err = t.start(); err != nil {
+	t.start = func() (int, error) {
+		pid, err := launch(file, argv, env, t.ends)
+		if err != nil {
+			return 0, &os.PathError{Op: "exec", Path: file, Err: err}
+		}
+		return pid, nil
+	}
+	if shell == nil {
+		ok := t.next()
 		t.end()
-		l.closeFiles()
-		return nil, &os.PathError{Op: "exec", Path: file, Err: err}
+		if !ok {
+			l.closeFiles()
+			return nil, t.failed
+		}
+		l.move()
 	}
 	l.in = bufio.NewReaderSize(heardReader{l.from, l.heard}, 64<<10)
-	l.out = newOutbox(l.to, stage != nil)
+	l.out = newOutbox(l.to, l.stage != nil, l.move)
 	l.readers.Go(l.readErrors)
-	if again == nil {
-		t.end()
-	} else {
-		go l.attend(again) // Close waits for its end
+	if shell != nil {
+		go l.attend(shell.Again) // Close waits for its end
 	}
 	return l, nil
 }
 
+// move notes that the host has come on.
+func (l *Link) move() { l.moved.Store(time.Now().UnixNano()) }
+
+// Waits is for how long the agent has not come on: since the start of its process, a piece of its program, its
+// greeting. 0 while the remote shell waits for its place.
+func (l *Link) Waits() time.Duration {
+	at := l.moved.Load()
+	if at == 0 {
+		return 0
+	}
+	return max(0, time.Since(time.Unix(0, at)))
+}
+
+// within has the stream's reads fail when the agent does not come on for a time.
+func (l *Link) within(limit time.Duration) (stop func()) {
+	over := make(chan struct{})
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		for left := limit; left > 0; left = limit - l.Waits() {
+			select {
+			case <-time.After(left):
+			case <-over:
+				return
+			}
+		}
+		_ = l.from.SetReadDeadline(time.Unix(1, 0))
+	})
+	return func() {
+		close(over)
+		watching.Wait()
+		_ = l.from.SetReadDeadline(time.Time{})
+	}
+}
+
 // Machine asks the agent for the machine that it runs on and waits for the
-// answer, or the agent's end, or a time.
+// answer, or the agent's end, or until it has not come on for a time.
 func (l *Link) Machine(limit time.Duration) (*topo.Machine, error) {
 	if err := l.out.put(order{Probe: true}); err != nil {
 		return nil, err
 	}
-	_ = l.from.SetReadDeadline(time.Now().Add(limit))
+	defer l.within(limit)()
 	var r report
 	err := l.greet()
 	if err == nil {
@@ -130,7 +175,6 @@ func (l *Link) Machine(limit time.Duration) (*topo.Machine, error) {
 		}
 		return nil, err
 	}
-	_ = l.from.SetReadDeadline(time.Time{})
 	if r.Machine == nil || len(r.Machine.CPUs) == 0 || r.Machine.Allowed.Len() == 0 {
 		return nil, errors.New("the agent does not say what machine it runs on: is it of this version?")
 	}
@@ -158,8 +202,13 @@ func (l *Link) Begin(spec host.Spec, key []byte, way Way, lease time.Duration, p
 func (l *Link) Peers(addresses []string) { _ = l.out.put(order{Peers: addresses}) }
 
 // Send gives the host a command. An error is that of the stream, whose other
-// direction tells of it.
-func (l *Link) Send(c host.Command) { _ = l.out.put(order{Command: &c}) }
+// direction tells of it. Where ranks are to end before a remote shell has reached their host, that ends.
+func (l *Link) Send(c host.Command) {
+	if c.Kind.Ends() && l.remote && !l.Reached() {
+		l.Kill()
+	}
+	_ = l.out.put(order{Command: &c})
+}
 
 // Ping asks whether the agent is there, and whether its host does what it is told;
 // Told.Alive and Idle tell.
@@ -236,6 +285,8 @@ func (l *Link) greet() error {
 		l.agent.Store(int64(pid))
 		l.greetErr = err
 		if err == nil {
+			l.tries.leave()
+			l.move()
 			l.out.release()
 		}
 	})
@@ -324,7 +375,12 @@ func (l *Link) Close() (how string, complaints []string) {
 	_ = l.errors.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
 	l.readers.Wait()
 	l.closeFiles()
+	count, failed := l.tries.started()
 	switch {
+	case failed != nil:
+		how = "cannot be started: " + failed.Error()
+	case !ran && count == 0:
+		how = "was not started"
 	case !ran:
 		how = "was not started again"
 	case status.Signaled():

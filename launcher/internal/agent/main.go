@@ -55,7 +55,7 @@ func Main(ctx context.Context, stdin io.Reader, stdout io.Writer, session string
 	if err == nil {
 		err = readFrame(in, &first)
 	}
-	out := newOutbox(stdout, false)
+	out := newOutbox(stdout, false, nil)
 	lapsed := make(chan struct{})
 	defer func() {
 		out.close()
@@ -311,7 +311,7 @@ func (a *agent) obey(in *bufio.Reader) {
 func (a *agent) command(c host.Command) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	ends := c.Kind == host.End || c.Kind == host.Kill || c.Kind == host.Abandon
+	ends := c.Kind.Ends()
 	if ends && !a.stopped {
 		a.stopped = true
 		close(a.stop)

@@ -5,12 +5,51 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gorun-mpi/gorun/internal/testenv"
 	"github.com/gorun-mpi/gorun/internal/version"
 )
+
+// An agent whose program is on its way is waited for as long as that moves.
+func TestEachPieceOfAStageIsProgress(t *testing.T) {
+	testenv.NoLeaks(t)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	go1, go2, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer go1.Close()
+	defer go2.Close()
+	const pieces = 3
+	script := `printf '\0gorun-stage new\n'; while read word <&3; do head -c ` + strconv.Itoa(aheadPiece) + ` >/dev/null; done`
+	fd := strconv.Itoa(int(go1.Fd()))
+	l, err := Start([]string{"sh", "-c", "exec 3</proc/" + strconv.Itoa(os.Getpid()) + "/fd/" + fd + "; " + script}, os.Environ(), "h", &Shell{Stage: &Stage{program: make([]byte, pieces*aheadPiece)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	failed := make(chan error, 1)
+	go func() { _, err := l.Machine(time.Hour); failed <- err }()
+	for i := range int64(pieces) {
+		testenv.Await(t, time.Minute, "time to pass", func() bool { return l.Waits() > 0 })
+		moved := l.moved.Load()
+		if _, err := go2.WriteString("go\n"); err != nil {
+			t.Fatal(err)
+		}
+		testenv.Await(t, time.Minute, "a piece to go", func() bool { return l.out.sent.Load() == (i+1)*aheadPiece })
+		testenv.Await(t, time.Minute, "that to be progress", func() bool { return l.moved.Load() > moved })
+	}
+	l.within(10 * time.Millisecond) // nothing moves any more
+	if err := <-failed; err == nil || !strings.Contains(err.Error(), ": its program is being sent, 786432 of 786432 bytes") {
+		t.Errorf("got %v", err)
+	}
+	l.Kill()
+	l.Close()
+}
 
 // The script travels between single quotes through login shells of other languages.
 func TestStageScriptPassesAnyShell(t *testing.T) {
@@ -78,7 +117,7 @@ func TestStageSendsOnce(t *testing.T) {
 		}},
 	} {
 		c.before()
-		l, err := Start(stage.Command(), append(os.Environ(), "XDG_CACHE_HOME="+dir), "h", true, nil, stage)
+		l, err := Start(stage.Command(), append(os.Environ(), "XDG_CACHE_HOME="+dir), "h", &Shell{Stage: stage})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,22 +14,41 @@ import (
 // its standard error. It may block.
 type Again func(tries int, said []string) (pause time.Duration, again bool)
 
+// A Shell is how a remote shell starts an agent.
+type Shell struct {
+	Again Again  // nil: it is tried once
+	Stage *Stage // the program of the agent, whose Command is part of the shell's; nil: the host has one
+	Gate  Gate   // nil: it need not wait
+}
+
+// A Gate has a place for each remote shell that may be on its way at a time: from its start until its agent
+// has greeted, or it has ended. A login costs both machines tens of milliseconds of a CPU, and
+// hundreds of them at once have some give up.
+type Gate chan struct{}
+
+// NewGate makes one with so many places.
+func NewGate(places int) Gate { return make(Gate, places) }
+
 // tries are the processes that one after the other are to start an agent. They share their pipes:
 // a remote shell that has found no host has read nothing, so the next one reads all of it.
 //
-//	runs --ends--> judged --again--> pauses --> runs
-//	                 |                  | quit
-//	                 v                  v
+//	waits --a place--> runs --ends--> judged --again--> pauses --> waits
+//	  | quit                            |                  | quit
+//	  v                                 v                  v
 //	                over: the ends of the pipes are closed
 type tries struct {
 	start func() (pid int, err error)
+	gate  Gate
 	ends  [3]int // of the pipes, for the process; closed when no other will be started
 
-	mu   sync.Mutex
-	pid  int // of the process that runs, or has ended and is not waited for; 0: none
-	stop bool
-	quit chan struct{} // closed with stop
-	over chan struct{} // closed when no other process will be started
+	mu     sync.Mutex
+	pid    int   // of the process that runs, or has ended and is not waited for; 0: none
+	count  int   // of those that were started
+	failed error // why the last one could not be
+	placed bool  // it has a place of the gate
+	stop   bool
+	quit   chan struct{} // closed with stop
+	over   chan struct{} // closed when no other process will be started
 }
 
 // process is the pid of the present process; 0: there is none.
@@ -49,18 +68,44 @@ func (t *tries) last() {
 	}
 }
 
-// next starts another process, unless last was called.
+// next starts another process when there is a place for it, unless last was called.
 func (t *tries) next() (ok bool) {
+	if t.gate != nil {
+		select {
+		case t.gate <- struct{}{}:
+		case <-t.quit:
+			return false
+		}
+	}
+	t.mu.Lock()
+	t.placed = t.gate != nil
+	if !t.stop {
+		t.pid, t.failed = t.start()
+		t.count++
+	}
+	ok = t.pid > 0
+	t.mu.Unlock()
+	if !ok {
+		t.leave()
+	}
+	return ok
+}
+
+// leave gives the place back, once.
+func (t *tries) leave() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.stop {
-		return false
+	if t.placed {
+		t.placed = false
+		<-t.gate
 	}
-	pid, err := t.start()
-	if err == nil {
-		t.pid = pid
-	}
-	return err == nil
+}
+
+// started is how many processes were, and why the last one was not.
+func (t *tries) started() (count int, failed error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.count, t.failed
 }
 
 // reap waits for the present process, which has ended.
@@ -113,14 +158,20 @@ func (t *tries) end() {
 	close(t.over)
 }
 
-// attend starts the remote shell again while again says so. It stays on one thread, whose end
-// no process survives that it has started.
+// attend starts the remote shell when there is a place for it, and again while again says so. It stays on one
+// thread, whose end no process survives that it has started.
 func (l *Link) attend(again Again) {
 	runtime.LockOSThread()
 	defer l.tries.end()
 	for n := 1; ; n++ {
+		l.moved.Store(0)
+		if !l.tries.next() {
+			return
+		}
+		l.move()
 		awaitEnd(l.tries.process())
-		if l.Reached() || l.Killed() {
+		l.tries.leave()
+		if again == nil || l.Reached() || l.Killed() {
 			return
 		}
 		// What it wrote is in the pipe before the mark.
@@ -138,9 +189,6 @@ func (l *Link) attend(again Again) {
 		select {
 		case <-time.After(pause):
 		case <-l.tries.quit:
-		}
-		if !l.tries.next() {
-			return
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gorun-mpi/gorun/internal/testenv"
+	"github.com/gorun-mpi/gorun/launcher/internal/host"
 )
 
 // shell starts a script as the remote shell of a link.
@@ -16,7 +17,7 @@ func shell(t *testing.T, script string, again Again) *Link {
 	t.Helper()
 	runtime.LockOSThread()
 	t.Cleanup(runtime.UnlockOSThread)
-	l, err := Start([]string{"sh", "-c", script}, os.Environ(), "h", true, again, nil)
+	l, err := Start([]string{"sh", "-c", script}, os.Environ(), "h", &Shell{Again: again})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,6 +62,24 @@ func TestCloseBetweenTries(t *testing.T) {
 	}
 }
 
+// A remote shell whose turn has not come is not late, and is not started when it need not be.
+func TestNoShellWithoutAPlace(t *testing.T) {
+	testenv.NoLeaks(t)
+	gate := NewGate(1)
+	gate <- struct{}{}
+	l, err := Start([]string{"sh", "-c", "echo started >&2"}, os.Environ(), "h", &Shell{Gate: gate})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l.Waits() != 0 || l.tries.process() != 0 {
+		t.Errorf("it waits for %v, process %d; want neither", l.Waits(), l.tries.process())
+	}
+	l.Send(host.Command{Kind: host.End})
+	if how, said := l.Close(); how != "was not started" || len(said) != 0 || len(gate) != 1 {
+		t.Errorf("it %s, said %q, and %d places are taken; want that it was not started, and 1", how, said, len(gate))
+	}
+}
+
 // Kill ends a remote shell that hangs, which is not judged.
 func TestKillIsTheLastTry(t *testing.T) {
 	testenv.NoLeaks(t)
@@ -68,6 +87,7 @@ func TestKillIsTheLastTry(t *testing.T) {
 		t.Error("judged")
 		return 0, true
 	})
+	testenv.Await(t, time.Minute, "the shell to run", func() bool { return l.Waits() > 0 })
 	l.Kill()
 	if how, _ := l.Close(); !strings.Contains(how, "signal 9") {
 		t.Error(how)

@@ -187,6 +187,9 @@ type Event struct {
 // CommandKind is what to do.
 type CommandKind uint8
 
+// Ends tells whether the ranks are to end.
+func (k CommandKind) Ends() bool { return k == End || k == Kill || k == Abandon }
+
 // Commands of a controller to a host.
 const (
 	Pass     CommandKind = iota + 1 // Signal to Ranks; nil: to all

@@ -1,0 +1,101 @@
+package launcher
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gorun-mpi/gorun/internal/testenv"
+)
+
+// overShells lets a job run on so many hosts, which a script in a remote shell's place plays; it has the host as $1, and the
+// command as $2.
+func overShells(t testing.TB, job *Job, hosts int, script string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "shell")
+	if err := os.WriteFile(file, []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	job.RemoteShell, job.Agent, job.Interface = []string{file}, roleArgv(t, "agent"), "lo"
+	for i := range hosts {
+		job.Hosts = append(job.Hosts, Host{Name: fmt.Sprint("far", i), Slots: 1})
+	}
+}
+
+// play is the end of such a script.
+const play = `exec env -u SSH_CONNECTION sh -c "$2"`
+
+// Remote shells are on their way a few at a time, all hosts come to run, and what gorun needs for each is little.
+func TestManyHostsStartInTurns(t *testing.T) {
+	const limit = 8
+	// With "core" the agents are asked for their machines first.
+	for placed, hosts := range map[string]int{"": 128, "core": 24} {
+		if testing.Short() {
+			hosts = 12
+		}
+		t.Run("bind to "+placed, func(t *testing.T) {
+			testenv.NoLeaks(t)
+			log := filepath.Join(t.TempDir(), "log")
+			job := Job{NP: hosts, Argv: sh("echo on $GORUN_HOST"), Bind: placed, RemoteAtOnce: limit}
+			overShells(t, &job, hosts, `echo + >>`+log+`; ls / >/dev/null; echo - >>`+log+`; `+play)
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			r, stdout, stderr, err := runJob(t, job)
+			runtime.ReadMemStats(&after)
+			if err != nil || r.ExitStatus != 0 || strings.Count(stdout, "\n") != hosts {
+				t.Fatalf("%+v, %v, cause %v\n%s%s", r.ExitStatus, err, r.Cause, stdout, stderr)
+			}
+			text, err := os.ReadFile(log)
+			if err != nil {
+				t.Fatal(err)
+			}
+			now, most, all := 0, 0, 0
+			for line := range strings.Lines(string(text)) {
+				if now--; line == "+\n" {
+					now += 2
+					all++
+				}
+				most = max(most, now)
+			}
+			if most > limit || most < 1 || all != hosts {
+				t.Errorf("%d shells, up to %d on their way at a time, want %d and at most %d", all, most, hosts, limit)
+			}
+			t.Logf("%d bytes allocated for each host", (after.TotalAlloc-before.TotalAlloc)/uint64(hosts))
+			if each := (after.TotalAlloc - before.TotalAlloc) / uint64(hosts); each > 1<<20 {
+				t.Errorf("%d bytes were allocated for each host, want at most %d", each, 1<<20)
+			}
+		})
+	}
+}
+
+// A host that fails while others wait for their turn, and one hangs, ends the job with one line and at once.
+func TestAHostFailsWhileOthersWaitForTheirTurn(t *testing.T) {
+	for _, placed := range []string{"", "core"} {
+		t.Run("bind to "+placed, func(t *testing.T) {
+			testenv.NoLeaks(t)
+			log := filepath.Join(t.TempDir(), "log")
+			job := Job{NP: 64, Argv: sh("echo on $GORUN_HOST"), Bind: placed, RemoteAtOnce: 1}
+			overShells(t, &job, 64, `echo + >>`+log+`; if mkdir `+log+`.first; then echo no way to $1 >&2; exit 255; fi; exec sleep 1000`)
+			began := time.Now()
+			r, stdout, _, err := runJob(t, job)
+			if err != nil || r.ExitStatus != 1 || r.Cause == nil || stdout != "" {
+				t.Fatalf("%+v, %v\n%s", r, err, stdout)
+			}
+			shell := job.RemoteShell[0]
+			if got := r.Cause.String(); !strings.Contains(got, "no agent was started: "+shell+" exited with status 255: no way to far") || !strings.Contains(got, "; try "+shell+" far") {
+				t.Errorf("got %q", got)
+			}
+			// Each that ends leaves its place to one that is not told yet.
+			if text, err := os.ReadFile(log); err != nil || len(text)/2 > 32 {
+				t.Errorf("%d shells were started, %v", len(text)/2, err)
+			}
+			if took := time.Since(began); took >= 2*DefaultGrace {
+				t.Errorf("it took %v", took)
+			}
+		})
+	}
+}
