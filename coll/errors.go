@@ -43,6 +43,23 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
+// A PanicError is a panic in the function of the program that a started reduction combines by. It breaks
+// the team. A blocking call hands the panic on to its caller.
+type PanicError struct {
+	Value any
+	Stack []byte // as debug.Stack gives it where the panic was recovered
+}
+
+func (e *PanicError) Error() string {
+	return fmt.Sprintf("the function of the reduction panicked: %v", e.Value)
+}
+
+// Unwrap returns Value if it is an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
+
 // badf makes the cause of a refused call.
 func badf(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrArgument, fmt.Sprintf(format, args...))

@@ -37,9 +37,10 @@ const (
 	faultLink
 	faultLocal
 	faultDaemon
+	faultPanic
 )
 
-var reasonText = [...]string{"", "calls do not match", "calls do not match", "its context ended", "peer has died", "its connection failed", "it could not go on", "the offload daemon that had its call could not end it"}
+var reasonText = [...]string{"", "calls do not match", "calls do not match", "its context ended", "peer has died", "its connection failed", "it could not go on", "the offload daemon that had its call could not end it", "the function of its reduction panicked"}
 
 func (r reason) String() string {
 	if r > 0 && int(r) < len(reasonText) {

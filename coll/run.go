@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"time"
 
 	"github.com/gorun-mpi/gorun/internal/kernel"
@@ -194,7 +195,11 @@ func (t *Team) step() (moved bool) {
 		return t.collect()
 	}
 	before := m.pc
-	c.outcome = m.run(t.most)
+	if c.reduction.ID >= kernel.UserID && c != &t.own {
+		c.outcome = t.runProgram()
+	} else {
+		c.outcome = m.run(t.most)
+	}
 	if c.outcome == blocked && m.pc == before {
 		return false
 	}
@@ -203,6 +208,17 @@ func (t *Team) step() (moved bool) {
 		t.unstick()
 	}
 	return true
+}
+
+// runProgram is the machine's run in a started call that combines by a function of the program. Any
+// call of the rank may be the one that steps it, so that a panic there is the started call's own end.
+func (t *Team) runProgram() (o outcome) {
+	defer func() {
+		if v := recover(); v != nil {
+			t.call.err, o = t.breakUp(-1, faultPanic, &PanicError{Value: v, Stack: debug.Stack()}), failed
+		}
+	}()
+	return t.machine.run(t.most)
 }
 
 const (

@@ -131,6 +131,16 @@ func init() {
 	} {
 		programs["death in "+name] = func() { mourn(rank.Barrier, wait) }
 	}
+	// It waits outside of the engine for its progress thread, which hears of the death.
+	programs["death in a deferred barrier"] = func() {
+		mournAs(rank.Config{Progress: rank.ProgressOn, Deferred: true}, rank.Barrier, func(ctx context.Context, c *rank.Comm) error {
+			q, err := rank.Ibarrier(c)
+			if err == nil {
+				_, err = q.Wait(ctx)
+			}
+			return err
+		})
+	}
 	programs["error"] = func() {
 		rank.Main(func(ctx context.Context, c *rank.Comm) error {
 			if c.Rank() == 1 {
@@ -172,8 +182,12 @@ func unanswered(c *rank.Comm) []rank.Request {
 
 // mourn is a rank of a job in which rank 1 dies, after before.
 func mourn(before, wait func(context.Context, *rank.Comm) error) {
+	mournAs(rank.Config{}, before, wait)
+}
+
+func mournAs(cfg rank.Config, before, wait func(context.Context, *rank.Comm) error) {
 	ctx := context.Background()
-	w, err := rank.Init(ctx, rank.Config{})
+	w, err := rank.Init(ctx, cfg)
 	if err != nil {
 		fmt.Println(err)
 		os.Exit(2)

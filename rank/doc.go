@@ -64,7 +64,8 @@
 // With [Config].Progress a thread of the rank moves them also while the program computes
 // or sleeps, which is worth it where there is a CPU for the thread. It calls no function of
 // the program: a started reduction by an [OpFunc] still needs the rank's calls. If the thread
-// panics, the rank's next call returns the [*PanicError].
+// panics, the rank's next call returns the [*PanicError]. If the OpFunc does, the reduction itself
+// does, on whatever call it was stepped; a blocking reduction hands the panic on.
 //
 // # Blocking and errors
 //

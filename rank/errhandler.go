@@ -99,7 +99,10 @@ func (c *Comm) failCollective(op string, err error) error {
 			peer = c.rankOf(world)
 		}
 	}
+	p, panicked := errors.AsType[*coll.PanicError](err)
 	switch {
+	case panicked:
+		err = &PanicError{Rank: c.world.rank, Value: p.Value, Stack: panicStack(p.Stack), title: "the operation: "}
 	case errors.Is(err, coll.ErrArgument):
 		return c.fail(op, peer, err)
 	case errors.Is(err, coll.ErrBusy):

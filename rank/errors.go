@@ -109,7 +109,7 @@ func (e *AbortError) Error() string {
 	return fmt.Sprintf("rank %d called abort(%d): %s", e.Rank, e.Code, e.Message)
 }
 
-// A PanicError reports a panic in the function of a rank.
+// A PanicError reports a panic in the function of a rank, or in the function of an [Op] that a started reduction combines by.
 type PanicError struct {
 	Rank  int
 	Value any    // the argument of panic

@@ -44,6 +44,7 @@ func (w *World) progressBeside() (moved bool) {
 		w.mesh.Settle()
 	}
 	w.advancing = true
+	defer w.advanced()
 	for i := 0; i < len(w.active); i++ { // one that is done may take itself out
 		if s, ok := w.active[i].(wait.Stepper); ok {
 			did, _ := s.Step()
@@ -52,9 +53,11 @@ func (w *World) progressBeside() (moved bool) {
 			moved = w.active[i].Progress() || moved
 		}
 	}
-	w.advancing = false
 	return moved
 }
+
+// advanced is the end of an advance, by a panic too: the program may go on after one.
+func (w *World) advanced() { w.advancing = false }
 
 // progressOthers is progress without the messages: what their engine calls while
 // it waits. An advancer that asks for progress in its turn gets none.
@@ -66,10 +69,10 @@ func (w *World) progressOthers() {
 		return
 	}
 	w.advancing = true
+	defer w.advanced()
 	for i := 0; i < len(w.active); i++ { // one that is done may take itself out
 		w.active[i].Progress()
 	}
-	w.advancing = false
 }
 
 const (

@@ -2,6 +2,7 @@ package rank
 
 import (
 	"context"
+	"runtime/debug"
 
 	"github.com/gorun-mpi/gorun/coll"
 	"github.com/gorun-mpi/gorun/internal/wait"
@@ -19,8 +20,8 @@ var _ wait.Stepper = Request{}
 // Step moves what the rank has under way on by a bounded piece, some 10 us, and tells whether anything moved and whether
 // the operation is over; it does not wait. It is for a collective, needs [Config].Deferred and panics without. One
 // thread calls it, another one than the program's, from the start until it has told that the operation is over; the
-// program waits for that before it calls Wait. While the program is in a call it moves nothing. A device thread of
-// package dpa is such a thread (dpa.Steps).
+// program waits for that before it calls Wait. While the program is in a call it moves nothing. When it panics inside, the
+// operation is over, and Wait returns the [*PanicError]. A device thread of package dpa is such a thread (dpa.Steps).
 func (q Request) Step() (moved, over bool) {
 	if q.r == nil {
 		return false, true
@@ -30,10 +31,20 @@ func (q Request) Step() (moved, over bool) {
 		panic("rank: Request.Step needs Config.Deferred")
 	}
 	p := q.r.collective()
-	if p == nil || p.Over() {
+	if p == nil || p.Over() || b.failed.Load() != nil {
 		return false, true
 	}
+	defer b.recover("Request.Step", &over)
 	return b.look(true).moved, p.Over()
+}
+
+// recover is the end of a step. A panic has all later calls of the rank fail with it, as on the progress thread,
+// and is not the stepping thread's own affair.
+func (b *beside) recover(of string, over *bool) {
+	if v := recover(); v != nil {
+		b.die(&PanicError{Rank: b.w.rank, Value: v, Stack: panicStack(debug.Stack()), title: b.w.title() + of + ": "})
+		*over = true
+	}
 }
 
 // collective is the started call behind an active request, nil where it is another operation.

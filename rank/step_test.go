@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -135,8 +137,8 @@ func TestDeferredLeavesOwnCallsToTheRank(t *testing.T) {
 	}
 }
 
-// A rank that waits outside for its thread hears of the end of its context, and of a peer's death.
-func TestDeferredWaitEnds(t *testing.T) {
+// A rank that waits outside for its thread hears of the end of its context, and can wait again. TestDeath has the death of a peer.
+func TestDeferredWaitEndsWithContext(t *testing.T) {
 	testenv.NoLeaks(t)
 	cfg := rank.RunConfig{Config: rank.Config{Progress: rank.ProgressOn, Deferred: true}}
 	gaveUp := make(chan struct{})
@@ -145,6 +147,8 @@ func TestDeferredWaitEnds(t *testing.T) {
 			<-gaveUp
 			return rank.Barrier(ctx, c)
 		}
+		release := sync.OnceFunc(func() { close(gaveUp) })
+		defer release() // an error too
 		q, err := rank.Ibarrier(c)
 		if err != nil {
 			return err
@@ -154,12 +158,67 @@ func TestDeferredWaitEnds(t *testing.T) {
 		if _, err := q.Wait(short); !errors.Is(err, context.Canceled) {
 			return fmt.Errorf("got %v, want the end of the context", err)
 		}
-		close(gaveUp)
+		release()
 		_, err = q.Wait(ctx)
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A started reduction whose function panics ends with the panic and its stack, whoever of the rank's calls
+// steps it; its peers hear why, and the rank's other communicators go on.
+func TestStartedReductionPanics(t *testing.T) {
+	testenv.NoLeaks(t)
+	for name, cfg := range map[string]rank.Config{
+		"in calls": {},
+		"deferred": {Progress: rank.ProgressOn, Deferred: true},
+		"beside":   {Progress: rank.ProgressOn},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := (&rank.RunConfig{Config: cfg}).Run(testenv.Deadline(t, time.Minute), 3, func(ctx context.Context, c *rank.Comm) error {
+				other, err := c.Dup(ctx)
+				if err != nil {
+					return err
+				}
+				op := rank.OpFunc("sum", true, func(dst, a, b []int) {
+					if c.Rank() == 1 {
+						panic("oh no")
+					}
+					for i := range dst {
+						dst[i] = a[i] + b[i]
+					}
+				})
+				q, err := rank.Iallreduce(c, make([]int, 30_000), make([]int, 30_000), op) // each rank reduces a part
+				if err == nil {
+					// A call on the other communicator steps it, and does not end by it.
+					if err := rank.Barrier(ctx, other); err != nil {
+						return err
+					}
+					_, err = q.Wait(ctx)
+				}
+				p, panicked := errors.AsType[*rank.PanicError](err)
+				switch {
+				case c.Rank() != 1 && !(errors.Is(err, rank.ErrRevoked) && strings.Contains(err.Error(), "the function of its reduction panicked")):
+					return fmt.Errorf("got %v, want that rank 1 has revoked the communicator, with the reason", err)
+				case c.Rank() == 1 && (!panicked || p.Value != "oh no" || p.Rank != 1 || !strings.Contains(string(p.Stack), "TestStartedReductionPanics")):
+					return fmt.Errorf("got %v with %+v, want the panic and its stack", err, p)
+				}
+				in, out := []int{c.Rank()}, []int{0}
+				q, err = rank.Iallreduce(other, in, out, rank.Sum)
+				if err == nil {
+					_, err = q.Wait(ctx)
+				}
+				if err != nil || out[0] != 3 {
+					return fmt.Errorf("then the sum on another communicator is %d, with %v", out[0], err)
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		})
 	}
 }
 
