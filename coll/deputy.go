@@ -225,11 +225,11 @@ func (p *deputy) run(most int) outcome {
 func (p *deputy) note(peer int, done bool) {
 	at := position{call: p.number, pc: p.machine.pc, part: p.machine.part, done: done}
 	if peer < 0 {
-		p.desk.note(at, peer, nil)
+		p.desk.note(at, peer, nil, &p.machine.count)
 		return
 	}
 	c := &p.machine.channels[peer]
-	p.desk.note(at, peer, c)
+	p.desk.note(at, peer, c, &p.machine.count)
 	p.d.at("a channel")
 	p.desk.follow(peer, c)
 }

@@ -29,29 +29,31 @@ const (
 	journalCount = 0
 	journalOver  = 1
 	journalRing  = shareLine
-	entryWords   = 2 * shareLine
+	entryWords   = 4 * shareLine
 	journalWords = journalRing + 2*entryWords
 )
 
-// The words of an entry. Behind them are those of the channel that the step has changed.
+// The words of an entry. Behind the place are those of the channel that the step has changed.
 const (
 	entryCall  = iota // the number of the call
 	entryPlace        // step, and whether it is done but for giving slots back
 	entryPart         // bytes of the step that are moved
 	entryPeer         // whose channel; beyond all members: none
 	entryChannel
+	entryCounters = entryChannel + channelWords // of the call's steps up to here
 )
 
 // A position is how far a call is.
 type position struct {
 	call     uint64 // its number; 0: of none
 	pc, part int
-	done     bool // the step at pc is done but for giving slots back
-	torn     bool // the step at pc has perhaps overwritten some of its operands
+	done     bool     // the step at pc is done but for giving slots back
+	torn     bool     // the step at pc has perhaps overwritten some of its operands
+	count    Counters // of the steps up to here
 }
 
 // note writes an entry. peer: whose channel has changed, -1: none; follow has the desk's follow it then.
-func (d desk) note(at position, peer int, c *channel) {
+func (d desk) note(at position, peer int, c *channel, count *Counters) {
 	j := d.journal()
 	n := j[journalCount] + 1
 	e := j.entry(n)
@@ -61,6 +63,9 @@ func (d desk) note(at position, peer int, c *channel) {
 	}
 	if peer >= 0 {
 		c.write(e[entryChannel:], true)
+	}
+	for i, v := range count.steps() {
+		e[entryCounters+i] = *v
 	}
 	arch.StoreRelease64(&j[journalCount], n)
 }
@@ -88,7 +93,10 @@ func (d desk) recover(channels []channel) (at position) {
 	if peer := e[entryPeer]; peer < uint64(len(channels)) {
 		channels[peer].read(e[entryChannel:], true)
 	}
-	return position{call: e[entryCall], pc: int(e[entryPlace] >> 1), done: e[entryPlace]&1 != 0, part: int(e[entryPart]), torn: j[journalOver] == n+1}
+	for i, v := range at.count.steps() {
+		*v = e[entryCounters+i]
+	}
+	return position{count: at.count, call: e[entryCall], pc: int(e[entryPlace] >> 1), done: e[entryPlace]&1 != 0, part: int(e[entryPart]), torn: j[journalOver] == n+1}
 }
 
 func (j journal) entry(n uint64) []uint64 { return j[journalRing+int(n%2)*entryWords:][:entryWords] }

@@ -282,15 +282,21 @@ func (m *machine) send(s *step) outcome {
 	if !m.port.send(peer, m.slotOf(c.sent+1), payload, c.header(m.fingerprint^s.mark)) {
 		return blocked
 	}
-	c.posted()
-	if s.n == 0 {
-		m.count.Signals++
-	} else {
+	m.sent(s)
+	return moved
+}
+
+// sent counts the message of a step out.
+func (m *machine) sent(s *step) {
+	m.channels[s.peer].posted()
+	if s.verb == vExpose {
+		m.count.Descriptors++
+		return
+	}
+	if m.count.Signals++; s.n > 0 || s.verb == vPut {
 		m.count.Puts++
 		m.count.PutBytes += uint64(s.n)
-		m.count.Signals++
 	}
-	return moved
 }
 
 func (m *machine) expose(s *step) outcome {
@@ -307,8 +313,7 @@ func (m *machine) expose(s *step) outcome {
 	if !m.port.send(peer, m.slotOf(c.sent+1), message, c.header(m.fingerprint^s.mark)) {
 		return blocked
 	}
-	c.posted()
-	m.count.Descriptors++
+	m.sent(s)
 	return moved
 }
 
@@ -504,16 +509,7 @@ func (m *machine) copy(s *step) outcome {
 		if !m.move(s, m.at(s.dst, s.n), m.at(s.a, s.n)) {
 			return paused
 		}
-		if s.dst.operand >= exposed0 {
-			m.count.Puts++
-			m.count.PutBytes += uint64(s.n)
-		} else if s.a.operand == slot {
-			m.count.Unpacks++
-			m.count.UnpackBytes += uint64(s.n)
-		} else {
-			m.count.Copies++
-			m.count.CopyBytes += uint64(s.n)
-		}
+		m.combined(s, 1)
 	}
 	if !s.release {
 		return moved
@@ -523,6 +519,21 @@ func (m *machine) copy(s *step) outcome {
 	return o
 }
 
+// combined counts the copy or reduction of a step, or with -1 takes that back.
+func (m *machine) combined(s *step, times int) {
+	n, bytes := &m.count.Copies, &m.count.CopyBytes
+	switch {
+	case s.verb == vReduce:
+		n, bytes = &m.count.Reductions, &m.count.ReduceBytes
+	case s.dst.operand >= exposed0:
+		n, bytes = &m.count.Puts, &m.count.PutBytes
+	case s.a.operand == slot:
+		n, bytes = &m.count.Unpacks, &m.count.UnpackBytes
+	}
+	*n += uint64(times)
+	*bytes += uint64(times * s.n)
+}
+
 func (m *machine) reduce(s *step) outcome {
 	if !m.done {
 		at, end := m.next(s.n, m.plan.call.Elem)
@@ -530,8 +541,7 @@ func (m *machine) reduce(s *step) outcome {
 		if !m.did(at, end, s.n) {
 			return paused
 		}
-		m.count.Reductions++
-		m.count.ReduceBytes += uint64(s.n)
+		m.combined(s, 1)
 	}
 	if !s.release {
 		return moved

@@ -305,6 +305,8 @@ func (t *Team) takeOver(r record) bool {
 		t.resume(nil)
 		return true
 	}
+	at.count.OffloadNanoseconds = r[recordWork]
+	t.machine.count.Add(at.count)
 	if t.resume(&at) && !t.redo(at.torn) {
 		t.call.err = t.breakUp(-1, faultDaemon, fmt.Errorf("%w: its process has ended within a reduction whose result replaces an operand, and a part is overwritten", ErrDaemon))
 	}
@@ -332,6 +334,7 @@ func (t *Team) resume(at *position) bool {
 	if at == nil {
 		return true
 	}
+	c.helped = true
 	m.pc, m.part, m.done = min(at.pc, len(m.plan.steps)), at.part, at.done
 	for i := range m.channels {
 		if i == t.rank {
@@ -358,7 +361,7 @@ func (t *Team) redo(torn bool) bool {
 	case torn:
 		return t.retrace()
 	case (s.verb <= vExpose || s.verb == vPut && s.signal) && t.delivered(int(s.peer)):
-		m.channels[s.peer].posted()
+		m.sent(s)
 		m.pc, m.part, m.done = m.pc+1, 0, false
 	}
 	return true
@@ -387,6 +390,9 @@ func (t *Team) retrace() bool {
 			return false
 		}
 		if !m.overwrites(s) {
+			for i := pc; i < m.pc; i++ { // they are made, and counted, anew
+				m.combined(&m.plan.steps[i], -1)
+			}
 			m.pc, m.part, m.done = pc, 0, false
 			return true
 		}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/gorun-mpi/gorun/internal/arch"
 	"github.com/gorun-mpi/gorun/internal/kernel"
@@ -215,6 +216,105 @@ func TestOffloadDaemonDiesInReduction(t *testing.T) {
 			}
 			if torn == 0 {
 				t.Error("it never died in a reduction that overwrites its operand")
+			}
+		})
+	}
+}
+
+// Wherever a daemon dies, the counters are those of calls that nothing happened to: each step is counted once, and
+// a call that the daemon had begun is not one that the rank's thread has run.
+func TestOffloadCountersAfterDeath(t *testing.T) {
+	testenv.NoLeaks(t)
+	for _, kind := range []Kind{AllReduce, Bcast, AllToAll} {
+		t.Run(kind.String(), func(t *testing.T) {
+			const n, calls = 3, 2
+			stride := 3
+			if arch.RaceEnabled || testing.Short() {
+				stride = 10
+			}
+			rng := rand.New(rand.NewPCG(11, uint64(kind)))
+			var list []*job
+			for len(list) < calls {
+				j := newJob(rng, kind, Auto, n, 9<<10)
+				if j.r.ID < kernel.UserID {
+					j.inPlace = make([]bool, n)
+					list = append(list, j)
+				}
+			}
+			// counts runs the calls with a daemon that dies at a point, and gives what each member has counted.
+			counts := func(k *killer) (all [n]Counters) {
+				nw := network{n: n, offload: 1, most: 4 << 10, killed: k.at,
+					change: func(cfg *TeamConfig) {
+						cfg.slots, cfg.Table = leastSlots, tableWith(func(t *Table) { t.ChunkBytes, t.PieceBytes = 2000, 1000 })
+					}}
+				nw.run(t, func(ctx context.Context, m *member) error {
+					var lent []*lentCall
+					for _, j := range list {
+						given, room := j.operands(m.rank)
+						l := &lentCall{flight: flight{j: j, in: given, out: room}}
+						var in, out Buffer
+						var err error
+						if l.mr, in, out, err = m.registered(given, room); err != nil {
+							return err
+						}
+						l.in, l.out = in.Mem, out.Mem
+						if l.p, err = m.team.Defer(j.args(m.rank, in, out)); err != nil {
+							return err
+						}
+						lent = append(lent, l)
+					}
+					desk := m.team.offloading.desk
+					over := func() bool {
+						return !slices.ContainsFunc(lent, func(l *lentCall) bool { return !l.p.lent || desk.record(l.p.record).state() == recordLent })
+					}
+					testenv.Await(t, 10*time.Second, "the end of the daemon or of its calls", func() bool { return m.team.offloading.to.dead() || over() })
+					var offloaded, own uint64
+					for _, l := range lent {
+						if !l.p.lent {
+							own++
+						} else if r := desk.record(l.p.record); r.state() != recordLent {
+							offloaded++
+						} else if r.number() != desk.recover(make([]channel, n)).call {
+							own++ // it had not begun
+						}
+					}
+					for _, l := range lent {
+						for !l.p.Over() {
+							if moved, _ := m.team.Step(); !moved {
+								m.team.yield()
+							}
+						}
+						if _, err := l.p.Done(); err != nil {
+							return err
+						}
+						if err := errors.Join(l.compare(m.rank), l.mr.Close()); err != nil {
+							return err
+						}
+					}
+					c := m.team.Counters()
+					if c.Calls != calls || c.Offloaded != offloaded || c.Beside != own {
+						return fmt.Errorf("counted %d calls, %d of the daemon and %d of the thread, want %d, %d and %d", c.Calls, c.Offloaded, c.Beside, calls, offloaded, own)
+					}
+					c.Offloaded, c.Beside, c.OffloadNanoseconds = 0, 0, 0
+					all[m.rank] = c
+					return nil
+				})
+				return all
+			}
+			want := counts(&killer{})
+			for _, point := range points {
+				for after := 1; ; after += stride {
+					k := &killer{only: point, after: after}
+					if got := counts(k); got != want {
+						t.Errorf("died at point %d of %q:\ngot  %+v\nwant %+v", after, point, got, want)
+					}
+					if t.Failed() {
+						t.Fatalf("died at point %d of %q", after, point)
+					}
+					if k.where == "" {
+						break
+					}
+				}
 			}
 		})
 	}
