@@ -81,7 +81,12 @@ func NewDaemon(cfg DaemonConfig) (*Daemon, error) {
 // Run serves until ctx ends, with a locked OS thread for each of the threads.
 func (d *Daemon) Run(ctx context.Context) {
 	var done sync.WaitGroup
+	if !d.cfg.Goroutines {
+		arch.AddProcessors(len(d.threads))
+		defer arch.AddProcessors(-len(d.threads))
+	}
 	for _, th := range d.threads {
+		th.bell.KeepProcessor(!d.cfg.Goroutines)
 		done.Go(func() {
 			if !d.cfg.Goroutines {
 				runtime.LockOSThread()

@@ -350,6 +350,7 @@ func (b *beside) sleep() {
 			b.bell.Cancel()
 			return
 		}
+		b.bell.KeepProcessor(runtime.GOMAXPROCS(0) > 1) // the program may have taken start's away
 		if b.bell.Sleep(int64(d)) {
 			return
 		}

@@ -414,7 +414,7 @@ func (m *measured) overlap(s *sample) error {
 	}
 	compute := m.compute(m.numbers[0])
 	n := min(s.batch*s.count, overlapCalls)
-	spent := make([]float64, 4*n)
+	spent := make([]float64, 4*n, 4*n+1) // and what a daemon has worked: the slices below are summed with it
 	computed, total, alone, comm := spent[:n], spent[n:2*n], spent[2*n:3*n], spent[3*n:]
 	timed := func(into []float64, f func() error) error {
 		for i := range into {
@@ -471,7 +471,7 @@ func (m *measured) offloaded() float64 {
 func (m *measured) compute(us float64) func() {
 	if m.plan.sleeps {
 		length := unix.NsecToTimespec(int64(us * 1e3))
-		return func() { _ = unix.Nanosleep(&length, nil) }
+		return func() { sleep(length) }
 	}
 	rounds := int(us/m.perRound) + 1
 	return func() { m.product = work(rounds) }

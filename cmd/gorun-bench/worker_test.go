@@ -85,6 +85,8 @@ func TestBenchmarksAreRight(t *testing.T) {
 					}
 					if want := find(pt.benchmark).how&overlaps != 0; s.overlapped != want {
 						t.Errorf("%v: overlap %t, want %t", pt, s.overlapped, want)
+					} else if want && p.sleeps && s.alone < 0.99*s.p50 { // but for what rounding takes
+						t.Errorf("%v: work of %v us took %v us alone, the mean of the ranks", pt, s.p50, s.alone)
 					}
 				}
 			})

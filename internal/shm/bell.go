@@ -54,6 +54,7 @@ type Bell struct {
 	wake    chan struct{}        // local segments: capacity 1; nil: a futex on word
 	timer   *time.Timer          // owner's, local segments
 	longest time.Duration        // owner's: how long a sleep may be; 0 before Prepare
+	keep    bool                 // owner's: KeepProcessor
 	_       [arch.CacheLine]byte // what the owner writes stays off the next bell's line
 }
 
@@ -93,13 +94,22 @@ func (b *Bell) Sleep(nanoseconds int64) (rung bool) {
 	return atomic.LoadUint32(b.word) == 0
 }
 
+// KeepProcessor has the owner's thread keep its processor of Go's scheduler in the sleeps from now on. It
+// is for a thread that has one of its own ([arch.AddProcessors]), and no other goroutine is kept from running.
+//
+// Go's monitor takes the processor of a thread that it finds in a system call for long, and looks every 20 us
+// for a millisecond from then on. A thread that sleeps again and again has it do so for ever, some 60 timer
+// interrupts for each sleep. A sleep that keeps its processor is ended by the signal by which the runtime
+// stops a goroutine, so that a collection need not wait for it. Owner only.
+func (b *Bell) KeepProcessor(keep bool) { b.keep = keep }
+
 func (b *Bell) sleep(d time.Duration) {
 	word := atomic.LoadUint32(b.word)
 	if word == 0 {
 		return
 	}
 	if b.wake == nil {
-		futexWait(b.word, word, d)
+		futexWait(b.word, word, d, b.keep)
 		return
 	}
 	if b.timer == nil {

@@ -20,11 +20,16 @@ const (
 // of d. The word is compared and the thread queued in one step, so a wake that
 // comes with a change of the word is not missed.
 //
-// It is a Syscall and not a RawSyscall: the runtime knows that the thread is
-// away, so collections and other goroutines go on.
-func futexWait(word *uint32, value uint32, d time.Duration) {
+// The runtime knows that the thread is away, so collections and other goroutines go
+// on; with keep it does not, see [Bell.KeepProcessor].
+func futexWait(word *uint32, value uint32, d time.Duration, keep bool) {
 	ts := syscall.NsecToTimespec(int64(d))
 	// Whatever the result (EAGAIN, EINTR, ETIMEDOUT), the caller looks again.
+	if keep {
+		syscall.RawSyscall6(syscall.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexOpWait, uintptr(value),
+			uintptr(unsafe.Pointer(&ts)), 0, 0)
+		return
+	}
 	syscall.Syscall6(syscall.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexOpWait, uintptr(value),
 		uintptr(unsafe.Pointer(&ts)), 0, 0)
 }

@@ -2,9 +2,11 @@ package shm
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -21,6 +23,7 @@ var children = map[string]func(args []string) error{
 	"peer":   peerChild,
 	"create": createChild,
 	"sleep":  sleepChild,
+	"keep":   keepChild,
 }
 
 const childFlag = "--shm-child"
@@ -225,4 +228,99 @@ func TestFileSizeLimit(t *testing.T) {
 	if got := fmt.Sprint(cmd.Stderr); err == nil || !strings.Contains(got, "ulimit -f") || strings.Contains(got, "SIGXFSZ") {
 		t.Errorf("create under ulimit -f 64: got %v and %q, want an error that names ulimit -f", err, got)
 	}
+}
+
+// A thread that keeps its processor while it sleeps does not have Go's monitor look every 20 us,
+// and no collection waits for the end of its sleep.
+func TestSleepKeepsProcessor(t *testing.T) {
+	testenv.NoLeaks(t)
+	run(t, child(t, newSegment(t, Create, smallGeometry), "", "keep"))
+}
+
+var errSleeps = errors.New("the thread sleeps")
+
+// keepChild has a thread sleep on a bell that nobody rings.
+func keepChild([]string) error {
+	s, err := Open(3)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	// Without KeepProcessor there are 20 to 60 switches to each sleep, with it 3.
+	const naps, mostSwitches, collections = 40, 8, 100
+	arch.AddProcessors(1)
+	slept, over := make(chan error), make(chan struct{})
+	arch.GoThread(func() {
+		defer close(slept)
+		b := s.Bell(0)
+		b.KeepProcessor(true)
+		before, err := otherSwitches()
+		for range naps {
+			b.Prepare()
+			b.Sleep(int64(sleepMost))
+		}
+		if after, err2 := otherSwitches(); err == nil {
+			if err = err2; err == nil && after-before > naps*mostSwitches {
+				err = fmt.Errorf("%d sleeps had other threads of the process wake %d times, want %d at most", naps, after-before, naps*mostSwitches)
+			}
+		}
+		slept <- err
+		for {
+			select {
+			case <-over:
+				return
+			default:
+				b.Prepare()
+				b.Sleep(int64(sleepMost))
+			}
+		}
+	})
+	for err = errSleeps; err == errSleeps; arch.Yield() {
+		select { // busy, as a rank is beside its progress thread
+		case err = <-slept:
+		default:
+		}
+	}
+	defer func() {
+		close(over)
+		<-slept
+	}()
+	if err != nil {
+		return err
+	}
+	// One that waited for sleeps to end took three of them.
+	least := time.Hour
+	for range collections {
+		begun := time.Now()
+		runtime.GC()
+		if least = min(least, time.Since(begun)); least < 2*sleepMost {
+			return nil
+		}
+	}
+	return fmt.Errorf("the fastest of %d collections took %v beside a thread that sleeps for %v", collections, least, sleepMost)
+}
+
+// otherSwitches is how often the other threads of this process have gone to sleep.
+func otherSwitches() (sum int, err error) {
+	tasks, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		return 0, err
+	}
+	for _, task := range tasks {
+		if task.Name() == strconv.Itoa(arch.Thread()) {
+			continue
+		}
+		status, err := os.ReadFile("/proc/self/task/" + task.Name() + "/status")
+		if err != nil {
+			continue // it has ended
+		}
+		_, rest, _ := strings.Cut(string(status), "\nvoluntary_ctxt_switches:")
+		line, _, _ := strings.Cut(rest, "\n")
+		n, err := strconv.Atoi(strings.TrimSpace(line))
+		if err != nil {
+			return 0, fmt.Errorf("status of thread %s: %w", task.Name(), err)
+		}
+		sum += n
+	}
+	return sum, nil
 }
