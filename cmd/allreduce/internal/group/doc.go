@@ -14,9 +14,9 @@
 // # Reading order
 //
 // config.go is what all must agree on, frame.go the wire, hello.go the handshake. view.go
-// decides, without I/O, when a group is complete. form.go connects until that is so.
-// link.go is one connection, mailbox.go holds what has come and is not yet used.
-// algorithms.go combines vectors among participants; serve.go is a daemon's work,
+// decides, without I/O, when a group is complete. form.go is the group until that is so,
+// and connect.go makes its connections. link.go is one of them, mailbox.go holds what has
+// come and is not yet used. algorithms.go combines vectors among participants; serve.go is a daemon's work,
 // session.go a client's.
 //
 // # How a group forms
