@@ -129,7 +129,10 @@ func runCommand(t *testing.T, dir, page, command string) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-c", command)
 	cmd.Dir = in
-	cmd.Env = append(os.Environ(), "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"))
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"), "XDG_CACHE_HOME="+filepath.Join(dir, "cache"))
+	if strings.Contains(command, "-H node") {
+		cmd.Env = append(cmd.Env, "GORUN_INTERFACE=lo")
+	}
 	var out told
 	out.spoke = func() {}
 	if words[0] == "gorun-bench" {
@@ -243,6 +246,8 @@ func readmeDirectory(t *testing.T, readme string) string {
 		}
 	}
 	link(mpi4pyPython, filepath.Join("bin", "python3"))
+	// The hosts that pages name are this machine, and ssh runs a command here: its last argument.
+	write(filepath.Join("bin", "ssh"), "#!/bin/sh\nfor command; do :; done\nexec sh -c \"$command\"\n", 0o755)
 	const program = "#!/bin/sh\necho rank $RANK\n"
 	for _, name := range []string{"hello_mpich", "hello_openmpi", "solver", "master", "worker", "program"} {
 		write(name, program, 0o755)

@@ -139,21 +139,6 @@ func TestArchitectureHasTheTable(t *testing.T) {
 	testenv.Page(t, filepath.Join(root, "ARCHITECTURE.md"), "imports", b.String(), *update)
 }
 
-func TestArchitectureHasTheInnerTable(t *testing.T) {
-	var b strings.Builder
-	b.WriteString("| package | may import, beside what its part may |\n|---|---|\n")
-	var leaves []string
-	for _, p := range slices.Sorted(maps.Keys(mayInside)) {
-		if list := mayInside[p]; len(list) > 0 {
-			fmt.Fprintf(&b, "| %s | %s |\n", p, strings.Join(list, ", "))
-		} else {
-			leaves = append(leaves, p)
-		}
-	}
-	fmt.Fprintf(&b, "| %s | none of these |\n", strings.Join(leaves, ", "))
-	testenv.Page(t, filepath.Join(root, "ARCHITECTURE.md"), "inner imports", b.String(), *update)
-}
-
 // only names the sole part that may import a package from outside the module.
 var only = map[string][]string{
 	"github.com/hashicorp/memberlist":   {"internal/gossip"},
