@@ -87,12 +87,17 @@ func (b *builder) gatherBinomial() {
 func (b *builder) inTree() (me, low int) {
 	n := b.call.Size
 	me = (b.call.Rank - b.call.Root + n) % n
-	low = me & -me
-	if me == 0 {
+	return me, lowest(me, n)
+}
+
+// lowest is the bit that the parent of a number lacks in a binomial tree of n.
+func lowest(v, n int) int {
+	low := v & -v
+	if v == 0 {
 		for low = 1; low < n; low *= 2 {
 		}
 	}
-	return me, low
+	return low
 }
 
 // ofTree is the rank that has a number in the tree.

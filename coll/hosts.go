@@ -3,8 +3,9 @@ package coll
 import "slices"
 
 // Two levels: members that share a host meet at its leader, which is its first member, and
-// the leaders exchange one message for each pair of hosts. A message between hosts takes
-// longer than several within one, and all members of a host have one link.
+// the leaders exchange one message for each pair of hosts, or a broadcast goes along a tree of
+// hosts. A message between hosts takes longer than several within one, and all members of a
+// host have one link.
 //
 // Any placement is right: hosts of different sizes, ranks that take turns, one rank a
 // host, all on one. Which hosts there are the members tell each other when the team is
@@ -53,6 +54,77 @@ func (p *placement) others(h int) [][]int {
 	return slices.Concat(p.hosts[h+1:], p.hosts[:h])
 }
 
+// levels is the members of the caller's host, the leader first, and all other hosts.
+func (b *builder) levels() (mine []int, others [][]int) {
+	p := b.placement()
+	h := p.of[b.call.Rank]
+	return p.hosts[h], p.others(h)
+}
+
+// Two-level barrier: the members of a host signal its leader, the leaders each other, and
+// then their members.
+//
+// Steps: 3. Bytes: none; a leader signals each other host and each of its members.
+func (b *builder) barrierTwoLevel() {
+	mine, others := b.levels()
+	if leader := mine[0]; b.call.Rank != leader {
+		b.signal(leader)
+		b.take(leader)
+		return
+	}
+	for _, r := range mine[1:] {
+		b.take(r)
+	}
+	for _, host := range others {
+		b.signal(host[0])
+	}
+	for _, host := range others {
+		b.take(host[0])
+	}
+	for _, r := range mine[1:] {
+		b.signal(r)
+	}
+}
+
+// Two-level broadcast: along a binomial tree of hosts, which count from the root's. There
+// the root is the leader. A leader passes the vector on to other hosts first, and
+// then to its members, in chunks as they come.
+//
+// Steps: floor(log2 h) + 1 on h hosts, and one a further chunk. Bytes: of the root the vector
+// ceil(log2 h) times to other hosts, and once to each of its members.
+func (b *builder) bcastTwoLevel() {
+	p, me, root := b.placement(), b.call.Rank, b.call.Root
+	hosts := len(p.hosts)
+	leader := func(v int) int { // of the host with number v in the tree
+		if v == 0 {
+			return root
+		}
+		return p.hosts[(v+p.of[root])%hosts][0]
+	}
+	v := (p.of[me] - p.of[root] + hosts) % hosts
+	if me != leader(v) {
+		b.passOn(leader(v), nil)
+		return
+	}
+	var children []int
+	low := lowest(v, hosts)
+	for bit := low / 2; bit > 0; bit /= 2 {
+		if v+bit < hosts {
+			children = append(children, leader(v+bit))
+		}
+	}
+	for _, r := range p.hosts[p.of[me]] {
+		if r != me {
+			children = append(children, r)
+		}
+	}
+	parent := root
+	if v != 0 {
+		parent = leader(v - low)
+	}
+	b.passOn(parent, children)
+}
+
 // Two-level all-reduce, for short vectors: the leader of a host gathers the vectors of its
 // members and sends them in one message to each other leader. Each leader combines the
 // vectors of all ranks and gives its members the result. Vectors are not combined before
@@ -70,8 +142,7 @@ func (b *builder) allReduceTwoLevel() {
 		b.copy(b.dest(), b.source(), bytes, false)
 		return
 	}
-	p := b.placement()
-	mine, others := p.hosts[p.of[me]], p.others(p.of[me])
+	mine, others := b.levels()
 	if leader := mine[0]; me != leader {
 		b.give(leader, b.source(), bytes)
 		b.open(leader, b.dest(), bytes)

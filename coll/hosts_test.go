@@ -83,7 +83,8 @@ func messagesBetween(c Call, t tuning) map[[2]int]int {
 	return count
 }
 
-// Two levels take one message from each host to each other one.
+// Two levels take one message from each host to each other one, those with a root one to
+// each host but the root's.
 func TestOneMessageForEachPairOfHosts(t *testing.T) {
 	for _, p := range []*placement{hostsOf(4, 4, 4, 4), hostsOf(2, 2), hostsOf(1, 3, 2), interleaved(8, 2), interleaved(7, 3)} {
 		for _, way := range ways() {
@@ -95,23 +96,51 @@ func TestOneMessageForEachPairOfHosts(t *testing.T) {
 				c.Bytes = 0
 			}
 			count := messagesBetween(c, tuning{slots: leastSlots, eager: defaultEager, chunk: defaultChunk, piece: defaultPiece, hosts: p})
-			for from := range p.hosts {
-				for to := range p.hosts {
-					if got := count[[2]int{from, to}]; from != to && got != 1 {
+			for to := range p.hosts {
+				come := 0 // to this host
+				for from := range p.hosts {
+					got := count[[2]int{from, to}]
+					if from != to && !operations[c.Kind].rooted && got != 1 {
 						t.Errorf("%v on %v: %d messages from host %d to host %d, want 1", way.Kind, p.hosts, got, from, to)
 					}
+					come += got
+				}
+				if operations[c.Kind].rooted && come != min(1, to) {
+					t.Errorf("%v from host 0 on %v: %d messages to host %d", way.Kind, p.hosts, come, to)
 				}
 			}
 		}
 	}
 }
 
-// The leader of two ranks that combines with that of two others, to be read.
-func TestTwoLevelTranscript(t *testing.T) {
-	c := Call{Kind: AllReduce, Algorithm: TwoLevel, Rank: 2, Size: 4, Bytes: 8, Elem: 8}
-	at := small
-	at.hosts = hostsOf(2, 2)
-	want := `
+// What leaders do, to be read.
+func TestTwoLevelTranscripts(t *testing.T) {
+	for _, c := range []struct {
+		call  Call
+		hosts *placement
+		want  string
+	}{
+		{Call{Kind: Barrier, Rank: 2, Size: 4, Elem: 1}, hostsOf(2, 2), `
+take 3
+signal 0
+take 0
+signal 3
+`},
+		// Rank 1 of hosts {0, 2} and {1, 3} leads there; root 2 does on the other.
+		{Call{Kind: Bcast, Rank: 1, Size: 4, Root: 2, Bytes: 80, Elem: 1}, interleaved(4, 2), `
+expose 2: #0 = out+0 80
+take 2
+learn 3: #0
+put 3: #0+0 = out+0 40, signal
+take 2
+put 3: #0+40 = out+40 40, signal
+flush 3
+`},
+		{Call{Kind: Bcast, Rank: 2, Size: 4, Root: 2, Bytes: 8, Elem: 1}, interleaved(4, 2), `
+send 1: out+0 8
+send 0: out+0 8
+`},
+		{Call{Kind: AllReduce, Rank: 2, Size: 4, Bytes: 8, Elem: 8}, hostsOf(2, 2), `
 copy tmp+0 = in+0 8
 await 3
 copy tmp+8 = slot(3)+0 8, release
@@ -122,9 +151,13 @@ reduce out+0 = out+0 op in+0 8
 reduce out+0 = out+0 op tmp+8 8
 release 0
 send 3: out+0 8
-`
-	if got := compile(c, at).String(); got != want[1:] {
-		t.Errorf("got\n%swant%s", got, want)
+`},
+	} {
+		at := small
+		at.hosts, c.call.Algorithm = c.hosts, TwoLevel
+		if got := compile(c.call, at).String(); got != c.want[1:] {
+			t.Errorf("%v: got\n%swant%s", c.call.Kind, got, c.want)
+		}
 	}
 }
 
@@ -133,8 +166,14 @@ send 3: out+0 8
 func TestCostsOfTwoLevels(t *testing.T) {
 	for _, way := range ways() {
 		w := wayOf(way.Kind, way.Algorithm)
-		if w.moves.on == nil {
+		if way.Algorithm != TwoLevel {
 			continue
+		}
+		on := func(c cost, k, h int) int {
+			if c.on == nil {
+				return int(c.of(float64(k * h)))
+			}
+			return c.on(k, h)
 		}
 		for _, c := range []struct{ k, h int }{{2, 2}, {4, 4}, {1, 3}, {3, 1}, {2, 5}} {
 			whole := tuning{slots: leastSlots, eager: 1 << 20, chunk: 1 << 20, piece: 1 << 20, hosts: hostsOf(slices.Repeat([]int{c.k}, c.h)...)}
@@ -142,10 +181,10 @@ func TestCostsOfTwoLevels(t *testing.T) {
 			for r := range plans {
 				plans[r] = compile(Call{Kind: way.Kind, Algorithm: way.Algorithm, Rank: r, Size: len(plans), Bytes: 8, Elem: 8}, whole)
 			}
-			if got, want := chain(t, plans), int(w.steps.of(float64(len(plans)))); got > want || c.k > 1 && c.h > 1 && got != want {
+			if got, want := chain(t, plans), on(w.steps, c.k, c.h); got > want || c.k > 1 && c.h > 1 && got != want {
 				t.Errorf("%v by %v, %d ranks on each of %d hosts: a chain of %d messages, want %d", way.Kind, way.Algorithm, c.k, c.h, got, want)
 			}
-			if got, want := bytesMoved(plans), 8*w.moves.on(c.k, c.h); got != want {
+			if got, want := bytesMoved(plans), 8*on(w.moves, c.k, c.h); got != want {
 				t.Errorf("%v by %v, %d ranks on each of %d hosts: a rank moves %d bytes, want %d", way.Kind, way.Algorithm, c.k, c.h, got, want)
 			}
 		}

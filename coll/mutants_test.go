@@ -203,6 +203,10 @@ func TestProofFindsEveryMissingStep(t *testing.T) {
 	for i, way := range ways() {
 		t.Run(fmt.Sprintf("%v by %v", way.Kind, way.Algorithm), func(t *testing.T) {
 			t.Parallel()
+			at := small
+			if way.Algorithm == TwoLevel {
+				at.hosts = placementOf([]uint64{0, 1, 1, 0}) // two leaders with a member each
+			}
 			for _, bytes := range []int{16, 100} {
 				rng := rand.New(rand.NewPCG(uint64(i), uint64(bytes)))
 				var list []*job
@@ -215,17 +219,17 @@ func TestProofFindsEveryMissingStep(t *testing.T) {
 					}
 					list = append(list, j)
 				}
-				if err := notices(list, -1, 0); err != nil {
+				if err := notices(list, at.hosts, -1, 0); err != nil {
 					t.Fatalf("%d bytes: found in whole plans: %v", bytes, err)
 				}
 				for rank := range n {
-					p := list[1].plan(rank, small)
+					p := list[1].plan(rank, at)
 					for k := range p.steps {
 						s := p.steps[k]
 						if s.verb == vRelease || s.verb == vFlush {
 							continue
 						}
-						if notices(list, rank, k) == nil {
+						if notices(list, at.hosts, rank, k) == nil {
 							t.Errorf("%d bytes: rank %d without step %d (%v) of\n%v: nothing was found", bytes, rank, k, s, p)
 							return
 						}
@@ -237,10 +241,13 @@ func TestProofFindsEveryMissingStep(t *testing.T) {
 }
 
 // notices is what the first of some interleavings says that shows that rank leaves out
-// step k of the second of some jobs; nil: none does.
-func notices(list []*job, rank, k int) error {
+// step k of the second of some jobs; nil: none does. Members are on these hosts, or on any.
+func notices(list []*job, hosts *placement, rank, k int) error {
 	for seed := range uint64(200) {
 		f := newFabric(seed, list[0].call.Size, small)
+		if hosts != nil {
+			f.tuning.hosts = hosts
+		}
 		f.lame = f.nodes[seed%uint64(len(f.nodes))]
 		calls := 0
 		f.mutate = func(p *plan) {

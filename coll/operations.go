@@ -2,6 +2,7 @@ package coll
 
 import (
 	"math"
+	"math/bits"
 	"slices"
 	"strconv"
 )
@@ -68,6 +69,7 @@ var operations = [kinds]operation{
 			{Dissemination, (*builder).barrierDissemination, logN, zero},
 			{Direct, (*builder).barrierDirect, one, zero},
 			{Central, (*builder).barrierCentral, two, zero},
+			{TwoLevel, (*builder).barrierTwoLevel, three, zero},
 		}},
 	Bcast: {name: "bcast", rooted: true, recv: block,
 		// A long one's time is that of its bytes.
@@ -78,6 +80,7 @@ var operations = [kinds]operation{
 			{ScatterAllGather, (*builder).bcastScatter, three, one},
 			{Chain, (*builder).bcastChain, others, one},
 			{Pull, (*builder).bcastPull, two, one},
+			{TwoLevel, (*builder).bcastTwoLevel, hostTree, hostTreeDown},
 		}},
 	Reduce: {name: "reduce", rooted: true, reduces: true, send: block, recv: blockAtRoot,
 		ways: []way{
@@ -252,7 +255,10 @@ var (
 	perPeer  = cost{text: "parts with one peer"}
 	theParts = cost{text: "the parts"}
 
-	// What a leader moves depends on the placement: k members on each of h hosts.
+	// What two levels cost depends on the placement: k members on each of h hosts.
+	hostTree     = cost{text: "floor(log2 h)+1", on: func(_, h int) int { return bits.Len(uint(h)) }}
+	hostTreeDown = cost{text: "ceil(log2 h)+k-1", on: func(k, h int) int { return bits.Len(uint(h-1)) + k - 1 }}
+
 	toHosts = cost{text: "k(h-1)+k-1", on: func(k, h int) int { return k*(h-1) + k - 1 }}
 )
 

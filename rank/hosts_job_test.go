@@ -24,6 +24,9 @@ func init() {
 				if err := sumEveryWay(ctx, c); err != nil {
 					return fmt.Errorf("%s: %w", c.Explain(coll.AllReduce, 8), err)
 				}
+				if err := tellFromAll(ctx, c); err != nil {
+					return fmt.Errorf("%s: %w", c.Explain(coll.Bcast, 8), err)
+				}
 			}
 			alone, err := c.SplitType(ctx, rank.TypeHost, 0)
 			if err != nil {
@@ -93,6 +96,32 @@ func sumEveryWay(ctx context.Context, c *rank.Comm) error {
 		}
 		if err := check("in place", mine); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// tellFromAll has each rank broadcast short and long vectors, behind barriers.
+func tellFromAll(ctx context.Context, c *rank.Comm) error {
+	for _, n := range []int{1, 3000, 100_000} {
+		for root := range c.Size() {
+			vector := make([]int64, n)
+			if c.Rank() == root {
+				for i := range vector {
+					vector[i] = int64(root + i)
+				}
+			}
+			if err := rank.Bcast(ctx, c, vector, root); err != nil {
+				return err
+			}
+			for i, got := range vector {
+				if got != int64(root+i) {
+					return fmt.Errorf("root %d of %d: element %d of %d is %d", root, c.Size(), i, n, got)
+				}
+			}
+			if err := rank.Barrier(ctx, c); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
