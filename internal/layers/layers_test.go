@@ -55,6 +55,7 @@ var layers = []layer{
 	{"pmi", "PMI-1 and PMI-2: wires, engine, Store; PMI-1: client", "internal/pack"},
 	{"rdma", "the verbs object model and its rules", ""},
 	{"rdma/soft", "the software device", "rdma internal/arch internal/shm"},
+	{"rdma/soft/softtls", "TLS 1.3 for its connections between hosts", "rdma/soft internal/tlskey"},
 	{"rdma/verbs", "the devices of libibverbs, found at run time (cgo)", "rdma"},
 	{"rdma/comch", "a message channel between two programs: rings within a host, TLS between hosts", "internal/arch internal/pack internal/shm internal/tlskey internal/wait"},
 	{"rdma/dpa", "device threads that run kernels, post and poll: DOCA's DPA", "rdma internal/arch internal/sendq internal/topo internal/wait"},

@@ -18,6 +18,7 @@ import (
 	"github.com/gorun-mpi/gorun/rdma"
 	"github.com/gorun-mpi/gorun/rdma/rdmatest"
 	"github.com/gorun-mpi/gorun/rdma/soft"
+	"github.com/gorun-mpi/gorun/rdma/soft/softtls"
 )
 
 // The suite of package rdmatest over every way in which two contexts of this
@@ -249,6 +250,16 @@ func TestConformanceAdversarial(t *testing.T) {
 
 func TestConformanceTCP(t *testing.T) {
 	rdmatest.Run(t, rdmatest.Fabric{Lacks: lacking, Open: overTCP(soft.Config{}), Brief: arch.RaceEnabled})
+}
+
+func init() { soft.TLS = softtls.Handshake }
+
+func TestConformanceTLS(t *testing.T) {
+	rdmatest.Run(t, rdmatest.Fabric{Lacks: lacking, Open: overTCP(soft.Config{Secure: softtls.Handshake}), Brief: arch.RaceEnabled})
+}
+
+func TestConformanceTLSAdversarial(t *testing.T) {
+	rdmatest.Run(t, rdmatest.Fabric{Lacks: lacking, Open: overTCP(soft.Config{Secure: softtls.Handshake, Adversary: &soft.Adversary{Seed: 7}}), Adversarial: true, Brief: true, Groups: inMotion})
 }
 
 // oneHostAmongMany opens the first node on a host of its own and the others in

@@ -22,6 +22,9 @@ type Config struct {
 	// Secret is the job's secret for TCP connections; all providers of the job have the same. nil: TCP only
 	// between peers of the Segment that may not read each other's memory; other peers cannot be reached.
 	Secret []byte
+	// Secure encrypts the connections that Secret is for; nil: they are not encrypted. Either all providers
+	// of the job have one, or none: see package softtls.
+	Secure Handshake
 	// Listen is the address for TCP connections, IP:port or :port; "" is "127.0.0.1:0".
 	Listen string
 	// Advertise is the IP address that peers connect to; "" is that of

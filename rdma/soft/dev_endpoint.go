@@ -29,9 +29,9 @@ func gidsOf(host string, rank int, nonce [16]byte) (gids [gidTable]rdma.GID) {
 
 // endpoint is what a provider tells its peers, in this order on the wire:
 //
-//	version 1 | rank u32 | pid u32 | started u64 | probe u64 | nonce 16 | host u8+n | address u8+n
+//	version, 1 or 2 | rank u32 | pid u32 | started u64 | probe u64 | nonce 16 | host u8+n | address u8+n
 //
-// all little-endian.
+// all little-endian. Version 2 encrypts its connections.
 type endpoint struct {
 	rank    uint32
 	pid     uint32
@@ -40,17 +40,23 @@ type endpoint struct {
 	nonce   [16]byte
 	host    string
 	address string // for TCP, "" for none
+	secure  bool   // its connections are encrypted
 }
 
 const (
 	endpointVersion = 1
+	endpointSecure  = 2
 	endpointFixed   = 1 + 4 + 4 + 8 + 8 + 16
 )
 
 var errEndpoint = errors.New("not an endpoint of package soft")
 
 func (e *endpoint) append(b []byte) []byte {
-	b = append(b, endpointVersion)
+	version := byte(endpointVersion)
+	if e.secure {
+		version = endpointSecure
+	}
+	b = append(b, version)
 	b = binary.LittleEndian.AppendUint32(b, e.rank)
 	b = binary.LittleEndian.AppendUint32(b, e.pid)
 	b = binary.LittleEndian.AppendUint64(b, e.started)
@@ -62,9 +68,10 @@ func (e *endpoint) append(b []byte) []byte {
 
 // parseEndpoint reads what append wrote, from any sender.
 func parseEndpoint(b []byte) (e endpoint, err error) {
-	if len(b) < endpointFixed || b[0] != endpointVersion {
+	if len(b) < endpointFixed || b[0] != endpointVersion && b[0] != endpointSecure {
 		return e, errEndpoint
 	}
+	e.secure = b[0] == endpointSecure
 	e.rank = binary.LittleEndian.Uint32(b[1:])
 	e.pid = binary.LittleEndian.Uint32(b[5:])
 	e.started = binary.LittleEndian.Uint64(b[9:])
@@ -101,7 +108,7 @@ func (p *Provider) endpoint() endpoint {
 		probe: addressOf(p.probe[:]), nonce: *p.probe, host: p.host,
 	}
 	if n := p.tcp.Load(); n != nil {
-		e.address = n.address
+		e.address, e.secure = n.address, n.secure != nil
 	}
 	return e
 }

@@ -91,6 +91,9 @@ func (p *Provider) addEndpoint(gid rdma.GID, blob []byte) error {
 	if !s.inside && (p.tcp.Load() == nil || e.address == "") {
 		return &rdma.OpError{Op: "add_endpoint", Detail: fmt.Sprintf("%v (rank %d of host %q, this is %q) shares no segment with this rank, and one of the two has no secret for TCP: expected Config.Secret on both", gid, e.rank, e.host, p.host), Err: rdma.ErrNotSupported}
 	}
+	if !s.inside && e.secure != (p.cfg.Secure != nil) {
+		return &rdma.OpError{Op: "add_endpoint", Detail: fmt.Sprintf("%v (rank %d of host %q) and this rank (of host %q) do not agree on the encryption of TCP: expected Config.Secure on both or on neither", gid, e.rank, e.host, p.host), Err: rdma.ErrNotSupported}
+	}
 	if s.inside && (s.reach == reachNone || s.refused()) && s.callable() {
 		if err := p.openNetwork(); err != nil && !errors.Is(err, rdma.ErrNotSupported) {
 			return err

@@ -95,7 +95,7 @@ func New(cfg Config) (*Provider, error) {
 		return nil, err
 	}
 	if cfg.Secret != nil {
-		n, err := newNetwork(p, cfg.Secret)
+		n, err := newNetwork(p, cfg.Secret, cfg.Secure)
 		if err != nil {
 			p.leaveArena()
 			p.closeSegment()

@@ -42,7 +42,7 @@
 //	cq_     completion queues and channels: cq.go
 //	tag_    matching of tags: tag.go for the sender, tag_list.go and tag_arrive.go for the owner
 //	tcp_    other hosts: tcp_frame.go, tcp_link.go, tcp_requester.go, tcp_serve.go,
-//	        tcp_network_linux.go, tcp_guard_linux.go
+//	        tcp_network_linux.go, tcp_guard_linux.go, tcp_secure.go
 //
 // Memory. The arena's contents belong to its rank, with the exceptions noted at each field. The
 // bookkeeping (allocator, free keys, what a key means to the rank itself) is in the owner's Go heap,
@@ -128,7 +128,8 @@
 // Trust. The ranks of a segment are one trust domain: a rank that writes at random can spoil data.
 // The device checks every index, offset and address that it reads from an arena, and finds
 // its own memory without the arena. Over TCP both sides prove that they know the job's secret
-// before either reads anything else. They check what follows, but do not encrypt it.
+// before either reads anything else. They check what follows, and encrypt it if Config.Secure is set
+// (package softtls): frames are sealed right before the socket, and opened right behind it.
 //
 // Counters. The device counts what it did, and what a device on a bus would have
 // done: doorbells, fetches of work queue entries and of payload, and entries that

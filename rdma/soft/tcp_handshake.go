@@ -18,6 +18,7 @@ import (
 //	dialler: magic 16 | nonce 32 | own GID 16 | wanted GID 16
 //	listener:                                             nonce 32 | proof 32
 //	dialler: proof 32
+//	both, with Config.Secure, which has a magic of its own: the handshake of TLS, and welcome under it
 //	listener:                                             welcome 1
 //
 // A proof is HMAC-SHA256 with the secret over the prover's role and all that
@@ -38,7 +39,18 @@ type stream interface {
 	SetDeadline(time.Time) error
 }
 
-var helloMagic = [16]byte([]byte("gorun soft rdma1"))
+var (
+	helloMagic  = [16]byte([]byte("gorun soft rdma1"))
+	secureMagic = [16]byte([]byte("gorun soft tls 1"))
+)
+
+// magicOf is how a greeting begins.
+func magicOf(secure Handshake) [16]byte {
+	if secure != nil {
+		return secureMagic
+	}
+	return helloMagic
+}
 
 var errStranger = errors.New("the other side does not know the job's secret")
 
@@ -51,73 +63,93 @@ func proof(secret []byte, role string, said ...[]byte) []byte {
 	return m.Sum(nil)
 }
 
-// greet is the dialler's side.
-func greet(c stream, secret []byte, own, wanted rdma.GID) error {
+// greet is the dialler's side. It gives the encryption, nil if secure is.
+func greet(c stream, secret []byte, secure Handshake, own, wanted rdma.GID) (seal Sealer, err error) {
 	if err := c.SetDeadline(time.Now().Add(handshakeLimit)); err != nil {
-		return err
+		return nil, err
 	}
 	hello := make([]byte, helloSize)
-	copy(hello, helloMagic[:])
+	magic := magicOf(secure)
+	copy(hello, magic[:])
 	if _, err := rand.Read(hello[16:48]); err != nil {
-		return err
+		return nil, err
 	}
 	copy(hello[48:], own[:])
 	copy(hello[64:], wanted[:])
 	if _, err := c.Write(hello); err != nil {
-		return err
+		return nil, err
 	}
 	reply := make([]byte, replySize)
 	if _, err := io.ReadFull(c, reply); err != nil {
-		return fmt.Errorf("the other side sent no proof that it knows the secret: %w", err)
+		return nil, fmt.Errorf("the other side sent no proof that it knows the secret: %w", err)
 	}
 	if !hmac.Equal(reply[32:], proof(secret, "listener", hello, reply[:32])) {
-		return errStranger
+		return nil, errStranger
 	}
 	if _, err := c.Write(proof(secret, "dialler", hello, reply)); err != nil {
-		return err
+		return nil, err
 	}
-	if _, err := io.ReadFull(c, reply[:1]); err != nil {
-		return fmt.Errorf("the other side sent no welcome: %w", err)
+	if secure != nil {
+		if seal, err = secure(c, secret, string(hello)+string(reply), false); err == nil {
+			err = awaitSealed(c, seal)
+		}
+	} else {
+		_, err = io.ReadFull(c, reply[:1])
 	}
-	return c.SetDeadline(time.Time{})
+	if err != nil {
+		return nil, fmt.Errorf("the other side sent no welcome: %w", err)
+	}
+	return seal, c.SetDeadline(time.Time{})
 }
 
 // welcome is the listener's side, up to the last byte, which is keep's. It gives
-// the dialler's GID.
-func welcome(c stream, secret []byte, own [gidTable]rdma.GID) (from rdma.GID, err error) {
+// the dialler's GID and the encryption.
+func welcome(c stream, secret []byte, secure Handshake, own [gidTable]rdma.GID) (from rdma.GID, seal Sealer, err error) {
 	if err := c.SetDeadline(time.Now().Add(handshakeLimit)); err != nil {
-		return from, err
+		return from, nil, err
 	}
 	hello := make([]byte, helloSize)
 	if _, err := io.ReadFull(c, hello); err != nil {
-		return from, err
+		return from, nil, err
 	}
-	if [16]byte(hello[:16]) != helloMagic {
-		return from, errors.New("found other bytes, expected the greeting of a peer")
+	if [16]byte(hello[:16]) != magicOf(secure) {
+		return from, nil, fmt.Errorf("found a greeting of %q, expected %q", hello[:16], magicOf(secure))
 	}
 	if wanted := rdma.GID(hello[64:]); wanted != own[0] && wanted != own[1] {
-		return from, fmt.Errorf("the greeting is for %v, which is not this process's", wanted)
+		return from, nil, fmt.Errorf("the greeting is for %v, which is not this process's", wanted)
 	}
 	reply := make([]byte, replySize)
 	if _, err := rand.Read(reply[:32]); err != nil {
-		return from, err
+		return from, nil, err
 	}
 	copy(reply[32:], proof(secret, "listener", hello, reply[:32]))
 	if _, err := c.Write(reply); err != nil {
-		return from, err
+		return from, nil, err
 	}
 	theirs := make([]byte, proofSize)
 	if _, err := io.ReadFull(c, theirs); err != nil {
-		return from, err
+		return from, nil, err
 	}
 	if !hmac.Equal(theirs, proof(secret, "dialler", hello, reply)) {
-		return from, errStranger
+		return from, nil, errStranger
 	}
-	return rdma.GID(hello[48:64]), c.SetDeadline(time.Time{})
+	if secure != nil {
+		if seal, err = secure(c, secret, string(hello)+string(reply), true); err != nil {
+			return from, nil, err
+		}
+	}
+	return rdma.GID(hello[48:64]), seal, c.SetDeadline(time.Time{})
 }
 
 // keep ends the listener's side.
-func keep(c stream) error {
-	_, err := c.Write([]byte{1})
+func keep(c stream, seal Sealer) error {
+	b := []byte{1}
+	if seal != nil {
+		var err error
+		if b, err = seal.Seal(nil, [][]byte{b}); err != nil {
+			return err
+		}
+	}
+	_, err := c.Write(b)
 	return err
 }

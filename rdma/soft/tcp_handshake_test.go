@@ -17,7 +17,18 @@ var (
 	there  = rdma.GID{0xfe, 0x80, 2}
 )
 
-func TestHandshake(t *testing.T) {
+// TLS is package softtls's Handshake, which this package cannot import: its other tests set it.
+var TLS Handshake
+
+// both runs a test with links that are not encrypted, and with links that are.
+func both(t *testing.T, test func(t *testing.T, secure Handshake)) {
+	t.Run("plain", func(t *testing.T) { test(t, nil) })
+	t.Run("TLS", func(t *testing.T) { test(t, TLS) })
+}
+
+func TestHandshake(t *testing.T) { both(t, testHandshake) }
+
+func testHandshake(t *testing.T, secure Handshake) {
 	for _, c := range []struct {
 		name           string
 		dialler, hears []byte
@@ -33,12 +44,12 @@ func TestHandshake(t *testing.T) {
 			a, b := net.Pipe()
 			done := make(chan error, 1)
 			go func() {
-				from, err := welcome(b, c.hears, here)
+				from, seal, err := welcome(b, c.hears, secure, here)
 				if err != nil {
 					b.Close()
 				}
 				if err == nil {
-					err = keep(b)
+					err = keep(b, seal)
 				}
 				if err == nil && from != there {
 					err = errors.New("the dialler's GID is " + from.String())
@@ -47,7 +58,7 @@ func TestHandshake(t *testing.T) {
 			}()
 			defer a.Close()
 			defer b.Close()
-			err := greet(a, c.dialler, there, c.wanted)
+			_, err := greet(a, c.dialler, secure, there, c.wanted)
 			if err != nil {
 				a.Close()
 			}
@@ -66,7 +77,7 @@ func TestHandshakeReplay(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		defer b.Close()
-		_, err := welcome(b, secret, here)
+		_, _, err := welcome(b, secret, nil, here)
 		done <- err
 	}()
 	hello := make([]byte, helloSize)
@@ -101,7 +112,7 @@ func TestHandshakeLimits(t *testing.T) {
 				}
 				io.Copy(io.Discard, a)
 			}()
-			_, err := welcome(b, secret, here)
+			_, _, err := welcome(b, secret, nil, here)
 			if took := time.Since(begin); err == nil || took > handshakeLimit {
 				t.Errorf("%d bytes: %v after %v, want an error within %v", sent, err, took, handshakeLimit)
 			}
@@ -112,10 +123,12 @@ func TestHandshakeLimits(t *testing.T) {
 	}
 }
 
-func TestWrongSecret(t *testing.T) {
+func TestWrongSecret(t *testing.T) { both(t, testWrongSecret) }
+
+func testWrongSecret(t *testing.T, secure Handshake) {
 	noLeaks(t)
-	a := open(t, Config{Host: "a", Secret: secret})
-	b := open(t, Config{Host: "b", Secret: []byte("not the secret of this job at all")})
+	a := open(t, Config{Host: "a", Secret: secret, Secure: secure})
+	b := open(t, Config{Host: "b", Secret: []byte("not the secret of this job at all"), Secure: secure})
 	introduce(t, a, b)
 	qa, _ := pair(t, a, b, attrs())
 	dst := b.alloc(8, all)
@@ -127,9 +140,11 @@ func TestWrongSecret(t *testing.T) {
 
 // The peer's program sleeps; its progress goroutine answers, and the sleeping
 // program is woken by what came.
-func TestTCPWithIdleTarget(t *testing.T) {
+func TestTCPWithIdleTarget(t *testing.T) { both(t, testTCPWithIdleTarget) }
+
+func testTCPWithIdleTarget(t *testing.T, secure Handshake) {
 	noLeaks(t)
-	n := []*node{open(t, Config{Host: "a", Secret: secret}), open(t, Config{Host: "b", Secret: secret})}
+	n := []*node{open(t, Config{Host: "a", Secret: secret, Secure: secure}), open(t, Config{Host: "b", Secret: secret, Secure: secure})}
 	introduce(t, n...)
 	qa, _ := pair(t, n[0], n[1], attrs())
 	dst := n[1].alloc(1<<20, all)

@@ -369,13 +369,16 @@ func FuzzHandshake(f *testing.F) {
 	copy(hello, helloMagic[:])
 	copy(hello[64:], here[0][:])
 	f.Add(hello)
+	f.Add(append(secureMagic[:], hello[16:]...))
 	f.Add(make([]byte, replySize+1))
 	f.Fuzz(func(t *testing.T, said []byte) {
-		if from, err := welcome(&spoken{said}, secret, here); err == nil {
-			t.Errorf("%x is welcome as %v", said, from)
-		}
-		if err := greet(&spoken{said}, secret, there, here[0]); err == nil || len(said) >= replySize && !errors.Is(err, errStranger) {
-			t.Errorf("%x: %v, want a stranger", said, err)
+		for _, secure := range []Handshake{nil, TLS} {
+			if from, _, err := welcome(&spoken{said}, secret, secure, here); err == nil {
+				t.Errorf("%x is welcome as %v", said, from)
+			}
+			if _, err := greet(&spoken{said}, secret, secure, there, here[0]); err == nil || len(said) >= replySize && !errors.Is(err, errStranger) {
+				t.Errorf("%x: %v, want a stranger", said, err)
+			}
 		}
 	})
 }

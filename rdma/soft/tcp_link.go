@@ -21,11 +21,12 @@ const (
 // answers the other. Its bytes are read with network.mu held and written with
 // mu held.
 type link struct {
-	n     *network
-	peer  *peer    // where requests go; nil on the listener's side
-	from  rdma.GID // the other side
-	state atomic.Uint32
-	heard atomic.Uint32 // grows with what moves: bytes from the other side, and its taking ours
+	n      *network
+	peer   *peer    // where requests go; nil on the listener's side
+	from   rdma.GID // the other side
+	sealed *sealed  // nil: it is not encrypted
+	state  atomic.Uint32
+	heard  atomic.Uint32 // grows with what moves: bytes from the other side, and its taking ours
 
 	mu     sync.Mutex // guards writing: fd, and
 	fd     int
@@ -35,7 +36,7 @@ type link struct {
 	owed   int    // looks until acknowledgements are sent alone; 0: they wait no longer
 	deaf   bool   // nothing is read until out is shorter
 	corked corked
-	iov    vectors // scratch of write
+	iov    vectors // scratch of toSocket
 	seen   uint32  // the events that watch asked for last
 
 	// Guarded by network.mu.
@@ -171,7 +172,23 @@ func (l *link) send() {
 }
 
 // waiting is how many bytes wait for the socket. Called with mu held.
-func (l *link) waiting() int { return len(l.out) - l.gone }
+func (l *link) waiting() int { return len(l.out) - l.gone + l.sealed.waiting() }
+
+// write sends what the socket takes of bufs. Called with mu held.
+func (l *link) write(bufs [][]byte) (int, error) {
+	if l.sealed != nil {
+		return l.sealed.write(l, bufs)
+	}
+	return l.toSocket(bufs)
+}
+
+// read fills b with what has come; 0 is nothing yet. Called with network.mu held.
+func (l *link) read(b []byte) (k int, end bool) {
+	if l.sealed != nil {
+		return l.sealed.read(l, b)
+	}
+	return l.fromSocket(b)
+}
 
 // append adds bytes that wait. What has gone makes room when that is the larger half,
 // so that each byte moves once at most.
@@ -198,7 +215,7 @@ func (l *link) queue(f *frame, n int, load func([]byte) bool) bool {
 		f.put((*[frameSize]byte)(l.out[l.ack:]))
 		return true
 	}
-	had := l.waiting()
+	had, idle := len(l.out)-l.gone, l.waiting() == 0
 	b := l.grow(frameSize + n)
 	f.put((*[frameSize]byte)(b))
 	if n > 0 && !load(b[frameSize:]) {
@@ -209,7 +226,7 @@ func (l *link) queue(f *frame, n int, load func([]byte) bool) bool {
 	case !ack:
 		l.ack, l.owed = -1, 0
 	default:
-		if l.ack = len(l.out) - frameSize; had == 0 {
+		if l.ack = len(l.out) - frameSize; idle {
 			l.owed = owedLooks
 		}
 	}

@@ -26,19 +26,21 @@ import (
 type network struct {
 	p        *Provider
 	listener *os.File
-	secret   []byte // of the links
+	secret   []byte    // of the links
+	secure   Handshake // and their encryption; nil: none
 	address  string
 	port     uint16
 	epoll    int // the set, of the links and the guard's eventfd
 	guard    guard
 
-	mu     sync.Mutex    // guards reading from the links and what follows:
-	links  map[int]*link // by descriptor
-	ring   []*link       // the same, for the owner's looks
-	owing  []*link       // some of those whose acknowledgements wait
-	events [64]unix.EpollEvent
-	buf    []byte // what is being read
-	closed bool
+	mu      sync.Mutex    // guards reading from the links and what follows:
+	links   map[int]*link // by descriptor
+	ring    []*link       // the same, for the owner's looks
+	owing   []*link       // some of those whose acknowledgements wait
+	events  [64]unix.EpollEvent
+	buf     []byte // what is being read
+	records []byte // and of what was encrypted, before that
+	closed  bool
 
 	halfMu sync.Mutex // guards what follows
 	half   []*os.File // accepted and in the handshake, oldest first
@@ -63,14 +65,14 @@ type wireCounts struct {
 const halfMost = 128
 
 // newNetwork listens for links, whose two sides prove to each other that they know
-// the secret.
-func newNetwork(p *Provider, secret []byte) (*network, error) {
+// the secret. secure encrypts them, unless it is nil.
+func newNetwork(p *Provider, secret []byte, secure Handshake) (*network, error) {
 	at := cmp.Or(p.cfg.Listen, "127.0.0.1:0")
 	l, bound, err := listen(at)
 	if err != nil {
 		return nil, &rdma.OpError{Op: "soft.New", Detail: "listen for TCP links on " + at, Err: err}
 	}
-	n := &network{p: p, secret: secret, port: bound.Port(), listener: l, links: make(map[int]*link), quit: make(chan struct{})}
+	n := &network{p: p, secret: secret, secure: secure, port: bound.Port(), listener: l, links: make(map[int]*link), quit: make(chan struct{})}
 	if n.address, err = advertised(bound, p.cfg.Advertise); err != nil {
 		l.Close()
 		return nil, &rdma.OpError{Op: "soft.New", Detail: err.Error(), Err: rdma.ErrInvalid}
@@ -118,9 +120,9 @@ func (n *network) accept() {
 		n.halfMu.Unlock()
 		go func() {
 			defer n.ended.Done()
-			from, err := welcome(c, n.secret, n.p.gids)
-			if n.whole(&n.half, c) && err == nil && keep(c) == nil {
-				l := &link{n: n, from: from}
+			from, seal, err := welcome(c, n.secret, n.secure, n.p.gids)
+			if n.whole(&n.half, c) && err == nil && keep(c, seal) == nil {
+				l := &link{n: n, from: from, sealed: sealedBy(seal)}
 				n.join(l, c)
 			}
 			c.Close()
@@ -205,9 +207,10 @@ func (n *network) call(l *link) error {
 	}
 	n.dialed = append(n.dialed, c)
 	n.halfMu.Unlock()
-	err = greet(c, secret, n.p.gids[0], l.peer.gids[0])
+	seal, err := greet(c, secret, l.peer.secure(), n.p.gids[0], l.peer.gids[0])
 	n.whole(&n.dialed, c)
 	if err == nil {
+		l.sealed = sealedBy(seal)
 		n.join(l, c)
 	}
 	return err
@@ -347,6 +350,9 @@ func (n *network) drop(l *link) {
 	unix.Close(l.fd)
 	l.fd = -1
 	l.out, l.gone, l.ack = nil, 0, -1
+	if l.sealed != nil {
+		l.sealed.out, l.sealed.gone = nil, 0
+	}
 	l.corked.reset()
 	l.mu.Unlock()
 	if l.peer == nil {
@@ -411,8 +417,8 @@ func (l *link) watch(out bool) {
 	}
 }
 
-// write sends what the socket takes of bufs.
-func (l *link) write(bufs [][]byte) (int, error) {
+// toSocket sends what the socket takes of bufs.
+func (l *link) toSocket(bufs [][]byte) (int, error) {
 	for {
 		k, err := writeSocket(l.fd, bufs, &l.iov)
 		l.n.counts.writes.Add(1)
@@ -446,8 +452,8 @@ func (l *link) unheard(d time.Duration, again uint8) bool {
 	return info.Probes > 2 || info.Retransmits >= again && info.Last_ack_recv > info.Last_data_sent
 }
 
-// read fills b with what the socket has; 0 is nothing yet.
-func (l *link) read(b []byte) (k int, end bool) {
+// fromSocket fills b with what the socket has; 0 is nothing yet.
+func (l *link) fromSocket(b []byte) (k int, end bool) {
 	for {
 		k, err := readSocket(l.fd, b)
 		l.n.counts.reads.Add(1)

@@ -11,9 +11,12 @@ import (
 )
 
 // Strangers of every kind beside two members of a job.
-func TestUnauthenticatedConnections(t *testing.T) {
+func TestUnauthenticatedConnections(t *testing.T) { both(t, testUnauthenticatedConnections) }
+
+func testUnauthenticatedConnections(t *testing.T, secure Handshake) {
 	noLeaks(t)
-	n := []*node{open(t, Config{Host: "a", Secret: secret}), open(t, Config{Host: "b", Secret: secret})}
+	n := []*node{open(t, Config{Host: "a", Secret: secret, Secure: secure}), open(t, Config{Host: "b", Secret: secret, Secure: secure})}
+	magic := magicOf(secure)
 	introduce(t, n...)
 	address := n[1].p.tcp.Load().address
 	var conns []net.Conn
@@ -33,10 +36,10 @@ func TestUnauthenticatedConnections(t *testing.T) {
 		case 1:
 			c.Write([]byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n and more, so that it is a whole greeting in length\r\n"))
 		case 2:
-			c.Write(helloMagic[:7])
+			c.Write(magic[:7])
 		case 3: // a whole greeting, then nonsense
 			hello := make([]byte, helloSize+500)
-			copy(hello, helloMagic[:])
+			copy(hello, magic[:])
 			copy(hello[64:], n[1].p.gids[0][:])
 			c.Write(hello)
 		}
@@ -58,9 +61,12 @@ func TestUnauthenticatedConnections(t *testing.T) {
 // Members are not kept out by each other: more of them than a listener has in
 // the handshake at once, all at the same moment, and the dialler is itself
 // dialled meanwhile.
-func TestManyLinksAtOnce(t *testing.T) {
+func TestManyLinksAtOnce(t *testing.T) { both(t, testManyLinksAtOnce) }
+
+func testManyLinksAtOnce(t *testing.T, secure Handshake) {
 	noLeaks(t)
-	n := hosts(t, 2)
+	n := []*node{open(t, Config{Host: "a", Secret: secret, Secure: secure}), open(t, Config{Host: "b", Secret: secret, Secure: secure})}
+	introduce(t, n...)
 	s, back := n[0].p.find(n[1].p.gids[0]), n[1].p.find(n[0].p.gids[0])
 	links := make([]*link, 6*halfMost)
 	var all sync.WaitGroup

@@ -12,14 +12,16 @@ import (
 type network struct {
 	address string
 	port    uint16
+	secure  Handshake
 	p       *Provider
 	buf     []byte
+	records []byte
 }
 
 // vectors is tcp_socket_unsafe_linux.go's.
 type vectors struct{}
 
-func newNetwork(*Provider, []byte) (*network, error) {
+func newNetwork(*Provider, []byte, Handshake) (*network, error) {
 	return nil, &rdma.OpError{Op: "soft.New", Detail: "TCP links need Linux", Err: rdma.ErrNotSupported}
 }
 
@@ -30,8 +32,8 @@ func (n *network) rest()                          {}
 func (n *network) settle()                        {}
 func (n *network) close()                         {}
 func (l *link) watch(bool)                        {}
-func (l *link) write([][]byte) (int, error)       { return 0, rdma.ErrNotSupported }
-func (l *link) read([]byte) (k int, end bool)     { return 0, true }
+func (l *link) toSocket([][]byte) (int, error)    { return 0, rdma.ErrNotSupported }
+func (l *link) fromSocket([]byte) (int, bool)     { return 0, true }
 func (l *link) unheard(time.Duration, uint8) bool { return false }
 
 func (l *link) shutdown() {}

@@ -81,7 +81,7 @@ func (p *Provider) openNetwork() error {
 	if _, err := rand.Read(secret); err != nil {
 		return fmt.Errorf("listen for TCP links: a secret: %w", err)
 	}
-	n, err := newNetwork(p, secret)
+	n, err := newNetwork(p, secret, nil)
 	if err != nil {
 		return err
 	}
