@@ -37,7 +37,8 @@ func DaemonFor(local, ranks, threads int) int { return ranks + local%threads }
 // writes their registered memory, and serves no rank that has died.
 //
 // It sleeps when there is nothing to do; a rank that lends a call rings it awake. While the peer
-// of a lent call has not come yet, it looks for it at least once in a millisecond.
+// of a lent call has not come yet, it looks for it at least once in a millisecond. Its threads tell the
+// segment that they are well: the launcher kills a daemon that hangs, and the ranks go on by its journals.
 type Daemon struct {
 	cfg     DaemonConfig
 	threads []*daemonThread
@@ -91,6 +92,7 @@ func (d *Daemon) Run(ctx context.Context) {
 			if !d.cfg.Goroutines {
 				runtime.LockOSThread()
 			}
+			th.thread = arch.Thread()
 			// The condition is never true: only the context ends it.
 			_ = th.waiter.Wait(ctx, th)
 		})
@@ -115,7 +117,8 @@ func (d *Daemon) deputyOf(m memberAt) *deputy {
 type daemonThread struct {
 	d      *Daemon
 	number int  // in the segment
-	used   bool // which says so
+	thread int  // of the operating system
+	used   bool // which the segment says
 	bell   *shm.Bell
 	waiter *wait.Waiter
 	doors  []doorway
@@ -162,7 +165,7 @@ const (
 	// daemonBytes is how much of a call is moved before the other ranks' calls have their turn,
 	// and before the rank is heard that wants it back.
 	daemonBytes = 256 << 10
-	// daemonPasses is how many passes there are to one look for dead ranks.
+	// daemonPasses is how many passes there are to one look for dead ranks, and to one beat.
 	daemonPasses = 64
 )
 
@@ -176,6 +179,7 @@ func (n *nap) Sleep(nanoseconds int64) bool {
 	if len(n.th.open) > 0 {
 		nanoseconds = min(nanoseconds, int64(daemonNap))
 	}
+	n.th.d.cfg.Segment.Beat(n.th.number, n.th.thread)
 	return n.Bell.Sleep(nanoseconds)
 }
 
@@ -185,6 +189,9 @@ func (th *daemonThread) Ready() bool {
 		moved = th.take()
 		if th.passes++; th.waiter.Thorough() || th.passes%daemonPasses == 0 {
 			th.bury()
+		}
+		if th.passes%daemonPasses == 0 {
+			th.d.cfg.Segment.Beat(th.number, th.thread)
 		}
 		for i := 0; i < len(th.open); {
 			did, over := th.open[i].Step()

@@ -30,6 +30,9 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(role(os.Args[3:]))
 	}
+	if os.Args[0] == "gorun-offload" {
+		os.Exit(roleDaemon(os.Getenv("TEST_DAEMON")))
+	}
 	// With the race detector a process sleeps for a second before it exits.
 	if os.Getenv("GORACE") == "" {
 		os.Setenv("GORACE", "atexit_sleep_ms=0")

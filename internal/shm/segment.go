@@ -127,6 +127,19 @@ func (s *Segment) SetUsed(number int) { atomic.StoreUint32(&s.entries[number].us
 // Used tells whether [Segment.SetUsed] was told so.
 func (s *Segment) Used(number int) bool { return atomic.LoadUint32(&s.entries[number].used) != 0 }
 
+// Beat is told by a thread of a daemon, by its operating system's number, that it is well: often
+// while it works, and before each sleep.
+func (s *Segment) Beat(number, thread int) {
+	e := &s.entries[number].beat
+	atomic.StoreUint64(e, uint64(uint32(thread))<<32|uint64(uint32(atomic.LoadUint64(e)+1)))
+}
+
+// Beats is the last thread that has told so, 0 if none has, and a count that changes with each Beat.
+func (s *Segment) Beats(number int) (thread int, count uint32) {
+	w := atomic.LoadUint64(&s.entries[number].beat)
+	return int(uint32(w >> 32)), uint32(w)
+}
+
 // Bell is a rank's bell: its own to sleep on, a peer's to ring.
 func (s *Segment) Bell(rank int) *Bell { return &s.bells[rank] }
 

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,17 +17,53 @@ import (
 // A daemon is the process that steps the started collectives of the host's ranks. It has the
 // numbers behind theirs in the segment, by which ranks find it and learn of its death. Where it
 // has calls of theirs, they go on with them when its process has ended, and not before: one that
-// is only stopped may go on at any time. So the host kills a daemon that somebody has stopped.
+// is stopped or hangs may go on at any time, even within a store that it was about to make. So
+// the host kills a daemon that somebody has stopped, or that hangs.
 type daemon struct {
 	pid, pidfd int
 	over       bool      // its process has ended, and ranks know
 	look       time.Time // when to look at it; zero: never
 	stopped    bool      // it was, at the last look
+	pulses     []pulse   // of its threads
+	why        string    // it was killed for
 }
 
-// daemonEvery is the time between two looks at the daemon. One that is stopped in two of them is
-// killed, so that a stop and what follows from it are over within a second.
-const daemonEvery = 250 * time.Millisecond
+const (
+	// daemonEvery is the time between two looks at the daemon. One that is stopped in two of them, or hangs, is
+	// killed, so that what follows from that is over within a second.
+	daemonEvery = 250 * time.Millisecond
+	// A daemon's pass moves 256 KiB for each of its calls. One that has used daemonTicks of CPU time without
+	// an end of it is in a circle. One that has not, but wants no CPU at stillLooks looks, waits for ever: a
+	// daemon that has nothing to do makes a pass each 10 ms.
+	daemonTicks = 3 * ticksPerSecond / 10
+	stillLooks  = 2
+)
+
+// A pulse is what the host knows of a thread of the daemon. It counts what the thread has had of
+// the CPUs, and not the time, so that a thread that waits for a busy CPU does not hang.
+type pulse struct {
+	beat  uint32 // of the segment
+	ticks int    // of CPU time at the look that found this beat
+	still int    // looks since that found a thread that wants no CPU
+}
+
+// look takes in what a look has found, and tells why the thread hangs; "": it does not.
+func (p *pulse) look(beat uint32, ticks int, wants bool) string {
+	if beat != p.beat {
+		*p = pulse{beat: beat, ticks: ticks}
+		return ""
+	}
+	if p.still++; wants {
+		p.still = 0
+	}
+	switch {
+	case ticks-p.ticks >= daemonTicks:
+		return "it ran in a circle"
+	case p.still >= stillLooks:
+		return "it hung"
+	}
+	return ""
+}
 
 // offloadName is the daemon's program.
 const offloadName = "gorun-offload"
@@ -85,13 +122,14 @@ func (h *Host) startDaemon() error {
 	h.guard.Add(h.daemon.pid)
 	h.log("the daemon of started collectives has pid %d and %d threads", h.daemon.pid, n)
 	h.daemon.look = time.Now().Add(daemonEvery)
+	h.daemon.pulses = make([]pulse, n)
 	if h.daemon.pidfd < 0 {
 		return nil // a kernel before 5.4: a look notices its end
 	}
 	return h.watch(h.daemon.pidfd, unix.EPOLLIN, sourceDaemon, 0)
 }
 
-// daemonOnTime looks whether the daemon is stopped, or has ended where nothing else says so.
+// daemonOnTime looks whether the daemon is stopped or hangs, or has ended where nothing else says so.
 func (h *Host) daemonOnTime(now time.Time) {
 	d := &h.daemon
 	if d.look.IsZero() || now.Before(d.look) {
@@ -104,10 +142,42 @@ func (h *Host) daemonOnTime(now time.Time) {
 	var info unix.Siginfo
 	err := unix.Waitid(unix.P_PID, d.pid, &info, unix.WSTOPPED|unix.WNOWAIT|unix.WNOHANG, nil)
 	was := d.stopped
-	if d.stopped = err == nil && info.Signo != 0; was && d.stopped {
-		h.log("the daemon of started collectives was stopped, and is killed")
+	if d.stopped = err == nil && info.Signo != 0; !d.stopped {
+		d.why = h.daemonHangs()
+	} else if was {
+		d.why = "it was stopped"
+	}
+	if d.why != "" {
+		h.log("the daemon of started collectives is killed, for %s", d.why)
 		_ = unix.Kill(-d.pid, unix.SIGKILL)
 	}
+}
+
+// daemonHangs tells why one of the daemon's threads hangs; "": none does.
+func (h *Host) daemonHangs() (why string) {
+	d := &h.daemon
+	threads, running := make(map[int]process), 0
+	files, _ := filepath.Glob("/proc/" + strconv.Itoa(d.pid) + "/task/*/stat")
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if p, ok := parseProcess(string(text)); err == nil && ok {
+			threads[p.pid] = p
+			if p.state == "R" {
+				running++
+			}
+		}
+	}
+	for i := range d.pulses {
+		thread, beat := h.segment.Beats(len(h.spec.Ranks) + i)
+		p, found := threads[cmp.Or(thread, d.pid)]
+		// One that the runtime of Go gives no processor waits for one that others have: there are as many as
+		// threads, or more. One in state D waits for memory, and does not end before it has it.
+		wants := p.state == "R" || p.state == "D" || running >= len(d.pulses)
+		if hangs := d.pulses[i].look(beat, p.ticks, wants); found && hangs != "" {
+			why = hangs
+		}
+	}
+	return why
 }
 
 // daemonEnded takes the end of the daemon in, if it has ended. The ranks go on with the calls
@@ -127,8 +197,8 @@ func (h *Host) daemonEnded() {
 	if how.signal != 0 {
 		text = unix.SignalName(how.signal)
 	}
-	if h.daemon.stopped {
-		text += ", for it was stopped"
+	if h.daemon.why != "" {
+		text += ", for " + h.daemon.why
 	}
 	if !h.ending.begun {
 		h.emit(Event{Kind: Unassisted, Rank: -1, Text: fmt.Sprintf("%s (pid %d), the daemon of --offload, has ended with %s: the ranks go on with the calls that it had, and without it", offloadName, h.daemon.pid, text)})

@@ -1,0 +1,36 @@
+package host
+
+import "testing"
+
+// A thread of the daemon hangs when it has used CPU time, or has wanted none, without a beat: time alone says nothing,
+// for its CPU may be busy.
+func TestPulse(t *testing.T) {
+	type look struct {
+		beat  uint32
+		ticks int
+		wants bool
+		says  string
+	}
+	const circle, hung = "it ran in a circle", "it hung"
+	for name, looks := range map[string][]look{
+		"works":                      {{1, 20, true, ""}, {900, 45, true, ""}, {1800, 70, true, ""}, {2700, 95, true, ""}},
+		"sleeps":                     {{1, 0, false, ""}, {26, 0, false, ""}, {51, 0, false, ""}, {76, 0, false, ""}},
+		"waits for a busy CPU":       {{7, 3, true, ""}, {7, 3, true, ""}, {7, 4, true, ""}, {7, 4, true, ""}, {7, 5, true, ""}, {7, 5, true, ""}, {8, 6, false, ""}},
+		"is seen asleep once":        {{7, 3, false, ""}, {7, 3, false, ""}, {7, 3, true, ""}, {7, 3, false, ""}, {8, 3, false, ""}},
+		"spins":                      {{7, 3, true, ""}, {7, 28, true, ""}, {7, 53, true, circle}},
+		"spins on a busy CPU":        {{7, 3, true, ""}, {7, 13, true, ""}, {7, 23, true, ""}, {7, 33, true, circle}},
+		"blocks":                     {{7, 3, false, ""}, {7, 3, false, ""}, {7, 3, false, hung}},
+		"never begins":               {{0, 3, false, ""}, {0, 3, false, hung}},
+		"begins late, on a busy CPU": {{0, 0, true, ""}, {0, 1, true, ""}, {0, 1, true, ""}, {1, 2, false, ""}},
+		"blocks after work":          {{7, 30, true, ""}, {8, 60, true, ""}, {8, 60, false, ""}, {8, 60, false, hung}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var p pulse
+			for i, l := range looks {
+				if got := p.look(l.beat, l.ticks, l.wants); got != l.says {
+					t.Fatalf("look %d, %+v: says %q", i, l, got)
+				}
+			}
+		})
+	}
+}
