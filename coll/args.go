@@ -93,9 +93,7 @@ func (t *Team) prepare(a *Args, v *invocation) error {
 	if err := t.buffers(v); err != nil {
 		return err
 	}
-	if c.Algorithm, _, _ = t.selection.algorithm(c); c.Algorithm == TwoLevel {
-		c.Pairs = t.selection.pairs(c)
-	}
+	t.selection.settle(c)
 	return nil
 }
 

@@ -51,8 +51,8 @@ func (t *Team) mapPeers(all bool) {
 	}
 	t.mappable(addressOf(t.bytes), t.region)
 	t.tuning.mapped, t.selection.mapped = all, all
-	if !all && t.size < crowd { // of a large team the scratch stays small
-		t.tuning.piece = t.sentPiece
+	if !all {
+		t.tuning.sent(t.table, t.size)
 	}
 }
 

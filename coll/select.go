@@ -136,6 +136,13 @@ func inOrder(a Algorithm) bool {
 	return a == Direct || a == ReduceScatterGather || a == Chain || a == Pull || a == TwoLevel
 }
 
+// settle gives a call its algorithm, and what else depends on the selection.
+func (s *selection) settle(c *Call) {
+	if c.Algorithm, _, _ = s.algorithm(c); c.Algorithm == TwoLevel {
+		c.Pairs = s.pairs(c)
+	}
+}
+
 // rulesFor are the rules that the team's members go by, from so many ranks on and where.
 func (s *selection) rulesFor(k Kind) (from int, rules []Rule, where string) {
 	if s.hosts != nil && s.hosts.shared && s.across[k] != nil {

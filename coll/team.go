@@ -108,13 +108,24 @@ func eagerFor(size, slots, eager int) int {
 	return eager
 }
 
+// tuningFor is the tuning of a team of so many members, which have so many slots if that is not 0.
+func tuningFor(table *Table, size, slots int) tuning {
+	eager := cmp.Or(table.EagerBytes, defaultEager)
+	slots = cmp.Or(slots, slotsFor(size, eager))
+	return tuning{slots: slots, eager: eagerFor(size, slots, eager), chunk: cmp.Or(table.ChunkBytes, defaultChunk), piece: cmp.Or(table.PieceBytes, defaultPiece)}
+}
+
+// sent makes it that of members of whom some do not map each other.
+func (t *tuning) sent(table *Table, size int) {
+	if size < crowd { // of a large team the scratch stays small
+		t.piece = cmp.Or(table.PieceBytes, defaultSentPiece)
+	}
+}
+
 func (cfg *TeamConfig) validate() (tuning, error) {
 	cfg.Table = cmp.Or(cfg.Table, &builtIn)
-	table := cfg.Table
-	eager := cmp.Or(table.EagerBytes, defaultEager)
-	slots := cmp.Or(cfg.slots, slotsFor(cfg.Size, eager))
-	t := tuning{slots: slots, eager: eagerFor(cfg.Size, slots, eager), chunk: cmp.Or(table.ChunkBytes, defaultChunk), piece: cmp.Or(table.PieceBytes, defaultPiece)}
-	if err := table.validate(); err != nil {
+	t := tuningFor(cfg.Table, cfg.Size, cfg.slots)
+	if err := cfg.Table.validate(); err != nil {
 		return t, err
 	}
 	switch {
@@ -141,7 +152,7 @@ type Team struct {
 	odp        rdma.MR
 	tuning     tuning
 	host       uint64 // hash of its name
-	sentPiece  int    // tuning.piece where some members do not map each other
+	table      *Table
 	selection  *selection
 	cache      cache
 
@@ -241,7 +252,7 @@ func newTeam(cfg *TeamConfig) (*Team, error) {
 		return nil, err
 	}
 	t := &Team{rank: cfg.Rank, size: cfg.Size, mesh: cfg.Mesh, waiter: cfg.Waiter, progress: cfg.Progress,
-		dead: cfg.PeerDead, odp: cfg.ODP, tuning: tuning, sentPiece: cmp.Or(cfg.Table.PieceBytes, defaultSentPiece), peers: make([]peer, cfg.Size)}
+		dead: cfg.PeerDead, odp: cfg.ODP, tuning: tuning, table: cfg.Table, peers: make([]peer, cfg.Size)}
 	t.selection, t.host = cfg.Table.selection(cfg.Size), hashOf(cfg.Host)
 	at := func(member int) int { return member }
 	if cfg.Members != nil {

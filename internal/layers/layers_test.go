@@ -52,6 +52,7 @@ var layers = []layer{
 	{"rank", "Init, World, Comm, messages, collectives, windows, Run; internal: peers, p2p, match, rma, and pure datatype, group, topology", "coll rdma rdma/soft pmi internal/arch internal/kernel internal/pack internal/reach internal/sendq internal/shm internal/topo internal/version internal/wait"},
 	{"rank/ranktest", "ranks as goroutines, in tests", "rank rdma/soft"},
 	{"coll", "plans and the machine that runs them", "rdma internal/arch internal/kernel internal/sendq internal/shm internal/wait"},
+	{"coll/sim", "collectives of many thousand ranks on a fabric with a virtual clock", "coll"},
 	{"pmi", "PMI-1 and PMI-2: wires, engine, Store; PMI-1: client", "internal/pack"},
 	{"rdma", "the verbs object model and its rules", ""},
 	{"rdma/soft", "the software device", "rdma internal/arch internal/shm"},
