@@ -38,9 +38,10 @@ const (
 	faultLocal
 	faultDaemon
 	faultPanic
+	faultRevoked
 )
 
-var reasonText = [...]string{"", "calls do not match", "calls do not match", "its context ended", "peer has died", "its connection failed", "it could not go on", "the offload daemon that had its call could not end it", "the function of its reduction panicked"}
+var reasonText = [...]string{"", "calls do not match", "calls do not match", "its context ended", "peer has died", "its connection failed", "it could not go on", "the offload daemon that had its call could not end it", "the function of its reduction panicked", "it was asked to"}
 
 func (r reason) String() string {
 	if r > 0 && int(r) < len(reasonText) {
@@ -90,6 +91,9 @@ func (t *Team) hear(peer int) bool {
 		return true
 	}
 	err := fmt.Errorf("%w by rank %d: %v", ErrRevoked, peer, f.reason)
+	if f.reason == faultDead {
+		err = fmt.Errorf("%w by rank %d: %w", ErrRevoked, peer, ErrPeerDead)
+	}
 	if f.peer >= 0 {
 		err = fmt.Errorf("%w (rank %d)", err, f.peer)
 	}
@@ -352,16 +356,28 @@ func (t *Team) breakUp(peer int, why reason, cause error) *Error {
 }
 
 // Revoke breaks the team for an outside cause, and tells the other members, whose next
-// call would otherwise wait for this one. A team that is broken or closed is unchanged.
+// call would otherwise wait for this one. A team that is broken or closed is unchanged. The call
+// that runs, where this is called in its progress, ends with the cause at its next look at the peers.
 func (t *Team) Revoke(op string, cause error) {
-	if t.enter(0) != nil {
+	if err := t.enter(0); err != nil {
+		if errors.Is(err, ErrBusy) {
+			t.revoked.Store(&cause)
+		}
 		return
 	}
 	t.call = &t.own
 	t.call.call = Call{}
-	t.breakUp(-1, faultLocal, cause).Op = op
+	t.breakUp(-1, revocation(cause), cause).Op = op
 	t.abandon()
 	t.vacate()
+}
+
+// revocation is the reason of a Revoke, as others are told.
+func revocation(cause error) reason {
+	if errors.Is(cause, ErrRevoked) {
+		return faultRevoked
+	}
+	return faultLocal
 }
 
 func (t *Team) tellOthers(but int, f fault) {

@@ -262,6 +262,10 @@ func (t *Team) look(wide bool) (broken bool) {
 	if t.size == 1 {
 		return false
 	}
+	if cause := t.revoked.Load(); cause != nil {
+		c.err = t.breakUp(-1, revocation(*cause), *cause)
+		return true
+	}
 	for i := range t.peers {
 		if i == t.rank {
 			continue

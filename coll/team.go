@@ -172,10 +172,11 @@ type Team struct {
 	most    int  // bytes that the machine moves in a row: anyNumber, or besideBytes
 	beside  bool // Step runs the machine
 
-	busy    uint32      // busyNot, busyCall, busyMoving
-	state   error       // nil while open: *Error when broken, ErrClosed
-	call    *invocation // the one that runs or ran last: own, or that of a Pending
-	own     invocation  // of the blocking calls
+	busy    uint32                // busyNot, busyCall, busyMoving
+	revoked atomic.Pointer[error] // by Revoke, while a call runs
+	state   error                 // nil while open: *Error when broken, ErrClosed
+	call    *invocation           // the one that runs or ran last: own, or that of a Pending
+	own     invocation            // of the blocking calls
 	waiting waiting
 	backlog backlog
 

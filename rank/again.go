@@ -106,7 +106,7 @@ func (c *Comm) again(ctx context.Context, s *shape, send, recv []byte) (done boo
 	if c.world.enter() != nil {
 		return false, nil
 	}
-	if c.freed || c.revoked != nil {
+	if c.barred || c.revoked != nil {
 		c.world.leave()
 		return false, nil
 	}

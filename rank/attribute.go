@@ -89,7 +89,7 @@ func (k *Keyval[V]) usable(c *Comm) error {
 	if err := c.exists(); err != nil {
 		return err
 	}
-	if c.freed {
+	if c.freed || c.making {
 		return c.unusable()
 	}
 	return nil

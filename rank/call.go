@@ -213,8 +213,8 @@ func (k *call) recycle() {
 func (k *call) start() error {
 	c := k.comm
 	switch {
-	case c.freed:
-		return c.fail(k.op, -1, ErrFreed)
+	case c.barred:
+		return c.fail(k.op, -1, c.unusable())
 	case c.revoked != nil:
 		return c.fail(k.op, -1, revokedBy(c.revoked))
 	}

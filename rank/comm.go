@@ -36,10 +36,14 @@ type Comm struct {
 	// members have agreed on it, and none of them uses it again.
 	context uint32
 	team    *coll.Team
-	freed   bool
-	making  bool // by Idup, and marked as freed until it is made
-	// revoked is the first failure of a collective.
+	// barred: all calls are refused, for the communicator is freed, in the making by Idup, or
+	// ended: a rank has called Revoke, and this is which.
+	barred, freed, making bool
+	ended                 error
+	// revoked is the first failure of a collective, or ended.
 	revoked error
+	// acked are the members whose failure the program knows of, by index; see AckFailed.
+	acked group.Bits
 	// started is how many collectives go on by themselves, programs how many of these combine by a function of the
 	// program.
 	started, programs int
@@ -94,7 +98,7 @@ func (c *Comm) partContext() uint32   { return contexts*c.context + 3 }
 const (
 	lastContext  = 1<<29 - 1
 	firstStarted = lastContext + 1
-	lastStarted  = 1<<30 - 1
+	lastStarted  = 1<<30 - 2 // p2p.Control is of the next one
 )
 
 // exists is an error for no communicator at all.
@@ -127,21 +131,33 @@ func (c *Comm) enterShort() error {
 	return c.usable()
 }
 
-// usable leaves the world again when the communicator was freed.
+// usable leaves the world again when the communicator is barred.
 func (c *Comm) usable() error {
-	if c.freed {
+	if c.barred {
 		c.world.leave()
 		return c.unusable()
 	}
 	return nil
 }
 
-// unusable is why a communicator that is marked as freed cannot be used.
+// unusable is why a communicator that is barred cannot be used.
 func (c *Comm) unusable() error {
-	if c.making {
+	switch {
+	case c.making:
 		return ErrUnfinished
+	case c.freed:
+		return ErrFreed
 	}
-	return ErrFreed
+	return c.ended
+}
+
+// enterAnyway is enter for the calls that a revoked communicator has left.
+func (c *Comm) enterAnyway() error {
+	err := c.enter()
+	if err != nil && c != nil && err == c.ended {
+		return c.world.enter()
+	}
+	return err
 }
 
 // enterCollective is enter for a call of all ranks.

@@ -381,7 +381,7 @@ func (w *World) enlist(ctx context.Context, d *Comm, meet func(ctx context.Conte
 		return err
 	}
 	if d != nil {
-		w.comms = append(w.comms, d)
+		w.enrol(d)
 	}
 	return nil
 }

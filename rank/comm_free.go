@@ -32,6 +32,9 @@ func (c *Comm) free(ctx context.Context, op string) error {
 		err = c.team.Close()
 	}
 	c.forget()
+	if err == nil && c.revoked == nil {
+		delete(w.agreements, c.context) // all members are here
+	}
 	switch {
 	case err != nil:
 		return c.failCollective(op, errors.Join(err, deleted))
@@ -68,7 +71,7 @@ func collective(what pending) bool {
 // toFree begins the freeing of the communicator: it has no attributes then, whose
 // callbacks may still use it. deleted is what those said.
 func (c *Comm) toFree() (w *World, deleted, err error) {
-	if err := c.enter(); err != nil {
+	if err := c.enterAnyway(); err != nil {
 		return nil, nil, err
 	}
 	w = c.world
@@ -79,17 +82,17 @@ func (c *Comm) toFree() (w *World, deleted, err error) {
 	if len(c.attributes) > 0 {
 		w.leave()
 		deleted = c.deleteAttributes()
-		if err := c.enter(); err != nil {
+		if err := c.enterAnyway(); err != nil {
 			return nil, nil, errors.Join(err, deleted)
 		}
 	}
-	c.freed = true
+	c.freed, c.barred = true, true
 	return w, deleted, nil
 }
 
 // release gives a communicator back on this rank alone.
 func (c *Comm) release() {
-	c.freed = true
+	c.freed, c.barred = true, true
 	_ = c.team.Close() // it is revoked, or nobody uses it
 	c.forget()
 }

@@ -144,12 +144,12 @@ func (w *World) gatherFrom(ctx context.Context, s *group.Set, context uint32, ta
 		env := match.Envelope{Context: context, Source: int32(w.rank), Tag: int32(tag)}
 		want := match.Envelope{Context: context, Source: int32(from), Tag: int32(tag)}
 		if ctx.Err() != nil {
-			w.messages.Notify(env, to)
+			w.messages.Notify(nil, env, to)
 			continue
 		}
 		sent, st, err := w.messages.Swap(ctx, send, nil, env, to, recv, nil, want, nil)
 		if !sent {
-			w.messages.Notify(env, to)
+			w.messages.Notify(nil, env, to)
 		}
 		if err == nil && st.Bytes != len(recv) {
 			err = &p2p.PeerError{Peer: from, Err: errTold}

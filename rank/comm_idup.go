@@ -24,7 +24,7 @@ func (c *Comm) Idup() (*Comm, Request, error) {
 		remote = nil
 	}
 	d := c.child(fmt.Sprintf("%s.%s%d", c.name, op, c.children), 0, c.local, remote)
-	d.layout, d.making, d.freed = c.layout, true, true
+	d.layout, d.making, d.barred = c.layout, true, true
 	// Callbacks may use the world; an error of theirs is of this rank alone, and the
 	// others are not kept waiting.
 	copied := c.copyAttributes(d)
@@ -180,7 +180,7 @@ func (p *duplication) next() error {
 		if all {
 			p.over = true
 			d.context = p.number
-			w.comms = append(w.comms, d) // also when nobody asks
+			w.enrol(d) // also when nobody asks
 			return nil
 		}
 	}
@@ -209,9 +209,10 @@ func (p *duplication) finish(st *Status) error {
 	c, d := p.from, p.made
 	d.making = false
 	if p.err == nil {
-		d.freed = false
+		d.barred = d.ended != nil
 		return nil
 	}
+	d.freed = true
 	if p.failed != nil {
 		p.err = p.failed // why the others have failed too
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -68,6 +69,30 @@ func init() {
 		"recv from any": func(ctx context.Context, c *rank.Comm) error {
 			_, err := rank.Recv(ctx, c, make([]int, 1), rank.AnySource, 0)
 			return err
+		},
+		"recv from any, which goes on": func(ctx context.Context, c *rank.Comm) error {
+			_, death := rank.Recv(ctx, c, make([]int, 1), rank.AnySource, 0)
+			e, ok := errors.AsType[*rank.Error](death)
+			if !ok || !errors.Is(death, rank.ErrProcFailed) || e.Class() != rank.ClassProcFailed || !slices.Equal(e.Failed, []int{1}) {
+				return fmt.Errorf("not of rank 1's failure: %v", death)
+			}
+			if g, err := c.AckFailed(); err != nil || g.Size() != 1 {
+				return fmt.Errorf("acknowledged %d failures, %v", g.Size(), err)
+			}
+			if c.Rank() == 0 { // nothing comes from rank 1, and rank 2 sends later
+				if err := rank.Send(ctx, c, []int{1}, 2, 1); err != nil {
+					return err
+				}
+			}
+			if st, err := rank.Recv(ctx, c, make([]int, 1), rank.AnySource, 1); err != nil || st.Source != 2-c.Rank() {
+				return fmt.Errorf("received from rank %d, %v", st.Source, err)
+			}
+			if c.Rank() == 2 {
+				if err := rank.Send(ctx, c, []int{1}, 0, 1); err != nil {
+					return err
+				}
+			}
+			return death
 		},
 		"long send": func(ctx context.Context, c *rank.Comm) error {
 			return rank.Send(ctx, c, make([]int, 1<<20), 1, 0)

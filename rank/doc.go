@@ -77,6 +77,11 @@
 // context of a long Send ends before the peer has received it, all messages between the two
 // ranks end, because the peer may still read from the memory that Send returned to its caller.
 //
+// Under gorun --continuous, a rank that dies does not end the job (MPI's User Level Failure Mitigation). Calls that
+// need it fail with [ErrProcFailed], and the others go on. Receives from [AnySource] fail until [Comm.AckFailed]. A
+// program that goes on without the dead calls [Comm.Revoke], so that ranks that wait for each other stop, and then, in
+// all survivors, [Comm.Shrink]. [Comm.Agree] gives all survivors the same flag, whatever dies meanwhile.
+//
 // Errors have MPI's classes: use errors.Is(err, rank.ClassTruncate), or [ClassOf]. Each
 // error is also passed to the error handler of the communicator ([Comm.SetErrhandler]).
 //

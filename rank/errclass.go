@@ -102,17 +102,32 @@ var sentinelClasses = [...]struct {
 	err   error
 	class Class
 }{
-	{ErrRevoked, ClassRevoked}, {coll.ErrRevoked, ClassRevoked},
+	{ErrRevoked, ClassRevoked}, {coll.ErrRevoked, ClassRevoked}, {ErrProcFailed, ClassProcFailed},
 	{ErrPeerDied, ClassProcFailed}, {coll.ErrPeerDead, ClassProcFailed}, {mail.ErrGone, ClassProcFailed}, {mail.ErrSilent, ClassProcFailed},
 	{ErrFreed, ClassComm}, {ErrUnfinished, ClassComm}, {ErrBuffer, ClassBuffer}, {ErrArgument, ClassArg},
 	{p2p.ErrRefused, ClassOther}, {context.Canceled, ClassOther}, {context.DeadlineExceeded, ClassOther},
 }
 
-// Class is the class of the error, as [ClassOf] gives it.
-func (e *Error) Class() Class { return ClassOf(e.Err) }
+// procFailed tells whether an error is that a process has failed. Where a connection has, no more is known
+// than that nothing reaches the peer: [Comm.Failed] has it among the failed too.
+func procFailed(err error) bool {
+	return errors.Is(err, ErrProcFailed) || errors.Is(err, ErrPeerDied) || errors.Is(err, coll.ErrPeerDead) ||
+		errors.Is(err, mail.ErrGone) || errors.Is(err, mail.ErrSilent) || errors.Is(err, p2p.ErrLost)
+}
 
-// Is reports whether target is the error's class.
+// Class is the class of the error, as [ClassOf] gives it.
+func (e *Error) Class() Class {
+	if class := ClassOf(e.Err); len(e.Failed) == 0 || class == ClassRevoked {
+		return class
+	}
+	return ClassProcFailed
+}
+
+// Is reports whether target is the error's class, or ErrProcFailed where a process has failed.
 func (e *Error) Is(target error) bool {
+	if target == ErrProcFailed {
+		return len(e.Failed) > 0
+	}
 	c, ok := target.(Class)
 	return ok && c == e.Class()
 }

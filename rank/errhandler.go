@@ -8,6 +8,7 @@ import (
 	"github.com/gorun-mpi/gorun/coll"
 	"github.com/gorun-mpi/gorun/rank/internal/datatype"
 	"github.com/gorun-mpi/gorun/rank/internal/p2p"
+	"github.com/gorun-mpi/gorun/rdma"
 )
 
 // An Errhandler is called with each error of a communicator's calls before
@@ -70,6 +71,14 @@ func (c *Comm) fail(op string, peer int, err error) error {
 	if te, ok := errors.AsType[*p2p.TruncateError](err); ok {
 		e.Err = &TruncateError{Message: te.Message, Buffer: te.Buffer, Type: te.Type, Elem: te.Elem}
 	}
+	if c.ended != nil && (errors.Is(err, p2p.ErrRevoked) || errors.Is(err, p2p.ErrRefused)) {
+		e.Err = c.ended
+	}
+	if procFailed(err) {
+		if e.Failed = c.failed(); len(e.Failed) == 0 && e.Peer >= 0 && !errors.Is(err, ErrRevoked) {
+			e.Failed = []int{c.worldRank(e.Peer)}
+		}
+	}
 	if e.Peer >= 0 {
 		e.PeerHost = c.world.HostOf(c.worldRank(e.Peer))
 	}
@@ -103,6 +112,8 @@ func (c *Comm) failCollective(op string, err error) error {
 	switch {
 	case panicked:
 		err = &PanicError{Rank: c.world.rank, Value: p.Value, Stack: panicStack(p.Stack), title: "the operation: "}
+	case errors.Is(err, coll.ErrRevoked):
+		err = fmt.Errorf("%w: %w", ErrRevoked, err)
 	case errors.Is(err, coll.ErrArgument):
 		return c.fail(op, peer, err)
 	case errors.Is(err, coll.ErrBusy):
@@ -116,8 +127,9 @@ func (c *Comm) failCollective(op string, err error) error {
 				}
 			}
 		}
-	case errors.Is(err, coll.ErrRevoked):
-		err = fmt.Errorf("%w: %w", ErrRevoked, err)
+	case world >= 0 && errors.Is(err, rdma.WCRetryExcErr):
+		_ = c.world.messages.Fail(world, err) // whose connection may not have been used
+		err = fmt.Errorf("%w: %w", ErrProcFailed, err)
 	}
 	if world >= 0 && peer < 0 {
 		err = fmt.Errorf("rank %d of the local group: %w", c.local.Index(world), err)

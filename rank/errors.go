@@ -17,13 +17,16 @@ var (
 	// ErrUnfinished: the request of [Comm.Idup], which makes the
 	// communicator, was not waited for or is not complete.
 	ErrUnfinished = errors.New("the communicator is not made yet: wait for its request")
-	// ErrRevoked: an earlier collective on the communicator failed, here or
-	// on a peer. The error also wraps the first cause.
+	// ErrRevoked: a rank has called [Comm.Revoke], or an earlier collective on the
+	// communicator failed, here or on a peer. The error also wraps the first cause.
 	ErrRevoked = errors.New("the communicator is revoked")
 	// ErrConcurrent: another call of the same rank was still running. With Config.Concurrent:
 	// another collective on the communicator, or another call that makes a communicator.
 	ErrConcurrent = errors.New("another call of this rank is running (a world serves one call at a time; see Config.Concurrent)")
-	// ErrPeerDied: the peer's process has ended without calling Finalize.
+	// ErrProcFailed: a process that the call needs has died, or its host cannot be reached
+	// (MPI_ERR_PROC_FAILED). Error.Failed has all those of the communicator that are known.
+	ErrProcFailed = errors.New("a process has failed")
+	// ErrPeerDied: the peer's process has ended without calling Finalize. It is one way of ErrProcFailed.
 	ErrPeerDied = errors.New("the process has died")
 	// ErrArgument: an operand, a rank, a tag or an operation is invalid.
 	ErrArgument = coll.ErrArgument
@@ -37,6 +40,7 @@ type Error struct {
 	Host     string // the caller's host
 	Peer     int    // the peer's rank; -1: no particular peer
 	PeerHost string
+	Failed   []int // with ErrProcFailed: the members known to have failed, by rank in the world
 	Err      error
 }
 

@@ -133,8 +133,8 @@ func (c *Comm) lead(ctx context.Context, peer *Comm, remoteLeader, tag int, numb
 	switch {
 	case peer == nil || peer.world != w:
 		return 0, nil, badClass(ClassComm, "the leader's peer communicator is nil or of another world")
-	case peer.freed:
-		return 0, nil, fmt.Errorf("the peer communicator: %w", ErrFreed)
+	case peer.barred:
+		return 0, nil, fmt.Errorf("the peer communicator: %w", peer.unusable())
 	}
 	env, to, err := peer.envelope(peer.makingContext(), remoteLeader, tag, false)
 	switch {

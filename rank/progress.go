@@ -40,6 +40,9 @@ func (w *World) progress() {
 // Reductions by a function of the program are left to the program's calls.
 func (w *World) progressBeside() (moved bool) {
 	moved = w.messages.Progress()
+	if len(w.heard) > 0 {
+		w.serve()
+	}
 	if w.peers.HasMail() {
 		w.mesh.Settle()
 	}
@@ -62,6 +65,9 @@ func (w *World) advanced() { w.advancing = false }
 // progressOthers is progress without the messages: what their engine calls while
 // it waits. An advancer that asks for progress in its turn gets none.
 func (w *World) progressOthers() {
+	if len(w.heard) > 0 {
+		w.serve()
+	}
 	if w.peers.HasMail() {
 		w.mesh.Settle()
 	}

@@ -280,8 +280,8 @@ func (r *request) begin() error {
 		return badClass(ClassRequest, "the request of %s is not persistent: only a persistent one can be started", r.op)
 	case r.active:
 		return badClass(ClassRequest, "the persistent %s is active: wait for it first", r.op)
-	case r.comm.freed:
-		return ErrFreed
+	case r.comm.barred:
+		return r.comm.unusable()
 	}
 	if err := r.what.start(); err != nil {
 		return err

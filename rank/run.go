@@ -24,6 +24,9 @@ type RunConfig struct {
 	// of RDMA permit, reproducibly: late and reordered execution, payload
 	// that arrives in pieces, lost acknowledgements, repeated requests.
 	Seed uint64
+	// Continuous lets the ranks go on when one fails, as gorun --continuous does: one whose function returns an
+	// error counts as dead. The error of Run has those of all that failed.
+	Continuous bool
 	// Config is the configuration of each rank. Its Environment is ignored, and so is the
 	// process's but for the variables of Config.Progress.
 	Config Config
@@ -71,7 +74,7 @@ var errOthers = errors.New("another rank has failed")
 // rank is the life of one rank.
 func (r *runner) rank(ctx context.Context, rank int, f func(context.Context, *Comm) error) {
 	cfg := r.cfg.Config
-	env := Environment{SegmentFD: -1, LocalSize: 1}
+	env := Environment{SegmentFD: -1, LocalSize: 1, Continuous: r.cfg.Continuous}
 	if cfg.Environment != nil {
 		env.Emulate, env.QPMemory = cfg.Environment.Emulate, cfg.Environment.QPMemory
 	}
@@ -80,6 +83,9 @@ func (r *runner) rank(ctx context.Context, rank int, f func(context.Context, *Co
 		cfg.adversary = cfg.adversary*uint64(r.size+1) + uint64(rank) // each rank misbehaves in its own way
 	}
 	cfg.place = &place{host: "localhost", identity: "run", segment: r.segment, whole: true, local: rank, size: r.size, largest: r.size, cpus: runtime.GOMAXPROCS(0)}
+	if r.cfg.Continuous {
+		defer r.segment.SetDead(rank)
+	}
 	w, err := join(ctx, cfg, member{r.hub.Member(rank), rank}, rank, r.size, wait.Config{Scheduler: true})
 	if err != nil {
 		r.failed(ctx, rank, err)
@@ -87,6 +93,9 @@ func (r *runner) rank(ctx context.Context, rank int, f func(context.Context, *Co
 	}
 	failed := func(err error) {
 		r.failed(ctx, rank, err)
+		if r.cfg.Continuous {
+			r.segment.SetDead(rank) // before its memory is given back
+		}
 		if !w.final {
 			_ = w.endBeside() // which reads it
 			w.final = true
@@ -109,7 +118,9 @@ func (r *runner) failed(ctx context.Context, rank int, err error) {
 		return
 	}
 	r.errs[rank] = err
-	r.cancel(errOthers)
+	if !r.cfg.Continuous {
+		r.cancel(errOthers)
+	}
 }
 
 // member is a rank of Run as its world sees the launcher.

@@ -67,8 +67,8 @@ func (c *Comm) laidOut(op string, kind TopologyKind) (*layout, error) {
 	err := c.exists()
 	switch {
 	case err != nil:
-	case c.freed:
-		err = ErrFreed
+	case c.freed || c.making:
+		err = c.unusable()
 	case c.Topology() != kind:
 		err = badClass(ClassTopology, "the communicator's topology is of another kind")
 	}

@@ -93,13 +93,13 @@ func (w *watch) remote(peer int) bool { return w.peers[peer].pid == 0 }
 // dead is ErrPeerDied when a peer on this host is known to have ended.
 func (w *watch) dead(peer int) error {
 	p := &w.peers[peer]
-	if p.pid == 0 || p.pid == os.Getpid() {
+	if p.pid == 0 {
 		return nil
 	}
 	if w.segment.Dead(p.index) {
 		return ErrPeerDied
 	}
-	if w.flags {
+	if w.flags || p.pid == os.Getpid() {
 		return nil
 	}
 	// Nobody tells: ask the kernel, now and then.

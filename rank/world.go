@@ -14,6 +14,7 @@ import (
 	"github.com/gorun-mpi/gorun/internal/arch"
 	"github.com/gorun-mpi/gorun/internal/wait"
 	"github.com/gorun-mpi/gorun/pmi"
+	"github.com/gorun-mpi/gorun/rank/internal/agree"
 	"github.com/gorun-mpi/gorun/rank/internal/p2p"
 	"github.com/gorun-mpi/gorun/rank/internal/peers"
 	"github.com/gorun-mpi/gorun/rank/internal/peers/wireup"
@@ -82,6 +83,10 @@ type World struct {
 
 	rma     *rma.Engine // nil before the first window
 	windows []*window   // open
+
+	agreements map[uint32]*agreement // by context
+	heard      []heard               // what peers have told, to be served
+	early      map[uint32]int        // who has revoked the communicator of a context that is not made here yet
 
 	requests  []*request // all there are
 	idle      *request   // of them, those not in use
@@ -330,6 +335,9 @@ func (w *World) leaveTogether(ctx context.Context) error {
 	// Where the communicator is revoked others may not be told yet, and the
 	// launcher's barrier is what is left. Where no rank has called a collective a
 	// barrier would only make connections.
+	if w.continuous {
+		return w.leaveSurvivors(ctx)
+	}
 	if w.comm.revoked == nil && w.comm.team.Counters().Calls > 0 {
 		if err := w.meetLast(ctx); err != nil {
 			return err
@@ -354,6 +362,15 @@ func (w *World) leaveTogether(ctx context.Context) error {
 		}
 		return serveLazily, nil
 	})
+}
+
+// leaveSurvivors is the rest of leaveTogether in a job that goes on when a rank fails. The launcher's barrier
+// would wait for the dead. A rank that has left counts as dead for those that are still here.
+func (w *World) leaveSurvivors(ctx context.Context) error {
+	if _, err := w.comm.agreeOn(ctx, agree.Value{}); err != nil {
+		return w.comm.fail("finalize", -1, err)
+	}
+	return w.messages.Drain(ctx)
 }
 
 // meetLast is the barrier that finds out which collectives of the ranks did not match.

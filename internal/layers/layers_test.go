@@ -92,6 +92,7 @@ var layers = []layer{
 // inner has the order inside of rank/internal and launcher/internal: which package
 // may import which others of them. rank and launcher may import all of theirs.
 var inner = map[string]string{
+	"rank/internal/agree":        "rank/internal/group",
 	"rank/internal/datatype":     "",
 	"rank/internal/group":        "",
 	"rank/internal/match":        "",

@@ -22,9 +22,11 @@ type arrival struct {
 // inbound is messages that come: they meet their receives, or are kept.
 type inbound struct {
 	chores
-	rest     remnant    // of the message that is being taken out of a ring
-	leaving  bool       // nobody receives here any more
-	freed    contexts   // those whose messages nobody receives
+	rest     remnant  // of the message that is being taken out of a ring
+	leaving  bool     // nobody receives here any more
+	freed    contexts // those whose messages nobody receives
+	revoked  contexts // of them, those that Revoke has ended
+	control  func(source int, tag int32, data []byte)
 	taken    []*Message // by Mprobe, and not received yet
 	arrivals *Message   // recycled
 	turn     uint32     // of collect
@@ -92,6 +94,14 @@ func (in *inbound) accept(p *peer, h *header, payload []byte) (credit bool) {
 		}
 		return true
 	}
+	if h.context == Control && h.kind == eager {
+		if in.control != nil {
+			data := append(make([]byte, 0, len(payload)+in.rest.bytes), payload...)[:len(payload)+in.rest.bytes]
+			in.rest.copy(data[len(payload):])
+			in.control(int(p.rank), h.tag, data)
+		}
+		return true
+	}
 	if in.leaving || in.freed.has(h.context) {
 		if h.kind != eager {
 			in.chores.answer(p, refused, h.id)
@@ -145,12 +155,18 @@ func (in *inbound) release(m *Message) {
 	in.arrivals = m
 }
 
+// Control is the context of messages that no receive takes: they go to Config.Control.
+const Control = ^uint32(0)
+
 // Purge forgets the messages of a communicator that nobody will receive any
 // more, also those that still come, and releases those that wait for them.
 func (in *inbound) Purge(context uint32) {
 	in.freed.add(context)
 	in.ops.matches.Purge(context, in.refuse)
 }
+
+// Purged tells whether Purge was called for a context.
+func (in *inbound) Purged(context uint32) bool { return in.freed.has(context) }
 
 // Leave forgets the messages of all communicators, and those that still come.
 func (in *inbound) Leave() {
@@ -201,6 +217,19 @@ func (in *inbound) Irecv(buf []byte, mr rdma.MR, want match.Envelope, group []in
 	o.state = posted
 	in.ops.matches.Stand(&o.Receive)
 	return o, nil
+}
+
+// lost is why no message that fits want can come, nil when one can.
+func (in *inbound) lost(want match.Envelope, group []int32) error {
+	switch {
+	case in.failures.err != nil:
+		return in.failures.err
+	case len(in.revoked) > 0 && in.revoked.has(want.Context):
+		return ErrRevoked
+	case in.failures.failed > 0:
+		return in.failures.hopeless(want, group)
+	}
+	return nil
 }
 
 // consume gives a message that was kept to a receive.

@@ -44,11 +44,18 @@ var ErrCut = errors.New("a long message was given up before all of it had been r
 // communicator or left the job instead of receiving the message.
 var ErrRefused = errors.New("the receiver has freed the communicator or finalized without receiving the message")
 
+// ErrLost is what a PeerError also is whose peer has died, or is out of reach.
+var ErrLost = errors.New("nothing reaches the rank any more")
+
 // A PeerError says with which rank something failed.
 type PeerError struct {
 	Peer int
 	Err  error
+	lost bool
 }
+
+// Is tells whether target is ErrLost, and the peer is.
+func (e *PeerError) Is(target error) bool { return target == ErrLost && e.lost }
 
 func (e *PeerError) Error() string { return fmt.Sprintf("rank %d: %v", e.Peer, e.Err) }
 func (e *PeerError) Unwrap() error { return e.Err }
@@ -78,6 +85,9 @@ type Config struct {
 	// receive queues; 0 is 4 MiB. OwnMost is how many connections do not share one; 0 is
 	// 16, -1 none.
 	PoolMost, OwnMost int
+	// Control takes what peers send in context [Control], during progress: data is valid until it
+	// returns, and it calls nothing of the engine. nil: nobody takes it.
+	Control func(source int, tag int32, data []byte)
 	// Progress moves other traffic on while a call waits; nil: there is none.
 	// It must not call the engine's waiting calls.
 	Progress func()
@@ -117,6 +127,7 @@ func New(cfg Config) (e *Engine, err error) {
 	e.ranks = ranks{rank: cfg.Rank, size: cfg.Size, set: cfg.Peers, peers: make([]peer, cfg.Size), mapping: cfg.Peers.Mapping()}
 	e.memory.pd, e.all, e.alone, e.dead = cfg.PD, cfg.Any, cfg.Alone, cfg.Dead
 	e.waiter, e.remote, e.idle, e.other, e.forever = cfg.Waiter, cfg.Remote, cfg.Idle, cfg.Progress, context.Background()
+	e.control = cfg.Control
 	e.matches = match.New[*Op, arrival](cfg.Size)
 	e.depth, e.eager = shape(cfg.Size)
 	init := QueueAttr(cfg.PD.Context().QueryDevice(), cfg.Size)

@@ -434,7 +434,7 @@ func TestNotifyWaitsForNobody(t *testing.T) {
 							before++
 						}
 						for d := 1; d < p.size; d++ {
-							p.Notify(p.env(1), d)
+							p.Notify(nil, p.env(1), d)
 						}
 						given <- before
 						return p.Drain(ctx)

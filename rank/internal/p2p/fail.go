@@ -39,7 +39,7 @@ func (f *failures) damaged(p *peer) {
 // its owner's again when those calls return is safe: in ERR the queue pair reads
 // into none and answers no read.
 func (f *failures) fail(p *peer, err error) {
-	if !p.Fail(&PeerError{Peer: int(p.rank), Err: err}) {
+	if !p.Fail(&PeerError{Peer: int(p.rank), Err: err, lost: !errors.Is(err, ErrCut) && !errors.Is(err, ErrStill)}) {
 		return
 	}
 	f.memory.letGo(p, noNumber)
@@ -90,17 +90,6 @@ func (f *failures) broken(err error) {
 	if err != nil && f.err == nil {
 		f.err = err
 	}
-}
-
-// lost is why no message that fits want can come, nil when one can.
-func (f *failures) lost(want match.Envelope, group []int32) error {
-	if f.err != nil {
-		return f.err
-	}
-	if f.failed > 0 {
-		return f.hopeless(want, group)
-	}
-	return nil
 }
 
 // helpless ends the help with an operation that fails. It returns when the peer does

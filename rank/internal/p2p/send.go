@@ -72,11 +72,11 @@ func (out *outbound) Isend(buf []byte, mr rdma.MR, env match.Envelope, peer int,
 	return o, nil
 }
 
-// Notify sends an empty message that nobody waits for. A message that cannot leave at once
-// stays in line, and leaves in some later call of this rank, at the latest in Drain: no time limit
-// loses it, only the failure of its peer.
-func (out *outbound) Notify(env match.Envelope, peer int) {
-	o, err := out.Isend(nil, nil, env, peer, Standard)
+// Notify sends a short message that nobody waits for, in memory that is the engine's from here on. A
+// message that cannot leave at once stays in line, and leaves in some later call of this rank, at the latest
+// in Drain: no time limit loses it, only the failure of its peer.
+func (out *outbound) Notify(buf []byte, env match.Envelope, peer int) {
+	o, err := out.Isend(buf, nil, env, peer, Standard)
 	if err != nil {
 		return
 	}

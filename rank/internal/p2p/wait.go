@@ -118,8 +118,8 @@ func (c *condition) Ready() bool {
 			return true
 		}
 	}
-	if w.failures.failed > 0 && c.what == untilMessage {
-		c.err = w.failures.hopeless(c.want, c.group)
+	if c.what == untilMessage {
+		c.err = w.inbound.lost(c.want, c.group)
 	}
 	return c.err != nil
 }
@@ -193,7 +193,7 @@ func (w *waits) Check(peer int) error {
 	if w.failures.dead != nil {
 		if err := w.failures.dead(peer); err != nil {
 			w.failures.fail(p, err)
-			return &PeerError{Peer: peer, Err: err}
+			return &PeerError{Peer: peer, Err: err, lost: true}
 		}
 	}
 	if p.QP == nil {
@@ -214,6 +214,11 @@ func (w *waits) Check(peer int) error {
 		}
 	}
 	return nil
+}
+
+// Unreachable is Check, and true also where only the connection with a peer has failed.
+func (w *waits) Unreachable(peer int) bool {
+	return w.Check(peer) != nil || peer != w.rank && w.peers[peer].Err() != nil
 }
 
 func (p *peer) wasCut() bool { return errors.Is(p.Err(), ErrCut) || errors.Is(p.Err(), ErrStill) }
@@ -312,12 +317,8 @@ func (w *waits) withdraw(o *Op, cause error) {
 // that reads it already, it is waited for.
 func (w *waits) withdrawMapped(o *Op, cause error) {
 	t := &w.rings.tickets[o.ticket-1]
-	if atomic.CompareAndSwapUint64(&t.state, ticketWord(o.generation, ticketOpen), ticketWord(o.generation, ticketWithdrawn)) {
-		// The peer's answer is nobody's.
-		rest := w.ops.newOp()
-		rest.state, rest.detached, rest.peer, rest.number, rest.ticket = sent, true, o.peer, o.number, o.ticket
-		w.ops.replace(o.number, rest)
-		o.ticket = 0
+	if w.rings.takeBack(o) {
+		w.disown(o)
 		if err := o.drop(); err != nil {
 			cause = errors.Join(cause, err)
 		}

@@ -1,0 +1,266 @@
+package rank
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/gorun-mpi/gorun/rank/internal/agree"
+	"github.com/gorun-mpi/gorun/rank/internal/group"
+)
+
+// An agreement is a rank's part in those of one communicator. Other ranks may need it after the communicator is
+// freed here, for one that dies may have told only some what was decided: so it lasts as long as the world, unless
+// Free has met all members.
+type agreement struct {
+	machine *agree.Machine
+	members group.Set
+	early   []heard // before the communicator is made here
+	number  uint64  // of the latest that this rank has entered
+	seen    uint32  // sleeps of the rank when it looked after the others last
+}
+
+// agreementOf is the agreement of a communicator, with what came before it was there.
+func (c *Comm) agreementOf() *agreement {
+	w := c.world
+	a := w.agreements[c.context]
+	if a == nil {
+		a = new(agreement)
+		if w.agreements == nil {
+			w.agreements = make(map[uint32]*agreement)
+		}
+		w.agreements[c.context] = a
+	}
+	if a.machine == nil {
+		a.members = c.members
+		context := c.context
+		a.machine = agree.New(c.members.Size(), c.members.Index(w.rank), func(to int, message []byte) {
+			w.say(a.members.Rank(to), tagAgree, context, message)
+		})
+		early := a.early
+		a.early = nil
+		for _, h := range early {
+			a.take(h)
+		}
+	}
+	return a
+}
+
+// agreeing handles a message of an agreement.
+func (w *World) agreeing(c *Comm, context uint32, h heard) {
+	a := w.agreements[context]
+	switch {
+	case c != nil:
+		a = c.agreementOf()
+	case a == nil && !w.messages.Purged(contexts*context): // the communicator is to come
+		a = new(agreement)
+		if w.agreements == nil {
+			w.agreements = make(map[uint32]*agreement)
+		}
+		w.agreements[context] = a
+	}
+	switch {
+	case a == nil:
+	case a.machine == nil:
+		a.early = append(a.early, h)
+	default:
+		a.take(h)
+	}
+}
+
+func (a *agreement) take(h heard) {
+	if from := a.members.Index(h.from); from != group.None {
+		_ = a.machine.Receive(from, h.data[4:]) // one that makes no sense changes nothing
+	}
+}
+
+// An awaited is the condition that an agreement is over.
+type awaited struct {
+	*agreement
+	world  *World
+	number uint64
+	value  agree.Value
+	err    error
+}
+
+// Ready looks after those that the agreement waits for when the rank has slept meanwhile.
+func (a *awaited) Ready() bool {
+	if sleeps := a.world.watch.sleeps; sleeps != a.seen {
+		a.seen = sleeps
+		a.lookAfter(a.world)
+	}
+	return a.over()
+}
+
+func (a *awaited) over() (over bool) {
+	a.value, over, a.err = a.machine.Decided(a.number)
+	return over
+}
+
+// lookAfter tells the machine of the deaths that concern it now.
+func (a *agreement) lookAfter(w *World) {
+	var down []int
+	a.machine.Awaits(func(member int) {
+		if w.messages.Unreachable(a.members.Rank(member)) {
+			down = append(down, member)
+		}
+	})
+	for _, member := range down {
+		a.machine.Down(member)
+	}
+}
+
+// agreeOn has all members that live agree on what they contribute. When ctx ends the contribution stands: the others
+// go on, with this rank's help in its later calls.
+func (c *Comm) agreeOn(ctx context.Context, own agree.Value) (agree.Value, error) {
+	w, n := c.world, c.members.Size()
+	a := c.agreementOf()
+	wait := &awaited{agreement: a, world: w, number: a.number}
+	if a.machine.Running() { // an earlier one, whose context had ended
+		if err := w.waitFor(ctx, wait); err != nil {
+			return agree.Value{}, err
+		}
+	}
+	for index := range n {
+		if rank := c.members.Rank(index); rank != w.rank && w.messages.Unreachable(rank) {
+			own.Failed = own.Failed.With(index, n)
+			a.machine.Down(index)
+		}
+	}
+	own.Acked = c.acked
+	a.number = a.machine.Begin(own)
+	wait.number = a.number
+	err := w.waitFor(ctx, wait)
+	if err == nil {
+		err = wait.err
+	}
+	if err != nil {
+		return agree.Value{}, err
+	}
+	for index := range n {
+		if wait.value.Failed.Has(index) {
+			a.machine.Down(index)
+		}
+	}
+	return wait.value, nil
+}
+
+// Agree gives all members that live the same flag: the bits that all of them have set (MPIX_Comm_agree). It
+// works on a revoked communicator, whatever dies meanwhile; what ranks have returned that die afterwards is the same
+// too. When a member has failed whose failure not all that live have acknowledged ([Comm.AckFailed]), all get
+// ErrProcFailed with the flag, and know the same [Comm.Failed]. Any other error is this rank's alone. When ctx ends,
+// the others go on with the flag that this rank gave.
+//
+// All members that live call it, as often as the others. A rank that Agree waits for must be in a call of the package.
+func (c *Comm) Agree(ctx context.Context, flag int) (int, error) {
+	const op = "agree"
+	if err := c.enterAnyway(); err != nil {
+		return 0, c.fail(op, -1, err)
+	}
+	defer c.world.leave()
+	v, err := c.agreeOn(ctx, agree.Value{And: uint64(flag)})
+	if err != nil {
+		return 0, c.fail(op, -1, err)
+	}
+	for index := range c.members.Size() {
+		if v.Failed.Has(index) && !v.Acked.Has(index) {
+			return int(v.And), c.fail(op, -1, ErrProcFailed)
+		}
+	}
+	return int(v.And), nil
+}
+
+// The bits of And in the second agreement of a Shrink.
+const (
+	shrunk  = 1 << iota // the communicator is made
+	shrinks             // none gives up
+)
+
+// Shrink makes a communicator of the members that live, in the same order (MPIX_Comm_shrink), also of one that is
+// revoked. All that live call it. A rank that dies meanwhile is not in it, or, if it dies as the last of the others
+// is done, it is, and calls of the new communicator fail with ErrProcFailed. When the context of one
+// member ends, Shrink fails in all. Of an intercommunicator with a group that has no rank left there is nothing to make.
+func (c *Comm) Shrink(ctx context.Context) (*Comm, error) {
+	const op = "shrink"
+	if err := c.enterAnyway(); err != nil {
+		return nil, c.fail(op, -1, err)
+	}
+	defer c.world.leave()
+	if err := c.world.beginMaking(); err != nil {
+		return nil, c.fail(op, -1, err)
+	}
+	defer c.world.endMaking()
+	for {
+		d, err := c.shrinkOnce(ctx)
+		switch {
+		case err != nil:
+			return nil, c.fail(op, -1, err)
+		case d != nil:
+			return d, nil
+		}
+	}
+}
+
+// shrinkOnce makes the communicator unless another member dies on the way: then it is nil.
+func (c *Comm) shrinkOnce(ctx context.Context) (*Comm, error) {
+	w := c.world
+	v, err := c.agreeOn(ctx, agree.Value{Max: uint64(w.context)})
+	if err != nil {
+		return nil, err
+	}
+	if v.Max > lastContext {
+		return nil, ErrContexts
+	}
+	w.context = uint32(v.Max) + 1
+	local, remote := c.without(&c.local, v.Failed), (*group.Set)(nil)
+	if c.inter {
+		r := c.without(&c.peers, v.Failed)
+		if remote = &r; r.Size() == 0 {
+			return nil, fmt.Errorf("%w: all of the other group", ErrProcFailed)
+		}
+	}
+	d := c.child(fmt.Sprintf("%s.shrink%d", c.name, c.children+1), uint32(v.Max), local, remote)
+	made := w.enlist(ctx, d, d.introduceByMessages)
+	vote := uint64(shrunk | shrinks)
+	switch {
+	case ctx.Err() != nil:
+		vote = 0
+	case made != nil:
+		vote = shrinks
+	}
+	v, err = c.agreeOn(ctx, agree.Value{And: vote})
+	if err == nil && v.And&shrunk != 0 {
+		c.children++
+		return d, nil
+	}
+	if made == nil {
+		d.release()
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case v.And&shrinks == 0:
+		return nil, errGivenUp
+	}
+	return nil, nil
+}
+
+// errGivenUp is what a Shrink ends with that another member has given up.
+var errGivenUp = errors.New("the context of another rank has ended")
+
+// without are those of a group that have not failed.
+func (c *Comm) without(of *group.Set, failed group.Bits) group.Set {
+	var live []int
+	for index := range of.Size() {
+		if !failed.Has(c.members.Index(of.Rank(index))) {
+			live = append(live, index)
+		}
+	}
+	s, err := of.Incl(live)
+	if err != nil {
+		panic("rank: " + err.Error())
+	}
+	return s
+}
