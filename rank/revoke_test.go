@@ -148,7 +148,7 @@ func revoked(ctx context.Context, d *rank.Comm) error {
 func TestRevokeWhileOthersMakeIt(t *testing.T) {
 	testenv.NoLeaks(t)
 	ranktest.Each(t, []int{2, 5}, func(ctx context.Context, c *rank.Comm) error {
-		for i := range 20 {
+		for i := range 5 { // each keeps its memory: others may write to it
 			d, err := c.Split(ctx, 0, -c.Rank())
 			if err != nil {
 				return err
