@@ -149,7 +149,7 @@ func (b *builder) allReduceTwoLevel() {
 		b.get(leader, b.dest(), bytes)
 		return
 	}
-	vectors, slots := b.gatherHosts(mine, others, bytes)
+	vectors, slots := b.gatherHosts(mine, others, b.source(), bytes)
 	if b.call.InPlace {
 		b.flushAll() // the output is about to be overwritten
 	}
@@ -181,11 +181,11 @@ func allVectors(s *selection, c *Call) int {
 }
 
 // gatherHosts has a leader gather n bytes of each member of its host, which give them, and
-// exchange what its host has with the other leaders. It says where each rank's bytes are, and
-// which leaders' slots are held for that.
-func (b *builder) gatherHosts(mine []int, others [][]int, n int) (where []loc, held []int) {
+// exchange what its host has with the other leaders; its own bytes are at own. It says where
+// each rank's bytes are, and which leaders' slots are held for that.
+func (b *builder) gatherHosts(mine []int, others [][]int, own loc, n int) (where []loc, held []int) {
 	where = make([]loc, b.call.Size)
-	own, all := b.source(), b.source()
+	all := own
 	if len(mine) > 1 {
 		all = b.alloc(len(mine) * n)
 	}
@@ -220,6 +220,40 @@ func (b *builder) gatherHosts(mine []int, others [][]int, n int) (where []loc, h
 	}
 	return where, held
 }
+
+// Two-level all-gather: the leader of a host gathers the blocks of its members and sends them
+// in one message to each other leader. Then each leader gives its members all blocks.
+//
+// Steps: 3. Bytes: a leader sends the blocks of its host to each other host, and all blocks
+// to each of its members.
+func (b *builder) allGatherTwoLevel() {
+	n, block, out := b.call.Size, b.call.Bytes, b.dest()
+	if block == 0 {
+		return
+	}
+	mine, others := b.levels()
+	if leader := mine[0]; b.call.Rank != leader {
+		b.give(leader, b.block(), block)
+		b.open(leader, out, n*block)
+		b.get(leader, out, n*block)
+		return
+	}
+	blocks, slots := b.gatherHosts(mine, others, b.block(), block)
+	for first, next := 0, 0; first < n; first = next {
+		for next = first + 1; next < n && blocks[next] == blocks[first].plus((next-first)*block); next++ {
+		}
+		b.copy(out.plus(first*block), blocks[first], (next-first)*block, false)
+	}
+	for _, leader := range slots {
+		b.release(leader)
+	}
+	for _, r := range mine[1:] {
+		b.give(r, out, n*block)
+	}
+}
+
+// allBlocks is the scratch of a leader that holds a block of each rank.
+func allBlocks(_ *selection, c *Call) int { return c.Size * c.Bytes }
 
 // foldPairs combines n bytes of all ranks in the order of recursive doubling: where their
 // number is no power of two, pairs of the first ones before; then neighbours, and

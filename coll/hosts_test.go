@@ -140,6 +140,21 @@ flush 3
 send 1: out+0 8
 send 0: out+0 8
 `},
+		{Call{Kind: AllGather, Rank: 0, Size: 4, Bytes: 8, Elem: 1}, interleaved(4, 2), `
+copy tmp+0 = in+0 8
+await 2
+copy tmp+8 = slot(2)+0 8, release
+send 1: tmp+0 16
+await 1
+copy out+0 = in+0 8
+copy out+8 = slot(1)+0 8
+copy out+16 = tmp+8 8
+copy out+24 = slot(1)+8 8
+release 1
+learn 2: #0
+put 2: #0+0 = out+0 32, signal
+flush 2
+`},
 		{Call{Kind: AllReduce, Rank: 2, Size: 4, Bytes: 8, Elem: 8}, hostsOf(2, 2), `
 copy tmp+0 = in+0 8
 await 3

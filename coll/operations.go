@@ -97,13 +97,14 @@ var operations = [kinds]operation{
 			{Binomial, (*builder).allReduceBinomial, twiceLogN, logN},
 			{TwoLevel, (*builder).allReduceTwoLevel, three, toHosts},
 		}},
-	AllGather: {name: "allgather", send: block, recv: blocks,
+	AllGather: {name: "allgather", send: block, recv: blocks, leader: allBlocks,
 		far: always(Direct),
 		ways: []way{
 			{Direct, (*builder).allGatherDirect, one, others},
 			{Bruck, (*builder).allGatherBruck, logN, others},
 			{Ring, (*builder).allGatherRing, others, others},
 			{Pull, (*builder).allGatherPull, two, others},
+			{TwoLevel, (*builder).allGatherTwoLevel, three, toHostsAll},
 		}},
 	ReduceScatter: {name: "reducescatter", reduces: true, send: blocks, recv: block,
 		ways: []way{
@@ -258,6 +259,8 @@ var (
 	// What two levels cost depends on the placement: k members on each of h hosts.
 	hostTree     = cost{text: "floor(log2 h)+1", on: func(_, h int) int { return bits.Len(uint(h)) }}
 	hostTreeDown = cost{text: "ceil(log2 h)+k-1", on: func(k, h int) int { return bits.Len(uint(h-1)) + k - 1 }}
+
+	toHostsAll = cost{text: "k(h-1)+(k-1)n", on: func(k, h int) int { return k*(h-1) + (k-1)*k*h }}
 
 	toHosts = cost{text: "k(h-1)+k-1", on: func(k, h int) int { return k*(h-1) + k - 1 }}
 )
