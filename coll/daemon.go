@@ -63,7 +63,7 @@ type memberAt struct {
 	rkey   uint32
 }
 
-// NewDaemon makes a daemon; Run runs it.
+// NewDaemon makes a daemon, which [Daemon.Run] runs. cfg's segment must live until Run has returned.
 func NewDaemon(cfg DaemonConfig) (*Daemon, error) {
 	if cfg.Segment == nil || cfg.Memory == nil || cfg.Ranks < 1 || cfg.Threads < 1 || cfg.Ranks+cfg.Threads > cfg.Segment.Ranks() {
 		return nil, fmt.Errorf("daemon: found %d ranks and %d threads, expected one or more, and a segment that has a number for each", cfg.Ranks, cfg.Threads)

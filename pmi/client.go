@@ -56,7 +56,7 @@ type Client struct {
 // PMI_FD gets init with the first request instead. Dial waits at most a minute; see [DialContext].
 func Dial(env Env) (*Client, error) { return DialContext(context.Background(), env) }
 
-// DialContext is [Dial] with a context.
+// DialContext is [Dial] whose waiting ends with ctx too. The Client does not keep ctx.
 func DialContext(ctx context.Context, env Env) (*Client, error) {
 	if env.Port != "" || !env.Cards { // else nobody is waited for here
 		var cancel context.CancelFunc

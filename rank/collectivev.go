@@ -2,13 +2,9 @@ package rank
 
 import "context"
 
-// The v collectives have blocks of different lengths. counts and displs tell, by
-// rank, how many elements the block of each has and where it begins in the operand;
-// with nil displs one block follows the other. What one rank sends another must be
-// what that one receives.
-
-// Gatherv collects send of every rank in recv of rank root (MPI_Gatherv). counts and
-// displs describe recv, in elements. recv, counts and displs are ignored elsewhere.
+// Gatherv collects send of every rank, of different lengths, in recv of rank root (MPI_Gatherv): counts[k]
+// elements of rank k, from recv[displs[k]] on. With nil displs one block follows the other. len(send) at
+// rank k is counts[k]. recv, counts and displs are ignored elsewhere.
 // In place at the root: send is nil, and the root's block is already in recv.
 func Gatherv[T Element](ctx context.Context, c *Comm, send, recv []T, counts, displs []int, root int) error {
 	return c.Gatherv(ctx, Of(send), Of(recv), counts, displs, root)
@@ -24,8 +20,9 @@ func GathervInit[T Element](c *Comm, send, recv []T, counts, displs []int, root 
 	return c.GathervInit(Of(send), Of(recv), counts, displs, root)
 }
 
-// Scatterv gives rank k block k of send of rank root (MPI_Scatterv). counts and
-// displs describe send, in elements. send, counts and displs are ignored elsewhere.
+// Scatterv gives rank k block k of send of rank root (MPI_Scatterv): counts[k] elements, from
+// send[displs[k]] on. With nil displs one block follows the other. len(recv) at rank k is counts[k].
+// send, counts and displs are ignored elsewhere.
 // In place at the root: recv is nil, and the root's block stays where it is.
 func Scatterv[T Element](ctx context.Context, c *Comm, send []T, counts, displs []int, recv []T, root int) error {
 	return c.Scatterv(ctx, Of(send), counts, displs, Of(recv), root)
@@ -41,8 +38,9 @@ func ScattervInit[T Element](c *Comm, send []T, counts, displs []int, recv []T, 
 	return c.ScattervInit(Of(send), counts, displs, Of(recv), root)
 }
 
-// Allgatherv collects send of every rank in recv of every rank (MPI_Allgatherv). counts and displs
-// describe recv, in elements. In place: send is nil, and this rank's block is already in recv.
+// Allgatherv collects send of every rank, of different lengths, in recv of every rank (MPI_Allgatherv):
+// counts[k] elements of rank k, from recv[displs[k]] on. With nil displs one block follows the other. All
+// ranks give the same counts. In place: send is nil, and this rank's block is already in recv.
 func Allgatherv[T Element](ctx context.Context, c *Comm, send, recv []T, counts, displs []int) error {
 	return c.Allgatherv(ctx, Of(send), Of(recv), counts, displs)
 }
@@ -58,7 +56,8 @@ func AllgathervInit[T Element](c *Comm, send, recv []T, counts, displs []int) (R
 }
 
 // Alltoallv sends block k of send to rank k, and receives block k of recv from rank k
-// (MPI_Alltoallv). Counts and displacements are in elements. In place: send is nil, recvCounts and
+// (MPI_Alltoallv). Counts and displacements are in elements, by rank; with nil displacements one block follows
+// the other. Two ranks give the same count for what one sends the other. In place: send is nil, recvCounts and
 // recvDispls describe the blocks in recv that are sent and replaced, and the send counts are ignored.
 func Alltoallv[T Element](ctx context.Context, c *Comm, send []T, sendCounts, sendDispls []int, recv []T, recvCounts, recvDispls []int) error {
 	return c.Alltoallv(ctx, Of(send), sendCounts, sendDispls, Of(recv), recvCounts, recvDispls)

@@ -2,7 +2,7 @@ package rank
 
 import "context"
 
-// Gatherv is [Gatherv] of Buffers.
+// Gatherv is [Gatherv] of Buffers; counts and displs are in items of recv.
 func (c *Comm) Gatherv(ctx context.Context, send, recv Buffer, counts, displs []int, root int) error {
 	return c.begin("gatherv").gatherv(send, recv, counts, displs, root).run(ctx)
 }
@@ -17,7 +17,7 @@ func (c *Comm) GathervInit(send, recv Buffer, counts, displs []int, root int) (R
 	return c.beginRequest("gatherv_init").gatherv(send, recv, counts, displs, root).keep()
 }
 
-// Scatterv is [Scatterv] of Buffers.
+// Scatterv is [Scatterv] of Buffers; counts and displs are in items of send.
 func (c *Comm) Scatterv(ctx context.Context, send Buffer, counts, displs []int, recv Buffer, root int) error {
 	return c.begin("scatterv").scatterv(send, counts, displs, recv, root).run(ctx)
 }
@@ -32,7 +32,7 @@ func (c *Comm) ScattervInit(send Buffer, counts, displs []int, recv Buffer, root
 	return c.beginRequest("scatterv_init").scatterv(send, counts, displs, recv, root).keep()
 }
 
-// Allgatherv is [Allgatherv] of Buffers.
+// Allgatherv is [Allgatherv] of Buffers; counts and displs are in items of recv.
 func (c *Comm) Allgatherv(ctx context.Context, send, recv Buffer, counts, displs []int) error {
 	return c.begin("allgatherv").allgatherv(send, recv, counts, displs).run(ctx)
 }
@@ -47,7 +47,7 @@ func (c *Comm) AllgathervInit(send, recv Buffer, counts, displs []int) (Request,
 	return c.beginRequest("allgatherv_init").allgatherv(send, recv, counts, displs).keep()
 }
 
-// Alltoallv is [Alltoallv] of Buffers.
+// Alltoallv is [Alltoallv] of Buffers; counts and displacements are in items of the Buffer that they stand behind.
 func (c *Comm) Alltoallv(ctx context.Context, send Buffer, sendCounts, sendDispls []int, recv Buffer, recvCounts, recvDispls []int) error {
 	return c.begin("alltoallv").alltoallv(send, sendCounts, sendDispls, recv, recvCounts, recvDispls).run(ctx)
 }
