@@ -32,7 +32,7 @@ func variables() []variable {
 		{name: "HYDRA_IFACE", option: "interface", help: "same as --interface"},
 		{name: "HYDRA_LAUNCHER_EXEC", option: "rsh", help: "same as --rsh"},
 		{name: "HYDRA_LAUNCH_EXTRA_ARGS", option: "rsh-args", help: "same as --rsh-args, as Kubernetes' mpi-operator sets it"},
-		{name: "I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS", option: "rsh-args", help: "the same"},
+		{name: "I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS", option: "rsh-args", help: "the same", value: notSlurms},
 		{name: "SLURM_JOB_NODELIST, SLURM_TASKS_PER_NODE, SLURM_NTASKS, PBS_NODEFILE, LSB_DJOB_HOSTFILE, PE_HOSTFILE",
 			help: "the hosts and slots of a batch job, when nothing else names hosts"},
 		{name: "I_MPI_HYDRA_HOSTS_GROUP", option: "host", help: "hosts, same as -H", unless: []string{"hostfile"}},
@@ -83,6 +83,13 @@ func offOnAuto(value string) (string, bool) {
 		return "off", true
 	}
 	return strings.ToLower(value), true
+}
+
+// notSlurms leaves out what Slurm puts there in each allocation since 23.11: an option of the srun that
+// Intel MPI starts, which ssh does not know and the srun of gorun does not need.
+func notSlurms(value string) (string, bool) {
+	words := slices.DeleteFunc(strings.Fields(value), func(word string) bool { return word == "--external-launcher" })
+	return strings.Join(words, " "), len(words) > 0
 }
 
 // aboveZero passes a number on that means something.

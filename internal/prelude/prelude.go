@@ -10,6 +10,7 @@
 //
 // Measured with Go 1.26.8, gorun --version under ulimit -v in steps of 25000: the
 // runtime ends below 725000, and from 1150000 to 1225000, where it reserves 512 MiB
-// more than it must and misses them afterwards. With 12 processes (ulimit -u), of which
+// more than it must and misses them afterwards. Some 100000 above both it still ends
+// where the heap needs a second arena, in 1 of 40 runs. With 12 processes (ulimit -u), of which
 // none run, gorun -np 2 runs a program with one thread.
 package prelude
