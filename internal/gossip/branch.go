@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"time"
 
@@ -20,7 +21,7 @@ import (
 // fences go. The child dials its parent when it knows the addresses, and again whenever the
 // connection has ended; nothing else ever opens one:
 //
-//	none --(the child dials: proof of the key, TLS 1.3, its index 4)--> up --(an error, or another one of this child)--> none
+//	none --(the child dials: proof of the key, TLS 1.3, its index 4, its dials so far 8)--> up --(an error, or a later one of this child)--> none
 //
 // On the connection each message stands behind its length, 4. What a connection takes with it when
 // it ends is sent again: see fences.reconnected, and probe.
@@ -33,6 +34,7 @@ type branch struct {
 	moved sync.Cond  // of mu: queue, conn or closed has changed
 	queue []outgoing // that no writer has taken
 	conn  net.Conn   // nil: none
+	dial  uint64     // of conn, as the child counts them
 	err   error      // of the last connection, or the last try at one
 }
 
@@ -40,7 +42,7 @@ type branch struct {
 const frameMax = messageMax + partMax
 
 // tlsProtocol is what the ends of a branch speak.
-const tlsProtocol = "gorun-fence/1"
+const tlsProtocol = "gorun-fence/2"
 
 func newBranch(host int) *branch {
 	b := &branch{host: host}
@@ -75,15 +77,20 @@ func (b *branch) next(c net.Conn) (queue []outgoing, ok bool) {
 	return queue, true
 }
 
-// begin makes c the connection, in place of one whose end nobody here has noticed.
-func (b *branch) begin(c net.Conn) {
+// begin makes c the connection, in place of one whose end nobody here has noticed. It is false for one
+// that the child had given up before it made the present one.
+func (b *branch) begin(c net.Conn, dial uint64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.conn != nil {
+		if dial < b.dial {
+			return false
+		}
 		closeNow(b.conn)
 	}
-	b.conn, b.err = c, nil
+	b.conn, b.dial, b.err = c, dial, nil
 	b.moved.Broadcast()
+	return true
 }
 
 // end notes the end of a connection, or with nil that none could be made.
@@ -128,10 +135,11 @@ func (n *Node) hold(b *branch, addr string) {
 	defer n.running.Done()
 	const least, most = 2 * time.Millisecond, 250 * time.Millisecond
 	pause := least
-	for first := true; ; {
-		c, err := n.climb(addr)
+	first := true
+	for dial := uint64(1); ; dial++ {
+		c, err := n.climb(addr, dial)
 		if err == nil {
-			n.serve(b, c, func() {
+			n.serve(b, c, dial, func() {
 				if !first {
 					n.repair()
 				}
@@ -152,7 +160,7 @@ func (n *Node) hold(b *branch, addr string) {
 }
 
 // climb connects to the parent.
-func (n *Node) climb(addr string) (net.Conn, error) {
+func (n *Node) climb(addr string, dial uint64) (net.Conn, error) {
 	raw, err := n.conns.open(addr, n.conns.timeout, magicFence)
 	if err != nil {
 		return nil, err
@@ -161,7 +169,7 @@ func (n *Node) climb(addr string) (net.Conn, error) {
 	defer cancel()
 	c, err := tlskey.Handshake(ctx, raw, n.conns.client, tlskey.Client)
 	if err == nil {
-		_, err = c.Write(binary.BigEndian.AppendUint32(nil, uint32(n.cfg.Index)))
+		_, err = c.Write(n.calling(dial))
 	}
 	if err == nil {
 		err = raw.SetDeadline(time.Time{})
@@ -173,23 +181,37 @@ func (n *Node) climb(addr string) (net.Conn, error) {
 	return c, nil
 }
 
-// climbed serves a connection that a host has made to this one.
+// callSize is how much a child says of itself: index 4 | dial 8.
+const callSize = 4 + 8
+
+func (n *Node) calling(dial uint64) []byte {
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint32(nil, uint32(n.cfg.Index)), dial)
+}
+
+// climbed serves a connection that a host has made to this one. The transport has given it a deadline.
 func (n *Node) climbed(c net.Conn) {
-	var index [4]byte
-	if _, err := io.ReadFull(c, index[:]); err != nil {
+	var call [callSize]byte
+	if _, err := io.ReadFull(c, call[:]); err != nil || c.SetDeadline(time.Time{}) != nil {
 		return
 	}
-	b := n.branches[int(binary.BigEndian.Uint32(index[:]))]
+	b := n.branches[int(binary.BigEndian.Uint32(call[:]))]
 	if b == nil || b.host < n.cfg.Index {
 		return // it is no child
 	}
-	n.serve(b, c, func() {})
+	n.serve(b, c, binary.BigEndian.Uint64(call[4:]), func() {})
 }
 
 // serve carries messages both ways, until the connection ends. begun is called when others may send.
-func (n *Node) serve(b *branch, c net.Conn, begun func()) {
-	lastsNoLonger(c, n.conns.timeout)
-	b.begin(c)
+func (n *Node) serve(b *branch, c net.Conn, dial uint64, begun func()) {
+	if err := lastsNoLonger(c, n.conns.timeout); err != nil {
+		b.end(nil, err)
+		closeNow(c)
+		return
+	}
+	if !b.begin(c, dial) {
+		closeNow(c)
+		return
+	}
 	begun()
 	n.opened.Add(1)
 	var writing sync.WaitGroup
@@ -256,7 +278,7 @@ func (n *Node) read(b *branch, c net.Conn) error {
 
 // lastsNoLonger bounds how long what was sent may stay unanswered: a network may forget a
 // connection that was idle, and the next one gets through.
-func lastsNoLonger(c net.Conn, limit time.Duration) {
+func lastsNoLonger(c net.Conn, limit time.Duration) error {
 	for {
 		if s, ok := c.(interface{ NetConn() net.Conn }); ok {
 			c = s.NetConn()
@@ -264,11 +286,19 @@ func lastsNoLonger(c net.Conn, limit time.Duration) {
 		}
 		break
 	}
-	if tcp, ok := c.(*net.TCPConn); ok {
-		if raw, err := tcp.SyscallConn(); err == nil {
-			_ = raw.Control(func(fd uintptr) {
-				_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(limit.Milliseconds()))
-			})
-		}
+	tcp, ok := c.(*net.TCPConn)
+	if !ok {
+		return nil // a test's
 	}
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var unset error
+	if err := raw.Control(func(fd uintptr) {
+		unset = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(limit.Milliseconds()))
+	}); err != nil {
+		return err
+	}
+	return os.NewSyscallError("setsockopt TCP_USER_TIMEOUT", unset)
 }

@@ -6,10 +6,13 @@ import (
 	"errors"
 	"io"
 	"log"
+	"math"
 	"net"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gorun-mpi/gorun/internal/testenv"
 	"github.com/gorun-mpi/gorun/internal/tlskey"
@@ -20,8 +23,19 @@ func memberConfigOfTests() *memberlist.Config {
 	return &memberlist.Config{BindAddr: "127.0.0.1", Logger: log.New(io.Discard, "", 0)}
 }
 
-// branchTo is the connection of a process that knows the key, as host index, to a node.
+// branchTo is the connection of a process that knows the key, as host index, to a node, in place of any other.
 func branchTo(t *testing.T, n *Node, index int) net.Conn {
+	t.Helper()
+	c := silentTo(t, n)
+	call := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint32(nil, uint32(index)), math.MaxUint64)
+	if _, err := c.Write(call); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// silentTo is the same before it says which host it is.
+func silentTo(t *testing.T, n *Node) net.Conn {
 	t.Helper()
 	raw, err := net.Dial("tcp", n.Addr())
 	if err != nil {
@@ -37,9 +51,6 @@ func branchTo(t *testing.T, n *Node, index int) net.Conn {
 		t.Fatal(err)
 	}
 	c, err := tlskey.Handshake(context.Background(), raw, tc, tlskey.Client)
-	if err == nil {
-		_, err = c.Write(binary.BigEndian.AppendUint32(nil, uint32(index)))
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +61,7 @@ func branchTo(t *testing.T, n *Node, index int) net.Conn {
 func TestBranchRefuses(t *testing.T) {
 	testenv.NoLeaks(t)
 	ctx := testenv.Deadline(t, time.Minute)
-	nodes := listenAll(t, 5, nil)
+	nodes := listenAll(t, 5, func(_ int, cfg *Config) { cfg.Fanout = 2 })
 	joinAll(t, ctx, nodes)
 	frame := func(m message) []byte {
 		return m.appendTo(binary.BigEndian.AppendUint32(nil, uint32(m.size())))
@@ -101,8 +112,84 @@ func TestBranchProvesBothEnds(t *testing.T) {
 		_, _ = io.ReadFull(c, make([]byte, proofSize))
 		_, _ = tlskey.Handshake(context.Background(), c, tc, tlskey.Server)
 	}()
-	if _, err := nodes[1].climb(l.Addr().String()); err == nil || !strings.Contains(err.Error(), "another key") {
+	if _, err := nodes[1].climb(l.Addr().String(), 1); err == nil || !strings.Contains(err.Error(), "another key") {
 		t.Errorf("connected to an impostor: %v", err)
+	}
+}
+
+// A connection that comes late, which its child has given up, drives out no later one.
+func TestALateConnectionDrivesOutNone(t *testing.T) {
+	testenv.NoLeaks(t)
+	ctx := testenv.Deadline(t, time.Minute)
+	nodes := listenAll(t, 2, nil)
+	joinAll(t, ctx, nodes)
+	c := silentTo(t, nodes[0])
+	if _, err := c.Write(nodes[1].calling(0)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadAll(c); err != nil && strings.Contains(err.Error(), "timeout") {
+		t.Errorf("the late connection stays open: %v", err)
+	}
+	if err := fenceAll(ctx, nodes, 1, testData(1, 10)); err != nil {
+		t.Fatal(err)
+	}
+	if n := nodes[1].opened.Load(); n != 1 {
+		t.Errorf("the child has made %d connections, want 1", n)
+	}
+}
+
+// A connection whose network forgets it, which neither end is told of, is made anew.
+func TestASilentBranchIsMadeAnew(t *testing.T) {
+	testenv.NoLeaks(t)
+	ctx := testenv.Deadline(t, time.Minute)
+	nodes := listenAll(t, 2, nil)
+	for _, n := range nodes {
+		n.conns.timeout = 300 * time.Millisecond // before there is any connection
+	}
+	joinAll(t, ctx, nodes)
+	b := nodes[0].branches[1]
+	b.mu.Lock()
+	forget(t, b.conn)
+	b.mu.Unlock()
+	if err := fenceAll(ctx, nodes, 1, testData(1, 10)); err != nil {
+		t.Fatal(err)
+	}
+	if n := nodes[1].opened.Load(); n != 2 {
+		t.Errorf("the child has made %d connections, want 2", n)
+	}
+}
+
+// forget has the kernel drop whatever comes for a connection.
+func forget(t *testing.T, c net.Conn) {
+	t.Helper()
+	for {
+		s, ok := c.(interface{ NetConn() net.Conn })
+		if !ok {
+			break
+		}
+		c = s.NetConn()
+	}
+	raw, err := c.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	drop := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: 0}
+	var attached error
+	if err := raw.Control(func(fd uintptr) {
+		attached = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &drop})
+	}); err != nil || attached != nil {
+		t.Fatal(err, attached)
+	}
+}
+
+// A process that knows the key and does not say which host it is is not waited for.
+func TestACallerThatSaysNothing(t *testing.T) {
+	testenv.NoLeaks(t)
+	nodes := listenAll(t, 2, func(_ int, cfg *Config) { cfg.unproven = 2 * time.Second })
+	joinAll(t, testenv.Deadline(t, time.Minute), nodes)
+	c := silentTo(t, nodes[0])
+	if _, err := io.ReadAll(c); err != nil && strings.Contains(err.Error(), "timeout") {
+		t.Errorf("the connection stays open: %v", err)
 	}
 }
 

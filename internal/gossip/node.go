@@ -45,6 +45,8 @@ type Config struct {
 	// at which it takes 4 seconds and more. A shorter probe interval makes busy
 	// hosts look dead.
 	ProbeInterval, ProbeTimeout time.Duration
+
+	unproven time.Duration // how long a process may take to prove the key, and to say which host it is; 0: unprovenTime
 }
 
 // A Node is one host's member of a job. Its methods are safe for concurrent use.
@@ -114,6 +116,7 @@ func Listen(cfg Config) (*Node, error) {
 func (cfg *Config) validate() error {
 	cfg.Bind = cmp.Or(cfg.Bind, "127.0.0.1:0")
 	cfg.Fanout = cmp.Or(cfg.Fanout, 8)
+	cfg.unproven = cmp.Or(cfg.unproven, unprovenTime)
 	switch {
 	case cfg.Host == "" || strings.ContainsAny(cfg.Host, " \n"):
 		return fmt.Errorf("gossip: Config.Host %q: want a name without blanks", cfg.Host)
@@ -171,7 +174,7 @@ func (n *Node) memberConfig() (*memberlist.Config, error) {
 		_ = under.Shutdown()
 		return nil, err
 	}
-	n.conns = newTransport(under, mc.TCPTimeout, n.cfg.Key, server, client, n.climbed)
+	n.conns = newTransport(under, mc.TCPTimeout, n.cfg.unproven, n.cfg.Key, server, client, n.climbed)
 	mc.Transport = n.conns
 	return mc, nil
 }

@@ -22,16 +22,17 @@ import (
 // come by the same port; their proof says so.
 type transport struct {
 	memberlist.Transport
-	timeout time.Duration
-	prover  prover
-	server  *tls.Config    // of the branches to children; nil: there are none
-	client  *tls.Config    // of the branch to the parent
-	climbed func(net.Conn) // serves a child's connection, whose TLS is up
-	streams chan net.Conn
-	stop    chan struct{}
-	closing chan struct{} // closed by closeAll
-	done    chan struct{} // closed when forward has ended
-	askers  sync.WaitGroup
+	timeout  time.Duration
+	unproven time.Duration // see Config
+	prover   prover
+	server   *tls.Config    // of the branches to children; nil: there are none
+	client   *tls.Config    // of the branch to the parent
+	climbed  func(net.Conn) // serves a child's connection, whose TLS is up
+	streams  chan net.Conn
+	stop     chan struct{}
+	closing  chan struct{} // closed by closeAll
+	done     chan struct{} // closed when forward has ended
+	askers   sync.WaitGroup
 
 	mu      sync.Mutex
 	conns   map[*countedConn]struct{}
@@ -72,12 +73,13 @@ func listen(mc *memberlist.Config) (memberlist.Transport, error) {
 	return nil, err
 }
 
-func newTransport(under memberlist.Transport, timeout time.Duration, key []byte, server, client *tls.Config, climbed func(net.Conn)) *transport {
+func newTransport(under memberlist.Transport, timeout, unproven time.Duration, key []byte, server, client *tls.Config, climbed func(net.Conn)) *transport {
 	t := &transport{
 		server: server, client: client,
 		climbed:   climbed,
 		Transport: under,
 		timeout:   timeout,
+		unproven:  unproven,
 		prover:    prover{key},
 		streams:   make(chan net.Conn),
 		stop:      make(chan struct{}),
@@ -124,8 +126,8 @@ func (t *transport) wait(c *countedConn) {
 	t.waiting = append(t.waiting, c)
 }
 
-// proved tells what a connection is for that proves the key, and secures one of the tree; "":
-// it does not. It waits no more.
+// proved tells what a connection is for that proves the key, and secures one of the tree, which keeps
+// its deadline; "": it does not. It waits no more.
 func (t *transport) proved(c *countedConn) (conn net.Conn, magic string) {
 	defer func() {
 		t.mu.Lock()
@@ -134,7 +136,7 @@ func (t *transport) proved(c *countedConn) (conn net.Conn, magic string) {
 			t.waiting = slices.Delete(t.waiting, at, at+1)
 		}
 	}()
-	c.SetDeadline(time.Now().Add(unprovenTime))
+	c.SetDeadline(time.Now().Add(t.unproven))
 	t.mu.Lock()
 	self := t.self
 	t.mu.Unlock()
@@ -151,7 +153,7 @@ func (t *transport) proved(c *countedConn) (conn net.Conn, magic string) {
 		}
 		conn = secure
 	}
-	if c.SetDeadline(time.Time{}) != nil {
+	if magic != magicFence && c.SetDeadline(time.Time{}) != nil {
 		return nil, ""
 	}
 	return conn, magic
