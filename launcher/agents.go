@@ -33,7 +33,7 @@ type remotes struct {
 	why       []error // and was no stream of an agent
 
 	programs []transfer  // to the hosts
-	waiting  *time.Timer // calls late
+	waiting  *time.Timer // calls late, then lateProgram
 }
 
 func newRemotes(c *controller, g *group) *remotes {
@@ -93,7 +93,8 @@ func (r *remotes) start(spec host.Spec, stdin host.Stdin) error {
 			Lost:    func(err error) { r.lose(s, err) },
 			Alive:   func() { r.heartbeat.heard(i) },
 			Suspect: func(name string) { r.suspected(s, name) },
-			Program: func(app int, offset int64, into []byte) (int, error) { return r.program(i, app, offset, into) },
+			Program: r.program,
+			Sent:    func(n int) { r.programs[i].move(n) },
 		})
 	}
 	c.end.deaf = append(c.end.deaf, r.killDeaf)
@@ -123,7 +124,10 @@ func (r *remotes) address(at int, a, why string) {
 	}
 	r.beginHeartbeat()
 	if c := r.c; c.job.preload != nil && r.g.id == 0 {
-		c.clock.after(startLimit, r.lateProgram)
+		for i := range r.programs {
+			r.programs[i].move(0)
+		}
+		r.waiting = c.clock.after(startLimit, r.lateProgram)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/gorun-mpi/gorun/launcher/internal/host"
 )
@@ -46,7 +47,21 @@ func (job *Job) closePrograms() {
 }
 
 // A transfer is how far a host has come with the programs that it gets.
-type transfer struct{ due, sent atomic.Int64 } // bytes
+type transfer struct {
+	due, sent atomic.Int64 // bytes
+	moved     atomic.Int64 // when the last ones went
+}
+
+// move notes that bytes have gone.
+func (t *transfer) move(n int) {
+	t.sent.Add(int64(n))
+	t.moved.Store(time.Now().UnixNano())
+}
+
+// waits is for how long none have, and how many are to go.
+func (t *transfer) waits() (since time.Duration, left int64) {
+	return time.Since(time.Unix(0, t.moved.Load())), t.due.Load() - t.sent.Load()
+}
 
 // preload has a host of the job's own group get the programs that its ranks run.
 func (r *remotes) preload(at int, spec *host.Spec) {
@@ -67,32 +82,40 @@ func (r *remotes) preload(at int, spec *host.Spec) {
 }
 
 // program reads what a host wants of a program, without the controller's lock.
-func (r *remotes) program(at, app int, offset int64, into []byte) (int, error) {
+func (r *remotes) program(app int, offset int64, into []byte) (int, error) {
 	if app < 0 || app >= len(r.c.job.preload) {
 		return 0, fmt.Errorf("found program %d, expected one of %d", app, len(r.c.job.preload))
 	}
-	n, err := r.c.job.preload[app].file.ReadAt(into, offset)
-	r.programs[at].sent.Add(int64(n))
-	return n, err
+	return r.c.job.preload[app].file.ReadAt(into, offset)
 }
 
-// lateProgram ends a job whose programs have not come to all hosts.
+// lateProgram ends a job whose programs do not come on to some hosts.
 func (r *remotes) lateProgram() {
 	if r.c.end.told {
 		return
 	}
 	var names []string
 	far := ""
+	next, sends := startLimit, false
 	for i := range r.programs {
-		sent, due := r.programs[i].sent.Load(), r.programs[i].due.Load()
-		if sent >= due || r.g.seats[i].done {
+		t := &r.programs[i]
+		since, left := t.waits()
+		if left <= 0 || r.g.seats[i].done {
+			continue
+		}
+		sends = true
+		if wait := startLimit - since; wait > 0 {
+			next = min(next, wait)
 			continue
 		}
 		if names = append(names, r.g.shares[i].Host); len(names) == 1 {
-			far = fmt.Sprintf("%d of %d bytes", sent, due)
+			far = fmt.Sprintf("%d of %d bytes", t.sent.Load(), t.due.Load())
 		}
 	}
-	if names != nil {
-		r.c.end.fail(&Cause{Rank: -1, Host: strings.Join(names, ", "), Status: statusFailed, Message: fmt.Sprintf("--preload-binary: the program is still being sent after %v, %s; have each host find it by its path, or send a smaller one (strip)", startLimit, far)})
+	switch {
+	case names == nil && sends:
+		r.waiting.Reset(next)
+	case names != nil:
+		r.c.end.fail(&Cause{Rank: -1, Host: strings.Join(names, ", "), Status: statusFailed, Message: fmt.Sprintf("--preload-binary: nothing of the program has gone for %v, %s before; have each host find it by its path, or send a smaller one (strip)", startLimit, far)})
 	}
 }

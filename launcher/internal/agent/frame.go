@@ -35,7 +35,7 @@ type order struct {
 }
 
 // want asks for a program's bytes from an offset on. One is under way at a time, so that a slow host does not
-// fill this machine's memory.
+// fill this machine's memory; a host that asks for more is lost.
 type want struct {
 	App    int   `msgpack:"a"`
 	Offset int64 `msgpack:"o"`
@@ -139,10 +139,11 @@ type outbox struct {
 	mu     sync.Mutex
 	wake   sync.Cond // of mu
 	queue  []byte
-	ahead  []byte // goes before the queue, and in pieces; not copied
-	held   bool   // the queue waits for release
-	err    error  // of the writer; nothing is queued any more
-	closed bool   // write what is queued and end
+	after  []func() // when that is written
+	ahead  []byte   // goes before the queue, and in pieces; not copied
+	held   bool     // the queue waits for release
+	err    error    // of the writer; nothing is queued any more
+	closed bool     // write what is queued and end
 }
 
 // newOutbox makes one. held: what is put waits for release, and close drops it. went is told of each
@@ -154,8 +155,8 @@ func newOutbox(w io.Writer, held bool, went func()) *outbox {
 	return o
 }
 
-// put queues a message.
-func (o *outbox) put(v any) error {
+// put queues a message. then is called when it is written, unless it never is.
+func (o *outbox) put(v any, then ...func()) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.err != nil {
@@ -163,6 +164,9 @@ func (o *outbox) put(v any) error {
 	}
 	queue, err := appendFrame(o.queue, v)
 	o.queue = queue
+	if err == nil {
+		o.after = append(o.after, then...)
+	}
 	o.wake.Signal()
 	return err
 }
@@ -202,6 +206,7 @@ func (o *outbox) run() {
 			o.wake.Wait()
 		}
 		var next []byte
+		var after []func()
 		ahead := len(o.ahead) > 0 && !o.closed
 		switch {
 		case ahead:
@@ -209,6 +214,7 @@ func (o *outbox) run() {
 			next, o.ahead = o.ahead[:n], o.ahead[n:]
 		case !o.held:
 			next, o.queue = o.queue, nil
+			after, o.after = o.after, nil
 		}
 		o.mu.Unlock()
 		if len(next) == 0 {
@@ -223,6 +229,9 @@ func (o *outbox) run() {
 		if ahead {
 			o.sent.Add(int64(len(next)))
 			o.went()
+		}
+		for _, then := range after {
+			then()
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"syscall"
@@ -287,6 +288,37 @@ func TestAgentWhoseLeaseLapses(t *testing.T) {
 		t.Errorf("ended after %v, before its lease was over", took)
 	}
 	k.in.Close()
+}
+
+// A host that asks for pieces of a program without taking them fills no memory here: it is lost.
+func TestAHostThatAsksForManyPieces(t *testing.T) {
+	testenv.NoLeaks(t)
+	said := greeting()
+	for i := range int64(3) {
+		var err error
+		if said, err = appendFrame(said, report{Want: &want{0, i * pieceMost}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "said")
+	if err := os.WriteFile(file, said, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l := shell(t, "cat "+file+"; exec sleep 1000", nil)
+	reads, lost := 0, make(chan error, 1)
+	l.Begin(host.Spec{}, nil, Way{}, 0, 0, Told{
+		Program: func(_ int, _ int64, into []byte) (int, error) { reads++; return len(into), nil },
+		Sent:    func(int) { t.Error("a piece was sent, which nobody has read") },
+		Lost:    func(err error) { lost <- err },
+	})
+	if err := <-lost; err == nil || !strings.Contains(err.Error(), "found a second request for a piece") {
+		t.Errorf("got %v", err)
+	}
+	l.Kill()
+	l.Close()
+	if reads > 1 {
+		t.Errorf("%d pieces were read, want 1", reads)
+	}
 }
 
 func TestAgentWithoutAJob(t *testing.T) {

@@ -24,6 +24,9 @@ const streamVersion = "4"
 
 const greetingMark = "\x00gorun-agent "
 
+// greetingMost bounds a greeting.
+const greetingMost = 256
+
 // strayMost bounds what login scripts write.
 const strayMost = 64 << 10
 
@@ -66,6 +69,8 @@ func readGreeting(r *bufio.Reader, said, wanted func(text string)) (pid int, err
 			said(string(all[:at]))
 			_, _ = r.Discard(at + n + 1 - before)
 			return parseGreeting(string(all[at+len(greetingMark) : at+n]))
+		} else if len(all)-at > greetingMost {
+			return 0, fmt.Errorf("found %q, expected the line of an agent's greeting within %d bytes", lastLine(string(all[at+1:])), greetingMost)
 		}
 		_, _ = r.Discard(len(chunk))
 	}

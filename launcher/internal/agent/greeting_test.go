@@ -35,6 +35,8 @@ func TestGreetingsThatAreNone(t *testing.T) {
 		{"\x00gorun-agent 1\n", "expected VERSION STREAM PID"},
 		{strings.Replace(string(greeting()), "\n", "x\n", 1), "expected a number"},
 		{strings.Repeat("chatter\n", strayMost/4), "no greeting of an agent within"},
+		{"\x00gorun-agent " + strings.Repeat("y", greetingMost), "expected the line of an agent's greeting within"},
+		{"\x00gorun-stage " + strings.Repeat("y", strayMost), "no greeting of an agent within"},
 	} {
 		if _, err := readGreeting(bufio.NewReader(strings.NewReader(c.text)), func(string) {}, none); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%.40q: got %v, want %q", c.text, err, c.want)

@@ -63,6 +63,7 @@ type Told struct {
 	Suspect func(host string) // whose agent does not answer this one's
 	// Program reads bytes of a program that the host does not have, from an offset on.
 	Program func(app int, offset int64, into []byte) (int, error)
+	Sent    func(bytes int) // of a program, each time that some have been; on a goroutine of the link
 }
 
 // Start starts the agent of a host with an environment, in a process group of
@@ -294,6 +295,12 @@ func (l *Link) greet() error {
 }
 
 func (l *Link) read() {
+	var wants chan want // of programs; nil: there was none
+	defer func() {
+		if wants != nil {
+			close(wants)
+		}
+	}()
 	err := l.greet()
 	for {
 		var r report
@@ -314,7 +321,15 @@ func (l *Link) read() {
 		}
 		switch {
 		case r.Want != nil:
-			l.sendPiece(r.Want)
+			if wants == nil {
+				wants = make(chan want, 1)
+				l.readers.Go(func() { l.feed(wants) })
+			}
+			select {
+			case wants <- *r.Want:
+			default:
+				err = errors.New("found a second request for a piece of the program, expected one after the other: is the agent of this version?")
+			}
 		case r.Suspect != "":
 			l.told.Suspect(r.Suspect)
 		case r.Address != "":
@@ -325,14 +340,24 @@ func (l *Link) read() {
 	}
 }
 
-// sendPiece answers a host that wants bytes of a program.
-func (l *Link) sendPiece(w *want) {
-	p := &piece{Data: make([]byte, pieceMost)}
-	n, err := l.told.Program(w.App, w.Offset, p.Data)
-	if p.Data = p.Data[:n]; err != nil && err != io.EOF {
-		p = &piece{Why: err.Error()}
+// feed answers a host that wants bytes of programs, one piece at a time.
+func (l *Link) feed(wants <-chan want) {
+	for w := range wants {
+		p := &piece{Data: make([]byte, pieceMost)}
+		n, err := l.told.Program(w.App, w.Offset, p.Data)
+		if p.Data = p.Data[:n]; err != nil && err != io.EOF {
+			p = &piece{Why: err.Error()}
+		}
+		sent := make(chan struct{})
+		if l.out.put(order{Piece: p}, func() { close(sent) }) != nil {
+			continue // as in Begin
+		}
+		select {
+		case <-sent:
+			l.told.Sent(len(p.Data))
+		case <-l.out.done:
+		}
 	}
-	_ = l.out.put(order{Piece: p}) // as in Begin
 }
 
 // readErrors keeps what the agent itself complains about.
