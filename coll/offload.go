@@ -381,6 +381,10 @@ func (t *Team) delivered(peer int) bool {
 // retrace goes back from a step that has perhaps overwritten what it reads, to the one that
 // made that: over reductions into the same memory, up to one that reads nothing of it. Their
 // other operands are as they were, because no slot was given back and no message sent since.
+//
+// It does not go back over a message, so that a chain scan (whose input from below lands in its output, so
+// that a scan needs no vector of scratch), a doubling one and an in-place call are reported in such a step. To have
+// the daemon keep what it is about to overwrite would be one more copy of each byte that it reduces.
 func (t *Team) retrace() bool {
 	m := t.machine
 	last := &m.plan.steps[m.pc]

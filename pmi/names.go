@@ -17,6 +17,10 @@ type NameQuery struct {
 	Port    string // with Publish
 }
 
+// DaemonService is the service that ranks of gorun look up for the daemon of started collectives of their host, which
+// gorun starts then if it does not run. The port is the number of its threads.
+const DaemonService = "gorun:daemon"
+
 // NameAnswer is the result of a NameQuery.
 type NameAnswer struct {
 	Err  string // the reason of a failure in one word; "": success

@@ -51,6 +51,9 @@ type Config struct {
 	// windows. The package documentation has the limits. A message takes some 20 to 50 ns more. It need
 	// not be the same on all ranks.
 	Concurrent bool
+	// Offload asks gorun for the daemon of gorun --offload, of one thread, on each host of several ranks where the command line
+	// has asked for none. Init fails under another launcher.
+	Offload bool
 	// OffloadFrom is the length in bytes from which started collectives of registered memory are the
 	// daemon's where the host has one (gorun --offload). 0 is 256 KiB; 1 is all but those of no bytes, -1 is all.
 	OffloadFrom int

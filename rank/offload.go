@@ -2,23 +2,40 @@ package rank
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/gorun-mpi/gorun/coll"
+	"github.com/gorun-mpi/gorun/pmi"
 )
 
-// openOffload finds the daemon of the host, where gorun has started one (--offload): started
+// openOffload finds the daemon of the host, where gorun has started one (--offload) or does so for this rank: started
 // collectives of 256 KiB and more in registered memory ([Alloc]) are its, see coll.Daemon.
-func (w *World) openOffload(cfg *Config) error {
+func (w *World) openOffload(ctx context.Context, cfg *Config) error {
 	p, env := w.place, cfg.Environment
-	if env == nil || env.Offload == 0 || !env.Gorun || p.segment == nil || w.size == 1 {
+	if env == nil || w.size == 1 {
 		return nil
 	}
-	ranks := p.segment.Ranks() - env.Offload
-	if ranks < p.size {
-		return fmt.Errorf("GORUN_OFFLOAD=%d, but the segment has numbers for %d ranks and threads, and %d ranks", env.Offload, p.segment.Ranks(), p.size)
+	if cfg.Offload && !env.Gorun {
+		return errors.New("Config.Offload: found another launcher, expected gorun, which starts the daemon")
 	}
-	o, err := coll.OpenOffload(p.segment, p.local, coll.DaemonFor(p.local, ranks, env.Offload))
+	if env.Offload == 0 && (!cfg.Offload || p.size == 1) || !env.Gorun || p.segment == nil {
+		return nil
+	}
+	threads := env.Offload
+	if threads == 0 {
+		var err error
+		if threads, err = w.askForDaemon(ctx); err != nil {
+			return fmt.Errorf("Config.Offload: %w", err)
+		}
+	}
+	ranks := p.segment.Ranks() - threads
+	if ranks < p.size {
+		return fmt.Errorf("the daemon has %d threads, but the segment has numbers for %d ranks and threads, and %d ranks", threads, p.segment.Ranks(), p.size)
+	}
+	o, err := coll.OpenOffload(p.segment, p.local, coll.DaemonFor(p.local, ranks, threads))
 	if err != nil {
 		return err
 	}
@@ -37,4 +54,22 @@ func (w *World) openOffload(cfg *Config) error {
 		}
 	}
 	return nil
+}
+
+// askForDaemon has gorun start the host's daemon, and gives the number of its threads.
+func (w *World) askForDaemon(ctx context.Context) (threads int, err error) {
+	l, ok := w.launcher.(interface {
+		Lookup(ctx context.Context, service string) (string, error)
+	})
+	if !ok {
+		return 0, errors.New("found a rank without a launcher, expected gorun, which starts the daemon")
+	}
+	answer, err := l.Lookup(ctx, pmi.DaemonService)
+	if err != nil {
+		return 0, fmt.Errorf("gorun has started no daemon, and has said why: %w", err)
+	}
+	if threads, err = strconv.Atoi(answer); err != nil || threads < 1 {
+		return 0, fmt.Errorf("gorun answered %q, expected the number of the daemon's threads", answer)
+	}
+	return threads, nil
 }

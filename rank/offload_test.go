@@ -29,6 +29,10 @@ func init() {
 			os.Exit(1)
 		}
 	}
+	programs["offload asks"] = func() {
+		_, err := rank.Init(context.Background(), rank.Config{Offload: true})
+		fmt.Println(err)
+	}
 	programs["offload from -2"] = func() {
 		_, err := rank.Init(context.Background(), rank.Config{OffloadFrom: -2})
 		fmt.Println(err)
@@ -80,5 +84,16 @@ func TestOffloadFrom(t *testing.T) {
 	for r := range 2 {
 		refused.until(t, r, "Config.OffloadFrom is -2: expected a number of bytes, 0 or -1")
 		refused.wait(t, r)
+	}
+}
+
+// Config.Offload needs gorun: another launcher has no daemon, and Init says so.
+func TestOffloadNeedsGorun(t *testing.T) {
+	testenv.NoLeaks(t)
+	j := &job{program: "offload asks", hosts: []int{2}, foreign: true}
+	j.start(t)
+	for r := range 2 {
+		j.until(t, r, "Config.Offload: found another launcher, expected gorun, which starts the daemon")
+		j.wait(t, r)
 	}
 }

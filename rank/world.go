@@ -213,7 +213,7 @@ func (w *World) join(ctx context.Context, cfg *Config, waiting wait.Config) (err
 	if w.size > 1 && w.narrator != nil && !w.narrator.logs {
 		w.narrator.say(w.transport)
 	}
-	if err = w.openOffload(cfg); err != nil {
+	if err = w.openOffload(ctx, cfg); err != nil {
 		return err
 	}
 	if err = w.connect(ctx, cfg.Verbs); err != nil {

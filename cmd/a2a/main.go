@@ -108,8 +108,8 @@ func run(ctx context.Context, started time.Time, args, environ []string, std doc
 // the ranks meet without, to hear of it.
 func prepare(parser *doca.Parser, p *params, cfg *rank.Config, own, ranks int) error {
 	p.settle(ranks)
-	if p.engine == engineDaemon && (cfg.Environment.Offload == 0 || ranks == 1) {
-		return parser.Wrong("engine", "found daemon without one, expected two ranks or more and gorun --offload, which starts it")
+	if p.engine == engineDaemon && ranks == 1 {
+		return parser.Wrong("engine", "found daemon and one rank, expected two ranks or more")
 	}
 	wanted := *cfg
 	wanted.Devices = p.devices()

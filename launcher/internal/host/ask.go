@@ -47,6 +47,10 @@ type Spawned struct {
 func (h *Host) ask(e pmi.Event) {
 	switch e := e.(type) {
 	case pmi.Name:
+		if e.Query.Op == pmi.Lookup && e.Query.Service == pmi.DaemonService {
+			h.daemonAsked(e.Rank)
+			return
+		}
 		h.emit(Event{Kind: Asked, Rank: e.Rank, Ask: &Ask{Name: &e.Query}})
 	case pmi.Spawn:
 		s := &Spawn{Apps: make([]SpawnApp, len(e.Apps)), Preset: e.Preset}

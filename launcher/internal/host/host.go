@@ -208,11 +208,11 @@ func (h *Host) prepare() error {
 	if err := h.checkDaemon(); err != nil {
 		return err
 	}
-	count := len(h.spec.Ranks) + h.spec.Offload
+	count := len(h.spec.Ranks) + h.daemonNumbers()
 	if h.segment, err = shm.Create(shm.DefaultGeometry(count, shm.Limit())); err != nil {
 		return fmt.Errorf("shared segment of %d ranks: %w", count, err)
 	}
-	if err := h.startDaemon(); err != nil {
+	if err := h.openDaemon(); err != nil {
 		return err
 	}
 	h.openWorld()

@@ -2,6 +2,7 @@ package host
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gorun-mpi/gorun/internal/topo"
+	"github.com/gorun-mpi/gorun/pmi"
 )
 
 // A daemon is the process that steps the started collectives of the host's ranks. It has the
@@ -21,6 +23,7 @@ import (
 // the host kills a daemon that somebody has stopped, or that hangs.
 type daemon struct {
 	pid, pidfd int
+	asked      bool      // a rank has asked for it
 	over       bool      // its process has ended, and ranks know
 	look       time.Time // when to look at it; zero: never
 	stopped    bool      // it was, at the last look
@@ -68,9 +71,19 @@ func (p *pulse) look(beat uint32, ticks int, wants bool) string {
 // offloadName is the daemon's program.
 const offloadName = "gorun-offload"
 
-// noDaemon is why the job has none, although it wants one.
-func (h *Host) noDaemon(format string, args ...any) error {
-	return &startError{1, "Offload", strconv.Itoa(h.spec.Offload), fmt.Errorf(format, args...)}
+// openDaemon starts the daemon of --offload, or says why the job has none.
+func (h *Host) openDaemon() error {
+	if h.daemon.pidfd = -1; h.spec.Offload == 0 {
+		return nil
+	}
+	if err := h.startDaemon(h.spec.Offload); err != nil {
+		return h.noDaemon(err)
+	}
+	return nil
+}
+
+func (h *Host) noDaemon(err error) error {
+	return &startError{1, "Offload", strconv.Itoa(h.spec.Offload), err}
 }
 
 // checkDaemon refuses more threads than the host has CPUs.
@@ -80,26 +93,52 @@ func (h *Host) checkDaemon() error {
 		cpus = topo.CPUs()
 	}
 	if h.spec.Offload > cpus {
-		return h.noDaemon("more threads than the %d CPUs of host %s", cpus, h.spec.Host)
+		return h.noDaemon(fmt.Errorf("more threads than the %d CPUs of host %s", cpus, h.spec.Host))
 	}
 	return nil
 }
 
-// startDaemon starts it, if the job wants one. Ranks may lend it calls before it runs.
-func (h *Host) startDaemon() error {
-	h.daemon = daemon{pidfd: -1}
-	n := h.spec.Offload
-	if n == 0 {
-		return nil
+// daemonNumbers is how many numbers of the segment are the daemon's. Where the job wants none, one is kept for ranks
+// that ask for it.
+func (h *Host) daemonNumbers() int {
+	if h.spec.Offload == 0 && len(h.spec.Ranks) > 1 {
+		return 1
 	}
+	return h.spec.Offload
+}
+
+// daemonAsked starts a daemon of one thread for a rank that asks for it, unless there is one.
+func (h *Host) daemonAsked(rank int) {
+	var a pmi.NameAnswer
+	if h.daemon.pid == 0 {
+		err := errors.New("the job ends")
+		if !h.ending.begun {
+			err = h.startDaemon(1)
+		}
+		if h.daemon.asked = err == nil; err != nil {
+			a.Err = "no_daemon"
+			h.emit(Event{Kind: Unassisted, Rank: -1, Text: fmt.Sprintf("no daemon of started collectives, which a rank has asked for: %v", err)})
+		}
+	}
+	a.Port = strconv.Itoa(len(h.daemon.pulses))
+	e := h.engine(h.spec.local(rank))
+	h.apply(e, e.NameDone(rank, a))
+}
+
+// startDaemon starts it with n threads. Ranks may lend it calls before it runs.
+func (h *Host) startDaemon(n int) error {
+	h.daemon = daemon{pidfd: -1}
 	if h.segment.FD() < 0 {
-		return h.noDaemon("host %s has no memory that processes can share", h.spec.Host)
+		return fmt.Errorf("host %s has no memory that processes can share", h.spec.Host)
+	}
+	if h.segment.Ranks() < len(h.spec.Ranks)+n {
+		return fmt.Errorf("host %s has %d ranks, expected two or more", h.spec.Host, len(h.spec.Ranks))
 	}
 	program := h.spec.OffloadProgram
 	if program == "" {
 		self, err := os.Executable()
 		if err != nil {
-			return h.noDaemon("where this program is, is not known: %w", err)
+			return fmt.Errorf("where this program is, is not known: %w", err)
 		}
 		program = filepath.Join(filepath.Dir(self), offloadName)
 	}
@@ -117,7 +156,7 @@ func (h *Host) startDaemon() error {
 	argv := []string{offloadName, "--ranks", strconv.Itoa(len(h.spec.Ranks)), "--threads", strconv.Itoa(n)}
 	if h.daemon.pid, err = syscall.ForkExec(program, argv, attr); err != nil {
 		h.daemon.pid = 0
-		return h.noDaemon("%s could not be started: %w; it belongs beside gorun (make build, or go install ./cmd/%s)", program, err, offloadName)
+		return fmt.Errorf("%s could not be started: %w; it belongs beside gorun (make build, or go install ./cmd/%s)", program, err, offloadName)
 	}
 	h.guard.Add(h.daemon.pid)
 	h.log("the daemon of started collectives has pid %d and %d threads", h.daemon.pid, n)
@@ -190,7 +229,7 @@ func (h *Host) daemonEnded() {
 	}
 	h.daemon.over, h.daemon.look = true, time.Time{}
 	h.unwatch(&h.daemon.pidfd)
-	for i := range h.spec.Offload {
+	for i := range h.daemon.pulses {
 		h.segment.SetDead(len(h.spec.Ranks) + i)
 	}
 	text := "exit status " + strconv.Itoa(how.status)
@@ -210,8 +249,8 @@ func (h *Host) endDaemon() {
 	if h.daemon.pid == 0 {
 		return
 	}
-	used := h.daemon.over
-	for i := range h.spec.Offload {
+	used := h.daemon.over || h.daemon.asked // a program that asks for it looks itself
+	for i := range h.daemon.pulses {
 		used = used || h.segment.Used(len(h.spec.Ranks)+i)
 	}
 	if !used && !h.ending.begun {
