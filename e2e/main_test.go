@@ -20,7 +20,7 @@ func buildAndRun(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	build := exec.Command("go", "build", "-o", dir, "./cmd/gorun", "./cmd/gorun-agent", "./cmd/gorun-pmix", "./cmd/gorun-offload", "./cmd/gorun-info", "./cmd/a2a", "./cmd/pingpong", "./cmd/secure-channel", "./cmd/allreduce", "./cmd/gorun-bench", "./cmd/gorun-bench-init", "./e2e/attack", "./testdata/window", "./testdata/scrape")
+	build := exec.Command("go", "build", "-o", dir, "./cmd/gorun", "./cmd/gorun-agent", "./cmd/gorun-pmix", "./cmd/gorun-offload", "./cmd/gorun-info", "./cmd/a2a", "./cmd/pingpong", "./cmd/secure-channel", "./cmd/allreduce", "./cmd/gorun-bench", "./cmd/gorun-bench-init", "./e2e/attack", "./examples/survive", "./testdata/window", "./testdata/scrape")
 	build.Dir = ".."
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {

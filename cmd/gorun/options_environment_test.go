@@ -45,7 +45,7 @@ func TestEnvironment(t *testing.T) {
 		"--unset-env A=1":        `--unset-env: found "A=1", expected the name`,
 		"--prepend-env PATH[] x": `--prepend-env: found "PATH[]=x", expected NAME VALUE`,
 		"-envnone=1":             `-envnone: found "1", expected no value`,
-		"--with-ft ulfm":         `--with-ft: found "ulfm", expected no`,
+		"--with-ft up":           `--with-ft: found "up", expected no, ulfm or mpi`,
 		"--stream-buffering 3":   `--stream-buffering: found "3", expected 0, 1 or 2`,
 		"--mca -x":               "--mca: found 1 of its two values",
 		"--mca =x y":             `--mca: found "", expected the name of a parameter`,

@@ -24,8 +24,8 @@ func mcaOptions() []option {
 			help: "the same; lines may also hold --mca NAME VALUE and -x NAME[=VALUE]", set: setTune},
 		{names: []string{"allow-run-as-root"}, family: "Open MPI",
 			help: "no effect: root may always run gorun", set: setSwitch(func(*settings, bool) {})},
-		{names: []string{"with-ft"}, arity: 1, family: "Open MPI", value: "no", words: []string{"no"},
-			help: "no: a rank that fails ends the job; gorun has no other mode yet", set: setFaultTolerance},
+		{names: []string{"with-ft"}, arity: 1, family: "Open MPI", value: "no|ulfm|mpi", words: []string{"no", "ulfm", "mpi"},
+			help: "ulfm or mpi: --continuous; no: a rank that fails ends the job", set: setFaultTolerance},
 		{names: []string{"display-comm"}, family: "Open MPI",
 			help: "MPI_Init prints which transports messages take", set: setDisplayComm("mpi_init")},
 		{names: []string{"display-comm-finalize"}, family: "Open MPI",
@@ -235,10 +235,13 @@ func setStreamBuffering(s *settings, value string) error {
 	return setMCAVariable("ompi_stream_buffering")(s, value)
 }
 
-func setFaultTolerance(_ *settings, value string) error {
+func setFaultTolerance(s *settings, value string) error {
 	switch strings.ToLower(value) {
 	case "no", "false", "0":
-		return nil
+	case "ulfm", "mpi", "yes", "true", "1":
+		s.job.Continuous = true
+	default:
+		return unfit(value, "no, ulfm or mpi: whether ranks go on without one that fails")
 	}
-	return unfit(value, "no: a rank that has failed ends the job")
+	return nil
 }

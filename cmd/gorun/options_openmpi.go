@@ -8,7 +8,6 @@ func openMPIOptions() []option {
 		install   = "gorun needs no installation of MPI; it passes on PATH and LD_LIBRARY_PATH"
 		attach    = "gorun starts no debugger; try gorun -np 2 xterm -e gdb ./program, or attach to the PIDs that gorun -vv prints"
 		elsewhere = "gorun has no server through which jobs connect"
-		restart   = "choose one: --continuous goes on without the ranks that failed, --max-restarts N starts the job again"
 		copies    = "gorun copies no files but the program (--preload-binary) to hosts; copy them yourself and set --wdir"
 	)
 	return []option{
@@ -30,7 +29,6 @@ func openMPIOptions() []option {
 		only(own|openMPI, refuse0(attach, "debug")),
 		refuse1(elsewhere, "ompi-server", "hnp", "report-uri", "dvm-uri"),
 		refuse0("gorun has no persistent daemons; each gorun starts its own job", "dvm"),
-		refuse0(restart, "enable-recovery"),
 		refuse0("gorun counts the failure of every rank, also of spawned jobs", "report-child-jobs-separately"),
 		refuse1("gorun reads the machine's topology from the kernel", "cartofile", "cf"),
 		refuse0("all ranks of a program get the same arguments", "index-argv-by-rank"),
