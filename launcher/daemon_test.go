@@ -32,7 +32,7 @@ func roleDaemon(what string) int {
 		time.Sleep(10 * time.Millisecond)
 		beat()
 	}
-	if err := os.WriteFile(file+".new", []byte(strconv.Itoa(os.Getpid())), 0o600); err == nil {
+	if err = os.WriteFile(file+".new", []byte(strconv.Itoa(os.Getpid())), 0o600); err == nil {
 		err = os.Rename(file+".new", file)
 	}
 	if err != nil {
