@@ -27,6 +27,13 @@ func buildAndRun(m *testing.M) int {
 		fmt.Fprintf(os.Stderr, "%v: %v\n%s", build.Args, err, out)
 		return 1
 	}
+	// a2a with TLS, as make build makes it.
+	secure := exec.Command("go", "build", "-tags", "secure", "-o", filepath.Join(dir, "a2a-secure"), "./cmd/a2a")
+	secure.Dir, secure.Env = "..", build.Env
+	if out, err := secure.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "%v: %v\n%s", secure.Args, err, out)
+		return 1
+	}
 	// The helper for Open MPI, as make build makes it.
 	helper := exec.Command("scripts/build-pmix", dir)
 	helper.Dir = ".."

@@ -150,6 +150,10 @@ type Job struct {
 	// in the directory of the program that starts the host's ranks.
 	OffloadProgram string
 
+	// Secure has ranks of different hosts encrypt what they send to each other, by TLS 1.3. Ranks that
+	// cannot, as those of other MPIs and Go programs without a [rank.Config.Secure], are refused.
+	Secure bool
+
 	// Output is the format and the destination of the ranks' output.
 	Output Output
 	// Timeout ends a job that takes longer, with status 124. 0: no limit.

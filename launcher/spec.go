@@ -24,6 +24,7 @@ func (c *controller) spec(g *group) host.Spec {
 		Emulate: c.job.Emulate,
 		Async:   c.job.AsyncProgress,
 		Offload: c.job.Offload,
+		Secure:  c.job.Secure,
 		PMIPort: c.job.PMIPort,
 		PMIFD:   c.job.PMIFD,
 		Attempt: c.worlds.attempt,

@@ -82,7 +82,11 @@ func (c *Client) start(ctx context.Context, env Env) error {
 			return err
 		}
 	}
-	const hello, maxes, name = "cmd=init pmi_version=1 pmi_subversion=1\n", "cmd=get_maxes\n", "cmd=get_my_kvsname\n"
+	const maxes, name = "cmd=get_maxes\n", "cmd=get_my_kvsname\n"
+	hello := "cmd=init pmi_version=1 pmi_subversion=1\n"
+	if env.Secure {
+		hello = "cmd=init pmi_version=1 pmi_subversion=1 " + secureKey + "=1\n"
+	}
 	if !c.ext {
 		return c.greet(ctx, hello, maxes, name)
 	}

@@ -110,6 +110,10 @@ func (e *Engine) finalize(p *peer) {
 // init says which version of PMI is spoken from here on.
 func (e *Engine) init(p *peer, m Message) {
 	version, ok := m.Int("pmi_version")
+	if said, _ := m.Get(secureKey); e.secure && said != "1" {
+		e.violate(p, ErrSecure, fmt.Sprintf("its library speaks PMI-%d and does not say that it encrypts what it sends to other hosts", max(version, 1)))
+		return
+	}
 	p.joined = true
 	if ok && version == 2 {
 		p.state, p.wire = greeted, pmi2{}

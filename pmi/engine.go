@@ -13,6 +13,7 @@ var (
 	ErrCommand = errors.New("unknown command")      // a command that this server does not implement
 	ErrLimit   = errors.New("over the limit")       // longer than a limit of the wire
 	ErrFence   = errors.New("fence failed")         // the store could not complete the fence
+	ErrSecure  = errors.New("not encrypted")        // the client does not say that it encrypts what it sends to other hosts
 )
 
 // EngineConfig describes the job to the server of one host.
@@ -26,6 +27,7 @@ type EngineConfig struct {
 	Mapping  string            // PMI_process_mapping, see [Mapping]; if empty or over ValLenMax it is not sent, and clients exchange host names instead
 	Preset   map[string]string // keys that exist from the start
 	Spawner  string            // job of the rank that spawned this one, for PMI-2; "": none
+	Secure   bool              // only clients with Env.Secure are served; others get a violation, ErrSecure
 }
 
 // An Engine serves PMI-1 and PMI-2 to the ranks of one host, without I/O: see the package
@@ -36,6 +38,7 @@ type Engine struct {
 	size     int
 	universe int
 	spawner  string
+	secure   bool
 	peers    []*peer
 	index    []int32 // by global rank: index in peers, or -1
 
@@ -108,6 +111,7 @@ func NewEngine(cfg EngineConfig) *Engine {
 		size:     cfg.Size,
 		universe: cfg.Universe,
 		spawner:  cfg.Spawner,
+		secure:   cfg.Secure,
 		index:    make([]int32, cfg.Size),
 		epoch:    1,
 	}

@@ -500,3 +500,27 @@ func ExampleEngine() {
 	// to rank 0: cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0
 	// to rank 0: cmd=barrier_out
 }
+
+// A secure job serves those alone that say they encrypt, in either version.
+func TestSecureEngine(t *testing.T) {
+	for hello, refused := range map[string]bool{
+		"cmd=init pmi_version=1 pmi_subversion=1\n":                true,
+		"cmd=init pmi_version=1 pmi_subversion=1 gorun_secure=0\n": true,
+		"cmd=init pmi_version=2 pmi_subversion=0\n":                true,
+		"cmd=init pmi_version=1 pmi_subversion=1 gorun_secure=1\n": false,
+	} {
+		events := NewEngine(EngineConfig{Size: 1, Ranks: []int{0}, Secure: true}).Receive(0, []byte(hello))
+		if refused {
+			if v := violationOf(t, events); v.Kind != ErrSecure {
+				t.Errorf("%q: %v, want %v", hello, v, ErrSecure)
+			}
+		} else if len(events) != 1 || !bytes.Contains(events[0].(Reply).Data, []byte("rc=0")) {
+			t.Errorf("%q: %+v, want an answer", hello, events)
+		}
+		for _, ev := range NewEngine(EngineConfig{Size: 1, Ranks: []int{0}}).Receive(0, []byte(hello)) {
+			if _, is := ev.(Violation); is {
+				t.Errorf("%q: %+v where nothing is asked for", hello, ev)
+			}
+		}
+	}
+}

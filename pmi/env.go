@@ -15,7 +15,13 @@ type Env struct {
 	Size    int    // PMI_SIZE; 0: the server sends it
 	Cards   bool   // GORUN_PMI=cards: the server implements gorun_allgather
 	Spawned bool   // PMI_SPAWNED=1: a running program spawned this process
+	// Secure tells a server that knows it, as gorun's does, that this process encrypts what it sends
+	// to other hosts. The program sets it, and no variable.
+	Secure bool
 }
+
+// secureKey stands in cmd=init of a client with Env.Secure.
+const secureKey = "gorun_secure"
 
 // FromEnviron reads the variables of PMI-1 from environ, which has the form of os.Environ. found
 // is false if there is no PMI server. An invalid value is an error that names the variable.

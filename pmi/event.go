@@ -69,7 +69,7 @@ func (Violation) event() {}
 // A RankError reports a rank's violation of the protocol.
 type RankError struct {
 	Rank   int
-	Kind   error  // ErrLeft, ErrOrder, ErrCommand, ErrLimit, ErrFence, ErrSyntax, ErrLine
+	Kind   error  // ErrLeft, ErrOrder, ErrCommand, ErrLimit, ErrFence, ErrSecure, ErrSyntax, ErrLine
 	Detail string // what was found, and what was expected
 	Cause  error  // for ErrFence the store's error; else nil
 }

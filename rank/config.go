@@ -12,6 +12,7 @@ import (
 	"github.com/gorun-mpi/gorun/coll"
 	"github.com/gorun-mpi/gorun/pmi"
 	"github.com/gorun-mpi/gorun/rdma"
+	"github.com/gorun-mpi/gorun/rdma/soft"
 )
 
 // Config says how a rank joins its job. The zero value holds the defaults.
@@ -57,6 +58,10 @@ type Config struct {
 	// OffloadFrom is the length in bytes from which started collectives of registered memory are the
 	// daemon's where the host has one (gorun --offload). 0 is 256 KiB; 1 is all but those of no bytes, -1 is all.
 	OffloadFrom int
+	// Secure encrypts what goes to other hosts, where the environment asks for it (gorun --secure). It is
+	// [github.com/gorun-mpi/gorun/rdma/soft/softtls.Handshake], which is not built in because of its size. Without
+	// it Init fails there.
+	Secure soft.Handshake
 	// Log gets one line, without a newline, for each event of start-up and each
 	// failure. nil logs nothing. It is called on the goroutine of the rank.
 	Log func(line string)
@@ -193,6 +198,9 @@ type Environment struct {
 	// Foreign is set if another launcher has started the process as one of several, but serves no
 	// PMI-1. It says which launcher, and what to do. Init then fails instead of making a world of one.
 	Foreign string
+	// Secure has ranks of different hosts encrypt what they send to each other, by [Config].Secure
+	// (GORUN_SECURE=1, which gorun --secure sets).
+	Secure bool
 	// Continuous: the job goes on when a rank fails (GORUN_CONTINUOUS=1, which gorun --continuous sets).
 	Continuous bool
 }
@@ -254,6 +262,11 @@ func FromEnviron(environ []string) (Environment, error) {
 	if value := vars["GORUN_VERBOSE"]; value != "" {
 		if env.Verbose, err = strconv.ParseBool(value); err != nil {
 			return env, fmt.Errorf("GORUN_VERBOSE=%s: expected 1 or 0", value)
+		}
+	}
+	if value := vars["GORUN_SECURE"]; value != "" {
+		if env.Secure, err = strconv.ParseBool(value); err != nil {
+			return env, fmt.Errorf("GORUN_SECURE=%s: expected 1 or 0", value)
 		}
 	}
 	if value := vars["GORUN_QP_MEMORY"]; value != "" {

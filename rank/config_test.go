@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -15,7 +16,49 @@ import (
 	"github.com/gorun-mpi/gorun/internal/testenv"
 	"github.com/gorun-mpi/gorun/pmi"
 	"github.com/gorun-mpi/gorun/rank"
+	"github.com/gorun-mpi/gorun/rdma"
+	"github.com/gorun-mpi/gorun/rdma/soft"
 )
+
+// Encryption is asked for, and a program without it joins nothing, nor one whose device does not encrypt.
+func TestInitRefusesWithoutEncryption(t *testing.T) {
+	secure := func(io.ReadWriter, []byte, string, bool) (soft.Sealer, error) { return nil, errors.New("not called") }
+	for name, c := range map[string]struct {
+		cfg  rank.Config
+		want string
+	}{
+		"no hook":        {rank.Config{}, "add Secure: softtls.Handshake to its rank.Config, of package github.com/gorun-mpi/gorun/rdma/soft/softtls"},
+		"another device": {rank.Config{Secure: secure, Devices: []string{"mlx5_0"}, Providers: []rdma.Provider{foreignProvider{"mlx5_0"}}}, "device mlx5_0 does not encrypt: expected a software device (soft0)"},
+	} {
+		c.cfg.Environment = &rank.Environment{SegmentFD: -1, LocalSize: 1, Secure: true}
+		if _, err := rank.Init(context.Background(), c.cfg); !errors.Is(err, rank.ErrArgument) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want %q", name, err, c.want)
+		}
+	}
+	w, err := rank.Init(context.Background(), rank.Config{Environment: &rank.Environment{SegmentFD: -1, LocalSize: 1, Secure: true}, Secure: secure})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Finalize(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
+
+// foreignProvider is a provider with one device.
+type foreignProvider struct{ name string }
+
+func (n foreignProvider) Name() string { return "foreign" }
+func (n foreignProvider) Close() error { return nil }
+func (n foreignProvider) Devices() ([]rdma.Device, error) {
+	return []rdma.Device{lone{name: n.name}}, nil
+}
+
+type lone struct {
+	rdma.Device
+	name string
+}
+
+func (l lone) Name() string { return l.name }
 
 func TestFromEnviron(t *testing.T) {
 	server := &pmi.Env{FD: 5, Rank: 2, Size: 4}
@@ -40,6 +83,8 @@ func TestFromEnviron(t *testing.T) {
 		{"a budget of less than nothing", "GORUN_QP_MEMORY=-1", rank.Environment{}, "GORUN_QP_MEMORY=-1: expected"},
 		{"a budget in no unit", "GORUN_QP_MEMORY=5i", rank.Environment{}, "GORUN_QP_MEMORY=5i: expected"},
 		{"a budget of too much", "GORUN_QP_MEMORY=99999999T", rank.Environment{}, "GORUN_QP_MEMORY=99999999T: expected"},
+		{"encryption", "GORUN_SECURE=1", rank.Environment{SegmentFD: -1, LocalSize: 1, Secure: true}, ""},
+		{"encryption, misspelt", "GORUN_SECURE=tls", rank.Environment{}, "GORUN_SECURE=tls: expected 1 or 0"},
 		{"no PMI server", "GORUN_JOB=7 GORUN_LOCAL_RANK=9", rank.Environment{Job: "7", SegmentFD: -1, LocalSize: 1}, ""},
 		{"a rank that is none", "PMI_FD=5 PMI_RANK=x PMI_SIZE=4", rank.Environment{}, "PMI_RANK=x"},
 		{"a local size that is none", "PMI_FD=5 PMI_RANK=2 PMI_SIZE=4 GORUN_JOB=7 GORUN_LOCAL_SIZE=0", rank.Environment{}, "GORUN_LOCAL_SIZE=0: expected a number of at least 1"},

@@ -1,6 +1,9 @@
 package rank
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/gorun-mpi/gorun/rank/internal/peers"
 	"github.com/gorun-mpi/gorun/rdma/soft"
 )
@@ -12,14 +15,19 @@ func FindDevices(cfg Config) error {
 	if len(cfg.Devices) > 2 {
 		return badArgument("%d devices are named: expected one, or two (for the lower and the upper half of the ranks)", len(cfg.Devices))
 	}
-	names, err := softNames(cfg)
+	env, err := cfg.environment()
 	if err != nil {
 		return err
 	}
+	names := softNames(&env)
 	for _, name := range cfg.Devices {
 		device := cfg.named(name, soft.Config{Names: names})
 		if _, _, err := device.Find(); err != nil {
 			return err
+		}
+		if env.Secure && !slices.Contains(names, name) {
+			return badArgument("gorun --secure asks for encryption (GORUN_SECURE=1), and device %s does not encrypt: "+
+				"expected a software device (%s), or a network that you trust and no --secure", name, strings.Join(names, ", "))
 		}
 	}
 	return nil
@@ -32,15 +40,11 @@ func (cfg *Config) named(name string, sc soft.Config) peers.DeviceConfig {
 }
 
 // softNames are the names of the software devices.
-func softNames(cfg Config) ([]string, error) {
-	env, err := cfg.environment()
-	if err != nil {
-		return nil, err
-	}
+func softNames(env *Environment) []string {
 	if len(env.Emulate) == 0 {
-		return []string{"soft0"}, nil
+		return []string{"soft0"}
 	}
-	return env.Emulate, nil
+	return env.Emulate
 }
 
 // choose is the name of the device for a rank, the first software device if none is named. With
@@ -57,16 +61,25 @@ func choose(devices, names []string, rank, size int) string {
 
 // openDevice opens the rank's device.
 func openDevice(cfg *Config, p *place, rank, size int) (*peers.Device, error) {
-	names, err := softNames(*cfg)
-	if err != nil {
-		return nil, err
-	}
+	names := softNames(cfg.Environment)
 	sc := soft.Config{Names: names, Segment: p.segment, Rank: p.local, Host: p.identity, Secret: p.secret, Listen: p.listen}
 	if p.segment == nil {
 		sc.Rank, sc.Host = 0, ""
+	}
+	if cfg.Environment.Secure {
+		sc.Secure = cfg.Secure
 	}
 	if cfg.adversary != 0 {
 		sc.Adversary = &soft.Adversary{Seed: cfg.adversary}
 	}
 	return peers.OpenDevice(cfg.named(choose(cfg.Devices, names, rank, size), sc))
+}
+
+// checkSecure tells whether the program can encrypt what it is to encrypt.
+func (cfg *Config) checkSecure() error {
+	if cfg.Environment.Secure && cfg.Secure == nil {
+		return badArgument("gorun --secure asks for encryption (GORUN_SECURE=1), and this program has none built in: " +
+			"add Secure: softtls.Handshake to its rank.Config, of package github.com/gorun-mpi/gorun/rdma/soft/softtls")
+	}
+	return nil
 }

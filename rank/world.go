@@ -123,7 +123,10 @@ func Init(ctx context.Context, cfg Config) (*World, error) {
 		return nil, &Error{Op: "init", Peer: -1, Err: err}
 	}
 	cfg.Environment = &env
-	if cfg.Tuning, err = cfg.tuning(&env); err == nil {
+	if err = cfg.checkSecure(); err == nil {
+		cfg.Tuning, err = cfg.tuning(&env)
+	}
+	if err == nil {
 		err = FindDevices(cfg)
 	}
 	if err != nil {
@@ -139,7 +142,9 @@ func Init(ctx context.Context, cfg Config) (*World, error) {
 	if env.PMI == nil {
 		return join(ctx, cfg, alone{}, 0, 1, wait.Config{})
 	}
-	client, err := pmi.DialContext(ctx, *env.PMI)
+	server := *env.PMI
+	server.Secure = env.Gorun && env.Secure
+	client, err := pmi.DialContext(ctx, server)
 	if err != nil {
 		return nil, &Error{Op: "init", Rank: max(env.PMI.Rank, 0), Host: env.Host, Peer: -1, Err: err}
 	}
@@ -206,6 +211,9 @@ func (w *World) join(ctx context.Context, cfg *Config, waiting wait.Config) (err
 		if w.narrator != nil && !w.narrator.logs {
 			w.narrator.say(where)
 		}
+	}
+	if cfg.Environment.Secure && w.place.secret != nil {
+		w.transport += "; TLS 1.3 encrypts what goes to other hosts (--secure)"
 	}
 	if w.size > 1 && w.log != nil {
 		w.log(fmt.Sprintf("rank %d: %s", w.rank, w.transport))

@@ -108,7 +108,9 @@ type card struct {
 // it is, and rank 0 gives the key, which so is the job's; in the second the
 // participants say where they listen. Cards travel where only the job's processes are.
 func (a *app) meetLaunched(ctx context.Context) (*meeting, error) {
-	client, err := pmi.DialContext(ctx, *a.env.PMI)
+	server := *a.env.PMI
+	server.Secure = a.env.Secure
+	client, err := pmi.DialContext(ctx, server)
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gorun-mpi/gorun/rank"
 	"github.com/gorun-mpi/gorun/rdma"
+	"github.com/gorun-mpi/gorun/rdma/soft/softtls"
 	"github.com/gorun-mpi/gorun/rdma/verbs"
 )
 
@@ -83,7 +84,7 @@ func runWorker(ctx context.Context, what string, environ []string, std stdio) in
 
 // onDevices has a rank use these devices, those of libibverbs among them.
 func onDevices(names []string, env *rank.Environment) rank.Config {
-	cfg := rank.Config{Environment: env, Devices: names}
+	cfg := rank.Config{Environment: env, Devices: names, Secure: softtls.Handshake}
 	if len(names) > 0 {
 		cfg.Providers = []rdma.Provider{verbs.New(verbs.Config{})}
 	}

@@ -50,6 +50,8 @@ func hostOptions() []option {
 			help: "send the program to each host, for this job", set: setSwitch(func(s *settings, on bool) { s.job.Preload = on })},
 		{names: []string{"interface"}, more: []string{"iface"}, arity: 1, family: "Hosts", value: "NAME|CIDR",
 			help: "network interface of every host that the others connect to: eth1 or 10.9.0.0/16", set: setInterface},
+		{names: []string{"secure"}, arity: 0, family: "Hosts",
+			help: "have ranks of different hosts encrypt what they send to each other (TLS 1.3); ranks that cannot are refused", set: setSwitch(func(s *settings, on bool) { s.job.Secure = on })},
 	}
 }
 

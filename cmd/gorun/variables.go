@@ -29,6 +29,7 @@ func variables() []variable {
 		{name: "HYDRA_HOST_FILE", option: "default-hostfile", help: "a hostfile"},
 		{name: "I_MPI_HYDRA_HOST_FILE", option: "default-hostfile", help: "the same"},
 		{name: "GORUN_INTERFACE", option: "interface", help: "same as --interface; Go ranks under other launchers follow it too"},
+		{name: "GORUN_SECURE", option: "secure", help: "1: same as --secure; Go ranks under other launchers follow it too", value: unlessOff},
 		{name: "HYDRA_IFACE", option: "interface", help: "same as --interface"},
 		{name: "HYDRA_LAUNCHER_EXEC", option: "rsh", help: "same as --rsh"},
 		{name: "HYDRA_LAUNCH_EXTRA_ARGS", option: "rsh-args", help: "same as --rsh-args, as Kubernetes' mpi-operator sets it"},
@@ -71,6 +72,15 @@ func on(value string) (string, bool) {
 		return "", true
 	}
 	return "", false
+}
+
+// unlessOff is the value of a switch that protects: a word that is misspelt must not turn it off.
+func unlessOff(value string) (string, bool) {
+	switch strings.ToLower(value) {
+	case "0", "no", "false", "off", "disable":
+		return "", false
+	}
+	return "", true
 }
 
 // offOnAuto has the MPIs' words for off and on, too. Others are the option's to refuse.

@@ -136,7 +136,9 @@ func (c *tcpControl) Close() error { return c.conn.Close() }
 type pmiControl struct{ client *pmi.Client }
 
 func meetPMI(ctx context.Context, env *rank.Environment) (control, error) {
-	client, err := pmi.DialContext(ctx, *env.PMI)
+	server := *env.PMI
+	server.Secure = env.Secure
+	client, err := pmi.DialContext(ctx, server)
 	if err != nil {
 		return nil, err
 	}

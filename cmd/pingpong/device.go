@@ -9,6 +9,7 @@ import (
 	"github.com/gorun-mpi/gorun/rank"
 	"github.com/gorun-mpi/gorun/rdma"
 	"github.com/gorun-mpi/gorun/rdma/soft"
+	"github.com/gorun-mpi/gorun/rdma/soft/softtls"
 	"github.com/gorun-mpi/gorun/rdma/verbs"
 )
 
@@ -45,6 +46,9 @@ func checkDevice(env *rank.Environment, name string) error {
 // openDevice opens the device of that name, "" for the first there is.
 func openDevice(env *rank.Environment, name string, secret []byte) (*opened, error) {
 	cfg := soft.Config{Names: env.Emulate, Secret: secret}
+	if env.Secure {
+		cfg.Secure = softtls.Handshake
+	}
 	o := &opened{}
 	if env.SegmentFD >= 0 {
 		segment, err := shm.Open(env.SegmentFD)

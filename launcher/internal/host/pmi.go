@@ -118,11 +118,17 @@ func (h *Host) apply(engine *pmi.Engine, events []pmi.Event) {
 	}
 }
 
+// unencrypted ends what is said of a rank that a job with Spec.Secure does not serve.
+const unencrypted = "; expected a Go program with rank.Config{Secure: softtls.Handshake}; try without --secure, on a network that you trust"
+
 func (h *Host) violation(engine *pmi.Engine, v pmi.Violation) {
 	text := v.Err.Error()
 	var re *pmi.RankError
 	if errors.As(v.Err, &re) {
 		text = "pmi: " + re.Kind.Error() + ": " + re.Detail // the rank is named beside it
+		if re.Kind == pmi.ErrSecure {
+			text = "--secure: " + re.Detail + unencrypted
+		}
 	}
 	if local := h.spec.local(v.Rank); local >= 0 {
 		h.ranks[local].bad = true

@@ -25,6 +25,7 @@ func (h *Host) openPMIx() error {
 		Host:     spec.Host,
 		Dir:      h.dir,
 		Patience: spec.PMIxTimeout,
+		Refuse:   refusal(spec),
 		Joined: func(p link.Proc, c sidecar.Count) {
 			h.emit(Event{Kind: Joined, Rank: int(p.Rank)})
 			if c.Joined > c.Left+1 {
@@ -52,6 +53,14 @@ func (h *Host) openPMIx() error {
 	}
 	server.Add(space)
 	return h.watch(server.FD(), unix.EPOLLIN, sourcePMIx, 0)
+}
+
+// refusal is why no rank is served, "" where one may be.
+func refusal(spec *Spec) string {
+	if !spec.Secure {
+		return ""
+	}
+	return "--secure: a rank asks for a PMIx server, as programs of Open MPI do, which do not encrypt what they send to other hosts" + unencrypted
 }
 
 // say has the loop pass on what a rank says by way of the server, in whole lines.

@@ -53,6 +53,7 @@ type Spec struct {
 	Emulate []string
 	Async   string // Job.AsyncProgress
 	Offload int    // threads of the daemon that steps started collectives; 0: there is none
+	Secure  bool   // ranks that do not encrypt what they send to other hosts are refused
 	Grace   time.Duration
 	Stdin   Stdin
 	Reader  int           // the rank that has it, or EveryRank

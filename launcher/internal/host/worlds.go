@@ -55,6 +55,7 @@ func (h *Host) openWorld() {
 		Mapping:  h.spec.Mapping,
 		Preset:   h.spec.Preset,
 		Spawner:  spaceName(h.spec.Spawner),
+		Secure:   h.spec.Secure,
 	})
 	h.worlds = append(h.worlds, e)
 	for i, r := range h.up() {

@@ -28,6 +28,7 @@ type Config struct {
 	Dir     string          // the job directory
 	// Patience is how long the helper may take. 0: DefaultPatience.
 	Patience time.Duration
+	Refuse   string // why no rank is served: the first that connects makes it Failed's text; "": they are
 
 	Joined func(p link.Proc, c Count)                 // a rank has connected
 	Left   func(p link.Proc)                          // a rank has finalized

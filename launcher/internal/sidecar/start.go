@@ -50,6 +50,10 @@ func (s *Server) run() {
 
 // start starts the helper. What goes wrong is told.
 func (s *Server) start() {
+	if s.cfg.Refuse != "" {
+		s.fail("%s", s.cfg.Refuse)
+		return
+	}
 	s.cfg.Log("a rank connects to the PMIx port: starting %s", s.cfg.Program)
 	if err := os.MkdirAll(s.cfg.Dir, 0o700); err != nil { // it is there, or this says why not
 		s.fail("directory for Open MPI: %v", err)
