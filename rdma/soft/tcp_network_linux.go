@@ -30,7 +30,8 @@ type network struct {
 	secure   Handshake // and their encryption; nil: none
 	address  string
 	port     uint16
-	epoll    int // the set, of the links and the guard's eventfd
+	patience time.Duration // no try to bring a link up begins later
+	epoll    int           // the set, of the links and the guard's eventfd
 	guard    guard
 
 	mu      sync.Mutex    // guards reading from the links and what follows:
@@ -72,7 +73,7 @@ func newNetwork(p *Provider, secret []byte, secure Handshake) (*network, error) 
 	if err != nil {
 		return nil, &rdma.OpError{Op: "soft.New", Detail: "listen for TCP links on " + at, Err: err}
 	}
-	n := &network{p: p, secret: secret, secure: secure, port: bound.Port(), listener: l, links: make(map[int]*link), quit: make(chan struct{})}
+	n := &network{p: p, secret: secret, secure: secure, port: bound.Port(), patience: dialLimit, listener: l, links: make(map[int]*link), quit: make(chan struct{})}
 	if n.address, err = advertised(bound, p.cfg.Advertise); err != nil {
 		l.Close()
 		return nil, &rdma.OpError{Op: "soft.New", Detail: err.Error(), Err: rdma.ErrInvalid}
@@ -166,7 +167,7 @@ func (n *network) dial(s *peer) *link {
 			}
 			// A listener that is not there, or is another one, stays so. A
 			// busy one has driven us out, or was too slow, and may do better.
-			if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, errStranger) || errors.Is(err, errNowhere) || time.Since(begin) > dialLimit {
+			if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, errStranger) || errors.Is(err, errNowhere) || time.Since(begin) > n.patience {
 				l.peer.gone.Store(true)
 				l.state.Store(linkBroken)
 				break
@@ -186,7 +187,7 @@ func (n *network) dial(s *peer) *link {
 
 const (
 	dialPause = 5 * time.Millisecond // before the second try, twice that before the third ...
-	dialLimit = 20 * time.Second     // no try begins later
+	dialLimit = 20 * time.Second     // see network.patience
 )
 
 // call tries once to bring a link up.

@@ -5,6 +5,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/gorun-mpi/gorun/internal/testenv"
 	"github.com/gorun-mpi/gorun/rdma"
@@ -92,6 +93,32 @@ func testManyLinksAtOnce(t *testing.T, secure Handshake) {
 		}
 		return up == len(links)
 	})
+}
+
+// A peer that is stopped before there is a link to it, so that its kernel takes connections and nobody greets, is
+// given up when the patience with dials is over: what waits for it ends with an error.
+func TestAPeerStoppedBeforeItsFirstLinkIsGivenUp(t *testing.T) {
+	noLeaks(t)
+	stopped, err := net.Listen("tcp", "127.0.0.1:0") // and never Accept
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stopped.Close()
+	a, b := open(t, Config{Host: "a", Secret: secret}), open(t, Config{Host: "b", Secret: secret})
+	introduce(t, a, b)
+	s := a.p.find(b.p.gids[0])
+	s.ep.address = stopped.Addr().String()
+	a.p.tcp.Load().patience = time.Millisecond
+	qa, _ := pair(t, a, b, attrs())
+	src := a.reg(make([]byte, 8), all)
+	begin := time.Now()
+	post(t, qa, rdma.SendWR{Flags: rdma.SendSignaled, Opcode: rdma.WRSend, SGL: []rdma.SGE{sge(src, 0, 8)}})
+	if wc := a.poll(1)[0]; wc.Status == rdma.WCSuccess || !s.gone.Load() {
+		t.Errorf("status %v, the peer is gone: %t; want an error, and true", wc.Status, s.gone.Load())
+	}
+	if took := time.Since(begin); took < handshakeLimit/2 {
+		t.Errorf("it was given up after %v, before the one handshake it has had could be over", took)
+	}
 }
 
 // FuzzServe gives a link whatever a member gone mad may send.
