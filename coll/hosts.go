@@ -21,6 +21,8 @@ type placement struct {
 	whole bool
 	// shared: some members have a host in common, and there are others.
 	shared bool
+	// relayed is the most pairs of a member of a host and one elsewhere.
+	relayed int
 }
 
 // placementOf is that of members with these hosts.
@@ -36,6 +38,9 @@ func placementOf(names []uint64) *placement {
 		p.whole = p.whole && (!met || names[member-1] == name)
 		p.of[member], p.at[member] = h, len(p.hosts[h])
 		p.hosts[h] = append(p.hosts[h], member)
+	}
+	for _, host := range p.hosts {
+		p.relayed = max(p.relayed, len(host)*(len(names)-len(host)))
 	}
 	p.shared = len(p.hosts) > 1 && len(p.hosts) < len(names)
 	return p
@@ -194,13 +199,7 @@ func (b *builder) gatherHosts(mine []int, others [][]int, own loc, n int) (where
 			b.open(r, where[r], n)
 		}
 	}
-	landing := make([]loc, len(others))
-	for i, host := range others {
-		if bytes := len(host) * n; !b.eager(bytes) {
-			landing[i] = b.alloc(bytes)
-		}
-		b.open(host[0], landing[i], len(host)*n)
-	}
+	landing := b.openHosts(others, n)
 	b.copy(all, own, n, false)
 	for _, r := range mine[1:] {
 		b.get(r, where[r], n)
@@ -209,13 +208,10 @@ func (b *builder) gatherHosts(mine []int, others [][]int, own loc, n int) (where
 	for _, host := range others {
 		b.give(host[0], all, len(mine)*n)
 	}
+	held = b.receiveHosts(others, landing, n)
 	for i, host := range others {
-		from, slot := b.receive(host[0], landing[i], len(host)*n)
-		if slot {
-			held = append(held, host[0])
-		}
 		for k, r := range host {
-			where[r] = from.plus(k * n)
+			where[r] = landing[i].plus(k * n)
 		}
 	}
 	return where, held
@@ -239,8 +235,9 @@ func (b *builder) allGatherTwoLevel() {
 		return
 	}
 	blocks, slots := b.gatherHosts(mine, others, b.block(), block)
-	for first, next := 0, 0; first < n; first = next {
-		for next = first + 1; next < n && blocks[next] == blocks[first].plus((next-first)*block); next++ {
+	for first, next := 0, 1; first < n; first, next = next, next+1 {
+		for next < n && blocks[next] == blocks[first].plus((next-first)*block) {
+			next++
 		}
 		b.copy(out.plus(first*block), blocks[first], (next-first)*block, false)
 	}
@@ -254,6 +251,168 @@ func (b *builder) allGatherTwoLevel() {
 
 // allBlocks is the scratch of a leader that holds a block of each rank.
 func allBlocks(_ *selection, c *Call) int { return c.Size * c.Bytes }
+
+// Two-level all-to-all, for short blocks: members of a host send each other their blocks, and
+// its leader those for other hosts. The leader sends each other leader one message with what
+// all its members have for that host, and gives each member what has come for it.
+//
+// Steps: 3. Bytes: a leader sends the blocks of its host's members for all others, and as many
+// come back to its members.
+func (b *builder) allToAllTwoLevel() {
+	block := b.call.Bytes
+	if block == 0 || b.call.Size == 1 && b.call.InPlace {
+		return
+	}
+	mine, others := b.levels()
+	me, leader := b.call.Rank, mine[0]
+	in, out := b.blocks(), b.dest()
+	away := slices.Concat(others...) // the ranks of other hosts, in the order of what goes by the leader
+	bytes := len(away) * block
+	if me != leader {
+		if bytes > 0 {
+			packed := b.alloc(bytes)
+			b.pack(packed, in, away, block)
+			b.give(leader, packed, bytes)
+		}
+		b.allToAllWithin(mine, in, out)
+		if bytes > 0 {
+			var landing loc
+			if !b.eager(bytes) {
+				landing = b.alloc(bytes)
+			}
+			b.open(leader, landing, bytes)
+			where, held := b.receive(leader, landing, bytes)
+			b.unpack(out, where, away, block)
+			if held {
+				b.release(leader)
+			}
+		}
+		return
+	}
+	if bytes == 0 {
+		b.allToAllWithin(mine, in, out)
+		return
+	}
+	packed := make([]loc, len(mine)) // of each member
+	for i, r := range mine {
+		if packed[i] = b.alloc(bytes); i > 0 {
+			b.open(r, packed[i], bytes)
+		}
+	}
+	landing := b.openHosts(others, len(mine)*block)
+	b.pack(packed[0], in, away, block)
+	for i, r := range mine[1:] {
+		b.get(r, packed[i+1], bytes)
+	}
+	skip := 0 // what of a member's is for hosts before
+	for _, host := range others {
+		run := len(host) * block
+		message := b.alloc(len(mine) * run)
+		for i := range mine {
+			b.copy(message.plus(i*run), packed[i].plus(skip), run, false)
+		}
+		b.give(host[0], message, len(mine)*run)
+		skip += run
+	}
+	b.allToAllWithin(mine, in, out)
+	held := b.receiveHosts(others, landing, len(mine)*block)
+	for i, r := range mine {
+		var result loc
+		if i > 0 {
+			result = b.alloc(bytes)
+		}
+		at := 0
+		for h, host := range others {
+			for k, from := range host {
+				to := out.plus(from * block)
+				if i > 0 {
+					to = result.plus(at)
+				}
+				b.copy(to, landing[h].plus((k*len(mine)+i)*block), block, false)
+				at += block
+			}
+		}
+		if i > 0 {
+			b.give(r, result, bytes)
+		}
+	}
+	for _, peer := range held {
+		b.release(peer)
+	}
+}
+
+// throughLeaders is the scratch of a leader by whose hands all blocks between hosts go: as
+// they come from its members, as they go to other hosts, and the same on the way back; in
+// place, a copy of its own.
+func throughLeaders(s *selection, c *Call) int {
+	if s.hosts == nil {
+		return c.Size * c.Bytes
+	}
+	return (4*s.hosts.relayed + c.Size) * c.Bytes
+}
+
+// pack puts the blocks for some ranks together, those of ranks that follow each other by one
+// copy; unpack puts them at their ranks' places.
+func (b *builder) pack(to, blocks loc, ranks []int, block int) {
+	runsOf(ranks, func(at, first, n int) { b.copy(to.plus(at*block), blocks.plus(first*block), n*block, false) })
+}
+
+func (b *builder) unpack(blocks, from loc, ranks []int, block int) {
+	runsOf(ranks, func(at, first, n int) { b.copy(blocks.plus(first*block), from.plus(at*block), n*block, false) })
+}
+
+// runsOf calls f for each run of n ranks that follow each other, where it begins in the list
+// and its first rank.
+func runsOf(ranks []int, f func(at, first, n int)) {
+	for at, next := 0, 1; at < len(ranks); at, next = next, next+1 {
+		for next < len(ranks) && ranks[next] == ranks[at]+next-at {
+			next++
+		}
+		f(at, ranks[at], next-at)
+	}
+}
+
+// openHosts lets a message of n bytes for each of its ranks come from each other host's leader;
+// receiveHosts waits for them, says where they are, and whose slots are held for that.
+func (b *builder) openHosts(others [][]int, n int) (landing []loc) {
+	landing = make([]loc, len(others))
+	for i, host := range others {
+		if bytes := len(host) * n; !b.eager(bytes) {
+			landing[i] = b.alloc(bytes)
+		}
+		b.open(host[0], landing[i], len(host)*n)
+	}
+	return landing
+}
+
+func (b *builder) receiveHosts(others [][]int, landing []loc, n int) (held []int) {
+	for i, host := range others {
+		var slot bool
+		if landing[i], slot = b.receive(host[0], landing[i], len(host)*n); slot {
+			held = append(held, host[0])
+		}
+	}
+	return held
+}
+
+// allToAllWithin is the direct all-to-all among the members of a host.
+func (b *builder) allToAllWithin(mine []int, in, out loc) {
+	me, block, k := b.call.Rank, b.call.Bytes, len(mine)
+	at := b.placement().at[me]
+	for i := 1; i < k; i++ {
+		from := mine[(at-i+k)%k]
+		b.open(from, out.plus(from*block), block)
+	}
+	for i := 1; i < k; i++ {
+		to := mine[(at+i)%k]
+		b.give(to, in.plus(to*block), block)
+	}
+	b.copy(out.plus(me*block), in.plus(me*block), block, false)
+	for i := 1; i < k; i++ {
+		from := mine[(at-i+k)%k]
+		b.get(from, out.plus(from*block), block)
+	}
+}
 
 // foldPairs combines n bytes of all ranks in the order of recursive doubling: where their
 // number is no power of two, pairs of the first ones before; then neighbours, and

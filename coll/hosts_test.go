@@ -155,6 +155,26 @@ learn 2: #0
 put 2: #0+0 = out+0 32, signal
 flush 2
 `},
+		{Call{Kind: AllToAll, Rank: 0, Size: 4, Bytes: 4, Elem: 1}, interleaved(4, 2), `
+copy tmp+0 = in+4 4
+copy tmp+4 = in+12 4
+await 2
+copy tmp+64 = slot(2)+0 8, release
+copy tmp+128 = tmp+0 8
+copy tmp+136 = tmp+64 8
+send 1: tmp+128 16
+send 2: in+8 4
+copy out+0 = in+0 4
+await 2
+copy out+8 = slot(2)+0 4, release
+await 1
+copy out+4 = slot(1)+0 4
+copy out+12 = slot(1)+8 4
+copy tmp+192 = slot(1)+4 4
+copy tmp+196 = slot(1)+12 4
+send 2: tmp+192 8
+release 1
+`},
 		{Call{Kind: AllReduce, Rank: 2, Size: 4, Bytes: 8, Elem: 8}, hostsOf(2, 2), `
 copy tmp+0 = in+0 8
 await 3

@@ -112,12 +112,13 @@ var operations = [kinds]operation{
 			{Ring, (*builder).reduceScatterRing, others, others},
 			{Binomial, (*builder).reduceScatterBinomial, twiceLogN, upAndDown},
 		}},
-	AllToAll: {name: "alltoall", send: blocks, recv: blocks,
+	AllToAll: {name: "alltoall", send: blocks, recv: blocks, leader: throughLeaders,
 		far: always(Direct),
 		ways: []way{
 			{Direct, (*builder).allToAllDirect, one, others},
 			{Bruck, (*builder).allToAllBruck, logN, halvesLogN},
 			{Pull, (*builder).allToAllPull, two, others},
+			{TwoLevel, (*builder).allToAllTwoLevel, three, relayed},
 		}},
 	Gather: {name: "gather", rooted: true, send: block, recv: blocksAtRoot,
 		ways: []way{
@@ -261,6 +262,8 @@ var (
 	hostTreeDown = cost{text: "ceil(log2 h)+k-1", on: func(k, h int) int { return bits.Len(uint(h-1)) + k - 1 }}
 
 	toHostsAll = cost{text: "k(h-1)+(k-1)n", on: func(k, h int) int { return k*(h-1) + (k-1)*k*h }}
+
+	relayed = cost{text: "(2k-1)k(h-1)+k-1", on: func(k, h int) int { return (2*k-1)*k*(h-1) + k - 1 }}
 
 	toHosts = cost{text: "k(h-1)+k-1", on: func(k, h int) int { return k*(h-1) + k - 1 }}
 )
