@@ -23,6 +23,7 @@ type placement struct {
 	shared bool
 	// relayed is the most pairs of a member of a host and one elsewhere.
 	relayed int
+	largest int // the most members of a host
 }
 
 // placementOf is that of members with these hosts.
@@ -40,6 +41,7 @@ func placementOf(names []uint64) *placement {
 		p.hosts[h] = append(p.hosts[h], member)
 	}
 	for _, host := range p.hosts {
+		p.largest = max(p.largest, len(host))
 		p.relayed = max(p.relayed, len(host)*(len(names)-len(host)))
 	}
 	p.shared = len(p.hosts) > 1 && len(p.hosts) < len(names)
@@ -349,6 +351,87 @@ func throughLeaders(s *selection, c *Call) int {
 		return c.Size * c.Bytes
 	}
 	return (4*s.hosts.relayed + c.Size) * c.Bytes
+}
+
+// Two-level reduce-scatter, for short blocks: the leader of a host gathers the vectors of its
+// members and sends each other leader what they have for that host. Then it combines its
+// members' blocks, in the order of the ranks on any placement, and gives them the results.
+//
+// Steps: 3. Bytes: a leader sends the blocks of its host's members for all others, and a block
+// to each member, which has sent all of its own.
+func (b *builder) reduceScatterTwoLevel() {
+	n, me, block := b.call.Size, b.call.Rank, b.call.Bytes
+	in, out := b.source(), b.dest()
+	if block == 0 {
+		return
+	}
+	if n == 1 {
+		b.copy(out, in, block, false)
+		return
+	}
+	mine, others := b.levels()
+	if leader := mine[0]; me != leader {
+		b.give(leader, in, n*block)
+		if b.call.InPlace {
+			b.flushAll() // the output is what was sent
+		}
+		b.open(leader, out, block)
+		b.get(leader, out, block)
+		return
+	}
+	vectors := make([]loc, len(mine))
+	vectors[0] = in
+	for i, r := range mine[1:] {
+		vectors[i+1] = b.alloc(n * block)
+		b.open(r, vectors[i+1], n*block)
+	}
+	landing := b.openHosts(others, len(mine)*block)
+	for i, r := range mine[1:] {
+		b.get(r, vectors[i+1], n*block)
+	}
+	for _, host := range others {
+		run := len(host) * block
+		message := b.alloc(len(mine) * run)
+		for i := range mine {
+			b.pack(message.plus(i*run), vectors[i], host, block)
+		}
+		b.give(host[0], message, len(mine)*run)
+	}
+	held := b.receiveHosts(others, landing, len(mine)*block)
+	p := b.placement()
+	for i := len(mine) - 1; i >= 0; i-- { // its own last: in place that overwrites its vector
+		from := func(rank int) loc {
+			if p.of[rank] == p.of[me] {
+				return vectors[p.at[rank]].plus(mine[i] * block)
+			}
+			h := (p.of[rank] - p.of[me] - 1 + len(p.hosts)) % len(p.hosts)
+			return landing[h].plus((p.at[rank]*len(mine) + i) * block)
+		}
+		result := out
+		if i > 0 {
+			result = b.alloc(block)
+		}
+		have := from(0)
+		for r := 1; r < n; r++ {
+			b.reduce(result, have, from(r), block, false)
+			have = result
+		}
+		if i > 0 {
+			b.give(mine[i], result, block)
+		}
+	}
+	for _, peer := range held {
+		b.release(peer)
+	}
+}
+
+// vectorsOfHosts is the scratch of a leader that holds the vectors of its members, and what
+// these and those of other hosts have for each other.
+func vectorsOfHosts(s *selection, c *Call) int {
+	if s.hosts == nil {
+		return c.Size * (c.Size + 1) * c.Bytes
+	}
+	return (3*s.hosts.relayed + s.hosts.largest*(s.hosts.largest+1)) * c.Bytes
 }
 
 // pack puts the blocks for some ranks together, those of ranks that follow each other by one

@@ -175,6 +175,20 @@ copy tmp+196 = slot(1)+12 4
 send 2: tmp+192 8
 release 1
 `},
+		{Call{Kind: ReduceScatter, Rank: 0, Size: 3, Bytes: 8, Elem: 8}, hostsOf(2, 1), `
+await 1
+copy tmp+0 = slot(1)+0 24, release
+copy tmp+64 = in+16 8
+copy tmp+72 = tmp+16 8
+send 2: tmp+64 16
+await 2
+reduce tmp+128 = in+8 op tmp+8 8
+reduce tmp+128 = tmp+128 op slot(2)+8 8
+send 1: tmp+128 8
+reduce out+0 = in+0 op tmp+0 8
+reduce out+0 = out+0 op slot(2)+0 8
+release 2
+`},
 		{Call{Kind: AllReduce, Rank: 2, Size: 4, Bytes: 8, Elem: 8}, hostsOf(2, 2), `
 copy tmp+0 = in+0 8
 await 3

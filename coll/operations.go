@@ -106,11 +106,12 @@ var operations = [kinds]operation{
 			{Pull, (*builder).allGatherPull, two, others},
 			{TwoLevel, (*builder).allGatherTwoLevel, three, toHostsAll},
 		}},
-	ReduceScatter: {name: "reducescatter", reduces: true, send: blocks, recv: block,
+	ReduceScatter: {name: "reducescatter", reduces: true, send: blocks, recv: block, leader: vectorsOfHosts,
 		ways: []way{
 			{Direct, (*builder).reduceScatterDirect, one, others},
 			{Ring, (*builder).reduceScatterRing, others, others},
 			{Binomial, (*builder).reduceScatterBinomial, twiceLogN, upAndDown},
+			{TwoLevel, (*builder).reduceScatterTwoLevel, three, combined},
 		}},
 	AllToAll: {name: "alltoall", send: blocks, recv: blocks, leader: throughLeaders,
 		far: always(Direct),
@@ -264,6 +265,13 @@ var (
 	toHostsAll = cost{text: "k(h-1)+(k-1)n", on: func(k, h int) int { return k*(h-1) + (k-1)*k*h }}
 
 	relayed = cost{text: "(2k-1)k(h-1)+k-1", on: func(k, h int) int { return (2*k-1)*k*(h-1) + k - 1 }}
+
+	combined = cost{text: "the more of n and k^2(h-1)+k-1", on: func(k, h int) int {
+		if k == 1 {
+			return h - 1 // no member gives a leader its vector
+		}
+		return max(k*h, k*k*(h-1)+k-1)
+	}}
 
 	toHosts = cost{text: "k(h-1)+k-1", on: func(k, h int) int { return k*(h-1) + k - 1 }}
 )
