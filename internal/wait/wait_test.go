@@ -219,7 +219,7 @@ func everyMode(t *testing.T, do func(t *testing.T)) {
 	}
 }
 
-const promptly = 100 * time.Millisecond
+const promptly = time.Second
 
 func TestCollectionBesideWait(t *testing.T) {
 	everyMode(t, func(t *testing.T) {
