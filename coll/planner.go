@@ -3,7 +3,6 @@ package coll
 import (
 	"cmp"
 	"fmt"
-	"iter"
 	"reflect"
 )
 
@@ -73,7 +72,7 @@ func (p *Planner) Select(c Call) (Call, error) {
 
 // Steps are those of the plan of member rank for a selected call, and the bytes of scratch
 // that it needs. They are valid until the planner's next call.
-func (p *Planner) Steps(c Call, rank int) (steps iter.Seq2[int, Step], scratch int) {
+func (p *Planner) Steps(c Call, rank int) (steps func(yield func(int, Step) bool), scratch int) {
 	c.Rank = rank
 	p.builder.compile(&p.plan, &c, nil, nil, p.tuning)
 	return func(yield func(int, Step) bool) {
