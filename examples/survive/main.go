@@ -41,8 +41,8 @@ func solve(ctx context.Context, c *rank.Comm, each func(step int)) (x []float64,
 		if err != nil {
 			return nil, nil, err
 		}
-		// Some may have ended where others could not: all hear the same.
-		if done, err = c.Agree(ctx, done); done == 1 {
+		// Some may have ended where others could not: all hear the same. The error is of deaths, which Shrink heeds.
+		if done, _ = c.Agree(ctx, done); done == 1 {
 			return x, c, nil
 		}
 		if c, err = c.Shrink(ctx); err != nil {
