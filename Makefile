@@ -89,6 +89,10 @@ test-offload: ## the suites of rank and coll with progress threads, and under th
 hosts-table: ## the table of faults in docs/hosts.md
 	$(GO) test -count=1 -timeout 20m -run TestFaults ./e2e/hosts -args -all -update
 
+.PHONY: scale-page
+scale-page: ## the simulated tables and the plot of docs/scale.md (minutes)
+	$(GO) test -count=1 -timeout 30m -run TestPage ./coll/sim -update -all
+
 .PHONY: cross
 cross: ## build and vet for arm64
 	GOARCH=arm64 $(GO) build ./...
