@@ -3,8 +3,8 @@ package coll
 import "slices"
 
 // Two levels: members that share a host meet at its leader, which is its first member, and
-// the leaders exchange one message for each pair of hosts, or a broadcast goes along a tree of
-// hosts. A message between hosts takes longer than several within one, and all members of a
+// the leaders exchange one message for each pair of hosts, a barrier fewer, or a broadcast goes
+// along a tree of hosts. A message between hosts takes longer than several within one, and all members of a
 // host have one link.
 //
 // Any placement is right: hosts of different sizes, ranks that take turns, one rank a
@@ -68,12 +68,14 @@ func (b *builder) levels() (mine []int, others [][]int) {
 	return p.hosts[h], p.others(h)
 }
 
-// Two-level barrier: the members of a host signal its leader, the leaders each other, and
-// then their members.
+// Two-level barrier: the members of a host signal its leader, the leaders meet by
+// dissemination, and then signal their members.
 //
-// Steps: 3. Bytes: none; a leader signals each other host and each of its members.
+// Steps: ceil(log2 h) + 2 on h hosts. Bytes: none; a leader signals ceil(log2 h) others and each of its members.
 func (b *builder) barrierTwoLevel() {
-	mine, others := b.levels()
+	p := b.placement()
+	h, hosts := p.of[b.call.Rank], len(p.hosts)
+	mine := p.hosts[h]
 	if leader := mine[0]; b.call.Rank != leader {
 		b.signal(leader)
 		b.take(leader)
@@ -82,11 +84,9 @@ func (b *builder) barrierTwoLevel() {
 	for _, r := range mine[1:] {
 		b.take(r)
 	}
-	for _, host := range others {
-		b.signal(host[0])
-	}
-	for _, host := range others {
-		b.take(host[0])
+	for dist := 1; dist < hosts; dist *= 2 {
+		b.signal(p.hosts[(h+dist)%hosts][0])
+		b.take(p.hosts[(h-dist+hosts)%hosts][0])
 	}
 	for _, r := range mine[1:] {
 		b.signal(r)

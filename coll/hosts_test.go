@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"math/bits"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -84,7 +85,7 @@ func messagesBetween(c Call, t tuning) map[[2]int]int {
 }
 
 // Two levels take one message from each host to each other one, those with a root one to
-// each host but the root's.
+// each host but the root's, and a barrier log2 h from each host.
 func TestOneMessageForEachPairOfHosts(t *testing.T) {
 	for _, p := range []*placement{hostsOf(4, 4, 4, 4), hostsOf(2, 2), hostsOf(1, 3, 2), interleaved(8, 2), interleaved(7, 3)} {
 		for _, way := range ways() {
@@ -98,12 +99,16 @@ func TestOneMessageForEachPairOfHosts(t *testing.T) {
 			count := messagesBetween(c, tuning{slots: leastSlots, eager: defaultEager, chunk: defaultChunk, piece: defaultPiece, hosts: p})
 			for to := range p.hosts {
 				come := 0 // to this host
+				pairs := !operations[c.Kind].rooted && c.Kind != Barrier
 				for from := range p.hosts {
 					got := count[[2]int{from, to}]
-					if from != to && !operations[c.Kind].rooted && got != 1 {
+					if from != to && pairs && got != 1 {
 						t.Errorf("%v on %v: %d messages from host %d to host %d, want 1", way.Kind, p.hosts, got, from, to)
 					}
 					come += got
+				}
+				if rounds := bits.Len(uint(len(p.hosts) - 1)); c.Kind == Barrier && come != rounds {
+					t.Errorf("barrier on %v: %d messages to host %d, want %d", p.hosts, come, to, rounds)
 				}
 				if operations[c.Kind].rooted && come != min(1, to) {
 					t.Errorf("%v from host 0 on %v: %d messages to host %d", way.Kind, p.hosts, come, to)

@@ -69,7 +69,7 @@ var operations = [kinds]operation{
 			{Dissemination, (*builder).barrierDissemination, logN, zero},
 			{Direct, (*builder).barrierDirect, one, zero},
 			{Central, (*builder).barrierCentral, two, zero},
-			{TwoLevel, (*builder).barrierTwoLevel, three, zero},
+			{TwoLevel, (*builder).barrierTwoLevel, hostRounds, zero},
 		}},
 	Bcast: {name: "bcast", rooted: true, recv: block,
 		// A long one's time is that of its bytes.
@@ -259,6 +259,7 @@ var (
 	theParts = cost{text: "the parts"}
 
 	// What two levels cost depends on the placement: k members on each of h hosts.
+	hostRounds   = cost{text: "ceil(log2 h)+2", on: func(_, h int) int { return bits.Len(uint(h-1)) + 2 }}
 	hostTree     = cost{text: "floor(log2 h)+1", on: func(_, h int) int { return bits.Len(uint(h)) }}
 	hostTreeDown = cost{text: "ceil(log2 h)+k-1", on: func(k, h int) int { return bits.Len(uint(h-1)) + k - 1 }}
 
