@@ -118,9 +118,13 @@ func New(size, self int, send func(to int, message []byte)) *Machine {
 	return &Machine{size: size, self: self, send: send, number: 1}
 }
 
-// Begin contributes to the next agreement, and gives its number; Decided tells how it ends. The one before is over.
+// Begin contributes to the next agreement, and gives its number; Decided tells how it ends: with ErrOutcast for a
+// member that was out before. The one before is over.
 func (m *Machine) Begin(own Value) uint64 {
-	if m.entered {
+	switch {
+	case m.outcast:
+		return m.number
+	case m.entered:
 		panic("agree: Begin before the agreement before is over")
 	}
 	m.entered, m.own = true, own

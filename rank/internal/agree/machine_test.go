@@ -202,8 +202,12 @@ func TestOutcast(t *testing.T) {
 	if _, over, err := w.members[0].machine.Decided(number); !over || !errors.Is(err, ErrOutcast) {
 		t.Errorf("member 0: over %v, %v, want %v", over, err, ErrOutcast)
 	}
+	number = w.members[0].machine.Begin(Value{}) // the program goes on
+	if _, over, err := w.members[0].machine.Decided(number); !over || !errors.Is(err, ErrOutcast) {
+		t.Errorf("member 0 again: over %v, %v, want %v", over, err, ErrOutcast)
+	}
 	for i := 1; i < 3; i++ {
-		if v, over, err := w.members[i].machine.Decided(number); !over || err != nil || !slices.Equal(v.Failed, group.Bits{1}) {
+		if v, over, err := w.members[i].machine.Decided(1); !over || err != nil || !slices.Equal(v.Failed, group.Bits{1}) {
 			t.Errorf("member %d: %v, over %v, %v, want member 0 failed", i, v, over, err)
 		}
 	}
