@@ -102,9 +102,9 @@ func greet(c stream, secret []byte, secure Handshake, own, wanted rdma.GID) (sea
 	return seal, c.SetDeadline(time.Time{})
 }
 
-// welcome is the listener's side, up to the last byte, which is keep's. It gives
-// the dialler's GID and the encryption.
-func welcome(c stream, secret []byte, secure Handshake, own [gidTable]rdma.GID) (from rdma.GID, seal Sealer, err error) {
+// welcome is the listener's side, up to the last byte, which is keep's. It calls proven when the dialler
+// has proved that it knows the secret, and ends with its error. It gives the dialler's GID and the encryption.
+func welcome(c stream, secret []byte, secure Handshake, own [gidTable]rdma.GID, proven func() error) (from rdma.GID, seal Sealer, err error) {
 	if err := c.SetDeadline(time.Now().Add(handshakeLimit)); err != nil {
 		return from, nil, err
 	}
@@ -132,6 +132,9 @@ func welcome(c stream, secret []byte, secure Handshake, own [gidTable]rdma.GID) 
 	}
 	if !hmac.Equal(theirs, proof(secret, "dialler", hello, reply)) {
 		return from, nil, errStranger
+	}
+	if err := proven(); err != nil {
+		return from, nil, err
 	}
 	if secure != nil {
 		if seal, err = secure(c, secret, string(hello)+string(reply), true); err != nil {

@@ -20,6 +20,9 @@ var (
 // TLS is package softtls's Handshake, which this package cannot import: its other tests set it.
 var TLS Handshake
 
+// unlisted is what a welcome calls where no list is kept.
+func unlisted() error { return nil }
+
 // both runs a test with links that are not encrypted, and with links that are.
 func both(t *testing.T, test func(t *testing.T, secure Handshake)) {
 	t.Run("plain", func(t *testing.T) { test(t, nil) })
@@ -44,7 +47,7 @@ func testHandshake(t *testing.T, secure Handshake) {
 			a, b := net.Pipe()
 			done := make(chan error, 1)
 			go func() {
-				from, seal, err := welcome(b, c.hears, secure, here)
+				from, seal, err := welcome(b, c.hears, secure, here, unlisted)
 				if err != nil {
 					b.Close()
 				}
@@ -77,7 +80,7 @@ func TestHandshakeReplay(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		defer b.Close()
-		_, _, err := welcome(b, secret, nil, here)
+		_, _, err := welcome(b, secret, nil, here, unlisted)
 		done <- err
 	}()
 	hello := make([]byte, helloSize)
@@ -112,7 +115,7 @@ func TestHandshakeLimits(t *testing.T) {
 				}
 				io.Copy(io.Discard, a)
 			}()
-			_, _, err := welcome(b, secret, nil, here)
+			_, _, err := welcome(b, secret, nil, here, unlisted)
 			if took := time.Since(begin); err == nil || took > handshakeLimit {
 				t.Errorf("%d bytes: %v after %v, want an error within %v", sent, err, took, handshakeLimit)
 			}

@@ -44,7 +44,8 @@ type network struct {
 	closed  bool
 
 	halfMu sync.Mutex // guards what follows
-	half   []*os.File // accepted and in the handshake, oldest first
+	half   []*os.File // accepted and without proof yet, oldest first
+	proven []*os.File // accepted, the other end knows the secret; in what is left of the handshake
 	dialed []*os.File // dialled and in the handshake
 	shut   bool
 
@@ -64,6 +65,11 @@ type wireCounts struct {
 // halfMost bounds the connections that have not proved anything yet. One more
 // drives out the oldest, so that strangers cannot keep members of the job out.
 const halfMost = 128
+
+// provenMost bounds those that have, and nothing drives them out: with encryption the rest of the
+// handshake takes CPU time. One more is refused, and dials again. With more at once each would take longer,
+// until none is done within handshakeLimit.
+const provenMost = 64
 
 // newNetwork listens for links, whose two sides prove to each other that they know
 // the secret. secure encrypts them, unless it is nil.
@@ -121,8 +127,9 @@ func (n *network) accept() {
 		n.halfMu.Unlock()
 		go func() {
 			defer n.ended.Done()
-			from, seal, err := welcome(c, n.secret, n.secure, n.p.gids)
-			if n.whole(&n.half, c) && err == nil && keep(c, seal) == nil {
+			from, seal, err := welcome(c, n.secret, n.secure, n.p.gids, func() error { return n.prove(c) })
+			n.whole(&n.half, c)
+			if n.whole(&n.proven, c) && err == nil && keep(c, seal) == nil {
 				l := &link{n: n, from: from, sealed: sealedBy(seal)}
 				n.join(l, c)
 			}
@@ -131,8 +138,23 @@ func (n *network) accept() {
 	}
 }
 
+// prove keeps a connection whose other end knows the secret from being driven out.
+func (n *network) prove(c *os.File) error {
+	n.halfMu.Lock()
+	defer n.halfMu.Unlock()
+	i := slices.Index(n.half, c)
+	if i < 0 || len(n.proven) >= provenMost {
+		return errNoPlace
+	}
+	n.half = slices.Delete(n.half, i, i+1)
+	n.proven = append(n.proven, c)
+	return nil
+}
+
+var errNoPlace = errors.New("too many are in the handshake")
+
 // whole takes a connection out of one of the lists of those in the handshake.
-// It is false when it was driven out.
+// It is false when it is not there.
 func (n *network) whole(list *[]*os.File, c *os.File) bool {
 	n.halfMu.Lock()
 	defer n.halfMu.Unlock()
@@ -384,7 +406,7 @@ func (n *network) close() {
 	n.halfMu.Lock()
 	n.shut = true
 	close(n.quit)
-	for _, c := range append(n.half, n.dialed...) {
+	for _, c := range slices.Concat(n.half, n.proven, n.dialed) {
 		c.Close()
 	}
 	n.halfMu.Unlock()
