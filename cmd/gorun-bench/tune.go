@@ -30,16 +30,21 @@ const gain = 0.03
 
 func tableName(n int) string { return fmt.Sprintf("table %d", n) }
 
+// candidates are the algorithms to try for a kind of call: the ranks are on one host.
+func candidates(kind coll.Kind) []coll.Algorithm {
+	return slices.DeleteFunc(coll.Algorithms(kind), func(a coll.Algorithm) bool { return a == coll.TwoLevel })
+}
+
 // prepareTuning makes the tables and lists the jobs of a round.
 func (s *session) prepareTuning() error {
 	most := 0
 	for _, k := range coll.Kinds() {
-		most = max(most, len(coll.Algorithms(k)))
+		most = max(most, len(candidates(k)))
 	}
 	for n := range most {
 		table := coll.DefaultTable()
 		for _, k := range coll.Kinds() {
-			if list := coll.Algorithms(k); len(list) > 1 {
+			if list := candidates(k); len(list) > 1 {
 				if err := table.Always(k, list[min(n, len(list)-1)]); err != nil {
 					return err
 				}
@@ -53,7 +58,7 @@ func (s *session) prepareTuning() error {
 			var points []point
 			for _, p := range s.params.points {
 				b := find(p.benchmark)
-				if list := coll.Algorithms(b.kind); b.kind != 0 && b.how&overlaps == 0 && b.runsOn(np) && len(list) > max(1, n) && (p.typ != "char" || np <= mostChars) {
+				if list := candidates(b.kind); b.kind != 0 && b.how&overlaps == 0 && b.runsOn(np) && len(list) > max(1, n) && (p.typ != "char" || np <= mostChars) {
 					points = append(points, p)
 				}
 			}
@@ -108,7 +113,7 @@ func (r *results) tuned(p *params) (*coll.Table, []string, error) {
 	for _, np := range p.counts {
 		for _, name := range benchmarkNames() {
 			kind := find(name).kind
-			if kind == 0 || find(name).how&overlaps != 0 || len(coll.Algorithms(kind)) < 2 {
+			if kind == 0 || find(name).how&overlaps != 0 || len(candidates(kind)) < 2 {
 				continue
 			}
 			var rules []coll.Rule
@@ -153,7 +158,7 @@ func (r *results) tuned(p *params) (*coll.Table, []string, error) {
 // in all kinds or gave a wrong result.
 func (r *results) algorithmTimes(p *params, np int, pt point) map[coll.Algorithm]float64 {
 	times := map[coll.Algorithm]float64{}
-	for n, a := range coll.Algorithms(find(pt.benchmark).kind) {
+	for n, a := range candidates(find(pt.benchmark).kind) {
 		sum := 0.0
 		for _, memory := range p.memories {
 			row := r.row(cell{series{system: gorun, memory: memory}, tableName(n), np, pt})
