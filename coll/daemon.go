@@ -165,7 +165,7 @@ const (
 	// daemonBytes is how much of a call is moved before the other ranks' calls have their turn,
 	// and before the rank is heard that wants it back.
 	daemonBytes = 256 << 10
-	// daemonPasses is how many passes there are to one look for dead ranks, and to one beat.
+	// daemonPasses is how many passes there are to one look for dead ranks.
 	daemonPasses = 64
 )
 
@@ -179,21 +179,23 @@ func (n *nap) Sleep(nanoseconds int64) bool {
 	if len(n.th.open) > 0 {
 		nanoseconds = min(nanoseconds, int64(daemonNap))
 	}
-	n.th.d.cfg.Segment.Beat(n.th.number, n.th.thread)
+	n.th.beat()
 	return n.Bell.Sleep(nanoseconds)
 }
+
+// beat tells the segment that the thread is well.
+func (th *daemonThread) beat() { th.d.cfg.Segment.Beat(th.number, th.thread) }
 
 // Ready is a pass over everything, as long as there is something to do. It is never true.
 func (th *daemonThread) Ready() bool {
 	for moved := true; moved; {
 		moved = th.take()
+		th.beat()
 		if th.passes++; th.waiter.Thorough() || th.passes%daemonPasses == 0 {
 			th.bury()
 		}
-		if th.passes%daemonPasses == 0 {
-			th.d.cfg.Segment.Beat(th.number, th.thread)
-		}
 		for i := 0; i < len(th.open); {
+			th.beat() // a pass over the calls of many ranks moves much
 			did, over := th.open[i].Step()
 			moved = did || moved
 			if over {

@@ -312,3 +312,32 @@ func TestOffloadMismatch(t *testing.T) {
 		return nil
 	})
 }
+
+// A daemon that steps many calls tells the launcher that it is well at each of them: one that has used some CPU time
+// without that is killed.
+func TestDaemonBeatsAtEachStep(t *testing.T) {
+	s := newScribbler(t)
+	d, err := NewDaemon(DaemonConfig{Segment: s.segment, Ranks: 2, Threads: 1, Memory: s.visitor.Peer, Goroutines: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	th := d.threads[0]
+	var seen []uint32
+	for range 3 {
+		th.open = append(th.open, stepFunc(func() (moved, over bool) {
+			_, beat := s.segment.Beats(th.number)
+			seen = append(seen, beat)
+			return len(seen) < 12, len(seen) >= 10
+		}))
+	}
+	th.Ready()
+	for i := 1; i < len(seen); i++ {
+		if seen[i] == seen[i-1] {
+			t.Fatalf("the beats at each step are %v, want another at each", seen)
+		}
+	}
+}
+
+type stepFunc func() (moved, over bool)
+
+func (f stepFunc) Step() (moved, over bool) { return f() }

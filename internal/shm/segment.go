@@ -127,8 +127,8 @@ func (s *Segment) SetUsed(number int) { atomic.StoreUint32(&s.entries[number].us
 // Used tells whether [Segment.SetUsed] was told so.
 func (s *Segment) Used(number int) bool { return atomic.LoadUint32(&s.entries[number].used) != 0 }
 
-// Beat is told by a thread of a daemon, by its operating system's number, that it is well: often
-// while it works, and before each sleep.
+// Beat is told by a thread of a daemon, by its operating system's number, that it is well: before
+// each piece of work, and before each sleep.
 func (s *Segment) Beat(number, thread int) {
 	e := &s.entries[number].beat
 	atomic.StoreUint64(e, uint64(uint32(thread))<<32|uint64(uint32(atomic.LoadUint64(e)+1)))
