@@ -24,6 +24,7 @@ import (
 type daemon struct {
 	pid, pidfd int
 	asked      bool      // a rank has asked for it
+	failed     error     // why it could not be started for that rank, and is not for others
 	over       bool      // its process has ended, and ranks know
 	look       time.Time // when to look at it; zero: never
 	stopped    bool      // it was, at the last look
@@ -33,13 +34,16 @@ type daemon struct {
 
 const (
 	// daemonEvery is the time between two looks at the daemon. One that is stopped in two of them, or hangs, is
-	// killed, so that what follows from that is over within a second.
+	// killed, so that what follows from that is over within a second; one that never began, after five.
 	daemonEvery = 250 * time.Millisecond
 	// A daemon's pass moves 256 KiB for each of its calls. One that has used daemonTicks of CPU time without
 	// an end of it is in a circle. One that has not, but wants no CPU at stillLooks looks, waits for ever: a
 	// daemon that has nothing to do makes a pass each 10 ms.
 	daemonTicks = 3 * ticksPerSecond / 10
 	stillLooks  = 2
+	// beginTimes is how many times as much of both a thread has before its first beat: it may have a program
+	// to read from a slow disk, and memory to map.
+	beginTimes = 10
 )
 
 // A pulse is what the host knows of a thread of the daemon. It counts what the thread has had of
@@ -59,10 +63,14 @@ func (p *pulse) look(beat uint32, ticks int, wants bool) string {
 	if p.still++; wants {
 		p.still = 0
 	}
+	times := 1
+	if beat == 0 {
+		times = beginTimes
+	}
 	switch {
-	case ticks-p.ticks >= daemonTicks:
+	case ticks-p.ticks >= times*daemonTicks:
 		return "it ran in a circle"
-	case p.still >= stillLooks:
+	case p.still >= times*stillLooks:
 		return "it hung"
 	}
 	return ""
@@ -195,28 +203,43 @@ func (h *Host) daemonOnTime(now time.Time) {
 // daemonHangs tells why one of the daemon's threads hangs; "": none does.
 func (h *Host) daemonHangs() (why string) {
 	d := &h.daemon
-	threads, running := make(map[int]process), 0
+	threads := make(map[int]process)
 	files, _ := filepath.Glob("/proc/" + strconv.Itoa(d.pid) + "/task/*/stat")
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if p, ok := parseProcess(string(text)); err == nil && ok {
 			threads[p.pid] = p
-			if p.state == "R" {
-				running++
-			}
 		}
 	}
 	for i := range d.pulses {
 		thread, beat := h.segment.Beats(len(h.spec.Ranks) + i)
 		p, found := threads[cmp.Or(thread, d.pid)]
-		// One that the runtime of Go gives no processor waits for one that others have: there are as many as
-		// threads, or more. One in state D waits for memory, and does not end before it has it.
-		wants := p.state == "R" || p.state == "D" || running >= len(d.pulses)
-		if hangs := d.pulses[i].look(beat, p.ticks, wants); found && hangs != "" {
+		if hangs := d.pulses[i].look(beat, p.ticks, wantsCPU(threads, thread, len(d.pulses))); found && hangs != "" {
 			why = hangs
 		}
 	}
 	return why
+}
+
+// wantsCPU tells of one of a daemon's count serving threads whether it waits for a CPU, or for what it cannot
+// end without. thread 0 has not told its number yet: it may be any.
+func wantsCPU(threads map[int]process, thread, count int) bool {
+	running := 0
+	for number, p := range threads {
+		switch p.state {
+		case "D", "t": // it waits for memory; a debugger has stopped it
+			if number == thread || thread == 0 {
+				return true
+			}
+		case "R":
+			if running++; number == thread || thread == 0 {
+				return true
+			}
+		}
+	}
+	// One that the runtime of Go gives no processor waits for one that others have: there are as many as
+	// threads, or more.
+	return running >= count
 }
 
 // daemonEnded takes the end of the daemon in, if it has ended. The ranks go on with the calls

@@ -1,6 +1,9 @@
 package host
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 // A thread of the daemon hangs when it has used CPU time, or has wanted none, without a beat: time alone says nothing,
 // for its CPU may be busy.
@@ -20,7 +23,9 @@ func TestPulse(t *testing.T) {
 		"spins":                      {{7, 3, true, ""}, {7, 28, true, ""}, {7, 53, true, circle}},
 		"spins on a busy CPU":        {{7, 3, true, ""}, {7, 13, true, ""}, {7, 23, true, ""}, {7, 33, true, circle}},
 		"blocks":                     {{7, 3, false, ""}, {7, 3, false, ""}, {7, 3, false, hung}},
-		"never begins":               {{0, 3, false, ""}, {0, 3, false, hung}},
+		"spins before it begins":     {{0, 0, true, ""}, {0, 299, true, ""}, {0, 300, true, circle}},
+		"never begins":               append(slices.Repeat([]look{{0, 3, false, ""}}, 19), look{0, 3, false, hung}),
+		"begins late, after work":    {{0, 0, true, ""}, {0, 30, true, ""}, {0, 31, false, ""}, {0, 31, false, ""}, {0, 31, false, ""}, {1, 32, false, ""}},
 		"begins late, on a busy CPU": {{0, 0, true, ""}, {0, 1, true, ""}, {0, 1, true, ""}, {1, 2, false, ""}},
 		"blocks after work":          {{7, 30, true, ""}, {8, 60, true, ""}, {8, 60, false, ""}, {8, 60, false, hung}},
 	} {
@@ -32,5 +37,32 @@ func TestPulse(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// What a thread of the daemon waits for says whether it hangs; before its first beat it may be any of them.
+func TestThreadThatWantsCPU(t *testing.T) {
+	for name, c := range map[string]struct {
+		states map[int]string
+		thread int
+		want   bool
+	}{
+		"runs":                              {map[int]string{1: "S", 2: "R"}, 2, true},
+		"waits for memory":                  {map[int]string{1: "S", 2: "D"}, 2, true},
+		"stopped by a debugger":             {map[int]string{1: "t", 2: "t"}, 2, true},
+		"sleeps beside one that runs":       {map[int]string{1: "R", 2: "S"}, 2, false},
+		"sleeps beside many that run":       {map[int]string{1: "R", 2: "S", 3: "R"}, 2, true},
+		"begins on another thread":          {map[int]string{1: "S", 2: "R"}, 0, true},
+		"begins, and reads its program":     {map[int]string{1: "S", 2: "D"}, 0, true},
+		"begins under a debugger":           {map[int]string{1: "t", 2: "S"}, 0, true},
+		"does not begin, and wants nothing": {map[int]string{1: "S", 2: "S"}, 0, false},
+	} {
+		threads := make(map[int]process)
+		for number, state := range c.states {
+			threads[number] = process{pid: number, state: state}
+		}
+		if got := wantsCPU(threads, c.thread, 2); got != c.want {
+			t.Errorf("%s: got %v", name, got)
+		}
 	}
 }
