@@ -139,12 +139,15 @@ func (n *Node) hold(b *branch, addr string) {
 	for dial := uint64(1); ; dial++ {
 		c, err := n.climb(addr, dial)
 		if err == nil {
-			n.serve(b, c, dial, func() {
+			heard := n.serve(b, c, dial, func() {
 				if !first {
 					n.repair()
 				}
+				first = false
 			})
-			first, pause = false, least
+			if heard { // else the parent may refuse every one
+				pause = least
+			}
 		} else {
 			b.end(nil, err)
 		}
@@ -201,24 +204,27 @@ func (n *Node) climbed(c net.Conn) {
 	n.serve(b, c, binary.BigEndian.Uint64(call[4:]), func() {})
 }
 
-// serve carries messages both ways, until the connection ends. begun is called when others may send.
-func (n *Node) serve(b *branch, c net.Conn, dial uint64, begun func()) {
+// serve carries messages both ways, until the connection ends. begun is called when others may send. heard: something
+// came.
+func (n *Node) serve(b *branch, c net.Conn, dial uint64, begun func()) (heard bool) {
 	if err := lastsNoLonger(c, n.conns.timeout); err != nil {
 		b.end(nil, err)
 		closeNow(c)
-		return
+		return false
 	}
 	if !b.begin(c, dial) {
 		closeNow(c)
-		return
+		return false
 	}
 	begun()
 	n.opened.Add(1)
 	var writing sync.WaitGroup
 	writing.Go(func() { n.write(b, c) })
-	b.end(c, n.read(b, c))
+	heard, err := n.read(b, c)
+	b.end(c, err)
 	closeNow(c)
 	writing.Wait()
+	return heard
 }
 
 func (n *Node) write(b *branch, c net.Conn) {
@@ -250,28 +256,29 @@ func (n *Node) write(b *branch, c net.Conn) {
 	}
 }
 
-func (n *Node) read(b *branch, c net.Conn) error {
+func (n *Node) read(b *branch, c net.Conn) (heard bool, err error) {
 	r := bufio.NewReaderSize(c, 64<<10)
 	for {
 		var head [4]byte
 		if _, err := io.ReadFull(r, head[:]); err != nil {
-			return err
+			return heard, err
 		}
 		size := binary.BigEndian.Uint32(head[:])
 		if size > frameMax {
-			return fmt.Errorf("host %d: a message of %d bytes, at most %d are allowed", b.host, size, frameMax)
+			return heard, fmt.Errorf("host %d: a message of %d bytes, at most %d are allowed", b.host, size, frameMax)
 		}
 		body := make([]byte, size)
 		if _, err := io.ReadFull(r, body); err != nil {
-			return err
+			return heard, err
 		}
 		m, err := parseMessage(body, n.cfg.Hosts)
 		if err == nil && m.from != b.host {
 			err = errMessage
 		}
 		if err != nil {
-			return fmt.Errorf("host %d: %w", b.host, err)
+			return heard, fmt.Errorf("host %d: %w", b.host, err)
 		}
+		heard = true
 		n.take(m)
 	}
 }
@@ -299,6 +306,9 @@ func lastsNoLonger(c net.Conn, limit time.Duration) error {
 		unset = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(limit.Milliseconds()))
 	}); err != nil {
 		return err
+	}
+	if unset == unix.ENOPROTOOPT {
+		return nil // a system without it has a push-pull mend what the network forgot
 	}
 	return os.NewSyscallError("setsockopt TCP_USER_TIMEOUT", unset)
 }

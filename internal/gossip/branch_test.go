@@ -159,6 +159,22 @@ func TestASilentBranchIsMadeAnew(t *testing.T) {
 	}
 }
 
+// A parent that ends each connection at once is dialed less and less often.
+func TestAParentThatRefuses(t *testing.T) {
+	testenv.NoLeaks(t)
+	nodes := listenAll(t, 2, nil)
+	nodes[0].conns.timeout = -time.Second // which the kernel refuses as TCP_USER_TIMEOUT
+	began := time.Now()
+	child := nodes[1]
+	child.running.Add(1)
+	go child.hold(child.branches[0], nodes[0].Addr())
+	const dials = 9
+	testenv.Await(t, time.Minute, "the child to dial again", func() bool { return child.opened.Load() >= dials })
+	if took, least := time.Since(began), (1<<(dials-1)-1)*2*time.Millisecond; took < least {
+		t.Errorf("%d dials took %v, want at least %v", dials, took, least)
+	}
+}
+
 // forget has the kernel drop whatever comes for a connection.
 func forget(t *testing.T, c net.Conn) {
 	t.Helper()
