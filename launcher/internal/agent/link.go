@@ -19,7 +19,7 @@ import (
 	"github.com/gorun-mpi/gorun/launcher/internal/stdio"
 )
 
-// leaveLimit is how long an agent may take to leave after its last event.
+// leaveLimit is how long an agent may take to leave after its last event, and a remote shell after SIGTERM.
 const leaveLimit = 2 * time.Second
 
 // Link is the controller's end of the stream to an agent.
@@ -33,7 +33,7 @@ type Link struct {
 	out    *outbox
 	stage  *Stage // nil: each host has the agent's program
 	told   Told
-	killed atomic.Bool  // by Kill
+	killed atomic.Bool  // by Kill, or Send
 	moved  atomic.Int64 // when the host came on last, for Waits; 0: no process has been started, or not again
 
 	greeted  sync.Once
@@ -203,10 +203,12 @@ func (l *Link) Begin(spec host.Spec, key []byte, way Way, lease time.Duration, p
 func (l *Link) Peers(addresses []string) { _ = l.out.put(order{Peers: addresses}) }
 
 // Send gives the host a command. An error is that of the stream, whose other
-// direction tells of it. Where ranks are to end before a remote shell has reached their host, that ends.
+// direction tells of it. Where ranks are to end before a remote shell has reached their host, that ends: first
+// it is asked to, so that srun ends its step.
 func (l *Link) Send(c host.Command) {
-	if c.Kind.Ends() && l.remote && !l.Reached() {
-		l.Kill()
+	if c.Kind.Ends() && l.remote && !l.Reached() && !l.killed.Swap(true) {
+		l.tries.signal(unix.SIGTERM)
+		time.AfterFunc(leaveLimit, l.tries.kill)
 	}
 	_ = l.out.put(order{Command: &c})
 }
@@ -227,7 +229,7 @@ func (l *Link) Kill() {
 	l.tries.kill()
 }
 
-// Killed tells whether Kill was called.
+// Killed tells whether Kill was called, or Send in its stead.
 func (l *Link) Killed() bool { return l.killed.Load() }
 
 // PID is the agent's process on its host; 0 while a remote shell has not reached it.

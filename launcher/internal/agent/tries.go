@@ -68,7 +68,8 @@ func (t *tries) last() {
 	}
 }
 
-// next starts another process when there is a place for it, unless last was called.
+// next starts another process when there is a place for it, unless last was called. A process that was under way
+// when last was called is killed: the start may hang, as on a file system that does not answer, and nobody waits for that.
 func (t *tries) next() (ok bool) {
 	if t.gate != nil {
 		select {
@@ -79,12 +80,18 @@ func (t *tries) next() (ok bool) {
 	}
 	t.mu.Lock()
 	t.placed = t.gate != nil
-	if !t.stop {
-		t.pid, t.failed = t.start()
-		t.count++
-	}
-	ok = t.pid > 0
+	stop := t.stop
 	t.mu.Unlock()
+	if !stop {
+		pid, err := t.start()
+		t.mu.Lock()
+		t.pid, t.failed = pid, err
+		t.count++
+		if ok = pid > 0; ok && t.stop {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+		t.mu.Unlock()
+	}
 	if !ok {
 		t.leave()
 	}
@@ -135,12 +142,15 @@ func (t *tries) wait() (status unix.WaitStatus, ran bool) {
 }
 
 // kill kills the present process, and has none follow it.
-func (t *tries) kill() {
+func (t *tries) kill() { t.signal(unix.SIGKILL) }
+
+// signal sends the present process a signal, and has none follow it.
+func (t *tries) signal(s unix.Signal) {
 	t.last()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.pid > 0 {
-		_ = unix.Kill(t.pid, unix.SIGKILL)
+		_ = unix.Kill(t.pid, s)
 	}
 }
 

@@ -1,12 +1,16 @@
 package agent
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gorun-mpi/gorun/internal/testenv"
 	"github.com/gorun-mpi/gorun/launcher/internal/host"
@@ -91,5 +95,69 @@ func TestKillIsTheLastTry(t *testing.T) {
 	l.Kill()
 	if how, _ := l.Close(); !strings.Contains(how, "signal 9") {
 		t.Error(how)
+	}
+}
+
+// A start that hangs, as on a file system that does not answer, holds up nobody who ends the host; what comes of it is killed.
+func TestKillWhileTheStartHangs(t *testing.T) {
+	testenv.NoLeaks(t)
+	begun, release := make(chan struct{}), make(chan struct{})
+	tr := &tries{quit: make(chan struct{}), over: make(chan struct{}), start: func() (int, error) {
+		close(begun)
+		<-release
+		sleep, err := exec.LookPath("sleep")
+		if err != nil {
+			return 0, err
+		}
+		return launch(sleep, []string{"sleep", "1000"}, nil, [3]int{0, 1, 2})
+	}}
+	killed := make(chan struct{})
+	go func() {
+		<-begun
+		tr.kill()
+		close(killed)
+	}()
+	late := time.AfterFunc(10*time.Second, func() {
+		t.Error("kill waits for the start")
+		close(release)
+	})
+	go func() {
+		<-killed
+		if late.Stop() {
+			close(release)
+		}
+	}()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if !tr.next() {
+		t.Fatal(tr.failed)
+	}
+	awaitEnd(tr.process())
+	if status := tr.reap(); status.Signal() != unix.SIGKILL {
+		t.Errorf("it ended with %v", status)
+	}
+	<-killed
+}
+
+// A remote shell that has not reached its host is asked to end, as srun has a step to end, and killed if it does not.
+func TestSendAsksARemoteShellToEnd(t *testing.T) {
+	for how, script := range map[string]string{
+		"exited with status 3":            `trap 'kill $!; exit 3' TERM; sleep 1000 & echo >'%s'; wait`,
+		"was killed by signal 9 (killed)": `trap '' TERM; echo >'%s'; exec sleep 1000`,
+	} {
+		t.Run(how, func(t *testing.T) {
+			testenv.NoLeaks(t)
+			file := filepath.Join(t.TempDir(), "ready")
+			l := shell(t, fmt.Sprintf(script, file), func(int, []string) (time.Duration, bool) {
+				t.Error("judged")
+				return 0, true
+			})
+			testenv.Await(t, time.Minute, "the shell to be ready", func() bool { _, err := os.Stat(file); return err == nil })
+			l.Send(host.Command{Kind: host.End})
+			awaitEnd(l.tries.process())
+			if got, _ := l.Close(); got != how {
+				t.Errorf("it %s, want that it %s", got, how)
+			}
+		})
 	}
 }
