@@ -49,7 +49,7 @@ func newParser(ranks int) (*doca.Parser, *params) {
 	parser.String(&p.deviceList, doca.Flag{Long: "devices", Short: 'd', Value: "NAME[,NAME]", Check: p.checkDevices,
 		Help: "RDMA device to use; with two names, the lower half of the ranks uses the first (default: the first software device)"})
 	parser.String(&p.engine, doca.Flag{Long: "engine", Value: strings.Join(engines, "|"), Check: doca.OneOf(&p.engine, engines...),
-		Help: "what runs the exchange: the rank itself in its call, its progress thread, device threads, as on a DPA, or a daemon of the host, as of gorun --offload, which is started where there is none (default inline)"})
+		Help: "what runs the exchange: the rank itself in its call, its progress thread, device threads, as on a DPA, or the host's daemon (gorun --offload), which gorun starts if there is none (default inline)"})
 	parser.Int(&p.threads, doca.Flag{Long: "threads", Value: "N", Check: func() error { return p.checkThreads(ranks) },
 		Help: fmt.Sprintf("number of device threads of a rank, with --engine dpa (default: one for each rank of the job, %d at most)", threadsMost)})
 	parser.Int(&p.iterations, doca.Flag{Long: "iterations", Short: 'i', Value: "N", Check: doca.AtLeast(&p.iterations, 0),

@@ -208,9 +208,9 @@ func (h *Host) prepare() error {
 	if err := h.checkDaemon(); err != nil {
 		return err
 	}
-	count := len(h.spec.Ranks) + h.daemonNumbers()
-	if h.segment, err = shm.Create(shm.DefaultGeometry(count, shm.Limit())); err != nil {
-		return fmt.Errorf("shared segment of %d ranks: %w", count, err)
+	g := h.geometry(shm.Limit())
+	if h.segment, err = shm.Create(g); err != nil {
+		return fmt.Errorf("shared segment of %d ranks: %w", g.Ranks, err)
 	}
 	if err := h.openDaemon(); err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gorun-mpi/gorun/internal/shm"
 	"github.com/gorun-mpi/gorun/internal/topo"
 	"github.com/gorun-mpi/gorun/pmi"
 )
@@ -109,24 +110,33 @@ func (h *Host) checkDaemon() error {
 // daemonNumbers is how many numbers of the segment are the daemon's. Where the job wants none, one is kept for ranks
 // that ask for it.
 func (h *Host) daemonNumbers() int {
-	if h.spec.Offload == 0 && len(h.spec.Ranks) > 1 {
+	if n := len(h.spec.Ranks); h.spec.Offload == 0 && n > 1 && n < shm.MaxRanks {
 		return 1
 	}
 	return h.spec.Offload
 }
 
+// geometry is the segment's where an address space has such a limit. The number that is only kept makes no arena smaller.
+func (h *Host) geometry(limit uint64) shm.Geometry {
+	g := shm.DefaultGeometry(len(h.spec.Ranks)+h.spec.Offload, limit)
+	g.Ranks = len(h.spec.Ranks) + h.daemonNumbers()
+	return g
+}
+
 // daemonAsked starts a daemon of one thread for a rank that asks for it, unless there is one.
 func (h *Host) daemonAsked(rank int) {
-	var a pmi.NameAnswer
-	if h.daemon.pid == 0 {
+	if h.daemon.pid == 0 && h.daemon.failed == nil {
 		err := errors.New("the job ends")
 		if !h.ending.begun {
 			err = h.startDaemon(1)
 		}
-		if h.daemon.asked = err == nil; err != nil {
-			a.Err = "no_daemon"
-			h.emit(Event{Kind: Unassisted, Rank: -1, Text: fmt.Sprintf("no daemon of started collectives, which a rank has asked for: %v", err)})
+		if h.daemon.asked, h.daemon.failed = err == nil, err; err != nil {
+			h.emit(Event{Kind: Unassisted, Rank: -1, Text: fmt.Sprintf("a rank asked for the daemon of started collectives; it did not start: %v", err)})
 		}
+	}
+	var a pmi.NameAnswer
+	if h.daemon.failed != nil {
+		a.Err = "no_daemon"
 	}
 	a.Port = strconv.Itoa(len(h.daemon.pulses))
 	e := h.engine(h.spec.local(rank))
@@ -140,7 +150,7 @@ func (h *Host) startDaemon(n int) error {
 		return fmt.Errorf("host %s has no memory that processes can share", h.spec.Host)
 	}
 	if h.segment.Ranks() < len(h.spec.Ranks)+n {
-		return fmt.Errorf("host %s has %d ranks, expected two or more", h.spec.Host, len(h.spec.Ranks))
+		return fmt.Errorf("host %s has %d ranks, expected 2 to %d", h.spec.Host, len(h.spec.Ranks), shm.MaxRanks-n)
 	}
 	program := h.spec.OffloadProgram
 	if program == "" {

@@ -1,8 +1,11 @@
 package host
 
 import (
+	"math"
 	"slices"
 	"testing"
+
+	"github.com/gorun-mpi/gorun/internal/shm"
 )
 
 // A thread of the daemon hangs when it has used CPU time, or has wanted none, without a beat: time alone says nothing,
@@ -63,6 +66,22 @@ func TestThreadThatWantsCPU(t *testing.T) {
 		}
 		if got := wantsCPU(threads, c.thread, 2); got != c.want {
 			t.Errorf("%s: got %v", name, got)
+		}
+	}
+}
+
+// The number that is kept for a daemon makes no arena smaller, and refuses no host of as many ranks as a segment serves.
+func TestGeometryWithTheNumberOfADaemon(t *testing.T) {
+	const limit = 8 << 30
+	for _, c := range []struct{ ranks, offload, count, arenas int }{
+		{1, 0, 1, 1}, {8, 0, 9, 8}, {8, 2, 10, 10}, {shm.MaxRanks, 0, shm.MaxRanks, shm.MaxRanks},
+	} {
+		for _, limit := range []uint64{limit, math.MaxUint64} {
+			h := &Host{spec: Spec{Ranks: make([]RankSpec, c.ranks), Offload: c.offload}}
+			want := shm.Geometry{Ranks: c.count, ArenaSize: shm.DefaultGeometry(c.arenas, limit).ArenaSize}
+			if got := h.geometry(limit); got != want {
+				t.Errorf("%d ranks and %d threads within %d bytes: got %+v, want %+v", c.ranks, c.offload, limit, got, want)
+			}
 		}
 	}
 }
