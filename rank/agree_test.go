@@ -147,6 +147,58 @@ func TestShrinkWhileRanksDie(t *testing.T) {
 	}
 }
 
+// Collectives on a communicator that a death has revoked are refused while the progress thread is at work, and
+// name those that had failed.
+func TestRefusedBesideThread(t *testing.T) {
+	testenv.NoLeaks(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cfg := rank.RunConfig{Continuous: true, Config: rank.Config{Progress: rank.ProgressOn}}
+	err := cfg.Run(ctx, 3, func(ctx context.Context, c *rank.Comm) (err error) {
+		all := make([]*rank.Comm, 20)
+		for i := range all {
+			if all[i], err = c.Dup(ctx); err != nil {
+				return err
+			}
+		}
+		if c.Rank() == 2 { // dies when the others have all of them
+			for r := range 2 {
+				if _, err := rank.Recv(ctx, c, make([]int, 1), r, 0); err != nil {
+					return err
+				}
+			}
+			return errDead
+		}
+		err = rank.Send(ctx, c, []int{1}, 2, 0)
+		for err == nil {
+			err = rank.Barrier(ctx, c)
+		}
+		was, ok := errors.AsType[*rank.Error](err)
+		if !ok {
+			return err
+		}
+		if c.Rank() == 1 {
+			over, cancel := context.WithCancel(ctx)
+			cancel()
+			for _, d := range all { // words that the other's thread hears
+				_, _ = d.Agree(over, 1)
+			}
+			return rank.Send(ctx, c, []int{1}, 0, 0)
+		}
+		q, err := rank.Irecv(c, make([]int, 1), 1, 0) // and the thread begins
+		for done := false; !done && err == nil; _, done, err = q.Test() {
+			again := rank.Barrier(ctx, c)
+			if e, ok := errors.AsType[*rank.Error](again); !ok || !errors.Is(again, rank.ErrRevoked) || !slices.Equal(e.Failed, was.Failed) {
+				return fmt.Errorf("barrier: %v, want %v by failures of %v", again, rank.ErrRevoked, was.Failed)
+			}
+		}
+		return err
+	})
+	if bad := unexpected(err, 2); bad != nil {
+		t.Fatal(bad)
+	}
+}
+
 // settled tells whether a communicator of all that live comes to work, which all know alike.
 func settled(ctx context.Context, s *rank.Comm) error {
 	for {

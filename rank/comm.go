@@ -134,7 +134,7 @@ func (c *Comm) enterShort() error {
 // usable leaves the world again when the communicator is barred.
 func (c *Comm) usable() error {
 	if c.barred {
-		c.world.leave()
+		defer c.world.leave() // the progress thread writes the reasons
 		return c.unusable()
 	}
 	return nil
@@ -166,7 +166,7 @@ func (c *Comm) enterCollective() error {
 		return err
 	}
 	if c.revoked != nil {
-		c.world.leave()
+		defer c.world.leave()
 		return revokedBy(c.revoked)
 	}
 	return nil

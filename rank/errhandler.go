@@ -56,7 +56,8 @@ func (w *window) Errhandler() Errhandler { return w.comm.Errhandler() }
 func (w *window) CallErrhandler(err error) { w.comm.CallErrhandler(err) }
 
 // fail makes an *Error of what went wrong, for the caller, and calls the error
-// handler. peer is a rank as messages name it, -1 when nobody in particular; the
+// handler. Its caller is inside the world where err says that a process has failed, unless err
+// wraps an [*Error] that has the failed already: fail looks into the engine. peer is a rank as messages name it, -1 when nobody in particular; the
 // error may know better.
 func (c *Comm) fail(op string, peer int, err error) error {
 	if c.exists() != nil {
@@ -71,10 +72,12 @@ func (c *Comm) fail(op string, peer int, err error) error {
 	if te, ok := errors.AsType[*p2p.TruncateError](err); ok {
 		e.Err = &TruncateError{Message: te.Message, Buffer: te.Buffer, Type: te.Type, Elem: te.Elem}
 	}
-	if c.ended != nil && (errors.Is(err, p2p.ErrRevoked) || errors.Is(err, p2p.ErrRefused)) {
+	if (errors.Is(err, p2p.ErrRevoked) || errors.Is(err, p2p.ErrRefused)) && c.ended != nil {
 		e.Err = c.ended
 	}
-	if procFailed(err) {
+	if was, ok := errors.AsType[*Error](err); ok {
+		e.Failed = was.Failed // of what has revoked the communicator: a call that is refused has left the world
+	} else if procFailed(err) {
 		if e.Failed = c.failed(); len(e.Failed) == 0 && e.Peer >= 0 && !errors.Is(err, ErrRevoked) {
 			e.Failed = []int{c.worldRank(e.Peer)}
 		}
