@@ -81,6 +81,7 @@ type awaited struct {
 	number uint64
 	value  agree.Value
 	err    error
+	missed bool // the wait has ended for World.missed
 }
 
 // Ready looks after those that the agreement waits for when the rank has slept meanwhile.
@@ -88,8 +89,9 @@ func (a *awaited) Ready() bool {
 	if sleeps := a.world.watch.sleeps; sleeps != a.seen {
 		a.seen = sleeps
 		a.lookAfter(a.world)
+		a.missed = a.world.missed()
 	}
-	return a.over()
+	return a.over() || a.missed
 }
 
 func (a *awaited) over() (over bool) {
@@ -131,6 +133,11 @@ func (c *Comm) agreeOn(ctx context.Context, own agree.Value) (agree.Value, error
 	a.number = a.machine.Begin(own)
 	wait.number = a.number
 	err := w.waitFor(ctx, wait)
+	for err == nil && wait.missed && !wait.over() {
+		if err = w.meetMissed(ctx); err == nil {
+			err = w.waitFor(ctx, wait)
+		}
+	}
 	if err == nil {
 		err = wait.err
 	}

@@ -109,12 +109,13 @@ func TestFinalizeAlone(t *testing.T) {
 		}, coll.ErrMismatch},
 		{"barrier", rank.Barrier, nil},
 	} {
-		for _, n := range []int{2, 4} {
+		for job := range 4 {
+			n, continuous := 2+job&2, job%2 > 0
 			for alone := range n {
-				t.Run(fmt.Sprintf("%s/n=%d/rank=%d", tt.name, n, alone), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s/n=%d/continuous=%v/rank=%d", tt.name, n, continuous, alone), func(t *testing.T) {
 					ctx, cancel := context.WithTimeout(t.Context(), ranktest.Limit)
 					defer cancel()
-					err := rank.RunConfig{}.Run(ctx, n, func(ctx context.Context, c *rank.Comm) error {
+					err := rank.RunConfig{Continuous: continuous}.Run(ctx, n, func(ctx context.Context, c *rank.Comm) error {
 						if c.Rank() == alone {
 							return nil
 						}

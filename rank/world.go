@@ -78,8 +78,9 @@ type World struct {
 	held     int // of them, taken
 	// partitions is the next tag of a send in partitions.
 	partitions int
-	continuous bool  // the job goes on when a rank fails
-	lost       error // why the first buffered message was lost that nobody was told of
+	continuous bool      // the job goes on when a rank fails
+	leaving    time.Time // since when leaveSurvivors waits
+	lost       error     // why the first buffered message was lost that nobody was told of
 
 	rma     *rma.Engine // nil before the first window
 	windows []*window   // open
@@ -291,6 +292,7 @@ func (w *World) leave() {
 // and frees everything. All ranks call it after all their other calls have
 // returned. Short messages that were not received are lost, and the Send of a long
 // one fails. Memory from [Alloc] is not valid afterwards, even if Finalize fails.
+// Under gorun --continuous it is an agreement of the ranks that live, and does not wait for the others.
 func (w *World) Finalize(ctx context.Context) error {
 	if err := w.enter(); err != nil {
 		return w.comm.fail("finalize", -1, err)
@@ -375,10 +377,28 @@ func (w *World) leaveTogether(ctx context.Context) error {
 // leaveSurvivors is the rest of leaveTogether in a job that goes on when a rank fails. The launcher's barrier
 // would wait for the dead. A rank that has left counts as dead for those that are still here.
 func (w *World) leaveSurvivors(ctx context.Context) error {
+	w.leaving = time.Now()
 	if _, err := w.comm.agreeOn(ctx, agree.Value{}); err != nil {
+		if e, ok := errors.AsType[*Error](err); ok {
+			return e // of meetMissed
+		}
 		return w.comm.fail("finalize", -1, err)
 	}
 	return w.messages.Drain(ctx)
+}
+
+// missed tells whether Finalize has waited for a while for survivors, others are in a collective, and no death
+// is known that explains it.
+func (w *World) missed() bool {
+	return !w.leaving.IsZero() && time.Since(w.leaving) > missedAfter && w.comm.revoked == nil && w.comm.team.Missed() && len(w.comm.failed()) == 0
+}
+
+// meetMissed is meetLast among survivors: a death that it finds is no error of theirs.
+func (w *World) meetMissed(ctx context.Context) error {
+	if err := w.meetLast(ctx); err != nil && !procFailed(err) {
+		return err
+	}
+	return ctx.Err()
 }
 
 // meetLast is the barrier that finds out which collectives of the ranks did not match.
