@@ -103,7 +103,7 @@ func (a *awaited) over() (over bool) {
 func (a *agreement) lookAfter(w *World) {
 	var down []int
 	a.machine.Awaits(func(member int) {
-		if w.messages.Unreachable(a.members.Rank(member)) {
+		if rank := a.members.Rank(member); w.messages.Check(rank) != nil || w.messages.Unreachable(rank) {
 			down = append(down, member)
 		}
 	})

@@ -153,7 +153,7 @@ func (c *Comm) end(by int) {
 func (c *Comm) failed() (ranks []int) {
 	for index := range c.members.Size() {
 		a := c.world.agreements[c.context]
-		if rank := c.members.Rank(index); c.world.messages.Check(rank) != nil || a != nil && a.machine != nil && a.machine.IsDown(index) {
+		if rank := c.members.Rank(index); c.world.messages.Known(rank) != nil || a != nil && a.machine != nil && a.machine.IsDown(index) {
 			ranks = append(ranks, rank)
 		}
 	}

@@ -179,10 +179,30 @@ func (w *waits) checkGroup(group []int32) {
 	w.failures.among(group, func(p *peer) { _ = w.Check(int(p.rank)) })
 }
 
-// Check makes sure of a peer: the error says that it has died or cannot be
-// reached. It is meant for a rank that has waited for a while. That it was cut
-// because a long send was given up says nothing about it.
+// Check makes sure of a peer: it is Known, and asks one on another host for an
+// answer. It is meant for a rank that has waited for a while.
 func (w *waits) Check(peer int) error {
+	if err := w.Known(peer); err != nil || peer == w.rank {
+		return err
+	}
+	p := &w.peers[peer]
+	if w.remote != nil && w.remote(peer) {
+		now := time.Now().UnixNano()
+		switch since := now - p.lastProbe; {
+		case p.QP != nil && since >= probeEvery:
+			p.lastProbe = now
+			w.links.probePeer(p)
+		case p.QP == nil && since >= mailEvery:
+			p.lastProbe = now
+			w.set.Probe(peer)
+		}
+	}
+	return nil
+}
+
+// Known is the error of a peer that is known to have died, or not to be reached. That it was
+// cut because a long send was given up says nothing about it.
+func (w *waits) Known(peer int) error {
 	if peer == w.rank {
 		return nil
 	}
@@ -202,23 +222,13 @@ func (w *waits) Check(peer int) error {
 			return p.Err()
 		}
 	}
-	if w.remote != nil && w.remote(peer) {
-		now := time.Now().UnixNano()
-		switch since := now - p.lastProbe; {
-		case p.QP != nil && since >= probeEvery:
-			p.lastProbe = now
-			w.links.probePeer(p)
-		case p.QP == nil && since >= mailEvery:
-			p.lastProbe = now
-			w.set.Probe(peer)
-		}
-	}
 	return nil
 }
 
-// Unreachable is Check, and true also where only the connection with a peer has failed.
+// Unreachable tells whether a peer is known to have failed, or where only the connection with it has. Ask Check
+// first to make sure.
 func (w *waits) Unreachable(peer int) bool {
-	return w.Check(peer) != nil || peer != w.rank && w.peers[peer].Err() != nil
+	return w.Known(peer) != nil || peer != w.rank && w.peers[peer].Err() != nil
 }
 
 func (p *peer) wasCut() bool { return errors.Is(p.Err(), ErrCut) || errors.Is(p.Err(), ErrStill) }
