@@ -60,6 +60,7 @@ type beside struct {
 	deaf    bool // peers do not ring
 	running bool // the program's goroutine alone reads it
 	ended   chan struct{}
+	allowed int          // GOMAXPROCS with the thread's own processor; 0: it is a goroutine
 	home    *wait.Home   // nil: a CPU is kept for it, or it is a goroutine
 	called  bool         // a call has been inside since the thread was; of the one who is inside
 	outside *wait.Waiter // for Config.Deferred: how the program waits; nil without
@@ -123,7 +124,14 @@ func (b *beside) start() {
 		return
 	}
 	arch.AddProcessors(1) // or the thread would wait for goroutines that compute
+	b.allowed = runtime.GOMAXPROCS(0)
 	arch.GoThread(b.run)
+}
+
+// hasProcessor tells whether the thread still has start's processor, which the program may have taken away. Where
+// it has, a sleep that kept one would hold up goroutines that compute.
+func (b *beside) hasProcessor() bool {
+	return b.allowed > 0 && runtime.GOMAXPROCS(0) >= b.allowed
 }
 
 // scheduled tells whether ranks are goroutines, so that the thread is one.
@@ -350,7 +358,7 @@ func (b *beside) sleep() {
 			b.bell.Cancel()
 			return
 		}
-		b.bell.KeepProcessor(runtime.GOMAXPROCS(0) > 1) // the program may have taken start's away
+		b.bell.KeepProcessor(b.hasProcessor())
 		if b.bell.Sleep(int64(d)) {
 			return
 		}

@@ -2,9 +2,11 @@ package rank
 
 import (
 	"cmp"
+	"runtime"
 	"testing"
 	"time"
 
+	"github.com/gorun-mpi/gorun/internal/arch"
 	"github.com/gorun-mpi/gorun/internal/shm"
 	"github.com/gorun-mpi/gorun/internal/testenv"
 )
@@ -106,5 +108,23 @@ func TestProgressThreadByDefault(t *testing.T) {
 		if err := w.endBeside(); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// The thread keeps a processor in its sleeps only while there is the one that start has added.
+func TestProgressThreadHasProcessor(t *testing.T) {
+	before := runtime.GOMAXPROCS(0)
+	arch.AddProcessors(1)
+	defer runtime.GOMAXPROCS(before)
+	b := &beside{allowed: runtime.GOMAXPROCS(0)}
+	if !b.hasProcessor() {
+		t.Error("it has none, it says, and one was added for it")
+	}
+	runtime.GOMAXPROCS(before) // as a program does that wants so many
+	if b.hasProcessor() {
+		t.Error("it has one, it says, and the program has all")
+	}
+	if (&beside{}).hasProcessor() {
+		t.Error("it has one, it says, and is a goroutine")
 	}
 }

@@ -100,7 +100,8 @@ func (b *Bell) Sleep(nanoseconds int64) (rung bool) {
 // Go's monitor takes the processor of a thread that it finds in a system call for long, and looks every 20 us
 // for a millisecond from then on. A thread that sleeps again and again has it do so for ever, some 60 timer
 // interrupts for each sleep. A sleep that keeps its processor is ended by the signal by which the runtime
-// stops a goroutine, so that a collection need not wait for it. Owner only.
+// stops a goroutine, so that a collection need not wait for it; under GODEBUG=asyncpreemptoff=1 there is no such
+// signal, and it waits for the end of the sleep. Owner only.
 func (b *Bell) KeepProcessor(keep bool) { b.keep = keep }
 
 func (b *Bell) sleep(d time.Duration) {
