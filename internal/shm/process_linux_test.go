@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"runtime"
@@ -246,23 +247,30 @@ func keepChild([]string) error {
 		return err
 	}
 	defer s.Close()
-	// Without KeepProcessor there are 20 to 60 switches to each sleep, with it 3.
-	const naps, mostSwitches, collections = 40, 8, 100
+	// Without KeepProcessor there are 20 to 60 switches to each sleep, with it 3; on a machine that is
+	// busy there are more, so the best of some runs counts.
+	const runs, naps, mostSwitches, collections = 8, 40, 8, 100
 	arch.AddProcessors(1)
 	slept, over := make(chan error), make(chan struct{})
 	arch.GoThread(func() {
 		defer close(slept)
 		b := s.Bell(0)
 		b.KeepProcessor(true)
-		before, err := otherSwitches()
-		for range naps {
-			b.Prepare()
-			b.Sleep(int64(sleepMost))
-		}
-		if after, err2 := otherSwitches(); err == nil {
-			if err = err2; err == nil && after-before > naps*mostSwitches {
-				err = fmt.Errorf("%d sleeps had other threads of the process wake %d times, want %d at most", naps, after-before, naps*mostSwitches)
+		err, least := error(nil), math.MaxInt
+		for run := 0; run < runs && err == nil && least > naps*mostSwitches; run++ {
+			var before, after int
+			before, err = otherSwitches()
+			for range naps {
+				b.Prepare()
+				b.Sleep(int64(sleepMost))
 			}
+			if err == nil {
+				after, err = otherSwitches()
+			}
+			least = min(least, after-before)
+		}
+		if err == nil && least > naps*mostSwitches {
+			err = fmt.Errorf("%d sleeps had other threads of the process wake %d times or more, want %d at most", naps, least, naps*mostSwitches)
 		}
 		slept <- err
 		for {
