@@ -345,12 +345,12 @@ func (b *builder) allToAllTwoLevel() {
 
 // throughLeaders is the scratch of a leader by whose hands all blocks between hosts go: as
 // they come from its members, as they go to other hosts, and the same on the way back; in
-// place, a copy of its own.
+// place, a copy of its own. It copies each of them by itself.
 func throughLeaders(s *selection, c *Call) int {
 	if s.hosts == nil {
 		return c.Size * c.Bytes
 	}
-	return (4*s.hosts.relayed + c.Size) * c.Bytes
+	return max((4*s.hosts.relayed+c.Size)*c.Bytes, s.hosts.relayed*bytesOfStep)
 }
 
 // Two-level reduce-scatter, for short blocks: the leader of a host gathers the vectors of its
@@ -426,12 +426,13 @@ func (b *builder) reduceScatterTwoLevel() {
 }
 
 // vectorsOfHosts is the scratch of a leader that holds the vectors of its members, and what
-// these and those of other hosts have for each other.
+// these and those of other hosts have for each other. It combines a block of each rank for each
+// member.
 func vectorsOfHosts(s *selection, c *Call) int {
 	if s.hosts == nil {
-		return c.Size * (c.Size + 1) * c.Bytes
+		return c.Size * max((c.Size+1)*c.Bytes, c.Size*bytesOfStep)
 	}
-	return (3*s.hosts.relayed + s.hosts.largest*(s.hosts.largest+1)) * c.Bytes
+	return max((3*s.hosts.relayed+s.hosts.largest*(s.hosts.largest+1))*c.Bytes, s.hosts.largest*c.Size*bytesOfStep)
 }
 
 // pack puts the blocks for some ranks together, those of ranks that follow each other by one

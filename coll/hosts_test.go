@@ -357,7 +357,7 @@ func TestScratchOfLeadersIsBounded(t *testing.T) {
 	for _, c := range []struct {
 		p    *placement
 		from int // the largest that goes by two levels
-	}{{hostsOf(2, 2), 64 << 10}, {hostsOf(slices.Repeat([]int{32}, 8)...), 16 << 10}, {interleaved(24, 3), 64 << 10}} {
+	}{{hostsOf(2, 2), 64 << 10}, {hostsOf(slices.Repeat([]int{32}, 8)...), 16 << 10}, {interleaved(24, 3), 64 << 10}, {hostsOf(slices.Repeat([]int{128}, 32)...), 512}} {
 		for _, way := range ways() {
 			if way.Algorithm != TwoLevel {
 				continue
@@ -381,7 +381,11 @@ func TestScratchOfLeadersIsBounded(t *testing.T) {
 						for _, host := range c.p.hosts {
 							call.Rank = host[0]
 							at := tuning{slots: leastSlots, eager: leastEager, chunk: defaultChunk, piece: defaultPiece, hosts: c.p}
-							if got := compile(call, at).scratch; got > mostOfLeader+line*2*call.Size {
+							p := compile(call, at)
+							if len(p.steps) > cacheSteps {
+								t.Fatalf("%d bytes, %d ranks: rank %d has %d steps, expected %d at most, as many as are kept", n, call.Size, call.Rank, len(p.steps), cacheSteps)
+							}
+							if got := p.scratch; got > mostOfLeader+line*2*call.Size {
 								t.Fatalf("%d bytes, %d ranks: rank %d has %d bytes of scratch, expected %d at most", n, call.Size, call.Rank, got, mostOfLeader)
 							}
 						}

@@ -65,7 +65,7 @@ const (
 	whyFar     // by the rule, but for members that are far from each other
 	whyCrowded // by the rule, but for members that share CPUs
 	whyBits    // by the rule for one host, which combines in another order
-	whyRoom    // by the rule for one host, for leaders would need too much scratch
+	whyRoom    // by the rule for one host, for leaders would need too much scratch or too many steps
 )
 
 // algorithm is that of a call. It depends on what is the same in all members only.
@@ -102,6 +102,10 @@ func (s *selection) algorithm(c *Call) (a Algorithm, reason why, rule int) {
 // mostOfLeader bounds the scratch of a leader by two levels. What a host's leader holds grows
 // with the number of all ranks, so that its time does too.
 const mostOfLeader = 4 << 20
+
+// bytesOfStep is what a step of a leader's plan counts as: with the shortest blocks its steps
+// take longer than its bytes, and a plan of too many is not kept (cacheSteps).
+const bytesOfStep = 64
 
 // onOneHost is the algorithm of a call's rule for members on one host.
 func (s *selection) onOneHost(c *Call) Algorithm {
@@ -189,7 +193,7 @@ func (s *selection) explain(c *Call) (a Algorithm, reason string) {
 	case whyBits:
 		reason += fmt.Sprintf(", where it is %v; the bits would not be those of %v on one host", rules[i].Algorithm, a)
 	case whyRoom:
-		reason += fmt.Sprintf(", where it is %v; a leader would need more than %d MiB", rules[i].Algorithm, mostOfLeader>>20)
+		reason += fmt.Sprintf(", where it is %v; a leader would need more than %d MiB or %d steps", rules[i].Algorithm, mostOfLeader>>20, mostOfLeader/bytesOfStep)
 	}
 	return a, reason
 }
