@@ -205,6 +205,14 @@ type Environment struct {
 	Continuous bool
 }
 
+// Server is PMI, which is not nil, as [pmi.DialContext] takes it: a launcher other than gorun is not told of
+// Secure, which it does not know.
+func (e *Environment) Server() pmi.Env {
+	server := *e.PMI
+	server.Secure = e.Gorun && e.Secure
+	return server
+}
+
 // parseMemory reads a number of bytes: 4096, 64K, 256MiB, 2g.
 func parseMemory(text string) (int64, error) {
 	number := strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(text), "b"), "i")

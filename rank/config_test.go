@@ -105,6 +105,23 @@ func TestFromEnviron(t *testing.T) {
 	}
 }
 
+// A launcher other than gorun hears nothing that it does not know.
+func TestServerIsToldOfEncryptionByGorun(t *testing.T) {
+	for environ, want := range map[string]bool{
+		"PMI_FD=5 PMI_RANK=2 PMI_SIZE=4 GORUN_SECURE=1":             false,
+		"PMI_FD=5 PMI_RANK=2 PMI_SIZE=4 GORUN_JOB=7 GORUN_SECURE=1": true,
+		"PMI_FD=5 PMI_RANK=2 PMI_SIZE=4 GORUN_JOB=7":                false,
+	} {
+		env, err := rank.FromEnviron(strings.Fields(environ))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := env.Server(); got.Secure != want || got.Rank != 2 || env.PMI.Secure {
+			t.Errorf("%s: got %+v, want Secure %t; the environment's own has %t", environ, got, want, env.PMI.Secure)
+		}
+	}
+}
+
 func TestTuning(t *testing.T) {
 	testenv.NoLeaks(t)
 	dir := t.TempDir()

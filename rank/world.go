@@ -143,9 +143,7 @@ func Init(ctx context.Context, cfg Config) (*World, error) {
 	if env.PMI == nil {
 		return join(ctx, cfg, alone{}, 0, 1, wait.Config{})
 	}
-	server := *env.PMI
-	server.Secure = env.Gorun && env.Secure
-	client, err := pmi.DialContext(ctx, server)
+	client, err := pmi.DialContext(ctx, env.Server())
 	if err != nil {
 		return nil, &Error{Op: "init", Rank: max(env.PMI.Rank, 0), Host: env.Host, Peer: -1, Err: err}
 	}

@@ -46,7 +46,7 @@ func run(ctx context.Context, args, environ []string, std doca.Stdio) int {
 	parser, p := newParser(ranks)
 	err = parser.Parse(args)
 	if err == nil {
-		err = p.settle(parser)
+		err = p.settle(parser, env.Secure)
 	}
 	if err == nil {
 		err = parser.CreateResults()

@@ -108,9 +108,7 @@ type card struct {
 // it is, and rank 0 gives the key, which so is the job's; in the second the
 // participants say where they listen. Cards travel where only the job's processes are.
 func (a *app) meetLaunched(ctx context.Context) (*meeting, error) {
-	server := *a.env.PMI
-	server.Secure = a.env.Secure
-	client, err := pmi.DialContext(ctx, server)
+	client, err := pmi.DialContext(ctx, a.env.Server())
 	if err != nil {
 		return nil, err
 	}

@@ -111,8 +111,8 @@ func (p *params) loadKey() error {
 // mostMemory bounds what a client needs for the vectors of a batch.
 const mostMemory = 16 << 30
 
-// settle judges the flags together, and fills in what depends on others.
-func (p *params) settle(parser *doca.Parser) error {
+// settle judges the flags together, and fills in what depends on others. secure: connections are to be encrypted.
+func (p *params) settle(parser *doca.Parser, secure bool) error {
 	c := &p.config
 	if bytes := c.Bytes(); bytes > group.MaxVector || bytes < c.Size || bytes > mostMemory/c.Batch {
 		return parser.Wrong("size", "found %d elements of type %s in batches of %d, expected vectors of at most %d bytes, and at most %d for a batch", c.Size, c.Type, c.Batch, group.MaxVector, mostMemory)
@@ -126,8 +126,11 @@ func (p *params) settle(parser *doca.Parser) error {
 	if p.role == "" && p.alone {
 		p.role = roleClient
 		if len(p.addresses) == 0 && p.participants == 0 {
-			p.participants = 1
+			p.participants, secure = 1, false // it is the whole group
 		}
+	}
+	if secure && !p.launched && p.key == nil {
+		return parser.Wrong("key", "not given, expected a file: GORUN_SECURE=1 asks for encryption, and members that are started by address have no other key; unset it to go without")
 	}
 	if p.role == "" {
 		return nil // under a launcher; meet decides

@@ -136,9 +136,7 @@ func (c *tcpControl) Close() error { return c.conn.Close() }
 type pmiControl struct{ client *pmi.Client }
 
 func meetPMI(ctx context.Context, env *rank.Environment) (control, error) {
-	server := *env.PMI
-	server.Secure = env.Secure
-	client, err := pmi.DialContext(ctx, server)
+	client, err := pmi.DialContext(ctx, env.Server())
 	if err != nil {
 		return nil, err
 	}

@@ -51,6 +51,9 @@ func run(ctx context.Context, args, environ []string, std doca.Stdio) int {
 	if err == nil {
 		err = p.settle()
 	}
+	if err == nil && env.Secure && !launched {
+		err = p.refuse(parser)
+	}
 	if err == nil && (launched || p.connect != "") { // the server writes no results
 		err = parser.CreateResults()
 	}

@@ -172,6 +172,15 @@ func (p *params) settle() error {
 	return nil
 }
 
+// refuse is for GORUN_SECURE=1 without a launcher: the ends have no secret that they could encrypt by.
+func (p *params) refuse(parser *doca.Parser) error {
+	flag := "listen"
+	if p.connect != "" {
+		flag = "connect"
+	}
+	return parser.Wrong(flag, "found GORUN_SECURE=1, and a connection by address is not encrypted: start both ends by gorun --secure -np 2, or unset GORUN_SECURE")
+}
+
 func (p *params) timeout() time.Duration { return time.Duration(p.timeoutMS) * time.Millisecond }
 
 // task is what both ends must have said alike.

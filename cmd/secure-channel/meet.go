@@ -164,9 +164,7 @@ type card struct {
 // in the second the DPU says where it listens. Cards travel where only the job's processes
 // are.
 func (a *app) meetLaunched(ctx context.Context) (*meeting, error) {
-	server := *a.env.PMI
-	server.Secure = a.env.Secure
-	client, err := pmi.DialContext(ctx, server)
+	client, err := pmi.DialContext(ctx, a.env.Server())
 	if err != nil {
 		return nil, err
 	}
