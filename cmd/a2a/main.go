@@ -60,7 +60,7 @@ func run(ctx context.Context, started time.Time, args, environ []string, std doc
 		return doca.BadEnvironment(err, std)
 	}
 	if env.Secure && handshake == nil { // before it says anything
-		return doca.BadEnvironment(fmt.Errorf("GORUN_SECURE=1 (gorun --secure): the program with TLS, which make build makes: %w", become("-secure")), std)
+		return doca.BadEnvironment(fmt.Errorf("GORUN_SECURE=1 (gorun --secure): the program with TLS, which make build makes (with --preload-binary, name a2a-secure itself): %w", become("-secure")), std)
 	}
 	own, ranks := 0, 1
 	if env.PMI != nil {

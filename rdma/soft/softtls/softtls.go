@@ -3,11 +3,11 @@
 // gorun --secure asks for it, by rank.Config{Secure: softtls.Handshake}.
 //
 // The two ends of a connection prove to each other that they know the job's secret, as package tlskey has it, under a
-// name that has the whole greeting of the connection in it, with a nonce of each end. Nothing of one connection is of
-// use in another, and the ends agree on whose they are.
+// name that has the whole greeting of the connection in it, and so a nonce of each end and both GIDs. Nothing recorded
+// on one connection opens another.
 //
-// crypto/tls seals the frames and does no I/O here: records go to and from memory. A connection is
-// re-keyed by nobody: after 400 GB AES-GCM's margin is below what RFC 8446, 5.5, asks for.
+// crypto/tls seals the frames and does no I/O here: records go to and from memory. Nothing
+// re-keys a connection: after 400 GB AES-GCM's margin is below what RFC 8446, 5.5, asks for.
 package softtls
 
 import (
