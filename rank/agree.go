@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/gorun-mpi/gorun/rank/internal/agree"
 	"github.com/gorun-mpi/gorun/rank/internal/group"
@@ -18,6 +19,8 @@ type agreement struct {
 	early   []heard // before the communicator is made here
 	number  uint64  // of the latest that this rank has entered
 	seen    uint32  // sleeps of the rank when it looked after the others last
+	// rest is what a Shrink whose context has ended leaves to later calls, once the agreement is over.
+	rest func(agree.Value)
 }
 
 // agreementOf is the agreement of a communicator, with what came before it was there.
@@ -71,6 +74,21 @@ func (w *World) agreeing(c *Comm, context uint32, h heard) {
 func (a *agreement) take(h heard) {
 	if from := a.members.Index(h.from); from != group.None {
 		_ = a.machine.Receive(from, h.data[4:]) // one that makes no sense changes nothing
+		a.goOn()
+	}
+}
+
+// goOn does the rest of a Shrink that was left before the agreement was over.
+func (a *agreement) goOn() {
+	if a.rest == nil {
+		return
+	}
+	if v, over, err := a.machine.Decided(a.number); over {
+		rest := a.rest
+		a.rest = nil
+		if err == nil {
+			rest(v)
+		}
 	}
 }
 
@@ -112,16 +130,24 @@ func (a *agreement) lookAfter(w *World) {
 	}
 }
 
+// catchUp waits for the end of an earlier agreement whose context had ended.
+func (a *agreement) catchUp(ctx context.Context, w *World) error {
+	for a.machine.Running() {
+		if err := w.waitFor(ctx, &awaited{agreement: a, world: w, number: a.number}); err != nil {
+			return err
+		}
+		a.goOn()
+	}
+	return nil
+}
+
 // agreeOn has all members that live agree on what they contribute. When ctx ends the contribution stands: the others
 // go on, with this rank's help in its later calls.
 func (c *Comm) agreeOn(ctx context.Context, own agree.Value) (agree.Value, error) {
 	w, n := c.world, c.members.Size()
 	a := c.agreementOf()
-	wait := &awaited{agreement: a, world: w, number: a.number}
-	if a.machine.Running() { // an earlier one, whose context had ended
-		if err := w.waitFor(ctx, wait); err != nil {
-			return agree.Value{}, err
-		}
+	if err := a.catchUp(ctx, w); err != nil {
+		return agree.Value{}, err
 	}
 	for index := range n {
 		if rank := c.members.Rank(index); rank != w.rank && w.messages.Unreachable(rank) {
@@ -129,13 +155,18 @@ func (c *Comm) agreeOn(ctx context.Context, own agree.Value) (agree.Value, error
 			a.machine.Down(index)
 		}
 	}
-	own.Acked = c.acked
+	own.Acked = slices.Clone(c.acked) // AckFailed changes it in place
 	a.number = a.machine.Begin(own)
-	wait.number = a.number
-	err := w.waitFor(ctx, wait)
+	return c.decision(ctx, a)
+}
+
+// decision waits for the end of the agreement under way.
+func (c *Comm) decision(ctx context.Context, a *agreement) (agree.Value, error) {
+	wait := &awaited{agreement: a, world: c.world, number: a.number}
+	err := c.world.waitFor(ctx, wait)
 	for err == nil && wait.missed && !wait.over() {
-		if err = w.meetMissed(ctx); err == nil {
-			err = w.waitFor(ctx, wait)
+		if err = c.world.meetMissed(ctx); err == nil {
+			err = c.world.waitFor(ctx, wait)
 		}
 	}
 	if err == nil {
@@ -144,7 +175,7 @@ func (c *Comm) agreeOn(ctx context.Context, own agree.Value) (agree.Value, error
 	if err != nil {
 		return agree.Value{}, err
 	}
-	for index := range n {
+	for index := range c.members.Size() {
 		if wait.value.Failed.Has(index) {
 			a.machine.Down(index)
 		}
@@ -186,7 +217,9 @@ const (
 // Shrink makes a communicator of the members that live, in the same order (MPIX_Comm_shrink), also of one that is
 // revoked. All that live call it. A rank that dies meanwhile is not in it, or, if it dies as the last of the others
 // is done, it is, and calls of the new communicator fail with ErrProcFailed. When the context of one
-// member ends, Shrink fails in all. Of an intercommunicator with a group that has no rank left there is nothing to make.
+// member ends, Shrink fails in all: those that wait for that member learn so in its later calls. A context that ends
+// while members tell each other that they have the communicator does not end Shrink: the others come there, or die. Of
+// an intercommunicator with a group that has no rank left there is nothing to make.
 func (c *Comm) Shrink(ctx context.Context) (*Comm, error) {
 	const op = "shrink"
 	if err := c.enterAnyway(); err != nil {
@@ -210,23 +243,22 @@ func (c *Comm) Shrink(ctx context.Context) (*Comm, error) {
 
 // shrinkOnce makes the communicator unless another member dies on the way: then it is nil.
 func (c *Comm) shrinkOnce(ctx context.Context) (*Comm, error) {
-	w := c.world
+	w, a := c.world, c.agreementOf()
+	if err := a.catchUp(ctx, w); err != nil {
+		return nil, err
+	}
 	v, err := c.agreeOn(ctx, agree.Value{Max: uint64(w.context)})
+	if err != nil {
+		if a.machine.Running() {
+			a.rest = func(v agree.Value) { c.giveUp(a, v) }
+		}
+		return nil, err
+	}
+	d, err := c.survivors(v)
 	if err != nil {
 		return nil, err
 	}
-	if v.Max > lastContext {
-		return nil, ErrContexts
-	}
-	w.context = uint32(v.Max) + 1
-	local, remote := c.without(&c.local, v.Failed), (*group.Set)(nil)
-	if c.inter {
-		r := c.without(&c.peers, v.Failed)
-		if remote = &r; r.Size() == 0 {
-			return nil, fmt.Errorf("%w: all of the other group", ErrProcFailed)
-		}
-	}
-	d := c.child(fmt.Sprintf("%s.shrink%d", c.name, c.children+1), uint32(v.Max), local, remote)
+	w.context = max(w.context, d.context+1)
 	made := w.enlist(ctx, d, d.introduceByMessages)
 	vote := uint64(shrunk | shrinks)
 	switch {
@@ -235,7 +267,10 @@ func (c *Comm) shrinkOnce(ctx context.Context) (*Comm, error) {
 	case made != nil:
 		vote = shrinks
 	}
-	v, err = c.agreeOn(ctx, agree.Value{And: vote})
+	if v, err = c.agreeOn(ctx, agree.Value{And: vote}); err != nil && ctx.Err() != nil {
+		// What this rank has voted counts. The others come here too, or die.
+		v, err = c.decision(context.WithoutCancel(ctx), a)
+	}
 	if err == nil && v.And&shrunk != 0 {
 		c.children++
 		return d, nil
@@ -246,12 +281,46 @@ func (c *Comm) shrinkOnce(ctx context.Context) (*Comm, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case ctx.Err() != nil:
+	case vote == 0:
 		return nil, ctx.Err()
 	case v.And&shrinks == 0:
 		return nil, errGivenUp
 	}
 	return nil, nil
+}
+
+// survivors is the communicator that a Shrink makes after its first agreement, without its team.
+func (c *Comm) survivors(v agree.Value) (*Comm, error) {
+	if v.Max > lastContext {
+		return nil, ErrContexts
+	}
+	local, remote := c.without(&c.local, v.Failed), (*group.Set)(nil)
+	if c.inter {
+		r := c.without(&c.peers, v.Failed)
+		if remote = &r; r.Size() == 0 {
+			return nil, fmt.Errorf("%w: all of the other group", ErrProcFailed)
+		}
+	}
+	return c.child(fmt.Sprintf("%s.shrink%d", c.name, c.children+1), uint32(v.Max), local, remote), nil
+}
+
+// giveUp does the rest of a Shrink whose context had ended before its first agreement was over, on v: the others
+// wait for this rank's intro, and for its vote. It waits for nothing.
+func (c *Comm) giveUp(a *agreement, v agree.Value) {
+	d, err := c.survivors(v)
+	if err != nil {
+		return // the others do not vote either
+	}
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, _ = d.introduceByMessages(ended, nil)
+	if w := c.world; d.context >= w.context {
+		if !w.making { // no call has used the number, or is about to
+			d.purge()
+		}
+		w.context = d.context + 1
+	}
+	a.number = a.machine.Begin(agree.Value{Failed: slices.Clone(v.Failed), Acked: slices.Clone(c.acked)})
 }
 
 // errGivenUp is what a Shrink ends with that another member has given up.

@@ -106,7 +106,7 @@ func TestShrinkWhileRanksDie(t *testing.T) {
 				left.Store(looks)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				err := rank.RunConfig{Continuous: true}.Run(ctx, n, func(ctx context.Context, c *rank.Comm) error {
-					if err := rank.Barrier(ctx, c); err != nil {
+					if err := rank.Barrier(ctx, c); err != nil && !errors.Is(err, rank.ErrRevoked) { // another one has gone on
 						return err
 					}
 					if c.Rank() == n-1 {
@@ -196,6 +196,72 @@ func TestRefusedBesideThread(t *testing.T) {
 	})
 	if bad := unexpected(err, 2); bad != nil {
 		t.Fatal(bad)
+	}
+}
+
+// The context of a rank ends at each place of a Shrink in which it looks at it: all have the communicator, or all an
+// error, and the next Shrink and Agree of all work.
+func TestShrinkWhoseContextEnds(t *testing.T) {
+	testenv.NoLeaks(t)
+	for _, n := range []int{2, 3, 5} {
+		for _, victim := range []int{0, n - 1} {
+			for looks, done := int64(1), false; !done; looks++ {
+				var left, made atomic.Int64
+				left.Store(looks)
+				ranktest.Run(t, n, func(ctx context.Context, c *rank.Comm) error {
+					d, err := c.Dup(ctx)
+					if err != nil {
+						return err
+					}
+					if err := d.Revoke(); err != nil {
+						return err
+					}
+					in, cancel := context.WithCancel(ctx)
+					defer cancel()
+					if c.Rank() == victim {
+						in = mortal{in, &left, cancel}
+					}
+					s, err := d.Shrink(in)
+					switch {
+					case err == nil:
+						made.Add(1)
+					case c.Rank() == victim && !errors.Is(err, context.Canceled):
+						return fmt.Errorf("shrink: %v, want %v", err, context.Canceled)
+					}
+					// It is in a call, and helps the others.
+					if err := rank.Barrier(ctx, c); err != nil {
+						return err
+					}
+					if all := made.Load(); all != 0 && all != int64(n) {
+						return fmt.Errorf("%d of %d ranks have the communicator", all, n)
+					}
+					if s != nil {
+						if err := errors.Join(rank.Barrier(ctx, s), s.Free(ctx)); err != nil {
+							return err
+						}
+					}
+					for range 2 {
+						if got, err := d.Agree(ctx, 6|8<<c.Rank()); err != nil || got != 6 {
+							return fmt.Errorf("agreed on %d, %v, want 6", got, err)
+						}
+						s, err := d.Shrink(ctx)
+						if err != nil {
+							return fmt.Errorf("the next shrink: %w", err)
+						}
+						if err := errors.Join(rank.Barrier(ctx, s), s.Free(ctx)); err != nil {
+							return err
+						}
+					}
+					return d.Free(ctx)
+				})
+				if done = left.Load() > 0; done {
+					t.Logf("%d ranks: the context of rank %d has ended at %d places", n, victim, looks-1)
+				}
+				if t.Failed() {
+					t.Fatalf("%d ranks, the context of rank %d ends at look %d", n, victim, looks)
+				}
+			}
+		}
 	}
 }
 

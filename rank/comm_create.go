@@ -233,14 +233,14 @@ var ErrContexts = errors.New("all 2^29 context numbers are used up")
 // beyond its number, no rank is ever in two of the same number, and no late
 // message can be taken for one of another communicator.
 func (w *World) agree(choices []choice) (uint32, error) {
-	number := w.context
+	number := uint32(0) // not w.context, which may have grown meanwhile; see giveUp
 	for i := range choices {
 		number = max(number, choices[i].context)
 	}
 	if number > lastContext {
 		return 0, ErrContexts
 	}
-	w.context = number + 1
+	w.context = max(w.context, number+1)
 	return number, nil
 }
 
