@@ -152,7 +152,7 @@ func TestSendAsksARemoteShellToEnd(t *testing.T) {
 				t.Error("judged")
 				return 0, true
 			})
-			testenv.Await(t, time.Minute, "the shell to be ready", func() bool { _, err := os.Stat(file); return err == nil })
+			testenv.Await(t, time.Minute, "the shell to be ready", func() bool { _, err := os.Stat(file); return err == nil && l.tries.process() > 0 })
 			l.Send(host.Command{Kind: host.End})
 			awaitEnd(l.tries.process())
 			if got, _ := l.Close(); got != how {
