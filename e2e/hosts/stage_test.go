@@ -115,7 +115,7 @@ func TestStage(t *testing.T) {
 	t.Run("old ones go", func(t *testing.T) {
 		onHost(t, h, "cd "+cache+"; rm *; for i in 1 2 3 4 5 6 7; do touch -d 2020-01-0$i agent-$i part-$i; done")
 		works(t, stage(t, "-H", "h2"), 1, 1)
-		if left := onHost(t, h, "cd "+cache+"; ls | tr '\\n' ' '; find . -type f -size +1000k | wc -l"); !strings.HasPrefix(left, "agent-5 agent-6 agent-7 agent-") || !strings.HasSuffix(left, " 1") {
+		if left := onHost(t, h, "cd "+cache+"; ls -tr | tr '\\n' ' '; find . -type f -size +1000k | wc -l"); !strings.HasPrefix(left, "agent-5 agent-6 agent-7 agent-") || !strings.HasSuffix(left, " 1") {
 			t.Errorf("left %q, want three old ones and the new one", left)
 		}
 		if mode := onHost(t, h, "stat -c %a "+cache+" "+cache+"/agent-????????*"); mode != "700\n700" {
