@@ -69,11 +69,12 @@ func (s *sealer) Seal(dst []byte, bufs [][]byte) ([]byte, error) {
 	if s.gather == nil {
 		s.gather = make([]byte, 0, recordSize)
 	}
+	s.lend(dst)
 	for _, b := range bufs {
 		for len(b) > 0 {
 			if n := len(b) &^ (recordSize - 1); n > 0 && len(s.gather) == 0 {
 				if _, err := s.tls.Write(b[:n]); err != nil {
-					return dst, err
+					return s.take(), err
 				}
 				b = b[n:]
 				continue
@@ -82,15 +83,13 @@ func (s *sealer) Seal(dst []byte, bufs [][]byte) ([]byte, error) {
 			s.gather, b = s.gather[:len(s.gather)+k], b[k:]
 			if len(s.gather) == recordSize {
 				if err := s.flush(); err != nil {
-					return dst, err
+					return s.take(), err
 				}
 			}
 		}
 	}
-	if err := s.flush(); err != nil {
-		return dst, err
-	}
-	return s.take(dst), nil
+	err := s.flush()
+	return s.take(), err
 }
 
 // flush makes a record of what was gathered.
@@ -185,13 +184,20 @@ func (w *wire) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// take moves the records of Seal to the end of dst.
-func (w *wire) take(dst []byte) []byte {
+// lend has Write put records behind dst. What a reader has answered before goes first.
+func (w *wire) lend(dst []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	dst = append(dst, w.out...)
-	w.out = w.out[:0]
-	return dst
+	w.out = append(dst, w.out...)
+}
+
+// take gives dst back, with the records behind it: a connection at rest keeps no memory for them.
+func (w *wire) take() []byte {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out := w.out
+	w.out = nil
+	return out
 }
 
 // The rest of net.Conn: whoever gave the connection closes it, and has set its deadline.

@@ -41,6 +41,23 @@ func ends(t testing.TB) (server, client soft.Sealer) {
 	return server, client
 }
 
+// A connection at rest keeps no memory for records: they stand in what the caller gave, which has room for more.
+func TestSealKeepsNoRecords(t *testing.T) {
+	server, client := ends(t)
+	dst := append(make([]byte, 0, 128<<10), "before"...)
+	out, err := client.Seal(dst, [][]byte{make([]byte, 64<<10)})
+	if err != nil || !bytes.HasPrefix(out, dst) || &out[0] != &dst[0] {
+		t.Fatalf("%d bytes, %v; want the records behind what was there", len(out), err)
+	}
+	if k := cap(client.(*sealer).out); k != 0 {
+		t.Errorf("%d bytes are kept, want none", k)
+	}
+	plain, used, err := server.Open(make([]byte, 0, len(out)), out[len(dst):])
+	if err != nil || used != len(out)-len(dst) || len(plain) != 64<<10 {
+		t.Errorf("opened %d bytes of %d, %v", len(plain), used, err)
+	}
+}
+
 // The listener finds out; a dialler whose TLS has ended before that gets no welcome.
 func TestHandshakeRefuses(t *testing.T) {
 	other := []byte("another secret, that is as long ")
