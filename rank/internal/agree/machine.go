@@ -17,7 +17,8 @@
 // A member may be one agreement ahead of another: its messages carry the decision before, which that one takes.
 //
 // Members that are down are out for ever: a member believes another one's word that a third is down, so that
-// all name the same coordinator. One that lives nevertheless, but is out of reach for someone, is told (Outcast).
+// all name the same coordinator. One that lives nevertheless, but is out of reach for someone, is told (Outcast), and
+// tells all that it has left.
 package agree
 
 import (
@@ -69,6 +70,7 @@ const (
 	accept
 	decide
 	outcast
+	left
 	kinds
 )
 
@@ -270,6 +272,19 @@ func (m *Machine) report(to int) {
 	m.tellOne(to, r)
 }
 
+// leave takes the member out, and tells all: some may have reported to it, and not know that others hold it for dead.
+func (m *Machine) leave() {
+	if m.outcast {
+		return
+	}
+	m.outcast = true
+	for i := range m.size {
+		if i != m.self {
+			m.tellOne(i, &message{kind: left})
+		}
+	}
+}
+
 func (m *Machine) tell(msg *message, which func(int) bool) {
 	msg.ballot = m.self
 	for i := range m.size {
@@ -294,17 +309,21 @@ func (m *Machine) Receive(from int, b []byte) error {
 	case from < 0 || from >= m.size || from == m.self:
 		return fmt.Errorf("a message of member %d, expected one of the other %d members", from, m.size-1)
 	case msg.kind == outcast:
-		m.outcast = true
+		m.leave()
+		return nil
+	case msg.kind == left:
+		m.Down(from)
 		return nil
 	case msg.number == 0 || msg.number > m.number+1:
 		return fmt.Errorf("a message of member %d in agreement %d, expected %d or %d", from, msg.number, m.number, m.number+1)
-	case m.down.Has(from) || msg.down.Has(m.self):
-		// Of one that is down, what it had accepted is in no report that counts.
+	case m.down.Has(from) && msg.kind != decide || msg.down.Has(m.self):
+		// Of one that is down, what it had accepted is in no report that counts. But what it had decided has been
+		// accepted by all that were not down for it.
 		if m.down.Has(from) && msg.kind != decide {
 			m.tellOne(from, &message{kind: outcast})
 		}
 		if msg.down.Has(m.self) {
-			m.outcast = true
+			m.leave()
 		}
 		return nil
 	}

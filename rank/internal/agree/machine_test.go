@@ -187,18 +187,7 @@ func TestOutcast(t *testing.T) {
 			number = b
 		}
 	}
-	for moved := true; moved; {
-		moved = false
-		for at := range w.lines {
-			for len(w.lines[at]) > 0 {
-				b := w.lines[at][0]
-				w.lines[at], moved = w.lines[at][1:], true
-				if err := w.members[at%3].machine.Receive(at/3, b); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-	}
+	w.deliver()
 	if _, over, err := w.members[0].machine.Decided(number); !over || !errors.Is(err, ErrOutcast) {
 		t.Errorf("member 0: over %v, %v, want %v", over, err, ErrOutcast)
 	}
@@ -210,6 +199,97 @@ func TestOutcast(t *testing.T) {
 		if v, over, err := w.members[i].machine.Decided(1); !over || err != nil || !slices.Equal(v.Failed, group.Bits{1}) {
 			t.Errorf("member %d: %v, over %v, %v, want member 0 failed", i, v, over, err)
 		}
+	}
+}
+
+// deliver has all messages arrive, the lines one after the other.
+func (w *world) deliver() {
+	n := len(w.members)
+	for moved := true; moved; {
+		moved = false
+		for at := range w.lines {
+			for len(w.lines[at]) > 0 {
+				b := w.lines[at][0]
+				w.lines[at], moved = w.lines[at][1:], true
+				if err := w.members[at%n].machine.Receive(at/n, b); err != nil {
+					w.t.Fatal(err)
+				}
+			}
+		}
+	}
+}
+
+// Two members that have lost only each other both coordinate, and others put both out: those that are left agree,
+// in whatever order the messages come.
+func TestTwoCoordinatorsOut(t *testing.T) {
+	both := false
+	for seed := range uint64(3000) {
+		n := 4 + int(seed%3)
+		w := newWorld(t, fmt.Sprintf("%d members, seed %d", n, seed), n, 1, seed)
+		w.members[0].machine.Down(1)
+		w.members[1].machine.Down(0)
+		for _, i := range w.rnd.Perm(n) {
+			w.members[i].number = w.members[i].machine.Begin(Value{And: 1})
+		}
+		for {
+			var can []int
+			for at, line := range w.lines {
+				if len(line) > 0 && at != 1 && at != n {
+					can = append(can, at)
+				}
+			}
+			if len(can) == 0 {
+				break
+			}
+			at := can[w.rnd.IntN(len(can))]
+			b := w.lines[at][0]
+			w.lines[at] = w.lines[at][1:]
+			if err := w.members[at%n].machine.Receive(at/n, b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		out, was := 0, (*Value)(nil)
+		for i, m := range w.members {
+			v, over, err := m.machine.Decided(m.number)
+			switch {
+			case !over || err != nil && i > 1:
+				w.fatalf("member %d: over %v, %v", i, over, err)
+			case err != nil:
+				out++
+			case was != nil && !slices.Equal(was.Failed, v.Failed):
+				w.fatalf("member %d has %v, another one %v", i, v, *was)
+			default:
+				was = &v
+			}
+		}
+		both = both || out == 2
+	}
+	if !both {
+		t.Error("never were both put out")
+	}
+}
+
+// A decision counts although its sender is known to have died since.
+func TestDecisionOfTheDead(t *testing.T) {
+	w := newWorld(t, "a decision of the dead", 3, 1, 1)
+	for _, m := range w.members {
+		m.machine.Begin(Value{And: 1})
+	}
+	for _, hop := range [][2]int{{1, 0}, {2, 0}, {0, 1}, {0, 2}, {1, 0}, {2, 0}} {
+		line := &w.lines[hop[0]*3+hop[1]]
+		b := (*line)[0]
+		*line = (*line)[1:]
+		if err := w.members[hop[1]].machine.Receive(hop[0], b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	decision := w.lines[1][0]
+	w.members[1].machine.Down(0)
+	if err := w.members[1].machine.Receive(0, decision); err != nil {
+		t.Fatal(err)
+	}
+	if v, over, err := w.members[1].machine.Decided(1); !over || err != nil || v.And != 1 {
+		t.Errorf("%v, over %v, %v, want what member 0 had decided", v, over, err)
 	}
 }
 
