@@ -19,6 +19,7 @@ type agreement struct {
 	early   []heard // before the communicator is made here
 	number  uint64  // of the latest that this rank has entered
 	seen    uint32  // sleeps of the rank when it looked after the others last
+	busy    bool    // a call is in it, which may be between two agreements
 	// rest is what a Shrink whose context has ended leaves to later calls, once the agreement is over.
 	rest func(agree.Value)
 }
@@ -187,7 +188,8 @@ func (c *Comm) decision(ctx context.Context, a *agreement) (agree.Value, error) 
 // works on a revoked communicator, whatever dies meanwhile; what ranks have returned that die afterwards is the same
 // too. When a member has failed whose failure not all that live have acknowledged ([Comm.AckFailed]), all get
 // ErrProcFailed with the flag, and know the same [Comm.Failed]. Any other error is this rank's alone. When ctx ends,
-// the others go on with the flag that this rank gave.
+// the others go on with the flag that this rank gave. A rank that cannot reach another one, as after a long Send
+// to it whose context ended, takes it for failed; when a rank that lives is put out so, it gets ErrOutcast.
 //
 // All members that live call it, as often as the others. A rank that Agree waits for must be in a call of the package.
 func (c *Comm) Agree(ctx context.Context, flag int) (int, error) {
@@ -196,6 +198,12 @@ func (c *Comm) Agree(ctx context.Context, flag int) (int, error) {
 		return 0, c.fail(op, -1, err)
 	}
 	defer c.world.leave()
+	a := c.agreementOf()
+	if a.busy {
+		return 0, c.fail(op, -1, ErrConcurrent)
+	}
+	a.busy = true
+	defer func() { a.busy = false }()
 	v, err := c.agreeOn(ctx, agree.Value{And: uint64(flag)})
 	if err != nil {
 		return 0, c.fail(op, -1, err)
@@ -219,7 +227,8 @@ const (
 // is done, it is, and calls of the new communicator fail with ErrProcFailed. When the context of one
 // member ends, Shrink fails in all: those that wait for that member learn so in its later calls. A context that ends
 // while members tell each other that they have the communicator does not end Shrink: the others come there, or die. Of
-// an intercommunicator with a group that has no rank left there is nothing to make.
+// an intercommunicator with a group that has no rank left there is nothing to make. A rank that the others have put
+// out gets ErrOutcast, as in [Comm.Agree].
 func (c *Comm) Shrink(ctx context.Context) (*Comm, error) {
 	const op = "shrink"
 	if err := c.enterAnyway(); err != nil {
@@ -230,6 +239,12 @@ func (c *Comm) Shrink(ctx context.Context) (*Comm, error) {
 		return nil, c.fail(op, -1, err)
 	}
 	defer c.world.endMaking()
+	a := c.agreementOf()
+	if a.busy {
+		return nil, c.fail(op, -1, ErrConcurrent)
+	}
+	a.busy = true
+	defer func() { a.busy = false }()
 	for {
 		d, err := c.shrinkOnce(ctx)
 		switch {

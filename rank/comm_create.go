@@ -377,6 +377,7 @@ func (w *World) enlist(ctx context.Context, d *Comm, meet func(ctx context.Conte
 				_ = d.team.Close() // which is of no use alone; err says why
 			}
 			d.purge()
+			d.unhear()
 		}
 		return err
 	}

@@ -95,6 +95,7 @@ func (c *Comm) release() {
 	c.freed, c.barred = true, true
 	_ = c.team.Close() // it is revoked, or nobody uses it
 	c.forget()
+	c.unhear()
 }
 
 // purge discards the communicator's messages, those that are still to come too.
@@ -102,6 +103,12 @@ func (c *Comm) purge() {
 	for k := range uint32(contexts) {
 		c.world.messages.Purge(contexts*c.context + k)
 	}
+}
+
+// unhear drops what other ranks have told of a communicator that comes to nothing here.
+func (c *Comm) unhear() {
+	delete(c.world.agreements, c.context)
+	delete(c.world.early, c.context)
 }
 
 // forget takes the communicator out of the world.

@@ -32,7 +32,7 @@ const (
 	ClassDims                    // MPI_ERR_DIMS
 	ClassArg                     // MPI_ERR_ARG: an invalid argument of another kind
 	ClassTruncate                // MPI_ERR_TRUNCATE: a message is longer than the receive buffer
-	ClassOther                   // MPI_ERR_OTHER: a context has ended, the calls of two ranks do not match, or the world is finalized
+	ClassOther                   // MPI_ERR_OTHER: a context has ended, the calls of two ranks do not match, the world is finalized, or the others have put the rank out
 	ClassIntern                  // MPI_ERR_INTERN: the device failed, or this package has an error
 	ClassInStatus                // MPI_ERR_IN_STATUS: one or more of several requests failed; see [RequestError]
 	ClassPending                 // MPI_ERR_PENDING: the request is neither complete nor failed
@@ -105,7 +105,7 @@ var sentinelClasses = [...]struct {
 	{ErrRevoked, ClassRevoked}, {coll.ErrRevoked, ClassRevoked}, {ErrProcFailed, ClassProcFailed},
 	{ErrPeerDied, ClassProcFailed}, {coll.ErrPeerDead, ClassProcFailed}, {mail.ErrGone, ClassProcFailed}, {mail.ErrSilent, ClassProcFailed},
 	{ErrFreed, ClassComm}, {ErrUnfinished, ClassComm}, {ErrBuffer, ClassBuffer}, {ErrArgument, ClassArg},
-	{p2p.ErrRefused, ClassOther}, {context.Canceled, ClassOther}, {context.DeadlineExceeded, ClassOther},
+	{ErrOutcast, ClassOther}, {p2p.ErrRefused, ClassOther}, {context.Canceled, ClassOther}, {context.DeadlineExceeded, ClassOther},
 }
 
 // procFailed tells whether an error is that a process has failed. Where a connection has, no more is known

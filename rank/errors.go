@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/gorun-mpi/gorun/coll"
+	"github.com/gorun-mpi/gorun/rank/internal/agree"
 )
 
 // Errors to test for with errors.Is.
@@ -28,6 +29,9 @@ var (
 	ErrProcFailed = errors.New("a process has failed")
 	// ErrPeerDied: the peer's process has ended without calling Finalize. It is one way of ErrProcFailed.
 	ErrPeerDied = errors.New("the process has died")
+	// ErrOutcast: other ranks could not reach this one, took it for dead in [Comm.Agree], [Comm.Shrink] or
+	// [World.Finalize], and have gone on without it. No later agreement on the communicator takes it in again.
+	ErrOutcast = agree.ErrOutcast
 	// ErrArgument: an operand, a rank, a tag or an operation is invalid.
 	ErrArgument = coll.ErrArgument
 )

@@ -133,7 +133,7 @@ func (c *Comm) end(by int) {
 		own := c.members.Index(w.rank)
 		for step := 1; step < n; step *= 2 {
 			for index := (own + step) % n; index != own; index = (index + 1) % n {
-				if to := c.members.Rank(index); w.messages.Check(to) == nil {
+				if to := c.members.Rank(index); !w.messages.Unreachable(to) {
 					w.say(to, tagRevoke, c.context, nil)
 					break
 				}
@@ -153,7 +153,7 @@ func (c *Comm) end(by int) {
 func (c *Comm) failed() (ranks []int) {
 	for index := range c.members.Size() {
 		a := c.world.agreements[c.context]
-		if rank := c.members.Rank(index); c.world.messages.Known(rank) != nil || a != nil && a.machine != nil && a.machine.IsDown(index) {
+		if rank := c.members.Rank(index); c.world.messages.Unreachable(rank) || a != nil && a.machine != nil && a.machine.IsDown(index) {
 			ranks = append(ranks, rank)
 		}
 	}

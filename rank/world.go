@@ -291,6 +291,7 @@ func (w *World) leave() {
 // returned. Short messages that were not received are lost, and the Send of a long
 // one fails. Memory from [Alloc] is not valid afterwards, even if Finalize fails.
 // Under gorun --continuous it is an agreement of the ranks that live, and does not wait for the others.
+// A rank that they could not reach gets [ErrOutcast].
 func (w *World) Finalize(ctx context.Context) error {
 	if err := w.enter(); err != nil {
 		return w.comm.fail("finalize", -1, err)

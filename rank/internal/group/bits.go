@@ -1,7 +1,5 @@
 package group
 
-import "math/bits"
-
 // Bits is a set of indices of members. nil is the empty set.
 type Bits []byte
 
@@ -15,12 +13,4 @@ func (b Bits) With(index, n int) Bits {
 	}
 	b[index>>3] |= 1 << (index & 7)
 	return b
-}
-
-// Count is the number of indices.
-func (b Bits) Count() (n int) {
-	for _, x := range b {
-		n += bits.OnesCount8(x)
-	}
-	return n
 }
