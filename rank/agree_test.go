@@ -151,6 +151,36 @@ func TestShrinkWhileRanksDie(t *testing.T) {
 	}
 }
 
+// The progress thread hears of a Revoke while the program asks.
+func TestRevokedBesideThread(t *testing.T) {
+	testenv.NoLeaks(t)
+	cfg := rank.RunConfig{Config: rank.Config{Progress: rank.ProgressOn}}
+	err := cfg.Run(testenv.Deadline(t, time.Minute), 2, func(ctx context.Context, c *rank.Comm) error {
+		d, err := c.Dup(ctx)
+		if err != nil {
+			return err
+		}
+		if c.Rank() == 1 {
+			if err := d.Revoke(); err != nil {
+				return err
+			}
+			return rank.Send(ctx, c, []int{1}, 0, 0)
+		}
+		q, err := rank.Irecv(c, make([]int, 1), 1, 0) // and the thread begins
+		if err != nil {
+			return err
+		}
+		for !d.Revoked() && ctx.Err() == nil {
+			runtime.Gosched()
+		}
+		_, err = q.Wait(ctx)
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // Collectives on a communicator that a death has revoked are refused while the progress thread is at work, and
 // name those that had failed.
 func TestRefusedBesideThread(t *testing.T) {

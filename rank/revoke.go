@@ -112,7 +112,12 @@ func (c *Comm) Revoke() error {
 }
 
 // Revoked reports whether a rank has called Revoke, as far as this one has heard (MPIX_Comm_is_revoked).
-func (c *Comm) Revoked() bool { return c.ended != nil }
+func (c *Comm) Revoked() bool {
+	if c.enterAnyway() == nil { // a progress thread may hear of it now
+		defer c.world.leave()
+	}
+	return c.ended != nil
+}
 
 // end has the communicator revoked by a rank of the world. Each member that hears of it passes it on to
 // some, for the rank that revoked may have died before it had told all: to those 1, 2, 4 ... behind it, or where
