@@ -27,14 +27,7 @@ type agreement struct {
 // agreementOf is the agreement of a communicator, with what came before it was there.
 func (c *Comm) agreementOf() *agreement {
 	w := c.world
-	a := w.agreements[c.context]
-	if a == nil {
-		a = new(agreement)
-		if w.agreements == nil {
-			w.agreements = make(map[uint32]*agreement)
-		}
-		w.agreements[c.context] = a
-	}
+	a := w.agreementAt(c.context)
 	if a.machine == nil {
 		a.members = c.members
 		context := c.context
@@ -50,6 +43,19 @@ func (c *Comm) agreementOf() *agreement {
 	return a
 }
 
+// agreementAt is the agreement of a context, whose communicator may not be made here yet.
+func (w *World) agreementAt(context uint32) *agreement {
+	a := w.agreements[context]
+	if a == nil {
+		if w.agreements == nil {
+			w.agreements = make(map[uint32]*agreement)
+		}
+		a = new(agreement)
+		w.agreements[context] = a
+	}
+	return a
+}
+
 // agreeing handles a message of an agreement.
 func (w *World) agreeing(c *Comm, context uint32, h heard) {
 	a := w.agreements[context]
@@ -57,11 +63,7 @@ func (w *World) agreeing(c *Comm, context uint32, h heard) {
 	case c != nil:
 		a = c.agreementOf()
 	case a == nil && !w.messages.Purged(contexts*context): // the communicator is to come
-		a = new(agreement)
-		if w.agreements == nil {
-			w.agreements = make(map[uint32]*agreement)
-		}
-		w.agreements[context] = a
+		a = w.agreementAt(context)
 	}
 	switch {
 	case a == nil:

@@ -37,8 +37,8 @@ const (
 	// daemonEvery is the time between two looks at the daemon. One that is stopped in two of them, or hangs, is
 	// killed, so that what follows from that is over within a second; one that never began, after five.
 	daemonEvery = 250 * time.Millisecond
-	// A daemon's pass moves 256 KiB for each of its calls. One that has used daemonTicks of CPU time without
-	// an end of it is in a circle. One that has not, but wants no CPU at stillLooks looks, waits for ever: a
+	// A daemon's thread beats before each step of a call, which moves 256 KiB. One that has used daemonTicks of
+	// CPU time since the last beat is in a circle. One that has not, but wants no CPU at stillLooks looks, waits for ever: a
 	// daemon that has nothing to do makes a pass each 10 ms.
 	daemonTicks = 3 * ticksPerSecond / 10
 	stillLooks  = 2
