@@ -267,24 +267,9 @@ func (p *play) begin(kind string) {
 	})
 }
 
-// find is the first process of a host with a text in its command line: guardians of an
-// agent, which come later, have the agent's.
-func (p *play) find(h *testbed.Host, part string) (first int) {
-	p.t.Helper()
-	for pid, line := range h.Processes() {
-		if strings.Contains(line, part) && !strings.HasPrefix(line, "sh -c cd") && (first == 0 || pid < first) {
-			first = pid
-		}
-	}
-	if first == 0 {
-		p.t.Fatalf("no %q on %s: %v", part, h.Name, h.Processes())
-	}
-	return first
-}
-
 func (p *play) signal(h *testbed.Host, part string, sig syscall.Signal) {
 	p.t.Helper()
-	pid := p.find(h, part)
+	pid := h.First(func(line string) bool { return strings.Contains(line, part) && !strings.HasPrefix(line, "sh -c cd") })
 	p.struck = time.Now()
 	if err := syscall.Kill(pid, sig); err != nil {
 		p.t.Fatal(err)

@@ -5,7 +5,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -155,19 +154,8 @@ func TestSlurmDeaths(t *testing.T) {
 				t.Fatal(err)
 			}
 			awaitRanks(t, b, "sleep 1234")
-			victim := 0
-			for pid, line := range b.Hosts[c.host].Processes() {
-				if strings.HasPrefix(line, c.victim) && (victim == 0 || pid < victim) {
-					victim = pid
-				}
-			}
-			if victim == 0 {
-				t.Fatalf("no %q in %v", c.victim, b.Hosts[c.host].Processes())
-			}
 			began := time.Now()
-			if err := syscall.Kill(victim, syscall.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
+			killFirst(t, b.Hosts[c.host], c.victim)
 			if err := cmd.Wait(); err == nil && c.want != "" { // salloc forgives a signal
 				t.Error("gorun ended well")
 			}

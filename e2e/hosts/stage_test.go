@@ -33,18 +33,10 @@ func onHost(t *testing.T, h *testbed.Host, script string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// killFirst kills the first process there whose command line begins so; its guardians, forks of it, come after it.
+// killFirst kills the first process there whose command line begins so.
 func killFirst(t *testing.T, h *testbed.Host, command string) {
 	t.Helper()
-	first := 0
-	for pid, line := range h.Processes() {
-		if strings.HasPrefix(line, command) && (first == 0 || pid < first) {
-			first = pid
-		}
-	}
-	if first == 0 {
-		t.Fatalf("no %s on %s", command, h.Name)
-	}
+	first := h.First(func(line string) bool { return strings.HasPrefix(line, command) })
 	if err := syscall.Kill(first, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}

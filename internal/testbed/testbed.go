@@ -292,6 +292,35 @@ func (h *Host) Processes() map[int]string {
 	return found
 }
 
+// First is the process of the host that started first of those whose command line matches:
+// guardians of a process, which are forks of it, have its command line. Ids do not tell
+// the order, they wrap.
+func (h *Host) First(match func(line string) bool) (pid int) {
+	h.bed.t.Helper()
+	var least uint64
+	for p, line := range h.Processes() {
+		if !match(line) {
+			continue
+		}
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p))
+		if err != nil {
+			continue // it has just gone
+		}
+		words := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+		began, err := strconv.ParseUint(words[19], 10, 64)
+		if err != nil {
+			h.bed.t.Fatal(err)
+		}
+		if pid == 0 || began < least || began == least && p < pid {
+			pid, least = p, began
+		}
+	}
+	if pid == 0 {
+		h.bed.t.Fatalf("no such process on %s: %v", h.Name, h.Processes())
+	}
+	return pid
+}
+
 // daemon tells whether a command line is that of a daemon, or of what it has forked.
 func daemon(line string) bool {
 	name := strings.TrimSuffix(filepath.Base(strings.Fields(line)[0]), ":")
