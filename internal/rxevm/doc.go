@@ -18,6 +18,7 @@
 // and eth1, 10.7.1.1; MTU 4096). GID index 0 is the link-local address: with it each device reaches
 // itself and the other one. Index 1 is the IPv4 address, with which a device reaches itself
 // only, since both are in one network namespace. The memory that may be locked is not limited.
+// BootPair makes two such machines, each with a kernel of its own and with rxe0 only, on a cable between them.
 // Beside busybox's programs there are ip, rdma, ibv_devinfo, ibv_*_pingpong, ib_write_lat and others of
 // perftest, and rping. Put adds other files.
 //

@@ -160,12 +160,21 @@ func openPort() (*os.File, error) {
 	}
 }
 
-// setup makes the devices: two ends of a cable, each with a Soft-RoCE device
-// that also reaches itself. A frame of 4096 bytes and its headers fit the MTU.
+// setup makes the devices: of a guest of a pair rxe0 on the cable to the other one, else two ends of
+// a cable, each with a Soft-RoCE device that also reaches itself. A frame of 4096 bytes and its headers fit the MTU.
 const setup = `
 echo 0 > /proc/sys/net/ipv6/conf/all/accept_dad
 echo 0 > /proc/sys/net/ipv6/conf/default/accept_dad
 ip link set lo up
+if [ -e /sys/class/net/eth0 ]; then
+	number=$(cat /sys/class/net/eth0/address)
+	number=${number##*:0}
+	hostname guest$number
+	ip address add 10.7.0.$number/24 dev eth0
+	ip link set eth0 up
+	rdma link add rxe0 type rxe netdev eth0
+	exit
+fi
 ip link add eth0 address 02:00:00:07:00:01 mtu 4200 type veth peer name eth1 address 02:00:00:07:01:01 mtu 4200
 for i in 0 1; do
 	ip address add 10.7.$i.1/24 dev eth$i

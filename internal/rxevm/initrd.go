@@ -88,9 +88,9 @@ func installed() error {
 
 // small are files of the guest that are not on the host, or not meant for it.
 var small = map[string]string{
-	"/etc/passwd":        "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n",
+	"/etc/passwd":        "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\nsshd:x:100:65534::/run/sshd:/bin/false\n",
 	"/etc/group":         "root:x:0:\nnogroup:x:65534:\n",
-	"/etc/hosts":         "127.0.0.1 localhost guest\n::1 localhost\n10.7.0.1 rxe0\n10.7.1.1 rxe1\n",
+	"/etc/hosts":         "127.0.0.1 localhost guest\n::1 localhost\n10.7.0.1 rxe0 guest1\n10.7.0.2 guest2\n10.7.1.1 rxe1\n",
 	"/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
 }
 

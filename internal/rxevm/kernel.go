@@ -23,13 +23,13 @@ import (
 )
 
 // modules are those that the guest loads, besides what they need themselves:
-// the channel to the host, the network devices, and Soft-RoCE with the
+// the channel to the host, the network devices, the cable to another guest, and Soft-RoCE with the
 // interfaces of libibverbs and librdmacm. Soft-RoCE asks for crc32 by name when
 // a device is made, which no dependency tells.
-var modules = []string{"virtio_pci", "virtio_console", "veth", "crc32_generic", "ib_uverbs", "rdma_ucm", "rdma_rxe"}
+var modules = []string{"virtio_pci", "virtio_console", "virtio_net", "veth", "crc32_generic", "ib_uverbs", "rdma_ucm", "rdma_rxe"}
 
 // layout is part of the cache's key: it changes with what fetch makes of a package.
-const layout = "2"
+const layout = "3"
 
 // kernelTime bounds the download of the package, about 70 MB.
 const kernelTime = 4 * time.Minute

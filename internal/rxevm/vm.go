@@ -33,6 +33,9 @@ type Config struct {
 	// that the guest's kernel prints.
 	Progress func(string)
 	Console  bool
+
+	cable *os.File // one end of a socket pair; nil: none
+	mac   string
 }
 
 // A VM is a running guest. Its methods are not to be called at the same time;
@@ -117,6 +120,28 @@ func Boot(ctx context.Context, config Config) (*VM, error) {
 	}
 }
 
+// BootPair starts two guests, guest1 and guest2, joined by a cable: 10.7.0.1 and 10.7.0.2, each
+// with its own kernel and one device, rxe0. They know each other's names.
+func BootPair(ctx context.Context, config Config) (pair [2]*VM, err error) {
+	ends, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return pair, os.NewSyscallError("socketpair", err)
+	}
+	cable := [2]*os.File{os.NewFile(uintptr(ends[0]), "cable"), os.NewFile(uintptr(ends[1]), "cable")}
+	defer cable[1].Close() // when both QEMUs have theirs
+	defer cable[0].Close()
+	for i := range pair {
+		config.cable, config.mac = cable[i], fmt.Sprintf("02:00:00:07:00:%02d", i+1)
+		if pair[i], err = Boot(ctx, config); err != nil {
+			if i > 0 {
+				pair[0].Close()
+			}
+			return [2]*VM{}, fmt.Errorf("guest%d: %w", i+1, err)
+		}
+	}
+	return pair, nil
+}
+
 func or[T comparable](value, standard T) T {
 	var zero T
 	if value == zero {
@@ -148,6 +173,11 @@ func start(config Config, image, initrd *os.File) (*VM, error) {
 		"-chardev", "socket,id=host,fd=5", "-device", "virtio-serial-pci", "-device", "virtserialport,chardev=host,name="+portName,
 		"-append", "console=ttyS0 quiet panic=-1 oops=panic mitigations=off nokaslr tsc=reliable random.trust_cpu=on nowatchdog rcupdate.rcu_cpu_stall_suppress=1 "+config.Append+" -- "+guestWord)
 	cmd.ExtraFiles = []*os.File{image, initrd, theirs}
+	if config.cable != nil {
+		cmd.ExtraFiles = append(cmd.ExtraFiles, config.cable)
+		// A frame of 4096 bytes and its headers fit the MTU.
+		cmd.Args = append(cmd.Args, "-netdev", "socket,id=cable,fd=6", "-device", "virtio-net-pci,netdev=cable,host_mtu=4200,mac="+config.mac)
+	}
 	dieWithUs(cmd)
 	read, write, err := os.Pipe()
 	if err != nil {

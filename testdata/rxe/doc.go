@@ -2,6 +2,6 @@
 // Soft-RoCE (internal/rxevm). `make test-rxe` runs it; being below testdata it
 // is no part of "./...".
 //
-// One guest serves all tests but those of the machine itself. What test
+// One guest serves all tests but those of the machine itself and of two machines. What test
 // binaries report there becomes subtests here, with the names they have.
 package rxe

@@ -40,7 +40,7 @@ func buildAndRun(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	built = dir
-	for cgo, list := range map[string][]string{"0": {"./cmd/gorun", "./internal/rxevm/rxe", "./testdata/rxe/unruly"}, "1": {"./cmd/a2a"}} {
+	for cgo, list := range map[string][]string{"0": {"./cmd/gorun", "./cmd/gorun-agent", "./internal/rxevm/rxe", "./testdata/rxe/unruly"}, "1": {"./cmd/a2a"}} {
 		if out, err := goTool(cgo, append([]string{"build", "-trimpath", "-ldflags=-s -w", "-o", dir}, list...)...); err != nil {
 			fmt.Fprintf(os.Stderr, "%v\n%s", err, out)
 			return 1
