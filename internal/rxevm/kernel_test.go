@@ -85,7 +85,7 @@ func newDebian(t *testing.T) *debian {
 	tree := "tree/lib/modules/1/"
 	d.file(tree+"modules.builtin", []byte("kernel/lib/crc32-generic.ko\nkernel/drivers/virtio/virtio.ko\n"))
 	for name, depends := range map[string]string{
-		"virtio_pci": "virtio", "virtio-console": "virtio", "veth": "", "ib_core": "",
+		"virtio_pci": "virtio", "virtio-console": "virtio", "virtio_net": "virtio", "veth": "", "ib_core": "",
 		"ib_uverbs": "ib_core", "rdma_ucm": "ib_uverbs,ib_core", "rdma_rxe": "ib-uverbs,ib_core", "unwanted": "missing",
 	} {
 		d.file(tree+"kernel/"+name+".ko", module("license=GPL\x00depends="+depends+"\x00name="+name+"\x00"))
@@ -132,7 +132,7 @@ func (d *debian) load() string {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	if string(k.image) != "\x7fELF kernel" || len(k.modules) != 7 || k.version != "linux-image-1-amd64=1.2" {
+	if string(k.image) != "\x7fELF kernel" || len(k.modules) != 8 || k.version != "linux-image-1-amd64=1.2" {
 		d.t.Fatalf("kernel %s: image %q and %d modules", k.version, k.image, len(k.modules))
 	}
 	return strings.Join(told, "\n")
