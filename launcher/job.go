@@ -71,7 +71,8 @@ type Job struct {
 	// NoOversubscribe makes more ranks than slots, or without Hosts more ranks than CPUs, an error.
 	// Otherwise the ranks are told that they are oversubscribed, so that they yield while they wait.
 	NoOversubscribe bool
-	// Placed is called once with the placement, before any rank starts. Ranks start after it has returned.
+	// Placed is called with the placement before any rank starts, and before a restart that places them
+	// otherwise. Ranks start after it has returned.
 	Placed func(Placement)
 	// Topology adds the hosts' topologies to the Placement even if mapping and binding do not need them.
 	Topology bool
@@ -192,8 +193,11 @@ type Job struct {
 	// wait in MPI_Finalize for ranks that wait for it. For this, Python programs get a
 	// sitecustomize through PYTHONPATH, which removes itself and runs the original one.
 	NoPythonAbort bool
+	// Elastic lets the number of ranks follow the hosts that are there, from start to start. nil: it is fixed.
+	Elastic *Elastic
 	// MaxRestarts is how often the whole job is started again after a rank or a host has failed. Each
-	// start is a new world; ranks find its number, from 0, in GORUN_RESTART_COUNT. Timeout limits all
+	// start is a new world; ranks find its number, from 0, in GORUN_RESTART_COUNT. A host that has failed is
+	// set aside if the others have slots for all ranks; else all are tried again. Timeout limits all
 	// starts together. If Stdin is a regular file, it is read again from its first position. From
 	// another file a restarted rank gets what was not yet read, from another reader nothing.
 	MaxRestarts int

@@ -24,31 +24,58 @@ type attempt struct {
 	watch  *watcher      // for all of them
 }
 
-// runAgain runs a job until it ends well, or its restarts are used up.
+// runAgain runs a job until it ends well, or its restarts are used up. Starts that hosts have come or gone for,
+// with Job.Elastic, do not use up any.
 func runAgain(ctx context.Context, job Job, at attempt) (Result, error) {
+	if job.Elastic != nil {
+		if err := checkElastic(&job); err != nil {
+			return Result{ExitStatus: err.ExitStatus}, err
+		}
+	}
 	end := time.Now().Add(job.Timeout)
 	pause := cmp.Or(job.RestartPause, DefaultRestartPause)
 	rewind := rewinder(job.Stdin)
 	_, file := job.Stdin.(*os.File)
+	hosts := newRoster(&job)
+	failures := 0
 	for {
 		at.number++
-		r, err := run(ctx, job, at)
+		if cause := hosts.gather(ctx, at.watch, end); cause != nil {
+			r := Result{ExitStatus: cause.Status, Cause: cause, Restarts: at.number - 1}
+			return r, nil
+		}
+		r, moved, err := hosts.run(ctx, at)
 		r.Restarts = at.number - 1
-		if err != nil || r.Restarts == job.MaxRestarts || !restartable(r.Cause) {
+		if err != nil && hosts.bringBack(err) {
+			at.number--
+			continue
+		}
+		if err != nil || !moved && !restartable(r.Cause) {
 			return r, err
 		}
-		if job.Restarting != nil {
-			job.Restarting(at.number, pause, r)
+		aside := !moved && r.Cause.Rank < 0 && hosts.failed(r.Cause.Host)
+		wait := cmp.Or(job.RestartPause, DefaultRestartPause)
+		if !moved && !(aside && job.Elastic != nil) {
+			if failures == job.MaxRestarts {
+				return r, nil
+			}
+			failures++
+			wait = pause
+			pause = min(2*pause, restartPauseMax)
 		}
-		if cause := job.sleep(ctx, pause, end); cause != nil {
+		if job.Restarting != nil {
+			job.Restarting(at.number, wait, r)
+		}
+		if aside {
+			at.watch.putWarning(fmt.Sprintf("host %s is set aside; what is left: %v", r.Cause.Host, hosts))
+		}
+		if _, cause := awaitFor(ctx, &job, time.After(wait), end); cause != nil {
 			r.Cause, r.ExitStatus = cause, cause.Status
 			return r, nil
 		}
 		if err := rewind(); err != nil {
 			return r, fmt.Errorf("read standard input again for a restart: %w", err)
 		}
-		pause = min(2*pause, restartPauseMax)
-		job.Placed = nil // it goes where it went
 		if !file {
 			job.Stdin = nil // the last start may still be reading it
 		}
@@ -62,11 +89,8 @@ func runAgain(ctx context.Context, job Job, at attempt) (Result, error) {
 // failed. The timeout, a signal and output that nobody takes are there to stay.
 func restartable(c *Cause) bool { return c != nil && (c.Rank >= 0 || c.Host != "") }
 
-// sleep is the pause before a restart. The cause that it returns is what ended it
-// before its time.
-func (job *Job) sleep(ctx context.Context, pause time.Duration, end time.Time) *Cause {
-	wake := time.NewTimer(pause)
-	defer wake.Stop()
+// awaitFor waits for what comes before the next start. The cause that it returns is what ended the job before that.
+func awaitFor[T any](ctx context.Context, job *Job, ready <-chan T, end time.Time) (got T, cause *Cause) {
 	var late <-chan time.Time
 	if job.Timeout > 0 {
 		t := time.NewTimer(time.Until(end))
@@ -76,19 +100,19 @@ func (job *Job) sleep(ctx context.Context, pause time.Duration, end time.Time) *
 	signals := job.Signals
 	for {
 		select {
-		case <-wake.C:
-			return nil
+		case got = <-ready:
+			return got, nil
 		case <-late:
-			return &Cause{Rank: -1, Status: statusTimeout, Message: "the job reached its timeout while it waited for a restart"}
+			return got, &Cause{Rank: -1, Status: statusTimeout, Message: "the job reached its timeout while it waited for a restart"}
 		case <-ctx.Done():
-			return &Cause{Rank: -1, Status: statusFailed, Message: context.Cause(ctx).Error()}
+			return got, &Cause{Rank: -1, Status: statusFailed, Message: context.Cause(ctx).Error()}
 		case s, ok := <-signals:
 			if !ok {
 				signals = nil
 			}
 			switch sig, _ := s.(syscall.Signal); sig {
 			case unix.SIGINT, unix.SIGTERM:
-				return &Cause{Rank: -1, Status: statusSignal + int(sig), Signal: sig}
+				return got, &Cause{Rank: -1, Status: statusSignal + int(sig), Signal: sig}
 			case unix.SIGTSTP:
 				if job.Suspend != nil {
 					job.Suspend()

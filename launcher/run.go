@@ -31,7 +31,7 @@ func runFor(ctx context.Context, job Job, h *Handle) (Result, error) {
 	}
 	at := attempt{limit: job.Timeout, handle: h, watch: newWatcher(&job)}
 	defer at.watch.close()
-	if job.MaxRestarts > 0 {
+	if job.MaxRestarts > 0 || job.Elastic != nil {
 		return runAgain(ctx, job, at)
 	}
 	return run(ctx, job, at)

@@ -36,6 +36,7 @@ func jobFields() map[string]jobField {
 		"HangTimeout":   {"--hang-timeout", nil},
 		"AgentTimeout":  {"--agent-timeout", nil},
 		"MaxRestarts":   {"--max-restarts", nil},
+		"Elastic":       {"--elastic", nil},
 		"RestartPause":  {"--restart-delay", nil},
 		"StdinRank":     {"--stdin", nil},
 
@@ -46,6 +47,9 @@ func jobFields() map[string]jobField {
 		"RankFile": {"--rankfile", []string{"rankfile", "map-by"}},
 		"PerHost":  {"-ppn", []string{"ppn", "rr"}},
 		"CPUs":     {"--cpu-set", []string{"cpu-set"}},
+
+		"Elastic.Discover": {"--discover-hosts", nil},
+		"Elastic.Timeout":  {"--elastic-timeout", nil},
 
 		"Output.Stdout":   {"the file of the ranks' output", nil},
 		"Output.Terminal": {"--pty", nil},

@@ -143,7 +143,15 @@ func runJob(ctx context.Context, req request, std stdio) int {
 		job.Log = slog.New(logline.Handler(log))
 		tellRanks(&job, "GORUN_VERBOSE=1")
 	}
-	if len(job.Hosts) > 0 {
+	if req.discover != "" {
+		list, err := discoverer(req.discover)
+		if err != nil {
+			fmt.Fprintf(std.err, "gorun: --discover-hosts: %v\n", err)
+			return statusUsage
+		}
+		job.Elastic.Discover = list
+	}
+	if len(job.Hosts) > 0 || req.discover != "" {
 		agent, err := findAgent()
 		if err == nil {
 			job.Agent = []string{agent}
@@ -177,7 +185,11 @@ func runJob(ctx context.Context, req request, std stdio) int {
 		report(ended, req.quiet, std.err)
 		objects.failure(ended.Cause)
 		if !req.quiet {
-			fmt.Fprintf(std.err, "gorun: restart %d of %d in %v\n", n, job.MaxRestarts, pause)
+			of := ""
+			if job.Elastic == nil {
+				of = fmt.Sprintf(" of %d", job.MaxRestarts)
+			}
+			fmt.Fprintf(std.err, "gorun: restart %d%s in %v\n", n, of, pause)
 		}
 	}
 	if job.Output.Screen != nil {

@@ -33,6 +33,7 @@ type request struct {
 	warnings []string
 	notes    []note
 	written  []writtenOption // that were set, in order
+	discover string          // the program of --discover-hosts
 	metrics  string          // where they are to be had; "": nowhere
 	ends     ends
 	show     show
@@ -66,6 +67,7 @@ type settings struct {
 	program  *program
 	programs []*program // those that were read before it
 	jobSettings
+	elasticSettings
 	hostSettings
 	placeSettings
 	outputSettings

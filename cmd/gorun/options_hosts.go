@@ -115,7 +115,7 @@ func setMachine(s *settings, value string) error {
 
 // finishHosts gives the job its hosts, and each program those that it is kept to.
 func (s *settings) finishHosts() error {
-	if s.fileHosts == nil && !s.namesHosts() {
+	if s.fileHosts == nil && !s.namesHosts() && s.discover == "" {
 		s.fileHosts = s.defaultFile
 		if s.fileHosts == nil {
 			given, err := s.allocation()

@@ -59,6 +59,9 @@ func (s *settings) finish() (request, error) {
 	if err := s.finishHosts(); err != nil {
 		return request{}, err
 	}
+	if err := s.finishElastic(); err != nil {
+		return request{}, err
+	}
 	if err := s.chooseLauncher(); err != nil {
 		return request{}, err
 	}
@@ -76,7 +79,7 @@ func (s *settings) finish() (request, error) {
 		app := job.Apps[0]
 		job.Argv, job.NP, job.Env, job.Dir, job.Path, job.Apps = app.Argv, app.NP, app.Env, app.Dir, app.Path, nil
 	}
-	if job.Launcher != "" && len(job.Hosts) == 0 {
+	if job.Launcher != "" && len(job.Hosts) == 0 && s.discover == "" {
 		return request{}, fmt.Errorf("--launcher %s: found no hosts, expected -H beside it; try -H a:2,b:2", job.Launcher)
 	}
 	s.ends.or = s.under == hydra
