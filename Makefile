@@ -89,6 +89,11 @@ test-offload: ## the suites of rank and coll with progress threads, and under th
 hosts-table: ## the table of faults in docs/hosts.md
 	$(GO) test -count=1 -timeout 20m -run TestFaults ./e2e/hosts -args -all -update
 
+.PHONY: bench-hosts
+bench-hosts: ## gorun beside Hydra, MPICH and Open MPI over hosts, into docs/hosts.md (as root; five minutes)
+	@scripts/test-deps
+	$(GO) test -count=1 -timeout 20m -run '^$$' -bench Hosts -benchtime 1x ./e2e/hosts -args -update
+
 .PHONY: scale-page
 scale-page: ## the simulated tables and the plot of docs/scale.md (minutes)
 	$(GO) test -count=1 -timeout 30m -run TestPage ./coll/sim -update -all
