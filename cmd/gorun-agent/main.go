@@ -1,6 +1,6 @@
 // Gorun-agent runs the ranks of one host of a job. gorun starts it, one for each
 // host, and tells it what to do on its standard input; it is of no use alone.
-// With --version it says which it is, and exits.
+// With --version it says which it is, and exits; with --meet it is this host's part of gorun-info doctor.
 package main
 
 import (
@@ -19,6 +19,9 @@ func main() {
 			os.Exit(1)
 		}
 		return
+	}
+	if len(os.Args) == 2 && os.Args[1] == "--meet" {
+		os.Exit(agent.Meet(context.Background(), os.Stdin, os.Stdout))
 	}
 	os.Exit(agent.Main(context.Background(), os.Stdin, os.Stdout))
 }

@@ -46,7 +46,7 @@ type command struct {
 func commands() []command {
 	return []command{
 		{"", "", "print an overview: versions, MPIs, the machine, settings", []string{"json"}, showOverview},
-		{"doctor", "[HOST...]", "check this machine, and other hosts by ssh, and print the command that fixes each problem",
+		{"doctor", "[HOST...]", "check this machine, other hosts by ssh and each pair of them, and print the command that fixes each problem",
 			[]string{"json", "np", "verbose"}, showDoctor},
 		{"devices", "", "list the RDMA devices with ports, limits and features, and say why others are missing", []string{"json", "emulate", "representors"}, showDevices},
 		{"topo", "", "draw the CPUs of this machine as a tree", []string{"json", "record"}, showTopology},

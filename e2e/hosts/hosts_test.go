@@ -36,7 +36,7 @@ func buildAndRun(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	for _, argv := range [][]string{
-		{"go", "build", "-o", dir, "./cmd/gorun", "./cmd/gorun-agent", "./cmd/a2a", "./cmd/gorun-bench", "./cmd/gorun-bench-init", "./e2e/hosts/rank"},
+		{"go", "build", "-o", dir, "./cmd/gorun", "./cmd/gorun-agent", "./cmd/a2a", "./cmd/gorun-bench", "./cmd/gorun-bench-init", "./cmd/gorun-info", "./e2e/hosts/rank"},
 		{"scripts/build-pmix", dir},
 	} {
 		build := exec.Command(argv[0], argv[1:]...)

@@ -15,8 +15,10 @@ import (
 	"io"
 	"net/netip"
 	"os"
+	"time"
 
 	"github.com/gorun-mpi/gorun/internal/gossip"
+	"github.com/gorun-mpi/gorun/internal/meet"
 	"github.com/gorun-mpi/gorun/launcher/internal/agent"
 	"github.com/gorun-mpi/gorun/launcher/internal/orphan"
 )
@@ -37,6 +39,24 @@ func Main(ctx context.Context, stdin io.Reader, stdout io.Writer) int {
 	}
 	return 0
 }
+
+// Meet is a host's part in `gorun-info doctor HOST...`: it finds the address that the host would have in a job, listens
+// there, and calls the other hosts, until stdin ends. It returns the exit status of the process.
+func Meet(ctx context.Context, stdin io.Reader, stdout io.Writer) int {
+	ctx, cancel := context.WithTimeoutCause(ctx, meetLimit, fmt.Errorf("not over within %v", meetLimit))
+	defer cancel()
+	err := meet.Serve(ctx, stdin, stdout, func(o meet.Order) (netip.Addr, string, error) {
+		return agent.Way{Apart: true, Interface: o.Interface, Toward: o.Toward, Remote: o.Remote}.Address(os.Getenv("SSH_CONNECTION"))
+	})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// meetLimit is longer than whoever asks waits.
+const meetLimit = time.Minute
 
 // The launcher makes the key.
 var _ [gossip.KeySize]byte = [agent.KeySize]byte{}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gorun-mpi/gorun/launcher/hostfile"
@@ -93,7 +94,7 @@ func checks() []check {
 // hostsAtOnce is how many hosts are asked at a time: each takes an ssh.
 const hostsAtOnce = 32
 
-// Examine runs all checks, those of the hosts behind those of the machine.
+// Examine runs all checks, those of the hosts behind those of the machine, and last those of each pair of hosts.
 func Examine(ctx context.Context, v *View, hosts []hostfile.Host) []Finding {
 	var waiting []<-chan []Finding
 	start := func(gate chan struct{}, name, why string, look func(context.Context) []Finding) {
@@ -111,14 +112,31 @@ func Examine(ctx context.Context, v *View, hosts []hostfile.Host) []Finding {
 		start(nil, c.name, c.why, func(ctx context.Context) []Finding { return []Finding{c.look(ctx, v)} })
 	}
 	gate := make(chan struct{}, hostsAtOnce)
+	agents := make(chan guest, len(hosts))
 	for _, h := range hosts {
-		start(gate, "host "+h.Name, "a job starts only when all of its hosts answer", func(ctx context.Context) []Finding { return v.host(ctx, h) })
+		start(gate, "host "+h.Name, "a job starts only when all of its hosts answer", func(ctx context.Context) []Finding {
+			found, agent := v.host(ctx, h)
+			if agent != "" {
+				agents <- guest{h.Name, login(h), agent}
+			}
+			return found
+		})
 	}
 	var all []Finding
 	for _, done := range waiting {
 		all = append(all, <-done...)
 	}
-	return all
+	var guests []guest
+	for range len(agents) { // those that have answered in time
+		guests = append(guests, <-agents)
+	}
+	slices.SortFunc(guests, func(a, b guest) int {
+		at := func(g guest) int {
+			return slices.IndexFunc(hosts, func(h hostfile.Host) bool { return h.Name == g.name })
+		}
+		return cmp.Compare(at(a), at(b))
+	})
+	return append(all, bounded(ctx, "pairs", "ranks of every host connect to those of every other one", func(ctx context.Context) []Finding { return v.pairs(ctx, guests) })...)
 }
 
 // bounded runs a check for Limit at most, and gives its findings the name and the

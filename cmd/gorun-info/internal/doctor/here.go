@@ -15,6 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gorun-mpi/gorun/internal/meet"
+
 	"github.com/gorun-mpi/gorun/rdma/verbs"
 )
 
@@ -36,6 +38,7 @@ func Here() *View {
 		Verbs:       getVerbs,
 		Membarrier:  getMembarrier,
 		Run:         runProgram,
+		Start:       startProgram,
 		Hostname:    os.Hostname,
 		Resolve: func(ctx context.Context, name string) ([]netip.Addr, error) {
 			return net.DefaultResolver.LookupNetIP(ctx, "ip", name)
@@ -178,6 +181,31 @@ func runProgram(ctx context.Context, argv ...string) (stdout, stderr string, err
 		err = fmt.Errorf("no answer in time (%w)", ctx.Err())
 	}
 	return out.String(), errs.String(), err
+}
+
+// startProgram is runProgram for one that is talked to.
+func startProgram(ctx context.Context, argv ...string) (*Program, error) {
+	var errs prefix
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Stderr = &errs
+	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
+	cmd.WaitDelay = time.Second / 4
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	return &Program{Stream: meet.Stream{In: in, Out: out}, Wait: func() (string, error) {
+		err := cmd.Wait()
+		return errs.String(), err
+	}}, nil
 }
 
 // prefix keeps the beginning of what is written.

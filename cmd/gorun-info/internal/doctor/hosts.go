@@ -21,15 +21,12 @@ const connect = 5 * time.Second
 const skewed = time.Second
 
 // host are the findings about a host that was named: its address, ssh, and over
-// it the agent and the clock.
-func (v *View) host(ctx context.Context, h hostfile.Host) []Finding {
+// it the agent and the clock. agent is its file, if it is of our version.
+func (v *View) host(ctx context.Context, h hostfile.Host) (list []Finding, agent string) {
 	name := "host " + h.Name
 	address := v.hostAddress(ctx, h.Name)
-	address.Name, address.Why = name, "ranks on other hosts connect to this address"
-	login := h.Name
-	if h.User != "" {
-		login = h.User + "@" + h.Name
-	}
+	address.Name, address.Why = name, "ssh connects to this address, where its configuration names no other"
+	login := login(h)
 	start := v.Now()
 	stdout, stderr, err := v.Run(ctx, v.sshCommand(login)...)
 	end := v.Now()
@@ -38,10 +35,19 @@ func (v *View) host(ctx context.Context, h hostfile.Host) []Finding {
 	if !answered {
 		ssh.State = Problem
 		ssh.Found, ssh.Fix = refusal(login, h.Name, stderr, err)
-		return []Finding{address, ssh}
+		return []Finding{address, ssh}, ""
 	}
 	ssh.Found = fmt.Sprintf("works, in %.1f s", end.Sub(start).Seconds())
-	return []Finding{address, ssh, v.hostAgent(name, login, stdout), hostClock(name, login, stdout, start, end)}
+	its, agent := v.hostAgent(name, login, stdout)
+	return []Finding{address, ssh, its, hostClock(name, login, stdout, start, end)}, agent
+}
+
+// login is what ssh calls a host.
+func login(h hostfile.Host) string {
+	if h.User != "" {
+		return h.User + "@" + h.Name
+	}
+	return h.Name
 }
 
 func (v *View) hostAddress(ctx context.Context, name string) Finding {
@@ -76,9 +82,11 @@ func (v *View) sshCommand(login string) []string {
 	agent := shellWord(path.Join(v.Beside, "gorun-agent"))
 	script := "echo gorun-info $(date +%s.%N 2>/dev/null || date +%s); " +
 		"for a in gorun-agent " + agent + "; do p=$(command -v $a) && echo agent $p && $p --version </dev/null && break; done"
-	return []string{"ssh", "-o", "BatchMode=yes", "-o", fmt.Sprintf("ConnectTimeout=%d", int(connect/time.Second)), "-o", "ClearAllForwardings=yes", "-T", "-n",
-		"--", login, "sh -c " + shellWord(script)}
+	return append(slices.Clone(ssh), "-T", "-n", "--", login, "sh -c "+shellWord(script))
 }
+
+// ssh asks nothing, and gives up in time.
+var ssh = []string{"ssh", "-o", "BatchMode=yes", "-o", fmt.Sprintf("ConnectTimeout=%d", int(connect/time.Second)), "-o", "ClearAllForwardings=yes"}
 
 // refusal is why ssh did not come through, and what to do.
 func refusal(login, name, stderr string, err error) (found, fix string) {
@@ -111,8 +119,8 @@ func refusal(login, name, stderr string, err error) (found, fix string) {
 	return last, "ssh -v " + login + " true"
 }
 
-func (v *View) hostAgent(name, login, stdout string) Finding {
-	f := Finding{Name: name + " agent", Why: "the agent runs the ranks of its host, and must be of the same version"}
+func (v *View) hostAgent(name, login, stdout string) (f Finding, agent string) {
+	f = Finding{Name: name + " agent", Why: "the agent runs the ranks of its host, and must be of the same version"}
 	file, version := "", ""
 	for line := range strings.Lines(stdout) {
 		line = strings.TrimSpace(line)
@@ -129,9 +137,9 @@ func (v *View) hostAgent(name, login, stdout string) Finding {
 	case version != v.Version:
 		f.State, f.Found, f.Fix = Problem, fmt.Sprintf("%s is %q, and gorun-info is %q", file, version, v.Version), copyIt
 	default:
-		f.State, f.Found = OK, file+", "+version
+		f.State, f.Found, agent = OK, file+", "+version, file
 	}
-	return f
+	return f, agent
 }
 
 // hostClock holds a host's clock against ours. The host read it between start

@@ -29,7 +29,7 @@ func TestHostRefuses(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			m := healthy()
 			m.says["ssh ada@node02"], m.fails["ssh ada@node02"] = c.stderr, errors.New("exit status 255")
-			found := m.host(t.Context(), hostfile.Host{Name: "node02", User: "ada"})
+			found, _ := m.host(t.Context(), hostfile.Host{Name: "node02", User: "ada"})
 			if len(found) != 2 || found[0].State != OK || found[1].State != Problem || !strings.Contains(found[1].Found, c.want) || !strings.Contains(found[1].Fix, c.fix) {
 				t.Errorf("got %+v, want a problem of %q, fix %q", found, c.want, c.fix)
 			}
@@ -60,7 +60,7 @@ func TestHostAnswers(t *testing.T) {
 			m := healthy()
 			m.took = 400 * time.Millisecond
 			m.says["ssh node02"] = c.says
-			found := m.host(t.Context(), hostfile.Host{Name: "node02"})
+			found, _ := m.host(t.Context(), hostfile.Host{Name: "node02"})
 			if len(found) != 4 || found[1].State != OK || found[1].Found != "works, in 0.4 s" {
 				t.Fatalf("got %+v, want four findings, ssh's in 0.4 s", found)
 			}

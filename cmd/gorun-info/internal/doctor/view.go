@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/gorun-mpi/gorun/internal/meet"
 )
 
 // A View is all that the checks know of a machine. Its functions may be called
@@ -37,10 +39,17 @@ type View struct {
 	PMIx        func(ctx context.Context) PMIxSupport // ask gorun-pmix
 
 	Run        func(ctx context.Context, argv ...string) (stdout, stderr string, err error)
+	Start      func(ctx context.Context, argv ...string) (*Program, error) // whose streams the caller has; it ends with ctx
 	Hostname   func() (string, error)
 	Resolve    func(ctx context.Context, name string) ([]netip.Addr, error)
 	Reverse    func(ctx context.Context, addr netip.Addr) ([]string, error)
 	Interfaces func() ([]Interface, error)
+}
+
+// A Program runs, and is told and says something.
+type Program struct {
+	meet.Stream
+	Wait func() (stderr string, err error) // for its end, once its output was read
 }
 
 // Space is a file system's.
