@@ -60,7 +60,7 @@ func check(job *Job) (*placer, *JobError) {
 // remoteAtOnce is what Job.RemoteAtOnce is by default.
 const remoteAtOnce = 32
 
-// checkTimes validates what a job says of times and restarts.
+// checkTimes validates what a job says of times, restarts and hosts that come and go.
 func checkTimes(job *Job) *JobError {
 	for _, c := range [...]struct {
 		field     string
@@ -81,6 +81,9 @@ func checkTimes(job *Job) *JobError {
 	}
 	if job.MaxRestarts < 0 {
 		return bad("MaxRestarts", strconv.Itoa(job.MaxRestarts), "want 0 for none, or a number")
+	}
+	if job.Elastic != nil {
+		return checkElastic(job)
 	}
 	return nil
 }

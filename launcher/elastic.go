@@ -53,6 +53,8 @@ func checkElastic(job *Job) *JobError {
 		return bad("NP", strconv.Itoa(max(job.NP, append(job.Apps, App{})[0].NP)), "found a number of ranks beside the limits of it, %s; want one of both", limits)
 	case job.RankFile != "":
 		return bad("RankFile", "", "it places a fixed number of ranks, want none with Elastic (%s)", limits)
+	case job.Continuous:
+		return bad("Elastic", limits, "found beside it that the job is to go on without the ranks of a lost host (Continuous, --continuous); want one of both")
 	case e.Discover != nil && len(job.Hosts) > 0:
 		return bad("Elastic.Discover", "", "found hosts beside it (%s), want one of both", listHosts(job.Hosts))
 	case e.Discover == nil && len(job.Hosts) == 0:

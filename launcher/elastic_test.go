@@ -214,6 +214,7 @@ func TestElasticRefusals(t *testing.T) {
 		{Job{Elastic: &Elastic{Min: 1, Max: 2}}, "Elastic"},
 		{Job{Elastic: &Elastic{Min: 1, Max: 2, Discover: list, Timeout: -1}}, "Elastic.Timeout"},
 		{Job{Elastic: &Elastic{Min: 1, Max: 2, Discover: list}, Hosts: []Host{{Name: "a"}}}, "Elastic.Discover"},
+		{Job{Elastic: &Elastic{Min: 1, Max: 2, Discover: list, Timeout: 1}, Continuous: true}, "Elastic"},
 		{Job{Elastic: &Elastic{Min: 1, Max: 2, Discover: list}, NP: 2}, "NP"},
 		{Job{Elastic: &Elastic{Min: 1, Max: 2, Discover: list}, RankFile: "rank 0=a"}, "RankFile"},
 		{Job{Elastic: &Elastic{Min: 1, Max: 2, Discover: list}, Apps: []App{{Argv: sh("true")}, {Argv: sh("true")}}}, "Elastic"},

@@ -148,6 +148,7 @@ func TestStartErrors(t *testing.T) {
 		"Argv":        {NP: 1},
 		"NP":          {NP: -1, Argv: []string{"true"}},
 		"MaxRestarts": {NP: 1, Argv: []string{"true"}, MaxRestarts: -1},
+		"Elastic":     {Argv: []string{"true"}, Elastic: &Elastic{Min: 3, Max: 2}},
 		"Map":         {NP: 1, Argv: []string{"true"}, Map: "nowhere"},
 	} {
 		var jerr *JobError

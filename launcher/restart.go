@@ -27,11 +27,6 @@ type attempt struct {
 // runAgain runs a job until it ends well, or its restarts are used up. Starts that hosts have come or gone for,
 // with Job.Elastic, do not use up any.
 func runAgain(ctx context.Context, job Job, at attempt) (Result, error) {
-	if job.Elastic != nil {
-		if err := checkElastic(&job); err != nil {
-			return Result{ExitStatus: err.ExitStatus}, err
-		}
-	}
 	end := time.Now().Add(job.Timeout)
 	pause := cmp.Or(job.RestartPause, DefaultRestartPause)
 	rewind := rewinder(job.Stdin)

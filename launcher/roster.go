@@ -52,16 +52,19 @@ func (r *roster) placed(p Placement) (again bool) {
 	return ranks == r.ranks && slices.Equal(used, r.used)
 }
 
-// failed sets a host aside, if the job can do without it, and tells whether it is.
-func (r *roster) failed(name string) bool {
-	if r.job.RankFile != "" || !r.lists(name) {
-		return false
+// failed sets hosts aside, if the job can do without them, and tells whether they are. It takes them as
+// Cause.Host has them: several that were late are one cause.
+func (r *roster) failed(names string) bool {
+	some := false
+	for name := range strings.SplitSeq(names, ", ") {
+		if r.job.RankFile == "" && r.lists(name) {
+			r.aside[name], some = true, true
+		}
 	}
-	r.aside[name] = true
-	if r.job.Elastic == nil && r.room(r.rest()) < r.wanted() {
+	if some && r.job.Elastic == nil && r.room(r.rest()) < r.wanted() {
 		clear(r.aside)
 	}
-	return r.aside[name]
+	return some && len(r.aside) > 0
 }
 
 // bringBack has all hosts tried again where the job cannot be placed without those that are set aside.

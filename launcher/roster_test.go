@@ -11,7 +11,7 @@ import (
 //
 //	list=a:2,b:1   these hosts are there now
 //	placed=a:2     the start has so many ranks there
-//	fail=a         the host fails
+//	fail=a+b       the hosts fail together
 //	unplaced       the job cannot be placed
 func TestRosterNext(t *testing.T) {
 	for _, c := range []struct {
@@ -20,6 +20,7 @@ func TestRosterNext(t *testing.T) {
 		{"no failure", "a:2,b:2 np=2", "placed=a:2", "a:2,b:2"},
 		{"a spare takes over", "a:2,b:2,c:2 np=4", "placed=a:2,b:2 fail=b", "a:2,c:2"},
 		{"before the first placement", "a:2,b:2,c:2 np=4", "fail=b", "a:2,c:2"},
+		{"two are late together", "a:2,b:2,c:2,d:2 np=4", "fail=b+c", "a:2,d:2"},
 		{"no spare: all again", "a:2,b:2 np=4", "placed=a:2,b:2 fail=b", "a:2,b:2"},
 		{"all slots: all again", "a:2,b:2", "fail=b", "a:2,b:2"},
 		{"the spares are used up", "a:2,b:2,c:2 np=4", "placed=a:2,b:2 fail=b placed=a:2,c:2 fail=c", "a:2,b:2,c:2"},
@@ -35,6 +36,7 @@ func TestRosterNext(t *testing.T) {
 		{"too few", "2:4", "list=a:1", "a:1 0"},
 		{"nobody", "1:4", "list=", " 0"},
 		{"one fails", "2:8", "list=a:2,b:3 placed=a:2,b:3 fail=b", "a:2 2"},
+		{"two fail together", "2:8", "list=a:2,b:3,c:1 fail=b+c", "a:2 2"},
 		{"too many fail", "3:8", "list=a:2,b:3 placed=a:2,b:3 fail=b", "a:2 0"},
 		{"it is listed on", "2:8", "list=a:2,b:3 placed=a:2,b:3 fail=b list=a:2,b:3", "a:2 2"},
 		{"it left and came", "2:8", "list=a:2,b:3 placed=a:2,b:3 fail=b list=a:2 list=a:2,b:3", "a:2,b:3 5"},
@@ -98,7 +100,7 @@ func tell(t *testing.T, job, told string) *roster {
 		case "list":
 			r.list(hostsOf(t, value))
 		case "fail":
-			r.failed(value)
+			r.failed(strings.ReplaceAll(value, "+", ", "))
 		case "unplaced":
 			if !r.bringBack(bad("NP", "4", "no room")) || r.bringBack(bad("NP", "4", "no room")) || r.bringBack(errors.New("other")) {
 				t.Error("what is set aside is not brought back once")

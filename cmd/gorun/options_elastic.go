@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"os/exec"
 	"path/filepath"
 	"runtime"
@@ -65,7 +66,7 @@ func discoverer(program string) (func(context.Context) ([]launcher.Host, error),
 	}
 	return func(ctx context.Context) ([]launcher.Host, error) {
 		cmd := exec.CommandContext(ctx, path)
-		var out, complaint bytes.Buffer
+		var out, complaint bounded
 		cmd.Stdout, cmd.Stderr = &out, &complaint
 		// What it has started ends with it, and it ends with gorun: the thread that starts it must not end before.
 		runtime.LockOSThread()
@@ -75,18 +76,20 @@ func discoverer(program string) (func(context.Context) ([]launcher.Host, error),
 		cmd.WaitDelay = time.Second
 		if err := cmd.Run(); err != nil {
 			why := err.Error()
-			if cause := context.Cause(ctx); cause != nil {
+			if out.over || complaint.over {
+				why = fmt.Sprintf("found more than %d KiB of output, expected a list of hosts", discoverMax>>10)
+			} else if cause := context.Cause(ctx); cause != nil {
 				why = cause.Error()
 			}
-			if lines := strings.Split(strings.TrimSpace(complaint.String()), "\n"); lines[0] != "" {
+			if lines := strings.Split(strings.TrimSpace(string(complaint.text)), "\n"); lines[0] != "" {
 				why += ": " + lines[len(lines)-1]
 			}
 			return nil, fmt.Errorf("%s: %s", program, why)
 		}
-		if len(bytes.TrimSpace(out.Bytes())) == 0 {
+		if len(bytes.TrimSpace(out.text)) == 0 {
 			return nil, nil
 		}
-		listed, err := hostfile.Parse(out.String(), program)
+		listed, err := hostfile.Parse(string(out.text), program)
 		if err != nil {
 			return nil, err
 		}
@@ -96,4 +99,22 @@ func discoverer(program string) (func(context.Context) ([]launcher.Host, error),
 		}
 		return hosts, nil
 	}, nil
+}
+
+// discoverMax bounds what a program of --discover-hosts prints, which gorun keeps in memory.
+const discoverMax = 1 << 20
+
+// bounded keeps what is written to it, and fails once that is too much: the program then ends by SIGPIPE.
+type bounded struct {
+	text []byte
+	over bool
+}
+
+func (b *bounded) Write(p []byte) (int, error) {
+	if len(b.text)+len(p) > discoverMax {
+		b.over = true
+		return 0, io.ErrShortWrite
+	}
+	b.text = append(b.text, p...)
+	return len(p), nil
 }
