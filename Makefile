@@ -90,7 +90,7 @@ hosts-table: ## the table of faults in docs/hosts.md
 	$(GO) test -count=1 -timeout 20m -run TestFaults ./e2e/hosts -args -all -update
 
 .PHONY: bench-hosts
-bench-hosts: ## gorun beside Hydra, MPICH and Open MPI over hosts, into docs/hosts.md (as root; five minutes)
+bench-hosts: ## gorun beside Hydra, MPICH and Open MPI over hosts, into docs/hosts.md (as root; about seven minutes)
 	@scripts/test-deps
 	$(GO) test -count=1 -timeout 20m -run '^$$' -bench Hosts -benchtime 1x ./e2e/hosts -args -update
 
