@@ -130,7 +130,7 @@ func runCommand(t *testing.T, dir, page, command string) {
 	cmd := exec.CommandContext(ctx, "bash", "-c", command)
 	cmd.Dir = in
 	cmd.Env = append(os.Environ(), "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"), "XDG_CACHE_HOME="+filepath.Join(dir, "cache"))
-	if strings.Contains(command, "-H node") {
+	if strings.Contains(command, "-H node") || strings.Contains(command, "./hosts.sh") {
 		cmd.Env = append(cmd.Env, "GORUN_INTERFACE=lo")
 	}
 	var out told
@@ -249,7 +249,7 @@ func readmeDirectory(t *testing.T, readme string) string {
 	// The hosts that pages name are this machine, and ssh runs a command here: its last argument.
 	write(filepath.Join("bin", "ssh"), "#!/bin/sh\nfor command; do :; done\nexec sh -c \"$command\"\n", 0o755)
 	const program = "#!/bin/sh\necho rank $RANK\n"
-	for _, name := range []string{"hello_mpich", "hello_openmpi", "solver", "master", "worker", "program"} {
+	for _, name := range []string{"hello_mpich", "hello_openmpi", "solver", "master", "worker", "program", "checkpoint"} {
 		write(name, program, 0o755)
 	}
 	results, err := os.ReadFile(filepath.Join("..", "testdata", "bench", "quick.json"))
@@ -257,6 +257,7 @@ func readmeDirectory(t *testing.T, readme string) string {
 		t.Fatal(err)
 	}
 	write("results.json", string(results), 0o644)
+	write("hosts.sh", "#!/bin/sh\necho node01:1\necho node02 slots=1\n", 0o755)
 	write("hosts", "node[01-02]:1\nnode05 slots=1 max_slots=16\n", 0o644)
 	shown := regexp.MustCompile("(?s)```[a-z]+\n((?://|#|/\\*) (\\w+\\.(\\w+))[ */]*\n.*?)```\n").FindAllStringSubmatch(readme, -1)
 	if len(shown) != 4 {
