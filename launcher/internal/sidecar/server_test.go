@@ -71,6 +71,7 @@ func helper(how string) int {
 	switch how {
 	case "stopped":
 		_ = unix.Kill(os.Getpid(), unix.SIGSTOP)
+		time.Sleep(time.Hour) // where another thread takes the signal, this one goes on for a moment
 	case "spins":
 		for start := time.Now(); time.Since(start) < time.Hour; {
 		}
