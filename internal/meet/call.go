@@ -50,12 +50,12 @@ func listen(key []byte, at netip.Addr) (*listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	any := net.JoinHostPort(at.String(), "0")
+	free := net.JoinHostPort(at.String(), "0")
 	l := &listener{key: key}
-	if l.tcp, err = net.Listen("tcp", any); err != nil {
+	if l.tcp, err = net.Listen("tcp", free); err != nil {
 		return nil, err
 	}
-	if l.udp, err = net.ListenPacket("udp", any); err != nil {
+	if l.udp, err = net.ListenPacket("udp", free); err != nil {
 		l.tcp.Close()
 		return nil, err
 	}
