@@ -1,6 +1,7 @@
 package soft
 
 import (
+	"runtime"
 	"runtime/debug"
 	"unsafe"
 )
@@ -91,21 +92,44 @@ func word32(b []byte) *uint32 {
 // access faulted; a part may have been copied then.
 func guarded(dst, src []byte) (ok bool) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		if r := recover(); r != nil {
-			if _, fault := r.(interface{ Addr() uintptr }); !fault {
-				// An address in the first page is no address fault to the
-				// runtime but a nil dereference, which cannot be told apart
-				// further; anything else is not ours.
-				if e, isErr := r.(error); !isErr || e.Error() != nilDereference {
-					panic(r)
-				}
-			}
-			ok = false
-		}
-	}()
+	defer recoverFault(&ok)
 	copyRelease(dst, src)
 	return true
+}
+
+// readable tells whether b, which may not be mapped, can be read now.
+func readable(b []byte) (ok bool) {
+	if len(b) == 0 {
+		return true
+	}
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer recoverFault(&ok)
+	sum := b[len(b)-1]
+	for i := 0; i < len(b); i += pageLeast {
+		sum += b[i]
+	}
+	runtime.KeepAlive(sum)
+	return true
+}
+
+// pageLeast is what a page has at least, on any system.
+const pageLeast = 4096
+
+// recoverFault, deferred, makes ok false when an access has faulted.
+func recoverFault(ok *bool) {
+	r := recover()
+	if r == nil {
+		return
+	}
+	if _, fault := r.(interface{ Addr() uintptr }); !fault {
+		// An address in the first page is no address fault to the
+		// runtime but a nil dereference, which cannot be told apart
+		// further; anything else is not ours.
+		if e, isErr := r.(error); !isErr || e.Error() != nilDereference {
+			panic(r)
+		}
+	}
+	*ok = false
 }
 
 const nilDereference = "runtime error: invalid memory address or nil pointer dereference"

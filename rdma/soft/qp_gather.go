@@ -262,6 +262,24 @@ func guardedCopy(segs [][]byte, off, n int) ([]byte, bool) {
 	return b, true
 }
 
+// readableAt tells whether n bytes at off of segs, which may not be mapped, can be read now.
+func readableAt(segs [][]byte, off, n int) bool {
+	for _, s := range segs {
+		if off >= len(s) {
+			off -= len(s)
+			continue
+		}
+		k := min(len(s)-off, n)
+		if !readable(s[off : off+k]) {
+			return false
+		}
+		if off, n = 0, n-k; n == 0 {
+			break
+		}
+	}
+	return true
+}
+
 // scatterBytes places b at off of segs.
 func scatterBytes(segs [][]byte, off int, b []byte, guard bool) rdma.WCStatus {
 	for _, s := range segs {

@@ -54,7 +54,7 @@ func (e *execution) respond(wr *rdma.SendWR) (rdma.WCStatus, answer) {
 			}
 		}
 		off := e.in.offset()
-		for segs := e.segs; segs != nil; segs = e.q.mem.more() {
+		for segs := e.segs; segs != nil && !e.in.there(); segs = e.q.mem.more() {
 			for _, b := range segs {
 				if st := sp.store(off, b, e.guard); st != rdma.WCSuccess {
 					if e.o.Received != 0 && e.in == nil {

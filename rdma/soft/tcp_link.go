@@ -33,7 +33,7 @@ type link struct {
 	out    []byte // what waits for the socket, from gone on
 	gone   int    // the beginning of out that it has taken
 	ack    int    // where in out the last frame begins, if it is an acknowledgement; else -1
-	owed   int    // looks until acknowledgements are sent alone; 0: they wait no longer
+	owed   int    // looks until acknowledgements are sent alone; 0: they wait no longer.
 	deaf   bool   // nothing is read until out is shorter
 	corked corked
 	iov    vectors // scratch of toSocket
@@ -42,6 +42,7 @@ type link struct {
 	// Guarded by network.mu.
 	rest    []byte      // read, and not a whole frame yet
 	request rdma.SendWR // of the frame that is executed
+	landing landing
 	reading readout
 	calls   map[uint32]*call // of DC, by the number of the initiator
 	one     [1][]byte        // scratch
@@ -51,6 +52,7 @@ const (
 	outMost  = 256 << 10 // above that, answers wait
 	deafFrom = 1 << 20   // above that, the other side is not read from
 	readSize = 256 << 10
+	glance   = 16 << 10 // what is read at once where the frames to come are not known
 	// corkFrames and corkBytes bound what one system call sends of requests.
 	corkFrames = 32
 	corkBytes  = 128 << 10
@@ -164,7 +166,10 @@ func (l *link) send() {
 			done -= len(b)
 			continue
 		}
-		l.append(b[done:])
+		if !l.append(b[done:]) {
+			l.breakOff()
+			return
+		}
 		done = 0
 	}
 	l.ack = -1
@@ -190,11 +195,11 @@ func (l *link) read(b []byte) (k int, end bool) {
 	return l.fromSocket(b)
 }
 
-// append adds bytes that wait. What has gone makes room when that is the larger half,
-// so that each byte moves once at most.
-func (l *link) append(b []byte) { copy(l.grow(len(b)), b) }
+// append adds bytes that wait. It is false when their memory is not mapped any more.
+func (l *link) append(b []byte) bool { return guarded(l.grow(len(b)), b) }
 
-// grow is append, for the caller to fill in.
+// grow is append, for the caller to fill in. What has gone makes room when that is the larger half,
+// so that each byte moves once at most.
 func (l *link) grow(n int) []byte {
 	if l.gone > 0 && l.gone >= len(l.out)/2 {
 		l.out = l.out[:copy(l.out, l.out[l.gone:])]
@@ -325,13 +330,23 @@ func (l *link) receive() {
 	if n.buf == nil {
 		n.buf = make([]byte, readSize)
 	}
-	for range 4 { // then the other links have their turn
+	for range 8 { // then the other links have their turn
 		if l.paused() {
 			return
 		}
-		have := copy(n.buf, l.rest)
+		var have, k, room int
+		var end bool
+		if l.landing.active {
+			k, room, end = l.readOnto()
+		} else {
+			have = copy(n.buf, l.rest)
+			if room = glance; have > 0 || l.sealed != nil {
+				room = readSize // the rest of a frame that does not land
+			}
+			room -= have
+			k, end = l.read(n.buf[have : have+room])
+		}
 		l.rest = l.rest[:0]
-		k, end := l.read(n.buf[have:])
 		if end {
 			l.state.Store(linkBroken)
 			return
@@ -339,11 +354,11 @@ func (l *link) receive() {
 		if k > 0 {
 			l.heard.Add(1)
 		}
-		if !l.digest(n.buf[:have+k]) {
+		if !l.digest(n.buf[:have+l.touchDown(k)]) {
 			l.state.Store(linkBroken)
 			return
 		}
-		if have+k < len(n.buf) {
+		if k < room {
 			return
 		}
 	}
@@ -359,6 +374,9 @@ func (l *link) digest(b []byte) bool {
 		}
 		end := frameSize + int(f.length)
 		if len(b) < end {
+			if l.land(&f, b[frameSize:]) {
+				b = nil
+			}
 			break
 		}
 		payload := b[frameSize:end:end]

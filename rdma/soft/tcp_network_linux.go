@@ -492,5 +492,25 @@ func (l *link) fromSocket(b []byte) (k int, end bool) {
 	}
 }
 
+// scatterSocket fills a and then b with what the socket has; 0 is nothing yet. fault: it has
+// something, for memory that is not mapped.
+func (l *link) scatterSocket(a, b []byte) (k int, end, fault bool) {
+	for {
+		k, err := scatterSocket(l.fd, a, b)
+		l.n.counts.reads.Add(1)
+		switch {
+		case err == syscall.EINTR:
+			continue
+		case err == syscall.EAGAIN:
+			return 0, false, false
+		case err == syscall.EFAULT:
+			return 0, false, true
+		case err != nil || k <= 0:
+			return 0, true, false
+		}
+		return k, false, false
+	}
+}
+
 // shutdown makes the socket ready for the look that drops it.
 func (l *link) shutdown() { _ = unix.Shutdown(l.fd, unix.SHUT_RDWR) }

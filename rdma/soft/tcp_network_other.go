@@ -34,6 +34,9 @@ func (n *network) close()                         {}
 func (l *link) watch(bool)                        {}
 func (l *link) toSocket([][]byte) (int, error)    { return 0, rdma.ErrNotSupported }
 func (l *link) fromSocket([]byte) (int, bool)     { return 0, true }
+func (l *link) scatterSocket(a, b []byte) (k int, end, fault bool) {
+	return 0, true, false
+}
 func (l *link) unheard(time.Duration, uint8) bool { return false }
 
 func (l *link) shutdown() {}

@@ -41,10 +41,14 @@ type inbound struct {
 	results []result   // of atomics, for duplicates
 
 	// Of the piece that is executed, too:
-	psn   uint32
-	last  bool  // it ends its message
-	cause uint8 // why the responder is to go to ERR, if the request has failed
+	psn    uint32
+	last   bool  // it ends its message
+	placed bool  // its bytes are where they belong
+	cause  uint8 // why the responder is to go to ERR, if the request has failed
 }
+
+// there tells whether the bytes are where they belong; what does not come in has to be moved.
+func (in *inbound) there() bool { return in != nil && in.placed }
 
 // offset is the place of a piece in its message; what does not come in is whole.
 func (in *inbound) offset() int {
@@ -243,8 +247,9 @@ func (q *queuePair) sendPieces(e *request, segs [][]byte, total uint32, guard bo
 			send = nil
 		}
 		off := int(w.offset)
-		if (guard || q.mem.laid) && send != nil {
-			// The kernel would say EFAULT in the middle of a frame.
+		switch {
+		case send == nil:
+		case q.mem.laid, guard && w.link.sealed != nil:
 			b, ok := q.mem.outOf(wr, segs, off, int(f.length))
 			if !ok {
 				if w.next > 0 {
@@ -254,6 +259,14 @@ func (q *queuePair) sendPieces(e *request, segs [][]byte, total uint32, guard bo
 				return true
 			}
 			send, off, copied = [][]byte{b}, 0, true
+		case guard && !readableAt(segs, off, int(f.length)):
+			// The kernel would say EFAULT in the middle of a frame. Memory that goes after
+			// this look breaks the link.
+			if w.next > 0 {
+				return false
+			}
+			q.settle(e, rdma.WCLocProtErr, 0)
+			return true
 		}
 		if !w.link.post(&f, lead, send, off, int(f.length)) {
 			return false
@@ -337,30 +350,40 @@ func (q *queuePair) overdue(now time.Time) {
 	w.due = now.Add(each)
 }
 
-// answered acts on an answer to this side's requests. Called with network.mu held.
-func (l *link) answered(f *frame, payload []byte) {
-	q := l.n.p.byQPN.get(f.to & (maxQueues - 1))
+// asked finds the queue pair that asked for an answer, which is then locked, and where in its
+// backlog the request is. It is nil for none.
+func (l *link) asked(f *frame) (q *queuePair, at uint32) {
+	q = l.n.p.byQPN.get(f.to & (maxQueues - 1))
 	if q == nil || q.num != f.to {
-		return
+		return nil, 0
 	}
 	q.mu.Lock()
-	defer q.mu.Unlock()
 	w, dest := &q.wire, q.attr.DestQPNum
 	if q.init.Type == rdma.DCI {
 		dest = q.dc.num
 	}
-	if q.closed || q.state() != rdma.StateRTS && q.state() != rdma.StateSQD || w.link != l || dest != f.from || q.life != f.life {
-		return
-	}
-	if q.waiting != accepted {
-		return // to what was behind a refused request, and is sent again with it
-	}
-	at := (f.psn - q.psn) & psnMask
-	if at >= w.next && (f.kind == frameAck || at > w.next || w.offset == 0) {
-		// Of an earlier try, and settled since. Only a refusal may come
+	at = (f.psn - q.psn) & psnMask
+	if q.closed || q.state() != rdma.StateRTS && q.state() != rdma.StateSQD || w.link != l || dest != f.from || q.life != f.life ||
+		// It is to what was behind a refused request, and is sent again with that.
+		q.waiting != accepted ||
+		// It is of an earlier try, and settled since. Only a refusal may come
 		// before the request that is being sent is there as a whole.
+		at >= w.next && (f.kind == frameAck || at > w.next || w.offset == 0) {
+		q.mu.Unlock()
+		return nil, 0
+	}
+	return q, at
+}
+
+// answered acts on an answer to this side's requests. A payload that is nil is in place, unless
+// the landing has lost it. Called with network.mu held.
+func (l *link) answered(f *frame, payload []byte) {
+	q, at := l.asked(f)
+	if q == nil {
 		return
 	}
+	defer q.mu.Unlock()
+	w := &q.wire
 	if q.p.cfg.Adversary != nil && q.attr.RetryCnt > 0 && (f.kind == frameAck || f.kind == frameData && f.last()) &&
 		at+1 == w.next && w.offset == 0 && q.p.work.chaos.below(8) == 0 {
 		// The last acknowledgement is lost, and what it stood for is sent again.
@@ -394,7 +417,14 @@ func (l *link) answered(f *frame, payload []byte) {
 			q.acknowledged(e, rdma.WCLocProtErr, 0)
 			return
 		}
-		if st := q.mem.into(&e.wr, segs, int(f.offset), payload, guard); st != rdma.WCSuccess {
+		st := rdma.WCSuccess
+		switch {
+		case payload != nil:
+			st = q.mem.into(&e.wr, segs, int(f.offset), payload, guard)
+		case l.landing.lost:
+			st = rdma.WCLocProtErr
+		}
+		if st != rdma.WCSuccess {
 			q.acknowledged(e, st, 0)
 			return
 		}

@@ -6,8 +6,8 @@ import (
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
-// serve executes a request, or a piece of one, that came over TCP. Called with
-// network.mu held.
+// serve executes a request, or a piece of one, that came over TCP. A payload that is nil is in
+// place. Called with network.mu held.
 func (l *link) serve(f *frame, payload []byte) {
 	p := l.n.p
 	answer := frame{to: f.from, from: f.to, psn: f.psn, life: f.life}
@@ -143,7 +143,7 @@ func (l *link) message(f *frame, payload []byte) {
 // perform executes a piece of a request. retry: it finds no receive. Called with mu
 // held.
 func (q *queuePair) perform(l *link, in *inbound, f *frame, payload []byte) (requester rdma.WCStatus, cause uint32, retry bool) {
-	in.at, in.last, in.psn, in.cause = f.offset, f.last(), f.psn, 0
+	in.at, in.last, in.psn, in.cause, in.placed = f.offset, f.last(), f.psn, 0, payload == nil
 	f.request(&l.request)
 	l.one[0], q.mem.laid = payload, false // it is no memory of the queue pair's
 	e := execution{q: q, in: in, s: q.p.self, c: q.own, tk: &in.tk, o: f.op.Operation(), segs: l.one[:], total: uint64(f.total), from: f.from}
@@ -193,34 +193,83 @@ func (l *link) readOn() bool {
 	return l.piece(q)
 }
 
-// piece queues one piece of a read's data.
+// piece sends or queues some of a read's data.
 func (l *link) piece(q *queuePair) bool {
+	r := &l.reading
+	f := &r.f
+	answer := frame{op: f.op, to: f.from, from: f.to, psn: f.psn, life: f.life}
+	// The region may have gone since the last piece.
+	var sp span
+	ok := !q.closed && (f.total == 0 || l.n.p.self.open(&sp, q.own, f.key, f.addr, uint64(f.total), f.op.Operation().Access))
+	left := f.total - r.sent
+	if ok && left >= streamFrom && sp.key == 0 && sp.mem != nil && l.sealed == nil &&
+		(!sp.guard || readable(sp.mem[r.sent:min(r.sent+corkBytes, f.total)])) {
+		return l.stream(answer, sp.mem)
+	}
 	if l.full() {
 		l.flush(true)
 		if l.full() {
 			return false
 		}
 	}
-	r := &l.reading
-	f := &r.f
-	n := min(f.total-r.sent, pieceSize)
-	answer := frame{kind: frameData, op: f.op, to: f.from, from: f.to, psn: f.psn, life: f.life, total: f.total, offset: r.sent, length: n}
-	ok := l.queue(&answer, int(n), func(to []byte) bool {
-		// The region may have gone since the last piece.
-		var sp span
-		ok := l.n.p.self.open(&sp, q.own, f.key, f.addr, uint64(f.total), f.op.Operation().Access)
-		return ok && !q.closed && sp.load(int(r.sent), to, false) == rdma.WCSuccess
+	answer.kind, answer.total, answer.offset, answer.length = frameData, f.total, r.sent, min(left, pieceSize)
+	ok = ok && l.queue(&answer, int(answer.length), func(to []byte) bool {
+		return sp.load(int(r.sent), to, false) == rdma.WCSuccess
 	})
 	if !ok {
 		l.n.p.self.fault(q.own, faultAccess)
-		answer = frame{kind: frameNak, op: f.op, code: uint8(rdma.WCRemAccessErr), to: f.from, from: f.to, psn: f.psn, life: f.life}
 		r.active = false
-		l.queue(&answer, 0, nil)
+		l.queue(&frame{kind: frameNak, op: f.op, code: uint8(rdma.WCRemAccessErr), to: f.from, from: f.to, psn: f.psn, life: f.life}, 0, nil)
 		return true
 	}
-	r.sent += n
+	r.sent += answer.length
 	r.active = r.sent < f.total
 	return true
+}
+
+// streamFrom is from how many bytes on a read's data goes from its memory to the socket.
+const streamFrom = 16 << 10
+
+// stream sends some of a read's data, which is mem, as much as the socket takes. Only of a frame
+// that has gone in part is the rest copied. It is false when the socket takes no more.
+func (l *link) stream(answer frame, mem []byte) bool {
+	l.flush(true)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.state.Load() != linkUp || l.waiting() > 0 {
+		return false
+	}
+	r, c := &l.reading, &l.corked
+	defer c.reset()
+	answer.kind, answer.total = frameData, uint32(len(mem))
+	l.one[0] = mem
+	for at := r.sent; at < answer.total && !c.full(); at += answer.length {
+		answer.offset, answer.length = at, min(answer.total-at, pieceSize)
+		c.add(&answer)
+		c.payload(l.one[:], int(at), int(answer.length))
+	}
+	l.one[0] = nil
+	all := c.bytes
+	k, err := l.write(c.vec)
+	if err != nil {
+		l.breakOff()
+		return false
+	}
+	if k > 0 {
+		l.heard.Add(1)
+	}
+	for done, i := k, 0; done > 0; i += 2 {
+		head, data := c.vec[i], c.vec[i+1]
+		r.sent += uint32(len(data))
+		if done < frameSize+len(data) && !(l.append(head[min(done, frameSize):]) && l.append(data[max(done-frameSize, 0):])) {
+			l.breakOff()
+			return false
+		}
+		done -= frameSize + len(data)
+	}
+	r.active = r.sent < answer.total
+	l.watch(l.waiting() > 0)
+	return k == all
 }
 
 // abandon gives back what messages have taken that were coming in over a link

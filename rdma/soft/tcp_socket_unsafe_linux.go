@@ -29,6 +29,20 @@ func readSocket(fd int, b []byte) (int, error) {
 	return int(k), nil
 }
 
+// scatterSocket fills first, and then second, with what the socket has.
+func scatterSocket(fd int, first, second []byte) (int, error) {
+	iov := [2]unix.Iovec{{Base: &first[0], Len: uint64(len(first))}, {Base: &second[0], Len: uint64(len(second))}}
+	m := unix.Msghdr{Iov: &iov[0], Iovlen: 2}
+	k, _, errno := unix.RawSyscall(unix.SYS_RECVMSG, uintptr(fd), uintptr(unsafe.Pointer(&m)), unix.MSG_DONTWAIT)
+	if errno != 0 {
+		return 0, errno
+	}
+	if arch.RaceEnabled {
+		crossed.Load()
+	}
+	return int(k), nil
+}
+
 // writeSocket sends what the socket takes of bufs. iov is scratch.
 func writeSocket(fd int, bufs [][]byte, iov *vectors) (int, error) {
 	list := (*iov)[:0]
