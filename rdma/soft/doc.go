@@ -26,7 +26,8 @@
 //	              ordinary memory is reached, whether it is alive, the TCP link
 //	backlog       requests that could not be executed at the post
 //	progress      executes them: at every poll, else in a goroutine
-//	network, link TCP: one connection for each direction of a pair, which the owner's polls read
+//	network, link TCP: one connection for each pair of processes, which the owner's polls read
+//	landing       a long payload that is read from it into the memory where it belongs
 //	guard         reads them when the owner does not poll
 //
 // Files. The beginning of a file's name says which part it is of. Read arena.go
@@ -67,7 +68,8 @@
 //
 // Order. Writes of one queue pair become visible in the order of their posting. Each aligned
 // 4 or 8 bytes are written by one store, so a program may poll memory for a flag that
-// was written after its payload. Over TCP and under an Adversary this holds too.
+// was written after its payload. Under an Adversary this holds too, and over TCP in writes of less than
+// 4 KiB: the words of longer ones the kernel places as it likes.
 //
 // States. A queue pair's state is one word in its context. Its owner changes the word,
 // and its peer may move it to ERR, both by compare-and-swap. The states of receive slots
@@ -83,8 +85,9 @@
 // one XRC target puts messages into several shared queues, only those of the same queue complete in order.
 //
 // Sending over TCP. The requests of a post leave by one system call, their payload straight from where
-// it lies. Acknowledgements wait for some looks of the owner, or for the guard, and one stands for all
-// before it. The link keeps the bytes that its socket does not take, and sends nothing more until they are gone.
+// it lies, and so does a read's data. Acknowledgements wait for some looks of the owner, for its next request, or for
+// the guard, and one stands for all before it. The link keeps the bytes that its socket does not take, and sends no
+// request until they are gone.
 //
 // Unreliable transports. A UC message and a datagram are executed once. The responder's error
 // is not reported; the send completes successfully. A message to a peer that has died is lost.

@@ -245,7 +245,7 @@ func (l *link) called(f *frame) {
 			return
 		}
 	}
-	l.queue(&answer, 0, nil)
+	l.answer(&answer, nil)
 }
 
 // takesCalls tells whether the queue pair is a target num that is ready. Called with

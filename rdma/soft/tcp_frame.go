@@ -8,9 +8,8 @@ import (
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
-// What two providers say to each other over TCP, little-endian. A connection
-// carries requests in one direction and their answers in the other, so each
-// side of a pair dials its own and neither has to break a tie.
+// What two providers say to each other over TCP, little-endian. One connection of a
+// pair carries the requests and answers of both.
 //
 // A message of more than pieceSize bytes goes in pieces, each with a header
 // that is complete in itself:

@@ -18,13 +18,14 @@ import (
 //	dialler: magic 16 | nonce 32 | own GID 16 | wanted GID 16
 //	listener:                                             nonce 32 | proof 32
 //	dialler: proof 32
-//	both, with Config.Secure, which has a magic of its own: the handshake of TLS, and welcome under it
-//	listener:                                             welcome 1
+//	both, with Config.Secure, which has a magic of its own: the handshake of TLS, and the verdict under it
+//	listener:                                             verdict 1
 //
 // A proof is HMAC-SHA256 with the secret over the prover's role and all that
-// was said before it. A recorded one is of no use: each side's nonce is new. The last
-// byte says that the listener has kept the connection, which it may not when
-// many want in at once: a link that is up stays up.
+// was said before it. A recorded one is of no use: each side's nonce is new. The verdict
+// says that the listener has kept the connection, which it may not when
+// many want in at once: a link that is up stays up. Or it says that the listener is
+// dialling the dialler, whose own connection is therefore not wanted.
 const (
 	helloSize = 16 + 32 + 16 + 16
 	replySize = 32 + 32
@@ -51,6 +52,15 @@ func magicOf(secure Handshake) [16]byte {
 	}
 	return helloMagic
 }
+
+// What the verdict says.
+const (
+	saidKept byte = 1 + iota
+	saidCrossed
+)
+
+// errCrossed: the peer's own connection is, or will be, the link.
+var errCrossed = errors.New("the other side dials this one at the same time")
 
 var errStranger = errors.New("the other side does not know the job's secret")
 
@@ -91,18 +101,25 @@ func greet(c stream, secret []byte, secure Handshake, own, wanted rdma.GID) (sea
 	}
 	if secure != nil {
 		if seal, err = secure(c, secret, string(hello)+string(reply), false); err == nil {
-			err = awaitSealed(c, seal)
+			reply[0], err = awaitSealed(c, seal)
 		}
 	} else {
 		_, err = io.ReadFull(c, reply[:1])
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the other side sent no welcome: %w", err)
+		return nil, fmt.Errorf("the other side sent no verdict: %w", err)
+	}
+	switch reply[0] {
+	case saidKept:
+	case saidCrossed:
+		return nil, errCrossed
+	default:
+		return nil, fmt.Errorf("found the verdict %d, expected %d or %d", reply[0], saidKept, saidCrossed)
 	}
 	return seal, c.SetDeadline(time.Time{})
 }
 
-// welcome is the listener's side, up to the last byte, which is keep's. It calls proven when the dialler
+// welcome is the listener's side, up to the last byte, which say sends. It calls proven when the dialler
 // has proved that it knows the secret, and ends with its error. It gives the dialler's GID and the encryption.
 func welcome(c stream, secret []byte, secure Handshake, own [gidTable]rdma.GID, proven func() error) (from rdma.GID, seal Sealer, err error) {
 	if err := c.SetDeadline(time.Now().Add(handshakeLimit)); err != nil {
@@ -144,9 +161,9 @@ func welcome(c stream, secret []byte, secure Handshake, own [gidTable]rdma.GID, 
 	return rdma.GID(hello[48:64]), seal, c.SetDeadline(time.Time{})
 }
 
-// keep ends the listener's side.
-func keep(c stream, seal Sealer) error {
-	b := []byte{1}
+// say ends the listener's side.
+func say(c stream, seal Sealer, verdict byte) error {
+	b := []byte{verdict}
 	if seal != nil {
 		var err error
 		if b, err = seal.Seal(nil, [][]byte{b}); err != nil {

@@ -36,12 +36,15 @@ func testHandshake(t *testing.T, secure Handshake) {
 		name           string
 		dialler, hears []byte
 		wanted         rdma.GID
+		verdict        byte
 		ok             bool
 	}{
-		{"one secret", secret, secret, here[0], true},
-		{"by the second GID", secret, secret, here[1], true},
-		{"another secret", []byte("another secret, as long as that "), secret, here[0], false},
-		{"another listener", secret, secret, rdma.GID{9}, false},
+		{"one secret", secret, secret, here[0], saidKept, true},
+		{"by the second GID", secret, secret, here[1], saidKept, true},
+		{"another secret", []byte("another secret, as long as that "), secret, here[0], saidKept, false},
+		{"another listener", secret, secret, rdma.GID{9}, saidKept, false},
+		{"crossed", secret, secret, here[0], saidCrossed, true},
+		{"a verdict of another version", secret, secret, here[0], 9, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a, b := net.Pipe()
@@ -52,7 +55,7 @@ func testHandshake(t *testing.T, secure Handshake) {
 					b.Close()
 				}
 				if err == nil {
-					err = keep(b, seal)
+					err = say(b, seal, c.verdict)
 				}
 				if err == nil && from != there {
 					err = errors.New("the dialler's GID is " + from.String())
@@ -65,8 +68,8 @@ func testHandshake(t *testing.T, secure Handshake) {
 			if err != nil {
 				a.Close()
 			}
-			if theirs := <-done; (err == nil) != c.ok || (theirs == nil) != c.ok {
-				t.Errorf("dialler: %v, listener: %v, want ok %v", err, theirs, c.ok)
+			if theirs := <-done; (err == nil) != (c.ok && c.verdict == saidKept) || (theirs == nil) != c.ok || errors.Is(err, errCrossed) != (c.verdict == saidCrossed) {
+				t.Errorf("dialler: %v, listener: %v, want ok %v, verdict %d", err, theirs, c.ok, c.verdict)
 			}
 		})
 	}

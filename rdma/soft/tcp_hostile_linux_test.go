@@ -179,7 +179,7 @@ func member(t *testing.T, data []byte) {
 		q := targets[int(h[8])%len(targets)]
 		l.say(h, kinds, func(f *frame) {
 			if f.kind == frameAck && h[9]&15 != 0 {
-				f.kind = frameRequest // else it ends the link
+				f.kind = frameRequest
 			}
 			switch f.kind {
 			case frameDatagram:
@@ -225,7 +225,7 @@ func member(t *testing.T, data []byte) {
 		})
 	})
 	b.p.tcp.Load().mu.Lock()
-	l.reading.active = false
+	l.replies, l.replied = nil, 0
 	if len(l.out) > 16<<20 {
 		t.Errorf("%d bytes of answers wait for %d requests", len(l.out), len(data)/frameSize)
 	}

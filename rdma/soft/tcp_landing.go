@@ -43,7 +43,7 @@ func (l *link) land(f *frame, have []byte) bool {
 func (l *link) home(f *frame) (*queuePair, []byte) {
 	o := f.op.Operation()
 	switch {
-	case l.peer == nil && f.kind == frameRequest && o.Moves == rdma.MovesToMemory && o.Received == 0 && f.flags == 0:
+	case f.kind == frameRequest && o.Moves == rdma.MovesToMemory && o.Received == 0 && f.flags == 0:
 		q, in, _, a := l.addressed(f)
 		if q == nil {
 			return nil, nil
@@ -55,7 +55,7 @@ func (l *link) home(f *frame) (*queuePair, []byte) {
 		}
 		q.mu.Unlock()
 
-	case l.peer != nil && f.kind == frameData:
+	case f.kind == frameData:
 		q, at := l.asked(f)
 		if q == nil {
 			return nil, nil
@@ -130,7 +130,7 @@ func (l *link) touchDown(k int) (behind int) {
 	}
 	g.active = false
 	switch {
-	case l.peer != nil:
+	case g.f.kind == frameData:
 		l.answered(&g.f, nil)
 	case g.lost:
 		l.refuseLost(&g.f)
@@ -150,5 +150,5 @@ func (l *link) refuseLost(f *frame) {
 		}
 		q.mu.Unlock()
 	}
-	l.queue(&answer, 0, nil)
+	l.answer(&answer, nil)
 }

@@ -200,7 +200,7 @@ func TestReadIsNotCopied(t *testing.T) {
 	}
 	w := far(t, n[1], nil, n[0].p.gids[0])
 	w.says(head(frame{kind: frameRequest, op: rdma.WRRDMARead, to: qb.num, from: qa.num, psn: qb.own.expect, total: size, addr: mr.Addr(), key: mr.RKey()}))
-	if !w.l.reading.active {
+	if !w.l.replying.Load() {
 		t.Fatal("the socket has taken all, so the test shows nothing")
 	}
 	var got []byte
@@ -225,8 +225,8 @@ func TestReadIsNotCopied(t *testing.T) {
 				t.Fatalf("other bytes at %d", f.offset)
 			}
 			if got = got[frameSize+f.length:]; f.last() {
-				if len(got) > 0 || w.l.reading.active {
-					t.Errorf("%d bytes behind the last piece, and the link answers: %v", len(got), w.l.reading.active)
+				if len(got) > 0 || w.l.replying.Load() {
+					t.Errorf("%d bytes behind the last piece, and the link answers: %v", len(got), w.l.replying.Load())
 				}
 				return
 			}

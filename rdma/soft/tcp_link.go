@@ -17,16 +17,21 @@ const (
 	linkBroken
 )
 
-// A link is one TCP connection. Requests of the side that dialled go one way,
-// answers the other. Its bytes are read with network.mu held and written with
-// mu held.
+// A link is the TCP connection with a peer. Both sides send requests and answers over it. Its bytes are read
+// with network.mu held and written with mu held.
+//
+// Nothing that waits for the socket keeps the link from being read: two sides that read megabytes of each other would
+// wait for each other. What a read asks for is taken from its memory when the socket has room, and other
+// answers wait behind it (replies).
 type link struct {
-	n      *network
-	peer   *peer    // where requests go; nil on the listener's side
-	from   rdma.GID // the other side
-	sealed *sealed  // nil: it is not encrypted
-	state  atomic.Uint32
-	heard  atomic.Uint32 // grows with what moves: bytes from the other side, and its taking ours
+	n        *network
+	peer     *peer    // that this side has dialled; nil: it was dialled
+	from     rdma.GID // the other side
+	dials    bool     // while it is dialling: this side's own connection is to become it; guarded by network.halfMu
+	sealed   *sealed  // nil: it is not encrypted
+	state    atomic.Uint32
+	replying atomic.Bool   // replies wait
+	heard    atomic.Uint32 // grows with what moves: bytes from the other side, and its taking ours
 
 	mu     sync.Mutex // guards writing: fd, and
 	fd     int
@@ -34,7 +39,6 @@ type link struct {
 	gone   int    // the beginning of out that it has taken
 	ack    int    // where in out the last frame begins, if it is an acknowledgement; else -1
 	owed   int    // looks until acknowledgements are sent alone; 0: they wait no longer.
-	deaf   bool   // nothing is read until out is shorter
 	corked corked
 	iov    vectors // scratch of toSocket
 	seen   uint32  // the events that watch asked for last
@@ -43,23 +47,25 @@ type link struct {
 	rest    []byte      // read, and not a whole frame yet
 	request rdma.SendWR // of the frame that is executed
 	landing landing
-	reading readout
+	replies []reply // from replied on: reads that are answered piece by piece, and answers to what came behind them
+	replied int
 	calls   map[uint32]*call // of DC, by the number of the initiator
 	one     [1][]byte        // scratch
 }
 
 const (
-	outMost  = 256 << 10 // above that, answers wait
-	deafFrom = 1 << 20   // above that, the other side is not read from
-	readSize = 256 << 10
-	glance   = 16 << 10 // what is read at once where the frames to come are not known
+	outMost = 256 << 10 // above that, a read's data waits
+	// With more answers waiting, the other side does not keep to the limits of its send queues, and is hung up on.
+	answersMost = 16 << 20
+	repliesMost = 64 << 10
+	readSize    = 256 << 10
+	glance      = 16 << 10 // what is read at once where the frames to come are not known
 	// corkFrames and corkBytes bound what one system call sends of requests.
 	corkFrames = 32
 	corkBytes  = 128 << 10
 	// An acknowledgement waits for as many looks of the owner, for others to come with
-	// it: a program that answers a message does so at once, and its answer goes first. It
-	// leaves before the next message is read, as that of a real device does.
-	owedLooks = 1
+	// it, and for requests to take it along: a program that answers a message does so at once.
+	owedLooks = 3
 	owedMost  = 4 << 10 // bytes of answers that wait so long
 )
 
@@ -103,12 +109,12 @@ func (c *corked) reset() {
 	c.vec, c.n, c.bytes = c.vec[:0], 0, 0
 }
 
-// A readout is a read request that is being answered, piece by piece as the
-// socket takes them.
-type readout struct {
-	active bool
-	f      frame // the request
-	sent   uint32
+// A reply is an answer that waits for its turn.
+type reply struct {
+	f    frame
+	read bool    // f is the request of a read, which is answered piece by piece as the socket takes them
+	sent uint32  // bytes of its data
+	word [8]byte // else the payload
 }
 
 // post adds a frame with n bytes at off of segs to those that the next uncork sends,
@@ -124,7 +130,7 @@ func (l *link) post(f, lead *frame, segs [][]byte, off, n int) bool {
 	if l.corked.full() {
 		l.send()
 	}
-	if l.waiting() > 0 && f.kind != frameHangUp {
+	if !l.takes() && f.kind != frameHangUp {
 		return false
 	}
 	if lead != nil {
@@ -133,6 +139,13 @@ func (l *link) post(f, lead *frame, segs [][]byte, off, n int) bool {
 	l.corked.add(f)
 	l.corked.payload(segs, off, n)
 	return true
+}
+
+// takes tells whether requests may go to the socket: nothing else waits for it but acknowledgements, or
+// reads are answered, which would keep all room for themselves. Called with mu held.
+func (l *link) takes() bool {
+	n := l.waiting()
+	return n == 0 || l.owed > 0 && l.sealed.waiting() == 0 || l.replying.Load() && n < outMost
 }
 
 // uncork sends what post has added.
@@ -153,13 +166,23 @@ func (l *link) send() {
 		return
 	}
 	done := 0
-	if l.waiting() == 0 {
+	if acks := l.out[l.gone:]; l.owed > 0 || l.waiting() == 0 {
+		if len(acks) > 0 { // they go along
+			c.vec = slices.Insert(c.vec, 0, acks)
+		}
 		k, err := l.write(c.vec)
 		if err != nil {
 			l.breakOff()
 			return
 		}
-		done = k
+		if len(acks) > 0 {
+			c.vec = slices.Delete(c.vec, 0, 1)
+			l.gone += min(k, len(acks))
+			if l.owed = 0; l.gone == len(l.out) {
+				l.out, l.gone = l.out[:0], 0
+			}
+		}
+		done = max(k-len(acks), 0)
 	}
 	for _, b := range c.vec {
 		if done >= len(b) {
@@ -235,10 +258,52 @@ func (l *link) queue(f *frame, n int, load func([]byte) bool) bool {
 			l.owed = owedLooks
 		}
 	}
-	if l.waiting() > deafFrom {
-		l.deaf = true
+	if l.waiting() > answersMost {
+		l.breakOff()
 	}
 	return true
+}
+
+// answer is queue for a payload of at most 8 bytes. Where reads are being answered it waits behind them.
+// Called with network.mu held.
+func (l *link) answer(f *frame, payload []byte) {
+	if l.replied == len(l.replies) {
+		l.queue(f, len(payload), func(to []byte) bool { copy(to, payload); return true })
+		return
+	}
+	if last := &l.replies[len(l.replies)-1]; f.kind == frameAck && !last.read && merges(&last.f, f) {
+		last.f = *f
+		return
+	}
+	r := reply{f: *f}
+	copy(r.word[:], payload)
+	l.wait(&r)
+}
+
+// wait adds a reply.
+func (l *link) wait(r *reply) {
+	l.replies = append(l.replies, *r)
+	l.replying.Store(true)
+	if len(l.replies)-l.replied > repliesMost {
+		l.mu.Lock()
+		l.breakOff()
+		l.mu.Unlock()
+	}
+}
+
+// replyDone takes the first reply out.
+func (l *link) replyDone() {
+	if l.replied++; l.replied == len(l.replies) {
+		l.replies, l.replied = l.replies[:0], 0
+		l.replying.Store(false)
+	} else if l.replied > 64 && l.replied > len(l.replies)/2 {
+		l.replies, l.replied = l.replies[:copy(l.replies, l.replies[l.replied:])], 0
+	}
+}
+
+// merges tells whether the acknowledgement f stands for was, too.
+func merges(was, f *frame) bool {
+	return was.kind == frameAck && was.to == f.to && was.from == f.from && was.life == f.life
 }
 
 // acknowledges tells whether the last frame that waits acknowledges an earlier request of
@@ -248,7 +313,7 @@ func (l *link) acknowledges(f *frame) bool {
 		return false
 	}
 	was, err := parseFrame(l.out[l.ack:])
-	return err == nil && was.kind == frameAck && was.to == f.to && was.from == f.from && was.life == f.life
+	return err == nil && merges(&was, f)
 }
 
 // age is the beginning of a look: it flushes, and tells whether nothing is owed.
@@ -300,9 +365,6 @@ func (l *link) flush(all bool) {
 	} else if l.gone > l.ack {
 		l.ack = -1
 	}
-	if l.deaf && l.waiting() <= outMost {
-		l.deaf = false
-	}
 	l.watch(l.waiting() > 0)
 }
 
@@ -320,10 +382,6 @@ func (l *link) full() bool {
 	return l.waiting() > outMost
 }
 
-// paused tells whether nothing is read until the other side takes answers. Only
-// the listener's side pauses, and it writes with network.mu held.
-func (l *link) paused() bool { return l.deaf || l.reading.active }
-
 // receive reads what has come and acts on it. Called with network.mu held.
 func (l *link) receive() {
 	n := l.n
@@ -331,9 +389,6 @@ func (l *link) receive() {
 		n.buf = make([]byte, readSize)
 	}
 	for range 8 { // then the other links have their turn
-		if l.paused() {
-			return
-		}
 		var have, k, room int
 		var end bool
 		if l.landing.active {
@@ -367,7 +422,7 @@ func (l *link) receive() {
 // digest acts on whole frames and keeps what is left. It is false when the
 // other side does not keep to the protocol.
 func (l *link) digest(b []byte) bool {
-	for len(b) >= frameSize && !l.reading.active {
+	for len(b) >= frameSize {
 		f, err := parseFrame(b)
 		if err != nil {
 			return false
@@ -380,26 +435,18 @@ func (l *link) digest(b []byte) bool {
 			break
 		}
 		payload := b[frameSize:end:end]
-		if l.peer == nil {
-			switch f.kind {
-			case frameRequest:
-				l.serve(&f, payload)
-			case frameMessage:
-				l.message(&f, payload)
-			case frameDatagram:
-				l.datagram(&f, payload)
-			case frameCall:
-				l.called(&f)
-			case frameHangUp:
-				l.hungUp(&f)
-			default:
-				return false
-			}
-		} else {
-			switch f.kind {
-			case frameRequest, frameMessage, frameDatagram, frameCall, frameHangUp:
-				return false
-			}
+		switch f.kind {
+		case frameRequest:
+			l.serve(&f, payload)
+		case frameMessage:
+			l.message(&f, payload)
+		case frameDatagram:
+			l.datagram(&f, payload)
+		case frameCall:
+			l.called(&f)
+		case frameHangUp:
+			l.hungUp(&f)
+		default:
 			l.answered(&f, payload)
 		}
 		b = b[end:]
@@ -408,20 +455,17 @@ func (l *link) digest(b []byte) bool {
 	return true
 }
 
-// resume goes on with a read that is being answered, and then with what came
-// behind it. Called with network.mu held.
+// resume sends what waits for its turn, as much as the socket takes. Called with network.mu held.
 func (l *link) resume() {
-	for l.reading.active {
-		if !l.readOn() {
-			return
-		}
-		if l.reading.active {
+	for l.replied < len(l.replies) {
+		if r := &l.replies[l.replied]; r.read {
+			if !l.readOn(r) {
+				return
+			}
 			continue
 		}
-		rest := append([]byte(nil), l.rest...)
-		if !l.digest(rest) {
-			l.state.Store(linkBroken)
-			return
-		}
+		r := l.replies[l.replied]
+		l.queue(&r.f, int(r.f.length), func(to []byte) bool { copy(to, r.word[:]); return true })
+		l.replyDone()
 	}
 }

@@ -3,6 +3,7 @@ package soft
 import (
 	"bytes"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -148,6 +149,44 @@ func TestSystemCallsOfMessages(t *testing.T) {
 	}
 }
 
+// Where messages go there and back, acknowledgements go with them: each side sends once a message.
+func TestMessagesCarryAcknowledgements(t *testing.T) {
+	noLeaks(t)
+	n := hosts(t, 2)
+	qa, qb := pair(t, n[0], n[1], attrs())
+	q, mrs := [2]*queuePair{qa, qb}, [2]rdma.MR{n[0].alloc(512, all), n[1].alloc(512, all)}
+	for i := range q {
+		postRecv(t, q[i], slices.Repeat([]rdma.RecvWR{{SGL: []rdma.SGE{sge(mrs[i], 0, 8)}}}, 8)...)
+	}
+	writes := func() uint64 { return n[0].p.tcp.Load().counts.writes.Load() + n[1].p.tcp.Load().counts.writes.Load() }
+	const rounds = 200
+	acknowledged, before := 0, uint64(0)
+	for round := range rounds + 10 {
+		if round == 10 { // the link is up
+			before, acknowledged = writes(), 0
+		}
+		for i := range q {
+			post(t, q[i], rdma.SendWR{Flags: rdma.SendSignaled, Opcode: rdma.WRSend, SGL: []rdma.SGE{sge(mrs[i], 0, 8)}})
+			for came := false; !came; {
+				wc := n[1-i].poll(1)[0]
+				if came = wc.Opcode == rdma.WCRecv; !came {
+					acknowledged++
+				}
+				if wc.Status != rdma.WCSuccess {
+					t.Fatalf("completion %+v", wc)
+				}
+			}
+			postRecv(t, q[1-i], rdma.RecvWR{SGL: []rdma.SGE{sge(mrs[1-i], 0, 8)}})
+		}
+	}
+	if got := writes() - before; got > 2*rounds+rounds/4 {
+		t.Errorf("%d sends for %d messages there and back, want one each", got, rounds)
+	}
+	if acknowledged < 2*rounds-2 {
+		t.Errorf("%d of %d messages are acknowledged", acknowledged, 2*rounds)
+	}
+}
+
 // What waits for the socket reaches it in order and whole, however it takes it.
 func TestOutKeepsOrder(t *testing.T) {
 	noLeaks(t)
@@ -209,14 +248,14 @@ func TestLinkIsReadAfterItsReaderHasGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.n, l.seen = &network{p: n[0].p, epoll: set}, unix.EPOLLIN
-	l.reading = readout{active: true, f: frame{to: 1<<24 - 1, total: 8}}
+	l.wait(&reply{read: true, f: frame{to: 1<<24 - 1, total: 8}})
 	l.mu.Lock()
 	l.watch(false)
 	l.mu.Unlock()
-	if l.seen != unix.EPOLLOUT {
-		t.Fatalf("while it answers a read it is watched for %#x, want %#x", l.seen, unix.EPOLLOUT)
+	if l.seen != unix.EPOLLIN|unix.EPOLLOUT {
+		t.Fatalf("while it answers a read it is watched for %#x, want %#x", l.seen, unix.EPOLLIN|unix.EPOLLOUT)
 	}
-	if l.n.serve(l, true); l.reading.active || l.seen != unix.EPOLLIN {
-		t.Errorf("it answers: %v, and is watched for %#x, want %#x", l.reading.active, l.seen, unix.EPOLLIN)
+	if l.n.serve(l, true); l.replying.Load() || l.seen != unix.EPOLLIN {
+		t.Errorf("it answers: %v, and is watched for %#x, want %#x", l.replying.Load(), l.seen, unix.EPOLLIN)
 	}
 }

@@ -1,6 +1,7 @@
 package soft
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -39,14 +40,16 @@ type network struct {
 	ring    []*link       // the same, for the owner's looks
 	owing   []*link       // some of those whose acknowledgements wait
 	events  [64]unix.EpollEvent
+	corked  corked // scratch
 	buf     []byte // what is being read
 	records []byte // and of what was encrypted, before that
 	closed  bool
 
-	halfMu sync.Mutex // guards what follows
-	half   []*os.File // accepted and without proof yet, oldest first
-	proven []*os.File // accepted, the other end knows the secret; in what is left of the handshake
-	dialed []*os.File // dialled and in the handshake
+	halfMu sync.Mutex         // guards what follows
+	half   []*os.File         // accepted and without proof yet, oldest first
+	proven []*os.File         // accepted, the other end knows the secret; in what is left of the handshake
+	dialed []*os.File         // dialled and in the handshake
+	byGID  map[rdma.GID]*link // the newest link with each peer, which may still be made
 	shut   bool
 
 	quit   chan struct{}
@@ -79,7 +82,7 @@ func newNetwork(p *Provider, secret []byte, secure Handshake) (*network, error) 
 	if err != nil {
 		return nil, &rdma.OpError{Op: "soft.New", Detail: "listen for TCP links on " + at, Err: err}
 	}
-	n := &network{p: p, secret: secret, secure: secure, port: bound.Port(), patience: dialLimit, listener: l, links: make(map[int]*link), quit: make(chan struct{})}
+	n := &network{p: p, secret: secret, secure: secure, port: bound.Port(), patience: dialLimit, listener: l, links: make(map[int]*link), byGID: make(map[rdma.GID]*link), quit: make(chan struct{})}
 	if n.address, err = advertised(bound, p.cfg.Advertise); err != nil {
 		l.Close()
 		return nil, &rdma.OpError{Op: "soft.New", Detail: err.Error(), Err: rdma.ErrInvalid}
@@ -127,15 +130,60 @@ func (n *network) accept() {
 		n.halfMu.Unlock()
 		go func() {
 			defer n.ended.Done()
-			from, seal, err := welcome(c, n.secret, n.secure, n.p.gids, func() error { return n.prove(c) })
-			n.whole(&n.half, c)
-			if n.whole(&n.proven, c) && err == nil && keep(c, seal) == nil {
-				l := &link{n: n, from: from, sealed: sealedBy(seal)}
-				n.join(l, c)
-			}
+			n.greeted(c)
 			c.Close()
 		}()
 	}
+}
+
+// greeted makes a link of a connection that was accepted.
+func (n *network) greeted(c *os.File) {
+	from, seal, err := welcome(c, n.secret, n.secure, n.p.gids, func() error { return n.prove(c) })
+	n.whole(&n.half, c)
+	if !n.whole(&n.proven, c) || err != nil {
+		return
+	}
+	l, dials := n.expect(from)
+	if l == nil {
+		_ = say(c, seal, saidCrossed)
+		return
+	}
+	if err := say(c, seal, saidKept); err == nil {
+		l.sealed = sealedBy(seal)
+		n.join(l, c)
+		n.p.self.bell.Ring() // the goroutine that waits for the link may be asleep
+	} else {
+		n.halfMu.Lock()
+		if l.dials = dials; !dials {
+			l.state.Store(linkBroken)
+		}
+		n.halfMu.Unlock()
+	}
+}
+
+// Two processes that dial each other at the same time would have two connections. The one with the lower
+// GID decides which is the link, and nothing else does:
+//
+//	lower:  refuses a connection while it has a link, or is making one
+//	higher: takes every connection, also in place of its own, which it is dialling and which is refused
+//
+// expect gives the link that a connection from a peer becomes, nil where it is refused. dials: this side has been
+// dialling the peer, and would go on if the connection came to nothing.
+func (n *network) expect(from rdma.GID) (l *link, dials bool) {
+	n.halfMu.Lock()
+	defer n.halfMu.Unlock()
+	if l = n.byGID[from]; l != nil && l.state.Load() != linkBroken {
+		if bytes.Compare(n.p.gids[0][:], from[:]) < 0 {
+			return nil, l.dials
+		}
+		if l.dials {
+			l.dials = false
+			return l, true
+		}
+	}
+	l = &link{n: n, from: from}
+	n.byGID[from] = l
+	return l, false
 }
 
 // prove keeps a connection whose other end knows the secret from being driven out.
@@ -166,14 +214,24 @@ func (n *network) whole(list *[]*os.File, c *os.File) bool {
 	return true
 }
 
-// dial starts a link for requests to a peer. It is used while it is being made.
+// dial gives the link with a peer, and starts one where there is none. It is used while it is being made.
 func (n *network) dial(s *peer) *link {
-	l := &link{n: n, peer: s, from: s.gids[0]}
 	n.halfMu.Lock()
 	defer n.halfMu.Unlock()
+	if l := n.byGID[s.gids[0]]; l != nil && l.state.Load() != linkBroken {
+		return l
+	}
+	l := &link{n: n, peer: s, from: s.gids[0], dials: true}
+	n.byGID[l.from] = l
+	n.start(l)
+	return l
+}
+
+// start begins to dial. Called with halfMu held.
+func (n *network) start(l *link) {
 	if n.shut {
 		l.state.Store(linkBroken)
-		return l
+		return
 	}
 	n.ended.Add(1)
 	go func() {
@@ -181,7 +239,7 @@ func (n *network) dial(s *peer) *link {
 		begin := time.Now()
 		for pause := dialPause; ; pause *= 2 {
 			err := n.call(l)
-			if err == nil {
+			if err == nil || l.state.Load() != linkDialling {
 				break
 			}
 			if errors.Is(err, errNotYet) && !l.peer.checkDead() {
@@ -190,9 +248,9 @@ func (n *network) dial(s *peer) *link {
 			// A listener that is not there, or is another one, stays so. A
 			// busy one has driven us out, or was too slow, and may do better.
 			if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, errStranger) || errors.Is(err, errNowhere) || time.Since(begin) > n.patience {
-				l.peer.gone.Store(true)
-				l.state.Store(linkBroken)
-				break
+				if n.giveUp(l) {
+					break
+				}
 			}
 			select {
 			case <-n.quit:
@@ -204,7 +262,18 @@ func (n *network) dial(s *peer) *link {
 		// The goroutine that waits for the link may be asleep.
 		n.p.self.bell.Ring()
 	}()
-	return l
+}
+
+// giveUp ends a link that could not be dialled. It is false where the peer's connection is just becoming the link.
+func (n *network) giveUp(l *link) bool {
+	n.halfMu.Lock()
+	defer n.halfMu.Unlock()
+	if !l.dials {
+		return false
+	}
+	l.peer.gone.Store(true)
+	l.state.Store(linkBroken)
+	return true
 }
 
 const (
@@ -214,6 +283,12 @@ const (
 
 // call tries once to bring a link up.
 func (n *network) call(l *link) error {
+	n.halfMu.Lock()
+	dials := l.dials
+	n.halfMu.Unlock()
+	if !dials {
+		return errCrossed
+	}
 	address, secret, err := l.peer.listener()
 	if err != nil {
 		return err
@@ -232,11 +307,18 @@ func (n *network) call(l *link) error {
 	n.halfMu.Unlock()
 	seal, err := greet(c, secret, l.peer.secure(), n.p.gids[0], l.peer.gids[0])
 	n.whole(&n.dialed, c)
-	if err == nil {
-		l.sealed = sealedBy(seal)
-		n.join(l, c)
+	if err != nil {
+		return err
 	}
-	return err
+	n.halfMu.Lock()
+	dials, l.dials = l.dials, false
+	n.halfMu.Unlock()
+	if !dials {
+		return errCrossed
+	}
+	l.sealed = sealedBy(seal)
+	n.join(l, c)
+	return nil
 }
 
 // join gives a connection that has passed the handshake to the epoll set.
@@ -346,9 +428,7 @@ func (n *network) serve(l *link, all bool) (moved bool) {
 	heard := l.heard.Load()
 	l.age(all)
 	l.resume()
-	if !l.paused() { // else the other side has gone when a write says so
-		l.receive()
-	}
+	l.receive()
 	l.flush(all)
 	if l.state.Load() == linkBroken {
 		n.drop(l)
@@ -378,9 +458,14 @@ func (n *network) drop(l *link) {
 	}
 	l.corked.reset()
 	l.mu.Unlock()
-	if l.peer == nil {
-		l.n.p.abandon(l)
+	l.replies, l.replied = nil, 0
+	l.replying.Store(false)
+	n.halfMu.Lock()
+	if n.byGID[l.from] == l {
+		delete(n.byGID, l.from)
 	}
+	n.halfMu.Unlock()
+	l.n.p.abandon(l)
 }
 
 // rest says that the owner is about to sleep: the guard takes over.
@@ -428,11 +513,8 @@ func (n *network) close() {
 // with the link's mu held.
 func (l *link) watch(out bool) {
 	ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(l.fd)}
-	if out || l.reading.active { // the socket may have taken all since the last piece: it has room for the next
+	if out || l.replying.Load() { // the socket may have taken all since the last piece: it has room for the next
 		ev.Events |= unix.EPOLLOUT
-	}
-	if l.paused() {
-		ev.Events &^= unix.EPOLLIN
 	}
 	if ev.Events != l.seen {
 		l.seen = ev.Events

@@ -137,15 +137,17 @@ func TestStrangersDriveOutNoMember(t *testing.T) {
 }
 
 // Members are not kept out by each other: more of them than a listener has in
-// the handshake at once, all at the same moment, and the dialler is itself
-// dialled meanwhile.
+// the handshake at once, all at the same moment.
 func TestManyLinksAtOnce(t *testing.T) { both(t, testManyLinksAtOnce) }
 
 func testManyLinksAtOnce(t *testing.T, secure Handshake) {
 	noLeaks(t)
 	n := []*node{open(t, Config{Host: "a", Secret: secret, Secure: secure}), open(t, Config{Host: "b", Secret: secret, Secure: secure})}
 	introduce(t, n...)
-	s, back := n[0].p.find(n[1].p.gids[0]), n[1].p.find(n[0].p.gids[0])
+	if bytes.Compare(n[0].p.gids[0][:], n[1].p.gids[0][:]) > 0 {
+		n[0], n[1] = n[1], n[0] // it takes every connection
+	}
+	s := n[0].p.find(n[1].p.gids[0])
 	links := make([]*link, 6*halfMost)
 	if arch.RaceEnabled && secure != nil {
 		links = links[:halfMost] // a handshake of TLS takes 60 ms of CPU time
@@ -153,11 +155,11 @@ func testManyLinksAtOnce(t *testing.T, secure Handshake) {
 	var all sync.WaitGroup
 	for i := range links {
 		all.Go(func() {
-			if i%2 == 0 {
-				links[i] = n[0].p.tcp.Load().dial(s)
-			} else {
-				links[i] = n[1].p.tcp.Load().dial(back)
-			}
+			net := n[0].p.tcp.Load()
+			links[i] = &link{n: net, peer: s, from: s.gids[0], dials: true}
+			net.halfMu.Lock()
+			net.start(links[i]) // dial would give all the same
+			net.halfMu.Unlock()
 		})
 	}
 	all.Wait()
@@ -173,6 +175,123 @@ func testManyLinksAtOnce(t *testing.T, secure Handshake) {
 		}
 		return up == len(links)
 	})
+}
+
+// Of two processes that dial each other, the one with the lower GID decides which connection is the link.
+func TestCrossedDials(t *testing.T) {
+	noLeaks(t)
+	n := hosts(t, 2)
+	if bytes.Compare(n[0].p.gids[0][:], n[1].p.gids[0][:]) > 0 {
+		n[0], n[1] = n[1], n[0]
+	}
+	for i, name := range []string{"lower", "higher"} {
+		net, other := n[i].p.tcp.Load(), n[1-i].p.gids[0]
+		if l, dials := net.expect(other); l == nil || dials || net.byGID[other] != l {
+			t.Errorf("%s, which does not dial: link %p, dials %v; want a new link", name, l, dials)
+		}
+		own := &link{n: net, from: other, dials: true}
+		net.byGID[other] = own
+		want := []*link{nil, own}[i]
+		if l, dials := net.expect(other); l != want || !dials || own.dials != (i == 0) {
+			t.Errorf("%s, which dials: link %p, dials %v, and goes on: %v; want %p, true, %v", name, l, dials, own.dials, want, i == 0)
+		}
+		own.state.Store(linkBroken)
+		l, dials := net.expect(other)
+		if l == nil || l == own || dials {
+			t.Errorf("%s, whose dial has failed: link %p, dials %v; want a new link", name, l, dials)
+		}
+		l.state.Store(linkUp)
+		if again, _ := net.expect(other); (again == nil) != (i == 0) || again == l {
+			t.Errorf("%s, which has a link: %p, want another one by the higher, none by the lower", name, again)
+		}
+		delete(net.byGID, other)
+	}
+}
+
+// Two processes that send to each other at once have one connection, whoever was first.
+func TestOneConnectionAPair(t *testing.T) { both(t, testOneConnectionAPair) }
+
+func testOneConnectionAPair(t *testing.T, secure Handshake) {
+	noLeaks(t)
+	for round := range 20 {
+		n := []*node{open(t, Config{Host: "a", Secret: secret, Secure: secure}), open(t, Config{Host: "b", Secret: secret, Secure: secure})}
+		introduce(t, n...)
+		qa, qb := pair(t, n[0], n[1], attrs())
+		for i, q := range []*queuePair{qa, qb} {
+			if round%3 == 1+i {
+				continue // the other one dials alone
+			}
+			mr, to := n[i].alloc(8, all), n[1-i].alloc(8, all)
+			post(t, q, rdma.SendWR{Flags: rdma.SendSignaled, Opcode: rdma.WRRDMAWrite, SGL: []rdma.SGE{sge(mr, 0, 8)}, RemoteAddr: to.Addr(), RKey: to.RKey()})
+		}
+		for i, q := range []*queuePair{qa, qb} {
+			if round%3 == 1+i {
+				mr, to := n[i].alloc(8, all), n[1-i].alloc(8, all)
+				n[1-i].poll(1, n[i])
+				post(t, q, rdma.SendWR{Flags: rdma.SendSignaled, Opcode: rdma.WRRDMAWrite, SGL: []rdma.SGE{sge(mr, 0, 8)}, RemoteAddr: to.Addr(), RKey: to.RKey()})
+				if wc := n[i].poll(1, n[1-i])[0]; wc.Status != rdma.WCSuccess {
+					t.Fatalf("completion %+v", wc)
+				}
+			}
+		}
+		if round%3 == 0 {
+			for i := range n {
+				if wc := n[i].poll(1, n[1-i])[0]; wc.Status != rdma.WCSuccess {
+					t.Fatalf("completion %+v", wc)
+				}
+			}
+		}
+		for i := range n {
+			net := n[i].p.tcp.Load()
+			net.mu.Lock()
+			if len(net.links) != 1 {
+				t.Errorf("round %d: process %d has %d connections, want 1", round, i, len(net.links))
+			}
+			net.mu.Unlock()
+		}
+	}
+}
+
+// Two sides that read more of each other than the connection takes do not wait for each other, and what
+// each has asked for behind it is answered in order.
+func TestReadsOfEachOther(t *testing.T) { both(t, testReadsOfEachOther) }
+
+func testReadsOfEachOther(t *testing.T, secure Handshake) {
+	noLeaks(t)
+	const size = 24 << 20
+	n := []*node{open(t, Config{Host: "a", Secret: secret, Secure: secure}), open(t, Config{Host: "b", Secret: secret, Secure: secure})}
+	introduce(t, n...)
+	qa, qb := pair(t, n[0], n[1], attrs())
+	var mem, far, word [2]rdma.MR
+	for i := range n {
+		mem[i], far[i], word[i] = n[i].alloc(size, all), n[i].alloc(size, all), n[i].alloc(16, all)
+		for k := range far[i].Bytes() {
+			far[i].Bytes()[k] = byte(k>>9 + i + k)
+		}
+	}
+	for i, q := range []*queuePair{qa, qb} {
+		to := 1 - i
+		post(t, q,
+			rdma.SendWR{WRID: 0, Flags: rdma.SendSignaled, Opcode: rdma.WRRDMARead, SGL: []rdma.SGE{sge(mem[i], 0, size)}, RemoteAddr: far[to].Addr(), RKey: far[to].RKey()},
+			rdma.SendWR{WRID: 1, Flags: rdma.SendSignaled, Opcode: rdma.WRAtomicFetchAndAdd, SGL: []rdma.SGE{sge(word[i], 0, 8)}, RemoteAddr: word[to].Addr() + 8, RKey: word[to].RKey(), CompareAdd: 1},
+			rdma.SendWR{WRID: 2, Flags: rdma.SendSignaled, Opcode: rdma.WRRDMAWrite, SGL: []rdma.SGE{sge(word[i], 0, 8)}, RemoteAddr: far[to].Addr(), RKey: far[to].RKey()},
+			rdma.SendWR{WRID: 3, Flags: rdma.SendSignaled, Opcode: rdma.WRRDMARead, SGL: []rdma.SGE{sge(mem[i], 0, 4096)}, RemoteAddr: far[to].Addr() + 8192, RKey: far[to].RKey()})
+	}
+	for i := range n {
+		for k, wc := range n[i].poll(4, n[1-i]) {
+			if wc.Status != rdma.WCSuccess || wc.WRID != uint64(k) {
+				t.Fatalf("process %d: completion %d is %+v", i, k, wc)
+			}
+		}
+	}
+	for i := range n {
+		if !bytes.Equal(mem[i].Bytes()[4096:], far[1-i].Bytes()[4096:]) {
+			t.Errorf("process %d has read other bytes", i)
+		}
+		if got := word[i].Bytes()[8]; got != 1 {
+			t.Errorf("the word of process %d is %d, want 1", i, got)
+		}
+	}
 }
 
 // A peer that is stopped before there is a link to it, so that its kernel takes connections and nobody greets, is
@@ -249,7 +368,7 @@ func FuzzServe(f *testing.F) {
 		}
 		b.p.tcp.Load().mu.Lock()
 		l.digest(data)
-		l.reading.active = false
+		l.replies, l.replied = nil, 0
 		if k := len(l.calls); k > 2 {
 			t.Errorf("%d calls with 2 responders", k)
 		}

@@ -14,6 +14,7 @@ type network struct {
 	port    uint16
 	secure  Handshake
 	p       *Provider
+	corked  corked
 	buf     []byte
 	records []byte
 }

@@ -324,8 +324,8 @@ func TestReadAfterQueuePairClosed(t *testing.T) {
 	_, qb := pair(t, n[0], n[1], attrs())
 	mr := n[1].alloc(8, all)
 	l := &link{n: n[1].p.tcp.Load(), from: n[0].p.gids[0], fd: -1}
-	l.reading = readout{active: true, f: frame{op: rdma.WRRDMARead, to: qb.num ^ 1<<queueBits, key: mr.RKey() ^ 1, addr: mr.Addr(), total: 8}}
-	if !l.readOn() || l.reading.active {
+	l.wait(&reply{read: true, f: frame{op: rdma.WRRDMARead, to: qb.num ^ 1<<queueBits, key: mr.RKey() ^ 1, addr: mr.Addr(), total: 8}})
+	if !l.readOn(&l.replies[0]) || l.replying.Load() {
 		t.Error("the read goes on")
 	}
 	if s := qb.State(); s != rdma.StateRTS {

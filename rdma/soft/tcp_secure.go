@@ -130,26 +130,25 @@ func (s *peer) secure() Handshake {
 	return s.p.cfg.Secure
 }
 
-var errSealed = errors.New("found other bytes, expected the welcome under encryption")
+var errSealed = errors.New("found other bytes, expected the verdict under encryption")
 
-// awaitSealed waits for the byte that keep has sealed: behind it the other end says nothing unasked.
-func awaitSealed(c io.Reader, s Sealer) error {
+// awaitSealed waits for the byte that say has sealed. Requests may follow at once, so it reads no byte behind that: one
+// at a time, because how long a record is only the Sealer knows.
+func awaitSealed(c io.Reader, s Sealer) (verdict byte, err error) {
 	var b [512]byte
-	for n := 0; n < len(b); {
-		k, err := c.Read(b[n:])
-		if err != nil {
-			return err
+	for n := 1; n <= len(b); n++ {
+		if _, err := io.ReadFull(c, b[n-1:n]); err != nil {
+			return 0, err
 		}
-		n += k
 		plain, used, err := s.Open(make([]byte, 0, n), b[:n])
 		switch {
 		case err != nil:
-			return err
+			return 0, err
 		case len(plain) == 1 && used == n:
-			return nil
+			return plain[0], nil
 		case used > 0:
-			return errSealed
+			return 0, errSealed
 		}
 	}
-	return errSealed
+	return 0, errSealed
 }

@@ -14,7 +14,7 @@ func (l *link) serve(f *frame, payload []byte) {
 	q, in, expect, a := l.addressed(f)
 	if q == nil {
 		answer.kind = frameNobody
-		l.queue(&answer, 0, nil)
+		l.answer(&answer, nil)
 		return
 	}
 	defer q.mu.Unlock()
@@ -25,13 +25,13 @@ func (l *link) serve(f *frame, payload []byte) {
 		// again: no request is dropped without an answer, so silence is the
 		// process's and the requester can time it.
 		answer.kind = frameNobody
-		l.queue(&answer, 0, nil)
+		l.answer(&answer, nil)
 		return
 	case duplicate:
 		if !o.Fetches() {
 			if f.last() {
 				answer.kind = frameAck
-				l.queue(&answer, 0, nil)
+				l.answer(&answer, nil)
 			}
 			return
 		}
@@ -56,12 +56,12 @@ func (l *link) serve(f *frame, payload []byte) {
 	case retry:
 		in.inside = 0
 		answer.kind, answer.code = frameNotReady, uint8(atomic.LoadUint32(&c.rights)>>16)
-		l.queue(&answer, 0, nil)
+		l.answer(&answer, nil)
 	case requester != rdma.WCSuccess:
 		in.drop()
 		p.self.fault(c, cause)
 		answer.kind, answer.code = frameNak, uint8(requester)
-		l.queue(&answer, 0, nil)
+		l.answer(&answer, nil)
 	case o.Moves == rdma.MovesFromMemory:
 		*expect = (f.psn + 1) & psnMask
 		l.startRead(q, f)
@@ -72,7 +72,7 @@ func (l *link) serve(f *frame, payload []byte) {
 		in.inside = 0
 		*expect = (f.psn + 1) & psnMask
 		answer.kind = frameAck
-		l.queue(&answer, 0, nil)
+		l.answer(&answer, nil)
 	default:
 		in.inside += f.length
 	}
@@ -155,11 +155,8 @@ func (q *queuePair) perform(l *link, in *inbound, f *frame, payload []byte) (req
 // word answers an atomic.
 func (l *link) word(f *frame, old uint64) {
 	answer := frame{kind: frameData, op: f.op, to: f.from, from: f.to, psn: f.psn, life: f.life, total: 8, length: 8}
-	l.queue(&answer, 8, func(to []byte) bool {
-		b := wordBytes(old)
-		copy(to, b[:])
-		return true
-	})
+	b := wordBytes(old)
+	l.answer(&answer, b[:])
 }
 
 // repeatAtomic answers an atomic that was executed, now or before.
@@ -171,31 +168,31 @@ func (l *link) repeatAtomic(in *inbound, f *frame, answer frame) {
 		}
 	}
 	answer.kind, answer.code = frameNak, uint8(rdma.WCRetryExcErr)
-	l.queue(&answer, 0, nil)
+	l.answer(&answer, nil)
 }
 
 // startRead begins to answer a read. Called with the queue pair's mu held.
 func (l *link) startRead(q *queuePair, f *frame) {
-	l.reading = readout{active: true, f: *f}
-	for l.reading.active && l.piece(q) {
+	first := l.replied == len(l.replies)
+	l.wait(&reply{f: *f, read: true})
+	for first && l.replying.Load() && l.piece(q, &l.replies[l.replied]) {
 	}
 }
 
-// readOn goes on with it. It is false when the socket takes no more.
-func (l *link) readOn() bool {
-	q := l.n.p.byQPN.get(l.reading.f.to & (maxQueues - 1))
-	if q == nil || q.num != l.reading.f.to {
-		l.reading.active = false // it was closed, and another may have its index
+// readOn goes on with a read. It is false when the socket takes no more.
+func (l *link) readOn(r *reply) bool {
+	q := l.n.p.byQPN.get(r.f.to & (maxQueues - 1))
+	if q == nil || q.num != r.f.to {
+		l.replyDone() // it was closed, and another may have its index
 		return true
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return l.piece(q)
+	return l.piece(q, r)
 }
 
 // piece sends or queues some of a read's data.
-func (l *link) piece(q *queuePair) bool {
-	r := &l.reading
+func (l *link) piece(q *queuePair, r *reply) bool {
 	f := &r.f
 	answer := frame{op: f.op, to: f.from, from: f.to, psn: f.psn, life: f.life}
 	// The region may have gone since the last piece.
@@ -204,7 +201,7 @@ func (l *link) piece(q *queuePair) bool {
 	left := f.total - r.sent
 	if ok && left >= streamFrom && sp.key == 0 && sp.mem != nil && l.sealed == nil &&
 		(!sp.guard || readable(sp.mem[r.sent:min(r.sent+corkBytes, f.total)])) {
-		return l.stream(answer, sp.mem)
+		return l.stream(r, answer, sp.mem)
 	}
 	if l.full() {
 		l.flush(true)
@@ -218,12 +215,13 @@ func (l *link) piece(q *queuePair) bool {
 	})
 	if !ok {
 		l.n.p.self.fault(q.own, faultAccess)
-		r.active = false
 		l.queue(&frame{kind: frameNak, op: f.op, code: uint8(rdma.WCRemAccessErr), to: f.from, from: f.to, psn: f.psn, life: f.life}, 0, nil)
+		l.replyDone()
 		return true
 	}
-	r.sent += answer.length
-	r.active = r.sent < f.total
+	if r.sent += answer.length; r.sent == f.total {
+		l.replyDone()
+	}
 	return true
 }
 
@@ -232,14 +230,14 @@ const streamFrom = 16 << 10
 
 // stream sends some of a read's data, which is mem, as much as the socket takes. Only of a frame
 // that has gone in part is the rest copied. It is false when the socket takes no more.
-func (l *link) stream(answer frame, mem []byte) bool {
+func (l *link) stream(r *reply, answer frame, mem []byte) bool {
 	l.flush(true)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.state.Load() != linkUp || l.waiting() > 0 {
 		return false
 	}
-	r, c := &l.reading, &l.corked
+	c := &l.n.corked
 	defer c.reset()
 	answer.kind, answer.total = frameData, uint32(len(mem))
 	l.one[0] = mem
@@ -267,7 +265,9 @@ func (l *link) stream(answer frame, mem []byte) bool {
 		}
 		done -= frameSize + len(data)
 	}
-	r.active = r.sent < answer.total
+	if r.sent == answer.total {
+		l.replyDone()
+	}
 	l.watch(l.waiting() > 0)
 	return k == all
 }

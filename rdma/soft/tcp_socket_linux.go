@@ -176,6 +176,11 @@ func dial(address string, limit time.Duration) (*os.File, error) {
 	return c, nil
 }
 
+// windowLeast is how many bytes a link's socket takes at least before they are read. The default of Linux, 64 KiB, is
+// less than a piece with its header: the rest of each piece would wait for the reader's acknowledgement, for up to 40 ms.
+// SO_RCVLOWAT makes the buffer as large (tcp_set_rcvlowat), and unlike SO_RCVBUF it lets TCP go on to find the best size.
+const windowLeast = 1 << 20
+
 // tune sets what a link wants of TCP: no delay, and an idle link that notices
 // when the other host has gone. No TCP_USER_TIMEOUT: Linux (6.18, tcp_probe_timer)
 // applies it to a window that stays closed too, so that it would end the links
@@ -187,6 +192,8 @@ func tune(fd int) {
 		{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, 5},
 		{unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, 1},
 		{unix.IPPROTO_TCP, unix.TCP_KEEPCNT, 5},
+		{unix.SOL_SOCKET, unix.SO_RCVLOWAT, windowLeast},
+		{unix.SOL_SOCKET, unix.SO_RCVLOWAT, 1},
 	} {
 		_ = unix.SetsockoptInt(fd, o[0], o[1], o[2])
 	}
