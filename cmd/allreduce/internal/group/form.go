@@ -199,7 +199,9 @@ func (g *Group) form() error {
 		case <-g.kick:
 		case <-told:
 			told, shown = nil, missing
-			g.log.Infof("waiting: %s", shown)
+			if shown != "" {
+				g.log.Infof("waiting: %s", shown)
+			}
 			g.wake() // clients are told as well
 		case <-late:
 			return fmt.Errorf("the group is incomplete after %v (--connect-timeout): %s", g.opt.Timeout, missing)
