@@ -309,9 +309,11 @@ func (h *Host) guardEnded() {
 
 func (h *Host) emit(e Event) { h.cfg.Emit(e) }
 
-func (h *Host) log(format string, args ...any) {
+func (h *Host) log(format string, args ...any) { h.logAt(slog.LevelDebug, format, args...) }
+
+func (h *Host) logAt(level slog.Level, format string, args ...any) {
 	if h.cfg.Log != nil {
-		h.cfg.Log.Debug(fmt.Sprintf(format, args...), "host", h.spec.Host)
+		h.cfg.Log.Log(context.Background(), level, fmt.Sprintf(format, args...), "host", h.spec.Host)
 	}
 }
 
