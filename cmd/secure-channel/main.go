@@ -137,7 +137,7 @@ func (a *app) accept(ctx context.Context, m *meeting, n int) (*comch.Conn, error
 	conn, err := m.listener.Accept(within)
 	switch {
 	case errors.Is(err, errLate):
-		return nil, fmt.Errorf("host %d of %d has not come within %v (--connect-timeout): start it with %s", n+1, m.clients, a.timeout(), a.hostCommand(m))
+		return nil, fmt.Errorf("host %d of %d has not come within %v (--connect-timeout): start it%s with %s", n+1, m.clients, a.timeout(), a.asWhom(), a.hostCommand(m))
 	case err != nil && ctx.Err() == nil:
 		return nil, fmt.Errorf("%s: %w", saidNoListen, err)
 	}

@@ -122,9 +122,17 @@ func (a *app) dial(ctx context.Context, name, address string) (*comch.Conn, erro
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case within.Err() != nil:
-		return nil, fmt.Errorf("%s: none has come %s within %v (--connect-timeout): start it with %s", saidNoConnect, where, a.timeout(), a.dpuCommand())
+		return nil, fmt.Errorf("%s: none has come %s within %v (--connect-timeout): start it%s with %s", saidNoConnect, where, a.timeout(), a.asWhom(), a.dpuCommand())
 	}
 	return nil, fmt.Errorf("%s: %w", saidNoConnect, err)
+}
+
+// asWhom is part of what the user may have missed: on one host each user has channels of its own.
+func (a *app) asWhom() string {
+	if a.connect != "" || a.listen != "" {
+		return ""
+	}
+	return fmt.Sprintf(", as user %d,", os.Geteuid())
 }
 
 // dpuCommand and hostCommand are what the user may have forgotten to start.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -159,6 +160,7 @@ func (g *Group) admit(conn net.Conn) error {
 	err = l.send(header{Kind: kindHello, Hello: &g.hello}, nil)
 	if heard != nil {
 		err = heard
+		_ = l.send(header{Kind: kindAnswer, Answer: &answer{refused, strings.TrimPrefix(heard.Error(), ErrRefused.Error()+": ")}}, nil)
 	}
 	if err == nil {
 		err = judge(&g.hello, &l.peer)
