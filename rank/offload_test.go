@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/gorun-mpi/gorun/internal/testenv"
@@ -20,6 +22,23 @@ func init() {
 		w, err := rank.Init(context.Background(), rank.Config{OffloadFrom: offloadFrom})
 		if err == nil {
 			err = offload(context.Background(), w.Comm())
+		}
+		if err == nil {
+			err = w.Finalize(context.Background())
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+	programs["offload stays"] = func() {
+		w, err := rank.Init(context.Background(), rank.Config{OffloadFrom: -1, Verbose: true, Log: func(line string) {
+			if reason, is := strings.CutPrefix(line, "a started collective is not offloaded: "); is {
+				fmt.Println(reason)
+			}
+		}})
+		if err == nil {
+			err = stays(context.Background(), w.Comm())
 		}
 		if err == nil {
 			err = w.Finalize(context.Background())
@@ -66,6 +85,60 @@ func offload(ctx context.Context, c *rank.Comm) error {
 		}
 	}
 	return nil
+}
+
+// stays starts calls that no daemon runs: on ordinary memory, by a function of the program, and of parts that differ.
+func stays(ctx context.Context, c *rank.Comm) error {
+	ordinary, got := make([]int64, 4), make([]int64, 4)
+	in, err := rank.Alloc[int64](c, 4)
+	if err != nil {
+		return err
+	}
+	out, err := rank.Alloc[int64](c, 4)
+	if err != nil {
+		return err
+	}
+	most := rank.OpFunc("most", true, func(dst, a, b []int64) {
+		for i := range dst {
+			dst[i] = max(a[i], b[i])
+		}
+	})
+	counts, places := []int{2, 2}, []int{0, 2}
+	for _, start := range []func() (rank.Request, error){
+		func() (rank.Request, error) { return rank.Iallreduce(c, ordinary, got, rank.Sum) },
+		func() (rank.Request, error) { return rank.Iallreduce(c, in, out, most) },
+		func() (rank.Request, error) { return rank.Ialltoallv(c, in, counts, places, out, counts, places) },
+	} {
+		for i := range in {
+			in[i], ordinary[i] = int64(c.Rank()), int64(c.Rank())
+		}
+		q, err := start()
+		if err == nil {
+			_, err = q.Wait(ctx)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if want := []int64{0, 0, 1, 1}; !slices.Equal(out, want) || !slices.Equal(got, []int64{1, 1, 1, 1}) {
+		return fmt.Errorf("the sums are %v, and the parts %v, want 1 and %v", got, out, want)
+	}
+	fmt.Println("by the daemon:", c.World().Counters().Collective.Offloaded)
+	return nil
+}
+
+// A call that the daemon cannot run stays with its ranks, and gorun -v says why.
+func TestOffloadSaysWhyCallsStay(t *testing.T) {
+	testenv.NoLeaks(t)
+	j := &job{program: "offload stays", hosts: []int{2}, offload: 1}
+	j.start(t)
+	want := "its memory is ordinary; rank.Alloc gives memory that the daemon reaches\n" +
+		"its reduction is a function of the program\n" +
+		"its parts differ in length\n" +
+		"by the daemon: 0\n" + "by the daemon: 0\n"
+	if got := j.done(t); got != want {
+		t.Errorf("the ranks say\n%swant\n%s", got, want)
+	}
 }
 
 // Config.OffloadFrom is the length from which the daemon gets calls, and not below.
