@@ -2,6 +2,7 @@ package rank_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -39,6 +40,19 @@ func init() {
 		}})
 		if err == nil {
 			err = stays(context.Background(), w.Comm())
+		}
+		if err == nil {
+			err = w.Finalize(context.Background())
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+	programs["offload kinds"] = func() {
+		w, err := rank.Init(context.Background(), rank.Config{OffloadFrom: -1})
+		if err == nil {
+			err = offloadKinds(context.Background(), w.Comm())
 		}
 		if err == nil {
 			err = w.Finalize(context.Background())
@@ -138,6 +152,105 @@ func TestOffloadSaysWhyCallsStay(t *testing.T) {
 		"by the daemon: 0\n" + "by the daemon: 0\n"
 	if got := j.done(t); got != want {
 		t.Errorf("the ranks say\n%swant\n%s", got, want)
+	}
+}
+
+// offloadKinds starts each kind of call on the world and on a half of it, all at the same time, waits for the last one
+// first, and for one within a context that has ended, which leaves it going. Then it does so again, and counts who has run them.
+func offloadKinds(ctx context.Context, c *rank.Comm) error {
+	half, err := c.Split(ctx, c.Rank()%2, c.Rank())
+	if err != nil {
+		return err
+	}
+	const n = 6 // elements a rank
+	for round := range 2 {
+		before := c.World().Counters().Collective.Offloaded
+		var requests []rank.Request
+		var checks []func() error
+		for _, on := range []*rank.Comm{c, half} {
+			mine, size := on.Rank(), on.Size()
+			buffer := func(blocks int, value func(i int) int64) []int64 {
+				b, e := rank.Alloc[int64](on, blocks*n)
+				err = errors.Join(err, e)
+				for i := range b {
+					b[i] = value(i)
+				}
+				return b
+			}
+			start := func(kind string, q rank.Request, e error, got []int64, want func(i int) int64) {
+				err = errors.Join(err, e)
+				requests = append(requests, q)
+				checks = append(checks, func() error {
+					for i, v := range got {
+						if v != want(i) {
+							return fmt.Errorf("round %d, %s of %d ranks: element %d is %d, want %d", round, kind, size, i, v, want(i))
+						}
+					}
+					return nil
+				})
+			}
+			rankAndElement := func(i int) int64 { return int64(100*mine + i) }
+			nothing := func(int) int64 { return -1 }
+			sum := func(i int) int64 { return int64(100*size*(size-1)/2 + size*i) }
+
+			in, out := buffer(1, rankAndElement), buffer(1, nothing)
+			q, e := rank.Iallreduce(on, in, out, rank.Sum)
+			start("iallreduce", q, e, out, sum)
+			in, out = buffer(size, rankAndElement), buffer(size, nothing)
+			q, e = rank.Ialltoall(on, in, out)
+			start("ialltoall", q, e, out, func(i int) int64 { return int64(100*(i/n) + mine*n + i%n) })
+			from := buffer(1, func(i int) int64 { return int64(mine + i) })
+			q, e = rank.Ibcast(on, from, size-1)
+			start("ibcast", q, e, from, func(i int) int64 { return int64(size - 1 + i) })
+			in, out = buffer(1, rankAndElement), buffer(size, nothing)
+			q, e = rank.Iallgather(on, in, out)
+			start("iallgather", q, e, out, func(i int) int64 { return int64(100*(i/n) + i%n) })
+			in, out = buffer(size, rankAndElement), buffer(1, nothing)
+			q, e = rank.IreduceScatterBlock(on, in, out, rank.Sum)
+			start("ireduce_scatter", q, e, out, func(i int) int64 { return sum(mine*n + i) })
+			in, out = buffer(1, rankAndElement), buffer(1, nothing)
+			q, e = rank.AllreduceInit(on, in, out, rank.Sum)
+			if e == nil {
+				e = q.Start()
+			}
+			start("a persistent allreduce", q, e, out, sum)
+			if err != nil {
+				return err
+			}
+		}
+		over, cancel := context.WithCancel(ctx)
+		cancel()
+		if _, err := requests[0].Wait(over); err != nil && !errors.Is(err, context.Canceled) {
+			return fmt.Errorf("a wait in a context that has ended: %w", err)
+		}
+		for i, q := range slices.Backward(requests) {
+			if _, err := q.Wait(ctx); err != nil {
+				return err
+			}
+			if err := checks[i](); err != nil {
+				return err
+			}
+		}
+		// In the first round calls that need scratch memory stay, behind others that the daemon has: it grows between calls only.
+		if got := c.World().Counters().Collective.Offloaded - before; round > 0 && got != uint64(len(requests)) {
+			return fmt.Errorf("the daemon has run %d of %d calls", got, len(requests))
+		}
+	}
+	return nil
+}
+
+// The daemon runs every kind of call, and its persistent form, on communicators of the world and of a part of it,
+// six at a time on each.
+func TestOffloadRunsEveryKind(t *testing.T) {
+	testenv.NoLeaks(t)
+	for threads := 1; threads <= 2; threads++ {
+		t.Run(fmt.Sprint("threads=", threads), func(t *testing.T) {
+			j := &job{program: "offload kinds", hosts: []int{4}, offload: threads}
+			j.start(t)
+			if got := j.done(t); got != "" {
+				t.Error(got)
+			}
+		})
 	}
 }
 
