@@ -117,8 +117,14 @@ func (d *Daemon) refuse(rank int, n note) {
 	if size < 1 || size > d.cfg.Ranks || len(words) < deskWords(size) || n.record >= deskRecords {
 		return
 	}
-	desk{words: words, size: size}.record(int(n.record)).setState(recordBroken)
-	own.Notify()
+	r := desk{words: words, size: size}.record(int(n.record))
+	switch {
+	case r.claim(recordBegun):
+		r.setState(recordBroken)
+		own.Notify()
+	case r.state() == recordRecalled:
+		r.setState(recordFree)
+	}
 }
 
 // meet maps the lane that a member keeps for ours.
@@ -168,8 +174,8 @@ func (p *deputy) pass() (moved bool) {
 		}
 	}()
 	if !p.begun {
-		if r.state() != recordLent {
-			p.queue = slices.Delete(p.queue, 0, 1)
+		if !r.claim(recordBegun) {
+			p.skip(r)
 			return true
 		}
 		if !p.begin(r) {
@@ -305,11 +311,29 @@ func (p *deputy) over(r record, state uint64) {
 func (p *deputy) end(r record, state uint64) {
 	r.putCounters(&p.machine.count)
 	p.d.at("an end")
+	p.next()
+	r.setState(state)
+	p.own.Notify()
+}
+
+// skip passes over a call that the rank has taken back, with all that it had lent behind it.
+func (p *deputy) skip(r record) {
+	p.next()
+	if r.state() != recordRecalled {
+		return
+	}
+	if r[recordGivenUp] == p.returned { // else the call before it came back, too
+		p.returned++
+	}
+	r.setState(recordFree)
+	p.own.Notify() // its peers may have taken us for the one that steps its part
+}
+
+// next is the end of the first call's time here.
+func (p *deputy) next() {
 	if p.queue = slices.Delete(p.queue, 0, 1); len(p.queue) == 0 {
 		p.busy.Store(false) // before the rank may go on: from here on its peers wake it
 	}
-	r.setState(state)
-	p.own.Notify()
 }
 
 // giveBack gives the call under way back at its step, for memory that only the rank reaches,

@@ -18,10 +18,13 @@ import (
 //	records   of up to deskRecords calls, taken in turn
 //
 // Who may write what: the head, the members and a free record are the rank's; a lent record
-// is the daemon's, until it stores one of the ends. The channels are the daemon's while any
+// is the daemon's, until one of the ends is stored. The channels are the daemon's while any
 // call is lent, and so is the journal. The states are stored with release, behind what they speak of.
 //
-//	free -- rank --> lent -- daemon --> ended | failed | returned | broken -- rank --> free
+//	free -- rank --> lent -- daemon --> begun -- daemon --> ended | failed | returned | broken -- rank --> free
+//	                 lent -- rank --> recalled -- daemon --> free
+//
+// Who ends lent, the daemon that begins the call or the rank that takes it back, a compare-and-swap decides.
 //
 // The daemon believes nothing here: it looks at each word once, and uses none that could
 // have it leave the memory of the segment.
@@ -111,13 +114,25 @@ func (d desk) record(i int) record {
 	return record(d.words[at : at+recordWords])
 }
 
+// recalls tells whether the daemon has yet to come to a record that was recalled.
+func (d desk) recalls() bool {
+	for i := range deskRecords {
+		if d.record(i).state() == recordRecalled {
+			return true
+		}
+	}
+	return false
+}
+
 // A record is a lent call.
 type record []uint64
 
 // The states of a record.
 const (
 	recordFree     uint64 = iota
-	recordLent            // the daemon's
+	recordLent            // the daemon's, which has not begun it
+	recordBegun           // and this one it has
+	recordRecalled        // the rank has taken it back; the daemon frees the record when it comes to it
 	recordEnded           // the rest is the rank's
 	recordFailed          // the same: a peer sent what the plan does not expect
 	recordReturned        // the same: the rank goes on
@@ -145,6 +160,17 @@ const (
 func (r record) state() uint64     { return atomic.LoadUint64(&r[recordState]) }
 func (r record) number() uint64    { return r[recordNumber] }
 func (r record) setState(s uint64) { arch.StoreRelease64(&r[recordState], s) }
+
+// claim makes a lent record one that the daemon has begun, or the rank has recalled; false: the other was first.
+func (r record) claim(s uint64) bool {
+	return atomic.CompareAndSwapUint64(&r[recordState], recordLent, s)
+}
+
+// waits tells whether a record is the daemon's.
+func (r record) waits() bool {
+	s := r.state()
+	return s == recordLent || s == recordBegun
+}
 
 // setCall writes a call down. fresh: the channels are those on the desk, and not what the
 // daemon had after the call before.

@@ -26,15 +26,20 @@ import (
 //	   +----- given back -----+   it met memory that it cannot reach: the team goes on
 //	   |                      |   at the very step, with all that was lent behind it
 //	   +----- taken over -----+   its process has ended: the same, by its journal
+//	   +------- recalled -----+   it has not begun in time, since others have its CPU, and the
+//	                              rank is in a call: the team goes on, with all that was lent behind it
 //
 // There is never more than one executor of a call. A daemon that is only stopped, or slow, may
-// go on at any time, so no rank takes a call from it: the launcher kills one that shows no life.
+// go on at any time, so no rank takes a call from it that it has begun: the launcher kills one that shows no life.
 //
 // Blocking calls stay with the caller: they have nothing to overlap with.
 
 // OffloadFrom is the usual Offload.From. Beside work on two CPUs a started all-reduce of 64 KiB took
 // 2.4 times as long with the daemon as without, which needs 2 us for it (make results).
 const OffloadFrom = 256 << 10
+
+// OffloadRecall is the usual Offload.Recall. A daemon whose CPU is free begins within some 10 us.
+const OffloadRecall = 20 * time.Microsecond
 
 // An Offload is a rank's way to the daemon of its host. Its teams share it.
 type Offload struct {
@@ -45,6 +50,9 @@ type Offload struct {
 	// From is the length in bytes of a call that is long enough to be lent. To ring the daemon
 	// and to hear from it takes a shorter one longer than to do the work.
 	From int
+	// Recall is how long the daemon has for the first step of a call; a rank that is in a call of its own then
+	// does the work itself. 0: it waits for the daemon.
+	Recall time.Duration
 	// Declined, if set, is told why a call that is long enough stays with the rank. It is
 	// called within Start, and must not call the team.
 	Declined func(reason string)
@@ -106,11 +114,12 @@ type offloading struct {
 	note   note // of this team
 	shown  bool // the daemon knows the team
 
-	lent     int    // calls that the daemon has
-	next     int    // the record of the next one
-	number   uint64 // calls ever lent
-	returned uint64 // how often a call was given back
-	recalled int    // of lent, those behind one that was given back or taken over: they come back too
+	lent     int       // calls that the daemon has
+	next     int       // the record of the next one
+	number   uint64    // calls ever lent
+	returned uint64    // how often a call was given back
+	ended    time.Time // when the daemon ended a call that had others behind it
+	recalled int       // of lent, those behind one that was given back or taken over: they come back too
 }
 
 // openOffload prepares the team for it. A team that has members elsewhere, or whose memory is
@@ -166,7 +175,7 @@ func (t *Team) lend(p *Pending) bool {
 		o.decline("its memory is ordinary; rank.Alloc gives memory that the daemon reaches")
 	case off.recalled > 0 || off.lent != len(t.backlog.queue)-t.backlog.first:
 		o.decline("a call before it is the rank's own")
-	case off.lent == deskRecords:
+	case off.lent == deskRecords || off.opened && off.desk.record(off.next).state() != recordFree:
 		o.decline("the daemon has as many of the communicator's calls as it takes at a time")
 	default:
 		if !off.opened {
@@ -221,7 +230,7 @@ func (t *Team) handOut(p *Pending) bool {
 		return false
 	}
 	off.shown = true
-	p.lent, p.record = true, off.next
+	p.lent, p.record, p.since = true, off.next, time.Now()
 	off.next = (off.next + 1) % deskRecords
 	off.lent++
 	return true
@@ -250,8 +259,12 @@ func (t *Team) collect() bool {
 		c.err = t.breakUp(-1, faultDaemon, fmt.Errorf("%w: it could not run the call", ErrDaemon))
 		return true
 	default:
-		if off.to.dead() && r.state() == recordLent {
+		if off.to.dead() && r.waits() {
 			return t.takeOver(r)
+		}
+		if most := off.to.Recall; most > 0 && r.state() == recordLent && time.Since(c.since) > most && time.Since(off.ended) > most && r.claim(recordRecalled) {
+			t.recall()
+			return true
 		}
 		c.outcome = blocked
 		return false
@@ -267,6 +280,8 @@ func (t *Team) regain(r record) {
 	c.lent = false
 	if off.lent--; off.lent == 0 {
 		off.desk.readChannels(t.machine.channels, false)
+	} else {
+		off.ended = time.Now() // the next one cannot have begun before
 	}
 }
 
@@ -286,6 +301,22 @@ func (t *Team) takeUp(r record) bool {
 	off.desk.readChannels(t.machine.channels, true)
 	t.resume(&position{pc: pc, done: done})
 	return true
+}
+
+// recall goes on with a call that the daemon has not begun, and now leaves alone. What is lent behind it comes back too,
+// by the daemon or by this.
+func (t *Team) recall() {
+	off := &t.offloading
+	t.call.lent = false
+	off.lent--
+	if off.recalled > 0 { // the channels are ours
+		off.recalled--
+	} else {
+		off.returned++
+		off.recalled = off.lent
+		off.desk.readChannels(t.machine.channels, false)
+	}
+	t.resume(nil)
 }
 
 // takeOver goes on with a call that the daemon had when its process ended. Nobody else steps it:
@@ -423,7 +454,7 @@ func (t *Team) stopOffload() {
 	n := off.note
 	n.record = noteForget
 	stopped := func() bool { return true }
-	if off.lent > 0 {
+	if off.lent > 0 || off.desk.recalls() {
 		off.lent = 0
 		off.desk.stop()
 		n.record = noteStop

@@ -97,13 +97,16 @@ func TestOffload(t *testing.T) {
 		name     string
 		ranks    []int
 		threads  int
-		ordinary int // one call in so many has ordinary memory, at each member by itself; 0: none
+		ordinary int  // one call in so many has ordinary memory, at each member by itself; 0: none
+		recalls  bool // members take back, at times, what the daemon has not begun
 		network  network
 	}{
 		{name: "all lent", ranks: []int{2, 3, 4, 7}, threads: 1},
 		{name: "three threads", ranks: []int{2, 4, 5}, threads: 3},
 		{name: "some memory ordinary", ranks: []int{2, 3, 5}, threads: 2, ordinary: 3},
 		{name: "some memory ordinary, no region of the address space", ranks: []int{3}, threads: 1, ordinary: 3, network: network{ordinary: true}},
+		{name: "the rank takes calls back", ranks: []int{2, 3, 4}, threads: 2, recalls: true},
+		{name: "the rank takes calls back, some memory ordinary", ranks: []int{2, 3, 5}, threads: 1, ordinary: 3, recalls: true},
 		{name: "few slots", ranks: []int{3}, threads: 2, ordinary: 4, network: network{change: func(cfg *TeamConfig) { cfg.slots = leastSlots }}},
 	}
 	for _, c := range cases {
@@ -119,7 +122,7 @@ func TestOffload(t *testing.T) {
 					nw.n, nw.offload = n, c.threads
 					list := jobs(uint64(seed), n, 60, defaultEager, 100<<10)
 					nw.run(t, func(ctx context.Context, m *member) error {
-						return m.lendAll(ctx, list, c.ordinary, rand.New(rand.NewPCG(uint64(seed), uint64(m.rank))))
+						return m.lendAll(ctx, list, c.ordinary, c.recalls, rand.New(rand.NewPCG(uint64(seed), uint64(m.rank))))
 					})
 				}
 			})
@@ -128,7 +131,7 @@ func TestOffload(t *testing.T) {
 }
 
 // lendAll starts the calls of a list, all of which are lent if no memory is ordinary.
-func (m *member) lendAll(ctx context.Context, list []*job, ordinary int, rng *rand.Rand) error {
+func (m *member) lendAll(ctx context.Context, list []*job, ordinary int, recalls bool, rng *rand.Rand) error {
 	type flying struct {
 		flight
 		mr rdma.MR
@@ -143,6 +146,9 @@ func (m *member) lendAll(ctx context.Context, list []*job, ordinary int, rng *ra
 	var all []flying
 	lendable, started := uint64(0), uint64(0)
 	for i, j := range list {
+		if recalls {
+			m.team.offloading.to.Recall = time.Duration(rng.IntN(2)) // 0, or at the first look
+		}
 		if rng.IntN(8) == 0 {
 			if err := m.check(ctx, j, rng.IntN(2) == 0); err != nil {
 				return fmt.Errorf("blocking call %d: %w", i, err)
@@ -183,6 +189,8 @@ func (m *member) lendAll(ctx context.Context, list []*job, ordinary int, rng *ra
 	switch c := m.team.Counters(); {
 	case c.Offloaded == 0 && lendable > 5:
 		return fmt.Errorf("the daemon ran none of %d calls", lendable)
+	case recalls && m.team.offloading.returned == 0:
+		return fmt.Errorf("the member took none of %d calls back", lendable)
 	case ordinary == 0 && c.Offloaded > lendable:
 		return fmt.Errorf("the daemon ran %d of %d calls", c.Offloaded, lendable)
 	}

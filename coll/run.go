@@ -41,9 +41,10 @@ type invocation struct {
 	stuck      int       // how often it did since the last step
 	err        *Error
 
-	helped bool // the caller, or a daemon, has made a step of it
-	lent   bool // the daemon has it
-	record int  // on the desk
+	helped bool      // the caller, or a daemon, has made a step of it
+	lent   bool      // the daemon has it
+	record int       // on the desk
+	since  time.Time // it was lent
 }
 
 // A key is how peers and the device name an operand.

@@ -53,7 +53,8 @@ type Config struct {
 	// not be the same on all ranks.
 	Concurrent bool
 	// Offload asks gorun for the daemon of gorun --offload, of one thread, on each host of several ranks where the command line
-	// has asked for none. Init fails under another launcher.
+	// has asked for none. Init fails under another launcher. The rank then waits for the daemon however long it takes; where only
+	// the command line has asked, a rank that is in a call takes back what the daemon has not begun within 20 us.
 	Offload bool
 	// OffloadFrom is the length in bytes from which started collectives of registered memory are the
 	// daemon's where the host has one (gorun --offload). 0 is 256 KiB; 1 is all but those of no bytes, -1 is all.

@@ -43,6 +43,9 @@ func (w *World) openOffload(ctx context.Context, cfg *Config) error {
 		return fmt.Errorf("Config.OffloadFrom is %d: expected a number of bytes, 0 or -1", cfg.OffloadFrom)
 	}
 	o.From = max(0, cmp.Or(cfg.OffloadFrom, o.From))
+	if !cfg.Offload { // or the program has asked for the daemon, come what may
+		o.Recall = coll.OffloadRecall
+	}
 	w.offload = o
 	if n := w.narrator; n != nil {
 		told := make(map[string]bool)

@@ -20,7 +20,7 @@ const offloadFrom = 4096
 
 func init() {
 	programs["offload"] = func() {
-		w, err := rank.Init(context.Background(), rank.Config{OffloadFrom: offloadFrom})
+		w, err := rank.Init(context.Background(), rank.Config{Offload: true, OffloadFrom: offloadFrom})
 		if err == nil {
 			err = offload(context.Background(), w.Comm())
 		}
@@ -50,7 +50,7 @@ func init() {
 		}
 	}
 	programs["offload kinds"] = func() {
-		w, err := rank.Init(context.Background(), rank.Config{OffloadFrom: -1})
+		w, err := rank.Init(context.Background(), rank.Config{Offload: true, OffloadFrom: -1})
 		if err == nil {
 			err = offloadKinds(context.Background(), w.Comm())
 		}

@@ -74,7 +74,7 @@ func (p *plan) configureEngine(cfg *rank.Config) {
 	case engineDPA:
 		cfg.Deferred = true
 	case engineDaemon:
-		cfg.OffloadFrom = -1
+		cfg.Offload, cfg.OffloadFrom = true, -1
 	}
 }
 
