@@ -12,6 +12,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/gorun-mpi/gorun/rank"
+	"github.com/gorun-mpi/gorun/rdma"
 )
 
 // exchange runs the all-to-alls of one rank.
@@ -90,6 +91,9 @@ func (e *exchange) allocate() error {
 	stride := (ints*intSize + cacheLine - 1) / cacheLine * cacheLine / intSize
 	n := min(max(1, slotBytes/(stride*intSize)), maxSlots)
 	send, recv, err := e.engine.buffers(e.ctx, n*stride)
+	if errors.Is(err, rdma.ErrNoMemory) {
+		return fmt.Errorf("-m %d: no memory for send and receive buffers of that size, try a smaller one: %w", e.params.msgsize, err)
+	}
 	if err != nil {
 		return err
 	}
