@@ -53,16 +53,6 @@ func (r *remotes) start(spec host.Spec, stdin host.Stdin) error {
 		r.heartbeat.listen(c.job, key)
 	}
 	for i, share := range g.shares {
-		var local func(setting string) bool
-		if c.job.remote(share.Host) {
-			local = c.job.local
-		}
-		spec := g.specOf(spec, i, local)
-		r.preload(i, &spec)
-		s := &seat{group: g, at: i}
-		if c.input.readBy(s) {
-			spec.Stdin = stdin
-		}
 		l, err := c.agents.take(share.Host), error(nil)
 		if l == nil {
 			l, err = c.job.startAgent(share.Host)
@@ -80,14 +70,26 @@ func (r *remotes) start(spec host.Spec, stdin host.Stdin) error {
 		}
 		c.job.Log.Debug("agent started", "host", share.Host, "command", strings.Join(c.job.agentOf(share.Host), " "))
 		r.links = append(r.links, l)
-		s.site = l
-		g.seats = append(g.seats, s)
+		g.seats = append(g.seats, &seat{group: g, at: i, site: l})
+	}
+	way := c.reach() // while remote shells log in
+	for i, s := range g.seats {
+		share, l := g.shares[i], r.links[i]
+		var local func(setting string) bool
+		if c.job.remote(share.Host) {
+			local = c.job.local
+		}
+		spec := g.specOf(spec, i, local)
+		r.preload(i, &spec)
+		if c.input.readBy(s) {
+			spec.Stdin = stdin
+		}
 		var lease time.Duration
 		port := 0
 		if l.Remote() {
 			lease, port = c.job.agentTimeout(), r.heartbeat.port()
 		}
-		l.Begin(spec, key, c.reach.of(share.Host), lease, port, agent.Told{
+		l.Begin(spec, key, way.of(share.Host), lease, port, agent.Told{
 			Address: func(a, why string) { r.address(i, a, why) },
 			Event:   func(e host.Event) { r.event(s, e) },
 			Lost:    func(err error) { r.lose(s, err) },

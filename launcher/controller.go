@@ -36,20 +36,20 @@ type controller struct {
 	watch *watcher // Job.Watch and Job.Warn; nil: nobody watches. Has its own lock.
 	stats *stats   // figures; nil: nobody counts. Has its own lock.
 
-	worlds   worlds    // the groups of ranks, and the room that they leave
-	end      ending    // the cause of the job's failure, and how its ranks end
-	warnings warnings  // what the user is told once
-	survey   survey    // what the ranks do, at the timeout or when nothing moves
-	mix      mixWatch  // ranks of two MPIs that wait for each other
-	outlet   *outlet   // output, which goes past mu
-	input    input     // of the job, where the launcher reads it
-	spawns   spawns    // groups that running ranks ask for
-	requests requests  // all else that ranks ask for, and PMIx
-	agents   agentPool // that run already
-	reach    *reach    // to the hosts
+	worlds   worlds        // the groups of ranks, and the room that they leave
+	end      ending        // the cause of the job's failure, and how its ranks end
+	warnings warnings      // what the user is told once
+	survey   survey        // what the ranks do, at the timeout or when nothing moves
+	mix      mixWatch      // ranks of two MPIs that wait for each other
+	outlet   *outlet       // output, which goes past mu
+	input    input         // of the job, where the launcher reads it
+	spawns   spawns        // groups that running ranks ask for
+	requests requests      // all else that ranks ask for, and PMIx
+	agents   agentPool     // that run already
+	reach    func() *reach // to the hosts; found when it is first asked for
 }
 
-func newController(job *Job, p *placer, placed *place.Result, agents agentPool, w *reach, at attempt) (*controller, error) {
+func newController(job *Job, p *placer, placed *place.Result, agents agentPool, w func() *reach, at attempt) (*controller, error) {
 	var random [8]byte
 	if _, err := unix.Getrandom(random[:], 0); err != nil {
 		return nil, os.NewSyscallError("getrandom", err)

@@ -75,7 +75,8 @@ func run(ctx context.Context, job Job, at attempt) (Result, error) {
 	if job.DryRun {
 		return Result{}, nil
 	}
-	c, err := newController(&job, p, placed, agents, findReach(ctx, &job), at)
+	way := sync.OnceValue(func() *reach { return findReach(ctx, &job) })
+	c, err := newController(&job, p, placed, agents, way, at)
 	if err != nil {
 		return Result{ExitStatus: statusFailed}, err
 	}
