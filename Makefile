@@ -64,7 +64,7 @@ test-rxe: ## tests on real verbs: Soft-RoCE in a virtual machine (QEMU, no KVM)
 	$(GO) test -timeout 20m -count=1 ./testdata/rxe
 
 .PHONY: test-hosts
-test-hosts: ## every test of several hosts, with ssh and a Slurm on this machine (as root)
+test-hosts: ## every test of several hosts, with ssh, a Slurm and a gridengine on this machine (as root)
 	@scripts/test-deps
 	$(GO) test -timeout 25m -count=1 ./e2e/hosts -args -all
 

@@ -80,8 +80,8 @@ type Job struct {
 	DryRun bool
 	// Launcher is the way to start agents, the processes that run the ranks of a host. "" is by ssh if
 	// Hosts names other machines, else the ranks run on this machine without an agent. "ssh": the
-	// same. "slurm": by srun, inside an allocation of Slurm that has these machines. "fork" starts one
-	// agent process per host, all on this machine.
+	// same. "slurm": by srun, inside an allocation of Slurm that has these machines. "sge": by qrsh -inherit,
+	// inside a parallel job of gridengine. "fork" starts one agent process per host, all on this machine.
 	Launcher string
 	// Agent is the command of an agent, which is needed with Launcher "fork" and for other
 	// machines: gorun-agent, or a program that runs agent.Main (package launcher/agent) on its
@@ -99,9 +99,9 @@ type Job struct {
 	// RemoteShell is the command that starts a command on another machine; the name of the host and
 	// one argument for a shell are appended. nil: ssh, which asks for no password (BatchMode).
 	RemoteShell []string
-	// RemoteArgs are further options of the remote shell or srun, before the name of the host.
+	// RemoteArgs are further options of the remote shell, srun or qrsh, before the name of the host.
 	RemoteArgs []string
-	// RemoteAtOnce is how many remote shells, or sruns, may be on their way to their agents at a time. 0: 32.
+	// RemoteAtOnce is how many remote shells, sruns or qrshs may be on their way to their agents at a time. 0: 32.
 	RemoteAtOnce int
 	// Interface is the network interface of every host, by its name or its network in CIDR form, that the
 	// other hosts connect to. "": the one that the remote shell comes to.

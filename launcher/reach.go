@@ -20,6 +20,7 @@ const (
 	launcherFork  = "fork"
 	launcherSSH   = "ssh"
 	launcherSlurm = "slurm"
+	launcherSGE   = "sge"
 )
 
 // sshOptions never ask anything, for nobody could answer, give up before startLimit, and leave
@@ -37,15 +38,19 @@ func (job *Job) findLauncher() *JobError {
 		}
 		return nil
 	case "", launcherSSH:
-	case launcherSlurm:
-		if len(job.RemoteShell) > 0 {
-			return bad("RemoteShell", job.RemoteShell[0], "with the launcher slurm, srun starts the agents; want one of both")
+	case launcherSlurm, launcherSGE:
+		command, variable, around := "srun", "SLURM_JOB_ID", "an allocation of Slurm around this process; try salloc --nodes=2 gorun ./program"
+		if job.Launcher == launcherSGE {
+			command, variable, around = "qrsh", "PE_HOSTFILE", "a parallel job of gridengine around this process; try qsub -b y -pe NAME 4 gorun ./program"
 		}
-		if job.variable("SLURM_JOB_ID") == "" {
-			return bad("Launcher", job.Launcher, "found no SLURM_JOB_ID, want an allocation of Slurm around this process; try salloc --nodes=2 gorun ./program")
+		if len(job.RemoteShell) > 0 {
+			return bad("RemoteShell", job.RemoteShell[0], "with the launcher %s, %s starts the agents; want one of both", job.Launcher, command)
+		}
+		if job.variable(variable) == "" {
+			return bad("Launcher", job.Launcher, "found no %s, want %s", variable, around)
 		}
 	default:
-		return bad("Launcher", job.Launcher, `want "ssh", "slurm", "fork", or none`)
+		return bad("Launcher", job.Launcher, `want "ssh", "slurm", "sge", "fork", or none`)
 	}
 	job.Launcher = ""
 	own := ownName()
@@ -65,7 +70,7 @@ func (job *Job) findLauncher() *JobError {
 }
 
 // apart tells whether some hosts are other machines.
-func (job *Job) apart() bool { return job.Launcher == launcherSSH || job.Launcher == launcherSlurm }
+func (job *Job) apart() bool { return job.Launcher != "" && job.Launcher != launcherFork }
 
 // sendDir has ranks start in this process's directory where the job names none: an agent
 // of another machine is in another one.
@@ -96,7 +101,7 @@ func (job *Job) OtherMachines() []string {
 	return names
 }
 
-// remote tells whether a host is reached by the remote shell, or by srun.
+// remote tells whether a host is reached by the remote shell, by srun or qrsh.
 func (job *Job) remote(host string) bool {
 	return job.apart() && host != "" && !isOwn(host, ownName())
 }
@@ -120,6 +125,8 @@ func (job *Job) agentOf(host string) []string {
 		return job.Agent
 	case job.Launcher == launcherSlurm:
 		return slices.Concat(job.srun(host), job.remoteStart())
+	case job.Launcher == launcherSGE:
+		return slices.Concat(job.qrsh(host), []string{"exec " + quote(job.remoteStart())})
 	}
 	return slices.Concat(job.shell(), []string{job.login(host), "exec " + quote(job.remoteStart())})
 }
@@ -190,6 +197,9 @@ func (job *Job) tryAgent(host string) string {
 	}
 	if job.Launcher == launcherSlurm {
 		return strings.Join(slices.Concat([]string{"srun", "--overlap", "--nodes=1", "--ntasks=1"}, job.RemoteArgs, []string{"--nodelist=" + host}, check), " ")
+	}
+	if job.Launcher == launcherSGE {
+		return strings.Join(slices.Concat(job.qrsh(host), check), " ") + ", or --launcher ssh"
 	}
 	shell := job.RemoteShell
 	if len(shell) == 0 {

@@ -54,26 +54,35 @@ func (s *settings) launched() bool {
 	})
 }
 
-// chooseLauncher has srun start agents where this process is in an allocation of Slurm and
-// the job has other machines, unless the user names another way. These are to be of the allocation.
+// chooseLauncher has srun, or gridengine's qrsh, start agents where this process is in an allocation of
+// theirs and the job has other machines, unless the user names another way. These are to be of the allocation.
 func (s *settings) chooseLauncher() error {
-	asked := s.job.Launcher == "slurm"
-	nodes, _ := lookup(s.environ, "SLURM_JOB_NODELIST")
-	id, _ := lookup(s.environ, "SLURM_JOB_ID")
 	others := s.job.OtherMachines()
-	if !asked && (s.job.Launcher != "" || s.job.RemoteShell != nil || s.launched()) || nodes == "" || id == "" || len(others) == 0 {
+	for _, b := range []struct {
+		launcher, variable, id, name string
+		hosts                        func(value string) ([]hostfile.Host, error)
+	}{
+		{"slurm", "SLURM_JOB_NODELIST", "SLURM_JOB_ID", "Slurm's", hostfile.List},
+		{"sge", "PE_HOSTFILE", "JOB_ID", "gridengine's", func(file string) ([]hostfile.Host, error) { return gridHosts(s, file) }},
+	} {
+		asked := s.job.Launcher == b.launcher
+		value, _ := lookup(s.environ, b.variable)
+		id, _ := lookup(s.environ, b.id)
+		if !asked && (s.job.Launcher != "" || s.job.RemoteShell != nil || s.launched()) || value == "" || id == "" || len(others) == 0 {
+			continue
+		}
+		list, err := b.hosts(value)
+		if err != nil {
+			return fmt.Errorf("%s: %w; --launcher ssh does without it", b.variable, err)
+		}
+		for _, name := range others {
+			if hostfile.Find(list, name) < 0 {
+				return fmt.Errorf("-H: host %s is not in the allocation, %s job %s with %s; try --launcher ssh, or a host of it", name, b.name, id, value)
+			}
+		}
+		s.job.Launcher = b.launcher
 		return nil
 	}
-	list, err := hostfile.List(nodes)
-	if err != nil {
-		return fmt.Errorf("SLURM_JOB_NODELIST: %w; --launcher ssh does without it", err)
-	}
-	for _, name := range others {
-		if hostfile.Find(list, name) < 0 {
-			return fmt.Errorf("-H: host %s is not in the allocation, Slurm's job %s with %s; try --launcher ssh, or a host of it", name, id, nodes)
-		}
-	}
-	s.job.Launcher = "slurm"
 	return nil
 }
 

@@ -66,6 +66,8 @@ func TestHosts(t *testing.T) {
 		{name: "LSF's", args: "a", environ: "LSB_DJOB_HOSTFILE=lines", want: "p1:2 p2:1, 0*a"},
 		{name: "gridengine's", args: "a", environ: "PE_HOSTFILE=grid", want: "g1:4 g2:2, 0*a"},
 		{name: "gridengine's, without slots", args: "a", environ: "PE_HOSTFILE=lines", err: `PE_HOSTFILE: lines: found "p1", expected a host and its number of slots`},
+		{name: "outside of gridengine's job", args: "-H g1,n7 a", environ: "JOB_ID=5 PE_HOSTFILE=grid", err: "-H: host n7 is not in the allocation, gridengine's job 5 with grid; try --launcher ssh"},
+		{name: "of gridengine's job, malformed", args: "-H g1 a", environ: "JOB_ID=5 PE_HOSTFILE=lines", err: `PE_HOSTFILE: lines: found "p1", expected a host and its number of slots; --launcher ssh does without it`},
 		{name: "-H before an allocation", args: "-H n7 a", environ: "SLURM_JOB_NODELIST=n[1-2]", want: "n7:1, 0*a"},
 		{name: "a hostfile before an allocation", args: "-f two a", environ: "PBS_NODEFILE=lines", want: "n1:2 n2:3, 0*a"},
 		{name: "inside a job of the allocation", args: "a", environ: "SLURM_JOB_NODELIST=n[1-2] GORUN_JOB=x", want: ", 0*a"},
@@ -112,9 +114,9 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// The launcher is srun for other machines in an allocation of Slurm, unless the user says otherwise.
+// The launcher is srun for other machines in an allocation of Slurm, qrsh in gridengine's, unless the user says otherwise.
 func TestLauncherOfAnAllocation(t *testing.T) {
-	const inside = "SLURM_JOB_ID=5 SLURM_JOB_NODELIST=n[1-2] SLURM_TASKS_PER_NODE=2(x2)"
+	const inside, grid = "SLURM_JOB_ID=5 SLURM_JOB_NODELIST=n[1-2] SLURM_TASKS_PER_NODE=2(x2)", "JOB_ID=5 PE_HOSTFILE=grid"
 	for _, c := range []struct{ args, environ, want string }{
 		{"a", inside, "slurm"},
 		{"-H n2 a", inside, "slurm"},
@@ -125,8 +127,13 @@ func TestLauncherOfAnAllocation(t *testing.T) {
 		{"-H n2 a", inside + " PMI_RANK=0", ""},
 		{"-H n2 a", "", ""},
 		{"--launcher fork -H x,y a", inside, "fork"},
+		{"a", grid, "sge"},
+		{"--launcher ssh a", grid, "ssh"},
+		{"--rsh rsh a", grid, ""},
+		{"-H localhost a", grid, ""},
+		{"a", "PE_HOSTFILE=grid", ""}, // no job of gridengine
 	} {
-		line := under("gorun", nil, strings.Fields(c.args)...)
+		line := under("gorun", map[string]string{"grid": "n1 2 q UNDEFINED\nn2 2 q UNDEFINED\n"}, strings.Fields(c.args)...)
 		line.environ = append(line.environ, strings.Fields(c.environ)...)
 		if req, err := parse(line); err != nil || req.job.Launcher != c.want {
 			t.Errorf("%s, %s: got %q, %v, want %q", c.environ, c.args, req.job.Launcher, err, c.want)

@@ -127,7 +127,7 @@ func TestParseRefuses(t *testing.T) {
 		{"-H bad slots", []string{"--host", "b:2,a:x", "prog"}, `--host: found "a:x" in "b:2,a:x", expected a number of slots`},
 		{"-H bare IPv6", []string{"-H", "fe80::1", "prog"}, `-H: found "fe80::1" in "fe80::1", expected a number of slots, 1 or more, or *, after the colon (an IPv6 address goes in brackets)`},
 		{"-H bracket", []string{"-H", "[::1]2", "prog"}, `-H: found "[::1]2" in "[::1]2", expected only :SLOTS after the bracket`},
-		{"--launcher rsh", []string{"--launcher", "rsh", "prog"}, `--launcher: found "rsh", expected ssh, slurm or fork`},
+		{"--launcher rsh", []string{"--launcher", "rsh", "prog"}, `--launcher: found "rsh", expected ssh, slurm, sge or fork`},
 		{"--launcher without -H", []string{"--launcher", "fork", "prog"}, "--launcher fork: found no hosts, expected -H"},
 		{"--emulate with nothing", []string{"--emulate", "", "prog"}, `--emulate: found "", expected device names`},
 		{"--emulate with a gap", []string{"--emulate", "a,,b", "prog"}, `--emulate: found "a,,b", expected device names`},

@@ -5,7 +5,7 @@ mount -t tmpfs tmpfs /tmp
 mount -t tmpfs tmpfs /run
 mount --bind "$3/hosts" /etc/hosts
 mount --bind "$3/ssh_config" /etc/ssh/ssh_config
-# Logins do not do what this machine's root has his shell do.
+# Logins run no script of this machine's root.
 [ ! -e ~/.bashrc ] || mount --bind /dev/null ~/.bashrc
 mkdir /run/sshd
 ip link set lo up

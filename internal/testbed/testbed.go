@@ -262,7 +262,7 @@ func (h *Host) Command(ctx context.Context, argv ...string) *exec.Cmd {
 }
 
 // daemons are programs that are no part of a job.
-var daemons = []string{"sshd", "sshd-session", "sshd-auth", "munged", "slurmctld", "slurmd"}
+var daemons = []string{"sshd", "sshd-session", "sshd-auth", "munged", "slurmctld", "slurmd", "sge_qmaster", "sge_execd"}
 
 // Processes are the processes of the host, by pid as this process sees them, but for its
 // first one and daemons.

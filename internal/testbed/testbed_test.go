@@ -2,6 +2,8 @@ package testbed
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -50,6 +52,22 @@ func TestSlurmRunsOnHosts(t *testing.T) {
 	slices.Sort(lines)
 	if lines = slices.Compact(lines); len(lines) != 2 || lines[0][:3] != "h1 " || lines[1][:3] != "h2 " || lines[0][2:] == lines[1][2:] {
 		t.Errorf("got %q, want h1 and h2 with a PID namespace each", lines)
+	}
+	b.Idle(5 * time.Second)
+}
+
+// qrsh reaches both hosts of a job of gridengine, and its hostfile has them.
+func TestGridengineRunsOnHosts(t *testing.T) {
+	b := New(t, 2)
+	b.Gridengine()
+	out := filepath.Join(b.Dir, "out")
+	job := `cut -d" " -f1,2 $PE_HOSTFILE; for h in h1 h2; do echo hello | qrsh -inherit $h "hostname; cat"; done`
+	if said, err := b.Hosts[0].Command(testenv.Deadline(t, time.Minute), "qsub", "-sync", "y", "-b", "y", "-cwd", "-V", "-pe", "mpi", "4", "-j", "y", "-o", out, "sh", "-c", "'"+job+"'").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	text, err := os.ReadFile(out)
+	if got := strings.Fields(string(text)); err != nil || len(got) != 8 || got[1] != "2" || got[3] != "2" || !slices.Equal(got[4:], []string{"h1", "hello", "h2", "hello"}) {
+		t.Errorf("%v, got %q", err, got)
 	}
 	b.Idle(5 * time.Second)
 }

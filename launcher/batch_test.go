@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"path/filepath"
@@ -26,6 +27,28 @@ func TestAllocationEnd(t *testing.T) {
 	} {
 		if got, is := allocationEnd("5", c.text, c.err); got != c.want || is != (c.want != "") {
 			t.Errorf("%q, %v: got %q, %v, want %q", c.text, c.err, got, is, c.want)
+		}
+	}
+}
+
+// Of gridengine's jobs those are cancelled that are listed with a d in their state.
+func TestGridEnd(t *testing.T) {
+	const head = "job-ID  prior   name       user         state submit/start at     queue\n-----\n"
+	for _, c := range []struct {
+		text string
+		err  error
+		want bool
+	}{
+		{head + "      5 0.55500 job.sh     root         r     11/25/2026 20:44:00 all.q@h1    4\n", nil, false},
+		{head + "      5 0.55500 job.sh     root         dr    11/25/2026 20:44:00 all.q@h1    4\n", nil, true},
+		{head + "     55 0.55500 job.sh     root         dr    11/25/2026 20:44:00 all.q@h1    4\n", nil, false},
+		{head + "      5 0.55500 job.sh     root         dr    11/25/2026 20:44:00 all.q@h1    4\n", errors.New("exit status 1"), false},
+		{"5 dr\n", nil, false},
+		{"", nil, false},
+	} {
+		want := "the allocation was cancelled (gridengine's job 5)"
+		if got, is := gridEnd("5", c.text, c.err); is != c.want || is && got != want {
+			t.Errorf("%q, %v: got %q, %v, want %v", c.text, c.err, got, is, c.want)
 		}
 	}
 }
@@ -59,6 +82,34 @@ func TestRevokedAsksOnlyWhereItMayBe(t *testing.T) {
 		if err := os.Remove(asked); (err == nil) != c.want {
 			t.Errorf("%+v, %q: squeue was called: %v, want %v", c.cause, c.environ, err == nil, c.want)
 		}
+	}
+}
+
+// gridengine tells of the end of a job by other signals, too.
+func TestGridengineIsAsked(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "qstat"), []byte("#!/bin/sh\necho 5 0.5 job.sh root dr 11/25/2026\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir)
+	job := &Job{environ: []string{"JOB_ID=5", "PE_HOSTFILE=/x"}}
+	if message, is := job.revoked(t.Context(), &Cause{Signal: syscall.SIGUSR2, Status: 140}); !is || !strings.Contains(message, "gridengine's job 5") {
+		t.Errorf("got %q, %v", message, is)
+	}
+	for _, job := range []*Job{{environ: []string{"JOB_ID=5"}}, {environ: []string{"PE_HOSTFILE=/x"}}} {
+		if message, is := job.revoked(t.Context(), &Cause{Signal: syscall.SIGKILL, Status: 137}); is {
+			t.Errorf("%q: got %q outside of a job of gridengine", job.environ, message)
+		}
+	}
+}
+
+func TestQrshStartsTheAgent(t *testing.T) {
+	job := Job{Launcher: launcherSGE, environ: []string{"PE_HOSTFILE=/x"}, Agent: []string{"/opt/the agent"}, RemoteArgs: []string{"-now", "n"}, Hosts: []Host{{Name: "n2"}, {Name: "localhost"}}}
+	if err := job.findLauncher(); err != nil || job.Launcher != launcherSGE {
+		t.Fatalf("launcher %q, %v", job.Launcher, err)
+	}
+	if got, want := job.agentOf("n2"), []string{"qrsh", "-inherit", "-now", "n", "n2", "exec '/opt/the agent'"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
@@ -101,8 +152,10 @@ func TestLauncherSlurmNeeds(t *testing.T) {
 		{Job{Hosts: []Host{{Name: "n2"}}}, "salloc"},
 		{Job{Hosts: []Host{{Name: "n2"}}, environ: []string{"SLURM_JOB_ID=5"}, RemoteShell: []string{"rsh"}}, "want one of both"},
 		{Job{Hosts: []Host{{Name: "localhost"}}, environ: []string{"SLURM_JOB_ID=5"}}, ""},
+		{Job{Launcher: launcherSGE, Hosts: []Host{{Name: "n2"}}, environ: []string{"SLURM_JOB_ID=5"}}, "PE_HOSTFILE"},
+		{Job{Launcher: launcherSGE, Hosts: []Host{{Name: "n2"}}, environ: []string{"PE_HOSTFILE=/x"}, RemoteShell: []string{"rsh"}}, "qrsh starts the agents"},
 	} {
-		c.job.Launcher, c.job.Agent = launcherSlurm, []string{"agent"}
+		c.job.Launcher, c.job.Agent = cmp.Or(c.job.Launcher, launcherSlurm), []string{"agent"}
 		err := c.job.findLauncher()
 		if err == nil && c.job.Launcher != c.want || err != nil && (c.want == "" || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%+v: launcher %q, %v, want %q", c.job.Hosts, c.job.Launcher, err, c.want)

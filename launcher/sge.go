@@ -1,0 +1,22 @@
+package launcher
+
+import (
+	"slices"
+	"strings"
+)
+
+// qrsh is the command that starts a command of a shell on a host of a gridengine's job.
+func (job *Job) qrsh(host string) []string {
+	return slices.Concat([]string{"qrsh", "-inherit"}, job.RemoteArgs, []string{host})
+}
+
+// gridEnd reads the state of a job in what qstat says of all: job, priority, name, user, state. A job that is being
+// deleted is listed until nothing is left of it.
+func gridEnd(id, text string, err error) (message string, is bool) {
+	for line := range strings.Lines(text) {
+		if f := strings.Fields(line); err == nil && len(f) > 4 && f[0] == id && strings.Contains(f[4], "d") {
+			return "the allocation was cancelled (gridengine's job " + id + ")", true
+		}
+	}
+	return "", false
+}
