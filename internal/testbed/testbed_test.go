@@ -71,3 +71,20 @@ func TestGridengineRunsOnHosts(t *testing.T) {
 	}
 	b.Idle(5 * time.Second)
 }
+
+// Packets come late, and overtake each other, and streams over them are whole.
+func TestSlowDelaysAndReorders(t *testing.T) {
+	b := New(t, 2)
+	const delay = 20 * time.Millisecond
+	r := b.Slow(delay, delay)
+	began := time.Now()
+	out, err := b.Hosts[0].Command(testenv.Deadline(t, time.Minute), "ssh", "h2", "head -c 1000000 /dev/zero | cksum; head -c 1000000 /dev/zero").Output()
+	if want := "1345294785 1000000\n"; err != nil || len(out) != len(want)+1000000 || string(out[:len(want)]) != want {
+		t.Errorf("%v, %d bytes, %.40q", err, len(out), out)
+	}
+	// The handshake of TCP, versions, keys and so on: ten times there and back at the least.
+	if took := time.Since(began); took < 10*2*delay || r.Overtaken.Load() == 0 || r.Carried.Load() < 100 {
+		t.Errorf("it took %v, %d packets, %d of them overtaken", took, r.Carried.Load(), r.Overtaken.Load())
+	}
+	b.Idle(time.Second)
+}
