@@ -29,6 +29,8 @@ type remotes struct {
 	// Guarded by the controller's mu.
 	addresses []string
 	missing   int     // of those
+	master    int     // index of the host whose address the ranks of all are told
+	begun     []bool  // its ranks were told to start
 	lost      []bool  // the stream ended before the last event
 	why       []error // and was no stream of an agent
 
@@ -38,7 +40,7 @@ type remotes struct {
 
 func newRemotes(c *controller, g *group) *remotes {
 	n := len(g.shares)
-	return &remotes{c: c, g: g, heartbeat: newHeartbeat(n), over: make(chan int, n), addresses: make([]string, n), missing: n, lost: make([]bool, n), why: make([]error, n), programs: make([]transfer, n)}
+	return &remotes{c: c, g: g, heartbeat: newHeartbeat(n), over: make(chan int, n), addresses: make([]string, n), missing: n, begun: make([]bool, n), lost: make([]bool, n), why: make([]error, n), programs: make([]transfer, n)}
 }
 
 // start starts all agents. The caller holds the lock, which keeps what they tell
@@ -72,6 +74,7 @@ func (r *remotes) start(spec host.Spec, stdin host.Stdin) error {
 		r.links = append(r.links, l)
 		g.seats = append(g.seats, &seat{group: g, at: i, site: l})
 	}
+	r.master = spec.MasterHost
 	way := c.reach() // while remote shells log in
 	for i, s := range g.seats {
 		share, l := g.shares[i], r.links[i]
@@ -104,8 +107,8 @@ func (r *remotes) start(spec host.Spec, stdin host.Stdin) error {
 	return nil
 }
 
-// address takes the address of an agent's gossip member; the last one lets all
-// agents begin.
+// address takes the address of an agent's gossip member. Its ranks start when the first one's host is there, too; the last
+// address has the agents meet. Ranks that wait for their program, or that ranks have spawned, start when all hosts are there.
 func (r *remotes) address(at int, a, why string) {
 	r.c.mu.Lock()
 	defer r.c.mu.Unlock()
@@ -118,13 +121,22 @@ func (r *remotes) address(at int, a, why string) {
 	r.c.job.Log.Info("host ready", "host", r.g.shares[at].Host, "address", a, "because", why)
 	r.addresses[at] = a
 	r.c.watch.put(Change{Kind: AgentReady, Group: r.g.id, Rank: -1, Host: r.g.shares[at].Host})
-	if r.missing--; r.missing > 0 || r.c.end.told {
+	r.missing--
+	if first := r.addresses[r.master]; !r.c.end.told && first != "" && (r.missing == 0 || r.c.job.preload == nil && r.g.id == 0) {
+		for i, a := range r.addresses {
+			if a != "" && !r.begun[i] {
+				r.begun[i] = true
+				r.links[i].StartRanks(first)
+				r.beginHeartbeat(i)
+			}
+		}
+	}
+	if r.missing > 0 || r.c.end.told {
 		return
 	}
 	for _, l := range r.links {
 		l.Peers(r.addresses)
 	}
-	r.beginHeartbeat()
 	if c := r.c; c.job.preload != nil && r.g.id == 0 {
 		for i := range r.programs {
 			r.programs[i].move(0)

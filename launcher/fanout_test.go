@@ -96,3 +96,19 @@ func TestAHostFailsWhileOthersWaitForTheirTurn(t *testing.T) {
 		})
 	}
 }
+
+// Ranks of a host start while another is still on its way, once the first rank's host is there.
+func TestRanksStartBeforeAllHostsAreThere(t *testing.T) {
+	testenv.NoLeaks(t)
+	mark := filepath.Join(t.TempDir(), "mark")
+	job := Job{NP: 3, Argv: sh("echo >>" + mark)}
+	// The last host waits for ranks of others.
+	overShells(t, &job, 3, `if [ $1 = far2 ]; then while [ ! -e `+mark+` ]; do ls / >/dev/null; done; fi; `+play)
+	r, _, stderr, err := runJob(t, job)
+	if err != nil || r.ExitStatus != 0 {
+		t.Fatalf("%+v, %v\n%s", r, err, stderr)
+	}
+	if text, err := os.ReadFile(mark); err != nil || string(text) != "\n\n\n" {
+		t.Errorf("%q, %v, want a line of each rank", text, err)
+	}
+}

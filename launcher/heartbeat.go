@@ -67,12 +67,13 @@ func (b *heartbeat) end() {
 	}
 }
 
-// beginHeartbeat begins it; the caller holds the controller's lock.
-func (r *remotes) beginHeartbeat() {
+// beginHeartbeat begins that of an agent; the caller holds the controller's lock.
+func (r *remotes) beginHeartbeat(at int) {
 	b, now, limit := r.heartbeat, time.Now(), r.c.job.agentTimeout()
-	for i := range r.links {
-		b.leases[i].Begin(limit, now)
-		b.streams[i].Begin(streamLimit(limit), now)
+	b.leases[at].Begin(limit, now)
+	b.streams[at].Begin(streamLimit(limit), now)
+	if b.stop != nil {
+		return
 	}
 	b.stop = make(chan struct{})
 	b.running.Go(func() { r.watch(limit) })
@@ -145,6 +146,10 @@ func (r *remotes) ask() {
 	now, every := time.Now(), r.c.job.agentTimeout()/questions
 	left := false
 	for i, l := range r.links {
+		if !r.begun[i] {
+			left = true
+			continue
+		}
 		l.Ping()
 		if r.g.seats[i].done {
 			continue

@@ -27,6 +27,7 @@ const frameMax = stdio.LineMax + 4<<20
 type order struct {
 	Probe   bool          `msgpack:"q,omitempty"` // what machine is it?
 	Setup   *setup        `msgpack:"s,omitempty"`
+	Begin   *begin        `msgpack:"g,omitempty"` // the ranks
 	Peers   []string      `msgpack:"p,omitempty"` // by host index
 	Command *host.Command `msgpack:"c,omitempty"`
 	Ping    bool          `msgpack:"i,omitempty"` // are you there, and does your host do what it is told?
@@ -49,6 +50,9 @@ type piece struct {
 
 // pieceMost bounds a piece.
 const pieceMost = 1 << 20
+
+// begin has an agent start its ranks.
+type begin struct{ Master string } // the address of host.Spec.MasterHost
 
 // lost is a host that the controller takes for gone.
 type lost struct{ Host, Why string }

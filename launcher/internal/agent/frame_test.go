@@ -24,6 +24,7 @@ func TestFramesRoundTrip(t *testing.T) {
 	orders := []order{
 		{Setup: &setup{host.Spec{Job: "j", Host: "a", Hosts: 2, NP: 4, Ranks: []host.RankSpec{{Rank: 1, App: 1}, {Rank: 3, CPUs: []int{0, 64}}}, Apps: []host.AppSpec{{Argv: []string{"p", ""}, Env: []string{"A=1"}, Dir: "/", NP: 3}, {NP: 1}}, Stamp: true, Grace: time.Second, Stdin: host.StdinPump}, []byte{1, 0, 255}, Way{Apart: true, Toward: "10.0.0.1", Remote: true}, time.Minute, 4711}},
 		{Peers: []string{"127.0.0.1:1", "127.0.0.1:2"}},
+		{Begin: &begin{"127.0.0.1:1"}},
 		{Command: &host.Command{Kind: host.End, Signal: syscall.SIGINT}},
 		{Command: &host.Command{Kind: host.Input, Data: []byte("\x00\xff"), Last: true}},
 	}
@@ -186,7 +187,7 @@ func TestAgent(t *testing.T) {
 	testenv.NoLeaks(t)
 	k := newTalk(t, context.Background())
 	k.say(one("sh", "-c", "exit 3"))
-	k.say(order{Peers: []string{"-"}})
+	k.say(order{Begin: &begin{"-"}})
 	if e := k.hear(host.Ended); e.Status != 3 {
 		t.Errorf("status: got %d, want 3", e.Status)
 	}
@@ -209,7 +210,7 @@ func TestAgentIsProbed(t *testing.T) {
 		}
 		if work {
 			k.say(one("sh", "-c", "exit 3"))
-			k.say(order{Peers: []string{"-"}})
+			k.say(order{Begin: &begin{"-"}})
 			if e := k.hear(host.Ended); e.Status != 3 {
 				t.Errorf("status: got %d, want 3", e.Status)
 			}
@@ -238,7 +239,7 @@ func TestAgentStreamEnds(t *testing.T) {
 			testenv.NoLeaks(t)
 			k := newTalk(t, context.Background())
 			k.say(one("sleep", "100"))
-			k.say(order{Peers: []string{"-"}})
+			k.say(order{Begin: &begin{"-"}})
 			k.hear(host.Started)
 			c.end(k)
 			if e := k.hear(host.Ended); e.Signal != syscall.SIGKILL {
@@ -272,7 +273,7 @@ func TestAgentWhoseLeaseLapses(t *testing.T) {
 	o := one("sleep", "100")
 	o.Setup.Lease = 300 * time.Millisecond
 	k.say(o)
-	k.say(order{Peers: []string{"-"}})
+	k.say(order{Begin: &begin{"-"}})
 	k.hear(host.Started)
 	for range 10 { // beyond the limit in all
 		k.say(order{Ping: true})

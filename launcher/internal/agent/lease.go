@@ -47,6 +47,9 @@ func (l *Lease) Rest(rests bool) {
 func (l *Lease) Over(now time.Time) (silent time.Duration, over bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.limit == 0 {
+		return 0, false // it has not begun
+	}
 	every := l.limit / Looks
 	slept := now.Sub(l.looked)
 	l.looked = now

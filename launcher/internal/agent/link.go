@@ -199,7 +199,10 @@ func (l *Link) Begin(spec host.Spec, key []byte, way Way, lease time.Duration, p
 	l.readers.Go(l.read)
 }
 
-// Peers gives the agent the addresses of all, which starts its ranks.
+// StartRanks has the agent start its ranks. master is the address of the agent that has the first one.
+func (l *Link) StartRanks(master string) { _ = l.out.put(order{Begin: &begin{master}}) }
+
+// Peers gives the agent the addresses of all, so that it meets the others.
 func (l *Link) Peers(addresses []string) { _ = l.out.put(order{Peers: addresses}) }
 
 // Send gives the host a command. An error is that of the stream, whose other
@@ -249,7 +252,15 @@ func (l *Link) Reached() bool { return l.agent.Load() > 0 }
 // Said is the last line that came instead of a greeting, as that of a login script or of one
 // that asks; "": nothing has.
 func (l *Link) Said() string {
-	if text := l.stray.Load(); text != nil && !l.Reached() {
+	if l.Reached() {
+		return ""
+	}
+	return l.Stray()
+}
+
+// Stray is the last line that came before the greeting, as that of a login script; "": none did.
+func (l *Link) Stray() string {
+	if text := l.stray.Load(); text != nil {
 		return lastLine(*text)
 	}
 	return ""

@@ -80,7 +80,7 @@ func Main(ctx context.Context, stdin io.Reader, stdout io.Writer, session string
 		}
 		return fmt.Errorf("an agent is started by gorun and reads its job from standard input: %w", err)
 	}
-	a := &agent{session: session, listen: listen, setup: first.Setup, spec: first.Setup.Spec, out: out, adopts: adopts, vigil: v, peers: make(chan []string, 1), pieces: make(chan *piece, 1), stop: make(chan struct{}), over: make(chan struct{}), lapsed: lapsed}
+	a := &agent{session: session, listen: listen, setup: first.Setup, spec: first.Setup.Spec, out: out, adopts: adopts, vigil: v, begin: make(chan string, 1), pieces: make(chan *piece, 1), stop: make(chan struct{}), over: make(chan struct{}), lapsed: lapsed}
 	return a.run(ctx, in)
 }
 
@@ -92,13 +92,14 @@ type agent struct {
 	spec    host.Spec // the setup's, completed
 	out     *outbox
 	adopts  bool
-	peers   chan []string // all members' addresses, once
+	begin   chan string   // the ranks, once: what begin says
 	pieces  chan *piece   // of a program, each after it was wanted
 	stop    chan struct{} // closed when the ranks are to end, or never to run
 	over    chan struct{} // closed when the stream has ended
 	lapsed  chan struct{} // closed when the lease has
 	vigil   *vigil
-	member  Member // nil: there is no other host
+	member  Member   // nil: there is no other host
+	joining *joining // of the member
 
 	mu      sync.Mutex
 	host    *host.Host     // once it runs
@@ -118,7 +119,7 @@ func (a *agent) run(ctx context.Context, in *bufio.Reader) error {
 		a.emit(host.Event{Kind: host.Done})
 		return err
 	}
-	if j, ok := store.(*joining); ok {
+	if j := a.joining; j != nil {
 		left := make(chan struct{})
 		var passing sync.WaitGroup
 		passing.Go(func() { a.passSuspects(left) })
@@ -133,20 +134,15 @@ func (a *agent) run(ctx context.Context, in *bufio.Reader) error {
 	}
 	// The reader may block in the stream for longer than the agent lives:
 	// where that is a process, its end ends it.
-	go a.obey(in)
+	go a.obey(ctx, in)
 	kill := func() { a.command(host.Command{Kind: host.Kill}) }
 	unbind := context.AfterFunc(ctx, kill)
 	defer unbind()
 
 	select {
-	case peers := <-a.peers:
-		if a.setup.Way.Apart && a.spec.MasterHost < len(peers) {
-			if at, err := netip.ParseAddrPort(peers[a.spec.MasterHost]); err == nil {
-				a.spec.Master = at.Addr().String()
-			}
-		}
-		if j, ok := store.(*joining); ok {
-			go j.join(ctx, peers, func(err error) { a.emit(host.Event{Kind: host.Failed, Text: err.Error()}) })
+	case master := <-a.begin:
+		if at, err := netip.ParseAddrPort(master); err == nil && a.setup.Way.Apart {
+			a.spec.Master = at.Addr().String()
 		}
 		if err := a.serve(store); err != nil {
 			return err
@@ -218,8 +214,8 @@ func (a *agent) meet() (pmi.Store, report, error) {
 		return nil, report{}, err
 	}
 	a.spec.Address = at.String()
-	a.member = node
-	return newJoining(node), report{Address: node.Addr(), Why: why}, nil
+	a.member, a.joining = node, newJoining(node)
+	return a.joining, report{Address: node.Addr(), Why: why}, nil
 }
 
 // serve runs the ranks.
@@ -269,11 +265,11 @@ func (a *agent) fetch(app int, offset int64) ([]byte, error) {
 }
 
 // obey reads orders until the stream ends, which ends the ranks.
-func (a *agent) obey(in *bufio.Reader) {
+func (a *agent) obey(ctx context.Context, in *bufio.Reader) {
 	defer close(a.over)
 	defer a.vigil.end()
 	defer a.command(host.Command{Kind: host.Abandon})
-	given := false
+	begun, met := false, false
 	for {
 		var o order
 		if err := readFrame(in, &o); err != nil {
@@ -284,12 +280,15 @@ func (a *agent) obey(in *bufio.Reader) {
 		}
 		a.vigil.obey(&o)
 		switch {
-		case o.Peers != nil && !given:
-			given = true
+		case o.Begin != nil && !begun:
+			begun = true
 			if a.setup.Lease > 0 {
 				a.vigil.begin(a.setup, a.session, a.alive, a.lapse)
 			}
-			a.peers <- o.Peers
+			a.begin <- o.Begin.Master
+		case o.Peers != nil && !met && a.joining != nil:
+			met = true
+			go a.joining.join(ctx, o.Peers, func(err error) { a.emit(host.Event{Kind: host.Failed, Text: err.Error()}) })
 		case o.Ping:
 			_ = a.out.put(report{Pong: true})
 			a.turn()
@@ -328,6 +327,7 @@ func (a *agent) command(c host.Command) {
 // start while the agents find each other.
 type joining struct {
 	Member
+	once sync.Once     // join, or Close before that
 	done chan struct{} // closed when joined, or when err says why not
 	err  error
 }
@@ -338,12 +338,24 @@ func newJoining(m Member) *joining { return &joining{Member: m, done: make(chan 
 func (j *joining) join(ctx context.Context, peers []string, failed func(error)) {
 	ctx, cancel := context.WithTimeout(ctx, JoinLimit)
 	defer cancel()
-	j.err = j.Join(ctx, peers)
-	close(j.done)
+	j.once.Do(func() {
+		j.err = j.Join(ctx, peers)
+		close(j.done)
+	})
 	// Of a lost host the controller knows. Ranks go on that need no fence, if it lets them.
 	if j.err != nil && !errors.Is(j.err, ErrLeft) && !errors.Is(j.err, ErrBereft) {
 		failed(j.err)
 	}
+}
+
+// Close ends what waits for the joining, too.
+func (j *joining) Close() error {
+	err := j.Member.Close()
+	j.once.Do(func() {
+		j.err = ErrLeft
+		close(j.done)
+	})
+	return err
 }
 
 // Fence waits for the joining first.
