@@ -118,6 +118,9 @@ func (r *remotes) address(at int, a, why string) {
 	if why, n := r.links[at].Staged(); why != "" {
 		r.c.job.Log.Info("the agent's program was sent", "host", r.g.shares[at].Host, "bytes", n, "because", map[string]string{"new": "it has none", "changed": "that in the cache had changed"}[why])
 	}
+	if line := r.links[at].Stray(); line != "" {
+		r.c.job.Log.Info("something writes to standard output before the agent, as a login script may", "host", r.g.shares[at].Host, "line", line)
+	}
 	r.c.job.Log.Info("host ready", "host", r.g.shares[at].Host, "address", a, "because", why)
 	r.addresses[at] = a
 	r.c.watch.put(Change{Kind: AgentReady, Group: r.g.id, Rank: -1, Host: r.g.shares[at].Host})

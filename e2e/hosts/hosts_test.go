@@ -192,14 +192,15 @@ func TestHostsThatDoNotStart(t *testing.T) {
 	}
 }
 
-// A login script that writes before the agent does no harm.
+// A login script that writes before the agent does no harm, and -v tells of it.
 func TestLoginScriptMayWrite(t *testing.T) {
 	b := testbed.New(t, 2)
 	loud := filepath.Join(b.Dir, "loud")
 	if err := os.WriteFile(loud, []byte("#!/bin/sh\necho Welcome; echo Terms of use\nprintf 'no newline '\nexec "+bin+"/gorun-agent\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if got := gorun(t, b, "--launch-agent", loud, "-H", "h1,h2", "hostname"); got.status != 0 || len(strings.Fields(got.out)) != 2 {
+	got := gorun(t, b, "-v", "--launch-agent", loud, "-H", "h1,h2", "hostname")
+	if got.status != 0 || len(strings.Fields(got.out)) != 2 || !strings.Contains(got.err, "host=h2 line=no newline") {
 		t.Errorf("status %d\n%s%s", got.status, got.out, got.err)
 	}
 	b.Idle(leftLimit)

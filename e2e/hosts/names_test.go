@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -87,16 +89,21 @@ func TestSSHAsksNothing(t *testing.T) {
 	}
 }
 
-// The job's key is in no process's command line or environment, on any host, and in no line
-// of gorun's log.
-func TestKeyIsInNoCommandLineOrEnvironment(t *testing.T) {
+// The job's key is in no process's command line or environment, on any host, in no line of gorun's log, and in no
+// core: gorun and its agents leave none, whatever the limit.
+func TestKeyIsInNoCommandLineEnvironmentLogOrCore(t *testing.T) {
 	b := testbed.New(t, 2)
 	said := filepath.Join(b.Dir, "said")
 	shell := filepath.Join(b.Dir, "shell")
 	if err := os.WriteFile(shell, []byte("#!/bin/sh\ntee "+said+" | ssh \"$@\"\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	cmd := b.Hosts[0].Command(testenv.Deadline(t, time.Minute), filepath.Join(bin, "gorun"), "-v", "--rsh", shell, "-H", "h1,h2", bin+"/rank", "idle")
+	there := filepath.Join(b.Dir, "there")
+	if err := errors.Join(os.Mkdir(there, 0o700), os.WriteFile(there+"/agent", []byte("#!/bin/sh\ncd "+there+"\nulimit -c unlimited\nexec "+bin+"/gorun-agent\n"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	cmd := b.Hosts[0].Command(testenv.Deadline(t, time.Minute), "sh", "-c", "ulimit -c unlimited; exec "+filepath.Join(bin, "gorun")+
+		" -v --rsh "+shell+" --launch-agent "+there+"/agent -H h1,h2 sh -c 'sleep 4321 & exec "+bin+"/rank idle'")
 	var log bytes.Buffer
 	cmd.Stderr, cmd.WaitDelay = &log, time.Second
 	if err := cmd.Start(); err != nil {
@@ -134,16 +141,44 @@ func TestKeyIsInNoCommandLineOrEnvironment(t *testing.T) {
 	if looked < 8 {
 		t.Errorf("looked at %d files only", looked)
 	}
-	if err := os.WriteFile(filepath.Join(b.Dir, "over"), nil, 0o644); err != nil {
+	pattern, err := os.ReadFile("/proc/sys/kernel/core_pattern")
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Wait(); err != nil {
-		t.Errorf("%v\n%s", err, log.String())
+	cores := func() (found []string) {
+		for _, dir := range []string{b.Dir, there} {
+			more, _ := filepath.Glob(filepath.Join(dir, "core*"))
+			found = append(found, more...)
+		}
+		return found
+	}
+	for i, victim := range []string{"sleep 4321", bin + "/gorun-agent"} {
+		pid := b.Hosts[1].First(func(line string) bool { return strings.HasPrefix(line, victim) })
+		if err := syscall.Kill(pid, syscall.SIGSEGV); err != nil {
+			t.Fatal(err)
+		}
+		// What is no program of Go leaves one, which has the environment of a rank.
+		if i == 0 && strings.HasPrefix(string(pattern), "core") {
+			testenv.Await(t, 10*time.Second, "a core of a rank's process", func() bool { return len(cores()) > 0 })
+		}
+	}
+	if err := cmd.Wait(); err == nil || !strings.Contains(log.String(), "host h2: its agent") {
+		t.Errorf("%v, the agent's death is not told\n%s", err, log.String())
 	}
 	if shows(log.Bytes(), key) {
 		t.Error("the key is in gorun's log")
 	}
 	b.Idle(leftLimit)
+	found := cores()
+	for _, file := range found {
+		text, err := os.ReadFile(file)
+		if err != nil || shows(text, key) {
+			t.Errorf("%s, %d bytes: the key is there, or %v", file, len(text), err)
+		}
+	}
+	if len(found) > 1 {
+		t.Errorf("the agent has left a core: %q", found)
+	}
 }
 
 // shows tells whether a text has a key in some form, or a half of it.
