@@ -2,10 +2,13 @@ package testbed
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -87,4 +90,91 @@ func TestSlowDelaysAndReorders(t *testing.T) {
 		t.Errorf("it took %v, %d packets, %d of them overtaken", took, r.Carried.Load(), r.Overtaken.Load())
 	}
 	b.Idle(time.Second)
+}
+
+// Nothing is left of a bed: no process in its namespaces, nothing that keeps these, no mount, no file.
+func TestNothingIsLeft(t *testing.T) {
+	spaces := map[string]bool{}
+	dir := ""
+	t.Run("bed", func(t *testing.T) {
+		b := New(t, 2)
+		dir = b.Dir
+		b.Slow(0, time.Millisecond)
+		b.Hosts[0].daemon("sleep", "1234")
+		b.Hosts[1].FillDisk()
+		if out, err := b.Hosts[0].Command(testenv.Deadline(t, time.Minute), "ssh", "h2", "setsid sleep 1234 >&- 2>&- <&- & hostname").CombinedOutput(); err != nil || string(out) != "h2\n" {
+			t.Errorf("%v, %q", err, out)
+		}
+		for _, pid := range []int{b.hub, b.Hosts[0].pid, b.Hosts[1].pid} {
+			for _, link := range links(fmt.Sprintf("/proc/%d/ns/*", pid)) {
+				spaces[link] = true
+			}
+		}
+		for _, link := range links("/proc/self/ns/*") {
+			delete(spaces, link)
+		}
+		if users(spaces) < 8 || len(spaces) < 11 {
+			t.Errorf("%d processes in %v, expected more", users(spaces), spaces)
+		}
+	})
+	// The kernel ends processes a while after the first of their namespace.
+	testenv.Await(t, 10*time.Second, "the end of a bed", func() bool { return users(spaces) == 0 })
+	for _, link := range links("/proc/self/fd/*") {
+		if spaces[link] || strings.Contains(link, dir) {
+			t.Errorf("this process has %s open", link)
+		}
+	}
+	if mounts, err := os.ReadFile("/proc/self/mountinfo"); err != nil || strings.Contains(string(mounts), dir) {
+		t.Errorf("%v, or mounts of %s in\n%s", err, dir, mounts)
+	}
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Errorf("%s: %v", dir, err)
+	}
+}
+
+// links are what links point to.
+func links(pattern string) (targets []string) {
+	files, _ := filepath.Glob(pattern)
+	for _, f := range files {
+		if target, err := os.Readlink(f); err == nil {
+			targets = append(targets, target)
+		}
+	}
+	return targets
+}
+
+// users is how many namespaces of processes are among these.
+func users(spaces map[string]bool) (n int) {
+	for _, link := range links("/proc/[0-9]*/ns/*") {
+		if spaces[link] {
+			n++
+		}
+	}
+	return n
+}
+
+// Without root a test that needs hosts is skipped with the reason, and fails where CI should have them.
+func TestWithoutRoot(t *testing.T) {
+	if os.Getuid() != 0 {
+		testenv.Unsupported(t, "only root becomes another user")
+	}
+	// The program of this test is where only root may read.
+	text, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join("/tmp", fmt.Sprintf("gorun-bed-test-%d", os.Getpid()))
+	if err := os.WriteFile(program, text, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(program)
+	for ci, want := range map[string]string{"CI=": "--- SKIP: TestHostsAreApart", "CI=true": "--- FAIL: TestHostsAreApart"} {
+		cmd := exec.Command(program, "-test.run", "^TestHostsAreApart$", "-test.v")
+		cmd.Dir, cmd.Env = "/", append(os.Environ(), ci)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		out, _ := cmd.CombinedOutput()
+		if !strings.Contains(string(out), want) || !strings.Contains(string(out), "only root makes hosts of namespaces") {
+			t.Errorf("%s: no %q in\n%s", ci, want, out)
+		}
+	}
 }
