@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -28,9 +29,11 @@ type remotes struct {
 
 	// Guarded by the controller's mu.
 	addresses []string
-	missing   int     // of those
-	master    int     // index of the host whose address the ranks of all are told
-	begun     []bool  // its ranks were told to start
+	missing   int    // of those
+	master    int    // index of the host whose address the ranks of all are told
+	begun     []bool // its ranks were told to start
+	logins    []logins
+	seconds   int     // of those that were started
 	lost      []bool  // the stream ended before the last event
 	why       []error // and was no stream of an agent
 
@@ -40,7 +43,7 @@ type remotes struct {
 
 func newRemotes(c *controller, g *group) *remotes {
 	n := len(g.shares)
-	return &remotes{c: c, g: g, heartbeat: newHeartbeat(n), over: make(chan int, n), addresses: make([]string, n), missing: n, begun: make([]bool, n), lost: make([]bool, n), why: make([]error, n), programs: make([]transfer, n)}
+	return &remotes{c: c, g: g, heartbeat: newHeartbeat(n), over: make(chan int, n), addresses: make([]string, n), missing: n, begun: make([]bool, n), logins: make([]logins, n), lost: make([]bool, n), why: make([]error, n), programs: make([]transfer, n)}
 }
 
 // start starts all agents. The caller holds the lock, which keeps what they tell
@@ -72,6 +75,7 @@ func (r *remotes) start(spec host.Spec, stdin host.Stdin) error {
 		}
 		c.job.Log.Debug("agent started", "host", share.Host, "command", strings.Join(c.job.agentOf(share.Host), " "))
 		r.links = append(r.links, l)
+		r.heartbeat.remote = append(r.heartbeat.remote, l.Remote())
 		g.seats = append(g.seats, &seat{group: g, at: i, site: l})
 	}
 	r.master = spec.MasterHost
@@ -92,15 +96,21 @@ func (r *remotes) start(spec host.Spec, stdin host.Stdin) error {
 		if l.Remote() {
 			lease, port = c.job.agentTimeout(), r.heartbeat.port()
 		}
-		l.Begin(spec, key, way.of(share.Host), lease, port, agent.Told{
-			Address: func(a, why string) { r.address(i, a, why) },
-			Event:   func(e host.Event) { r.event(s, e) },
-			Lost:    func(err error) { r.lose(s, err) },
-			Alive:   func() { r.heartbeat.heard(i) },
-			Suspect: func(name string) { r.suspected(s, name) },
-			Program: r.program,
-			Sent:    func(n int) { r.programs[i].move(n) },
-		})
+		r.logins[i].begin = func(l *agent.Link) {
+			l.Begin(spec, key, way.of(share.Host), lease, port, agent.Told{
+				Address: func(a, why string) { r.address(i, l, a, why) },
+				Event:   func(e host.Event) { r.event(s, l, e) },
+				Lost:    func(err error) { r.lose(s, l, err) },
+				Alive:   func() { r.heartbeat.heard(i) },
+				Suspect: func(name string) { r.suspected(s, name) },
+				Program: r.program,
+				Sent:    func(n int) { r.programs[i].move(n) },
+			})
+		}
+		r.logins[i].begin(l)
+	}
+	if c.job.Launcher == launcherSSH && c.job.stage == nil {
+		c.clock.after(cmp.Or(c.job.secondAfter, secondAfter), r.again)
 	}
 	c.end.deaf = append(c.end.deaf, r.killDeaf)
 	r.waiting = c.clock.after(startLimit, r.late)
@@ -108,11 +118,15 @@ func (r *remotes) start(spec host.Spec, stdin host.Stdin) error {
 }
 
 // address takes the address of an agent's gossip member. Its ranks start when the first one's host is there, too; the last
-// address has the agents meet. Ranks that wait for their program, or that ranks have spawned, start when all hosts are there.
-func (r *remotes) address(at int, a, why string) {
+// address has the agents meet. Ranks that wait for their program, or that ranks have spawned, and those of hosts that are all this
+// machine, start when all hosts are there.
+func (r *remotes) address(at int, l *agent.Link, a, why string) {
 	r.c.mu.Lock()
 	defer r.c.mu.Unlock()
 	if r.addresses[at] != "" {
+		return
+	}
+	if r.take(at, l); l != r.links[at] {
 		return
 	}
 	if why, n := r.links[at].Staged(); why != "" {
@@ -125,7 +139,7 @@ func (r *remotes) address(at int, a, why string) {
 	r.addresses[at] = a
 	r.c.watch.put(Change{Kind: AgentReady, Group: r.g.id, Rank: -1, Host: r.g.shares[at].Host})
 	r.missing--
-	if first := r.addresses[r.master]; !r.c.end.told && first != "" && (r.missing == 0 || r.c.job.preload == nil && r.g.id == 0) {
+	if first := r.addresses[r.master]; !r.c.end.told && first != "" && (r.missing == 0 || r.c.job.apart() && r.c.job.preload == nil && r.g.id == 0) {
 		for i, a := range r.addresses {
 			if a != "" && !r.begun[i] {
 				r.begun[i] = true
@@ -160,7 +174,7 @@ func (r *remotes) late() {
 		if a != "" {
 			continue
 		}
-		if left := startLimit - r.links[i].Waits(); left > 0 {
+		if left := startLimit - r.waits(i); left > 0 {
 			next = min(next, left)
 			continue
 		}
@@ -177,7 +191,7 @@ func (r *remotes) late() {
 	}
 	for i, a := range r.addresses {
 		if a == "" {
-			r.links[i].Kill()
+			r.killAt(i)
 		}
 	}
 	r.c.end.fail(&Cause{Rank: -1, Host: strings.Join(names, ", "), Status: statusFailed, Message: fmt.Sprintf("no answer from the agent within %v%s", startLimit, instead)})
@@ -206,7 +220,10 @@ func (r *remotes) killDeaf() {
 	}
 }
 
-func (r *remotes) event(s *seat, e host.Event) {
+func (r *remotes) event(s *seat, l *agent.Link, e host.Event) {
+	if r.isOther(s.at, l, e.Kind == host.Done) {
+		return
+	}
 	if e.Kind == host.Done {
 		r.finished(s, false)
 		return
@@ -215,11 +232,13 @@ func (r *remotes) event(s *seat, e host.Event) {
 }
 
 // lose is the end of an agent's stream, regular or not.
-func (r *remotes) lose(s *seat, err error) {
+func (r *remotes) lose(s *seat, l *agent.Link, err error) {
+	if r.isOther(s.at, l, true) {
+		return
+	}
 	if err != nil {
 		r.c.job.Log.Warn("agent's stream", "host", s.host(), "error", err)
 		r.c.mu.Lock()
-		l := r.links[s.at] // start may still add to them
 		r.why[s.at] = err
 		r.c.mu.Unlock()
 		l.Kill()
@@ -268,6 +287,12 @@ func (r *remotes) wait() {
 	for i, l := range r.links {
 		if !r.lost[i] {
 			closing.Go(func() { l.Close() })
+		}
+	}
+	for _, login := range r.logins {
+		if login.spare != nil {
+			login.spare.Kill()
+			closing.Go(func() { login.spare.Close() })
 		}
 	}
 	closing.Wait()

@@ -17,6 +17,7 @@ import (
 // that an agent that hears of it there knows that the controller works.
 type heartbeat struct {
 	datagrams *agent.Datagrams // nil: no agent is on another machine
+	remote    []bool           // the agents that are
 	leases    []agent.Lease    // of the agents' processes
 	streams   []agent.Lease    // of what they say on their streams; with the controller's lock
 	stop      chan struct{}    // nil before it begins
@@ -107,7 +108,7 @@ func (r *remotes) watch(limit time.Duration) {
 // no datagrams has only its answers, and while something holds that lock nobody asks it, and
 // nobody may read what it says: its lease is not looked at then, so that this time does not count.
 func (r *remotes) silent(at int, now time.Time) bool {
-	if r.heartbeat.datagrams == nil || !r.links[at].Remote() {
+	if r.heartbeat.datagrams == nil || !r.heartbeat.remote[at] {
 		if !r.c.mu.TryLock() {
 			return false
 		}

@@ -245,7 +245,9 @@ type Job struct {
 	environ []string     // this process's own
 	stage   *agent.Stage // nil: nothing is sent
 	gate    agent.Gate   // of remote shells
-	preload []program    // by program; nil: none is sent
+
+	secondAfter time.Duration // for tests; 0: the constant
+	preload     []program     // by program; nil: none is sent
 }
 
 // App is one of several programs of a job.

@@ -160,7 +160,6 @@ func lossyStart(t *testing.T, b *testbed.Bed) string {
 		defer h.Lossy(0)
 	}
 	var took [2][]time.Duration
-	late := 0
 	for range rounds {
 		for i, argv := range [][]string{
 			{filepath.Join(bin, "gorun"), "-H", "h1,h2,h3", "true"},
@@ -169,9 +168,6 @@ func lossyStart(t *testing.T, b *testbed.Bed) string {
 			got := runFor(t, b, 2*time.Minute, argv...)
 			switch {
 			case got.status == 0:
-				took[i] = append(took[i], got.took)
-			case i == 0 && strings.Contains(got.err, "no answer from the agent within"):
-				late++
 				took[i] = append(took[i], got.took)
 			case i == 0:
 				t.Errorf("%q: status %d\n%s", argv, got.status, got.err)
@@ -188,7 +184,7 @@ func lossyStart(t *testing.T, b *testbed.Bed) string {
 		return ""
 	}
 	own, other := took[0][len(took[0])/2], took[1][len(took[1])/2]
-	line := fmt.Sprintf("`true` on the three hosts while 20 %% of the packets are lost takes gorun %s and Hydra %s, the medians of %d.\nA host had not answered within 30 s, which ended the job, in %d starts of gorun.\n", seconds(own), seconds(other), rounds, late)
+	line := fmt.Sprintf("`true` on the three hosts while 20 %% of the packets are lost takes gorun %s and Hydra %s, the medians of %d.\n", seconds(own), seconds(other), rounds)
 	t.Logf("%sgorun %v\nHydra %v", line, took[0], took[1])
 	if own > 2*other {
 		t.Errorf("gorun takes %v, more than twice Hydra's %v", own, other)

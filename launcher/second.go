@@ -1,0 +1,109 @@
+package launcher
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/gorun-mpi/gorun/launcher/internal/agent"
+)
+
+// A login that stands still may do so for long: where a network loses packets, TCP waits twice as long after each
+// repetition that is lost as well. Another login does not wait for that. So a host from which nothing has come for secondAfter
+// is logged in to once more, and the agent that answers first is taken.
+//
+//	first waits --secondAfter--> both wait --one answers--> it is the host's, the other one is killed
+//	                                 | one ends
+//	                                 v
+//	                             the other one is the host's, as if it had been alone
+const (
+	secondAfter = 10 * time.Second
+	secondsMost = 4 // such logins in a group: many hosts that are late are short of something else
+)
+
+// logins are the agents of a host that have been started besides the one in remotes.links. Guarded by the controller's mu.
+type logins struct {
+	begin func(l *agent.Link) // gives an agent the host's work
+	spare *agent.Link         // nil: none
+	over  bool                // spare has ended, or was killed
+}
+
+// again logs in once more where nothing comes.
+func (r *remotes) again() {
+	after := cmp.Or(r.c.job.secondAfter, secondAfter)
+	next := after
+	for i, l := range r.links {
+		if r.missing == 0 || r.c.end.told {
+			return
+		}
+		login := &r.logins[i]
+		if r.addresses[i] != "" || login.spare != nil || !l.Remote() || l.Reached() || r.seconds == secondsMost {
+			continue
+		}
+		if left := after - l.Waits(); left > 0 {
+			next = min(next, left)
+			continue
+		}
+		second, err := r.c.job.startAgent(r.g.shares[i].Host)
+		if err != nil {
+			continue // the first may still come
+		}
+		r.c.job.Log.Info("nothing has come of the host, which is logged in to once more", "host", r.g.shares[i].Host, "after", rounded(l.Waits()))
+		login.spare = second
+		r.seconds++
+		login.begin(second)
+	}
+	r.c.clock.after(next, r.again)
+}
+
+// waits is for how long a host's agents have not come on.
+func (r *remotes) waits(at int) time.Duration {
+	waits := r.links[at].Waits()
+	if login := r.logins[at]; login.spare != nil && !login.over {
+		waits = min(waits, login.spare.Waits())
+	}
+	return waits
+}
+
+// killAt ends the agents of a host.
+func (r *remotes) killAt(at int) {
+	r.links[at].Kill()
+	if spare := r.logins[at].spare; spare != nil {
+		spare.Kill()
+	}
+}
+
+// take makes l the agent of its host, whatever the other one does. The caller holds the lock.
+func (r *remotes) take(at int, l *agent.Link) {
+	login := &r.logins[at]
+	if login.spare == nil || login.over {
+		return
+	}
+	if l == login.spare {
+		login.spare, r.links[at] = r.links[at], l
+		r.g.seats[at].site = l
+	}
+	login.over = true
+	login.spare.Kill()
+}
+
+// isOther tells whether what an agent says means nothing, since another one is its host's, or may still be. ended: it has
+// ended, which makes the other one the host's.
+func (r *remotes) isOther(at int, l *agent.Link, ended bool) bool {
+	r.c.mu.Lock()
+	defer r.c.mu.Unlock()
+	login := &r.logins[at]
+	if login.spare == nil || login.over {
+		return l == login.spare
+	}
+	if ended {
+		other := r.links[at]
+		if l == other {
+			other = login.spare
+		}
+		r.take(at, other)
+		if r.c.end.told {
+			other.Kill() // it may not have heard of that
+		}
+	}
+	return true
+}
