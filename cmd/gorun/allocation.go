@@ -77,7 +77,7 @@ func (s *settings) chooseLauncher() error {
 		}
 		for _, name := range others {
 			if hostfile.Find(list, name) < 0 {
-				return fmt.Errorf("-H: host %s is not in the allocation, %s job %s with %s; try --launcher ssh, or a host of it", name, b.name, id, value)
+				return fmt.Errorf("host %s of -H or a hostfile is not in the allocation, %s job %s with %s; try --launcher ssh, or a host of it", name, b.name, id, value)
 			}
 		}
 		s.job.Launcher = b.launcher

@@ -12,6 +12,7 @@ import (
 func TestHydraStartsGoRanks(t *testing.T) {
 	hydra := testenv.Need(t, "mpiexec.hydra")
 	b := testbed.New(t, 2)
+	containers(t, b)
 	for _, c := range []struct {
 		name, network string
 		status        int

@@ -47,7 +47,7 @@ func TestGridengine(t *testing.T) {
 		{"the job's slots", []string{gorun, "-v", "-v", bin + "/a2a", "-m", "32"}, true, []string{"Rank 3 |", "on every rank", "qrsh -inherit"}, "ssh"},
 		{"by ssh", []string{gorun, "-v", "-v", "--launcher", "ssh", "hostname"}, true, []string{"h1", "h2", "command=ssh"}, "qrsh"},
 		{"its program is sent", []string{gorun, "--stage", "-v", "hostname"}, true, []string{"h1", "h2"}, ""},
-		{"a host outside", []string{gorun, "-H", "h1,h7", "hostname"}, false, []string{"host h7 is not in the allocation", "--launcher ssh"}, ""},
+		{"a host outside", []string{gorun, "-H", "h1,h7", "hostname"}, false, []string{"host h7 of -H or a hostfile is not in the allocation", "--launcher ssh"}, ""},
 		{"no agent there", []string{gorun, "--launch-agent", "/nowhere/gorun-agent", "hostname"}, false, []string{"no agent was started: qrsh", "/nowhere/gorun-agent", "try qrsh -inherit", "--launcher ssh"}, ""},
 	} {
 		if c.name != "the job's slots" && !*all {

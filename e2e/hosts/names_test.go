@@ -17,12 +17,13 @@ import (
 	"github.com/gorun-mpi/gorun/internal/testenv"
 )
 
-// Names by which users may call hosts, and machines that call themselves 127.0.1.1.
+// Names by which users may call hosts, and machines that call themselves 127.0.1.1 and have networks of containers.
 func TestNamesOfHosts(t *testing.T) {
 	b := testbed.New(t, 2)
 	b.Name("h1.example.org", b.Hosts[0])
 	b.Name("h2.example.org", b.Hosts[1])
 	ownLoopback(t, b)
+	containers(t, b)
 	for _, c := range []struct {
 		name  string
 		hosts string
@@ -44,6 +45,19 @@ func TestNamesOfHosts(t *testing.T) {
 			}
 			b.Idle(leftLimit)
 		})
+	}
+}
+
+// containers gives each host the networks of docker and libvirt, by the same addresses on each.
+func containers(t *testing.T, b *testbed.Bed) {
+	t.Helper()
+	const script = `
+ip link add docker0 type bridge; ip addr add 172.17.0.1/16 dev docker0; ip link set docker0 up
+ip link add virbr0 type bridge; ip addr add 192.168.122.1/24 dev virbr0; ip addr add fd12::1/64 dev virbr0 nodad; ip link set virbr0 up`
+	for _, h := range b.Hosts {
+		if out, err := h.Command(t.Context(), "sh", "-ec", script).CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
 	}
 }
 

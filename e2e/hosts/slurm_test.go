@@ -31,7 +31,7 @@ func TestSlurm(t *testing.T) {
 		{"this host alone", []string{"salloc", "-N1", "-n2", "-w", "h1", gorun, "-v", "-v", "hostname"}, 0, []string{"h1\nh1\n"}, "srun"},
 		{"placed by topology", []string{"salloc", "-N2", "-n4", gorun, "--map-by", "core", "--oversubscribe", "hostname"}, 0, []string{"h2", "h1"}, ""},
 		{"by ssh", []string{"salloc", "-N2", "-n2", gorun, "-v", "-v", "--launcher", "ssh", "hostname"}, 0, []string{"h2", "command=ssh", "h1"}, "srun"},
-		{"a host outside", []string{"salloc", "-N1", "-w", "h1", gorun, "-H", "h1,h2", "hostname"}, -1, []string{"host h2 is not in the allocation", "--launcher ssh"}, ""},
+		{"a host outside", []string{"salloc", "-N1", "-w", "h1", gorun, "-H", "h1,h2", "hostname"}, -1, []string{"host h2 of -H or a hostfile is not in the allocation", "--launcher ssh"}, ""},
 		{"outside of an allocation", []string{gorun, "--launcher", "slurm", "-H", "h2", "hostname"}, -1, []string{"SLURM_JOB_ID", "salloc"}, ""},
 		{"no agent there", []string{"salloc", "-N2", gorun, "--launch-agent", "/nowhere/gorun-agent", "hostname"}, -1, []string{"host h2: no agent was started: srun", "/nowhere/gorun-agent", "try srun"}, ""},
 	} {
