@@ -7,7 +7,7 @@ type Event interface{ event() }
 
 type (
 	// Reply has bytes for a rank's socket. Write the replies to a rank in
-	// the order of their events. Replies may share bytes.
+	// the order of their events, unchanged: replies may share bytes.
 	Reply struct {
 		Rank int
 		Data []byte

@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -139,7 +140,8 @@ func (h *Host) violation(engine *pmi.Engine, v pmi.Violation) {
 	h.emit(Event{Kind: Violated, Rank: v.Rank, Text: text, Late: late, Elsewhere: errors.Is(v.Err, pmi.ErrFence), Stuck: stuck})
 }
 
-// reply writes to a rank's socket what it takes and keeps the rest.
+// reply writes to a rank's socket what it takes and keeps the rest, uncopied: all ranks of a host read the same
+// cards, which may be hundreds of megabytes.
 func (h *Host) reply(local int, data []byte) {
 	r := &h.ranks[local]
 	if r.socket < 0 {
@@ -163,7 +165,7 @@ func (h *Host) reply(local int, data []byte) {
 		}
 		break
 	}
-	r.send = append([]byte(nil), data...)
+	r.send = slices.Clip(data) // others may read what follows
 	if stuck := len(data) > 0; stuck != r.stuck {
 		r.stuck = stuck
 		events := uint32(unix.EPOLLIN)

@@ -1,0 +1,67 @@
+package host
+
+import (
+	"bytes"
+	"runtime"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// Ranks that read slowly read the same bytes, of which a full socket makes no copy, and what follows is theirs alone.
+func TestRepliesToSlowReaders(t *testing.T) {
+	const np, size = 2, 16 << 20
+	d := newDesk(t, np)
+	data := bytes.Repeat([]byte{1, 2, 3}, size/3)
+	var theirs [np]int
+	for i := range theirs {
+		ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		theirs[i], d.Host.ranks[i].socket = ends[1], ends[0]
+		t.Cleanup(func() {
+			closeFD(&theirs[i])
+			closeFD(&d.Host.ranks[i].socket)
+		})
+		if err := d.watch(ends[0], unix.EPOLLIN, sourcePMI, i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := [np][]byte{make([]byte, 0, size+8), make([]byte, 0, size+8)}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for i := range np {
+		d.reply(i, data)
+	}
+	for len(got[0]) < len(data) || len(got[1]) < len(data) {
+		for i, fd := range theirs {
+			n, _, err := unix.Recvfrom(fd, got[i][len(got[i]):cap(got[i])], unix.MSG_DONTWAIT)
+			if err == unix.EAGAIN {
+				continue
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			got[i] = got[i][:len(got[i])+n]
+			d.servePMI(i, unix.EPOLLOUT)
+		}
+	}
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; took > size/4 {
+		t.Errorf("%d bytes were allocated to send %d", took, size)
+	}
+	for i := range np {
+		if !bytes.Equal(got[i], data) {
+			t.Errorf("rank %d was sent something else", i)
+		}
+		d.reply(i, data[:len(data)/2]) // stays in the socket in part
+		d.reply(i, []byte{byte('a' + i)})
+		if r := &d.Host.ranks[i]; !r.stuck || r.send[len(r.send)-1] != byte('a'+i) {
+			t.Errorf("rank %d: %d bytes wait, want some, the answer to it last", i, len(r.send))
+		}
+	}
+	if data[len(data)/2] != bytes.Repeat([]byte{1, 2, 3}, size/3)[len(data)/2] {
+		t.Error("an answer to one rank is written over what others read")
+	}
+}
