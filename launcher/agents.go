@@ -29,9 +29,10 @@ type remotes struct {
 
 	// Guarded by the controller's mu.
 	addresses []string
-	missing   int    // of those
-	master    int    // index of the host whose address the ranks of all are told
-	begun     []bool // its ranks were told to start
+	needs     [][]int // whose addresses each agent wants
+	missing   int     // of the addresses
+	master    int     // index of the host whose address the ranks of all are told
+	begun     []bool  // its ranks were told to start
 	logins    []logins
 	seconds   int     // of those that were started
 	lost      []bool  // the stream ended before the last event
@@ -43,7 +44,7 @@ type remotes struct {
 
 func newRemotes(c *controller, g *group) *remotes {
 	n := len(g.shares)
-	return &remotes{c: c, g: g, heartbeat: newHeartbeat(n), over: make(chan int, n), addresses: make([]string, n), missing: n, begun: make([]bool, n), logins: make([]logins, n), lost: make([]bool, n), why: make([]error, n), programs: make([]transfer, n)}
+	return &remotes{c: c, g: g, heartbeat: newHeartbeat(n), over: make(chan int, n), addresses: make([]string, n), needs: make([][]int, n), missing: n, begun: make([]bool, n), logins: make([]logins, n), lost: make([]bool, n), why: make([]error, n), programs: make([]transfer, n)}
 }
 
 // start starts all agents. The caller holds the lock, which keeps what they tell
@@ -98,7 +99,7 @@ func (r *remotes) start(spec host.Spec, stdin host.Stdin) error {
 		}
 		r.logins[i].begin = func(l *agent.Link) {
 			l.Begin(spec, key, way.of(share.Host), lease, port, agent.Told{
-				Address: func(a, why string) { r.address(i, l, a, why) },
+				Address: func(a, why string, needs []int) { r.address(i, l, a, why, needs) },
 				Event:   func(e host.Event) { r.event(s, l, e) },
 				Lost:    func(err error) { r.lose(s, l, err) },
 				Alive:   func() { r.heartbeat.heard(i) },
@@ -120,7 +121,7 @@ func (r *remotes) start(spec host.Spec, stdin host.Stdin) error {
 // address takes the address of an agent's gossip member. Its ranks start when the first one's host is there, too; the last
 // address has the agents meet. Ranks that wait for their program, or that ranks have spawned, and those of hosts that are all this
 // machine, start when all hosts are there.
-func (r *remotes) address(at int, l *agent.Link, a, why string) {
+func (r *remotes) address(at int, l *agent.Link, a, why string, needs []int) {
 	r.c.mu.Lock()
 	defer r.c.mu.Unlock()
 	if r.addresses[at] != "" {
@@ -136,7 +137,7 @@ func (r *remotes) address(at int, l *agent.Link, a, why string) {
 		r.c.job.Log.Info("something writes to standard output before the agent, as a login script may", "host", r.g.shares[at].Host, "line", line)
 	}
 	r.c.job.Log.Info("host ready", "host", r.g.shares[at].Host, "address", a, "because", why)
-	r.addresses[at] = a
+	r.addresses[at], r.needs[at] = a, needs
 	r.c.watch.put(Change{Kind: AgentReady, Group: r.g.id, Rank: -1, Host: r.g.shares[at].Host})
 	r.missing--
 	if first := r.addresses[r.master]; !r.c.end.told && first != "" && (r.missing == 0 || r.c.job.apart() && r.c.job.preload == nil && r.g.id == 0) {
@@ -151,8 +152,15 @@ func (r *remotes) address(at int, l *agent.Link, a, why string) {
 	if r.missing > 0 || r.c.end.told {
 		return
 	}
-	for _, l := range r.links {
-		l.Peers(r.addresses)
+	// Not all addresses to all: that is hosts squared, 2 GB from this process for 10,000.
+	for i, l := range r.links {
+		peers := make(map[int]string, len(r.needs[i]))
+		for _, host := range r.needs[i] {
+			if host >= 0 && host < len(r.addresses) {
+				peers[host] = r.addresses[host]
+			}
+		}
+		l.Peers(peers)
 	}
 	if c := r.c; c.job.preload != nil && r.g.id == 0 {
 		for i := range r.programs {

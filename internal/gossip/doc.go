@@ -28,6 +28,10 @@
 // loss is made good by the node that waits for it. Push-pulls carry what is in flight
 // besides.
 //
+// memberlist has each host know each other, which is hosts squared in work. So hosts are members of circles
+// of 32 at most, those beside each other by index, and meet the first of theirs. No host needs to
+// know more addresses than those of its circle and of its neighbours in the tree.
+//
 // # States of a fence, at one host
 //
 //	collecting --(subtree complete)--> sent up --(all there)--> complete --> freed

@@ -9,6 +9,7 @@ import (
 	"log"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -46,6 +47,7 @@ type Config struct {
 	// hosts look dead.
 	ProbeInterval, ProbeTimeout time.Duration
 
+	circle   int           // the most hosts that memberlist keeps together; 0: circleMost
 	unproven time.Duration // how long a process may take to prove the key, and to say which host it is; 0: unprovenTime
 }
 
@@ -67,9 +69,9 @@ type Node struct {
 
 	mu      sync.Mutex
 	fences  *fences
-	addrs   []string // by host index, once Join knows them
-	names   []string // the same, once Join is complete
-	seen    []bool   // by host index: it is a member
+	addrs   map[int]string // by host index, those of Needs, once Join knows them
+	names   []string       // the same, once Join is complete
+	seen    []bool         // by host index: it is a member
 	lost    map[string]bool
 	stopped bool
 }
@@ -116,6 +118,7 @@ func Listen(cfg Config) (*Node, error) {
 func (cfg *Config) validate() error {
 	cfg.Bind = cmp.Or(cfg.Bind, "127.0.0.1:0")
 	cfg.Fanout = cmp.Or(cfg.Fanout, 8)
+	cfg.circle = cmp.Or(cfg.circle, circleMost)
 	cfg.unproven = cmp.Or(cfg.unproven, unprovenTime)
 	switch {
 	case cfg.Host == "" || strings.ContainsAny(cfg.Host, " \n"):
@@ -182,17 +185,41 @@ func (n *Node) memberConfig() (*memberlist.Config, error) {
 // Addr is where other hosts reach this one: IP:port.
 func (n *Node) Addr() string { return n.addr }
 
-// Join makes this node one of the hosts at addrs, by host index, its own
-// included. It returns when all of them have joined, so it may be called before
-// the others listen; when ctx ends first, the error names the nodes that are late.
-func (n *Node) Join(ctx context.Context, addrs []string) error {
-	if len(addrs) != n.cfg.Hosts {
-		return fmt.Errorf("gossip: join: %d addresses, want those of %d hosts", len(addrs), n.cfg.Hosts)
+// circleMost is how many hosts are members of one memberlist at most: docs/decisions/members-in-circles.md.
+const circleMost = 32
+
+// members are the hosts of this node's circle, from first to before end: the circles have the same size, but for the last.
+func (n *Node) members() (first, end int) {
+	hosts, most := n.cfg.Hosts, n.cfg.circle
+	circles := (hosts + most - 1) / most
+	size := (hosts + circles - 1) / circles
+	first = n.cfg.Index / size * size
+	return first, min(first+size, hosts)
+}
+
+// Needs are the hosts whose addresses Join is to be given: their number does not grow with the job.
+func (n *Node) Needs() []int {
+	first, end := n.members()
+	var hosts []int
+	for i := first; i < end; i++ {
+		hosts = append(hosts, i)
 	}
-	for i, addr := range addrs {
+	hosts = append(hosts, n.fences.children()...)
+	if n.cfg.Index > 0 {
+		hosts = append(hosts, n.fences.parent())
+	}
+	slices.Sort(hosts)
+	return slices.Compact(hosts)
+}
+
+// Join makes this node one of the hosts of the job; addrs has the addresses of those of Needs, by host index. It
+// returns when all hosts have joined, so it may be called before the others listen; when ctx ends first, the
+// error names nodes that are late.
+func (n *Node) Join(ctx context.Context, addrs map[int]string) error {
+	for _, i := range n.Needs() {
 		// A name would have to be resolved for each dial.
-		if at, err := netip.ParseAddrPort(addr); err != nil || at.Port() == 0 {
-			return fmt.Errorf("gossip: join: address %q of host %d: want IP:port", addr, i)
+		if at, err := netip.ParseAddrPort(addrs[i]); err != nil || at.Port() == 0 {
+			return fmt.Errorf("gossip: join: address %q of host %d: want IP:port", addrs[i], i)
 		}
 	}
 	n.mu.Lock()
@@ -207,15 +234,15 @@ func (n *Node) Join(ctx context.Context, addrs []string) error {
 	}
 	n.addrs = addrs
 	n.mu.Unlock()
-	if err := n.meet(ctx, addrs[0]); err != nil {
+	if err := n.meet(ctx); err != nil {
 		return err
 	}
-	if n.cfg.Index == 0 {
+	if first, _ := n.members(); n.cfg.Index == first {
 		if err := n.gather(ctx); err != nil {
 			return err
 		}
 	}
-	// Once host 0 takes part, it knows all.
+	// Once the first host of a circle takes part, it knows that.
 	names, err := n.Fence(ctx, 0, []byte(n.cfg.Host))
 	if err != nil {
 		return fmt.Errorf("gossip: join: %w", err)
@@ -226,18 +253,18 @@ func (n *Node) Join(ctx context.Context, addrs []string) error {
 		n.names[i] = string(name)
 	}
 	n.mu.Unlock()
-	return n.meet(ctx, addrs[0])
+	return n.meet(ctx)
 }
 
-// gather waits until host 0 has all as members. That all have met it does not
+// gather waits until the first host of a circle has all as members. That all have met it does not
 // mean that: memberlist answers a push-pull before it merges what it was told.
 func (n *Node) gather(ctx context.Context) error {
 	for {
 		n.mu.Lock()
 		var late []string
-		for i, addr := range n.addrs {
+		for i, end := n.members(); i < end; i++ {
 			if !n.seen[i] {
-				late = append(late, fmt.Sprintf("host %d at %s", i, addr))
+				late = append(late, fmt.Sprintf("host %d at %s", i, n.addrs[i]))
 			}
 		}
 		n.mu.Unlock()
@@ -270,13 +297,15 @@ func (n *Node) joined(index int) {
 	}
 }
 
-// meet exchanges what this node and the one at addr know of the members.
+// meet exchanges what this node and the first of its circle know of the members.
 // A member takes at most 128 such exchanges at a time, and closes the
 // connection on others: they come again, spread over time.
-func (n *Node) meet(ctx context.Context, addr string) error {
-	if n.cfg.Index == 0 {
+func (n *Node) meet(ctx context.Context) error {
+	first, _ := n.members()
+	if n.cfg.Index == first {
 		return nil
 	}
+	addr := n.addrs[first]
 	pause := 2 * time.Millisecond
 	for {
 		_, err := n.list.Join([]string{addr})
@@ -285,7 +314,7 @@ func (n *Node) meet(ctx context.Context, addr string) error {
 		}
 		// memberlist 0.7 wraps no errors (memberlist.go, Join).
 		if strings.Contains(err.Error(), ErrKey.Error()) {
-			return fmt.Errorf("gossip: join host 0 at %s: %w", addr, ErrKey)
+			return fmt.Errorf("gossip: join host %d at %s: %w", first, addr, ErrKey)
 		}
 		t := time.NewTimer(pause + time.Duration(n.cfg.Index)*pause/time.Duration(n.cfg.Hosts))
 		select {
@@ -293,7 +322,7 @@ func (n *Node) meet(ctx context.Context, addr string) error {
 			pause = min(2*pause, 250*time.Millisecond)
 		case <-ctx.Done():
 			t.Stop()
-			return fmt.Errorf("gossip: join host 0 at %s: %w: %w", addr, ctx.Err(), err)
+			return fmt.Errorf("gossip: join host %d at %s: %w: %w", first, addr, ctx.Err(), err)
 		case <-n.bereft:
 			t.Stop()
 			return n.loss()
@@ -389,6 +418,9 @@ func (n *Node) late(v *fence) string {
 func (n *Node) nameLocked(host int) string {
 	if n.names != nil {
 		return "host " + n.names[host]
+	}
+	if n.addrs[host] == "" {
+		return fmt.Sprintf("host %d", host)
 	}
 	return fmt.Sprintf("host %d at %s", host, n.addrs[host])
 }

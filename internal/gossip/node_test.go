@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"log"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -46,8 +48,8 @@ func listenAll(t *testing.T, hosts int, edit func(i int, cfg *Config)) []*Node {
 
 func hostName(i int) string { return string(rune('a'+i%26)) + strings.Repeat("x", i/26) }
 
-func addrsOf(nodes []*Node) []string {
-	addrs := make([]string, len(nodes))
+func addrsOf(nodes []*Node) map[int]string {
+	addrs := make(map[int]string)
 	for i, n := range nodes {
 		addrs[i] = n.Addr()
 	}
@@ -180,6 +182,68 @@ func TestWrongKey(t *testing.T) {
 	}
 }
 
+var scale = flag.Bool("scale", false, "256 hosts, as make scale has it")
+
+// Hosts of several circles meet, each with no more addresses than it asks for.
+func TestManyHosts(t *testing.T) {
+	testenv.NoLeaks(t)
+	hosts, limit := 72, time.Minute
+	if *scale {
+		hosts, limit = 256, 5*time.Minute
+	}
+	ctx := testenv.Deadline(t, limit)
+	nodes := listenAll(t, hosts, nil)
+	all := addrsOf(nodes)
+	began := time.Now()
+	if err := errors.Join(each(nodes, func(_ int, n *Node) error {
+		addrs := make(map[int]string)
+		for _, i := range n.Needs() {
+			addrs[i] = all[i]
+		}
+		return n.Join(ctx, addrs)
+	})...); err != nil {
+		t.Fatal(err)
+	}
+	joined := time.Since(began)
+	if err := fenceAll(ctx, nodes, 1, testData(1, 300)); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d hosts: joined within %v, a fence later after %v", hosts, joined, time.Since(began)-joined)
+	for _, n := range nodes {
+		first, end := n.members()
+		if got := n.list.NumMembers(); got != end-first {
+			t.Errorf("host %d of the circle %d to %d knows %d members, want %d", n.cfg.Index, first, end-1, got, end-first)
+		}
+	}
+}
+
+// Each host is in one circle with the hosts beside it, and needs few addresses however many hosts there are.
+func TestCircles(t *testing.T) {
+	for _, hosts := range []int{1, 2, circleMost, circleMost + 1, 100, 10_000} {
+		end := 0
+		for i := range hosts {
+			n := &Node{cfg: Config{Index: i, Hosts: hosts, circle: circleMost}, fences: newFences(i, hosts, 8)}
+			first, next := n.members()
+			if i == end { // the first of a circle
+				if first != end || next <= i || next-first > circleMost {
+					t.Fatalf("host %d of %d: members are %d to %d", i, hosts, first, next-1)
+				}
+				end = next
+			}
+			if next != end {
+				t.Fatalf("host %d of %d: members are %d to %d, want up to %d", i, hosts, first, next-1, end-1)
+			}
+			needs := n.Needs()
+			if len(needs) > circleMost+9 || !slices.Contains(needs, first) || i > 0 && !slices.Contains(needs, n.fences.parent()) {
+				t.Fatalf("host %d of %d needs the addresses of %v", i, hosts, needs)
+			}
+		}
+		if end != hosts {
+			t.Errorf("%d hosts: the last circle ends at %d", hosts, end)
+		}
+	}
+}
+
 func TestLateHostIsNamed(t *testing.T) {
 	testenv.NoLeaks(t)
 	nodes := listenAll(t, 3, nil)
@@ -188,8 +252,9 @@ func TestLateHostIsNamed(t *testing.T) {
 	joined := make(chan struct{}, 1)
 	done := make(chan error)
 	go func() { done <- nodes[0].Join(ctx, addrs) }()
+	nodes[1].addrs = addrs
 	go func() {
-		nodes[1].meet(ctx, addrs[0])
+		nodes[1].meet(ctx)
 		joined <- struct{}{}
 	}()
 	<-joined
@@ -368,13 +433,13 @@ func (s slowTransport) DialTimeout(addr string, timeout time.Duration) (net.Conn
 
 func TestJoinErrors(t *testing.T) {
 	cases := map[string]struct {
-		addrs []string
+		addrs map[int]string
 		want  string
 	}{
-		"few":       {[]string{"127.0.0.1:1"}, "1 addresses, want those of 2 hosts"},
-		"name":      {[]string{"127.0.0.1:1", "nosuch:1"}, `"nosuch:1" of host 1`},
-		"no port":   {[]string{"127.0.0.1", "127.0.0.1:1"}, `"127.0.0.1" of host 0`},
-		"port zero": {[]string{"127.0.0.1:0", "127.0.0.1:1"}, `"127.0.0.1:0" of host 0`},
+		"few":       {map[int]string{0: "127.0.0.1:1"}, `"" of host 1`},
+		"name":      {map[int]string{0: "127.0.0.1:1", 1: "nosuch:1"}, `"nosuch:1" of host 1`},
+		"no port":   {map[int]string{0: "127.0.0.1", 1: "127.0.0.1:1"}, `"127.0.0.1" of host 0`},
+		"port zero": {map[int]string{0: "127.0.0.1:0", 1: "127.0.0.1:1"}, `"127.0.0.1:0" of host 0`},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -72,7 +72,7 @@ func listen(host string, index, hosts int, key []byte, at netip.Addr) (agent.Mem
 // member is a gossip node as an agent sees it.
 type member struct{ *gossip.Node }
 
-func (m member) Join(ctx context.Context, addresses []string) error {
+func (m member) Join(ctx context.Context, addresses map[int]string) error {
 	err := m.Node.Join(ctx, addresses)
 	switch {
 	case errors.Is(err, gossip.ErrClosed):

@@ -25,14 +25,14 @@ const frameMax = stdio.LineMax + 4<<20
 
 // order is what a controller sends: one of its fields.
 type order struct {
-	Probe   bool          `msgpack:"q,omitempty"` // what machine is it?
-	Setup   *setup        `msgpack:"s,omitempty"`
-	Begin   *begin        `msgpack:"g,omitempty"` // the ranks
-	Peers   []string      `msgpack:"p,omitempty"` // by host index
-	Command *host.Command `msgpack:"c,omitempty"`
-	Ping    bool          `msgpack:"i,omitempty"` // are you there, and does your host do what it is told?
-	Lost    *lost         `msgpack:"l,omitempty"` // a host is gone
-	Piece   *piece        `msgpack:"b,omitempty"` // the answer to Want
+	Probe   bool           `msgpack:"q,omitempty"` // what machine is it?
+	Setup   *setup         `msgpack:"s,omitempty"`
+	Begin   *begin         `msgpack:"g,omitempty"` // the ranks
+	Peers   map[int]string `msgpack:"p,omitempty"` // addresses by host index, those that the agent needs
+	Command *host.Command  `msgpack:"c,omitempty"`
+	Ping    bool           `msgpack:"i,omitempty"` // are you there, and does your host do what it is told?
+	Lost    *lost          `msgpack:"l,omitempty"` // a host is gone
+	Piece   *piece         `msgpack:"b,omitempty"` // the answer to Want
 }
 
 // want asks for a program's bytes from an offset on. One is under way at a time, so that a slow host does not
@@ -74,6 +74,7 @@ type report struct {
 	Machine *topo.Machine `msgpack:"m,omitempty"` // the answer to Probe
 	Address string        `msgpack:"a,omitempty"`
 	Why     string        `msgpack:"w,omitempty"` // it is that Address
+	Needs   []int         `msgpack:"h,omitempty"` // whose addresses it wants to be told
 	Event   *host.Event   `msgpack:"e,omitempty"`
 	Pong    bool          `msgpack:"o,omitempty"` // the answer to Ping, before host.Turned
 	Suspect string        `msgpack:"u,omitempty"` // a host that does not answer this one

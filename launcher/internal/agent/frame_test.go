@@ -23,7 +23,7 @@ import (
 func TestFramesRoundTrip(t *testing.T) {
 	orders := []order{
 		{Setup: &setup{host.Spec{Job: "j", Host: "a", Hosts: 2, NP: 4, Ranks: []host.RankSpec{{Rank: 1, App: 1}, {Rank: 3, CPUs: []int{0, 64}}}, Apps: []host.AppSpec{{Argv: []string{"p", ""}, Env: []string{"A=1"}, Dir: "/", NP: 3}, {NP: 1}}, Stamp: true, Grace: time.Second, Stdin: host.StdinPump}, []byte{1, 0, 255}, Way{Apart: true, Toward: "10.0.0.1", Remote: true}, time.Minute, 4711}},
-		{Peers: []string{"127.0.0.1:1", "127.0.0.1:2"}},
+		{Peers: map[int]string{0: "127.0.0.1:1", 12: "127.0.0.1:2"}},
 		{Begin: &begin{"127.0.0.1:1"}},
 		{Command: &host.Command{Kind: host.End, Signal: syscall.SIGINT}},
 		{Command: &host.Command{Kind: host.Input, Data: []byte("\x00\xff"), Last: true}},
@@ -73,7 +73,7 @@ func TestDamagedFrames(t *testing.T) {
 }
 
 func FuzzFrame(f *testing.F) {
-	for _, v := range []any{order{Peers: []string{"a"}}, order{Command: &host.Command{Kind: host.Kill}}, report{Address: "x"}} {
+	for _, v := range []any{order{Peers: map[int]string{0: "a"}}, order{Command: &host.Command{Kind: host.Kill}}, report{Address: "x"}} {
 		b, err := appendFrame(nil, v)
 		if err != nil {
 			f.Fatal(err)

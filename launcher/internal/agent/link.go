@@ -56,7 +56,7 @@ type Link struct {
 // Events, at last Lost unless Close came before. Address and Event must not
 // block for longer than the stream may stand still.
 type Told struct {
-	Address func(address, why string)
+	Address func(address, why string, needs []int) // needs: whose addresses the agent wants of Peers
 	Event   func(host.Event)
 	Lost    func(why error)
 	Alive   func()            // at everything that comes; it must be quick
@@ -202,8 +202,8 @@ func (l *Link) Begin(spec host.Spec, key []byte, way Way, lease time.Duration, p
 // StartRanks has the agent start its ranks. master is the address of the agent that has the first one.
 func (l *Link) StartRanks(master string) { _ = l.out.put(order{Begin: &begin{master}}) }
 
-// Peers gives the agent the addresses of all, so that it meets the others.
-func (l *Link) Peers(addresses []string) { _ = l.out.put(order{Peers: addresses}) }
+// Peers gives the agent the addresses that it needs, by host, so that it meets the others.
+func (l *Link) Peers(addresses map[int]string) { _ = l.out.put(order{Peers: addresses}) }
 
 // Send gives the host a command. An error is that of the stream, whose other
 // direction tells of it. Where ranks are to end before a remote shell has reached their host, that ends: first
@@ -346,7 +346,7 @@ func (l *Link) read() {
 		case r.Suspect != "":
 			l.told.Suspect(r.Suspect)
 		case r.Address != "":
-			l.told.Address(r.Address, r.Why)
+			l.told.Address(r.Address, r.Why, r.Needs)
 		case r.Event != nil:
 			l.told.Event(*r.Event)
 		}

@@ -27,9 +27,11 @@ type Member interface {
 	pmi.Store
 	// Addr is where the others reach it.
 	Addr() string
-	// Join meets the others, whose addresses are in the order of hosts. It
+	// Needs are the hosts whose addresses this one must know.
+	Needs() []int
+	// Join meets the others, given those addresses by host. It
 	// gives ErrLeft when Close ended it, and ErrBereft when Lost did.
-	Join(ctx context.Context, addresses []string) error
+	Join(ctx context.Context, addresses map[int]string) error
 	// Suspects are hosts that do not answer this one, which the controller is told.
 	Suspects() <-chan string
 	// Lost says that a host is gone, and why: the controller has decided so.
@@ -203,7 +205,7 @@ func (a *agent) turn() {
 // meet listens for the job's other hosts, where there are any.
 func (a *agent) meet() (pmi.Store, report, error) {
 	if a.spec.Hosts < 2 {
-		return nil, report{Address: "-"}, nil
+		return nil, report{Address: "-", Needs: []int{a.spec.MasterHost}}, nil
 	}
 	at, why, err := a.setup.Way.Address(a.session)
 	if err != nil {
@@ -215,7 +217,7 @@ func (a *agent) meet() (pmi.Store, report, error) {
 	}
 	a.spec.Address = at.String()
 	a.member, a.joining = node, newJoining(node)
-	return a.joining, report{Address: node.Addr(), Why: why}, nil
+	return a.joining, report{Address: node.Addr(), Why: why, Needs: node.Needs()}, nil
 }
 
 // serve runs the ranks.
@@ -335,7 +337,7 @@ type joining struct {
 func newJoining(m Member) *joining { return &joining{Member: m, done: make(chan struct{})} }
 
 // join finds the others; failed is told if it cannot.
-func (j *joining) join(ctx context.Context, peers []string, failed func(error)) {
+func (j *joining) join(ctx context.Context, peers map[int]string, failed func(error)) {
 	ctx, cancel := context.WithTimeout(ctx, JoinLimit)
 	defer cancel()
 	j.once.Do(func() {
