@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"reflect"
+	"slices"
 	"testing"
+
+	"github.com/vmihailenco/msgpack/v5"
 )
 
 func samples() []Message {
@@ -126,4 +129,35 @@ func FuzzDecoder(f *testing.F) {
 			}
 		}
 	})
+}
+
+// Where 640,000 ranks are takes few bytes, and few bytes cannot claim more numbers than a job has.
+func TestNumbers(t *testing.T) {
+	big := make(Numbers, 640_000)
+	for r := range big {
+		big[r] = uint32(r / 64)
+	}
+	for _, want := range []Numbers{nil, {7}, {0, 0, 1}, {1, 0, 1, 0}, big} {
+		b, err := msgpack.Marshal(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got Numbers
+		if err := msgpack.Unmarshal(b, &got); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%d numbers: got %d, %v", len(want), len(got), err)
+		}
+		if most := 100 + len(want)/6; len(b) > most {
+			t.Errorf("%d numbers take %d bytes, want at most %d", len(want), len(b), most)
+		}
+	}
+	for _, pairs := range [][]uint32{{1}, {1, numbersMax, 2, 1}, {1, 1<<32 - 1}, {1, 1, 1, 1<<32 - 1}} {
+		b, err := msgpack.Marshal(pairs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got Numbers
+		if err := msgpack.Unmarshal(b, &got); err == nil {
+			t.Errorf("%v: got %d numbers, want an error", pairs, len(got))
+		}
+	}
 }
