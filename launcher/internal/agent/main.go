@@ -205,7 +205,7 @@ func (a *agent) turn() {
 // meet listens for the job's other hosts, where there are any.
 func (a *agent) meet() (pmi.Store, report, error) {
 	if a.spec.Hosts < 2 {
-		return nil, report{Address: "-", Needs: []int{a.spec.MasterHost}}, nil
+		return nil, report{Address: "-"}, nil
 	}
 	at, why, err := a.setup.Way.Address(a.session)
 	if err != nil {
