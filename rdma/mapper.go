@@ -16,6 +16,14 @@ type Witness interface {
 	Gone(gid GID) bool
 }
 
+// A Mourner is a Context that takes its program's word for the end of a peer: a launcher may know of it long before
+// anything shows on the network. It is an optional interface of a [Context].
+type Mourner interface {
+	// Mourn says that the context at gid has ended. Requests on their way there fail soon, as if nobody
+	// answered, and so do later ones; requests to others need not wait for them.
+	Mourn(gid GID)
+}
+
 // PeerMemory is the registered memory of a peer as this process maps it.
 // Several goroutines may use it, until its context is closed.
 type PeerMemory interface {

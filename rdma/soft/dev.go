@@ -76,6 +76,7 @@ var (
 	_ rdma.Progresser = (*context)(nil)
 	_ rdma.Sleeper    = (*context)(nil)
 	_ rdma.Witness    = (*context)(nil)
+	_ rdma.Mourner    = (*context)(nil)
 	_ rdma.QPCloser   = (*context)(nil)
 )
 
@@ -236,6 +237,12 @@ func (c *context) Gone(gid rdma.GID) bool {
 	l := s.link
 	s.mu.Unlock()
 	return l != nil && l.state.Load() == linkUp && l.unheard(goneAfter, goneTries)
+}
+
+func (c *context) Mourn(gid rdma.GID) {
+	if s := c.p.find(gid); s != nil && !s.own {
+		s.mourn()
+	}
 }
 
 // goneAfter is how long a host may be silent: about as long as a queue pair's usual timeout and retries. TCP

@@ -186,6 +186,22 @@ func (s *peer) checkDead() bool {
 	return false
 }
 
+// mourn notes that the peer's process has ended, and breaks the link to it.
+func (s *peer) mourn() {
+	s.lost.Store(true)
+	s.mu.Lock()
+	l := s.link
+	s.mu.Unlock()
+	if l == nil || l.state.CompareAndSwap(linkDialling, linkBroken) || l.state.Load() != linkUp {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.fd >= 0 {
+		l.breakOff()
+	}
+}
+
 func (s *peer) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

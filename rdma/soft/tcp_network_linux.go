@@ -247,7 +247,7 @@ func (n *network) start(l *link) {
 			}
 			// A listener that is not there, or is another one, stays so. A
 			// busy one has driven us out, or was too slow, and may do better.
-			if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, errStranger) || errors.Is(err, errNowhere) || time.Since(begin) > n.patience {
+			if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, errStranger) || errors.Is(err, errNowhere) || time.Since(begin) > n.patience || l.peer.lost.Load() {
 				if n.giveUp(l) {
 					break
 				}
@@ -293,18 +293,21 @@ func (n *network) call(l *link) error {
 	if err != nil {
 		return err
 	}
-	c, err := dial(address, handshakeLimit)
+	var begun *os.File
+	c, err := dial(address, handshakeLimit, func(c *os.File) {
+		n.halfMu.Lock()
+		defer n.halfMu.Unlock()
+		if begun = c; n.shut {
+			c.Close()
+			return
+		}
+		n.dialed = append(n.dialed, c) // so that close need not wait for a host that does not answer
+	})
 	if err != nil {
+		n.whole(&n.dialed, begun)
 		return err
 	}
 	defer c.Close()
-	n.halfMu.Lock()
-	if n.shut {
-		n.halfMu.Unlock()
-		return errStranger
-	}
-	n.dialed = append(n.dialed, c)
-	n.halfMu.Unlock()
 	seal, err := greet(c, secret, l.peer.secure(), n.p.gids[0], l.peer.gids[0])
 	n.whole(&n.dialed, c)
 	if err != nil {

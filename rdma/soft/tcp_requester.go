@@ -75,6 +75,11 @@ func (s *peer) connection() *link {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.link == nil || s.link.state.Load() == linkBroken {
+		if s.lost.Load() { // nobody is there to answer
+			s.link = new(link)
+			s.link.state.Store(linkBroken)
+			return s.link
+		}
 		s.link = s.p.tcp.Load().dial(s)
 	}
 	return s.link

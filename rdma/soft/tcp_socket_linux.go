@@ -126,8 +126,8 @@ func accept(l *os.File) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "link"), nil
 }
 
-// dial connects within limit.
-func dial(address string, limit time.Duration) (*os.File, error) {
+// dial connects within limit. begun is told of the connection, which another goroutine may close to end the wait.
+func dial(address string, limit time.Duration, begun func(*os.File)) (*os.File, error) {
 	a, err := parseAddress(address)
 	if err != nil {
 		return nil, err
@@ -139,6 +139,7 @@ func dial(address string, limit time.Duration) (*os.File, error) {
 	}
 	err = unix.Connect(fd, sa)
 	c := os.NewFile(uintptr(fd), "link")
+	begun(c)
 	if err == nil {
 		return c, nil
 	}
