@@ -3,14 +3,15 @@
 // # Design
 //
 // A [Segment] is one sparse memfd per host and job. It holds a header, one
-// rank entry of two cache lines for each local rank, and one arena for each
+// rank entry of six cache lines for each local rank, perhaps one bit for each rank of the
+// job, which says that it has died on another host, and one arena for each
 // local rank, whose content is its user's business:
 //
-//	0            128                128+128*ranks   header size (pages)
-//	+------------+-----+-----+- - -+-----------+----------+----------+- -
-//	| magic,     | rank| rank|     |  padding  | arena 0  | arena 1  |
-//	| geometry   | 0   | 1   |     |           |          |          |
-//	+------------+-----+-----+- - -+-----------+----------+----------+- -
+//	0            128                128+384*ranks           header size (pages)
+//	+------------+-----+-----+- - -+---------+---------+----------+----------+- -
+//	| magic,     | rank| rank|     | marks   | padding | arena 0  | arena 1  |
+//	| geometry   | 0   | 1   |     |         |         |          |          |
+//	+------------+-----+-----+- - -+---------+---------+----------+----------+- -
 //
 // Making: the launcher calls [Create] (or one rank does, under a foreign
 // launcher); the others inherit the descriptor ([Open]) or open it
@@ -27,10 +28,12 @@
 // lives. Open believes nothing in the header that it has not compared with the
 // size of the file, which is sealed against shrinking; afterwards a Segment
 // never reads its geometry from shared memory again. A rank that scribbles over
-// a rank entry can wake others for nothing, or let them sleep for 10 ms.
+// a rank entry can wake others for nothing, or let them sleep for 10 ms; a mark has those of its
+// host take a rank for dead.
 //
 // Liveness: the launcher calls [Segment.SetDead] when a process has ended and
-// before its PID can be used again. Once dead, a rank stays dead.
+// before its PID can be used again, and [Segment.SetDeadElsewhere] when it has heard of the
+// end of processes on other hosts. Once dead, a rank stays dead.
 //
 // Blocking: [Bell.Sleep], for at most 10 ms, and [Segment.Close], for as
 // long as the registration described at coverage takes (10 ms). Everything else

@@ -9,8 +9,12 @@ import (
 	"github.com/gorun-mpi/gorun/internal/arch"
 )
 
-// MaxRanks is the most ranks that one segment serves.
-const MaxRanks = 1 << 16
+const (
+	// MaxRanks is the most ranks that one segment serves.
+	MaxRanks = 1 << 16
+	// MaxWorld is the largest Geometry.World.
+	MaxWorld = 1 << 24
+)
 
 const (
 	// arenaDefault is sparse: only what is touched takes memory.
@@ -35,6 +39,9 @@ const (
 type Geometry struct {
 	Ranks     int    // local ranks, 1 to MaxRanks
 	ArenaSize uint64 // bytes for each, a multiple of the page size
+	// World is how many ranks the job has on all hosts, where each has a mark here that says it has
+	// died on another one; 0: there are no such marks.
+	World int
 }
 
 // DefaultGeometry is the usual geometry for ranks local ranks: 1 GiB of sparse
@@ -71,10 +78,13 @@ func (g Geometry) lay(page uint64) (layout, error) {
 	if g.Ranks < 1 || g.Ranks > MaxRanks {
 		return layout{}, fmt.Errorf("geometry with %d ranks, expected 1 to %d", g.Ranks, MaxRanks)
 	}
+	if g.World < 0 || g.World > MaxWorld {
+		return layout{}, fmt.Errorf("geometry with marks for %d ranks, expected 0 to %d", g.World, MaxWorld)
+	}
 	if g.ArenaSize == 0 || g.ArenaSize%page != 0 {
 		return layout{}, fmt.Errorf("geometry with arenas of %d bytes, expected a multiple of the page size %d", g.ArenaSize, page)
 	}
-	header := (headerFixed + uint64(g.Ranks)*entrySize + page - 1) / page * page
+	header := (uint64(g.marksAt()+8*g.markWords()) + page - 1) / page * page
 	over, arenas := bits.Mul64(g.ArenaSize, uint64(g.Ranks))
 	total, carry := bits.Add64(arenas, header, 0)
 	if over != 0 || carry != 0 || total > math.MaxInt64 || g.ArenaSize > math.MaxInt || header > math.MaxInt {
@@ -82,6 +92,10 @@ func (g Geometry) lay(page uint64) (layout, error) {
 	}
 	return layout{Geometry: g, header: header, total: total}, nil
 }
+
+// marksAt is where the marks of the ranks of other hosts begin in the file, and markWords how many words of 64 they are.
+func (g Geometry) marksAt() int   { return headerFixed + g.Ranks*entrySize }
+func (g Geometry) markWords() int { return (g.World + 63) / 64 }
 
 // arena is where a rank's arena begins in the file.
 func (l layout) arena(rank int) int64 {

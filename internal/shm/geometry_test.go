@@ -17,22 +17,27 @@ func TestLay(t *testing.T) {
 		total   uint64
 		wantErr bool
 	}{
-		{name: "one rank, one page", g: Geometry{1, page}, header: page, total: 2 * page},
-		{name: "10 ranks have room in the first page", g: Geometry{10, page}, header: page, total: 11 * page},
-		{name: "11 ranks need a second", g: Geometry{11, page}, header: 2 * page, total: 13 * page},
-		{name: "300 ranks of 1 GiB", g: Geometry{300, 1 << 30}, header: 29 * page, total: 300<<30 + 29*page},
-		{name: "most ranks", g: Geometry{MaxRanks, page}, header: MaxRanks*entrySize + page, total: MaxRanks*(page+entrySize) + page},
-		{name: "no rank", g: Geometry{0, page}, wantErr: true},
-		{name: "negative ranks", g: Geometry{-1, page}, wantErr: true},
-		{name: "too many ranks", g: Geometry{MaxRanks + 1, page}, wantErr: true},
-		{name: "no arena", g: Geometry{1, 0}, wantErr: true},
-		{name: "arena is not pages", g: Geometry{1, page + 1}, wantErr: true},
-		{name: "arena beyond int", g: Geometry{1, 1 << 63}, wantErr: true},
-		{name: "largest arena", g: Geometry{1, math.MaxUint64 / page * page}, wantErr: true},
-		{name: "product beyond uint64", g: Geometry{2, 1 << 63}, wantErr: true},
-		{name: "product wraps to small", g: Geometry{4, 1 << 62}, wantErr: true},
-		{name: "product beyond int64", g: Geometry{2, 1 << 62}, wantErr: true},
-		{name: "sum beyond int64", g: Geometry{1, math.MaxInt64 / page * page}, wantErr: true},
+		{name: "one rank, one page", g: Geometry{Ranks: 1, ArenaSize: page}, header: page, total: 2 * page},
+		{name: "10 ranks have room in the first page", g: Geometry{Ranks: 10, ArenaSize: page}, header: page, total: 11 * page},
+		{name: "11 ranks need a second", g: Geometry{Ranks: 11, ArenaSize: page}, header: 2 * page, total: 13 * page},
+		{name: "300 ranks of 1 GiB", g: Geometry{Ranks: 300, ArenaSize: 1 << 30}, header: 29 * page, total: 300<<30 + 29*page},
+		{name: "most ranks", g: Geometry{Ranks: MaxRanks, ArenaSize: page}, header: MaxRanks*entrySize + page, total: MaxRanks*(page+entrySize) + page},
+		{name: "marks fill the first page", g: Geometry{Ranks: 10, ArenaSize: page, World: 128 * 8}, header: page, total: 11 * page},
+		{name: "one more mark needs a second", g: Geometry{Ranks: 10, ArenaSize: page, World: 128*8 + 1}, header: 2 * page, total: 12 * page},
+		{name: "most marks", g: Geometry{Ranks: 1, ArenaSize: page, World: MaxWorld}, header: MaxWorld/8 + page, total: MaxWorld/8 + 2*page},
+		{name: "too many marks", g: Geometry{Ranks: 1, ArenaSize: page, World: MaxWorld + 1}, wantErr: true},
+		{name: "negative marks", g: Geometry{Ranks: 1, ArenaSize: page, World: -1}, wantErr: true},
+		{name: "no rank", g: Geometry{Ranks: 0, ArenaSize: page}, wantErr: true},
+		{name: "negative ranks", g: Geometry{Ranks: -1, ArenaSize: page}, wantErr: true},
+		{name: "too many ranks", g: Geometry{Ranks: MaxRanks + 1, ArenaSize: page}, wantErr: true},
+		{name: "no arena", g: Geometry{Ranks: 1, ArenaSize: 0}, wantErr: true},
+		{name: "arena is not pages", g: Geometry{Ranks: 1, ArenaSize: page + 1}, wantErr: true},
+		{name: "arena beyond int", g: Geometry{Ranks: 1, ArenaSize: 1 << 63}, wantErr: true},
+		{name: "largest arena", g: Geometry{Ranks: 1, ArenaSize: math.MaxUint64 / page * page}, wantErr: true},
+		{name: "product beyond uint64", g: Geometry{Ranks: 2, ArenaSize: 1 << 63}, wantErr: true},
+		{name: "product wraps to small", g: Geometry{Ranks: 4, ArenaSize: 1 << 62}, wantErr: true},
+		{name: "product beyond int64", g: Geometry{Ranks: 2, ArenaSize: 1 << 62}, wantErr: true},
+		{name: "sum beyond int64", g: Geometry{Ranks: 1, ArenaSize: math.MaxInt64 / page * page}, wantErr: true},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -77,7 +82,7 @@ func TestDefaultGeometry(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			got := DefaultGeometry(c.ranks, c.limit)
-			if want := (Geometry{c.ranks, c.want}); got != want && os.Getpagesize() == 4096 {
+			if want := (Geometry{Ranks: c.ranks, ArenaSize: c.want}); got != want && os.Getpagesize() == 4096 {
 				t.Errorf("DefaultGeometry(%d, %d): got %+v, want %+v", c.ranks, c.limit, got, want)
 			}
 			if _, err := got.lay(uint64(os.Getpagesize())); err != nil {

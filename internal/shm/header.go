@@ -12,13 +12,13 @@ var ErrNotSegment = errors.New("not a gorun segment")
 
 const (
 	magic   = "GORUNSEG"
-	version = 2
+	version = 3
 	// headerFixed is where the rank entries begin. The header is written once
 	// by the creator, before anybody else has the file:
 	//
-	//	0 magic  8 version u32  12 ranks u32  16 arena size u64  24 total size u64
+	//	0 magic  8 version u32  12 ranks u32  16 arena size u64  24 total size u64  32 world u32
 	headerFixed = 128
-	headerUsed  = 32
+	headerUsed  = 36
 )
 
 // appendTo writes the header of a layout.
@@ -27,7 +27,8 @@ func (l layout) appendTo(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint32(b, version)
 	b = binary.LittleEndian.AppendUint32(b, uint32(l.Ranks))
 	b = binary.LittleEndian.AppendUint64(b, l.ArenaSize)
-	return binary.LittleEndian.AppendUint64(b, l.total)
+	b = binary.LittleEndian.AppendUint64(b, l.total)
+	return binary.LittleEndian.AppendUint32(b, uint32(l.World))
 }
 
 // parseHeader reads a header that anybody may have written, in a file of size
@@ -44,6 +45,11 @@ func parseHeader(b []byte, size int64, page uint64) (layout, error) {
 		g.Ranks = int(n)
 	} else {
 		return layout{}, fmt.Errorf("%w: %d ranks, expected 1 to %d", ErrNotSegment, n, MaxRanks)
+	}
+	if n := binary.LittleEndian.Uint32(b[32:]); n <= MaxWorld {
+		g.World = int(n)
+	} else {
+		return layout{}, fmt.Errorf("%w: marks for %d ranks, expected 0 to %d", ErrNotSegment, n, MaxWorld)
 	}
 	l, err := g.lay(page)
 	if err != nil {

@@ -11,7 +11,7 @@ const testPage = 4096
 // goodHeader is a header and the size of its file.
 func goodHeader(t testing.TB) ([]byte, int64) {
 	t.Helper()
-	l, err := Geometry{Ranks: 4, ArenaSize: 16 * testPage}.lay(testPage)
+	l, err := Geometry{Ranks: 4, ArenaSize: 16 * testPage, World: 70}.lay(testPage)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,6 +44,8 @@ func TestParseHeader(t *testing.T) {
 		{name: "odd arena", change: put64(16, 16*testPage+8), wantErr: true},
 		{name: "larger arena", change: put64(16, 17*testPage), wantErr: true},
 		{name: "arena that wraps", change: put64(16, 1<<62), wantErr: true},
+		{name: "marks that need another page", change: put32(32, 1<<16), wantErr: true},
+		{name: "absurd marks", change: put32(32, 0xffffffff), wantErr: true},
 		{name: "other total", change: put64(24, 1), wantErr: true},
 		{name: "file is smaller", resize: -testPage, wantErr: true},
 		{name: "file is larger", resize: testPage, wantErr: true},
@@ -61,7 +63,7 @@ func TestParseHeader(t *testing.T) {
 				}
 				return
 			}
-			if want := (Geometry{4, 16 * testPage}); err != nil || l.Geometry != want {
+			if want := (Geometry{Ranks: 4, ArenaSize: 16 * testPage, World: 70}); err != nil || l.Geometry != want {
 				t.Fatalf("got %+v and error %v, want %+v", l.Geometry, err, want)
 			}
 		})
@@ -78,7 +80,7 @@ func FuzzParseHeader(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if l.total != uint64(size) || l.header < headerFixed+uint64(l.Ranks)*entrySize ||
+		if l.total != uint64(size) || l.header < uint64(l.marksAt()+8*l.markWords()) ||
 			l.arena(l.Ranks-1) < 0 || uint64(l.arena(l.Ranks-1))+l.ArenaSize != uint64(size) {
 			t.Errorf("header %x for %d bytes: accepted %+v, which does not fill the file", b, size, l)
 		}

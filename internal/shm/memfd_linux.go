@@ -144,7 +144,7 @@ func attach(fd int, l layout) (*Segment, error) {
 	}
 	keepOutOfDumps(head)
 	s := &Segment{layout: l, fd: fd, head: head, mapArena: mapFile, unmapArena: unmapFile}
-	s.serve(entriesIn(head, l.Ranks))
+	s.serve(entriesIn(head, l.Ranks), marksIn(head, l.Geometry))
 	return s, nil
 }
 
@@ -193,7 +193,7 @@ func (s *Segment) closeFile() error {
 	if s.whole != nil {
 		err = errors.Join(err, unix.Munmap(s.whole))
 	}
-	s.head, s.whole, s.entries, s.fd = nil, nil, nil, -1
+	s.head, s.whole, s.entries, s.elsewhere, s.fd = nil, nil, nil, nil, -1
 	return err
 }
 

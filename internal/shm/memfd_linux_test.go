@@ -190,6 +190,10 @@ func TestOpenShares(t *testing.T) {
 				t.Errorf("got %d and %d through the other mapping, want 88 and 77", a[8], b[7])
 			}
 			a[7], b[8] = 0, 0
+			first.SetDeadElsewhere([]int{100})
+			if !second.DeadElsewhere(100) || second.DeadElsewhere(101) {
+				t.Error("a mark is not what it is through the other mapping")
+			}
 			second.Bell(0).Prepare()
 			if got := atomic.LoadUint32(first.Bell(0).word); got != 1 {
 				t.Errorf("Prepare through the other mapping: word is %d, want 1", got)

@@ -16,6 +16,7 @@ type Segment struct {
 	whole      []byte // all of the file, once an arena was asked for; nil for local
 	apart      bool   // it cannot be mapped as a whole: each arena is
 	entries    []rankEntry
+	elsewhere  []uint64 // the marks of ranks of other hosts, a bit for each
 	bells      []Bell
 	alarms     []Bell
 	besides    []Bell
@@ -39,7 +40,7 @@ func NewLocal(g Geometry) (*Segment, error) {
 		return nil, fmt.Errorf("create local segment: %w", err)
 	}
 	s := &Segment{layout: l, fd: -1, mapArena: newArena, unmapArena: freeArena}
-	s.serve(make([]rankEntry, l.Ranks))
+	s.serve(make([]rankEntry, l.Ranks), make([]uint64, l.markWords()))
 	for i := range s.bells {
 		s.bells[i].wake = make(chan struct{}, 1)
 		s.alarms[i].wake = make(chan struct{}, 1)
@@ -48,9 +49,9 @@ func NewLocal(g Geometry) (*Segment, error) {
 	return s, nil
 }
 
-// serve sets up what stands on the rank entries.
-func (s *Segment) serve(entries []rankEntry) {
-	s.entries = entries
+// serve sets up what stands on the rank entries, and the marks.
+func (s *Segment) serve(entries []rankEntry, elsewhere []uint64) {
+	s.entries, s.elsewhere = entries, elsewhere
 	s.arenas = make([]atomic.Pointer[[]byte], len(entries))
 	s.bells = make([]Bell, len(entries))
 	s.alarms = make([]Bell, len(entries))
@@ -107,8 +108,13 @@ func (s *Segment) Arena(rank int) ([]byte, error) {
 // sleeps. The launcher calls it after the end and before the PID is free again.
 func (s *Segment) SetDead(rank int) {
 	atomic.StoreUint32(&s.entries[rank].dead, 1)
+	s.ringAll(rank)
+}
+
+// ringAll wakes every rank that sleeps but one; -1: every one.
+func (s *Segment) ringAll(but int) {
 	for i := range s.bells {
-		if i != rank {
+		if i != but {
 			s.bells[i].Ring()
 			s.alarms[i].Ring()
 		}
@@ -118,6 +124,22 @@ func (s *Segment) SetDead(rank int) {
 // Dead tells whether a rank's process has ended.
 func (s *Segment) Dead(rank int) bool {
 	return atomic.LoadUint32(&s.entries[rank].dead) != 0
+}
+
+// SetDeadElsewhere notes that ranks of the world are dead which are on other hosts, and wakes every rank that sleeps.
+// The launcher calls it. Ranks that have no mark ([Geometry].World) are passed over.
+func (s *Segment) SetDeadElsewhere(ranks []int) {
+	for _, rank := range ranks {
+		if rank >= 0 && rank < s.World {
+			atomic.OrUint64(&s.elsewhere[rank/64], 1<<(rank%64)) // in front of ringAll, as Bell wants it
+		}
+	}
+	s.ringAll(-1)
+}
+
+// DeadElsewhere tells whether a rank of the world is known to be dead on another host. It costs a load.
+func (s *Segment) DeadElsewhere(rank int) bool {
+	return rank >= 0 && rank < s.World && atomic.LoadUint64(&s.elsewhere[rank/64])>>(rank%64)&1 != 0
 }
 
 // SetUsed is told by a daemon when it is first given something to do, and Used tells

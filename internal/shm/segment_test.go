@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -12,7 +13,7 @@ import (
 	"github.com/gorun-mpi/gorun/internal/testenv"
 )
 
-var smallGeometry = Geometry{Ranks: 4, ArenaSize: 1 << 20}
+var smallGeometry = Geometry{Ranks: 4, ArenaSize: 1 << 20, World: 130}
 
 // kinds are the two ways to a segment; both must behave alike.
 var kinds = []struct {
@@ -143,6 +144,36 @@ func TestDead(t *testing.T) {
 			}
 			if n := sleeps(s.Bell(1), 5); n == 5 {
 				t.Errorf("SetDead did not wake a rank that was about to sleep: 5 sleeps of 5 ran to their end")
+			}
+		})
+	}
+}
+
+func TestDeadElsewhere(t *testing.T) {
+	dead := []int{0, 63, 64, 129}
+	for _, k := range kinds {
+		t.Run(k.name, func(t *testing.T) {
+			s := newSegment(t, k.make, smallGeometry)
+			s.Bell(1).Prepare()
+			s.SetDeadElsewhere(append([]int{-1, 130, math.MaxInt, math.MinInt}, dead...))
+			for r := -1; r <= 192; r++ {
+				if got, want := s.DeadElsewhere(r), slices.Contains(dead, r); got != want {
+					t.Errorf("DeadElsewhere(%d): got %v, want %v", r, got, want)
+				}
+			}
+			for r := range s.Ranks() {
+				if s.Dead(r) {
+					t.Errorf("rank %d of this host is dead", r)
+				}
+			}
+			if n := sleeps(s.Bell(1), 5); n == 5 {
+				t.Errorf("SetDeadElsewhere did not wake a rank that was about to sleep: 5 sleeps of 5 ran to their end")
+			}
+			none := smallGeometry
+			none.World = 0
+			s = newSegment(t, k.make, none)
+			if s.SetDeadElsewhere(dead); s.DeadElsewhere(0) {
+				t.Error("a segment without marks has one")
 			}
 		})
 	}
