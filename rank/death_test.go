@@ -156,6 +156,19 @@ func init() {
 	} {
 		programs["death in "+name] = func() { mourn(rank.Barrier, wait) }
 	}
+	// No rank has talked with the one that dies.
+	for name, wait := range map[string]func(context.Context, *rank.Comm) error{
+		"a first recv": func(ctx context.Context, c *rank.Comm) error {
+			_, err := rank.Recv(ctx, c, make([]int, 1), 1, 0)
+			return err
+		},
+		"a first long send": func(ctx context.Context, c *rank.Comm) error {
+			return rank.Send(ctx, c, make([]int, 1<<20), 1, 0)
+		},
+		"a first barrier": rank.Barrier,
+	} {
+		programs["death in "+name] = func() { mourn(func(context.Context, *rank.Comm) error { return nil }, wait) }
+	}
 	// It waits outside of the engine for its progress thread, which hears of the death.
 	programs["death in a deferred barrier"] = func() {
 		mournAs(rank.Config{Progress: rank.ProgressOn, Deferred: true}, rank.Barrier, func(ctx context.Context, c *rank.Comm) error {
@@ -284,6 +297,42 @@ func TestDeath(t *testing.T) {
 					t.Errorf("took %v, want at most %v", took, most)
 				}
 				t.Logf("%v: %s%s", took, &j.out[0], &j.out[2])
+			})
+		}
+	}
+}
+
+// A rank of another host that does not answer, as it is stopped, is waited for without end. When the launcher says that it is
+// dead, the waits end.
+func TestDeathElsewhere(t *testing.T) {
+	testenv.NoLeaks(t)
+	for name := range programs {
+		if !strings.HasPrefix(name, "death in ") {
+			continue
+		}
+		for _, tt := range []struct {
+			name string
+			env  []string
+		}{
+			{"connections", nil},
+			{"over the budget", overEveryBudget},
+		} {
+			t.Run(name+"/"+tt.name, func(t *testing.T) {
+				j := &job{program: name, hosts: []int{1, 1, 1}, marks: true, env: tt.env}
+				j.start(t)
+				for r := range 3 {
+					j.until(t, r, "ready")
+				}
+				if err := j.ranks[1].Process.Signal(unix.SIGSTOP); err != nil {
+					t.Fatal(err)
+				}
+				for _, r := range []int{0, 2} {
+					j.segs[r].SetDeadElsewhere([]int{1})
+				}
+				for _, r := range []int{0, 2} {
+					j.until(t, r, "good")
+				}
+				t.Logf("%s%s", &j.out[0], &j.out[2])
 			})
 		}
 	}

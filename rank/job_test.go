@@ -54,6 +54,7 @@ type job struct {
 	env     []string
 	binary  string // "" is the test binary
 	offload int    // threads of a daemon on each host
+	marks   bool   // the segments say which ranks of other hosts are dead
 
 	ranks []*exec.Cmd
 	out   []output // by rank
@@ -160,7 +161,11 @@ func (j *job) start(t testing.TB) {
 		w := &wire{store: stores[host], conns: make(map[int]net.Conn),
 			engine: pmi.NewEngine(pmi.EngineConfig{Size: n, Ranks: local, Mapping: pmi.Mapping(hostOf), Universe: testUniverse})}
 		j.wires = append(j.wires, w)
-		seg, err := shm.Create(shm.DefaultGeometry(k+j.offload, shm.Limit()))
+		g := shm.DefaultGeometry(k+j.offload, shm.Limit())
+		if j.marks {
+			g.World = n
+		}
+		seg, err := shm.Create(g)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,7 @@
 package rank
 
 import (
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -86,14 +87,23 @@ func (w *watch) learn(p *place, cards []wireup.Card) {
 	}
 }
 
-// remote tells whether a peer is on another host, where only the connection
-// shows that it is gone.
+// remote tells whether a peer is on another host, where the connection alone
+// shows that it is gone, unless the launcher says so before.
 func (w *watch) remote(peer int) bool { return w.peers[peer].pid == 0 }
 
-// dead is ErrPeerDied when a peer on this host is known to have ended.
+// errDeadElsewhere is of a peer that the launcher has given up: of its process it has heard, or of its host nothing.
+var errDeadElsewhere = fmt.Errorf("%w, or its host is lost", ErrPeerDied)
+
+// lost tells whether the launcher has given up a peer on another host. Any goroutine may ask, when the cards are known.
+func (w *watch) lost(peer int) bool { return w.segment != nil && w.segment.DeadElsewhere(peer) }
+
+// dead is ErrPeerDied when a peer is known to have ended.
 func (w *watch) dead(peer int) error {
 	p := &w.peers[peer]
 	if p.pid == 0 {
+		if w.lost(peer) {
+			return errDeadElsewhere
+		}
 		return nil
 	}
 	if w.segment.Dead(p.index) {

@@ -212,6 +212,7 @@ func (w *waits) Known(peer int) error {
 	}
 	if w.failures.dead != nil {
 		if err := w.failures.dead(peer); err != nil {
+			_ = w.set.Mourn(peer)
 			w.failures.fail(p, err)
 			return &PeerError{Peer: peer, Err: err, lost: true}
 		}

@@ -212,6 +212,17 @@ func (s *Set) Cut(peer int) {
 	}
 }
 
+// Mourn tells whether the launcher has said that a peer on another host has died, and if so passes it on to the device.
+func (s *Set) Mourn(peer int) bool {
+	if s.cfg.Lost == nil || !s.cfg.Lost(peer) {
+		return false
+	}
+	if m, ok := s.device().(rdma.Mourner); ok {
+		m.Mourn(s.cards[peer].GID)
+	}
+	return true
+}
+
 // letterGone is the letter of a rank whose traffic with the other one has failed.
 const letterGone = uint64(uses)
 

@@ -41,6 +41,8 @@ type Config struct {
 	OnDemand, Mail bool
 	// Dead tells whether a peer is known to have died, cheaply; nil: never.
 	Dead func(peer int) error
+	// Lost tells whether the launcher has said that a peer on another host has died, on any goroutine; nil: never.
+	Lost func(peer int) bool
 }
 
 // A Set is a rank's peers. The zero Set is that of a rank alone.
@@ -75,7 +77,7 @@ func Open(cfg Config) (s *Set, err error) {
 		s.memory = make([]rdma.PeerMemory, cfg.Size)
 	}
 	if cfg.Mail {
-		s.mail, err = mail.Open(cfg.PD, cfg.Rank, cfg.Size)
+		s.mail, err = mail.Open(cfg.PD, cfg.Rank, cfg.Size, cfg.Lost)
 	}
 	return s, err
 }

@@ -55,12 +55,13 @@ type Engine struct {
 	// stores, and a buffer behind them.
 	pool rdma.MR
 
-	flying int // requests without a completion
-	wr     [1]rdma.SendWR
-	sge    [1]rdma.SGE
-	wcs    [16]rdma.WC
-	small  [8]byte
-	done   reached
+	flying   int    // requests without a completion
+	seenIdle uint32 // Config.Idle when the targets were looked after last
+	wr       [1]rdma.SendWR
+	sge      [1]rdma.SGE
+	wcs      [16]rdma.WC
+	small    [8]byte
+	done     reached
 }
 
 const (
@@ -186,6 +187,20 @@ func (e *Engine) refused(t *target, status rdma.WCStatus) {
 	t.Fail(err)
 }
 
+// lookAfter ends the requests to ranks of other hosts that have died, as the launcher says, when the rank has slept.
+func (e *Engine) lookAfter() {
+	if *e.cfg.Idle == e.seenIdle {
+		return
+	}
+	e.seenIdle = *e.cfg.Idle
+	for _, t := range e.all {
+		if t != nil && t.Flying() > 0 && t.Err() == nil && e.cfg.Peers.Mourn(t.rank) {
+			// A failure to say so means that it is in ERR.
+			_ = t.QP.Modify(rdma.QPAttr{State: rdma.StateErr}, rdma.QPStateMask)
+		}
+	}
+}
+
 // A reached waits until a target has done its first requests. They end with the
 // timeout of the queue pair if not before.
 type reached struct {
@@ -195,6 +210,7 @@ type reached struct {
 }
 
 func (r *reached) Ready() bool {
+	r.e.lookAfter()
 	r.e.Progress()
 	return r.t.Done() >= r.seq
 }
@@ -204,6 +220,7 @@ func (r *reached) Ready() bool {
 type room Engine
 
 func (r *room) Ready() bool {
+	(*Engine)(r).lookAfter()
 	(*Engine)(r).Progress()
 	return r.flying < r.most
 }

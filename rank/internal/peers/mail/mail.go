@@ -98,6 +98,7 @@ type Office struct {
 	key  uint32
 	find func(peer int) (Port, error)
 	gone func(gid rdma.GID) bool // nil: the device knows nothing of it
+	lost func(peer int) bool     // Open's
 	now  func() time.Time
 
 	waiting atomic.Int32 // letters that have come and were not taken
@@ -162,10 +163,11 @@ func Supported(ctx rdma.Context) bool {
 	return ctx.Supports(rdma.FeatureUD) == nil && ctx.QueryDevice().MaxInlineData >= datagramLen
 }
 
-// Open makes the office of a rank. It sends nothing, and keeps what comes, before Start.
-func Open(pd rdma.PD, rank, size int) (o *Office, err error) {
+// Open makes the office of a rank. It sends nothing, and keeps what comes, before Start. lost tells, on any goroutine,
+// whether a peer is known to have died; nil: none is.
+func Open(pd rdma.PD, rank, size int, lost func(peer int) bool) (o *Office, err error) {
 	// A key with the high bit set stands for the queue pair's own.
-	o = &Office{rank: rank, pd: pd, key: rand.Uint32() >> 1, now: time.Now, boxes: make([]*box, size), stop: make(chan struct{})}
+	o = &Office{rank: rank, pd: pd, lost: lost, key: rand.Uint32() >> 1, now: time.Now, boxes: make([]*box, size), stop: make(chan struct{})}
 	device := pd.Context().QueryDevice()
 	o.queue = min(max(window*size, queueLeast), queueMost, device.MaxQPWR, device.MaxCQE/2)
 	if w, ok := pd.Context().(rdma.Witness); ok {
@@ -321,7 +323,12 @@ func (o *Office) Look() {
 	now := o.now()
 	kept := o.due[:0]
 	for _, b := range o.due {
-		if b.away == 0 {
+		if o.lost != nil && o.lost(b.peer) {
+			o.giveUp(b, ErrGone)
+			if m, ok := o.pd.Context().(rdma.Mourner); ok {
+				m.Mourn(b.port.AV.DGID) // or its letters hold up those of others
+			}
+		} else if b.away == 0 {
 			o.ship(b, now) // those that found no room
 		} else if !now.Before(b.next) {
 			switch {

@@ -3,6 +3,7 @@ package mail
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -73,7 +74,7 @@ func open(t *testing.T, n int, seed uint64) []*member {
 		if !Supported(m.ctx) {
 			t.Fatal("the software device carries no mail")
 		}
-		if m.Office, err = Open(pd, rank, n); err != nil {
+		if m.Office, err = Open(pd, rank, n, nil); err != nil {
 			t.Fatal(err)
 		}
 		undo = append(undo, m.Close)
@@ -222,6 +223,27 @@ func TestGonePeerIsGivenUp(t *testing.T) {
 	until(t, "the peer is given up", func() bool { return m.Failed(1) != nil })
 	if err := m.Failed(1); !errors.Is(err, ErrGone) {
 		t.Errorf("given up with %v, want %v", err, ErrGone)
+	}
+}
+
+// A peer that the launcher knows to have died is given up, with its letters, and the device hears of it: its letters hold
+// up those of others there.
+func TestLostPeerIsGivenUp(t *testing.T) {
+	all := open(t, 3, 0)
+	m := all[0]
+	var lost atomic.Bool
+	m.lost = func(peer int) bool { return lost.Load() && peer == 1 }
+	start(all, 0, 2) // rank 1 never answers
+	m.Probe(1)
+	lost.Store(true)
+	m.Send(2, Letter{What: 1})
+	until(t, "the peer is given up", func() bool { return m.Failed(1) != nil })
+	if err := m.Failed(1); !errors.Is(err, ErrGone) || !m.ctx.(rdma.Witness).Gone(all[1].gid) {
+		t.Errorf("given up with %v, want %v, which the device knows too", err, ErrGone)
+	}
+	until(t, "the other one's letter", func() bool { _, _, ok := all[2].Take(); return ok })
+	if err := m.Failed(2); err != nil {
+		t.Errorf("the other one: %v", err)
 	}
 }
 
