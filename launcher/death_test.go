@@ -197,8 +197,8 @@ func TestAgentIsKilled(t *testing.T) {
 			if err != nil || r.ExitStatus == 0 || r.Cause == nil || r.Cause.Host != "b" || r.Cause.Rank != -1 {
 				t.Fatalf("got %+v, cause %v, error %v; %q", r, r.Cause, err, errs.String())
 			}
-			if want := fmt.Sprintf("was killed by signal %d", int(signal)); !strings.Contains(r.Cause.String(), want) {
-				t.Errorf("cause: got %q, want %q in it", r.Cause, want)
+			if want := fmt.Sprintf("was killed by signal %d", int(signal)); !strings.Contains(r.Cause.String(), want) || r.Cause.PID == 0 {
+				t.Errorf("cause: got %q, want %q in it, and the agent's pid", r.Cause, want)
 			}
 			expectNone(t, entry)
 		})

@@ -254,7 +254,9 @@ func notYet(line string) bool {
 // lostAgent ends an agent whose stream has ended, and says why it has: of one that never
 // greeted, what the remote shell said, else what is wrong with its stream.
 func (job *Job) lostAgent(l *agent.Link, host string, why error) *Cause {
+	pid := l.PID() // of a local process none is known when it was waited for
 	how, complaints := l.Close()
+	pid = cmp.Or(l.PID(), pid)
 	last := ""
 	if n := len(complaints); n > 0 {
 		last = ": " + complaints[n-1]
@@ -265,16 +267,16 @@ func (job *Job) lostAgent(l *agent.Link, host string, why error) *Cause {
 	case why != nil && last == "":
 		message = "no agent was started: " + why.Error()
 	case !l.Remote():
-		message = fmt.Sprintf("its agent (pid %d) %s%s", l.PID(), how, last)
+		message = fmt.Sprintf("its agent (pid %d) %s%s", pid, how, last)
 	case l.Reached():
-		message = fmt.Sprintf("its agent (pid %d there) is lost: %s %s%s", l.PID(), command, how, last)
+		message = fmt.Sprintf("its agent (pid %d there) is lost: %s %s%s", pid, command, how, last)
 	default:
 		message = fmt.Sprintf("no agent was started: %s %s%s", command, how, last)
 	}
 	if l.Remote() && !l.Reached() && !strings.Contains(last, ": --stage: ") { // which says what to do
 		message += "; try " + job.tryAgent(host)
 	}
-	return &Cause{Rank: -1, Host: host, PID: l.PID(), Status: statusFailed, Message: message, Stderr: complaints, lost: why != nil || !l.Killed()}
+	return &Cause{Rank: -1, Host: host, PID: pid, Status: statusFailed, Message: message, Stderr: complaints, lost: why != nil || !l.Killed()}
 }
 
 // A reach is how the hosts of a job reach each other, found once.
