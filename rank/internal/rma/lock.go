@@ -357,6 +357,9 @@ func (c *waiting) attempt(looking bool) (ok bool, err error) {
 	var l *remote
 	if c.what < forPosted {
 		l = &w.remotes[c.member]
+		if looking && w.dead(c.member) { // whoever holds its locks cannot free them, or thinks that it has none
+			return false, w.e.cfg.Dead(l.world)
+		}
 	}
 	word, holder := wordExclusive, 0
 	switch c.what {

@@ -116,6 +116,60 @@ func TestHolders(t *testing.T) {
 	})
 }
 
+// Who waits for a lock of a member that dies learns that, though another member that lives has the lock, or has asked for it and
+// never heard that it got it.
+func TestTargetDiesWhileAnotherHoldsItsLock(t *testing.T) {
+	add := sum(t)
+	each(t, []int{3}, func(ctx context.Context, m *member) error {
+		var windows [3]*Window
+		for i := range windows {
+			w, err := m.window(ctx, Allocate, 8)
+			if err != nil {
+				return err
+			}
+			windows[i] = w
+		}
+		exclusive, shared, accumulate := windows[0], windows[1], windows[2]
+		if m.g.Rank == 2 {
+			if err := errors.Join(exclusive.Lock(ctx, 1, true), shared.Lock(ctx, 1, false), accumulate.acquire(1)); err != nil {
+				return err
+			}
+		}
+		m.meet()
+		if m.g.Rank == 0 {
+			died := errors.New("it has died")
+			for what, wait := range map[string]func() error{
+				"exclusive against exclusive": func() error { return exclusive.Lock(ctx, 1, true) },
+				"shared against exclusive":    func() error { return exclusive.Lock(ctx, 1, false) },
+				"exclusive against shared":    func() error { return shared.Lock(ctx, 1, true) },
+				"accumulate":                  func() error { return accumulate.Accumulate(1, 0, []byte{1}, nil, add) },
+			} {
+				looks := 0
+				m.gone = func(rank int) error {
+					if rank != 1 {
+						return nil
+					}
+					if looks++; looks < 4 { // it dies within the wait
+						return nil
+					}
+					return died
+				}
+				if err := wait(); !errors.Is(err, died) {
+					return fmt.Errorf("%s: %v, want %v", what, err, died)
+				}
+			}
+			m.gone = nil
+		}
+		m.meet()
+		for _, w := range windows {
+			if err := w.Close(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 // An origin that cannot be reached does not keep the next one waiting.
 func TestPostUnreachable(t *testing.T) {
 	each(t, []int{3}, func(ctx context.Context, m *member) error {
