@@ -12,9 +12,10 @@ import (
 // is logged in to once more, and the agent that answers first is taken.
 //
 //	first waits --secondAfter--> both wait --one answers--> it is the host's, the other one is killed
-//	                                 | one ends
-//	                                 v
-//	                             the other one is the host's, as if it had been alone
+//	                              |      | the second ends
+//	               the first ends |      v
+//	                              v     the first waits, as if it had been alone
+//	                     the second is the host's if its agent has greeted, else both end: ssh has found out
 const (
 	secondAfter = 10 * time.Second
 	secondsMost = 4 // such logins in a group: many hosts that are late are short of something else
@@ -87,7 +88,7 @@ func (r *remotes) take(at int, l *agent.Link) {
 }
 
 // isOther tells whether what an agent says means nothing, since another one is its host's, or may still be. ended: it has
-// ended, which makes the other one the host's.
+// ended.
 func (r *remotes) isOther(at int, l *agent.Link, ended bool) bool {
 	r.c.mu.Lock()
 	defer r.c.mu.Unlock()
@@ -98,7 +99,10 @@ func (r *remotes) isOther(at int, l *agent.Link, ended bool) bool {
 	if ended {
 		other := r.links[at]
 		if l == other {
-			other = login.spare
+			if other = login.spare; !other.Reached() {
+				r.take(at, l)
+				return false
+			}
 		}
 		r.take(at, other)
 		if r.c.end.told {

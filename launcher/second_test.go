@@ -19,8 +19,8 @@ func TestALoginThatHangsIsMadeOnceMore(t *testing.T) {
 	}{
 		{"the second comes", first + `exec sleep 1000; fi; `, ""},
 		{"the first comes then", first + `while [ ! -e $DIR/second ]; do ls / >/dev/null; done; else [ $1 != far1 ] || { : >$DIR/second; exec sleep 1000; }; fi; `, ""},
-		{"the first ends then", first + `while [ ! -e $DIR/second ]; do ls / >/dev/null; done; : >$DIR/ended; exit 255; fi
-			[ $1 != far1 ] || { : >$DIR/second; while [ ! -e $DIR/ended ]; do ls / >/dev/null; done; }; `, ""},
+		{"the first ends then", first + `while [ ! -e $DIR/second ]; do ls / >/dev/null; done; echo no way >&2; exit 255; fi
+			[ $1 != far1 ] || { : >$DIR/second; exec sleep 1000; }; `, "exited with status 255: no way; try "},
 		{"the second ends, then the first", first + `while [ ! -e $DIR/second ]; do ls / >/dev/null; done; echo no way >&2; exit 255; fi
 			[ $1 != far1 ] || { : >$DIR/second; echo no way either >&2; exit 255; }; `, "host far1: no agent was started: "},
 	} {
