@@ -94,8 +94,16 @@ bench-hosts: ## gorun beside Hydra, MPICH and Open MPI over hosts, into docs/hos
 	@scripts/test-deps
 	$(GO) test -count=1 -timeout 20m -run '^$$' -bench Hosts -benchtime 1x ./e2e/hosts -args -update
 
+.PHONY: scale
+scale: ## what docs/scale.md has: 128 agents and 1,024 ranks, 256 members, and all that is simulated (a quarter of an hour, 15 GB)
+	$(GO) test -count=1 -timeout 5m -v -run TestManyAgents ./launcher -all
+	$(GO) test -count=1 -timeout 10m -v -run TestManyHosts ./internal/gossip -all
+	$(GO) test -count=1 -timeout 20m -run TestBootstrapPage ./internal/gossip -all
+	$(GO) test -count=1 -timeout 30m -run TestPage ./coll/sim -all
+
 .PHONY: scale-page
-scale-page: ## the simulated tables and the plot of docs/scale.md (minutes)
+scale-page: ## the simulated tables and the plots of docs/scale.md anew
+	$(GO) test -count=1 -timeout 20m -run TestBootstrapPage ./internal/gossip -update -all
 	$(GO) test -count=1 -timeout 30m -run TestPage ./coll/sim -update -all
 
 .PHONY: cross

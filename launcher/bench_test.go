@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gorun-mpi/gorun/launcher/internal/agent"
+	"github.com/gorun-mpi/gorun/launcher/internal/host"
 	"github.com/gorun-mpi/gorun/pmi"
 )
 
@@ -55,6 +58,32 @@ func BenchmarkFence(b *testing.B) {
 			slices.Sort(medians)
 			b.ReportMetric(medians[len(medians)/2], "fence-us")
 		})
+	}
+}
+
+// BenchmarkAgent is an agent until it says where it listens, of a job with 64 ranks a host.
+func BenchmarkAgent(b *testing.B) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	spec := host.Spec{Job: "0123", Host: "a", Hosts: 2, NP: 128, Apps: []host.AppSpec{{Argv: []string{"true"}, Env: os.Environ(), NP: 128}}}
+	for r := range 64 {
+		spec.Ranks = append(spec.Ranks, host.RankSpec{Rank: r})
+	}
+	for b.Loop() {
+		l, err := agent.Start(roleArgv(b, "agent"), os.Environ(), "a", nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		ready, over := make(chan struct{}), make(chan struct{})
+		l.Begin(spec, make([]byte, agent.KeySize), agent.Way{}, 0, 0, agent.Told{
+			Address: func(string, string, []int) { close(ready) }, Event: func(host.Event) {}, Lost: func(error) { close(over) },
+		})
+		<-ready
+		b.StopTimer()
+		l.Kill()
+		<-over
+		l.Close()
+		b.StartTimer()
 	}
 }
 

@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -111,4 +112,33 @@ func TestRanksStartBeforeAllHostsAreThere(t *testing.T) {
 	if text, err := os.ReadFile(mark); err != nil || string(text) != "\n\n\n" {
 		t.Errorf("%q, %v, want a line of each rank", text, err)
 	}
+}
+
+var all = flag.Bool("all", false, "128 agents and 1,024 ranks in TestManyAgents, as make scale has it")
+
+// Many agents of one machine start and end ranks, without gorun's memory growing by much for each.
+func TestManyAgents(t *testing.T) {
+	testenv.NoLeaks(t)
+	hosts, limit := 16, 30*time.Second
+	if *all {
+		hosts, limit = 128, 90*time.Second
+	}
+	job := Job{NP: 8 * hosts, Argv: []string{"true"}, Launcher: "fork", Agent: roleArgv(t, "agent"), Timeout: limit}
+	for i := range hosts {
+		job.Hosts = append(job.Hosts, Host{Name: fmt.Sprint("h", i), Slots: 8})
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	began := time.Now()
+	r, _, stderr, err := runJob(t, job)
+	took := time.Since(began)
+	runtime.ReadMemStats(&after)
+	if err != nil || r.ExitStatus != 0 || len(r.Ranks) != 8*hosts {
+		t.Fatalf("%d ranks, status %d, %v, cause %v\n%s", len(r.Ranks), r.ExitStatus, err, r.Cause, stderr)
+	}
+	perHost := (after.TotalAlloc - before.TotalAlloc) / uint64(hosts)
+	if perHost > 512<<10 {
+		t.Errorf("%d bytes were allocated for each host", perHost)
+	}
+	t.Logf("%d agents, %d ranks: %v, %d KiB allocated for each host", hosts, 8*hosts, took, perHost>>10)
 }

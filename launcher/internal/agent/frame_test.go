@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -53,6 +54,28 @@ func TestFramesRoundTrip(t *testing.T) {
 	var got report
 	if err := readFrame(bufio.NewReader(bytes.NewReader(b)), &got); err != nil || !reflect.DeepEqual(got, e) {
 		t.Errorf("event: got %+v, %v, want %+v", got.Event, err, e.Event)
+	}
+}
+
+// BenchmarkFrames is what gorun writes to each host of a large job: its work, and the addresses that it needs.
+func BenchmarkFrames(b *testing.B) {
+	setup := order{Setup: &setup{Spec: host.Spec{Job: "0123456789abcdef", Host: "node1234", Hosts: 10_000, NP: 640_000, Apps: []host.AppSpec{{Argv: []string{"./program"}, Dir: "/home/user", NP: 640_000}}}, Key: make([]byte, KeySize)}}
+	for i := range 64 {
+		setup.Setup.Spec.Apps[0].Env = append(setup.Setup.Spec.Apps[0].Env, fmt.Sprintf("VARIABLE_%d=%048d", i, i))
+		setup.Setup.Spec.Ranks = append(setup.Setup.Spec.Ranks, host.RankSpec{Rank: 600_000 + i})
+	}
+	peers := order{Peers: map[int]string{}}
+	for i := range 41 {
+		peers.Peers[9000+i] = fmt.Sprintf("10.20.30.%d:45678", 100+i)
+	}
+	for name, o := range map[string]order{"setup": setup, "peers": peers} {
+		b.Run(name, func(b *testing.B) {
+			var frame []byte
+			for b.Loop() {
+				frame, _ = appendFrame(frame[:0], o)
+			}
+			b.ReportMetric(float64(len(frame)), "B/frame")
+		})
 	}
 }
 

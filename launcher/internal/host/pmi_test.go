@@ -65,3 +65,27 @@ func TestRepliesToSlowReaders(t *testing.T) {
 		t.Error("an answer to one rank is written over what others read")
 	}
 }
+
+// BenchmarkReplies is an answer of PMI that goes through a rank's socket, and is read.
+func BenchmarkReplies(b *testing.B) {
+	const size = 128 << 10
+	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer closeFD(&ends[1])
+	h := &Host{ranks: []rank{{socket: ends[0]}}}
+	defer closeFD(&h.ranks[0].socket)
+	data, got := make([]byte, size), make([]byte, size)
+	b.SetBytes(size)
+	for b.Loop() {
+		h.reply(0, data)
+		for left := size; left > 0; {
+			n, _, err := unix.Recvfrom(ends[1], got, 0)
+			if err != nil {
+				b.Fatal(err)
+			}
+			left -= n
+		}
+	}
+}
