@@ -260,7 +260,9 @@ func (r *remotes) finished(s *seat, lost bool) {
 	if s.done {
 		return
 	}
-	r.lost[s.at] = lost
+	if r.lost[s.at] = lost; lost {
+		r.c.mournHost(s)
+	}
 	r.c.done(s)
 	r.over <- s.at
 }

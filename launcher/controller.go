@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -206,6 +207,7 @@ func (c *controller) ended(s *seat, e host.Event) {
 	}
 	if cause := s.failure(e); cause != nil {
 		c.end.failed(cause)
+		c.mourn(s, e.Rank)
 		if e.Spins && c.job.Continuous && !c.end.told && g.size() > 1 {
 			note := s.cause(e)
 			note.Status = statusFailed
@@ -240,6 +242,33 @@ func (c *controller) lost(s *seat, cause *Cause) {
 		g.joins.ended(rank)
 	}
 	c.suspectAbsentee(g)
+}
+
+// mourn has the other hosts of a group mark ranks of a host as dead, where the job goes on without them: only the
+// connections would show it there, after many seconds. Ranks that ended well have taken leave of the others.
+func (c *controller) mourn(s *seat, ranks ...int) {
+	if !c.job.Continuous || c.end.told {
+		return
+	}
+	g := s.group
+	ranks = slices.DeleteFunc(slices.Clone(ranks), func(rank int) bool { return g.mourned[rank] })
+	if len(ranks) == 0 {
+		return
+	}
+	for _, rank := range ranks {
+		g.mourned[rank] = true
+	}
+	for _, other := range g.seats {
+		if other != s && !other.done {
+			other.Send(host.Command{Kind: host.Mourn, Ranks: ranks})
+		}
+	}
+}
+
+// mournHost is mourn for all ranks of a host that have not ended before.
+func (c *controller) mournHost(s *seat) {
+	ranks := slices.Clone(s.group.shares[s.at].Ranks)
+	c.mourn(s, slices.DeleteFunc(ranks, func(rank int) bool { return s.group.gone[rank] })...)
 }
 
 // joined notes that a rank has connected to the PMIx server, where it waits for all

@@ -34,6 +34,7 @@ type group struct {
 	hubSeat int       // the hub's number of the first
 	ranks   []RankEnd // by rank; PID 0: not started
 	gone    []bool    // by rank: it has ended
+	mourned []bool    // by rank: the other hosts were told that it is dead
 	up      int       // ranks that were started
 	asked   *asked    // the call that waits for it to run; nil: none, any more
 	joins   joins
@@ -67,7 +68,7 @@ func newGroup(id int, apps []App, shares []place.Share) *group {
 		}
 	}
 	n := len(g.appOf)
-	g.hostOf, g.ranks, g.gone = make([]int, n), make([]RankEnd, n), make([]bool, n)
+	g.hostOf, g.ranks, g.gone, g.mourned = make([]int, n), make([]RankEnd, n), make([]bool, n), make([]bool, n)
 	for at, share := range shares {
 		for _, rank := range share.Ranks {
 			g.hostOf[rank] = at

@@ -137,6 +137,7 @@ func (r *remotes) giveUpLocked(at int, how string) {
 	l := r.links[at]
 	r.c.end.failed(&Cause{Rank: -1, Host: r.g.shares[at].Host, PID: l.PID(), Status: statusFailed, lost: true,
 		Message: fmt.Sprintf("its agent (pid %d%s) %s", l.PID(), processState(l), how)})
+	r.c.mournHost(r.g.seats[at])
 	l.Kill()
 }
 

@@ -1,6 +1,7 @@
 // Rank is what runs on the hosts of e2e/hosts: "rank busy" reduces all the time, "rank idle"
 // waits for nothing but the end. Each writes a file up.RANK when all have met, and
-// finalizes when there is a file over, in the directory that it runs in.
+// finalizes when there is a file over, in the directory that it runs in. "rank survive CALL" waits
+// for a rank that dies, and goes on without it.
 package main
 
 import (
@@ -15,6 +16,9 @@ import (
 func main() { rank.Main(run) }
 
 func run(ctx context.Context, c *rank.Comm) error {
+	if len(os.Args) == 3 {
+		return survive(ctx, c, os.Args[2])
+	}
 	if err := c.Barrier(ctx); err != nil {
 		return err
 	}

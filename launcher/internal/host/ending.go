@@ -263,6 +263,11 @@ func (h *Host) processEnded(local int) {
 	}
 }
 
+// mourn marks ranks of other hosts as dead where those of this one look. Of its own a host knows itself.
+func (h *Host) mourn(ranks []int) {
+	h.segment.SetDeadElsewhere(slices.DeleteFunc(ranks, func(rank int) bool { return h.spec.local(rank) >= 0 }))
+}
+
 // lastWords are the last lines that a rank has written to standard error; where it has
 // crashed, the reason in a line and the lines of the report that say where.
 func (r *rank) lastWords() (reason string, lines []string) {

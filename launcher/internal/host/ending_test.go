@@ -2,6 +2,7 @@ package host
 
 import (
 	"bufio"
+	"math"
 	"os"
 	"os/exec"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gorun-mpi/gorun/internal/shm"
 	"github.com/gorun-mpi/gorun/internal/testenv"
 )
 
@@ -74,5 +76,35 @@ func TestKillPending(t *testing.T) {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil || !strings.Contains(string(status), "\nSigPnd:\t") {
 		t.Errorf("this kernel writes no SigPnd (%v): %s", err, status)
+	}
+}
+
+// A host marks ranks of other hosts alone, where the job goes on: it knows of its own, and what is no rank has no mark.
+func TestMournMarksRanksOfOtherHosts(t *testing.T) {
+	for _, c := range []struct {
+		continuous   bool
+		hosts, marks int
+	}{{true, 2, 4}, {true, 1, 0}, {false, 2, 0}} {
+		h := &Host{spec: Spec{NP: 4, Hosts: c.hosts, Continuous: c.continuous, Ranks: []RankSpec{{Rank: 1}, {Rank: 2}}}}
+		g := h.geometry(math.MaxUint64)
+		if g.World != c.marks {
+			t.Errorf("%+v: %d marks", c, g.World)
+		}
+		var err error
+		if h.segment, err = shm.NewLocal(g); err != nil {
+			t.Fatal(err)
+		}
+		h.obey(Command{Kind: Mourn, Ranks: []int{3, 2, -1, 4, 1 << 40}})
+		for rank := range 5 {
+			if got, want := h.segment.DeadElsewhere(rank), rank == 3 && c.marks > 0; got != want {
+				t.Errorf("%+v: rank %d is dead elsewhere: %v, want %v", c, rank, got, want)
+			}
+		}
+		if h.segment.Dead(0) || h.segment.Dead(1) {
+			t.Errorf("%+v: a rank of this host is dead", c)
+		}
+		if err := h.segment.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -230,6 +230,8 @@ func (h *Host) obey(c Command) {
 		h.emit(Event{Kind: Turned})
 	case WhoWaits:
 		h.emit(Event{Kind: Waiting, Ranks: h.waiting()})
+	case Mourn:
+		h.mourn(c.Ranks)
 	case Look:
 		h.examine(c.Last)
 	case Abandon:

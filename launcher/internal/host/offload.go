@@ -120,6 +120,9 @@ func (h *Host) daemonNumbers() int {
 func (h *Host) geometry(limit uint64) shm.Geometry {
 	g := shm.DefaultGeometry(len(h.spec.Ranks)+h.spec.Offload, limit)
 	g.Ranks = len(h.spec.Ranks) + h.daemonNumbers()
+	if h.spec.Continuous && h.spec.Hosts > 1 {
+		g.World = h.spec.NP
+	}
 	return g
 }
 

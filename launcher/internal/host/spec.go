@@ -209,6 +209,7 @@ const (
 	GoOn                            // there is room for the long line of Rank's Stream
 	Turn                            // tell that the host does what it is told
 	WhoWaits                        // tell which ranks wait in a fence of PMI-1
+	Mourn                           // Ranks, of other hosts, are dead, and the job goes on
 )
 
 // Command is what to do. Which fields count depends on Kind.
