@@ -12,7 +12,7 @@ import (
 )
 
 // Elastic has a job run with as many ranks as there are slots for, between two limits. When a host fails, is no longer
-// listed, or further ones are listed and fewer than Max ranks run, the job starts again with the hosts that are there
+// listed or with fewer slots than it has ranks, or further ones are listed and fewer than Max ranks run, the job starts again with the hosts that are there
 // then, as a new world of another size; Job.MaxRestarts does not count that. Ranks of a start that ends for other hosts
 // get SIGTERM, and SIGKILL after Job.Grace: time for a checkpoint.
 //

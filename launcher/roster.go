@@ -19,6 +19,7 @@ type roster struct {
 	slots  map[string]int  // that hosts of the last placement had
 	ranks  int             // of the last placement; 0: there was none
 	used   []string        // hosts of those
+	on     map[string]int  // how many of them are there
 }
 
 func newRoster(job *Job) *roster {
@@ -35,18 +36,22 @@ func (r *roster) list(hosts []Host) {
 	}
 }
 
-func (r *roster) lists(name string) bool {
-	return slices.ContainsFunc(r.listed, func(h Host) bool { return r.job.hostName(h.Name) == name })
+func (r *roster) lists(name string) bool { return len(r.listedAs(name)) > 0 }
+
+// listedAs are the lines of the list that are a host's.
+func (r *roster) listedAs(name string) []Host {
+	return slices.DeleteFunc(slices.Clone(r.listed), func(h Host) bool { return r.job.hostName(h.Name) != name })
 }
 
 // placed notes where a start has its ranks, and tells whether the one before had them there too.
 func (r *roster) placed(p Placement) (again bool) {
 	ranks, used := r.ranks, r.used
-	r.ranks, r.used = len(p.Ranks), nil
+	r.ranks, r.used, r.on = len(p.Ranks), nil, map[string]int{}
 	for _, h := range p.Hosts {
 		r.slots[h.Name] = h.Slots
 		if len(h.Ranks) > 0 {
 			r.used = append(r.used, h.Name)
+			r.on[h.Name] = len(h.Ranks)
 		}
 	}
 	return ranks == r.ranks && slices.Equal(used, r.used)
@@ -130,6 +135,9 @@ func (r *roster) changed() string {
 	for _, name := range r.used {
 		if !r.lists(name) {
 			return fmt.Sprintf("host %s is no longer listed", name)
+		}
+		if room := r.room(r.listedAs(name)); room < r.on[name] {
+			return fmt.Sprintf("host %s is listed with room for %d ranks, %d run there", name, room, r.on[name])
 		}
 	}
 	if hosts, ranks := r.next(); ranks > r.ranks {
