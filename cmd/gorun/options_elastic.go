@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gorun-mpi/gorun/launcher"
 	"github.com/gorun-mpi/gorun/launcher/hostfile"
 )
@@ -74,7 +76,7 @@ func discoverer(program string) (func(context.Context) ([]launcher.Host, error),
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 		cmd.WaitDelay = time.Second
-		if err := cmd.Run(); err != nil {
+		if err := runGroup(cmd); err != nil {
 			why := err.Error()
 			if out.over || complaint.over {
 				why = fmt.Sprintf("found more than %d KiB of output, expected a list of hosts", discoverMax>>10)
@@ -99,6 +101,18 @@ func discoverer(program string) (func(context.Context) ([]launcher.Host, error),
 		}
 		return hosts, nil
 	}, nil
+}
+
+// runGroup is cmd.Run of a leader of a group, whose other processes end with it.
+func runGroup(cmd *exec.Cmd) error {
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	// While it is not reaped, its number is nobody else's.
+	for unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
+	}
+	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // there may be none
+	return cmd.Wait()
 }
 
 // discoverMax bounds what a program of --discover-hosts prints, which gorun keeps in memory.
