@@ -66,7 +66,7 @@ type Told struct {
 	Sent    func(bytes int) // of a program, each time that some have been; on a goroutine of the link
 }
 
-// Start starts the agent of a host with an environment, in a process group of
+// Start starts the agent of a host with an environment, in a session of
 // its own, on the calling goroutine's thread, whose end the agent does not
 // survive: lock it. With a shell argv is a remote shell that starts the agent, on a thread of its own and when
 // there is a place for it. Then comes Begin, before it perhaps Machine.

@@ -161,3 +161,19 @@ func TestSendAsksARemoteShellToEnd(t *testing.T) {
 		})
 	}
 }
+
+// A remote shell has a session of its own: no terminal to ask on, and its own share of the CPUs.
+func TestASessionOfItsOwn(t *testing.T) {
+	l, err := Start([]string{"sh", "-c", "cut -d' ' -f1,6 /proc/$$/stat >&2"}, os.Environ(), "h", &Shell{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Its end is the end of its output.
+	if _, err := l.Machine(10 * time.Second); err == nil {
+		t.Error("a shell without an agent has answered")
+	}
+	_, complaints := l.Close()
+	if f := strings.Fields(strings.Join(complaints, " ")); len(f) != 2 || f[0] != f[1] {
+		t.Errorf("process and session are %q", f)
+	}
+}
