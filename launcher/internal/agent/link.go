@@ -66,8 +66,8 @@ type Told struct {
 	Sent    func(bytes int) // of a program, each time that some have been; on a goroutine of the link
 }
 
-// Start starts the agent of a host with an environment, in a session of
-// its own, on the calling goroutine's thread, whose end the agent does not
+// Start starts the agent of a host with an environment, in a process group of
+// its own, or a session for a shell, on the calling goroutine's thread, whose end the agent does not
 // survive: lock it. With a shell argv is a remote shell that starts the agent, on a thread of its own and when
 // there is a place for it. Then comes Begin, before it perhaps Machine.
 func Start(argv, env []string, name string, shell *Shell) (*Link, error) {
@@ -100,7 +100,7 @@ func Start(argv, env []string, name string, shell *Shell) (*Link, error) {
 		*mine = os.NewFile(uintptr(ends[own]), "agent of host "+name)
 	}
 	t.start = func() (int, error) {
-		pid, err := launch(file, argv, env, t.ends)
+		pid, err := launch(file, argv, env, t.ends, shell != nil)
 		if err != nil {
 			return 0, &os.PathError{Op: "exec", Path: file, Err: err}
 		}

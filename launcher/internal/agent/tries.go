@@ -203,12 +203,14 @@ func (l *Link) attend(again Again) {
 	}
 }
 
-// launch is the start of a process in a session of its own, on the calling goroutine's thread. ssh cannot ask on
-// the user's terminal then, and a kernel that shares CPUs out to sessions (sched_autogroup) does not let all logins have one share.
-func launch(file string, argv, env []string, ends [3]int) (pid int, err error) {
+// launch is the start of a process in a process group of its own, on the calling goroutine's thread. A remote shell has
+// a session: it cannot ask on the user's terminal then, and a kernel that shares CPUs out to sessions (sched_autogroup) does not
+// let all logins have one share. Agents of this machine have none: where their ranks share CPUs, a rank that yields
+// gives its CPU to ranks of its session alone.
+func launch(file string, argv, env []string, ends [3]int, session bool) (pid int, err error) {
 	return syscall.ForkExec(file, argv, &syscall.ProcAttr{
 		Files: []uintptr{uintptr(ends[0]), uintptr(ends[1]), uintptr(ends[2])},
 		Env:   env,
-		Sys:   &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL},
+		Sys:   &syscall.SysProcAttr{Setpgid: !session, Setsid: session, Pdeathsig: syscall.SIGKILL},
 	})
 }

@@ -109,7 +109,7 @@ func TestKillWhileTheStartHangs(t *testing.T) {
 		if err != nil {
 			return 0, err
 		}
-		return launch(sleep, []string{"sleep", "1000"}, nil, [3]int{0, 1, 2})
+		return launch(sleep, []string{"sleep", "1000"}, nil, [3]int{0, 1, 2}, false)
 	}}
 	killed := make(chan struct{})
 	go func() {
