@@ -43,7 +43,7 @@
 //	cq_     completion queues and channels: cq.go
 //	tag_    matching of tags: tag.go for the sender, tag_list.go and tag_arrive.go for the owner
 //	tcp_    other hosts: tcp_frame.go, tcp_link.go, tcp_requester.go, tcp_serve.go,
-//	        tcp_network_linux.go, tcp_guard_linux.go, tcp_secure.go
+//	        tcp_network_linux.go, tcp_connect_linux.go, tcp_guard_linux.go, tcp_secure.go, tcp_landing.go
 //
 // Memory. The arena's contents belong to its rank, with the exceptions noted at each field. The
 // bookkeeping (allocator, free keys, what a key means to the rank itself) is in the owner's Go heap,

@@ -38,7 +38,7 @@ type link struct {
 	out    []byte // what waits for the socket, from gone on
 	gone   int    // the beginning of out that it has taken
 	ack    int    // where in out the last frame begins, if it is an acknowledgement; else -1
-	owed   int    // looks until acknowledgements are sent alone; 0: they wait no longer.
+	owed   int    // looks until acknowledgements are sent alone; 0: they wait no longer
 	corked corked
 	iov    vectors // scratch of toSocket
 	seen   uint32  // the events that watch asked for last

@@ -3,6 +3,7 @@ package soft
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"io"
 	"net"
 	"sync"
@@ -127,7 +128,8 @@ func TestStrangersDriveOutNoMember(t *testing.T) {
 	release()
 	out := 0
 	for range provenMost {
-		if <-members != nil {
+		// They are one process to the listener, which may need no second link with it.
+		if err := <-members; err != nil && !errors.Is(err, errCrossed) {
 			out++
 		}
 	}
