@@ -79,8 +79,13 @@ func (h *Host) tun() (*os.File, error) {
 	}
 	made := make(chan result)
 	go func() {
-		runtime.LockOSThread() // for ever: the thread ends, in that network
+		runtime.LockOSThread()
 		f, err := func() (*os.File, error) {
+			own, err := os.Open("/proc/thread-self/ns/net")
+			if err != nil {
+				return nil, err
+			}
+			defer own.Close()
 			space, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", h.pid))
 			if err != nil {
 				return nil, err
@@ -89,6 +94,13 @@ func (h *Host) tun() (*os.File, error) {
 			if err := unix.Setns(int(space.Fd()), unix.CLONE_NEWNET); err != nil {
 				return nil, os.NewSyscallError("setns", err)
 			}
+			// A thread that does not come back stays locked and ends with this goroutine; but
+			// the process's first thread cannot end, and would keep the network for ever.
+			defer func() {
+				if unix.Setns(int(own.Fd()), unix.CLONE_NEWNET) == nil {
+					runtime.UnlockOSThread()
+				}
+			}()
 			fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 			if err != nil {
 				return nil, os.NewSyscallError("open", err)

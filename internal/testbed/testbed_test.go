@@ -96,7 +96,7 @@ func TestSlowDelaysAndReorders(t *testing.T) {
 func TestNothingIsLeft(t *testing.T) {
 	spaces := map[string]bool{}
 	dir := ""
-	t.Run("bed", func(t *testing.T) {
+	if !t.Run("bed", func(t *testing.T) {
 		b := New(t, 2)
 		dir = b.Dir
 		b.Slow(0, time.Millisecond)
@@ -114,9 +114,11 @@ func TestNothingIsLeft(t *testing.T) {
 			delete(spaces, link)
 		}
 		if users(spaces) < 8 || len(spaces) < 11 {
-			t.Errorf("%d processes in %v, expected more", users(spaces), spaces)
+			t.Errorf("%d namespaces of processes in %v, expected more", users(spaces), spaces)
 		}
-	})
+	}) || dir == "" {
+		return // it failed, or this machine makes no beds
+	}
 	// The kernel ends processes a while after the first of their namespace.
 	testenv.Await(t, 10*time.Second, "the end of a bed", func() bool { return users(spaces) == 0 })
 	for _, link := range links("/proc/self/fd/*") {
