@@ -132,6 +132,11 @@ func (p *place) shareCPUs(all []wireup.Greeting, rank int) {
 	}
 	if sharers > p.size {
 		p.seat, p.sharers = before, sharers
+		if sharers > p.cpus {
+			// Neighbours get the same CPU: a rank yields to those of its own session or control
+			// group, while one of another host keeps the CPU for a whole slice of time.
+			p.seat = before * p.cpus / sharers
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package rank
 
 import (
+	"cmp"
 	"testing"
 
 	"github.com/gorun-mpi/gorun/rank/internal/peers/wireup"
@@ -36,12 +37,15 @@ func TestSeatsOfOneMachine(t *testing.T) {
 		{"a container with a quota beside one without", on([2]string{"0-3", "0-3"}, [2]string{"", "b"}), 1, place{size: 1}, 0, 0},
 		{"two hosts under one quota", on([2]string{"0-3", "0-3"}, [2]string{"a", "a"}), 1, place{size: 1}, 1, 2},
 		{"CPUs not known", on([2]string{"", "2-3"}, none), 1, place{size: 1}, 1, 2},
+		{"two hosts of two ranks on two CPUs", hosts("k", "k", "k", "k"), 1, place{size: 2, local: 1, seat: 1, cpus: 2}, 0, 4},
+		{"the other of them", hosts("k", "k", "k", "k"), 2, place{size: 2, cpus: 2}, 1, 4},
 		{"kernels not known", hosts("", ""), 1, place{size: 1}, 0, 0},
 		{"bound by the launcher", hosts("k", "k", "k"), 2, place{size: 3, seat: 2, sharers: 1}, 2, 1},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			p := c.p
+			p.cpus = cmp.Or(p.cpus, 4)
 			if p.shareCPUs(c.all, c.rank); p.seat != c.seat || p.sharers != c.sharers {
 				t.Errorf("got seat %d of %d sharers, want %d of %d", p.seat, p.sharers, c.seat, c.sharers)
 			}
