@@ -17,6 +17,10 @@ type landing struct {
 	lost   bool // their memory has gone: the rest is read and thrown away
 }
 
+// tail is how much is read at once of what follows a payload: the next header, and little of what belongs to that,
+// which may land, too.
+const tail = 1 << 10
+
 // landFrom is for how many bytes that are still to come it is worth the look.
 const landFrom = 4 << 10
 
@@ -99,7 +103,7 @@ func (q *queuePair) expects(f *frame) []byte {
 func (l *link) readOnto() (k, room int, end bool) {
 	g, n := &l.landing, l.n
 	left := int(g.f.length) - g.got
-	mem := n.buf[glance : glance+left]
+	mem := n.buf[tail : tail+left]
 	if !g.lost {
 		if q, home := l.home(&g.f); q != nil {
 			defer q.mu.Unlock()
@@ -108,12 +112,12 @@ func (l *link) readOnto() (k, room int, end bool) {
 			g.lost = true
 		}
 	}
-	k, end, fault := l.scatterSocket(mem, n.buf[:glance])
+	k, end, fault := l.scatterSocket(mem, n.buf[:tail])
 	if fault && !g.lost {
 		g.lost = true // it is thrown away from the next call on
 		return 0, 1, false
 	}
-	return k, left + glance, end || fault
+	return k, left + tail, end || fault
 }
 
 // touchDown notes that k bytes were read, executes the frame when its payload is complete, and gives how

@@ -62,7 +62,7 @@ const (
 	glance      = 16 << 10 // what is read at once where the frames to come are not known
 	// corkFrames and corkBytes bound what one system call sends of requests.
 	corkFrames = 32
-	corkBytes  = 128 << 10
+	corkBytes  = 512 << 10
 	// An acknowledgement waits for as many looks of the owner, for others to come with
 	// it, and for requests to take it along: a program that answers a message does so at once.
 	owedLooks = 3

@@ -198,4 +198,19 @@ func tune(fd int) {
 	} {
 		_ = unix.SetsockoptInt(fd, o[0], o[1], o[2])
 	}
+	unpace(fd)
+}
+
+// nearest is the round trip of a path, in microseconds, below which a link is not to be paced.
+const nearest = 1000
+
+// unpace replaces BBR on a link to a near host by Reno, which every process may choose:
+// docs/decisions/near-links-are-not-paced.md.
+func unpace(fd int) {
+	if name, err := unix.GetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION); err != nil || name != "bbr" {
+		return
+	}
+	if info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO); err == nil && info.Min_rtt < nearest && info.Total_retrans == 0 {
+		_ = unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, "reno")
+	}
 }
