@@ -15,8 +15,8 @@ type Table struct {
 	EagerBytes int
 	// ChunkBytes is the length of the pieces in which a broadcast passes data on; 0 means 128 KiB.
 	ChunkBytes int
-	// PieceBytes is the length of the pieces that a long reduction combines; 0 means 16 KiB, and 64 KiB where
-	// some members are on other hosts.
+	// PieceBytes is the length of the pieces that a long reduction combines; 0 means 16 KiB, and 64 to
+	// 256 KiB where some members are on other hosts.
 	PieceBytes int
 
 	groups [kinds][]group // ascending, the first from 1 rank on
