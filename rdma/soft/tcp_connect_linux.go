@@ -275,6 +275,9 @@ func (n *network) join(l *link, c *os.File) {
 	}
 	n.links[fd] = l
 	n.ring = append(n.ring, l)
+	if len(n.ring) == ringMost+1 {
+		n.owing = slices.Clone(n.ring) // lookAtAll does not note which of them do
+	}
 	l.state.Store(linkUp)
 	n.first.Do(func() {
 		n.ended.Add(1)
