@@ -264,12 +264,14 @@ func (n *network) join(l *link, c *os.File) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.closed || unix.EpollCtl(n.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}) != nil {
+	l.fd, l.seen = fd, unix.EPOLLIN
+	if n.closed || unix.EpollCtl(n.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}) != nil ||
+		!l.state.CompareAndSwap(linkDialling, linkUp) { // it was given up meanwhile
 		unix.Close(fd)
+		l.fd = -1
 		l.state.Store(linkBroken)
 		return
 	}
-	l.fd, l.seen = fd, unix.EPOLLIN
 	if len(n.links) == 0 {
 		n.p.work.busy.Add(1)
 	}
@@ -278,7 +280,6 @@ func (n *network) join(l *link, c *os.File) {
 	if len(n.ring) == ringMost+1 {
 		n.owing = slices.Clone(n.ring) // lookAtAll does not note which of them do
 	}
-	l.state.Store(linkUp)
 	n.first.Do(func() {
 		n.ended.Add(1)
 		go n.stand()

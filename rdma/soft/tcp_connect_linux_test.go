@@ -59,3 +59,24 @@ func TestAcknowledgementWaitsWhileALinkJoins(t *testing.T) {
 		t.Errorf("after %d looks the other end has read %d bytes (%v), %+v, want the acknowledgement", owedLooks, k, err, f)
 	}
 }
+
+// A link that was given up while it was made does not come up: nobody would break it again.
+func TestMournedLinkDoesNotComeUp(t *testing.T) {
+	noLeaks(t)
+	n := hosts(t, 2)
+	s, net := n[0].p.find(n[1].p.gids[0]), n[0].p.tcp.Load()
+	l := &link{n: net, peer: s, from: s.gids[0]}
+	s.mu.Lock()
+	s.link = l
+	s.mu.Unlock()
+	n[0].ctx.Mourn(s.gids[0])
+	w := joins(t, net, l)
+	net.mu.Lock()
+	defer net.mu.Unlock()
+	if l.state.Load() != linkBroken || len(net.links) != 0 {
+		t.Errorf("state %d, %d links, want a broken one that is not among them", l.state.Load(), len(net.links))
+	}
+	if k, err := unix.Read(w.fd, make([]byte, 1)); k != 0 || err != nil {
+		t.Errorf("the other end reads %d bytes, %v; want the end", k, err)
+	}
+}
