@@ -132,27 +132,10 @@ func (l *link) touchDown(k int) (behind int) {
 	if k < left {
 		return 0
 	}
-	g.active = false
-	switch {
-	case g.f.kind == frameData:
+	if g.active = false; g.f.kind == frameData {
 		l.answered(&g.f, nil)
-	case g.lost:
-		l.refuseLost(&g.f)
-	default:
+	} else {
 		l.serve(&g.f, nil)
 	}
 	return k - left
-}
-
-// refuseLost answers a write whose memory, or whose queue pair, has gone while its bytes came.
-func (l *link) refuseLost(f *frame) {
-	answer := frame{kind: frameNobody, to: f.from, from: f.to, psn: f.psn, life: f.life}
-	if q, _, _, a := l.addressed(f); q != nil {
-		if a == accepted {
-			l.n.p.self.fault(q.own, faultAccess)
-			answer.kind, answer.code = frameNak, uint8(rdma.WCRemAccessErr)
-		}
-		q.mu.Unlock()
-	}
-	l.answer(&answer, nil)
 }

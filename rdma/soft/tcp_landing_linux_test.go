@@ -136,6 +136,33 @@ func TestLongWriteLands(t *testing.T) {
 	}
 }
 
+// The rest of a long write that was for a queue pair's last connection does not end its next one, which
+// waits for a request of the same number.
+func TestLongWriteOfTheLastConnection(t *testing.T) {
+	noLeaks(t)
+	n := hosts(t, 2)
+	qa, qb := pair(t, n[0], n[1], attrs())
+	mr := n[1].alloc(2*pieceSize, all)
+	w := far(t, n[1], nil, n[0].p.gids[0])
+	write := frame{kind: frameRequest, op: rdma.WRRDMAWrite, to: qb.num, from: qa.num, psn: qb.own.expect,
+		total: 2 * pieceSize, length: pieceSize, addr: mr.Addr(), key: mr.RKey()}
+	data := make([]byte, pieceSize)
+	w.says(head(write), data)
+	write.offset = pieceSize
+	w.says(head(write), data[:pieceSize/2])
+	if !w.l.landing.active {
+		t.Fatal("the second piece does not land, so the test shows nothing")
+	}
+	if err := qb.Modify(rdma.QPAttr{State: rdma.StateReset}, rdma.QPStateMask); err != nil {
+		t.Fatal(err)
+	}
+	bring(t, qb, rdma.StateRTS, n[0], qa.num, attrs())
+	w.says(data[pieceSize/2:])
+	if s := qb.State(); w.l.landing.active || s != rdma.StateRTS || len(w.hears()) != 0 {
+		t.Errorf("landing is %v, the queue pair in %v, answers %+v; want RTS and none", w.l.landing.active, s, w.hears())
+	}
+}
+
 // The data of a long read is read into the requester's memory as it comes.
 func TestLongReadLands(t *testing.T) {
 	noLeaks(t)

@@ -7,7 +7,7 @@ import (
 )
 
 // serve executes a request, or a piece of one, that came over TCP. A payload that is nil is in
-// place. Called with network.mu held.
+// place, unless the landing has lost it. Called with network.mu held.
 func (l *link) serve(f *frame, payload []byte) {
 	p := l.n.p
 	answer := frame{to: f.from, from: f.to, psn: f.psn, life: f.life}
@@ -51,7 +51,10 @@ func (l *link) serve(f *frame, payload []byte) {
 	if atomic.LoadUint32(&c.word) == uint32(rdma.StateRTR) && q.init.Type != rdma.DCT {
 		p.self.begin(c)
 	}
-	requester, cause, retry := q.perform(l, in, f, payload)
+	requester, cause, retry := rdma.WCRemAccessErr, uint32(faultAccess), false
+	if payload != nil || !l.landing.lost {
+		requester, cause, retry = q.perform(l, in, f, payload)
+	}
 	switch {
 	case retry:
 		in.inside = 0
