@@ -324,9 +324,12 @@ func TestReadAfterQueuePairClosed(t *testing.T) {
 	_, qb := pair(t, n[0], n[1], attrs())
 	mr := n[1].alloc(8, all)
 	l := &link{n: n[1].p.tcp.Load(), from: n[0].p.gids[0], fd: -1}
-	l.wait(&reply{read: true, f: frame{op: rdma.WRRDMARead, to: qb.num ^ 1<<queueBits, key: mr.RKey() ^ 1, addr: mr.Addr(), total: 8}})
+	l.wait(&reply{read: true, f: frame{op: rdma.WRRDMARead, from: 77, psn: 5, life: 3, to: qb.num ^ 1<<queueBits, key: mr.RKey() ^ 1, addr: mr.Addr(), total: 8}})
 	if !l.readOn(&l.replies[0]) || l.replying.Load() {
 		t.Error("the read goes on")
+	}
+	if f, err := parseFrame(l.out); err != nil || f.kind != frameNobody || f.to != 77 || f.psn != 5 || f.life != 3 {
+		t.Errorf("the requester hears %+v (%v), want that nobody is there: it would wait for ever", f, err)
 	}
 	if s := qb.State(); s != rdma.StateRTS {
 		t.Errorf("the other queue pair is in %v, want RTS", s)

@@ -186,7 +186,9 @@ func (l *link) startRead(q *queuePair, f *frame) {
 func (l *link) readOn(r *reply) bool {
 	q := l.n.p.byQPN.get(r.f.to & (maxQueues - 1))
 	if q == nil || q.num != r.f.to {
-		l.replyDone() // it was closed, and another may have its index
+		// It was closed, and another may have its index.
+		l.queue(&frame{kind: frameNobody, op: r.f.op, to: r.f.from, from: r.f.to, psn: r.f.psn, life: r.f.life}, 0, nil)
+		l.replyDone()
 		return true
 	}
 	q.mu.Lock()
