@@ -48,6 +48,7 @@ func init() {
 		"barriers":  roleBarriers,
 		"lines":     roleLines,
 		"mourns":    roleMourns,
+		"nowhere":   roleNowhere,
 		"pmi":       rolePMI,
 		"launcher":  roleLauncher,
 		"signalled": roleSignalled,

@@ -82,13 +82,16 @@ func (r *remotes) take(at int, l *agent.Link) {
 	if l == login.spare {
 		login.spare, r.links[at] = r.links[at], l
 		r.g.seats[at].site = l
+		if r.c.end.told {
+			l.Kill() // it has not heard of that
+		}
 	}
 	login.over = true
 	login.spare.Kill()
 }
 
 // isOther tells whether what an agent says means nothing, since another one is its host's, or may still be. ended: it has
-// ended.
+// ended. Whatever else it says makes it its host's: before its address that is why it has none.
 func (r *remotes) isOther(at int, l *agent.Link, ended bool) bool {
 	r.c.mu.Lock()
 	defer r.c.mu.Unlock()
@@ -96,18 +99,14 @@ func (r *remotes) isOther(at int, l *agent.Link, ended bool) bool {
 	if login.spare == nil || login.over {
 		return l == login.spare
 	}
-	if ended {
-		other := r.links[at]
-		if l == other {
-			if other = login.spare; !other.Reached() {
-				r.take(at, l)
-				return false
-			}
-		}
-		r.take(at, other)
-		if r.c.end.told {
-			other.Kill() // it may not have heard of that
-		}
+	if !ended || l != login.spare && !login.spare.Reached() {
+		r.take(at, l)
+		return false
 	}
+	other := login.spare
+	if l == other {
+		other = r.links[at]
+	}
+	r.take(at, other)
 	return true
 }

@@ -1,6 +1,9 @@
 package launcher
 
 import (
+	"context"
+	"errors"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,7 +11,19 @@ import (
 	"time"
 
 	"github.com/gorun-mpi/gorun/internal/testenv"
+	"github.com/gorun-mpi/gorun/launcher/internal/agent"
 )
+
+// roleNowhere is an agent that cannot meet the others.
+func roleNowhere([]string) int {
+	listen := func(string, int, int, []byte, netip.Addr) (agent.Member, error) {
+		return nil, errors.New("nowhere to listen")
+	}
+	if err := agent.Main(context.Background(), os.Stdin, os.Stdout, "", listen, false); err != nil {
+		return 1
+	}
+	return 0
+}
 
 // A host whose login hangs is logged in to once more; the agent that answers first is its, and nothing is left of the other.
 func TestALoginThatHangsIsMadeOnceMore(t *testing.T) {
@@ -23,6 +38,7 @@ func TestALoginThatHangsIsMadeOnceMore(t *testing.T) {
 			[ $1 != far1 ] || { : >$DIR/second; exec sleep 1000; }; `, "exited with status 255: no way; try "},
 		{"the second ends, then the first", first + `while [ ! -e $DIR/second ]; do ls / >/dev/null; done; echo no way >&2; exit 255; fi
 			[ $1 != far1 ] || { : >$DIR/second; echo no way either >&2; exit 255; }; `, "host far1: no agent was started: "},
+		{"the agent of the second fails", first + `exec sleep 1000; fi; [ $1 != far1 ] || set -- far1 "$(echo "$2" | sed "s/\\(.*\\)agent/\\1nowhere/")"; `, "host far1: nowhere to listen"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			testenv.NoLeaks(t)
