@@ -172,7 +172,7 @@ func (r *remotes) address(at int, l *agent.Link, a, why string, needs []int) {
 
 // late ends a job whose agents do not all come on.
 func (r *remotes) late() {
-	if r.missing == 0 || r.c.end.told {
+	if r.missing == 0 || r.c.end.told || r.g.off {
 		return
 	}
 	var names []string
@@ -316,7 +316,7 @@ func (r *remotes) mourn(at int) {
 	r.c.mu.Lock()
 	defer r.c.mu.Unlock()
 	if r.addresses[at] == "" {
-		if !r.c.spawns.isNot(r.g, "host "+s.host()+": "+cause.Message) {
+		if !r.g.off && !r.c.spawns.isNot(r.g, "host "+s.host()+": "+cause.Message) {
 			r.c.end.fail(cause)
 		}
 		return

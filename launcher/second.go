@@ -33,7 +33,7 @@ func (r *remotes) again() {
 	after := cmp.Or(r.c.job.secondAfter, secondAfter)
 	next := after
 	for i, l := range r.links {
-		if r.missing == 0 || r.c.end.told {
+		if r.missing == 0 || r.c.end.told || r.g.off {
 			return
 		}
 		login := &r.logins[i]

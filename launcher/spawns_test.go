@@ -106,6 +106,22 @@ func TestSpawn(t *testing.T) {
 	}
 }
 
+// A host that cannot be reached ends a spawn, and the logins to its other hosts, and the job goes on.
+func TestSpawnOnAHostThatCannotBeReached(t *testing.T) {
+	testenv.NoLeaks(t)
+	hangs := filepath.Join(t.TempDir(), "hangs")
+	job := Job{Argv: spawner(t, "@0", "spawn=2|self|finalize", "say=goes on", "finalize"), NP: 1}
+	overShells(t, &job, 3, `case $1 in
+		far1) while [ ! -e `+hangs+` ]; do ls / >/dev/null; done; echo no way >&2; exit 255;;
+		far2) : >`+hangs+`; exec sleep 1000;;
+	esac
+	`+play)
+	r, stdout, stderr, err := runJob(t, job)
+	if err != nil || r.ExitStatus != 0 || r.Cause != nil || !strings.Contains(stdout, "no_way") || !strings.Contains(stdout, "goes on") {
+		t.Errorf("got %+v, cause %v, %v, %q, %q", r, r.Cause, err, stdout, stderr)
+	}
+}
+
 // What a spawn cannot start is told to the rank that wants it, and the job goes on.
 func TestSpawnRefused(t *testing.T) {
 	dir := t.TempDir()
