@@ -369,6 +369,7 @@ func (l *Link) feed(wants <-chan want) {
 		case <-sent:
 			l.told.Sent(len(p.Data))
 		case <-l.out.done:
+			return // nothing is sent any more
 		}
 	}
 }
