@@ -84,10 +84,10 @@ func TestSurvivorsOfOtherHostsAreTold(t *testing.T) {
 			testenv.NoLeaks(t)
 			job := Job{NP: c.np, Argv: roleArgv(t, "mourns", c.args...), Continuous: c.continuous}
 			overAgents(t, &job, c.hosts)
-			_, out, errs, err := runJob(t, job)
+			r, out, errs, err := runJob(t, job)
 			got := strings.Split(strings.TrimSpace(out), "\n")
 			if slices.Sort(got); err != nil || !slices.Equal(got, c.want) {
-				t.Errorf("got %q, %v, want %q\n%s", got, err, c.want, errs)
+				t.Errorf("got %q, cause %v, %v, want %q\n%s", got, r.Cause, err, c.want, errs)
 			}
 		})
 	}
