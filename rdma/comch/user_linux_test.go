@@ -3,13 +3,13 @@ package comch
 import (
 	"errors"
 	"os"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gorun-mpi/gorun/internal/arch"
 	"github.com/gorun-mpi/gorun/internal/testenv"
 )
 
@@ -17,14 +17,13 @@ import (
 func as(t *testing.T, uid int, f func() error) error {
 	t.Helper()
 	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+	arch.GoThread(func() {
 		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, uintptr(uid), uintptr(uid), uintptr(uid)); errno != 0 {
 			done <- errno
 			return
 		}
 		done <- f()
-	}()
+	})
 	return <-done
 }
 

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"net"
 	"os"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gorun-mpi/gorun/internal/arch"
 	"github.com/gorun-mpi/gorun/internal/testenv"
 )
 
@@ -23,15 +23,14 @@ func as(t *testing.T, uid int, f func() (fd int, err error)) net.Conn {
 		err error
 	}
 	done := make(chan result, 1)
-	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+	arch.GoThread(func() {
 		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, uintptr(uid), uintptr(uid), uintptr(uid)); errno != 0 {
 			done <- result{0, errno}
 			return
 		}
 		fd, err := f()
 		done <- result{fd, err}
-	}()
+	})
 	r := <-done
 	if r.err != nil {
 		t.Fatal(r.err)
