@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -23,19 +22,7 @@ func TestReadmeChart(t *testing.T) {
 		t.Fatal("found no launch of 4 ranks beside MPICH in testdata/bench")
 	}
 	root := filepath.Join("..", "..")
-	file, want := filepath.Join(root, "docs", "chart.svg"), chart(rows)
-	if *update {
-		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(got) != want {
-		t.Errorf("%s is out of date; go test ./cmd/gorun-bench -run %s -update draws it anew", file, t.Name())
-	}
+	testenv.File(t, filepath.Join(root, "docs", "chart.svg"), chart(rows), "go test ./cmd/gorun-bench -run TestReadmeChart -update", *update)
 	testenv.Page(t, filepath.Join(root, "README.md"), "chart", fmt.Sprintf(`![Bars: gorun's time by that of the better MPI, for %d benchmarks](docs/chart.svg)
 
 Go ranks of gorun, beside C programs of the MPIs, on two cores. A bar is the middle one of a benchmark's rows (8 bytes to 1 MiB, two

@@ -98,8 +98,9 @@ func TestPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	docs := filepath.Join("..", "..", "docs")
-	same(t, file, b.String())
-	same(t, filepath.Join(docs, "scale.svg"), picture(list))
+	const command = "go test ./coll/sim -run TestPage -update"
+	testenv.File(t, file, b.String(), command, *update)
+	testenv.File(t, filepath.Join(docs, "scale.svg"), picture(list), command, *update)
 	page := filepath.Join(docs, "scale.md")
 	testenv.Page(t, page, "calls", callsTable(list), *update)
 	testenv.Page(t, page, "memory", memoryTable(t), *update)
@@ -117,22 +118,6 @@ func (p *point) read(records [][]string) bool {
 		}
 	}
 	return false
-}
-
-// same holds a generated file to its text.
-func same(t *testing.T, file, want string) {
-	t.Helper()
-	if *update {
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if got, err := os.ReadFile(file); err != nil || string(got) != want {
-		t.Errorf("%s is out of date (%v); go test ./coll/sim -run TestPage -update writes it anew", file, err)
-	}
 }
 
 func size(n int) string {

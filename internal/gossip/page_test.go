@@ -82,19 +82,9 @@ func TestBootstrapPage(t *testing.T) {
 		rows = append(rows, r)
 	}
 	docs := filepath.Join("..", "..", "docs")
-	for name, want := range map[string]string{file: text, filepath.Join(docs, "bootstrap.svg"): bootPicture(rows)} {
-		if *update {
-			if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(name, []byte(want), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if got, err := os.ReadFile(name); err != nil || string(got) != want {
-			t.Errorf("%s is out of date (%v); go test ./internal/gossip -run TestBootstrapPage -update writes it anew", name, err)
-		}
-	}
+	const command = "go test ./internal/gossip -run TestBootstrapPage -update"
+	testenv.File(t, file, text, command, *update)
+	testenv.File(t, filepath.Join(docs, "bootstrap.svg"), bootPicture(rows), command, *update)
 	page := filepath.Join(docs, "scale.md")
 	testenv.Page(t, page, "bootstrap", bootTable(rows), *update)
 	testenv.Page(t, page, "bootstrap memory", bootMemory(rows), *update)

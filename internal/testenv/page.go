@@ -2,6 +2,7 @@ package testenv
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -34,6 +35,23 @@ func Page(t testing.TB, file, name, want string, update bool) {
 	}
 	if err := os.WriteFile(file, []byte(text[:at]+begin+command+" -->\n"+want+end+after), 0o644); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// File compares a generated file with want. With update, File writes want there instead, as command does.
+func File(t testing.TB, file, want, command string, update bool) {
+	t.Helper()
+	if update {
+		err := os.MkdirAll(filepath.Dir(file), 0o755)
+		if err == nil {
+			err = os.WriteFile(file, []byte(want), 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := os.ReadFile(file); err != nil || string(got) != want {
+		t.Errorf("%s is out of date (%v); %s writes it anew\n%s", file, err, command, firstDifference(string(got), want))
 	}
 }
 

@@ -42,3 +42,25 @@ func TestPageIsComparedAndWritten(t *testing.T) {
 		t.Errorf("the page is\n%s\nwant\n%s", got, want)
 	}
 }
+
+func TestFileIsComparedAndWritten(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "new", "plot.svg")
+	for _, c := range []struct {
+		want    string
+		update  bool
+		failure string
+	}{
+		{"old\n", false, "no such file or directory); make plot writes it anew"},
+		{"old\n", true, ""},
+		{"old\n", false, ""},
+		{"new\n", false, "plot.svg is out of date (<nil>); make plot writes it anew\ngot  old\nwant new"},
+	} {
+		var r recorder
+		var ended sync.WaitGroup
+		ended.Go(func() { File(&r, file, c.want, "make plot", c.update) })
+		ended.Wait()
+		if c.failure == "" && r.failed != "" || !strings.Contains(r.failed, c.failure) {
+			t.Errorf("want %q, update %t: got %q, want %q", c.want, c.update, r.failed, c.failure)
+		}
+	}
+}
