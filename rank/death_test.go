@@ -260,6 +260,26 @@ func judge(c *rank.Comm, err error) string {
 	return "good"
 }
 
+// miss starts a job of three ranks, ends rank 1 when all wait, and returns when the others' waits have ended well, and how
+// long that took.
+func (j *job) miss(t *testing.T, end func() error) time.Duration {
+	t.Helper()
+	j.start(t)
+	for r := range 3 {
+		j.until(t, r, "ready")
+	}
+	start := time.Now()
+	if err := end(); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []int{0, 2} {
+		j.until(t, r, "good")
+	}
+	took := time.Since(start)
+	t.Logf("%v: %s%s", took, &j.out[0], &j.out[2])
+	return took
+}
+
 // A rank that is killed ends the waits of the others in bounded time.
 func TestDeath(t *testing.T) {
 	testenv.NoLeaks(t)
@@ -281,22 +301,10 @@ func TestDeath(t *testing.T) {
 		} {
 			t.Run(name+"/"+tt.name, func(t *testing.T) {
 				j := &job{program: name, hosts: tt.hosts, foreign: tt.foreign, env: tt.env}
-				j.start(t)
-				for r := range 3 {
-					j.until(t, r, "ready")
-				}
-				if err := j.ranks[1].Process.Kill(); err != nil {
-					t.Fatal(err)
-				}
-				start := time.Now()
-				for _, r := range []int{0, 2} {
-					j.until(t, r, "good")
-				}
-				took := time.Since(start)
+				took := j.miss(t, func() error { return j.ranks[1].Process.Kill() })
 				if most := 15 * time.Second; took > most {
 					t.Errorf("took %v, want at most %v", took, most)
 				}
-				t.Logf("%v: %s%s", took, &j.out[0], &j.out[2])
 			})
 		}
 	}
@@ -319,20 +327,15 @@ func TestDeathElsewhere(t *testing.T) {
 		} {
 			t.Run(name+"/"+tt.name, func(t *testing.T) {
 				j := &job{program: name, hosts: []int{1, 1, 1}, marks: true, env: tt.env}
-				j.start(t)
-				for r := range 3 {
-					j.until(t, r, "ready")
-				}
-				if err := j.ranks[1].Process.Signal(unix.SIGSTOP); err != nil {
-					t.Fatal(err)
-				}
-				for _, r := range []int{0, 2} {
-					j.segs[r].SetDeadElsewhere([]int{1})
-				}
-				for _, r := range []int{0, 2} {
-					j.until(t, r, "good")
-				}
-				t.Logf("%s%s", &j.out[0], &j.out[2])
+				j.miss(t, func() error {
+					if err := j.ranks[1].Process.Signal(unix.SIGSTOP); err != nil {
+						return err
+					}
+					for _, r := range []int{0, 2} {
+						j.segs[r].SetDeadElsewhere([]int{1})
+					}
+					return nil
+				})
 			})
 		}
 	}
