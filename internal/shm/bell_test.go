@@ -142,7 +142,8 @@ func TestBesideBell(t *testing.T) {
 }
 
 // Ranks of one process hand a token round; each sleeps whenever it has nothing.
-// A lost wake-up is a sleep that ran to its end although the token was there.
+// A lost wake-up is a sleep that ran to its end although the token was there, and its giver had rung: without a CPU
+// a giver may be late between the two.
 func TestBellHandOver(t *testing.T) {
 	rounds := uint64(30_000)
 	if testing.Short() || arch.RaceEnabled || runtime.GOMAXPROCS(0) == 1 {
@@ -158,9 +159,14 @@ func TestBellHandOver(t *testing.T) {
 				v uint64 // how often it was handed over; rank v mod n has it
 				_ [arch.CacheLine]byte
 			}
+			rung := make([]struct { // by rank: the token for which it has rung the next one
+				v uint64
+				_ [arch.CacheLine]byte
+			}, n)
 			var lost atomic.Int64
 			var wg sync.WaitGroup
 			for me := range n {
+				before, next := (me+n-1)%n, (me+1)%n
 				wg.Go(func() {
 					mine := func() bool { return atomic.LoadUint64(&token.v)%uint64(n) == uint64(me) }
 					b := s.Bell(me)
@@ -173,12 +179,14 @@ func TestBellHandOver(t *testing.T) {
 							}
 							start := time.Now()
 							b.Sleep(int64(sleepMost))
-							if time.Since(start) >= sleepMost && mine() && atomic.LoadUint32(b.word) != 0 {
+							if time.Since(start) >= sleepMost && mine() && atomic.LoadUint64(&rung[before].v) == atomic.LoadUint64(&token.v) && atomic.LoadUint32(b.word) != 0 {
 								lost.Add(1)
 							}
 						}
-						arch.StoreRelease64(&token.v, atomic.LoadUint64(&token.v)+1)
-						s.Bell((me + 1) % n).Ring()
+						v := atomic.LoadUint64(&token.v) + 1
+						arch.StoreRelease64(&token.v, v)
+						s.Bell(next).Ring()
+						atomic.StoreUint64(&rung[me].v, v)
 					}
 				})
 			}
