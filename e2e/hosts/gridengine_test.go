@@ -90,17 +90,11 @@ func TestGridengineDeletes(t *testing.T) {
 		}
 		t.Run(c.name, func(t *testing.T) {
 			cmd, said := qsub(t, b, "4", c.options, filepath.Join(bin, "gorun"), "sleep", "1234")
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			awaitRanks(t, b, "sleep 1234")
-			if out, err := b.Hosts[0].Command(t.Context(), "qdel", "-u", "root").CombinedOutput(); err != nil {
-				t.Fatalf("qdel: %v\n%s", err, out)
-			}
-			began := time.Now()
-			_ = cmd.Wait() // qsub ends well, it says
-			b.Idle(leftLimit)
-			t.Logf("ended and clean after %v", time.Since(began).Round(time.Millisecond))
+			_ = struck(t, b, cmd, func() { // qsub ends well, it says
+				if out, err := b.Hosts[0].Command(t.Context(), "qdel", "-u", "root").CombinedOutput(); err != nil {
+					t.Fatalf("qdel: %v\n%s", err, out)
+				}
+			})
 			if !strings.Contains(said(), c.want) {
 				t.Errorf("no %q in\n%s", c.want, said())
 			}

@@ -84,20 +84,15 @@ func TestSlurmCancels(t *testing.T) {
 			cmd := b.Hosts[0].Command(ctx, argv...)
 			var said bytes.Buffer
 			cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &said, &said, time.Second
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			awaitRanks(t, b, "sleep 1234")
-			if out, err := b.Hosts[0].Command(ctx, "scancel", "--user=root").CombinedOutput(); err != nil {
-				t.Fatalf("scancel: %v\n%s", err, out)
-			}
-			began := time.Now()
+			err := struck(t, b, cmd, func() {
+				if out, err := b.Hosts[0].Command(ctx, "scancel", "--user=root").CombinedOutput(); err != nil {
+					t.Fatalf("scancel: %v\n%s", err, out)
+				}
+			})
 			// Of a cancelled job sbatch -W may say 0, when the job was gone before it asked.
-			if err := cmd.Wait(); err == nil && c.batch == "" {
+			if err == nil && c.batch == "" {
 				t.Errorf("%q ended well", argv)
 			}
-			b.Idle(leftLimit)
-			t.Logf("ended and clean after %v", time.Since(began).Round(time.Millisecond))
 			text := said.String()
 			if c.batch != "" {
 				file, _ := exec.Command("cat", filepath.Join(b.Dir, "said")).Output()
@@ -127,6 +122,22 @@ func awaitRanks(t *testing.T, b *testbed.Bed, line string) {
 	})
 }
 
+// struck starts a job whose ranks are "sleep 1234", strikes when they run on all hosts, and waits until nothing is left. It
+// gives the end of cmd.
+func struck(t *testing.T, b *testbed.Bed, cmd *exec.Cmd, strike func()) error {
+	t.Helper()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	awaitRanks(t, b, "sleep 1234")
+	began := time.Now()
+	strike()
+	err := cmd.Wait()
+	b.Idle(leftLimit)
+	t.Logf("ended and clean after %v", time.Since(began).Round(time.Millisecond))
+	return err
+}
+
 // Whatever is killed in an allocation, the job ends on all hosts, and nothing is left.
 func TestSlurmDeaths(t *testing.T) {
 	b := testbed.New(t, 2)
@@ -150,17 +161,10 @@ func TestSlurmDeaths(t *testing.T) {
 			cmd := b.Hosts[0].Command(testenv.Deadline(t, time.Minute), "salloc", "-N2", gorun, "sleep", "1234")
 			var said bytes.Buffer
 			cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &said, &said, time.Second
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			awaitRanks(t, b, "sleep 1234")
-			began := time.Now()
-			killFirst(t, b.Hosts[c.host], c.victim)
-			if err := cmd.Wait(); err == nil && c.want != "" { // salloc forgives a signal
+			err := struck(t, b, cmd, func() { killFirst(t, b.Hosts[c.host], c.victim) })
+			if err == nil && c.want != "" { // salloc forgives a signal
 				t.Error("gorun ended well")
 			}
-			b.Idle(leftLimit)
-			t.Logf("%s: ended and clean after %v", c.name, time.Since(began).Round(time.Millisecond))
 			if !strings.Contains(said.String(), c.want) || strings.Contains(said.String(), "was cancelled") {
 				t.Errorf("no %q in\n%s", c.want, said.String())
 			}
