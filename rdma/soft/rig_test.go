@@ -262,12 +262,15 @@ func postRecv(t testing.TB, q *queuePair, wrs ...rdma.RecvWR) {
 	}
 }
 
+// pollLimit is longer than megabytes take under TLS, with the race detector, beside other work.
+const pollLimit = time.Minute
+
 // poll waits for n completions; the others are polled meanwhile.
 func (n *node) poll(want int, others ...*node) []rdma.WC {
 	n.t.Helper()
 	var got []rdma.WC
 	var wc [16]rdma.WC
-	for end := time.Now().Add(10 * time.Second); len(got) < want; {
+	for end := time.Now().Add(pollLimit); len(got) < want; {
 		k, err := n.cq.Poll(wc[:min(16, want-len(got))])
 		if err != nil {
 			n.t.Fatal(err)
@@ -277,7 +280,7 @@ func (n *node) poll(want int, others ...*node) []rdma.WC {
 			o.ctx.Progress()
 		}
 		if k == 0 && time.Now().After(end) {
-			n.t.Fatalf("%d completions in 10 s, want %d: %+v", len(got), want, got)
+			n.t.Fatalf("%d completions in %v, want %d: %+v", len(got), pollLimit, want, got)
 		}
 	}
 	return got
