@@ -224,7 +224,7 @@ func (c *context) Close() error {
 func (c *context) Endpoint() []byte { return c.p.self.ep.append(nil) }
 
 // Gone tells whether the peer's process has ended, no process listens any more where it did, or
-// its host has acknowledged nothing for goneAfter. A process that is stopped is not gone.
+// its host has acknowledged nothing for Config.Silence. A process that is stopped is not gone.
 func (c *context) Gone(gid rdma.GID) bool {
 	s := c.p.find(gid)
 	if s == nil {
@@ -236,7 +236,7 @@ func (c *context) Gone(gid rdma.GID) bool {
 	s.mu.Lock()
 	l := s.link
 	s.mu.Unlock()
-	return l != nil && l.state.Load() == linkUp && l.unheard(goneAfter, goneTries)
+	return l != nil && l.state.Load() == linkUp && l.unheard(c.p.cfg.silence(), goneTries)
 }
 
 func (c *context) Mourn(gid rdma.GID) {
@@ -245,8 +245,8 @@ func (c *context) Mourn(gid rdma.GID) {
 	}
 }
 
-// goneAfter is how long a host may be silent: about as long as a queue pair's usual timeout and retries. TCP
-// sends for the fifth time again after 6 s, when it began with 200 ms.
+// goneAfter is the default of Config.Silence: about as long as a queue pair's usual timeout and retries. TCP
+// has sent at least five times again by then, see tune.
 const (
 	goneAfter = 8 * time.Second
 	goneTries = 5

@@ -1,7 +1,9 @@
 package soft
 
 import (
+	"cmp"
 	"fmt"
+	"time"
 
 	"github.com/gorun-mpi/gorun/internal/shm"
 	"github.com/gorun-mpi/gorun/rdma"
@@ -30,6 +32,10 @@ type Config struct {
 	// Advertise is the IP address that peers connect to; "" is that of
 	// Listen, or the loopback address if Listen has none.
 	Advertise string
+	// Silence is how long a peer's host may acknowledge nothing over TCP before the peer is taken for lost: by [rdma.Witness], on
+	// idle connections, and while one is made (20 s at least). Requests have the limit of their queue pair. 0 is 8 s. A longer
+	// one is for programs whose launcher decides which hosts are lost, see [rdma.Mourner].
+	Silence time.Duration
 	// DCResponders is the number of dynamically connected initiators that can have requests
 	// under way at this provider's targets at a time, from the segment and over TCP. Another
 	// one gets a CNAK and waits. 0 is as many as the segment has room for, at least 16.
@@ -46,6 +52,9 @@ type Adversary struct {
 	Seed uint64
 }
 
+// silence is Silence, or its default.
+func (c *Config) silence() time.Duration { return cmp.Or(c.Silence, goneAfter) }
+
 func (c *Config) validate() error {
 	seen := make(map[string]bool)
 	for _, n := range c.Names {
@@ -60,6 +69,9 @@ func (c *Config) validate() error {
 	}
 	if c.Rank < 0 || c.Rank >= ranks {
 		return &rdma.OpError{Op: "soft.New", Detail: fmt.Sprintf("found rank %d, expected 0 or more and less than the segment's %d ranks", c.Rank, ranks), Err: rdma.ErrInvalid}
+	}
+	if c.Silence < 0 {
+		return &rdma.OpError{Op: "soft.New", Detail: fmt.Sprintf("found a silence of %v, expected 0 (the default) or more", c.Silence), Err: rdma.ErrInvalid}
 	}
 	if c.DCResponders < 0 {
 		return &rdma.OpError{Op: "soft.New", Detail: fmt.Sprintf("found %d DC responders, expected 0 (the default) or more", c.DCResponders), Err: rdma.ErrInvalid}

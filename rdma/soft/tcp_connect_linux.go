@@ -253,7 +253,7 @@ func (n *network) join(l *link, c *os.File) {
 	raw, err := c.SyscallConn()
 	if err == nil {
 		err = raw.Control(func(have uintptr) {
-			tune(int(have))
+			tune(int(have), n.p.cfg.silence())
 			// The copy shares the non-blocking mode; the original is closed.
 			fd, _ = unix.FcntlInt(have, unix.F_DUPFD_CLOEXEC, 0)
 		})

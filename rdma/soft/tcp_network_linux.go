@@ -70,7 +70,7 @@ func newNetwork(p *Provider, secret []byte, secure Handshake) (*network, error) 
 	if err != nil {
 		return nil, &rdma.OpError{Op: "soft.New", Detail: "listen for TCP links on " + at, Err: err}
 	}
-	n := &network{p: p, secret: secret, secure: secure, port: bound.Port(), patience: dialLimit, listener: l, links: make(map[int]*link), byGID: make(map[rdma.GID]*link), quit: make(chan struct{})}
+	n := &network{p: p, secret: secret, secure: secure, port: bound.Port(), patience: max(dialLimit, p.cfg.Silence), listener: l, links: make(map[int]*link), byGID: make(map[rdma.GID]*link), quit: make(chan struct{})}
 	if n.address, err = advertised(bound, p.cfg.Advertise); err != nil {
 		l.Close()
 		return nil, &rdma.OpError{Op: "soft.New", Detail: err.Error(), Err: rdma.ErrInvalid}

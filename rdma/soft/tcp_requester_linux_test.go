@@ -13,11 +13,16 @@ import (
 )
 
 // hosts makes n nodes that reach each other over TCP alone.
-func hosts(t testing.TB, n int) []*node {
+func hosts(t testing.TB, n int) []*node { return hostsWith(t, n, Config{}) }
+
+// hostsWith is hosts with a configuration.
+func hostsWith(t testing.TB, n int, cfg Config) []*node {
 	t.Helper()
 	list := make([]*node, n)
+	cfg.Secret = secret
 	for i := range list {
-		list[i] = open(t, Config{Host: string(rune('a' + i)), Secret: secret})
+		cfg.Host = string(rune('a' + i))
+		list[i] = open(t, cfg)
 	}
 	introduce(t, list...)
 	return list
@@ -175,10 +180,14 @@ func TestSilentPeer(t *testing.T) {
 
 // A peer is gone when its host has been silent for some time, not when its process is stopped.
 func TestGone(t *testing.T) {
-	for name, stopped := range map[string]bool{"stopped": true, "cut off": false} {
+	for name, c := range map[string]struct {
+		silence time.Duration // as configured
+		stopped bool
+	}{"stopped": {0, true}, "cut off": {0, false}, "cut off, with more patience": {12 * time.Second, false}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			n := hosts(t, 2)
+			n := hostsWith(t, 2, Config{Silence: c.silence})
+			silence := n[0].p.cfg.silence()
 			attr := attrs()
 			attr.Timeout = 0
 			qa, _ := pair(t, n[0], n[1], attr)
@@ -186,7 +195,7 @@ func TestGone(t *testing.T) {
 			write := rdma.SendWR{Opcode: rdma.WRRDMAWrite, Flags: rdma.SendSignaled | rdma.SendInline, Inline: make([]byte, 8), RemoteAddr: dst.Addr(), RKey: dst.RKey()}
 			post(t, qa, write)
 			n[0].poll(1, n[1])
-			if stopped {
+			if c.stopped {
 				defer stop(n[1])()
 			} else {
 				defer cut(t, n...)()
@@ -194,20 +203,49 @@ func TestGone(t *testing.T) {
 			begin := time.Now()
 			post(t, qa, write)
 			peer := n[1].p.gids[0]
-			if !stopped {
-				testenv.Await(t, 10*goneAfter, "the peer is gone", func() bool { return n[0].ctx.Gone(peer) })
-				if took := time.Since(begin); took < goneAfter-silenceLeast { // the last acknowledgement was before
-					t.Errorf("gone after %v, want %v", took, goneAfter)
+			if !c.stopped {
+				testenv.Await(t, 10*silence, "the peer is gone", func() bool { return n[0].ctx.Gone(peer) })
+				if took := time.Since(begin); took < silence-silenceLeast { // the last acknowledgement was before
+					t.Errorf("gone after %v, want %v", took, silence)
 				}
 				return
 			}
-			for time.Since(begin) < goneAfter+2*silenceLeast {
+			for time.Since(begin) < silence+2*silenceLeast {
 				if n[0].ctx.Gone(peer) {
 					t.Fatalf("gone after %v: it is only stopped", time.Since(begin))
 				}
 				time.Sleep(silenceLeast)
 			}
 		})
+	}
+}
+
+// An idle link asks the other host for as long as that may be silent, and sends what was lost again without waiting ever longer.
+func TestLinksAreTuned(t *testing.T) {
+	for silence, want := range map[time.Duration]struct{ least, most time.Duration }{
+		0:                {10 * time.Second, 10 * time.Second},
+		12 * time.Second: {12 * time.Second, 12 * time.Second},
+		time.Minute:      {time.Minute, time.Minute},
+		time.Hour:        {59 * time.Minute, time.Hour},
+	} {
+		n := hostsWith(t, 2, Config{Silence: silence})
+		qa, _ := pair(t, n[0], n[1], attrs())
+		dst := n[1].alloc(8, all)
+		post(t, qa, rdma.SendWR{Opcode: rdma.WRRDMAWrite, Flags: rdma.SendSignaled | rdma.SendInline, Inline: make([]byte, 8), RemoteAddr: dst.Addr(), RKey: dst.RKey()})
+		n[0].poll(1, n[1])
+		net := n[0].p.tcp.Load()
+		net.mu.Lock()
+		for fd := range net.links {
+			get := func(option int) int { return must[int](t)(unix.GetsockoptInt(fd, unix.IPPROTO_TCP, option)) }
+			idle, every, count := get(unix.TCP_KEEPIDLE), get(unix.TCP_KEEPINTVL), get(unix.TCP_KEEPCNT)
+			if whole := time.Duration(idle+every*count) * time.Second; whole < want.least || whole > want.most {
+				t.Errorf("silence of %v: given up after %d s and %d times %d s, want %v to %v", silence, idle, count, every, want.least, want.most)
+			}
+			if get(unix.TCP_THIN_LINEAR_TIMEOUTS) != 1 {
+				t.Error("its timeouts double from the first on")
+			}
+		}
+		net.mu.Unlock()
 	}
 }
 
