@@ -79,7 +79,7 @@ func (r *remotes) start(spec host.Spec, stdin host.Stdin) error {
 		r.heartbeat.remote = append(r.heartbeat.remote, l.Remote())
 		g.seats = append(g.seats, &seat{group: g, at: i, site: l})
 	}
-	r.master = spec.MasterHost
+	r.master, spec.HostLease = spec.MasterHost, c.job.agentTimeout()
 	way := c.reach() // while remote shells log in
 	for i, s := range g.seats {
 		share, l := g.shares[i], r.links[i]

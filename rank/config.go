@@ -8,6 +8,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/gorun-mpi/gorun/coll"
 	"github.com/gorun-mpi/gorun/pmi"
@@ -202,6 +203,9 @@ type Environment struct {
 	// Secure has ranks of different hosts encrypt what they send to each other, by [Config].Secure
 	// (GORUN_SECURE=1, which gorun --secure sets).
 	Secure bool
+	// HostLease is how long a host may be silent before the launcher takes it for lost and says so; 0: the launcher does not
+	// decide about hosts (GORUN_HOST_LEASE, which gorun sets where ranks run on several).
+	HostLease time.Duration
 	// Continuous: the job goes on when a rank fails (GORUN_CONTINUOUS=1, which gorun --continuous sets).
 	Continuous bool
 }
@@ -212,6 +216,16 @@ func (e *Environment) Server() pmi.Env {
 	server := *e.PMI
 	server.Secure = e.Gorun && e.Secure
 	return server
+}
+
+// silence is how long ranks let another host be silent before they give it up by themselves: twice as long as the launcher
+// takes for any verdict, where it decides about hosts. They do so when the host lives, but their connection carries nothing. 0: no
+// launcher decides.
+func (e *Environment) silence() time.Duration {
+	if e.HostLease == 0 {
+		return 0
+	}
+	return max(time.Minute, 4*e.HostLease)
 }
 
 // parseMemory reads a number of bytes: 4096, 64K, 256MiB, 2g.
@@ -290,6 +304,11 @@ func FromEnviron(environ []string) (Environment, error) {
 		return env, nil
 	}
 	env.Continuous = vars["GORUN_CONTINUOUS"] == "1"
+	if value := vars["GORUN_HOST_LEASE"]; value != "" {
+		if env.HostLease, err = time.ParseDuration(value); err != nil || env.HostLease <= 0 {
+			return env, fmt.Errorf("GORUN_HOST_LEASE=%s: expected a time such as 4s", value)
+		}
+	}
 	env.Host, env.Address = vars["GORUN_HOST"], vars["GORUN_ADDRESS"]
 	for _, v := range []struct {
 		name  string

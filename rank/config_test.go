@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/gorun-mpi/gorun/coll"
 	"github.com/gorun-mpi/gorun/internal/testenv"
@@ -85,6 +86,8 @@ func TestFromEnviron(t *testing.T) {
 		{"a budget of too much", "GORUN_QP_MEMORY=99999999T", rank.Environment{}, "GORUN_QP_MEMORY=99999999T: expected"},
 		{"encryption", "GORUN_SECURE=1", rank.Environment{SegmentFD: -1, LocalSize: 1, Secure: true}, ""},
 		{"encryption, misspelt", "GORUN_SECURE=tls", rank.Environment{}, "GORUN_SECURE=tls: expected 1 or 0"},
+		{"a launcher that decides about hosts", "PMI_FD=5 PMI_RANK=2 PMI_SIZE=4 GORUN_JOB=7 GORUN_HOST_LEASE=1m30s", rank.Environment{PMI: server, Gorun: true, Job: "7", SegmentFD: -1, LocalSize: 1, HostLease: 90 * time.Second}, ""},
+		{"a launcher that decides at once", "PMI_FD=5 PMI_RANK=2 PMI_SIZE=4 GORUN_JOB=7 GORUN_HOST_LEASE=0s", rank.Environment{}, "GORUN_HOST_LEASE=0s: expected a time such as 4s"},
 		{"no PMI server", "GORUN_JOB=7 GORUN_LOCAL_RANK=9", rank.Environment{Job: "7", SegmentFD: -1, LocalSize: 1}, ""},
 		{"a rank that is none", "PMI_FD=5 PMI_RANK=x PMI_SIZE=4", rank.Environment{}, "PMI_RANK=x"},
 		{"a local size that is none", "PMI_FD=5 PMI_RANK=2 PMI_SIZE=4 GORUN_JOB=7 GORUN_LOCAL_SIZE=0", rank.Environment{}, "GORUN_LOCAL_SIZE=0: expected a number of at least 1"},

@@ -36,7 +36,8 @@ const (
 	killed = 1500 * time.Millisecond
 	cut    = 5 * time.Second
 	start  = 40 * time.Second
-	never  = 0 // the job is to go on
+	alone  = 75 * time.Second // the ranks find out by themselves
+	never  = 0                // the job is to go on
 )
 
 var faults = []fault{
@@ -88,6 +89,20 @@ var faults = []fault{
 			defer h.Lossy(0)
 		}
 		p.pass(p.long(30*time.Second, 6*time.Second))
+	}},
+	{"20 % of packets lost, busy ranks", false, never, "", func(p *play) {
+		p.begin("busy")
+		for _, h := range p.b.Hosts {
+			h.Lossy(20)
+			defer h.Lossy(0)
+		}
+		p.pass(2 * time.Minute)
+	}},
+	{"the connections of h2's ranks cut, busy ranks", false, alone, `^gorun: rank 1 \(host h2, .*aborted the job`, func(p *play) {
+		p.begin("busy")
+		p.struck = time.Now()
+		p.b.Hosts[1].OnlySSH(true)
+		p.t.Cleanup(func() { p.b.Hosts[1].OnlySSH(false) })
 	}},
 	{"all cores busy for 60 s", true, never, "", func(p *play) {
 		p.begin("busy")

@@ -113,6 +113,7 @@ func TestJobs(t *testing.T) {
 		{"an alias that has no address", []string{"-H", "h1,alias", bin + "/a2a", "-m", "16"}, []string{"on every rank"}},
 		{"MASTER_ADDR is rank 0's host", []string{"-H", "h1,h2", "sh", "-c", "echo at $MASTER_ADDR"}, []string{"at 10.9.0.1"}},
 		{"MASTER_ADDR is another host", []string{"-H", "h2,h1", "sh", "-c", "echo at $MASTER_ADDR"}, []string{"at 10.9.0.2"}},
+		{"ranks are told that gorun decides about hosts", []string{"--agent-timeout", "9", "-H", "h1,h2", "sh", "-c", "echo $(hostname) $GORUN_HOST_LEASE"}, []string{"h1 9s", "h2 9s"}},
 		{"an interface by its network", []string{"--interface", "10.9.0.0/16", "-H", "h1,h2", "sh", "-c", "echo at $GORUN_ADDRESS"}, []string{"at 10.9.0.1", "at 10.9.0.2"}},
 		{"an interface with IPv6", []string{"--interface", "fd09::/64", "-H", "h1,h2", bin + "/a2a", "-m", "16"}, []string{"on every rank"}},
 		{"another shell", []string{"--rsh", "ssh -q", "--launch-agent", bin + "/gorun-agent", "-H", "h3", "hostname"}, []string{"h3"}},

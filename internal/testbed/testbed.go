@@ -225,10 +225,22 @@ func (h *Host) SSHD(port int) {
 // It needs nft.
 func (h *Host) Lossy(percent int) {
 	h.bed.t.Helper()
+	h.filter("loss", fmt.Sprintf("iifname eth0 numgen random mod 100 < %d drop", percent), percent > 0)
+}
+
+// OnlySSH has the host drop what comes to it over TCP, but for ssh; false: not any more. It needs nft.
+func (h *Host) OnlySSH(only bool) {
+	h.bed.t.Helper()
+	h.filter("streams", "tcp sport 22 accept\ntcp dport 22 accept\niifname eth0 meta l4proto tcp drop", only)
+}
+
+// filter has a table of nft judge the packets that come to the host; begin is false: not any more.
+func (h *Host) filter(table, judge string, begin bool) {
+	h.bed.t.Helper()
 	testenv.Need(h.bed.t, "nft")
-	rules := "table inet loss\ndelete table inet loss\n"
-	if percent > 0 {
-		rules += fmt.Sprintf("table inet loss {\nchain in {\ntype filter hook input priority 0\niifname eth0 numgen random mod 100 < %d drop\n}\n}\n", percent)
+	rules := fmt.Sprintf("table inet %s\ndelete table inet %[1]s\n", table)
+	if begin {
+		rules += fmt.Sprintf("table inet %s {\nchain in {\ntype filter hook input priority 0\n%s\n}\n}\n", table, judge)
 	}
 	cmd := h.Command(h.bed.t.Context(), "nft", "-f", "-")
 	cmd.Stdin = strings.NewReader(rules)

@@ -78,6 +78,7 @@ type Spec struct {
 	Spawner    string            // the job whose rank has spawned this group; "": none has
 	Attempt    int               // which start of the job this is, from 1; 0: it is started once
 	Continuous bool              // the job goes on when a rank fails
+	HostLease  time.Duration     // how long a host may be silent before the controller takes it for lost; 0: there is no agent
 	// PythonAbort has an exception that goes uncaught in a rank of mpi4py end the job.
 	PythonAbort bool
 	Hang        time.Duration // after which a job in which nothing moves is told of; 0: never

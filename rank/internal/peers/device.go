@@ -73,6 +73,7 @@ func OpenDevice(cfg DeviceConfig) (d *Device, err error) {
 		if d.soft, err = soft.New(cfg.Soft); err != nil {
 			return d, err
 		}
+		d.Port.Silence = cfg.Soft.Silence
 		cfg.Providers, cfg.Soft.Names = []rdma.Provider{d.soft}, nil
 		if device, provider, err = cfg.Find(); err != nil {
 			return d, err

@@ -1,6 +1,7 @@
 package rma
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -29,6 +30,9 @@ type Config struct {
 	Dead func(rank int) error
 	// Died is the error of a rank that does not answer.
 	Died error
+	// Patience is how long a member may be in an accumulate before others give it up: as long as queue pairs wait for a
+	// silent peer. 0 is 10 s.
+	Patience time.Duration
 	// Wait waits until c is ready, and has Progress called meanwhile.
 	Wait func(ctx context.Context, c wait.Condition) error
 	// Idle counts the sleeps of the rank's waits.
@@ -37,16 +41,14 @@ type Config struct {
 
 // An Engine carries the one-sided traffic of a rank's windows.
 type Engine struct {
-	cfg     Config
-	targets []*target // that windows share, by rank; nil before the first is needed
-	all     []*target // by number, nil for those that are closed
-	cq      rdma.CQ
-	in      rdma.CQ // cq, and what comes of paths
-	most    int     // requests under way at a time, for which cq has room
-	depth   int     // of a send queue
-	inline  int
-	// patience is how long a member may be in an accumulate before others give
-	// it up: as long as queue pairs wait for a silent peer.
+	cfg      Config
+	targets  []*target // that windows share, by rank; nil before the first is needed
+	all      []*target // by number, nil for those that are closed
+	cq       rdma.CQ
+	in       rdma.CQ // cq, and what comes of paths
+	most     int     // requests under way at a time, for which cq has room
+	depth    int     // of a send queue
+	inline   int
 	patience time.Duration
 
 	scratch []byte // for packing, nil before it is needed
@@ -92,7 +94,9 @@ func (e *Engine) Queues() (qps []rdma.QP) {
 }
 
 // NewEngine makes an engine, which holds nothing before a window needs it.
-func NewEngine(cfg Config) *Engine { return &Engine{cfg: cfg, patience: patience} }
+func NewEngine(cfg Config) *Engine {
+	return &Engine{cfg: cfg, patience: cmp.Or(cfg.Patience, patience)}
+}
 
 // memory is that of a rank which can be mapped, nil elsewhere.
 func (e *Engine) memory(rank int) rdma.PeerMemory {
