@@ -66,10 +66,7 @@ func (r *remotes) start(spec host.Spec, stdin host.Stdin) error {
 		if err != nil {
 			g.seats = nil // nobody is told of them
 			c.mu.Unlock()
-			for _, l := range r.links {
-				l.Kill()
-				l.Close()
-			}
+			killAll(r.links)
 			r.heartbeat.end()
 			c.mu.Lock()
 			return &JobError{Field: "Agent", Value: c.job.agentOf(share.Host)[0], ExitStatus: statusFailed, Err: fmt.Errorf("host %s: %w", share.Host, err)}
@@ -116,6 +113,16 @@ func (r *remotes) start(spec host.Spec, stdin host.Stdin) error {
 	c.end.deaf = append(c.end.deaf, r.killDeaf)
 	r.waiting = c.clock.after(startLimit, r.late)
 	return nil
+}
+
+// killAll ends agents together: each takes up to 100 ms, where a process that the remote shell leaves behind holds its standard error.
+func killAll(links []*agent.Link) {
+	var closing sync.WaitGroup
+	for _, l := range links {
+		l.Kill()
+		closing.Go(func() { l.Close() })
+	}
+	closing.Wait()
 }
 
 // address takes the address of an agent's gossip member. Its ranks start when the first one's host is there, too; the last

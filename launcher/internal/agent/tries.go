@@ -129,15 +129,15 @@ func (t *tries) reap() (status unix.WaitStatus) {
 }
 
 // wait waits until all processes have ended, and gives the last one's status, unless it
-// ended before another was to be started.
+// ended before another was to be started. That of a remote shell has ended when attend has: another wait for its end would
+// take another thread, and Go permits 10,000.
 func (t *tries) wait() (status unix.WaitStatus, ran bool) {
-	if pid := t.process(); pid != 0 {
-		awaitEnd(pid)
-	}
 	<-t.over
-	if t.process() == 0 {
+	pid := t.process()
+	if pid == 0 {
 		return 0, false
 	}
+	awaitEnd(pid)
 	return t.reap(), true
 }
 

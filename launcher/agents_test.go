@@ -1,0 +1,49 @@
+package launcher
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gorun-mpi/gorun/internal/testenv"
+	"github.com/gorun-mpi/gorun/launcher/internal/agent"
+)
+
+// Agents whose remote shells leave something behind that holds their standard error are ended together: one after the
+// other they would take 100 ms each.
+func TestAgentsAreKilledTogether(t *testing.T) {
+	testenv.NoLeaks(t)
+	const agents, each = 40, 100 * time.Millisecond
+	dir := t.TempDir()
+	fifo := filepath.Join(dir, "held")
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	held, err := os.OpenFile(fifo, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close() // which ends what is left behind
+	var links []*agent.Link
+	for i := range agents {
+		script := fmt.Sprintf("cat <%s >/dev/null & : >%s/up.%d; exec sleep 1000", fifo, dir, i)
+		l, err := agent.Start([]string{"sh", "-c", script}, os.Environ(), "h", &agent.Shell{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		links = append(links, l)
+	}
+	testenv.Await(t, time.Minute, "all remote shells", func() bool {
+		up, _ := filepath.Glob(filepath.Join(dir, "up.*"))
+		return len(up) == agents
+	})
+	begin := time.Now()
+	killAll(links)
+	if took := time.Since(begin); took >= agents*each {
+		t.Errorf("%d agents took %v, which is no less than one after the other", agents, took)
+	}
+}
