@@ -68,10 +68,16 @@ func (b *heartbeat) end() {
 	}
 }
 
-// beginHeartbeat begins that of an agent; the caller holds the controller's lock.
+// beginHeartbeat begins that of an agent, which was just told to begin; the caller holds the controller's lock. An agent of
+// another machine sends no datagram before it knows, and a network that loses packets may carry the order later than a lease is
+// long: that lease begins with its first word, for which there is the time of its stream.
 func (r *remotes) beginHeartbeat(at int) {
 	b, now, limit := r.heartbeat, time.Now(), r.c.job.agentTimeout()
-	b.leases[at].Begin(limit, now)
+	if b.remote[at] {
+		b.leases[at].Expect(limit)
+	} else {
+		b.leases[at].Begin(limit, now)
+	}
 	b.streams[at].Begin(streamLimit(limit), now)
 	if b.stop != nil {
 		return

@@ -18,6 +18,7 @@ type Lease struct {
 	heard  time.Time
 	looked time.Time
 	rests  bool
+	waits  bool // for the first word, with which it begins
 }
 
 // Begin begins it.
@@ -27,10 +28,20 @@ func (l *Lease) Begin(limit time.Duration, now time.Time) {
 	l.limit, l.heard, l.looked = limit, now, now
 }
 
+// Expect has it begin with the first word of the other side.
+func (l *Lease) Expect(limit time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.limit, l.waits = limit, true
+}
+
 // Renew notes that the other side was heard.
 func (l *Lease) Renew(now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.waits {
+		l.waits, l.looked = false, now
+	}
 	if now.After(l.heard) {
 		l.heard = now
 	}
@@ -47,7 +58,7 @@ func (l *Lease) Rest(rests bool) {
 func (l *Lease) Over(now time.Time) (silent time.Duration, over bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.limit == 0 {
+	if l.limit == 0 || l.waits {
 		return 0, false // it has not begun
 	}
 	every := l.limit / Looks

@@ -15,7 +15,7 @@ import (
 // A step of a lease of 16 s, which is looked at every second.
 type step struct {
 	at   int    // seconds
-	what string // "heard", "look", "rest", "go on"
+	what string // "heard", "look", "rest", "go on", "expect"
 	over bool
 }
 
@@ -31,6 +31,9 @@ func TestLease(t *testing.T) {
 		{"heard before a late look", append(append([]step{{100, "heard", false}, {100, "look", false}}, looksAt(101, 115)...), step{116, "look", true})},
 		{"looks that are a little late", []step{{4, "look", false}, {8, "look", false}, {12, "look", false}, {16, "look", true}}},
 		{"old news", append(append(looksAt(1, 15), step{0, "heard", false}), step{16, "look", true})},
+		{"expected, and never heard", append([]step{{0, "expect", false}}, looksAt(1, 60)...)},
+		{"expected", append(append([]step{{0, "expect", false}}, append(looksAt(1, 40), step{40, "heard", false})...), append(looksAt(41, 55), step{56, "look", true})...)},
+		{"expected, heard between looks", append(append([]step{{0, "expect", false}}, append(looksAt(1, 20), step{38, "heard", false})...), append(looksAt(40, 53), step{54, "look", true})...)},
 		{"rests", append(append([]step{{1, "rest", false}}, looksAt(1, 60)...), append([]step{{60, "go on", false}}, append(looksAt(61, 75), step{76, "look", true})...)...)},
 	} {
 		var l Lease
@@ -41,6 +44,8 @@ func TestLease(t *testing.T) {
 			switch s.what {
 			case "heard":
 				l.Renew(now)
+			case "expect":
+				l.Expect(Looks * time.Second)
 			case "rest", "go on":
 				l.Rest(s.what == "rest")
 			default:
