@@ -38,7 +38,7 @@ func TestNearLinksAreNotPaced(t *testing.T) {
 		if err := unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, name); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		tune(fd)
+		tune(fd, time.Minute)
 		if got, err := unix.GetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION); err != nil || got != want {
 			t.Errorf("%s became %q, %v; want %s", name, got, err, want)
 		}
