@@ -104,7 +104,7 @@ var inner = map[string]string{
 	"rank/internal/peers/wireup": "rank/internal/peers/mail",
 	"rank/internal/rma":          "rank/internal/datatype rank/internal/peers rank/internal/peers/dc",
 	"rank/internal/topology":     "",
-	"launcher/internal/agent":    "launcher/internal/host launcher/internal/stdio",
+	"launcher/internal/agent":    "launcher/internal/host launcher/internal/orphan launcher/internal/stdio",
 	"launcher/internal/guard":    "",
 	"launcher/internal/host":     "launcher/internal/guard launcher/internal/orphan launcher/internal/sidecar launcher/internal/stdio",
 	"launcher/internal/hub":      "",

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gorun-mpi/gorun/internal/topo"
 	"github.com/gorun-mpi/gorun/launcher/internal/host"
+	"github.com/gorun-mpi/gorun/launcher/internal/orphan"
 	"github.com/gorun-mpi/gorun/pmi"
 )
 
@@ -48,8 +49,8 @@ var ErrBereft = errors.New("a host was lost before the hosts had met")
 type Listen func(host string, index, hosts int, key []byte, at netip.Addr) (Member, error)
 
 // Main is an agent's life. It returns when the stream from the controller ends
-// and nothing of its ranks is left, but for daemons if this process adopts them.
-func Main(ctx context.Context, stdin io.Reader, stdout io.Writer, session string, listen Listen, adopts bool) error {
+// and nothing of its ranks is left, but for daemons if this process adopts them. orphans is nil if it does not.
+func Main(ctx context.Context, stdin io.Reader, stdout io.Writer, session string, listen Listen, orphans *orphan.Adopter) error {
 	v := &vigil{}
 	in := bufio.NewReader(heardReader{stdin, v.streamed})
 	var first order
@@ -82,7 +83,7 @@ func Main(ctx context.Context, stdin io.Reader, stdout io.Writer, session string
 		}
 		return fmt.Errorf("an agent is started by gorun and reads its job from standard input: %w", err)
 	}
-	a := &agent{session: session, listen: listen, setup: first.Setup, spec: first.Setup.Spec, out: out, adopts: adopts, vigil: v, begin: make(chan string, 1), pieces: make(chan *piece, 1), stop: make(chan struct{}), over: make(chan struct{}), lapsed: lapsed}
+	a := &agent{session: session, listen: listen, setup: first.Setup, spec: first.Setup.Spec, out: out, orphans: orphans, vigil: v, begin: make(chan string, 1), pieces: make(chan *piece, 1), stop: make(chan struct{}), over: make(chan struct{}), lapsed: lapsed}
 	return a.run(ctx, in)
 }
 
@@ -93,12 +94,12 @@ type agent struct {
 	setup   *setup
 	spec    host.Spec // the setup's, completed
 	out     *outbox
-	adopts  bool
-	begin   chan string   // the ranks, once: what begin says
-	pieces  chan *piece   // of a program, each after it was wanted
-	stop    chan struct{} // closed when the ranks are to end, or never to run
-	over    chan struct{} // closed when the stream has ended
-	lapsed  chan struct{} // closed when the lease has
+	orphans *orphan.Adopter // nil: this process does not adopt
+	begin   chan string     // the ranks, once: what begin says
+	pieces  chan *piece     // of a program, each after it was wanted
+	stop    chan struct{}   // closed when the ranks are to end, or never to run
+	over    chan struct{}   // closed when the stream has ended
+	lapsed  chan struct{}   // closed when the lease has
 	vigil   *vigil
 	member  Member   // nil: there is no other host
 	joining *joining // of the member
@@ -222,14 +223,18 @@ func (a *agent) meet() (pmi.Store, report, error) {
 
 // serve runs the ranks.
 func (a *agent) serve(store pmi.Store) error {
-	h, err := host.New(a.spec, host.Config{Store: store, Adopted: a.adopts, Lease: a.setup.Lease, Fetch: a.fetch, Emit: func(e host.Event) {
+	cfg := host.Config{Store: store, Adopted: a.orphans != nil, Lease: a.setup.Lease, Fetch: a.fetch, Emit: func(e host.Event) {
 		if e.Kind != host.Done { // which run says, whatever happened
 			a.emit(e)
 		}
 		if e.Free != nil {
 			e.Free()
 		}
-	}})
+	}}
+	if a.setup.Way.Apart {
+		cfg.Lead = a.orphans.Lead
+	}
+	h, err := host.New(a.spec, cfg)
 	if err != nil {
 		a.emit(host.Event{Kind: host.Failed, Text: err.Error()})
 		return nil

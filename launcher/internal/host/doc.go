@@ -16,7 +16,8 @@
 //
 // # What dies when
 //
-// Each rank leads a process group. The threads that start ranks live as long as
+// Each rank leads a process group, and one linked with MPICH a session on hosts apart
+// (Config.Lead). The threads that start ranks live as long as
 // the job, and the kernel kills the ranks with them (PDEATHSIG). The
 // guardian (package guard) kills their groups, and what left them, when the
 // whole process dies. At the end of the job on this host the groups are killed,

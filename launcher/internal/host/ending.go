@@ -117,11 +117,14 @@ func exiting(dir string) bool {
 
 // killPending reads of a thread's status whether SIGKILL is pending for it. For its
 // process (ShdPnd) it never is: the kernel gives it to each thread.
-func killPending(status string) bool {
-	_, pending, _ := strings.Cut(status, "\nSigPnd:\t")
-	pending, _, _ = strings.Cut(pending, "\n")
-	set, _ := strconv.ParseUint(pending, 16, 64)
-	return set&(1<<(syscall.SIGKILL-1)) != 0
+func killPending(status string) bool { return hasSignal(status, "SigPnd", syscall.SIGKILL) }
+
+// hasSignal reads whether a set of signals of /proc/PID/status has one.
+func hasSignal(status, set string, sig syscall.Signal) bool {
+	_, text, _ := strings.Cut(status, "\n"+set+":\t")
+	text, _, _ = strings.Cut(text, "\n")
+	bits, _ := strconv.ParseUint(text, 16, 64)
+	return bits&(1<<(sig-1)) != 0
 }
 
 // beginEnding tells the ranks to end: with sig now, with TERM after half of the
@@ -176,18 +179,31 @@ func (h *Host) noteLeaving() {
 // signalGroups signals the groups of all ranks, also of those that have ended:
 // what they left in the background belongs to the job.
 func (h *Host) signalGroups(sig syscall.Signal) {
-	for _, r := range h.up() {
-		// That a group holds nothing but its ended leader is no failure, and
-		// neither is a member that has become another user.
-		_ = unix.Kill(-r.pid, sig)
+	for i := range h.up() {
+		h.signalGroup(i, sig)
 	}
+}
+
+// signalGroup signals the group of a rank. By TSTP the kernel stops no group whose processes all have parents in other sessions,
+// since no shell could continue it. So a rank that leads a session gets STOP instead, unless it catches or ignores TSTP.
+func (h *Host) signalGroup(local int, sig syscall.Signal) {
+	pid := h.ranks[local].pid
+	if sig == unix.SIGTSTP && h.starter.leads[h.spec.Ranks[local].App] {
+		status, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+		if !hasSignal(string(status), "SigCgt", sig) && !hasSignal(string(status), "SigIgn", sig) {
+			sig = unix.SIGSTOP
+		}
+	}
+	// That a group holds nothing but its ended leader is no failure, and
+	// neither is a member that has become another user.
+	_ = unix.Kill(-pid, sig)
 }
 
 // signalRanks signals the groups of some of the ranks.
 func (h *Host) signalRanks(sig syscall.Signal, ranks []int) {
-	for i, r := range h.up() {
+	for i := range h.up() {
 		if slices.Contains(ranks, h.rankOf(i)) {
-			_ = unix.Kill(-r.pid, sig) // as for all
+			h.signalGroup(i, sig)
 		}
 	}
 }

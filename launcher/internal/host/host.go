@@ -42,6 +42,9 @@ type Config struct {
 	CPUs int
 	// Adopted: this process adopts orphans, and somebody kills them later.
 	Adopted bool
+	// Lead starts a rank that leads a session, by a call of its argument. nil: no rank does, so that all keep
+	// the terminal that gorun may have.
+	Lead func(start func() (pid int, err error)) (pid int, err error)
 	// Log may be nil.
 	Log *slog.Logger
 }
@@ -71,8 +74,8 @@ type Host struct {
 	worlds     []*pmi.Engine // see engine
 	fences     uint64        // that were emitted, of all worlds
 	singletons singletonSearch
-	linked     map[int]string  // MPI library, by program
-	pmix       *sidecar.Server // nil: programs of Open MPI are not served
+	linked     map[int]mpiLibrary // by program
+	pmix       *sidecar.Server    // nil: programs of Open MPI are not served
 	port       port
 	dialers    []bool  // by program: its ranks connect to the port
 	denied     [2]bool // a rank's program was not let in there, or somebody else, and that was told

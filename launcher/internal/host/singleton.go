@@ -40,22 +40,23 @@ type singletonSearch struct {
 type mpiLibrary struct {
 	prefix, name string
 	sure         bool // only a process that has initialised MPI maps it
+	polls        bool // its ranks poll for long before they yield: each is best in a session of its own
 }
 
 // The order matters: what is sure comes first.
 var mpiLibraries = [...]mpiLibrary{
-	{"mca_pml_", "Open MPI", true},
-	{"mca_btl_", "Open MPI", true},
-	{"sm_segment.", "Open MPI", true}, // since 5.0 all else is part of its library
-	{"libuct_", "MPI", true},
-	{"libmpich.so", "MPICH", false},
-	{"libmpichcxx.so", "MPICH", false},
-	{"libmpifort.so", "MPICH", false},
-	{"libmpi.so.40", "Open MPI", false},
-	{"libopen-pal.so", "Open MPI", false},
-	{"libmpi.so.12", "Intel MPI or another relative of MPICH", false},
-	{"libmpi_abi.so", "MPI", false},
-	{"libmpi.so", "MPI", false},
+	{"mca_pml_", "Open MPI", true, false},
+	{"mca_btl_", "Open MPI", true, false},
+	{"sm_segment.", "Open MPI", true, false}, // since 5.0 all else is part of its library
+	{"libuct_", "MPI", true, false},
+	{"libmpich.so", "MPICH", false, true},
+	{"libmpichcxx.so", "MPICH", false, true},
+	{"libmpifort.so", "MPICH", false, true},
+	{"libmpi.so.40", "Open MPI", false, false},
+	{"libopen-pal.so", "Open MPI", false, false},
+	{"libmpi.so.12", "Intel MPI or another relative of MPICH", false, true},
+	{"libmpi_abi.so", "MPI", false, false},
+	{"libmpi.so", "MPI", false, false},
 }
 
 // findMPI is the MPI library among file names; sure ones count more.
@@ -239,7 +240,7 @@ func (h *Host) endedSingleton(local int) {
 		return
 	}
 	if r.linked == "" {
-		r.linked = h.linkedWith(h.spec.Ranks[local].App)
+		r.linked = h.linkedWith(h.spec.Ranks[local].App).name
 	}
 	if r.linked != "" {
 		h.tellSingleton(local, fmt.Sprintf("is linked with %s but has not met its launcher; if it called MPI_Init, each rank was a world of its own (rank 0 of 1)", r.linked))
@@ -247,13 +248,13 @@ func (h *Host) endedSingleton(local int) {
 }
 
 // linkedWith is the MPI library that a program is linked with, looked up once.
-func (h *Host) linkedWith(app int) string {
+func (h *Host) linkedWith(app int) mpiLibrary {
 	if h.linked == nil {
-		h.linked = make(map[int]string)
+		h.linked = make(map[int]mpiLibrary)
 	}
-	name, known := h.linked[app]
+	found, known := h.linked[app]
 	if known {
-		return name
+		return found
 	}
 	if file := h.starter.files[app]; file != "" {
 		if !filepath.IsAbs(file) {
@@ -261,14 +262,12 @@ func (h *Host) linkedWith(app int) string {
 		}
 		if f, err := os.Open(file); err == nil {
 			needed, _ := readELF(f)
-			if l, ok := findMPI(slices.Values(needed)); ok {
-				name = l.name
-			}
+			found, _ = findMPI(slices.Values(needed))
 			_ = f.Close()
 		}
 	}
-	h.linked[app] = name
-	return name
+	h.linked[app] = found
+	return found
 }
 
 func (h *Host) tellSingleton(local int, text string) {

@@ -38,6 +38,7 @@ type starter struct {
 	null  int
 	stdin map[int]int // by local rank, where it is not null
 	env   *environment
+	leads []bool // by program: its ranks lead sessions
 	next  atomic.Int32
 	stop  atomic.Bool
 	// outside: ranks cannot be started in the control group.
@@ -88,6 +89,10 @@ func (h *Host) start() error {
 	h.async.tell(func(format string, args ...any) { h.logAt(slog.LevelInfo, format, args...) })
 	h.starter = &starter{h: h, files: files, null: null, stdin: stdin, env: newEnvironment(&h.spec, h.cfg.CPUs, h.segment.FD() >= 0, h.rankDir, h.pmix, h.ports(), h.layPython(files), files)}
 	h.starter.env.async = h.async.cpus
+	h.starter.leads = make([]bool, len(files))
+	for i := range files {
+		h.starter.leads[i] = h.cfg.Lead != nil && h.linkedWith(i).polls
+	}
 	done := make(chan struct{})
 	if len(h.ranks) >= helpFrom && runtime.GOMAXPROCS(0) > 1 {
 		h.workers.Go(func() { h.starter.help(done) })
@@ -247,30 +252,18 @@ func (s *starter) start(local int, b *binder) (err error) {
 	if err := b.bind(h.spec.Ranks[local].CPUs); err != nil {
 		return err
 	}
-	pidfd := -1
+	pidfd, leads := -1, s.leads[h.spec.Ranks[local].App]
 	attr := &syscall.ProcAttr{
 		Dir:   app.Dir,
 		Env:   s.env.of(local),
 		Files: files,
-		Sys:   &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, PidFD: &pidfd},
+		Sys:   &syscall.SysProcAttr{Setpgid: !leads, Setsid: leads, Pdeathsig: syscall.SIGKILL, PidFD: &pidfd},
 	}
-	file := s.files[h.spec.Ranks[local].App]
-	if fd := h.cgroup.fd; fd >= 0 && !s.outside.Load() {
-		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, fd
-	}
-	pid, err := syscall.ForkExec(file, app.Argv, attr)
-	if err != nil && attr.Sys.UseCgroupFD {
-		// Kernels before 5.7, and sandboxes, do not start processes there; the error
-		// may as well be the program's.
-		attr.Sys.UseCgroupFD = false
-		if pid, err = syscall.ForkExec(file, app.Argv, attr); err == nil {
-			s.outside.Store(true)
-		}
-	}
-	if errors.Is(err, unix.ENOEXEC) {
-		if shell := script(app.Dir, file); shell != "" {
-			pid, err = syscall.ForkExec(shell, append([]string{shell, file}, app.Argv[1:]...), attr)
-		}
+	var pid int
+	if leads {
+		pid, err = h.cfg.Lead(func() (int, error) { return s.fork(app, s.files[h.spec.Ranks[local].App], attr) })
+	} else {
+		pid, err = s.fork(app, s.files[h.spec.Ranks[local].App], attr)
 	}
 	if errors.Is(err, unix.EBADF) {
 		// Ours are all good: the child moves them above the highest, and
@@ -284,6 +277,29 @@ func (s *starter) start(local int, b *binder) (err error) {
 	// Until here the guardian knows the rank by its environment only.
 	h.guard.Add(pid)
 	return nil
+}
+
+// fork starts a program, in the control group if there is one.
+func (s *starter) fork(app *AppSpec, file string, attr *syscall.ProcAttr) (pid int, err error) {
+	h := s.h
+	if fd := h.cgroup.fd; fd >= 0 && !s.outside.Load() {
+		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, fd
+	}
+	pid, err = syscall.ForkExec(file, app.Argv, attr)
+	if err != nil && attr.Sys.UseCgroupFD {
+		// Kernels before 5.7, and sandboxes, do not start processes there; the error
+		// may as well be the program's.
+		attr.Sys.UseCgroupFD = false
+		if pid, err = syscall.ForkExec(file, app.Argv, attr); err == nil {
+			s.outside.Store(true)
+		}
+	}
+	if errors.Is(err, unix.ENOEXEC) {
+		if shell := script(app.Dir, file); shell != "" {
+			pid, err = syscall.ForkExec(shell, append([]string{shell, file}, app.Argv[1:]...), attr)
+		}
+	}
+	return pid, err
 }
 
 // watchRank enters a rank's descriptors in the loop.

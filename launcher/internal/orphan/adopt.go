@@ -29,6 +29,9 @@ type Adopter struct {
 	deaths chan os.Signal
 	over   chan struct{}
 	reaper sync.WaitGroup
+
+	starting sync.RWMutex // a leader is being started, or the dead are being waited for
+	leaders  sync.Map     // the pids that Lead has started
 }
 
 // Adopt begins it. End must follow.
@@ -62,15 +65,31 @@ func (a *Adopter) reap() {
 			}
 		case <-due:
 			due = nil
+			a.starting.Lock()
 			for _, pid := range children() {
-				if orphaned(pid) {
+				if _, led := a.leaders.Load(pid); !led && orphaned(pid) {
 					_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil)
 				}
 			}
+			a.starting.Unlock()
 		case <-a.over:
 			return
 		}
 	}
+}
+
+// Lead calls start, which starts a child that leads a session of its own and that somebody waits for: such a
+// child looks like a daemon. Where nobody adopts, a is nil. Any goroutine may call it.
+func (a *Adopter) Lead(start func() (pid int, err error)) (pid int, err error) {
+	if a == nil {
+		return start()
+	}
+	a.starting.RLock()
+	defer a.starting.RUnlock()
+	if pid, err = start(); err == nil {
+		a.leaders.Store(pid, nil)
+	}
+	return pid, err
 }
 
 // End kills the orphans that are left, and what they leave in turn. All

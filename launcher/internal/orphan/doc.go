@@ -13,8 +13,8 @@
 // # Which children are orphans
 //
 // While the job runs only the dead are waited for, and among them never one that
-// leads a group in this process's session: so are ranks, agents and helpers
-// started, each of which has a process that waits for it. At the end, when those
+// leads a group in this process's session, or that [Adopter.Lead] has started: so are ranks,
+// agents and helpers, each of which has a process that waits for it. At the end, when those
 // have been waited for, every child is an orphan but for those that were there
 // before.
 //

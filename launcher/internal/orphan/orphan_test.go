@@ -149,3 +149,35 @@ func TestParseStat(t *testing.T) {
 		}
 	}
 }
+
+// A child that leads a session, and that somebody waits for, is none, however long it has been dead.
+func TestReapSparesLeaders(t *testing.T) {
+	testenv.Need(t, "setsid")
+	a, err := Adopt()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.End()
+	own := exec.Command("sh", "-c", "exit 7")
+	own.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if _, err := a.Lead(func() (int, error) {
+		err := own.Start()
+		return own.Process.Pid, err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	// The reaper waits for a daemon that has ended later only when it has looked at all.
+	if err := unix.Waitid(unix.P_PID, own.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
+		t.Fatal(err)
+	}
+	daemons := left(t, daemon)
+	for _, pid := range daemons {
+		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	testenv.Await(t, 20*time.Second, fmt.Sprintf("%d is waited for", daemons[0]), func() bool { return gone(daemons[0]) })
+	if err := own.Wait(); fmt.Sprint(err) != "exit status 7" {
+		t.Errorf("own child: %v", err)
+	}
+}
