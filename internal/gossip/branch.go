@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -30,13 +31,19 @@ import (
 type branch struct {
 	host int
 
-	mu    sync.Mutex
-	moved sync.Cond  // of mu: queue, conn or closed has changed
-	queue []outgoing // that no writer has taken
-	conn  net.Conn   // nil: none
-	dial  uint64     // of conn, as the child counts them
-	err   error      // of the last connection, or the last try at one
+	mu     sync.Mutex
+	moved  sync.Cond       // of mu: queue, conn or closed has changed
+	queue  []outgoing      // that no writer has taken
+	writes bool            // the writer has taken some and is not back
+	conn   net.Conn        // nil: none
+	socket syscall.RawConn // under conn; nil where that is no TCP
+	dial   uint64          // of conn, as the child counts them
+	err    error           // of the last connection, or the last try at one
 }
+
+// atOnce is the size of a message that its sender writes itself, where it need not wait: a fence of a barrier is such
+// messages, and to wake the writer costs more than to write one.
+const atOnce = 8 << 10
 
 // frameMax bounds a message: fences.sendEntries sends none of more than messageMax, unless one part is.
 const frameMax = messageMax + partMax
@@ -50,12 +57,18 @@ func newBranch(host int) *branch {
 	return b
 }
 
-// put has a message sent when there is a connection. It is false for one that need not wait for
-// that: the other side will ask.
-func (b *branch) put(o outgoing) bool {
+// put sends a message, or has it sent when there is a connection. waits is false for one that has left, and for one
+// that need not wait for a connection: the other side will ask.
+func (b *branch) put(o outgoing) (waits bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.conn == nil && len(o.m.parts) == 0 {
+		return false
+	}
+	if !b.writes && len(b.queue) == 0 && o.m.size() <= atOnce && b.empty() {
+		if _, err := b.conn.Write(o.m.frame()); err != nil {
+			closeNow(b.conn) // which the reader sees, and ends it
+		}
 		return false
 	}
 	b.queue = append(b.queue, o)
@@ -63,23 +76,38 @@ func (b *branch) put(o outgoing) bool {
 	return true
 }
 
+// empty tells whether the other side has acknowledged all that was written, so that atOnce bytes fit into the socket.
+func (b *branch) empty() bool {
+	if b.socket == nil {
+		return false
+	}
+	left := -1
+	err := b.socket.Control(func(fd uintptr) {
+		if n, err := unix.IoctlGetInt(int(fd), unix.SIOCOUTQ); err == nil {
+			left = n
+		}
+	})
+	return err == nil && left == 0
+}
+
 // next waits for messages. ok is false when c is not the branch's connection any more.
 func (b *branch) next(c net.Conn) (queue []outgoing, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.writes = false
 	for len(b.queue) == 0 && b.conn == c {
 		b.moved.Wait()
 	}
 	if b.conn != c {
 		return nil, false
 	}
-	queue, b.queue = b.queue, nil
+	queue, b.queue, b.writes = b.queue, nil, true
 	return queue, true
 }
 
 // begin makes c the connection, in place of one whose end nobody here has noticed. It is false for one
 // that the child had given up before it made the present one.
-func (b *branch) begin(c net.Conn, dial uint64) bool {
+func (b *branch) begin(c net.Conn, socket syscall.RawConn, dial uint64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.conn != nil {
@@ -88,7 +116,7 @@ func (b *branch) begin(c net.Conn, dial uint64) bool {
 		}
 		closeNow(b.conn)
 	}
-	b.conn, b.dial, b.err = c, dial, nil
+	b.conn, b.socket, b.dial, b.err = c, socket, dial, nil
 	b.moved.Broadcast()
 	return true
 }
@@ -98,7 +126,7 @@ func (b *branch) end(c net.Conn, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.conn == c {
-		b.conn, b.err = nil, err
+		b.conn, b.socket, b.err = nil, nil, err
 		b.moved.Broadcast()
 	}
 }
@@ -207,12 +235,16 @@ func (n *Node) climbed(c net.Conn) {
 // serve carries messages both ways, until the connection ends. begun is called when others may send. heard: something
 // came.
 func (n *Node) serve(b *branch, c net.Conn, dial uint64, begun func()) (heard bool) {
-	if err := lastsNoLonger(c, n.conns.timeout); err != nil {
+	socket, err := socketOf(c)
+	if err == nil && socket != nil {
+		err = lastsNoLonger(socket, n.conns.timeout)
+	}
+	if err != nil {
 		b.end(nil, err)
 		closeNow(c)
 		return false
 	}
-	if !b.begin(c, dial) {
+	if !b.begin(c, socket, dial) {
 		closeNow(c)
 		return false
 	}
@@ -220,7 +252,7 @@ func (n *Node) serve(b *branch, c net.Conn, dial uint64, begun func()) (heard bo
 	n.opened.Add(1)
 	var writing sync.WaitGroup
 	writing.Go(func() { n.write(b, c) })
-	heard, err := n.read(b, c)
+	heard, err = n.read(b, c)
 	b.end(c, err)
 	closeNow(c)
 	writing.Wait()
@@ -236,8 +268,7 @@ func (n *Node) write(b *branch, c net.Conn) {
 		}
 		var err error
 		for _, o := range queue {
-			frame := binary.BigEndian.AppendUint32(make([]byte, 0, 4+o.m.size()), uint32(o.m.size()))
-			if _, err = w.Write(o.m.appendTo(frame)); err != nil {
+			if _, err = w.Write(o.m.frame()); err != nil {
 				break
 			}
 		}
@@ -283,26 +314,27 @@ func (n *Node) read(b *branch, c net.Conn) (heard bool, err error) {
 	}
 }
 
-// lastsNoLonger bounds how long what was sent may stay unanswered: a network may forget a
-// connection that was idle, and the next one gets through.
-func lastsNoLonger(c net.Conn, limit time.Duration) error {
+// socketOf is the TCP socket of a connection; nil where there is none, as in tests.
+func socketOf(c net.Conn) (syscall.RawConn, error) {
 	for {
-		if s, ok := c.(interface{ NetConn() net.Conn }); ok {
-			c = s.NetConn()
-			continue
+		s, ok := c.(interface{ NetConn() net.Conn })
+		if !ok {
+			break
 		}
-		break
+		c = s.NetConn()
 	}
 	tcp, ok := c.(*net.TCPConn)
 	if !ok {
-		return nil // a test's
+		return nil, nil
 	}
-	raw, err := tcp.SyscallConn()
-	if err != nil {
-		return err
-	}
+	return tcp.SyscallConn()
+}
+
+// lastsNoLonger bounds how long what was sent may stay unanswered: a network may forget a
+// connection that was idle, and the next one gets through.
+func lastsNoLonger(socket syscall.RawConn, limit time.Duration) error {
 	var unset error
-	if err := raw.Control(func(fd uintptr) {
+	if err := socket.Control(func(fd uintptr) {
 		unset = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(limit.Milliseconds()))
 	}); err != nil {
 		return err

@@ -48,7 +48,7 @@
 //
 // # What may block, and what ends what
 //
-// Join and Fence block until their context ends. A host that the owner declares lost
+// Join and Fence block until their context ends. Begin is a fence whose end comes as a call: see waits.go. A host that the owner declares lost
 // with [Node.Lost] ends all fences that are not complete, with its name, and all later
 // ones. One that memberlist takes for dead ([Node.Suspects]) ends none. Close ends everything and
 // waits for its goroutines: two for each branch.

@@ -25,17 +25,16 @@ type sendKey struct {
 // A fence is what this host has of one epoch.
 type fence struct {
 	epoch   uint64
-	entries []entry // by host
-	have    int     // hosts of the job that are complete here
-	below   int     // hosts of this subtree, this one included, that are not
-	up      bool    // the subtree was sent up
-	parts   int     // parts that are here
-	probed  int     // parts that were when the caller asked last
-	asked   []int   // by child: parts of its subtree that were when it asked last, plus 1
-	taken   bool    // the caller has the result, or gave up
-	done    chan struct{}
-	all     [][]byte // set before done is closed, when complete
-	err     error    // set before done is closed, when failed
+	entries []entry  // by host
+	have    int      // hosts of the job that are complete here
+	below   int      // hosts of this subtree, this one included, that are not
+	up      bool     // the subtree was sent up
+	parts   int      // parts that are here
+	probed  int      // parts that were when the caller asked last
+	asked   []int    // by child: parts of its subtree that were when it asked last, plus 1
+	taken   bool     // the caller has the result, or gave up
+	all     [][]byte // when it is complete
+	err     error    // when it has failed
 }
 
 type entry struct {
@@ -64,7 +63,7 @@ func (f *fences) at(epoch uint64) *fence {
 	if epoch < f.next {
 		return nil
 	}
-	v := &fence{epoch: epoch, entries: make([]entry, f.hosts), done: make(chan struct{}), asked: make([]int, len(f.childNext))}
+	v := &fence{epoch: epoch, entries: make([]entry, f.hosts), asked: make([]int, len(f.childNext))}
 	for h := range f.hosts {
 		if f.inSubtree(h, f.index) {
 			v.below++
@@ -79,10 +78,11 @@ func (f *fences) at(epoch uint64) *fence {
 
 func (v *fence) complete() bool { return v.all != nil }
 
+func (v *fence) ended() bool { return v.all != nil || v.err != nil }
+
 func (v *fence) fail(err error) {
-	if v.err == nil && v.all == nil {
+	if !v.ended() {
 		v.err = err
-		close(v.done)
 	}
 }
 
@@ -260,7 +260,6 @@ func (f *fences) advance(v *fence) {
 		}
 		bytes += len(v.all[h])
 	}
-	close(v.done)
 	for n := f.open[f.next]; n != nil && n.complete(); n = f.open[f.next] {
 		f.next++
 	}

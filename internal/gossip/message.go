@@ -60,6 +60,12 @@ func (m *message) appendTo(b []byte) []byte {
 	return b
 }
 
+// frame is the message behind its length, 4.
+func (m *message) frame() []byte {
+	size := m.size()
+	return m.appendTo(binary.BigEndian.AppendUint32(make([]byte, 0, 4+size), uint32(size)))
+}
+
 func (m *message) size() int {
 	n := headSize
 	for _, p := range m.parts {

@@ -2,7 +2,6 @@ package gossip
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -72,6 +71,9 @@ type Node struct {
 	seen    []bool         // by host index: it is a member
 	lost    map[string]bool
 	stopped bool
+	waits   map[uint64]*wait // by epoch
+	prober  *time.Timer      // calls probe
+	probes  bool             // it is set
 }
 
 var _ pmi.Store = (*Node)(nil)
@@ -91,7 +93,10 @@ func Listen(cfg Config) (*Node, error) {
 		fences:   newFences(cfg.Index, cfg.Hosts, cfg.Fanout),
 		lost:     make(map[string]bool),
 		branches: make(map[int]*branch),
+		waits:    make(map[uint64]*wait),
 	}
+	n.prober = time.AfterFunc(time.Hour, n.probe)
+	n.prober.Stop()
 	for _, child := range n.fences.children() {
 		n.branches[child] = newBranch(child)
 	}
@@ -183,88 +188,6 @@ func (n *Node) memberConfig() (*memberlist.Config, error) {
 // Addr is where other hosts reach this one: IP:port.
 func (n *Node) Addr() string { return n.addr }
 
-// Pauses between the questions of a host that waits in a fence.
-const (
-	probeFirst = 200 * time.Millisecond
-	probeMost  = time.Second
-)
-
-// Fence is pmi.Store's. When ctx ends, the error names the hosts that are late,
-// as far as this one can know: those below it in the tree.
-func (n *Node) Fence(ctx context.Context, epoch uint64, contribution []byte) ([][]byte, error) {
-	if len(contribution) > partMax*partsMax {
-		return nil, fmt.Errorf("fence %d: a contribution of %d bytes, the limit is %d", epoch, len(contribution), partMax*partsMax)
-	}
-	n.mu.Lock()
-	if n.stopped {
-		n.mu.Unlock()
-		return nil, ErrClosed
-	}
-	if n.addrs == nil {
-		n.mu.Unlock()
-		return nil, fmt.Errorf("fence %d before Join", epoch)
-	}
-	v, ok := n.fences.contribute(epoch, contribution)
-	n.sendLocked()
-	n.mu.Unlock()
-	if !ok {
-		return nil, fmt.Errorf("fence %d: host %s contributes twice", epoch, n.cfg.Host)
-	}
-	err := n.await(ctx, v)
-
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.fences.release(v)
-	if err != nil {
-		return nil, fmt.Errorf("fence %d: %w", epoch, err)
-	}
-	return v.all, nil
-}
-
-// await waits for the end of a fence, and asks for what may have been lost.
-func (n *Node) await(ctx context.Context, v *fence) error {
-	pause := probeFirst
-	t := time.NewTimer(pause)
-	defer t.Stop()
-	for {
-		select {
-		case <-v.done:
-			return v.err
-		case <-n.closed:
-			return ErrClosed
-		case <-ctx.Done():
-			return fmt.Errorf("waiting for %s: %w", n.late(v), ctx.Err())
-		case <-t.C:
-			n.mu.Lock()
-			n.fences.probe(v)
-			n.sendLocked()
-			n.mu.Unlock()
-			pause = min(2*pause, probeMost)
-			t.Reset(pause)
-		}
-	}
-}
-
-// late names the nodes that a fence waits for.
-func (n *Node) late(v *fence) string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	missing := n.fences.missing(v)
-	if len(missing) == 0 && n.cfg.Index > 0 {
-		parent := n.fences.parent()
-		beyond := "hosts beyond " + n.nameLocked(parent)
-		if err := n.branches[parent].trouble(); err != nil {
-			beyond += fmt.Sprintf(", to which there is no connection (%v)", err)
-		}
-		return beyond
-	}
-	names := make([]string, len(missing))
-	for i, h := range missing {
-		names[i] = n.nameLocked(h)
-	}
-	return strings.Join(names, ", ")
-}
-
 func (n *Node) nameLocked(host int) string {
 	if n.names != nil {
 		return "host " + n.names[host]
@@ -279,7 +202,7 @@ func (n *Node) nameLocked(host int) string {
 // complete end, and Join does. why is what the error says of it.
 func (n *Node) Lost(host, why string) {
 	n.mu.Lock()
-	defer n.mu.Unlock()
+	defer n.leave()
 	if n.stopped || n.lost[host] || host == n.cfg.Host {
 		return
 	}
@@ -320,7 +243,8 @@ func (n *Node) Close() error {
 		return nil
 	}
 	n.stopped = true
-	n.mu.Unlock()
+	n.prober.Stop()
+	n.leave()
 	close(n.closed)
 	n.conns.closeAll()
 	err := n.list.Shutdown()
@@ -331,7 +255,7 @@ func (n *Node) Close() error {
 // sendLocked has sent what the fences want sent. mu is held.
 func (n *Node) sendLocked() {
 	for _, o := range n.fences.take() {
-		if !n.branches[o.to].put(o) {
+		if waits := n.branches[o.to].put(o); !waits {
 			n.fences.sent(o)
 		}
 	}
@@ -340,9 +264,8 @@ func (n *Node) sendLocked() {
 // repair sends again what a connection to the parent that has ended may have taken with it.
 func (n *Node) repair() {
 	n.mu.Lock()
-	defer n.mu.Unlock()
+	defer n.leave()
 	n.fences.reconnected()
-	n.sendLocked()
 }
 
 // receive takes a message out of a push-pull.
@@ -355,10 +278,9 @@ func (n *Node) receive(b []byte) {
 // take takes a message.
 func (n *Node) take(m message) {
 	n.mu.Lock()
-	defer n.mu.Unlock()
+	defer n.leave()
 	if n.stopped {
 		return
 	}
 	n.fences.receive(m)
-	n.sendLocked()
 }

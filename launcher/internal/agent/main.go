@@ -13,7 +13,6 @@ import (
 	"github.com/gorun-mpi/gorun/internal/topo"
 	"github.com/gorun-mpi/gorun/launcher/internal/host"
 	"github.com/gorun-mpi/gorun/launcher/internal/orphan"
-	"github.com/gorun-mpi/gorun/pmi"
 )
 
 // JoinLimit is how long the agents of a job may take to find each other.
@@ -25,7 +24,8 @@ const KeySize = 32
 // A Member is a host among the hosts of a job: its store, and how it meets the
 // others.
 type Member interface {
-	pmi.Store
+	host.Store
+	Close() error
 	// Addr is where the others reach it.
 	Addr() string
 	// Needs are the hosts whose addresses this one must know.
@@ -204,7 +204,7 @@ func (a *agent) turn() {
 }
 
 // meet listens for the job's other hosts, where there are any.
-func (a *agent) meet() (pmi.Store, report, error) {
+func (a *agent) meet() (host.Store, report, error) {
 	if a.spec.Hosts < 2 {
 		return nil, report{Address: "-"}, nil
 	}
@@ -222,7 +222,7 @@ func (a *agent) meet() (pmi.Store, report, error) {
 }
 
 // serve runs the ranks.
-func (a *agent) serve(store pmi.Store) error {
+func (a *agent) serve(store host.Store) error {
 	cfg := host.Config{Store: store, Adopted: a.orphans != nil, Lease: a.setup.Lease, Fetch: a.fetch, Emit: func(e host.Event) {
 		if e.Kind != host.Done { // which run says, whatever happened
 			a.emit(e)
@@ -365,15 +365,20 @@ func (j *joining) Close() error {
 	return err
 }
 
-// Fence waits for the joining first.
-func (j *joining) Fence(ctx context.Context, epoch uint64, contribution []byte) ([][]byte, error) {
+// Begin waits for the joining first.
+func (j *joining) Begin(epoch uint64, contribution []byte, then func(all [][]byte, err error)) {
+	begin := func() {
+		<-j.done
+		if j.err != nil {
+			then(nil, j.err)
+			return
+		}
+		j.Member.Begin(epoch, contribution, then)
+	}
 	select {
 	case <-j.done:
-	case <-ctx.Done():
-		return nil, ctx.Err()
+		begin()
+	default:
+		go begin() // it ends with the joining
 	}
-	if j.err != nil {
-		return nil, j.err
-	}
-	return j.Member.Fence(ctx, epoch, contribution)
 }

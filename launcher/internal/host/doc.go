@@ -40,20 +40,19 @@
 //
 // # What may block
 //
-// Run is one loop on one locked thread with no other wait than epoll. Emit is
+// Run is one loop with no other wait than epoll, on the locked thread that has started the ranks, or beside that: see poller. Emit is
 // called on it and must not block. Send may be called from any goroutine and
 // does not block. Window bounds the part of a stream that the controller has
 // not yet taken: beyond it the loop stops reading the pipes of that stream, and the
-// ranks that write wait. A fence between hosts waits in a goroutine of its own,
-// which ends before Run returns. So does the second thread that starts ranks
-// where there are many.
+// ranks that write wait. The end of a fence between hosts comes as a letter, for which no goroutine waits.
+// The second thread that starts ranks, where there are many, ends before Run returns.
 //
 // # Files
 //
 // Read spec.go first, what a host is told and tells, then host.go, the life of a Host. The
 // rest in this order:
 //
-//	loop.go, mailbox.go              the loop, and how other goroutines reach it
+//	loop.go, poll.go, mailbox.go     the loop, how it sleeps, and how other goroutines reach it
 //	starter.go                       starts ranks: lookup.go, elf.go, bind.go, terminal.go
 //	env.go, torchvars.go, python.go  their environment
 //	pmi.go, worlds.go, port.go       their PMI server; ask.go what it passes on, pmixserver.go that of PMIx

@@ -24,14 +24,14 @@ import (
 
 // Config is what a host needs beside its Spec.
 type Config struct {
-	// Emit takes events, on the thread of Run; it must not block.
+	// Emit takes events, one after the other; it must not block.
 	Emit func(Event)
 	// Stdin is what the ranks read that read StdinFile.
 	Stdin *os.File
 	// Store completes fences with the other hosts; nil if there are none. It
 	// must outlive this host's ranks by as long as others may need what they
 	// had put, so its owner closes it, after Run.
-	Store pmi.Store
+	Store Store
 	// Lease is how long the ranks live after the last call of Alive; 0: for ever. It is for
 	// machines that nobody else may reach.
 	Lease time.Duration
@@ -47,6 +47,14 @@ type Config struct {
 	Lead func(start func() (pid int, err error)) (pid int, err error)
 	// Log may be nil.
 	Log *slog.Logger
+}
+
+// A Store completes the fences of a job over all its hosts.
+type Store interface {
+	// Begin enters the fence of an epoch with this host's contribution, which the store keeps, and then is told of those of
+	// all hosts, by host index, or of an error that names the lost host. Each host calls it once per epoch, in any order,
+	// and several epochs may be open. then is called on any goroutine, and does not block.
+	Begin(epoch uint64, contribution []byte, then func(all [][]byte, err error))
 }
 
 // Host runs the ranks of one host.
@@ -100,7 +108,7 @@ type Host struct {
 	crashLook time.Time // when to look at ranks that report a crash; zero: never
 	oom       int       // processes that had been killed for want of memory before this host began
 
-	poll    int             // epoll
+	poll    poller
 	ctx     context.Context // of fences; ends with Run
 	cancel  context.CancelFunc
 	workers sync.WaitGroup // goroutines that send letters
@@ -142,7 +150,7 @@ func (h *Host) Alive() {
 
 // New makes a host. Run starts it.
 func New(spec Spec, cfg Config) (*Host, error) {
-	h := &Host{spec: spec, cfg: cfg, poll: -1, port: port{fd: -1}, cgroup: cgroup{fd: -1}}
+	h := &Host{spec: spec, cfg: cfg, poll: poller{fd: -1}, port: port{fd: -1}, cgroup: cgroup{fd: -1}}
 	if err := h.mail.open(); err != nil {
 		return nil, err
 	}
@@ -171,7 +179,7 @@ func (h *Host) Run() {
 		h.emit(Event{Kind: StartFailed, Status: start.status, Field: start.field, Value: start.value, Text: start.err.Error()})
 		err = nil
 	case err == nil:
-		err = h.loop()
+		err = h.serve()
 	}
 	if err != nil {
 		h.emit(Event{Kind: Failed, Text: err.Error()})
@@ -183,8 +191,8 @@ func (h *Host) Run() {
 func (h *Host) prepare() error {
 	h.buf = make([]byte, bufLeast)
 	var err error
-	if h.poll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
-		return os.NewSyscallError("epoll_create1", err)
+	if err := h.poll.open(h.cfg.Store != nil); err != nil {
+		return err
 	}
 	if err := h.watch(h.mail.fd, unix.EPOLLIN, sourceMail, 0); err != nil {
 		return err
@@ -267,7 +275,7 @@ func (h *Host) finish() {
 	h.closeInput()
 	h.closePort()
 	h.aside.close()
-	closeFD(&h.poll)
+	h.poll.close()
 	h.workers.Wait()
 	if h.async != nil {
 		h.async.release()

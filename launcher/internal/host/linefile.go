@@ -221,7 +221,7 @@ func (h *Host) asks(local, number int) {
 	p.waits, p.since = true, time.Time{}
 	h.aside.waiting++
 	if p.fd >= 0 && !h.streams[number].paused {
-		if err := unix.EpollCtl(h.poll, unix.EPOLL_CTL_DEL, p.fd, nil); err != nil {
+		if err := unix.EpollCtl(h.poll.fd, unix.EPOLL_CTL_DEL, p.fd, nil); err != nil {
 			h.log("epoll_ctl: %v", err)
 		}
 	}

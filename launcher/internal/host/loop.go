@@ -1,7 +1,6 @@
 package host
 
 import (
-	"errors"
 	"os"
 	"slices"
 	"time"
@@ -29,13 +28,13 @@ const (
 // owner's choice: here the source and the rank's local number.
 func (h *Host) watch(fd int, events uint32, s source, local int) error {
 	e := unix.EpollEvent{Events: events, Fd: int32(s), Pad: int32(local)}
-	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(h.poll, unix.EPOLL_CTL_ADD, fd, &e))
+	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(h.poll.fd, unix.EPOLL_CTL_ADD, fd, &e))
 }
 
 // rewatch changes what a descriptor is watched for.
 func (h *Host) rewatch(fd int, events uint32, s source, local int) {
 	e := unix.EpollEvent{Events: events, Fd: int32(s), Pad: int32(local)}
-	if err := unix.EpollCtl(h.poll, unix.EPOLL_CTL_MOD, fd, &e); err != nil {
+	if err := unix.EpollCtl(h.poll.fd, unix.EPOLL_CTL_MOD, fd, &e); err != nil {
 		h.log("epoll_ctl: %v", err)
 	}
 }
@@ -46,7 +45,7 @@ func (h *Host) unwatch(fd *int) {
 	if *fd < 0 {
 		return
 	}
-	if err := unix.EpollCtl(h.poll, unix.EPOLL_CTL_DEL, *fd, nil); err != nil {
+	if err := unix.EpollCtl(h.poll.fd, unix.EPOLL_CTL_DEL, *fd, nil); err != nil {
 		h.log("epoll_ctl: %v", err)
 	}
 	closeFD(fd)
@@ -143,21 +142,24 @@ func (h *Host) onTime() {
 	h.daemonOnTime(now)
 }
 
+// serve is loop, where other hosts take part in fences on whatever thread is at hand: a thread that a goroutine is locked to is
+// woken by another one, which costs more than most of what the loop is woken for.
+func (h *Host) serve() error {
+	if h.cfg.Store == nil {
+		return h.loop()
+	}
+	done := make(chan error)
+	go func() { done <- h.loop() }()
+	return <-done
+}
+
 // turn waits for events, at most for d, for ever if d < 0, and serves them.
 func (h *Host) turn(d time.Duration) error {
-	ms := -1
-	if d >= 0 {
-		ms = int((d + time.Millisecond - 1) / time.Millisecond)
-	}
-	var events [64]unix.EpollEvent
-	n, err := unix.EpollWait(h.poll, events[:], ms)
-	if errors.Is(err, unix.EINTR) {
-		return nil
-	}
+	events, err := h.poll.wait(d)
 	if err != nil {
-		return os.NewSyscallError("epoll_wait", err)
+		return err
 	}
-	for _, e := range events[:n] {
+	for _, e := range events {
 		// An earlier event of the batch may have closed the descriptor of a
 		// later one: the goroutine that serves it looks.
 		local := int(e.Pad)

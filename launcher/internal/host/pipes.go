@@ -251,7 +251,7 @@ func (h *Host) pause(number int, paused bool) {
 			}
 			// Watching for nothing would still report the other end's
 			// closing, again and again, so the descriptor is taken out.
-		} else if err := unix.EpollCtl(h.poll, unix.EPOLL_CTL_DEL, p.fd, nil); err != nil {
+		} else if err := unix.EpollCtl(h.poll.fd, unix.EPOLL_CTL_DEL, p.fd, nil); err != nil {
 			h.log("epoll_ctl: %v", err)
 		}
 	}

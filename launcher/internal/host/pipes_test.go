@@ -47,7 +47,7 @@ func newDesk(t *testing.T, np int) *desk {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d.poll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+	if err = d.poll.open(false); err != nil {
 		t.Fatal(err)
 	}
 	d.buf = make([]byte, bufLeast)
@@ -74,7 +74,7 @@ func newDesk(t *testing.T, np int) *desk {
 			closeFD(&d.Host.ranks[i].pipes[Stdout].fd)
 		}
 		d.aside.close()
-		closeFD(&d.poll)
+		d.poll.close()
 		d.mail.close()
 	})
 	return d

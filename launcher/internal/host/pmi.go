@@ -1,7 +1,6 @@
 package host
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"time"
@@ -189,18 +188,13 @@ func (h *Host) fence(engine *pmi.Engine, f pmi.Fence) {
 	// their counts agree.
 	h.fences++
 	epoch := h.fences
+	then := func(all [][]byte, err error) { h.mail.post(letter{fence: &fenced{engine, f.Epoch, all, err}}) }
 	if f.Closing {
 		// Nobody here waits for it, but others may: it goes on after the
 		// host is done, until the owner of the store closes it.
-		go func() { _, _ = h.cfg.Store.Fence(context.Background(), epoch, f.Contribution) }()
-		return
+		then = func([][]byte, error) {}
 	}
-	h.workers.Add(1)
-	go func() {
-		defer h.workers.Done()
-		all, err := h.cfg.Store.Fence(h.ctx, epoch, f.Contribution)
-		h.mail.post(letter{fence: &fenced{engine, f.Epoch, all, err}})
-	}()
+	h.cfg.Store.Begin(epoch, f.Contribution, then)
 }
 
 func (h *Host) fenceReturned(f *fenced) {

@@ -93,7 +93,7 @@ const ompiSession = "OMPI_MCA_orte_tmpdir_base"
 // beginPMIx has the server look what connects to the port: a rank's connection starts
 // the helper.
 func (h *Host) beginPMIx() {
-	if err := unix.EpollCtl(h.poll, unix.EPOLL_CTL_DEL, h.pmix.FD(), nil); err != nil {
+	if err := unix.EpollCtl(h.poll.fd, unix.EPOLL_CTL_DEL, h.pmix.FD(), nil); err != nil {
 		h.log("epoll_ctl: %v", err)
 	}
 	h.pmix.Begin()
