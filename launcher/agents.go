@@ -55,6 +55,15 @@ func (r *remotes) start(spec host.Spec, stdin host.Stdin) error {
 	if _, err := unix.Getrandom(key, 0); err != nil {
 		return os.NewSyscallError("getrandom", err)
 	}
+	var starts []string // hosts whose agents do not run yet
+	for _, share := range g.shares {
+		if c.agents[share.Host] == nil {
+			starts = append(starts, share.Host)
+		}
+	}
+	if err := c.job.roomForFiles(starts); err != nil {
+		return err
+	}
 	if slices.ContainsFunc(g.shares, func(s place.Share) bool { return c.job.remote(s.Host) }) {
 		r.heartbeat.listen(c.job, key)
 	}

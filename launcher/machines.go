@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -51,21 +52,29 @@ func (p *placer) askMachines(ctx context.Context, job *Job) (agentPool, *Cause, 
 	if job.Timeout > 0 {
 		overdue = time.After(job.Timeout)
 	}
+	var names []string
+	for _, h := range p.hosts {
+		if h.Name != "" {
+			names = append(names, h.Name)
+		}
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	if err := job.roomForFiles(names); err != nil {
+		return nil, nil, err
+	}
 	links := agentPool{}
 	type answer struct {
 		host    string
 		machine *topo.Machine
 		err     error
 	}
-	for _, h := range p.hosts {
-		if h.Name == "" || links[h.Name] != nil {
-			continue
-		}
-		l, err := job.startAgent(h.Name)
+	for _, name := range names {
+		l, err := job.startAgent(name)
 		if err != nil {
-			return links, nil, &JobError{Field: "Agent", Value: job.agentOf(h.Name)[0], ExitStatus: statusFailed, Err: fmt.Errorf("host %s: %w", h.Name, err)}
+			return links, nil, &JobError{Field: "Agent", Value: job.agentOf(name)[0], ExitStatus: statusFailed, Err: fmt.Errorf("host %s: %w", name, err)}
 		}
-		links[h.Name] = l
+		links[name] = l
 	}
 	answers := make(chan answer, len(links))
 	for name, l := range links {

@@ -24,12 +24,13 @@ const leaveLimit = 2 * time.Second
 
 // Link is the controller's end of the stream to an agent.
 type Link struct {
-	tries  tries // the processes that were started here
-	remote bool  // these are remote shells
+	tries  tries         // the processes that were started here
+	remote bool          // these are remote shells
+	opened chan struct{} // closed when the three that follow are there, or never will be and are nil
 	to     *os.File
 	from   *os.File
-	in     *bufio.Reader // of from
 	errors *os.File      // the agent's standard error
+	in     *bufio.Reader // of from
 	out    *outbox
 	stage  *Stage // nil: each host has the agent's program
 	told   Told
@@ -75,31 +76,17 @@ func Start(argv, env []string, name string, shell *Shell) (*Link, error) {
 	if err != nil && !errors.Is(err, exec.ErrDot) {
 		return nil, err
 	}
-	l := &Link{remote: shell != nil, said: make(chan []string), fresh: make(chan bool)}
+	l := &Link{remote: shell != nil, opened: make(chan struct{}), said: make(chan []string), fresh: make(chan bool)}
 	t := &l.tries
 	if shell != nil {
 		l.stage, t.gate = shell.Stage, shell.Gate
 	}
 	t.quit, t.over = make(chan struct{}), make(chan struct{})
-	for i, mine := range [...]**os.File{&l.to, &l.from, &l.errors} {
-		var ends [2]int
-		if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
-			l.closeFiles()
-			for _, fd := range t.ends[:i] {
-				unix.Close(fd)
-			}
-			return nil, os.NewSyscallError("pipe2", err)
-		}
-		own, their := 0, 1 // we read
-		if i == 0 {
-			own, their = 1, 0
-		}
-		t.ends[i] = ends[their]
-		// Non-blocking, so that Close ends a Read in progress; only this end.
-		_ = unix.SetNonblock(ends[own], true)
-		*mine = os.NewFile(uintptr(ends[own]), "agent of host "+name)
-	}
+	t.ends = [3]int{-1, -1, -1}
 	t.start = func() (int, error) {
+		if err := l.open(name); err != nil {
+			return 0, err
+		}
 		pid, err := launch(file, argv, env, t.ends, shell != nil)
 		if err != nil {
 			return 0, &os.PathError{Op: "exec", Path: file, Err: err}
@@ -108,20 +95,77 @@ func Start(argv, env []string, name string, shell *Shell) (*Link, error) {
 	}
 	if shell == nil {
 		ok := t.next()
-		t.end()
+		l.end()
 		if !ok {
 			l.closeFiles()
 			return nil, t.failed
 		}
 		l.move()
 	}
-	l.in = bufio.NewReaderSize(heardReader{l.from, l.heard}, 64<<10)
-	l.out = newOutbox(l.to, l.stage != nil, l.move)
+	l.in = bufio.NewReaderSize(heardReader{pipes{l}, l.heard}, 64<<10)
+	l.out = newOutbox(pipes{l}, l.stage != nil, l.move)
 	l.readers.Go(l.readErrors)
 	if shell != nil {
 		go l.attend(shell.Again) // Close waits for its end
 	}
 	return l, nil
+}
+
+// open makes the pipes of the processes, with the first of them: a remote shell that waits for its place has no descriptors
+// here, one that is under way has six, and one that has reached its host three.
+func (l *Link) open(name string) error {
+	if l.to != nil {
+		return nil
+	}
+	ends := &l.tries.ends
+	var files [3]*os.File
+	for i := range files {
+		var pipe [2]int
+		if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
+			for j, f := range files[:i] {
+				_ = f.Close()
+				closeEnd(&ends[j])
+			}
+			return os.NewSyscallError("pipe2", err)
+		}
+		own, their := 0, 1 // we read
+		if i == 0 {
+			own, their = 1, 0
+		}
+		ends[i] = pipe[their]
+		// Non-blocking, so that Close ends a Read in progress; only this end.
+		_ = unix.SetNonblock(pipe[own], true)
+		files[i] = os.NewFile(uintptr(pipe[own]), "agent of host "+name)
+	}
+	l.to, l.from, l.errors = files[0], files[1], files[2]
+	close(l.opened)
+	return nil
+}
+
+// end is told when no process will be started any more.
+func (l *Link) end() {
+	l.tries.end()
+	if l.to == nil {
+		close(l.opened)
+	}
+	close(l.tries.over)
+}
+
+// A pipes is a Link as what is read from the agent and written to it, once it is there.
+type pipes struct{ l *Link }
+
+func (p pipes) Read(b []byte) (int, error) {
+	if <-p.l.opened; p.l.from == nil {
+		return 0, io.EOF
+	}
+	return p.l.from.Read(b)
+}
+
+func (p pipes) Write(b []byte) (int, error) {
+	if <-p.l.opened; p.l.to == nil {
+		return 0, os.ErrClosed
+	}
+	return p.l.to.Write(b)
 }
 
 // move notes that the host has come on.
@@ -149,12 +193,15 @@ func (l *Link) within(limit time.Duration) (stop func()) {
 				return
 			}
 		}
+		<-l.opened // Waits counts from then on
 		_ = l.from.SetReadDeadline(time.Unix(1, 0))
 	})
 	return func() {
 		close(over)
 		watching.Wait()
-		_ = l.from.SetReadDeadline(time.Time{})
+		if <-l.opened; l.from != nil {
+			_ = l.from.SetReadDeadline(time.Time{})
+		}
 	}
 }
 
@@ -300,6 +347,7 @@ func (l *Link) greet() error {
 		l.greetErr = err
 		if err == nil {
 			l.tries.leave()
+			l.tries.arrived()
 			l.move()
 			l.out.release()
 		}
@@ -363,7 +411,7 @@ func (l *Link) feed(wants <-chan want) {
 		}
 		sent := make(chan struct{})
 		if l.out.put(order{Piece: p}, func() { close(sent) }) != nil {
-			continue // as in Begin
+			return // as in Begin
 		}
 		select {
 		case <-sent:
@@ -377,6 +425,9 @@ func (l *Link) feed(wants <-chan want) {
 // readErrors keeps what the agent itself complains about.
 func (l *Link) readErrors() {
 	buf := make([]byte, 4<<10)
+	if <-l.opened; l.errors == nil {
+		return
+	}
 	for {
 		n, err := l.errors.Read(buf)
 		text := buf[:n]

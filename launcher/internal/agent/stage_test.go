@@ -127,7 +127,7 @@ func TestStageSendsOnce(t *testing.T) {
 		if err := l.greet(); err != nil {
 			t.Error(err)
 		}
-		_, _ = l.from.Read(make([]byte, 1)) // its end
+		_, _ = pipes{l}.Read(make([]byte, 1)) // its end
 		how, said := l.Close()
 		why, n := l.Staged()
 		if how != "exited with status 7" || len(said) != 1 || said[0] != "5" || why != c.why || n != int64(len(text)) && why != "" {

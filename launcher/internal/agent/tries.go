@@ -39,7 +39,7 @@ func NewGate(places int) Gate { return make(Gate, places) }
 type tries struct {
 	start func() (pid int, err error)
 	gate  Gate
-	ends  [3]int // of the pipes, for the process; closed when no other will be started
+	ends  [3]int // of the pipes, for the process, from its first start until no other will be started; -1: closed
 
 	mu     sync.Mutex
 	pid    int   // of the process that runs, or has ended and is not waited for; 0: none
@@ -80,7 +80,7 @@ func (t *tries) next() (ok bool) {
 	}
 	t.mu.Lock()
 	t.placed = t.gate != nil
-	stop := t.stop
+	stop := t.stop || t.count > 0 && t.ends[0] < 0
 	t.mu.Unlock()
 	if !stop {
 		pid, err := t.start()
@@ -162,17 +162,49 @@ func awaitEnd(pid int) {
 
 // end closes what the processes had.
 func (t *tries) end() {
-	for _, fd := range t.ends {
-		unix.Close(fd)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.closeEnds()
+}
+
+func (t *tries) closeEnds() {
+	for i := range t.ends {
+		closeEnd(&t.ends[i])
 	}
-	close(t.over)
+}
+
+func closeEnd(fd *int) {
+	if *fd >= 0 {
+		unix.Close(*fd)
+		*fd = -1
+	}
+}
+
+// arrived is told when the agent is there: no other process will have those ends, unless it is being started just now.
+func (t *tries) arrived() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.pid > 0 {
+		t.closeEnds()
+	}
+}
+
+// mark writes a NUL behind what the process has written on its standard error. ok is false when the agent is there.
+func (t *tries) mark() (ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ends[2] < 0 {
+		return false
+	}
+	_, err := unix.Write(t.ends[2], []byte{0})
+	return err == nil
 }
 
 // attend starts the remote shell when there is a place for it, and again while again says so. It stays on one
 // thread, whose end no process survives that it has started.
 func (l *Link) attend(again Again) {
 	runtime.LockOSThread()
-	defer l.tries.end()
+	defer l.end()
 	for n := 1; ; n++ {
 		l.moved.Store(0)
 		if !l.tries.next() {
@@ -186,7 +218,7 @@ func (l *Link) attend(again Again) {
 		}
 		// What it wrote is in the pipe before the mark.
 		l.marked.Store(true)
-		if _, err := unix.Write(l.tries.ends[2], []byte{0}); err != nil {
+		if !l.tries.mark() {
 			return
 		}
 		pause, more := again(n, <-l.said)

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gorun-mpi/gorun/internal/testenv"
+	"github.com/gorun-mpi/gorun/internal/version"
 	"github.com/gorun-mpi/gorun/launcher/internal/host"
 )
 
@@ -40,7 +41,7 @@ func TestStartAgainReadsTheInput(t *testing.T) {
 	if err := l.out.put(order{Ping: true}); err != nil {
 		t.Fatal(err)
 	}
-	_, _ = l.from.Read(make([]byte, 1)) // its end
+	_, _ = pipes{l}.Read(make([]byte, 1)) // its end
 	how, said := l.Close()
 	if how != "exited with status 7" || len(heard) != 3 || heard[0] != "no 1" || heard[1] != "no 2" || len(said) != 1 || said[0] != "5" {
 		t.Errorf("heard %q, at last %q, %q; want the complaint of each, status 7 and 5 bytes of the order", heard, how, said)
@@ -81,6 +82,57 @@ func TestNoShellWithoutAPlace(t *testing.T) {
 	l.Send(host.Command{Kind: host.End})
 	if how, said := l.Close(); how != "was not started" || len(said) != 0 || len(gate) != 1 {
 		t.Errorf("it %s, said %q, and %d places are taken; want that it was not started, and 1", how, said, len(gate))
+	}
+}
+
+// A remote shell has no descriptors here before its turn, six while it is under way, and three when the agent is there.
+func TestDescriptorsOfAShell(t *testing.T) {
+	testenv.NoLeaks(t)
+	open := func() (n int) {
+		list, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range list {
+			if to, _ := os.Readlink("/proc/self/fd/" + e.Name()); strings.HasPrefix(to, "pipe:") {
+				n++
+			}
+		}
+		return n
+	}
+	before := open()
+	gate := NewGate(1)
+	gate <- struct{}{}
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l, err := Start([]string{"sh", "-c", `read x <` + fifo + `; printf '\000gorun-agent ` + version.Number + " " + streamVersion + ` 1\n'; exec cat >&2`}, os.Environ(), "h", &Shell{Gate: gate})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := open() - before; n != 0 {
+		t.Errorf("before its turn it has %d descriptors, want none", n)
+	}
+	<-gate
+	testenv.Await(t, time.Minute, "the shell to run", func() bool { return l.tries.process() != 0 })
+	if n := open() - before; n != 6 {
+		t.Errorf("under way it has %d descriptors, want 6", n)
+	}
+	if err := os.WriteFile(fifo, []byte("go\n"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.greet(); err != nil {
+		t.Fatal(err)
+	}
+	if n := open() - before; n != 3 {
+		t.Errorf("with its agent it has %d descriptors, want 3", n)
+	}
+	if how, _ := l.Close(); how != "exited with status 0" {
+		t.Errorf("it %s, want status 0: its input has ended", how)
+	}
+	if n := open() - before; n != 0 {
+		t.Errorf("closed it has %d descriptors, want none", n)
 	}
 }
 
