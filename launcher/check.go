@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/gorun-mpi/gorun/internal/shm"
 	"github.com/gorun-mpi/gorun/launcher/internal/agent"
 )
 
@@ -125,8 +126,12 @@ func checkApps(job *Job) *JobError {
 	return nil
 }
 
-// maxRanks is more than any machine can hold, and what a segment has room for.
-const maxRanks = 1 << 16
+// maxRanks is a guard against what nobody means: a rank's number has 24 bits in the headers of messages and in the marks of a
+// segment, but each rank holds what all others tell of themselves. maxRanksOfHost is what a segment has room for.
+const (
+	maxRanks       = 1 << 20
+	maxRanksOfHost = shm.MaxRanks
+)
 
 // bad is what is wrong with a field of a job.
 func bad(field, value, format string, args ...any) *JobError {

@@ -1,8 +1,10 @@
 package launcher
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sort"
 	"strings"
 	"testing"
@@ -10,6 +12,8 @@ import (
 	"github.com/gorun-mpi/gorun/internal/testenv"
 	"github.com/gorun-mpi/gorun/internal/topo"
 	"github.com/gorun-mpi/gorun/internal/version"
+	"github.com/gorun-mpi/gorun/launcher/internal/agent"
+	"golang.org/x/sys/unix"
 )
 
 // sayPlace is a rank that says where it is: its rank, host and place there, the
@@ -181,6 +185,51 @@ func TestPlacementByMapAndRank(t *testing.T) {
 }
 
 // PMI works however ranks are spread: each rank's messages go to its own host.
+// A job may have more ranks than a host.
+func TestManyRanksOnManyHosts(t *testing.T) {
+	job := Job{NP: 640_000, Argv: sh("true"), Launcher: "fork", Agent: []string{"agent"}, DryRun: true}
+	for i := range 10_000 {
+		job.Hosts = append(job.Hosts, Host{Name: fmt.Sprintf("n%05d", i), Slots: 64})
+	}
+	job.Placed = func(p Placement) {
+		if last := p.Ranks[len(p.Ranks)-1]; len(p.Ranks) != job.NP || last.Host != 9999 || last.Local != 63 {
+			t.Errorf("got %d ranks, the last one number %d of host %d; want %d, number 63 of host 9999", len(p.Ranks), last.Local, last.Host, job.NP)
+		}
+	}
+	if r, err := Run(t.Context(), job); err != nil || r.ExitStatus != 0 {
+		t.Errorf("got %+v, %v, want a placement", r, err)
+	}
+	for np, want := range map[int]string{1<<16 + 1: "65536 or fewer on a host", 1<<20 + 1: "1048576 ranks or fewer"} {
+		_, err := Run(t.Context(), Job{NP: np, Argv: sh("true"), DryRun: true})
+		if bad, ok := errors.AsType[*JobError](err); !ok || bad.Field != "NP" || !strings.Contains(err.Error(), want) {
+			t.Errorf("%d ranks on this machine: got %v, want %q of NP", np, err, want)
+		}
+	}
+}
+
+// A job with more agents than there may be open files is refused at the start.
+func TestTooManyAgentsForTheLimitOfFiles(t *testing.T) {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if limit.Cur != limit.Max {
+		t.Errorf("the soft limit is %d, want the hard one, %d", limit.Cur, limit.Max)
+	}
+	if limit.Cur > 1<<30 {
+		testenv.Unsupported(t, "there is no limit of open files to speak of")
+	}
+	job := Job{gate: agent.NewGate(32)}
+	hosts := slices.Repeat([]string{"far"}, int(limit.Cur)/filesOfAgent)
+	if err := job.roomForFiles(hosts[:len(hosts)/2]); err != nil {
+		t.Errorf("%d hosts: %v", len(hosts)/2, err)
+	}
+	err := job.roomForFiles(hosts)
+	if want := fmt.Sprintf("found a limit of %d open files (RLIMIT_NOFILE; ulimit -Hn shows it)", limit.Cur); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%d hosts: got %v, want %q", len(hosts), err, want)
+	}
+}
+
 func TestRanksMeetWhenSpreadOverHosts(t *testing.T) {
 	testenv.NoLeaks(t)
 	job := Job{Argv: append(roleArgv(t, "pmi"), "init", "barrier", "cards=100", "barrier", "finalize"), NP: 6, Map: "node",

@@ -59,7 +59,7 @@ func newPlacer(job *Job) (*placer, *JobError) {
 			return nil, bad("CPUs", job.CPUs, "%w", err)
 		}
 	}
-	if p.PerHost = job.PerHost; p.PerHost < 0 || p.PerHost > maxRanks {
+	if p.PerHost = job.PerHost; p.PerHost < 0 || p.PerHost > maxRanksOfHost {
 		return nil, bad("PerHost", strconv.Itoa(job.PerHost), "want 1 rank or more, or 0 for as many as there are slots")
 	}
 	if job.NoOversubscribe {
@@ -144,6 +144,11 @@ func (p *placer) place(job *Job) (*place.Result, *JobError) {
 	}
 	if job.NP > maxRanks {
 		return nil, bad("NP", strconv.Itoa(job.NP), "want %d ranks or fewer", maxRanks)
+	}
+	for _, s := range placed.Shares {
+		if len(s.Ranks) > maxRanksOfHost {
+			return nil, bad("NP", strconv.Itoa(job.NP), "host %s would have %d ranks, want %d or fewer on a host", s.Host, len(s.Ranks), maxRanksOfHost)
+		}
 	}
 	for _, o := range placed.Over {
 		job.Log.Info(fmt.Sprintf("oversubscribed: %v", o))

@@ -364,12 +364,12 @@ func (d *dealer) over() []Over {
 
 // fill makes the result of the processes.
 func (d *dealer) fill(r *Result) {
-	at := make([]int, len(d.hosts))
-	for i := range at {
-		at[i] = -1
+	at, has := make([]int, len(d.hosts)), make([]int, len(d.hosts)) // its share; its ranks
+	for _, p := range d.procs {
+		has[p.host]++
 	}
 	for i, b := range d.hosts {
-		if slices.ContainsFunc(d.procs, func(p proc) bool { return p.host == i }) {
+		if has[i] > 0 {
 			at[i] = len(r.Shares)
 			r.Shares = append(r.Shares, Share{Host: b.Name})
 		}
