@@ -14,13 +14,17 @@ func (c *controller) spec(g *group) host.Spec {
 		apps[i] = host.AppSpec{Argv: a.Argv, Env: a.Env, Dir: a.Dir, Path: a.Path, NP: a.NP}
 	}
 	out := &c.job.Output
+	mapping := pmi.Mapping(g.hostOf)
+	if len(mapping) > pmi.ValLenMax {
+		mapping = "" // no rank can be told it, and each host would be sent it
+	}
 	spec := host.Spec{
 		Job:     c.worlds.nameOf(g),
 		Group:   g.id,
 		Hosts:   len(g.shares),
 		NP:      g.size(),
 		Apps:    apps,
-		Mapping: pmi.Mapping(g.hostOf),
+		Mapping: mapping,
 		Emulate: c.job.Emulate,
 		Async:   c.job.AsyncProgress,
 		Offload: c.job.Offload,

@@ -81,8 +81,7 @@ const (
 	cardSize     = 227  //
 	cardKept     = 256  // that a rank keeps of one beside its bytes: BenchmarkParseCards
 	nameSize     = 8    // of a host
-	setupSize    = 5032 // BenchmarkFrames, without what grows with the hosts: their names and numbers, for PMIx
-	setupHost    = 9 + 10
+	setupSize    = 5129 // BenchmarkFrames, both
 	peersSize    = 912
 )
 
@@ -94,7 +93,7 @@ func (b *boot) reached(turns int) (last sim.Time) {
 		if i > 0 {
 			*p += steps.login + steps.agent // the greeting frees the place; Setup follows
 		}
-		port = max(port, *p) + sim.Time(setupSize+len(b.hosts)*setupHost)*b.net.PerByte
+		port = max(port, *p) + setupSize*b.net.PerByte
 		last = max(last, port+steps.agent+2*(b.net.Latency+2*b.net.Overhead))
 	}
 	return last

@@ -121,7 +121,7 @@ func bootMemory(rows []bootRow) string {
 	for _, r := range rows {
 		// An agent has the contributions, and the answer to its ranks.
 		agent, rank := r.hosts*contribution(r.hosts, cardSize)+r.answer, r.answer+r.hosts*bootRanks*cardKept
-		fmt.Fprintf(&b, "| %d | %s | %s | %s | %s | %s | %s | %s | %s |\n", r.hosts, amount(r.hosts*(setupSize+r.hosts*setupHost)), amount(r.hosts*peersSize),
+		fmt.Fprintf(&b, "| %d | %s | %s | %s | %s | %s | %s | %s | %s |\n", r.hosts, amount(r.hosts*setupSize), amount(r.hosts*peersSize),
 			amount(r.hosts*(setupSize+r.hosts*(9+6*bootRanks)+r.hosts*22)), amount(r.root), amount(r.all), amount(agent), amount(rank), amount(agent+bootRanks*rank))
 	}
 	return b.String()

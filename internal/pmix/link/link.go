@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/vmihailenco/msgpack/v5"
 )
@@ -120,50 +119,15 @@ type App struct {
 
 // Space is a namespace and where its ranks are.
 type Space struct {
-	Name     string   `msgpack:"n"`
-	Nodes    []string `msgpack:"h"`
-	Node     int      `msgpack:"i"` // the one that is told; Elsewhere: none of them
-	NodeOf   Numbers  `msgpack:"o"`
-	AppOf    Numbers  `msgpack:"a"`
-	Universe int      `msgpack:"u"`
-	Parent   *Proc    `msgpack:"p"`
-	Restarts int      `msgpack:"r,omitempty"`
-	Session  string   `msgpack:"d,omitempty"` // directory on the host for files of MPIs; "": theirs to find
-}
-
-// Numbers are one for each rank. On the wire equal ones in a row are one pair, [number, how many, ...]: gorun sends
-// every host those of all ranks.
-type Numbers []uint32
-
-// numbersMax bounds what a few bytes may say.
-const numbersMax = 1 << 24
-
-// EncodeMsgpack is msgpack's.
-func (s Numbers) EncodeMsgpack(e *msgpack.Encoder) error {
-	var pairs []uint32
-	for i, n := range s {
-		if i == 0 || n != s[i-1] {
-			pairs = append(pairs, n, 0)
-		}
-		pairs[len(pairs)-1]++
-	}
-	return e.Encode(pairs)
-}
-
-// DecodeMsgpack is msgpack's.
-func (s *Numbers) DecodeMsgpack(d *msgpack.Decoder) error {
-	var pairs []uint32
-	if err := d.Decode(&pairs); err != nil {
-		return err
-	}
-	*s = nil
-	for i := 0; i < len(pairs); i += 2 {
-		if i+1 == len(pairs) || pairs[i+1] > numbersMax-uint32(len(*s)) {
-			return fmt.Errorf("numbers of ranks: %d pairs, at most %d numbers are allowed", len(pairs)/2, numbersMax)
-		}
-		*s = append(*s, slices.Repeat(Numbers{pairs[i]}, int(pairs[i+1]))...)
-	}
-	return nil
+	Name     string  `msgpack:"n"`
+	Nodes    Names   `msgpack:"h"`
+	Node     int     `msgpack:"i"` // the one that is told; Elsewhere: none of them
+	NodeOf   Numbers `msgpack:"o"`
+	AppOf    Numbers `msgpack:"a"`
+	Universe int     `msgpack:"u"`
+	Parent   *Proc   `msgpack:"p"`
+	Restarts int     `msgpack:"r,omitempty"`
+	Session  string  `msgpack:"d,omitempty"` // directory on the host for files of MPIs; "": theirs to find
 }
 
 // Elsewhere is the Node of a namespace of which no rank is on the host.

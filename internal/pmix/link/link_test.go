@@ -3,8 +3,10 @@ package link
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/vmihailenco/msgpack/v5"
@@ -131,33 +133,92 @@ func FuzzDecoder(f *testing.F) {
 	})
 }
 
-// Where 640,000 ranks are takes few bytes, and few bytes cannot claim more numbers than a job has.
+// Where 640,000 ranks are takes few bytes, dealt in blocks or in turn, and few bytes cannot claim more numbers than a job has.
 func TestNumbers(t *testing.T) {
-	big := make(Numbers, 640_000)
-	for r := range big {
-		big[r] = uint32(r / 64)
+	blocks, turns, pairs := make(Numbers, 640_000), make(Numbers, 640_000), make(Numbers, 640_000)
+	for r := range blocks {
+		blocks[r], turns[r], pairs[r] = uint32(r/64), uint32(r%10_000), uint32(r/2%10_000)
 	}
-	for _, want := range []Numbers{nil, {7}, {0, 0, 1}, {1, 0, 1, 0}, big} {
-		b, err := msgpack.Marshal(want)
+	for _, c := range []struct {
+		name string
+		want Numbers
+		most int // bytes
+	}{
+		{"none", nil, 1}, {"one", Numbers{7}, 16}, {"two hosts", Numbers{0, 0, 1}, 31}, {"back and forth", Numbers{1, 0, 1, 0}, 46},
+		{"down", Numbers{2, 1, 0}, 46}, {"around", Numbers{1<<32 - 1, 0, 1}, 16}, {"in blocks", blocks, 16}, {"in turn", turns, 15*64 + 3}, {"in pairs", pairs, 15*32 + 3},
+	} {
+		b, err := msgpack.Marshal(c.want)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var got Numbers
-		if err := msgpack.Unmarshal(b, &got); err != nil || !slices.Equal(got, want) {
-			t.Errorf("%d numbers: got %d, %v", len(want), len(got), err)
+		if err := msgpack.Unmarshal(b, &got); err != nil || !slices.Equal(got, c.want) {
+			t.Errorf("%s: got %d numbers, %v, want %d", c.name, len(got), err, len(c.want))
 		}
-		if most := 100 + len(want)/6; len(b) > most {
-			t.Errorf("%d numbers take %d bytes, want at most %d", len(want), len(b), most)
+		if len(b) > c.most {
+			t.Errorf("%s: %d numbers take %d bytes, want at most %d", c.name, len(c.want), len(b), c.most)
 		}
 	}
-	for _, pairs := range [][]uint32{{1}, {1, numbersMax, 2, 1}, {1, 1<<32 - 1}, {1, 1, 1, 1<<32 - 1}} {
-		b, err := msgpack.Marshal(pairs)
+	for _, blocks := range [][]uint32{{1}, {1, 2}, {1, numbersMax, 1, 2, 1, 1}, {1, 1<<32 - 1, 1<<32 - 1}, {1, 1, 1, 1, 1, 1<<32 - 1}} {
+		b, err := msgpack.Marshal(blocks)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var got Numbers
 		if err := msgpack.Unmarshal(b, &got); err == nil {
-			t.Errorf("%v: got %d numbers, want an error", pairs, len(got))
+			t.Errorf("%v: got %d numbers, want an error", blocks, len(got))
+		}
+	}
+}
+
+// Names that count up take few bytes, others theirs, and few bytes cannot claim more than a job has.
+func TestNames(t *testing.T) {
+	count := func(format string, first, n int) (s Names) {
+		for i := range n {
+			s = append(s, fmt.Sprintf(format, first+i))
+		}
+		return s
+	}
+	for _, c := range []struct {
+		name string
+		want Names
+		most int // bytes
+	}{
+		{"none", nil, 1},
+		{"one", Names{"a"}, 3},
+		{"one that is empty", Names{""}, 2},
+		{"the same twice", Names{"a1", "a1"}, 8},
+		{"no numbers", Names{"alpha", "beta", "betas"}, 19},
+		{"counted", count("node%05d", 0, 10_000), 30},
+		{"without zeros", count("n%d", 0, 10_000), 30},
+		{"of a domain", count("nid%06d.cluster2.example.org", 1000, 10_000), 50},
+		{"addresses", count("10.0.3.%d", 1, 254), 24},
+		{"racks", append(count("r1n%02d", 1, 99), count("r2n%02d", 1, 99)...), 40},
+		{"from 9 to 10", Names{"n9", "n10", "n010", "n11"}, 30},
+		{"down", Names{"n3", "n2", "n1"}, 10},
+		{"a number that is too long", Names{"n9999999999999999999999", "n10000000000000000000000"}, 60},
+		{"before a letter", Names{"1a", "2a", "2b", "3b"}, 31},
+	} {
+		b, err := msgpack.Marshal(c.want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got Names
+		if err := msgpack.Unmarshal(b, &got); err != nil || !slices.Equal(got, c.want) {
+			t.Errorf("%s: got %q, %v, want %q", c.name, got, err, c.want)
+		}
+		if len(b) > c.most {
+			t.Errorf("%s: %d names take %d bytes, want at most %d", c.name, len(c.want), len(b), c.most)
+		}
+	}
+	for _, r := range []nameRange{{Count: numbersMax + 1}, {Count: -1}, {Digits: digitsMax + 1, Count: 1}, {Digits: -1, Count: 1}, {Prefix: strings.Repeat("a", 1<<20), Count: 1 << 10}} {
+		b, err := msgpack.Marshal([]any{&r})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got Names
+		if err := msgpack.Unmarshal(b, &got); err == nil {
+			t.Errorf("%d names, %d digits: got %d, want an error", r.Count, r.Digits, len(got))
 		}
 	}
 }

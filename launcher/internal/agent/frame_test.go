@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gorun-mpi/gorun/internal/pmix/link"
 	"github.com/gorun-mpi/gorun/internal/testenv"
 	"github.com/gorun-mpi/gorun/internal/topo"
 	"github.com/gorun-mpi/gorun/launcher/internal/host"
@@ -57,18 +58,50 @@ func TestFramesRoundTrip(t *testing.T) {
 	}
 }
 
-// BenchmarkFrames is what gorun writes to each host of a large job: its work, and the addresses that it needs.
-func BenchmarkFrames(b *testing.B) {
-	setup := order{Setup: &setup{Spec: host.Spec{Job: "0123456789abcdef", Host: "node1234", Hosts: 10_000, NP: 640_000, Apps: []host.AppSpec{{Argv: []string{"./program"}, Dir: "/home/user", NP: 640_000}}}, Key: make([]byte, KeySize)}}
+// largeJob is what gorun writes to a host of a job of many, 64 ranks each: its work, and the addresses that it needs.
+func largeJob(hosts int) map[string]order {
+	space := &link.Space{Name: "gorun_0123456789abcdef", NodeOf: make(link.Numbers, 64*hosts), AppOf: make(link.Numbers, 64*hosts), Universe: 64 * hosts}
+	for i := range hosts {
+		space.Nodes = append(space.Nodes, fmt.Sprintf("node%05d", i))
+	}
+	for r := range space.NodeOf {
+		space.NodeOf[r] = uint32(r / 64)
+	}
+	setup := order{Setup: &setup{Spec: host.Spec{Job: "0123456789abcdef", Host: "node1234", Hosts: hosts, NP: 64 * hosts, PMIx: space,
+		Apps: []host.AppSpec{{Argv: []string{"./program"}, Dir: "/home/user", NP: 64 * hosts}}}, Key: make([]byte, KeySize)}}
 	for i := range 64 {
 		setup.Setup.Spec.Apps[0].Env = append(setup.Setup.Spec.Apps[0].Env, fmt.Sprintf("VARIABLE_%d=%048d", i, i))
-		setup.Setup.Spec.Ranks = append(setup.Setup.Spec.Ranks, host.RankSpec{Rank: 600_000 + i})
+		setup.Setup.Spec.Ranks = append(setup.Setup.Spec.Ranks, host.RankSpec{Rank: 64*hosts - 64 + i})
 	}
 	peers := order{Peers: map[int]string{}}
 	for i := range 41 {
-		peers.Peers[9000+i] = fmt.Sprintf("10.20.30.%d:45678", 100+i)
+		peers.Peers[hosts-41+i] = fmt.Sprintf("10.20.30.%d:45678", 100+i)
 	}
-	for name, o := range map[string]order{"setup": setup, "peers": peers} {
+	return map[string]order{"setup": setup, "peers": peers}
+}
+
+// What gorun writes to a host grows by a few digits only when the job does.
+func TestFramesDoNotGrow(t *testing.T) {
+	large := largeJob(10_000)
+	for name, o := range largeJob(100) {
+		small, err := appendFrame(nil, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		frame, err := appendFrame(nil, large[name])
+		if err != nil {
+			t.Fatal(err)
+		}
+		// A number takes 1 to 5 bytes. There is one for each rank of the host, and for each address.
+		if more := len(frame) - len(small); more > 4*64+40 {
+			t.Errorf("%s: %d bytes of 100 hosts, %d of 10,000: want at most 300 more", name, len(small), len(frame))
+		}
+	}
+}
+
+// BenchmarkFrames writes them.
+func BenchmarkFrames(b *testing.B) {
+	for name, o := range largeJob(10_000) {
 		b.Run(name, func(b *testing.B) {
 			var frame []byte
 			for b.Loop() {

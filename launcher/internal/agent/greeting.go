@@ -20,7 +20,7 @@ import (
 // What comes before it is of the login scripts of the host's user.
 
 // streamVersion is that of the frames.
-const streamVersion = "5"
+const streamVersion = "6"
 
 const greetingMark = "\x00gorun-agent "
 
