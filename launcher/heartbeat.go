@@ -164,7 +164,9 @@ func (r *remotes) ask() {
 		}
 		left = true
 		limit := streamLimit(r.c.job.agentTimeout())
-		if silent, over := r.heartbeat.streams[i].Over(now); over {
+		if silent, over := r.heartbeat.streams[i].Over(now); over && r.heartbeat.leases[i].Waits() {
+			r.giveUpLocked(i, "has not answered since it was told to start its ranks, for "+rounded(silent))
+		} else if over {
 			r.giveUpLocked(i, "lives, but its stream has brought nothing for "+rounded(silent))
 		} else if idle := time.Duration(l.Idle()) * every; idle > limit {
 			r.giveUpLocked(i, "answers, but has done nothing for "+rounded(idle))

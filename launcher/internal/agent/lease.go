@@ -35,6 +35,13 @@ func (l *Lease) Expect(limit time.Duration) {
 	l.limit, l.waits = limit, true
 }
 
+// Waits tells whether it waits for that.
+func (l *Lease) Waits() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.waits
+}
+
 // Renew notes that the other side was heard.
 func (l *Lease) Renew(now time.Time) {
 	l.mu.Lock()

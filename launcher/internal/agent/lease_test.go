@@ -43,9 +43,13 @@ func TestLease(t *testing.T) {
 			now := begin.Add(time.Duration(s.at) * time.Second)
 			switch s.what {
 			case "heard":
-				l.Renew(now)
+				if l.Renew(now); l.Waits() {
+					t.Errorf("%s: it waits although the other side was heard", c.name)
+				}
 			case "expect":
-				l.Expect(Looks * time.Second)
+				if l.Expect(Looks * time.Second); !l.Waits() {
+					t.Errorf("%s: it does not wait for the first word", c.name)
+				}
 			case "rest", "go on":
 				l.Rest(s.what == "rest")
 			default:
