@@ -38,8 +38,8 @@ type Target struct {
 type Port struct {
 	Attr rdma.DeviceAttr
 	MTU  rdma.MTU
-	// Silence is how long another host may acknowledge nothing, for a device that sends nothing again itself: on others the ack
-	// timeout is how long it waits before it does. 0 is some 8 s.
+	// Silence is how long another host may acknowledge nothing; 0 is some 8 s. It is for the software device, whose ack timeout
+	// only ends requests: an adapter sends them again each time that it has passed.
 	Silence time.Duration
 }
 
