@@ -179,7 +179,7 @@ func (w *World) oneSided() *rma.Engine {
 		return w.rma
 	}
 	cfg := rma.Config{Rank: w.rank, Size: w.size, PD: w.device.PD, Any: w.device.All, Find: w.regions.find,
-		Dead: w.messages.Check, Died: ErrPeerDied, Wait: w.waitFor, Idle: &w.watch.sleeps, Peers: w.peers, Patience: w.device.Port.Silence}
+		Dead: w.messages.Check, Died: ErrPeerDied, Wait: w.waitFor, Idle: &w.watch.sleeps, Peers: w.peers, Patience: w.device.Silence}
 	w.rma = rma.NewEngine(cfg)
 	w.activate(w.rma)
 	if w.beside != nil {

@@ -58,7 +58,7 @@ const (
 	queueDepth = 8
 	// writeMost is the longest write that every device takes.
 	writeMost = 1 << 30
-	// ackTimeout and retries give a silent peer up after some 8 s, as rank's queue pairs do where no launcher decides about hosts.
+	// ackTimeout and retries give a silent peer up after some 8 s, as rank's queue pairs do.
 	ackTimeout, retries = 18, 7
 	hops                = 64
 )

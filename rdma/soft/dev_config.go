@@ -33,8 +33,9 @@ type Config struct {
 	// Listen, or the loopback address if Listen has none.
 	Advertise string
 	// Silence is how long a peer's host may acknowledge nothing over TCP before the peer is taken for lost: by [rdma.Witness], on
-	// idle connections, and while one is made (20 s at least). Requests have the limit of their queue pair. 0 is 8 s. A longer
-	// one is for programs whose launcher decides which hosts are lost, see [rdma.Mourner].
+	// idle connections, while one is made (20 s at least), and by requests whose queue pair has a timeout that is shorter with
+	// its retries. 0 is 8 s, and for requests what their queue pair says. A longer one is for programs whose launcher decides
+	// which hosts are lost, see [rdma.Mourner].
 	Silence time.Duration
 	// DCResponders is the number of dynamically connected initiators that can have requests
 	// under way at this provider's targets at a time, from the segment and over TCP. Another

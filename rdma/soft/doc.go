@@ -125,8 +125,8 @@
 // reports the exit; the device checks both at every 64th request and while requests wait. Requests
 // to a dead peer end with RETRY_EXC_ERR. Over TCP a peer is dead when the connection ends. With an
 // ack timeout, it is also dead when its host's kernel has acknowledged nothing for the timeout, half
-// a second at least, in the first try and in every retry (queuePair.overdue). The device waits for
-// a slow peer and for a stopped one, as an adapter acknowledges for both.
+// a second at least, in the first try and in every retry, and for Config.Silence (queuePair.overdue).
+// The device waits for a slow peer and for a stopped one, as an adapter acknowledges for both.
 //
 // Trust. The ranks of a segment are one trust domain: a rank that writes at random can spoil data.
 // The device checks every index, offset and address that it reads from an arena, and finds

@@ -329,7 +329,7 @@ const silenceLeast = 500 * time.Millisecond
 // link does not take. TCP loses nothing and the responder answers everything,
 // in order, so that there is nothing to repeat, and a slow answer is not a lost
 // one. As an adapter acknowledges for a process that does not run, the other host's
-// kernel does: what is timed is its silence. For a requester that did not look
+// kernel does: what is timed is its silence, for Config.Silence at least. For a requester that did not look
 // itself the timer begins anew. Called with mu held, after a look at the sockets.
 func (q *queuePair) overdue(now time.Time) {
 	w := &q.wire
@@ -337,7 +337,7 @@ func (q *queuePair) overdue(now time.Time) {
 		w.due = time.Time{}
 		return
 	}
-	each := max(rdma.AckTimeout(q.attr.Timeout), silenceLeast)
+	each := max(rdma.AckTimeout(q.attr.Timeout), silenceLeast, q.p.cfg.Silence/time.Duration(q.attr.RetryCnt+1))
 	switch {
 	case w.due.IsZero() || now.Sub(w.due) > each/2:
 		w.silent = 0

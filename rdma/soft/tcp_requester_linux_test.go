@@ -120,19 +120,23 @@ func TestSilentPeer(t *testing.T) {
 		stopped bool          // the process; else the host is cut off
 		silence time.Duration // how long, 0: until the end
 		want    rdma.WCStatus
+
+		configured time.Duration // Config.Silence
 	}{
-		{"cut off for ever, timeout as short as can be", 1, 0, 8, false, false, 0, rdma.WCRetryExcErr},
-		{"cut off for ever, polled", 1, 1, 8, true, false, 0, rdma.WCRetryExcErr},
-		{"cut off for ever, more than the sockets take", 1, 0, 24 << 20, true, false, 0, rdma.WCRetryExcErr},
-		{"cut off for less than the retries", 17, 7, 8, true, false, time.Second, rdma.WCSuccess},
-		{"cut off for a while, without a timeout", 0, 0, 8, true, false, 2 * time.Second, rdma.WCSuccess},
-		{"stopped for longer than all tries", 1, 0, 8, true, true, 4 * silenceLeast, rdma.WCSuccess},
-		{"stopped in a message longer than the sockets take", 1, 0, 24 << 20, true, true, 4 * silenceLeast, rdma.WCSuccess},
-		{"stopped for a while, without a timeout", 0, 0, 8, true, true, 2 * time.Second, rdma.WCSuccess},
+		{"cut off for ever, timeout as short as can be", 1, 0, 8, false, false, 0, rdma.WCRetryExcErr, 0},
+		{"cut off for ever, polled", 1, 1, 8, true, false, 0, rdma.WCRetryExcErr, 0},
+		{"cut off for ever, more than the sockets take", 1, 0, 24 << 20, true, false, 0, rdma.WCRetryExcErr, 0},
+		{"cut off for less than the retries", 17, 7, 8, true, false, time.Second, rdma.WCSuccess, 0},
+		{"cut off for a while, without a timeout", 0, 0, 8, true, false, 2 * time.Second, rdma.WCSuccess, 0},
+		{"stopped for longer than all tries", 1, 0, 8, true, true, 4 * silenceLeast, rdma.WCSuccess, 0},
+		{"stopped in a message longer than the sockets take", 1, 0, 24 << 20, true, true, 4 * silenceLeast, rdma.WCSuccess, 0},
+		{"stopped for a while, without a timeout", 0, 0, 8, true, true, 2 * time.Second, rdma.WCSuccess, 0},
+		{"cut off for ever, with patience", 1, 1, 8, true, false, 0, rdma.WCRetryExcErr, 4 * time.Second},
+		{"cut off for less than the patience", 1, 1, 8, true, false, 2500 * time.Millisecond, rdma.WCSuccess, 6 * time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			n := hosts(t, 2)
+			n := hostsWith(t, 2, Config{Silence: c.configured})
 			attr := attrs()
 			attr.Timeout, attr.RetryCnt = c.timeout, c.retries
 			qa, _ := pair(t, n[0], n[1], attr)
@@ -160,7 +164,7 @@ func TestSilentPeer(t *testing.T) {
 			}
 			wc := n[0].poll(1)[0]
 			took := time.Since(begin)
-			least := time.Duration(c.retries+1) * max(rdma.AckTimeout(c.timeout), silenceLeast)
+			least := max(time.Duration(c.retries+1)*max(rdma.AckTimeout(c.timeout), silenceLeast), c.configured)
 			if c.want == rdma.WCSuccess {
 				least = c.silence
 			}

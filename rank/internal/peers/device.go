@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/gorun-mpi/gorun/rank/internal/peers/wireup"
 	"github.com/gorun-mpi/gorun/rdma"
@@ -27,6 +28,7 @@ type Device struct {
 	GID            rdma.GID
 	PD             rdma.PD
 	All            rdma.MR        // the whole address space, nil where the device cannot
+	Silence        time.Duration  // of the software device's configuration
 	soft           *soft.Provider // nil when the device is another provider's
 }
 
@@ -73,7 +75,7 @@ func OpenDevice(cfg DeviceConfig) (d *Device, err error) {
 		if d.soft, err = soft.New(cfg.Soft); err != nil {
 			return d, err
 		}
-		d.Port.Silence = cfg.Soft.Silence
+		d.Silence = cfg.Soft.Silence
 		cfg.Providers, cfg.Soft.Names = []rdma.Provider{d.soft}, nil
 		if device, provider, err = cfg.Find(); err != nil {
 			return d, err

@@ -2,7 +2,6 @@ package wireup
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/gorun-mpi/gorun/rank/internal/peers/mail"
 	"github.com/gorun-mpi/gorun/rdma"
@@ -12,11 +11,9 @@ const (
 	// atomicsMost is how many reads of a peer a queue pair answers at a time:
 	// what most adapters offer.
 	atomicsMost = 16
-	// timeout is the least code of an ack timeout, 1.07 s. With retries a host that acknowledges
-	// nothing is given up after some 8 s.
+	// timeout is the code of the ack timeout, 1.07 s. With retries a host that
+	// acknowledges nothing is given up after some 8 s, unless the device has more patience (soft.Config.Silence).
 	timeout = 18
-	// timeoutMost is the code of 2.4 hours.
-	timeoutMost = 31
 	// rnrTimer is the code of 0.64 ms: receives are missing only where many peers
 	// share them and all send at once, or when a peer gives up.
 	rnrTimer = 12
@@ -38,18 +35,6 @@ type Target struct {
 type Port struct {
 	Attr rdma.DeviceAttr
 	MTU  rdma.MTU
-	// Silence is how long another host may acknowledge nothing; 0 is some 8 s. It is for the software device, whose ack timeout
-	// only ends requests: an adapter sends them again each time that it has passed.
-	Silence time.Duration
-}
-
-// timeout is the code of the ack timeout.
-func (p *Port) timeout() (code uint8) {
-	code = timeout
-	for code < timeoutMost && (retries+1)*rdma.AckTimeout(code) < p.Silence {
-		code++
-	}
-	return code
 }
 
 // MailPort is where the mail of the card's rank goes.
@@ -69,7 +54,7 @@ func Connect(qp rdma.QP, own Port, peer *Card, number uint32) error {
 		return fmt.Errorf("modify qp to RTR: %w", err)
 	}
 	err = qp.Modify(rdma.QPAttr{
-		State: rdma.StateRTS, Timeout: own.timeout(), RetryCnt: retries, RNRRetry: 7, MaxRdAtomic: uint8(min(own.Attr.MaxQPInitRdAtom, atomicsMost)),
+		State: rdma.StateRTS, Timeout: timeout, RetryCnt: retries, RNRRetry: 7, MaxRdAtomic: uint8(min(own.Attr.MaxQPInitRdAtom, atomicsMost)),
 	}, rdma.QPStateMask|rdma.QPTimeoutMask|rdma.QPRetryCntMask|rdma.QPRNRRetryMask|rdma.QPSQPSNMask|rdma.QPMaxRdAtomicMask)
 	if err != nil {
 		return fmt.Errorf("modify qp to RTS: %w", err)
@@ -90,7 +75,7 @@ func Initiate(qp rdma.QP, own Port) error {
 		return fmt.Errorf("modify an initiator to RTR: %w", err)
 	}
 	err = qp.Modify(rdma.QPAttr{
-		State: rdma.StateRTS, Timeout: own.timeout(), RetryCnt: retries, RNRRetry: initiatorRetries, MaxRdAtomic: uint8(min(own.Attr.MaxQPInitRdAtom, atomicsMost)),
+		State: rdma.StateRTS, Timeout: timeout, RetryCnt: retries, RNRRetry: initiatorRetries, MaxRdAtomic: uint8(min(own.Attr.MaxQPInitRdAtom, atomicsMost)),
 	}, rdma.QPStateMask|rdma.QPTimeoutMask|rdma.QPRetryCntMask|rdma.QPRNRRetryMask|rdma.QPSQPSNMask|rdma.QPMaxRdAtomicMask)
 	if err != nil {
 		return fmt.Errorf("modify an initiator to RTS: %w", err)
