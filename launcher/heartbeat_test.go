@@ -1,9 +1,13 @@
 package launcher
 
 import (
+	"encoding/binary"
+	"io"
+	"os"
 	"testing"
 	"time"
 
+	"github.com/gorun-mpi/gorun/internal/testenv"
 	"github.com/gorun-mpi/gorun/launcher/internal/agent"
 )
 
@@ -29,4 +33,46 @@ func TestLeaseOfALocalAgentWhileTheControllerIsHeld(t *testing.T) {
 	if at := silentFrom(21, 60); at != 36 {
 		t.Errorf("over after %d s, want 36: 16 s from the last look before the lock was free", at)
 	}
+}
+
+// The order to start the ranks may take longer than a lease, as over a network that loses packets: an agent that has not been
+// told to begin is not given up for its silence.
+func TestAnOrderTakesLongerThanALease(t *testing.T) {
+	testenv.NoLeaks(t)
+	job := Job{NP: 2, Argv: sh("echo on $GORUN_HOST"), AgentTimeout: time.Second}
+	overShells(t, &job, 2, roleArgv(t, "held")[0]+` --role held 2s | env -u SSH_CONNECTION sh -c "$2"`)
+	r, stdout, stderr, err := runJob(t, job)
+	if err != nil || r.ExitStatus != 0 || len(stdout) != 2*len("on far0\n") {
+		t.Errorf("status %d, %v, cause %v\n%s%s", r.ExitStatus, err, r.Cause, stdout, stderr)
+	}
+}
+
+// roleHeld passes its input on, but holds all that stands behind the first frame for a time: TIME.
+func roleHeld(args []string) int {
+	hold, err := time.ParseDuration(args[0])
+	var head [4]byte
+	if err == nil {
+		_, err = io.ReadFull(os.Stdin, head[:])
+	}
+	if err == nil {
+		_, err = os.Stdout.Write(head[:])
+	}
+	if err == nil {
+		_, err = io.CopyN(os.Stdout, os.Stdin, int64(binary.BigEndian.Uint32(head[:])))
+	}
+	var next [1]byte
+	if err == nil {
+		_, err = io.ReadFull(os.Stdin, next[:])
+	}
+	if err != nil {
+		return 1
+	}
+	time.Sleep(hold) // which is what is tested
+	if _, err = os.Stdout.Write(next[:]); err == nil {
+		_, err = io.Copy(os.Stdout, os.Stdin)
+	}
+	if err != nil {
+		return 1
+	}
+	return 0
 }

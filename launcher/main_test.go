@@ -46,6 +46,7 @@ func init() {
 	roles = map[string]func([]string) int{
 		"agent":     func([]string) int { return agent.Main(context.Background(), os.Stdin, os.Stdout) },
 		"barriers":  roleBarriers,
+		"held":      roleHeld,
 		"lines":     roleLines,
 		"mourns":    roleMourns,
 		"nowhere":   roleNowhere,
