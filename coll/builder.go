@@ -287,13 +287,16 @@ func (b *builder) finish(p *plan) {
 // A portion is a part of a vector: n bytes at off.
 type portion struct{ off, n int }
 
-// portionOf cuts the call's vector into as many portions as there are ranks, whole
-// elements each, the first ones longer by an element where it does not divide.
-func portionOf(c *Call, rank int) portion {
+// portionOf is a rank's of as many portions of the call's vector as there are ranks.
+func portionOf(c *Call, rank int) portion { return c.portion(rank, c.Size) }
+
+// portion is number i of so many of the call's vector, whole elements each, the first ones
+// longer by an element where it does not divide.
+func (c *Call) portion(i, of int) portion {
 	count := c.Bytes / c.Elem
-	q, r := count/c.Size, count%c.Size
-	s := portion{off: (rank*q + min(rank, r)) * c.Elem, n: q * c.Elem}
-	if rank < r {
+	q, r := count/of, count%of
+	s := portion{off: (i*q + min(i, r)) * c.Elem, n: q * c.Elem}
+	if i < r {
 		s.n += c.Elem
 	}
 	return s

@@ -59,7 +59,8 @@
 // Members on several hosts of which some share one can go by two levels (see hosts.go): one
 // member of a host talks with the other hosts. The table has rules of its own for them, which
 // do not hold where a reduction would have other bits than on one host, or where one member
-// would have to hold more than 4 MiB.
+// would have to hold more than 4 MiB. A long all-reduce goes along the chain of hosts in pieces,
+// of which each member carries its portion (see hostchain.go).
 //
 // A blocking call that repeats one before it, and that needs messages to mapped
 // members only, can be made by its [Short], which keeps what Run has looked up.

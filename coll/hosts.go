@@ -5,7 +5,7 @@ import "slices"
 // Two levels: members that share a host meet at its leader, which is its first member, and
 // the leaders exchange one message for each pair of hosts, a barrier fewer, or a broadcast goes
 // along a tree of hosts. A message between hosts takes longer than several within one, and all members of a
-// host have one link.
+// host have one link. For long vectors, which are a matter of bytes, see hostchain.go.
 //
 // Any placement is right: hosts of different sizes, ranks that take turns, one rank a
 // host, all on one. Which hosts there are the members tell each other when the team is

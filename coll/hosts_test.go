@@ -396,7 +396,7 @@ func TestScratchOfLeadersIsBounded(t *testing.T) {
 	}
 }
 
-// Teams on any hosts, over TCP between them, by the table and by two levels.
+// Teams on any hosts, over TCP between them, by the table, by two levels and by a chain.
 func TestCollectivesAcrossHosts(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -414,11 +414,14 @@ func TestCollectivesAcrossHosts(t *testing.T) {
 			rng := rand.New(rand.NewPCG(9, uint64(nw.n)))
 			var list []*job
 			for _, way := range ways() {
-				if way.Algorithm != TwoLevel {
+				if way.Algorithm != TwoLevel && way.Algorithm != HostChain {
 					continue
 				}
-				for _, size := range []int{0, 8, 100, defaultEager + 8, 100 << 10} {
-					list = append(list, newJob(rng, way.Kind, TwoLevel, nw.n, size), newJob(rng, way.Kind, Auto, nw.n, size))
+				for _, size := range []int{0, 8, 100, defaultEager + 8, 100 << 10, 1 << 20} {
+					if way.Algorithm == TwoLevel && size > 100<<10 {
+						continue
+					}
+					list = append(list, newJob(rng, way.Kind, way.Algorithm, nw.n, size), newJob(rng, way.Kind, Auto, nw.n, size))
 				}
 			}
 			nw.run(t, func(ctx context.Context, m *member) error {

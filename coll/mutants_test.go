@@ -136,6 +136,33 @@ func TestProofFindsMistakes(t *testing.T) {
 					}
 				}
 			}},
+		{"passes a sum on to where the one before it is not combined yet", Call{Kind: AllReduce, Algorithm: HostChain}, 4, 800,
+			func(p *plan) {
+				for i := range p.steps {
+					if s := &p.steps[i]; s.verb == vPut && s.index == 0 {
+						s.dst.off = 0
+					}
+				}
+			}},
+		{"combines a host's inputs in place without a spare piece", Call{Kind: AllReduce, Algorithm: HostChain}, 6, 800,
+			func(p *plan) {
+				for i := range p.steps {
+					s := &p.steps[i]
+					if s.verb == vGet && s.dst.operand == scratch && i+2 < len(p.steps) && p.steps[i+2].verb == vReduce && p.steps[i+2].a == s.dst {
+						p.steps[i+2].a = loc{operand: output, off: s.a.off}
+						s.dst = p.steps[i+2].a
+					}
+				}
+			}},
+		{"returns before its carriers have written", Call{Kind: AllReduce, Algorithm: HostChain}, 4, 800,
+			func(p *plan) {
+				for i := len(p.steps) - 1; i >= 0 && p.steps[i].verb != vPut; i-- {
+					if p.steps[i].verb == vTake {
+						p.steps = append(p.steps[:i:i], p.steps[i+1:]...)
+						return
+					}
+				}
+			}},
 		{"forgets a message", Call{Kind: Barrier, Algorithm: Dissemination}, 5, 0,
 			func(p *plan) { p.steps = p.steps[1:] }},
 	}
@@ -206,6 +233,9 @@ func TestProofFindsEveryMissingStep(t *testing.T) {
 			at := small
 			if way.Algorithm == TwoLevel {
 				at.hosts = placementOf([]uint64{0, 1, 1, 0}) // two leaders with a member each
+			}
+			if way.Algorithm == HostChain {
+				at.hosts = hostsOf(2, 2)
 			}
 			for _, bytes := range []int{16, 100} {
 				rng := rand.New(rand.NewPCG(uint64(i), uint64(bytes)))

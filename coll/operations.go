@@ -48,12 +48,13 @@ const (
 	Pull                // each rank reads the data that it needs from its owner's memory
 	Central             // through rank 0
 	TwoLevel            // one member of each host talks with the other hosts
+	HostChain           // from host to host and back, in pieces; each member of a host carries a portion
 	algorithms
 )
 
 var algorithmNames = [algorithms]string{"auto",
 	"direct", "bruck", "ring", "dissemination", "binomial", "recursive-doubling",
-	"reduce-scatter-gather", "scatter-allgather", "chain", "pull", "central", "two-level"}
+	"reduce-scatter-gather", "scatter-allgather", "chain", "pull", "central", "two-level", "host-chain"}
 
 // operations is the package's one table: what each kind of collective is called, what
 // its calls have, and the algorithms that do it, each with the builder of its plan and
@@ -96,6 +97,7 @@ var operations = [kinds]operation{
 			{Ring, (*builder).allReduceRing, twiceOthers, twoPortions},
 			{Binomial, (*builder).allReduceBinomial, twiceLogN, logN},
 			{TwoLevel, (*builder).allReduceTwoLevel, three, toHosts},
+			{HostChain, (*builder).allReduceHostChain, alongHosts, throughCarriers},
 		}},
 	AllGather: {name: "allgather", send: block, recv: blocks, leader: allBlocks,
 		far: always(Direct),
@@ -273,6 +275,10 @@ var (
 		}
 		return max(k*h, k*k*(h-1)+k-1)
 	}}
+
+	alongHosts = cost{text: "2h", on: func(_, h int) int { return 2 * h }}
+
+	throughCarriers = cost{text: "2, on two hosts 2-1/k"}
 
 	toHosts = cost{text: "k(h-1)+k-1", on: func(k, h int) int { return k*(h-1) + k - 1 }}
 )

@@ -66,6 +66,7 @@ const (
 	whyCrowded // by the rule, but for members that share CPUs
 	whyBits    // by the rule for one host, which combines in another order
 	whyRoom    // by the rule for one host, for leaders would need too much scratch or too many steps
+	whyChain   // by the rule for one host, for the hosts make no chain, or one too long
 )
 
 // algorithm is that of a call. It depends on what is the same in all members only.
@@ -82,6 +83,11 @@ func (s *selection) algorithm(c *Call) (a Algorithm, reason why, rule int) {
 	a, reason = rules[rule].Algorithm, whyRule
 	if across != "" && !s.combinesAlike(c, a) {
 		a, reason = s.onOneHost(c), whyBits
+	}
+	if a == HostChain && !s.hosts.chains(c) {
+		if a, reason = s.onOneHost(c), whyChain; a == HostChain {
+			a = ReduceScatterGather
+		}
 	}
 	if a == TwoLevel && op.leader != nil && op.leader(s, c) > mostOfLeader {
 		a, reason = s.flat(c), whyRoom
@@ -137,7 +143,7 @@ func (s *selection) combinesAlike(c *Call, a Algorithm) bool {
 // inOrder tells whether an algorithm combines in the order of the ranks, one vector after
 // the other, in each reduction that it does.
 func inOrder(a Algorithm) bool {
-	return a == Direct || a == ReduceScatterGather || a == Chain || a == Pull || a == TwoLevel
+	return a == Direct || a == ReduceScatterGather || a == Chain || a == Pull || a == TwoLevel || a == HostChain
 }
 
 // settle gives a call its algorithm, and what else depends on the selection.
@@ -192,6 +198,8 @@ func (s *selection) explain(c *Call) (a Algorithm, reason string) {
 		reason += ", where it is direct; members share CPUs"
 	case whyBits:
 		reason += fmt.Sprintf(", where it is %v; the bits would not be those of %v on one host", rules[i].Algorithm, a)
+	case whyChain:
+		reason += fmt.Sprintf(", where it is %v; that is for hosts whose ranks follow each other, and for the more bytes the more hosts there are", rules[i].Algorithm)
 	case whyRoom:
 		reason += fmt.Sprintf(", where it is %v; a leader would need more than %d MiB or %d steps", rules[i].Algorithm, mostOfLeader>>20, mostOfLeader/bytesOfStep)
 	}

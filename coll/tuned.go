@@ -75,6 +75,16 @@ package coll
 //	allreduce     65536 two-level      300 (547)      624 (2132)     5540 (46891)
 //	allreduce    262144 two-level                     3948 (2825)    23039 (69525)
 //
+// All-reduces by the chain of hosts and, in brackets, by reduce-scatter and gather, which was the
+// rule: ranks of two forked agents on 2 cores beside other work (load 20), each call behind a
+// barrier, in turns, medians of 7 runs (r: 5), and the least of them, us.
+//
+//	              bytes memory 2 x 2, median         least
+//	allreduce    262144  o     534 (646)             383 (479)
+//	allreduce   1048576  o     1661 (1830)           1382 (1613)
+//	allreduce   8388608  o     16745 (19270)         13187 (15008)
+//	allreduce   1048576  r     1358 (2021)           1123 (1891)
+//
 // Those of other kinds are from calls by two levels and by the rule for one host in turns of
 // ten, beside much other work (load 40), whose time is that of being switched to: so here is
 // how much of the CPU time of all ranks, and for long vectors of the time, two levels take.
@@ -171,6 +181,6 @@ var builtIn = Table{groups: [kinds][]group{
 		{12, []Rule{{0, TwoLevel}, {8<<10 + 1, Direct}}},
 	},
 	AllReduce: {
-		{1, []Rule{{0, TwoLevel}, {64<<10 + 1, ReduceScatterGather}}},
+		{1, []Rule{{0, TwoLevel}, {64 << 10, HostChain}}},
 	},
 }}

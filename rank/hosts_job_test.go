@@ -21,8 +21,10 @@ func init() {
 				return err
 			}
 			for _, c := range []*rank.Comm{c, turned} {
-				if err := sumEveryWay(ctx, c); err != nil {
-					return fmt.Errorf("%s: %w", c.Explain(coll.AllReduce, 8), err)
+				for _, count := range []int{2, 20_000} {
+					if err := sumEveryWay(ctx, c, count); err != nil {
+						return fmt.Errorf("%s: %w", c.Explain(coll.AllReduce, 8*count), err)
+					}
 				}
 				if err := tellFromAll(ctx, c); err != nil {
 					return fmt.Errorf("%s: %w", c.Explain(coll.Bcast, 8), err)
@@ -45,14 +47,19 @@ func algorithmOf(c *rank.Comm) string {
 	return text
 }
 
-// sumEveryWay sums blocking, again, in place, started and persistent.
-func sumEveryWay(ctx context.Context, c *rank.Comm) error {
+// sumEveryWay sums so many numbers blocking, again, in place, started and persistent.
+func sumEveryWay(ctx context.Context, c *rank.Comm, count int) error {
 	n := int64(c.Size())
 	for k := range int64(4) {
-		mine, sum := []int64{k + int64(c.Rank()), 1}, []int64{-1, -1}
+		mine, sum := make([]int64, count), make([]int64, count)
+		for i := range mine {
+			mine[i] = k + int64(c.Rank()+i)
+		}
 		check := func(how string, got []int64) error {
-			if got[0] != n*k+n*(n-1)/2 || got[1] != n {
-				return fmt.Errorf("%s, call %d: got %d", how, k, got)
+			for i, got := range got {
+				if want := n*(k+int64(i)) + n*(n-1)/2; got != want {
+					return fmt.Errorf("%s, call %d: element %d of %d is %d, want %d", how, k, i, count, got, want)
+				}
 			}
 			return nil
 		}
@@ -77,7 +84,7 @@ func sumEveryWay(ctx context.Context, c *rank.Comm) error {
 			return err
 		}
 		for range 2 {
-			sum[0], sum[1] = -1, -1
+			clear(sum)
 			if err := persistent.Start(); err != nil {
 				return err
 			}

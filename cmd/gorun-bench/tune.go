@@ -32,7 +32,7 @@ func tableName(n int) string { return fmt.Sprintf("table %d", n) }
 
 // candidates are the algorithms to try for a kind of call: the ranks are on one host.
 func candidates(kind coll.Kind) []coll.Algorithm {
-	return slices.DeleteFunc(coll.Algorithms(kind), func(a coll.Algorithm) bool { return a == coll.TwoLevel })
+	return slices.DeleteFunc(coll.Algorithms(kind), func(a coll.Algorithm) bool { return a == coll.TwoLevel || a == coll.HostChain })
 }
 
 // prepareTuning makes the tables and lists the jobs of a round.
