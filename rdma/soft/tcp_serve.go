@@ -51,7 +51,7 @@ func (l *link) serve(f *frame, payload []byte) {
 	if atomic.LoadUint32(&c.word) == uint32(rdma.StateRTR) && q.init.Type != rdma.DCT {
 		p.self.begin(c)
 	}
-	requester, cause, retry := rdma.WCRemAccessErr, uint32(faultAccess), false
+	requester, cause, retry := rdma.WCRemAccessErr, faultAccess, false
 	if payload != nil || !l.landing.lost {
 		requester, cause, retry = q.perform(l, in, f, payload)
 	}

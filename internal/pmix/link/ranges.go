@@ -63,7 +63,7 @@ type Names []string
 
 // A nameRange is Count names: Prefix, a number of at least Digits digits that begins with First, Suffix.
 type nameRange struct {
-	_msgpack struct{} `msgpack:",as_array"`
+	_msgpack struct{} `msgpack:",as_array"` //nolint:unused // package msgpack reads its tag
 	Prefix   string
 	First    uint64
 	Digits   int
