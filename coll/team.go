@@ -55,8 +55,8 @@ const (
 	manySlots    = 32
 	defaultChunk = 128 << 10
 	defaultPiece = 16 << 10
-	// defaultSentPiece is that where some members do not map each other, of two; of more it is
-	// leastSentPiece, or what keeps the scratch as small.
+	// defaultSentPiece is that of two members that do not map each other. With twice as many it is
+	// half as long, down to leastSentPiece, so that the scratch stays small.
 	defaultSentPiece, leastSentPiece = 256 << 10, 64 << 10
 	// leastSlots is what the plans need to run without waiting on each
 	// other: half of it may be owed.
@@ -118,7 +118,11 @@ func tuningFor(table *Table, size, slots int) tuning {
 // sent makes it that of members of whom some do not map each other.
 func (t *tuning) sent(table *Table, size int) {
 	if size < crowd { // of a large team the scratch stays small
-		t.piece = cmp.Or(table.PieceBytes, max(defaultSentPiece/(size-1), leastSentPiece))
+		piece := defaultSentPiece
+		for members := 2; members < size && piece > leastSentPiece; members *= 2 {
+			piece /= 2
+		}
+		t.piece = cmp.Or(table.PieceBytes, piece)
 	}
 }
 
