@@ -67,7 +67,8 @@ func TestDaemonHangs(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "pid")
 			script := "until [ -s " + file + " ]; do sleep .01; done"
 			if says != "" {
-				script += "; read pid <" + file + "; until grep -q ') Z ' /proc/$pid/stat; do sleep .01; done"
+				// It has ended when its last thread has, not just the first one.
+				script += "; read pid <" + file + "; until grep -q ') Z ' /proc/$pid/stat && [ /proc/$pid/task/* = /proc/$pid/task/$pid ] 2>/dev/null; do sleep .01; done"
 			}
 			var warned []string
 			if _, _, _, err := runJob(t, Job{Argv: sh(script), NP: 1, Env: append(os.Environ(), "TEST_DAEMON="+mode+" "+file), Offload: 1, OffloadProgram: self,
