@@ -35,7 +35,8 @@ if c.rank == 0:
 `
 
 // Programs of each MPI run on two hosts that ssh, or Slurm, reaches. A rank on each: of two on each,
-// on two CPUs, MPICH 4.0.2's do not always leave MPI_Finalize, under Hydra neither (2 of 7 runs at load 17).
+// on two CPUs, MPICH 4.0.2's do not always leave MPI_Finalize, under Hydra neither (2 of 7 runs at load 17). With one on each
+// it was seen in 2 of 55 runs at such loads.
 func TestMPIs(t *testing.T) {
 	b := testbed.New(t, 2)
 	b.Slurm()
@@ -62,14 +63,18 @@ func TestMPIs(t *testing.T) {
 			name string
 			argv []string
 		}{
-			{"ssh", []string{gorun, "--timeout", "30", "-H", "h1,h2"}},
-			{"Slurm", []string{"salloc", "-N2", "-n2", gorun, "--timeout", "30"}},
+			{"ssh", []string{gorun, "--timeout", "30", "--report-state-on-timeout", "-H", "h1,h2"}},
+			{"Slurm", []string{"salloc", "-N2", "-n2", gorun, "--timeout", "30", "--report-state-on-timeout"}},
 		} {
 			if (program.name == "Open MPI") != (way.name == "ssh") && !*all {
 				continue
 			}
 			t.Run(program.name+" by "+way.name, func(t *testing.T) {
 				got := run(t, b, append(way.argv, program.argv...)...)
+				if program.name != "Open MPI" && got.status == 124 && strings.Contains(got.out, program.want) {
+					t.Logf("once more, for MPICH has not left MPI_Finalize:\n%s", got.err)
+					got = run(t, b, append(way.argv, program.argv...)...)
+				}
 				if got.status != 0 || !strings.Contains(got.out, program.want) {
 					t.Errorf("status %d, want %q in\n%s%s", got.status, program.want, got.out, got.err)
 				}
