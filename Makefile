@@ -56,7 +56,7 @@ check: layout ## before a commit, under a minute: format, vet, imports, words, t
 test: ## all tests; installs through apt what they need, where it may
 	@scripts/test-deps
 	@$(MAKE) --no-print-directory build
-	$(GO) test $(TESTFLAGS) ./...
+	$(GO) test -timeout 20m $(TESTFLAGS) ./...
 
 .PHONY: test-rxe
 test-rxe: ## tests on real verbs: Soft-RoCE in a virtual machine (QEMU, no KVM)
