@@ -213,7 +213,7 @@ func (q *queuePair) flyWire(wr *rdma.SendWR, h *addressHandle, segs [][]byte, to
 		f.flags = frameSolicited
 	}
 	copy(f.gid[:], h.grh[24:])
-	if !l.post(&f, nil, segs, 0, int(total)) {
+	if !l.post(&f, nil, segs, 0, int(total), false) {
 		return 0, 0, notReady
 	}
 	l.uncork() // the memory is the program's again

@@ -164,7 +164,7 @@ func (q *queuePair) hangUp() {
 		return
 	}
 	if l := q.wire.link; d.called && l != nil {
-		l.post(&frame{kind: frameHangUp, to: d.num, from: q.num, life: q.life}, nil, nil, 0, 0)
+		l.post(&frame{kind: frameHangUp, to: d.num, from: q.num, life: q.life}, nil, nil, 0, 0, false)
 		l.uncork()
 	}
 	d.called = false

@@ -38,9 +38,10 @@ type link struct {
 	out    []byte // what waits for the socket, from gone on
 	gone   int    // the beginning of out that it has taken
 	ack    int    // where in out the last frame begins, if it is an acknowledgement; else -1
-	owed   int    // looks until acknowledgements are sent alone; 0: they wait no longer
+	owed   atomic.Int32 // looks until acknowledgements are sent alone; 0: they wait no longer
 	corked corked
-	iov    vectors // scratch of toSocket
+	stirs  atomic.Bool // flush has something to do
+	iov    vectors     // scratch of toSocket
 	seen   uint32  // the events that watch asked for last
 
 	// Guarded by network.mu.
@@ -60,9 +61,10 @@ const (
 	repliesMost = 64 << 10
 	readSize    = 256 << 10
 	glance      = 16 << 10 // what is read at once where the frames to come are not known
-	// corkFrames and corkBytes bound what one system call sends of requests.
-	corkFrames = 32
+	// corkPieces and corkBytes bound what one system call sends of requests.
+	corkPieces = 64
 	corkBytes  = 512 << 10
+	shortMost  = 256 // bytes of payload that are copied behind their header, rather than named to the kernel
 	// An acknowledgement waits for as many looks of the owner, for others to come with
 	// it, and for requests to take it along: a program that answers a message does so at once.
 	owedLooks = 3
@@ -70,23 +72,33 @@ const (
 )
 
 // corked are frames that are sent together: those of one post, or of one look.
-// Payload stays where it is, with requests that are under way until it is sent.
+// Payload that is not short stays where it is, with requests that are under way until it is sent.
 type corked struct {
-	heads [corkFrames][frameSize]byte
-	n     int // of heads
+	flat  [8 << 10]byte // headers, and what is short, one behind the other
+	n     int           // of flat
 	vec   [][]byte
+	grows bool // the last of vec ends at n
 	bytes int
 }
 
-func (c *corked) add(f *frame) {
-	f.put(&c.heads[c.n])
-	c.vec = append(c.vec, c.heads[c.n][:])
-	c.n++
-	c.bytes += frameSize
+// room is the next n bytes of flat.
+func (c *corked) room(n int) []byte {
+	at := c.n
+	c.n += n
+	c.bytes += n
+	if c.grows {
+		last := &c.vec[len(c.vec)-1]
+		*last = (*last)[:len(*last)+n]
+	} else {
+		c.vec, c.grows = append(c.vec, c.flat[at:c.n]), true
+	}
+	return c.flat[at:c.n]
 }
 
-func (c *corked) payload(segs [][]byte, off, n int) {
-	c.bytes += n
+func (c *corked) add(f *frame) { f.put((*[frameSize]byte)(c.room(frameSize))) }
+
+// payload adds n bytes at off of segs, or a copy of them.
+func (c *corked) payload(segs [][]byte, off, n int, copied bool) {
 	for _, b := range segs {
 		if n == 0 {
 			break
@@ -96,17 +108,24 @@ func (c *corked) payload(segs [][]byte, off, n int) {
 			continue
 		}
 		k := min(len(b)-off, n)
-		c.vec = append(c.vec, b[off:off+k])
+		if copied {
+			copy(c.room(k), b[off:])
+		} else {
+			c.vec, c.grows = append(c.vec, b[off:off+k]), false
+			c.bytes += k
+		}
 		off, n = 0, n-k
 	}
 }
 
-// full tells whether a frame with a lead may not fit.
-func (c *corked) full() bool { return c.n+2 > corkFrames || c.bytes >= corkBytes }
+// full tells whether a frame with a lead and a short payload may not fit.
+func (c *corked) full() bool {
+	return c.n+2*frameSize+shortMost > len(c.flat) || c.bytes >= corkBytes || len(c.vec) >= corkPieces
+}
 
 func (c *corked) reset() {
 	clear(c.vec)
-	c.vec, c.n, c.bytes = c.vec[:0], 0, 0
+	c.vec, c.n, c.grows, c.bytes = c.vec[:0], 0, false, 0
 }
 
 // A reply is an answer that waits for its turn.
@@ -120,8 +139,8 @@ type reply struct {
 // post adds a frame with n bytes at off of segs to those that the next uncork sends,
 // and lead, unless it is nil, right before. The payload stays as it is until then. It
 // is false, and nothing was done, when something waits for the socket already or the
-// link is broken. A hang-up goes out in any case: it makes room at the other side.
-func (l *link) post(f, lead *frame, segs [][]byte, off, n int) bool {
+// link is broken. guard: the payload may not be mapped any more. A hang-up goes out in any case: it makes room at the other side.
+func (l *link) post(f, lead *frame, segs [][]byte, off, n int, guard bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.state.Load() != linkUp {
@@ -137,7 +156,7 @@ func (l *link) post(f, lead *frame, segs [][]byte, off, n int) bool {
 		l.corked.add(lead)
 	}
 	l.corked.add(f)
-	l.corked.payload(segs, off, n)
+	l.corked.payload(segs, off, n, n <= shortMost && !guard)
 	return true
 }
 
@@ -145,7 +164,7 @@ func (l *link) post(f, lead *frame, segs [][]byte, off, n int) bool {
 // reads are answered, which would keep all room for themselves. Called with mu held.
 func (l *link) takes() bool {
 	n := l.waiting()
-	return n == 0 || l.owed > 0 && l.sealed.waiting() == 0 || l.replying.Load() && n < outMost
+	return n == 0 || l.owes() && l.sealed.waiting() == 0 || l.replying.Load() && n < outMost
 }
 
 // uncork sends what post has added.
@@ -165,24 +184,23 @@ func (l *link) send() {
 	if l.state.Load() != linkUp {
 		return
 	}
-	done := 0
-	if acks := l.out[l.gone:]; l.owed > 0 || l.waiting() == 0 {
-		if len(acks) > 0 { // they go along
-			c.vec = slices.Insert(c.vec, 0, acks)
+	if l.owes() { // acknowledgements go along
+		l.owed.Store(0)
+		if acks := l.out[l.gone:]; len(acks) <= len(c.flat)-c.n {
+			copy(c.room(len(acks)), acks)
+			l.out, l.gone = l.out[:0], 0
+		} else if !l.writeOut() {
+			return
 		}
+	}
+	done := 0
+	if l.waiting() == 0 {
 		k, err := l.write(c.vec)
 		if err != nil {
 			l.breakOff()
 			return
 		}
-		if len(acks) > 0 {
-			c.vec = slices.Delete(c.vec, 0, 1)
-			l.gone += min(k, len(acks))
-			if l.owed = 0; l.gone == len(l.out) {
-				l.out, l.gone = l.out[:0], 0
-			}
-		}
-		done = max(k-len(acks), 0)
+		done = k
 	}
 	for _, b := range c.vec {
 		if done >= len(b) {
@@ -252,11 +270,15 @@ func (l *link) queue(f *frame, n int, load func([]byte) bool) bool {
 	}
 	switch {
 	case !ack:
-		l.ack, l.owed = -1, 0
+		l.ack = -1
+		l.owed.Store(0)
 	default:
 		if l.ack = len(l.out) - frameSize; idle {
-			l.owed = owedLooks
+			l.owed.Store(owedLooks)
 		}
+	}
+	if !l.owes() {
+		l.stirs.Store(true)
 	}
 	if l.waiting() > answersMost {
 		l.breakOff()
@@ -284,6 +306,7 @@ func (l *link) answer(f *frame, payload []byte) {
 func (l *link) wait(r *reply) {
 	l.replies = append(l.replies, *r)
 	l.replying.Store(true)
+	l.stirs.Store(true)
 	if len(l.replies)-l.replied > repliesMost {
 		l.mu.Lock()
 		l.breakOff()
@@ -319,8 +342,8 @@ func (l *link) acknowledges(f *frame) bool {
 // age is the beginning of a look: it flushes, and tells whether nothing is owed.
 func (l *link) age(all bool) bool {
 	l.mu.Lock()
-	if l.owed > 0 {
-		l.owed--
+	if l.owes() {
+		l.owed.Add(-1)
 	}
 	l.mu.Unlock()
 	l.flush(all)
@@ -328,11 +351,7 @@ func (l *link) age(all bool) bool {
 }
 
 // owes tells whether acknowledgements wait for another look.
-func (l *link) owes() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.owed > 0
-}
+func (l *link) owes() bool { return l.owed.Load() > 0 }
 
 // flush writes what waits, but for acknowledgements that may wait for another look;
 // all: these too.
@@ -343,19 +362,22 @@ func (l *link) flush(all bool) {
 	if l.state.Load() != linkUp {
 		return
 	}
-	if l.waiting() == 0 {
-		l.watch(false) // a readout may have ended without a word
-		return
+	if l.waiting() > 0 && (all || !l.owes() || l.waiting() >= owedMost) {
+		l.owed.Store(0)
+		if !l.writeOut() {
+			return
+		}
 	}
-	if !all && l.owed > 0 && l.waiting() < owedMost {
-		return
-	}
-	l.owed = 0
+	l.watch(l.waiting() > 0 && !l.owes()) // a readout may have ended without a word
+}
+
+// writeOut writes what the socket takes of what waits. It is false when the link has broken. Called with mu held.
+func (l *link) writeOut() bool {
 	one := [1][]byte{l.out[l.gone:]}
 	k, err := l.write(one[:])
 	if err != nil {
 		l.breakOff()
-		return
+		return false
 	}
 	if k > 0 {
 		l.heard.Add(1)
@@ -365,7 +387,7 @@ func (l *link) flush(all bool) {
 	} else if l.gone > l.ack {
 		l.ack = -1
 	}
-	l.watch(l.waiting() > 0)
+	return true
 }
 
 // breakOff marks the link for network.look to drop, which a look at the

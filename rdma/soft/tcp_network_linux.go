@@ -160,10 +160,14 @@ func (n *network) lookAtReady(all bool) (moved bool) {
 // broken. It tells whether anything moved. Called with mu held.
 func (n *network) serve(l *link, all bool) (moved bool) {
 	heard := l.heard.Load()
-	l.age(all)
+	if l.stirs.Load() || l.owes() {
+		l.age(all)
+	}
 	l.resume()
 	l.receive()
-	l.flush(all)
+	if l.stirs.Load() || all && l.owes() {
+		l.flush(all)
+	}
 	if l.state.Load() == linkBroken {
 		n.drop(l)
 		return true
@@ -247,7 +251,8 @@ func (n *network) close() {
 // with the link's mu held.
 func (l *link) watch(out bool) {
 	ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(l.fd)}
-	if out || l.replying.Load() { // the socket may have taken all since the last piece: it has room for the next
+	out = out || l.replying.Load() // the socket may have taken all since the last piece: it has room for the next
+	if l.stirs.Store(out); out {
 		ev.Events |= unix.EPOLLOUT
 	}
 	if ev.Events != l.seen {

@@ -273,7 +273,7 @@ func (q *queuePair) sendPieces(e *request, segs [][]byte, total uint32, guard bo
 			q.settle(e, rdma.WCLocProtErr, 0)
 			return true
 		}
-		if !w.link.post(&f, lead, send, off, int(f.length)) {
+		if !w.link.post(&f, lead, send, off, int(f.length), guard && !copied) {
 			return false
 		}
 		if copied {

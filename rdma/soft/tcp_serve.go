@@ -249,7 +249,7 @@ func (l *link) stream(r *reply, answer frame, mem []byte) bool {
 	for at := r.sent; at < answer.total && !c.full(); at += answer.length {
 		answer.offset, answer.length = at, min(answer.total-at, pieceSize)
 		c.add(&answer)
-		c.payload(l.one[:], int(at), int(answer.length))
+		c.payload(l.one[:], int(at), int(answer.length), false)
 	}
 	l.one[0] = nil
 	all := c.bytes

@@ -58,8 +58,14 @@ func writeSocket(fd int, bufs [][]byte, iov *vectors) (int, error) {
 	if arch.RaceEnabled {
 		crossed.Add(1)
 	}
-	m := unix.Msghdr{Iov: &list[0], Iovlen: uint64(len(list))}
-	k, _, errno := unix.RawSyscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&m)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+	var k uintptr
+	var errno unix.Errno
+	if len(list) == 1 { // it costs the kernel less
+		k, _, errno = unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(list[0].Base)), uintptr(list[0].Len), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
+	} else {
+		m := unix.Msghdr{Iov: &list[0], Iovlen: uint64(len(list))}
+		k, _, errno = unix.RawSyscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&m)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+	}
 	clear(list) // what was sent is the program's
 	if errno != 0 {
 		return 0, errno
