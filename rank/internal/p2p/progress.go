@@ -21,6 +21,15 @@ type progress struct {
 	outbound
 	waiter *wait.Waiter
 	wcs    [pollBatch]rdma.WC // scratch
+	spent  spent
+}
+
+// A spent is a receive whose message was taken out, and which is to be posted anew: behind the next one, or
+// at the first look that finds nothing, while there is time. The answer to the message need not wait for that.
+type spent struct {
+	p      *peer // nil: there is none
+	slot   int
+	credit bool // the peer's again when it is posted
 }
 
 // Progress moves messages on without waiting and tells whether anything came.
@@ -35,6 +44,7 @@ func (pr *progress) Progress() bool {
 		}
 		if pr.rings.looks++; pr.links.flying == 0 && pr.links.distant == 0 && pr.rings.looks%pollEvery != 0 && !pr.waiter.Thorough() {
 			// Nothing comes over queue pairs.
+			pr.repost()
 			if len(pr.chores.due) > 0 {
 				pr.catchUp()
 			}
@@ -45,6 +55,7 @@ func (pr *progress) Progress() bool {
 	if n > 0 || err != nil {
 		return pr.advance(n, err)
 	}
+	pr.repost()
 	if len(pr.chores.due) > 0 {
 		pr.catchUp()
 	}
@@ -85,7 +96,7 @@ func (pr *progress) catchUp() {
 	pr.chores.behind = due
 }
 
-// received handles the completion of a receive, and posts its slot anew.
+// received handles the completion of a receive, and has its slot posted anew.
 func (pr *progress) received(from uint64, slot int, wc *rdma.WC) {
 	c, at := pr.pool.slot(slot)
 	var h header
@@ -112,15 +123,27 @@ func (pr *progress) received(from uint64, slot int, wc *rdma.WC) {
 	case p.QP != nil || pr.set.Overtaken(int(p.rank)):
 		credit = pr.arrived(p, &h, c.mem[at+h.size():at+int(wc.ByteLen)])
 	}
-	if shared {
-		pr.failures.broken(pr.pool.free(slot))
-	} else if p.Err() == nil {
-		if err := pr.pool.postRecv(p.rank, p.QP, slot); err != nil {
-			pr.failures.fail(p, err)
-		}
+	if !shared {
+		pr.repost()
+		pr.spent = spent{p, slot, credit}
+		return
 	}
+	pr.failures.broken(pr.pool.free(slot))
 	if credit && p.Err() == nil {
 		pr.chores.giveBack(p, 1)
+	}
+}
+
+// repost posts the receive that is spent.
+func (pr *progress) repost() {
+	s := pr.spent
+	if pr.spent.p = nil; s.p == nil || s.p.Err() != nil {
+		return
+	}
+	if err := pr.pool.postRecv(s.p.rank, s.p.QP, s.slot); err != nil {
+		pr.failures.fail(s.p, err)
+	} else if s.credit {
+		pr.chores.giveBack(s.p, 1)
 	}
 }
 
