@@ -47,6 +47,7 @@ func (t *Team) mapPeers(all bool) {
 		if p := &t.peers[i]; i != t.rank {
 			p.maps = t.mesh.dialer.Maps(p.at)
 			t.remote = t.remote || !p.maps
+			p.polled = !p.maps && !t.mesh.oneSided
 		}
 	}
 	t.mappable(addressOf(t.bytes), t.region)

@@ -48,13 +48,14 @@ type Dialer interface {
 // A Mesh has the connections of a process, which all its teams share. It
 // owns memory of closed and broken teams that peers may still access.
 type Mesh struct {
-	pd     rdma.PD
-	cq     rdma.CQ
-	queues []queue
-	room   int32        // completions the CQ holds
-	owed   atomic.Int32 // completions under way
-	hurt   atomic.Bool  // some queue has failed
-	used   atomic.Bool  // something was posted, ever
+	pd       rdma.PD
+	cq       rdma.CQ
+	queues   []queue
+	room     int32        // completions the CQ holds
+	owed     atomic.Int32 // completions under way
+	hurt     atomic.Bool  // some queue has failed
+	used     atomic.Bool  // something was posted, ever
+	oneSided bool         // writes of peers get here although this process does not poll
 
 	dialer Dialer          // nil: there are no peers
 	debts  []debt          // to peers that are not connected yet
@@ -102,7 +103,7 @@ func NewMesh(cfg MeshConfig) (*Mesh, error) {
 	if cfg.PD == nil || cfg.CQ == nil && size > 1 {
 		return nil, errors.New("mesh: needs a PD and a CQ")
 	}
-	m := &Mesh{pd: cfg.PD, cq: cfg.CQ, queues: make([]queue, size), dialer: cfg.Peers}
+	m := &Mesh{pd: cfg.PD, cq: cfg.CQ, queues: make([]queue, size), dialer: cfg.Peers, oneSided: cfg.PD.Context().QueryDevice().OneSided}
 	for i := range m.queues {
 		m.queues[i].at = i
 	}

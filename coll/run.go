@@ -180,12 +180,26 @@ func (w *waiting) poll(wide bool) bool {
 	c := t.call
 	c.misses++
 	thorough := t.waiter.Thorough()
+	polled := t.waitsForPolled()
 	if c.misses%lookMisses != 0 && !c.slow && !thorough {
+		if polled {
+			t.mesh.poll()
+			return t.step()
+		}
 		return false
 	}
 	// The look may have brought what the machine needs: a connection, completions. A
 	// rank that sleeps now would not see it.
-	return t.look(wide) || thorough && t.step()
+	return t.look(wide) || (thorough || polled) && t.step()
+}
+
+// waitsForPolled tells whether what t.call waits for gets here only as this process polls.
+func (t *Team) waitsForPolled() bool {
+	if !t.remote {
+		return false
+	}
+	at := t.waitsOn()
+	return at >= 0 && t.peers[at].polled
 }
 
 // step drives the machine and tells whether it could make a step.

@@ -103,6 +103,25 @@ func (s *Short) compile() bool {
 // a microsecond.
 const shortSpin = 64
 
+// shortPolls is how many times it polls for one that comes no other way, each of which takes a
+// microsecond or less.
+const shortPolls = 16
+
+// pollFor polls until word has the message next, but not for long, and gives what it read last. Ranks that share their
+// CPUs leave it to the machine, which yields.
+func (t *Team) pollFor(word *uint64, next uint16) (h uint64) {
+	if t.waiter.Crowded() || t.waiter.Scheduled() {
+		return 0
+	}
+	for range shortPolls {
+		t.mesh.poll()
+		if h = atomic.LoadUint64(word); sequenceOf(h) == next {
+			break
+		}
+	}
+	return h
+}
+
 // RunShort repeats the call of s, with the function of the reduction. If done is false
 // nothing was done, and the caller must call Run: the team is in use or broken, or the
 // operands overlap. No other goroutine may use the team meanwhile, not even for Progress.
@@ -160,7 +179,12 @@ func (t *Team) RunShort(ctx context.Context, s *Short, send, recv []byte, combin
 			word := &t.words[(v.lane+int(c.awaited&mask)*stride)/8]
 			h := atomic.LoadUint64(word)
 			if sequenceOf(h) != next {
-				if h = t.waiter.Spin(word, sequenceBits, sequenced(next), shortSpin); sequenceOf(h) != next {
+				if v.peer.polled {
+					h = t.pollFor(word, next)
+				} else {
+					h = t.waiter.Spin(word, sequenceBits, sequenced(next), shortSpin)
+				}
+				if sequenceOf(h) != next {
 					return true, t.handOver(ctx, s, pc, false, &mem, combine)
 				}
 			}
