@@ -35,14 +35,14 @@ type link struct {
 
 	mu     sync.Mutex // guards writing: fd, and
 	fd     int
-	out    []byte // what waits for the socket, from gone on
-	gone   int    // the beginning of out that it has taken
-	ack    int    // where in out the last frame begins, if it is an acknowledgement; else -1
+	out    []byte       // what waits for the socket, from gone on
+	gone   int          // the beginning of out that it has taken
+	ack    int          // where in out the last frame begins, if it is an acknowledgement; else -1
 	owed   atomic.Int32 // looks until acknowledgements are sent alone; 0: they wait no longer
 	corked corked
 	stirs  atomic.Bool // flush has something to do
 	iov    vectors     // scratch of toSocket
-	seen   uint32  // the events that watch asked for last
+	seen   uint32      // the events that watch asked for last
 
 	// Guarded by network.mu.
 	rest    []byte      // read, and not a whole frame yet

@@ -267,7 +267,7 @@ func (l *link) toSocket(bufs [][]byte) (int, error) {
 		k, err := writeSocket(l.fd, bufs, &l.iov)
 		l.n.counts.writes.Add(1)
 		switch err {
-		case nil:
+		case 0:
 			return k, nil
 		case syscall.EINTR:
 			continue
@@ -306,7 +306,7 @@ func (l *link) fromSocket(b []byte) (k int, end bool) {
 			continue
 		case err == syscall.EAGAIN:
 			return 0, false
-		case err != nil || k <= 0:
+		case err != 0 || k <= 0:
 			return 0, true
 		}
 		return k, false
@@ -326,7 +326,7 @@ func (l *link) scatterSocket(a, b []byte) (k int, end, fault bool) {
 			return 0, false, false
 		case err == syscall.EFAULT:
 			return 0, false, true
-		case err != nil || k <= 0:
+		case err != 0 || k <= 0:
 			return 0, true, false
 		}
 		return k, false, false
