@@ -111,6 +111,7 @@ func (q *queuePair) forget() {
 	q.endCalls()
 	q.dc = connection{}
 	q.wire.drop()
+	q.wire.count(0)
 	q.wire = wireState{}
 }
 

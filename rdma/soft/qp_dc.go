@@ -168,6 +168,7 @@ func (q *queuePair) hangUp() {
 		l.uncork()
 	}
 	d.called = false
+	q.wire.count(0)
 	q.wire.link = nil // which may break without harm now
 }
 

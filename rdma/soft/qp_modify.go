@@ -132,6 +132,7 @@ func (q *queuePair) connect(attr rdma.QPAttr) string {
 	// memory the kernel keeps from us, if it listens: all of them, for the sake of
 	// their order.
 	q.wire.drop()
+	q.wire.count(0)
 	q.wire = wireState{wired: s.wired()}
 	q.life++
 	if q.wire.wired {
@@ -204,6 +205,7 @@ func (q *queuePair) flushSend() bool {
 		}
 		q.pending.pop()
 	}
+	q.wire.count(0)
 	q.p.work.done(q)
 	return true
 }

@@ -32,6 +32,7 @@ type link struct {
 	state    atomic.Uint32
 	replying atomic.Bool   // replies wait
 	heard    atomic.Uint32 // grows with what moves: bytes from the other side, and its taking ours
+	underWay atomic.Int32  // requests of this side that are not answered
 
 	mu     sync.Mutex // guards writing: fd, and
 	fd     int
@@ -56,9 +57,12 @@ type link struct {
 
 const (
 	outMost = 256 << 10 // above that, a read's data waits
-	// With more answers waiting, the other side does not keep to the limits of its send queues, and is hung up on.
+	// With as many requests unanswered, a queue pair sends another only when it has none on the way.
+	underWayMost = 16 << 10
+	// With more answers waiting, the other side does not keep to underWayMost, and is hung up on: of each of its
+	// queue pairs one request and one call may come on top, and all may come twice, refused and sent again.
 	answersMost = 16 << 20
-	repliesMost = 64 << 10
+	repliesMost = 2 * (underWayMost + 2*maxQueues)
 	readSize    = 256 << 10
 	glance      = 16 << 10 // what is read at once where the frames to come are not known
 	// corkPieces and corkBytes bound what one system call sends of requests.

@@ -13,6 +13,7 @@ type wireState struct {
 	wired   bool      // requests go over TCP
 	link    *link     // that carries them
 	next    uint32    // of the backlog, the first that is not wholly sent
+	counted uint32    // how many of them the link counts as under way
 	offset  uint32    // how much of it is
 	rnr     uint8     // timer code of the last frameNotReady
 	settled uint32    // bytes of a read's data that have come
@@ -21,6 +22,15 @@ type wireState struct {
 
 	from *link // where requests come from
 	inbound
+}
+
+// count tells the link how many requests of the queue pair are unanswered. Those that a queue pair leaves behind
+// when it is closed or connected anew count no more.
+func (w *wireState) count(underWay uint32) {
+	if w.link != nil {
+		w.link.underWay.Add(int32(underWay) - int32(w.counted))
+	}
+	w.counted = underWay
 }
 
 // comesBy notes the link of a request, unless a message that came by another has
@@ -101,6 +111,7 @@ func (q *queuePair) advanceWire() (moved bool) {
 		return false
 	case linkBroken:
 		// What may have been executed is not tried again.
+		w.count(0)
 		w.link = nil
 		w.next, w.offset = 0, 0
 		q.settle(q.pending.first(), q.unheard(rdma.WCRetryExcErr), 0)
@@ -150,6 +161,9 @@ func (q *queuePair) sendOn() (moved bool) {
 			if w.next == 0 {
 				return !w.wired || q.advanceWire() || moved
 			}
+			return moved
+		}
+		if w.next > 0 && w.offset == 0 && !q.unreliable && w.link.underWay.Load() >= underWayMost {
 			return moved
 		}
 		if wr.Flags&rdma.SendFence != 0 && w.offset == 0 && q.pending.fetches(w.next) > 0 {
@@ -285,6 +299,9 @@ func (q *queuePair) sendPieces(e *request, segs [][]byte, total uint32, guard bo
 		w.offset += f.length
 		if f.length == 0 || w.offset == total {
 			w.next, w.offset = w.next+1, 0
+			if !q.unreliable {
+				w.count(w.next)
+			}
 			return true
 		}
 	}
@@ -305,6 +322,7 @@ func (q *queuePair) again() bool {
 	}
 	q.waiting = accepted
 	q.wire.next, q.wire.offset = 0, 0
+	q.wire.count(0)
 	return true
 }
 
@@ -397,6 +415,7 @@ func (l *link) answered(f *frame, payload []byte) {
 			q.pending.at(i).part.lost = 1
 		}
 		w.next, w.offset, w.settled = 0, 0, 0
+		w.count(0)
 		return
 	}
 	if q.init.Type == rdma.DCI && !q.dc.made && f.kind != frameBusy && f.kind != frameNobody {
@@ -472,6 +491,7 @@ func (q *queuePair) acknowledged(e *request, st rdma.WCStatus, n uint32) {
 	q.psn = (q.psn + 1) & psnMask
 	if q.wire.next > 0 {
 		q.wire.next--
+		q.wire.count(q.wire.next)
 	} else {
 		q.wire.offset = 0 // refused while it was being sent
 	}

@@ -377,3 +377,39 @@ func TestReadAfterQueuePairClosed(t *testing.T) {
 		t.Errorf("the other queue pair is in %v, want RTS", s)
 	}
 }
+
+// However many requests the send queues of a process hold, their answers wait behind one long read and the link stays.
+func TestLongReadBeforeManyRequests(t *testing.T) {
+	noLeaks(t)
+	n := hosts(t, 2)
+	const queues, depth, size = 4, 20 << 10, 16 << 20
+	n[0].owned = append(n[0].owned, n[0].cq)
+	n[0].cq = must[rdma.CQ](t)(n[0].ctx.CreateCQ(2 * queues * depth)).(*completionQueue)
+	var qs [queues]*queuePair
+	for i := range qs {
+		qs[i] = must[rdma.QP](t)(n[0].pd.CreateQP(rdma.QPInitAttr{SendCQ: n[0].cq, RecvCQ: n[0].cq, Type: rdma.RC, Cap: rdma.QPCap{MaxSendWR: depth, MaxSendSGE: 1}})).(*queuePair)
+		qb := n[1].queue()
+		bring(t, qs[i], rdma.StateRTS, n[1], qb.num, attrs())
+		bring(t, qb, rdma.StateRTS, n[0], qs[i].num, attrs())
+	}
+	reader, _ := pair(t, n[0], n[1], attrs())
+	src, dst := n[0].alloc(size, all), n[1].alloc(size, all)
+	post(t, reader, rdma.SendWR{Opcode: rdma.WRRDMAWrite, Flags: rdma.SendSignaled, RemoteAddr: dst.Addr(), RKey: dst.RKey()})
+	n[0].poll(1, n[1]) // the link is up
+	goOn := stop(n[0]) // which takes nothing of the read
+	defer goOn()
+	post(t, reader, rdma.SendWR{Opcode: rdma.WRRDMARead, Flags: rdma.SendSignaled, SGL: []rdma.SGE{sge(src, 0, size)}, RemoteAddr: dst.Addr(), RKey: dst.RKey()})
+	write := rdma.SendWR{Opcode: rdma.WRRDMAWrite, Flags: rdma.SendSignaled, RemoteAddr: dst.Addr(), RKey: dst.RKey()}
+	for range depth { // in turn, so that no acknowledgement stands for another
+		for _, q := range qs {
+			post(t, q, write)
+		}
+		n[1].ctx.Progress()
+	}
+	goOn()
+	for i, wc := range n[0].poll(queues*depth+1, n[1]) {
+		if wc.Status != rdma.WCSuccess {
+			t.Fatalf("completion %d of %d: %v", i, queues*depth+1, wc.Status)
+		}
+	}
+}
