@@ -87,8 +87,11 @@ func (n *network) greeted(c *os.File) {
 // Two processes that dial each other at the same time would have two connections. The one with the lower
 // GID decides which is the link, and nothing else does:
 //
-//	lower:  refuses a connection while it has a link, or is making one
+//	lower:  refuses a connection while it has a link, or has begun to greet the other side for one
 //	higher: takes every connection, also in place of its own, which it is dialling and which is refused
+//
+// A lower one whose own connection is still on its way to the other side, which a firewall may drop, greets no more when it
+// has taken the other one's.
 //
 // expect gives the link that a connection from a peer becomes, nil where it is refused. dials: this side has been
 // dialling the peer, and would go on if the connection came to nothing.
@@ -96,7 +99,7 @@ func (n *network) expect(from rdma.GID) (l *link, dials bool) {
 	n.halfMu.Lock()
 	defer n.halfMu.Unlock()
 	if l = n.byGID[from]; l != nil && l.state.Load() != linkBroken {
-		if bytes.Compare(n.p.gids[0][:], from[:]) < 0 {
+		if bytes.Compare(n.p.gids[0][:], from[:]) < 0 && (l.greets || !l.dials) {
 			return nil, l.dials
 		}
 		if l.dials {
@@ -231,6 +234,14 @@ func (n *network) call(l *link) error {
 		return err
 	}
 	defer c.Close()
+	n.halfMu.Lock()
+	dials = l.dials
+	l.greets = l.greets || dials
+	n.halfMu.Unlock()
+	if !dials {
+		n.whole(&n.dialed, c)
+		return errCrossed
+	}
 	seal, err := greet(c, secret, l.peer.secure(), n.p.gids[0], l.peer.gids[0])
 	n.whole(&n.dialed, c)
 	if err != nil {

@@ -28,6 +28,7 @@ type link struct {
 	peer     *peer    // that this side has dialled; nil: it was dialled
 	from     rdma.GID // the other side
 	dials    bool     // while it is dialling: this side's own connection is to become it; guarded by network.halfMu
+	greets   bool     // it has, at least once, reached the other side, which may have taken it; guarded by network.halfMu
 	sealed   *sealed  // nil: it is not encrypted
 	state    atomic.Uint32
 	replying atomic.Bool   // replies wait

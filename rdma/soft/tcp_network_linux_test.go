@@ -193,6 +193,10 @@ func TestCrossedDials(t *testing.T) {
 		}
 		own := &link{n: net, from: other, dials: true}
 		net.byGID[other] = own
+		if l, dials := net.expect(other); l != own || !dials || own.dials {
+			t.Errorf("%s, whose dial has not got through: link %p, dials %v, and goes on: %v; want %p, true, false", name, l, dials, own.dials, own)
+		}
+		own.dials, own.greets = true, true
 		want := []*link{nil, own}[i]
 		if l, dials := net.expect(other); l != want || !dials || own.dials != (i == 0) {
 			t.Errorf("%s, which dials: link %p, dials %v, and goes on: %v; want %p, true, %v", name, l, dials, own.dials, want, i == 0)
@@ -207,6 +211,35 @@ func TestCrossedDials(t *testing.T) {
 			t.Errorf("%s, which has a link: %p, want another one by the higher, none by the lower", name, again)
 		}
 		delete(net.byGID, other)
+	}
+}
+
+// Where only one of two processes that dial each other gets through, theirs is the link at once, whichever it is.
+func TestOneSidedDials(t *testing.T) {
+	for blocked, name := range []string{"lower", "higher"} {
+		t.Run(name, func(t *testing.T) {
+			noLeaks(t)
+			n := hosts(t, 2)
+			if bytes.Compare(n[0].p.gids[0][:], n[1].p.gids[0][:]) > 0 {
+				n[0], n[1] = n[1], n[0]
+			}
+			n[blocked].p.find(n[1-blocked].p.gids[0]).ep.address = silent(t)
+			qa, qb := pair(t, n[0], n[1], attrs())
+			q := []*queuePair{qa, qb}
+			begin := time.Now()
+			for _, i := range []int{blocked, 1 - blocked} {
+				mr, to := n[i].alloc(8, all), n[1-i].alloc(8, all)
+				post(t, q[i], rdma.SendWR{Flags: rdma.SendSignaled, Opcode: rdma.WRRDMAWrite, SGL: []rdma.SGE{sge(mr, 0, 8)}, RemoteAddr: to.Addr(), RKey: to.RKey()})
+			}
+			for i := range n {
+				if wc := n[i].poll(1, n[1-i])[0]; wc.Status != rdma.WCSuccess {
+					t.Fatalf("completion %+v", wc)
+				}
+			}
+			if took := time.Since(begin); took > handshakeLimit/2 {
+				t.Errorf("the link was there after %v", took)
+			}
+		})
 	}
 }
 
