@@ -48,7 +48,7 @@ func newRemotes(c *controller, g *group) *remotes {
 }
 
 // start starts all agents. The caller holds the lock, which keeps what they tell
-// until all are there.
+// until all are there. It is let go while an address is looked up, when nobody knows of them.
 func (r *remotes) start(spec host.Spec, stdin host.Stdin) error {
 	c, g := r.c, r.g
 	key := make([]byte, agent.KeySize)
@@ -67,26 +67,36 @@ func (r *remotes) start(spec host.Spec, stdin host.Stdin) error {
 	if slices.ContainsFunc(g.shares, func(s place.Share) bool { return c.job.remote(s.Host) }) {
 		r.heartbeat.listen(c.job, key)
 	}
-	for i, share := range g.shares {
+	undo := func() {
+		c.mu.Unlock()
+		killAll(r.links)
+		r.heartbeat.end()
+		c.mu.Lock()
+	}
+	for _, share := range g.shares {
 		l, err := c.agents.take(share.Host), error(nil)
 		if l == nil {
 			l, err = c.job.startAgent(share.Host)
 		}
 		if err != nil {
-			g.seats = nil // nobody is told of them
-			c.mu.Unlock()
-			killAll(r.links)
-			r.heartbeat.end()
-			c.mu.Lock()
+			undo()
 			return &JobError{Field: "Agent", Value: c.job.agentOf(share.Host)[0], ExitStatus: statusFailed, Err: fmt.Errorf("host %s: %w", share.Host, err)}
 		}
 		c.job.Log.Debug("agent started", "host", share.Host, "command", strings.Join(c.job.agentOf(share.Host), " "))
 		r.links = append(r.links, l)
 		r.heartbeat.remote = append(r.heartbeat.remote, l.Remote())
-		g.seats = append(g.seats, &seat{group: g, at: i, site: l})
 	}
 	r.master, spec.HostLease = spec.MasterHost, c.job.agentTimeout()
+	c.mu.Unlock()
 	way := c.reach() // while remote shells log in
+	c.mu.Lock()
+	if c.end.told {
+		undo()
+		return errEnding
+	}
+	for i, l := range r.links {
+		g.seats = append(g.seats, &seat{group: g, at: i, site: l})
+	}
 	for i, s := range g.seats {
 		share, l := g.shares[i], r.links[i]
 		var local func(setting string) bool

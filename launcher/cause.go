@@ -91,6 +91,7 @@ type ending struct {
 	deaf       []func()      // end sites that do not answer
 	abandon    chan struct{} // closed when output need not be waited for
 	hurry      sync.Once
+	hasten     func() // ends a look-up that the start waits for
 }
 
 // failed notes that a rank or a host has failed, which ends the job unless that
@@ -215,6 +216,7 @@ func (e *ending) interrupt(sig syscall.Signal) {
 func (e *ending) tell(cmd host.Command) {
 	if !e.told {
 		e.told = true
+		e.hasten()
 		for _, deaf := range e.deaf {
 			e.clock.after(2*e.job.grace(), deaf)
 		}

@@ -2,8 +2,10 @@ package launcher
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"slices"
 	"strings"
@@ -163,6 +165,39 @@ func TestStartErrors(t *testing.T) {
 	var jerr *JobError
 	if r, err := h.Wait(); !errors.As(err, &jerr) || jerr.ExitStatus != 127 || r.ExitStatus != 127 {
 		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// A signal ends a job at once that still looks for the way to its hosts, and what it has started.
+func TestSignalDuringLookUp(t *testing.T) {
+	testenv.NoLeaks(t)
+	asked := make(chan struct{}, 100)
+	was := net.DefaultResolver
+	defer func() { net.DefaultResolver = was }()
+	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		asked <- struct{}{}
+		<-ctx.Done() // the name server does not answer
+		return nil, ctx.Err()
+	}}
+	job := Job{NP: 2, Argv: sh("true")}
+	overShells(t, &job, 2, play)
+	h, err := Start(t.Context(), job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-asked:
+	case <-h.Done():
+		r, err := h.Wait()
+		t.Fatalf("no name was looked up: status %d, %v", r.ExitStatus, err)
+	}
+	begin := time.Now()
+	if err := h.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	r, err := h.Wait()
+	if took := time.Since(begin); err != nil || r.Cause == nil || r.Cause.Signal != syscall.SIGINT || took > lookupLimit/2 {
+		t.Errorf("after %v: status %d, cause %v, %v; want the signal, and less than %v", took, r.ExitStatus, r.Cause, err, lookupLimit/2)
 	}
 }
 

@@ -110,7 +110,7 @@ func TestAgentsTellOfTheirOwnRanksAlone(t *testing.T) {
 	c := &controller{job: job}
 	c.clock.mu = &c.mu
 	c.worlds = worlds{job: job, groups: []*group{g}}
-	c.end = ending{job: job, clock: &c.clock, worlds: &c.worlds}
+	c.end = ending{job: job, clock: &c.clock, worlds: &c.worlds, hasten: func() {}}
 	died := func(seat, rank int) {
 		c.event(g.seats[seat], host.Event{Kind: host.Ended, Rank: rank, PID: 7, Status: 137, Signal: syscall.SIGKILL})
 	}

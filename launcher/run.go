@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"context"
+	"errors"
 	"os"
 	"runtime"
 	"sync"
@@ -75,11 +76,14 @@ func run(ctx context.Context, job Job, at attempt) (Result, error) {
 	if job.DryRun {
 		return Result{}, nil
 	}
-	way := sync.OnceValue(func() *reach { return findReach(ctx, &job) })
+	finding, cancel := context.WithCancel(ctx)
+	defer cancel()
+	way := sync.OnceValue(func() *reach { return findReach(finding, &job) })
 	c, err := newController(&job, p, placed, agents, way, at)
 	if err != nil {
 		return Result{ExitStatus: statusFailed}, err
 	}
+	c.end.hasten = cancel
 	if at.handle != nil {
 		at.handle.attach(c)
 	}
@@ -110,13 +114,20 @@ func (c *controller) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	stop := c.attend(ctx)
 	c.mu.Lock()
-	wait, err := c.start(c.worlds.groups[0], stdin, file)
+	wait, err := func() {}, errEnding
+	if !c.end.told {
+		wait, err = c.start(c.worlds.groups[0], stdin, file)
+	}
 	c.mu.Unlock()
 	if err != nil {
+		stop()
+		if errors.Is(err, errEnding) { // result says why
+			return nil
+		}
 		return err
 	}
-	stop := c.attend(ctx)
 	if stdin == host.StdinPump {
 		if err := c.input.pump(); err != nil {
 			c.mu.Lock()
@@ -132,7 +143,8 @@ func (c *controller) run(ctx context.Context) error {
 
 // start makes the sites of a group: one in this process, or an agent for each host.
 // wait returns when nothing is left of it. file is what ranks of this process's host
-// read as they are. The caller holds mu.
+// read as they are. The caller holds mu, which is let go while addresses are looked up. The error is errEnding when
+// the job ends meanwhile.
 func (c *controller) start(g *group, stdin host.Stdin, file *os.File) (wait func(), err error) {
 	spec := c.spec(g)
 	if !c.job.oneHost() {
