@@ -34,7 +34,7 @@ func newHeartbeat(agents int) *heartbeat {
 
 // listen has agents of other machines send datagrams; what cannot be is done without.
 func (b *heartbeat) listen(job *Job, key []byte) {
-	d, err := agent.ListenDatagrams(key, len(b.leases), func(at int) { b.leases[at].Renew(time.Now()) })
+	d, err := agent.ListenDatagrams(key, len(b.leases), func(at int) { b.leases[at].Sign(time.Now()) })
 	if err != nil {
 		job.Log.Warn("no datagrams to agents, whose streams have to do", "error", err)
 		return
@@ -68,13 +68,13 @@ func (b *heartbeat) end() {
 	}
 }
 
-// beginHeartbeat begins that of an agent, which was just told to begin; the caller holds the controller's lock. An agent of
-// another machine sends no datagram before it knows, and a network that loses packets may carry the order later than a lease is
-// long: that lease begins with its first word, for which there is the time of its stream.
+// beginHeartbeat begins that of an agent, which was just told to begin; the caller holds the controller's lock. A network that
+// loses packets may carry that order later than a lease is long. So where no datagram has come of an agent of another machine, that
+// lease begins with its first word, for which there is the time of its stream.
 func (r *remotes) beginHeartbeat(at int) {
 	b, now, limit := r.heartbeat, time.Now(), r.c.job.agentTimeout()
 	if b.remote[at] {
-		b.leases[at].Expect(limit)
+		b.leases[at].Expect(limit, now)
 	} else {
 		b.leases[at].Begin(limit, now)
 	}

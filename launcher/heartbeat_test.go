@@ -1,13 +1,17 @@
 package launcher
 
 import (
+	"context"
 	"encoding/binary"
 	"io"
 	"os"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gorun-mpi/gorun/internal/testenv"
+	far "github.com/gorun-mpi/gorun/launcher/agent"
 	"github.com/gorun-mpi/gorun/launcher/internal/agent"
 )
 
@@ -45,6 +49,39 @@ func TestAnOrderTakesLongerThanALease(t *testing.T) {
 	if err != nil || r.ExitStatus != 0 || len(stdout) != 2*len("on far0\n") {
 		t.Errorf("status %d, %v, cause %v\n%s%s", r.ExitStatus, err, r.Cause, stdout, stderr)
 	}
+}
+
+// A host that is lost between the order to start the ranks and its agent's first word after that is noticed as soon as any other.
+func TestAHostIsLostAtTheOrder(t *testing.T) {
+	testenv.NoLeaks(t)
+	job := Job{NP: 2, Argv: sh("sleep 100"), AgentTimeout: time.Second}
+	overShells(t, &job, 2, play)
+	job.Agent = roleArgv(t, "struck")
+	begin := time.Now()
+	r, _, _, err := runJob(t, job)
+	if took := time.Since(begin); err != nil || r.Cause == nil || r.Cause.Host == "" || took > agent.StreamLimit/2 {
+		t.Errorf("after %v: %v, cause %v; want a host, and less than %v", took, err, r.Cause, agent.StreamLimit/2)
+	}
+}
+
+// roleStruck is an agent that stands still, as its machine would, when more than the job comes.
+func roleStruck([]string) int {
+	in, out, err := os.Pipe()
+	if err != nil {
+		return 1
+	}
+	go func() {
+		var head [4]byte
+		if _, err := io.ReadFull(os.Stdin, head[:]); err != nil {
+			return
+		}
+		_, _ = out.Write(head[:])
+		_, _ = io.CopyN(out, os.Stdin, int64(binary.BigEndian.Uint32(head[:])))
+		if _, err := io.ReadFull(os.Stdin, head[:1]); err == nil {
+			_ = unix.Kill(os.Getpid(), unix.SIGSTOP)
+		}
+	}()
+	return far.Main(context.Background(), in, os.Stdout)
 }
 
 // roleHeld passes its input on, but holds all that stands behind the first frame for a time: TIME.

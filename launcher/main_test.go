@@ -47,6 +47,7 @@ func init() {
 		"agent":     func([]string) int { return agent.Main(context.Background(), os.Stdin, os.Stdout) },
 		"barriers":  roleBarriers,
 		"held":      roleHeld,
+		"struck":    roleStruck,
 		"lines":     roleLines,
 		"mourns":    roleMourns,
 		"nowhere":   roleNowhere,

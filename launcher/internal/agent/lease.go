@@ -19,6 +19,7 @@ type Lease struct {
 	looked time.Time
 	rests  bool
 	waits  bool // for the first word, with which it begins
+	signs  bool // the other side shows by itself that it lives
 }
 
 // Begin begins it.
@@ -28,11 +29,19 @@ func (l *Lease) Begin(limit time.Duration, now time.Time) {
 	l.limit, l.heard, l.looked = limit, now, now
 }
 
-// Expect has it begin with the first word of the other side.
-func (l *Lease) Expect(limit time.Duration) {
+// Expect has it begin now if the other side shows by itself that it lives, else with its first word.
+func (l *Lease) Expect(limit time.Duration, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.limit, l.waits = limit, true
+	l.limit, l.heard, l.looked, l.waits = limit, now, now, !l.signs
+}
+
+// Sign is Renew by what the other side says of itself, many times in a lease.
+func (l *Lease) Sign(now time.Time) {
+	l.mu.Lock()
+	l.signs = true
+	l.mu.Unlock()
+	l.Renew(now)
 }
 
 // Waits tells whether it waits for that.

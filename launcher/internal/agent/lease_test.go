@@ -15,7 +15,7 @@ import (
 // A step of a lease of 16 s, which is looked at every second.
 type step struct {
 	at   int    // seconds
-	what string // "heard", "look", "rest", "go on", "expect"
+	what string // "heard", "signs", "look", "rest", "go on", "expect"
 	over bool
 }
 
@@ -34,6 +34,8 @@ func TestLease(t *testing.T) {
 		{"expected, and never heard", append([]step{{0, "expect", false}}, looksAt(1, 60)...)},
 		{"expected", append(append([]step{{0, "expect", false}}, append(looksAt(1, 40), step{40, "heard", false})...), append(looksAt(41, 55), step{56, "look", true})...)},
 		{"expected, heard between looks", append(append([]step{{0, "expect", false}}, append(looksAt(1, 20), step{38, "heard", false})...), append(looksAt(40, 53), step{54, "look", true})...)},
+		{"expected, and signs already", append([]step{{0, "signs", false}, {20, "expect", false}}, append(looksAt(21, 35), step{36, "look", true})...)},
+		{"expected, signs later", append(append([]step{{0, "expect", false}}, append(looksAt(1, 40), step{40, "signs", false})...), append(looksAt(41, 55), step{56, "look", true})...)},
 		{"rests", append(append([]step{{1, "rest", false}}, looksAt(1, 60)...), append([]step{{60, "go on", false}}, append(looksAt(61, 75), step{76, "look", true})...)...)},
 	} {
 		var l Lease
@@ -46,9 +48,11 @@ func TestLease(t *testing.T) {
 				if l.Renew(now); l.Waits() {
 					t.Errorf("%s: it waits although the other side was heard", c.name)
 				}
+			case "signs":
+				l.Sign(now)
 			case "expect":
-				if l.Expect(Looks * time.Second); !l.Waits() {
-					t.Errorf("%s: it does not wait for the first word", c.name)
+				if l.Expect(Looks*time.Second, now); l.Waits() == l.signs {
+					t.Errorf("%s: it waits for the first word: %v, and the other side signs: %v", c.name, l.Waits(), l.signs)
 				}
 			case "rest", "go on":
 				l.Rest(s.what == "rest")

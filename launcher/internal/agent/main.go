@@ -132,6 +132,9 @@ func (a *agent) run(ctx context.Context, in *bufio.Reader) error {
 			j.Close()
 		}()
 	}
+	if a.setup.Lease > 0 {
+		a.vigil.show(a.setup, a.session, a.alive, a.lapse)
+	}
 	if err := a.out.put(said); err != nil {
 		return err
 	}
@@ -290,7 +293,7 @@ func (a *agent) obey(ctx context.Context, in *bufio.Reader) {
 		case o.Begin != nil && !begun:
 			begun = true
 			if a.setup.Lease > 0 {
-				a.vigil.begin(a.setup, a.session, a.alive, a.lapse)
+				a.vigil.begin(a.setup)
 			}
 			a.begin <- o.Begin.Master
 		case o.Peers != nil && !met && a.joining != nil:

@@ -31,7 +31,7 @@ type vigil struct {
 	stream Lease // of the controller at work
 	why    string
 
-	stop    chan struct{} // nil before begin
+	stop    chan struct{} // nil before show
 	running sync.WaitGroup
 }
 
@@ -51,12 +51,16 @@ func (v *vigil) obey(o *order) {
 	}
 }
 
-// begin begins it. alive is called as long as this process runs and the controller lives,
-// over when that is lost; why says then how.
-func (v *vigil) begin(s *setup, session string, alive, over func()) {
+// begin begins to watch the controller, which sends datagrams from now on.
+func (v *vigil) begin(s *setup) {
 	now := time.Now()
 	v.lease.Begin(s.Lease, now)
 	v.stream.Begin(max(StreamLimit, 2*s.Lease), now)
+}
+
+// show begins to show that this process runs. alive is called as long as it does and the controller lives,
+// over when that is lost; why says then how.
+func (v *vigil) show(s *setup, session string, alive, over func()) {
 	v.stop = make(chan struct{})
 	own := s.Spec.Index
 	var d *Datagrams
@@ -69,6 +73,9 @@ func (v *vigil) begin(s *setup, session string, alive, over func()) {
 		})
 	}
 	to := s.Way.controller(session, s.Port)
+	if d != nil {
+		d.Send(own, to...)
+	}
 	v.running.Go(func() {
 		if d != nil {
 			defer d.Close()
@@ -77,13 +84,13 @@ func (v *vigil) begin(s *setup, session string, alive, over func()) {
 		defer tick.Stop()
 		for {
 			alive()
-			if d != nil {
-				d.Send(own, to...)
-			}
 			select {
 			case <-v.stop:
 				return
 			case <-tick.C:
+			}
+			if d != nil {
+				d.Send(own, to...)
 			}
 			if v.lost(time.Now()) {
 				over()
