@@ -47,3 +47,24 @@ func TestAgentsAreKilledTogether(t *testing.T) {
 		t.Errorf("%d agents took %v, which is no less than one after the other", agents, took)
 	}
 }
+
+// GOTRACEBACK=crash has ranks leave core files, and no agent.
+func TestAgentsLeaveNoCore(t *testing.T) {
+	testenv.NoLeaks(t)
+	t.Setenv("GOTRACEBACK", "crash")
+	for _, launcher := range []string{"fork", "ssh"} {
+		job := Job{NP: 2, Argv: sh(`echo "$GOTRACEBACK"`), Launcher: launcher}
+		if launcher == "ssh" {
+			overShells(t, &job, 2, play)
+		} else {
+			job.Hosts = []Host{{Name: "a", Slots: 1}, {Name: "b", Slots: 1}}
+		}
+		told := filepath.Join(t.TempDir(), "told")
+		job.Agent = append(sh(`echo "($GOTRACEBACK)" >>`+told+`; exec "$@"`), append([]string{"sh"}, roleArgv(t, "agent")...)...)
+		r, stdout, stderr, err := runJob(t, job)
+		agents, _ := os.ReadFile(told)
+		if err != nil || r.ExitStatus != 0 || stdout != "crash\ncrash\n" || string(agents) != "()\n()\n" {
+			t.Errorf("%s: status %d, %v: ranks have %q, agents %q; want crash, and nothing\n%s", launcher, r.ExitStatus, err, stdout, agents, stderr)
+		}
+	}
+}

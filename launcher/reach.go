@@ -220,14 +220,19 @@ func quote(argv []string) string {
 // startAgent starts the agent of a host.
 func (job *Job) startAgent(host string) (*agent.Link, error) {
 	if !job.remote(host) {
-		return agent.Start(job.agentOf(host), job.Env, host, nil)
+		return agent.Start(job.agentOf(host), coreless(job.Env), host, nil)
 	}
 	s := &agent.Shell{Stage: job.stage, Gate: job.gate}
 	if job.Launcher == launcherSSH {
 		s.Again = job.again(host)
 	}
 	// ssh is the user's, whatever the ranks' environment is.
-	return agent.Start(job.agentOf(host), job.environ, host, s)
+	return agent.Start(job.agentOf(host), coreless(job.environ), host, s)
+}
+
+// coreless is env without the wish that Go programs leave core files: it is meant for the ranks, which get theirs from the spec.
+func coreless(env []string) []string {
+	return slices.DeleteFunc(slices.Clone(env), func(setting string) bool { return setting == "GOTRACEBACK=crash" })
 }
 
 // sshPauses are before further tries to reach a host whose name or sshd is not there: a
