@@ -45,6 +45,9 @@ func (w *World) maps(card *wireup.Card) bool {
 func (w *World) connect(ctx context.Context, verbs bool) (err error) {
 	messages := p2p.Config{Rank: w.rank, Size: w.size, PD: w.device.PD, Any: w.device.All, Waiter: w.waiter,
 		Dead: w.watch.dead, Remote: w.watch.remote, Idle: &w.watch.sleeps, Peers: w.peers, Control: w.hear, Alone: cmp.Or(w.place.sharers, w.place.size) <= w.place.cpus, Progress: w.progressOthers}
+	if !w.device.Port.Attr.OneSided { // the peer's process takes part in every way
+		messages.Land = w.watch.remote
+	}
 	if w.adversarial && w.rank%2 == 1 {
 		messages.OwnMost = -1 // so that the suites run over shared receives too
 	}

@@ -15,7 +15,7 @@ import (
 // In steady state no operation allocates: of any length and mode, in both kinds of
 // memory, whether its receive comes before the message or after.
 func TestNoAllocations(t *testing.T) {
-	over(t, append(transports[:3:3], transports[8]), []int{2}, func(ctx context.Context, p *member) error {
+	over(t, append(transports[:3:3], transports[8], withZones[0]), []int{2}, func(ctx context.Context, p *member) error {
 		for _, n := range []int{0, 8, lineData, 100, 1000, 4000, 4096, 5000, 20000, 200000} {
 			for _, registered := range []bool{false, true} {
 				out, outMR := p.memory(n, registered)

@@ -12,6 +12,7 @@ import (
 type arrival struct {
 	header   header // of a peer's; it may announce the message, else
 	data     []byte // its payload, or
+	long     []byte // that of a message out of a zone, or
 	op       *Op    // the send of the rank itself that holds it
 	length   int    // of the message
 	size     int    // what it counts for in peer.held
@@ -29,6 +30,7 @@ type inbound struct {
 	control  func(source int, tag int32, data []byte)
 	taken    []*Message // by Mprobe, and not received yet
 	arrivals *Message   // recycled
+	long     buffers    // for messages out of zones
 	turn     uint32     // of collect
 }
 
@@ -111,9 +113,14 @@ func (in *inbound) accept(p *peer, h *header, payload []byte) (credit bool) {
 	m := in.newArrival(env)
 	a := &m.Value
 	a.header, a.length = *h, len(payload)
-	if h.kind == announce {
+	switch {
+	case h.kind == announce:
 		a.length = int(h.length)
-	} else {
+	case h.inZone:
+		a.long = in.long.take(a.length)
+		copy(a.long, payload)
+		a.size += a.length
+	default:
 		a.length += in.rest.bytes
 		a.data = append(slices.Grow(a.data[:0], a.length), payload...)[:a.length]
 		in.rest.copy(a.data[len(payload):])
@@ -147,6 +154,10 @@ func (in *inbound) release(m *Message) {
 		if m.Value.withheld && p.Err() == nil {
 			in.chores.giveBack(p, 1)
 		}
+	}
+	if m.Value.long != nil {
+		in.long.put(m.Value.long)
+		m.Value.long = nil
 	}
 	if cap(m.Value.data) > max(in.slotSize(), mappedEager) {
 		m.Value.data = nil // a long message to the rank itself
@@ -243,7 +254,11 @@ func (in *inbound) consume(o *Op, m *match.Message[arrival]) {
 	case a.header.kind == announce:
 		in.begin(o, m.Envelope, &in.peers[m.Source], &a.header)
 	default:
-		in.deliver(o, m.Envelope, a.data)
+		if a.long != nil {
+			in.deliver(o, m.Envelope, a.long)
+		} else {
+			in.deliver(o, m.Envelope, a.data)
+		}
 		if a.header.kind == eagerSync {
 			in.chores.answer(&in.peers[m.Source], finished, a.header.id)
 		}
@@ -281,5 +296,5 @@ func (in *inbound) stale(m *Message) bool {
 		return false
 	}
 	p := &in.peers[m.Source]
-	return p.far != nil && p.Err() == nil && atomic.LoadUint64(&p.far.tickets[a.header.ticket].state) != ticketWord(a.header.generation, ticketOpen)
+	return p.far != nil && p.Err() == nil && atomic.LoadUint64(&p.far.tickets[a.header.word].state) != ticketWord(a.header.generation, ticketOpen)
 }

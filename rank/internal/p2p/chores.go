@@ -30,7 +30,7 @@ func (cs *chores) Offer(peer int, use peers.Use, id uint64) {
 // due.
 func (cs *chores) giveBack(p *peer, credits int) {
 	p.taken += uint64(credits)
-	if p.taken-p.reported >= p.reportAfter() {
+	if p.unreported() {
 		cs.work(p)
 	}
 }
@@ -61,7 +61,7 @@ func (cs *chores) work(p *peer) {
 			p.todo = p.todo[:n]
 		}
 	}
-	report := p.taken-p.reported >= p.reportAfter()
+	report := p.unreported()
 	if p.Err() == nil && report && (p.far != nil || p.Room() > 0) {
 		cs.report(p)
 		report = false
@@ -97,16 +97,16 @@ func (cs *chores) do(p *peer, c chore) (over, blocked bool) {
 		return cs.writePiece(p, c.id), false
 	}
 	h := header{kind: c.answer, source: uint32(cs.rank), id: c.id}
+	if c.answer == finished && p.loan != nil && !p.loan.told {
+		p.loan.grant(&h)
+	}
 	cs.links.postInline(p, h.put(cs.links.small[:])) // a failure fails the peer
 	return true, false
 }
 
 // report writes the count of taken messages into the peer's control word.
 func (cs *chores) report(p *peer) {
-	p.reported = p.taken
-	if p.pooled {
-		cs.failures.broken(cs.pool.refill())
-	}
+	cs.told(p)
 	if p.far != nil {
 		// Release: the lines were read before the peer may use them again.
 		arch.StoreRelease64(p.far.credit, p.taken)
@@ -116,6 +116,16 @@ func (cs *chores) report(p *peer) {
 	putWord(&cs.links.word, p.taken)
 	cs.links.wr[0] = rdma.SendWR{Opcode: rdma.WRRDMAWrite, Flags: rdma.SendInline, Inline: cs.links.word[:], RemoteAddr: p.control, RKey: p.controlKey}
 	cs.links.post(p, whatMark, 0)
+}
+
+// told notes that the peer is being told how many messages were taken.
+func (cs *chores) told(p *peer) {
+	if p.reported = p.taken; p.loan != nil {
+		p.loan.bytes = 0
+	}
+	if p.pooled {
+		cs.failures.broken(cs.pool.refill())
+	}
 }
 
 // read posts the next read of a receive and tells whether the chore is over. It

@@ -16,7 +16,7 @@ var _ peers.Traffic = (*Engine)(nil)
 
 // links is the ways to peers: their mapped memory, queue pairs and paths.
 type links struct {
-	pool
+	zones
 	cq      rdma.CQ
 	in      rdma.CQ // cq, and what comes of paths
 	target  rdma.QP // of peers with paths, nil where there are none
@@ -25,6 +25,7 @@ type links struct {
 
 	// Scratch of one call at a time, here so that it does not escape anew.
 	wr    [1]rdma.SendWR
+	two   [2]rdma.SendWR
 	sge   [1]rdma.SGE
 	small [inlineMost]byte
 	word  [8]byte

@@ -13,6 +13,7 @@
 //	rings     mapped.go    lines, slots and tickets in mapped memory; inbox.go
 //	failures  fail.go      failed peers, and the end of what waits for them
 //	pool      pool.go      what queue pairs receive into
+//	zones     zone.go      what peers on other hosts write longer messages into
 //	links     connect.go   queue pairs and paths, and posting to them; paths.go
 //	chores    chores.go    answers, credit and reads that are due, as far as there is room
 //	inbound   arrivals.go  matching, messages that are kept, long receives; split.go
@@ -36,6 +37,16 @@
 //	long    sender --announce{tag, address, key, length}--> receiver
 //	        sender <==================read================= receiver
 //	        sender <------------finished{id}--------------- receiver
+//
+// Between hosts, over a device that needs the peer's process for all that it does, these are three ways, of
+// several us each. So there the answer to the first message of middle length (up to [landMost]) grants the sender a zone,
+// which is memory of the receiver. The next ones are written there, and their header is sent behind, in one post:
+//
+//	middle  sender --write{data}, landed{tag, offset, length}--> receiver
+//	        synchronous: landedSync{id, tag, offset, length}, answered like a long one
+//
+// The sender copies the message before, so that it is done with it, and the receiver copies it out. zone.go has the account of the room. Where there is none, or no zone, the message is announced: it is a header
+// in its place in either case, so messages keep their order.
 //
 // A message that cannot leave for lack of room waits in line with its sender, as an [Op]
 // that refers to the caller's memory, and [Engine.Progress] sends it later: no
@@ -79,7 +90,8 @@
 //
 // One region from AllocMR holds control words and a pool of send slots; slots are
 // touched when used. It grows with the number of ranks by a word for each, and receive slots
-// with the connections, up to a bound, with shallower queues in larger jobs. User memory is named by the caller's
+// with the connections, up to a bound, with shallower queues in larger jobs. [zonesMost] peers on other hosts get a zone of
+// [zoneBytes], each when it first sends what would go there, and as many copies are kept of what was written into theirs. User memory is named by the caller's
 // region, by the implicit on-demand region, or is registered for the call.
 // Operations, unexpected messages and their buffers are recycled: no call
 // allocates in steady state, whatever the depth reached before.

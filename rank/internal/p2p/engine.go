@@ -85,6 +85,8 @@ type Config struct {
 	// receive queues; 0 is 4 MiB. OwnMost is how many connections do not share one; 0 is
 	// 16, -1 none.
 	PoolMost, OwnMost int
+	// Land tells of a peer that its messages of middle length may come into a zone, as from another host; nil: of none.
+	Land func(peer int) bool
 	// Control takes what peers send in context [Control], during progress: data is valid until it
 	// returns, and it calls nothing of the engine. nil: nobody takes it.
 	Control func(source int, tag int32, data []byte)
@@ -127,7 +129,7 @@ func New(cfg Config) (e *Engine, err error) {
 	e.ranks = ranks{rank: cfg.Rank, size: cfg.Size, set: cfg.Peers, peers: make([]peer, cfg.Size), mapping: cfg.Peers.Mapping()}
 	e.memory.pd, e.all, e.alone, e.dead = cfg.PD, cfg.Any, cfg.Alone, cfg.Dead
 	e.waiter, e.remote, e.idle, e.other, e.forever = cfg.Waiter, cfg.Remote, cfg.Idle, cfg.Progress, context.Background()
-	e.control = cfg.Control
+	e.control, e.lends, e.zones.left = cfg.Control, cfg.Land, zonesMost
 	e.matches = match.New[*Op, arrival](cfg.Size)
 	e.depth, e.eager = shape(cfg.Size)
 	init := QueueAttr(cfg.PD.Context().QueryDevice(), cfg.Size)
@@ -193,7 +195,10 @@ func (e *Engine) Close() error {
 	for _, c := range e.pool.chunks {
 		errs = append(errs, c.mr.Close())
 	}
-	e.srq, e.chunks = nil, nil
+	for _, mr := range e.zones.given {
+		errs = append(errs, mr.Close())
+	}
+	e.srq, e.chunks, e.zones.given = nil, nil, nil
 	if e.cq != nil {
 		errs = append(errs, e.cq.Close())
 		e.cq = nil
@@ -229,6 +234,12 @@ func (e *Engine) Explain(peer, bytes int) string {
 	}
 	if bytes <= p.eager {
 		return fmt.Sprintf("eager, %s (up to %d bytes)", way, p.eager)
+	}
+	if bytes <= landMost && p.zone != nil {
+		return fmt.Sprintf("written by RDMA into memory that the receiver has lent, its header with it (longer than %d bytes, up to %d)", p.eager, landMost)
+	}
+	if bytes <= landMost && !p.mapped && e.lends != nil && e.lends(peer) && !e.isPath(p) {
+		how += fmt.Sprintf(", as the first of up to %d bytes, after which it lends memory that the next ones are written into", landMost)
 	}
 	return fmt.Sprintf("rendezvous: announced %s, and %s (longer than %d bytes)", way, how, p.eager)
 }

@@ -9,7 +9,7 @@ import "encoding/binary"
 //	|- eager, eagerSync,
 //	   finished, refused,
 //	   gone                         -|
-//	|-------------------- announce ------------------------------|
+//	|------- announce, granted, landed, landedSync --------------|
 const (
 	eagerHeader    = 16
 	announceHeader = 40
@@ -27,6 +27,9 @@ const (
 	gone      // an announced message was given up by its sender, or its receiver, and this connection with it
 	refused   // nobody will receive the message any more
 	eagerSync // eager, and wants an answer when it is received
+	granted   // finished, and the receiver has a zone of length at address
+	landed    // the message stands in the zone, at address of it
+	landedSync
 )
 
 type header struct {
@@ -34,20 +37,25 @@ type header struct {
 	source  uint32 // the sender's rank, of 24 bits
 	tag     int32
 	context uint32
-	id      uint32 // announce, eagerSync, finished, refused: the sender's operation
-	length  uint64 // announce
+	id      uint32 // announce, eagerSync, landedSync, finished, granted, refused: the sender's operation
+	length  uint64 // announce, granted, landed
 	address uint64
 	key     uint32
 
-	ticket uint32 // announce: between mapped ranks its ticket, over dynamic connections its word
+	// announce: between mapped ranks its ticket, over dynamic connections its word. landed: how many messages of the
+	// receiver its sender has taken.
+	word uint32
 
 	// announce between mapped ranks, where the header travels as a line.
 	generation uint32
 	mapped     bool // the message is in registered memory
+
+	inZone bool // not in the wire's: the payload stands in the zone
 }
 
 func (h *header) size() int {
-	if h.kind == announce {
+	switch h.kind {
+	case announce, granted, landed, landedSync:
 		return announceHeader
 	}
 	return eagerHeader
@@ -59,13 +67,14 @@ func (h *header) put(b []byte) int {
 	binary.LittleEndian.PutUint32(b[4:], uint32(h.tag))
 	binary.LittleEndian.PutUint32(b[8:], h.context)
 	binary.LittleEndian.PutUint32(b[12:], h.id)
-	if h.kind == announce {
+	size := h.size()
+	if size == announceHeader {
 		binary.LittleEndian.PutUint64(b[16:], h.length)
 		binary.LittleEndian.PutUint64(b[24:], h.address)
 		binary.LittleEndian.PutUint32(b[32:], h.key)
-		binary.LittleEndian.PutUint32(b[36:], h.ticket)
+		binary.LittleEndian.PutUint32(b[36:], h.word)
 	}
-	return h.size()
+	return size
 }
 
 // parse reads a header out of a received send; false when it is none.
@@ -83,14 +92,14 @@ func (h *header) parse(b []byte) bool {
 		return h.tag >= 0
 	case finished, gone, refused:
 		return len(b) == eagerHeader
-	case announce:
+	case announce, granted, landed, landedSync:
 		if len(b) != announceHeader || h.tag < 0 {
 			return false
 		}
 		h.length = binary.LittleEndian.Uint64(b[16:])
 		h.address = binary.LittleEndian.Uint64(b[24:])
 		h.key = binary.LittleEndian.Uint32(b[32:])
-		h.ticket = binary.LittleEndian.Uint32(b[36:])
+		h.word = binary.LittleEndian.Uint32(b[36:])
 		return h.length <= 1<<62
 	}
 	return false

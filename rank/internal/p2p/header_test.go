@@ -10,6 +10,9 @@ func TestHeaderRoundTrip(t *testing.T) {
 		{"eager", header{kind: eager, source: 1<<24 - 1, tag: 1<<31 - 1, context: 1<<32 - 1}},
 		{"announce", header{kind: announce, tag: 3, context: 4, id: 5, length: 1 << 40, address: 1<<64 - 1, key: 7}},
 		{"finished", header{kind: finished, id: 0xffffff}},
+		{"granted", header{kind: granted, id: 0xffffff, length: 1 << 20, address: 1<<64 - 1, key: 7}},
+		{"landed", header{kind: landed, tag: 3, context: 4, length: 1 << 40, address: 64, word: 1<<32 - 1}},
+		{"landedSync", header{kind: landedSync, tag: 3, context: 4, id: 5, length: 9, address: 64, word: 8}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var b [announceHeader]byte
@@ -28,7 +31,7 @@ func TestHeaderRoundTrip(t *testing.T) {
 }
 
 func FuzzHeader(f *testing.F) {
-	for _, h := range []header{{kind: eager, tag: 1}, {kind: announce, length: 9}, {kind: finished, id: 4}} {
+	for _, h := range []header{{kind: eager, tag: 1}, {kind: announce, length: 9}, {kind: granted, length: 9}, {kind: landed, address: 9}, {kind: landedSync, word: 9}, {kind: finished, id: 4}} {
 		var b [announceHeader]byte
 		f.Add(b[:h.put(b[:])])
 	}

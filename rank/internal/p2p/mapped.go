@@ -449,7 +449,7 @@ func (s *rings) claimTicket(p *peer, h *header) bool {
 	if p.far == nil || p.Err() != nil {
 		return true
 	}
-	return atomic.CompareAndSwapUint64(&p.far.tickets[h.ticket].state, ticketWord(h.generation, ticketOpen), ticketWord(h.generation, ticketRead))
+	return atomic.CompareAndSwapUint64(&p.far.tickets[h.word].state, ticketWord(h.generation, ticketOpen), ticketWord(h.generation, ticketRead))
 }
 
 // splitOut has the sender help with a message that is about to be read, where that
@@ -458,7 +458,7 @@ func (s *rings) splitOut(o *Op, p *peer, h *header, key uint32) {
 	if p.far == nil || !s.alone || !s.geometry.splits {
 		return
 	}
-	mine := newSplit(&p.far.tickets[h.ticket], h.generation, o.length)
+	mine := newSplit(&p.far.tickets[h.word], h.generation, o.length)
 	var data [32]byte
 	binary.NativeEndian.PutUint64(data[0:], uint64(o.length))
 	binary.NativeEndian.PutUint64(data[8:], address(o.buf))

@@ -66,6 +66,7 @@ type Op struct {
 	state              state
 	mode               Mode
 	detached           bool // nobody calls Finish: the engine does when it is done
+	landed             bool // it has left for a zone
 	err                error
 	st                 Status
 
@@ -98,6 +99,9 @@ type Op struct {
 
 	next *Op // in peer.queue, or recycled
 }
+
+// long tells of a send that is sent whether it was announced, and the peer may read its memory.
+func (o *Op) long() bool { return !o.landed && len(o.buf) > o.peer.eager }
 
 // Done tells whether the operation is over. It makes no progress.
 func (o *Op) Done() bool { return o.state == done }
@@ -153,7 +157,7 @@ func (ops *ops) recycle(o *Op) {
 		o.offer, o.split = nil, split{}
 	}
 	o.st.Source, o.st.Tag, o.st.Bytes = 0, 0, 0
-	o.detached, o.mode = false, Standard
+	o.detached, o.mode, o.landed = false, Standard, false
 	o.next = ops.spare
 	ops.spare = o
 }

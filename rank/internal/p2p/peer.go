@@ -40,6 +40,9 @@ type peer struct {
 	held     int    // bytes of unexpected messages
 	reading  int    // receives that read from the peer
 
+	zone *zone // the peer's, nil: it has granted none
+	loan *loan // of the zone that the peer writes into, nil: it has none
+
 	control    uint64 // address of our control word at the peer
 	controlKey uint32
 
@@ -139,4 +142,9 @@ func (p *peer) reportAfter() uint64 {
 		return uint64(p.depth / 4)
 	}
 	return uint64(p.depth / 2)
+}
+
+// unreported tells whether the peer is to be told of the credit that was given back.
+func (p *peer) unreported() bool {
+	return p.taken-p.reported >= p.reportAfter() || p.loan != nil && p.loan.bytes >= zoneBytes/2 && p.taken != p.reported
 }

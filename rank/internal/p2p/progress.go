@@ -153,10 +153,18 @@ func (pr *progress) arrived(p *peer, h *header, payload []byte) (credit bool) {
 	switch h.kind {
 	case finished:
 		pr.outbound.answered(p, h.id, nil)
+	case granted:
+		if !pr.links.borrow(p, h) {
+			pr.failures.damaged(p)
+			break
+		}
+		pr.outbound.answered(p, h.id, nil)
 	case refused:
 		pr.outbound.answered(p, h.id, ErrRefused)
 	case gone:
 		pr.failures.fail(p, ErrCut)
+	case landed, landedSync:
+		return pr.arrivedIn(p, h)
 	default:
 		return pr.inbound.accept(p, h, payload)
 	}
@@ -334,10 +342,10 @@ func (pr *progress) incoming(p *peer, what kind, n int, ln *line) {
 		h.length = binary.NativeEndian.Uint64(ln.data[0:])
 		h.address = binary.NativeEndian.Uint64(ln.data[8:])
 		h.key = binary.NativeEndian.Uint32(ln.data[16:])
-		h.ticket = binary.NativeEndian.Uint32(ln.data[20:])
+		h.word = binary.NativeEndian.Uint32(ln.data[20:])
 		h.generation = binary.NativeEndian.Uint32(ln.data[24:])
 		h.mapped = ln.data[28] != 0
-		if h.length > 1<<62 || h.ticket >= ticketMax {
+		if h.length > 1<<62 || h.word >= ticketMax {
 			pr.failures.damaged(p)
 			return
 		}

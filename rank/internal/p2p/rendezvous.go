@@ -98,8 +98,11 @@ func (in *inbound) begin(o *Op, env match.Envelope, p *peer, h *header) {
 	o.peer, o.id, o.address, o.rkey = p, h.id, h.address, h.key
 	o.asked, o.pending = 0, 0
 	o.split = split{}
+	if !p.mapped && !in.links.isPath(p) {
+		in.links.lend(p, h.length)
+	}
 	if p.far != nil {
-		o.offer, o.generation = &p.far.tickets[h.ticket], h.generation
+		o.offer, o.generation = &p.far.tickets[h.word], h.generation
 	}
 	if p.Err() != nil {
 		in.ops.complete(o, p.Err())
@@ -121,7 +124,7 @@ func (in *inbound) begin(o *Op, env match.Envelope, p *peer, h *header) {
 	}
 	o.temp, o.lkey, o.state, o.number = temp, key.LKey(), moving, noNumber
 	p.reading++
-	o.word, o.checking = h.ticket, false
+	o.word, o.checking = h.word, false
 	// A peer that writes here late is not to be stopped over dynamic connections.
 	if o.mr == nil && temp == nil && o.length >= splitFrom && !in.links.isPath(p) {
 		in.rings.splitOut(o, p, h, key.RKey())
@@ -213,7 +216,7 @@ func (out *outbound) announce(p *peer, o *Op) bool {
 	if p.far == nil {
 		h := header{kind: announce, source: uint32(out.rank), tag: o.Tag, context: o.Context, id: number, length: uint64(len(o.buf)), address: address(o.buf), key: key.RKey()}
 		if out.links.isPath(p) {
-			h.ticket, _ = out.memory.hold(p, number) // there is one for each that is outstanding
+			h.word, _ = out.memory.hold(p, number) // there is one for each that is outstanding
 		}
 		out.links.postInline(p, h.put(out.links.small[:])) // a failure fails the peer, and o with it
 	}

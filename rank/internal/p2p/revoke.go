@@ -43,7 +43,7 @@ func (e *Engine) Revoke(context uint32) {
 		if o == nil || o.state != sent || o.Context != context || o.detached || o.peer == nil {
 			continue
 		}
-		if o.ticket == 0 && len(o.buf) > o.peer.eager {
+		if o.ticket == 0 && o.long() {
 			continue // its memory may be read
 		}
 		if o.ticket != 0 && !e.rings.takeBack(o) {

@@ -30,6 +30,7 @@ type transport struct {
 	mail     bool // onDemand: ranks of the same parity alone map each other, if mapped
 	seed     uint64
 	paths    bool // onDemand
+	zones    bool
 	// Config.OwnMost and PoolMost
 	own, pool int
 }
@@ -46,7 +47,9 @@ var transports = []transport{{name: "queue pairs"}, {name: "mapped", mapped: tru
 	{name: "dynamic", onDemand: true, mail: true, paths: true},
 	{name: "half dynamic", mapped: true, onDemand: true, mail: true, paths: true},
 	{name: "mapped, dynamic", mapped: true, onDemand: true, paths: true},
-	{name: "dynamic, adversary 6", onDemand: true, mail: true, paths: true, seed: 6}}
+	{name: "dynamic, adversary 6", onDemand: true, mail: true, paths: true, seed: 6},
+	{name: "zones", zones: true}, {name: "zones, adversary 7", zones: true, seed: 7},
+	{name: "half by mail, zones, shared receives", mapped: true, onDemand: true, mail: true, own: -1, zones: true}}
 
 // each runs f on engines of each size over each transport.
 func each(t *testing.T, sizes []int, f func(ctx context.Context, p *member) error) {
@@ -211,6 +214,9 @@ func (p *member) open(ctx context.Context, segment *shm.Segment, rank, size int,
 			}
 			return p.gone(peer)
 		}}
+	if tr.zones {
+		ec.Land = func(int) bool { return true }
+	}
 	if tr.mail {
 		ec.Remote = func(int) bool { return true }
 	}

@@ -117,10 +117,11 @@ func (out *outbound) pump(p *peer) {
 
 // ship lets the first send in line leave; false: there is no room.
 func (out *outbound) ship(p *peer, o *Op) bool {
-	if len(o.buf) > p.eager {
+	long := len(o.buf) > p.eager
+	if long && p.zone == nil {
 		return out.announce(p, o)
 	}
-	what, number := eager, uint32(0)
+	number := uint32(0)
 	if o.mode == Synchronous {
 		if p.outstanding >= p.most {
 			return false
@@ -129,27 +130,34 @@ func (out *outbound) ship(p *peer, o *Op) bool {
 		if number, ok = out.ops.add(o); !ok {
 			return false
 		}
-		what = eagerSync
 	}
-	if !out.sendShort(p, what, o.buf, o.Envelope, number) {
-		if what == eagerSync {
-			out.ops.remove(number)
-		}
-		return false
+	var left bool
+	switch sync := o.mode == Synchronous; {
+	case long && sync:
+		left = out.land(p, landedSync, o.buf, o.Envelope, number)
+	case long:
+		left = out.land(p, landed, o.buf, o.Envelope, 0)
+	case sync:
+		left = out.sendShort(p, eagerSync, o.buf, o.Envelope, number)
+	default:
+		left = out.sendShort(p, eager, o.buf, o.Envelope, 0)
 	}
-	if p.Err() != nil { // which has ended the operation too
-		if what == eagerSync {
-			out.ops.remove(number)
-		}
+	if o.mode == Synchronous && (!left || p.Err() != nil) {
+		out.ops.remove(number)
+	}
+	switch {
+	case !left:
+		return long && out.announce(p, o)
+	case p.Err() != nil: // which has ended the operation too
 		return true
 	}
 	p.queue.pop()
-	if what == eager {
+	if o.mode != Synchronous {
 		out.ops.complete(o, nil)
 		return true
 	}
 	p.outstanding++
-	o.state, o.number = sent, number
+	o.state, o.number, o.landed = sent, number, long
 	return true
 }
 

@@ -254,7 +254,7 @@ func (w *waits) quit(o *Op, cause error) {
 		w.ops.matches.Cancel(&o.Receive)
 		w.ops.complete(o, cause)
 	case sent:
-		if o.peer == nil || len(o.buf) > o.peer.eager {
+		if o.peer == nil || o.long() {
 			w.withdraw(o, cause)
 			break
 		}

@@ -48,6 +48,9 @@ func (w *waits) AppendOp(b []byte, o *Op) []byte {
 	b = strconv.AppendInt(b, int64(o.peer.rank), 10)
 	b = append(b, ", tag "...)
 	b = strconv.AppendInt(b, int64(o.Tag), 10)
+	if o.state == sent && o.landed {
+		return append(b, ", not received yet"...)
+	}
 	if o.state == sent {
 		return append(b, ", announced and not received"...)
 	}
