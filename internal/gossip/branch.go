@@ -146,16 +146,30 @@ func closeNow(c net.Conn) {
 	_ = c.Close()
 }
 
-// secrets are how a node shows that it knows the key, to its children and to its parent; nil
-// where it has none.
-func (n *Node) secrets() (server, client *tls.Config, err error) {
+// A secret is how a node shows that it knows the key. It is made at the first handshake: a job that ends before that
+// needs none.
+type secret func() (*tls.Config, error)
+
+func (s secret) handshake(ctx context.Context, c net.Conn, role tlskey.Role) (*tls.Conn, error) {
+	tc, err := s()
+	if err != nil {
+		return nil, err
+	}
+	return tlskey.Handshake(ctx, c, tc, role)
+}
+
+// secrets are a node's towards its children and its parent; nil where it has none.
+func (n *Node) secrets() (server, client secret) {
+	of := func(role tlskey.Role) secret {
+		return sync.OnceValues(func() (*tls.Config, error) { return tlskey.Config(n.cfg.Key, tlsProtocol, "", role) })
+	}
 	if len(n.fences.children()) > 0 {
-		server, err = tlskey.Config(n.cfg.Key, tlsProtocol, "", tlskey.Server)
+		server = of(tlskey.Server)
 	}
-	if err == nil && n.cfg.Index > 0 {
-		client, err = tlskey.Config(n.cfg.Key, tlsProtocol, "", tlskey.Client)
+	if n.cfg.Index > 0 {
+		client = of(tlskey.Client)
 	}
-	return server, client, err
+	return server, client
 }
 
 // hold keeps a connection to the parent, until Close.
@@ -198,7 +212,7 @@ func (n *Node) climb(addr string, dial uint64) (net.Conn, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), unprovenTime)
 	defer cancel()
-	c, err := tlskey.Handshake(ctx, raw, n.conns.client, tlskey.Client)
+	c, err := n.conns.client.handshake(ctx, raw, tlskey.Client)
 	if err == nil {
 		_, err = c.Write(n.calling(dial))
 	}

@@ -175,11 +175,7 @@ func (n *Node) memberConfig() (*memberlist.Config, error) {
 			return nil, err
 		}
 	}
-	server, client, err := n.secrets()
-	if err != nil {
-		_ = under.Shutdown()
-		return nil, err
-	}
+	server, client := n.secrets()
 	n.conns = newTransport(under, mc.TCPTimeout, n.cfg.unproven, n.cfg.Key, server, client, n.climbed)
 	mc.Transport = n.conns
 	return mc, nil

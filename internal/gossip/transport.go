@@ -2,7 +2,6 @@ package gossip
 
 import (
 	"context"
-	"crypto/tls"
 	"net"
 	"slices"
 	"sync"
@@ -25,8 +24,8 @@ type transport struct {
 	timeout  time.Duration
 	unproven time.Duration // see Config
 	prover   prover
-	server   *tls.Config    // of the branches to children; nil: there are none
-	client   *tls.Config    // of the branch to the parent
+	server   secret         // of the branches to children; nil: there are none
+	client   secret         // of the branch to the parent
 	climbed  func(net.Conn) // serves a child's connection, whose TLS is up
 	streams  chan net.Conn
 	stop     chan struct{}
@@ -73,7 +72,7 @@ func listen(mc *memberlist.Config) (memberlist.Transport, error) {
 	return nil, err
 }
 
-func newTransport(under memberlist.Transport, timeout, unproven time.Duration, key []byte, server, client *tls.Config, climbed func(net.Conn)) *transport {
+func newTransport(under memberlist.Transport, timeout, unproven time.Duration, key []byte, server, client secret, climbed func(net.Conn)) *transport {
 	t := &transport{
 		server: server, client: client,
 		climbed:   climbed,
@@ -147,7 +146,7 @@ func (t *transport) proved(c *countedConn) (conn net.Conn, magic string) {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), unprovenTime)
 		defer cancel()
-		secure, err := tlskey.Handshake(ctx, c, t.server, tlskey.Server)
+		secure, err := t.server.handshake(ctx, c, tlskey.Server)
 		if err != nil {
 			return nil, ""
 		}

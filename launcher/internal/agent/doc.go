@@ -14,7 +14,7 @@
 //	                          <-------  Machine
 //	Setup (spec, job key)     ------->
 //	                          <-------  Address (of its gossip member)
-//	Peers (addresses)         ------->          joins
+//	Peers (addresses)         ------->          joins, once a rank has spoken or after a second
 //	                          <-------  Want (program, offset), where its ranks run a host.Preload
 //	Piece                     ------->          starts its ranks when it has all
 //	Command ...               <------>  Event ..., the last one Done

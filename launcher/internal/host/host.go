@@ -51,6 +51,8 @@ type Config struct {
 
 // A Store completes the fences of a job over all its hosts.
 type Store interface {
+	// Expect says that a rank speaks, so that fences may follow. It does not block, and may be called again.
+	Expect()
 	// Begin enters the fence of an epoch with this host's contribution, which the store keeps, and then is told of those of
 	// all hosts, by host index, or of an error that names the lost host. Each host calls it once per epoch, in any order,
 	// and several epochs may be open. then is called on any goroutine, and does not block.

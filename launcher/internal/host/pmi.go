@@ -58,12 +58,20 @@ func (h *Host) receive(local int) bool {
 		h.closeSocket(local)
 		return false
 	}
+	h.expectFences()
 	e := h.engine(local)
 	h.apply(e, e.Receive(h.rankOf(local), h.buf[:n]))
 	if n == len(h.buf) && n < bufMost {
 		h.buf = h.large()
 	}
 	return true
+}
+
+// expectFences is called when a rank has spoken.
+func (h *Host) expectFences() {
+	if h.cfg.Store != nil {
+		h.cfg.Store.Expect()
+	}
 }
 
 // closeSocket is the end of a rank's socket.

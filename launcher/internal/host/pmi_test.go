@@ -66,6 +66,41 @@ func TestRepliesToSlowReaders(t *testing.T) {
 	}
 }
 
+// expecting is a store that counts what it was told to expect.
+type expecting struct {
+	Store
+	fences int
+}
+
+func (e *expecting) Expect() { e.fences++ }
+
+// A rank's first word, by the socket it was started with, has the store expect fences.
+func TestAWordOfARankAnnouncesFences(t *testing.T) {
+	d := newDesk(t, 1)
+	store := &expecting{}
+	d.cfg.Store = store
+	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Host.ranks[0].socket = ends[0]
+	t.Cleanup(func() {
+		closeFD(&ends[1])
+		closeFD(&d.Host.ranks[0].socket)
+	})
+	d.servePMI(0, unix.EPOLLIN)
+	if store.fences != 0 {
+		t.Fatal("it expects fences of a rank that has said nothing")
+	}
+	if _, err := unix.Write(ends[1], []byte("cmd=init pmi_version=1 pmi_subversion=1\n")); err != nil {
+		t.Fatal(err)
+	}
+	d.servePMI(0, unix.EPOLLIN)
+	if store.fences != 1 {
+		t.Errorf("it was told %d times to expect fences, want once", store.fences)
+	}
+}
+
 // BenchmarkReplies is an answer of PMI that goes through a rank's socket, and is read.
 func BenchmarkReplies(b *testing.B) {
 	const size = 128 << 10

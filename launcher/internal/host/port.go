@@ -264,6 +264,7 @@ func (h *Host) seat(fd int, g *guest) bool {
 	h.rewatch(fd, unix.EPOLLIN, sourcePMI, g.local)
 	h.port.door.Left()
 	e := h.engine(g.local)
+	h.expectFences()
 	h.apply(e, e.Seat(h.rankOf(g.local), &g.greeting))
 	return true
 }
