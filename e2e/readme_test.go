@@ -129,7 +129,11 @@ func runCommand(t *testing.T, dir, page, command string) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-c", command)
 	cmd.Dir = in
-	cmd.Env = append(os.Environ(), "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"), "XDG_CACHE_HOME="+filepath.Join(dir, "cache"))
+	built, err := exec.Command("go", "env", "GOCACHE").Output() // or the standard library would be built anew
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"), "XDG_CACHE_HOME="+filepath.Join(dir, "cache"), "GOCACHE="+strings.TrimSpace(string(built)))
 	if strings.Contains(command, "-H node") || strings.Contains(command, "./hosts.sh") {
 		cmd.Env = append(cmd.Env, "GORUN_INTERFACE=lo")
 	}
@@ -141,7 +145,7 @@ func runCommand(t *testing.T, dir, page, command string) {
 		out.spoke = func() { _ = cmd.Process.Signal(os.Interrupt) }
 	}
 	cmd.Stdout, cmd.Stderr = &out, &out
-	err := cmd.Run()
+	err = cmd.Run()
 	if status := cmd.ProcessState.ExitCode(); ctx.Err() != nil || !slices.Contains(statuses, status) {
 		t.Errorf("status %d, %v, want one of %v\n%s", status, err, statuses, &out.text)
 	}
