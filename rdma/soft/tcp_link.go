@@ -123,6 +123,18 @@ func (c *corked) payload(segs [][]byte, off, n int, copied bool) {
 	}
 }
 
+// carry adds acknowledgements: behind what is short, and before what is long, behind which they would be late.
+func (c *corked) carry(acks []byte) {
+	long := len(c.vec) > 1
+	c.grows = c.grows && !long
+	copy(c.room(len(acks)), acks)
+	if long {
+		last := c.vec[len(c.vec)-1]
+		copy(c.vec[1:], c.vec)
+		c.vec[0], c.grows = last, false
+	}
+}
+
 // full tells whether a frame with a lead and a short payload may not fit.
 func (c *corked) full() bool {
 	return c.n+2*frameSize+shortMost > len(c.flat) || c.bytes >= corkBytes || len(c.vec) >= corkPieces
@@ -192,7 +204,7 @@ func (l *link) send() {
 	if l.owes() { // acknowledgements go along
 		l.owed.Store(0)
 		if acks := l.out[l.gone:]; len(acks) <= len(c.flat)-c.n {
-			copy(c.room(len(acks)), acks)
+			c.carry(acks)
 			l.out, l.gone = l.out[:0], 0
 		} else if !l.writeOut() {
 			return
