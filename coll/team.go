@@ -195,9 +195,9 @@ type peer struct {
 	rkey  uint32
 	put   uint64 // the queue's request count of our last put or get
 
-	maps   bool // its memory is mapped, or will be
 	polled bool // what it writes gets here only as this process polls
-	// The memory of such a peer, and our lane there; nil before the first use, see Team.reach.
+	maps   bool // its memory is mapped, or will be
+	// The memory of a peer that maps, and our lane there; nil before the first use, see Team.reach.
 	memory rdma.PeerMemory
 	bytes  []byte
 	words  []uint64

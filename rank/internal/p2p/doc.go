@@ -45,8 +45,9 @@
 //	middle  sender --write{data}, landed{tag, offset, length}--> receiver
 //	        synchronous: landedSync{id, tag, offset, length}, answered like a long one
 //
-// The sender copies the message before, so that it is done with it, and the receiver copies it out. zone.go has the account of the room. Where there is none, or no zone, the message is announced: it is a header
-// in its place in either case, so messages keep their order.
+// The sender copies the message before, so that it is done with it, and the receiver copies it out. zone.go has the
+// account of the room. Where there is none, or no zone, the message is announced: it is a header in its place in either
+// case, so messages keep their order.
 //
 // A message that cannot leave for lack of room waits in line with its sender, as an [Op]
 // that refers to the caller's memory, and [Engine.Progress] sends it later: no
