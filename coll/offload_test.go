@@ -186,11 +186,12 @@ func (m *member) lendAll(ctx context.Context, list []*job, ordinary int, recalls
 			return fmt.Errorf("at the end: %w", err)
 		}
 	}
+	// A daemon that gets no CPU may begin none of the calls that its ranks take back.
 	switch c := m.team.Counters(); {
-	case c.Offloaded == 0 && lendable > 5:
+	case m.team.offloading.number == 0 && lendable > 5:
+		return fmt.Errorf("the member lent none of %d calls", lendable)
+	case c.Offloaded == 0 && lendable > 5 && !recalls:
 		return fmt.Errorf("the daemon ran none of %d calls", lendable)
-	case recalls && m.team.offloading.returned == 0:
-		return fmt.Errorf("the member took none of %d calls back", lendable)
 	case ordinary == 0 && c.Offloaded > lendable:
 		return fmt.Errorf("the daemon ran %d of %d calls", c.Offloaded, lendable)
 	}
@@ -231,6 +232,52 @@ func TestOffloadGoesOnAlone(t *testing.T) {
 			return fmt.Errorf("the counters are %+v, want one offloaded call with its steps", c)
 		}
 		return mr.Close()
+	})
+}
+
+// A member takes back a call that the daemon has not begun, since it is at another's, and ends it itself. The next
+// call is the daemon's again.
+func TestOffloadRecall(t *testing.T) {
+	testenv.NoLeaks(t)
+	held, released := make(chan struct{}), make(chan struct{})
+	hold, release := sync.OnceFunc(func() { close(held); <-released }), sync.OnceFunc(func() { close(released) })
+	nw := network{n: 2, offload: 1, killed: func(what string) bool {
+		if what == "a step" {
+			hold()
+		}
+		return false
+	}}
+	nw.run(t, func(ctx context.Context, m *member) error {
+		off := &m.team.offloading
+		if m.rank == 0 {
+			<-held // at the other's
+			defer release()
+			off.to.Recall = 1
+		}
+		for call := range 2 {
+			p, mem, mr, err := m.lendSum()
+			if err != nil {
+				return err
+			}
+			if m.rank == 0 && call == 0 {
+				testenv.Await(t, 10*time.Second, "the call to come back", func() bool {
+					m.team.Progress()
+					return off.returned == 1
+				})
+				release()
+				off.to.Recall = 0
+			}
+			if err := m.finish(ctx, p); err != nil || mem[0] != 3 {
+				return fmt.Errorf("the sum of call %d begins with %d, and %v", call, mem[0], err)
+			}
+			if err := mr.Close(); err != nil {
+				return err
+			}
+		}
+		if c := m.team.Counters(); c.Offloaded != uint64(1+m.rank) || off.returned != uint64(1-m.rank) {
+			return fmt.Errorf("the daemon ran %d calls, %d came back, want %d and %d", c.Offloaded, off.returned, 1+m.rank, 1-m.rank)
+		}
+		return nil
 	})
 }
 
