@@ -20,6 +20,8 @@ const (
 	reapEvery = time.Second     // the dead wait that long, at most, to be waited for
 	endLimit  = 2 * time.Second // for what was killed to be gone
 	endPause  = time.Millisecond
+
+	guardianLimit = 10 * time.Second // for a guardian to do its work, as in package guard
 )
 
 // Adopter is a process's adoption of orphans. A process has one at a time.
@@ -99,15 +101,17 @@ func (a *Adopter) End() (killed int) {
 	close(a.over)
 	a.reaper.Wait()
 	spared := slices.Clone(a.before)
-	patience := time.Now().Add(endLimit / 2)
-	for deadline := time.Now().Add(endLimit); anyChild() && time.Now().Before(deadline); {
+	limit := endLimit
+	for begun := time.Now(); anyChild() && time.Since(begun) < limit; {
 		left := 0
 		for _, pid := range children() {
 			if slices.Contains(spared, pid) {
 				continue
 			}
 			left++
-			if isGuardian(pid) && time.Now().Before(patience) {
+			if isGuardian(pid) && time.Since(begun) < guardianLimit {
+				limit = guardianLimit + endLimit
+				_ = unix.Kill(pid, unix.SIGCONT) // somebody may have stopped it
 				_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil)
 				continue
 			}

@@ -21,7 +21,8 @@
 // # Blocking
 //
 // End and Sweep take milliseconds, and two seconds when the kernel does not let
-// processes go that were killed.
+// processes go that were killed. End waits ten seconds for the guardian of an agent that
+// has died: killed before its work is done, it leaves the files of the agent's ranks.
 //
 // # Files
 //

@@ -3,9 +3,11 @@ package orphan
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -87,6 +89,27 @@ func TestAdopt(t *testing.T) {
 	var is int32
 	if err := getSubreaper(&is); err != nil || is != 0 {
 		t.Errorf("a subreaper afterwards: %d, %v", is, err)
+	}
+}
+
+// End lets the guardian of an agent that has died do its work, though it was stopped, or the machine leaves it no
+// CPU for a second.
+func TestAdoptAwaitsGuardians(t *testing.T) {
+	testenv.Need(t, "setsid")
+	dir := t.TempDir()
+	guardian, work := filepath.Join(dir, "gorun-guardian"), filepath.Join(dir, "work") // its process has that name
+	script := "#!/bin/sh\necho $$\nexec >/dev/null\nkill -STOP $$\nsleep 1.1\nrm '" + work + "'\n"
+	if err := errors.Join(os.WriteFile(guardian, []byte(script), 0o700), os.WriteFile(work, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	a, err := Adopt()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pids := left(t, "setsid '"+guardian+"' & exit 0")
+	a.End()
+	if _, err := os.Stat(work); !errors.Is(err, os.ErrNotExist) || !gone(pids[0]) {
+		t.Errorf("its work is not done: %v; gone: %t", err, gone(pids[0]))
 	}
 }
 
