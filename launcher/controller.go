@@ -123,12 +123,16 @@ func (c *controller) event(s *seat, e host.Event) {
 	case host.Violated:
 		c.end.violated(s, e)
 	case host.StartFailed:
+		err := errors.New(e.Text)
+		if _, here := s.site.(*host.Host); !here { // a file may be on some hosts only
+			err = fmt.Errorf("host %s: %w", s.host(), err)
+		}
 		if g.id > 0 {
-			c.spawns.isNot(g, e.Value+": "+e.Text)
+			c.spawns.isNot(g, e.Value+": "+err.Error())
 			return
 		}
 		if c.end.start == nil {
-			c.end.start = &JobError{Field: e.Field, Value: e.Value, ExitStatus: e.Status, Err: errors.New(e.Text)}
+			c.end.start = &JobError{Field: e.Field, Value: e.Value, ExitStatus: e.Status, Err: err}
 		}
 		c.end.tell(host.Command{Kind: host.Kill})
 	case host.Failed:

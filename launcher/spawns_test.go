@@ -131,12 +131,12 @@ func TestSpawnRefused(t *testing.T) {
 	}
 	for _, way := range ways {
 		for name, c := range map[string]struct{ spawn, want string }{
-			"no such program":     {"2|./missing|", "./missing:_no_such_program"},
+			"no such program":     {"2|./missing|", ":_no_such_program"},
 			"not in PATH":         {"2|no-such-program|", "directories_of_PATH,_nor_in_the_working_directory"},
 			"no interpreter":      {"3|" + text + "|", "its_interpreter"},
 			"not executable":      {"1|/etc/passwd|", "not_executable"},
 			"no directory":        {"1|self|finalize|wdir=/no/such/dir", "/no/such/dir"},
-			"not on its path":     {"1|sh||path=/usr", "sh:_no_such_program_in_/usr"},
+			"not on its path":     {"1|sh||path=/usr", ":_no_such_program_in_/usr"},
 			"host not of the job": {"1|self|finalize|host=elsewhere", "elsewhere:_it_is_not_among"},
 			"soft without number": {"2|self|finalize|soft=3:9", "soft=3:9"},
 			"soft nonsense":       {"2|self|finalize|soft=x", "soft=x"},

@@ -28,7 +28,8 @@ func report(result launcher.Result, quiet bool, errOut io.Writer) {
 		return
 	}
 	lines := slices.DeleteFunc(slices.Clone(c.Stderr), func(line string) bool {
-		return c.Message != "" && strings.HasSuffix(line, c.Message) || c.Reason != "" && strings.HasSuffix(line, c.Reason)
+		return c.Message != "" && strings.HasSuffix(line, c.Message) || c.Reason != "" && strings.HasSuffix(line, c.Reason) ||
+			c.Rank < 0 && strings.Contains(c.Message, line) // of a remote shell
 	})
 	if len(lines) > 0 && !c.Shown {
 		whose := fmt.Sprintf("rank %d", c.Rank)
