@@ -80,7 +80,7 @@ func (r *remotes) start(spec host.Spec, stdin host.Stdin) error {
 		}
 		if err != nil {
 			undo()
-			return &JobError{Field: "Agent", Value: c.job.agentOf(share.Host)[0], ExitStatus: statusFailed, Err: fmt.Errorf("host %s: %w", share.Host, err)}
+			return c.job.noAgent(share.Host, err)
 		}
 		c.job.Log.Debug("agent started", "host", share.Host, "command", strings.Join(c.job.agentOf(share.Host), " "))
 		r.links = append(r.links, l)

@@ -2,7 +2,6 @@ package launcher
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"slices"
 	"sync"
@@ -72,7 +71,7 @@ func (p *placer) askMachines(ctx context.Context, job *Job) (agentPool, *Cause, 
 	for _, name := range names {
 		l, err := job.startAgent(name)
 		if err != nil {
-			return links, nil, &JobError{Field: "Agent", Value: job.agentOf(name)[0], ExitStatus: statusFailed, Err: fmt.Errorf("host %s: %w", name, err)}
+			return links, nil, job.noAgent(name, err)
 		}
 		links[name] = l
 	}

@@ -131,6 +131,19 @@ func (job *Job) agentOf(host string) []string {
 	return slices.Concat(job.shell(), []string{job.login(host), "exec " + quote(job.remoteStart())})
 }
 
+// noAgent is why the command that starts a host's agent could not be run.
+func (job *Job) noAgent(host string, err error) *JobError {
+	field, value := "Agent", job.agentOf(host)[0]
+	switch {
+	case !job.remote(host):
+	case job.Launcher == launcherSSH:
+		field = "RemoteShell"
+	default:
+		field, value = "Launcher", job.Launcher
+	}
+	return &JobError{Field: field, Value: value, ExitStatus: statusFailed, Err: fmt.Errorf("host %s: %w", host, err)}
+}
+
 // remoteStart is what starts an agent on another host: its command, or what sends its program first.
 func (job *Job) remoteStart() []string {
 	if job.stage != nil {

@@ -141,6 +141,7 @@ func TestRunRefusesJobs(t *testing.T) {
 		{"agent not found", Job{NP: 1, Argv: sh("true"), Launcher: "fork", Agent: []string{"/no/such/agent"}, Hosts: []Host{{Name: "a", Slots: 1}}}, "Agent", 1, "no such file"},
 		{"closed stdin", Job{NP: 1, Argv: sh("true"), Stdin: closedFile(t)}, "Stdin", 1, "closed"},
 		{"over agents", Job{NP: 2, Argv: []string{"./no-such-file"}, Launcher: "fork", Agent: roleArgv(t, "agent"), Hosts: []Host{{Name: "a", Slots: 1}, {Name: "b", Slots: 1}}}, "Argv", 127, "no-such-file: host "},
+		{"no remote shell", Job{NP: 1, Argv: sh("true"), Launcher: "ssh", RemoteShell: []string{"no-such-shell"}, Agent: roleArgv(t, "agent"), Hosts: []Host{{Name: "elsewhere.invalid", Slots: 1}}}, "RemoteShell", 1, "host elsewhere.invalid: exec: "},
 		{"on one host", Job{Apps: []App{{Argv: []string{"true"}, NP: 1}, {Argv: []string{"./no-such-file"}, NP: 1}}, Launcher: "fork", Agent: roleArgv(t, "agent"), Hosts: []Host{{Name: "a", Slots: 1}, {Name: "b", Slots: 1}}}, "Argv", 127, "no-such-file: host b: no such program"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
