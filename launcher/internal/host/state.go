@@ -120,9 +120,9 @@ func (h *Host) examine(traces bool) {
 			lines = append(lines, p.String())
 		}
 		if joined, finalized := h.met(i); joined && !finalized {
-			where := "after MPI_Init, before MPI_Finalize"
+			where := "after MPI_Init, before the end of MPI_Finalize"
 			if h.engine(i).InFence(rank) {
-				where = "waiting for the other ranks at its launcher's barrier, as in MPI_Init"
+				where = "waiting for the other ranks at its launcher's barrier, as in MPI_Init and MPI_Finalize"
 			}
 			lines = append(lines, "MPI: "+where)
 			if text := h.waits(i); text != "" {
