@@ -342,7 +342,8 @@ func (r *remotes) mourn(at int) {
 	r.c.mu.Lock()
 	defer r.c.mu.Unlock()
 	if r.addresses[at] == "" {
-		if !r.g.off && !r.c.spawns.isNot(r.g, "host "+s.host()+": "+cause.Message) {
+		ended := r.c.end.start != nil && !cause.lost // its remote shell, for there is nothing to start
+		if !ended && !r.g.off && !r.c.spawns.isNot(r.g, "host "+s.host()+": "+cause.Message) {
 			r.c.end.fail(cause)
 		}
 		return

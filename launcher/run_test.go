@@ -142,6 +142,8 @@ func TestRunRefusesJobs(t *testing.T) {
 		{"closed stdin", Job{NP: 1, Argv: sh("true"), Stdin: closedFile(t)}, "Stdin", 1, "closed"},
 		{"over agents", Job{NP: 2, Argv: []string{"./no-such-file"}, Launcher: "fork", Agent: roleArgv(t, "agent"), Hosts: []Host{{Name: "a", Slots: 1}, {Name: "b", Slots: 1}}}, "Argv", 127, "no-such-file: host "},
 		{"no remote shell", Job{NP: 1, Argv: sh("true"), Launcher: "ssh", RemoteShell: []string{"no-such-shell"}, Agent: roleArgv(t, "agent"), Hosts: []Host{{Name: "elsewhere.invalid", Slots: 1}}}, "RemoteShell", 1, "host elsewhere.invalid: exec: "},
+		{"no such file, before another host is there", Job{NP: 2, Argv: []string{"./no-such-file"}, Launcher: "ssh", RemoteShell: []string{write("shell", "#!/bin/sh\nexec sleep 600\n", 0o755)}, Agent: roleArgv(t, "agent"), Interface: "lo",
+			Hosts: []Host{{Name: "localhost", Slots: 1}, {Name: "192.0.2.1", Slots: 1}}}, "Argv", 127, ": no such program"},
 		{"on one host", Job{Apps: []App{{Argv: []string{"true"}, NP: 1}, {Argv: []string{"./no-such-file"}, NP: 1}}, Launcher: "fork", Agent: roleArgv(t, "agent"), Hosts: []Host{{Name: "a", Slots: 1}, {Name: "b", Slots: 1}}}, "Argv", 127, "no-such-file: host b: no such program"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
