@@ -16,12 +16,14 @@ type progress struct {
 	busy   atomic.Int32 // queue pairs with a backlog, and 1 while there are TCP links
 	polled atomic.Bool  // there was a poll since the last tick
 
-	turn    sync.Mutex // held by the goroutine that advances; taken by TryLock only
-	scratch []*queuePair
+	turn    sync.Mutex   // held by the goroutine that advances; taken by TryLock only
+	scratch []*queuePair // list, as it was at seen
+	seen    uint32
 	pace    pace
 
 	mu      sync.Mutex // guards what follows; after any queue pair's mu
 	list    []*queuePair
+	changes atomic.Uint32 // of list
 	running bool
 	stopped bool
 	quit    chan struct{}
@@ -65,10 +67,13 @@ func (w *progress) advance(alone bool) (moved, turn bool) {
 	if !alone && w.p.called() {
 		w.p.answerCall()
 	}
-	w.mu.Lock()
-	qs := append(w.scratch[:0], w.list...)
-	w.scratch = qs
-	w.mu.Unlock()
+	if w.changes.Load() != w.seen {
+		w.mu.Lock()
+		clear(w.scratch)
+		w.scratch, w.seen = append(w.scratch[:0], w.list...), w.changes.Load()
+		w.mu.Unlock()
+	}
+	qs := w.scratch
 	w.chaos.shuffle(qs)
 	for _, q := range qs {
 		if !q.mu.TryLock() {
@@ -98,7 +103,6 @@ func (w *progress) advance(alone bool) (moved, turn bool) {
 			}
 		}
 	}
-	clear(qs)
 	return moved, true
 }
 
@@ -161,6 +165,7 @@ func (w *progress) add(q *queuePair) {
 	w.busy.Add(1)
 	w.mu.Lock()
 	w.list = append(w.list, q)
+	w.changes.Add(1)
 	if !w.running && !w.stopped {
 		w.running = true
 		w.ended.Add(1)
@@ -182,6 +187,7 @@ func (w *progress) done(q *queuePair) {
 			last := len(w.list) - 1
 			w.list[i], w.list[last] = w.list[last], nil
 			w.list = w.list[:last]
+			w.changes.Add(1)
 			break
 		}
 	}

@@ -42,7 +42,7 @@
 //	srq_    shared receive queues: srq_queue.go, srq.go as programs have them
 //	cq_     completion queues and channels: cq.go
 //	tag_    matching of tags: tag.go for the sender, tag_list.go and tag_arrive.go for the owner
-//	tcp_    other hosts: tcp_frame.go, tcp_link.go, tcp_requester.go, tcp_serve.go,
+//	tcp_    other hosts: tcp_frame.go, tcp_link.go, tcp_requester.go, tcp_serve.go, tcp_express.go,
 //	        tcp_network_linux.go, tcp_connect_linux.go, tcp_guard_linux.go, tcp_secure.go, tcp_landing.go
 //
 // Memory. The arena's contents belong to its rank, with the exceptions noted at each field. The
@@ -85,7 +85,8 @@
 // one XRC target puts messages into several shared queues, only those of the same queue complete in order.
 //
 // Sending over TCP. The requests of a post leave by one system call, their payload straight from where
-// it lies, and so does a read's data. Acknowledgements wait for some looks of the owner, for its next request, or for
+// it lies, and so does a read's data. A short inline one with nothing before it is written first and kept
+// for its answer behind that (tcp_express.go). Acknowledgements wait for some looks of the owner, for its next request, or for
 // the guard, and one stands for all before it. The link keeps the bytes that its socket does not take, and sends no
 // request until they are gone.
 //

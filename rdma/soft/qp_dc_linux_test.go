@@ -198,7 +198,7 @@ func TestDCCallsAndDuplicates(t *testing.T) {
 		b.p.tcp.Load().mu.Lock()
 		defer b.p.tcp.Load().mu.Unlock()
 		l.out = l.out[:0]
-		if !l.digest(h[:]) {
+		if !l.digest(h[:], true) {
 			t.Fatalf("%+v is not understood", f)
 		}
 		if len(l.out) > 0 {

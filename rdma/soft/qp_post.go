@@ -18,6 +18,12 @@ func (q *queuePair) PostSend(wrs []rdma.SendWR) (int, error) {
 	}
 	q.mu.Lock()
 	n, err := len(wrs), error(nil)
+	if len(wrs) == 1 && q.express(&wrs[0]) {
+		q.counters.Batches++
+		q.ring(wrs)
+		q.mu.Unlock()
+		return 1, nil
+	}
 	if !q.push(wrs) {
 		n, err = q.postSend(wrs)
 	}

@@ -290,6 +290,7 @@ func (n *network) join(l *link, c *os.File) {
 	n.ring = append(n.ring, l)
 	if len(n.ring) == ringMost+1 {
 		n.owing = slices.Clone(n.ring) // lookAtAll does not note which of them do
+		n.catchUp()                    // nor does lookAtReady come back to what is kept
 	}
 	n.first.Do(func() {
 		n.ended.Add(1)

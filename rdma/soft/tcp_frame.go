@@ -72,10 +72,11 @@ const (
 	pieceSize = 64 << 10
 )
 
+var le = binary.LittleEndian
+
 var errFrame = errors.New("malformed frame")
 
 func (f *frame) put(b *[frameSize]byte) {
-	le := binary.LittleEndian
 	b[0], b[1], b[2], b[3] = byte(f.kind), byte(f.op), f.code, f.flags
 	le.PutUint32(b[4:], f.length)
 	le.PutUint32(b[8:], f.to)
@@ -101,7 +102,6 @@ func parseFrame(b []byte) (f frame, err error) {
 	if len(b) < frameSize {
 		return f, errFrame
 	}
-	le := binary.LittleEndian
 	f = frame{
 		kind: frameKind(b[0]), op: rdma.WROpcode(b[1]), code: b[2], flags: b[3], length: le.Uint32(b[4:]),
 		to: le.Uint32(b[8:]), from: le.Uint32(b[12:]), psn: le.Uint32(b[16:]), imm: le.Uint32(b[20:]),

@@ -63,7 +63,7 @@ func (l *link) say(h []byte, kinds []frameKind, aim func(f *frame)) {
 	}
 	l.n.mu.Lock()
 	defer l.n.mu.Unlock()
-	l.digest(out)
+	l.digest(out, true)
 	l.resume()
 }
 

@@ -40,7 +40,7 @@ func (w *wireEnd) says(parts ...[]byte) {
 		}
 		b = b[max(k, 0):]
 		w.l.n.mu.Lock()
-		w.l.receive()
+		w.l.receive(true)
 		w.l.n.mu.Unlock()
 	}
 }

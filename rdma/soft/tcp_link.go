@@ -47,7 +47,8 @@ type link struct {
 	seen   uint32      // the events that watch asked for last
 
 	// Guarded by network.mu.
-	rest    []byte      // read, and not a whole frame yet
+	rest    []byte      // read, and not a whole frame yet, or late
+	late    bool        // rest is an acknowledgement, for the next look
 	request rdma.SendWR // of the frame that is executed
 	landing landing
 	replies []reply // from replied on: reads that are answered piece by piece, and answers to what came behind them
@@ -422,7 +423,8 @@ func (l *link) full() bool {
 }
 
 // receive reads what has come and acts on it. Called with network.mu held.
-func (l *link) receive() {
+// all: nothing is kept for another look.
+func (l *link) receive(all bool) {
 	n := l.n
 	if n.buf == nil {
 		n.buf = make([]byte, readSize)
@@ -433,12 +435,13 @@ func (l *link) receive() {
 		if l.landing.active {
 			k, room, end = l.readOnto()
 		} else {
-			have = copy(n.buf, l.rest)
-			if room = glance; have > 0 || l.sealed != nil {
-				room = readSize // the rest of a frame that does not land
+			if room = glance; len(l.rest) > 0 || l.sealed != nil {
+				have, room = copy(n.buf, l.rest), readSize // the rest of a frame that does not land
 			}
 			room -= have
-			k, end = l.read(n.buf[have : have+room])
+			if k, end = l.read(n.buf[have : have+room]); k == 0 && !end {
+				return
+			}
 		}
 		l.rest = l.rest[:0]
 		if end {
@@ -448,20 +451,26 @@ func (l *link) receive() {
 		if k > 0 {
 			l.heard.Add(1)
 		}
-		if !l.digest(n.buf[:have+l.touchDown(k)]) {
+		if !l.digest(n.buf[:have+l.touchDown(k)], all) {
 			l.state.Store(linkBroken)
 			return
 		}
-		if k < room {
+		if k < room || l.late {
 			return
 		}
 	}
 }
 
 // digest acts on whole frames and keeps what is left. It is false when the
-// other side does not keep to the protocol.
-func (l *link) digest(b []byte) bool {
+// other side does not keep to the protocol. all: it keeps no whole frame.
+func (l *link) digest(b []byte, all bool) bool {
 	for len(b) >= frameSize {
+		if n := l.take(b); n > 0 {
+			if b = b[n:]; l.later(b, all) {
+				break
+			}
+			continue
+		}
 		f, err := parseFrame(b)
 		if err != nil {
 			return false

@@ -103,9 +103,10 @@ func (n *network) look(all bool) (moved, looked bool) {
 	if !n.mu.TryLock() {
 		return false, false
 	}
-	defer n.mu.Unlock()
 	// An owner that looks beside the guard may not look again soon, see network.stand.
-	return n.lookLocked(all || n.guard.on.Load()), true
+	moved = n.lookLocked(all || n.guard.on.Load())
+	n.mu.Unlock()
+	return moved, true
 }
 
 // lookLocked is look with mu held.
@@ -113,7 +114,7 @@ func (n *network) lookLocked(all bool) (moved bool) {
 	if n.closed || len(n.ring) == 0 {
 		return false
 	}
-	if len(n.ring) <= ringMost {
+	if n.few() {
 		return n.lookAtAll(all)
 	}
 	return n.lookAtReady(all)
@@ -122,6 +123,9 @@ func (n *network) lookLocked(all bool) (moved bool) {
 // ringMost is up to how many links a look tries to read each of them: a read of
 // nothing costs as much as asking the set, which only tells where to read.
 const ringMost = 3
+
+// few tells whether each look tries all links. Called with mu held.
+func (n *network) few() bool { return len(n.ring) <= ringMost }
 
 // lookAtAll tries every link. Called with mu held.
 func (n *network) lookAtAll(all bool) (moved bool) {
@@ -163,8 +167,14 @@ func (n *network) serve(l *link, all bool) (moved bool) {
 	if l.stirs.Load() || l.owes() {
 		l.age(all)
 	}
-	l.resume()
-	l.receive()
+	if l.replied < len(l.replies) {
+		l.resume()
+	}
+	if l.late && !l.catchUp() {
+		l.state.Store(linkBroken)
+	} else {
+		l.receive(all)
+	}
 	if l.stirs.Load() || all && l.owes() {
 		l.flush(all)
 	}
@@ -213,9 +223,25 @@ func (n *network) rest() { n.guard.takeOver() }
 func (n *network) flushAll() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if n.catchUp() {
+		n.p.self.bell.Ring()
+	}
 	for _, l := range n.ring {
 		l.flush(true)
 	}
+}
+
+// catchUp acts on what links have kept for another look. Called with mu held.
+func (n *network) catchUp() (moved bool) {
+	for _, l := range n.ring {
+		if l.late {
+			moved = true
+			if !l.catchUp() {
+				l.state.Store(linkBroken)
+			}
+		}
+	}
+	return moved
 }
 
 // settle returns when everything that was being executed for peers, when it

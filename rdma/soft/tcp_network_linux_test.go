@@ -402,7 +402,7 @@ func FuzzServe(f *testing.F) {
 			}
 		}
 		b.p.tcp.Load().mu.Lock()
-		l.digest(data)
+		l.digest(data, true)
 		l.replies, l.replied = nil, 0
 		if k := len(l.calls); k > 2 {
 			t.Errorf("%d calls with 2 responders", k)

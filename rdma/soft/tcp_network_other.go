@@ -29,6 +29,7 @@ func newNetwork(*Provider, []byte, Handshake) (*network, error) {
 func (n *network) dial(s *peer) *link             { return nil }
 func (n *network) poll() (moved, looked bool)     { return false, false }
 func (n *network) look(bool) (moved, looked bool) { return false, false }
+func (n *network) few() bool                      { return false }
 func (n *network) rest()                          {}
 func (n *network) settle()                        {}
 func (n *network) close()                         {}

@@ -126,6 +126,9 @@ func (q *queuePair) advanceWire() (moved bool) {
 	if q.p.cfg.Adversary != nil && q.p.work.chaos.below(2) == 0 {
 		return false
 	}
+	if w.next == q.pending.n {
+		return false
+	}
 	l := w.link
 	moved = q.sendOn()
 	l.uncork()
