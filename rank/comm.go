@@ -134,10 +134,15 @@ func (c *Comm) enterShort() error {
 // usable leaves the world again when the communicator is barred.
 func (c *Comm) usable() error {
 	if c.barred {
-		defer c.world.leave() // the progress thread writes the reasons
-		return c.unusable()
+		return c.refuse()
 	}
 	return nil
+}
+
+// refuse leaves the world again and says why the communicator is barred.
+func (c *Comm) refuse() error {
+	defer c.world.leave() // the progress thread writes the reasons
+	return c.unusable()
 }
 
 // unusable is why a communicator that is barred cannot be used.

@@ -25,6 +25,7 @@ type links struct {
 
 	// Scratch of one call at a time, here so that it does not escape anew.
 	wr    [1]rdma.SendWR
+	short [1]rdma.SendWR // of postInline
 	two   [2]rdma.SendWR
 	sge   [1]rdma.SGE
 	small [inlineMost]byte
@@ -162,10 +163,15 @@ func (l *links) post(p *peer, what uint64, index uint32) {
 	l.flying++
 }
 
-// postInline posts a send of small[:n].
+// postInline posts a send of small[:n]. Only what differs from one to the next is written.
 func (l *links) postInline(p *peer, n int) {
-	l.wr[0] = rdma.SendWR{Opcode: rdma.WRSend, Flags: rdma.SendInline, Inline: l.small[:n]}
-	l.post(p, whatMark, 0)
+	wr := &l.short[0]
+	wr.Opcode, wr.Flags, wr.Inline = rdma.WRSend, rdma.SendInline, l.small[:n]
+	if err := p.Post(l.short[:], idOf(whatMark, p.rank, 0), false); err != nil {
+		l.failures.fail(p, err)
+		return
+	}
+	l.flying++
 }
 
 // postSlot posts a send of n bytes of a send slot.

@@ -63,10 +63,7 @@ func (h *header) size() int {
 
 // put writes h into b and gives its size.
 func (h *header) put(b []byte) int {
-	binary.LittleEndian.PutUint32(b[0:], uint32(h.kind)|h.source<<8)
-	binary.LittleEndian.PutUint32(b[4:], uint32(h.tag))
-	binary.LittleEndian.PutUint32(b[8:], h.context)
-	binary.LittleEndian.PutUint32(b[12:], h.id)
+	putEager(b, h.kind, h.source, h.tag, h.context, h.id)
 	size := h.size()
 	if size == announceHeader {
 		binary.LittleEndian.PutUint64(b[16:], h.length)
@@ -75,6 +72,15 @@ func (h *header) put(b []byte) int {
 		binary.LittleEndian.PutUint32(b[36:], h.word)
 	}
 	return size
+}
+
+// putEager writes the part of a header that all have, and is all of an eager one. It gives the size of that.
+func putEager(b []byte, what kind, source uint32, tag int32, context, id uint32) int {
+	binary.LittleEndian.PutUint32(b[0:], uint32(what)|source<<8)
+	binary.LittleEndian.PutUint32(b[4:], uint32(tag))
+	binary.LittleEndian.PutUint32(b[8:], context)
+	binary.LittleEndian.PutUint32(b[12:], id)
+	return eagerHeader
 }
 
 // parse reads a header out of a received send; false when it is none.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/gorun-mpi/gorun/internal/arch"
+	"github.com/gorun-mpi/gorun/rank/internal/match"
 )
 
 // oneChunk has all connections of a rank share the receives that one of them needs.
@@ -184,6 +185,51 @@ func TestDamagedSharedMessage(t *testing.T) {
 						return fmt.Errorf("with a rank that has sent nothing wrong: %w", err)
 					}
 				}
+				return errSilent
+			})
+		})
+	}
+}
+
+// So does one over a queue pair of its own, though a receive waits for what it says.
+func TestDamagedMessageForAReceive(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		sent header
+		want match.Envelope
+	}{
+		{"of another rank", header{kind: eager, source: 2, tag: 9, context: 1}, want(1, 9)},
+		{"of no tag", header{kind: eager, source: 1, tag: -7, context: 1}, want(1, match.Any)},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			over(t, []transport{{name: "queue pairs"}}, []int{3}, func(ctx context.Context, p *member) error {
+				b := make([]byte, 8)
+				switch p.rank {
+				case 0:
+					if _, err := p.Recv(ctx, b, nil, want(1, 1), nil); err != nil {
+						return err
+					}
+					o, err := p.Irecv(b, nil, tt.want, nil)
+					if err != nil {
+						return err
+					}
+					p.meet()
+					if err := p.Wait(ctx, o); err != nil {
+						return err
+					}
+					if st, err := p.Finish(o); err == nil {
+						return fmt.Errorf("a damaged message was received: %+v", st)
+					}
+				case 1:
+					if err := p.Send(ctx, b, nil, p.env(1), 0); err != nil {
+						return err
+					}
+					p.meet()
+					p.postInline(&p.peers[0], tt.sent.put(p.small[:]))
+				default:
+					p.meet()
+				}
+				p.meet()
 				return errSilent
 			})
 		})

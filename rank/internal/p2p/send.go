@@ -177,17 +177,16 @@ func (out *outbound) sendShort(p *peer, what kind, buf []byte, env match.Envelop
 	if out.memory.credits(p) <= 0 || p.Room() <= 0 || !inline && len(out.memory.slots) == 0 {
 		return false
 	}
-	h := header{kind: what, source: uint32(out.rank), tag: env.Tag, context: env.Context, id: number}
 	p.sent++
 	if inline {
-		n := h.put(out.links.small[:])
+		n := putEager(out.links.small[:], what, uint32(out.rank), env.Tag, env.Context, number)
 		out.links.postInline(p, n+copy(out.links.small[n:], buf)) // a failure fails the peer
 		return true
 	}
 	slot := out.memory.slots[len(out.memory.slots)-1]
 	out.memory.slots = out.memory.slots[:len(out.memory.slots)-1]
 	b := out.memory.mem[out.memory.slotAt(slot):]
-	n := h.put(b)
+	n := putEager(b, what, uint32(out.rank), env.Tag, env.Context, number)
 	out.links.postSlot(p, slot, n+copy(b[n:], buf))
 	return true
 }
