@@ -262,7 +262,7 @@ func TestPlacedNamesOversubscribedHosts(t *testing.T) {
 // An agent that is no agent, or does not answer, ends the job while its machine
 // is asked for.
 func TestStartFailsWhenAgentsSendNoAddress(t *testing.T) {
-	greets := "printf '\\0gorun-agent " + version.Number + " 6 7\\n'; "
+	greets := "printf '\\0gorun-agent " + version.Number + " 7 7\\n'; "
 	for _, c := range []struct{ name, script, want string }{
 		{"ends", "exit 4", "exited with status 4"},
 		{"says something else", "echo Welcome to a", "Welcome to a"},

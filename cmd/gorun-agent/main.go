@@ -1,12 +1,13 @@
 // Gorun-agent runs the ranks of one host of a job. gorun starts it, one for each
 // host, and tells it what to do on its standard input; it is of no use alone.
-// With --version it says which it is, and exits; with --meet it is this host's part of gorun-info doctor.
+// With --version it says which it is, and exits; with --relay N it starts the agents of several hosts; with --meet it is this host's part of gorun-info doctor.
 package main
 
 import (
 	"context"
 	"fmt"
 	"os"
+	"strconv"
 
 	"github.com/gorun-mpi/gorun/internal/version"
 	"github.com/gorun-mpi/gorun/launcher/agent"
@@ -19,6 +20,11 @@ func main() {
 			os.Exit(1)
 		}
 		return
+	}
+	if len(os.Args) == 3 && os.Args[1] == "--relay" {
+		if atOnce, err := strconv.Atoi(os.Args[2]); err == nil && atOnce > 0 {
+			os.Exit(agent.Relay(os.Stdin, os.Stdout, os.Environ(), atOnce))
+		}
 	}
 	if len(os.Args) == 2 && os.Args[1] == "--meet" {
 		os.Exit(agent.Meet(context.Background(), os.Stdin, os.Stdout))

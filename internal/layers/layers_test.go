@@ -146,6 +146,7 @@ func TestArchitectureHasTheTable(t *testing.T) {
 // only names the sole part that may import a package from outside the module.
 var only = map[string][]string{
 	"github.com/hashicorp/memberlist":   {"internal/gossip"},
+	"github.com/hashicorp/yamux":        {"launcher"},
 	"github.com/sirupsen/logrus":        {"cmd/gorun", "cmd/a2a", "cmd/pingpong", "cmd/secure-channel", "cmd/allreduce", "cmd/gorun-bench", "cmd/internal"},
 	"github.com/spf13/pflag":            {"cmd/gorun", "cmd/gorun-info", "cmd/gorun-offload", "cmd/a2a", "cmd/internal"},
 	"github.com/tailscale/hujson":       {"cmd/internal"},
@@ -318,7 +319,7 @@ func TestUnsafeOnlyInFilesNamedForIt(t *testing.T) {
 // Main and Init, and by tests.
 func TestEnvironmentReadOnlyAtTheEdge(t *testing.T) {
 	fset, files := sources(t)
-	edge := []string{"cmd/gorun", "cmd/gorun-info", "cmd/a2a", "cmd/pingpong", "cmd/secure-channel", "cmd/allreduce", "cmd/gorun-bench", "cmd/gorun-bench-init", "cmd/internal", "internal/testenv", "e2e", "e2e/hosts/rank", "e2e/attack"}
+	edge := []string{"cmd/gorun", "cmd/gorun-agent", "cmd/gorun-info", "cmd/a2a", "cmd/pingpong", "cmd/secure-channel", "cmd/allreduce", "cmd/gorun-bench", "cmd/gorun-bench-init", "cmd/internal", "internal/testenv", "e2e", "e2e/hosts/rank", "e2e/attack"}
 	// One function each: the documented defaults of the two public APIs.
 	// launcher/agent: what the remote shell has told the agent of its way.
 	exempt := map[string]string{"rank/config.go": "Environ", "launcher/check.go": "Environ", "launcher/agent/agent.go": "Getenv"}

@@ -15,7 +15,10 @@ import (
 	"io"
 	"net/netip"
 	"os"
+	"os/signal"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gorun-mpi/gorun/internal/gossip"
 	"github.com/gorun-mpi/gorun/internal/meet"
@@ -34,6 +37,17 @@ func Main(ctx context.Context, stdin io.Reader, stdout io.Writer) int {
 	}
 	if err := agent.Main(ctx, stdin, stdout, os.Getenv("SSH_CONNECTION"), listen, orphans); err != nil {
 		// The launcher collects an agent's standard error.
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// Relay runs a relay: it starts agents, on its host and by ssh on others, as the launcher at the other end of stdin and stdout
+// requests, atOnce at a time and in the environment env. It returns the exit status of the process. The process must have no other children.
+func Relay(stdin, stdout *os.File, env []string, atOnce int) int {
+	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE) // a write's error will do
+	if err := agent.MainRelay(stdin, stdout, env, atOnce); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}

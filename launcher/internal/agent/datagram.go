@@ -16,7 +16,8 @@ import (
 //
 // with the key of the job's group. The receiver takes one only if its count is higher than
 // that of the last: a copy renews nothing. One side is gorun (0), the other an agent (1), so that what
-// one has sent cannot be thrown back at it.
+// one has sent cannot be thrown back at it. From gorun it may also be the last word (2) to an agent whose stream is lost, with a relay
+// that does not answer: it need not wait for the end of its lease.
 
 const (
 	datagramMagic = "gorunlse"
@@ -29,6 +30,7 @@ type side byte
 const (
 	fromGorun side = 0
 	fromAgent side = 1
+	lastWord  side = 2
 )
 
 func appendDatagram(b, key []byte, from side, agent int, count uint64) []byte {
@@ -41,17 +43,21 @@ func appendDatagram(b, key []byte, from side, agent int, count uint64) []byte {
 }
 
 // parseDatagram reads a datagram; ok is false for any but those of the key and side.
-func parseDatagram(b, key []byte, from side) (agent int, count uint64, ok bool) {
-	if len(b) != datagramSize || string(b[:len(datagramMagic)]) != datagramMagic || b[len(datagramMagic)] != byte(from) {
-		return 0, 0, false
+func parseDatagram(b, key []byte, from side) (agent int, count uint64, last, ok bool) {
+	if len(b) != datagramSize || string(b[:len(datagramMagic)]) != datagramMagic {
+		return 0, 0, false, false
+	}
+	said := side(b[len(datagramMagic)])
+	if last = from == fromGorun && said == lastWord; said != from && !last {
+		return 0, 0, false, false
 	}
 	h := hmac.New(sha256.New, key)
 	h.Write(b[:datagramHead])
 	if !hmac.Equal(b[datagramHead:], h.Sum(nil)) {
-		return 0, 0, false
+		return 0, 0, false, false
 	}
 	b = b[len(datagramMagic)+1:]
-	return int(binary.BigEndian.Uint32(b)), binary.BigEndian.Uint64(b[4:]), true
+	return int(binary.BigEndian.Uint32(b)), binary.BigEndian.Uint64(b[4:]), last, true
 }
 
 // Datagrams is a socket for them, on every address of this machine. Send and its own
@@ -59,7 +65,7 @@ func parseDatagram(b, key []byte, from side) (agent int, count uint64, ok bool) 
 type Datagrams struct {
 	key     []byte
 	side    side
-	heard   func(agent int)
+	heard   func(agent int, last bool)
 	socket  *net.UDPConn
 	reading sync.WaitGroup
 
@@ -77,10 +83,10 @@ type mate struct {
 // ListenDatagrams makes gorun's end, for so many agents. heard is told of each that comes,
 // on a goroutine of the socket; it must not block.
 func ListenDatagrams(key []byte, agents int, heard func(agent int)) (*Datagrams, error) {
-	return openDatagrams(key, fromGorun, agents, heard)
+	return openDatagrams(key, fromGorun, agents, func(agent int, _ bool) { heard(agent) })
 }
 
-func openDatagrams(key []byte, own side, agents int, heard func(agent int)) (*Datagrams, error) {
+func openDatagrams(key []byte, own side, agents int, heard func(agent int, last bool)) (*Datagrams, error) {
 	socket, err := net.ListenUDP("udp", nil)
 	if err != nil {
 		return nil, err
@@ -95,7 +101,12 @@ func (d *Datagrams) Port() int { return d.socket.LocalAddr().(*net.UDPAddr).Port
 
 // Send tells an agent, or gorun of it, that this side lives: where the last datagram came from, and at
 // other addresses. Nobody is told of one that is lost.
-func (d *Datagrams) Send(agent int, others ...netip.AddrPort) {
+func (d *Datagrams) Send(agent int, others ...netip.AddrPort) { d.send(d.side, agent, others) }
+
+// Dismiss is gorun's last word to an agent.
+func (d *Datagrams) Dismiss(agent int) { d.send(lastWord, agent, nil) }
+
+func (d *Datagrams) send(from side, agent int, others []netip.AddrPort) {
 	d.mu.Lock()
 	m := &d.mates[agent]
 	m.sent++
@@ -104,7 +115,7 @@ func (d *Datagrams) Send(agent int, others ...netip.AddrPort) {
 	if !at.IsValid() && len(others) == 0 {
 		return
 	}
-	b := appendDatagram(make([]byte, 0, datagramSize), d.key, d.side, agent, count)
+	b := appendDatagram(make([]byte, 0, datagramSize), d.key, from, agent, count)
 	if at.IsValid() {
 		_, _ = d.socket.WriteToUDPAddrPort(b, at)
 	}
@@ -125,8 +136,8 @@ func (d *Datagrams) read() {
 			}
 			continue // an answer that nobody listens at some address
 		}
-		if agent, count, ok := parseDatagram(b[:n], d.key, fromGorun+fromAgent-d.side); ok && d.take(agent, count, netip.AddrPortFrom(at.Addr().Unmap(), at.Port())) {
-			d.heard(agent)
+		if agent, count, last, ok := parseDatagram(b[:n], d.key, fromGorun+fromAgent-d.side); ok && d.take(agent, count, netip.AddrPortFrom(at.Addr().Unmap(), at.Port())) {
+			d.heard(agent, last)
 		}
 	}
 }

@@ -24,6 +24,11 @@
 // its last event until the stream ends, because other hosts may still need what
 // its ranks had put.
 //
+// # Relays
+//
+// To many hosts the remote shells are started by relays on some of them ([Relay], [MainRelay]), which gorun talks to by yamux, and the stream
+// above is one of those. The relay's word is then the agent's first frame.
+//
 // # What dies when
 //
 // The end of the stream, whatever the reason, makes the agent kill its ranks at
@@ -39,5 +44,6 @@
 //
 // # Files
 //
-// Read frame.go first, the messages, then link.go, the side of the controller, and main.go.
+// Read frame.go first, the messages, then link.go, the side of the controller, and main.go; then tries.go, relay.go and relaymain.go,
+// where processes come from.
 package agent

@@ -33,6 +33,13 @@ type order struct {
 	Ping    bool           `msgpack:"i,omitempty"` // are you there, and does your host do what it is told?
 	Lost    *lost          `msgpack:"l,omitempty"` // a host is gone
 	Piece   *piece         `msgpack:"b,omitempty"` // the answer to Want
+	Relay   *relayWord     `msgpack:"r,omitempty"` // comes first where a relay has started the agent, of which it is
+}
+
+// relayWord is what a relay tells the agents that it starts.
+type relayWord struct {
+	From string // the address that gorun has come from, as far as the relay knows
+	PID  int    // the relay's, on the agent's own host; 0: it is on another one
 }
 
 // want asks for a program's bytes from an offset on. One is under way at a time, so that a slow host does not

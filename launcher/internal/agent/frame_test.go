@@ -187,7 +187,7 @@ func newTalk(t *testing.T, ctx context.Context) *talk {
 		outW.Close()
 		k.result <- err
 	}()
-	if pid, err := readGreeting(k.out, func(string) {}, none); err != nil || pid != os.Getpid() {
+	if pid, err := readGreeting(k.out, streamVersion, func(string) {}, none); err != nil || pid != os.Getpid() {
 		t.Fatalf("greeting: pid %d, %v", pid, err)
 	}
 	return k
@@ -351,7 +351,7 @@ func TestAgentWhoseLeaseLapses(t *testing.T) {
 // A host that asks for pieces of a program without taking them fills no memory here: it is lost.
 func TestAHostThatAsksForManyPieces(t *testing.T) {
 	testenv.NoLeaks(t)
-	said := greeting()
+	said := greeting(streamVersion)
 	for i := range int64(3) {
 		var err error
 		if said, err = appendFrame(said, report{Want: &want{0, i * pieceMost}}); err != nil {

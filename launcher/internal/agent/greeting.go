@@ -17,10 +17,14 @@ import (
 //
 //	NUL gorun-agent VERSION STREAM PID
 //
+// STREAM says what follows: the version of the frames, or that of a relay's.
 // What comes before it is of the login scripts of the host's user.
 
-// streamVersion is that of the frames.
-const streamVersion = "6"
+// streamVersion is that of the frames, relayVersion that of what a relay speaks.
+const (
+	streamVersion = "7"
+	relayVersion  = "relay1"
+)
 
 const greetingMark = "\x00gorun-agent "
 
@@ -30,13 +34,13 @@ const greetingMost = 256
 // strayMost bounds what login scripts write.
 const strayMost = 64 << 10
 
-func greeting() []byte {
-	return fmt.Appendf(nil, "%s%s %s %d\n", greetingMark, version.Number, streamVersion, os.Getpid())
+func greeting(stream string) []byte {
+	return fmt.Appendf(nil, "%s%s %s %d\n", greetingMark, version.Number, stream, os.Getpid())
 }
 
-// readGreeting reads up to the greeting's end. said is told all that came before it, as it
+// readGreeting reads up to the end of the greeting before a stream. said is told all that came before it, as it
 // grows; wanted, once, why the script of a Stage wants the program. At a stream's end without any byte the error is io.EOF.
-func readGreeting(r *bufio.Reader, said, wanted func(text string)) (pid int, err error) {
+func readGreeting(r *bufio.Reader, stream string, said, wanted func(text string)) (pid int, err error) {
 	var all []byte
 	asked := false
 	for {
@@ -68,7 +72,7 @@ func readGreeting(r *bufio.Reader, said, wanted func(text string)) (pid int, err
 		} else if n := bytes.IndexByte(all[at:], '\n'); n >= 0 {
 			said(string(all[:at]))
 			_, _ = r.Discard(at + n + 1 - before)
-			return parseGreeting(string(all[at+len(greetingMark) : at+n]))
+			return parseGreeting(string(all[at+len(greetingMark):at+n]), stream)
 		} else if len(all)-at > greetingMost {
 			return 0, fmt.Errorf("found %q, expected the line of an agent's greeting within %d bytes", lastLine(string(all[at+1:])), greetingMost)
 		}
@@ -76,13 +80,13 @@ func readGreeting(r *bufio.Reader, said, wanted func(text string)) (pid int, err
 	}
 }
 
-func parseGreeting(text string) (pid int, err error) {
+func parseGreeting(text, stream string) (pid int, err error) {
 	f := strings.Fields(text)
 	if len(f) != 3 {
 		return 0, fmt.Errorf("found greeting %q of an agent, expected VERSION STREAM PID", text)
 	}
-	if f[0] != version.Number || f[1] != streamVersion {
-		return 0, fmt.Errorf("found an agent of gorun %s (stream %s), expected %s (stream %s): install the same gorun there, or name its agent with --launch-agent", f[0], f[1], version.Number, streamVersion)
+	if f[0] != version.Number || f[1] != stream {
+		return 0, fmt.Errorf("found an agent of gorun %s (stream %s), expected %s (stream %s): install the same gorun there, or name its agent with --launch-agent", f[0], f[1], version.Number, stream)
 	}
 	if pid, err = strconv.Atoi(f[2]); err != nil || pid < 1 {
 		return 0, errors.New("found greeting of an agent with pid " + strconv.Quote(f[2]) + ", expected a number")

@@ -14,11 +14,11 @@ import (
 func TestGreetingIsFoundBehindWhatLoginScriptsWrite(t *testing.T) {
 	for _, before := range []string{"", "Welcome\nto h2\n", "no newline ", "a NUL \x00gorun-agen\n"} {
 		for name, r := range map[string]io.Reader{
-			"at once":      strings.NewReader(before + string(greeting()) + "frames"),
-			"byte by byte": iotest.OneByteReader(strings.NewReader(before + string(greeting()) + "frames")),
+			"at once":      strings.NewReader(before + string(greeting(streamVersion)) + "frames"),
+			"byte by byte": iotest.OneByteReader(strings.NewReader(before + string(greeting(streamVersion)) + "frames")),
 		} {
 			in, stray := bufio.NewReader(r), ""
-			pid, err := readGreeting(in, func(s string) { stray = s }, none)
+			pid, err := readGreeting(in, streamVersion, func(s string) { stray = s }, none)
 			rest, _ := io.ReadAll(in)
 			if err != nil || pid != os.Getpid() || stray != before || string(rest) != "frames" {
 				t.Errorf("%q, %s: got pid %d, %v, before it %q, behind it %q", before, name, pid, err, stray, rest)
@@ -33,12 +33,12 @@ func TestGreetingsThatAreNone(t *testing.T) {
 		{"Password: ", `found "Password:", expected the greeting`},
 		{"\x00gorun-agent 0.0.1 1 5\n", "found an agent of gorun 0.0.1"},
 		{"\x00gorun-agent 1\n", "expected VERSION STREAM PID"},
-		{strings.Replace(string(greeting()), "\n", "x\n", 1), "expected a number"},
+		{strings.Replace(string(greeting(streamVersion)), "\n", "x\n", 1), "expected a number"},
 		{strings.Repeat("chatter\n", strayMost/4), "no greeting of an agent within"},
 		{"\x00gorun-agent " + strings.Repeat("y", greetingMost), "expected the line of an agent's greeting within"},
 		{"\x00gorun-stage " + strings.Repeat("y", strayMost), "no greeting of an agent within"},
 	} {
-		if _, err := readGreeting(bufio.NewReader(strings.NewReader(c.text)), func(string) {}, none); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := readGreeting(bufio.NewReader(strings.NewReader(c.text)), streamVersion, func(string) {}, none); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%.40q: got %v, want %q", c.text, err, c.want)
 		}
 	}
@@ -48,11 +48,11 @@ func TestGreetingsThatAreNone(t *testing.T) {
 func none(string) {}
 
 func FuzzReadGreeting(f *testing.F) {
-	f.Add("Welcome\n" + string(greeting()) + "x")
+	f.Add("Welcome\n" + string(greeting(streamVersion)) + "x")
 	f.Add("\x00gorun-agent \n")
 	f.Fuzz(func(t *testing.T, text string) {
 		stray := ""
-		pid, err := readGreeting(bufio.NewReader(iotest.HalfReader(strings.NewReader(text))), func(s string) { stray = s }, none)
+		pid, err := readGreeting(bufio.NewReader(iotest.HalfReader(strings.NewReader(text))), streamVersion, func(s string) { stray = s }, none)
 		if (err == nil) != (pid > 0) || !strings.HasPrefix(text, stray) {
 			t.Errorf("pid %d, %v, before it %q", pid, err, stray)
 		}

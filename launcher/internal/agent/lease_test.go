@@ -104,15 +104,16 @@ func TestLeaseRestsWhileTheJobIsSuspended(t *testing.T) {
 func TestDatagramsThatRenewNothing(t *testing.T) {
 	key, other := bytes.Repeat([]byte{7}, KeySize), bytes.Repeat([]byte{8}, KeySize)
 	good := appendDatagram(nil, key, fromAgent, 3, 9)
-	if agent, count, ok := parseDatagram(good, key, fromAgent); !ok || agent != 3 || count != 9 {
-		t.Fatalf("a good one: got %d, %d, %v", agent, count, ok)
+	if agent, count, last, ok := parseDatagram(good, key, fromAgent); !ok || last || agent != 3 || count != 9 {
+		t.Fatalf("a good one: got %d, %d, %v, %v", agent, count, last, ok)
 	}
 	bad := map[string][]byte{
-		"nothing":        nil,
-		"another key":    appendDatagram(nil, other, fromAgent, 3, 9),
-		"the other side": appendDatagram(nil, key, fromGorun, 3, 9),
-		"too long":       append(bytes.Clone(good), 0),
-		"too short":      good[:len(good)-1],
+		"nothing":                       nil,
+		"another key":                   appendDatagram(nil, other, fromAgent, 3, 9),
+		"the other side":                appendDatagram(nil, key, fromGorun, 3, 9),
+		"a last word of the other side": appendDatagram(nil, key, lastWord, 3, 9),
+		"too long":                      append(bytes.Clone(good), 0),
+		"too short":                     good[:len(good)-1],
 	}
 	for i := range good {
 		b := bytes.Clone(good)
@@ -120,7 +121,7 @@ func TestDatagramsThatRenewNothing(t *testing.T) {
 		bad["byte "+string(rune('a'+i))] = b
 	}
 	for name, b := range bad {
-		if _, _, ok := parseDatagram(b, key, fromAgent); ok {
+		if _, _, _, ok := parseDatagram(b, key, fromAgent); ok {
 			t.Errorf("%s: taken", name)
 		}
 	}
@@ -131,7 +132,7 @@ func FuzzDatagram(f *testing.F) {
 	f.Add(appendDatagram(nil, key, fromAgent, 3, 9))
 	f.Add([]byte(datagramMagic))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if agent, count, ok := parseDatagram(b, key, fromAgent); ok && !bytes.Equal(b, appendDatagram(nil, key, fromAgent, agent, count)) {
+		if agent, count, _, ok := parseDatagram(b, key, fromAgent); ok && !bytes.Equal(b, appendDatagram(nil, key, fromAgent, agent, count)) {
 			t.Errorf("%x: taken as %d, %d", b, agent, count)
 		}
 	})
@@ -158,7 +159,12 @@ func TestDatagramsGoBothWays(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer gorun.Close()
-	agent, err := openDatagrams(key, fromAgent, 2, func(agent int) { toAgent <- agent })
+	agent, err := openDatagrams(key, fromAgent, 2, func(agent int, last bool) {
+		if last {
+			agent = -agent
+		}
+		toAgent <- agent
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,6 +178,10 @@ func TestDatagramsGoBothWays(t *testing.T) {
 	gorun.Send(1)
 	if got := heard(toAgent); got != 1 {
 		t.Errorf("heard of agent %d, want 1", got)
+	}
+	gorun.Dismiss(1)
+	if got := heard(toAgent); got != -1 {
+		t.Errorf("heard of agent %d, want the last word to 1", got)
 	}
 
 	stranger, err := net.Dial("udp", at.String())
@@ -207,7 +217,7 @@ func TestWhereTheControllerIs(t *testing.T) {
 		{Way{Remote: true}, "2001:db8::1 5 2001:db8::2 22", "[[2001:db8::1]:7]"},
 		{Way{Remote: true, Toward: "nonsense"}, "what is this?", "[]"},
 	} {
-		if got := c.way.controller(c.session, 7); textOf(got) != c.want {
+		if got := c.way.controller(sshClient(c.session), 7); textOf(got) != c.want {
 			t.Errorf("%+v, %q: got %v, want %s", c.way, c.session, got, c.want)
 		}
 	}

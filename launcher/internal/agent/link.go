@@ -24,12 +24,13 @@ const leaveLimit = 2 * time.Second
 
 // Link is the controller's end of the stream to an agent.
 type Link struct {
-	tries  tries         // the processes that were started here
-	remote bool          // these are remote shells
+	origin origin        // of the process
+	stream string        // what its greeting says: the version of what follows
+	remote bool          // it is a remote shell, or of another machine
 	opened chan struct{} // closed when the three that follow are there, or never will be and are nil
-	to     *os.File
-	from   *os.File
-	errors *os.File      // the agent's standard error
+	to     io.WriteCloser
+	from   readEnd
+	errors readEnd       // the agent's standard error
 	in     *bufio.Reader // of from
 	out    *outbox
 	stage  *Stage // nil: each host has the agent's program
@@ -51,6 +52,43 @@ type Link struct {
 	marked atomic.Bool
 	said   chan []string
 	fresh  chan bool
+
+	closed     sync.Once
+	how        string // it ended; with closed
+	complaints []string
+	status     unix.WaitStatus
+}
+
+// An origin is where the process of a Link comes from: this process starts it ([tries]), or a relay does ([relayed]). None of
+// its methods but wait blocks.
+type origin interface {
+	// process is the pid of the process on the machine that has started it; 0: none runs, as far as is known.
+	process() int
+	// signal gives the process a signal, and none follows it.
+	signal(s unix.Signal)
+	// last has no other process follow the present one.
+	last()
+	// arrived is told when the agent has greeted.
+	arrived()
+	// over is closed when no other process will be started.
+	over() <-chan struct{}
+	// wait waits for that, and for the end of the last process. ran: status is that process's.
+	wait() (status unix.WaitStatus, ran bool)
+	// started is how many processes were, and why the last one was not.
+	started() (count int, failed error)
+}
+
+// A readEnd is what is read of a process: a pipe, or a stream of a relay.
+type readEnd interface {
+	io.ReadCloser
+	SetReadDeadline(t time.Time) error
+}
+
+func newLink(o origin, remote bool, stage *Stage) *Link {
+	l := &Link{origin: o, stream: streamVersion, remote: remote, stage: stage, opened: make(chan struct{}), said: make(chan []string), fresh: make(chan bool)}
+	l.in = bufio.NewReaderSize(heardReader{pipes{l}, l.heard}, 64<<10)
+	l.out = newOutbox(pipes{l}, stage != nil, l.move)
+	return l
 }
 
 // Told is what a Link tells, each on the link's goroutine: first Address, then
@@ -72,20 +110,30 @@ type Told struct {
 // survive: lock it. With a shell argv is a remote shell that starts the agent, on a thread of its own and when
 // there is a place for it. Then comes Begin, before it perhaps Machine.
 func Start(argv, env []string, name string, shell *Shell) (*Link, error) {
+	return start(argv, env, name, streamVersion, shell)
+}
+
+// start is Start of what greets with a stream.
+func start(argv, env []string, name, stream string, shell *Shell) (*Link, error) {
 	file, err := exec.LookPath(argv[0])
 	if err != nil && !errors.Is(err, exec.ErrDot) {
 		return nil, err
 	}
-	l := &Link{remote: shell != nil, opened: make(chan struct{}), said: make(chan []string), fresh: make(chan bool)}
-	t := &l.tries
+	t := newTries(nil)
+	var stage *Stage
 	if shell != nil {
-		l.stage, t.gate = shell.Stage, shell.Gate
+		stage, t.gate = shell.Stage, shell.Gate
 	}
-	t.quit, t.over = make(chan struct{}), make(chan struct{})
-	t.ends = [3]int{-1, -1, -1}
+	l := newLink(t, shell != nil, stage)
+	l.stream = stream
 	t.start = func() (int, error) {
-		if err := l.open(name); err != nil {
-			return 0, err
+		if l.to == nil {
+			files, err := t.open("agent of host " + name)
+			if err != nil {
+				return 0, err
+			}
+			l.to, l.from, l.errors = files[0], files[1], files[2]
+			close(l.opened)
 		}
 		pid, err := launch(file, argv, env, t.ends, shell != nil)
 		if err != nil {
@@ -95,60 +143,28 @@ func Start(argv, env []string, name string, shell *Shell) (*Link, error) {
 	}
 	if shell == nil {
 		ok := t.next()
-		l.end()
+		l.end(t)
 		if !ok {
+			l.out.close()
 			l.closeFiles()
 			return nil, t.failed
 		}
 		l.move()
 	}
-	l.in = bufio.NewReaderSize(heardReader{pipes{l}, l.heard}, 64<<10)
-	l.out = newOutbox(pipes{l}, l.stage != nil, l.move)
 	l.readers.Go(l.readErrors)
 	if shell != nil {
-		go l.attend(shell.Again) // Close waits for its end
+		go l.attend(t, shell.Again) // Close waits for its end
 	}
 	return l, nil
 }
 
-// open makes the pipes of the processes, with the first of them: a remote shell that waits for its place has no descriptors
-// here, one that is under way has six, and one that has reached its host three.
-func (l *Link) open(name string) error {
-	if l.to != nil {
-		return nil
-	}
-	ends := &l.tries.ends
-	var files [3]*os.File
-	for i := range files {
-		var pipe [2]int
-		if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
-			for j, f := range files[:i] {
-				_ = f.Close()
-				closeEnd(&ends[j])
-			}
-			return os.NewSyscallError("pipe2", err)
-		}
-		own, their := 0, 1 // we read
-		if i == 0 {
-			own, their = 1, 0
-		}
-		ends[i] = pipe[their]
-		// Non-blocking, so that Close ends a Read in progress; only this end.
-		_ = unix.SetNonblock(pipe[own], true)
-		files[i] = os.NewFile(uintptr(pipe[own]), "agent of host "+name)
-	}
-	l.to, l.from, l.errors = files[0], files[1], files[2]
-	close(l.opened)
-	return nil
-}
-
 // end is told when no process will be started any more.
-func (l *Link) end() {
-	l.tries.end()
+func (l *Link) end(t *tries) {
+	t.end()
 	if l.to == nil {
 		close(l.opened)
 	}
-	close(l.tries.over)
+	close(t.done)
 }
 
 // A pipes is a Link as what is read from the agent and written to it, once it is there.
@@ -175,6 +191,14 @@ func (l *Link) move() { l.moved.Store(time.Now().UnixNano()) }
 // greeting. 0 while the remote shell waits for its place.
 func (l *Link) Waits() time.Duration {
 	at := l.moved.Load()
+	if p, is := l.origin.(*relayed); is && at == 0 {
+		return p.waits()
+	}
+	return since(at)
+}
+
+// since is for how long a time has passed, in nanoseconds; 0 of 0.
+func since(at int64) time.Duration {
 	if at == 0 {
 		return 0
 	}
@@ -193,8 +217,9 @@ func (l *Link) within(limit time.Duration) (stop func()) {
 				return
 			}
 		}
-		<-l.opened // Waits counts from then on
-		_ = l.from.SetReadDeadline(time.Unix(1, 0))
+		if <-l.opened; l.from != nil { // Waits counts from then on
+			_ = l.from.SetReadDeadline(time.Unix(1, 0))
+		}
 	})
 	return func() {
 		close(over)
@@ -257,8 +282,8 @@ func (l *Link) Peers(addresses map[int]string) { _ = l.out.put(order{Peers: addr
 // it is asked to, so that srun ends its step.
 func (l *Link) Send(c host.Command) {
 	if c.Kind.Ends() && l.remote && !l.Reached() && !l.killed.Swap(true) {
-		l.tries.signal(unix.SIGTERM)
-		time.AfterFunc(leaveLimit, l.tries.kill)
+		l.origin.signal(unix.SIGTERM)
+		time.AfterFunc(leaveLimit, l.kill)
 	}
 	_ = l.out.put(order{Command: &c})
 }
@@ -276,8 +301,10 @@ func (l *Link) Lose(host, why string) { _ = l.out.put(order{Lost: &lost{host, wh
 // Kill ends the agent, and with it its ranks, without a word.
 func (l *Link) Kill() {
 	l.killed.Store(true)
-	l.tries.kill()
+	l.kill()
 }
+
+func (l *Link) kill() { l.origin.signal(unix.SIGKILL) }
 
 // Killed tells whether Kill was called, or Send in its stead.
 func (l *Link) Killed() bool { return l.killed.Load() }
@@ -287,7 +314,7 @@ func (l *Link) PID() int {
 	if l.remote {
 		return int(l.agent.Load())
 	}
-	return l.tries.process()
+	return l.origin.process()
 }
 
 // Remote tells whether a remote shell has started the agent.
@@ -315,6 +342,11 @@ func (l *Link) Stray() string {
 
 // Late is how far an agent has come that should long have answered, for the end of a message.
 func (l *Link) Late() string {
+	if p, is := l.origin.(*relayed); is && p.own {
+		if up, _ := p.relay.IsUp(); !up {
+			return p.relay.link.Late()
+		}
+	}
 	switch said := l.Said(); {
 	case l.Reached():
 		return fmt.Sprintf(": it runs there (pid %d), and does not say where it listens", l.PID())
@@ -337,7 +369,7 @@ func (l *Link) Staged() (why string, bytes int64) {
 // greet reads the greeting, once.
 func (l *Link) greet() error {
 	l.greeted.Do(func() {
-		pid, err := readGreeting(l.in, func(stray string) { l.stray.Store(&stray) }, func(why string) {
+		pid, err := readGreeting(l.in, l.stream, func(stray string) { l.stray.Store(&stray) }, func(why string) {
 			if l.stage != nil {
 				l.wanted.Store(&why)
 				l.out.before(l.stage.program)
@@ -346,8 +378,7 @@ func (l *Link) greet() error {
 		l.agent.Store(int64(pid))
 		l.greetErr = err
 		if err == nil {
-			l.tries.leave()
-			l.tries.arrived()
+			l.origin.arrived()
 			l.move()
 			l.out.release()
 		}
@@ -450,22 +481,35 @@ func (l *Link) readErrors() {
 // time if its last event was read. It returns how the agent ended and what it
 // complained about.
 func (l *Link) Close() (how string, complaints []string) {
-	l.tries.last()
+	l.closed.Do(func() { l.how, l.complaints = l.close() })
+	return l.how, l.complaints
+}
+
+func (l *Link) close() (how string, complaints []string) {
+	l.origin.last()
 	l.out.close()
-	kill := time.AfterFunc(leaveLimit, l.tries.kill)
-	if l.tries.process() == 0 {
-		<-l.tries.over // nothing reads what is to be written
+	kill := time.AfterFunc(leaveLimit, l.kill)
+	if p, is := l.origin.(*relayed); is {
+		defer time.AfterFunc(2*leaveLimit, p.relay.Kill).Stop()
+	}
+	if l.origin.process() == 0 {
+		<-l.origin.over() // nothing reads what is to be written
 	}
 	<-l.out.done
-	_ = l.to.Close()
-	status, ran := l.tries.wait()
+	if <-l.opened; l.to != nil {
+		_ = l.to.Close()
+	}
+	status, ran := l.origin.wait()
+	l.status = status
 	kill.Stop()
-	// A process that the agent left behind may hold these.
-	_ = l.from.Close()
-	_ = l.errors.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+	if l.to != nil {
+		// A process that the agent left behind may hold these.
+		_ = l.from.Close()
+		_ = l.errors.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+	}
 	l.readers.Wait()
 	l.closeFiles()
-	count, failed := l.tries.started()
+	count, failed := l.origin.started()
 	switch {
 	case failed != nil:
 		how = "cannot be started: " + failed.Error()
@@ -485,9 +529,7 @@ func (l *Link) Close() (how string, complaints []string) {
 }
 
 func (l *Link) closeFiles() {
-	for _, f := range [...]*os.File{l.to, l.from, l.errors} {
-		if f != nil {
-			_ = f.Close()
-		}
+	if l.to != nil {
+		_, _, _ = l.to.Close(), l.from.Close(), l.errors.Close()
 	}
 }

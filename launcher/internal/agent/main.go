@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gorun-mpi/gorun/internal/topo"
 	"github.com/gorun-mpi/gorun/launcher/internal/host"
 	"github.com/gorun-mpi/gorun/launcher/internal/orphan"
@@ -55,8 +57,13 @@ func Main(ctx context.Context, stdin io.Reader, stdout io.Writer, session string
 	v := &vigil{}
 	in := bufio.NewReader(heardReader{stdin, v.streamed})
 	var first order
-	_, err := stdout.Write(greeting())
+	_, err := stdout.Write(greeting(streamVersion))
 	if err == nil {
+		err = readFrame(in, &first)
+	}
+	relay := first.Relay
+	if err == nil && relay != nil {
+		first = order{}
 		err = readFrame(in, &first)
 	}
 	out := newOutbox(stdout, false, nil)
@@ -84,13 +91,14 @@ func Main(ctx context.Context, stdin io.Reader, stdout io.Writer, session string
 		}
 		return fmt.Errorf("an agent is started by gorun and reads its job from standard input: %w", err)
 	}
-	a := &agent{session: session, listen: listen, setup: first.Setup, spec: first.Setup.Spec, out: out, orphans: orphans, vigil: v, begin: make(chan string, 1), pieces: make(chan *piece, 1), stop: make(chan struct{}), over: make(chan struct{}), lapsed: lapsed}
+	a := &agent{session: session, relay: relay, listen: listen, setup: first.Setup, spec: first.Setup.Spec, out: out, orphans: orphans, vigil: v, begin: make(chan string, 1), pieces: make(chan *piece, 1), stop: make(chan struct{}), over: make(chan struct{}), lapsed: lapsed}
 	return a.run(ctx, in)
 }
 
 // agent is the state of an agent process.
 type agent struct {
-	session string // see Way.Address
+	session string     // see Way.Address
+	relay   *relayWord // nil: no relay has started it
 	listen  Listen
 	setup   *setup
 	spec    host.Spec // the setup's, completed
@@ -134,7 +142,7 @@ func (a *agent) run(ctx context.Context, in *bufio.Reader) error {
 		}()
 	}
 	if a.setup.Lease > 0 {
-		a.vigil.show(a.setup, a.session, a.alive, a.lapse)
+		a.vigil.show(a.setup, a.from(), a.alive, a.lapse)
 	}
 	if err := a.out.put(said); err != nil {
 		return err
@@ -161,9 +169,23 @@ func (a *agent) run(ctx context.Context, in *bufio.Reader) error {
 	case <-a.over:
 	case <-ctx.Done():
 	case <-a.lapsed:
+		if pid := unix.Getppid(); a.relay != nil && a.relay.PID == pid {
+			_ = unix.Kill(pid, unix.SIGKILL) // it hears no more either, or is stopped; this process ends with it
+		}
 		return fmt.Errorf("%s: it, or the network between, has gone; its ranks here are ended", a.vigil.why)
 	}
 	return nil
+}
+
+// from is the address that gorun, or its relay, has come from; "": none is known.
+func (a *agent) from() string {
+	switch {
+	case a.relay != nil && a.relay.PID == 0:
+		return a.relay.From
+	case a.setup.Way.Remote:
+		return sshClient(a.session)
+	}
+	return ""
 }
 
 // lapse ends the ranks of a host that hears no more of the controller.

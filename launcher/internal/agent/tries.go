@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"os"
 	"runtime"
 	"sync"
 	"syscall"
@@ -48,8 +49,38 @@ type tries struct {
 	placed bool  // it has a place of the gate
 	stop   bool
 	quit   chan struct{} // closed with stop
-	over   chan struct{} // closed when no other process will be started
+	done   chan struct{} // closed when no other process will be started
 }
+
+func newTries(gate Gate) *tries {
+	return &tries{gate: gate, ends: [3]int{-1, -1, -1}, quit: make(chan struct{}), done: make(chan struct{})}
+}
+
+// open makes the pipes of the processes, with the first of them, and gives this side's ends: a remote shell that waits for its
+// place has no descriptors here, one that is under way has six, and one that has reached its host three.
+func (t *tries) open(name string) (files [3]*os.File, err error) {
+	for i := range files {
+		var pipe [2]int
+		if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
+			for j, f := range files[:i] {
+				_ = f.Close()
+				closeEnd(&t.ends[j])
+			}
+			return files, os.NewSyscallError("pipe2", err)
+		}
+		own, their := 0, 1 // we read
+		if i == 0 {
+			own, their = 1, 0
+		}
+		t.ends[i] = pipe[their]
+		// Non-blocking, so that Close ends a Read in progress; only this end.
+		_ = unix.SetNonblock(pipe[own], true)
+		files[i] = os.NewFile(uintptr(pipe[own]), name)
+	}
+	return files, nil
+}
+
+func (t *tries) over() <-chan struct{} { return t.done }
 
 // process is the pid of the present process; 0: there is none.
 func (t *tries) process() int {
@@ -132,7 +163,7 @@ func (t *tries) reap() (status unix.WaitStatus) {
 // ended before another was to be started. That of a remote shell has ended when attend has: another wait for its end would
 // take another thread, and Go permits 10,000.
 func (t *tries) wait() (status unix.WaitStatus, ran bool) {
-	<-t.over
+	<-t.done
 	pid := t.process()
 	if pid == 0 {
 		return 0, false
@@ -140,9 +171,6 @@ func (t *tries) wait() (status unix.WaitStatus, ran bool) {
 	awaitEnd(pid)
 	return t.reap(), true
 }
-
-// kill kills the present process, and has none follow it.
-func (t *tries) kill() { t.signal(unix.SIGKILL) }
 
 // signal sends the present process a signal, and has none follow it.
 func (t *tries) signal(s unix.Signal) {
@@ -182,6 +210,7 @@ func closeEnd(fd *int) {
 
 // arrived is told when the agent is there: no other process will have those ends, unless it is being started just now.
 func (t *tries) arrived() {
+	t.leave()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.pid > 0 {
@@ -202,23 +231,23 @@ func (t *tries) mark() (ok bool) {
 
 // attend starts the remote shell when there is a place for it, and again while again says so. It stays on one
 // thread, whose end no process survives that it has started.
-func (l *Link) attend(again Again) {
+func (l *Link) attend(t *tries, again Again) {
 	runtime.LockOSThread()
-	defer l.end()
+	defer l.end(t)
 	for n := 1; ; n++ {
 		l.moved.Store(0)
-		if !l.tries.next() {
+		if !t.next() {
 			return
 		}
 		l.move()
-		awaitEnd(l.tries.process())
-		l.tries.leave()
+		awaitEnd(t.process())
+		t.leave()
 		if again == nil || l.Reached() || l.Killed() {
 			return
 		}
 		// What it wrote is in the pipe before the mark.
 		l.marked.Store(true)
-		if !l.tries.mark() {
+		if !t.mark() {
 			return
 		}
 		pause, more := again(n, <-l.said)
@@ -227,10 +256,10 @@ func (l *Link) attend(again Again) {
 		if !more {
 			return
 		}
-		l.tries.reap()
+		t.reap()
 		select {
 		case <-time.After(pause):
-		case <-l.tries.quit:
+		case <-t.quit:
 		}
 	}
 }

@@ -76,8 +76,8 @@ func TestNoShellWithoutAPlace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if l.Waits() != 0 || l.tries.process() != 0 {
-		t.Errorf("it waits for %v, process %d; want neither", l.Waits(), l.tries.process())
+	if l.Waits() != 0 || l.origin.process() != 0 {
+		t.Errorf("it waits for %v, process %d; want neither", l.Waits(), l.origin.process())
 	}
 	l.Send(host.Command{Kind: host.End})
 	if how, said := l.Close(); how != "was not started" || len(said) != 0 || len(gate) != 1 {
@@ -115,7 +115,7 @@ func TestDescriptorsOfAShell(t *testing.T) {
 		t.Errorf("before its turn it has %d descriptors, want none", n)
 	}
 	<-gate
-	testenv.Await(t, time.Minute, "the shell to run", func() bool { return l.tries.process() != 0 })
+	testenv.Await(t, time.Minute, "the shell to run", func() bool { return l.origin.process() != 0 })
 	if n := open() - before; n != 6 {
 		t.Errorf("under way it has %d descriptors, want 6", n)
 	}
@@ -154,7 +154,8 @@ func TestKillIsTheLastTry(t *testing.T) {
 func TestKillWhileTheStartHangs(t *testing.T) {
 	testenv.NoLeaks(t)
 	begun, release := make(chan struct{}), make(chan struct{})
-	tr := &tries{quit: make(chan struct{}), over: make(chan struct{}), start: func() (int, error) {
+	tr := newTries(nil)
+	tr.start = func() (int, error) {
 		close(begun)
 		<-release
 		sleep, err := exec.LookPath("sleep")
@@ -162,11 +163,11 @@ func TestKillWhileTheStartHangs(t *testing.T) {
 			return 0, err
 		}
 		return launch(sleep, []string{"sleep", "1000"}, nil, [3]int{0, 1, 2}, false)
-	}}
+	}
 	killed := make(chan struct{})
 	go func() {
 		<-begun
-		tr.kill()
+		tr.signal(unix.SIGKILL)
 		close(killed)
 	}()
 	late := time.AfterFunc(10*time.Second, func() {
@@ -204,9 +205,9 @@ func TestSendAsksARemoteShellToEnd(t *testing.T) {
 				t.Error("judged")
 				return 0, true
 			})
-			testenv.Await(t, time.Minute, "the shell to be ready", func() bool { _, err := os.Stat(file); return err == nil && l.tries.process() > 0 })
+			testenv.Await(t, time.Minute, "the shell to be ready", func() bool { _, err := os.Stat(file); return err == nil && l.origin.process() > 0 })
 			l.Send(host.Command{Kind: host.End})
-			awaitEnd(l.tries.process())
+			awaitEnd(l.origin.process())
 			if got, _ := l.Close(); got != how {
 				t.Errorf("it %s, want that it %s", got, how)
 			}

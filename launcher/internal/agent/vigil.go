@@ -22,6 +22,7 @@ const StreamLimit = 30 * time.Second
 //
 //   - A datagram: the other process runs, and the network carries. It says nothing of what
 //     the process does.
+//   - The last word among them: gorun has ended, or this agent's stream is lost.
 //   - A ping on the stream: gorun's controller does its work, and the stream carries. Within
 //     StreamLimit one must come, whatever datagrams say.
 //   - The answer to it, host.Turned: the loop that serves the ranks does its work.
@@ -30,6 +31,9 @@ type vigil struct {
 	lease  Lease // of gorun
 	stream Lease // of the controller at work
 	why    string
+
+	dismissed chan struct{} // closed at gorun's last word
+	dismiss   sync.Once     // closes it
 
 	stop    chan struct{} // nil before show
 	running sync.WaitGroup
@@ -59,20 +63,23 @@ func (v *vigil) begin(s *setup) {
 }
 
 // show begins to show that this process runs. alive is called as long as it does and the controller lives,
-// over when that is lost; why says then how.
-func (v *vigil) show(s *setup, session string, alive, over func()) {
-	v.stop = make(chan struct{})
+// over when that is lost; why says then how. from is an address of gorun.
+func (v *vigil) show(s *setup, from string, alive, over func()) {
+	v.stop, v.dismissed = make(chan struct{}), make(chan struct{})
 	own := s.Spec.Index
 	var d *Datagrams
 	if s.Port > 0 {
 		// Without it the stream has to do.
-		d, _ = openDatagrams(s.Key, fromAgent, own+1, func(agent int) {
-			if agent == own {
+		d, _ = openDatagrams(s.Key, fromAgent, own+1, func(agent int, last bool) {
+			switch {
+			case agent == own && last:
+				v.dismiss.Do(func() { close(v.dismissed) })
+			case agent == own:
 				v.lease.Renew(time.Now())
 			}
 		})
 	}
-	to := s.Way.controller(session, s.Port)
+	to := s.Way.controller(from, s.Port)
 	if d != nil {
 		d.Send(own, to...)
 	}
@@ -86,6 +93,10 @@ func (v *vigil) show(s *setup, session string, alive, over func()) {
 			alive()
 			select {
 			case <-v.stop:
+				return
+			case <-v.dismissed:
+				v.why = "gorun has given up the relay that has started this agent"
+				over()
 				return
 			case <-tick.C:
 			}
@@ -121,13 +132,17 @@ func (v *vigil) end() {
 	}
 }
 
+// sshClient is the address that ssh has come from, as SSH_CONNECTION tells; "": it does not.
+func sshClient(session string) string {
+	if f := strings.Fields(session); len(f) == 4 {
+		return f[0]
+	}
+	return ""
+}
+
 // controller are the addresses at which an agent may reach the controller's port: that which ssh
 // has come from, and the one that the controller thinks it has.
-func (w Way) controller(session string, port int) (to []netip.AddrPort) {
-	from := ""
-	if f := strings.Fields(session); w.Remote && len(f) == 4 {
-		from = f[0]
-	}
+func (w Way) controller(from string, port int) (to []netip.AddrPort) {
 	for _, text := range []string{from, w.Toward} {
 		a, err := netip.ParseAddr(text)
 		if err != nil || len(to) > 0 && to[0].Addr() == a.Unmap() {
