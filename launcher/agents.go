@@ -64,6 +64,9 @@ func (r *remotes) start(spec host.Spec, stdin host.Stdin) error {
 	if err := c.job.roomForFiles(starts); err != nil {
 		return err
 	}
+	if err := c.job.plant(starts); err != nil {
+		return &JobError{Field: "Agent", Value: c.job.shell()[0], ExitStatus: statusFailed, Err: err}
+	}
 	if slices.ContainsFunc(g.shares, func(s place.Share) bool { return c.job.remote(s.Host) }) {
 		r.heartbeat.listen(c.job, key)
 	}
@@ -249,7 +252,7 @@ func (r *remotes) killDeaf() {
 		}
 		if started == 0 || left > 0 {
 			r.c.job.Log.Warn("the agent does not answer and is killed", "host", share.Host)
-			r.links[i].Kill()
+			r.links[i].Abandon()
 		}
 	}
 }
@@ -268,6 +271,10 @@ func (r *remotes) event(s *seat, l *agent.Link, e host.Event) {
 // lose is the end of an agent's stream, regular or not.
 func (r *remotes) lose(s *seat, l *agent.Link, err error) {
 	if r.isOther(s.at, l, true) {
+		return
+	}
+	if r.c.job.isElsewhere(l) {
+		go r.goDirect(s, l) // wait does, for the host is not over
 		return
 	}
 	if err != nil {
@@ -313,7 +320,7 @@ func (r *remotes) wait() {
 			r.c.mu.Lock()
 			for i, l := range r.links {
 				if !r.g.seats[i].done {
-					l.Kill()
+					l.Abandon()
 				}
 			}
 			r.c.mu.Unlock()
@@ -339,6 +346,9 @@ func (r *remotes) wait() {
 func (r *remotes) mourn(at int) {
 	s := r.g.seats[at]
 	cause := r.c.job.lostAgent(r.links[at], s.host(), r.why[at])
+	if r.links[at].LostRelay() {
+		r.heartbeat.dismiss(at)
+	}
 	r.c.mu.Lock()
 	defer r.c.mu.Unlock()
 	if r.addresses[at] == "" {

@@ -28,7 +28,12 @@ func (job *Job) roomForFiles(hosts []string) error {
 			shells++
 		}
 	}
-	need := uint64(len(open) + filesOfAgent*(len(hosts)+min(shells, cap(job.gate))) + filesSpare)
+	agents := len(hosts)
+	if blocks := job.blocks(hosts); blocks != nil { // whose relays have them, and this process those
+		agents += len(blocks) - shells
+		shells = len(blocks)
+	}
+	need := uint64(len(open) + filesOfAgent*(agents+min(shells, cap(job.gate))) + filesSpare)
 	if need <= limit.Cur {
 		return nil
 	}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gorun-mpi/gorun/launcher/internal/agent"
@@ -18,6 +19,7 @@ import (
 type heartbeat struct {
 	datagrams *agent.Datagrams // nil: no agent is on another machine
 	remote    []bool           // the agents that are
+	dismissed []atomic.Bool    // they are lost with their relay, and get a last word
 	leases    []agent.Lease    // of the agents' processes
 	streams   []agent.Lease    // of what they say on their streams; with the controller's lock
 	stop      chan struct{}    // nil before it begins
@@ -29,7 +31,7 @@ type heartbeat struct {
 const questions = 4
 
 func newHeartbeat(agents int) *heartbeat {
-	return &heartbeat{leases: make([]agent.Lease, agents), streams: make([]agent.Lease, agents)}
+	return &heartbeat{dismissed: make([]atomic.Bool, agents), leases: make([]agent.Lease, agents), streams: make([]agent.Lease, agents)}
 }
 
 // listen has agents of other machines send datagrams; what cannot be is done without.
@@ -57,12 +59,34 @@ func (b *heartbeat) heard(at int) {
 	b.streams[at].Renew(now)
 }
 
+// send sends an agent a datagram.
+func (b *heartbeat) send(at int) {
+	switch {
+	case b.datagrams == nil:
+	case b.dismissed[at].Load():
+		b.datagrams.Dismiss(at)
+	default:
+		b.datagrams.Send(at)
+	}
+}
+
+// dismiss has an agent end that hears of nothing else.
+func (b *heartbeat) dismiss(at int) {
+	b.dismissed[at].Store(true)
+	b.send(at)
+}
+
 // end ends it, without the controller's lock.
 func (b *heartbeat) end() {
 	if b.stop != nil {
 		close(b.stop)
 	}
 	b.running.Wait()
+	for at := range b.dismissed {
+		if b.dismissed[at].Load() {
+			b.send(at) // once more: one may be lost
+		}
+	}
 	if b.datagrams != nil {
 		b.datagrams.Close()
 	}
@@ -95,9 +119,7 @@ func (r *remotes) watch(limit time.Duration) {
 	given := make([]bool, len(b.leases))
 	for {
 		for i := range b.leases {
-			if b.datagrams != nil {
-				b.datagrams.Send(i)
-			}
+			b.send(i)
 			if !given[i] && r.silent(i, time.Now()) {
 				given[i] = r.giveUp(i)
 			}
@@ -141,10 +163,16 @@ func (r *remotes) giveUpLocked(at int, how string) {
 		return
 	}
 	l := r.links[at]
+	if l.OfRelay() {
+		how += fmt.Sprintf("; its host is the relay (pid %d there) of others", l.Relay().Login().PID())
+	}
 	r.c.end.failed(&Cause{Rank: -1, Host: r.g.shares[at].Host, PID: l.PID(), Status: statusFailed, lost: true,
 		Message: fmt.Sprintf("its agent (pid %d%s) %s", l.PID(), processState(l), how)})
 	r.c.mournHost(r.g.seats[at])
-	l.Kill()
+	if l.OfRelay() {
+		l.Relay().Kill() // which would not hear of it either
+	}
+	l.Abandon()
 }
 
 // ask asks all agents on their streams: also those that are done, for other hosts may need

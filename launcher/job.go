@@ -103,6 +103,11 @@ type Job struct {
 	RemoteArgs []string
 	// RemoteAtOnce is how many remote shells, sruns or qrshs may be on their way to their agents at a time. 0: 32.
 	RemoteAtOnce int
+	// LaunchTree is from how many other machines on, reached by ssh or RemoteShell, the logins go by a tree: ssh reaches some
+	// hosts from here, and the others from those. A host that cannot be reached so is reached from here. A job that may go on without
+	// a host, or start again, has no tree, nor has one with Stage. The agent's command gets the arguments --relay N there, for agent.Relay
+	// (package launcher/agent); where it takes none, all hosts are reached from here. 0: from 65 on; negative: never.
+	LaunchTree int
 	// Interface is the network interface of every host, by its name or its network in CIDR form, that the
 	// other hosts connect to. "": the one that the remote shell comes to.
 	Interface string
@@ -245,6 +250,7 @@ type Job struct {
 	environ []string     // this process's own
 	stage   *agent.Stage // nil: nothing is sent
 	gate    agent.Gate   // of remote shells
+	tree    relays       // nil: each host is logged in to from here
 
 	secondAfter time.Duration // for tests; 0: the constant
 	preload     []program     // by program; nil: none is sent

@@ -3,7 +3,6 @@ package launcher
 import (
 	"context"
 	"io"
-	"slices"
 	"sync"
 	"time"
 
@@ -52,21 +51,25 @@ func (p *placer) askMachines(ctx context.Context, job *Job) (agentPool, *Cause, 
 		overdue = time.After(job.Timeout)
 	}
 	var names []string
+	seen := map[string]bool{"": true}
 	for _, h := range p.hosts {
-		if h.Name != "" {
+		if !seen[h.Name] {
 			names = append(names, h.Name)
 		}
+		seen[h.Name] = true
 	}
-	slices.Sort(names)
-	names = slices.Compact(names)
 	if err := job.roomForFiles(names); err != nil {
 		return nil, nil, err
 	}
+	if err := job.plant(names); err != nil {
+		return nil, nil, &JobError{Field: "Agent", Value: job.shell()[0], ExitStatus: statusFailed, Err: err}
+	}
 	links := agentPool{}
 	type answer struct {
-		host    string
-		machine *topo.Machine
-		err     error
+		host      string
+		machine   *topo.Machine
+		err       error
+		elsewhere bool // the host's relay could not start its agent, which ends
 	}
 	for _, name := range names {
 		l, err := job.startAgent(name)
@@ -76,11 +79,16 @@ func (p *placer) askMachines(ctx context.Context, job *Job) (agentPool, *Cause, 
 		links[name] = l
 	}
 	answers := make(chan answer, len(links))
+	ask := func(name string, l *agent.Link) {
+		m, err := l.Machine(startLimit)
+		elsewhere := err != nil && job.isElsewhere(l)
+		if elsewhere {
+			job.goneDirect(name, l)
+		}
+		answers <- answer{name, m, err, elsewhere}
+	}
 	for name, l := range links {
-		go func() {
-			m, err := l.Machine(startLimit)
-			answers <- answer{name, m, err}
-		}()
+		go ask(name, l)
 	}
 	all := len(links)
 	machines := map[string]*topo.Machine{}
@@ -96,6 +104,13 @@ func (p *placer) askMachines(ctx context.Context, job *Job) (agentPool, *Cause, 
 	for len(machines) < all {
 		select {
 		case a := <-answers:
+			if a.elsewhere {
+				if direct, err := job.startDirect(a.host); err == nil {
+					links[a.host] = direct
+					go ask(a.host, direct)
+					continue
+				}
+			}
 			machines[a.host] = a.machine
 			if a.err != nil {
 				if a.err == io.EOF {

@@ -44,7 +44,7 @@ var roles map[string]func(args []string) int
 
 func init() {
 	roles = map[string]func([]string) int{
-		"agent":     func([]string) int { return agent.Main(context.Background(), os.Stdin, os.Stdout) },
+		"agent":     roleAgent,
 		"barriers":  roleBarriers,
 		"held":      roleHeld,
 		"struck":    roleStruck,
@@ -55,6 +55,15 @@ func init() {
 		"launcher":  roleLauncher,
 		"signalled": roleSignalled,
 	}
+}
+
+// roleAgent is an agent, or as "--relay N" a relay of some.
+func roleAgent(args []string) int {
+	if len(args) == 2 && args[0] == "--relay" {
+		atOnce, _ := strconv.Atoi(args[1])
+		return agent.Relay(os.Stdin, os.Stdout, os.Environ(), atOnce)
+	}
+	return agent.Main(context.Background(), os.Stdin, os.Stdout)
 }
 
 // roleArgv is the command that plays a role.

@@ -230,8 +230,16 @@ func quote(argv []string) string {
 	return strings.Join(words, " ")
 }
 
-// startAgent starts the agent of a host.
+// startAgent starts the agent of a host, by its relay if it has one.
 func (job *Job) startAgent(host string) (*agent.Link, error) {
+	if l := job.relayed(host); l != nil {
+		return l, nil
+	}
+	return job.startDirect(host)
+}
+
+// startDirect starts the agent of a host from here.
+func (job *Job) startDirect(host string) (*agent.Link, error) {
 	if !job.remote(host) {
 		return agent.Start(job.agentOf(host), coreless(job.Env), host, nil)
 	}
@@ -272,6 +280,16 @@ func notYet(line string) bool {
 // lostAgent ends an agent whose stream has ended, and says why it has: of one that never
 // greeted, what the remote shell said, else what is wrong with its stream.
 func (job *Job) lostAgent(l *agent.Link, host string, why error) *Cause {
+	if l.Relay() != nil {
+		l.Close() // which knows then
+	}
+	if l.LostRelay() {
+		if up, failed := l.Relay().IsUp(); up {
+			return job.lostRelay(l.Relay())
+		} else if l.OfRelay() {
+			l, why = l.Relay().Login(), failed
+		}
+	}
 	pid := l.PID() // of a local process none is known when it was waited for
 	how, complaints := l.Close()
 	pid = cmp.Or(l.PID(), pid)
@@ -280,6 +298,9 @@ func (job *Job) lostAgent(l *agent.Link, host string, why error) *Cause {
 		last = ": " + complaints[n-1]
 	}
 	command := job.agentOf(host)[0]
+	if l.OfRelay() {
+		command = job.remoteAgent()[0]
+	}
 	var message string
 	switch {
 	case why != nil && last == "":

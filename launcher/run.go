@@ -62,6 +62,7 @@ func run(ctx context.Context, job Job, at attempt) (Result, error) {
 		defer runtime.UnlockOSThread()
 	}
 	agents, cause, err := p.askMachines(ctx, &job)
+	defer job.fell() // after that
 	defer agents.dismiss()
 	if err != nil || cause != nil {
 		return stopped(cause, err)

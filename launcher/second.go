@@ -37,14 +37,18 @@ func (r *remotes) again() {
 			return
 		}
 		login := &r.logins[i]
-		if r.addresses[i] != "" || login.spare != nil || !l.Remote() || l.Reached() || r.seconds == secondsMost {
+		if r.addresses[i] != "" || login.spare != nil || !l.Remote() || l.Reached() {
 			continue
 		}
 		if left := after - l.Waits(); left > 0 {
 			next = min(next, left)
 			continue
 		}
-		second, err := r.c.job.startAgent(r.g.shares[i].Host)
+		r.passRelay(l, l.Waits())
+		if r.seconds == secondsMost {
+			continue
+		}
+		second, err := r.c.job.startDirect(r.g.shares[i].Host)
 		if err != nil {
 			continue // the first may still come
 		}
@@ -67,9 +71,9 @@ func (r *remotes) waits(at int) time.Duration {
 
 // killAt ends the agents of a host.
 func (r *remotes) killAt(at int) {
-	r.links[at].Kill()
+	r.links[at].Abandon()
 	if spare := r.logins[at].spare; spare != nil {
-		spare.Kill()
+		spare.Abandon()
 	}
 }
 
@@ -93,13 +97,14 @@ func (r *remotes) take(at int, l *agent.Link) {
 // isOther tells whether what an agent says means nothing, since another one is its host's, or may still be. ended: it has
 // ended. Whatever else it says makes it its host's: before its address that is why it has none.
 func (r *remotes) isOther(at int, l *agent.Link, ended bool) bool {
+	elsewhere := ended && r.c.job.isElsewhere(l)
 	r.c.mu.Lock()
 	defer r.c.mu.Unlock()
 	login := &r.logins[at]
 	if login.spare == nil || login.over {
 		return l == login.spare
 	}
-	if !ended || l != login.spare && !login.spare.Reached() {
+	if !ended || l != login.spare && !login.spare.Reached() && !elsewhere {
 		r.take(at, l)
 		return false
 	}

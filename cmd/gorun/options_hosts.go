@@ -42,6 +42,8 @@ func hostOptions() []option {
 			help: "more options for ssh, srun, or --rsh's command, such as \"-o ConnectionAttempts=10\"", set: setWords("options; try --rsh-args \"-o ConnectionAttempts=10\"", func(s *settings) *[]string { return &s.job.RemoteArgs })},
 		{names: []string{"launch-fanout"}, arity: 1, family: "Hosts", value: "N",
 			help: "have at most N ssh or srun on their way to hosts at a time (default 32)", set: setFanout},
+		{names: []string{"launch-tree"}, arity: 1, family: "Hosts", value: "N",
+			help: "from N other hosts on have ssh reach some of them, and the others from those (default 65; 0: never)", set: setTree},
 		{names: []string{"launch-agent"}, arity: 1, under: own | openMPI, family: "Hosts", value: "COMMAND",
 			help: "the agent's command on other hosts (default: the path of gorun-agent here)", set: setWords("a command; try --launch-agent /opt/gorun/bin/gorun-agent", func(s *settings) *[]string { return &s.job.RemoteAgent })},
 		{names: []string{"stage"}, arity: 0, under: own | openMPI, family: "Hosts",
@@ -317,6 +319,17 @@ func setFanout(s *settings, value string) error {
 		return unfit(value, "a number of hosts; try --launch-fanout 64")
 	}
 	s.job.RemoteAtOnce = int(n)
+	return nil
+}
+
+func setTree(s *settings, value string) error {
+	n, err := strconv.ParseUint(value, 10, 16)
+	if err != nil {
+		return unfit(value, "a number of hosts, or 0 for no tree; try --launch-tree 65")
+	}
+	if s.job.LaunchTree = int(n); n == 0 {
+		s.job.LaunchTree = -1
+	}
 	return nil
 }
 
