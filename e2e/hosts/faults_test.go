@@ -2,6 +2,7 @@ package hosts
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -243,6 +244,9 @@ type play struct {
 	b     *testbed.Bed
 	fault fault
 
+	args  []string // of gorun
+	hosts string   // "": three
+
 	cmd        *exec.Cmd
 	cancel     context.CancelFunc
 	complaints *bytes.Buffer
@@ -253,12 +257,12 @@ type play struct {
 // start starts a job of a rank a host, with a process that each leaves behind.
 func (p *play) start(kind string) {
 	p.t.Helper()
-	for _, name := range []string{"over", "up.0", "up.1", "up.2"} {
+	for _, name := range []string{"over", "up.0", "up.1", "up.2", "up.3"} {
 		_ = os.Remove(filepath.Join(p.b.Dir, name))
 	}
 	ctx, cancel := context.WithTimeout(p.t.Context(), 3*time.Minute)
 	p.cancel, p.over, p.complaints = cancel, false, &bytes.Buffer{}
-	p.cmd = p.b.Hosts[0].Command(ctx, filepath.Join(bin, "gorun"), "-H", "h1,h2,h3", "sh", "-c", `sleep 4321 & exec "$0" "$1"`, filepath.Join(bin, "rank"), kind)
+	p.cmd = p.b.Hosts[0].Command(ctx, slices.Concat([]string{filepath.Join(bin, "gorun")}, p.args, []string{"-H", cmp.Or(p.hosts, "h1,h2,h3"), "sh", "-c", `sleep 4321 & exec "$0" "$1"`, filepath.Join(bin, "rank"), kind})...)
 	p.cmd.Stderr, p.cmd.WaitDelay = p.complaints, time.Second
 	if p.struck.IsZero() || p.fault.limit == never {
 		p.struck = time.Now()
