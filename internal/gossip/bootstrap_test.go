@@ -2,6 +2,8 @@ package gossip
 
 import (
 	"container/heap"
+	"math"
+	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -10,8 +12,8 @@ import (
 	"github.com/gorun-mpi/gorun/internal/pack"
 )
 
-// A boot is the start of a job on many hosts, in virtual time: logins in turns, the addresses, the connections of the
-// tree, circles, and the fences, which are the real ones (fences.go, tree.go) as host i has them. What moves is counted by
+// A boot is the start of a job on many hosts, in virtual time: logins in turns and by a tree, the addresses, the connections of the
+// tree of fences, circles, and the fences, which are the real ones (fences.go, tree.go) as host i has them. What moves is counted by
 // the real sizes; what a step costs a CPU was measured (see steps).
 //
 //	gorun:  logins in turns ──▶ all addresses ──▶ Peers, one after the other
@@ -77,6 +79,7 @@ var steps = struct {
 const (
 	bootRanks    = 64
 	turns        = 32   // remote shells on their way at a time
+	loginTree    = 65   // from so many other hosts on, logins go by a tree (launcher.Job.LaunchTree)
 	greetingSize = 56   // what a rank tells all first where there are several hosts, and its card then: strace
 	cardSize     = 227  //
 	cardKept     = 256  // that a rank keeps of one beside its bytes: BenchmarkParseCards
@@ -85,18 +88,56 @@ const (
 	peersSize    = 912
 )
 
-// reached is when all agents have said where they listen, with so many logins at a time.
+// reached is when all agents have said where they listen, with so many logins at a time. Where the logins go by a tree, each relay takes
+// as long as an agent, and makes those of its block in turns; its own host's agent is there at once. What it passes on takes another way.
 func (b *boot) reached(turns int) (last sim.Time) {
-	places, port := make([]sim.Time, turns), sim.Time(0)
-	for i := range b.hosts {
-		p := &places[i%turns] // all take as long
-		if i > 0 {
-			*p += steps.login + steps.agent // the greeting frees the place; Setup follows
+	way := 2 * (b.net.Latency + 2*b.net.Overhead)
+	there := make([]sim.Time, len(b.hosts)) // when an agent has greeted; its place is free then, and Setup follows
+	login := func(i int, places []sim.Time, turn int) {
+		p := &places[turn%len(places)] // all take as long
+		*p += steps.login + steps.agent
+		there[i] = *p
+	}
+	others := len(b.hosts) - 1
+	if others < loginTree {
+		places := make([]sim.Time, turns)
+		for i := range others {
+			login(1+i, places, i)
 		}
-		port = max(port, *p) + setupSize*b.net.PerByte
-		last = max(last, port+steps.agent+2*(b.net.Latency+2*b.net.Overhead))
+	} else {
+		relays := min(int(math.Ceil(math.Sqrt(float64(others)))), turns)
+		block := (others + relays - 1) / relays
+		for first := 1; first <= others; first += block {
+			login(first, []sim.Time{0}, 0)
+			places := slices.Repeat(there[first:first+1], turns)
+			there[first] += steps.agent
+			for i := first + 1; i <= min(first+block-1, others); i++ {
+				login(i, places, i-first-1)
+				there[i] += way
+			}
+		}
+		way *= 2
+	}
+	slices.Sort(there)
+	port := sim.Time(0)
+	for _, at := range there {
+		port = max(port, at) + setupSize*b.net.PerByte
+		last = max(last, port+steps.agent+way)
 	}
 	return last
+}
+
+// Above 64 hosts all logins take two turns, as many as there are relays behind each of as many.
+func TestLoginsByATree(t *testing.T) {
+	one := steps.login + steps.agent
+	for _, c := range []struct{ hosts, turns, least int }{
+		{1, 32, 0}, {2, 32, 1}, {33, 32, 1}, {34, 32, 2}, {65, 32, 2}, {66, 32, 2}, {1024, 32, 2}, {1026, 32, 2}, {1058, 32, 3}, {10_000, 32, 11}, {10_000, 256, 2},
+	} {
+		b := &boot{net: sim.Slingshot().Network, hosts: make([]*bootHost, c.hosts)}
+		if got := b.reached(c.turns); got < sim.Time(c.least)*one || got >= sim.Time(c.least)*one+one/2 {
+			t.Errorf("%d hosts, %d at a time: all are there after %v, want some more than %d logins", c.hosts, c.turns, got.Duration(), c.least)
+		}
+	}
 }
 
 type due struct {
