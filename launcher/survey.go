@@ -9,10 +9,12 @@ import (
 	"github.com/gorun-mpi/gorun/launcher/internal/host"
 )
 
-// How long ranks have, at the timeout, to be looked at, and to write their stacks.
+// How long ranks have, at the timeout, to be looked at, and to write their stacks; and when nothing moves, which
+// nobody is in a hurry to hear: hosts that get no CPU may answer late.
 const (
 	lookLimit   = settle
 	tracesLimit = 2 * time.Second
+	hangLimit   = 5 * time.Second
 )
 
 // survey asks the hosts what their ranks are doing: at the timeout, and when nothing
@@ -29,6 +31,8 @@ type survey struct {
 	told    bool        // that nothing moves
 	hunting bool        // the ranks are looked at for that
 	hang    []RankState // what they are doing then
+	left    int         // hosts that have not said so
+	late    *time.Timer // calls tellHang though some are left
 }
 
 // timeout ends a job that takes too long.
@@ -73,6 +77,11 @@ func (v *survey) looked(s *seat, states map[int][]string) {
 			*list = append(*list, RankState{Group: s.group.id, Rank: rank, Host: s.host(), Lines: lines})
 		}
 	}
+	if v.hunting {
+		if v.left--; v.left == 0 {
+			v.tellHang()
+		}
+	}
 }
 
 // stalled tells what the ranks are doing when nothing moves on any host, once until
@@ -87,19 +96,31 @@ func (v *survey) stalled() {
 	if v.told || v.hunting || v.end.told || v.end.held {
 		return
 	}
-	v.told, v.hunting, v.hang = true, true, nil
-	v.worlds.tell(host.Command{Kind: host.Look})
-	v.clock.after(lookLimit, func() {
-		v.hunting = false
-		sortStates(v.hang)
-		text := fmt.Sprintf("nothing has moved for %v; the job goes on (--timeout ends one)", v.job.HangTimeout)
-		for _, s := range v.hang {
-			for _, line := range s.Lines {
-				text += "\n" + s.who() + ": " + line
-			}
+	v.told, v.hunting, v.hang, v.left = true, true, nil, 0
+	for s := range v.worlds.seats() {
+		if !s.done {
+			v.left++
 		}
-		v.watch.putWarning(text)
-	})
+	}
+	v.worlds.tell(host.Command{Kind: host.Look})
+	v.late = v.clock.after(hangLimit, v.tellHang)
+}
+
+// tellHang tells what the ranks are doing, as far as their hosts have said so.
+func (v *survey) tellHang() {
+	if !v.hunting {
+		return
+	}
+	v.hunting = false
+	v.late.Stop()
+	sortStates(v.hang)
+	text := fmt.Sprintf("nothing has moved for %v; the job goes on (--timeout ends one)", v.job.HangTimeout)
+	for _, s := range v.hang {
+		for _, line := range s.Lines {
+			text += "\n" + s.who() + ": " + line
+		}
+	}
+	v.watch.putWarning(text)
 }
 
 func sortStates(states []RankState) {

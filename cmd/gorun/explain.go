@@ -106,6 +106,7 @@ func explain(err error, job launcher.Job, written []writtenOption, errOut io.Wri
 	switch {
 	case bad.Field == "Argv":
 		name = bad.Value
+	case bad.Field == "RemoteShell" && status != 0: // it could not be run
 	case jobFields()[bad.Field].name != "":
 		status = statusUsage
 	default:
