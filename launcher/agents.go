@@ -65,7 +65,7 @@ func (r *remotes) start(spec host.Spec, stdin host.Stdin) error {
 		return err
 	}
 	if err := c.job.plant(starts); err != nil {
-		return &JobError{Field: "Agent", Value: c.job.shell()[0], ExitStatus: statusFailed, Err: err}
+		return err
 	}
 	if slices.ContainsFunc(g.shares, func(s place.Share) bool { return c.job.remote(s.Host) }) {
 		r.heartbeat.listen(c.job, key)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -272,18 +273,10 @@ func TestDaemonsEnd(t *testing.T) {
 
 // guardiansOf are the guardians among a process's children.
 func guardiansOf(pid int) []int {
-	var list []int
-	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-	for _, file := range files {
-		text, _ := os.ReadFile(file)
-		for _, f := range strings.Fields(string(text)) {
-			stat, _ := os.ReadFile("/proc/" + f + "/stat")
-			if child, err := strconv.Atoi(f); err == nil && bytes.Contains(stat, []byte("(gorun-guardian) ")) && !bytes.Contains(stat, []byte(") Z ")) {
-				list = append(list, child)
-			}
-		}
-	}
-	return list
+	return slices.DeleteFunc(testenv.Children(pid), func(child int) bool {
+		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", child))
+		return !bytes.Contains(stat, []byte("(gorun-guardian) ")) || bytes.Contains(stat, []byte(") Z "))
+	})
 }
 
 // guardian waits for a child of a process that is a guardian, and not other.

@@ -62,7 +62,7 @@ func (p *placer) askMachines(ctx context.Context, job *Job) (agentPool, *Cause, 
 		return nil, nil, err
 	}
 	if err := job.plant(names); err != nil {
-		return nil, nil, &JobError{Field: "Agent", Value: job.shell()[0], ExitStatus: statusFailed, Err: err}
+		return nil, nil, err
 	}
 	links := agentPool{}
 	type answer struct {

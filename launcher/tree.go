@@ -90,7 +90,7 @@ func (job *Job) plant(hosts []string) error {
 		argv := slices.Concat(job.shell(), []string{job.login(block[0]), "exec " + quote(command)})
 		relay, err := agent.StartRelay(argv, coreless(job.environ), block[0], &agent.Shell{Gate: job.gate, Again: job.again(block[0])})
 		if err != nil {
-			return fmt.Errorf("host %s: %w", block[0], err)
+			return job.noAgent(block[0], err)
 		}
 		job.Log.Debug("relay started", "host", block[0], "hosts", len(block))
 		for _, h := range block {

@@ -193,7 +193,7 @@ func TestRelayIsLost(t *testing.T) {
 	}{
 		{"kill -9 of the relay", func(t *testing.T, pids string) { _ = syscall.Kill(pidOf(t, pids, "far2", "relay"), syscall.SIGKILL) }, "the relay there (pid "},
 		{"kill -9 of its own agent", func(t *testing.T, pids string) {
-			for _, pid := range childrenOf(t, pidOf(t, pids, "far2", "relay")) {
+			for _, pid := range testenv.Children(pidOf(t, pids, "far2", "relay")) {
 				if text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); bytes.Contains(text, []byte("agent")) {
 					_ = syscall.Kill(pid, syscall.SIGKILL)
 				}
@@ -223,19 +223,6 @@ func TestRelayIsLost(t *testing.T) {
 			t.Logf("%v after %v", r.Cause, time.Since(began))
 		})
 	}
-}
-
-func childrenOf(t *testing.T, pid int) (list []int) {
-	t.Helper()
-	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-	for _, file := range files {
-		text, _ := os.ReadFile(file)
-		for _, f := range strings.Fields(string(text)) {
-			child, _ := strconv.Atoi(f)
-			list = append(list, child)
-		}
-	}
-	return list
 }
 
 // A relay that is stopped does not keep a job from its end, and ends itself when its host's agent hears no more of gorun.

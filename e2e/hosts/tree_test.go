@@ -5,13 +5,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/gorun-mpi/gorun/internal/testbed"
+	"github.com/gorun-mpi/gorun/internal/testenv"
 )
 
 // oneRelay has gorun on h1 log in to h2 alone, whose relay logs in to h3.
@@ -35,7 +35,7 @@ var treeFaults = []fault{
 		p.begin("idle")
 		relay := p.b.Hosts[1].First(func(line string) bool { return strings.Contains(line, "gorun-agent --relay") })
 		p.struck = time.Now()
-		for _, pid := range children(relay) {
+		for _, pid := range testenv.Children(relay) {
 			if line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); strings.HasSuffix(string(line), "gorun-agent\x00") {
 				_ = syscall.Kill(pid, syscall.SIGKILL)
 			}
@@ -58,19 +58,6 @@ var treeFaults = []fault{
 		p.signal(p.b.Hosts[1], "gorun-agent --relay", syscall.SIGSTOP)
 		p.signal(p.b.Hosts[0], bin+"/gorun --launch", syscall.SIGTERM)
 	}},
-}
-
-// children are the processes that one has started.
-func children(pid int) (list []int) {
-	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-	for _, file := range files {
-		text, _ := os.ReadFile(file)
-		for _, f := range strings.Fields(string(text)) {
-			child, _ := strconv.Atoi(f)
-			list = append(list, child)
-		}
-	}
-	return list
 }
 
 // graceOfJob is what ranks have by default to end.

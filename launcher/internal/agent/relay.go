@@ -55,12 +55,11 @@ type launching struct {
 	Own  bool
 }
 
-// relayNews is what a relay tells of a process: one of its fields.
+// relayNews is what a relay tells of a process: one of its fields; none if it was ended before its turn.
 type relayNews struct {
 	Started int     `msgpack:"p,omitempty"` // its pid
 	Failed  string  `msgpack:"f,omitempty"` // why it was not
 	Ended   *uint32 `msgpack:"e,omitempty"` // its wait status
-	Never   bool    `msgpack:"n,omitempty"` // it was ended before its turn
 }
 
 // relayed is the process of a link that a relay has started.

@@ -108,7 +108,7 @@ func (r *relay) serve(streams [3]*yamux.Stream) {
 	}
 	defer r.over(t, first.Launch.Own)
 	go obey(t, in)
-	n := relayNews{Never: true}
+	var n relayNews
 	if ended, err := r.run(t, first.Launch, words, data, errs); err != nil {
 		n = relayNews{Failed: err.Error()}
 	} else if ended != nil {
