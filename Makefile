@@ -44,29 +44,43 @@ layout:
 	@files=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$files" ] || { echo "gofmt -w $$files"; exit 1; }
 	$(GO) vet ./...
 
-# The packages whose tests take longer, or measure time: make check leaves them to make test.
+# The packages whose tests take longer: make check leaves them to make test.
 SLOW := e2e(/.*)?|testdata(/.*)?|cmd/(a2a|allreduce/internal/group|gorun-bench)|coll|internal/(prelude|wait)|launcher|internal/gossip|pmi|rank|rank/internal/p2p|rdma/(rdmatest|soft|verbs)
 
 .PHONY: check
 check: layout ## before a commit, under a minute: format, vet, imports, words, the tests that are quick
 	$(GO) test -short $$($(GO) list ./... | grep -vE 'gorun/($(SLOW))$$')
 
-# What is missing is installed before anything is built that looks for it.
 .PHONY: test
-test: ## all tests; installs through apt what they need, where it may
-	@scripts/test-deps
-	@$(MAKE) --no-print-directory build
-	$(GO) test -timeout 20m $(TESTFLAGS) ./...
+test: ## the tests that need nothing but Go (six minutes on two cores); make test-all has the rest
+	$(GO) test -short -vet=off -ldflags=-w -timeout 20m $(TESTFLAGS) ./...
+
+# Each part runs alone, by its name, in at most ten minutes, and installs what it needs (scripts/test-deps).
+PARTS := peers tools hosts batch large faults timed results
+LONG  := long-rank long-coll long-rdma long-launcher long-internal
+export GOTESTSUM := gotest.tools/gotestsum@v1.13.0
+
+.PHONY: test-all $(PARTS:%=test-%) $(LONG:%=test-%)
+test-all: test test-rxe $(PARTS:%=test-%) $(LONG:%=test-%) ## all tests, part after part (an hour and a half; as root); installs through apt what they need, 3.7 GB
+test-peers: ## programs and launchers of MPICH, Open MPI, mpi4py and Slurm's PMI-2 library
+test-tools: ## what other programs make of gorun's output: shells, groff, a browser, the Go toolchain
+test-hosts: ## several hosts, with ssh, in namespaces of this machine (as root)
+test-batch: ## a Slurm and a gridengine, on such hosts (as root)
+test-large: ## jobs of hundreds of ranks, a thousand jobs
+test-faults: ## random faults, floods, and deaths at random moments
+test-timed: ## what holds a bound of time, and can only be told by a clock
+test-results: ## gorun-bench and make results, quickly
+test-long-rank test-long-coll test-long-rdma test-long-launcher test-long-internal: ## a library's tests with all repetitions
+# ARGS= has test-hosts try one case of each kind, as CI does.
+ARGS = $(if $(filter hosts batch,$*),-args -all)
+$(PARTS:%=test-%) $(LONG:%=test-%): test-%:
+	@scripts/test-deps $*
+	@scripts/test-part $* $(ARGS)
 
 .PHONY: test-rxe
-test-rxe: ## tests on real verbs: Soft-RoCE in a virtual machine (QEMU, no KVM)
+test-rxe: ## real verbs: Soft-RoCE in a virtual machine (QEMU, no KVM)
 	@scripts/test-deps rxe
-	$(GO) test -timeout 20m -count=1 ./testdata/rxe
-
-.PHONY: test-hosts
-test-hosts: ## every test of several hosts, with ssh, a Slurm and a gridengine on this machine (as root)
-	@scripts/test-deps
-	$(GO) test -timeout 25m -count=1 ./e2e/hosts -args -all
+	@scripts/test-part rxe
 
 .PHONY: fresh
 fresh: ## README's commands in minimal Debian roots (as root; FRESH="trixie user" limits it)
@@ -87,17 +101,18 @@ test-offload: ## the suites of rank and coll with progress threads, and under th
 
 .PHONY: hosts-table
 hosts-table: ## the table of faults in docs/hosts.md
-	$(GO) test -count=1 -timeout 20m -run TestFaults ./e2e/hosts -args -all -update
+	@scripts/test-deps hosts
+	GORUN_TESTS=hosts $(GO) test -count=1 -timeout 20m -run TestFaults ./e2e/hosts -args -all -update
 
 .PHONY: bench-hosts
 bench-hosts: ## gorun beside Hydra, MPICH and Open MPI over hosts, into docs/hosts.md (as root; about seven minutes)
-	@scripts/test-deps
+	@scripts/test-deps hosts
 	$(GO) test -count=1 -timeout 20m -run '^$$' -bench Hosts -benchtime 1x ./e2e/hosts -args -update
 
 .PHONY: scale
 scale: ## what docs/scale.md has: 128 agents and 1,024 ranks, 256 members, and all that is simulated (a quarter of an hour, 15 GB)
-	$(GO) test -count=1 -timeout 5m -v -run TestManyAgents ./launcher -all
-	$(GO) test -count=1 -timeout 10m -v -run TestManyHosts ./internal/gossip -all
+	GORUN_TESTS=large $(GO) test -count=1 -timeout 5m -v -run TestManyAgents ./launcher -all
+	GORUN_TESTS=large $(GO) test -count=1 -timeout 10m -v -run TestManyHosts ./internal/gossip -all
 	$(GO) test -count=1 -timeout 20m -run TestBootstrapPage ./internal/gossip -all
 	$(GO) test -count=1 -timeout 30m -run TestPage ./coll/sim -all
 
@@ -122,13 +137,13 @@ FLOODS ?= 100
 
 .PHONY: attack
 attack: build ## kills, deaths across hosts, floods (SEED=1 KILLS=1000 CAUSES=300 FLOODS=100); one wrong result fails
-	@scripts/test-deps
+	@scripts/test-deps faults
 	$(GO) build -o bin/ ./e2e/attack
 	bin/attack -bin bin -seed $(SEED) -kills $(KILLS) -causes $(CAUSES) -floods $(FLOODS)
 
 .PHONY: bench
 bench: ## gorun beside MPICH and Open MPI, then the micro-benchmarks
-	@scripts/test-deps
+	@scripts/test-deps results
 	@$(MAKE) --no-print-directory build
 	bin/gorun-bench --quick
 	bin/gorun-bench -b launch,launch_limit,init_limit,init_mpich,init_openmpi -n 1,4,16,64 -r 20 -i 1 --compare mpich,openmpi
@@ -139,7 +154,7 @@ bench: ## gorun beside MPICH and Open MPI, then the micro-benchmarks
 
 .PHONY: results
 results: ## docs/results.md anew: what the applications' guides measured, beside the MPIs (ten minutes; QUICK=1: one, into bin/quick)
-	@scripts/test-deps
+	@scripts/test-deps results
 	@$(MAKE) --no-print-directory build
 	$(GO) build -o bin/ ./e2e/results
 	bin/results -bin bin $(if $(QUICK),-quick -to bin/quick,-to docs)

@@ -12,6 +12,8 @@ import (
 
 	"github.com/gorun-mpi/gorun/internal/kernel"
 	"github.com/gorun-mpi/gorun/rdma/soft"
+
+	"github.com/gorun-mpi/gorun/internal/testenv"
 )
 
 // anyPlacement puts n members on hosts: in runs, in turns, at random, one a host, or all
@@ -354,6 +356,7 @@ func TestRulesAcrossHostsKeepTheBits(t *testing.T) {
 
 // What leaders hold is bounded, and where it would be more all members go the flat way.
 func TestScratchOfLeadersIsBounded(t *testing.T) {
+	testenv.Part(t, testenv.Large)
 	for _, c := range []struct {
 		p    *placement
 		from int // the largest that goes by two levels

@@ -17,6 +17,7 @@ import (
 // algorithm with few and with many bytes, is little: it does not grow with the
 // ranks squared, and not with the calls.
 func TestMemoryOfLargeTeams(t *testing.T) {
+	testenv.Part(t, testenv.Large)
 	if arch.RaceEnabled {
 		return // the segment is on the heap then
 	}

@@ -80,7 +80,7 @@ func childMain(spec string) error {
 	if _, err := fmt.Sscanf(spec, "%d %d %s", &rank, &size, &what); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Limit(time.Minute))
 	defer cancel()
 	h := &hub{size: size, in: bufio.NewReader(os.Stdin)}
 	what, verbs := strings.CutSuffix(what, "-verbs")

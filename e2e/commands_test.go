@@ -19,13 +19,13 @@ func cmdExits(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) >= 2, "exits STATUS program args...")
 	want := number(ts, args[0])
 	// timeout(1) passes the exit status on, 128+N for signal N.
-	err := ts.Exec("timeout", append([]string{"--signal=KILL", strconv.Itoa(runLimit)}, args[1:]...)...)
+	err := ts.Exec("timeout", append([]string{"--signal=KILL", strconv.FormatFloat(runLimit.Seconds(), 'f', 0, 64)}, args[1:]...)...)
 	got, err := status(err)
 	ts.Check(err)
 	if got != want {
 		hung := ""
 		if got == 128+int(syscall.SIGKILL) {
-			hung = fmt.Sprintf(" (killed, perhaps because it hung for %d seconds)", runLimit)
+			hung = fmt.Sprintf(" (killed, perhaps because it hung for %v)", runLimit)
 		}
 		ts.Fatalf("exit status %d%s, want %d", got, hung, want)
 	}
@@ -81,8 +81,8 @@ func cmdEnds(ts *testscript.TestScript, neg bool, args []string) {
 		if got != want {
 			ts.Fatalf("%s: exit status %d, want %d\nstderr:\n%s", args[0], got, want, ts.ReadFile(filepath.Join(ts.Getenv("WORK"), args[0]+".err")))
 		}
-	case <-time.After(runLimit * time.Second):
-		ts.Fatalf("%s still runs after %d seconds", args[0], runLimit)
+	case <-time.After(runLimit):
+		ts.Fatalf("%s still runs after %v", args[0], runLimit)
 	}
 }
 

@@ -63,7 +63,7 @@ func TestReadmeDemo(t *testing.T) {
 
 // demo runs the demo and gives what it prints.
 func demo(t *testing.T) string {
-	ctx, cancel := context.WithTimeout(t.Context(), runLimit*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), runLimit)
 	defer cancel()
 	var out, errOut bytes.Buffer
 	args := strings.Fields(strings.ReplaceAll(demoCommand, "bin/", ""))

@@ -23,7 +23,7 @@ var endings = map[string][]string{
 	"SIGINT to the launcher":                  {"mpich/kill", "openmpi/kill"},
 	"SIGTERM to the launcher":                 {"mpich/kill", "openmpi/kill"},
 	"kill -9 of the launcher":                 {"mpich/kill", "openmpi/kill"},
-	"-np 64 true":                             {"ranks-64"},
+	"-np 64 true":                             {"large/ranks-64"},
 	"4 ranks, 400 lines in 5 writes each":     {"lines"},
 	"8 MB of standard input to a slow reader": {"stdin"},
 	"ranks exit 0, 3 and 5":                   {"ends"},

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"github.com/gorun-mpi/gorun/internal/testenv"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 // PATH: a job on this machine runs, one on two hosts says what is missing, and runs
 // when that is installed as it says.
 func TestGoInstall(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
 	dir := t.TempDir()
 	install := func(command string) {
 		t.Helper()

@@ -30,7 +30,7 @@ func makeIn(t *testing.T, env []string, target string) (said string, calls []str
 	}
 	write("Makefile", string(text), 0o600)
 	const stub = "#!/bin/sh\necho \"$(basename $0) $1 $GOFLAGS\" >>calls\n"
-	for _, name := range []string{"go", "scripts/test-deps", "scripts/build-pmix", "scripts/build-verbs", "bin/gorun", "bin/gorun-bench", "bin/results"} {
+	for _, name := range []string{"go", "scripts/test-deps", "scripts/test-part", "scripts/build-pmix", "scripts/build-verbs", "bin/gorun", "bin/gorun-bench", "bin/results"} {
 		write(name, stub, 0o700)
 	}
 	git := exec.Command(testenv.Need(t, "git"), "init", "-q")
@@ -54,10 +54,10 @@ func makeIn(t *testing.T, env []string, target string) (said string, calls []str
 
 // What looks for an installed library when it is built must not be built before.
 func TestMakeInstallsBeforeItBuilds(t *testing.T) {
-	for _, target := range []string{"test", "bench", "results"} {
+	for _, target := range []string{"test-peers", "bench", "results"} {
 		t.Run(target, func(t *testing.T) {
 			_, calls := makeIn(t, nil, target)
-			if len(calls) < 3 || !strings.HasPrefix(calls[0], "test-deps ") {
+			if len(calls) < 2 || !strings.HasPrefix(calls[0], "test-deps ") {
 				t.Errorf("the first call is not scripts/test-deps: %q", calls)
 			}
 		})
@@ -66,8 +66,9 @@ func TestMakeInstallsBeforeItBuilds(t *testing.T) {
 
 // git says what it says to the user of another one's checkout.
 func TestMakeBuildsACheckoutThatGitRefuses(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
 	t.Run("refused", func(t *testing.T) {
-		said, calls := makeIn(t, []string{"GIT_TEST_ASSUME_DIFFERENT_OWNER=1"}, "test")
+		said, calls := makeIn(t, []string{"GIT_TEST_ASSUME_DIFFERENT_OWNER=1"}, "build")
 		if n := strings.Count(said, "git refuses this checkout"); n != 1 {
 			t.Errorf("make says %d times that git refuses, want once:\n%s", n, said)
 		}
@@ -78,7 +79,7 @@ func TestMakeBuildsACheckoutThatGitRefuses(t *testing.T) {
 		}
 	})
 	t.Run("not refused", func(t *testing.T) {
-		said, calls := makeIn(t, nil, "test")
+		said, calls := makeIn(t, nil, "build")
 		if strings.Contains(said, "git") || strings.Contains(strings.Join(calls, "\n"), "buildvcs") {
 			t.Errorf("called %q; make says\n%s", calls, said)
 		}

@@ -18,6 +18,7 @@ import (
 // TestAsThePeers gives the same command line to a launcher and to gorun called by
 // its name: the ranks must see the same.
 func TestAsThePeers(t *testing.T) {
+	testenv.Part(t, testenv.Peers)
 	show := func(script string) []string { return []string{"sh", "-c", script} }
 	for _, peer := range []struct {
 		command, name string
@@ -87,7 +88,7 @@ func TestAsThePeers(t *testing.T) {
 // ended by SIGPIPE when its program ends before it was given its input.
 func sortedOutput(t *testing.T, dir, command string, args []string, tries int) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Limit(30*time.Second))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, command, args...)
 	cmd.Dir = dir

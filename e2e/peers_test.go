@@ -41,6 +41,7 @@ func skipPeerFault(t *testing.T, command string, args []string) {
 }
 
 func TestPeerConditions(t *testing.T) {
+	testenv.Part(t, testenv.Peers)
 	version := testenv.Version(t, launchers["mpich"])
 	major, _, _ := strings.Cut(version, ".")
 	for condition, want := range map[string]bool{"mpich:" + version: true, "mpich:" + major: true, "mpich:" + major + "0": false, "mpich:0.1": false} {

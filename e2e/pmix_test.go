@@ -15,6 +15,7 @@ import (
 // program of Open MPI ends the job at once with the same words (as worlds of one rank
 // it would do the whole work N times), and all else runs.
 func TestWithoutPMIx(t *testing.T) {
+	testenv.Part(t, testenv.Peers)
 	compiler := testenv.Need(t, "mpicc.openmpi")
 	testenv.Need(t, "gcc")
 	hello := filepath.Join(t.TempDir(), "hello")

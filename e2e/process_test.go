@@ -17,10 +17,11 @@ import (
 )
 
 // Bounds. A hang fails the script that hangs, not the whole run.
+var runLimit = testenv.Limit(60 * time.Second)
+
 const (
-	runLimit   = 60 // seconds
 	awaitLimit = 20 * time.Second
-	goneLimit  = time.Second // what gorun promises after its own death
+	goneLimit  = 5 * time.Second
 )
 
 // script is what the commands of one script share.

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/gorun-mpi/gorun/internal/testenv"
 )
@@ -43,6 +42,7 @@ const contributing = "CONTRIBUTING.md"
 // TestReadme runs the commands of the pages that say so, and compares what they
 // print with what stands there.
 func TestReadme(t *testing.T) {
+	testenv.Part(t, testenv.Peers)
 	examples := 0
 	for _, p := range pages(t) {
 		for _, block := range regexp.MustCompile("(?s)<!-- run by go test ./e2e -run TestReadme -->\n```\n(.*?)```\n").FindAllStringSubmatch(p.text, -1) {
@@ -59,7 +59,7 @@ func TestReadme(t *testing.T) {
 }
 
 func runExample(t *testing.T, command, want string) {
-	ctx, cancel := context.WithTimeout(t.Context(), runLimit*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), runLimit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-c", command)
 	var out bytes.Buffer
@@ -77,6 +77,7 @@ func runExample(t *testing.T, command, want string) {
 // TestReadmeCommands runs every command of the pages as it stands there, in a
 // directory with the programs and files that they show or name.
 func TestReadmeCommands(t *testing.T) {
+	testenv.Part(t, testenv.Peers)
 	all := pages(t)
 	dir := readmeDirectory(t, all[0].text)
 	commands := 0
@@ -125,7 +126,7 @@ func runCommand(t *testing.T, dir, page, command string) {
 	if strings.Contains(command, "exit 3;") {
 		statuses = []int{3}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), runLimit*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), runLimit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-c", command)
 	cmd.Dir = in

@@ -25,6 +25,7 @@ func TestScripts(t *testing.T) {
 // rank of another script gets less than a hundredth of a CPU, and its limits of time
 // would say nothing.
 func TestLargeJobs(t *testing.T) {
+	testenv.Part(t, testenv.Large)
 	runScripts(t, filepath.Join("scripts", "large"), nil)
 }
 
@@ -32,6 +33,7 @@ func TestLargeJobs(t *testing.T) {
 // programs of testdata/mpi are compiled into $MPI. A Python program has a stand-in for
 // mpi4py, which Debian builds with Open MPI.
 func TestMPICH(t *testing.T) {
+	testenv.Part(t, testenv.Peers)
 	compiler := testenv.Need(t, "mpicc.mpich")
 	testenv.Need(t, "mpiexec.mpich")
 	dir := t.TempDir()
@@ -53,10 +55,11 @@ func TestMPICH(t *testing.T) {
 // TestPMI2 runs a program of Slurm's PMI-2 library, compiled into $PMI2. MPICH speaks
 // the same from 4.2 on: MPIR_CVAR_PMI_VERSION=2.
 func TestPMI2(t *testing.T) {
+	testenv.Part(t, testenv.Peers)
 	dir := t.TempDir()
 	args := []string{"-O1", "-Wall", "-o", filepath.Join(dir, "pmi2"), filepath.Join("..", "testdata", "mpi", "pmi2.c"), "-lpmi2"}
 	if out, err := exec.Command(testenv.Need(t, "gcc"), args...).CombinedOutput(); err != nil {
-		testenv.Unsupported(t, fmt.Sprintf("needs libpmi2-0-dev (make test installs it when it may): gcc %s: %v\n%s", args, err, out))
+		testenv.Unsupported(t, fmt.Sprintf("needs libpmi2-0-dev: gcc %s: %v\n%s", args, err, out))
 	}
 	runScripts(t, filepath.Join("scripts", "pmi2"), map[string]string{"PMI2": dir})
 }
@@ -79,6 +82,7 @@ func libdir(t *testing.T, compiler string) string {
 // TestOpenMPI runs programs of Open MPI under gorun, compiled into $OMPI, and the
 // same ones of MPICH, in $MPI, beside them.
 func TestOpenMPI(t *testing.T) {
+	testenv.Part(t, testenv.Peers)
 	vars := map[string]string{}
 	for name, compiler := range map[string]string{"OMPI": "mpicc.openmpi", "MPI": "mpicc.mpich"} {
 		compiler = testenv.Need(t, compiler)
@@ -98,11 +102,11 @@ func TestOpenMPI(t *testing.T) {
 		args = append(args, "-I"+dir+"/include", "-L"+dir+"/lib", "-Wl,-rpath,"+dir+"/lib")
 	}
 	if out, err := exec.Command(testenv.Need(t, "gcc"), append(args, "-lpmix")...).CombinedOutput(); err != nil {
-		testenv.Unsupported(t, fmt.Sprintf("needs libpmix-dev (make test installs it when it may): gcc %s: %v\n%s", args, err, out))
+		testenv.Unsupported(t, fmt.Sprintf("needs libpmix-dev: gcc %s: %v\n%s", args, err, out))
 	}
 	needMpi4py(t)
 	if out, err := exec.Command("gorun-info", "pmi").CombinedOutput(); err != nil {
-		testenv.Unsupported(t, fmt.Sprintf("needs libpmix (make test installs it when it may): %s", out))
+		testenv.Unsupported(t, fmt.Sprintf("needs libpmix: %s", out))
 	}
 	// Hosts of --launcher fork are one machine. The component of Open MPI 5.0.7 that asks the
 	// kernel for a route finds none from an address to itself; this one asks for none.
@@ -112,6 +116,7 @@ func TestOpenMPI(t *testing.T) {
 
 // TestBench runs gorun-bench, alone and beside the MPIs.
 func TestBench(t *testing.T) {
+	testenv.Part(t, testenv.Results)
 	for _, tool := range []string{"mpicc.mpich", "mpiexec.mpich", "mpicc.openmpi", "mpirun.openmpi"} {
 		testenv.Need(t, tool)
 	}
@@ -195,6 +200,6 @@ const mpi4pyPython = "/usr/bin/python3"
 func needMpi4py(t *testing.T) {
 	t.Helper()
 	if out, err := exec.Command(mpi4pyPython, "-c", "import mpi4py").CombinedOutput(); err != nil {
-		testenv.Unsupported(t, fmt.Sprintf("needs python3-mpi4py (make test installs it when it may): %v: %s", err, out))
+		testenv.Unsupported(t, fmt.Sprintf("needs python3-mpi4py: %v: %s", err, out))
 	}
 }

@@ -26,6 +26,7 @@ func withoutHeader(t *testing.T, header string) string {
 // C compiler, and as where it has no headers of the C library: all are there, work on
 // the software device, and say what is missing.
 func TestWithoutVerbs(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
 	testenv.Need(t, "gcc")
 	const reason, fix = "built without cgo", "apt-get install gcc libc6-dev && make build"
 	for _, c := range []struct{ name, cc, says string }{

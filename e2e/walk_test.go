@@ -7,11 +7,14 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/gorun-mpi/gorun/internal/testenv"
 )
 
 // TestMainJobPassesThroughTheWalk runs the main job with coverage, and looks for
 // every function that the walk in ARCHITECTURE.md names.
 func TestMainJobPassesThroughTheWalk(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
 	text, err := os.ReadFile(filepath.Join("..", "ARCHITECTURE.md"))
 	if err != nil {
 		t.Fatal(err)

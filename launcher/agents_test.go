@@ -16,6 +16,7 @@ import (
 // Agents whose remote shells leave something behind that holds their standard error are ended together: one after the
 // other they would take 100 ms each.
 func TestAgentsAreKilledTogether(t *testing.T) {
+	testenv.Part(t, testenv.Timed)
 	testenv.NoLeaks(t)
 	const agents, each = 40, 100 * time.Millisecond
 	dir := t.TempDir()

@@ -72,6 +72,7 @@ func TestManyHostsStartInTurns(t *testing.T) {
 
 // A host that fails while others wait for their turn, and one hangs, ends the job with one line and at once.
 func TestAHostFailsWhileOthersWaitForTheirTurn(t *testing.T) {
+	testenv.Part(t, testenv.Timed)
 	for _, placed := range []string{"", "core"} {
 		t.Run("bind to "+placed, func(t *testing.T) {
 			testenv.NoLeaks(t)
@@ -118,6 +119,7 @@ var all = flag.Bool("all", false, "128 agents and 1,024 ranks in TestManyAgents,
 
 // Many agents of one machine start and end ranks, without gorun's memory growing by much for each.
 func TestManyAgents(t *testing.T) {
+	testenv.Part(t, testenv.Large)
 	testenv.NoLeaks(t)
 	hosts, limit := 16, 30*time.Second
 	if *all {

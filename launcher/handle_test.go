@@ -170,6 +170,7 @@ func TestStartErrors(t *testing.T) {
 
 // A signal ends a job at once that still looks for the way to its hosts, and what it has started.
 func TestSignalDuringLookUp(t *testing.T) {
+	testenv.Part(t, testenv.Timed)
 	testenv.NoLeaks(t)
 	asked := make(chan struct{}, 100)
 	was := net.DefaultResolver

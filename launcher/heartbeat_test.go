@@ -42,6 +42,7 @@ func TestLeaseOfALocalAgentWhileTheControllerIsHeld(t *testing.T) {
 // The order to start the ranks may take longer than a lease, as over a network that loses packets: an agent that has not been
 // told to begin is not given up for its silence.
 func TestAnOrderTakesLongerThanALease(t *testing.T) {
+	testenv.Part(t, testenv.Timed)
 	testenv.NoLeaks(t)
 	job := Job{NP: 2, Argv: sh("echo on $GORUN_HOST"), AgentTimeout: time.Second}
 	overShells(t, &job, 2, roleArgv(t, "held")[0]+` --role held 2s | env -u SSH_CONNECTION sh -c "$2"`)
@@ -53,6 +54,7 @@ func TestAnOrderTakesLongerThanALease(t *testing.T) {
 
 // A host that is lost between the order to start the ranks and its agent's first word after that is noticed as soon as any other.
 func TestAHostIsLostAtTheOrder(t *testing.T) {
+	testenv.Part(t, testenv.Timed)
 	testenv.NoLeaks(t)
 	job := Job{NP: 2, Argv: sh("sleep 100"), AgentTimeout: time.Second}
 	overShells(t, &job, 2, play)

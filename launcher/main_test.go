@@ -111,7 +111,7 @@ func rolePMI(args []string) int {
 		fmt.Fprintln(os.Stderr, "no PMI:", err)
 		return 90
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Limit(30*time.Second))
 	defer cancel()
 	only, client := false, (*pmi.Client)(nil)
 	for _, a := range args {

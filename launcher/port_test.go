@@ -104,7 +104,7 @@ func TestPMIPortTurnsForgedConnectionsAway(t *testing.T) {
 		if len(say) < 2 && say != "\n" {
 			continue // it waits for the rest
 		}
-		c.SetReadDeadline(time.Now().Add(20 * time.Second))
+		c.SetReadDeadline(time.Now().Add(testenv.Limit(20 * time.Second)))
 		if n, err := c.Read(make([]byte, 100)); n > 0 || os.IsTimeout(err) {
 			t.Errorf("%.20q is answered with %d bytes, %v", say, n, err)
 		}
@@ -195,7 +195,7 @@ func TestPMIPortRefusesASecondConnectionOfARank(t *testing.T) {
 		}
 		defer c.Close()
 		fmt.Fprintln(c, "cmd=initack pmiid=0")
-		c.SetReadDeadline(time.Now().Add(20 * time.Second))
+		c.SetReadDeadline(time.Now().Add(testenv.Limit(20 * time.Second)))
 		line, _ := bufio.NewReader(c).ReadString('\n')
 		answers = append(answers, line)
 	}

@@ -42,7 +42,7 @@ func clientMain() error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Limit(time.Minute))
 	defer cancel()
 	for round := range 3 {
 		all, err := c.AllGather(ctx, testCard(c.Rank()+1, round))
@@ -113,6 +113,7 @@ func clientNames(ctx context.Context, c *Client) error {
 }
 
 func TestClientUnderMPICH(t *testing.T) {
+	testenv.Part(t, testenv.Peers)
 	mpiexec := testenv.Need(t, "mpiexec.mpich")
 	self, err := os.Executable()
 	if err != nil {
@@ -207,6 +208,7 @@ func compileMPI(t *testing.T, name string) string {
 }
 
 func TestMPICHProgram(t *testing.T) {
+	testenv.Part(t, testenv.Peers)
 	hello := compileMPI(t, "hello")
 	for name, hostOf := range map[string][]int{"np 1": {0}, "np 2": {0, 0}, "np 4": {0, 0, 0, 0}, "np 3 on two hosts": {0, 1, 0}} {
 		t.Run(name, func(t *testing.T) {
@@ -265,6 +267,7 @@ func TestMPICHProgram(t *testing.T) {
 
 // The PMI_PORT form of the server: MPICH's client over TCP.
 func TestMPICHProgramOverPort(t *testing.T) {
+	testenv.Part(t, testenv.Peers)
 	hello := compileMPI(t, "hello")
 	testenv.NoLeaks(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")

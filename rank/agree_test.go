@@ -104,7 +104,7 @@ func TestShrinkWhileRanksDie(t *testing.T) {
 			for looks := int64(1); ; looks++ {
 				var left atomic.Int64
 				left.Store(looks)
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				ctx, cancel := context.WithTimeout(t.Context(), testenv.Limit(time.Minute))
 				err := rank.RunConfig{Continuous: true}.Run(ctx, n, func(ctx context.Context, c *rank.Comm) error {
 					if err := rank.Barrier(ctx, c); err != nil && !errors.Is(err, rank.ErrProcFailed) && !errors.Is(err, rank.ErrRevoked) { // others have gone on
 						return err
@@ -185,7 +185,7 @@ func TestRevokedBesideThread(t *testing.T) {
 // name those that had failed.
 func TestRefusedBesideThread(t *testing.T) {
 	testenv.NoLeaks(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Limit(time.Minute))
 	defer cancel()
 	cfg := rank.RunConfig{Continuous: true, Config: rank.Config{Progress: rank.ProgressOn}}
 	err := cfg.Run(ctx, 3, func(ctx context.Context, c *rank.Comm) (err error) {
@@ -302,7 +302,7 @@ func TestShrinkWhoseContextEnds(t *testing.T) {
 // A second call of a rank in the agreements of one communicator is refused, and the first is as it was.
 func TestConcurrentAgree(t *testing.T) {
 	testenv.NoLeaks(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Limit(time.Minute))
 	defer cancel()
 	err := rank.RunConfig{Config: rank.Config{Concurrent: true}}.Run(ctx, 2, func(ctx context.Context, c *rank.Comm) error {
 		if c.Rank() == 1 { // when one of the other's calls has returned

@@ -231,7 +231,7 @@ func TestCreateGroupFaults(t *testing.T) {
 			if _, err := d.CreateGroup(mine, d.Group(), 4); err == nil {
 				return errors.New("a communicator was made with a rank whose context had ended")
 			}
-			if took := time.Since(begin); took > 20*time.Second {
+			if took := time.Since(begin); took > testenv.Limit(20*time.Second) {
 				return fmt.Errorf("the others learned of it after %v", took)
 			}
 			return rank.Barrier(ctx, c)

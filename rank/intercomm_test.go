@@ -205,7 +205,7 @@ func TestIntercommFaults(t *testing.T) {
 			if _, err := rank.CreateIntercomm(mine, local, 0, c, other, 0); err == nil {
 				return errors.New("an intercommunicator with nobody")
 			}
-			if took := time.Since(begin); took > 20*time.Second {
+			if took := time.Since(begin); took > testenv.Limit(20*time.Second) {
 				return fmt.Errorf("gave up after %v", took)
 			}
 			if err := rank.Barrier(ctx, local); err != nil {

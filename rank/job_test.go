@@ -301,7 +301,7 @@ func (j *job) note(format string, args ...any) {
 }
 
 // limit bounds a job of processes.
-const limit = time.Minute
+const limit = 5 * time.Minute
 
 // wait waits for a rank's end and gives its exit status, 128 and more for a signal.
 func (j *job) wait(t testing.TB, r int) int {

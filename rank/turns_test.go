@@ -256,7 +256,7 @@ func TestWindowsDoNotTakeTurns(t *testing.T) {
 
 func init() {
 	programs["in turns"] = func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), testenv.Limit(time.Minute))
 		defer cancel()
 		w, err := rank.Init(ctx, rank.Config{Concurrent: true})
 		if err == nil {

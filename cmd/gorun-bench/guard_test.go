@@ -64,7 +64,7 @@ func TestGuard(t *testing.T) {
 	other.Process.Kill()
 	select {
 	case <-done:
-	case <-time.After(10 * time.Second):
+	case <-time.After(testenv.Limit(10 * time.Second)):
 		t.Error("the other process does not end")
 	}
 }

@@ -93,6 +93,7 @@ var (
 )
 
 func TestPageInABrowser(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
 	page := recordedPage(t)
 	dom, console, requests := browser(t, page)
 	if console != "" {
@@ -135,6 +136,7 @@ func TestPageInABrowser(t *testing.T) {
 // All panels of bars have one scale; the slowest comes first, and is of another
 // colour; the spread and the aims lie where the scale says.
 func TestBarsShareAScale(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
 	rows := []*row{
 		{Benchmark: "allreduce", System: gorun, NP: 2, Bytes: 8, Memory: registered, Peer: mpich, Ratio: 0.5, RatioLow: 0.25, RatioHigh: 1, Pairs: 3},
 		{Benchmark: "latency", System: gorun, NP: 2, Bytes: 8, Memory: ordinary, Peer: mpich, Ratio: 3, RatioLow: 3, RatioHigh: 3, Pairs: 1},
@@ -168,6 +170,7 @@ func TestBarsShareAScale(t *testing.T) {
 // A window of 420 pixels shows all of the page's width, in letters of 10 pixels and
 // more: only the table scrolls.
 func TestPageFitsANarrowWindow(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
 	page := strings.Replace(recordedPage(t), "default-src 'none'", "default-src 'none'; script-src 'unsafe-inline'", 1)
 	page = strings.Replace(page, "</body>", `<script>
 var least = 99;
@@ -187,6 +190,7 @@ parent.document.body.dataset.fits = document.documentElement.scrollWidth + " of 
 // The colours of all systems are on the picture that the browser draws, in
 // light and in dark.
 func TestPageIsDrawn(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
 	page := recordedPage(t)
 	for scheme, colours := range map[string][]string{
 		"1": {"#ffffff", "#0060a8", "#3b9fd8", "#c44f00", "#00795a"}, // light
@@ -220,6 +224,7 @@ func TestPageIsDrawn(t *testing.T) {
 
 // The checks above would see a page that does not keep to itself.
 func TestBrowserSeesWhatIsWrong(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
 	_, console, requests := browser(t, `<!DOCTYPE html><title>x</title><img src="http://page.invalid/x.png"><script>console.error("broken")</script>`)
 	if !strings.Contains(console, "broken") || len(requests) == 0 || !strings.Contains(requests[0], "page.invalid") {
 		t.Errorf("console %q, requests %q", console, requests)

@@ -217,6 +217,7 @@ func TestShareEnds(t *testing.T) {
 
 // So it does in C: the twin reads the same plan.
 func TestShareEndsInC(t *testing.T) {
+	testenv.Part(t, testenv.Results)
 	for name, tool := range map[string]string{mpich: "mpiexec.mpich", openmpi: "mpirun.openmpi"} {
 		t.Run(name, func(t *testing.T) {
 			testenv.Need(t, tool)

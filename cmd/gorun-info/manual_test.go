@@ -13,6 +13,7 @@ import (
 
 // The manual is clean roff, and has everything in it.
 func TestManualRenders(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
 	cmd := exec.CommandContext(t.Context(), testenv.Need(t, "groff"), "-man", "-ww", "-Tutf8", "-rLL=200n", "-P-cbou")
 	cmd.Stdin = strings.NewReader(manual())
 	var out, errs strings.Builder
@@ -72,7 +73,7 @@ func TestCompletion(t *testing.T) {
 	} {
 		words := strings.Fields(c.words)
 		script := completion("bash") + "\nCOMP_WORDS=(" + c.words + ")\nCOMP_CWORD=$((${#COMP_WORDS[@]} - 1))\n_gorun_info\necho \"${COMPREPLY[*]}\""
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), testenv.Limit(20*time.Second))
 		out, err := exec.CommandContext(ctx, bash, "-c", script).CombinedOutput()
 		cancel()
 		if got := strings.TrimSpace(string(out)); err != nil || got != c.want {

@@ -105,6 +105,7 @@ func TestCompletionKnowsEveryArity(t *testing.T) {
 }
 
 func TestFishCompletes(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
 	fish := testenv.Need(t, "fish")
 	dir := t.TempDir()
 	for name, text := range map[string]string{"hosts.txt": "", ".completion": completion("fish")} {
@@ -133,6 +134,7 @@ func TestFishCompletes(t *testing.T) {
 // zsh completes on a terminal only: that it reads the function and that all
 // options are in it has to do.
 func TestZshReadsItsCompletion(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
 	text := completion("zsh")
 	for _, o := range completed() {
 		for _, form := range forms(&o) {

@@ -11,6 +11,7 @@ import (
 
 // The manual is clean roff: groff has nothing to warn of.
 func TestManualRenders(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
 	cmd := exec.CommandContext(t.Context(), testenv.Need(t, "groff"), "-man", "-ww", "-Tutf8", "-rLL=100n", "-P-cbou")
 	cmd.Stdin = strings.NewReader(manual())
 	var out, errOut strings.Builder

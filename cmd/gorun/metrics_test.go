@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gorun-mpi/gorun/internal/testenv"
 	"github.com/gorun-mpi/gorun/launcher"
 )
 
@@ -60,6 +61,7 @@ func FuzzMetricsAnswer(f *testing.F) {
 // The server ends with those who ask nothing still there, and more of them than
 // it lets in at once.
 func TestMetricsEnd(t *testing.T) {
+	testenv.Part(t, testenv.Timed)
 	m, err := newMeter("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -96,6 +98,7 @@ func TestMetricsEnd(t *testing.T) {
 
 // Connections that ask nothing, or half a question, keep nobody from asking.
 func TestMetricsBesideIdleConnections(t *testing.T) {
+	testenv.Part(t, testenv.Timed)
 	m, err := newMeter("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

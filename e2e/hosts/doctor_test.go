@@ -12,6 +12,7 @@ import (
 
 // gorun-info doctor has each pair of hosts call each other, and names the pair and the direction that fails.
 func TestDoctor(t *testing.T) {
+	testenv.Part(t, testenv.Hosts)
 	testenv.Need(t, "nft")
 	b := testbed.New(t, 3)
 	in := func(host int, script string) {

@@ -144,6 +144,7 @@ var faults = []fault{
 // TestFaults plays each fault, and prints a line: how long after it the job has ended and
 // nothing was left, the host that gorun has named, what was left on each host.
 func TestFaults(t *testing.T) {
+	testenv.Part(t, testenv.Hosts)
 	b := testbed.New(t, 3)
 	var rows [][]string
 	for _, f := range faults {
@@ -260,7 +261,7 @@ func (p *play) start(kind string) {
 	for _, name := range []string{"over", "up.0", "up.1", "up.2", "up.3"} {
 		_ = os.Remove(filepath.Join(p.b.Dir, name))
 	}
-	ctx, cancel := context.WithTimeout(p.t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(p.t.Context(), testenv.Limit(3*time.Minute))
 	p.cancel, p.over, p.complaints = cancel, false, &bytes.Buffer{}
 	p.cmd = p.b.Hosts[0].Command(ctx, slices.Concat([]string{filepath.Join(bin, "gorun")}, p.args, []string{"-H", cmp.Or(p.hosts, "h1,h2,h3"), "sh", "-c", `sleep 4321 & exec "$0" "$1"`, filepath.Join(bin, "rank"), kind})...)
 	p.cmd.Stderr, p.cmd.WaitDelay = p.complaints, time.Second

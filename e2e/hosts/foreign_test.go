@@ -10,6 +10,7 @@ import (
 
 // Go ranks that Hydra starts on two hosts find an address at which they reach each other.
 func TestHydraStartsGoRanks(t *testing.T) {
+	testenv.Part(t, testenv.Hosts)
 	hydra := testenv.Need(t, "mpiexec.hydra")
 	b := testbed.New(t, 2)
 	containers(t, b)

@@ -34,6 +34,7 @@ func qsub(t *testing.T, b *testbed.Bed, ranks string, options []string, argv ...
 
 // What gorun starts in gridengine's jobs.
 func TestGridengine(t *testing.T) {
+	testenv.Part(t, testenv.Batch)
 	b := testbed.New(t, 2)
 	b.Gridengine()
 	gorun := filepath.Join(bin, "gorun")
@@ -75,6 +76,7 @@ func TestGridengine(t *testing.T) {
 
 // A job that is deleted ends everywhere. gorun says why where gridengine gives notice; else it kills gorun first.
 func TestGridengineDeletes(t *testing.T) {
+	testenv.Part(t, testenv.Batch)
 	b := testbed.New(t, 2)
 	b.Gridengine()
 	for _, c := range []struct {

@@ -20,7 +20,7 @@ import (
 	"github.com/gorun-mpi/gorun/internal/testenv"
 )
 
-// all has tests run every case, as make test-hosts does; without it they run one of each kind.
+// all has tests run every case, as make test-hosts does; without it, as in CI, they run one of each kind.
 var all = flag.Bool("all", false, "every case, for minutes")
 
 // bin has the commands, at a path that all hosts share.
@@ -91,6 +91,7 @@ func runFor(t *testing.T, b *testbed.Bed, limit time.Duration, argv ...string) r
 const leftLimit = 5 * time.Second
 
 func TestJobs(t *testing.T) {
+	testenv.Part(t, testenv.Hosts)
 	b := testbed.New(t, 3)
 	mpi := func(compiler, name string) string {
 		cc := testenv.Need(t, compiler)
@@ -136,6 +137,7 @@ func TestJobs(t *testing.T) {
 
 // Ranks of two hosts share no segment, although the hosts have one kernel.
 func TestHostsShareNoSegment(t *testing.T) {
+	testenv.Part(t, testenv.Hosts)
 	b := testbed.New(t, 2)
 	got := gorun(t, b, "-H", "h1,h2", "sh", "-c", `stat -L -c "%d:%i" /proc/self/fd/$GORUN_SEGMENT`)
 	f := strings.Fields(got.out)
@@ -146,6 +148,7 @@ func TestHostsShareNoSegment(t *testing.T) {
 
 // What does not start is one line that names the host, with what ssh says.
 func TestHostsThatDoNotStart(t *testing.T) {
+	testenv.Part(t, testenv.Hosts)
 	b := testbed.New(t, 2)
 	script := func(name, text string) string {
 		path := filepath.Join(b.Dir, name)
@@ -195,6 +198,7 @@ func TestHostsThatDoNotStart(t *testing.T) {
 
 // A login script that writes before the agent does no harm, and -v tells of it.
 func TestLoginScriptMayWrite(t *testing.T) {
+	testenv.Part(t, testenv.Hosts)
 	b := testbed.New(t, 2)
 	loud := filepath.Join(b.Dir, "loud")
 	if err := os.WriteFile(loud, []byte("#!/bin/sh\necho Welcome; echo Terms of use\nprintf 'no newline '\nexec "+bin+"/gorun-agent\n"), 0o755); err != nil {

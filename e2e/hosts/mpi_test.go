@@ -39,11 +39,12 @@ if c.rank == 0:
 // the peer, in a barrier of the launcher, progresses nothing. Ranks that were stopped for milliseconds at random stood so in 9 of 178
 // runs under Hydra, in 9 of 183 under gorun. MPICH's pull request 6596 takes the barrier away.
 func TestMPIs(t *testing.T) {
+	testenv.Part(t, testenv.Hosts)
 	b := testbed.New(t, 2)
 	b.Slurm()
 	const python = "/usr/bin/python3" // which Debian's mpi4py is for
 	if out, err := exec.Command(python, "-c", "import mpi4py").CombinedOutput(); err != nil {
-		testenv.Unsupported(t, "needs python3-mpi4py (make test installs it when it may): "+string(out))
+		testenv.Unsupported(t, "needs python3-mpi4py: "+string(out))
 	}
 	script := filepath.Join(b.Dir, "ring.py")
 	if err := os.WriteFile(script, []byte(ringSum), 0o600); err != nil {

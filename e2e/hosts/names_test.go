@@ -19,6 +19,7 @@ import (
 
 // Names by which users may call hosts, and machines that call themselves 127.0.1.1 and have networks of containers.
 func TestNamesOfHosts(t *testing.T) {
+	testenv.Part(t, testenv.Hosts)
 	b := testbed.New(t, 2)
 	b.Name("h1.example.org", b.Hosts[0])
 	b.Name("h2.example.org", b.Hosts[1])
@@ -81,6 +82,7 @@ func ownLoopback(t *testing.T, b *testbed.Bed) {
 
 // What ssh would ask a user ends the job at once, with what ssh says.
 func TestSSHAsksNothing(t *testing.T) {
+	testenv.Part(t, testenv.Hosts)
 	b := testbed.New(t, 2)
 	for _, c := range []struct {
 		name, option, want string
@@ -106,6 +108,7 @@ func TestSSHAsksNothing(t *testing.T) {
 // The job's key is in no process's command line or environment, on any host, in no line of gorun's log, and in no
 // core: gorun and its agents leave none, whatever the limit.
 func TestKeyIsInNoCommandLineEnvironmentLogOrCore(t *testing.T) {
+	testenv.Part(t, testenv.Hosts)
 	b := testbed.New(t, 2)
 	said := filepath.Join(b.Dir, "said")
 	shell := filepath.Join(b.Dir, "shell")

@@ -32,6 +32,7 @@ func stateOf(t *testing.T, pid int) (stopped, leads bool) {
 // Ranks of MPICH on several hosts have sessions of their own, and those of Go have none. TSTP stops both, as ^Z does, CONT
 // has them go on, and the end of gorun is theirs.
 func TestRanksOfMPICHLeadSessions(t *testing.T) {
+	testenv.Part(t, testenv.Hosts)
 	b := testbed.New(t, 2)
 	for _, c := range []struct {
 		name  string

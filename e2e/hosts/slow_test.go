@@ -6,10 +6,12 @@ import (
 	"time"
 
 	"github.com/gorun-mpi/gorun/internal/testbed"
+	"github.com/gorun-mpi/gorun/internal/testenv"
 )
 
 // Over a network in which each packet takes 20 to 40 ms, and many overtake others, jobs run as ever, and nobody is alarmed.
 func TestSlowNetwork(t *testing.T) {
+	testenv.Part(t, testenv.Hosts)
 	if !*all {
 		t.Log("make test-hosts plays it: the relay is this process, which the tests of other packages keep from the CPU")
 		return

@@ -14,6 +14,7 @@ import (
 
 // What Slurm starts, and what gorun starts in Slurm's allocations.
 func TestSlurm(t *testing.T) {
+	testenv.Part(t, testenv.Batch)
 	b := testbed.New(t, 2)
 	b.Slurm()
 	gorun := filepath.Join(bin, "gorun")
@@ -66,6 +67,7 @@ func inOrder(text string) string {
 
 // An allocation that ends is the cause of what follows, and nothing is left.
 func TestSlurmCancels(t *testing.T) {
+	testenv.Part(t, testenv.Batch)
 	b := testbed.New(t, 2)
 	b.Slurm()
 	gorun := filepath.Join(bin, "gorun")
@@ -140,6 +142,7 @@ func struck(t *testing.T, b *testbed.Bed, cmd *exec.Cmd, strike func()) error {
 
 // Whatever is killed in an allocation, the job ends on all hosts, and nothing is left.
 func TestSlurmDeaths(t *testing.T) {
+	testenv.Part(t, testenv.Batch)
 	b := testbed.New(t, 2)
 	b.Slurm()
 	gorun := filepath.Join(bin, "gorun")

@@ -15,6 +15,7 @@ import (
 // A host that is cut off while ranks run there is set aside, and the job goes to its end on what is left: a spare
 // host, or with --elastic fewer ranks. Nothing stays on any host, the one that is cut off included.
 func TestAHostIsCutOff(t *testing.T) {
+	testenv.Part(t, testenv.Hosts)
 	b := testbed.New(t, 3)
 	for name, c := range map[string]struct {
 		args []string

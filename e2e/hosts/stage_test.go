@@ -46,6 +46,7 @@ const wasSent = "the agent's program was sent"
 
 // --stage sends the agent to hosts that have none, once; what is in the way there is said.
 func TestStage(t *testing.T) {
+	testenv.Part(t, testenv.Hosts)
 	b := testbed.New(t, 3)
 	h := b.Hosts[1]
 	for _, host := range b.Hosts[1:] {
@@ -152,6 +153,7 @@ func TestStage(t *testing.T) {
 
 // What receives the program on a host hangs: gorun says how far it came, and leaves nothing when it is killed.
 func TestStageThatHangs(t *testing.T) {
+	testenv.Part(t, testenv.Hosts)
 	b := testbed.New(t, 2)
 	h := b.Hosts[1]
 	bare(t, h, "64m")
@@ -193,6 +195,7 @@ func TestStageThatHangs(t *testing.T) {
 
 // --preload-binary sends the program to hosts that do not have it, and takes it away however the job ends.
 func TestPreload(t *testing.T) {
+	testenv.Part(t, testenv.Hosts)
 	b := testbed.New(t, 3)
 	h := b.Hosts[1]
 	for _, host := range b.Hosts[1:] {

@@ -125,6 +125,7 @@ func given(text string, struck time.Time) (at time.Time, ok bool) {
 // by Shrink. Without that word they would find out by their connections: after many seconds where a host is cut off, or
 // never, if they have none.
 func TestSurvivorsHearAtOnce(t *testing.T) {
+	testenv.Part(t, testenv.Hosts)
 	b := testbed.New(t, 3)
 	victim := b.Hosts[1]
 	signal := func(part string, sig syscall.Signal) func() {
@@ -169,6 +170,7 @@ func TestSurvivorsHearAtOnce(t *testing.T) {
 
 // The same with agents of this machine, which needs no rights.
 func TestSurvivorsOfForkedAgentsHearAtOnce(t *testing.T) {
+	testenv.Part(t, testenv.Hosts)
 	for _, f := range []struct {
 		name   string
 		calls  []string

@@ -64,6 +64,7 @@ var treeFaults = []fault{
 const graceOfJob = 2 * time.Second
 
 func TestFaultsOfATree(t *testing.T) {
+	testenv.Part(t, testenv.Hosts)
 	b := testbed.New(t, 3)
 	for _, f := range treeFaults {
 		if !f.quick && !*all {
@@ -80,6 +81,7 @@ func TestFaultsOfATree(t *testing.T) {
 
 // gorun's host has ssh to the relays alone, and the relays' hosts to those of their blocks.
 func TestTree(t *testing.T) {
+	testenv.Part(t, testenv.Hosts)
 	b := testbed.New(t, 4)
 	p := &play{t: t, b: b, args: []string{"--launch-tree", "2"}, hosts: "h1,h2,h3,h4"}
 	defer p.close()

@@ -17,6 +17,7 @@ import (
 // Kubernetes' mpi-operator starts the launcher with a hostfile and options for ssh, by variables of
 // each MPI. A worker gets its name, and its sshd, some seconds later than the launcher starts.
 func TestWorkersThatComeLater(t *testing.T) {
+	testenv.Part(t, testenv.Hosts)
 	b := testbed.New(t, 3) // the launcher, and two workers
 	hostfile := filepath.Join(b.Dir, "hostfile")
 	if err := os.WriteFile(hostfile, []byte("worker-0 slots=2\nworker-1 slots=2\n"), 0o600); err != nil {

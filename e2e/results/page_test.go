@@ -128,6 +128,7 @@ func busy(t *testing.T) time.Duration {
 
 // A quick run fills every cell of ours, and each MPI's or says why not.
 func TestQuickRun(t *testing.T) {
+	testenv.Part(t, testenv.Results)
 	testenv.Need(t, "mpiexec.mpich")
 	testenv.Need(t, "mpirun.openmpi")
 	bin, to := t.TempDir(), t.TempDir()

@@ -5,6 +5,8 @@ import (
 	"runtime/debug"
 	"testing"
 	"time"
+
+	"github.com/gorun-mpi/gorun/internal/testenv"
 )
 
 func TestYieldsReturn(t *testing.T) {
@@ -40,7 +42,7 @@ func TestYieldSafeLetsCollectionsIn(t *testing.T) {
 	}()
 	select {
 	case <-collected:
-	case <-time.After(10 * time.Second):
+	case <-time.After(testenv.Limit(10 * time.Second)):
 		t.Error("runtime.GC has not returned after 10 s beside a goroutine that calls YieldSafe")
 	}
 	close(stop)

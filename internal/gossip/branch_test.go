@@ -42,7 +42,7 @@ func silentTo(t *testing.T, n *Node) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { raw.Close() })
-	raw.SetDeadline(time.Now().Add(30 * time.Second))
+	raw.SetDeadline(time.Now().Add(testenv.Limit(30 * time.Second)))
 	tc, err := tlskey.Config(testKey, tlsProtocol, "", tlskey.Client)
 	if err == nil {
 		_, err = raw.Write(prover{testKey}.proof(magicFence, n.Addr()))

@@ -174,7 +174,7 @@ func TestReplayedBranch(t *testing.T) {
 	}
 	opened := nodes[0].opened.Load()
 	strangers(t, nodes[0], 3, func(c net.Conn) {
-		c.SetDeadline(time.Now().Add(30 * time.Second))
+		c.SetDeadline(time.Now().Add(testenv.Limit(30 * time.Second)))
 		_, _ = c.Write(recorded)
 		var got [4096]byte
 		for {

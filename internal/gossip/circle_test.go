@@ -13,6 +13,7 @@ import (
 
 // Hosts of several circles meet, each with no more addresses than it asks for.
 func TestManyHosts(t *testing.T) {
+	testenv.Part(t, testenv.Large)
 	testenv.NoLeaks(t)
 	hosts, limit := 72, time.Minute
 	if *all {

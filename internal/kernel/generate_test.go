@@ -14,6 +14,7 @@ import (
 // that whoever touches either learns it from go test; the files are copied by the
 // test itself, so that the cache of test results knows them.
 func TestGenerated(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
 	tool := testenv.Need(t, "go")
 	root := t.TempDir()
 	dir := filepath.Join(root, "_generate")

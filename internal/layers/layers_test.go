@@ -344,7 +344,7 @@ func TestEnvironmentReadOnlyAtTheEdge(t *testing.T) {
 	}
 }
 
-// A skip goes through testenv, which fails it where CI=true. testing.Short may
+// A skip goes through testenv, which fails it in a part of make test-all where CI=true. testing.Short may
 // shorten a test but end none.
 func TestSkipsGoThroughTestenv(t *testing.T) {
 	fset, files := sources(t)
@@ -359,7 +359,7 @@ func TestSkipsGoThroughTestenv(t *testing.T) {
 				return true
 			}
 			if sel, ok := call.Fun.(*ast.SelectorExpr); ok && contains([]string{"Skip", "Skipf", "SkipNow"}, sel.Sel.Name) {
-				t.Errorf("%s: %s: use testenv.Need or testenv.Unsupported", fset.Position(call.Pos()), sel.Sel.Name)
+				t.Errorf("%s: %s: use testenv.Need, testenv.Unsupported or testenv.Part", fset.Position(call.Pos()), sel.Sel.Name)
 			}
 			return true
 		})

@@ -74,7 +74,7 @@ func (h *hall) after() {
 	h.After(func() { close(done) })
 	select {
 	case <-done:
-	case <-time.After(20 * time.Second):
+	case <-time.After(testenv.Limit(20 * time.Second)):
 		h.t.Fatal("After is never called")
 	}
 }
@@ -229,7 +229,7 @@ func TestDoorWithoutDescriptors(t *testing.T) {
 	select {
 	case fd := <-h.in:
 		unix.Close(fd)
-	case <-time.After(20 * time.Second):
+	case <-time.After(testenv.Limit(20 * time.Second)):
 		t.Error("it does not come in when there are descriptors again")
 	}
 	second.Close()

@@ -234,7 +234,7 @@ func register(t *testing.T, ns Namespace) *job {
 // run runs all ranks and returns their lines, sorted, and how they ended.
 func (j *job) run(words ...string) (lines []string, ends []error) {
 	j.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Limit(30*time.Second))
 	defer cancel()
 	uri := "SRV.0;tcp4://" + j.at
 	var all bytes.Buffer
@@ -287,6 +287,7 @@ func (j *job) heard(want ...string) {
 }
 
 func TestPutFenceGet(t *testing.T) {
+	testenv.Part(t, testenv.Peers)
 	newJob(t, 2).wants("0:put k zero 1:put k one - commit collect get 0 k get 1 k",
 		"0 put: ok", "1 put: ok", "0 commit: ok", "1 commit: ok", "0 collect: ok", "1 collect: ok",
 		"0 k = zero", "1 k = zero", "0 k = one", "1 k = one")
@@ -299,18 +300,21 @@ func TestPutFenceGet(t *testing.T) {
 }
 
 func TestLargeValues(t *testing.T) {
+	testenv.Part(t, testenv.Peers)
 	newJob(t, 2).wants("0:size k 8000000 - commit collect get 0 k",
 		"0 size: ok", "0 commit: ok", "1 commit: ok", "0 collect: ok", "1 collect: ok",
 		"0 k = 8000000 bytes", "1 k = 8000000 bytes")
 }
 
 func TestConnectedAndFinalized(t *testing.T) {
+	testenv.Part(t, testenv.Peers)
 	j := newJob(t, 2)
 	j.wants("fence", "0 fence: ok", "1 fence: ok")
 	j.heard("0 connected", "1 connected", "0 finalized", "1 finalized")
 }
 
 func TestAbort(t *testing.T) {
+	testenv.Part(t, testenv.Peers)
 	j := newJob(t, 1)
 	_, ends := j.run("abort", "7")
 	var exit *exec.ExitError
@@ -323,6 +327,7 @@ func TestAbort(t *testing.T) {
 // A rank that dies in a fence does not leave the other one waiting, and the server
 // goes on.
 func TestDiesInFence(t *testing.T) {
+	testenv.Part(t, testenv.Peers)
 	j := newJob(t, 2)
 	lines, ends := j.run("0:fence", "1:die", "-")
 	if len(lines) != 1 || !strings.HasPrefix(lines[0], "0 fence: ") || ends[0] != nil || ends[1] == nil {
@@ -332,6 +337,7 @@ func TestDiesInFence(t *testing.T) {
 }
 
 func TestPublish(t *testing.T) {
+	testenv.Part(t, testenv.Peers)
 	j := newJob(t, 2)
 	j.wants("0:publish s port publish s again count n 42 - fence lookup s lookup n lookup none patience none fence 0:unpublish s unpublish n - fence lookup s",
 		"0 publish: ok", "0 publish: DUPLICATE KEY", "0 count: ok", "0 fence: ok", "1 fence: ok",
@@ -353,12 +359,14 @@ func TestPublish(t *testing.T) {
 }
 
 func TestSpawn(t *testing.T) {
+	testenv.Part(t, testenv.Peers)
 	j := newJob(t, 1)
 	j.wants("spawn 3 program argument spawn 1 program refused", "0 spawn: ok", "0 spawn: ERROR")
 	j.heard("0 connected", "0 finalized", `0 spawns 3 of ["program" "argument"] in true`, `0 spawns 1 of ["program" "refused"] in true`)
 }
 
 func TestEvents(t *testing.T) {
+	testenv.Part(t, testenv.Peers)
 	j := newJob(t, 2)
 	j.wants("listen fence 0:tell 1:heard - fence", "0 listen: ok", "1 listen: ok", "0 fence: ok", "1 fence: ok", "0 tell: ok", "1 heard of rank 0", "0 fence: ok", "1 fence: ok")
 	if err := j.server.Deliver([]byte("nonsense")); err == nil {
@@ -371,6 +379,7 @@ func TestEvents(t *testing.T) {
 
 // Every type of value that an answer can have reaches a client.
 func TestQuery(t *testing.T) {
+	testenv.Part(t, testenv.Peers)
 	newJob(t, 1).wants("query PMIX_QUERY_NAMESPACES query PMIX_QUERY_NUM_PSETS query PMIX_QUERY_SPAWN_SUPPORT query PMIX_QUERY_JOB_STATUS query PMIX_QUERY_PSET_NAMES query PMIX_QUERY_PROC_TABLE query PMIX_QUERY_ALLOC_STATUS query PMIX_QUERY_MEMORY_USAGE query PMIX_QUERY_QUEUE_LIST",
 		"0 PMIX_QUERY_NAMESPACES = one,two",
 		"0 PMIX_QUERY_NUM_PSETS = 1099511627776",
@@ -385,6 +394,7 @@ func TestQuery(t *testing.T) {
 }
 
 func TestControl(t *testing.T) {
+	testenv.Part(t, testenv.Peers)
 	j := newJob(t, 1)
 	j.wants("control kill 0 control term -1 control pause 0 control resume 0 control 10 0 control restart 0 control 4711 0",
 		"0 kill: ok", "0 term: ok", "0 pause: ok", "0 resume: ok", "0 10: ok", "0 restart: NOT-SUPPORTED", "0 4711: BAD-PARAM")
@@ -392,10 +402,12 @@ func TestControl(t *testing.T) {
 }
 
 func TestGroups(t *testing.T) {
+	testenv.Part(t, testenv.Peers)
 	newJob(t, 2).wants("numbered g ungroup g", "0 numbered: ok", "1 numbered: ok", "0 number = 8589934592", "1 number = 8589934592", "0 ungroup: ok", "1 ungroup: ok")
 }
 
 func TestLog(t *testing.T) {
+	testenv.Part(t, testenv.Peers)
 	j := newJob(t, 1)
 	j.wants("log words", "0 log: ok")
 	j.heard("0 connected", "0 finalized", `0 says "words" on 2, false`)
@@ -408,6 +420,7 @@ func TestLog(t *testing.T) {
 // PMIX_WDIR, for which 5.0 looks at the process itself; PMIX_LOCAL_TOPO and the like,
 // without which it reads the machine.
 func TestKeysOfOpenMPI(t *testing.T) {
+	testenv.Part(t, testenv.Peers)
 	j := register(t, Namespace{
 		Nodes: []string{"here"}, NodeOf: []uint32{0, 0, 0}, AppOf: []uint32{0, 0, 1}, Universe: 5,
 		Parent: &Proc{"parent", 4}, Restarts: 2, Dir: "/job",
@@ -426,6 +439,7 @@ func TestKeysOfOpenMPI(t *testing.T) {
 
 // Whoever connects and sends what is none of PMIx's is let go; the others are served.
 func TestHostile(t *testing.T) {
+	testenv.Part(t, testenv.Peers)
 	j := newJob(t, 1)
 	for name, data := range map[string][]byte{
 		"nothing":   nil,
@@ -441,7 +455,7 @@ func TestHostile(t *testing.T) {
 			t.Logf("%s: %v", name, err)
 		}
 		_ = c.(*net.TCPConn).CloseWrite()
-		_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+		_ = c.SetReadDeadline(time.Now().Add(testenv.Limit(10 * time.Second)))
 		if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("%s: the connection is kept", name)
 		}
@@ -454,6 +468,7 @@ func TestHostile(t *testing.T) {
 }
 
 func TestRegisterRefuses(t *testing.T) {
+	testenv.Part(t, testenv.Peers)
 	server, _ := start(t)
 	for _, ns := range []Namespace{
 		{},

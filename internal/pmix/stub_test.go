@@ -25,6 +25,7 @@ func TestStub(t *testing.T) {
 
 // make test has no cgo: the tests of the server are then run by this one.
 func TestServer(t *testing.T) {
+	testenv.Part(t, testenv.Peers)
 	testenv.Need(t, "gcc")
 	args := []string{"test", "-count=1"}
 	if testing.Verbose() {

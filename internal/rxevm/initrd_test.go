@@ -16,6 +16,7 @@ import (
 
 // busybox's cpio unpacks what the kernel will.
 func TestArchiveUnpacks(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
 	busybox := testenv.Need(t, "busybox")
 	var b bytes.Buffer
 	a := newArchive(&b)
@@ -97,6 +98,7 @@ func TestParseLdd(t *testing.T) {
 
 // What the loader would load, for programs of this machine.
 func TestLibraries(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
 	script := filepath.Join(t.TempDir(), "script")
 	for name, text := range map[string]string{"script": "#!/bin/sh\n", "short": "\x7fE"} {
 		if list, err := libraries(script, []byte(text)); list != nil || err != nil {

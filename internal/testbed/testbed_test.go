@@ -18,8 +18,9 @@ import (
 // Two hosts have nothing of what tells machines apart in common, and ssh leads from one
 // to the other.
 func TestHostsAreApart(t *testing.T) {
+	testenv.Part(t, testenv.Hosts)
 	b := New(t, 2)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Limit(time.Minute))
 	defer cancel()
 	const spaces = "hostname; for s in net pid ipc uts mnt; do readlink /proc/self/ns/$s; done; stat -c %d /dev/shm /tmp"
 	own, err := b.Hosts[0].Command(ctx, "sh", "-c", spaces).CombinedOutput()
@@ -44,6 +45,7 @@ func TestHostsAreApart(t *testing.T) {
 
 // srun reaches both hosts of a bed with Slurm, each apart.
 func TestSlurmRunsOnHosts(t *testing.T) {
+	testenv.Part(t, testenv.Batch)
 	b := New(t, 2)
 	b.Slurm()
 	ctx := testenv.Deadline(t, time.Minute)
@@ -61,6 +63,7 @@ func TestSlurmRunsOnHosts(t *testing.T) {
 
 // qrsh reaches both hosts of a job of gridengine, and its hostfile has them.
 func TestGridengineRunsOnHosts(t *testing.T) {
+	testenv.Part(t, testenv.Batch)
 	b := New(t, 2)
 	b.Gridengine()
 	out := filepath.Join(b.Dir, "out")
@@ -77,6 +80,7 @@ func TestGridengineRunsOnHosts(t *testing.T) {
 
 // Packets come late, and overtake each other, and streams over them are whole.
 func TestSlowDelaysAndReorders(t *testing.T) {
+	testenv.Part(t, testenv.Hosts)
 	b := New(t, 2)
 	const delay = 20 * time.Millisecond
 	r := b.Slow(delay, delay)
@@ -94,6 +98,7 @@ func TestSlowDelaysAndReorders(t *testing.T) {
 
 // Nothing is left of a bed: no process in its namespaces, nothing that keeps these, no mount, no file.
 func TestNothingIsLeft(t *testing.T) {
+	testenv.Part(t, testenv.Hosts)
 	spaces := map[string]bool{}
 	dir := ""
 	if !t.Run("bed", func(t *testing.T) {

@@ -26,7 +26,7 @@ func noLeaks(t testing.TB, grace time.Duration) {
 	t.Helper()
 	fds, kids, routines := openFDs(), children(), runtime.NumGoroutine()
 	t.Cleanup(func() {
-		deadline := time.Now().Add(grace)
+		deadline := time.Now().Add(Limit(grace))
 		for {
 			var left []string
 			for fd, name := range openFDs() {

@@ -23,20 +23,26 @@ func (r *recorder) Errorf(format string, a ...any) { r.failed = fmt.Sprintf(form
 func (r *recorder) Fatalf(format string, a ...any) { r.Errorf(format, a...); runtime.Goexit() }
 func (r *recorder) Fatal(a ...any)                 { r.failed = fmt.Sprint(a...); runtime.Goexit() }
 func (r *recorder) Skip(a ...any)                  { r.skipped = fmt.Sprint(a...); runtime.Goexit() }
+func (r *recorder) Skipf(format string, a ...any)  { r.Skip(fmt.Sprintf(format, a...)) }
 
+// In CI a part of make test-all has installed what its tests need.
 func TestNeedFailsInCIAndSkipsElsewhere(t *testing.T) {
-	for _, ci := range []string{"true", ""} {
-		t.Setenv("CI", ci)
+	for _, c := range []struct {
+		ci, parts string
+		fails     bool
+	}{{"true", Peers, true}, {"true", "", false}, {"", Peers, false}} {
+		t.Setenv("CI", c.ci)
+		t.Setenv(partsVariable, c.parts)
 		var r recorder
 		var ended sync.WaitGroup
 		ended.Go(func() { Need(&r, "no-such-program-anywhere") })
 		ended.Wait()
 		got, other := r.skipped, r.failed
-		if ci == "true" {
+		if c.fails {
 			got, other = other, got
 		}
 		if !strings.Contains(got, "no-such-program-anywhere") || other != "" {
-			t.Errorf("CI=%q: failed %q, skipped %q", ci, r.failed, r.skipped)
+			t.Errorf("CI=%q, %s=%q: failed %q, skipped %q", c.ci, partsVariable, c.parts, r.failed, r.skipped)
 		}
 	}
 }

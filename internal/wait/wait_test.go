@@ -211,7 +211,7 @@ func everyMode(t *testing.T, do func(t *testing.T)) {
 					if !errors.Is(err, context.Canceled) {
 						t.Errorf("Wait after cancel: got error %v, want %v", err, context.Canceled)
 					}
-				case <-time.After(10 * time.Second):
+				case <-time.After(testenv.Limit(10 * time.Second)):
 					t.Fatal("Wait has not returned 10 s after cancel")
 				}
 			})
@@ -219,7 +219,7 @@ func everyMode(t *testing.T, do func(t *testing.T)) {
 	}
 }
 
-const promptly = time.Second
+var promptly = testenv.Limit(time.Second)
 
 func TestCollectionBesideWait(t *testing.T) {
 	everyMode(t, func(t *testing.T) {

@@ -21,7 +21,7 @@ import (
 )
 
 // Limit is the maximum time for one run.
-const Limit = time.Minute
+const Limit = 5 * time.Minute
 
 // Seeds are the adversaries that Each runs besides the plain device.
 var seeds = [...]uint64{1, 2}

@@ -8,13 +8,15 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/gorun-mpi/gorun/internal/testenv"
 )
 
 // connected makes the ends of a channel over the real transport.
 func connected(t testing.TB, kind string, cfg Config) (server, client *Conn) {
 	t.Helper()
 	cfg.Name = t.Name() + strconv.Itoa(int(time.Now().UnixNano()))
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Limit(20*time.Second))
 	defer cancel()
 	if kind == "pair" {
 		server, client, err := Pair(cfg, cfg)

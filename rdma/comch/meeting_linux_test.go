@@ -390,7 +390,7 @@ func TestTLSRefuses(t *testing.T) {
 	} {
 		conn, err := tls.Dial("tcp", l.Addr(), tc)
 		if err == nil { // a client's handshake may end first
-			_ = conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+			_ = conn.SetReadDeadline(time.Now().Add(testenv.Limit(20 * time.Second)))
 			_, err = conn.Read(make([]byte, 1))
 			conn.Close()
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gorun-mpi/gorun/internal/arch"
+	"github.com/gorun-mpi/gorun/internal/testenv"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
@@ -255,7 +256,7 @@ func scribble(t *testing.T, seed uint64, words uint16, whileInUse bool) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(20 * time.Second):
+	case <-time.After(testenv.Limit(20 * time.Second)):
 		t.Fatal("a scribbled segment holds its users up")
 	}
 	stop.Store(true)
@@ -398,6 +399,7 @@ func TestDeregDuringWrites(t *testing.T) {
 
 // A lock whose holder is dead, or that was scribbled on, is taken over.
 func TestLockHeldByDeadRank(t *testing.T) {
+	testenv.Part(t, testenv.Timed)
 	for _, c := range []struct {
 		name string
 		word uint64
@@ -642,7 +644,7 @@ func scribbleTarget(t *testing.T, seed uint64, words uint16) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(20 * time.Second):
+	case <-time.After(testenv.Limit(20 * time.Second)):
 		t.Fatal("a scribbled target holds its users up")
 	}
 	for _, x := range n {

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gorun-mpi/gorun/internal/testenv"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
@@ -54,6 +55,7 @@ func threeHosts(t *testing.T) (a, dead, c *node) {
 // A datagram to a host that does not answer holds up those behind it, which go to others, for as long as the attempt to
 // reach it takes; the word that its process has ended lets them pass, and ends a request that waits for that host.
 func TestMournLetsOthersPass(t *testing.T) {
+	testenv.Part(t, testenv.Timed)
 	noLeaks(t)
 	a, dead, c := threeHosts(t)
 	mail, inbox := a.datagrams(c)
@@ -119,6 +121,7 @@ func TestMournBreaksALink(t *testing.T) {
 
 // A provider that is closed does not wait for a host that does not answer.
 func TestCloseDoesNotWaitForASilentHost(t *testing.T) {
+	testenv.Part(t, testenv.Timed)
 	noLeaks(t)
 	begin := time.Now()
 	t.Run("a job", func(t *testing.T) {

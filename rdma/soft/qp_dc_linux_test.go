@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gorun-mpi/gorun/internal/testenv"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
@@ -305,6 +306,7 @@ func TestDCMessageUnfinished(t *testing.T) {
 // A target whose host is cut off, or whose process ends, fails what goes to it in bounded
 // time, and what is behind for others too.
 func TestDCTargetGone(t *testing.T) {
+	testenv.Part(t, testenv.Timed)
 	for name, retries := range map[string]uint8{"cut off": 1, "closed": 7} {
 		t.Run(name, func(t *testing.T) {
 			noLeaks(t)

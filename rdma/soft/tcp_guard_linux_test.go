@@ -91,6 +91,7 @@ func TestGuardTurns(t *testing.T) {
 
 // What comes while the owner is inside a poll, and off its CPU there, does not keep the guard busy.
 func TestGuardWaitsForAnOwnerInsideAPoll(t *testing.T) {
+	testenv.Part(t, testenv.Timed)
 	noLeaks(t)
 	n := hosts(t, 2)
 	qa, qb := pair(t, n[0], n[1], attrs())

@@ -216,6 +216,7 @@ func TestCrossedDials(t *testing.T) {
 
 // Where only one of two processes that dial each other gets through, theirs is the link at once, whichever it is.
 func TestOneSidedDials(t *testing.T) {
+	testenv.Part(t, testenv.Timed)
 	for blocked, name := range []string{"lower", "higher"} {
 		t.Run(name, func(t *testing.T) {
 			noLeaks(t)
@@ -332,6 +333,7 @@ func testReadsOfEachOther(t *testing.T, secure Handshake) {
 // A peer that is stopped before there is a link to it, so that its kernel takes connections and nobody greets, is
 // given up when the patience with dials is over: what waits for it ends with an error.
 func TestAPeerStoppedBeforeItsFirstLinkIsGivenUp(t *testing.T) {
+	testenv.Part(t, testenv.Timed)
 	noLeaks(t)
 	stopped, err := net.Listen("tcp", "127.0.0.1:0") // and never Accept
 	if err != nil {

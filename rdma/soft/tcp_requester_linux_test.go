@@ -111,6 +111,7 @@ func TestRefusalDuringSend(t *testing.T) {
 // A host that is cut off acknowledges nothing. One whose process stands still does, as an adapter would.
 // The requester's clock is its progress goroutine's, or its polls'.
 func TestSilentPeer(t *testing.T) {
+	testenv.Part(t, testenv.Timed)
 	for _, c := range []struct {
 		name    string
 		timeout uint8
@@ -184,6 +185,7 @@ func TestSilentPeer(t *testing.T) {
 
 // A peer is gone when its host has been silent for some time, not when its process is stopped.
 func TestGone(t *testing.T) {
+	testenv.Part(t, testenv.Timed)
 	for name, c := range map[string]struct {
 		silence time.Duration // as configured
 		stopped bool
@@ -256,6 +258,7 @@ func TestLinksAreTuned(t *testing.T) {
 // A peer that is slow is not silent: its process serves a little now and then,
 // and the whole takes longer than all timeouts together.
 func TestSlowPeer(t *testing.T) {
+	testenv.Part(t, testenv.Timed)
 	noLeaks(t)
 	n := hosts(t, 2)
 	attr := attrs()
@@ -292,6 +295,7 @@ func TestSlowPeer(t *testing.T) {
 
 // A responder that was made anew expects another PSN: the requester is told.
 func TestOtherPSN(t *testing.T) {
+	testenv.Part(t, testenv.Timed)
 	noLeaks(t)
 	n := hosts(t, 2)
 	attr := attrs()

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gorun-mpi/gorun/internal/testenv"
 	"github.com/gorun-mpi/gorun/internal/testenv/abicheck"
 	"github.com/gorun-mpi/gorun/rdma/verbs"
 )
@@ -16,6 +17,7 @@ import (
 var cSources = []string{"shim.c", "mlx5.c", "tag.c"}
 
 func TestSourcesNeedNoHeadersOfLibibverbs(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
 	abicheck.Standalone(t, `(^|/)(infiniband|rdma)/`, cSources...)
 }
 
@@ -23,6 +25,7 @@ func TestSourcesNeedNoHeadersOfLibibverbs(t *testing.T) {
 // installed, and to those of other versions in the directories that
 // GORUN_TEST_VERBS_HEADERS names.
 func TestDeclarations(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
 	for _, dir := range abicheck.Installed(t, "infiniband/mlx5dv.h", "GORUN_TEST_VERBS_HEADERS", "libibverbs-dev", "/usr/include") {
 		t.Run(dir, func(t *testing.T) {
 			abicheck.Run(t, abicheck.Header{
@@ -36,6 +39,7 @@ func TestDeclarations(t *testing.T) {
 }
 
 func TestOldLibraryIsRefused(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
 	script := filepath.Join(t.TempDir(), "versions")
 	if err := os.WriteFile(script, []byte("IBVERBS_1.0 { global: ibv_*; };\n"), 0o600); err != nil {
 		t.Fatal(err)

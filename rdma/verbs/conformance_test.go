@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gorun-mpi/gorun/internal/testenv"
 	"github.com/gorun-mpi/gorun/rdma"
 	"github.com/gorun-mpi/gorun/rdma/rdmatest"
 	"github.com/gorun-mpi/gorun/rdma/verbs"
@@ -102,6 +103,7 @@ var rxeLacks = []rdma.Feature{
 }
 
 func TestConformance(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
 	devices := testDevices(t)
 	if devices == nil {
 		return

@@ -124,6 +124,7 @@ func pollError(t *testing.T, cq rdma.CQ) error {
 // Every verb that fails is named with its errno, and leaves what it stood on
 // free to be closed.
 func TestFailedVerbsAreNamed(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
 	b := newBench(t)
 	init := rdma.QPInitAttr{SendCQ: b.cq, RecvCQ: b.cq, Type: rdma.RC, Cap: rdma.QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}}
 	if err := b.ctx.Supports(rdma.FeatureRC); err != nil {
@@ -169,6 +170,7 @@ func TestFailedVerbsAreNamed(t *testing.T) {
 
 // A verb of destruction that fails leaves the object as it was.
 func TestFailedCloseCanBeTriedAgain(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
 	b := newBench(t)
 	mr, err := b.pd.AllocMR(64, 0)
 	if err != nil {
@@ -192,6 +194,7 @@ func TestFailedCloseCanBeTriedAgain(t *testing.T) {
 
 // "Cannot" is kept, "could not be found out" is not.
 func TestProbesKeepOnlyWhatIsConclusive(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
 	for _, c := range []struct {
 		errno      syscall.Errno
 		conclusive bool
@@ -219,6 +222,7 @@ func TestProbesKeepOnlyWhatIsConclusive(t *testing.T) {
 }
 
 func TestNoRDMAInTheKernel(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
 	t.Setenv("FAKE_FAIL", "get_device_list:"+strconv.Itoa(int(syscall.ENOSYS)))
 	_, err := fakeProvider(t).Devices()
 	if !errors.Is(err, rdma.ErrNotSupported) || !strings.Contains(err.Error(), "ib_uverbs") {
@@ -228,6 +232,7 @@ func TestNoRDMAInTheKernel(t *testing.T) {
 
 // A device that fails is an error of every CQ, behind what had completed.
 func TestDeviceFatalEndsPolls(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
 	for _, how := range []string{"FAKE_EVENT", "FAKE_GONE"} {
 		t.Run(how, func(t *testing.T) {
 			testenv.NoLeaks(t)
@@ -261,6 +266,7 @@ func TestDeviceFatalEndsPolls(t *testing.T) {
 
 // A CQ that is overrun is broken, and its queue pairs with it.
 func TestCQErrorKillsItsQueuePairs(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
 	b := newBench(t)
 	t.Setenv("FAKE_EVENT", "0")
 	if n, err := b.qp.PostSend([]rdma.SendWR{b.write(1)}); n != 1 || err != nil {
@@ -277,6 +283,7 @@ func TestCQErrorKillsItsQueuePairs(t *testing.T) {
 }
 
 func TestPollThatFails(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
 	b := newBench(t)
 	t.Setenv("FAKE_FAIL", "poll_cq:-1")
 	if err := pollError(t, b.cq); !strings.Contains(err.Error(), "-1") {
@@ -287,6 +294,7 @@ func TestPollThatFails(t *testing.T) {
 // A post that the library cut short: what it took completes under its own
 // identity, what it did not never does, and the queue goes on.
 func TestPostTakesAPart(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
 	b := newBench(t)
 	list := []rdma.SendWR{b.write(10), b.write(11), b.write(12)}
 	for round := range uint64(200) { // round the ring some times
@@ -314,6 +322,7 @@ func TestPostTakesAPart(t *testing.T) {
 
 // Posts and polls allocate nothing.
 func TestPostAndPollAllocateNothing(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
 	b := newBench(t)
 	inline := b.write(1)
 	inline.Flags |= rdma.SendInline

@@ -34,6 +34,7 @@ func mark() {
 
 // TestCounted is testdata/loop.c in Go.
 func TestCounted(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
 	size, err := strconv.Atoi(os.Getenv(countVar))
 	if err != nil {
 		return

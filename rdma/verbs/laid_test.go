@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/gorun-mpi/gorun/internal/testenv"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
@@ -57,6 +58,7 @@ func anyRequest(r *rand.Rand) rdma.SendWR {
 // What the library gets is what was posted, whatever stood in the places of the
 // requests before, and the completions of two queue pairs in one CQ are known.
 func TestRequestsAsPosted(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
 	b := newBench(t)
 	other := b.queue(t)
 	t.Setenv("FAKE_SUM", "1")
@@ -135,6 +137,7 @@ func count(c *rdma.Counters, wr *rdma.SendWR) {
 // An operation that there is none of, also one whose number looks like another's
 // in its low bits, is refused, and those before it are posted.
 func TestUnknownOperation(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
 	b := newBench(t)
 	var wc [4]rdma.WC
 	for _, op := range []rdma.WROpcode{11, 15, 32, 64, 128, 255} {

@@ -7,12 +7,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gorun-mpi/gorun/internal/testenv"
 	"github.com/gorun-mpi/gorun/rdma"
 	"github.com/gorun-mpi/gorun/rdma/verbs"
 )
 
 // What cannot be loaded is said with its name, and is no device rather than a crash.
 func TestLibraryThatIsNotThere(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
 	for _, c := range []struct{ library, want string }{
 		{"/nowhere/libibverbs.so.1", "/nowhere/libibverbs.so.1"},
 		{"libc.so.6", "libc.so.6 has no function ibv_get_device_list"},

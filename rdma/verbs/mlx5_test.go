@@ -91,6 +91,7 @@ func (b *dcBench) write(id uint64, to uint64) rdma.SendWR {
 // "Cannot", with the reason, is told from "could not be found out", which is asked
 // again.
 func TestMlx5FeaturesSayWhy(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
 	both := []rdma.Feature{rdma.FeatureDC, rdma.FeatureUMR}
 	model := buildLibrary(t, "model.c")
 	for _, c := range []struct {
@@ -149,6 +150,7 @@ func TestMlx5FeaturesSayWhy(t *testing.T) {
 // Every call of libmlx5 that fails is an error of the verb, with the errno, and
 // leaves nothing behind: the model refuses to be closed with objects in it.
 func TestMlx5FailuresAreNamed(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
 	b := newDCBench(t)
 	for _, f := range []rdma.Feature{rdma.FeatureDC, rdma.FeatureUMR} {
 		if err := b.ctx.Supports(f); err != nil {
@@ -209,6 +211,7 @@ func TestMlx5FailuresAreNamed(t *testing.T) {
 
 // A batch that libmlx5 refuses whole is taken up to the request that is wrong.
 func TestDCBatchIsTakenUpToTheBadRequest(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
 	b := newDCBench(t)
 	for bad := range 4 {
 		list := []rdma.SendWR{b.write(10, 0), b.write(11, 8), b.write(12, 16), b.write(13, 24)}
@@ -235,6 +238,7 @@ func TestDCBatchIsTakenUpToTheBadRequest(t *testing.T) {
 
 // A completion of a target's receive names the target and the initiator.
 func TestDCReceiveNamesBothHalves(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
 	b := newDCBench(t)
 	if _, err := b.srq.PostRecv([]rdma.RecvWR{{WRID: 5, SGL: []rdma.SGE{{Addr: b.mr.Addr() + 64, Length: 64, LKey: b.mr.LKey()}}}}); err != nil {
 		t.Fatal(err)
@@ -257,6 +261,7 @@ func TestDCReceiveNamesBothHalves(t *testing.T) {
 
 // Posts through an initiator allocate nothing.
 func TestDCPostAllocatesNothing(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
 	b := newDCBench(t)
 	list := []rdma.SendWR{b.write(1, 0), b.write(2, 8), b.write(3, 16)}
 	var wc [4]rdma.WC
@@ -275,6 +280,7 @@ func TestDCPostAllocatesNothing(t *testing.T) {
 // What an initiator's requests name must be there, and what targets and initiators
 // lack is refused.
 func TestDCRequestsAreJudged(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
 	b := newDCBench(t)
 	other := newDCBench(t)
 	closed, err := b.pd.CreateAH(rdma.AV{PortNum: 1})
@@ -311,6 +317,7 @@ func TestDCRequestsAreJudged(t *testing.T) {
 // What a layout may be is what libmlx5 writes into a request without cutting it
 // short, and what the queue pair has room for.
 func TestLayoutsFitTheRequest(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
 	ctx := openDevice(t, modelDevice(t))
 	pd := made[rdma.PD](t)(ctx.AllocPD())
 	cq := made[rdma.CQ](t)(ctx.CreateCQ(64))
@@ -384,6 +391,7 @@ func TestLayoutsFitTheRequest(t *testing.T) {
 // Small messages go where the region's addresses say, not where they would point in
 // the process: libmlx5 copies payload out of completions when it may.
 func TestSmallMessagesIntoMovedRegions(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
 	ctx := openDevice(t, modelDevice(t))
 	pd := made[rdma.PD](t)(ctx.AllocPD())
 	cq := made[rdma.CQ](t)(ctx.CreateCQ(64))
@@ -422,6 +430,7 @@ var mlx5Source string
 
 // The machine's libmlx5 has what is asked of it, in the versions that are asked for.
 func TestRealLibmlx5HasTheFunctions(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
 	var lib string
 	for _, pattern := range []string{"/usr/lib/*/libmlx5.so.1", "/usr/lib64/libmlx5.so.1", "/usr/lib/libmlx5.so.1"} {
 		if found, _ := filepath.Glob(pattern); len(found) > 0 {

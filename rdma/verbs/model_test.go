@@ -5,6 +5,7 @@ package verbs_test
 import (
 	"testing"
 
+	"github.com/gorun-mpi/gorun/internal/testenv"
 	"github.com/gorun-mpi/gorun/rdma"
 	"github.com/gorun-mpi/gorun/rdma/rdmatest"
 	"github.com/gorun-mpi/gorun/rdma/verbs"
@@ -55,6 +56,7 @@ func deviceOf(t testing.TB, library string) rdma.Device {
 }
 
 func TestModelConformance(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
 	rdmatest.Run(t, rdmatest.Fabric{Open: here([]rdma.Device{modelDevice(t)}), InexactRetries: true, WholePages: true,
 		Lacks: modelLacks, Differs: modelDiffers, Groups: modelGroups})
 }

@@ -8,11 +8,13 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/gorun-mpi/gorun/internal/testenv"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
 // A tree as a DPU's kernel shows it: an uplink, the host's function and a virtual one.
 func TestRepresentorsOfADPU(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
 	root := t.TempDir()
 	device := filepath.Join(root, "devices/pci0000:00/0000:03:00.0")
 	for name, port := range map[string]string{"p0": "p0\n", "pf0hpf": "c1pf0\n", "pf0vf0": "c1pf0vf0\n", "oob": ""} {

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/gorun-mpi/gorun/internal/testenv"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
@@ -115,6 +116,7 @@ func op(id uint64, opcode rdma.WCOpcode, flags rdma.WCFlags) rdma.WCEx {
 }
 
 func TestTagsMatchInOrder(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
 	b := newTagBench(t)
 	ops := b.ops(b.add(1, 0x10, ^uint64(0), 1, rdma.SendSignaled), b.add(2, 0x20, 0xf0, 2, 0), b.add(3, 0x20, 0xff, 3, rdma.SendSignaled))
 	if ops[0].Handle == ops[1].Handle || ops[1].Handle == ops[2].Handle {
@@ -137,6 +139,7 @@ func TestTagsMatchInOrder(t *testing.T) {
 // An unexpected message takes a receive, headers and all, and what is added then
 // matches nothing until it was consumed.
 func TestUnexpectedMessagesHoldTheListBack(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
 	b := newTagBench(t)
 	for i := range uint64(3) {
 		if _, err := b.srq.PostRecv([]rdma.RecvWR{{WRID: 50 + i, SGL: []rdma.SGE{b.slotOf(10 + int(i))}}}); err != nil {
@@ -163,6 +166,7 @@ func TestUnexpectedMessagesHoldTheListBack(t *testing.T) {
 // Entries are removed by their handle, and their places are free again, without end:
 // also those of operations that tell of nothing.
 func TestTagPlacesComeBack(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
 	b := newTagBench(t)
 	for round := range uint64(100) {
 		ops := b.ops(b.add(1, round, ^uint64(0), 1, 0), b.add(2, round, ^uint64(0), 2, 0), b.add(3, 1<<63, ^uint64(0), 3, 0))
@@ -182,6 +186,7 @@ func TestTagPlacesComeBack(t *testing.T) {
 }
 
 func TestTagListIsBounded(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
 	b := newTagBench(t)
 	var adds []rdma.OpsWR
 	for i := range uint64(5) {
@@ -234,6 +239,7 @@ func TestTagListIsBounded(t *testing.T) {
 
 // What fails is named, and a batch that was cut short leaves the places of the rest.
 func TestTagFailures(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
 	b := newTagBench(t)
 	for _, errno := range []syscall.Errno{syscall.ENOMEM, syscall.EINVAL, syscall.EOPNOTSUPP, syscall.ENODEV} {
 		t.Setenv("FAKE_FAIL", "post_srq_ops:"+strconv.Itoa(int(errno)))

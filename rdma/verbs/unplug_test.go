@@ -152,6 +152,7 @@ func (e *end) portIs(want rdma.PortState) {
 
 // A port that goes down is an event and a state, and what is sent over it an error.
 func TestPortDown(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
 	near, far, netif, made := unplug(t)
 	if !made {
 		return
@@ -180,6 +181,7 @@ func TestPortDown(t *testing.T) {
 // it up at once. Soft-RoCE's does not: the device is no longer listed, works on
 // for who has it open, and goes when the last one closes it.
 func TestRemovedWhileInUse(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
 	near, far, _, made := unplug(t)
 	if !made {
 		return

@@ -10,6 +10,7 @@ import (
 
 // What is written is what a reader sees, whatever its characters mean to roff.
 func TestPage(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
 	var p Page
 	p.Title("tool", `tool "1.0"`)
 	p.Section(`WITH "QUOTES" AND \`)

@@ -66,7 +66,7 @@ func Installed(t testing.TB, file, variable, pkg string, patterns ...string) (di
 		}
 	}
 	if len(dirs) == 0 {
-		testenv.Unsupported(t, "needs "+pkg+", for "+file+" (make test installs it when it may)")
+		testenv.Unsupported(t, "needs "+pkg+", for "+file+"")
 	}
 	return dirs
 }

@@ -66,12 +66,14 @@ func compare(t *testing.T, old, new string, options ...func(*Header)) error {
 }
 
 func TestCompareAcceptsEqualHeaders(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
 	if err := compare(t, "", ""); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestCompareNamesEachDifference(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
 	for _, c := range []struct{ name, old, new, want string }{
 		{"number", "NUMBER 7", "NUMBER 8", "(NUMBER) == (7)"},
 		{"text", `"seven"`, `"eight"`, "__builtin_strcmp(TEXT, 'seven') == 0"},
@@ -102,6 +104,7 @@ func (r *recorder) Errorf(format string, args ...any) {
 }
 
 func TestStandaloneNamesForeignHeader(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
 	source := filepath.Join(t.TempDir(), "a.c")
 	if err := os.WriteFile(source, []byte("#include <stddef.h>\n#include <errno.h>\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -116,6 +119,7 @@ func TestStandaloneNamesForeignHeader(t *testing.T) {
 }
 
 func TestCompareTakesPartOfStruct(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
 	begins, ends := func(h *Header) { h.Begins = []string{"struct tail"} }, func(h *Header) { h.Ends = []string{"struct tail"} }
 	for _, c := range []struct {
 		name string

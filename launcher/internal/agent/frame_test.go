@@ -324,6 +324,7 @@ func TestAgentIsStoppedBeforeItStarts(t *testing.T) {
 // An agent that hears no more of its controller, whose stream stays open, ends its ranks;
 // one that does, or whose job is suspended, does not.
 func TestAgentWhoseLeaseLapses(t *testing.T) {
+	testenv.Part(t, testenv.Timed)
 	testenv.NoLeaks(t)
 	k := newTalk(t, testenv.Deadline(t, time.Minute))
 	o := one("sleep", "100")

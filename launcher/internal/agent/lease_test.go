@@ -149,7 +149,7 @@ func TestDatagramsGoBothWays(t *testing.T) {
 		select {
 		case agent := <-at:
 			return agent
-		case <-time.After(20 * time.Second):
+		case <-time.After(testenv.Limit(20 * time.Second)):
 			t.Fatal("a datagram was not heard")
 			return 0
 		}

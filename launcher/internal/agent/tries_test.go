@@ -170,7 +170,7 @@ func TestKillWhileTheStartHangs(t *testing.T) {
 		tr.signal(unix.SIGKILL)
 		close(killed)
 	}()
-	late := time.AfterFunc(10*time.Second, func() {
+	late := time.AfterFunc(testenv.Limit(10*time.Second), func() {
 		t.Error("kill waits for the start")
 		close(release)
 	})

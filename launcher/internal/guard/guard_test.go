@@ -434,6 +434,7 @@ func TestRemoveUnusedRefuses(t *testing.T) {
 
 // A starter that keeps its lease lives. The lease is one that a busy machine lets it keep.
 func TestStarterThatKeepsItsLeaseLives(t *testing.T) {
+	testenv.Part(t, testenv.Timed)
 	const lease = 4 * time.Second
 	cmd, guardian, pids := start(t, "~"+lease.String(), "+exec sleep 1000")
 	kept := time.Now()
@@ -450,6 +451,7 @@ func TestStarterThatKeepsItsLeaseLives(t *testing.T) {
 // A starter that is stopped is killed when its lease is over, and what it has started
 // with it.
 func TestStoppedStarterIsKilledWhenItsLeaseIsOver(t *testing.T) {
+	testenv.Part(t, testenv.Timed)
 	const lease = time.Second
 	cmd, guardian, pids := start(t, "~"+lease.String(), "+exec sleep 1000")
 	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {

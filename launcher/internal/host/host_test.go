@@ -210,7 +210,7 @@ func record(t *testing.T, spec Spec, during func(*Host, Event)) []Event {
 	go func() { h.Run(); close(done) }()
 	select {
 	case <-done:
-	case <-time.After(30 * time.Second):
+	case <-time.After(testenv.Limit(30 * time.Second)):
 		t.Fatalf("it does not end; events %v", events)
 	}
 	h.Send(Command{Kind: Kill}) // after Done: nothing

@@ -25,7 +25,7 @@ const daemon = `setsid env -i sh -c 'echo $$; exec sleep 600 >/dev/null' & sleep
 // left runs a script to its end and returns the numbers that it prints.
 func left(t *testing.T, script string, env ...string) []int {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Limit(20*time.Second))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-c", script)
 	cmd.Env = append(os.Environ(), env...)

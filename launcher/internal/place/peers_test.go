@@ -109,6 +109,7 @@ func ours(t *testing.T, np int, words string) string {
 
 // The same words place ranks as Open MPI's mpirun does.
 func TestOpenMPIPlacesAlike(t *testing.T) {
+	testenv.Part(t, testenv.Peers)
 	host, err := os.Hostname()
 	if err != nil {
 		t.Fatal(err)
@@ -153,6 +154,7 @@ func TestOpenMPIPlacesAlike(t *testing.T) {
 
 // The same words bind ranks as Hydra's mpiexec does.
 func TestHydraPlacesAlike(t *testing.T) {
+	testenv.Part(t, testenv.Peers)
 	line := regexp.MustCompile(`(?m)^process (\d+) binding: ([01]+)`)
 	for _, c := range []struct {
 		np          int

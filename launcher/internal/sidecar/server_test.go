@@ -163,7 +163,7 @@ func (s *served) want(t *testing.T, want string) {
 		if !strings.Contains(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(testenv.Limit(20 * time.Second)):
 		t.Fatalf("nothing was told, want %q", want)
 	}
 }
@@ -257,7 +257,7 @@ func TestServerGivesFailingHelpersUp(t *testing.T) {
 			s.want(t, want)
 			if c != nil {
 				// The rank is not left waiting.
-				_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
+				_ = c.SetReadDeadline(time.Now().Add(testenv.Limit(20 * time.Second)))
 				if _, err := io.ReadAll(c); os.IsTimeout(err) {
 					t.Error("the connection stays open")
 				}

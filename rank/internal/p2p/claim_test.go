@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gorun-mpi/gorun/internal/arch"
+	"github.com/gorun-mpi/gorun/internal/testenv"
 )
 
 // A rank that lives and does not fill in the line of an inbox that it has claimed
@@ -30,7 +31,7 @@ func liveClaim(t *testing.T, dies bool) {
 		if err := f(short); !errors.Is(err, context.DeadlineExceeded) {
 			return fmt.Errorf("%s behind a claim: %v, want %v", what, err, context.DeadlineExceeded)
 		}
-		if took := time.Since(start); took > 10*time.Second {
+		if took := time.Since(start); took > testenv.Limit(10*time.Second) {
 			return fmt.Errorf("%s with a context of %v took %v", what, patience, took)
 		}
 		return nil

@@ -20,7 +20,7 @@ import (
 )
 
 // limit is how long the engines of one run may take.
-const limit = time.Minute
+const limit = 5 * time.Minute
 
 // A transport is how the engines of a rig reach each other.
 type transport struct {

@@ -19,7 +19,7 @@ import (
 )
 
 // limit is how long the members of one run may take.
-const limit = time.Minute
+const limit = 5 * time.Minute
 
 // A transport is how the members of a rig reach each other.
 type transport struct {

@@ -407,7 +407,7 @@ func TestDaemonIsInterruptedWhileItsClientTakesNothing(t *testing.T) {
 		if !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(testenv.Limit(20 * time.Second)):
 		t.Error("the daemon still waits")
 	}
 	conn.Close()

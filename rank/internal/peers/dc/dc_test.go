@@ -20,7 +20,7 @@ import (
 const (
 	testKey  = 1<<63 | 5
 	allRight = rdma.AccessLocalWrite | rdma.AccessRemoteRead | rdma.AccessRemoteWrite | rdma.AccessRemoteAtomic
-	limit    = 20 * time.Second
+	limit    = 2 * time.Minute
 )
 
 // A node is a rank with a target, memory and receives that it posts by hand.

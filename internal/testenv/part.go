@@ -1,0 +1,34 @@
+package testenv
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The parts of `make test-all`. A test that belongs to one calls Part. Tests that
+// belong to none are those of `make test`: they need nothing but Go, are cheap, and
+// must never fail on a correct gorun, however slow or busy the machine is.
+const (
+	Peers   = "peers"   // programs and launchers of MPICH, Open MPI and mpi4py, Slurm's PMI-2 library
+	Tools   = "tools"   // other programs: shells, groff, a browser; the Go toolchain as a user calls it
+	Hosts   = "hosts"   // several hosts, by ssh
+	Batch   = "batch"   // Slurm and gridengine
+	Large   = "large"   // hundreds of ranks, a thousand jobs
+	Faults  = "faults"  // random faults, floods, and deaths at random moments
+	Timed   = "timed"   // what holds a bound of time, and can only be told by a clock
+	Results = "results" // make results and gorun-bench, which take figures
+)
+
+// partsVariable names the parts whose tests run, with commas between; "all" is each.
+const partsVariable = "GORUN_TESTS"
+
+// Part skips a test of a part of `make test-all` that is not to run.
+func Part(t testing.TB, part string) {
+	t.Helper()
+	parts := strings.Split(os.Getenv(partsVariable), ",")
+	if !slices.Contains(parts, part) && !slices.Contains(parts, "all") {
+		t.Skipf("skipped: not in make test; to run it: make test-%s", part)
+	}
+}
