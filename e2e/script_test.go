@@ -29,6 +29,13 @@ func TestLargeJobs(t *testing.T) {
 	runScripts(t, filepath.Join("scripts", "large"), nil)
 }
 
+// TestTimedScripts runs scripts of ends that come after a time, in which something else
+// must have happened.
+func TestTimedScripts(t *testing.T) {
+	testenv.Part(t, testenv.Timed)
+	runScripts(t, filepath.Join("scripts", "timed"), nil)
+}
+
 // TestMPICH runs MPI programs under gorun, and a2a under MPICH's launcher. The
 // programs of testdata/mpi are compiled into $MPI. A Python program has a stand-in for
 // mpi4py, which Debian builds with Open MPI.
