@@ -33,22 +33,33 @@ var ours = map[string]bool{
 // outer are the beginnings of names that are all an outer launcher's.
 var outer = [...]string{"PMI_", "PMIX_", "OMPI_COMM_WORLD_"}
 
-// outerParameters are those that Open MPI's launcher sets for its ranks among the
-// parameters of Open MPI, which users set too: outside its ranks they are theirs.
-// Left as they are they would keep ranks from yielding, and their files out of
-// the job's directory.
+// outerParameters are those that Open MPI's launcher (4.1, 5.0, 6.0) sets for its
+// ranks among the parameters of Open MPI, which users set too: outside its ranks they
+// are theirs. Left as they are they would keep ranks from yielding, and their files
+// out of the job's directory.
 var outerParameters = map[string]bool{
-	"ess": true, "ess_base_jobid": true, "ess_base_vpid": true, "initial_wdir": true, "mpi_oversubscribe": true,
-	"orte_app_num": true, "orte_bound_at_launch": true, "orte_ess_node_rank": true, "orte_ess_num_procs": true, "orte_hnp_uri": true,
+	"cpu_type": true, "ess": true, "ess_base_jobid": true, "ess_base_vpid": true, "initial_wdir": true, "mca_base_component_path": true, "mpi_oversubscribe": true,
+	"num_procs": true, "num_restarts": true, "orte_app_num": true, "orte_bound_at_launch": true, "orte_ess_node_rank": true, "orte_ess_num_procs": true, "orte_hnp_uri": true,
 	"orte_jobfam_session_dir": true, "orte_launch": true, "orte_num_nodes": true, "orte_precondition_transports": true,
-	"orte_tmpdir_base": true, "orte_top_session_dir": true, "pmix": true, "rmaps_base_oversubscribe": true, "shmem_RUNTIME_QUERY_hint": true,
+	"orte_tmpdir_base": true, "orte_top_session_dir": true, "pmix": true, "PREFIXES": true, "rmaps_base_oversubscribe": true, "shmem_RUNTIME_QUERY_hint": true,
 }
+
+// outerInside are others of a launcher whose names users give too, as container images do
+// OMPI_VERSION, by the variable that is in the environment of that launcher's ranks alone.
+var outerInside = map[string]string{
+	"OMPI_VERSION": openMPIRank, "OMPI_TOOL_NAME": openMPIRank, "OMPI_LIBDIR_LOC": openMPIRank, "OMPI_WORLD_SIZE": openMPIRank, "OMPI_WORLD_LOCAL_SIZE": openMPIRank,
+	"OPAL_USER_PARAMS_GIVEN": openMPIRank, "OPAL_SYS_PARAMS_GIVEN": openMPIRank, "PRTE_LAUNCHED": openMPIRank, "PRTE_SHARED_FS": openMPIRank,
+	"PMIX_MCA_mca_base_component_path": openMPIRank,
+	"MPIR_CVAR_CH3_INTERFACE_HOSTNAME": hydraRank, // the name of its own host
+}
+
+const openMPIRank, hydraRank = "OMPI_COMM_WORLD_RANK", "HYDI_CONTROL_FD"
 
 // Scrub returns an environment without what a launcher set in it for its ranks.
 // Of two settings of a name the later one stays.
 func Scrub(environ []string) []string {
 	set := settings(environ)
-	rank := sets(environ, "OMPI_COMM_WORLD_RANK")
+	inside := map[string]bool{openMPIRank: sets(environ, openMPIRank), hydraRank: sets(environ, hydraRank)}
 	last := make(map[string]int, len(environ))
 	clean := make([]string, 0, len(environ))
 	for _, entry := range environ {
@@ -56,7 +67,7 @@ func Scrub(environ []string) []string {
 		if !ok || name == "" || foreign(name) || set[entry] || outerDirectory(name, value) {
 			continue
 		}
-		if key, ok := strings.CutPrefix(name, "OMPI_MCA_"); rank && ok && outerParameters[key] {
+		if key, ok := strings.CutPrefix(name, "OMPI_MCA_"); inside[outerInside[name]] || inside[openMPIRank] && ok && outerParameters[key] {
 			continue
 		}
 		if i, seen := last[name]; seen {
@@ -90,7 +101,7 @@ type environment struct {
 	spec    *Spec
 	ports   []string     // where the PMI server listens, by program; "": its ranks inherit a socket
 	common  [][]string   // by program; nil where no rank of the host runs it
-	torch   []torchVars  // by program
+	shared  []sharedVars // by program
 	sharing []cpuSharing // by local rank
 	async   []int        // the CPU of a progress thread, by local rank; none: -1, or the slice is nil
 	calm    []bool       // by program: its environment says nothing of how Open MPI waits
@@ -144,7 +155,7 @@ func newEnvironment(spec *Spec, cpus int, segment bool, dir string, server *side
 	}
 	host = append(host, programVars(spec.Apps)...)
 	host = append(host, pmixVars(spec, server)...)
-	e := &environment{spec: spec, ports: ports, common: make([][]string, len(spec.Apps)), torch: make([]torchVars, len(spec.Apps)), sharing: cpuSharings(spec.Ranks, cpus), calm: make([]bool, len(spec.Apps))}
+	e := &environment{spec: spec, ports: ports, common: make([][]string, len(spec.Apps)), shared: make([]sharedVars, len(spec.Apps)), sharing: cpuSharings(spec.Ranks, cpus), calm: make([]bool, len(spec.Apps))}
 	for _, r := range spec.Ranks {
 		if e.common[r.App] == nil {
 			user := Scrub(spec.Apps[r.App].Env)
@@ -152,7 +163,7 @@ func newEnvironment(spec *Spec, cpus int, segment bool, dir string, server *side
 				user = withPython(user, python)
 			}
 			e.common[r.App] = slices.Concat(host, commandVars(spec.Apps[r.App].Argv), directorySettings(dir, user), user)
-			e.torch[r.App] = newTorchVars(spec, user)
+			e.shared[r.App] = newSharedVars(spec, user)
 			e.calm[r.App] = !slices.ContainsFunc(user, func(entry string) bool {
 				return strings.HasPrefix(entry, ompiOver) || strings.HasPrefix(entry, ompiYield)
 			})
@@ -199,7 +210,7 @@ func (e *environment) of(local int) []string {
 	common := e.common[r.App]
 	env := make([]string, len(common), len(common)+24)
 	copy(env, common)
-	env = e.torch[r.App].append(env, rank, index)
+	env = e.shared[r.App].append(env, rank, index)
 	env = append(env,
 		"GORUN_LOCAL_RANK="+index,
 		"OMPI_COMM_WORLD_RANK="+rank,

@@ -24,39 +24,81 @@ func TestScrub(t *testing.T) {
 	}
 }
 
-// In a rank of Open MPI's launcher its parameters are not the user's; elsewhere they are.
-func TestScrubTakesOutWhatOpenMPIHadSet(t *testing.T) {
-	in := []string{"OMPI_MCA_ess=^singleton", "OMPI_MCA_mpi_oversubscribe=0", "OMPI_MCA_orte_tmpdir_base=/tmp", "OMPI_MCA_btl=self", "OMPI_COMMAND=x"}
-	want := []string{"OMPI_MCA_btl=self"}
-	if got := Scrub(append(in, "OMPI_COMM_WORLD_RANK=0")); !reflect.DeepEqual(got, want) {
-		t.Errorf("in a rank: got %q, want %q", got, want)
+// In a rank of another launcher its settings are not the user's; elsewhere they are.
+func TestScrubTakesOutWhatOthersHadSet(t *testing.T) {
+	for _, c := range []struct{ mark, theirs, users string }{
+		{"OMPI_COMM_WORLD_RANK=0", // 4.1
+			"OMPI_MCA_ess=^singleton OMPI_MCA_mpi_oversubscribe=0 OMPI_MCA_orte_tmpdir_base=/tmp", "OMPI_MCA_btl=self MPIR_CVAR_CH3_INTERFACE_HOSTNAME=h"},
+		{"OMPI_COMM_WORLD_RANK=0", // 5.0 and 6.0
+			"OMPI_MCA_PREFIXES=mca OMPI_MCA_cpu_type=x86_64 OMPI_MCA_initial_wdir=/ OMPI_MCA_num_procs=2 OMPI_MCA_num_restarts=0 OMPI_MCA_mca_base_component_path=/p " +
+				"OMPI_LIBDIR_LOC=/l OMPI_TOOL_NAME=mpirun OMPI_VERSION=6.0.0rc2 OMPI_WORLD_SIZE=2 OMPI_WORLD_LOCAL_SIZE=2 OPAL_USER_PARAMS_GIVEN=1 " +
+				"PRTE_LAUNCHED=1 PRTE_SHARED_FS=FALSE PMIX_MCA_mca_base_component_path=/p", "OMPI_MCA_btl=self PMIX_MCA_gds=hash PRTE_MCA_rmaps_default_mapping_policy=core"},
+		{"HYDI_CONTROL_FD=7", "MPIR_CVAR_CH3_INTERFACE_HOSTNAME=h", "OMPI_VERSION=6 MPIR_CVAR_PMI_VERSION=2"},
+	} {
+		theirs, users := strings.Fields(c.theirs), strings.Fields(c.users)
+		in := slices.Concat(theirs, users)
+		if got := Scrub(append(in, c.mark)); !reflect.DeepEqual(got, users) {
+			t.Errorf("beside %s: got %q, want %q", c.mark, got, users)
+		}
+		if got := Scrub(in); !reflect.DeepEqual(got, in) {
+			t.Errorf("in no rank: got %q, want %q", got, in)
+		}
 	}
-	want = in[:len(in)-1]
-	if got := Scrub(in); !reflect.DeepEqual(got, want) {
-		t.Errorf("in no rank: got %q, want %q", got, want)
+	in := []string{"OMPI_COMMAND=x", "PMIX_SERVER_URI61=u", "PMIX_PARAM_FILE_PASSED=1", "OMPI_MCA_orte_local_daemon_uri=u", "PMI_HOSTNAME=h"} // nobody else's
+	if got := Scrub(in); len(got) > 0 {
+		t.Errorf("what only launchers set: got %q, want none", got)
 	}
 }
 
 func TestScrubTakesOutWhatGorunHadSet(t *testing.T) {
 	// RANK and MASTER_PORT are still the outer gorun's; WORLD_SIZE has been set by the rank since.
-	in := []string{"RANK=3", "WORLD_SIZE=9", "MASTER_PORT=77", "LOCAL_RANK=1", "PMIX_MCA_gds=hash", "GORUN_SET=RANK=3 WORLD_SIZE=4 MASTER_PORT=77"}
+	in := []string{"RANK=3", "WORLD_SIZE=9", "MASTER_PORT=77", "LOCAL_RANK=1", "PMIX_MCA_gds=hash", "MPIR_CVAR_PMI_VERSION=1", "GORUN_SET=MPIR_CVAR_PMI_VERSION=1 RANK=3 WORLD_SIZE=4 MASTER_PORT=77"}
 	want := []string{"WORLD_SIZE=9", "LOCAL_RANK=1", "PMIX_MCA_gds=hash"}
 	if got := Scrub(in); !reflect.DeepEqual(got, want) {
 		t.Errorf("Scrub(%q): got %q, want %q", in, got, want)
 	}
 }
 
-func TestTorchVarsKeepTheUsersSettings(t *testing.T) {
+// MPICH 5 finds PMI-1 although there is PMIx too, in ranks that gorun has started.
+// A choice of the user's stays, also one made in a rank.
+func TestMPICHIsToldOfPMI1(t *testing.T) {
+	spec := &Spec{NP: 1, Ranks: make([]RankSpec, 1)}
+	rank := func(user ...string) (set []string) {
+		v := newSharedVars(spec, Scrub(user))
+		for _, e := range append(v.append(nil, "0", "0"), Scrub(user)...) {
+			if strings.HasPrefix(e, "MPI") {
+				set = append(set, e)
+			}
+		}
+		return set
+	}
+	inner := "GORUN_SET=MPIR_CVAR_PMI_VERSION=1 RANK=0"
+	for _, c := range []struct{ user, want []string }{
+		{nil, []string{"MPIR_CVAR_PMI_VERSION=1"}},
+		{[]string{"MPIR_CVAR_PMI_VERSION=2"}, []string{"MPIR_CVAR_PMI_VERSION=2"}},
+		{[]string{"MPICH_PMI_VERSION=x"}, []string{"MPICH_PMI_VERSION=x"}},
+		{[]string{"MPIR_PARAM_PMI_VERSION=2"}, []string{"MPIR_PARAM_PMI_VERSION=2"}},
+		{[]string{"MPIR_CVAR_PMI_VERSION=1", inner}, []string{"MPIR_CVAR_PMI_VERSION=1"}},
+		{[]string{"MPIR_CVAR_PMI_VERSION=2", inner}, []string{"MPIR_CVAR_PMI_VERSION=2"}},
+		{[]string{"MPIR_CVAR_PMI_VERSION=1", "MPICH_PMI_VERSION=2", inner}, []string{"MPICH_PMI_VERSION=2"}},
+	} {
+		if got := rank(c.user...); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("with %q: got %q, want %q", c.user, got, c.want)
+		}
+	}
+}
+
+func TestSharedVarsKeepTheUsersSettings(t *testing.T) {
 	spec := &Spec{NP: 6, Master: "127.0.0.1", MasterPort: 4711, Ranks: make([]RankSpec, 3)}
 	for _, c := range []struct {
 		user, want []string
 	}{
-		{nil, []string{"WORLD_SIZE=6", "LOCAL_WORLD_SIZE=3", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=4711", "RANK=5", "LOCAL_RANK=2",
-			"GORUN_SET=WORLD_SIZE=6 LOCAL_WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 MASTER_PORT=4711 RANK=5 LOCAL_RANK=2"}},
-		{[]string{"MASTER_ADDR=head", "RANK=", "RANKS=1"}, []string{"WORLD_SIZE=6", "LOCAL_WORLD_SIZE=3", "MASTER_PORT=4711", "LOCAL_RANK=2",
-			"GORUN_SET=WORLD_SIZE=6 LOCAL_WORLD_SIZE=3 MASTER_PORT=4711 LOCAL_RANK=2"}},
+		{nil, []string{"MPIR_CVAR_PMI_VERSION=1", "WORLD_SIZE=6", "LOCAL_WORLD_SIZE=3", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=4711", "RANK=5", "LOCAL_RANK=2",
+			"GORUN_SET=MPIR_CVAR_PMI_VERSION=1 WORLD_SIZE=6 LOCAL_WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 MASTER_PORT=4711 RANK=5 LOCAL_RANK=2"}},
+		{[]string{"MASTER_ADDR=head", "RANK=", "RANKS=1"}, []string{"MPIR_CVAR_PMI_VERSION=1", "WORLD_SIZE=6", "LOCAL_WORLD_SIZE=3", "MASTER_PORT=4711", "LOCAL_RANK=2",
+			"GORUN_SET=MPIR_CVAR_PMI_VERSION=1 WORLD_SIZE=6 LOCAL_WORLD_SIZE=3 MASTER_PORT=4711 LOCAL_RANK=2"}},
 	} {
-		m := newTorchVars(spec, c.user)
+		m := newSharedVars(spec, c.user)
 		if got := m.append(nil, "5", "2"); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("beside %q: got %q, want %q", c.user, got, c.want)
 		}

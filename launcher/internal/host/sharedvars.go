@@ -6,33 +6,41 @@ import (
 	"strings"
 )
 
-// torchVars are the variables by which the processes of a Python training script,
-// and others that follow torchrun, find each other: RANK, WORLD_SIZE and so on.
-// What the user has set stays as it is.
+// sharedVars are the variables that gorun sets and that users set too. What the
+// user has set stays as it is. Those that follow torchrun are by which the processes
+// of a Python training script, and others, find each other: RANK, WORLD_SIZE and so on.
 //
 // Their names are so common that a job inside a job could not tell the outer
 // launcher's from the user's. GORUN_SET lists what was set here, with the values:
 // Scrub takes out what still has them.
-type torchVars struct {
+type sharedVars struct {
 	common      []string // settings, the same for all ranks of the host
 	rank, local bool     // whether RANK and LOCAL_RANK are to be set
 }
 
-func newTorchVars(spec *Spec, user []string) torchVars {
+// pmiVersion has MPICH 5 take part by PMI-1. By itself it gives up where it finds the
+// variables of PMI-1 and those of PMIx: "Auto-detection of PMI version failed".
+// Others take PMI-1 where there is any, and so does this one.
+const pmiVersion = "MPIR_CVAR_PMI_VERSION"
+
+func newSharedVars(spec *Spec, user []string) sharedVars {
 	taken := make(map[string]bool)
 	for _, entry := range user {
 		name, _, _ := strings.Cut(entry, "=")
 		switch name {
 		case "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT":
 			taken[name] = true
+		case pmiVersion, "MPIR_PARAM_PMI_VERSION", "MPICH_PMI_VERSION": // three names of one
+			taken[pmiVersion] = true
 		}
 	}
-	m := torchVars{rank: !taken["RANK"], local: !taken["LOCAL_RANK"]}
+	m := sharedVars{rank: !taken["RANK"], local: !taken["LOCAL_RANK"]}
 	set := func(name, value string) {
 		if !taken[name] && value != "" {
 			m.common = append(m.common, name+"="+value)
 		}
 	}
+	set(pmiVersion, "1")
 	set("WORLD_SIZE", strconv.Itoa(spec.NP))
 	set("LOCAL_WORLD_SIZE", strconv.Itoa(len(spec.Ranks)))
 	set("MASTER_ADDR", spec.Master)
@@ -43,7 +51,7 @@ func newTorchVars(spec *Spec, user []string) torchVars {
 }
 
 // append adds the variables of a rank.
-func (m *torchVars) append(env []string, rank, local string) []string {
+func (m *sharedVars) append(env []string, rank, local string) []string {
 	n := len(env)
 	env = append(env, m.common...)
 	if m.rank {
