@@ -437,6 +437,14 @@ func TestKeysOfOpenMPI(t *testing.T) {
 		"2 PMIX_APPNUM = 1", "2 PMIX_LOCAL_RANK = 2")
 }
 
+// A process of a job that spawns ranks elsewhere asks this server for theirs. Open MPI 6
+// reads the first word of the list of local ones, and dies where there is none.
+func TestNamespaceWithoutLocalRanks(t *testing.T) {
+	away := register(t, Namespace{Nodes: []string{"here", "there"}, NodeOf: []uint32{1, 1}})
+	newJob(t, 1).wants("of "+away.name+" PMIX_JOB_SIZE of "+away.name+" PMIX_LOCAL_SIZE of "+away.name+" PMIX_LOCAL_PEERS",
+		"0 PMIX_JOB_SIZE = 2", "0 PMIX_LOCAL_SIZE = 0", "0 PMIX_LOCAL_PEERS: NOT-FOUND")
+}
+
 // Whoever connects and sends what is none of PMIx's is let go; the others are served.
 func TestHostile(t *testing.T) {
 	testenv.Part(t, testenv.Peers)

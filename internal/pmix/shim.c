@@ -1065,8 +1065,10 @@ int gorun_pmix_register(const gorun_namespace *ns, uint32_t uid, uint32_t gid) {
 	}
 	set_string(&info[n++], PMIX_NODE_MAP, nodes);
 	set_string(&info[n++], PMIX_PROC_MAP, procs);
-	set_string(&info[n++], PMIX_LOCAL_PEERS, ns->peers);
-	set_rank(&info[n++], PMIX_LOCALLDR, leader);
+	if (ns->peers[0] != 0) { // Open MPI 6 splits the list and reads its first word
+		set_string(&info[n++], PMIX_LOCAL_PEERS, ns->peers);
+		set_rank(&info[n++], PMIX_LOCALLDR, leader);
+	}
 	set_uint32(&info[n++], PMIX_NODEID, ns->node);
 	set_flag(&info[n++], PMIX_SPAWNED, ns->parent[0] != 0);
 	if (ns->parent[0] != 0) {

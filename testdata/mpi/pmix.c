@@ -6,6 +6,7 @@
  *	size KEY BYTES       (puts that many)        have RANK KEY    (get of such)
  *	get RANK KEY         now RANK KEY            (immediate)      soon RANK KEY  (1 s at most)
  *	job KEY              (of the namespace, by the name of the attribute)
+ *	of NAMESPACE KEY     (of another one)
  *	publish KEY TEXT     own KEY TEXT            once KEY TEXT    count KEY N (a number)
  *	lookup KEY           wait KEY                patience KEY (waits 1 s)
  *	unpublish KEY        query NAME              (of its own namespace)
@@ -121,6 +122,18 @@ static void job(void) {
 	PMIX_INFO_LOAD(&optional, PMIX_OPTIONAL, NULL, PMIX_BOOL); /* as Open MPI asks */
 	pmix_status_t rc = PMIx_Get(&all, key, &optional, 1, &v);
 	if (rc != PMIX_SUCCESS) rc = PMIx_Get(&self, key, &optional, 1, &v);
+	if (rc == PMIX_SUCCESS)
+		show(name, v);
+	else
+		tell(name, rc);
+}
+
+static void of(void) {
+	pmix_value_t *v = NULL;
+	pmix_proc_t proc = all;
+	const char *space = next(), *name = next();
+	PMIX_LOAD_NSPACE(proc.nspace, space);
+	pmix_status_t rc = PMIx_Get(&proc, PMIx_Get_attribute_string((char *)name), NULL, 0, &v);
 	if (rc == PMIX_SUCCESS)
 		show(name, v);
 	else
@@ -274,6 +287,8 @@ int main(int argc, char **argv) {
 			fence(how);
 		else if (!strcmp(how, "get") || !strcmp(how, "now") || !strcmp(how, "soon"))
 			get(how);
+		else if (!strcmp(how, "of"))
+			of();
 		else if (!strcmp(how, "job"))
 			job();
 		else if (!strcmp(how, "publish") || !strcmp(how, "own") || !strcmp(how, "once") || !strcmp(how, "count"))
