@@ -37,17 +37,19 @@ type controller struct {
 	watch *watcher // Job.Watch and Job.Warn; nil: nobody watches. Has its own lock.
 	stats *stats   // figures; nil: nobody counts. Has its own lock.
 
-	worlds   worlds        // the groups of ranks, and the room that they leave
-	end      ending        // the cause of the job's failure, and how its ranks end
-	warnings warnings      // what the user is told once
-	survey   survey        // what the ranks do, at the timeout or when nothing moves
-	mix      mixWatch      // ranks of two MPIs that wait for each other
-	outlet   *outlet       // output, which goes past mu
-	input    input         // of the job, where the launcher reads it
-	spawns   spawns        // groups that running ranks ask for
-	requests requests      // all else that ranks ask for, and PMIx
-	agents   agentPool     // that run already
-	reach    func() *reach // to the hosts; found when it is first asked for
+	worlds   worlds    // the groups of ranks, and the room that they leave
+	end      ending    // the cause of the job's failure, and how its ranks end
+	warnings warnings  // what the user is told once
+	survey   survey    // what the ranks do, at the timeout or when nothing moves
+	mix      mixWatch  // ranks of two MPIs that wait for each other
+	outlet   *outlet   // output, which goes past mu
+	input    input     // of the job, where the launcher reads it
+	spawns   spawns    // groups that running ranks ask for
+	requests requests  // all else that ranks ask for, and PMIx
+	agents   agentPool // that run already
+
+	lingering int           // hosts that have told host.Lingers
+	reach     func() *reach // to the hosts; found when it is first asked for
 }
 
 func newController(job *Job, p *placer, placed *place.Result, agents agentPool, w func() *reach, at attempt) (*controller, error) {
@@ -150,7 +152,11 @@ func (c *controller) event(s *seat, e host.Event) {
 		} else {
 			c.warnings.once(warning{e.Kind, e.Rank < 0}, cause)
 		}
-	case host.Torn, host.Unassisted:
+	case host.Lingers:
+		s.lingers = true
+		c.lingering++
+		c.settle()
+	case host.Torn, host.Unassisted, host.Cut:
 		c.warnings.once(warning{kind: e.Kind}, s.cause(e))
 	case host.Unused:
 		if s.unused = true; c.allUnused() {
@@ -300,6 +306,24 @@ func (c *controller) done(s *seat) {
 	c.passed(s)
 	c.requests.gone(s)
 	c.outlet.long.forget(s)
+	c.settle()
+}
+
+// settle has what ranks have left behind end within the grace, once the ranks of all hosts have ended.
+func (c *controller) settle() {
+	if c.lingering == 0 {
+		return
+	}
+	for s := range c.worlds.seats() {
+		if !s.done && !s.lingers {
+			return
+		}
+	}
+	for s := range c.worlds.seats() {
+		if !s.done {
+			s.Send(host.Command{Kind: host.Settle})
+		}
+	}
 }
 
 // outputFailed is told by a sink, without mu, that its writer has failed.

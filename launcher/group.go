@@ -52,6 +52,7 @@ type seat struct {
 	// Guarded by the controller's mu.
 	done    bool  // its last event was read, or never will be
 	stalled bool  // nothing moves on it
+	lingers bool  // its ranks have all ended, and what they have started still has their output
 	unused  bool  // its daemon was given nothing
 	passing bool  // it has yet to pass TSTP on
 	input   int64 // bytes of the job's input that its ranks have had

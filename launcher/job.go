@@ -174,8 +174,10 @@ type Job struct {
 	// its PMI server, or uses a twentieth of a CPU. A rank of package rank reports that it waits and for
 	// what, so its polling is no progress. Polling by another MPI's rank is. 0: never.
 	HangTimeout time.Duration
-	// Grace is the time between the signal that asks ranks to end and the
-	// signal that kills them. 0: DefaultGrace.
+	// Grace is the time between the signal that asks ranks to end and the signal that kills
+	// them. 0: DefaultGrace. Processes that ranks have started may write on when the ranks have ended: the job
+	// waits until they have closed their output, but once all its ranks have ended only as long as Grace, not counting the
+	// time in which Stdout or another writer blocks. Then it kills them, and tells Warn.
 	Grace time.Duration
 
 	// PMIxTimeout is the time after which gorun-pmix has failed if it neither answers nor

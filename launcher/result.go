@@ -185,9 +185,9 @@ func (r *Result) Others() string {
 	var parts []string
 	switch {
 	case killed > 0:
-		parts = append(parts, fmt.Sprintf("%s told to end, %d of which had to be killed", others(told), killed))
+		parts = append(parts, fmt.Sprintf("%s told to end, %d of which had to be killed", r.others(told), killed))
 	case told > 0 && len(by) > 0:
-		parts = append(parts, others(told)+" told to end")
+		parts = append(parts, r.others(told)+" told to end")
 	}
 	for i, e := range by {
 		if i == othersMax {
@@ -202,8 +202,13 @@ func (r *Result) Others() string {
 // othersMax is how many ranks Others names.
 const othersMax = 3
 
-func others(n int) string {
-	if n == 1 {
+func (r *Result) others(n int) string {
+	switch {
+	case r.Cause.Rank < 0 && n == 1:
+		return "1 rank was"
+	case r.Cause.Rank < 0:
+		return fmt.Sprintf("%d ranks were", n)
+	case n == 1:
 		return "1 other was"
 	}
 	return fmt.Sprintf("%d others were", n)

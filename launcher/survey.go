@@ -87,13 +87,17 @@ func (v *survey) looked(s *seat, states map[int][]string) {
 // stalled tells what the ranks are doing when nothing moves on any host, once until
 // something moves again.
 func (v *survey) stalled() {
+	runs := false // a rank
 	for s := range v.worlds.seats() {
-		if !s.done && !s.stalled {
+		if s.done || s.lingers {
+			continue
+		}
+		if runs = true; !s.stalled {
 			v.told = false
 			return
 		}
 	}
-	if v.told || v.hunting || v.end.told || v.end.held {
+	if !runs || v.told || v.hunting || v.end.told || v.end.held {
 		return
 	}
 	v.told, v.hunting, v.hang, v.left = true, true, nil, 0

@@ -38,6 +38,7 @@ func jobFields() map[string]jobField {
 		"MaxRestarts":   {"--max-restarts", nil},
 		"Elastic":       {"--elastic", nil},
 		"RestartPause":  {"--restart-delay", nil},
+		"Grace":         {"--grace", nil},
 		"StdinRank":     {"--stdin", nil},
 
 		"Hosts":    {"-H", []string{"hostfile", "default-hostfile", "machine"}},

@@ -16,6 +16,8 @@ func endOptions() []option {
 	return []option{
 		{names: []string{"timeout"}, arity: 1, family: "Failures", value: "TIME",
 			help: "end a job that runs longer, with status 124: 90 (seconds), 1m30s", set: setTime("--timeout 90 or --timeout 1m30s", func(s *settings) *time.Duration { return &s.job.Timeout })},
+		{names: []string{"grace"}, arity: 1, family: "Failures", value: "TIME",
+			help: "give ranks TIME (default 2s) between the signal to end and KILL, and what they have started as long to close their output; 0: none", set: setGrace},
 		{names: []string{"report-state-on-timeout"}, family: "Failures",
 			help: "at the timeout, print what every rank is doing", set: setSwitch(func(s *settings, on bool) { s.job.ReportState = on })},
 		{names: []string{"hang-timeout"}, arity: 1, family: "Failures", value: "TIME",
@@ -63,6 +65,15 @@ func setTime(examples string, field func(*settings) *time.Duration) func(*settin
 		*field(s) = d
 		return nil
 	}
+}
+
+// setGrace reads a time that may be 0.
+func setGrace(s *settings, value string) error {
+	if d, err := time.ParseDuration(strings.TrimSuffix(value, "s") + "s"); err == nil && d == 0 {
+		s.job.Grace = time.Nanosecond // 0 is the default there
+		return nil
+	}
+	return setTime("--grace 30 or --grace 500ms", func(s *settings) *time.Duration { return &s.job.Grace })(s, value)
 }
 
 func setPythonAbort(s *settings, value string) error {

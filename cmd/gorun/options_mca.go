@@ -116,6 +116,7 @@ func mappedParameters() map[string]string {
 		"orte_timestamp_output":        "timestamp-output",
 		"orte_output_filename":         "output-filename",
 		"orte_execute_quiet":           "quiet",
+		"odls_base_sigkill_timeout":    "grace",
 	}
 }
 

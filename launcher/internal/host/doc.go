@@ -7,8 +7,8 @@
 //
 // # States
 //
-//	          all ranks        all ranks            pipes empty
-//	          started          have ended           or silent
+//	          all ranks        all ranks            output closed
+//	          started          have ended           or cut: see linger
 //	starting ---------> running ---------> draining ------------> done
 //	                      | End, Kill
 //	                      v
@@ -23,7 +23,7 @@
 // whole process dies. At the end of the job on this host the groups are killed,
 // so that nothing that a rank left in the background outlives it; what has left
 // its group, a daemon, is the affair of package orphan. A rank's end
-// is its process's end and never that of a pipe, which a grandchild may hold.
+// is its process's end and never that of a pipe, which a grandchild may hold: the pipe's end is that of the rank's output.
 // Ranks are only reaped when all have ended: until then no process and no group
 // can get the number of one, so that signals and peers' process_vm calls cannot
 // meet a stranger.
@@ -57,7 +57,8 @@
 //	env.go, sharedvars.go, python.go their environment
 //	pmi.go, worlds.go, port.go       their PMI server; ask.go what it passes on, pmixserver.go that of PMIx
 //	pipes.go, linefile.go, input.go  what they write and read
-//	ending.go, crash.go, core.go     how they end
+//	ending.go, linger.go             how they end, and what they have started
+//	crash.go, core.go                what is known of a crash
 //	directory.go, tempfiles.go, cgroup.go   what is removed then
 //	state.go, sample.go, stall.go, singleton.go   what they are doing
 package host

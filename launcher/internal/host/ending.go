@@ -17,6 +17,8 @@ import (
 // ending is how far the host has gone in ending its ranks.
 type ending struct {
 	begun bool
+	heeds bool      // what ranks that have ended by themselves have left behind is left alone: see linger
+	dead  bool      // the ranks were killed
 	next  time.Time // when the next signal is due; zero: none
 	kill  time.Time // when that is KILL
 
@@ -40,7 +42,7 @@ const (
 // they are to be heeded. While ranks are being started none is waited for.
 func (h *Host) endRanks(sig syscall.Signal, heed bool) {
 	if !heed || !h.complete || h.ending.begun || !h.anyLeaves() {
-		h.beginEnding(sig)
+		h.beginEnding(sig, heed)
 		return
 	}
 	if e := &h.ending; !e.wished {
@@ -51,7 +53,7 @@ func (h *Host) endRanks(sig syscall.Signal, heed bool) {
 // heedOnTime begins the ending that was put off.
 func (h *Host) heedOnTime(now time.Time) {
 	if e := &h.ending; e.wished && (!now.Before(e.until) || !h.anyLeaves()) {
-		h.beginEnding(e.signal)
+		h.beginEnding(e.signal, true)
 	}
 }
 
@@ -128,21 +130,40 @@ func hasSignal(status, set string, sig syscall.Signal) bool {
 }
 
 // beginEnding tells the ranks to end: with sig now, with TERM after half of the
-// grace if that was another signal, with KILL after all of it.
-func (h *Host) beginEnding(sig syscall.Signal) {
+// grace if that was another signal, with KILL after all of it. What ranks have started gets the same, but where a failure is heeded, since
+// the last words of a rank that has failed may still be on their way through it.
+func (h *Host) beginEnding(sig syscall.Signal, heed bool) {
 	if h.ending.begun {
 		return
 	}
 	h.noteLeaving()
 	now := time.Now()
-	h.ending = ending{begun: true, next: now.Add(h.spec.Grace), kill: now.Add(h.spec.Grace)}
+	h.ending = ending{begun: true, heeds: heed, next: now.Add(h.spec.Grace), kill: now.Add(h.spec.Grace)}
 	if sig != syscall.SIGTERM {
 		h.ending.next = now.Add(h.spec.Grace / 2)
 	}
 	h.log("ranks are told to end with %v", sig)
 	h.lookBeforeSignal()
-	h.signalGroups(sig)
-	h.signalGroups(syscall.SIGCONT) // one that is stopped could not act on it
+	h.signalEnding(sig)
+	h.signalEnding(syscall.SIGCONT) // one that is stopped could not act on it
+	h.endingAlone()
+}
+
+// signalEnding signals the groups of the ranks that are to end.
+func (h *Host) signalEnding(sig syscall.Signal) {
+	for i, r := range h.up() {
+		if !r.gone || !h.ending.heeds {
+			h.signalGroup(i, sig)
+		}
+	}
+}
+
+// endingAlone leaves the rest to the grace, when no rank is left to be ended and what they have left behind is heeded.
+func (h *Host) endingAlone() {
+	if e := &h.ending; h.running == 0 && h.complete && e.heeds {
+		e.next = time.Time{}
+		h.settle()
+	}
 }
 
 // endingOnTime sends the next signal when it is due.
@@ -152,20 +173,31 @@ func (h *Host) endingOnTime(now time.Time) {
 	case e.next.IsZero() || now.Before(e.next):
 	case now.Before(e.kill):
 		e.next = e.kill
-		h.signalGroups(syscall.SIGTERM)
+		h.signalEnding(syscall.SIGTERM)
+	case h.running == 0:
+		e.next = time.Time{}
+		h.cutOutput()
 	default:
-		h.killNow()
+		h.log("ranks are killed")
+		e.next = time.Time{}
+		h.lookBeforeSignal()
+		h.signalEnding(syscall.SIGKILL)
+		e.dead = !e.heeds
 	}
 }
 
+// killNow kills the ranks and what they have started, and cuts the output.
 func (h *Host) killNow() {
 	if !h.ending.begun {
 		h.noteLeaving()
 	}
-	h.ending = ending{begun: true}
+	h.ending = ending{begun: true, dead: true}
 	h.log("ranks are killed")
 	h.lookBeforeSignal()
 	h.killGroups()
+	if h.running == 0 {
+		h.cut()
+	}
 }
 
 // noteLeaving notes which ranks end by themselves: it comes before the first signal
@@ -298,13 +330,12 @@ func (r *rank) lastWords() (reason string, lines []string) {
 	return "", tail.Lines()
 }
 
-// allEnded is called once, when the last rank has ended and no more will start:
-// what they left behind is killed, and there is nothing to guard any more.
+// allEnded is called once, when the last rank has ended and no more will start.
 func (h *Host) allEnded() {
-	h.killGroups()
 	h.closeWorlds()
-	if !h.abandoned && (h.pmix == nil || h.pmix.Idle()) && h.temp.files == nil && h.removeEmpty() && h.removeEmptyGroup() {
-		h.guard.Release()
+	h.linger.since = time.Now()
+	if h.ending.dead {
+		h.cut()
 	}
-	h.count()
+	h.endingAlone()
 }

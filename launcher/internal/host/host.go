@@ -105,7 +105,9 @@ type Host struct {
 	moves     uint64    // events of the ranks' pipes, sockets and processes
 	sample    time.Time // when to look at the ranks; zero: never
 	open      int       // pipes of output that may bring more
-	quiet     time.Time
+	linger    linger
+	left      bool      // leave was called
+	served    int       // events of the last turn
 	holds     int       // PMI sockets that ended before their rank
 	crashLook time.Time // when to look at ranks that report a crash; zero: never
 	oom       int       // processes that had been killed for want of memory before this host began
@@ -236,7 +238,7 @@ func (h *Host) prepare() error {
 // unless something failed.
 func (h *Host) finish() {
 	h.cancel()
-	if h.running > 0 || !h.complete { // else the last end has done it
+	if !h.left {
 		h.lookBeforeSignal()
 		h.killGroups()
 	}

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"os/exec"
@@ -232,7 +233,7 @@ func record(t *testing.T, spec Spec, during func(*Host, Event)) []Event {
 	t.Helper()
 	var mu sync.Mutex
 	var events []Event
-	spec.Host, spec.Job, spec.Hosts, spec.NP, spec.Grace = "h", strings.ReplaceAll(t.Name(), "/", "-"), 1, max(spec.NP, len(spec.Ranks)), time.Second
+	spec.Host, spec.Job, spec.Hosts, spec.NP, spec.Grace = "h", strings.ReplaceAll(t.Name(), "/", "-"), 1, max(spec.NP, len(spec.Ranks)), cmp.Or(spec.Grace, time.Second)
 	for i := range spec.Apps {
 		spec.Apps[i].Env = os.Environ()
 	}

@@ -67,7 +67,9 @@ func (h *Host) loop() error {
 			return err
 		}
 		h.onTime()
+		h.tellLingers()
 	}
+	h.leave()
 	h.lastSaid()
 	h.flushLines()
 	for h.aside.waiting > 0 && !h.discard {
@@ -94,6 +96,9 @@ const saidLimit = time.Second
 
 // patience is how long the loop may sleep: until the next deadline.
 func (h *Host) patience() time.Duration {
+	if h.lingers() {
+		return 0 // what closes has been closed by now
+	}
 	next := h.ending.next
 	if h.ending.wished {
 		next = time.Now().Add(heedEvery)
@@ -103,9 +108,7 @@ func (h *Host) patience() time.Duration {
 			next = t
 		}
 	}
-	if h.running == 0 && !h.paused() && h.aside.waiting == 0 {
-		sooner(h.quiet.Add(drainSilence))
-	}
+	sooner(h.graceEnds())
 	if h.holds > 0 {
 		for _, r := range h.up() {
 			sooner(r.silent)
@@ -126,7 +129,7 @@ func (h *Host) patience() time.Duration {
 
 // onTime does what is due.
 func (h *Host) onTime() {
-	if !h.ending.wished && h.ending.next.IsZero() && h.holds == 0 && h.prompt.IsZero() && h.sample.IsZero() && h.crashLook.IsZero() && h.stall.next.IsZero() && h.daemon.look.IsZero() && h.nextLook().IsZero() && h.nextGuest().IsZero() {
+	if !h.ending.wished && !h.linger.runs && h.ending.next.IsZero() && h.holds == 0 && h.prompt.IsZero() && h.sample.IsZero() && h.crashLook.IsZero() && h.stall.next.IsZero() && h.daemon.look.IsZero() && h.nextLook().IsZero() && h.nextGuest().IsZero() {
 		return
 	}
 	now := time.Now()
@@ -140,6 +143,7 @@ func (h *Host) onTime() {
 	h.guestsOnTime(now)
 	h.stallOnTime(now)
 	h.daemonOnTime(now)
+	h.lingerOnTime(now)
 }
 
 // serve is loop, where other hosts take part in fences on whatever thread is at hand: a thread that a goroutine is locked to is
@@ -159,6 +163,7 @@ func (h *Host) turn(d time.Duration) error {
 	if err != nil {
 		return err
 	}
+	h.served = len(events)
 	for _, e := range events {
 		// An earlier event of the batch may have closed the descriptor of a
 		// later one: the goroutine that serves it looks.
@@ -228,6 +233,8 @@ func (h *Host) obey(c Command) {
 		h.endRanks(c.Signal, c.Heed)
 	case Kill:
 		h.killNow()
+	case Settle:
+		h.settle()
 	case Turn:
 		h.emit(Event{Kind: Turned})
 	case WhoWaits:

@@ -9,10 +9,6 @@ import (
 	"github.com/gorun-mpi/gorun/launcher/internal/stdio"
 )
 
-// drainSilence is how long the pipes are read on, after the last of what the
-// ranks had written, before they are left to the processes that still hold them.
-const drainSilence = 100 * time.Millisecond
-
 // The buffer for reads starts small, since most ranks say little, and becomes
 // large once one fills it. Large ones are handed to the receiver of what was read
 // into them, and come back: nothing is copied between read and write.
@@ -28,7 +24,7 @@ type pipe struct {
 	wide  bool // the kernel was asked for a large one
 	lines stdio.Lines
 	tail  *stdio.Tail // of stderr
-	owed  int         // bytes that were in the pipe when the last rank had ended
+	owed  int         // bytes that were in the pipe when the output was cut
 	since time.Time   // when the begin of a line came that is held; zero: none, or nobody waits for it
 	slot  int         // where the begin of a long line is aside, from 1; 0: nowhere
 	waits bool        // a long line waits for GoOn, and the pipe is not read
@@ -78,10 +74,7 @@ func (h *Host) readPipe(local, number int, events uint32) {
 		return
 	}
 	data := h.buf[:held+n]
-	if p.owed > 0 {
-		p.owed -= n
-		h.quiet = time.Now()
-	}
+	p.owed -= n
 	if p.tail != nil {
 		p.tail.Add(data[held:])
 		h.heardCrash(local, data)
@@ -260,32 +253,16 @@ func (h *Host) pause(number int, paused bool) {
 
 func (h *Host) paused() bool { return h.streams[Stdout].paused || h.streams[Stderr].paused }
 
-// count notes what the ranks have left in their pipes; all have ended.
-func (h *Host) count() {
-	h.quiet = time.Now()
-	for _, r := range h.up() {
-		for _, s := range [...]int{Stdout, Stderr} {
-			p := &r.pipes[s]
-			if p.fd < 0 {
-				continue
-			}
-			n, err := unix.IoctlGetInt(p.fd, unix.TIOCINQ)
-			if err != nil {
-				h.log("TIOCINQ: %v", err)
-			}
-			p.owed = n
-		}
-	}
-}
-
-// drained tells whether nothing more that a rank wrote will come, and what
-// others add need not be waited for. A process that left its group may hold a
-// pipe for ever, and write to it for ever.
+// drained tells whether no more output will come, or is waited for.
 func (h *Host) drained() bool {
-	if h.discard || h.open == 0 && h.aside.waiting == 0 {
+	switch {
+	case h.discard:
 		return true
-	}
-	if h.aside.waiting > 0 || h.paused() || time.Since(h.quiet) < drainSilence {
+	case h.aside.waiting > 0:
+		return false
+	case h.open == 0:
+		return true
+	case !h.linger.cut || h.paused():
 		return false
 	}
 	for _, r := range h.up() {

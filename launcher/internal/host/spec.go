@@ -149,6 +149,8 @@ const (
 	Torn                             // lines of Rank's Stream are not passed on whole: Text
 	Turned                           // the answer to Turn
 	Stalled                          // nothing has moved for Spec.Hang if N is 1; else it moves again
+	Lingers                          // all ranks have ended, and what they had started still has their output
+	Cut                              // that of Rank had it too long: Text
 	Done                             // nothing is left
 )
 
@@ -211,6 +213,7 @@ const (
 	Turn                            // tell that the host does what it is told
 	WhoWaits                        // tell which ranks wait in a fence of PMI-1
 	Mourn                           // Ranks, of other hosts, are dead, and the job goes on
+	Settle                          // all ranks of the job have ended: a host that has told Lingers waits for Spec.Grace
 )
 
 // Command is what to do. Which fields count depends on Kind.

@@ -130,11 +130,11 @@ func (l *tempFiles) remove(log func(format string, args ...any)) {
 // that they make no more: KILL or CONT must follow.
 func (h *Host) lookBeforeSignal() {
 	var pids []int
-	for _, r := range h.up() {
+	for i, r := range h.up() {
 		if !r.gone {
 			pids = append(pids, r.pid)
+			h.signalGroup(i, syscall.SIGSTOP)
 		}
 	}
-	h.signalGroups(syscall.SIGSTOP)
 	h.temp.look(pids)
 }
