@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/gorun-mpi/gorun/internal/reach"
 	"github.com/gorun-mpi/gorun/internal/shm"
 	"github.com/gorun-mpi/gorun/launcher/internal/agent"
 )
@@ -16,6 +17,7 @@ import (
 // check validates a job and fills in its defaults.
 func check(job *Job) (*placer, *JobError) {
 	job.environ = os.Environ()
+	job.self = reach.This()
 	if job.Env == nil {
 		job.Env = job.environ
 	}

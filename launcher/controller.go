@@ -48,11 +48,11 @@ type controller struct {
 	requests requests  // all else that ranks ask for, and PMIx
 	agents   agentPool // that run already
 
-	lingering int           // hosts that have told host.Lingers
-	reach     func() *reach // to the hosts; found when it is first asked for
+	lingering int             // hosts that have told host.Lingers
+	reach     func() *routing // to the hosts; found when it is first asked for
 }
 
-func newController(job *Job, p *placer, placed *place.Result, agents agentPool, w func() *reach, at attempt) (*controller, error) {
+func newController(job *Job, p *placer, placed *place.Result, agents agentPool, w func() *routing, at attempt) (*controller, error) {
 	var random [8]byte
 	if _, err := unix.Getrandom(random[:], 0); err != nil {
 		return nil, os.NewSyscallError("getrandom", err)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/gorun-mpi/gorun/internal/reach"
 	"github.com/gorun-mpi/gorun/launcher/internal/agent"
 	"github.com/gorun-mpi/gorun/launcher/internal/sidecar"
 )
@@ -250,6 +251,7 @@ type Job struct {
 	Log *slog.Logger
 
 	environ []string     // this process's own
+	self    *reach.Self  // this machine's names
 	stage   *agent.Stage // nil: nothing is sent
 	gate    agent.Gate   // of remote shells
 	tree    relays       // nil: each host is logged in to from here

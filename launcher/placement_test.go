@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gorun-mpi/gorun/internal/reach"
 	"github.com/gorun-mpi/gorun/internal/testenv"
 	"github.com/gorun-mpi/gorun/internal/topo"
 	"github.com/gorun-mpi/gorun/internal/version"
@@ -52,7 +53,7 @@ func TestRanksAreBound(t *testing.T) {
 	for _, way := range ways {
 		hostOf := func(rank int) (string, int, int) { // host, local rank, local size
 			if way.hosts == 0 {
-				return ownName(), rank, 2
+				return reach.This().Name, rank, 2
 			}
 			return string(rune('a' + rank)), 0, 1
 		}
@@ -246,7 +247,7 @@ func TestPlacedNamesOversubscribedHosts(t *testing.T) {
 		want string
 	}{
 		{Job{NP: 2, Hosts: hosts}, "[]"},
-		{Job{NP: 3, Hosts: hosts}, "[" + ownName() + " (3 ranks, 2 slots)]"},
+		{Job{NP: 3, Hosts: hosts}, "[" + reach.This().Name + " (3 ranks, 2 slots)]"},
 		{Job{NP: 3, Hosts: hosts, Map: ":oversubscribe"}, "[]"},
 		{Job{NP: 100}, "[]"},
 	} {
@@ -289,20 +290,6 @@ func TestSignalEndsAStartWithSilentAgents(t *testing.T) {
 	r, _, _, err := runJob(t, job)
 	if err != nil || r.ExitStatus != 130 || r.Cause == nil {
 		t.Errorf("got %+v, %v", r, err)
-	}
-}
-
-func TestNamesOfThisMachine(t *testing.T) {
-	for _, c := range []struct {
-		name, own string
-		is        bool
-	}{
-		{"n1", "n1.cluster", true}, {"n1.cluster", "n1.cluster", true}, {"localhost", "n1", true},
-		{"n1.other", "n1", false}, {"n1", "n10.cluster", false}, {"n1.a", "n1.a.b", false}, {"", "n1", false},
-	} {
-		if got := isOwn(c.name, c.own); got != c.is {
-			t.Errorf("%q on %q: got %v, want %v", c.name, c.own, got, c.is)
-		}
 	}
 }
 

@@ -3,10 +3,7 @@ package launcher
 import (
 	"errors"
 	"fmt"
-	"os"
-	"slices"
 	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/gorun-mpi/gorun/internal/topo"
@@ -78,30 +75,22 @@ func newPlacer(job *Job) (*placer, *JobError) {
 	return l, nil
 }
 
-// ownNames are names of this machine beside its own.
-var ownNames = [...]string{"localhost", "127.0.0.1", "::1"}
-
-// isOwn tells whether a name is this machine's, whose own name may have its domain.
-func isOwn(name, own string) bool {
-	return name == own || slices.Contains(ownNames[:], name) || !strings.Contains(name, ".") && strings.HasPrefix(own, name+".")
-}
-
 // findHosts are the hosts of a job. But for the launcher fork, several names of this
 // machine are one host.
 func (p *placer) findHosts(job *Job) *JobError {
-	own := ownName()
+	self := job.here()
 	if len(job.Hosts) == 0 {
-		p.hosts = []place.Host{{Name: own, Slots: p.cpus(), Free: true, Here: true}}
+		p.hosts = []place.Host{{Name: self.Name, Slots: p.cpus(), Free: true, Here: true}}
 		// Rankfiles name hosts that need no other list.
 		for i := range p.policy.File {
-			if line := &p.policy.File[i]; isOwn(line.Host, own) {
-				line.Host = own
+			if line := &p.policy.File[i]; self.Is(line.Host) {
+				line.Host = self.Name
 			}
 		}
 		return nil
 	}
 	for _, h := range job.Hosts {
-		here := isOwn(h.Name, own)
+		here := self.Is(h.Name)
 		p.hosts = append(p.hosts, place.Host{Name: job.hostName(h.Name), Slots: max(h.Slots, -1), Max: h.Max, Here: here})
 	}
 	for i := range p.policy.File {
@@ -109,14 +98,6 @@ func (p *placer) findHosts(job *Job) *JobError {
 		line.Host = job.hostName(line.Host)
 	}
 	return nil
-}
-
-func ownName() string {
-	name, err := os.Hostname()
-	if err != nil || name == "" {
-		name = "localhost"
-	}
-	return name
 }
 
 // place places the ranks; the machines are known.

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gorun-mpi/gorun/internal/reach"
 	"github.com/gorun-mpi/gorun/launcher/internal/agent"
 )
 
@@ -53,16 +54,16 @@ func (job *Job) findLauncher() *JobError {
 		return bad("Launcher", job.Launcher, `want "ssh", "slurm", "sge", "fork", or none`)
 	}
 	job.Launcher = ""
-	own := ownName()
+	self := job.here()
 	for _, h := range job.Hosts {
-		if h.Name == "" || isOwn(h.Name, own) {
+		if h.Name == "" || self.Is(h.Name) {
 			continue
 		}
 		if strings.HasPrefix(h.Name, "-") || strings.HasPrefix(h.User, "-") {
 			return bad("Hosts", strings.TrimPrefix(h.User+"@"+h.Name, "@"), "a remote shell would take it for an option; want the name of a host")
 		}
 		if len(job.Agent) == 0 {
-			return bad("Hosts", h.Name, "it is not this machine (%s), and Agent, the program that runs the ranks there, is not set", own)
+			return bad("Hosts", h.Name, "it is not this machine (%s), and Agent, the program that runs the ranks there, is not set", self.Name)
 		}
 		job.Launcher = remote
 	}
@@ -92,9 +93,9 @@ func (job *Job) NeedsAgent() bool {
 // OtherMachines are the names of Hosts that are not this machine's.
 func (job *Job) OtherMachines() []string {
 	var names []string
-	own := ownName()
+	self := job.here()
 	for _, h := range job.Hosts {
-		if h.Name != "" && !isOwn(h.Name, own) {
+		if h.Name != "" && !self.Is(h.Name) {
 			names = append(names, h.Name)
 		}
 	}
@@ -103,16 +104,24 @@ func (job *Job) OtherMachines() []string {
 
 // remote tells whether a host is reached by the remote shell, by srun or qrsh.
 func (job *Job) remote(host string) bool {
-	return job.apart() && host != "" && !isOwn(host, ownName())
+	return job.apart() && host != "" && !job.here().Is(host)
 }
 
 // hostName is the name that the job has for a host: this machine has one only, but with
 // the launcher fork, to which each name is a host.
 func (job *Job) hostName(name string) string {
-	if own := ownName(); job.Launcher != launcherFork && isOwn(name, own) {
-		return own
+	if self := job.here(); job.Launcher != launcherFork && self.Is(name) {
+		return self.Name
 	}
 	return name
+}
+
+// here is what knows this machine's names.
+func (job *Job) here() *reach.Self {
+	if job.self == nil { // before Run
+		return reach.This()
+	}
+	return job.self
 }
 
 // oneHost tells whether all of the job's host names are this machine's.
@@ -318,8 +327,8 @@ func (job *Job) lostAgent(l *agent.Link, host string, why error) *Cause {
 	return &Cause{Rank: -1, Host: host, PID: pid, Status: statusFailed, Message: message, Stderr: complaints, lost: why != nil || !l.Killed()}
 }
 
-// A reach is how the hosts of a job reach each other, found once.
-type reach struct {
+// A routing is how the hosts of a job reach each other, found once.
+type routing struct {
 	job    *Job
 	own    string // an address of this machine, as the other hosts see it; "": not known
 	toward string // an address of another host; "": not known
@@ -330,8 +339,8 @@ const lookupLimit = 5 * time.Second
 
 // findReach looks up the first other host of a job, and the address from which this
 // machine reaches it.
-func findReach(ctx context.Context, job *Job) *reach {
-	w := &reach{job: job}
+func findReach(ctx context.Context, job *Job) *routing {
+	w := &routing{job: job}
 	at := slices.IndexFunc(job.Hosts, func(h Host) bool { return job.remote(h.Name) })
 	if at < 0 {
 		return w
@@ -369,7 +378,7 @@ func sshName(ctx context.Context, job *Job, host string) string {
 }
 
 // of is the way of a host; "" is this machine.
-func (w *reach) of(host string) agent.Way {
+func (w *routing) of(host string) agent.Way {
 	switch {
 	case !w.job.apart():
 		return agent.Way{}

@@ -79,7 +79,7 @@ func run(ctx context.Context, job Job, at attempt) (Result, error) {
 	}
 	finding, cancel := context.WithCancel(ctx)
 	defer cancel()
-	way := sync.OnceValue(func() *reach { return findReach(finding, &job) })
+	way := sync.OnceValue(func() *routing { return findReach(finding, &job) })
 	c, err := newController(&job, p, placed, agents, way, at)
 	if err != nil {
 		return Result{ExitStatus: statusFailed}, err

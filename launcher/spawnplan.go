@@ -115,7 +115,7 @@ func (w *worlds) free() *room {
 		own := w.groups[0].shares[0].Host
 		r.names, r.slots = []string{own}, []int{w.universe()}
 		r.alias = func(name string) string {
-			if isOwn(name, own) || slices.ContainsFunc(w.job.Hosts, func(h Host) bool { return h.Name == name }) {
+			if w.job.here().Is(name) || slices.ContainsFunc(w.job.Hosts, func(h Host) bool { return h.Name == name }) {
 				return own
 			}
 			return name

@@ -37,6 +37,7 @@ func TestNamesOfHosts(t *testing.T) {
 		{"with its domain and without", "h1,h2,h2.example.org", 3},
 		{"this machine with its domain", "h1.example.org,h2", 2},
 		{"an address", "h1,10.9.0.2", 2},
+		{"this machine's addresses and aliases", "10.9.0.1,[fd09::1],H1,head.lan,h2", 5},
 		{"an IPv6 address", "h1,[fd09::2]:2", 3},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -71,7 +72,7 @@ func ownLoopback(t *testing.T, b *testbed.Bed) {
 	}
 	for _, h := range b.Hosts {
 		file := filepath.Join(b.Dir, "hosts."+h.Name)
-		if err := os.WriteFile(file, append([]byte("127.0.1.1 "+h.Name+"\n"), text...), 0o644); err != nil {
+		if err := os.WriteFile(file, append([]byte("127.0.1.1 "+h.Name+" head.lan\n"), text...), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		if out, err := h.Command(t.Context(), "mount", "--bind", file, "/etc/hosts").CombinedOutput(); err != nil {

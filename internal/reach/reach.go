@@ -1,5 +1,5 @@
-// Package reach finds the address at which other hosts reach this one: agents of gorun and
-// ranks under other launchers ask it.
+// Package reach finds the address at which other hosts reach this one, and tells which names are its own: gorun, its
+// agents and ranks under other launchers ask it.
 package reach
 
 import (

@@ -68,7 +68,7 @@ func checks() []check {
 		{"as", "ranks reserve much more address space than they use", addressSpace},
 		{"shm", "MPIs keep messages in /dev/shm, and their ranks die of SIGBUS when it is full", sharedMemory},
 		{"memfd", "gorun's ranks share memory by memfd_create", memfd},
-		{"process_vm", "with process_vm_readv a long message in ordinary memory is copied once, else twice", reach},
+		{"process_vm", "with process_vm_readv a long message in ordinary memory is copied once, else twice", readsPeers},
 		{"yama", "Yama decides which processes may read each other's memory", yama},
 		{"membarrier", "with membarrier a rank need not execute a fence because another may be asleep", membarrier},
 		{"seccomp", "a seccomp filter can forbid system calls that gorun uses", seccomp},

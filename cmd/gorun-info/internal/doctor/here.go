@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gorun-mpi/gorun/internal/meet"
+	"github.com/gorun-mpi/gorun/internal/reach"
 
 	"github.com/gorun-mpi/gorun/rdma/verbs"
 )
@@ -40,6 +41,7 @@ func Here() *View {
 		Run:         runProgram,
 		Start:       startProgram,
 		Hostname:    os.Hostname,
+		IsOwn:       reach.This().Is,
 		Resolve: func(ctx context.Context, name string) ([]netip.Addr, error) {
 			return net.DefaultResolver.LookupNetIP(ctx, "ip", name)
 		},

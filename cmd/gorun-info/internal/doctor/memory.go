@@ -50,7 +50,7 @@ func memfd(_ context.Context, v *View) Finding {
 	return ok("%s", found)
 }
 
-func reach(ctx context.Context, v *View) Finding {
+func readsPeers(ctx context.Context, v *View) Finding {
 	err := v.TryReach(ctx)
 	if err == nil {
 		return ok("works: a process has read another's memory")

@@ -25,8 +25,7 @@ func (v *View) pairs(ctx context.Context, guests []guest) []Finding {
 	}
 	// This machine takes part, unless it is a guest already.
 	own, _ := v.Hostname()
-	isOwn := func(name string) bool { return name == own || name == "localhost" || strings.HasPrefix(own, name+".") }
-	if here := path.Join(v.Beside, "gorun-agent"); v.executable(here) && !slices.ContainsFunc(guests, func(g guest) bool { return isOwn(g.name) }) {
+	if here := path.Join(v.Beside, "gorun-agent"); v.executable(here) && !slices.ContainsFunc(guests, func(g guest) bool { return v.IsOwn(g.name) }) {
 		guests = append([]guest{{own, "", here}}, guests...)
 	}
 	toward := ""

@@ -93,6 +93,7 @@ func TestPairsStart(t *testing.T) {
 	} {
 		m := healthy()
 		m.Hostname = func() (string, error) { return own, nil }
+		m.IsOwn = func(name string) bool { return strings.HasPrefix(own, name) }
 		var started []string
 		m.Start = func(_ context.Context, argv ...string) (*Program, error) {
 			text := strings.Join(argv, " ")

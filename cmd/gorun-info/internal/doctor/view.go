@@ -41,6 +41,7 @@ type View struct {
 	Run        func(ctx context.Context, argv ...string) (stdout, stderr string, err error)
 	Start      func(ctx context.Context, argv ...string) (*Program, error) // whose streams the caller has; it ends with ctx
 	Hostname   func() (string, error)
+	IsOwn      func(name string) bool // whether a name or an address is this machine's
 	Resolve    func(ctx context.Context, name string) ([]netip.Addr, error)
 	Reverse    func(ctx context.Context, addr netip.Addr) ([]string, error)
 	Interfaces func() ([]Interface, error)

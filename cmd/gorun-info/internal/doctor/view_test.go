@@ -142,6 +142,7 @@ func healthy() *machine {
 			return text, "", nil
 		},
 		Hostname: func() (string, error) { return "node01", m.fails["hostname"] },
+		IsOwn:    func(name string) bool { return name == "node01" },
 		Resolve: func(_ context.Context, name string) ([]netip.Addr, error) {
 			if name == "node01" {
 				return addrs("10.0.0.1"), m.fails["resolve node01"]
