@@ -17,7 +17,7 @@ type Line struct {
 	Time   time.Time // when it was read on Host
 	Text   string    // without the newline
 	// Partial: Text does not end where the line ends, because the line is longer than 16 MiB,
-	// because of Output.Prompt, or because the stream ended. The rest follows as another Line.
+	// because of Output.Prompt or Raw, or because the stream ended. The rest follows as another Line.
 	Partial bool
 }
 

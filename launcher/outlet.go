@@ -45,8 +45,12 @@ type Output struct {
 	// Screen returns its size, and is called again after a WINCH in Job.Signals; nil: unknown.
 	Terminal string
 	Screen   func() (rows, cols int)
-	// Prompt is the time without output after which an unfinished line is passed on. 0: never.
-	Prompt time.Duration
+	// Prompt is the time without output after which an unfinished line is passed on. 0: never. PromptAlone has it wait
+	// as long as another rank of its host is within a line, or writes.
+	Prompt      time.Duration
+	PromptAlone bool
+	// Raw passes on what ranks write as it comes, so that lines of several ranks may cut each other.
+	Raw bool
 }
 
 // Prefixes of other launchers.

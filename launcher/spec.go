@@ -57,6 +57,8 @@ func (c *controller) spec(g *group) host.Spec {
 		Merge:  out.Merge,
 		Stamp:  c.outlet.style().Stamped() || c.job.Lines != nil,
 		Prompt: out.Prompt,
+		Alone:  out.PromptAlone,
+		Raw:    out.Raw,
 		Sample: c.job.Sample,
 	}
 	out.terminal(&spec)

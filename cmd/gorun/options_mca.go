@@ -31,7 +31,7 @@ func mcaOptions() []option {
 		{names: []string{"display-comm-finalize"}, family: "Open MPI",
 			help: "MPI_Finalize prints which transports messages took", set: setDisplayComm("mpi_finalize")},
 		{names: []string{"stream-buffering"}, arity: 1, family: "Open MPI", value: "0|1|2", words: []string{"0", "1", "2"},
-			help: "how a rank's library buffers its output: 0 not at all, 1 by line, 2 by block", set: setStreamBuffering},
+			help: "how a rank's library buffers its output: 0 not at all, as --output :raw, 1 by line, 2 by block", set: setStreamBuffering},
 	}
 }
 
@@ -233,6 +233,7 @@ func setStreamBuffering(s *settings, value string) error {
 	if value != "0" && value != "1" && value != "2" {
 		return unfit(value, "0, 1 or 2")
 	}
+	s.job.Output.Raw = value == "0"
 	return setMCAVariable("ompi_stream_buffering")(s, value)
 }
 

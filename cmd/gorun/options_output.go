@@ -44,7 +44,7 @@ func outputOptions() []option {
 		{names: []string{"color"}, arity: 1, family: "Output", value: "auto|always|never", words: when,
 			help: "colour the prefixes of lines by rank (auto: on a terminal without NO_COLOR)", set: setWhen(func(s *settings) *string { return &s.looks.color })},
 		{names: []string{"output"}, arity: 1, family: "Output", value: "WORD,...", words: []string{"json", "tag", "rank", "timestamp", "xml", "merge-stderr-to-stdout", "dir=", "file="},
-			help: "json: one object per line of output, and for start, failure and end; tag, rank, xml, dir=DIR, file=FILE ...", set: setOutput},
+			help: "json: one object per line of output, and for start, failure and end; tag, rank, xml, dir=DIR, file=FILE ...; :raw passes output on as it is written", set: setOutput},
 		{names: []string{"output-filename"}, more: []string{"output-directory"}, arity: 1, family: "Output", value: "DIR[:nocopy]",
 			help: "write also to DIR/1/rank.RANK/stdout and stderr; with :nocopy only there", set: setOutputFilename},
 		{names: []string{"outfile-pattern"}, more: []string{"outfile"}, arity: 1, family: "Output", value: "FILE",
@@ -136,7 +136,7 @@ func setOutput(s *settings, value string) error {
 			case "nocopy", "copy":
 				out.NoCopy = strings.EqualFold(q, "nocopy")
 			case "raw":
-				s.note("gorun always writes whole lines")
+				out.Raw = true
 			default:
 				return unfit(q, "nocopy, copy or raw behind the ':'")
 			}
@@ -269,8 +269,9 @@ func (s *settings) finishOutput() {
 // screen fits the job's output to where it goes.
 func (l looks) screen(out *launcher.Output, std stdio) {
 	terminal := terminalOf(std.out)
-	if terminal != nil || terminalOf(std.err) != nil {
-		out.Prompt = promptSilence
+	onTerminal := terminal != nil || terminalOf(std.err) != nil
+	if onTerminal || out.Form == launcher.Plain {
+		out.Prompt, out.PromptAlone = promptSilence, !onTerminal
 	}
 	switch cmp.Or(l.color, "auto") {
 	case "auto":

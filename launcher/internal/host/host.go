@@ -101,6 +101,9 @@ type Host struct {
 	buf       []byte    // what one read returns
 	buffers   sync.Pool // of bufMost bytes
 	prompt    time.Time // when the begin of a line may be due; zero: none is
+	crowded   bool      // several ranks are within a line, and spec.Alone has the begins wait until one of these ends
+	brought   uint64    // how often a pipe was read
+	heard     uint64    // brought, when the silence was begun to be timed
 	stall     stallWatch
 	moves     uint64    // events of the ranks' pipes, sockets and processes
 	sample    time.Time // when to look at the ranks; zero: never

@@ -74,6 +74,7 @@ func (h *Host) readPipe(local, number int, events uint32) {
 		return
 	}
 	data := h.buf[:held+n]
+	h.brought++
 	p.owed -= n
 	if p.tail != nil {
 		p.tail.Add(data[held:])
@@ -118,6 +119,7 @@ func (h *Host) endLines(local, number int) {
 	p := &h.ranks[local].pipes[number]
 	p.since = time.Time{}
 	data, within := p.lines.End()
+	h.lineEnded()
 	if p.last = p.lines.Due() > 0; p.last {
 		h.asks(local, number)
 	} else if within {
@@ -148,13 +150,46 @@ func (h *Host) output(local, number int, e Event) {
 // after some silence: somebody may look at the screen for a prompt.
 func (h *Host) awaitNewline(p *pipe) {
 	p.since = time.Time{}
+	if !p.lines.Within() {
+		h.lineEnded()
+	}
 	if p.waits || p.lines.Held()+p.lines.Aside() == 0 {
 		return
 	}
 	p.since = time.Now()
-	if due := p.since.Add(h.spec.Prompt); h.prompt.IsZero() {
-		h.prompt = due
+	h.timeSilence(p.since)
+}
+
+// timeSilence has promptsOnTime look in time.
+func (h *Host) timeSilence(now time.Time) {
+	if h.prompt.IsZero() {
+		h.prompt, h.heard = now.Add(h.spec.Prompt), h.brought
 	}
+}
+
+// lineEnded has the begins of other ranks' lines passed on that waited for the end of this one.
+func (h *Host) lineEnded() {
+	if h.crowded {
+		h.crowded = false
+		h.timeSilence(time.Now())
+	}
+}
+
+// mayPrompt tells whether the begin of a line may be passed on, under spec.Alone: where output goes to a file or to a
+// program, it would cut a line for nothing if other ranks went on with theirs.
+func (h *Host) mayPrompt(now time.Time) bool {
+	if h.brought != h.heard {
+		h.timeSilence(now)
+		return false
+	}
+	within := 0
+	for _, r := range h.up() {
+		if r.pipes[Stdout].lines.Within() || r.pipes[Stderr].lines.Within() {
+			within++
+		}
+	}
+	h.crowded = within > 1
+	return !h.crowded
 }
 
 // stopped tells whether some rank may be silent since its pipe is not read.
@@ -182,6 +217,9 @@ func (h *Host) promptsOnTime(now time.Time) {
 		return
 	}
 	h.prompt = time.Time{}
+	if h.spec.Alone && !h.mayPrompt(now) {
+		return
+	}
 	for i, r := range h.up() {
 		for _, s := range [...]int{Stdout, Stderr} {
 			p := &r.pipes[s]
@@ -202,7 +240,7 @@ func (h *Host) promptsOnTime(now time.Time) {
 				}
 				h.asks(i, s)
 			} else if h.prompt.IsZero() || due.Before(h.prompt) {
-				h.prompt = due
+				h.prompt, h.heard = due, h.brought
 			}
 		}
 	}

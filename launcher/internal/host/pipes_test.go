@@ -280,6 +280,72 @@ func TestPromptIsNotSeenInAPausedStream(t *testing.T) {
 	}
 }
 
+// Where output goes to no terminal, a rank that is alone within a line has its prompt passed on when no rank
+// writes; the lines of several stay whole.
+func TestPromptAlone(t *testing.T) {
+	d := newDesk(t, 3)
+	d.spec.Prompt, d.spec.Alone = 100*time.Millisecond, true
+	now := time.Now().Add(time.Hour)
+	say := func(rank int, text string) {
+		d.write(rank, text)
+		d.read()
+	}
+	silence := func(want ...string) {
+		t.Helper()
+		now = now.Add(time.Hour)
+		d.promptsOnTime(now)
+		for i, w := range want {
+			if got := d.out[i].String(); got != w {
+				t.Errorf("rank %d: passed on %q, want %q", i, got, w)
+			}
+		}
+	}
+	say(0, "name: ")
+	say(1, "a line\n")
+	silence("", "a line\n", "") // rank 1 has written since
+	silence("name: ", "a line\n", "")
+	if !d.prompt.IsZero() {
+		t.Error("a timer runs, though nothing is held back")
+	}
+	// The line of rank 0 is not over, so that of rank 1 waits for it, without a timer.
+	say(1, "computing ")
+	silence("name: ", "a line\n", "")
+	if !d.prompt.IsZero() {
+		t.Error("a timer runs, though nothing can be passed on")
+	}
+	say(0, "x\n")
+	silence("name: x\n", "a line\ncomputing ", "")
+	// The end of a rank is the end of its line.
+	say(1, "\n")
+	say(0, "0 ")
+	say(2, "2 ")
+	silence("name: x\n", "a line\ncomputing \n", "")
+	silence("name: x\n", "a line\ncomputing \n", "")
+	closeFD(&d.pipes[0])
+	d.read()
+	silence("name: x\n0 ", "a line\ncomputing \n", "2 ")
+	// Whole lines need no timer.
+	say(2, "\n")
+	say(1, "a line\n")
+	silence()
+	if !d.prompt.IsZero() {
+		t.Error("a timer runs for whole lines")
+	}
+}
+
+func TestRawOutputWaitsForNoNewline(t *testing.T) {
+	d := newDesk(t, 1)
+	d.spec.Raw = true
+	for _, piece := range []string{"name", ": ", "x\ny"} {
+		had := d.out[0].Len()
+		d.write(0, piece)
+		d.read()
+		if got := d.out[0].String()[had:]; got != piece {
+			t.Errorf("after %q: %q", piece, got)
+		}
+	}
+}
+
 // A rank that has loaded an MPI writes its first line while its init request waits
 // in its socket: the look at the rank reads that request, and must leave the line
 // alone.

@@ -60,6 +60,8 @@ type Spec struct {
 	Merge   bool          // ranks write standard error where they write output
 	Stamp   bool          // tell when output came
 	Prompt  time.Duration // silence after which the begin of a line is passed on; 0: it never is
+	Alone   bool          // that silence is of all ranks of the host, and no other one may be within a line
+	Raw     bool          // what ranks write is passed on at once
 	Sample  time.Duration // how often to tell what the ranks use; 0: never
 	PTY     PTY
 	Rows    int // of ranks' terminals; 0: not known

@@ -54,6 +54,9 @@ func (l *Lines) Due() int {
 // Torn tells whether the last line was too long to be kept whole, or could not be.
 func (l *Lines) Torn() bool { return l.over }
 
+// Within tells whether the stream is within a line, held back or not.
+func (l *Lines) Within() bool { return l.mid || l.Held()+l.aside > 0 }
+
 // Begin copies what is held back to the begin of a buffer that has room for it.
 func (l *Lines) Begin(buf []byte) int { return copy(buf, l.held) }
 
