@@ -197,9 +197,9 @@ type Job struct {
 	// aborts, or when ranks wait for a rank that cannot join them. Its status is that of the first failure.
 	Continuous bool
 	// NoPythonAbort disables the abort for Python ranks. Otherwise an uncaught exception
-	// in a rank of mpi4py aborts the job (not with Continuous), because the rank would
-	// wait in MPI_Finalize for ranks that wait for it. For this, Python programs get a
-	// sitecustomize through PYTHONPATH, which removes itself and runs the original one.
+	// in a rank of mpi4py, or sys.exit with a failure, aborts the job (not with Continuous), because
+	// the rank would wait in MPI_Finalize for ranks that wait for it. For this, programs that are none of an
+	// MPI or of Go get a sitecustomize through PYTHONPATH, which runs the original one.
 	NoPythonAbort bool
 	// Elastic lets the number of ranks follow the hosts that are there, from start to start. nil: it is fixed.
 	Elastic *Elastic

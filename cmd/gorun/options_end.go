@@ -31,7 +31,7 @@ func endOptions() []option {
 		{names: []string{"continuous"}, more: []string{"disable-auto-cleanup", "enable-recovery"}, family: "Failures",
 			help: "go on when a rank fails, as programs with ULFM need it; the exit status is still that of the first failure", set: setSwitch(func(s *settings, on bool) { s.job.Continuous = on })},
 		{names: []string{"python-abort"}, arity: 1, family: "Failures", value: "on|off", words: []string{"on", "off"},
-			help: "end the job when a rank with mpi4py does not catch an exception (default on)", set: setPythonAbort},
+			help: "end the job when a rank with mpi4py does not catch an exception, or exits with a failure (default on)", set: setPythonAbort},
 		{names: []string{"max-restarts"}, arity: 1, family: "Failures", value: "N",
 			help: "restart the whole job up to N times when a rank fails; ranks see the number in GORUN_RESTART_COUNT", set: setMaxRestarts},
 		{names: []string{"elastic"}, arity: 1, family: "Failures", value: "MIN:MAX",

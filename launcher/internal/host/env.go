@@ -67,6 +67,12 @@ func Scrub(environ []string) []string {
 		if !ok || name == "" || foreign(name) || set[entry] || outerDirectory(name, value) {
 			continue
 		}
+		if name == "PYTHONPATH" && strings.Contains(value, "/"+directoryPrefix) {
+			if value = withoutHook(value); value == "" {
+				continue
+			}
+			entry = pythonPath + value
+		}
 		if key, ok := strings.CutPrefix(name, "OMPI_MCA_"); inside[outerInside[name]] || inside[openMPIRank] && ok && outerParameters[key] {
 			continue
 		}
@@ -107,7 +113,7 @@ type environment struct {
 	calm    []bool       // by program: its environment says nothing of how Open MPI waits
 }
 
-func newEnvironment(spec *Spec, cpus int, segment bool, dir string, server *sidecar.Server, ports []string, python string, files []string) *environment {
+func newEnvironment(spec *Spec, cpus int, segment bool, dir string, server *sidecar.Server, ports []string, python string, alone []bool) *environment {
 	if cpus == 0 {
 		cpus = topo.CPUs()
 	}
@@ -159,7 +165,7 @@ func newEnvironment(spec *Spec, cpus int, segment bool, dir string, server *side
 	for _, r := range spec.Ranks {
 		if e.common[r.App] == nil {
 			user := Scrub(spec.Apps[r.App].Env)
-			if python != "" && isPython(&spec.Apps[r.App], files[r.App]) {
+			if python != "" && !alone[r.App] {
 				user = withPython(user, python)
 			}
 			e.common[r.App] = slices.Concat(host, commandVars(spec.Apps[r.App].Argv), directorySettings(dir, user), user)

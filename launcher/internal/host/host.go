@@ -88,6 +88,7 @@ type Host struct {
 	pmix       *sidecar.Server    // nil: programs of Open MPI are not served
 	port       port
 	dialers    []bool  // by program: its ranks connect to the port
+	alone      []bool  // by program: it is the one of its rank that speaks PMI
 	denied     [2]bool // a rank's program was not let in there, or somebody else, and that was told
 	input      input
 	streams    [3]stream // by number; 0 is unused

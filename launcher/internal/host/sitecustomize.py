@@ -1,11 +1,12 @@
 """Put before Python's own by gorun (--python-abort): an exception that nothing catches in a
-rank that uses mpi4py ends the whole job. Otherwise the rank would wait in MPI_Finalize for
-the others, and they for it.
+rank that uses mpi4py, and sys.exit with a failure, end the whole job. Otherwise the rank would
+wait in MPI_Finalize for the others, and they for it.
 
-The exception is seen by sys.excepthook, so what is caught, and sys.exit, change nothing. The
-program sees neither this file's directory nor a changed PYTHONPATH, and a sitecustomize of
-the system or the user runs as ever. A program that puts its own function into sys.excepthook
-without calling the one before decides by itself.
+An exception is seen by sys.excepthook, so what is caught changes nothing. The interpreter does
+not call that for SystemExit; it reads the exception's code, as the last thing before it ends.
+sys.path is without this file's directory, and a sitecustomize of the system or the user runs as
+ever; PYTHONPATH keeps it for the programs that this one starts. A program that puts its own
+function into sys.excepthook without calling the one before decides by itself.
 """
 import os
 import sys
@@ -14,12 +15,6 @@ import sys
 def _hide():
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [p for p in sys.path if p != here]
-    first, _, rest = os.environ.get("PYTHONPATH", "").partition(os.pathsep)
-    if first == here:
-        if rest:
-            os.environ["PYTHONPATH"] = rest
-        else:
-            del os.environ["PYTHONPATH"]
 
 
 def _next():
@@ -49,7 +44,41 @@ def _install():
         except Exception:
             pass  # the exception of the program is what counts
 
+    def exits(code):
+        if os.getpid() == process and not _interactive() and code is not None:
+            _abort(code & 255 if isinstance(code, int) else 1)
+
     sys.excepthook = hook
+    try:
+        _watch_exit(exits)
+    except Exception:
+        pass  # an interpreter that keeps its classes elsewhere
+
+
+def _watch_exit(exits):
+    """Have exits called with the code of a SystemExit that the interpreter ends with."""
+    import gc
+
+    names = gc.get_referents(SystemExit.__dict__)[0]  # which Python's own code may not change
+    member = names["code"]
+
+    def get(self):
+        code = member.__get__(self)
+        try:
+            if sys._getframe().f_back is None:  # no code of the program asks
+                exits(code)
+        except Exception:
+            pass
+        return code
+
+    names["code"] = property(get, member.__set__, member.__delete__)
+    if sys.version_info < (3, 12):
+        sys.exit = _exit
+
+
+def _exit(status=None):
+    """Exit the interpreter by raising SystemExit(status), which that of C makes no instance of."""
+    raise SystemExit(*status) if isinstance(status, tuple) else SystemExit(status)
 
 
 def _interactive():
@@ -68,8 +97,10 @@ def _uncaught():
 def _abort(status):
     """Have mpi4py call MPI_Abort instead of MPI_Finalize, behind the program's exit handlers."""
     mpi = sys.modules.get("mpi4py.MPI")
-    if mpi is None or not mpi.Is_initialized() or mpi.Is_finalized():
+    if mpi is None or status == 0 or not mpi.Is_initialized() or mpi.Is_finalized():
         return
+    if getattr(sys.modules.get("multiprocessing.process"), "_parent_process", None):
+        return  # the rank decides about what it has started so
     if mpi.COMM_WORLD.Get_size() == 1 and mpi.Comm.Get_parent() == mpi.COMM_NULL:
         return
     try:

@@ -153,11 +153,12 @@ func (h *Host) waiting() []int {
 // chooseDialers decides which programs' ranks connect to a port, and opens it if
 // there are some. files are the programs.
 func (h *Host) chooseDialers(files []string) error {
-	h.dialers = make([]bool, len(files))
+	h.dialers, h.alone = make([]bool, len(files)), make([]bool, len(files))
 	some := false
 	for i, file := range files {
+		h.alone[i] = file == "" || runsAlone(h.spec.Apps[i].Dir, file)
 		if file != "" {
-			h.dialers[i] = h.dial(&h.spec.Apps[i], file)
+			h.dialers[i] = h.dial(i, file)
 			some = some || h.dialers[i]
 		}
 	}
@@ -179,14 +180,14 @@ func (h *Host) chooseDialers(files []string) error {
 }
 
 // dial decides it for one program.
-func (h *Host) dial(app *AppSpec, file string) bool {
+func (h *Host) dial(app int, file string) bool {
 	switch {
 	case h.spec.PMIFD:
 		return false
 	case h.spec.PMIPort:
 		return true
 	}
-	return !runsElsewhere(file) && !runsAlone(app.Dir, file)
+	return !runsElsewhere(file) && !h.alone[app]
 }
 
 // runsElsewhere tells whether a program runs another in a network of its own, which
