@@ -102,7 +102,7 @@ test-offload: ## the suites of rank and coll with progress threads, and under th
 .PHONY: hosts-table
 hosts-table: ## the table of faults in docs/hosts.md
 	@scripts/test-deps hosts
-	GORUN_TESTS=hosts $(GO) test -count=1 -timeout 20m -run TestFaults ./e2e/hosts -args -all -update
+	TEST_PARTS=hosts $(GO) test -count=1 -timeout 20m -run TestFaults ./e2e/hosts -args -all -update
 
 .PHONY: bench-hosts
 bench-hosts: ## gorun beside Hydra, MPICH and Open MPI over hosts, into docs/hosts.md (as root; about seven minutes)
@@ -111,8 +111,8 @@ bench-hosts: ## gorun beside Hydra, MPICH and Open MPI over hosts, into docs/hos
 
 .PHONY: scale
 scale: ## what docs/scale.md has: 128 agents and 1,024 ranks, 256 members, and all that is simulated (a quarter of an hour, 15 GB)
-	GORUN_TESTS=large $(GO) test -count=1 -timeout 5m -v -run TestManyAgents ./launcher -all
-	GORUN_TESTS=large $(GO) test -count=1 -timeout 10m -v -run TestManyHosts ./internal/gossip -all
+	TEST_PARTS=large $(GO) test -count=1 -timeout 5m -v -run TestManyAgents ./launcher -all
+	TEST_PARTS=large $(GO) test -count=1 -timeout 10m -v -run TestManyHosts ./internal/gossip -all
 	$(GO) test -count=1 -timeout 20m -run TestBootstrapPage ./internal/gossip -all
 	$(GO) test -count=1 -timeout 30m -run TestPage ./coll/sim -all
 

@@ -22,7 +22,7 @@ const (
 )
 
 // partsVariable names the parts whose tests run, with commas between; "all" is each.
-const partsVariable = "GORUN_TESTS"
+const partsVariable = "TEST_PARTS"
 
 // Part skips a test of a part of `make test-all` that is not to run.
 func Part(t testing.TB, part string) {
