@@ -15,7 +15,7 @@ import (
 
 func TestCart(t *testing.T) {
 	testenv.NoLeaks(t)
-	ranktest.Each(t, groupSizes, func(ctx context.Context, c *rank.Comm) error {
+	ranktest.Each(t, groupSizes(), func(ctx context.Context, c *rank.Comm) error {
 		for n, periods := range [][]bool{{true, false}, {false, true, true}, {true}, {}} {
 			dims := make([]int, len(periods))
 			points := max(1, c.Size()-n) // so that there are some left over
@@ -225,7 +225,7 @@ func TestGraph(t *testing.T) {
 // come out at their ends; and the same graph can be made of them from there.
 func TestDistGraph(t *testing.T) {
 	testenv.NoLeaks(t)
-	ranktest.Each(t, groupSizes, func(ctx context.Context, c *rank.Comm) error {
+	ranktest.Each(t, groupSizes(), func(ctx context.Context, c *rank.Comm) error {
 		for seed := range uint64(4) {
 			rnd := rand.New(rand.NewPCG(seed, 5)) // the same on all ranks
 			n := c.Size()

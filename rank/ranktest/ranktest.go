@@ -42,12 +42,16 @@ func RunSeed(t testing.TB, n int, seed uint64, f func(ctx context.Context, c *ra
 	}
 }
 
-// Each runs f as subtests, for each number of ranks, on a plain device and on misbehaving devices.
+// Each runs f as subtests, for each number of ranks, on a plain device and on misbehaving devices, with go test -short on one of
+// these.
 func Each(t *testing.T, sizes []int, f func(ctx context.Context, c *rank.Comm) error) {
 	t.Helper()
 	for _, n := range sizes {
 		t.Run(fmt.Sprintf("n=%d", n), func(t *testing.T) { Run(t, n, f) })
-		for _, seed := range seeds {
+		for i, seed := range seeds {
+			if i > 0 && testing.Short() {
+				break
+			}
 			t.Run(fmt.Sprintf("n=%d/seed=%d", n, seed), func(t *testing.T) { RunSeed(t, n, seed, f) })
 		}
 	}

@@ -31,6 +31,9 @@ const arenaSize = 64 << 20
 // lacking are the features that this device does not have.
 var lacking []rdma.Feature
 
+// brief leaves out the cases that need many operations.
+func brief() bool { return arch.RaceEnabled || testing.Short() }
+
 // opened is a context with the provider under it.
 func opened(t testing.TB, cfg soft.Config) rdma.Context {
 	t.Helper()
@@ -216,7 +219,7 @@ func closing(t testing.TB, c *rdmatest.Child) *rdmatest.Child {
 }
 
 func TestConformance(t *testing.T) {
-	rdmatest.Run(t, rdmatest.Fabric{Lacks: lacking, Open: inSegment(soft.Config{}), Brief: arch.RaceEnabled})
+	rdmatest.Run(t, rdmatest.Fabric{Lacks: lacking, Open: inSegment(soft.Config{}), Brief: brief()})
 }
 
 func TestConformanceOrdinaryMemory(t *testing.T) {
@@ -235,27 +238,27 @@ var inMotion = []string{"flush", "status", "signal", "inline", "transfer", "recv
 
 func TestConformanceAdversarial(t *testing.T) {
 	seeds := uint64(3)
-	if arch.RaceEnabled {
+	if brief() {
 		seeds = 1
 	}
 	for seed := range seeds {
 		t.Run(fmt.Sprintf("seed_%d", seed), func(t *testing.T) {
 			rdmatest.Run(t, rdmatest.Fabric{
 				Lacks: lacking, Open: inSegment(soft.Config{Adversary: &soft.Adversary{Seed: seed}}), Adversarial: true,
-				Memory: rdmatest.MemoryKind(seed % 2), Brief: seed > 0 || arch.RaceEnabled, Groups: inMotion,
+				Memory: rdmatest.MemoryKind(seed % 2), Brief: seed > 0 || brief(), Groups: inMotion,
 			})
 		})
 	}
 }
 
 func TestConformanceTCP(t *testing.T) {
-	rdmatest.Run(t, rdmatest.Fabric{Lacks: lacking, Open: overTCP(soft.Config{}), Brief: arch.RaceEnabled})
+	rdmatest.Run(t, rdmatest.Fabric{Lacks: lacking, Open: overTCP(soft.Config{}), Brief: brief()})
 }
 
 func init() { soft.TLS = softtls.Handshake }
 
 func TestConformanceTLS(t *testing.T) {
-	rdmatest.Run(t, rdmatest.Fabric{Lacks: lacking, Open: overTCP(soft.Config{Secure: softtls.Handshake}), Brief: arch.RaceEnabled})
+	rdmatest.Run(t, rdmatest.Fabric{Lacks: lacking, Open: overTCP(soft.Config{Secure: softtls.Handshake}), Brief: brief()})
 }
 
 func TestConformanceTLSAdversarial(t *testing.T) {
@@ -301,7 +304,7 @@ func afar(shared bool) []string {
 }
 
 func TestConformanceProcesses(t *testing.T) {
-	rdmatest.Run(t, rdmatest.Fabric{Lacks: lacking, Open: acrossProcesses(true), Processes: true, Brief: arch.RaceEnabled, Groups: afar(true)})
+	rdmatest.Run(t, rdmatest.Fabric{Lacks: lacking, Open: acrossProcesses(true), Processes: true, Brief: brief(), Groups: afar(true)})
 }
 
 func TestConformanceProcessesTCP(t *testing.T) {
@@ -384,7 +387,7 @@ func TestConformanceFloodKills(t *testing.T) {
 		shared bool
 		kills  int
 	}{{"segment", true, 500}, {"tcp", false, 50}} {
-		if arch.RaceEnabled || testing.Short() {
+		if brief() {
 			f.kills = 20 // see afar
 		}
 		t.Run(f.name, func(t *testing.T) {
@@ -396,7 +399,7 @@ func TestConformanceFloodKills(t *testing.T) {
 // Processes are killed in the middle of matches and of rendezvous.
 func TestConformanceTagKills(t *testing.T) {
 	kills := 150
-	if arch.RaceEnabled || testing.Short() {
+	if brief() {
 		kills = 15 // see afar
 	}
 	rdmatest.RunTagFlood(t, rdmatest.FloodFabric{Open: floods(kills, true), Kills: kills, Seed: 2})
