@@ -107,7 +107,7 @@ hosts-table: ## the table of faults in docs/hosts.md
 .PHONY: bench-hosts
 bench-hosts: ## gorun beside Hydra, MPICH and Open MPI over hosts, into docs/hosts.md (as root; about seven minutes)
 	@scripts/test-deps hosts
-	$(GO) test -count=1 -timeout 20m -run '^$$' -bench Hosts -benchtime 1x ./e2e/hosts -args -update
+	TEST_PARTS=hosts $(GO) test -count=1 -timeout 20m -run '^$$' -bench Hosts -benchtime 1x ./e2e/hosts -args -update
 
 .PHONY: scale
 scale: ## what docs/scale.md has: 128 agents and 1,024 ranks, 256 members, and all that is simulated (a quarter of an hour, 15 GB)

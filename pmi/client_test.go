@@ -19,7 +19,7 @@ var placements = map[string][]int{
 	"2 hosts":            {0, 0, 1, 1},
 	"3 hosts round":      {0, 1, 2, 0, 1, 2, 0},
 	"60 ranks 2 hosts":   append(make([]int, 30), ones(30)...),
-	"300 ranks one host": make([]int, 300),
+	"100 ranks one host": make([]int, 100),
 }
 
 func ones(n int) []int {

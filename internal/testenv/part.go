@@ -24,11 +24,17 @@ const (
 // partsVariable names the parts whose tests run, with commas between; "all" is each.
 const partsVariable = "TEST_PARTS"
 
+// Chosen tells whether tests of one of some parts run.
+func Chosen(parts ...string) bool {
+	return slices.ContainsFunc(strings.Split(os.Getenv(partsVariable), ","), func(chosen string) bool {
+		return chosen == "all" || slices.Contains(parts, chosen)
+	})
+}
+
 // Part skips a test of a part of `make test-all` that is not to run.
 func Part(t testing.TB, part string) {
 	t.Helper()
-	parts := strings.Split(os.Getenv(partsVariable), ",")
-	if !slices.Contains(parts, part) && !slices.Contains(parts, "all") {
+	if !Chosen(part) {
 		t.Skipf("skipped: not in make test; to run it: make test-%s", part)
 	}
 }
