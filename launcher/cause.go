@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gorun-mpi/gorun/internal/endsignal"
 	"github.com/gorun-mpi/gorun/launcher/internal/host"
 )
 
@@ -81,17 +82,17 @@ type ending struct {
 	clock  *clock
 	worlds *worlds
 
-	cause      *Cause
-	causeAt    time.Time // when it became that
-	suspect    *Cause    // becomes the cause unless a better one comes
-	start      *JobError // why the ranks could not be started
-	told       bool      // the sites are ending their ranks
-	held       bool      // they are not to begin yet: the ranks are looked at
-	interrupts int
-	deaf       []func()      // end sites that do not answer
-	abandon    chan struct{} // closed when output need not be waited for
-	hurry      sync.Once
-	hasten     func() // ends a look-up that the start waits for
+	cause   *Cause
+	causeAt time.Time     // when it became that
+	suspect *Cause        // becomes the cause unless a better one comes
+	start   *JobError     // why the ranks could not be started
+	told    bool          // the sites are ending their ranks
+	held    bool          // they are not to begin yet: the ranks are looked at
+	wished  time.Time     // when the user's first signal came; zero: none has
+	deaf    []func()      // end sites that do not answer
+	abandon chan struct{} // closed when output need not be waited for
+	hurry   sync.Once
+	hasten  func() // ends a look-up that the start waits for
 }
 
 // failed notes that a rank or a host has failed, which ends the job unless that
@@ -195,13 +196,16 @@ func (e *ending) cancelled(ctx context.Context) {
 	e.fail(&Cause{Rank: -1, Status: statusFailed, Message: context.Cause(ctx).Error()})
 }
 
-// interrupt ends the job with the user's signal; a second one kills at once.
-func (e *ending) interrupt(sig syscall.Signal) {
-	if e.interrupts++; e.interrupts > 1 {
-		e.tell(host.Command{Kind: host.Kill})
-		e.giveUp(settle)
+// interrupt ends the job with the user's signal; a second one kills at once (package endsignal).
+func (e *ending) interrupt(sig syscall.Signal, now time.Time) {
+	if !e.wished.IsZero() {
+		if endsignal.Second(sig, now.Sub(e.wished)) {
+			e.tell(host.Command{Kind: host.Kill})
+			e.giveUp(settle)
+		}
 		return
 	}
+	e.wished = now
 	e.giveUp(2 * e.job.grace())
 	if e.told {
 		e.worlds.tell(host.Command{Kind: host.Pass, Signal: sig})

@@ -174,7 +174,7 @@ func TestLauncherIsKilledWhileStarting(t *testing.T) {
 }
 
 func TestAgentIsKilled(t *testing.T) {
-	for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
+	for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGHUP} {
 		t.Run(signal.String(), func(t *testing.T) {
 			testenv.NoLeaks(t)
 			entry := fmt.Sprintf("LAUNCHER_TEST=%d-%d", os.Getpid(), time.Now().UnixNano())

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -231,7 +232,7 @@ func (c *controller) signal(s os.Signal) {
 			}
 		}
 	case unix.SIGINT, unix.SIGTERM:
-		c.end.interrupt(sig)
+		c.end.interrupt(sig, time.Now())
 	case unix.SIGTSTP:
 		if c.job.Suspend != nil {
 			for s := range c.worlds.seats() {

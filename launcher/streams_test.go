@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -287,7 +288,7 @@ func TestSignalsToTheLauncher(t *testing.T) {
 		{"TERM ends", sh("echo ready; exec sleep 60"), []syscall.Signal{syscall.SIGTERM}, 143, ""},
 		{"USR1 is passed on", roleArgv(t, "signalled"), []syscall.Signal{syscall.SIGUSR1}, 0, "user defined signal 1"},
 		{"INT, TERM and KILL", roleArgv(t, "signalled"), []syscall.Signal{syscall.SIGINT}, 130, "interrupt\n"},
-		{"the second INT kills", sh("trap '' INT TERM; echo ready; while :; do sleep 1; done"), []syscall.Signal{syscall.SIGINT, syscall.SIGINT}, 130, ""},
+		{"a later INT kills", sh("trap '' INT TERM; echo ready; while :; do sleep 1; done"), []syscall.Signal{syscall.SIGINT, syscall.SIGINT}, 130, ""},
 	} {
 		for _, way := range ways {
 			t.Run(c.name+"/"+way.name, func(t *testing.T) {
@@ -316,7 +317,21 @@ func TestSignalsToTheLauncher(t *testing.T) {
 				for _, s := range c.send {
 					signals <- s
 				}
-				r := <-done
+				var r Result
+				for again := time.Tick(10 * time.Millisecond); ; {
+					select {
+					case r = <-done:
+					case <-again:
+						if len(c.send) > 1 {
+							select {
+							case signals <- c.send[1]:
+							default:
+							}
+						}
+						continue
+					}
+					break
+				}
 				if r.ExitStatus != c.status || ctx.Err() != nil {
 					t.Errorf("got status %d, cause %v, want %d", r.ExitStatus, r.Cause, c.status)
 				}
@@ -325,6 +340,46 @@ func TestSignalsToTheLauncher(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestOneStopForAll has a service manager stop all processes of a job at once, so that ranks get a signal twice, which the launcher
+// gets twice too: they have their time to save.
+func TestOneStopForAll(t *testing.T) {
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			testenv.NoLeaks(t)
+			signals := make(chan os.Signal, 2)
+			var out, errs buffer
+			job := Job{NP: 2, Argv: sh(`trap 'n=$((n+1)); echo told $n' TERM; n=0; echo ready $$ $PPID; until [ $n = 2 ]; do :; done; echo saved`), Signals: signals, Stdout: &out, Stderr: &errs, Grace: time.Minute}
+			overAgents(t, &job, way.hosts)
+			go func() {
+				lines := func(n int, begin string) (all []string) {
+					testenv.Holds(30*time.Second, func() bool {
+						all = slices.DeleteFunc(strings.Split(out.String(), "\n"), func(line string) bool { return !strings.HasPrefix(line, begin) })
+						return len(all) == n
+					})
+					return all
+				}
+				for _, line := range lines(2, "ready") {
+					var rank, parent int
+					if _, err := fmt.Sscanf(line, "ready %d %d", &rank, &parent); err != nil {
+						t.Error(err)
+					}
+					if parent != os.Getpid() {
+						_ = syscall.Kill(parent, syscall.SIGTERM)
+					}
+					_ = syscall.Kill(-rank, syscall.SIGTERM)
+				}
+				lines(2, "told 1")
+				signals <- syscall.SIGTERM
+				signals <- syscall.SIGTERM
+			}()
+			r, _, _, err := runJob(t, job)
+			if err != nil || r.ExitStatus != 143 || strings.Count(out.String(), "saved\n") != 2 {
+				t.Errorf("got status %d, cause %v, %v, %q, %q", r.ExitStatus, r.Cause, err, out.String(), errs.String())
+			}
+		})
 	}
 }
 

@@ -16,7 +16,9 @@ import (
 // only its own process, with status 1. Otherwise Main returns. f may call Finalize itself.
 //
 // SIGINT and SIGTERM cancel f's context. When f then returns because of it, the signal ends the process.
-// The process also ends at a second signal, and when f has not looked at its context within half a second.
+// The process also ends at a SIGINT that comes 200 ms after the first signal or later, and when f has not looked at
+// its context within half a second. Other further signals are taken for the same event: a service manager's stop comes
+// from it, and from the launcher that it stops too.
 func Main(f func(ctx context.Context, c *Comm) error) {
 	w, err := Init(context.Background(), Config{})
 	if err != nil {

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -37,6 +39,15 @@ func init() {
 			case "late":
 				<-ctx.Done()
 				fmt.Println("asked")
+			case "saves":
+				again := make(chan os.Signal, 2)
+				signal.Notify(again, unix.SIGTERM)
+				<-ctx.Done()
+				fmt.Println("asked")
+				<-again
+				time.Sleep(50 * time.Millisecond) // in which it would end that takes it for a second wish
+				fmt.Println("saved")
+				return nil
 			}
 			for start := time.Now(); time.Since(start) < time.Hour; { // computes, and looks at nothing
 			}
@@ -90,17 +101,41 @@ func TestMainEndsContextAtSignals(t *testing.T) {
 		j := &job{program: "signal", hosts: []int{1}, env: []string{"RANK_TEST_HANDLES=late"}}
 		j.start(t)
 		j.until(t, 0, "ready")
-		for _, s := range []unix.Signal{unix.SIGINT, unix.SIGTERM} {
-			if err := j.ranks[0].Process.Signal(s); err != nil {
+		if err := j.ranks[0].Process.Signal(unix.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		j.until(t, 0, "asked")
+		over := make(chan struct{})
+		var impatient sync.WaitGroup
+		impatient.Go(func() {
+			for {
+				select {
+				case <-time.After(10 * time.Millisecond):
+					_ = j.ranks[0].Process.Signal(unix.SIGINT)
+				case <-over:
+					return
+				}
+			}
+		})
+		j.wait(t, 0)
+		close(over)
+		impatient.Wait()
+		if ws := j.ranks[0].ProcessState.Sys().(syscall.WaitStatus); !ws.Signaled() || ws.Signal() != unix.SIGINT {
+			t.Errorf("%v, want the end by INT", j.ranks[0].ProcessState)
+		}
+	})
+	t.Run("the same signal from two", func(t *testing.T) {
+		j := &job{program: "signal", hosts: []int{1}, env: []string{"RANK_TEST_HANDLES=saves"}}
+		j.start(t)
+		j.until(t, 0, "ready")
+		for _, before := range []string{"ready", "asked"} {
+			j.until(t, 0, before)
+			if err := j.ranks[0].Process.Signal(unix.SIGTERM); err != nil {
 				t.Fatal(err)
 			}
-			if s == unix.SIGINT {
-				j.until(t, 0, "asked")
-			}
 		}
-		j.wait(t, 0)
-		if ws := j.ranks[0].ProcessState.Sys().(syscall.WaitStatus); !ws.Signaled() || ws.Signal() != unix.SIGTERM {
-			t.Errorf("%v, want the second signal", j.ranks[0].ProcessState)
+		if status := j.wait(t, 0); status != 0 || !strings.Contains(j.out[0].String(), "saved") {
+			t.Errorf("%v, it wrote %q", j.ranks[0].ProcessState, j.out[0].String())
 		}
 	})
 }

@@ -2,12 +2,13 @@ package rank
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/signal"
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/gorun-mpi/gorun/internal/endsignal"
 )
 
 const (
@@ -48,16 +49,18 @@ func (s *signals) watch() {
 	case <-s.over:
 		return
 	}
-	s.end(fmt.Errorf("%v signal received", s.first))
+	s.end(endsignal.Received(s.first.(syscall.Signal)))
 	close(s.told)
-	late := time.NewTimer(notice)
+	first, late := time.Now(), time.NewTimer(notice)
 	for {
 		select {
-		case second := <-s.come:
-			s.die(second)
+		case next := <-s.come:
+			if endsignal.Second(next, time.Since(first)) {
+				endsignal.Die(next.(syscall.Signal))
+			}
 		case <-late.C:
 			if !s.seen.seen.Load() {
-				s.die(s.first)
+				endsignal.Die(s.first.(syscall.Signal))
 			}
 		case <-s.over:
 			return
@@ -70,18 +73,9 @@ func (s *signals) watch() {
 func (s *signals) dieSoon() {
 	select {
 	case <-s.told:
-		s.die(s.first)
+		endsignal.Die(s.first.(syscall.Signal))
 	case <-time.After(tellTime):
 	}
-}
-
-// die ends the process by a signal, as if it had not been caught.
-func (s *signals) die(by os.Signal) {
-	signal.Reset(by)
-	sig := by.(syscall.Signal)
-	_ = syscall.Kill(os.Getpid(), sig)
-	time.Sleep(time.Second) // it is on its way
-	os.Exit(128 + int(sig))
 }
 
 func (s *signals) stop() {

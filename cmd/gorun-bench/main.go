@@ -37,7 +37,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"runtime"
 	"slices"
 	"strings"
@@ -48,6 +47,7 @@ import (
 
 	"github.com/gorun-mpi/gorun/cmd/internal/doca"
 	"github.com/gorun-mpi/gorun/cmd/internal/logline"
+	"github.com/gorun-mpi/gorun/internal/endsignal"
 	"github.com/gorun-mpi/gorun/internal/topo"
 	"github.com/gorun-mpi/gorun/internal/version"
 )
@@ -79,25 +79,12 @@ func main() {
 	if len(os.Args) > 2 && os.Args[1] == guardWord {
 		os.Exit(runGuard(os.Args[2], os.Args[3:], os.Stdin))
 	}
-	ctx, cancel := context.WithCancelCause(context.Background())
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
-	go func() {
-		s := <-signals
-		signal.Stop(signals) // a second one ends the command at once
-		cancel(interrupted(s.(syscall.Signal)))
-	}()
-	os.Exit(run(ctx, os.Args[1:], std))
+	os.Exit(run(endsignal.Context(), os.Args[1:], std))
 }
-
-// interrupted is the signal that ended a session.
-type interrupted syscall.Signal
-
-func (s interrupted) Error() string { return "ended by " + syscall.Signal(s).String() }
 
 // ended tells which signal ended a session, if one did.
 func ended(err error) (syscall.Signal, bool) {
-	s, ok := errors.AsType[interrupted](err)
+	s, ok := errors.AsType[endsignal.Received](err)
 	return syscall.Signal(s), ok
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gorun-mpi/gorun/cmd/internal/logline"
+	"github.com/gorun-mpi/gorun/internal/endsignal"
 )
 
 // script is a contender that answers a plan as a function says.
@@ -211,7 +212,7 @@ func TestInterruptKeepsWhatWasMeasured(t *testing.T) {
 		if rounds++; rounds < 3 {
 			return answers(4)(one, p, out)
 		}
-		cancel(interrupted(2))
+		cancel(endsignal.Received(2))
 		<-one.Done()
 		return context.Cause(one)
 	})
@@ -219,7 +220,7 @@ func TestInterruptKeepsWhatWasMeasured(t *testing.T) {
 	s.lateness = time.Minute
 	err := s.run(ctx)
 	rows := s.results.rows([]point{{"barrier", "byte", 0}})
-	if !errors.Is(err, interrupted(2)) || len(rows) != 4 || rows[0].Runs != 3 || rows[0].Pairs != 2 || rows[0].Ratio != 0.25 {
+	if !errors.Is(err, endsignal.Received(2)) || len(rows) != 4 || rows[0].Runs != 3 || rows[0].Pairs != 2 || rows[0].Ratio != 0.25 {
 		t.Errorf("error %v, rows %+v; want the signal, and 3 runs with 2 pairs", err, rows)
 	}
 }

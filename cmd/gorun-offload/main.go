@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/gorun-mpi/gorun/coll"
+	"github.com/gorun-mpi/gorun/internal/endsignal"
 	"github.com/gorun-mpi/gorun/internal/shm"
 	"github.com/gorun-mpi/gorun/internal/version"
 	"github.com/gorun-mpi/gorun/rdma/soft"
@@ -29,6 +30,7 @@ func main() {
 		fmt.Println(version.Line("gorun-offload"))
 		return
 	}
+	endsignal.Leave()
 	if err := serve(*ranks, *threads); err != nil {
 		fmt.Fprintf(os.Stderr, "gorun-offload: %v\n", err)
 		os.Exit(1)

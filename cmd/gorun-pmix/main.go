@@ -26,7 +26,7 @@
 //
 // main reads the host's frames; one accepts connections; two for each
 // connection, which end with it; one for each Ping under way. None is waited for:
-// the end of the host's stream, or a signal from the host, ends the process.
+// the end of the host's stream, or KILL from the host, ends the process.
 //
 // With --probe it prints what libpmix it has found, as JSON, for gorun-info.
 //
@@ -45,6 +45,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gorun-mpi/gorun/internal/endsignal"
 	"github.com/gorun-mpi/gorun/internal/pmix"
 	"github.com/gorun-mpi/gorun/internal/pmix/link"
 )
@@ -63,6 +64,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	unix.CloseOnExec(link.ControlFD)
 	unix.CloseOnExec(link.ListenFD)
 	unix.CloseOnExec(link.FirstFD)
+	endsignal.Leave()
 	h := newHelper(os.NewFile(link.ControlFD, "host"))
 	if err := h.begin(); err != nil {
 		h.send(&link.Message{Kind: link.Failed, Text: err.Error()})

@@ -36,7 +36,7 @@
 //
 // The command starts no goroutine but those of --metrics. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1,
 // SIGUSR2, SIGCONT and SIGTSTP are handed to the launcher, except those other than
-// SIGINT, SIGTERM and SIGQUIT that were ignored when gorun started (nohup). After SIGTSTP, ^Z, gorun stops too
+// SIGINT, SIGTERM and SIGQUIT that were ignored when gorun started (nohup). Package endsignal says which of them are a second wish. After SIGTSTP, ^Z, gorun stops too
 // once the ranks were told.
 package main
 

@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gorun-mpi/gorun/internal/endsignal"
 	"github.com/gorun-mpi/gorun/internal/gossip"
 	"github.com/gorun-mpi/gorun/internal/meet"
 	"github.com/gorun-mpi/gorun/launcher/internal/agent"
@@ -28,8 +29,9 @@ import (
 
 // Main runs an agent: it runs the ranks of one host as the launcher at the other end
 // of stdin and stdout requests. It returns the exit status of the process when that
-// stream has ended and its ranks are gone. The process must have no other children.
+// stream has ended and its ranks are gone. INT and TERM do not end it. The process must have no other children.
 func Main(ctx context.Context, stdin io.Reader, stdout io.Writer) int {
+	endsignal.Leave()
 	// Daemons that ranks leave become this process's children, and end with the job.
 	orphans, adoptErr := orphan.Adopt()
 	if adoptErr == nil {
@@ -46,6 +48,7 @@ func Main(ctx context.Context, stdin io.Reader, stdout io.Writer) int {
 // Relay runs a relay: it starts agents, on its host and by ssh on others, as the launcher at the other end of stdin and stdout
 // requests, atOnce at a time and in the environment env. It returns the exit status of the process. The process must have no other children.
 func Relay(stdin, stdout *os.File, env []string, atOnce int) int {
+	endsignal.Leave()
 	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE) // a write's error will do
 	if err := agent.MainRelay(stdin, stdout, env, atOnce); err != nil {
 		fmt.Fprintln(os.Stderr, err)

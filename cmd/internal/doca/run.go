@@ -6,14 +6,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 
 	"github.com/sirupsen/logrus"
 
 	"github.com/gorun-mpi/gorun/cmd/internal/logline"
 	"github.com/gorun-mpi/gorun/cmd/internal/output"
+	"github.com/gorun-mpi/gorun/internal/endsignal"
 )
 
 // Exit statuses.
@@ -27,11 +26,9 @@ const (
 type Stdio struct{ Out, Err io.Writer }
 
 // Main is the process around a program: its context ends with SIGINT or SIGTERM, and
-// a second signal ends the process at once.
+// a second Ctrl-C ends the process at once.
 func Main(run func(ctx context.Context, args, environ []string, std Stdio) int) {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
-	os.Exit(run(ctx, os.Args[1:], os.Environ(), Stdio{os.Stdout, os.Stderr}))
+	os.Exit(run(endsignal.Context(), os.Args[1:], os.Environ(), Stdio{os.Stdout, os.Stderr}))
 }
 
 // BadEnvironment says that the environment is none of a launcher, before there are
