@@ -1,6 +1,7 @@
 package host
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -58,8 +59,26 @@ func (h *Host) makeDirectory() error {
 		h.log("job directory: %v", err)
 		return nil
 	}
-	h.rankDir = h.dir
+	h.rankDir, h.filesDir = h.dir, h.dir
+	if os.Geteuid() == 0 {
+		h.share()
+	}
 	return nil
+}
+
+// share has a place in the job directory where users make files whom ranks of root become, by setpriv or by themselves:
+// in what is root's alone they could not, though in /dev/shm they could. They cannot list it, nor remove others' files.
+func (h *Host) share() {
+	dir := filepath.Join(h.dir, "shared")
+	err := os.Mkdir(dir, 0o700)
+	if err == nil {
+		err = errors.Join(unix.Chmod(dir, unix.S_ISVTX|0o733), unix.Chmod(h.dir, 0o711)) // whatever the umask is
+	}
+	if err != nil {
+		h.log("job directory: %v", err)
+		return
+	}
+	h.filesDir, h.laid = dir, append(h.laid, dir)
 }
 
 // removeDirectory is called when no rank is left.
@@ -72,8 +91,11 @@ func (h *Host) removeDirectory() {
 	}
 }
 
-// removeEmpty removes the job directory, unless something is in it.
+// removeEmpty removes the job directory, unless something of ranks is in it.
 func (h *Host) removeEmpty() bool {
+	for _, name := range slices.Backward(h.laid) {
+		_ = os.Remove(name)
+	}
 	err := unix.Rmdir(h.dir)
 	return err == nil || err == unix.ENOENT
 }
@@ -87,21 +109,21 @@ func outerDirectory(name, value string) bool {
 // ucxDirectory is where UCX, which MPICH and Open MPI may use, makes its segments.
 const ucxDirectory = "UCX_POSIX_DIR"
 
-// directorySettings send MPIs there: UCX, and Open MPI (4 and 5). Users may
+// directorySettings send MPIs to the job directory, or to files in it: UCX, and Open MPI (4 and 5). Users may
 // override each. There are none without a directory.
-func directorySettings(dir string, users []string) []string {
+func directorySettings(dir, files string, users []string) []string {
 	if dir == "" {
 		return nil
 	}
 	settings := []string{
-		"OMPI_MCA_btl_vader_backing_directory=" + dir,
-		"OMPI_MCA_btl_sm_backing_directory=" + dir,
-		"OMPI_MCA_osc_sm_backing_directory=" + dir,
-		"OMPI_MCA_osc_rdma_backing_directory=" + dir,
+		"OMPI_MCA_btl_vader_backing_directory=" + files,
+		"OMPI_MCA_btl_sm_backing_directory=" + files,
+		"OMPI_MCA_osc_sm_backing_directory=" + files,
+		"OMPI_MCA_osc_rdma_backing_directory=" + files,
 		"OMPI_MCA_orte_tmpdir_base=" + dir,
 	}
 	if strings.HasPrefix(dir, memoryDirectory+"/") {
-		settings = append(settings, ucxDirectory+"="+dir) // it would be slow on a disk
+		settings = append(settings, ucxDirectory+"="+files) // it would be slow on a disk
 	}
 	free := settings[:0]
 	for _, s := range settings {

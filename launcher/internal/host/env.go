@@ -113,7 +113,7 @@ type environment struct {
 	calm    []bool       // by program: its environment says nothing of how Open MPI waits
 }
 
-func newEnvironment(spec *Spec, cpus int, segment bool, dir string, server *sidecar.Server, ports []string, python string, alone []bool) *environment {
+func newEnvironment(spec *Spec, cpus int, segment bool, dir, files string, server *sidecar.Server, ports []string, python string, alone []bool) *environment {
 	if cpus == 0 {
 		cpus = topo.CPUs()
 	}
@@ -168,7 +168,7 @@ func newEnvironment(spec *Spec, cpus int, segment bool, dir string, server *side
 			if python != "" && !alone[r.App] {
 				user = withPython(user, python)
 			}
-			e.common[r.App] = slices.Concat(host, commandVars(spec.Apps[r.App].Argv), directorySettings(dir, user), user)
+			e.common[r.App] = slices.Concat(host, commandVars(spec.Apps[r.App].Argv), directorySettings(dir, files, user), user)
 			e.shared[r.App] = newSharedVars(spec, user)
 			e.calm[r.App] = !slices.ContainsFunc(user, func(entry string) bool {
 				return strings.HasPrefix(entry, ompiOver) || strings.HasPrefix(entry, ompiYield)

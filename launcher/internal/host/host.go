@@ -75,6 +75,8 @@ type Host struct {
 	guard      *guard.Guard
 	held       atomic.Pointer[guard.Guard] // guard, for Alive
 	dir        string                      // the job directory
+	filesDir   string                      // where MPIs make files: dir, or a directory in it that all users may write to
+	laid       []string                    // what was put into dir, which is removed without a look
 	rankDir    string                      // that ranks are told of: dir, or "" if it could not be made
 	preloaded  []string                    // files of programs that came from the controller, by program; "": it has not
 	temp       tempFiles

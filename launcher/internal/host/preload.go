@@ -72,10 +72,10 @@ func (h *Host) fetch(app int, p *Preload) (file string, err error) {
 		return "", fmt.Errorf("found the name %q, expected that of a file, and somebody to send it", p.Name)
 	}
 	file = filepath.Join(h.rankDir, "program-"+strconv.Itoa(app), p.Name)
-	if err := os.Mkdir(filepath.Dir(file), 0o700); err != nil {
+	if err := os.Mkdir(filepath.Dir(file), 0o755); err != nil {
 		return "", err
 	}
-	to, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o700)
+	to, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
 	if err != nil {
 		return "", err
 	}

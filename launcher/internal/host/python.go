@@ -23,9 +23,11 @@ func (h *Host) layPython() string {
 		return ""
 	}
 	dir := filepath.Join(h.rankDir, "python")
+	file := filepath.Join(dir, "sitecustomize.py")
 	err := os.Mkdir(dir, 0o755)
 	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, "sitecustomize.py"), pythonHook, 0o644)
+		h.laid = append(h.laid, dir, file)
+		err = os.WriteFile(file, pythonHook, 0o644)
 	}
 	if err != nil {
 		h.log("--python-abort: %v", err)

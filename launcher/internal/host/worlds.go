@@ -195,7 +195,7 @@ func (h *Host) dial(app int, file string) bool {
 // inherit is open there too, but not with sudo, which closes it.
 func runsElsewhere(file string) bool {
 	switch filepath.Base(file) {
-	case "unshare", "nsenter", "ip", "bwrap", "setpriv", "runuser", "su", "chroot":
+	case "unshare", "nsenter", "ip", "bwrap", "setpriv", "runuser", "su", "chroot", "gosu", "su-exec", "chpst":
 		return true
 	}
 	return false
