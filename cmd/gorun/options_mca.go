@@ -35,9 +35,6 @@ func mcaOptions() []option {
 	}
 }
 
-// parameter is a setting of a launcher's parameter, until it is followed.
-type parameter struct{ name, value, spelling string }
-
 // setMCAVariable sets a parameter that stands for an option.
 func setMCAVariable(name string) func(*settings, string) error {
 	return func(s *settings, value string) error {
@@ -67,86 +64,15 @@ func (s *settings) setParameter(prefix, name, value string) error {
 		return nil
 	}
 	if prefix != "PMIX_MCA_" {
-		_, mapped := mappedParameters()[name]
-		if framework := launcherFramework(name); mapped || framework != "" {
+		stands := standsFor(name) != nil
+		if part := launchersPart(name); stands || part {
 			s.parameters = append(s.parameters, parameter{name, value, s.spelling + " " + name})
-			if framework != "" {
+			if part {
 				return nil
 			}
 		}
 	}
 	s.jobEnv = append(s.jobEnv, edit{name: prefix + name, value: value})
-	return nil
-}
-
-// launcherFramework is the part of Open MPI's launcher that a parameter belongs
-// to; "" for one that MPI's library in the ranks reads.
-func launcherFramework(name string) string {
-	part, _, _ := strings.Cut(name, "_")
-	if slices.Contains([]string{"errmgr", "ess", "filem", "grpcomm", "iof", "odls", "oob", "plm", "prte", "ras", "regx",
-		"rmaps", "rml", "routed", "rtc", "schizo", "snapc", "sstore", "state"}, part) {
-		return part
-	}
-	return ""
-}
-
-// mappedParameters are the parameters of Open MPI's launchers, of versions 4 and
-// 5, that one of gorun's options stands for.
-func mappedParameters() map[string]string {
-	return map[string]string{
-		"rmaps_base_mapping_policy":    "map-by",
-		"rmaps_default_mapping_policy": "map-by",
-		"rmaps_base_ranking_policy":    "rank-by",
-		"rmaps_default_ranking_policy": "rank-by",
-		"hwloc_base_binding_policy":    "bind-to",
-		"hwloc_default_binding_policy": "bind-to",
-		"hwloc_base_report_bindings":   "report-bindings",
-		"rmaps_base_oversubscribe":     "oversubscribe",
-		"rmaps_base_no_oversubscribe":  "nooversubscribe",
-		"rmaps_base_n_pernode":         "npernode",
-		"rmaps_ppr_n_pernode":          "npernode",
-		"rmaps_base_display_map":       "display-map",
-		"rmaps_rank_file_path":         "rankfile",
-		"orte_rankfile":                "rankfile",
-		"orte_default_hostfile":        "default-hostfile",
-		"prte_default_hostfile":        "default-hostfile",
-		"plm_rsh_args":                 "rsh-args",
-		"plm_rsh_num_concurrent":       "launch-fanout",
-		"orte_tag_output":              "tag-output",
-		"orte_timestamp_output":        "timestamp-output",
-		"orte_output_filename":         "output-filename",
-		"orte_execute_quiet":           "quiet",
-		"odls_base_sigkill_timeout":    "grace",
-	}
-}
-
-// follow sets the options that parameters stand for, and notes the parameters
-// that there is nothing for. Those of the environment go without a note: they
-// were not given to gorun.
-func (r *reader) follow(parameters []parameter, quiet bool) error {
-	mapped := mappedParameters()
-	for _, p := range parameters {
-		r.s.spelling = p.spelling
-		o := longOption(r.table, mapped[p.name])
-		if o == nil {
-			if !quiet {
-				r.s.note("a parameter of Open MPI's own launcher, which gorun replaces")
-			}
-			continue
-		}
-		value := p.value
-		if o.arity == 0 {
-			switch strings.ToLower(value) {
-			case "1", "true", "yes", "enabled", "t", "y":
-				value = ""
-			default:
-				continue
-			}
-		}
-		if err := r.set(o, p.spelling, value); err != nil {
-			return err
-		}
-	}
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -63,10 +64,78 @@ func TestParametersAreFollowed(t *testing.T) {
 	}
 }
 
+// Each parameter does what its option does, by the names of Open MPI 4 and 5, in --mca and in the environment.
+func TestParametersStandForOptions(t *testing.T) {
+	untried := map[string]bool{}
+	for _, p := range standIns {
+		untried[p.name] = true
+	}
+	for _, c := range []struct{ parameter, value, option string }{
+		{"orte_default_hostfile", "hosts", "--hostfile hosts"},
+		{"orte_default_dash_host", "a:2,b", "--host a:2,b"}, {"orte_default_dash_host", "none", ""},
+		{"plm_rsh_agent", "oarsh -q", "--rsh|oarsh -q"}, {"plm_ssh_agent", "kubexec.sh : rsh", "--rsh kubexec.sh"}, {"plm_rsh_agent", "ssh : rsh", ""},
+		{"orte_rsh_agent", "oarsh", "--rsh oarsh"}, {"plm_rsh_args", "-p 2222", "--rsh-args|-p 2222"}, {"plm_ssh_args", "-q", "--rsh-args -q"},
+		{"plm_rsh_num_concurrent", "7", "--launch-fanout 7"}, {"plm_ssh_no_tree_spawn", "1", "--launch-tree 0"}, {"plm_rsh_no_tree_spawn", "0", ""},
+		{"rmaps_base_mapping_policy", "core", "--map-by core"}, {"rmaps_default_mapping_policy", "core", "--map-by core"}, {"rmaps_base_schedule_policy", "node", "--map-by node"},
+		{"rmaps_base_byslot", "1", "--map-by slot"}, {"rmaps_base_bycore", "1", "--map-by core"}, {"rmaps_base_bynode", "t", "--map-by node"},
+		{"rmaps_base_pattern", "2:socket", "--ppr 2:socket"}, {"rmaps_ppr_pattern", "2:node", "--ppr 2:node"},
+		{"rmaps_base_ranking_policy", "node", "--rank-by node"}, {"rmaps_base_pernode", "yes", "--npernode 1"}, {"rmaps_ppr_pernode", "1", "--npernode 1"},
+		{"rmaps_base_n_pernode", "3", "--npernode 3"}, {"rmaps_ppr_n_pernode", "3", "--npernode 3"},
+		{"rmaps_base_n_persocket", "3", "--npersocket 3"}, {"rmaps_ppr_n_persocket", "3", "--npersocket 3"},
+		{"rmaps_base_cpus_per_rank", "2", "--cpus-per-rank 2"}, {"rmaps_base_cpus_per_proc", "2", "--cpus-per-rank 2"},
+		{"rmaps_base_no_schedule_local", "1", "--nolocal"}, {"rmaps_base_no_schedule_local", "0", ""},
+		{"rmaps_base_oversubscribe", "1", "--oversubscribe"}, {"rmaps_base_no_oversubscribe", "true", "--nooversubscribe"},
+		{"rmaps_rank_file_path", "ranks", "--rankfile ranks"}, {"orte_rankfile", "ranks", "--rankfile ranks"},
+		{"hwloc_base_binding_policy", "none", "--bind-to none"}, {"hwloc_default_binding_policy", "core", "--bind-to core"},
+		{"hwloc_base_bind_to_core", "1", "--bind-to core"}, {"hwloc_base_bind_to_socket", "1", "--bind-to socket"},
+		{"hwloc_base_cpu_list", "0-1", "--cpu-list 0-1"}, {"hwloc_default_cpu_list", "0", "--cpu-list 0"}, {"hwloc_base_slot_list", "1", "--cpu-list 1"}, {"hwloc_base_cpu_set", "0", "--cpu-set 0"},
+		{"hwloc_base_use_hwthreads_as_cpus", "1", "--use-hwthread-cpus"}, {"hwloc_use_hwthreads_as_cpus", "1", "--use-hwthread-cpus"},
+		{"hwloc_base_report_bindings", "1", "--report-bindings"},
+		{"rmaps_base_display_map", "1", "--display map"}, {"rmaps_base_display_devel_map", "1", "--display map-devel"}, {"rmaps_base_display_diffable_map", "1", "--display map"},
+		{"rmaps_base_display_topo_with_map", "1", "--display topo"}, {"orte_display_alloc", "1", "--display allocation"}, {"ras_base_display_alloc", "1", "--display allocation"},
+		{"orte_display_devel_alloc", "1", "--display allocation"}, {"ras_base_display_devel_alloc", "1", "--display allocation"},
+		{"orte_do_not_launch", "1", "--do-not-launch"}, {"orte_tag_output", "1", "--tag-output"}, {"prte_tag_output", "1", "--tag-output"}, {"orte_timestamp_output", "1", "--timestamp-output"},
+		{"orte_output_filename", "logs", "--output-filename logs"}, {"orte_xml_output", "1", "--xml"}, {"orte_xml_file", "x", "--xml-file x"},
+		{"iof_base_redirect_app_stderr_to_stdout", "1", "--merge-stderr-to-stdout"}, {"orte_execute_quiet", "1", "--quiet"},
+		{"ess_base_stream_buffering", "0", "--stream-buffering 0"}, {"ess_base_stream_buffering", "-1", ""},
+		{"ess_base_forward_signals", "USR2", "--forward-signals USR2"}, {"ess_hnp_forward_signals", "none", ""},
+		{"orte_enable_recovery", "1", "--enable-recovery"}, {"orte_max_restarts", "2", "--max-restarts 2"}, {"prte_max_restarts", "-1", ""}, {"odls_base_sigkill_timeout", "3", "--grace 3"},
+	} {
+		delete(untried, version4(c.parameter))
+		files := map[string]string{"hosts": "a\nb slots=2\n", "ranks": "rank 0=a slot=0\nrank 1=a slot=1\n"}
+		as := func(environ string, args ...string) string {
+			l := under("mpirun", files, append(args, "-np", "2", "prog")...)
+			if environ != "" {
+				l.environ = append(l.environ, environ)
+			}
+			got, err := parse(l)
+			if err != nil {
+				t.Fatalf("%s: %v", c.parameter, err)
+			}
+			got.job.Env, got.written, got.warnings = nil, nil, nil
+			return fmt.Sprintf("%+v", got)
+		}
+		want := strings.Split(c.option, "|")
+		if len(want) == 1 {
+			want = strings.Fields(c.option)
+		}
+		expect := as("", want...)
+		if got := as("", "--mca", c.parameter, c.value); got != expect {
+			t.Errorf("--mca %s %s:\n got %s\nwant %s", c.parameter, c.value, got, expect)
+		}
+		if got := as("OMPI_MCA_" + c.parameter + "=" + c.value); got != expect {
+			t.Errorf("OMPI_MCA_%s=%s:\n got %s\nwant %s", c.parameter, c.value, got, expect)
+		}
+	}
+	for name := range untried {
+		t.Errorf("%s is not tried", name)
+	}
+}
+
 func TestMappedParametersHaveOptions(t *testing.T) {
-	for parameter, name := range mappedParameters() {
-		if longOption(options(), name) == nil && !slices.Contains(owed, name) {
-			t.Errorf("%s stands for --%s, which is in no table", parameter, name)
+	for _, p := range standIns {
+		if longOption(options(), p.option) == nil && !slices.Contains(owed, p.option) {
+			t.Errorf("%s stands for --%s, which is in no table", p.name, p.option)
 		}
 	}
 }

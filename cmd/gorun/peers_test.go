@@ -139,6 +139,23 @@ func TestEnvironmentPage(t *testing.T) {
 	testenv.Page(t, filepath.Join("..", "..", "docs", "environment.md"), "variables", b.String(), *update)
 }
 
+// TestParametersPage holds the table of Open MPI's parameters to the one in the code.
+func TestParametersPage(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("| option | parameters |\n|---|---|\n")
+	names, order := map[string]string{}, []string{}
+	for _, p := range standIns {
+		if names[p.option] == "" {
+			order = append(order, p.option)
+		}
+		names[p.option] += " `" + p.name + "`"
+	}
+	for _, option := range order {
+		fmt.Fprintf(&b, "| `--%s` |%s |\n", option, names[option])
+	}
+	testenv.Page(t, filepath.Join("..", "..", "docs", "options.md"), "parameters", b.String(), *update)
+}
+
 func optionsPage(t *testing.T) string {
 	lists := map[family][]string{}
 	for _, peer := range peers {

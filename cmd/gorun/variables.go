@@ -141,14 +141,11 @@ func (r *reader) variables() error {
 		}
 	}
 	var parameters []parameter
-	mapped := mappedParameters()
-	if _, inside := lookup(r.s.environ, "OMPI_MCA_ess_base_jobid"); inside {
-		mapped = nil // in a rank of Open MPI's launcher they say how that was called
-	}
+	_, inside := lookup(r.s.environ, "OMPI_MCA_ess_base_jobid") // in a rank of Open MPI's launcher they say how that was called
 	for _, entry := range r.s.environ {
 		name, value, _ := strings.Cut(entry, "=")
 		for _, prefix := range []string{"OMPI_MCA_", "PRTE_MCA_"} {
-			if key, ok := strings.CutPrefix(name, prefix); ok && mapped[key] != "" && value != "" {
+			if key, ok := strings.CutPrefix(name, prefix); ok && !inside && value != "" && standsFor(key) != nil {
 				parameters = append(parameters, parameter{key, value, name})
 			}
 		}
