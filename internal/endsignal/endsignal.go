@@ -34,6 +34,9 @@ type Received syscall.Signal
 
 func (r Received) Error() string { return syscall.Signal(r).String() + " signal received" }
 
+// Is has it be context.Canceled too, for those who tell an end that was asked for from a failure.
+func (r Received) Is(target error) bool { return target == context.Canceled }
+
 // Context ends at the first of them, with a Received as its cause. A second wish ends the process. It is for main functions.
 func Context() context.Context {
 	ctx, end := context.WithCancelCause(context.Background())

@@ -1,6 +1,8 @@
 package endsignal
 
 import (
+	"context"
+	"errors"
 	"os"
 	"syscall"
 	"testing"
@@ -23,5 +25,13 @@ func TestSecond(t *testing.T) {
 		if got := Second(c.sig, c.after); got != c.want {
 			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
 		}
+	}
+}
+
+// Who asks whether a context was cancelled is told so of one that a signal ended.
+func TestReceivedIsCanceled(t *testing.T) {
+	var err error = Received(syscall.SIGTERM)
+	if !errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || err.Error() != "terminated signal received" {
+		t.Errorf("%v", err)
 	}
 }
