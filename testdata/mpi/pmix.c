@@ -15,6 +15,8 @@
  *	listen               (to event 7)            tell             (it to all)   heard (waits for it)
  *	spawn N PROGRAM ARG  abort STATUS            log TEXT
  *	show TEXT            die                     stay             (until killed)
+ *	await FILE           leave                   (without PMIx_Finalize)
+ *	child WORDS          (what a child that is the same rank does; the end of the words)
  */
 #include <pmix.h>
 #include <signal.h>
@@ -22,6 +24,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -328,7 +331,21 @@ int main(int argc, char **argv) {
 			tell(how, PMIx_Log(&info, 1, NULL, 0));
 		} else if (!strcmp(how, "show"))
 			say("%s", next());
-		else if (!strcmp(how, "die"))
+		else if (!strcmp(how, "await")) {
+			for (const char *file = next(); access(file, F_OK);) nanosleep(&(struct timespec){0, 1000000}, NULL);
+		} else if (!strcmp(how, "leave"))
+			_exit(0);
+		else if (!strcmp(how, "child")) {
+			if (fork() == 0) {
+				*--word = argv[0];
+				execv(argv[0], word);
+				_exit(35);
+			}
+			int status;
+			wait(&status);
+			say("child: %d", status);
+			break;
+		} else if (!strcmp(how, "die"))
 			raise(SIGKILL);
 		else if (!strcmp(how, "stay"))
 			for (;;) pause();

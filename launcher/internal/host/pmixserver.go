@@ -1,6 +1,7 @@
 package host
 
 import (
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -26,9 +27,9 @@ func (h *Host) openPMIx() error {
 		Dir:      h.dir,
 		Patience: spec.PMIxTimeout,
 		Refuse:   refusal(spec),
-		Joined: func(p link.Proc, c sidecar.Count) {
+		Joined: func(p link.Proc, again bool) {
 			h.emit(Event{Kind: Joined, Rank: int(p.Rank)})
-			if c.Joined > c.Left+1 {
+			if again {
 				h.Send(Command{Kind: Rejoined, Rank: int(p.Rank)})
 			}
 		},
@@ -108,7 +109,8 @@ func (s *Spec) users() []string {
 }
 
 // rejoined judges a rank that has connected while what it had before is not
-// finalized. A child may do that beside a program that lives. If none of the rank's
+// finalized. A child may do that beside a program that lives, as Python's
+// multiprocessing does where the main module imports mpi4py. If none of the rank's
 // processes but one uses PMIx that program has died, and the ranks that it was with
 // wait for it, and this one for them.
 func (h *Host) rejoined(rank int) {
@@ -116,18 +118,21 @@ func (h *Host) rejoined(rank int) {
 	if local < 0 || !h.ranks[local].up || h.ranks[local].gone {
 		return
 	}
-	users := 0
+	users, youngest := 0, 0
 	for _, p := range h.processes()[local] {
 		maps, _ := os.ReadFile("/proc/" + strconv.Itoa(p.pid) + "/maps")
 		for name := range mappedFiles(maps) {
 			if strings.HasPrefix(name, "libpmix.so") {
-				users++
+				users, youngest = users+1, max(youngest, p.pid)
 				break
 			}
 		}
 	}
-	if users == 1 {
+	switch {
+	case users == 1:
 		h.emit(Event{Kind: Violated, Rank: rank, Text: afterUnfinished, Stuck: true})
+	case users > 1:
+		h.refused(rank, fmt.Sprintf("process %d, a child of it, has called MPI_Init too and is the same rank a second time: it takes the rank's messages and memory, and MPI may fail in both; import mpi4py or call MPI_Init where children do not", youngest))
 	}
 }
 
@@ -177,7 +182,7 @@ func (h *Host) pmixCount(rank int) sidecar.Count {
 func (h *Host) addPMIx(e *Event, r *rank) {
 	c := h.pmixCount(e.Rank)
 	if c.Joined > 0 {
-		e.Finalized = c.Left >= c.Joined && (!e.Joined || e.Finalized)
+		e.Finalized = c.Finalized() && (!e.Joined || e.Finalized)
 		e.Joined = true
 	}
 	if c.Aborted {

@@ -30,7 +30,7 @@ type Config struct {
 	Patience time.Duration
 	Refuse   string // why no rank is served: the first that connects makes it Failed's text; "": they are
 
-	Joined func(p link.Proc, c Count)                 // a rank has connected
+	Joined func(p link.Proc, again bool)              // a rank has connected, again: before what it had was finalized
 	Left   func(p link.Proc)                          // a rank has finalized
 	Abort  func(p link.Proc, status int, text string) // a rank wants the job to end
 	Say    func(p link.Proc, stream int, text string) // a rank has something to say by way of the server
@@ -69,12 +69,17 @@ type Server struct {
 	workers  sync.WaitGroup
 }
 
-// Count is how often a rank has connected and finalized, and whether it has asked
-// for the end of the job.
+// Count is how often a rank has connected and finalized, how often while a process
+// that had connected before had yet to finalize, and whether it has asked for the end
+// of the job.
 type Count struct {
-	Joined, Left int
-	Aborted      bool
+	Joined, Left, Again int
+	Aborted             bool
 }
+
+// Finalized tells whether each program that has connected has finalized, but for those
+// that were the rank a second time: how a child ends is its parent's affair.
+func (c Count) Finalized() bool { return c.Left >= c.Joined-c.Again }
 
 type state uint8
 
@@ -399,10 +404,16 @@ func (s *Server) told(m link.Message) {
 		s.fail("%s cannot go on: %s", s.name(), m.Text)
 	case link.Joined:
 		c := s.counted(m.Proc)
-		c.Joined++
-		s.cfg.Joined(m.Proc, *c)
+		again := !c.Finalized()
+		if c.Joined++; again {
+			c.Again++
+		}
+		s.cfg.Joined(m.Proc, again)
 	case link.Left:
-		s.counted(m.Proc).Left++
+		c := s.counted(m.Proc)
+		if c.Left++; c.Left == c.Joined {
+			c.Again = 0 // those have finalized too
+		}
 		s.cfg.Left(m.Proc)
 	case link.Abort:
 		s.counted(m.Proc).Aborted = true

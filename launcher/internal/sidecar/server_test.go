@@ -122,7 +122,7 @@ func serve(t *testing.T, how string, patience time.Duration) *served {
 	s, err := Listen(Config{
 		Program: self, Env: func() []string { return []string{"SIDECAR_HELPER=" + how} },
 		Host: "here", Dir: filepath.Join(t.TempDir(), "job"), Patience: patience,
-		Joined: func(p link.Proc, _ Count) { told <- fmt.Sprintf("joined %s.%d", p.Space, p.Rank) },
+		Joined: func(p link.Proc, _ bool) { told <- fmt.Sprintf("joined %s.%d", p.Space, p.Rank) },
 		Left:   func(p link.Proc) { told <- fmt.Sprintf("left %s.%d", p.Space, p.Rank) },
 		Abort: func(p link.Proc, status int, text string) {
 			told <- fmt.Sprintf("abort %s.%d %d %s", p.Space, p.Rank, status, text)
@@ -227,7 +227,7 @@ func TestServes(t *testing.T) {
 	s.Spawned(5, "world", "")
 	s.want(t, "abort first.1 5 world")
 	s.want(t, "left first.1")
-	if got := s.State(p); got != (Count{1, 1, true}) {
+	if got := s.State(p); got != (Count{Joined: 1, Left: 1, Aborted: true}) {
 		t.Errorf("got %+v", got)
 	}
 	s.Close()
