@@ -156,7 +156,7 @@ func (c *controller) event(s *seat, e host.Event) {
 		s.lingers = true
 		c.lingering++
 		c.settle()
-	case host.Torn, host.Unassisted, host.Cut:
+	case host.Torn, host.Unassisted, host.Cut, host.Doubled:
 		c.warnings.once(warning{kind: e.Kind}, s.cause(e))
 	case host.Unused:
 		if s.unused = true; c.allUnused() {

@@ -132,7 +132,7 @@ func (h *Host) rejoined(rank int) {
 	case users == 1:
 		h.emit(Event{Kind: Violated, Rank: rank, Text: afterUnfinished, Stuck: true})
 	case users > 1:
-		h.refused(rank, fmt.Sprintf("process %d, a child of it, has called MPI_Init too and is the same rank a second time: it takes the rank's messages and memory, and MPI may fail in both; import mpi4py or call MPI_Init where children do not", youngest))
+		h.emit(Event{Kind: Doubled, Rank: rank, Text: fmt.Sprintf("process %d, a child of it, has called MPI_Init too and is the same rank a second time: it takes the rank's messages and memory, and MPI may fail in both; import mpi4py or call MPI_Init where children do not", youngest)})
 	}
 }
 

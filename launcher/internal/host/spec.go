@@ -149,6 +149,7 @@ const (
 	Unassisted                       // the daemon that steps started collectives is gone: Text
 	Unused                           // no rank has given that daemon anything: Text
 	Torn                             // lines of Rank's Stream are not passed on whole: Text
+	Doubled                          // a child of Rank has called MPI_Init as the same rank: Text
 	Turned                           // the answer to Turn
 	Stalled                          // nothing has moved for Spec.Hang if N is 1; else it moves again
 	Lingers                          // all ranks have ended, and what they had started still has their output
