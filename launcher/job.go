@@ -118,6 +118,10 @@ type Job struct {
 	// programs find no PMIx server, and each rank is a world of its own.
 	PMIx string
 
+	// MPI is the MPI that programs of the standard ABI (libmpi_abi.so.1) load, on all hosts:
+	// mpich, openmpi, or the path of a library or of its directory. "": the loader's choice.
+	MPI string
+
 	// PMIPort makes all ranks connect to their PMI server (PMI_PORT) instead of
 	// inheriting a connection (PMI_FD). It is for MPI programs that close inherited
 	// descriptors, or that run another MPI program after them. Programs that are neither

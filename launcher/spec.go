@@ -29,6 +29,7 @@ func (c *controller) spec(g *group) host.Spec {
 		Async:   c.job.AsyncProgress,
 		Offload: c.job.Offload,
 		Secure:  c.job.Secure,
+		MPI:     c.job.MPI,
 		PMIPort: c.job.PMIPort,
 		PMIFD:   c.job.PMIFD,
 		Attempt: c.worlds.attempt,

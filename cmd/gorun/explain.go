@@ -25,6 +25,7 @@ func jobFields() map[string]jobField {
 	return map[string]jobField{
 		"NP":            {"-np", nil},
 		"Env":           {"-x", nil},
+		"MPI":           {"--mpi", nil},
 		"Dir":           {"--wdir", nil},
 		"Launcher":      {"--launcher", nil},
 		"RemoteShell":   {"--rsh", nil},

@@ -2,6 +2,7 @@ package main
 
 import (
 	"math"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -11,6 +12,8 @@ import (
 // pmiOptions say what MPI programs learn of their launcher, and how.
 func pmiOptions() []option {
 	return []option{
+		{names: []string{"mpi"}, arity: 1, family: "Job", value: "NAME",
+			help: "programs of the standard ABI (libmpi_abi.so.1) load this MPI: mpich, openmpi, or the path of a library or of its directory", set: setMPI},
 		{names: []string{"pmi-port"}, family: "Job",
 			help: "MPICH programs connect to a TCP port of gorun (default: only those in scripts do; others inherit a connection)", set: setSwitch(func(s *settings, on bool) { s.job.PMIPort, s.job.PMIFD = on, s.job.PMIFD && !on })},
 		{names: []string{"pmi-fd"}, family: "Job",
@@ -18,6 +21,27 @@ func pmiOptions() []option {
 		{names: []string{"usize"}, arity: 1, family: "Job", value: "N",
 			help: "value of MPI_UNIVERSE_SIZE; SYSTEM: number of CPUs, INFINITE: unknown (default: number of slots)", set: setUniverse},
 	}
+}
+
+// setMPI names a library. That each rank is a world of its own is what the other launchers
+// make of a library that is not theirs: here it is no warning.
+func setMPI(s *settings, value string) error {
+	const expected = "mpich, openmpi, or the path of a library or of its directory"
+	switch name, _, _ := strings.Cut(value, "_"); name {
+	case "":
+		return unfit(value, expected+"; try --mpi mpich")
+	case "pmi2", "pmix", "none", "list", "cray":
+		return unfit(value, expected+"; as srun's it is not needed: gorun serves PMI-1, PMI-2 and PMIx")
+	}
+	if s.job.MPI = value; strings.Contains(value, "/") {
+		path, err := filepath.Abs(value)
+		if err != nil {
+			return err
+		}
+		s.job.MPI = path
+	}
+	s.job.StrictPMI = true
+	return nil
 }
 
 // setUniverse takes a number, or Hydra's words.

@@ -4,7 +4,6 @@ package main
 // what is said here in place of them: whoever comes from there is told. "": nothing
 // need be.
 var srunOptions = map[string]string{
-	"mpi":              "", // the ranks are offered PMI-1 and PMIx, whatever the job
 	"ntasks":           "-np",
 	"ntasks-per-node":  "-ppn",
 	"tasks-per-node":   "-ppn",

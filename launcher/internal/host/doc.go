@@ -53,7 +53,7 @@
 // rest in this order:
 //
 //	loop.go, poll.go, mailbox.go     the loop, how it sleeps, and how other goroutines reach it
-//	starter.go                       starts ranks: lookup.go, elf.go, bind.go, terminal.go
+//	starter.go                       starts ranks: lookup.go, mpi.go, bind.go, terminal.go
 //	env.go, sharedvars.go, python.go their environment
 //	pmi.go, worlds.go, port.go       their PMI server; ask.go what it passes on, pmixserver.go that of PMIx
 //	pipes.go, linefile.go, input.go  what they write and read

@@ -113,7 +113,7 @@ type environment struct {
 	calm    []bool       // by program: its environment says nothing of how Open MPI waits
 }
 
-func newEnvironment(spec *Spec, cpus int, segment bool, dir, files string, server *sidecar.Server, ports []string, python string, alone []bool) *environment {
+func newEnvironment(spec *Spec, cpus int, segment bool, dir, files string, server *sidecar.Server, ports []string, python, library string, alone []bool) *environment {
 	if cpus == 0 {
 		cpus = topo.CPUs()
 	}
@@ -166,7 +166,10 @@ func newEnvironment(spec *Spec, cpus int, segment bool, dir, files string, serve
 		if e.common[r.App] == nil {
 			user := Scrub(spec.Apps[r.App].Env)
 			if python != "" && !alone[r.App] {
-				user = withPython(user, python)
+				user = before(user, pythonPath, python)
+			}
+			if library != "" {
+				user = before(user, libraryPath, library)
 			}
 			e.common[r.App] = slices.Concat(host, commandVars(spec.Apps[r.App].Argv), directorySettings(dir, files, user), user)
 			e.shared[r.App] = newSharedVars(spec, user)

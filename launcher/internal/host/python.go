@@ -36,10 +36,10 @@ func (h *Host) layPython() string {
 	return dir
 }
 
-// withPython adds a directory to where Python looks, before the user's.
-func withPython(user []string, dir string) []string {
+// before adds a directory to where something is looked for, before the user's.
+func before(user []string, path, dir string) []string {
 	for i, entry := range user {
-		if value, ok := strings.CutPrefix(entry, pythonPath); ok {
+		if value, ok := strings.CutPrefix(entry, path); ok {
 			user = append(user[:i:i], user[i+1:]...)
 			if value != "" {
 				dir += ":" + value
@@ -47,7 +47,7 @@ func withPython(user []string, dir string) []string {
 			break
 		}
 	}
-	return append(user, pythonPath+dir)
+	return append(user, path+dir)
 }
 
 // withoutHook is where Python looks, without the hooks of an outer gorun.

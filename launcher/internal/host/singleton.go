@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/gorun-mpi/gorun/internal/mpilib"
 )
 
 // An MPI program that does not find its launcher does not fail: each rank becomes
@@ -261,8 +263,7 @@ func (h *Host) linkedWith(app int) mpiLibrary {
 			file = filepath.Join(h.spec.Apps[app].Dir, file)
 		}
 		if f, err := os.Open(file); err == nil {
-			needed, _ := readELF(f)
-			found, _ = findMPI(slices.Values(needed))
+			found, _ = findMPI(slices.Values(mpilib.Read(f).Needed))
 			_ = f.Close()
 		}
 	}

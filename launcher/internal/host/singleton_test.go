@@ -1,14 +1,7 @@
 package host
 
 import (
-	"bytes"
-	"os"
-	"os/exec"
-	"slices"
-	"strings"
 	"testing"
-
-	"github.com/gorun-mpi/gorun/internal/testenv"
 )
 
 func TestFindMPI(t *testing.T) {
@@ -32,40 +25,4 @@ func TestFindMPI(t *testing.T) {
 			t.Errorf("%s: got %+v, %v, want %q, sure %v", c.name, l, ok, c.want, c.sure)
 		}
 	}
-}
-
-func TestReadELFNamesLibraries(t *testing.T) {
-	shell := testenv.Need(t, "bash")
-	file, err := os.Open(shell)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	got, _ := readELF(file)
-	if !slices.Contains(got, "libc.so.6") {
-		t.Errorf("%s: got %q, want libc.so.6 among them", shell, got)
-	}
-	// ldd knows more, as it follows libraries, but nothing less.
-	out, err := exec.Command("ldd", shell).Output()
-	if err == nil {
-		for _, name := range got {
-			if !strings.Contains(string(out), name) {
-				t.Errorf("%s is not in what ldd says:\n%s", name, out)
-			}
-		}
-	}
-}
-
-// FuzzNeededBy: no file makes it fail, or read without bound.
-func FuzzNeededBy(f *testing.F) {
-	if shell, err := os.ReadFile("/bin/sh"); err == nil {
-		f.Add(shell[:min(len(shell), 200<<10)])
-	}
-	f.Add([]byte("\x7fELF\x02\x01"))
-	f.Add([]byte("#!/bin/sh\n"))
-	f.Fuzz(func(t *testing.T, file []byte) {
-		if got, _ := readELF(bytes.NewReader(file)); len(got) > 1<<16 {
-			t.Errorf("%d libraries", len(got))
-		}
-	})
 }

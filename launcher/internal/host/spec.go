@@ -66,8 +66,9 @@ type Spec struct {
 	PTY     PTY
 	Rows    int // of ranks' terminals; 0: not known
 	Cols    int
-	PMIPort bool // ranks connect to a port instead of inheriting a socket
-	PMIFD   bool // none does
+	MPI     string // the library that programs of the standard ABI load, as package mpilib finds it; "": the loader's choice
+	PMIPort bool   // ranks connect to a port instead of inheriting a socket
+	PMIFD   bool   // none does
 	// Universe is how many ranks the job has room for, as programs that spawn
 	// want to know; 0: unknown.
 	Universe int

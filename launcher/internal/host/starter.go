@@ -66,6 +66,10 @@ func (h *Host) start() error {
 	if err := inheritNothing(); err != nil {
 		return err
 	}
+	library, err := h.chooseMPI(files)
+	if err != nil {
+		return err
+	}
 	if err := h.chooseDialers(files); err != nil {
 		return err
 	}
@@ -87,7 +91,7 @@ func (h *Host) start() error {
 	h.ranks = make([]rank, len(h.spec.Ranks))
 	h.async = spareCPUs(&h.spec, topo.Here)
 	h.async.tell(func(format string, args ...any) { h.logAt(slog.LevelInfo, format, args...) })
-	h.starter = &starter{h: h, files: files, null: null, stdin: stdin, env: newEnvironment(&h.spec, h.cfg.CPUs, h.segment.FD() >= 0, h.rankDir, h.filesDir, h.pmix, h.ports(), h.layPython(), h.alone)}
+	h.starter = &starter{h: h, files: files, null: null, stdin: stdin, env: newEnvironment(&h.spec, h.cfg.CPUs, h.segment.FD() >= 0, h.rankDir, h.filesDir, h.pmix, h.ports(), h.layPython(), library, h.alone)}
 	h.starter.env.async = h.async.cpus
 	h.starter.leads = make([]bool, len(files))
 	for i := range files {

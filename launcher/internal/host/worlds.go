@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gorun-mpi/gorun/internal/mpilib"
 	"github.com/gorun-mpi/gorun/pmi"
 )
 
@@ -212,16 +213,16 @@ func runsAlone(dir, file string) bool {
 		return false // to be executed it need not be readable
 	}
 	defer f.Close()
-	needed, goes := readELF(f)
-	if goes {
+	program := mpilib.Read(f)
+	if program.Go {
 		return true
 	}
-	for _, name := range needed {
+	for _, name := range program.Needed {
 		if strings.HasPrefix(name, "libpmi") || strings.HasPrefix(name, "libflux") {
 			return true
 		}
 	}
-	_, ok := findMPI(slices.Values(needed))
+	_, ok := findMPI(slices.Values(program.Needed))
 	return ok
 }
 

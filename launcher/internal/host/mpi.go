@@ -1,0 +1,55 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/gorun-mpi/gorun/internal/mpilib"
+)
+
+// libraryPath leads the loader.
+const libraryPath = "LD_LIBRARY_PATH="
+
+// chooseMPI finds the MPI that Spec.MPI names, for programs of the standard ABI, and gives
+// a directory where the loader finds it by their name for it; "" where none is named.
+func (h *Host) chooseMPI(files []string) (string, error) {
+	if h.spec.MPI == "" {
+		return "", nil
+	}
+	fail := func(err error) (string, error) {
+		return "", &startError{2, "MPI", h.spec.MPI, fmt.Errorf("host %s: %w", h.spec.Host, err)}
+	}
+	library, err := mpilib.Find(h.spec.MPI, h.spec.users())
+	if err != nil {
+		return fail(err)
+	}
+	for i, file := range files {
+		if file == "" {
+			continue
+		}
+		app := &h.spec.Apps[i]
+		if !filepath.IsAbs(file) {
+			file = filepath.Join(app.Dir, file)
+		}
+		if why := mpilib.Unfit(file); why != "" {
+			return fail(fmt.Errorf("%s cannot load it: %s", app.Argv[0], why))
+		}
+	}
+	if h.rankDir == "" {
+		return fail(errors.New("there is no directory for the job"))
+	}
+	dir := filepath.Join(h.rankDir, "mpi")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return fail(err)
+	}
+	if err := os.Symlink(library.Path, filepath.Join(dir, mpilib.Standard)); err != nil {
+		return fail(err)
+	}
+	if h.cfg.Log != nil && h.cfg.Log.Enabled(h.ctx, slog.LevelInfo) { // it reads all of the file
+		h.logAt(slog.LevelInfo, "--mpi %s: ranks load %s", h.spec.MPI, library.String())
+	}
+	return dir, nil
+}
