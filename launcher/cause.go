@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -31,6 +32,10 @@ import (
 // settle is how long a failure that may be another one's consequence waits for
 // that other one to be known.
 const settle = 300 * time.Millisecond
+
+// leaveTimes is how often the grace the ranks have that go on when one has left with status 0 and without
+// MPI_Finalize, and since one has ended last: whether they wait for it, or have work to do, cannot be seen of an MPI that polls.
+const leaveTimes = 5
 
 // sameFailure is how long after a failure that does not end the job the report of
 // another may come that explains it.
@@ -86,6 +91,9 @@ type ending struct {
 	causeAt time.Time     // when it became that
 	suspect *Cause        // becomes the cause unless a better one comes
 	start   *JobError     // why the ranks could not be started
+	leaver  *Cause        // a rank that has left the others with status 0, before MPI_Finalize; nil: none has
+	leavers int           // of them
+	away    *time.Timer   // ends the job when others go on
 	told    bool          // the sites are ending their ranks
 	held    bool          // they are not to begin yet: the ranks are looked at
 	wished  time.Time     // when the user's first signal came; zero: none has
@@ -108,10 +116,13 @@ func (e *ending) failed(cause *Cause) {
 
 // fail takes cause into account and ends the job.
 //
-// A suspect that is no hearsay explains another rank's exit.
+// A suspect that is no hearsay explains another rank's exit, as does a rank that has left.
 func (e *ending) fail(cause *Cause) {
 	if s := e.suspect; s != nil && s.evidence() > hearsay && cause.Rank >= 0 && !cause.same(s) && cause.evidence() < death {
 		cause = s
+	}
+	if l := e.leaver; l != nil && cause.Rank >= 0 && cause.evidence() < death {
+		cause = l
 	}
 	e.consider(cause)
 	if e.told || e.held {
@@ -155,6 +166,34 @@ func (e *ending) suspectLater(cause *Cause) {
 	})
 }
 
+// left judges a rank that has ended with status 0 and without MPI_Finalize. MPI asks for that, but a job whose ranks all
+// end so has done its work. It has not if others wait for this one.
+func (e *ending) left(cause *Cause) {
+	if e.leavers++; e.leaver != nil || e.told {
+		return
+	}
+	if e.leaver = cause; !e.job.Continuous {
+		e.away = e.clock.after(leaveTimes*e.job.grace(), e.goOn)
+	}
+}
+
+// goOn ends a job in which ranks go on though one has left.
+func (e *ending) goOn() {
+	if n := e.worlds.running(); n > 0 && !e.told {
+		e.leaver.Message += fmt.Sprintf(", and %d other%s still ran %v later (--grace TIME: a fifth of that)", n, map[bool]string{true: "s"}[n > 1], leaveTimes*e.job.grace())
+		e.fail(e.leaver)
+	}
+}
+
+// note is what the user is told of ranks that have left, when the job has ended well all the same.
+func (e *ending) note() string {
+	others := ""
+	if e.leavers > 1 {
+		others = fmt.Sprintf(", and so did %d more", e.leavers-1)
+	}
+	return strings.TrimPrefix(e.leaver.String(), "gorun: ") + ", which MPI asks for" + others + "; all ranks have ended with status 0, and none has waited for it, so the job has too"
+}
+
 // aborted judges a rank's call of MPI_Abort.
 func (e *ending) aborted(s *seat, ev host.Event) {
 	status := cmp.Or(ev.Status&0xff, statusFailed) // an abort is never a success
@@ -171,6 +210,8 @@ func (e *ending) violated(s *seat, ev host.Event) {
 	cause := s.cause(ev)
 	cause.Status, cause.elsewhere = statusFailed, ev.Elsewhere
 	switch {
+	case !ev.Stuck && e.leaver != nil && s.group.left(ev.Rank):
+		// Nobody waits for it.
 	case !ev.Stuck && e.job.Continuous:
 		e.failed(cause) // it left, and nobody needs it
 	case ev.Late:

@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -52,6 +53,34 @@ func TestCauseExplains(t *testing.T) {
 	} {
 		if got := c.second.explains(&c.first); got != c.want {
 			t.Errorf("%s: the second explains the first: got %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// A rank that has left with status 0 is why others exit and abort then, and not why they are killed.
+func TestALeaverExplainsOthers(t *testing.T) {
+	leaver := Cause{Rank: 1, Host: "b", Status: 1, Message: "exited with status 0"}
+	for _, c := range []struct {
+		name   string
+		second Cause
+		want   int // rank of the job's cause
+	}{
+		{"another exits", Cause{Rank: 0, Status: 3}, 1},
+		{"another aborts", Cause{Rank: 0, Status: 3, Aborted: true}, 1},
+		{"a fence fails for it", Cause{Rank: 1, Status: 1, Message: "pmi"}, 1},
+		{"another is killed", Cause{Rank: 0, Status: 137, Signal: syscall.SIGKILL}, 0},
+		{"the timeout", Cause{Rank: -1, Status: statusTimeout}, -1},
+	} {
+		job := &Job{Log: slog.New(slog.DiscardHandler)}
+		e := ending{job: job, clock: &clock{}, worlds: &worlds{}, hasten: func() {}}
+		first := leaver
+		e.left(&first)
+		if e.cause != nil || e.told {
+			t.Errorf("%s: the job ends before", c.name)
+		}
+		e.fail(&c.second)
+		if e.away.Stop(); e.cause == nil || e.cause.Rank != c.want || c.want == 1 && e.cause.Message != first.Message {
+			t.Errorf("%s: got %v, want rank %d", c.name, e.cause, c.want)
 		}
 	}
 }

@@ -216,7 +216,11 @@ func (c *controller) ended(s *seat, e host.Event) {
 		return
 	}
 	if cause := s.failure(e); cause != nil {
-		c.end.failed(cause)
+		if e.Status == 0 {
+			c.end.left(cause)
+		} else {
+			c.end.failed(cause)
+		}
 		c.mourn(s, e.Rank)
 		if e.Spins && c.job.Continuous && !c.end.told && g.size() > 1 {
 			note := s.cause(e)
@@ -233,6 +237,9 @@ func (c *controller) ended(s *seat, e host.Event) {
 func (c *controller) noteEnd(s *seat, e host.Event) {
 	g := s.group
 	g.gone[e.Rank] = true
+	if c.end.away != nil {
+		c.end.away.Reset(leaveTimes * c.job.grace())
+	}
 	g.ranks[e.Rank] = RankEnd{Group: g.id, Rank: e.Rank, Host: s.host(), PID: e.PID, Status: e.Status, Signal: e.Signal, Told: e.Told}
 	c.watch.put(Change{Kind: RankEnded, Group: g.id, Rank: e.Rank, Host: s.host(), PID: e.PID, End: g.ranks[e.Rank]})
 	c.job.Log.Debug("rank ended", "group", g.id, "rank", e.Rank, "host", s.host(), "status", e.Status, "told", e.Told)
@@ -354,6 +361,9 @@ func (c *controller) result() (Result, error) {
 	r := Result{States: c.survey.states}
 	if cause == nil {
 		cause = c.end.suspect
+	}
+	if cause == nil && c.end.leaver != nil {
+		c.watch.putWarning(c.end.note())
 	}
 	if cause != nil {
 		r.Cause, r.ExitStatus = cause, cause.Status

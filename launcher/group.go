@@ -137,6 +137,11 @@ func (s *seat) failure(e host.Event) *Cause {
 	return cause
 }
 
+// left tells whether a rank has ended with status 0.
+func (g *group) left(rank int) bool {
+	return rank >= 0 && rank < g.size() && g.gone[rank] && g.ranks[rank].Status == 0
+}
+
 // worlds are the groups of a job, and the hosts that have room for them. Guarded by
 // the controller's mu; the fields but groups never change.
 type worlds struct {
@@ -160,6 +165,18 @@ func (w *worlds) seats() iter.Seq[*seat] {
 			}
 		}
 	}
+}
+
+// running is how many ranks have started, or are to start, and have not ended.
+func (w *worlds) running() (n int) {
+	for _, g := range w.groups {
+		for _, gone := range g.gone {
+			if !gone && !g.off {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // tell gives all sites a command.

@@ -8,8 +8,8 @@ import (
 
 // Result says how a job ended.
 type Result struct {
-	// ExitStatus is the exit status for a launcher command: 0 when all ranks succeeded,
-	// else the status of the first failure; 128+N for signal N, 124 for a timeout, 127
+	// ExitStatus is the exit status for a launcher command: 0 when all ranks succeeded, be it
+	// without MPI_Finalize where none waited for another, else the status of the first failure; 128+N for signal N, 124 for a timeout, 127
 	// for a program that was not found, and 126 for one that cannot be executed.
 	ExitStatus int
 	// Cause is the first failure; nil: none.

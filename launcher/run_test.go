@@ -38,6 +38,8 @@ func TestStatusAndCauseOfEnds(t *testing.T) {
 		{"abort with 0", steps("init", "barrier", "@3", "abort=0", "barrier", "finalize"), 1, 3, "aborted the job with status 1: it gave 0"},
 		{"abort with 256", steps("init", "barrier", "@3", "abort=256", "barrier", "finalize"), 1, 3, "aborted the job with status 1: it gave 256"},
 		{"no finalize", steps("init", "barrier", "@1", "exit=0", "barrier", "finalize"), 1, 1, "exited with status 0 after MPI_Init without MPI_Finalize"},
+		{"no finalize, and others go on", steps("init", "barrier", "@1", "exit=0", "sleep=30000"), 1, 1, "exited with status 0 after MPI_Init without MPI_Finalize, and 3 others still ran 2s later"},
+		{"no finalize of two, one later", steps("init", "barrier", "@1", "exit=0", "@2", "exit=0", "finalize"), 0, -2, ""},
 		{"exit before init", steps("@2", "exit=0", "init", "barrier", "finalize"), 1, -3, "ended before init"},
 		{"killed in a fence", steps("init", "barrier", "@0", "kill=9", "barrier", "finalize"), 137, 0, "killed by signal 9"},
 		{"breaks the protocol", steps("init", "barrier", "@2", "raw=cmd=frobnicate", "barrier", "finalize"), 1, 2, "frobnicate"},

@@ -2,6 +2,7 @@
  *   hello                 MPI_Finalize, status 0
  *   hello abort CODE      rank 1 calls MPI_Abort(CODE), the others wait for it
  *   hello exit CODE       rank 1 exits without MPI_Finalize, the others wait for it
+ *   hello leave           all exit with 0 and without MPI_Finalize
  *   hello segfault        rank 1 dies of SIGSEGV, the others wait for it
  *   hello hang            rank 1 catches SIGSEGV as Open MPI does and hangs behind it */
 #include <mpi.h>
@@ -26,6 +27,7 @@ int main(int argc, char **argv) {
 	if (argc > 1) {
 		int code = argc > 2 ? atoi(argv[2]) : 0;
 		MPI_Barrier(MPI_COMM_WORLD);
+		if (strcmp(argv[1], "leave") == 0) exit(0);
 		if (rank != 1) {
 			int never;
 			MPI_Recv(&never, 1, MPI_INT, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
