@@ -1,7 +1,6 @@
 package launcher
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -196,7 +195,7 @@ func (e *ending) note() string {
 
 // aborted judges a rank's call of MPI_Abort.
 func (e *ending) aborted(s *seat, ev host.Event) {
-	status := cmp.Or(ev.Status&0xff, statusFailed) // an abort is never a success
+	status := ev.Status & 0xff // 0 too: so do Open MPI's mpirun and MPICH's mpiexec, and a Fortran STOP of OpenCoarrays relies on it
 	cause := s.cause(ev)
 	cause.Status, cause.Aborted = status, true
 	if ev.Status != status && cause.Message == "" {

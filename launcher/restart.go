@@ -81,8 +81,8 @@ func runAgain(ctx context.Context, job Job, at attempt) (Result, error) {
 }
 
 // restartable tells whether another start may go better: a rank or a host has
-// failed. The timeout, a signal and output that nobody takes are there to stay.
-func restartable(c *Cause) bool { return c != nil && (c.Rank >= 0 || c.Host != "") }
+// failed. The timeout, a signal and output that nobody takes are there to stay, and an abort with 0 is what the program wants.
+func restartable(c *Cause) bool { return c != nil && c.Status != 0 && (c.Rank >= 0 || c.Host != "") }
 
 // awaitFor waits for what comes before the next start. The cause that it returns is what ended the job before that.
 func awaitFor[T any](ctx context.Context, job *Job, ready <-chan T, end time.Time) (got T, cause *Cause) {
