@@ -49,7 +49,7 @@ func (q *requests) space(g *group) *link.Space {
 		return nil
 	}
 	n := g.size()
-	s := &link.Space{Name: spaceOf(q.worlds.nameOf(g)), NodeOf: make([]uint32, n), AppOf: make([]uint32, n), Universe: q.worlds.universe()}
+	s := &link.Space{Name: spaceOf(q.worlds.nameOf(g)), NodeOf: make([]uint32, n), AppOf: make([]uint32, n), Universe: max(n, q.worlds.universeTold())}
 	for _, share := range g.shares {
 		s.Nodes = append(s.Nodes, share.Host)
 	}
