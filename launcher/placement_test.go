@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"slices"
 	"sort"
 	"strings"
@@ -290,6 +291,15 @@ func TestSignalEndsAStartWithSilentAgents(t *testing.T) {
 	r, _, _, err := runJob(t, job)
 	if err != nil || r.ExitStatus != 130 || r.Cause == nil {
 		t.Errorf("got %+v, %v", r, err)
+	}
+}
+
+// In a container srun may be missing.
+func TestMissingSrunNamesTheOption(t *testing.T) {
+	job := Job{Launcher: launcherSlurm, Agent: []string{"/agent"}}
+	err := job.noAgent("far", &exec.Error{Name: "srun", Err: exec.ErrNotFound})
+	if err.Field != "Launcher" || !strings.Contains(err.Error(), "; try --launcher ssh, or -H localhost:N") {
+		t.Errorf("%s: %v", err.Field, err)
 	}
 }
 

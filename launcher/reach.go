@@ -3,6 +3,7 @@ package launcher
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -150,7 +151,11 @@ func (job *Job) noAgent(host string, err error) *JobError {
 	default:
 		field, value = "Launcher", job.Launcher
 	}
-	return &JobError{Field: field, Value: value, ExitStatus: statusFailed, Err: fmt.Errorf("host %s: %w", host, err)}
+	err = fmt.Errorf("host %s: %w", host, err)
+	if field == "Launcher" && errors.Is(err, exec.ErrNotFound) {
+		err = fmt.Errorf("%w; try --launcher ssh, or -H localhost:N for N ranks on this machine alone", err)
+	}
+	return &JobError{Field: field, Value: value, ExitStatus: statusFailed, Err: err}
 }
 
 // remoteStart is what starts an agent on another host: its command, or what sends its program first.

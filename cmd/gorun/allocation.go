@@ -20,7 +20,10 @@ var batchSystems = []batchSystem{
 	{"SLURM_NTASKS", slurmTasks},
 	{"PBS_NODEFILE", slotLines},
 	{"LSB_DJOB_HOSTFILE", slotLines},
+	{"LSB_MCPU_HOSTS", countedHosts},
+	{"LSB_HOSTS", slotWords},
 	{"PE_HOSTFILE", gridHosts},
+	{"OAR_NODEFILE", slotLines},
 }
 
 // allocation is the hosts that a batch system has given this process, with their slots;
@@ -84,6 +87,19 @@ func (s *settings) chooseLauncher() error {
 		return nil
 	}
 	return nil
+}
+
+// knowOwnNode has this machine be localhost where hosts have Slurm's name for it: in a container its host name may be
+// another, and srun missing.
+func (s *settings) knowOwnNode(lists []*[]hostfile.Host) {
+	node, _ := lookup(s.environ, "SLURMD_NODENAME")
+	for _, list := range lists {
+		for i := range *list {
+			if h := &(*list)[i]; node != "" && h.Name == node {
+				h.Name = "localhost"
+			}
+		}
+	}
 }
 
 // slurmHosts are the nodes of a Slurm job, with the tasks that it has on each, or CPUs.
@@ -166,6 +182,29 @@ func slotLines(s *settings, name string) ([]hostfile.Host, error) {
 		if f := strings.Fields(line); len(f) > 0 {
 			hosts = append(hosts, hostfile.Host{Name: f[0], Slots: 1})
 		}
+	}
+	return merge(hosts, add), nil
+}
+
+// slotWords are hosts in a list with a word for each slot.
+func slotWords(_ *settings, value string) ([]hostfile.Host, error) {
+	var hosts []hostfile.Host
+	for name := range strings.FieldsSeq(value) {
+		hosts = append(hosts, hostfile.Host{Name: name, Slots: 1})
+	}
+	return merge(hosts, add), nil
+}
+
+// countedHosts are hosts in a list, each with its number of slots behind it.
+func countedHosts(_ *settings, value string) ([]hostfile.Host, error) {
+	words := strings.Fields(value)
+	var hosts []hostfile.Host
+	for pair := range slices.Chunk(words, 2) {
+		n, err := strconv.Atoi(pair[len(pair)-1])
+		if err != nil || n < 1 || len(pair) < 2 {
+			return nil, fmt.Errorf("found %q, expected hosts and numbers of slots, such as \"n1 4 n2 3\"", value)
+		}
+		hosts = append(hosts, hostfile.Host{Name: pair[0], Slots: n})
 	}
 	return merge(hosts, add), nil
 }

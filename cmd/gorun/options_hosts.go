@@ -136,6 +136,7 @@ func (s *settings) finishHosts() error {
 			return err
 		}
 	}
+	s.knowOwnNode(append(lists, &s.fileHosts, &s.fileLines))
 	// Hosts that one program names hold for it, those of the only one for the job.
 	var apart bool
 	if s.sequence() && len(s.programs) == 1 && (s.fileLines != nil || s.fileHosts == nil) {

@@ -65,6 +65,12 @@ func TestHosts(t *testing.T) {
 		{name: "PBS's, empty", args: "a", environ: "PBS_NODEFILE=none", err: `PBS_NODEFILE: found no hosts in "none"`},
 		{name: "PBS's, not there", args: "a", environ: "PBS_NODEFILE=nosuch", err: `PBS_NODEFILE: found "nosuch"`},
 		{name: "LSF's", args: "a", environ: "LSB_DJOB_HOSTFILE=lines", want: "p1:2 p2:1, 0*a"},
+		{name: "LSF's counts", args: "a", environ: "LSB_MCPU_HOSTS=p1·2·p2·1 LSB_HOSTS=p1", want: "p1:2 p2:1, 0*a"},
+		{name: "LSF's counts, odd", args: "a", environ: "LSB_MCPU_HOSTS=p1·2·p2", err: `LSB_MCPU_HOSTS: found "p1 2 p2", expected hosts and numbers`},
+		{name: "LSF's words", args: "a", environ: "LSB_HOSTS=p1·p1·p2", want: "p1:2 p2:1, 0*a"},
+		{name: "OAR's", args: "a", environ: "OAR_NODEFILE=lines", want: "p1:2 p2:1, 0*a"},
+		{name: "Slurm's name of this node", args: "a", environ: "SLURM_JOB_ID=5 SLURM_JOB_NODELIST=n[1-2] SLURMD_NODENAME=n1", want: "localhost:-1 n2:-1, 0*a"},
+		{name: "Slurm's name of this node, by a program", args: "-H n2:3 a : -H n1 b", environ: "SLURM_JOB_ID=5 SLURM_JOB_NODELIST=n[1-2] SLURMD_NODENAME=n1", want: "n2:3 localhost:1, 1*a@n2 1*b@localhost"},
 		{name: "gridengine's", args: "a", environ: "PE_HOSTFILE=grid", want: "g1:4 g2:2, 0*a"},
 		{name: "gridengine's, without slots", args: "a", environ: "PE_HOSTFILE=lines", err: `PE_HOSTFILE: lines: found "p1", expected a host and its number of slots`},
 		{name: "outside of gridengine's job", args: "-H g1,n7 a", environ: "JOB_ID=5 PE_HOSTFILE=grid", err: "host n7 of -H or a hostfile is not in the allocation, gridengine's job 5 with grid; try --launcher ssh"},
@@ -86,7 +92,9 @@ func TestHosts(t *testing.T) {
 		}
 		line := under(command, files, strings.Fields(c.args)...)
 		line.cpus = func() int { return 7 }
-		line.environ = append(line.environ, strings.Fields(c.environ)...)
+		for setting := range strings.FieldsSeq(c.environ) {
+			line.environ = append(line.environ, strings.ReplaceAll(setting, "·", " "))
+		}
 		req, err := parse(line)
 		if c.err != "" {
 			if err == nil || !strings.HasPrefix(err.Error(), c.err) {
