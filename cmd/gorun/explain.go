@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/gorun-mpi/gorun/cmd/internal/nearest"
 	"github.com/gorun-mpi/gorun/launcher"
@@ -131,11 +132,34 @@ func hint(bad *launcher.JobError, job launcher.Job) string {
 		if info, err := os.Stat(filepath.Join(job.Dir, bad.Value)); err == nil && info.Mode().IsRegular() {
 			return "; ./" + bad.Value + " is there, but not executable; try chmod +x " + bad.Value
 		}
-		return meant(bad.Value, job)
+		return cmp.Or(slip(bad.Value), meant(bad.Value, job))
 	case bad.Field == "Argv" && bad.ExitStatus == 127:
-		return meant(bad.Value, job)
+		return cmp.Or(slip(bad.Value), meant(bad.Value, job))
 	}
 	return ""
+}
+
+// shellWords are commands of the shell alone.
+var shellWords = []string{"cd", "export", "source", ".", "set", "unset", "alias", "exec", "eval", "ulimit", "umask", "module", "if", "for", "while"}
+
+// slip is what to try where something that is no name of a program stands in its place; "": it may be one.
+func slip(name string) string {
+	first, rest, blank := strings.Cut(name, " ")
+	variable, _, sets := strings.Cut(first, "=")
+	switch {
+	case sets && isVariable(variable):
+		return "; it sets a variable; try -x " + first + " before the program"
+	case slices.Contains(shellWords, first):
+		return "; it is a command of the shell; try sh -c '" + name + " ...'"
+	case blank && strings.TrimSpace(rest) != "":
+		return "; it is one word with a blank in it; try " + name + " without the quotes"
+	}
+	return ""
+}
+
+// isVariable tells whether a shell would set a variable of that name.
+func isVariable(name string) bool {
+	return name != "" && !strings.ContainsFunc(name, func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) }) && !unicode.IsDigit(rune(name[0]))
 }
 
 // meant names the program that a mistyped one was probably meant to be, of those
@@ -163,7 +187,9 @@ func meant(name string, job launcher.Job) string {
 		}
 		entries, _ := os.ReadDir(dir) // one that is not there has none
 		for _, e := range entries {
-			names = append(names, e.Name())
+			if info, err := os.Stat(filepath.Join(dir, e.Name())); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+				names = append(names, e.Name())
+			}
 		}
 	}
 	if near := nearest.Name(base, names); near != "" && near != base {

@@ -98,6 +98,7 @@ func (r *reader) options(args []string) (n int, guarded bool, err error) {
 			break
 		}
 		if !strings.HasPrefix(arg, "-") {
+			unread = pastedDash(arg)
 			break
 		}
 		var took int
@@ -112,6 +113,20 @@ func (r *reader) options(args []string) (n int, guarded bool, err error) {
 		return n, false, err
 	}
 	return n, guarded, unread
+}
+
+// pastedDash is the error about an option whose dash a text program has made another character; nil: it is a program.
+func pastedDash(arg string) error {
+	for _, dash := range [...]string{"\u2010", "\u2011", "\u2012", "\u2013", "\u2014", "\u2212"} {
+		if rest, ok := strings.CutPrefix(arg, dash); ok {
+			plain := "-"
+			if name, _, _ := strings.Cut(rest, "="); len(name) > 2 {
+				plain = "--"
+			}
+			return fmt.Errorf("%s: begins with %U, a dash of printed text, expected '-'; try %s%s", arg, []rune(dash)[0], plain, strings.TrimLeft(rest, dash+"-"))
+		}
+	}
+	return nil
 }
 
 // readFlags lets pflag read the prepared options.
@@ -331,7 +346,7 @@ func lacking(spelling string, o *option, found int) error {
 // was probably meant.
 func unknown(arg, name string, table []option) error {
 	spelling, _, _ := strings.Cut(arg, "=")
-	if hint := srunHint(name); hint != "" {
+	if hint := foreignHint(name); hint != "" {
 		return fmt.Errorf("%s: unknown option, %s", spelling, hint)
 	}
 	if n := nearest.Name(name, namesOf(table)); n != "" && len(name) > 1 {

@@ -1,5 +1,7 @@
 package main
 
+import "strings"
+
 // srunOptions are long options of Slurm's srun that no mpirun or mpiexec has, and
 // what is said here in place of them: whoever comes from there is told. "": nothing
 // need be.
@@ -27,14 +29,42 @@ var srunOptions = map[string]string{
 	"time":             "--timeout, in seconds",
 }
 
-// srunHint is what to say of an unknown option that is srun's; "" if it is not.
-func srunHint(name string) string {
+// torchrunOptions are those of torchrun, in the same way; it writes '_' for '-' too.
+var torchrunOptions = map[string]string{
+	"nproc-per-node": "-np, or -ppn with several hosts",
+	"nnodes":         "-H, or a hostfile, and -ppn",
+	"node-rank":      "", // one gorun starts the ranks of all hosts
+	"rdzv-backend":   "",
+	"rdzv-endpoint":  "",
+	"rdzv-id":        "",
+	"rdzv-conf":      "",
+	"standalone":     "",
+	"master-addr":    "", // ranks get MASTER_ADDR and MASTER_PORT
+	"master-port":    "",
+	"local-addr":     "--interface",
+	"redirects":      "--output dir=DIR:nocopy",
+	"tee":            "--output dir=DIR",
+	"log-dir":        "--output dir=DIR",
+	"role":           "",
+	"module":         "python3 -m NAME as the program",
+	"no-python":      "",
+	"run-path":       "",
+	"start-method":   "",
+}
+
+// foreignHint is what to say of an unknown option that is another launcher's; "" if it is none's.
+func foreignHint(name string) string {
+	whose := "srun"
 	instead, known := srunOptions[name]
+	if !known {
+		whose = "torchrun"
+		instead, known = torchrunOptions[strings.ReplaceAll(name, "_", "-")]
+	}
 	switch {
 	case !known:
 		return ""
 	case instead == "":
-		return "srun's; gorun needs none of the kind"
+		return whose + "'s; gorun needs none of the kind"
 	}
-	return "srun's; gorun has " + instead
+	return whose + "'s; gorun has " + instead
 }
