@@ -66,7 +66,7 @@ func newController(job *Job, p *placer, placed *place.Result, agents agentPool, 
 	c.worlds = worlds{job: job, cpus: p.cpus, policy: p.policy, placed: placed, name: hex.EncodeToString(random[:]), attempt: at.number, groups: []*group{g}}
 	c.end = ending{job: job, clock: &c.clock, worlds: &c.worlds, abandon: make(chan struct{})}
 	c.warnings = warnings{watch: c.watch, said: make(map[warning]bool)}
-	c.survey = survey{job: job, limit: at.limit, clock: &c.clock, worlds: &c.worlds, end: &c.end, watch: c.watch}
+	c.survey = survey{job: job, limit: at.limit, clock: &c.clock, worlds: &c.worlds, end: &c.end, watch: c.watch, lookups: c.requests.lookups}
 	c.mix = mixWatch{clock: &c.clock, end: &c.end}
 	c.outlet = newOutlet(job, at.number > 0, c.outputFailed)
 	c.input = input{mu: &c.mu, job: job, first: g}

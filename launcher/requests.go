@@ -66,6 +66,21 @@ func (q *requests) space(g *group) *link.Space {
 	return s
 }
 
+// lookups tells of the ranks that wait for names that nobody has published, as one does that connects to a port of another job.
+func (q *requests) lookups() (list []RankState) {
+	for _, w := range q.hub.Waits() {
+		for _, g := range q.worlds.groups {
+			rank := int(w.Rank)
+			if spaceOf(q.worlds.nameOf(g)) != w.Space || rank >= g.size() || g.gone[rank] || len(w.Missing) == 0 {
+				continue
+			}
+			list = append(list, RankState{Group: g.id, Rank: rank, Host: g.shares[g.hostOf[rank]].Host, Lines: []string{fmt.Sprintf(
+				"waits for the service %s, which no rank of this job has published; ranks of two jobs do not meet: start both programs by one gorun, as in gorun -np 1 ./server : -np 1 ./client", strings.Join(w.Missing, ", "))}})
+		}
+	}
+	return list
+}
+
 // spaceOf is the name of a group's namespace: the name of its PMI-1 space.
 func spaceOf(name string) string { return "gorun_" + name }
 

@@ -33,11 +33,16 @@ type survey struct {
 	hang    []RankState // what they are doing then
 	left    int         // hosts that have not said so
 	late    *time.Timer // calls tellHang though some are left
+
+	lookups func() []RankState // ranks that wait for names
 }
 
 // timeout ends a job that takes too long.
 func (v *survey) timeout() {
 	cause := overtime(v.limit)
+	for _, s := range v.lookups() {
+		cause.Message += "; " + s.String()
+	}
 	if v.end.told || !v.job.ReportState && !v.job.StackTraces {
 		v.end.giveUp(2 * v.job.grace())
 		v.end.fail(cause)
@@ -117,6 +122,7 @@ func (v *survey) tellHang() {
 	}
 	v.hunting = false
 	v.late.Stop()
+	v.hang = append(v.lookups(), v.hang...)
 	sortStates(v.hang)
 	text := fmt.Sprintf("nothing has moved for %v; the job goes on (--timeout ends one)", v.job.HangTimeout)
 	for _, s := range v.hang {
@@ -128,7 +134,7 @@ func (v *survey) tellHang() {
 }
 
 func sortStates(states []RankState) {
-	slices.SortFunc(states, func(a, b RankState) int {
+	slices.SortStableFunc(states, func(a, b RankState) int {
 		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Rank, b.Rank))
 	})
 }

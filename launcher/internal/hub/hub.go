@@ -87,7 +87,7 @@ type asker struct {
 
 type wait struct {
 	asker asker
-	space string // of the one that waits
+	by    link.Proc
 	keys  []string
 }
 

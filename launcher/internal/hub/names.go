@@ -68,13 +68,31 @@ func (h *Hub) publish(from int, m link.Message) {
 	h.wake()
 }
 
+// A Wait is a process that waits for names.
+type Wait struct {
+	link.Proc
+	Missing []string
+}
+
+// Waits are those that wait, and for what.
+func (h *Hub) Waits() (list []Wait) {
+	for _, w := range h.waits {
+		missing := slices.DeleteFunc(slices.Clone(w.keys), func(key string) bool {
+			_, _, found := h.get(w.by.Space, key)
+			return found
+		})
+		list = append(list, Wait{w.by, missing})
+	}
+	return list
+}
+
 // wake answers those that have waited for names that are there now.
 func (h *Hub) wake() {
 	h.waits = slices.DeleteFunc(h.waits, func(w wait) bool {
-		if !h.all(w.space, w.keys) {
+		if !h.all(w.by.Space, w.keys) {
 			return false
 		}
-		h.answer(w.asker.host, w.asker.id, link.Message{Pairs: h.read(w.space, w.keys)})
+		h.answer(w.asker.host, w.asker.id, link.Message{Pairs: h.read(w.by.Space, w.keys)})
 		return true
 	})
 }
@@ -101,7 +119,7 @@ func (h *Hub) read(space string, keys []string) (found []link.Pair) {
 
 func (h *Hub) lookup(from int, m link.Message) {
 	if m.Wait && !h.all(m.Proc.Space, m.Keys) {
-		h.waits = append(h.waits, wait{asker{host: from, id: m.ID}, m.Proc.Space, m.Keys})
+		h.waits = append(h.waits, wait{asker{host: from, id: m.ID}, m.Proc, m.Keys})
 		return
 	}
 	found := h.read(m.Proc.Space, m.Keys)
