@@ -194,9 +194,13 @@ func (l *leaving) Ready() bool {
 	return l.err != nil
 }
 
-// stuckLooks is after how many looks without a step, a millisecond each or more,
-// a member suspects that it waits in vain.
-const stuckLooks = 50
+const (
+	// stuckAfter is after what time without a step a member suspects that it waits in vain. It does not
+	// count its looks, which become rare as the wait becomes long.
+	stuckAfter = 50 * time.Millisecond
+	// tellEvery is how many looks there are to one that says so again.
+	tellEvery = 10
+)
 
 // deadlocked tells whether this member waits in a circle of members that wait for
 // each other. Members whose calls match never do. If one would send more bytes than
@@ -231,7 +235,7 @@ func (t *Team) deadlocked() bool {
 		return true
 	}
 	// Again now and then, for it may not have been posted.
-	if chain != t.chain || t.call.stuck%stuckLooks == 0 {
+	if chain != t.chain || t.call.stuck%tellEvery == 0 {
 		t.chain, t.waitsFor = chain, peer
 		t.tellWaiting(peer, chain<<needBits|need)
 	}

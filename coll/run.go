@@ -39,6 +39,7 @@ type invocation struct {
 	slow       bool      // and that it had not for long
 	looked     time.Time // when it looked at the peers last
 	stuck      int       // how often it did since the last step
+	still      time.Time // when it did so first
 	err        *Error
 
 	helped bool      // the caller, or a daemon, has made a step of it
@@ -298,7 +299,10 @@ func (t *Team) look(wide bool) (broken bool) {
 			return true
 		}
 	}
-	if c.stuck++; !c.lent && c.stuck >= stuckLooks && t.deadlocked() {
+	if c.stuck++; c.stuck == 1 {
+		c.still = now
+	}
+	if !c.lent && now.Sub(c.still) >= stuckAfter && t.deadlocked() {
 		c.outcome = failed
 		return true
 	}
