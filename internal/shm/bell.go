@@ -9,8 +9,9 @@ import (
 
 const (
 	// sleepMost bounds every sleep, so that a wake-up lost to a peer's death
-	// or to a scribbled word costs no more than this.
-	sleepMost = 10 * time.Millisecond
+	// or to a scribbled word costs no more than this. Callers sleep for less where they
+	// have not waited for long.
+	sleepMost = 500 * time.Millisecond
 	// sleepUncertain bounds sleeps where the kernel has no membarrier and a
 	// wake-up can be lost in the ordinary course of things.
 	sleepUncertain = time.Millisecond
@@ -85,7 +86,7 @@ func (b *Bell) drain() {
 }
 
 // Sleep waits for a Ring since Prepare, for at most nanoseconds and never more
-// than 10 ms, and tells whether there was one. It may return early without a reason.
+// than half a second, and tells whether there was one. It may return early without a reason.
 // Owner only. Other goroutines run meanwhile.
 func (b *Bell) Sleep(nanoseconds int64) (rung bool) {
 	if d := min(time.Duration(nanoseconds), b.longest); d > 0 {

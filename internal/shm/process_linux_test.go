@@ -141,8 +141,8 @@ func sleepChild([]string) error {
 	fmt.Println("prepared")
 	for range 1000 {
 		start := time.Now()
-		b.Sleep(int64(sleepMost))
-		if time.Since(start) < sleepMost && a[0] != 0 {
+		b.Sleep(int64(nap))
+		if time.Since(start) < nap && a[0] != 0 {
 			return s.Close()
 		}
 	}
@@ -262,7 +262,7 @@ func keepChild([]string) error {
 			before, err = otherSwitches()
 			for range naps {
 				b.Prepare()
-				b.Sleep(int64(sleepMost))
+				b.Sleep(int64(nap))
 			}
 			if err == nil {
 				after, err = otherSwitches()
@@ -279,7 +279,7 @@ func keepChild([]string) error {
 				return
 			default:
 				b.Prepare()
-				b.Sleep(int64(sleepMost))
+				b.Sleep(int64(nap))
 			}
 		}
 	})
@@ -301,11 +301,11 @@ func keepChild([]string) error {
 	for range collections {
 		begun := time.Now()
 		runtime.GC()
-		if least = min(least, time.Since(begun)); least < 2*sleepMost {
+		if least = min(least, time.Since(begun)); least < 2*nap {
 			return nil
 		}
 	}
-	return fmt.Errorf("the fastest of %d collections took %v beside a thread that sleeps for %v", collections, least, sleepMost)
+	return fmt.Errorf("the fastest of %d collections took %v beside a thread that sleeps for %v", collections, least, nap)
 }
 
 // otherSwitches is how often the other threads of this process have gone to sleep.

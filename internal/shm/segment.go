@@ -107,9 +107,13 @@ func (s *Segment) Arena(rank int) ([]byte, error) {
 // SetDead notes that a rank's process has ended and wakes every rank that
 // sleeps. The launcher calls it after the end and before the PID is free again.
 func (s *Segment) SetDead(rank int) {
-	atomic.StoreUint32(&s.entries[rank].dead, 1)
+	s.MarkDead(rank)
 	s.ringAll(rank)
 }
+
+// MarkDead is SetDead that wakes nobody: where all ranks are told to end, each would be woken by the end
+// of each other.
+func (s *Segment) MarkDead(rank int) { atomic.StoreUint32(&s.entries[rank].dead, 1) }
 
 // ringAll wakes every rank that sleeps but one; -1: every one.
 func (s *Segment) ringAll(but int) {

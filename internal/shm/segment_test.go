@@ -136,6 +136,10 @@ func TestDead(t *testing.T) {
 		t.Run(k.name, func(t *testing.T) {
 			s := newSegment(t, k.make, smallGeometry)
 			s.Bell(1).Prepare()
+			if s.MarkDead(2); sleeps(s.Bell(1), 1) != 1 {
+				t.Error("MarkDead woke a rank that was about to sleep")
+			}
+			s.Bell(1).Prepare()
 			s.SetDead(2)
 			for r := range s.Ranks() {
 				if got, want := s.Dead(r), r == 2; got != want {
@@ -185,8 +189,8 @@ func TestDeadElsewhere(t *testing.T) {
 func sleeps(b *Bell, n int) int {
 	for i := range n {
 		start := time.Now()
-		b.Sleep(int64(sleepMost))
-		if time.Since(start) < sleepMost {
+		b.Sleep(int64(nap))
+		if time.Since(start) < nap {
 			return i
 		}
 	}

@@ -155,7 +155,7 @@ func (p *player) Cancel()  { p.bell.Cancel() }
 func (p *player) Sleep(ns int64) (woken bool) {
 	p.slept++
 	woken = p.bell.Sleep(ns)
-	if !woken && p.theirs.Ready() && time.Now().UnixNano()-atomic.LoadInt64(p.theirStamp) > int64(sleepMost)/2 {
+	if !woken && p.theirs.Ready() && time.Now().UnixNano()-atomic.LoadInt64(p.theirStamp) > int64(sleepLeast)/2 {
 		p.lost++
 	}
 	return woken

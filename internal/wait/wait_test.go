@@ -70,7 +70,7 @@ func (a *after) Ready() bool { a.polls++; return a.polls >= a.n }
 
 func TestReadyAtEveryStage(t *testing.T) {
 	for _, m := range modes {
-		for _, n := range []int{1, 2, 999, 1000, 1001, 1002, 1064, 1065, 1066, 1130, 2000} {
+		for _, n := range []int{1, 2, 999, 1000, 1001, 1002, 1064, 1065, 1066, 1070, 1130} {
 			w := waiter(m.config, m.bell, segment(t, 1), 0)
 			c := &after{n: n}
 			if err := w.Wait(testenv.Deadline(t, time.Minute), c); err != nil || c.polls != n {
@@ -174,6 +174,66 @@ func TestParkProtocol(t *testing.T) {
 		})
 	}
 }
+
+// hours is a Sleeper on whose clock each sleep runs out of time.
+type hours struct {
+	now    time.Time
+	sleeps []time.Duration
+}
+
+func (h *hours) Prepare() {}
+func (h *hours) Cancel()  {}
+func (h *hours) Sleep(ns int64) bool {
+	h.sleeps = append(h.sleeps, time.Duration(ns))
+	h.now = h.now.Add(time.Duration(ns))
+	return false
+}
+
+// Hundreds of ranks that wait for one must leave it the CPUs: the longer a wait lasts, the less often its rank wakes.
+func TestSleepsGrowWithTheWait(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		end         bool // the context may end
+		longest     time.Duration
+		least, most int // sleeps in a minute
+	}{
+		{"for ever", false, sleepMost, 60 * 2, 60*2 + 60},
+		{"until a context ends", true, sleepCancel, 60 * 10, 60*10 + 60},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			ctx := context.Background()
+			if c.end {
+				ctx = testenv.Deadline(t, time.Minute)
+			}
+			h := &hours{now: time.Now()}
+			start := h.now
+			w := New(Config{Sleeper: h, IdleAfter: 1})
+			w.now = func() time.Time { return h.now }
+			if err := w.Wait(ctx, &until{h, start.Add(time.Minute)}); err != nil {
+				t.Fatal(err)
+			}
+			if n := len(h.sleeps); n < c.least || n > c.most || h.sleeps[0] != sleepLeast || h.sleeps[n-1] != c.longest {
+				t.Errorf("got %d sleeps in a minute, the first of %v and the last of %v, want %d to %d, of %v and %v",
+					n, h.sleeps[0], h.sleeps[n-1], c.least, c.most, sleepLeast, c.longest)
+			}
+			waited := time.Duration(0)
+			for i, d := range h.sleeps {
+				if d > max(sleepLeast, waited/napDivisor) {
+					t.Fatalf("sleep %d, after %v, is of %v, want an eighth at most", i, waited, d)
+				}
+				waited += d
+			}
+		})
+	}
+}
+
+// until is ready when the clock says so.
+type until struct {
+	h  *hours
+	at time.Time
+}
+
+func (u *until) Ready() bool { return !u.h.now.Before(u.at) }
 
 // best runs do up to five times and gives the shortest time it took: on a busy
 // machine one run says little, and what waits for ever does so every time.

@@ -30,6 +30,10 @@ func (b *bell) ring() {
 	b.mu.Unlock()
 }
 
+// sleepMost bounds the sleep of one that is not patient, and with it how late a device that progresses
+// by its program's calls gets one.
+const sleepMost = 10 * time.Millisecond
+
 // A sleeper sleeps on one bell at a time.
 type sleeper struct {
 	on      *bell
@@ -56,10 +60,11 @@ func (s *sleeper) Sleep(nanoseconds int64) (woken bool) {
 		s.Cancel()
 		return true
 	}
+	d := min(time.Duration(nanoseconds), sleepMost)
 	if s.timer == nil {
-		s.timer = time.NewTimer(time.Duration(nanoseconds))
+		s.timer = time.NewTimer(d)
 	} else {
-		s.timer.Reset(time.Duration(nanoseconds))
+		s.timer.Reset(d)
 	}
 	select {
 	case <-s.rung:

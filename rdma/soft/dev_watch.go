@@ -9,7 +9,7 @@ import (
 // A watch looks after completion and shared queues for those that wait for
 // events without polling, on a goroutine that exists while there is one.
 // Initiators ring the owner's alarm when they have something to tell it; in
-// between the goroutine sleeps, at most 10 ms at a time.
+// between the goroutine sleeps, at most watchMost at a time.
 type watch struct {
 	p *Provider
 
@@ -42,6 +42,9 @@ func (w *watch) leave() {
 	}
 }
 
+// watchMost bounds its sleeps.
+const watchMost = 10 * time.Millisecond
+
 func (w *watch) run() {
 	defer w.ended.Done()
 	alarm := w.p.self.alarm
@@ -59,7 +62,7 @@ func (w *watch) run() {
 		}
 		w.mu.Unlock()
 		w.p.look()
-		alarm.Sleep(int64(time.Second))
+		alarm.Sleep(int64(watchMost))
 	}
 }
 
