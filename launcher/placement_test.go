@@ -128,6 +128,24 @@ func TestManyRanksAreBound(t *testing.T) {
 	}
 }
 
+// A Go rank that has little of a CPU has one processor, unless the user has said how many.
+func TestCrowdedRanksHaveOneProcessor(t *testing.T) {
+	testenv.NoLeaks(t)
+	many := 8*topo.CPUs() + 1
+	for _, c := range []struct {
+		np        int
+		set, want string
+	}{{many, "", "1"}, {many, "GOMAXPROCS=3", "3"}, {topo.CPUs(), "", "unset"}} {
+		job := Job{Argv: sh("echo ${GOMAXPROCS-unset}"), NP: c.np, Env: slices.DeleteFunc(os.Environ(), func(s string) bool { return strings.HasPrefix(s, "GOMAXPROCS=") })}
+		if c.set != "" {
+			job.Env = append(job.Env, c.set)
+		}
+		if r, stdout, _, err := runJob(t, job); err != nil || r.ExitStatus != 0 || stdout != strings.Repeat(c.want+"\n", c.np) {
+			t.Errorf("%d ranks on %d CPUs, %q: got %+v, %v, %q, want %q of each", c.np, topo.CPUs(), c.set, r, err, stdout, c.want)
+		}
+	}
+}
+
 // What the user said of how Open MPI waits stays.
 func TestOversubscribedRanksKeepTheUsersSettings(t *testing.T) {
 	testenv.NoLeaks(t)

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/gorun-mpi/gorun/internal/arch"
@@ -200,6 +202,22 @@ func overBudget(t *testing.T, n int, seed uint64, verbs bool, f func(context.Con
 	defer cancel()
 	if err := (rank.RunConfig{Seed: seed, Config: rank.Config{QPMemory: -1, Verbs: verbs}}).Run(ctx, n, f); err != nil {
 		t.Fatalf("%d ranks, seed %d, verbs: %v: %v", n, seed, verbs, err)
+	}
+}
+
+// Where a CPU has many ranks, those that go over queue pairs make no connections, which take letters and turns of both.
+func TestCrowdedRanksSendNoLetters(t *testing.T) {
+	testenv.NoLeaks(t)
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
+	const n = 18 // on 2 CPUs, and too many to be connected in Init
+	var sent atomic.Uint64
+	err := (rank.RunConfig{Config: rank.Config{Verbs: true}}).Run(testenv.Deadline(t, ranktest.Limit), n, func(ctx context.Context, c *rank.Comm) error {
+		err := crowd(ctx, c)
+		sent.Add(c.World().Counters().Datagrams)
+		return err
+	})
+	if err != nil || sent.Load() != 0 {
+		t.Errorf("%d ranks on 2 CPUs: %v, %d datagrams, want none", n, err, sent.Load())
 	}
 }
 

@@ -34,9 +34,14 @@ func queueMemory(ctx rdma.Context, host, size int) int64 {
 	return int64(host) * (others*int64(each) + min(others, p2p.OwnMost)*int64(receive))
 }
 
+// crowdMost is how many ranks a CPU may have whose queue pairs are reliable connections that letters bring
+// about. That takes three turns on a CPU for each pair of ranks, while hundreds wait for theirs: an all-to-all
+// of 64 ranks on 2 CPUs spent 12 of 16 s on it where a system call takes some microseconds.
+const crowdMost = 8
+
 // chooseTransport decides what goes over queue pairs: a reliable connection to each peer, made
-// when it is needed, or dynamic connections, when the queue pairs of the largest host could come
-// to take more than its budget. Ranks with the same device and setting decide alike; between
+// when it is needed, or dynamic connections, which take no turn of the peer: when the queue pairs of the
+// largest host could come to take more than its budget, or its CPUs have many ranks each. Ranks with the same device and setting decide alike; between
 // two that do not there are reliable connections.
 //
 // A device without dynamic connections keeps to reliable ones: as they are made on demand, what
@@ -47,8 +52,13 @@ func (w *World) chooseTransport(cfg *Config) error {
 	need := queueMemory(w.device.Context, host, w.size)
 	facts := fmt.Sprintf("up to %s of queue pairs on a host of %d ranks, and the budget (GORUN_QP_MEMORY) is %s", inBytes(need), host, inBytes(max(budget, 0)))
 	missing := errors.Join(w.device.Context.Supports(rdma.FeatureDC), w.device.Context.Supports(rdma.FeatureSRQ))
+	crowd := cmp.Or(w.place.sharers, w.place.size)
+	crowded := w.peers.HasMail() && missing == nil && crowd > crowdMost*w.place.cpus
+	if crowded {
+		facts = fmt.Sprintf("%d ranks share %d CPUs, more than %d each", crowd, w.place.cpus, crowdMost)
+	}
 	switch {
-	case need <= budget || w.size == 1:
+	case need <= budget && !crowded || w.size == 1:
 		w.transport = "queue pairs are reliable connections, made when they are needed: " + facts
 		return nil
 	case !w.peers.OnDemand():

@@ -356,6 +356,7 @@ func (w *World) leaveTogether(ctx context.Context) error {
 		return err
 	}
 	began := time.Now()
+	heard := began
 	return w.launcher.BarrierServing(ctx, func() (time.Duration, error) {
 		came := w.messages.Progress()
 		w.progressOthers()
@@ -366,10 +367,13 @@ func (w *World) leaveTogether(ctx context.Context) error {
 				return 0, err
 			}
 		}
+		if came {
+			heard = time.Now()
+		}
 		if came || waited < serveLazily {
 			return serveSoon, nil
 		}
-		return serveLazily, nil
+		return min(max(time.Since(heard)/serveDivisor, serveLazily), serveMost), nil
 	})
 }
 
@@ -410,8 +414,10 @@ func (w *World) meetLast(ctx context.Context) error {
 
 const (
 	// serveSoon is how long a rank in Finalize leaves peers alone that it has heard
-	// of just now, and serveLazily those that it has not.
-	serveSoon, serveLazily = time.Millisecond, 20 * time.Millisecond
+	// of just now, and serveLazily those that it has not: for longer, an eighth of the
+	// silence, the longer they are silent, so that hundreds of ranks wait at little cost.
+	serveSoon, serveLazily, serveMost = time.Millisecond, 20 * time.Millisecond, 400 * time.Millisecond
+	serveDivisor                      = 8
 	// missedAfter is when it looks whether they are in a collective: that takes a
 	// look at some memory of each.
 	missedAfter = 100 * time.Millisecond

@@ -279,7 +279,11 @@ func (h *Host) processEnded(local int) {
 	r.gone, r.how = true, how
 	h.unwatch(&r.socket)
 	h.unhold(r)
-	h.segment.SetDead(local)
+	if h.ending.begun {
+		h.segment.MarkDead(local)
+	} else {
+		h.segment.SetDead(local)
+	}
 
 	number := h.rankOf(local)
 	e := Event{Kind: Ended, Rank: number, PID: r.pid, Status: how.status, Signal: how.signal, Text: text, Told: (h.ending.begun || h.quitting) && !r.leaves}

@@ -111,6 +111,7 @@ type environment struct {
 	sharing []cpuSharing // by local rank
 	async   []int        // the CPU of a progress thread, by local rank; none: -1, or the slice is nil
 	calm    []bool       // by program: its environment says nothing of how Open MPI waits
+	procs   []bool       // by program: nor of Go's processors
 }
 
 func newEnvironment(spec *Spec, cpus int, segment bool, dir, files string, server *sidecar.Server, ports []string, python, library string, alone []bool) *environment {
@@ -161,7 +162,7 @@ func newEnvironment(spec *Spec, cpus int, segment bool, dir, files string, serve
 	}
 	host = append(host, programVars(spec.Apps)...)
 	host = append(host, pmixVars(spec, server)...)
-	e := &environment{spec: spec, ports: ports, common: make([][]string, len(spec.Apps)), shared: make([]sharedVars, len(spec.Apps)), sharing: cpuSharings(spec.Ranks, cpus), calm: make([]bool, len(spec.Apps))}
+	e := &environment{spec: spec, ports: ports, common: make([][]string, len(spec.Apps)), shared: make([]sharedVars, len(spec.Apps)), sharing: cpuSharings(spec.Ranks, cpus), calm: make([]bool, len(spec.Apps)), procs: make([]bool, len(spec.Apps))}
 	for _, r := range spec.Ranks {
 		if e.common[r.App] == nil {
 			user := Scrub(spec.Apps[r.App].Env)
@@ -176,6 +177,7 @@ func newEnvironment(spec *Spec, cpus int, segment bool, dir, files string, serve
 			e.calm[r.App] = !slices.ContainsFunc(user, func(entry string) bool {
 				return strings.HasPrefix(entry, ompiOver) || strings.HasPrefix(entry, ompiYield)
 			})
+			e.procs[r.App] = !slices.ContainsFunc(user, func(entry string) bool { return strings.HasPrefix(entry, goProcs) })
 		}
 	}
 	return e
@@ -212,6 +214,14 @@ const (
 	ompiYield = "OMPI_MCA_mpi_yield_when_idle="
 )
 
+// goProcs is how many threads run the goroutines of a Go program. Ranks that have little of a CPU get one:
+// where a second processor is idle, the runtime looks every 20 us whether it could take over from the first, some
+// 60 times for each sleep of the rank. With 300 ranks on 2 CPUs that was a third of all system calls.
+const (
+	goProcs     = "GOMAXPROCS="
+	goProcsFrom = 8 // ranks a CPU, more than which get one
+)
+
 // of is the environment of a rank.
 func (e *environment) of(local int) []string {
 	r := &e.spec.Ranks[local]
@@ -236,6 +246,9 @@ func (e *environment) of(local int) []string {
 	}
 	if s := e.sharing[local]; s.ranks > s.cpus && e.calm[r.App] {
 		env = append(env, ompiOver+"1", ompiYield+"1")
+	}
+	if s := e.sharing[local]; s.ranks > goProcsFrom*s.cpus && e.procs[r.App] {
+		env = append(env, goProcs+"1")
 	}
 	server := pmi.Env{FD: pmiFD, Rank: r.Rank, Size: e.spec.NP, Cards: true, Spawned: e.spec.Group > 0}
 	if port := e.ports[r.App]; port != "" {

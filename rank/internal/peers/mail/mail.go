@@ -43,8 +43,10 @@ const (
 	patience = 10 * time.Second
 	// firstWait is how long a letter's first answer may take, lastWait any.
 	firstWait, lastWait = 20 * time.Millisecond, time.Second
-	// tick is how often the office looks after its letters while the rank does not.
-	tick = 50 * time.Millisecond
+	// tick is how often the office looks after its letters while the rank does not. Where none
+	// comes or is on its way it looks ever less often, up to tickMost: hundreds of ranks on a few CPUs
+	// would have those do little else.
+	tick, tickMost = 50 * time.Millisecond, 400 * time.Millisecond
 
 	// window is how many letters to a peer are on their way at a time: more than two
 	// ranks have to say to each other at once.
@@ -217,17 +219,27 @@ func (o *Office) Start(find func(peer int) (Port, error)) {
 	o.find = find
 	o.mu.Unlock()
 	o.ended.Go(func() {
-		ticks := time.NewTicker(tick)
+		every := tick
+		ticks := time.NewTimer(every)
 		defer ticks.Stop()
 		for {
 			select {
 			case <-ticks.C:
-				o.Look()
+				every = after(every, o.look())
+				ticks.Reset(every)
 			case <-o.stop:
 				return
 			}
 		}
 	})
+}
+
+// after is how long the office waits after a look that came so long after the one before.
+func after(every time.Duration, busy bool) time.Duration {
+	if busy {
+		return tick
+	}
+	return min(2*every, tickMost)
 }
 
 // Close ends the office. Letters on their way may arrive or not.
@@ -309,16 +321,19 @@ func (o *Office) Take() (peer int, l Letter, ok bool) {
 
 // Look takes in what has come and sends what is due. A rank may sleep when it has looked
 // and Take gives nothing.
-func (o *Office) Look() {
+func (o *Office) Look() { o.look() }
+
+// look is Look, and tells whether anything came or letters are on their way.
+func (o *Office) look() (busy bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.find == nil || o.closed {
-		return
+		return false
 	}
 	o.answer()
-	o.poll()
+	came := o.poll()
 	if len(o.due) == 0 {
-		return
+		return came
 	}
 	now := o.now()
 	kept := o.due[:0]
@@ -346,6 +361,7 @@ func (o *Office) Look() {
 	}
 	clear(o.due[len(kept):])
 	o.due = kept
+	return true
 }
 
 // box is that of a peer, made if there is none.
@@ -457,13 +473,14 @@ func (o *Office) post(b *box, kind uint32, number uint64, l Letter) bool {
 	return true
 }
 
-// poll takes in what has come.
-func (o *Office) poll() {
+// poll takes in what has come, and tells whether anything has.
+func (o *Office) poll() (came bool) {
 	for {
 		n, err := o.cq.Poll(o.wcs[:])
 		if err != nil {
-			return // what is on its way is given up when its time is over
+			return came // what is on its way is given up when its time is over
 		}
+		came = came || n > 0
 		for i := range n {
 			wc := &o.wcs[i]
 			if wc.WRID >= uint64(o.queue) {
@@ -477,7 +494,7 @@ func (o *Office) poll() {
 			_ = o.listen(slot) // a queue pair that has failed takes none
 		}
 		if n < len(o.wcs) {
-			return
+			return came
 		}
 	}
 }

@@ -338,3 +338,19 @@ type noHandle struct{}
 
 func (noHandle) PD() rdma.PD  { return nil }
 func (noHandle) Close() error { return nil }
+
+// Offices of ranks that have nothing to say look ever less often, and at once as often as before when a letter comes.
+func TestIdleOfficesLookLessOften(t *testing.T) {
+	all := open(t, 2, 0)
+	start(all, 0, 1)
+	every, looks := tick, 0
+	for range 100 {
+		every = after(every, all[1].look())
+		looks += int(tickMost / every)
+	}
+	if every != tickMost || looks > 110 {
+		t.Errorf("after 100 looks in vain: one every %v, %d in all for each %v, want %v and 110 at most", every, looks, tickMost, tickMost)
+	}
+	all[0].Send(1, Letter{ID: 7})
+	until(t, "the letter", func() bool { return after(tickMost, all[1].look()) == tick || all[1].waiting.Load() > 0 })
+}
