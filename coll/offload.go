@@ -122,6 +122,9 @@ type offloading struct {
 	recalled int       // of lent, those behind one that was given back or taken over: they come back too
 }
 
+// notMapped is why a team's calls are never the daemon's.
+const notMapped = "its communicator has ranks whose memory is not mapped: they are on several hosts, or a device is named (-d)"
+
 // openOffload prepares the team for it. A team that has members elsewhere, or whose memory is
 // not mapped, goes without.
 func (t *Team) openOffload() {
@@ -165,6 +168,8 @@ func (t *Team) lend(p *Pending) bool {
 		return false
 	}
 	switch {
+	case t.mesh.self == nil:
+		o.decline(notMapped)
 	case operations[p.call.Kind].parts != nil:
 		o.decline("its parts differ in length")
 	case p.reduction.ID >= kernel.UserID:
@@ -182,7 +187,7 @@ func (t *Team) lend(p *Pending) bool {
 			t.openOffload()
 		}
 		if off.to == nil {
-			o.decline("its communicator has ranks whose memory is not mapped")
+			o.decline(notMapped)
 			return false
 		}
 		return t.handOut(p)

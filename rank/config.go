@@ -24,7 +24,8 @@ type Config struct {
 	// Providers are the providers of devices beside the software devices, which always exist.
 	Providers []rdma.Provider
 	// Devices names the device for all communication. With two names the lower
-	// half of the ranks uses the first. Empty: the first software device.
+	// half of the ranks uses the first. Empty: the first software device. With Offload it is one of the
+	// software, whose memory ranks of a host map all the same: the daemon reaches no other.
 	Devices []string
 	// Verbs has all data go through the device as RDMA, as when Devices names it. Otherwise
 	// ranks that share memory also use loads and stores. If all ranks of a world of up to 16

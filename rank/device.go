@@ -25,6 +25,10 @@ func FindDevices(cfg Config) error {
 		if _, _, err := device.Find(); err != nil {
 			return err
 		}
+		if cfg.Offload && !slices.Contains(names, name) {
+			return badArgument("Config.Offload asks for the host's daemon, and device %s has no memory that it reaches: expected a software device (%s)",
+				name, strings.Join(names, ", "))
+		}
 		if env.Secure && !slices.Contains(names, name) {
 			return badArgument("gorun --secure asks for encryption (GORUN_SECURE=1), and device %s does not encrypt: "+
 				"expected a software device (%s), or a network that you trust and no --secure", name, strings.Join(names, ", "))

@@ -21,7 +21,7 @@ import (
 func (w *World) openPeers(cfg *Config) (err error) {
 	d := w.device
 	pc := peers.Config{Rank: w.rank, Size: w.size, PD: d.PD, Port: d.Port, GID: d.GID, Dead: w.watch.dead, Lost: w.watch.lost}
-	if _, ok := d.Context.(rdma.Mapper); ok && len(cfg.Devices) == 0 && !cfg.Verbs {
+	if _, ok := d.Context.(rdma.Mapper); ok && (len(cfg.Devices) == 0 || cfg.Offload) && !cfg.Verbs {
 		pc.Maps = w.maps
 		pc.OnDemand = w.place.whole && !w.adversarial
 	}

@@ -32,21 +32,23 @@ func init() {
 			os.Exit(1)
 		}
 	}
-	programs["offload stays"] = func() {
-		w, err := rank.Init(context.Background(), rank.Config{OffloadFrom: -1, Verbose: true, Log: func(line string) {
-			if reason, is := strings.CutPrefix(line, "a started collective is not offloaded: "); is {
-				fmt.Println(reason)
+	for name, verbs := range map[string]bool{"offload stays": false, "offload stays on a device": true} {
+		programs[name] = func() {
+			w, err := rank.Init(context.Background(), rank.Config{OffloadFrom: -1, Verbs: verbs, Verbose: true, Log: func(line string) {
+				if reason, is := strings.CutPrefix(line, "a started collective is not offloaded: "); is {
+					fmt.Println(reason)
+				}
+			}})
+			if err == nil {
+				err = stays(context.Background(), w.Comm())
 			}
-		}})
-		if err == nil {
-			err = stays(context.Background(), w.Comm())
-		}
-		if err == nil {
-			err = w.Finalize(context.Background())
-		}
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
+			if err == nil {
+				err = w.Finalize(context.Background())
+			}
+			if err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
 		}
 	}
 	programs["offload kinds"] = func() {
@@ -144,14 +146,18 @@ func stays(ctx context.Context, c *rank.Comm) error {
 // A call that the daemon cannot run stays with its ranks, and gorun -v says why.
 func TestOffloadSaysWhyCallsStay(t *testing.T) {
 	testenv.NoLeaks(t)
-	j := &job{program: "offload stays", hosts: []int{2}, offload: 1}
-	j.start(t)
-	want := "its memory is ordinary; rank.Alloc gives memory that the daemon reaches\n" +
-		"its reduction is a function of the program\n" +
-		"its parts differ in length\n" +
-		"by the daemon: 0\n" + "by the daemon: 0\n"
-	if got := j.done(t); got != want {
-		t.Errorf("the ranks say\n%swant\n%s", got, want)
+	const counted = "by the daemon: 0\n" + "by the daemon: 0\n"
+	for program, want := range map[string]string{
+		"offload stays": "its memory is ordinary; rank.Alloc gives memory that the daemon reaches\n" +
+			"its reduction is a function of the program\n" +
+			"its parts differ in length\n" + counted,
+		"offload stays on a device": "its communicator has ranks whose memory is not mapped: they are on several hosts, or a device is named (-d)\n" + counted,
+	} {
+		j := &job{program: program, hosts: []int{2}, offload: 1}
+		j.start(t)
+		if got := j.done(t); got != want {
+			t.Errorf("%s: the ranks say\n%swant\n%s", program, got, want)
+		}
 	}
 }
 

@@ -112,8 +112,12 @@ func run(ctx context.Context, started time.Time, args, environ []string, std doc
 // the ranks meet without, to hear of it.
 func prepare(parser *doca.Parser, p *params, cfg *rank.Config, own, ranks int) error {
 	p.settle(ranks)
-	if p.engine == engineDaemon && ranks == 1 {
+	switch here := cfg.Environment.LocalSize; {
+	case p.engine != engineDaemon:
+	case ranks == 1:
 		return parser.Wrong("engine", "found daemon and one rank, expected two ranks or more")
+	case cfg.Environment.Gorun && here != ranks:
+		return parser.Wrong("engine", "found daemon and ranks on several hosts, %d of %d on this one, expected all on one host, whose memory its daemon reaches", here, ranks)
 	}
 	wanted := *cfg
 	wanted.Devices = p.devices()
