@@ -169,6 +169,9 @@ func work(e *exchange, p *params, status int, r *doca.Run) (int, error) {
 		return status, err
 	}
 	e.params = *p
+	if e.comm.Rank() == 0 {
+		r.Log.Debugf("Number of processes = %d", e.comm.Size()) // the original's words
+	}
 	report, err := e.run()
 	if err != nil || report == nil {
 		return 0, err

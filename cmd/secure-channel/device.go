@@ -43,18 +43,22 @@ func (p *params) findDevices(parser *doca.Parser, emulate []string) error {
 		}
 		return parser.Wrong("pci-addr", "%s", reason)
 	}
-	p.device = (*device).Name()
+	p.device, p.meets = (*device).Name(), (*device).Name()
 	noteColon(parser, "pci-addr", p.pci)
-	if p.rep == "" {
-		return nil
-	}
 	var reps []rdma.Representor
 	if r, ok := (*device).(rdma.Represents); ok {
-		if reps, err = r.Representors(); err != nil {
+		if reps, err = r.Representors(); err != nil && p.rep != "" {
 			return parser.Wrong("rep-pci", "cannot list the representors of %s: %v", p.device, err)
 		}
 	}
-	if find(reps, p.rep, func(r rdma.Representor) []string { return []string{r.Name, r.PCI} }) == nil {
+	if p.rep == "" {
+		if len(reps) > 0 {
+			p.meets = reps[0].PCI
+		}
+		return nil
+	}
+	rep := find(reps, p.rep, func(r rdma.Representor) []string { return []string{r.Name, r.PCI} })
+	if rep == nil {
 		names := make([]string, len(reps))
 		for i, r := range reps {
 			names[i] = label(r.Name, r.PCI)
@@ -65,6 +69,7 @@ func (p *params) findDevices(parser *doca.Parser, emulate []string) error {
 		}
 		return parser.Wrong("rep-pci", "%s: %s has no representor %q; there are: %s", saidRep, p.device, p.rep, there)
 	}
+	p.meets = rep.PCI
 	noteColon(parser, "rep-pci", p.rep)
 	return nil
 }

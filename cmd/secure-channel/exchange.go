@@ -85,6 +85,7 @@ func (x *exchange) run(ctx context.Context) error {
 	if err := x.agree(ctx); err != nil {
 		return err
 	}
+	x.log.Infof(saidStarting, x.left, x.size)
 	x.sendStart = time.Now()
 	trace := x.log.IsLevelEnabled(logrus.TraceLevel)
 	for !x.ends || !x.eof {
@@ -125,6 +126,7 @@ func (x *exchange) send(trace bool) (moved bool, err error) {
 		x.left--
 		moved = true
 		if trace {
+			x.log.Tracef(saidOneSent, x.Sent-1)
 			x.log.Tracef("Message number %d of %d bytes was sent", x.Sent, x.size)
 		}
 	}

@@ -54,9 +54,14 @@ func (a *app) config(name string) comch.Config {
 	}
 }
 
-// channelName is the channel's on this host: of the device and, where it has several, of
-// the channel.
-func (a *app) channelName() string { return "secure-channel\x00" + a.device + "\x00" + a.name }
+// channelName is the channel's on this host: its own name, else that of the representor. A host and its DPU see
+// one device at different addresses, and both have its representor.
+func (a *app) channelName() string {
+	if a.name != "" {
+		return "secure-channel\x00\x00" + a.name
+	}
+	return "secure-channel\x00" + a.meets
+}
 
 // meet makes the channel, or the listener. A host waits for its DPU, for as long as
 // --connect-timeout says.

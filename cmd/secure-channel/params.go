@@ -37,13 +37,14 @@ type params struct {
 	seconds     int
 
 	device string // that pci names
+	meets  string // the representor by which both ends know the device, or the device where it has none
 }
 
 // newParser declares the flags.
 func newParser(launched bool) (*doca.Parser, *params) {
 	p := &params{launched: launched, queue: comch.DefaultQueue, clients: 1, seconds: 30}
 	parser := doca.New("secure-channel", "A host and a DPU send each other messages over a channel that nobody else can join, read or forge.\n"+
-		"On one host both ends name the same device; between hosts use --listen, --connect and --key; gorun -np 2 connects its ranks.", version.Line("secure-channel"))
+		"On one host both ends name the same device, or devices with the same representor; between hosts use --listen, --connect and --key; gorun -np 2 connects its ranks.", version.Line("secure-channel"))
 	parser.Int(&p.size, doca.Flag{Long: "msg-size", Short: 's', Value: "BYTES", Mandatory: true, Check: p.checkSize,
 		Help: fmt.Sprintf("bytes of each message that this end sends, 1 to %d", comch.MaxMessage)})
 	parser.Int(&p.count, doca.Flag{Long: "num-msgs", Short: 'n', Value: "N", Mandatory: true, Check: p.checkCount,
@@ -60,7 +61,7 @@ func newParser(launched bool) (*doca.Parser, *params) {
 	parser.Int(&p.queue, doca.Flag{Long: "queue-size", Value: "N", Check: doca.Within(&p.queue, 1, comch.MaxQueue),
 		Help: fmt.Sprintf("slots of the send queue (default %d); a full one holds the sender up", comch.DefaultQueue)})
 	parser.String(&p.name, doca.Flag{Long: "name", Value: "NAME", Check: p.checkName,
-		Help: "name of the channel, where one device has several; the same at both ends (default: GORUN_CHANNEL)"})
+		Help: "name of the channel, where a host has several; the same at both ends, whatever their devices (default: GORUN_CHANNEL)"})
 	parser.String(&p.listen, doca.Flag{Long: "listen", Value: "ADDR:PORT", Check: func() error { return p.checkAddress(p.listen) },
 		Help: "DPU: address where hosts of other machines connect; needs --key"})
 	parser.String(&p.connect, doca.Flag{Long: "connect", Value: "ADDR:PORT", Check: func() error { return p.checkAddress(p.connect) },

@@ -86,6 +86,7 @@ func (r *result) write(to io.Writer, role, device string, many bool) {
 // serve uses one channel, closes it, and reports.
 func (a *app) serve(ctx context.Context, conn *comch.Conn) error {
 	a.Log.Infof("%s: the channel is open", conn.Peer())
+	a.Log.Info(saidMet)
 	x := newExchange(a, conn)
 	err := x.run(ctx)
 	x.settle()
@@ -93,7 +94,11 @@ func (a *app) serve(ctx context.Context, conn *comch.Conn) error {
 		<-ctx.Done()
 		err = ctx.Err()
 	}
+	a.Log.Infof(saidSendFrom, clock(x.sendStart))
+	a.Log.Infof(saidSendTo, clock(x.sendEnd))
 	a.Log.Infof(saidSent, x.Sent)
+	a.Log.Infof(saidRecvFrom, clock(x.recvStart))
+	a.Log.Infof(saidRecvTo, clock(x.recvEnd))
 	a.Log.Infof(saidReceived, x.Received)
 	a.mu.Lock()
 	x.result.write(a.Out, a.role, a.device, a.many())

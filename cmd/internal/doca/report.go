@@ -12,10 +12,16 @@ import (
 	"github.com/gorun-mpi/gorun/cmd/internal/output"
 )
 
+// DOCA's own words: the runtime's of a flag, and the program's of its command line.
+const (
+	saidParam = "Encountered an error [Invalid input] while handling param"
+	saidParse = "Failed to parse application input"
+)
+
 // Report prints what there is to print about the error that Parse, or a later
 // check of the program, gave: for ErrHelp the usage and for ErrVersion the
 // version, on standard output; else, on standard error, the reason as a line of the program, the
-// flag as a line of the runtime, and the usage. Where there is no error, it logs the notes.
+// flag as a line of the runtime, one more of the program, and the usage. Where there is no error, it logs the notes.
 // All lines follow the log levels. It returns the exit status.
 func (p *Parser) Report(err error, std Stdio) int {
 	log := logline.New(std.Err, p.level)
@@ -38,11 +44,12 @@ func (p *Parser) Report(err error, std Stdio) int {
 		return 0
 	}
 	say(log, logrus.ErrorLevel, err.Error())
-	flag := ""
+	text := "invalid command line"
 	if e, ok := errors.AsType[*Error](err); ok && e.Flag != "" {
-		flag = ": flag " + e.Flag
+		text = fmt.Sprintf("%s %s: %s: flag %s", saidParam, e.Flag, text, e.Flag)
 	}
-	logline.New(std.Err, p.sdkLevel).Error("invalid command line" + flag)
+	logline.New(std.Err, p.sdkLevel).Error(text)
+	say(log, logrus.ErrorLevel, saidParse)
 	fmt.Fprintf(std.Err, "\n%s", p.Usage())
 	return StatusUsage
 }

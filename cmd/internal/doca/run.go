@@ -55,7 +55,7 @@ func (p *Parser) Start(std Stdio) *Run {
 }
 
 // End closes the file of the results, logs why the run has ended where it has not ended well, err
-// being its error, and returns the exit status. ctx is Main's.
+// being its error, and returns the exit status. Where the program's log is silent the runtime's says it. ctx is Main's.
 func (r *Run) End(ctx context.Context, err error) int {
 	if f := r.results.file; f != nil {
 		if closed := f.Close(); err == nil && closed != nil {
@@ -71,7 +71,11 @@ func (r *Run) End(ctx context.Context, err error) int {
 		say(r.Log, logrus.WarnLevel, "interrupted")
 		return StatusInterrupted
 	}
-	say(r.Log, logrus.ErrorLevel, err.Error())
+	log := r.Log
+	if !log.IsLevelEnabled(logrus.ErrorLevel) {
+		log = r.SDK // a run that fails says why, unless both are silent
+	}
+	say(log, logrus.ErrorLevel, err.Error())
 	return StatusFailed
 }
 
