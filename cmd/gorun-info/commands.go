@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 
@@ -20,6 +21,7 @@ import (
 type request struct {
 	command    *command
 	hosts      []hostfile.Host
+	programs   []string
 	np         int
 	json       bool
 	record     bool
@@ -46,11 +48,12 @@ type command struct {
 func commands() []command {
 	return []command{
 		{"", "", "print an overview: versions, MPIs, the machine, settings", []string{"json"}, showOverview},
-		{"doctor", "[HOST...]", "check this machine, other hosts by ssh and each pair of them, and print the command that fixes each problem",
+		{"doctor", "[HOST...|PROGRAM]", "check this machine, other hosts by ssh and each pair of them, or a program: print what fixes each problem",
 			[]string{"json", "np", "verbose"}, showDoctor},
 		{"devices", "", "list the RDMA devices with ports, limits and features, and say why others are missing", []string{"json", "emulate", "representors"}, showDevices},
 		{"topo", "", "draw the CPUs of this machine as a tree", []string{"json", "record"}, showTopology},
 		{"settings", "", "list gorun's environment variables with their defaults", []string{"json"}, showSettings},
+		{"mpi", "", "list the MPI libraries of this machine, and try whether two ranks of each start", []string{"json"}, showMPIs},
 		{"pmi", "", "say which MPI programs gorun can start here", []string{"json"}, showPMI},
 	}
 }
@@ -132,6 +135,10 @@ func parse(args []string) (*request, error) {
 		return nil, unfit
 	}
 	for _, word := range words {
+		if isProgram(word) {
+			r.programs = append(r.programs, word)
+			continue
+		}
 		list, err := hostfile.List(word)
 		if err != nil {
 			return nil, err
@@ -143,6 +150,12 @@ func parse(args []string) (*request, error) {
 		}
 	}
 	return r, nil
+}
+
+// isProgram tells a program's path from a host's name.
+func isProgram(word string) bool {
+	info, err := os.Stat(word)
+	return strings.Contains(word, "/") || err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
 // twoDashes writes long options with one dash as pflag wants them.

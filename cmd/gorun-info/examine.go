@@ -14,7 +14,11 @@ import (
 
 // showDoctor is gorun-info doctor.
 func showDoctor(ctx context.Context, r *request) int {
-	findings := doctor.Examine(ctx, r.view(), r.hosts)
+	v := r.view()
+	findings := doctor.Examine(ctx, v, r.hosts)
+	for _, file := range r.programs {
+		findings = append(findings, doctor.Loads(ctx, v, file))
+	}
 	if ctx.Err() != nil {
 		return statusInterrupted
 	}

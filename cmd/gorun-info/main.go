@@ -100,12 +100,23 @@ func (r *request) view() *doctor.View {
 // showPMI is gorun-info pmi.
 func showPMI(ctx context.Context, r *request) int {
 	report := lookForPMI(ctx, beside())
+	tries, cancel := context.WithTimeout(ctx, tryLimit)
+	defer cancel()
+	for _, m := range r.view().TryMPIs(tries) {
+		switch why := m.MPI + " " + m.Version + " does not start: " + m.Problem; {
+		case m.Problem == "":
+		case m.Protocol == "PMI-1":
+			report.PMI1 = protocol{Why: why}
+		case m.Protocol == "PMIx" && report.PMIx.OK:
+			report.PMIx.OK, report.PMIx.Problem = false, why
+		}
+	}
 	if !r.json {
 		report.table(r.out)
 	} else if status := r.encode(report); status != 0 {
 		return status
 	}
-	if !report.PMIx.OK {
+	if !report.PMIx.OK || !report.PMI1.OK {
 		return statusMissing
 	}
 	return 0

@@ -22,7 +22,7 @@ func TestManualRenders(t *testing.T) {
 		t.Fatalf("groff -man -ww: %v\n%s", err, errs.String())
 	}
 	text := strings.Join(strings.Fields(out.String()), " ")
-	wants := []string{"GORUN-INFO(1)", "gorun-info doctor [options] [HOST...]", "gorun-info topo --record >machine.txt"}
+	wants := []string{"GORUN-INFO(1)", "gorun-info doctor [options] [HOST...|PROGRAM]", "gorun-info topo --record >machine.txt"}
 	for _, c := range commands() {
 		wants = append(wants, c.name)
 	}

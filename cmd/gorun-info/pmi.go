@@ -25,7 +25,8 @@ type pmiReport struct {
 }
 
 type protocol struct {
-	OK bool `json:"ok"`
+	OK  bool   `json:"ok"`
+	Why string `json:"why,omitempty"` // it is not
 }
 
 type pmixPart struct {
@@ -36,7 +37,7 @@ type pmixPart struct {
 
 // lookForPMI asks the helper in dir what it can do.
 func lookForPMI(ctx context.Context, dir string) pmiReport {
-	r := pmiReport{PMI1: protocol{true}}
+	r := pmiReport{PMI1: protocol{OK: true}}
 	p := &r.PMIx
 	p.Helper = filepath.Join(dir, "gorun-pmix")
 	ctx, cancel := context.WithTimeout(ctx, probeLimit)
@@ -62,7 +63,11 @@ func lookForPMI(ctx context.Context, dir string) pmiReport {
 func (r *pmiReport) table(w io.Writer) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "PROTOCOL\tPROGRAMS\tHERE\tHOW")
-	fmt.Fprintln(t, "PMI-1\tMPICH and its relatives, gorun's own\tyes\tbuilt in")
+	if r.PMI1.OK {
+		fmt.Fprintln(t, "PMI-1\tMPICH and its relatives, gorun's own\tyes\tbuilt in")
+	} else {
+		fmt.Fprintf(t, "PMI-1\tMPICH and its relatives, gorun's own\tno\t%s\n", r.PMI1.Why)
+	}
 	if p := &r.PMIx; p.OK {
 		fmt.Fprintf(t, "PMIx\tOpen MPI\tyes\tlibpmix %s (%s)\n", p.Version, p.Library)
 	} else {

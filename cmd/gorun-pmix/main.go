@@ -28,7 +28,8 @@
 // connection, which end with it; one for each Ping under way. None is waited for:
 // the end of the host's stream, or KILL from the host, ends the process.
 //
-// With --probe it prints what libpmix it has found, as JSON, for gorun-info.
+// With --probe it prints what libpmix it has found, as JSON, for gorun-info. With
+// --try-mpi LIBRARY it is no server, but a rank of that MPI which begins and ends.
 //
 // # Exit status
 //
@@ -55,6 +56,13 @@ func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 func run(args []string, stdout, stderr io.Writer) int {
 	if len(args) == 1 && args[0] == "--probe" {
 		return probe(stdout)
+	}
+	if len(args) == 2 && args[0] == "--try-mpi" {
+		if err := pmix.TryMPI(args[1]); err != nil {
+			fmt.Fprintf(stderr, "gorun-pmix: %v\n", err)
+			return 1
+		}
+		return 0
 	}
 	kind, err := unix.GetsockoptInt(link.ControlFD, unix.SOL_SOCKET, unix.SO_TYPE)
 	if err != nil || kind != unix.SOCK_STREAM {

@@ -36,6 +36,9 @@ var errNoCgo = fmt.Errorf("%w: this program was built without cgo; build gorun-p
 // Probe finds libpmix.
 func Probe() (Library, error) { return Library{}, errNoCgo }
 
+// TryMPI needs cgo.
+func TryMPI(path string) error { return errNoCgo }
+
 // Start makes the server of this process.
 func Start(tmpdir, host string, h Handler) (*Server, error) { return nil, errNoCgo }
 

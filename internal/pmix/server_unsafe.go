@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/cgo"
 	"strconv"
 	"strings"
@@ -88,6 +89,18 @@ func Probe() (Library, error) {
 		return l, unavailable("%s", C.GoString(&text[0]))
 	}
 	return l, nil
+}
+
+// TryMPI is a rank of the MPI whose library is at a path, and ends the process as one. It
+// returns what went wrong, where the library has not ended the process itself.
+func TryMPI(path string) error {
+	runtime.LockOSThread()
+	var text [512]C.char
+	name := C.CString(path)
+	if rc := C.gorun_mpi_try(name, &text[0], C.size_t(len(text))); rc != 0 {
+		return fmt.Errorf("MPI_Init or MPI_Finalize of %s: status %d %s", path, int(rc), C.GoString(&text[0]))
+	}
+	return nil
 }
 
 // Start makes the server of this process, which must have none yet and keeps it

@@ -103,6 +103,25 @@ int gorun_pmix_status_failed(void) { return PMIX_ERROR; }
 int gorun_pmix_status_duplicate(void) { return PMIX_ERR_DUPLICATE_KEY; }
 int gorun_pmix_status_timeout(void) { return PMIX_ERR_TIMEOUT; }
 
+int gorun_mpi_try(const char *path, char *err, size_t size) {
+	int (*init)(void *, void *) = NULL, (*finalize)(void) = NULL;
+	void *so = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+	if (so != NULL) {
+		*(void **)&init = dlsym(so, "MPI_Init");
+		*(void **)&finalize = dlsym(so, "MPI_Finalize");
+	}
+	if (init == NULL || finalize == NULL) {
+		const char *reason = dlerror();
+		snprintf(err, size, "%s", reason != NULL ? reason : "it has no MPI_Init");
+		return -1;
+	}
+	int rc = init(NULL, NULL);
+	if (rc == 0 && (rc = finalize()) == 0) {
+		exit(0); // MPICH since 4.2 leaves its launcher in a handler of exit, of which Go knows nothing
+	}
+	return rc;
+}
+
 // ---- values ----
 
 static void set_key(pmix_info_t *info, const char *key) {

@@ -70,6 +70,10 @@ const char *gorun_pmix_library_version(void);
 int gorun_pmix_find(char *err, size_t size);
 const char *gorun_pmix_error(int status);
 
+// gorun_mpi_try is a rank of an MPI: MPI_Init and MPI_Finalize of that library, then the end
+// of the process. It returns what went wrong.
+int gorun_mpi_try(const char *path, char *err, size_t size);
+
 int gorun_pmix_start(uintptr_t handle, const char *tmpdir, const char *host);
 int gorun_pmix_register(const gorun_namespace *ns, uint32_t uid, uint32_t gid);
 void gorun_pmix_deregister(const char *nspace);

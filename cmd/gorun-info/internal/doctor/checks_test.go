@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/netip"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gorun-mpi/gorun/internal/mpilib"
 	"github.com/gorun-mpi/gorun/rdma"
 	"github.com/gorun-mpi/gorun/rdma/verbs"
 )
@@ -28,6 +30,42 @@ func TestHealthy(t *testing.T) {
 		if f.Name == "" || f.Found == "" || f.Why == "" {
 			t.Errorf("got %+v, want all of name, found and why", f)
 		}
+	}
+}
+
+// Which MPI a program loads, as its loader says.
+func TestLoads(t *testing.T) {
+	library, err := os.Executable() // it is there; what it is does not matter
+	if err != nil {
+		t.Fatal(err)
+	}
+	dynamic := mpilib.ELF{OK: true, Needed: []string{"libmpi_abi.so.1", "libc.so.6"}}
+	for _, c := range []struct {
+		elf        mpilib.ELF
+		loader     string
+		state      State
+		found, fix string
+	}{
+		{mpilib.ELF{}, "", OK, "/p is no ELF program", ""},
+		{mpilib.ELF{OK: true, Go: true}, "", OK, "/p is a program of Go", ""},
+		{mpilib.ELF{OK: true}, "", OK, "/p is static", ""},
+		{dynamic, "\tlibc.so.6 => /lib/libc.so.6 (0x1)\n", OK, "/p is linked with no MPI", ""},
+		{dynamic, "\tlibmpi_abi.so.1 => not found\n", Problem, "/p: libmpi_abi.so.1 is not found", "gorun --mpi mpich /p, or openmpi"},
+		{dynamic, "\tlibmpi.so.12 => not found\n", Problem, "/p: libmpi.so.12 is not found", "install the MPI that it was built with"},
+		{dynamic, "\tlibmpi_abi.so.1 => " + library + " (0x1)\n", OK, "/p loads MPI, " + library + " (as libmpi_abi.so.1); gorun --mpi chooses another", ""},
+		{dynamic, "\tlibmpi.so.12 => " + library + " (0x1)\n\tlibmpi.so.40 => " + library + " (0x2)\n", Problem, "/p loads two MPIs: ", "ldd /p"},
+	} {
+		m := healthy()
+		m.elf = c.elf
+		m.says["env LD_TRACE_LOADED_OBJECTS=1 /p"] = c.loader
+		if got := Loads(t.Context(), m.View, "/p"); got.State != c.state || !strings.HasPrefix(got.Found, c.found) || !strings.HasPrefix(got.Fix, c.fix) || got.Name == "" || got.Why == "" {
+			t.Errorf("%+v, %q: got %+v, want %s: %s; fix: %s", c.elf, c.loader, got, c.state, c.found, c.fix)
+		}
+	}
+	m := healthy()
+	m.fails["elf /none"] = fs.ErrNotExist
+	if got := Loads(t.Context(), m.View, "/none"); got.State != Problem || got.Found != "/none: file does not exist" {
+		t.Errorf("no program: got %+v", got)
 	}
 }
 
@@ -70,6 +108,18 @@ func TestBadStates(t *testing.T) {
 			m.says["/opt/gorun/gorun -np 2 true"] = "gorun: first\ngorun: memfd_create: no\n\n"
 		}, Problem, "gorun -np 2 true: exit status 125: gorun: memfd_create: no", "/opt/gorun/gorun -vv -np 2 true"},
 		{"launch", "no gorun", func(m *machine) { delete(m.files, "opt/gorun/gorun") }, Note, "not tried", "make build"},
+		{"mpi-start", "one ends in MPI_Init", func(m *machine) {
+			m.fails[tryMPICH] = errors.New("exit status 16")
+			m.says[tryMPICH] = "Abort(1): Fatal error\nAuto-detection of PMI version failed.\ngorun: rank 1 (host h): exited with status 16\n"
+		}, Problem, "two ranks do not start of MPICH (libmpich.so.12): Auto-detection of PMI version failed.", "gorun-info mpi"},
+		{"mpi-start", "the user's setting", func(m *machine) {
+			m.variable("MPIR_CVAR_PMI_VERSION", "auto")
+			m.fails[tryMPICH] = errors.New("exit status 1")
+			m.says[tryMPICH] = "gorun: rank 1 (host h): exited with status 1\n"
+		}, Problem, "MPICH (libmpich.so.12): gorun: rank 1 (host h): exited with status 1", "unset MPIR_CVAR_PMI_VERSION"},
+		{"mpi-start", "nothing can be tried", func(m *machine) { delete(m.files, "opt/gorun/gorun") }, OK, "none was tried", ""},
+		{"mpi-hosts", "Debian's Open MPI 6", put("etc/openmpi/openmpi-mca-params.conf", "# btl_tcp_if_include = eth0\nbtl_base_warn_component_unused=0\nbtl_tcp_if_include=lo\n"), Note, "btl_tcp_if_include = lo: ranks of Open MPI reach no other host", "export OMPI_MCA_btl_tcp_if_include=eth0"},
+		{"mpi-hosts", "set by the user", all(put("etc/openmpi/openmpi-mca-params.conf", "btl_tcp_if_include=lo\n"), func(m *machine) { m.variable("OMPI_MCA_btl_tcp_if_include", "10.0.0.0/8") }), OK, "no setting of Open MPI keeps its hosts apart", ""},
 		{"pmix", "no library, Open MPI", func(m *machine) {
 			m.PMIx = func(context.Context) PMIxSupport {
 				return PMIxSupport{Exists: true, Cgo: true, Problem: "libpmix.so.2: not found"}

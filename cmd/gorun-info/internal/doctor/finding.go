@@ -58,6 +58,8 @@ func checks() []check {
 		{"pmix", "programs of Open MPI connect to their launcher by PMIx; without it each rank is a world of its own", pmix},
 		{"mpi", "a program needs the library of its MPI, and a launcher that supports the same protocol", mpis},
 		{"mpicc", "a program of one MPI under the launcher of another runs as N worlds of one rank", bare},
+		{"mpi-start", "programs of an MPI that cannot meet gorun end in MPI_Init, or run as worlds of one rank", starts},
+		{"mpi-hosts", "ranks of one job must reach each other", loopbackOnly},
 		{"devices", "hosts with RDMA devices can exchange messages by RDMA", devices},
 		{"memlock", "memory that is registered with an RDMA device is locked", memlock},
 		{"nofile", "gorun needs four file descriptors per rank", nofile},

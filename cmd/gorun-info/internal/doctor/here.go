@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gorun-mpi/gorun/internal/meet"
+	"github.com/gorun-mpi/gorun/internal/mpilib"
 	"github.com/gorun-mpi/gorun/internal/reach"
-
 	"github.com/gorun-mpi/gorun/rdma/verbs"
 )
 
@@ -38,6 +38,8 @@ func Here() *View {
 		TryOpen:     tryOpen,
 		Verbs:       getVerbs,
 		Membarrier:  getMembarrier,
+		Libraries:   func() []mpilib.Library { return mpilib.List(mpilib.Directories(os.Environ())) },
+		ReadELF:     readELF,
 		Run:         runProgram,
 		Start:       startProgram,
 		Hostname:    os.Hostname,
@@ -50,6 +52,15 @@ func Here() *View {
 		},
 		Interfaces: getInterfaces,
 	}
+}
+
+func readELF(file string) (mpilib.ELF, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return mpilib.ELF{}, err
+	}
+	defer f.Close()
+	return mpilib.Read(f), nil
 }
 
 // kernelFiles is the machine's file system. Opening a FIFO or a device would

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gorun-mpi/gorun/internal/meet"
+	"github.com/gorun-mpi/gorun/internal/mpilib"
 )
 
 // A View is all that the checks know of a machine. Its functions may be called
@@ -37,6 +38,9 @@ type View struct {
 	Verbs       func() (devices int, err error)       // ask libibverbs how many it knows
 	Membarrier  func() (commands uint64, err error)   // what it knows
 	PMIx        func(ctx context.Context) PMIxSupport // ask gorun-pmix
+
+	Libraries func() []mpilib.Library // of MPIs
+	ReadELF   func(file string) (mpilib.ELF, error)
 
 	Run        func(ctx context.Context, argv ...string) (stdout, stderr string, err error)
 	Start      func(ctx context.Context, argv ...string) (*Program, error) // whose streams the caller has; it ends with ctx

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/fstest"
 	"time"
+
+	"github.com/gorun-mpi/gorun/internal/mpilib"
 )
 
 // The test's own program is the child of Reach's trial too.
@@ -24,6 +26,7 @@ func TestMain(m *testing.M) {
 
 // machine is a View that tests make: files, limits, programs.
 type machine struct {
+	elf mpilib.ELF // of every program
 	*View
 	files      fstest.MapFS
 	limits     map[int][2]uint64
@@ -49,6 +52,9 @@ const everyday = 0o644
 
 // healthy is a machine on which all is well: a user's, with four CPUs, both MPIs
 // and a job of four ranks.
+// tryMPICH is how its MPI is tried.
+const tryMPICH = "/opt/gorun/gorun --strict-pmi -np 2 /opt/gorun/gorun-pmix --try-mpi /usr/lib/libmpich.so.12"
+
 func healthy() *machine {
 	m := &machine{
 		files:  fstest.MapFS{},
@@ -89,6 +95,7 @@ func healthy() *machine {
 		m.program(file, text)
 	}
 	m.says["/opt/gorun/gorun -np 2 true"] = ""
+	m.says[tryMPICH] = ""
 	m.View = &View{
 		Root:    m.files,
 		Environ: []string{"PATH=/opt/gorun:relative:/usr/local/bin:/usr/bin", "HOME=/home/ada"},
@@ -125,8 +132,12 @@ func healthy() *machine {
 		Verbs:       func() (int, error) { return m.verbs, m.fails["verbs"] },
 		Membarrier:  func() (uint64, error) { return 0xff, m.fails["membarrier"] },
 		PMIx: func(context.Context) PMIxSupport {
-			return PMIxSupport{Helper: "/opt/gorun/gorun-pmix", Exists: true, Library: "libpmix.so.2", Version: "4.2.2"}
+			return PMIxSupport{Helper: "/opt/gorun/gorun-pmix", Exists: true, Cgo: true, Library: "libpmix.so.2", Version: "4.2.2"}
 		},
+		Libraries: func() []mpilib.Library {
+			return []mpilib.Library{{Path: "/usr/lib/libmpich.so.12", MPI: mpilib.MPICH, Soname: "libmpich.so.12"}}
+		},
+		ReadELF: func(file string) (mpilib.ELF, error) { return m.elf, m.fails["elf "+file] },
 		Run: func(_ context.Context, argv ...string) (string, string, error) {
 			line := strings.Join(argv, " ")
 			if argv[0] == "ssh" {
