@@ -135,6 +135,29 @@ func directorySettings(dir, files string, users []string) []string {
 	return free
 }
 
+// otherRoot tells whether a program runs another where this directory is not to be seen,
+// in a container or below another root. An MPI that is sent there complains, and does
+// without shared memory. What a script runs cannot be known.
+func otherRoot(argv []string, dir string) bool {
+	for i, word := range argv {
+		switch filepath.Base(word) {
+		case "chroot":
+			for _, root := range argv[i+1:] { // the first word that is no option
+				if !strings.HasPrefix(root, "-") {
+					return unix.Access(filepath.Join(root, dir), unix.W_OK|unix.X_OK) != nil
+				}
+			}
+		case "unshare":
+			return slices.ContainsFunc(argv[i+1:], func(o string) bool { return strings.HasPrefix(o, "-R") || strings.HasPrefix(o, "--root") })
+		case "bwrap", "podman", "docker", "nerdctl", "systemd-nspawn", "enroot", "ch-run":
+			return !slices.ContainsFunc(argv[i+1:], func(o string) bool { return strings.Contains(o, memoryDirectory) })
+		case "apptainer", "singularity": // which show /dev/shm, unless they are told not to
+			return slices.ContainsFunc(argv[i+1:], func(o string) bool { return slices.Contains([]string{"-c", "-C", "--contain", "--containall"}, o) })
+		}
+	}
+	return false
+}
+
 // sets tells whether an environment has a variable with a value.
 func sets(env []string, name string) bool {
 	return slices.ContainsFunc(env, func(e string) bool {

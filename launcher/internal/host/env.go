@@ -169,10 +169,14 @@ func newEnvironment(spec *Spec, cpus int, segment bool, dir, files string, serve
 			if python != "" && !alone[r.App] {
 				user = before(user, pythonPath, python)
 			}
+			seen := dir
+			if otherRoot(spec.Apps[r.App].Argv, dir) {
+				seen = ""
+			}
 			if library != "" {
 				user = before(user, libraryPath, library)
 			}
-			e.common[r.App] = slices.Concat(host, commandVars(spec.Apps[r.App].Argv), directorySettings(dir, files, user), user)
+			e.common[r.App] = slices.Concat(host, commandVars(spec.Apps[r.App].Argv), directorySettings(seen, files, user), user)
 			e.shared[r.App] = newSharedVars(spec, user)
 			e.calm[r.App] = !slices.ContainsFunc(user, func(entry string) bool {
 				return strings.HasPrefix(entry, ompiOver) || strings.HasPrefix(entry, ompiYield)

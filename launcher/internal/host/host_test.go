@@ -63,6 +63,38 @@ func TestScrubTakesOutWhatGorunHadSet(t *testing.T) {
 	}
 }
 
+// A program in another root is sent to no directory that it does not see.
+func TestOtherRoot(t *testing.T) {
+	root := t.TempDir()
+	dir := filepath.Join("/dev/shm", "gorun-job-x-0")
+	if err := os.MkdirAll(filepath.Join(root, "with", dir), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for command, want := range map[string]bool{
+		"./chroot.sh /r":                        false,
+		"chroot " + root + " ./p":               true,
+		"chroot --userspec=1 " + root + "/with": false,
+		"/usr/sbin/chroot " + root:              true,
+		"env A=1 chroot " + root:                true,
+		"unshare -rm ./p":                       false,
+		"unshare -r --root=/r ./p":              true,
+		"podman run image ./p":                  true,
+		"podman run -v /dev/shm:/dev/shm image": false,
+		"apptainer exec image ./p":              false,
+		"apptainer exec -c image ./p":           true,
+	} {
+		if got := otherRoot(strings.Fields(command), dir); got != want {
+			t.Errorf("%s: got %v, want %v", command, got, want)
+		}
+	}
+	spec := &Spec{NP: 1, Ranks: make([]RankSpec, 1), Apps: []AppSpec{{Argv: []string{"chroot", root}}}}
+	for _, e := range newEnvironment(spec, 1, false, dir, dir, nil, []string{""}, "", "", []bool{false}).of(0) {
+		if name, value, _ := strings.Cut(e, "="); strings.Contains(value, dir) && name != dirVar {
+			t.Errorf("it is told of %s", e)
+		}
+	}
+}
+
 // MPICH 5 finds PMI-1 although there is PMIx too, in ranks that gorun has started.
 // A choice of the user's stays, also one made in a rank.
 func TestMPICHIsToldOfPMI1(t *testing.T) {
