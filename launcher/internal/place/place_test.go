@@ -394,7 +394,9 @@ func TestRankFiles(t *testing.T) {
 		{"no lines", "#\n", 1, "", "", "no line"},
 		{"nonsense", "rank=x\n", 1, "", "", "line 1"},
 		{"slots of nonsense", "rank 0=a slot=a:b\n", 1, "", "", "line 1"},
-		{"a word behind the host", "rank 0=a slots=1\n", 1, "", "", "slot=SLOTS"},
+		{"a word behind the host", "rank 0=a cores=1\n", 1, "", "", "slot=SLOTS"},
+		{"Open MPI's other forms", "rank 0=a slots=1\nrank 1=a slot=core2\nrank 2=a slot=0, 1\nrank 3=a\tslot = 0:core1-2\n", 4, "a a a a", "2,42 | 4,44 | 0,2,40,42 | 2,4,42,44", ""},
+		{"no core behind the word", "rank 0=a slot=core\n", 1, "", "", "want cores"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			lines, err := ParseRankFile(c.text)

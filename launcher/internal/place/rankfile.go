@@ -45,8 +45,8 @@ func ParseRankFile(text string) ([]Line, error) {
 		host, slots := rest, ""
 		if i := strings.IndexAny(rest, " \t"); i >= 0 {
 			host = rest[:i]
-			slots, ok = strings.CutPrefix(strings.ReplaceAll(rest[i:], " ", ""), "slot=")
-			slots = strings.Trim(slots, "\t")
+			word, list, is := strings.Cut(strings.Join(strings.Fields(rest[i:]), ""), "=")
+			slots, ok = list, is && (word == "slot" || word == "slots") // Open MPI takes both
 			if !ok || slots == "" {
 				return nil, bad("want slot=SLOTS behind the host, as slot=0:0-2")
 			}
@@ -103,6 +103,7 @@ func parseSlots(text string) ([]slotItem, error) {
 			}
 			part = cores
 		}
+		part = strings.TrimPrefix(part, "core") // as of Open MPI, core0 is 0
 		var err error
 		if part == "*" {
 			item.allCores = true
