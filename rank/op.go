@@ -84,6 +84,10 @@ func (o Op) reduction(b *Buffer) (r kernel.Reduction, raw bool, err error) {
 		return o.user.reduction, raw, nil
 	}
 	element, uniform := b.t.reducible()
+	if !uniform && b.t.core.Size() == 0 {
+		r, _ = kernel.For(kernel.Uint8, kernel.Sum) // there is nothing to combine
+		return r, false, nil
+	}
 	if !uniform {
 		return r, false, badClass(ClassOp, "operation %v is not defined for %v, which has numbers of several types", o, b.t)
 	}

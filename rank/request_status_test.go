@@ -304,7 +304,7 @@ func TestGeneralRequests(t *testing.T) {
 // ReduceLocal is what a reduction does to two ranks' operands.
 func TestReduceLocal(t *testing.T) {
 	testenv.NoLeaks(t)
-	ranktest.Each(t, []int{1}, func(_ context.Context, c *rank.Comm) error {
+	ranktest.Each(t, []int{1, 2}, func(ctx context.Context, c *rank.Comm) error {
 		v := []float64{1, 2, 3}
 		if err := rank.ReduceLocal(c, []float64{10, 20, 30}, v, rank.Sum); err != nil || !slices.Equal(v, []float64{11, 22, 33}) {
 			return fmt.Errorf("sum: %v, %w", v, err)
@@ -327,6 +327,18 @@ func TestReduceLocal(t *testing.T) {
 		gaps := []int32{1, 2, 3}
 		if err := c.ReduceLocal(rank.Of([]int32{4, 1}), rank.Typed(gaps, 1, every), rank.Max); err != nil || !slices.Equal(gaps, []int32{4, 2, 3}) {
 			return fmt.Errorf("max with gaps: %v, %w", gaps, err)
+		}
+		nothing, err := rank.Contiguous(0, number)
+		if err != nil {
+			return err
+		}
+		for _, op := range []rank.Op{rank.Sum, rank.Max, rank.BAnd, rank.MinLoc} {
+			if err := c.ReduceLocal(rank.Typed(gaps, 3, nothing), rank.Typed(w, 3, nothing), op); err != nil {
+				return fmt.Errorf("%v of a type of size zero: %w", op, err)
+			}
+			if err := c.Allreduce(ctx, rank.Typed(gaps, 3, nothing), rank.Typed(w, 3, nothing), op); err != nil {
+				return fmt.Errorf("all-reduce, %v of a type of size zero: %w", op, err)
+			}
 		}
 		for i, tt := range []struct {
 			class rank.Class
