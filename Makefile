@@ -35,6 +35,15 @@ man: build ## the manual pages, bin/gorun.1 and bin/gorun-info.1
 	bin/gorun --man >bin/gorun.1
 	bin/gorun-info --man >bin/gorun-info.1
 
+PREFIX ?= /usr/local
+COMMANDS = $(filter-out internal,$(notdir $(wildcard cmd/*))) a2a-secure a2a-verbs
+
+.PHONY: install
+install: man ## every command and the manual pages into PREFIX (/usr/local)
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/man/man1
+	install -m 755 $(wildcard $(addprefix bin/,$(COMMANDS))) $(DESTDIR)$(PREFIX)/bin
+	install -m 644 bin/gorun.1 bin/gorun-info.1 $(DESTDIR)$(PREFIX)/share/man/man1
+
 .PHONY: demo
 demo: build ## the main job: four ranks, all-to-all on the software device
 	bin/gorun -np 4 bin/a2a -m 32

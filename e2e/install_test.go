@@ -41,7 +41,7 @@ func TestGoInstall(t *testing.T) {
 	}
 	hosts := []string{"--launcher", "fork", "-H", "a:1,b:1", "-np", "2", "sh", "-c", "echo $GORUN_HOST"}
 	missing, text := run(hosts...)
-	const want = "go install github.com/gorun-mpi/gorun/cmd/gorun-agent@latest\n"
+	const want = "try go install ./cmd/gorun-agent\n"
 	if missing != 125 || strings.Count(text, "\n") != 1 || !strings.HasPrefix(text, "gorun: --launcher fork: found no gorun-agent") || !strings.HasSuffix(text, want) {
 		t.Errorf("without an agent: got %d, %q, want 125 and a line that ends with %q", missing, text, want)
 	}

@@ -65,6 +65,21 @@ func TestMakeInstallsBeforeItBuilds(t *testing.T) {
 }
 
 // git says what it says to the user of another one's checkout.
+// make install copies what make build has made, and the manual pages.
+func TestMakeInstall(t *testing.T) {
+	cmd := exec.Command(testenv.Need(t, "make"), "--no-print-directory", "-n", "install", "PREFIX=/opt/gorun", "DESTDIR=/stage")
+	cmd.Dir = ".."
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, want := range []string{"-E github.com/gorun-mpi/gorun/internal/prelude.enter", "scripts/build-pmix bin", "gorun --man >bin/gorun.1", "/stage/opt/gorun/bin", "bin/gorun.1 bin/gorun-info.1 /stage/opt/gorun/share/man/man1"} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+}
+
 func TestMakeBuildsACheckoutThatGitRefuses(t *testing.T) {
 	testenv.Part(t, testenv.Tools)
 	t.Run("refused", func(t *testing.T) {

@@ -274,17 +274,13 @@ func readmeDirectory(t *testing.T, readme string) string {
 		}
 		write(file[2], file[1], 0o644)
 	}
-	// The module that the README's Go program is in requires this one, as go get does it.
-	for _, name := range []string{"go.mod", "go.sum"} {
-		text, err := os.ReadFile(filepath.Join("..", name))
-		if err != nil {
-			t.Fatal(err)
+	// The module that the README's Go program is in is in a workspace with this one.
+	for _, args := range [][]string{{"mod", "init", "total"}, {"work", "init", ".", repository(t)}} {
+		cmd := exec.Command("go", args...)
+		cmd.Dir = filepath.Join(dir, "go")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("go %q: %v\n%s", args, err, out)
 		}
-		if name == "go.mod" {
-			text = append(bytes.Replace(text, []byte("module github.com/gorun-mpi/gorun\n"), []byte("module total\n"), 1),
-				"\nrequire github.com/gorun-mpi/gorun v0.0.0\nreplace github.com/gorun-mpi/gorun => "+repository(t)+"\n"...)
-		}
-		write(filepath.Join("go", name), string(text), 0o644)
 	}
 	return dir
 }

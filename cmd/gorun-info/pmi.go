@@ -45,7 +45,7 @@ func lookForPMI(ctx context.Context, dir string) pmiReport {
 	out, err := exec.CommandContext(ctx, p.Helper, "--probe").Output()
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		p.Problem = p.Helper + " does not exist: build it with make build and put it beside gorun"
+		p.Problem = p.Helper + " does not exist: build it with make build, or CGO_ENABLED=1 go install ./cmd/gorun-pmix, and put it beside gorun"
 	case ctx.Err() != nil:
 		p.Problem = fmt.Sprintf("%s --probe does not answer within %v", p.Helper, probeLimit)
 	case err != nil:

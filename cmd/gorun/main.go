@@ -268,9 +268,6 @@ func findPMIx() string {
 	return filepath.Join(filepath.Dir(self), "gorun-pmix")
 }
 
-// module is where go install finds the commands.
-const module = "github.com/gorun-mpi/gorun"
-
 // findAgent finds the program that runs the ranks of another host: the one that
 // was installed with this gorun, else one in PATH.
 func findAgent() (string, error) {
@@ -283,7 +280,7 @@ func findAgent() (string, error) {
 	}
 	path, err := exec.LookPath("gorun-agent")
 	if err != nil {
-		return "", fmt.Errorf("found no gorun-agent, which runs the ranks of each host, expected it as %s or in PATH; make build makes both, as does go install %s/cmd/gorun-agent@latest", beside, module)
+		return "", fmt.Errorf("found no gorun-agent, which runs the ranks of each host, expected it as %s or in PATH; make install installs both; after go install ./cmd/gorun try go install ./cmd/gorun-agent", beside)
 	}
 	return path, nil
 }

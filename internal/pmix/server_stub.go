@@ -31,7 +31,7 @@ func (s Status) String() string { return "no libpmix" }
 // Cgo tells whether this program can call a libpmix.
 const Cgo = false
 
-var errNoCgo = fmt.Errorf("%w: this program was built without cgo; build gorun-pmix where there is a C compiler (on Debian and Ubuntu: apt-get install gcc libc6-dev), with make build", ErrUnavailable)
+var errNoCgo = fmt.Errorf("%w: this program was built without cgo; build gorun-pmix where there is a C compiler (on Debian and Ubuntu: apt-get install gcc libc6-dev), with make install, or CGO_ENABLED=1 go install ./cmd/gorun-pmix", ErrUnavailable)
 
 // Probe finds libpmix.
 func Probe() (Library, error) { return Library{}, errNoCgo }

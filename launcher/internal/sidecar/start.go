@@ -61,7 +61,7 @@ func (s *Server) start() {
 	}
 	if err := s.fork(); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			s.fail("a rank asks for a PMIx server, as programs of Open MPI do, but %s does not exist: build it with make build on a machine with gcc, and put it beside gorun", s.cfg.Program)
+			s.fail("a rank asks for a PMIx server, as programs of Open MPI do, but %s does not exist: build it with make build, or CGO_ENABLED=1 go install ./cmd/gorun-pmix, on a machine with gcc, and put it beside gorun", s.cfg.Program)
 			return
 		}
 		s.fail("a rank asks for a PMIx server, as programs of Open MPI do: %v", err)
