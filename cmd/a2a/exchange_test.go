@@ -27,7 +27,7 @@ func exchangeWith(t *testing.T, cfg rank.RunConfig, ranks int, p params) (*repor
 	if p.engine == "" {
 		p.engine = engineInline
 	}
-	p.settle(ranks)
+	p.settle(ranks, threadsMost)
 	var out, log strings.Builder
 	var first *report
 	var mu sync.Mutex // the log is written by all ranks

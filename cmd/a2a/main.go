@@ -32,11 +32,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -111,7 +113,7 @@ func run(ctx context.Context, started time.Time, args, environ []string, std doc
 // for the results, which it opens. cfg gets the devices when all is well; else
 // the ranks meet without, to hear of it.
 func prepare(parser *doca.Parser, p *params, cfg *rank.Config, own, ranks int) error {
-	p.settle(ranks)
+	p.settle(ranks, cpusEach(cfg.Environment))
 	switch here := cfg.Environment.LocalSize; {
 	case p.engine != engineDaemon:
 	case ranks == 1:
@@ -135,6 +137,11 @@ func prepare(parser *doca.Parser, p *params, cfg *rank.Config, own, ranks int) e
 	}
 	*cfg = wanted
 	return nil
+}
+
+// cpusEach is how many CPUs there are for each rank of this host.
+func cpusEach(env *rank.Environment) int {
+	return cmp.Or(env.CPUs, runtime.NumCPU()) / max(1, env.LocalSize)
 }
 
 // withVerbs replaces a process that was built without cgo by the same command built with it,

@@ -51,7 +51,7 @@ func newParser(ranks int) (*doca.Parser, *params) {
 	parser.String(&p.engine, doca.Flag{Long: "engine", Value: strings.Join(engines, "|"), Check: doca.OneOf(&p.engine, engines...),
 		Help: "what runs the exchange: the rank itself in its call, its progress thread, device threads, as on a DPA, or the host's daemon (gorun --offload), which gorun starts if there is none (default inline)"})
 	parser.Int(&p.threads, doca.Flag{Long: "threads", Value: "N", Check: func() error { return p.checkThreads(ranks) },
-		Help: fmt.Sprintf("number of device threads of a rank, with --engine dpa (default: one for each rank of the job, %d at most)", threadsMost)})
+		Help: fmt.Sprintf("number of device threads of a rank, with --engine dpa (default: one for each rank of the job, %d at most, and no more than there are CPUs for the ranks)", threadsMost)})
 	parser.Int(&p.iterations, doca.Flag{Long: "iterations", Short: 'i', Value: "N", Check: doca.AtLeast(&p.iterations, 0),
 		Help: "number of calls to time after the first one (default: 1000, fewer for large messages)"})
 	parser.Int(&p.warmup, doca.Flag{Long: "warmup", Short: 'w', Value: "N", Check: doca.AtLeast(&p.warmup, 0),
@@ -146,8 +146,8 @@ func (p *params) checkThreads(ranks int) error {
 	return nil
 }
 
-// settle fills in the defaults that depend on other values.
-func (p *params) settle(ranks int) {
+// settle fills in the defaults that depend on other values, among them the CPUs that there are for each rank.
+func (p *params) settle(ranks, cpus int) {
 	if p.print == "" {
 		p.print = printFull
 		if p.msgsize > fullLimit {
@@ -155,7 +155,7 @@ func (p *params) settle(ranks int) {
 		}
 	}
 	if p.engine == engineDPA && p.threads == 0 {
-		p.threads = min(ranks, threadsMost)
+		p.threads = max(1, min(ranks, threadsMost, cpus))
 	}
 	if p.iterations < 0 {
 		// 64 MiB of traffic, but 1000 calls at most and 10 at least.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 )
@@ -9,6 +10,7 @@ func TestParams(t *testing.T) {
 	for _, c := range []struct {
 		name, args string // "_" stands for a blank inside an argument
 		ranks      int
+		cpus       int
 		want       params // settled
 		err        string
 	}{
@@ -31,6 +33,8 @@ func TestParams(t *testing.T) {
 		{name: "one device twice", ranks: 4, args: "-d x,x", err: `-d: found "x,x", expected two different devices`},
 		{name: "dpa", ranks: 4, args: "--engine dpa", want: params{engine: "dpa", threads: 4, msgsize: 16, iterations: 1000, warmup: 100, print: "full", seed: 1}},
 		{name: "dpa on many ranks", ranks: 16, args: "--engine dpa", want: params{engine: "dpa", threads: 8, msgsize: 64, iterations: 1000, warmup: 100, print: "full", seed: 1}},
+		{name: "dpa on few CPUs", ranks: 16, cpus: 2, args: "--engine dpa", want: params{engine: "dpa", threads: 2, msgsize: 64, iterations: 1000, warmup: 100, print: "full", seed: 1}},
+		{name: "dpa on less than a CPU each", ranks: 16, cpus: -1, args: "--engine dpa", want: params{engine: "dpa", threads: 1, msgsize: 64, iterations: 1000, warmup: 100, print: "full", seed: 1}},
 		{name: "threads", ranks: 16, args: "--engine dpa --threads 16", want: params{engine: "dpa", threads: 16, msgsize: 64, iterations: 1000, warmup: 100, print: "full", seed: 1}},
 		{name: "engine", ranks: 4, args: "--engine gpu", err: `--engine: found "gpu", expected inline, thread, dpa or daemon`},
 		{name: "threads without their engine", ranks: 4, args: "--threads 2", err: "--threads: found 2 threads for --engine inline, expected --engine dpa"},
@@ -58,7 +62,7 @@ func TestParams(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%q on %d ranks: %v", args, c.ranks, err)
 			}
-			if p.settle(c.ranks); *p != c.want {
+			if p.settle(c.ranks, cmp.Or(c.cpus, 64)); *p != c.want {
 				t.Errorf("%q on %d ranks\n got %+v\nwant %+v", args, c.ranks, *p, c.want)
 			}
 			// What is broadcast is all there is to know.

@@ -72,7 +72,7 @@ func TestOverlapFormulas(t *testing.T) {
 		{0.8, 1.2, 1.2, 800. / 12, 100},
 		{1, 1.2, 2.2, 0, 0},
 		{1, 1, 3, 0, 0},
-		{1, 1, 0.5, 100, 150},
+		{1, 1, 0.5, 100, 100},
 	} {
 		if d, o := overlapDOCA(c.network, c.compute, c.run), overlapOSU(c.network, c.compute, c.run); math.Abs(d-c.doca) > 1e-9 || math.Abs(o-c.osu) > 1e-9 {
 			t.Errorf("network %v, compute %v, run %v: %v and %v, want %v and %v", c.network, c.compute, c.run, d, o, c.doca, c.osu)

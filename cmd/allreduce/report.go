@@ -94,9 +94,10 @@ func overlapDOCA(network, compute, run float64) float64 {
 	return 100 * min(max((network+compute-run)/max(network, compute), 0), 1)
 }
 
-// overlapOSU is that of the OSU benchmarks: which part of the network's time was hidden.
+// overlapOSU is that of the OSU benchmarks: which part of the network's time was hidden, and no more than
+// all of it where a batch took less than its load did alone.
 func overlapOSU(network, compute, run float64) float64 {
-	return 100 * max(0, 1-(run-compute)/network)
+	return 100 * min(max(1-(run-compute)/network, 0), 1)
 }
 
 // write prints the report for people.

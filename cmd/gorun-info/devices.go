@@ -314,6 +314,8 @@ func (r *deviceReport) table(w io.Writer) {
 			fmt.Fprintln(t)
 			row(name, func(d *deviceFacts) any { return d.Name })
 		}
+		head("IDENTITY")
+		row("node_guid", func(d *deviceFacts) any { return d.NodeGUID })
 		head("LIMIT")
 		for _, l := range limits {
 			row(l.name, func(d *deviceFacts) any { return d.Limits[l.name] })

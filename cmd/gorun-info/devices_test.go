@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -87,6 +88,27 @@ func TestRepresentors(t *testing.T) {
 	}
 	if status, _, errs = info(t, "topo", "--representors"); status != statusUsage || !strings.Contains(errs, "--representors has no meaning") {
 		t.Errorf("with topo: status %d, %q", status, errs)
+	}
+}
+
+// A software device has a node GUID of its own, which is the same in each process.
+func TestSoftwareDevicesHaveNodeGUIDs(t *testing.T) {
+	guids := func() (all []string) {
+		t.Helper()
+		status, out, errs := info(t, "devices", "--emulate", "one,two")
+		if status != 0 {
+			t.Fatalf("status %d: %s", status, errs)
+		}
+		for line := range strings.Lines(out) {
+			if f := strings.Fields(line); len(f) == 3 && f[0] == "node_guid" {
+				all = f[1:]
+			}
+		}
+		return all
+	}
+	first := guids()
+	if len(first) != 2 || first[0] == first[1] || strings.Trim(first[0], "0") == "" || !slices.Equal(guids(), first) {
+		t.Errorf("the node GUIDs are %q, then %q, want two that differ and stay", first, guids())
 	}
 }
 

@@ -82,10 +82,10 @@ func (x *exchange) agree(ctx context.Context) error {
 // run moves everything in both directions, until each end knows that the other one has
 // received all. What was moved so far is in the result in any case.
 func (x *exchange) run(ctx context.Context) error {
+	x.log.Infof(saidStarting, x.left, x.size) // before the ends meet, and the clocks start
 	if err := x.agree(ctx); err != nil {
 		return err
 	}
-	x.log.Infof(saidStarting, x.left, x.size)
 	x.sendStart = time.Now()
 	trace := x.log.IsLevelEnabled(logrus.TraceLevel)
 	for !x.ends || !x.eof {

@@ -24,6 +24,7 @@ const (
 type device struct {
 	p    *Provider
 	name string
+	node uint64 // GUID
 }
 
 func (d *device) Name() string { return d.name }
@@ -96,7 +97,7 @@ func (c *context) QueryDevice() rdma.DeviceAttr {
 		MaxMW: l.regions, MaxMkeyEntries: maxMkeyEntries,
 		MaxSRQ: l.shared, MaxSRQWR: maxWR, MaxSRQSGE: maxSGE,
 		MaxTags: maxTags, MaxTagOps: maxTagOps, MaxTagSGE: maxTagSGE, MaxRndvHdr: maxRndvHdr,
-		ClockHz: deviceHz, MaxAH: math.MaxInt32,
+		ClockHz: deviceHz, MaxAH: math.MaxInt32, NodeGUID: c.device.node,
 		OneSided: c.p.tcp.Load() == nil && c.p.cfg.Adversary == nil,
 		ODP:      true,
 	}

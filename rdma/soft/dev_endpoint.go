@@ -27,6 +27,13 @@ func gidsOf(host string, rank int, nonce [16]byte) (gids [gidTable]rdma.GID) {
 	return gids
 }
 
+// nodeGUID is that of a device of this machine, the same in each process: an EUI-64 that is administered locally.
+func nodeGUID(name string) uint64 {
+	node, _ := os.Hostname()
+	id := sha256.Sum256(fmt.Appendf(nil, "gorun soft node\n%q %q\n", node, name))
+	return binary.BigEndian.Uint64(id[:])&^(3<<56) | 2<<56
+}
+
 // endpoint is what a provider tells its peers, in this order on the wire:
 //
 //	version, 1 or 2 | rank u32 | pid u32 | started u64 | probe u64 | nonce 16 | host u8+n | address u8+n

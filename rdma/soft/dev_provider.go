@@ -193,7 +193,7 @@ func (p *Provider) Name() string { return "soft" }
 func (p *Provider) Devices() ([]rdma.Device, error) {
 	ds := make([]rdma.Device, len(p.names))
 	for i, n := range p.names {
-		ds[i] = &device{p: p, name: n}
+		ds[i] = &device{p: p, name: n, node: nodeGUID(n)}
 	}
 	return ds, nil
 }
