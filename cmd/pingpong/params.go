@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -43,6 +44,9 @@ const peerIBV = "ibv_rc_pingpong"
 // defaultPort is where servers listen, as rdma-core's examples do.
 const defaultPort = "18515"
 
+// tutorialPort is where the server of the tutorial with arguments listens.
+const tutorialPort = "12025"
+
 // atomicSize is the length of an atomic operation.
 const atomicSize = 8
 
@@ -70,7 +74,7 @@ func newParser(launched bool) (*doca.Parser, *params) {
 	p := &params{launched: launched, gidIndex: -1, op: opTutorial, qp: "rc", transport: rdma.RC, size: 4096, iterations: 1000, warmup: -1,
 		depth: 128, timeoutMS: 6000}
 	parser := doca.New("pingpong", "Two ends write and read each other's memory over RDMA and time it. Without --connect, pingpong is the server;\n"+
-		"under gorun -np 2 the ends are the two ranks.", version.Line("pingpong"))
+		"under gorun -np 2 the ends are the two ranks. LOCAL_IP DEVICE are the tutorial's arguments, with REMOTE_IP for its client.", version.Line("pingpong"))
 	parser.String(&p.deviceName, doca.Flag{Long: "device", Short: 'd', Value: "NAME", Help: "RDMA device to use (default: soft0, the software device)"})
 	parser.Int(&p.gidIndex, doca.Flag{Long: "gid-index", Short: 'g', Value: "N", Check: doca.Within(&p.gidIndex, 0, math.MaxUint8),
 		Help: "index in the port's GID table (default: the first valid entry)"})
@@ -95,8 +99,33 @@ func newParser(launched bool) (*doca.Parser, *params) {
 		Help: "the other end is this program of rdma-core; both need the same size, iterations and MTU"})
 	parser.Int(&p.timeoutMS, doca.Flag{Long: "timeout", Value: "MS", Check: doca.Within(&p.timeoutMS, 1, 1<<30),
 		Help: "give up when the peer sends nothing for MS milliseconds (default 6000); a server waits for its client without limit"})
+	parser.Words("[LOCAL_IP DEVICE [REMOTE_IP]]", p.takeWords)
 	parser.Results()
 	return parser, p
+}
+
+// takeWords takes the tutorial's arguments: an end's own address and its device, and, for the client, the server's address.
+func (p *params) takeWords(words []string) error {
+	switch {
+	case p.launched:
+		return fmt.Errorf("found the argument %q, but under a launcher the ends find each other through it", words[0])
+	case len(words) < 2 || len(words) > 3:
+		return fmt.Errorf("found %d arguments, expected LOCAL_IP DEVICE, and REMOTE_IP for the client", len(words))
+	case p.deviceName != "" || p.listen != "" || p.connect != "":
+		return fmt.Errorf("found the arguments %q beside -d, --listen or --connect, which say the same", words)
+	}
+	for _, ip := range append([]string{words[0]}, words[2:]...) {
+		if _, err := netip.ParseAddr(ip); err != nil {
+			return fmt.Errorf("found %q, expected an IP address: LOCAL_IP DEVICE [REMOTE_IP]", ip)
+		}
+	}
+	p.deviceName = words[1]
+	if len(words) == 3 {
+		p.connect = net.JoinHostPort(words[2], tutorialPort)
+	} else {
+		p.listen = net.JoinHostPort(words[0], tutorialPort)
+	}
+	return nil
 }
 
 func (p *params) checkQP() error {

@@ -41,6 +41,8 @@ type Parser struct {
 	help, wantVersion         bool
 	notes                     []string
 	results                   results
+	words                     string // that may follow the flags, "" for none
+	take                      func(words []string) error
 }
 
 // New makes a parser that knows the general flags. summary is one sentence for
@@ -91,6 +93,10 @@ func (p *Parser) setLevel(l *logline.Level, long string) func(string) error {
 		return err
 	}
 }
+
+// Words declares what may follow the flags, by name for the usage. take gets them where there are any, once the
+// flags are set and checked.
+func (p *Parser) Words(names string, take func(words []string) error) { p.words, p.take = names, take }
 
 // Note keeps a line about the command line for the program's log, which [Parser.Report] writes.
 func (p *Parser) Note(format string, args ...any) {
@@ -157,7 +163,8 @@ func (p *Parser) Parse(args []string) error {
 }
 
 func (p *Parser) parse(args []string) error {
-	if err := p.readArgs(args); err != nil {
+	words, err := p.readArgs(args)
+	if err != nil {
 		p.settle("log-level")
 		p.settle("sdk-log-level")
 		return err
@@ -199,7 +206,10 @@ func (p *Parser) parse(args []string) error {
 			return &Error{Flag: e.name(), Reason: err.Error()}
 		}
 	}
-	return nil
+	if len(words) == 0 {
+		return nil
+	}
+	return p.take(words)
 }
 
 // settle sets one flag's value as far as it is known, for the log levels of a
@@ -216,8 +226,8 @@ func (e *entry) settle() error {
 	return nil
 }
 
-// readArgs notes what the command line gives, without judging the values.
-func (p *Parser) readArgs(args []string) error {
+// readArgs notes what the command line gives, without judging the values, and returns what is no flag.
+func (p *Parser) readArgs(args []string) (words []string, err error) {
 	fs := pflag.NewFlagSet(p.program, pflag.ContinueOnError)
 	fs.Usage = func() {}
 	fs.SortFlags = false
@@ -232,12 +242,12 @@ func (p *Parser) readArgs(args []string) error {
 		}
 	}
 	if err := fs.Parse(args); err != nil {
-		return p.explain(err)
+		return nil, p.explain(err)
 	}
-	if extra := fs.Args(); len(extra) > 0 {
-		return &Error{Reason: fmt.Sprintf("found the argument %q, expected flags only; see %s --help", extra[0], p.program)}
+	if words = fs.Args(); len(words) > 0 && p.take == nil {
+		return nil, &Error{Reason: fmt.Sprintf("found the argument %q, expected flags only; see %s --help", words[0], p.program)}
 	}
-	return nil
+	return words, nil
 }
 
 // given is the pflag.Value that notes a flag's text in its entry.

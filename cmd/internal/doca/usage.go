@@ -9,7 +9,11 @@ import (
 // Usage is the text of --help.
 func (p *Parser) Usage() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Usage: %s [General Flags] [Program Flags]\n", p.program)
+	words := ""
+	if p.words != "" {
+		words = " " + p.words
+	}
+	fmt.Fprintf(&b, "Usage: %s [General Flags] [Program Flags]%s\n", p.program, words)
 	if p.summary != "" {
 		fmt.Fprintf(&b, "\n%s\n", p.summary)
 	}
