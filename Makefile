@@ -92,7 +92,7 @@ test-rxe: ## real verbs: Soft-RoCE in a virtual machine (QEMU, no KVM)
 	@scripts/test-part rxe
 
 .PHONY: fresh
-fresh: ## README's commands in minimal Debian roots (as root; FRESH="trixie user" limits it)
+fresh: ## README's commands in minimal Debian roots, the peers' tests in unstable (as root; FRESH="trixie user" limits it)
 	@scripts/fresh $(FRESH)
 
 .PHONY: race
