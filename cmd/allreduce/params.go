@@ -136,6 +136,9 @@ func (p *params) settle(parser *doca.Parser, secure bool) error {
 		return nil // under a launcher; meet decides
 	}
 	offloaded := p.role == roleClient && p.mode == modeOffloaded
+	if p.alone && p.role == roleClient && !offloaded && len(p.addresses) == 0 && p.participants == 0 && !parser.Given("listen-port") {
+		return parser.Wrong("address", "not given to the only rank, which has no other participant: gorun -np 2 starts two, and -t has it wait for others at a port")
+	}
 	if offloaded && !p.launched && len(p.addresses) != 1 {
 		return parser.Wrong("address", "found %d addresses, expected one: an offloaded client has one daemon", len(p.addresses))
 	}

@@ -48,6 +48,9 @@ func run(ctx context.Context, args, environ []string, std doca.Stdio) int {
 	launched := env.PMI != nil && env.PMI.Size != 1
 	parser, p := newParser(launched)
 	err = parser.Parse(args)
+	if err == nil && env.PMI != nil && !launched && p.listen == "" && p.connect == "" && p.peer == "" {
+		err = errors.New("started as 1 rank; a ping-pong has two ends: gorun -np 2 pingpong, or --listen or --connect where the other end is started by itself")
+	}
 	if err == nil {
 		err = p.settle()
 	}
