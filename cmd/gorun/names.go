@@ -39,6 +39,36 @@ func familyOf(command string) family {
 	return own
 }
 
+// playAs gives gorun the name that --as, or else GORUN_AS, says, as in a wrapper that is called mpirun: what wrappers start
+// does not know their names. The option decides how the others are read, so it is the first.
+func (c *commandLine) playAs() error {
+	option := "GORUN_AS"
+	name, _ := lookup(c.environ, option)
+	if len(c.args) > 0 {
+		word, value, one := strings.Cut(c.args[0], "=")
+		switch {
+		case word != "--as" && word != "-as":
+		case one:
+			option, name, c.args = word, value, c.args[1:]
+		case len(c.args) > 1:
+			option, name, c.args = word, c.args[1], c.args[2:]
+		}
+	}
+	if name == "" && option == "GORUN_AS" {
+		return nil
+	}
+	if familyOf(name) == own && name != "gorun" {
+		return fmt.Errorf("%s: found %q, expected mpirun, mpiexec or gorun; try gorun --as mpirun ./program", option, name)
+	}
+	c.name = name
+	return nil
+}
+
+// setAs is for an option that playAs has not taken.
+func setAs(_ *settings, value string) error {
+	return unfit(value, "it as the first option; try gorun --as mpirun ./program")
+}
+
 // The versions that gorun tells under the names of others. A program that asks
 // wants to know which command line is understood, so these are the versions whose
 // defaults gorun follows and that its tests compare it with. It takes the options
@@ -75,7 +105,10 @@ type clash struct {
 // options to them.
 func clashes() []clash {
 	return []clash{
-		{what: "default of -np", gorun: "one rank for every slot of -H or the hostfile, else 1", mpirun: "as gorun, but without hosts one rank for each CPU", hydras: "as gorun"},
+		{what: "default of -np", gorun: "one rank for every slot of -H or the hostfile, else 1", mpirun: "as gorun, but without hosts one rank for each CPU that gorun may use (Open MPI 5: for each core of the machine, whatever its affinity, as after taskset)",
+			hydras: "as gorun (Debian's mpiexec is Open MPI's: one rank for each core)"},
+		{what: "a rank exits with 0 and without MPI_Finalize", gorun: "the status is 0 if all ranks do so, or end well, and none waits, else 1", mpirun: "as gorun (Open MPI ends the job at once, with 1)", hydras: "as gorun (Hydra gives 0, and waits for ranks that wait)"},
+		{what: "processes that a rank has started write when it has ended", gorun: "shown; --grace after the last rank's end gorun kills them", mpirun: "as gorun (Open MPI waits without limit, but 1 s after a failure)", hydras: "as gorun (Hydra waits without limit)"},
 		{what: "more ranks than slots", gorun: "allowed, spread over the hosts, and the ranks know of it; --nooversubscribe refuses them", mpirun: "as gorun (Open MPI refuses them)", hydras: "as gorun"},
 		{what: "a host of a hostfile without slots", gorun: "one slot for each CPU", mpirun: "as gorun", hydras: "one slot"},
 		{what: "-H, -host after a ':'", gorun: "for the program that follows", mpirun: "as gorun", hydras: "for the whole job"},

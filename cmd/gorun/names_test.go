@@ -21,6 +21,33 @@ func TestFamilyOf(t *testing.T) {
 	}
 }
 
+func TestPlayAs(t *testing.T) {
+	for _, c := range []struct {
+		variable, args, want, rest, err string
+	}{
+		{"", "-n 1 a", "gorun", "-n 1 a", ""},
+		{"", "--as mpirun -n 1 a", "mpirun", "-n 1 a", ""},
+		{"", "-as=mpiexec.hydra a", "mpiexec.hydra", "a", ""},
+		{"mpirun", "a", "mpirun", "a", ""},
+		{"mpirun", "--as gorun a", "gorun", "a", ""},
+		{"", "a --as mpirun", "gorun", "a --as mpirun", ""},
+		{"", "--as", "gorun", "--as", ""},
+		{"", "--as srun a", "", "", `--as: found "srun", expected mpirun, mpiexec or gorun`},
+		{"", "--as= a", "", "", `--as: found "", expected`},
+		{"x", "a", "", "", `GORUN_AS: found "x", expected`},
+	} {
+		cl := line([]string{"GORUN_AS=" + c.variable}, strings.Fields(c.args)...)
+		err := cl.playAs()
+		if c.err != "" {
+			if err == nil || !strings.HasPrefix(err.Error(), c.err) {
+				t.Errorf("GORUN_AS=%s %s: got %v, want %s", c.variable, c.args, err, c.err)
+			}
+		} else if rest := strings.Join(cl.args, " "); err != nil || cl.name != c.want || rest != c.rest {
+			t.Errorf("GORUN_AS=%s %s: got %s, %q, %v, want %s, %q", c.variable, c.args, cl.name, rest, err, c.want, c.rest)
+		}
+	}
+}
+
 // What the table of clashes says of options is so: they have another sense under
 // another name. And every option that has is in the table.
 func TestClashes(t *testing.T) {

@@ -3,6 +3,8 @@ package main
 // helpOptions are the options that ask for a text instead of a run.
 func helpOptions() []option {
 	return []option{
+		{names: []string{"as"}, arity: 1, family: "Help", value: "LAUNCHER", words: []string{"gorun", "mpirun", "mpiexec"},
+			help: "as the first option: do as under the name mpirun or mpiexec, for wrappers (GORUN_AS says the same)", set: setAs},
 		{names: []string{"version"}, short: "V", more: []string{"info"}, family: "Help",
 			help: "print the version and exit", set: setAction(showVersion)},
 		{names: []string{"help"}, short: "h", family: "Help", value: "[TOPIC]", optional: true, words: topicNames(),

@@ -21,6 +21,9 @@ type commandLine struct {
 // parse reads a command line. Its error is for the user: it names the option as
 // written, what was found and what was expected.
 func parse(c commandLine) (request, error) {
+	if err := c.playAs(); err != nil {
+		return request{}, err
+	}
 	s := &settings{request: request{name: c.name}, under: familyOf(c.name), environ: c.environ, readFile: c.readFile, cpus: c.cpus, program: new(program)}
 	r := &reader{s: s, table: optionsUnder(s.under), given: make(map[string]bool)}
 	if err := r.command(c.args); err != nil {

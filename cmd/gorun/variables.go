@@ -23,6 +23,7 @@ type variable struct {
 // environment. An option that was given wins.
 func variables() []variable {
 	return []variable{
+		{name: "GORUN_AS", help: "mpirun, mpiexec or gorun: same as --as"},
 		{name: "MPIEXEC_TIMEOUT", option: "timeout", help: "time limit of the job in seconds", value: aboveZero},
 		{name: "I_MPI_MPIEXEC_TIMEOUT", option: "timeout", help: "the same", value: aboveZero},
 		{name: "I_MPI_JOB_TIMEOUT", option: "timeout", help: "the same", value: aboveZero},
