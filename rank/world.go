@@ -416,7 +416,7 @@ const (
 	// serveSoon is how long a rank in Finalize leaves peers alone that it has heard
 	// of just now, and serveLazily those that it has not: for longer, an eighth of the
 	// silence, the longer they are silent, so that hundreds of ranks wait at little cost.
-	serveSoon, serveLazily, serveMost = time.Millisecond, 20 * time.Millisecond, 400 * time.Millisecond
+	serveSoon, serveLazily, serveMost = time.Millisecond, 20 * time.Millisecond, 100 * time.Millisecond
 	serveDivisor                      = 8
 	// missedAfter is when it looks whether they are in a collective: that takes a
 	// look at some memory of each.

@@ -11,7 +11,7 @@ const (
 	// sleepMost bounds every sleep, so that a wake-up lost to a peer's death
 	// or to a scribbled word costs no more than this. Callers sleep for less where they
 	// have not waited for long.
-	sleepMost = 500 * time.Millisecond
+	sleepMost = 100 * time.Millisecond
 	// sleepUncertain bounds sleeps where the kernel has no membarrier and a
 	// wake-up can be lost in the ordinary course of things.
 	sleepUncertain = time.Millisecond
@@ -86,7 +86,7 @@ func (b *Bell) drain() {
 }
 
 // Sleep waits for a Ring since Prepare, for at most nanoseconds and never more
-// than half a second, and tells whether there was one. It may return early without a reason.
+// than 100 ms, and tells whether there was one. It may return early without a reason.
 // Owner only. Other goroutines run meanwhile.
 func (b *Bell) Sleep(nanoseconds int64) (rung bool) {
 	if d := min(time.Duration(nanoseconds), b.longest); d > 0 {

@@ -28,14 +28,14 @@
 // lives. Open believes nothing in the header that it has not compared with the
 // size of the file, which is sealed against shrinking; afterwards a Segment
 // never reads its geometry from shared memory again. A rank that scribbles over
-// a rank entry can wake others for nothing, or let them sleep for half a second; a mark has those of its
+// a rank entry can wake others for nothing, or let them sleep for 100 ms; a mark has those of its
 // host take a rank for dead.
 //
 // Liveness: the launcher calls [Segment.SetDead] when a process has ended and
 // before its PID can be used again, and [Segment.SetDeadElsewhere] when it has heard of the
 // end of processes on other hosts. Once dead, a rank stays dead.
 //
-// Blocking: [Bell.Sleep], for at most half a second, and [Segment.Close], for as
+// Blocking: [Bell.Sleep], for at most 100 ms, and [Segment.Close], for as
 // long as the registration described at coverage takes (10 ms). Everything else
 // takes microseconds. All methods may be called from several goroutines at
 // once, except that a Bell has one owner that prepares and sleeps.

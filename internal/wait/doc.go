@@ -16,7 +16,7 @@
 //	     | no sooner than after IdleAfter
 //	     v
 //	PARK   Sleeper: Prepare, poll, Sleep for 10 ms or an eighth of the time
-//	       waited so far, up to 500 ms (100 ms where a context may end);
+//	       waited so far, up to 100 ms;
 //	       woken, it yields a little again, for traffic has resumed.
 //	       No Sleeper: timer sleeps of an eighth of the time waited so
 //	       far, 50 us to 10 ms.

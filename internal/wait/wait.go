@@ -49,8 +49,8 @@ const (
 	idleDefault = time.Millisecond
 	// The sleeps of a wait that goes on become longer with it, from sleepLeast on: an eighth
 	// (napDivisor) of the time waited, so that hundreds of ranks that wait cost little. They last
-	// sleepMost at most, and sleepCancel where a context may end, for which nobody wakes the rank.
-	sleepLeast, sleepCancel, sleepMost = 10 * time.Millisecond, 100 * time.Millisecond, 500 * time.Millisecond
+	// sleepMost at most, since nobody wakes the rank when a context ends.
+	sleepLeast, sleepMost = 10 * time.Millisecond, 100 * time.Millisecond
 	// napLeast and napMost bound the timer sleeps where there is no Sleeper.
 	// A timer sleep costs 25-75 us of CPU in a Go program, so at a steady
 	// millisecond an idle rank would use several percent of a CPU.
@@ -235,7 +235,7 @@ func (w *Waiter) spinCrowded(word *uint64, mask, want uint64) (last uint64) {
 }
 
 // Wait returns nil when c is ready, even if ctx has ended, and ctx.Err() when ctx
-// ends before. It notices the end of ctx within sleepCancel and allocates nothing.
+// ends before. It notices the end of ctx within sleepMost and allocates nothing.
 func (w *Waiter) Wait(ctx context.Context, c Condition) error {
 	if c.Ready() {
 		return nil
@@ -362,10 +362,6 @@ func (w *Waiter) yieldFor(ctx context.Context, c Condition, atLeast time.Duratio
 // park sleeps until a peer wakes the rank, again and again while the sleeps run
 // to their end; false and nil: it was woken, and nothing is ready yet.
 func (w *Waiter) park(ctx context.Context, c Condition, start time.Time) (ready bool, err error) {
-	most := sleepMost
-	if ctx.Done() != nil {
-		most = sleepCancel
-	}
 	for {
 		w.sleeper.Prepare()
 		if c.Ready() {
@@ -376,7 +372,7 @@ func (w *Waiter) park(ctx context.Context, c Condition, start time.Time) (ready 
 			w.sleeper.Cancel()
 			return false, err
 		}
-		woken := w.sleeper.Sleep(int64(min(max(w.now().Sub(start)/napDivisor, sleepLeast), most)))
+		woken := w.sleeper.Sleep(int64(min(max(w.now().Sub(start)/napDivisor, sleepLeast), sleepMost)))
 		w.counts.Sleeps++
 		if c.Ready() {
 			if !woken {

@@ -46,7 +46,7 @@ const (
 	// tick is how often the office looks after its letters while the rank does not. Where none
 	// comes or is on its way it looks ever less often, up to tickMost: hundreds of ranks on a few CPUs
 	// would have those do little else.
-	tick, tickMost = 50 * time.Millisecond, 400 * time.Millisecond
+	tick, tickMost = 50 * time.Millisecond, 100 * time.Millisecond
 
 	// window is how many letters to a peer are on their way at a time: more than two
 	// ranks have to say to each other at once.
