@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -464,7 +466,7 @@ func (l *Link) readErrors() {
 		text := buf[:n]
 		if before, after, is := bytes.Cut(text, []byte{0}); is && l.marked.Load() {
 			l.tail.Add(before)
-			l.said <- l.tail.Lines()
+			l.said <- withoutNotices(l.tail.Lines())
 			if <-l.fresh {
 				l.tail = stdio.Tail{}
 			}
@@ -525,7 +527,13 @@ func (l *Link) close() (how string, complaints []string) {
 	if said := l.Said(); said != "" {
 		complaints = append(complaints, said)
 	}
-	return how, append(complaints, l.tail.Lines()...)
+	return how, append(complaints, withoutNotices(l.tail.Lines())...)
+}
+
+// withoutNotices leaves out what OpenSSH (10 and later) writes at every login to a server
+// without a post-quantum key exchange: three lines that begin so, and are why of nothing.
+func withoutNotices(lines []string) []string {
+	return slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return strings.HasPrefix(line, "** ") })
 }
 
 func (l *Link) closeFiles() {
