@@ -32,6 +32,7 @@ func settings() []setting {
 		{"GORUN_VERBOSE", "0", "1: rank 0 prints on standard error which transports messages and collectives use; gorun -v sets it", byUser, ""},
 		{"GORUN_ASYNC_PROGRESS", "auto", "on: a thread of each rank moves started collectives, messages and windows while the program computes; auto: where each rank has two CPUs, or a core of its own for the thread; MPICH_ASYNC_PROGRESS and I_MPI_ASYNC_PROGRESS mean the same", byUser, ""},
 		{"GORUN_QP_MEMORY", "256M", "memory limit for the queue pairs of a host; ranks that could need more use dynamic connections (DC), which need few queue pairs; 0: always", byUser, ""},
+		{"GORUN_AS", "the name that it was called as", "mpirun, mpiexec or gorun: which launcher gorun plays where they differ, as gorun --as", byUser, ""},
 		{"GORUN_CHANNEL", "none", "name of the channel of secure-channel, unless --name is given", byUser, ""},
 		{"GORUN_EMULATE", "soft0", "names of the software RDMA devices, separated by commas; gorun --emulate sets it, and you may under other launchers", byUser, ""},
 		{"GORUN_INTERFACE", "found out", "network between hosts, by an interface's name or in CIDR form, as gorun --interface; ranks under other launchers follow it too", byUser, ""},
