@@ -44,6 +44,7 @@ import (
 
 	"github.com/gorun-mpi/gorun/cmd/internal/doca"
 	"github.com/gorun-mpi/gorun/coll"
+	"github.com/gorun-mpi/gorun/internal/self"
 	"github.com/gorun-mpi/gorun/rank"
 	"github.com/gorun-mpi/gorun/rdma"
 	"github.com/gorun-mpi/gorun/rdma/soft"
@@ -160,12 +161,12 @@ var handshake soft.Handshake
 
 // become replaces the process by the command beside it whose name ends so. It returns why it cannot.
 func become(suffix string) error {
-	self, err := os.Executable()
+	path, err := self.Path()
 	if err != nil {
 		return err
 	}
-	self += suffix
-	return &os.PathError{Op: "exec", Path: self, Err: syscall.Exec(self, os.Args, os.Environ())}
+	path += suffix
+	return &os.PathError{Op: "exec", Path: path, Err: syscall.Exec(path, os.Args, os.Environ())}
 }
 
 // work is what the ranks do together. status is rank 0's judgement of the

@@ -30,6 +30,7 @@ import (
 
 	"github.com/gorun-mpi/gorun/cmd/gorun-info/internal/doctor"
 	"github.com/gorun-mpi/gorun/cmd/internal/output"
+	"github.com/gorun-mpi/gorun/internal/self"
 	"github.com/gorun-mpi/gorun/internal/version"
 )
 
@@ -124,9 +125,9 @@ func showPMI(ctx context.Context, r *request) int {
 
 // beside is the directory of this program, where gorun and its helper are.
 func beside() string {
-	self, err := os.Executable()
+	path, err := self.Path()
 	if err != nil {
 		return "."
 	}
-	return filepath.Dir(self)
+	return filepath.Dir(path)
 }

@@ -58,6 +58,7 @@ import (
 	"github.com/gorun-mpi/gorun/cmd/internal/logline"
 	"github.com/gorun-mpi/gorun/cmd/internal/output"
 	_ "github.com/gorun-mpi/gorun/internal/prelude"
+	"github.com/gorun-mpi/gorun/internal/self"
 	"github.com/gorun-mpi/gorun/internal/topo"
 	"github.com/gorun-mpi/gorun/launcher"
 )
@@ -261,19 +262,19 @@ func tellRanks(job *launcher.Job, setting string) {
 // findPMIx is where the server for programs of Open MPI is, if it is: beside this
 // gorun. Nobody looks before one of them asks for it.
 func findPMIx() string {
-	self, err := os.Executable()
+	path, err := self.Path()
 	if err != nil {
 		return "gorun-pmix"
 	}
-	return filepath.Join(filepath.Dir(self), "gorun-pmix")
+	return filepath.Join(filepath.Dir(path), "gorun-pmix")
 }
 
 // findAgent finds the program that runs the ranks of another host: the one that
 // was installed with this gorun, else one in PATH.
 func findAgent() (string, error) {
 	beside := ""
-	if self, err := os.Executable(); err == nil {
-		beside = filepath.Join(filepath.Dir(self), "gorun-agent")
+	if path, err := self.Path(); err == nil {
+		beside = filepath.Join(filepath.Dir(path), "gorun-agent")
 		if _, err := os.Stat(beside); err == nil {
 			return beside, nil
 		}

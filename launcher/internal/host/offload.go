@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gorun-mpi/gorun/internal/self"
 	"github.com/gorun-mpi/gorun/internal/shm"
 	"github.com/gorun-mpi/gorun/internal/topo"
 	"github.com/gorun-mpi/gorun/pmi"
@@ -157,11 +158,11 @@ func (h *Host) startDaemon(n int) error {
 	}
 	program := h.spec.OffloadProgram
 	if program == "" {
-		self, err := os.Executable()
+		path, err := self.Path()
 		if err != nil {
 			return fmt.Errorf("where this program is, is not known: %w", err)
 		}
-		program = filepath.Join(filepath.Dir(self), offloadName)
+		program = filepath.Join(filepath.Dir(path), offloadName)
 	}
 	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {

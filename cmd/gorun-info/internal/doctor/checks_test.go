@@ -198,6 +198,7 @@ func TestBadStates(t *testing.T) {
 		{"membarrier", "old", func(m *machine) { m.Membarrier = func() (uint64, error) { return 1, nil } }, Note, "without the expedited", "4.16"},
 		{"seccomp", "filter", seccomp, OK, "a filter", ""},
 		{"seccomp", "strict", put("proc/self/status", "Seccomp:\t1\n"), Problem, "strict", "elsewhere"},
+		{"proc", "none", func(m *machine) { delete(m.files, "proc/self/status") }, Problem, "not mounted", "mount -t proc"},
 		{"kernel", "3.10", put("proc/sys/kernel/osrelease", "3.10.0-1160.el7.x86_64\n"), Problem, "no memfd_create", "5.4"},
 		{"kernel", "4.4", put("proc/sys/kernel/osrelease", "4.4.0\n"), Note, "no expedited membarrier", "5.4"},
 		{"kernel", "5.3", put("proc/sys/kernel/osrelease", "5.3\n"), Note, "no pidfds", "5.4"},

@@ -74,6 +74,7 @@ func checks() []check {
 		{"yama", "Yama decides which processes may read each other's memory", yama},
 		{"membarrier", "with membarrier a rank need not execute a fence because another may be asleep", membarrier},
 		{"seccomp", "a seccomp filter can forbid system calls that gorun uses", seccomp},
+		{"proc", "gorun and MPIs read there what their processes do", procfs},
 		{"kernel", "old kernels lack system calls that gorun uses", kernel},
 		{"sysctl", "these limits apply to all jobs of the machine together", sysctls},
 		{"cpu", "ranks that share a CPU slow each other down", cpus},

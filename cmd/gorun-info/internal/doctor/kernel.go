@@ -43,6 +43,13 @@ func kernel(_ context.Context, v *View) Finding {
 	return ok("%s", text)
 }
 
+func procfs(_ context.Context, v *View) Finding {
+	if v.text("proc/self/status") == "" {
+		return problem("mount -t proc proc /proc", "/proc is not mounted: gorun cannot tell what ranks do or have left behind, and finds its helpers by the name it was called as")
+	}
+	return ok("mounted")
+}
+
 func seccomp(_ context.Context, v *View) Finding {
 	switch v.status("Seccomp") {
 	case "0":
