@@ -134,6 +134,7 @@ func (r *remotes) start(spec host.Spec, stdin host.Stdin) error {
 	}
 	c.end.deaf = append(c.end.deaf, r.killDeaf)
 	r.waiting = c.clock.after(startLimit, r.late)
+	r.beginHeartbeat()
 	return nil
 }
 
@@ -174,7 +175,7 @@ func (r *remotes) address(at int, l *agent.Link, a, why string, needs []int) {
 			if a != "" && !r.begun[i] {
 				r.begun[i] = true
 				r.links[i].StartRanks(first)
-				r.beginHeartbeat(i)
+				r.meet(i, r.links[i])
 			}
 		}
 	}

@@ -20,6 +20,8 @@ type heartbeat struct {
 	datagrams *agent.Datagrams // nil: no agent is on another machine
 	remote    []bool           // the agents that are
 	dismissed []atomic.Bool    // they are lost with their relay, and get a last word
+	since     time.Time        // when the agents were given their work, or are to be as soon as they greet
+	met       []bool           // they have greeted, which begins their leases; with the controller's lock
 	leases    []agent.Lease    // of the agents' processes
 	streams   []agent.Lease    // of what they say on their streams; with the controller's lock
 	stop      chan struct{}    // nil before it begins
@@ -31,7 +33,7 @@ type heartbeat struct {
 const questions = 4
 
 func newHeartbeat(agents int) *heartbeat {
-	return &heartbeat{dismissed: make([]atomic.Bool, agents), leases: make([]agent.Lease, agents), streams: make([]agent.Lease, agents)}
+	return &heartbeat{dismissed: make([]atomic.Bool, agents), met: make([]bool, agents), leases: make([]agent.Lease, agents), streams: make([]agent.Lease, agents)}
 }
 
 // listen has agents of other machines send datagrams; what cannot be is done without.
@@ -92,23 +94,28 @@ func (b *heartbeat) end() {
 	}
 }
 
-// beginHeartbeat begins that of an agent, which was just told to begin; the caller holds the controller's lock. A network that
-// loses packets may carry that order later than a lease is long. So where no datagram has come of an agent of another machine, that
-// lease begins with its first word, for which there is the time of its stream.
-func (r *remotes) beginHeartbeat(at int) {
-	b, now, limit := r.heartbeat, time.Now(), r.c.job.agentTimeout()
-	if b.remote[at] {
-		b.leases[at].Expect(limit, now)
-	} else {
-		b.leases[at].Begin(limit, now)
-	}
-	b.streams[at].Begin(streamLimit(limit), now)
-	if b.stop != nil {
-		return
-	}
-	b.stop = make(chan struct{})
+// beginHeartbeat begins it, when the agents are being started; the caller holds the controller's lock. The leases of an agent begin
+// when it has greeted, whatever it does then: only a host of which nothing has come has startLimit.
+func (r *remotes) beginHeartbeat() {
+	b, limit := r.heartbeat, r.c.job.agentTimeout()
+	b.since, b.stop = time.Now(), make(chan struct{})
 	b.running.Go(func() { r.watch(limit) })
 	b.timer = r.c.clock.after(limit/questions, r.ask)
+}
+
+// meet begins the leases of an agent that has greeted.
+func (r *remotes) meet(at int, l *agent.Link) {
+	b, now := r.heartbeat, time.Now()
+	if b.met[at] || !l.Reached() {
+		return
+	}
+	greeted := now.Add(-l.Waits())
+	if greeted.Before(b.since) { // it has waited for its work
+		greeted = b.since
+	}
+	b.met[at] = true
+	b.leases[at].Greeted(r.c.job.agentTimeout(), greeted, now)
+	b.streams[at].Greeted(streamLimit(r.c.job.agentTimeout()), greeted, now)
 }
 
 // watch sends datagrams, and gives up agents that are silent.
@@ -182,7 +189,11 @@ func (r *remotes) ask() {
 	now, every := time.Now(), r.c.job.agentTimeout()/questions
 	left := false
 	for i, l := range r.links {
-		if !r.begun[i] {
+		if spare := r.logins[i].spare; spare != nil && spare.Reached() && !r.logins[i].over {
+			spare.Ping()
+			r.meet(i, spare)
+		}
+		if r.meet(i, l); !r.heartbeat.met[i] {
 			left = true
 			continue
 		}
@@ -192,9 +203,7 @@ func (r *remotes) ask() {
 		}
 		left = true
 		limit := streamLimit(r.c.job.agentTimeout())
-		if silent, over := r.heartbeat.streams[i].Over(now); over && r.heartbeat.leases[i].Waits() {
-			r.giveUpLocked(i, "has not answered since it was told to start its ranks, for "+rounded(silent))
-		} else if over {
+		if silent, over := r.heartbeat.streams[i].Over(now); over {
 			r.giveUpLocked(i, "lives, but its stream has brought nothing for "+rounded(silent))
 		} else if idle := time.Duration(l.Idle()) * every; idle > limit {
 			r.giveUpLocked(i, "answers, but has done nothing for "+rounded(idle))

@@ -80,7 +80,7 @@ func (p *placer) askMachines(ctx context.Context, job *Job) (agentPool, *Cause, 
 	}
 	answers := make(chan answer, len(links))
 	ask := func(name string, l *agent.Link) {
-		m, err := l.Machine(startLimit)
+		m, err := l.Machine(startLimit, job.agentTimeout()*5/4)
 		elsewhere := err != nil && job.isElsewhere(l)
 		if elsewhere {
 			job.goneDirect(name, l)
@@ -101,8 +101,17 @@ func (p *placer) askMachines(ctx context.Context, job *Job) (agentPool, *Cause, 
 		}
 		return links, cause, nil
 	}
+	// Agents that have answered wait for the others, and end where gorun is silent.
+	asking := time.NewTicker(job.agentTimeout() / questions)
+	defer asking.Stop()
 	for len(machines) < all {
 		select {
+		case <-asking.C:
+			for _, l := range links {
+				if l.Reached() {
+					l.Ping()
+				}
+			}
 		case a := <-answers:
 			if a.elsewhere {
 				if direct, err := job.startDirect(a.host); err == nil {

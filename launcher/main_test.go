@@ -57,11 +57,12 @@ func init() {
 	}
 }
 
-// roleAgent is an agent, or as "--relay N" a relay of some.
+// roleAgent is an agent, or as "--relay N LEASE" a relay of some.
 func roleAgent(args []string) int {
-	if len(args) == 2 && args[0] == "--relay" {
+	if len(args) == 3 && args[0] == "--relay" {
 		atOnce, _ := strconv.Atoi(args[1])
-		return agent.Relay(os.Stdin, os.Stdout, os.Environ(), atOnce)
+		lease, _ := time.ParseDuration(args[2])
+		return agent.Relay(os.Stdin, os.Stdout, os.Environ(), atOnce, lease)
 	}
 	return agent.Main(context.Background(), os.Stdin, os.Stdout)
 }

@@ -19,7 +19,7 @@ func roleNowhere([]string) int {
 	listen := func(string, int, int, []byte, netip.Addr) (agent.Member, error) {
 		return nil, errors.New("nowhere to listen")
 	}
-	if err := agent.Main(context.Background(), os.Stdin, os.Stdout, "", listen, nil); err != nil {
+	if err := agent.Main(context.Background(), os.Stdin, os.Stdout, "", listen, nil, nil); err != nil {
 		return 1
 	}
 	return 0

@@ -86,7 +86,7 @@ func (job *Job) plant(hosts []string) error {
 	t := tree{}
 	job.tree = t
 	for _, block := range blocks {
-		command := slices.Concat(job.remoteAgent(), []string{"--relay", strconv.Itoa(cap(job.gate))})
+		command := slices.Concat(job.remoteAgent(), []string{"--relay", strconv.Itoa(cap(job.gate)), job.agentTimeout().String()})
 		argv := slices.Concat(job.shell(), []string{job.login(block[0]), "exec " + quote(command)})
 		relay, err := agent.StartRelay(argv, coreless(job.environ), block[0], &agent.Shell{Gate: job.gate, Again: job.again(block[0])})
 		if err != nil {

@@ -246,7 +246,10 @@ func TestRelayIsStopped(t *testing.T) {
 	}()
 	began := time.Now()
 	r, err := Run(testenv.Deadline(t, 30*time.Second), job)
-	if err != nil || r.ExitStatus != 3 || r.Cause == nil || r.Cause.Rank != 0 {
+	// On a busy machine its watchdog may be sooner than the rank's end.
+	byRank := r.ExitStatus == 3 && r.Cause != nil && r.Cause.Rank == 0
+	byRelay := r.ExitStatus == 1 && r.Cause != nil && r.Cause.Host == "far2"
+	if err != nil || !byRank && !byRelay {
 		t.Errorf("got %+v, cause %v, error %v; %q", r, r.Cause, err, errs.String())
 	}
 	t.Logf("ended after %v", time.Since(began))

@@ -37,8 +37,10 @@ const (
 	killed = 1500 * time.Millisecond
 	cut    = 5 * time.Second
 	start  = 40 * time.Second
-	alone  = 75 * time.Second // the ranks find out by themselves
-	never  = 0                // the job is to go on
+
+	starting = 11 * time.Second // 6 s to the end of the job, and 5 s to the end of all of it
+	alone    = 75 * time.Second // the ranks find out by themselves
+	never    = 0                // the job is to go on
 )
 
 var faults = []fault{
@@ -114,6 +116,14 @@ var faults = []fault{
 		}
 		p.pass(p.long(time.Minute, 5*time.Second))
 		p.end()
+	}},
+	{"SIGSTOP of an agent while another host starts", true, starting, `^gorun: host h2: its agent .*has not answered for`, func(p *play) {
+		p.hold("h3,h2,h1")
+		p.signal(p.b.Hosts[1], "gorun-agent", syscall.SIGSTOP)
+	}},
+	{"link down while another host starts", true, starting, `^gorun: host h2: its agent .*has not answered for`, func(p *play) {
+		p.hold("h3,h2,h1")
+		p.cut(p.b.Hosts[1])
 	}},
 	{"a host down at the start", false, start, `^gorun: host h2: no agent was started: ssh exited with status 255: .*(No route to host|timed out)`, func(p *play) {
 		p.cut(p.b.Hosts[1])
@@ -271,6 +281,20 @@ func (p *play) start(kind string) {
 	if err := p.cmd.Start(); err != nil {
 		p.t.Fatal(err)
 	}
+}
+
+// hold starts a job that does not reach h3, and waits until the agent of h2 is there.
+func (p *play) hold(hosts string) {
+	p.t.Helper()
+	shell := filepath.Join(p.b.Dir, "hold")
+	if err := os.WriteFile(shell, []byte("#!/bin/sh\n[ $1 != h3 ] || exec sleep 4321\nexec ssh \"$@\"\n"), 0o755); err != nil {
+		p.t.Fatal(err)
+	}
+	p.args, p.hosts = append(slices.Clone(p.args), "-v", "--rsh", shell), hosts
+	p.start("idle")
+	testenv.Await(p.t, 90*time.Second, "the agent of h2", func() bool {
+		return len(p.b.Hosts[1].Processes()) > 0 && strings.Contains(p.complaints.String(), "host ready address=10.9.0.2")
+	})
 }
 
 // begin starts a job, and waits until its ranks have met.

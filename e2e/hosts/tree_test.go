@@ -53,6 +53,14 @@ var treeFaults = []fault{
 		p.begin("idle")
 		p.cut(p.b.Hosts[2])
 	}},
+	{"SIGSTOP of a relay", false, starting, `^gorun: host h2: (the relay there .*is lost|its agent)`, func(p *play) {
+		p.begin("idle")
+		p.signal(p.b.Hosts[1], "gorun-agent --relay", syscall.SIGSTOP)
+	}},
+	{"SIGSTOP of a relay while another host starts", true, starting, `^gorun: host h2: the relay there .*is lost`, func(p *play) {
+		p.hold("h1,h2,h3")
+		p.signal(p.b.Hosts[1], "gorun-agent --relay", syscall.SIGSTOP)
+	}},
 	{"SIGSTOP of a relay, and the job is told to end", true, 2*graceOfJob + 7*time.Second, "", func(p *play) {
 		p.begin("idle")
 		p.signal(p.b.Hosts[1], "gorun-agent --relay", syscall.SIGSTOP)

@@ -32,12 +32,14 @@ import (
 // stream has ended and its ranks are gone. INT and TERM do not end it. The process must have no other children.
 func Main(ctx context.Context, stdin io.Reader, stdout io.Writer) int {
 	endsignal.Leave()
+	dog := agent.StartWatchdog(agent.WatchdogLimit)
+	defer dog.Close()
 	// Daemons that ranks leave become this process's children, and end with the job.
 	orphans, adoptErr := orphan.Adopt()
 	if adoptErr == nil {
 		defer orphans.End()
 	}
-	if err := agent.Main(ctx, stdin, stdout, os.Getenv("SSH_CONNECTION"), listen, orphans); err != nil {
+	if err := agent.Main(ctx, stdin, stdout, os.Getenv("SSH_CONNECTION"), listen, orphans, dog); err != nil {
 		// The launcher collects an agent's standard error.
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -47,8 +49,10 @@ func Main(ctx context.Context, stdin io.Reader, stdout io.Writer) int {
 
 // Relay runs a relay: it starts agents, on its host and by ssh on others, as the launcher at the other end of stdin and stdout
 // requests, atOnce at a time and in the environment env. It returns the exit status of the process. The process must have no other children.
-func Relay(stdin, stdout *os.File, env []string, atOnce int) int {
+func Relay(stdin, stdout *os.File, env []string, atOnce int, lease time.Duration) int {
 	endsignal.Leave()
+	dog := agent.StartWatchdog(lease * 5 / 4)
+	defer dog.Close()
 	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE) // a write's error will do
 	if err := agent.MainRelay(stdin, stdout, env, atOnce); err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -18,7 +18,7 @@ type Lease struct {
 	heard  time.Time
 	looked time.Time
 	rests  bool
-	waits  bool // for the first word, with which it begins
+	waits  bool // for the first word since the greeting
 	signs  bool // the other side shows by itself that it lives
 }
 
@@ -29,11 +29,15 @@ func (l *Lease) Begin(limit time.Duration, now time.Time) {
 	l.limit, l.heard, l.looked = limit, now, now
 }
 
-// Expect has it begin now if the other side shows by itself that it lives, else with its first word.
-func (l *Lease) Expect(limit time.Duration, now time.Time) {
+// Greeted begins it with a greeting, or what was heard since. The first word after that answers an order, which a network that loses
+// packets may carry late: unless the other side shows by itself that it lives, it has a quarter of the limit more for that.
+func (l *Lease) Greeted(limit time.Duration, at, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.limit, l.heard, l.looked, l.waits = limit, now, now, !l.signs
+	if at.After(l.heard) {
+		l.heard = at
+	}
+	l.limit, l.looked, l.waits = limit, now, !l.signs
 }
 
 // Sign is Renew by what the other side says of itself, many times in a lease.
@@ -44,20 +48,11 @@ func (l *Lease) Sign(now time.Time) {
 	l.Renew(now)
 }
 
-// Waits tells whether it waits for that.
-func (l *Lease) Waits() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.waits
-}
-
 // Renew notes that the other side was heard.
 func (l *Lease) Renew(now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.waits {
-		l.waits, l.looked = false, now
-	}
+	l.waits = false
 	if now.After(l.heard) {
 		l.heard = now
 	}
@@ -74,10 +69,13 @@ func (l *Lease) Rest(rests bool) {
 func (l *Lease) Over(now time.Time) (silent time.Duration, over bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.limit == 0 || l.waits {
+	if l.limit == 0 {
 		return 0, false // it has not begun
 	}
-	every := l.limit / Looks
+	every, limit := l.limit/Looks, l.limit
+	if l.waits {
+		limit += limit / 4
+	}
 	slept := now.Sub(l.looked)
 	l.looked = now
 	switch {
@@ -90,5 +88,5 @@ func (l *Lease) Over(now time.Time) (silent time.Duration, over bool) {
 		l.heard = now
 	}
 	silent = now.Sub(l.heard)
-	return silent, silent+every/2 > l.limit
+	return silent, silent+every/2 > limit
 }

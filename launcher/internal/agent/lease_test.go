@@ -15,7 +15,7 @@ import (
 // A step of a lease of 16 s, which is looked at every second.
 type step struct {
 	at   int    // seconds
-	what string // "heard", "signs", "look", "rest", "go on", "expect"
+	what string // "heard", "signs", "look", "rest", "go on", "greet"
 	over bool
 }
 
@@ -31,11 +31,11 @@ func TestLease(t *testing.T) {
 		{"heard before a late look", append(append([]step{{100, "heard", false}, {100, "look", false}}, looksAt(101, 115)...), step{116, "look", true})},
 		{"looks that are a little late", []step{{4, "look", false}, {8, "look", false}, {12, "look", false}, {16, "look", true}}},
 		{"old news", append(append(looksAt(1, 15), step{0, "heard", false}), step{16, "look", true})},
-		{"expected, and never heard", append([]step{{0, "expect", false}}, looksAt(1, 60)...)},
-		{"expected", append(append([]step{{0, "expect", false}}, append(looksAt(1, 40), step{40, "heard", false})...), append(looksAt(41, 55), step{56, "look", true})...)},
-		{"expected, heard between looks", append(append([]step{{0, "expect", false}}, append(looksAt(1, 20), step{38, "heard", false})...), append(looksAt(40, 53), step{54, "look", true})...)},
-		{"expected, and signs already", append([]step{{0, "signs", false}, {20, "expect", false}}, append(looksAt(21, 35), step{36, "look", true})...)},
-		{"expected, signs later", append(append([]step{{0, "expect", false}}, append(looksAt(1, 40), step{40, "signs", false})...), append(looksAt(41, 55), step{56, "look", true})...)},
+		{"greeted, and never heard", append(append([]step{{0, "greet", false}}, looksAt(1, 19)...), step{20, "look", true})},
+		{"greeted, and heard", append(append([]step{{0, "greet", false}}, append(looksAt(1, 18), step{18, "heard", false})...), append(looksAt(19, 33), step{34, "look", true})...)},
+		{"greeted, and signs already", append([]step{{0, "signs", false}, {20, "greet", false}}, append(looksAt(21, 35), step{36, "look", true})...)},
+		{"greeted, signs later", append(append([]step{{0, "greet", false}}, append(looksAt(1, 18), step{18, "signs", false})...), append(looksAt(19, 33), step{34, "look", true})...)},
+		{"heard before it was greeted", append([]step{{15, "heard", false}, {16, "greet at 10", false}}, append(looksAt(17, 34), step{35, "look", true})...)},
 		{"rests", append(append([]step{{1, "rest", false}}, looksAt(1, 60)...), append([]step{{60, "go on", false}}, append(looksAt(61, 75), step{76, "look", true})...)...)},
 	} {
 		var l Lease
@@ -45,15 +45,13 @@ func TestLease(t *testing.T) {
 			now := begin.Add(time.Duration(s.at) * time.Second)
 			switch s.what {
 			case "heard":
-				if l.Renew(now); l.Waits() {
-					t.Errorf("%s: it waits although the other side was heard", c.name)
-				}
+				l.Renew(now)
 			case "signs":
 				l.Sign(now)
-			case "expect":
-				if l.Expect(Looks*time.Second, now); l.Waits() == l.signs {
-					t.Errorf("%s: it waits for the first word: %v, and the other side signs: %v", c.name, l.Waits(), l.signs)
-				}
+			case "greet":
+				l.Greeted(Looks*time.Second, now, now)
+			case "greet at 10":
+				l.Greeted(Looks*time.Second, begin.Add(10*time.Second), now)
 			case "rest", "go on":
 				l.Rest(s.what == "rest")
 			default:

@@ -207,14 +207,20 @@ func since(at int64) time.Duration {
 	return max(0, time.Since(time.Unix(0, at)))
 }
 
-// within has the stream's reads fail when the agent does not come on for a time.
-func (l *Link) within(limit time.Duration) (stop func()) {
+// within has the stream's reads fail when the agent does not come on for a time, which is lease once it has greeted.
+func (l *Link) within(limit, lease time.Duration) (stop func()) {
 	over := make(chan struct{})
+	left := func() time.Duration {
+		if l.Reached() {
+			return lease - l.Waits()
+		}
+		return limit - l.Waits()
+	}
 	var watching sync.WaitGroup
 	watching.Go(func() {
-		for left := limit; left > 0; left = limit - l.Waits() {
+		for left() > 0 {
 			select {
-			case <-time.After(left):
+			case <-time.After(min(left(), lease/Looks)):
 			case <-over:
 				return
 			}
@@ -233,19 +239,25 @@ func (l *Link) within(limit time.Duration) (stop func()) {
 }
 
 // Machine asks the agent for the machine that it runs on and waits for the
-// answer, or the agent's end, or until it has not come on for a time.
-func (l *Link) Machine(limit time.Duration) (*topo.Machine, error) {
+// answer, or the agent's end, or until it has not come on for a time, which is lease once it has greeted.
+func (l *Link) Machine(limit, lease time.Duration) (*topo.Machine, error) {
 	if err := l.out.put(order{Probe: true}); err != nil {
 		return nil, err
 	}
-	defer l.within(limit)()
+	defer l.within(limit, lease)()
 	var r report
 	err := l.greet()
-	if err == nil {
-		err = readFrame(l.in, &r)
+	for err == nil && r.Machine == nil {
+		r = report{}
+		if err = readFrame(l.in, &r); err == nil && !r.Pong {
+			break
+		}
 	}
 	if err != nil {
 		if errors.Is(err, os.ErrDeadlineExceeded) {
+			if l.Reached() {
+				limit = lease
+			}
 			err = fmt.Errorf("no answer from the agent within %v%s", limit, l.Late())
 		}
 		return nil, err

@@ -52,20 +52,13 @@ var ErrBereft = errors.New("a host was lost before the hosts had met")
 type Listen func(host string, index, hosts int, key []byte, at netip.Addr) (Member, error)
 
 // Main is an agent's life. It returns when the stream from the controller ends
-// and nothing of its ranks is left, but for daemons if this process adopts them. orphans is nil if it does not.
-func Main(ctx context.Context, stdin io.Reader, stdout io.Writer, session string, listen Listen, orphans *orphan.Adopter) error {
+// and nothing of its ranks is left, but for daemons if this process adopts them. orphans is nil if it does not,
+// dog if nothing kills this process when it is stopped.
+func Main(ctx context.Context, stdin io.Reader, stdout io.Writer, session string, listen Listen, orphans *orphan.Adopter, dog *Watchdog) error {
 	v := &vigil{}
 	in := bufio.NewReader(heardReader{stdin, v.streamed})
 	var first order
 	_, err := stdout.Write(greeting(streamVersion))
-	if err == nil {
-		err = readFrame(in, &first)
-	}
-	relay := first.Relay
-	if err == nil && relay != nil {
-		first = order{}
-		err = readFrame(in, &first)
-	}
 	out := newOutbox(stdout, false, nil)
 	lapsed := make(chan struct{})
 	defer func() {
@@ -75,24 +68,59 @@ func Main(ctx context.Context, stdin io.Reader, stdout io.Writer, session string
 		case <-lapsed: // nobody takes what it writes
 		}
 	}()
-	if err == nil && first.Probe {
-		machine := topo.Here()
-		if err := out.put(report{Machine: &machine}); err != nil {
-			return err
-		}
+	var relay *relayWord
+	probed := false
+	for err == nil && first.Setup == nil {
 		first = order{}
-		if err = readFrame(in, &first); err == io.EOF {
+		if err = readSoon(in, &first); err == io.EOF && probed {
 			return nil // it was all that was wanted
 		}
-	}
-	if err != nil || first.Setup == nil {
-		if err == nil {
+		switch {
+		case err != nil:
+		case first.Relay != nil:
+			relay = first.Relay
+		case first.Ping:
+			err = out.put(report{Pong: true})
+		case first.Probe:
+			probed = true
+			machine := topo.Here()
+			err = out.put(report{Machine: &machine})
+		case first.Setup == nil:
 			err = errors.New("found another message, expected the setup")
 		}
+	}
+	if err != nil {
 		return fmt.Errorf("an agent is started by gorun and reads its job from standard input: %w", err)
 	}
+	dog.Set(first.Setup.Lease * 5 / 4) // with none gorun, on this machine, sees that this process is stopped
 	a := &agent{session: session, relay: relay, listen: listen, setup: first.Setup, spec: first.Setup.Spec, out: out, orphans: orphans, vigil: v, begin: make(chan string, 1), pieces: make(chan *piece, 1), stop: make(chan struct{}), over: make(chan struct{}), lapsed: lapsed}
 	return a.run(ctx, in)
+}
+
+// SetupLimit is how long an agent waits for a word of gorun before it has its work.
+const SetupLimit = 10 * time.Second
+
+// readSoon is readFrame of an order that must come within SetupLimit. A Read may go on behind it, which ends with the process.
+func readSoon(in *bufio.Reader, o *order) error {
+	late := time.NewTimer(SetupLimit)
+	defer late.Stop()
+	type read struct {
+		o   order
+		err error
+	}
+	got := make(chan read, 1)
+	go func() {
+		var r read
+		r.err = readFrame(in, &r.o)
+		got <- r
+	}()
+	select {
+	case r := <-got:
+		*o = r.o
+		return r.err
+	case <-late.C:
+		return fmt.Errorf("heard nothing of gorun for %v: it, or the network between, has gone", SetupLimit)
+	}
 }
 
 // agent is the state of an agent process.
@@ -142,6 +170,7 @@ func (a *agent) run(ctx context.Context, in *bufio.Reader) error {
 		}()
 	}
 	if a.setup.Lease > 0 {
+		a.vigil.begin(a.setup)
 		a.vigil.show(a.setup, a.from(), a.alive, a.lapse)
 	}
 	if err := a.out.put(said); err != nil {
@@ -315,9 +344,6 @@ func (a *agent) obey(ctx context.Context, in *bufio.Reader) {
 		switch {
 		case o.Begin != nil && !begun:
 			begun = true
-			if a.setup.Lease > 0 {
-				a.vigil.begin(a.setup)
-			}
 			a.begin <- o.Begin.Master
 		case o.Peers != nil && !met && a.joining != nil:
 			met = true

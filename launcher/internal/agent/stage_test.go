@@ -33,7 +33,7 @@ func TestEachPieceOfAStageIsProgress(t *testing.T) {
 		t.Fatal(err)
 	}
 	failed := make(chan error, 1)
-	go func() { _, err := l.Machine(time.Hour); failed <- err }()
+	go func() { _, err := l.Machine(time.Hour, time.Hour); failed <- err }()
 	for i := range int64(pieces) {
 		testenv.Await(t, time.Minute, "time to pass", func() bool { return l.Waits() > 0 })
 		moved := l.moved.Load()
@@ -43,7 +43,7 @@ func TestEachPieceOfAStageIsProgress(t *testing.T) {
 		testenv.Await(t, time.Minute, "a piece to go", func() bool { return l.out.sent.Load() == (i+1)*aheadPiece })
 		testenv.Await(t, time.Minute, "that to be progress", func() bool { return l.moved.Load() > moved })
 	}
-	l.within(10 * time.Millisecond) // nothing moves any more
+	l.within(10*time.Millisecond, 10*time.Millisecond) // nothing moves any more
 	if err := <-failed; err == nil || !strings.Contains(err.Error(), ": its program is being sent, 786432 of 786432 bytes") {
 		t.Errorf("got %v", err)
 	}

@@ -222,7 +222,7 @@ func TestASessionOfItsOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Its end is the end of its output.
-	if _, err := l.Machine(10 * time.Second); err == nil {
+	if _, err := l.Machine(10*time.Second, 10*time.Second); err == nil {
 		t.Error("a shell without an agent has answered")
 	}
 	_, complaints := l.Close()
