@@ -358,12 +358,12 @@ func (c *controller) result() (Result, error) {
 	if c.end.start != nil && cause == nil {
 		return Result{ExitStatus: c.end.start.ExitStatus}, c.end.start
 	}
-	r := Result{States: c.survey.states}
+	r := Result{States: c.survey.states, Unfinished: c.outlet.err.Within()}
 	if cause == nil {
 		cause = c.end.suspect
 	}
 	if cause == nil && c.end.leaver != nil {
-		c.watch.putWarning(c.end.note())
+		r.Note = c.end.note()
 	}
 	if cause != nil {
 		r.Cause, r.ExitStatus = cause, cause.Status

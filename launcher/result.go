@@ -14,6 +14,11 @@ type Result struct {
 	ExitStatus int
 	// Cause is the first failure; nil: none.
 	Cause *Cause
+	// Note is a remark about a job that has succeeded: ranks that have ended without MPI_Finalize. "": there is none.
+	Note string
+	// Unfinished: the output in Job.Stderr ends within a line, so that a message there begins with a newline. It is also about
+	// Job.Stdout if that is the same file.
+	Unfinished bool
 	// States says what the ranks were doing at the timeout, with
 	// Job.ReportState or Job.StackTraces, by group and rank.
 	States []RankState

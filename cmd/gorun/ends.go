@@ -16,6 +16,9 @@ import (
 // ended if that is worth a word. No text stands there twice. With --quiet the line is all.
 func report(result launcher.Result, quiet bool, errOut io.Writer) {
 	c := result.Cause
+	if result.Note != "" && !quiet {
+		fmt.Fprintf(errOut, "gorun: note: %s\n", result.Note)
+	}
 	if c == nil || c.Quiet() {
 		return
 	}
@@ -49,6 +52,22 @@ func report(result launcher.Result, quiet bool, errOut io.Writer) {
 	if others := result.Others(); others != "" {
 		fmt.Fprintf(errOut, "gorun: %s\n", others)
 	}
+}
+
+// ownLines writes lines of gorun's own, from the start of a line on.
+type ownLines struct {
+	w          io.Writer
+	unfinished bool // what the ranks have written there ends within a line
+}
+
+func (o *ownLines) Write(p []byte) (int, error) {
+	if o.unfinished {
+		o.unfinished = false
+		if _, err := io.WriteString(o.w, "\n"); err != nil {
+			return 0, err
+		}
+	}
+	return o.w.Write(p)
 }
 
 // status is what gorun exits with, and says what was asked for about the ends.

@@ -183,14 +183,15 @@ func runJob(ctx context.Context, req request, std stdio) int {
 		}
 	}
 	job.Restarting = func(n int, pause time.Duration, ended launcher.Result) {
-		report(ended, req.quiet, std.err)
+		own := &ownLines{std.err, ended.Unfinished}
+		report(ended, req.quiet, own)
 		objects.failure(ended.Cause)
 		if !req.quiet {
 			of := ""
 			if job.Elastic == nil {
 				of = fmt.Sprintf(" of %d", job.MaxRestarts)
 			}
-			fmt.Fprintf(std.err, "gorun: restart %d%s in %v\n", n, of, pause)
+			fmt.Fprintf(own, "gorun: restart %d%s in %v\n", n, of, pause)
 		}
 	}
 	if job.Output.Screen != nil {
@@ -225,9 +226,11 @@ func runJob(ctx context.Context, req request, std stdio) int {
 		objects.refused(strings.TrimPrefix(strings.TrimSpace(why.String()), "gorun: "), status)
 		return status
 	}
+	own := &ownLines{std.err, result.Unfinished}
+	log.SetOutput(own)
 	log.Infof("the job ended with status %d after %v", result.ExitStatus, time.Since(started).Round(time.Millisecond))
-	report(result, req.quiet, std.err)
-	status := req.ends.status(result, std.err)
+	report(result, req.quiet, own)
+	status := req.ends.status(result, own)
 	objects.failure(result.Cause)
 	objects.end(result, status)
 	if told.Failed("gorun", std.err) && status == 0 {

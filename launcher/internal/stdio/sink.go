@@ -21,6 +21,7 @@ type Sink struct {
 	queue  []piece
 	busy   bool            // a goroutine is writing
 	failed bool            // what comes is dropped
+	within bool            // what was written last has no newline at its end
 	idle   []chan struct{} // closed when the queue has run empty
 }
 
@@ -93,6 +94,11 @@ func (s *Sink) write() {
 				if p.From != nil {
 					data = s.view.Render(p.Piece)
 				}
+				if len(data) > 0 {
+					s.mu.Lock()
+					s.within = data[len(data)-1] != '\n'
+					s.mu.Unlock()
+				}
 				if err := Write(s.w, data); err != nil {
 					failed = true
 					s.mu.Lock()
@@ -104,6 +110,13 @@ func (s *Sink) write() {
 			p.done()
 		}
 	}
+}
+
+// Within tells whether what was written ends within a line.
+func (s *Sink) Within() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.within
 }
 
 // Close closes the writer if it can be closed, and fails if that does. The sink
