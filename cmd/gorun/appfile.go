@@ -25,7 +25,7 @@ func (s *settings) read(name string) (string, error) {
 	if len(text) > maxFile {
 		return "", fmt.Errorf("found %q of %d bytes, expected %d at most", name, len(text), maxFile)
 	}
-	return string(text), nil
+	return strings.TrimPrefix(string(text), "\ufeff"), nil // editors of Windows begin a file with this mark
 }
 
 // readApps reads the programs of --app or -configfile: a program a line, with

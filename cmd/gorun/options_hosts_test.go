@@ -7,7 +7,7 @@ import (
 )
 
 func TestHosts(t *testing.T) {
-	files := map[string]string{"two": "n1 slots=2\nn2:3\n", "one": "n3\n", "bad": "n1\nn2 slot=3\n", "lines": "p1\np1\np2\n", "grid": "g1 4 all.q@g1 UNDEFINED\ng2 2 all.q@g2 UNDEFINED\n", "none": "\n", "/root/.mpiexec.hydra.conf": "-genv CONF 1\n"}
+	files := map[string]string{"two": "n1 slots=2\nn2:3\n", "one": "n3\n", "mark": "\ufeffn1 slots=2\r\n", "bad": "n1\nn2 slot=3\n", "lines": "p1\np1\np2\n", "grid": "g1 4 all.q@g1 UNDEFINED\ng2 2 all.q@g2 UNDEFINED\n", "none": "\n", "/root/.mpiexec.hydra.conf": "-genv CONF 1\n"}
 	for _, c := range []struct {
 		name, command, args, environ string
 		want                         string // hosts, ranks
@@ -19,6 +19,7 @@ func TestHosts(t *testing.T) {
 		{name: "every name of it", args: "--hosts a --hostlist b -machinelist c -hosts-group d[1-2] a", want: "a:1 b:1 c:1 d1:1 d2:1, 0*a"},
 		{name: "a file", args: "--hostfile two a", want: "n1:2 n2:3, 0*a"},
 		{name: "-f", args: "-f two -n 4 a", want: "n1:2 n2:3, 4*a"},
+		{name: "a file of Windows", args: "--hostfile mark a", want: "n1:2, 0*a"},
 		{name: "-machinefile twice", args: "-machinefile two --hostfile one a", want: "n1:2 n2:3 n3:-1, 0*a"},
 		{name: "some of a file", args: "-f two -H n2 a", want: "n2:3, 0*a"},
 		{name: "a host that the file has not", args: "-f two -H n9 a", err: `-H: found "n9", expected hosts of the hostfile beside it: n1, n2`},
