@@ -22,7 +22,7 @@ func TestWithoutPMIx(t *testing.T) {
 	if out, err := exec.Command(compiler, "-O1", "-o", hello, filepath.Join("..", "testdata", "mpi", "hello.c")).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	const want = "no PMIx server: this program was built without cgo; build gorun-pmix where there is a C compiler (on Debian and Ubuntu: apt-get install gcc libc6-dev), with make build"
+	const want = "no PMIx server: this program was built without cgo; build gorun-pmix where there is a C compiler (on Debian and Ubuntu: apt-get install gcc libc6-dev), with make install, or CGO_ENABLED=1 go install ./cmd/gorun-pmix"
 	for name, c := range map[string]struct {
 		env  []string
 		says string // build-pmix
