@@ -6,13 +6,11 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/gorun-mpi/gorun/internal/testenv"
 	"github.com/gorun-mpi/gorun/rdma"
 	"github.com/gorun-mpi/gorun/rdma/verbs"
 )
 
 func TestWithoutCgo(t *testing.T) {
-	testenv.Part(t, testenv.Tools)
 	devices, err := verbs.New(verbs.Config{}).Devices()
 	if !errors.Is(err, verbs.ErrNoCgo) || !errors.Is(err, rdma.ErrNotSupported) || devices != nil {
 		t.Errorf("got %v, %v, want an error wrapping %q and %q", devices, err, verbs.ErrNoCgo, rdma.ErrNotSupported)
