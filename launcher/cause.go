@@ -92,6 +92,7 @@ type ending struct {
 	start   *JobError     // why the ranks could not be started
 	leaver  *Cause        // a rank that has left the others with status 0, before MPI_Finalize; nil: none has
 	leavers int           // of them
+	cut     string        // what of a rank still held output, after a rank had failed, and was killed; "": nothing
 	away    *time.Timer   // ends the job when others go on
 	told    bool          // the sites are ending their ranks
 	held    bool          // they are not to begin yet: the ranks are looked at

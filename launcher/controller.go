@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"cmp"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -156,7 +157,13 @@ func (c *controller) event(s *seat, e host.Event) {
 		s.lingers = true
 		c.lingering++
 		c.settle()
-	case host.Torn, host.Unassisted, host.Cut, host.Doubled:
+	case host.Cut:
+		if cause := s.cause(e); c.end.cause == nil || c.end.cause.Rank < 0 {
+			c.warnings.once(warning{kind: e.Kind}, cause)
+		} else if c.end.cut == "" { // the failure is told first
+			c.end.cut = cause.text()
+		}
+	case host.Torn, host.Unassisted, host.Doubled:
 		c.warnings.once(warning{kind: e.Kind}, s.cause(e))
 	case host.Unused:
 		if s.unused = true; c.allUnused() {
@@ -365,6 +372,7 @@ func (c *controller) result() (Result, error) {
 	if cause == nil && c.end.leaver != nil {
 		r.Note = c.end.note()
 	}
+	r.Note = cmp.Or(r.Note, c.end.cut)
 	if cause != nil {
 		r.Cause, r.ExitStatus = cause, cause.Status
 		cause.Shown = c.outlet.shows(cause, c.worlds.routeOf(cause.Group, cause.Rank, host.Stderr))

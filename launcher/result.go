@@ -14,7 +14,8 @@ type Result struct {
 	ExitStatus int
 	// Cause is the first failure; nil: none.
 	Cause *Cause
-	// Note is a remark about a job that has succeeded: ranks that have ended without MPI_Finalize. "": there is none.
+	// Note is a remark about the job: that ranks of one that has succeeded have ended without MPI_Finalize, or that something
+	// that a rank had started still held its output after a rank had failed, and was killed. "": there is none.
 	Note string
 	// Unfinished: the output in Job.Stderr ends within a line, so that a message there begins with a newline. It is also about
 	// Job.Stdout if that is the same file.
@@ -105,6 +106,9 @@ func (c *Cause) Quiet() bool { return c.Rank < 0 && c.Signal == syscall.SIGPIPE 
 
 // same tells whether two causes are of one rank.
 func (c *Cause) same(d *Cause) bool { return c.Group == d.Group && c.Rank == d.Rank }
+
+// text is String without the name of gorun.
+func (c *Cause) text() string { return strings.TrimPrefix(c.String(), "gorun: ") }
 
 // String is the cause as one line.
 func (c *Cause) String() string {

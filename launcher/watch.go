@@ -228,6 +228,6 @@ type warning struct {
 func (w *warnings) once(what warning, cause *Cause) {
 	if !w.said[what] {
 		w.said[what] = true
-		w.watch.putWarning(strings.TrimPrefix(cause.String(), "gorun: "))
+		w.watch.putWarning(cause.text())
 	}
 }

@@ -17,7 +17,7 @@ import (
 func report(result launcher.Result, quiet bool, errOut io.Writer) {
 	c := result.Cause
 	if result.Note != "" && !quiet {
-		fmt.Fprintf(errOut, "gorun: note: %s\n", result.Note)
+		defer fmt.Fprintf(errOut, "gorun: note: %s\n", result.Note)
 	}
 	if c == nil || c.Quiet() {
 		return

@@ -273,7 +273,7 @@ func (p *play) start(kind string) {
 	}
 	ctx, cancel := context.WithTimeout(p.t.Context(), testenv.Limit(3*time.Minute))
 	p.cancel, p.over, p.complaints = cancel, false, &bytes.Buffer{}
-	p.cmd = p.b.Hosts[0].Command(ctx, slices.Concat([]string{filepath.Join(bin, "gorun")}, p.args, []string{"-H", cmp.Or(p.hosts, "h1,h2,h3"), "sh", "-c", `sleep 4321 & exec "$0" "$1"`, filepath.Join(bin, "rank"), kind})...)
+	p.cmd = p.b.Hosts[0].Command(ctx, slices.Concat([]string{filepath.Join(bin, "gorun")}, p.args, []string{"-H", cmp.Or(p.hosts, "h1,h2,h3"), "sh", "-c", `sleep 4321 >/dev/null 2>&1 & exec "$0" "$1"`, filepath.Join(bin, "rank"), kind})...)
 	p.cmd.Stderr, p.cmd.WaitDelay = p.complaints, time.Second
 	if p.struck.IsZero() || p.fault.limit == never {
 		p.struck = time.Now()

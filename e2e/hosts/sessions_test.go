@@ -44,6 +44,10 @@ func TestRanksOfMPICHLeadSessions(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cmd := b.Hosts[0].Command(t.Context(), append([]string{filepath.Join(bin, "gorun"), "-H", "h1,h2"}, c.argv...)...)
+			if cmd.SysProcAttr == nil {
+				cmd.SysProcAttr = &syscall.SysProcAttr{}
+			}
+			cmd.SysProcAttr.Setpgid = true // in an orphaned group, as this test's may be, TSTP does nothing
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
