@@ -111,7 +111,6 @@ type environment struct {
 	sharing []cpuSharing // by local rank
 	async   []int        // the CPU of a progress thread, by local rank; none: -1, or the slice is nil
 	calm    []bool       // by program: its environment says nothing of how Open MPI waits
-	procs   []bool       // by program: nor of Go's processors
 }
 
 func newEnvironment(spec *Spec, cpus int, segment bool, dir, files string, server *sidecar.Server, ports []string, python, library string, alone []bool) *environment {
@@ -162,7 +161,7 @@ func newEnvironment(spec *Spec, cpus int, segment bool, dir, files string, serve
 	}
 	host = append(host, programVars(spec.Apps)...)
 	host = append(host, pmixVars(spec, server)...)
-	e := &environment{spec: spec, ports: ports, common: make([][]string, len(spec.Apps)), shared: make([]sharedVars, len(spec.Apps)), sharing: cpuSharings(spec.Ranks, cpus), calm: make([]bool, len(spec.Apps)), procs: make([]bool, len(spec.Apps))}
+	e := &environment{spec: spec, ports: ports, common: make([][]string, len(spec.Apps)), shared: make([]sharedVars, len(spec.Apps)), sharing: cpuSharings(spec.Ranks, cpus), calm: make([]bool, len(spec.Apps))}
 	for _, r := range spec.Ranks {
 		if e.common[r.App] == nil {
 			user := Scrub(spec.Apps[r.App].Env)
@@ -181,7 +180,6 @@ func newEnvironment(spec *Spec, cpus int, segment bool, dir, files string, serve
 			e.calm[r.App] = !slices.ContainsFunc(user, func(entry string) bool {
 				return strings.HasPrefix(entry, ompiOver) || strings.HasPrefix(entry, ompiYield)
 			})
-			e.procs[r.App] = !slices.ContainsFunc(user, func(entry string) bool { return strings.HasPrefix(entry, goProcs) })
 		}
 	}
 	return e
@@ -222,7 +220,7 @@ const (
 // where a second processor is idle, the runtime looks every 20 us whether it could take over from the first, some
 // 60 times for each sleep of the rank. With 300 ranks on 2 CPUs that was a third of all system calls.
 const (
-	goProcs     = "GOMAXPROCS="
+	goProcs     = "GOMAXPROCS"
 	goProcsFrom = 8 // ranks a CPU, more than which get one
 )
 
@@ -233,26 +231,24 @@ func (e *environment) of(local int) []string {
 	common := e.common[r.App]
 	env := make([]string, len(common), len(common)+24)
 	copy(env, common)
-	env = e.shared[r.App].append(env, rank, index)
+	sharing := e.sharing[local]
+	env = e.shared[r.App].append(env, rank, index, sharing.ranks > goProcsFrom*sharing.cpus)
 	env = append(env,
 		"GORUN_LOCAL_RANK="+index,
 		"OMPI_COMM_WORLD_RANK="+rank,
 		"OMPI_COMM_WORLD_LOCAL_RANK="+index,
 		"OMPI_COMM_WORLD_NODE_RANK="+index,
 		"MPI_LOCALRANKID="+index,
-		"GORUN_CPUS="+strconv.Itoa(e.sharing[local].cpus),
-		"GORUN_CPU_RANKS="+strconv.Itoa(e.sharing[local].ranks))
+		"GORUN_CPUS="+strconv.Itoa(sharing.cpus),
+		"GORUN_CPU_RANKS="+strconv.Itoa(sharing.ranks))
 	if e.spec.PMIx != nil {
 		env = append(env, "PMIX_RANK="+rank)
 	}
 	if e.async != nil && e.async[local] >= 0 {
 		env = append(env, asyncCPUVar+"="+strconv.Itoa(e.async[local]))
 	}
-	if s := e.sharing[local]; s.ranks > s.cpus && e.calm[r.App] {
+	if sharing.ranks > sharing.cpus && e.calm[r.App] {
 		env = append(env, ompiOver+"1", ompiYield+"1")
-	}
-	if s := e.sharing[local]; s.ranks > goProcsFrom*s.cpus && e.procs[r.App] {
-		env = append(env, goProcs+"1")
 	}
 	server := pmi.Env{FD: pmiFD, Rank: r.Rank, Size: e.spec.NP, Cards: true, Spawned: e.spec.Group > 0}
 	if port := e.ports[r.App]; port != "" {

@@ -101,7 +101,7 @@ func TestMPICHIsToldOfPMI1(t *testing.T) {
 	spec := &Spec{NP: 1, Ranks: make([]RankSpec, 1)}
 	rank := func(user ...string) (set []string) {
 		v := newSharedVars(spec, Scrub(user))
-		for _, e := range append(v.append(nil, "0", "0"), Scrub(user)...) {
+		for _, e := range append(v.append(nil, "0", "0", false), Scrub(user)...) {
 			if strings.HasPrefix(e, "MPI") {
 				set = append(set, e)
 			}
@@ -135,7 +135,7 @@ func TestSharedVarsKeepTheUsersSettings(t *testing.T) {
 			"GORUN_SET=MPIR_CVAR_PMI_VERSION=1 WORLD_SIZE=6 LOCAL_WORLD_SIZE=3 MASTER_PORT=4711 LOCAL_RANK=2"}},
 	} {
 		m := newSharedVars(spec, c.user)
-		if got := m.append(nil, "5", "2"); !reflect.DeepEqual(got, c.want) {
+		if got := m.append(nil, "5", "2", false); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("beside %q: got %q, want %q", c.user, got, c.want)
 		}
 	}
@@ -414,6 +414,18 @@ func TestStoppedRanksEnd(t *testing.T) {
 	for _, e := range events {
 		if e.Kind == Ended && (e.Signal != syscall.SIGTERM || !e.Told) {
 			t.Errorf("got %+v, want an end by TERM", e)
+		}
+	}
+}
+
+// What gorun sets for ranks that have little of a CPU is not the user's in a job inside that job.
+func TestCrowdedRanksSettingIsScrubbed(t *testing.T) {
+	for _, user := range []string{"", "GOMAXPROCS=3"} {
+		m := newSharedVars(&Spec{NP: 1, Ranks: make([]RankSpec, 1)}, []string{user})
+		env := append(m.append(nil, "0", "0", true), user)
+		set := slices.Contains(env, "GOMAXPROCS=1")
+		if left := slices.Contains(Scrub(env), "GOMAXPROCS=1"); set != (user == "") || left {
+			t.Errorf("with %q: %q, set %v; after Scrub it is there: %v", user, env, set, left)
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 type sharedVars struct {
 	common      []string // settings, the same for all ranks of the host
 	rank, local bool     // whether RANK and LOCAL_RANK are to be set
+	procs       bool     // and GOMAXPROCS
 }
 
 // pmiVersion has MPICH 5 take part by PMI-1. By itself it gives up where it finds the
@@ -28,13 +29,13 @@ func newSharedVars(spec *Spec, user []string) sharedVars {
 	for _, entry := range user {
 		name, _, _ := strings.Cut(entry, "=")
 		switch name {
-		case "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT":
+		case "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", goProcs:
 			taken[name] = true
 		case pmiVersion, "MPIR_PARAM_PMI_VERSION", "MPICH_PMI_VERSION": // three names of one
 			taken[pmiVersion] = true
 		}
 	}
-	m := sharedVars{rank: !taken["RANK"], local: !taken["LOCAL_RANK"]}
+	m := sharedVars{rank: !taken["RANK"], local: !taken["LOCAL_RANK"], procs: !taken[goProcs]}
 	set := func(name, value string) {
 		if !taken[name] && value != "" {
 			m.common = append(m.common, name+"="+value)
@@ -50,8 +51,8 @@ func newSharedVars(spec *Spec, user []string) sharedVars {
 	return m
 }
 
-// append adds the variables of a rank.
-func (m *sharedVars) append(env []string, rank, local string) []string {
+// append adds the variables of a rank; crowded: it has little of a CPU.
+func (m *sharedVars) append(env []string, rank, local string, crowded bool) []string {
 	n := len(env)
 	env = append(env, m.common...)
 	if m.rank {
@@ -59,6 +60,9 @@ func (m *sharedVars) append(env []string, rank, local string) []string {
 	}
 	if m.local {
 		env = append(env, "LOCAL_RANK="+local)
+	}
+	if crowded && m.procs {
+		env = append(env, goProcs+"=1")
 	}
 	return append(env, "GORUN_SET="+strings.Join(env[n:], " "))
 }
