@@ -60,9 +60,12 @@ SLOW := e2e(/.*)?|testdata(/.*)?|cmd/(a2a|allreduce/internal/group|gorun-bench)|
 check: layout ## before a commit, under a minute: format, vet, imports, words, the tests that are quick
 	$(GO) test -short $$($(GO) list ./... | grep -vE 'gorun/($(SLOW))$$')
 
+# These take the longest, and begin first.
+LONGEST := ./rdma/soft ./rank ./launcher ./e2e
+
 .PHONY: test
 test: ## the tests that need nothing but Go (six minutes on two cores); make test-all has the rest
-	$(GO) test -short -vet=off -ldflags=-w -timeout 20m $(TESTFLAGS) ./...
+	$(GO) test -short -vet=off -ldflags=-w -timeout 20m $(TESTFLAGS) $(LONGEST) ./...
 
 # Each part runs alone, by its name, in at most ten minutes, and installs what it needs (scripts/test-deps).
 PARTS := peers tools hosts batch large faults timed results
