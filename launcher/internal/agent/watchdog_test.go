@@ -18,6 +18,7 @@ const watchdogVar = "GORUN_TEST_WATCHDOG"
 
 // A process that is stopped ends; one that runs does not, nor one whose watchdog is off.
 func TestWatchdog(t *testing.T) {
+	testenv.Part(t, testenv.Timed)
 	if how := os.Getenv(watchdogVar); how != "" {
 		const limit = 400 * time.Millisecond
 		w := StartWatchdog(limit)
